@@ -1,0 +1,8 @@
+file(GLOB_RECURSE LIBRARY_SOURCES CONFIGURE_DEPENDS frontend/*.cpp codegen/*.cpp)
+list(FILTER LIBRARY_SOURCES EXCLUDE REGEX "codegen/cli/|frontend/eager/table/")
+add_library(graven STATIC $<TARGET_OBJECTS:graven_ir> ${LIBRARY_SOURCES})
+target_include_directories(graven PUBLIC ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/frontend/include)
+target_include_directories(graven SYSTEM PRIVATE ${INJA_INCLUDE_DIR})
+target_link_libraries(graven PUBLIC nlohmann_json::nlohmann_json fmt::fmt Threads::Threads ${CMAKE_DL_LIBS})
+set_target_properties(graven PROPERTIES LINKER_LANGUAGE CXX)
+graven_warnings(graven)

@@ -1,0 +1,65 @@
+// The plan: how a graph runs. The second of Graven's two data structures: order, the kernel chosen for each node, where every buffer lies
+// and how long it lives, the peak that results and the lower bound on it, FLOPs and bytes moved.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "ir/graph.h"
+#include "ir/op.h"
+
+namespace graven::codegen {
+
+/// Where a value lives at run time.
+enum class Home : std::uint8_t {
+  arena,      ///< a buffer of the plan, reused by others outside its live range
+  input,      ///< the caller's memory
+  output,     ///< the caller's memory, written directly
+  parameter,  ///< the weights block
+  gradient,   ///< the gradient of a trainable parameter, in the gradients block (contiguous, in the order of the parameters)
+  state,      ///< optimizer state
+  prepared,   ///< result of the prepare phase: computed once after loading, shared by instances
+  constant,   ///< a static array or a scalar literal in the emitted code
+  hyper,      ///< a field of the Hyper struct, passed by value
+  alias,      ///< another value's memory under another shape
+};
+
+struct Placement {
+  Home home = Home::arena;
+  std::int32_t buffer = -1;      ///< arena: index into Plan::buffers
+  ir::ValueId alias_of = ir::kNone;  ///< alias: the value whose memory this is
+};
+
+/// A piece of the arena. Several values share one when each takes over the last one's memory in place.
+struct Buffer {
+  std::string name;                   ///< of the value that is written first, or "<node>.workspace"
+  std::vector<ir::ValueId> values;    ///< in order of writing; empty for a workspace
+  std::int64_t bytes = 0;             ///< at the symbols' maxima, rounded up to the alignment
+  std::int64_t offset = 0;
+  std::int32_t first = 0, last = 0;   ///< steps, inclusive
+};
+
+struct Step {
+  ir::NodeId node = 0;          ///< index into Graph::nodes
+  ir::KernelCall call;          ///< empty name: an alias, nothing to call
+  std::int32_t workspace = -1;  ///< index into Plan::buffers
+  ir::Cost cost;
+};
+
+struct Plan {
+  std::vector<Step> steps;            ///< in the order of execution, phases in order
+  std::vector<Placement> placements;  ///< by value
+  std::vector<Buffer> buffers;        ///< by first use
+  std::int64_t alignment = 64;
+  std::int64_t arena_bytes = 0;       ///< the peak
+  std::int64_t lower_bound = 0;       ///< the largest sum of live bytes over the steps
+  std::int64_t without_reuse = 0;     ///< the sum of all buffers
+  double flops = 0, bytes = 0;        ///< a call, at the symbols' maxima, without the prepare phase
+};
+
+/// Schedules, chooses kernels, places buffers. The graph has been through the passes.
+Plan make_plan(const ir::Graph& graph);
+
+}  // namespace graven::codegen

@@ -1,0 +1,36 @@
+// A graph made ready to run: the seam between the frontend, which asks for one, and codegen/build, which makes it. Neither includes the other.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ir/graph.h"
+
+namespace graven::ir {
+
+class Executable {
+ public:
+  virtual ~Executable() = default;
+  /// Makes value `name` (parameter, buffer, state) live in the caller's memory from now on. Size in bytes is checked. The memory must
+  /// outlive the executable; what either side writes, the other sees.
+  virtual void bind(const std::string& name, void* data, std::size_t bytes) = 0;
+  /// Runs once: inputs and outputs in the graph's order, row-major; `symbols` in the order of Graph::symbols(). `learning_rates` holds one
+  /// number per optimizer group in order, empty for inference. Not for two threads at a time.
+  virtual void run(const std::vector<const void*>& inputs, const std::vector<void*>& outputs, const std::vector<std::int64_t>& symbols,
+                   const std::vector<double>& learning_rates) = 0;
+  /// Recomputes what depends on weights only (packed and folded weights). Called after any bound weight changed, before the next run.
+  virtual void weights_changed() = 0;
+};
+
+struct CompileOptions {
+  int threads = 0;        ///< 0: all
+  bool verbose = false;   ///< print stages and times
+};
+
+/// Traced graph -> passes -> plan -> emit -> compile (or take from the cache) -> load. Defined in codegen/build.
+std::unique_ptr<Executable> compile(const Graph& traced, const CompileOptions& options);
+
+}  // namespace graven::ir

@@ -1,0 +1,187 @@
+// The graph: what is computed. The first of Graven's two data structures (the other is codegen::Plan, how it runs).
+//
+// Values are referred to by index and never move; nodes stand in a topological order, which is also the order of execution until the
+// scheduler changes it. A pass reads the old node list and writes the new one in a single walk (ir/passes/rewriter.h), so every pass is
+// linear in the size of the graph. Serialised as versioned JSON (ir/json.h), weights beside it as safetensors.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "ir/attribute.h"
+#include "ir/origin.h"
+#include "ir/types.h"
+
+namespace graven::ir {
+
+struct OpDef;
+
+using ValueId = std::int32_t;
+using NodeId = std::int32_t;  ///< index into Graph::nodes; changes when a pass rewrites the list
+inline constexpr ValueId kNone = -1;  ///< an optional input that is absent
+
+enum class ValueKind : std::uint8_t {
+  node,       ///< result of a node
+  input,      ///< given by the caller at each call
+  parameter,  ///< a module's parameter, in weights and checkpoints
+  buffer,     ///< a module's buffer (running statistics), in weights and checkpoints
+  constant,   ///< data known when the graph was made (Graph::constants)
+  state,      ///< optimizer state: in checkpoints, not in weights
+  hyper,      ///< a number the training loop sets before each step: "lr.<group>" (f64 scalar), "step" (i64 scalar, from 1), "seed" (i64)
+};
+
+struct TensorType {
+  DType dtype = DType::f32;
+  Shape shape;
+  friend bool operator==(const TensorType&, const TensorType&) = default;
+  std::string to_string() const { return describe(dtype, shape); }
+};
+
+struct Value {
+  std::string name;  ///< unique in the graph: a parameter's path, an input's name, a node result's module path
+  ValueKind kind = ValueKind::node;
+  TensorType type;
+  bool trainable = false;  ///< parameters: whether the optimizer may change it (requires_grad)
+};
+
+/// When a node runs. A graph's node list is ordered by phase.
+enum class Phase : std::uint8_t {
+  prepare,   ///< inference: depends on parameters only; run once after weights are loaded or replaced (packing, folding)
+  forward,
+  backward,
+  update,
+};
+std::string_view name(Phase phase);
+
+struct Node {
+  const OpDef* op = nullptr;
+  Attributes attributes;
+  std::vector<ValueId> inputs;  ///< kNone where an optional input is absent; variadic inputs are laid out one group after another
+  std::vector<ValueId> outputs;
+  Phase phase = Phase::forward;
+  Origins origins;
+};
+
+/// Contents of a constant, in row-major order, native byte order.
+struct TensorData {
+  TensorType type;  ///< shape is static
+  std::vector<std::byte> bytes;
+};
+
+/// One loss that build() called backward() on. `gradient` is kNone for a scalar loss.
+struct Loss {
+  ValueId value = kNone;
+  ValueId gradient = kNone;
+};
+
+/// Learning-rate schedule: `kind` is "constant", "step", "cosine", ...; options are its numbers by PyTorch's names.
+struct Schedule {
+  std::string kind;  ///< empty: none
+  std::map<std::string, double> options;
+  std::vector<double> milestones;
+};
+
+struct ParameterGroup {
+  std::vector<ValueId> parameters;
+  std::map<std::string, double> options;  ///< lr, momentum, weight_decay, ...: every option of the kind, defaults filled in
+};
+
+struct Optimizer {
+  std::string kind;  ///< "sgd", "adam", "adamw"
+  std::vector<ParameterGroup> groups;
+  Schedule schedule;
+};
+
+/// A module, in order of registration: what `repr`, pictures and banners group by.
+struct ModuleInfo {
+  std::string path;        ///< "model.features.0"
+  std::string class_name;  ///< "Conv2d"
+  std::string arguments;   ///< "3, 32, kernel_size=(3, 3)": what repr prints between the parentheses
+};
+
+/// How a call's container maps to the flat list: a leaf, or a tuple, list or map of trees. Serialised as is.
+struct Tree {
+  enum class Kind : std::uint8_t { leaf, none, tuple, list, map } kind = Kind::leaf;
+  std::int32_t index = 0;  ///< of a leaf
+  std::vector<Tree> children;
+  std::vector<std::string> keys;  ///< of a map
+  friend bool operator==(const Tree&, const Tree&) = default;
+};
+
+class Graph {
+ public:
+  std::string name;           ///< the class: "TrainMlp"
+  std::string stage = "trace";  ///< the last pass that ran
+  bool training = false;      ///< modules were in training mode, or an optimizer was added
+  std::vector<Value> values;
+  std::vector<Node> nodes;
+  std::vector<ValueId> inputs;
+  std::vector<ValueId> outputs;
+  std::vector<ValueId> parameters;  ///< parameters and buffers, in order of registration
+  std::vector<ValueId> states;      ///< optimizer state, once autograd has run
+  std::vector<Loss> losses;
+  std::vector<Optimizer> optimizers;
+  std::vector<ModuleInfo> modules;
+  Tree input_tree, output_tree;
+  std::map<std::string, Attribute> config;
+  std::unordered_map<ValueId, std::shared_ptr<const TensorData>> constants;
+
+  const Value& value(ValueId id) const { return values[static_cast<std::size_t>(id)]; }
+  Value& value(ValueId id) { return values[static_cast<std::size_t>(id)]; }
+  const TensorType& type(ValueId id) const { return value(id).type; }
+
+  /// Adds a value; the name is made unique by appending "_2", "_3", ... where it is taken.
+  ValueId add_value(std::string name, ValueKind kind, TensorType type);
+  ValueId add_input(std::string name, TensorType type);
+  ValueId add_parameter(std::string name, TensorType type, bool trainable);
+  ValueId add_buffer(std::string name, TensorType type);
+  ValueId add_constant(std::string name, std::shared_ptr<const TensorData> data);
+  ValueId add_state(std::string name, TensorType type);
+
+  /// Appends a node: checks attributes against the declaration and fills in defaults, infers the outputs' types, names the outputs
+  /// (`result_name`, or the last origin's module path and the operator), and returns their ids. User error when the operator rejects it.
+  std::vector<ValueId> add_node(const OpDef& op, std::vector<ValueId> inputs, Attributes attributes, Origins origins, Phase phase = Phase::forward,
+                                std::string result_name = {});
+  /// The same for an operator with one output, by name.
+  ValueId call(std::string_view op, std::vector<ValueId> inputs, Attributes attributes, Origins origins, Phase phase = Phase::forward,
+               std::string result_name = {});
+  /// Finds a value by name, kNone when absent. Linear the first time after a change.
+  ValueId find(std::string_view name) const;
+
+  /// Drops values that nothing refers to, renumbering the rest in order of first appearance.
+  void compact();
+
+  /// The symbols of the inputs and their maxima, in order of first appearance.
+  std::vector<std::pair<std::string, std::int64_t>> symbols() const;
+
+ private:
+  std::unordered_map<std::string, ValueId> names_;
+  std::unordered_map<std::string, int> name_counts_;
+};
+
+/// Who makes and who uses each value; made in one walk, valid until the graph changes.
+struct Uses {
+  explicit Uses(const Graph& graph);
+  std::vector<NodeId> producer;                ///< by value; -1 for inputs, parameters, ...
+  std::vector<std::vector<NodeId>> consumers;  ///< by value; each node once
+  std::vector<bool> is_output;                 ///< by value: an output of the graph, or a loss
+};
+
+/// A node with its graph: how operators look at themselves.
+struct NodeView {
+  const Graph& graph;
+  const Node& node;
+  std::size_t input_count() const { return node.inputs.size(); }
+  bool has_input(std::size_t i) const { return i < node.inputs.size() && node.inputs[i] != kNone; }
+  const TensorType& input(std::size_t i) const { return graph.type(node.inputs[i]); }
+  const TensorType& output(std::size_t i = 0) const { return graph.type(node.outputs[i]); }
+  const Attributes& attributes() const { return node.attributes; }
+};
+
+}  // namespace graven::ir

@@ -1,0 +1,187 @@
+// One operator, one place: an OpDef says everything Graven knows about an operator. It stands in ir/ops/<op>.cpp; beside it at most one
+// file of the kernel's name in each of kernels/config, kernels/reference, kernels/cpu, kernels/cuda. Dispatch, JSON, eager mode, fusion,
+// tests and the table of operators follow from the entry.
+//
+//   static void infer(InferContext& c) { c.output(c.input(0).dtype, c.input(0).shape); }
+//   static void gradient(GradientBuilder& g) { g.set(0, g.call("mul", {g.output_gradient(), g.call("gt", ...)})); }
+//   extern const OpDef kRelu{.name = "relu", .doc = "y = max(x, 0)", .inputs = {{"x"}}, .infer = infer, .gradient = gradient,
+//                            .scalar = {.body = "x > 0 ? x : T(0)"}};
+//
+// and one line in ir/op_list.inc. Everything here is data or a function from a node to data; nothing calls into codegen.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "ir/attribute.h"
+#include "ir/graph.h"
+
+namespace graven::ir {
+
+struct InputSpec {
+  std::string_view name;
+  bool optional = false;
+  bool variadic = false;  ///< any number of values; several variadic inputs of one operator have equal counts
+  bool mutated = false;   ///< the node writes into it (update, assign): such a node is never dead and never merged
+};
+
+struct AttributeSpec {
+  std::string_view name;
+  AttributeType type;
+  std::optional<Attribute> fallback;  ///< without one the attribute is required
+  std::string_view doc;
+};
+
+/// What shape inference sees and sets.
+class InferContext {
+ public:
+  InferContext(const OpDef& op, std::vector<std::optional<TensorType>> inputs, Attributes& attributes)
+      : attributes(attributes), op_(op), inputs_(std::move(inputs)) {}
+
+  std::size_t input_count() const { return inputs_.size(); }
+  bool has_input(std::size_t i) const { return i < inputs_.size() && inputs_[i].has_value(); }
+  const TensorType& input(std::size_t i) const { return *inputs_[i]; }
+  /// Appends an output.
+  void output(DType dtype, Shape shape) { outputs.push_back({dtype, std::move(shape)}); }
+  /// User error: "<op>: <message>" with the inputs listed below it.
+  [[noreturn]] void fail(const std::string& message) const;
+  void require(bool condition, const std::string& message) const {
+    if (!condition) fail(message);
+  }
+
+  Attributes& attributes;  ///< inference may normalise them (negative dimensions, for example)
+  std::vector<TensorType> outputs;
+
+ private:
+  const OpDef& op_;
+  std::vector<std::optional<TensorType>> inputs_;
+};
+
+/// What a gradient rule sees and sets. It adds nodes; it computes nothing, so backward gets every backend and every fusion for free.
+class GradientBuilder {
+ public:
+  GradientBuilder(Graph& graph, const Node& node, std::vector<ValueId> output_gradients, std::vector<bool> needed)
+      : graph_(graph), node_(node), output_gradients_(std::move(output_gradients)), needed_(std::move(needed)), gradients_(node_.inputs.size(), kNone) {}
+
+  ValueId input(std::size_t i) const { return node_.inputs[i]; }
+  bool has_input(std::size_t i) const { return i < node_.inputs.size() && node_.inputs[i] != kNone; }
+  std::size_t input_count() const { return node_.inputs.size(); }
+  ValueId output(std::size_t i = 0) const { return node_.outputs[i]; }
+  /// kNone when nothing flowed back into that output.
+  ValueId output_gradient(std::size_t i = 0) const { return output_gradients_[i]; }
+  /// Whether anybody asks for input i's gradient.
+  bool needs(std::size_t i) const { return i < needed_.size() && needed_[i]; }
+  const TensorType& type(ValueId v) const { return graph_.type(v); }
+  const Attributes& attributes() const { return node_.attributes; }
+
+  /// Adds a node of one output, in the backward phase, with this node's origins.
+  ValueId call(std::string_view op, std::vector<ValueId> inputs, Attributes attributes = {});
+  std::vector<ValueId> call_many(std::string_view op, std::vector<ValueId> inputs, Attributes attributes = {});
+  /// A scalar of the dtype of `like`, broadcast where it is used.
+  ValueId scalar(double value, ValueId like);
+  /// Sums `gradient` over the dimensions that broadcasting added, to the type of input i, and sets it.
+  void set_reduced(std::size_t i, ValueId gradient);
+  void set(std::size_t i, ValueId gradient) { gradients_[i] = gradient; }
+  const std::vector<ValueId>& gradients() const { return gradients_; }
+  Graph& graph() { return graph_; }
+
+ private:
+  Graph& graph_;
+  Node node_;  // a copy: adding nodes moves Graph::nodes
+  std::vector<ValueId> output_gradients_;
+  std::vector<bool> needed_;
+  std::vector<ValueId> gradients_;
+};
+
+/// An elementwise operator's computation, stated once in C++ over a scalar type T. Arguments are named x, y, z; scalar attributes (number,
+/// integer, boolean) stand under their own names as T. Functions come from kernels/cpu/scalar_math.h (math::exp, math::tanh, ...).
+/// Comparisons yield bool. Write constants as T(0.5), or double creeps in.
+struct ScalarBody {
+  std::string_view body;        ///< empty: not elementwise
+  bool result_boolean = false;  ///< comparisons: the result is a bool whatever T is
+};
+
+/// A value of a config field, by C++ type: integers and dimensions are std::int64_t, numbers double, flags bool, lists std::int64_t[8].
+using ConfigField = std::variant<Dim, double, bool, std::vector<Dim>>;
+
+/// What a node becomes: one call `name<epilogue>(threads, config, outputs..., inputs..., workspace)`. See kernels/README.md.
+struct KernelCall {
+  std::string name;                                           ///< the function, in kernels/cpu/<file>.h and kernels/reference/<file>.h
+  std::string file;                                           ///< empty: the same as name
+  std::string config_type;                                    ///< struct of kernels/config/<file>.h; empty: file + "_config"
+  std::vector<std::pair<std::string, ConfigField>> config;    ///< its fields, in the order of the struct
+  std::vector<std::string> template_arguments;                ///< besides the epilogue
+  bool reference = false;                                     ///< call kernels/reference (a dtype or layout the fast kernels do not cover)
+  std::int64_t workspace_bytes = 0;                           ///< scratch, at the symbols' maxima; 0: no workspace argument
+  std::vector<std::int32_t> in_place;                         ///< inputs whose buffer output 0 may take over, where their lives end here
+};
+
+struct Cost {
+  double flops = 0;
+  double bytes = -1;  ///< negative: every input read once, every output written once
+};
+
+/// One line of the list of test cases that every backend runs.
+struct TestCase {
+  struct Input {
+    TensorType type;
+    double low = -1, high = 1;  ///< uniform in [low, high); integers inclusive of low, exclusive of high
+    bool absent = false;
+  };
+  std::string note;
+  std::vector<Input> inputs;
+  Attributes attributes;
+  bool gradient = true;      ///< compare the gradient with finite differences in double
+  double tolerance = 0;      ///< relative, for f32; 0: the table's default for the dtype
+};
+
+enum class AmpClass : std::uint8_t { gray, white, black, clear };
+
+struct OpDef {
+  std::string_view name;
+  std::string_view doc;  ///< the formula, layouts and the source of both
+  std::vector<InputSpec> inputs;
+  std::vector<AttributeSpec> attributes;
+  void (*infer)(InferContext&) = nullptr;
+  void (*gradient)(GradientBuilder&) = nullptr;  ///< nullptr: not differentiable
+  ScalarBody scalar;                                          ///< elementwise operators have this,
+  KernelCall (*kernel)(const NodeView&) = nullptr;            ///< the others this,
+  bool alias = false;                                         ///< or this: output 0 is input 0's memory under another shape (reshape)
+  Cost (*cost)(const NodeView&) = nullptr;                    ///< nullptr: elementwise cost
+  AmpClass amp = AmpClass::gray;
+  bool commutative = false;
+  bool random = false;  ///< depends on the step's seed: never folded, never merged
+  std::vector<TestCase> (*cases)() = nullptr;
+
+  bool elementwise() const { return !scalar.body.empty(); }
+  bool has_effect() const {
+    for (const auto& i : inputs)
+      if (i.mutated) return true;
+    return false;
+  }
+};
+
+/// Every operator, in the order of op_list.inc.
+std::span<const OpDef* const> all_ops();
+/// Nullptr when unknown.
+const OpDef* find_op(std::string_view name);
+/// User error naming the closest known operator when unknown.
+const OpDef& get_op(std::string_view name);
+
+/// Where input spec `spec` begins in a node's flat input list, and how many values it has.
+struct InputRange {
+  std::size_t begin, count;
+};
+InputRange input_range(const OpDef& op, std::size_t flat_count, std::size_t spec);
+
+/// Checks attributes against the declaration, fills in defaults, runs inference. User error on any mismatch.
+std::vector<TensorType> infer(const OpDef& op, const std::vector<std::optional<TensorType>>& inputs, Attributes& attributes);
+
+Cost cost_of(const NodeView& node);
+
+}  // namespace graven::ir
