@@ -60,7 +60,7 @@ namespace detail {
 }  // namespace graven
 
 /// A condition that only a fault of Graven's own can break.
-#define GRAVEN_CHECK(condition, detail)                                                            \
-  do {                                                                                             \
-    if (!(condition)) ::graven::detail::internal_failure(__FILE__, __LINE__, #condition, (detail)); \
+#define GRAVEN_CHECK(condition, explanation)                                                             \
+  do {                                                                                                   \
+    if (!(condition)) ::graven::detail::internal_failure(__FILE__, __LINE__, #condition, (explanation)); \
   } while (false)

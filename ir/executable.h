@@ -26,8 +26,8 @@ class Executable {
 };
 
 struct CompileOptions {
-  int threads = 0;        ///< 0: all
-  bool verbose = false;   ///< print stages and times
+  int threads = 0;       ///< 0: all
+  bool verbose = false;  ///< print stages and times
 };
 
 /// Traced graph -> passes -> plan -> emit -> compile (or take from the cache) -> load. Defined in codegen/build.

@@ -23,7 +23,7 @@ namespace graven::ir {
 struct OpDef;
 
 using ValueId = std::int32_t;
-using NodeId = std::int32_t;  ///< index into Graph::nodes; changes when a pass rewrites the list
+using NodeId = std::int32_t;          ///< index into Graph::nodes; changes when a pass rewrites the list
 inline constexpr ValueId kNone = -1;  ///< an optional input that is absent
 
 enum class ValueKind : std::uint8_t {
@@ -52,7 +52,7 @@ struct Value {
 
 /// When a node runs. A graph's node list is ordered by phase.
 enum class Phase : std::uint8_t {
-  prepare,   ///< inference: depends on parameters only; run once after weights are loaded or replaced (packing, folding)
+  prepare,  ///< inference: depends on parameters only; run once after weights are loaded or replaced (packing, folding)
   forward,
   backward,
   update,
@@ -116,9 +116,9 @@ struct Tree {
 
 class Graph {
  public:
-  std::string name;           ///< the class: "TrainMlp"
+  std::string name;             ///< the class: "TrainMlp"
   std::string stage = "trace";  ///< the last pass that ran
-  bool training = false;      ///< modules were in training mode, or an optimizer was added
+  bool training = false;        ///< modules were in training mode, or an optimizer was added
   std::vector<Value> values;
   std::vector<Node> nodes;
   std::vector<ValueId> inputs;

@@ -24,17 +24,17 @@
 namespace graven::ir {
 
 struct InputSpec {
-  std::string_view name;
+  std::string_view name = {};
   bool optional = false;
   bool variadic = false;  ///< any number of values; several variadic inputs of one operator have equal counts
   bool mutated = false;   ///< the node writes into it (update, assign): such a node is never dead and never merged
 };
 
 struct AttributeSpec {
-  std::string_view name;
+  std::string_view name = {};
   AttributeType type;
-  std::optional<Attribute> fallback;  ///< without one the attribute is required
-  std::string_view doc;
+  std::optional<Attribute> fallback = {};  ///< without one the attribute is required
+  std::string_view doc = {};
 };
 
 /// What shape inference sees and sets.
@@ -66,7 +66,11 @@ class InferContext {
 class GradientBuilder {
  public:
   GradientBuilder(Graph& graph, const Node& node, std::vector<ValueId> output_gradients, std::vector<bool> needed)
-      : graph_(graph), node_(node), output_gradients_(std::move(output_gradients)), needed_(std::move(needed)), gradients_(node_.inputs.size(), kNone) {}
+      : graph_(graph),
+        node_(node),
+        output_gradients_(std::move(output_gradients)),
+        needed_(std::move(needed)),
+        gradients_(node_.inputs.size(), kNone) {}
 
   ValueId input(std::size_t i) const { return node_.inputs[i]; }
   bool has_input(std::size_t i) const { return i < node_.inputs.size() && node_.inputs[i] != kNone; }
@@ -102,7 +106,7 @@ class GradientBuilder {
 /// integer, boolean) stand under their own names as T. Functions come from kernels/cpu/scalar_math.h (math::exp, math::tanh, ...).
 /// Comparisons yield bool. Write constants as T(0.5), or double creeps in.
 struct ScalarBody {
-  std::string_view body;        ///< empty: not elementwise
+  std::string_view body = {};   ///< empty: not elementwise
   bool result_boolean = false;  ///< comparisons: the result is a bool whatever T is
 };
 
@@ -111,14 +115,14 @@ using ConfigField = std::variant<Dim, double, bool, std::vector<Dim>>;
 
 /// What a node becomes: one call `name<epilogue>(threads, config, outputs..., inputs..., workspace)`. See kernels/README.md.
 struct KernelCall {
-  std::string name;                                           ///< the function, in kernels/cpu/<file>.h and kernels/reference/<file>.h
-  std::string file;                                           ///< empty: the same as name
-  std::string config_type;                                    ///< struct of kernels/config/<file>.h; empty: file + "_config"
-  std::vector<std::pair<std::string, ConfigField>> config;    ///< its fields, in the order of the struct
-  std::vector<std::string> template_arguments;                ///< besides the epilogue
-  bool reference = false;                                     ///< call kernels/reference (a dtype or layout the fast kernels do not cover)
-  std::int64_t workspace_bytes = 0;                           ///< scratch, at the symbols' maxima; 0: no workspace argument
-  std::vector<std::int32_t> in_place;                         ///< inputs whose buffer output 0 may take over, where their lives end here
+  std::string name = {};                                         ///< the function, in kernels/cpu/<file>.h and kernels/reference/<file>.h
+  std::string file = {};                                         ///< empty: the same as name
+  std::string config_type = {};                                  ///< struct of kernels/config/<file>.h; empty: file + "_config"
+  std::vector<std::pair<std::string, ConfigField>> config = {};  ///< its fields, in the order of the struct
+  std::vector<std::string> template_arguments = {};              ///< besides the epilogue
+  bool reference = false;                                        ///< call kernels/reference (a dtype or layout the fast kernels do not cover)
+  std::int64_t workspace_bytes = 0;                              ///< scratch, at the symbols' maxima; 0: no workspace argument
+  std::vector<std::int32_t> in_place = {};                       ///< inputs whose buffer output 0 may take over, where their lives end here
 };
 
 struct Cost {
@@ -129,30 +133,30 @@ struct Cost {
 /// One line of the list of test cases that every backend runs.
 struct TestCase {
   struct Input {
-    TensorType type;
+    TensorType type = {};
     double low = -1, high = 1;  ///< uniform in [low, high); integers inclusive of low, exclusive of high
     bool absent = false;
   };
-  std::string note;
-  std::vector<Input> inputs;
-  Attributes attributes;
-  bool gradient = true;      ///< compare the gradient with finite differences in double
-  double tolerance = 0;      ///< relative, for f32; 0: the table's default for the dtype
+  std::string note = {};
+  std::vector<Input> inputs = {};
+  Attributes attributes = {};
+  bool gradient = true;  ///< compare the gradient with finite differences in double
+  double tolerance = 0;  ///< relative, for f32; 0: the table's default for the dtype
 };
 
 enum class AmpClass : std::uint8_t { gray, white, black, clear };
 
 struct OpDef {
-  std::string_view name;
-  std::string_view doc;  ///< the formula, layouts and the source of both
-  std::vector<InputSpec> inputs;
-  std::vector<AttributeSpec> attributes;
+  std::string_view name = {};
+  std::string_view doc = {};  ///< the formula, layouts and the source of both
+  std::vector<InputSpec> inputs = {};
+  std::vector<AttributeSpec> attributes = {};
   void (*infer)(InferContext&) = nullptr;
-  void (*gradient)(GradientBuilder&) = nullptr;  ///< nullptr: not differentiable
-  ScalarBody scalar;                                          ///< elementwise operators have this,
-  KernelCall (*kernel)(const NodeView&) = nullptr;            ///< the others this,
-  bool alias = false;                                         ///< or this: output 0 is input 0's memory under another shape (reshape)
-  Cost (*cost)(const NodeView&) = nullptr;                    ///< nullptr: elementwise cost
+  void (*gradient)(GradientBuilder&) = nullptr;     ///< nullptr: not differentiable
+  ScalarBody scalar = {};                           ///< elementwise operators have this,
+  KernelCall (*kernel)(const NodeView&) = nullptr;  ///< the others this,
+  bool alias = false;                               ///< or this: output 0 is input 0's memory under another shape (reshape)
+  Cost (*cost)(const NodeView&) = nullptr;          ///< nullptr: elementwise cost
   AmpClass amp = AmpClass::gray;
   bool commutative = false;
   bool random = false;  ///< depends on the step's seed: never folded, never merged

@@ -28,17 +28,17 @@ enum class Home : std::uint8_t {
 
 struct Placement {
   Home home = Home::arena;
-  std::int32_t buffer = -1;      ///< arena: index into Plan::buffers
+  std::int32_t buffer = -1;          ///< arena: index into Plan::buffers
   ir::ValueId alias_of = ir::kNone;  ///< alias: the value whose memory this is
 };
 
 /// A piece of the arena. Several values share one when each takes over the last one's memory in place.
 struct Buffer {
-  std::string name;                   ///< of the value that is written first, or "<node>.workspace"
-  std::vector<ir::ValueId> values;    ///< in order of writing; empty for a workspace
-  std::int64_t bytes = 0;             ///< at the symbols' maxima, rounded up to the alignment
+  std::string name;                 ///< of the value that is written first, or "<node>.workspace"
+  std::vector<ir::ValueId> values;  ///< in order of writing; empty for a workspace
+  std::int64_t bytes = 0;           ///< at the symbols' maxima, rounded up to the alignment
   std::int64_t offset = 0;
-  std::int32_t first = 0, last = 0;   ///< steps, inclusive
+  std::int32_t first = 0, last = 0;  ///< steps, inclusive
 };
 
 struct Step {
@@ -53,10 +53,10 @@ struct Plan {
   std::vector<Placement> placements;  ///< by value
   std::vector<Buffer> buffers;        ///< by first use
   std::int64_t alignment = 64;
-  std::int64_t arena_bytes = 0;       ///< the peak
-  std::int64_t lower_bound = 0;       ///< the largest sum of live bytes over the steps
-  std::int64_t without_reuse = 0;     ///< the sum of all buffers
-  double flops = 0, bytes = 0;        ///< a call, at the symbols' maxima, without the prepare phase
+  std::int64_t arena_bytes = 0;    ///< the peak
+  std::int64_t lower_bound = 0;    ///< the largest sum of live bytes over the steps
+  std::int64_t without_reuse = 0;  ///< the sum of all buffers
+  double flops = 0, bytes = 0;     ///< a call, at the symbols' maxima, without the prepare phase
 };
 
 /// Schedules, chooses kernels, places buffers. The graph has been through the passes.

@@ -1,0 +1,47 @@
+#include "ir/attribute.h"
+
+#include <algorithm>
+
+#include "ir/diagnostic.h"
+
+namespace graven::ir {
+
+namespace {
+
+template <class Items>
+auto lower(Items& items, std::string_view key) {
+  return std::lower_bound(items.begin(), items.end(), key, [](const auto& item, std::string_view k) { return item.first < k; });
+}
+
+}  // namespace
+
+std::string_view name(AttributeType type) {
+  constexpr std::string_view kNames[] = {"boolean", "integer", "number", "text", "integers", "dtype", "shape", "program"};
+  return kNames[static_cast<std::size_t>(type)];
+}
+
+void Attributes::set(std::string_view key, Attribute value) {
+  auto it = lower(items_, key);
+  if (it != items_.end() && it->first == key)
+    it->second = std::move(value);
+  else
+    items_.emplace(it, std::string(key), std::move(value));
+}
+
+void Attributes::erase(std::string_view key) {
+  auto it = lower(items_, key);
+  if (it != items_.end() && it->first == key) items_.erase(it);
+}
+
+const Attribute* Attributes::find(std::string_view key) const {
+  auto it = lower(items_, key);
+  return it != items_.end() && it->first == key ? &it->second : nullptr;
+}
+
+const Attribute& Attributes::at(std::string_view key) const {
+  const Attribute* a = find(key);
+  GRAVEN_CHECK(a != nullptr, "no attribute '" + std::string(key) + "'");
+  return *a;
+}
+
+}  // namespace graven::ir

@@ -1,0 +1,189 @@
+#include "ir/graph.h"
+
+#include <algorithm>
+
+#include "ir/diagnostic.h"
+#include "ir/op.h"
+
+namespace graven::ir {
+
+std::string_view name(Phase phase) {
+  constexpr std::string_view kNames[] = {"prepare", "forward", "backward", "update"};
+  return kNames[static_cast<std::size_t>(phase)];
+}
+
+ValueId Graph::find(std::string_view name) const {
+  const auto it = names_.find(std::string(name));
+  return it == names_.end() ? kNone : it->second;
+}
+
+ValueId Graph::add_value(std::string value_name, ValueKind kind, TensorType type) {
+  const ValueId id = static_cast<ValueId>(values.size());
+  if (!names_.emplace(value_name, id).second) {
+    // Numbered within the name, never from a global counter: adding a layer renames nothing elsewhere.
+    int& count = name_counts_[value_name];
+    if (count == 0) count = 1;
+    std::string numbered;
+    do numbered = value_name + "_" + std::to_string(++count);
+    while (!names_.emplace(numbered, id).second);
+    value_name = std::move(numbered);
+  }
+  values.push_back({std::move(value_name), kind, std::move(type), false});
+  return id;
+}
+
+ValueId Graph::add_input(std::string value_name, TensorType type) {
+  const ValueId id = add_value(std::move(value_name), ValueKind::input, std::move(type));
+  inputs.push_back(id);
+  return id;
+}
+
+ValueId Graph::add_parameter(std::string value_name, TensorType type, bool trainable) {
+  const ValueId id = add_value(std::move(value_name), ValueKind::parameter, std::move(type));
+  value(id).trainable = trainable;
+  parameters.push_back(id);
+  return id;
+}
+
+ValueId Graph::add_buffer(std::string value_name, TensorType type) {
+  const ValueId id = add_value(std::move(value_name), ValueKind::buffer, std::move(type));
+  parameters.push_back(id);
+  return id;
+}
+
+ValueId Graph::add_constant(std::string value_name, std::shared_ptr<const TensorData> data) {
+  const ValueId id = add_value(std::move(value_name), ValueKind::constant, data->type);
+  constants.emplace(id, std::move(data));
+  return id;
+}
+
+ValueId Graph::add_state(std::string value_name, TensorType type) {
+  const ValueId id = add_value(std::move(value_name), ValueKind::state, std::move(type));
+  states.push_back(id);
+  return id;
+}
+
+std::vector<ValueId> Graph::add_node(const OpDef& op, std::vector<ValueId> node_inputs, Attributes attributes, Origins origins, Phase phase,
+                                     std::string result_name) {
+  std::vector<std::optional<TensorType>> types;
+  types.reserve(node_inputs.size());
+  for (ValueId v : node_inputs) {
+    if (v == kNone)
+      types.emplace_back();
+    else
+      types.emplace_back(type(v));
+  }
+  std::vector<TensorType> results;
+  try {
+    results = infer(op, types, attributes);
+  } catch (UserError& e) {
+    e.in(origins.empty() ? std::string() : origins.back().module, std::string(op.name));
+    for (std::size_t i = 0; i < node_inputs.size(); ++i) {
+      if (node_inputs[i] == kNone) continue;
+      const Value& v = value(node_inputs[i]);
+      const std::size_t spec = std::min(i, op.inputs.empty() ? 0 : op.inputs.size() - 1);
+      e.note(std::string(op.inputs.empty() ? "input" : op.inputs[spec].name) + "  " + v.type.to_string() + " from " + v.name);
+    }
+    e.at(origins);
+    throw;
+  }
+  if (result_name.empty()) {
+    result_name = origins.empty() ? std::string() : origins.back().module;
+    result_name = result_name.empty() ? std::string(op.name) : result_name + "." + std::string(op.name);
+  }
+  Node node{&op, std::move(attributes), std::move(node_inputs), {}, phase, std::move(origins)};
+  for (std::size_t i = 0; i < results.size(); ++i)
+    node.outputs.push_back(add_value(i == 0 ? result_name : result_name + "." + std::to_string(i), ValueKind::node, std::move(results[i])));
+  nodes.push_back(std::move(node));
+  return nodes.back().outputs;
+}
+
+ValueId Graph::call(std::string_view op, std::vector<ValueId> node_inputs, Attributes attributes, Origins origins, Phase phase,
+                    std::string result_name) {
+  return add_node(get_op(op), std::move(node_inputs), std::move(attributes), std::move(origins), phase, std::move(result_name)).at(0);
+}
+
+void Graph::compact() {
+  std::vector<ValueId> map(values.size(), kNone);
+  std::vector<Value> kept;
+  auto keep = [&](ValueId v) {
+    if (v == kNone || map[static_cast<std::size_t>(v)] != kNone) return;
+    map[static_cast<std::size_t>(v)] = static_cast<ValueId>(kept.size());
+    kept.push_back(std::move(values[static_cast<std::size_t>(v)]));
+  };
+  auto keep_all = [&](const std::vector<ValueId>& list) {
+    for (ValueId v : list) keep(v);
+  };
+  keep_all(inputs);
+  keep_all(parameters);
+  keep_all(states);
+  for (const Node& n : nodes) {
+    keep_all(n.inputs);
+    keep_all(n.outputs);
+  }
+  keep_all(outputs);
+  for (const Loss& l : losses) {
+    keep(l.value);
+    keep(l.gradient);
+  }
+  for (const Optimizer& o : optimizers)
+    for (const ParameterGroup& g : o.groups) keep_all(g.parameters);
+
+  auto renumber = [&](ValueId& v) {
+    if (v != kNone) v = map[static_cast<std::size_t>(v)];
+  };
+  auto renumber_all = [&](std::vector<ValueId>& list) {
+    for (ValueId& v : list) renumber(v);
+  };
+  renumber_all(inputs);
+  renumber_all(parameters);
+  renumber_all(states);
+  renumber_all(outputs);
+  for (Node& n : nodes) {
+    renumber_all(n.inputs);
+    renumber_all(n.outputs);
+  }
+  for (Loss& l : losses) {
+    renumber(l.value);
+    renumber(l.gradient);
+  }
+  for (Optimizer& o : optimizers)
+    for (ParameterGroup& g : o.groups) renumber_all(g.parameters);
+  std::unordered_map<ValueId, std::shared_ptr<const TensorData>> kept_constants;
+  for (auto& [v, data] : constants)
+    if (map[static_cast<std::size_t>(v)] != kNone) kept_constants.emplace(map[static_cast<std::size_t>(v)], data);
+  constants = std::move(kept_constants);
+  values = std::move(kept);
+  names_.clear();
+  name_counts_.clear();
+  for (std::size_t i = 0; i < values.size(); ++i) names_.emplace(values[i].name, static_cast<ValueId>(i));
+}
+
+std::vector<std::pair<std::string, std::int64_t>> Graph::symbols() const {
+  std::vector<std::pair<std::string, std::int64_t>> found;
+  for (ValueId v : inputs)
+    for (const Dim& d : type(v).shape) {
+      if (d.is_static()) continue;
+      if (std::none_of(found.begin(), found.end(), [&](const auto& s) { return s.first == d.symbol(); }))
+        found.emplace_back(d.symbol(), d.symbol_maximum());
+    }
+  return found;
+}
+
+Uses::Uses(const Graph& graph) : producer(graph.values.size(), -1), consumers(graph.values.size()), is_output(graph.values.size(), false) {
+  for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
+    for (ValueId v : graph.nodes[n].inputs) {
+      if (v == kNone) continue;
+      auto& list = consumers[static_cast<std::size_t>(v)];
+      if (list.empty() || list.back() != static_cast<NodeId>(n)) list.push_back(static_cast<NodeId>(n));
+    }
+    for (ValueId v : graph.nodes[n].outputs) producer[static_cast<std::size_t>(v)] = static_cast<NodeId>(n);
+  }
+  for (ValueId v : graph.outputs) is_output[static_cast<std::size_t>(v)] = true;
+  for (const Loss& l : graph.losses) {
+    is_output[static_cast<std::size_t>(l.value)] = true;
+    if (l.gradient != kNone) is_output[static_cast<std::size_t>(l.gradient)] = true;
+  }
+}
+
+}  // namespace graven::ir

@@ -1,0 +1,190 @@
+#include "ir/op.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "ir/diagnostic.h"
+
+namespace graven::ir {
+
+#define GRAVEN_OP(symbol) extern const OpDef symbol;
+#include "ir/op_list.inc"
+#undef GRAVEN_OP
+
+namespace {
+
+const OpDef* const kOps[] = {
+#define GRAVEN_OP(symbol) &symbol,
+#include "ir/op_list.inc"
+#undef GRAVEN_OP
+};
+
+const std::unordered_map<std::string_view, const OpDef*>& by_name() {
+  static const auto* const map = [] {
+    auto* m = new std::unordered_map<std::string_view, const OpDef*>;
+    for (const OpDef* op : kOps) {
+      const bool fresh = m->emplace(op->name, op).second;
+      GRAVEN_CHECK(fresh, "two operators are named " + std::string(op->name));
+    }
+    return m;
+  }();
+  return *map;
+}
+
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t diagonal = row[0];
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t above = row[j];
+      row[j] = std::min({above + 1, row[j - 1] + 1, diagonal + (a[i - 1] == b[j - 1] ? 0u : 1u)});
+      diagonal = above;
+    }
+  }
+  return row[b.size()];
+}
+
+/// Sizes that PyTorch users would write as integers are accepted where a number is due; nothing else is converted.
+bool coerce(Attribute& value, AttributeType wanted) {
+  if (type_of(value) == wanted) return true;
+  if (wanted == AttributeType::number && type_of(value) == AttributeType::integer) {
+    value = static_cast<double>(std::get<std::int64_t>(value));
+    return true;
+  }
+  if (wanted == AttributeType::shape && type_of(value) == AttributeType::integers) {
+    value = Shape::of(std::get<Ints>(value));
+    return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+std::span<const OpDef* const> all_ops() { return kOps; }
+
+const OpDef* find_op(std::string_view name) {
+  const auto it = by_name().find(name);
+  return it == by_name().end() ? nullptr : it->second;
+}
+
+const OpDef& get_op(std::string_view name) {
+  if (const OpDef* op = find_op(name)) return *op;
+  UserError error("unknown operator '" + std::string(name.substr(0, 100)) + "'");
+  const OpDef* closest = nullptr;
+  std::size_t best = name.size() / 2 + 1;
+  if (name.size() <= 64)
+    for (const OpDef* op : kOps)
+      if (const std::size_t d = edit_distance(name, op->name); d < best) best = d, closest = op;
+  if (closest) error.note("did you mean '" + std::string(closest->name) + "'?");
+  throw error;
+}
+
+InputRange input_range(const OpDef& op, std::size_t flat_count, std::size_t spec) {
+  std::size_t variadic = 0;
+  for (const InputSpec& i : op.inputs) variadic += i.variadic;
+  const std::size_t fixed = op.inputs.size() - variadic;
+  const std::size_t each = variadic && flat_count > fixed ? (flat_count - fixed) / variadic : 0;
+  std::size_t begin = 0;
+  for (std::size_t s = 0; s < spec; ++s) begin += op.inputs[s].variadic ? each : 1;
+  return {begin, op.inputs[spec].variadic ? each : 1};
+}
+
+void InferContext::fail(const std::string& message) const { throw UserError(message); }
+
+std::vector<TensorType> infer(const OpDef& op, const std::vector<std::optional<TensorType>>& inputs, Attributes& attributes) {
+  // ---- inputs ----
+  std::size_t variadic = 0, required = 0;
+  for (const InputSpec& i : op.inputs) {
+    variadic += i.variadic;
+    required += !i.variadic && !i.optional;
+  }
+  const std::size_t fixed = op.inputs.size() - variadic;
+  if (inputs.size() < required || (!variadic && inputs.size() > fixed) ||
+      (variadic && (inputs.size() < fixed || (inputs.size() - fixed) % variadic != 0)))
+    throw UserError("expects " + std::to_string(required) +
+                    (variadic            ? " or more"
+                     : required != fixed ? " to " + std::to_string(fixed)
+                                         : "") +
+                    " inputs, got " + std::to_string(inputs.size()));
+  for (std::size_t s = 0; s < op.inputs.size(); ++s) {
+    const InputRange range = input_range(op, inputs.size(), s);
+    for (std::size_t i = range.begin; i < range.begin + range.count && i < inputs.size(); ++i)
+      if (!inputs[i] && !op.inputs[s].optional) throw UserError("the input '" + std::string(op.inputs[s].name) + "' is missing");
+  }
+  // ---- attributes ----
+  std::vector<std::pair<std::string, Attribute>> changed;
+  for (const auto& [key, value] : attributes) {
+    const auto spec = std::find_if(op.attributes.begin(), op.attributes.end(), [&k = key](const AttributeSpec& a) { return a.name == k; });
+    if (spec == op.attributes.end()) throw UserError("has no attribute '" + key + "'");
+    if (type_of(value) == spec->type) continue;
+    Attribute converted = value;
+    if (!coerce(converted, spec->type))
+      throw UserError("the attribute '" + key + "' must be of type " + std::string(name(spec->type)) + ", got " + std::string(name(type_of(value))));
+    changed.emplace_back(key, std::move(converted));
+  }
+  for (auto& [key, value] : changed) attributes.set(key, std::move(value));
+  for (const AttributeSpec& spec : op.attributes) {
+    if (attributes.find(spec.name)) continue;
+    if (!spec.fallback) throw UserError("the attribute '" + std::string(spec.name) + "' is required");
+    attributes.set(spec.name, *spec.fallback);
+  }
+  // ---- outputs ----
+  GRAVEN_CHECK(op.infer != nullptr, std::string(op.name) + " has no shape inference");
+  InferContext context(op, inputs, attributes);
+  op.infer(context);
+  return std::move(context.outputs);
+}
+
+Cost cost_of(const NodeView& node) {
+  const OpDef& op = *node.node.op;
+  Cost cost;
+  if (op.cost) {
+    cost = op.cost(node);
+  } else if (!op.alias) {
+    for (std::size_t i = 0; i < node.node.outputs.size(); ++i) cost.flops += static_cast<double>(node.output(i).shape.numel().maximum());
+  }
+  if (cost.bytes < 0) {
+    cost.bytes = 0;
+    if (op.alias) return cost;
+    auto bytes = [](const TensorType& t) { return static_cast<double>(t.shape.numel().maximum()) * static_cast<double>(size_of(t.dtype)); };
+    for (std::size_t i = 0; i < node.node.inputs.size(); ++i)
+      if (node.has_input(i)) cost.bytes += bytes(node.input(i));
+    for (std::size_t i = 0; i < node.node.outputs.size(); ++i) cost.bytes += bytes(node.output(i));
+  }
+  return cost;
+}
+
+// ---- gradients ----------------------------------------------------------------------------------------------------------------------
+
+std::vector<ValueId> GradientBuilder::call_many(std::string_view op, std::vector<ValueId> inputs, Attributes attributes) {
+  std::string base = graph_.value(node_.outputs.empty() ? node_.inputs[0] : node_.outputs[0]).name;
+  return graph_.add_node(get_op(op), std::move(inputs), std::move(attributes), node_.origins, Phase::backward,
+                         "grad(" + base + ")." + std::string(op));
+}
+
+ValueId GradientBuilder::call(std::string_view op, std::vector<ValueId> inputs, Attributes attributes) {
+  return call_many(op, std::move(inputs), std::move(attributes)).at(0);
+}
+
+ValueId GradientBuilder::scalar(double value, ValueId like) {
+  return call("full", {}, {{"shape", Shape{}}, {"value", value}, {"dtype", graph_.type(like).dtype}});
+}
+
+void GradientBuilder::set_reduced(std::size_t i, ValueId gradient) {
+  const TensorType target = graph_.type(node_.inputs[i]);
+  const TensorType from = graph_.type(gradient);
+  if (from.shape != target.shape) {
+    const std::size_t extra = from.shape.rank() - target.shape.rank();
+    Ints dims;
+    for (std::size_t d = 0; d < from.shape.rank(); ++d)
+      if (d < extra || (target.shape[d - extra] == Dim(1) && from.shape[d] != Dim(1))) dims.push_back(static_cast<std::int64_t>(d));
+    if (!dims.empty()) gradient = call("sum", {gradient}, {{"dims", dims}, {"keepdim", false}});
+    if (graph_.type(gradient).shape != target.shape) gradient = call("reshape", {gradient}, {{"shape", target.shape}});
+  }
+  if (from.dtype != target.dtype) gradient = call("cast", {gradient}, {{"dtype", target.dtype}});
+  set(i, gradient);
+}
+
+}  // namespace graven::ir

@@ -1,0 +1,45 @@
+// A pass is one verb-named function in one file that rewrites a graph; its tests are before/after texts in tests/passes/<name>/.
+// pipeline.cpp is the ordered table: name, function, when it runs, and the reason for its place. Timing, dumping, verifying and logging live
+// in run_passes, once.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ir/graph.h"
+
+namespace graven::ir {
+
+enum class Target : std::uint8_t { cpu, cuda };
+
+/// What passes may ask about the program to be made.
+struct PassOptions {
+  Target target = Target::cpu;
+  std::vector<std::string> disabled;  ///< names of passes to leave out; naming an unknown one is a user error
+  std::string from, to;               ///< first and last pass to run; empty: all
+  std::string dump_directory;         ///< writes 00-trace.json, 01-<pass>.json, ...; every one is a valid input again
+  bool verify = true;                 ///< check the invariants after every pass
+};
+
+struct Pass {
+  std::string_view name;  ///< file name of the pass
+  void (*run)(Graph&, const PassOptions&);
+  bool (*applies)(const Graph&, const PassOptions&);  ///< nullptr: always
+  std::string_view reason;                            ///< why it stands where it stands
+};
+
+std::span<const Pass> pipeline();
+
+struct PassTiming {
+  std::string_view name;
+  double milliseconds;
+  std::size_t nodes_before, nodes_after;
+};
+
+/// Runs the table over the graph.
+std::vector<PassTiming> run_passes(Graph& graph, const PassOptions& options);
+
+}  // namespace graven::ir

@@ -1,0 +1,131 @@
+#include "ir/types.h"
+
+#include <algorithm>
+
+#include "ir/diagnostic.h"
+
+namespace graven::ir {
+
+namespace {
+
+struct DTypeInfo {
+  std::string_view name;
+  std::size_t size;
+};
+
+constexpr DTypeInfo kInfo[] = {{"f32", 4}, {"f64", 8}, {"f16", 2}, {"bf16", 2}, {"i8", 1}, {"i32", 4}, {"i64", 8}, {"u8", 1}, {"bool", 1}};
+
+}  // namespace
+
+std::string_view name(DType dtype) { return kInfo[static_cast<std::size_t>(dtype)].name; }
+
+std::optional<DType> dtype_from_name(std::string_view text) {
+  for (DType d : kAllDTypes)
+    if (name(d) == text) return d;
+  return std::nullopt;
+}
+
+std::size_t size_of(DType dtype) { return kInfo[static_cast<std::size_t>(dtype)].size; }
+
+bool is_floating(DType d) { return d == DType::f32 || d == DType::f64 || d == DType::f16 || d == DType::bf16; }
+
+bool is_integral(DType d) { return d == DType::i8 || d == DType::i32 || d == DType::i64 || d == DType::u8; }
+
+DType promote(DType a, DType b) {
+  if (a == b) return a;
+  if (a == DType::boolean) return b;
+  if (b == DType::boolean) return a;
+  const bool fa = is_floating(a), fb = is_floating(b);
+  if (fa != fb) return fa ? a : b;
+  if (fa) {
+    if (a == DType::f64 || b == DType::f64) return DType::f64;
+    return DType::f32;  // f16 with bf16 too, as in PyTorch
+  }
+  if (a == DType::i64 || b == DType::i64) return DType::i64;
+  if (a == DType::i32 || b == DType::i32) return DType::i32;
+  // i8 with u8 needs a type that holds both; PyTorch takes int16, which Graven does not have.
+  return DType::i32;
+}
+
+std::int64_t Dim::value() const {
+  GRAVEN_CHECK(is_static(), "the dimension '" + to_string() + "' has no fixed value");
+  return coefficient_;
+}
+
+Dim operator*(const Dim& a, const Dim& b) {
+  if (!a.is_static() && !b.is_static()) throw UserError("a dimension may depend on one symbol only: " + a.to_string() + " times " + b.to_string());
+  Dim r = a.is_static() ? b : a;
+  if (__builtin_mul_overflow(a.coefficient_, b.coefficient_, &r.coefficient_))
+    throw UserError("a size is too large: " + a.to_string() + " times " + b.to_string() + " does not fit in 63 bits");
+  if (r.coefficient_ == 0) return Dim(0);
+  return r;
+}
+
+Dim operator/(const Dim& a, const Dim& b) {
+  const bool same_symbol = a.symbol_ == b.symbol_;
+  if (b.coefficient_ == 0 || a.coefficient_ % b.coefficient_ != 0 || (!b.is_static() && !same_symbol))
+    throw UserError("the dimension " + a.to_string() + " cannot be divided by " + b.to_string());
+  if (!b.is_static()) return Dim(a.coefficient_ / b.coefficient_);
+  Dim r = a;
+  r.coefficient_ /= b.coefficient_;
+  return r;
+}
+
+std::string Dim::to_string() const {
+  if (is_static()) return std::to_string(coefficient_);
+  return coefficient_ == 1 ? symbol_ : std::to_string(coefficient_) + "*" + symbol_;
+}
+
+bool Shape::is_static() const {
+  return std::all_of(dims_.begin(), dims_.end(), [](const Dim& d) { return d.is_static(); });
+}
+
+Dim Shape::numel() const {
+  Dim n = 1;
+  for (const Dim& d : dims_) n = n * d;
+  return n;
+}
+
+std::vector<std::int64_t> Shape::values() const {
+  std::vector<std::int64_t> v;
+  v.reserve(dims_.size());
+  for (const Dim& d : dims_) v.push_back(d.value());
+  return v;
+}
+
+std::vector<std::int64_t> Shape::maxima() const {
+  std::vector<std::int64_t> v;
+  v.reserve(dims_.size());
+  for (const Dim& d : dims_) v.push_back(d.maximum());
+  return v;
+}
+
+std::string Shape::to_string() const {
+  std::string s = "[";
+  for (std::size_t i = 0; i < dims_.size(); ++i) {
+    if (i) s += ',';
+    s += dims_[i].to_string();
+  }
+  return s + "]";
+}
+
+std::string describe(DType dtype, const Shape& shape) { return std::string(name(dtype)) + shape.to_string(); }
+
+std::optional<Shape> broadcast(const Shape& a, const Shape& b) {
+  const std::size_t rank = std::max(a.rank(), b.rank());
+  std::vector<Dim> dims(rank);
+  for (std::size_t i = 0; i < rank; ++i) {  // from the end
+    const Dim one = 1;
+    const Dim& x = i < a.rank() ? a.back(i) : one;
+    const Dim& y = i < b.rank() ? b.back(i) : one;
+    if (x == y || y == one)
+      dims[rank - 1 - i] = x;
+    else if (x == one)
+      dims[rank - 1 - i] = y;
+    else
+      return std::nullopt;
+  }
+  return Shape(std::move(dims));
+}
+
+}  // namespace graven::ir
