@@ -1,4 +1,4 @@
-file(GLOB_RECURSE LIBRARY_SOURCES CONFIGURE_DEPENDS frontend/*.cpp codegen/*.cpp)
+file(GLOB_RECURSE LIBRARY_SOURCES CONFIGURE_DEPENDS frontend/*.cpp codegen/*.cpp runtime_min/*.cpp)
 list(FILTER LIBRARY_SOURCES EXCLUDE REGEX "codegen/cli/|frontend/eager/table/")
 add_library(graven STATIC $<TARGET_OBJECTS:graven_ir> ${LIBRARY_SOURCES})
 target_include_directories(graven PUBLIC ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/frontend/include)

@@ -1,0 +1,75 @@
+// Errors of the emitted program: what a file, an option or a number should have been, and what it was.
+//
+//   throw Error(path, "header, byte 12", "a dtype", "\"F31\"");
+//   // weights.safetensors: header, byte 12: expected a dtype, found "F31"
+//
+// Whatever a user can get wrong arrives as an Error; nothing aborts. The programs print what() and exit with status 1; the C interface
+// turns it into an error code and keeps the text.
+#pragma once
+
+#include <cerrno>
+#include <cstring>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace graven::runtime {
+
+class Error : public std::runtime_error {
+ public:
+  /// `file` is a path or the name of an option; `place` is where in it, and may be empty; so may `found`.
+  Error(std::string file, std::string place, std::string expected, std::string found)
+      : std::runtime_error(text(file, place, expected, found)),
+        file_(std::move(file)),
+        place_(std::move(place)),
+        expected_(std::move(expected)),
+        found_(std::move(found)) {}
+  /// A fault that is not a mismatch: `what` reads after "file: ".
+  Error(std::string file, const std::string& what) : std::runtime_error(file + ": " + what), file_(std::move(file)) {}
+
+  const std::string& file() const { return file_; }
+  const std::string& place() const { return place_; }
+  const std::string& expected() const { return expected_; }
+  const std::string& found() const { return found_; }
+
+ private:
+  static std::string text(const std::string& file, const std::string& place, const std::string& expected, const std::string& found) {
+    std::string s = file;
+    if (!place.empty()) s += ": " + place;
+    s += ": expected " + expected;
+    if (!found.empty()) s += ", found " + found;
+    return s;
+  }
+
+  std::string file_, place_, expected_, found_;
+};
+
+/// A system call that failed: "out/step-3: cannot create: No space left on device". Call it before anything else can change errno.
+inline Error system_error(const std::string& file, const std::string& action) {
+  const int code = errno;
+  return Error(file, "cannot " + action + ": " + std::strerror(code));
+}
+
+/// `text` between double quotes, control bytes and what is not ASCII as \xNN, at most 80 bytes of it: safe to print whatever a file holds.
+inline std::string quoted(std::string_view text) {
+  static constexpr char kDigits[] = "0123456789abcdef";
+  std::string s = "\"";
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (i == 80) return s + "...\" (" + std::to_string(text.size()) + " bytes)";
+    const auto c = static_cast<unsigned char>(text[i]);
+    if (c == '"' || c == '\\') {
+      s += '\\';
+      s += text[i];
+    } else if (c < 0x20 || c >= 0x7f) {
+      s += "\\x";
+      s += kDigits[c >> 4];
+      s += kDigits[c & 15];
+    } else {
+      s += text[i];
+    }
+  }
+  return s + "\"";
+}
+
+}  // namespace graven::runtime

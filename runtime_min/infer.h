@@ -1,0 +1,63 @@
+// The inference program: everything of it but the model. main.cpp of an emitted project wraps its model and hands it over:
+//
+//   class Servable : public InferenceModel {
+//    public:
+//     const InferenceDescription& description() const override { return kDescription; }
+//     void start(int threads, const std::string& weights) override { model_ = std::make_unique<Model>(weights, threads); }
+//     void forward(const void* const* inputs, std::int64_t batch, void* const* outputs) override {
+//       model_->forward(static_cast<const float*>(inputs[0]), batch, static_cast<float*>(outputs[0]));
+//     }
+//   };
+//
+//   int main(int argc, char** argv) {
+//     Servable model;
+//     return graven::runtime::infer_main(argc, argv, model, {});
+//   }
+//
+//   $ lenet --data t10k-images-idx3-ubyte.gz --topk 3 --labels names.txt
+//   $ lenet --data images.npy --output logits.npy
+//   $ lenet --bench
+//
+// Samples are read, cut into batches (any batch up to the maximum; a model with a fixed batch gets its last one filled up, and the surplus
+// outputs are dropped), and run. Nothing allocates between the first call of forward() and the last.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tensor.h"
+
+namespace graven::runtime {
+
+struct InferenceDescription {
+  const char* name = "model";  ///< "lenet"
+  std::vector<TensorDescription> inputs, outputs;
+  std::int64_t batch = 1;          ///< samples of a call at the most
+  bool batch_is_symbolic = false;  ///< any batch from 1 to `batch` will do; otherwise it is exactly `batch`
+  const char* graph_hash = "";
+  const char* generator = "";  ///< "graven 0.1.0"
+};
+
+class InferenceModel {
+ public:
+  virtual ~InferenceModel() = default;
+  virtual const InferenceDescription& description() const = 0;
+  /// Allocates everything and loads the weights, all or nothing. `threads` is 1 or more; `weights` is a path, empty when the program found
+  /// no file and none was asked for (a model without weights starts all the same; others throw).
+  virtual void start(int threads, const std::string& weights) = 0;
+  /// Inputs and outputs in the order of the description, 64-byte aligned, `batch` samples each.
+  virtual void forward(const void* const* inputs, std::int64_t batch, void* const* outputs) = 0;
+};
+
+/// Defaults of the options, chosen when the project was emitted.
+struct InferDefaults {
+  std::string weights = "weights.safetensors";  ///< --weights, looked for beside the program, in the folder above it, and here
+  std::int64_t topk = 5;                        ///< --topk
+  std::vector<double> mean, std;                ///< --mean, --std: of 8-bit images after scaling to [0, 1], one number or one a channel
+};
+
+/// Reads the options, runs, and returns the exit status: 0 done, 1 error (on stderr), 2 wrong options.
+int infer_main(int argc, char** argv, InferenceModel& model, const InferDefaults& defaults);
+
+}  // namespace graven::runtime

@@ -1,0 +1,91 @@
+// The tensors that a program and its files speak of: element types, descriptions of inputs and outputs, named memory.
+//
+//   TensorDescription images{.name = "images", .dtype = DType::f32, .shape = {64, 1, 28, 28}, .batched = true};
+//   describe(images.dtype, images.shape);   // "f32[64,1,28,28]"
+//   Variable weight{"model.conv1.weight", DType::f32, {6, 1, 5, 5}, pointer};
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace graven::runtime {
+
+/// Element types of memory and files, native byte order (little-endian). A boolean is one byte, 0 or 1.
+enum class DType : std::uint8_t { boolean, u8, i8, u16, i16, f16, bf16, u32, i32, f32, u64, i64, f64 };
+
+struct DTypeInfo {
+  const char* name;         ///< as in generated comments and messages
+  const char* safetensors;  ///< as in safetensors headers
+  std::size_t size;         ///< bytes
+  bool floating, integral;
+};
+
+/// By value of DType.
+inline constexpr DTypeInfo kDTypes[] = {{"bool", "BOOL", 1, false, false}, {"u8", "U8", 1, false, true},   {"i8", "I8", 1, false, true},
+                                        {"u16", "U16", 2, false, true},    {"i16", "I16", 2, false, true}, {"f16", "F16", 2, true, false},
+                                        {"bf16", "BF16", 2, true, false},  {"u32", "U32", 4, false, true}, {"i32", "I32", 4, false, true},
+                                        {"f32", "F32", 4, true, false},    {"u64", "U64", 8, false, true}, {"i64", "I64", 8, false, true},
+                                        {"f64", "F64", 8, true, false}};
+
+constexpr const DTypeInfo& info(DType dtype) { return kDTypes[static_cast<std::size_t>(dtype)]; }
+constexpr const char* name(DType dtype) { return info(dtype).name; }
+constexpr std::size_t size_of(DType dtype) { return info(dtype).size; }
+constexpr bool is_floating(DType dtype) { return info(dtype).floating; }
+constexpr bool is_integral(DType dtype) { return info(dtype).integral; }
+
+using Dims = std::vector<std::int64_t>;
+
+/// Product of the dimensions, 1 for rank 0. The caller has checked that it does not overflow.
+inline std::int64_t count_of(const Dims& shape) {
+  std::int64_t n = 1;
+  for (const std::int64_t d : shape) n *= d;
+  return n;
+}
+
+/// The product of the dimensions times `unit`, or nothing when a dimension is negative or a step of the product does not fit 63 bits.
+inline std::optional<std::int64_t> checked_count(const Dims& shape, std::int64_t unit = 1) {
+  std::int64_t n = 1;
+  for (const std::int64_t d : shape) {
+    if (d < 0 || __builtin_mul_overflow(n, d, &n)) return std::nullopt;
+  }
+  if (__builtin_mul_overflow(n, unit, &n)) return std::nullopt;
+  return n;
+}
+
+/// "[64,1,28,28]".
+inline std::string describe(const Dims& shape) {
+  std::string s = "[";
+  for (std::size_t i = 0; i < shape.size(); ++i) s += (i == 0 ? "" : ",") + std::to_string(shape[i]);
+  return s + "]";
+}
+/// "f32[64,1,28,28]".
+inline std::string describe(DType dtype, const Dims& shape) { return name(dtype) + describe(shape); }
+
+/// An input or output of the model.
+struct TensorDescription {
+  const char* name;  ///< "images"
+  DType dtype = DType::f32;
+  Dims shape;                ///< at the largest batch
+  bool batched = true;       ///< dimension 0 counts samples; otherwise the whole tensor is the same for every batch
+  std::int64_t classes = 0;  ///< integers: valid values are 0 to classes - 1; 0 when there is no such bound
+  const char* comment = "";  ///< for --help: "images, 28 x 28, one channel"
+
+  /// The shape of one sample: without dimension 0 when batched.
+  Dims sample_shape() const { return batched ? Dims(shape.begin() + 1, shape.end()) : shape; }
+  std::size_t sample_bytes() const { return static_cast<std::size_t>(count_of(sample_shape())) * size_of(dtype); }
+};
+
+/// A parameter, buffer or optimizer state in the model's memory, under its path in checkpoints and weights files.
+struct Variable {
+  std::string path;  ///< "model.conv1.weight", "model.conv1.weight-momentum"
+  DType dtype = DType::f32;
+  Dims shape;
+  void* data = nullptr;
+
+  std::size_t bytes() const { return static_cast<std::size_t>(count_of(shape)) * size_of(dtype); }
+};
+
+}  // namespace graven::runtime

@@ -1,0 +1,104 @@
+// The training program: everything of it but the model. main.cpp of an emitted project wraps its model and hands it over:
+//
+//   class Trainable : public TrainableModel {
+//    public:
+//     const TrainingDescription& description() const override { return kDescription; }
+//     void start(int threads) override { model_ = std::make_unique<Model>(threads); }
+//     std::vector<Variable> weights() override { ... }            // parameters and buffers
+//     std::vector<Variable> states() override { ... }             // optimizer state
+//     double step(const void* const* inputs, std::int64_t batch, const StepNumbers& numbers) override {
+//       return model_->step(static_cast<const float*>(inputs[0]), static_cast<const std::int64_t*>(inputs[1]), numbers.learning_rates[0]);
+//     }
+//     Evaluation evaluate(const void* const* inputs, std::int64_t batch, std::int64_t count) override { ... }
+//   };
+//
+//   int main(int argc, char** argv) {
+//     Trainable model;
+//     return graven::runtime::train_main(argc, argv, model, {.data = "data/fashion-mnist", .epochs = 5});
+//   }
+//
+// The loop: for each epoch a permutation of the samples from (seed, epoch); batch after batch gathered, converted and given to step(); the
+// held-out set evaluated; a checkpoint saved. A run that was killed goes on with --resume, bit for bit as if nothing had happened.
+// Nothing allocates between the first and the last step of an epoch. `--help` lists every option with its default.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "schedule.h"
+#include "tensor.h"
+
+namespace graven::runtime {
+
+struct ParameterGroup {
+  double lr = 0;        ///< default learning rate of the group
+  Schedule schedule{};  ///< of the optimizer that the group belongs to
+};
+
+/// What the program knows of the model before it starts: constant data in the emitted main.cpp.
+struct TrainingDescription {
+  const char* name = "model";  ///< "lenet"
+  const char* loss = "loss";   ///< "cross_entropy(mean)", for --help and the log
+  std::vector<TensorDescription> inputs;
+  std::int64_t batch = 1;          ///< samples of a step at the most
+  bool batch_is_symbolic = false;  ///< any batch from 1 to `batch` will do; otherwise it is exactly `batch`
+  std::vector<ParameterGroup> groups;
+  const char* graph_hash = "";  ///< SHA-256 of graph.json: a checkpoint of another graph is refused
+  const char* generator = "";   ///< "graven 0.1.0"
+  bool has_evaluation = true;   ///< evaluate() may be called
+  bool has_accuracy = false;    ///< Evaluation::correct means something
+};
+
+/// The numbers that change from step to step.
+struct StepNumbers {
+  const double* learning_rates;  ///< one per parameter group, schedule applied
+  std::int64_t step;             ///< from 1: Adam's bias correction
+  std::int64_t seed;             ///< for random operators, with the step
+};
+
+/// The result of evaluating samples; sums, so that batches add up.
+struct Evaluation {
+  double loss_sum = 0;       ///< of the samples' losses
+  std::int64_t correct = 0;  ///< samples whose largest output is the label
+};
+
+class TrainableModel {
+ public:
+  virtual ~TrainableModel() = default;
+
+  virtual const TrainingDescription& description() const = 0;
+  /// Allocates everything. Called once, after the options have been read and before anything below. `threads` is 1 or more.
+  virtual void start(int threads) = 0;
+  /// Parameters and buffers, in the weights file and in checkpoints. The memory stays where it is.
+  virtual std::vector<Variable> weights() = 0;
+  /// Optimizer state, in checkpoints only; all zero bits in a new run.
+  virtual std::vector<Variable> states() = 0;
+  /// Called after the weights were written from outside, before the next step.
+  virtual void weights_changed() {}
+  /// Forward, backward, update; returns the loss. `inputs` are in the order of the description, 64-byte aligned, `batch` samples each.
+  virtual double step(const void* const* inputs, std::int64_t batch, const StepNumbers& numbers) = 0;
+  /// Loss of `batch` samples, without learning and with dropout off. With a fixed batch the set's last samples may not fill it: only the first
+  /// `count` then count, and the rows after them repeat them in turn. With a symbolic batch, count == batch.
+  virtual Evaluation evaluate(const void* const* inputs, std::int64_t batch, std::int64_t count) = 0;
+};
+
+/// Defaults of the options, chosen when the project was emitted.
+struct TrainDefaults {
+  std::string data;                             ///< --data; empty: it must be given
+  std::string test_data;                        ///< --test-data
+  std::string weights = "weights.safetensors";  ///< --weights, looked for beside the program, in the folder above it, and here
+  std::string out = "checkpoints";              ///< --out
+  std::int64_t epochs = 1;                      ///< --epochs
+  std::int64_t seed = 0;                        ///< --seed
+  std::int64_t warmup = 0;                      ///< --warmup: steps of linear warm-up, over the schedule's own
+  bool shuffle = true;                          ///< --shuffle, --no-shuffle
+  bool drop_last = false;                       ///< --drop-last: always so with a fixed batch
+  std::vector<double> mean, std;                ///< --mean, --std: of 8-bit images after scaling to [0, 1], one number or one a channel
+};
+
+/// Reads the options, trains, and returns the exit status: 0 done, 1 error (on stderr), 2 wrong options, 128 + N stopped by signal N after
+/// a checkpoint.
+int train_main(int argc, char** argv, TrainableModel& model, const TrainDefaults& defaults);
+
+}  // namespace graven::runtime
