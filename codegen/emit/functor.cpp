@@ -1,0 +1,296 @@
+#include "codegen/emit/functor.h"
+
+#include <fmt/format.h>
+
+#include <cctype>
+#include <cmath>
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "ir/diagnostic.h"
+
+namespace graven::codegen {
+
+namespace {
+
+bool is_identifier_start(char c) { return std::isalpha(static_cast<unsigned char>(c)) || c == '_'; }
+bool is_identifier_part(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; }
+
+/// Replaces whole identifiers of `body`. Qualified names (math::exp) and numbers (1e5) are left alone.
+std::string substitute(std::string_view body, const std::map<std::string, std::string, std::less<>>& replacements) {
+  std::string text;
+  for (std::size_t i = 0; i < body.size();) {
+    if (is_identifier_start(body[i])) {
+      std::size_t end = i;
+      while (end < body.size() && is_identifier_part(body[end])) ++end;
+      const std::string_view word = body.substr(i, end - i);
+      const bool qualified = i >= 2 && body[i - 1] == ':' && body[i - 2] == ':';
+      const auto found = replacements.find(word);
+      text += found == replacements.end() || qualified ? word : std::string_view(found->second);
+      i = end;
+    } else if (std::isdigit(static_cast<unsigned char>(body[i]))) {
+      while (i < body.size() && (is_identifier_part(body[i]) || body[i] == '.')) text += body[i++];
+    } else {
+      text += body[i++];
+    }
+  }
+  return text;
+}
+
+/// A number as part of an identifier: 0.01 -> "0p01", -6 -> "m6", 1e-05 -> "1em05".
+std::string number_name(double value) {
+  std::string name;
+  for (const char c : fmt::format("{}", value)) name += c == '-' ? "m" : c == '.' ? "p" : c == '+' ? "" : std::string(1, c);
+  return name;
+}
+
+std::string_view type_name(ir::DType dtype) {
+  switch (dtype) {
+    case ir::DType::f32:
+      return "float";
+    case ir::DType::f64:
+      return "double";
+    case ir::DType::f16:
+    case ir::DType::bf16:
+      return "float";
+    case ir::DType::i8:
+      return "std::int8_t";
+    case ir::DType::i32:
+      return "std::int32_t";
+    case ir::DType::i64:
+      return "std::int64_t";
+    case ir::DType::u8:
+      return "std::uint8_t";
+    case ir::DType::boolean:
+      return "bool";
+  }
+  return "float";
+}
+
+std::uint32_t digest(std::string_view text) {
+  std::uint32_t hash = 2166136261u;  // FNV-1a: tells apart programs whose operators' names agree, nothing more
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 16777619u;
+  return hash;
+}
+
+std::string input_name(int index, int count) {
+  if (count <= 3) return std::string(1, "xyz"[index]);
+  return fmt::format("x{}", index);
+}
+
+/// "full" has a kernel of its own; inside a program it is a literal. "cast" changes the type and nothing else.
+bool is_literal(const ir::ScalarProgram::Step& step) { return step.op == "full"; }
+bool is_cast(const ir::ScalarProgram::Step& step) { return step.op == "cast"; }
+
+double constant(const ir::ScalarProgram::Step& step, std::string_view name) {
+  for (const auto& [key, value] : step.constants)
+    if (key == name) return value;
+  GRAVEN_CHECK(false, "the step '" + step.op + "' has no constant '" + std::string(name) + "'");
+  return 0;
+}
+
+/// The type that T stands for: that of the last step that is not boolean. Whatever differs from it is spelled out.
+ir::DType main_dtype(const ir::ScalarProgram& program) {
+  for (std::size_t i = program.steps.size(); i-- > 0;)
+    if (program.steps[i].dtype != ir::DType::boolean) return program.steps[i].dtype;
+  return ir::DType::boolean;
+}
+
+/// Whether each step is fed by the step before it and by fresh inputs in order, so that the operators' names say it all.
+bool is_chain(const ir::ScalarProgram& program) {
+  int next_input = 0;
+  for (std::size_t s = 0; s < program.steps.size(); ++s) {
+    const auto& arguments = program.steps[s].arguments;
+    for (std::size_t a = 0; a < arguments.size(); ++a) {
+      if (s > 0 && a == 0) {
+        if (arguments[a] != program.inputs + static_cast<int>(s) - 1) return false;
+      } else if (arguments[a] != next_input++) {
+        return false;
+      }
+    }
+    if (s > 0 && arguments.empty()) return false;
+  }
+  return next_input == program.inputs;
+}
+
+std::string wiring(const ir::ScalarProgram& program) {
+  std::string text = fmt::format("{}", program.inputs);
+  for (const auto& step : program.steps) {
+    text += fmt::format(";{}:{}", step.op, ir::name(step.dtype));
+    for (const auto argument : step.arguments) text += fmt::format(",{}", argument);
+    for (const auto& [key, value] : step.constants) text += fmt::format("|{}={}", key, value);
+  }
+  return text;
+}
+
+std::string functor_name(const ir::ScalarProgram& program) {
+  std::string name;
+  const ir::DType main = main_dtype(program);
+  bool plain = is_chain(program);
+  for (std::size_t s = 0; s < program.steps.size(); ++s) {
+    const auto& step = program.steps[s];
+    if (is_literal(step)) continue;
+    if (!name.empty()) name += '_';
+    name += step.op;
+    if (is_cast(step) && program.steps.size() > 1) name += fmt::format("_{}", ir::name(step.dtype));
+    for (const auto& [key, value] : step.constants) name += '_' + number_name(value);
+    if (s + 1 < program.steps.size() && step.dtype != main && step.dtype != ir::DType::boolean) plain = false;
+  }
+  if (name.size() > 48) {
+    name.resize(48);
+    while (name.back() == '_') name.pop_back();
+    plain = false;
+  }
+  if (name.empty()) name = "constant";
+  if (!plain) name += fmt::format("_{:08x}", digest(wiring(program)));
+  return name;
+}
+
+}  // namespace
+
+std::string number_text(double value) {
+  if (std::isnan(value)) return "__builtin_nan(\"\")";
+  if (std::isinf(value)) return value > 0 ? "__builtin_inf()" : "-__builtin_inf()";
+  if (value == 0) return std::signbit(value) ? "-0.0" : "0";
+  std::string text = fmt::format("{}", value);
+  // A whole number that no integer literal holds must read as a double.
+  if (std::abs(value) >= 9e18 && text.find_first_of(".e") == std::string::npos) text += ".0";
+  return text;
+}
+
+ir::ScalarProgram program_of(const ir::OpDef& op, const ir::Attributes& attributes, ir::DType dtype) {
+  ir::ScalarProgram program;
+  program.inputs = static_cast<std::int32_t>(op.inputs.size());
+  ir::ScalarProgram::Step step{std::string(op.name), {}, {}, dtype};
+  for (std::int32_t i = 0; i < program.inputs; ++i) step.arguments.push_back(i);
+  for (const ir::AttributeSpec& spec : op.attributes) {
+    const ir::Attribute* value = attributes.find(spec.name);
+    if (value == nullptr) value = spec.fallback ? &*spec.fallback : nullptr;
+    GRAVEN_CHECK(value != nullptr, std::string(op.name) + ": the attribute '" + std::string(spec.name) + "' is missing");
+    if (const bool* b = std::get_if<bool>(value)) step.constants.emplace_back(spec.name, *b ? 1.0 : 0.0);
+    if (const std::int64_t* i = std::get_if<std::int64_t>(value)) step.constants.emplace_back(spec.name, static_cast<double>(*i));
+    if (const double* d = std::get_if<double>(value)) step.constants.emplace_back(spec.name, *d);
+  }
+  program.steps.push_back(std::move(step));
+  return program;
+}
+
+Functor make_functor(const ir::OpDef& op, const ir::Attributes& attributes) {
+  return make_functor(program_of(op, attributes, op.scalar.result_boolean ? ir::DType::boolean : ir::DType::f32));
+}
+
+Functor make_functor_with_inputs(const ir::OpDef& op) {
+  GRAVEN_CHECK(op.elementwise() || op.name == "cast", std::string(op.name) + " has no scalar body");
+  Functor functor;
+  functor.name = op.name;
+  std::vector<std::string> parameters;
+  std::map<std::string, std::string, std::less<>> replacements;
+  for (std::size_t i = 0; i < op.inputs.size(); ++i) parameters.push_back(input_name(static_cast<int>(i), static_cast<int>(op.inputs.size())));
+  for (const ir::AttributeSpec& spec : op.attributes) {
+    if (spec.type != ir::AttributeType::boolean && spec.type != ir::AttributeType::integer && spec.type != ir::AttributeType::number) continue;
+    functor.name = std::string(op.name) + "_with";
+    parameters.emplace_back(spec.name);
+  }
+  functor.inputs = static_cast<int>(parameters.size());
+  std::string list;
+  for (const std::string& parameter : parameters) list += (list.empty() ? "[[maybe_unused]] T " : ", [[maybe_unused]] T ") + parameter;
+  const std::string body(op.name == "cast" && op.scalar.body.empty() ? "x" : op.scalar.body);
+  functor.text = fmt::format(
+      "struct {} {{\n"
+      "  static constexpr int inputs = {};\n"
+      "  template <class T>\n"
+      "  GRAVEN_DEVICE static T apply({}) {{\n"
+      "    return {};\n"
+      "  }}\n"
+      "}};\n",
+      functor.name, functor.inputs, list, op.scalar.result_boolean ? "T(" + body + ")" : body);
+  return functor;
+}
+
+Functor make_functor(const ir::ScalarProgram& program) {
+  GRAVEN_CHECK(!program.steps.empty(), "a scalar program without steps");
+  Functor functor{functor_name(program), {}, program.inputs};
+  const ir::DType main = main_dtype(program);
+
+  std::vector<std::string> results;  // names of inputs, then of steps
+  std::map<std::string, int> taken;
+  for (int i = 0; i < program.inputs; ++i) {
+    results.push_back(input_name(i, program.inputs));
+    taken[results.back()] = 1;
+  }
+  std::vector<bool> used(static_cast<std::size_t>(program.inputs), false);
+  std::string lines;
+  for (std::size_t s = 0; s < program.steps.size(); ++s) {
+    const auto& step = program.steps[s];
+    const bool last = s + 1 == program.steps.size();
+    const std::string type(step.dtype == main ? "T" : type_name(step.dtype));
+    for (const auto argument : step.arguments) {
+      GRAVEN_CHECK(argument >= 0 && static_cast<std::size_t>(argument) < results.size(),
+                   "the step '" + step.op + "' uses a result that is not there yet");
+      if (argument < program.inputs) used[static_cast<std::size_t>(argument)] = true;
+    }
+    if (is_literal(step) && !last) {
+      results.push_back(fmt::format("{}({})", type, number_text(constant(step, "value"))));
+      continue;
+    }
+    std::string expression;
+    if (is_literal(step)) {
+      expression = fmt::format("{}({})", type, number_text(constant(step, "value")));
+    } else if (is_cast(step)) {
+      const std::string& argument = results[static_cast<std::size_t>(step.arguments.at(0))];
+      expression = step.dtype == ir::DType::boolean ? argument + " != 0" : last ? argument : fmt::format("static_cast<{}>({})", type, argument);
+    } else {
+      const ir::OpDef& op = ir::get_op(step.op);
+      GRAVEN_CHECK(op.elementwise(), step.op + " has no scalar body");
+      GRAVEN_CHECK(step.arguments.size() == op.inputs.size(), "the step '" + step.op + "' has a wrong number of arguments");
+      // A comparison computes in the type of what it compares, and yields a bool.
+      std::map<std::string, std::string, std::less<>> replacements;
+      if (type != "T" && step.dtype != ir::DType::boolean) replacements["T"] = type;
+      for (std::size_t a = 0; a < step.arguments.size(); ++a)
+        replacements[std::string(1, "xyz"[a])] = results[static_cast<std::size_t>(step.arguments[a])];
+      for (const auto& [key, value] : step.constants) replacements[key] = fmt::format("T({})", number_text(value));
+      expression = substitute(op.scalar.body, replacements);
+    }
+    if (last) {
+      lines += fmt::format("    return {};\n", step.dtype == ir::DType::boolean ? "T(" + expression + ")" : expression);
+      break;
+    }
+    const int count = ++taken[step.op];
+    std::string name = count == 1 ? step.op : fmt::format("{}_{}", step.op, count);
+    lines += fmt::format("    const {} {} = {};\n", type, name, expression);
+    results.push_back(std::move(name));
+  }
+  std::string parameters;
+  for (int i = 0; i < program.inputs; ++i)
+    parameters +=
+        fmt::format("{}{}T {}", i ? ", " : "", used[static_cast<std::size_t>(i)] ? "" : "[[maybe_unused]] ", results[static_cast<std::size_t>(i)]);
+  functor.text = fmt::format(
+      "struct {} {{\n"
+      "  static constexpr int inputs = {};\n"
+      "  template <class T>\n"
+      "  GRAVEN_DEVICE static T apply({}) {{\n"
+      "{}"
+      "  }}\n"
+      "}};\n",
+      functor.name, program.inputs, parameters, lines);
+  return functor;
+}
+
+std::string describe(const ir::ScalarProgram& program, const std::vector<std::string>& names) {
+  std::vector<std::string> results = names;
+  for (const auto& step : program.steps) {
+    if (is_literal(step)) {
+      results.push_back(fmt::format("{}", constant(step, "value")));
+      continue;
+    }
+    std::string text = step.op + "(";
+    for (std::size_t a = 0; a < step.arguments.size(); ++a) text += (a ? ", " : "") + results.at(static_cast<std::size_t>(step.arguments[a]));
+    for (const auto& [key, value] : step.constants) text += fmt::format("{}{}={}", text.back() == '(' ? "" : ", ", key, value);
+    if (is_cast(step)) text += fmt::format(", {}", ir::name(step.dtype));
+    results.push_back(text + ")");
+  }
+  return results.back();
+}
+
+}  // namespace graven::codegen

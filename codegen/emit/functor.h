@@ -1,0 +1,53 @@
+// Functors: the C++ text of what an elementwise node, a fused node or an epilogue computes for one element. The text is made from the
+// operators' scalar bodies (ir::ScalarBody), the one place where an elementwise computation is stated, and serves every backend:
+// kernels/README.md, "Epilogues and elementwise bodies".
+//
+//   make_functor(ir::get_op("relu"), {}).text
+//
+//   struct relu {
+//     static constexpr int inputs = 1;
+//     template <class T>
+//     GRAVEN_DEVICE static T apply(T x) {
+//       return x < T(0) ? T(0) : x;
+//     }
+//   };
+//
+// The name says what is computed ("relu", "leaky_relu_0p01", "add_relu"); where the operators' names alone leave the wiring open, a digest
+// of the program follows, so that equal names mean equal text. No counter is involved: the same program has the same name in every graph.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "ir/attribute.h"
+#include "ir/op.h"
+
+namespace graven::codegen {
+
+struct Functor {
+  std::string name;  ///< of the struct; a C++ identifier
+  std::string text;  ///< the struct, ending in a newline; needs kernels/config/device.h and kernels/cpu/scalar_math.h
+  int inputs = 1;
+};
+
+/// The functor of one elementwise operator with its attributes written into it. "cast" converts nothing itself: kernels convert when they
+/// load and store. Internal error when the operator has no scalar body.
+Functor make_functor(const ir::OpDef& op, const ir::Attributes& attributes);
+
+/// The functor whose scalar attributes are further inputs, in the order of the declaration, after the operator's own: one functor for every
+/// value of the attributes. Named after the operator, "<op>_with" when it has such attributes.
+Functor make_functor_with_inputs(const ir::OpDef& op);
+
+/// The functor of a fused program. Internal error when a step names an operator without scalar body, or an argument that does not exist.
+Functor make_functor(const ir::ScalarProgram& program);
+
+/// The program that an elementwise node is: one step.
+ir::ScalarProgram program_of(const ir::OpDef& op, const ir::Attributes& attributes, ir::DType dtype);
+
+/// A one-line description for comments, inputs named `names`: "relu(add(x, y))".
+std::string describe(const ir::ScalarProgram& program, const std::vector<std::string>& names);
+
+/// A number as C++ text that reads back to the same double: "0.5", "1e-05", "-0.0"; infinities and NaN as builtins.
+std::string number_text(double value);
+
+}  // namespace graven::codegen

@@ -1,0 +1,67 @@
+#include "codegen/emit/functor.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <limits>
+
+#include "ir/op.h"
+
+namespace graven::codegen {
+namespace {
+
+using ir::DType;
+using ir::ScalarProgram;
+
+ScalarProgram::Step step(std::string op, std::vector<std::int32_t> arguments, std::vector<std::pair<std::string, double>> constants = {},
+                         DType dtype = DType::f32) {
+  return {std::move(op), std::move(arguments), std::move(constants), dtype};
+}
+
+TEST(Functor, OneOperator) {
+  EXPECT_EQ(make_functor(ir::get_op("relu"), {}).text,
+            "struct relu {\n"
+            "  static constexpr int inputs = 1;\n"
+            "  template <class T>\n"
+            "  GRAVEN_DEVICE static T apply(T x) {\n"
+            "    return x < T(0) ? T(0) : x;\n"
+            "  }\n"
+            "};\n");
+}
+
+TEST(Functor, ChainOfTwoIsNamedAfterTheOperators) {
+  const Functor f = make_functor(ScalarProgram{1, {step("relu", {0}), step("relu", {1})}});
+  EXPECT_EQ(f.name, "relu_relu");
+  EXPECT_EQ(f.text,
+            "struct relu_relu {\n"
+            "  static constexpr int inputs = 1;\n"
+            "  template <class T>\n"
+            "  GRAVEN_DEVICE static T apply(T x) {\n"
+            "    const T relu = x < T(0) ? T(0) : x;\n"
+            "    return relu < T(0) ? T(0) : relu;\n"
+            "  }\n"
+            "};\n");
+}
+
+TEST(Functor, OtherWiringGetsADigestAndOtherTextAnotherName) {
+  const Functor second = make_functor(ScalarProgram{2, {step("relu", {1})}});
+  const Functor first = make_functor(ScalarProgram{2, {step("relu", {0})}});
+  EXPECT_NE(first.name, second.name);
+  EXPECT_NE(first.name, "relu");
+  EXPECT_NE(second.text.find("[[maybe_unused]] T x, T y"), std::string::npos);
+}
+
+TEST(Functor, NumbersReadBackExactly) {
+  for (const double value : {0.1, -0.5, 1e-5, 3.0, 1e300, 9.2e18, 1e17, 5e-324, 0.30000000000000004}) {
+    EXPECT_EQ(std::strtod(number_text(value).c_str(), nullptr), value) << number_text(value);
+  }
+  EXPECT_EQ(number_text(-0.0), "-0.0");
+  EXPECT_EQ(number_text(std::numeric_limits<double>::infinity()), "__builtin_inf()");
+  EXPECT_EQ(number_text(std::nan("")), "__builtin_nan(\"\")");
+}
+
+TEST(Functor, DescribesItself) { EXPECT_EQ(describe(ScalarProgram{1, {step("relu", {0}), step("relu", {1})}}, {"h"}), "relu(relu(h))"); }
+
+}  // namespace
+}  // namespace graven::codegen
