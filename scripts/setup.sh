@@ -84,7 +84,8 @@ install_inja_from_newer_suite() {
   for suite in forky testing; do
     mkdir -p "$directory/lists/partial"
     echo "deb $address $suite main" >"$directory/sources.list"
-    local options=(-o Dir::Etc::sourcelist="$directory/sources.list" -o Dir::Etc::sourceparts=/dev/null -o Dir::State::lists="$directory/lists"
+    # A mirror may lag behind that suite's validity date; the signature is checked all the same.
+    local options=(-o Acquire::Check-Valid-Until=false -o Dir::Etc::sourcelist="$directory/sources.list" -o Dir::Etc::sourceparts=/dev/null -o Dir::State::lists="$directory/lists"
       -o APT::Sandbox::User=root -o Acquire::Languages=none -o Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false)
     if apt "${options[@]}" update >"$directory/log" 2>&1 && (cd "$directory" && apt "${options[@]}" download inja-dev >>log 2>&1); then
       "${as_root[@]}" dpkg -i "$directory"/inja-dev_*.deb >>"$directory/log" 2>&1 && rm -rf "$directory" && return 0
