@@ -14,6 +14,7 @@ mirror=$(awk '/^URIs:/ { print $2; exit }' /etc/apt/sources.list.d/*.sources 2>/
 [ -n "$mirror" ] || mirror=$(awk '$1 == "deb" { print $2; exit }' /etc/apt/sources.list)
 
 root=$(mktemp -d)
+chmod 755 "$root"  # apt fetches as a user of its own
 finish() {
   umount "$root/proc" "$root/dev" 2>/dev/null || true
   rm -rf --one-file-system "$root"

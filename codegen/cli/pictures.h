@@ -1,0 +1,27 @@
+// Pictures of the two data structures: the graph as Graphviz text, grouped by module, and the memory plan as SVG over time.
+//
+//   std::string dot = codegen::graph_picture(graph);          // feed to `dot -Tsvg`
+//   std::string svg = codegen::memory_picture(graph, plan);   // a complete SVG document
+#pragma once
+
+#include <string>
+
+#include "codegen/plan/plan.h"
+#include "ir/graph.h"
+
+namespace graven::codegen {
+
+/// One box a node, one cluster a module, parameters left out (their shapes stand in the box of the node that reads them).
+std::string graph_picture(const ir::Graph& graph);
+
+/// Steps from left to right, arena offsets from bottom to top, one rectangle a buffer from its first to its last step. Hovering over one
+/// shows its values, shape, bytes and live range. The peak and the lower bound are drawn as lines.
+std::string memory_picture(const ir::Graph& graph, const Plan& plan);
+
+/// The same as text: one line a buffer.
+std::string memory_table(const ir::Graph& graph, const Plan& plan);
+
+/// The graph as text: modules as banners, one line a node with shapes and the line of user code.
+std::string graph_text(const ir::Graph& graph);
+
+}  // namespace graven::codegen
