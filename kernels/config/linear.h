@@ -1,0 +1,32 @@
+// linear: y[m,n] = epilogue(x[m,k] w[n,k]^T + bias[n]) and its gradients.
+#pragma once
+
+#include <cstdint>
+
+namespace graven::kernels {
+
+/// One config serves linear, linear_backward_input, linear_backward_weight and the packing of the weights.
+struct linear_config {
+  std::int64_t m;  ///< rows of x and y: the batch
+  std::int64_t n;  ///< columns of y: out_features
+  std::int64_t k;  ///< columns of x: in_features
+};
+
+/// Floats in the packed form of w[n,k]: [ceil(n / 16)][k][16].
+[[gnu::always_inline]] constexpr std::int64_t packed_linear_weight_size(const linear_config& c) { return (c.n + 15) / 16 * 16 * c.k; }
+/// Floats in the packed form of w[n,k] for products with w itself: [ceil(k / 16)][n][16].
+[[gnu::always_inline]] constexpr std::int64_t packed_linear_weight_transposed_size(const linear_config& c) { return (c.k + 15) / 16 * 16 * c.n; }
+
+/// Rows of the batch that linear_backward_weight sums at a time: more rows are cut into chunks that are added up in their order.
+[[gnu::always_inline]] constexpr std::int64_t linear_backward_weight_chunks(const linear_config& c) {
+  const std::int64_t by_rows = (c.m + 511) / 512, by_outputs = (4096 * 16) / (c.n * c.k + 1) + 1;
+  const std::int64_t chunks = by_rows < by_outputs ? by_rows : by_outputs;
+  return chunks < 1 ? 1 : chunks < 32 ? chunks : 32;
+}
+/// Bytes of scratch for linear_backward_weight.
+[[gnu::always_inline]] constexpr std::int64_t linear_backward_weight_workspace(const linear_config& c) {
+  const std::int64_t chunks = linear_backward_weight_chunks(c);
+  return chunks == 1 ? 0 : chunks * ((c.n * c.k + c.n + 15) / 16 * 16) * 4;
+}
+
+}  // namespace graven::kernels

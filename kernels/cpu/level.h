@@ -1,0 +1,39 @@
+// The instruction-set level that this translation unit is compiled for.
+//
+// A project compiles the fast kernels once for each level that it supports and picks one when it starts. Everything that is compiled more than
+// once therefore lives in an inline namespace named after the level, so that the linker can never merge functions of two levels:
+//
+//   namespace graven::kernels {
+//   inline namespace GRAVEN_LEVEL_NAMESPACE {
+//   inline void scale(...) { ... }          // graven::kernels::scale to its callers, graven::kernels::level_v4::scale to the linker
+//   }
+//   }
+//
+// What must be one type in all levels (Threads, half, the configs) stands outside and has only GRAVEN_ALWAYS_INLINE functions, or
+// functions that no kernel calls directly. Define GRAVEN_LEVEL_NAMESPACE before the first include to choose another name.
+#pragma once
+
+#ifndef GRAVEN_LEVEL_NAMESPACE
+#if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512DQ__) && defined(__AVX512VL__)
+#define GRAVEN_LEVEL_NAMESPACE level_v4
+#elif defined(__AVX2__) && defined(__FMA__)
+#define GRAVEN_LEVEL_NAMESPACE level_v3
+#elif defined(__SSE4_2__)
+#define GRAVEN_LEVEL_NAMESPACE level_v2
+#elif defined(__x86_64__)
+#define GRAVEN_LEVEL_NAMESPACE level_v1
+#elif defined(__ARM_NEON)
+#define GRAVEN_LEVEL_NAMESPACE level_neon
+#else
+#define GRAVEN_LEVEL_NAMESPACE level_scalar
+#endif
+#endif
+
+#define GRAVEN_ALWAYS_INLINE [[gnu::always_inline]] inline
+
+/// Before a loop whose iterations do not depend on each other through memory, so that it is vectorised without checks for overlap.
+#if defined(__clang__)
+#define GRAVEN_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define GRAVEN_INDEPENDENT _Pragma("GCC ivdep")
+#endif
