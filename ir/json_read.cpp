@@ -1,0 +1,640 @@
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <unordered_map>
+
+#include "ir/diagnostic.h"
+#include "ir/json.h"
+#include "ir/json_document.h"
+#include "ir/op.h"
+#include "ir/verify.h"
+
+namespace graven::ir {
+
+namespace {
+
+using json::Item;
+using json::Kind;
+
+/// Where the reader is: "nodes[3].inputs[0]". Lives on the stack; spelled out only when something is wrong.
+struct Place {
+  const Place* parent = nullptr;
+  std::string_view key = {};
+  std::ptrdiff_t index = -1;
+
+  Place at(std::string_view k) const { return {this, k, -1}; }
+  Place at(std::size_t i) const { return {this, {}, static_cast<std::ptrdiff_t>(i)}; }
+  std::string to_string() const {
+    std::string s = parent ? parent->to_string() : std::string();
+    if (index >= 0) return s + "[" + std::to_string(index) + "]";
+    if (key.empty()) return s;
+    return s.empty() ? std::string(key.substr(0, 100)) : s + "." + std::string(key.substr(0, 100));
+  }
+};
+
+class Reader {
+ public:
+  Reader(std::string_view text, const std::string& file, const ConstantLoader& load_constant)
+      : file_(file), load_constant_(load_constant), document_(text, file, kMaximumNesting) {}
+
+  Graph read() {
+    const Place top;
+    Item format = document_.root(), version = format, name = format, stage = format, training = format, config = format, symbols = format,
+         modules = format, inputs = format, input_tree = format, parameters = format, states = format, hypers = format, constants = format,
+         nodes = format, outputs = format, output_tree = format, losses = format, optimizers = format;
+    // The version decides what else may stand here, so it is looked at first.
+    expect(document_.root(), Kind::object, top);
+    check_version(document_.root(), top);
+    fields(document_.root(), top,
+           {{"format", &format},
+            {"version", &version},
+            {"name", &name},
+            {"stage", &stage},
+            {"training", &training},
+            {"config", &config},
+            {"symbols", &symbols},
+            {"modules", &modules},
+            {"inputs", &inputs},
+            {"input_tree", &input_tree},
+            {"parameters", &parameters},
+            {"states", &states},
+            {"hypers", &hypers},
+            {"constants", &constants},
+            {"nodes", &nodes},
+            {"outputs", &outputs},
+            {"output_tree", &output_tree},
+            {"losses", &losses},
+            {"optimizers", &optimizers}});
+    graph_.name = label(name, top.at("name"));
+    graph_.stage = label(stage, top.at("stage"));
+    graph_.training = boolean(training, top.at("training"));
+    read_symbols(symbols, top.at("symbols"));
+    read_config(config, top.at("config"));
+    each(modules, top.at("modules"), [&](Item item, const Place& place) { read_module(item, place); });
+    each(inputs, top.at("inputs"), [&](Item item, const Place& place) { read_plain(item, place, ValueKind::input); });
+    each(parameters, top.at("parameters"), [&](Item item, const Place& place) { read_parameter(item, place); });
+    each(states, top.at("states"), [&](Item item, const Place& place) { read_plain(item, place, ValueKind::state); });
+    each(hypers, top.at("hypers"), [&](Item item, const Place& place) { read_plain(item, place, ValueKind::hyper); });
+    each(constants, top.at("constants"), [&](Item item, const Place& place) { read_constant(item, place); });
+    expect(nodes, Kind::array, top.at("nodes"));
+    nodes_ = nodes;
+    graph_.nodes.reserve(nodes.size());
+    each(nodes, top.at("nodes"), [&](Item item, const Place& place) { read_node(item, place); });
+    each(outputs, top.at("outputs"), [&](Item item, const Place& place) { graph_.outputs.push_back(reference(item, place)); });
+    graph_.input_tree = tree(input_tree, top.at("input_tree"), graph_.inputs.size());
+    graph_.output_tree = tree(output_tree, top.at("output_tree"), graph_.outputs.size());
+    each(losses, top.at("losses"), [&](Item item, const Place& place) { read_loss(item, place); });
+    each(optimizers, top.at("optimizers"), [&](Item item, const Place& place) { read_optimizer(item, place); });
+    if (const auto violation = find_violation(graph_, {.infer = false})) throw UserError(file_ + ": " + *violation);
+    return std::move(graph_);
+  }
+
+ private:
+  // ---- errors ----
+  [[noreturn]] void fail(const Place& place, const std::string& expected, const std::string& found) const {
+    const std::string where = place.to_string();
+    throw UserError(file_ + ": " + (where.empty() ? "" : where + ": ") + "expected " + expected + ", found " + found);
+  }
+  void expect(Item item, Kind kind, const Place& place) const {
+    if (item.kind() != kind) fail(place, std::string(json::describe(kind)), item.quote());
+  }
+
+  // ---- building blocks ----
+  struct Field {
+    std::string_view name;
+    Item* item;
+  };
+  /// An object with exactly these keys.
+  void fields(Item object, const Place& place, std::initializer_list<Field> wanted) const {
+    expect(object, Kind::object, place);
+    std::uint64_t seen = 0;
+    for (auto it = object.begin(); it != object.end(); ++it) {
+      const Item key = *it;
+      ++it;
+      std::size_t i = 0;
+      for (const Field& f : wanted) {
+        if (f.name == key.text()) break;
+        ++i;
+      }
+      if (i == wanted.size()) {
+        std::string names;
+        for (const Field& f : wanted) names += (names.empty() ? "" : ", ") + std::string(f.name);
+        fail(place, "the keys " + names, "the key " + key.quote().substr(std::strlen("the string ")));
+      }
+      if (seen >> i & 1) fail(place, "each key once", "the key '" + std::string(key.text()) + "' twice");
+      seen |= std::uint64_t{1} << i;
+      *wanted.begin()[i].item = *it;
+    }
+    std::size_t i = 0;
+    for (const Field& f : wanted)
+      if (!(seen >> i++ & 1)) fail(place, "the key '" + std::string(f.name) + "'", "none");
+  }
+  template <class Read>
+  void each(Item array, const Place& place, Read read) const {
+    expect(array, Kind::array, place);
+    std::size_t i = 0;
+    for (Item item : array) read(item, place.at(i++));
+  }
+  template <class Read>
+  void each_pair(Item object, const Place& place, Read read) const {
+    expect(object, Kind::object, place);
+    for (auto it = object.begin(); it != object.end(); ++it) {
+      const Item key = *it;
+      ++it;
+      read(std::string(key.text()), *it, place.at(key.text()));
+    }
+  }
+  bool boolean(Item item, const Place& place) const {
+    expect(item, Kind::boolean, place);
+    return item.boolean();
+  }
+  std::int64_t integer(Item item, const Place& place, std::int64_t low = std::numeric_limits<std::int64_t>::min(),
+                       std::int64_t high = std::numeric_limits<std::int64_t>::max()) const {
+    expect(item, Kind::integer, place);
+    if (item.integer() < low || item.integer() > high)
+      fail(place, "an integer from " + std::to_string(low) + " to " + std::to_string(high), item.quote());
+    return item.integer();
+  }
+  double number(Item item, const Place& place) const {
+    if (item.kind() == Kind::integer || item.kind() == Kind::number) return item.number();
+    if (item.kind() == Kind::text) {
+      if (item.text() == "inf") return std::numeric_limits<double>::infinity();
+      if (item.text() == "-inf") return -std::numeric_limits<double>::infinity();
+      if (item.text() == "nan") return std::numeric_limits<double>::quiet_NaN();
+    }
+    fail(place, "a number, or \"inf\", \"-inf\" or \"nan\"", item.quote());
+  }
+  /// Text that may stand in generated comments and messages: of bounded length, without control characters.
+  std::string label(Item item, const Place& place) const {
+    expect(item, Kind::text, place);
+    const std::string_view s = item.text();
+    if (s.size() > kMaximumNameLength)
+      fail(place, "a text of at most " + std::to_string(kMaximumNameLength) + " bytes", std::to_string(s.size()) + " bytes");
+    if (std::any_of(s.begin(), s.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }))
+      fail(place, "a text without control characters", item.quote());
+    return std::string(s);
+  }
+  DType dtype(Item item, const Place& place) const {
+    expect(item, Kind::text, place);
+    return dtype(item.text(), place, item);
+  }
+  DType dtype(std::string_view text, const Place& place, Item item) const {
+    if (const auto d = dtype_from_name(text)) return *d;
+    std::string known;
+    for (DType d : kAllDTypes) known += (known.empty() ? "" : ", ") + std::string(ir::name(d));
+    fail(place, "a dtype (" + known + ")", item.quote());
+  }
+  /// "64", "batch" or "784*batch".
+  Dim dim(std::string_view text, const Place& place, Item item) const {
+    std::int64_t coefficient = 1;
+    std::string_view symbol = text;
+    if (!text.empty() && text[0] >= '0' && text[0] <= '9') {
+      const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), coefficient);
+      if (error != std::errc()) fail(place, "a dimension of at most 63 bits", item.quote());
+      symbol = text.substr(static_cast<std::size_t>(end - text.data()));
+      if (symbol.empty()) return Dim(coefficient);
+      if (symbol[0] != '*') fail(place, "a dimension such as 64, batch or 784*batch", item.quote());
+      symbol.remove_prefix(1);
+    }
+    const auto found = symbols_.find(std::string(symbol));
+    if (found == symbols_.end()) fail(place, "dimensions that are integers or symbols with a maximum under \"symbols\"", item.quote());
+    std::int64_t largest = 0;
+    if (__builtin_mul_overflow(coefficient, found->second, &largest)) fail(place, "a dimension of at most 63 bits", item.quote());
+    return Dim(coefficient) * Dim(found->first, found->second);
+  }
+  void check_rank(std::size_t rank, const Place& place) const {
+    if (rank > kMaximumRank) fail(place, "a rank of at most " + std::to_string(kMaximumRank), "rank " + std::to_string(rank));
+  }
+  /// "f32[64,784*batch]"
+  TensorType type(Item item, const Place& place) const {
+    expect(item, Kind::text, place);
+    const std::string_view s = item.text();
+    const std::size_t open = s.find('[');
+    if (open == std::string_view::npos || s.back() != ']') fail(place, "a type such as \"f32[64,10]\"", item.quote());
+    TensorType t;
+    t.dtype = dtype(s.substr(0, open), place, item);
+    std::string_view rest = s.substr(open + 1, s.size() - open - 2);
+    if (rest.empty()) return t;
+    check_rank(1 + static_cast<std::size_t>(std::count(rest.begin(), rest.end(), ',')), place);
+    while (true) {
+      const std::size_t comma = rest.find(',');
+      t.shape.push_back(dim(rest.substr(0, comma), place, item));
+      if (comma == std::string_view::npos) break;
+      rest.remove_prefix(comma + 1);
+    }
+    check_size(t, place);
+    return t;
+  }
+  void check_size(const TensorType& t, const Place& place) const {
+    std::int64_t bytes = static_cast<std::int64_t>(size_of(t.dtype));
+    bool overflow = false, zero = false;
+    for (const Dim& d : t.shape) {
+      overflow |= __builtin_mul_overflow(bytes, std::max<std::int64_t>(d.maximum(), 1), &bytes);
+      zero |= d.maximum() == 0;
+    }
+    if (overflow && !zero) fail(place, "a tensor of at most 2^63 - 1 bytes", t.to_string());
+  }
+  Shape shape(Item item, const Place& place) const {
+    expect(item, Kind::array, place);
+    check_rank(item.size(), place);
+    Shape s;
+    each(item, place, [&](Item d, const Place& at) {
+      if (d.kind() == Kind::integer)
+        s.push_back(Dim(integer(d, at, 0)));
+      else if (d.kind() == Kind::text)
+        s.push_back(dim(d.text(), at, d));
+      else
+        fail(at, "a dimension", d.quote());
+    });
+    return s;
+  }
+  /// The name of a value that stands earlier in the file; null where `optional`.
+  ValueId reference(Item item, const Place& place, bool optional = false) const {
+    if (optional && item.kind() == Kind::null) return kNone;
+    expect(item, Kind::text, place);
+    const ValueId v = graph_.find(item.text());
+    if (v != kNone) return v;
+    fail(place, "the name of a value that stands before", item.quote() + describe_undefined(item.text()));
+  }
+  std::string describe_undefined(std::string_view wanted) const {
+    // Told apart for the message only: a name that a later node makes, and a name that nothing makes.
+    if (nodes_.kind() != Kind::array) return ", which nothing makes";
+    std::unordered_map<std::string_view, std::size_t> makers;
+    std::vector<std::vector<std::string_view>> reads;
+    std::size_t n = 0;
+    for (Item node : nodes_) {
+      if (node.kind() != Kind::object) return ", which nothing makes";
+      reads.emplace_back();
+      for (auto it = node.begin(); it != node.end(); ++it) {
+        const Item key = *it;
+        ++it;
+        if ((*it).kind() != Kind::array) continue;
+        for (Item item : *it) {
+          if (key.text() == "inputs" && item.kind() == Kind::text) reads.back().push_back(item.text());
+          if (key.text() == "outputs" && item.kind() == Kind::array && item.size() > 0 && (*item.begin()).kind() == Kind::text)
+            makers.emplace((*item.begin()).text(), n);
+        }
+      }
+      ++n;
+    }
+    const auto maker = makers.find(wanted);
+    if (maker == makers.end()) return ", which nothing makes";
+    const std::size_t reader = graph_.nodes.size();  // the node being read
+    std::vector<bool> visited(n, false);
+    std::vector<std::size_t> stack{maker->second};
+    while (!stack.empty()) {
+      const std::size_t at = stack.back();
+      stack.pop_back();
+      if (at == reader) return ", which depends on this node: a cycle";
+      if (visited[at]) continue;
+      visited[at] = true;
+      for (std::string_view name : reads[at])
+        if (const auto m = makers.find(name); m != makers.end()) stack.push_back(m->second);
+    }
+    return ", which only node " + std::to_string(maker->second) + " makes: nodes stand in the order of execution";
+  }
+
+  // ---- sections ----
+  void check_version(Item root, const Place& top) const {
+    bool format_seen = false, version_seen = false;
+    for (auto it = root.begin(); it != root.end(); ++it) {
+      const Item key = *it;
+      ++it;
+      const Item item = *it;
+      if (key.text() == "format") {
+        format_seen = true;
+        if (item.kind() != Kind::text || item.text() != "graven.graph") fail(top.at("format"), "\"graven.graph\"", item.quote());
+      } else if (key.text() == "version") {
+        version_seen = true;
+        if (item.kind() != Kind::integer || item.integer() != kGraphFormatVersion)
+          fail(top.at("version"), "version " + std::to_string(kGraphFormatVersion), item.quote());
+      }
+    }
+    if (!format_seen) fail(top, "the key 'format' with \"graven.graph\"", "none");
+    if (!version_seen) fail(top, "the key 'version'", "none");
+  }
+  void read_symbols(Item item, const Place& place) {
+    each_pair(item, place, [&](const std::string& name, Item maximum, const Place& at) {
+      if (!is_symbol_name(name)) fail(at, "a symbol of letters, digits and underscores", "another name");
+      if (!symbols_.emplace(name, integer(maximum, at, 1)).second) fail(place, "each symbol once", "'" + name + "' twice");
+    });
+  }
+  void read_config(Item item, const Place& place) {
+    each_pair(item, place, [&](const std::string& key, Item tagged, const Place& at) {
+      expect(tagged, Kind::object, at);
+      if (tagged.size() != 1) fail(at, "an object with one key, the type", tagged.quote());
+      auto it = tagged.begin();
+      const std::string_view type_name = (*it).text();
+      ++it;
+      for (std::size_t t = 0; t < std::variant_size_v<Attribute>; ++t) {
+        if (ir::name(static_cast<AttributeType>(t)) != type_name) continue;
+        if (!graph_.config.emplace(key, attribute(*it, static_cast<AttributeType>(t), at)).second)
+          fail(place, "each key once", "'" + key + "' twice");
+        return;
+      }
+      fail(at, "the type of an attribute", (*tagged.begin()).quote());
+    });
+  }
+  void read_module(Item item, const Place& place) {
+    Item path = item, class_name = item, arguments = item;
+    fields(item, place, {{"path", &path}, {"class", &class_name}, {"arguments", &arguments}});
+    graph_.modules.push_back({label(path, place.at("path")), label(class_name, place.at("class")), label(arguments, place.at("arguments"))});
+  }
+  /// A name that no value has yet.
+  std::string fresh_name(Item item, const Place& place) const {
+    std::string name = label(item, place);
+    if (name.empty()) fail(place, "a name", "an empty text");
+    if (graph_.find(name) != kNone) fail(place, "a name that no other value has", item.quote());
+    return name;
+  }
+  void read_plain(Item item, const Place& place, ValueKind kind) {
+    Item name = item, type_item = item;
+    fields(item, place, {{"name", &name}, {"type", &type_item}});
+    const ValueId v = graph_.add_value(fresh_name(name, place.at("name")), kind, type(type_item, place.at("type")));
+    if (kind == ValueKind::input) graph_.inputs.push_back(v);
+    if (kind == ValueKind::state) graph_.states.push_back(v);
+  }
+  void read_parameter(Item item, const Place& place) {
+    Item name = item, type_item = item, kind = item, trainable = item;
+    fields(item, place, {{"name", &name}, {"type", &type_item}, {"kind", &kind}, {"trainable", &trainable}});
+    expect(kind, Kind::text, place.at("kind"));
+    if (kind.text() != "parameter" && kind.text() != "buffer") fail(place.at("kind"), "\"parameter\" or \"buffer\"", kind.quote());
+    const ValueId v = graph_.add_value(fresh_name(name, place.at("name")), kind.text() == "parameter" ? ValueKind::parameter : ValueKind::buffer,
+                                       type(type_item, place.at("type")));
+    graph_.value(v).trainable = boolean(trainable, place.at("trainable"));
+    graph_.parameters.push_back(v);
+  }
+  void read_constant(Item item, const Place& place) {
+    Item name = item, type_item = item, data = item;
+    const bool is_inline = item.kind() == Kind::object && item.size() == 3;
+    if (is_inline)
+      fields(item, place, {{"name", &name}, {"type", &type_item}, {"data", &data}});
+    else
+      fields(item, place, {{"name", &name}, {"type", &type_item}});
+    std::string text = fresh_name(name, place.at("name"));
+    TensorType t = type(type_item, place.at("type"));
+    if (!t.shape.is_static()) fail(place.at("type"), "a constant of static shape", t.to_string());
+    std::shared_ptr<const TensorData> contents;
+    if (is_inline) {
+      contents = elements(data, t, place.at("data"));
+    } else {
+      if (load_constant_) contents = load_constant_(text, t);
+      if (!contents) fail(place, "\"data\", or a safetensors file beside the graph that holds the tensor '" + text + "'", "neither");
+      if (contents->type != t) fail(place.at("type"), t.to_string() + " in the safetensors file, too", contents->type.to_string());
+    }
+    graph_.add_constant(std::move(text), std::move(contents));
+  }
+  std::shared_ptr<const TensorData> elements(Item item, const TensorType& t, const Place& place) const {
+    expect(item, Kind::array, place);
+    const std::int64_t count = t.shape.numel().value();
+    if (static_cast<std::int64_t>(item.size()) != count) fail(place, std::to_string(count) + " elements", std::to_string(item.size()));
+    auto data = std::make_shared<TensorData>();
+    data->type = t;
+    data->bytes.reserve(static_cast<std::size_t>(count) * size_of(t.dtype));
+    auto append = [&](auto x) {
+      const auto* bytes = reinterpret_cast<const std::byte*>(&x);
+      data->bytes.insert(data->bytes.end(), bytes, bytes + sizeof x);
+    };
+    each(item, place, [&](Item e, const Place& at) {
+      switch (t.dtype) {
+        case DType::f32:
+          return append(to_float(number(e, at), e, at));
+        case DType::f64:
+          return append(number(e, at));
+        case DType::f16:
+        case DType::bf16:
+          return append(static_cast<std::uint16_t>(integer(e, at, 0, 0xffff)));
+        case DType::i8:
+          return append(static_cast<std::int8_t>(integer(e, at, -128, 127)));
+        case DType::i32:
+          return append(
+              static_cast<std::int32_t>(integer(e, at, std::numeric_limits<std::int32_t>::min(), std::numeric_limits<std::int32_t>::max())));
+        case DType::i64:
+          return append(integer(e, at));
+        case DType::u8:
+          return append(static_cast<std::uint8_t>(integer(e, at, 0, 255)));
+        case DType::boolean:
+          return append(static_cast<std::uint8_t>(boolean(e, at)));
+      }
+    });
+    return data;
+  }
+  float to_float(double value, Item item, const Place& place) const {
+    const float rounded = static_cast<float>(value);  // to infinity where it is too large
+    if (std::isfinite(value) && !std::isfinite(rounded)) fail(place, "a number in the range of f32", item.quote());
+    return rounded;
+  }
+
+  Attribute attribute(Item item, AttributeType type, const Place& place) const {
+    switch (type) {
+      case AttributeType::boolean:
+        return boolean(item, place);
+      case AttributeType::integer:
+        return integer(item, place);
+      case AttributeType::number:
+        return number(item, place);
+      case AttributeType::text:
+        return label(item, place);
+      case AttributeType::integers: {
+        Ints list;
+        expect(item, Kind::array, place);
+        list.reserve(item.size());
+        each(item, place, [&](Item i, const Place& at) { list.push_back(integer(i, at)); });
+        return list;
+      }
+      case AttributeType::dtype:
+        return dtype(item, place);
+      case AttributeType::shape:
+        return shape(item, place);
+      case AttributeType::program:
+        return program(item, place);
+    }
+    fail(place, "an attribute", item.quote());
+  }
+  ScalarProgram program(Item item, const Place& place) const {
+    Item inputs = item, steps = item;
+    fields(item, place, {{"inputs", &inputs}, {"steps", &steps}});
+    ScalarProgram p;
+    p.inputs = static_cast<std::int32_t>(integer(inputs, place.at("inputs"), 0, 64));
+    each(steps, place.at("steps"), [&](Item step, const Place& at) {
+      Item op = step, arguments = step, constants = step, type = step;
+      fields(step, at, {{"op", &op}, {"arguments", &arguments}, {"constants", &constants}, {"dtype", &type}});
+      ScalarProgram::Step s;
+      expect(op, Kind::text, at.at("op"));
+      s.op = op.text();
+      const OpDef* def = find_op(s.op);
+      if (!def || !def->elementwise()) fail(at.at("op"), "an elementwise operator", op.quote());
+      const std::int64_t known = p.inputs + static_cast<std::int64_t>(p.steps.size());
+      each(arguments, at.at("arguments"),
+           [&](Item a, const Place& where) { s.arguments.push_back(static_cast<std::int32_t>(integer(a, where, 0, known - 1))); });
+      if (s.arguments.size() != def->inputs.size())
+        fail(at.at("arguments"), std::to_string(def->inputs.size()) + " arguments of '" + s.op + "'", std::to_string(s.arguments.size()));
+      each_pair(constants, at.at("constants"), [&](const std::string& key, Item value, const Place& where) {
+        if (std::none_of(def->attributes.begin(), def->attributes.end(), [&](const AttributeSpec& a) { return a.name == key; }))
+          fail(where, "an attribute of '" + s.op + "'", "another name");
+        for (const auto& [k, v] : s.constants)
+          if (k == key) fail(where, "each constant once", "it twice");
+        s.constants.emplace_back(key, number(value, where));
+      });
+      s.dtype = dtype(type, at.at("dtype"));
+      p.steps.push_back(std::move(s));
+    });
+    return p;
+  }
+
+  void read_node(Item item, const Place& place) {
+    Item outputs = item, op = item, inputs = item, attributes = item, phase = item, origins = item;
+    fields(item, place,
+           {{"outputs", &outputs}, {"op", &op}, {"inputs", &inputs}, {"attributes", &attributes}, {"phase", &phase}, {"origins", &origins}});
+    expect(op, Kind::text, place.at("op"));
+    Node node;
+    node.op = find_op(op.text());
+    if (!node.op) {
+      try {
+        get_op(op.text());
+      } catch (UserError& e) {
+        UserError located(file_ + ": " + place.at("op").to_string() + ": " + e.message());
+        for (const std::string& note : e.notes()) located.note(note);
+        throw located;
+      }
+    }
+    std::vector<std::optional<TensorType>> types;
+    types.reserve(inputs.kind() == Kind::array ? inputs.size() : 0);
+    each(inputs, place.at("inputs"), [&](Item name, const Place& at) {
+      node.inputs.push_back(reference(name, at, true));
+      if (node.inputs.back() == kNone)
+        types.emplace_back();
+      else
+        types.emplace_back(graph_.type(node.inputs.back()));
+    });
+    each_pair(attributes, place.at("attributes"), [&](const std::string& key, Item value, const Place& at) {
+      const auto spec = std::find_if(node.op->attributes.begin(), node.op->attributes.end(), [&](const AttributeSpec& a) { return a.name == key; });
+      if (spec == node.op->attributes.end()) fail(at, "an attribute of '" + std::string(node.op->name) + "'", "another name");
+      if (node.attributes.find(key)) fail(at, "each attribute once", "it twice");
+      node.attributes.set(key, attribute(value, spec->type, at));
+    });
+    expect(phase, Kind::text, place.at("phase"));
+    bool known_phase = false;
+    for (Phase p : {Phase::prepare, Phase::forward, Phase::backward, Phase::update})
+      if (ir::name(p) == phase.text()) node.phase = p, known_phase = true;
+    if (!known_phase) fail(place.at("phase"), "prepare, forward, backward or update", phase.quote());
+    each(origins, place.at("origins"), [&](Item origin, const Place& at) {
+      expect(origin, Kind::array, at);
+      if (origin.size() != 3) fail(at, "[module, file, line]", origin.quote());
+      auto it = origin.begin();
+      Origin o;
+      o.module = label(*it, at.at(0));
+      ++it;
+      o.file = label(*it, at.at(1));
+      ++it;
+      o.line = static_cast<std::uint32_t>(integer(*it, at.at(2), 0, std::numeric_limits<std::uint32_t>::max()));
+      node.origins.push_back(std::move(o));
+    });
+    std::vector<TensorType> results;
+    try {
+      results = infer(*node.op, types, node.attributes);
+    } catch (const UserError& e) {
+      UserError located(file_ + ": " + place.to_string() + " (" + std::string(node.op->name) + "): " + e.message());
+      for (std::size_t i = 0; i < types.size(); ++i)
+        if (types[i]) located.note("input " + std::to_string(i) + "  " + types[i]->to_string() + " from " + graph_.value(node.inputs[i]).name);
+      throw located;
+    }
+    expect(outputs, Kind::array, place.at("outputs"));
+    if (outputs.size() != results.size())
+      fail(place.at("outputs"), std::to_string(results.size()) + " results of '" + std::string(node.op->name) + "'", std::to_string(outputs.size()));
+    std::size_t i = 0;
+    each(outputs, place.at("outputs"), [&](Item output, const Place& at) {
+      expect(output, Kind::array, at);
+      if (output.size() != 2) fail(at, "[name, type]", output.quote());
+      auto it = output.begin();
+      std::string name = fresh_name(*it, at.at(0));
+      ++it;
+      const TensorType declared = type(*it, at.at(1));
+      if (declared != results[i]) fail(at.at(1), results[i].to_string() + ", which '" + std::string(node.op->name) + "' gives", declared.to_string());
+      node.outputs.push_back(graph_.add_value(std::move(name), ValueKind::node, std::move(results[i++])));
+    });
+    graph_.nodes.push_back(std::move(node));
+  }
+
+  Tree tree(Item item, const Place& place, std::size_t leaves) const {
+    Tree t;
+    if (item.kind() == Kind::integer) {
+      t.index = static_cast<std::int32_t>(integer(item, place, 0, std::max<std::int64_t>(0, static_cast<std::int64_t>(leaves) - 1)));
+      return t;
+    }
+    if (item.kind() == Kind::null) {
+      t.kind = Tree::Kind::none;
+      return t;
+    }
+    if (item.kind() != Kind::object || item.size() != 1)
+      fail(place, "the index of a leaf, null, or one of {\"tuple\"}, {\"list\"}, {\"map\"}", item.quote());
+    auto it = item.begin();
+    const std::string_view kind = (*it).text();
+    ++it;
+    if (kind == "tuple" || kind == "list") {
+      t.kind = kind == "tuple" ? Tree::Kind::tuple : Tree::Kind::list;
+      each(*it, place.at(kind), [&](Item child, const Place& at) { t.children.push_back(tree(child, at, leaves)); });
+    } else if (kind == "map") {
+      t.kind = Tree::Kind::map;
+      std::unordered_map<std::string, bool> seen;
+      each_pair(*it, place.at("map"), [&](const std::string& key, Item child, const Place& at) {
+        if (!seen.emplace(key, true).second) fail(at, "each key once", "it twice");
+        t.keys.push_back(key);
+        t.children.push_back(tree(child, at, leaves));
+      });
+    } else {
+      fail(place, "tuple, list or map", (*item.begin()).quote());
+    }
+    return t;
+  }
+  void read_loss(Item item, const Place& place) {
+    Item value = item, gradient = item;
+    fields(item, place, {{"value", &value}, {"gradient", &gradient}});
+    graph_.losses.push_back({reference(value, place.at("value")), reference(gradient, place.at("gradient"), true)});
+  }
+  std::map<std::string, double> options(Item item, const Place& place) const {
+    std::map<std::string, double> m;
+    each_pair(item, place, [&](const std::string& key, Item value, const Place& at) {
+      if (!m.emplace(key, number(value, at)).second) fail(at, "each option once", "it twice");
+    });
+    return m;
+  }
+  void read_optimizer(Item item, const Place& place) {
+    Item kind = item, groups = item, schedule = item;
+    fields(item, place, {{"kind", &kind}, {"groups", &groups}, {"schedule", &schedule}});
+    Optimizer o;
+    o.kind = label(kind, place.at("kind"));
+    each(groups, place.at("groups"), [&](Item group, const Place& at) {
+      Item parameters = group, group_options = group;
+      fields(group, at, {{"options", &group_options}, {"parameters", &parameters}});
+      ParameterGroup g;
+      each(parameters, at.at("parameters"), [&](Item p, const Place& where) { g.parameters.push_back(reference(p, where)); });
+      g.options = options(group_options, at.at("options"));
+      o.groups.push_back(std::move(g));
+    });
+    const Place at = place.at("schedule");
+    Item schedule_kind = item, schedule_options = item, milestones = item;
+    fields(schedule, at, {{"kind", &schedule_kind}, {"options", &schedule_options}, {"milestones", &milestones}});
+    o.schedule.kind = label(schedule_kind, at.at("kind"));
+    o.schedule.options = options(schedule_options, at.at("options"));
+    each(milestones, at.at("milestones"), [&](Item m, const Place& where) { o.schedule.milestones.push_back(number(m, where)); });
+    graph_.optimizers.push_back(std::move(o));
+  }
+
+  const std::string& file_;
+  const ConstantLoader& load_constant_;
+  json::Document document_;
+  Item nodes_ = document_.root();
+  std::map<std::string, std::int64_t, std::less<>> symbols_;
+  Graph graph_;
+};
+
+}  // namespace
+
+Graph from_json(std::string_view text, const std::string& file, const ConstantLoader& load_constant) {
+  return Reader(text, file, load_constant).read();
+}
+
+}  // namespace graven::ir

@@ -1,0 +1,305 @@
+#include "ir/verify.h"
+
+#include <algorithm>
+#include <limits>
+#include <unordered_set>
+
+#include "ir/diagnostic.h"
+#include "ir/op.h"
+
+namespace graven::ir {
+
+namespace {
+
+struct Violation {
+  std::string text;
+};
+
+[[noreturn]] void broken(const std::string& text) { throw Violation{text}; }
+
+class Verifier {
+ public:
+  Verifier(const Graph& graph, const VerifyOptions& options) : graph_(graph), options_(options) {}
+
+  void run() {
+    check_values();
+    check_lists();
+    check_nodes();
+    check_results();
+    check_stage();
+  }
+
+ private:
+  std::string value_text(ValueId v) const { return "'" + graph_.value(v).name + "'"; }
+  std::string node_text(std::size_t n) const {
+    const Node& node = graph_.nodes[n];
+    std::string text = "node " + std::to_string(n) + " (" + (node.op ? std::string(node.op->name) : "no operator");
+    if (!node.outputs.empty() && in_range(node.outputs[0])) text += ", " + value_text(node.outputs[0]);
+    return text + ")";
+  }
+  bool in_range(ValueId v) const { return v >= 0 && static_cast<std::size_t>(v) < graph_.values.size(); }
+  void need_range(ValueId v, const std::string& where) const {
+    if (!in_range(v)) broken(where + " refers to value " + std::to_string(v) + " of " + std::to_string(graph_.values.size()));
+  }
+
+  void check_type(const TensorType& type, const std::string& where) {
+    if (type.shape.rank() > kMaximumRank)
+      broken(where + " has rank " + std::to_string(type.shape.rank()) + "; the maximum is " + std::to_string(kMaximumRank));
+    std::int64_t bytes = static_cast<std::int64_t>(size_of(type.dtype));
+    bool zero = false;
+    for (const Dim& d : type.shape) {
+      if (d.coefficient() < 0) broken(where + " has a negative dimension: " + type.to_string());
+      zero |= d.coefficient() == 0;
+    }
+    const std::string* symbol = nullptr;
+    for (const Dim& d : type.shape) {
+      if (!d.is_static()) {
+        if (symbol) broken(where + " depends on a symbol in two dimensions: " + type.to_string());
+        symbol = &d.symbol();
+        if (!is_symbol_name(d.symbol())) broken(where + ": a symbol's name must be letters, digits and underscores");
+        if (d.symbol_maximum() < 1) broken(where + ": the maximum of the symbol '" + d.symbol() + "' is not positive");
+        const auto [known, fresh] = symbols_.emplace(d.symbol(), d.symbol_maximum());
+        if (!fresh && known->second != d.symbol_maximum())
+          broken(where + ": the symbol '" + d.symbol() + "' has two maxima, " + std::to_string(known->second) + " and " +
+                 std::to_string(d.symbol_maximum()));
+      }
+      std::int64_t maximum = 0;
+      if (__builtin_mul_overflow(d.coefficient(), d.symbol_maximum(), &maximum) || (!zero && __builtin_mul_overflow(bytes, maximum, &bytes)))
+        broken(where + " is too large: " + type.to_string());
+    }
+  }
+
+  void check_values() {
+    std::unordered_set<std::string_view> names;
+    names.reserve(graph_.values.size());
+    for (std::size_t i = 0; i < graph_.values.size(); ++i) {
+      const Value& v = graph_.values[i];
+      if (v.name.empty()) broken("value " + std::to_string(i) + " has no name");
+      if (std::any_of(v.name.begin(), v.name.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }))
+        broken("the name of value " + std::to_string(i) + " holds a control character");
+      if (!names.insert(v.name).second) broken("two values are named '" + v.name + "'");
+      check_type(v.type, "'" + v.name + "'");
+    }
+  }
+
+  void check_lists() {
+    listed_.assign(graph_.values.size(), false);
+    auto check = [&](const std::vector<ValueId>& list, std::string_view what, auto allowed) {
+      for (ValueId v : list) {
+        need_range(v, "the list of " + std::string(what));
+        if (!allowed(graph_.value(v).kind)) broken(value_text(v) + " stands in the list of " + std::string(what) + ", but is of another kind");
+        if (listed_[static_cast<std::size_t>(v)]) broken(value_text(v) + " stands twice in the list of " + std::string(what));
+        listed_[static_cast<std::size_t>(v)] = true;
+      }
+    };
+    check(graph_.inputs, "inputs", [](ValueKind k) { return k == ValueKind::input; });
+    check(graph_.parameters, "parameters", [](ValueKind k) { return k == ValueKind::parameter || k == ValueKind::buffer; });
+    check(graph_.states, "states", [](ValueKind k) { return k == ValueKind::state; });
+    for (std::size_t i = 0; i < graph_.values.size(); ++i) {
+      const ValueId v = static_cast<ValueId>(i);
+      switch (graph_.values[i].kind) {
+        case ValueKind::input:
+        case ValueKind::parameter:
+        case ValueKind::buffer:
+        case ValueKind::state:
+          if (!listed_[i]) broken(value_text(v) + " is missing in the list of its kind");
+          break;
+        case ValueKind::constant: {
+          const auto found = graph_.constants.find(v);
+          if (found == graph_.constants.end() || !found->second) broken("the constant " + value_text(v) + " has no data");
+          if (found->second->type != graph_.type(v)) broken("the constant " + value_text(v) + " has data of type " + found->second->type.to_string());
+          if (!graph_.type(v).shape.is_static()) broken("the constant " + value_text(v) + " has a symbolic shape");
+          if (static_cast<std::int64_t>(found->second->bytes.size()) !=
+              graph_.type(v).shape.numel().value() * static_cast<std::int64_t>(size_of(graph_.type(v).dtype)))
+            broken("the constant " + value_text(v) + " has " + std::to_string(found->second->bytes.size()) + " bytes");
+          break;
+        }
+        case ValueKind::hyper:
+          if (!graph_.type(v).shape.empty()) broken("the hyper-parameter " + value_text(v) + " is not a scalar");
+          break;
+        case ValueKind::node:
+          break;
+      }
+    }
+    for (const auto& [v, data] : graph_.constants) {
+      need_range(v, "the table of constants");
+      if (graph_.value(v).kind != ValueKind::constant) broken(value_text(v) + " has constant data, but is no constant");
+    }
+  }
+
+  void check_nodes() {
+    made_.assign(graph_.values.size(), false);
+    std::vector<bool> read_early(graph_.values.size(), false), prepared(graph_.values.size(), false);
+    Phase phase = Phase::prepare;
+    for (std::size_t n = 0; n < graph_.nodes.size(); ++n) {
+      const Node& node = graph_.nodes[n];
+      if (!node.op) broken(node_text(n) + " has no operator");
+      if (node.phase < phase)
+        broken(node_text(n) + " of the " + std::string(ir::name(node.phase)) + " phase stands after the " + std::string(ir::name(phase)) + " phase");
+      phase = node.phase;
+      for (ValueId v : node.inputs) {
+        if (v == kNone) continue;
+        need_range(v, node_text(n));
+        if (graph_.value(v).kind == ValueKind::node && !made_[static_cast<std::size_t>(v)])
+          broken(node_text(n) + " reads " + value_text(v) + " before it is made");
+        if (node.phase != Phase::prepare) continue;
+        const ValueKind kind = graph_.value(v).kind;
+        if (kind == ValueKind::input || kind == ValueKind::hyper || kind == ValueKind::state)
+          broken(node_text(n) + " of the prepare phase reads " + value_text(v) + ", which changes from call to call");
+        prepared[static_cast<std::size_t>(v)] = true;
+      }
+      check_types(n);
+      for (std::size_t s = 0; s < node.op->inputs.size(); ++s) {
+        if (!node.op->inputs[s].mutated) continue;
+        const InputRange range = input_range(*node.op, node.inputs.size(), s);
+        for (std::size_t i = range.begin; i < range.begin + range.count && i < node.inputs.size(); ++i) {
+          const ValueId v = node.inputs[i];
+          if (v == kNone) continue;
+          const ValueKind kind = graph_.value(v).kind;
+          if (kind != ValueKind::parameter && kind != ValueKind::buffer && kind != ValueKind::state)
+            broken(node_text(n) + " writes into " + value_text(v) + ", which is no parameter, buffer or state");
+          if (prepared[static_cast<std::size_t>(v)]) broken(node_text(n) + " writes into " + value_text(v) + ", which the prepare phase has read");
+        }
+      }
+      for (ValueId v : node.outputs) {
+        need_range(v, node_text(n));
+        if (graph_.value(v).kind != ValueKind::node) broken(node_text(n) + " makes " + value_text(v) + ", which is not a node's result");
+        if (made_[static_cast<std::size_t>(v)]) broken(value_text(v) + " is made twice");
+        made_[static_cast<std::size_t>(v)] = true;
+      }
+    }
+  }
+
+  void check_types(std::size_t n) {
+    const Node& node = graph_.nodes[n];
+    if (!options_.infer) return;
+    std::vector<std::optional<TensorType>> types;
+    types.reserve(node.inputs.size());
+    for (ValueId v : node.inputs) {
+      if (v == kNone)
+        types.emplace_back();
+      else
+        types.emplace_back(graph_.type(v));
+    }
+    Attributes attributes = node.attributes;
+    std::vector<TensorType> results;
+    try {
+      results = infer(*node.op, types, attributes);
+    } catch (const UserError& e) {
+      broken(node_text(n) + ": " + e.message());
+    }
+    if (!(attributes == node.attributes)) broken(node_text(n) + ": its attributes lack defaults, or are not in normal form");
+    if (results.size() != node.outputs.size())
+      broken(node_text(n) + " has " + std::to_string(node.outputs.size()) + " results; its operator gives " + std::to_string(results.size()));
+    for (std::size_t i = 0; i < results.size(); ++i) {
+      need_range(node.outputs[i], node_text(n));
+      if (results[i] != graph_.type(node.outputs[i]))
+        broken(node_text(n) + ": result " + value_text(node.outputs[i]) + " is " + graph_.type(node.outputs[i]).to_string() +
+               "; its operator gives " + results[i].to_string());
+    }
+  }
+
+  void need_made(ValueId v, const std::string& where) {
+    need_range(v, where);
+    if (graph_.value(v).kind == ValueKind::node && !made_[static_cast<std::size_t>(v)])
+      broken(where + " refers to " + value_text(v) + ", which nothing makes");
+  }
+
+  void check_results() {
+    for (ValueId v : graph_.outputs) need_made(v, "the list of outputs");
+    for (const Loss& l : graph_.losses) {
+      need_made(l.value, "the list of losses");
+      const TensorType& type = graph_.type(l.value);
+      if (!is_floating(type.dtype)) broken("the loss " + value_text(l.value) + " is " + type.to_string() + ", which has no gradient");
+      if (l.gradient != kNone) {
+        need_made(l.gradient, "the list of losses");
+        if (graph_.type(l.gradient) != type)
+          broken("the loss " + value_text(l.value) + " is " + type.to_string() + ", its gradient " + graph_.type(l.gradient).to_string());
+      } else if (graph_.stage == "trace" && type.shape.numel() != Dim(1)) {
+        broken("the loss " + value_text(l.value) + " is " + type.to_string() + "; without a gradient it must have one element");
+      }
+    }
+    std::unordered_set<ValueId> owned;
+    for (const Optimizer& o : graph_.optimizers)
+      for (const ParameterGroup& g : o.groups)
+        for (ValueId v : g.parameters) {
+          need_range(v, "an optimizer");
+          if (graph_.value(v).kind != ValueKind::parameter) broken("an optimizer has " + value_text(v) + ", which is no parameter");
+          if (!owned.insert(v).second) broken("the parameter " + value_text(v) + " stands in two optimizer groups");
+        }
+    check_tree(graph_.input_tree, graph_.inputs.size(), "input");
+    check_tree(graph_.output_tree, graph_.outputs.size(), "output");
+  }
+
+  void check_tree(const Tree& tree, std::size_t leaves, const std::string& what) {
+    if (tree.kind == Tree::Kind::leaf) {
+      // A single leaf 0 is also what a graph has that was built without containers.
+      if (tree.index < 0 || (static_cast<std::size_t>(tree.index) >= leaves && tree.index != 0))
+        broken("the " + what + " tree refers to leaf " + std::to_string(tree.index) + " of " + std::to_string(leaves));
+    }
+    if (tree.kind == Tree::Kind::map && tree.keys.size() != tree.children.size()) broken("the " + what + " tree has a map whose keys do not match");
+    for (const Tree& child : tree.children) check_tree(child, leaves, what);
+  }
+
+  void check_stage() {
+    if (graph_.stage != "trace") return;
+    if (!graph_.states.empty()) broken("a traced graph has optimizer state");
+    for (std::size_t n = 0; n < graph_.nodes.size(); ++n) {
+      const Node& node = graph_.nodes[n];
+      if (node.phase != Phase::forward) broken(node_text(n) + " of a traced graph is of the " + std::string(ir::name(node.phase)) + " phase");
+      for (const char* flag : {"packed", "channels_last"})
+        if (const Attribute* a = node.attributes.find(flag); a && type_of(*a) == AttributeType::boolean && std::get<bool>(*a))
+          broken(node_text(n) + " of a traced graph is " + flag);
+    }
+  }
+
+  const Graph& graph_;
+  const VerifyOptions& options_;
+  std::map<std::string, std::int64_t> symbols_;
+  std::vector<bool> listed_, made_;
+};
+
+}  // namespace
+
+std::optional<std::string> find_violation(const Graph& graph, const VerifyOptions& options) {
+  try {
+    Verifier(graph, options).run();
+  } catch (const Violation& v) {
+    return v.text;
+  }
+  return std::nullopt;
+}
+
+void verify(const Graph& graph) {
+  const std::optional<std::string> violation = find_violation(graph);
+  GRAVEN_CHECK(!violation, "after " + graph.stage + ": " + violation.value_or(std::string()));
+}
+
+bool is_symbol_name(std::string_view name) {
+  auto letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; };
+  return !name.empty() && name.size() <= 256 && letter(name[0]) &&
+         std::all_of(name.begin(), name.end(), [&](char c) { return letter(c) || (c >= '0' && c <= '9'); });
+}
+
+std::vector<std::pair<std::string, std::int64_t>> all_symbols(const Graph& graph) {
+  std::vector<std::pair<std::string, std::int64_t>> found;
+  auto add = [&](const Shape& shape) {
+    for (const Dim& d : shape) {
+      if (d.is_static()) continue;
+      const auto known = std::find_if(found.begin(), found.end(), [&](const auto& s) { return s.first == d.symbol(); });
+      if (known == found.end())
+        found.emplace_back(d.symbol(), d.symbol_maximum());
+      else if (known->second != d.symbol_maximum())
+        throw UserError("the symbol '" + d.symbol() + "' has two maxima, " + std::to_string(known->second) + " and " +
+                        std::to_string(d.symbol_maximum()));
+    }
+  };
+  for (const Value& v : graph.values) add(v.type.shape);
+  for (const Node& n : graph.nodes)
+    for (const auto& [key, a] : n.attributes)
+      if (const Shape* s = std::get_if<Shape>(&a)) add(*s);
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+}  // namespace graven::ir
