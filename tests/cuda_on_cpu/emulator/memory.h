@@ -1,0 +1,44 @@
+// The device's memory: each allocation ends at a guard page, is filled with NaN, and cannot be touched while the host runs.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <string>
+
+namespace cuda_on_cpu {
+
+class DeviceMemory {
+ public:
+  /// nullptr when the device is full (16 GiB) or the system gives no more.
+  void* allocate(std::size_t bytes);
+  /// False when `address` was not allocated. Failure when what lies after the allocation was overwritten.
+  bool release(void* address);
+  /// While open, device memory can be read and written.
+  void open();
+  void close();
+  /// Failure when a canary was overwritten. The memory is open.
+  void check_canaries() const;
+  bool contains(const void* address, std::size_t bytes) const;
+  /// "4 bytes past the end of an allocation of 256 bytes", or "" when no allocation is near. Allocates nothing: for signal handlers.
+  bool describe(const void* address, char* text, std::size_t text_bytes) const;
+  /// Whether `address` lies in any allocation or its guard pages.
+  bool owns(const void* address) const;
+  std::size_t allocated() const { return allocated_; }
+  bool is_open() const { return open_; }
+
+ private:
+  struct Allocation {
+    char* mapping;
+    std::size_t mapping_bytes;  // with both guard pages
+    char* data;
+    std::size_t bytes;
+  };
+  void protect(const Allocation& allocation, int protection) const;
+  void check_canary(const Allocation& allocation) const;
+
+  std::map<const char*, Allocation> allocations_;  // by data
+  std::size_t allocated_ = 0;
+  bool open_ = false;
+};
+
+}  // namespace cuda_on_cpu

@@ -1,0 +1,64 @@
+// Runs one grid: blocks one after the other, each CUDA thread on a fiber of its own, in the order asked for.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "cuda_on_cpu/device.h"
+#include "fiber.h"
+
+namespace cuda_on_cpu {
+
+struct ThreadContext {
+  Index thread, block, block_size, grid_size;
+};
+
+class Scheduler {
+ public:
+  /// Failure when the kernel faults; the scheduler can be used again after it.
+  /// `block_start` runs before each block.
+  void run(const Launch& launch, const std::string& kernel_name, const Order& order, const std::function<void()>& block_start,
+           Statistics& statistics);
+
+  bool running() const { return running_ != nullptr; }
+  int block_barrier(BlockVote vote, int predicate, const char* name, const Site& where);
+  std::uint64_t warp_operation(WarpOperation operation, unsigned mask, std::uint64_t value, int source, const char* name, const Site& where);
+  /// "kernel k<float>(...), block (0,0,0), thread (3,0,0)"
+  std::string place() const;
+  /// From the signal handler: the running thread failed; its stack is not to be trusted.
+  [[noreturn]] void leave_failed(const char* message);
+
+ private:
+  enum class State : std::uint8_t { ready, at_block_barrier, at_warp_operation, returned };
+
+  struct Thread {
+    ThreadContext context;
+    State state = State::ready;
+    const char* operation_name = "";
+    Site site;
+    int predicate = 0;
+    BlockVote vote = BlockVote::none;
+    WarpOperation operation = WarpOperation::sync;
+    unsigned mask = 0;
+    std::uint64_t value = 0, result = 0;
+    int source = 0;
+    Scheduler* scheduler = nullptr;
+    const Launch* launch = nullptr;
+  };
+
+  void run_block(const Order& order, std::mt19937_64& random, Statistics& statistics);
+  bool release_warps(bool at_random, std::mt19937_64& random, Statistics& statistics);
+  bool release_block(Statistics& statistics);
+  std::string describe(const Thread& thread) const;
+  [[noreturn]] void fail(const std::string& message);
+
+  std::vector<std::unique_ptr<Fiber>> fibers_;
+  std::vector<Thread> threads_;
+  Thread* running_ = nullptr;
+  std::string kernel_name_, failure_;
+};
+
+}  // namespace cuda_on_cpu

@@ -1,0 +1,432 @@
+// The emulated device itself: what it must compute, and what it must refuse.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <numeric>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "cuda_runtime.h"
+
+namespace {
+
+using cuda_on_cpu::Failure;
+using cuda_on_cpu::Order;
+
+template <class... Parameters, class... Arguments>
+cudaError_t launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, Arguments... arguments) {
+  cudaLaunchConfig_t config;
+  config.gridDim = grid;
+  config.blockDim = block;
+  return cudaLaunchKernelEx(&config, kernel, arguments...);
+}
+
+/// Device memory that holds a copy of, or is as large as, a host vector.
+template <class T>
+class OnDevice {
+ public:
+  explicit OnDevice(std::size_t n) : n_(n) { EXPECT_EQ(cudaMalloc(&data_, n * sizeof(T)), cudaSuccess); }
+  explicit OnDevice(const std::vector<T>& values) : OnDevice(values.size()) {
+    EXPECT_EQ(cudaMemcpy(data_, values.data(), n_ * sizeof(T), cudaMemcpyHostToDevice), cudaSuccess);
+  }
+  ~OnDevice() { EXPECT_EQ(cudaFree(data_), cudaSuccess); }
+  OnDevice(const OnDevice&) = delete;
+  OnDevice& operator=(const OnDevice&) = delete;
+  T* get() const { return data_; }
+  std::vector<T> host() const {
+    std::vector<T> result(n_);
+    EXPECT_EQ(cudaMemcpy(result.data(), data_, n_ * sizeof(T), cudaMemcpyDeviceToHost), cudaSuccess);
+    return result;
+  }
+
+ private:
+  T* data_ = nullptr;
+  std::size_t n_;
+};
+
+class CudaOnCpu : public testing::Test {
+ protected:
+  void TearDown() override { cuda_on_cpu::set_order({}); }
+  template <class F>
+  static void in_every_order(F&& f) {
+    for (const Order& order : cuda_on_cpu::orders()) {
+      SCOPED_TRACE(cuda_on_cpu::to_string(order));
+      cuda_on_cpu::set_order(order);
+      f();
+    }
+  }
+  /// Runs `f`, synchronises, and gives the message of the failure ("" without one).
+  template <class F>
+  static std::string failure(F&& f) {
+    try {
+      f();
+      cudaDeviceSynchronize();
+    } catch (const Failure& e) {
+      return e.what();
+    }
+    return "";
+  }
+};
+
+#define EXPECT_MENTIONS(text, part) EXPECT_NE(std::string(text).find(part), std::string::npos) << "got: " << (text)
+
+// ---- indices, streams -----------------------------------------------------------------------------------------------------------------------
+
+__global__ void write_indices(int* out) {
+  const unsigned block = blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);
+  const unsigned thread = threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
+  const unsigned i = block * (blockDim.x * blockDim.y * blockDim.z) + thread;
+  out[i] = static_cast<int>(i);
+}
+
+TEST_F(CudaOnCpu, EveryThreadOfEveryBlockRunsOnce) {
+  in_every_order([] {
+    OnDevice<int> out(2 * 3 * 2 * 4 * 5 * 2);
+    EXPECT_EQ(launch(write_indices, dim3(2, 3, 2), dim3(4, 5, 2), out.get()), cudaSuccess);
+    std::vector<int> expected(2 * 3 * 2 * 4 * 5 * 2);
+    std::iota(expected.begin(), expected.end(), 0);
+    EXPECT_EQ(out.host(), expected);
+  });
+}
+
+__global__ void append_order(int* count, int* order) { order[(*count)++] = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x); }
+
+TEST_F(CudaOnCpu, OrdersDiffer) {
+  std::set<std::vector<int>> seen;
+  in_every_order([&] {
+    OnDevice<int> count(std::vector<int>{0}), order(64);
+    launch(append_order, 4, 16, count.get(), order.get());
+    seen.insert(order.host());
+  });
+  EXPECT_EQ(seen.size(), cuda_on_cpu::orders().size());
+}
+
+TEST_F(CudaOnCpu, AStreamRunsWhenTheHostSynchronises) {
+  OnDevice<int> out(1);
+  int host = -7;
+  EXPECT_EQ(cudaMemsetAsync(out.get(), 0, sizeof(int)), cudaSuccess);
+  EXPECT_EQ(cudaMemcpyAsync(&host, out.get(), sizeof(int), cudaMemcpyDeviceToHost), cudaSuccess);
+  EXPECT_EQ(host, -7) << "a copy that nobody waited for has arrived";
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  EXPECT_EQ(host, 0);
+}
+
+// ---- barriers -------------------------------------------------------------------------------------------------------------------------------
+
+template <bool Barrier>
+__global__ void reverse_block(int* data) {
+  __shared__ int tile[64];
+  tile[threadIdx.x] = data[threadIdx.x];
+  if (Barrier) __syncthreads();
+  data[threadIdx.x] = tile[63 - threadIdx.x];
+}
+
+TEST_F(CudaOnCpu, BarrierSeparatesWritesFromReads) {
+  std::vector<int> input(64), expected(64);
+  std::iota(input.begin(), input.end(), 0);
+  for (int i = 0; i < 64; ++i) expected[static_cast<std::size_t>(i)] = 63 - i;
+  in_every_order([&] {
+    OnDevice<int> data(input);
+    launch(reverse_block<true>, 1, 64, data.get());
+    EXPECT_EQ(data.host(), expected);
+  });
+}
+
+TEST_F(CudaOnCpu, AMissingBarrierShowsInSomeOrder) {
+  std::vector<int> input(64);
+  std::iota(input.begin(), input.end(), 0);
+  std::set<std::vector<int>> seen;
+  in_every_order([&] {
+    OnDevice<int> data(input);
+    launch(reverse_block<false>, 1, 64, data.get());
+    seen.insert(data.host());
+  });
+  EXPECT_GT(seen.size(), 1u);
+}
+
+__global__ void race_between_blocks(int* last) {
+  if (threadIdx.x == 0) *last = static_cast<int>(blockIdx.x);
+}
+
+TEST_F(CudaOnCpu, ARaceBetweenBlocksShowsInSomeOrder) {
+  std::set<std::vector<int>> seen;
+  in_every_order([&] {
+    OnDevice<int> last(1);
+    launch(race_between_blocks, 8, 32, last.get());
+    seen.insert(last.host());
+  });
+  EXPECT_GT(seen.size(), 1u);
+}
+
+__global__ void count_votes(int* out) {
+  const int i = static_cast<int>(threadIdx.x);
+  const int count = __syncthreads_count(i % 3 == 0);
+  const int all = __syncthreads_and(i < 100), any = __syncthreads_or(i == 99);
+  if (i == 0) out[0] = count, out[1] = all, out[2] = any;
+}
+
+TEST_F(CudaOnCpu, BlockVotes) {
+  in_every_order([] {
+    OnDevice<int> out(3);
+    launch(count_votes, 1, 96, out.get());
+    EXPECT_EQ(out.host(), (std::vector<int>{32, 1, 0}));
+  });
+}
+
+__global__ void divergent_return(int* out) {
+  if (threadIdx.x < 3) return;
+  __syncthreads();
+  out[threadIdx.x] = 1;
+}
+__global__ void divergent_sites(int* out) {
+  if (threadIdx.x % 2 == 0) {
+    __syncthreads();
+  } else {
+    __syncthreads();
+  }
+  out[threadIdx.x] = 1;
+}
+
+TEST_F(CudaOnCpu, DivergentBarriersAreReported) {
+  in_every_order([] {
+    OnDevice<int> out(64);
+    const std::string returned = failure([&] { launch(divergent_return, 1, 64, out.get()); });
+    EXPECT_MENTIONS(returned, "divergent barrier");
+    EXPECT_MENTIONS(returned, "has returned");
+    EXPECT_MENTIONS(returned, "divergent_return(int*)");
+    EXPECT_MENTIONS(returned, "emulator_test.cpp:");
+    EXPECT_MENTIONS(failure([&] { launch(divergent_sites, 1, 64, out.get()); }), "divergent barrier");
+    // The device goes on after a fault.
+    launch(write_indices, 1, 64, out.get());
+    EXPECT_EQ(out.host()[63], 63);
+  });
+}
+
+// ---- warps ----------------------------------------------------------------------------------------------------------------------------------
+
+template <class T>
+__global__ void warp_sum(T* out, const T* in) {
+  T value = in[blockIdx.x * blockDim.x + threadIdx.x];
+  for (int delta = 16; delta > 0; delta /= 2) value += __shfl_down_sync(0xffffffffu, value, static_cast<unsigned>(delta));
+  if (threadIdx.x % 32 == 0) out[(blockIdx.x * blockDim.x + threadIdx.x) / 32] = value;
+}
+
+template <class T>
+void expect_warp_sums() {
+  std::vector<T> input(256), expected;
+  std::iota(input.begin(), input.end(), T(1));
+  for (std::size_t w = 0; w < 8; ++w)
+    expected.push_back(std::accumulate(input.begin() + static_cast<long>(w) * 32, input.begin() + static_cast<long>(w + 1) * 32, T(0)));
+  OnDevice<T> in(input), out(8);
+  launch(warp_sum<T>, 2, 128, out.get(), static_cast<const T*>(in.get()));
+  EXPECT_EQ(out.host(), expected);
+}
+
+TEST_F(CudaOnCpu, ShuffleReductions) {
+  in_every_order([] {
+    expect_warp_sums<float>();
+    expect_warp_sums<double>();
+    expect_warp_sums<int>();
+    expect_warp_sums<long long>();
+  });
+}
+
+__global__ void shuffles(int* out) {
+  const int i = static_cast<int>(threadIdx.x);
+  out[i] = __shfl_sync(0xffffffffu, i, 5);
+  out[32 + i] = __shfl_up_sync(0xffffffffu, i, 3);
+  out[64 + i] = __shfl_xor_sync(0xffffffffu, i, 1);
+  out[96 + i] = __shfl_sync(0xffffffffu, i, 1, 8);
+  out[128 + i] = __shfl_down_sync(0xffffffffu, i, 4, 8);
+  out[160 + i] = static_cast<int>(__ballot_sync(0xffffffffu, i % 4 == 0) & 0xff);
+  out[192 + i] = __any_sync(0xffffffffu, i == 31) + 2 * __all_sync(0xffffffffu, i < 31);
+}
+
+TEST_F(CudaOnCpu, EveryShuffleAndVote) {
+  in_every_order([] {
+    OnDevice<int> out(224);
+    launch(shuffles, 1, 32, out.get());
+    const std::vector<int> got = out.host();
+    for (int i = 0; i < 32; ++i) {
+      const auto at = [&](int part) { return got[static_cast<std::size_t>(part * 32 + i)]; };
+      EXPECT_EQ(at(0), 5);
+      EXPECT_EQ(at(1), i < 3 ? i : i - 3);
+      EXPECT_EQ(at(2), i ^ 1);
+      EXPECT_EQ(at(3), i / 8 * 8 + 1);
+      EXPECT_EQ(at(4), i % 8 < 4 ? i + 4 : i);
+      EXPECT_EQ(at(5), 0x11);
+      EXPECT_EQ(at(6), 1);
+    }
+  });
+}
+
+__global__ void half_warp(float* out) {
+  if (threadIdx.x < 16) out[threadIdx.x] = __shfl_down_sync(0x0000ffffu, static_cast<float>(threadIdx.x), 8);
+}
+__global__ void mask_without_self(int* out) { out[threadIdx.x] = __shfl_sync(0x0000ffffu, 1, 0); }
+__global__ void lane_that_left(int* out) {
+  if (threadIdx.x == 7) return;
+  out[threadIdx.x] = __shfl_sync(0xffffffffu, 1, 0);
+}
+__global__ void lanes_that_wait_apart(int* out) {
+  if (threadIdx.x < 16)
+    out[threadIdx.x] = __shfl_sync(0xffffffffu, 1, 0);
+  else
+    __syncthreads();
+}
+__global__ void lanes_that_do_not_exist(int* out) { out[threadIdx.x] = __shfl_sync(0xffffffffu, 1, 0); }
+
+TEST_F(CudaOnCpu, WarpMasks) {
+  in_every_order([] {
+    OnDevice<float> half(16);
+    launch(half_warp, 1, 32, half.get());
+    const std::vector<float> got = half.host();
+    for (std::size_t i = 0; i < 8; ++i) EXPECT_EQ(got[i], static_cast<float>(i + 8));
+    for (std::size_t i = 8; i < 16; ++i) EXPECT_TRUE(std::isnan(got[i])) << "a lane outside the mask has no defined value";
+    OnDevice<int> out(64);
+    EXPECT_MENTIONS(failure([&] { launch(mask_without_self, 1, 32, out.get()); }), "leaves out its own lane");
+    EXPECT_MENTIONS(failure([&] { launch(lane_that_left, 1, 32, out.get()); }), "does not come: thread (7,0,0) has returned");
+    EXPECT_MENTIONS(failure([&] { launch(lanes_that_wait_apart, 1, 32, out.get()); }), "wait for each other for ever");
+    EXPECT_MENTIONS(failure([&] { launch(lanes_that_do_not_exist, 1, 48, out.get()); }), "lanes that the block does not have");
+  });
+}
+
+// ---- memory ---------------------------------------------------------------------------------------------------------------------------------
+
+TEST_F(CudaOnCpu, FreshDeviceMemoryIsNaN) {
+  OnDevice<float> f(33);
+  for (float x : f.host()) EXPECT_TRUE(std::isnan(x));
+  OnDevice<double> d(9);
+  for (double x : d.host()) EXPECT_TRUE(std::isnan(x));
+}
+
+template <class T>
+__global__ void read_unwritten_shared(T* out) {
+  __shared__ T tile[32];
+  if (threadIdx.x == 0) tile[3] = T(1);
+  __syncthreads();
+  out[blockIdx.x * 32 + threadIdx.x] = tile[threadIdx.x];
+  __syncthreads();
+  tile[threadIdx.x] = T(2);  // what a block leaves behind is not there for the next
+}
+
+TEST_F(CudaOnCpu, SharedMemoryIsNaNWhenABlockStarts) {
+#if defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "under AddressSanitizer shared memory is checked for its bounds instead";
+#endif
+  in_every_order([] {
+    OnDevice<float> out(64);
+    launch(read_unwritten_shared<float>, 2, 32, out.get());
+    const std::vector<float> got = out.host();
+    for (std::size_t i = 0; i < 64; ++i) EXPECT_EQ(std::isnan(got[i]), i % 32 != 3) << i;
+  });
+}
+
+__global__ void copy_vectors(float* out, const float* in, int offset) {
+  const float4 v = *reinterpret_cast<const float4*>(in + offset);
+  *reinterpret_cast<float4*>(out) = v;
+}
+__global__ void store_vector(float* out, int offset) { *reinterpret_cast<float2*>(out + offset) = make_float2(1, 2); }
+
+TEST_F(CudaOnCpu, MisalignedVectorsAreReported) {
+  OnDevice<float> in(std::vector<float>{0, 1, 2, 3, 4, 5, 6, 7}), out(4);
+  const float* from = in.get();
+  EXPECT_EQ(failure([&] { launch(copy_vectors, 1, 1, out.get(), from, 4); }), "");
+  EXPECT_EQ(out.host(), (std::vector<float>{4, 5, 6, 7}));
+  for (int offset : {1, 2, 3}) {
+    const std::string message = failure([&] { launch(copy_vectors, 1, 1, out.get(), from, offset); });
+    EXPECT_MENTIONS(message, "misaligned address");
+    EXPECT_MENTIONS(message, "copy_vectors");
+  }
+  EXPECT_EQ(failure([&] { launch(store_vector, 1, 1, out.get(), 2); }), "");
+  EXPECT_MENTIONS(failure([&] { launch(store_vector, 1, 1, out.get(), 1); }), "misaligned address");
+}
+
+__global__ void write_at(float* out, long index) { out[index] = 1; }
+__global__ void recurse_for_ever(float* out, long depth) {
+  volatile char frame[4096];
+  frame[0] = static_cast<char>(depth);
+  if (depth >= 0) recurse_for_ever(out, depth + frame[0] % 1 + 1);
+  out[0] = frame[0];
+}
+
+TEST_F(CudaOnCpu, AccessesOutsideAnAllocationAreReported) {
+  OnDevice<float> out(64);
+  const std::string past = failure([&] { launch(write_at, 1, 1, out.get(), 64L); });
+  EXPECT_MENTIONS(past, "0 bytes past the end of an allocation of 256 bytes");
+  EXPECT_MENTIONS(past, "write_at(float*, long), block (0,0,0), thread (0,0,0)");
+  EXPECT_MENTIONS(failure([&] { launch(write_at, 1, 1, out.get(), 1L << 40); }), "illegal address");
+  launch(write_at, 1, 1, out.get(), 0L);
+  EXPECT_EQ(out.host()[0], 1.0f) << "the device goes on after a fault";
+}
+
+#if !defined(__SANITIZE_ADDRESS__)
+TEST_F(CudaOnCpu, AStackOverflowIsReported) {
+  OnDevice<float> out(64);
+  EXPECT_MENTIONS(failure([&] { launch(recurse_for_ever, 1, 1, out.get(), 0L); }), "stack overflow in a kernel");
+}
+#endif
+
+TEST_F(CudaOnCpu, WritesShortOfTheGuardPageAreFound) {
+  float* data = nullptr;
+  ASSERT_EQ(cudaMalloc(&data, 10 * sizeof(float)), cudaSuccess);
+  EXPECT_MENTIONS(failure([&] { launch(write_at, 1, 1, data, 11L); }), "overwritten 4 bytes past the end of an allocation of 40 bytes");
+  EXPECT_THROW(cudaFree(data), Failure);
+}
+
+TEST_F(CudaOnCpu, UseAfterFreeIsReported) {
+  float* data = nullptr;
+  ASSERT_EQ(cudaMalloc(&data, 256), cudaSuccess);
+  launch(write_at, 1, 1, data, 0L);  // runs before the memory goes
+  ASSERT_EQ(cudaFree(data), cudaSuccess);
+  EXPECT_MENTIONS(failure([&] { launch(write_at, 1, 1, data, 0L); }), "is not device memory");
+  EXPECT_EQ(cudaFree(data), cudaErrorInvalidValue);
+}
+
+TEST_F(CudaOnCpu, HostPointersAreRefused) {
+  float host = 0;
+  OnDevice<float> device(1);
+  EXPECT_MENTIONS(failure([&] { launch(write_at, 1, 1, &host, 0L); }), "pointer argument 0 (of the pointers alone, from 0) of kernel");
+  EXPECT_MENTIONS(failure([&] { cudaMemcpy(&host, device.get(), 4, cudaMemcpyHostToDevice); }), "cudaMemcpy, destination");
+  EXPECT_MENTIONS(failure([&] { cudaMemcpy(&host, device.get(), 4, cudaMemcpyHostToHost); }), "the source is said to be the host's");
+  EXPECT_MENTIONS(failure([&] { cudaMemcpy(&host, device.get(), 8, cudaMemcpyDeviceToHost); }), "8 bytes of device memory expected");
+  EXPECT_MENTIONS(failure([] { __syncthreads(); }), "called by the host");
+}
+
+TEST_F(CudaOnCpu, TheHostCannotTouchDeviceMemory) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(
+      {
+        float* data = nullptr;
+        cudaMalloc(&data, 64);
+        *static_cast<volatile float*>(data) = 1;
+      },
+      testing::ExitedWithCode(139), "the host used device memory: at byte 0 of an allocation of 64 bytes");
+}
+
+TEST_F(CudaOnCpu, ErrorsThatADeviceReturns) {
+  void* data = nullptr;
+  EXPECT_EQ(cudaMalloc(&data, std::size_t{1} << 40), cudaErrorMemoryAllocation);
+  EXPECT_EQ(data, nullptr);
+  OnDevice<float> out(1);
+  EXPECT_EQ(launch(write_at, 1, 1025, out.get(), 0L), cudaErrorInvalidConfiguration);
+  EXPECT_EQ(launch(write_at, 0, 1, out.get(), 0L), cudaErrorInvalidConfiguration);
+  EXPECT_EQ(launch(write_at, dim3(1, 65536), 1, out.get(), 0L), cudaErrorInvalidConfiguration);
+  EXPECT_STREQ(cudaGetErrorName(cudaErrorInvalidConfiguration), "cudaErrorInvalidConfiguration");
+}
+
+TEST_F(CudaOnCpu, StatisticsCount) {
+  cuda_on_cpu::reset_statistics();
+  OnDevice<int> out(std::vector<int>(64));
+  launch(reverse_block<true>, 1, 64, out.get());
+  cudaDeviceSynchronize();
+  const auto s = cuda_on_cpu::statistics();
+  EXPECT_EQ(s.launches, 1);
+  EXPECT_EQ(s.blocks, 1);
+  EXPECT_EQ(s.threads, 64);
+  EXPECT_EQ(s.barriers, 1);
+}
+
+}  // namespace
