@@ -1,6 +1,7 @@
 #include "scheduler.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <exception>
 #include <numeric>
 
@@ -27,7 +28,11 @@ constexpr std::size_t kStackBytes = 128 << 10;
 #endif
 constexpr int kWarp = 32;
 
-std::string to_text(const Index& i) { return "(" + std::to_string(i.x) + "," + std::to_string(i.y) + "," + std::to_string(i.z) + ")"; }
+std::string to_text(const Index& i) {
+  char text[48];
+  std::snprintf(text, sizeof text, "(%u,%u,%u)", i.x, i.y, i.z);
+  return text;
+}
 
 std::string to_text(const Site& site) {
   const std::string file = site.file;
