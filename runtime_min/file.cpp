@@ -1,0 +1,190 @@
+#include "file.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <cstring>
+#include <utility>
+
+#include "error.h"
+
+namespace graven::runtime {
+namespace {
+
+constexpr std::size_t kBufferBytes = std::size_t{1} << 18;
+
+/// Closes the descriptor on every way out.
+struct Descriptor {
+  int value;
+  ~Descriptor() {
+    if (value >= 0) ::close(value);
+  }
+};
+
+}  // namespace
+
+MappedFile::MappedFile(std::string path) : path_(std::move(path)) {
+  const Descriptor file{::open(path_.c_str(), O_RDONLY | O_CLOEXEC)};
+  if (file.value < 0) throw system_error(path_, "open");
+  struct stat status;
+  if (::fstat(file.value, &status) != 0) throw system_error(path_, "read");
+  if (!S_ISREG(status.st_mode)) throw Error(path_, "", "a file", S_ISDIR(status.st_mode) ? "a folder" : "something else");
+  size_ = static_cast<std::size_t>(status.st_size);
+  if (size_ == 0) return;
+  void* data = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.value, 0);
+  if (data == MAP_FAILED) throw system_error(path_, "map");
+  data_ = static_cast<const std::byte*>(data);
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept
+    : path_(std::move(other.path_)), data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+MappedFile::~MappedFile() {
+  if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
+}
+
+AtomicFile::AtomicFile(std::string path) : path_(std::move(path)), temporary_(path_ + ".tmp." + std::to_string(::getpid())), buffer_(kBufferBytes) {
+  descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (descriptor_ < 0) throw system_error(temporary_, "create");
+}
+
+AtomicFile::~AtomicFile() {
+  if (descriptor_ < 0) return;
+  ::close(descriptor_);
+  ::unlink(temporary_.c_str());
+}
+
+void AtomicFile::write(const void* data, std::size_t size) {
+  const auto* from = static_cast<const std::byte*>(data);
+  while (size > 0) {
+    if (used_ == buffer_.size()) flush();
+    const std::size_t n = std::min(size, buffer_.size() - used_);
+    std::memcpy(buffer_.data() + used_, from, n);
+    used_ += n;
+    from += n;
+    size -= n;
+  }
+}
+
+void AtomicFile::flush() {
+  for (std::size_t done = 0; done < used_;) {
+    const ssize_t n = ::write(descriptor_, buffer_.data() + done, used_ - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) throw system_error(temporary_, "write");
+    done += static_cast<std::size_t>(n);
+  }
+  used_ = 0;
+}
+
+void AtomicFile::commit() {
+  flush();
+  if (::fsync(descriptor_) != 0) throw system_error(temporary_, "write");
+  if (::close(std::exchange(descriptor_, -1)) != 0) {
+    const Error error = system_error(temporary_, "close");
+    ::unlink(temporary_.c_str());
+    throw error;
+  }
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0) {
+    const Error error = system_error(path_, "create");
+    ::unlink(temporary_.c_str());
+    throw error;
+  }
+  sync_directory(parent_of(path_));
+}
+
+FileKind kind_of(const std::string& path) {
+  struct stat status;
+  if (::stat(path.c_str(), &status) != 0) return FileKind::absent;
+  if (S_ISREG(status.st_mode)) return FileKind::regular;
+  return S_ISDIR(status.st_mode) ? FileKind::directory : FileKind::other;
+}
+
+void make_directories(const std::string& path) {
+  if (::mkdir(path.c_str(), 0777) == 0) return;
+  if (errno == ENOENT && parent_of(path) != path) {
+    make_directories(parent_of(path));
+    if (::mkdir(path.c_str(), 0777) == 0) return;
+  }
+  if (errno != EEXIST) throw system_error(path, "create the folder");
+  if (kind_of(path) != FileKind::directory) throw Error(path, "", "a folder", "a file");
+}
+
+std::vector<std::string> list_directory(const std::string& path) {
+  DIR* directory = ::opendir(path.c_str());
+  if (directory == nullptr) throw system_error(path, "list");
+  std::vector<std::string> names;
+  while (const dirent* entry = ::readdir(directory)) {
+    std::string name = entry->d_name;
+    if (name != "." && name != "..") names.push_back(std::move(name));
+  }
+  ::closedir(directory);
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+void sync_directory(const std::string& path) {
+  const Descriptor folder{::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
+  if (folder.value < 0) throw system_error(path, "open");
+  // Some file systems cannot sync a folder and say so with EINVAL: then there is nothing to wait for.
+  if (::fsync(folder.value) != 0 && errno != EINVAL) throw system_error(path, "write");
+}
+
+void remove_path(const std::string& path) {
+  struct stat status;
+  if (::lstat(path.c_str(), &status) != 0) {
+    if (errno == ENOENT) return;
+    throw system_error(path, "remove");
+  }
+  if (S_ISDIR(status.st_mode)) {
+    for (const std::string& name : list_directory(path)) {
+      if (::unlink(join(path, name).c_str()) != 0) throw system_error(join(path, name), "remove");
+    }
+    if (::rmdir(path.c_str()) != 0) throw system_error(path, "remove");
+  } else if (::unlink(path.c_str()) != 0) {
+    throw system_error(path, "remove");
+  }
+}
+
+std::string join(const std::string& folder, const std::string& name) {
+  if (folder.empty() || (!name.empty() && name[0] == '/')) return name;
+  return folder.back() == '/' ? folder + name : folder + "/" + name;
+}
+
+std::string parent_of(const std::string& path) {
+  std::size_t end = path.size();
+  while (end > 1 && path[end - 1] == '/') --end;
+  const std::size_t slash = path.rfind('/', end - 1);
+  if (end == 0 || slash == std::string::npos) return ".";
+  return slash == 0 ? "/" : path.substr(0, slash);
+}
+
+std::string find_beside_program(const std::string& name) {
+  if (name.find('/') != std::string::npos) return kind_of(name) == FileKind::absent ? "" : name;
+  std::vector<std::string> folders;
+  char program[PATH_MAX];
+  const ssize_t length = ::readlink("/proc/self/exe", program, sizeof program - 1);
+  if (length > 0) {
+    folders.push_back(parent_of(std::string(program, static_cast<std::size_t>(length))));
+    folders.push_back(parent_of(folders[0]));
+  }
+  folders.push_back(".");
+  for (const std::string& folder : folders) {
+    if (std::string path = join(folder, name); kind_of(path) == FileKind::regular) return path;
+  }
+  return "";
+}
+
+}  // namespace graven::runtime

@@ -1,0 +1,25 @@
+// gzip and zlib, decompressed: DEFLATE (RFC 1951) in either wrapping (RFC 1952, RFC 1950), checksums verified.
+//
+//   const std::vector<std::byte> plain = gunzip(file.bytes(), file.path());
+//
+// Memory is bounded by the input: DEFLATE cannot say more than 1032 bytes with one, and `limit` bounds it further. A gzip file may have
+// several members, as `cat a.gz b.gz` makes them; bytes after the last are an Error.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace graven::runtime {
+
+/// `file` is for messages. An Error when the data is damaged, truncated, or longer than `limit`.
+std::vector<std::byte> gunzip(std::span<const std::byte> compressed, const std::string& file, std::uint64_t limit = UINT64_MAX);
+std::vector<std::byte> zlib_inflate(std::span<const std::byte> compressed, const std::string& file, std::uint64_t limit = UINT64_MAX);
+/// Whether it begins like a gzip file.
+bool is_gzip(std::span<const std::byte> data);
+/// CRC-32 of IEEE 802.3, as gzip has it.
+std::uint32_t crc32(std::span<const std::byte> data);
+
+}  // namespace graven::runtime
