@@ -126,6 +126,10 @@ void Graph::compact() {
     keep(l.value);
     keep(l.gradient);
   }
+  for (const Gradient& g : gradients) {
+    keep(g.parameter);
+    keep(g.value);
+  }
   for (const Optimizer& o : optimizers)
     for (const ParameterGroup& g : o.groups) keep_all(g.parameters);
 
@@ -146,6 +150,10 @@ void Graph::compact() {
   for (Loss& l : losses) {
     renumber(l.value);
     renumber(l.gradient);
+  }
+  for (Gradient& g : gradients) {
+    renumber(g.parameter);
+    renumber(g.value);
   }
   for (Optimizer& o : optimizers)
     for (ParameterGroup& g : o.groups) renumber_all(g.parameters);
@@ -184,6 +192,7 @@ Uses::Uses(const Graph& graph) : producer(graph.values.size(), -1), consumers(gr
     is_output[static_cast<std::size_t>(l.value)] = true;
     if (l.gradient != kNone) is_output[static_cast<std::size_t>(l.gradient)] = true;
   }
+  for (const Gradient& g : graph.gradients) is_output[static_cast<std::size_t>(g.value)] = true;
 }
 
 }  // namespace graven::ir

@@ -80,6 +80,12 @@ struct Loss {
   ValueId gradient = kNone;
 };
 
+/// What autograd found for a parameter that is to be trained. The optimizer reads it; users may ask for it.
+struct Gradient {
+  ValueId parameter = kNone;
+  ValueId value = kNone;
+};
+
 /// Learning-rate schedule: `kind` is "constant", "step", "cosine", ...; options are its numbers by PyTorch's names.
 struct Schedule {
   std::string kind;  ///< empty: none
@@ -126,6 +132,7 @@ class Graph {
   std::vector<ValueId> parameters;  ///< parameters and buffers, in order of registration
   std::vector<ValueId> states;      ///< optimizer state, once autograd has run
   std::vector<Loss> losses;
+  std::vector<Gradient> gradients;  ///< in the order of `parameters`, once autograd has run; parameters that no loss depends on are left out
   std::vector<Optimizer> optimizers;
   std::vector<ModuleInfo> modules;
   Tree input_tree, output_tree;
@@ -170,7 +177,7 @@ struct Uses {
   explicit Uses(const Graph& graph);
   std::vector<NodeId> producer;                ///< by value; -1 for inputs, parameters, ...
   std::vector<std::vector<NodeId>> consumers;  ///< by value; each node once
-  std::vector<bool> is_output;                 ///< by value: an output of the graph, or a loss
+  std::vector<bool> is_output;                 ///< by value: an output of the graph, a loss, or a gradient
 };
 
 /// A node with its graph: how operators look at themselves.

@@ -43,30 +43,16 @@ class Reader {
     const Place top;
     Item format = document_.root(), version = format, name = format, stage = format, training = format, config = format, symbols = format,
          modules = format, inputs = format, input_tree = format, parameters = format, states = format, hypers = format, constants = format,
-         nodes = format, outputs = format, output_tree = format, losses = format, optimizers = format;
+         nodes = format, outputs = format, output_tree = format, losses = format, gradients = format, optimizers = format;
     // The version decides what else may stand here, so it is looked at first.
     expect(document_.root(), Kind::object, top);
     check_version(document_.root(), top);
-    fields(document_.root(), top,
-           {{"format", &format},
-            {"version", &version},
-            {"name", &name},
-            {"stage", &stage},
-            {"training", &training},
-            {"config", &config},
-            {"symbols", &symbols},
-            {"modules", &modules},
-            {"inputs", &inputs},
-            {"input_tree", &input_tree},
-            {"parameters", &parameters},
-            {"states", &states},
-            {"hypers", &hypers},
-            {"constants", &constants},
-            {"nodes", &nodes},
-            {"outputs", &outputs},
-            {"output_tree", &output_tree},
-            {"losses", &losses},
-            {"optimizers", &optimizers}});
+    fields(
+        document_.root(), top,
+        {{"format", &format},         {"version", &version},         {"name", &name},       {"stage", &stage},         {"training", &training},
+         {"config", &config},         {"symbols", &symbols},         {"modules", &modules}, {"inputs", &inputs},       {"input_tree", &input_tree},
+         {"parameters", &parameters}, {"states", &states},           {"hypers", &hypers},   {"constants", &constants}, {"nodes", &nodes},
+         {"outputs", &outputs},       {"output_tree", &output_tree}, {"losses", &losses},   {"gradients", &gradients}, {"optimizers", &optimizers}});
     graph_.name = label(name, top.at("name"));
     graph_.stage = label(stage, top.at("stage"));
     graph_.training = boolean(training, top.at("training"));
@@ -86,6 +72,11 @@ class Reader {
     graph_.input_tree = tree(input_tree, top.at("input_tree"), graph_.inputs.size());
     graph_.output_tree = tree(output_tree, top.at("output_tree"), graph_.outputs.size());
     each(losses, top.at("losses"), [&](Item item, const Place& place) { read_loss(item, place); });
+    each(gradients, top.at("gradients"), [&](Item item, const Place& place) {
+      Item parameter = item, value = item;
+      fields(item, place, {{"parameter", &parameter}, {"value", &value}});
+      graph_.gradients.push_back({reference(parameter, place.at("parameter")), reference(value, place.at("value"))});
+    });
     each(optimizers, top.at("optimizers"), [&](Item item, const Place& place) { read_optimizer(item, place); });
     if (const auto violation = find_violation(graph_, {.infer = false})) throw UserError(file_ + ": " + *violation);
     return std::move(graph_);
@@ -465,7 +456,7 @@ class Reader {
       expect(op, Kind::text, at.at("op"));
       s.op = op.text();
       const OpDef* def = find_op(s.op);
-      if (!def || !def->elementwise()) fail(at.at("op"), "an elementwise operator", op.quote());
+      if (!def || !(def->elementwise() || s.op == "full")) fail(at.at("op"), "an elementwise operator", op.quote());
       const std::int64_t known = p.inputs + static_cast<std::int64_t>(p.steps.size());
       each(arguments, at.at("arguments"),
            [&](Item a, const Place& where) { s.arguments.push_back(static_cast<std::int32_t>(integer(a, where, 0, known - 1))); });

@@ -152,6 +152,14 @@ class Writer {
       reference(l.gradient);
       line_.raw("}");
     });
+    section("gradients", graph_.gradients, [&](const Gradient& g) {
+      line_.raw("{");
+      line_.key("parameter", true);
+      reference(g.parameter);
+      line_.key("value");
+      reference(g.value);
+      line_.raw("}");
+    });
     section("optimizers", graph_.optimizers, [&](const Optimizer& o) { optimizer(o); });
     out_ += "\n}\n";
     return std::move(out_);

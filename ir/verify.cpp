@@ -219,6 +219,17 @@ class Verifier {
         broken("the loss " + value_text(l.value) + " is " + type.to_string() + "; without a gradient it must have one element");
       }
     }
+    std::unordered_set<ValueId> differentiated;
+    for (const Gradient& g : graph_.gradients) {
+      need_range(g.parameter, "the list of gradients");
+      need_made(g.value, "the list of gradients");
+      if (graph_.value(g.parameter).kind != ValueKind::parameter || !graph_.value(g.parameter).trainable)
+        broken("the list of gradients has " + value_text(g.parameter) + ", which is no trainable parameter");
+      if (graph_.type(g.parameter) != graph_.type(g.value))
+        broken("the parameter " + value_text(g.parameter) + " is " + graph_.type(g.parameter).to_string() + ", its gradient " +
+               graph_.type(g.value).to_string());
+      if (!differentiated.insert(g.parameter).second) broken("the parameter " + value_text(g.parameter) + " has two gradients");
+    }
     std::unordered_set<ValueId> owned;
     for (const Optimizer& o : graph_.optimizers)
       for (const ParameterGroup& g : o.groups)
@@ -243,6 +254,7 @@ class Verifier {
 
   void check_stage() {
     if (graph_.stage != "trace") return;
+    if (!graph_.gradients.empty()) broken("a traced graph has gradients");
     if (!graph_.states.empty()) broken("a traced graph has optimizer state");
     for (std::size_t n = 0; n < graph_.nodes.size(); ++n) {
       const Node& node = graph_.nodes[n];

@@ -1,0 +1,73 @@
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+
+#include "ir/diagnostic.h"
+#include "ir/json.h"
+#include "ir/passes/pass.h"
+#include "ir/passes/passes.h"
+#include "ir/passes/rewriter.h"
+#include "ir/verify.h"
+
+namespace graven::ir {
+
+namespace {
+
+bool has_loss(const Graph& graph, const PassOptions&) { return !graph.losses.empty(); }
+
+constexpr Pass kPipeline[] = {
+    {"remove_dead_nodes", remove_dead_nodes, nullptr, "first: what nobody reads needs no gradient"},
+    {"differentiate", differentiate, has_loss, "before all rewriting: gradients are stated for the operators that users call"},
+    {"add_optimizer_updates", add_optimizer_updates, nullptr, "right after the gradients; from here on the graph is the whole step"},
+};
+
+std::size_t position(std::string_view pass_name) {
+  for (std::size_t i = 0; i < std::size(kPipeline); ++i)
+    if (kPipeline[i].name == pass_name) return i;
+  UserError error("there is no pass '" + std::string(pass_name.substr(0, 100)) + "'");
+  std::string known;
+  for (const Pass& p : kPipeline) known += (known.empty() ? "" : ", ") + std::string(p.name);
+  throw error.note("passes: " + known);
+}
+
+void dump(const std::string& directory, std::size_t number, std::string_view pass_name, const Graph& graph) {
+  char prefix[8];
+  std::snprintf(prefix, sizeof prefix, "%02zu-", number);
+  write_graph((std::filesystem::path(directory) / (prefix + std::string(pass_name) + ".json")).string(), graph);
+}
+
+}  // namespace
+
+std::span<const Pass> pipeline() { return kPipeline; }
+
+std::vector<PassTiming> run_passes(Graph& graph, const PassOptions& options) {
+  const std::size_t first = options.from.empty() ? 0 : position(options.from);
+  const std::size_t last = options.to.empty() ? std::size(kPipeline) - 1 : position(options.to);
+  if (first > last) throw UserError("the pass '" + options.from + "' stands after '" + options.to + "'");
+  std::vector<bool> enabled(std::size(kPipeline), true);
+  for (const std::string& d : options.disabled) enabled[position(d)] = false;
+  if (!options.dump_directory.empty()) {
+    std::error_code error;
+    std::filesystem::create_directories(options.dump_directory, error);
+    if (error) throw UserError(options.dump_directory + ": cannot create the directory: " + error.message());
+    dump(options.dump_directory, first, graph.stage, graph);
+  }
+  if (options.verify) verify(graph);
+  std::vector<PassTiming> timings;
+  for (std::size_t i = first; i <= last; ++i) {
+    const Pass& pass = kPipeline[i];
+    if (!enabled[i] || (pass.applies && !pass.applies(graph, options))) continue;
+    const std::size_t nodes_before = graph.nodes.size();
+    const auto start = std::chrono::steady_clock::now();
+    pass.run(graph, options);
+    const std::chrono::duration<double, std::milli> elapsed = std::chrono::steady_clock::now() - start;
+    graph.stage = pass.name;
+    timings.push_back({pass.name, elapsed.count(), nodes_before, graph.nodes.size()});
+    if (options.verify) verify(graph);
+    if (!options.dump_directory.empty()) dump(options.dump_directory, i + 1, pass.name, graph);
+  }
+  return timings;
+}
+
+}  // namespace graven::ir
