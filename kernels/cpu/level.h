@@ -31,10 +31,11 @@
 
 #define GRAVEN_ALWAYS_INLINE [[gnu::always_inline]] inline
 
-/// Before a loop whose iterations do not depend on each other through memory, so that it is vectorised without checks for overlap. (clang takes
-/// this for a demand and warns where a loop calls a function; the loop then runs as it stands.)
+/// Before a loop whose iterations do not depend on each other through memory, so that it is vectorised without checks for overlap.
 #if defined(__clang__)
-#define GRAVEN_INDEPENDENT _Pragma("clang diagnostic ignored \"-Wpass-failed\"") _Pragma("clang loop vectorize(assume_safety)")
+#define GRAVEN_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+// clang takes this for a demand and would warn where a loop calls a function; the loop then runs as it stands.
+#pragma clang diagnostic ignored "-Wpass-failed"
 #else
 #define GRAVEN_INDEPENDENT _Pragma("GCC ivdep")
 #endif

@@ -21,6 +21,8 @@
 
 #include <cstdint>
 
+#include "level.h"
+
 namespace graven::kernels {
 
 class Threads {
