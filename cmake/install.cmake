@@ -1,0 +1,22 @@
+# cmake --install: the library, the command, the public headers, and a package that find_package(graven) finds.
+#
+#   find_package(graven 0.1 REQUIRED)
+#   target_link_libraries(my_program PRIVATE graven::graven)
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+set(GRAVEN_INCLUDE_DIR ${CMAKE_INSTALL_INCLUDEDIR}/graven-${PROJECT_VERSION})
+
+install(TARGETS graven EXPORT graven-targets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} INCLUDES DESTINATION ${GRAVEN_INCLUDE_DIR})
+if(TARGET graven_command)
+  install(TARGETS graven_command RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
+install(DIRECTORY frontend/include/graven DESTINATION ${GRAVEN_INCLUDE_DIR} FILES_MATCHING PATTERN "*.h")
+# What the public headers speak of: the graph and the options of emission. Not the kernels, not the generator's inside.
+file(GLOB IR_HEADERS ir/*.h)
+install(FILES ${IR_HEADERS} DESTINATION ${GRAVEN_INCLUDE_DIR}/ir)
+install(FILES codegen/emit/project.h DESTINATION ${GRAVEN_INCLUDE_DIR}/codegen/emit)
+
+install(EXPORT graven-targets NAMESPACE graven:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/graven)
+configure_package_config_file(cmake/graven-config.cmake.in ${CMAKE_BINARY_DIR}/graven-config.cmake INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/graven)
+write_basic_package_version_file(${CMAKE_BINARY_DIR}/graven-config-version.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_BINARY_DIR}/graven-config.cmake ${CMAKE_BINARY_DIR}/graven-config-version.cmake DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/graven)
