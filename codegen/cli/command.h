@@ -1,0 +1,28 @@
+// The `graven` command: one function a subcommand, each in a file of its own. A subcommand adds itself to the parser, whose table of options is
+// also the help text, and returns the function that main() runs when it was chosen.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+
+#include "ir/graph.h"
+
+namespace graven::cli {
+
+/// Exit status: 0 done, 1 the answer is no (a check failed) or a user error, 2 wrong options.
+void add_emit(CLI::App& app, int& status);
+void add_build(CLI::App& app, int& status);
+void add_run(CLI::App& app, int& status);
+void add_show(CLI::App& app, int& status);
+void add_check(CLI::App& app, int& status);
+void add_passes(CLI::App& app, int& status);
+void add_ops(CLI::App& app, int& status);
+
+/// Where a saved graph lies: a folder with graph.json (a saved graph or an emitted project), or a JSON file.
+std::string graph_file(const std::string& path);
+ir::Graph load_graph(const std::string& path);
+
+/// Text to a file, or to the screen when `path` is empty or "-". User error when it cannot be written.
+void write_text(const std::string& path, const std::string& text);
+
+}  // namespace graven::cli

@@ -1,0 +1,34 @@
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+
+#include "codegen/cli/command.h"
+#include "ir/diagnostic.h"
+#include "ir/json.h"
+
+namespace graven::cli {
+
+std::string graph_file(const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  if (!fs::exists(path, ignored)) throw UserError(path + ": no such file or folder").note("expected  a folder with graph.json, or a JSON file");
+  if (!fs::is_directory(path, ignored)) return path;
+  const fs::path file = fs::path(path) / "graph.json";
+  if (!fs::exists(file, ignored)) throw UserError(path + ": holds no graph.json").note("expected  a saved graph or an emitted project");
+  return file.string();
+}
+
+ir::Graph load_graph(const std::string& path) { return ir::read_graph(graph_file(path)); }
+
+void write_text(const std::string& path, const std::string& text) {
+  const bool screen = path.empty() || path == "-";
+  std::FILE* file = screen ? stdout : std::fopen(path.c_str(), "wb");
+  if (!file) throw UserError(path + ": cannot be written: " + std::strerror(errno));
+  const bool written = std::fwrite(text.data(), 1, text.size(), file) == text.size() && std::fflush(file) == 0;
+  const int reason = errno;
+  const bool closed = screen || std::fclose(file) == 0;
+  if (!written || !closed) throw UserError((screen ? "the screen" : path) + ": cannot be written: " + std::strerror(written ? errno : reason));
+}
+
+}  // namespace graven::cli

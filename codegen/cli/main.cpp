@@ -1,0 +1,45 @@
+// graven: what can be done with a saved graph, without the program that made it.
+//
+//   graven show  saved/                      the graph as text; --format json, svg, png, dot, plan, memory
+//   graven check saved/                      is it whole, and do the weights fit?
+//   graven emit  saved/ -o lenet/            a standalone project; --check compares instead of writing
+//   graven build lenet/                      CMake, configured and built
+//   graven run   lenet/ -- --help            builds if need be, runs the program
+//   graven passes, graven ops                what there is
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <exception>
+
+#include "codegen/cli/command.h"
+#include "ir/diagnostic.h"
+
+int main(int argc, char** argv) {
+  CLI::App app{"Graven carves neural networks into standalone C++ and CUDA projects."};
+  app.name("graven");
+  app.require_subcommand(1);
+  app.set_version_flag("--version", "graven " GRAVEN_VERSION);
+  app.failure_message(CLI::FailureMessage::help);
+  int status = 0;
+  graven::cli::add_emit(app, status);
+  graven::cli::add_build(app, status);
+  graven::cli::add_run(app, status);
+  graven::cli::add_show(app, status);
+  graven::cli::add_check(app, status);
+  graven::cli::add_passes(app, status);
+  graven::cli::add_ops(app, status);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& done) {  // --help, --version
+    return app.exit(done);
+  } catch (const CLI::ParseError& wrong) {
+    std::fprintf(stderr, "error: %s\n  graven --help lists the commands, graven COMMAND --help its options\n", wrong.what());
+    return 2;
+  } catch (const graven::UserError& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 3;
+  }
+  return status;
+}

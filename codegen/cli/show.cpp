@@ -1,0 +1,94 @@
+// graven show: a graph as text, as JSON, as a picture; its plan and its memory over time.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <memory>
+
+#include "codegen/cli/command.h"
+#include "codegen/cli/pictures.h"
+#include "codegen/plan/plan.h"
+#include "ir/diagnostic.h"
+#include "ir/json.h"
+#include "ir/passes/pass.h"
+
+namespace graven::cli {
+
+namespace {
+
+struct Options {
+  std::string path, format = "text", output, stage;
+};
+
+/// Hands DOT text to Graphviz. An argument vector, no shell.
+void render_dot(const std::string& dot, const std::string& format, const std::string& output) {
+  int pipe_ends[2];
+  if (pipe(pipe_ends) != 0) throw UserError("cannot start dot: no pipe");
+  const pid_t child = fork();
+  if (child < 0) throw UserError("cannot start dot: no process");
+  if (child == 0) {
+    dup2(pipe_ends[0], 0);
+    close(pipe_ends[0]);
+    close(pipe_ends[1]);
+    const std::string type = "-T" + format;
+    if (output.empty())
+      execlp("dot", "dot", type.c_str(), static_cast<char*>(nullptr));
+    else
+      execlp("dot", "dot", type.c_str(), "-o", output.c_str(), static_cast<char*>(nullptr));
+    _exit(127);
+  }
+  close(pipe_ends[0]);
+  std::FILE* in = fdopen(pipe_ends[1], "w");
+  if (in) {
+    std::fwrite(dot.data(), 1, dot.size(), in);
+    std::fclose(in);
+  }
+  int result = 0;
+  waitpid(child, &result, 0);
+  if (WIFEXITED(result) && WEXITSTATUS(result) == 127)
+    throw UserError("the picture needs Graphviz: its command 'dot' was not found")
+        .note("expected  the package graphviz; --format dot prints the text that it would draw");
+  if (!WIFEXITED(result) || WEXITSTATUS(result) != 0) throw UserError("dot failed to draw the graph");
+}
+
+/// Traced graphs are shown after the passes where a plan is asked for.
+void lower(ir::Graph& graph) {
+  if (graph.stage == "trace") ir::run_passes(graph, {});
+}
+
+int show(const Options& o) {
+  ir::Graph graph = load_graph(o.path);
+  if (!o.stage.empty() && o.stage != graph.stage) ir::run_passes(graph, {.to = o.stage == "final" ? "" : o.stage});
+  if (o.format == "text") {
+    write_text(o.output, codegen::graph_text(graph));
+  } else if (o.format == "json") {
+    write_text(o.output, ir::to_json(graph));
+  } else if (o.format == "dot") {
+    write_text(o.output, codegen::graph_picture(graph));
+  } else if (o.format == "svg" || o.format == "png") {
+    if (o.format == "png" && o.output.empty()) throw UserError("a PNG picture goes to a file").note("expected  -o FILE.png");
+    render_dot(codegen::graph_picture(graph), o.format, o.output);
+  } else {
+    lower(graph);
+    const codegen::Plan plan = codegen::make_plan(graph);
+    write_text(o.output, o.format == "memory" ? codegen::memory_picture(graph, plan) : codegen::memory_table(graph, plan));
+  }
+  return 0;
+}
+
+}  // namespace
+
+void add_show(CLI::App& app, int& status) {
+  auto* command = app.add_subcommand("show", "Shows a graph: as text, JSON or a picture, and where its memory goes");
+  auto options = std::make_shared<Options>();
+  command->add_option("graph", options->path, "A saved graph, an emitted project, or a JSON file")->required();
+  command
+      ->add_option("-f,--format", options->format,
+                   "text, json, dot, svg or png (Graphviz, grouped by module); plan: the buffers as a table; memory: the arena over time, as SVG")
+      ->check(CLI::IsMember({"text", "json", "dot", "svg", "png", "plan", "memory"}))
+      ->capture_default_str();
+  command->add_option("-o,--output", options->output, "Where to write; the screen when absent");
+  command->add_option("--after", options->stage, "Show the graph after this pass ('final': after the last)");
+  command->callback([options, &status] { status = show(*options); });
+}
+
+}  // namespace graven::cli
