@@ -68,7 +68,7 @@ constexpr std::int64_t conv2d_backward_weight_splits(const conv2d_config& config
   // Enough pieces for 16 threads where the gradient is small; no more than 2^20 elements of partial sums beyond the first.
   const std::int64_t elements = inner * columns > 0 ? inner * columns : 1;
   std::int64_t splits = (std::int64_t{1} << 20) / elements;
-  if (splits > 32) splits = 32;
+  if (splits > 16) splits = 16;
   if (splits > rows) splits = rows;
   return splits < 1 ? 1 : splits;
 }

@@ -1,0 +1,355 @@
+// batch_norm: batch normalisation of x [outer,channels,inner] for each channel, and its gradient, f32. Formulas: config/batch_norm.h.
+//
+//   inline constexpr batch_norm_config bn{.outer = 64 * 16 * 16, .channels = 32, .inner = 1};               // NHWC
+//   batch_norm(threads, bn, y, mean, rstd, new_running_mean, new_running_var, x, gamma, beta, running_mean, running_var, workspace);
+//   batch_norm_backward(threads, bn, dx, dgamma, dbeta, dy, x, gamma, mean, rstd, workspace);
+//   batch_norm_inference(threads, bn, y, x, gamma, beta, mean, var);
+//
+// gamma, beta, statistics, mean and rstd are [channels]; an absent gamma is 1, an absent beta 0. Training's mean and rstd are what the gradient
+// needs. The new running statistics are written where they and the old ones are given, and may be the same memory.
+//
+// The variance is found from differences to a mean, block by block, each block small enough to stay in the first-level cache between the two passes;
+// blocks are merged by the formula of Chan, Golub and LeVeque (1979), so nothing cancels however large the mean is.
+#pragma once
+
+#include <cstdint>
+
+#include "../config/batch_norm.h"
+#include "simd.h"
+#include "threads.h"
+#include "window.h"
+
+namespace graven::kernels {
+inline namespace GRAVEN_LEVEL_NAMESPACE {
+namespace batch_norm_detail {
+
+using window::part_of;
+using window::range;
+using window::smaller;
+
+/// Count, mean and sum of squared differences from it.
+struct moments {
+  double count = 0, mean = 0, squares = 0;
+
+  /// Chan, Golub and LeVeque: of the union of two sets.
+  GRAVEN_ALWAYS_INLINE void merge(const moments& other) {
+    const double total = count + other.count;
+    if (total == 0) return;
+    const double difference = other.mean - mean;
+    mean += difference * (other.count / total);
+    squares += other.squares + difference * difference * (count * other.count / total);
+    count = total;
+  }
+};
+
+/// Moments of n contiguous values.
+inline moments of_run(const float* x, std::int64_t n) {
+  constexpr std::int64_t kBlock = 4096;
+  moments all;
+  for (std::int64_t begin = 0; begin < n; begin += kBlock) {
+    const std::int64_t size = smaller(kBlock, n - begin), whole = size / kLanes * kLanes;
+    const float* const p = x + begin;
+    moments block;
+    block.count = static_cast<double>(size);
+    vec total{};
+    for (std::int64_t i = 0; i < whole; i += kLanes) total += load(p + i);
+    double rest = 0;
+    for (std::int64_t i = whole; i < size; ++i) rest += p[i];
+    block.mean = (static_cast<double>(sum(total)) + rest) / block.count;
+    const vec mean = broadcast(static_cast<float>(block.mean));
+    vec squares{};
+    for (std::int64_t i = 0; i < whole; i += kLanes) {
+      const vec d = load(p + i) - mean;
+      squares = fma(d, d, squares);
+    }
+    block.squares = sum(squares);
+    for (std::int64_t i = whole; i < size; ++i) {
+      const double d = static_cast<double>(p[i]) - block.mean;
+      block.squares += d * d;
+    }
+    all.merge(block);
+  }
+  return all;
+}
+
+/// mean[c] and squares[c] of rows [rows) of x [outer,channels].
+inline void of_rows(const float* x, range rows, std::int64_t channels, float* mean, float* squares) {
+  const std::int64_t block_rows = 4096 / channels > 16 ? 4096 / channels : 16;
+  double count = 0;
+  for (std::int64_t begin = rows.begin; begin < rows.end || begin == rows.begin; begin += block_rows) {
+    const std::int64_t size = smaller(block_rows, rows.end - begin);
+    const float* const p = x + begin * channels;
+    // Merging weights; all rows of a block count alike for every channel.
+    const double total = count + static_cast<double>(size);
+    const float share = total > 0 ? static_cast<float>(static_cast<double>(size) / total) : 0.0f;
+    const float both = total > 0 ? static_cast<float>(count * static_cast<double>(size) / total) : 0.0f;
+    const float reciprocal = size > 0 ? 1.0f / static_cast<float>(size) : 0.0f;
+    const bool first = begin == rows.begin;
+    std::int64_t c = 0;
+    for (; c + kLanes <= channels; c += kLanes) {
+      vec s0{}, s1{};
+      std::int64_t r = 0;
+      for (; r + 2 <= size; r += 2) s0 += load(p + r * channels + c), s1 += load(p + (r + 1) * channels + c);
+      if (r < size) s0 += load(p + r * channels + c);
+      const vec m = (s0 + s1) * reciprocal;
+      vec q0{}, q1{};
+      for (r = 0; r + 2 <= size; r += 2) {
+        const vec d0 = load(p + r * channels + c) - m, d1 = load(p + (r + 1) * channels + c) - m;
+        q0 = fma(d0, d0, q0), q1 = fma(d1, d1, q1);
+      }
+      if (r < size) {
+        const vec d = load(p + r * channels + c) - m;
+        q0 = fma(d, d, q0);
+      }
+      if (first) {
+        store(mean + c, m), store(squares + c, q0 + q1);
+      } else {
+        const vec old = load(mean + c), difference = m - old;
+        store(mean + c, old + difference * share);
+        store(squares + c, load(squares + c) + (q0 + q1) + difference * difference * both);
+      }
+    }
+    for (; c < channels; ++c) {
+      float s = 0, q = 0;
+      for (std::int64_t r = 0; r < size; ++r) s += p[r * channels + c];
+      const float m = s * reciprocal;
+      for (std::int64_t r = 0; r < size; ++r) {
+        const float d = p[r * channels + c] - m;
+        q += d * d;
+      }
+      if (first) {
+        mean[c] = m, squares[c] = q;
+      } else {
+        const float difference = m - mean[c];
+        mean[c] += difference * share;
+        squares[c] += q + difference * difference * both;
+      }
+    }
+    count = total;
+    if (rows.size() == 0) break;
+  }
+}
+
+/// y[r][c] = x[r][c] * scale[c] + shift[c] over rows of [channels].
+inline void scale_rows(float* y, const float* x, range rows, std::int64_t channels, const float* scale, const float* shift) {
+  for (std::int64_t r = rows.begin; r < rows.end; ++r) {
+    const float* const from = x + r * channels;
+    float* const to = y + r * channels;
+    GRAVEN_INDEPENDENT
+    for (std::int64_t c = 0; c < channels; ++c) to[c] = from[c] * scale[c] + shift[c];
+  }
+}
+
+/// A channel's statistics, stored, and the factors that normalise it.
+struct factors {
+  float scale, shift;
+};
+struct statistics {
+  float *mean, *rstd, *new_running_mean, *new_running_var;
+  const float *gamma, *beta, *running_mean, *running_var;
+
+  factors finish(const batch_norm_config& config, std::int64_t c, const moments& m) const {
+    const double rstd_c = 1.0 / __builtin_sqrt(m.squares / m.count + config.eps);
+    if (mean != nullptr) mean[c] = static_cast<float>(m.mean);
+    if (rstd != nullptr) rstd[c] = static_cast<float>(rstd_c);
+    if (new_running_mean != nullptr && running_mean != nullptr)
+      new_running_mean[c] = static_cast<float>((1.0 - config.momentum) * static_cast<double>(running_mean[c]) + config.momentum * m.mean);
+    if (new_running_var != nullptr && running_var != nullptr)
+      new_running_var[c] =
+          static_cast<float>((1.0 - config.momentum) * static_cast<double>(running_var[c]) + config.momentum * (m.squares / (m.count - 1.0)));
+    const double scale = rstd_c * (gamma != nullptr ? static_cast<double>(gamma[c]) : 1.0);
+    return {static_cast<float>(scale), static_cast<float>((beta != nullptr ? static_cast<double>(beta[c]) : 0.0) - m.mean * scale)};
+  }
+};
+
+}  // namespace batch_norm_detail
+
+/// Training: normalises with the batch's own statistics. Workspace: batch_norm_workspace_bytes(config), none where that is 0.
+inline void batch_norm(Threads& threads, const batch_norm_config& config, float* y, float* mean, float* rstd, float* new_running_mean,
+                       float* new_running_var, const float* x, const float* gamma, const float* beta, const float* running_mean,
+                       const float* running_var, void* workspace = nullptr) {
+  using namespace batch_norm_detail;
+  const std::int64_t channels = config.channels, inner = config.inner;
+  if (config.outer * channels * inner == 0) return;
+  const statistics out{mean, rstd, new_running_mean, new_running_var, gamma, beta, running_mean, running_var};
+  if (inner != 1) {
+    threads.run(channels, [&](std::int64_t c) {
+      moments m;
+      for (std::int64_t o = 0; o < config.outer; ++o) m.merge(of_run(x + (o * channels + c) * inner, inner));
+      const factors f = out.finish(config, c, m);
+      for (std::int64_t o = 0; o < config.outer; ++o) {
+        const float* const from = x + (o * channels + c) * inner;
+        float* const to = y + (o * channels + c) * inner;
+        GRAVEN_INDEPENDENT
+        for (std::int64_t i = 0; i < inner; ++i) to[i] = from[i] * f.scale + f.shift;
+      }
+    });
+    return;
+  }
+  const std::int64_t pieces = batch_norm_pieces(config);
+  float* const parts = static_cast<float*>(workspace);
+  float* const scale = parts + pieces * 2 * channels;
+  float* const shift = scale + channels;
+  threads.run(pieces, [&](std::int64_t piece) {
+    float* const part = parts + piece * 2 * channels;
+    of_rows(x, part_of(config.outer, piece, pieces), channels, part, part + channels);
+  });
+  for (std::int64_t c = 0; c < channels; ++c) {
+    moments all;
+    for (std::int64_t piece = 0; piece < pieces; ++piece) {
+      moments part;
+      part.count = static_cast<double>(part_of(config.outer, piece, pieces).size());
+      part.mean = parts[piece * 2 * channels + c];
+      part.squares = parts[(piece * 2 + 1) * channels + c];
+      all.merge(part);
+    }
+    const factors f = out.finish(config, c, all);
+    scale[c] = f.scale, shift[c] = f.shift;
+  }
+  threads.run(pieces, [&](std::int64_t piece) { scale_rows(y, x, part_of(config.outer, piece, pieces), channels, scale, shift); });
+}
+
+/// Inference: y = (x - mean) / sqrt(var + eps) * gamma + beta with given statistics.
+inline void batch_norm_inference(Threads& threads, const batch_norm_config& config, float* y, const float* x, const float* gamma, const float* beta,
+                                 const float* mean, const float* var) {
+  using namespace batch_norm_detail;
+  const std::int64_t channels = config.channels, inner = config.inner;
+  if (config.outer * channels * inner == 0) return;
+  const auto factors_of = [&](std::int64_t c) {
+    const double scale = (gamma != nullptr ? static_cast<double>(gamma[c]) : 1.0) / __builtin_sqrt(static_cast<double>(var[c]) + config.eps);
+    return factors{static_cast<float>(scale),
+                   static_cast<float>((beta != nullptr ? static_cast<double>(beta[c]) : 0.0) - static_cast<double>(mean[c]) * scale)};
+  };
+  if (inner != 1) {
+    threads.run(config.outer * channels, [&](std::int64_t piece) {
+      const factors f = factors_of(piece % channels);
+      GRAVEN_INDEPENDENT
+      for (std::int64_t i = 0; i < inner; ++i) y[piece * inner + i] = x[piece * inner + i] * f.scale + f.shift;
+    });
+    return;
+  }
+  // Without scratch, the factors of some channels at a time are kept on the stack.
+  constexpr std::int64_t kChannels = 512;
+  const std::int64_t pieces = batch_norm_pieces(config);
+  threads.run(pieces, [&](std::int64_t piece) {
+    const range rows = part_of(config.outer, piece, pieces);
+    for (std::int64_t first = 0; first < channels; first += kChannels) {
+      const std::int64_t n = smaller(kChannels, channels - first);
+      alignas(64) float scale[kChannels], shift[kChannels];
+      for (std::int64_t c = 0; c < n; ++c) {
+        const factors f = factors_of(first + c);
+        scale[c] = f.scale, shift[c] = f.shift;
+      }
+      for (std::int64_t r = rows.begin; r < rows.end; ++r) {
+        const float* const from = x + r * channels + first;
+        float* const to = y + r * channels + first;
+        GRAVEN_INDEPENDENT
+        for (std::int64_t c = 0; c < n; ++c) to[c] = from[c] * scale[c] + shift[c];
+      }
+    }
+  });
+}
+
+/// dbeta = sum dy; dgamma = sum dy * (x - mean) * rstd;
+/// dx = gamma * rstd * (dy - dbeta / count - (x - mean) * rstd * dgamma / count), count = outer * inner.
+/// Workspace: batch_norm_backward_workspace_bytes(config), none where that is 0.
+inline void batch_norm_backward(Threads& threads, const batch_norm_config& config, float* dx, float* dgamma, float* dbeta, const float* dy,
+                                const float* x, const float* gamma, const float* mean, const float* rstd, void* workspace = nullptr) {
+  using namespace batch_norm_detail;
+  const std::int64_t channels = config.channels, inner = config.inner;
+  if (config.outer * channels * inner == 0) return;
+  const double count = static_cast<double>(config.outer * inner);
+  // dx = a * dy + b * (x - mean) + c with a channel's sums of dy and of dy * (x - mean).
+  struct line {
+    float a, b, c;
+  };
+  const auto finish = [&](std::int64_t c, double sum_dy, double sum_products) {
+    const double r = rstd[c], g = gamma != nullptr ? static_cast<double>(gamma[c]) : 1.0;
+    if (dgamma != nullptr) dgamma[c] = static_cast<float>(sum_products * r);
+    if (dbeta != nullptr) dbeta[c] = static_cast<float>(sum_dy);
+    return line{static_cast<float>(g * r), static_cast<float>(-g * r * r * r * sum_products / count), static_cast<float>(-g * r * sum_dy / count)};
+  };
+  if (inner != 1) {
+    threads.run(channels, [&](std::int64_t c) {
+      double sum_dy = 0, sum_products = 0;
+      const float m = mean[c];
+      for (std::int64_t o = 0; o < config.outer; ++o) {
+        const std::int64_t at = (o * channels + c) * inner;
+        for (std::int64_t begin = 0; begin < inner; begin += 4096) {
+          const std::int64_t size = smaller(4096, inner - begin), whole = size / kLanes * kLanes;
+          const float *const g = dy + at + begin, *const v = x + at + begin;
+          vec s{}, p{};
+          for (std::int64_t i = 0; i < whole; i += kLanes) {
+            s += load(g + i);
+            p = fma(load(g + i), load(v + i) - broadcast(m), p);
+          }
+          sum_dy += sum(s), sum_products += sum(p);
+          for (std::int64_t i = whole; i < size; ++i) sum_dy += g[i], sum_products += g[i] * (v[i] - m);
+        }
+      }
+      const line f = finish(c, sum_dy, sum_products);
+      for (std::int64_t o = 0; o < config.outer; ++o) {
+        const std::int64_t at = (o * channels + c) * inner;
+        GRAVEN_INDEPENDENT
+        for (std::int64_t i = 0; i < inner; ++i) dx[at + i] = f.a * dy[at + i] + (f.b * (x[at + i] - m) + f.c);
+      }
+    });
+    return;
+  }
+  const std::int64_t pieces = batch_norm_pieces(config);
+  float* const parts = static_cast<float*>(workspace);
+  threads.run(pieces, [&](std::int64_t piece) {
+    const range rows = part_of(config.outer, piece, pieces);
+    float* const sums = parts + piece * 2 * channels;
+    float* const products = sums + channels;
+    for (std::int64_t c = 0; c < channels; ++c) sums[c] = products[c] = 0;
+    const std::int64_t block_rows = 4096 / channels > 16 ? 4096 / channels : 16;
+    for (std::int64_t begin = rows.begin; begin < rows.end; begin += block_rows) {
+      const std::int64_t end = smaller(begin + block_rows, rows.end);
+      std::int64_t c = 0;
+      for (; c + kLanes <= channels; c += kLanes) {
+        const vec m = load(mean + c);
+        vec s{}, p{};
+        for (std::int64_t r = begin; r < end; ++r) {
+          const vec g = load(dy + r * channels + c);
+          s += g;
+          p = fma(g, load(x + r * channels + c) - m, p);
+        }
+        store(sums + c, load(sums + c) + s);
+        store(products + c, load(products + c) + p);
+      }
+      for (; c < channels; ++c) {
+        float s = 0, p = 0;
+        for (std::int64_t r = begin; r < end; ++r) {
+          s += dy[r * channels + c];
+          p += dy[r * channels + c] * (x[r * channels + c] - mean[c]);
+        }
+        sums[c] += s, products[c] += p;
+      }
+    }
+  });
+  // The factors replace the first parts, which are no longer needed once a channel is done; c goes behind the last.
+  float* const last = parts + pieces * 2 * channels;
+  for (std::int64_t c = 0; c < channels; ++c) {
+    double sum_dy = 0, sum_products = 0;
+    for (std::int64_t piece = 0; piece < pieces; ++piece) {
+      sum_dy += parts[piece * 2 * channels + c];
+      sum_products += parts[(piece * 2 + 1) * channels + c];
+    }
+    const line f = finish(c, sum_dy, sum_products);
+    parts[c] = f.a, parts[channels + c] = f.b, last[c] = f.c;
+  }
+  threads.run(pieces, [&](std::int64_t piece) {
+    const range rows = part_of(config.outer, piece, pieces);
+    const float *const a = parts, *const b = parts + channels;
+    for (std::int64_t r = rows.begin; r < rows.end; ++r) {
+      const float *const g = dy + r * channels, *const v = x + r * channels;
+      float* const to = dx + r * channels;
+      GRAVEN_INDEPENDENT
+      for (std::int64_t c = 0; c < channels; ++c) to[c] = a[c] * g[c] + (b[c] * (v[c] - mean[c]) + last[c]);
+    }
+  });
+}
+
+}  // namespace GRAVEN_LEVEL_NAMESPACE
+}  // namespace graven::kernels

@@ -1,0 +1,96 @@
+// conv2d: two-dimensional convolution of NHWC images, its gradients, and the packing of its weights, in f32. Formulas: config/conv2d.h.
+//
+//   x [batch,in_height,in_width,in_channels]  y [batch,out_height,out_width,out_channels]  bias [out_channels] or nullptr, 0
+//   w [out_channels,in_channels/groups,kernel_height,kernel_width]: PyTorch's layout, packed once whenever it changes
+//
+//   inline constexpr conv2d_config features_0{.batch = 64, .in_height = 28, ...};
+//   pack_conv2d_weight(threads, features_0, packed, w);                  // conv2d_packed_elements(features_0) floats
+//   conv2d<relu>(threads, features_0, y, x, packed, bias);
+//   pack_conv2d_weight_backward(threads, features_0, packed_backward, w);
+//   conv2d_backward_input(threads, features_0, dx, dy, packed_backward);
+//   conv2d_backward_weight(threads, features_0, dw, db, dy, x, workspace);  // conv2d_backward_weight_workspace_bytes(features_0)
+//
+// Any stride, padding, dilation and number of groups; padded pixels are clipped, not stored. An epilogue with two inputs takes the second from
+// `residual`, of the output's shape, which may be the output itself only if the epilogue's result is wanted of the old values at the same place.
+#pragma once
+
+#include "conv2d_backward_input.h"
+#include "conv2d_backward_weight.h"
+#include "conv2d_depthwise.h"
+#include "conv2d_forward.h"
+#include "conv2d_pack.h"
+
+namespace graven::kernels {
+inline namespace GRAVEN_LEVEL_NAMESPACE {
+namespace conv2d_detail {
+
+/// Calls f(image, rows, panel) for every panel of channels and every part of `height` rows: enough parts for 32 pieces where the batch is small.
+template <class F>
+GRAVEN_ALWAYS_INLINE void for_each_depthwise_piece(Threads& threads, const conv2d_config& s, std::int64_t height, const F& f) {
+  const std::int64_t panels = conv2d_panels(s.out_channels);
+  const std::int64_t cuts = smaller(height, larger(1, 32 / larger(1, s.batch * panels)));
+  threads.run(s.batch * cuts * panels,
+              [&](std::int64_t piece) { f(piece / panels / cuts, part_of(height, piece / panels % cuts, cuts), piece % panels); });
+}
+
+}  // namespace conv2d_detail
+
+/// y = Epilogue(convolution of x with w + bias[, residual]).
+template <class Epilogue = identity>
+void conv2d(Threads& threads, const conv2d_config& config, float* y, const float* x, const float* packed, const float* bias,
+            const float* residual = nullptr) {
+  if (!conv2d_is_depthwise(config)) return conv2d_detail::forward_dense<Epilogue>(threads, config, y, x, packed, bias, residual);
+  conv2d_detail::for_each_depthwise_piece(threads, config, config.out_height, [&](std::int64_t image, conv2d_detail::range rows, std::int64_t panel) {
+    conv2d_detail::depthwise_forward<Epilogue>(config, y, x, packed, bias, residual, image, rows, panel);
+  });
+}
+
+/// dx = Epilogue(gradient of x[, residual]) from dy, with weights packed by pack_conv2d_weight_backward.
+template <class Epilogue = identity>
+void conv2d_backward_input(Threads& threads, const conv2d_config& config, float* dx, const float* dy, const float* packed,
+                           const float* residual = nullptr) {
+  if (!conv2d_is_depthwise(config)) return conv2d_detail::backward_input_dense<Epilogue>(threads, config, dx, dy, packed, residual);
+  conv2d_detail::for_each_depthwise_piece(threads, config, config.in_height, [&](std::int64_t image, conv2d_detail::range rows, std::int64_t panel) {
+    conv2d_detail::depthwise_backward_input<Epilogue>(config, dx, dy, packed, residual, image, rows, panel);
+  });
+}
+
+/// dw (w's layout, not packed) and db ([out_channels], or nullptr) from dy and x.
+inline void conv2d_backward_weight(Threads& threads, const conv2d_config& config, float* dw, float* db, const float* dy, const float* x,
+                                   void* workspace) {
+  const conv2d_config& s = config;
+  if (s.out_channels * s.in_channels * s.kernel_height * s.kernel_width == 0) return;
+  const std::int64_t splits = conv2d_backward_weight_splits(s), elements = conv2d_packed_elements(s);
+  const std::int64_t group_panels = conv2d_panels(s.out_channels / s.groups), rows = s.batch * s.out_height;
+  float* const parts = static_cast<float*>(workspace);
+  float* const bias_parts = parts + splits * elements;
+  if (conv2d_is_depthwise(s)) {
+    const std::int64_t panels = conv2d_panels(s.out_channels), panel_size = s.kernel_height * s.kernel_width * kPanel;
+    threads.run(splits * panels, [&](std::int64_t piece) {
+      const std::int64_t panel = piece % panels, split = piece / panels;
+      conv2d_detail::depthwise_backward_weight(s, parts + split * elements + panel * panel_size,
+                                               db != nullptr ? bias_parts + (split * panels + panel) * kPanel : nullptr, dy, x,
+                                               conv2d_detail::part_of(rows, split, splits), panel);
+    });
+    return conv2d_detail::combine_parts(threads, s, dw, db, parts, bias_parts, splits);
+  }
+  // Blocks of up to 4 panels; kernel rows apart where there are few other pieces.
+  const std::int64_t blocks = conv2d_detail::divide_up(group_panels, conv2d_detail::kTilePanels);
+  const std::int64_t parts_h = blocks * s.groups * splits < 16 ? s.kernel_height : 1;
+  threads.run(splits * s.groups * blocks * parts_h, [&](std::int64_t piece) {
+    const std::int64_t split = piece / parts_h / blocks / s.groups;
+    const conv2d_detail::range panels = conv2d_detail::part_of(group_panels, piece / parts_h % blocks, blocks);
+    conv2d_detail::gradient_block b;
+    b.group = piece / parts_h / blocks % s.groups;
+    b.panel = panels.begin;
+    b.panels = static_cast<int>(panels.size());
+    b.taps_h = conv2d_detail::part_of(s.kernel_height, piece % parts_h, parts_h);
+    b.rows = conv2d_detail::part_of(rows, split, splits);
+    float* const bias = db != nullptr && b.taps_h.begin == 0 ? bias_parts + split * s.groups * group_panels * kPanel : nullptr;
+    conv2d_detail::dense_backward_weight(s, parts + split * elements, bias, dy, x, b);
+  });
+  conv2d_detail::combine_parts(threads, s, dw, db, parts, bias_parts, splits);
+}
+
+}  // namespace GRAVEN_LEVEL_NAMESPACE
+}  // namespace graven::kernels

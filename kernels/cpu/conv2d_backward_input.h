@@ -1,0 +1,99 @@
+// conv2d, the gradient of its input: see conv2d.h.
+//
+// Stride 1: the convolution of dy with the kernel turned by 180 degrees. Other strides, and few input channels: each dy, times the weights, makes for
+// each row of the kernel one run of (kw, channel), and that run is contiguous in dx. Tiles go down the columns of dy, so that their runs lie in
+// different rows of dx and no store waits for the one before it.
+#pragma once
+
+#include "conv2d_forward.h"
+#include "conv2d_pack.h"
+
+namespace graven::kernels {
+inline namespace GRAVEN_LEVEL_NAMESPACE {
+namespace conv2d_detail {
+
+/// The gradient of one image's input channels of one group.
+template <class Epilogue>
+void scatter_image(const conv2d_config& s, float* dx, const float* dy, const float* packed, const float* residual, std::int64_t image,
+                   std::int64_t group) {
+  const std::int64_t group_in = s.in_channels / s.groups, group_out = s.out_channels / s.groups;
+  const bool merged = merged_columns(s);
+  const std::int64_t run = merged ? s.kernel_width * group_in : group_in, runs = merged ? 1 : s.kernel_width, panel_count = conv2d_panels(run);
+  const std::int64_t line = s.in_width * s.in_channels;  // a row of dx
+  float* const to = dx + image * s.in_height * line + group * group_in;
+  for (std::int64_t p = 0; p < s.in_height * s.in_width; ++p)
+    for (std::int64_t i = 0; i < group_in; ++i) to[p * s.in_channels + i] = 0;
+
+  for (std::int64_t kh = 0; kh < s.kernel_height; ++kh) {
+    const range rows = valid_outputs({kh, kh + 1}, s.out_height, s.in_height, s.stride_height, s.padding_height, s.dilation_height);
+    if (rows.size() == 0) continue;
+    float* const first_row = to + (rows.begin * s.stride_height - s.padding_height + kh * s.dilation_height) * line;
+    for (std::int64_t tap = 0; tap < runs; ++tap)
+      for (std::int64_t panel = 0; panel < panel_count;) {
+        const int panels = next_panels(panel_count - panel);
+        const std::int64_t begin = panel * kPanel, width = smaller(panels * kPanel, run - begin);
+        alignas(64) std::int32_t keep[4 * kPanel];
+        for (std::int64_t c = 0; c < panels * kPanel; ++c) keep[c] = c < width ? -1 : 0;
+        tile_input in;
+        in.x_row = s.out_width * s.out_channels;
+        in.outer = in.inner = 1;
+        in.x_outer = in.w_outer = in.x_inner = in.w_inner = 0;
+        in.depth = group_out;
+        in.w = packed + (((group * s.kernel_height + kh) * runs + tap) * panel_count + panel) * group_out * kPanel;
+        in.w_panel = group_out * kPanel;
+        for (std::int64_t ow = 0; ow < s.out_width; ++ow) {
+          // Where the run's columns [begin, begin + width) fall in the row of dx, and the part of them inside the image.
+          const std::int64_t pixel = ow * s.stride_width - s.padding_width + tap * s.dilation_width;
+          if (!merged && (pixel < 0 || pixel >= s.in_width)) continue;
+          const std::int64_t at = pixel * s.in_channels + begin;
+          const std::int64_t low = larger(0, -at), high = smaller(width, line - at);
+          if (high <= low) continue;
+          // Columns beyond the run get + 0, which must not meet another thread's sum: with several groups, they may be another group's.
+          const bool whole = low == 0 && high == width && at + panels * kPanel <= line && (s.groups == 1 || width == panels * kPanel);
+          in.x = dy + ((image * s.out_height + rows.begin) * s.out_width + ow) * s.out_channels + group * group_out;
+          float* target = first_row + at;
+          for (std::int64_t left = rows.size(); left > 0;) {
+            const int count = next_rows(panels, left);
+            if (whole) {
+              find_tile<true>(panels, count)(in, target, s.stride_height * line, reinterpret_cast<const float*>(keep), 0);
+            } else {
+              static constexpr float kZeros[4 * kPanel] = {};
+              alignas(64) float buffer[kTileMaximumRows * 4 * kPanel];
+              find_tile(panels, count)(in, buffer, panels * kPanel, kZeros, 0);
+              for (int r = 0; r < count; ++r)
+                for (std::int64_t c = low; c < high; ++c) target[r * s.stride_height * line + c] += buffer[r * panels * kPanel + c];
+            }
+            in.x += count * in.x_row;
+            target += count * s.stride_height * line;
+            left -= count;
+          }
+        }
+        panel += panels;
+      }
+  }
+  if constexpr (!same_type<Epilogue, identity>) {
+    const float* const other = residual + (Epilogue::inputs == 2 ? to - dx : 0);
+    finish<Epilogue>(to, other, s.in_height * s.in_width, s.in_channels, group_in);
+  } else {
+    (void)residual;
+  }
+}
+
+template <class Epilogue>
+void backward_input_dense(Threads& threads, const conv2d_config& s, float* dx, const float* dy, const float* packed, const float* residual) {
+  if (choose_backward_input(s) == backward_input_path::scatter) {
+    threads.run(s.batch * s.groups,
+                [&](std::int64_t piece) { scatter_image<Epilogue>(s, dx, dy, packed, residual, piece / s.groups, piece % s.groups); });
+    return;
+  }
+  conv2d_config turned = s;
+  turned.in_height = s.out_height, turned.in_width = s.out_width, turned.in_channels = s.out_channels;
+  turned.out_height = s.in_height, turned.out_width = s.in_width, turned.out_channels = s.in_channels;
+  turned.padding_height = s.dilation_height * (s.kernel_height - 1) - s.padding_height;
+  turned.padding_width = s.dilation_width * (s.kernel_width - 1) - s.padding_width;
+  forward_dense<Epilogue>(threads, turned, dx, dy, packed, nullptr, residual);
+}
+
+}  // namespace conv2d_detail
+}  // namespace GRAVEN_LEVEL_NAMESPACE
+}  // namespace graven::kernels

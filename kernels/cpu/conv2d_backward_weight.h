@@ -1,0 +1,186 @@
+// conv2d, the gradients of its weights and bias: see conv2d.h.
+//
+// dw[kh][(kw, channel)][o] is a sum over pixels of x[(kw, channel)] * dy[o]. The output's rows are cut into splits (config/conv2d.h); each sums its
+// part into the workspace, laid out as packed weights, and the parts are added in order. Within a split, dy goes block by block through a small
+// buffer on the stack, and register tiles of (kw, channel) x 16 to 64 output channels run over its pixels.
+#pragma once
+
+#include "../config/conv2d.h"
+#include "conv2d_depthwise.h"
+#include "conv2d_tile.h"
+#include "threads.h"
+
+namespace graven::kernels {
+inline namespace GRAVEN_LEVEL_NAMESPACE {
+namespace conv2d_detail {
+
+/// Pixels that a gradient tile sums over: lines x pixels of x and of dy.
+struct gradient_input {
+  const float* x;
+  std::int64_t x_line, x_pixel;
+  const float* dy;
+  std::int64_t dy_line, dy_pixel;
+  std::int64_t lines, pixels;
+};
+
+/// dw[c / 16][r*16 + c % 16] += sum over pixels of x[r] * dy[c]
+template <int Rows, int Panels>
+[[gnu::noinline]] void gradient_tile(const gradient_input& in, float* dw, std::int64_t dw_panel) {
+  constexpr int kVectors = Panels * kPanelVectors;
+  vec acc[Rows][kVectors];
+  for (int r = 0; r < Rows; ++r)
+    for (int p = 0; p < Panels; ++p)
+      for (int v = 0; v < kPanelVectors; ++v) acc[r][p * kPanelVectors + v] = load(dw + p * dw_panel + r * kPanel + v * kLanes);
+  for (std::int64_t l = 0; l < in.lines; ++l) {
+    const float* x = in.x + l * in.x_line;
+    const float* dy = in.dy + l * in.dy_line;
+    for (std::int64_t i = 0; i < in.pixels; ++i, x += in.x_pixel, dy += in.dy_pixel) {
+      vec b[kVectors];
+      for (int c = 0; c < kVectors; ++c) b[c] = load(dy + c * kLanes);
+      for (int r = 0; r < Rows; ++r) {
+        const vec a = broadcast(x[r]);
+        for (int c = 0; c < kVectors; ++c) acc[r][c] = fma(a, b[c], acc[r][c]);
+      }
+    }
+  }
+  for (int r = 0; r < Rows; ++r)
+    for (int p = 0; p < Panels; ++p)
+      for (int v = 0; v < kPanelVectors; ++v) store(dw + p * dw_panel + r * kPanel + v * kLanes, acc[r][p * kPanelVectors + v]);
+}
+
+using gradient_function = void (*)(const gradient_input&, float*, std::int64_t);
+
+template <int Panels, int... Rows>
+GRAVEN_ALWAYS_INLINE gradient_function pick_gradient(int rows, std::integer_sequence<int, Rows...>) {
+  static constexpr gradient_function table[] = {&gradient_tile<Rows + 1, Panels>...};
+  return table[rows - 1];
+}
+
+inline gradient_function find_gradient_tile(int panels, int rows) {
+  if constexpr (kTilePanels == 4) {
+    if (panels == 4) return pick_gradient<4>(rows, std::make_integer_sequence<int, tile_rows(4)>{});
+    if (panels == 3) return pick_gradient<3>(rows, std::make_integer_sequence<int, tile_rows(3)>{});
+    if (panels == 2) return pick_gradient<2>(rows, std::make_integer_sequence<int, tile_rows(2)>{});
+  }
+  return pick_gradient<1>(rows, std::make_integer_sequence<int, tile_rows(1)>{});
+}
+
+/// One piece: the panels of one block, kernel rows [taps_h), output rows [rows) counted through all images. dw and db are this split's.
+struct gradient_block {
+  std::int64_t group, panel;
+  int panels;
+  range taps_h, rows;
+};
+
+inline void dense_backward_weight(const conv2d_config& s, float* dw, float* db, const float* dy, const float* x, const gradient_block& b) {
+  const std::int64_t group_in = s.in_channels / s.groups, group_out = s.out_channels / s.groups;
+  const std::int64_t tap_weights = group_in * kPanel, panel_weights = s.kernel_height * s.kernel_width * tap_weights;
+  const std::int64_t width = b.panels * kPanel, columns = smaller(width, group_out - b.panel * kPanel);
+  // Whole kernel rows at a time where one tap alone would leave most of a register tile empty.
+  const bool merged = s.dilation_width == 1 && s.groups == 1 && group_in < 12;
+  const range all_w{0, s.kernel_width};
+  const range inside = valid_outputs(all_w, s.out_width, s.in_width, s.stride_width, s.padding_width, s.dilation_width);
+  float* const block_dw = dw + (b.group * conv2d_panels(group_out) + b.panel) * panel_weights;
+  for (int p = 0; p < b.panels; ++p)
+    for (std::int64_t i = b.taps_h.begin * s.kernel_width * tap_weights; i < b.taps_h.end * s.kernel_width * tap_weights; ++i)
+      block_dw[p * panel_weights + i] = 0;
+  float* const block_db = db != nullptr ? db + (b.group * conv2d_panels(group_out) + b.panel) * kPanel : nullptr;
+  vec bias[4 * kPanelVectors] = {};
+
+  constexpr std::int64_t kBufferFloats = 64 * 64;  // 16 KiB, a third or half of a first-level cache
+  alignas(64) float buffer[kBufferFloats];
+  const std::int64_t capacity = kBufferFloats / width;
+  const std::int64_t block_pixels = smaller(s.out_width, capacity), block_lines = larger(1, capacity / block_pixels);
+
+  for (std::int64_t row = b.rows.begin; row < b.rows.end;) {
+    const std::int64_t image = row / s.out_height, oh = row % s.out_height;
+    const std::int64_t lines = smaller(smaller(block_lines, s.out_height - oh), b.rows.end - row);
+    for (std::int64_t ow = 0; ow < s.out_width; ow += block_pixels) {
+      const std::int64_t pixels = smaller(block_pixels, s.out_width - ow);
+      // The block of dy, its panels zero-padded.
+      for (std::int64_t l = 0; l < lines; ++l)
+        for (std::int64_t p = 0; p < pixels; ++p) {
+          float* const to = buffer + (l * pixels + p) * width;
+          const float* const from = dy + ((row + l) * s.out_width + ow + p) * s.out_channels + b.group * group_out + b.panel * kPanel;
+          if (columns != width)
+            for (int v = 0; v < kPanelVectors; ++v) store(to + width - kPanel + v * kLanes, vec{});
+          copy_row(to, from, columns);
+        }
+      if (block_db != nullptr)
+        for (std::int64_t p = 0; p < lines * pixels; ++p)
+          for (int c = 0; c < b.panels * kPanelVectors; ++c) bias[c] += load(buffer + p * width + c * kLanes);
+
+      for (std::int64_t kh = b.taps_h.begin; kh < b.taps_h.end; ++kh) {
+        range valid = valid_outputs({kh, kh + 1}, s.out_height, s.in_height, s.stride_height, s.padding_height, s.dilation_height);
+        valid = {larger(valid.begin, oh), smaller(valid.end, oh + lines)};
+        if (valid.size() == 0) continue;
+        const std::int64_t ih = valid.begin * s.stride_height - s.padding_height + kh * s.dilation_height;
+        // Columns [w) of dy times taps [taps) of this kernel row.
+        const auto sum = [&](range w, range taps) {
+          w = {larger(w.begin, ow), smaller(w.end, ow + pixels)};
+          if (w.size() == 0 || taps.size() == 0) return;
+          const std::int64_t iw = w.begin * s.stride_width - s.padding_width + taps.begin * s.dilation_width;
+          gradient_input in;
+          in.x = x + ((image * s.in_height + ih) * s.in_width + iw) * s.in_channels + b.group * group_in;
+          in.x_line = s.stride_height * s.in_width * s.in_channels;
+          in.x_pixel = s.stride_width * s.in_channels;
+          in.dy = buffer + ((valid.begin - oh) * pixels + w.begin - ow) * width;
+          in.dy_line = pixels * width;
+          in.dy_pixel = width;
+          in.lines = valid.size();
+          in.pixels = w.size();
+          float* to = block_dw + (kh * s.kernel_width + taps.begin) * tap_weights;
+          for (std::int64_t left = taps.size() * group_in; left > 0;) {
+            const int rows = next_rows(b.panels, left);
+            find_gradient_tile(b.panels, rows)(in, to, panel_weights);
+            in.x += rows;
+            to += rows * kPanel;
+            left -= rows;
+          }
+        };
+        if (!merged) {
+          for (std::int64_t kw = 0; kw < s.kernel_width; ++kw)
+            sum(valid_outputs({kw, kw + 1}, s.out_width, s.in_width, s.stride_width, s.padding_width, s.dilation_width), {kw, kw + 1});
+        } else {
+          sum(inside, all_w);
+          for (std::int64_t w = 0; w < s.out_width; ++w) {
+            if (w == inside.begin && inside.size() > 0) w = inside.end;
+            if (w < s.out_width) sum({w, w + 1}, valid_taps(w, s.in_width, s.kernel_width, s.stride_width, s.padding_width, s.dilation_width));
+          }
+        }
+      }
+    }
+    row += lines;
+  }
+  if (block_db != nullptr)
+    for (int c = 0; c < b.panels * kPanelVectors; ++c) store(block_db + c * kLanes, bias[c]);
+}
+
+/// dw [out,in/groups,kernel_height,kernel_width] and db [out] = the parts' sum, in order. The parts lie as packed weights.
+inline void combine_parts(Threads& threads, const conv2d_config& s, float* dw, float* db, float* parts, float* bias_parts, std::int64_t splits) {
+  const std::int64_t taps = s.kernel_height * s.kernel_width, group_in = s.in_channels / s.groups;
+  const std::int64_t groups = conv2d_is_depthwise(s) ? 1 : s.groups, group_out = s.out_channels / groups;
+  const std::int64_t panels = conv2d_panels(group_out), panel_size = taps * group_in * kPanel;
+  threads.run(groups * panels, [&](std::int64_t piece) {
+    const std::int64_t first = piece / panels * group_out + piece % panels * kPanel;
+    const std::int64_t columns = smaller(kPanel, group_out - piece % panels * kPanel);
+    float* const sum = parts + piece * panel_size;
+    for (std::int64_t split = 1; split < splits; ++split) {
+      const float* const part = sum + split * groups * panels * panel_size;
+      for (std::int64_t i = 0; i < panel_size; i += kLanes) store(sum + i, load(sum + i) + load(part + i));
+    }
+    for (std::int64_t i = 0; i < group_in; ++i)
+      for (std::int64_t tap = 0; tap < taps; ++tap)
+        for (std::int64_t c = 0; c < columns; ++c) dw[((first + c) * group_in + i) * taps + tap] = sum[(tap * group_in + i) * kPanel + c];
+    if (db == nullptr) return;
+    for (std::int64_t c = 0; c < columns; ++c) {
+      float total = 0;
+      for (std::int64_t split = 0; split < splits; ++split) total += bias_parts[(split * groups * panels + piece) * kPanel + c];
+      db[first + c] = total;
+    }
+  });
+}
+
+}  // namespace conv2d_detail
+}  // namespace GRAVEN_LEVEL_NAMESPACE
+}  // namespace graven::kernels

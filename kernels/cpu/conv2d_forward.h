@@ -1,0 +1,188 @@
+// conv2d, forward: a direct convolution over NHWC images; see conv2d.h.
+//
+// Every output is a sum over (kh, kw, channel), and in an NHWC image (kw, channel) is one contiguous run, so a tile of neighbouring pixels is a
+// matrix product of long runs with packed weights. Borders are clipped, not padded: pixels with all columns of the kernel inside the image go in
+// tiles along the row; a pixel column that cuts the kernel goes in tiles down the column, whose pixels all cut it alike.
+#pragma once
+
+#include "../config/conv2d.h"
+#include "conv2d_tile.h"
+#include "threads.h"
+
+namespace graven::kernels {
+inline namespace GRAVEN_LEVEL_NAMESPACE {
+namespace conv2d_detail {
+
+/// One piece of work: rows x columns of the output of one image, panels of one group.
+struct block {
+  std::int64_t image, group;
+  range rows, columns, panels;
+};
+
+template <class Epilogue>
+struct forward {
+  const conv2d_config& s;
+  float* y;
+  const float* x;
+  const float* packed;
+  const float* bias;
+  const float* residual;
+  std::int64_t group_in = s.in_channels / s.groups, group_out = s.out_channels / s.groups;
+  bool merged = s.dilation_width == 1 && s.groups == 1;  // (kw, channel) is contiguous in x
+  std::int64_t tap_weights = group_in * kPanel;          // packed weights of one tap
+  std::int64_t panel_weights = s.kernel_height * s.kernel_width * tap_weights;
+
+  /// `count` pixels from (oh, ow), down the column or along the row, which all have taps [h.begin, h.end) x [w.begin, w.end) inside the image.
+  void run(const block& b, std::int64_t oh, std::int64_t ow, bool down, std::int64_t count, range h, range w, std::int64_t panel, int panels,
+           const float* bias_row, bool first, bool last) const {
+    const std::int64_t columns = smaller(panels * kPanel, group_out - panel * kPanel);
+    const std::int64_t y_step = (down ? s.out_width : 1) * s.out_channels;
+    const std::int64_t ih = oh * s.stride_height - s.padding_height + h.begin * s.dilation_height;
+    const std::int64_t iw = ow * s.stride_width - s.padding_width + w.begin * s.dilation_width;
+    tile_input in;
+    in.x_row = (down ? s.stride_height * s.in_width : s.stride_width) * s.in_channels;
+    in.outer = w.size() > 0 ? h.size() : 0;
+    in.x = in.outer > 0 ? x + ((b.image * s.in_height + ih) * s.in_width + iw) * s.in_channels + b.group * group_in : x;
+    in.x_outer = s.dilation_height * s.in_width * s.in_channels;
+    in.w_outer = s.kernel_width * tap_weights;
+    in.inner = merged ? 1 : w.size();
+    in.x_inner = s.dilation_width * s.in_channels;
+    in.w_inner = tap_weights;
+    in.depth = merged ? w.size() * group_in : group_in;
+    in.w = packed + (b.group * conv2d_panels(group_out) + panel) * panel_weights + (h.begin * s.kernel_width + w.begin) * tap_weights;
+    in.w_panel = panel_weights;
+    std::int64_t at = ((b.image * s.out_height + oh) * s.out_width + ow) * s.out_channels + b.group * group_out + panel * kPanel;
+    while (count > 0) {
+      const int rows = next_rows(panels, count);
+      const tile_function kernel = find_tile(panels, rows);
+      float* const to = y + at;
+      if (columns == panels * kPanel) {
+        kernel(in, to, y_step, first ? bias_row : to, first ? 0 : y_step);
+      } else {
+        alignas(64) float buffer[12 * 4 * kPanel];
+        if (!first)
+          for (int r = 0; r < rows; ++r) copy_row(buffer + r * panels * kPanel, to + r * y_step, columns);
+        kernel(in, buffer, panels * kPanel, first ? bias_row : buffer, first ? 0 : panels * kPanel);
+        for (int r = 0; r < rows; ++r) copy_row(to + r * y_step, buffer + r * panels * kPanel, columns);
+      }
+      if (last) finish<Epilogue>(to, residual + (Epilogue::inputs == 2 ? at : 0), rows, y_step, columns);
+      in.x += rows * in.x_row;
+      at += rows * y_step;
+      count -= rows;
+    }
+  }
+
+  void operator()(const block& b) const {
+    const range all_w{0, s.kernel_width}, all_h{0, s.kernel_height};
+    range inside_w = valid_outputs(all_w, s.out_width, s.in_width, s.stride_width, s.padding_width, s.dilation_width);
+    range inside_h = valid_outputs(all_h, s.out_height, s.in_height, s.stride_height, s.padding_height, s.dilation_height);
+    inside_w = {larger(inside_w.begin, b.columns.begin), smaller(inside_w.end, b.columns.end)};
+    if (inside_w.size() == 0) inside_w = {b.columns.end, b.columns.end};
+    inside_h = {larger(inside_h.begin, b.rows.begin), smaller(inside_h.end, b.rows.end)};
+    if (inside_h.size() == 0) inside_h = {b.rows.end, b.rows.end};
+
+    for (std::int64_t panel = b.panels.begin; panel < b.panels.end;) {
+      const int panels = next_panels(b.panels.end - panel);
+      alignas(64) float bias_row[4 * kPanel] = {};
+      if (bias != nullptr)
+        for (std::int64_t c = 0; c < panels * kPanel && panel * kPanel + c < group_out; ++c)
+          bias_row[c] = bias[b.group * group_out + panel * kPanel + c];
+      // Weights beyond half a second-level cache are taken a few kernel rows at a time, partial sums waiting in y.
+      const std::int64_t row_bytes = s.kernel_width * tap_weights * panels * 4;
+      std::int64_t chunk = s.kernel_height;
+      if (row_bytes * s.kernel_height > (640 << 10) && b.rows.size() * b.columns.size() > 2 * tile_rows(panels))
+        chunk = larger(1, (400 << 10) / row_bytes);
+      for (std::int64_t kh = 0; kh < s.kernel_height; kh += chunk) {
+        const range part{kh, smaller(kh + chunk, s.kernel_height)};
+        const bool first = kh == 0, last = part.end == s.kernel_height;
+        const auto taps_h = [&](std::int64_t oh) {
+          const range h = valid_taps(oh, s.in_height, s.kernel_height, s.stride_height, s.padding_height, s.dilation_height);
+          const range cut{larger(h.begin, part.begin), smaller(h.end, part.end)};
+          return cut.size() > 0 ? cut : range{part.begin, part.begin};
+        };
+        const auto taps_w = [&](std::int64_t ow) {
+          return valid_taps(ow, s.in_width, s.kernel_width, s.stride_width, s.padding_width, s.dilation_width);
+        };
+        for (std::int64_t oh = b.rows.begin; oh < b.rows.end; ++oh)
+          if (inside_w.size() > 0) run(b, oh, inside_w.begin, false, inside_w.size(), taps_h(oh), all_w, panel, panels, bias_row, first, last);
+        for (std::int64_t ow = b.columns.begin; ow < b.columns.end; ++ow) {
+          if (ow == inside_w.begin) {
+            ow = inside_w.end - 1;
+            continue;
+          }
+          for (std::int64_t oh = b.rows.begin; oh < b.rows.end;) {
+            const std::int64_t count = oh == inside_h.begin ? inside_h.size() : 1;
+            run(b, oh, ow, true, count, taps_h(oh), taps_w(ow), panel, panels, bias_row, first, last);
+            oh += count;
+          }
+        }
+      }
+      panel += panels;
+    }
+  }
+};
+
+/// How the output of one image is cut: rows x columns x panels x groups.
+struct cut {
+  std::int64_t rows, columns, panels;
+};
+
+/// About 32 pieces in all; the longer of weights and image is cut, so that it is read once.
+inline cut choose_cut(const conv2d_config& s) {
+  const std::int64_t want = larger(1, 32 / larger(1, s.batch * s.groups));
+  const std::int64_t panel_count = conv2d_panels(s.out_channels / s.groups);
+  const std::int64_t weights = conv2d_packed_elements(s), image = s.in_height * s.in_width * s.in_channels;
+  cut c{1, 1, 1};
+  if (s.out_height == 1) {
+    c.columns = smaller(want, larger(1, s.out_width / 24));
+    c.panels = smaller(larger(1, want / c.columns), divide_up(panel_count, kTilePanels));
+    if (weights > image) {
+      c.panels = smaller(want, divide_up(panel_count, kTilePanels));
+      c.columns = smaller(larger(1, want / c.panels), larger(1, s.out_width / 24));
+    }
+  } else if (weights > image) {
+    c.panels = smaller(want, divide_up(panel_count, kTilePanels));
+    c.rows = smaller(larger(1, want / c.panels), larger(1, s.out_height / 4));
+  } else {
+    c.rows = smaller(want, larger(1, s.out_height / 4));
+    c.panels = smaller(larger(1, want / c.rows), divide_up(panel_count, kTilePanels));
+  }
+  return c;
+}
+
+template <class Epilogue>
+void forward_dense(Threads& threads, const conv2d_config& config, float* y, const float* x, const float* packed, const float* bias,
+                   const float* residual) {
+  conv2d_config s = config;
+  if (s.kernel_height == 1 && s.kernel_width == 1 && s.stride_height == 1 && s.stride_width == 1 && s.padding_height == 0 && s.padding_width == 0 &&
+      s.in_height == s.out_height && s.in_width == s.out_width) {
+    // A matrix product: one row of all pixels.
+    s.in_width = s.out_width = s.batch * s.out_height * s.out_width;
+    s.batch = s.in_height = s.out_height = 1;
+  }
+  if (s.batch * s.out_height * s.out_width * s.out_channels == 0) return;
+  const forward<Epilogue> kernel{s, y, x, packed, bias, residual};
+  const cut c = choose_cut(s);
+  const std::int64_t panel_count = conv2d_panels(s.out_channels / s.groups);
+  // Whole tiles: blocks of 4 panels, of 12 columns.
+  const std::int64_t panel_blocks = divide_up(panel_count, kTilePanels), column_blocks = divide_up(s.out_width, 12);
+  threads.run(s.batch * s.groups * c.rows * c.columns * c.panels, [&](std::int64_t piece) {
+    block b;
+    range p = part_of(panel_blocks, piece % c.panels, c.panels);
+    piece /= c.panels;
+    b.panels = {p.begin * kTilePanels, smaller(p.end * kTilePanels, panel_count)};
+    if (c.panels == 1) b.panels = {0, panel_count};
+    range w = part_of(column_blocks, piece % c.columns, c.columns);
+    piece /= c.columns;
+    b.columns = {w.begin * 12, smaller(w.end * 12, s.out_width)};
+    b.rows = part_of(s.out_height, piece % c.rows, c.rows);
+    piece /= c.rows;
+    b.group = piece % s.groups;
+    b.image = piece / s.groups;
+    kernel(b);
+  });
+}
+
+}  // namespace conv2d_detail
+}  // namespace GRAVEN_LEVEL_NAMESPACE
+}  // namespace graven::kernels

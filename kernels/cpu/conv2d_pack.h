@@ -1,0 +1,85 @@
+// conv2d: packed weights; see conv2d.h.
+#pragma once
+
+#include "../config/conv2d.h"
+#include "conv2d_tile.h"
+#include "threads.h"
+
+namespace graven::kernels {
+inline namespace GRAVEN_LEVEL_NAMESPACE {
+namespace conv2d_detail {
+
+/// How conv2d_backward_input computes, and so how its weights lie.
+enum class backward_input_path {
+  convolve,  ///< stride 1: a convolution of dy with the kernel turned by 180 degrees, [groups][in/16][kh turned][kw turned][out][16]
+  scatter,   ///< each dy makes a row of the kernel's taps, which is added to dx, [groups][kh][(kw, in)/16][out][16]
+};
+
+/// Columns (kw, channel) of one row of the kernel are one run in an NHWC image.
+constexpr bool merged_columns(const conv2d_config& s) { return s.dilation_width == 1 && s.groups == 1; }
+
+constexpr backward_input_path choose_backward_input(const conv2d_config& s) {
+  if (s.stride_height != 1 || s.stride_width != 1) return backward_input_path::scatter;
+  const std::int64_t by_tap = s.kernel_width * conv2d_panels(s.in_channels / s.groups);
+  const std::int64_t together = merged_columns(s) ? conv2d_panels(s.kernel_width * s.in_channels) : by_tap;
+  // Few channels fill their panels badly one tap at a time; but scattering costs a read and a write of dx for each row of the kernel.
+  return by_tap * 4 > together * 5 ? backward_input_path::scatter : backward_input_path::convolve;
+}
+
+}  // namespace conv2d_detail
+
+/// packed: conv2d_packed_elements(config) floats; w [out_channels,in_channels/groups,kernel_height,kernel_width].
+inline void pack_conv2d_weight(Threads& threads, const conv2d_config& config, float* packed, const float* w) {
+  const conv2d_config& s = config;
+  const std::int64_t taps = s.kernel_height * s.kernel_width, group_in = s.in_channels / s.groups;
+  // Depthwise weights are those of one group with one input channel.
+  const std::int64_t groups = conv2d_is_depthwise(s) ? 1 : s.groups, group_out = s.out_channels / groups;
+  const std::int64_t panels = conv2d_panels(group_out), panel_size = taps * group_in * kPanel;
+  threads.run(groups * panels, [&](std::int64_t piece) {
+    const std::int64_t first = piece % panels * kPanel;
+    const float* const from = w + (piece / panels * group_out + first) * group_in * taps;
+    float* const to = packed + piece * panel_size;
+    const std::int64_t columns = conv2d_detail::smaller(kPanel, group_out - first);
+    for (std::int64_t i = 0; i < group_in; ++i)
+      for (std::int64_t tap = 0; tap < taps; ++tap)
+        for (std::int64_t c = 0; c < kPanel; ++c) to[(tap * group_in + i) * kPanel + c] = c < columns ? from[(c * group_in + i) * taps + tap] : 0.0f;
+  });
+}
+
+/// packed: conv2d_packed_backward_elements(config) floats, for conv2d_backward_input; w as in pack_conv2d_weight.
+inline void pack_conv2d_weight_backward(Threads& threads, const conv2d_config& config, float* packed, const float* w) {
+  const conv2d_config& s = config;
+  if (conv2d_is_depthwise(s)) return pack_conv2d_weight(threads, s, packed, w);
+  const std::int64_t taps = s.kernel_height * s.kernel_width, group_in = s.in_channels / s.groups, group_out = s.out_channels / s.groups;
+  if (conv2d_detail::choose_backward_input(s) == conv2d_detail::backward_input_path::convolve) {
+    const std::int64_t panels = conv2d_panels(group_in);
+    threads.run(s.groups * panels, [&](std::int64_t piece) {
+      const std::int64_t group = piece / panels, first = piece % panels * kPanel;
+      float* const to = packed + piece * taps * group_out * kPanel;
+      const std::int64_t columns = conv2d_detail::smaller(kPanel, group_in - first);
+      for (std::int64_t o = 0; o < group_out; ++o)
+        for (std::int64_t tap = 0; tap < taps; ++tap)
+          for (std::int64_t c = 0; c < kPanel; ++c)
+            to[((taps - 1 - tap) * group_out + o) * kPanel + c] =
+                c < columns ? w[((group * group_out + o) * group_in + first + c) * taps + tap] : 0.0f;
+    });
+    return;
+  }
+  // Panels of the columns of one run: (kw, channel), or the channels of one tap.
+  const bool merged = conv2d_detail::merged_columns(s);
+  const std::int64_t run = merged ? s.kernel_width * group_in : group_in, runs = merged ? s.kernel_height : taps;
+  const std::int64_t panels = conv2d_panels(run);
+  threads.run(s.groups * runs * panels, [&](std::int64_t piece) {
+    const std::int64_t panel = piece % panels, at = piece / panels % runs, group = piece / panels / runs;
+    float* const to = packed + piece * group_out * kPanel;
+    for (std::int64_t c = 0; c < kPanel; ++c) {
+      const std::int64_t column = panel * kPanel + c;
+      const std::int64_t tap = merged ? at * s.kernel_width + column / group_in : at, i = merged ? column % group_in : column;
+      for (std::int64_t o = 0; o < group_out; ++o)
+        to[o * kPanel + c] = column < run ? w[((group * group_out + o) * group_in + i) * taps + tap] : 0.0f;
+    }
+  });
+}
+
+}  // namespace GRAVEN_LEVEL_NAMESPACE
+}  // namespace graven::kernels

@@ -1,0 +1,169 @@
+// The micro-kernel of the convolutions: a register tile of up to 12 pixels x 1 to 4 panels of 16 channels.
+//
+//   acc[r][c] = start[c] (or y's, or 0) + sum over (t, s, k) of x[r*x_row + t*x_outer + s*x_inner + k] * w[c / 16][t*w_outer + s*w_inner + k*16 + c %
+//   16]
+//
+// t runs over the rows of the kernel; s and k over its columns and the channels, merged into one long k where they are contiguous in x. The broadcast
+// of x folds into the multiply-add; what is left in the loop is one load for each vector of weights. Rows of the tile are pixels at any constant
+// distance: along a row of the image, or down a column.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+
+#include "functor.h"
+#include "simd.h"
+#include "window.h"
+
+namespace graven::kernels {
+inline namespace GRAVEN_LEVEL_NAMESPACE {
+namespace conv2d_detail {
+
+using namespace window;
+
+/// The sums that a tile makes; see above.
+struct tile_input {
+  const float* x;
+  std::int64_t x_row;                    ///< from one pixel of the tile to the next
+  std::int64_t outer, x_outer, w_outer;  ///< t
+  std::int64_t inner, x_inner, w_inner;  ///< s
+  std::int64_t depth;                    ///< k
+  const float* w;
+  std::int64_t w_panel;  ///< from one panel to the next
+};
+
+template <int Rows, int Panels>
+GRAVEN_ALWAYS_INLINE void accumulate(vec (&acc)[Rows][Panels * kPanelVectors], const tile_input& in) {
+  for (std::int64_t t = 0; t < in.outer; ++t)
+    for (std::int64_t s = 0; s < in.inner; ++s) {
+      const float* const x = in.x + t * in.x_outer + s * in.x_inner;
+      const float* const w = in.w + t * in.w_outer + s * in.w_inner;
+      const std::int64_t row = in.x_row;
+      for (std::int64_t k = 0; k < in.depth; ++k) {
+        vec b[Panels * kPanelVectors];
+        for (int p = 0; p < Panels; ++p)
+          for (int v = 0; v < kPanelVectors; ++v) b[p * kPanelVectors + v] = load(w + p * in.w_panel + k * kPanel + v * kLanes);
+        for (int r = 0; r < Rows; ++r) {
+          const vec a = broadcast(x[r * row + k]);
+          for (int c = 0; c < Panels * kPanelVectors; ++c) acc[r][c] = fma(a, b[c], acc[r][c]);
+        }
+      }
+    }
+}
+
+/// y[r][c] = the sums, all of the tile's columns. start: `Rows` rows start_row apart (0: one row for all, the bias), or y itself.
+template <int Rows, int Panels>
+[[gnu::noinline]] void tile(const tile_input& in, float* y, std::int64_t y_row, const float* start, std::int64_t start_row) {
+  constexpr int kVectors = Panels * kPanelVectors;
+  vec acc[Rows][kVectors];
+  for (int r = 0; r < Rows; ++r)
+    for (int c = 0; c < kVectors; ++c) acc[r][c] = load(start + r * start_row + c * kLanes);
+  accumulate<Rows, Panels>(acc, in);
+  for (int r = 0; r < Rows; ++r)
+    for (int c = 0; c < kVectors; ++c) store(y + r * y_row + c * kLanes, acc[r][c]);
+}
+
+/// y[r][c] += the sums where keep[c] is all ones; where it is 0, y stays as it is, even if the sums are not finite.
+template <int Rows, int Panels>
+[[gnu::noinline]] void tile_add(const tile_input& in, float* y, std::int64_t y_row, const float* keep, std::int64_t) {
+  constexpr int kVectors = Panels * kPanelVectors;
+  vec acc[Rows][kVectors] = {};
+  accumulate<Rows, Panels>(acc, in);
+  for (int c = 0; c < kVectors; ++c) {
+    const mask m = reinterpret_cast<mask>(load(keep + c * kLanes));
+    for (int r = 0; r < Rows; ++r) {
+      float* const to = y + r * y_row + c * kLanes;
+      store(to, load(to) + reinterpret_cast<vec>(reinterpret_cast<mask>(acc[r][c]) & m));
+    }
+  }
+}
+
+using tile_function = void (*)(const tile_input&, float*, std::int64_t, const float*, std::int64_t);
+
+/// Panels that one tile covers at most, and rows for so many panels: what the registers hold, with room for a row of weights and a broadcast.
+inline constexpr int kTilePanels = kVectorBytes == 64 ? 4 : 1;
+inline constexpr int kTileMaximumRows = kVectorBytes == 64 ? 12 : kVectorRegisters == 32 || kVectorBytes == 32 ? 6 : 2;
+constexpr int tile_rows(int panels) { return kVectorBytes != 64 ? kTileMaximumRows : panels == 4 ? 6 : panels == 3 ? 8 : 12; }
+
+/// Panels of the next tile when `left` are left: 4 at a time, but no single one behind (5 is 3 + 2).
+constexpr int next_panels(std::int64_t left) {
+  if (kTilePanels == 1) return 1;
+  if (left == 5) return 3;
+  return left < 4 ? static_cast<int>(left) : 4;
+}
+
+/// Rows of the next tile when `left` are left: as even as possible (14 is 5 + 5 + 4).
+constexpr int next_rows(int panels, std::int64_t left) {
+  const int maximum = tile_rows(panels);
+  const std::int64_t tiles = (left + maximum - 1) / maximum;
+  return static_cast<int>((left + tiles - 1) / tiles);
+}
+
+template <bool Add, int Panels, int... Rows>
+GRAVEN_ALWAYS_INLINE tile_function pick(int rows, std::integer_sequence<int, Rows...>) {
+  static constexpr tile_function table[] = {(Add ? &tile_add<Rows + 1, Panels> : &tile<Rows + 1, Panels>)...};
+  return table[rows - 1];
+}
+
+/// The micro-kernel, tile or tile_add, for rows <= tile_rows(panels).
+template <bool Add = false>
+inline tile_function find_tile(int panels, int rows) {
+  if constexpr (kTilePanels == 4) {
+    if (panels == 4) return pick<Add, 4>(rows, std::make_integer_sequence<int, tile_rows(4)>{});
+    if (panels == 3) return pick<Add, 3>(rows, std::make_integer_sequence<int, tile_rows(3)>{});
+    if (panels == 2) return pick<Add, 2>(rows, std::make_integer_sequence<int, tile_rows(2)>{});
+  }
+  return pick<Add, 1>(rows, std::make_integer_sequence<int, tile_rows(1)>{});
+}
+
+/// Copies n < 16 floats in two overlapping pieces.
+GRAVEN_ALWAYS_INLINE void copy_head(float* to, const float* from, std::int64_t n) {
+  if (n >= 8) {
+    float a[8], b[8];
+    __builtin_memcpy(a, from, 32), __builtin_memcpy(b, from + n - 8, 32);
+    __builtin_memcpy(to, a, 32), __builtin_memcpy(to + n - 8, b, 32);
+  } else if (n >= 4) {
+    float a[4], b[4];
+    __builtin_memcpy(a, from, 16), __builtin_memcpy(b, from + n - 4, 16);
+    __builtin_memcpy(to, a, 16), __builtin_memcpy(to + n - 4, b, 16);
+  } else if (n >= 2) {
+    float a[2], b[2];
+    __builtin_memcpy(a, from, 8), __builtin_memcpy(b, from + n - 2, 8);
+    __builtin_memcpy(to, a, 8), __builtin_memcpy(to + n - 2, b, 8);
+  } else if (n == 1) {
+    *to = *from;
+  }
+}
+
+/// Copies n floats, n at most a few panels.
+GRAVEN_ALWAYS_INLINE void copy_row(float* to, const float* from, std::int64_t n) {
+  std::int64_t c = 0;
+  for (; c + kPanel <= n; c += kPanel)
+    for (int v = 0; v < kPanelVectors; ++v) store(to + c + v * kLanes, load(from + c + v * kLanes));
+  copy_head(to + c, from + c, n - c);
+}
+
+/// y = Epilogue(y[, residual]) over `rows` runs of `columns` floats, `stride` apart.
+template <class Epilogue>
+GRAVEN_ALWAYS_INLINE void finish(float* y, const float* residual, std::int64_t rows, std::int64_t stride, std::int64_t columns) {
+  if constexpr (!same_type<Epilogue, identity>) {
+    if (stride == columns) columns *= rows, rows = 1;
+    for (std::int64_t r = 0; r < rows; ++r) {
+      float* const to = y + r * stride;
+      if constexpr (Epilogue::inputs == 2) {
+        const float* const other = residual + r * stride;
+        GRAVEN_INDEPENDENT
+        for (std::int64_t i = 0; i < columns; ++i) to[i] = Epilogue::apply(to[i], other[i]);
+      } else {
+        GRAVEN_INDEPENDENT
+        for (std::int64_t i = 0; i < columns; ++i) to[i] = Epilogue::apply(to[i]);
+      }
+    }
+  } else {
+    (void)y, (void)residual, (void)rows, (void)stride, (void)columns;
+  }
+}
+
+}  // namespace conv2d_detail
+}  // namespace GRAVEN_LEVEL_NAMESPACE
+}  // namespace graven::kernels
