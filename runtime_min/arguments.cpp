@@ -52,7 +52,8 @@ void Arguments::add(Entry entry) {
       entry.fallback = to_text(*static_cast<double*>(entry.target));
       break;
     case Kind::numbers:
-      for (const double x : *static_cast<std::vector<double>*>(entry.target)) entry.fallback += (entry.fallback.empty() ? "" : ",") + to_text(x);
+      for (const double x : *static_cast<std::vector<double>*>(entry.target))
+        entry.fallback += std::string(entry.fallback.empty() ? "" : ",") + to_text(x);
       break;
     case Kind::text:
       entry.fallback = *static_cast<std::string*>(entry.target);
@@ -88,14 +89,14 @@ void Arguments::set(Entry& entry, const std::string& value) const {
     case Kind::integer: {
       std::int64_t x = 0;
       if (!read(value, x) || x < entry.low || x > entry.high)
-        throw UsageError(option, "", "a whole number from " + std::to_string(entry.low) + " to " + std::to_string(entry.high), found);
+        throw UsageError(option, "", std::string("a whole number from ") + std::to_string(entry.low) + " to " + std::to_string(entry.high), found);
       *static_cast<std::int64_t*>(entry.target) = x;
       return;
     }
     case Kind::number: {
       double x = 0;
       if (!read(value, x) || !std::isfinite(x) || x < entry.least || x > entry.most)
-        throw UsageError(option, "", "a number from " + to_text(entry.least) + " to " + to_text(entry.most), found);
+        throw UsageError(option, "", std::string("a number from ") + to_text(entry.least) + " to " + to_text(entry.most), found);
       *static_cast<double*>(entry.target) = x;
       return;
     }
@@ -175,10 +176,10 @@ std::string Arguments::help() const {
       continue;
     }
     std::string line = left(entry);
-    line += line.size() > width ? "\n" + std::string(width, ' ') : std::string(width - line.size(), ' ');
+    line += line.size() > width ? std::string("\n") + std::string(width, ' ') : std::string(width - line.size(), ' ');
     text += line + "  " + entry.help + (entry.fallback.empty() ? "" : " (default: " + entry.fallback + ")") + "\n";
   }
-  text += "\n  --help" + std::string(width > 8 ? width - 8 : 0, ' ') + "  this text\n";
+  text += std::string("\n  --help") + std::string(width > 8 ? width - 8 : 0, ' ') + "  this text\n";
   for (const std::string& note : notes_) text += "\n" + note + "\n";
   return text;
 }

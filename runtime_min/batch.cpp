@@ -129,7 +129,7 @@ std::vector<std::size_t> match(const Dataset& data, const std::vector<TensorDesc
   if (fields.size() == inputs.size()) return fields;
   if (data.fields().size() < inputs.size()) {
     std::string names;
-    for (const TensorDescription& input : inputs) names += (names.empty() ? "" : ", ") + std::string(input.name);
+    for (const TensorDescription& input : inputs) names += std::string(names.empty() ? "" : ", ") + std::string(input.name);
     throw Error(data.path(), "", std::to_string(inputs.size()) + " fields, for the model's inputs " + names, std::to_string(data.fields().size()));
   }
   fields.clear();
@@ -189,7 +189,7 @@ BatchSource::BatchSource(const Dataset& data, const std::vector<TensorDescriptio
     const TensorDescription& input = inputs[i];
     const Field& field = data.fields()[fields[i]];
     const Dims wanted = input.sample_shape();
-    const std::string place = "field " + quoted(field.name);
+    const std::string place = std::string("field ") + quoted(field.name);
     if (field.batched != input.batched || without_ones(field.shape) != without_ones(wanted)) {
       throw Error(data.path(), place, std::string("samples of ") + describe(wanted) + " for the model's input \"" + input.name + "\"",
                   describe(field.shape));
@@ -213,7 +213,7 @@ BatchSource::BatchSource(const Dataset& data, const std::vector<TensorDescriptio
       const auto number = [&](const std::vector<double>& numbers, const char* option, std::int64_t c, double otherwise) {
         if (numbers.empty()) return otherwise;
         if (numbers.size() != 1 && numbers.size() != static_cast<std::size_t>(channels))
-          throw Error(option, "", "one number or " + std::to_string(channels), std::to_string(numbers.size()));
+          throw Error(option, "", std::string("one number or ") + std::to_string(channels), std::to_string(numbers.size()));
         return numbers[numbers.size() == 1 ? 0 : static_cast<std::size_t>(c)];
       };
       for (std::int64_t c = 0; c < channels; ++c) {
@@ -300,8 +300,8 @@ void BatchSource::convert(const Binding& binding, std::byte* to, const std::byte
     for (std::int64_t k = 0; k < m; ++k) {
       // An unsigned number of 2^63 and more has become negative: out of every range that starts at 0, and of i64's only as itself.
       if (piece[k] < low || piece[k] > high || (binding.from == DType::u64 && piece[k] < 0)) {
-        throw Error(data_->path(), "sample " + std::to_string(index) + " of " + quoted(data_->fields()[binding.field].name),
-                    "a number from " + std::to_string(low) + " to " + std::to_string(high), std::to_string(piece[k]));
+        throw Error(data_->path(), std::string("sample ") + std::to_string(index) + " of " + quoted(data_->fields()[binding.field].name),
+                    std::string("a number from ") + std::to_string(low) + " to " + std::to_string(high), std::to_string(piece[k]));
       }
     }
     narrow_integers(binding.to, to + i * to_size, piece, m);

@@ -45,7 +45,7 @@ class Batch {
 };
 
 struct Normalization {
-  std::vector<double> mean, std;  ///< empty, one number, or one for each channel (dimension 0 of an image of three)
+  std::vector<double> mean{}, std{};  ///< empty, one number, or one for each channel (dimension 0 of an image of three)
 };
 
 class BatchSource {

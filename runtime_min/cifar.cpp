@@ -9,7 +9,7 @@ CifarFile read_cifar(const std::string& path, CifarKind kind) {
   const std::int64_t labels = label_bytes(kind), record = labels + kCifarImageBytes;
   const auto size = static_cast<std::int64_t>(file.bytes.view.size());
   if (size == 0 || size % record != 0) {
-    throw Error(path, "", "records of " + std::to_string(record) + " bytes",
+    throw Error(path, "", std::string("records of ") + std::to_string(record) + " bytes",
                 std::to_string(size) + " bytes (" + std::to_string(size % record) + " after the last record)");
   }
   file.records = size / record;
@@ -18,7 +18,8 @@ CifarFile read_cifar(const std::string& path, CifarKind kind) {
     for (std::int64_t k = 0; k < labels; ++k) {
       const int label = static_cast<int>(file.bytes.view[static_cast<std::size_t>(i * record + k)]);
       if (label >= classes[k]) {
-        throw Error(path, "record " + std::to_string(i), "a label from 0 to " + std::to_string(classes[k] - 1), std::to_string(label));
+        throw Error(path, std::string("record ") + std::to_string(i), std::string("a label from 0 to ") + std::to_string(classes[k] - 1),
+                    std::to_string(label));
       }
     }
   }

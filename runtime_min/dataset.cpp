@@ -7,6 +7,7 @@
 #include "cifar.h"
 #include "error.h"
 #include "idx.h"
+#include "image.h"
 #include "npy.h"
 #include "raw.h"
 #include "safetensors.h"
@@ -52,7 +53,7 @@ void add_cifar(Dataset& data, const std::string& path, CifarKind kind) {
 }
 
 Array as_array(const std::shared_ptr<const SafetensorsFile>& file, const SafetensorsEntry& entry) {
-  if (!entry.dtype) throw Error(file->path(), "tensor " + quoted(entry.name), "a dtype that the program has", entry.dtype_name);
+  if (!entry.dtype) throw Error(file->path(), std::string("tensor ") + quoted(entry.name), "a dtype that the program has", entry.dtype_name);
   return {.dtype = *entry.dtype, .shape = entry.shape, .bytes = file->bytes(entry), .path = file->path() + ": " + entry.name, .owner = file};
 }
 
@@ -92,6 +93,8 @@ Array read_file(const std::string& path, Format format, const TensorDescription&
     const Bytes file = Bytes::map(path);
     if (is_npy(file.view) || ends_with(path, ".npy")) {
       format = Format::npy;
+    } else if (is_image(file.view) && (ends_with(path, ".ppm") || ends_with(path, ".pgm"))) {
+      return read_image(path);
     } else if (ends_with(path, ".gz") || path.find("idx") != std::string::npos) {
       format = Format::idx;
     } else {
@@ -211,10 +214,11 @@ Dataset open_dataset(const DatasetOptions& options, const std::vector<TensorDesc
   }
   if (files.size() != inputs.size()) {
     std::string names;
-    for (const TensorDescription& input : inputs) names += (names.empty() ? "" : ", ") + std::string(input.name);
-    throw Error(options.path, "",
-                "a folder, or a file for each of the model's " + std::to_string(inputs.size()) + " inputs (" + names + "), commas between",
-                std::to_string(files.size()) + (files.size() == 1 ? " file" : " files"));
+    for (const TensorDescription& input : inputs) names += std::string(names.empty() ? "" : ", ") + std::string(input.name);
+    throw Error(
+        options.path, "",
+        std::string("a folder, or a file for each of the model's ") + std::to_string(inputs.size()) + " inputs (" + names + "), commas between",
+        std::to_string(files.size()) + (files.size() == 1 ? " file" : " files"));
   }
   Dataset data(files[0]);
   for (std::size_t i = 0; i < files.size(); ++i) data.add(inputs[i].name, read_file(files[i], format, inputs[i]), inputs[i].batched);

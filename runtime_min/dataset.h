@@ -11,7 +11,8 @@
 //   a folder with npy files        <input>.npy for each input of the model, or train/<input>.npy and test/<input>.npy
 //   a folder with safetensors      train.safetensors and test.safetensors
 //   a file                         .safetensors: tensors named like the model's inputs; CIFAR's .bin
-//   several files, comma between   one for each input of the model, in order: IDX (also gzipped), npy, or raw samples of the input's type
+//   several files, comma between   one for each input of the model, in order: IDX (also gzipped), npy, a PGM or PPM
+//                                  picture, or raw samples of the input's type
 // and --data-format says which where the names don't. Files are validated whole when they are opened: sizes, shapes, labels in range.
 #pragma once
 

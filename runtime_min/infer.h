@@ -32,7 +32,7 @@ namespace graven::runtime {
 
 struct InferenceDescription {
   const char* name = "model";  ///< "lenet"
-  std::vector<TensorDescription> inputs, outputs;
+  std::vector<TensorDescription> inputs{}, outputs{};
   std::int64_t batch = 1;          ///< samples of a call at the most
   bool batch_is_symbolic = false;  ///< any batch from 1 to `batch` will do; otherwise it is exactly `batch`
   const char* graph_hash = "";
@@ -54,7 +54,7 @@ class InferenceModel {
 struct InferDefaults {
   std::string weights = "weights.safetensors";  ///< --weights, looked for beside the program, in the folder above it, and here
   std::int64_t topk = 5;                        ///< --topk
-  std::vector<double> mean, std;                ///< --mean, --std: of 8-bit images after scaling to [0, 1], one number or one a channel
+  std::vector<double> mean{}, std{};            ///< --mean, --std: of 8-bit images after scaling to [0, 1], one number or one a channel
 };
 
 /// Reads the options, runs, and returns the exit status: 0 done, 1 error (on stderr), 2 wrong options.

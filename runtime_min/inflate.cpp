@@ -112,7 +112,7 @@ class Inflater {
   }
 
   [[noreturn]] void fail(const std::string& expected, const std::string& found) const {
-    throw Error(file_, "compressed byte " + std::to_string(offset_ + std::min(at_, in_.size())), expected, found);
+    throw Error(file_, std::string("compressed byte ") + std::to_string(offset_ + std::min(at_, in_.size())), expected, found);
   }
 
  private:
@@ -169,7 +169,7 @@ class Inflater {
   }
 
   void reserve(std::size_t n) {
-    if (written_ - start_ + n > limit_) fail("at most " + std::to_string(limit_) + " bytes of data", "more");
+    if (written_ - start_ + n > limit_) fail(std::string("at most ") + std::to_string(limit_) + " bytes of data", "more");
     if (written_ + n > out_->size()) out_->resize(std::max(written_ + n, out_->size() + out_->size() / 2 + 65536));
   }
 
@@ -181,7 +181,7 @@ class Inflater {
     at_ -= static_cast<std::size_t>(held_) / 8;
     hold_ = 0;
     held_ = 0;
-    if (in_.size() - at_ < length) fail("a stored block of " + std::to_string(length) + " bytes", std::to_string(in_.size() - at_));
+    if (in_.size() - at_ < length) fail(std::string("a stored block of ") + std::to_string(length) + " bytes", std::to_string(in_.size() - at_));
     reserve(length);
     if (length != 0) std::memcpy(out_->data() + written_, in_.data() + at_, length);
     at_ += length;
@@ -251,7 +251,7 @@ class Inflater {
       const unsigned code = decode(distances_);
       if (code > 29) fail("a distance code of at most 29", std::to_string(code));
       const std::size_t distance = kDistance[code] + bits(kDistanceBits[code]);
-      if (distance > written_ - start_) fail("a distance of at most " + std::to_string(written_ - start_), std::to_string(distance));
+      if (distance > written_ - start_) fail(std::string("a distance of at most ") + std::to_string(written_ - start_), std::to_string(distance));
       reserve(length);
       std::byte* to = out_->data() + written_;
       if (distance >= length) {
@@ -310,7 +310,7 @@ std::vector<std::byte> gunzip(std::span<const std::byte> in, const std::string& 
   std::vector<std::byte> out;
   std::size_t at = 0;
   const auto fail = [&](const std::string& expected, const std::string& found) {
-    throw Error(file, "compressed byte " + std::to_string(std::min(at, in.size())), expected, found);
+    throw Error(file, std::string("compressed byte ") + std::to_string(std::min(at, in.size())), expected, found);
   };
   const auto need = [&](std::size_t n, const char* what) {
     if (in.size() < at || in.size() - at < n) fail(what, "the end");
@@ -340,11 +340,11 @@ std::vector<std::byte> gunzip(std::span<const std::byte> in, const std::string& 
       need(2, "a header checksum");
       const std::uint32_t expected = crc32(in.subspan(member, at - member)) & 0xFFFF;
       const std::uint32_t found = static_cast<std::uint32_t>(in[at]) | static_cast<std::uint32_t>(in[at + 1]) << 8;
-      if (expected != found) fail("header checksum " + hex(expected), hex(found));
+      if (expected != found) fail(std::string("header checksum ") + hex(expected), hex(found));
       at += 2;
     }
     const std::size_t before = out.size();
-    if (limit < before) fail("at most " + std::to_string(limit) + " bytes of data", "more");
+    if (limit < before) fail(std::string("at most ") + std::to_string(limit) + " bytes of data", "more");
     const std::uint64_t most = bound(in.size() - at, limit - before);
     // The last four bytes of the file are the size of its last member: in the usual file of one member, the size. A file that lies gets no more
     // memory at once than usual data would need.
@@ -353,7 +353,7 @@ std::vector<std::byte> gunzip(std::span<const std::byte> in, const std::string& 
     at += Inflater(in.subspan(at), file, at, most).run(out, hint);
     need(8, "a gzip trailer of 8 bytes");
     const std::span<const std::byte> data = std::span<const std::byte>(out).subspan(before);
-    if (const std::uint32_t found = crc32(data); found != little32(in, at)) fail("checksum " + hex(little32(in, at)), hex(found));
+    if (const std::uint32_t found = crc32(data); found != little32(in, at)) fail(std::string("checksum ") + hex(little32(in, at)), hex(found));
     if (little32(in, at + 4) != static_cast<std::uint32_t>(data.size()))
       fail(std::to_string(little32(in, at + 4)) + " bytes of data", std::to_string(data.size()));
     at += 8;
@@ -370,7 +370,7 @@ std::vector<std::byte> zlib_inflate(std::span<const std::byte> in, const std::st
   const std::size_t at = 2 + Inflater(in.subspan(2), file, 2, bound(in.size(), limit)).run(out, 0);
   if (in.size() - at != 4) throw Error(file, "zlib stream", "a checksum of 4 bytes at its end", std::to_string(in.size() - at) + " bytes");
   const std::uint32_t stored = __builtin_bswap32(little32(in, at)), found = adler32(out);
-  if (stored != found) throw Error(file, "zlib stream", "checksum " + hex(stored), hex(found));
+  if (stored != found) throw Error(file, "zlib stream", std::string("checksum ") + hex(stored), hex(found));
   return out;
 }
 

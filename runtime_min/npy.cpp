@@ -69,7 +69,7 @@ class HeaderParser {
 
   [[noreturn]] void fail(const std::string& expected, std::string found = {}) const {
     if (found.empty()) found = position_ >= text_.size() ? "the end" : quoted(text_.substr(position_, 16));
-    throw Error(path_, "npy header, byte " + std::to_string(position_), expected, found);
+    throw Error(path_, std::string("npy header, byte ") + std::to_string(position_), expected, found);
   }
 
  private:
@@ -154,7 +154,8 @@ Array read_npy(const std::string& path) {
       if (descr.substr(1) == d.code) dtype = d.dtype;
     }
   }
-  if (!descr.empty() && descr.find('O') != std::string::npos) throw Error(path, "npy header", "numbers", "Python objects (" + quoted(descr) + ")");
+  if (!descr.empty() && descr.find('O') != std::string::npos)
+    throw Error(path, "npy header", "numbers", std::string("Python objects (") + quoted(descr) + ")");
   if (!dtype) throw Error(path, "npy header", "a dtype of numbers, such as '<f4' or '|u1'", quoted(descr));
   const std::size_t size = size_of(*dtype);
   const char order = descr[0];
@@ -200,7 +201,7 @@ NpyWriter::NpyWriter(const std::string& path, DType dtype, const Dims& shape) : 
 }
 
 void NpyWriter::write(const void* data, std::size_t bytes) {
-  if (bytes > due_) throw Error(path_, "data", "at most " + std::to_string(due_) + " bytes more", std::to_string(bytes));
+  if (bytes > due_) throw Error(path_, "data", std::string("at most ") + std::to_string(due_) + " bytes more", std::to_string(bytes));
   due_ -= bytes;
   if (dtype_ != DType::bf16) {
     file_.write(data, bytes);

@@ -18,7 +18,7 @@ inline Array read_raw(const std::string& path, DType dtype, const Dims& sample) 
   const auto size = static_cast<std::int64_t>(file.view.size());
   if (!bytes || *bytes == 0) throw Error(path, "", "samples of at least one byte", describe(dtype, sample));
   if (size % *bytes != 0) {
-    throw Error(path, "", "samples of " + std::to_string(*bytes) + " bytes, " + describe(dtype, sample),
+    throw Error(path, "", std::string("samples of ") + std::to_string(*bytes) + " bytes, " + describe(dtype, sample),
                 std::to_string(size) + " bytes (" + std::to_string(size % *bytes) + " after the last sample)");
   }
   Dims shape = sample;

@@ -48,7 +48,7 @@ SafetensorsEntry read_entry(JsonReader& json, std::string name) {
   entry.name = std::move(name);
   bool has_dtype = false, has_shape = false, has_offsets = false;
   const auto once = [&](bool& seen, const std::string& key) {
-    if (seen) json.fail("each key once", "a second " + quoted(key));
+    if (seen) json.fail("each key once", std::string("a second ") + quoted(key));
     seen = true;
   };
   std::string key;
@@ -82,19 +82,19 @@ SafetensorsEntry read_entry(JsonReader& json, std::string name) {
     }
   }
   if (!has_dtype || !has_shape || !has_offsets)
-    json.fail("\"dtype\", \"shape\" and \"data_offsets\" of " + quoted(entry.name), std::string("no \"") +
-                                                                                        (!has_dtype   ? "dtype"
-                                                                                         : !has_shape ? "shape"
-                                                                                                      : "data_offsets") +
-                                                                                        "\"");
+    json.fail(std::string("\"dtype\", \"shape\" and \"data_offsets\" of ") + quoted(entry.name), std::string("no \"") +
+                                                                                                     (!has_dtype   ? "dtype"
+                                                                                                      : !has_shape ? "shape"
+                                                                                                                   : "data_offsets") +
+                                                                                                     "\"");
   return entry;
 }
 
 /// Up to eight names, for a message.
 std::string list(const std::vector<std::string>& names) {
   std::string s;
-  for (std::size_t i = 0; i < names.size() && i < 8; ++i) s += (i == 0 ? "" : ", ") + names[i];
-  if (names.size() > 8) s += " and " + std::to_string(names.size() - 8) + " more";
+  for (std::size_t i = 0; i < names.size() && i < 8; ++i) s += std::string(i == 0 ? "" : ", ") + names[i];
+  if (names.size() > 8) s += std::string(" and ") + std::to_string(names.size() - 8) + " more";
   return s;
 }
 
@@ -129,10 +129,11 @@ void SafetensorsFile::parse_header(std::string_view header) {
   }
   json.end();
 
-  const auto place = [](const SafetensorsEntry& entry) { return "tensor " + quoted(entry.name); };
+  const auto place = [](const SafetensorsEntry& entry) { return std::string("tensor ") + quoted(entry.name); };
   std::sort(metadata_.begin(), metadata_.end());
   for (std::size_t i = 1; i < metadata_.size(); ++i) {
-    if (metadata_[i - 1].first == metadata_[i].first) throw Error(path(), "metadata", "each key once", "a second " + quoted(metadata_[i].first));
+    if (metadata_[i - 1].first == metadata_[i].first)
+      throw Error(path(), "metadata", "each key once", std::string("a second ") + quoted(metadata_[i].first));
   }
 
   std::stable_sort(entries_.begin(), entries_.end(),
@@ -140,10 +141,12 @@ void SafetensorsFile::parse_header(std::string_view header) {
   const std::uint64_t data_bytes = file_.size() - data_begin_;
   std::uint64_t covered = 0;
   for (const SafetensorsEntry& entry : entries_) {
-    const std::string offsets = "[" + std::to_string(entry.begin) + "," + std::to_string(entry.end) + "]";
+    const std::string offsets = std::string("[") + std::to_string(entry.begin) + "," + std::to_string(entry.end) + "]";
     if (entry.end < entry.begin) throw Error(path(), place(entry), "offsets in order", offsets);
-    if (entry.begin != covered) throw Error(path(), place(entry), "data from byte " + std::to_string(covered) + " on", "offsets " + offsets);
-    if (entry.end > data_bytes) throw Error(path(), place(entry), "at most " + std::to_string(data_bytes) + " bytes of data", "offsets " + offsets);
+    if (entry.begin != covered)
+      throw Error(path(), place(entry), std::string("data from byte ") + std::to_string(covered) + " on", "offsets " + offsets);
+    if (entry.end > data_bytes)
+      throw Error(path(), place(entry), std::string("at most ") + std::to_string(data_bytes) + " bytes of data", "offsets " + offsets);
     const std::optional<std::uint64_t> bytes = bytes_of(entry.shape, find_dtype(entry.dtype_name)->bits);
     if (!bytes) throw Error(path(), place(entry), "a shape whose bytes can be counted", entry.dtype_name + describe(entry.shape));
     if (*bytes != entry.end - entry.begin) {
@@ -155,7 +158,8 @@ void SafetensorsFile::parse_header(std::string_view header) {
 
   std::sort(entries_.begin(), entries_.end(), [](const SafetensorsEntry& a, const SafetensorsEntry& b) { return a.name < b.name; });
   for (std::size_t i = 1; i < entries_.size(); ++i) {
-    if (entries_[i - 1].name == entries_[i].name) throw Error(path(), "header", "each name once", "a second " + quoted(entries_[i].name));
+    if (entries_[i - 1].name == entries_[i].name)
+      throw Error(path(), "header", "each name once", std::string("a second ") + quoted(entries_[i].name));
   }
 }
 
@@ -168,7 +172,7 @@ std::span<const std::byte> SafetensorsFile::bytes(const SafetensorsEntry& entry)
   return file_.bytes().subspan(static_cast<std::size_t>(data_begin_ + entry.begin), static_cast<std::size_t>(entry.end - entry.begin));
 }
 
-void load_variables(const SafetensorsFile& file, std::span<const Variable> variables, Unexpected unexpected) {
+void check_variables(const SafetensorsFile& file, std::span<const Variable> variables, Unexpected unexpected) {
   std::vector<std::string> missing, wrong, surplus;
   std::vector<std::string_view> names;
   for (const Variable& variable : variables) {
@@ -189,11 +193,15 @@ void load_variables(const SafetensorsFile& file, std::span<const Variable> varia
   }
   if (!missing.empty() || !wrong.empty() || !surplus.empty()) {
     std::string what = "the tensors are not the model's";
-    if (!wrong.empty()) what += "\n  another type: " + list(wrong);
-    if (!missing.empty()) what += "\n  missing: " + list(missing);
-    if (!surplus.empty()) what += "\n  unexpected: " + list(surplus);
+    if (!wrong.empty()) what += std::string("\n  another type: ") + list(wrong);
+    if (!missing.empty()) what += std::string("\n  missing: ") + list(missing);
+    if (!surplus.empty()) what += std::string("\n  unexpected: ") + list(surplus);
     throw Error(file.path(), what);
   }
+}
+
+void load_variables(const SafetensorsFile& file, std::span<const Variable> variables, Unexpected unexpected) {
+  check_variables(file, variables, unexpected);
   for (const Variable& variable : variables) {
     const std::span<const std::byte> from = file.bytes(*file.find(variable.path));
     if (!from.empty()) std::memcpy(variable.data, from.data(), from.size());
@@ -206,11 +214,11 @@ void save_variables(const std::string& path, std::span<const Variable> variables
   const auto rank = [](const Variable* v) { return find_dtype(info(v->dtype).safetensors); };
   std::sort(order.begin(), order.end(),
             [&](const Variable* a, const Variable* b) { return rank(a) != rank(b) ? rank(a) > rank(b) : a->path < b->path; });
-  std::vector<std::string_view> names;
+  std::vector<std::string_view> names = {"__metadata__"};  // taken by the format
   for (const Variable& variable : variables) names.push_back(variable.path);
   std::sort(names.begin(), names.end());
   if (const auto twice = std::adjacent_find(names.begin(), names.end()); twice != names.end())
-    throw Error(path, "", "each name once", "a second " + quoted(*twice));
+    throw Error(path, "", "each name once", std::string("a second ") + quoted(*twice));
 
   JsonWriter json;
   json.begin_object();

@@ -60,6 +60,9 @@ enum class Unexpected : std::uint8_t { refuse, ignore };
 /// that no variable has (unless ignored), another dtype or shape is an Error that lists up to eight of each.
 void load_variables(const SafetensorsFile& file, std::span<const Variable> variables, Unexpected unexpected = Unexpected::refuse);
 
+/// The checks of load_variables alone.
+void check_variables(const SafetensorsFile& file, std::span<const Variable> variables, Unexpected unexpected = Unexpected::refuse);
+
 /// Writes the variables as one file: in descending order of dtype, then by name, header padded with spaces to a multiple of 8. The old file,
 /// if any, stays until the new one is complete. Two variables of one name are an Error.
 void save_variables(const std::string& path, std::span<const Variable> variables, std::vector<std::pair<std::string, std::string>> metadata = {});

@@ -17,7 +17,7 @@ namespace graven::runtime {
 enum class DType : std::uint8_t { boolean, u8, i8, u16, i16, f16, bf16, u32, i32, f32, u64, i64, f64 };
 
 struct DTypeInfo {
-  const char* name;         ///< as in generated comments and messages
+  const char* name = "";    ///< "images"
   const char* safetensors;  ///< as in safetensors headers
   std::size_t size;         ///< bytes
   bool floating, integral;
@@ -58,7 +58,7 @@ inline std::optional<std::int64_t> checked_count(const Dims& shape, std::int64_t
 /// "[64,1,28,28]".
 inline std::string describe(const Dims& shape) {
   std::string s = "[";
-  for (std::size_t i = 0; i < shape.size(); ++i) s += (i == 0 ? "" : ",") + std::to_string(shape[i]);
+  for (std::size_t i = 0; i < shape.size(); ++i) s += std::string(i == 0 ? "" : ",") + std::to_string(shape[i]);
   return s + "]";
 }
 /// "f32[64,1,28,28]".
@@ -66,9 +66,9 @@ inline std::string describe(DType dtype, const Dims& shape) { return name(dtype)
 
 /// An input or output of the model.
 struct TensorDescription {
-  const char* name;  ///< "images"
+  const char* name = "";  ///< "images"
   DType dtype = DType::f32;
-  Dims shape;                ///< at the largest batch
+  Dims shape{};              ///< at the largest batch
   bool batched = true;       ///< dimension 0 counts samples; otherwise the whole tensor is the same for every batch
   std::int64_t classes = 0;  ///< integers: valid values are 0 to classes - 1; 0 when there is no such bound
   const char* comment = "";  ///< for --help: "images, 28 x 28, one channel"
@@ -80,9 +80,9 @@ struct TensorDescription {
 
 /// A parameter, buffer or optimizer state in the model's memory, under its path in checkpoints and weights files.
 struct Variable {
-  std::string path;  ///< "model.conv1.weight", "model.conv1.weight-momentum"
+  std::string path{};  ///< "model.conv1.weight", "model.conv1.weight-momentum"
   DType dtype = DType::f32;
-  Dims shape;
+  Dims shape{};
   void* data = nullptr;
 
   std::size_t bytes() const { return static_cast<std::size_t>(count_of(shape)) * size_of(dtype); }

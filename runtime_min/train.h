@@ -40,10 +40,10 @@ struct ParameterGroup {
 struct TrainingDescription {
   const char* name = "model";  ///< "lenet"
   const char* loss = "loss";   ///< "cross_entropy(mean)", for --help and the log
-  std::vector<TensorDescription> inputs;
+  std::vector<TensorDescription> inputs{};
   std::int64_t batch = 1;          ///< samples of a step at the most
   bool batch_is_symbolic = false;  ///< any batch from 1 to `batch` will do; otherwise it is exactly `batch`
-  std::vector<ParameterGroup> groups;
+  std::vector<ParameterGroup> groups{};
   const char* graph_hash = "";  ///< SHA-256 of graph.json: a checkpoint of another graph is refused
   const char* generator = "";   ///< "graven 0.1.0"
   bool has_evaluation = true;   ///< evaluate() may be called
@@ -85,8 +85,8 @@ class TrainableModel {
 
 /// Defaults of the options, chosen when the project was emitted.
 struct TrainDefaults {
-  std::string data;                             ///< --data; empty: it must be given
-  std::string test_data;                        ///< --test-data
+  std::string data{};                           ///< --data; empty: it must be given
+  std::string test_data{};                      ///< --test-data
   std::string weights = "weights.safetensors";  ///< --weights, looked for beside the program, in the folder above it, and here
   std::string out = "checkpoints";              ///< --out
   std::int64_t epochs = 1;                      ///< --epochs
@@ -94,7 +94,7 @@ struct TrainDefaults {
   std::int64_t warmup = 0;                      ///< --warmup: steps of linear warm-up, over the schedule's own
   bool shuffle = true;                          ///< --shuffle, --no-shuffle
   bool drop_last = false;                       ///< --drop-last: always so with a fixed batch
-  std::vector<double> mean, std;                ///< --mean, --std: of 8-bit images after scaling to [0, 1], one number or one a channel
+  std::vector<double> mean{}, std{};            ///< --mean, --std: of 8-bit images after scaling to [0, 1], one number or one a channel
 };
 
 /// Reads the options, trains, and returns the exit status: 0 done, 1 error (on stderr), 2 wrong options, 128 + N stopped by signal N after

@@ -1,0 +1,340 @@
+#include "checkpoint.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cerrno>
+#include <cmath>
+#include <cstdio>
+#include <utility>
+
+#include "error.h"
+#include "file.h"
+#include "json_reader.h"
+#include "json_writer.h"
+#include "safetensors.h"
+#include "sha256.h"
+
+namespace graven::runtime {
+namespace {
+
+constexpr const char* kWeights = "weights.safetensors";
+constexpr const char* kStates = "optimizer.safetensors";
+constexpr const char* kManifest = "manifest.json";
+constexpr std::string_view kFormat = "graven checkpoint";
+constexpr std::string_view kTemporary = ".tmp-";
+constexpr std::string_view kCheck = ",\n\"manifest_sha256\":\"";
+
+/// A checkpoint that cannot be used because it is damaged, not because it is another graph's: load_newest looks further.
+class Damaged : public Error {
+ public:
+  using Error::Error;
+};
+
+std::string folder_name(std::int64_t step) {
+  char text[32];
+  std::snprintf(text, sizeof text, "step-%08lld", static_cast<long long>(step));
+  return text;
+}
+
+std::span<const std::byte> bytes_of(std::string_view text) { return std::as_bytes(std::span(text.data(), text.size())); }
+
+struct FileRecord {
+  std::string name;
+  std::uint64_t bytes = 0;
+  std::string hash;
+};
+
+std::string manifest_text(const TrainingState& state, const std::vector<FileRecord>& files) {
+  JsonWriter json;
+  json.begin_object();
+  json.line().key("format").value(kFormat).line().key("version").value(1);
+  json.line().key("model").value(state.model).line().key("graph").value(state.graph_hash).line().key("generator").value(state.generator);
+  json.line().key("ranks").value(1);
+  json.line().key("step").value(state.step).line().key("epoch").value(state.epoch).line().key("position").value(state.position);
+  json.line().key("samples").value(state.samples).line().key("loss_sum").value(state.loss_sum);
+  json.line().key("seed").value(state.seed).line().key("batch").value(state.batch);
+  json.line().key("shuffle").value(state.shuffle).line().key("drop_last").value(state.drop_last);
+  json.line().key("lr").value(state.lr).line().key("warmup").value(state.warmup).line().key("total_steps").value(state.total_steps);
+  if (state.has_best) json.line().key("best_metric").value(state.best_metric).line().key("best_step").value(state.best_step);
+  json.line().key("files").begin_array();
+  for (const FileRecord& file : files) {
+    json.line("\n  ").begin_object().key("name").value(file.name).key("bytes").value(file.bytes).key("sha256").value(file.hash).end_object();
+  }
+  json.end_array();
+  const std::string& body = json.text();
+  return body + std::string(kCheck) + sha256(bytes_of(body)) + "\"}\n";
+}
+
+/// Reads and verifies the manifest; the files that it names are not looked at.
+TrainingState read_manifest(const std::string& path, std::vector<FileRecord>& files) {
+  const MappedFile file(path);
+  if (file.size() > (std::size_t{1} << 20)) throw Error(path, "", "at most 1 MB", std::to_string(file.size()) + " bytes");
+  const std::string_view text(reinterpret_cast<const char*>(file.bytes().data()), file.size());
+  const std::size_t check = text.rfind(kCheck);
+  if (check == std::string_view::npos || text.substr(check + kCheck.size()) != sha256(bytes_of(text.substr(0, check))) + "\"}\n")
+    throw Error(path, "", "a manifest that agrees with its checksum", "one that does not");
+
+  TrainingState state;
+  JsonReader json(text, path);
+  std::vector<std::string> due = {"epoch", "files", "format", "graph", "position", "samples", "seed", "step", "version"};
+  std::string key;
+  json.begin_object();
+  while (json.next_key(key)) {
+    due.erase(std::remove(due.begin(), due.end(), key), due.end());
+    const auto count = [&json] {
+      const std::int64_t n = json.integer();
+      if (n < 0) json.fail("a number from 0 up", std::to_string(n));
+      return n;
+    };
+    if (key == "format") {
+      if (const std::string format = json.string(); format != kFormat) json.fail(quoted(kFormat), quoted(format));
+    } else if (key == "version") {
+      if (const std::int64_t version = json.integer(); version != 1) json.fail("version 1", std::to_string(version));
+    } else if (key == "model") {
+      state.model = json.string();
+    } else if (key == "graph") {
+      state.graph_hash = json.string();
+    } else if (key == "generator") {
+      state.generator = json.string();
+    } else if (key == "ranks") {
+      if (const std::int64_t ranks = json.integer(); ranks != 1) json.fail("1 rank", std::to_string(ranks));
+    } else if (key == "step") {
+      state.step = count();
+    } else if (key == "epoch") {
+      state.epoch = count();
+    } else if (key == "position") {
+      state.position = count();
+    } else if (key == "samples") {
+      state.samples = count();
+    } else if (key == "loss_sum") {
+      state.loss_sum = json.number();
+    } else if (key == "seed") {
+      state.seed = json.integer();
+    } else if (key == "batch") {
+      state.batch = count();
+    } else if (key == "shuffle") {
+      state.shuffle = json.boolean();
+    } else if (key == "drop_last") {
+      state.drop_last = json.boolean();
+    } else if (key == "lr") {
+      state.lr = json.number();
+    } else if (key == "warmup") {
+      state.warmup = count();
+    } else if (key == "total_steps") {
+      state.total_steps = count();
+    } else if (key == "best_metric") {
+      state.best_metric = json.number();
+      state.has_best = true;
+    } else if (key == "best_step") {
+      state.best_step = count();
+    } else if (key == "files") {
+      json.begin_array();
+      while (json.next_item()) {
+        FileRecord record;
+        std::string inner;
+        json.begin_object();
+        while (json.next_key(inner)) {
+          if (inner == "name") {
+            record.name = json.string();
+          } else if (inner == "bytes") {
+            record.bytes = json.unsigned_integer();
+          } else if (inner == "sha256") {
+            record.hash = json.string();
+          } else {
+            json.fail("\"name\", \"bytes\" or \"sha256\"", quoted(inner));
+          }
+        }
+        files.push_back(std::move(record));
+      }
+    } else if (key == "manifest_sha256") {
+      json.skip();
+    } else {
+      json.fail("a key of version 1", quoted(key));
+    }
+  }
+  json.end();
+  if (!due.empty()) throw Error(path, "", std::string("a key ") + quoted(due[0]), "none");
+  if (state.position > state.samples)
+    throw Error(path, "", std::string("a position of at most ") + std::to_string(state.samples), std::to_string(state.position));
+  return state;
+}
+
+/// Opens a file of the checkpoint after comparing size and hash.
+SafetensorsFile open_verified(const std::string& folder, const std::vector<FileRecord>& files, const std::string& name) {
+  const auto record = std::find_if(files.begin(), files.end(), [&](const FileRecord& r) { return r.name == name; });
+  if (record == files.end()) throw Error(join(folder, kManifest), "files", quoted(name), "none of that name");
+  {
+    const MappedFile file(join(folder, name));
+    if (file.size() != record->bytes) throw Error(file.path(), "", std::to_string(record->bytes) + " bytes", std::to_string(file.size()));
+    if (sha256(file.bytes()) != record->hash) throw Error(file.path(), "", "content with the hash in the manifest", "another");
+  }
+  return SafetensorsFile(join(folder, name));
+}
+
+/// Gives the folder `from` the name `to`. One that has it already (a damaged one, or the same step with its evaluation still to come) is left under
+/// `from`; where the system can exchange names, there is a whole one under `to` at every moment.
+void replace(const std::string& from, const std::string& to) {
+  if (::rename(from.c_str(), to.c_str()) == 0) return;
+  if (errno != EEXIST && errno != ENOTEMPTY) throw system_error(to, "create");
+#ifdef RENAME_EXCHANGE
+  if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) == 0) return;
+#endif
+  remove_path(to);
+  if (::rename(from.c_str(), to.c_str()) != 0) throw system_error(to, "create");
+}
+
+/// Makes `name` in `folder` a link to `target`, at once. File systems without links do without.
+void point(const std::string& folder, const std::string& name, const std::string& target) {
+  const std::string temporary = join(folder, std::string(kTemporary) + name);
+  ::unlink(temporary.c_str());
+  if (::symlink(target.c_str(), temporary.c_str()) != 0) {
+    if (errno == EPERM || errno == ENOTSUP) return;
+    throw system_error(temporary, "create the link");
+  }
+  if (::rename(temporary.c_str(), join(folder, name).c_str()) != 0) throw system_error(join(folder, name), "create the link");
+}
+
+}  // namespace
+
+CheckpointFolder::CheckpointFolder(std::string path) : path_(std::move(path)) {
+  make_directories(path_);
+  const std::string lock = join(path_, ".lock");
+  lock_ = ::open(lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  if (lock_ < 0) throw system_error(lock, "create");
+  if (::flock(lock_, LOCK_EX | LOCK_NB) != 0) {
+    const bool taken = errno == EWOULDBLOCK;
+    const Error error = taken ? Error(path_, "another run is training into this folder") : system_error(lock, "lock");
+    ::close(lock_);
+    throw error;
+  }
+  try {
+    for (const std::string& name : list_directory(path_)) {
+      if (name.starts_with(kTemporary)) remove_path(join(path_, name));
+    }
+  } catch (...) {
+    ::close(lock_);
+    throw;
+  }
+}
+
+CheckpointFolder::~CheckpointFolder() {
+  if (lock_ >= 0) ::close(lock_);
+}
+
+std::string CheckpointFolder::save(const TrainingState& state, std::span<const Variable> weights, std::span<const Variable> states,
+                                   std::int64_t keep) {
+  const std::string name = folder_name(state.step), target = join(path_, name);
+  const std::string temporary = join(path_, std::string(kTemporary) + name);
+  remove_path(temporary);
+  make_directories(temporary);
+  try {
+    const std::string metadata_step = std::to_string(state.step);
+    const std::vector<std::pair<std::string, std::string>> metadata = {
+        {"generator", state.generator}, {"graph", state.graph_hash}, {"model", state.model}, {"step", metadata_step}};
+    save_variables(join(temporary, kWeights), weights, metadata);
+    save_variables(join(temporary, kStates), states, metadata);
+    std::vector<FileRecord> files;
+    for (const char* file : {kWeights, kStates}) {
+      const MappedFile written(join(temporary, file));
+      files.push_back({file, written.size(), sha256(written.bytes())});
+    }
+    AtomicFile manifest(join(temporary, kManifest));
+    manifest.write(manifest_text(state, files));
+    manifest.commit();
+    replace(temporary, target);
+    sync_directory(path_);
+    remove_path(temporary);
+  } catch (...) {
+    try {
+      remove_path(temporary);
+    } catch (const Error&) {  // the first error is the one to tell
+    }
+    throw;
+  }
+
+  point(path_, "latest", name);
+  if (state.has_best && kind_of(join(path_, folder_name(state.best_step))) == FileKind::directory) point(path_, "best", folder_name(state.best_step));
+  std::int64_t kept = 0;
+  for (const std::string& checkpoint : list_checkpoints(path_)) {
+    const std::int64_t step = step_of(checkpoint);
+    const bool later = step > state.step, best = state.has_best && step == state.best_step;
+    if (!later) ++kept;
+    if (later || (keep > 0 && kept > keep && !best)) remove_path(checkpoint);
+  }
+  return target;
+}
+
+void CheckpointFolder::clear() {
+  for (const char* link : {"latest", "best"}) ::unlink(join(path_, link).c_str());
+  for (const std::string& checkpoint : list_checkpoints(path_)) remove_path(checkpoint);
+}
+
+std::int64_t step_of(const std::string& checkpoint) {
+  const std::size_t slash = checkpoint.rfind('/');
+  const std::string name = slash == std::string::npos ? checkpoint : checkpoint.substr(slash + 1);
+  const auto digit = [](char c) { return c >= '0' && c <= '9'; };
+  if (!name.starts_with("step-") || name.size() < 6 || name.size() > 23 || !std::all_of(name.begin() + 5, name.end(), digit)) return -1;
+  return std::stoll(name.substr(5));
+}
+
+std::vector<std::string> list_checkpoints(const std::string& folder) {
+  std::vector<std::string> found;
+  if (kind_of(folder) != FileKind::directory) return found;
+  for (const std::string& name : list_directory(folder)) {
+    if (step_of(name) >= 0) found.push_back(join(folder, name));
+  }
+  std::sort(found.begin(), found.end(), [](const std::string& a, const std::string& b) { return step_of(a) > step_of(b); });
+  return found;
+}
+
+bool is_whole_checkpoint(const std::string& path) {
+  try {
+    std::vector<FileRecord> files;
+    read_manifest(join(path, kManifest), files);
+    open_verified(path, files, kWeights);
+    open_verified(path, files, kStates);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+TrainingState load_checkpoint(const std::string& path, const std::string& graph_hash, std::span<const Variable> weights,
+                              std::span<const Variable> states) {
+  TrainingState state;
+  try {
+    std::vector<FileRecord> files;
+    state = read_manifest(join(path, kManifest), files);
+    const SafetensorsFile weights_file = open_verified(path, files, kWeights), states_file = open_verified(path, files, kStates);
+    if (state.graph_hash == graph_hash) {
+      check_variables(weights_file, weights);
+      check_variables(states_file, states);
+      load_variables(weights_file, weights);
+      load_variables(states_file, states);
+      return state;
+    }
+  } catch (const Error& error) {
+    throw Damaged("damaged checkpoint", error.what());
+  }
+  throw Error(path, "graph", graph_hash, state.graph_hash + ": the checkpoint is another model's (" + quoted(state.model) + ")");
+}
+
+TrainingState load_newest(const std::string& folder, const std::string& graph_hash, std::span<const Variable> weights,
+                          std::span<const Variable> states, const std::function<void(const std::string&)>& report, std::string* loaded) {
+  for (const std::string& checkpoint : list_checkpoints(folder)) {
+    try {
+      TrainingState state = load_checkpoint(checkpoint, graph_hash, weights, states);
+      if (loaded != nullptr) *loaded = checkpoint;
+      return state;
+    } catch (const Damaged& error) {
+      report(error.what());
+    }
+  }
+  throw Error(folder, "", "a checkpoint to resume from", "none that is whole");
+}
+
+}  // namespace graven::runtime

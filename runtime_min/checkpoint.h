@@ -1,0 +1,84 @@
+// Checkpoints of a training run: a folder of folders, each complete or not there.
+//
+//   checkpoints/
+//     step-00000938/  weights.safetensors  optimizer.safetensors  manifest.json
+//     step-00001876/  ...
+//     latest -> step-00001876,  best -> step-00000938
+//
+//   CheckpointFolder folder("checkpoints");             // made if need be, and locked against a second run
+//   folder.save(state, weights, states, keep);
+//   TrainingState state = load_newest("checkpoints", graph_hash, weights, states, report);
+//
+// A checkpoint is written under a temporary name, every file synced, the manifest with the sizes and SHA-256 of the others last, the folder
+// renamed, its parent synced; so whenever the program or the machine stops, the newest checkpoint or the one before it loads. Loading verifies
+// sizes, hashes, names, dtypes and shapes before it touches the model, and is all or nothing. Doubles in the manifest read back to the same
+// bits.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tensor.h"
+
+namespace graven::runtime {
+
+/// Where a run stands: with weights and optimizer state, all that it takes to go on exactly.
+struct TrainingState {
+  std::string model, graph_hash, generator;
+  std::int64_t step = 0;      ///< updates done
+  std::int64_t epoch = 0;     ///< the epoch in progress, from 0
+  std::int64_t position = 0;  ///< samples of it that are done
+  std::int64_t samples = 0;   ///< of the training set
+  double loss_sum = 0;        ///< of the samples done in this epoch
+  // The options that shape the run.
+  std::int64_t seed = 0;
+  std::int64_t batch = 0;
+  bool shuffle = true;
+  bool drop_last = false;
+  double lr = 0;
+  std::int64_t warmup = 0;
+  std::int64_t total_steps = 0;
+  // The best evaluation so far.
+  bool has_best = false;
+  double best_metric = 0;
+  std::int64_t best_step = 0;
+};
+
+class CheckpointFolder {
+ public:
+  /// Makes the folder, locks it, and removes what a killed run left half-written. An Error when another run has it.
+  explicit CheckpointFolder(std::string path);
+  CheckpointFolder(const CheckpointFolder&) = delete;
+  CheckpointFolder& operator=(const CheckpointFolder&) = delete;
+  ~CheckpointFolder();
+
+  /// Saves as step-<state.step>, points `latest` and `best` at it where it is, and removes all but the `keep` newest (0: none) and the best.
+  /// Checkpoints of later steps, which an exact run cannot have, are removed. Returns the path. On an Error the older ones are as they were.
+  std::string save(const TrainingState& state, std::span<const Variable> weights, std::span<const Variable> states, std::int64_t keep);
+  /// Removes every checkpoint.
+  void clear();
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+  int lock_ = -1;
+};
+
+/// Paths of the checkpoints in the folder, newest first, whether they are valid or not. Empty when there is no such folder.
+std::vector<std::string> list_checkpoints(const std::string& folder);
+/// The step in a checkpoint's name.
+std::int64_t step_of(const std::string& checkpoint);
+/// Whether its manifest and files agree in size and hash.
+bool is_whole_checkpoint(const std::string& path);
+/// Loads one checkpoint.
+TrainingState load_checkpoint(const std::string& path, const std::string& graph_hash, std::span<const Variable> weights,
+                              std::span<const Variable> states);
+/// Loads the newest one that is whole; `report` is told why newer ones were passed over. An Error when there is none, or when the newest whole one
+/// belongs to another graph. `loaded`, if given, becomes its path.
+TrainingState load_newest(const std::string& folder, const std::string& graph_hash, std::span<const Variable> weights,
+                          std::span<const Variable> states, const std::function<void(const std::string&)>& report, std::string* loaded = nullptr);
+
+}  // namespace graven::runtime

@@ -1,0 +1,336 @@
+#include "infer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <memory>
+#include <optional>
+
+#include "arguments.h"
+#include "batch.h"
+#include "dataset.h"
+#include "file.h"
+#include "idx.h"
+#include "image.h"
+#include "json_writer.h"
+#include "machine.h"
+#include "npy.h"
+#include "number.h"
+#include "stopwatch.h"
+#include "topk.h"
+
+namespace graven::runtime {
+namespace {
+
+constexpr std::int64_t kMaxTopk = 100;
+
+struct Options {
+  DatasetOptions data;
+  std::string weights, output, names, labels;
+  std::int64_t topk = 5, show = 10, batch = 1, threads = 0, seed = 0;
+  double bench_seconds = 0;
+  std::string bench;
+  bool softmax = false, json = false;
+  Normalization normalization;
+};
+
+std::string describe_tensors(const char* title, const std::vector<TensorDescription>& tensors) {
+  std::string text = title;
+  for (const TensorDescription& tensor : tensors) {
+    text += std::string("\n  ") + tensor.name + "  " + describe(tensor.dtype, tensor.shape);
+    if (*tensor.comment != '\0') text += std::string("  ") + tensor.comment;
+  }
+  return text;
+}
+
+std::vector<std::string> read_lines(const std::string& path) {
+  const MappedFile file(path);
+  std::vector<std::string> lines;
+  std::string line;
+  for (const std::byte b : file.bytes()) {
+    const char c = static_cast<char>(b);
+    if (c == '\n') {
+      lines.push_back(std::move(line));
+      line.clear();
+    } else if (c != '\r') {
+      line += c;
+    }
+  }
+  if (!line.empty()) lines.push_back(std::move(line));
+  return lines;
+}
+
+/// What becomes of the outputs of each sample: printed, compared with labels, written.
+class Report {
+ public:
+  Report(const InferenceDescription& description, const Options& options, const Dataset& data) : description_(description), options_(options) {
+    const TensorDescription& first = description.outputs.at(0);
+    scores_ = count_of(first.sample_shape());
+    const Dims sample = first.sample_shape();
+    classifies_ =
+        first.batched && is_floating(first.dtype) && scores_ > 1 && std::count_if(sample.begin(), sample.end(), [](auto d) { return d > 1; }) == 1;
+    row_.resize(static_cast<std::size_t>(scores_));
+    if (!options.names.empty()) names_ = read_lines(options.names);
+    if (!classifies_ && (!options.names.empty() || !options.labels.empty()))
+      throw UsageError(options.names.empty() ? "--labels" : "--names", "", "a model whose first output scores classes",
+                       describe(first.dtype, first.shape));
+    if (!names_.empty() && static_cast<std::int64_t>(names_.size()) != scores_)
+      throw Error(options.names, "", std::to_string(scores_) + " lines, one a class", std::to_string(names_.size()));
+    if (classifies_) read_labels(data);
+    open_outputs(data.size());
+  }
+
+  void take(const Batch& outputs, std::int64_t first, std::int64_t count) {
+    for (std::size_t t = 0; t < writers_.size(); ++t) {
+      const TensorDescription& tensor = description_.outputs[t];
+      if (!writers_[t] || (!tensor.batched && first != 0)) continue;
+      writers_[t]->write(outputs.row(t, 0), tensor.sample_bytes() * static_cast<std::size_t>(tensor.batched ? count : 1));
+    }
+    if (!picture_.empty() && first == 0) write_picture(outputs);
+    for (std::int64_t i = 0; i < count; ++i) sample(outputs.row(0, i), first + i);
+  }
+
+  void finish(std::int64_t samples) {
+    for (const auto& writer : writers_) {
+      if (writer) writer->commit();
+    }
+    if (prints_ && options_.show > 0 && samples > options_.show)
+      std::printf("... and %lld more (--show 0 prints all)\n", static_cast<long long>(samples - options_.show));
+    if (!labels_.empty())
+      std::printf("accuracy %.4f (%lld of %lld)\n", static_cast<double>(correct_) / static_cast<double>(samples), static_cast<long long>(correct_),
+                  static_cast<long long>(samples));
+  }
+
+ private:
+  void read_labels(const Dataset& data) {
+    std::string from = options_.labels;
+    std::vector<std::int64_t> values;
+    if (!from.empty()) {
+      Bytes file = Bytes::map(from);
+      const Array array = is_npy(file.view) ? read_npy(from) : read_idx(from);
+      if (!is_integral(array.dtype) || array.shape.size() != 1) throw Error(from, "", "integers, one a sample", describe(array.dtype, array.shape));
+      for (std::int64_t i = 0; i < array.shape[0]; ++i) values.push_back(static_cast<std::int64_t>(number_at(array.dtype, array.bytes.data(), i)));
+    } else if (const int f = data.find("labels"); f >= 0) {
+      from = data.path();
+      const Field& field = data.fields()[static_cast<std::size_t>(f)];
+      if (!is_integral(field.dtype) || !field.shape.empty()) return;
+      for (std::int64_t i = 0; i < data.size(); ++i)
+        values.push_back(static_cast<std::int64_t>(number_at(field.dtype, data.sample(static_cast<std::size_t>(f), i), 0)));
+    } else {
+      return;
+    }
+    if (static_cast<std::int64_t>(values.size()) != data.size())
+      throw Error(from, "", std::to_string(data.size()) + " labels, one a sample", std::to_string(values.size()));
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      if (values[i] < 0 || values[i] >= scores_)
+        throw Error(from, std::string("label ") + std::to_string(i), std::string("0 to ") + std::to_string(scores_ - 1), std::to_string(values[i]));
+    }
+    labels_ = std::move(values);
+  }
+
+  void open_outputs(std::int64_t samples) {
+    prints_ = options_.output.empty();
+    if (prints_) return;
+    std::vector<std::string> paths{""};
+    for (const char c : options_.output) {
+      if (c == ',') {
+        paths.emplace_back();
+      } else {
+        paths.back() += c;
+      }
+    }
+    if (paths.size() != description_.outputs.size() && paths.size() != 1)
+      throw UsageError("--output", "", std::to_string(description_.outputs.size()) + " files, one for each output", std::to_string(paths.size()));
+    if (paths[0].ends_with(".ppm") || paths[0].ends_with(".pgm")) {
+      const Dims shape = description_.outputs[0].sample_shape();
+      const std::int64_t channels = paths[0].ends_with(".pgm") ? 1 : 3;
+      if (shape.size() != 3 || shape[0] != channels || samples != 1 || paths.size() != 1)
+        throw UsageError(
+            "--output", "",
+            std::string("one picture of [") + std::to_string(channels) + ",height,width] for a " + paths[0].substr(paths[0].size() - 3) + " file",
+            std::to_string(samples) + " samples of " + describe(shape));
+      picture_ = paths[0];
+      return;
+    }
+    for (std::size_t t = 0; t < paths.size(); ++t) {
+      Dims shape = description_.outputs[t].shape;
+      if (description_.outputs[t].batched) shape[0] = samples;
+      writers_.push_back(std::make_unique<NpyWriter>(paths[t], description_.outputs[t].dtype, shape));
+    }
+  }
+
+  void write_picture(const Batch& outputs) const {
+    const TensorDescription& tensor = description_.outputs[0];
+    const Dims shape = tensor.sample_shape();
+    std::vector<std::uint8_t> pixels(static_cast<std::size_t>(count_of(shape)));
+    for (std::size_t i = 0; i < pixels.size(); ++i) {
+      const double x = number_at(tensor.dtype, outputs.row(0, 0), static_cast<std::int64_t>(i)) * (is_floating(tensor.dtype) ? 255 : 1);
+      pixels[i] = x > 0 ? static_cast<std::uint8_t>(std::min(x + 0.5, 255.0)) : std::uint8_t{0};  // NaN becomes black
+    }
+    write_image(picture_, pixels.data(), shape[0], shape[1], shape[2]);
+  }
+
+  void sample(const std::byte* data, std::int64_t index) {
+    const bool shown = prints_ && (options_.show == 0 || index < options_.show);
+    if (!shown && labels_.empty()) return;
+    const DType dtype = description_.outputs[0].dtype;
+    for (std::int64_t i = 0; i < scores_; ++i) row_[static_cast<std::size_t>(i)] = number_at(dtype, data, i);
+    if (!classifies_) {
+      if (!description_.outputs[0].batched && index != 0) return;
+      std::printf("%lld:", static_cast<long long>(index));
+      for (std::int64_t i = 0; i < std::min<std::int64_t>(scores_, 8); ++i) std::printf(" %.6g", row_[static_cast<std::size_t>(i)]);
+      std::printf(scores_ > 8 ? " ... (%lld numbers)\n" : "\n", static_cast<long long>(scores_));
+      return;
+    }
+    std::int64_t best[kMaxTopk];
+    const std::int64_t found = topk(row_.data(), scores_, std::max<std::int64_t>(options_.topk, 1), best);
+    if (!labels_.empty() && labels_[static_cast<std::size_t>(index)] == best[0]) ++correct_;
+    if (!shown) return;
+    double sum = 0;
+    for (const double x : row_) sum += std::exp(x - row_[static_cast<std::size_t>(best[0])]);
+    std::printf("%lld:", static_cast<long long>(index));
+    for (std::int64_t k = 0; k < std::min(found, options_.topk); ++k) {
+      const double score = row_[static_cast<std::size_t>(best[k])];
+      std::printf("%s %lld", k == 0 ? "" : ",", static_cast<long long>(best[k]));
+      if (!names_.empty()) std::printf(" %s", names_[static_cast<std::size_t>(best[k])].c_str());
+      std::printf(options_.softmax ? " (%.4f)" : " (%.4g)",
+                  options_.softmax ? std::exp(score - row_[static_cast<std::size_t>(best[0])]) / sum : score);
+    }
+    std::printf("\n");
+  }
+
+  const InferenceDescription& description_;
+  const Options& options_;
+  std::int64_t scores_ = 0, correct_ = 0;
+  bool classifies_ = false, prints_ = true;
+  std::vector<double> row_;
+  std::vector<std::string> names_;
+  std::vector<std::int64_t> labels_;
+  std::vector<std::unique_ptr<NpyWriter>> writers_;
+  std::string picture_;
+};
+
+void start(InferenceModel& model, const Options& options, bool weights_given) {
+  const std::string path = find_beside_program(options.weights);
+  if (path.empty() && weights_given) throw Error("--weights", "", std::string("a file ") + quoted(options.weights), "none");
+  model.start(options.threads > 0 ? static_cast<int>(options.threads) : processor_count(), path);
+}
+
+void run(InferenceModel& model, const Options& options, bool weights_given) {
+  const InferenceDescription& description = model.description();
+  // A set for training and a set for testing: the network is tried on the latter.
+  const bool test = has_test_split(options.data, description.inputs);
+  const Dataset data = open_dataset(options.data, description.inputs, test ? Split::test : Split::train);
+  const BatchSource source(data, description.inputs, options.normalization);
+  start(model, options, weights_given);
+  Batch inputs(description.inputs, options.batch), outputs(description.outputs, options.batch);
+  Report report(description, options, data);
+  source.fill_shared(inputs);
+  const std::int64_t n = data.size();
+  double seconds = 0;
+  for (std::int64_t first = 0; first < n; first += options.batch) {
+    const std::int64_t count = std::min(options.batch, n - first), rows = description.batch_is_symbolic ? count : options.batch;
+    source.fill(inputs, rows, [&](std::int64_t i) { return first + i % count; });
+    const Stopwatch watch;
+    model.forward(inputs.pointers(), rows, outputs.writable());
+    seconds += watch.seconds();
+    report.take(outputs, first, count);
+  }
+  report.finish(n);
+  std::fflush(stdout);
+  std::fprintf(stderr, "%lld samples in %.3f s (%.0f a second)\n", static_cast<long long>(n), seconds,
+               static_cast<double>(n) / std::max(seconds, 1e-9));
+}
+
+void bench(InferenceModel& model, const Options& options, bool weights_given) {
+  const InferenceDescription& description = model.description();
+  start(model, options, weights_given);
+  Batch inputs(description.inputs, options.batch), outputs(description.outputs, options.batch);
+  inputs.randomize(description.inputs, options.seed);
+  Timings timings(200'000);
+  double first = 0;
+  const Stopwatch total;
+  // Two calls warm up; then at least five, and as many as the time allows.
+  for (std::int64_t i = -2; i < 5 || (total.seconds() < options.bench_seconds && !timings.full()); ++i) {
+    const Stopwatch watch;
+    model.forward(inputs.pointers(), options.batch, outputs.writable());
+    const double seconds = watch.seconds();
+    if (i == -2) first = seconds;
+    if (i >= 0) timings.add(seconds);
+  }
+  const std::int64_t threads = options.threads > 0 ? options.threads : processor_count();
+  if (!options.json) {
+    std::printf("%s, batch %lld, %lld threads: median %.5f ms, minimum %.5f ms a call, of %zu calls\n", description.name,
+                static_cast<long long>(options.batch), static_cast<long long>(threads), timings.median() * 1e3, timings.minimum() * 1e3,
+                timings.count());
+    return;
+  }
+  JsonWriter json;
+  json.begin_object().key("peer").value("graven").key("workload").value(description.name).key("threads").value(threads);
+  json.key("batch").value(options.batch).key("runs").value(timings.count()).key("median_ms").value(timings.median() * 1e3);
+  json.key("min_ms").value(timings.minimum() * 1e3).key("first_ms").value(first * 1e3).key("rss_mb").value(peak_memory_mb()).end_object();
+  std::printf("%s\n", json.text().c_str());
+}
+
+}  // namespace
+
+int infer_main(int argc, char** argv, InferenceModel& model, const InferDefaults& defaults) {
+  const InferenceDescription& description = model.description();
+  Options o;
+  o.weights = defaults.weights;
+  o.topk = defaults.topk;
+  o.normalization = {defaults.mean, defaults.std};
+  o.batch = description.batch;
+  std::string batch_text = description.batch_is_symbolic ? "any batch up to " : "a batch of ";
+  batch_text += std::to_string(description.batch) + ":";
+
+  Arguments a(description.name, std::string("Runs ") + description.name + ".\n\n" +
+                                    describe_tensors(("Inputs, for " + batch_text).c_str(), description.inputs) + "\n" +
+                                    describe_tensors("Outputs:", description.outputs));
+  a.section("Data");
+  a.text("data", o.data.path, "PATH",
+         "samples: a file (npy, IDX, CIFAR, PGM, PPM, safetensors, raw), one for each input with commas between, or a folder of them");
+  a.text("data-format", o.data.format, "FORMAT", "auto, idx, cifar10, cifar100, npy, safetensors or raw");
+  a.numbers("mean", o.normalization.mean, "X[,X...]", "subtracted from 8-bit images, which are x / 255; one number or one a channel");
+  a.numbers("std", o.normalization.std, "X[,X...]", "what they are then divided by");
+  a.section("Results");
+  a.text("output", o.output, "FILE",
+         "write the outputs as npy (one file an output, commas between), or one picture as .pgm or .ppm, instead of printing");
+  a.integer("topk", o.topk, 0, kMaxTopk, "K", "print the K classes with the largest scores");
+  a.flag("softmax", o.softmax, "print probabilities instead of the scores themselves");
+  a.text("names", o.names, "FILE", "the classes' names, one a line");
+  a.text("labels", o.labels, "FILE", "true classes (IDX or npy), for the accuracy; a folder's own labels are found");
+  a.integer("show", o.show, 0, INT64_MAX, "N", "samples to print; 0: all");
+  a.section("Running");
+  a.text("weights", o.weights, "FILE", "a bare name is looked for beside the program, in the folder above it, and here");
+  a.integer("batch", o.batch, description.batch_is_symbolic ? 1 : description.batch, description.batch, "N", "samples a call, at the most");
+  a.integer("threads", o.threads, 0, 4096, "N", "0: one for each processor");
+  a.optional_text("bench", o.bench, "5", "SECONDS", "time calls on random data for so long (5 seconds) and stop");
+  a.flag("json", o.json, "print the benchmark as one JSON line");
+  try {
+    if (!a.parse(argc, argv)) return 0;
+    if (a.given("bench")) {
+      char* end = nullptr;
+      o.bench_seconds = std::strtod(o.bench.c_str(), &end);
+      if (o.bench.empty() || *end != '\0' || !(o.bench_seconds >= 0 && o.bench_seconds <= 1e6))
+        throw UsageError("--bench", "", "a number of seconds from 0 to 1000000", quoted(o.bench));
+      bench(model, o, a.given("weights"));
+    } else {
+      if (o.data.path.empty()) throw UsageError("--data", "", "samples to run on (or --bench; --help lists the options)", "nothing");
+      run(model, o, a.given("weights"));
+    }
+    return 0;
+  } catch (const UsageError& error) {
+    std::fflush(stdout);
+    std::fprintf(stderr, "error: %s\n", error.what());
+    return 2;
+  } catch (const std::exception& error) {
+    std::fflush(stdout);
+    std::fprintf(stderr, "error: %s\n", error.what());
+    return 1;
+  }
+}
+
+}  // namespace graven::runtime

@@ -1,0 +1,51 @@
+// One element of a tensor of any dtype, as a double: for reports, never for computation in bulk.
+//
+//   number_at(DType::f16, bytes, 3);     // the fourth; 64-bit integers beyond 2^53 are rounded
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "half.h"
+#include "tensor.h"
+
+namespace graven::runtime {
+
+/// `data` need not be aligned.
+inline double number_at(DType dtype, const std::byte* data, std::int64_t i) {
+  const auto load = [&]<class T>(T x) {
+    std::memcpy(&x, data + static_cast<std::size_t>(i) * sizeof x, sizeof x);
+    return x;
+  };
+  switch (dtype) {
+    case DType::f32:
+      return load(float{});
+    case DType::f64:
+      return load(double{});
+    case DType::f16:
+      return float_from_half(load(std::uint16_t{}));
+    case DType::bf16:
+      return float_from_bfloat16(load(std::uint16_t{}));
+    case DType::i8:
+      return load(std::int8_t{});
+    case DType::boolean:
+    case DType::u8:
+      return load(std::uint8_t{});
+    case DType::i16:
+      return load(std::int16_t{});
+    case DType::u16:
+      return load(std::uint16_t{});
+    case DType::i32:
+      return load(std::int32_t{});
+    case DType::u32:
+      return load(std::uint32_t{});
+    case DType::i64:
+      return static_cast<double>(load(std::int64_t{}));
+    case DType::u64:
+      return static_cast<double>(load(std::uint64_t{}));
+  }
+  return 0;
+}
+
+}  // namespace graven::runtime

@@ -1,0 +1,469 @@
+#include "train.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <exception>
+#include <memory>
+#include <optional>
+
+#include "arguments.h"
+#include "batch.h"
+#include "checkpoint.h"
+#include "dataset.h"
+#include "file.h"
+#include "json_lines.h"
+#include "machine.h"
+#include "progress.h"
+#include "safetensors.h"
+#include "sampler.h"
+#include "signals.h"
+#include "stopwatch.h"
+
+namespace graven::runtime {
+namespace {
+
+constexpr std::int64_t kMany = std::int64_t{1} << 53;  // no count of steps or samples reaches it, and doubles hold every one below
+
+struct Options {
+  DatasetOptions data, test_data;
+  std::string weights, out, resume, log;
+  std::int64_t epochs = 1, steps = 0, batch = 1, seed = 0, warmup = 0, total_steps = 0;
+  std::int64_t checkpoint_every = 0, keep = 3, eval_every = 1, log_every = 1, threads = 0, bench = 0;
+  double lr = 0, bench_seconds = 0;
+  bool shuffle = true, drop_last = false, overwrite = false;
+  Normalization normalization;
+};
+
+std::string describe_inputs(const std::vector<TensorDescription>& inputs, std::int64_t batch, bool symbolic) {
+  std::string text = std::string("A step's inputs, for a batch of ") + std::string(symbolic ? "1 to " : "") + std::to_string(batch) + ":\n";
+  for (const TensorDescription& input : inputs) {
+    text += std::string("  ") + input.name + "  " + describe(input.dtype, input.shape);
+    if (input.classes > 0) text += std::string(", from 0 to ") + std::to_string(input.classes - 1);
+    if (*input.comment != '\0') text += std::string("  ") + input.comment;
+    text += "\n";
+  }
+  text.pop_back();
+  return text;
+}
+
+void register_options(Arguments& a, Options& o, const TrainingDescription& description) {
+  const std::int64_t least_batch = description.batch_is_symbolic ? 1 : description.batch;
+  a.section("Data");
+  a.text("data", o.data.path, "PATH", "training set: a folder (IDX, CIFAR, npy, safetensors), a file, or a file for each input, commas between");
+  a.text("test-data", o.test_data.path, "PATH", "held-out set; without it the test set in --data's folder, if it has one");
+  a.text("data-format", o.data.format, "FORMAT", "auto, idx, cifar10, cifar100, npy, safetensors or raw");
+  a.numbers("mean", o.normalization.mean, "X[,X...]", "subtracted from 8-bit images, which are x / 255; one number or one a channel");
+  a.numbers("std", o.normalization.std, "X[,X...]", "what they are then divided by");
+  a.flag("shuffle", o.shuffle, "a new order each epoch, from the seed and the epoch's number");
+  a.flag("drop-last", o.drop_last, "leave out an epoch's last samples when they don't fill a batch");
+  a.section("Training");
+  a.integer("epochs", o.epochs, 0, kMany, "N", "passes over the training set");
+  a.integer("steps", o.steps, 0, kMany, "N",
+            "stop after step N, counted from the run's first; without --epochs, as many epochs as it takes; 0: no limit");
+  a.integer("batch", o.batch, least_batch, description.batch, "N", "samples a step");
+  a.number("lr", o.lr, 0, 1e30, "X", "learning rate of the first parameter group; the others keep their ratio to it");
+  a.integer("warmup", o.warmup, 0, kMany, "N", "steps of linear warm-up in place of the schedule's own; 0: the schedule's own");
+  a.integer("total-steps", o.total_steps, 0, kMany, "N", "length of the learning-rate schedule; 0: as it was emitted");
+  a.integer("seed", o.seed, 0, kMany, "N", "of the order of the samples, and of random operators");
+  a.text("weights", o.weights, "FILE", "initial weights; a bare name is looked for beside the program, above it, and here");
+  a.integer("threads", o.threads, 0, 4096, "N", "0: one for each processor");
+  a.section("Checkpoints");
+  a.text("out", o.out, "DIR", "where checkpoints go; empty: none are made");
+  a.optional_text("resume", o.resume, "newest", "PATH",
+                  "go on exactly where a run stopped: from the newest whole checkpoint of --out, or of PATH, or from the one at PATH");
+  a.flag("overwrite", o.overwrite, "a new run may remove the checkpoints in --out");
+  a.integer("checkpoint-every", o.checkpoint_every, 0, kMany, "N",
+            "steps between checkpoints within an epoch; each epoch ends with one; 0: no others");
+  a.integer("keep", o.keep, 0, kMany, "K", "keep the newest K, and the best; 0: all");
+  a.section("Reports");
+  a.integer("eval-every", o.eval_every, 0, kMany, "N", "epochs between evaluations of the held-out set; 0: never");
+  a.text("log", o.log, "FILE", "append a JSON line for each step, epoch and checkpoint");
+  a.integer("log-every", o.log_every, 1, kMany, "N", "steps between the log's lines");
+  a.integer("bench", o.bench, 0, 1'000'000, "N", "time N steps on random data, print one JSON line, and stop");
+  a.number("bench-seconds", o.bench_seconds, 0, 1e6, "S", "the same, for S seconds");
+}
+
+class Trainer {
+ public:
+  Trainer(TrainableModel& model, Options options, const Arguments& arguments)
+      : model_(model), description_(model.description()), options_(std::move(options)), arguments_(arguments), log_(options_.log) {}
+
+  int run();
+  void bench();
+
+ private:
+  void start();
+  void load_initial_weights(bool required);
+  void resume();
+  bool train_epoch();
+  std::optional<Evaluation> evaluate();
+  void finish_epoch(double seconds);
+  void save();
+  void set_learning_rates();
+  void prepare_schedules();
+  [[noreturn]] void fail_on_loss(double loss) const;
+  std::string epoch_title() const;
+  int stop_signal() const { return signals_ ? signals_->received() : 0; }
+
+  TrainableModel& model_;
+  const TrainingDescription& description_;
+  Options options_;
+  const Arguments& arguments_;
+  JsonLines log_;
+  JsonWriter json_;
+  std::vector<Variable> weights_, states_;
+  std::optional<CheckpointFolder> folder_;
+  std::optional<Dataset> data_, test_;
+  std::optional<BatchSource> source_, test_source_;
+  std::optional<Batch> batch_;
+  std::vector<ParameterGroup> groups_;
+  std::vector<double> rates_;
+  TrainingState state_;
+  std::int64_t saved_step_ = -1;
+  std::string saved_path_;
+  std::optional<StopSignals> signals_;  ///< while the loop runs: before it, a signal simply ends the program
+};
+
+void Trainer::start() {
+  model_.start(options_.threads > 0 ? static_cast<int>(options_.threads) : processor_count());
+  weights_ = model_.weights();
+  states_ = model_.states();
+  groups_ = description_.groups;
+  rates_.resize(std::max<std::size_t>(groups_.size(), 1));
+}
+
+void Trainer::load_initial_weights(bool required) {
+  if (weights_.empty()) return;
+  const std::string path = find_beside_program(options_.weights);
+  if (!path.empty()) {
+    load_variables(SafetensorsFile(path), weights_);
+    model_.weights_changed();
+  } else if (required) {
+    throw Error("--weights", "", quoted(options_.weights) + " beside the program, in the folder above it, or in this one", "no such file");
+  }
+}
+
+void Trainer::prepare_schedules() {
+  const double base = groups_.empty() ? 0 : groups_[0].lr;
+  bool any_length = false;
+  for (ParameterGroup& group : groups_) {
+    // With one group this is --lr itself, not a product that rounds.
+    group.lr = group.lr == base ? state_.lr : base == 0 ? group.lr : group.lr * (state_.lr / base);
+    if (state_.total_steps > 0) any_length = group.schedule.set_length(state_.total_steps) || any_length;
+    if (state_.warmup > 0) {
+      group.schedule.warmup = Schedule::Warmup::linear;
+      group.schedule.warmup_iters = state_.warmup;
+    }
+  }
+  if (state_.total_steps > 0 && !any_length) throw UsageError("--total-steps", "the model's learning-rate schedule has no length to set");
+}
+
+void Trainer::set_learning_rates() {
+  for (std::size_t g = 0; g < groups_.size(); ++g) rates_[g] = groups_[g].schedule.learning_rate(groups_[g].lr, state_.step);
+}
+
+void Trainer::resume() {
+  const std::string& from = options_.resume;
+  const auto report = [](const std::string& text) { std::fprintf(stderr, "warning: %s; looking for an older one\n", text.c_str()); };
+  std::string path = from;
+  TrainingState loaded;
+  if (from != "newest" && kind_of(join(from, "manifest.json")) == FileKind::regular) {
+    loaded = load_checkpoint(from, description_.graph_hash, weights_, states_);
+  } else {
+    const std::string& folder = from == "newest" ? options_.out : from;
+    if (folder.empty()) throw UsageError("--resume", "", "a path, when --out is empty", "none");
+    loaded = load_newest(folder, description_.graph_hash, weights_, states_, report, &path);
+  }
+  model_.weights_changed();
+  if (loaded.samples != state_.samples) {
+    throw Error(path, "", std::string("a training set of ") + std::to_string(loaded.samples) + " samples, as the checkpoint's",
+                std::to_string(state_.samples) + " (a new run from these weights: --weights " + join(path, "weights.safetensors") + ")");
+  }
+  if (loaded.batch < 1 || loaded.batch > description_.batch)
+    throw Error(path, "batch", std::string("1 to ") + std::to_string(description_.batch) + " samples", std::to_string(loaded.batch));
+  const TrainingState chosen = state_;
+  state_ = loaded;
+  state_.generator = chosen.generator;
+  // What the command line says overrides; what it leaves unsaid is the checkpoint's.
+  const auto take = [&](const char* option, auto TrainingState::* field) {
+    if (!arguments_.given(option) || chosen.*field == loaded.*field) return;
+    state_.*field = chosen.*field;
+    std::fprintf(stderr, "warning: --%s is not the checkpoint's: the run will not be the one that was stopped\n", option);
+  };
+  take("seed", &TrainingState::seed);
+  take("batch", &TrainingState::batch);
+  take("shuffle", &TrainingState::shuffle);
+  take("drop-last", &TrainingState::drop_last);
+  take("lr", &TrainingState::lr);
+  take("warmup", &TrainingState::warmup);
+  take("total-steps", &TrainingState::total_steps);
+  if (folder_) {
+    // A newer checkpoint that is whole would be lost by going on from here.
+    for (const std::string& other : list_checkpoints(options_.out)) {
+      if (step_of(other) <= state_.step) break;
+      if (is_whole_checkpoint(other)) {
+        throw UsageError("--resume", "", "another --out, because " + options_.out + " holds a checkpoint of step " + std::to_string(step_of(other)),
+                         quoted(from));
+      }
+    }
+  }
+  saved_step_ = state_.step;
+  saved_path_ = path;
+  std::printf("resumed from %s: epoch %lld, step %lld\n", path.c_str(), static_cast<long long>(state_.epoch + 1),
+              static_cast<long long>(state_.step));
+}
+
+void Trainer::save() {
+  if (!folder_) return;
+  saved_path_ = folder_->save(state_, weights_, states_, options_.keep);
+  saved_step_ = state_.step;
+  if (!log_.enabled()) return;
+  json_.clear();
+  log_.write(json_.begin_object().key("event").value("checkpoint").key("step").value(state_.step).key("path").value(saved_path_).end_object());
+}
+
+void Trainer::fail_on_loss(double loss) const {
+  const std::string kept = saved_path_.empty() ? "no checkpoint was made" : "the last checkpoint is " + saved_path_;
+  throw Error("training", std::string("step ") + std::to_string(state_.step + 1), "a finite loss",
+              (std::isnan(loss) ? std::string("NaN") : std::string("infinity")) + "; " + kept + "; a lower --lr may help");
+}
+
+std::string Trainer::epoch_title() const {
+  const std::string title = std::string("epoch ") + std::to_string(state_.epoch + 1);
+  return options_.epochs == kMany ? title : title + "/" + std::to_string(options_.epochs);
+}
+
+/// Trains to the end of the epoch; false when something stops the run before.
+bool Trainer::train_epoch() {
+  const std::int64_t n = state_.samples, batch = state_.batch, start = state_.position;
+  const Permutation order(n, state_.seed, state_.epoch);
+  const bool shuffle = state_.shuffle;
+  const std::int64_t end = state_.drop_last ? n - n % batch : n;
+  Progress progress(epoch_title().c_str(), end, start);
+  while (state_.position < end) {
+    if (stop_signal() != 0 || (options_.steps > 0 && state_.step >= options_.steps)) return false;
+    const std::int64_t first = state_.position, count = std::min(batch, end - first);
+    source_->fill(*batch_, count, [&](std::int64_t i) { return shuffle ? order[first + i] : first + i; });
+    set_learning_rates();
+    const double loss = model_.step(batch_->pointers(), count, {.learning_rates = rates_.data(), .step = state_.step + 1, .seed = state_.seed});
+    if (!std::isfinite(loss)) fail_on_loss(loss);
+    state_.step += 1;
+    state_.position += count;
+    state_.loss_sum += loss * static_cast<double>(count);
+    progress.update(state_.position, state_.loss_sum / static_cast<double>(state_.position), state_.position - start);
+    if (log_.enabled() && state_.step % options_.log_every == 0) {
+      json_.clear();
+      json_.begin_object().key("event").value("step").key("step").value(state_.step).key("epoch").value(state_.epoch + 1).key("loss").value(loss);
+      log_.write(json_.key("lr").value(rates_[0]).end_object());
+    }
+    if (options_.checkpoint_every > 0 && state_.step % options_.checkpoint_every == 0 && state_.position < end) save();
+  }
+  return stop_signal() == 0;
+}
+
+std::optional<Evaluation> Trainer::evaluate() {
+  if (!test_source_ || !description_.has_evaluation || options_.eval_every == 0) return std::nullopt;
+  const bool last = state_.epoch + 1 == options_.epochs || (options_.steps > 0 && state_.step >= options_.steps);
+  if ((state_.epoch + 1) % options_.eval_every != 0 && !last) return std::nullopt;
+  Evaluation total;
+  const std::int64_t n = test_->size(), batch = batch_->samples();
+  test_source_->fill_shared(*batch_);
+  for (std::int64_t first = 0; first < n; first += batch) {
+    const std::int64_t count = std::min(batch, n - first), rows = description_.batch_is_symbolic ? count : batch;
+    test_source_->fill(*batch_, rows, [&](std::int64_t i) { return first + i % count; });
+    const Evaluation part = model_.evaluate(batch_->pointers(), rows, count);
+    total.loss_sum += part.loss_sum;
+    total.correct += part.correct;
+    if (stop_signal() != 0) break;
+  }
+  source_->fill_shared(*batch_);
+  if (stop_signal() != 0) return std::nullopt;
+  return total;
+}
+
+void Trainer::finish_epoch(double seconds) {
+  const std::optional<Evaluation> evaluation = evaluate();
+  if (stop_signal() != 0) return;  // the epoch ends, with its evaluation, when the run goes on
+  const auto trained = static_cast<double>(std::max<std::int64_t>(state_.position, 1));
+  const double loss = state_.loss_sum / trained;
+  double test_loss = 0, accuracy = 0, metric = -loss;
+  std::printf("%s  loss %.4f", epoch_title().c_str(), loss);
+  if (evaluation) {
+    test_loss = evaluation->loss_sum / static_cast<double>(test_->size());
+    accuracy = static_cast<double>(evaluation->correct) / static_cast<double>(test_->size());
+    metric = description_.has_accuracy ? accuracy : -test_loss;
+    std::printf("  test loss %.4f", test_loss);
+    if (description_.has_accuracy) std::printf("  accuracy %.4f", accuracy);
+  }
+  std::printf("  %.1f s\n", seconds);
+  std::fflush(stdout);
+  if (log_.enabled()) {
+    json_.clear();
+    json_.begin_object().key("event").value("epoch").key("epoch").value(state_.epoch + 1).key("step").value(state_.step).key("loss").value(loss);
+    if (evaluation) {
+      json_.key("test_loss").value(test_loss);
+      if (description_.has_accuracy) json_.key("accuracy").value(accuracy);
+    }
+    log_.write(json_.key("seconds").value(seconds).end_object());
+  }
+  // With a held-out set only evaluated epochs compete.
+  if ((evaluation || !test_source_) && std::isfinite(metric) && (!state_.has_best || metric > state_.best_metric)) {
+    state_.has_best = true;
+    state_.best_metric = metric;
+    state_.best_step = state_.step;
+  }
+  state_.epoch += 1;
+  state_.position = 0;
+  state_.loss_sum = 0;
+  save();
+}
+
+int Trainer::run() {
+  data_.emplace(open_dataset(options_.data, description_.inputs, Split::train));
+  source_.emplace(*data_, description_.inputs, options_.normalization);
+  if (!options_.test_data.path.empty() || has_test_split(options_.data, description_.inputs)) {
+    options_.test_data.format = options_.data.format;
+    if (options_.test_data.path.empty()) options_.test_data.path = options_.data.path;
+    test_.emplace(open_dataset(options_.test_data, description_.inputs, Split::test));
+    test_source_.emplace(*test_, description_.inputs, options_.normalization);
+  }
+  if (!description_.batch_is_symbolic) options_.drop_last = true;
+  state_ = {.model = description_.name, .graph_hash = description_.graph_hash, .generator = description_.generator, .samples = data_->size()};
+  state_.seed = options_.seed;
+  state_.batch = options_.batch;
+  state_.shuffle = options_.shuffle;
+  state_.drop_last = options_.drop_last;
+  state_.lr = options_.lr;
+  state_.warmup = options_.warmup;
+  state_.total_steps = options_.total_steps;
+  if (options_.steps > 0 && !arguments_.given("epochs")) options_.epochs = kMany;
+
+  if (!options_.out.empty()) {
+    folder_.emplace(options_.out);
+    if (options_.resume.empty() && !list_checkpoints(options_.out).empty()) {
+      if (!options_.overwrite)
+        throw Error(options_.out,
+                    "holds the checkpoints of another run: go on with it (--resume), choose another --out, or remove them (--overwrite)");
+      folder_->clear();
+    }
+  }
+  start();
+  if (options_.resume.empty()) {
+    load_initial_weights(true);
+  } else {
+    resume();
+  }
+  if (state_.drop_last && state_.batch > state_.samples)
+    throw Error(data_->path(), "", std::string("at least one batch of ") + std::to_string(state_.batch) + " samples", std::to_string(state_.samples));
+  prepare_schedules();
+  batch_.emplace(description_.inputs, std::max(state_.batch, description_.batch_is_symbolic ? state_.batch : description_.batch));
+  source_->fill_shared(*batch_);
+
+  std::printf("%s: %lld training samples", description_.name, static_cast<long long>(data_->size()));
+  if (test_) std::printf(", %lld held out", static_cast<long long>(test_->size()));
+  std::printf(", batch %lld\n", static_cast<long long>(state_.batch));
+  for (const std::string& binding : source_->bindings()) std::printf("  %s\n", binding.c_str());
+  std::fflush(stdout);
+  if (log_.enabled()) {
+    json_.clear();
+    json_.begin_object().key("event").value("start").key("model").value(description_.name).key("graph").value(description_.graph_hash);
+    json_.key("step").value(state_.step).key("samples").value(state_.samples).key("batch").value(state_.batch).key("seed").value(state_.seed);
+    log_.write(json_.key("lr").value(state_.lr).end_object());
+  }
+
+  const auto finished = [&] { return state_.epoch >= options_.epochs || (options_.steps > 0 && state_.step >= options_.steps); };
+  if (finished()) {
+    std::printf("nothing left to do: %lld epochs and %lld steps are done\n", static_cast<long long>(state_.epoch),
+                static_cast<long long>(state_.step));
+    return 0;
+  }
+  signals_.emplace();
+  while (!finished()) {
+    const Stopwatch watch;
+    if (!train_epoch()) break;
+    finish_epoch(watch.seconds());
+    if (stop_signal() != 0) break;
+  }
+  if (saved_step_ != state_.step || state_.position != 0) save();
+  if (const int signal = stop_signal(); signal != 0) {
+    std::fprintf(stderr, "stopped by a signal after step %lld%s%s%s\n", static_cast<long long>(state_.step), folder_ ? "; go on with --resume (" : "",
+                 folder_ ? saved_path_.c_str() : "", folder_ ? ")" : "");
+    return 128 + signal;
+  }
+  return 0;
+}
+
+void Trainer::bench() {
+  state_.lr = options_.lr;
+  start();
+  load_initial_weights(false);
+  prepare_schedules();
+  batch_.emplace(description_.inputs, options_.batch);
+  batch_->randomize(description_.inputs, options_.seed);
+  Timings timings(options_.bench > 0 ? static_cast<std::size_t>(options_.bench) : 200'000);
+  double first = 0;
+  const Stopwatch total;
+  // Two calls warm up; then the number that was asked for, or at least five and as many as the time allows.
+  for (std::int64_t i = -2;; ++i) {
+    set_learning_rates();
+    const Stopwatch watch;
+    model_.step(batch_->pointers(), options_.batch, {.learning_rates = rates_.data(), .step = state_.step + 1, .seed = options_.seed});
+    const double seconds = watch.seconds();
+    state_.step += 1;
+    if (i == -2) first = seconds;
+    if (i >= 0) timings.add(seconds);
+    if (timings.full() || (options_.bench == 0 && i >= 4 && total.seconds() >= options_.bench_seconds)) break;
+  }
+  json_.begin_object().key("peer").value("graven").key("workload").value(description_.name);
+  json_.key("threads").value(options_.threads > 0 ? options_.threads : processor_count()).key("batch").value(options_.batch);
+  json_.key("runs").value(timings.count()).key("median_ms").value(timings.median() * 1e3).key("min_ms").value(timings.minimum() * 1e3);
+  json_.key("first_ms").value(first * 1e3).key("rss_mb").value(peak_memory_mb()).end_object();
+  std::printf("%s\n", json_.text().c_str());
+}
+
+}  // namespace
+
+int train_main(int argc, char** argv, TrainableModel& model, const TrainDefaults& defaults) {
+  const TrainingDescription& description = model.description();
+  Options options;
+  options.data.path = defaults.data;
+  options.test_data.path = defaults.test_data;
+  options.weights = defaults.weights;
+  options.out = defaults.out;
+  options.epochs = defaults.epochs;
+  options.seed = defaults.seed;
+  options.warmup = defaults.warmup;
+  options.shuffle = defaults.shuffle;
+  options.drop_last = defaults.drop_last || !description.batch_is_symbolic;
+  options.normalization = {defaults.mean, defaults.std};
+  options.batch = description.batch;
+  options.lr = description.groups.empty() ? 0 : description.groups[0].lr;
+
+  Arguments arguments(description.name, std::string("Trains ") + description.name + ", minimising " + description.loss + ".\n\n" +
+                                            describe_inputs(description.inputs, description.batch, description.batch_is_symbolic));
+  register_options(arguments, options, description);
+  arguments.note("Stopping: SIGINT (Ctrl-C) and SIGTERM finish the step, save a checkpoint and stop; a second one stops at once.");
+  try {
+    if (!arguments.parse(argc, argv)) return 0;
+    if (!description.batch_is_symbolic && arguments.given("drop-last") && !options.drop_last)
+      throw UsageError("--no-drop-last",
+                       std::string("the model's batch is fixed at ") + std::to_string(description.batch) + ": an epoch's last samples must fill one");
+    Trainer trainer(model, options, arguments);
+    if (options.bench > 0 || options.bench_seconds > 0) {
+      trainer.bench();
+      return 0;
+    }
+    return trainer.run();
+  } catch (const UsageError& error) {
+    std::fflush(stdout);
+    std::fprintf(stderr, "error: %s\n", error.what());
+    return 2;
+  } catch (const std::exception& error) {
+    std::fflush(stdout);
+    std::fprintf(stderr, "error: %s\n", error.what());
+    return 1;
+  }
+}
+
+}  // namespace graven::runtime

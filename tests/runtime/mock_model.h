@@ -1,0 +1,154 @@
+// A model small enough to be written by hand: softmax regression, images f32[batch, features] to `classes` scores, mean cross entropy, SGD with
+// momentum. It drives the training and inference programs in the tests as an emitted model would.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "runtime_min/infer.h"
+#include "runtime_min/safetensors.h"
+#include "runtime_min/train.h"
+
+namespace graven::runtime {
+
+struct SoftmaxRegression {
+  std::int64_t features, classes;
+  std::vector<float> weight = std::vector<float>(static_cast<std::size_t>(features * classes));
+  std::vector<float> bias = std::vector<float>(static_cast<std::size_t>(classes));
+
+  void scores(const float* x, float* y) const {
+    for (std::int64_t c = 0; c < classes; ++c) {
+      double sum = bias[static_cast<std::size_t>(c)];
+      for (std::int64_t f = 0; f < features; ++f) sum += static_cast<double>(weight[static_cast<std::size_t>(c * features + f)]) * x[f];
+      y[c] = static_cast<float>(sum);
+    }
+  }
+  std::vector<Variable> variables() {
+    return {{"model.weight", DType::f32, {classes, features}, weight.data()}, {"model.bias", DType::f32, {classes}, bias.data()}};
+  }
+};
+
+class MockTrainable : public TrainableModel {
+ public:
+  MockTrainable(Dims sample, std::int64_t classes, std::int64_t batch, bool symbolic) : model_{count_of(sample), classes} {
+    Dims images = sample;
+    images.insert(images.begin(), batch);
+    description_.name = "mock";
+    description_.loss = "cross_entropy(mean)";
+    description_.inputs = {{.name = "images", .dtype = DType::f32, .shape = images, .comment = "pictures"},
+                           {.name = "labels", .dtype = DType::i64, .shape = {batch}, .classes = classes}};
+    description_.batch = batch;
+    description_.batch_is_symbolic = symbolic;
+    description_.groups = {{.lr = 0.1, .schedule = {.kind = Schedule::Kind::cosine, .T_max = 1000}}};
+    description_.graph_hash = "0123456789abcdef";
+    description_.generator = "graven test";
+    description_.has_accuracy = true;
+    weight_momentum_.resize(model_.weight.size());
+    bias_momentum_.resize(model_.bias.size());
+  }
+
+  const TrainingDescription& description() const override { return description_; }
+  TrainingDescription& description() { return description_; }
+  void start(int) override {}
+  std::vector<Variable> weights() override { return model_.variables(); }
+  std::vector<Variable> states() override {
+    return {{"model.weight-momentum", DType::f32, {model_.classes, model_.features}, weight_momentum_.data()},
+            {"model.bias-momentum", DType::f32, {model_.classes}, bias_momentum_.data()}};
+  }
+
+  double step(const void* const* inputs, std::int64_t batch, const StepNumbers& numbers) override {
+    if (numbers.step == nan_at_step) return std::nan("");
+    std::vector<float> gradient(model_.weight.size()), bias_gradient(model_.bias.size()), p(static_cast<std::size_t>(model_.classes));
+    double loss = 0;
+    for (std::int64_t i = 0; i < batch; ++i) {
+      const float* x = static_cast<const float*>(inputs[0]) + i * model_.features;
+      const std::int64_t label = static_cast<const std::int64_t*>(inputs[1])[i];
+      loss += softmax(x, label, p.data());
+      p[static_cast<std::size_t>(label)] -= 1;
+      for (std::size_t c = 0; c < p.size(); ++c) {
+        const float g = p[c] / static_cast<float>(batch);
+        bias_gradient[c] += g;
+        for (std::int64_t f = 0; f < model_.features; ++f)
+          gradient[c * static_cast<std::size_t>(model_.features) + static_cast<std::size_t>(f)] += g * x[f];
+      }
+    }
+    const auto lr = static_cast<float>(numbers.learning_rates[0]);
+    const auto update = [lr](std::vector<float>& parameter, std::vector<float>& momentum, const std::vector<float>& g) {
+      for (std::size_t i = 0; i < g.size(); ++i) {
+        momentum[i] = 0.9F * momentum[i] + g[i];
+        parameter[i] -= lr * momentum[i];
+      }
+    };
+    update(model_.weight, weight_momentum_, gradient);
+    update(model_.bias, bias_momentum_, bias_gradient);
+    return loss / static_cast<double>(batch);
+  }
+
+  Evaluation evaluate(const void* const* inputs, std::int64_t, std::int64_t count) override {
+    std::vector<float> p(static_cast<std::size_t>(model_.classes));
+    Evaluation result;
+    for (std::int64_t i = 0; i < count; ++i) {
+      const std::int64_t label = static_cast<const std::int64_t*>(inputs[1])[i];
+      result.loss_sum += softmax(static_cast<const float*>(inputs[0]) + i * model_.features, label, p.data());
+      std::size_t best = 0;
+      for (std::size_t c = 1; c < p.size(); ++c) {
+        if (p[c] > p[best]) best = c;
+      }
+      if (best == static_cast<std::size_t>(label)) ++result.correct;
+    }
+    return result;
+  }
+
+  std::int64_t nan_at_step = -1;
+
+ private:
+  /// Leaves the probabilities in `p` and returns the loss.
+  double softmax(const float* x, std::int64_t label, float* p) const {
+    model_.scores(x, p);
+    float most = p[0];
+    for (std::int64_t c = 1; c < model_.classes; ++c) most = std::max(most, p[c]);
+    double sum = 0;
+    for (std::int64_t c = 0; c < model_.classes; ++c) sum += std::exp(static_cast<double>(p[c] - most));
+    const double loss = std::log(sum) - (p[label] - most);
+    for (std::int64_t c = 0; c < model_.classes; ++c) p[c] = static_cast<float>(std::exp(static_cast<double>(p[c] - most)) / sum);
+    return loss;
+  }
+
+  SoftmaxRegression model_;
+  TrainingDescription description_;
+  std::vector<float> weight_momentum_, bias_momentum_;
+};
+
+class MockInference : public InferenceModel {
+ public:
+  MockInference(Dims sample, std::int64_t classes, std::int64_t batch, bool symbolic) : model_{count_of(sample), classes} {
+    Dims images = sample;
+    images.insert(images.begin(), batch);
+    description_.name = "mock";
+    description_.inputs = {{.name = "images", .dtype = DType::f32, .shape = images}};
+    description_.outputs = {{.name = "scores", .dtype = DType::f32, .shape = {batch, classes}}};
+    description_.batch = batch;
+    description_.batch_is_symbolic = symbolic;
+  }
+
+  const InferenceDescription& description() const override { return description_; }
+  void start(int, const std::string& weights) override {
+    if (!weights.empty()) load_variables(SafetensorsFile(weights), model_.variables());
+  }
+  void forward(const void* const* inputs, std::int64_t batch, void* const* outputs) override {
+    largest_batch = std::max(largest_batch, batch);
+    for (std::int64_t i = 0; i < batch; ++i)
+      model_.scores(static_cast<const float*>(inputs[0]) + i * model_.features, static_cast<float*>(outputs[0]) + i * model_.classes);
+  }
+
+  SoftmaxRegression& model() { return model_; }
+  std::int64_t largest_batch = 0;
+
+ private:
+  SoftmaxRegression model_;
+  InferenceDescription description_;
+};
+
+}  // namespace graven::runtime
