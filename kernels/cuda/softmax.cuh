@@ -1,0 +1,81 @@
+// softmax and log_softmax over the middle of [outer, size, inner], and their gradients.
+//
+//   y = exp(x - max) / sum exp(x - max);   dx = y * (dy - sum(dy * y))
+//   y = x - max - log sum exp(x - max);    dx = dy - exp(y) * sum(dy)
+//
+//   softmax(context, softmax_config{.outer = 64, .size = 10, .inner = 1}, y, x);
+//
+// One warp a row. y may be x, dx may be dy.
+#pragma once
+
+#include "../config/softmax.h"
+#include "block.cuh"
+#include "context.cuh"
+#include "reduce.cuh"
+#include "scalar_math.cuh"
+
+namespace graven::kernels {
+
+/// Calls f(first element, lane) for each row of the warp that runs.
+template <class F>
+__device__ inline void for_each_row(const softmax_config& config, F f) {
+  const int lane = static_cast<int>(threadIdx.x % 32);
+  const std::int64_t warps = item_stride() / 32, rows = config.outer * config.inner;
+  for (std::int64_t row = first_item() / 32; row < rows; row += warps) f(row / config.inner * config.size * config.inner + row % config.inner, lane);
+}
+
+template <bool Log, class T>
+__global__ void softmax_kernel(softmax_config config, T* y, const T* x) {
+  for_each_row(config, [&](std::int64_t first, int lane) {
+    T top = smallest<T>();
+    for (std::int64_t i = lane; i < config.size; i += 32) top = maximum_of::join(top, x[first + i * config.inner]);
+    top = warp_reduce<maximum_of>(top);
+    T sum = 0;
+    for (std::int64_t i = lane; i < config.size; i += 32) sum += math::exp(x[first + i * config.inner] - top);
+    sum = warp_reduce<sum_of>(sum);
+    const T shift = Log ? top + math::log(sum) : top, scale = T(1) / sum;
+    for (std::int64_t i = lane; i < config.size; i += 32) {
+      const T value = x[first + i * config.inner] - shift;
+      y[first + i * config.inner] = Log ? value : math::exp(value) * scale;
+    }
+  });
+}
+
+template <bool Log, class T>
+__global__ void softmax_backward_kernel(softmax_config config, T* dx, const T* dy, const T* y) {
+  for_each_row(config, [&](std::int64_t first, int lane) {
+    T sum = 0;
+    for (std::int64_t i = lane; i < config.size; i += 32) {
+      const std::int64_t at = first + i * config.inner;
+      sum += Log ? dy[at] : dy[at] * y[at];
+    }
+    sum = warp_reduce<sum_of>(sum);
+    for (std::int64_t i = lane; i < config.size; i += 32) {
+      const std::int64_t at = first + i * config.inner;
+      dx[at] = Log ? dy[at] - math::exp(y[at]) * sum : y[at] * (dy[at] - sum);
+    }
+  });
+}
+
+#ifndef __CUDACC_RTC__
+
+template <class T>
+void softmax(CudaContext& context, const softmax_config& config, T* y, const T* x) {
+  launch(context, "softmax", &softmax_kernel<false, T>, launch_shape(config.outer * config.inner * 32), config, y, x);
+}
+template <class T>
+void log_softmax(CudaContext& context, const softmax_config& config, T* y, const T* x) {
+  launch(context, "log_softmax", &softmax_kernel<true, T>, launch_shape(config.outer * config.inner * 32), config, y, x);
+}
+template <class T>
+void softmax_backward(CudaContext& context, const softmax_config& config, T* dx, const T* dy, const T* y) {
+  launch(context, "softmax_backward", &softmax_backward_kernel<false, T>, launch_shape(config.outer * config.inner * 32), config, dx, dy, y);
+}
+template <class T>
+void log_softmax_backward(CudaContext& context, const softmax_config& config, T* dx, const T* dy, const T* y) {
+  launch(context, "log_softmax_backward", &softmax_backward_kernel<true, T>, launch_shape(config.outer * config.inner * 32), config, dx, dy, y);
+}
+
+#endif  // __CUDACC_RTC__
+
+}  // namespace graven::kernels
