@@ -21,14 +21,14 @@ class Attributes;
 /// (inputs + step). The last step is the result. Its body text comes from the operator's entry, so a fusion is never a new operator.
 struct ScalarProgram {
   struct Step {
-    std::string op;
-    std::vector<std::int32_t> arguments;
-    std::vector<std::pair<std::string, double>> constants;  ///< the operator's scalar attributes, by name
-    DType dtype = DType::f32;                               ///< of the step's result
+    std::string op = {};
+    std::vector<std::int32_t> arguments = {};
+    std::vector<std::pair<std::string, double>> constants = {};  ///< the operator's scalar attributes, by name
+    DType dtype = DType::f32;                                    ///< of the step's result
     friend bool operator==(const Step&, const Step&) = default;
   };
   std::int32_t inputs = 1;
-  std::vector<Step> steps;
+  std::vector<Step> steps = {};
   bool empty() const { return steps.empty(); }
   friend bool operator==(const ScalarProgram&, const ScalarProgram&) = default;
 };

@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "ir/diagnostic.h"
+#include "ir/ops/shared.h"
 
 namespace graven::ir {
 
@@ -154,6 +155,14 @@ Cost cost_of(const NodeView& node) {
     for (std::size_t i = 0; i < node.node.outputs.size(); ++i) cost.bytes += bytes(node.output(i));
   }
   return cost;
+}
+
+KernelCall lower(const NodeView& node) {
+  const OpDef& op = *node.node.op;
+  if (op.alias) return {};
+  if (op.kernel) return op.kernel(node);
+  GRAVEN_CHECK(op.elementwise(), std::string(op.name) + " has neither a kernel nor a scalar body");
+  return ops::elementwise_call(node);
 }
 
 // ---- gradients ----------------------------------------------------------------------------------------------------------------------

@@ -110,8 +110,9 @@ struct ScalarBody {
   bool result_boolean = false;  ///< comparisons: the result is a bool whatever T is
 };
 
-/// A value of a config field, by C++ type: integers and dimensions are std::int64_t, numbers double, flags bool, lists std::int64_t[8].
-using ConfigField = std::variant<Dim, double, bool, std::vector<Dim>>;
+/// A value of a config field, by C++ type: integers and dimensions are std::int64_t, numbers double, flags bool, lists std::int64_t[8], lists
+/// of lists std::int64_t[][8].
+using ConfigField = std::variant<Dim, double, bool, std::vector<Dim>, std::vector<std::vector<Dim>>>;
 
 /// What a node becomes: one call `name<epilogue>(threads, config, outputs..., inputs..., workspace)`. See kernels/README.md.
 struct KernelCall {
@@ -187,5 +188,9 @@ InputRange input_range(const OpDef& op, std::size_t flat_count, std::size_t spec
 std::vector<TensorType> infer(const OpDef& op, const std::vector<std::optional<TensorType>>& inputs, Attributes& attributes);
 
 Cost cost_of(const NodeView& node);
+
+/// What the node becomes: the operator's kernel, `elementwise` or `broadcast` for a scalar body (the functor is the emitter's), a call without a
+/// name for an alias.
+KernelCall lower(const NodeView& node);
 
 }  // namespace graven::ir

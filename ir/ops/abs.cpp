@@ -1,0 +1,21 @@
+#include "ir/ops/shared.h"
+
+namespace graven::ir {
+
+static void gradient_abs(GradientBuilder& g) {
+  const ops::Term dy(g, g.output_gradient()), x(g, g.input(0));
+  g.set(0, dy * x.apply("sign"));
+}
+
+extern const OpDef kAbs;
+const OpDef kAbs{
+    .name = "abs",
+    .doc = "y = |x|. The gradient at 0 is 0, as in PyTorch.",
+    .inputs = {{"x"}},
+    .infer = ops::infer_number,
+    .gradient = gradient_abs,
+    .scalar = {.body = "x > T(0) ? x : T(0) - x"},
+    .cases = [] { return ops::unary_cases(-4, 4, {}, true); },
+};
+
+}  // namespace graven::ir

@@ -1,0 +1,52 @@
+#include "ir/ops/optimizer_shared.h"
+
+namespace graven::ir {
+
+static void infer_adam(InferContext& c) {
+  for (const char* key : {"beta1", "beta2"})
+    c.require(c.attributes.number(key) >= 0 && c.attributes.number(key) < 1,
+              std::string("'") + key + "' must lie in [0, 1), got " + std::to_string(c.attributes.number(key)));
+  ops::check_optimizer(c, {"params", "grads", "m", "v", c.attributes.flag("amsgrad") ? "max_v" : ""});
+}
+
+extern const OpDef kAdam;
+const OpDef kAdam{
+    .name = "adam",
+    .doc =
+        "Adam (Kingma and Ba 2014) and, decoupled, AdamW (Loshchilov and Hutter 2017), torch.optim.Adam and AdamW: g = grad (negated to maximize); "
+        "decoupled: param *= 1 - lr * weight_decay, else g += weight_decay * param; m = beta1 * m + (1 - beta1) * g; "
+        "v = beta2 * v + (1 - beta2) * g^2; with amsgrad v is replaced below by max_v = max(max_v, v); "
+        "param -= lr / (1 - beta1^step) * m / (sqrt(v) / sqrt(1 - beta2^step) + eps).",
+    .inputs = {{.name = "params", .variadic = true, .mutated = true},
+               {.name = "grads", .variadic = true},
+               {.name = "m", .variadic = true, .mutated = true},
+               {.name = "v", .variadic = true, .mutated = true},
+               {.name = "max_v", .optional = true, .variadic = true, .mutated = true},
+               {"lr"},
+               {"step"}},
+    .attributes = {{"beta1", AttributeType::number, 0.9, "decay of the mean of gradients"},
+                   {"beta2", AttributeType::number, 0.999, "decay of the mean of squared gradients"},
+                   {"eps", AttributeType::number, 1e-8, "added to the root"},
+                   {"weight_decay", AttributeType::number, 0.0, "L2 penalty, or decay when decoupled"},
+                   {"decoupled", AttributeType::boolean, false, "AdamW"},
+                   {"amsgrad", AttributeType::boolean, false, "divide by the largest v so far (Reddi et al. 2018)"},
+                   {"maximize", AttributeType::boolean, false, "climb instead"}},
+    .infer = infer_adam,
+    .kernel =
+        [](const NodeView& node) {
+          const Attributes& a = node.attributes();
+          return KernelCall{.name = "adam",
+                            .config = {{"beta1", a.number("beta1")},
+                                       {"beta2", a.number("beta2")},
+                                       {"eps", a.number("eps")},
+                                       {"weight_decay", a.number("weight_decay")},
+                                       {"decoupled", a.flag("decoupled")},
+                                       {"amsgrad", a.flag("amsgrad")},
+                                       {"maximize", a.flag("maximize")}},
+                            .reference = !ops::parameters_f32(node)};
+        },
+    .cost = [](const NodeView& node) { return ops::optimizer_cost(node, 12); },
+    .amp = AmpClass::black,
+};
+
+}  // namespace graven::ir

@@ -1,0 +1,22 @@
+#include "ir/ops/shared.h"
+
+namespace graven::ir {
+
+static void gradient_add(GradientBuilder& g) {
+  g.set_reduced(0, g.output_gradient());
+  g.set_reduced(1, g.output_gradient());
+}
+
+extern const OpDef kAdd;
+const OpDef kAdd{
+    .name = "add",
+    .doc = "z = x + y, broadcast as in NumPy.",
+    .inputs = {{"x"}, {"y"}},
+    .infer = ops::infer_binary,
+    .gradient = gradient_add,
+    .scalar = {.body = "x + y"},
+    .commutative = true,
+    .cases = [] { return ops::binary_cases(-4, 4, -4, 4, true); },
+};
+
+}  // namespace graven::ir

@@ -1,0 +1,28 @@
+#include "ir/ops/shared.h"
+
+namespace graven::ir {
+
+static void gradient_amax(GradientBuilder& g) {
+  // Equal extremes share the gradient evenly, as in PyTorch.
+  const ops::Term x(g, g.input(0)), y = ops::keep_dims(g, g.output()), dy = ops::keep_dims(g, g.output_gradient());
+  const ops::Term winner = x.apply("eq", {y});
+  const ops::Term ones = winner.apply("cast", {}, {{"dtype", g.type(dy).dtype}});
+  const ops::Term share = dy / ones.apply("sum", {}, {{"dims", g.attributes().integers("dims")}, {"keepdim", true}});
+  g.set(0, ops::where(winner, share, 0.0));
+}
+
+extern const OpDef kAmax;
+const OpDef kAmax{
+    .name = "amax",
+    .doc = "y = the largest of x over dims, NaN when one of them is NaN.",
+    .inputs = {{"x"}},
+    .attributes = ops::reduction_attributes(),
+    .infer = [](InferContext& c) { ops::infer_reduction(c, true); },
+    .gradient = gradient_amax,
+    .kernel = [](const NodeView& node) { return ops::reduce_call(node, "reduce_max"); },
+    .cost = [](const NodeView& node) { return Cost{.flops = static_cast<double>(node.input(0).shape.numel().maximum())}; },
+    .amp = AmpClass::clear,
+    .cases = [] { return ops::reduction_cases(-4, 4, true, true); },
+};
+
+}  // namespace graven::ir

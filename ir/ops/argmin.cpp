@@ -1,0 +1,18 @@
+#include "ir/ops/shared.h"
+
+namespace graven::ir {
+
+extern const OpDef kArgmin;
+const OpDef kArgmin{
+    .name = "argmin",
+    .doc = "y = the position, i64, of the smallest element of x along dim: the first of equals, the first NaN if there is one.",
+    .inputs = {{"x"}},
+    .attributes = {{"dim", AttributeType::integer, {}, "counted from the end when negative"},
+                   {"keepdim", AttributeType::boolean, false, "keep it, with size 1"}},
+    .infer = ops::infer_arg_reduction,
+    .kernel = [](const NodeView& node) { return ops::reduce_call(node, "argmin"); },
+    .amp = AmpClass::clear,
+    .cases = ops::arg_reduction_cases,
+};
+
+}  // namespace graven::ir

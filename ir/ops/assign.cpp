@@ -1,0 +1,23 @@
+#include "ir/ops/shared.h"
+
+namespace graven::ir {
+
+static void infer_assign(InferContext& c) {
+  c.require(c.input(0) == c.input(1), "the value must be " + c.input(0).to_string() + " like its target, got " + c.input(1).to_string());
+}
+
+extern const OpDef kAssign;
+const OpDef kAssign{
+    .name = "assign",
+    .doc = "target = value: the new contents of a buffer or parameter.",
+    .inputs = {{.name = "target", .mutated = true}, {"value"}},
+    .infer = infer_assign,
+    .kernel =
+        [](const NodeView& node) {
+          const Shape& shape = node.input(0).shape;
+          return ops::strided_call("strided_copy", shape, ops::contiguous_strides(shape), 0);
+        },
+    .amp = AmpClass::clear,
+};
+
+}  // namespace graven::ir

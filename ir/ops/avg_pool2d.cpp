@@ -1,0 +1,33 @@
+#include "ir/ops/pool2d_shared.h"
+
+namespace graven::ir {
+
+static void infer_avg_pool2d(InferContext& c) {
+  ops::require_floating(c, 0);
+  ops::require_rank(c, 0, 4, "the input");
+  const TensorType& x = c.input(0);
+  const kernels::pool2d_config s = ops::infer_pool2d(c, x.shape);
+  c.output(x.dtype, ops::ImageLayout(s.channels_last).shape(x.shape[0], s.channels, s.out_height, s.out_width));
+}
+
+static void gradient_avg_pool2d(GradientBuilder& g) {
+  g.set(0, g.call("avg_pool2d_backward", {g.output_gradient()}, ops::pool2d_backward_attributes(g.attributes(), g.type(g.input(0)).shape)));
+}
+
+extern const OpDef kAvgPool2d;
+const OpDef kAvgPool2d{
+    .name = "avg_pool2d",
+    .doc =
+        "y = the mean of x over each window: the sum over the image divided by the window's elements in the image and its padding, or in the image "
+        "alone. PyTorch's avg_pool2d.",
+    .inputs = {{"x"}},
+    .attributes = ops::pool2d_attributes(false),
+    .infer = infer_avg_pool2d,
+    .gradient = gradient_avg_pool2d,
+    .kernel = [](const NodeView& node) { return ops::pool2d_call(node, "avg_pool2d", node.input(0).shape, node.output().shape); },
+    .cost = [](const NodeView& node) { return Cost{.flops = ops::pool2d_flops(node, node.output().shape)}; },
+    .amp = AmpClass::gray,
+    .cases = [] { return ops::pool2d_cases(false); },
+};
+
+}  // namespace graven::ir

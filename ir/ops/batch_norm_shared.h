@@ -1,0 +1,55 @@
+// What the three batch normalisation operators share: the channels' dimension, checks of the vectors, batch_norm_config.
+#pragma once
+
+#include "ir/ops/conv2d_shared.h"
+#include "kernels/config/batch_norm.h"
+
+namespace graven::ir::ops {
+
+inline std::size_t channel_dim(const Shape& x, bool channels_last) { return channels_last ? x.rank() - 1 : 1; }
+
+/// Checks x and gives the number of channels.
+inline std::int64_t check_batch_norm_input(const InferContext& c, std::size_t i) {
+  require_floating(c, i);
+  const TensorType& x = c.input(i);
+  c.require(x.shape.rank() >= 2, "the input must have at least 2 dimensions, got " + x.to_string());
+  c.require(c.attributes.number("eps") >= 0, "'eps' must not be negative, got " + std::to_string(c.attributes.number("eps")));
+  return fixed(c, x.shape[channel_dim(x.shape, c.attributes.flag("channels_last"))], "the number of channels");
+}
+
+/// User error unless input `i`, if present, is a vector with one element a channel, of input `like`'s dtype.
+inline void check_channel_vector(const InferContext& c, std::size_t i, std::string_view what, std::size_t like, std::int64_t channels) {
+  if (!c.has_input(i)) return;
+  const TensorType expected{c.input(like).dtype, {channels}};
+  if (c.input(i).shape != expected.shape)
+    c.fail(std::string(what) + " expects " + (c.input(i).shape.rank() == 1 ? count_of(c.input(i).shape[0], "channel") : "one dimension") +
+           ", input has " + std::to_string(channels));
+  c.require(c.input(i) == expected, std::string(what) + " must be " + expected.to_string() + ", got " + c.input(i).to_string());
+}
+
+inline KernelCall batch_norm_call(const NodeView& node, std::string name, const Shape& x) {
+  const bool channels_last = node.attributes().flag("channels_last");
+  const std::size_t c = channel_dim(x, channels_last);
+  const Attribute* momentum = node.attributes().find("momentum");
+  return {.name = std::move(name),
+          .file = "batch_norm",
+          .config = {{"outer", product(x, 0, c)},
+                     {"channels", x[c]},
+                     {"inner", product(x, c + 1, x.rank())},
+                     {"eps", node.attributes().number("eps")},
+                     {"momentum", momentum ? std::get<double>(*momentum) : 0.1}},
+          .reference = !all_f32(node)};
+}
+
+/// The sizes at the symbols' maxima, for workspaces.
+inline kernels::batch_norm_config batch_norm_sizes(const KernelCall& call) {
+  const auto at = [&](std::size_t field) { return std::get<Dim>(call.config[field].second).maximum(); };
+  return {.outer = at(0), .channels = at(1), .inner = at(2)};
+}
+
+inline std::vector<AttributeSpec> batch_norm_attributes() {
+  return {{"eps", AttributeType::number, 1e-5, "added to the variance"},
+          {"channels_last", AttributeType::boolean, false, "channels are the last dimension, not the second"}};
+}
+
+}  // namespace graven::ir::ops

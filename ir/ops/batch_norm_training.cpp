@@ -1,0 +1,73 @@
+#include "ir/ops/batch_norm_shared.h"
+
+namespace graven::ir {
+
+static void infer_batch_norm_training(InferContext& c) {
+  const std::int64_t channels = ops::check_batch_norm_input(c, 0);
+  constexpr std::string_view kNames[] = {"", "weight", "bias", "running_mean", "running_var"};
+  for (std::size_t i = 1; i < 5; ++i) ops::check_channel_vector(c, i, kNames[i], 0, channels);
+  c.require(c.has_input(3) == c.has_input(4), "running_mean and running_var come together");
+  const TensorType& x = c.input(0);
+  if (channels > 0 && x.shape.numel() == Dim(channels)) c.fail("expects more than 1 value per channel when training, got " + x.to_string());
+  c.output(x.dtype, x.shape);
+  for (int i = 0; i < 4; ++i) c.output(x.dtype, {channels});
+}
+
+static void gradient_batch_norm_training(GradientBuilder& g) {
+  const ValueId weight = g.has_input(1) ? g.input(1) : kNone;
+  const std::vector<ValueId> grads = g.call_many("batch_norm_backward", {g.output_gradient(), g.input(0), weight, g.output(1), g.output(2)},
+                                                 {{"eps", g.attributes().at("eps")}, {"channels_last", g.attributes().at("channels_last")}});
+  for (std::size_t i = 0; i < 3; ++i)
+    if (g.has_input(i) && g.needs(i)) g.set(i, grads[i]);
+}
+
+static KernelCall kernel_batch_norm_training(const NodeView& node) {
+  KernelCall call = ops::batch_norm_call(node, "batch_norm", node.input(0).shape);
+  if (!call.reference) call.workspace_bytes = kernels::batch_norm_workspace_bytes(ops::batch_norm_sizes(call));
+  return call;
+}
+
+extern const OpDef kBatchNormTraining;
+const OpDef kBatchNormTraining{
+    .name = "batch_norm_training",
+    .doc =
+        "y = (x - mean) * rstd * weight + bias for each channel, rstd = 1 / sqrt(var + eps), mean and var (biased) over the batch; "
+        "new_running_mean = (1 - momentum) * running_mean + momentum * mean, new_running_var likewise with the unbiased variance "
+        "(Ioffe and Szegedy 2015; PyTorch's training mode). Outputs: y, mean, rstd, new_running_mean, new_running_var; no gradient flows through "
+        "the last four.",
+    .inputs = {{"x"},
+               {.name = "weight", .optional = true},
+               {.name = "bias", .optional = true},
+               {.name = "running_mean", .optional = true},
+               {.name = "running_var", .optional = true}},
+    .attributes =
+        ops::join(ops::batch_norm_attributes(), {{"momentum", AttributeType::number, 0.1, "weight of this batch in the running statistics"}}),
+    .infer = infer_batch_norm_training,
+    .gradient = gradient_batch_norm_training,
+    .kernel = kernel_batch_norm_training,
+    .cost = [](const NodeView& node) { return Cost{.flops = 7 * static_cast<double>(node.output().shape.numel().maximum())}; },
+    .amp = AmpClass::black,
+    .cases =
+        [] {
+          std::vector<TestCase> cases;
+          auto add = [&](std::string note, DType d, Shape x, bool channels_last, bool affine, bool running) {
+            const Dim channels = channels_last ? x.back() : x[1];
+            TestCase c{.note = std::move(note), .attributes = {{"channels_last", channels_last}, {"momentum", 0.3}}};
+            c.inputs.assign(5, ops::absent());
+            c.inputs[0] = ops::random(d, x);
+            if (affine) c.inputs[1] = ops::random(d, {channels}), c.inputs[2] = ops::random(d, {channels});
+            if (running) c.inputs[3] = ops::random(d, {channels}), c.inputs[4] = ops::random(d, {channels}, 0.5, 2);
+            cases.push_back(std::move(c));
+          };
+          add("images", DType::f32, {4, 3, 4, 5}, false, true, true);
+          add("channels last", DType::f32, {4, 4, 5, 19}, true, true, true);
+          add("many rows", DType::f32, {40, 7, 7, 8}, true, true, true);
+          add("without weight and bias", DType::f32, {3, 3, 4}, false, false, true);
+          add("without running statistics", DType::f32, {3, 3, 4}, false, true, false);
+          add("rows", DType::f32, {6, 5}, false, true, true);
+          for (DType d : ops::kFloats) add(std::string(name(d)), d, {3, 3, 4}, false, true, true);
+          return cases;
+        },
+};
+
+}  // namespace graven::ir

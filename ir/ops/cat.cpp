@@ -1,0 +1,83 @@
+#include "ir/ops/shared.h"
+
+namespace graven::ir {
+
+static void infer_cat(InferContext& c) {
+  c.require(c.input_count() > 0, "expects at least one tensor");
+  const TensorType& first = c.input(0);
+  c.require(!first.shape.empty(), "tensors of rank 0 cannot be concatenated");
+  const auto dim = static_cast<std::size_t>(ops::normalize_dim(c, "dim", first.shape.rank()));
+  Dim total = first.shape[dim];
+  for (std::size_t i = 1; i < c.input_count(); ++i) {
+    const TensorType& t = c.input(i);
+    ops::require_same_dtype(c, 0, i);
+    bool fits = t.shape.rank() == first.shape.rank();
+    for (std::size_t d = 0; fits && d < t.shape.rank(); ++d) fits = d == dim || t.shape[d] == first.shape[d];
+    if (!fits)
+      c.fail("tensor " + std::to_string(i) + " is " + t.to_string() + ", tensor 0 is " + first.to_string() + ": they may differ in dimension " +
+             std::to_string(dim) + " only");
+    if (total == Dim(0)) {
+      total = t.shape[dim];
+    } else if (!(t.shape[dim] == Dim(0))) {
+      if (total.symbol() != t.shape[dim].symbol())
+        c.fail("dimension " + std::to_string(dim) + " would be " + total.to_string() + " + " + t.shape[dim].to_string() + ", which is no dimension");
+      const std::int64_t sum = total.coefficient() + t.shape[dim].coefficient();
+      total = total.is_static() ? Dim(sum) : Dim(total.symbol(), total.symbol_maximum()) * Dim(sum);
+    }
+  }
+  Shape shape = first.shape;
+  shape[dim] = total;
+  c.output(first.dtype, shape);
+}
+
+static void gradient_cat(GradientBuilder& g) {
+  const std::int64_t dim = g.attributes().integer("dim");
+  std::int64_t start = 0;
+  for (std::size_t i = 0; i < g.input_count(); ++i) {
+    const Dim size = g.type(g.input(i)).shape[static_cast<std::size_t>(dim)];
+    if (!size.is_static()) {
+      if (g.input_count() == 1) return g.set(0, g.output_gradient());
+      throw UserError("the gradient of cat along the symbolic dimension " + size.to_string() + " is not supported: fix its size");
+    }
+    if (g.needs(i)) g.set(i, g.call("slice", {g.output_gradient()}, {{"dim", dim}, {"start", start}, {"end", start + size.value()}}));
+    start += size.value();
+  }
+}
+
+static KernelCall kernel_cat(const NodeView& node) {
+  const ops::Span3 span = ops::around(node.output().shape, node.attributes().integer("dim"));
+  return {.name = "concat", .config = {{"outer", span.outer}, {"inner", span.inner}}};
+}
+
+extern const OpDef kCat;
+const OpDef kCat{
+    .name = "cat",
+    .doc = "y holds the tensors one behind the other along dim.",
+    .inputs = {{.name = "xs", .variadic = true}},
+    .attributes = {{"dim", AttributeType::integer, std::int64_t{0}, "counted from the end when negative"}},
+    .infer = infer_cat,
+    .gradient = gradient_cat,
+    .kernel = kernel_cat,
+    .cost = [](const NodeView&) { return Cost{}; },
+    .amp = AmpClass::clear,
+    .cases =
+        [] {
+          std::vector<TestCase> cases{{.note = "rows", .inputs = {ops::random(DType::f32, {2, 3}), ops::random(DType::f32, {4, 3})}},
+                                      {.note = "columns",
+                                       .inputs = {ops::random(DType::f32, {2, 3}), ops::random(DType::f32, {2, 1}), ops::random(DType::f32, {2, 5})},
+                                       .attributes = {{"dim", std::int64_t{-1}}}},
+                                      {.note = "middle",
+                                       .inputs = {ops::random(DType::f32, {2, 3, 4}), ops::random(DType::f32, {2, 2, 4})},
+                                       .attributes = {{"dim", std::int64_t{1}}}},
+                                      {.note = "one", .inputs = {ops::random(DType::f32, {2, 3})}},
+                                      {.note = "with an empty one", .inputs = {ops::random(DType::f32, {0, 3}), ops::random(DType::f32, {2, 3})}}};
+          for (DType d : kAllDTypes)
+            cases.push_back({.note = std::string(name(d)),
+                             .inputs = {ops::random(d, {3, 2}, 0, 2), ops::random(d, {3, 3}, 0, 2)},
+                             .attributes = {{"dim", std::int64_t{1}}},
+                             .gradient = is_floating(d)});
+          return cases;
+        },
+};
+
+}  // namespace graven::ir

@@ -1,0 +1,16 @@
+#include "ir/ops/shared.h"
+
+namespace graven::ir {
+
+extern const OpDef kCeil;
+const OpDef kCeil{
+    .name = "ceil",
+    .doc = "y = the smallest integer not below x. The gradient is 0.",
+    .inputs = {{"x"}},
+    .infer = ops::infer_floating,
+    .gradient = ops::gradient_zero,
+    .scalar = {.body = "math::ceil(x)"},
+    .cases = [] { return ops::unary_cases(-4, 4); },
+};
+
+}  // namespace graven::ir

@@ -1,0 +1,73 @@
+#include "ir/ops/conv2d_shared.h"
+
+namespace graven::ir {
+
+static void infer_conv2d_backward_input(InferContext& c) {
+  const TensorType& dy = c.input(0);
+  ops::require_floating(c, 0);
+  ops::require_rank(c, 0, 4, "dy");
+  ops::check_window(c);
+  const bool channels_last = c.attributes.flag("channels_last"), packed = c.attributes.flag("packed");
+  const ops::ImageLayout layout(channels_last);
+  const Ints weight = ops::conv2d_weight_shape(c, 1);
+  ops::require_same_dtype(c, 0, 1);
+  const Ints size = ops::checked_list(c, "input_size", 2, 0);
+  const std::int64_t groups = c.attributes.integer("groups");
+  c.require(weight[0] % groups == 0, "'groups' must divide the " + std::to_string(weight[0]) + " output channels, got " + std::to_string(groups));
+  (void)(Dim(weight[1]) * Dim(groups));
+  const kernels::conv2d_config s = ops::conv2d_sizes(c.attributes, size[0], size[1], weight, channels_last);
+  ops::check_conv2d_sizes(c, s);
+  const Shape expected = layout.shape(dy.shape[0], s.out_channels, s.out_height, s.out_width);
+  c.require(dy.shape == expected, "dy must be " + describe(dy.dtype, expected) + ", got " + dy.to_string());
+  c.require(!packed || channels_last, "packed weights need channels_last");
+  if (packed) {
+    const Dim elements = kernels::conv2d_packed_backward_elements(s);
+    c.require(c.input(1).shape == Shape{elements},
+              "the packed weight must be " + describe(DType::f32, {elements}) + ", got " + c.input(1).to_string());
+  }
+  const TensorType dx{dy.dtype, layout.shape(dy.shape[0], s.in_channels, size[0], size[1])};
+  ops::check_epilogue(c, 2, dx);
+  c.output(dx.dtype, dx.shape);
+}
+
+static kernels::conv2d_config sizes(const NodeView& node) {
+  const Ints& size = node.attributes().integers("input_size");
+  return ops::conv2d_sizes(node.attributes(), size[0], size[1], node.attributes().integers("weight_shape"), node.attributes().flag("channels_last"));
+}
+
+static KernelCall kernel_conv2d_backward_input(const NodeView& node) {
+  const kernels::conv2d_config s = sizes(node);
+  const Dim& batch = node.input(0).shape[0];
+  KernelCall call{
+      .name = "conv2d_backward_input", .file = "conv2d", .config = ops::conv2d_fields(s, batch), .reference = !node.attributes().flag("packed")};
+  kernels::conv2d_config most = s;
+  most.batch = batch.maximum();
+  if (!call.reference) call.workspace_bytes = kernels::conv2d_backward_input_workspace_bytes(most);
+  return call;
+}
+
+extern const OpDef kConv2dBackwardInput;
+const OpDef kConv2dBackwardInput{
+    .name = "conv2d_backward_input",
+    .doc = "dx, the gradient of conv2d with respect to x, then the epilogue.",
+    .inputs = {{"dy"}, {"weight"}, {.name = "residual", .optional = true}},
+    .attributes = ops::join(ops::conv2d_attributes(), {{"input_size", AttributeType::integers, {}, "height and width of x"}}),
+    .infer = infer_conv2d_backward_input,
+    .kernel = kernel_conv2d_backward_input,
+    .cost = [](const NodeView& node) { return Cost{.flops = ops::conv2d_flops(sizes(node), node.input(0).shape[0])}; },
+    .amp = AmpClass::white,
+    .cases =
+        [] {
+          // The gradient rule of conv2d goes through the other cases; here is what it does not reach.
+          return std::vector<TestCase>{{.note = "rows that no window reaches",
+                                        .inputs = {ops::random(DType::f32, {1, 4, 3, 3}), ops::random(DType::f32, {4, 2, 2, 2})},
+                                        .attributes = {{"stride", Ints{3, 3}}, {"input_size", Ints{10, 9}}},
+                                        .gradient = false},
+                                       {.note = "channels last",
+                                        .inputs = {ops::random(DType::f32, {2, 4, 4, 3}), ops::random(DType::f32, {3, 2, 3, 3})},
+                                        .attributes = {{"padding", Ints{1, 1}}, {"input_size", Ints{4, 4}}, {"channels_last", true}},
+                                        .gradient = false}};
+        },
+};
+
+}  // namespace graven::ir

@@ -1,0 +1,76 @@
+#include "ir/ops/conv2d_shared.h"
+
+namespace graven::ir {
+
+static void infer_conv2d_backward_weight(InferContext& c) {
+  const TensorType &dy = c.input(0), &x = c.input(1);
+  ops::require_floating(c, 0);
+  ops::require_same_dtype(c, 0, 1);
+  ops::require_rank(c, 0, 4, "dy");
+  ops::require_rank(c, 1, 4, "x");
+  ops::check_window(c);
+  const bool channels_last = c.attributes.flag("channels_last");
+  const ops::ImageLayout layout(channels_last);
+  const Ints kernel = ops::checked_list(c, "kernel_size", 2, 1);
+  const std::int64_t groups = c.attributes.integer("groups");
+  const std::int64_t out = ops::fixed(c, dy.shape[layout.channels], "the number of output channels");
+  const std::int64_t in = ops::fixed(c, x.shape[layout.channels], "the number of input channels");
+  c.require(out % groups == 0 && in % groups == 0,
+            "'groups' must divide " + std::to_string(in) + " input and " + std::to_string(out) + " output channels, got " + std::to_string(groups));
+  const Ints weight{out, in / groups, kernel[0], kernel[1]};
+  const kernels::conv2d_config s = ops::conv2d_sizes(c.attributes, ops::fixed(c, x.shape[layout.height], "the image's height"),
+                                                     ops::fixed(c, x.shape[layout.width], "the image's width"), weight, channels_last);
+  ops::check_conv2d_sizes(c, s);
+  const Shape expected = layout.shape(x.shape[0], s.out_channels, s.out_height, s.out_width);
+  c.require(dy.shape == expected, "dy must be " + describe(dy.dtype, expected) + ", got " + dy.to_string());
+  c.output(x.dtype, Shape::of(weight));
+  c.output(x.dtype, {out});
+}
+
+static kernels::conv2d_config sizes(const NodeView& node) {
+  const bool channels_last = node.attributes().flag("channels_last");
+  const ops::ImageLayout layout(channels_last);
+  const Shape& x = node.input(1).shape;
+  return ops::conv2d_sizes(node.attributes(), x[layout.height].value(), x[layout.width].value(), node.output().shape.values(), channels_last);
+}
+
+static KernelCall kernel_conv2d_backward_weight(const NodeView& node) {
+  const kernels::conv2d_config s = sizes(node);
+  const Dim& batch = node.input(1).shape[0];
+  KernelCall call{.name = "conv2d_backward_weight",
+                  .file = "conv2d",
+                  .config = ops::conv2d_fields(s, batch),
+                  .reference = !s.channels_last || !ops::all_f32(node)};
+  kernels::conv2d_config most = s;
+  most.batch = batch.maximum();
+  if (!call.reference) call.workspace_bytes = kernels::conv2d_backward_weight_workspace_bytes(most);
+  return call;
+}
+
+extern const OpDef kConv2dBackwardWeight;
+const OpDef kConv2dBackwardWeight{
+    .name = "conv2d_backward_weight",
+    .doc = "dw[o, i, kh, kw] and db[o], the gradients of conv2d with respect to weight and bias. db is not computed when nobody reads it.",
+    .inputs = {{"dy"}, {"x"}},
+    .attributes = ops::join(ops::window_attributes(),
+                            {ops::channels_last_attribute(), {"kernel_size", AttributeType::integers, {}, "height and width of the weight"}}),
+    .infer = infer_conv2d_backward_weight,
+    .kernel = kernel_conv2d_backward_weight,
+    .cost = [](const NodeView& node) { return Cost{.flops = ops::conv2d_flops(sizes(node), node.input(0).shape[0])}; },
+    .amp = AmpClass::white,
+    .cases =
+        [] {
+          // The gradient rule of conv2d goes through the other cases.
+          return std::vector<TestCase>{
+              {.note = "channels last",
+               .inputs = {ops::random(DType::f32, {2, 4, 5, 3}), ops::random(DType::f32, {2, 4, 5, 6})},
+               .attributes = {{"padding", Ints{1, 1}}, {"kernel_size", Ints{3, 3}}, {"channels_last", true}},
+               .gradient = false},
+              {.note = "channels last, depthwise",
+               .inputs = {ops::random(DType::f32, {2, 4, 5, 6}), ops::random(DType::f32, {2, 4, 5, 6})},
+               .attributes = {{"padding", Ints{1, 1}}, {"kernel_size", Ints{3, 3}}, {"channels_last", true}, {"groups", std::int64_t{6}}},
+               .gradient = false}};
+        },
+};
+
+}  // namespace graven::ir

@@ -1,0 +1,122 @@
+// What conv2d, its gradients and the packing of its weights share: attributes, sizes, conv2d_config.
+#pragma once
+
+#include "ir/ops/shared.h"
+#include "kernels/config/conv2d.h"
+
+namespace graven::ir::ops {
+
+/// Positions of the dimensions of an image batch: NCHW, or NHWC when channels_last.
+struct ImageLayout {
+  std::size_t channels, height, width;
+  explicit ImageLayout(bool channels_last) : channels(channels_last ? 3 : 1), height(channels_last ? 1 : 2), width(channels_last ? 2 : 3) {}
+  Shape shape(const Dim& batch, std::int64_t c, std::int64_t h, std::int64_t w) const {
+    Shape s{batch, 0, 0, 0};
+    s[channels] = c, s[height] = h, s[width] = w;
+    return s;
+  }
+};
+
+inline AttributeSpec channels_last_attribute() {
+  return {"channels_last", AttributeType::boolean, false, "images are [n, h, w, c] instead of [n, c, h, w]"};
+}
+
+/// stride, padding, dilation, groups.
+inline std::vector<AttributeSpec> window_attributes() {
+  return {{"stride", AttributeType::integers, Ints{1, 1}, "of the window, height and width"},
+          {"padding", AttributeType::integers, Ints{0, 0}, "zeros above and below, left and right"},
+          {"dilation", AttributeType::integers, Ints{1, 1}, "distance between taps"},
+          {"groups", AttributeType::integer, std::int64_t{1}, "divides input and output channels"}};
+}
+
+inline void check_window(const InferContext& c) {
+  checked_list(c, "stride", 2, 1);
+  checked_list(c, "padding", 2, 0);
+  checked_list(c, "dilation", 2, 1);
+  for (const char* key : {"stride", "padding", "dilation"})
+    for (std::int64_t v : c.attributes.integers(key)) c.require(v <= (1 << 24), std::string("'") + key + "' is too large: " + std::to_string(v));
+  c.require(c.attributes.integer("groups") >= 1, "'groups' must be at least 1, got " + std::to_string(c.attributes.integer("groups")));
+}
+
+/// The config behind a node's attributes and an input image, with batch 0. `weight` is [out, in / groups, kernel_height, kernel_width].
+inline kernels::conv2d_config conv2d_sizes(const Attributes& a, std::int64_t in_height, std::int64_t in_width, const Ints& weight,
+                                           bool channels_last) {
+  kernels::conv2d_config s;
+  const Ints &stride = a.integers("stride"), &padding = a.integers("padding"), &dilation = a.integers("dilation");
+  s.groups = a.integer("groups");
+  s.in_height = in_height, s.in_width = in_width, s.in_channels = weight[1] * s.groups;
+  s.out_channels = weight[0];
+  s.kernel_height = weight[2], s.kernel_width = weight[3];
+  s.stride_height = stride[0], s.stride_width = stride[1];
+  s.padding_height = padding[0], s.padding_width = padding[1];
+  s.dilation_height = dilation[0], s.dilation_width = dilation[1];
+  s.out_height = kernels::conv2d_out_size(in_height, s.kernel_height, s.stride_height, s.padding_height, s.dilation_height);
+  s.out_width = kernels::conv2d_out_size(in_width, s.kernel_width, s.stride_width, s.padding_width, s.dilation_width);
+  s.channels_last = channels_last;
+  return s;
+}
+
+/// User error where a kernel does not fit into its image, or the sizes are beyond reason.
+inline void check_conv2d_sizes(const InferContext& c, const kernels::conv2d_config& s) {
+  const bool sane = s.kernel_height >= 1 && s.kernel_width >= 1 && s.kernel_height <= (1 << 24) && s.kernel_width <= (1 << 24);
+  c.require(sane, "the kernel must be at least 1x1, got " + std::to_string(s.kernel_height) + "x" + std::to_string(s.kernel_width));
+  c.require(s.out_height >= 1 && s.out_width >= 1, "the kernel " + std::to_string(s.kernel_height) + "x" + std::to_string(s.kernel_width) +
+                                                       " does not fit into the padded image " + std::to_string(s.in_height + 2 * s.padding_height) +
+                                                       "x" + std::to_string(s.in_width + 2 * s.padding_width));
+}
+
+/// The fields of conv2d_config in order, with a batch that may be symbolic.
+inline std::vector<std::pair<std::string, ConfigField>> conv2d_fields(const kernels::conv2d_config& s, const Dim& batch) {
+  return {{"batch", batch},
+          {"in_height", Dim(s.in_height)},
+          {"in_width", Dim(s.in_width)},
+          {"in_channels", Dim(s.in_channels)},
+          {"out_height", Dim(s.out_height)},
+          {"out_width", Dim(s.out_width)},
+          {"out_channels", Dim(s.out_channels)},
+          {"kernel_height", Dim(s.kernel_height)},
+          {"kernel_width", Dim(s.kernel_width)},
+          {"stride_height", Dim(s.stride_height)},
+          {"stride_width", Dim(s.stride_width)},
+          {"padding_height", Dim(s.padding_height)},
+          {"padding_width", Dim(s.padding_width)},
+          {"dilation_height", Dim(s.dilation_height)},
+          {"dilation_width", Dim(s.dilation_width)},
+          {"groups", Dim(s.groups)},
+          {"channels_last", s.channels_last}};
+}
+
+/// Multiply-adds counted as two.
+inline double conv2d_flops(const kernels::conv2d_config& s, const Dim& batch) {
+  return 2.0 * static_cast<double>(batch.maximum()) * static_cast<double>(s.out_height * s.out_width) * static_cast<double>(s.out_channels) *
+         static_cast<double>(s.kernel_height * s.kernel_width) * static_cast<double>(s.in_channels / s.groups);
+}
+
+/// packed, weight_shape, channels_last, epilogue behind the window's attributes.
+inline std::vector<AttributeSpec> conv2d_attributes() {
+  return join(window_attributes(),
+              {channels_last_attribute(),
+               {"packed", AttributeType::boolean, false, "the weight is what pack_conv2d_weight made"},
+               {"weight_shape", AttributeType::integers, Ints{}, "[out, in / groups, h, w]; taken from the weight when it is not packed"},
+               epilogue_attribute()});
+}
+
+/// The weight's PyTorch shape: of input `weight`, or of the attribute when packed (whose elements are checked by the caller).
+inline Ints conv2d_weight_shape(InferContext& c, std::size_t weight) {
+  const TensorType& w = c.input(weight);
+  if (c.attributes.flag("packed")) {
+    c.require(w.dtype == DType::f32, "weights are packed in f32 only, got " + w.to_string());
+    const Ints& shape = checked_list(c, "weight_shape", 4, 0);
+    (void)Shape::of(shape).numel();  // an overflow is the user's error here, not later
+    return shape;
+  }
+  require_rank(c, weight, 4, "weight");
+  Ints shape;
+  for (const Dim& d : w.shape) shape.push_back(fixed(c, d, "the weight's shape"));
+  const Ints& said = c.attributes.integers("weight_shape");
+  c.require(said.empty() || said == shape, "the weight is " + w.to_string() + ", the attribute weight_shape says " + Shape::of(said).to_string());
+  c.attributes.set("weight_shape", shape);
+  return shape;
+}
+
+}  // namespace graven::ir::ops

@@ -1,0 +1,21 @@
+#include "ir/ops/shared.h"
+
+namespace graven::ir {
+
+static void gradient_cos(GradientBuilder& g) {
+  const ops::Term dy(g, g.output_gradient()), x(g, g.input(0));
+  g.set(0, -dy * x.apply("sin"));
+}
+
+extern const OpDef kCos;
+const OpDef kCos{
+    .name = "cos",
+    .doc = "y = cos(x), x in radians.",
+    .inputs = {{"x"}},
+    .infer = ops::infer_floating,
+    .gradient = gradient_cos,
+    .scalar = {.body = "math::cos(x)"},
+    .cases = [] { return ops::unary_cases(-7, 7); },
+};
+
+}  // namespace graven::ir

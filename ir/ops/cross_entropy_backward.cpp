@@ -1,0 +1,31 @@
+#include "ir/ops/cross_entropy_shared.h"
+
+namespace graven::ir {
+
+static void infer_cross_entropy_backward(InferContext& c) {
+  const TensorType& probabilities = c.input(1);
+  ops::require_floating(c, 1);
+  ops::require_rank(c, 1, 2, "probabilities");
+  ops::check_labels(c, 2, probabilities.shape[0]);
+  const TensorType loss{probabilities.dtype, ops::reduction_of(c) == 0 ? Shape{probabilities.shape[0]} : Shape{}};
+  c.require(c.input(0) == loss, "dloss must be " + loss.to_string() + ", got " + c.input(0).to_string());
+  c.output(probabilities.dtype, probabilities.shape);
+}
+
+extern const OpDef kCrossEntropyBackward;
+const OpDef kCrossEntropyBackward{
+    .name = "cross_entropy_backward",
+    .doc = "dlogits[row, class] = (probabilities[row, class] - (class == labels[row])) * dloss, divided by the rows for a mean.",
+    .inputs = {{"dloss"}, {"probabilities"}, {"labels"}},
+    .attributes = {ops::loss_reduction_attribute()},
+    .infer = infer_cross_entropy_backward,
+    .kernel =
+        [](const NodeView& node) {
+          KernelCall call = ops::cross_entropy_call(node, "cross_entropy_backward", node.input(1).shape);
+          call.in_place = {1};
+          return call;
+        },
+    .amp = AmpClass::black,
+};
+
+}  // namespace graven::ir

@@ -1,0 +1,31 @@
+// What cross_entropy and its gradient share.
+#pragma once
+
+#include "ir/ops/shared.h"
+
+namespace graven::ir::ops {
+
+inline AttributeSpec loss_reduction_attribute() { return {"reduction", AttributeType::text, std::string("mean"), "none, mean or sum"}; }
+
+/// 0 none, 1 mean, 2 sum, as in cross_entropy_config; -1 for anything else.
+inline std::int64_t reduction_number(const std::string& text) { return text == "none" ? 0 : text == "mean" ? 1 : text == "sum" ? 2 : -1; }
+
+inline std::int64_t reduction_of(const InferContext& c) {
+  const std::int64_t number = reduction_number(c.attributes.text("reduction"));
+  c.require(number >= 0, "'reduction' must be none, mean or sum, got '" + c.attributes.text("reduction").substr(0, 100) + "'");
+  return number;
+}
+
+inline void check_labels(const InferContext& c, std::size_t i, const Dim& rows) {
+  const TensorType expected{DType::i64, {rows}};
+  c.require(c.input(i) == expected, "labels must be " + expected.to_string() + ", got " + c.input(i).to_string());
+}
+
+inline KernelCall cross_entropy_call(const NodeView& node, std::string name, const Shape& logits) {
+  return {.name = std::move(name),
+          .file = "cross_entropy",
+          .config = {{"rows", logits[0]}, {"classes", logits[1]}, {"reduction", Dim(reduction_number(node.attributes().text("reduction")))}},
+          .reference = !all_f32(node)};
+}
+
+}  // namespace graven::ir::ops

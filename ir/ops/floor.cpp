@@ -1,0 +1,16 @@
+#include "ir/ops/shared.h"
+
+namespace graven::ir {
+
+extern const OpDef kFloor;
+const OpDef kFloor{
+    .name = "floor",
+    .doc = "y = the largest integer not above x. The gradient is 0.",
+    .inputs = {{"x"}},
+    .infer = ops::infer_floating,
+    .gradient = ops::gradient_zero,
+    .scalar = {.body = "math::floor(x)"},
+    .cases = [] { return ops::unary_cases(-4, 4); },
+};
+
+}  // namespace graven::ir

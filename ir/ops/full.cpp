@@ -1,0 +1,41 @@
+#include "ir/ops/shared.h"
+
+namespace graven::ir {
+
+static void infer_full(InferContext& c) {
+  for (const Dim& d : c.attributes.shape("shape"))
+    if (d.coefficient() < 0) c.fail("a dimension must not be negative, got " + c.attributes.shape("shape").to_string());
+  (void)c.attributes.shape("shape").numel();  // an overflow is the user's error here, not later
+  c.output(c.attributes.dtype("dtype"), c.attributes.shape("shape"));
+}
+
+static KernelCall kernel_full(const NodeView& node) {
+  return {.name = "fill",
+          .file = "elementwise",
+          .config_type = "fill_config",
+          .config = {{"n", node.output().shape.numel()}, {"value", node.attributes().number("value")}}};
+}
+
+extern const OpDef kFull;
+const OpDef kFull{
+    .name = "full",
+    .doc = "y = value everywhere.",
+    .attributes = {{"shape", AttributeType::shape, {}, "of the result"},
+                   {"value", AttributeType::number, {}, "converted to dtype"},
+                   {"dtype", AttributeType::dtype, DType::f32, "of the result"}},
+    .infer = infer_full,
+    .scalar = {.body = "value"},
+    .kernel = kernel_full,
+    .cost = [](const NodeView&) { return Cost{}; },
+    .cases =
+        [] {
+          std::vector<TestCase> cases;
+          for (DType d : kAllDTypes)
+            cases.push_back({.note = std::string(name(d)), .attributes = {{"shape", Shape{3, 5}}, {"value", 1.0}, {"dtype", d}}, .gradient = false});
+          cases.push_back({.note = "rank 0", .attributes = {{"shape", Shape{}}, {"value", -2.5}}, .gradient = false});
+          cases.push_back({.note = "empty", .attributes = {{"shape", Shape{0}}, {"value", 1.0}}, .gradient = false});
+          return cases;
+        },
+};
+
+}  // namespace graven::ir

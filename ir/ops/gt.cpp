@@ -1,0 +1,15 @@
+#include "ir/ops/shared.h"
+
+namespace graven::ir {
+
+extern const OpDef kGt;
+const OpDef kGt{
+    .name = "gt",
+    .doc = "z = x > y, a bool; broadcast as in NumPy.",
+    .inputs = {{"x"}, {"y"}},
+    .infer = ops::infer_comparison,
+    .scalar = {.body = "x > y", .result_boolean = true},
+    .cases = [] { return ops::comparison_cases(); },
+};
+
+}  // namespace graven::ir

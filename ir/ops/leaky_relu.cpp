@@ -1,0 +1,25 @@
+#include "ir/ops/shared.h"
+
+namespace graven::ir {
+
+static void gradient_leaky_relu(GradientBuilder& g) {
+  // The sign of y is that of x when the slope is positive; keeping y lets x die early.
+  const double slope = g.attributes().number("negative_slope");
+  const ops::Term dy(g, g.output_gradient()), sign(g, slope > 0 ? g.output() : g.input(0));
+  g.set(0, ops::where(sign.gt(0), dy, dy * slope));
+}
+
+extern const OpDef kLeakyRelu;
+const OpDef kLeakyRelu{
+    .name = "leaky_relu",
+    .doc = "y = x where x > 0, else negative_slope * x",
+    .inputs = {{"x"}},
+    .attributes = {{"negative_slope", AttributeType::number, 0.01, "factor below 0"}},
+    .infer = ops::infer_floating,
+    .gradient = gradient_leaky_relu,
+    .scalar = {.body = "x > T(0) ? x : x * negative_slope"},
+    .amp = AmpClass::clear,
+    .cases = [] { return ops::join(ops::unary_cases(-4, 4), ops::unary_cases(-4, 4, {{"negative_slope", -0.5}})); },
+};
+
+}  // namespace graven::ir

@@ -1,0 +1,54 @@
+#include "ir/ops/linear_shared.h"
+
+namespace graven::ir {
+
+static void infer_linear_backward_input(InferContext& c) {
+  const TensorType& dy = c.input(0);
+  ops::require_floating(c, 0);
+  c.require(!dy.shape.empty(), "dy must have at least one dimension, got " + dy.to_string());
+  const ops::LinearSizes s = ops::linear_weight(c, 1, true);
+  ops::require_same_dtype(c, 0, 1);
+  c.require(dy.shape.back() == Dim(s.n), "weight gives " + ops::count_of(s.n, "feature") + ", dy has " + dy.shape.back().to_string());
+  TensorType dx = dy;
+  dx.shape[dx.shape.rank() - 1] = s.k;
+  ops::check_epilogue(c, 2, dx);
+  c.output(dx.dtype, dx.shape);
+}
+
+static KernelCall kernel_linear_backward_input(const NodeView& node) {
+  return ops::linear_call(node, "linear_backward_input",
+                          {ops::rows_of(node.input(0).shape), node.attributes().integer("out_features"), node.attributes().integer("in_features")});
+}
+
+static Cost cost_linear_backward_input(const NodeView& node) {
+  return {.flops = 2.0 * static_cast<double>(node.output().shape.numel().maximum()) * static_cast<double>(node.attributes().integer("out_features"))};
+}
+
+extern const OpDef kLinearBackwardInput;
+const OpDef kLinearBackwardInput{
+    .name = "linear_backward_input",
+    .doc = "dx[..., k] = dy[..., n] w[n, k], then the epilogue: the gradient of linear with respect to x.",
+    .inputs = {{"dy"}, {"weight"}, {.name = "residual", .optional = true}},
+    .attributes = ops::linear_attributes(),
+    .infer = infer_linear_backward_input,
+    .kernel = kernel_linear_backward_input,
+    .cost = cost_linear_backward_input,
+    .amp = AmpClass::white,
+    .cases =
+        [] {
+          std::vector<TestCase> cases;
+          auto add = [&](std::string note, DType dtype, Shape dy, Shape w) {
+            cases.push_back(
+                {.note = std::move(note), .inputs = {ops::random(dtype, std::move(dy)), ops::random(dtype, std::move(w))}, .gradient = false});
+          };
+          add("plain", DType::f32, {5, 3}, {3, 7});
+          add("panels", DType::f32, {33, 48}, {48, 64});
+          add("ragged", DType::f32, {13, 37}, {37, 19});
+          add("rank 3", DType::f32, {2, 3, 4}, {4, 5});
+          add("no rows", DType::f32, {0, 4}, {4, 5});
+          for (DType d : ops::kFloats) add(std::string(name(d)), d, {4, 3}, {3, 6});
+          return cases;
+        },
+};
+
+}  // namespace graven::ir

@@ -1,0 +1,55 @@
+#include "ir/ops/linear_shared.h"
+
+namespace graven::ir {
+
+static void infer_linear_backward_weight(InferContext& c) {
+  const TensorType &dy = c.input(0), &x = c.input(1);
+  ops::require_floating(c, 0);
+  ops::require_same_dtype(c, 0, 1);
+  c.require(!dy.shape.empty() && !x.shape.empty() && ops::rows_of(dy.shape) == ops::rows_of(x.shape),
+            "dy and x must have the same rows, got " + dy.to_string() + " and " + x.to_string());
+  const std::int64_t n = ops::fixed(c, dy.shape.back(), "the last dimension of dy"), k = ops::fixed(c, x.shape.back(), "the last dimension of x");
+  c.output(x.dtype, {n, k});
+  c.output(x.dtype, {n});
+}
+
+static KernelCall kernel_linear_backward_weight(const NodeView& node) {
+  const ops::LinearSizes s{ops::rows_of(node.input(0).shape), node.input(0).shape.back().value(), node.input(1).shape.back().value()};
+  KernelCall call = ops::linear_call(node, "linear_backward_weight", s);
+  if (!call.reference) call.workspace_bytes = kernels::linear_backward_weight_workspace({.m = s.m.maximum(), .n = s.n, .k = s.k});
+  return call;
+}
+
+static Cost cost_linear_backward_weight(const NodeView& node) {
+  return {.flops = 2.0 * static_cast<double>(node.input(0).shape.numel().maximum()) * static_cast<double>(node.input(1).shape.back().maximum())};
+}
+
+extern const OpDef kLinearBackwardWeight;
+const OpDef kLinearBackwardWeight{
+    .name = "linear_backward_weight",
+    .doc =
+        "dw[n, k] = dy[m, n]^T x[m, k], db[n] = the sum of dy over rows: the gradients of linear with respect to weight and bias. "
+        "db is not computed when nobody reads it.",
+    .inputs = {{"dy"}, {"x"}},
+    .infer = infer_linear_backward_weight,
+    .kernel = kernel_linear_backward_weight,
+    .cost = cost_linear_backward_weight,
+    .amp = AmpClass::white,
+    .cases =
+        [] {
+          std::vector<TestCase> cases;
+          auto add = [&](std::string note, DType dtype, Shape dy, Shape x) {
+            cases.push_back(
+                {.note = std::move(note), .inputs = {ops::random(dtype, std::move(dy)), ops::random(dtype, std::move(x))}, .gradient = false});
+          };
+          add("plain", DType::f32, {5, 3}, {5, 7});
+          add("panels", DType::f32, {33, 48}, {33, 64});
+          add("many rows", DType::f32, {1300, 5}, {1300, 9});
+          add("rank 3", DType::f32, {2, 3, 4}, {2, 3, 5});
+          add("no rows", DType::f32, {0, 4}, {0, 5});
+          for (DType d : ops::kFloats) add(std::string(name(d)), d, {4, 3}, {4, 6});
+          return cases;
+        },
+};
+
+}  // namespace graven::ir

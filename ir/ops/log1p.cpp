@@ -1,0 +1,22 @@
+#include "ir/ops/shared.h"
+
+namespace graven::ir {
+
+static void gradient_log1p(GradientBuilder& g) {
+  const ops::Term dy(g, g.output_gradient()), x(g, g.input(0));
+  g.set(0, dy / (x + 1));
+}
+
+extern const OpDef kLog1p;
+const OpDef kLog1p{
+    .name = "log1p",
+    .doc = "y = ln(1 + x), exact for small x.",
+    .inputs = {{"x"}},
+    .infer = ops::infer_floating,
+    .gradient = gradient_log1p,
+    .scalar = {.body = "math::log1p(x)"},
+    .amp = AmpClass::black,
+    .cases = [] { return ops::unary_cases(-0.9, 8); },
+};
+
+}  // namespace graven::ir

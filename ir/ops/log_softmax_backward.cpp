@@ -1,0 +1,18 @@
+#include "ir/ops/shared.h"
+
+namespace graven::ir {
+
+extern const OpDef kLogSoftmaxBackward;
+const OpDef kLogSoftmaxBackward{
+    .name = "log_softmax_backward",
+    .doc = "dx = dy - exp(y) * the sum of dy along dim, y = log_softmax(x)",
+    .inputs = {{"dy"}, {"y"}},
+    .attributes = {{"dim", AttributeType::integer, {}, "counted from the end when negative"}},
+    .infer = ops::infer_softmax,
+    .kernel = [](const NodeView& node) { return ops::softmax_call(node, "log_softmax_backward"); },
+    .cost = [](const NodeView& node) { return Cost{.flops = 5 * static_cast<double>(node.input(0).shape.numel().maximum())}; },
+    .amp = AmpClass::black,
+    .cases = [] { return ops::softmax_cases(2); },
+};
+
+}  // namespace graven::ir

@@ -1,0 +1,15 @@
+#include "ir/ops/shared.h"
+
+namespace graven::ir {
+
+extern const OpDef kLogicalNot;
+const OpDef kLogicalNot{
+    .name = "logical_not",
+    .doc = "y = true where x is 0 or false.",
+    .inputs = {{"x"}},
+    .infer = [](InferContext& c) { c.output(DType::boolean, c.input(0).shape); },
+    .scalar = {.body = "x == T(0)", .result_boolean = true},
+    .cases = [] { return ops::logical_cases(1); },
+};
+
+}  // namespace graven::ir

@@ -1,0 +1,179 @@
+#include <algorithm>
+
+#include "ir/ops/shared.h"
+#include "kernels/config/matmul.h"
+
+namespace graven::ir {
+
+namespace {
+
+/// Both operands as PyTorch's matmul sees them: vectors get a second dimension, the leading dimensions are batches.
+struct Sides {
+  bool vector_a = false, vector_b = false;
+  Dim m = 1, n = 1, k_a = 1, k_b = 1;
+  Shape batch_a = {}, batch_b = {};
+};
+
+Sides sides(const Shape& a, const Shape& b, bool transpose_a, bool transpose_b) {
+  Sides s{.vector_a = a.rank() == 1, .vector_b = b.rank() == 1};
+  s.m = s.vector_a ? Dim(1) : transpose_a ? a.back(0) : a.back(1);
+  s.k_a = s.vector_a ? a[0] : transpose_a ? a.back(1) : a.back(0);
+  s.n = s.vector_b ? Dim(1) : transpose_b ? b.back(1) : b.back(0);
+  s.k_b = s.vector_b ? b[0] : transpose_b ? b.back(0) : b.back(1);
+  for (std::size_t d = 0; d + 2 < a.rank(); ++d) s.batch_a.push_back(a[d]);
+  for (std::size_t d = 0; d + 2 < b.rank(); ++d) s.batch_b.push_back(b[d]);
+  return s;
+}
+
+Sides sides(const NodeView& node) {
+  return sides(node.input(0).shape, node.input(1).shape, node.attributes().flag("transpose_a"), node.attributes().flag("transpose_b"));
+}
+
+}  // namespace
+
+static void infer_matmul(InferContext& c) {
+  ops::require_floating(c, 0);
+  ops::require_same_dtype(c, 0, 1);
+  const TensorType &a = c.input(0), &b = c.input(1);
+  c.require(!a.shape.empty() && !b.shape.empty(), "both operands must have at least one dimension, got " + a.to_string() + " and " + b.to_string());
+  c.require(!(c.attributes.flag("transpose_a") && a.shape.rank() == 1) && !(c.attributes.flag("transpose_b") && b.shape.rank() == 1),
+            "a vector cannot be transposed");
+  const Sides s = sides(a.shape, b.shape, c.attributes.flag("transpose_a"), c.attributes.flag("transpose_b"));
+  c.require(s.k_a == s.k_b, "the rows of b must be as many as the columns of a, got " + s.k_b.to_string() + " and " + s.k_a.to_string());
+  const std::optional<Shape> batch = broadcast(s.batch_a, s.batch_b);
+  c.require(batch.has_value(), "the batch dimensions " + s.batch_a.to_string() + " and " + s.batch_b.to_string() + " do not broadcast");
+  Shape shape = *batch;
+  if (!s.vector_a) shape.push_back(s.m);
+  if (!s.vector_b) shape.push_back(s.n);
+  ops::check_epilogue(c, 2, {a.dtype, shape});
+  c.output(a.dtype, shape);
+}
+
+static void gradient_matmul(GradientBuilder& g) {
+  const Shape shape_a = g.type(g.input(0)).shape, shape_b = g.type(g.input(1)).shape;
+  bool ta = g.attributes().flag("transpose_a"), tb = g.attributes().flag("transpose_b");
+  const Sides s = sides(shape_a, shape_b, ta, tb);
+  // Vectors become matrices of one row or one column.
+  ops::Term a(g, g.input(0)), b(g, g.input(1)), dc(g, g.output_gradient());
+  const auto reshaped = [](ops::Term t, const Shape& shape) { return t.apply("reshape", {}, {{"shape", shape}}); };
+  Shape full = *broadcast(s.batch_a, s.batch_b);
+  full.push_back(s.m);
+  full.push_back(s.n);
+  if (s.vector_a) a = reshaped(a, {1, s.k_a});
+  if (s.vector_b) b = reshaped(b, {s.k_b, 1});
+  if (s.vector_a || s.vector_b) dc = reshaped(dc, full);
+  const auto product = [](ops::Term x, ops::Term y, bool transpose_x, bool transpose_y) {
+    return x.apply("matmul", {y}, {{"transpose_a", transpose_x}, {"transpose_b", transpose_y}});
+  };
+  // Batches that broadcasting added are summed; `shape` is the operand's as a matrix.
+  const auto finish = [&](std::size_t i, ops::Term gradient, bool vector) {
+    if (vector) {
+      const std::size_t rank = g.type(gradient).shape.rank();
+      if (rank > 2) {
+        Ints dims;
+        for (std::size_t d = 0; d + 2 < rank; ++d) dims.push_back(static_cast<std::int64_t>(d));
+        gradient = gradient.apply("sum", {}, {{"dims", dims}});
+      }
+      gradient = reshaped(gradient, g.type(g.input(i)).shape);
+      return g.set(i, gradient);
+    }
+    g.set_reduced(i, gradient);
+  };
+  if (g.needs(0)) finish(0, ta ? product(b, dc, tb, true) : product(dc, b, false, !tb), s.vector_a);
+  if (g.needs(1)) {
+    if (s.batch_b.empty() && !s.batch_a.empty() && !ta) {
+      // One b for all of a: a's batches are more rows, and the sum over them is part of the product.
+      const Dim rows = s.batch_a.numel() * s.m;
+      a = reshaped(a, {rows, s.k_a});
+      dc = reshaped(dc, {rows, s.n});
+    }
+    finish(1, tb ? product(dc, a, true, ta) : product(a, dc, !ta, false), s.vector_b);
+  }
+}
+
+static KernelCall kernel_matmul(const NodeView& node) {
+  const Sides s = sides(node);
+  const Dim of_a = s.batch_a.numel(), of_b = s.batch_b.numel();
+  const bool ta = node.attributes().flag("transpose_a"), tb = node.attributes().flag("transpose_b");
+  Dim batch = of_a == Dim(1) ? of_b : of_a, m = s.m;
+  Dim stride_a = of_a == Dim(1) ? Dim(0) : s.m * s.k_a, stride_b = of_b == Dim(1) ? Dim(0) : s.k_b * s.n;
+  GRAVEN_CHECK(of_a == of_b || of_a == Dim(1) || of_b == Dim(1), "a matmul with mixed broadcasting reached lowering");
+  if (of_b == Dim(1) && !ta && (of_a.is_static() || m.is_static())) {
+    m = of_a * m;  // one b for all: a's batches are more rows
+    batch = 1;
+    stride_a = 0;
+  }
+  KernelCall call{.name = "matmul",
+                  .config = {{"batch", batch},
+                             {"m", m},
+                             {"n", s.n},
+                             {"k", s.k_a},
+                             {"a_batch_stride", stride_a},
+                             {"b_batch_stride", stride_b},
+                             {"transpose_a", ta},
+                             {"transpose_b", tb}},
+                  .reference = !ops::all_f32(node)};
+  if (!call.reference)
+    call.workspace_bytes = kernels::matmul_workspace({.batch = batch.maximum(),
+                                                      .m = m.maximum(),
+                                                      .n = s.n.maximum(),
+                                                      .k = s.k_a.maximum(),
+                                                      .a_batch_stride = stride_a.maximum(),
+                                                      .b_batch_stride = stride_b.maximum(),
+                                                      .transpose_a = ta,
+                                                      .transpose_b = tb});
+  return call;
+}
+
+static Cost cost_matmul(const NodeView& node) {
+  return {.flops = 2.0 * static_cast<double>(node.output().shape.numel().maximum()) * static_cast<double>(sides(node).k_a.maximum())};
+}
+
+static std::vector<TestCase> cases_matmul() {
+  std::vector<TestCase> cases;
+  auto add = [&](std::string note, DType dtype, Shape a, Shape b, bool ta = false, bool tb = false) {
+    cases.push_back({.note = std::move(note),
+                     .inputs = {ops::random(dtype, std::move(a)), ops::random(dtype, std::move(b))},
+                     .attributes = {{"transpose_a", ta}, {"transpose_b", tb}}});
+  };
+  add("matrices", DType::f32, {5, 7}, {7, 3});
+  add("a transposed", DType::f32, {7, 5}, {7, 3}, true, false);
+  add("b transposed", DType::f32, {5, 7}, {3, 7}, false, true);
+  add("both transposed", DType::f32, {7, 5}, {3, 7}, true, true);
+  add("panels", DType::f32, {33, 20}, {20, 48});
+  add("vector by vector", DType::f32, {7}, {7});
+  add("vector by matrix", DType::f32, {7}, {7, 3});
+  add("matrix by vector", DType::f32, {5, 7}, {7});
+  add("batch", DType::f32, {4, 5, 7}, {4, 7, 3});
+  add("batch of a", DType::f32, {4, 5, 7}, {7, 3});
+  add("batch of a transposed", DType::f32, {4, 7, 5}, {7, 3}, true, false);
+  add("batch of b", DType::f32, {5, 7}, {4, 7, 3});
+  add("batch transposed", DType::f32, {2, 3, 7, 5}, {2, 3, 4, 7}, true, true);
+  add("batch by vector", DType::f32, {4, 5, 7}, {7});
+  add("vector by batch", DType::f32, {7}, {4, 7, 3});
+  add("mixed batches", DType::f32, {2, 1, 5, 7}, {3, 7, 3});
+  add("no rows", DType::f32, {0, 7}, {7, 3});
+  add("nothing to sum", DType::f32, {5, 0}, {0, 3});
+  for (DType d : ops::kFloats) add(std::string(name(d)), d, {3, 4}, {4, 5});
+  return cases;
+}
+
+extern const OpDef kMatmul;
+const OpDef kMatmul{
+    .name = "matmul",
+    .doc =
+        "c[..., m, n] = a[..., m, k] b[..., k, n]: PyTorch's matmul. A vector on the left is a row, on the right a column, and its dimension is "
+        "dropped from the result; leading dimensions are batches and broadcast. The epilogue is applied last.",
+    .inputs = {{"a"}, {"b"}, {.name = "residual", .optional = true}},
+    .attributes = {{"transpose_a", AttributeType::boolean, false, "a is stored [..., k, m]"},
+                   {"transpose_b", AttributeType::boolean, false, "b is stored [..., n, k]"},
+                   ops::epilogue_attribute()},
+    .infer = infer_matmul,
+    .gradient = gradient_matmul,
+    .kernel = kernel_matmul,
+    .cost = cost_matmul,
+    .amp = AmpClass::white,
+    .cases = cases_matmul,
+};
+
+}  // namespace graven::ir

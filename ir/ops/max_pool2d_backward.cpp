@@ -1,0 +1,22 @@
+#include "ir/ops/pool2d_shared.h"
+
+namespace graven::ir {
+
+static void infer_max_pool2d_backward(InferContext& c) {
+  ops::infer_pool2d_backward(c);
+  c.require(c.input(1).dtype == DType::u8 && c.input(1).shape == c.input(0).shape,
+            "the index must be " + describe(DType::u8, c.input(0).shape) + ", got " + c.input(1).to_string());
+}
+
+extern const OpDef kMaxPool2dBackward;
+const OpDef kMaxPool2dBackward{
+    .name = "max_pool2d_backward",
+    .doc = "dx = the sum of dy over the windows whose largest element x is.",
+    .inputs = {{"dy"}, {"index"}},
+    .attributes = ops::join(ops::pool2d_attributes(true), {{"input_shape", AttributeType::shape, {}, "of x"}}),
+    .infer = infer_max_pool2d_backward,
+    .kernel = [](const NodeView& node) { return ops::pool2d_call(node, "max_pool2d_backward", node.output().shape, node.input(0).shape); },
+    .amp = AmpClass::clear,
+};
+
+}  // namespace graven::ir

@@ -1,0 +1,31 @@
+#include "ir/ops/shared.h"
+
+namespace graven::ir {
+
+static void infer_mean(InferContext& c) {
+  ops::require_floating(c, 0);
+  ops::infer_reduction(c, false);
+}
+
+static void gradient_mean(GradientBuilder& g) {
+  // Divided before it is expanded: the small tensor is the cheap one.
+  const ops::Term dy = ops::keep_dims(g, g.output_gradient());
+  const Shape shape = g.type(g.input(0)).shape;
+  g.set(0, g.call("expand", {dy / ops::count_along(g, shape, g.attributes().integers("dims"), dy)}, {{"shape", g.type(g.input(0)).shape}}));
+}
+
+extern const OpDef kMean;
+const OpDef kMean{
+    .name = "mean",
+    .doc = "y = the sum of x over dims, divided by their number of elements; NaN for none.",
+    .inputs = {{"x"}},
+    .attributes = ops::reduction_attributes(),
+    .infer = infer_mean,
+    .gradient = gradient_mean,
+    .kernel = [](const NodeView& node) { return ops::reduce_call(node, "reduce_mean"); },
+    .cost = [](const NodeView& node) { return Cost{.flops = static_cast<double>(node.input(0).shape.numel().maximum())}; },
+    .amp = AmpClass::black,
+    .cases = [] { return ops::reduction_cases(-1, 1, false, false); },
+};
+
+}  // namespace graven::ir

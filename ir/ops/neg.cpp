@@ -1,0 +1,18 @@
+#include "ir/ops/shared.h"
+
+namespace graven::ir {
+
+static void gradient_neg(GradientBuilder& g) { g.set(0, -ops::Term(g, g.output_gradient())); }
+
+extern const OpDef kNeg;
+const OpDef kNeg{
+    .name = "neg",
+    .doc = "y = -x. Unsigned integers wrap, as in PyTorch.",
+    .inputs = {{"x"}},
+    .infer = ops::infer_number,
+    .gradient = gradient_neg,
+    .scalar = {.body = "-x"},
+    .cases = [] { return ops::unary_cases(-4, 4, {}, true); },
+};
+
+}  // namespace graven::ir

@@ -1,0 +1,54 @@
+// What the update operators share: parallel lists of parameters, gradients and state, then the learning rate and the step.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "ir/ops/shared.h"
+
+namespace graven::ir::ops {
+
+/// Checks the groups of inputs, each as long as the first and of its types; an empty name stands for a group that must be absent. The last two
+/// inputs are the learning rate (f64 scalar) and the step (i64 scalar, from 1).
+inline void check_optimizer(const InferContext& c, const std::vector<std::string_view>& groups) {
+  const std::size_t count = (c.input_count() - 2) / groups.size();
+  for (std::size_t group = 0; group < groups.size(); ++group)
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::size_t at = group * count + i;
+      if (groups[group].empty()) {
+        c.require(!c.has_input(at), "is given state that its options do not use");
+        continue;
+      }
+      const std::string which = std::string(groups[group]) + "[" + std::to_string(i) + "]";
+      c.require(c.has_input(at), which + " is missing");
+      if (group == 0)
+        require_floating(c, at);
+      else
+        c.require(c.input(at) == c.input(i), which + " must be " + c.input(i).to_string() + " like its parameter, got " + c.input(at).to_string());
+      c.require(c.input(at).dtype == c.input(0).dtype, "parameters of different dtypes need different updates");
+    }
+  const TensorType lr{DType::f64, {}}, step{DType::i64, {}};
+  c.require(c.input(c.input_count() - 2) == lr, "lr must be " + lr.to_string() + ", got " + c.input(c.input_count() - 2).to_string());
+  c.require(c.input(c.input_count() - 1) == step, "step must be " + step.to_string() + ", got " + c.input(c.input_count() - 1).to_string());
+}
+
+inline bool parameters_f32(const NodeView& node) { return node.input_count() <= 2 || node.input(0).dtype == DType::f32; }
+
+/// `per_element` operations; parameters and state are read and written, gradients read.
+inline Cost optimizer_cost(const NodeView& node, double per_element) {
+  Cost cost{.flops = 0, .bytes = 0};
+  for (std::size_t spec = 0; spec < node.node.op->inputs.size(); ++spec) {
+    if (!node.node.op->inputs[spec].variadic) continue;
+    const InputRange range = input_range(*node.node.op, node.input_count(), spec);
+    for (std::size_t i = range.begin; i < range.begin + range.count; ++i) {
+      if (!node.has_input(i)) continue;
+      const TensorType& t = node.input(i);
+      const double n = static_cast<double>(t.shape.numel().maximum());
+      cost.bytes += n * static_cast<double>(size_of(t.dtype)) * (node.node.op->inputs[spec].mutated ? 2 : 1);
+      if (spec == 0) cost.flops += per_element * n;
+    }
+  }
+  return cost;
+}
+
+}  // namespace graven::ir::ops

@@ -1,0 +1,46 @@
+#include "ir/ops/conv2d_shared.h"
+
+namespace graven::ir {
+
+namespace {
+
+/// The packed order depends on the weight's shape and the window, not on the image.
+kernels::conv2d_config sizes(const Attributes& a, const Ints& weight) { return ops::conv2d_sizes(a, 0, 0, weight, true); }
+
+}  // namespace
+
+static void infer_pack_conv2d_weight(InferContext& c) {
+  const TensorType& w = c.input(0);
+  c.require(w.dtype == DType::f32, "weights are packed in f32 only, got " + w.to_string());
+  ops::require_rank(c, 0, 4, "weight");
+  ops::check_window(c);
+  Ints shape;
+  for (const Dim& d : w.shape) shape.push_back(ops::fixed(c, d, "the weight's shape"));
+  const std::int64_t groups = c.attributes.integer("groups");
+  c.require(shape[0] % groups == 0, "'groups' must divide the " + std::to_string(shape[0]) + " output channels, got " + std::to_string(groups));
+  const kernels::conv2d_config s = sizes(c.attributes, shape);
+  c.output(DType::f32, {c.attributes.flag("backward") ? kernels::conv2d_packed_backward_elements(s) : kernels::conv2d_packed_elements(s)});
+}
+
+static KernelCall kernel_pack_conv2d_weight(const NodeView& node) {
+  const kernels::conv2d_config s = sizes(node.attributes(), node.input(0).shape.values());
+  return {.name = node.attributes().flag("backward") ? "pack_conv2d_weight_backward" : "pack_conv2d_weight",
+          .file = "conv2d",
+          .config = ops::conv2d_fields(s, 0)};
+}
+
+extern const OpDef kPackConv2dWeight;
+const OpDef kPackConv2dWeight{
+    .name = "pack_conv2d_weight",
+    .doc =
+        "The weight[out, in / groups, h, w] in panels of 16 output channels, zero-padded, as the kernels of conv2d (backward: of "
+        "conv2d_backward_input) read it. The window's attributes are the convolution's. Layout: kernels/config/conv2d.h.",
+    .inputs = {{"weight"}},
+    .attributes = ops::join(ops::window_attributes(), {{"backward", AttributeType::boolean, false, "for conv2d_backward_input"}}),
+    .infer = infer_pack_conv2d_weight,
+    .kernel = kernel_pack_conv2d_weight,
+    .cost = [](const NodeView&) { return Cost{}; },
+    .amp = AmpClass::black,
+};
+
+}  // namespace graven::ir

@@ -1,0 +1,44 @@
+#include "ir/ops/linear_shared.h"
+
+namespace graven::ir {
+
+static void infer_pack_linear_weight(InferContext& c) {
+  c.require(c.input(0).dtype == DType::f32, "weights are packed in f32 only, got " + c.input(0).to_string());
+  ops::require_rank(c, 0, 2, "weight");
+  const std::int64_t n = ops::fixed(c, c.input(0).shape[0], "out_features"), k = ops::fixed(c, c.input(0).shape[1], "in_features");
+  c.output(DType::f32, c.attributes.flag("transposed") ? Shape{(k + 15) / 16, n, 16} : Shape{(n + 15) / 16, k, 16});
+}
+
+static KernelCall kernel_pack_linear_weight(const NodeView& node) {
+  const Shape& w = node.input(0).shape;
+  return {.name = node.attributes().flag("transposed") ? "pack_linear_weight_transposed" : "pack_linear_weight",
+          .file = "linear",
+          .config = {{"m", Dim(0)}, {"n", w[0]}, {"k", w[1]}}};
+}
+
+extern const OpDef kPackLinearWeight;
+const OpDef kPackLinearWeight{
+    .name = "pack_linear_weight",
+    .doc =
+        "Panels of 16 columns of w[n, k] for linear: packed[n / 16][k][16], zero-padded; transposed, for linear_backward_input: "
+        "packed[k / 16][n][16].",
+    .inputs = {{"weight"}},
+    .attributes = {{"transposed", AttributeType::boolean, false, "for products with w itself"}},
+    .infer = infer_pack_linear_weight,
+    .kernel = kernel_pack_linear_weight,
+    .cost = [](const NodeView&) { return Cost{}; },
+    .amp = AmpClass::black,
+    .cases =
+        [] {
+          std::vector<TestCase> cases;
+          for (const bool transposed : {false, true})
+            for (const Shape& w : {Shape{16, 5}, Shape{3, 7}, Shape{37, 33}, Shape{0, 4}})
+              cases.push_back({.note = w.to_string() + (transposed ? " transposed" : ""),
+                               .inputs = {ops::random(DType::f32, w)},
+                               .attributes = {{"transposed", transposed}},
+                               .gradient = false});
+          return cases;
+        },
+};
+
+}  // namespace graven::ir

@@ -1,0 +1,87 @@
+#include "ir/ops/shared.h"
+
+namespace graven::ir {
+
+static void infer_pad(InferContext& c) {
+  Shape shape = c.input(0).shape;
+  ops::require_kernel_rank(c, shape.rank());
+  const Ints& pads = c.attributes.integers("pads");
+  c.require(pads.size() == 2 * shape.rank(), "'pads' takes " + std::to_string(2 * shape.rank()) +
+                                                 " integers (before and after, for each dimension), got " + std::to_string(pads.size()));
+  for (std::size_t d = 0; d < shape.rank(); ++d) {
+    std::int64_t size = 0;
+    if (pads[2 * d] == 0 && pads[2 * d + 1] == 0) continue;
+    const std::int64_t from = ops::fixed(c, shape[d], "dimension " + std::to_string(d) + ", which is padded,");
+    const bool overflow = __builtin_add_overflow(from, pads[2 * d], &size) || __builtin_add_overflow(size, pads[2 * d + 1], &size);
+    c.require(!overflow && size >= 0 && from + pads[2 * d] >= 0 && from + pads[2 * d + 1] >= 0,
+              "the pads " + std::to_string(pads[2 * d]) + " and " + std::to_string(pads[2 * d + 1]) + " leave nothing of dimension " +
+                  std::to_string(d) + " of " + c.input(0).to_string());
+    shape[d] = size;
+  }
+  (void)shape.numel();
+  c.output(c.input(0).dtype, shape);
+}
+
+static void gradient_pad(GradientBuilder& g) {
+  Ints back = g.attributes().integers("pads");
+  for (std::int64_t& p : back) p = -p;
+  g.set(0, g.call("pad", {g.output_gradient()}, {{"pads", back}}));
+}
+
+static KernelCall kernel_pad(const NodeView& node) {
+  const Ints& pads = node.attributes().integers("pads");
+  std::vector<Dim> shape, in_shape, before;
+  for (std::size_t d = 0; d < node.output().shape.rank(); ++d) {
+    const Dim to = node.output().shape[d], from = node.input(0).shape[d];
+    const bool plain = pads[2 * d] == 0 && pads[2 * d + 1] == 0;
+    if (plain && !shape.empty() && (to.is_static() || (shape.back().is_static() && in_shape.back().is_static()))) {
+      // What is not padded belongs to the elements of the dimension before it.
+      shape.back() = shape.back() * to;
+      in_shape.back() = in_shape.back() * from;
+      before.back() = before.back() * from;
+      continue;
+    }
+    shape.push_back(to);
+    in_shape.push_back(from);
+    before.push_back(pads[2 * d]);
+  }
+  if (shape.empty()) shape = in_shape = {1}, before = {0};
+  return {.name = "pad",
+          .config = {{"rank", Dim(static_cast<std::int64_t>(shape.size()))},
+                     {"shape", shape},
+                     {"in_shape", in_shape},
+                     {"before", before},
+                     {"value", node.attributes().number("value")}}};
+}
+
+extern const OpDef kPad;
+const OpDef kPad{
+    .name = "pad",
+    .doc = "y is x with value around it: PyTorch's constant padding. A negative pad cuts off.",
+    .inputs = {{"x"}},
+    .attributes = {{"pads", AttributeType::integers, {}, "before and after, for each dimension, the first one first"},
+                   {"value", AttributeType::number, 0.0, "of the new elements, converted to the dtype"}},
+    .infer = infer_pad,
+    .gradient = gradient_pad,
+    .kernel = kernel_pad,
+    .cost = [](const NodeView&) { return Cost{}; },
+    .amp = AmpClass::clear,
+    .cases =
+        [] {
+          std::vector<TestCase> cases{
+              {.note = "image", .inputs = {ops::random(DType::f32, {2, 3, 4, 5})}, .attributes = {{"pads", Ints{0, 0, 0, 0, 1, 2, 3, 0}}}},
+              {.note = "value", .inputs = {ops::random(DType::f32, {3, 4})}, .attributes = {{"pads", Ints{1, 0, 0, 2}}, {"value", -1.5}}},
+              {.note = "cut", .inputs = {ops::random(DType::f32, {5, 6})}, .attributes = {{"pads", Ints{-1, -2, 2, -3}}}},
+              {.note = "channels", .inputs = {ops::random(DType::f32, {2, 3, 4})}, .attributes = {{"pads", Ints{0, 0, 1, 1, 0, 0}}}},
+              {.note = "of nothing", .inputs = {ops::random(DType::f32, {0, 2})}, .attributes = {{"pads", Ints{2, 0, 0, 0}}}},
+              {.note = "rank 0", .inputs = {ops::random(DType::f32, {})}, .attributes = {{"pads", Ints{}}}}};
+          for (DType d : kAllDTypes)
+            cases.push_back({.note = std::string(name(d)),
+                             .inputs = {ops::random(d, {3}, 0, 2)},
+                             .attributes = {{"pads", Ints{1, 2}}},
+                             .gradient = is_floating(d)});
+          return cases;
+        },
+};
+
+}  // namespace graven::ir

@@ -1,0 +1,70 @@
+#include <algorithm>
+
+#include "ir/ops/shared.h"
+
+namespace graven::ir {
+
+static void infer_permute(InferContext& c) {
+  const Shape& from = c.input(0).shape;
+  Ints dims = c.attributes.integers("dims");
+  c.require(dims.size() == from.rank(),
+            "'dims' must name each of the " + std::to_string(from.rank()) + " dimensions once, got " + std::to_string(dims.size()) + " of them");
+  ops::require_kernel_rank(c, from.rank());
+  Shape shape;
+  for (std::int64_t& d : dims) {
+    d = ops::wrap_dim(c, d, from.rank());
+    shape.push_back(from[static_cast<std::size_t>(d)]);
+  }
+  Ints sorted = dims;
+  std::sort(sorted.begin(), sorted.end());
+  if (const auto twice = std::adjacent_find(sorted.begin(), sorted.end()); twice != sorted.end())
+    c.fail("dimension " + std::to_string(*twice) + " is named twice in 'dims'");
+  c.attributes.set("dims", dims);
+  c.output(c.input(0).dtype, shape);
+}
+
+static void gradient_permute(GradientBuilder& g) {
+  const Ints& dims = g.attributes().integers("dims");
+  Ints inverse(dims.size());
+  for (std::size_t d = 0; d < dims.size(); ++d) inverse[static_cast<std::size_t>(dims[d])] = static_cast<std::int64_t>(d);
+  g.set(0, g.call("permute", {g.output_gradient()}, {{"dims", inverse}}));
+}
+
+static KernelCall kernel_permute(const NodeView& node) {
+  const std::vector<Dim> from = ops::contiguous_strides(node.input(0).shape);
+  std::vector<Dim> strides;
+  for (std::int64_t d : node.attributes().integers("dims")) strides.push_back(from[static_cast<std::size_t>(d)]);
+  return ops::strided_call("strided_copy", node.output().shape, strides, 0);
+}
+
+extern const OpDef kPermute;
+const OpDef kPermute{
+    .name = "permute",
+    .doc = "Dimension d of y is dimension dims[d] of x.",
+    .inputs = {{"x"}},
+    .attributes = {{"dims", AttributeType::integers, {}, "every dimension of x once, negative ones counted from the end"}},
+    .infer = infer_permute,
+    .gradient = gradient_permute,
+    .kernel = kernel_permute,
+    .cost = [](const NodeView&) { return Cost{}; },
+    .amp = AmpClass::clear,
+    .cases =
+        [] {
+          std::vector<TestCase> cases{
+              {.note = "transpose", .inputs = {ops::random(DType::f32, {17, 35})}, .attributes = {{"dims", Ints{1, 0}}}},
+              {.note = "to channels last", .inputs = {ops::random(DType::f32, {2, 5, 4, 3})}, .attributes = {{"dims", Ints{0, 2, 3, 1}}}},
+              {.note = "to channels first", .inputs = {ops::random(DType::f32, {2, 4, 3, 5})}, .attributes = {{"dims", Ints{0, -1, 1, 2}}}},
+              {.note = "nothing moves", .inputs = {ops::random(DType::f32, {3, 1, 4})}, .attributes = {{"dims", Ints{1, 0, 2}}}},
+              {.note = "reversed", .inputs = {ops::random(DType::f32, {2, 3, 4, 5})}, .attributes = {{"dims", Ints{3, 2, 1, 0}}}},
+              {.note = "rank 0", .inputs = {ops::random(DType::f32, {})}, .attributes = {{"dims", Ints{}}}},
+              {.note = "empty", .inputs = {ops::random(DType::f32, {0, 3})}, .attributes = {{"dims", Ints{1, 0}}}}};
+          for (DType d : kAllDTypes)
+            cases.push_back({.note = std::string(name(d)),
+                             .inputs = {ops::random(d, {3, 5}, 0, 2)},
+                             .attributes = {{"dims", Ints{1, 0}}},
+                             .gradient = is_floating(d)});
+          return cases;
+        },
+};
+
+}  // namespace graven::ir

@@ -1,0 +1,32 @@
+#include "ir/ops/shared.h"
+
+namespace graven::ir {
+
+static void gradient_pow(GradientBuilder& g) {
+  const ops::Term dz(g, g.output_gradient()), x(g, g.input(0)), y(g, g.input(1)), z(g, g.output());
+  if (g.needs(0)) {
+    const ops::Term zero_exponent = y.apply("eq", {y.constant(0)}), slope = y * x.apply("pow", {y - 1});
+    g.set_reduced(0, dz * ops::where(zero_exponent, slope.constant(0), slope));
+  }
+  if (g.needs(1)) {
+    const ops::Term zero_base = x.apply("eq", {x.constant(0)}), rising = y.apply("ge", {y.constant(0)});
+    const ops::Term slope = z * x.apply("log");
+    g.set_reduced(1, dz * ops::where(zero_base.apply("logical_and", {rising}), slope.constant(0), slope));
+  }
+}
+
+extern const OpDef kPow;
+const OpDef kPow{
+    .name = "pow",
+    .doc =
+        "z = x to the power y of floating-point numbers, broadcast as in NumPy. Gradients as PyTorch's: 0 to x where y = 0, 0 to y where x = 0 and y "
+        ">= 0.",
+    .inputs = {{"x"}, {"y"}},
+    .infer = ops::infer_binary_floating,
+    .gradient = gradient_pow,
+    .scalar = {.body = "math::pow(x, y)"},
+    .amp = AmpClass::black,
+    .cases = [] { return ops::binary_cases(0.2, 3, -2, 2, false); },
+};
+
+}  // namespace graven::ir

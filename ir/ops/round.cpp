@@ -1,0 +1,16 @@
+#include "ir/ops/shared.h"
+
+namespace graven::ir {
+
+extern const OpDef kRound;
+const OpDef kRound{
+    .name = "round",
+    .doc = "y = the nearest integer, halves to the even one, as in PyTorch. The gradient is 0.",
+    .inputs = {{"x"}},
+    .infer = ops::infer_floating,
+    .gradient = ops::gradient_zero,
+    .scalar = {.body = "math::round(x)"},
+    .cases = [] { return ops::unary_cases(-4, 4); },
+};
+
+}  // namespace graven::ir

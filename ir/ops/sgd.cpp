@@ -1,0 +1,44 @@
+#include "ir/ops/optimizer_shared.h"
+
+namespace graven::ir {
+
+static void infer_sgd(InferContext& c) {
+  const bool momentum = c.attributes.number("momentum") != 0;
+  ops::check_optimizer(c, {"params", "grads", momentum ? "momentum_buffers" : ""});
+  c.require(!c.attributes.flag("nesterov") || (c.attributes.number("momentum") > 0 && c.attributes.number("dampening") == 0),
+            "Nesterov momentum requires a momentum and zero dampening");
+}
+
+extern const OpDef kSgd;
+const OpDef kSgd{
+    .name = "sgd",
+    .doc =
+        "Stochastic gradient descent, torch.optim.SGD: g = grad (negated to maximize) + weight_decay * param; with momentum buf = g in step 1, then "
+        "momentum * buf + (1 - dampening) * g, and g = g + momentum * buf (Nesterov) or buf; param -= lr * g.",
+    .inputs = {{.name = "params", .variadic = true, .mutated = true},
+               {.name = "grads", .variadic = true},
+               {.name = "momentum_buffers", .optional = true, .variadic = true, .mutated = true},
+               {"lr"},
+               {"step"}},
+    .attributes = {{"momentum", AttributeType::number, 0.0, "decay of the momentum buffers; 0: none, they are absent"},
+                   {"dampening", AttributeType::number, 0.0, "of the gradient that enters the momentum, from step 2 on"},
+                   {"weight_decay", AttributeType::number, 0.0, "L2 penalty"},
+                   {"nesterov", AttributeType::boolean, false, "look ahead"},
+                   {"maximize", AttributeType::boolean, false, "climb instead"}},
+    .infer = infer_sgd,
+    .kernel =
+        [](const NodeView& node) {
+          const Attributes& a = node.attributes();
+          return KernelCall{.name = "sgd",
+                            .config = {{"momentum", a.number("momentum")},
+                                       {"dampening", a.number("dampening")},
+                                       {"weight_decay", a.number("weight_decay")},
+                                       {"nesterov", a.flag("nesterov")},
+                                       {"maximize", a.flag("maximize")}},
+                            .reference = !ops::parameters_f32(node)};
+        },
+    .cost = [](const NodeView& node) { return ops::optimizer_cost(node, 4); },
+    .amp = AmpClass::black,
+};
+
+}  // namespace graven::ir

@@ -1,0 +1,528 @@
+#include "ir/ops/shared.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace graven::ir::ops {
+
+// ---- attributes and dimensions ------------------------------------------------------------------------------------------------------
+
+std::int64_t wrap_dim(const InferContext& c, std::int64_t dim, std::size_t rank) {
+  const auto r = static_cast<std::int64_t>(std::max<std::size_t>(rank, 1));
+  if (dim < -r || dim >= r)
+    c.fail("dimension " + std::to_string(dim) + " is out of range: a tensor of rank " + std::to_string(rank) + " takes " + std::to_string(-r) +
+           " to " + std::to_string(r - 1));
+  return dim < 0 ? dim + r : dim;
+}
+
+std::int64_t normalize_dim(InferContext& c, std::string_view key, std::size_t rank) {
+  const std::int64_t dim = wrap_dim(c, c.attributes.integer(key), rank);
+  c.attributes.set(key, dim);
+  return dim;
+}
+
+Ints normalize_dims(InferContext& c, std::string_view key, std::size_t rank) {
+  Ints dims;
+  for (std::int64_t d : c.attributes.integers(key)) dims.push_back(wrap_dim(c, d, rank));
+  std::sort(dims.begin(), dims.end());
+  if (const auto twice = std::adjacent_find(dims.begin(), dims.end()); twice != dims.end())
+    c.fail("dimension " + std::to_string(*twice) + " is named twice in '" + std::string(key) + "'");
+  if (dims.empty())
+    for (std::size_t d = 0; d < rank; ++d) dims.push_back(static_cast<std::int64_t>(d));
+  if (rank == 0) dims.clear();
+  c.attributes.set(key, dims);
+  return dims;
+}
+
+const Ints& checked_list(const InferContext& c, std::string_view key, std::size_t count, std::int64_t least) {
+  const Ints& list = c.attributes.integers(key);
+  if (list.size() != count) c.fail("'" + std::string(key) + "' takes " + std::to_string(count) + " integers, got " + std::to_string(list.size()));
+  for (std::int64_t v : list)
+    if (v < least) c.fail("'" + std::string(key) + "' must be at least " + std::to_string(least) + ", got " + std::to_string(v));
+  return list;
+}
+
+Dim product(const Shape& shape, std::size_t begin, std::size_t end) {
+  Dim n = 1;
+  for (std::size_t d = begin; d < end; ++d) n = n * shape[d];
+  return n;
+}
+
+Span3 around(const Shape& shape, std::int64_t dim) {
+  if (shape.empty()) return {};
+  const auto d = static_cast<std::size_t>(dim);
+  return {product(shape, 0, d), shape[d], product(shape, d + 1, shape.rank())};
+}
+
+std::int64_t fixed(const InferContext& c, const Dim& dim, const std::string& what) {
+  if (!dim.is_static()) c.fail(what + " must be fixed, got the symbol " + dim.to_string());
+  return dim.value();
+}
+
+std::string count_of(const Dim& n, std::string_view noun) { return n.to_string() + " " + std::string(noun) + (n == Dim(1) ? "" : "s"); }
+
+// ---- inference ----------------------------------------------------------------------------------------------------------------------
+
+void require_floating(const InferContext& c, std::size_t i) {
+  const DType d = c.input(i).dtype;
+  if (!is_floating(d)) c.fail("expects floating-point numbers, got " + std::string(name(d)));
+}
+
+void require_rank(const InferContext& c, std::size_t i, std::size_t rank, std::string_view what) {
+  if (c.input(i).shape.rank() != rank)
+    c.fail(std::string(what) + " must have " + std::to_string(rank) + " dimensions, got " + c.input(i).to_string());
+}
+
+void require_same_dtype(const InferContext& c, std::size_t i, std::size_t j) {
+  if (c.has_input(i) && c.has_input(j) && c.input(i).dtype != c.input(j).dtype)
+    c.fail("expects inputs of one dtype, got " + std::string(name(c.input(i).dtype)) + " and " + std::string(name(c.input(j).dtype)));
+}
+
+void infer_any(InferContext& c) { c.output(c.input(0).dtype, c.input(0).shape); }
+
+void infer_number(InferContext& c) {
+  c.require(c.input(0).dtype != DType::boolean, "expects numbers, got bool");
+  infer_any(c);
+}
+
+void infer_floating(InferContext& c) {
+  require_floating(c, 0);
+  infer_any(c);
+}
+
+void clip_to_dtype(InferContext& c, std::string_view key) {
+  double low = 0, high = 0;
+  switch (c.input(0).dtype) {
+    case DType::i8:
+      low = -128, high = 127;
+      break;
+    case DType::u8:
+      low = 0, high = 255;
+      break;
+    case DType::i32:
+      low = -2147483648.0, high = 2147483647.0;
+      break;
+    case DType::i64:
+      low = -9223372036854775808.0, high = 9223372036854774784.0;
+      break;  // the largest double below 2^63
+    default:
+      return;
+  }
+  const double value = c.attributes.number(key);
+  c.require(value == value, "'" + std::string(key) + "' must not be NaN for integers");
+  c.attributes.set(key, std::clamp(std::trunc(value), low, high));
+}
+
+Shape broadcast_inputs(const InferContext& c, std::size_t first) {
+  Shape shape = c.input(first).shape;
+  for (std::size_t i = first + 1; i < c.input_count(); ++i) {
+    const auto both = broadcast(shape, c.input(i).shape);
+    if (!both) c.fail("the shapes " + shape.to_string() + " and " + c.input(i).shape.to_string() + " do not broadcast");
+    shape = *both;
+  }
+  return shape;
+}
+
+void infer_binary(InferContext& c) {
+  require_same_dtype(c, 0, 1);
+  c.require(c.input(0).dtype != DType::boolean, "expects numbers, got bool");
+  c.output(c.input(0).dtype, broadcast_inputs(c));
+}
+
+void infer_binary_floating(InferContext& c) {
+  require_same_dtype(c, 0, 1);
+  require_floating(c, 0);
+  c.output(c.input(0).dtype, broadcast_inputs(c));
+}
+
+void infer_comparison(InferContext& c) {
+  require_same_dtype(c, 0, 1);
+  c.output(DType::boolean, broadcast_inputs(c));
+}
+
+AttributeSpec epilogue_attribute() {
+  return {"epilogue", AttributeType::program, ScalarProgram{}, "applied to each element of the result; its second input is the residual"};
+}
+
+void check_epilogue(const InferContext& c, std::size_t i, const TensorType& result) {
+  const ScalarProgram& epilogue = c.attributes.program("epilogue");
+  if (c.has_input(i)) c.require(c.input(i) == result, "the residual must be " + result.to_string() + ", got " + c.input(i).to_string());
+  const std::int32_t given = c.has_input(i) ? 2 : 1, takes = epilogue.empty() ? 1 : epilogue.inputs;
+  c.require(takes == given,
+            "the epilogue takes " + count_of(takes, "input") + ", " + std::to_string(given) + (given == 1 ? " is" : " are") + " given");
+  check_program(c, epilogue);
+}
+
+void check_program(const InferContext& c, const ScalarProgram& program) {
+  c.require(program.inputs >= 0, "a program cannot have " + std::to_string(program.inputs) + " inputs");
+  for (std::size_t i = 0; i < program.steps.size(); ++i) {
+    const ScalarProgram::Step& step = program.steps[i];
+    const std::string which = "step " + std::to_string(i) + " of the program";
+    const OpDef* op = find_op(step.op);
+    c.require(op && op->elementwise(), which + " names '" + step.op.substr(0, 100) + "', which is no elementwise operator");
+    c.require(step.arguments.size() == op->inputs.size(), which + " (" + step.op + ") takes " +
+                                                              count_of(static_cast<int>(op->inputs.size()), "argument") + ", got " +
+                                                              std::to_string(step.arguments.size()));
+    for (std::int32_t a : step.arguments)
+      c.require(a >= 0 && a < program.inputs + static_cast<std::int32_t>(i),
+                which + " (" + step.op + ") uses value " + std::to_string(a) + ", which is not known yet");
+    for (const auto& [key, value] : step.constants) {
+      bool known = false;
+      for (const AttributeSpec& a : op->attributes) known = known || a.name == key;
+      c.require(known, which + ": " + step.op + " has no attribute '" + key + "'");
+    }
+  }
+}
+
+void infer_reduction(InferContext& c, bool needs_elements) {
+  c.require(c.input(0).dtype != DType::boolean, "expects numbers, got bool");
+  const Shape& from = c.input(0).shape;
+  const Ints dims = normalize_dims(c, "dims", from.rank());
+  const bool keep = c.attributes.flag("keepdim");
+  std::vector<bool> reduced(from.rank(), false);
+  for (std::int64_t d : dims) reduced[static_cast<std::size_t>(d)] = true;
+  Shape shape;
+  for (std::size_t d = 0; d < from.rank(); ++d) {
+    if (!reduced[d])
+      shape.push_back(from[d]);
+    else if (keep)
+      shape.push_back(1);
+    if (reduced[d] && needs_elements && from[d] == Dim(0))
+      c.fail("dimension " + std::to_string(d) + " of the input " + c.input(0).to_string() + " is empty: it has no extreme value");
+  }
+  c.output(c.input(0).dtype, shape);
+}
+
+void infer_arg_reduction(InferContext& c) {
+  c.require(c.input(0).dtype != DType::boolean, "expects numbers, got bool");
+  const Shape& from = c.input(0).shape;
+  const auto dim = static_cast<std::size_t>(normalize_dim(c, "dim", from.rank()));
+  Shape shape;
+  for (std::size_t d = 0; d < from.rank(); ++d) {
+    if (d == dim && from[d] == Dim(0)) c.fail("dimension " + std::to_string(d) + " of the input " + c.input(0).to_string() + " is empty");
+    if (d != dim)
+      shape.push_back(from[d]);
+    else if (c.attributes.flag("keepdim"))
+      shape.push_back(1);
+  }
+  c.output(DType::i64, shape);
+}
+
+void infer_softmax(InferContext& c) {
+  infer_floating(c);
+  normalize_dim(c, "dim", c.input(0).shape.rank());
+  if (c.input_count() > 1) {
+    require_same_dtype(c, 0, 1);
+    c.require(c.input(0).shape == c.input(1).shape,
+              "expects two inputs of one shape, got " + c.input(0).to_string() + " and " + c.input(1).to_string());
+  }
+}
+
+// ---- gradients ----------------------------------------------------------------------------------------------------------------------
+
+Term Term::apply(std::string_view op, std::vector<ValueId> more, Attributes attributes) const {
+  more.insert(more.begin(), id_);
+  return {*g_, g_->call(op, std::move(more), std::move(attributes))};
+}
+
+Term where(Term condition, Term a, Term b) { return condition.apply("where", {a, b}); }
+Term where(Term condition, Term a, double b) { return where(condition, a, a.constant(b)); }
+
+void gradient_zero(GradientBuilder& g) {
+  const TensorType type = g.type(g.input(0));
+  g.set(0, g.call("full", {}, {{"shape", type.shape}, {"value", 0.0}, {"dtype", type.dtype}}));
+}
+
+Term keep_dims(GradientBuilder& g, ValueId reduced) {
+  const Shape& from = g.type(g.input(0)).shape;
+  Shape shape = from;
+  for (std::int64_t d : g.attributes().integers("dims")) shape[static_cast<std::size_t>(d)] = 1;
+  if (g.type(reduced).shape == shape) return {g, reduced};
+  return {g, g.call("reshape", {reduced}, {{"shape", shape}})};
+}
+
+Term count_along(GradientBuilder& g, const Shape& shape, const Ints& dims, ValueId like) {
+  Dim n = 1;
+  for (std::int64_t d : dims) n = n * shape[static_cast<std::size_t>(d)];
+  if (n.is_static()) return {g, g.scalar(static_cast<double>(n.value()), like)};
+  const Shape symbol{n / Dim(n.coefficient())};
+  const Term each(g, g.call("full", {}, {{"shape", symbol}, {"value", static_cast<double>(n.coefficient())}, {"dtype", g.type(like).dtype}}));
+  return each.apply("sum");
+}
+
+// ---- lowering -----------------------------------------------------------------------------------------------------------------------
+
+bool all_f32(const NodeView& node) {
+  for (std::size_t i = 0; i < node.input_count(); ++i)
+    if (node.has_input(i) && is_floating(node.input(i).dtype) && node.input(i).dtype != DType::f32) return false;
+  for (std::size_t i = 0; i < node.node.outputs.size(); ++i)
+    if (is_floating(node.output(i).dtype) && node.output(i).dtype != DType::f32) return false;
+  return true;
+}
+
+KernelCall elementwise_call(const NodeView& node) {
+  const Shape& shape = node.output().shape;
+  const std::size_t count = node.input_count();
+  KernelCall call;
+  bool same = true;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (node.input(i).shape != shape) {
+      same = false;
+    } else if (size_of(node.input(i).dtype) == size_of(node.output().dtype)) {
+      call.in_place.push_back(static_cast<std::int32_t>(i));
+    }
+  }
+  call.file = "elementwise";
+  if (same) {
+    call.name = "elementwise";
+    call.config = {{"n", shape.numel()}};
+    return call;
+  }
+  // Strides of each input over the output's dimensions, 0 where it is broadcast; neighbours merge where they lie one behind the other in every
+  // input.
+  std::vector<Dim> dims;
+  std::vector<std::vector<Dim>> strides(count), merged(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    const Shape& from = node.input(i).shape;
+    const std::vector<Dim> own = contiguous_strides(from);
+    const std::size_t extra = shape.rank() - from.rank();
+    for (std::size_t d = 0; d < shape.rank(); ++d) strides[i].push_back(d < extra || from[d - extra] != shape[d] ? Dim(0) : own[d - extra]);
+  }
+  for (std::size_t d = 0; d < shape.rank(); ++d) {
+    if (shape[d] == Dim(1)) continue;
+    bool merges = !dims.empty() && (dims.back().is_static() || shape[d].is_static());
+    for (std::size_t i = 0; i < count && merges; ++i) merges = merged[i].back() == strides[i][d] * shape[d];
+    if (merges)
+      dims.back() = dims.back() * shape[d];
+    else
+      dims.push_back(shape[d]);
+    for (std::size_t i = 0; i < count; ++i) {
+      if (merges)
+        merged[i].back() = strides[i][d];
+      else
+        merged[i].push_back(strides[i][d]);
+    }
+  }
+  if (dims.empty()) {
+    dims = {1};
+    for (auto& m : merged) m = {0};
+  }
+  call.name = "broadcast";
+  call.config_type = "broadcast_config";
+  call.config = {{"rank", Dim(static_cast<std::int64_t>(dims.size()))}, {"shape", dims}, {"strides", merged}};
+  return call;
+}
+
+std::vector<Dim> contiguous_strides(const Shape& shape) {
+  std::vector<Dim> strides(shape.rank());
+  Dim next = 1;
+  for (std::size_t d = shape.rank(); d-- > 0;) {
+    strides[d] = next;
+    next = next * shape[d];
+  }
+  return strides;
+}
+
+KernelCall strided_call(std::string name, const Shape& shape, const std::vector<Dim>& strides, Dim offset) {
+  std::vector<Dim> dims, steps;
+  for (std::size_t d = 0; d < shape.rank(); ++d) {
+    if (shape[d] == Dim(1)) continue;
+    if (!dims.empty() && steps.back() == strides[d] * shape[d] && (dims.back().is_static() || shape[d].is_static())) {
+      dims.back() = dims.back() * shape[d];
+      steps.back() = strides[d];
+      continue;
+    }
+    dims.push_back(shape[d]);
+    steps.push_back(strides[d]);
+  }
+  if (dims.empty()) dims = {1}, steps = {1};
+  const auto rank = static_cast<std::int64_t>(dims.size());
+  return {.name = std::move(name), .file = "strided_copy", .config = {{"rank", Dim(rank)}, {"shape", dims}, {"strides", steps}, {"offset", offset}}};
+}
+
+std::vector<std::pair<std::string, ConfigField>> span_fields(const Span3& span) {
+  return {{"outer", span.outer}, {"size", span.size}, {"inner", span.inner}};
+}
+
+bool adjacent(const Shape& shape, const Ints& dims) {
+  for (std::size_t i = 1; i < dims.size(); ++i)
+    for (std::int64_t d = dims[i - 1] + 1; d < dims[i]; ++d)
+      if (shape[static_cast<std::size_t>(d)] != Dim(1)) return false;
+  return true;
+}
+
+KernelCall reduce_call(const NodeView& node, std::string name) {
+  const Shape& shape = node.input(0).shape;
+  Span3 span;
+  if (node.attributes().find("dim")) {
+    span = around(shape, node.attributes().integer("dim"));
+  } else if (const Ints& dims = node.attributes().integers("dims"); !dims.empty()) {
+    GRAVEN_CHECK(adjacent(shape, dims), "a reduction over separate dimensions reached lowering");
+    const auto first = static_cast<std::size_t>(dims.front()), last = static_cast<std::size_t>(dims.back());
+    span = {product(shape, 0, first), product(shape, first, last + 1), product(shape, last + 1, shape.rank())};
+  }
+  return {.name = std::move(name), .file = "reduce", .config = span_fields(span), .reference = !all_f32(node)};
+}
+
+KernelCall softmax_call(const NodeView& node, std::string name) {
+  return {.name = std::move(name),
+          .file = "softmax",
+          .config = span_fields(around(node.input(0).shape, node.attributes().integer("dim"))),
+          .reference = !all_f32(node),
+          .in_place = {0}};
+}
+
+void require_kernel_rank(const InferContext& c, std::size_t rank) {
+  if (rank > kMaxRank) c.fail("tensors of more than " + std::to_string(kMaxRank) + " dimensions are not supported, got " + std::to_string(rank));
+}
+
+// ---- test cases ---------------------------------------------------------------------------------------------------------------------
+
+TestCase::Input random(DType dtype, Shape shape, double low, double high) {
+  if (dtype == DType::u8 && low < 0) low = 0;
+  if (dtype == DType::u8 && high <= low) high = low + 4;
+  return {.type = {dtype, std::move(shape)}, .low = low, .high = high};
+}
+
+std::vector<TestCase> unary_cases(double low, double high, Attributes attributes, bool integers, bool gradient) {
+  std::vector<TestCase> cases;
+  auto add = [&](std::string note, DType dtype, Shape shape) {
+    cases.push_back({.note = std::move(note),
+                     .inputs = {random(dtype, std::move(shape), low, high)},
+                     .attributes = attributes,
+                     .gradient = gradient && is_floating(dtype)});
+  };
+  add("vector", DType::f32, {37});
+  add("rank 3", DType::f32, {2, 1, 5});
+  add("rank 0", DType::f32, {});
+  add("empty", DType::f32, {0, 3});
+  for (DType d : kFloats) add(std::string(name(d)), d, {19});
+  if (integers)
+    for (DType d : kIntegers) add(std::string(name(d)), d, {19});
+  return cases;
+}
+
+std::vector<TestCase> binary_cases(double low, double high, double low2, double high2, bool integers, bool gradient) {
+  std::vector<TestCase> cases;
+  auto add = [&](std::string note, DType dtype, Shape a, Shape b) {
+    cases.push_back({.note = std::move(note),
+                     .inputs = {random(dtype, std::move(a), low, high), random(dtype, std::move(b), low2, high2)},
+                     .gradient = gradient && is_floating(dtype)});
+  };
+  add("same shape", DType::f32, {3, 7}, {3, 7});
+  add("row", DType::f32, {3, 7}, {7});
+  add("column", DType::f32, {3, 7}, {3, 1});
+  add("both broadcast", DType::f32, {4, 1, 5}, {3, 1});
+  add("scalar left", DType::f32, {}, {6});
+  add("scalar right", DType::f32, {6}, {});
+  add("rank 0", DType::f32, {}, {});
+  add("empty", DType::f32, {0, 3}, {3});
+  add("inner broadcast", DType::f32, {2, 3, 4, 5}, {3, 1, 1});
+  for (DType d : kFloats) add(std::string(name(d)), d, {3, 5}, {5});
+  if (integers)
+    for (DType d : kIntegers) add(std::string(name(d)), d, {3, 5}, {5});
+  return cases;
+}
+
+std::vector<AttributeSpec> reduction_attributes() {
+  return {{"dims", AttributeType::integers, Ints{}, "dimensions to reduce; empty: all"},
+          {"keepdim", AttributeType::boolean, false, "keep them, with size 1"}};
+}
+
+std::vector<TestCase> reduction_cases(double low, double high, bool integers, bool needs_elements) {
+  std::vector<TestCase> cases;
+  auto add = [&](std::string note, DType dtype, Shape shape, Ints dims, bool keep) {
+    cases.push_back({.note = std::move(note),
+                     .inputs = {random(dtype, std::move(shape), low, high)},
+                     .attributes = {{"dims", std::move(dims)}, {"keepdim", keep}},
+                     .gradient = is_floating(dtype)});
+  };
+  add("all", DType::f32, {3, 4, 5}, {}, false);
+  add("all kept", DType::f32, {3, 4, 5}, {}, true);
+  add("last", DType::f32, {3, 4, 21}, {-1}, false);
+  add("first", DType::f32, {7, 18}, {0}, false);
+  add("middle", DType::f32, {2, 5, 3}, {1}, true);
+  add("two side by side", DType::f32, {2, 3, 4, 5}, {1, 2}, false);
+  add("first and last", DType::f32, {3, 4, 5}, {0, 2}, false);
+  add("separate", DType::f32, {2, 3, 4, 5}, {-3, 3}, true);
+  add("size 1", DType::f32, {1}, {0}, false);
+  add("rank 0", DType::f32, {}, {}, false);
+  add("empty result", DType::f32, {0, 3}, {1}, false);
+  if (!needs_elements) add("of nothing", DType::f32, {3, 0}, {1}, false);
+  for (DType d : kFloats) add(std::string(name(d)), d, {3, 4}, {1}, false);
+  if (integers)
+    for (DType d : {DType::i32, DType::i64}) add(std::string(name(d)), d, {3, 4}, {1}, false);
+  return cases;
+}
+
+std::vector<TestCase> arg_reduction_cases() {
+  std::vector<TestCase> cases;
+  auto add = [&](std::string note, DType dtype, Shape shape, std::int64_t dim, bool keep, double reach) {
+    cases.push_back({.note = std::move(note),
+                     .inputs = {random(dtype, std::move(shape), -reach, reach)},
+                     .attributes = {{"dim", dim}, {"keepdim", keep}},
+                     .gradient = false});
+  };
+  add("last", DType::f32, {5, 37}, -1, false, 4);
+  add("first", DType::f32, {9, 4}, 0, false, 4);
+  add("middle", DType::f32, {2, 5, 3}, 1, true, 4);
+  add("equals", DType::i32, {4, 9}, 1, false, 2);
+  add("size 1", DType::f32, {3, 1}, 1, false, 4);
+  add("rank 0", DType::f32, {}, 0, false, 4);
+  add("empty result", DType::f32, {0, 3}, 1, false, 4);
+  for (DType d : {DType::f64, DType::f16, DType::bf16, DType::i64, DType::u8}) add(std::string(name(d)), d, {3, 8}, 1, false, 4);
+  return cases;
+}
+
+std::vector<TestCase> softmax_cases(std::size_t inputs) {
+  std::vector<TestCase> cases;
+  auto add = [&](std::string note, DType dtype, Shape shape, std::int64_t dim) {
+    TestCase c{.note = std::move(note), .attributes = {{"dim", dim}}};
+    for (std::size_t i = 0; i < inputs; ++i) c.inputs.push_back(random(dtype, shape, -4, i == 0 ? 4 : 0));
+    cases.push_back(std::move(c));
+  };
+  add("last", DType::f32, {5, 37}, -1);
+  add("first", DType::f32, {4, 6}, 0);
+  add("middle", DType::f32, {2, 3, 5}, 1);
+  add("size 1", DType::f32, {3, 1}, 1);
+  add("rank 0", DType::f32, {}, 0);
+  add("empty", DType::f32, {0, 4}, 1);
+  for (DType d : kFloats) add(std::string(name(d)), d, {3, 6}, 1);
+  return cases;
+}
+
+std::vector<TestCase> comparison_cases() {
+  std::vector<TestCase> cases;
+  for (DType d : kAllDTypes) {
+    const bool b = d == DType::boolean;
+    cases.push_back({.note = std::string(name(d)),
+                     .inputs = {random(d, {4, 9}, b ? 0 : -3, b ? 2 : 3), random(d, {9}, b ? 0 : -3, b ? 2 : 3)},
+                     .gradient = false});
+  }
+  cases.push_back({.note = "column", .inputs = {random(DType::i32, {4, 1}, -2, 2), random(DType::i32, {4, 9}, -2, 2)}, .gradient = false});
+  cases.push_back({.note = "rank 0", .inputs = {random(DType::f32, {}), random(DType::f32, {})}, .gradient = false});
+  cases.push_back({.note = "empty", .inputs = {random(DType::f32, {0}), random(DType::f32, {0})}, .gradient = false});
+  return cases;
+}
+
+std::vector<TestCase> logical_cases(std::size_t inputs) {
+  std::vector<TestCase> cases;
+  for (DType d : {DType::boolean, DType::i32, DType::u8, DType::f32}) {
+    TestCase c{.note = std::string(name(d)), .gradient = false};
+    for (std::size_t i = 0; i < inputs; ++i) c.inputs.push_back(random(d, i == 0 ? Shape{5, 7} : Shape{7}, 0, 2));
+    cases.push_back(std::move(c));
+  }
+  return cases;
+}
+
+std::vector<TestCase> join(std::vector<TestCase> a, std::vector<TestCase> b) {
+  for (TestCase& c : b) a.push_back(std::move(c));
+  return a;
+}
+
+std::vector<AttributeSpec> join(std::vector<AttributeSpec> a, const std::vector<AttributeSpec>& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+}  // namespace graven::ir::ops

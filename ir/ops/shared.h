@@ -1,0 +1,174 @@
+// What the entries of this folder share: shape inference, arithmetic for gradient rules, lowering, test cases. It keeps an entry short:
+//
+//   static void gradient_tanh(GradientBuilder& g) {
+//     const ops::Term y(g, g.output()), dy(g, g.output_gradient());
+//     g.set(0, dy * (1 - y * y));
+//   }
+//   extern const OpDef kTanh;
+//   const OpDef kTanh{.name = "tanh", .doc = "...", .inputs = {{"x"}}, .infer = ops::infer_floating, .gradient = gradient_tanh,
+//                     .scalar = {.body = "math::tanh(x)"}, .cases = [] { return ops::unary_cases(-3, 3); }};
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include "ir/diagnostic.h"
+#include "ir/op.h"
+
+namespace graven::ir::ops {
+
+// ---- attributes and dimensions ------------------------------------------------------------------------------------------------------
+
+/// The dimension `dim` of a tensor of this rank, counted from the end when negative. User error outside [-rank, rank - 1]; a scalar counts as
+/// rank 1, as in PyTorch.
+std::int64_t wrap_dim(const InferContext& c, std::int64_t dim, std::size_t rank);
+/// wrap_dim of the integer attribute `key`, written back.
+std::int64_t normalize_dim(InferContext& c, std::string_view key, std::size_t rank);
+/// The same for a list: sorted, each once; an empty list means every dimension.
+Ints normalize_dims(InferContext& c, std::string_view key, std::size_t rank);
+/// The list attribute `key` must have `count` entries, each at least `least`.
+const Ints& checked_list(const InferContext& c, std::string_view key, std::size_t count, std::int64_t least);
+/// Product of dimensions [begin, end).
+Dim product(const Shape& shape, std::size_t begin, std::size_t end);
+/// `shape` seen as [outer, size, inner] around dimension `dim`; a scalar is [1, 1, 1].
+struct Span3 {
+  Dim outer = 1, size = 1, inner = 1;
+};
+Span3 around(const Shape& shape, std::int64_t dim);
+/// The dimension as a number: user error when it is symbolic. `what` completes "<what> must be fixed, got batch".
+std::int64_t fixed(const InferContext& c, const Dim& dim, const std::string& what);
+/// "64 channels", "1 channel".
+std::string count_of(const Dim& n, std::string_view noun);
+
+// ---- inference ----------------------------------------------------------------------------------------------------------------------
+
+/// User error unless input i is f32, f64, f16 or bf16.
+void require_floating(const InferContext& c, std::size_t i);
+/// User error unless input i has this rank.
+void require_rank(const InferContext& c, std::size_t i, std::size_t rank, std::string_view what);
+/// User error unless the inputs i and j, if present, have one dtype.
+void require_same_dtype(const InferContext& c, std::size_t i, std::size_t j);
+/// One output of input 0's type: of any dtype, of numbers (not bool), of floating numbers.
+void infer_any(InferContext& c);
+void infer_number(InferContext& c);
+void infer_floating(InferContext& c);
+/// A limit in the attribute `key`, clipped to what the dtype of input 0 can hold when that is an integer.
+void clip_to_dtype(InferContext& c, std::string_view key);
+/// Two inputs of one dtype, broadcast as in NumPy: of numbers, of floating numbers, to bool, of anything to bool.
+void infer_binary(InferContext& c);
+void infer_binary_floating(InferContext& c);
+void infer_comparison(InferContext& c);
+/// Reductions over 'dims' with 'keepdim'. An empty dimension is a user error when `needs_elements`.
+void infer_reduction(InferContext& c, bool needs_elements);
+/// argmax, argmin: 'dim' and 'keepdim', to i64.
+void infer_arg_reduction(InferContext& c);
+/// Softmax and its kin: floating, 'dim' normalised.
+void infer_softmax(InferContext& c);
+/// The broadcast of all inputs from `first` on; user error naming the first that does not fit.
+Shape broadcast_inputs(const InferContext& c, std::size_t first = 0);
+
+/// The attribute 'epilogue' of matrix products and convolutions.
+AttributeSpec epilogue_attribute();
+/// Checks the attribute against the residual's presence, and the residual (input `i`) against the result.
+void check_epilogue(const InferContext& c, std::size_t i, const TensorType& result);
+/// User error unless every step names an elementwise operator and earlier values.
+void check_program(const InferContext& c, const ScalarProgram& program);
+
+// ---- gradients ----------------------------------------------------------------------------------------------------------------------
+
+template <class T>
+concept Number = std::is_arithmetic_v<T>;
+
+/// A value in a gradient rule, with arithmetic that records nodes. Numbers become scalars of the other operand's dtype.
+class Term {
+ public:
+  Term(GradientBuilder& g, ValueId id) : g_(&g), id_(id) {}
+  operator ValueId() const { return id_; }  // NOLINT: passed to set() and call() as it is
+  /// op(this, more...)
+  Term apply(std::string_view op, std::vector<ValueId> more = {}, Attributes attributes = {}) const;
+  Term constant(double value) const { return {*g_, g_->scalar(value, id_)}; }
+
+  friend Term operator+(Term a, Term b) { return a.apply("add", {b}); }
+  friend Term operator-(Term a, Term b) { return a.apply("sub", {b}); }
+  friend Term operator*(Term a, Term b) { return a.apply("mul", {b}); }
+  friend Term operator/(Term a, Term b) { return a.apply("div", {b}); }
+  friend Term operator+(Term a, Number auto b) { return a + a.constant(static_cast<double>(b)); }
+  friend Term operator-(Term a, Number auto b) { return a - a.constant(static_cast<double>(b)); }
+  friend Term operator*(Term a, Number auto b) { return a * a.constant(static_cast<double>(b)); }
+  friend Term operator/(Term a, Number auto b) { return a / a.constant(static_cast<double>(b)); }
+  friend Term operator+(Number auto a, Term b) { return b.constant(static_cast<double>(a)) + b; }
+  friend Term operator-(Number auto a, Term b) { return b.constant(static_cast<double>(a)) - b; }
+  friend Term operator*(Number auto a, Term b) { return b.constant(static_cast<double>(a)) * b; }
+  Term operator-() const { return apply("neg"); }
+  /// Comparisons, to bool.
+  Term gt(double b) const { return apply("gt", {constant(b)}); }
+  Term lt(double b) const { return apply("lt", {constant(b)}); }
+
+ private:
+  GradientBuilder* g_;
+  ValueId id_;
+};
+
+/// condition ? a : b
+Term where(Term condition, Term a, Term b);
+Term where(Term condition, Term a, double b);
+/// The gradient with respect to a step function: 0 almost everywhere. PyTorch gives zeros too.
+void gradient_zero(GradientBuilder& g);
+/// A reduction's result (or its gradient) with the reduced dimensions put back as 1, so that it broadcasts against the input.
+Term keep_dims(GradientBuilder& g, ValueId reduced);
+/// The number of elements behind dimensions `dims` of `shape`, as a scalar of the dtype of `like`; counted at run time when symbolic.
+Term count_along(GradientBuilder& g, const Shape& shape, const Ints& dims, ValueId like);
+
+// ---- lowering -----------------------------------------------------------------------------------------------------------------------
+
+/// Whether every input and output (besides integer ones: indices, labels) is f32: what the fast kernels cover.
+bool all_f32(const NodeView& node);
+/// `elementwise` where every input has the output's shape, else `broadcast`; dimensions that all operands share are merged.
+KernelCall elementwise_call(const NodeView& node);
+/// `strided_copy` (or another kernel with its config): the tensor of `shape` read with these strides from `offset`; neighbouring dimensions that
+/// lie one behind the other are merged.
+KernelCall strided_call(std::string name, const Shape& shape, const std::vector<Dim>& strides, Dim offset);
+/// Strides of a contiguous tensor, in elements.
+std::vector<Dim> contiguous_strides(const Shape& shape);
+/// The config fields {outer, size, inner} of reductions and softmax.
+std::vector<std::pair<std::string, ConfigField>> span_fields(const Span3& span);
+/// Whether the reduced dimensions lie side by side (sizes of 1 aside), so that the tensor is [outer, size, inner] around them.
+bool adjacent(const Shape& shape, const Ints& dims);
+/// A reduction kernel over the attribute 'dims' (or 'dim'). Internal error unless adjacent: the pass decompose_reductions has seen to it.
+KernelCall reduce_call(const NodeView& node, std::string name);
+KernelCall softmax_call(const NodeView& node, std::string name);
+/// At most this many dimensions reach a kernel.
+inline constexpr std::size_t kMaxRank = 8;
+void require_kernel_rank(const InferContext& c, std::size_t rank);
+
+// ---- test cases ---------------------------------------------------------------------------------------------------------------------
+
+/// The attributes of reductions.
+std::vector<AttributeSpec> reduction_attributes();
+
+inline constexpr DType kFloats[] = {DType::f64, DType::f16, DType::bf16};
+inline constexpr DType kIntegers[] = {DType::i8, DType::i32, DType::i64, DType::u8};
+
+/// Inputs uniform in [low, high): f32 of several shapes, every floating dtype, the integer dtypes when asked for.
+std::vector<TestCase> unary_cases(double low, double high, Attributes attributes = {}, bool integers = false, bool gradient = true);
+/// Two inputs, with broadcasting in both directions. The second input has its own range.
+std::vector<TestCase> binary_cases(double low, double high, double low2, double high2, bool integers, bool gradient = true);
+/// Reductions over first, last, middle, all and separate dimensions, with and without keepdim. `low` and `high`: range of the numbers.
+std::vector<TestCase> reduction_cases(double low, double high, bool integers, bool needs_elements);
+std::vector<TestCase> arg_reduction_cases();
+/// Along first, middle and last dimensions.
+std::vector<TestCase> softmax_cases(std::size_t inputs);
+/// Two inputs (or one) of every dtype, values that are often equal or zero; and truth values.
+std::vector<TestCase> comparison_cases();
+std::vector<TestCase> logical_cases(std::size_t inputs);
+/// An input of numbers in [low, high); u8 gets no negative ones.
+TestCase::Input random(DType dtype, Shape shape, double low = -1, double high = 1);
+/// An input that is left out.
+inline TestCase::Input absent() { return {.absent = true}; }
+/// Appends b to a.
+std::vector<TestCase> join(std::vector<TestCase> a, std::vector<TestCase> b);
+std::vector<AttributeSpec> join(std::vector<AttributeSpec> a, const std::vector<AttributeSpec>& b);
+
+}  // namespace graven::ir::ops

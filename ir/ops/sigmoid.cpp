@@ -1,0 +1,21 @@
+#include "ir/ops/shared.h"
+
+namespace graven::ir {
+
+static void gradient_sigmoid(GradientBuilder& g) {
+  const ops::Term dy(g, g.output_gradient()), y(g, g.output());
+  g.set(0, dy * (y * (1 - y)));
+}
+
+extern const OpDef kSigmoid;
+const OpDef kSigmoid{
+    .name = "sigmoid",
+    .doc = "y = 1 / (1 + exp(-x))",
+    .inputs = {{"x"}},
+    .infer = ops::infer_floating,
+    .gradient = gradient_sigmoid,
+    .scalar = {.body = "T(1) / (T(1) + math::exp(-x))"},
+    .cases = [] { return ops::unary_cases(-6, 6); },
+};
+
+}  // namespace graven::ir

@@ -1,0 +1,16 @@
+#include "ir/ops/shared.h"
+
+namespace graven::ir {
+
+extern const OpDef kSign;
+const OpDef kSign{
+    .name = "sign",
+    .doc = "y = 1 where x > 0, -1 where x < 0, else 0 (NaN gives 0). The gradient is 0.",
+    .inputs = {{"x"}},
+    .infer = ops::infer_number,
+    .gradient = ops::gradient_zero,
+    .scalar = {.body = "T(x > T(0)) - T(x < T(0))"},
+    .cases = [] { return ops::unary_cases(-4, 4, {}, true); },
+};
+
+}  // namespace graven::ir

@@ -1,0 +1,22 @@
+#include "ir/ops/shared.h"
+
+namespace graven::ir {
+
+static void gradient_silu(GradientBuilder& g) {
+  const ops::Term dy(g, g.output_gradient()), x(g, g.input(0));
+  const ops::Term s = x.apply("sigmoid");
+  g.set(0, dy * (s * (x * (1 - s) + 1)));
+}
+
+extern const OpDef kSilu;
+const OpDef kSilu{
+    .name = "silu",
+    .doc = "y = x * sigmoid(x), also called swish.",
+    .inputs = {{"x"}},
+    .infer = ops::infer_floating,
+    .gradient = gradient_silu,
+    .scalar = {.body = "x / (T(1) + math::exp(-x))"},
+    .cases = [] { return ops::unary_cases(-6, 6); },
+};
+
+}  // namespace graven::ir

@@ -1,0 +1,95 @@
+#include <algorithm>
+#include <limits>
+
+#include "ir/ops/shared.h"
+
+namespace graven::ir {
+
+static void infer_slice(InferContext& c) {
+  const Shape& from = c.input(0).shape;
+  c.require(!from.empty(), "a tensor of rank 0 cannot be sliced");
+  ops::require_kernel_rank(c, from.rank());
+  const auto dim = static_cast<std::size_t>(ops::normalize_dim(c, "dim", from.rank()));
+  std::int64_t start = c.attributes.integer("start"), end = c.attributes.integer("end");
+  const std::int64_t step = c.attributes.integer("step");
+  c.require(step >= 1, "'step' must be at least 1, got " + std::to_string(step));
+  Shape shape = from;
+  if (from[dim].is_static()) {
+    const std::int64_t size = from[dim].value();
+    start = std::clamp<std::int64_t>(start < 0 ? start + size : start, 0, size);
+    end = std::clamp<std::int64_t>(end < 0 ? end + size : end, start, size);
+    shape[dim] = (end - start + step - 1) / step;
+  } else if (start != 0 || end < from[dim].maximum() || step != 1) {
+    c.fail("dimension " + std::to_string(dim) + " must be fixed to be sliced, got the symbol " + from[dim].to_string());
+  }
+  c.attributes.set("start", start);
+  c.attributes.set("end", end);
+  c.output(c.input(0).dtype, shape);
+}
+
+static void gradient_slice(GradientBuilder& g) {
+  const Shape from = g.type(g.input(0)).shape, to = g.type(g.output()).shape;
+  const std::int64_t dim = g.attributes().integer("dim"), start = g.attributes().integer("start"), step = g.attributes().integer("step");
+  const auto d = static_cast<std::size_t>(dim);
+  if (!from[d].is_static()) return g.set(0, g.output_gradient());
+  // Zeros come back around the slice; with a step, also behind each of its elements first.
+  const std::int64_t size = from[d].value(), taken = to[d].value();
+  const ops::Span3 span = ops::around(to, dim);
+  ops::Term dy(g, g.output_gradient());
+  if (step > 1) {
+    dy = dy.apply("reshape", {}, {{"shape", Shape{span.outer * span.size, 1, span.inner}}});
+    dy = dy.apply("pad", {}, {{"pads", Ints{0, 0, 0, step - 1, 0, 0}}});
+  }
+  dy = dy.apply("reshape", {}, {{"shape", Shape{span.outer, taken * step, span.inner}}});
+  dy = dy.apply("pad", {}, {{"pads", Ints{0, 0, start, size - start - taken * step, 0, 0}}});
+  g.set(0, dy.apply("reshape", {}, {{"shape", from}}));
+}
+
+static KernelCall kernel_slice(const NodeView& node) {
+  std::vector<Dim> strides = ops::contiguous_strides(node.input(0).shape);
+  const auto dim = static_cast<std::size_t>(node.attributes().integer("dim"));
+  const Dim offset = strides[dim] * Dim(node.attributes().integer("start"));
+  strides[dim] = strides[dim] * Dim(node.attributes().integer("step"));
+  return ops::strided_call("strided_copy", node.output().shape, strides, offset);
+}
+
+extern const OpDef kSlice;
+const OpDef kSlice{
+    .name = "slice",
+    .doc = "y = x[start:end:step] along dim. Negative bounds count from the end, bounds outside are clipped, as in Python.",
+    .inputs = {{"x"}},
+    .attributes = {{"dim", AttributeType::integer, {}, "counted from the end when negative"},
+                   {"start", AttributeType::integer, std::int64_t{0}, "first index"},
+                   {"end", AttributeType::integer, std::numeric_limits<std::int64_t>::max(), "index behind the last"},
+                   {"step", AttributeType::integer, std::int64_t{1}, "at least 1"}},
+    .infer = infer_slice,
+    .gradient = gradient_slice,
+    .kernel = kernel_slice,
+    .cost =
+        [](const NodeView& node) {
+          return Cost{.flops = 0,
+                      .bytes = 2.0 * static_cast<double>(node.output().shape.numel().maximum()) * static_cast<double>(size_of(node.output().dtype))};
+        },
+    .amp = AmpClass::clear,
+    .cases =
+        [] {
+          auto slice = [](std::int64_t dim, std::int64_t start, std::int64_t end, std::int64_t step) {
+            return Attributes{{"dim", dim}, {"start", start}, {"end", end}, {"step", step}};
+          };
+          std::vector<TestCase> cases{{.note = "rows", .inputs = {ops::random(DType::f32, {6, 4})}, .attributes = slice(0, 1, 4, 1)},
+                                      {.note = "columns", .inputs = {ops::random(DType::f32, {6, 9})}, .attributes = slice(-1, 2, 7, 1)},
+                                      {.note = "from the end", .inputs = {ops::random(DType::f32, {6, 9})}, .attributes = slice(1, -3, 100, 1)},
+                                      {.note = "step", .inputs = {ops::random(DType::f32, {7, 3})}, .attributes = slice(0, 1, 7, 2)},
+                                      {.note = "step in the middle", .inputs = {ops::random(DType::f32, {2, 8, 3})}, .attributes = slice(1, 0, 8, 3)},
+                                      {.note = "nothing", .inputs = {ops::random(DType::f32, {4, 3})}, .attributes = slice(0, 3, 2, 1)},
+                                      {.note = "everything", .inputs = {ops::random(DType::f32, {4})}, .attributes = {{"dim", std::int64_t{0}}}}};
+          for (DType d : kAllDTypes)
+            cases.push_back({.note = std::string(name(d)),
+                             .inputs = {ops::random(d, {3, 5}, 0, 2)},
+                             .attributes = slice(1, 1, 4, 2),
+                             .gradient = is_floating(d)});
+          return cases;
+        },
+};
+
+}  // namespace graven::ir

@@ -1,0 +1,21 @@
+#include "ir/ops/shared.h"
+
+namespace graven::ir {
+
+static void gradient_sqrt(GradientBuilder& g) {
+  const ops::Term dy(g, g.output_gradient()), y(g, g.output());
+  g.set(0, dy * 0.5 / y);
+}
+
+extern const OpDef kSqrt;
+const OpDef kSqrt{
+    .name = "sqrt",
+    .doc = "y = the square root of x; NaN below 0.",
+    .inputs = {{"x"}},
+    .infer = ops::infer_floating,
+    .gradient = gradient_sqrt,
+    .scalar = {.body = "math::sqrt(x)"},
+    .cases = [] { return ops::unary_cases(0.1, 8); },
+};
+
+}  // namespace graven::ir

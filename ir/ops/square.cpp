@@ -1,0 +1,21 @@
+#include "ir/ops/shared.h"
+
+namespace graven::ir {
+
+static void gradient_square(GradientBuilder& g) {
+  const ops::Term dy(g, g.output_gradient()), x(g, g.input(0));
+  g.set(0, dy * (x * 2));
+}
+
+extern const OpDef kSquare;
+const OpDef kSquare{
+    .name = "square",
+    .doc = "y = x * x",
+    .inputs = {{"x"}},
+    .infer = ops::infer_number,
+    .gradient = gradient_square,
+    .scalar = {.body = "x * x"},
+    .cases = [] { return ops::unary_cases(-4, 4, {}, true); },
+};
+
+}  // namespace graven::ir

@@ -1,0 +1,21 @@
+#include "ir/ops/shared.h"
+
+namespace graven::ir {
+
+static void gradient_sub(GradientBuilder& g) {
+  g.set_reduced(0, g.output_gradient());
+  if (g.needs(1)) g.set_reduced(1, -ops::Term(g, g.output_gradient()));
+}
+
+extern const OpDef kSub;
+const OpDef kSub{
+    .name = "sub",
+    .doc = "z = x - y, broadcast as in NumPy.",
+    .inputs = {{"x"}, {"y"}},
+    .infer = ops::infer_binary,
+    .gradient = gradient_sub,
+    .scalar = {.body = "x - y"},
+    .cases = [] { return ops::binary_cases(-4, 4, -4, 4, true); },
+};
+
+}  // namespace graven::ir
