@@ -4,29 +4,53 @@
 //   broadcast<add>(context, config, y, x0, x1);                               // each input at its own strides
 //   fill(context, fill_config{.n = 4096, .value = 0}, y);
 //
-// A functor has `inputs` and `apply(T x, ...)`. What T is: y's type, or, when y is bool, the type of the first input that is not; inputs are
-// converted to it when they are loaded, and the result to y's type when it is stored. y may be any of the inputs.
+// A functor has `inputs` and `apply<T>(T x, ...)`. It computes in functor_type of the inputs' types (bool gives way to everything, integers to
+// floating types, narrow to wide), to which they are converted when they are loaded; the result is converted to y's type. y may be any of the inputs.
 #pragma once
 
 #include "../config/elementwise.h"
 #include "context.cuh"
 
+#ifndef __CUDACC_RTC__
+#include <tuple>
+#include <type_traits>
+#endif
+
 namespace graven::kernels {
 
 namespace detail {
 
-/// The first of the types that is not bool; bool when there is none.
-template <class... Types>
-struct first_number {
-  using type = bool;
+template <class T>
+inline constexpr bool is_floating = T(0.5) != T(0);
+template <>
+inline constexpr bool is_floating<bool> = false;
+template <class A, class B>
+inline constexpr bool is_same = false;
+template <class A>
+inline constexpr bool is_same<A, A> = true;
+
+/// bool gives way to everything, integers to floating types, narrow to wide.
+template <class A, class B>
+struct common {
+  static constexpr bool first =
+      is_same<B, bool> ||
+      (!is_same<A, bool> && ((is_floating<A> && !is_floating<B>) || (is_floating<A> == is_floating<B> && sizeof(A) >= sizeof(B))));
 };
-template <class First, class... Rest>
-struct first_number<First, Rest...> {
-  using type = First;
+template <class A, class B, bool First = common<A, B>::first>
+struct common_type {
+  using type = A;
 };
-template <class... Rest>
-struct first_number<bool, Rest...> {
-  using type = typename first_number<Rest...>::type;
+template <class A, class B>
+struct common_type<A, B, false> {
+  using type = B;
+};
+template <class A, class... More>
+struct common_of {
+  using type = A;
+};
+template <class A, class B, class... More>
+struct common_of<A, B, More...> {
+  using type = typename common_of<typename common_type<A, B>::type, More...>::type;
 };
 
 template <class... Types>
@@ -44,21 +68,24 @@ struct all_float<float, Rest...> {
 
 }  // namespace detail
 
-/// What elementwise<F> computes in.
-template <class Y, class... X>
-using elementwise_type = typename detail::first_number<Y, X...>::type;
+/// What a functor over inputs of these types computes in.
+template <class... X>
+using functor_type = typename detail::common_of<X...>::type;
 
 template <class F, class Y, class... X>
 __global__ void elementwise_kernel(std::int64_t n, Y* y, const X*... x) {
-  using T = elementwise_type<Y, X...>;
-  for (std::int64_t i = first_item(); i < n; i += item_stride()) y[i] = static_cast<Y>(F::apply(static_cast<T>(x[i])...));
+  using T = functor_type<X...>;
+  for (std::int64_t i = first_item(); i < n; i += item_stride()) y[i] = static_cast<Y>(F::template apply<T>(static_cast<T>(x[i])...));
 }
 
 /// Four floats a thread: n counts the groups of four.
 template <class F, class... X>
 __global__ void elementwise_float4_kernel(std::int64_t n, float4* y, const X*... x) {
   for (std::int64_t i = first_item(); i < n; i += item_stride()) {
-    y[i] = [](const auto... v) { return make_float4(F::apply(v.x...), F::apply(v.y...), F::apply(v.z...), F::apply(v.w...)); }(x[i]...);
+    y[i] = [](const auto... v) {
+      return make_float4(F::template apply<float>(v.x...), F::template apply<float>(v.y...), F::template apply<float>(v.z...),
+                         F::template apply<float>(v.w...));
+    }(x[i]...);
   }
 }
 
@@ -73,30 +100,22 @@ __device__ inline std::int64_t strided_offset(std::int64_t i, int rank, const st
   return offset;
 }
 
+/// One input of broadcast, with its own strides.
+template <class X>
+struct broadcast_input {
+  const X* data;
+  std::int64_t strides[broadcast_config::kMaximumRank];
+};
+struct broadcast_shape {
+  int rank;
+  std::int64_t of[broadcast_config::kMaximumRank];
+};
+
 template <class F, class Y, class... X>
-__global__ void broadcast_kernel(std::int64_t n, broadcast_config config, Y* y, const X*... x) {
-  using T = elementwise_type<Y, X...>;
-  for (std::int64_t i = first_item(); i < n; i += item_stride()) {
-    int input = 0;
-    // Braces: the inputs' offsets are taken in their order.
-    const T values[] = {static_cast<T>(x[strided_offset(i, static_cast<int>(config.rank), config.shape, config.strides[input++])])...};
-    if constexpr (sizeof...(X) == 1)
-      y[i] = static_cast<Y>(F::apply(values[0]));
-    else if constexpr (sizeof...(X) == 2)
-      y[i] = static_cast<Y>(F::apply(values[0], values[1]));
-    else if constexpr (sizeof...(X) == 3)
-      y[i] = static_cast<Y>(F::apply(values[0], values[1], values[2]));
-    else if constexpr (sizeof...(X) == 4)
-      y[i] = static_cast<Y>(F::apply(values[0], values[1], values[2], values[3]));
-    else if constexpr (sizeof...(X) == 5)
-      y[i] = static_cast<Y>(F::apply(values[0], values[1], values[2], values[3], values[4]));
-    else if constexpr (sizeof...(X) == 6)
-      y[i] = static_cast<Y>(F::apply(values[0], values[1], values[2], values[3], values[4], values[5]));
-    else if constexpr (sizeof...(X) == 7)
-      y[i] = static_cast<Y>(F::apply(values[0], values[1], values[2], values[3], values[4], values[5], values[6]));
-    else
-      y[i] = static_cast<Y>(F::apply(values[0], values[1], values[2], values[3], values[4], values[5], values[6], values[7]));
-  }
+__global__ void broadcast_kernel(std::int64_t n, broadcast_shape shape, Y* y, broadcast_input<X>... x) {
+  using T = functor_type<X...>;
+  for (std::int64_t i = first_item(); i < n; i += item_stride())
+    y[i] = static_cast<Y>(F::template apply<T>(static_cast<T>(x.data[strided_offset(i, shape.rank, shape.of, x.strides)])...));
 }
 
 template <class T>
@@ -129,9 +148,20 @@ template <class F, class Y, class... X>
 void broadcast(CudaContext& context, const broadcast_config& config, Y* y, const X*... x) {
   static_assert(sizeof...(X) == F::inputs && sizeof...(X) > 0, "one pointer an input of the functor");
   static_assert(sizeof...(X) <= broadcast_config::kMaximumInputs, "up to 8 inputs");
+  broadcast_shape shape{static_cast<int>(config.rank), {}};
   std::int64_t n = 1;
-  for (int d = 0; d < config.rank; ++d) n *= config.shape[d];
-  launch(context, "broadcast", &broadcast_kernel<F, Y, X...>, launch_shape(n), n, config, y, x...);
+  for (int d = 0; d < shape.rank; ++d) n *= shape.of[d] = config.shape[d];
+  const std::int64_t(*strides)[broadcast_config::kMaximumRank] = config.strides;
+  const auto input = [&]<class E>(const E* data) {
+    broadcast_input<E> result{data, {}};
+    for (int d = 0; d < shape.rank; ++d) result.strides[d] = (*strides)[d];
+    ++strides;
+    return result;
+  };
+  // Braces: the inputs are taken in their order.
+  const std::tuple<broadcast_input<X>...> inputs{input(x)...};
+  std::apply([&](const auto&... each) { launch(context, "broadcast", &broadcast_kernel<F, Y, X...>, launch_shape(n), n, shape, y, each...); },
+             inputs);
 }
 
 template <class T>

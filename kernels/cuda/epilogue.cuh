@@ -13,9 +13,9 @@ __global__ void epilogue_kernel(std::int64_t n, std::int64_t columns, T* y, cons
     T value = y[i];
     if (bias != nullptr) value += bias[i % columns];
     if constexpr (F::inputs == 2)
-      y[i] = F::apply(value, residual[i]);
+      y[i] = F::template apply<T>(value, residual[i]);
     else
-      y[i] = F::apply(value);
+      y[i] = F::template apply<T>(value);
   }
 }
 

@@ -1,0 +1,490 @@
+// Every CUDA kernel of Graven's own against loops in double, in every order of threads and blocks.
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include "kernel_harness.h"
+#include "kernels/cuda/adam.cuh"
+#include "kernels/cuda/concat.cuh"
+#include "kernels/cuda/cross_entropy.cuh"
+#include "kernels/cuda/elementwise.cuh"
+#include "kernels/cuda/epilogue.cuh"
+#include "kernels/cuda/reduce.cuh"
+#include "kernels/cuda/scalar_math.cuh"
+#include "kernels/cuda/sgd.cuh"
+#include "kernels/cuda/softmax.cuh"
+#include "kernels/cuda/strided_copy.cuh"
+
+namespace graven::kernels {
+namespace {
+
+using namespace testing_on_device;
+
+struct relu {
+  static constexpr int inputs = 1;
+  template <class T>
+  GRAVEN_DEVICE static T apply(T x) {
+    return x < T(0) ? T(0) : x;
+  }
+};
+struct add {
+  static constexpr int inputs = 2;
+  template <class T>
+  GRAVEN_DEVICE static T apply(T x, T y) {
+    return x + y;
+  }
+};
+struct greater {
+  static constexpr int inputs = 2;
+  template <class T>
+  GRAVEN_DEVICE static bool apply(T x, T y) {
+    return x > y;
+  }
+};
+struct where {
+  static constexpr int inputs = 3;
+  template <class T>
+  GRAVEN_DEVICE static T apply(T x, T y, T z) {
+    return x != T(0) ? y : z;
+  }
+};
+struct gelu {
+  static constexpr int inputs = 1;
+  template <class T>
+  GRAVEN_DEVICE static T apply(T x) {
+    return T(0.5) * x * (T(1) + math::erf(x * T(0.70710678118654752)));
+  }
+};
+
+const std::vector<std::int64_t> kSizes = {0, 1, 3, 4, 31, 256, 1000, 1024, 5003};
+
+TEST(CudaElementwise, OneShape) {
+  for (const std::int64_t n : kSizes)
+    for (const std::size_t offset : {0u, 1u}) {
+      const auto x = numbers<float>(n, 1), y = numbers<float>(n, 2);
+      const auto got = everywhere([&](CudaContext& context, Memory& memory) {
+        const elementwise_config config{.n = n};
+        float* sum = memory.out<float>(n, offset);
+        elementwise<add>(context, config, sum, memory.in(x, offset), memory.in(y, offset));
+        elementwise<relu>(context, config, sum, static_cast<const float*>(sum));  // in place
+        bool* above = memory.out<bool>(n);
+        elementwise<greater>(context, config, above, memory.in(x, offset), memory.in(y));
+        float* chosen = memory.out<float>(n);
+        elementwise<where>(context, config, chosen, static_cast<const bool*>(above), memory.in(x), memory.in(y));
+        float* curve = memory.out<float>(n);
+        elementwise<gelu>(context, config, curve, memory.in(x));
+        context.synchronize();
+        memory.result(sum, n);
+        memory.result(above, n);
+        memory.result(chosen, n);
+        memory.result(curve, n);
+      });
+      std::vector<double> sum, above, chosen, curve;
+      for (std::size_t i = 0; i < x.size(); ++i) {
+        sum.push_back(std::max(0.0f, x[i] + y[i]));
+        above.push_back(x[i] > y[i]);
+        chosen.push_back(std::max(x[i], y[i]));
+        const double wide_x = x[i];
+        curve.push_back(0.5 * wide_x * (1 + std::erf(wide_x / std::sqrt(2.0))));
+      }
+      expect_close(got[0], sum, 0, "relu(add)");
+      expect_close(got[1], above, 0, "greater");
+      expect_close(got[2], chosen, 0, "where");
+      expect_close(got[3], curve, 1e-6, "gelu");
+    }
+}
+
+TEST(CudaElementwise, TypesMix) {
+  const auto x = numbers<std::int64_t>(100, 1, -5, 5);
+  const auto y = numbers<double>(100, 2);
+  const auto got = everywhere([&](CudaContext& context, Memory& memory) {
+    double* sum = memory.out<double>(100);
+    elementwise<add>(context, elementwise_config{.n = 100}, sum, memory.in(x), memory.in(y));
+    std::int64_t* integer = memory.out<std::int64_t>(100);
+    elementwise<add>(context, elementwise_config{.n = 100}, integer, memory.in(x), memory.in(x));
+    fill(context, fill_config{.n = 50, .value = -7}, integer);
+    context.synchronize();
+    memory.result(sum, 100);
+    memory.result(integer, 100);
+  });
+  for (std::size_t i = 0; i < 100; ++i) {
+    EXPECT_EQ(got[0][i], static_cast<double>(x[i]) + y[i]);
+    EXPECT_EQ(got[1][i], i < 50 ? -7 : static_cast<double>(2 * x[i]));
+  }
+}
+
+TEST(CudaElementwise, Broadcast) {
+  struct Case {
+    broadcast_config config;
+    std::int64_t n0, n1;
+  };
+  const std::vector<Case> cases = {
+      {{.rank = 0, .shape = {}, .strides = {}}, 1, 1},
+      {{.rank = 1, .shape = {7}, .strides = {{1}, {0}}}, 7, 1},
+      {{.rank = 2, .shape = {5, 33}, .strides = {{33, 1}, {0, 1}}}, 165, 33},
+      {{.rank = 3, .shape = {4, 3, 9}, .strides = {{0, 9, 1}, {3, 0, 0}}}, 27, 12},
+      {{.rank = 4, .shape = {2, 3, 4, 5}, .strides = {{60, 1, 15, 3}, {0, 1, 0, 0}}}, 120, 3},
+      {{.rank = 2, .shape = {0, 3}, .strides = {{3, 1}, {0, 1}}}, 1, 3},
+  };
+  for (const Case& c : cases) {
+    const auto x = numbers<float>(c.n0, 1), y = numbers<float>(c.n1, 2);
+    std::int64_t n = 1;
+    for (int d = 0; d < c.config.rank; ++d) n *= c.config.shape[d];
+    const auto got = everywhere([&](CudaContext& context, Memory& memory) {
+      float* z = memory.out<float>(n);
+      broadcast<add>(context, c.config, z, memory.in(x), memory.in(y));
+      context.synchronize();
+      memory.result(z, n);
+    });
+    std::vector<double> expected;
+    for (std::int64_t i = 0; i < n; ++i) {
+      std::int64_t rest = i, at[2] = {0, 0};
+      for (int d = static_cast<int>(c.config.rank) - 1; d >= 0; rest /= c.config.shape[d], --d)
+        for (int input = 0; input < 2; ++input) at[input] += rest % c.config.shape[d] * c.config.strides[input][d];
+      expected.push_back(x[static_cast<std::size_t>(at[0])] + y[static_cast<std::size_t>(at[1])]);
+    }
+    expect_close(got[0], expected, 0, "broadcast");
+  }
+}
+
+TEST(CudaStridedCopy, CopiesAndAdds) {
+  struct Case {
+    const char* name;
+    strided_copy_config config;
+    std::int64_t elements;  // of the strided side
+  };
+  const std::vector<Case> cases = {
+      {"scalar", {.rank = 0, .shape = {}, .strides = {}, .offset = 2}, 3},
+      {"transpose", {.rank = 2, .shape = {5, 7}, .strides = {1, 5}, .offset = 0}, 35},
+      {"NCHW to NHWC", {.rank = 4, .shape = {2, 4, 5, 3}, .strides = {60, 5, 1, 20}, .offset = 0}, 120},
+      {"slice", {.rank = 2, .shape = {3, 4}, .strides = {20, 2}, .offset = 21}, 80},
+      {"flip", {.rank = 1, .shape = {9}, .strides = {-1}, .offset = 8}, 9},
+      {"expand", {.rank = 3, .shape = {4, 6, 5}, .strides = {0, 1, 0}, .offset = 0}, 6},
+      {"overlapping windows", {.rank = 2, .shape = {6, 3}, .strides = {1, 1}, .offset = 0}, 8},
+      {"empty", {.rank = 2, .shape = {0, 3}, .strides = {3, 1}, .offset = 0}, 1},
+  };
+  for (const Case& c : cases) {
+    std::int64_t n = 1;
+    for (int d = 0; d < c.config.rank; ++d) n *= c.config.shape[d];
+    const auto strided = numbers<float>(c.elements, 3), contiguous = numbers<float>(n, 4);
+    const auto got = everywhere([&](CudaContext& context, Memory& memory) {
+      float *y = memory.out<float>(n), *sum = memory.inout(strided);
+      strided_copy(context, c.config, y, memory.in(strided));
+      strided_add(context, c.config, sum, memory.in(contiguous));
+      context.synchronize();
+      memory.result(y, n);
+      memory.result(sum, c.elements);
+    });
+    std::vector<double> copied, added = wide(strided);
+    for (std::int64_t i = 0; i < n; ++i) {
+      std::int64_t rest = i, at = c.config.offset;
+      for (int d = static_cast<int>(c.config.rank) - 1; d >= 0; rest /= c.config.shape[d], --d) at += rest % c.config.shape[d] * c.config.strides[d];
+      copied.push_back(strided[static_cast<std::size_t>(at)]);
+      added[static_cast<std::size_t>(at)] += contiguous[static_cast<std::size_t>(i)];
+    }
+    expect_close(got[0], copied, 0, c.name);
+    expect_close(got[1], added, 1e-5, c.name);
+  }
+}
+
+TEST(CudaConcat, JoinsAlongTheMiddle) {
+  for (const std::int64_t outer : {1, 3})
+    for (const std::int64_t inner : {1, 5}) {
+      const std::vector<std::int64_t> sizes = {2, 0, 7};
+      std::vector<std::vector<float>> inputs;
+      for (std::size_t i = 0; i < sizes.size(); ++i) inputs.push_back(numbers<float>(outer * sizes[i] * inner, i));
+      const auto got = everywhere([&](CudaContext& context, Memory& memory) {
+        std::vector<const float*> xs;
+        for (const auto& input : inputs) xs.push_back(memory.in(input));
+        float* y = memory.out<float>(outer * 9 * inner);
+        concat(context, concat_config{.outer = outer, .inner = inner}, y, 3, xs.data(), sizes.data());
+        context.synchronize();
+        memory.result(y, outer * 9 * inner);
+      });
+      std::vector<double> expected;
+      for (std::int64_t o = 0; o < outer; ++o)
+        for (std::size_t i = 0; i < sizes.size(); ++i)
+          for (std::int64_t e = 0; e < sizes[i] * inner; ++e) expected.push_back(inputs[i][static_cast<std::size_t>(o * sizes[i] * inner + e)]);
+      expect_close(got[0], expected, 0, "concat");
+    }
+}
+
+TEST(CudaReduce, EveryReduction) {
+  const std::vector<reduce_config> cases = {{1, 1, 1}, {1, 1000, 1}, {5, 33, 1},   {3, 17, 4},  {64, 10, 1},    {2, 3000, 7},
+                                            {4, 0, 3}, {0, 5, 2},    {1, 4097, 1}, {7, 1, 300}, {1, 20000, 10}, {3, 2048, 1}};
+  for (const reduce_config& c : cases) {
+    SCOPED_TRACE(std::to_string(c.outer) + "," + std::to_string(c.size) + "," + std::to_string(c.inner));
+    auto x = numbers<float>(c.outer * c.size * c.inner, 5);
+    const std::int64_t n = c.outer * c.inner;
+    const auto got = everywhere([&](CudaContext& context, Memory& memory) {
+      const float* in = memory.in(x);
+      const auto run = [&](auto reduce) {
+        float* y = memory.out<float>(n);
+        reduce(y);
+        context.synchronize();
+        memory.result(y, n);
+      };
+      run([&](float* y) { reduce_sum(context, c, y, in); });
+      run([&](float* y) { reduce_mean(context, c, y, in); });
+      run([&](float* y) { reduce_max(context, c, y, in); });
+      run([&](float* y) { reduce_min(context, c, y, in); });
+      run([&](float* y) { reduce_prod(context, c, y, in); });
+      std::int64_t *most = memory.out<std::int64_t>(n), *least = memory.out<std::int64_t>(n);
+      if (c.size > 0) {
+        argmax(context, c, most, in);
+        argmin(context, c, least, in);
+        context.synchronize();
+        memory.result(most, n);
+        memory.result(least, n);
+      }
+    });
+    std::vector<double> expected[7];
+    for (std::int64_t o = 0; o < c.outer; ++o)
+      for (std::int64_t i = 0; i < c.inner; ++i) {
+        std::vector<double> column;
+        for (std::int64_t s = 0; s < c.size; ++s) column.push_back(x[static_cast<std::size_t>((o * c.size + s) * c.inner + i)]);
+        const double sum = std::accumulate(column.begin(), column.end(), 0.0);
+        const double infinity = std::numeric_limits<double>::infinity();
+        expected[0].push_back(sum);
+        expected[1].push_back(sum / static_cast<double>(c.size));
+        expected[2].push_back(column.empty() ? -infinity : *std::max_element(column.begin(), column.end()));
+        expected[3].push_back(column.empty() ? infinity : *std::min_element(column.begin(), column.end()));
+        expected[4].push_back(std::accumulate(column.begin(), column.end(), 1.0, std::multiplies<>()));
+        expected[5].push_back(static_cast<double>(std::max_element(column.begin(), column.end()) - column.begin()));
+        expected[6].push_back(static_cast<double>(std::min_element(column.begin(), column.end()) - column.begin()));
+      }
+    const char* names[] = {"sum", "mean", "max", "min", "prod", "argmax", "argmin"};
+    for (std::size_t r = 0; r < got.size(); ++r)
+      expect_close(got[r], expected[r], r < 2 || r == 4 ? 1e-6 * std::sqrt(static_cast<double>(c.size + 10)) : 0, names[r]);
+  }
+}
+
+TEST(CudaReduce, NaNAndIntegers) {
+  std::vector<float> x = {1, std::numeric_limits<float>::quiet_NaN(), 5, 2};
+  const std::vector<std::int64_t> integers = {-3, 9, std::numeric_limits<std::int64_t>::min(), 9};
+  const auto got = everywhere([&](CudaContext& context, Memory& memory) {
+    const reduce_config config{.outer = 1, .size = 4, .inner = 1};
+    float* top = memory.out<float>(1);
+    std::int64_t *where_top = memory.out<std::int64_t>(1), *sum = memory.out<std::int64_t>(1), *least = memory.out<std::int64_t>(1);
+    reduce_max(context, config, top, memory.in(x));
+    argmax(context, config, where_top, memory.in(x));
+    reduce_max(context, config, sum, memory.in(integers));
+    argmax(context, config, least, memory.in(integers));
+    context.synchronize();
+    memory.result(top, 1);
+    memory.result(where_top, 1);
+    memory.result(sum, 1);
+    memory.result(least, 1);
+  });
+  EXPECT_TRUE(std::isnan(got[0][0]));
+  EXPECT_EQ(got[1][0], 1);
+  EXPECT_EQ(got[2][0], 9);
+  EXPECT_EQ(got[3][0], 1) << "of equals the first";
+}
+
+TEST(CudaSoftmax, ForwardAndBackward) {
+  const std::vector<softmax_config> cases = {{1, 1, 1}, {64, 10, 1}, {3, 100, 1}, {2, 7, 5}, {0, 4, 1}, {5, 33, 3}};
+  for (const softmax_config& c : cases) {
+    const std::int64_t n = c.outer * c.size * c.inner;
+    auto x = numbers<float>(n, 6, -20, 20);
+    const auto dy = numbers<float>(n, 7);
+    const auto got = everywhere([&](CudaContext& context, Memory& memory) {
+      float *y = memory.out<float>(n), *log_y = memory.inout(x), *dx = memory.out<float>(n), *log_dx = memory.inout(dy);
+      softmax(context, c, y, memory.in(x));
+      log_softmax(context, c, log_y, static_cast<const float*>(log_y));  // in place
+      softmax_backward(context, c, dx, memory.in(dy), static_cast<const float*>(y));
+      log_softmax_backward(context, c, log_dx, static_cast<const float*>(log_dx), static_cast<const float*>(log_y));
+      context.synchronize();
+      for (const float* result : {y, log_y, dx, log_dx}) memory.result(result, n);
+    });
+    std::vector<double> expected[4];
+    for (auto& e : expected) e.resize(static_cast<std::size_t>(n));
+    for (std::int64_t o = 0; o < c.outer; ++o)
+      for (std::int64_t i = 0; i < c.inner; ++i) {
+        const auto at = [&](std::int64_t s) { return static_cast<std::size_t>((o * c.size + s) * c.inner + i); };
+        double total = 0, dot = 0, dy_sum = 0;
+        for (std::int64_t s = 0; s < c.size; ++s) total += std::exp(static_cast<double>(x[at(s)]));
+        for (std::int64_t s = 0; s < c.size; ++s) {
+          expected[0][at(s)] = std::exp(static_cast<double>(x[at(s)])) / total;
+          expected[1][at(s)] = static_cast<double>(x[at(s)]) - std::log(total);
+          dot += expected[0][at(s)] * static_cast<double>(dy[at(s)]);
+          dy_sum += static_cast<double>(dy[at(s)]);
+        }
+        for (std::int64_t s = 0; s < c.size; ++s) {
+          expected[2][at(s)] = expected[0][at(s)] * (static_cast<double>(dy[at(s)]) - dot);
+          expected[3][at(s)] = static_cast<double>(dy[at(s)]) - expected[0][at(s)] * dy_sum;
+        }
+      }
+    const char* names[] = {"softmax", "log_softmax", "softmax_backward", "log_softmax_backward"};
+    for (std::size_t r = 0; r < 4; ++r) expect_close(got[r], expected[r], 1e-5, names[r]);
+  }
+}
+
+TEST(CudaCrossEntropy, EveryReduction) {
+  for (const std::int64_t rows : {1, 40, 530})
+    for (const std::int64_t classes : {1, 10, 35})
+      for (const std::int64_t reduction : {0, 1, 2}) {
+        const cross_entropy_config c{.rows = rows, .classes = classes, .reduction = reduction};
+        const auto logits = numbers<float>(rows * classes, 8, -10, 10);
+        const auto labels = numbers<std::int64_t>(rows, 9, 0, static_cast<double>(classes));
+        const std::int64_t losses = reduction == 0 ? rows : 1;
+        const auto dloss = numbers<float>(losses, 10);
+        const auto got = everywhere([&](CudaContext& context, Memory& memory) {
+          float *loss = memory.out<float>(losses), *probabilities = memory.out<float>(rows * classes), *unseen = memory.out<float>(losses);
+          const std::int64_t* label = memory.in(labels);
+          cross_entropy(context, c, loss, probabilities, memory.in(logits), label);
+          cross_entropy(context, c, unseen, static_cast<float*>(nullptr), memory.in(logits), label);
+          context.synchronize();
+          memory.result(loss, losses);
+          memory.result(unseen, losses);
+          memory.result(probabilities, rows * classes);
+          cross_entropy_backward(context, c, probabilities, memory.in(dloss), static_cast<const float*>(probabilities), label);
+          context.synchronize();
+          memory.result(probabilities, rows * classes);
+        });
+        std::vector<double> loss, probabilities, gradient;
+        double total = 0;
+        for (std::int64_t r = 0; r < rows; ++r) {
+          double sum = 0;
+          for (std::int64_t k = 0; k < classes; ++k) sum += std::exp(static_cast<double>(logits[static_cast<std::size_t>(r * classes + k)]));
+          const std::int64_t label = labels[static_cast<std::size_t>(r)];
+          loss.push_back(std::log(sum) - static_cast<double>(logits[static_cast<std::size_t>(r * classes + label)]));
+          total += loss.back();
+          const double scale =
+              static_cast<double>(dloss[static_cast<std::size_t>(reduction == 0 ? r : 0)]) / (reduction == 1 ? static_cast<double>(rows) : 1);
+          for (std::int64_t k = 0; k < classes; ++k) {
+            probabilities.push_back(std::exp(static_cast<double>(logits[static_cast<std::size_t>(r * classes + k)])) / sum);
+            gradient.push_back((probabilities.back() - (k == label)) * scale);
+          }
+        }
+        if (reduction != 0) loss = {reduction == 1 ? total / static_cast<double>(rows) : total};
+        expect_close(got[0], loss, 1e-5, "loss");
+        expect_close(got[1], loss, 1e-5, "loss without probabilities");
+        expect_close(got[2], probabilities, 1e-5, "probabilities");
+        expect_close(got[3], gradient, 1e-5, "gradient");
+      }
+}
+
+TEST(CudaCrossEntropy, AWrongLabelMakesTheLossNaN) {
+  const auto got = everywhere([&](CudaContext& context, Memory& memory) {
+    float* loss = memory.out<float>(2);
+    cross_entropy(context, cross_entropy_config{.rows = 2, .classes = 3, .reduction = 0}, loss, static_cast<float*>(nullptr),
+                  memory.in(std::vector<float>{1, 2, 3, 1, 2, 3}), memory.in(std::vector<std::int64_t>{3, 0}));
+    context.synchronize();
+    memory.result(loss, 2);
+  });
+  EXPECT_TRUE(std::isnan(got[0][0]));
+  EXPECT_FALSE(std::isnan(got[0][1]));
+}
+
+TEST(CudaEpilogue, BiasResidualAndFunctor) {
+  const std::int64_t rows = 13, columns = 7;
+  const auto y = numbers<float>(rows * columns, 1), bias = numbers<float>(columns, 2), residual = numbers<float>(rows * columns, 3);
+  const auto got = everywhere([&](CudaContext& context, Memory& memory) {
+    float *a = memory.inout(y), *b = memory.inout(y);
+    epilogue<relu>(context, rows, columns, a, memory.in(bias), static_cast<const float*>(nullptr));
+    epilogue<add, float>(context, rows, columns, b, nullptr, memory.in(residual));
+    context.synchronize();
+    memory.result(a, rows * columns);
+    memory.result(b, rows * columns);
+  });
+  for (std::size_t i = 0; i < y.size(); ++i) {
+    EXPECT_EQ(got[0][i], std::max(0.0f, y[i] + bias[i % 7]));
+    EXPECT_EQ(got[1][i], y[i] + residual[i]);
+  }
+}
+
+// ---- optimizers: three steps over more tensors than one launch takes -------------------------------------------------------------------------
+
+const std::vector<std::int64_t> kTensorSizes = {5, 300, 0, 1, 64, 17, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 9, 260};
+
+/// The state of an optimizer: parameters, gradients, up to three buffers; all tensors.
+struct OptimizerRun {
+  std::vector<std::vector<float>> tensors[5];
+  OptimizerRun() {
+    for (std::size_t a = 0; a < 5; ++a)
+      for (std::size_t t = 0; t < kTensorSizes.size(); ++t)
+        tensors[a].push_back(a < 2 ? numbers<float>(kTensorSizes[t], 10 * t + a) : std::vector<float>(static_cast<std::size_t>(kTensorSizes[t])));
+  }
+};
+
+TEST(CudaSgd, AsPyTorch) {
+  const std::vector<sgd_config> cases = {
+      {0, 0, 0, false, false}, {0.9, 0, 0, false, false}, {0.9, 0.1, 0.01, false, false}, {0.9, 0, 0.01, true, true}};
+  for (const sgd_config& c : cases) {
+    const OptimizerRun start;
+    const auto got = everywhere([&](CudaContext& context, Memory& memory) {
+      std::vector<float*> pointers[3];
+      for (std::size_t a = 0; a < 3; ++a)
+        for (const auto& tensor : start.tensors[a]) pointers[a].push_back(memory.inout(tensor));
+      const std::vector<const float*> grads(pointers[1].begin(), pointers[1].end());
+      for (std::int64_t step = 1; step <= 3; ++step)
+        sgd(context, c, static_cast<std::int64_t>(kTensorSizes.size()), pointers[0].data(), grads.data(),
+            c.momentum != 0 ? pointers[2].data() : nullptr, kTensorSizes.data(), 0.1, step);
+      context.synchronize();
+      for (std::size_t t = 0; t < kTensorSizes.size(); ++t) memory.result(pointers[0][t], kTensorSizes[t]);
+    });
+    for (std::size_t t = 0; t < kTensorSizes.size(); ++t) {
+      std::vector<double> p = wide(start.tensors[0][t]), buffer(p.size());
+      for (int step = 1; step <= 3; ++step)
+        for (std::size_t i = 0; i < p.size(); ++i) {
+          double g = start.tensors[1][t][i] * (c.maximize ? -1 : 1) + c.weight_decay * p[i];
+          if (c.momentum != 0) {
+            buffer[i] = step == 1 ? g : c.momentum * buffer[i] + (1 - c.dampening) * g;
+            g = c.nesterov ? g + c.momentum * buffer[i] : buffer[i];
+          }
+          p[i] -= 0.1 * g;
+        }
+      expect_close(got[t], p, 1e-6, "sgd, tensor " + std::to_string(t));
+    }
+  }
+}
+
+TEST(CudaAdam, AsPyTorch) {
+  const std::vector<adam_config> cases = {
+      {0.9, 0.999, 1e-8, 0, false, false, false}, {0.8, 0.99, 1e-6, 0.1, false, true, true}, {0.9, 0.999, 1e-8, 0.1, true, false, false}};
+  for (const adam_config& c : cases) {
+    const OptimizerRun start;
+    const auto got = everywhere([&](CudaContext& context, Memory& memory) {
+      std::vector<float*> pointers[5];
+      for (std::size_t a = 0; a < 5; ++a)
+        for (const auto& tensor : start.tensors[a]) pointers[a].push_back(memory.inout(tensor));
+      const std::vector<const float*> grads(pointers[1].begin(), pointers[1].end());
+      for (std::int64_t step = 1; step <= 3; ++step)
+        adam(context, c, static_cast<std::int64_t>(kTensorSizes.size()), pointers[0].data(), grads.data(), pointers[2].data(), pointers[3].data(),
+             c.amsgrad ? pointers[4].data() : nullptr, kTensorSizes.data(), 0.01, step);
+      context.synchronize();
+      for (std::size_t t = 0; t < kTensorSizes.size(); ++t) memory.result(pointers[0][t], kTensorSizes[t]);
+    });
+    for (std::size_t t = 0; t < kTensorSizes.size(); ++t) {
+      std::vector<double> p = wide(start.tensors[0][t]), m(p.size()), v(p.size()), max_v(p.size());
+      for (int step = 1; step <= 3; ++step)
+        for (std::size_t i = 0; i < p.size(); ++i) {
+          double g = start.tensors[1][t][i] * (c.maximize ? -1 : 1);
+          if (c.decoupled)
+            p[i] *= 1 - 0.01 * c.weight_decay;
+          else
+            g += c.weight_decay * p[i];
+          m[i] += (1 - c.beta1) * (g - m[i]);
+          v[i] = c.beta2 * v[i] + (1 - c.beta2) * g * g;
+          max_v[i] = std::max(max_v[i], v[i]);
+          const double root = std::sqrt(c.amsgrad ? max_v[i] : v[i]) / std::sqrt(1 - std::pow(c.beta2, step));
+          p[i] -= 0.01 / (1 - std::pow(c.beta1, step)) * m[i] / (root + c.eps);
+        }
+      expect_close(got[t], p, 1e-5, "adam, tensor " + std::to_string(t));
+    }
+  }
+}
+
+TEST(CudaContext, ErrorsNameTheCall) {
+  try {
+    GRAVEN_CUDA(cudaSetDevice(77));
+    FAIL();
+  } catch (const CudaError& error) {
+    const std::string text = error.what();
+    EXPECT_NE(text.find("cudaErrorInvalidDevice (invalid device ordinal) from cudaSetDevice(77) at kernels_test.cpp:"), std::string::npos) << text;
+  }
+}
+
+}  // namespace
+}  // namespace graven::kernels
