@@ -1,5 +1,13 @@
 // The plan: how a graph runs. The second of Graven's two data structures: order, the kernel chosen for each node, where every buffer lies
 // and how long it lives, the peak that results and the lower bound on it, FLOPs and bytes moved.
+//
+//   Plan plan = make_plan(graph);                    // the graph has been through ir::run_passes
+//   plan.steps[3].call.name                          // "linear"
+//   plan.arena_bytes, plan.lower_bound               // 345088, 345088
+//   const Placement& p = plan.placements[value];     // p.home == Home::arena: plan.buffers[p.buffer].offset
+//
+// storage.h finds aliases and homes, schedule.h orders the nodes, arena.h places buffers, verify.cpp checks the result; the operators choose
+// their kernels (ir::lower).
 #pragma once
 
 #include <cstddef>
@@ -28,13 +36,14 @@ enum class Home : std::uint8_t {
 
 struct Placement {
   Home home = Home::arena;
-  std::int32_t buffer = -1;          ///< arena: index into Plan::buffers
-  ir::ValueId alias_of = ir::kNone;  ///< alias: the value whose memory this is
+  std::int32_t buffer = -1;           ///< arena: index into Plan::buffers, -1 when nobody reads the value; output: index into Graph::outputs
+  ir::ValueId alias_of = ir::kNone;   ///< alias: the value whose memory this is, never an alias itself
+  ir::ValueId parameter = ir::kNone;  ///< gradient: the parameter it belongs to
 };
 
 /// A piece of the arena. Several values share one when each takes over the last one's memory in place.
 struct Buffer {
-  std::string name;                 ///< of the value that is written first, or "<node>.workspace"
+  std::string name;                 ///< of the value that is written first, or "<value> workspace"
   std::vector<ir::ValueId> values;  ///< in order of writing; empty for a workspace
   std::int64_t bytes = 0;           ///< at the symbols' maxima, rounded up to the alignment
   std::int64_t offset = 0;
@@ -59,7 +68,17 @@ struct Plan {
   double flops = 0, bytes = 0;     ///< a call, at the symbols' maxima, without the prepare phase
 };
 
-/// Schedules, chooses kernels, places buffers. The graph has been through the passes.
+/// Schedules, chooses kernels, places buffers. The graph has been through the passes. Near-linear in the size of the graph.
 Plan make_plan(const ir::Graph& graph);
+
+/// The value whose memory `value` lives in: itself unless it is an alias.
+inline ir::ValueId root(const Plan& plan, ir::ValueId value) {
+  const Placement& p = plan.placements[static_cast<std::size_t>(value)];
+  return p.home == Home::alias ? p.alias_of : value;
+}
+
+/// Checks what must hold of every plan: every node once, after what it depends on and before what overwrites its inputs; no two buffers
+/// that live at one time share a byte; every value inside its buffer's life; offsets aligned; peak and bound as stated. Internal error otherwise.
+void verify_plan(const ir::Graph& graph, const Plan& plan);
 
 }  // namespace graven::codegen

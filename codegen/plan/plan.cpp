@@ -1,0 +1,127 @@
+#include "codegen/plan/plan.h"
+
+#include <algorithm>
+
+#include "codegen/plan/arena.h"
+#include "codegen/plan/schedule.h"
+#include "codegen/plan/storage.h"
+#include "ir/diagnostic.h"
+
+namespace graven::codegen {
+
+namespace {
+
+std::size_t at(std::int32_t v) { return static_cast<std::size_t>(v); }
+
+/// The buffers and which value lies in which, from the lives of the values in the order of execution.
+class Allocation {
+ public:
+  Allocation(const ir::Graph& graph, const Storage& storage, Plan& plan)
+      : graph_(graph), storage_(storage), plan_(plan), last_use_(graph.values.size(), -1), buffer_(graph.values.size(), -1) {
+    const std::int32_t steps = static_cast<std::int32_t>(plan.steps.size());
+    for (std::int32_t s = 0; s < steps; ++s)
+      for (const ir::ValueId v : node(s).inputs)
+        if (storage.in_arena(v)) last_use_[at(storage.root[at(v)])] = s;
+    for (std::size_t v = 0; v < graph.values.size(); ++v)
+      if (storage.pinned[v]) last_use_[v] = steps;  // one beyond: nothing takes over its memory
+    for (std::int32_t s = 0; s < steps; ++s) run(s);
+    for (Buffer& b : plan.buffers) b.last = std::min(b.last, steps - 1);
+  }
+
+  std::int32_t buffer(ir::ValueId root) const { return buffer_[at(root)]; }
+
+ private:
+  const ir::Node& node(std::int32_t step) const { return graph_.nodes[at(plan_.steps[at(step)].node)]; }
+
+  void run(std::int32_t s) {
+    Step& step = plan_.steps[at(s)];
+    const ir::Node& n = node(s);
+    if (n.op->alias) return;
+    for (std::size_t i = 0; i < n.outputs.size(); ++i) {
+      const ir::ValueId v = n.outputs[i];
+      if (!storage_.in_arena(v)) continue;
+      // A further result that nobody reads is not computed. The first always is.
+      if (i > 0 && last_use_[at(v)] < 0) continue;
+      const std::int32_t last = std::max(last_use_[at(v)], s);
+      const std::int32_t shared = i == 0 ? taken_over(s, v) : -1;
+      if (shared >= 0) {
+        buffer_[at(v)] = shared;
+        Buffer& b = plan_.buffers[at(shared)];
+        b.values.push_back(v);
+        b.last = last;
+        continue;
+      }
+      buffer_[at(v)] = static_cast<std::int32_t>(plan_.buffers.size());
+      plan_.buffers.push_back({graph_.value(v).name, {v}, storage_.bytes[at(v)], 0, s, last});
+    }
+    if (step.call.workspace_bytes > 0) {
+      step.workspace = static_cast<std::int32_t>(plan_.buffers.size());
+      const std::int64_t bytes = (step.call.workspace_bytes + plan_.alignment - 1) / plan_.alignment * plan_.alignment;
+      const std::string& name = graph_.value(n.outputs.empty() ? n.inputs[0] : n.outputs[0]).name;
+      plan_.buffers.push_back({name + " workspace", {}, bytes, 0, s, s});
+    }
+  }
+
+  /// The buffer of an input whose life ends at step s and which output 0, the value v, may overwrite; -1 if there is none.
+  std::int32_t taken_over(std::int32_t s, ir::ValueId v) const {
+    const ir::Node& n = node(s);
+    for (const std::int32_t i : plan_.steps[at(s)].call.in_place) {
+      const ir::ValueId input = n.inputs[at(i)];
+      if (!storage_.in_arena(input)) continue;
+      const ir::ValueId r = storage_.root[at(input)];
+      if (last_use_[at(r)] != s || buffer_[at(r)] < 0) continue;
+      if (graph_.type(r).dtype != graph_.type(v).dtype || graph_.type(r).shape.numel() != graph_.type(v).shape.numel()) continue;
+      // The kernel reads each element where it writes it. Another input in the same memory would have to be the same tensor.
+      bool elsewhere = false;
+      for (std::size_t j = 0; j < n.inputs.size(); ++j)
+        elsewhere |= n.inputs[j] != ir::kNone && n.inputs[j] != input && storage_.root[at(n.inputs[j])] == r;
+      if (!elsewhere) return buffer_[at(r)];
+    }
+    return -1;
+  }
+
+  const ir::Graph& graph_;
+  const Storage& storage_;
+  Plan& plan_;
+  std::vector<std::int32_t> last_use_, buffer_;  // by root
+};
+
+}  // namespace
+
+Plan make_plan(const ir::Graph& graph) {
+  Plan plan;
+  const Storage storage(graph, plan.alignment);
+  std::vector<ir::KernelCall> calls;
+  calls.reserve(graph.nodes.size());
+  for (const ir::Node& node : graph.nodes) calls.push_back(ir::lower({graph, node}));
+
+  plan.steps.reserve(graph.nodes.size());
+  for (const ir::NodeId n : schedule(graph, storage, calls)) {
+    const ir::Node& node = graph.nodes[at(n)];
+    plan.steps.push_back({n, std::move(calls[at(n)]), -1, ir::cost_of({graph, node})});
+    if (node.phase == ir::Phase::prepare) continue;
+    plan.flops += plan.steps.back().cost.flops;
+    plan.bytes += plan.steps.back().cost.bytes;
+  }
+  const Allocation allocation(graph, storage, plan);
+  plan.placements.resize(graph.values.size());
+  for (std::size_t v = 0; v < graph.values.size(); ++v) {
+    const ir::ValueId r = storage.root[v];
+    Placement& p = plan.placements[v];
+    if (r != static_cast<ir::ValueId>(v)) {
+      p.home = Home::alias;
+      p.alias_of = r;
+      continue;
+    }
+    p.home = storage.home[v];
+    if (p.home == Home::arena) p.buffer = allocation.buffer(r);
+    if (p.home == Home::output) p.buffer = storage.output[v];
+    if (p.home == Home::gradient) p.parameter = storage.parameter[v];
+  }
+  plan.lower_bound = arena_lower_bound(plan.buffers);
+  plan.arena_bytes = place_buffers(plan.buffers);
+  for (const Buffer& b : plan.buffers) plan.without_reuse += b.bytes;
+  return plan;
+}
+
+}  // namespace graven::codegen

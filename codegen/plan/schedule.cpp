@@ -1,0 +1,260 @@
+#include "codegen/plan/schedule.h"
+
+#include <algorithm>
+#include <queue>
+#include <set>
+
+#include "ir/diagnostic.h"
+
+namespace graven::codegen {
+
+namespace {
+
+using ir::NodeId;
+using ir::ValueId;
+
+std::size_t at(std::int32_t v) { return static_cast<std::size_t>(v); }
+
+/// What each node takes and frees, by class of aliases.
+class Traffic {
+ public:
+  Traffic(const ir::Graph& graph, const Storage& storage, const std::vector<ir::KernelCall>& calls)
+      : reads_(graph.nodes.size()), writes_(graph.nodes.size()), readers_(graph.values.size()), graph_(graph), storage_(storage), calls_(calls) {
+    for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
+      auto& reads = reads_[n];
+      for (const ValueId v : graph.nodes[n].inputs)
+        if (storage.in_arena(v)) reads.push_back(storage.root[at(v)]);
+      std::sort(reads.begin(), reads.end());
+      reads.erase(std::unique(reads.begin(), reads.end()), reads.end());
+      for (const ValueId r : reads) readers_[at(r)].push_back(static_cast<NodeId>(n));
+      if (graph.nodes[n].op->alias) continue;
+      for (const ValueId v : graph.nodes[n].outputs)
+        if (storage.in_arena(v)) writes_[n].push_back(v);
+    }
+  }
+
+  const std::vector<ValueId>& reads(NodeId n) const { return reads_[at(n)]; }
+  const std::vector<ValueId>& writes(NodeId n) const { return writes_[at(n)]; }
+  const std::vector<NodeId>& readers(ValueId root) const { return readers_[at(root)]; }
+  std::int64_t bytes(ValueId root) const { return storage_.bytes[at(root)]; }
+  bool pinned(ValueId root) const { return storage_.pinned[at(root)]; }
+  std::int64_t workspace(NodeId n) const { return calls_[at(n)].workspace_bytes; }
+
+  /// Whether output 0 of the node may take over an input that `left` says is dying here.
+  bool in_place(NodeId n, const std::vector<std::int32_t>& left) const {
+    const ir::Node& node = graph_.nodes[at(n)];
+    if (node.outputs.empty() || !storage_.in_arena(node.outputs[0])) return false;
+    for (const std::int32_t i : calls_[at(n)].in_place) {
+      const ValueId v = node.inputs[at(i)];
+      if (!storage_.in_arena(v)) continue;
+      const ValueId r = storage_.root[at(v)];
+      if (left[at(r)] == 1 && !pinned(r) && bytes(r) == bytes(node.outputs[0])) return true;
+    }
+    return false;
+  }
+
+ private:
+  std::vector<std::vector<ValueId>> reads_, writes_;
+  std::vector<std::vector<NodeId>> readers_;
+  const ir::Graph& graph_;
+  const Storage& storage_;
+  const std::vector<ir::KernelCall>& calls_;
+};
+
+/// The largest number of bytes alive while `order` runs, on top of what was alive before it. `left`, the readers still to come, is updated.
+std::int64_t peak_of(const std::vector<NodeId>& order, const Traffic& traffic, std::vector<std::int32_t>& left) {
+  std::int64_t live = 0, peak = 0;
+  for (const NodeId n : order) {
+    const bool in_place = traffic.in_place(n, left);
+    std::int64_t taken = 0;
+    for (const ValueId v : traffic.writes(n)) taken += traffic.bytes(v);
+    if (in_place) taken -= traffic.bytes(traffic.writes(n)[0]);
+    live += taken;
+    peak = std::max(peak, live + traffic.workspace(n));
+    for (const ValueId r : traffic.reads(n))
+      if (--left[at(r)] == 0 && !traffic.pinned(r)) live -= traffic.bytes(r);
+    if (in_place) live += traffic.bytes(traffic.writes(n)[0]);  // freed above as the input, alive as the output
+    for (const ValueId v : traffic.writes(n))
+      if (left[at(v)] == 0 && !traffic.pinned(v)) live -= traffic.bytes(v);
+  }
+  return peak;
+}
+
+/// Nodes of [begin, end) and the edges between them.
+struct Segment {
+  NodeId begin, end;
+  std::vector<std::vector<NodeId>> before;  // by node - begin
+  std::vector<std::vector<NodeId>> after;
+
+  std::size_t size() const { return static_cast<std::size_t>(end - begin); }
+};
+
+std::vector<NodeId> greedy(const Segment& segment, const Traffic& traffic, std::vector<std::int32_t> left) {
+  std::vector<std::int32_t> waiting(segment.size());
+  std::vector<bool> done(segment.size(), false);
+  auto score = [&](NodeId n) {
+    std::int64_t bytes = 0;
+    for (const ValueId v : traffic.writes(n))
+      if (left[at(v)] > 0 || traffic.pinned(v)) bytes += traffic.bytes(v);
+    for (const ValueId r : traffic.reads(n))
+      if (left[at(r)] == 1 && !traffic.pinned(r)) bytes -= traffic.bytes(r);
+    return bytes;
+  };
+  // Scores only fall, when a node becomes the last reader of a value: it is pushed again then, and the older entry is passed over.
+  using Entry = std::pair<std::int64_t, NodeId>;
+  std::priority_queue<Entry, std::vector<Entry>, std::greater<>> ready;
+  for (std::size_t i = 0; i < segment.size(); ++i) {
+    waiting[i] = static_cast<std::int32_t>(segment.before[i].size());
+    if (waiting[i] == 0) ready.emplace(score(segment.begin + static_cast<NodeId>(i)), segment.begin + static_cast<NodeId>(i));
+  }
+  std::vector<NodeId> order;
+  order.reserve(segment.size());
+  while (!ready.empty()) {
+    const NodeId n = ready.top().second;
+    ready.pop();
+    const std::size_t i = at(n - segment.begin);
+    if (done[i]) continue;
+    done[i] = true;
+    order.push_back(n);
+    for (const ValueId r : traffic.reads(n)) {
+      if (--left[at(r)] != 1) continue;
+      for (const NodeId reader : traffic.readers(r))
+        if (reader >= segment.begin && reader < segment.end && !done[at(reader - segment.begin)] && waiting[at(reader - segment.begin)] == 0)
+          ready.emplace(score(reader), reader);
+    }
+    for (const NodeId next : segment.after[i])
+      if (--waiting[at(next - segment.begin)] == 0) ready.emplace(score(next), next);
+  }
+  return order;
+}
+
+std::vector<NodeId> depth_first(const Segment& segment, const Traffic& traffic) {
+  // What it takes to compute a node, its inputs evaluated one after another, the most demanding first.
+  std::vector<std::int64_t> need(segment.size());
+  std::vector<std::vector<NodeId>> before = segment.before;
+  auto result_bytes = [&](NodeId n) {
+    std::int64_t bytes = 0;
+    for (const ValueId v : traffic.writes(n)) bytes += traffic.bytes(v);
+    return bytes;
+  };
+  for (std::size_t i = 0; i < segment.size(); ++i) {
+    const NodeId n = segment.begin + static_cast<NodeId>(i);
+    std::stable_sort(before[i].begin(), before[i].end(), [&](NodeId a, NodeId b) {
+      const std::int64_t x = need[at(a - segment.begin)] - result_bytes(a), y = need[at(b - segment.begin)] - result_bytes(b);
+      return x != y ? x > y : a < b;
+    });
+    std::int64_t held = 0, most = 0;
+    for (const NodeId b : before[i]) {
+      most = std::max(most, held + need[at(b - segment.begin)]);
+      held += result_bytes(b);
+    }
+    need[i] = std::max(most, held + result_bytes(n) + traffic.workspace(n));
+  }
+  std::vector<NodeId> order;
+  order.reserve(segment.size());
+  std::vector<std::uint8_t> state(segment.size(), 0);  // 0 new, 1 entered, 2 done
+  std::vector<std::pair<NodeId, std::size_t>> stack;
+  for (std::size_t i = 0; i < segment.size(); ++i) {
+    if (!segment.after[i].empty() || state[i] != 0) continue;
+    stack.emplace_back(segment.begin + static_cast<NodeId>(i), 0);
+    state[i] = 1;
+    while (!stack.empty()) {
+      auto& [n, next] = stack.back();
+      const auto& list = before[at(n - segment.begin)];
+      if (next < list.size()) {
+        const NodeId b = list[next++];
+        if (state[at(b - segment.begin)] == 0) {
+          state[at(b - segment.begin)] = 1;
+          stack.emplace_back(b, 0);
+        }
+      } else {
+        state[at(n - segment.begin)] = 2;
+        order.push_back(n);
+        stack.pop_back();
+      }
+    }
+  }
+  return order;
+}
+
+}  // namespace
+
+std::vector<std::vector<NodeId>> dependencies(const ir::Graph& graph, const Storage& storage) {
+  std::vector<std::vector<NodeId>> before(graph.nodes.size());
+  std::vector<NodeId> writer(graph.values.size(), -1);            // by root: the last to write it
+  std::vector<std::vector<NodeId>> readers(graph.values.size());  // by root: since then
+  for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
+    const ir::Node& node = graph.nodes[n];
+    std::vector<bool> mutates(node.inputs.size(), false);
+    for (std::size_t s = 0; s < node.op->inputs.size(); ++s) {
+      if (!node.op->inputs[s].mutated) continue;
+      const ir::InputRange range = input_range(*node.op, node.inputs.size(), s);
+      for (std::size_t i = range.begin; i < range.begin + range.count && i < node.inputs.size(); ++i) mutates[i] = true;
+    }
+    auto& list = before[n];
+    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+      if (node.inputs[i] == ir::kNone) continue;
+      const ValueId r = storage.root[at(node.inputs[i])];
+      if (writer[at(r)] >= 0) list.push_back(writer[at(r)]);
+      // An alias node moves nothing, but whoever needs its output needs it to have been passed.
+      if (mutates[i]) list.insert(list.end(), readers[at(r)].begin(), readers[at(r)].end());
+    }
+    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+      if (node.inputs[i] == ir::kNone) continue;
+      const ValueId r = storage.root[at(node.inputs[i])];
+      if (mutates[i]) {
+        writer[at(r)] = static_cast<NodeId>(n);
+        readers[at(r)].clear();
+      } else {
+        readers[at(r)].push_back(static_cast<NodeId>(n));
+      }
+    }
+    if (!node.op->alias)
+      for (const ValueId v : node.outputs) writer[at(v)] = static_cast<NodeId>(n);
+    std::sort(list.begin(), list.end());
+    list.erase(std::unique(list.begin(), list.end()), list.end());
+    if (!list.empty() && list.back() == static_cast<NodeId>(n)) list.pop_back();
+  }
+  return before;
+}
+
+std::vector<NodeId> schedule(const ir::Graph& graph, const Storage& storage, const std::vector<ir::KernelCall>& calls) {
+  const Traffic traffic(graph, storage, calls);
+  const auto before = dependencies(graph, storage);
+  std::vector<std::int32_t> left(graph.values.size(), 0);
+  for (std::size_t v = 0; v < graph.values.size(); ++v) left[v] = static_cast<std::int32_t>(traffic.readers(static_cast<ValueId>(v)).size());
+
+  std::vector<NodeId> order;
+  order.reserve(graph.nodes.size());
+  const NodeId count = static_cast<NodeId>(graph.nodes.size());
+  for (NodeId begin = 0; begin < count;) {
+    Segment segment{begin, begin, {}, {}};
+    while (segment.end < count && graph.nodes[at(segment.end)].phase == graph.nodes[at(begin)].phase) ++segment.end;
+    begin = segment.end;
+    segment.before.resize(segment.size());
+    segment.after.resize(segment.size());
+    std::vector<NodeId> traced;
+    for (NodeId n = segment.begin; n < segment.end; ++n) {
+      traced.push_back(n);
+      for (const NodeId b : before[at(n)]) {
+        if (b < segment.begin) continue;
+        segment.before[at(n - segment.begin)].push_back(b);
+        segment.after[at(b - segment.begin)].push_back(n);
+      }
+    }
+    std::vector<std::int32_t> best_left = left;
+    std::vector<NodeId> best = traced;
+    std::int64_t best_peak = peak_of(best, traffic, best_left);
+    for (std::vector<NodeId> candidate : {greedy(segment, traffic, left), depth_first(segment, traffic)}) {
+      GRAVEN_CHECK(candidate.size() == segment.size(), "the graph has a cycle");
+      std::vector<std::int32_t> candidate_left = left;
+      const std::int64_t peak = peak_of(candidate, traffic, candidate_left);
+      if (peak < best_peak) best_peak = peak, best = std::move(candidate);
+    }
+    left = std::move(best_left);  // the same whatever the order
+    order.insert(order.end(), best.begin(), best.end());
+  }
+  return order;
+}
+
+}  // namespace graven::codegen

@@ -1,0 +1,36 @@
+// Storage: which values share memory because one is another's alias, where each such class lives, and how many bytes it takes. The first step
+// of planning; the order and the arena build on it.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "codegen/plan/plan.h"
+#include "ir/graph.h"
+
+namespace graven::codegen {
+
+struct Storage {
+  /// Finds aliases and homes. Home::alias is not used here: `root` says it.
+  explicit Storage(const ir::Graph& graph, std::int64_t alignment);
+
+  std::vector<ir::ValueId> root;       ///< by value: the value whose memory it is
+  std::vector<Home> home;              ///< by value: of its root
+  std::vector<std::int32_t> output;    ///< by root, home output: index into Graph::outputs
+  std::vector<ir::ValueId> parameter;  ///< by root, home gradient: the parameter
+  std::vector<std::int64_t> bytes;     ///< by root: at the symbols' maxima, rounded up to the alignment
+  std::vector<bool> pinned;            ///< by root: read after the last step (the loss, results of a training step)
+
+  bool in_arena(ir::ValueId value) const { return value != ir::kNone && home[static_cast<std::size_t>(value)] == Home::arena; }
+};
+
+/// Bytes of a value at the symbols' maxima. User error when they do not fit 63 bits.
+std::int64_t byte_count(const ir::TensorType& type);
+
+/// Where the optimizer operators name parameters and gradients: for each mutated variadic "params", the "grads" beside it.
+struct GradientOf {
+  ir::ValueId gradient, parameter;
+};
+std::vector<GradientOf> parameter_gradients(const ir::Graph& graph);
+
+}  // namespace graven::codegen
