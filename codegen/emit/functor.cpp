@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cctype>
 #include <cmath>
 #include <cstdint>
@@ -212,6 +213,8 @@ Functor make_functor(const ir::ScalarProgram& program) {
   GRAVEN_CHECK(!program.steps.empty(), "a scalar program without steps");
   Functor functor{functor_name(program), {}, program.inputs};
   const ir::DType main = main_dtype(program);
+  // Kernels compute in the common type of the inputs (T). Where a step converts, that may be another type than the step's: all types are spelled.
+  const bool converts = std::any_of(program.steps.begin(), program.steps.end(), is_cast) && program.steps.size() > 1;
 
   std::vector<std::string> results;  // names of inputs, then of steps
   std::map<std::string, int> taken;
@@ -224,7 +227,7 @@ Functor make_functor(const ir::ScalarProgram& program) {
   for (std::size_t s = 0; s < program.steps.size(); ++s) {
     const auto& step = program.steps[s];
     const bool last = s + 1 == program.steps.size();
-    const std::string type(step.dtype == main ? "T" : type_name(step.dtype));
+    const std::string type(step.dtype == main && !converts ? "T" : type_name(step.dtype));
     for (const auto argument : step.arguments) {
       GRAVEN_CHECK(argument >= 0 && static_cast<std::size_t>(argument) < results.size(),
                    "the step '" + step.op + "' uses a result that is not there yet");
@@ -239,7 +242,9 @@ Functor make_functor(const ir::ScalarProgram& program) {
       expression = fmt::format("{}({})", type, number_text(constant(step, "value")));
     } else if (is_cast(step)) {
       const std::string& argument = results[static_cast<std::size_t>(step.arguments.at(0))];
-      expression = step.dtype == ir::DType::boolean ? argument + " != 0" : last ? argument : fmt::format("static_cast<{}>({})", type, argument);
+      expression = step.dtype == ir::DType::boolean ? argument + " != 0"
+                   : last && !converts              ? argument
+                                                    : fmt::format("static_cast<{}>({})", type, argument);
     } else {
       const ir::OpDef& op = ir::get_op(step.op);
       GRAVEN_CHECK(op.elementwise(), step.op + " has no scalar body");
@@ -253,7 +258,7 @@ Functor make_functor(const ir::ScalarProgram& program) {
       expression = substitute(op.scalar.body, replacements);
     }
     if (last) {
-      lines += fmt::format("    return {};\n", step.dtype == ir::DType::boolean ? "T(" + expression + ")" : expression);
+      lines += fmt::format("    return {};\n", step.dtype == ir::DType::boolean && !converts ? "T(" + expression + ")" : expression);
       break;
     }
     const int count = ++taken[step.op];
@@ -269,11 +274,11 @@ Functor make_functor(const ir::ScalarProgram& program) {
       "struct {} {{\n"
       "  static constexpr int inputs = {};\n"
       "  template <class T>\n"
-      "  GRAVEN_DEVICE static T apply({}) {{\n"
+      "  GRAVEN_DEVICE static {} apply({}) {{\n"
       "{}"
       "  }}\n"
       "}};\n",
-      functor.name, program.inputs, parameters, lines);
+      functor.name, program.inputs, converts ? "auto" : "T", parameters, lines);
   return functor;
 }
 

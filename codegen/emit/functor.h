@@ -26,7 +26,7 @@ namespace graven::codegen {
 
 struct Functor {
   std::string name;  ///< of the struct; a C++ identifier
-  std::string text;  ///< the struct, ending in a newline; needs kernels/config/device.h and kernels/cpu/scalar_math.h
+  std::string text;  ///< the struct, ending in a newline; needs kernels/config/device.h (GRAVEN_DEVICE) and kernels/cpu/scalar_math.h
   int inputs = 1;
 };
 

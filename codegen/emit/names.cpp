@@ -1,0 +1,168 @@
+#include "codegen/emit/names.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cstdint>
+#include <unordered_set>
+
+#include "ir/diagnostic.h"
+
+namespace graven::codegen {
+
+namespace {
+
+constexpr std::size_t kMaximumLength = 120;
+
+const std::unordered_set<std::string_view>& reserved() {
+  // Keywords of C++20 (C for the C interface is a subset), alternative tokens, lower-case macros that compilers predefine, and names that emitted
+  // code uses where values' names stand.
+  static const std::unordered_set<std::string_view> words{
+      "alignas",  "alignof",  "and",       "and_eq",       "asm",       "auto",       "bitand",        "bitor",       "bool",
+      "break",    "case",     "catch",     "char",         "char8_t",   "char16_t",   "char32_t",      "class",       "compl",
+      "concept",  "const",    "consteval", "constexpr",    "constinit", "const_cast", "continue",      "co_await",    "co_return",
+      "co_yield", "decltype", "default",   "delete",       "do",        "double",     "dynamic_cast",  "else",        "enum",
+      "explicit", "export",   "extern",    "false",        "float",     "for",        "friend",        "goto",        "if",
+      "inline",   "int",      "long",      "mutable",      "namespace", "new",        "noexcept",      "not",         "not_eq",
+      "nullptr",  "operator", "or",        "or_eq",        "private",   "protected",  "public",        "register",    "reinterpret_cast",
+      "requires", "return",   "short",     "signed",       "sizeof",    "static",     "static_assert", "static_cast", "struct",
+      "switch",   "template", "this",      "thread_local", "throw",     "true",       "try",           "typedef",     "typeid",
+      "typename", "union",    "unsigned",  "using",        "virtual",   "void",       "volatile",      "wchar_t",     "while",
+      "xor",      "xor_eq",   "linux",     "unix",         "i386",      "errno",      "assert",        "stdin",       "stdout",
+      "stderr",   "main",     "std",       "graven",       "restrict",  "threads",    "config",        "param",       "grad",
+      "state",    "buf",      "hyper",     "constant",     "prepared",  "f32",        "f64",           "f16",         "bf16",
+      "i8",       "i32",      "i64",       "u8",           "boolean",   "kernels",    "reference",     "runtime",     "model",
+      "void_t"};
+  return words;
+}
+
+std::uint64_t digest(std::string_view text, std::uint64_t hash = 14695981039346656037u) {
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211u;
+  return hash ^ (hash >> 29);
+}
+
+/// "grad(model.hidden.linear).linear_backward_input" -> "model.hidden.linear_backward_input", "grad(model.hidden.linear).mul" ->
+/// "model.hidden.linear.backward.mul".
+std::string unwrap_gradient(std::string_view path) {
+  if (path.substr(0, 5) != "grad(") return std::string(path);
+  std::size_t depth = 1, end = 5;
+  while (end < path.size() && depth > 0) {
+    depth += path[end] == '(';
+    depth -= path[end] == ')';
+    ++end;
+  }
+  if (depth != 0) return std::string(path);
+  const std::string inner = unwrap_gradient(path.substr(5, end - 6));
+  const std::string_view rest = path.substr(end);
+  const std::size_t dot = inner.rfind('.');
+  const std::string last = dot == std::string::npos ? inner : inner.substr(dot + 1);
+  if (!last.empty() && rest.substr(0, 1) == "." && rest.substr(1, last.size()) == last && rest.find("_backward") != std::string_view::npos)
+    return (dot == std::string::npos ? std::string() : inner.substr(0, dot + 1)) + std::string(rest.substr(1));
+  return inner + ".backward" + std::string(rest);
+}
+
+}  // namespace
+
+std::string identifier(std::string_view path, std::string_view root) {
+  const std::string plain = unwrap_gradient(path);
+  std::string_view text = plain;
+  if (!root.empty() && text.size() > root.size() + 1 && text.substr(0, root.size()) == root && text[root.size()] == '.')
+    text.remove_prefix(root.size() + 1);
+  std::string name;
+  for (const char c : text) {
+    const unsigned char u = static_cast<unsigned char>(c);
+    if (u < 0x80 && std::isalnum(u))
+      name += c;
+    else if (!name.empty() && name.back() != '_')
+      name += '_';
+  }
+  while (!name.empty() && name.back() == '_') name.pop_back();
+  if (name.empty()) name = "unnamed";
+  if (std::isdigit(static_cast<unsigned char>(name[0]))) name = "layer_" + name;
+  if (name.size() > kMaximumLength) {
+    name.resize(kMaximumLength - 17);
+    while (name.back() == '_') name.pop_back();
+    name += fmt::format("_{:016x}", digest(path));
+  }
+  const bool lower = std::any_of(name.begin(), name.end(), [](char c) { return c >= 'a' && c <= 'z'; });
+  if (!lower || reserved().count(name)) name += '_';
+  return name;
+}
+
+Names::Names(const std::vector<std::string>& paths, std::string_view root) {
+  std::unordered_map<std::string, int> wanted;
+  std::unordered_set<std::string_view> seen;
+  std::vector<std::pair<const std::string*, std::string>> each;
+  for (const std::string& path : paths) {
+    if (!seen.insert(path).second) continue;
+    each.emplace_back(&path, identifier(path, root));
+    ++wanted[each.back().second];
+  }
+  std::unordered_set<std::string> taken;
+  std::vector<std::pair<const std::string*, std::string>> clashing;
+  for (auto& [path, name] : each) {
+    if (wanted[name] > 1) {
+      clashing.emplace_back(path, name);
+    } else {
+      taken.insert(name);
+      names_.emplace(*path, name);
+    }
+  }
+  for (const auto& [path, name] : clashing) {
+    std::string base = name;
+    while (base.back() == '_') base.pop_back();
+    if (base.size() > kMaximumLength - 17) base.resize(kMaximumLength - 17);
+    std::string full = fmt::format("{}_{:08x}", base, digest(*path) & 0xffffffffu);
+    // A name that happens to look like this one: more of the digest, then the digest of more.
+    for (std::uint64_t salt = digest(*path); !taken.insert(full).second; salt = digest(*path, salt)) full = fmt::format("{}_{:016x}", base, salt);
+    names_.emplace(*path, full);
+  }
+}
+
+const std::string& Names::operator[](const std::string& path) const {
+  const auto it = names_.find(path);
+  GRAVEN_CHECK(it != names_.end(), "no identifier was made for '" + path + "'");
+  return it->second;
+}
+
+std::string common_root(const std::vector<std::string>& paths) {
+  std::string root;
+  for (const std::string& path : paths) {
+    const std::size_t dot = path.find('.');
+    if (dot == std::string::npos) return {};
+    if (root.empty()) root = path.substr(0, dot);
+    if (path.compare(0, dot, root) != 0 || root.size() != dot) return {};
+  }
+  return root;
+}
+
+std::string comment_text(std::string_view text) {
+  std::string out;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const unsigned char c = static_cast<unsigned char>(text[i]);
+    if (out.size() > 200) return out + "...";
+    const bool comment_mark = (c == '/' && i > 0 && (text[i - 1] == '*' || text[i - 1] == '/')) || (c == '*' && i > 0 && text[i - 1] == '/');
+    if (c < 0x20 || c >= 0x7f || comment_mark || c == '\\' || (c == '?' && i > 0 && text[i - 1] == '?'))
+      out += fmt::format("<{:02x}>", c);
+    else
+      out += static_cast<char>(c);
+  }
+  return out;
+}
+
+std::string string_literal(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    const unsigned char u = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\' || c == '?')
+      out += '\\', out += c;
+    else if (u < 0x20 || u >= 0x7f)
+      out += fmt::format("\\{:03o}", u);
+    else
+      out += c;
+  }
+  return out + "\"";
+}
+
+}  // namespace graven::codegen
