@@ -1,0 +1,72 @@
+// Emission: one graph becomes one self-contained C++ project.
+//
+//   codegen::EmitOptions options{.name = "lenet", .weights = weights, .execute = eager_executor};
+//   codegen::EmitReport report = codegen::emit(traced, "lenet/", options);
+//   // cd lenet && cmake -B build && cmake --build build -j2 && build/lenet --help
+//
+//   codegen::check("lenet/", options)    // the names of the files that would differ if it were emitted again
+//
+// The graph may be at any stage of the passes; those that are still to come are run. What was chosen at emission (name, target, defaults of the
+// options) is recorded in graph.json, so that emitting that file again gives the same bytes in another place. Files are only written when they
+// change; files of an earlier emission that are no longer part of the project are removed.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "ir/graph.h"
+#include "ir/passes/pass.h"
+
+namespace graven::codegen {
+
+/// Values of tensors by id: inputs, parameters, buffers, states and hyper numbers before, whatever the graph computes after.
+using TensorValues = std::unordered_map<ir::ValueId, ir::TensorData>;
+
+struct EmitOptions {
+  std::string name = {};                ///< of the project, its namespace and its program; empty: the graph's own, as in "train_mlp"
+  ir::Target target = ir::Target::cpu;  ///< what it runs on
+  /// Parameters and buffers by name. Those that are missing are filled with small random numbers, and the report says so.
+  std::map<std::string, std::shared_ptr<const ir::TensorData>> weights = {};
+  /// Runs the graph in double precision, independently of what is emitted: the self-test compares with its results. Without it the project
+  /// has no recorded results, and its self-test only checks that two runs agree.
+  std::function<void(const ir::Graph&, TensorValues&)> execute = {};
+  std::int64_t memory_budget = 0;           ///< bytes that the arena may take; 0: no limit. Beyond it emission is a user error, and so is compiling
+  int threads = 0;                          ///< default of --threads; 0: all processors
+  std::string data = {};                    ///< default of --data
+  std::string test_data = {};               ///< default of --test-data
+  std::int64_t epochs = 1;                  ///< default of --epochs
+  std::int64_t seed = 0;                    ///< default of --seed
+  bool shuffle = true;                      ///< default of --shuffle
+  std::vector<double> mean = {}, std = {};  ///< defaults of --mean and --std
+  ir::PassOptions passes = {};              ///< switched-off passes, dumps
+  bool format = true;                       ///< run clang-format 19 over the generated files, where it is installed
+};
+
+struct EmitReport {
+  std::vector<std::string> written, unchanged, removed;  ///< paths in the project, sorted
+  std::vector<std::string> notes;                        ///< what the user should know: no clang-format, weights made up
+  std::vector<ir::PassTiming> passes;
+  double plan_milliseconds = 0, emit_milliseconds = 0, format_milliseconds = 0;
+  std::int64_t arena_bytes = 0, lower_bound = 0;
+};
+
+/// Writes the project. User error when the graph cannot be emitted or the folder cannot be written.
+EmitReport emit(const ir::Graph& graph, const std::filesystem::path& directory, const EmitOptions& options = {});
+
+/// The project as texts by path, without writing anything. Weights and recorded tensors are left out.
+std::map<std::string, std::string> render_project(const ir::Graph& graph, const EmitOptions& options = {}, EmitReport* report = nullptr);
+
+/// One line for each file of the checked-in project that is missing, superfluous or not what would be emitted now from its graph.json; empty
+/// when all is as it should be.
+std::vector<std::string> check(const std::filesystem::path& directory, const EmitOptions& options = {});
+
+/// The options that graph.json records, for emitting it again.
+EmitOptions recorded_options(const ir::Graph& graph);
+
+}  // namespace graven::codegen
