@@ -1,0 +1,34 @@
+// graven check: is a saved graph whole, does it keep its invariants, and do the weights beside it fit?
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "codegen/cli/command.h"
+#include "codegen/cli/weights.h"
+#include "codegen/plan/plan.h"
+#include "ir/diagnostic.h"
+#include "ir/passes/pass.h"
+#include "ir/verify.h"
+
+namespace graven::cli {
+
+void add_check(CLI::App& app, int& status) {
+  auto* command = app.add_subcommand("check", "Reads a saved graph and its weights and says whether they are sound");
+  auto path = std::make_shared<std::string>();
+  command->add_option("graph", *path, "A saved graph, an emitted project, or a JSON file")->required();
+  command->callback([path, &status] {
+    ir::Graph graph = load_graph(*path);
+    if (const auto violation = ir::find_violation(graph)) throw UserError(*path + ": " + *violation);
+    const std::size_t nodes = graph.nodes.size();
+    const std::string stage = graph.stage;
+    const auto weights = load_weights(*path, graph);
+    const auto& passes = ir::pipeline();
+    if (graph.stage != passes.back().name) ir::run_passes(graph, {});  // and it can be compiled
+    const codegen::Plan plan = codegen::make_plan(graph);
+    fmt::print("{}: sound: {} nodes after {}, {} parameters and buffers{}; compiles to {} steps, arena {} bytes\n", *path, nodes, stage,
+               graph.parameters.size(), weights.empty() ? " (no weights beside it)" : ", weights fit", plan.steps.size(), plan.arena_bytes);
+    status = 0;
+  });
+}
+
+}  // namespace graven::cli

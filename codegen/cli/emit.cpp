@@ -1,0 +1,86 @@
+// graven emit: a saved graph becomes a project; with --check, is the project what would be emitted now?
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <memory>
+
+#include "codegen/cli/command.h"
+#include "codegen/cli/weights.h"
+#include "codegen/emit/project.h"
+#include "frontend/eager/oracle.h"
+#include "ir/diagnostic.h"
+#include "ir/passes/pass.h"
+
+namespace graven::cli {
+
+namespace {
+
+struct Options {
+  std::string path, output, target = "cpu";
+  codegen::EmitOptions emit;
+  bool check = false, quiet = false;
+};
+
+int check_project(const Options& o, codegen::EmitOptions options) {
+  const std::string directory = o.output.empty() ? o.path : o.output;
+  const std::vector<std::string> differences = codegen::check(directory, options);
+  for (const std::string& line : differences) fmt::print("{}\n", line);
+  if (differences.empty()) {
+    fmt::print("{}: as it would be emitted now\n", directory);
+    return 0;
+  }
+  fmt::print(stderr, "error: {}: {} of its files are not what would be emitted now\n  graven emit {} -o {} rewrites them\n", directory,
+             differences.size(), o.path, directory);
+  return 1;
+}
+
+int emit(const Options& o) {
+  const ir::Graph graph = load_graph(o.path);
+  codegen::EmitOptions options = codegen::recorded_options(graph);
+  const codegen::EmitOptions& given = o.emit;
+  if (!given.name.empty()) options.name = given.name;
+  if (o.target == "cuda") options.target = ir::Target::cuda;
+  if (!given.passes.disabled.empty()) options.passes.disabled = given.passes.disabled;
+  options.passes.dump_directory = given.passes.dump_directory;
+  options.passes.from = given.passes.from;
+  options.passes.to = given.passes.to;
+  options.format = given.format;
+  if (given.memory_budget > 0) options.memory_budget = given.memory_budget;
+  options.weights = load_weights(o.path, graph);
+  options.execute = eager::double_reference;
+  if (o.check) return check_project(o, options);
+  if (o.output.empty()) throw UserError("where should the project go?").note("expected  -o FOLDER");
+  const codegen::EmitReport report = codegen::emit(graph, o.output, options);
+  for (const std::string& note : report.notes) fmt::print(stderr, "note: {}\n", note);
+  if (!o.quiet) {
+    double passes = 0;
+    for (const ir::PassTiming& t : report.passes) passes += t.milliseconds;
+    fmt::print("{}: {} files written, {} unchanged, {} removed; arena {} bytes (lower bound {})\n", o.output, report.written.size(),
+               report.unchanged.size(), report.removed.size(), report.arena_bytes, report.lower_bound);
+    fmt::print("passes {:.1f} ms, plan {:.1f} ms, emit {:.1f} ms, format {:.1f} ms\n", passes, report.plan_milliseconds, report.emit_milliseconds,
+               report.format_milliseconds);
+  }
+  return 0;
+}
+
+}  // namespace
+
+void add_emit(CLI::App& app, int& status) {
+  auto* command = app.add_subcommand("emit", "Writes the standalone project of a saved graph");
+  auto o = std::make_shared<Options>();
+  command->add_option("graph", o->path, "A saved graph, an emitted project, or a JSON file at any stage")->required();
+  command->add_option("-o,--output", o->output, "The project's folder");
+  command->add_option("--name", o->emit.name, "Name of the project, its namespace and its program");
+  command->add_option("--target", o->target, "cpu or cuda")->check(CLI::IsMember({"cpu", "cuda"}))->capture_default_str();
+  command->add_flag("--check", o->check, "Write nothing; fail when the project at --output (or the one given) is not what would be emitted now");
+  command->add_option("--disable", o->emit.passes.disabled, "Passes to leave out (graven passes lists them)")->delimiter(',');
+  command->add_option("--from", o->emit.passes.from, "First pass to run");
+  command->add_option("--to", o->emit.passes.to, "Last pass to run");
+  command->add_option("--dump", o->emit.passes.dump_directory, "Write the graph after every pass into this folder");
+  command->add_option("--memory-budget", o->emit.memory_budget, "Bytes that the arena may take; more is an error")->check(CLI::NonNegativeNumber);
+  command->add_flag("!--no-format", o->emit.format, "Leave out clang-format");
+  command->add_flag("-q,--quiet", o->quiet, "Say nothing but notes and errors");
+  command->callback([o, &status] { status = emit(*o); });
+}
+
+}  // namespace graven::cli

@@ -1,0 +1,16 @@
+// The weights beside a saved graph.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "ir/graph.h"
+
+namespace graven::cli {
+
+/// The tensors of `<folder of path>/weights.safetensors` by name; empty when there is no such file. User error when a tensor that the graph has
+/// is of another dtype or shape, or one of the graph's is missing.
+std::map<std::string, std::shared_ptr<const ir::TensorData>> load_weights(const std::string& path, const ir::Graph& graph);
+
+}  // namespace graven::cli
