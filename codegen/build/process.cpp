@@ -1,0 +1,121 @@
+#include "codegen/build/process.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+
+#include "ir/diagnostic.h"
+
+namespace graven::codegen {
+
+namespace {
+
+/// Keeps the first half and the last half of a long output.
+class BoundedText {
+ public:
+  explicit BoundedText(std::size_t limit) : half_(limit / 2) {}
+  void append(const char* data, std::size_t size) {
+    const std::size_t head = std::min(size, half_ > head_.size() ? half_ - head_.size() : 0);
+    head_.append(data, head);
+    tail_.append(data + head, size - head);
+    if (tail_.size() > 2 * half_ + 1) {
+      dropped_ += tail_.size() - half_;
+      tail_.erase(0, tail_.size() - half_);
+    }
+  }
+  std::string text() const { return dropped_ ? head_ + "\n... (" + std::to_string(dropped_) + " bytes left out) ...\n" + tail_ : head_ + tail_; }
+
+ private:
+  std::size_t half_, dropped_ = 0;
+  std::string head_, tail_;
+};
+
+}  // namespace
+
+ProcessResult run_process(const std::vector<std::string>& arguments, const ProcessOptions& options) {
+  GRAVEN_CHECK(!arguments.empty(), "no program");
+  std::vector<char*> argv;
+  for (const std::string& a : arguments) argv.push_back(const_cast<char*>(a.c_str()));
+  argv.push_back(nullptr);
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) throw UserError(arguments[0] + ": cannot be started: " + std::strerror(errno));
+  const pid_t child = fork();
+  if (child < 0) {
+    close(ends[0]);
+    close(ends[1]);
+    throw UserError(arguments[0] + ": cannot be started: " + std::strerror(errno));
+  }
+  if (child == 0) {
+    // Only calls that are safe between fork and exec of a process with threads.
+    setpgid(0, 0);
+    const int empty = open("/dev/null", O_RDONLY);
+    if (empty >= 0) dup2(empty, 0);
+    if (!options.echo) {
+      dup2(ends[1], 1);
+      dup2(ends[1], 2);
+    }
+    if (!options.directory.empty() && chdir(options.directory.c_str()) != 0) _exit(127);
+    execvp(argv[0], argv.data());
+    _exit(127);
+  }
+  setpgid(child, child);  // in both processes, so that it holds whichever runs first
+  close(ends[1]);
+  ProcessResult result;
+  BoundedText text(options.output_limit);
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::duration<double>(options.seconds);
+  char buffer[1 << 14];
+  // The pipe closes when the last process of the group has ended (or at once with echo; then only the wait below counts).
+  while (!options.echo) {
+    const double left = std::chrono::duration<double>(deadline - std::chrono::steady_clock::now()).count();
+    if (left <= 0) {
+      result.timed_out = true;
+      break;
+    }
+    pollfd p{ends[0], POLLIN, 0};
+    const int ready = poll(&p, 1, static_cast<int>(left * 1000) + 1);
+    if (ready < 0 && errno != EINTR) break;
+    if (ready <= 0) continue;
+    const ssize_t n = read(ends[0], buffer, sizeof buffer);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) break;
+    text.append(buffer, static_cast<std::size_t>(n));
+  }
+  int status = 0;
+  for (;;) {
+    if (result.timed_out) kill(-child, SIGKILL);
+    const pid_t ended = waitpid(child, &status, result.timed_out ? 0 : WNOHANG);
+    if (ended == child) break;
+    if (ended < 0 && errno != EINTR) break;
+    if (std::chrono::steady_clock::now() >= deadline) {
+      result.timed_out = true;
+      continue;
+    }
+    usleep(1000);
+  }
+  close(ends[0]);
+  result.exit_status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  result.output = text.text();
+  return result;
+}
+
+std::string find_program(const std::string& name) {
+  if (name.find('/') != std::string::npos) return access(name.c_str(), X_OK) == 0 ? name : std::string();
+  const char* path = std::getenv("PATH");
+  const std::string folders = path ? path : "/usr/local/bin:/usr/bin:/bin";
+  for (std::size_t begin = 0; begin <= folders.size();) {
+    const std::size_t end = std::min(folders.find(':', begin), folders.size());
+    const std::string candidate = folders.substr(begin, end - begin) + "/" + name;
+    if (end > begin && access(candidate.c_str(), X_OK) == 0) return candidate;
+    begin = end + 1;
+  }
+  return {};
+}
+
+}  // namespace graven::codegen

@@ -1,0 +1,32 @@
+// Running a program: an argument vector, no shell; its output captured; a limit on its time.
+//
+//   const ProcessResult r = run_process({"c++", "--version"}, {.seconds = 10});
+//   if (r.exit_status != 0) throw UserError("...").note(r.output);
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace graven::codegen {
+
+struct ProcessOptions {
+  std::string directory = {};          ///< where it runs; empty: here
+  double seconds = 600;                ///< then it and its children are killed
+  bool echo = false;                   ///< pass its output on to the screen instead of capturing it
+  std::size_t output_limit = 1 << 20;  ///< bytes of output that are kept: the first half and the last half
+};
+
+struct ProcessResult {
+  int exit_status = -1;  ///< 127: it could not be started; 128 + N: ended by signal N
+  bool timed_out = false;
+  std::string output;  ///< stdout and stderr as they came
+};
+
+/// User error when there is no process to be had. Standard input is empty.
+ProcessResult run_process(const std::vector<std::string>& arguments, const ProcessOptions& options = {});
+
+/// The path of a program in PATH; empty when there is none.
+std::string find_program(const std::string& name);
+
+}  // namespace graven::codegen

@@ -1,0 +1,66 @@
+// graven build, graven run: an emitted project, configured and built; its program, run.
+#include <fmt/format.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <memory>
+
+#include "codegen/build/aot.h"
+#include "codegen/cli/command.h"
+#include "ir/diagnostic.h"
+
+namespace graven::cli {
+
+namespace {
+
+struct Options {
+  std::string project;
+  codegen::BuildOptions build;
+  std::vector<std::string> arguments;
+};
+
+void add_common(CLI::App* command, Options& o) {
+  command->add_option("project", o.project, "An emitted project")->required();
+  command->add_option("--type", o.build.build_type, "CMake's build type")->capture_default_str();
+  command->add_option("-j,--jobs", o.build.jobs, "Compilers at once; 0: one a processor")->check(CLI::NonNegativeNumber)->capture_default_str();
+}
+
+/// Runs the program in the place of a shell: its output is ours, its status is returned.
+int run_program(const std::string& program, const std::vector<std::string>& arguments) {
+  std::vector<char*> argv = {const_cast<char*>(program.c_str())};
+  for (const std::string& a : arguments) argv.push_back(const_cast<char*>(a.c_str()));
+  argv.push_back(nullptr);
+  const pid_t child = fork();
+  if (child < 0) throw UserError(program + ": cannot be started");
+  if (child == 0) {
+    execv(argv[0], argv.data());
+    _exit(127);
+  }
+  int status = 0;
+  while (waitpid(child, &status, 0) != child) {
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+}  // namespace
+
+void add_build(CLI::App& app, int& status) {
+  auto* command = app.add_subcommand("build", "Configures and builds an emitted project with CMake");
+  auto o = std::make_shared<Options>();
+  add_common(command, *o);
+  command->add_flag("-v,--verbose", o->build.echo, "Show what CMake and the compiler say");
+  command->callback([o, &status] {
+    fmt::print("{}\n", codegen::build_project(o->project, o->build));
+    status = 0;
+  });
+}
+
+void add_run(CLI::App& app, int& status) {
+  auto* command = app.add_subcommand("run", "Builds an emitted project if need be and runs its program: graven run PROJECT -- --help");
+  auto o = std::make_shared<Options>();
+  add_common(command, *o);
+  command->add_option("arguments", o->arguments, "Passed to the program; put them after --");
+  command->callback([o, &status] { status = run_program(codegen::build_project(o->project, o->build), o->arguments); });
+}
+
+}  // namespace graven::cli
