@@ -62,6 +62,7 @@ class Device {
 /// A segmentation fault in a kernel fails the launch; one by the host in device memory is named before the program dies.
 void on_fault(int signal, siginfo_t* info, void* raw_context) {
   Device& device = Device::instance();
+  if (device.memory.admit(info->si_addr)) return;
   Fiber* fiber = Fiber::running();
   char where[160] = "";
   const bool known = device.memory.describe(info->si_addr, where, sizeof where);
@@ -127,19 +128,21 @@ Device::Device() {
 void Device::run_queue() {
   if (queue.empty()) return;
   memory.open();
-  struct Close {
-    Device& device;
-    ~Close() {
-      device.queue.clear();  // after a fault nothing more runs
-      device.memory.close();
+  try {
+    while (!queue.empty()) {
+      Work work = std::move(queue.front());
+      queue.pop_front();
+      work.run();
     }
-  } close{*this};
-  while (!queue.empty()) {
-    Work work = std::move(queue.front());
-    queue.pop_front();
-    work.run();
+  } catch (...) {
+    queue.clear();  // after a fault nothing more runs
+    try {
+      memory.close();
+    } catch (const Failure&) {  // the first fault is the one to report
+    }
+    throw;
   }
-  memory.check_canaries();
+  memory.close();
 }
 
 void require_kernel(const char* name) {

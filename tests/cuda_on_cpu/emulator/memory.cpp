@@ -37,7 +37,7 @@ void* DeviceMemory::allocate(std::size_t bytes) {
   std::memset(begin, kCanary, static_cast<std::size_t>(allocation.data - begin));
   std::memset(allocation.data, 0xff, bytes);
   std::memset(allocation.data + bytes, kCanary, padded - bytes);
-  if (!open_) protect(allocation, PROT_NONE);
+  protect(allocation, PROT_NONE);
   allocations_[allocation.data] = allocation;
   allocated_ += bytes;
   return allocation.data;
@@ -67,16 +67,43 @@ void DeviceMemory::protect(const Allocation& allocation, int protection) const {
   if (allocation.mapping_bytes > 2 * page) mprotect(allocation.mapping + page, allocation.mapping_bytes - 2 * page, protection);
 }
 
-void DeviceMemory::open() {
-  if (open_) return;
-  open_ = true;
-  for (const auto& [data, allocation] : allocations_) protect(allocation, PROT_READ | PROT_WRITE);
+bool DeviceMemory::admit(const void* address) {
+  if (!open_) return false;
+  const std::size_t page = page_bytes();
+  const auto* p = static_cast<const char*>(address);
+  auto it = allocations_.upper_bound(p);
+  // The allocation that holds the address, or, for the slack before its data, the next one.
+  for (int step = 0; step < 2; ++step) {
+    if (step == 0 ? it != allocations_.end() : it != allocations_.begin()) {
+      Allocation& a = step == 0 ? it->second : std::prev(it)->second;
+      if (p >= a.mapping + page && p < a.mapping + a.mapping_bytes - page) {
+        if (a.accessible) return false;
+        protect(a, PROT_READ | PROT_WRITE);
+        a.accessible = true;
+        a.next_accessible = accessible_;
+        accessible_ = &a;
+        return true;
+      }
+    }
+  }
+  return false;
 }
 
 void DeviceMemory::close() {
-  if (!open_) return;
   open_ = false;
-  for (const auto& [data, allocation] : allocations_) protect(allocation, PROT_NONE);
+  const auto shut = [this] {
+    for (; accessible_ != nullptr; accessible_ = accessible_->next_accessible) {
+      accessible_->accessible = false;
+      protect(*accessible_, PROT_NONE);
+    }
+  };
+  try {
+    for (const Allocation* a = accessible_; a != nullptr; a = a->next_accessible) check_canary(*a);
+  } catch (...) {
+    shut();
+    throw;
+  }
+  shut();
 }
 
 void DeviceMemory::check_canary(const Allocation& allocation) const {
@@ -95,10 +122,6 @@ void DeviceMemory::check_canary(const Allocation& allocation) const {
   check(allocation.data + allocation.bytes, end, true);
 }
 
-void DeviceMemory::check_canaries() const {
-  for (const auto& [data, allocation] : allocations_) check_canary(allocation);
-}
-
 bool DeviceMemory::contains(const void* address, std::size_t bytes) const {
   const auto* p = static_cast<const char*>(address);
   auto it = allocations_.upper_bound(p);
@@ -106,13 +129,6 @@ bool DeviceMemory::contains(const void* address, std::size_t bytes) const {
   const Allocation& a = std::prev(it)->second;
   if (p < a.data || p > a.data + a.bytes) return false;
   return bytes <= static_cast<std::size_t>(a.data + a.bytes - p);
-}
-
-bool DeviceMemory::owns(const void* address) const {
-  const auto* p = static_cast<const char*>(address);
-  for (const auto& [data, a] : allocations_)
-    if (p >= a.mapping && p < a.mapping + a.mapping_bytes) return true;
-  return false;
 }
 
 bool DeviceMemory::describe(const void* address, char* text, std::size_t text_bytes) const {

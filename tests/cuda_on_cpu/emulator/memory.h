@@ -13,18 +13,17 @@ class DeviceMemory {
   void* allocate(std::size_t bytes);
   /// False when `address` was not allocated. Failure when what lies after the allocation was overwritten.
   bool release(void* address);
-  /// While open, device memory can be read and written.
-  void open();
+  /// While open, device memory can be read and written: an allocation is made accessible when a fault shows that it is used, so that a run costs
+  /// what it touches, however much is allocated.
+  void open() { open_ = true; }
+  /// Failure, after closing, when a canary of what was touched has been overwritten.
   void close();
-  /// Failure when a canary was overwritten. The memory is open.
-  void check_canaries() const;
+  /// For the fault handler: whether the fault is cured, and what faulted can go on.
+  bool admit(const void* address);
   bool contains(const void* address, std::size_t bytes) const;
   /// "4 bytes past the end of an allocation of 256 bytes", or "" when no allocation is near. Allocates nothing: for signal handlers.
   bool describe(const void* address, char* text, std::size_t text_bytes) const;
-  /// Whether `address` lies in any allocation or its guard pages.
-  bool owns(const void* address) const;
   std::size_t allocated() const { return allocated_; }
-  bool is_open() const { return open_; }
 
  private:
   struct Allocation {
@@ -32,11 +31,14 @@ class DeviceMemory {
     std::size_t mapping_bytes;  // with both guard pages
     char* data;
     std::size_t bytes;
+    bool accessible = false;
+    Allocation* next_accessible = nullptr;
   };
   void protect(const Allocation& allocation, int protection) const;
   void check_canary(const Allocation& allocation) const;
 
   std::map<const char*, Allocation> allocations_;  // by data
+  Allocation* accessible_ = nullptr;               // a list
   std::size_t allocated_ = 0;
   bool open_ = false;
 };
