@@ -123,6 +123,7 @@ struct KernelCall {
   std::vector<std::string> template_arguments = {};              ///< besides the epilogue
   bool reference = false;                                        ///< call kernels/reference (a dtype or layout the fast kernels do not cover)
   std::int64_t workspace_bytes = 0;                              ///< scratch, at the symbols' maxima; 0: no workspace argument
+  std::vector<Dim> sizes = {};                                   ///< of a variadic input's tensors: the argument `sizes`; empty: their elements
   std::vector<std::int32_t> in_place = {};                       ///< inputs whose buffer output 0 may take over, where their lives end here
 };
 

@@ -14,7 +14,7 @@ const OpDef kAbs{
     .inputs = {{"x"}},
     .infer = ops::infer_number,
     .gradient = gradient_abs,
-    .scalar = {.body = "x > T(0) ? x : T(0) - x"},
+    .scalar = {.body = "math::abs(x)"},
     .cases = [] { return ops::unary_cases(-4, 4, {}, true); },
 };
 

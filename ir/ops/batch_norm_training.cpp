@@ -14,6 +14,7 @@ static void infer_batch_norm_training(InferContext& c) {
 }
 
 static void gradient_batch_norm_training(GradientBuilder& g) {
+  if (g.output_gradient() == kNone) return;
   const ValueId weight = g.has_input(1) ? g.input(1) : kNone;
   const std::vector<ValueId> grads = g.call_many("batch_norm_backward", {g.output_gradient(), g.input(0), weight, g.output(1), g.output(2)},
                                                  {{"eps", g.attributes().at("eps")}, {"channels_last", g.attributes().at("channels_last")}});

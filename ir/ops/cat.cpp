@@ -46,7 +46,10 @@ static void gradient_cat(GradientBuilder& g) {
 
 static KernelCall kernel_cat(const NodeView& node) {
   const ops::Span3 span = ops::around(node.output().shape, node.attributes().integer("dim"));
-  return {.name = "concat", .config = {{"outer", span.outer}, {"inner", span.inner}}};
+  KernelCall call{.name = "concat", .config = {{"outer", span.outer}, {"inner", span.inner}}};
+  for (std::size_t i = 0; i < node.input_count(); ++i)
+    call.sizes.push_back(node.input(i).shape[static_cast<std::size_t>(node.attributes().integer("dim"))]);
+  return call;
 }
 
 extern const OpDef kCat;

@@ -16,7 +16,7 @@ const OpDef kMaximum{
     .inputs = {{"x"}, {"y"}},
     .infer = ops::infer_binary,
     .gradient = gradient_maximum,
-    .scalar = {.body = "math::maximum(x, y)"},
+    .scalar = {.body = "math::max(x, y)"},
     .amp = AmpClass::clear,
     .commutative = true,
     .cases = [] { return ops::binary_cases(-4, 4, -4, 4, true); },

@@ -16,7 +16,7 @@ const OpDef kMinimum{
     .inputs = {{"x"}, {"y"}},
     .infer = ops::infer_binary,
     .gradient = gradient_minimum,
-    .scalar = {.body = "math::minimum(x, y)"},
+    .scalar = {.body = "math::min(x, y)"},
     .amp = AmpClass::clear,
     .commutative = true,
     .cases = [] { return ops::binary_cases(-4, 4, -4, 4, true); },

@@ -19,10 +19,10 @@ extern const OpDef kPow;
 const OpDef kPow{
     .name = "pow",
     .doc =
-        "z = x to the power y of floating-point numbers, broadcast as in NumPy. Gradients as PyTorch's: 0 to x where y = 0, 0 to y where x = 0 and y "
+        "z = x to the power y, broadcast as in NumPy. Gradients as PyTorch's: 0 to x where y = 0, 0 to y where x = 0 and y "
         ">= 0.",
     .inputs = {{"x"}, {"y"}},
-    .infer = ops::infer_binary_floating,
+    .infer = ops::infer_binary,
     .gradient = gradient_pow,
     .scalar = {.body = "math::pow(x, y)"},
     .amp = AmpClass::black,

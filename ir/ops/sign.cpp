@@ -9,7 +9,7 @@ const OpDef kSign{
     .inputs = {{"x"}},
     .infer = ops::infer_number,
     .gradient = ops::gradient_zero,
-    .scalar = {.body = "T(x > T(0)) - T(x < T(0))"},
+    .scalar = {.body = "math::sign(x)"},
     .cases = [] { return ops::unary_cases(-4, 4, {}, true); },
 };
 
