@@ -1,0 +1,95 @@
+#include "ir/op_table.h"
+
+#include <fmt/format.h>
+
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "ir/diagnostic.h"
+#include "ir/op.h"
+
+namespace graven::ir {
+
+namespace {
+
+/// A vertical bar would end the cell.
+std::string cell(std::string_view text) {
+  std::string out;
+  for (char c : text) {
+    if (c == '|') out += '\\';
+    out += c;
+  }
+  return out;
+}
+
+std::string text_of(const Attribute& value) {
+  switch (type_of(value)) {
+    case AttributeType::boolean: return std::get<bool>(value) ? "true" : "false";
+    case AttributeType::integer: return std::to_string(std::get<std::int64_t>(value));
+    case AttributeType::number: return fmt::format("{:g}", std::get<double>(value));
+    case AttributeType::text: return std::get<std::string>(value);
+    case AttributeType::integers: return Shape::of(std::get<Ints>(value)).to_string();
+    case AttributeType::dtype: return std::string(name(std::get<DType>(value)));
+    case AttributeType::shape: return std::get<Shape>(value).to_string();
+    case AttributeType::program: return "none";
+  }
+  return {};
+}
+
+std::string inputs_of(const OpDef& op) {
+  std::string out;
+  for (const InputSpec& i : op.inputs)
+    out += fmt::format("{}{}{}{}{}", out.empty() ? "" : ", ", i.name, i.variadic ? "..." : "", i.optional ? "?" : "", i.mutated ? " (written)" : "");
+  return out;
+}
+
+std::string attributes_of(const OpDef& op) {
+  std::string out;
+  for (const AttributeSpec& a : op.attributes) {
+    out += fmt::format("{}`{}` {}", out.empty() ? "" : "<br>", a.name, name(a.type));
+    if (a.fallback) out += fmt::format(" = {}", text_of(*a.fallback));
+    if (!a.doc.empty()) out += fmt::format(": {}", a.doc);
+  }
+  return out;
+}
+
+/// The dtypes that inference accepts in place of the first test case's.
+std::string dtypes_of(const OpDef& op) {
+  if (!op.cases) return "";
+  const std::vector<TestCase> cases = op.cases();
+  if (cases.empty() || cases[0].inputs.empty()) return "";
+  std::string out;
+  std::size_t count = 0;
+  for (DType d : kAllDTypes) {
+    std::vector<std::optional<TensorType>> inputs;
+    const DType own = cases[0].inputs.back().type.dtype;
+    for (const TestCase::Input& i : cases[0].inputs) {
+      inputs.emplace_back();
+      if (i.absent) continue;
+      inputs.back() = i.type;
+      if (i.type.dtype == own) inputs.back()->dtype = d;
+    }
+    Attributes attributes = cases[0].attributes;
+    try {
+      (void)infer(op, inputs, attributes);
+    } catch (const UserError&) {
+      continue;
+    }
+    out += fmt::format("{}{}", out.empty() ? "" : " ", name(d));
+    ++count;
+  }
+  return count == std::size(kAllDTypes) ? "all" : out;
+}
+
+}  // namespace
+
+std::string operator_table() {
+  std::string out = "| operator | inputs | attributes | computes | differentiable | dtypes |\n|---|---|---|---|---|---|\n";
+  for (const OpDef* op : all_ops())
+    out += fmt::format("| `{}` | {} | {} | {} | {} | {} |\n", op->name, cell(inputs_of(*op)), cell(attributes_of(*op)), cell(op->doc),
+                       op->gradient ? "yes" : "no", dtypes_of(*op));
+  return out;
+}
+
+}  // namespace graven::ir
