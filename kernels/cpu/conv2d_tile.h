@@ -116,25 +116,6 @@ inline tile_function find_tile(int panels, int rows) {
   return pick<Add, 1>(rows, std::make_integer_sequence<int, tile_rows(1)>{});
 }
 
-/// Copies n < 16 floats in two overlapping pieces.
-GRAVEN_ALWAYS_INLINE void copy_head(float* to, const float* from, std::int64_t n) {
-  if (n >= 8) {
-    float a[8], b[8];
-    __builtin_memcpy(a, from, 32), __builtin_memcpy(b, from + n - 8, 32);
-    __builtin_memcpy(to, a, 32), __builtin_memcpy(to + n - 8, b, 32);
-  } else if (n >= 4) {
-    float a[4], b[4];
-    __builtin_memcpy(a, from, 16), __builtin_memcpy(b, from + n - 4, 16);
-    __builtin_memcpy(to, a, 16), __builtin_memcpy(to + n - 4, b, 16);
-  } else if (n >= 2) {
-    float a[2], b[2];
-    __builtin_memcpy(a, from, 8), __builtin_memcpy(b, from + n - 2, 8);
-    __builtin_memcpy(to, a, 8), __builtin_memcpy(to + n - 2, b, 8);
-  } else if (n == 1) {
-    *to = *from;
-  }
-}
-
 /// Copies n floats, n at most a few panels.
 GRAVEN_ALWAYS_INLINE void copy_row(float* to, const float* from, std::int64_t n) {
   std::int64_t c = 0;

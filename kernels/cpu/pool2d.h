@@ -47,71 +47,104 @@ struct lanes {
   }
 };
 
-template <class T>
-GRAVEN_ALWAYS_INLINE void copy(T* to, const T* from, std::int64_t n) {
-  for (std::int64_t i = 0; i < n; ++i) to[i] = from[i];
-}
-
-/// The taps of one window that lie inside the image, and its first tap's place in x.
-struct window_taps {
-  range h, w;
-  const float* x;                ///< tap (h.begin, w.begin)
-  std::int64_t x_row, x_column;  ///< from one tap to the next
+/// A run of windows in one row of the output: how they lie in x, and the taps that all of them have.
+struct window_row {
+  std::int64_t windows;
+  range h, w;                              ///< taps inside the image
+  std::int64_t x_row, x_column, x_window;  ///< from one tap to the next, from one window to the next
+  std::int64_t y_window;
   std::int64_t kernel_width;
 };
 
-/// `Width` channels of one window. Kernel 2: two by two taps.
+/// `Width` channels of every window in the run; x points at tap (h.begin, w.begin) of the first. Kernel 2: two by two taps.
 template <int Width, int Kernel, bool Index>
-GRAVEN_ALWAYS_INLINE void max_window(float* y, std::uint8_t* index, const window_taps& t) {
+GRAVEN_ALWAYS_INLINE void max_windows(float* y, std::uint8_t* index, const float* x, const window_row& row) {
   using L = lanes<Width>;
-  const std::int64_t height = Kernel > 0 ? Kernel : t.h.size(), width = Kernel > 0 ? Kernel : t.w.size();
-  typename L::real best = L::load(t.x);
-  std::int32_t row_position = static_cast<std::int32_t>(t.h.begin * t.kernel_width + t.w.begin);
-  typename L::integer winner = typename L::integer{} + row_position;
-  for (std::int64_t kh = 0; kh < height; ++kh, row_position += static_cast<std::int32_t>(t.kernel_width))
-    for (std::int64_t kw = 0; kw < width; ++kw) {
-      if (kh == 0 && kw == 0) continue;
-      const typename L::real v = L::load(t.x + kh * t.x_row + kw * t.x_column);
-      const typename L::integer wins = (v > best) | (v != v);
-      best = wins ? v : best;
-      if constexpr (Index) winner = wins ? typename L::integer{} + (row_position + static_cast<std::int32_t>(kw)) : winner;
-    }
-  L::store(y, best);
-  if constexpr (Index) L::store_index(index, winner);
+  const std::int64_t height = Kernel > 0 ? Kernel : row.h.size(), width = Kernel > 0 ? Kernel : row.w.size();
+  const std::int32_t first = static_cast<std::int32_t>(row.h.begin * row.kernel_width + row.w.begin);
+  for (std::int64_t i = 0; i < row.windows; ++i, x += row.x_window, y += row.y_window) {
+    typename L::real best = L::load(x);
+    typename L::integer winner = typename L::integer{} + first;
+    std::int32_t row_position = first;
+    for (std::int64_t kh = 0; kh < height; ++kh, row_position += static_cast<std::int32_t>(row.kernel_width))
+      for (std::int64_t kw = 0; kw < width; ++kw) {
+        if (kh == 0 && kw == 0) continue;
+        const typename L::real v = L::load(x + kh * row.x_row + kw * row.x_column);
+        const typename L::integer wins = (v > best) | (v != v);
+        best = wins ? v : best;
+        if constexpr (Index) winner = wins ? typename L::integer{} + (row_position + static_cast<std::int32_t>(kw)) : winner;
+      }
+    L::store(y, best);
+    if constexpr (Index) L::store_index(index + i * row.y_window, winner);
+  }
 }
 
 template <int Width, bool Index>
-GRAVEN_ALWAYS_INLINE void max_window(float* y, std::uint8_t* index, const window_taps& t) {
-  if (t.h.size() == 2 && t.w.size() == 2)
-    max_window<Width, 2, Index>(y, index, t);
+[[gnu::noinline]] void max_windows(float* y, std::uint8_t* index, const float* x, const window_row& row) {
+  if (row.h.size() == 2 && row.w.size() == 2)
+    max_windows<Width, 2, Index>(y, index, x, row);
   else
-    max_window<Width, 0, Index>(y, index, t);
+    max_windows<Width, 0, Index>(y, index, x, row);
 }
 
+/// Sums times `factor`, otherwise as max_windows.
 template <int Width>
-GRAVEN_ALWAYS_INLINE void sum_window(float* y, const window_taps& t, float factor) {
+[[gnu::noinline]] void sum_windows(float* y, const float* x, const window_row& row, float factor) {
   using L = lanes<Width>;
-  typename L::real sum{};
-  for (std::int64_t kh = 0; kh < t.h.size(); ++kh)
-    for (std::int64_t kw = 0; kw < t.w.size(); ++kw) sum += L::load(t.x + kh * t.x_row + kw * t.x_column);
-  L::store(y, sum * factor);
+  for (std::int64_t i = 0; i < row.windows; ++i, x += row.x_window, y += row.y_window) {
+    typename L::real sum{};
+    for (std::int64_t kh = 0; kh < row.h.size(); ++kh)
+      for (std::int64_t kw = 0; kw < row.w.size(); ++kw) sum += L::load(x + kh * row.x_row + kw * row.x_column);
+    L::store(y, sum * factor);
+  }
 }
 
-/// Calls f.template operator()<Width>(first channel, channels) for the vectors that cover `channels`: `channels` beyond a multiple of kLanes get one
-/// vector of 1, 2, 4, 8 or 16 channels, of which only the first `channels` count.
+/// How the gradients of a run of windows lie in dx.
+struct gradient_row {
+  std::int64_t windows, taps;  ///< taps: those of one kernel row inside the image
+  std::int64_t dx_column, dx_window, dy_window;
+  std::int32_t position;  ///< of the first tap
+};
+
+/// `Width` channels of every window's one kernel row: dx = or += dy where the winner is that tap. Of them `channels` count: where gradients are
+/// added, the others get + 0.
+template <int Width, bool Add>
+[[gnu::noinline]] void max_gradients(float* dx, const float* dy, const std::uint8_t* index, const gradient_row& row, std::int64_t channels) {
+  using L = lanes<Width>;
+  typename L::integer counts{};
+  for (int i = 0; i < Width; ++i) counts[i] = i < channels ? 0 : 256;  // no tap's position
+  for (std::int64_t i = 0; i < row.windows; ++i, dx += row.dx_window, dy += row.dy_window, index += row.dy_window) {
+    const typename L::real g = L::load(dy), zero{};
+    typename L::integer winner = L::load_index(index);
+    if constexpr (Add) winner |= counts;
+    for (std::int64_t kw = 0; kw < row.taps; ++kw) {
+      float* const to = dx + kw * row.dx_column;
+      const typename L::real part = winner == row.position + static_cast<std::int32_t>(kw) ? g : zero;
+      L::store(to, Add ? L::load(to) + part : part);
+    }
+  }
+}
+
+/// Calls f.template operator()<Width>(first channel, channels) for the vectors that cover `channels`. What is left beyond a multiple of kLanes comes
+/// first: one vector of 1, 2, 4, 8 or 16 channels, of which only the first `channels` count; what it spoils behind them is written after it.
 template <class F>
 GRAVEN_ALWAYS_INLINE void for_each_vector(std::int64_t channels, const F& f) {
-  std::int64_t c = 0;
-  for (; c + kLanes <= channels; c += kLanes) f.template operator()<kLanes>(c, std::int64_t{kLanes});
-  const std::int64_t left = channels - c;
-  if (left == 0) return;
-  if (left == 1) return f.template operator()<1>(c, left);
-  if (left == 2) return f.template operator()<2>(c, left);
-  if (left <= 4) return f.template operator()<4>(c, left);
-  if constexpr (kLanes >= 8) {
-    if (left <= 8) return f.template operator()<8>(c, left);
+  const std::int64_t whole = channels / kLanes * kLanes, left = channels - whole;
+  if (left == 1) {
+    f.template operator()<1>(whole, left);
+  } else if (left == 2) {
+    f.template operator()<2>(whole, left);
+  } else if (left > 2 && left <= 4) {
+    f.template operator()<4>(whole, left);
+  } else if (left > 4) {
+    if constexpr (kLanes >= 8) {
+      if (left <= 8) f.template operator()<8>(whole, left);
+    }
+    if constexpr (kLanes >= 16) {
+      if (left > 8) f.template operator()<16>(whole, left);
+    }
   }
-  if constexpr (kLanes >= 16) return f.template operator()<16>(c, left);
+  for (std::int64_t c = 0; c < whole; c += kLanes) f.template operator()<kLanes>(c, std::int64_t{kLanes});
 }
 
 /// NCHW is NHWC of batch * channels images with one channel.
@@ -120,29 +153,37 @@ GRAVEN_ALWAYS_INLINE pool2d_config as_channels_last(pool2d_config s) {
   return s;
 }
 
-/// Taps inside the image of every window in output row `row` (counted through all images): f(ow, taps).
+/// The runs of windows in output row `row` (counted through all images) that have the same taps: f(first window, offset of its first tap in x, run).
+/// A window without taps has none in x.
 template <class F>
-GRAVEN_ALWAYS_INLINE void for_each_window(const pool2d_config& s, const float* x, std::int64_t row, const F& f) {
+GRAVEN_ALWAYS_INLINE void for_each_run(const pool2d_config& s, std::int64_t row, const F& f) {
   const std::int64_t image = row / s.out_height, oh = row % s.out_height;
-  window_taps t;
-  t.h = valid_taps(oh, s.in_height, s.kernel_height, s.stride_height, s.padding_height, s.dilation_height);
-  t.x_row = s.dilation_height * s.in_width * s.channels;
-  t.x_column = s.dilation_width * s.channels;
-  t.kernel_width = s.kernel_width;
-  const std::int64_t ih = oh * s.stride_height - s.padding_height + t.h.begin * s.dilation_height;
+  window_row run;
+  run.h = valid_taps(oh, s.in_height, s.kernel_height, s.stride_height, s.padding_height, s.dilation_height);
+  run.x_row = s.dilation_height * s.in_width * s.channels;
+  run.x_column = s.dilation_width * s.channels;
+  run.x_window = s.stride_width * s.channels;
+  run.y_window = s.channels;
+  run.kernel_width = s.kernel_width;
+  const std::int64_t ih = oh * s.stride_height - s.padding_height + run.h.begin * s.dilation_height;
   const range inside = valid_outputs({0, s.kernel_width}, s.out_width, s.in_width, s.stride_width, s.padding_width, s.dilation_width);
-  for (std::int64_t ow = 0; ow < s.out_width; ++ow) {
-    t.w = ow >= inside.begin && ow < inside.end ? range{0, s.kernel_width}
-                                                : valid_taps(ow, s.in_width, s.kernel_width, s.stride_width, s.padding_width, s.dilation_width);
-    const std::int64_t iw = ow * s.stride_width - s.padding_width + t.w.begin * s.dilation_width;
-    t.x = t.h.size() > 0 && t.w.size() > 0 ? x + ((image * s.in_height + ih) * s.in_width + iw) * s.channels : nullptr;
-    f(ow, t);
+  for (std::int64_t ow = 0; ow < s.out_width; ow += run.windows) {
+    const bool within = ow == inside.begin && inside.size() > 0;
+    run.windows = within ? inside.size() : 1;
+    run.w = within ? range{0, s.kernel_width} : valid_taps(ow, s.in_width, s.kernel_width, s.stride_width, s.padding_width, s.dilation_width);
+    const std::int64_t iw = ow * s.stride_width - s.padding_width + run.w.begin * s.dilation_width;
+    f(ow, ((image * s.in_height + ih) * s.in_width + iw) * s.channels, run);
   }
 }
 
+/// Windows at the end of a run whose last vector, `spare` channels longer than the pixel, would reach beyond `room` elements behind the run's first.
+GRAVEN_ALWAYS_INLINE std::int64_t windows_within(std::int64_t windows, std::int64_t step, std::int64_t width, std::int64_t room) {
+  return larger(0, smaller(windows, divide_down(room - width, step) + 1));
+}
+
 /// What the average of a window divides by.
-GRAVEN_ALWAYS_INLINE std::int64_t divisor(const pool2d_config& s, std::int64_t oh, std::int64_t ow, const window_taps& t) {
-  if (!s.count_include_pad) return t.h.size() * t.w.size();
+GRAVEN_ALWAYS_INLINE std::int64_t divisor(const pool2d_config& s, std::int64_t oh, std::int64_t ow, const window_row& run) {
+  if (!s.count_include_pad) return run.h.size() * run.w.size();
   const std::int64_t h = oh * s.stride_height - s.padding_height, w = ow * s.stride_width - s.padding_width;
   return (smaller(h + s.kernel_height, s.in_height + s.padding_height) - h) * (smaller(w + s.kernel_width, s.in_width + s.padding_width) - w);
 }
@@ -158,42 +199,63 @@ GRAVEN_ALWAYS_INLINE void for_each_row(Threads& threads, const pool2d_config& s,
   });
 }
 
+/// Calls windows.template operator()<Width>(y, x, run) for `Width` channels of the run, and scalar(y, x, run) for single channels of its last
+/// windows, where a vector would reach beyond the row of y (`y_room` from y) or beyond the end of x (`x_room` from x).
+template <int Width, class Windows, class Scalar>
+GRAVEN_ALWAYS_INLINE void run_windows(const window_row& run, std::int64_t channels, std::int64_t y_room, std::int64_t x_room, const Windows& windows,
+                                      const Scalar& scalar) {
+  const std::int64_t last_tap = (run.h.size() - 1) * run.x_row + (run.w.size() - 1) * run.x_column;
+  window_row safe = run;
+  safe.windows = channels == Width ? run.windows
+                                   : smaller(windows_within(run.windows, run.y_window, Width, y_room),
+                                             windows_within(run.windows, run.x_window, Width, x_room - last_tap));
+  windows(safe);
+  window_row one = run;
+  one.windows = 1;
+  for (std::int64_t i = safe.windows; i < run.windows; ++i)
+    for (std::int64_t c = 0; c < channels; ++c) scalar(i * run.y_window + c, i * run.x_window + c, one);
+}
+
 template <bool Index>
 void max_forward(Threads& threads, const pool2d_config& s, float* y, std::uint8_t* index, const float* x) {
-  // Within this many floats from x's end, a vector must not reach beyond its channels.
-  const float* const end = x + s.batch * s.in_height * s.in_width * s.channels;
+  const std::int64_t x_size = s.batch * s.in_height * s.in_width * s.channels, row_size = s.out_width * s.channels;
   for_each_row(threads, s, [&](std::int64_t row) {
-    float* const to = y + row * s.out_width * s.channels;
-    std::uint8_t* const to_index = Index ? index + row * s.out_width * s.channels : nullptr;
-    const std::int64_t size = s.out_width * s.channels;
-    for_each_window(s, x, row, [&](std::int64_t ow, const window_taps& taps) {
-      if (taps.x == nullptr) {
-        for (std::int64_t c = 0; c < s.channels; ++c) {
-          to[ow * s.channels + c] = -__builtin_inff();
-          if constexpr (Index) to_index[ow * s.channels + c] = 0;
+    for_each_run(s, row, [&](std::int64_t ow, std::int64_t from, const window_row& run) {
+      if (run.h.size() == 0 || run.w.size() == 0) {
+        for (std::int64_t at = row * row_size + ow * s.channels; at < row * row_size + (ow + run.windows) * s.channels; ++at) {
+          y[at] = -__builtin_inff();
+          if constexpr (Index) index[at] = 0;
         }
         return;
       }
-      const float* const last = taps.x + (taps.h.size() - 1) * taps.x_row + (taps.w.size() - 1) * taps.x_column;
       for_each_vector(s.channels, [&]<int Width>(std::int64_t c, std::int64_t n) {
-        const std::int64_t at = ow * s.channels + c;
-        window_taps t = taps;
-        t.x += c;
-        if (at + Width <= size && last + c + Width <= end) {
-          max_window<Width, Index>(to + at, Index ? to_index + at : nullptr, t);
-        } else {
-          float result[Width];
-          std::uint8_t winner[Width];
-          for (std::int64_t i = 0; i < n; ++i) {
-            window_taps one = t;
-            one.x += i;
-            max_window<1, Index>(result + i, winner + i, one);
-          }
-          copy(to + at, result, n);
-          if constexpr (Index) copy(to_index + at, winner, n);
-        }
+        const std::int64_t at = row * row_size + ow * s.channels + c;
+        run_windows<Width>(
+            run, n, (row + 1) * row_size - at, x_size - from - c,
+            [&](const window_row& r) { max_windows<Width, Index>(y + at, Index ? index + at : nullptr, x + from + c, r); },
+            [&](std::int64_t to, std::int64_t i, const window_row& r) {
+              max_windows<1, Index>(y + at + to, Index ? index + at + to : nullptr, x + from + c + i, r);
+            });
       });
     });
+  });
+}
+
+/// One kernel row of the gradient of a run of windows: dx from `to`, dy and index from `at`.
+template <bool Add>
+void max_backward_run(const pool2d_config& s, float* dx, const float* dy, const std::uint8_t* index, std::int64_t to, std::int64_t at,
+                      std::int64_t dx_room, std::int64_t dy_room, const gradient_row& row) {
+  for_each_vector(s.channels, [&]<int Width>(std::int64_t c, std::int64_t n) {
+    gradient_row safe = row;
+    if (n != Width)
+      safe.windows = smaller(windows_within(row.windows, row.dx_window, Width, dx_room - c - (row.taps - 1) * row.dx_column),
+                             windows_within(row.windows, row.dy_window, Width, dy_room - c));
+    max_gradients<Width, Add>(dx + to + c, dy + at + c, index + at + c, safe, n);
+    gradient_row one = row;
+    one.windows = 1;
+    for (std::int64_t i = safe.windows; i < row.windows; ++i)
+      for (std::int64_t j = c; j < c + n; ++j)
+        max_gradients<1, Add>(dx + to + i * row.dx_window + j, dy + at + i * row.dy_window + j, index + at + i * row.dy_window + j, one, 1);
   });
 }
 
@@ -211,76 +273,50 @@ inline void max_pool2d(Threads& threads, const pool2d_config& config, float* y, 
 /// dx [batch,in_height,in_width,channels]: each dy goes to the winner that `index` names.
 inline void max_pool2d_backward(Threads& threads, const pool2d_config& config, float* dx, const float* dy, const std::uint8_t* index) {
   const pool2d_config s = pool2d_detail::as_channels_last(config);
-  const std::int64_t image_size = s.in_height * s.in_width * s.channels;
+  const std::int64_t image_size = s.in_height * s.in_width * s.channels, line = s.in_width * s.channels, row_size = s.out_width * s.channels;
+  const std::int64_t y_size = s.batch * s.out_height * row_size;
   // Windows that neither overlap nor leave gaps write every dx once; others add to zeros.
   const bool tiled = s.kernel_height == s.stride_height && s.kernel_width == s.stride_width && s.padding_height == 0 && s.padding_width == 0 &&
                      s.dilation_height == 1 && s.dilation_width == 1 && s.out_height * s.stride_height == s.in_height &&
                      s.out_width * s.stride_width == s.in_width;
   threads.run(s.batch, [&](std::int64_t image) {
     using namespace pool2d_detail;
-    float* const target = dx + image * image_size;
     if (!tiled)
-      for (std::int64_t i = 0; i < image_size; ++i) target[i] = 0;
-    for (std::int64_t row = image * s.out_height; row < (image + 1) * s.out_height; ++row) {
-      const std::int64_t begin = row * s.out_width * s.channels;
-      for_each_window(s, dx, row, [&](std::int64_t ow, const window_taps& t) {
-        if (t.x == nullptr) return;
-        float* const first = dx + (t.x - dx);
-        for_each_vector(s.channels, [&]<int Width>(std::int64_t c, std::int64_t n) {
-          using L = lanes<Width>;
-          const std::int64_t at = begin + ow * s.channels + c;
-          // Full vectors are exact. A partial one needs room in this row of dy, and, for each tap, in the row of dx.
-          alignas(64) float gradient[Width] = {};
-          alignas(64) std::uint8_t winner[Width] = {};
-          const bool exact = n == Width || at + Width <= begin + s.out_width * s.channels;
-          if (!exact) copy(gradient, dy + at, n), copy(winner, index + at, n);
-          typename L::real g = L::load(exact ? dy + at : gradient);
-          typename L::integer w = L::load_index(exact ? index + at : winner);
-          if (n < Width) {
-            // Channels beyond the pixel's own get 0, which changes nothing where it is added, and is overwritten where it is stored.
-            for (std::int64_t i = n; i < Width; ++i) w[static_cast<int>(i)] = -1;
-          }
-          const typename L::real zero{};
-          for (std::int64_t kh = 0; kh < t.h.size(); ++kh)
-            for (std::int64_t kw = 0; kw < t.w.size(); ++kw) {
-              const std::int32_t position = static_cast<std::int32_t>((t.h.begin + kh) * s.kernel_width + t.w.begin + kw);
-              float* const to = first + kh * t.x_row + kw * t.x_column + c;
-              const typename L::real part = w == position ? g : zero;
-              if (n == Width || ((c == 0 || !tiled) && (to - target) % (s.in_width * s.channels) + Width <= s.in_width * s.channels)) {
-                L::store(to, tiled ? part : L::load(to) + part);
-              } else {
-                for (std::int64_t i = 0; i < n; ++i) to[i] = tiled ? part[static_cast<int>(i)] : to[i] + part[static_cast<int>(i)];
-              }
-            }
-        });
+      for (std::int64_t i = image * image_size; i < (image + 1) * image_size; ++i) dx[i] = 0;
+    for (std::int64_t row = image * s.out_height; row < (image + 1) * s.out_height; ++row)
+      for_each_run(s, row, [&](std::int64_t ow, std::int64_t first, const window_row& run) {
+        if (run.h.size() == 0 || run.w.size() == 0) return;
+        const std::int64_t at = row * row_size + ow * s.channels;
+        for (std::int64_t kh = run.h.begin; kh < run.h.end; ++kh) {
+          const std::int64_t to = first + (kh - run.h.begin) * run.x_row, dx_room = line - to % line;
+          const gradient_row g{run.windows,  run.w.size(), run.x_column,
+                               run.x_window, run.y_window, static_cast<std::int32_t>(kh * s.kernel_width + run.w.begin)};
+          if (tiled)
+            max_backward_run<false>(s, dx, dy, index, to, at, dx_room, y_size - at, g);
+          else
+            max_backward_run<true>(s, dx, dy, index, to, at, dx_room, y_size - at, g);
+        }
       });
-    }
   });
 }
 
 inline void avg_pool2d(Threads& threads, const pool2d_config& config, float* y, const float* x) {
   const pool2d_config s = pool2d_detail::as_channels_last(config);
-  const float* const end = x + s.batch * s.in_height * s.in_width * s.channels;
+  const std::int64_t x_size = s.batch * s.in_height * s.in_width * s.channels, row_size = s.out_width * s.channels;
   pool2d_detail::for_each_row(threads, s, [&](std::int64_t row) {
     using namespace pool2d_detail;
-    float* const to = y + row * s.out_width * s.channels;
-    const std::int64_t size = s.out_width * s.channels;
-    for_each_window(s, x, row, [&](std::int64_t ow, const window_taps& taps) {
-      const float factor = 1.0f / static_cast<float>(divisor(s, row % s.out_height, ow, taps));
-      if (taps.x == nullptr) {
-        for (std::int64_t c = 0; c < s.channels; ++c) to[ow * s.channels + c] = 0.0f * factor;
+    for_each_run(s, row, [&](std::int64_t ow, std::int64_t from, const window_row& run) {
+      // All windows of a run have all columns of the kernel inside the image, so they divide alike.
+      const float factor = 1.0f / static_cast<float>(divisor(s, row % s.out_height, ow, run));
+      if (run.h.size() == 0 || run.w.size() == 0) {
+        for (std::int64_t i = 0; i < run.windows * s.channels; ++i) y[row * row_size + ow * s.channels + i] = 0.0f * factor;
         return;
       }
-      const float* const last = taps.x + (taps.h.size() - 1) * taps.x_row + (taps.w.size() - 1) * taps.x_column;
       for_each_vector(s.channels, [&]<int Width>(std::int64_t c, std::int64_t n) {
-        const std::int64_t at = ow * s.channels + c;
-        window_taps t = taps;
-        t.x += c;
-        if (at + Width <= size && last + c + Width <= end) {
-          sum_window<Width>(to + at, t, factor);
-        } else {
-          for (std::int64_t i = 0; i < n; ++i, ++t.x) sum_window<1>(to + at + i, t, factor);
-        }
+        const std::int64_t at = row * row_size + ow * s.channels + c;
+        run_windows<Width>(
+            run, n, (row + 1) * row_size - at, x_size - from - c, [&](const window_row& r) { sum_windows<Width>(y + at, x + from + c, r, factor); },
+            [&](std::int64_t to, std::int64_t i, const window_row& r) { sum_windows<1>(y + at + to, x + from + c + i, r, factor); });
       });
     });
   });
@@ -292,19 +328,19 @@ inline void avg_pool2d_backward(Threads& threads, const pool2d_config& config, f
   const std::int64_t image_size = s.in_height * s.in_width * s.channels;
   threads.run(s.batch, [&](std::int64_t image) {
     using namespace pool2d_detail;
-    float* const target = dx + image * image_size;
-    for (std::int64_t i = 0; i < image_size; ++i) target[i] = 0;
+    for (std::int64_t i = image * image_size; i < (image + 1) * image_size; ++i) dx[i] = 0;
     for (std::int64_t row = image * s.out_height; row < (image + 1) * s.out_height; ++row)
-      for_each_window(s, dx, row, [&](std::int64_t ow, const window_taps& t) {
-        if (t.x == nullptr) return;
-        const float factor = 1.0f / static_cast<float>(divisor(s, row % s.out_height, ow, t));
-        const float* const from = dy + (row * s.out_width + ow) * s.channels;
-        for (std::int64_t kh = 0; kh < t.h.size(); ++kh)
-          for (std::int64_t kw = 0; kw < t.w.size(); ++kw) {
-            float* const to = dx + (t.x - dx) + kh * t.x_row + kw * t.x_column;
-            GRAVEN_INDEPENDENT
-            for (std::int64_t c = 0; c < s.channels; ++c) to[c] += from[c] * factor;
-          }
+      for_each_run(s, row, [&](std::int64_t ow, std::int64_t first, const window_row& run) {
+        const float factor = 1.0f / static_cast<float>(divisor(s, row % s.out_height, ow, run));
+        for (std::int64_t i = 0; i < run.windows; ++i) {
+          const float* const from = dy + (row * s.out_width + ow + i) * s.channels;
+          for (std::int64_t kh = 0; kh < run.h.size(); ++kh)
+            for (std::int64_t kw = 0; kw < run.w.size(); ++kw) {
+              float* const to = dx + first + i * run.x_window + kh * run.x_row + kw * run.x_column;
+              GRAVEN_INDEPENDENT
+              for (std::int64_t c = 0; c < s.channels; ++c) to[c] += from[c] * factor;
+            }
+        }
       });
   });
 }

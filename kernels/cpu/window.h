@@ -1,4 +1,4 @@
-// Windows of convolution and pooling along one dimension: which taps lie inside the image, which outputs see them all.
+// Windows of convolution and pooling along one dimension: which taps lie inside the image, which outputs see them all. And a short copy.
 //
 //   range taps = valid_taps(/*output*/ 0, /*in*/ 28, /*kernel*/ 5, /*stride*/ 1, /*padding*/ 2, /*dilation*/ 1);   // {2, 5}
 #pragma once
@@ -41,6 +41,25 @@ GRAVEN_ALWAYS_INLINE range valid_outputs(range taps, std::int64_t out, std::int6
 
 /// Part i of n of [0, size).
 GRAVEN_ALWAYS_INLINE range part_of(std::int64_t size, std::int64_t i, std::int64_t n) { return {size * i / n, size * (i + 1) / n}; }
+
+/// Copies n < 16 floats in two overlapping pieces.
+GRAVEN_ALWAYS_INLINE void copy_head(float* to, const float* from, std::int64_t n) {
+  if (n >= 8) {
+    float a[8], b[8];
+    __builtin_memcpy(a, from, 32), __builtin_memcpy(b, from + n - 8, 32);
+    __builtin_memcpy(to, a, 32), __builtin_memcpy(to + n - 8, b, 32);
+  } else if (n >= 4) {
+    float a[4], b[4];
+    __builtin_memcpy(a, from, 16), __builtin_memcpy(b, from + n - 4, 16);
+    __builtin_memcpy(to, a, 16), __builtin_memcpy(to + n - 4, b, 16);
+  } else if (n >= 2) {
+    float a[2], b[2];
+    __builtin_memcpy(a, from, 8), __builtin_memcpy(b, from + n - 2, 8);
+    __builtin_memcpy(to, a, 8), __builtin_memcpy(to + n - 2, b, 8);
+  } else if (n == 1) {
+    *to = *from;
+  }
+}
 
 }  // namespace window
 }  // namespace GRAVEN_LEVEL_NAMESPACE
