@@ -18,6 +18,7 @@
 #include "conv2d_backward_weight.h"
 #include "conv2d_depthwise.h"
 #include "conv2d_forward.h"
+#include "conv2d_one_channel.h"
 #include "conv2d_pack.h"
 
 namespace graven::kernels {
@@ -39,6 +40,8 @@ GRAVEN_ALWAYS_INLINE void for_each_depthwise_piece(Threads& threads, const conv2
 template <class Epilogue = identity>
 void conv2d(Threads& threads, const conv2d_config& config, float* y, const float* x, const float* packed, const float* bias,
             const float* residual = nullptr) {
+  if (conv2d_detail::is_one_channel(config))
+    return conv2d_detail::forward_one_channel<Epilogue>(threads, config, y, x, packed, bias, residual);
   if (!conv2d_is_depthwise(config)) return conv2d_detail::forward_dense<Epilogue>(threads, config, y, x, packed, bias, residual);
   conv2d_detail::for_each_depthwise_piece(threads, config, config.out_height, [&](std::int64_t image, conv2d_detail::range rows, std::int64_t panel) {
     conv2d_detail::depthwise_forward<Epilogue>(config, y, x, packed, bias, residual, image, rows, panel);
@@ -71,6 +74,13 @@ inline void conv2d_backward_weight(Threads& threads, const conv2d_config& config
       conv2d_detail::depthwise_backward_weight(s, parts + split * elements + panel * panel_size,
                                                db != nullptr ? bias_parts + (split * panels + panel) * kPanel : nullptr, dy, x,
                                                conv2d_detail::part_of(rows, split, splits), panel);
+    });
+    return conv2d_detail::combine_parts(threads, s, dw, db, parts, bias_parts, splits);
+  }
+  if (conv2d_detail::is_one_channel(s)) {
+    threads.run(splits, [&](std::int64_t split) {
+      conv2d_detail::backward_weight_one_channel(s, parts + split * elements, db != nullptr ? bias_parts + split * kPanel : nullptr, dy, x,
+                                                 conv2d_detail::part_of(rows, split, splits));
     });
     return conv2d_detail::combine_parts(threads, s, dw, db, parts, bias_parts, splits);
   }

@@ -79,6 +79,12 @@ const std::vector<Case> kCases = {
     {"depthwise_kernel_larger_than_image", 1, 2, 2, 16, 16, 5, 5, 1, 1, 2, 2, 1, 1, 16},
     {"one_channel_wide", 2, 9, 40, 1, 3, 3, 3, 1, 1, 1, 1},
     {"one_channel_stride", 2, 12, 21, 1, 17, 5, 4, 2, 3, 2, 1},
+    {"one_channel_fifteen", 1, 10, 33, 1, 15, 7, 7, 1, 1, 3, 3},
+    {"one_channel_eight", 2, 9, 18, 1, 8, 2, 3, 2, 1, 0, 2},
+    {"one_channel_dilated", 2, 14, 35, 1, 7, 3, 3, 1, 1, 2, 3, 2, 3},
+    {"one_channel_many_rows", 1, 90, 70, 1, 10, 3, 3, 1, 1, 1, 1},
+    {"one_channel_too_wide_for_buffers", 1, 6, 1100, 1, 12, 5, 3, 1, 1, 2, 1},
+    {"one_channel_kernel_larger_than_image", 1, 2, 3, 1, 4, 7, 5, 1, 1, 3, 2},
     {"one_row_kernel", 1, 1, 33, 2, 4, 1, 5, 1, 1, 0, 2},
     {"many_weights", 1, 7, 7, 320, 64, 3, 3, 1, 1, 1, 1},  // beyond a cache: partial sums wait in y
     {"many_weights_odd", 1, 7, 7, 310, 50, 3, 3, 1, 1, 1, 1},
