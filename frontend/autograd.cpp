@@ -1,0 +1,229 @@
+#include "frontend/autograd.h"
+
+#include <algorithm>
+#include <atomic>
+#include <map>
+#include <unordered_map>
+
+#include "frontend/dispatch.h"
+#include "frontend/trace.h"
+
+namespace graven {
+
+namespace detail {
+
+namespace {
+thread_local bool recording_enabled = true;
+}
+
+bool grad_enabled() { return recording_enabled; }
+bool set_grad_enabled(bool enabled) { return std::exchange(recording_enabled, enabled); }
+
+GradNode::~GradNode() {
+  // A long chain is taken apart in a loop: destroying it link by link would recurse once for each.
+  std::vector<std::shared_ptr<GradNode>> pending;
+  const auto take = [&pending](std::vector<Edge>& edges) {
+    for (Edge& e : edges)
+      if (e.node) pending.push_back(std::move(e.node));
+  };
+  take(edges);
+  while (!pending.empty()) {
+    const std::shared_ptr<GradNode> node = std::move(pending.back());
+    pending.pop_back();
+    if (node.use_count() == 1) take(node->edges);
+  }
+}
+
+bool any_requires_grad(const std::vector<Tensor>& tensors) {
+  if (!recording_enabled) return false;
+  return std::any_of(tensors.begin(), tensors.end(), [](const Tensor& t) { return t.defined() && t.impl()->requires_grad; });
+}
+
+void record_on_tape(const ir::OpDef& op, const std::vector<Tensor>& inputs, std::vector<Tensor>& outputs, const ir::Attributes& attributes,
+                    Location where) {
+  if (outputs.empty() || !op.gradient || !any_requires_grad(inputs) || !ir::is_floating(outputs[0].dtype())) return;
+  static std::atomic<std::uint64_t> sequence{0};
+  std::vector<bool> needed(inputs.size(), false);
+  for (std::size_t i = 0; i < inputs.size(); ++i) needed[i] = inputs[i].defined() && inputs[i].impl()->requires_grad;
+  auto node = std::make_shared<GradNode>();
+  node->op = &op;
+  node->sequence = ++sequence;
+  node->where = where;
+  node->output_type = {outputs[0].dtype(), outputs[0].shape()};
+  node->program = eager::gradient_of(op, inputs, outputs, attributes, needed);
+  if (!node->program) return;
+  const auto save = [&node](const Tensor& t) { node->saved.push_back({alias_of(t), t.impl()->storage->version.load(std::memory_order_relaxed)}); };
+  for (std::int32_t i : node->program->saved_inputs) save(inputs[static_cast<std::size_t>(i)]);
+  for (std::int32_t i : node->program->saved_outputs) save(outputs[static_cast<std::size_t>(i)]);
+  node->edges.resize(inputs.size());
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (!needed[i]) continue;
+    const TensorImpl& impl = *inputs[i].impl();
+    if (impl.grad_fn)
+      node->edges[i] = {impl.grad_fn, impl.output_index, nullptr};
+    else
+      node->edges[i] = {nullptr, 0, inputs[i].impl()};
+  }
+  TensorImpl& result = *outputs[0].impl();
+  result.requires_grad = true;
+  result.grad_fn = std::move(node);
+  result.output_index = 0;
+}
+
+namespace {
+
+[[noreturn]] void fail_backward(const std::string& message, Location where) { fail("backward", message, where); }
+
+/// Sums without recording.
+Tensor accumulate(const Tensor& a, const Tensor& b) {
+  if (!a.defined()) return b;
+  return eager::run(ir::get_op("add"), {a, b}, {}).at(0);
+}
+
+}  // namespace
+
+void run_backward(const std::vector<Tensor>& roots, const std::vector<Tensor>& gradients, bool retain_graph, const std::vector<Tensor>* wanted,
+                  std::vector<Tensor>* results, Location where) {
+  NoGradGuard no_grad;
+  // By sequence, latest first: every node comes after all that consume its output.
+  std::map<std::uint64_t, std::pair<std::shared_ptr<GradNode>, Tensor>, std::greater<>> pending;
+  std::unordered_map<const TensorImpl*, std::size_t> wanted_leaf;
+  std::unordered_map<const GradNode*, std::size_t> wanted_node;
+  if (wanted) {
+    results->assign(wanted->size(), Tensor());
+    for (std::size_t i = 0; i < wanted->size(); ++i) {
+      const auto& impl = (*wanted)[i].impl();
+      if (impl->grad_fn)
+        wanted_node.emplace(impl->grad_fn.get(), i);
+      else
+        wanted_leaf.emplace(impl.get(), i);
+    }
+  }
+  const auto into_leaf = [&](const std::shared_ptr<TensorImpl>& leaf, const Tensor& gradient) {
+    if (wanted) {
+      const auto it = wanted_leaf.find(leaf.get());
+      if (it != wanted_leaf.end()) (*results)[it->second] = accumulate((*results)[it->second], gradient);
+      return;
+    }
+    if (!leaf->grad) {
+      // The gradient may be somebody else's memory (the caller's, or a view of another gradient).
+      leaf->grad = gradient.clone().impl();
+    } else {
+      Tensor sum(leaf->grad);
+      copy_elements(*accumulate(sum, gradient).impl(), *leaf->grad);
+    }
+  };
+  const auto flow = [&](const std::shared_ptr<GradNode>& node, const Tensor& gradient) {
+    auto& slot = pending[node->sequence];
+    slot.first = node;
+    slot.second = accumulate(slot.second, gradient);
+  };
+  for (std::size_t i = 0; i < roots.size(); ++i) {
+    const auto& impl = roots[i].impl();
+    if (impl->grad_fn)
+      flow(impl->grad_fn, gradients[i]);
+    else
+      into_leaf(impl, gradients[i]);
+  }
+  while (!pending.empty()) {
+    const std::shared_ptr<GradNode> node = pending.begin()->second.first;
+    const Tensor gradient = pending.begin()->second.second;
+    pending.erase(pending.begin());
+    if (const auto it = wanted_node.find(node.get()); it != wanted_node.end()) (*results)[it->second] = gradient;
+    if (node->released)
+      fail_backward("the history of " + std::string(node->op->name) + " was freed by an earlier backward(); call that one with retain_graph = true",
+                    where);
+    std::vector<Tensor> inputs{gradient};
+    for (const SavedTensor& s : node->saved) {
+      if (s.tensor.impl()->storage->version.load(std::memory_order_relaxed) != s.version)
+        fail_backward("a tensor " + s.tensor.describe() + " that " + std::string(node->op->name) + " (" + node->where.file_name() + ":" +
+                          std::to_string(node->where.line) + ") needs for its gradient was changed in place since",
+                      where);
+      inputs.push_back(s.tensor);
+    }
+    const std::vector<Tensor> flowing = eager::run(*node->program, inputs);
+    for (std::size_t i = 0; i < flowing.size(); ++i) {
+      const Edge& edge = node->edges[static_cast<std::size_t>(node->program->wanted[i])];
+      if (edge.node)
+        flow(edge.node, flowing[i]);
+      else if (edge.leaf)
+        into_leaf(edge.leaf, flowing[i]);
+    }
+    if (!retain_graph) {
+      node->released = true;
+      node->saved.clear();
+    }
+  }
+}
+
+}  // namespace detail
+
+NoGradGuard::NoGradGuard() : previous_(detail::set_grad_enabled(false)) {}
+NoGradGuard::~NoGradGuard() { detail::set_grad_enabled(previous_); }
+bool is_grad_enabled() { return detail::grad_enabled(); }
+
+bool Tensor::requires_grad() const { return detail::get(*this).requires_grad; }
+Tensor& Tensor::requires_grad_(bool value, Location where) {
+  detail::TensorImpl& impl = detail::get_mutable(*this);
+  if (value && !ir::is_floating(impl.dtype)) detail::fail("requires_grad_", "only floating-point tensors have gradients, got " + describe(), where);
+  if (impl.trace_id != 0) detail::fail("requires_grad_", "a recorded tensor cannot become a leaf", where);
+  if (impl.grad_fn && !value) detail::fail("requires_grad_", "only a leaf can stop to require a gradient; detach() this tensor", where);
+  impl.requires_grad = value;
+  return *this;
+}
+bool Tensor::is_leaf() const { return detail::get(*this).grad_fn == nullptr; }
+Tensor Tensor::grad() const { return Tensor(detail::get(*this).grad); }
+void Tensor::set_grad(const Tensor& gradient) {
+  if (gradient.defined() && (gradient.shape() != shape() || gradient.dtype() != dtype()))
+    throw UserError("set_grad: the gradient of " + describe() + " cannot be " + gradient.describe());
+  detail::get_mutable(*this).grad = gradient.impl();
+}
+
+namespace {
+Tensor seed_of(const Tensor& root, const Tensor& gradient, Location where) {
+  if (!root.requires_grad())
+    detail::fail("backward", "the tensor " + root.describe() + " does not require a gradient: nothing it was computed from does", where);
+  if (!gradient.defined()) {
+    if (root.numel() != 1) detail::fail("backward", "needs a gradient for a tensor of more than one element, got " + root.describe(), where);
+    return ones_like(root);
+  }
+  if (gradient.shape() != root.shape() || gradient.dtype() != root.dtype())
+    detail::fail("backward", "the gradient must be " + root.describe() + ", got " + gradient.describe(), where);
+  return gradient.detach();
+}
+}  // namespace
+
+void Tensor::backward(const Tensor& gradient, bool retain_graph, Location where) const {
+  const detail::TensorImpl& impl = detail::get(*this);
+  if (impl.trace_id != 0) {
+    detail::Trace* trace = detail::active_trace();
+    if (!trace || !trace->owns(*this)) detail::fail("backward", "this tensor was recorded by a graph's build() that is over", where);
+    if (!impl.requires_grad) detail::fail("backward", "the tensor " + describe() + " does not depend on any parameter", where);
+    ir::Loss loss{impl.value, ir::kNone};
+    if (gradient.defined()) {
+      if (gradient.shape() != shape() || gradient.dtype() != dtype())
+        detail::fail("backward", "the gradient must be " + describe() + ", got " + gradient.describe(), where);
+      loss.gradient = trace->value_of(gradient, where);
+    } else if (shape().numel() != Dim(1)) {
+      detail::fail("backward", "a loss must have one element, got " + describe() + "; reduce it, or give backward() a gradient", where);
+    }
+    trace->graph.losses.push_back(loss);
+    return;
+  }
+  detail::run_backward({*this}, {seed_of(*this, gradient, where)}, retain_graph, nullptr, nullptr, where);
+}
+
+std::vector<Tensor> grad(const std::vector<Tensor>& outputs, const std::vector<Tensor>& inputs, const std::vector<Tensor>& output_gradients,
+                         bool retain_graph) {
+  if (!output_gradients.empty() && output_gradients.size() != outputs.size())
+    throw UserError("grad: expected " + std::to_string(outputs.size()) + " gradients, got " + std::to_string(output_gradients.size()));
+  std::vector<Tensor> seeds, results;
+  for (std::size_t i = 0; i < outputs.size(); ++i)
+    seeds.push_back(seed_of(outputs[i], output_gradients.empty() ? Tensor() : output_gradients[i], {}));
+  for (const Tensor& t : inputs)
+    if (!t.requires_grad()) throw UserError("grad: the tensor " + t.describe() + " does not require a gradient");
+  detail::run_backward(outputs, seeds, retain_graph, &inputs, &results, {});
+  return results;
+}
+
+}  // namespace graven

@@ -1,0 +1,58 @@
+// Runs a graph node by node through the table of compiled kernels, without emitting anything: what eager mode uses for one operator, and what
+// tests use as the oracle for whole graphs, at any stage of the passes.
+//
+//   Environment values{{graph.inputs[0], data}};
+//   execute(graph, values, {.oracle = Oracle::double_reference});
+//   values.at(graph.outputs[0])     // f64, whatever the graph's dtype
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "ir/graph.h"
+#include "ir/op.h"
+
+namespace graven::eager {
+
+enum class Oracle : std::uint8_t {
+  none,              ///< the kernels that the operators choose
+  reference,         ///< kernels/reference, in the graph's dtypes
+  double_reference,  ///< kernels/reference, every floating-point value computed and stored as f64
+};
+
+struct ExecuteOptions {
+  Oracle oracle = Oracle::none;
+  std::map<std::string, std::int64_t> symbols = {};  ///< of symbolic dimensions; the maximum where absent
+  bool keep_all = false;                             ///< leave every node's results in the environment, not only outputs and losses
+};
+
+/// Values by id. Before: inputs, parameters, buffers, states, hyper numbers (constants are the graph's own); in double_reference, f64 data is
+/// taken as well as the declared dtype. After: outputs and losses too, and whatever nodes wrote in place (parameters, states).
+using Environment = std::unordered_map<ir::ValueId, ir::TensorData>;
+
+void execute(const ir::Graph& graph, Environment& values, const ExecuteOptions& options = {});
+
+/// A static graph of a few nodes, lowered once and run often: kernels looked up, temporaries sized.
+class Executor {
+ public:
+  explicit Executor(ir::Graph graph, const ExecuteOptions& options = {});
+  ~Executor();
+  /// By graph.inputs and graph.outputs; row-major. A hyper value (lr, step) is an input of rank 0. An output that is an alias of an input is
+  /// copied. Safe from several threads at once.
+  void run(std::span<const void* const> inputs, std::span<void* const> outputs) const;
+  const ir::Graph& graph() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// Row-major data of one dtype as another.
+ir::TensorData convert(const ir::TensorData& data, ir::DType dtype);
+
+}  // namespace graven::eager

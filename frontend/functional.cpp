@@ -1,0 +1,477 @@
+#include "graven/functional.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "frontend/autograd.h"
+#include "frontend/dispatch.h"
+#include "frontend/trace.h"
+
+namespace graven {
+
+using detail::apply;
+using detail::fail;
+
+namespace {
+
+int category(DType d) { return d == DType::boolean ? 0 : ir::is_floating(d) ? 2 : 1; }
+
+/// The number as a scalar of this dtype, recorded as a node when the call it belongs to is.
+Tensor scalar_like(Scalar value, DType dtype, bool recording, Location where) {
+  if (!recording) return tensor(value, dtype);
+  const ir::OpDef& op = ir::get_op("full");
+  return detail::active_trace()->record(op, {}, {{"shape", Shape{}}, {"value", value.number()}, {"dtype", dtype}}, where).at(0);
+}
+
+Tensor materialize(const Operand& x, DType dtype, bool recording) {
+  if (x.is_tensor()) return x.tensor().to(dtype, x.where());
+  return scalar_like(x.scalar(), dtype, recording, x.where());
+}
+
+bool records(const Operand& a, const Operand& b) {
+  return (a.is_tensor() && detail::would_record({a.tensor()})) || (b.is_tensor() && detail::would_record({b.tensor()}));
+}
+
+Tensor binary_as(std::string_view op, const Operand& a, const Operand& b, DType dtype) {
+  const bool recording = records(a, b);
+  return apply(op, {materialize(a, dtype, recording), materialize(b, dtype, recording)}, {}, a.where());
+}
+
+Tensor binary(std::string_view op, const Operand& a, const Operand& b) { return binary_as(op, a, b, result_type(a, b)); }
+
+/// The operand as a tensor: a number becomes a scalar.
+Tensor tensor_of(const Operand& x) { return x.is_tensor() ? x.tensor() : tensor(x.scalar()); }
+
+Tensor unary(std::string_view op, const Operand& x, ir::Attributes attributes = {}) {
+  return apply(op, {tensor_of(x)}, std::move(attributes), x.where());
+}
+
+/// Integers and bools become f32 first, as in PyTorch.
+Tensor unary_floating(std::string_view op, const Operand& x, ir::Attributes attributes = {}) {
+  Tensor t = tensor_of(x);
+  if (!ir::is_floating(t.dtype())) t = t.to(DType::f32, x.where());
+  return apply(op, {t}, std::move(attributes), x.where());
+}
+
+Tensor reduce(std::string_view op, const Tensor& x, const Sizes& dims, bool keepdim, Location where) {
+  return apply(op, {x}, {{"dims", dims}, {"keepdim", keepdim}}, where);
+}
+
+Tensor reduce_loss(const Tensor& losses, Reduction reduction, Location where) {
+  switch (reduction) {
+    case Reduction::none:
+      return losses;
+    case Reduction::mean:
+      return mean(Operand(losses, where));
+    case Reduction::sum:
+      break;
+  }
+  return sum(Operand(losses, where));
+}
+
+Dim product(const Shape& shape, std::size_t begin, std::size_t end) {
+  Dim n = 1;
+  for (std::size_t i = begin; i < end; ++i) n = n * shape[i];
+  return n;
+}
+
+}  // namespace
+
+DType result_type(const Operand& a, const Operand& b) {
+  // Three kinds, in PyTorch's order of say: tensors with dimensions, scalar tensors, numbers. A lower kind counts only where its category
+  // (bool, integer, floating) is higher.
+  struct Say {
+    int kind, category;
+    DType dtype;
+  };
+  const auto say = [](const Operand& o) -> Say {
+    if (o.is_tensor()) return {o.tensor().dim() > 0 ? 2 : 1, category(o.tensor().dtype()), o.tensor().dtype()};
+    const int c = static_cast<int>(o.scalar().category());
+    return {0, c, c == 0 ? DType::boolean : c == 1 ? DType::i64 : DType::f32};
+  };
+  const Say x = say(a), y = say(b);
+  if (x.kind == y.kind) return ir::promote(x.dtype, y.dtype);
+  const Say &high = x.kind > y.kind ? x : y, &low = x.kind > y.kind ? y : x;
+  return low.category > high.category ? low.dtype : high.dtype;
+}
+
+// ---- elementwise ----------------------------------------------------------------------------------------------------------------------
+
+Tensor add(const Operand& a, const Operand& b, double alpha) {
+  if (alpha != 1) return add(a, Operand(mul(b, Operand(alpha, b.where())), b.where()));
+  const DType dtype = result_type(a, b);
+  return dtype == DType::boolean ? binary_as("logical_or", a, b, dtype) : binary_as("add", a, b, dtype);
+}
+Tensor sub(const Operand& a, const Operand& b, double alpha) {
+  if (alpha != 1) return sub(a, Operand(mul(b, Operand(alpha, b.where())), b.where()));
+  const DType dtype = result_type(a, b);
+  if (dtype == DType::boolean) fail("sub", "bools cannot be subtracted; use ne() or logical_not()", a.where());
+  return binary_as("sub", a, b, dtype);
+}
+Tensor mul(const Operand& a, const Operand& b) {
+  const DType dtype = result_type(a, b);
+  return dtype == DType::boolean ? binary_as("logical_and", a, b, dtype) : binary_as("mul", a, b, dtype);
+}
+Tensor div(const Operand& a, const Operand& b) {
+  const DType dtype = result_type(a, b);
+  return binary_as("div", a, b, ir::is_floating(dtype) ? dtype : DType::f32);
+}
+Tensor pow(const Operand& base, const Operand& exponent) {
+  const DType dtype = result_type(base, exponent);
+  if (base.is_tensor() && !exponent.is_tensor() && base.tensor().dtype() == dtype) {
+    const double e = exponent.scalar().number();
+    if (e == 1) return base.tensor().clone(base.where());
+    if (e == 2) return square(base);
+    if (e == 3) return mul(Operand(square(base), base.where()), base);
+    if (ir::is_floating(dtype) && e == 0.5) return sqrt(base);
+    if (ir::is_floating(dtype) && e == -1) return reciprocal(base);
+  }
+  if (ir::is_floating(dtype)) return binary_as("pow", base, exponent, dtype);
+  if (dtype == DType::boolean) fail("pow", "is not defined for bools", base.where());
+  return binary_as("pow", base, exponent, DType::f64).to(dtype, base.where());  // exact up to 2^53
+}
+Tensor maximum(const Operand& a, const Operand& b) {
+  const DType dtype = result_type(a, b);
+  return binary_as(dtype == DType::boolean ? "logical_or" : "maximum", a, b, dtype);
+}
+Tensor minimum(const Operand& a, const Operand& b) {
+  const DType dtype = result_type(a, b);
+  return binary_as(dtype == DType::boolean ? "logical_and" : "minimum", a, b, dtype);
+}
+Tensor eq(const Operand& a, const Operand& b) { return binary("eq", a, b); }
+Tensor ne(const Operand& a, const Operand& b) { return binary("ne", a, b); }
+Tensor lt(const Operand& a, const Operand& b) { return binary("lt", a, b); }
+Tensor le(const Operand& a, const Operand& b) { return binary("le", a, b); }
+Tensor gt(const Operand& a, const Operand& b) { return binary("gt", a, b); }
+Tensor ge(const Operand& a, const Operand& b) { return binary("ge", a, b); }
+Tensor logical_and(const Operand& a, const Operand& b) { return binary("logical_and", a, b); }
+Tensor logical_or(const Operand& a, const Operand& b) { return binary("logical_or", a, b); }
+Tensor logical_not(const Operand& x) { return unary("logical_not", x); }
+
+Tensor where(const Operand& condition, const Operand& x, const Operand& y) {
+  const DType dtype = result_type(x, y);
+  const bool recording = records(condition, condition) || records(x, y);
+  return apply("where", {materialize(condition, DType::boolean, recording), materialize(x, dtype, recording), materialize(y, dtype, recording)}, {},
+               condition.where());
+}
+
+Tensor neg(const Operand& x) { return unary("neg", x); }
+Tensor abs(const Operand& x) { return unary("abs", x); }
+Tensor sign(const Operand& x) { return unary("sign", x); }
+Tensor exp(const Operand& x) { return unary_floating("exp", x); }
+Tensor expm1(const Operand& x) { return unary_floating("expm1", x); }
+Tensor log(const Operand& x) { return unary_floating("log", x); }
+Tensor log1p(const Operand& x) { return unary_floating("log1p", x); }
+Tensor sqrt(const Operand& x) { return unary_floating("sqrt", x); }
+Tensor rsqrt(const Operand& x) { return unary_floating("rsqrt", x); }
+Tensor square(const Operand& x) { return unary("square", x); }
+Tensor reciprocal(const Operand& x) { return unary_floating("reciprocal", x); }
+Tensor sin(const Operand& x) { return unary_floating("sin", x); }
+Tensor cos(const Operand& x) { return unary_floating("cos", x); }
+Tensor erf(const Operand& x) { return unary_floating("erf", x); }
+Tensor floor(const Operand& x) { return unary("floor", x); }
+Tensor ceil(const Operand& x) { return unary("ceil", x); }
+Tensor round(const Operand& x) { return unary("round", x); }
+Tensor clamp(const Operand& x, double min, double max) {
+  ir::Attributes attributes;
+  if (std::isfinite(min)) attributes.set("min", min);
+  if (std::isfinite(max)) attributes.set("max", max);
+  return unary("clamp", x, std::move(attributes));
+}
+
+// ---- activations ----------------------------------------------------------------------------------------------------------------------
+
+Tensor relu(const Operand& x) { return unary("relu", x); }
+Tensor relu6(const Operand& x) { return hardtanh(x, 0, 6); }
+Tensor sigmoid(const Operand& x) { return unary_floating("sigmoid", x); }
+Tensor tanh(const Operand& x) { return unary_floating("tanh", x); }
+Tensor gelu(const Operand& x, std::string_view approximate) {
+  if (approximate == "none") return unary("gelu", x);
+  if (approximate == "tanh") return unary("gelu_tanh", x);
+  fail("gelu", "approximate must be 'none' or 'tanh', got '" + std::string(approximate) + "'", x.where());
+}
+Tensor silu(const Operand& x) { return unary("silu", x); }
+Tensor softplus(const Operand& x, double beta, double threshold) { return unary("softplus", x, {{"beta", beta}, {"threshold", threshold}}); }
+Tensor leaky_relu(const Operand& x, double negative_slope) { return unary("leaky_relu", x, {{"negative_slope", negative_slope}}); }
+Tensor elu(const Operand& x, double alpha) { return unary("elu", x, {{"alpha", alpha}}); }
+Tensor hardtanh(const Operand& x, double min_val, double max_val) { return unary("hardtanh", x, {{"min", min_val}, {"max", max_val}}); }
+Tensor softmax(const Operand& x, std::int64_t dim) {
+  return unary("softmax", x, {{"dim", detail::normalize_dim(dim, x.tensor().dim(), "softmax", x.where())}});
+}
+Tensor log_softmax(const Operand& x, std::int64_t dim) {
+  return unary("log_softmax", x, {{"dim", detail::normalize_dim(dim, x.tensor().dim(), "log_softmax", x.where())}});
+}
+Tensor dropout(const Operand& x, double p, bool training) {
+  if (!(p >= 0 && p <= 1)) fail("dropout", "the probability must lie in [0, 1], got " + std::to_string(p), x.where());
+  if (!training || p == 0) return x.tensor();
+  fail("dropout", "is not supported in training mode with p > 0 yet: set p = 0, or call eval()", x.where());
+}
+
+// ---- reductions -----------------------------------------------------------------------------------------------------------------------
+
+Tensor sum(const Operand& x, const Sizes& dims, bool keepdim) {
+  Tensor t = tensor_of(x);
+  if (!ir::is_floating(t.dtype())) t = t.to(DType::i64, x.where());
+  return reduce("sum", t, dims, keepdim, x.where());
+}
+Tensor mean(const Operand& x, const Sizes& dims, bool keepdim) {
+  const Tensor t = tensor_of(x);
+  if (!ir::is_floating(t.dtype())) fail("mean", "needs a floating-point tensor, got " + t.describe() + "; convert it with to(f32)", x.where());
+  return reduce("mean", t, dims, keepdim, x.where());
+}
+Tensor amax(const Operand& x, const Sizes& dims, bool keepdim) { return reduce("amax", tensor_of(x), dims, keepdim, x.where()); }
+Tensor amin(const Operand& x, const Sizes& dims, bool keepdim) { return reduce("amin", tensor_of(x), dims, keepdim, x.where()); }
+Tensor prod(const Operand& x, const Sizes& dims, bool keepdim) {
+  Tensor t = tensor_of(x);
+  if (!ir::is_floating(t.dtype())) t = t.to(DType::i64, x.where());
+  return reduce("prod", t, dims, keepdim, x.where());
+}
+
+namespace {
+Tensor arg_extreme(std::string_view op, const Operand& x, std::optional<std::int64_t> dim, bool keepdim) {
+  const Tensor t = tensor_of(x);
+  if (dim)
+    return apply(op, {t}, {{"dim", detail::normalize_dim(*dim, t.dim(), std::string(op).c_str(), x.where())}, {"keepdim", keepdim}}, x.where());
+  const Tensor flat = apply(op, {t.reshape({-1}, x.where())}, {{"dim", std::int64_t{0}}, {"keepdim", false}}, x.where());
+  return keepdim ? flat.reshape(Shape(std::vector<Dim>(t.shape().rank(), Dim(1))), x.where()) : flat;
+}
+}  // namespace
+Tensor argmax(const Operand& x, std::optional<std::int64_t> dim, bool keepdim) { return arg_extreme("argmax", x, dim, keepdim); }
+Tensor argmin(const Operand& x, std::optional<std::int64_t> dim, bool keepdim) { return arg_extreme("argmin", x, dim, keepdim); }
+
+// ---- shapes ---------------------------------------------------------------------------------------------------------------------------
+
+Tensor cat(const std::vector<Tensor>& tensors, std::int64_t dim, Location where) {
+  if (tensors.empty()) fail("cat", "needs at least one tensor", where);
+  DType dtype = tensors[0].dtype();
+  for (const Tensor& t : tensors) dtype = ir::promote(dtype, t.dtype());
+  std::vector<Tensor> same;
+  for (const Tensor& t : tensors) same.push_back(t.to(dtype, where));
+  return apply("cat", std::move(same), {{"dim", detail::normalize_dim(dim, tensors[0].dim(), "cat", where)}}, where);
+}
+
+Tensor stack(const std::vector<Tensor>& tensors, std::int64_t dim, Location where) {
+  if (tensors.empty()) fail("stack", "needs at least one tensor", where);
+  std::vector<Tensor> wide;
+  for (const Tensor& t : tensors) {
+    if (t.shape() != tensors[0].shape())
+      fail("stack", "the tensors must have one shape, got " + tensors[0].describe() + " and " + t.describe(), where);
+    wide.push_back(t.unsqueeze(detail::normalize_dim(dim, t.dim() + 1, "stack", where), where));
+  }
+  return cat(wide, detail::normalize_dim(dim, tensors[0].dim() + 1, "stack", where), where);
+}
+
+Tensor pad(const Operand& x, const Sizes& pads, double value) {
+  const Tensor& t = x.tensor();
+  const std::size_t rank = t.shape().rank();
+  if (pads.size() % 2 != 0 || pads.size() / 2 > rank)
+    fail("pad", "expects {before, after} for at most " + std::to_string(rank) + " dimensions, got " + std::to_string(pads.size()) + " numbers",
+         x.where());
+  Sizes ordered(2 * rank, 0);
+  for (std::size_t i = 0; i < pads.size() / 2; ++i) {
+    ordered[2 * (rank - 1 - i)] = pads[2 * i];
+    ordered[2 * (rank - 1 - i) + 1] = pads[2 * i + 1];
+  }
+  return apply("pad", {t}, {{"pads", ordered}, {"value", value}}, x.where());
+}
+
+// ---- products -------------------------------------------------------------------------------------------------------------------------
+
+Tensor linear(const Operand& x, const Tensor& weight, const Tensor& bias) { return apply("linear", {x.tensor(), weight, bias}, {}, x.where()); }
+
+Tensor matmul(const Operand& a, const Operand& b) {
+  if (a.tensor().dtype() != b.tensor().dtype())
+    fail("matmul", "both must have one dtype, got " + a.tensor().describe() + " and " + b.tensor().describe(), a.where());
+  return apply("matmul", {a.tensor(), b.tensor()}, {}, a.where());
+}
+
+// ---- images ---------------------------------------------------------------------------------------------------------------------------
+
+namespace {
+Sizes pair(Size2 s) { return {s.height, s.width}; }
+
+/// A single image gets a batch dimension, and loses it again.
+template <class F>
+Tensor on_images(const Operand& x, const char* function, F&& f) {
+  const Tensor& t = x.tensor();
+  if (t.dim() == 3) return f(t.unsqueeze(0, x.where())).squeeze(0, x.where());
+  if (t.dim() != 4) fail(function, "expects [batch, channels, height, width] or [channels, height, width], got " + t.describe(), x.where());
+  return f(t);
+}
+}  // namespace
+
+Tensor conv2d(const Operand& x, const Tensor& weight, const Tensor& bias, const Conv2dFunctionOptions& o) {
+  return on_images(x, "conv2d", [&](const Tensor& images) {
+    return apply("conv2d", {images, weight, bias},
+                 {{"stride", pair(o.stride)}, {"padding", pair(o.padding)}, {"dilation", pair(o.dilation)}, {"groups", o.groups}}, x.where());
+  });
+}
+
+Tensor max_pool2d(const Operand& x, Size2 kernel_size, const MaxPool2dOptions& o) {
+  return on_images(x, "max_pool2d", [&](const Tensor& images) {
+    return apply("max_pool2d", {images},
+                 {{"kernel_size", pair(kernel_size)},
+                  {"stride", pair(o.stride.value_or(kernel_size))},
+                  {"padding", pair(o.padding)},
+                  {"dilation", pair(o.dilation)},
+                  {"ceil_mode", o.ceil_mode}},
+                 x.where());
+  });
+}
+
+Tensor avg_pool2d(const Operand& x, Size2 kernel_size, const AvgPool2dOptions& o) {
+  return on_images(x, "avg_pool2d", [&](const Tensor& images) {
+    return apply("avg_pool2d", {images},
+                 {{"kernel_size", pair(kernel_size)},
+                  {"stride", pair(o.stride.value_or(kernel_size))},
+                  {"padding", pair(o.padding)},
+                  {"ceil_mode", o.ceil_mode},
+                  {"count_include_pad", o.count_include_pad}},
+                 x.where());
+  });
+}
+
+Tensor adaptive_avg_pool2d(const Operand& x, Size2 output_size) {
+  return on_images(x, "adaptive_avg_pool2d", [&](const Tensor& images) {
+    const std::int64_t height = images.size(2), width = images.size(3);
+    if (output_size.height < 1 || output_size.width < 1 || height % output_size.height != 0 || width % output_size.width != 0)
+      fail("adaptive_avg_pool2d", "the output size must divide the image's, got " + images.describe(), x.where());
+    const Size2 kernel(height / output_size.height, width / output_size.width);
+    return avg_pool2d(Operand(images, x.where()), kernel, {});
+  });
+}
+
+Tensor batch_norm(const Operand& x, const Tensor& running_mean, const Tensor& running_var, const Tensor& weight, const Tensor& bias, bool training,
+                  double momentum, double eps) {
+  if (!training) {
+    if (!running_mean.defined() || !running_var.defined()) fail("batch_norm", "needs running statistics when not training", x.where());
+    return apply("batch_norm", {x.tensor(), weight, bias, running_mean, running_var}, {{"eps", eps}}, x.where());
+  }
+  std::vector<Tensor> results = detail::apply(ir::get_op("batch_norm_training"), {x.tensor(), weight, bias, running_mean, running_var},
+                                              {{"eps", eps}, {"momentum", momentum}}, x.where());
+  if (running_mean.defined() && running_var.defined()) {
+    NoGradGuard no_grad;
+    Tensor mean = running_mean, variance = running_var;
+    mean.copy_(results.at(3), x.where());
+    variance.copy_(results.at(4), x.where());
+  }
+  return results.at(0);
+}
+
+// ---- losses ---------------------------------------------------------------------------------------------------------------------------
+
+namespace {
+const char* text(Reduction r) { return r == Reduction::none ? "none" : r == Reduction::mean ? "mean" : "sum"; }
+
+/// [batch, classes, d1, ...] as [batch * d1 * ..., classes]; labels as [batch * d1 * ...].
+struct Rows {
+  Tensor scores, labels;
+  Shape label_shape;
+};
+Rows rows_of(const Operand& scores, const Operand& labels, const char* function) {
+  Tensor s = scores.tensor(), l = labels.tensor();
+  if (s.dim() < 1) fail(function, "expects scores of [batch, classes], got " + s.describe(), scores.where());
+  if (s.dim() == 1) {
+    s = s.unsqueeze(0, scores.where());
+    if (l.dim() == 0) l = l.unsqueeze(0, scores.where());
+    return {s, l, Shape{}};
+  }
+  std::vector<Dim> expected{s.shape()[0]};
+  for (std::size_t i = 2; i < s.shape().rank(); ++i) expected.push_back(s.shape()[i]);
+  const Shape label_shape(expected);
+  if (l.shape() != label_shape)
+    fail(function, "labels must be " + ir::describe(DType::i64, label_shape) + " for scores " + s.describe() + ", got " + l.describe(),
+         labels.where());
+  if (l.dtype() != DType::i64) fail(function, "labels must be i64, got " + l.describe(), labels.where());
+  if (s.dim() > 2) {
+    Sizes dims{0};
+    for (std::int64_t d = 2; d < s.dim(); ++d) dims.push_back(d);
+    dims.push_back(1);
+    const Dim rows = product(label_shape, 0, label_shape.rank());
+    s = s.permute(dims, scores.where()).reshape({rows, s.shape()[1]}, scores.where());
+    l = l.reshape({rows}, scores.where());
+  }
+  return {s, l, label_shape};
+}
+}  // namespace
+
+Tensor cross_entropy(const Operand& logits, const Operand& labels, Reduction reduction) {
+  const Rows rows = rows_of(logits, labels, "cross_entropy");
+  const Tensor loss = apply("cross_entropy", {rows.scores, rows.labels}, {{"reduction", std::string(text(reduction))}}, logits.where());
+  return reduction == Reduction::none && loss.shape() != rows.label_shape ? loss.reshape(rows.label_shape, logits.where()) : loss;
+}
+
+Tensor nll_loss(const Operand& log_probabilities, const Operand& labels, Reduction reduction) {
+  const Location at = log_probabilities.where();
+  const Rows rows = rows_of(log_probabilities, labels, "nll_loss");
+  const Tensor mask = eq(Operand(rows.labels.unsqueeze(1, at), at), Operand(arange(rows.scores.size(1)), at));
+  const Tensor picked = graven::where(Operand(mask, at), Operand(rows.scores, at), Operand(0, at));
+  const Tensor losses = neg(Operand(sum(Operand(picked, at), {1}), at));
+  if (reduction == Reduction::none) return losses.shape() == rows.label_shape ? losses : losses.reshape(rows.label_shape, at);
+  return reduce_loss(losses, reduction, at);
+}
+
+Tensor mse_loss(const Operand& input, const Operand& target, Reduction reduction) {
+  const Location at = input.where();
+  return reduce_loss(square(Operand(sub(input, target), at)), reduction, at);
+}
+
+Tensor l1_loss(const Operand& input, const Operand& target, Reduction reduction) {
+  const Location at = input.where();
+  return reduce_loss(abs(Operand(sub(input, target), at)), reduction, at);
+}
+
+Tensor binary_cross_entropy_with_logits(const Operand& input, const Operand& target, Reduction reduction) {
+  const Location at = input.where();
+  const Tensor& x = input.tensor();
+  const Tensor linear_part = sub(Operand(relu(Operand(x, at)), at), Operand(mul(Operand(x, at), target), at));
+  const Tensor log_part = log1p(Operand(exp(Operand(neg(Operand(abs(Operand(x, at)), at)), at)), at));
+  return reduce_loss(add(Operand(linear_part, at), Operand(log_part, at)), reduction, at);
+}
+
+// ---- operators and methods ------------------------------------------------------------------------------------------------------------
+
+Tensor operator+(const Operand& a, const Operand& b) { return add(a, b); }
+Tensor operator-(const Operand& a, const Operand& b) { return sub(a, b); }
+Tensor operator*(const Operand& a, const Operand& b) { return mul(a, b); }
+Tensor operator/(const Operand& a, const Operand& b) { return div(a, b); }
+Tensor operator-(const Operand& a) { return neg(a); }
+Tensor operator!(const Operand& a) { return logical_not(a); }
+Tensor operator==(const Operand& a, const Operand& b) { return eq(a, b); }
+Tensor operator!=(const Operand& a, const Operand& b) { return ne(a, b); }
+Tensor operator<(const Operand& a, const Operand& b) { return lt(a, b); }
+Tensor operator<=(const Operand& a, const Operand& b) { return le(a, b); }
+Tensor operator>(const Operand& a, const Operand& b) { return gt(a, b); }
+Tensor operator>=(const Operand& a, const Operand& b) { return ge(a, b); }
+
+Tensor Tensor::abs(Location where) const { return graven::abs(Operand(*this, where)); }
+Tensor Tensor::neg(Location where) const { return graven::neg(Operand(*this, where)); }
+Tensor Tensor::exp(Location where) const { return graven::exp(Operand(*this, where)); }
+Tensor Tensor::log(Location where) const { return graven::log(Operand(*this, where)); }
+Tensor Tensor::sqrt(Location where) const { return graven::sqrt(Operand(*this, where)); }
+Tensor Tensor::rsqrt(Location where) const { return graven::rsqrt(Operand(*this, where)); }
+Tensor Tensor::square(Location where) const { return graven::square(Operand(*this, where)); }
+Tensor Tensor::sin(Location where) const { return graven::sin(Operand(*this, where)); }
+Tensor Tensor::cos(Location where) const { return graven::cos(Operand(*this, where)); }
+Tensor Tensor::tanh(Location where) const { return graven::tanh(Operand(*this, where)); }
+Tensor Tensor::sigmoid(Location where) const { return graven::sigmoid(Operand(*this, where)); }
+Tensor Tensor::relu(Location where) const { return graven::relu(Operand(*this, where)); }
+Tensor Tensor::pow(const Operand& exponent) const { return graven::pow(Operand(*this, exponent.where()), exponent); }
+Tensor Tensor::clamp(double min, double max, Location where) const { return graven::clamp(Operand(*this, where), min, max); }
+Tensor Tensor::sum(Location where) const { return graven::sum(Operand(*this, where)); }
+Tensor Tensor::sum(const Sizes& dims, bool keepdim, Location where) const { return graven::sum(Operand(*this, where), dims, keepdim); }
+Tensor Tensor::sum(std::int64_t d, bool keepdim, Location where) const { return graven::sum(Operand(*this, where), {d}, keepdim); }
+Tensor Tensor::mean(Location where) const { return graven::mean(Operand(*this, where)); }
+Tensor Tensor::mean(const Sizes& dims, bool keepdim, Location where) const { return graven::mean(Operand(*this, where), dims, keepdim); }
+Tensor Tensor::mean(std::int64_t d, bool keepdim, Location where) const { return graven::mean(Operand(*this, where), {d}, keepdim); }
+Tensor Tensor::amax(const Sizes& dims, bool keepdim, Location where) const { return graven::amax(Operand(*this, where), dims, keepdim); }
+Tensor Tensor::amin(const Sizes& dims, bool keepdim, Location where) const { return graven::amin(Operand(*this, where), dims, keepdim); }
+Tensor Tensor::prod(Location where) const { return graven::prod(Operand(*this, where)); }
+Tensor Tensor::argmax(std::optional<std::int64_t> d, bool keepdim, Location where) const { return graven::argmax(Operand(*this, where), d, keepdim); }
+Tensor Tensor::argmin(std::optional<std::int64_t> d, bool keepdim, Location where) const { return graven::argmin(Operand(*this, where), d, keepdim); }
+Tensor Tensor::softmax(std::int64_t d, Location where) const { return graven::softmax(Operand(*this, where), d); }
+Tensor Tensor::log_softmax(std::int64_t d, Location where) const { return graven::log_softmax(Operand(*this, where), d); }
+Tensor Tensor::matmul(const Tensor& other, Location where) const { return graven::matmul(Operand(*this, where), Operand(other, where)); }
+
+}  // namespace graven

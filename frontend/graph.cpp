@@ -1,0 +1,501 @@
+#include "graven/graph.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <map>
+#include <mutex>
+#include <ostream>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "frontend/autograd.h"
+#include "frontend/dispatch.h"
+#include "frontend/module_state.h"
+#include "frontend/optim_state.h"
+#include "frontend/trace.h"
+#include "ir/executable.h"
+
+namespace graven::nn {
+
+using graven::detail::Trace;
+using graven::detail::TraceScope;
+
+namespace {
+
+[[noreturn]] void fail_at(const std::string& message, Location where) {
+  UserError error(message);
+  error.at(where.file_name(), where.line);
+  throw error;
+}
+
+/// How many graphs of each class there were: the number in a graph's name.
+int next_number(const std::string& class_name) {
+  static std::mutex mutex;
+  static std::map<std::string, int> counts;
+  const std::lock_guard lock(mutex);
+  return counts[class_name]++;
+}
+
+std::uint64_t next_trace_id() {
+  static std::atomic<std::uint64_t> id{0};
+  return ++id;
+}
+
+class Stopwatch {
+ public:
+  double seconds() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
+
+ private:
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+std::string python_shape(const Shape& shape) {
+  std::string s = "(";
+  for (std::size_t i = 0; i < shape.rank(); ++i) s += (i ? ", " : "") + shape[i].to_string();
+  return s + (shape.rank() == 1 ? ",)" : ")");
+}
+
+/// "float32": the names that OneFlow and PyTorch print.
+std::string long_name(DType dtype) {
+  constexpr const char* kNames[] = {"float32", "float64", "float16", "bfloat16", "int8", "int32", "int64", "uint8", "bool"};
+  return kNames[static_cast<std::size_t>(dtype)];
+}
+
+std::string describe_tensor(const ir::TensorType& type, bool recorded, bool requires_grad) {
+  return "tensor(..., " + std::string(recorded ? "is_lazy='True', " : "") + "size=" + python_shape(type.shape) + ", dtype=" + long_name(type.dtype) +
+         (requires_grad ? ", requires_grad=True" : "") + ")";
+}
+
+}  // namespace
+
+struct GraphBase::State {
+  std::string class_name, name;
+  std::shared_ptr<ModuleState> root = std::make_shared<ModuleState>();
+  struct Attached {
+    optim::Optimizer optimizer;
+    std::shared_ptr<lr_scheduler::LRScheduler::State> schedule;
+  };
+  std::vector<Attached> optimizers;
+  int debug_level = -1;
+  int threads = 0;
+  std::int64_t steps = 0;
+
+  // ---- once recorded ----
+  std::unique_ptr<Trace> trace;
+  std::vector<std::string> input_paths;
+  std::any result;
+  // ---- once it has run ----
+  std::unique_ptr<ir::Executable> executable;
+  struct Bound {
+    std::string name;
+    Tensor tensor;
+    std::shared_ptr<graven::detail::Storage> storage;
+    std::uint64_t version = 0;
+    bool written = false;  ///< by a training step
+  };
+  std::vector<Bound> bound;
+  StateDict optimizer_states;  ///< by the names of checkpoints; made when they are first needed
+
+  /// Modules under their paths, parents first.
+  template <class F>
+  void walk(F&& f) const {
+    walk_modules(root, {}, [&](const std::string& path, const std::shared_ptr<ModuleState>& s) {
+      if (s != root) f(path, *s);
+    });
+  }
+  /// Every parameter and buffer once, under its first path.
+  std::vector<std::pair<std::string, const ModuleState::Named*>> variables() const {
+    std::vector<std::pair<std::string, const ModuleState::Named*>> result;
+    std::set<const graven::detail::TensorImpl*> seen;
+    walk([&](const std::string& path, const ModuleState& s) {
+      for (const auto& t : s.tensors)
+        if (seen.insert(t.tensor.impl().get()).second) result.emplace_back(join_path(path, t.name), &t);
+    });
+    return result;
+  }
+  const StateDict& states() {
+    if (!optimizer_states.empty()) return optimizer_states;
+    std::map<const graven::detail::TensorImpl*, std::string> names;
+    for (const auto& [path, t] : variables()) names.emplace(t->tensor.impl().get(), path);
+    for (const Attached& a : optimizers)
+      for (const auto& group : a.optimizer.state()->groups)
+        for (const Tensor& p : group.parameters) {
+          const auto add = [&, this](const char* suffix) { optimizer_states.emplace_back(names.at(p.impl().get()) + suffix, zeros_like(p)); };
+          if (a.optimizer.kind() == "sgd") {
+            if (group.options.at("momentum") != 0) add("-momentum");
+          } else {
+            add("-m");
+            add("-v");
+            if (group.options.at("amsgrad") != 0) add("-max_v");
+          }
+        }
+    return optimizer_states;
+  }
+};
+
+GraphBase::GraphBase(std::string class_name) : state_(std::make_unique<State>()) {
+  state_->name = class_name + "_" + std::to_string(next_number(class_name));
+  state_->class_name = std::move(class_name);
+  state_->root->class_name = state_->class_name;
+}
+GraphBase::~GraphBase() = default;
+
+const std::string& GraphBase::name() const { return state_->name; }
+const std::string& GraphBase::class_name() const { return state_->class_name; }
+bool GraphBase::is_compiled() const { return state_->trace != nullptr; }
+bool GraphBase::training() const { return !state_->optimizers.empty(); }
+std::int64_t GraphBase::train_step() const { return state_->steps; }
+const std::any& GraphBase::result() const { return state_->result; }
+void GraphBase::debug(int v_level) {
+  if (v_level < -1 || v_level > 3) throw UserError("debug: the level must lie in [-1, 3], got " + std::to_string(v_level));
+  state_->debug_level = v_level;
+}
+void GraphBase::set_threads(int threads) {
+  if (threads < 0) throw UserError("set_threads: the number must not be negative, got " + std::to_string(threads));
+  if (state_->executable) throw UserError("set_threads: the program of " + state_->name + " is running already");
+  state_->threads = threads;
+}
+
+const ir::Graph& GraphBase::graph() const {
+  if (!state_->trace) throw UserError(state_->name + " has not been recorded yet: compile() it, or call it once");
+  return state_->trace->graph;
+}
+
+void GraphBase::register_child(std::string_view name, const ModuleBase& module, Location where) {
+  if (is_compiled()) fail_at("the child '" + std::string(name) + "' comes too late: " + state_->name + " has been recorded", where);
+  check_name(*state_->root, name, "child", where);
+  module.state()->registered = true;
+  state_->root->children.push_back({std::string(name), module.state()});
+}
+
+// ---- optimizers -----------------------------------------------------------------------------------------------------------------------
+
+void GraphBase::add_optimizer(const optim::Optimizer& optimizer, Location where) {
+  if (is_compiled()) fail_at("the optimizer comes too late: " + state_->name + " has been recorded", where);
+  std::map<const graven::detail::TensorImpl*, std::string> names;
+  for (const auto& [path, t] : state_->variables())
+    if (!t->is_buffer) names.emplace(t->tensor.impl().get(), path);
+  std::set<const graven::detail::TensorImpl*> taken;
+  for (const auto& a : state_->optimizers)
+    for (const Tensor& t : a.optimizer.parameters()) taken.insert(t.impl().get());
+  for (const Tensor& t : optimizer.parameters()) {
+    const auto it = names.find(t.impl().get());
+    if (it == names.end())
+      fail_at("add_optimizer: the optimizer " + optimizer.kind() + " has a parameter " + t.describe() +
+                  (t.impl()->owner.empty() ? "" : " (" + t.impl()->owner + ")") + " that is not in the graph " + state_->name,
+              where);
+    if (taken.count(t.impl().get()))
+      fail_at("add_optimizer: the parameter " + it->second + " belongs to another optimizer of " + state_->name, where);
+  }
+  state_->optimizers.push_back({optimizer, nullptr});
+}
+
+void GraphBase::add_optimizer(const optim::Optimizer& optimizer, const lr_scheduler::LRScheduler& scheduler, Location where) {
+  if (scheduler.state()->optimizer != optimizer.state()) fail_at("add_optimizer: the schedule belongs to another optimizer", where);
+  add_optimizer(optimizer, where);
+  state_->optimizers.back().schedule = scheduler.state();
+}
+
+std::vector<double> GraphBase::learning_rates() const {
+  std::vector<double> rates;
+  for (const auto& a : state_->optimizers) {
+    const std::vector<double> own = a.schedule ? a.schedule->rates() : a.optimizer.learning_rates();
+    rates.insert(rates.end(), own.begin(), own.end());
+  }
+  return rates;
+}
+
+// ---- recording ------------------------------------------------------------------------------------------------------------------------
+
+class GraphBase::Recording {
+ public:
+  explicit Recording(std::unique_ptr<Trace> t) : trace(std::move(t)), scope(*trace) {}
+  std::unique_ptr<Trace> trace;
+  TraceScope scope;
+  std::vector<std::string> input_paths;
+  Stopwatch stopwatch;
+  Location where;
+};
+
+std::shared_ptr<GraphBase::Recording> GraphBase::begin_recording(Location where) {
+  if (graven::detail::active_trace()) fail_at(state_->name + " is called within build() of " + graven::detail::active_trace()->graph_name, where);
+  if (state_->debug_level >= 0) fmt::print(stderr, "(GRAPH:{}:{}) start building graph.\n", state_->name, state_->class_name);
+  auto trace = std::make_unique<Trace>();
+  trace->id = next_trace_id();
+  trace->graph_name = state_->class_name;
+  trace->graph.name = state_->class_name;
+  trace->module_paths.emplace(state_->root.get(), "");
+  state_->walk([&](const std::string& path, const ModuleState& s) {
+    trace->module_paths.emplace(&s, path);
+    trace->graph.modules.push_back({path, s.class_name, s.arguments});
+  });
+  for (const auto& [path, t] : state_->variables()) {
+    const ir::TensorType type{t->tensor.dtype(), t->tensor.shape()};
+    const ir::ValueId value = t->is_buffer ? trace->graph.add_buffer(path, type) : trace->graph.add_parameter(path, type, t->tensor.requires_grad());
+    trace->variables.emplace(t->tensor.impl().get(), Trace::Variable{value, value});
+  }
+  auto recording = std::make_shared<Recording>(std::move(trace));
+  recording->where = where;
+  return recording;
+}
+
+Tensor GraphBase::add_input(Recording& recording, const Spec& spec, const std::string& path, ir::Tree& tree) {
+  const std::size_t index = recording.input_paths.size();
+  for (const Dim& d : spec.shape)
+    if (d.coefficient() < 0 || (!d.is_static() && d.symbol_maximum() < 1))
+      throw UserError("the spec of input " + path + " has the dimension " + d.to_string() + "; dimensions must not be negative, maxima at least 1");
+  for (const auto& [symbol, maximum] : recording.trace->graph.symbols())
+    for (const Dim& d : spec.shape)
+      if (d.symbol() == symbol && d.symbol_maximum() != maximum)
+        throw UserError(
+            fmt::format("the spec of input {}: the symbol '{}' has the maximum {} here, and {} before", path, symbol, d.symbol_maximum(), maximum));
+  const ir::ValueId value =
+      recording.trace->graph.add_input(spec.name.empty() ? "input_" + std::to_string(index) : spec.name, {spec.dtype, spec.shape});
+  recording.input_paths.push_back(path);
+  tree.index = static_cast<std::int32_t>(index);
+  return recording.trace->wrap(value);
+}
+
+Tensor GraphBase::add_input(Recording& recording, const Tensor& example, const std::string& path, ir::Tree& tree) {
+  if (!example.defined()) throw UserError("input " + path + " of " + state_->name + " is an undefined tensor");
+  if (example.is_traced()) throw UserError("input " + path + " of " + state_->name + " was recorded by another graph's build()");
+  return add_input(recording, Spec{example.shape(), example.dtype(), {}}, path, tree);
+}
+
+void GraphBase::add_output(Recording& recording, const Tensor& value, const std::string& path, ir::Tree& tree) {
+  if (!value.defined()) throw UserError("build() of " + state_->name + " returns an undefined tensor at '" + path + "'");
+  Trace& trace = *recording.trace;
+  tree.index = static_cast<std::int32_t>(trace.graph.outputs.size());
+  trace.graph.outputs.push_back(trace.value_of(value, {}));
+}
+
+void GraphBase::end_recording(Recording& recording, ir::Tree inputs, ir::Tree outputs, std::any result) {
+  Trace& trace = *recording.trace;
+  trace.finish();
+  ir::Graph& graph = trace.graph;
+  graph.input_tree = std::move(inputs);
+  graph.output_tree = std::move(outputs);
+  graph.training = training();
+  if (!graph.losses.empty() && state_->optimizers.empty())
+    throw UserError("build() of " + state_->name + " calls backward(), but the graph has no optimizer: call add_optimizer() in its constructor");
+  if (graph.losses.empty() && !state_->optimizers.empty())
+    throw UserError(state_->name + " has an optimizer, but its build() calls backward() on no loss");
+  for (const auto& a : state_->optimizers) {
+    ir::Optimizer o;
+    o.kind = a.optimizer.kind();
+    for (const auto& g : a.optimizer.state()->groups) {
+      ir::ParameterGroup group;
+      for (const Tensor& t : g.parameters)
+        if (t.requires_grad()) group.parameters.push_back(trace.variables.at(t.impl().get()).value);
+      group.options = g.options;
+      group.options["lr"] = a.schedule ? g.base_lr : g.options.at("lr");
+      o.groups.push_back(std::move(group));
+    }
+    if (a.schedule) o.schedule = a.schedule->schedule;
+    graph.optimizers.push_back(std::move(o));
+  }
+  const int level = state_->debug_level;
+  state_->input_paths = std::move(recording.input_paths);
+  state_->result = std::move(result);
+  state_->trace = std::move(recording.trace);
+  if (level >= 1) fmt::print(stderr, "{}\n", repr());
+  if (level >= 2)
+    for (const ir::Node& n : graph.nodes) {
+      std::string line = "(OPERATOR:" + graph.value(n.outputs.empty() ? n.inputs.at(0) : n.outputs[0]).name + ":" + std::string(n.op->name) + "(";
+      bool first = true;
+      for (ir::ValueId v : n.inputs) {
+        if (v == ir::kNone) continue;
+        line += (first ? "" : ", ") + graph.value(v).name;
+        first = false;
+      }
+      line += ")";
+      for (ir::ValueId v : n.outputs) line += " -> " + graph.type(v).to_string();
+      if (level >= 3)
+        for (const ir::Origin& o : n.origins) line += "  " + o.to_string();
+      fmt::print(stderr, "{})\n", line);
+    }
+  if (level >= 0)
+    fmt::print(stderr, "(GRAPH:{}:{}) end building graph: {} operators, {:.1f} ms.\n", state_->name, state_->class_name, graph.nodes.size(),
+               recording.stopwatch.seconds() * 1e3);
+}
+
+void GraphBase::warn_compiled_twice(Location) const {
+  fmt::print(stderr, "warning: {} is compiled already; compiling it again changes nothing\n", state_->name);
+}
+
+// ---- running --------------------------------------------------------------------------------------------------------------------------
+
+std::vector<Tensor> GraphBase::run(const std::vector<Tensor>& inputs, const std::vector<std::string>& paths, const ir::Tree& tree, Location where) {
+  State& s = *state_;
+  const ir::Graph& graph = s.trace->graph;
+  if (graven::detail::active_trace()) fail_at(s.name + " is called within build() of " + graven::detail::active_trace()->graph_name, where);
+  if (!(tree == graph.input_tree))
+    fail_at("the inputs of " + s.name + " are arranged otherwise than when it was recorded: " + std::to_string(inputs.size()) + " tensors, " +
+                std::to_string(graph.inputs.size()) + " expected",
+            where);
+  // ---- inputs ----
+  const auto symbols = graph.symbols();
+  std::map<std::string, std::int64_t> values;
+  std::vector<Tensor> rows;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const ir::Value& expected = graph.value(graph.inputs[i]);
+    const auto mismatch = [&](const std::string& why) {
+      UserError error("input " + paths[i] + " ('" + expected.name + "') of " + s.name + ": expected " + expected.type.to_string() + ", got " +
+                      (inputs[i].defined() ? inputs[i].describe() : "an undefined tensor") + why);
+      error.at(where.file_name(), where.line);
+      throw error;
+    };
+    if (!inputs[i].defined()) mismatch("");
+    if (inputs[i].is_traced()) mismatch(", recorded by another graph's build()");
+    if (inputs[i].dtype() != expected.type.dtype || inputs[i].shape().rank() != expected.type.shape.rank()) mismatch("");
+    for (std::size_t d = 0; d < expected.type.shape.rank(); ++d) {
+      const Dim& dim = expected.type.shape[d];
+      const std::int64_t got = inputs[i].shape()[d].value();
+      if (dim.is_static()) {
+        if (got != dim.value()) mismatch("");
+        continue;
+      }
+      if (got % dim.coefficient() != 0) mismatch("");
+      const std::int64_t value = got / dim.coefficient();
+      if (value < 1 || value > dim.symbol_maximum()) mismatch(fmt::format(": {} must lie in [1, {}]", dim.symbol(), dim.symbol_maximum()));
+      const auto [it, fresh] = values.emplace(dim.symbol(), value);
+      if (!fresh && it->second != value) mismatch(fmt::format(": {} is {} in an earlier input", dim.symbol(), it->second));
+    }
+    rows.push_back(graven::detail::contiguous_copy(inputs[i]));
+  }
+  // ---- the program ----
+  const bool training_graph = training();
+  if (!s.executable) {
+    const Stopwatch stopwatch;
+    if (s.debug_level >= 0) fmt::print(stderr, "(GRAPH:{}:{}) start compiling.\n", s.name, s.class_name);
+    s.executable = ir::compile(graph, {.threads = s.threads, .verbose = s.debug_level >= 0});
+    if (s.debug_level >= 0) fmt::print(stderr, "(GRAPH:{}:{}) end compiling: {:.2f} s.\n", s.name, s.class_name, stopwatch.seconds());
+    for (const auto& [path, t] : s.variables())
+      s.bound.push_back({path, t->tensor, nullptr, 0, training_graph && (t->is_buffer || t->tensor.requires_grad())});
+    if (training_graph)
+      for (const auto& [path, t] : s.states()) s.bound.push_back({path, t, nullptr, 0, true});
+  }
+  bool changed = false;
+  for (State::Bound& b : s.bound) {
+    graven::detail::TensorImpl& impl = *b.tensor.impl();
+    if (impl.storage != b.storage) {
+      const ir::ValueId id = graph.find(b.name);
+      if (id != ir::kNone && (graph.type(id).dtype != impl.dtype || graph.type(id).shape != impl.shape))
+        fail_at("the parameter " + b.name + " of " + s.name + " was recorded as " + graph.type(id).to_string() + ", and is " + b.tensor.describe() +
+                    " now",
+                where);
+      s.executable->bind(b.name, impl.data(), static_cast<std::size_t>(impl.numel()) * ir::size_of(impl.dtype));
+      b.storage = impl.storage;
+      changed = true;
+    }
+    const std::uint64_t version = impl.storage->version.load(std::memory_order_relaxed);
+    changed = changed || version != b.version;
+    b.version = version;
+  }
+  if (changed) s.executable->weights_changed();
+  // ---- run ----
+  std::vector<std::int64_t> symbol_values;
+  for (const auto& [symbol, maximum] : symbols) symbol_values.push_back(values.count(symbol) ? values.at(symbol) : maximum);
+  std::vector<Tensor> outputs;
+  std::vector<const void*> in;
+  std::vector<void*> out;
+  for (const Tensor& t : rows) in.push_back(t.impl()->data());
+  for (ir::ValueId v : graph.outputs) {
+    Shape shape;
+    for (const Dim& d : graph.type(v).shape) shape.push_back(d.is_static() ? d : Dim(d.at(values.at(d.symbol()))));
+    outputs.push_back(graven::detail::make_tensor(graph.type(v).dtype, shape));
+    out.push_back(outputs.back().impl()->data());
+  }
+  s.executable->run(in, out, symbol_values, learning_rates());
+  if (training_graph) {
+    for (State::Bound& b : s.bound)
+      if (b.written) {
+        b.tensor.impl()->bump_version();
+        b.version = b.storage->version.load(std::memory_order_relaxed);
+      }
+    ++s.steps;
+    for (const auto& a : s.optimizers)
+      if (a.schedule) {
+        ++a.schedule->steps;
+        a.schedule->apply();
+      }
+  }
+  return outputs;
+}
+
+// ---- state ----------------------------------------------------------------------------------------------------------------------------
+
+StateDict GraphBase::state_dict() const {
+  StateDict result;
+  for (const auto& [path, t] : state_->variables()) result.emplace_back(path, t->tensor);
+  if (training()) {
+    for (const auto& entry : state_->states()) result.push_back(entry);
+    result.emplace_back("train_step", tensor(state_->steps, DType::i64));
+  }
+  return result;
+}
+
+LoadReport GraphBase::load_state_dict(const StateDict& state, bool strict, Location where) {
+  const StateDict targets = state_dict();
+  LoadReport report = load_tensors(targets, state, strict, "load_state_dict of " + state_->name, where);
+  if (training())
+    for (const auto& [name, t] : targets)
+      if (name == "train_step") {
+        state_->steps = t.item<std::int64_t>();
+        for (const auto& a : state_->optimizers)
+          if (a.schedule) {
+            a.schedule->steps = state_->steps;
+            a.schedule->apply();
+          }
+      }
+  return report;
+}
+
+// ---- print ----------------------------------------------------------------------------------------------------------------------------
+
+namespace {
+
+void print_module(std::string& text, const std::string& path, const ModuleState& s, const Trace* trace, std::size_t depth) {
+  const std::string indent(2 * depth, ' '), inner(2 * depth + 2, ' ');
+  std::string body;
+  const graven::detail::ModuleCall* call = nullptr;
+  if (trace)
+    if (const auto it = trace->calls.find(&s); it != trace->calls.end()) call = &it->second;
+  if (call)
+    for (std::size_t i = 0; i < call->inputs.size(); ++i)
+      body += inner + "(INPUT:_" + path + "-input_" + std::to_string(i) + ":" + describe_tensor(call->inputs[i], true, false) + ")\n";
+  for (const auto& t : s.tensors)
+    body += inner + (t.is_buffer ? "(BUFFER:" : "(PARAMETER:") + join_path(path, t.name) + ":" +
+            describe_tensor({t.tensor.dtype(), t.tensor.shape()}, false, t.tensor.requires_grad()) + "): ()\n";
+  for (const auto& c : s.children) print_module(body, join_path(path, c.name), *c.state, trace, depth + 1);
+  if (call)
+    for (std::size_t i = 0; i < call->outputs.size(); ++i)
+      body += inner + "(OUTPUT:_" + path + "-output_" + std::to_string(i) + ":" + describe_tensor(call->outputs[i], true, false) + ")\n";
+  text += indent + "(MODULE:" + path + ":" + s.class_name + "(" + s.arguments + ")): (";
+  text += body.empty() ? ")\n" : "\n" + body + indent + ")\n";
+}
+
+}  // namespace
+
+std::string GraphBase::repr() const {
+  const State& s = *state_;
+  std::string text = "(GRAPH:" + s.name + ":" + s.class_name + "): (\n";
+  text += std::string("  (CONFIG:config:GraphConfig(training=") + (training() ? "True" : "False") + ", ))\n";
+  const auto line = [&](const char* kind, const char* suffix, std::size_t i, ir::ValueId v) {
+    text += "  (" + std::string(kind) + ":_" + s.name + "-" + suffix + "_" + std::to_string(i) + ":" +
+            describe_tensor(s.trace->graph.type(v), false, false) + ")\n";
+  };
+  if (s.trace)
+    for (std::size_t i = 0; i < s.trace->graph.inputs.size(); ++i) line("INPUT", "input", i, s.trace->graph.inputs[i]);
+  for (const auto& c : s.root->children) print_module(text, c.name, *c.state, s.trace.get(), 1);
+  if (s.trace)
+    for (std::size_t i = 0; i < s.trace->graph.outputs.size(); ++i) line("OUTPUT", "output", i, s.trace->graph.outputs[i]);
+  return text + ")";
+}
+
+std::ostream& operator<<(std::ostream& out, const GraphBase& graph) { return out << graph.repr(); }
+
+}  // namespace graven::nn

@@ -1,0 +1,2 @@
+// Emitting a graph as a standalone project.
+#pragma once

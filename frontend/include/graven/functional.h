@@ -1,0 +1,150 @@
+// Functions on tensors. Each takes its first tensor as an Operand, which knows the line that called it.
+//
+//   Tensor y = relu(linear(x, weight, bias));
+//   Tensor loss = cross_entropy(logits, labels);
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "graven/tensor.h"
+
+namespace graven {
+
+/// A number for both dimensions, or {height, width}.
+struct Size2 {
+  std::int64_t height, width;
+  constexpr Size2(std::int64_t both) : height(both), width(both) {}  // NOLINT: Conv2d(1, 6, 5)
+  constexpr Size2(int both) : height(both), width(both) {}           // NOLINT
+  constexpr Size2(std::int64_t height, std::int64_t width) : height(height), width(width) {}
+  friend constexpr bool operator==(const Size2&, const Size2&) = default;
+};
+
+/// How a loss reduces over its elements.
+enum class Reduction : std::uint8_t { none, mean, sum };
+
+// ---- elementwise ----
+Tensor add(const Operand& a, const Operand& b, double alpha = 1);
+Tensor sub(const Operand& a, const Operand& b, double alpha = 1);
+Tensor mul(const Operand& a, const Operand& b);
+/// True division: integers give f32.
+Tensor div(const Operand& a, const Operand& b);
+Tensor pow(const Operand& base, const Operand& exponent);
+Tensor maximum(const Operand& a, const Operand& b);
+Tensor minimum(const Operand& a, const Operand& b);
+Tensor eq(const Operand& a, const Operand& b);
+Tensor ne(const Operand& a, const Operand& b);
+Tensor lt(const Operand& a, const Operand& b);
+Tensor le(const Operand& a, const Operand& b);
+Tensor gt(const Operand& a, const Operand& b);
+Tensor ge(const Operand& a, const Operand& b);
+Tensor logical_and(const Operand& a, const Operand& b);
+Tensor logical_or(const Operand& a, const Operand& b);
+Tensor logical_not(const Operand& x);
+/// x where the condition holds, y elsewhere.
+Tensor where(const Operand& condition, const Operand& x, const Operand& y);
+
+Tensor neg(const Operand& x);
+Tensor abs(const Operand& x);
+Tensor sign(const Operand& x);
+Tensor exp(const Operand& x);
+Tensor expm1(const Operand& x);
+Tensor log(const Operand& x);
+Tensor log1p(const Operand& x);
+Tensor sqrt(const Operand& x);
+Tensor rsqrt(const Operand& x);
+Tensor square(const Operand& x);
+Tensor reciprocal(const Operand& x);
+Tensor sin(const Operand& x);
+Tensor cos(const Operand& x);
+Tensor erf(const Operand& x);
+Tensor floor(const Operand& x);
+Tensor ceil(const Operand& x);
+Tensor round(const Operand& x);
+Tensor clamp(const Operand& x, double min = -std::numeric_limits<double>::infinity(), double max = std::numeric_limits<double>::infinity());
+
+// ---- activations ----
+Tensor relu(const Operand& x);
+Tensor relu6(const Operand& x);
+Tensor sigmoid(const Operand& x);
+Tensor tanh(const Operand& x);
+/// x * Phi(x); approximate is "none" (erf) or "tanh".
+Tensor gelu(const Operand& x, std::string_view approximate = "none");
+Tensor silu(const Operand& x);
+Tensor softplus(const Operand& x, double beta = 1, double threshold = 20);
+Tensor leaky_relu(const Operand& x, double negative_slope = 0.01);
+Tensor elu(const Operand& x, double alpha = 1);
+Tensor hardtanh(const Operand& x, double min_val = -1, double max_val = 1);
+Tensor softmax(const Operand& x, std::int64_t dim);
+Tensor log_softmax(const Operand& x, std::int64_t dim);
+/// x when not training or p is 0; a user error otherwise, as random operators are not supported yet.
+Tensor dropout(const Operand& x, double p = 0.5, bool training = true);
+
+// ---- reductions; empty dims: all of them ----
+Tensor sum(const Operand& x, const Sizes& dims = {}, bool keepdim = false);
+Tensor mean(const Operand& x, const Sizes& dims = {}, bool keepdim = false);
+Tensor amax(const Operand& x, const Sizes& dims = {}, bool keepdim = false);
+Tensor amin(const Operand& x, const Sizes& dims = {}, bool keepdim = false);
+Tensor prod(const Operand& x, const Sizes& dims = {}, bool keepdim = false);
+/// i64; over the flattened tensor when no dimension is given.
+Tensor argmax(const Operand& x, std::optional<std::int64_t> dim = {}, bool keepdim = false);
+Tensor argmin(const Operand& x, std::optional<std::int64_t> dim = {}, bool keepdim = false);
+
+// ---- shapes ----
+Tensor reshape(const Operand& x, const Shape& shape);
+Tensor flatten(const Operand& x, std::int64_t start_dim = 0, std::int64_t end_dim = -1);
+Tensor transpose(const Operand& x, std::int64_t dim0, std::int64_t dim1);
+Tensor permute(const Operand& x, const Sizes& dims);
+Tensor cat(const std::vector<Tensor>& tensors, std::int64_t dim = 0, Location where = Location::current());
+Tensor stack(const std::vector<Tensor>& tensors, std::int64_t dim = 0, Location where = Location::current());
+/// Constant padding, PyTorch's order: last dimension first, {before, after} for each.
+Tensor pad(const Operand& x, const Sizes& pads, double value = 0);
+
+// ---- products ----
+/// x[..., k] weight[n, k]^T + bias[n] -> [..., n]
+Tensor linear(const Operand& x, const Tensor& weight, const Tensor& bias = {});
+/// Vectors, matrices and batches of them, with broadcasting of the batch dimensions.
+Tensor matmul(const Operand& a, const Operand& b);
+
+// ---- images: [batch, channels, height, width] ----
+struct Conv2dFunctionOptions {
+  Size2 stride = 1, padding = 0, dilation = 1;
+  std::int64_t groups = 1;
+};
+/// Cross-correlation with weight[out, in / groups, kernel_h, kernel_w].
+Tensor conv2d(const Operand& x, const Tensor& weight, const Tensor& bias = {}, const Conv2dFunctionOptions& options = {});
+struct MaxPool2dOptions {
+  std::optional<Size2> stride = {};  ///< none: the kernel's size
+  Size2 padding = 0, dilation = 1;
+  bool ceil_mode = false;
+};
+Tensor max_pool2d(const Operand& x, Size2 kernel_size, const MaxPool2dOptions& options = {});
+struct AvgPool2dOptions {
+  std::optional<Size2> stride = {};  ///< none: the kernel's size
+  Size2 padding = 0;
+  bool ceil_mode = false;
+  bool count_include_pad = true;
+};
+Tensor avg_pool2d(const Operand& x, Size2 kernel_size, const AvgPool2dOptions& options = {});
+/// Mean over each channel's image when output_size is 1; other sizes must divide the image's.
+Tensor adaptive_avg_pool2d(const Operand& x, Size2 output_size);
+/// Normalises over every dimension but 1. When training, statistics of the batch are used and the running ones, where given, are updated in place:
+/// running = (1 - momentum) running + momentum statistic (the variance unbiased).
+Tensor batch_norm(const Operand& x, const Tensor& running_mean, const Tensor& running_var, const Tensor& weight = {}, const Tensor& bias = {},
+                  bool training = false, double momentum = 0.1, double eps = 1e-5);
+
+// ---- losses ----
+/// Of logits[rows, classes] (or [batch, classes, d1, ...]) and labels i64[rows] (or [batch, d1, ...]).
+Tensor cross_entropy(const Operand& logits, const Operand& labels, Reduction reduction = Reduction::mean);
+/// Of log-probabilities[rows, classes].
+Tensor nll_loss(const Operand& log_probabilities, const Operand& labels, Reduction reduction = Reduction::mean);
+Tensor mse_loss(const Operand& input, const Operand& target, Reduction reduction = Reduction::mean);
+Tensor l1_loss(const Operand& input, const Operand& target, Reduction reduction = Reduction::mean);
+/// mean of max(x, 0) - x y + log(1 + exp(-|x|))
+Tensor binary_cross_entropy_with_logits(const Operand& input, const Operand& target, Reduction reduction = Reduction::mean);
+
+}  // namespace graven

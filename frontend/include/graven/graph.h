@@ -1,0 +1,216 @@
+// Graphs: a network, its loss and its optimizer as one program.
+//
+//   struct TrainMlp : nn::Graph<TrainMlp> {
+//     Mlp model = child("model", Mlp());
+//     nn::CrossEntropyLoss loss_fn = child("loss_fn", nn::CrossEntropyLoss());
+//     optim::SGD optimizer{model.parameters(), {.lr = 0.1, .momentum = 0.9}};
+//     TrainMlp() { add_optimizer(optimizer); }
+//     Tensor build(Tensor images, Tensor labels) {
+//       Tensor loss = loss_fn(model(images), labels);
+//       loss.backward();
+//       return loss;
+//     }
+//   };
+//
+//   TrainMlp graph;
+//   graph.compile(spec({64, 1, 28, 28}, "images"), spec({64}, i64, "labels"));   // records build(); computes nothing
+//   std::cout << graph;
+//   Tensor loss = graph(images, labels);                                        // one training step of the compiled program
+//
+// The first call (or compile, or trace) runs build() once, recording; later calls only run the program that came of it, and need inputs of
+// the same types: shapes may differ only in a symbolic dimension, spec({Dim("batch", 64), 1, 28, 28}). Parameters stay those of the modules: what
+// either side writes, the other sees. Inputs and outputs are trees of tensors (tuple, pair, vector, array, map, optional). A tensor from outside
+// that belongs to no module becomes a constant. In-place operations are recorded as new values; an input of the graph changed in place is changed
+// within the graph only, the caller's tensor keeps its elements.
+#pragma once
+
+#include <any>
+#include <cstdint>
+#include <iosfwd>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "graven/lr_scheduler.h"
+#include "graven/module.h"
+#include "graven/optim.h"
+#include "graven/tree.h"
+#include "ir/graph.h"
+
+namespace graven::nn {
+
+/// Everything about a graph but its build().
+class GraphBase {
+ public:
+  explicit GraphBase(std::string class_name);
+  ~GraphBase();
+  GraphBase(const GraphBase&) = delete;
+  GraphBase& operator=(const GraphBase&) = delete;
+
+  /// "TrainMlp_0": the class and how many of it there were.
+  const std::string& name() const;
+  const std::string& class_name() const;
+  /// Whether build() has been recorded.
+  bool is_compiled() const;
+  /// Whether it has an optimizer.
+  bool training() const;
+  /// The recorded graph. User error before compile() or the first call.
+  const ir::Graph& graph() const;
+  /// The rates of the next step, by optimizer and parameter group.
+  std::vector<double> learning_rates() const;
+  /// Training calls so far.
+  std::int64_t train_step() const;
+
+  /// Parameters and buffers by path ("model.hidden.weight"); when training also optimizer state ("model.hidden.weight-momentum") and "train_step".
+  StateDict state_dict() const;
+  /// All or nothing, before or after the first call.
+  LoadReport load_state_dict(const StateDict& state, bool strict = true, Location where = Location::current());
+
+  /// How much is printed on stderr while recording and compiling: -1 nothing; 0 stages with their times, and warnings; 1 also modules with their
+  /// inputs, parameters and outputs; 2 also operators; 3 also source lines.
+  void debug(int v_level = 0);
+  /// Threads of the program; 0: all. Before the first run.
+  void set_threads(int threads);
+
+  /// OneFlow's print: modules, parameters and buffers; once recorded, inputs and outputs too.
+  std::string repr() const;
+
+  struct State;
+
+ protected:
+  void add_optimizer(const optim::Optimizer& optimizer, Location where = Location::current());
+  /// The schedule advances after every call.
+  void add_optimizer(const optim::Optimizer& optimizer, const lr_scheduler::LRScheduler& scheduler, Location where = Location::current());
+  void register_child(std::string_view name, const ModuleBase& module, Location where);
+
+  // ---- what Graph<Derived> is made of ----
+  class Recording;  ///< while build() runs
+  std::shared_ptr<Recording> begin_recording(Location where);
+  Tensor add_input(Recording& recording, const Spec& spec, const std::string& path, ir::Tree& tree);
+  Tensor add_input(Recording& recording, const Tensor& example, const std::string& path, ir::Tree& tree);
+  void add_output(Recording& recording, const Tensor& value, const std::string& path, ir::Tree& tree);
+  void end_recording(Recording& recording, ir::Tree inputs, ir::Tree outputs, std::any result);
+  const std::any& result() const;
+  /// Checks the inputs against the recorded types, and runs the program.
+  std::vector<Tensor> run(const std::vector<Tensor>& inputs, const std::vector<std::string>& paths, const ir::Tree& tree, Location where);
+  void warn_compiled_twice(Location where) const;
+
+ private:
+  std::unique_ptr<State> state_;
+};
+
+std::ostream& operator<<(std::ostream& out, const GraphBase& graph);
+
+/// The base of every graph: `struct TrainMlp : nn::Graph<TrainMlp>`. Derived has `build(...)`, which takes and returns trees of tensors.
+template <class Derived>
+class Graph : public GraphBase {
+ public:
+  Graph() : GraphBase(detail::class_name_of<Derived>()) {}
+
+  /// Records build() for inputs of these types (Spec, Tensor, or trees of them). Compiling twice warns and changes nothing. The program is built
+  /// when it is first called.
+  template <class... Inputs>
+  void compile(const Inputs&... inputs) {
+    if (is_compiled())
+      warn_compiled_twice({});
+    else
+      record(Location{}, inputs...);
+  }
+  /// The same, and returns the recorded graph.
+  template <class... Inputs>
+  const ir::Graph& trace(const Inputs&... inputs) {
+    if (!is_compiled()) record(Location{}, inputs...);
+    return graph();
+  }
+
+  auto operator()(Location where = Location::current()) { return call(where); }
+  template <class A>
+  auto operator()(const A& a, Location where = Location::current()) {
+    return call(where, a);
+  }
+  template <class A, class B>
+  auto operator()(const A& a, const B& b, Location where = Location::current()) {
+    return call(where, a, b);
+  }
+  template <class A, class B, class C>
+  auto operator()(const A& a, const B& b, const C& c, Location where = Location::current()) {
+    return call(where, a, b, c);
+  }
+  template <class A, class B, class C, class D>
+  auto operator()(const A& a, const B& b, const C& c, const D& d, Location where = Location::current()) {
+    return call(where, a, b, c, d);
+  }
+  template <class A, class B, class C, class D, class E>
+  auto operator()(const A& a, const B& b, const C& c, const D& d, const E& e, Location where = Location::current()) {
+    return call(where, a, b, c, d, e);
+  }
+
+ protected:
+  /// Registers a module under a name and returns it.
+  template <class M>
+  M child(std::string_view name, M module, Location where = Location::current()) {
+    static_assert(std::is_base_of_v<ModuleBase, M>, "a child must be a module");
+    register_child(name, module, where);
+    return module;
+  }
+
+ private:
+  template <class T>
+  using TreeOf = typename detail::TensorTree<std::remove_cvref_t<T>>::type;
+  /// D is Derived, named late, when it is complete.
+  template <class D, class... Inputs>
+  using ResultOf = decltype(std::declval<D&>().build(std::declval<TreeOf<Inputs>>()...));
+
+  template <class D = Derived, class... Inputs>
+  void record(Location where, const Inputs&... inputs) {
+    static_assert((detail::IsTree<Inputs>::value && ...), "a graph's inputs are tensors, specs, and tuples, vectors, maps or optionals of them");
+    using Result = ResultOf<D, Inputs...>;
+    const std::shared_ptr<Recording> recording = begin_recording(where);
+    ir::Tree input_tree, output_tree;
+    auto arguments = detail::map_tree(
+        std::tuple<Inputs...>(inputs...), std::string(), input_tree,
+        [&](const auto& leaf, const std::string& path, ir::Tree& t) { return add_input(*recording, leaf, path.empty() ? path : path.substr(1), t); });
+    auto& self = static_cast<Derived&>(*this);
+    if constexpr (std::is_void_v<Result>) {
+      std::apply([&](auto&&... a) { self.build(std::move(a)...); }, std::move(arguments));
+      output_tree.kind = ir::Tree::Kind::none;
+      end_recording(*recording, std::move(input_tree), std::move(output_tree), {});
+    } else {
+      static_assert(detail::IsTree<Result>::value, "build() returns tensors, or tuples, vectors, maps or optionals of them");
+      Result result = std::apply([&](auto&&... a) { return self.build(std::move(a)...); }, std::move(arguments));
+      detail::map_tree(result, std::string(), output_tree, [&](const Tensor& leaf, const std::string& path, ir::Tree& t) {
+        add_output(*recording, leaf, path, t);
+        return leaf;
+      });
+      end_recording(*recording, std::move(input_tree), std::move(output_tree), std::any(std::move(result)));
+    }
+  }
+
+  template <class D = Derived, class... Inputs>
+  ResultOf<D, Inputs...> call(Location where, const Inputs&... inputs) {
+    using Result = ResultOf<D, Inputs...>;
+    if (!is_compiled()) record(where, inputs...);
+    std::vector<Tensor> tensors;
+    std::vector<std::string> paths;
+    ir::Tree tree;
+    detail::map_tree(std::tuple<Inputs...>(inputs...), std::string(), tree, [&](const Tensor& leaf, const std::string& path, ir::Tree& t) {
+      t.index = static_cast<std::int32_t>(tensors.size());
+      tensors.push_back(leaf);
+      paths.push_back(path.empty() ? path : path.substr(1));
+      return leaf;
+    });
+    const std::vector<Tensor> outputs = run(tensors, paths, tree, where);
+    if constexpr (!std::is_void_v<Result>) {
+      std::size_t next = 0;
+      ir::Tree ignored;
+      return detail::map_tree(std::any_cast<const Result&>(result()), std::string(), ignored,
+                              [&](const Tensor&, const std::string&, ir::Tree&) { return outputs.at(next++); });
+    }
+  }
+};
+
+}  // namespace graven::nn

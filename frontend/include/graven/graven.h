@@ -1,0 +1,68 @@
+// Graven: networks written in C++, computed at once or compiled into standalone projects. The only include that a program needs.
+//
+// ## Tensors and eager mode (tensor.h, functional.h)
+//
+//   #include <graven/graven.h>
+//   using namespace graven;
+//
+//   manual_seed(0);
+//   Tensor x = linspace(-1, 1, 100).unsqueeze(1);
+//   Tensor y = (3 * x).sin();                         // computed at once
+//
+// ## Modules (module.h, layers.h, init.h)
+//
+//   struct Net : nn::Module<Net> {
+//     nn::Linear in = child("in", nn::Linear(1, 32));
+//     nn::Linear out = child("out", nn::Linear(32, 1));
+//     Tensor forward(Tensor x) { return out(tanh(in(x))); }
+//   };
+//
+// ## Training eagerly (optim.h, lr_scheduler.h)
+//
+//   Net net;
+//   optim::Adam optimizer(net.parameters(), {.lr = 1e-2});
+//   for (int step = 0; step < 200; ++step) {
+//     Tensor loss = mse_loss(net(x), y);
+//     optimizer.zero_grad();
+//     loss.backward();
+//     optimizer.step();
+//   }
+//
+// ## The same as a graph (graph.h)
+//
+//   struct TrainNet : nn::Graph<TrainNet> {
+//     Net net = child("net", Net());
+//     optim::Adam optimizer{net.parameters(), {.lr = 1e-2}};
+//     TrainNet() { add_optimizer(optimizer); }
+//     Tensor build(Tensor x, Tensor y) {
+//       Tensor loss = mse_loss(net(x), y);
+//       loss.backward();
+//       return loss;
+//     }
+//   };
+//   TrainNet graph;
+//   Tensor loss = graph(x, y);      // the first call records build() and compiles it; every call is one training step
+//
+// ## Emitting a project (codegen.h)
+//
+//   codegen::emit(graph, "net_train");
+//
+// ## Saving (serialize.h)
+//
+//   nn::save(net.state_dict(), "net.safetensors");
+//
+// Errors are graven::UserError: the module path, what was expected, what came, and the line of your program.
+#pragma once
+
+#include "graven/codegen.h"
+#include "graven/functional.h"
+#include "graven/graph.h"
+#include "graven/init.h"
+#include "graven/layers.h"
+#include "graven/lr_scheduler.h"
+#include "graven/module.h"
+#include "graven/optim.h"
+#include "graven/serialize.h"
+#include "graven/tensor.h"
+#include "graven/tree.h"
+#include "graven/types.h"

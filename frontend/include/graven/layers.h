@@ -1,0 +1,225 @@
+// Layers and losses, with PyTorch's names, defaults, shapes and initialisation.
+//
+//   nn::Conv2d(1, 6, 5, {.padding = 2})        // weight f32[6,1,5,5], bias f32[6], both uniform in +-1/sqrt(fan_in)
+//   nn::Linear(400, 120, {.bias = false})
+//   nn::CrossEntropyLoss()(logits, labels)
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+
+#include "graven/functional.h"
+#include "graven/module.h"
+
+namespace graven::nn {
+
+using graven::AvgPool2dOptions;
+using graven::MaxPool2dOptions;
+using graven::Reduction;
+
+struct LinearOptions {
+  bool bias = true;
+  DType dtype = DType::f32;
+};
+
+/// y[..., out] = x[..., in] weight[out, in]^T + bias[out]. Both start uniform in +-1/sqrt(in).
+class Linear : public Module<Linear> {
+ public:
+  Linear(std::int64_t in_features, std::int64_t out_features, LinearOptions options = {});
+  Tensor forward(Tensor x);
+  Tensor weight, bias;
+};
+
+struct Conv2dOptions {
+  Size2 stride = 1, padding = 0, dilation = 1;
+  std::int64_t groups = 1;
+  bool bias = true;
+  DType dtype = DType::f32;
+};
+
+/// Cross-correlation: x[batch, in, h, w] with weight[out, in / groups, kernel_h, kernel_w]. Both parameters start uniform in +-1/sqrt(fan_in).
+class Conv2d : public Module<Conv2d> {
+ public:
+  Conv2d(std::int64_t in_channels, std::int64_t out_channels, Size2 kernel_size, Conv2dOptions options = {});
+  Tensor forward(Tensor x);
+  Tensor weight, bias;
+
+ private:
+  Conv2dOptions options_;
+};
+
+struct BatchNorm2dOptions {
+  double eps = 1e-5;
+  double momentum = 0.1;
+  bool affine = true;
+  bool track_running_stats = true;
+};
+
+/// Normalises each channel of x[batch, channels, h, w]; running statistics are buffers.
+class BatchNorm2d : public Module<BatchNorm2d> {
+ public:
+  explicit BatchNorm2d(std::int64_t num_features, BatchNorm2dOptions options = {});
+  Tensor forward(Tensor x);
+  Tensor weight, bias, running_mean, running_var, num_batches_tracked;
+
+ private:
+  BatchNorm2dOptions options_;
+};
+
+class MaxPool2d : public Module<MaxPool2d> {
+ public:
+  explicit MaxPool2d(Size2 kernel_size, MaxPool2dOptions options = {});
+  Tensor forward(Tensor x);
+
+ private:
+  Size2 kernel_size_;
+  MaxPool2dOptions options_;
+};
+
+class AvgPool2d : public Module<AvgPool2d> {
+ public:
+  explicit AvgPool2d(Size2 kernel_size, AvgPool2dOptions options = {});
+  Tensor forward(Tensor x);
+
+ private:
+  Size2 kernel_size_;
+  AvgPool2dOptions options_;
+};
+
+/// Sizes must divide the image's.
+class AdaptiveAvgPool2d : public Module<AdaptiveAvgPool2d> {
+ public:
+  explicit AdaptiveAvgPool2d(Size2 output_size);
+  Tensor forward(Tensor x);
+
+ private:
+  Size2 output_size_;
+};
+
+class Flatten : public Module<Flatten> {
+ public:
+  explicit Flatten(std::int64_t start_dim = 1, std::int64_t end_dim = -1);
+  Tensor forward(Tensor x);
+
+ private:
+  std::int64_t start_dim_, end_dim_;
+};
+
+class Identity : public Module<Identity> {
+ public:
+  Tensor forward(Tensor x) { return x; }
+};
+class ReLU : public Module<ReLU> {
+ public:
+  Tensor forward(Tensor x);
+};
+class ReLU6 : public Module<ReLU6> {
+ public:
+  Tensor forward(Tensor x);
+};
+class Sigmoid : public Module<Sigmoid> {
+ public:
+  Tensor forward(Tensor x);
+};
+class Tanh : public Module<Tanh> {
+ public:
+  Tensor forward(Tensor x);
+};
+class SiLU : public Module<SiLU> {
+ public:
+  Tensor forward(Tensor x);
+};
+class GELU : public Module<GELU> {
+ public:
+  /// "none" or "tanh"
+  explicit GELU(std::string approximate = "none");
+  Tensor forward(Tensor x);
+
+ private:
+  std::string approximate_;
+};
+class LeakyReLU : public Module<LeakyReLU> {
+ public:
+  explicit LeakyReLU(double negative_slope = 0.01);
+  Tensor forward(Tensor x);
+
+ private:
+  double negative_slope_;
+};
+class Softmax : public Module<Softmax> {
+ public:
+  explicit Softmax(std::int64_t dim);
+  Tensor forward(Tensor x);
+
+ private:
+  std::int64_t dim_;
+};
+class LogSoftmax : public Module<LogSoftmax> {
+ public:
+  explicit LogSoftmax(std::int64_t dim);
+  Tensor forward(Tensor x);
+
+ private:
+  std::int64_t dim_;
+};
+/// The identity in evaluation mode or with p = 0; a user error in training mode, as random operators are not supported yet.
+class Dropout : public Module<Dropout> {
+ public:
+  explicit Dropout(double p = 0.5);
+  Tensor forward(Tensor x);
+
+ private:
+  double p_;
+};
+
+// ---- losses ---------------------------------------------------------------------------------------------------------------------------
+
+struct LossOptions {
+  Reduction reduction = Reduction::mean;
+};
+
+/// Of logits[rows, classes] and labels i64[rows].
+class CrossEntropyLoss : public Module<CrossEntropyLoss> {
+ public:
+  explicit CrossEntropyLoss(LossOptions options = {});
+  Tensor forward(Tensor logits, Tensor labels);
+
+ private:
+  Reduction reduction_;
+};
+class NLLLoss : public Module<NLLLoss> {
+ public:
+  explicit NLLLoss(LossOptions options = {});
+  Tensor forward(Tensor log_probabilities, Tensor labels);
+
+ private:
+  Reduction reduction_;
+};
+class MSELoss : public Module<MSELoss> {
+ public:
+  explicit MSELoss(LossOptions options = {});
+  Tensor forward(Tensor input, Tensor target);
+
+ private:
+  Reduction reduction_;
+};
+class L1Loss : public Module<L1Loss> {
+ public:
+  explicit L1Loss(LossOptions options = {});
+  Tensor forward(Tensor input, Tensor target);
+
+ private:
+  Reduction reduction_;
+};
+class BCEWithLogitsLoss : public Module<BCEWithLogitsLoss> {
+ public:
+  explicit BCEWithLogitsLoss(LossOptions options = {});
+  Tensor forward(Tensor input, Tensor target);
+
+ private:
+  Reduction reduction_;
+};
+
+}  // namespace graven::nn

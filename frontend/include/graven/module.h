@@ -1,0 +1,271 @@
+// Modules: parameters, buffers and children under names, and a forward().
+//
+//   struct Mlp : nn::Module<Mlp> {
+//     nn::Linear hidden = child("hidden", nn::Linear(784, 256));
+//     nn::Linear logits = child("logits", nn::Linear(256, 10));
+//     Tensor forward(Tensor images) { return logits(relu(hidden(flatten(images, 1)))); }
+//   };
+//
+//   Mlp model;
+//   Tensor scores = model(images);          // calls forward() within the module's scope
+//   for (Tensor& p : model.parameters()) ...
+//   std::cout << model;
+//
+// A module is a handle: copies share parameters, buffers, children and the training flag. child(), parameter() and buffer() register and return
+// what they are given, so the member that forward() uses is the one that is registered. Calling a module that nobody registered from within
+// another module's forward(), or a parameter that nobody registered within a graph's build(), is an error that names its type and the line.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <iosfwd>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "graven/tensor.h"
+#include "graven/tree.h"
+
+namespace graven::nn {
+
+struct ModuleState;
+
+/// Names and tensors, in order of registration.
+using StateDict = std::vector<std::pair<std::string, Tensor>>;
+using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
+
+/// What load_state_dict() did not use, with strict = false.
+struct LoadReport {
+  std::vector<std::string> missing;     ///< the module has them, the dictionary does not
+  std::vector<std::string> unexpected;  ///< the dictionary has them, the module does not
+};
+
+/// Everything about a module but its forward(). A handle, like Tensor.
+class ModuleBase {
+ public:
+  explicit ModuleBase(std::string class_name);
+  explicit ModuleBase(std::shared_ptr<ModuleState> state) : state_(std::move(state)) {}
+
+  /// Including children's, each once, under their paths: "hidden.weight".
+  std::vector<Tensor> parameters() const;
+  NamedTensors named_parameters() const;
+  NamedTensors named_buffers() const;
+  /// This module and everything below it, each once; this module's own name is empty.
+  std::vector<ModuleBase> modules() const;
+  std::vector<std::pair<std::string, ModuleBase>> named_modules() const;
+  std::vector<std::pair<std::string, ModuleBase>> children() const;
+
+  /// Parameters and buffers. The tensors share memory with the module.
+  StateDict state_dict() const;
+  /// Copies into this module's tensors. All or nothing: when anything has the wrong shape, or strict and anything is missing or unexpected, a user
+  /// error lists all of it and nothing is changed.
+  LoadReport load_state_dict(const StateDict& state, bool strict = true, Location where = Location::current());
+
+  void train(bool mode = true);
+  void eval() { train(false); }
+  bool is_training() const;
+  void requires_grad_(bool value = true);
+  void zero_grad();
+  /// Converts floating-point parameters and buffers, where they are.
+  void to(DType dtype);
+  /// Calls f for this module and everything below it, children first, as PyTorch does.
+  void apply(const std::function<void(ModuleBase&)>& f);
+
+  const std::string& class_name() const;
+  /// One of this module's own parameters or buffers; undefined when there is none of the name.
+  Tensor named(std::string_view name) const;
+  /// PyTorch's print: Mlp(
+  ///                    (hidden): Linear(in_features=784, out_features=256, bias=True)
+  ///                  )
+  std::string repr() const;
+
+  const std::shared_ptr<ModuleState>& state() const { return state_; }
+
+ protected:
+  /// Registers a tensor as a parameter, or nothing when it is undefined. A tensor that is a parameter already is shared. The name must be new in
+  /// this module, not empty, and without dots.
+  Tensor parameter(std::string_view name, Tensor init, Location where = Location::current());
+  /// Registers a tensor that belongs to the module's state but is not learnt.
+  Tensor buffer(std::string_view name, Tensor init, Location where = Location::current());
+  void register_child(std::string_view name, const ModuleBase& module, Location where);
+  /// What repr() prints between the parentheses.
+  void set_arguments(std::string arguments);
+  /// The line of user code that called the innermost module: where a layer's own operators come from.
+  static Location call_location();
+
+ private:
+  std::shared_ptr<ModuleState> state_;
+};
+
+std::ostream& operator<<(std::ostream& out, const ModuleBase& module);
+
+namespace detail {
+
+/// "Mlp" of graven::Mlp, "Block" of (anonymous namespace)::Block<3>.
+std::string short_type_name(std::string_view pretty);
+
+template <class T>
+std::string class_name_of() {
+#if defined(__clang__) || defined(__GNUC__)
+  return short_type_name(__PRETTY_FUNCTION__);
+#else
+#error "unknown compiler"
+#endif
+}
+
+/// Enters a module's scope for the length of a call.
+class CallScope {
+ public:
+  CallScope(const ModuleBase& module, Location where);
+  ~CallScope();
+  CallScope(const CallScope&) = delete;
+  CallScope& operator=(const CallScope&) = delete;
+  /// For repr of a traced graph: whether somebody wants to know, and what goes in and out.
+  bool observed() const { return observed_; }
+  void inputs(std::vector<Tensor> tensors);
+  void outputs(std::vector<Tensor> tensors);
+
+ private:
+  bool observed_ = false;
+};
+
+/// Every tensor in an argument or result; things that are no tensors have none.
+template <class T>
+void collect_any(const T& value, std::vector<Tensor>& tensors) {
+  if constexpr (IsTree<T>::value) collect_tensors(value, tensors);
+}
+
+}  // namespace detail
+
+/// The base of every module: `struct Net : nn::Module<Net>`. Derived has `forward(...)`, and may have `std::string extra_repr() const`.
+template <class Derived>
+class Module : public ModuleBase {
+ public:
+  Module() : ModuleBase(detail::class_name_of<Derived>()) {}
+
+  auto operator()(Location where = Location::current()) const { return call(where); }
+  template <class A>
+  auto operator()(A&& a, Location where = Location::current()) const {
+    return call(where, std::forward<A>(a));
+  }
+  template <class A, class B>
+  auto operator()(A&& a, B&& b, Location where = Location::current()) const {
+    return call(where, std::forward<A>(a), std::forward<B>(b));
+  }
+  template <class A, class B, class C>
+  auto operator()(A&& a, B&& b, C&& c, Location where = Location::current()) const {
+    return call(where, std::forward<A>(a), std::forward<B>(b), std::forward<C>(c));
+  }
+  template <class A, class B, class C, class D>
+  auto operator()(A&& a, B&& b, C&& c, D&& d, Location where = Location::current()) const {
+    return call(where, std::forward<A>(a), std::forward<B>(b), std::forward<C>(c), std::forward<D>(d));
+  }
+  template <class A, class B, class C, class D, class E>
+  auto operator()(A&& a, B&& b, C&& c, D&& d, E&& e, Location where = Location::current()) const {
+    return call(where, std::forward<A>(a), std::forward<B>(b), std::forward<C>(c), std::forward<D>(d), std::forward<E>(e));
+  }
+  template <class A, class B, class C, class D, class E, class F>
+  auto operator()(A&& a, B&& b, C&& c, D&& d, E&& e, F&& f, Location where = Location::current()) const {
+    return call(where, std::forward<A>(a), std::forward<B>(b), std::forward<C>(c), std::forward<D>(d), std::forward<E>(e), std::forward<F>(f));
+  }
+
+ protected:
+  /// Registers a child under a name and returns it: `nn::Linear hidden = child("hidden", nn::Linear(784, 256));`
+  template <class M>
+  M child(std::string_view name, M module, Location where = Location::current()) {
+    static_assert(std::is_base_of_v<ModuleBase, M>, "a child must be a module");
+    register_child(name, module, where);
+    return module;
+  }
+
+ private:
+  template <class... Arguments>
+  auto call(Location where, Arguments&&... arguments) const {
+    detail::CallScope scope(*this, where);
+    if (scope.observed()) {
+      std::vector<Tensor> tensors;
+      (detail::collect_any(arguments, tensors), ...);
+      scope.inputs(std::move(tensors));
+    }
+    // A handle's constness says nothing about what it refers to.
+    auto& self = const_cast<Derived&>(static_cast<const Derived&>(*this));
+    if constexpr (std::is_void_v<decltype(self.forward(std::forward<Arguments>(arguments)...))>) {
+      self.forward(std::forward<Arguments>(arguments)...);
+    } else {
+      auto result = self.forward(std::forward<Arguments>(arguments)...);
+      if (scope.observed()) {
+        std::vector<Tensor> tensors;
+        detail::collect_any(result, tensors);
+        scope.outputs(std::move(tensors));
+      }
+      return result;
+    }
+  }
+};
+
+/// Any module from one tensor to one tensor.
+class AnyModule : public ModuleBase {
+ public:
+  template <class M>
+    requires(std::is_base_of_v<ModuleBase, M> && !std::is_same_v<M, AnyModule>)
+  AnyModule(M module)  // NOLINT: implicit, so that Sequential(Linear(1, 2), ReLU()) works
+      : ModuleBase(module), forward_([module](const Tensor& x, Location where) { return module(x, where); }) {}
+
+  Tensor operator()(const Tensor& x, Location where = Location::current()) const { return forward_(x, where); }
+
+ private:
+  std::function<Tensor(const Tensor&, Location)> forward_;
+};
+
+/// Modules one after another; children are named "0", "1", ...
+class Sequential : public Module<Sequential> {
+ public:
+  Sequential() = default;
+  template <class... Modules>
+    requires(sizeof...(Modules) > 0 && (std::is_base_of_v<ModuleBase, std::remove_cvref_t<Modules>> && ...) &&
+             !(sizeof...(Modules) == 1 && (std::is_same_v<std::remove_cvref_t<Modules>, Sequential> && ...)))
+  explicit Sequential(Modules&&... modules) {
+    (push_back(AnyModule(std::forward<Modules>(modules))), ...);
+  }
+  Sequential& push_back(AnyModule module);
+  /// Under a name of its own.
+  Sequential& push_back(std::string_view name, AnyModule module);
+
+  std::size_t size() const;
+  const AnyModule& operator[](std::size_t index) const;
+  Tensor forward(Tensor x);
+
+ private:
+  std::shared_ptr<std::vector<AnyModule>> modules_ = std::make_shared<std::vector<AnyModule>>();
+};
+
+/// A registered list: `nn::ModuleList<Block> blocks = child("blocks", nn::ModuleList<Block>{Block(1), Block(2)});` `for (Block& b : blocks) x =
+/// b(x);`
+template <class M = AnyModule>
+class ModuleList : public Module<ModuleList<M>> {
+ public:
+  ModuleList() = default;
+  ModuleList(std::initializer_list<M> modules) {
+    for (const M& m : modules) push_back(m);
+  }
+  explicit ModuleList(const std::vector<M>& modules) {
+    for (const M& m : modules) push_back(m);
+  }
+  ModuleList& push_back(M module, Location where = Location::current()) {
+    this->register_child(std::to_string(modules_->size()), module, where);
+    modules_->push_back(std::move(module));
+    return *this;
+  }
+  std::size_t size() const { return modules_->size(); }
+  M& operator[](std::size_t index) const { return modules_->at(index); }
+  auto begin() const { return modules_->begin(); }
+  auto end() const { return modules_->end(); }
+
+ private:
+  std::shared_ptr<std::vector<M>> modules_ = std::make_shared<std::vector<M>>();
+};
+
+}  // namespace graven::nn

@@ -1,0 +1,339 @@
+// Tensors: a handle to shared elements, as in PyTorch. Copying a Tensor copies the handle; clone() copies the elements.
+//
+//   Tensor x = randn({64, 3});
+//   Tensor y = (x * 2 + 1).sum(-1);        // computes at once, outside of a graph's build()
+//   Tensor w = randn({3}).requires_grad_();
+//   matmul(x, w).square().mean().backward();
+//   w.grad();                              // f32[3]
+//
+// Names, defaults, broadcasting, dtype promotion and numbers are PyTorch's. Views (view, transpose, slice, ...) share memory with what they
+// are taken from. Inside nn::Graph's build() nothing is computed: the same calls record the graph; a tensor then has a shape and a dtype but no
+// data, and its dimensions may be symbolic (spec({Dim("batch", 64), 3})).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <iosfwd>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "graven/types.h"
+
+namespace graven {
+
+class Operand;
+class Tensor;
+
+namespace detail {
+struct TensorImpl;
+}
+
+/// Options of the factories.
+struct TensorOptions {
+  DType dtype = DType::f32;
+  bool requires_grad = false;
+  TensorOptions() = default;
+  TensorOptions(DType dtype, bool requires_grad = false) : dtype(dtype), requires_grad(requires_grad) {}  // NOLINT: zeros({2}, i64)
+};
+
+class Tensor {
+ public:
+  /// No tensor at all: an absent bias, for example.
+  Tensor() = default;
+
+  bool defined() const { return impl_ != nullptr; }
+  explicit operator bool() const = delete;
+
+  // ---- what it is ----
+  DType dtype() const;
+  const Shape& shape() const;
+  /// The number of dimensions.
+  std::int64_t dim() const;
+  /// The size of one dimension; negative counts from the end. User error when it is symbolic.
+  std::int64_t size(std::int64_t d) const;
+  Sizes sizes() const;
+  Sizes strides() const;
+  std::int64_t storage_offset() const;
+  std::int64_t numel() const;
+  bool is_contiguous() const;
+  /// Recorded by a graph's build(): has a type, but no data.
+  bool is_traced() const;
+  bool is_view() const;
+  /// "f32[64,3]"
+  std::string describe() const;
+  /// Whether two handles refer to the same tensor.
+  bool is_same(const Tensor& other) const { return impl_ == other.impl_; }
+
+  // ---- its elements ----
+  /// Pointer to the first element; T must be the dtype's C++ type. Elements of a view lie strides() apart: contiguous() first.
+  template <class T>
+  T* data() const {
+    return static_cast<T*>(checked_data(dtype_of<T>()));
+  }
+  void* data_ptr() const;
+  /// The only element. User error when there are more.
+  template <class T>
+  T item(Location where = Location::current()) const {
+    const Scalar s = item_scalar(where);
+    return std::is_floating_point_v<T> ? static_cast<T>(s.number()) : static_cast<T>(s.integer());
+  }
+  /// All elements, row-major, converted.
+  template <class T>
+  std::vector<T> to_vector() const;
+
+  // ---- autograd ----
+  bool requires_grad() const;
+  Tensor& requires_grad_(bool value = true, Location where = Location::current());
+  bool is_leaf() const;
+  /// The accumulated gradient; undefined before backward().
+  Tensor grad() const;
+  void set_grad(const Tensor& gradient);
+  /// Adds d(this)/d(leaf) to grad() of every leaf that requires it. Without `gradient` this tensor must have one element. The graph behind it is
+  /// freed unless `retain_graph`. Inside build(): marks this tensor as a loss.
+  void backward(const Tensor& gradient = {}, bool retain_graph = false, Location where = Location::current()) const;
+  /// The same elements, cut off from the history.
+  Tensor detach(Location where = Location::current()) const;
+
+  // ---- copies and conversions ----
+  Tensor clone(Location where = Location::current()) const;
+  Tensor contiguous(Location where = Location::current()) const;
+  Tensor to(DType dtype, Location where = Location::current()) const;
+
+  // ---- views ----
+  /// One dimension may be -1: whatever is left. A view where strides allow it, a copy otherwise.
+  Tensor reshape(const Shape& shape, Location where = Location::current()) const;
+  /// As reshape, but an error where it would have to copy.
+  Tensor view(const Shape& shape, Location where = Location::current()) const;
+  Tensor flatten(std::int64_t start_dim = 0, std::int64_t end_dim = -1, Location where = Location::current()) const;
+  Tensor transpose(std::int64_t dim0, std::int64_t dim1, Location where = Location::current()) const;
+  /// Of a matrix.
+  Tensor t(Location where = Location::current()) const;
+  Tensor permute(const Sizes& dims, Location where = Location::current()) const;
+  Tensor expand(const Shape& shape, Location where = Location::current()) const;
+  Tensor squeeze(Location where = Location::current()) const;
+  Tensor squeeze(std::int64_t d, Location where = Location::current()) const;
+  Tensor unsqueeze(std::int64_t d, Location where = Location::current()) const;
+  /// Elements start, start + step, ... before end along dimension d; negative positions count from the end, and are clamped.
+  Tensor slice(std::int64_t d, std::int64_t start = 0, std::int64_t end = std::numeric_limits<std::int64_t>::max(), std::int64_t step = 1,
+               Location where = Location::current()) const;
+  Tensor narrow(std::int64_t d, std::int64_t start, std::int64_t length, Location where = Location::current()) const;
+  Tensor select(std::int64_t d, std::int64_t index, Location where = Location::current()) const;
+  std::vector<Tensor> chunk(std::int64_t chunks, std::int64_t d = 0, Location where = Location::current()) const;
+  std::vector<Tensor> split(std::int64_t split_size, std::int64_t d = 0, Location where = Location::current()) const;
+  Tensor operator[](std::int64_t index) const { return select(0, index); }
+
+  // ---- functions of one tensor (graven/functional.h has them all) ----
+  Tensor abs(Location where = Location::current()) const;
+  Tensor neg(Location where = Location::current()) const;
+  Tensor exp(Location where = Location::current()) const;
+  Tensor log(Location where = Location::current()) const;
+  Tensor sqrt(Location where = Location::current()) const;
+  Tensor rsqrt(Location where = Location::current()) const;
+  Tensor square(Location where = Location::current()) const;
+  Tensor sin(Location where = Location::current()) const;
+  Tensor cos(Location where = Location::current()) const;
+  Tensor tanh(Location where = Location::current()) const;
+  Tensor sigmoid(Location where = Location::current()) const;
+  Tensor relu(Location where = Location::current()) const;
+  Tensor pow(const Operand& exponent) const;
+  Tensor clamp(double min = -std::numeric_limits<double>::infinity(), double max = std::numeric_limits<double>::infinity(),
+               Location where = Location::current()) const;
+  Tensor sum(Location where = Location::current()) const;
+  Tensor sum(const Sizes& dims, bool keepdim = false, Location where = Location::current()) const;
+  Tensor sum(std::int64_t d, bool keepdim = false, Location where = Location::current()) const;
+  Tensor mean(Location where = Location::current()) const;
+  Tensor mean(const Sizes& dims, bool keepdim = false, Location where = Location::current()) const;
+  Tensor mean(std::int64_t d, bool keepdim = false, Location where = Location::current()) const;
+  Tensor amax(const Sizes& dims = {}, bool keepdim = false, Location where = Location::current()) const;
+  Tensor amin(const Sizes& dims = {}, bool keepdim = false, Location where = Location::current()) const;
+  Tensor prod(Location where = Location::current()) const;
+  Tensor argmax(std::optional<std::int64_t> d = {}, bool keepdim = false, Location where = Location::current()) const;
+  Tensor argmin(std::optional<std::int64_t> d = {}, bool keepdim = false, Location where = Location::current()) const;
+  Tensor softmax(std::int64_t d, Location where = Location::current()) const;
+  Tensor log_softmax(std::int64_t d, Location where = Location::current()) const;
+  Tensor matmul(const Tensor& other, Location where = Location::current()) const;
+
+  // ---- in place ----
+  // The result is written into this tensor's memory, so every view of it changes too. While tracing the change is recorded as a new value of
+  // this tensor; where a view of it is still in use that would not be the same, and is an error.
+  Tensor& add_(const Operand& other);
+  Tensor& sub_(const Operand& other);
+  Tensor& mul_(const Operand& other);
+  Tensor& div_(const Operand& other);
+  Tensor& relu_(Location where = Location::current());
+  Tensor& clamp_(double min, double max, Location where = Location::current());
+  Tensor& copy_(const Tensor& source, Location where = Location::current());
+  Tensor& fill_(Scalar value, Location where = Location::current());
+  Tensor& zero_(Location where = Location::current());
+  Tensor& uniform_(double from = 0, double to = 1, Location where = Location::current());
+  Tensor& normal_(double mean = 0, double std = 1, Location where = Location::current());
+
+  // ---- inside ----
+  explicit Tensor(std::shared_ptr<detail::TensorImpl> impl) : impl_(std::move(impl)) {}
+  const std::shared_ptr<detail::TensorImpl>& impl() const { return impl_; }
+
+ private:
+  void* checked_data(DType wanted) const;
+  Scalar item_scalar(Location where) const;
+
+  std::shared_ptr<detail::TensorImpl> impl_;
+};
+
+/// A tensor or a number, and the line where it was written: what makes `a + b` know its line. Made implicitly.
+class Operand {
+ public:
+  Operand(const Tensor& tensor, Location where = Location::current()) : tensor_(tensor), where_(where) {}  // NOLINT
+  template <class T>
+    requires std::is_arithmetic_v<T>
+  Operand(T number, Location where = Location::current()) : scalar_(number), where_(where) {}       // NOLINT
+  Operand(Scalar number, Location where = Location::current()) : scalar_(number), where_(where) {}  // NOLINT
+
+  bool is_tensor() const { return !scalar_.has_value(); }
+  const Tensor& tensor() const { return tensor_; }
+  Scalar scalar() const { return *scalar_; }
+  Location where() const { return where_; }
+
+ private:
+  Tensor tensor_;
+  std::optional<Scalar> scalar_;
+  Location where_;
+};
+
+// ---- factories ----
+Tensor empty(const Shape& shape, TensorOptions options = {});
+Tensor zeros(const Shape& shape, TensorOptions options = {});
+Tensor ones(const Shape& shape, TensorOptions options = {});
+Tensor full(const Shape& shape, Scalar value, TensorOptions options = {});
+Tensor zeros_like(const Tensor& like);
+Tensor ones_like(const Tensor& like);
+Tensor full_like(const Tensor& like, Scalar value);
+/// start, start + step, ... before end. i64 when all three are integers, f32 otherwise, unless a dtype is given.
+Tensor arange(Scalar end);
+Tensor arange(Scalar start, Scalar end, Scalar step = 1);
+Tensor arange(Scalar start, Scalar end, Scalar step, DType dtype);
+/// `steps` numbers from start to end, both included.
+Tensor linspace(double start, double end, std::int64_t steps, TensorOptions options = {});
+Tensor eye(std::int64_t n, TensorOptions options = {});
+/// Uniform in [0, 1); normal with mean 0 and deviation 1; integers in [low, high).
+Tensor rand(const Shape& shape, TensorOptions options = {});
+Tensor randn(const Shape& shape, TensorOptions options = {});
+Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, TensorOptions options = {DType::i64});
+Tensor randperm(std::int64_t n);
+
+/// A nested list of numbers: {1, 2}, {{1, 2}, {3, 4}}.
+class NestedList {
+ public:
+  template <class T>
+    requires std::is_arithmetic_v<T>
+  NestedList(T number) : leaf_(number) {}  // NOLINT
+  NestedList(std::initializer_list<NestedList> items) : items_(items), is_list_(true) {}
+
+  bool is_list() const { return is_list_; }
+  Scalar leaf() const { return leaf_; }
+  const std::vector<NestedList>& items() const { return items_; }
+
+ private:
+  Scalar leaf_ = 0;
+  std::vector<NestedList> items_;
+  bool is_list_ = false;
+};
+
+/// tensor({{1., 2.}, {3., 4.}}): f32 when any number is floating, i64 when integers, bool when bools, unless a dtype is given.
+Tensor tensor(std::initializer_list<NestedList> items);
+Tensor tensor(std::initializer_list<NestedList> items, DType dtype);
+/// A scalar.
+Tensor tensor(Scalar value);
+Tensor tensor(Scalar value, DType dtype);
+
+/// Copies row-major elements.
+template <class T>
+Tensor from_data(const T* data, const Shape& shape);
+template <class T>
+Tensor from_data(const std::vector<T>& data, const Shape& shape);
+Tensor from_bytes(const void* data, std::size_t bytes, DType dtype, const Shape& shape);
+
+template <class T>
+Tensor from_data(const T* data, const Shape& shape) {
+  return from_bytes(data, static_cast<std::size_t>(shape.numel().value()) * sizeof(T), dtype_of<T>(), shape);
+}
+template <class T>
+Tensor from_data(const std::vector<T>& data, const Shape& shape) {
+  return from_bytes(data.data(), data.size() * sizeof(T), dtype_of<T>(), shape);
+}
+
+namespace detail {
+std::vector<double> to_doubles(const Tensor& t);
+std::vector<std::int64_t> to_integers(const Tensor& t);
+}  // namespace detail
+
+template <class T>
+std::vector<T> Tensor::to_vector() const {
+  std::vector<T> result;
+  if constexpr (std::is_floating_point_v<T>) {
+    for (double v : detail::to_doubles(*this)) result.push_back(static_cast<T>(v));
+  } else {
+    for (std::int64_t v : detail::to_integers(*this)) result.push_back(static_cast<T>(v));
+  }
+  return result;
+}
+
+/// PyTorch's print: tensor([[1., 2.],
+///                          [3., 4.]])
+std::string to_string(const Tensor& t);
+std::ostream& operator<<(std::ostream& out, const Tensor& t);
+
+// ---- operators ----
+Tensor operator+(const Operand& a, const Operand& b);
+Tensor operator-(const Operand& a, const Operand& b);
+Tensor operator*(const Operand& a, const Operand& b);
+Tensor operator/(const Operand& a, const Operand& b);
+Tensor operator-(const Operand& a);
+Tensor operator!(const Operand& a);
+Tensor operator==(const Operand& a, const Operand& b);
+Tensor operator!=(const Operand& a, const Operand& b);
+Tensor operator<(const Operand& a, const Operand& b);
+Tensor operator<=(const Operand& a, const Operand& b);
+Tensor operator>(const Operand& a, const Operand& b);
+Tensor operator>=(const Operand& a, const Operand& b);
+inline Tensor& operator+=(Tensor& a, const Operand& b) { return a.add_(b); }
+inline Tensor& operator-=(Tensor& a, const Operand& b) { return a.sub_(b); }
+inline Tensor& operator*=(Tensor& a, const Operand& b) { return a.mul_(b); }
+inline Tensor& operator/=(Tensor& a, const Operand& b) { return a.div_(b); }
+
+/// PyTorch's result dtype of an arithmetic operator on these operands.
+DType result_type(const Operand& a, const Operand& b);
+
+// ---- random numbers ----
+/// Seeds the process's default generator: Philox4x32-10, counter-based, so the numbers depend on the seed and on how many were drawn before,
+/// and on nothing else (PyTorch's generator on the CPU is another one: numbers differ, distributions do not).
+void manual_seed(std::uint64_t seed);
+
+// ---- autograd ----
+/// No history is recorded on this thread while one lives.
+class NoGradGuard {
+ public:
+  NoGradGuard();
+  ~NoGradGuard();
+  NoGradGuard(const NoGradGuard&) = delete;
+  NoGradGuard& operator=(const NoGradGuard&) = delete;
+
+ private:
+  bool previous_;
+};
+bool is_grad_enabled();
+
+/// Gradients of the sum of `outputs` (or of outputs times `output_gradients`) with respect to `inputs`, without touching grad().
+std::vector<Tensor> grad(const std::vector<Tensor>& outputs, const std::vector<Tensor>& inputs, const std::vector<Tensor>& output_gradients = {},
+                         bool retain_graph = false);
+
+/// max |a - b| <= atol + rtol |b|, everywhere.
+bool allclose(const Tensor& a, const Tensor& b, double rtol = 1e-5, double atol = 1e-8);
+/// Same shape, dtype and elements.
+bool equal(const Tensor& a, const Tensor& b);
+
+}  // namespace graven

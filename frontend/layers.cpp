@@ -1,0 +1,173 @@
+#include "graven/layers.h"
+
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "frontend/dispatch.h"
+#include "graven/init.h"
+
+namespace graven::nn {
+
+namespace {
+
+/// A number as Python prints it: 0.1, 1e-05, 20.
+std::string number(double value) {
+  std::string text = fmt::format("{}", value);
+  if (text.find_first_of(".en") == std::string::npos) text += ".0";
+  return text;
+}
+std::string pair(Size2 s) { return fmt::format("({}, {})", s.height, s.width); }
+std::string single_or_pair(Size2 s) { return s.height == s.width ? fmt::format("{}", s.height) : pair(s); }
+const char* python(bool value) { return value ? "True" : "False"; }
+
+void require_positive(std::int64_t value, const char* what, const char* layer) {
+  if (value < 1) throw UserError(std::string(layer) + ": " + what + " must be positive, got " + std::to_string(value));
+}
+void require_window(const char* layer, Size2 kernel, Size2 stride, Size2 padding, Size2 dilation) {
+  const auto check = [layer](Size2 s, const char* what, std::int64_t least) {
+    if (s.height < least || s.width < least)
+      throw UserError(std::string(layer) + ": " + what + " must be at least " + std::to_string(least) + ", got " + pair(s));
+  };
+  check(kernel, "kernel_size", 1);
+  check(stride, "stride", 1);
+  check(padding, "padding", 0);
+  check(dilation, "dilation", 1);
+}
+
+/// PyTorch's default for Linear and Conv2d: kaiming_uniform_(a = sqrt(5)), which is +-1/sqrt(fan_in); the bias in the same bounds.
+Tensor default_weight(const Shape& shape, DType dtype) { return init::kaiming_uniform_(zeros(shape, dtype), {.a = std::sqrt(5.0)}); }
+Tensor default_bias(std::int64_t n, const Tensor& weight) {
+  const double bound = 1 / std::sqrt(static_cast<double>(init::fans(weight).first));
+  return init::uniform_(zeros({n}, weight.dtype()), -bound, bound);
+}
+
+}  // namespace
+
+Linear::Linear(std::int64_t in_features, std::int64_t out_features, LinearOptions options) {
+  require_positive(in_features, "in_features", "Linear");
+  require_positive(out_features, "out_features", "Linear");
+  weight = parameter("weight", default_weight({out_features, in_features}, options.dtype));
+  if (options.bias) bias = parameter("bias", default_bias(out_features, weight));
+  set_arguments(fmt::format("in_features={}, out_features={}, bias={}", in_features, out_features, python(options.bias)));
+}
+Tensor Linear::forward(Tensor x) { return linear(Operand(x, call_location()), weight, bias); }
+
+Conv2d::Conv2d(std::int64_t in_channels, std::int64_t out_channels, Size2 kernel_size, Conv2dOptions options) : options_(options) {
+  require_positive(in_channels, "in_channels", "Conv2d");
+  require_positive(out_channels, "out_channels", "Conv2d");
+  require_positive(options.groups, "groups", "Conv2d");
+  require_window("Conv2d", kernel_size, options.stride, options.padding, options.dilation);
+  if (in_channels % options.groups != 0 || out_channels % options.groups != 0)
+    throw UserError(fmt::format("Conv2d: groups {} must divide in_channels {} and out_channels {}", options.groups, in_channels, out_channels));
+  weight = parameter("weight", default_weight({out_channels, in_channels / options.groups, kernel_size.height, kernel_size.width}, options.dtype));
+  if (options.bias) bias = parameter("bias", default_bias(out_channels, weight));
+  std::string text = fmt::format("{}, {}, kernel_size={}, stride={}", in_channels, out_channels, pair(kernel_size), pair(options.stride));
+  if (options.padding != Size2(0)) text += ", padding=" + pair(options.padding);
+  if (options.dilation != Size2(1)) text += ", dilation=" + pair(options.dilation);
+  if (options.groups != 1) text += ", groups=" + std::to_string(options.groups);
+  if (!options.bias) text += ", bias=False";
+  set_arguments(std::move(text));
+}
+Tensor Conv2d::forward(Tensor x) {
+  return conv2d(Operand(x, call_location()), weight, bias,
+                {.stride = options_.stride, .padding = options_.padding, .dilation = options_.dilation, .groups = options_.groups});
+}
+
+BatchNorm2d::BatchNorm2d(std::int64_t num_features, BatchNorm2dOptions options) : options_(options) {
+  require_positive(num_features, "num_features", "BatchNorm2d");
+  if (options.affine) {
+    weight = parameter("weight", ones({num_features}));
+    bias = parameter("bias", zeros({num_features}));
+  }
+  if (options.track_running_stats) {
+    running_mean = buffer("running_mean", zeros({num_features}));
+    running_var = buffer("running_var", ones({num_features}));
+    num_batches_tracked = buffer("num_batches_tracked", tensor(0, DType::i64));
+  }
+  set_arguments(fmt::format("{}, eps={}, momentum={}, affine={}, track_running_stats={}", num_features, number(options.eps), number(options.momentum),
+                            python(options.affine), python(options.track_running_stats)));
+}
+Tensor BatchNorm2d::forward(Tensor x) {
+  const Location where = call_location();
+  if (x.dim() != 4) graven::detail::fail("BatchNorm2d", "expects [batch, channels, height, width], got " + x.describe(), where);
+  const bool training = is_training() || !options_.track_running_stats;
+  if (is_training() && options_.track_running_stats) num_batches_tracked.add_(Operand(1, where));
+  return batch_norm(Operand(x, where), running_mean, running_var, weight, bias, training, options_.momentum, options_.eps);
+}
+
+MaxPool2d::MaxPool2d(Size2 kernel_size, MaxPool2dOptions options) : kernel_size_(kernel_size), options_(options) {
+  const Size2 stride = options.stride.value_or(kernel_size);
+  require_window("MaxPool2d", kernel_size, stride, options.padding, options.dilation);
+  set_arguments(fmt::format("kernel_size={}, stride={}, padding={}, dilation={}, ceil_mode={}", single_or_pair(kernel_size), single_or_pair(stride),
+                            single_or_pair(options.padding), single_or_pair(options.dilation), python(options.ceil_mode)));
+}
+Tensor MaxPool2d::forward(Tensor x) { return max_pool2d(Operand(x, call_location()), kernel_size_, options_); }
+
+AvgPool2d::AvgPool2d(Size2 kernel_size, AvgPool2dOptions options) : kernel_size_(kernel_size), options_(options) {
+  const Size2 stride = options.stride.value_or(kernel_size);
+  require_window("AvgPool2d", kernel_size, stride, options.padding, 1);
+  set_arguments(
+      fmt::format("kernel_size={}, stride={}, padding={}", single_or_pair(kernel_size), single_or_pair(stride), single_or_pair(options.padding)));
+}
+Tensor AvgPool2d::forward(Tensor x) { return avg_pool2d(Operand(x, call_location()), kernel_size_, options_); }
+
+AdaptiveAvgPool2d::AdaptiveAvgPool2d(Size2 output_size) : output_size_(output_size) {
+  require_window("AdaptiveAvgPool2d", output_size, 1, 0, 1);
+  set_arguments("output_size=" + single_or_pair(output_size));
+}
+Tensor AdaptiveAvgPool2d::forward(Tensor x) { return adaptive_avg_pool2d(Operand(x, call_location()), output_size_); }
+
+Flatten::Flatten(std::int64_t start_dim, std::int64_t end_dim) : start_dim_(start_dim), end_dim_(end_dim) {
+  set_arguments(fmt::format("start_dim={}, end_dim={}", start_dim, end_dim));
+}
+Tensor Flatten::forward(Tensor x) { return flatten(Operand(x, call_location()), start_dim_, end_dim_); }
+
+Tensor ReLU::forward(Tensor x) { return relu(Operand(x, call_location())); }
+Tensor ReLU6::forward(Tensor x) { return relu6(Operand(x, call_location())); }
+Tensor Sigmoid::forward(Tensor x) { return sigmoid(Operand(x, call_location())); }
+Tensor Tanh::forward(Tensor x) { return tanh(Operand(x, call_location())); }
+Tensor SiLU::forward(Tensor x) { return silu(Operand(x, call_location())); }
+
+GELU::GELU(std::string approximate) : approximate_(std::move(approximate)) {
+  if (approximate_ != "none" && approximate_ != "tanh") throw UserError("GELU: approximate must be 'none' or 'tanh', got '" + approximate_ + "'");
+  set_arguments("approximate='" + approximate_ + "'");
+}
+Tensor GELU::forward(Tensor x) { return gelu(Operand(x, call_location()), approximate_); }
+
+LeakyReLU::LeakyReLU(double negative_slope) : negative_slope_(negative_slope) { set_arguments("negative_slope=" + number(negative_slope)); }
+Tensor LeakyReLU::forward(Tensor x) { return leaky_relu(Operand(x, call_location()), negative_slope_); }
+
+Softmax::Softmax(std::int64_t dim) : dim_(dim) { set_arguments(fmt::format("dim={}", dim)); }
+Tensor Softmax::forward(Tensor x) { return softmax(Operand(x, call_location()), dim_); }
+LogSoftmax::LogSoftmax(std::int64_t dim) : dim_(dim) { set_arguments(fmt::format("dim={}", dim)); }
+Tensor LogSoftmax::forward(Tensor x) { return log_softmax(Operand(x, call_location()), dim_); }
+
+Dropout::Dropout(double p) : p_(p) {
+  if (!(p >= 0 && p <= 1)) throw UserError("Dropout: the probability must lie in [0, 1], got " + number(p));
+  set_arguments(fmt::format("p={}, inplace=False", number(p)));
+}
+Tensor Dropout::forward(Tensor x) { return dropout(Operand(x, call_location()), p_, is_training()); }
+
+// ---- losses ---------------------------------------------------------------------------------------------------------------------------
+
+CrossEntropyLoss::CrossEntropyLoss(LossOptions options) : reduction_(options.reduction) {}
+Tensor CrossEntropyLoss::forward(Tensor logits, Tensor labels) {
+  return cross_entropy(Operand(logits, call_location()), Operand(labels, call_location()), reduction_);
+}
+NLLLoss::NLLLoss(LossOptions options) : reduction_(options.reduction) {}
+Tensor NLLLoss::forward(Tensor log_probabilities, Tensor labels) {
+  return nll_loss(Operand(log_probabilities, call_location()), Operand(labels, call_location()), reduction_);
+}
+MSELoss::MSELoss(LossOptions options) : reduction_(options.reduction) {}
+Tensor MSELoss::forward(Tensor input, Tensor target) {
+  return mse_loss(Operand(input, call_location()), Operand(target, call_location()), reduction_);
+}
+L1Loss::L1Loss(LossOptions options) : reduction_(options.reduction) {}
+Tensor L1Loss::forward(Tensor input, Tensor target) { return l1_loss(Operand(input, call_location()), Operand(target, call_location()), reduction_); }
+BCEWithLogitsLoss::BCEWithLogitsLoss(LossOptions options) : reduction_(options.reduction) {}
+Tensor BCEWithLogitsLoss::forward(Tensor input, Tensor target) {
+  return binary_cross_entropy_with_logits(Operand(input, call_location()), Operand(target, call_location()), reduction_);
+}
+
+}  // namespace graven::nn

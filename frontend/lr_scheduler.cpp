@@ -1,0 +1,128 @@
+#include "graven/lr_scheduler.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "frontend/optim_state.h"
+#include "runtime_min/schedule.h"
+
+namespace graven::lr_scheduler {
+
+namespace {
+
+/// The formulas are those of emitted programs.
+runtime::Schedule schedule_of(const ir::Schedule& s) {
+  using Kind = runtime::Schedule::Kind;
+  runtime::Schedule r;
+  constexpr std::pair<const char*, Kind> kKinds[] = {{"constant", Kind::constant},     {"linear", Kind::linear},           {"step", Kind::step},
+                                                     {"multi_step", Kind::multi_step}, {"exponential", Kind::exponential}, {"cosine", Kind::cosine},
+                                                     {"polynomial", Kind::polynomial}};
+  for (const auto& [name, kind] : kKinds)
+    if (s.kind == name) r.kind = kind;
+  const auto read = [&](const char* name, auto& field) {
+    if (const auto it = s.options.find(name); it != s.options.end()) field = static_cast<std::remove_reference_t<decltype(field)>>(it->second);
+  };
+  read("factor", r.factor);
+  read("start_factor", r.start_factor);
+  read("end_factor", r.end_factor);
+  read("gamma", r.gamma);
+  read("eta_min", r.eta_min);
+  read("power", r.power);
+  read("total_iters", r.total_iters);
+  read("step_size", r.step_size);
+  read("T_max", r.T_max);
+  read("warmup_factor", r.warmup_factor);
+  read("warmup_iters", r.warmup_iters);
+  if (const auto it = s.options.find("warmup_linear"); it != s.options.end())
+    r.warmup = it->second != 0 ? runtime::Schedule::Warmup::linear : runtime::Schedule::Warmup::constant;
+  for (double m : s.milestones) r.milestones.push_back(static_cast<std::int64_t>(m));
+  return r;
+}
+
+void require(bool condition, const std::string& message) {
+  if (!condition) throw UserError(message);
+}
+
+ir::Schedule make(std::string kind, std::map<std::string, double> options, std::vector<double> milestones = {}) {
+  return {std::move(kind), std::move(options), std::move(milestones)};
+}
+
+}  // namespace
+
+std::vector<double> LRScheduler::State::rates() const {
+  const runtime::Schedule formula = schedule_of(schedule);
+  std::vector<double> rates;
+  for (const auto& g : optimizer->groups) rates.push_back(formula.learning_rate(g.base_lr, steps));
+  return rates;
+}
+
+void LRScheduler::State::apply() const {
+  const std::vector<double> now = rates();
+  for (std::size_t i = 0; i < now.size(); ++i) optimizer->groups[i].options["lr"] = now[i];
+}
+
+LRScheduler::LRScheduler(const optim::Optimizer& optimizer, ir::Schedule schedule) : state_(std::make_shared<State>()) {
+  state_->optimizer = optimizer.state();
+  state_->schedule = std::move(schedule);
+  state_->apply();
+}
+
+void LRScheduler::step() {
+  ++state_->steps;
+  state_->apply();
+}
+std::vector<double> LRScheduler::get_last_lr() const { return state_->rates(); }
+std::int64_t LRScheduler::last_epoch() const { return state_->steps; }
+void LRScheduler::set_last_epoch(std::int64_t steps) {
+  require(steps >= 0, "a schedule cannot stand before its first step");
+  state_->steps = steps;
+  state_->apply();
+}
+
+LRScheduler& LRScheduler::warmup(std::int64_t iters, WarmupOptions options) {
+  require(iters >= 0, "warmup: the number of steps must not be negative, got " + std::to_string(iters));
+  require(options.factor >= 0 && options.factor <= 1, "warmup: the factor must lie in [0, 1], got " + std::to_string(options.factor));
+  state_->schedule.options["warmup_iters"] = static_cast<double>(iters);
+  state_->schedule.options["warmup_factor"] = options.factor;
+  state_->schedule.options["warmup_linear"] = options.method == Warmup::linear ? 1 : 0;
+  state_->apply();
+  return *this;
+}
+
+StepLR::StepLR(const optim::Optimizer& optimizer, StepLROptions o)
+    : LRScheduler(optimizer, make("step", {{"step_size", static_cast<double>(o.step_size)}, {"gamma", o.gamma}})) {
+  require(o.step_size >= 1, "StepLR: step_size must be positive, got " + std::to_string(o.step_size));
+}
+
+MultiStepLR::MultiStepLR(const optim::Optimizer& optimizer, MultiStepLROptions o)
+    : LRScheduler(optimizer, make("multi_step", {{"gamma", o.gamma}}, std::vector<double>(o.milestones.begin(), o.milestones.end()))) {
+  require(std::is_sorted(o.milestones.begin(), o.milestones.end()), "MultiStepLR: milestones must increase");
+}
+
+ExponentialLR::ExponentialLR(const optim::Optimizer& optimizer, ExponentialLROptions o)
+    : LRScheduler(optimizer, make("exponential", {{"gamma", o.gamma}})) {}
+
+CosineAnnealingLR::CosineAnnealingLR(const optim::Optimizer& optimizer, CosineAnnealingLROptions o)
+    : LRScheduler(optimizer, make("cosine", {{"T_max", static_cast<double>(o.T_max)}, {"eta_min", o.eta_min}})) {
+  require(o.T_max >= 1, "CosineAnnealingLR: T_max must be positive, got " + std::to_string(o.T_max));
+}
+
+LinearLR::LinearLR(const optim::Optimizer& optimizer, LinearLROptions o)
+    : LRScheduler(
+          optimizer,
+          make("linear", {{"start_factor", o.start_factor}, {"end_factor", o.end_factor}, {"total_iters", static_cast<double>(o.total_iters)}})) {
+  require(o.start_factor > 0 && o.start_factor <= 1, "LinearLR: start_factor must lie in (0, 1], got " + std::to_string(o.start_factor));
+  require(o.end_factor >= 0 && o.end_factor <= 1, "LinearLR: end_factor must lie in [0, 1], got " + std::to_string(o.end_factor));
+}
+
+ConstantLR::ConstantLR(const optim::Optimizer& optimizer, ConstantLROptions o)
+    : LRScheduler(optimizer, make("constant", {{"factor", o.factor}, {"total_iters", static_cast<double>(o.total_iters)}})) {
+  require(o.factor >= 0 && o.factor <= 1, "ConstantLR: factor must lie in [0, 1], got " + std::to_string(o.factor));
+}
+
+PolynomialLR::PolynomialLR(const optim::Optimizer& optimizer, PolynomialLROptions o)
+    : LRScheduler(optimizer, make("polynomial", {{"power", o.power}, {"total_iters", static_cast<double>(o.total_iters)}})) {
+  require(o.total_iters >= 1, "PolynomialLR: total_iters must be positive, got " + std::to_string(o.total_iters));
+}
+
+}  // namespace graven::lr_scheduler

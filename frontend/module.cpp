@@ -1,0 +1,337 @@
+#include "graven/module.h"
+
+#include <algorithm>
+#include <map>
+#include <ostream>
+#include <set>
+#include <unordered_set>
+
+#include "frontend/dispatch.h"
+#include "frontend/module_state.h"
+#include "frontend/trace.h"
+
+namespace graven::nn {
+
+using graven::detail::module_frames;
+using graven::detail::ModuleFrame;
+
+// ---- registration ---------------------------------------------------------------------------------------------------------------------
+
+ModuleBase::ModuleBase(std::string class_name) : state_(std::make_shared<ModuleState>()) { state_->class_name = std::move(class_name); }
+
+namespace {
+
+[[noreturn]] void fail_at(const std::string& message, Location where) {
+  UserError error(message);
+  error.at(where.file_name(), where.line);
+  throw error;
+}
+
+bool contains(const ModuleState& tree, const ModuleState* wanted) {
+  if (&tree == wanted) return true;
+  return std::any_of(tree.children.begin(), tree.children.end(), [&](const auto& c) { return contains(*c.state, wanted); });
+}
+
+}  // namespace
+
+void check_name(const ModuleState& state, std::string_view name, const char* kind, Location where) {
+  const std::string quoted = std::string(kind) + " '" + std::string(name) + "' of " + state.class_name;
+  if (name.empty()) fail_at("a " + std::string(kind) + " of " + state.class_name + " has an empty name", where);
+  if (name.find('.') != std::string_view::npos) fail_at("the " + quoted + " has a dot in its name", where);
+  const bool taken = std::any_of(state.tensors.begin(), state.tensors.end(), [&](const auto& t) { return t.name == name; }) ||
+                     std::any_of(state.children.begin(), state.children.end(), [&](const auto& c) { return c.name == name; });
+  if (taken) fail_at("the " + quoted + " has a name that is taken", where);
+}
+
+Tensor ModuleBase::parameter(std::string_view name, Tensor init, Location where) {
+  check_name(*state_, name, "parameter", where);
+  if (!init.defined()) return init;
+  if (!ir::is_floating(init.dtype()))
+    fail_at("the parameter '" + std::string(name) + "' of " + state_->class_name + " must be floating-point, got " + init.describe(), where);
+  if (init.is_traced()) fail_at("the parameter '" + std::string(name) + "' of " + state_->class_name + " is made within a graph's build()", where);
+  if (!init.impl()->is_parameter) {
+    init = init.is_contiguous() && !init.is_view() && init.is_leaf() ? init : init.detach().clone();
+    init.requires_grad_();
+    init.impl()->is_parameter = true;
+    init.impl()->owner = state_->class_name + "." + std::string(name);
+  }
+  state_->tensors.push_back({std::string(name), init, false});
+  return init;
+}
+
+Tensor ModuleBase::buffer(std::string_view name, Tensor init, Location where) {
+  check_name(*state_, name, "buffer", where);
+  if (!init.defined()) return init;
+  if (init.is_traced()) fail_at("the buffer '" + std::string(name) + "' of " + state_->class_name + " is made within a graph's build()", where);
+  if (!init.is_contiguous() || init.is_view() || init.requires_grad()) init = init.detach().clone();
+  state_->tensors.push_back({std::string(name), init, true});
+  return init;
+}
+
+void ModuleBase::register_child(std::string_view name, const ModuleBase& module, Location where) {
+  check_name(*state_, name, "child", where);
+  if (contains(*module.state_, state_.get()))
+    fail_at("the child '" + std::string(name) + "' of " + state_->class_name + " contains its parent", where);
+  module.state_->registered = true;
+  state_->children.push_back({std::string(name), module.state_});
+}
+
+void ModuleBase::set_arguments(std::string arguments) { state_->arguments = std::move(arguments); }
+
+Location ModuleBase::call_location() { return module_frames().empty() ? Location{} : module_frames().back().where; }
+
+const std::string& ModuleBase::class_name() const { return state_->class_name; }
+
+// ---- the tree of modules --------------------------------------------------------------------------------------------------------------
+
+namespace {
+
+void walk(const std::shared_ptr<ModuleState>& state, const std::string& path, std::unordered_set<const ModuleState*>& seen,
+          const std::function<void(const std::string&, const std::shared_ptr<ModuleState>&)>& f) {
+  if (!seen.insert(state.get()).second) return;
+  f(path, state);
+  for (const auto& c : state->children) walk(c.state, join_path(path, c.name), seen, f);
+}
+
+}  // namespace
+
+void walk_modules(const std::shared_ptr<ModuleState>& root, const std::string& path,
+                  const std::function<void(const std::string&, const std::shared_ptr<ModuleState>&)>& f) {
+  std::unordered_set<const ModuleState*> seen;
+  walk(root, path, seen, f);
+}
+
+namespace {
+NamedTensors tensors_of(const std::shared_ptr<ModuleState>& root, bool parameters, bool buffers, bool once) {
+  NamedTensors result;
+  std::unordered_set<const graven::detail::TensorImpl*> seen;
+  walk_modules(root, {}, [&](const std::string& path, const std::shared_ptr<ModuleState>& state) {
+    for (const auto& t : state->tensors)
+      if ((t.is_buffer ? buffers : parameters) && (!once || seen.insert(t.tensor.impl().get()).second))
+        result.emplace_back(join_path(path, t.name), t.tensor);
+  });
+  return result;
+}
+}  // namespace
+
+NamedTensors ModuleBase::named_parameters() const { return tensors_of(state_, true, false, true); }
+NamedTensors ModuleBase::named_buffers() const { return tensors_of(state_, false, true, true); }
+StateDict ModuleBase::state_dict() const { return tensors_of(state_, true, true, false); }
+
+std::vector<Tensor> ModuleBase::parameters() const {
+  std::vector<Tensor> result;
+  for (auto& [name, t] : named_parameters()) result.push_back(t);
+  return result;
+}
+
+std::vector<std::pair<std::string, ModuleBase>> ModuleBase::named_modules() const {
+  std::vector<std::pair<std::string, ModuleBase>> result;
+  walk_modules(state_, {}, [&](const std::string& path, const std::shared_ptr<ModuleState>& state) { result.emplace_back(path, ModuleBase(state)); });
+  return result;
+}
+
+std::vector<ModuleBase> ModuleBase::modules() const {
+  std::vector<ModuleBase> result;
+  for (auto& [name, m] : named_modules()) result.push_back(m);
+  return result;
+}
+
+std::vector<std::pair<std::string, ModuleBase>> ModuleBase::children() const {
+  std::vector<std::pair<std::string, ModuleBase>> result;
+  for (const auto& c : state_->children) result.emplace_back(c.name, ModuleBase(c.state));
+  return result;
+}
+
+Tensor ModuleBase::named(std::string_view name) const {
+  for (const auto& t : state_->tensors)
+    if (t.name == name) return t.tensor;
+  return {};
+}
+
+LoadReport load_tensors(const StateDict& targets, const StateDict& state, bool strict, const std::string& what, Location where) {
+  std::map<std::string, Tensor> given;
+  std::vector<std::string> problems;
+  for (const auto& [name, t] : state)
+    if (!given.emplace(name, t).second) problems.push_back("twice      " + name);
+  LoadReport report;
+  std::vector<std::pair<Tensor, Tensor>> copies;
+  std::set<std::string> known;
+  for (const auto& [name, target] : targets) {
+    known.insert(name);
+    const auto it = given.find(name);
+    if (it == given.end()) {
+      report.missing.push_back(name);
+      if (strict) problems.push_back("missing     " + name + "  " + target.describe());
+      continue;
+    }
+    const auto kind = [](DType d) { return d == DType::boolean ? 0 : ir::is_floating(d) ? 2 : 1; };
+    if (it->second.shape() != target.shape() || kind(it->second.dtype()) != kind(target.dtype()))
+      problems.push_back("mismatch    " + name + "  expected " + target.describe() + ", got " + it->second.describe());
+    else
+      copies.emplace_back(target, it->second);
+  }
+  for (const auto& [name, t] : state)
+    if (!known.count(name)) {
+      report.unexpected.push_back(name);
+      if (strict) problems.push_back("unexpected  " + name + "  " + t.describe());
+    }
+  if (!problems.empty()) {
+    UserError error(what + ": " + std::to_string(problems.size()) + (problems.size() == 1 ? " entry does" : " entries do") +
+                    " not fit; nothing was loaded");
+    constexpr std::size_t kMost = 20;
+    for (std::size_t i = 0; i < problems.size() && i < kMost; ++i) error.note(problems[i]);
+    if (problems.size() > kMost) error.note("... and " + std::to_string(problems.size() - kMost) + " more");
+    error.at(where.file_name(), where.line);
+    throw error;
+  }
+  NoGradGuard no_grad;
+  for (auto& [target, source] : copies) target.copy_(source, where);
+  return report;
+}
+
+LoadReport ModuleBase::load_state_dict(const StateDict& state, bool strict, Location where) {
+  return load_tensors(state_dict(), state, strict, "load_state_dict of " + class_name(), where);
+}
+
+void ModuleBase::train(bool mode) {
+  walk_modules(state_, {}, [mode](const std::string&, const std::shared_ptr<ModuleState>& s) { s->training = mode; });
+}
+bool ModuleBase::is_training() const { return state_->training; }
+void ModuleBase::requires_grad_(bool value) {
+  for (Tensor& t : parameters()) t.requires_grad_(value);
+}
+void ModuleBase::zero_grad() {
+  for (Tensor& t : parameters()) t.set_grad({});
+}
+
+void ModuleBase::to(DType dtype) {
+  if (!ir::is_floating(dtype)) throw UserError("to: a module is converted to floating-point dtypes only, got " + std::string(ir::name(dtype)));
+  for (auto& [name, t] : state_dict()) {
+    if (!ir::is_floating(t.dtype()) || t.dtype() == dtype) continue;
+    const Tensor converted = t.detach().to(dtype);
+    graven::detail::TensorImpl& impl = *t.impl();
+    impl.dtype = dtype;
+    impl.strides = converted.strides();
+    impl.offset = 0;
+    impl.storage = converted.impl()->storage;
+    impl.grad.reset();
+  }
+}
+
+void ModuleBase::apply(const std::function<void(ModuleBase&)>& f) {
+  for (auto& [name, c] : children()) c.apply(f);
+  f(*this);
+}
+
+// ---- print ----------------------------------------------------------------------------------------------------------------------------
+
+namespace {
+std::string repr_of(const ModuleState& state) {
+  std::string text = state.class_name + "(" + state.arguments;
+  if (state.children.empty()) return text + ")";
+  std::string lines;
+  for (const auto& c : state.children) lines += "(" + c.name + "): " + repr_of(*c.state) + "\n";
+  std::string indented;
+  bool start = true;
+  for (char ch : lines) {
+    if (start) indented += "  ";
+    start = ch == '\n';
+    indented += ch;
+  }
+  return text + "\n" + indented + ")";
+}
+}  // namespace
+
+std::string ModuleBase::repr() const { return repr_of(*state_); }
+std::ostream& operator<<(std::ostream& out, const ModuleBase& module) { return out << module.repr(); }
+
+// ---- calls ----------------------------------------------------------------------------------------------------------------------------
+
+namespace detail {
+
+std::string short_type_name(std::string_view pretty) {
+  // "... class_name_of() [with T = graven::nn::Linear; std::string = ...]" (g++), "... class_name_of() [T = graven::nn::Linear]" (clang++)
+  const std::size_t begin = pretty.find("T = ");
+  if (begin == std::string_view::npos) return "Module";
+  std::string_view type = pretty.substr(begin + 4);
+  int depth = 0;
+  std::size_t end = 0, last = 0;
+  for (; end < type.size(); ++end) {
+    const char c = type[end];
+    if (depth == 0 && (c == ';' || c == ']' || c == '<')) break;
+    // "(anonymous namespace)::Net", "{anonymous}::Net", "test()::Net"
+    if (c == '(' || c == '{') ++depth;
+    if (c == ')' || c == '}') --depth;
+    if (depth == 0 && c == ':') last = end + 1;
+  }
+  return std::string(type.substr(last, end - last));
+}
+
+CallScope::CallScope(const ModuleBase& module, Location where) {
+  auto& frames = module_frames();
+  const ModuleState* state = module.state().get();
+  std::string path;
+  if (graven::detail::Trace* trace = graven::detail::active_trace()) {
+    const auto it = trace->module_paths.find(state);
+    if (it == trace->module_paths.end()) {
+      UserError error("the module " + module.class_name() + " is called in build() of " + trace->graph_name + ", but is not registered");
+      if (!frames.empty() && !frames.back().path.empty()) error.note("called by " + frames.back().path);
+      error.note("register it where it is declared: child(\"name\", " + module.class_name() + "(...))");
+      error.at(where.file_name(), where.line);
+      throw error;
+    }
+    path = it->second;
+    observed_ = true;
+  } else if (!frames.empty() && !state->registered) {
+    UserError error("the module " + module.class_name() + " is called within forward() of " + frames.back().module->class_name +
+                    ", but is not registered");
+    error.note("register it where it is declared: child(\"name\", " + module.class_name() + "(...))");
+    error.at(where.file_name(), where.line);
+    throw error;
+  }
+  if (frames.size() > 1000) fail_at("modules call each other more than 1000 deep", where);
+  frames.push_back({state, std::move(path), where});
+}
+
+CallScope::~CallScope() { module_frames().pop_back(); }
+
+namespace {
+std::vector<ir::TensorType> types_of(const std::vector<Tensor>& tensors) {
+  std::vector<ir::TensorType> types;
+  for (const Tensor& t : tensors) types.push_back({t.dtype(), t.shape()});
+  return types;
+}
+}  // namespace
+
+void CallScope::inputs(std::vector<Tensor> tensors) {
+  const ModuleFrame& frame = module_frames().back();
+  graven::detail::active_trace()->calls[frame.module].inputs = types_of(tensors);
+}
+void CallScope::outputs(std::vector<Tensor> tensors) {
+  const ModuleFrame& frame = module_frames().back();
+  graven::detail::active_trace()->calls[frame.module].outputs = types_of(tensors);
+}
+
+}  // namespace detail
+
+// ---- Sequential -----------------------------------------------------------------------------------------------------------------------
+
+Sequential& Sequential::push_back(AnyModule module) { return push_back(std::to_string(modules_->size()), std::move(module)); }
+Sequential& Sequential::push_back(std::string_view name, AnyModule module) {
+  register_child(name, module, {});
+  modules_->push_back(std::move(module));
+  return *this;
+}
+std::size_t Sequential::size() const { return modules_->size(); }
+const AnyModule& Sequential::operator[](std::size_t index) const {
+  if (index >= modules_->size())
+    throw UserError("Sequential: index " + std::to_string(index) + " is out of range, it has " + std::to_string(modules_->size()) + " modules");
+  return (*modules_)[index];
+}
+Tensor Sequential::forward(Tensor x) {
+  const Location where = call_location();
+  for (const AnyModule& m : *modules_) x = m(x, where);
+  return x;
+}
+
+}  // namespace graven::nn

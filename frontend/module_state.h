@@ -1,0 +1,43 @@
+// What a module handle refers to.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "graven/module.h"
+
+namespace graven::nn {
+
+struct ModuleState {
+  std::string class_name;
+  std::string arguments;
+  bool training = true;
+  bool registered = false;  ///< somebody's child
+  struct Named {
+    std::string name;
+    Tensor tensor;
+    bool is_buffer = false;
+  };
+  std::vector<Named> tensors;  ///< parameters and buffers, in order of registration
+  struct Child {
+    std::string name;
+    std::shared_ptr<ModuleState> state;
+  };
+  std::vector<Child> children;
+};
+
+/// "a.b" of "a" and "b"; "b" of "" and "b".
+inline std::string join_path(const std::string& prefix, const std::string& name) { return prefix.empty() ? name : prefix + "." + name; }
+
+/// Walks a module and everything below it, parents first; f(path, state) is called once for each module, under its first path.
+void walk_modules(const std::shared_ptr<ModuleState>& root, const std::string& path,
+                  const std::function<void(const std::string&, const std::shared_ptr<ModuleState>&)>& f);
+
+/// Copies `state` into the tensors of `targets`, all or nothing. `what` begins the message.
+LoadReport load_tensors(const StateDict& targets, const StateDict& state, bool strict, const std::string& what, Location where);
+
+/// Checks a name for a child, parameter or buffer.
+void check_name(const ModuleState& state, std::string_view name, const char* kind, Location where);
+
+}  // namespace graven::nn

@@ -1,0 +1,227 @@
+#include "graven/optim.h"
+
+#include <algorithm>
+#include <unordered_set>
+
+#include "frontend/dispatch.h"
+#include "frontend/eager/program.h"
+#include "frontend/optim_state.h"
+
+namespace graven::optim {
+
+namespace {
+
+void check_range(const std::string& kind, const char* option, double value, double low, double high) {
+  if (!(value >= low && value <= high)) throw UserError(kind + ": the option " + option + " is out of range, got " + std::to_string(value));
+}
+
+void check_options(const std::string& kind, const std::map<std::string, double>& options) {
+  const auto at = [&](const char* name) {
+    const auto it = options.find(name);
+    return it == options.end() ? 0 : it->second;
+  };
+  constexpr double kMost = 1e300;
+  check_range(kind, "lr", at("lr"), 0, kMost);
+  check_range(kind, "weight_decay", at("weight_decay"), 0, kMost);
+  check_range(kind, "momentum", at("momentum"), 0, kMost);
+  check_range(kind, "eps", at("eps"), 0, kMost);
+  check_range(kind, "betas[0]", at("beta1"), 0, 0.9999999999999999);
+  check_range(kind, "betas[1]", at("beta2"), 0, 0.9999999999999999);
+  if (at("nesterov") != 0 && (at("momentum") <= 0 || at("dampening") != 0))
+    throw UserError(kind + ": nesterov needs momentum above 0 and dampening 0");
+}
+
+}  // namespace
+
+std::vector<std::string> Optimizer::State::state_names() const {
+  // The names that checkpoints append to a parameter's.
+  if (kind == "sgd") return {"momentum"};
+  return {"m", "v", "max_v"};
+}
+
+Optimizer::Optimizer(std::string kind, std::vector<std::pair<std::vector<Tensor>, Options>> groups) : state_(std::make_shared<State>()) {
+  state_->kind = std::move(kind);
+  std::unordered_set<const detail::TensorImpl*> seen;
+  for (auto& [parameters, options] : groups) {
+    check_options(state_->kind, options);
+    State::Group group;
+    for (const Tensor& t : parameters) {
+      if (!t.defined()) continue;
+      if (!t.is_leaf()) throw UserError(state_->kind + ": a parameter must be a leaf, got the result of an operator, " + t.describe());
+      if (!ir::is_floating(t.dtype())) throw UserError(state_->kind + ": a parameter must be floating-point, got " + t.describe());
+      if (!seen.insert(t.impl().get()).second) throw UserError(state_->kind + ": a parameter " + t.describe() + " is given twice");
+      group.parameters.push_back(t);
+    }
+    group.options = options;
+    group.base_lr = options.at("lr");
+    group.steps.assign(group.parameters.size(), 0);
+    for (const std::string& name : state_->state_names()) group.states[name].resize(group.parameters.size());
+    state_->groups.push_back(std::move(group));
+  }
+  if (seen.empty()) throw UserError(state_->kind + ": there are no parameters to optimise");
+}
+
+const std::string& Optimizer::kind() const { return state_->kind; }
+
+std::vector<double> Optimizer::learning_rates() const {
+  std::vector<double> rates;
+  for (const auto& g : state_->groups) rates.push_back(g.options.at("lr"));
+  return rates;
+}
+
+void Optimizer::set_learning_rate(double lr) {
+  check_range(state_->kind, "lr", lr, 0, 1e300);
+  for (auto& g : state_->groups) g.options["lr"] = g.base_lr = lr;
+}
+
+std::vector<Tensor> Optimizer::parameters() const {
+  std::vector<Tensor> all;
+  for (const auto& g : state_->groups) all.insert(all.end(), g.parameters.begin(), g.parameters.end());
+  return all;
+}
+
+void Optimizer::zero_grad(bool set_to_none) {
+  for (Tensor& t : parameters()) {
+    if (set_to_none)
+      t.set_grad({});
+    else if (t.grad().defined())
+      t.grad().zero_();
+  }
+}
+
+void Optimizer::step() {
+  NoGradGuard no_grad;
+  for (auto& g : state_->groups) {
+    const auto flag = [&](const char* name) { return g.options.at(name) != 0; };
+    // One operator call updates all parameters that have done the same number of steps and share a dtype: normally all of them.
+    std::map<std::pair<std::int64_t, DType>, std::vector<std::size_t>> batches;
+    for (std::size_t i = 0; i < g.parameters.size(); ++i)
+      if (g.parameters[i].grad().defined()) batches[{g.steps[i], g.parameters[i].dtype()}].push_back(i);
+    for (const auto& [key, indices] : batches) {
+      std::vector<std::vector<Tensor>*> states;
+      std::string op;
+      ir::Attributes attributes{{"weight_decay", g.options.at("weight_decay")}, {"maximize", flag("maximize")}};
+      if (state_->kind == "sgd") {
+        const bool momentum = g.options.at("momentum") != 0;
+        op = momentum ? "sgd_momentum" : "sgd";
+        if (momentum) {
+          attributes.set("momentum", g.options.at("momentum"));
+          attributes.set("dampening", g.options.at("dampening"));
+          attributes.set("nesterov", flag("nesterov"));
+          states = {&g.states.at("momentum")};
+        }
+      } else {
+        op = flag("amsgrad") ? "adam_amsgrad" : "adam";
+        attributes.set("beta1", g.options.at("beta1"));
+        attributes.set("beta2", g.options.at("beta2"));
+        attributes.set("eps", g.options.at("eps"));
+        attributes.set("decoupled", state_->kind == "adamw");
+        states = {&g.states.at("m"), &g.states.at("v")};
+        if (flag("amsgrad")) states.push_back(&g.states.at("max_v"));
+      }
+      std::vector<Tensor> inputs;
+      for (std::size_t i : indices) inputs.push_back(g.parameters[i]);
+      for (std::size_t i : indices) inputs.push_back(g.parameters[i].grad());
+      for (std::vector<Tensor>* s : states)
+        for (std::size_t i : indices) {
+          if (!(*s)[i].defined()) (*s)[i] = zeros_like(g.parameters[i]);
+          inputs.push_back((*s)[i]);
+        }
+      inputs.push_back(tensor(g.options.at("lr"), DType::f64));
+      inputs.push_back(tensor(key.first + 1, DType::i64));
+      (void)eager::run(ir::get_op(op), inputs, attributes);
+      for (std::size_t i : indices) ++g.steps[i];
+    }
+  }
+}
+
+std::vector<std::pair<std::string, Tensor>> Optimizer::state_dict() const {
+  std::vector<std::pair<std::string, Tensor>> result;
+  for (std::size_t g = 0; g < state_->groups.size(); ++g) {
+    const auto& group = state_->groups[g];
+    for (std::size_t i = 0; i < group.parameters.size(); ++i) {
+      const std::string prefix = std::to_string(g) + "." + std::to_string(i) + ".";
+      for (const std::string& name : state_->state_names())
+        if (group.states.at(name)[i].defined()) result.emplace_back(prefix + name, group.states.at(name)[i]);
+      result.emplace_back(prefix + "step", tensor(group.steps[i], DType::i64));
+    }
+  }
+  return result;
+}
+
+void Optimizer::load_state_dict(const std::vector<std::pair<std::string, Tensor>>& state) {
+  std::map<std::string, Tensor> given(state.begin(), state.end());
+  std::vector<std::string> problems;
+  std::size_t used = 0;
+  // Checked first, so that nothing changes when anything is wrong.
+  std::vector<State::Group> next = state_->groups;
+  for (std::size_t g = 0; g < next.size(); ++g)
+    for (std::size_t i = 0; i < next[g].parameters.size(); ++i) {
+      const std::string prefix = std::to_string(g) + "." + std::to_string(i) + ".";
+      const auto step = given.find(prefix + "step");
+      if (step == given.end())
+        problems.push_back("missing     " + prefix + "step");
+      else if (++used, step->second.numel() != 1)
+        problems.push_back("mismatch    " + prefix + "step  expected i64[], got " + step->second.describe());
+      else
+        next[g].steps[i] = step->second.item<std::int64_t>();
+      for (const std::string& name : state_->state_names()) {
+        const auto it = given.find(prefix + name);
+        next[g].states[name][i] = {};
+        if (it == given.end()) continue;
+        ++used;
+        const Tensor& p = next[g].parameters[i];
+        if (it->second.shape() != p.shape() || !ir::is_floating(it->second.dtype()))
+          problems.push_back("mismatch    " + prefix + name + "  expected " + p.describe() + ", got " + it->second.describe());
+        else
+          next[g].states[name][i] = it->second.detach().to(p.dtype()).clone();
+      }
+    }
+  if (used != state.size()) problems.push_back(std::to_string(state.size() - used) + " entries belong to no parameter");
+  if (!problems.empty()) {
+    UserError error("load_state_dict of " + state_->kind + ": the state does not fit; nothing was loaded");
+    for (std::size_t i = 0; i < problems.size() && i < 20; ++i) error.note(problems[i]);
+    throw error;
+  }
+  state_->groups = std::move(next);
+}
+
+// ---- kinds ----------------------------------------------------------------------------------------------------------------------------
+
+namespace {
+
+std::map<std::string, double> options_of(const SGDOptions& o) {
+  return {{"lr", o.lr},
+          {"momentum", o.momentum},
+          {"dampening", o.dampening},
+          {"weight_decay", o.weight_decay},
+          {"nesterov", o.nesterov ? 1 : 0},
+          {"maximize", o.maximize ? 1 : 0}};
+}
+template <class AnyAdam>
+std::map<std::string, double> options_of(const AnyAdam& o) {
+  return {{"lr", o.lr},
+          {"beta1", o.betas.first},
+          {"beta2", o.betas.second},
+          {"eps", o.eps},
+          {"weight_decay", o.weight_decay},
+          {"amsgrad", o.amsgrad ? 1 : 0},
+          {"maximize", o.maximize ? 1 : 0}};
+}
+template <class AnyGroup>
+std::vector<std::pair<std::vector<Tensor>, std::map<std::string, double>>> groups_of(const std::vector<AnyGroup>& groups) {
+  std::vector<std::pair<std::vector<Tensor>, std::map<std::string, double>>> result;
+  for (const AnyGroup& g : groups) result.emplace_back(g.parameters, options_of(g.options));
+  return result;
+}
+
+}  // namespace
+
+SGD::SGD(std::vector<Tensor> parameters, SGDOptions options) : Optimizer("sgd", {{std::move(parameters), options_of(options)}}) {}
+SGD::SGD(const std::vector<Group<SGDOptions>>& groups) : Optimizer("sgd", groups_of(groups)) {}
+Adam::Adam(std::vector<Tensor> parameters, AdamOptions options) : Optimizer("adam", {{std::move(parameters), options_of(options)}}) {}
+Adam::Adam(const std::vector<Group<AdamOptions>>& groups) : Optimizer("adam", groups_of(groups)) {}
+AdamW::AdamW(std::vector<Tensor> parameters, AdamWOptions options) : Optimizer("adamw", {{std::move(parameters), options_of(options)}}) {}
+AdamW::AdamW(const std::vector<Group<AdamWOptions>>& groups) : Optimizer("adamw", groups_of(groups)) {}
+
+}  // namespace graven::optim

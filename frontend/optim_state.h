@@ -1,0 +1,41 @@
+// What optimizer and scheduler handles refer to.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "graven/lr_scheduler.h"
+#include "graven/optim.h"
+
+namespace graven::optim {
+
+struct Optimizer::State {
+  std::string kind;
+  struct Group {
+    std::vector<Tensor> parameters;
+    std::map<std::string, double> options;  ///< every option, lr included
+    double base_lr = 0;                     ///< what schedules start from
+    /// By parameter: momentum; or m, v, max_v. Undefined before the parameter's first step.
+    std::map<std::string, std::vector<Tensor>> states;
+    std::vector<std::int64_t> steps;  ///< by parameter: updates done
+  };
+  std::vector<Group> groups;
+  std::vector<std::string> state_names() const;
+};
+
+}  // namespace graven::optim
+
+namespace graven::lr_scheduler {
+
+struct LRScheduler::State {
+  std::shared_ptr<optim::Optimizer::State> optimizer;
+  ir::Schedule schedule;
+  std::int64_t steps = 0;
+  /// By group, after `steps` finished steps.
+  std::vector<double> rates() const;
+  void apply() const;
+};
+
+}  // namespace graven::lr_scheduler

@@ -1,0 +1,170 @@
+// Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011).
+#include "frontend/random.h"
+
+#include <cmath>
+#include <numbers>
+#include <numeric>
+
+#include "frontend/dispatch.h"
+#include "frontend/tensor_impl.h"
+
+namespace graven {
+
+namespace detail {
+
+std::array<std::uint32_t, 4> philox(std::uint64_t seed, std::uint64_t counter) {
+  std::uint32_t key0 = static_cast<std::uint32_t>(seed), key1 = static_cast<std::uint32_t>(seed >> 32);
+  std::array<std::uint32_t, 4> c{static_cast<std::uint32_t>(counter), static_cast<std::uint32_t>(counter >> 32), 0, 0};
+  for (int round = 0; round < 10; ++round) {
+    const std::uint64_t a = std::uint64_t{0xD2511F53u} * c[0], b = std::uint64_t{0xCD9E8D57u} * c[2];
+    c = {static_cast<std::uint32_t>(b >> 32) ^ c[1] ^ key0, static_cast<std::uint32_t>(b), static_cast<std::uint32_t>(a >> 32) ^ c[3] ^ key1,
+         static_cast<std::uint32_t>(a)};
+    key0 += 0x9E3779B9u;
+    key1 += 0xBB67AE85u;
+  }
+  return c;
+}
+
+Generator& default_generator() {
+  static Generator generator;
+  return generator;
+}
+
+void Generator::seed(std::uint64_t value) {
+  const std::lock_guard lock(mutex_);
+  seed_ = value;
+  counter_ = 0;
+}
+
+Generator::Stream Generator::take(std::uint64_t blocks) {
+  const std::lock_guard lock(mutex_);
+  const Stream stream{seed_, counter_};
+  counter_ += blocks;
+  return stream;
+}
+
+namespace {
+/// 53 random bits in [0, 1).
+double unit(std::uint32_t high, std::uint32_t low) { return static_cast<double>((static_cast<std::uint64_t>(high) << 21) ^ (low >> 11)) * 0x1p-53; }
+}  // namespace
+
+std::vector<double> draw_uniform(std::int64_t n) {
+  const auto count = static_cast<std::uint64_t>(n);
+  const Generator::Stream s = default_generator().take((count + 1) / 2);
+  std::vector<double> values(count);
+  for (std::uint64_t i = 0; i < count; i += 2) {
+    const auto r = philox(s.seed, s.counter + i / 2);
+    values[i] = unit(r[0], r[1]);
+    if (i + 1 < count) values[i + 1] = unit(r[2], r[3]);
+  }
+  return values;
+}
+
+std::vector<double> draw_normal(std::int64_t n) {
+  std::vector<double> values = draw_uniform(n + n % 2);
+  for (std::size_t i = 0; i + 1 < values.size(); i += 2) {  // Box and Muller 1958; 1 - u lies in (0, 1]
+    const double radius = std::sqrt(-2 * std::log(1 - values[i])), angle = 2 * std::numbers::pi * values[i + 1];
+    values[i] = radius * std::cos(angle);
+    values[i + 1] = radius * std::sin(angle);
+  }
+  values.resize(static_cast<std::size_t>(n));
+  return values;
+}
+
+std::vector<std::int64_t> draw_integers(std::int64_t low, std::int64_t high, std::int64_t n) {
+  const std::uint64_t range = static_cast<std::uint64_t>(high) - static_cast<std::uint64_t>(low);
+  const Generator::Stream s = default_generator().take((static_cast<std::uint64_t>(n) + 1) / 2);
+  std::vector<std::int64_t> values(static_cast<std::size_t>(n));
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const auto r = philox(s.seed, s.counter + i / 2);
+    const std::uint64_t bits = (static_cast<std::uint64_t>(r[i % 2 * 2]) << 32) | r[i % 2 * 2 + 1];
+    // The high half of bits * range: uniform up to range / 2^64.
+    const auto scaled = static_cast<std::uint64_t>((static_cast<unsigned __int128>(bits) * range) >> 64);
+    values[i] = static_cast<std::int64_t>(static_cast<std::uint64_t>(low) + scaled);
+  }
+  return values;
+}
+
+namespace {
+Tensor from_numbers(const Shape& shape, const std::vector<double>& values, TensorOptions options) {
+  Tensor t = make_tensor(options.dtype, shape);
+  const std::size_t step = ir::size_of(options.dtype);
+  for (std::size_t i = 0; i < values.size(); ++i) write_element(options.dtype, t.impl()->data() + i * step, values[i]);
+  if (options.requires_grad) t.requires_grad_();
+  return t;
+}
+std::int64_t count(const Shape& shape, DType dtype) { return make_tensor(dtype, shape).numel(); }
+
+void require_floating(const char* function, DType dtype) {
+  if (!ir::is_floating(dtype)) throw UserError(std::string(function) + ": needs a floating-point dtype, got " + std::string(ir::name(dtype)));
+}
+
+/// The largest value of the dtype below `end`: rounding must not carry a number of [start, end) to end.
+double below(double end, DType dtype) {
+  switch (dtype) {
+    case DType::f32:
+      return std::nextafter(static_cast<float>(end), -INFINITY);
+    case DType::f16:
+      return end - std::abs(end) * 0x1p-11;
+    case DType::bf16:
+      return end - std::abs(end) * 0x1p-8;
+    default:
+      return std::nextafter(end, -INFINITY);
+  }
+}
+}  // namespace
+
+}  // namespace detail
+
+void manual_seed(std::uint64_t seed) { detail::default_generator().seed(seed); }
+
+Tensor rand(const Shape& shape, TensorOptions options) {
+  detail::require_floating("rand", options.dtype);
+  std::vector<double> values = detail::draw_uniform(detail::count(shape, options.dtype));
+  const double limit = detail::below(1, options.dtype);
+  for (double& v : values) v = std::min(v, limit);
+  return detail::from_numbers(shape, values, options);
+}
+
+Tensor randn(const Shape& shape, TensorOptions options) {
+  detail::require_floating("randn", options.dtype);
+  return detail::from_numbers(shape, detail::draw_normal(detail::count(shape, options.dtype)), options);
+}
+
+Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, TensorOptions options) {
+  if (low >= high) throw UserError("randint: low must be less than high, got " + std::to_string(low) + " and " + std::to_string(high));
+  Tensor t = detail::make_tensor(options.dtype, shape);
+  const std::vector<std::int64_t> values = detail::draw_integers(low, high, t.numel());
+  const std::size_t step = ir::size_of(options.dtype);
+  for (std::size_t i = 0; i < values.size(); ++i) detail::write_element(options.dtype, t.impl()->data() + i * step, values[i]);
+  if (options.requires_grad) t.requires_grad_();
+  return t;
+}
+
+Tensor randperm(std::int64_t n) {
+  Tensor t = arange(n);
+  std::int64_t* p = t.data<std::int64_t>();
+  if (n < 2) return t;
+  const std::vector<double> u = detail::draw_uniform(n);  // Fisher and Yates
+  for (std::int64_t i = n - 1; i > 0; --i) std::swap(p[i], p[static_cast<std::int64_t>(u[static_cast<std::size_t>(i)] * static_cast<double>(i + 1))]);
+  return t;
+}
+
+Tensor& Tensor::uniform_(double from, double to, Location where) {
+  detail::require_floating("uniform_", dtype());
+  if (!(from <= to)) detail::fail("uniform_", "from must not be greater than to", where);
+  std::vector<double> values = detail::draw_uniform(numel());
+  const double limit = from < to ? detail::below(to, dtype()) : to;
+  for (double& v : values) v = std::min(from + (to - from) * v, limit);
+  return copy_(detail::from_numbers(shape(), values, {dtype()}), where);
+}
+
+Tensor& Tensor::normal_(double mean, double std, Location where) {
+  detail::require_floating("normal_", dtype());
+  if (!(std >= 0)) detail::fail("normal_", "the standard deviation must not be negative", where);
+  std::vector<double> values = detail::draw_normal(numel());
+  for (double& v : values) v = mean + std * v;
+  return copy_(detail::from_numbers(shape(), values, {dtype()}), where);
+}
+
+}  // namespace graven

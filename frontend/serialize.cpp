@@ -1,0 +1,72 @@
+#include "graven/serialize.h"
+
+#include <cstring>
+
+#include "frontend/tensor_impl.h"
+#include "runtime_min/error.h"
+#include "runtime_min/safetensors.h"
+
+namespace graven::nn {
+
+namespace {
+
+runtime::DType runtime_dtype(DType d) {
+  switch (d) {
+    case DType::f32:
+      return runtime::DType::f32;
+    case DType::f64:
+      return runtime::DType::f64;
+    case DType::f16:
+      return runtime::DType::f16;
+    case DType::bf16:
+      return runtime::DType::bf16;
+    case DType::i8:
+      return runtime::DType::i8;
+    case DType::i32:
+      return runtime::DType::i32;
+    case DType::i64:
+      return runtime::DType::i64;
+    case DType::u8:
+      return runtime::DType::u8;
+    case DType::boolean:
+      break;
+  }
+  return runtime::DType::boolean;
+}
+
+}  // namespace
+
+void save(const StateDict& state, const std::string& path) {
+  std::vector<Tensor> rows;
+  std::vector<runtime::Variable> variables;
+  for (const auto& [name, t] : state) {
+    if (t.is_traced()) throw UserError("save: '" + name + "' was recorded by a graph's build() and has no data");
+    rows.push_back(graven::detail::contiguous_copy(t));
+    variables.push_back({name, runtime_dtype(t.dtype()), t.sizes(), rows.back().impl()->data()});
+  }
+  try {
+    runtime::save_variables(path, variables);
+  } catch (const runtime::Error& e) {
+    throw UserError(e.what());
+  }
+}
+
+StateDict load(const std::string& path) {
+  try {
+    const runtime::SafetensorsFile file(path);
+    StateDict state;
+    for (const runtime::SafetensorsEntry& entry : file.entries()) {
+      std::optional<DType> dtype;
+      for (DType d : ir::kAllDTypes)
+        if (entry.dtype && runtime_dtype(d) == *entry.dtype) dtype = d;
+      if (!dtype) throw UserError(path + ": '" + entry.name + "': expected a dtype that Graven has, found " + entry.dtype_name);
+      const auto bytes = file.bytes(entry);
+      state.emplace_back(entry.name, from_bytes(bytes.data(), bytes.size(), *dtype, Shape::of(entry.shape)));
+    }
+    return state;
+  } catch (const runtime::Error& e) {
+    throw UserError(e.what());
+  }
+}
+
+}  // namespace graven::nn

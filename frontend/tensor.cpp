@@ -1,0 +1,613 @@
+#include "graven/tensor.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <mutex>
+#include <new>
+#include <numeric>
+
+#include "frontend/autograd.h"
+#include "frontend/dispatch.h"
+#include "frontend/trace.h"
+#include "graven/functional.h"
+
+namespace graven {
+
+std::string Location::file_name() const {
+  const std::string path = file;
+  return path.substr(path.find_last_of('/') + 1);
+}
+
+namespace detail {
+
+// ---- memory ---------------------------------------------------------------------------------------------------------------------------
+
+namespace {
+constexpr std::align_val_t kAlignment{64};
+}
+
+Storage::Storage(std::size_t size) : bytes(size) {
+  try {
+    data = static_cast<std::byte*>(::operator new(std::max<std::size_t>(size, 1), kAlignment));
+  } catch (const std::bad_alloc&) {
+    throw UserError("cannot allocate " + std::to_string(size) + " bytes for a tensor");
+  }
+}
+
+Storage::~Storage() { ::operator delete(data, kAlignment); }
+
+bool TensorImpl::contiguous() const {
+  std::int64_t expected = 1;
+  for (std::size_t i = sizes.size(); i-- > 0;) {
+    if (sizes[i] == 0) return true;
+    if (sizes[i] != 1 && strides[i] != expected) return false;
+    expected *= sizes[i];
+  }
+  return true;
+}
+
+Sizes contiguous_strides(const Sizes& sizes) {
+  Sizes strides(sizes.size());
+  std::int64_t step = 1;
+  for (std::size_t i = sizes.size(); i-- > 0;) {
+    strides[i] = step;
+    step *= std::max<std::int64_t>(sizes[i], 1);
+  }
+  return strides;
+}
+
+Tensor make_tensor(DType dtype, const Shape& shape) {
+  std::int64_t bytes = static_cast<std::int64_t>(ir::size_of(dtype));
+  bool empty = false;
+  for (const Dim& d : shape) {
+    if (!d.is_static()) throw UserError("a tensor with elements needs fixed dimensions, got " + shape.to_string());
+    if (d.value() < 0) throw UserError("a dimension must not be negative, got " + shape.to_string());
+    if (d.value() == 0) empty = true;
+  }
+  if (!empty)
+    for (const Dim& d : shape)
+      if (__builtin_mul_overflow(bytes, d.value(), &bytes)) throw UserError("a tensor " + ir::describe(dtype, shape) + " is too large");
+  auto impl = std::make_shared<TensorImpl>();
+  impl->dtype = dtype;
+  impl->shape = shape;
+  impl->sizes = shape.values();
+  impl->strides = contiguous_strides(impl->sizes);
+  impl->storage = std::make_shared<Storage>(empty ? 0 : static_cast<std::size_t>(bytes));
+  return Tensor(std::move(impl));
+}
+
+Tensor make_view(const Tensor& base, Sizes sizes, Sizes strides, std::int64_t offset) {
+  const TensorImpl& b = get(base);
+  auto impl = std::make_shared<TensorImpl>();
+  impl->dtype = b.dtype;
+  impl->shape = Shape::of(sizes);
+  impl->sizes = std::move(sizes);
+  impl->strides = std::move(strides);
+  impl->offset = offset;
+  impl->storage = b.storage;
+  impl->is_view = true;
+  return Tensor(std::move(impl));
+}
+
+Tensor alias_of(const Tensor& t) {
+  const TensorImpl& from = get(t);
+  auto impl = std::make_shared<TensorImpl>();
+  impl->dtype = from.dtype;
+  impl->shape = from.shape;
+  impl->sizes = from.sizes;
+  impl->strides = from.strides;
+  impl->offset = from.offset;
+  impl->storage = from.storage;
+  impl->is_view = from.is_view;
+  return Tensor(std::move(impl));
+}
+
+const TensorImpl& get(const Tensor& t) {
+  if (!t.defined()) throw UserError("an undefined tensor is used where a tensor is due");
+  return *t.impl();
+}
+
+TensorImpl& get_mutable(const Tensor& t) {
+  (void)get(t);
+  return *t.impl();
+}
+
+std::int64_t normalize_dim(std::int64_t d, std::int64_t rank, const char* function, Location where) {
+  const std::int64_t limit = std::max<std::int64_t>(rank, 1);
+  if (d < -limit || d >= limit)
+    fail(function, "dimension " + std::to_string(d) + " is out of range [" + std::to_string(-limit) + ", " + std::to_string(limit - 1) + "]", where);
+  return d < 0 ? d + limit : d;
+}
+
+// ---- elements -------------------------------------------------------------------------------------------------------------------------
+
+std::uint16_t to_half(float value) {
+  const std::uint32_t word = std::bit_cast<std::uint32_t>(value);
+  const std::uint32_t sign = (word >> 16) & 0x8000u, magnitude = word & 0x7fffffffu;
+  if (magnitude > 0x7f800000u) return static_cast<std::uint16_t>(sign | 0x7e00u);
+  if (magnitude >= 0x477ff000u) return static_cast<std::uint16_t>(sign | 0x7c00u);
+  if (magnitude < 0x38800000u) {  // subnormal: adding 0.5 lines the bits up, and the addition rounds
+    const float shifted = std::bit_cast<float>(magnitude) + 0.5f;
+    return static_cast<std::uint16_t>(sign | (std::bit_cast<std::uint32_t>(shifted) - 0x3f000000u));
+  }
+  return static_cast<std::uint16_t>(sign | ((magnitude - 0x38000000u + 0xfffu + ((magnitude >> 13) & 1u)) >> 13));
+}
+
+float from_half(std::uint16_t bits) {
+  const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000u) << 16, exponent = (bits >> 10) & 31u, fraction = bits & 0x3ffu;
+  if (exponent == 31) return std::bit_cast<float>(sign | 0x7f800000u | (fraction << 13));
+  if (exponent == 0) return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(std::ldexp(static_cast<float>(fraction), -24)));
+  return std::bit_cast<float>(sign | ((exponent + 112) << 23) | (fraction << 13));
+}
+
+std::uint16_t to_bfloat16(float value) {
+  const std::uint32_t word = std::bit_cast<std::uint32_t>(value);
+  if ((word & 0x7fffffffu) > 0x7f800000u) return static_cast<std::uint16_t>((word >> 16) | 0x40u);
+  return static_cast<std::uint16_t>((word + 0x7fffu + ((word >> 16) & 1u)) >> 16);
+}
+
+float from_bfloat16(std::uint16_t bits) { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); }
+
+namespace {
+
+struct HalfElement {
+  std::uint16_t bits;
+  operator float() const { return from_half(bits); }  // NOLINT
+  static HalfElement of(double v) { return {to_half(static_cast<float>(v))}; }
+};
+struct BFloat16Element {
+  std::uint16_t bits;
+  operator float() const { return from_bfloat16(bits); }  // NOLINT
+  static BFloat16Element of(double v) { return {to_bfloat16(static_cast<float>(v))}; }
+};
+
+/// Calls f with a value of the dtype's element type.
+template <class F>
+decltype(auto) visit(DType dtype, F&& f) {
+  switch (dtype) {
+    case DType::f32:
+      return f(float{});
+    case DType::f64:
+      return f(double{});
+    case DType::f16:
+      return f(HalfElement{});
+    case DType::bf16:
+      return f(BFloat16Element{});
+    case DType::i8:
+      return f(std::int8_t{});
+    case DType::i32:
+      return f(std::int32_t{});
+    case DType::i64:
+      return f(std::int64_t{});
+    case DType::u8:
+      return f(std::uint8_t{});
+    case DType::boolean:
+      break;
+  }
+  return f(bool{});
+}
+
+template <class To, class From>
+To convert_element(From value) {
+  if constexpr (std::is_same_v<To, From>)
+    return value;
+  else if constexpr (std::is_same_v<To, HalfElement> || std::is_same_v<To, BFloat16Element>)
+    return To::of(static_cast<double>(value));
+  else if constexpr (std::is_same_v<From, HalfElement> || std::is_same_v<From, BFloat16Element>)
+    return convert_element<To>(static_cast<float>(value));
+  else if constexpr (std::is_same_v<To, bool>)
+    return value != From(0);
+  else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To>) {
+    // Towards zero; what does not fit is not defined by C++, so it goes through the widest integer where it can.
+    if (!(value > From(-9.3e18) && value < From(9.2e18))) return static_cast<To>(std::numeric_limits<std::int64_t>::min());
+    return static_cast<To>(static_cast<std::int64_t>(value));
+  } else
+    return static_cast<To>(value);
+}
+
+/// Calls f(offset of a, offset of b) for each row of the innermost dimension.
+template <class F>
+void for_each_row(const Sizes& sizes, const Sizes& strides_a, const Sizes& strides_b, F&& f) {
+  const std::size_t rank = sizes.size();
+  for (std::int64_t s : sizes)
+    if (s == 0) return;
+  if (rank <= 1) {
+    f(std::int64_t{0}, std::int64_t{0});
+    return;
+  }
+  Sizes index(rank - 1, 0);
+  std::int64_t a = 0, b = 0;
+  while (true) {
+    f(a, b);
+    std::size_t d = rank - 1;
+    while (true) {
+      if (d == 0) return;
+      --d;
+      a += strides_a[d];
+      b += strides_b[d];
+      if (++index[d] < sizes[d]) break;
+      a -= strides_a[d] * sizes[d];
+      b -= strides_b[d] * sizes[d];
+      index[d] = 0;
+    }
+  }
+}
+
+}  // namespace
+
+double read_element(DType dtype, const std::byte* p) {
+  return visit(dtype, [p](auto zero) -> double {
+    decltype(zero) v;
+    std::memcpy(&v, p, sizeof v);
+    return static_cast<double>(v);
+  });
+}
+
+std::int64_t read_integer(DType dtype, const std::byte* p) {
+  return visit(dtype, [p](auto zero) -> std::int64_t {
+    decltype(zero) v;
+    std::memcpy(&v, p, sizeof v);
+    return convert_element<std::int64_t>(v);
+  });
+}
+
+void write_element(DType dtype, std::byte* p, Scalar value) {
+  visit(dtype, [&](auto zero) {
+    using T = decltype(zero);
+    const T v = value.category() == Scalar::Category::floating ? convert_element<T>(value.number()) : convert_element<T>(value.integer());
+    std::memcpy(p, &v, sizeof v);
+  });
+}
+
+void copy_elements(const TensorImpl& source, TensorImpl& target) {
+  GRAVEN_CHECK(source.sizes == target.sizes, "copy between different shapes");
+  target.bump_version();
+  if (source.dtype == target.dtype && source.contiguous() && target.contiguous()) {
+    const std::size_t bytes = static_cast<std::size_t>(source.numel()) * ir::size_of(source.dtype);
+    if (bytes) std::memmove(target.data(), source.data(), bytes);
+    return;
+  }
+  const std::size_t rank = source.sizes.size();
+  const std::int64_t inner = rank ? source.sizes.back() : 1, from_step = rank ? source.strides.back() : 1, to_step = rank ? target.strides.back() : 1;
+  visit(source.dtype, [&](auto from_zero) {
+    using From = decltype(from_zero);
+    visit(target.dtype, [&](auto to_zero) {
+      using To = decltype(to_zero);
+      const From* from = reinterpret_cast<const From*>(source.data());
+      To* to = reinterpret_cast<To*>(target.data());
+      for_each_row(source.sizes, source.strides, target.strides, [&](std::int64_t a, std::int64_t b) {
+        for (std::int64_t i = 0; i < inner; ++i) to[b + i * to_step] = convert_element<To>(from[a + i * from_step]);
+      });
+    });
+  });
+}
+
+Tensor contiguous_copy(const Tensor& t) {
+  const TensorImpl& from = get(t);
+  if (from.contiguous()) return t;
+  Tensor copy = make_tensor(from.dtype, from.shape);
+  copy_elements(from, *copy.impl());
+  return copy;
+}
+
+std::vector<double> to_doubles(const Tensor& t) {
+  const Tensor wide = t.detach().to(DType::f64).contiguous();
+  const double* p = wide.data<double>();
+  return {p, p + wide.numel()};
+}
+
+std::vector<std::int64_t> to_integers(const Tensor& t) {
+  const Tensor wide = t.detach().to(DType::i64).contiguous();
+  const std::int64_t* p = wide.data<std::int64_t>();
+  return {p, p + wide.numel()};
+}
+
+}  // namespace detail
+
+using detail::get;
+using detail::get_mutable;
+
+// ---- what it is -----------------------------------------------------------------------------------------------------------------------
+
+namespace {
+
+/// Elements are asked for: not of a recorded tensor.
+const detail::TensorImpl& with_data(const Tensor& t, const char* what, Location where = {}) {
+  const detail::TensorImpl& impl = get(t);
+  if (impl.trace_id != 0) {
+    UserError error(std::string(what) +
+                    ": a tensor recorded by a graph's build() has no data until the graph runs; return it from build() to see it");
+    error.at(where.file_name(), where.line);
+    throw error;
+  }
+  return impl;
+}
+
+}  // namespace
+
+DType Tensor::dtype() const { return get(*this).dtype; }
+const Shape& Tensor::shape() const { return get(*this).shape; }
+std::int64_t Tensor::dim() const { return static_cast<std::int64_t>(get(*this).shape.rank()); }
+std::int64_t Tensor::size(std::int64_t d) const {
+  const Shape& s = shape();
+  if (s.rank() == 0) throw UserError("size(): a scalar has no dimensions");
+  const Dim& found = s[static_cast<std::size_t>(detail::normalize_dim(d, dim(), "size", {}))];
+  if (!found.is_static()) throw UserError("size(" + std::to_string(d) + "): the dimension is the symbol '" + found.to_string() + "'; use shape()");
+  return found.value();
+}
+Sizes Tensor::sizes() const {
+  if (!shape().is_static()) throw UserError("sizes(): the shape " + shape().to_string() + " has a symbolic dimension; use shape()");
+  return shape().values();
+}
+Sizes Tensor::strides() const { return with_data(*this, "strides()").strides; }
+std::int64_t Tensor::storage_offset() const { return with_data(*this, "storage_offset()").offset; }
+std::int64_t Tensor::numel() const {
+  const Dim n = shape().numel();
+  if (!n.is_static()) throw UserError("numel(): the shape " + shape().to_string() + " has a symbolic dimension; use shape()");
+  return n.value();
+}
+bool Tensor::is_contiguous() const { return is_traced() || get(*this).contiguous(); }
+bool Tensor::is_traced() const { return get(*this).trace_id != 0; }
+bool Tensor::is_view() const { return get(*this).is_view; }
+std::string Tensor::describe() const { return ir::describe(dtype(), shape()); }
+
+void* Tensor::data_ptr() const { return with_data(*this, "data_ptr()").data(); }
+void* Tensor::checked_data(DType wanted) const {
+  const detail::TensorImpl& impl = with_data(*this, "data()");
+  if (impl.dtype != wanted)
+    throw UserError("data(): the tensor is " + describe() + ", not " + std::string(ir::name(wanted)) + "; convert it with to()");
+  return impl.data();
+}
+Scalar Tensor::item_scalar(Location where) const {
+  const detail::TensorImpl& impl = with_data(*this, "item()", where);
+  if (impl.numel() != 1) {
+    UserError error("item(): needs one element, the tensor is " + describe());
+    error.at(where.file_name(), where.line);
+    throw error;
+  }
+  if (ir::is_floating(impl.dtype)) return detail::read_element(impl.dtype, impl.data());
+  return detail::read_integer(impl.dtype, impl.data());
+}
+
+// ---- copies ---------------------------------------------------------------------------------------------------------------------------
+
+Tensor Tensor::clone(Location where) const {
+  if (detail::would_record({*this}) || (detail::grad_enabled() && requires_grad()))
+    return detail::apply("cast", {*this}, {{"dtype", dtype()}}, where);
+  const detail::TensorImpl& from = with_data(*this, "clone()", where);
+  Tensor copy = detail::make_tensor(from.dtype, from.shape);
+  detail::copy_elements(from, *copy.impl());
+  return copy;
+}
+
+Tensor Tensor::contiguous(Location where) const {
+  if (is_contiguous()) return *this;
+  return clone(where);
+}
+
+Tensor Tensor::to(DType wanted, Location where) const {
+  if (wanted == dtype()) return *this;
+  if (detail::would_record({*this}) || (detail::grad_enabled() && requires_grad())) return detail::apply("cast", {*this}, {{"dtype", wanted}}, where);
+  const detail::TensorImpl& from = with_data(*this, "to()", where);
+  Tensor copy = detail::make_tensor(wanted, from.shape);
+  detail::copy_elements(from, *copy.impl());
+  return copy;
+}
+
+Tensor Tensor::detach(Location where) const {
+  if (detail::would_record({*this})) return detail::apply("detach", {*this}, {}, where);
+  (void)with_data(*this, "detach()", where);
+  Tensor t = detail::alias_of(*this);
+  t.impl()->is_view = true;
+  return t;
+}
+
+// ---- in place -------------------------------------------------------------------------------------------------------------------------
+
+Tensor& Tensor::add_(const Operand& other) {
+  detail::assign_in_place(*this, graven::add(Operand(*this, other.where()), other), "add_", other.where());
+  return *this;
+}
+Tensor& Tensor::sub_(const Operand& other) {
+  detail::assign_in_place(*this, graven::sub(Operand(*this, other.where()), other), "sub_", other.where());
+  return *this;
+}
+Tensor& Tensor::mul_(const Operand& other) {
+  detail::assign_in_place(*this, graven::mul(Operand(*this, other.where()), other), "mul_", other.where());
+  return *this;
+}
+Tensor& Tensor::div_(const Operand& other) {
+  detail::assign_in_place(*this, graven::div(Operand(*this, other.where()), other), "div_", other.where());
+  return *this;
+}
+Tensor& Tensor::relu_(Location where) {
+  detail::assign_in_place(*this, graven::relu(Operand(*this, where)), "relu_", where);
+  return *this;
+}
+Tensor& Tensor::clamp_(double min, double max, Location where) {
+  detail::assign_in_place(*this, graven::clamp(Operand(*this, where), min, max), "clamp_", where);
+  return *this;
+}
+Tensor& Tensor::copy_(const Tensor& source, Location where) {
+  Tensor value = source.to(dtype(), where);
+  if (value.shape() != shape()) value = value.expand(shape(), where);
+  if (value.is_same(*this)) return *this;
+  detail::assign_in_place(*this, value, "copy_", where);
+  return *this;
+}
+Tensor& Tensor::fill_(Scalar value, Location where) {
+  if (detail::would_record({*this})) {
+    const Tensor filled =
+        detail::active_trace()->record(ir::get_op("full"), {}, {{"shape", shape()}, {"value", value.number()}, {"dtype", dtype()}}, where).at(0);
+    detail::assign_in_place(*this, filled, "fill_", where);
+    return *this;
+  }
+  (void)with_data(*this, "fill_()", where);
+  const Tensor one = tensor(value, dtype());
+  detail::assign_in_place(*this, one.expand(shape(), where), "fill_", where);
+  return *this;
+}
+Tensor& Tensor::zero_(Location where) { return fill_(0, where); }
+
+// ---- factories ------------------------------------------------------------------------------------------------------------------------
+
+namespace {
+
+Tensor with_options(Tensor t, const TensorOptions& options) {
+  if (options.requires_grad) t.requires_grad_();
+  return t;
+}
+
+/// Fills a fresh tensor from a function of the position.
+template <class F>
+Tensor generate(const Shape& shape, const TensorOptions& options, F&& value) {
+  Tensor t = detail::make_tensor(options.dtype, shape);
+  std::byte* p = t.impl()->data();
+  const std::size_t step = ir::size_of(options.dtype);
+  const std::int64_t n = t.numel();
+  for (std::int64_t i = 0; i < n; ++i) detail::write_element(options.dtype, p + static_cast<std::size_t>(i) * step, value(i));
+  return with_options(std::move(t), options);
+}
+
+}  // namespace
+
+Tensor empty(const Shape& shape, TensorOptions options) { return zeros(shape, options); }
+Tensor zeros(const Shape& shape, TensorOptions options) {
+  Tensor t = detail::make_tensor(options.dtype, shape);
+  std::memset(t.impl()->storage->data, 0, t.impl()->storage->bytes);
+  return with_options(std::move(t), options);
+}
+Tensor ones(const Shape& shape, TensorOptions options) { return full(shape, 1, options); }
+Tensor full(const Shape& shape, Scalar value, TensorOptions options) {
+  return generate(shape, options, [&](std::int64_t) { return value; });
+}
+Tensor zeros_like(const Tensor& like) { return zeros(like.shape(), {like.dtype()}); }
+Tensor ones_like(const Tensor& like) { return ones(like.shape(), {like.dtype()}); }
+Tensor full_like(const Tensor& like, Scalar value) { return full(like.shape(), value, {like.dtype()}); }
+
+Tensor arange(Scalar end) { return arange(0, end, 1); }
+Tensor arange(Scalar start, Scalar end, Scalar step) {
+  const bool floating =
+      start.category() == Scalar::Category::floating || end.category() == Scalar::Category::floating || step.category() == Scalar::Category::floating;
+  return arange(start, end, step, floating ? DType::f32 : DType::i64);
+}
+Tensor arange(Scalar start, Scalar end, Scalar step, DType dtype) {
+  if (!(step.number() != 0) || !std::isfinite(start.number()) || !std::isfinite(end.number()) || !std::isfinite(step.number()))
+    throw UserError("arange: start, end and step must be finite, and step not 0");
+  const double count = std::ceil((end.number() - start.number()) / step.number());
+  if (count < 0) throw UserError("arange: the end lies on the other side of the start than the step goes");
+  if (count > 1e15) throw UserError("arange: too many elements");
+  const bool integers = start.category() != Scalar::Category::floating && step.category() != Scalar::Category::floating;
+  return generate({static_cast<std::int64_t>(count)}, {dtype}, [&](std::int64_t i) {
+    return integers ? Scalar(start.integer() + i * step.integer()) : Scalar(start.number() + static_cast<double>(i) * step.number());
+  });
+}
+
+Tensor linspace(double start, double end, std::int64_t steps, TensorOptions options) {
+  if (steps < 0) throw UserError("linspace: the number of steps must not be negative, got " + std::to_string(steps));
+  const double step = steps > 1 ? (end - start) / static_cast<double>(steps - 1) : 0;
+  // From both ends, as PyTorch does, so that the last element is exactly `end`. In the dtype's own precision where that is f32.
+  if (options.dtype == DType::f32) {
+    const float first = static_cast<float>(start), last = static_cast<float>(end);
+    const float width = steps > 1 ? (last - first) / static_cast<float>(steps - 1) : 0;
+    return generate({steps}, options, [&](std::int64_t i) {
+      return Scalar(i < steps / 2 || steps == 1 ? first + width * static_cast<float>(i) : last - width * static_cast<float>(steps - i - 1));
+    });
+  }
+  return generate({steps}, options, [&](std::int64_t i) {
+    return Scalar(i < steps / 2 || steps == 1 ? start + step * static_cast<double>(i) : end - step * static_cast<double>(steps - i - 1));
+  });
+}
+
+Tensor eye(std::int64_t n, TensorOptions options) {
+  return generate({n, n}, options,
+                  [&](std::int64_t i) { return Scalar(i / std::max<std::int64_t>(n, 1) == i % std::max<std::int64_t>(n, 1) ? 1 : 0); });
+}
+
+Tensor from_bytes(const void* data, std::size_t bytes, DType dtype, const Shape& shape) {
+  Tensor t = detail::make_tensor(dtype, shape);
+  if (t.impl()->storage->bytes != bytes)
+    throw UserError("from_data: " + ir::describe(dtype, shape) + " takes " + std::to_string(t.impl()->storage->bytes) + " bytes, got " +
+                    std::to_string(bytes));
+  if (bytes) std::memcpy(t.impl()->data(), data, bytes);
+  return t;
+}
+
+namespace {
+
+void shape_of(const NestedList& list, std::size_t depth, Sizes& sizes, Scalar::Category& category) {
+  if (!list.is_list()) {
+    if (depth != sizes.size()) throw UserError("tensor: the nested lists have different depths");
+    category = std::max(category, list.leaf().category());
+    return;
+  }
+  const auto length = static_cast<std::int64_t>(list.items().size());
+  if (depth == sizes.size())
+    sizes.push_back(length);
+  else if (sizes[depth] != length)
+    throw UserError("tensor: a list of " + std::to_string(length) + " stands beside one of " + std::to_string(sizes[depth]) + " at depth " +
+                    std::to_string(depth));
+  bool first = true;
+  for (const NestedList& item : list.items()) {
+    // Only the first item may open another dimension.
+    if (!first && item.is_list() && depth + 1 == sizes.size()) throw UserError("tensor: the nested lists have different depths");
+    shape_of(item, depth + 1, sizes, category);
+    first = false;
+  }
+}
+
+void gather_leaves(const NestedList& list, std::vector<Scalar>& leaves) {
+  if (!list.is_list()) {
+    leaves.push_back(list.leaf());
+    return;
+  }
+  for (const NestedList& item : list.items()) gather_leaves(item, leaves);
+}
+
+Tensor from_list(std::initializer_list<NestedList> items, std::optional<DType> dtype) {
+  const NestedList list(items);
+  Sizes sizes;
+  Scalar::Category category = Scalar::Category::boolean;
+  shape_of(list, 0, sizes, category);
+  std::vector<Scalar> leaves;
+  gather_leaves(list, leaves);
+  if (leaves.empty()) category = Scalar::Category::floating;
+  const DType chosen = dtype                                   ? *dtype
+                       : category == Scalar::Category::boolean ? DType::boolean
+                       : category == Scalar::Category::integer ? DType::i64
+                                                               : DType::f32;
+  return generate(Shape::of(sizes), {chosen}, [&](std::int64_t i) { return leaves[static_cast<std::size_t>(i)]; });
+}
+
+}  // namespace
+
+Tensor tensor(std::initializer_list<NestedList> items) { return from_list(items, {}); }
+Tensor tensor(std::initializer_list<NestedList> items, DType dtype) { return from_list(items, dtype); }
+Tensor tensor(Scalar value) {
+  return tensor(value, value.category() == Scalar::Category::boolean   ? DType::boolean
+                       : value.category() == Scalar::Category::integer ? DType::i64
+                                                                       : DType::f32);
+}
+Tensor tensor(Scalar value, DType dtype) {
+  return generate({}, {dtype}, [&](std::int64_t) { return value; });
+}
+
+// ---- comparison -----------------------------------------------------------------------------------------------------------------------
+
+bool allclose(const Tensor& a, const Tensor& b, double rtol, double atol) {
+  if (a.shape() != b.shape()) return false;
+  const std::vector<double> x = a.to_vector<double>(), y = b.to_vector<double>();
+  for (std::size_t i = 0; i < x.size(); ++i)
+    if (!(x[i] == y[i]) && !(std::abs(x[i] - y[i]) <= atol + rtol * std::abs(y[i]))) return false;
+  return true;
+}
+
+bool equal(const Tensor& a, const Tensor& b) {
+  if (a.dtype() != b.dtype() || a.shape() != b.shape()) return false;
+  if (ir::is_floating(a.dtype())) return a.to_vector<double>() == b.to_vector<double>();
+  return a.to_vector<std::int64_t>() == b.to_vector<std::int64_t>();
+}
+
+}  // namespace graven

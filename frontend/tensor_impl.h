@@ -1,0 +1,92 @@
+// What a Tensor handle refers to.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "graven/tensor.h"
+#include "ir/graph.h"
+
+namespace graven::detail {
+
+struct GradNode;
+
+/// Memory shared by a tensor and its views; 64-byte aligned.
+struct Storage {
+  explicit Storage(std::size_t bytes);
+  ~Storage();
+  Storage(const Storage&) = delete;
+  Storage& operator=(const Storage&) = delete;
+
+  std::byte* data = nullptr;
+  std::size_t bytes = 0;
+  /// Counts writes: autograd refuses saved tensors that were written since, graphs notice changed weights.
+  std::atomic<std::uint64_t> version{0};
+  /// A view was taken under autograd: in-place changes with history are refused, as the view's history would not know of them.
+  std::atomic<bool> has_recorded_views{false};
+};
+
+struct TensorImpl {
+  DType dtype = DType::f32;
+  Shape shape;
+  // ---- eager ----
+  Sizes sizes;
+  Sizes strides;
+  std::int64_t offset = 0;
+  std::shared_ptr<Storage> storage;
+  bool is_view = false;
+  // ---- autograd ----
+  bool requires_grad = false;
+  std::shared_ptr<TensorImpl> grad;
+  std::shared_ptr<GradNode> grad_fn;
+  std::int32_t output_index = 0;
+  // ---- modules ----
+  bool is_parameter = false;
+  std::string owner;  ///< class of the module that registered it, and its name there: for messages
+  // ---- tracing ----
+  std::uint64_t trace_id = 0;  ///< 0: not recorded
+  ir::ValueId value = ir::kNone;
+  std::shared_ptr<int> alias_token;  ///< shared by a recorded tensor and its views
+
+  std::byte* data() const { return storage->data + offset * static_cast<std::int64_t>(ir::size_of(dtype)); }
+  std::int64_t numel() const {
+    std::int64_t n = 1;
+    for (std::int64_t s : sizes) n *= s;
+    return n;
+  }
+  bool contiguous() const;
+  void bump_version() { storage->version.fetch_add(1, std::memory_order_relaxed); }
+};
+
+/// Row-major strides.
+Sizes contiguous_strides(const Sizes& sizes);
+/// Uninitialised memory; user error when the size is negative, symbolic or too large.
+Tensor make_tensor(DType dtype, const Shape& shape);
+/// Another view of the same storage. Does not record.
+Tensor make_view(const Tensor& base, Sizes sizes, Sizes strides, std::int64_t offset);
+/// The same memory, no history.
+Tensor alias_of(const Tensor& t);
+/// Copies elements between any strides, converting dtypes. Sizes are equal. Does not record; bumps the version.
+void copy_elements(const TensorImpl& source, TensorImpl& target);
+/// Row-major copy, or the tensor itself when it is contiguous. Does not record.
+Tensor contiguous_copy(const Tensor& t);
+/// User error when undefined.
+const TensorImpl& get(const Tensor& t);
+TensorImpl& get_mutable(const Tensor& t);
+/// Dimension d of `rank`, negative from the end; user error when out of range.
+std::int64_t normalize_dim(std::int64_t d, std::int64_t rank, const char* function, Location where);
+
+double read_element(DType dtype, const std::byte* p);
+std::int64_t read_integer(DType dtype, const std::byte* p);
+void write_element(DType dtype, std::byte* p, Scalar value);
+/// f16 and bf16, round to nearest even.
+std::uint16_t to_half(float value);
+float from_half(std::uint16_t bits);
+std::uint16_t to_bfloat16(float value);
+float from_bfloat16(std::uint16_t bits);
+
+}  // namespace graven::detail

@@ -1,0 +1,136 @@
+#include "frontend/trace.h"
+
+#include <cstring>
+
+#include "frontend/dispatch.h"
+#include "frontend/module_state.h"
+
+namespace graven::detail {
+
+namespace {
+thread_local Trace* current_trace = nullptr;
+}
+
+Trace* active_trace() { return current_trace; }
+TraceScope::TraceScope(Trace& trace) : previous_(current_trace) { current_trace = &trace; }
+TraceScope::~TraceScope() { current_trace = previous_; }
+
+std::vector<ModuleFrame>& module_frames() {
+  thread_local std::vector<ModuleFrame> frames;
+  return frames;
+}
+
+ir::Origins origins_at(Location where) {
+  const auto& frames = module_frames();
+  return {{frames.empty() ? std::string() : frames.back().path, where.file_name(), where.line}};
+}
+
+bool Trace::owns(const Tensor& t) const {
+  const TensorImpl* impl = t.impl().get();
+  return impl->trace_id == id || (impl->trace_id == 0 && (variables.count(impl) || impl->is_parameter));
+}
+
+Tensor Trace::wrap(ir::ValueId value) {
+  auto impl = std::make_shared<TensorImpl>();
+  const ir::TensorType& type = graph.type(value);
+  impl->dtype = type.dtype;
+  impl->shape = type.shape;
+  impl->trace_id = id;
+  impl->value = value;
+  return Tensor(std::move(impl));
+}
+
+ir::ValueId Trace::value_of(const Tensor& t, Location where) {
+  if (!t.defined()) return ir::kNone;
+  const TensorImpl* impl = t.impl().get();
+  if (impl->trace_id == id) return impl->value;
+  if (impl->trace_id != 0) fail("build", "the tensor " + t.describe() + " was recorded by another graph's build()", where);
+  if (const auto it = variables.find(impl); it != variables.end()) return it->second.current;
+  if (impl->is_parameter) {
+    UserError error("the parameter " + t.describe() + " of " + impl->owner + " is used in build() of " + graph_name +
+                    ", but no module that is registered in the graph has it");
+    error.note("register its module where it is declared: child(\"name\", ...)");
+    error.at(where.file_name(), where.line);
+    throw error;
+  }
+  if (impl->requires_grad && !impl->grad_fn) {
+    UserError error("the tensor " + t.describe() + " requires a gradient and is used in build() of " + graph_name +
+                    ", but is no registered parameter");
+    error.note("register it in a module: parameter(\"name\", ...); or detach() it, to make it a constant");
+    error.at(where.file_name(), where.line);
+    throw error;
+  }
+  if (const auto it = captured.find(impl); it != captured.end()) return it->second;
+  auto data = std::make_shared<ir::TensorData>();
+  data->type = {impl->dtype, impl->shape};
+  const Tensor rows = contiguous_copy(t);
+  data->bytes.resize(static_cast<std::size_t>(impl->numel()) * ir::size_of(impl->dtype));
+  if (!data->bytes.empty()) std::memcpy(data->bytes.data(), rows.impl()->data(), data->bytes.size());
+  const auto& frames = module_frames();
+  const std::string path = frames.empty() || frames.back().path.empty() ? std::string() : frames.back().path + ".";
+  const ir::ValueId value = graph.add_constant(path + "constant", std::move(data));
+  captured.emplace(impl, value);
+  kept.push_back(t);
+  return value;
+}
+
+std::vector<Tensor> Trace::record(const ir::OpDef& op, const std::vector<Tensor>& inputs, ir::Attributes attributes, Location where) {
+  std::vector<ir::ValueId> values;
+  values.reserve(inputs.size());
+  bool requires_grad = false;
+  for (const Tensor& t : inputs) {
+    values.push_back(value_of(t, where));
+    requires_grad = requires_grad || (t.defined() && t.impl()->requires_grad);
+  }
+  while (!values.empty() && values.back() == ir::kNone && values.size() > op.inputs.size()) values.pop_back();
+  const std::vector<ir::ValueId> results = graph.add_node(op, std::move(values), std::move(attributes), origins_at(where));
+  std::vector<Tensor> outputs;
+  outputs.reserve(results.size());
+  for (ir::ValueId v : results) {
+    outputs.push_back(wrap(v));
+    outputs.back().impl()->requires_grad = requires_grad && op.gradient != nullptr && ir::is_floating(outputs.back().dtype());
+  }
+  // Views share an alias token with what they are taken from: in-place changes look at who is alive.
+  if (op.alias || op.name == "permute" || op.name == "expand" || op.name == "slice") {
+    TensorImpl& base = *inputs.at(0).impl();
+    if (!base.alias_token) base.alias_token = std::make_shared<int>(0);
+    outputs[0].impl()->alias_token = base.alias_token;
+  }
+  return outputs;
+}
+
+void Trace::assign(Tensor& x, const Tensor& value, const char* function, Location where) {
+  TensorImpl& target = *x.impl();
+  if (target.alias_token && target.alias_token.use_count() > 1)
+    fail(function,
+         "a tensor is changed in place while a view of it, or what it is a view of, is still in use: in a graph they would differ; use a new tensor",
+         where);
+  const ir::ValueId recorded = value_of(value, where);
+  if (target.trace_id == id) {
+    target.value = recorded;
+    target.requires_grad = value.impl()->requires_grad;
+    target.alias_token.reset();
+    return;
+  }
+  const auto it = variables.find(&target);
+  if (it != variables.end()) {
+    if (it->second.current == it->second.value) assigned.push_back(&target);
+    it->second.current = recorded;
+    return;
+  }
+  if (target.is_parameter) (void)value_of(x, where);  // reports the parameter that nobody registered
+  fail(function,
+       "the tensor " + x.describe() + " from outside of build() is changed in place by a recorded value; register it as a buffer of a module", where);
+}
+
+void Trace::finish() {
+  for (const TensorImpl* impl : assigned) {
+    const Variable& v = variables.at(impl);
+    if (v.current == v.value) continue;
+    const std::string& path = graph.value(v.value).name;
+    const std::size_t dot = path.find_last_of('.');
+    graph.add_node(ir::get_op("assign"), {v.value, v.current}, {}, {{dot == std::string::npos ? std::string() : path.substr(0, dot), "", 0}});
+  }
+}
+
+}  // namespace graven::detail

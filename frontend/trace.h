@@ -1,0 +1,74 @@
+// The state of a graph while its build() runs on this thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "frontend/tensor_impl.h"
+#include "ir/graph.h"
+#include "ir/op.h"
+
+namespace graven::nn {
+struct ModuleState;
+}
+
+namespace graven::detail {
+
+/// What a module was called with, for repr.
+struct ModuleCall {
+  std::vector<ir::TensorType> inputs, outputs;
+};
+
+struct Trace {
+  std::uint64_t id = 0;
+  ir::Graph graph;
+  std::string graph_name;
+  /// Registered parameters and buffers, and the value that each has now (in-place changes rebind it).
+  struct Variable {
+    ir::ValueId value, current;
+  };
+  std::unordered_map<const TensorImpl*, Variable> variables;
+  std::vector<const TensorImpl*> assigned;  ///< variables changed in place, in order of first change
+  /// Tensors from outside that belong to no module: constants of the graph, kept alive so that the address stays theirs.
+  std::unordered_map<const TensorImpl*, ir::ValueId> captured;
+  std::vector<Tensor> kept;
+  std::unordered_map<const nn::ModuleState*, std::string> module_paths;
+  std::unordered_map<const nn::ModuleState*, ModuleCall> calls;
+
+  std::vector<Tensor> record(const ir::OpDef& op, const std::vector<Tensor>& inputs, ir::Attributes attributes, Location where);
+  Tensor wrap(ir::ValueId value);
+  ir::ValueId value_of(const Tensor& t, Location where);
+  /// Whether the tensor is one of this graph's: recorded here, or a registered parameter or buffer.
+  bool owns(const Tensor& t) const;
+  void assign(Tensor& x, const Tensor& value, const char* function, Location where);
+  /// Records the assignments to parameters and buffers. Called once, after build().
+  void finish();
+};
+
+/// The trace that runs on this thread, nullptr when none does.
+Trace* active_trace();
+
+class TraceScope {
+ public:
+  explicit TraceScope(Trace& trace);
+  ~TraceScope();
+  TraceScope(const TraceScope&) = delete;
+  TraceScope& operator=(const TraceScope&) = delete;
+
+ private:
+  Trace* previous_;
+};
+
+/// The module whose forward runs, innermost; the line of user code that called it.
+struct ModuleFrame {
+  const nn::ModuleState* module = nullptr;
+  std::string path;  ///< in the traced graph; empty eagerly
+  Location where;
+};
+std::vector<ModuleFrame>& module_frames();
+ir::Origins origins_at(Location where);
+
+}  // namespace graven::detail

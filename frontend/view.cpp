@@ -1,0 +1,264 @@
+// Views: strides and offsets eagerly, nodes while tracing.
+#include <algorithm>
+#include <numeric>
+
+#include "frontend/dispatch.h"
+#include "graven/functional.h"
+#include "graven/tensor.h"
+
+namespace graven {
+
+using detail::apply_view;
+using detail::fail;
+using detail::get;
+using detail::normalize_dim;
+
+namespace {
+
+/// Fills in -1. The count may be symbolic.
+Shape infer_shape(const Tensor& x, const Shape& wanted, const char* function, Location where) {
+  std::vector<Dim> dims = wanted.dims();
+  Dim known = 1;
+  std::ptrdiff_t open = -1;
+  for (std::size_t i = 0; i < dims.size(); ++i) {
+    if (dims[i] == Dim(-1)) {
+      if (open >= 0) fail(function, "only one dimension can be inferred, got " + wanted.to_string(), where);
+      open = static_cast<std::ptrdiff_t>(i);
+    } else if (dims[i].coefficient() < 0) {
+      fail(function, "a dimension must not be negative, got " + wanted.to_string(), where);
+    } else {
+      known = known * dims[i];
+    }
+  }
+  const Dim total = x.shape().numel();
+  if (open >= 0) {
+    if (known == Dim(0)) fail(function, "the dimension -1 of " + wanted.to_string() + " can have any size", where);
+    const bool divisible = total.coefficient() % known.coefficient() == 0 && (known.is_static() || known.symbol() == total.symbol());
+    if (!divisible)
+      fail(function, "the shape " + wanted.to_string() + " does not fit the " + total.to_string() + " elements of " + x.describe(), where);
+    dims[static_cast<std::size_t>(open)] = total / known;
+  } else if (known != total) {
+    fail(function, "the shape " + wanted.to_string() + " has " + known.to_string() + " elements, " + x.describe() + " has " + total.to_string(),
+         where);
+  }
+  return Shape(std::move(dims));
+}
+
+/// Strides under which `sizes` walks the same elements in the same order, or nothing when only a copy can.
+std::optional<Sizes> strides_for(const detail::TensorImpl& x, const Sizes& sizes) {
+  if (x.numel() == 0) return detail::contiguous_strides(sizes);
+  Sizes strides(sizes.size());
+  std::ptrdiff_t view_d = static_cast<std::ptrdiff_t>(sizes.size()) - 1;
+  std::int64_t base = x.strides.empty() ? 1 : x.strides.back();
+  std::int64_t tensor_numel = 1, view_numel = 1;
+  for (std::ptrdiff_t d = static_cast<std::ptrdiff_t>(x.sizes.size()) - 1; d >= 0; --d) {
+    const auto i = static_cast<std::size_t>(d);
+    tensor_numel *= x.sizes[i];
+    // The end of a run of dimensions that lie one behind the other in memory.
+    if (d == 0 || (x.sizes[i - 1] != 1 && x.strides[i - 1] != tensor_numel * base)) {
+      while (view_d >= 0 && (view_numel < tensor_numel || sizes[static_cast<std::size_t>(view_d)] == 1)) {
+        strides[static_cast<std::size_t>(view_d)] = view_numel * base;
+        view_numel *= sizes[static_cast<std::size_t>(view_d)];
+        --view_d;
+      }
+      if (view_numel != tensor_numel) return std::nullopt;
+      if (d > 0) {
+        base = x.strides[i - 1];
+        tensor_numel = view_numel = 1;
+      }
+    }
+  }
+  while (view_d >= 0 && sizes[static_cast<std::size_t>(view_d)] == 1) strides[static_cast<std::size_t>(view_d--)] = 1;
+  if (view_d >= 0) return std::nullopt;
+  return strides;
+}
+
+}  // namespace
+
+Tensor Tensor::reshape(const Shape& wanted, Location where) const {
+  const Shape target = infer_shape(*this, wanted, "reshape", where);
+  return apply_view("reshape", *this, {{"shape", target}}, where, [&]() -> Tensor {
+    const Sizes sizes = target.values();
+    const auto strides = strides_for(get(*this), sizes);
+    return strides ? detail::make_view(*this, sizes, *strides, get(*this).offset) : Tensor();
+  });
+}
+
+Tensor Tensor::view(const Shape& wanted, Location where) const {
+  const Shape target = infer_shape(*this, wanted, "view", where);
+  if (!is_traced() && !strides_for(get(*this), target.values()))
+    fail("view", "strides cannot express " + target.to_string() + " of this view of " + describe() + "; use reshape(), which copies", where);
+  return reshape(target, where);
+}
+
+Tensor Tensor::flatten(std::int64_t start_dim, std::int64_t end_dim, Location where) const {
+  if (dim() == 0) return reshape({1}, where);
+  const auto start = static_cast<std::size_t>(normalize_dim(start_dim, dim(), "flatten", where));
+  const auto end = static_cast<std::size_t>(normalize_dim(end_dim, dim(), "flatten", where));
+  if (start > end) fail("flatten", "start_dim " + std::to_string(start_dim) + " comes after end_dim " + std::to_string(end_dim), where);
+  std::vector<Dim> dims;
+  for (std::size_t i = 0; i < shape().rank(); ++i) {
+    if (i > start && i <= end)
+      dims.back() = dims.back() * shape()[i];
+    else
+      dims.push_back(shape()[i]);
+  }
+  return reshape(Shape(std::move(dims)), where);
+}
+
+Tensor Tensor::permute(const Sizes& wanted, Location where) const {
+  if (static_cast<std::int64_t>(wanted.size()) != dim())
+    fail("permute", "needs each of the " + std::to_string(dim()) + " dimensions once, got " + std::to_string(wanted.size()), where);
+  Sizes dims;
+  std::vector<bool> seen(wanted.size(), false);
+  for (std::int64_t d : wanted) {
+    const std::int64_t n = normalize_dim(d, dim(), "permute", where);
+    if (seen[static_cast<std::size_t>(n)]) fail("permute", "dimension " + std::to_string(d) + " is named twice", where);
+    seen[static_cast<std::size_t>(n)] = true;
+    dims.push_back(n);
+  }
+  return apply_view("permute", *this, {{"dims", dims}}, where, [&] {
+    const detail::TensorImpl& x = get(*this);
+    Sizes sizes, strides;
+    for (std::int64_t d : dims) {
+      sizes.push_back(x.sizes[static_cast<std::size_t>(d)]);
+      strides.push_back(x.strides[static_cast<std::size_t>(d)]);
+    }
+    return detail::make_view(*this, sizes, strides, x.offset);
+  });
+}
+
+Tensor Tensor::transpose(std::int64_t dim0, std::int64_t dim1, Location where) const {
+  const std::int64_t a = normalize_dim(dim0, dim(), "transpose", where), b = normalize_dim(dim1, dim(), "transpose", where);
+  if (a == b) return *this;
+  Sizes dims(shape().rank());
+  std::iota(dims.begin(), dims.end(), 0);
+  std::swap(dims[static_cast<std::size_t>(a)], dims[static_cast<std::size_t>(b)]);
+  return permute(dims, where);
+}
+
+Tensor Tensor::t(Location where) const {
+  if (dim() > 2) fail("t", "expects a matrix, got " + describe(), where);
+  return dim() < 2 ? *this : transpose(0, 1, where);
+}
+
+Tensor Tensor::expand(const Shape& wanted, Location where) const {
+  const std::size_t rank = wanted.rank(), own = shape().rank();
+  if (rank < own) fail("expand", "the shape " + wanted.to_string() + " has fewer dimensions than " + describe(), where);
+  std::vector<Dim> dims = wanted.dims();
+  for (std::size_t i = 0; i < rank; ++i) {
+    if (i < rank - own) {
+      if (dims[i].coefficient() < 0) fail("expand", "-1 stands for no existing dimension in " + wanted.to_string(), where);
+      continue;
+    }
+    const Dim& from = shape()[i - (rank - own)];
+    if (dims[i] == Dim(-1)) dims[i] = from;
+    if (dims[i] != from && from != Dim(1)) fail("expand", describe() + " cannot be expanded to " + wanted.to_string(), where);
+  }
+  const Shape target(std::move(dims));
+  if (target == shape()) return *this;
+  return apply_view("expand", *this, {{"shape", target}}, where, [&] {
+    const detail::TensorImpl& x = get(*this);
+    const Sizes sizes = target.values();
+    Sizes strides(rank, 0);
+    for (std::size_t i = 0; i < own; ++i) strides[rank - own + i] = x.sizes[i] == 1 && sizes[rank - own + i] != 1 ? 0 : x.strides[i];
+    return detail::make_view(*this, sizes, strides, x.offset);
+  });
+}
+
+Tensor Tensor::squeeze(Location where) const {
+  std::vector<Dim> dims;
+  for (const Dim& d : shape())
+    if (d != Dim(1)) dims.push_back(d);
+  return dims.size() == shape().rank() ? *this : reshape(Shape(std::move(dims)), where);
+}
+
+Tensor Tensor::squeeze(std::int64_t d, Location where) const {
+  if (dim() == 0) return *this;
+  const auto at = static_cast<std::size_t>(normalize_dim(d, dim(), "squeeze", where));
+  if (shape()[at] != Dim(1)) return *this;
+  std::vector<Dim> dims = shape().dims();
+  dims.erase(dims.begin() + static_cast<std::ptrdiff_t>(at));
+  return reshape(Shape(std::move(dims)), where);
+}
+
+Tensor Tensor::unsqueeze(std::int64_t d, Location where) const {
+  const std::int64_t at = normalize_dim(d, dim() + 1, "unsqueeze", where);
+  std::vector<Dim> dims = shape().dims();
+  dims.insert(dims.begin() + at, Dim(1));
+  return reshape(Shape(std::move(dims)), where);
+}
+
+Tensor Tensor::slice(std::int64_t d, std::int64_t start, std::int64_t end, std::int64_t step, Location where) const {
+  if (dim() == 0) fail("slice", "a scalar has no dimensions", where);
+  if (step < 1) fail("slice", "the step must be 1 or more, got " + std::to_string(step), where);
+  const std::int64_t axis = normalize_dim(d, dim(), "slice", where);
+  const Dim& length_dim = shape()[static_cast<std::size_t>(axis)];
+  if (!length_dim.is_static()) {
+    if (start == 0 && end == std::numeric_limits<std::int64_t>::max() && step == 1) return *this;
+    fail("slice", "dimension " + std::to_string(axis) + " is the symbol '" + length_dim.to_string() + "' and cannot be sliced", where);
+  }
+  const std::int64_t length = length_dim.value();
+  if (start < 0) start = std::max<std::int64_t>(start + length, 0);
+  if (end < 0) end = std::max<std::int64_t>(end + length, 0);
+  start = std::min(start, length);
+  end = std::clamp(end, start, length);
+  const std::int64_t count = end > start ? (end - start - 1) / step + 1 : 0;
+  if (count == length && step == 1) return *this;
+  return apply_view("slice", *this, {{"dim", axis}, {"start", start}, {"end", end}, {"step", step}}, where, [&] {
+    const detail::TensorImpl& x = get(*this);
+    Sizes sizes = x.sizes, strides = x.strides;
+    const auto i = static_cast<std::size_t>(axis);
+    sizes[i] = count;
+    strides[i] *= step;
+    return detail::make_view(*this, sizes, strides, count ? x.offset + start * x.strides[i] : x.offset);
+  });
+}
+
+Tensor Tensor::narrow(std::int64_t d, std::int64_t start, std::int64_t length, Location where) const {
+  const std::int64_t axis = normalize_dim(d, dim(), "narrow", where);
+  const std::int64_t total = size(axis);
+  if (start < 0) start += total;
+  if (start < 0 || length < 0 || start > total - length)
+    fail(
+        "narrow",
+        "start " + std::to_string(start) + " and length " + std::to_string(length) + " leave dimension " + std::to_string(axis) + " of " + describe(),
+        where);
+  return slice(axis, start, start + length, 1, where);
+}
+
+Tensor Tensor::select(std::int64_t d, std::int64_t index, Location where) const {
+  if (dim() == 0) fail("select", "a scalar has no dimensions", where);
+  const std::int64_t axis = normalize_dim(d, dim(), "select", where);
+  const std::int64_t total = size(axis);
+  if (index < -total || index >= total)
+    fail("select", "index " + std::to_string(index) + " is out of range for dimension " + std::to_string(axis) + " of " + describe(), where);
+  if (index < 0) index += total;
+  const Tensor one = slice(axis, index, index + 1, 1, where);
+  std::vector<Dim> dims = one.shape().dims();
+  dims.erase(dims.begin() + axis);
+  return one.reshape(Shape(std::move(dims)), where);
+}
+
+std::vector<Tensor> Tensor::split(std::int64_t split_size, std::int64_t d, Location where) const {
+  if (split_size < 1) fail("split", "the size must be 1 or more, got " + std::to_string(split_size), where);
+  if (dim() == 0) fail("split", "a scalar has no dimensions", where);
+  const std::int64_t axis = normalize_dim(d, dim(), "split", where), total = size(axis);
+  std::vector<Tensor> parts;
+  for (std::int64_t start = 0; start < total || parts.empty(); start += split_size)
+    parts.push_back(slice(axis, start, std::min(start + split_size, total), 1, where));
+  return parts;
+}
+
+std::vector<Tensor> Tensor::chunk(std::int64_t chunks, std::int64_t d, Location where) const {
+  if (chunks < 1) fail("chunk", "the number of chunks must be 1 or more, got " + std::to_string(chunks), where);
+  const std::int64_t total = size(normalize_dim(d, dim(), "chunk", where));
+  return split(std::max<std::int64_t>((total + chunks - 1) / chunks, 1), d, where);
+}
+
+Tensor reshape(const Operand& x, const Shape& shape) { return x.tensor().reshape(shape, x.where()); }
+Tensor flatten(const Operand& x, std::int64_t start_dim, std::int64_t end_dim) { return x.tensor().flatten(start_dim, end_dim, x.where()); }
+Tensor transpose(const Operand& x, std::int64_t dim0, std::int64_t dim1) { return x.tensor().transpose(dim0, dim1, x.where()); }
+Tensor permute(const Operand& x, const Sizes& dims) { return x.tensor().permute(dims, x.where()); }
+
+}  // namespace graven
