@@ -1,0 +1,208 @@
+// Where the CUDA toolkit is present: nvcc compiles every kernel, and NVRTC every kernel's device part, for the supported architectures, warnings as
+// errors. Neither needs a GPU. Where it is not, the tests say so and are skipped.
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+namespace {
+
+const std::string kSource = GRAVEN_SOURCE_DIR;
+
+/// nvcc of CUDACXX, the PATH or /usr/local/cuda; "" without one.
+std::string find_nvcc() {
+  std::vector<std::string> candidates;
+  if (const char* named = std::getenv("CUDACXX"); named != nullptr) candidates.emplace_back(named);
+  const char* path = std::getenv("PATH");
+  const std::string folders = path != nullptr ? path : "";
+  for (std::size_t begin = 0; begin < folders.size();) {
+    std::size_t end = folders.find(':', begin);
+    if (end == std::string::npos) end = folders.size();
+    candidates.push_back(folders.substr(begin, end - begin) + "/nvcc");
+    begin = end + 1;
+  }
+  candidates.emplace_back("/usr/local/cuda/bin/nvcc");
+  for (const std::string& candidate : candidates)
+    if (access(candidate.c_str(), X_OK) == 0) return candidate;
+  return "";
+}
+
+/// Runs a program; what it printed, and whether it succeeded.
+std::pair<bool, std::string> run(const std::vector<std::string>& command) {
+  std::string line;
+  for (const std::string& word : command) line += "'" + word + "' ";
+  FILE* pipe = popen((line + "2>&1").c_str(), "r");
+  if (pipe == nullptr) return {false, "cannot start " + command[0]};
+  std::string output;
+  std::array<char, 4096> buffer;
+  while (std::size_t n = std::fread(buffer.data(), 1, buffer.size(), pipe)) output.append(buffer.data(), n);
+  return {pclose(pipe) == 0, output};
+}
+
+TEST(CudaCompile, NvccTakesEveryKernel) {
+  const std::string nvcc = find_nvcc();
+  if (nvcc.empty()) GTEST_SKIP() << "no CUDA toolkit: no nvcc in CUDACXX, the PATH or /usr/local/cuda";
+  const auto [probed, unused] = run({nvcc, "--version"});
+  if (!probed) GTEST_SKIP() << nvcc << " does not run";
+  const std::string object = (std::filesystem::path(testing::TempDir()) / ("every_kernel_" + std::to_string(getpid()) + ".o")).string();
+  const auto [compiled, output] =
+      run({nvcc, "-std=c++20", "-gencode=arch=compute_80,code=sm_80", "-gencode=arch=compute_90,code=sm_90", "-Werror", "all-warnings", "-Xcompiler",
+           "-Wall,-Wextra,-Werror", "-I" + kSource, "-c", kSource + "/tests/cuda_on_cpu/every_kernel.cu", "-o", object});
+  std::error_code error;
+  std::filesystem::remove(object, error);
+  if (!compiled && output.find("cublasLt.h: No such file") + 1 + output.find("cudnn.h: No such file") + 1 != 0 &&
+      output.find("No such file or directory") != std::string::npos)
+    GTEST_SKIP() << "the toolkit lacks cuBLASLt or cuDNN:\n" << output;
+  EXPECT_TRUE(compiled) << output;
+  EXPECT_EQ(output, "");
+}
+
+/// NVRTC, loaded at run time.
+class Nvrtc {
+ public:
+  Nvrtc() {
+    for (const char* name : {"libnvrtc.so", "libnvrtc.so.13", "libnvrtc.so.12", "/usr/local/cuda/lib64/libnvrtc.so"})
+      if ((library_ = dlopen(name, RTLD_NOW | RTLD_LOCAL)) != nullptr) break;
+    if (library_ == nullptr) return;
+    create_ = symbol<decltype(create_)>("nvrtcCreateProgram");
+    name_ = symbol<decltype(name_)>("nvrtcAddNameExpression");
+    compile_ = symbol<decltype(compile_)>("nvrtcCompileProgram");
+    log_size_ = symbol<decltype(log_size_)>("nvrtcGetProgramLogSize");
+    log_ = symbol<decltype(log_)>("nvrtcGetProgramLog");
+    destroy_ = symbol<decltype(destroy_)>("nvrtcDestroyProgram");
+    error_ = symbol<decltype(error_)>("nvrtcGetErrorString");
+  }
+  ~Nvrtc() {
+    if (library_ != nullptr) dlclose(library_);
+  }
+  Nvrtc(const Nvrtc&) = delete;
+  Nvrtc& operator=(const Nvrtc&) = delete;
+  explicit operator bool() const { return library_ != nullptr; }
+
+  /// What the compiler said, warnings included: "" is success.
+  std::string compile(const std::string& source, const std::vector<std::string>& names, const std::string& architecture) const {
+    void* program = nullptr;
+    if (int status = create_(&program, source.c_str(), "kernels.cu", 0, nullptr, nullptr); status != 0) return error_(status);
+    for (const std::string& name : names) name_(program, name.c_str());
+    // Configs' helpers are plain functions, and carry attributes of g++ (warning 1097).
+    const std::vector<std::string> options = {
+        "--std=c++20",          "--gpu-architecture=" + architecture, "--device-as-default-execution-space",
+        "--diag-suppress=1097", "--include-path=" + kSource,          "--include-path=" + kSource + "/kernels/cuda/nvrtc"};
+    std::vector<const char*> arguments;
+    for (const std::string& option : options) arguments.push_back(option.c_str());
+    const int status = compile_(program, static_cast<int>(arguments.size()), arguments.data());
+    std::size_t bytes = 0;
+    log_size_(program, &bytes);
+    std::string log(bytes, '\0');
+    log_(program, log.data());
+    while (!log.empty() && (log.back() == '\0' || log.back() == '\n')) log.pop_back();
+    destroy_(&program);
+    return status == 0 ? log : error_(status) + (":\n" + log);
+  }
+
+ private:
+  template <class F>
+  F symbol(const char* name) const {
+    return reinterpret_cast<F>(dlsym(library_, name));
+  }
+  void* library_ = nullptr;
+  int (*create_)(void**, const char*, const char*, int, const char* const*, const char* const*) = nullptr;
+  int (*name_)(void*, const char*) = nullptr;
+  int (*compile_)(void*, int, const char* const*) = nullptr;
+  int (*log_size_)(void*, std::size_t*) = nullptr;
+  int (*log_)(void*, char*) = nullptr;
+  int (*destroy_)(void**) = nullptr;
+  const char* (*error_)(int) = nullptr;
+};
+
+const char* const kFunctors = R"(
+namespace graven::kernels {
+struct relu {
+  static constexpr int inputs = 1;
+  template <class T>
+  GRAVEN_DEVICE static T apply(T x) { return x < T(0) ? T(0) : x; }
+};
+struct add {
+  static constexpr int inputs = 2;
+  template <class T>
+  GRAVEN_DEVICE static T apply(T x, T y) { return x + y; }
+};
+struct gelu {
+  static constexpr int inputs = 1;
+  template <class T>
+  GRAVEN_DEVICE static T apply(T x) { return T(0.5) * x * (T(1) + math::erf(x * T(0.70710678118654752))); }
+};
+}
+)";
+
+struct Case {
+  const char* header;
+  std::vector<std::string> kernels;  // in graven::kernels
+};
+
+const std::vector<Case>& cases() {
+  static const std::vector<Case> list = {
+      {"elementwise",
+       {"elementwise_kernel<relu, float, float>", "elementwise_kernel<add, double, std::int64_t, double>", "elementwise_float4_kernel<gelu, float4>",
+        "broadcast_kernel<add, float, float, float>", "broadcast_kernel<add, bool, bool, bool>", "fill_kernel<float>", "fill_kernel<std::int64_t>"}},
+      {"strided_copy", {"strided_copy_kernel<float>", "strided_add_kernel<float>", "strided_add_in_order_kernel<double>"}},
+      {"concat", {"concat_kernel<float>"}},
+      {"reduce",
+       {"reduce_rows_kernel<sum_of, float>", "reduce_rows_kernel<maximum_of, double>", "reduce_rows_kernel<minimum_of, std::int64_t>",
+        "reduce_columns_kernel<product_of, float>", "argument_kernel<true, float>", "argument_kernel<false, std::int64_t>"}},
+      {"softmax",
+       {"softmax_kernel<true, float>", "softmax_kernel<false, double>", "softmax_backward_kernel<true, float>",
+        "softmax_backward_kernel<false, float>"}},
+      {"cross_entropy", {"cross_entropy_kernel<float>", "cross_entropy_backward_kernel<float>"}},
+      {"pool2d", {"max_pool2d_kernel<float>", "max_pool2d_backward_kernel<float>", "avg_pool2d_kernel<float>", "avg_pool2d_backward_kernel<double>"}},
+      {"sgd", {"sgd_kernel<float>", "sgd_kernel<double>"}},
+      {"adam", {"adam_kernel<float>", "adam_kernel<double>"}},
+      {"epilogue", {"epilogue_kernel<relu, float>", "epilogue_kernel<add, float>"}},
+      {"conv2d", {"conv2d_rearrange_kernel<false, float>", "conv2d_rearrange_kernel<true, float>"}},
+      {"linear", {}},
+      {"matmul", {}},
+  };
+  return list;
+}
+
+TEST(CudaCompile, NvrtcTakesEveryKernel) {
+  const Nvrtc nvrtc;
+  if (!nvrtc) GTEST_SKIP() << "no CUDA toolkit: libnvrtc.so cannot be loaded";
+  for (const Case& c : cases())
+    for (const char* architecture : {"sm_80", "sm_90"}) {
+      const std::string source = "#include \"kernels/cuda/" + std::string(c.header) + ".cuh\"\n#include \"kernels/cuda/scalar_math.cuh\"\n" +
+                                 kFunctors + "using namespace graven::kernels;\n";
+      EXPECT_EQ(nvrtc.compile(source, c.kernels, architecture), "") << c.header << ".cuh for " << architecture;
+    }
+}
+
+TEST(CudaCompile, NvrtcReportsErrorsAtTheirLine) {
+  const Nvrtc nvrtc;
+  if (!nvrtc) GTEST_SKIP() << "no CUDA toolkit: libnvrtc.so cannot be loaded";
+  const std::string log = nvrtc.compile("#line 7 \"model.cu\"\n__global__ void kernel() { nothing(); }\n", {}, "sm_80");
+  EXPECT_NE(log.find("model.cu(7): error"), std::string::npos) << log;
+}
+
+TEST(CudaCompile, EveryHeaderIsCompiled) {
+  std::vector<std::string> missing;
+  for (const auto& entry : std::filesystem::directory_iterator(kSource + "/kernels/cuda")) {
+    if (entry.path().extension() != ".cuh") continue;
+    const std::string name = entry.path().stem().string();
+    bool found = false;
+    for (const Case& c : cases()) found = found || name == c.header;
+    // Headers of parts, compiled with the kernels that use them.
+    for (const char* part : {"context", "block", "tensor_list", "scalar_math", "cublas_lt", "cudnn"}) found = found || name == part;
+    if (!found) missing.push_back(name);
+  }
+  EXPECT_TRUE(missing.empty()) << missing[0] << ".cuh is in no case of this test";
+}
+
+}  // namespace

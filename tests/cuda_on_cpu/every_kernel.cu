@@ -1,0 +1,102 @@
+// Every CUDA kernel, instantiated: what nvcc compiles in compile_test.cpp. It is not run.
+#include "kernels/cuda/adam.cuh"
+#include "kernels/cuda/concat.cuh"
+#include "kernels/cuda/conv2d.cuh"
+#include "kernels/cuda/cross_entropy.cuh"
+#include "kernels/cuda/elementwise.cuh"
+#include "kernels/cuda/linear.cuh"
+#include "kernels/cuda/matmul.cuh"
+#include "kernels/cuda/pool2d.cuh"
+#include "kernels/cuda/reduce.cuh"
+#include "kernels/cuda/scalar_math.cuh"
+#include "kernels/cuda/sgd.cuh"
+#include "kernels/cuda/softmax.cuh"
+#include "kernels/cuda/strided_copy.cuh"
+
+namespace graven::kernels {
+
+struct add {
+  static constexpr int inputs = 2;
+  template <class T>
+  GRAVEN_DEVICE static T apply(T x, T y) {
+    return x + y;
+  }
+};
+struct greater {
+  static constexpr int inputs = 2;
+  template <class T>
+  GRAVEN_DEVICE static bool apply(T x, T y) {
+    return x > y;
+  }
+};
+struct relu {
+  static constexpr int inputs = 1;
+  template <class T>
+  GRAVEN_DEVICE static T apply(T x) {
+    return x < T(0) ? T(0) : x;
+  }
+};
+template <>
+inline constexpr bool is_relu<relu> = true;
+struct every_function {
+  static constexpr int inputs = 2;
+  template <class T>
+  GRAVEN_DEVICE static T apply(T x, T y) {
+    using namespace math;
+    return exp(x) + expm1(x) + math::log(x) + log2(x) + log10(x) + log1p(x) + tanh(x) + sigmoid(x) + softplus(x) + erf(x) + erfc(x) + sin(x) +
+           cos(x) + tan(x) + asin(x) + acos(x) + atan(x) + sinh(x) + cosh(x) + asinh(x) + acosh(x) + atanh(x) + math::sqrt(x) + rsqrt(x) +
+           reciprocal(x) + math::pow(x, y) + atan2(x, y) + fmod(x, y) + copysign(x, y) + math::max(x, y) + math::min(x, y) + sign(x) + math::abs(x) +
+           floor(x) + ceil(x) + trunc(x) + round(x) + divide(x, y) + floor_divide(x, y) + remainder(x, y) + T(math::isnan(x)) + T(math::isinf(x)) +
+           T(math::isfinite(x));
+  }
+};
+
+template <class T>
+void every_kernel(CudaContext& context, T* y, const T* x, bool* b, std::int64_t* labels, std::uint8_t* index) {
+  const std::int64_t* const_labels = labels;
+  const std::uint8_t* const_index = index;
+  elementwise<add>(context, elementwise_config{.n = 16}, y, x, x);
+  elementwise<every_function>(context, elementwise_config{.n = 16}, y, x, x);
+  elementwise<greater>(context, elementwise_config{.n = 16}, b, x, const_labels);
+  broadcast<greater>(context, broadcast_config{}, b, x, const_labels);
+  fill(context, fill_config{.n = 16, .value = 0}, y);
+  strided_copy(context, strided_copy_config{}, y, x);
+  strided_add(context, strided_copy_config{}, y, x);
+  concat(context, concat_config{}, y, 1, &x, labels);
+  reduce_sum(context, reduce_config{}, y, x);
+  reduce_mean(context, reduce_config{}, y, x);
+  reduce_max(context, reduce_config{}, labels, const_labels);
+  reduce_min(context, reduce_config{}, y, x);
+  reduce_prod(context, reduce_config{}, y, x);
+  argmax(context, reduce_config{}, labels, x);
+  argmin(context, reduce_config{}, labels, x);
+  softmax(context, softmax_config{}, y, x);
+  log_softmax(context, softmax_config{}, y, x);
+  softmax_backward(context, softmax_config{}, y, x, x);
+  log_softmax_backward(context, softmax_config{}, y, x, x);
+  cross_entropy(context, cross_entropy_config{}, y, y, x, const_labels);
+  cross_entropy_backward(context, cross_entropy_config{}, y, x, x, const_labels);
+  max_pool2d(context, pool2d_config{}, y, index, x);
+  max_pool2d_backward(context, pool2d_config{}, y, x, const_index);
+  avg_pool2d(context, pool2d_config{}, y, x);
+  avg_pool2d_backward(context, pool2d_config{}, y, x);
+  sgd(context, sgd_config{}, 1, &y, &x, &y, labels, 0.1, 1);
+  adam(context, adam_config{}, 1, &y, &x, &y, &y, &y, labels, 0.1, 1);
+  linear(context, linear_config{}, y, x, x, x);
+  linear<relu>(context, linear_config{}, y, x, x, x);
+  linear<add>(context, linear_config{}, y, x, x, x, x);
+  linear_backward_input<add>(context, linear_config{}, y, x, x, x);
+  linear_backward_weight(context, linear_config{}, y, y, x, x);
+  matmul<relu>(context, matmul_config{}, y, x, x);
+}
+template void every_kernel<float>(CudaContext&, float*, const float*, bool*, std::int64_t*, std::uint8_t*);
+template void every_kernel<double>(CudaContext&, double*, const double*, bool*, std::int64_t*, std::uint8_t*);
+
+void every_float_kernel(CudaContext& context, float* y, const float* x) {
+  conv2d<relu>(context, conv2d_config{}, y, x, x, x);
+  conv2d<add>(context, conv2d_config{}, y, x, x, x, x);
+  conv2d_backward_input(context, conv2d_config{}, y, x, x);
+  conv2d_backward_weight(context, conv2d_config{}, y, y, x, x);
+}
+
+}  // namespace graven::kernels
