@@ -84,7 +84,7 @@ Arguments::Entry& Arguments::find(const std::string& name, const std::string& as
 }
 
 void Arguments::set(Entry& entry, const std::string& value) const {
-  const std::string option = "--" + entry.name, found = quoted(value);
+  const std::string option = "--" + entry.name, found = printable(value);
   switch (entry.kind) {
     case Kind::integer: {
       std::int64_t x = 0;
@@ -129,15 +129,15 @@ bool Arguments::parse(int argc, const char* const* argv) {
       std::fwrite(text.data(), 1, text.size(), stdout);
       return false;
     }
-    if (!argument.starts_with("--")) throw UsageError(program_, "", "options, --name value", quoted(argument));
+    if (!argument.starts_with("--")) throw UsageError(program_, "", "options, --name value", printable(argument));
     const std::size_t equals = argument.find('=');
     const std::string name = argument.substr(2, equals == std::string::npos ? std::string::npos : equals - 2);
-    Entry& entry = find(name, quoted(argument.substr(0, equals)));
+    Entry& entry = find(name, printable(argument.substr(0, equals)));
     const std::string option = "--" + name;
     entry.given = true;
     if (entry.kind == Kind::flag) {
       if (equals != std::string::npos)
-        throw UsageError(option, "", "no value (--" + entry.name + " or --no-" + entry.name + ")", quoted(argument.substr(equals + 1)));
+        throw UsageError(option, "", "no value (--" + entry.name + " or --no-" + entry.name + ")", printable(argument.substr(equals + 1)));
       *static_cast<bool*>(entry.target) = name == entry.name;
       continue;
     }
@@ -149,7 +149,7 @@ bool Arguments::parse(int argc, const char* const* argv) {
     } else if (entry.value_optional) {
       set(entry, entry.without);
     } else {
-      throw UsageError(option, "", "a value, " + entry.value, i + 1 < argc ? quoted(argv[i + 1]) : "the end of the line");
+      throw UsageError(option, "", "a value, " + entry.value, i + 1 < argc ? printable(argv[i + 1]) : "the end of the line");
     }
   }
   return true;

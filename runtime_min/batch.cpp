@@ -189,7 +189,7 @@ BatchSource::BatchSource(const Dataset& data, const std::vector<TensorDescriptio
     const TensorDescription& input = inputs[i];
     const Field& field = data.fields()[fields[i]];
     const Dims wanted = input.sample_shape();
-    const std::string place = std::string("field ") + quoted(field.name);
+    const std::string place = std::string("field ") + printable(field.name);
     if (field.batched != input.batched || without_ones(field.shape) != without_ones(wanted)) {
       throw Error(data.path(), place, std::string("samples of ") + describe(wanted) + " for the model's input \"" + input.name + "\"",
                   describe(field.shape));
@@ -300,7 +300,7 @@ void BatchSource::convert(const Binding& binding, std::byte* to, const std::byte
     for (std::int64_t k = 0; k < m; ++k) {
       // An unsigned number of 2^63 and more has become negative: out of every range that starts at 0, and of i64's only as itself.
       if (piece[k] < low || piece[k] > high || (binding.from == DType::u64 && piece[k] < 0)) {
-        throw Error(data_->path(), std::string("sample ") + std::to_string(index) + " of " + quoted(data_->fields()[binding.field].name),
+        throw Error(data_->path(), std::string("sample ") + std::to_string(index) + " of " + printable(data_->fields()[binding.field].name),
                     std::string("a number from ") + std::to_string(low) + " to " + std::to_string(high), std::to_string(piece[k]));
       }
     }

@@ -91,7 +91,7 @@ TrainingState read_manifest(const std::string& path, std::vector<FileRecord>& fi
       return n;
     };
     if (key == "format") {
-      if (const std::string format = json.string(); format != kFormat) json.fail(quoted(kFormat), quoted(format));
+      if (const std::string format = json.string(); format != kFormat) json.fail(printable(kFormat), printable(format));
     } else if (key == "version") {
       if (const std::int64_t version = json.integer(); version != 1) json.fail("version 1", std::to_string(version));
     } else if (key == "model") {
@@ -145,7 +145,7 @@ TrainingState read_manifest(const std::string& path, std::vector<FileRecord>& fi
           } else if (inner == "sha256") {
             record.hash = json.string();
           } else {
-            json.fail("\"name\", \"bytes\" or \"sha256\"", quoted(inner));
+            json.fail("\"name\", \"bytes\" or \"sha256\"", printable(inner));
           }
         }
         files.push_back(std::move(record));
@@ -153,11 +153,11 @@ TrainingState read_manifest(const std::string& path, std::vector<FileRecord>& fi
     } else if (key == "manifest_sha256") {
       json.skip();
     } else {
-      json.fail("a key of version 1", quoted(key));
+      json.fail("a key of version 1", printable(key));
     }
   }
   json.end();
-  if (!due.empty()) throw Error(path, "", std::string("a key ") + quoted(due[0]), "none");
+  if (!due.empty()) throw Error(path, "", std::string("a key ") + printable(due[0]), "none");
   if (state.position > state.samples)
     throw Error(path, "", std::string("a position of at most ") + std::to_string(state.samples), std::to_string(state.position));
   return state;
@@ -166,7 +166,7 @@ TrainingState read_manifest(const std::string& path, std::vector<FileRecord>& fi
 /// Opens a file of the checkpoint after comparing size and hash.
 SafetensorsFile open_verified(const std::string& folder, const std::vector<FileRecord>& files, const std::string& name) {
   const auto record = std::find_if(files.begin(), files.end(), [&](const FileRecord& r) { return r.name == name; });
-  if (record == files.end()) throw Error(join(folder, kManifest), "files", quoted(name), "none of that name");
+  if (record == files.end()) throw Error(join(folder, kManifest), "files", printable(name), "none of that name");
   {
     const MappedFile file(join(folder, name));
     if (file.size() != record->bytes) throw Error(file.path(), "", std::to_string(record->bytes) + " bytes", std::to_string(file.size()));
@@ -179,7 +179,7 @@ SafetensorsFile open_verified(const std::string& folder, const std::vector<FileR
 /// `from`; where the system can exchange names, there is a whole one under `to` at every moment.
 void replace(const std::string& from, const std::string& to) {
   if (::rename(from.c_str(), to.c_str()) == 0) return;
-  if (errno != EEXIST && errno != ENOTEMPTY) throw system_error(to, "create");
+  if (errno != EEXIST && errno != ENOTEMPTY && errno != ENOTDIR) throw system_error(to, "create");
 #ifdef RENAME_EXCHANGE
   if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) == 0) return;
 #endif
@@ -320,7 +320,7 @@ TrainingState load_checkpoint(const std::string& path, const std::string& graph_
   } catch (const Error& error) {
     throw Damaged("damaged checkpoint", error.what());
   }
-  throw Error(path, "graph", graph_hash, state.graph_hash + ": the checkpoint is another model's (" + quoted(state.model) + ")");
+  throw Error(path, "graph", graph_hash, state.graph_hash + ": the checkpoint is another model's (" + printable(state.model) + ")");
 }
 
 TrainingState load_newest(const std::string& folder, const std::string& graph_hash, std::span<const Variable> weights,

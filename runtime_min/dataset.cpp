@@ -53,7 +53,7 @@ void add_cifar(Dataset& data, const std::string& path, CifarKind kind) {
 }
 
 Array as_array(const std::shared_ptr<const SafetensorsFile>& file, const SafetensorsEntry& entry) {
-  if (!entry.dtype) throw Error(file->path(), std::string("tensor ") + quoted(entry.name), "a dtype that the program has", entry.dtype_name);
+  if (!entry.dtype) throw Error(file->path(), std::string("tensor ") + printable(entry.name), "a dtype that the program has", entry.dtype_name);
   return {.dtype = *entry.dtype, .shape = entry.shape, .bytes = file->bytes(entry), .path = file->path() + ": " + entry.name, .owner = file};
 }
 
@@ -83,7 +83,7 @@ enum class Format : std::uint8_t { automatic, idx, cifar10, cifar100, npy, safet
 Format format_named(const std::string& name) {
   static constexpr std::string_view kNames[] = {"auto", "idx", "cifar10", "cifar100", "npy", "safetensors", "raw"};
   const auto* found = std::find(std::begin(kNames), std::end(kNames), name);
-  if (found == std::end(kNames)) throw Error("--data-format", "", "auto, idx, cifar10, cifar100, npy, safetensors or raw", quoted(name));
+  if (found == std::end(kNames)) throw Error("--data-format", "", "auto, idx, cifar10, cifar100, npy, safetensors or raw", printable(name));
   return static_cast<Format>(found - std::begin(kNames));
 }
 
@@ -103,7 +103,7 @@ Array read_file(const std::string& path, Format format, const TensorDescription&
   }
   if (format == Format::npy) return read_npy(path);
   if (format == Format::idx) return read_idx(path);
-  if (format != Format::raw) throw Error("--data-format", "", "idx, npy or raw for one file an input", quoted(path));
+  if (format != Format::raw) throw Error("--data-format", "", "idx, npy or raw for one file an input", printable(path));
   Array array = read_raw(path, input.dtype, input.sample_shape());
   if (!input.batched) {
     if (array.shape[0] != 1) throw Error(path, "", describe(input.dtype, input.shape), std::to_string(array.shape[0]) + " times that");

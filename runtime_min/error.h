@@ -52,7 +52,7 @@ inline Error system_error(const std::string& file, const std::string& action) {
 }
 
 /// `text` between double quotes, control bytes and what is not ASCII as \xNN, at most 80 bytes of it: safe to print whatever a file holds.
-inline std::string quoted(std::string_view text) {
+inline std::string printable(std::string_view text) {
   static constexpr char kDigits[] = "0123456789abcdef";
   std::string s = "\"";
   for (std::size_t i = 0; i < text.size(); ++i) {

@@ -214,7 +214,7 @@ class Report {
 
 void start(InferenceModel& model, const Options& options, bool weights_given) {
   const std::string path = find_beside_program(options.weights);
-  if (path.empty() && weights_given) throw Error("--weights", "", std::string("a file ") + quoted(options.weights), "none");
+  if (path.empty() && weights_given) throw Error("--weights", "", std::string("a file ") + printable(options.weights), "none");
   model.start(options.threads > 0 ? static_cast<int>(options.threads) : processor_count(), path);
 }
 
@@ -315,7 +315,7 @@ int infer_main(int argc, char** argv, InferenceModel& model, const InferDefaults
       char* end = nullptr;
       o.bench_seconds = std::strtod(o.bench.c_str(), &end);
       if (o.bench.empty() || *end != '\0' || !(o.bench_seconds >= 0 && o.bench_seconds <= 1e6))
-        throw UsageError("--bench", "", "a number of seconds from 0 to 1000000", quoted(o.bench));
+        throw UsageError("--bench", "", "a number of seconds from 0 to 1000000", printable(o.bench));
       bench(model, o, a.given("weights"));
     } else {
       if (o.data.path.empty()) throw UsageError("--data", "", "samples to run on (or --bench; --help lists the options)", "nothing");

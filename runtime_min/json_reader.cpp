@@ -53,7 +53,7 @@ int hex4(std::string_view text, std::size_t at) {
 
 void JsonReader::fail(const std::string& expected, std::string found) const {
   const auto lines = 1 + std::count(text_.begin(), text_.begin() + static_cast<std::ptrdiff_t>(position_), '\n');
-  if (found.empty()) found = position_ == text_.size() ? "the end" : quoted(text_.substr(position_, 16));
+  if (found.empty()) found = position_ == text_.size() ? "the end" : printable(text_.substr(position_, 16));
   throw Error(file_, std::string("byte ") + std::to_string(position_) + " (line " + std::to_string(lines) + ")", expected, found);
 }
 

@@ -6,7 +6,7 @@
 //   while (json.next_key(key)) {
 //     if (key == "step") step = json.integer();
 //     else if (key == "files") { json.begin_array(); while (json.next_item()) names.push_back(json.string()); }
-//     else json.fail("a known key", quoted(key));
+//     else json.fail("a known key", printable(key));
 //   }
 //   json.end();                            // nothing but white space may follow
 //

@@ -53,7 +53,7 @@ class HeaderParser {
         once(has_shape);
         tuple();
       } else {
-        fail("'descr', 'fortran_order' or 'shape'", quoted(key));
+        fail("'descr', 'fortran_order' or 'shape'", printable(key));
       }
       if (!try_take(',')) {
         take('}');
@@ -68,7 +68,7 @@ class HeaderParser {
   }
 
   [[noreturn]] void fail(const std::string& expected, std::string found = {}) const {
-    if (found.empty()) found = position_ >= text_.size() ? "the end" : quoted(text_.substr(position_, 16));
+    if (found.empty()) found = position_ >= text_.size() ? "the end" : printable(text_.substr(position_, 16));
     throw Error(path_, std::string("npy header, byte ") + std::to_string(position_), expected, found);
   }
 
@@ -155,12 +155,12 @@ Array read_npy(const std::string& path) {
     }
   }
   if (!descr.empty() && descr.find('O') != std::string::npos)
-    throw Error(path, "npy header", "numbers", std::string("Python objects (") + quoted(descr) + ")");
-  if (!dtype) throw Error(path, "npy header", "a dtype of numbers, such as '<f4' or '|u1'", quoted(descr));
+    throw Error(path, "npy header", "numbers", std::string("Python objects (") + printable(descr) + ")");
+  if (!dtype) throw Error(path, "npy header", "a dtype of numbers, such as '<f4' or '|u1'", printable(descr));
   const std::size_t size = size_of(*dtype);
   const char order = descr[0];
   if (!(order == '<' || order == '>' || order == '=' || (order == '|' && size == 1)))
-    throw Error(path, "npy header", "a byte order '<', '>' or '|'", quoted(descr));
+    throw Error(path, "npy header", "a byte order '<', '>' or '|'", printable(descr));
   const std::optional<std::int64_t> bytes = checked_count(header.shape, static_cast<std::int64_t>(size));
   if (!bytes) throw Error(path, "npy header", "a shape whose bytes can be counted", describe(*dtype, header.shape));
   if (header.fortran && std::count_if(header.shape.begin(), header.shape.end(), [](std::int64_t d) { return d > 1; }) > 1) {

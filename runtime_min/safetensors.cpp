@@ -48,7 +48,7 @@ SafetensorsEntry read_entry(JsonReader& json, std::string name) {
   entry.name = std::move(name);
   bool has_dtype = false, has_shape = false, has_offsets = false;
   const auto once = [&](bool& seen, const std::string& key) {
-    if (seen) json.fail("each key once", std::string("a second ") + quoted(key));
+    if (seen) json.fail("each key once", std::string("a second ") + printable(key));
     seen = true;
   };
   std::string key;
@@ -57,7 +57,7 @@ SafetensorsEntry read_entry(JsonReader& json, std::string name) {
     if (key == "dtype") {
       once(has_dtype, key);
       entry.dtype_name = json.string();
-      if (find_dtype(entry.dtype_name) == nullptr) json.fail("a dtype of safetensors", quoted(entry.dtype_name));
+      if (find_dtype(entry.dtype_name) == nullptr) json.fail("a dtype of safetensors", printable(entry.dtype_name));
       entry.dtype = memory_dtype(entry.dtype_name);
     } else if (key == "shape") {
       once(has_shape, key);
@@ -78,15 +78,15 @@ SafetensorsEntry read_entry(JsonReader& json, std::string name) {
       }
       if (n != 2) json.fail("two offsets", std::to_string(n));
     } else {
-      json.fail("\"dtype\", \"shape\" or \"data_offsets\"", quoted(key));
+      json.fail("\"dtype\", \"shape\" or \"data_offsets\"", printable(key));
     }
   }
   if (!has_dtype || !has_shape || !has_offsets)
-    json.fail(std::string("\"dtype\", \"shape\" and \"data_offsets\" of ") + quoted(entry.name), std::string("no \"") +
-                                                                                                     (!has_dtype   ? "dtype"
-                                                                                                      : !has_shape ? "shape"
-                                                                                                                   : "data_offsets") +
-                                                                                                     "\"");
+    json.fail(std::string("\"dtype\", \"shape\" and \"data_offsets\" of ") + printable(entry.name), std::string("no \"") +
+                                                                                                        (!has_dtype   ? "dtype"
+                                                                                                         : !has_shape ? "shape"
+                                                                                                                      : "data_offsets") +
+                                                                                                        "\"");
   return entry;
 }
 
@@ -129,11 +129,11 @@ void SafetensorsFile::parse_header(std::string_view header) {
   }
   json.end();
 
-  const auto place = [](const SafetensorsEntry& entry) { return std::string("tensor ") + quoted(entry.name); };
+  const auto place = [](const SafetensorsEntry& entry) { return std::string("tensor ") + printable(entry.name); };
   std::sort(metadata_.begin(), metadata_.end());
   for (std::size_t i = 1; i < metadata_.size(); ++i) {
     if (metadata_[i - 1].first == metadata_[i].first)
-      throw Error(path(), "metadata", "each key once", std::string("a second ") + quoted(metadata_[i].first));
+      throw Error(path(), "metadata", "each key once", std::string("a second ") + printable(metadata_[i].first));
   }
 
   std::stable_sort(entries_.begin(), entries_.end(),
@@ -159,7 +159,7 @@ void SafetensorsFile::parse_header(std::string_view header) {
   std::sort(entries_.begin(), entries_.end(), [](const SafetensorsEntry& a, const SafetensorsEntry& b) { return a.name < b.name; });
   for (std::size_t i = 1; i < entries_.size(); ++i) {
     if (entries_[i - 1].name == entries_[i].name)
-      throw Error(path(), "header", "each name once", std::string("a second ") + quoted(entries_[i].name));
+      throw Error(path(), "header", "each name once", std::string("a second ") + printable(entries_[i].name));
   }
 }
 
@@ -188,7 +188,7 @@ void check_variables(const SafetensorsFile& file, std::span<const Variable> vari
   if (unexpected == Unexpected::refuse) {
     std::sort(names.begin(), names.end());
     for (const SafetensorsEntry& entry : file.entries()) {
-      if (!std::binary_search(names.begin(), names.end(), std::string_view(entry.name))) surplus.push_back(quoted(entry.name));
+      if (!std::binary_search(names.begin(), names.end(), std::string_view(entry.name))) surplus.push_back(printable(entry.name));
     }
   }
   if (!missing.empty() || !wrong.empty() || !surplus.empty()) {
@@ -218,7 +218,7 @@ void save_variables(const std::string& path, std::span<const Variable> variables
   for (const Variable& variable : variables) names.push_back(variable.path);
   std::sort(names.begin(), names.end());
   if (const auto twice = std::adjacent_find(names.begin(), names.end()); twice != names.end())
-    throw Error(path, "", "each name once", std::string("a second ") + quoted(*twice));
+    throw Error(path, "", "each name once", std::string("a second ") + printable(*twice));
 
   JsonWriter json;
   json.begin_object();

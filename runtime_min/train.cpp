@@ -140,7 +140,7 @@ void Trainer::load_initial_weights(bool required) {
     load_variables(SafetensorsFile(path), weights_);
     model_.weights_changed();
   } else if (required) {
-    throw Error("--weights", "", quoted(options_.weights) + " beside the program, in the folder above it, or in this one", "no such file");
+    throw Error("--weights", "", printable(options_.weights) + " beside the program, in the folder above it, or in this one", "no such file");
   }
 }
 
@@ -204,7 +204,7 @@ void Trainer::resume() {
       if (step_of(other) <= state_.step) break;
       if (is_whole_checkpoint(other)) {
         throw UsageError("--resume", "", "another --out, because " + options_.out + " holds a checkpoint of step " + std::to_string(step_of(other)),
-                         quoted(from));
+                         printable(from));
       }
     }
   }

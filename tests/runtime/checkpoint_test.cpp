@@ -1,0 +1,259 @@
+#include "runtime_min/checkpoint.h"
+
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "fixture.h"
+
+namespace graven::runtime {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Model {
+  float weight[3] = {};
+  double momentum[2] = {};
+  std::vector<Variable> weights() { return {{"w", DType::f32, {3}, weight}}; }
+  std::vector<Variable> states() { return {{"w-momentum", DType::f64, {2}, momentum}}; }
+};
+
+TrainingState state_at(std::int64_t step) {
+  TrainingState s;
+  s.model = "mock";
+  s.graph_hash = "abc";
+  s.generator = "graven test";
+  s.step = step;
+  s.epoch = 2;
+  s.position = 17;
+  s.samples = 100;
+  s.loss_sum = 0.1 + 0.2;
+  s.seed = -5;
+  s.batch = 4;
+  s.shuffle = false;
+  s.drop_last = true;
+  s.lr = 1.0 / 3;
+  s.warmup = 9;
+  s.total_steps = 11;
+  return s;
+}
+
+std::string save(const std::string& folder, std::int64_t step, std::int64_t keep = 0, std::int64_t best = -1) {
+  Model model;
+  model.weight[0] = static_cast<float>(step);
+  model.momentum[1] = -static_cast<double>(step);
+  TrainingState state = state_at(step);
+  state.has_best = best >= 0;
+  state.best_step = best;
+  state.best_metric = 0.5;
+  const auto weights = model.weights(), states = model.states();
+  return CheckpointFolder(folder).save(state, weights, states, keep);
+}
+
+/// The step of the checkpoint that loads, and how many were passed over.
+std::pair<std::int64_t, int> load(const std::string& folder, Model& model) {
+  int passed = 0;
+  const auto weights = model.weights(), states = model.states();
+  const TrainingState state = load_newest(folder, "abc", weights, states, [&](const std::string&) { ++passed; });
+  EXPECT_EQ(model.weight[0], static_cast<float>(state.step));
+  EXPECT_EQ(model.momentum[1], -static_cast<double>(state.step));
+  return {state.step, passed};
+}
+
+std::vector<std::int64_t> steps_in(const std::string& folder) {
+  std::vector<std::int64_t> steps;
+  for (const std::string& path : list_checkpoints(folder)) steps.push_back(step_of(path));
+  return steps;
+}
+
+TEST(Checkpoint, HoldsEverything) {
+  const TemporaryFolder folder;
+  const std::string out = folder / "a/b";
+  EXPECT_EQ(save(out, 7, 0, 7), out + "/step-00000007");
+  Model model;
+  const auto weights = model.weights(), states = model.states();
+  const TrainingState s = load_newest(out, "abc", weights, states, [](const std::string& text) { FAIL() << text; });
+  const TrainingState expected = state_at(7);
+  EXPECT_EQ(s.model, expected.model);
+  EXPECT_EQ(s.generator, expected.generator);
+  EXPECT_EQ(s.step, 7);
+  EXPECT_EQ(s.epoch, 2);
+  EXPECT_EQ(s.position, 17);
+  EXPECT_EQ(s.samples, 100);
+  EXPECT_EQ(s.loss_sum, expected.loss_sum);
+  EXPECT_EQ(s.seed, -5);
+  EXPECT_EQ(s.batch, 4);
+  EXPECT_FALSE(s.shuffle);
+  EXPECT_TRUE(s.drop_last);
+  EXPECT_EQ(s.lr, 1.0 / 3);
+  EXPECT_EQ(s.warmup, 9);
+  EXPECT_EQ(s.total_steps, 11);
+  EXPECT_TRUE(s.has_best);
+  EXPECT_EQ(s.best_metric, 0.5);
+  EXPECT_EQ(fs::read_symlink(out + "/latest"), "step-00000007");
+  EXPECT_EQ(fs::read_symlink(out + "/best"), "step-00000007");
+}
+
+TEST(Checkpoint, KeepsTheNewestAndTheBest) {
+  const TemporaryFolder folder;
+  const std::string out = folder / "out";
+  save(out, 1, 2, 1);
+  for (std::int64_t step = 2; step <= 6; ++step) save(out, step, 2, 1);
+  EXPECT_EQ(steps_in(out), (std::vector<std::int64_t>{6, 5, 1}));
+  EXPECT_EQ(fs::read_symlink(out + "/best"), "step-00000001");
+  EXPECT_EQ(fs::read_symlink(out + "/latest"), "step-00000006");
+  save(out, 7, 0);
+  EXPECT_EQ(steps_in(out).size(), 4U) << "0 keeps all";
+  save(out, 3, 0);
+  EXPECT_EQ(steps_in(out), (std::vector<std::int64_t>{3, 1})) << "what an abandoned run had ahead goes";
+}
+
+TEST(Checkpoint, PassesOverDamage) {
+  const struct {
+    const char* note;
+    void (*damage)(const std::string& path);
+  } cases[] = {
+      {"truncated weights", [](const std::string& p) { fs::resize_file(p + "/weights.safetensors", 20); }},
+      {"empty optimizer state", [](const std::string& p) { fs::resize_file(p + "/optimizer.safetensors", 0); }},
+      {"a flipped bit of the weights",
+       [](const std::string& p) {
+         std::string s = read_file(p + "/weights.safetensors");
+         s.back() = static_cast<char>(s.back() ^ 1);
+         write_file(p + "/weights.safetensors", s);
+       }},
+      {"no manifest", [](const std::string& p) { fs::remove(p + "/manifest.json"); }},
+      {"empty manifest", [](const std::string& p) { fs::resize_file(p + "/manifest.json", 0); }},
+      {"truncated manifest", [](const std::string& p) { fs::resize_file(p + "/manifest.json", fs::file_size(p + "/manifest.json") - 1); }},
+      {"another step in the manifest",
+       [](const std::string& p) {
+         std::string s = read_file(p + "/manifest.json");
+         s.replace(s.find("\"epoch\":2"), 9, "\"epoch\":3");
+         write_file(p + "/manifest.json", s);
+       }},
+      {"no weights", [](const std::string& p) { fs::remove(p + "/weights.safetensors"); }},
+      {"an empty folder", [](const std::string& p) { fs::remove_all(p), fs::create_directory(p); }},
+      {"a file in its place", [](const std::string& p) { fs::remove_all(p), write_file(p, "x"); }},
+  };
+  for (const auto& c : cases) {
+    SCOPED_TRACE(c.note);
+    const TemporaryFolder folder;
+    const std::string out = folder / "out";
+    save(out, 1);
+    const std::string newest = save(out, 2);
+    EXPECT_TRUE(is_whole_checkpoint(newest));
+    c.damage(newest);
+    EXPECT_FALSE(is_whole_checkpoint(newest));
+    Model model;
+    EXPECT_EQ(load(out, model), std::pair(std::int64_t{1}, 1));
+    // Going on from the older one replaces the damaged one.
+    save(out, 2);
+    EXPECT_EQ(load(out, model), std::pair(std::int64_t{2}, 0));
+  }
+}
+
+TEST(Checkpoint, RefusesWhatDoesNotFit) {
+  const TemporaryFolder folder;
+  const std::string out = folder / "out";
+  Model model;
+  auto weights = model.weights(), states = model.states();
+  const auto silent = [](const std::string&) {};
+  EXPECT_ERROR(load_newest(out, "abc", weights, states, silent), "a checkpoint to resume from");
+  save(out, 1);
+  EXPECT_ERROR(load_newest(out, "xyz", weights, states, silent), "expected xyz, found abc: the checkpoint is another model's (\"mock\")");
+  weights[0].shape = {1, 3};
+  EXPECT_ERROR(load_newest(out, "abc", weights, states, silent), "none that is whole");
+  EXPECT_EQ(model.weight[0], 0) << "nothing is written";
+  const CheckpointFolder first(out);
+  EXPECT_ERROR(CheckpointFolder(out), "another run is training into this folder");
+  write_file(folder / "file", "");
+  EXPECT_ERROR(CheckpointFolder(folder / "file"), "expected a folder, found a file");
+  EXPECT_ERROR(CheckpointFolder(folder / "file/x"), "cannot create the folder");
+}
+
+TEST(Checkpoint, ClearsWhatAKilledRunLeft) {
+  const TemporaryFolder folder;
+  const std::string out = folder / "out";
+  save(out, 1);
+  write_file(out + "/.tmp-step-00000002/weights.safetensors", "half");
+  write_file(out + "/.tmp-latest", "");
+  Model model;
+  EXPECT_EQ(load(out, model).first, 1);
+  CheckpointFolder again(out);
+  EXPECT_FALSE(fs::exists(out + "/.tmp-step-00000002"));
+  EXPECT_FALSE(fs::exists(out + "/.tmp-latest"));
+  again.clear();
+  EXPECT_TRUE(steps_in(out).empty());
+  EXPECT_FALSE(fs::is_symlink(out + "/latest"));
+}
+
+TEST(Checkpoint, AFailedWriteLeavesTheOldOne) {
+  const TemporaryFolder folder;
+  const std::string out = folder / "out";
+  save(out, 1);
+  // A file-size limit fails the write as a full disk does; in a child, because the limit is the process's.
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::signal(SIGXFSZ, SIG_IGN);
+    const struct rlimit limit = {64, 64};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+    try {
+      save(out, 2);
+      ::_exit(1);
+    } catch (const Error& error) {
+      ::_exit(std::string(error.what()).find("cannot write") != std::string::npos ? 0 : 2);
+    }
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  Model model;
+  EXPECT_EQ(load(out, model), std::pair(std::int64_t{1}, 0));
+  for (const auto& entry : fs::directory_iterator(out)) EXPECT_FALSE(entry.path().filename().string().starts_with(".tmp")) << entry.path();
+
+  if (::geteuid() == 0) return;  // root writes into read-only folders
+  fs::permissions(out, fs::perms::owner_read | fs::perms::owner_exec);
+  EXPECT_ERROR(save(out, 3), "cannot create");
+  fs::permissions(out, fs::perms::owner_all);
+  EXPECT_EQ(load(out, model).first, 1);
+}
+
+// A process that saves again and again is killed at many moments; whatever it left, a checkpoint loads, and steps never go back.
+TEST(Checkpoint, SurvivesKill) {
+  const TemporaryFolder folder;
+  const std::string out = folder / "out";
+  save(out, 1, 2);
+  std::int64_t last = 1;
+  for (int round = 0; round < 25; ++round) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      try {
+        for (std::int64_t step = last + 1;; ++step) {
+          save(out, step, 2, step - 1);
+          save(out, step, 2, step);  // the same step again, as after an epoch's evaluation
+        }
+      } catch (const std::exception&) {
+        ::_exit(1);
+      }
+    }
+    ::usleep(static_cast<useconds_t>(500 + 3000 * round));
+    if (round == 24) {  // however slow the disk, it has saved something in the end
+      for (int wait = 0; wait < 2000 && steps_in(out)[0] == 1; ++wait) ::usleep(10000);
+    }
+    ASSERT_EQ(::kill(child, SIGKILL), 0);
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    ASSERT_TRUE(WIFSIGNALED(status)) << "saving failed";
+    Model model;
+    const auto [step, passed] = load(out, model);
+    EXPECT_EQ(passed, 0) << "nothing half-written is under a checkpoint's name";
+    EXPECT_GE(step, last);
+    last = step;
+  }
+  EXPECT_GT(last, 1) << "the child had time to save";
+}
+
+}  // namespace
+}  // namespace graven::runtime

@@ -1,0 +1,157 @@
+#include "runtime_min/infer.h"
+
+#include "fixture.h"
+#include "mock_model.h"
+#include "runtime_min/image.h"
+#include "runtime_min/json_reader.h"
+#include "runtime_min/npy.h"
+
+namespace graven::runtime {
+namespace {
+
+/// Ten samples of three features through a model of four classes: scores are 2 x_c, and 0 for the last class.
+class Inference : public testing::Test {
+ protected:
+  void SetUp() override {
+    SoftmaxRegression model{3, 4};
+    for (std::size_t c = 0; c < 3; ++c) model.weight[c * 3 + c] = 2;
+    save_variables(folder_ / "w.safetensors", model.variables());
+    std::string images, labels;
+    for (int i = 0; i < 10; ++i) {
+      for (int f = 0; f < 3; ++f) images += little_endian(f == i % 3 ? 1.0F + static_cast<float>(i) : -1.0F);
+      labels += static_cast<char>(i < 8 ? i % 3 : 3);  // the last two are wrong
+    }
+    write_file(folder_ / "x.npy", npy("<f4", "(10, 3)", images));
+    write_file(folder_ / "y.npy", npy("|u1", "(10,)", labels));
+    write_file(folder_ / "names.txt", "cat\ndog\r\nhen\nowl");
+  }
+
+  static std::string npy(const std::string& descr, const std::string& shape, const std::string& data) {
+    std::string text = "{'descr': '" + descr + "', 'fortran_order': False, 'shape': " + shape + "}\n";
+    return std::string("\x93NUMPY\x01\x00", 8) + static_cast<char>(text.size()) + std::string(1, '\0') + text + data;
+  }
+
+  struct Result {
+    int status;
+    std::string out, error;
+  };
+
+  Result infer(std::vector<std::string> words, MockInference* model = nullptr) const {
+    MockInference own({3}, 4, 4, true);
+    if (model == nullptr) model = &own;
+    words.insert(words.begin(), {"mock", "--weights", folder_ / "w.safetensors"});
+    std::vector<char*> argv;
+    for (std::string& word : words) argv.push_back(word.data());
+    testing::internal::CaptureStdout();
+    testing::internal::CaptureStderr();
+    Result r{infer_main(static_cast<int>(argv.size()), argv.data(), *model, {}), "", ""};
+    r.out = testing::internal::GetCapturedStdout();
+    r.error = testing::internal::GetCapturedStderr();
+    return r;
+  }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(Inference, PrintsTheLargestScores) {
+  Result r = infer({"--data", folder_ / "x.npy", "--topk", "2", "--show", "2", "--names", folder_ / "names.txt"});
+  EXPECT_EQ(r.status, 0) << r.error;
+  EXPECT_EQ(r.out, "0: 0 cat (2), 3 owl (0)\n1: 1 dog (4), 3 owl (0)\n... and 8 more (--show 0 prints all)\n");
+  r = infer({"--data", folder_ / "x.npy", "--topk", "1", "--show", "0", "--labels", folder_ / "y.npy"});
+  EXPECT_NE(r.out.find("9: 0 (20)\naccuracy 0.8000 (8 of 10)\n"), std::string::npos) << r.out;
+  r = infer({"--data", folder_ / "x.npy", "--topk", "1", "--show", "1", "--softmax"});
+  EXPECT_NE(r.out.find("0: 0 (0.8533)"), std::string::npos) << r.out << " e^2 / (e^2 + 2 e^-2 + 1)";
+  EXPECT_NE(r.error.find("10 samples in"), std::string::npos);
+}
+
+TEST_F(Inference, WritesOutputsWhateverTheBatch) {
+  std::string expected;
+  for (const auto& [batch, symbolic] : {std::pair(std::int64_t{1}, true), {3, true}, {4, true}, {16, true}, {4, false}, {16, false}}) {
+    MockInference model({3}, 4, batch, symbolic);
+    const Result r = infer({"--data", folder_ / "x.npy", "--output", folder_ / "out.npy"}, &model);
+    EXPECT_EQ(r.status, 0) << r.error;
+    EXPECT_EQ(r.out, "");
+    EXPECT_EQ(model.largest_batch, symbolic ? std::min<std::int64_t>(batch, 10) : batch);
+    const Array a = read_npy(folder_ / "out.npy");
+    EXPECT_EQ(a.shape, (Dims{10, 4}));
+    float last;
+    std::memcpy(&last, a.bytes.data() + 9 * 16, 4);
+    EXPECT_EQ(last, 20.0F);
+    const std::string bytes = read_file(folder_ / "out.npy");
+    if (!expected.empty()) {
+      EXPECT_EQ(bytes, expected) << "batch " << batch;
+    }
+    expected = bytes;
+  }
+  MockInference model({3}, 4, 8, true);
+  EXPECT_EQ(infer({"--data", folder_ / "x.npy", "--batch", "3", "--output", folder_ / "out.npy"}, &model).status, 0);
+  EXPECT_EQ(model.largest_batch, 3);
+}
+
+TEST_F(Inference, ReadsAPicture) {
+  MockInference model({1, 1, 3}, 4, 1, false);
+  const std::uint8_t pixels[3] = {0, 255, 0};
+  write_image(folder_ / "p.pgm", pixels, 1, 1, 3);
+  const Result r = infer({"--data", folder_ / "p.pgm", "--topk", "1"}, &model);
+  EXPECT_EQ(r.out, "0: 1 (2)\n") << r.error;
+}
+
+TEST_F(Inference, RefusesMistakes) {
+  const struct {
+    std::vector<std::string> words;
+    int status;
+    std::string error;
+  } cases[] = {
+      {{}, 2, "--data: expected samples to run on"},
+      {{"--data", folder_ / "none.npy"}, 1, "none.npy: cannot open"},
+      {{"--data", folder_ / "x.npy", "--batch", "5"}, 2, "--batch: expected a whole number from 1 to 4"},
+      {{"--data", folder_ / "x.npy", "--topk", "-1"}, 2, "--topk"},
+      {{"--data", folder_ / "y.npy"}, 1, "field \"images\": expected samples of [3]"},
+      {{"--data", folder_ / "x.npy", "--weights", folder_ / "none"}, 1, "--weights: expected a file"},
+      {{"--data", folder_ / "x.npy", "--weights", folder_ / "x.npy"}, 1, "x.npy: header"},
+      {{"--data", folder_ / "x.npy", "--names", folder_ / "y.npy"}, 1, "4 lines, one a class"},
+      {{"--data", folder_ / "x.npy", "--labels", folder_ / "x.npy"}, 1, "integers, one a sample"},
+      {{"--data", folder_ / "x.npy", "--output", folder_ / "no/folder/y.npy"}, 1, "cannot create"},
+      {{"--data", folder_ / "x.npy", "--output", "a.npy,b.npy"}, 2, "1 files"},
+      {{"--data", folder_ / "x.npy", "--output", "a.ppm"}, 2, "one picture"},
+      {{"--bench", "soon"}, 2, "--bench: expected a number of seconds"},
+      {{"--bench", "nan"}, 2, "--bench"},
+  };
+  for (const auto& c : cases) {
+    const Result r = infer(c.words);
+    EXPECT_EQ(r.status, c.status) << c.error;
+    EXPECT_NE(r.error.find(c.error), std::string::npos) << r.error;
+  }
+  write_file(folder_ / "z.npy", npy("|u1", "(10,)", std::string(10, 4)));
+  EXPECT_NE(infer({"--data", folder_ / "x.npy", "--labels", folder_ / "z.npy"}).error.find("label 0: expected 0 to 3, found 4"), std::string::npos);
+  write_file(folder_ / "z.npy", npy("|u1", "(9,)", std::string(9, 1)));
+  EXPECT_NE(infer({"--data", folder_ / "x.npy", "--labels", folder_ / "z.npy"}).error.find("10 labels, one a sample, found 9"), std::string::npos);
+}
+
+TEST_F(Inference, TimesItself) {
+  const Result r = infer({"--bench", "0.01", "--json", "--threads", "1"});
+  EXPECT_EQ(r.status, 0) << r.error;
+  JsonReader json(r.out, "bench");
+  std::string key;
+  json.begin_object();
+  while (json.next_key(key)) {
+    if (key == "runs") {
+      EXPECT_GE(json.integer(), 5);
+    } else if (key == "threads") {
+      EXPECT_EQ(json.integer(), 1);
+    } else {
+      json.skip();
+    }
+  }
+  json.end();
+  EXPECT_NE(infer({"--bench", "0"}).out.find("mock, batch 4, "), std::string::npos);
+}
+
+TEST_F(Inference, HelpNamesInputsAndOutputs) {
+  const std::string help = infer({"--help"}).out;
+  for (const char* part : {"images  f32[4,3]", "scores  f32[4,4]", "any batch up to 4", "--topk K", "(default: 5)", "--bench [SECONDS]"})
+    EXPECT_NE(help.find(part), std::string::npos) << part;
+}
+
+}  // namespace
+}  // namespace graven::runtime

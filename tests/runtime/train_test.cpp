@@ -1,0 +1,316 @@
+#include "runtime_min/train.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <functional>
+#include <sstream>
+
+#include "fixture.h"
+#include "mock_model.h"
+#include "runtime_min/checkpoint.h"
+#include "runtime_min/json_reader.h"
+
+namespace graven::runtime {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::int64_t kSamples = 50, kFeatures = 6, kClasses = 3;
+
+/// A learnable set: the class is the largest of the first three features. npy, with a test set.
+class Training : public testing::Test {
+ protected:
+  void SetUp() override {
+    for (const char* split : {"train", "test"}) {
+      const std::int64_t n = split == std::string("train") ? kSamples : 21;
+      std::string images, labels;
+      std::uint64_t state = split[1];
+      for (std::int64_t i = 0; i < n; ++i) {
+        float x[kFeatures];
+        int best = 0;
+        for (int f = 0; f < kFeatures; ++f) {
+          state = state * 6364136223846793005U + 1442695040888963407U;
+          x[f] = static_cast<float>(state >> 40) / 16777216.0F - 0.5F;
+          if (f < kClasses && x[f] > x[best]) best = f;
+        }
+        images.append(reinterpret_cast<const char*>(x), sizeof x);
+        labels += static_cast<char>(best);
+      }
+      write_npy(std::string("data/") + split + "/images.npy", "<f4", {n, kFeatures}, images);
+      write_npy(std::string("data/") + split + "/labels.npy", "|u1", {n}, labels);
+    }
+    SoftmaxRegression zero{kFeatures, kClasses};
+    const auto variables = zero.variables();
+    save_variables(folder_ / "initial.safetensors", variables);
+  }
+
+  void write_npy(const std::string& name, const std::string& descr, const Dims& shape, const std::string& data) const {
+    std::string text = "{'descr': '" + descr + "', 'fortran_order': False, 'shape': (";
+    for (const std::int64_t d : shape) text += std::to_string(d) + ",";
+    text += ")}\n";
+    write_file(folder_ / name, std::string("\x93NUMPY\x01\x00", 8) + static_cast<char>(text.size()) + std::string(1, '\0') + text + data);
+  }
+
+  struct Result {
+    int status;
+    std::string out, error;
+  };
+
+  Result train(std::vector<std::string> words, MockTrainable* model = nullptr) const {
+    MockTrainable own({kFeatures}, kClasses, 8, true);
+    if (model == nullptr) model = &own;
+    words.insert(words.begin(), {"mock", "--weights", folder_ / "initial.safetensors"});
+    std::vector<char*> argv;
+    for (std::string& word : words) argv.push_back(word.data());
+    testing::internal::CaptureStdout();
+    testing::internal::CaptureStderr();
+    TrainDefaults defaults;
+    defaults.data = folder_ / "data";
+    defaults.out = folder_ / "out";
+    defaults.epochs = 3;
+    Result result{train_main(static_cast<int>(argv.size()), argv.data(), *model, defaults), "", ""};
+    result.out = testing::internal::GetCapturedStdout();
+    result.error = testing::internal::GetCapturedStderr();
+    return result;
+  }
+
+  /// The bytes of a checkpoint's three files.
+  std::string bytes_of(const std::string& checkpoint) const {
+    return read_file(checkpoint + "/weights.safetensors") + read_file(checkpoint + "/optimizer.safetensors") +
+           read_file(checkpoint + "/manifest.json");
+  }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(Training, LearnsAndReports) {
+  const Result r = train({"--epochs", "30", "--lr", "0.5", "--log", folder_ / "log.jsonl"});
+  EXPECT_EQ(r.status, 0) << r.error;
+  EXPECT_NE(r.out.find("mock: 50 training samples, 21 held out, batch 8"), std::string::npos) << r.out;
+  EXPECT_NE(r.out.find("images f32[6] from f32[6]"), std::string::npos) << r.out;
+  const std::size_t last = r.out.find("epoch 30/30  loss 0.");
+  ASSERT_NE(last, std::string::npos) << r.out;
+  EXPECT_NE(r.out.find("  test loss 0.", last), std::string::npos);
+  const std::size_t accuracy = r.out.find("  accuracy ", last);
+  ASSERT_NE(accuracy, std::string::npos);
+  EXPECT_GE(std::stod(r.out.substr(accuracy + 11)), 0.8) << r.out;
+
+  // The log: one object a line, every step once, rates falling along the cosine.
+  std::int64_t steps = 0, epochs = 0, checkpoints = 0;
+  double rate = 1;
+  std::istringstream log(read_file(folder_ / "log.jsonl"));
+  for (std::string line; std::getline(log, line);) {
+    JsonReader json(line, "log");
+    std::string key, event;
+    json.begin_object();
+    while (json.next_key(key)) {
+      if (key == "event") {
+        event = json.string();
+      } else if (key == "lr" && event == "step") {
+        const double lr = json.number();
+        EXPECT_LE(lr, rate);
+        rate = lr;
+      } else if (key == "step" && event == "step") {
+        EXPECT_EQ(json.integer(), ++steps);
+      } else {
+        json.skip();
+      }
+    }
+    json.end();
+    epochs += event == "epoch" ? 1 : 0;
+    checkpoints += event == "checkpoint" ? 1 : 0;
+  }
+  EXPECT_EQ(steps, 30 * 7) << "48 samples in sixes of eight, and the last two";
+  EXPECT_EQ(epochs, 30);
+  EXPECT_EQ(checkpoints, 30);
+  EXPECT_LE(list_checkpoints(folder_ / "out").size(), 4U) << "the last three and the best";
+}
+
+TEST_F(Training, IsDeterministic) {
+  EXPECT_EQ(train({"--out", folder_ / "a"}).status, 0);
+  EXPECT_EQ(train({"--out", folder_ / "b"}).status, 0);
+  EXPECT_EQ(bytes_of(folder_ / "a/latest"), bytes_of(folder_ / "b/latest"));
+  EXPECT_EQ(train({"--out", folder_ / "c", "--seed", "1"}).status, 0);
+  EXPECT_NE(bytes_of(folder_ / "a/latest"), bytes_of(folder_ / "c/latest"));
+}
+
+TEST_F(Training, StoppedAndResumedIsTheSameRun) {
+  EXPECT_EQ(train({"--out", folder_ / "whole", "--lr", "0.3", "--seed", "9"}).status, 0);
+  const std::string expected = bytes_of(folder_ / "whole/latest");
+  for (const char* first : {"1", "6", "7", "8", "14", "20"}) {
+    SCOPED_TRACE(std::string("stopped after step ") + first);
+    const std::string out = folder_ / (std::string("cut") + first);
+    EXPECT_EQ(train({"--out", out, "--lr", "0.3", "--seed", "9", "--steps", first}).status, 0);
+    const Result r = train({"--out", out, "--resume"});  // seed and rate are the checkpoint's
+    EXPECT_EQ(r.status, 0) << r.error;
+    EXPECT_NE(r.out.find(std::string("step ") + first), std::string::npos) << r.out;
+    EXPECT_EQ(bytes_of(out + "/latest"), expected);
+  }
+}
+
+/// Runs the trainer in a child process, kills it after `microseconds`, and returns how it ended.
+int run_and_kill(const std::function<int()>& run, useconds_t microseconds, int signal) {
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(run());
+  ::usleep(microseconds);
+  ::kill(child, signal);
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  return status;
+}
+
+TEST_F(Training, KilledAtAnyMomentAndResumedIsTheSameRun) {
+  EXPECT_EQ(train({"--out", folder_ / "whole", "--epochs", "12"}).status, 0);
+  const std::string expected = bytes_of(folder_ / "whole/latest");
+  const std::string out = folder_ / "killed";
+  int kills = 0, finished = 0;
+  for (int round = 0; round < 15 && finished == 0; ++round) {
+    // With nothing saved yet there is nothing to resume from: start anew.
+    const bool resume = !list_checkpoints(out).empty();
+    const auto run = [&] { return train({"--out", out, "--epochs", "12", "--checkpoint-every", "5", resume ? "--resume" : "--overwrite"}).status; };
+    const int status = run_and_kill(run, static_cast<useconds_t>(5000 + 4000 * round), SIGKILL);
+    if (WIFSIGNALED(status)) {
+      ++kills;
+    } else {
+      ASSERT_EQ(status, 0);
+      ++finished;
+    }
+  }
+  EXPECT_GT(kills, 0);
+  const char* go_on = list_checkpoints(out).empty() ? "--overwrite" : "--resume";
+  EXPECT_EQ(train({"--out", out, "--epochs", "12", go_on}).status, 0);
+  EXPECT_EQ(read_file(out + "/latest/weights.safetensors"), read_file(folder_ / "whole/latest/weights.safetensors"));
+  EXPECT_EQ(bytes_of(out + "/latest"), expected);
+}
+
+TEST_F(Training, ASignalSavesAndStops) {
+  const std::string out = folder_ / "out";
+  for (const int signal : {SIGINT, SIGTERM}) {
+    const auto run = [&] { return train({"--out", out, "--epochs", "1000000", "--overwrite", "--checkpoint-every", "1000000"}).status; };
+    const int status = run_and_kill(run, 60000, signal);
+    ASSERT_TRUE(WIFEXITED(status));
+    EXPECT_EQ(WEXITSTATUS(status), 128 + signal);
+    const std::vector<std::string> checkpoints = list_checkpoints(out);
+    ASSERT_FALSE(checkpoints.empty());
+    EXPECT_TRUE(is_whole_checkpoint(checkpoints[0]));
+    const Result r = train({"--out", out, "--resume", "--steps", std::to_string(step_of(checkpoints[0]) + 1)});
+    EXPECT_EQ(r.status, 0) << r.error;
+  }
+}
+
+TEST_F(Training, StopsOnNaN) {
+  MockTrainable model({kFeatures}, kClasses, 8, true);
+  model.nan_at_step = 12;
+  const Result r = train({"--checkpoint-every", "5"}, &model);
+  EXPECT_EQ(r.status, 1);
+  EXPECT_NE(r.error.find("training: step 12: expected a finite loss, found NaN; the last checkpoint is "), std::string::npos) << r.error;
+  EXPECT_NE(r.error.find("step-00000010"), std::string::npos) << r.error;
+  EXPECT_EQ(step_of(list_checkpoints(folder_ / "out")[0]), 10);
+}
+
+TEST_F(Training, AFixedBatchLeavesOutTheRest) {
+  MockTrainable model({kFeatures}, kClasses, 8, false);
+  const Result r = train({"--epochs", "1", "--out", folder_ / "fixed"}, &model);
+  EXPECT_EQ(r.status, 0) << r.error;
+  EXPECT_EQ(step_of(list_checkpoints(folder_ / "fixed")[0]), 6) << "48 of 50 samples";
+  MockTrainable any({kFeatures}, kClasses, 8, true);
+  EXPECT_EQ(train({"--epochs", "1", "--drop-last", "--out", folder_ / "any"}, &any).status, 0);
+  const auto test_loss = [](const Result& result) { return result.out.substr(result.out.find("test loss"), 16); };
+  EXPECT_EQ(read_file(folder_ / "fixed/latest/weights.safetensors").size(), read_file(folder_ / "any/latest/weights.safetensors").size());
+  const Result again = train({"--epochs", "1", "--drop-last", "--out", folder_ / "any2"});
+  EXPECT_EQ(test_loss(again), test_loss(r)) << "21 test samples count once each, whatever fills the batch";
+  MockTrainable large({kFeatures}, kClasses, 64, false);
+  EXPECT_NE(train({"--out", folder_ / "large"}, &large).error.find("at least one batch of 64 samples, found 50"), std::string::npos);
+  EXPECT_EQ(train({"--no-drop-last"}, &model).status, 2);
+}
+
+TEST_F(Training, RefusesMistakes) {
+  EXPECT_EQ(train({"--epochs", "1"}).status, 0);
+  const struct {
+    std::vector<std::string> words;
+    int status;
+    std::string error;
+  } cases[] = {
+      {{"--epochs", "1"}, 1, "holds the checkpoints of another run"},
+      {{"--batch", "9"}, 2, "--batch: expected a whole number from 1 to 8"},
+      {{"--batch", "0"}, 2, "--batch"},
+      {{"--lr", "-1"}, 2, "--lr"},
+      {{"--lr", "nan"}, 2, "--lr"},
+      {{"--bogus"}, 2, "unknown option"},
+      {{"--data", folder_ / "nothing"}, 1, "nothing: expected"},
+      {{"--data", folder_ / "nothing,nor this"}, 1, "cannot open"},
+      {{"--resume", "--out", folder_ / "void"}, 1, "a checkpoint to resume from"},
+      {{"--resume", "--out", ""}, 2, "--resume"},
+      {{"--out", folder_ / "new", "--weights", folder_ / "none.safetensors"}, 1, "--weights"},
+      {{"--out", folder_ / "initial.safetensors"}, 1, "expected a folder, found a file"},
+      {{"--out", folder_ / "new", "--weights", folder_ / "data/train/labels.npy"}, 1, "labels.npy: header"},
+      {{"--log", folder_ / "no/folder/log"}, 1, "cannot open for appending"},
+      {{"--log", "/dev/full", "--out", folder_ / "full"}, 1, "/dev/full: cannot write: No space left"},
+      {{"--mean", "0.5", "--out", folder_ / "new"}, 1, "8-bit images"},
+  };
+  for (const auto& c : cases) {
+    const Result r = train(c.words);
+    EXPECT_EQ(r.status, c.status) << c.error;
+    EXPECT_NE(r.error.find(c.error), std::string::npos) << r.error;
+  }
+
+  MockTrainable other({kFeatures}, kClasses, 8, true);
+  other.description().graph_hash = "another";
+  EXPECT_NE(train({"--resume"}, &other).error.find("the checkpoint is another model's"), std::string::npos);
+
+  EXPECT_EQ(train({"--resume", "--epochs", "2"}).status, 0);
+  const Result back = train({"--resume", folder_ / "out/step-00000007", "--epochs", "3"});
+  EXPECT_EQ(back.status, 2);
+  EXPECT_NE(back.error.find("holds a checkpoint of step 14"), std::string::npos) << back.error;
+  const Result branch = train({"--resume", folder_ / "out/step-00000007", "--epochs", "3", "--out", folder_ / "branch"});
+  EXPECT_EQ(branch.status, 0) << branch.error;
+
+  write_npy("data/train/images.npy", "<f4", {2, kFeatures}, std::string(2 * kFeatures * 4, '\0'));
+  write_npy("data/train/labels.npy", "|u1", {2}, std::string("\x01\x03", 2));
+  EXPECT_NE(train({"--overwrite"}).error.find("sample 1 of \"labels\": expected a number from 0 to 2, found 3"), std::string::npos);
+  write_npy("data/train/labels.npy", "|u1", {2}, std::string("\x01\x02", 2));
+  EXPECT_NE(train({"--resume"}).error.find("a training set of 50 samples"), std::string::npos);
+}
+
+TEST_F(Training, OverridesAreTold) {
+  EXPECT_EQ(train({"--epochs", "1"}).status, 0);
+  const Result r = train({"--resume", "--epochs", "2", "--lr", "0.2", "--seed", "0"});
+  EXPECT_EQ(r.status, 0);
+  EXPECT_NE(r.error.find("--lr is not the checkpoint's"), std::string::npos) << r.error;
+  EXPECT_EQ(r.error.find("--seed"), std::string::npos) << "the same value is no override";
+  const Result done = train({"--resume", "--epochs", "2"});
+  EXPECT_NE(done.out.find("nothing left to do"), std::string::npos) << done.out;
+}
+
+TEST_F(Training, BenchPrintsOneLine) {
+  const Result r = train({"--bench", "5", "--data", ""});
+  EXPECT_EQ(r.status, 0) << r.error;
+  JsonReader json(r.out, "bench");
+  std::vector<std::string> keys;
+  std::string key;
+  json.begin_object();
+  while (json.next_key(key)) {
+    keys.push_back(key);
+    if (key == "runs") {
+      EXPECT_EQ(json.integer(), 5);
+    } else {
+      json.skip();
+    }
+  }
+  json.end();
+  EXPECT_EQ(keys, (std::vector<std::string>{"peer", "workload", "threads", "batch", "runs", "median_ms", "min_ms", "first_ms", "rss_mb"}));
+  EXPECT_FALSE(fs::exists(folder_ / "out"));
+}
+
+TEST_F(Training, HelpNamesInputsAndDefaults) {
+  const Result r = train({"--help"});
+  EXPECT_EQ(r.status, 0);
+  for (const char* part :
+       {"images  f32[8,6]", "labels  i64[8], from 0 to 2", "cross_entropy(mean)", "--epochs N", "(default: 3)", "--lr X", "(default: 0.1)"})
+    EXPECT_NE(r.out.find(part), std::string::npos) << part;
+}
+
+}  // namespace
+}  // namespace graven::runtime
