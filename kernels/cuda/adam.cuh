@@ -54,7 +54,7 @@ __global__ void adam_kernel(tensor_list<T, 5> list, adam_config config, adam_fac
 /// `max_v`: the array of buffers for amsgrad, else nullptr. `step` counts from 1.
 template <class T>
 void adam(CudaContext& context, const adam_config& config, std::int64_t count, T* const* params, const T* const* grads, T* const* m, T* const* v,
-          T* const* max_v, const std::int64_t* sizes, double lr, std::int64_t step) {
+          plain_t<T>* const* max_v, const std::int64_t* sizes, double lr, std::int64_t step) {
   const double t = static_cast<double>(step);
   const adam_factors factors{lr / (1 - std::pow(config.beta1, t)), std::sqrt(1 - std::pow(config.beta2, t)), 1 - lr * config.weight_decay};
   // The list holds pointers of one type; the kernel only reads the gradients.

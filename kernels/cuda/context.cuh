@@ -142,6 +142,14 @@ namespace graven::kernels {
 __device__ inline std::int64_t first_item() { return static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; }
 __device__ inline std::int64_t item_stride() { return static_cast<std::int64_t>(gridDim.x) * blockDim.x; }
 
+/// T, in a function's parameter that takes no part in deducing T: it may be nullptr.
+template <class T>
+struct plain {
+  using type = T;
+};
+template <class T>
+using plain_t = typename plain<T>::type;
+
 /// The result as it is: the epilogue of kernels that are given none.
 struct identity {
   static constexpr int inputs = 1;

@@ -55,7 +55,8 @@ __global__ void cross_entropy_backward_kernel(cross_entropy_config config, T* dl
 
 /// loss: [rows] for reduction 0, else one value; probabilities [rows,classes] or nullptr.
 template <class T>
-void cross_entropy(CudaContext& context, const cross_entropy_config& config, T* loss, T* probabilities, const T* logits, const std::int64_t* labels) {
+void cross_entropy(CudaContext& context, const cross_entropy_config& config, T* loss, plain_t<T>* probabilities, const T* logits,
+                   const std::int64_t* labels) {
   if (config.reduction == 0) {
     launch(context, "cross_entropy", &cross_entropy_kernel<T>, launch_shape(config.rows * 32), config.rows, config.classes, loss, probabilities,
            logits, labels);

@@ -20,7 +20,8 @@ template <class F>
 inline constexpr bool is_relu = false;
 
 template <class Epilogue = identity, class T>
-void linear(CudaContext& context, const linear_config& config, T* y, const T* x, const T* w, const T* bias, const T* residual = nullptr) {
+void linear(CudaContext& context, const linear_config& config, T* y, const T* x, const T* w, const plain_t<T>* bias,
+            const plain_t<T>* residual = nullptr) {
   const linear_config& s = config;
   if (s.m == 0 || s.n == 0) return;
   if (s.k == 0) {
@@ -40,7 +41,7 @@ void linear(CudaContext& context, const linear_config& config, T* y, const T* x,
 
 /// dx[m,k] = epilogue(dy[m,n] w[n,k]).
 template <class Epilogue = identity, class T>
-void linear_backward_input(CudaContext& context, const linear_config& config, T* dx, const T* dy, const T* w, const T* residual = nullptr) {
+void linear_backward_input(CudaContext& context, const linear_config& config, T* dx, const T* dy, const T* w, const plain_t<T>* residual = nullptr) {
   const linear_config& s = config;
   if (s.m == 0 || s.k == 0) return;
   if (s.n == 0)
@@ -52,7 +53,7 @@ void linear_backward_input(CudaContext& context, const linear_config& config, T*
 
 /// dw[n,k] = dy[m,n]^T x[m,k]; db[n] = the sum of dy's rows, or nullptr.
 template <class T>
-void linear_backward_weight(CudaContext& context, const linear_config& config, T* dw, T* db, const T* dy, const T* x) {
+void linear_backward_weight(CudaContext& context, const linear_config& config, plain_t<T>* dw, plain_t<T>* db, const T* dy, const T* x) {
   const linear_config& s = config;
   if (s.n > 0 && s.k > 0) {
     if (s.m == 0)

@@ -12,7 +12,7 @@
 namespace graven::kernels {
 
 template <class Epilogue = identity, class T>
-void matmul(CudaContext& context, const matmul_config& config, T* c, const T* a, const T* b, const T* residual = nullptr) {
+void matmul(CudaContext& context, const matmul_config& config, T* c, const T* a, const T* b, const plain_t<T>* residual = nullptr) {
   const matmul_config& s = config;
   if (s.batch == 0 || s.m == 0 || s.n == 0) return;
   if (s.k == 0) {

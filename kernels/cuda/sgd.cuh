@@ -36,7 +36,7 @@ __global__ void sgd_kernel(tensor_list<T, 3> list, sgd_config config, double lr,
 
 /// `momentum`: the array of buffers, or nullptr without momentum. `step` counts from 1.
 template <class T>
-void sgd(CudaContext& context, const sgd_config& config, std::int64_t count, T* const* params, const T* const* grads, T* const* momentum,
+void sgd(CudaContext& context, const sgd_config& config, std::int64_t count, T* const* params, const T* const* grads, plain_t<T>* const* momentum,
          const std::int64_t* sizes, double lr, std::int64_t step) {
   // The list holds pointers of one type; the kernel only reads the gradients.
   for_each_list<T, 3>(count, {params, const_cast<T* const*>(grads), momentum}, sizes, [&](const tensor_list<T, 3>& list, const LaunchShape& shape) {

@@ -155,6 +155,7 @@ const std::vector<Case>& cases() {
         "broadcast_kernel<add, float, float, float>", "broadcast_kernel<add, bool, bool, bool>", "fill_kernel<float>", "fill_kernel<std::int64_t>"}},
       {"strided_copy", {"strided_copy_kernel<float>", "strided_add_kernel<float>", "strided_add_in_order_kernel<double>"}},
       {"concat", {"concat_kernel<float>"}},
+      {"pad", {"pad_kernel<float>", "pad_kernel<std::int64_t>"}},
       {"reduce",
        {"reduce_rows_kernel<sum_of, float>", "reduce_rows_kernel<maximum_of, double>", "reduce_rows_kernel<minimum_of, std::int64_t>",
         "reduce_columns_kernel<product_of, float>", "argument_kernel<true, float>", "argument_kernel<false, std::int64_t>"}},

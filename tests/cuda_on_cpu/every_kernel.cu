@@ -6,6 +6,7 @@
 #include "kernels/cuda/elementwise.cuh"
 #include "kernels/cuda/linear.cuh"
 #include "kernels/cuda/matmul.cuh"
+#include "kernels/cuda/pad.cuh"
 #include "kernels/cuda/pool2d.cuh"
 #include "kernels/cuda/reduce.cuh"
 #include "kernels/cuda/scalar_math.cuh"
@@ -63,6 +64,7 @@ void every_kernel(CudaContext& context, T* y, const T* x, bool* b, std::int64_t*
   strided_copy(context, strided_copy_config{}, y, x);
   strided_add(context, strided_copy_config{}, y, x);
   concat(context, concat_config{}, y, 1, &x, labels);
+  pad(context, pad_config{}, y, x);
   reduce_sum(context, reduce_config{}, y, x);
   reduce_mean(context, reduce_config{}, y, x);
   reduce_max(context, reduce_config{}, labels, const_labels);
@@ -75,18 +77,20 @@ void every_kernel(CudaContext& context, T* y, const T* x, bool* b, std::int64_t*
   softmax_backward(context, softmax_config{}, y, x, x);
   log_softmax_backward(context, softmax_config{}, y, x, x);
   cross_entropy(context, cross_entropy_config{}, y, y, x, const_labels);
+  cross_entropy(context, cross_entropy_config{}, y, nullptr, x, const_labels);
   cross_entropy_backward(context, cross_entropy_config{}, y, x, x, const_labels);
   max_pool2d(context, pool2d_config{}, y, index, x);
   max_pool2d_backward(context, pool2d_config{}, y, x, const_index);
   avg_pool2d(context, pool2d_config{}, y, x);
   avg_pool2d_backward(context, pool2d_config{}, y, x);
-  sgd(context, sgd_config{}, 1, &y, &x, &y, labels, 0.1, 1);
-  adam(context, adam_config{}, 1, &y, &x, &y, &y, &y, labels, 0.1, 1);
+  sgd(context, sgd_config{}, 1, &y, &x, nullptr, labels, 0.1, 1);
+  adam(context, adam_config{}, 1, &y, &x, &y, &y, nullptr, labels, 0.1, 1);
   linear(context, linear_config{}, y, x, x, x);
-  linear<relu>(context, linear_config{}, y, x, x, x);
+  linear<relu>(context, linear_config{}, y, x, x, nullptr, nullptr);
   linear<add>(context, linear_config{}, y, x, x, x, x);
   linear_backward_input<add>(context, linear_config{}, y, x, x, x);
   linear_backward_weight(context, linear_config{}, y, y, x, x);
+  linear_backward_weight(context, linear_config{}, y, nullptr, x, x);
   matmul<relu>(context, matmul_config{}, y, x, x);
 }
 template void every_kernel<float>(CudaContext&, float*, const float*, bool*, std::int64_t*, std::uint8_t*);

@@ -9,6 +9,7 @@
 #include "kernels/cuda/cross_entropy.cuh"
 #include "kernels/cuda/elementwise.cuh"
 #include "kernels/cuda/epilogue.cuh"
+#include "kernels/cuda/pad.cuh"
 #include "kernels/cuda/reduce.cuh"
 #include "kernels/cuda/scalar_math.cuh"
 #include "kernels/cuda/sgd.cuh"
@@ -207,6 +208,39 @@ TEST(CudaConcat, JoinsAlongTheMiddle) {
           for (std::int64_t e = 0; e < sizes[i] * inner; ++e) expected.push_back(inputs[i][static_cast<std::size_t>(o * sizes[i] * inner + e)]);
       expect_close(got[0], expected, 0, "concat");
     }
+}
+
+TEST(CudaPad, SurroundsAndCuts) {
+  struct Case {
+    pad_config config;
+    std::int64_t n, in;
+  };
+  const std::vector<Case> cases = {{{.rank = 2, .shape = {4, 7}, .in_shape = {3, 4}, .before = {1, 2}, .value = 0.5}, 28, 12},
+                                   {{.rank = 1, .shape = {3}, .in_shape = {9}, .before = {-4}, .value = 0}, 3, 9},
+                                   {{.rank = 0, .shape = {}, .in_shape = {}, .before = {}, .value = 0}, 1, 1}};
+  for (const Case& c : cases) {
+    const auto x = numbers<float>(c.in, 1);
+    const auto got = everywhere([&](CudaContext& context, Memory& memory) {
+      float* y = memory.out<float>(c.n);
+      pad(context, c.config, y, memory.in(x));
+      context.synchronize();
+      memory.result(y, c.n);
+    });
+    std::vector<double> expected;
+    for (std::int64_t i = 0; i < c.n; ++i) {
+      std::int64_t rest = i, at = 0, stride = 1;
+      bool inside = true;
+      for (int d = static_cast<int>(c.config.rank) - 1; d >= 0; --d) {
+        const std::int64_t index = rest % c.config.shape[d] - c.config.before[d];
+        rest /= c.config.shape[d];
+        inside = inside && index >= 0 && index < c.config.in_shape[d];
+        at += index * stride;
+        stride *= c.config.in_shape[d];
+      }
+      expected.push_back(inside ? static_cast<double>(x[static_cast<std::size_t>(at)]) : c.config.value);
+    }
+    expect_close(got[0], expected, 0, "pad");
+  }
 }
 
 TEST(CudaReduce, EveryReduction) {
