@@ -17,16 +17,21 @@ struct linear_config {
 /// Floats in the packed form of w[n,k] for products with w itself: [ceil(k / 16)][n][16].
 [[gnu::always_inline]] constexpr std::int64_t packed_linear_weight_transposed_size(const linear_config& c) { return (c.k + 15) / 16 * 16 * c.n; }
 
-/// Rows of the batch that linear_backward_weight sums at a time: more rows are cut into chunks that are added up in their order.
+/// linear_backward_weight sums over the m rows. Where the result is too small to be divided among threads, the rows are: in this many chunks of
+/// linear_backward_weight_rows rows, whose sums are added up in order.
 [[gnu::always_inline]] constexpr std::int64_t linear_backward_weight_chunks(const linear_config& c) {
-  const std::int64_t by_rows = (c.m + 511) / 512, by_outputs = (4096 * 16) / (c.n * c.k + 1) + 1;
-  const std::int64_t chunks = by_rows < by_outputs ? by_rows : by_outputs;
-  return chunks < 1 ? 1 : chunks < 32 ? chunks : 32;
+  if (c.n * c.k > 16384) return 1;
+  const std::int64_t by_rows = c.m / 512, by_work = c.m * c.n * c.k / 524288;
+  const std::int64_t chunks = by_rows < by_work ? by_rows : by_work;
+  return chunks < 1 ? 1 : chunks < 16 ? chunks : 16;
 }
-/// Bytes of scratch for linear_backward_weight.
-[[gnu::always_inline]] constexpr std::int64_t linear_backward_weight_workspace(const linear_config& c) {
+[[gnu::always_inline]] constexpr std::int64_t linear_backward_weight_rows(const linear_config& c) {
   const std::int64_t chunks = linear_backward_weight_chunks(c);
-  return chunks == 1 ? 0 : chunks * ((c.n * c.k + c.n + 15) / 16 * 16) * 4;
+  return (c.m + chunks - 1) / chunks;
+}
+/// Bytes of scratch for linear_backward_weight: dw and db of every chunk but the first. 0: the workspace may be nullptr.
+[[gnu::always_inline]] constexpr std::int64_t linear_backward_weight_workspace(const linear_config& c) {
+  return (linear_backward_weight_chunks(c) - 1) * ((c.n * c.k + c.n + 15) / 16 * 16) * 4;
 }
 
 }  // namespace graven::kernels

@@ -16,10 +16,12 @@ struct matmul_config {
   bool transpose_b;             ///< b is stored [n,k]
 };
 
-/// Bytes of scratch: b in panels, one copy for each distinct b.
+/// Whether matmul copies b into panels first: always when it is stored transposed, otherwise where it is used often enough to pay.
+[[gnu::always_inline]] constexpr bool matmul_packs(const matmul_config& c) { return c.transpose_b || (c.m >= 64 && c.k * c.n >= 65536); }
+
+/// Bytes of scratch: every different b in panels [ceil(n / 16)][k][16]. 0: the workspace may be nullptr.
 [[gnu::always_inline]] constexpr std::int64_t matmul_workspace(const matmul_config& c) {
-  const bool pack = c.transpose_b || c.n % 16 != 0;
-  return pack && c.n > 0 ? (c.b_batch_stride == 0 ? 1 : c.batch) * ((c.n + 15) / 16) * 16 * c.k * 4 : 0;
+  return matmul_packs(c) ? (c.b_batch_stride == 0 && c.batch > 0 ? 1 : c.batch) * ((c.n + 15) / 16 * 16) * c.k * 4 : 0;
 }
 
 }  // namespace graven::kernels

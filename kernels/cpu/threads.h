@@ -3,8 +3,9 @@
 //   Threads threads(4);                                         // the caller and 3 workers; Threads() takes every processor
 //   threads.run(12, [&](std::int64_t piece) { f(piece); });     // pieces 0 to 11, each exactly once, in any order, on any thread; then returns
 //
-// Pieces are claimed one by one, so threads that are slow or asleep are never waited for unless they hold a piece. A kernel's result must not
-// depend on who runs which piece: the pieces' borders and all that is summed depend on shapes alone, never on count().
+// Pieces are claimed one by one, half of the threads from the first on, the others from the last backwards: with two threads, the same pieces run on
+// the same thread every time, where their memory is cached, and yet a thread that is slow or asleep is never waited for unless it holds a piece. A
+// kernel's result must not depend on who runs which piece: the pieces' borders and all that is summed depend on shapes alone, never on count().
 //
 // A region costs under a microsecond while the workers spin; after `spin_microseconds` without work they sleep, and the caller starts alone
 // while they wake. With one thread, with one piece, or inside another region (nested use), the pieces run serially on the caller. One caller at
@@ -19,6 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <cstddef>
 #include <cstdint>
 
 #include "level.h"
@@ -34,7 +36,13 @@ class Threads {
     if (count > kMaximum) count = kMaximum;
     pthread_mutex_init(&mutex_, nullptr);
     pthread_cond_init(&wake_, nullptr);
-    while (count_ < count && pthread_create(&workers_[count_ - 1], nullptr, &Threads::worker, this) == 0) ++count_;
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, kStackBytes);
+    int created = 1;
+    while (created < count && pthread_create(&workers_[created - 1], &attributes, &Threads::worker, this) == 0) ++created;
+    pthread_attr_destroy(&attributes);
+    count_ = created;
   }
   ~Threads() {
     pthread_mutex_lock(&mutex_);
@@ -64,8 +72,9 @@ class Threads {
  private:
   using Call = void (*)(const void* context, std::int64_t piece);
   static constexpr int kMaximum = 256;
-  // Pieces of one region fit the lower half of the ticket; more are done in several regions.
-  static constexpr std::int64_t kPiecesPerRegion = std::int64_t{1} << 30;
+  static constexpr std::size_t kStackBytes = std::size_t{2} << 20;  // kernels keep up to 256 kB in local arrays
+  // Pieces of one region are numbered with 16 bits; more are done in several regions.
+  static constexpr std::int64_t kPiecesPerRegion = 65535;
 
   static int available() {
 #if defined(__linux__)
@@ -105,7 +114,7 @@ class Threads {
     __atomic_store_n(&done_, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&call_, call, __ATOMIC_RELEASE);
     __atomic_store_n(&context_, context, __ATOMIC_RELEASE);
-    __atomic_store_n(&end_, first + pieces, __ATOMIC_RELEASE);
+    __atomic_store_n(&first_, first, __ATOMIC_RELEASE);
     const std::uint64_t epoch = (__atomic_load_n(&ticket_, __ATOMIC_RELAXED) >> 32) + 1;
     __atomic_store_n(&ticket_, epoch << 32 | static_cast<std::uint64_t>(pieces), __ATOMIC_SEQ_CST);
     // Sequentially consistent with the worker that counts itself asleep and then looks at the ticket: one of the two sees the other.
@@ -114,7 +123,7 @@ class Threads {
       pthread_cond_broadcast(&wake_);
       pthread_mutex_unlock(&mutex_);
     }
-    take_pieces();
+    take_pieces(false);
     for (int turn = 0; __atomic_load_n(&done_, __ATOMIC_ACQUIRE) != pieces; ++turn) {
       relax();
       if (turn % 1024 == 1023) sched_yield();  // more threads than processors: the one that holds the last piece may wait for ours
@@ -122,18 +131,19 @@ class Threads {
   }
 
   /// Claims and runs pieces of the current region until none is left.
-  void take_pieces() {
+  void take_pieces(bool from_the_end) {
     std::uint64_t ticket = __atomic_load_n(&ticket_, __ATOMIC_ACQUIRE);
     for (;;) {
-      const std::int64_t left = static_cast<std::int64_t>(ticket & 0xffffffffu);
-      if (left == 0) return;
+      const std::uint64_t begin = (ticket >> 16) & 0xffffu, end = ticket & 0xffffu;
+      if (begin == end) return;
       const Call call = __atomic_load_n(&call_, __ATOMIC_ACQUIRE);
       const void* const context = __atomic_load_n(&context_, __ATOMIC_ACQUIRE);
-      const std::int64_t end = __atomic_load_n(&end_, __ATOMIC_ACQUIRE);
+      const std::int64_t first = __atomic_load_n(&first_, __ATOMIC_ACQUIRE);
+      const std::uint64_t rest = from_the_end ? ticket - 1 : ticket + 0x10000u;
       // The claim succeeds only while the ticket is what it was before these loads: then they belong to this region, which cannot end before
       // the piece is done.
-      if (!__atomic_compare_exchange_n(&ticket_, &ticket, ticket - 1, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) continue;
-      call(context, end - left);
+      if (!__atomic_compare_exchange_n(&ticket_, &ticket, rest, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) continue;
+      call(context, first + static_cast<std::int64_t>(from_the_end ? end - 1 : begin));
       __atomic_fetch_add(&done_, 1, __ATOMIC_RELEASE);
       ticket = __atomic_load_n(&ticket_, __ATOMIC_ACQUIRE);
     }
@@ -141,13 +151,14 @@ class Threads {
 
   static void* worker(void* argument) {
     Threads& self = *static_cast<Threads*>(argument);
+    const bool from_the_end = __atomic_fetch_add(&self.started_, 1, __ATOMIC_RELAXED) % 2 == 0;
     std::uint64_t seen = 0;  // epoch of the last region looked at
     std::int64_t idle_since = now();
     for (std::uint32_t turn = 1;; ++turn) {
       const std::uint64_t epoch = __atomic_load_n(&self.ticket_, __ATOMIC_ACQUIRE) >> 32;
       if (epoch != seen) {
         seen = epoch;
-        self.take_pieces();
+        self.take_pieces(from_the_end);
         idle_since = 0;
         turn = 0;
         continue;
@@ -169,15 +180,16 @@ class Threads {
   }
 
   // One cache line: what the workers watch and read for every region.
-  alignas(64) std::uint64_t ticket_ = 0;  // epoch of the region << 32 | pieces that nobody has claimed
+  alignas(64) std::uint64_t ticket_ = 0;  // epoch of the region << 32 | first unclaimed piece << 16 | end of the unclaimed pieces
   Call call_ = nullptr;
   const void* context_ = nullptr;
-  std::int64_t end_ = 0;  // one past the region's last piece
+  std::int64_t first_ = 0;  // number of the region's first piece
   // Another, written by whoever finishes a piece.
   alignas(64) std::int64_t done_ = 0;
   alignas(64) bool busy_ = false;
   bool stop_ = false;
   int sleeping_ = 0;
+  int started_ = 0;
   int count_ = 1;
   std::int64_t spin_nanoseconds_;
   void (*region_)(Threads&, Call, const void*, std::int64_t);

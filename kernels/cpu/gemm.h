@@ -1,0 +1,212 @@
+// C[m,n] = epilogue(A[m,k] B[k,n] + bias): what linear, matmul and 1x1 convolutions share. Not a kernel of its own: kernels fill in a gemm_problem.
+//
+//   gemm<relu>(threads, {.m = 64, .n = 256, .k = 784, .a = x, .a_row = 784, .a_k = 1, .b = packed, .b_k = 16, .b_panel = 784 * 16, .b_padded = true,
+//                        .c = y, .c_row = 256, .bias = bias, .residual = nullptr, .rows_first = false});
+//
+// The product is cut into pieces of whole tiles (gemm_tile.h) whose borders depend on the sizes alone. k over 512 is summed in blocks, each from
+// zero, and the blocks are added in C: B's block then stays in the second-level cache, and long sums are more accurate.
+#pragma once
+
+#include <cstdint>
+
+#include "functor.h"
+#include "gemm_tile.h"
+#include "level.h"
+#include "simd.h"
+#include "threads.h"
+
+namespace graven::kernels {
+inline namespace GRAVEN_LEVEL_NAMESPACE {
+
+struct gemm_problem {
+  std::int64_t m, n, k;
+  const float* a;  // element (r, i) at a[r * a_row + i * a_k]
+  std::int64_t a_row, a_k;
+  const float* b;  // element (i, j) at b[j / 16 * b_panel + i * b_k + j % 16]
+  std::int64_t b_k, b_panel;
+  bool b_padded;  // the last panel may be read to its 16th column
+  float* c;       // row-major
+  std::int64_t c_row;
+  const float* bias;      // [n] or nullptr
+  const float* residual;  // where C is, element by element; nullptr unless the epilogue has two inputs
+  bool rows_first;        // neighbouring pieces share columns rather than rows: where C's rows are what stays on a thread from call to call
+};
+
+namespace detail {
+
+inline constexpr std::int64_t kGemmBlock = 512;  // largest block of k
+
+/// Calls the micro-kernel of that size.
+inline void call_tile(int rows, int panels, const gemm_operands& o, float* c, std::int64_t c_row) {
+  const int size = rows * 8 + panels;
+  switch (size) {
+#if defined(__AVX512F__)
+    case 6 * 8 + 4:
+      return gemm_tile<6, 4>(o, c, c_row);
+    case 4 * 8 + 4:
+      return gemm_tile<4, 4>(o, c, c_row);
+    case 2 * 8 + 4:
+      return gemm_tile<2, 4>(o, c, c_row);
+    case 1 * 8 + 4:
+      return gemm_tile<1, 4>(o, c, c_row);
+    case 14 * 8 + 2:
+      return gemm_tile<14, 2>(o, c, c_row);
+    case 8 * 8 + 2:
+      return gemm_tile<8, 2>(o, c, c_row);
+    case 4 * 8 + 2:
+      return gemm_tile<4, 2>(o, c, c_row);
+    case 2 * 8 + 2:
+      return gemm_tile<2, 2>(o, c, c_row);
+    case 1 * 8 + 2:
+      return gemm_tile<1, 2>(o, c, c_row);
+    case 14 * 8 + 1:
+      return gemm_tile<14, 1>(o, c, c_row);
+    case 8 * 8 + 1:
+      return gemm_tile<8, 1>(o, c, c_row);
+#elif defined(__ARM_NEON) || (defined(__AVX2__) && defined(__FMA__))
+    case 6 * 8 + 1:
+      return gemm_tile<6, 1>(o, c, c_row);
+#endif
+#if defined(__AVX512F__) || defined(__ARM_NEON) || (defined(__AVX2__) && defined(__FMA__))
+    case 4 * 8 + 1:
+      return gemm_tile<4, 1>(o, c, c_row);
+#endif
+    case 2 * 8 + 1:
+      return gemm_tile<2, 1>(o, c, c_row);
+    default:
+      return gemm_tile<1, 1>(o, c, c_row);
+  }
+}
+
+/// Rows of the next tile when `left` remain: few sizes, so that few micro-kernels are compiled.
+inline int tile_rows(std::int64_t left, int panels) {
+  const int most = panels == 4 ? kTileRows4 : panels == 2 ? kTileRows2 : kTileRows1;
+  if (most == 14) return left >= 14 && left != 16 ? 14 : left >= 8 ? 8 : left >= 4 ? 4 : left >= 2 ? 2 : 1;
+  if (most == 6) return left >= 6 && left != 8 ? 6 : left >= 4 ? 4 : left >= 2 ? 2 : 1;
+  return left >= 2 ? 2 : 1;
+}
+
+/// Copies rows [0, k) of `columns` columns of B into zero-padded panels [columns / 16][k][16].
+inline void copy_panels(const float* b, std::int64_t b_k, std::int64_t b_panel, std::int64_t k, std::int64_t columns, float* to) {
+  for (std::int64_t j = 0; j < columns; j += kPanel, b += b_panel) {
+    const std::int64_t width = columns - j < kPanel ? columns - j : kPanel;
+    for (std::int64_t i = 0; i < k; ++i, to += kPanel) {
+      if (width == kPanel) {
+        for (int v = 0; v < kPanelVectors; ++v) store(to + v * kLanes, load(b + i * b_k + v * kLanes));
+      } else {
+        for (std::int64_t l = 0; l < kPanel; ++l) to[l] = l < width ? b[i * b_k + l] : 0.0f;
+      }
+    }
+  }
+}
+
+template <class Epilogue>
+inline void finish_rows(float* c, std::int64_t c_row, const float* residual, std::int64_t rows, std::int64_t columns) {
+  if constexpr (!same_type<Epilogue, identity>) {
+    for (std::int64_t r = 0; r < rows; ++r) {
+      GRAVEN_INDEPENDENT
+      for (std::int64_t j = 0; j < columns; ++j) c[r * c_row + j] = apply_epilogue<Epilogue>(c[r * c_row + j], residual, r * c_row + j);
+    }
+  }
+}
+
+/// Rows [row, row_end) of the columns [column, column_end), at most kTilePanels panels, of which only the matrix's last may be partial.
+template <class Epilogue>
+inline void gemm_columns(const gemm_problem& p, std::int64_t row, std::int64_t row_end, std::int64_t column, std::int64_t column_end) {
+  constexpr std::int64_t kColumns = kTilePanels * kPanel;
+  const std::int64_t columns = column_end - column, rows = row_end - row;
+  const int panels = static_cast<int>((columns + kPanel - 1) / kPanel);
+  const bool partial = columns % kPanel != 0;
+  float bias[kColumns];
+  if (p.bias != nullptr)
+    for (std::int64_t j = 0; j < kColumns; ++j) bias[j] = j < columns ? p.bias[column + j] : 0.0f;
+  const std::int64_t blocks = p.k <= kGemmBlock ? 1 : (p.k + kGemmBlock - 1) / kGemmBlock, block = (p.k + blocks - 1) / blocks;
+  // Rows of B far apart would collide in the first-level cache, and reading beyond a partial panel is not allowed: such blocks are copied.
+  float copy[kGemmBlock * kColumns];
+  const bool copied = !p.b_padded && (partial || (rows >= 32 && p.b_k % 128 == 0));
+  for (std::int64_t i = 0; i == 0 || i < p.k; i += block) {
+    const std::int64_t depth = p.k - i < block ? p.k - i : block;
+    const bool first = i == 0, last = i + depth >= p.k;
+    gemm_operands o{.k = depth,
+                    .a = p.a + i * p.a_k,
+                    .a_row = p.a_row,
+                    .a_k = p.a_k,
+                    .b = p.b + column / kPanel * p.b_panel + i * p.b_k,
+                    .b_k = p.b_k,
+                    .b_panel = p.b_panel,
+                    .bias = first && p.bias != nullptr ? bias : nullptr,
+                    .add = !first};
+    if (copied) {
+      copy_panels(o.b, o.b_k, o.b_panel, depth, columns, copy);
+      o.b = copy;
+      o.b_k = kPanel;
+      o.b_panel = depth * kPanel;
+    }
+    int tile = 0;
+    for (std::int64_t r = row; r < row_end; r += tile) {
+      tile = tile_rows(row_end - r, panels == 3 ? 2 : panels);
+      o.a = p.a + r * p.a_row + i * p.a_k;
+      float* c = p.c + r * p.c_row + column;
+      if (!partial && panels != 3) {
+        call_tile(tile, panels, o, c, p.c_row);
+      } else {
+        // By way of a whole tile on the stack.
+        float whole[14 * kColumns];
+        gemm_operands to_whole = o;
+        to_whole.add = false;
+        if (panels == 3) {
+          call_tile(tile, 2, to_whole, whole, kColumns);
+          to_whole.b += 2 * to_whole.b_panel;
+          if (to_whole.bias != nullptr) to_whole.bias += 2 * kPanel;
+          call_tile(tile, 1, to_whole, whole + 2 * kPanel, kColumns);
+        } else {
+          call_tile(tile, panels, to_whole, whole, kColumns);
+        }
+        for (int t = 0; t < tile; ++t)
+          for (std::int64_t j = 0; j < columns; ++j) c[t * p.c_row + j] = (o.add ? c[t * p.c_row + j] : 0.0f) + whole[t * kColumns + j];
+      }
+      if (last) finish_rows<Epilogue>(c, p.c_row, p.residual == nullptr ? nullptr : p.residual + r * p.c_row + column, tile, columns);
+    }
+  }
+}
+
+/// Rows [row, row_end) of columns [column, column_end), column a multiple of 16.
+template <class Epilogue>
+inline void gemm_block(const gemm_problem& p, std::int64_t row, std::int64_t row_end, std::int64_t column, std::int64_t column_end) {
+  constexpr std::int64_t kColumns = kTilePanels * kPanel;
+  for (std::int64_t j = column; j < column_end; j += kColumns)
+    gemm_columns<Epilogue>(p, row, row_end, j, column_end - j < kColumns ? column_end : j + kColumns);
+}
+
+}  // namespace detail
+
+template <class Epilogue = identity>
+inline void gemm(Threads& threads, const gemm_problem& p) {
+  if (p.m <= 0 || p.n <= 0) return;
+  constexpr std::int64_t kColumns = kTilePanels * kPanel, kRows = kTilePanels == 1 ? 2 * kTileRows1 : 2 * kTileRows4;
+  // A piece is worth a region's overhead from about 2^18 multiply-adds on; more than 64 pieces balance nothing better.
+  const std::int64_t work = p.m * p.n * (p.k > 0 ? p.k : 1) >> 18, wanted = work < 1 ? 1 : work < 64 ? work : 64;
+  const std::int64_t most_columns = (p.n + kColumns - 1) / kColumns, most_rows = (p.m + kRows - 1) / kRows;
+  std::int64_t by_rows, by_columns;
+  if (p.rows_first) {
+    by_rows = wanted < most_rows ? wanted : most_rows;
+    by_columns = (wanted + by_rows - 1) / by_rows;
+    by_columns = by_columns < most_columns ? by_columns : most_columns;
+  } else {
+    by_columns = wanted < most_columns ? wanted : most_columns;
+    by_rows = (wanted + by_columns - 1) / by_columns;
+    by_rows = by_rows < most_rows ? by_rows : most_rows;
+  }
+  const std::int64_t rows = ((p.m + by_rows - 1) / by_rows + kRows / 2 - 1) / (kRows / 2) * (kRows / 2);
+  const std::int64_t columns = ((p.n + by_columns - 1) / by_columns + kColumns - 1) / kColumns * kColumns;
+  by_rows = (p.m + rows - 1) / rows;
+  by_columns = (p.n + columns - 1) / columns;
+  threads.run(by_rows * by_columns, [&](std::int64_t piece) {
+    const std::int64_t row = (p.rows_first ? piece / by_columns : piece % by_rows) * rows;
+    const std::int64_t column = (p.rows_first ? piece % by_columns : piece / by_rows) * columns;
+    detail::gemm_block<Epilogue>(p, row, row + rows < p.m ? row + rows : p.m, column, column + columns < p.n ? column + columns : p.n);
+  });
+}
+
+}  // namespace GRAVEN_LEVEL_NAMESPACE
+}  // namespace graven::kernels

@@ -1,0 +1,266 @@
+// linear: the fully connected layer, its two gradients, and the packing of its weights. float only.
+//
+//   y[m,n]  = epilogue(x[m,k] w[n,k]^T + bias[n], residual[m,n])
+//   dx[m,k] = epilogue(dy[m,n] w[n,k], residual[m,k])
+//   dw[n,k] = dy[m,n]^T x[m,k]        db[n] = the sum of dy's rows
+//
+//   inline constexpr linear_config hidden{.m = 64, .n = 256, .k = 784};
+//   pack_linear_weight(threads, hidden, packed, w);                                      // packed[n / 16][k][16], zero-padded
+//   linear<relu>(threads, hidden, y, x, packed, bias);
+//   pack_linear_weight_transposed(threads, hidden, transposed, w);                       // transposed[k / 16][n][16], zero-padded
+//   linear_backward_input(threads, hidden, dx, dy, transposed);
+//   linear_backward_weight(threads, hidden, dw, db, dy, x, workspace);                   // db may be nullptr
+//
+// y may be residual, dx may be residual. An epilogue of two inputs takes the residual as its second.
+#pragma once
+
+#include <cstdint>
+
+#include "../config/linear.h"
+#include "functor.h"
+#include "gemm.h"
+#include "level.h"
+#include "pack.h"
+#include "simd.h"
+#include "threads.h"
+
+namespace graven::kernels {
+inline namespace GRAVEN_LEVEL_NAMESPACE {
+
+namespace detail {
+
+/// Pieces of `rows` rows of about 2^18 multiply-adds each.
+inline std::int64_t rows_per_piece(std::int64_t multiply_adds_per_row) {
+  const std::int64_t rows = (std::int64_t{1} << 18) / (multiply_adds_per_row + 1);
+  return rows < 64 ? 64 : rows;
+}
+
+/// One output of few inputs: K is known to the compiler, which vectorises over rows.
+template <int K, class Epilogue>
+inline void linear_one_output(std::int64_t first, std::int64_t last, float* y, const float* x, const float* w, float bias, const float* residual) {
+  float weight[K];
+  for (int j = 0; j < K; ++j) weight[j] = w[j * kPanel];
+  GRAVEN_INDEPENDENT
+  for (std::int64_t i = first; i < last; ++i) {
+    float s = bias;
+    for (int j = 0; j < K; ++j) s = x[i * K + j] * weight[j] + s;
+    y[i] = apply_epilogue<Epilogue>(s, residual, i);
+  }
+}
+
+/// The scalar product of a row of x with one column of a panel, taken from a contiguous copy.
+inline float dot(const float* x, const float* w, std::int64_t k) {
+  vec a{}, b{};
+  std::int64_t j = 0;
+  for (; j + 2 * kLanes <= k; j += 2 * kLanes) {
+    a = fma(load(x + j), load(w + j), a);
+    b = fma(load(x + j + kLanes), load(w + j + kLanes), b);
+  }
+  float s = sum(a + b);
+  for (; j < k; ++j) s += x[j] * w[j];
+  return s;
+}
+
+/// dw of one output of few inputs, over rows in groups of 16: lane l sums rows l, l + 16, ...; blocks of 512 rows are added up.
+template <int K>
+inline void backward_weight_one_output(std::int64_t m, float* dw, const float* dy, const float* x) {
+  float total[K][16] = {};
+  std::int64_t i = 0;
+  while (i + 16 <= m) {
+    float part[K][16] = {};
+    const std::int64_t end = i + 512 < m ? i + 512 : m;
+    for (; i + 16 <= end; i += 16) {
+      const float* xi = x + i * K;
+      const float* di = dy + i;
+      for (int j = 0; j < K; ++j)
+        for (int l = 0; l < 16; ++l) part[j][l] += di[l] * xi[l * K + j];
+    }
+    for (int j = 0; j < K; ++j)
+      for (int l = 0; l < 16; ++l) total[j][l] += part[j][l];
+  }
+  for (int l = 0; i < m; ++i, ++l)
+    for (int j = 0; j < K; ++j) total[j][l] += dy[i] * x[i * K + j];
+  for (int j = 0; j < K; ++j) {
+    for (int step = 8; step > 0; step /= 2)
+      for (int l = 0; l < step; ++l) total[j][l] += total[j][l + step];
+    dw[j] = total[j][0];
+  }
+}
+
+/// The sum of m neighbouring floats, in the same order as above.
+inline float sum_of(std::int64_t m, const float* x) {
+  float total[16] = {};
+  std::int64_t i = 0;
+  while (i + 16 <= m) {
+    float part[16] = {};
+    const std::int64_t end = i + 512 < m ? i + 512 : m;
+    for (; i + 16 <= end; i += 16)
+      for (int l = 0; l < 16; ++l) part[l] += x[i + l];
+    for (int l = 0; l < 16; ++l) total[l] += part[l];
+  }
+  for (int l = 0; i < m; ++i, ++l) total[l] += x[i];
+  for (int step = 8; step > 0; step /= 2)
+    for (int l = 0; l < step; ++l) total[l] += total[l + step];
+  return total[0];
+}
+
+/// sums[j] = the sum over the m rows of dy[m, columns of stride n], for at most 64 columns.
+inline void sum_columns(std::int64_t m, std::int64_t n, std::int64_t columns, const float* dy, float* sums) {
+  float total[64] = {};
+  for (std::int64_t i = 0; i < m;) {
+    float part[64] = {};
+    const std::int64_t end = i + 128 < m ? i + 128 : m;
+    for (; i < end; ++i)
+      for (std::int64_t j = 0; j < columns; ++j) part[j] += dy[i * n + j];
+    for (std::int64_t j = 0; j < columns; ++j) total[j] += part[j];
+  }
+  for (std::int64_t j = 0; j < columns; ++j) sums[j] = total[j];
+}
+
+/// db of m rows of dy, on this thread.
+inline void bias_gradient(std::int64_t m, std::int64_t n, float* db, const float* dy) {
+  if (n == 1) {
+    db[0] = sum_of(m, dy);
+  } else {
+    for (std::int64_t j = 0; j < n; j += 64) sum_columns(m, n, n - j < 64 ? n - j : 64, dy + j, db + j);
+  }
+}
+
+/// dw of m rows of dy and x, as a product of transposed dy and x.
+inline gemm_problem backward_weight_problem(std::int64_t m, std::int64_t n, std::int64_t k, float* dw, const float* dy, const float* x) {
+  return {.m = n,
+          .n = k,
+          .k = m,
+          .a = dy,
+          .a_row = 1,
+          .a_k = n,
+          .b = x,
+          .b_k = k,
+          .b_panel = kPanel,
+          .b_padded = false,
+          .c = dw,
+          .c_row = k,
+          .bias = nullptr,
+          .residual = nullptr,
+          .rows_first = true};
+}
+
+/// dw of m rows of dy and x, on this thread.
+inline void weight_gradient(std::int64_t m, std::int64_t n, std::int64_t k, float* dw, const float* dy, const float* x) {
+  if (n == 1 && k == 1) return backward_weight_one_output<1>(m, dw, dy, x);
+  if (n == 1 && k == 2) return backward_weight_one_output<2>(m, dw, dy, x);
+  if (n == 1 && k == 3) return backward_weight_one_output<3>(m, dw, dy, x);
+  if (n == 1 && k == 4) return backward_weight_one_output<4>(m, dw, dy, x);
+  gemm_block<identity>(backward_weight_problem(m, n, k, dw, dy, x), 0, n, 0, k);
+}
+
+}  // namespace detail
+
+inline void pack_linear_weight(Threads& threads, const linear_config& c, float* packed, const float* w) {
+  // Pieces of a few panels, about 2^15 floats each.
+  const std::int64_t panels = (c.n + kPanel - 1) / kPanel, each = (std::int64_t{1} << 15) / (kPanel * c.k + 1) + 1;
+  threads.run((panels + each - 1) / each, [&](std::int64_t piece) {
+    for (std::int64_t p = piece * each; p < panels && p < (piece + 1) * each; ++p)
+      pack_rows_panel(w + p * kPanel * c.k, c.k, c.n - p * kPanel < kPanel ? c.n - p * kPanel : kPanel, c.k, packed + p * kPanel * c.k);
+  });
+}
+
+inline void pack_linear_weight_transposed(Threads& threads, const linear_config& c, float* packed, const float* w) {
+  const std::int64_t panels = (c.k + kPanel - 1) / kPanel, each = (std::int64_t{1} << 15) / (kPanel * c.n + 1) + 1;
+  threads.run((panels + each - 1) / each, [&](std::int64_t piece) {
+    for (std::int64_t p = piece * each; p < panels && p < (piece + 1) * each; ++p)
+      pack_columns_panel(w + p * kPanel, c.k, c.n, c.k - p * kPanel < kPanel ? c.k - p * kPanel : kPanel, packed + p * kPanel * c.n);
+  });
+}
+
+template <class Epilogue = identity>
+inline void linear(Threads& threads, const linear_config& c, float* y, const float* x, const float* packed, const float* bias = nullptr,
+                   const float* residual = nullptr) {
+  if (c.n == 1 && c.k > 0 && (c.k <= 4 || c.k >= 32)) {
+    const std::int64_t rows = detail::rows_per_piece(c.k);
+    const float b = bias != nullptr ? *bias : 0.0f;
+    threads.run((c.m + rows - 1) / rows, [&](std::int64_t piece) {
+      const std::int64_t first = piece * rows, last = first + rows < c.m ? first + rows : c.m;
+      if (c.k == 1) return detail::linear_one_output<1, Epilogue>(first, last, y, x, packed, b, residual);
+      if (c.k == 2) return detail::linear_one_output<2, Epilogue>(first, last, y, x, packed, b, residual);
+      if (c.k == 3) return detail::linear_one_output<3, Epilogue>(first, last, y, x, packed, b, residual);
+      if (c.k == 4) return detail::linear_one_output<4, Epilogue>(first, last, y, x, packed, b, residual);
+      float weight[512];
+      for (std::int64_t j = 0; j < c.k; j += 512) {
+        const std::int64_t depth = c.k - j < 512 ? c.k - j : 512;
+        for (std::int64_t l = 0; l < depth; ++l) weight[l] = packed[(j + l) * kPanel];
+        for (std::int64_t i = first; i < last; ++i) {
+          const float s = (j == 0 ? b : y[i]) + detail::dot(x + i * c.k + j, weight, depth);
+          y[i] = j + depth == c.k ? apply_epilogue<Epilogue>(s, residual, i) : s;
+        }
+      }
+    });
+    return;
+  }
+  gemm<Epilogue>(threads, {.m = c.m,
+                           .n = c.n,
+                           .k = c.k,
+                           .a = x,
+                           .a_row = c.k,
+                           .a_k = 1,
+                           .b = packed,
+                           .b_k = kPanel,
+                           .b_panel = kPanel * c.k,
+                           .b_padded = true,
+                           .c = y,
+                           .c_row = c.n,
+                           .bias = bias,
+                           .residual = residual,
+                           .rows_first = false});
+}
+
+template <class Epilogue = identity>
+inline void linear_backward_input(Threads& threads, const linear_config& c, float* dx, const float* dy, const float* transposed,
+                                  const float* residual = nullptr) {
+  gemm<Epilogue>(threads, {.m = c.m,
+                           .n = c.k,
+                           .k = c.n,
+                           .a = dy,
+                           .a_row = c.n,
+                           .a_k = 1,
+                           .b = transposed,
+                           .b_k = kPanel,
+                           .b_panel = kPanel * c.n,
+                           .b_padded = true,
+                           .c = dx,
+                           .c_row = c.k,
+                           .bias = nullptr,
+                           .residual = residual,
+                           .rows_first = false});
+}
+
+inline void linear_backward_weight(Threads& threads, const linear_config& c, float* dw, float* db, const float* dy, const float* x,
+                                   void* workspace = nullptr) {
+  const std::int64_t chunks = linear_backward_weight_chunks(c), rows = linear_backward_weight_rows(c);
+  if (chunks == 1) {
+    if (c.m * c.n * c.k < (std::int64_t{1} << 18)) {
+      detail::weight_gradient(c.m, c.n, c.k, dw, dy, x);
+    } else {
+      gemm(threads, detail::backward_weight_problem(c.m, c.n, c.k, dw, dy, x));
+    }
+    if (db != nullptr) detail::bias_gradient(c.m, c.n, db, dy);
+    return;
+  }
+  float* const sums = static_cast<float*>(workspace);
+  const std::int64_t size = c.n * c.k, spacing = (size + c.n + 15) / 16 * 16;
+  threads.run(chunks, [&](std::int64_t chunk) {
+    const std::int64_t first = chunk * rows, count = c.m - first < rows ? c.m - first : rows;
+    float* const weight = chunk == 0 ? dw : sums + (chunk - 1) * spacing;
+    detail::weight_gradient(count > 0 ? count : 0, c.n, c.k, weight, dy + first * c.n, x + first * c.k);
+    if (db != nullptr) detail::bias_gradient(count > 0 ? count : 0, c.n, chunk == 0 ? db : weight + size, dy + first * c.n);
+  });
+  for (std::int64_t chunk = 1; chunk < chunks; ++chunk) {
+    const float* const weight = sums + (chunk - 1) * spacing;
+    for (std::int64_t i = 0; i < size; ++i) dw[i] += weight[i];
+    if (db != nullptr)
+      for (std::int64_t j = 0; j < c.n; ++j) db[j] += weight[size + j];
+  }
+}
+
+}  // namespace GRAVEN_LEVEL_NAMESPACE
+}  // namespace graven::kernels

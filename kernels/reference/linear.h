@@ -1,0 +1,69 @@
+// linear and its gradients as plain loops over any float type; the weights are not packed. Sums are in T (float for half and bfloat16), in the order
+// of the formula.
+//
+//   y[m,n]  = epilogue(sum over k of x[m,k] w[n,k] + bias[n], residual[m,n])
+//   dx[m,k] = epilogue(sum over n of dy[m,n] w[n,k], residual[m,k])
+//   dw[n,k] = sum over m of dy[m,n] x[m,k],  db[n] = sum over m of dy[m,n]
+//
+//   reference::linear(linear_config{.m = 2, .n = 3, .k = 4}, y, x, w, bias);
+#pragma once
+
+#include <cstdint>
+
+#include "../config/linear.h"
+#include "../cpu/functor.h"
+
+namespace graven::kernels::reference {
+
+template <class Epilogue = identity, class T>
+void linear(const linear_config& c, T* y, const plain_t<T>* x, const plain_t<T>* w, const plain_t<T>* bias = nullptr,
+            const plain_t<T>* residual = nullptr) {
+  for (std::int64_t i = 0; i < c.m; ++i)
+    for (std::int64_t j = 0; j < c.n; ++j) {
+      compute_t<T> s = 0;
+      for (std::int64_t l = 0; l < c.k; ++l) s += compute_t<T>(x[i * c.k + l]) * compute_t<T>(w[j * c.k + l]);
+      if (bias != nullptr) s += compute_t<T>(bias[j]);
+      y[i * c.n + j] = static_cast<T>(apply_epilogue<Epilogue>(s, residual, i * c.n + j));
+    }
+}
+
+template <class Epilogue = identity, class T>
+void linear_backward_input(const linear_config& c, T* dx, const plain_t<T>* dy, const plain_t<T>* w, const plain_t<T>* residual = nullptr) {
+  for (std::int64_t i = 0; i < c.m; ++i)
+    for (std::int64_t l = 0; l < c.k; ++l) {
+      compute_t<T> s = 0;
+      for (std::int64_t j = 0; j < c.n; ++j) s += compute_t<T>(dy[i * c.n + j]) * compute_t<T>(w[j * c.k + l]);
+      dx[i * c.k + l] = static_cast<T>(apply_epilogue<Epilogue>(s, residual, i * c.k + l));
+    }
+}
+
+template <class T>
+void linear_backward_weight(const linear_config& c, T* dw, plain_t<T>* db, const plain_t<T>* dy, const plain_t<T>* x, void* = nullptr) {
+  for (std::int64_t j = 0; j < c.n; ++j) {
+    for (std::int64_t l = 0; l < c.k; ++l) {
+      compute_t<T> s = 0;
+      for (std::int64_t i = 0; i < c.m; ++i) s += compute_t<T>(dy[i * c.n + j]) * compute_t<T>(x[i * c.k + l]);
+      dw[j * c.k + l] = static_cast<T>(s);
+    }
+    if (db == nullptr) continue;
+    compute_t<T> s = 0;
+    for (std::int64_t i = 0; i < c.m; ++i) s += compute_t<T>(dy[i * c.n + j]);
+    db[j] = static_cast<T>(s);
+  }
+}
+
+/// packed[n / 16][k][16] from w[n,k], padded with zeros.
+template <class T>
+void pack_linear_weight(const linear_config& c, T* packed, const plain_t<T>* w) {
+  for (std::int64_t j = 0; j < (c.n + 15) / 16 * 16; ++j)
+    for (std::int64_t l = 0; l < c.k; ++l) packed[(j / 16 * c.k + l) * 16 + j % 16] = j < c.n ? w[j * c.k + l] : T(0);
+}
+
+/// packed[k / 16][n][16] from w[n,k], padded with zeros.
+template <class T>
+void pack_linear_weight_transposed(const linear_config& c, T* packed, const plain_t<T>* w) {
+  for (std::int64_t l = 0; l < (c.k + 15) / 16 * 16; ++l)
+    for (std::int64_t j = 0; j < c.n; ++j) packed[(l / 16 * c.n + j) * 16 + l % 16] = l < c.k ? w[j * c.k + l] : T(0);
+}
+
+}  // namespace graven::kernels::reference
