@@ -28,7 +28,7 @@ struct gemm_problem {
   float* c;       // row-major
   std::int64_t c_row;
   const float* bias;      // [n] or nullptr
-  const float* residual;  // where C is, element by element; nullptr unless the epilogue has two inputs
+  const float* residual;  // as C lies, and may be C; nullptr unless the epilogue has two inputs
   bool rows_first;        // neighbouring pieces share columns rather than rows: where C's rows are what stays on a thread from call to call
 };
 
@@ -100,72 +100,72 @@ inline void copy_panels(const float* b, std::int64_t b_k, std::int64_t b_panel, 
   }
 }
 
+/// y = epilogue(x, residual) over rows of `columns` elements; residual lies as y does and may be y.
 template <class Epilogue>
-inline void finish_rows(float* c, std::int64_t c_row, const float* residual, std::int64_t rows, std::int64_t columns) {
-  if constexpr (!same_type<Epilogue, identity>) {
-    for (std::int64_t r = 0; r < rows; ++r) {
-      GRAVEN_INDEPENDENT
-      for (std::int64_t j = 0; j < columns; ++j) c[r * c_row + j] = apply_epilogue<Epilogue>(c[r * c_row + j], residual, r * c_row + j);
-    }
+inline void finish_rows(float* y, std::int64_t y_row, const float* x, std::int64_t x_row, const float* residual, std::int64_t rows,
+                        std::int64_t columns) {
+  if (same_type<Epilogue, identity> && x == y) return;
+  for (std::int64_t r = 0; r < rows; ++r) {
+    GRAVEN_INDEPENDENT
+    for (std::int64_t j = 0; j < columns; ++j) y[r * y_row + j] = apply_epilogue<Epilogue>(x[r * x_row + j], residual, r * y_row + j);
   }
 }
 
 /// Rows [row, row_end) of the columns [column, column_end), at most kTilePanels panels, of which only the matrix's last may be partial.
 template <class Epilogue>
 inline void gemm_columns(const gemm_problem& p, std::int64_t row, std::int64_t row_end, std::int64_t column, std::int64_t column_end) {
-  constexpr std::int64_t kColumns = kTilePanels * kPanel;
-  const std::int64_t columns = column_end - column, rows = row_end - row;
+  constexpr std::int64_t kColumns = kTilePanels * kPanel, kStagedRows = 84;
+  const std::int64_t columns = column_end - column;
   const int panels = static_cast<int>((columns + kPanel - 1) / kPanel);
   const bool partial = columns % kPanel != 0;
   float bias[kColumns];
   if (p.bias != nullptr)
     for (std::int64_t j = 0; j < kColumns; ++j) bias[j] = j < columns ? p.bias[column + j] : 0.0f;
-  const std::int64_t blocks = p.k <= kGemmBlock ? 1 : (p.k + kGemmBlock - 1) / kGemmBlock, block = (p.k + blocks - 1) / blocks;
+  const std::int64_t blocks = (p.k + kGemmBlock - 1) / kGemmBlock, block = blocks <= 1 ? kGemmBlock : (p.k + blocks - 1) / blocks;
+  // Tiles go to a stage on the stack where they are wider than C, and where C may hold the residual until the end.
+  float stage[kStagedRows * kColumns];
+  const bool staged = partial || Epilogue::inputs == 2;
   // Rows of B far apart would collide in the first-level cache, and reading beyond a partial panel is not allowed: such blocks are copied.
   float copy[kGemmBlock * kColumns];
-  const bool copied = !p.b_padded && (partial || (rows >= 32 && p.b_k % 128 == 0));
-  for (std::int64_t i = 0; i == 0 || i < p.k; i += block) {
-    const std::int64_t depth = p.k - i < block ? p.k - i : block;
-    const bool first = i == 0, last = i + depth >= p.k;
-    gemm_operands o{.k = depth,
-                    .a = p.a + i * p.a_k,
-                    .a_row = p.a_row,
-                    .a_k = p.a_k,
-                    .b = p.b + column / kPanel * p.b_panel + i * p.b_k,
-                    .b_k = p.b_k,
-                    .b_panel = p.b_panel,
-                    .bias = first && p.bias != nullptr ? bias : nullptr,
-                    .add = !first};
-    if (copied) {
-      copy_panels(o.b, o.b_k, o.b_panel, depth, columns, copy);
-      o.b = copy;
-      o.b_k = kPanel;
-      o.b_panel = depth * kPanel;
-    }
-    int tile = 0;
-    for (std::int64_t r = row; r < row_end; r += tile) {
-      tile = tile_rows(row_end - r, panels == 3 ? 2 : panels);
-      o.a = p.a + r * p.a_row + i * p.a_k;
-      float* c = p.c + r * p.c_row + column;
-      if (!partial && panels != 3) {
-        call_tile(tile, panels, o, c, p.c_row);
-      } else {
-        // By way of a whole tile on the stack.
-        float whole[14 * kColumns];
-        gemm_operands to_whole = o;
-        to_whole.add = false;
-        if (panels == 3) {
-          call_tile(tile, 2, to_whole, whole, kColumns);
-          to_whole.b += 2 * to_whole.b_panel;
-          if (to_whole.bias != nullptr) to_whole.bias += 2 * kPanel;
-          call_tile(tile, 1, to_whole, whole + 2 * kPanel, kColumns);
-        } else {
-          call_tile(tile, panels, to_whole, whole, kColumns);
-        }
-        for (int t = 0; t < tile; ++t)
-          for (std::int64_t j = 0; j < columns; ++j) c[t * p.c_row + j] = (o.add ? c[t * p.c_row + j] : 0.0f) + whole[t * kColumns + j];
+  const bool copied = !p.b_padded && (partial || (row_end - row >= 32 && p.b_k % 128 == 0));
+  const std::int64_t chunk = staged ? kStagedRows : row_end - row;
+  for (std::int64_t begin = row; begin < row_end; begin += chunk) {
+    const std::int64_t end = begin + chunk < row_end ? begin + chunk : row_end;
+    for (std::int64_t i = 0; i == 0 || i < p.k; i += block) {
+      gemm_operands o{.k = p.k - i < block ? p.k - i : block,
+                      .a = nullptr,
+                      .a_row = p.a_row,
+                      .a_k = p.a_k,
+                      .b = p.b + column / kPanel * p.b_panel + i * p.b_k,
+                      .b_k = p.b_k,
+                      .b_panel = p.b_panel,
+                      .bias = i == 0 && p.bias != nullptr ? bias : nullptr,
+                      .add = i != 0};
+      if (copied) {
+        copy_panels(o.b, o.b_k, o.b_panel, o.k, columns, copy);
+        o.b = copy;
+        o.b_k = kPanel;
+        o.b_panel = o.k * kPanel;
       }
-      if (last) finish_rows<Epilogue>(c, p.c_row, p.residual == nullptr ? nullptr : p.residual + r * p.c_row + column, tile, columns);
+      int tile = 0;
+      for (std::int64_t r = begin; r < end; r += tile) {
+        float* const c = p.c + r * p.c_row + column;
+        float* const to = staged ? stage + (r - begin) * kColumns : c;
+        const std::int64_t to_row = staged ? kColumns : p.c_row;
+        tile = tile_rows(end - r, panels == 3 ? 2 : panels);
+        o.a = p.a + r * p.a_row + i * p.a_k;
+        if (panels == 3) {
+          call_tile(tile, 2, o, to, to_row);
+          gemm_operands third = o;
+          third.b += 2 * o.b_panel;
+          if (o.bias != nullptr) third.bias += 2 * kPanel;
+          call_tile(tile, 1, third, to + 2 * kPanel, to_row);
+        } else {
+          call_tile(tile, panels, o, to, to_row);
+        }
+        if (i + block >= p.k)
+          finish_rows<Epilogue>(c, p.c_row, to, to_row, p.residual == nullptr ? nullptr : p.residual + r * p.c_row + column, tile, columns);
+      }
     }
   }
 }

@@ -48,6 +48,8 @@ inline void linear_one_output(std::int64_t first, std::int64_t last, float* y, c
   }
 }
 
+inline constexpr std::int64_t kLongestDot = 4096;
+
 /// The scalar product of a row of x with one column of a panel, taken from a contiguous copy.
 inline float dot(const float* x, const float* w, std::int64_t k) {
   vec a{}, b{};
@@ -176,7 +178,7 @@ inline void pack_linear_weight_transposed(Threads& threads, const linear_config&
 template <class Epilogue = identity>
 inline void linear(Threads& threads, const linear_config& c, float* y, const float* x, const float* packed, const float* bias = nullptr,
                    const float* residual = nullptr) {
-  if (c.n == 1 && c.k > 0 && (c.k <= 4 || c.k >= 32)) {
+  if (c.n == 1 && c.k > 0 && (c.k <= 4 || (c.k >= 32 && c.k <= detail::kLongestDot))) {
     const std::int64_t rows = detail::rows_per_piece(c.k);
     const float b = bias != nullptr ? *bias : 0.0f;
     threads.run((c.m + rows - 1) / rows, [&](std::int64_t piece) {
@@ -185,15 +187,9 @@ inline void linear(Threads& threads, const linear_config& c, float* y, const flo
       if (c.k == 2) return detail::linear_one_output<2, Epilogue>(first, last, y, x, packed, b, residual);
       if (c.k == 3) return detail::linear_one_output<3, Epilogue>(first, last, y, x, packed, b, residual);
       if (c.k == 4) return detail::linear_one_output<4, Epilogue>(first, last, y, x, packed, b, residual);
-      float weight[512];
-      for (std::int64_t j = 0; j < c.k; j += 512) {
-        const std::int64_t depth = c.k - j < 512 ? c.k - j : 512;
-        for (std::int64_t l = 0; l < depth; ++l) weight[l] = packed[(j + l) * kPanel];
-        for (std::int64_t i = first; i < last; ++i) {
-          const float s = (j == 0 ? b : y[i]) + detail::dot(x + i * c.k + j, weight, depth);
-          y[i] = j + depth == c.k ? apply_epilogue<Epilogue>(s, residual, i) : s;
-        }
-      }
+      float weight[detail::kLongestDot];
+      for (std::int64_t j = 0; j < c.k; ++j) weight[j] = packed[j * kPanel];
+      for (std::int64_t i = first; i < last; ++i) y[i] = apply_epilogue<Epilogue>(b + detail::dot(x + i * c.k, weight, c.k), residual, i);
     });
     return;
   }
