@@ -1,12 +1,11 @@
-// Gives each optimizer group one update node over all of its parameters that have a gradient: one pass over the weights a step, whatever
-// their number. State gets the names that checkpoints use: "<parameter>-momentum", "<parameter>-m", "<parameter>-v", "<parameter>-max_v".
+// Gives each optimizer group one update node (for each dtype) over all of its parameters that have a gradient: one pass over the weights a step,
+// whatever their number. State gets the names that checkpoints use: "<parameter>-momentum", "<parameter>-m", "<parameter>-v", "<parameter>-max_v".
 // The learning rate is the hyper-parameter "lr.<group>", groups counted through all optimizers; "step" counts from 1.
 //
 // A parameter that no loss depends on is left alone, as PyTorch leaves a parameter whose .grad is None.
 //
 // New running statistics of batch_norm_training that nothing writes back are assigned to their buffers.
 #include <algorithm>
-#include <array>
 #include <set>
 
 #include "ir/diagnostic.h"
@@ -17,14 +16,12 @@ namespace graven::ir {
 
 namespace {
 
-/// An option of a group and the attribute that it becomes; a group may leave out what has a default.
+/// The options of a kind of optimizer, and the attributes that the kind itself sets.
 struct OptimizerKind {
-  std::string_view kind;
-  /// The operator for these options.
-  std::string_view (*op)(const std::map<std::string, double>& options);
+  std::string_view kind, op;
   std::vector<std::string_view> flags;                   ///< options that are booleans
   std::vector<std::string_view> numbers;                 ///< options that are numbers
-  std::vector<std::pair<std::string_view, bool>> fixed;  ///< attributes that the kind itself sets
+  std::vector<std::pair<std::string_view, bool>> fixed;  ///< attributes
 };
 
 double option(const std::map<std::string, double>& options, std::string_view name, double fallback) {
@@ -34,21 +31,9 @@ double option(const std::map<std::string, double>& options, std::string_view nam
 
 const std::vector<OptimizerKind>& kinds() {
   static const std::vector<OptimizerKind> table = {
-      {"sgd",
-       [](const auto& o) -> std::string_view { return option(o, "momentum", 0) != 0 ? "sgd_momentum" : "sgd"; },
-       {"nesterov", "maximize"},
-       {"momentum", "dampening", "weight_decay"},
-       {}},
-      {"adam",
-       [](const auto& o) -> std::string_view { return option(o, "amsgrad", 0) != 0 ? "adam_amsgrad" : "adam"; },
-       {"amsgrad", "maximize"},
-       {"beta1", "beta2", "eps", "weight_decay"},
-       {{"decoupled", false}}},
-      {"adamw",
-       [](const auto& o) -> std::string_view { return option(o, "amsgrad", 0) != 0 ? "adam_amsgrad" : "adam"; },
-       {"amsgrad", "maximize"},
-       {"beta1", "beta2", "eps", "weight_decay"},
-       {{"decoupled", true}}},
+      {"sgd", "sgd", {"nesterov", "maximize"}, {"momentum", "dampening", "weight_decay"}, {}},
+      {"adam", "adam", {"amsgrad", "maximize"}, {"beta1", "beta2", "eps", "weight_decay"}, {{"decoupled", false}}},
+      {"adamw", "adam", {"amsgrad", "maximize"}, {"beta1", "beta2", "eps", "weight_decay"}, {{"decoupled", true}}},
   };
   return table;
 }
@@ -62,33 +47,33 @@ const OptimizerKind& kind_of(const Optimizer& optimizer) {
   throw UserError("expected an optimizer of kind " + known + ", found '" + optimizer.kind + "'");
 }
 
-Attributes attributes_of(const OptimizerKind& kind, const OpDef& op, const ParameterGroup& group) {
+Attributes attributes_of(const OptimizerKind& kind, const ParameterGroup& group) {
   Attributes attributes;
-  auto declared = [&](std::string_view name) {
-    return std::any_of(op.attributes.begin(), op.attributes.end(), [&](const AttributeSpec& a) { return a.name == name; });
-  };
   for (const auto& [name, value] : group.options) {
     if (name == "lr") continue;
-    if (std::find(kind.flags.begin(), kind.flags.end(), name) != kind.flags.end()) {
-      if (declared(name)) attributes.set(name, value != 0);
-    } else if (std::find(kind.numbers.begin(), kind.numbers.end(), name) != kind.numbers.end()) {
-      if (declared(name)) attributes.set(name, value);
-    } else {
+    if (std::find(kind.flags.begin(), kind.flags.end(), name) != kind.flags.end())
+      attributes.set(name, value != 0);
+    else if (std::find(kind.numbers.begin(), kind.numbers.end(), name) != kind.numbers.end())
+      attributes.set(name, value);
+    else
       throw UserError("the optimizer '" + std::string(kind.kind) + "' has no option '" + name + "'");
-    }
   }
-  for (const auto& [name, value] : kind.fixed)
-    if (declared(name)) attributes.set(name, value);
+  for (const auto& [name, value] : kind.fixed) attributes.set(name, value);
   return attributes;
 }
 
-/// What checkpoints append to a parameter's name for the operator's variadic input `input`; empty when it is not optimizer state.
-std::string_view state_suffix(std::string_view input) {
-  constexpr std::array<std::pair<std::string_view, std::string_view>, 6> kSuffixes = {
-      {{"momentum", "-momentum"}, {"momentums", "-momentum"}, {"momentum_buffers", "-momentum"}, {"m", "-m"}, {"v", "-v"}, {"max_v", "-max_v"}}};
-  for (const auto& [name, suffix] : kSuffixes)
-    if (name == input) return suffix;
-  return {};
+/// A variadic input of an update operator that is optimizer state: what checkpoints append to the parameter's name, and the option without
+/// which there is no such state.
+struct StateInput {
+  std::string_view input, suffix, option;
+};
+
+const StateInput* state_input(std::string_view input) {
+  static constexpr StateInput kTable[] = {
+      {"momentum_buffers", "-momentum", "momentum"}, {"m", "-m", {}}, {"v", "-v", {}}, {"max_v", "-max_v", "amsgrad"}};
+  for (const StateInput& s : kTable)
+    if (s.input == input) return &s;
+  return nullptr;
 }
 
 ValueId hyper(Graph& graph, const std::string& name, DType dtype) {
@@ -100,20 +85,19 @@ ValueId hyper(Graph& graph, const std::string& name, DType dtype) {
   return graph.add_value(name, ValueKind::hyper, {dtype, {}});
 }
 
-void add_group(Graph& graph, const OptimizerKind& kind, const ParameterGroup& group, int index,
-               const std::unordered_map<ValueId, ValueId>& gradient_of) {
-  std::vector<ValueId> parameters;
-  for (ValueId p : group.parameters)
-    if (gradient_of.count(p)) parameters.push_back(p);
-  if (parameters.empty()) return;
-  const OpDef& op = get_op(kind.op(group.options));
+void add_update(Graph& graph, const OptimizerKind& kind, const ParameterGroup& group, int index, const std::vector<ValueId>& parameters,
+                const std::unordered_map<ValueId, ValueId>& gradient_of) {
+  const OpDef& op = get_op(kind.op);
   std::vector<ValueId> inputs;
   for (const InputSpec& spec : op.inputs) {
     if (spec.variadic) {
-      const std::string_view suffix = state_suffix(spec.name);
+      const StateInput* state = state_input(spec.name);
+      const bool absent = state && !state->option.empty() && option(group.options, state->option, 0) == 0;
       for (ValueId p : parameters) {
-        if (!suffix.empty())
-          inputs.push_back(graph.add_state(graph.value(p).name + std::string(suffix), graph.type(p)));
+        if (absent)
+          inputs.push_back(kNone);
+        else if (state)
+          inputs.push_back(graph.add_state(graph.value(p).name + std::string(state->suffix), graph.type(p)));
         else
           inputs.push_back(spec.mutated ? p : gradient_of.at(p));
       }
@@ -124,7 +108,18 @@ void add_group(Graph& graph, const OptimizerKind& kind, const ParameterGroup& gr
       inputs.push_back(hyper(graph, "step", DType::i64));
     }
   }
-  graph.add_node(op, std::move(inputs), attributes_of(kind, op, group), {Origin{"optimizer", {}, 0}}, Phase::update);
+  graph.add_node(op, std::move(inputs), attributes_of(kind, group), {Origin{"optimizer", {}, 0}}, Phase::update);
+}
+
+void add_group(Graph& graph, const OptimizerKind& kind, const ParameterGroup& group, int index,
+               const std::unordered_map<ValueId, ValueId>& gradient_of) {
+  attributes_of(kind, group);  // an unknown option is an error even where nothing is to be updated
+  for (DType dtype : kAllDTypes) {
+    std::vector<ValueId> parameters;
+    for (ValueId p : group.parameters)
+      if (graph.type(p).dtype == dtype && gradient_of.count(p)) parameters.push_back(p);
+    if (!parameters.empty()) add_update(graph, kind, group, index, parameters, gradient_of);
+  }
 }
 
 /// Writes new running statistics back, where the frontend has not recorded that itself.

@@ -9,5 +9,15 @@ namespace graven::ir {
 void remove_dead_nodes(Graph& graph, const PassOptions& options);
 void differentiate(Graph& graph, const PassOptions& options);
 void add_optimizer_updates(Graph& graph, const PassOptions& options);
+void fold_batch_norm(Graph& graph, const PassOptions& options);
+void fold_constants(Graph& graph, const PassOptions& options);
+void simplify_algebra(Graph& graph, const PassOptions& options);
+void merge_common_subexpressions(Graph& graph, const PassOptions& options);
+void recognize_linear(Graph& graph, const PassOptions& options);
+void choose_layout(Graph& graph, const PassOptions& options);
+void pack_weights(Graph& graph, const PassOptions& options);
+void prepare_weights(Graph& graph, const PassOptions& options);
+void fuse_epilogues(Graph& graph, const PassOptions& options);
+void fuse_elementwise(Graph& graph, const PassOptions& options);
 
 }  // namespace graven::ir

@@ -14,12 +14,27 @@ namespace graven::ir {
 
 namespace {
 
-bool has_loss(const Graph& graph, const PassOptions&) { return !graph.losses.empty(); }
+bool has_loss(const Graph& graph, const PassOptions&) { return !graph.losses.empty() && graph.gradients.empty(); }
+bool has_no_update(const Graph& graph, const PassOptions&) {
+  return !graph.optimizers.empty() && (graph.nodes.empty() || graph.nodes.back().phase != Phase::update);
+}
+bool inference(const Graph& graph, const PassOptions&) { return is_inference(graph); }
+bool on_cpu(const Graph&, const PassOptions& options) { return options.target == Target::cpu; }
 
 constexpr Pass kPipeline[] = {
     {"remove_dead_nodes", remove_dead_nodes, nullptr, "first: what nobody reads needs no gradient"},
     {"differentiate", differentiate, has_loss, "before all rewriting: gradients are stated for the operators that users call"},
-    {"add_optimizer_updates", add_optimizer_updates, nullptr, "right after the gradients; from here on the graph is the whole step"},
+    {"add_optimizer_updates", add_optimizer_updates, has_no_update, "right after the gradients; from here on the graph is the whole step"},
+    {"fold_constants", fold_constants, nullptr, "numbers that gradient rules leave behind become visible to the simplifications"},
+    {"simplify_algebra", simplify_algebra, nullptr, "fewer forms of the same thing: more of them are equal, or match what is looked for below"},
+    {"merge_common_subexpressions", merge_common_subexpressions, nullptr, "after the simplifications, which make equal things look equal"},
+    {"recognize_linear", recognize_linear, inference, "before batch norms look for linear layers"},
+    {"fold_batch_norm", fold_batch_norm, inference, "while layers have their user's weights: unpacked, PyTorch's layout"},
+    {"choose_layout", choose_layout, nullptr, "before packing, which is for one layout; before reductions are decomposed, whose dimensions move"},
+    {"pack_weights", pack_weights, on_cpu, "makes the nodes that the prepare phase is for; epilogues are for packed products only"},
+    {"prepare_weights", prepare_weights, inference, "before fusion, which never mixes what is computed once with what is computed in each call"},
+    {"fuse_epilogues", fuse_epilogues, nullptr, "before elementwise fusion, which would take the activations first"},
+    {"fuse_elementwise", fuse_elementwise, nullptr, "last: whatever elementwise work is left"},
 };
 
 std::size_t position(std::string_view pass_name) {

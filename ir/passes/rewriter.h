@@ -86,7 +86,7 @@ class Rewriter {
 /// No optimizer and no loss: weights change only from outside, so what depends on them alone may be prepared.
 inline bool is_inference(const Graph& graph) { return graph.losses.empty() && graph.optimizers.empty(); }
 
-/// Whether the operator's entry says so of the node's input i.
+/// Whether the node writes into its input i (as its operator's entry says), and that is present.
 bool is_mutated(const Node& node, std::size_t i);
 
 /// The number that `v` holds everywhere, if a `full` node made it. Looks at `producer`, as made by Uses or kept by the pass.

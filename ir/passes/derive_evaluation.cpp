@@ -1,0 +1,67 @@
+#include "ir/passes/derive_evaluation.h"
+
+#include "ir/diagnostic.h"
+#include "ir/passes/passes.h"
+#include "ir/passes/rewriter.h"
+
+namespace graven::ir {
+
+namespace {
+
+/// batch_norm_training(x, weight, bias, mean, var) -> batch_norm of the same inputs; without running statistics a batch is all that is known, so
+/// the node stays, as in PyTorch.
+bool use_running_statistics(Rewriter& rewriter, Node& node) {
+  if (node.op->name != "batch_norm_training" || node.inputs.size() < 5 || node.inputs[3] == kNone || node.inputs[4] == kNone) return false;
+  Attributes attributes{{"eps", node.attributes.at("eps")}, {"channels_last", node.attributes.at("channels_last")}};
+  const std::string name = rewriter.graph().value(node.outputs[0]).name + ".evaluation";
+  const ValueId y = rewriter.add_one("batch_norm", node.inputs, std::move(attributes), node.origins, Phase::forward, name);
+  rewriter.replace(node.outputs[0], y);
+  if (node.outputs.size() > 4) {  // nobody writes them back, but somebody may look at them
+    rewriter.replace(node.outputs[3], node.inputs[3]);
+    rewriter.replace(node.outputs[4], node.inputs[4]);
+  }
+  return true;
+}
+
+const Node* cross_entropy_of(const Graph& graph) {
+  for (std::size_t n = graph.nodes.size(); n-- > 0;)
+    if (graph.nodes[n].op->name == "cross_entropy") return &graph.nodes[n];
+  return nullptr;
+}
+
+}  // namespace
+
+Graph evaluation_graph(const Graph& traced) {
+  if (traced.losses.empty()) throw UserError("the graph '" + traced.name + "' has no loss to evaluate");
+  GRAVEN_CHECK(traced.stage == "trace", "evaluation is derived from the trace");
+  Graph graph = traced;
+  graph.training = false;
+  graph.optimizers.clear();
+  graph.outputs = {traced.losses[0].value};
+  graph.losses.clear();
+  Rewriter rewriter(graph);
+  for (Node& node : rewriter.old()) {
+    rewriter.forward_inputs(node);
+    if (node.op->has_effect() || use_running_statistics(rewriter, node)) continue;
+    rewriter.keep(std::move(node));
+  }
+  rewriter.finish();
+  remove_dead_nodes(graph, {});
+  if (const Node* loss = cross_entropy_of(graph)) graph.outputs.push_back(loss->inputs[0]);
+  graph.output_tree = {};
+  graph.output_tree.kind = Tree::Kind::tuple;
+  for (std::size_t i = 0; i < graph.outputs.size(); ++i) {
+    Tree leaf;
+    leaf.index = static_cast<std::int32_t>(i);
+    graph.output_tree.children.push_back(leaf);
+  }
+  return graph;
+}
+
+ValueId evaluation_labels(const Graph& evaluation) {
+  const Node* loss = cross_entropy_of(evaluation);
+  if (!loss || evaluation.value(loss->inputs[1]).kind != ValueKind::input) return kNone;
+  return loss->inputs[1];
+}
+
+}  // namespace graven::ir

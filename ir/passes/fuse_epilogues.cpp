@@ -1,0 +1,236 @@
+// Matrix products and convolutions finish each result in registers before they store it: a bias, an activation, a residual. An elementwise node
+// that is the only reader of such a product, and everything that only it reads, becomes the product's epilogue:
+//
+//   add(linear(x, w), bias)                 linear with a bias
+//   relu(conv2d(x, w, bias))                conv2d, epilogue relu
+//   relu(add(conv2d(x, w), shortcut))       conv2d, residual shortcut, epilogue add, relu
+//   where(y > 0, linear_backward_input, 0)  linear_backward_input, residual y, epilogue "where(y > 0, x, 0)"
+//
+// An epilogue reads at most one tensor besides the product, of the same shape. The product moves to where its last absorbed reader stood.
+#include <cstring>
+#include <map>
+#include <optional>
+
+#include "ir/passes/passes.h"
+#include "ir/passes/rewriter.h"
+#include "ir/passes/scalar_program.h"
+
+namespace graven::ir {
+
+namespace {
+
+constexpr std::size_t kMostSteps = 24;
+constexpr int kMostDepth = 4;  // of an operand's own computation
+
+/// Input `residual` of an operator with an epilogue, and `bias` if it takes one.
+struct Product {
+  std::string_view name;
+  std::size_t residual;
+  std::optional<std::size_t> bias;
+};
+
+const Product* product(std::string_view name) {
+  static constexpr Product kTable[] = {{"linear", 3, 2},
+                                       {"conv2d", 3, 2},
+                                       {"linear_backward_input", 2, std::nullopt},
+                                       {"conv2d_backward_input", 2, std::nullopt},
+                                       {"matmul", 2, std::nullopt}};
+  for (const Product& p : kTable)
+    if (p.name == name) return &p;
+  return nullptr;
+}
+
+class Fuser {
+ public:
+  Fuser(Graph& graph, const PassOptions& options)
+      : graph_(graph), options_(options), uses_(graph), writes_(graph), absorbed_(graph.nodes.size(), false), moved_to_(graph.nodes.size(), 0) {
+    for (std::size_t n = 0; n < graph.nodes.size(); ++n) moved_to_[n] = n;
+  }
+
+  void run() {
+    for (std::size_t n = 0; n < graph_.nodes.size(); ++n)
+      if (const Product* p = product(graph_.nodes[n].op->name); p && eligible(graph_.nodes[n], *p)) fuse(n, *p);
+    // A product stands where its last absorbed reader stood.
+    std::vector<Node> kept;
+    kept.reserve(graph_.nodes.size());
+    std::vector<std::size_t> here(graph_.nodes.size());
+    for (std::size_t n = 0; n < graph_.nodes.size(); ++n) here[n] = n;
+    for (std::size_t n = 0; n < graph_.nodes.size(); ++n)
+      if (!absorbed_[n] && moved_to_[n] != n) here[moved_to_[n]] = n;
+    for (std::size_t n = 0; n < graph_.nodes.size(); ++n) {
+      if (here[n] != n)
+        kept.push_back(std::move(graph_.nodes[here[n]]));
+      else if (!absorbed_[n] && moved_to_[n] == n)
+        kept.push_back(std::move(graph_.nodes[n]));
+    }
+    graph_.nodes = std::move(kept);
+  }
+
+ private:
+  /// What is being put together for one product.
+  struct Draft {
+    ScalarProgram program{.inputs = 2, .steps = {}};  // input 1 is dropped in the end if there is no residual
+    ValueId residual = kNone;
+    std::vector<std::size_t> nodes;  // absorbed
+    std::map<std::pair<DType, std::uint64_t>, std::int32_t> numbers;
+    std::int32_t next() const { return program.inputs + static_cast<std::int32_t>(program.steps.size()); }
+  };
+
+  bool eligible(const Node& node, const Product& p) const {
+    const DType dtype = graph_.type(node.outputs[0]).dtype;
+    if (!node.attributes.program("epilogue").empty() || (node.inputs.size() > p.residual && node.inputs[p.residual] != kNone)) return false;
+    if (writes_.conflict(node, node.phase)) return false;
+    // The reference kernels, for all that the fast ones do not cover, have no epilogue.
+    if (options_.target == Target::cpu) return dtype == DType::f32 && (node.op->name == "matmul" || node.attributes.flag("packed"));
+    return is_floating(dtype) && dtype != DType::f64;
+  }
+
+  const Node* maker(ValueId v) const {
+    const NodeId n = uses_.producer[static_cast<std::size_t>(v)];
+    return n < 0 ? nullptr : &graph_.nodes[static_cast<std::size_t>(n)];
+  }
+  /// The only reader of `v`; nothing when there are several, or when it is a result of the graph.
+  std::optional<std::size_t> only_reader(ValueId v) const {
+    const auto& readers = uses_.consumers[static_cast<std::size_t>(v)];
+    if (uses_.is_output[static_cast<std::size_t>(v)] || readers.size() != 1) return std::nullopt;
+    return static_cast<std::size_t>(readers[0]);
+  }
+
+  void fuse(std::size_t n, const Product& p) {
+    Node& node = graph_.nodes[n];
+    const TensorType type = graph_.type(node.outputs[0]);
+    ValueId y = node.outputs[0];
+    std::size_t last = n;
+    Origins origins = node.origins;
+    if (p.bias) {
+      if (const auto reader = only_reader(y); reader && absorb_bias(node, *p.bias, *reader)) {
+        last = *reader;
+        y = graph_.nodes[last].outputs[0];
+        origins = merge(origins, graph_.nodes[last].origins);
+        absorbed_[last] = true;
+      }
+    }
+    Draft draft;
+    std::int32_t current = 0;
+    while (true) {
+      const auto reader = only_reader(y);
+      if (!reader || absorbed_[*reader]) break;
+      const Node& next = graph_.nodes[*reader];
+      if (!is_elementwise(next) || next.phase != node.phase || graph_.type(next.outputs[0]) != type) break;
+      Draft attempt = draft;
+      if (!absorb(attempt, *reader, y, current, type, 0)) break;
+      draft = std::move(attempt);
+      current = draft.next() - 1;
+      y = next.outputs[0];
+      last = *reader;
+    }
+    for (std::size_t a : draft.nodes) {
+      absorbed_[a] = true;
+      origins = merge(origins, graph_.nodes[a].origins);
+    }
+    if (last == n) return;
+    if (!draft.program.steps.empty()) {
+      if (draft.residual == kNone) drop_residual(draft.program);
+      node.attributes.set("epilogue", draft.program);
+      if (draft.residual != kNone) {
+        if (node.inputs.size() <= p.residual) node.inputs.resize(p.residual + 1, kNone);
+        node.inputs[p.residual] = draft.residual;
+      }
+    }
+    node.outputs[0] = y;
+    node.origins = std::move(origins);
+    moved_to_[n] = last;
+  }
+
+  /// add(product, b), b one number a column.
+  bool absorb_bias(Node& node, std::size_t bias, std::size_t reader) {
+    const Node& add = graph_.nodes[reader];
+    const ValueId y = node.outputs[0];
+    if (add.op->name != "add" || add.phase != node.phase || add.inputs[0] == add.inputs[1]) return false;
+    if (node.inputs.size() > bias && node.inputs[bias] != kNone) return false;
+    if (node.op->name == "conv2d" && !node.attributes.flag("channels_last")) return false;
+    const ValueId b = add.inputs[0] == y ? add.inputs[1] : add.inputs[0];
+    const TensorType& type = graph_.type(y);
+    if (graph_.type(add.outputs[0]) != type || graph_.type(b).dtype != type.dtype) return false;
+    // A reshape to [1, ..., 1, n], as broadcasting wants it, is looked through.
+    ValueId column = b;
+    if (const Node* reshape = maker(b); reshape && reshape->op->name == "reshape") column = reshape->inputs[0];
+    const Shape wide = graph_.type(b).shape, wanted{type.shape.back()};
+    if (wide.empty() || wide.back() != type.shape.back() || wide.numel() != type.shape.back()) return false;
+    if (graph_.type(b).shape == wanted) column = b;
+    if (graph_.type(column).shape != wanted) return false;
+    if (node.inputs.size() <= bias) node.inputs.resize(bias + 1, kNone);
+    node.inputs[bias] = column;
+    return true;
+  }
+
+  std::int32_t number(Draft& draft, const Node& full) const {
+    const DType dtype = full.attributes.dtype("dtype");
+    const double value = full.attributes.number("value");
+    std::uint64_t bits = 0;
+    std::memcpy(&bits, &value, sizeof bits);
+    const auto [known, fresh] = draft.numbers.emplace(std::pair(dtype, bits), draft.next());
+    if (fresh) draft.program.steps.push_back({"full", {}, {{"value", value}}, dtype});
+    return known->second;
+  }
+
+  /// Adds node n to the draft; operand `y` (kNone: none) is the result so far, known as `current`.
+  bool absorb(Draft& draft, std::size_t n, ValueId y, std::int32_t current, const TensorType& type, int depth) const {
+    const Node& node = graph_.nodes[n];
+    if (depth > kMostDepth || draft.program.steps.size() >= kMostSteps || writes_.conflict(node, node.phase)) return false;
+    const DType result = graph_.type(node.outputs[0]).dtype;
+    if (result != type.dtype && result != DType::boolean) return false;
+    ScalarProgram::Step step = step_of(graph_, node);
+    for (ValueId v : node.inputs) {
+      const Node* m = maker(v);
+      if (v == y && y != kNone) {
+        step.arguments.push_back(current);
+      } else if (m && m->op->name == "full") {
+        if (graph_.type(v).dtype != type.dtype && graph_.type(v).dtype != DType::boolean) return false;
+        step.arguments.push_back(number(draft, *m));
+      } else if (graph_.type(v).shape != type.shape) {
+        return false;
+      } else {
+        Draft attempt = draft;
+        const auto reader = only_reader(v);
+        const bool own = m && is_elementwise(*m) && m->phase == node.phase && reader && *reader == n;
+        const std::size_t position = m ? static_cast<std::size_t>(uses_.producer[static_cast<std::size_t>(v)]) : 0;
+        if (own && !absorbed_[position] && absorb(attempt, position, kNone, 0, type, depth + 1)) {
+          draft = std::move(attempt);
+          step.arguments.push_back(draft.next() - 1);
+        } else if (graph_.type(v) == type && (draft.residual == kNone || draft.residual == v)) {
+          draft.residual = v;
+          step.arguments.push_back(1);
+        } else {
+          return false;
+        }
+      }
+    }
+    draft.nodes.push_back(n);
+    draft.program.steps.push_back(std::move(step));
+    return true;
+  }
+
+  static void drop_residual(ScalarProgram& program) {
+    program.inputs = 1;
+    for (ScalarProgram::Step& s : program.steps)
+      for (std::int32_t& a : s.arguments)
+        if (a >= 2) --a;
+  }
+
+  Graph& graph_;
+  const PassOptions& options_;
+  Uses uses_;
+  Writes writes_;
+  std::vector<bool> absorbed_;
+  std::vector<std::size_t> moved_to_;  ///< by node: the position of its last absorbed reader
+};
+
+}  // namespace
+
+void fuse_epilogues(Graph& graph, const PassOptions& options) {
+  Fuser(graph, options).run();
+  remove_dead_nodes(graph, options);
+}
+
+}  // namespace graven::ir

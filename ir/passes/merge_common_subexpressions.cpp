@@ -1,0 +1,135 @@
+// Computes equal things once: of nodes with the same operator, inputs and attributes the first stays. Operands of commutative operators may
+// stand in any order. What reads a value that is written into is equal only as long as no write lies between.
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <unordered_map>
+
+#include "ir/passes/passes.h"
+#include "ir/passes/rewriter.h"
+
+namespace graven::ir {
+
+namespace {
+
+constexpr std::size_t kMostOrigins = 8;  // of a merged node: lists do not grow with the number of repeats
+
+class Hash {
+ public:
+  void add(std::uint64_t x) {
+    state_ ^= x + 0x9e3779b97f4a7c15u + (state_ << 6) + (state_ >> 2);
+    state_ *= 0xff51afd7ed558ccdu;
+    state_ ^= state_ >> 32;
+  }
+  void add(double x) {
+    std::uint64_t bits = 0;
+    std::memcpy(&bits, &x, sizeof bits);
+    add(bits);
+  }
+  void add(std::string_view s) { add(static_cast<std::uint64_t>(std::hash<std::string_view>()(s))); }
+  void add(const Shape& shape) {
+    add(static_cast<std::uint64_t>(shape.rank()));
+    for (const Dim& d : shape) {
+      add(static_cast<std::uint64_t>(d.coefficient()));
+      add(std::string_view(d.symbol()));
+    }
+  }
+  void add(const Attribute& a) {
+    add(static_cast<std::uint64_t>(a.index()));
+    switch (type_of(a)) {
+      case AttributeType::boolean:
+        return add(static_cast<std::uint64_t>(std::get<bool>(a)));
+      case AttributeType::integer:
+        return add(static_cast<std::uint64_t>(std::get<std::int64_t>(a)));
+      case AttributeType::number:
+        return add(std::get<double>(a));
+      case AttributeType::text:
+        return add(std::string_view(std::get<std::string>(a)));
+      case AttributeType::integers:
+        for (std::int64_t i : std::get<Ints>(a)) add(static_cast<std::uint64_t>(i));
+        return;
+      case AttributeType::dtype:
+        return add(static_cast<std::uint64_t>(std::get<DType>(a)));
+      case AttributeType::shape:
+        return add(std::get<Shape>(a));
+      case AttributeType::program:
+        for (const ScalarProgram::Step& s : std::get<ScalarProgram>(a).steps) add(std::string_view(s.op));
+        return;
+    }
+  }
+  std::uint64_t value() const { return state_; }
+
+ private:
+  std::uint64_t state_ = 0x243f6a8885a308d3u;
+};
+
+/// Attributes are equal when their bits are: -0.0 is not 0.0, and NaN is NaN.
+bool same_attributes(const Attributes& a, const Attributes& b) {
+  if (a.size() != b.size()) return false;
+  for (auto i = a.begin(), j = b.begin(); i != a.end(); ++i, ++j) {
+    if (i->first != j->first || i->second.index() != j->second.index()) return false;
+    if (const double* x = std::get_if<double>(&i->second)) {
+      if (std::memcmp(x, &std::get<double>(j->second), sizeof *x) != 0) return false;
+    } else if (!(i->second == j->second)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+void merge_common_subexpressions(Graph& graph, const PassOptions&) {
+  Rewriter rewriter(graph);
+  std::vector<std::uint32_t> version(graph.values.size(), 0);  // of values that are written into
+  struct Seen {
+    std::size_t node;
+    std::vector<ValueId> inputs;
+    std::vector<std::uint32_t> versions;
+  };
+  std::unordered_map<std::uint64_t, std::vector<Seen>> seen;
+  seen.reserve(rewriter.old().size());
+  for (Node& node : rewriter.old()) {
+    rewriter.forward_inputs(node);
+    if (node.op->has_effect()) {
+      for (std::size_t i = 0; i < node.inputs.size(); ++i)
+        if (is_mutated(node, i)) ++version[static_cast<std::size_t>(node.inputs[i])];
+      rewriter.keep(std::move(node));
+      continue;
+    }
+    if (node.op->random) {
+      rewriter.keep(std::move(node));
+      continue;
+    }
+    Seen key{graph.nodes.size(), node.inputs, {}};
+    if (node.op->commutative && key.inputs.size() == 2 && key.inputs[0] > key.inputs[1]) std::swap(key.inputs[0], key.inputs[1]);
+    Hash hash;
+    hash.add(node.op->name);
+    for (ValueId v : key.inputs) {
+      key.versions.push_back(v == kNone ? 0 : version[static_cast<std::size_t>(v)]);
+      hash.add(static_cast<std::uint64_t>(static_cast<std::uint32_t>(v)));
+      hash.add(static_cast<std::uint64_t>(key.versions.back()));
+    }
+    for (const auto& [name, attribute] : node.attributes) {
+      hash.add(std::string_view(name));
+      hash.add(attribute);
+    }
+    std::vector<Seen>& bucket = seen[hash.value()];
+    const auto equal = std::find_if(bucket.begin(), bucket.end(), [&](const Seen& s) {
+      const Node& other = graph.nodes[s.node];
+      return other.op == node.op && s.inputs == key.inputs && s.versions == key.versions && same_attributes(other.attributes, node.attributes);
+    });
+    if (equal == bucket.end()) {
+      bucket.push_back(std::move(key));
+      rewriter.keep(std::move(node));
+      continue;
+    }
+    Node& first = graph.nodes[equal->node];
+    if (first.origins.size() < kMostOrigins) first.origins = merge(first.origins, node.origins);
+    for (std::size_t i = 0; i < node.outputs.size(); ++i) rewriter.replace(node.outputs[i], first.outputs[i]);
+  }
+  rewriter.finish();
+  graph.compact();
+}
+
+}  // namespace graven::ir

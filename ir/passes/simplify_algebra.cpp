@@ -1,0 +1,394 @@
+// Rewrites single nodes by identities that hold for every input, NaN and infinities included (the sign of a zero aside):
+//
+//   x + 0, x - 0, x * 1, x / 1, x ** 1            x                      x * -1, 0 - x           neg(x)
+//   x / 2**n, 1 / 2**n exact                      x * (1 / 2**n)         x ** 2, x ** -1         square, reciprocal
+//   neg(neg(x)), not(not(x)), relu(relu(x))       x, x, relu(x)          x + neg(y), x - neg(y)  x - y, x + y
+//   (x * a) * 2**n                                x * (a * 2**n)         where(c, x, x)          x
+//   reshape, permute, expand, cast of one of its kind, or that change nothing: one, or none
+//   permute that moves only dimensions of size 1  reshape                a reduction of size 1   reshape
+//   an operand that is expanded, or full of one number: broadcasting does it
+//   where(y > a, max_pool2d_backward(dz), 0)      max_pool2d_backward(where(z > a, dz, 0)), z = max_pool2d(y): the mask of a relu before pooling,
+//                                                 taken where there are fewer elements, and y need not live until then
+//   matmul of transposed operands                 matmul's flags         detach                  nothing (autograd has run)
+#include <cmath>
+#include <map>
+#include <optional>
+#include <string_view>
+
+#include "ir/passes/passes.h"
+#include "ir/passes/rewriter.h"
+#include "ir/passes/tensor_value.h"
+
+namespace graven::ir {
+
+namespace {
+
+bool is_power_of_two(double x) {
+  int exponent = 0;
+  return std::isfinite(x) && x != 0 && std::abs(std::frexp(x, &exponent)) == 0.5 && std::abs(exponent) < 100;
+}
+
+/// Whether every value of `from` is a value of `to`.
+bool is_exact_cast(DType from, DType to) {
+  if (from == to || from == DType::boolean) return true;
+  auto rank = [](DType d) { return d == DType::f64 ? 3 : d == DType::f32 ? 2 : 1; };
+  if (is_floating(from)) return is_floating(to) && (rank(to) > rank(from));
+  if (to == DType::f64) return from != DType::i64;
+  if (to == DType::f32) return from == DType::i8 || from == DType::u8;
+  if (to == DType::i64) return true;
+  if (to == DType::i32) return from == DType::i8 || from == DType::u8;
+  return false;
+}
+
+class Simplifier {
+ public:
+  explicit Simplifier(Graph& graph) : rewriter_(graph), graph_(graph) {}
+
+  void run() {
+    for (Node& node : rewriter_.old()) {
+      rewriter_.forward_inputs(node);
+      bool gone = false;
+      // Each rule leads to a simpler operator, so this ends; the bound is against a fault in that argument.
+      for (int round = 0; round < 16; ++round) {
+        const Result result = rewrite(node);
+        if (result == Result::unchanged) break;
+        if (result == Result::gone) {
+          gone = true;
+          break;
+        }
+      }
+      if (gone) continue;
+      keep(std::move(node));
+    }
+    rewriter_.finish();
+  }
+
+ private:
+  enum class Result { unchanged, changed, gone };
+
+  void keep(Node node) {
+    for (ValueId v : node.outputs) set_maker(v);
+    rewriter_.keep(std::move(node));
+  }
+  void set_maker(ValueId v) {
+    if (maker_.size() <= static_cast<std::size_t>(v)) maker_.resize(graph_.values.size(), -1);
+    maker_[static_cast<std::size_t>(v)] = static_cast<NodeId>(graph_.nodes.size());
+  }
+  /// The node that made `v`, if its operator is `op`.
+  const Node* maker(ValueId v, std::string_view op) const { return producer_named(graph_, maker_, v, op); }
+  /// The number that `v` holds everywhere.
+  std::optional<double> uniform(ValueId v) const {
+    if (const Node* full = maker(v, "full")) return full->attributes.number("value");
+    return std::nullopt;
+  }
+  const TensorType& type(ValueId v) const { return graph_.type(v); }
+
+  Result gone(const Node& node, ValueId by) {
+    rewriter_.replace(node.outputs[0], by);
+    return Result::gone;
+  }
+  /// `node` by `by`, if that has its very type.
+  Result same(const Node& node, ValueId by) {
+    if (type(by) != type(node.outputs[0])) return Result::unchanged;
+    return gone(node, by);
+  }
+  Result become(Node& node, std::string_view op, std::vector<ValueId> inputs, Attributes attributes = {}) {
+    node.op = &get_op(op);
+    node.inputs = std::move(inputs);
+    node.attributes = std::move(attributes);
+    return Result::changed;
+  }
+  Result become_full(Node& node, double value) {
+    const TensorType& t = type(node.outputs[0]);
+    if (node.op->name == "full") return Result::unchanged;
+    return become(node, "full", {}, {{"shape", t.shape}, {"value", round_to(t.dtype, value)}, {"dtype", t.dtype}});
+  }
+  Result become_reshape(Node& node, ValueId from) { return become(node, "reshape", {from}, {{"shape", type(node.outputs[0]).shape}}); }
+  /// A scalar, made once a dtype and number.
+  ValueId scalar(double value, DType dtype, const Node& like) {
+    // By bits: -0.0 is not 0.0.
+    std::uint64_t bits = 0;
+    static_assert(sizeof bits == sizeof value);
+    __builtin_memcpy(&bits, &value, sizeof bits);
+    const auto [known, fresh] = scalars_.emplace(std::pair(dtype, bits), kNone);
+    if (fresh) {
+      known->second = add("full", {}, {{"shape", Shape{}}, {"value", value}, {"dtype", dtype}}, like);
+    }
+    return known->second;
+  }
+
+  Result rewrite(Node& node) {
+    if (node.outputs.size() != 1 || node.op->has_effect()) return Result::unchanged;
+    const std::string_view op = node.op->name;
+    if (op == "full") return Result::unchanged;
+    if (op == "detach") return gone(node, node.inputs[0]);
+    if (op == "reshape") return rewrite_reshape(node);
+    if (op == "permute") return rewrite_permute(node);
+    if (op == "expand") return rewrite_expand(node);
+    if (op == "cast") return rewrite_cast(node);
+    if (op == "sum" || op == "mean" || op == "amax" || op == "amin" || op == "prod") return rewrite_reduction(node);
+    if (op == "matmul") return rewrite_matmul(node);
+    if (op == "cat" && node.inputs.size() == 1) return gone(node, node.inputs[0]);
+    if (op == "slice") return same(node, node.inputs[0]);  // as many elements: all of them
+    if (op == "pad") {
+      for (std::int64_t p : node.attributes.integers("pads"))
+        if (p != 0) return Result::unchanged;
+      return gone(node, node.inputs[0]);
+    }
+    if (!node.op->elementwise()) return Result::unchanged;
+    if (const Result r = shrink_operands(node); r != Result::unchanged) return r;
+    if (node.inputs.size() == 1) return rewrite_unary(node);
+    if (node.inputs.size() == 2) return rewrite_binary(node);
+    if (op == "where") return rewrite_where(node);
+    return Result::unchanged;
+  }
+
+  Result rewrite_reshape(Node& node) {
+    const ValueId x = node.inputs[0];
+    if (type(x) == type(node.outputs[0])) return gone(node, x);
+    if (const Node* inner = maker(x, "reshape")) {
+      node.inputs[0] = inner->inputs[0];
+      return Result::changed;
+    }
+    if (const auto value = uniform(x)) return become_full(node, *value);
+    return Result::unchanged;
+  }
+  Result rewrite_permute(Node& node) {
+    const ValueId x = node.inputs[0];
+    const Ints dims = node.attributes.integers("dims");
+    const Shape& from = type(x).shape;
+    bool identity = true, moves_only_ones = true;
+    std::int64_t last = -1;
+    for (std::size_t d = 0; d < dims.size(); ++d) {
+      identity = identity && dims[d] == static_cast<std::int64_t>(d);
+      if (from[static_cast<std::size_t>(dims[d])] == Dim(1)) continue;
+      moves_only_ones = moves_only_ones && dims[d] > last;
+      last = dims[d];
+    }
+    if (identity) return gone(node, x);
+    if (moves_only_ones) return become_reshape(node, x);
+    if (const Node* inner = maker(x, "permute")) {
+      const Ints& first = inner->attributes.integers("dims");
+      Ints composed;
+      for (std::int64_t d : dims) composed.push_back(first[static_cast<std::size_t>(d)]);
+      return become(node, "permute", {inner->inputs[0]}, {{"dims", composed}});
+    }
+    if (const auto value = uniform(x)) return become_full(node, *value);
+    return Result::unchanged;
+  }
+  Result rewrite_expand(Node& node) {
+    const ValueId x = node.inputs[0];
+    if (type(x) == type(node.outputs[0])) return gone(node, x);
+    if (const auto value = uniform(x)) return become_full(node, *value);
+    if (const Node* inner = maker(x, "expand")) {
+      node.inputs[0] = inner->inputs[0];
+      return Result::changed;
+    }
+    return Result::unchanged;
+  }
+  Result rewrite_cast(Node& node) {
+    const ValueId x = node.inputs[0];
+    if (type(x) == type(node.outputs[0])) return gone(node, x);
+    if (const Node* inner = maker(x, "cast"); inner && is_exact_cast(type(inner->inputs[0]).dtype, type(x).dtype)) {
+      node.inputs[0] = inner->inputs[0];
+      return Result::changed;
+    }
+    if (const auto value = uniform(x); value && can_hold(type(node.outputs[0]).dtype, *value)) return become_full(node, *value);
+    return Result::unchanged;
+  }
+  Result rewrite_reduction(Node& node) {
+    const ValueId x = node.inputs[0];
+    const Shape& from = type(x).shape;
+    const Ints& dims = node.attributes.integers("dims");
+    bool ones = true, fixed = true;
+    double count = 1;
+    for (std::int64_t d : dims) {
+      const Dim& dim = from[static_cast<std::size_t>(d)];
+      ones = ones && dim == Dim(1);
+      fixed = fixed && dim.is_static() && dim.value() > 0;
+      count *= static_cast<double>(dim.maximum());
+    }
+    if (ones) return type(x) == type(node.outputs[0]) ? gone(node, x) : become_reshape(node, x);
+    const auto value = uniform(x);
+    if (!value || !fixed) return Result::unchanged;
+    if (node.op->name == "amax" || node.op->name == "amin" || node.op->name == "mean") return become_full(node, *value);
+    if (node.op->name == "sum" && can_hold(type(x).dtype, *value * count)) return become_full(node, *value * count);
+    return Result::unchanged;
+  }
+  Result rewrite_matmul(Node& node) {
+    for (std::size_t i = 0; i < 2; ++i) {
+      const Node* inner = maker(node.inputs[i], "permute");
+      if (!inner) continue;
+      const Ints& dims = inner->attributes.integers("dims");
+      const std::size_t rank = dims.size();
+      bool swaps = rank >= 2 && dims[rank - 1] == static_cast<std::int64_t>(rank) - 2 && dims[rank - 2] == static_cast<std::int64_t>(rank) - 1;
+      for (std::size_t d = 0; d + 2 < rank; ++d) swaps = swaps && dims[d] == static_cast<std::int64_t>(d);
+      if (!swaps) continue;
+      const char* flag = i == 0 ? "transpose_a" : "transpose_b";
+      node.inputs[i] = inner->inputs[0];
+      node.attributes.set(flag, !node.attributes.flag(flag));
+      return Result::changed;
+    }
+    return Result::unchanged;
+  }
+
+  /// Broadcasting makes expanded operands, and tensors full of one number, superfluous.
+  Result shrink_operands(Node& node) {
+    const Shape& result = type(node.outputs[0]).shape;
+    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+      ValueId smaller = kNone;
+      const Node* full = maker(node.inputs[i], "full");
+      const Node* expand = full ? nullptr : maker(node.inputs[i], "expand");
+      if (full && !type(node.inputs[i]).shape.empty()) {
+        smaller = kNone;
+      } else if (expand) {
+        smaller = expand->inputs[0];
+      } else {
+        continue;
+      }
+      std::optional<Shape> shape = full ? Shape{} : type(smaller).shape;
+      for (std::size_t j = 0; j < node.inputs.size() && shape; ++j)
+        if (j != i) shape = broadcast(*shape, type(node.inputs[j]).shape);
+      if (!shape || *shape != result) continue;
+      if (full) smaller = scalar(full->attributes.number("value"), type(node.inputs[i]).dtype, node);
+      node.inputs[i] = smaller;
+      return Result::changed;
+    }
+    return Result::unchanged;
+  }
+
+  Result rewrite_unary(Node& node) {
+    const std::string_view op = node.op->name;
+    const ValueId x = node.inputs[0];
+    auto inner = [&](std::string_view name) -> ValueId {
+      const Node* m = maker(x, name);
+      return m ? m->inputs[0] : kNone;
+    };
+    if (op == "neg" || op == "logical_not") {
+      if (const ValueId v = inner(op); v != kNone) return same(node, v);
+    } else if (op == "abs" || op == "square") {
+      if (const ValueId v = inner("neg"); v != kNone) return become(node, op, {v});
+      if (op == "abs" && inner("abs") != kNone) return gone(node, x);
+      if (const ValueId v = inner("abs"); op == "square" && v != kNone) return become(node, op, {v});
+    } else if (op == "relu") {
+      for (std::string_view positive : {"relu", "sigmoid", "exp", "square", "abs"})
+        if (inner(positive) != kNone) return gone(node, x);
+    } else if (op == "clamp") {
+      if (node.attributes.number("min") == -INFINITY && node.attributes.number("max") == INFINITY) return gone(node, x);
+    } else if (op == "floor" || op == "ceil" || op == "round") {
+      for (std::string_view whole : {"floor", "ceil", "round"})
+        if (inner(whole) != kNone) return gone(node, x);
+    }
+    return Result::unchanged;
+  }
+
+  Result rewrite_binary(Node& node) {
+    const std::string_view op = node.op->name;
+    const ValueId x = node.inputs[0], y = node.inputs[1];
+    const std::optional<double> a = uniform(x), b = uniform(y);
+    const DType dtype = type(node.outputs[0]).dtype;
+    const bool floating = is_floating(dtype);
+    auto negated = [&](ValueId v) -> ValueId {
+      const Node* m = maker(v, "neg");
+      return m ? m->inputs[0] : kNone;
+    };
+    Result r = Result::unchanged;
+    if (op == "add") {
+      if (b && *b == 0) r = same(node, x);
+      if (r == Result::unchanged && a && *a == 0) r = same(node, y);
+      if (r == Result::unchanged && negated(y) != kNone) return become(node, "sub", {x, negated(y)});
+      if (r == Result::unchanged && negated(x) != kNone) return become(node, "sub", {y, negated(x)});
+    } else if (op == "sub") {
+      if (b && *b == 0) r = same(node, x);
+      if (r == Result::unchanged && a && *a == 0 && type(y) == type(node.outputs[0])) return become(node, "neg", {y});
+      if (r == Result::unchanged && negated(y) != kNone) return become(node, "add", {x, negated(y)});
+    } else if (op == "mul") {
+      if (a && !b) return become(node, "mul", {y, x});  // numbers stand on the right
+      if (b && *b == 1) r = same(node, x);
+      if (r == Result::unchanged && b && *b == -1 && type(x) == type(node.outputs[0])) return become(node, "neg", {x});
+      if (r == Result::unchanged && negated(x) != kNone && negated(y) != kNone) return become(node, "mul", {negated(x), negated(y)});
+      if (r == Result::unchanged && b && negated(x) != kNone && floating) return become(node, "mul", {negated(x), scalar(-*b, dtype, node)});
+      if (r == Result::unchanged && b && floating && type(y).shape.empty()) {
+        const Node* inner = maker(x, "mul");
+        const std::optional<double> c = inner ? uniform(inner->inputs[1]) : std::nullopt;
+        // Scaling by a power of two commutes with rounding, short of overflow and underflow.
+        if (c && type(inner->inputs[1]).shape.empty() && (is_power_of_two(*b) || is_power_of_two(*c)) && can_hold(dtype, *b * *c) &&
+            round_to(dtype, *b * *c) == *b * *c)
+          return become(node, "mul", {inner->inputs[0], scalar(*b * *c, dtype, node)});
+      }
+    } else if (op == "div") {
+      if (b && *b == 1) r = same(node, x);
+      if (r == Result::unchanged && b && floating && is_power_of_two(*b)) {
+        const double inverse = 1 / *b;
+        if (round_to(dtype, inverse) == inverse && inverse != 0 && type(y).shape.empty())
+          return become(node, "mul", {x, scalar(inverse, dtype, node)});
+      }
+    } else if (op == "pow") {
+      if (b && *b == 1) r = same(node, x);
+      if (r == Result::unchanged && b && type(x) == type(node.outputs[0])) {
+        if (*b == 2) return become(node, "square", {x});
+        if (*b == -1) return become(node, "reciprocal", {x});
+        if (*b == 0) return become_full(node, 1);
+      }
+    } else if (op == "maximum" || op == "minimum" || op == "logical_and" || op == "logical_or") {
+      if (x == y) r = same(node, x);
+    }
+    return r;
+  }
+
+  Result rewrite_where(Node& node) {
+    if (node.inputs[1] == node.inputs[2]) return same(node, node.inputs[1]);
+    if (const auto condition = uniform(node.inputs[0])) return same(node, node.inputs[*condition != 0 ? 1 : 2]);
+    if (const Result r = mask_after_pooling(node); r != Result::unchanged) return r;
+    if (const Node* negation = maker(node.inputs[0], "logical_not"))
+      return become(node, "where", {negation->inputs[0], node.inputs[2], node.inputs[1]});
+    return Result::unchanged;
+  }
+
+  /// The element of a window that passes a gradient on is the largest: it equals the pooled one, and so does the mask.
+  Result mask_after_pooling(Node& node) {
+    const Node* mask = maker(node.inputs[0], "gt");
+    const Node* pooled = maker(node.inputs[1], "max_pool2d_backward");
+    const auto otherwise = uniform(node.inputs[2]), threshold = mask ? uniform(mask->inputs[1]) : std::nullopt;
+    if (!mask || !pooled || !otherwise || *otherwise != 0 || !threshold) return Result::unchanged;
+    const Node* pool = maker(pooled->inputs[1], "max_pool2d");
+    if (!pool || pool->inputs[0] != mask->inputs[0] || pooled->inputs[1] != pool->outputs[1]) return Result::unchanged;
+    if (type(node.inputs[1]) != type(node.outputs[0])) return Result::unchanged;
+    ValueId z = pool->outputs[0], dz = pooled->inputs[0];
+    const ValueId index = pooled->inputs[1];
+    const Attributes attributes = pooled->attributes;
+    // Behind flatten, the mask is best taken of the flat gradient: a linear layer's, whose epilogue it becomes.
+    const Shape image = type(z).shape;
+    if (const Node* flat = maker(dz, "reshape")) {
+      dz = flat->inputs[0];
+      z = add("reshape", {z}, {{"shape", type(dz).shape}}, node);
+    }
+    const ValueId zero = scalar(0, type(dz).dtype, node);
+    const ValueId positive = add("gt", {z, scalar(*threshold, type(z).dtype, node)}, {}, node);
+    dz = add("where", {positive, dz, zero}, {}, node);
+    if (type(dz).shape != image) dz = add("reshape", {dz}, {{"shape", image}}, node);
+    return become(node, "max_pool2d_backward", {dz, index}, attributes);
+  }
+  /// A new node before `like`, of its origins and phase, named after it.
+  ValueId add(std::string_view op, std::vector<ValueId> inputs, Attributes attributes, const Node& like) {
+    const ValueId v = rewriter_.add_one(op, std::move(inputs), std::move(attributes), like.origins, like.phase, graph_.value(like.outputs[0]).name);
+    maker_.resize(graph_.values.size(), -1);
+    maker_[static_cast<std::size_t>(v)] = static_cast<NodeId>(graph_.nodes.size()) - 1;
+    return v;
+  }
+
+  Rewriter rewriter_;
+  Graph& graph_;
+  std::vector<NodeId> maker_;
+  std::map<std::pair<DType, std::uint64_t>, ValueId> scalars_;
+};
+
+}  // namespace
+
+void simplify_algebra(Graph& graph, const PassOptions& options) {
+  Simplifier(graph).run();
+  sort_by_phase(graph);
+  remove_dead_nodes(graph, options);
+}
+
+}  // namespace graven::ir

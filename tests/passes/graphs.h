@@ -1,0 +1,195 @@
+// Graphs written out by hand, as a trace would record them: what the tests of passes, plans and emission work on.
+#pragma once
+
+#include <cstring>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ir/graph.h"
+#include "ir/op.h"
+
+namespace graven::tests {
+
+using ir::Attributes;
+using ir::DType;
+using ir::Graph;
+using ir::Ints;
+using ir::Shape;
+using ir::ValueId;
+
+/// Records nodes under a module's path, a line each.
+class Recorder {
+ public:
+  explicit Recorder(Graph& graph) : graph_(graph) {}
+  ValueId operator()(const std::string& module, std::string_view op, std::vector<ValueId> inputs, Attributes attributes = {}) {
+    return all(module, op, std::move(inputs), std::move(attributes)).at(0);
+  }
+  std::vector<ValueId> all(const std::string& module, std::string_view op, std::vector<ValueId> inputs, Attributes attributes = {}) {
+    return graph_.add_node(ir::get_op(op), std::move(inputs), std::move(attributes), {{module, "network.cpp", ++line_}});
+  }
+  ValueId number(double value, DType dtype = DType::f32) { return (*this)("", "full", {}, {{"shape", Shape{}}, {"value", value}, {"dtype", dtype}}); }
+
+ private:
+  Graph& graph_;
+  std::uint32_t line_ = 0;
+};
+
+inline ValueId parameter(Graph& g, const std::string& name, Shape shape) { return g.add_parameter(name, {DType::f32, std::move(shape)}, true); }
+
+inline ir::Optimizer sgd(const Graph& g, double momentum = 0.9) {
+  ir::Optimizer o{.kind = "sgd", .groups = {}, .schedule = {}};
+  ir::ParameterGroup group;
+  for (ValueId p : g.parameters)
+    if (g.value(p).kind == ir::ValueKind::parameter) group.parameters.push_back(p);
+  group.options = {{"lr", 0.1}, {"momentum", momentum}, {"dampening", 0}, {"weight_decay", 0}, {"nesterov", 0}, {"maximize", 0}};
+  o.groups.push_back(group);
+  return o;
+}
+
+/// Closes a training graph: one loss, which is also the output.
+inline Graph train(Graph g, ValueId loss, ir::Optimizer optimizer) {
+  g.training = true;
+  g.outputs = {loss};
+  g.losses = {{loss, ir::kNone}};
+  g.optimizers = {std::move(optimizer)};
+  return g;
+}
+
+/// linear 784 -> 256, relu, linear 256 -> 10, cross entropy; SGD with momentum.
+inline Graph mlp_training(std::int64_t batch = 64, std::int64_t hidden = 256) {
+  Graph g;
+  g.name = "TrainMlp";
+  Recorder record(g);
+  const ValueId images = g.add_input("images", {DType::f32, {batch, 1, 28, 28}}), labels = g.add_input("labels", {DType::i64, {batch}});
+  const ValueId w1 = parameter(g, "model.hidden.weight", {hidden, 784}), b1 = parameter(g, "model.hidden.bias", {hidden});
+  const ValueId w2 = parameter(g, "model.logits.weight", {10, hidden}), b2 = parameter(g, "model.logits.bias", {10});
+  ValueId x = record("model", "reshape", {images}, {{"shape", Shape{batch, 784}}});
+  x = record("model.hidden", "linear", {x, w1, b1});
+  x = record("model", "relu", {x});
+  x = record("model.logits", "linear", {x, w2, b2});
+  const ValueId loss = record("loss_fn", "cross_entropy", {x, labels});
+  g.input_tree = {.kind = ir::Tree::Kind::tuple,
+                  .index = 0,
+                  .children = {{}, {.kind = ir::Tree::Kind::leaf, .index = 1, .children = {}, .keys = {}}},
+                  .keys = {}};
+  return train(g, loss, sgd(g));
+}
+
+/// The network of LeNet-5 up to the logits.
+inline ValueId lenet_logits(Graph& g, ValueId images, const ir::Dim& batch) {
+  Recorder record(g);
+  auto layer = [&](const std::string& path, Shape weight) {
+    const ir::Dim out = weight[0];
+    const ValueId w = parameter(g, path + ".weight", std::move(weight));
+    return std::pair(w, parameter(g, path + ".bias", {out}));
+  };
+  const auto [c1w, c1b] = layer("model.conv1", {6, 1, 5, 5});
+  const auto [c2w, c2b] = layer("model.conv2", {16, 6, 5, 5});
+  const auto [f1w, f1b] = layer("model.fc1", {120, 400});
+  const auto [f2w, f2b] = layer("model.fc2", {84, 120});
+  const auto [f3w, f3b] = layer("model.fc3", {10, 84});
+  ValueId x = record("model.conv1", "conv2d", {images, c1w, c1b}, {{"padding", Ints{2, 2}}});
+  x = record("model", "relu", {x});
+  x = record("model.pool", "max_pool2d", {x}, {{"kernel_size", Ints{2, 2}}});
+  x = record("model.conv2", "conv2d", {x, c2w, c2b});
+  x = record("model", "relu", {x});
+  x = record("model.pool", "max_pool2d", {x}, {{"kernel_size", Ints{2, 2}}});
+  x = record("model", "reshape", {x}, {{"shape", Shape{batch, 400}}});
+  x = record("model", "relu", {record("model.fc1", "linear", {x, f1w, f1b})});
+  x = record("model", "relu", {record("model.fc2", "linear", {x, f2w, f2b})});
+  return record("model.fc3", "linear", {x, f3w, f3b});
+}
+
+inline Graph lenet_training(std::int64_t batch = 64) {
+  Graph g;
+  g.name = "TrainLeNet";
+  const ValueId images = g.add_input("images", {DType::f32, {batch, 1, 28, 28}}), labels = g.add_input("labels", {DType::i64, {batch}});
+  const ValueId logits = lenet_logits(g, images, batch);
+  const ValueId loss = Recorder(g)("loss_fn", "cross_entropy", {logits, labels});
+  g.input_tree = {.kind = ir::Tree::Kind::tuple,
+                  .index = 0,
+                  .children = {{}, {.kind = ir::Tree::Kind::leaf, .index = 1, .children = {}, .keys = {}}},
+                  .keys = {}};
+  return train(g, loss, sgd(g));
+}
+
+inline Graph lenet_inference(const ir::Dim& batch = ir::Dim("batch", 64)) {
+  Graph g;
+  g.name = "LeNet";
+  const ValueId images = g.add_input("images", {DType::f32, {batch, 1, 28, 28}});
+  g.outputs = {lenet_logits(g, images, batch)};
+  return g;
+}
+
+/// conv, batch norm, relu; again, with a shortcut around it; mean over the image.
+inline Graph residual_inference(const ir::Dim& batch = 2) {
+  Graph g;
+  g.name = "Residual";
+  Recorder record(g);
+  const ValueId images = g.add_input("images", {DType::f32, {batch, 3, 8, 8}});
+  auto norm = [&](const std::string& path, ValueId x) {
+    const ValueId gamma = parameter(g, path + ".weight", {4}), beta = parameter(g, path + ".bias", {4});
+    const ValueId mean = g.add_buffer(path + ".running_mean", {DType::f32, {4}}), var = g.add_buffer(path + ".running_var", {DType::f32, {4}});
+    return record(path, "batch_norm", {x, gamma, beta, mean, var});
+  };
+  ValueId x = record("model.conv1", "conv2d", {images, parameter(g, "model.conv1.weight", {4, 3, 3, 3})}, {{"padding", Ints{1, 1}}});
+  const ValueId shortcut = record("model", "relu", {norm("model.bn1", x)});
+  x = record("model.conv2", "conv2d", {shortcut, parameter(g, "model.conv2.weight", {4, 4, 3, 3}), parameter(g, "model.conv2.bias", {4})},
+             {{"padding", Ints{1, 1}}});
+  x = record("model", "add", {norm("model.bn2", x), shortcut});
+  x = record("model", "relu", {x});
+  g.outputs = {record("model", "mean", {x}, {{"dims", Ints{2, 3}}})};
+  return g;
+}
+
+/// The same with batch norms in training mode, a linear layer and Adam.
+inline Graph residual_training(std::int64_t batch = 2) {
+  Graph g;
+  g.name = "TrainResidual";
+  Recorder record(g);
+  const ValueId images = g.add_input("images", {DType::f32, {batch, 3, 8, 8}}), labels = g.add_input("labels", {DType::i64, {batch}});
+  auto norm = [&](const std::string& path, ValueId x) {
+    const ValueId gamma = parameter(g, path + ".weight", {4}), beta = parameter(g, path + ".bias", {4});
+    const ValueId mean = g.add_buffer(path + ".running_mean", {DType::f32, {4}}), var = g.add_buffer(path + ".running_var", {DType::f32, {4}});
+    const std::vector<ValueId> out = record.all(path, "batch_norm_training", {x, gamma, beta, mean, var});
+    record.all(path, "assign", {mean, out[3]});
+    record.all(path, "assign", {var, out[4]});
+    return out[0];
+  };
+  ValueId x = record("model.conv1", "conv2d", {images, parameter(g, "model.conv1.weight", {4, 3, 3, 3})}, {{"padding", Ints{1, 1}}});
+  const ValueId shortcut = record("model", "relu", {norm("model.bn1", x)});
+  x = record("model.conv2", "conv2d", {shortcut, parameter(g, "model.conv2.weight", {4, 4, 3, 3})}, {{"padding", Ints{1, 1}}});
+  x = record("model", "relu", {record("model", "add", {norm("model.bn2", x), shortcut})});
+  x = record("model", "mean", {x}, {{"dims", Ints{2, 3}}});
+  x = record("model.fc", "linear", {x, parameter(g, "model.fc.weight", {5, 4}), parameter(g, "model.fc.bias", {5})});
+  const ValueId loss = record("loss_fn", "cross_entropy", {x, labels});
+  ir::Optimizer adam = sgd(g);
+  adam.kind = "adam";
+  adam.groups[0].options = {{"lr", 1e-3}, {"beta1", 0.9}, {"beta2", 0.999}, {"eps", 1e-8}, {"weight_decay", 0}, {"amsgrad", 0}, {"maximize", 0}};
+  return train(g, loss, adam);
+}
+
+/// The polynomial fit: features (x, x^2, x^3), linear 3 -> 1, squared error summed, plain SGD.
+inline Graph polynomial_training(std::int64_t count = 2000) {
+  Graph g;
+  g.name = "PolynomialFit";
+  Recorder record(g);
+  const ValueId features = g.add_input("features", {DType::f32, {count, 3}}), y = g.add_input("y", {DType::f32, {count}});
+  ValueId x = record("model.0", "linear", {features, parameter(g, "model.0.weight", {1, 3}), parameter(g, "model.0.bias", {1})});
+  x = record("model.1", "reshape", {x}, {{"shape", Shape{count}}});
+  x = record("loss_fn", "square", {record("loss_fn", "sub", {x, y})});
+  const ValueId loss = record("loss_fn", "sum", {x}, {{"dims", Ints{}}});
+  return train(g, loss, sgd(g, 0));
+}
+
+inline std::shared_ptr<const ir::TensorData> floats(Shape shape, const std::vector<float>& values) {
+  auto data = std::make_shared<ir::TensorData>();
+  data->type = {DType::f32, std::move(shape)};
+  data->bytes.resize(values.size() * sizeof(float));
+  std::memcpy(data->bytes.data(), values.data(), data->bytes.size());
+  return data;
+}
+
+}  // namespace graven::tests

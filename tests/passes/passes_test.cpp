@@ -1,0 +1,430 @@
+// Each pass alone: the graph before it and the graph after it, as texts in tests/passes/<pass>/<case>.{before,after}.json. `test_passes --bless`
+// writes them anew; the difference is for the reviewer to read.
+#include "ir/passes/pass.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <sstream>
+
+#include "graphs.h"
+#include "ir/diagnostic.h"
+#include "ir/json.h"
+#include "ir/passes/derive_evaluation.h"
+#include "ir/verify.h"
+
+namespace graven::tests {
+namespace {
+
+bool bless = false;
+
+struct Case {
+  std::string pass, name;
+  Graph (*before)();
+  ir::Target target = ir::Target::cpu;
+};
+
+/// The graph as the pass finds it in the pipeline.
+Graph prepared(Graph g, const std::string& until) {
+  ir::PassOptions options;
+  options.to = until;
+  ir::run_passes(g, options);
+  return g;
+}
+
+Graph small_mlp() { return mlp_training(4, 8); }
+
+/// A graph of one input x f32[2,3] and what `build` makes of it.
+Graph of(void (*build)(Graph&, Recorder&, ValueId)) {
+  Graph g;
+  g.name = "Case";
+  const ValueId x = g.add_input("x", {DType::f32, {2, 3}});
+  Recorder record(g);
+  build(g, record, x);
+  return g;
+}
+
+Graph dead_nodes() {
+  return of([](Graph& g, Recorder& r, ValueId x) {
+    r("dead", "relu", {r("dead", "exp", {x})});
+    g.outputs = {r("alive", "tanh", {x})};
+  });
+}
+
+Graph shared_parameter() {
+  return of([](Graph& g, Recorder& r, ValueId x) {
+    const ValueId w = parameter(g, "w", {3, 3}), frozen = g.add_parameter("frozen", {DType::f32, {3}}, false);
+    ValueId y = r("a", "tanh", {r("a", "linear", {x, w, frozen})});
+    y = r("b", "linear", {y, w});
+    y = r("b", "add", {y, r("b", "detach", {y})});
+    g = train(g, r("loss", "mean", {r("loss", "square", {y})}, {{"dims", Ints{}}}), sgd(g, 0));
+    g.optimizers[0].groups[0].parameters = {w};
+  });
+}
+
+Graph algebra() {
+  return of([](Graph& g, Recorder& r, ValueId x) {
+    const ValueId zero = r.number(0), one = r.number(1), two = r.number(2);
+    ValueId y = r("", "div", {r("", "mul", {r("", "add", {x, zero}), one}), two});
+    y = r("", "neg", {r("", "neg", {y})});
+    y = r("", "pow", {y, two});
+    y = r("", "permute", {r("", "permute", {y}, {{"dims", Ints{1, 0}}})}, {{"dims", Ints{1, 0}}});
+    y = r("", "reshape", {r("", "reshape", {y}, {{"shape", Shape{6}}})}, {{"shape", Shape{3, 2}}});
+    const ValueId row = r("", "expand", {g.add_input("row", {DType::f32, {2}})}, {{"shape", Shape{3, 2}}});
+    y = r("", "sub", {y, r("", "neg", {row})});
+    y = r("", "cast", {r("", "cast", {y}, {{"dtype", DType::f64}})}, {{"dtype", DType::f32}});
+    y = r("", "matmul", {r("", "permute", {x}, {{"dims", Ints{1, 0}}}), r("", "permute", {y}, {{"dims", Ints{1, 0}}})});
+    g.outputs = {y};
+  });
+}
+
+Graph constants() {
+  return of([](Graph& g, Recorder& r, ValueId x) {
+    const ValueId table = g.add_constant("table", floats({2, 3}, {0, 1, 2, 3, 4, 5}));
+    const ValueId turned = r("", "permute", {r("", "mul", {table, r.number(0.5)})}, {{"dims", Ints{1, 0}}});
+    const ValueId ones = r("", "exp", {r("", "mul", {table, r.number(0)})});
+    const ValueId folded = r("", "sqrt", {r("", "add", {r.number(3), r.number(1)})});
+    g.outputs = {r("", "matmul", {x, turned}), r("", "mul", {x, ones}), r("", "mul", {x, folded})};
+  });
+}
+
+Graph repeats() {
+  return of([](Graph& g, Recorder& r, ValueId x) {
+    const ValueId y = g.add_input("y", {DType::f32, {2, 3}}), buffer = g.add_buffer("buffer", {DType::f32, {2, 3}});
+    const ValueId a = r("first", "add", {x, y}), b = r("second", "add", {y, x});
+    const ValueId before = r("", "exp", {buffer});
+    r.all("", "assign", {buffer, a});
+    const ValueId after = r("", "exp", {buffer});
+    g.outputs = {r("", "mul", {a, b}), before, after, r("", "sub", {x, y}), r("", "sub", {y, x})};
+  });
+}
+
+Graph matrices() {
+  return of([](Graph& g, Recorder& r, ValueId x) {
+    const ValueId w = parameter(g, "w", {3, 4}), b = parameter(g, "b", {4});
+    g.outputs = {r("my_linear", "add", {r("my_linear", "matmul", {x, w}), b})};
+  });
+}
+
+Graph chains() {
+  return of([](Graph& g, Recorder& r, ValueId x) {
+    const ValueId row = g.add_input("row", {DType::f32, {3}}), counts = g.add_input("counts", {DType::i64, {2, 3}});
+    const ValueId scaled = r("a", "mul", {r("a", "cast", {counts}, {{"dtype", DType::f32}}), r.number(0.5)});
+    const ValueId mask = r("b", "gt", {x, r.number(0)});
+    const ValueId y = r("b", "where", {mask, r("b", "add", {r("b", "tanh", {x}), row}), scaled});
+    // `mask` is computed again on the other side of the reduction, which no group reaches across.
+    const ValueId total = r("c", "sum", {y}, {{"dims", Ints{1}}, {"keepdim", true}});
+    g.outputs = {r("d", "where", {mask, r("d", "div", {y, total}), r.number(-1)})};
+  });
+}
+
+const std::vector<Case>& cases() {
+  static const std::vector<Case> table = {
+      {"remove_dead_nodes", "branch", dead_nodes},
+      {"differentiate", "mlp", small_mlp},
+      {"differentiate", "shared_parameter", shared_parameter},
+      {"differentiate", "lenet", [] { return lenet_training(2); }},
+      {"differentiate", "residual", [] { return residual_training(); }},
+      {"add_optimizer_updates", "mlp", [] { return prepared(small_mlp(), "differentiate"); }},
+      {"add_optimizer_updates", "residual", [] { return prepared(residual_training(), "differentiate"); }},
+      {"fold_constants", "arithmetic", constants},
+      {"simplify_algebra", "identities", algebra},
+      {"simplify_algebra", "lenet", [] { return prepared(lenet_training(2), "fold_constants"); }},
+      {"simplify_algebra", "polynomial", [] { return prepared(polynomial_training(), "fold_constants"); }},
+      {"merge_common_subexpressions", "repeats", repeats},
+      {"recognize_linear", "my_linear", matrices},
+      {"fold_batch_norm", "residual", [] { return prepared(residual_inference(), "recognize_linear"); }},
+      {"choose_layout", "residual", [] { return prepared(residual_inference(), "fold_batch_norm"); }},
+      {"choose_layout", "lenet", [] { return prepared(lenet_training(2), "fold_batch_norm"); }},
+      {"choose_layout", "lenet_inference", [] { return prepared(lenet_inference(), "fold_batch_norm"); }},
+      {"pack_weights", "mlp", [] { return prepared(small_mlp(), "choose_layout"); }},
+      {"pack_weights", "residual", [] { return prepared(residual_inference(), "choose_layout"); }},
+      {"prepare_weights", "residual", [] { return prepared(residual_inference(), "pack_weights"); }},
+      {"prepare_weights", "lenet_inference", [] { return prepared(lenet_inference(), "pack_weights"); }},
+      {"fuse_epilogues", "mlp", [] { return prepared(small_mlp(), "pack_weights"); }},
+      {"fuse_epilogues", "residual", [] { return prepared(residual_inference(), "prepare_weights"); }},
+      {"fuse_epilogues", "my_linear", [] { return prepared(matrices(), "prepare_weights"); }},
+      {"fuse_elementwise", "chains", [] { return prepared(chains(), "fuse_epilogues"); }},
+      {"fuse_elementwise", "polynomial", [] { return prepared(polynomial_training(), "fuse_epilogues"); }},
+      {"fuse_elementwise", "lenet", [] { return prepared(lenet_training(2), "fuse_epilogues"); }},
+      {"fuse_elementwise", "residual_training", [] { return prepared(residual_training(), "fuse_epilogues"); }},
+  };
+  return table;
+}
+
+std::filesystem::path text_path(const Case& c, const char* which) {
+  return std::filesystem::path(GRAVEN_SOURCE_DIR) / "tests" / "passes" / c.pass / (c.name + "." + which + ".json");
+}
+
+std::string read_text(const std::filesystem::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::ostringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+/// Compares with the file, or writes it.
+void check_text(const std::filesystem::path& path, const std::string& text) {
+  if (bless) {
+    std::filesystem::create_directories(path.parent_path());
+    std::ofstream(path, std::ios::binary) << text;
+    return;
+  }
+  const std::string expected = read_text(path);
+  if (text == expected) return;
+  std::istringstream now(text), then(expected);
+  std::string a, b;
+  for (int line = 1; std::getline(now, a), std::getline(then, b), a == b && now; ++line) {
+  }
+  ADD_FAILURE() << path << " differs.\n  now:      " << a << "\n  expected: " << b
+                << "\nIf the change is meant, run: test_passes --bless, and read the difference";
+}
+
+class PassTest : public testing::TestWithParam<Case> {};
+
+TEST_P(PassTest, RewritesAsBefore) {
+  const Case& c = GetParam();
+  Graph g = c.before();
+  check_text(text_path(c, "before"), ir::to_json(g));
+  // What the pass gets is what a file would give it.
+  g = ir::from_json(ir::to_json(g), "before.json");
+  ir::PassOptions options;
+  options.target = c.target;
+  options.from = options.to = c.pass;
+  ir::run_passes(g, options);
+  check_text(text_path(c, "after"), ir::to_json(g));
+}
+
+INSTANTIATE_TEST_SUITE_P(Passes, PassTest, testing::ValuesIn(cases()), [](const auto& i) { return i.param.pass + "_" + i.param.name; });
+
+// ---- the pipeline -----------------------------------------------------------------------------------------------------------------------
+
+const std::vector<std::pair<std::string, Graph (*)()>>& networks() {
+  static const std::vector<std::pair<std::string, Graph (*)()>> table = {
+      {"mlp", small_mlp},
+      {"lenet", [] { return lenet_training(); }},
+      {"lenet_inference", [] { return lenet_inference(); }},
+      {"residual_inference", [] { return residual_inference(ir::Dim("batch", 8)); }},
+      {"residual_training", [] { return residual_training(); }},
+      {"polynomial", [] { return polynomial_training(); }},
+      {"algebra", algebra},
+      {"chains", chains},
+  };
+  return table;
+}
+
+TEST(Pipeline, EveryPassHasACaseAndAReason) {
+  for (const ir::Pass& pass : ir::pipeline()) {
+    EXPECT_FALSE(pass.reason.empty()) << pass.name;
+    EXPECT_TRUE(std::any_of(cases().begin(), cases().end(), [&](const Case& c) { return c.pass == pass.name; })) << pass.name;
+    EXPECT_TRUE(std::filesystem::exists(std::filesystem::path(GRAVEN_SOURCE_DIR) / "ir" / "passes" / (std::string(pass.name) + ".cpp"))) << pass.name;
+  }
+}
+
+TEST(Pipeline, EveryDumpIsAValidInputAgain) {
+  const std::filesystem::path directory = std::filesystem::path(GRAVEN_BINARY_DIR) / "passes_dump";
+  for (const auto& [name, make] : networks()) {
+    std::filesystem::remove_all(directory);
+    Graph whole = make();
+    ir::PassOptions options;
+    options.dump_directory = directory.string();
+    ir::run_passes(whole, options);
+    std::vector<std::filesystem::path> dumps;
+    for (const auto& entry : std::filesystem::directory_iterator(directory)) dumps.push_back(entry.path());
+    std::sort(dumps.begin(), dumps.end());
+    ASSERT_GE(dumps.size(), 8u);
+    EXPECT_EQ(dumps[0].filename(), "00-trace.json");
+    for (const auto& dump : dumps) {
+      Graph again = ir::read_graph(dump.string());
+      EXPECT_EQ(ir::to_json(again), read_text(dump)) << name << " " << dump.filename();
+      // Started in the middle, it ends the same.
+      const std::string stage = dump.stem().string().substr(3);
+      const auto passes = ir::pipeline();
+      std::size_t next = 0;
+      for (std::size_t i = 0; i < passes.size(); ++i)
+        if (passes[i].name == stage) next = i + 1;
+      if (next < passes.size()) {
+        ir::PassOptions rest;
+        rest.from = passes[next].name;
+        ir::run_passes(again, rest);
+      }
+      EXPECT_EQ(ir::to_json(again), ir::to_json(whole)) << name << " from " << stage;
+    }
+  }
+}
+
+TEST(Pipeline, IsDeterministic) {
+  for (const auto& [name, make] : networks()) {
+    Graph a = make(), b = make();
+    ir::run_passes(a, {});
+    ir::run_passes(b, {});
+    EXPECT_EQ(ir::to_json(a), ir::to_json(b)) << name;
+  }
+}
+
+TEST(Pipeline, EveryPassMayBeLeftOut) {
+  for (const auto& [name, make] : networks())
+    for (const ir::Pass& pass : ir::pipeline()) {
+      Graph g = make();
+      // Updates need gradients; without either, a training graph is half a graph.
+      ir::PassOptions options;
+      options.disabled = {std::string(pass.name)};
+      EXPECT_NO_THROW(ir::run_passes(g, options)) << name << " without " << pass.name;
+    }
+}
+
+TEST(Pipeline, RefusesUnknownNames) {
+  for (ir::PassOptions options : {ir::PassOptions{.disabled = {"no_such_pass"}, .from = {}, .to = {}, .dump_directory = {}},
+                                  ir::PassOptions{.disabled = {}, .from = "no_such_pass", .to = {}, .dump_directory = {}},
+                                  ir::PassOptions{.disabled = {}, .from = {}, .to = "no_such_pass", .dump_directory = {}},
+                                  ir::PassOptions{.disabled = {}, .from = "fuse_elementwise", .to = "differentiate", .dump_directory = {}}}) {
+    Graph g = small_mlp();
+    EXPECT_THROW(ir::run_passes(g, options), UserError);
+  }
+}
+
+std::size_t count(const Graph& g, std::string_view op) {
+  return static_cast<std::size_t>(std::count_if(g.nodes.begin(), g.nodes.end(), [&](const ir::Node& n) { return n.op->name == op; }));
+}
+
+TEST(Pipeline, LeNetBecomesWhatItShould) {
+  Graph g = lenet_training();
+  ir::run_passes(g, {});
+  // Every relu is an epilogue, forward and backward.
+  EXPECT_EQ(count(g, "relu"), 0u);
+  EXPECT_EQ(count(g, "where"), 0u);
+  EXPECT_EQ(count(g, "fused_elementwise"), 0u);
+  EXPECT_EQ(count(g, "sgd"), 1u);
+  // One permute to the linear layers, one back: with one channel the images are a reshape away.
+  EXPECT_EQ(count(g, "permute"), 2u);
+  EXPECT_EQ(count(g, "conv2d_backward_input"), 1u);
+
+  Graph i = lenet_inference();
+  ir::run_passes(i, {});
+  std::size_t forward_permutes = 0, forward_packs = 0;
+  for (const ir::Node& n : i.nodes) {
+    forward_permutes += n.phase == ir::Phase::forward && n.op->name == "permute";
+    forward_packs += n.phase == ir::Phase::forward && n.op->name.substr(0, 4) == "pack";
+  }
+  EXPECT_EQ(forward_permutes, 0u);
+  EXPECT_EQ(forward_packs, 0u);
+  EXPECT_EQ(count(i, "fused_elementwise"), 0u);
+}
+
+TEST(Pipeline, ResidualNetworkBecomesTwoConvolutionsAndAMean) {
+  Graph g = residual_inference();
+  ir::run_passes(g, {});
+  std::vector<std::string_view> forward;
+  for (const ir::Node& n : g.nodes)
+    if (n.phase == ir::Phase::forward && !n.op->alias) forward.push_back(n.op->name);
+  EXPECT_EQ(forward, (std::vector<std::string_view>{"permute", "conv2d", "conv2d", "mean"}));
+}
+
+TEST(Pipeline, EvaluationIsForwardOnly) {
+  const Graph g = ir::evaluation_graph(residual_training());
+  ir::verify(g);
+  EXPECT_EQ(g.outputs.size(), 2u);
+  EXPECT_EQ(g.type(g.outputs[1]).shape, (Shape{2, 5}));
+  EXPECT_EQ(count(g, "batch_norm_training") + count(g, "assign"), 0u);
+  EXPECT_EQ(count(g, "batch_norm"), 2u);
+  EXPECT_EQ(g.value(ir::evaluation_labels(g)).name, "labels");
+  Graph lowered = g;
+  ir::run_passes(lowered, {});
+  EXPECT_EQ(count(lowered, "batch_norm"), 0u);
+}
+
+// ---- errors -----------------------------------------------------------------------------------------------------------------------------
+
+std::string error_of(Graph g) {
+  try {
+    ir::run_passes(g, {});
+  } catch (const UserError& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+TEST(Differentiate, NamesTheOperatorWithoutGradient) {
+  const Graph g = of([](Graph& g, Recorder& r, ValueId x) {
+    const ValueId y = r("model", "linear", {x, parameter(g, "w", {3, 3})});
+    const ValueId z = r("model.last", "linear_backward_input", {y, parameter(g, "v", {3, 3})});
+    g = train(g, r("loss", "sum", {z}, {{"dims", Ints{}}}), sgd(g));
+  });
+  const std::string text = error_of(g);
+  EXPECT_NE(text.find("model.last (linear_backward_input): has no gradient"), std::string::npos) << text;
+  EXPECT_NE(text.find("at network.cpp:2"), std::string::npos) << text;
+}
+
+TEST(Differentiate, RefusesALossThatNothingTrains) {
+  const Graph g = of([](Graph& g, Recorder& r, ValueId x) { g = train(g, r("loss", "sum", {x}, {{"dims", Ints{}}}), sgd(g)); });
+  EXPECT_NE(error_of(g).find("no parameter that is to be trained has part in it"), std::string::npos) << error_of(g);
+}
+
+TEST(AddOptimizerUpdates, RefusesUnknownKindsAndOptions) {
+  Graph g = small_mlp();
+  g.optimizers[0].kind = "sdg";
+  EXPECT_NE(error_of(g).find("found 'sdg'"), std::string::npos) << error_of(g);
+  g = small_mlp();
+  g.optimizers[0].groups[0].options["momentun"] = 1;
+  EXPECT_NE(error_of(g).find("has no option 'momentun'"), std::string::npos) << error_of(g);
+}
+
+// ---- size -------------------------------------------------------------------------------------------------------------------------------
+
+/// A chain of layers with shortcuts, and a wide sum: about `nodes` nodes.
+Graph synthetic(int nodes) {
+  Graph g;
+  g.name = "Synthetic";
+  Recorder r(g);
+  ValueId x = g.add_input("x", {DType::f32, {8, 16}});
+  const ValueId w = parameter(g, "w", {16, 16}), b = parameter(g, "b", {16});
+  ValueId sum = x;
+  for (int i = 0; i * 5 < nodes; ++i) {
+    const std::string path = "model.block" + std::to_string(i);
+    const ValueId y = r(path, "tanh", {r(path, "mul", {r(path, "linear", {x, w, b}), r.number(0.5)})});
+    x = r(path, "add", {x, y});
+    if (i % 7 == 0) sum = r(path, "maximum", {sum, x});
+  }
+  g.outputs = {sum, x};
+  return g;
+}
+
+TEST(Pipeline, LargeGraphs) {
+  Graph g = synthetic(100000);
+  const std::size_t before = g.nodes.size();
+  const auto start = std::chrono::steady_clock::now();
+  for (const ir::PassTiming& t : ir::run_passes(g, {.disabled = {}, .from = {}, .to = {}, .dump_directory = {}, .verify = false}))
+    std::cout << "  " << t.name << ": " << t.milliseconds << " ms, " << t.nodes_before << " -> " << t.nodes_after << " nodes\n";
+  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+  std::cout << "  " << before << " nodes: " << elapsed.count() << " s\n";
+  const auto write_start = std::chrono::steady_clock::now();
+  const std::string text = ir::to_json(g);
+  const auto read_start = std::chrono::steady_clock::now();
+  const Graph again = ir::from_json(text, "large");
+  const auto end = std::chrono::steady_clock::now();
+  std::cout << "  JSON of " << text.size() / 1000000 << " MB: written in " << std::chrono::duration<double>(read_start - write_start).count()
+            << " s, read in " << std::chrono::duration<double>(end - read_start).count() << " s\n";
+  EXPECT_LT(g.nodes.size(), before);
+  EXPECT_EQ(again.nodes.size(), g.nodes.size());
+  ir::verify(g);
+}
+
+}  // namespace
+}  // namespace graven::tests
+
+int main(int argc, char** argv) {
+  testing::InitGoogleTest(&argc, argv);
+  for (int i = 1; i < argc; ++i) {
+    if (std::string(argv[i]) != "--bless") {
+      std::cerr << "unknown argument " << argv[i] << "; --bless rewrites the texts\n";
+      return 2;
+    }
+    graven::tests::bless = true;
+  }
+  return RUN_ALL_TESTS();
+}
