@@ -238,12 +238,18 @@ class Inflater {
                                                        6, 7, 7, 8, 8, 9, 9, 10, 10, 11, 11, 12, 12, 13, 13};
     for (;;) {
       refill();
-      const unsigned symbol = decode(literals_);
-      if (symbol < 256) {
+      unsigned symbol = decode(literals_);
+      // Most data is runs of literals, and a refill is good for three codes of 15 bits.
+      for (int left = 2; symbol < 256; --left) {
         if (written_ == out_->size() || written_ - start_ >= limit_) reserve(1);
         (*out_)[written_++] = static_cast<std::byte>(symbol);
-        continue;
+        if (left == 0) {
+          refill();
+          left = 3;
+        }
+        symbol = decode(literals_);
       }
+      refill();
       if (symbol == 256) return;
       if (symbol > 285) fail("a length code of at most 285", std::to_string(symbol));
       const unsigned length = kLength[symbol - 257] + bits(kLengthBits[symbol - 257]);

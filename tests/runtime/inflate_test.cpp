@@ -131,6 +131,10 @@ TEST(Inflate, ReadsCodesOfFifteenBits) {
     for (int k = 0; k < i; ++k) bits += '1';
     if (i < 15) bits += '0';
   };
+  for (int repeat = 0; repeat < 40; ++repeat) {  // the longest codes, one after another
+    symbol(14);
+    plain += 'O';
+  }
   for (int repeat = 0; repeat < 3; ++repeat) {
     for (int i = 14; i >= 0; --i) {
       symbol(i);
