@@ -25,13 +25,14 @@ namespace graven::kernels {
 inline namespace GRAVEN_LEVEL_NAMESPACE {
 namespace conv2d_detail {
 
-/// Calls f(image, rows, panel) for every panel of channels and every part of `height` rows: enough parts for 32 pieces where the batch is small.
+/// Calls f(image, rows, panels) for parts of `height` rows and of the panels of channels: 32 pieces where the batch is small.
 template <class F>
 GRAVEN_ALWAYS_INLINE void for_each_depthwise_piece(Threads& threads, const conv2d_config& s, std::int64_t height, const F& f) {
-  const std::int64_t panels = conv2d_panels(s.out_channels);
-  const std::int64_t cuts = smaller(height, larger(1, 32 / larger(1, s.batch * panels)));
-  threads.run(s.batch * cuts * panels,
-              [&](std::int64_t piece) { f(piece / panels / cuts, part_of(height, piece / panels % cuts, cuts), piece % panels); });
+  const std::int64_t panels = conv2d_panels(s.out_channels), want = divide_up(32, larger(1, s.batch));
+  const std::int64_t rows = smaller(larger(1, height / 4), want), parts = smaller(divide_up(panels, 2), divide_up(want, rows));
+  threads.run(s.batch * rows * parts, [&](std::int64_t piece) {
+    f(piece / parts / rows, part_of(height, piece / parts % rows, rows), part_of(panels, piece % parts, parts));
+  });
 }
 
 }  // namespace conv2d_detail
@@ -40,12 +41,14 @@ GRAVEN_ALWAYS_INLINE void for_each_depthwise_piece(Threads& threads, const conv2
 template <class Epilogue = identity>
 void conv2d(Threads& threads, const conv2d_config& config, float* y, const float* x, const float* packed, const float* bias,
             const float* residual = nullptr) {
-  if (conv2d_detail::is_one_channel(config))
-    return conv2d_detail::forward_one_channel<Epilogue>(threads, config, y, x, packed, bias, residual);
+  if (conv2d_detail::is_one_channel(config)) return conv2d_detail::forward_one_channel<Epilogue>(threads, config, y, x, packed, bias, residual);
   if (!conv2d_is_depthwise(config)) return conv2d_detail::forward_dense<Epilogue>(threads, config, y, x, packed, bias, residual);
-  conv2d_detail::for_each_depthwise_piece(threads, config, config.out_height, [&](std::int64_t image, conv2d_detail::range rows, std::int64_t panel) {
-    conv2d_detail::depthwise_forward<Epilogue>(config, y, x, packed, bias, residual, image, rows, panel);
-  });
+  conv2d_detail::for_each_depthwise_piece(
+      threads, config, config.out_height, [&](std::int64_t image, conv2d_detail::range rows, conv2d_detail::range panels) {
+        conv2d_detail::for_each_block(panels, config.in_width, config.kernel_height + config.stride_height, [&](conv2d_detail::range block) {
+          conv2d_detail::depthwise_forward<Epilogue>(config, y, x, packed, bias, residual, image, rows, block);
+        });
+      });
 }
 
 /// dx = Epilogue(gradient of x[, residual]) from dy, with weights packed by pack_conv2d_weight_backward.
@@ -53,9 +56,12 @@ template <class Epilogue = identity>
 void conv2d_backward_input(Threads& threads, const conv2d_config& config, float* dx, const float* dy, const float* packed,
                            const float* residual = nullptr) {
   if (!conv2d_is_depthwise(config)) return conv2d_detail::backward_input_dense<Epilogue>(threads, config, dx, dy, packed, residual);
-  conv2d_detail::for_each_depthwise_piece(threads, config, config.in_height, [&](std::int64_t image, conv2d_detail::range rows, std::int64_t panel) {
-    conv2d_detail::depthwise_backward_input<Epilogue>(config, dx, dy, packed, residual, image, rows, panel);
-  });
+  conv2d_detail::for_each_depthwise_piece(
+      threads, config, config.in_height, [&](std::int64_t image, conv2d_detail::range rows, conv2d_detail::range panels) {
+        conv2d_detail::for_each_block(panels, config.out_width, config.kernel_height + 1, [&](conv2d_detail::range block) {
+          conv2d_detail::depthwise_backward_input<Epilogue>(config, dx, dy, packed, residual, image, rows, block);
+        });
+      });
 }
 
 /// dw (w's layout, not packed) and db ([out_channels], or nullptr) from dy and x.

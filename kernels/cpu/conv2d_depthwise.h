@@ -39,68 +39,171 @@ GRAVEN_ALWAYS_INLINE void multiply_add(panel_vec& acc, const panel_vec& a, const
   for (int v = 0; v < kPanelVectors; ++v) acc.v[v] = fma(a.v[v], b.v[v], acc.v[v]);
 }
 
-/// `Pixels` neighbouring outputs that have taps [h] x [w] inside the image; x points at the first tap of the first.
-template <int Pixels>
-GRAVEN_ALWAYS_INLINE void depthwise_pixels(const conv2d_config& s, float* y, const float* x, const float* w, range taps_h, range taps_w,
-                                           const panel_vec& start, std::int64_t channels) {
+/// Taps along one dimension, as an output position o sees them: tap t lies at o*stride - padding + t*dilation of `in`, and its weight is
+/// number weight + t*weight_step. So the gradient of the input is a sum of the same form over the outputs, with the weights turned.
+struct taps {
+  std::int64_t count, in, stride, padding, dilation, weight, weight_step;
+
+  range valid(std::int64_t o) const { return valid_taps(o, in, count, stride, padding, dilation); }
+  /// Outputs that have all taps inside; empty where there is none.
+  range inside(std::int64_t out) const {
+    const range r = count > 0 ? valid_outputs({0, count}, out, in, stride, padding, dilation) : range{0, out};
+    return r.size() > 0 ? r : range{out, out};
+  }
+};
+
+/// Pixels of one panel of channels that have the same taps.
+struct depthwise_run {
+  const float* x;  ///< tap (0, 0) of the first pixel
+  const float* w;
+  float* y;
+  std::int64_t x_pixel, y_pixel;
+  std::int64_t rows, x_row, w_row;
+  std::int64_t columns, x_column, w_column;
+};
+
+/// `Columns`: the kernel's width where it is known, or 0.
+template <int Pixels, int Columns>
+[[gnu::noinline]] void depthwise_tile(const depthwise_run& run, const panel_vec& start) {
   panel_vec acc[Pixels];
   for (int p = 0; p < Pixels; ++p) acc[p] = start;
-  const std::int64_t step = s.stride_width * s.in_channels;
-  for (std::int64_t kh = taps_h.begin; kh < taps_h.end; ++kh) {
-    const float* row = x + (kh - taps_h.begin) * s.dilation_height * s.in_width * s.in_channels;
-    const float* weights = w + (kh * s.kernel_width + taps_w.begin) * kPanel;
-    for (std::int64_t kw = taps_w.begin; kw < taps_w.end; ++kw, row += s.dilation_width * s.in_channels, weights += kPanel) {
-      const panel_vec b = load_panel(weights);
-      if (channels == kPanel) {
-        for (int p = 0; p < Pixels; ++p) multiply_add(acc[p], load_panel(row + p * step), b);
-      } else {
-        for (int p = 0; p < Pixels; ++p) multiply_add(acc[p], load_panel(row + p * step, channels), b);
-      }
+  const float *x_row = run.x, *w_row = run.w;
+  const std::int64_t step = run.x_pixel, columns = Columns > 0 ? Columns : run.columns;
+  for (std::int64_t kh = 0; kh < run.rows; ++kh, x_row += run.x_row, w_row += run.w_row) {
+    const float *x = x_row, *w = w_row;
+    for (std::int64_t kw = 0; kw < columns; ++kw, x += run.x_column, w += run.w_column) {
+      const panel_vec b = load_panel(w);
+      for (int p = 0; p < Pixels; ++p) multiply_add(acc[p], load_panel(x + p * step), b);
     }
   }
-  for (int p = 0; p < Pixels; ++p) store_panel(y + p * s.out_channels, acc[p], channels);
+  for (int p = 0; p < Pixels; ++p)
+    for (int v = 0; v < kPanelVectors; ++v) store(run.y + p * run.y_pixel + v * kLanes, acc[p].v[v]);
 }
 
-/// Channels [16*panel, ...) of output rows [rows) of one image.
+/// Pixels of one tile: what the registers hold.
+inline constexpr int kDepthwisePixels = kVectorBytes == 64 ? 8 : kVectorRegisters == 32 ? 6 : kVectorBytes == 32 ? 6 : 3;
+
+using depthwise_function = void (*)(const depthwise_run&, const panel_vec&);
+template <int Columns, int... Pixels>
+GRAVEN_ALWAYS_INLINE depthwise_function pick_depthwise(std::int64_t pixels, std::integer_sequence<int, Pixels...>) {
+  static constexpr depthwise_function table[] = {&depthwise_tile<Pixels + 1, Columns>...};
+  return table[pixels - 1];
+}
+
+/// `pixels` pixels of a whole panel. Moves run.x and run.y behind them.
+GRAVEN_ALWAYS_INLINE void depthwise_pixels(depthwise_run& run, const panel_vec& start, std::int64_t pixels) {
+  for (std::int64_t left = pixels; left > 0;) {
+    const std::int64_t now = left <= kDepthwisePixels ? left : left < 2 * kDepthwisePixels ? (left + 1) / 2 : kDepthwisePixels;
+    const auto all = std::make_integer_sequence<int, kDepthwisePixels>{};
+    (run.columns == 3 ? pick_depthwise<3>(now, all) : pick_depthwise<0>(now, all))(run, start);
+    run.x += now * run.x_pixel;
+    run.y += now * run.y_pixel;
+    left -= now;
+  }
+}
+
+/// The first `channels` of a panel.
+[[gnu::noinline]] inline void depthwise_pixels_partial(const depthwise_run& run, const panel_vec& start, std::int64_t pixels, std::int64_t channels) {
+  for (std::int64_t p = 0; p < pixels; ++p) {
+    panel_vec acc = start;
+    for (std::int64_t kh = 0; kh < run.rows; ++kh)
+      for (std::int64_t kw = 0; kw < run.columns; ++kw)
+        multiply_add(acc, load_panel(run.x + p * run.x_pixel + kh * run.x_row + kw * run.x_column, channels),
+                     load_panel(run.w + kh * run.w_row + kw * run.w_column));
+    store_panel(run.y + p * run.y_pixel, acc, channels);
+  }
+}
+
+/// One row of outputs: pixels y + i*y_pixel, i < width, of `channels` channels, panels [panels). x: the image's rows, x_width pixels each. w: all
+/// panels.
+GRAVEN_ALWAYS_INLINE void depthwise_row(float* y, std::int64_t y_pixel, std::int64_t width, std::int64_t row, const float* x, std::int64_t x_width,
+                                        const float* w, const float* bias, std::int64_t channels, range panels, const taps& h, const taps& v,
+                                        std::int64_t kernel_size) {
+  const range rows = h.count > 0 ? h.valid(row) : range{0, 0};
+  const range inside = v.inside(width);
+  depthwise_run run;
+  run.y_pixel = y_pixel;
+  run.x_pixel = v.stride * channels;
+  run.x_row = h.dilation * x_width * channels;
+  run.w_row = h.weight_step * kPanel;
+  run.x_column = v.dilation * channels;
+  run.w_column = v.weight_step * kPanel;
+  const float* const x_row = x + (row * h.stride - h.padding + rows.begin * h.dilation) * x_width * channels;
+  for (std::int64_t panel = panels.begin; panel < panels.end; ++panel) {
+    const std::int64_t first = panel * kPanel, count = smaller(kPanel, channels - first);
+    const panel_vec start = bias != nullptr ? load_panel(bias + first, count) : panel_vec{};
+    const float* const weights = w + (panel * kernel_size + h.weight + rows.begin * h.weight_step + v.weight) * kPanel;
+    for (std::int64_t i = 0; i < width;) {
+      const bool within = i == inside.begin;
+      const std::int64_t pixels = within ? inside.size() : 1;
+      const range columns = within ? range{0, v.count} : v.valid(i);
+      run.columns = columns.size();
+      run.rows = run.columns > 0 ? rows.size() : 0;
+      run.x = run.rows > 0 ? x_row + (i * v.stride - v.padding + columns.begin * v.dilation) * channels + first : x;
+      run.w = weights + columns.begin * v.weight_step * kPanel;
+      run.y = y + i * y_pixel + first;
+      if (count == kPanel)
+        depthwise_pixels(run, start, pixels);
+      else
+        depthwise_pixels_partial(run, start, pixels, count);
+      i += pixels;
+    }
+  }
+}
+
+/// Calls f for blocks of `panels` so narrow that the rows which a row of outputs sees stay in the first-level cache until the next row.
+template <class F>
+GRAVEN_ALWAYS_INLINE void for_each_block(range panels, std::int64_t row_pixels, std::int64_t rows, const F& f) {
+  const std::int64_t fit = (32 << 10) / (row_pixels * rows * kPanel * 4), width = fit < 1 ? 1 : smaller(fit, 8);
+  for (std::int64_t first = panels.begin; first < panels.end; first += width) f(range{first, smaller(first + width, panels.end)});
+}
+
+/// Panels [panels) of output rows [rows) of one image.
 template <class Epilogue>
 void depthwise_forward(const conv2d_config& s, float* y, const float* x, const float* packed, const float* bias, const float* residual,
-                       std::int64_t image, range rows, std::int64_t panel) {
-  constexpr int kPixels = kPanelVectors == 1 ? 8 : kVectorRegisters / kPanelVectors / 2 - (kPanelVectors == 4 && kVectorRegisters == 16 ? 0 : 1);
-  const std::int64_t channels = smaller(kPanel, s.out_channels - panel * kPanel);
-  const panel_vec start = bias != nullptr ? load_panel(bias + panel * kPanel, channels) : panel_vec{};
-  const float* const w = packed + panel * s.kernel_height * s.kernel_width * kPanel;
-  const range inside = valid_outputs({0, s.kernel_width}, s.out_width, s.in_width, s.stride_width, s.padding_width, s.dilation_width);
+                       std::int64_t image, range rows, range panels) {
+  const taps h{s.kernel_height, s.in_height, s.stride_height, s.padding_height, s.dilation_height, 0, s.kernel_width};
+  const taps v{s.kernel_width, s.in_width, s.stride_width, s.padding_width, s.dilation_width, 0, 1};
+  const std::int64_t channels = s.out_channels, first = panels.begin * kPanel, width = smaller(panels.end * kPanel, channels) - first;
   for (std::int64_t oh = rows.begin; oh < rows.end; ++oh) {
-    const range taps_h = valid_taps(oh, s.in_height, s.kernel_height, s.stride_height, s.padding_height, s.dilation_height);
-    const std::int64_t at = (image * s.out_height + oh) * s.out_width * s.out_channels + panel * kPanel;
-    for (std::int64_t ow = 0; ow < s.out_width;) {
-      const range taps_w = valid_taps(ow, s.in_width, s.kernel_width, s.stride_width, s.padding_width, s.dilation_width);
-      const bool empty = taps_h.size() == 0 || taps_w.size() == 0;
-      const std::int64_t ih = oh * s.stride_height - s.padding_height + taps_h.begin * s.dilation_height;
-      const std::int64_t iw = ow * s.stride_width - s.padding_width + taps_w.begin * s.dilation_width;
-      const float* const from = empty ? x : x + ((image * s.in_height + ih) * s.in_width + iw) * s.in_channels + panel * kPanel;
-      float* const to = y + at + ow * s.out_channels;
-      const range h = empty ? range{0, 0} : taps_h;
-      int pixels = 1;
-      if (ow >= inside.begin && ow + kPixels <= inside.end) {
-        depthwise_pixels<kPixels>(s, to, from, w, h, taps_w, start, channels);
-        pixels = kPixels;
-      } else if (kPixels > 4 && ow >= inside.begin && ow + 4 <= inside.end) {
-        depthwise_pixels<4>(s, to, from, w, h, taps_w, start, channels);
-        pixels = 4;
-      } else {
-        depthwise_pixels<1>(s, to, from, w, h, taps_w, start, channels);
-      }
-      finish<Epilogue>(to, residual + (Epilogue::inputs == 2 ? at + ow * s.out_channels : 0), pixels, s.out_channels, channels);
-      ow += pixels;
-    }
+    const std::int64_t at = (image * s.out_height + oh) * s.out_width * channels;
+    depthwise_row(y + at, channels, s.out_width, oh, x + image * s.in_height * s.in_width * channels, s.in_width, packed, bias, channels, panels, h,
+                  v, s.kernel_height * s.kernel_width);
+    finish<Epilogue>(y + at + first, residual + (Epilogue::inputs == 2 ? at + first : 0), s.out_width, channels, width);
   }
 }
 
-/// Channels of input rows [rows) of one image: each input gathers the outputs that it went into.
+/// The taps of the gradient along one dimension: input `phase` + q*stride sees, as output q, the outputs that it went into.
+GRAVEN_ALWAYS_INLINE taps turned(std::int64_t kernel, std::int64_t out, std::int64_t stride, std::int64_t padding, std::int64_t dilation,
+                                 std::int64_t phase, std::int64_t weight_step) {
+  if (stride == 1) return {kernel, out, 1, dilation * (kernel - 1) - padding, dilation, (kernel - 1) * weight_step, -weight_step};
+  // Taps k with phase + padding - k divisible by the stride; the dilation is 1.
+  const std::int64_t first = (phase + padding) % stride, count = first < kernel ? (kernel - first + stride - 1) / stride : 0;
+  return {count, out, 1, count - 1 - (phase + padding - first) / stride, 1, (first + (count - 1) * stride) * weight_step, -stride * weight_step};
+}
+
+/// Panels [panels) of input rows [rows) of one image.
 template <class Epilogue>
-void depthwise_backward_input(const conv2d_config& s, float* dx, const float* dy, const float* packed, const float* residual, std::int64_t image,
-                              range rows, std::int64_t panel) {
+void depthwise_turned(const conv2d_config& s, float* dx, const float* dy, const float* packed, const float* residual, std::int64_t image, range rows,
+                      range panels) {
+  const std::int64_t channels = s.in_channels, first = panels.begin * kPanel, width = smaller(panels.end * kPanel, channels) - first;
+  for (std::int64_t ih = rows.begin; ih < rows.end; ++ih) {
+    const std::int64_t at = (image * s.in_height + ih) * s.in_width * channels;
+    const taps h = turned(s.kernel_height, s.out_height, s.stride_height, s.padding_height, s.dilation_height, ih % s.stride_height, s.kernel_width);
+    for (std::int64_t phase = 0; phase < smaller(s.stride_width, s.in_width); ++phase) {
+      const taps v = turned(s.kernel_width, s.out_width, s.stride_width, s.padding_width, s.dilation_width, phase, 1);
+      depthwise_row(dx + at + phase * channels, s.stride_width * channels, (s.in_width - phase + s.stride_width - 1) / s.stride_width,
+                    ih / s.stride_height, dy + image * s.out_height * s.out_width * channels, s.out_width, packed, nullptr, channels, panels, h, v,
+                    s.kernel_height * s.kernel_width);
+    }
+    finish<Epilogue>(dx + at + first, residual + (Epilogue::inputs == 2 ? at + first : 0), s.in_width, channels, width);
+  }
+}
+
+/// The same for strides and dilations together: each input looks for the outputs that it went into.
+template <class Epilogue>
+void depthwise_gather(const conv2d_config& s, float* dx, const float* dy, const float* packed, const float* residual, std::int64_t image, range rows,
+                      std::int64_t panel) {
   const std::int64_t channels = smaller(kPanel, s.in_channels - panel * kPanel);
   const float* const w = packed + panel * s.kernel_height * s.kernel_width * kPanel;
   for (std::int64_t ih = rows.begin; ih < rows.end; ++ih) {
@@ -125,6 +228,14 @@ void depthwise_backward_input(const conv2d_config& s, float* dx, const float* dy
     }
     finish<Epilogue>(dx + at, residual + (Epilogue::inputs == 2 ? at : 0), s.in_width, s.in_channels, channels);
   }
+}
+
+template <class Epilogue>
+void depthwise_backward_input(const conv2d_config& s, float* dx, const float* dy, const float* packed, const float* residual, std::int64_t image,
+                              range rows, range panels) {
+  const bool regular = (s.stride_height == 1 || s.dilation_height == 1) && (s.stride_width == 1 || s.dilation_width == 1);
+  if (regular) return depthwise_turned<Epilogue>(s, dx, dy, packed, residual, image, rows, panels);
+  for (std::int64_t panel = panels.begin; panel < panels.end; ++panel) depthwise_gather<Epilogue>(s, dx, dy, packed, residual, image, rows, panel);
 }
 
 /// dw [kernel_height][kernel_width][16] and db [16] (or nullptr) of a panel of channels, over output rows [rows) counted through all images.
