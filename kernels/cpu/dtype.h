@@ -77,7 +77,7 @@ struct bfloat16 {
 using f16 = half;
 using bf16 = bfloat16;
 
-namespace detail {
+namespace types {
 template <class T>
 struct compute_type {
   using type = T;
@@ -90,10 +90,10 @@ template <>
 struct compute_type<bfloat16> {
   using type = float;
 };
-}  // namespace detail
+}  // namespace types
 
 /// The type that a kernel computes in for elements of type T.
 template <class T>
-using compute_t = typename detail::compute_type<T>::type;
+using compute_t = typename types::compute_type<T>::type;
 
 }  // namespace graven::kernels

@@ -23,7 +23,7 @@ struct identity {
   }
 };
 
-namespace detail {
+namespace types {
 template <class A, class B>
 struct is_same {
   static constexpr bool value = false;
@@ -63,18 +63,18 @@ template <class T>
 struct plain {
   using type = T;
 };
-}  // namespace detail
+}  // namespace types
 
 /// The type that a functor over inputs of these element types computes in: float for half, the wider one of several.
 template <class... X>
-using functor_type = typename detail::common_of<compute_t<X>...>::type;
+using functor_type = typename types::common_of<compute_t<X>...>::type;
 
 /// T, in a function's parameter that should not take part in deducing T.
 template <class T>
-using plain_t = typename detail::plain<T>::type;
+using plain_t = typename types::plain<T>::type;
 
 template <class A, class B>
-inline constexpr bool same_type = detail::is_same<A, B>::value;
+inline constexpr bool same_type = types::is_same<A, B>::value;
 
 /// The epilogue at element i: of x alone, or of x and residual[i].
 template <class Epilogue, class T, class R>

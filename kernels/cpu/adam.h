@@ -1,0 +1,80 @@
+// Adam and AdamW over a list of tensors, in one pass: the formulas of torch.optim.Adam and torch.optim.AdamW.
+//
+//   g = maximize ? -grad : grad
+//   decoupled: p *= 1 - lr weight_decay;   otherwise: g += weight_decay p
+//   m += (1 - beta1) (g - m);   v = beta2 v + (1 - beta2) g g
+//   w = amsgrad ? (max_v = max(max_v, v)) : v
+//   p -= lr / (1 - beta1^step) * m / (sqrt(w) / sqrt(1 - beta2^step) + eps)
+//
+//   adam(threads, adam_config{.beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.01, .decoupled = true, .amsgrad = false, .maximize =
+//   false},
+//        2, params, grads, m, v, nullptr, sizes, lr, step);     // step counts from 1; m, v and max_v start as zeros
+#pragma once
+
+#include <cstdint>
+
+#include "../config/adam.h"
+#include "dtype.h"
+#include "functor.h"
+#include "level.h"
+#include "scalar_math.h"
+#include "tensor_list.h"
+#include "threads.h"
+
+namespace graven::kernels {
+inline namespace GRAVEN_LEVEL_NAMESPACE {
+
+namespace detail {
+
+template <class C>
+struct AdamNumbers {
+  C sign, weight_decay, shrink, toward_gradient, beta2, toward_square, root_correction, eps, step_size;
+};
+
+template <bool Amsgrad, class T, class C>
+inline void adam_range(std::int64_t n, T* p, const T* grad, T* m, T* v, T* max_v, const AdamNumbers<C> k) {
+  GRAVEN_INDEPENDENT
+  for (std::int64_t i = 0; i < n; ++i) {
+    const C value = static_cast<C>(p[i]);
+    const C g = k.sign * static_cast<C>(grad[i]) + k.weight_decay * value;
+    const C before = static_cast<C>(m[i]);
+    const C mean = before + k.toward_gradient * (g - before);
+    const C square = k.beta2 * static_cast<C>(v[i]) + k.toward_square * g * g;
+    m[i] = static_cast<T>(mean);
+    v[i] = static_cast<T>(square);
+    C w = square;
+    if constexpr (Amsgrad) {
+      w = math::max(static_cast<C>(max_v[i]), w);
+      max_v[i] = static_cast<T>(w);
+    }
+    p[i] = static_cast<T>(value * k.shrink - k.step_size * (mean / (math::sqrt(w) / k.root_correction + k.eps)));
+  }
+}
+
+}  // namespace detail
+
+template <class T>
+inline void adam(Threads& threads, const adam_config& c, std::int64_t count, T* const* params, const plain_t<T>* const* grads, plain_t<T>* const* m,
+                 plain_t<T>* const* v, plain_t<T>* const* max_v, const std::int64_t* sizes, double lr, std::int64_t step) {
+  using C = compute_t<T>;
+  const double steps = static_cast<double>(step);
+  const detail::AdamNumbers<C> k{.sign = c.maximize ? C(-1) : C(1),
+                                 .weight_decay = c.decoupled ? C(0) : static_cast<C>(c.weight_decay),
+                                 .shrink = c.decoupled ? static_cast<C>(1 - lr * c.weight_decay) : C(1),
+                                 .toward_gradient = static_cast<C>(1 - c.beta1),
+                                 .beta2 = static_cast<C>(c.beta2),
+                                 .toward_square = static_cast<C>(1 - c.beta2),
+                                 .root_correction = static_cast<C>(math::sqrt(1 - math::pow(c.beta2, steps))),
+                                 .eps = static_cast<C>(c.eps),
+                                 .step_size = static_cast<C>(lr / (1 - math::pow(c.beta1, steps)))};
+  for_each_range(threads, count, sizes, [&](std::int64_t t, std::int64_t first, std::int64_t n) {
+    if (c.amsgrad) {
+      detail::adam_range<true>(n, params[t] + first, grads[t] + first, m[t] + first, v[t] + first, max_v[t] + first, k);
+    } else {
+      detail::adam_range<false>(n, params[t] + first, grads[t] + first, m[t] + first, v[t] + first, static_cast<T*>(nullptr), k);
+    }
+  });
+}
+
+}  // namespace GRAVEN_LEVEL_NAMESPACE
+}  // namespace graven::kernels

@@ -1,0 +1,277 @@
+// softmax, log_softmax and their gradients over the middle of [outer, size, inner].
+//
+//   softmax:      y_i = exp(x_i - max) / sum over j of exp(x_j - max)
+//   log_softmax:  y_i = x_i - max - log(sum over j of exp(x_j - max))
+//   softmax_backward:      dx_i = y_i (dy_i - sum over j of dy_j y_j)
+//   log_softmax_backward:  dx_i = dy_i - exp(y_i) sum over j of dy_j
+//
+//   softmax(threads, softmax_config{.outer = 64, .size = 10, .inner = 1}, y, x);
+//
+// float, double, half and bfloat16 (computed in float). The output may be any of the inputs.
+#pragma once
+
+#include <cstdint>
+
+#include "../config/softmax.h"
+#include "dtype.h"
+#include "level.h"
+#include "scalar_math.h"
+#include "threads.h"
+
+namespace graven::kernels {
+inline namespace GRAVEN_LEVEL_NAMESPACE {
+
+namespace detail {
+
+/// Elements that are worked on together: loops of this fixed length become vectors without remainders.
+inline constexpr int kGroup = 16;
+inline constexpr std::int64_t kSoftmaxPiece = 8192;
+
+/// Up to 16 neighbouring elements; those beyond `count` are `rest`.
+template <class T, class C = compute_t<T>>
+struct Group {
+  C value[kGroup];
+
+  GRAVEN_ALWAYS_INLINE Group(const T* x, std::int64_t count, C rest) {
+    if (count >= kGroup) {
+      for (int l = 0; l < kGroup; ++l) value[l] = static_cast<C>(x[l]);
+    } else {
+      for (int l = 0; l < kGroup; ++l) value[l] = rest;
+      for (std::int64_t l = 0; l < count; ++l) value[l] = static_cast<C>(x[l]);
+    }
+  }
+  GRAVEN_ALWAYS_INLINE void store(T* y, std::int64_t count) const {
+    if (count >= kGroup) {
+      for (int l = 0; l < kGroup; ++l) y[l] = static_cast<T>(value[l]);
+    } else {
+      for (std::int64_t l = 0; l < count; ++l) y[l] = static_cast<T>(value[l]);
+    }
+  }
+};
+
+template <class C>
+GRAVEN_ALWAYS_INLINE C sum_lanes(C (&lanes)[kGroup]) {
+  for (int step = kGroup / 2; step > 0; step /= 2)
+    for (int l = 0; l < step; ++l) lanes[l] += lanes[l + step];
+  return lanes[0];
+}
+
+template <class C>
+struct LineSum {
+  C most;  // the largest element (NaN if one is)
+  C sum;   // of exp(x - most)
+};
+
+/// Largest element of n >= 1 neighbours and the sum of their exponentials, which also go to `exponentials` unless that is nullptr.
+template <class T, class C = compute_t<T>>
+inline LineSum<C> line_sum(const T* x, std::int64_t n, T* exponentials) {
+  const C lowest = -static_cast<C>(__builtin_inff());
+  C most[kGroup];
+  for (int l = 0; l < kGroup; ++l) most[l] = lowest;
+  for (std::int64_t i = 0; i < n; i += kGroup) {
+    const Group<T> g(x + i, n - i, lowest);
+    for (int l = 0; l < kGroup; ++l) most[l] = math::max(most[l], g.value[l]);
+  }
+  for (int step = kGroup / 2; step > 0; step /= 2)
+    for (int l = 0; l < step; ++l) most[l] = math::max(most[l], most[l + step]);
+  const C top = most[0];
+  C total[kGroup] = {};
+  for (std::int64_t i = 0; i < n; i += kGroup) {
+    Group<T> g(x + i, n - i, lowest);
+    for (int l = 0; l < kGroup; ++l) g.value[l] = math::exp(g.value[l] - top);
+    if (n - i < kGroup)
+      for (std::int64_t l = n - i; l < kGroup; ++l) g.value[l] = 0;  // exp(lowest - top) is NaN where all are -infinity
+    for (int l = 0; l < kGroup; ++l) total[l] += g.value[l];
+    if (exponentials != nullptr) g.store(exponentials + i, n - i);
+  }
+  return {top, sum_lanes(total)};
+}
+
+/// y = x * scale for n neighbours.
+template <class T, class C = compute_t<T>>
+inline void scale_line(T* y, std::int64_t n, C scale) {
+  for (std::int64_t i = 0; i < n; i += kGroup) {
+    Group<T> g(y + i, n - i, C(0));
+    for (int l = 0; l < kGroup; ++l) g.value[l] *= scale;
+    g.store(y + i, n - i);
+  }
+}
+
+/// Calls lines(first line, last line) for pieces of `count` lines of `size` elements.
+template <class Lines>
+inline void for_lines(Threads& threads, std::int64_t count, std::int64_t size, const Lines& lines) {
+  const std::int64_t each = kSoftmaxPiece / (size + 1) + 1;
+  threads.run((count + each - 1) / each, [&](std::int64_t piece) { lines(piece * each, (piece + 1) * each < count ? (piece + 1) * each : count); });
+}
+
+/// Calls columns(first element, width) for groups of at most 16 neighbouring lines whose elements lie `inner` apart.
+template <class Columns>
+inline void for_columns(Threads& threads, const softmax_config& c, const Columns& columns) {
+  const std::int64_t groups = (c.inner + kGroup - 1) / kGroup;
+  for_lines(threads, c.outer * groups, c.size * kGroup, [&](std::int64_t first, std::int64_t last) {
+    for (std::int64_t i = first; i < last; ++i) {
+      const std::int64_t column = i % groups * kGroup;
+      columns(i / groups * c.size * c.inner + column, c.inner - column < kGroup ? c.inner - column : kGroup);
+    }
+  });
+}
+
+/// Largest element and sum of exponentials of up to 16 neighbouring lines.
+template <class T, class C = compute_t<T>>
+inline void column_sums(const softmax_config& c, const T* x, std::int64_t width, C (&most)[kGroup], C (&total)[kGroup]) {
+  for (int l = 0; l < kGroup; ++l) {
+    most[l] = -static_cast<C>(__builtin_inff());
+    total[l] = 0;
+  }
+  for (std::int64_t k = 0; k < c.size; ++k) {
+    const Group<T> g(x + k * c.inner, width, C(0));
+    for (int l = 0; l < kGroup; ++l) most[l] = math::max(most[l], g.value[l]);
+  }
+  for (std::int64_t k = 0; k < c.size; ++k) {
+    const Group<T> g(x + k * c.inner, width, C(0));
+    for (int l = 0; l < kGroup; ++l) total[l] += math::exp(g.value[l] - most[l]);
+  }
+}
+
+}  // namespace detail
+
+template <class T>
+inline void softmax(Threads& threads, const softmax_config& c, T* y, const T* x) {
+  using C = compute_t<T>;
+  if (c.size == 0) return;
+  if (c.inner == 1) {
+    detail::for_lines(threads, c.outer, c.size, [&](std::int64_t first, std::int64_t last) {
+      for (std::int64_t i = first; i < last; ++i) {
+        // The exponentials are rounded once to float and once more for the quotient; narrower types are not, they are computed again.
+        if constexpr (sizeof(T) >= 4) {
+          const auto line = detail::line_sum(x + i * c.size, c.size, y + i * c.size);
+          detail::scale_line(y + i * c.size, c.size, C(1) / line.sum);
+        } else {
+          const auto line = detail::line_sum(x + i * c.size, c.size, static_cast<T*>(nullptr));
+          for (std::int64_t k = 0; k < c.size; k += detail::kGroup) {
+            detail::Group<T> g(x + i * c.size + k, c.size - k, C(0));
+            for (int l = 0; l < detail::kGroup; ++l) g.value[l] = math::exp(g.value[l] - line.most) / line.sum;
+            g.store(y + i * c.size + k, c.size - k);
+          }
+        }
+      }
+    });
+    return;
+  }
+  detail::for_columns(threads, c, [&](std::int64_t first, std::int64_t width) {
+    C most[detail::kGroup], total[detail::kGroup];
+    detail::column_sums(c, x + first, width, most, total);
+    for (std::int64_t k = 0; k < c.size; ++k) {
+      detail::Group<T> g(x + first + k * c.inner, width, C(0));
+      for (int l = 0; l < detail::kGroup; ++l) g.value[l] = math::exp(g.value[l] - most[l]) / total[l];
+      g.store(y + first + k * c.inner, width);
+    }
+  });
+}
+
+template <class T>
+inline void log_softmax(Threads& threads, const softmax_config& c, T* y, const T* x) {
+  using C = compute_t<T>;
+  if (c.size == 0) return;
+  if (c.inner == 1) {
+    detail::for_lines(threads, c.outer, c.size, [&](std::int64_t first, std::int64_t last) {
+      for (std::int64_t i = first; i < last; ++i) {
+        const auto line = detail::line_sum(x + i * c.size, c.size, static_cast<T*>(nullptr));
+        const C log_sum = math::log(line.sum);
+        for (std::int64_t k = 0; k < c.size; k += detail::kGroup) {
+          detail::Group<T> g(x + i * c.size + k, c.size - k, C(0));
+          for (int l = 0; l < detail::kGroup; ++l) g.value[l] = (g.value[l] - line.most) - log_sum;
+          g.store(y + i * c.size + k, c.size - k);
+        }
+      }
+    });
+    return;
+  }
+  detail::for_columns(threads, c, [&](std::int64_t first, std::int64_t width) {
+    C most[detail::kGroup], total[detail::kGroup];
+    detail::column_sums(c, x + first, width, most, total);
+    for (int l = 0; l < detail::kGroup; ++l) total[l] = math::log(total[l]);
+    for (std::int64_t k = 0; k < c.size; ++k) {
+      detail::Group<T> g(x + first + k * c.inner, width, C(0));
+      for (int l = 0; l < detail::kGroup; ++l) g.value[l] = (g.value[l] - most[l]) - total[l];
+      g.store(y + first + k * c.inner, width);
+    }
+  });
+}
+
+template <class T>
+inline void softmax_backward(Threads& threads, const softmax_config& c, T* dx, const T* dy, const T* y) {
+  using C = compute_t<T>;
+  if (c.inner == 1) {
+    detail::for_lines(threads, c.outer, c.size, [&](std::int64_t first, std::int64_t last) {
+      for (std::int64_t j = first * c.size; j < last * c.size; j += c.size) {
+        C total[detail::kGroup] = {};
+        for (std::int64_t k = 0; k < c.size; k += detail::kGroup) {
+          const detail::Group<T> a(dy + j + k, c.size - k, C(0)), b(y + j + k, c.size - k, C(0));
+          for (int l = 0; l < detail::kGroup; ++l) total[l] += a.value[l] * b.value[l];
+        }
+        const C sum = detail::sum_lanes(total);
+        for (std::int64_t k = 0; k < c.size; k += detail::kGroup) {
+          detail::Group<T> a(dy + j + k, c.size - k, C(0));
+          const detail::Group<T> b(y + j + k, c.size - k, C(0));
+          for (int l = 0; l < detail::kGroup; ++l) a.value[l] = b.value[l] * (a.value[l] - sum);
+          a.store(dx + j + k, c.size - k);
+        }
+      }
+    });
+    return;
+  }
+  detail::for_columns(threads, c, [&](std::int64_t first, std::int64_t width) {
+    C total[detail::kGroup] = {};
+    for (std::int64_t k = 0; k < c.size; ++k) {
+      const detail::Group<T> a(dy + first + k * c.inner, width, C(0)), b(y + first + k * c.inner, width, C(0));
+      for (int l = 0; l < detail::kGroup; ++l) total[l] += a.value[l] * b.value[l];
+    }
+    for (std::int64_t k = 0; k < c.size; ++k) {
+      detail::Group<T> a(dy + first + k * c.inner, width, C(0));
+      const detail::Group<T> b(y + first + k * c.inner, width, C(0));
+      for (int l = 0; l < detail::kGroup; ++l) a.value[l] = b.value[l] * (a.value[l] - total[l]);
+      a.store(dx + first + k * c.inner, width);
+    }
+  });
+}
+
+template <class T>
+inline void log_softmax_backward(Threads& threads, const softmax_config& c, T* dx, const T* dy, const T* y) {
+  using C = compute_t<T>;
+  if (c.inner == 1) {
+    detail::for_lines(threads, c.outer, c.size, [&](std::int64_t first, std::int64_t last) {
+      for (std::int64_t j = first * c.size; j < last * c.size; j += c.size) {
+        C total[detail::kGroup] = {};
+        for (std::int64_t k = 0; k < c.size; k += detail::kGroup) {
+          const detail::Group<T> a(dy + j + k, c.size - k, C(0));
+          for (int l = 0; l < detail::kGroup; ++l) total[l] += a.value[l];
+        }
+        const C sum = detail::sum_lanes(total);
+        for (std::int64_t k = 0; k < c.size; k += detail::kGroup) {
+          detail::Group<T> a(dy + j + k, c.size - k, C(0));
+          const detail::Group<T> b(y + j + k, c.size - k, C(0));
+          for (int l = 0; l < detail::kGroup; ++l) a.value[l] = a.value[l] - math::exp(b.value[l]) * sum;
+          a.store(dx + j + k, c.size - k);
+        }
+      }
+    });
+    return;
+  }
+  detail::for_columns(threads, c, [&](std::int64_t first, std::int64_t width) {
+    C total[detail::kGroup] = {};
+    for (std::int64_t k = 0; k < c.size; ++k) {
+      const detail::Group<T> a(dy + first + k * c.inner, width, C(0));
+      for (int l = 0; l < detail::kGroup; ++l) total[l] += a.value[l];
+    }
+    for (std::int64_t k = 0; k < c.size; ++k) {
+      detail::Group<T> a(dy + first + k * c.inner, width, C(0));
+      const detail::Group<T> b(y + first + k * c.inner, width, C(0));
+      for (int l = 0; l < detail::kGroup; ++l) a.value[l] = a.value[l] - math::exp(b.value[l]) * total[l];
+      a.store(dx + first + k * c.inner, width);
+    }
+  });
+}
+
+}  // namespace GRAVEN_LEVEL_NAMESPACE
+}  // namespace graven::kernels

@@ -1,0 +1,36 @@
+// A list of tensors worked on as if they lay behind each other, in pieces of 2^14 elements whatever the tensors' sizes: how optimizers update all
+// parameters in one parallel region.
+//
+//   for_each_range(threads, count, sizes, [&](std::int64_t tensor, std::int64_t first, std::int64_t n) { ... params[tensor] + first ... });
+#pragma once
+
+#include <cstdint>
+
+#include "level.h"
+#include "threads.h"
+
+namespace graven::kernels {
+inline namespace GRAVEN_LEVEL_NAMESPACE {
+
+template <class Range>
+inline void for_each_range(Threads& threads, std::int64_t count, const std::int64_t* sizes, const Range& range) {
+  constexpr std::int64_t kPiece = 16384;
+  std::int64_t total = 0;
+  for (std::int64_t t = 0; t < count; ++t) total += sizes[t];
+  threads.run((total + kPiece - 1) / kPiece, [&](std::int64_t piece) {
+    std::int64_t first = piece * kPiece, left = total - first < kPiece ? total - first : kPiece;
+    for (std::int64_t t = 0; t < count && left > 0; ++t) {
+      if (first < sizes[t]) {
+        const std::int64_t n = sizes[t] - first < left ? sizes[t] - first : left;
+        range(t, first, n);
+        left -= n;
+        first = 0;
+      } else {
+        first -= sizes[t];
+      }
+    }
+  });
+}
+
+}  // namespace GRAVEN_LEVEL_NAMESPACE
+}  // namespace graven::kernels

@@ -1,0 +1,83 @@
+// softmax, log_softmax and their gradients over the middle of [outer, size, inner], as plain loops.
+//
+//   softmax:      y_i = exp(x_i - max) / sum over j of exp(x_j - max)
+//   log_softmax:  y_i = x_i - max - log(sum over j of exp(x_j - max))
+//   backward of softmax:      dx_i = y_i (dy_i - sum over j of dy_j y_j)
+//   backward of log_softmax:  dx_i = dy_i - exp(y_i) sum over j of dy_j
+//
+//   reference::softmax(softmax_config{.outer = 64, .size = 10, .inner = 1}, y, x);
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "../config/softmax.h"
+#include "../cpu/functor.h"
+
+namespace graven::kernels::reference {
+
+/// visit(first, step): the elements of one normalised line are first + k * step, k < size.
+template <class Visit>
+void for_each_line(const softmax_config& c, const Visit& visit) {
+  for (std::int64_t o = 0; o < c.outer; ++o)
+    for (std::int64_t i = 0; i < c.inner; ++i) visit(o * c.size * c.inner + i, c.inner);
+}
+
+template <class T>
+compute_t<T> line_max(const T* x, std::int64_t first, std::int64_t step, std::int64_t size) {
+  compute_t<T> most = compute_t<T>(x[first]);
+  for (std::int64_t k = 1; k < size; ++k) {
+    const compute_t<T> v = compute_t<T>(x[first + k * step]);
+    if (v > most || v != v) most = v;
+  }
+  return most;
+}
+
+template <class T>
+void softmax(const softmax_config& c, T* y, const plain_t<T>* x) {
+  if (c.size == 0) return;
+  for_each_line(c, [&](std::int64_t first, std::int64_t step) {
+    const compute_t<T> most = line_max(x, first, step, c.size);
+    compute_t<T> sum = 0;
+    for (std::int64_t k = 0; k < c.size; ++k) sum += std::exp(compute_t<T>(x[first + k * step]) - most);
+    for (std::int64_t k = 0; k < c.size; ++k) y[first + k * step] = static_cast<T>(std::exp(compute_t<T>(x[first + k * step]) - most) / sum);
+  });
+}
+
+template <class T>
+void log_softmax(const softmax_config& c, T* y, const plain_t<T>* x) {
+  if (c.size == 0) return;
+  for_each_line(c, [&](std::int64_t first, std::int64_t step) {
+    const compute_t<T> most = line_max(x, first, step, c.size);
+    compute_t<T> sum = 0;
+    for (std::int64_t k = 0; k < c.size; ++k) sum += std::exp(compute_t<T>(x[first + k * step]) - most);
+    const compute_t<T> log_sum = std::log(sum);
+    for (std::int64_t k = 0; k < c.size; ++k) y[first + k * step] = static_cast<T>(compute_t<T>(x[first + k * step]) - most - log_sum);
+  });
+}
+
+template <class T>
+void softmax_backward(const softmax_config& c, T* dx, const plain_t<T>* dy, const plain_t<T>* y) {
+  for_each_line(c, [&](std::int64_t first, std::int64_t step) {
+    compute_t<T> sum = 0;
+    for (std::int64_t k = 0; k < c.size; ++k) sum += compute_t<T>(dy[first + k * step]) * compute_t<T>(y[first + k * step]);
+    for (std::int64_t k = 0; k < c.size; ++k) {
+      const std::int64_t j = first + k * step;
+      dx[j] = static_cast<T>(compute_t<T>(y[j]) * (compute_t<T>(dy[j]) - sum));
+    }
+  });
+}
+
+template <class T>
+void log_softmax_backward(const softmax_config& c, T* dx, const plain_t<T>* dy, const plain_t<T>* y) {
+  for_each_line(c, [&](std::int64_t first, std::int64_t step) {
+    compute_t<T> sum = 0;
+    for (std::int64_t k = 0; k < c.size; ++k) sum += compute_t<T>(dy[first + k * step]);
+    for (std::int64_t k = 0; k < c.size; ++k) {
+      const std::int64_t j = first + k * step;
+      dx[j] = static_cast<T>(compute_t<T>(dy[j]) - std::exp(compute_t<T>(y[j])) * sum);
+    }
+  });
+}
+
+}  // namespace graven::kernels::reference
