@@ -216,6 +216,7 @@ void Trainer::resume() {
 
 void Trainer::save() {
   if (!folder_) return;
+  model_.weights_needed();
   saved_path_ = folder_->save(state_, weights_, states_, options_.keep);
   saved_step_ = state_.step;
   if (!log_.enabled()) return;

@@ -74,8 +74,10 @@ class TrainableModel {
   virtual std::vector<Variable> weights() = 0;
   /// Optimizer state, in checkpoints only; all zero bits in a new run.
   virtual std::vector<Variable> states() = 0;
-  /// Called after the weights were written from outside, before the next step.
+  /// Called after the weights or states were written from outside, before the next step.
   virtual void weights_changed() {}
+  /// Called before they are read from outside: a model whose weights live on a device copies them to the memory that weights() and states() name.
+  virtual void weights_needed() {}
   /// Forward, backward, update; returns the loss. `inputs` are in the order of the description, 64-byte aligned, `batch` samples each.
   virtual double step(const void* const* inputs, std::int64_t batch, const StepNumbers& numbers) = 0;
   /// Loss of `batch` samples, without learning and with dropout off. With a fixed batch the set's last samples may not fill it: only the first

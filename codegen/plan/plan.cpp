@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "codegen/plan/arena.h"
+#include "codegen/plan/cuda_kernels.h"
 #include "codegen/plan/schedule.h"
 #include "codegen/plan/storage.h"
 #include "ir/diagnostic.h"
@@ -88,12 +89,13 @@ class Allocation {
 
 }  // namespace
 
-Plan make_plan(const ir::Graph& graph) {
+Plan make_plan(const ir::Graph& graph, ir::Target target) {
   Plan plan;
+  if (target == ir::Target::cuda) plan.alignment = 256;  // what the libraries' widest loads and cudaMalloc agree on
   const Storage storage(graph, plan.alignment);
   std::vector<ir::KernelCall> calls;
   calls.reserve(graph.nodes.size());
-  for (const ir::Node& node : graph.nodes) calls.push_back(ir::lower({graph, node}));
+  for (const ir::Node& node : graph.nodes) calls.push_back(target == ir::Target::cuda ? lower_for_cuda({graph, node}) : ir::lower({graph, node}));
 
   plan.steps.reserve(graph.nodes.size());
   for (const ir::NodeId n : schedule(graph, storage, calls)) {

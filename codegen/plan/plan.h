@@ -17,6 +17,7 @@
 
 #include "ir/graph.h"
 #include "ir/op.h"
+#include "ir/passes/pass.h"
 
 namespace graven::codegen {
 
@@ -68,8 +69,9 @@ struct Plan {
   double flops = 0, bytes = 0;     ///< a call, at the symbols' maxima, without the prepare phase
 };
 
-/// Schedules, chooses kernels, places buffers. The graph has been through the passes. Near-linear in the size of the graph.
-Plan make_plan(const ir::Graph& graph);
+/// Schedules, chooses kernels, places buffers. The graph has been through the passes for this target. Near-linear in the size of the graph. User
+/// error when the target has no kernel for a node.
+Plan make_plan(const ir::Graph& graph, ir::Target target = ir::Target::cpu);
 
 /// The value whose memory `value` lives in: itself unless it is an alias.
 inline ir::ValueId root(const Plan& plan, ir::ValueId value) {

@@ -1,0 +1,94 @@
+#include "codegen/plan/cuda_kernels.h"
+
+#include <algorithm>
+#include <iterator>
+#include <string_view>
+
+#include "ir/diagnostic.h"
+
+namespace graven::codegen {
+
+namespace {
+
+struct CudaKernel {
+  std::string_view name;
+  bool product = false;  ///< a library's matrix product or convolution: its result may not lie over an input
+  bool images = false;   ///< float, NHWC
+};
+
+/// What kernels/cuda has.
+constexpr CudaKernel kKernels[] = {
+    {"elementwise"},
+    {"broadcast"},
+    {"fill"},
+    {"strided_copy"},
+    {"strided_add"},
+    {"concat"},
+    {"pad"},
+    {"reduce_sum"},
+    {"reduce_mean"},
+    {"reduce_max"},
+    {"reduce_min"},
+    {"reduce_prod"},
+    {"argmax"},
+    {"argmin"},
+    {"softmax"},
+    {"log_softmax"},
+    {"softmax_backward"},
+    {"log_softmax_backward"},
+    {"cross_entropy"},
+    {"cross_entropy_backward"},
+    {"max_pool2d"},
+    {"max_pool2d_backward"},
+    {"avg_pool2d"},
+    {"avg_pool2d_backward"},
+    {"linear", true},
+    {"linear_backward_input", true},
+    {"linear_backward_weight", true},
+    {"matmul", true},
+    {"conv2d", true, true},
+    {"conv2d_backward_input", true, true},
+    {"conv2d_backward_weight", true, true},
+    {"sgd"},
+    {"adam"},
+};
+
+/// The first value whose type the kernel does not take, or kNone.
+ir::ValueId uncovered(const ir::NodeView& node, const CudaKernel& kernel) {
+  for (const auto* list : {&node.node.inputs, &node.node.outputs})
+    for (const ir::ValueId v : *list) {
+      if (v == ir::kNone || node.graph.value(v).kind == ir::ValueKind::hyper) continue;
+      const ir::DType dtype = node.graph.type(v).dtype;
+      if (dtype == ir::DType::f16 || dtype == ir::DType::bf16 || (kernel.images && dtype != ir::DType::f32)) return v;
+    }
+  return ir::kNone;
+}
+
+[[noreturn]] void refuse(const ir::NodeView& node, const std::string& message) {
+  UserError error(message);
+  for (const ir::Origin& origin : node.node.origins)
+    if (!origin.module.empty()) {
+      error.in(origin.module, std::string(node.node.op->name));
+      break;
+    }
+  throw error.at(node.node.origins);
+}
+
+}  // namespace
+
+ir::KernelCall lower_for_cuda(const ir::NodeView& node) {
+  ir::KernelCall call = ir::lower(node);
+  if (call.name.empty()) return call;
+  const auto* kernel = std::find_if(std::begin(kKernels), std::end(kKernels), [&](const CudaKernel& k) { return k.name == call.name; });
+  if (kernel == std::end(kKernels)) refuse(node, std::string(node.node.op->name) + " has no CUDA kernel (" + call.name + "): emit for the CPU");
+  if (const ir::ValueId v = uncovered(node, *kernel); v != ir::kNone)
+    refuse(node, "the CUDA kernel " + call.name + " does not take " + node.graph.type(v).to_string() + " (" + node.graph.value(v).name + ")");
+  if (kernel->images && !node.attributes().flag("channels_last"))
+    refuse(node, "the CUDA kernel " + call.name + " takes NHWC images: the pass choose_layout must run");
+  call.reference = false;
+  call.workspace_bytes = 0;
+  if (kernel->product) call.in_place.clear();
+  return call;
+}
+
+}  // namespace graven::codegen

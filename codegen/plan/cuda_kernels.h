@@ -1,0 +1,14 @@
+// The CUDA kernels that nodes become: what ir::lower chooses, as kernels/cuda has it. CUDA kernels take plain weights and no workspace.
+//
+//   ir::KernelCall call = lower_for_cuda({graph, node});   // user error when kernels/cuda has no such kernel
+#pragma once
+
+#include "ir/graph.h"
+#include "ir/op.h"
+
+namespace graven::codegen {
+
+/// User error naming the node and what it would need when the operator, its dtype or its layout is not covered on CUDA.
+ir::KernelCall lower_for_cuda(const ir::NodeView& node);
+
+}  // namespace graven::codegen
