@@ -1,70 +1,97 @@
-#include <fcntl.h>
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
-#include <fstream>
-#include <sstream>
+#include <filesystem>
+#include <map>
 
 #include "ir/diagnostic.h"
 #include "ir/json.h"
+#include "runtime_min/error.h"
+#include "runtime_min/file.h"
+#include "runtime_min/safetensors.h"
 
 namespace graven::ir {
 
 namespace {
 
-[[noreturn]] void system_failure(const std::string& path, const std::string& action) {
-  const int code = errno;
-  throw UserError(path + ": cannot " + action + ": " + std::strerror(code));
+std::string beside(const std::string& path) {
+  std::filesystem::path p(path);
+  return p.replace_extension(".safetensors").string();
 }
 
-/// The old file or the new one, never half of it.
-void write_atomically(const std::string& path, std::string_view text) {
-  const std::string temporary = path + ".tmp." + std::to_string(::getpid());
-  const int file = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (file < 0) system_failure(temporary, "create");
-  auto give_up = [&](const std::string& action) {
-    const int code = errno;
-    ::close(file);
-    ::unlink(temporary.c_str());
-    errno = code;
-    system_failure(temporary, action);
-  };
-  while (!text.empty()) {
-    const ssize_t written = ::write(file, text.data(), text.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) give_up("write");
-    text.remove_prefix(static_cast<std::size_t>(written));
-  }
-  if (::fsync(file) != 0 && errno != EINVAL) give_up("sync");
-  if (::close(file) != 0) {
-    ::unlink(temporary.c_str());
-    system_failure(temporary, "close");
-  }
-  if (std::rename(temporary.c_str(), path.c_str()) != 0) {
-    const int code = errno;
-    ::unlink(temporary.c_str());
-    errno = code;
-    system_failure(path, "rename into place");
-  }
+/// The names of dtypes are the same on both sides.
+runtime::DType file_dtype(DType dtype) {
+  for (std::size_t d = 0; d < std::size(runtime::kDTypes); ++d)
+    if (name(dtype) == runtime::kDTypes[d].name) return static_cast<runtime::DType>(d);
+  GRAVEN_CHECK(false, "no such dtype in files");
+  return {};
 }
+
+void write_constants(const std::string& path, const Graph& graph) {
+  std::vector<runtime::Variable> variables;
+  for (std::size_t v = 0; v < graph.values.size(); ++v) {
+    const auto constant = graph.constants.find(static_cast<ValueId>(v));
+    if (constant == graph.constants.end() || constant->second->bytes.size() <= kInlineConstantBytes) continue;
+    const TensorData& data = *constant->second;
+    // Only read from, though a variable could be written into.
+    variables.push_back({graph.values[v].name, file_dtype(data.type.dtype), data.type.shape.values(), const_cast<std::byte*>(data.bytes.data())});
+  }
+  runtime::save_variables(path, variables);
+}
+
+/// Looks constants up in `<graph>.safetensors` or weights.safetensors, each opened when the first one is asked for.
+class ConstantFiles {
+ public:
+  explicit ConstantFiles(const std::string& graph) {
+    candidates_ = {beside(graph), (std::filesystem::path(graph).parent_path() / "weights.safetensors").string()};
+  }
+  std::shared_ptr<const TensorData> load(const std::string& tensor, const TensorType& type) {
+    for (const std::string& path : candidates_) {
+      if (!files_.count(path)) {
+        std::error_code ignored;
+        files_[path] = std::filesystem::exists(path, ignored) ? std::make_unique<runtime::SafetensorsFile>(path) : nullptr;
+      }
+      const runtime::SafetensorsFile* file = files_[path].get();
+      const runtime::SafetensorsEntry* entry = file ? file->find(tensor) : nullptr;
+      if (!entry) continue;
+      const auto bytes = file->bytes(*entry);
+      auto data = std::make_shared<TensorData>();
+      data->type = {type.dtype, Shape::of(entry->shape)};
+      if (!entry->dtype || *entry->dtype != file_dtype(type.dtype))
+        throw UserError(path + ": tensor '" + tensor + "': expected " + std::string(name(type.dtype)) + ", found " + entry->dtype_name);
+      data->bytes.assign(bytes.begin(), bytes.end());
+      return data;
+    }
+    return nullptr;
+  }
+
+ private:
+  std::vector<std::string> candidates_;
+  std::map<std::string, std::unique_ptr<runtime::SafetensorsFile>> files_;
+};
 
 }  // namespace
 
 void write_graph(const std::string& path, const Graph& graph) {
-  if (has_large_constants(graph)) throw UserError(path + ": a graph with constants of more than 512 bytes cannot be written yet");
-  write_atomically(path, to_json(graph));
+  const std::string text = to_json(graph);
+  try {
+    // The text last: where it stands, its constants stand.
+    if (has_large_constants(graph)) write_constants(beside(path), graph);
+    runtime::AtomicFile file(path);
+    file.write(text);
+    file.commit();
+  } catch (const runtime::Error& e) {
+    throw UserError(e.what());
+  }
 }
 
 Graph read_graph(const std::string& path) {
-  errno = 0;
-  std::ifstream in(path, std::ios::binary);
-  if (!in) system_failure(path, "open");
-  std::ostringstream text;
-  text << in.rdbuf();
-  if (in.bad() || (text.fail() && !in.eof())) system_failure(path, "read");
-  return from_json(text.str(), path);
+  try {
+    const runtime::MappedFile file(path);
+    ConstantFiles constants(path);
+    const auto bytes = file.bytes();
+    return from_json({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path,
+                     [&](const std::string& tensor, const TensorType& type) { return constants.load(tensor, type); });
+  } catch (const runtime::Error& e) {
+    throw UserError(e.what());
+  }
 }
 
 }  // namespace graven::ir

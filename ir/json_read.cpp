@@ -30,7 +30,10 @@ struct Place {
     std::string s = parent ? parent->to_string() : std::string();
     if (index >= 0) return s + "[" + std::to_string(index) + "]";
     if (key.empty()) return s;
-    return s.empty() ? std::string(key.substr(0, 100)) : s + "." + std::string(key.substr(0, 100));
+    if (!s.empty()) s += '.';
+    for (char c : key.substr(0, 100))
+      s += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? '?' : c;  // keys are the file's: a terminal must survive them
+    return s;
   }
 };
 
