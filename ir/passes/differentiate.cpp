@@ -1,3 +1,5 @@
+#include <set>
+
 #include "ir/diagnostic.h"
 #include "ir/passes/passes.h"
 #include "ir/passes/rewriter.h"
@@ -20,11 +22,23 @@ class Differentiation {
     for (ValueId p : graph_.parameters)
       if (at(wanted_, p))
         if (const ValueId gradient = total(p, origins_of(p)); gradient != kNone) graph_.gradients.push_back({p, gradient});
+    name_gradients();
     // The gradients given to backward() are read; from here on the losses are results like any other.
     for (Loss& loss : graph_.losses) loss.gradient = kNone;
   }
 
  private:
+  /// The gradient of parameter "model.fc.weight" is called "grad(model.fc.weight)", whatever node makes it.
+  void name_gradients() {
+    std::set<ValueId> named;
+    for (const Gradient& g : graph_.gradients) {
+      const std::string name = "grad(" + graph_.value(g.parameter).name + ")";
+      if (graph_.value(g.value).kind == ValueKind::node && named.insert(g.value).second && graph_.find(name) == kNone)
+        graph_.value(g.value).name = name;
+    }
+    graph_.compact();  // looks the names up anew
+  }
+
   static bool at(const std::vector<bool>& flags, ValueId v) {
     return static_cast<std::size_t>(v) < flags.size() && flags[static_cast<std::size_t>(v)];
   }

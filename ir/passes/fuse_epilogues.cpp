@@ -137,6 +137,8 @@ class Fuser {
         node.inputs[p.residual] = draft.residual;
       }
     }
+    // The result keeps the product's name, which says its layer: "model.fc1.linear" rather than "model.relu_3", which another relu would renumber.
+    if (!uses_.is_output[static_cast<std::size_t>(y)]) std::swap(graph_.value(y).name, graph_.value(node.outputs[0]).name);
     node.outputs[0] = y;
     node.origins = std::move(origins);
     moved_to_[n] = last;

@@ -343,6 +343,18 @@ TEST(Pipeline, ResidualNetworkBecomesTwoConvolutionsAndAMean) {
   EXPECT_EQ(forward, (std::vector<std::string_view>{"permute", "conv2d", "conv2d", "mean"}));
 }
 
+TEST(Pipeline, OnCudaNothingIsPacked) {
+  for (const auto& [name, make] : networks()) {
+    Graph g = make();
+    ir::PassOptions options;
+    options.target = ir::Target::cuda;
+    ir::run_passes(g, options);
+    EXPECT_EQ(count(g, "pack_linear_weight") + count(g, "pack_conv2d_weight"), 0u) << name;
+    for (const ir::Node& n : g.nodes)
+      EXPECT_TRUE(n.op->name != "conv2d" || n.attributes.flag("channels_last")) << name;
+  }
+}
+
 TEST(Pipeline, EvaluationIsForwardOnly) {
   const Graph g = ir::evaluation_graph(residual_training());
   ir::verify(g);
