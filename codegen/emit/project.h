@@ -45,6 +45,7 @@ struct EmitOptions {
   bool shuffle = true;                      ///< default of --shuffle
   std::vector<double> mean = {}, std = {};  ///< defaults of --mean and --std
   ir::PassOptions passes = {};              ///< switched-off passes, dumps
+  bool jit_entry = false;                   ///< render_project: what a host program loads (model.cpp, jit.cpp) instead of a standalone project
   bool format = true;                       ///< run clang-format 19 over the generated files, where it is installed
 };
 

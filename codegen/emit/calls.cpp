@@ -1,0 +1,343 @@
+#include "codegen/emit/calls.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "ir/diagnostic.h"
+
+namespace graven::codegen {
+
+namespace {
+
+using ir::ConfigField;
+using ir::Dim;
+
+std::size_t at(std::int32_t v) { return static_cast<std::size_t>(v); }
+
+std::string join(const std::vector<std::string>& items, std::string_view separator = ", ") {
+  std::string text;
+  for (const std::string& item : items) {
+    if (!text.empty()) text += separator;
+    text += item;
+  }
+  return text;
+}
+
+/// The program that a node applies elementwise: its own, its epilogue, or none.
+struct Body {
+  Functor functor;
+  bool present = false;
+};
+Body body_of(const ir::Node& node, const ir::KernelCall& call, ir::DType result) {
+  for (const char* key : {"program", "epilogue"})
+    if (const ir::Attribute* a = node.attributes.find(key))
+      if (const auto* program = std::get_if<ir::ScalarProgram>(a); program && !program->empty()) return {make_functor(*program), true};
+  const bool runs_functor = call.name == "elementwise" || call.name == "broadcast";
+  if (runs_functor && node.op->elementwise()) return {make_functor(program_of(*node.op, node.attributes, result)), true};
+  return {};
+}
+
+/// Reference kernels whose first template argument is the element type; the others deduce it from the result.
+bool takes_element_type(std::string_view file) { return file == "conv2d" || file == "batch_norm" || file == "pool2d" || file == "pad"; }
+
+class Writer {
+ public:
+  Writer(const ir::Graph& graph, const Plan& plan, const ValueNames& values, const CallStyle& style, Calls& out)
+      : graph_(graph), plan_(plan), values_(values), style_(style), out_(out) {
+    std::vector<std::string> owners;
+    for (const Step& step : plan.steps)
+      if (!step.call.name.empty()) owners.push_back(owner(step));
+    config_names_ = Names(owners, values.root());
+  }
+
+  void write() {
+    for (const Step& step : plan_.steps)
+      if (!step.call.name.empty()) write(step);
+    copy_outputs();
+  }
+
+ private:
+  const ir::Node& node(const Step& step) const { return graph_.nodes[at(step.node)]; }
+
+  /// What a step's config is named after: its result, or what it writes into.
+  std::string owner(const Step& step) const {
+    const ir::Node& n = node(step);
+    if (!n.outputs.empty()) return graph_.value(n.outputs[0]).name;
+    for (const ir::ValueId v : n.inputs)
+      if (v != ir::kNone && graph_.value(v).kind == ir::ValueKind::hyper && graph_.value(v).name.compare(0, 3, "lr.") == 0)
+        return "optimizer." + graph_.value(v).name.substr(3);
+    return std::string(n.op->name) + "." + graph_.value(n.inputs.at(0)).name;
+  }
+
+  std::string field(const ConfigField& value, bool& symbolic) const {
+    auto dim = [&](const Dim& d) {
+      symbolic |= !d.is_static();
+      return values_.dimension(d);
+    };
+    auto list = [&](const std::vector<Dim>& dims) {
+      std::vector<std::string> items;
+      for (const Dim& d : dims) items.push_back(dim(d));
+      return "{" + join(items) + "}";
+    };
+    if (const Dim* d = std::get_if<Dim>(&value)) return dim(*d);
+    if (const double* d = std::get_if<double>(&value)) return number_text(*d);
+    if (const bool* b = std::get_if<bool>(&value)) return *b ? "true" : "false";
+    if (const auto* dims = std::get_if<std::vector<Dim>>(&value)) return list(*dims);
+    std::vector<std::string> rows;
+    for (const auto& dims : std::get<std::vector<std::vector<Dim>>>(value)) rows.push_back(list(dims));
+    return "{" + join(rows) + "}";
+  }
+
+  /// Adds the config and returns how the call names it.
+  std::string config(const Step& step, const std::string& file) {
+    const std::string& name = config_names_[owner(step)];
+    const std::string type = step.call.config_type.empty() ? file + "_config" : step.call.config_type;
+    std::vector<std::string> fields;
+    bool symbolic = false;
+    for (const auto& [key, value] : step.call.config) fields.push_back("." + key + " = " + field(value, symbolic));
+    out_.config_headers.insert("kernels/config/" + file + ".h");
+    const std::string braces = "{" + join(fields) + "}";
+    if (!symbolic) {
+      out_.configs.push_back({owner(step), "inline constexpr " + type + " " + name + braces + ";", type});
+      return "config::" + name;
+    }
+    std::vector<std::string> parameters, arguments;
+    for (const Symbol& s : values_.symbols()) {
+      if (!mentions(step.call, s.name)) continue;
+      parameters.push_back("std::int64_t " + s.identifier);
+      arguments.push_back(s.identifier);
+    }
+    out_.configs.push_back({owner(step), "constexpr " + type + " " + name + "(" + join(parameters) + ") { return " + braces + "; }", type});
+    return "config::" + name + "(" + join(arguments) + ")";
+  }
+
+  static bool mentions(const ir::KernelCall& call, const std::string& symbol) {
+    auto in = [&](const Dim& d) { return !d.is_static() && d.symbol() == symbol; };
+    auto in_list = [&](const std::vector<Dim>& list) { return std::any_of(list.begin(), list.end(), in); };
+    for (const auto& [key, value] : call.config) {
+      if (const Dim* d = std::get_if<Dim>(&value); d && in(*d)) return true;
+      if (const auto* list = std::get_if<std::vector<Dim>>(&value); list && in_list(*list)) return true;
+      if (const auto* rows = std::get_if<std::vector<std::vector<Dim>>>(&value); rows && std::any_of(rows->begin(), rows->end(), in_list))
+        return true;
+    }
+    return false;
+  }
+
+  /// An array of the pointers of one variadic input.
+  std::string pointers(const ir::Node& n, const ir::InputRange& range, const std::string& name, bool mutated) const {
+    std::vector<std::string> items;
+    ir::DType dtype = ir::DType::f32;
+    for (std::size_t i = range.begin; i < range.begin + range.count; ++i) {
+      items.push_back(values_.expression(n.inputs[i]));
+      if (n.inputs[i] != ir::kNone) dtype = graph_.type(n.inputs[i]).dtype;
+    }
+    return fmt::format("  {}{}* const {}[] = {{{}}};\n", mutated ? "" : "const ", element_type(dtype), name, join(items));
+  }
+
+  std::string variadic(const Step& step, std::vector<std::string>& arguments) const {
+    const ir::Node& n = node(step);
+    std::string lines;
+    bool counted = false, sized = false;
+    std::vector<std::string> arrays;
+    for (std::size_t s = 0; s < n.op->inputs.size(); ++s) {
+      const ir::InputSpec& spec = n.op->inputs[s];
+      const ir::InputRange range = input_range(*n.op, n.inputs.size(), s);
+      if (!spec.variadic) {
+        if (!sized) arguments.push_back("sizes"), sized = true;
+        const ir::ValueId v = n.inputs[range.begin];
+        const bool number = v != ir::kNone && graph_.value(v).kind == ir::ValueKind::hyper;
+        arguments.push_back(number ? values_.hyper(v) : values_.expression(v));
+        continue;
+      }
+      if (!counted) {
+        arguments.push_back(fmt::format("{}", range.count));
+        counted = true;
+      }
+      bool present = false;
+      for (std::size_t i = range.begin; i < range.begin + range.count; ++i) present |= n.inputs[i] != ir::kNone;
+      if (!present) {
+        arguments.push_back("nullptr");
+        continue;
+      }
+      const std::string name(spec.name);
+      lines += pointers(n, range, name, spec.mutated);
+      arguments.push_back(name);
+      if (arrays.empty()) {
+        // cat: elements along the dimension; optimizers: elements in all.
+        std::vector<std::string> sizes;
+        bool symbolic = false;
+        const ir::Attribute* dim = n.op->has_effect() ? nullptr : n.attributes.find("dim");
+        for (std::size_t i = range.begin; i < range.begin + range.count; ++i) {
+          const ir::Shape& shape = graph_.type(n.inputs[i]).shape;
+          const Dim size = dim ? shape[static_cast<std::size_t>(std::get<std::int64_t>(*dim))] : shape.numel();
+          symbolic |= !size.is_static();
+          sizes.push_back(values_.dimension(size));
+        }
+        arrays.push_back(fmt::format("  {} std::int64_t sizes[] = {{{}}};\n", symbolic ? "const" : "static constexpr", join(sizes)));
+      }
+    }
+    if (!sized) arguments.push_back("sizes");
+    return lines + join(arrays, "");
+  }
+
+  void write(const Step& step) {
+    const ir::Node& n = node(step);
+    const std::string file = step.call.file.empty() ? step.call.name : step.call.file;
+    const ir::DType result = n.outputs.empty() ? ir::DType::f32 : graph_.type(n.outputs[0]).dtype;
+    const Body body = body_of(n, step.call, result);
+
+    std::vector<std::string> template_arguments;
+    if (step.call.reference && takes_element_type(file)) {
+      // The element type of the computation: the first floating type among results and operands.
+      ir::DType type = ir::DType::f32;
+      bool found = false;
+      for (const auto& list : {n.outputs, n.inputs})
+        for (const ir::ValueId v : list)
+          if (!found && v != ir::kNone && ir::is_floating(graph_.type(v).dtype) && graph_.value(v).kind != ir::ValueKind::hyper)
+            type = graph_.type(v).dtype, found = true;
+      if (!found) type = !n.inputs.empty() && n.inputs[0] != ir::kNone ? graph_.type(n.inputs[0]).dtype : result;
+      template_arguments.emplace_back(element_type(type));
+    }
+    if (body.present) {
+      template_arguments.push_back(body.functor.name);
+      out_.functors.emplace(body.functor.name, body.functor);
+    }
+    template_arguments.insert(template_arguments.end(), step.call.template_arguments.begin(), step.call.template_arguments.end());
+
+    std::vector<std::string> arguments;
+    if (!step.call.reference) arguments.push_back(style_.first_argument);
+    arguments.push_back(config(step, file));
+    for (const ir::ValueId v : n.outputs) arguments.push_back(values_.expression(v));
+    const bool is_variadic = std::any_of(n.op->inputs.begin(), n.op->inputs.end(), [](const ir::InputSpec& s) { return s.variadic; });
+    const bool runs_functor = step.call.name == "elementwise" || step.call.name == "broadcast";
+    std::string lines;
+    if (is_variadic && !runs_functor) {
+      lines = variadic(step, arguments);
+    } else {
+      for (const ir::ValueId v : n.inputs) arguments.push_back(values_.expression(v));
+      if (!is_variadic)
+        for (std::size_t i = n.inputs.size(); i < n.op->inputs.size(); ++i) arguments.emplace_back("nullptr");
+    }
+    if (step.workspace >= 0) arguments.push_back("buf." + values_.workspace(step));
+
+    std::string code = step.call.reference ? "reference::" + step.call.name : step.call.name;
+    if (!template_arguments.empty()) code += "<" + join(template_arguments) + ">";
+    code += "(" + join(arguments) + ");";
+    if (!lines.empty()) code = "{\n" + lines + "  " + code + "\n}";
+    out_.headers.insert(step.call.reference ? "kernels/reference/" + file + ".h"
+                                            : "kernels/" + style_.kernel_folder + "/" + file + style_.kernel_extension);
+
+    Call call;
+    for (const ir::Origin& o : n.origins) {
+      if (call.module.empty() && !o.module.empty()) call.module = o.module;
+      if (call.location.empty() && !o.file.empty()) call.location = fmt::format("{}:{}", o.file, o.line);
+    }
+    call.description = describe_node(graph_, n);
+    call.types = types(n);
+    call.code = std::move(code);
+    out_.phases[n.phase].push_back(std::move(call));
+  }
+
+  /// "f32[64,784] -> f32[64,256]": what flows; weights are left out unless nothing else comes in.
+  std::string types(const ir::Node& n) const {
+    std::vector<std::string> from, to;
+    auto flows = [&](ir::ValueId v) {
+      const Home home = plan_.placements[at(root(plan_, v))].home;
+      return home == Home::arena || home == Home::input || home == Home::output;
+    };
+    for (const bool all : {false, true}) {
+      if (!from.empty() || n.op->has_effect()) break;
+      for (const ir::ValueId v : n.inputs)
+        if (v != ir::kNone && graph_.value(v).kind != ir::ValueKind::hyper && (all || flows(v))) from.push_back(graph_.type(v).to_string());
+    }
+    for (const ir::ValueId v : n.outputs)
+      if (values_.expression(v) != "nullptr") to.push_back(graph_.type(v).to_string());
+    auto shorten = [](std::vector<std::string>& list) {
+      if (list.size() > 4) list = {list[0], list[1], fmt::format("{} more", list.size() - 2)};
+    };
+    shorten(from);
+    shorten(to);
+    if (to.empty()) return join(from);
+    return from.empty() ? join(to) : join(from) + " -> " + join(to);
+  }
+
+  /// Results of an inference that are no step's own memory: an input, a weight, or the same result twice.
+  void copy_outputs() {
+    for (std::size_t i = 0; i < graph_.outputs.size(); ++i) {
+      const ir::ValueId r = root(plan_, graph_.outputs[i]);
+      const Placement& p = plan_.placements[at(r)];
+      if (p.home == Home::arena || (p.home == Home::output && p.buffer == static_cast<std::int32_t>(i))) continue;
+      if (!graph_.optimizers.empty() || !graph_.losses.empty()) continue;  // read where it lies
+      const ir::TensorType& type = graph_.type(r);
+      const std::string bytes =
+          fmt::format("sizeof({}) * static_cast<std::size_t>({})", element_type(type.dtype), values_.dimension(type.shape.numel()));
+      Call call;
+      call.description = "copy";
+      call.types = type.to_string();
+      call.code = fmt::format(fmt::runtime(style_.copy), fmt::arg("to", "out." + values_.output(i)), fmt::arg("from", values_.expression(r)),
+                              fmt::arg("bytes", bytes));
+      out_.phases[ir::Phase::forward].push_back(std::move(call));
+    }
+  }
+
+  const ir::Graph& graph_;
+  const Plan& plan_;
+  const ValueNames& values_;
+  const CallStyle& style_;
+  Calls& out_;
+  Names config_names_;
+};
+
+std::string steps_text(const ir::ScalarProgram& program) {
+  std::string text;
+  for (const auto& step : program.steps) {
+    if (step.op == "full") continue;
+    text += (text.empty() ? "" : " + ") + step.op;
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string describe_node(const ir::Graph& graph, const ir::Node& node) {
+  const ir::Attributes& a = node.attributes;
+  std::string text(node.op->name);
+  auto integers = [&](const char* key) -> const ir::Ints* {
+    const ir::Attribute* found = a.find(key);
+    return found ? std::get_if<ir::Ints>(found) : nullptr;
+  };
+  if (const ir::Attribute* program = a.find("program"))
+    if (const auto* p = std::get_if<ir::ScalarProgram>(program)) text = steps_text(*p);
+  for (std::size_t i = 0; i < node.op->inputs.size() && i < node.inputs.size(); ++i) {
+    if (node.inputs[i] == ir::kNone) continue;
+    if (node.op->inputs[i].name == "weight" && !node.op->alias && text.find("pack") == std::string::npos) {
+      const ir::Shape* shape = &graph.type(node.inputs[i]).shape;
+      ir::Shape packed;
+      if (const ir::Ints* sizes = integers("weight_shape"); sizes && !sizes->empty()) packed = ir::Shape::of(*sizes), shape = &packed;
+      if (shape->rank() == 4)
+        text += fmt::format(" {}->{}, {}x{}", (*shape)[1].to_string(), (*shape)[0].to_string(), (*shape)[2].to_string(), (*shape)[3].to_string());
+      if (const ir::Ints* stride = integers("stride"); stride && std::any_of(stride->begin(), stride->end(), [](auto s) { return s != 1; }))
+        text += fmt::format(", stride {}",
+                            (*stride)[0] == stride->back() ? fmt::format("{}", (*stride)[0]) : fmt::format("{}x{}", (*stride)[0], stride->back()));
+    }
+    if (node.op->inputs[i].name == "bias") text += " + bias";
+    if (node.op->inputs[i].name == "residual") text += " + residual";
+  }
+  if (const ir::Ints* kernel = integers("kernel_size"); kernel && kernel->size() == 2 && node.op->name.find("pool") != std::string_view::npos)
+    text += fmt::format(" {}x{}", (*kernel)[0], (*kernel)[1]);
+  for (const char* key : {"reduction", "approximate"})
+    if (const ir::Attribute* value = a.find(key))
+      if (const auto* word = std::get_if<std::string>(value)) text += "(" + *word + ")";
+  if (const ir::Attribute* epilogue = a.find("epilogue"))
+    if (const auto* program = std::get_if<ir::ScalarProgram>(epilogue); program && !program->empty()) text += " + " + steps_text(*program);
+  return text;
+}
+
+Calls make_calls(const ir::Graph& graph, const Plan& plan, const ValueNames& values, const CallStyle& style) {
+  Calls calls;
+  Writer(graph, plan, values, style, calls).write();
+  return calls;
+}
+
+}  // namespace graven::codegen

@@ -1,0 +1,53 @@
+// Calls: each step of the plan as the text of one kernel call, with its config and a comment that says what it does, on which shapes, and where
+// it comes from. What differs between targets is data (CallStyle), not branches.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "codegen/emit/functor.h"
+#include "codegen/emit/values.h"
+#include "codegen/plan/plan.h"
+#include "ir/graph.h"
+
+namespace graven::codegen {
+
+/// How a target writes a call.
+struct CallStyle {
+  std::string first_argument = "threads";  ///< the execution resource that every fast kernel takes first
+  std::string kernel_folder = "cpu";       ///< below kernels/
+  std::string kernel_extension = ".h";
+  std::string copy = "std::memcpy({to}, {from}, {bytes});";  ///< a result that is an input or another result
+};
+
+struct Call {
+  std::string module;       ///< whose banner it stands under; empty outside of any module
+  std::string description;  ///< "linear + bias + relu"
+  std::string types;        ///< "f32[64,784] -> f32[64,256]"
+  std::string location;     ///< "mlp.cpp:8"
+  std::string code;         ///< statements, without indentation
+};
+
+/// One line of configs.h.
+struct Config {
+  std::string owner;   ///< the path it is named after
+  std::string text;    ///< "inline constexpr linear_config hidden_linear{.m = 64, .n = 256, .k = 784};"
+  std::string kernel;  ///< "linear": configs are grouped by kernel file in comments
+};
+
+struct Calls {
+  std::map<ir::Phase, std::vector<Call>> phases;
+  std::vector<Config> configs;
+  std::map<std::string, Functor> functors;  ///< by name
+  std::set<std::string> headers;            ///< "kernels/cpu/linear.h"
+  std::set<std::string> config_headers;     ///< "kernels/config/linear.h"
+};
+
+Calls make_calls(const ir::Graph& graph, const Plan& plan, const ValueNames& values, const CallStyle& style);
+
+/// What a node does in a few words: "conv2d 3->32, 3x3, stride 2 + bias + relu".
+std::string describe_node(const ir::Graph& graph, const ir::Node& node);
+
+}  // namespace graven::codegen

@@ -1,0 +1,367 @@
+#include "codegen/emit/project.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <fstream>
+#include <set>
+#include <span>
+#include <sstream>
+
+#include "codegen/emit/embedded.h"
+#include "codegen/emit/format.h"
+#include "codegen/emit/project_data.h"
+#include "codegen/emit/record.h"
+#include "codegen/emit/render.h"
+#include "ir/diagnostic.h"
+#include "ir/json.h"
+#include "runtime_min/error.h"
+#include "runtime_min/file.h"
+#include "runtime_min/safetensors.h"
+#include "runtime_min/sha256.h"
+
+namespace graven::codegen {
+
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+double milliseconds_since(Clock::time_point start) { return std::chrono::duration<double, std::milli>(Clock::now() - start).count(); }
+
+/// Runs the passes that the graph has not been through.
+std::vector<ir::PassTiming> finish_passes(ir::Graph& graph, const EmitOptions& options) {
+  ir::PassOptions passes = options.passes;
+  passes.target = options.target;
+  if (passes.from.empty() && graph.stage != "trace") {
+    const auto pipeline = ir::pipeline();
+    const auto done = std::find_if(pipeline.begin(), pipeline.end(), [&](const ir::Pass& p) { return p.name == graph.stage; });
+    if (done == pipeline.end()) throw UserError("the graph is at stage '" + graph.stage + "', which is no pass of this version");
+    if (done + 1 == pipeline.end() || graph.stage == passes.to) return {};
+    passes.from = (done + 1)->name;
+  }
+  std::vector<ir::PassTiming> timings = ir::run_passes(graph, passes);
+  // Passes that do not apply leave no mark: the graph is through with all of them.
+  if (passes.to.empty()) graph.stage = ir::pipeline().back().name;
+  return timings;
+}
+
+std::string numbers_text(const std::vector<double>& numbers) {
+  std::string text;
+  for (const double n : numbers) text += (text.empty() ? "" : " ") + number_text(n);
+  return text;
+}
+
+std::vector<double> numbers_of(const std::string& text) {
+  std::vector<double> numbers;
+  std::istringstream in(text);
+  for (double n; in >> n;) numbers.push_back(n);
+  return numbers;
+}
+
+/// What was chosen at emission goes into the graph, so that its file says everything.
+void record_options(ir::Graph& graph, const EmitOptions& options) {
+  auto& c = graph.config;
+  c["emit.name"] = project_name(graph, options);
+  c["emit.target"] = std::string(options.target == ir::Target::cuda ? "cuda" : "cpu");
+  c["emit.threads"] = static_cast<std::int64_t>(options.threads);
+  c["emit.memory_budget"] = options.memory_budget;
+  c["emit.epochs"] = options.epochs;
+  c["emit.seed"] = options.seed;
+  c["emit.shuffle"] = options.shuffle;
+  c["emit.data"] = options.data;
+  c["emit.test_data"] = options.test_data;
+  c["emit.mean"] = numbers_text(options.mean);
+  c["emit.std"] = numbers_text(options.std);
+}
+
+std::string sha256_of(const std::string& text) { return runtime::sha256(std::as_bytes(std::span(text.data(), text.size()))); }
+
+/// The files that `path` includes between quotes, resolved like the compiler does.
+std::vector<std::string> includes_of(const std::string& path, std::string_view text) {
+  std::vector<std::string> found;
+  for (std::size_t at = text.find("#include \""); at != std::string_view::npos; at = text.find("#include \"", at + 1)) {
+    if (at > 0 && text[at - 1] != '\n') continue;
+    const std::size_t begin = at + 10, end = text.find('"', begin);
+    if (end == std::string_view::npos) break;
+    found.push_back((fs::path(path).parent_path() / std::string(text.substr(begin, end - begin))).lexically_normal().generic_string());
+  }
+  return found;
+}
+
+/// Adds kernels/ and runtime/ files with everything that they include. runtime/x.h brings runtime/x.cpp.
+void add_copied(std::map<std::string, std::string>& files, std::vector<std::string> wanted) {
+  while (!wanted.empty()) {
+    const std::string path = wanted.back();
+    wanted.pop_back();
+    if (files.count(path)) continue;
+    const bool runtime = path.compare(0, 8, "runtime/") == 0;
+    const std::string_view text = embedded_text(runtime ? "runtime_min/" + path.substr(8) : path);
+    files.emplace(path, text);
+    for (std::string& included : includes_of(path, text)) wanted.push_back(std::move(included));
+    if (runtime && path.ends_with(".h")) {
+      const std::string source = path.substr(0, path.size() - 2) + ".cpp";
+      if (find_embedded("runtime_min/" + source.substr(8))) wanted.push_back(source);
+    }
+  }
+}
+
+std::string sources_in(const std::map<std::string, std::string>& files, const std::set<std::string>& without) {
+  std::string text;
+  for (const auto& [path, content] : files)
+    if (path.compare(0, 8, "runtime/") == 0 && path.ends_with(".cpp") && !without.count(path)) text += (text.empty() ? "" : " ") + path;
+  return text;
+}
+
+struct Prepared {
+  ir::Graph graph;
+  Plan plan;
+  std::map<std::string, std::string> files;
+};
+
+Prepared prepare(const ir::Graph& traced, const EmitOptions& options, EmitReport& report) {
+  Prepared p{traced, {}, {}};
+  report.passes = finish_passes(p.graph, options);
+  record_options(p.graph, options);
+
+  auto start = Clock::now();
+  p.plan = make_plan(p.graph);
+  verify_plan(p.graph, p.plan);
+  report.plan_milliseconds = milliseconds_since(start);
+  report.arena_bytes = p.plan.arena_bytes;
+  report.lower_bound = p.plan.lower_bound;
+  if (options.memory_budget > 0 && p.plan.arena_bytes > options.memory_budget)
+    throw UserError(fmt::format("the arena takes {} bytes, the memory budget is {}", p.plan.arena_bytes, options.memory_budget))
+        .note(fmt::format("no placement can take less than {} bytes for this graph", p.plan.lower_bound));
+
+  start = Clock::now();
+  const std::string graph_text = ir::to_json(p.graph);
+  ProjectData data = make_project_data(p.graph, p.plan, options, sha256_of(graph_text));
+  nlohmann::json& d = data.common;
+  const std::string kind = data.training ? "train" : "infer";
+  const std::string extension = target_style(options.target).model_extension;
+  auto& files = p.files;
+  std::vector<std::string> generated;
+  auto add = [&](const std::string& path, const std::string& template_name) {
+    files[path] = render("project/" + template_name, d);
+    generated.push_back(path);
+  };
+  d["level_choice"] = render("project/levels.inc", d);
+  add("params.h", "params.h");
+  add("memory_plan.h", "memory_plan.h");
+  if (d["uses_configs"]) add("configs.h", "configs.h");
+  if (d["has_functors"]) add("functors.h", "functors.h");
+  add("program.h", "program.h");
+  add("model.h", kind + "/model.h");
+  for (ModelFile& file : data.files) {
+    d["file"] = std::move(file.data);
+    add(file.path, "model.cpp");
+  }
+  d.erase("file");
+
+  add_copied(files, data.headers);
+  if (options.jit_entry) {
+    files["jit.cpp"] = render("jit/jit.cpp", d);
+  } else {
+    add("model_api" + extension, kind + "/model_api.cpp");
+    add("main.cpp", kind + "/main.cpp");
+    add("selftest.cpp", kind + "/selftest.cpp");
+    // What the model's library needs of the run time; then what only the program needs.
+    add_copied(files, {"runtime/arena.h", "runtime/safetensors.h", "runtime/tensor.h", "runtime/compare.h", "runtime/file.h"});
+    d["model_runtime_sources"] = sources_in(files, {});
+    std::set<std::string> before;
+    for (const auto& [path, text] : files) before.insert(path);
+    add_copied(files, {"runtime/" + kind + ".h"});
+    d["main_runtime_sources"] = sources_in(files, before);
+    files["CMakeLists.txt"] = render("project/CMakeLists.txt", d);
+    files["README.md"] = render("project/README.md", d);
+    files["graph.json"] = graph_text;
+  }
+  report.emit_milliseconds = milliseconds_since(start);
+
+  if (options.format) {
+    start = Clock::now();
+    if (!format_texts(files, generated))
+      report.notes.emplace_back("clang-format 19 was not found: the generated files are indented, but not formatted");
+    report.format_milliseconds = milliseconds_since(start);
+  }
+  return p;
+}
+
+bool read_file(const fs::path& path, std::string& text) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) return false;
+  std::ostringstream all;
+  all << in.rdbuf();
+  text = all.str();
+  return !in.bad();
+}
+
+/// Writes `text` unless the file already holds it. True when it was written.
+bool write_if_changed(const fs::path& path, const std::string& text) {
+  std::string old;
+  if (read_file(path, old) && old == text) return false;
+  runtime::AtomicFile file(path.string());
+  file.write(text);
+  file.commit();
+  return true;
+}
+
+runtime::DType runtime_dtype(ir::DType dtype) {
+  for (std::size_t d = 0; d < std::size(runtime::kDTypes); ++d)
+    if (ir::name(dtype) == runtime::kDTypes[d].name) return static_cast<runtime::DType>(d);
+  GRAVEN_CHECK(false, "a dtype without a file format");
+  return runtime::DType::f32;
+}
+
+/// Tensors as safetensors, written when they differ from what the file holds.
+bool write_tensors(const fs::path& path, const std::map<std::string, const ir::TensorData*>& tensors) {
+  std::vector<runtime::Variable> variables;
+  for (const auto& [name, data] : tensors)
+    variables.push_back({name, runtime_dtype(data->type.dtype), data->type.shape.maxima(), const_cast<std::byte*>(data->bytes.data())});
+  const fs::path fresh = path.string() + ".new";
+  runtime::save_variables(fresh.string(), variables);
+  std::string now, old;
+  if (!read_file(fresh, now)) throw UserError(fresh.string() + ": cannot be read back");
+  if (read_file(path, old) && old == now) {
+    fs::remove(fresh);
+    return false;
+  }
+  fs::rename(fresh, path);
+  return true;
+}
+
+/// Parameters, buffers and large constants, in the order of the weights file.
+std::map<std::string, const ir::TensorData*> weights_of(const ir::Graph& graph, const Plan& plan, const EmitOptions& options,
+                                                        std::vector<std::unique_ptr<ir::TensorData>>& owned, EmitReport& report) {
+  std::map<std::string, const ir::TensorData*> weights;
+  std::vector<std::string> made_up;
+  const ValueNames values(graph, plan);
+  for (const ir::ValueId v : values.stored()) {
+    const ir::Value& value = graph.value(v);
+    if (value.kind == ir::ValueKind::constant) {
+      weights[value.name] = graph.constants.at(v).get();
+      continue;
+    }
+    const auto given = options.weights.find(value.name);
+    if (given == options.weights.end()) {
+      owned.push_back(std::make_unique<ir::TensorData>(made_up_weight(value.name, value.type)));
+      weights[value.name] = owned.back().get();
+      made_up.push_back(value.name);
+      continue;
+    }
+    if (given->second->type != value.type)
+      throw UserError(value.name + ": expected " + value.type.to_string() + ", the weights given have " + given->second->type.to_string());
+    weights[value.name] = given->second.get();
+  }
+  if (!made_up.empty())
+    report.notes.push_back(fmt::format("no weights were given for {}{}: small random numbers stand in", made_up[0],
+                                       made_up.size() > 1 ? fmt::format(" and {} more", made_up.size() - 1) : std::string()));
+  return weights;
+}
+
+/// Files of an earlier emission that this one no longer has. Only what emission names itself is looked at.
+std::vector<std::string> stale_files(const fs::path& directory, const std::map<std::string, std::string>& files) {
+  std::vector<std::string> stale;
+  std::error_code ignored;
+  for (const char* folder : {"kernels", "runtime"})
+    for (auto it = fs::recursive_directory_iterator(directory / folder, ignored); it != fs::recursive_directory_iterator(); it.increment(ignored)) {
+      if (ignored) break;
+      const std::string path = it->path().lexically_relative(directory).generic_string();
+      if (it->is_regular_file(ignored) && !files.count(path)) stale.push_back(path);
+    }
+  for (auto it = fs::directory_iterator(directory, ignored); !ignored && it != fs::directory_iterator(); it.increment(ignored)) {
+    const std::string name = it->path().filename().string();
+    const bool ours =
+        name == "functors.h" || name == "configs.h" || (name.compare(0, 6, "model_") == 0 && (name.ends_with(".cpp") || name.ends_with(".cu")));
+    if (ours && !files.count(name)) stale.push_back(name);
+  }
+  std::sort(stale.begin(), stale.end());
+  return stale;
+}
+
+}  // namespace
+
+std::map<std::string, std::string> render_project(const ir::Graph& graph, const EmitOptions& options, EmitReport* report) {
+  EmitReport local;
+  return std::move(prepare(graph, options, report ? *report : local).files);
+}
+
+EmitReport emit(const ir::Graph& graph, const fs::path& directory, const EmitOptions& options) {
+  EmitReport report;
+  Prepared p = prepare(graph, options, report);
+  std::vector<std::unique_ptr<ir::TensorData>> owned;
+  const auto weights = weights_of(p.graph, p.plan, options, owned, report);
+  try {
+    runtime::make_directories(directory.string());
+    for (const auto& [path, text] : p.files) {
+      runtime::make_directories((directory / path).parent_path().string());
+      (write_if_changed(directory / path, text) ? report.written : report.unchanged).push_back(path);
+    }
+    if (!weights.empty())
+      (write_tensors(directory / "weights.safetensors", weights) ? report.written : report.unchanged).emplace_back("weights.safetensors");
+    if (options.execute) {
+      const auto recorded = record(p.graph, p.plan, options);
+      std::map<std::string, const ir::TensorData*> tensors;
+      for (const auto& [name, data] : recorded) tensors[name] = &data;
+      (write_tensors(directory / "selftest.safetensors", tensors) ? report.written : report.unchanged).emplace_back("selftest.safetensors");
+    }
+    report.removed = stale_files(directory, p.files);
+    for (const std::string& path : report.removed) runtime::remove_path((directory / path).string());
+  } catch (const runtime::Error& e) {
+    throw UserError(e.what());
+  } catch (const fs::filesystem_error& e) {
+    throw UserError(e.what());
+  }
+  std::sort(report.written.begin(), report.written.end());
+  std::sort(report.unchanged.begin(), report.unchanged.end());
+  return report;
+}
+
+std::vector<std::string> check(const fs::path& directory, const EmitOptions& options) {
+  const ir::Graph graph = ir::read_graph((directory / "graph.json").string());
+  const auto files = render_project(graph, options);
+  std::vector<std::string> differences;
+  for (const auto& [path, text] : files) {
+    std::string old;
+    if (!read_file(directory / path, old))
+      differences.push_back(path + ": is missing");
+    else if (old != text)
+      differences.push_back(path + ": differs");
+  }
+  for (const std::string& path : stale_files(directory, files)) differences.push_back(path + ": is superfluous");
+  return differences;
+}
+
+EmitOptions recorded_options(const ir::Graph& graph) {
+  EmitOptions options;
+  auto read = [&]<class T>(const char* key, T& into) {
+    const auto found = graph.config.find(key);
+    if (found == graph.config.end()) return;
+    const T* value = std::get_if<T>(&found->second);
+    if (value == nullptr) throw UserError(std::string("config.") + key + ": has the wrong type");
+    into = *value;
+  };
+  std::string target, mean, std;
+  std::int64_t threads = options.threads;
+  read("emit.name", options.name);
+  read("emit.target", target);
+  read("emit.threads", threads);
+  read("emit.memory_budget", options.memory_budget);
+  read("emit.epochs", options.epochs);
+  read("emit.seed", options.seed);
+  read("emit.shuffle", options.shuffle);
+  read("emit.data", options.data);
+  read("emit.test_data", options.test_data);
+  read("emit.mean", mean);
+  read("emit.std", std);
+  options.threads = static_cast<int>(std::clamp<std::int64_t>(threads, 0, 4096));
+  if (target == "cuda") options.target = ir::Target::cuda;
+  options.mean = numbers_of(mean);
+  options.std = numbers_of(std);
+  return options;
+}
+
+}  // namespace graven::codegen

@@ -1,0 +1,598 @@
+#include "codegen/emit/project_data.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "codegen/plan/storage.h"
+#include "ir/diagnostic.h"
+
+namespace graven::codegen {
+
+namespace {
+
+using nlohmann::json;
+
+constexpr std::size_t kCallsPerFile = 1000;
+constexpr const char* kVersion = "0.1.0";
+
+std::size_t at(std::int32_t v) { return static_cast<std::size_t>(v); }
+
+std::string quantity(double value, std::string_view unit) {
+  const char* prefixes[] = {"", "k", "M", "G", "T"};
+  int p = 0;
+  while (value >= 1000 && p < 4) value /= 1000, ++p;
+  return fmt::format("{:.{}f} {}{}", value, value < 10 && p > 0 ? 1 : 0, prefixes[p], unit);
+}
+
+std::string join(const std::vector<std::string>& items, std::string_view separator = ", ") {
+  std::string text;
+  for (const std::string& item : items) text += (text.empty() ? "" : std::string(separator)) + item;
+  return text;
+}
+
+std::string rule(std::string_view mark, const std::string& title) {
+  std::string text = fmt::format("// {0}{0}{0}{0} {1} ", mark, title);
+  while (text.size() < 118) text += mark;
+  return text;
+}
+
+std::string maxima(const ir::Shape& shape) {
+  std::vector<std::string> dims;
+  for (const std::int64_t d : shape.maxima()) dims.push_back(fmt::format("{}", d));
+  return join(dims);
+}
+
+/// The elements of an inline constant, as C++.
+std::string constant_values(const ir::TensorData& data) {
+  std::vector<std::string> items;
+  const std::size_t size = ir::size_of(data.type.dtype);
+  for (std::size_t i = 0; i + size <= data.bytes.size(); i += size) {
+    auto read = [&]<class T>(T) {
+      T value;
+      std::memcpy(&value, data.bytes.data() + i, sizeof value);
+      return value;
+    };
+    switch (data.type.dtype) {
+      case ir::DType::f32: {
+        const float value = read(0.0f);
+        items.push_back(std::isfinite(value)
+                            ? fmt::format("{}", value) + (fmt::format("{}", value).find_first_of(".e") == std::string::npos ? ".0f" : "f")
+                            : fmt::format("static_cast<float>({})", number_text(static_cast<double>(value))));
+        break;
+      }
+      case ir::DType::f64:
+        items.push_back(number_text(read(0.0)));
+        break;
+      case ir::DType::i8:
+        items.push_back(fmt::format("{}", static_cast<int>(read(std::int8_t{}))));
+        break;
+      case ir::DType::i32:
+        items.push_back(fmt::format("{}", read(std::int32_t{})));
+        break;
+      case ir::DType::i64: {
+        const std::int64_t value = read(std::int64_t{});
+        items.push_back(value == INT64_MIN ? std::string("INT64_MIN") : fmt::format("{}", value));
+        break;
+      }
+      case ir::DType::u8:
+        items.push_back(fmt::format("{}", static_cast<int>(read(std::uint8_t{}))));
+        break;
+      case ir::DType::boolean:
+        items.push_back(read(std::uint8_t{}) ? "true" : "false");
+        break;
+      case ir::DType::f16:
+      case ir::DType::bf16:
+        GRAVEN_CHECK(false, "16-bit constants are not inline");
+    }
+  }
+  return join(items);
+}
+
+/// Fields of runtime::Schedule, in its order.
+std::string schedule_text(const ir::Schedule& schedule) {
+  if (schedule.kind.empty() || schedule.kind == "none") return {};
+  static constexpr std::string_view kKinds[] = {"constant", "linear", "step", "multi_step", "exponential", "cosine", "polynomial"};
+  if (std::find(std::begin(kKinds), std::end(kKinds), schedule.kind) == std::end(kKinds))
+    throw UserError("emitted programs have no learning-rate schedule of kind '" + schedule.kind + "'")
+        .note("known  constant, linear, step, multi_step, exponential, cosine, polynomial");
+  std::vector<std::string> fields{".kind = Schedule::Kind::" + schedule.kind};
+  auto option = [&](const char* name, bool integer) {
+    const auto found = schedule.options.find(name);
+    if (found == schedule.options.end()) return;
+    fields.push_back(fmt::format(".{} = {}", name, integer ? fmt::format("{}", std::llround(found->second)) : number_text(found->second)));
+  };
+  for (const char* name : {"factor", "start_factor", "end_factor", "gamma", "eta_min", "power"}) option(name, false);
+  for (const char* name : {"total_iters", "step_size", "T_max"}) option(name, true);
+  if (!schedule.milestones.empty()) {
+    std::vector<std::string> list;
+    for (const double m : schedule.milestones) list.push_back(fmt::format("{}", std::llround(m)));
+    fields.push_back(".milestones = {" + join(list) + "}");
+  }
+  static constexpr std::string_view kKnown[] = {"factor", "start_factor", "end_factor", "gamma", "eta_min",
+                                                "power",  "total_iters",  "step_size",  "T_max"};
+  for (const auto& [name, value] : schedule.options)
+    if (std::find(std::begin(kKnown), std::end(kKnown), name) == std::end(kKnown))
+      throw UserError("the schedule '" + schedule.kind + "' has an option '" + name + "' that emitted programs do not know");
+  return join(fields);
+}
+
+class Builder {
+ public:
+  Builder(const ir::Graph& graph, const Plan& plan, const EmitOptions& options, const std::string& graph_hash)
+      : graph_(graph), plan_(plan), options_(options), values_(graph, plan), style_(target_style(options.target)) {
+    out_.training = !graph.optimizers.empty() || !graph.losses.empty();
+    name_ = project_name(graph, options);
+    json& d = out_.common;
+    d["name"] = comment_text(name_);
+    d["namespace"] = name_;
+    d["program"] = name_;
+    d["guard"] = upper(name_);
+    d["constant_prefix"] = upper(name_);
+    d["graph_name"] = comment_text(graph.name);
+    d["graph_hash"] = graph_hash;
+    d["generator"] = std::string("graven ") + kVersion;
+    d["generator_version"] = kVersion;
+    d["name_literal"] = string_literal(name_);
+    d["training"] = out_.training;
+    d["purpose"] = out_.training ? "A training program and library" : "An inference program and library";
+    const std::string licence = fmt::format(
+        " Generated by Graven from the graph {}. This file is yours; the text in kernels/ and runtime/ is Graven's.", comment_text(graph.name));
+    d["banner"] = "//" + licence;
+    d["hash_banner"] = "#" + licence;
+    d["execution_type"] = style_.execution_type;
+    d["execution_name"] = style_.execution_name;
+    d["program_headers"] = style_.program_headers;
+    d["scalar_math"] = style_.scalar_math;
+    out_.headers = style_.program_headers;
+    out_.headers.push_back(style_.scalar_math);
+    out_.headers.push_back("kernels/config/device.h");
+    signature();
+    memory();
+    optimizers();
+    calls();
+    program();
+    d["default_levels"] = out_.training ? "native" : "all";
+  }
+
+  ProjectData take() { return std::move(out_); }
+
+ private:
+  static std::string upper(std::string text) {
+    for (char& c : text) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+    return text;
+  }
+
+  json tensor(ir::ValueId v, const std::string& member) const {
+    const ir::TensorType& type = graph_.type(v);
+    json t;
+    t["member"] = member;
+    t["name"] = member;
+    t["element"] = element_type(type.dtype);
+    t["public_type"] = public_type(type.dtype);
+    t["dtype"] = ir::name(type.dtype);
+    t["type"] = type.to_string();
+    t["shape"] = type.shape.to_string();
+    t["maxima"] = maxima(type.shape);
+    t["storage"] = fmt::format("{}", std::max<std::int64_t>(1, type.shape.numel().maximum()));
+    t["count_in_step"] = type.shape.is_static() ? values_.dimension(type.shape.numel()) : step_dimension(type.shape.numel());
+    return t;
+  }
+  std::string step_dimension(const ir::Dim& d) const {
+    for (const Symbol& s : values_.symbols())
+      if (s.name == d.symbol()) return fmt::format("{} * step.{}", d.coefficient(), s.identifier);
+    return values_.dimension(d);
+  }
+
+  /// Inputs, outputs, and how functions take them.
+  void signature() {
+    json& d = out_.common;
+    std::vector<std::string> parameters, c_parameters, names, outputs, c_outputs, output_names, again, erased, erased_outputs;
+    d["inputs"] = json::array();
+    d["outputs"] = json::array();
+    d["symbols"] = json::array();
+    std::size_t width = 0;
+    for (const ir::ValueId v : graph_.inputs) width = std::max(width, values_.member(v).size());
+    for (std::size_t i = 0; i < graph_.outputs.size(); ++i) width = std::max(width, values_.output(i).size());
+
+    const std::int64_t batch = batch_size();
+    auto is_batched = [&](const ir::Shape& s) {
+      if (s.empty()) return false;
+      return batch_symbol_.empty() ? s[0].is_static() && s[0].value() == batch : !s[0].is_static() && s[0] == ir::Dim(batch_symbol_, batch);
+    };
+    auto c_type = [](std::string type) { return type.compare(0, 5, "std::") == 0 ? type.substr(5) : type; };
+    for (std::size_t i = 0; i < graph_.inputs.size(); ++i) {
+      const ir::ValueId v = graph_.inputs[i];
+      const std::string member = values_.member(v);
+      const std::string type(public_type(graph_.type(v).dtype));
+      json t = tensor(v, member);
+      t["name_padded"] = fmt::format("{:<{}}", member, width);
+      t["batched"] = is_batched(graph_.type(v).shape) ? "true" : "false";
+      t["classes"] = fmt::format("{}", classes_of(v));
+      const bool cast = type == "std::uint16_t";
+      t["converted"] =
+          cast ? fmt::format("static_cast<const {}*>(static_cast<const void*>({}))", element_type(graph_.type(v).dtype), member) : member;
+      d["inputs"].push_back(t);
+      parameters.push_back(fmt::format("const {}* {} /* {} */", type, member, graph_.type(v).shape.to_string()));
+      c_parameters.push_back(fmt::format("const {}* {}", c_type(type), member));
+      names.push_back(member);
+      erased.push_back(fmt::format("static_cast<const {}*>(inputs[{}])", type, i));
+    }
+    for (const Symbol& s : values_.symbols()) {
+      d["symbols"].push_back({{"identifier", s.identifier}, {"maximum", fmt::format("{}", s.maximum)}});
+      parameters.push_back("std::int64_t " + s.identifier);
+      c_parameters.push_back("int64_t " + s.identifier);
+      names.push_back(s.identifier);
+      erased.push_back(s.name == batch_symbol_ ? "batch" : fmt::format("{}", s.maximum));
+    }
+    for (std::size_t i = 0; i < graph_.outputs.size(); ++i) {
+      const ir::ValueId v = graph_.outputs[i];
+      const std::string& member = values_.output(i);
+      const std::string type(public_type(graph_.type(v).dtype));
+      json t = tensor(v, member);
+      t["name_padded"] = fmt::format("{:<{}}", member, width);
+      t["batched"] = is_batched(graph_.type(v).shape) ? "true" : "false";
+      t["expression"] = values_.expression(v);
+      const bool cast = type == "std::uint16_t";
+      t["converted"] = cast ? fmt::format("static_cast<{}*>(static_cast<void*>({}))", element_type(graph_.type(v).dtype), member) : member;
+      d["outputs"].push_back(t);
+      outputs.push_back(fmt::format("{}* {} /* {} */", type, member, graph_.type(v).shape.to_string()));
+      c_outputs.push_back(fmt::format("{}* {}", c_type(type), member));
+      output_names.push_back(member);
+      again.push_back(member + "_again");
+      erased_outputs.push_back(fmt::format("static_cast<{}*>(outputs[{}])", type, i));
+    }
+    if (graph_.inputs.empty()) throw UserError("a graph without inputs cannot be emitted: it would compute the same at each call");
+    if (graph_.outputs.empty() && !out_.training) throw UserError("a graph without outputs computes nothing");
+    d["parameters"] = join(parameters);
+    d["c_parameters"] = join(c_parameters);
+    d["argument_names"] = join(names);
+    d["output_parameters"] = join(outputs);
+    d["c_output_parameters"] = join(c_outputs);
+    d["output_names"] = join(output_names);
+    d["output_names_again"] = join(again);
+    d["erased_arguments"] = join(erased);
+    d["erased_outputs"] = join(erased_outputs);
+    d["batch"] = fmt::format("{}", batch);
+    d["batch_is_symbolic"] = batch_symbol_.empty() ? "false" : "true";
+  }
+
+  /// The samples of a call: the first symbol's maximum, or the first dimension of the first input that has one.
+  std::int64_t batch_size() {
+    for (const ir::ValueId v : graph_.inputs)
+      if (const ir::Shape& s = graph_.type(v).shape; !s.empty() && !s[0].is_static() && s[0].coefficient() == 1) {
+        batch_symbol_ = s[0].symbol();
+        return s[0].maximum();
+      }
+    for (const ir::ValueId v : graph_.inputs)
+      if (const ir::Shape& s = graph_.type(v).shape; !s.empty() && s[0].is_static()) return s[0].value();
+    return 1;
+  }
+
+  /// For labels: the number of classes.
+  std::int64_t classes_of(ir::ValueId input) const {
+    for (const ir::Node& n : graph_.nodes)
+      if (n.op->name == "cross_entropy" && n.inputs.size() > 1 && root(plan_, n.inputs[1]) == input)
+        return graph_.type(n.inputs[0]).shape.back().maximum();
+    return 0;
+  }
+
+  void memory() {
+    json& d = out_.common;
+    struct Line {
+      std::string macro, name, dtype, path, shape, comment;
+    };
+    std::vector<Line> lines;
+    auto add = [&](const char* macro, ir::ValueId v, const std::string& comment) {
+      const ir::TensorType& type = graph_.type(v);
+      lines.push_back(
+          {macro, values_.member(v), std::string(element_type(type.dtype)), string_literal(graph_.value(v).name), maxima(type.shape), comment});
+    };
+    std::int64_t count = 0, bytes = 0;
+    for (const ir::ValueId v : values_.stored()) {
+      add(values_.has_gradient(v) ? "GRAVEN_PARAM" : "GRAVEN_FIXED", v, {});
+      count += graph_.type(v).shape.numel().maximum();
+      bytes += byte_count(graph_.type(v));
+    }
+    for (const ir::ValueId v : graph_.states) add("GRAVEN_STATE", v, {});
+    for (const ir::ValueId v : values_.prepared()) add("GRAVEN_PREPARED", v, {});
+    std::size_t names = 0, dtypes = 0, paths = 0;
+    for (const Line& l : lines) {
+      names = std::max(names, l.macro.size() + l.name.size());
+      dtypes = std::max(dtypes, l.dtype.size());
+      paths = std::max(paths, std::min<std::size_t>(l.path.size(), 80));
+    }
+    d["parameter_lines"] = json::array();
+    for (const Line& l : lines) {
+      const std::string head = fmt::format("{:<{}}", l.macro + "(" + l.name + ",", names + 2) + fmt::format(" {:<{}}", l.dtype + ",", dtypes + 1);
+      d["parameter_lines"].push_back(head + (l.shape.empty() ? " " + l.path + ")" : fmt::format(" {:<{}} {})", l.path + ",", paths + 1, l.shape)));
+    }
+    d["parameter_count"] = fmt::format("{}", count);
+    d["parameter_bytes"] = fmt::format("{}", bytes);
+    d["has_weights"] = !values_.stored().empty();
+    d["has_prepared"] = !values_.prepared().empty();
+    d["example_path"] = graph_.parameters.empty() ? "model.weight" : comment_text(graph_.value(graph_.parameters[0]).name);
+
+    d["inline_constants"] = json::array();
+    for (const ir::ValueId v : values_.inline_constants())
+      d["inline_constants"].push_back({{"type", element_type(graph_.type(v).dtype)},
+                                       {"name", values_.member(v)},
+                                       {"values", constant_values(*graph_.constants.at(v))},
+                                       {"comment", comment_text(graph_.type(v).to_string() + " " + graph_.value(v).name)}});
+
+    arena();
+    d["arena_bytes"] = fmt::format("{}", plan_.arena_bytes);
+    d["lower_bound"] = fmt::format("{}", plan_.lower_bound);
+    d["without_reuse"] = fmt::format("{}", plan_.without_reuse);
+    d["arena_ratio"] =
+        fmt::format("{:.3f}", plan_.lower_bound > 0 ? static_cast<double>(plan_.arena_bytes) / static_cast<double>(plan_.lower_bound) : 1.0);
+    d["memory_budget"] = fmt::format("{}", options_.memory_budget);
+  }
+
+  /// One line a value: name, offset, bytes; who writes it, who reads it last, whose memory it takes over.
+  void arena() {
+    struct Line {
+      std::string name, dtype, comment;
+      std::int64_t offset, bytes;
+    };
+    std::vector<std::int32_t> last(graph_.values.size(), -1), first(graph_.values.size(), -1);
+    for (std::size_t s = 0; s < plan_.steps.size(); ++s) {
+      const ir::Node& n = graph_.nodes[at(plan_.steps[s].node)];
+      for (const ir::ValueId v : n.inputs)
+        if (v != ir::kNone) last[at(root(plan_, v))] = static_cast<std::int32_t>(s);
+      for (const ir::ValueId v : n.outputs) first[at(v)] = static_cast<std::int32_t>(s);
+    }
+    auto where = [&](std::int32_t step) -> std::string {
+      if (step < 0) return "nobody";
+      const ir::Node& n = graph_.nodes[at(plan_.steps[at(step)].node)];
+      std::string module = n.origins.empty() ? std::string() : n.origins.front().module;
+      if (module.empty()) module = n.op->name;
+      return comment_text(module) + (n.phase == ir::Phase::forward ? "" : " (" + std::string(ir::name(n.phase)) + ")");
+    };
+    std::vector<Line> lines;
+    std::size_t next = 0;
+    const auto& arena_values = values_.arena();
+    for (const Step& step : plan_.steps) {
+      for (; next < arena_values.size(); ++next) {
+        const ir::ValueId v = arena_values[next];
+        const auto& outputs = graph_.nodes[at(step.node)].outputs;
+        if (std::find(outputs.begin(), outputs.end(), v) == outputs.end()) break;
+        const Buffer& b = plan_.buffers[at(plan_.placements[at(v)].buffer)];
+        std::string comment = fmt::format("{:<22} {} .. {}", graph_.type(v).to_string(), where(first[at(v)]), where(last[at(v)]));
+        const auto own = std::find(b.values.begin(), b.values.end(), v);
+        if (own != b.values.begin() && own != b.values.end()) comment += "; takes over " + values_.member(*std::prev(own)) + ", in place";
+        lines.push_back({values_.member(v), std::string(element_type(graph_.type(v).dtype)), comment, b.offset, byte_count(graph_.type(v))});
+      }
+      if (step.workspace >= 0) {
+        const Buffer& b = plan_.buffers[at(step.workspace)];
+        const std::int32_t index = static_cast<std::int32_t>(&step - plan_.steps.data());
+        lines.push_back({values_.workspace(step), "u8", fmt::format("{:<22} {}", "scratch", where(index)), b.offset, b.bytes});
+      }
+    }
+    std::size_t names = 0, offsets = 0, bytes = 0;
+    for (const Line& l : lines) {
+      names = std::max(names, l.name.size());
+      offsets = std::max(offsets, fmt::formatted_size("{}", l.offset));
+      bytes = std::max(bytes, fmt::formatted_size("{}", l.bytes));
+    }
+    out_.common["arena_lines"] = json::array();
+    for (const Line& l : lines)
+      out_.common["arena_lines"].push_back(fmt::format("GRAVEN_VALUE({:<{}} {:<4} {:>{}}, {:>{}})  // {}", l.name + ",", names + 1, l.dtype + ",",
+                                                       l.offset, offsets, l.bytes, bytes, l.comment));
+  }
+
+  void optimizers() {
+    json& d = out_.common;
+    d["groups"] = json::array();
+    std::vector<std::string> rates, descriptions;
+    for (const ir::Optimizer& o : graph_.optimizers) {
+      for (const ir::ParameterGroup& g : o.groups) {
+        const auto lr = g.options.find("lr");
+        rates.push_back(number_text(lr == g.options.end() ? 0 : lr->second));
+        d["groups"].push_back({{"lr", rates.back()}, {"schedule", schedule_text(o.schedule)}});
+      }
+      descriptions.push_back(o.kind);
+    }
+    d["group_count"] = fmt::format("{}", rates.size());
+    d["learning_rates"] = join(rates);
+    optimizer_text_ = join(descriptions);
+
+    // The loss: the sum of all that backward() was called on.
+    std::vector<std::string> losses;
+    for (const ir::Loss& l : graph_.losses)
+      if (graph_.type(l.value).shape.numel() == ir::Dim(1)) losses.push_back("static_cast<double>(*" + values_.expression(l.value) + ")");
+    d["loss_value"] = losses.empty() ? "0" : join(losses, " + ");
+    std::string loss = "loss";
+    d["has_accuracy"] = "false";
+    d["scores"] = json::array();
+    d["score_type"] = "float";
+    d["label_input"] = "0";
+    d["classes"] = "1";
+    for (const ir::Node& n : graph_.nodes) {
+      if (n.outputs.empty() || graph_.losses.empty() || root(plan_, graph_.losses[0].value) != n.outputs[0]) continue;
+      loss = describe_node(graph_, n);
+      if (n.op->name != "cross_entropy" || graph_.losses.size() != 1) continue;
+      const ir::ValueId labels = root(plan_, n.inputs[1]), scores = n.outputs[1];
+      const auto input = std::find(graph_.inputs.begin(), graph_.inputs.end(), labels);
+      const Placement& p = plan_.placements[at(scores)];
+      if (input == graph_.inputs.end() || p.home != Home::arena || p.buffer < 0) continue;
+      const ir::DType dtype = graph_.type(scores).dtype;
+      if (dtype != ir::DType::f32 && dtype != ir::DType::f64) continue;
+      json t = tensor(scores, "scores");
+      t["expression"] = values_.expression(scores);
+      d["scores"].push_back(t);
+      d["has_accuracy"] = "true";
+      d["score_type"] = public_type(dtype);
+      d["label_input"] = fmt::format("{}", input - graph_.inputs.begin());
+      d["classes"] = fmt::format("{}", graph_.type(scores).shape.back().maximum());
+    }
+    d["loss_literal"] = string_literal(loss);
+  }
+
+  void calls() {
+    json& d = out_.common;
+    Calls calls = make_calls(graph_, plan_, values_, style_.calls);
+    for (const std::string& h : calls.headers) out_.headers.push_back(h);
+    for (const std::string& h : calls.config_headers) out_.headers.push_back(h);
+    d["config_headers"] = calls.config_headers;
+    d["configs"] = json::array();
+    for (const Config& c : calls.configs) d["configs"].push_back(c.text);
+    d["functors"] = json::array();
+    for (const auto& [name, functor] : calls.functors) d["functors"].push_back(functor.text);
+    d["has_functors"] = !calls.functors.empty();
+    d["uses_configs"] = !calls.configs.empty() || !values_.inline_constants().empty();
+
+    std::vector<std::string> headers;
+    if (!calls.configs.empty() || !values_.inline_constants().empty()) headers.emplace_back("configs.h");
+    if (!calls.functors.empty()) headers.emplace_back("functors.h");
+    headers.insert(headers.end(), calls.headers.begin(), calls.headers.end());
+
+    std::size_t total = 0;
+    for (const auto& [phase, list] : calls.phases) total += list.size();
+    d["call_count"] = fmt::format("{}", total);
+    d["flops_text"] = quantity(plan_.flops, "FLOP");
+    d["bytes_text"] = quantity(plan_.bytes, "B");
+    d["summary"] = fmt::format("A {} is {} kernel calls, {}, {} moved, arena {} (lower bound {}).", out_.training ? "step" : "call", total,
+                               quantity(plan_.flops, "FLOP"), quantity(plan_.bytes, "B"), quantity(static_cast<double>(plan_.arena_bytes), "B"),
+                               quantity(static_cast<double>(plan_.lower_bound), "B"));
+
+    ModelFile main{"model" + style_.model_extension, {}};
+    main.data = {{"is_main", true}, {"headers", headers}, {"functions", json::array()}, {"uses_copy", false}};
+    d["functions"] = json::array();
+    d["step_functions"] = json::array();
+    const bool split = total > kCallsPerFile;
+    std::vector<ModelFile> others;
+    for (const ir::Phase phase : {ir::Phase::prepare, ir::Phase::forward, ir::Phase::backward, ir::Phase::update}) {
+      const bool wanted = phase == ir::Phase::prepare ? calls.phases.count(phase) != 0 : phase == ir::Phase::forward || out_.training;
+      if (!wanted) continue;
+      const std::string name(ir::name(phase));
+      const std::vector<Call>& list = calls.phases[phase];
+      json function{{"name", name}, {"title", title(phase, list.size())}, {"parts", json::array()}, {"groups", json::array()}};
+      if (!split) {
+        function["groups"] = groups(list, 0, list.size());
+      } else {
+        for (std::size_t begin = 0, part = 1; begin < list.size(); begin += kCallsPerFile, ++part) {
+          const std::string part_name = fmt::format("{}_{}", name, part);
+          function["parts"].push_back(part_name);
+          json piece{{"name", part_name}, {"title", fmt::format("{}, part {}", name, part)}, {"parts", json::array()}};
+          piece["groups"] = groups(list, begin, std::min(list.size(), begin + kCallsPerFile));
+          ModelFile file{fmt::format("model_{}{}", part_name, style_.model_extension), {}};
+          file.data = {{"is_main", false}, {"headers", headers}, {"functions", json::array({piece})}, {"uses_copy", false}};
+          others.push_back(std::move(file));
+        }
+      }
+      for (const Call& c : list)
+        if (c.code.find("std::memcpy") != std::string::npos) {
+          main.data["uses_copy"] = true;
+          for (ModelFile& f : others) f.data["uses_copy"] = true;
+        }
+      main.data["functions"].push_back(function);
+      d["functions"].push_back({{"name", name}, {"parts", function["parts"]}});
+      if (phase != ir::Phase::prepare) d["step_functions"].push_back(name);
+    }
+    d["has_prepare"] = calls.phases.count(ir::Phase::prepare) != 0;
+    if (split) main.data["headers"] = json::array();
+    out_.files.push_back(std::move(main));
+    for (ModelFile& f : others) out_.files.push_back(std::move(f));
+    std::vector<std::string> sources;
+    for (const ModelFile& f : out_.files) sources.push_back(f.path);
+    d["model_sources"] = join(sources, " ");
+  }
+
+  std::string title(ir::Phase phase, std::size_t count) const {
+    std::string text = fmt::format("{}: {} call{}", ir::name(phase), count, count == 1 ? "" : "s");
+    if (phase == ir::Phase::prepare) text += ", once after the weights were loaded";
+    if (phase == ir::Phase::update && !optimizer_text_.empty()) text += ", " + optimizer_text_;
+    text += ' ';
+    while (text.size() < 110) text += '=';
+    return text;
+  }
+
+  json groups(const std::vector<Call>& list, std::size_t begin, std::size_t end) const {
+    json result = json::array();
+    for (std::size_t i = begin; i < end;) {
+      json group{{"banner", list[i].module.empty() ? std::string() : rule("-", comment_text(list[i].module))}, {"calls", json::array()}};
+      const std::size_t first = i;
+      for (; i < end && list[i].module == list[first].module; ++i) {
+        std::string comment = comment_text(list[i].description);
+        if (!list[i].types.empty()) comment = fmt::format("{:<38} {}", comment, comment_text(list[i].types));
+        if (!list[i].location.empty()) comment = fmt::format("{:<92} {}", comment, comment_text(list[i].location));
+        json lines = json::array();
+        std::size_t at = 0;
+        while (at <= list[i].code.size()) {
+          const std::size_t stop = std::min(list[i].code.find('\n', at), list[i].code.size());
+          lines.push_back(list[i].code.substr(at, stop - at));
+          at = stop + 1;
+        }
+        group["calls"].push_back({{"comment", comment}, {"lines", lines}});
+      }
+      result.push_back(std::move(group));
+    }
+    return result;
+  }
+
+  void program() {
+    json& d = out_.common;
+    auto list = [](const std::vector<double>& numbers) {
+      std::vector<std::string> items;
+      for (const double n : numbers) items.push_back(number_text(n));
+      return join(items);
+    };
+    d["mean"] = list(options_.mean);
+    d["std"] = list(options_.std);
+    d["data_literal"] = string_literal(options_.data);
+    d["test_data_literal"] = string_literal(options_.test_data);
+    d["epochs"] = fmt::format("{}", options_.epochs);
+    d["seed"] = fmt::format("{}", options_.seed);
+    d["shuffle"] = options_.shuffle ? "true" : "false";
+    d["recorded"] = static_cast<bool>(options_.execute);
+    d["tolerance"] = "1e-3";
+  }
+
+  const ir::Graph& graph_;
+  const Plan& plan_;
+  const EmitOptions& options_;
+  ValueNames values_;
+  TargetStyle style_;
+  ProjectData out_;
+  std::string name_, batch_symbol_, optimizer_text_;
+};
+
+}  // namespace
+
+TargetStyle target_style(ir::Target target) {
+  TargetStyle style;
+  if (target == ir::Target::cpu) return style;
+  throw UserError("projects for CUDA are not emitted yet");
+}
+
+std::string project_name(const ir::Graph& graph, const EmitOptions& options) {
+  std::string name;
+  const std::string& given = options.name.empty() ? graph.name : options.name;
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    const unsigned char c = static_cast<unsigned char>(given[i]);
+    if (std::isupper(c) && i > 0 &&
+        (std::islower(static_cast<unsigned char>(given[i - 1])) || std::isdigit(static_cast<unsigned char>(given[i - 1]))))
+      name += '_';
+    name += static_cast<char>(std::tolower(c));
+  }
+  name = identifier(name.empty() ? "network" : name);
+  // A namespace may not have the name of a kernel, nor of a function of the C library.
+  static constexpr std::string_view kTaken[] = {
+      "abort",  "abs",    "access", "acos",    "asin",      "atan",        "basename", "close",  "cos",    "div",    "dup",  "erf",    "exit",
+      "exp",    "floor",  "fmod",   "free",    "gamma",     "index",       "j0",       "j1",     "jn",     "labs",   "link", "listen", "log",
+      "log2",   "malloc", "nice",   "open",    "pause",     "pipe",        "pow",      "puts",   "rand",   "random", "read", "recv",   "remove",
+      "rename", "rindex", "round",  "select",  "send",      "signal",      "sin",      "sleep",  "socket", "sqrt",   "stat", "strlen", "sync",
+      "system", "tan",    "tanh",   "time",    "times",     "trunc",       "truncate", "wait",   "write",  "y0",     "y1",   "yn",     "selftest",
+      "conv2d", "linear", "matmul", "softmax", "broadcast", "elementwise", "fill",     "concat", "train",  "infer"};
+  if (ir::find_op(name) || std::find(std::begin(kTaken), std::end(kTaken), name) != std::end(kTaken)) name += "_model";
+  return name;
+}
+
+ProjectData make_project_data(const ir::Graph& graph, const Plan& plan, const EmitOptions& options, const std::string& graph_hash) {
+  return Builder(graph, plan, options, graph_hash).take();
+}
+
+}  // namespace graven::codegen

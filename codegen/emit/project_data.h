@@ -1,0 +1,43 @@
+// The data that the templates are filled with: everything about one graph, its plan and its options, as JSON.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "codegen/emit/calls.h"
+#include "codegen/emit/project.h"
+#include "codegen/emit/values.h"
+#include "codegen/plan/plan.h"
+
+namespace graven::codegen {
+
+/// What a target is made of: data for templates, the way calls are written.
+struct TargetStyle {
+  CallStyle calls;
+  std::string model_extension = ".cpp";
+  std::string execution_type = "Threads&", execution_name = "threads";
+  std::vector<std::string> program_headers = {"kernels/cpu/dtype.h", "kernels/cpu/level.h", "kernels/cpu/threads.h"};
+  std::string scalar_math = "kernels/cpu/scalar_math.h";
+};
+TargetStyle target_style(ir::Target target);
+
+/// One of the files that the calls are spread over.
+struct ModelFile {
+  std::string path;     ///< "model.cpp", "model_forward_2.cpp"
+  nlohmann::json data;  ///< "file" of templates/project/model.cpp
+};
+
+struct ProjectData {
+  nlohmann::json common;  ///< what every template may use
+  std::vector<ModelFile> files;
+  std::vector<std::string> headers;  ///< kernels' files that generated files include
+  bool training = false;
+};
+
+/// "train_mlp" of "TrainMlp"; an identifier.
+std::string project_name(const ir::Graph& graph, const EmitOptions& options);
+
+ProjectData make_project_data(const ir::Graph& graph, const Plan& plan, const EmitOptions& options, const std::string& graph_hash);
+
+}  // namespace graven::codegen

@@ -1,0 +1,162 @@
+#include "codegen/emit/record.h"
+
+#include <cmath>
+#include <cstring>
+
+#include "codegen/emit/values.h"
+#include "codegen/plan/storage.h"
+#include "ir/diagnostic.h"
+
+namespace graven::codegen {
+
+namespace {
+
+std::uint64_t hash(std::string_view text) {
+  std::uint64_t h = 14695981039346656037u;
+  for (const char c : text) h = (h ^ static_cast<unsigned char>(c)) * 1099511628211u;
+  return h;
+}
+
+/// Uniform numbers in [0, 1), a function of seed and position.
+double uniform(std::uint64_t seed, std::uint64_t i) {
+  std::uint64_t x = seed + (i + 1) * 0x9e3779b97f4a7c15u;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  return static_cast<double>((x ^ (x >> 31)) >> 11) * 0x1p-53;
+}
+
+ir::Shape at_maximum(const ir::Shape& shape) { return ir::Shape::of(shape.maxima()); }
+
+/// Floating types in [low, high); integers in [0, count).
+ir::TensorData fill(const std::string& name, const ir::TensorType& type, double low, double high, std::int64_t count) {
+  ir::TensorData data{{type.dtype, at_maximum(type.shape)}, {}};
+  const std::size_t n = static_cast<std::size_t>(type.shape.numel().maximum()), size = ir::size_of(type.dtype);
+  data.bytes.resize(n * size);
+  const std::uint64_t seed = hash(name);
+  for (std::size_t i = 0; i < n; ++i) {
+    const double u = uniform(seed, i), x = low + (high - low) * u;
+    const std::int64_t k = static_cast<std::int64_t>(u * static_cast<double>(count));
+    std::byte* to = data.bytes.data() + i * size;
+    auto put = [&](auto value) { std::memcpy(to, &value, sizeof value); };
+    switch (type.dtype) {
+      case ir::DType::f32:
+        put(static_cast<float>(x));
+        break;
+      case ir::DType::f64:
+        put(x);
+        break;
+      case ir::DType::f16:
+        put(static_cast<std::uint16_t>(u < 0.5 ? 0x3800 : 0xb400));  // 0.5 and -0.25: exact in any format
+        break;
+      case ir::DType::bf16:
+        put(static_cast<std::uint16_t>(u < 0.5 ? 0x3f00 : 0xbe80));
+        break;
+      case ir::DType::i8:
+        put(static_cast<std::int8_t>(k));
+        break;
+      case ir::DType::i32:
+        put(static_cast<std::int32_t>(k));
+        break;
+      case ir::DType::i64:
+        put(k);
+        break;
+      case ir::DType::u8:
+        put(static_cast<std::uint8_t>(k));
+        break;
+      case ir::DType::boolean:
+        put(static_cast<std::uint8_t>(u < 0.5));
+        break;
+    }
+  }
+  return data;
+}
+
+ir::TensorData zeros(const ir::TensorType& type) {
+  return {{type.dtype, at_maximum(type.shape)}, std::vector<std::byte>(static_cast<std::size_t>(byte_count(type)))};
+}
+
+/// f64 results as what the program computes.
+ir::TensorData as_type(const ir::TensorData& data, ir::DType dtype) {
+  if (data.type.dtype == dtype) return data;
+  GRAVEN_CHECK(data.type.dtype == ir::DType::f64 && dtype == ir::DType::f32, "recorded results are f64, or of the graph's dtype");
+  ir::TensorData out{{dtype, data.type.shape}, std::vector<std::byte>(data.bytes.size() / 2)};
+  for (std::size_t i = 0; i * 8 < data.bytes.size(); ++i) {
+    double x;
+    std::memcpy(&x, data.bytes.data() + i * 8, 8);
+    const float y = static_cast<float>(x);
+    std::memcpy(out.bytes.data() + i * 4, &y, 4);
+  }
+  return out;
+}
+
+}  // namespace
+
+ir::TensorData made_up_weight(const std::string& name, const ir::TensorType& type) {
+  const std::int64_t n = type.shape.numel().maximum(), rows = type.shape.empty() ? 1 : std::max<std::int64_t>(1, type.shape[0].maximum());
+  const double bound = 1 / std::sqrt(static_cast<double>(std::max<std::int64_t>(1, type.shape.rank() > 1 ? n / rows : n)));
+  return fill(name, type, -bound, bound, 2);
+}
+
+std::map<std::string, ir::TensorData> record(const ir::Graph& graph, const Plan& plan, const EmitOptions& options) {
+  std::map<std::string, ir::TensorData> recorded;
+  const ValueNames values(graph, plan);
+  TensorValues known;
+  for (const ir::ValueId v : graph.inputs) {
+    std::int64_t count = 2;
+    for (const ir::Node& n : graph.nodes)
+      if (n.op->name == "cross_entropy" && n.inputs.size() > 1 && root(plan, n.inputs[1]) == v)
+        count = graph.type(n.inputs[0]).shape.back().maximum();
+    ir::TensorData data = fill("input." + graph.value(v).name, graph.type(v), -1, 1, count);
+    recorded.emplace("input." + values.member(v), data);
+    known.emplace(v, std::move(data));
+  }
+  for (const ir::ValueId v : graph.parameters) {
+    const auto given = options.weights.find(graph.value(v).name);
+    known.emplace(v, given != options.weights.end() ? *given->second : made_up_weight(graph.value(v).name, graph.type(v)));
+  }
+  for (const ir::ValueId v : graph.states) known.emplace(v, zeros(graph.type(v)));
+
+  // The update is left out: what it reads, the gradients, are results here.
+  ir::Graph forward = graph;
+  const auto gradients = parameter_gradients(graph);
+  std::erase_if(forward.nodes, [](const ir::Node& n) { return n.phase == ir::Phase::update; });
+  for (const GradientOf& g : gradients) forward.outputs.push_back(g.gradient);
+  for (const ir::Loss& l : graph.losses) forward.outputs.push_back(l.value);
+  const bool training = !graph.optimizers.empty() || !graph.losses.empty();
+  options.execute(forward, known);
+
+  auto keep = [&](const std::string& name, ir::ValueId v) {
+    const auto found = known.find(v);
+    GRAVEN_CHECK(found != known.end(), "the graph's execution left out " + graph.value(v).name);
+    recorded.emplace(name, as_type(found->second, graph.type(v).dtype));
+  };
+  if (!training) {
+    for (std::size_t i = 0; i < graph.outputs.size(); ++i) keep("output." + values.output(i), graph.outputs[i]);
+    return recorded;
+  }
+  for (const GradientOf& g : gradients)
+    if (plan.placements[static_cast<std::size_t>(root(plan, g.gradient))].home == Home::gradient) {
+      keep("gradient." + graph.value(g.parameter).name, g.gradient);
+      recorded.at("gradient." + graph.value(g.parameter).name).type.shape = graph.type(g.parameter).shape;
+    }
+  double loss = 0;
+  for (const ir::Loss& l : graph.losses) {
+    const ir::TensorData& data = known.at(l.value);
+    if (data.type.dtype == ir::DType::f64) {
+      double x;
+      std::memcpy(&x, data.bytes.data(), 8);
+      loss += x;
+    } else if (data.type.dtype == ir::DType::f32) {
+      float x;
+      std::memcpy(&x, data.bytes.data(), 4);
+      loss += static_cast<double>(x);
+    }
+  }
+  const float rounded = static_cast<float>(loss);
+  ir::TensorData scalar{{ir::DType::f32, {}}, std::vector<std::byte>(4)};
+  std::memcpy(scalar.bytes.data(), &rounded, 4);
+  recorded.emplace("loss", std::move(scalar));
+  return recorded;
+}
+
+}  // namespace graven::codegen

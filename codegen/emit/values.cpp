@@ -1,0 +1,201 @@
+#include "codegen/emit/values.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "ir/diagnostic.h"
+#include "ir/json.h"
+
+namespace graven::codegen {
+
+namespace {
+
+enum Scope : std::size_t { kInputs, kParameters, kStates, kArena, kPrepared, kConstants, kOutputs, kSymbols };
+
+std::size_t at(std::int32_t v) { return static_cast<std::size_t>(v); }
+
+/// A constant that may stand in the code: small, and of a type that C++ can write down.
+bool is_inline(const ir::Graph& graph, ir::ValueId v) {
+  const ir::TensorType& type = graph.type(v);
+  if (type.dtype == ir::DType::f16 || type.dtype == ir::DType::bf16) return false;
+  const std::int64_t bytes = type.shape.numel().maximum() * static_cast<std::int64_t>(ir::size_of(type.dtype));
+  return bytes > 0 && bytes <= static_cast<std::int64_t>(ir::kInlineConstantBytes);
+}
+
+/// Names of the leaves of a call's result: keys of maps, else "output", "output_0", ...
+void name_outputs(const ir::Tree& tree, const std::string& path, std::vector<std::string>& names) {
+  if (tree.kind == ir::Tree::Kind::leaf) {
+    if (at(tree.index) < names.size()) names[at(tree.index)] = path.empty() ? "output" : path;
+    return;
+  }
+  for (std::size_t i = 0; i < tree.children.size(); ++i) {
+    const std::string key = tree.kind == ir::Tree::Kind::map && i < tree.keys.size() ? tree.keys[i] : fmt::format("{}", i);
+    name_outputs(tree.children[i], path.empty() ? (tree.kind == ir::Tree::Kind::map ? key : "output." + key) : path + "." + key, names);
+  }
+}
+
+}  // namespace
+
+std::string_view element_type(ir::DType dtype) { return dtype == ir::DType::boolean ? "boolean" : ir::name(dtype); }
+
+std::string_view public_type(ir::DType dtype) {
+  switch (dtype) {
+    case ir::DType::f32:
+      return "float";
+    case ir::DType::f64:
+      return "double";
+    case ir::DType::f16:
+    case ir::DType::bf16:
+      return "std::uint16_t";
+    case ir::DType::i8:
+      return "std::int8_t";
+    case ir::DType::i32:
+      return "std::int32_t";
+    case ir::DType::i64:
+      return "std::int64_t";
+    case ir::DType::u8:
+      return "std::uint8_t";
+    case ir::DType::boolean:
+      return "bool";
+  }
+  return "float";
+}
+
+ValueNames::ValueNames(const ir::Graph& graph, const Plan& plan)
+    : graph_(graph), plan_(plan), has_gradient_(graph.values.size(), false), is_stored_(graph.values.size(), false) {
+  std::vector<std::string> paths;
+  for (const ir::ValueId v : graph.parameters) paths.push_back(graph.value(v).name);
+  root_ = common_root(paths);
+
+  // What lives where.
+  stored_ = graph.parameters;
+  for (std::size_t v = 0; v < graph.values.size(); ++v) {
+    const ir::ValueId id = static_cast<ir::ValueId>(v);
+    const Placement& p = plan.placements[v];
+    if (graph.values[v].kind == ir::ValueKind::constant) (is_inline(graph, id) ? inline_constants_ : stored_).push_back(id);
+    if (p.home == Home::gradient) has_gradient_[at(p.parameter)] = true;
+  }
+  for (const ir::ValueId v : stored_) is_stored_[at(v)] = true;
+  for (const ir::ValueId v : graph.parameters)
+    if (has_gradient_[at(v)]) with_gradient_.push_back(v);
+  for (const Step& step : plan.steps)
+    for (const ir::ValueId v : graph.nodes[at(step.node)].outputs) {
+      const Placement& p = plan.placements[at(v)];
+      if (p.home == Home::prepared) prepared_.push_back(v);
+      if (p.home == Home::arena && p.buffer >= 0) arena_.push_back(v);
+    }
+
+  auto names_of = [&](const std::vector<ir::ValueId>& values) {
+    std::vector<std::string> list;
+    list.reserve(values.size());
+    for (const ir::ValueId v : values) list.push_back(graph.value(v).name);
+    return Names(list, root_);
+  };
+  names_[kInputs] = names_of(graph.inputs);
+  names_[kParameters] = names_of(stored_);
+  names_[kStates] = names_of(graph.states);
+  names_[kPrepared] = names_of(prepared_);
+  names_[kConstants] = names_of(inline_constants_);
+  // Workspaces stand beside the values of the arena.
+  std::vector<std::string> arena;
+  for (const ir::ValueId v : arena_) arena.push_back(graph.value(v).name);
+  for (const Step& step : plan.steps)
+    if (step.workspace >= 0) arena.push_back(plan.buffers[at(step.workspace)].name);
+  names_[kArena] = Names(arena, root_);
+
+  std::vector<std::string> results(graph.outputs.size());
+  name_outputs(graph.output_tree, {}, results);
+  for (std::size_t i = 0; i < results.size(); ++i)
+    if (results[i].empty()) results[i] = results.size() == 1 ? "output" : fmt::format("output.{}", i);
+  // An output may not carry an input's name: both are parameters of one function.
+  for (std::string& r : results)
+    if (names_[kInputs].contains(r)) r += ".output";
+  names_[kOutputs] = Names(results);
+  for (const std::string& r : results) outputs_.push_back(names_[kOutputs][r]);
+
+  std::vector<std::string> symbol_names;
+  for (const auto& [name, maximum] : graph.symbols()) symbol_names.push_back(name);
+  names_[kSymbols] = Names(symbol_names);
+  for (const auto& [name, maximum] : graph.symbols()) symbols_.push_back({name, names_[kSymbols][name], maximum});
+}
+
+std::string ValueNames::member(ir::ValueId value) const {
+  const ir::ValueId v = codegen::root(plan_, value);
+  const std::string& name = graph_.value(v).name;
+  const Placement& p = plan_.placements[at(v)];
+  switch (p.home) {
+    case Home::arena:
+      return names_[kArena][name];
+    case Home::input:
+      return names_[kInputs][name];
+    case Home::output:
+      return outputs_[at(p.buffer)];
+    case Home::parameter:
+      return names_[kParameters][name];
+    case Home::gradient:
+      return names_[kParameters][graph_.value(p.parameter).name];
+    case Home::state:
+      return names_[kStates][name];
+    case Home::prepared:
+      return names_[kPrepared][name];
+    case Home::constant:
+      return is_stored_[at(v)] ? names_[kParameters][name] : names_[kConstants][name];
+    case Home::hyper:
+    case Home::alias:
+      break;
+  }
+  GRAVEN_CHECK(false, name + " is no member");
+  return {};
+}
+
+std::string ValueNames::expression(ir::ValueId value) const {
+  if (value == ir::kNone) return "nullptr";
+  const ir::ValueId v = codegen::root(plan_, value);
+  const Placement& p = plan_.placements[at(v)];
+  switch (p.home) {
+    case Home::arena:
+      return p.buffer < 0 ? std::string("nullptr") : fmt::format("buf.{}", member(v));
+    case Home::input:
+      return "in." + member(v);
+    case Home::output:
+      return "out." + member(v);
+    case Home::parameter:
+      return "param." + member(v);
+    case Home::gradient:
+      return "grad." + member(v);
+    case Home::state:
+      return "state." + member(v);
+    case Home::prepared:
+      return "prepared." + member(v);
+    case Home::constant:
+      return (is_stored_[at(v)] ? "param." : "constant::") + member(v);
+    case Home::hyper:
+      return fmt::format("&{}", hyper(v));
+    case Home::alias:
+      break;
+  }
+  GRAVEN_CHECK(false, graph_.value(v).name + " is an alias of an alias");
+  return {};
+}
+
+const std::string& ValueNames::workspace(const Step& step) const { return names_[kArena][plan_.buffers[at(step.workspace)].name]; }
+
+std::string ValueNames::hyper(ir::ValueId value) const {
+  const std::string& name = graph_.value(value).name;
+  if (name == "step" || name == "seed") return "hyper." + name;
+  GRAVEN_CHECK(name.compare(0, 3, "lr.") == 0, "unknown hyper-parameter " + name);
+  int group = -1;
+  std::from_chars(name.data() + 3, name.data() + name.size(), group);
+  GRAVEN_CHECK(group >= 0, "unknown hyper-parameter " + name);
+  return fmt::format("hyper.learning_rates[{}]", group);
+}
+
+std::string ValueNames::dimension(const ir::Dim& dim) const {
+  if (dim.is_static()) return fmt::format("{}", dim.value());
+  const std::string& symbol = names_[kSymbols][dim.symbol()];
+  return dim.coefficient() == 1 ? symbol : fmt::format("{} * {}", dim.coefficient(), symbol);
+}
+
+}  // namespace graven::codegen

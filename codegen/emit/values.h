@@ -1,0 +1,69 @@
+// How generated code speaks of values: the struct that holds the pointer and the member's name.
+//
+//   values.expression(v)    // "buf.hidden_linear", "param.hidden_weight", "grad.hidden_weight", "in.images", "out.logits", "nullptr"
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "codegen/emit/names.h"
+#include "codegen/plan/plan.h"
+#include "ir/graph.h"
+
+namespace graven::codegen {
+
+/// A symbolic dimension as generated code has it.
+struct Symbol {
+  std::string name;        ///< in the graph: "batch"
+  std::string identifier;  ///< in C++
+  std::int64_t maximum = 0;
+};
+
+class ValueNames {
+ public:
+  ValueNames(const ir::Graph& graph, const Plan& plan);
+
+  /// The pointer, as the calls write it; "nullptr" for kNone and for results that nobody reads.
+  std::string expression(ir::ValueId value) const;
+  /// The member alone.
+  std::string member(ir::ValueId value) const;
+  /// The member of a step's scratch memory.
+  const std::string& workspace(const Step& step) const;
+  /// A hyper-parameter as a number: "hyper.learning_rates[0]", "hyper.step".
+  std::string hyper(ir::ValueId value) const;
+  /// The member of the outputs' struct.
+  const std::string& output(std::size_t index) const { return outputs_[index]; }
+
+  const std::string& root() const { return root_; }
+  const std::vector<Symbol>& symbols() const { return symbols_; }
+  /// A dimension as a C++ expression over the symbols: "64", "784 * batch".
+  std::string dimension(const ir::Dim& dim) const;
+  /// Parameters, buffers and those constants that are too large for the code: what the weights file holds, in order.
+  const std::vector<ir::ValueId>& stored() const { return stored_; }
+  /// Constants that stand in the code.
+  const std::vector<ir::ValueId>& inline_constants() const { return inline_constants_; }
+  /// Results of the prepare phase that have memory.
+  const std::vector<ir::ValueId>& prepared() const { return prepared_; }
+  /// Values with a place in the arena, in the order of writing.
+  const std::vector<ir::ValueId>& arena() const { return arena_; }
+  /// Parameters with a gradient of their own, in order.
+  const std::vector<ir::ValueId>& with_gradient() const { return with_gradient_; }
+  bool has_gradient(ir::ValueId parameter) const { return has_gradient_[static_cast<std::size_t>(parameter)]; }
+
+ private:
+  const ir::Graph& graph_;
+  const Plan& plan_;
+  std::string root_;
+  Names names_[8];  // by scope
+  std::vector<std::string> outputs_;
+  std::vector<Symbol> symbols_;
+  std::vector<ir::ValueId> stored_, inline_constants_, prepared_, arena_, with_gradient_;
+  std::vector<bool> has_gradient_, is_stored_;
+};
+
+/// "f32", "i64", "boolean": the element types of kernels/cpu/dtype.h.
+std::string_view element_type(ir::DType dtype);
+/// "float", "std::int64_t", "std::uint16_t" for the 16-bit floating types: what the public header says.
+std::string_view public_type(ir::DType dtype);
+
+}  // namespace graven::codegen

@@ -1,0 +1,187 @@
+@{ banner }@
+// The entry points of just-in-time compilation: the calls of model.cpp on memory that the host program owns.
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <string>
+
+{% if inline_constants %}
+#include "configs.h"
+{% endif %}
+#include "program.h"
+
+namespace @{ namespace }@ {
+inline namespace GRAVEN_LEVEL_NAMESPACE {
+extern const Program program;
+}
+
+namespace {
+
+constexpr std::int64_t numel(std::initializer_list<std::int64_t> shape) {
+  std::int64_t n = 1;
+  for (const std::int64_t d : shape) n *= d;
+  return n;
+}
+constexpr std::size_t aligned(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
+
+/// What no host memory is bound to: gradients, prepared values, the arena.
+constexpr std::size_t own_bytes() {
+  std::size_t bytes = aligned(kArenaBytes) + 64;
+{% if training %}
+#define GRAVEN_PARAM(name, dtype, path, ...) bytes += aligned(sizeof(dtype) * numel({__VA_ARGS__}));
+#include "params.h"
+{% endif %}
+{% if has_prepared %}
+#define GRAVEN_PREPARED(name, dtype, path, ...) bytes += aligned(sizeof(dtype) * numel({__VA_ARGS__}));
+#include "params.h"
+{% endif %}
+  return bytes;
+}
+
+struct Instance {
+  explicit Instance(int count) : threads(count), memory(static_cast<std::byte*>(std::aligned_alloc(64, aligned(own_bytes())))) {
+    if (memory == nullptr) throw std::bad_alloc();
+    std::memset(memory, 0, own_bytes());
+    std::byte* next = memory;
+#define GRAVEN_VALUE(name, dtype, offset, bytes) buf.name = reinterpret_cast<dtype*>(next + (offset));
+#include "memory_plan.h"
+    next += aligned(kArenaBytes);
+{% if training %}
+#define GRAVEN_PARAM(name, dtype, path, ...) \
+  grad.name = reinterpret_cast<dtype*>(next); \
+  next += aligned(sizeof(dtype) * numel({__VA_ARGS__}));
+#include "params.h"
+{% endif %}
+{% if has_prepared %}
+#define GRAVEN_PREPARED(name, dtype, path, ...) \
+  prepared.name = reinterpret_cast<dtype*>(next); \
+  next += aligned(sizeof(dtype) * numel({__VA_ARGS__}));
+#include "params.h"
+{% endif %}
+  }
+  Instance(const Instance&) = delete;
+  Instance& operator=(const Instance&) = delete;
+  ~Instance() { std::free(memory); }
+
+  Step step() {
+{% if training %}
+    return Step{threads, in, param, grad, state{% if has_prepared %}, prepared{% endif %}, buf};
+{% else %}
+    return Step{threads, in, out, param{% if has_prepared %}, prepared{% endif %}, buf};
+{% endif %}
+  }
+
+  Threads threads;
+  std::byte* memory;
+  Inputs in;
+  Parameters param;
+{% if training %}
+  Gradients grad;
+  States state;
+{% else %}
+  Outputs out;
+{% endif %}
+{% if has_prepared %}
+  Prepared prepared;
+{% endif %}
+  Buffers buf;
+  std::string error;
+};
+
+std::string failure;
+
+template <class T>
+bool bind(Instance& instance, T*& slot, const char* wanted, const char* name, std::size_t expected, void* data, std::size_t bytes, int& status) {
+  if (std::strcmp(wanted, name) != 0) return false;
+  if (bytes != expected) {
+    instance.error = std::string(name) + ": expected " + std::to_string(expected) + " bytes, found " + std::to_string(bytes);
+    status = 1;
+  } else {
+    slot = static_cast<T*>(data);
+    status = 0;
+  }
+  return true;
+}
+
+}  // namespace
+}  // namespace @{ namespace }@
+
+using namespace @{ namespace }@;  // NOLINT: this file is one translation unit of its own
+
+extern "C" {
+
+void* graven_jit_create(int count) {
+  try {
+    return new Instance(count);
+  } catch (const std::exception& e) {
+    failure = e.what();
+    return nullptr;
+  }
+}
+
+void graven_jit_destroy(void* instance) { delete static_cast<Instance*>(instance); }
+
+const char* graven_jit_error(void* instance) { return instance == nullptr ? failure.c_str() : static_cast<Instance*>(instance)->error.c_str(); }
+
+int graven_jit_bind(void* opaque, const char* wanted, void* data, std::size_t bytes) {
+  Instance& instance = *static_cast<Instance*>(opaque);
+  int status = 1;
+  (void)data;
+  (void)bytes;
+#define GRAVEN_PARAM(name, dtype, path, ...) \
+  if (bind(instance, instance.param.name, wanted, path, sizeof(dtype) * numel({__VA_ARGS__}), data, bytes, status)) return status;
+#define GRAVEN_FIXED(name, dtype, path, ...) \
+  if (bind(instance, instance.param.name, wanted, path, sizeof(dtype) * numel({__VA_ARGS__}), data, bytes, status)) return status;
+{% if training %}
+#define GRAVEN_STATE(name, dtype, path, ...) \
+  if (bind(instance, instance.state.name, wanted, path, sizeof(dtype) * numel({__VA_ARGS__}), data, bytes, status)) return status;
+{% endif %}
+#include "params.h"
+  instance.error = std::string("the program has no parameter, buffer or state called ") + wanted;
+  return status;
+}
+
+int graven_jit_weights_changed(void* opaque) {
+{% if has_prepare %}
+  Instance& instance = *static_cast<Instance*>(opaque);
+  program.prepare(instance.step());
+{% else %}
+  (void)opaque;
+{% endif %}
+  return 0;
+}
+
+int graven_jit_run(void* opaque, const void* const* inputs, void* const* outputs, const std::int64_t* symbols, const double* learning_rates,
+                   std::int64_t step_number) {
+  Instance& instance = *static_cast<Instance*>(opaque);
+{% for input in inputs %}
+  instance.in.@{ input.member }@ = static_cast<const @{ input.element }@*>(inputs[@{ loop.index }@]);
+{% endfor %}
+{% if not training %}
+{% for output in outputs %}
+  instance.out.@{ output.member }@ = static_cast<@{ output.element }@*>(outputs[@{ loop.index }@]);
+{% endfor %}
+{% endif %}
+  Step step = instance.step();
+{% for symbol in symbols %}
+  step.@{ symbol.identifier }@ = symbols[@{ loop.index }@];
+{% endfor %}
+{% if training %}
+{% if group_count != "0" %}
+  for (int i = 0; i < @{ group_count }@; ++i) step.hyper.learning_rates[i] = learning_rates[i];
+{% endif %}
+  step.hyper.step = step_number;
+{% endif %}
+{% for function in step_functions %}
+  program.@{ function }@(step);
+{% endfor %}
+{% if training %}
+{% for output in outputs %}
+  std::memcpy(outputs[@{ loop.index }@], instance.@{ output.expression }@, sizeof(@{ output.element }@) * static_cast<std::size_t>(@{ output.count_in_step }@));
+{% endfor %}
+{% endif %}
+  (void)inputs, (void)outputs, (void)symbols, (void)learning_rates, (void)step_number;
+  return 0;
+}
+
+}  // extern "C"

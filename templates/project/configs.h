@@ -1,0 +1,31 @@
+@{ banner }@
+// The shapes: every kernel's config, once, named after the module that owns it. The structs are documented in kernels/config/.
+#pragma once
+
+{% for header in config_headers %}
+#include "@{ header }@"
+{% endfor %}
+{% for constant in inline_constants %}
+{% if loop.is_first %}
+
+namespace @{ namespace }@::constant {
+
+using namespace graven::kernels;
+
+{% endif %}
+inline constexpr @{ constant.type }@ @{ constant.name }@[] = {@{ constant.values }@};  // @{ constant.comment }@
+{% if loop.is_last %}
+
+}  // namespace @{ namespace }@::constant
+{% endif %}
+{% endfor %}
+
+namespace @{ namespace }@::config {
+
+using namespace graven::kernels;
+
+{% for config in configs %}
+@{ config }@
+{% endfor %}
+
+}  // namespace @{ namespace }@::config

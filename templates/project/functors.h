@@ -1,0 +1,16 @@
+@{ banner }@
+// What is computed element by element: bodies of elementwise kernels and epilogues.
+#pragma once
+
+#include "kernels/config/device.h"
+#include "@{ scalar_math }@"
+#include "program.h"
+
+namespace @{ namespace }@ {
+inline namespace GRAVEN_LEVEL_NAMESPACE {
+
+{% for functor in functors %}
+@{ functor }@
+{% endfor %}
+}  // namespace GRAVEN_LEVEL_NAMESPACE
+}  // namespace @{ namespace }@

@@ -1,0 +1,50 @@
+@{ banner }@
+// The program: reads images or arrays, runs the model, writes or prints results. See --help.
+#include <memory>
+
+#include "model.h"
+#include "runtime/infer.h"
+
+namespace {
+
+using graven::runtime::DType;
+
+class Program final : public graven::runtime::InferenceModel {
+ public:
+  const graven::runtime::InferenceDescription& description() const override {
+    static const graven::runtime::InferenceDescription text{
+        .name = @{ name_literal }@,
+        .inputs = {
+{% for input in inputs %}
+            {.name = "@{ input.member }@", .dtype = DType::@{ input.element }@, .shape = {@{ input.maxima }@}, .batched = @{ input.batched }@},
+{% endfor %}
+        },
+        .outputs = {
+{% for output in outputs %}
+            {.name = "@{ output.member }@", .dtype = DType::@{ output.element }@, .shape = {@{ output.maxima }@}, .batched = @{ output.batched }@},
+{% endfor %}
+        },
+        .batch = @{ batch }@,
+        .batch_is_symbolic = @{ batch_is_symbolic }@,
+        .graph_hash = "@{ graph_hash }@",
+        .generator = "@{ generator }@",
+    };
+    return text;
+  }
+  void start(int threads, const std::string& weights) override {
+    model_ = std::make_unique<@{ namespace }@::Model>(std::make_shared<const @{ namespace }@::Weights>(weights), threads);
+  }
+  void forward(const void* const* inputs, [[maybe_unused]] std::int64_t batch, void* const* outputs) override {
+    model_->forward(@{ erased_arguments }@, @{ erased_outputs }@);
+  }
+
+ private:
+  std::unique_ptr<@{ namespace }@::Model> model_;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Program program;
+  return graven::runtime::infer_main(argc, argv, program, {.weights = "weights.safetensors", .mean = {@{ mean }@}, .std = {@{ std }@}});
+}

@@ -1,0 +1,92 @@
+@{ banner }@
+// @{ name }@: inference. Weights holds what was learned, Model the memory of one caller; many Models may share one Weights.
+//
+//   auto weights = std::make_shared<const @{ namespace }@::Weights>("weights.safetensors");
+//   @{ namespace }@::Model model(weights);
+//   model.forward(@{ argument_names }@, @{ output_names }@);
+//
+{% for input in inputs %}
+//   input   @{ input.name_padded }@ @{ input.type }@
+{% endfor %}
+{% for output in outputs %}
+//   output  @{ output.name_padded }@ @{ output.type }@
+{% endfor %}
+//
+// Inputs and outputs are row-major and must not overlap. forward() allocates nothing. Each thread needs a Model of its own; Weights may be
+// shared by all, and replaced in a Model at any time. Errors arrive as std::runtime_error. A C interface follows at the end; it turns errors into
+// codes.
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace @{ namespace }@ {
+{% for symbol in symbols %}
+
+/// The largest @{ symbol.identifier }@; any from 1 on will do.
+inline constexpr std::int64_t kMaximum_@{ symbol.identifier }@ = @{ symbol.maximum }@;
+{% endfor %}
+
+/// Parameters, and what is computed from them once. Never changes after it was made.
+class Weights {
+ public:
+  /// Reads a safetensors file, all or nothing. An empty path leaves all weights zero.
+  explicit Weights(const std::string& path);
+  ~Weights();
+  Weights(const Weights&) = delete;
+  Weights& operator=(const Weights&) = delete;
+
+ private:
+  friend class Model;
+  struct Memory;
+  std::unique_ptr<Memory> memory_;
+};
+
+class Model {
+ public:
+  /// Runs on `threads` threads; 0: every processor.
+  explicit Model(std::shared_ptr<const Weights> weights, int threads = 1);
+  ~Model();
+  Model(const Model&) = delete;
+  Model& operator=(const Model&) = delete;
+
+  void forward(@{ parameters }@, @{ output_parameters }@);
+  /// Uses other weights from the next forward() on.
+  void use(std::shared_ptr<const Weights> weights);
+  /// The instruction-set level that was chosen.
+  const char* level() const;
+
+ private:
+  struct Memory;
+  std::unique_ptr<Memory> memory_;
+};
+
+}  // namespace @{ namespace }@
+
+extern "C" {
+#endif
+
+/* The C interface: 0 is success; otherwise @{ namespace }@_error() says what happened, in this thread. */
+typedef struct @{ namespace }@_weights @{ namespace }@_weights;
+typedef struct @{ namespace }@_model @{ namespace }@_model;
+enum { @{ constant_prefix }@_OK = 0, @{ constant_prefix }@_ERROR = 1, @{ constant_prefix }@_NO_MEMORY = 2, @{ constant_prefix }@_BAD_ARGUMENT = 3 };
+
+int @{ namespace }@_load(const char* path, @{ namespace }@_weights** weights);
+/* Models that use the weights keep them alive. */
+void @{ namespace }@_unload(@{ namespace }@_weights* weights);
+int @{ namespace }@_create(const @{ namespace }@_weights* weights, int threads, @{ namespace }@_model** model);
+void @{ namespace }@_destroy(@{ namespace }@_model* model);
+int @{ namespace }@_use(@{ namespace }@_model* model, const @{ namespace }@_weights* weights);
+int @{ namespace }@_forward(@{ namespace }@_model* model, @{ c_parameters }@, @{ c_output_parameters }@);
+const char* @{ namespace }@_error(void);
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,196 @@
+@{ banner }@
+// The memory of the model, its weights file, and both interfaces of model.h.
+#include <new>
+#include <stdexcept>
+
+#include "program.h"
+#include "runtime/arena.h"
+#include "runtime/safetensors.h"
+#include "runtime/tensor.h"
+
+namespace @{ namespace }@ {
+
+namespace runtime = graven::runtime;
+
+@{ level_choice }@
+
+namespace {
+
+constexpr std::size_t numel(std::initializer_list<std::int64_t> shape) {
+  std::int64_t n = 1;
+  for (const std::int64_t d : shape) n *= d;
+  return static_cast<std::size_t>(n);
+}
+constexpr std::size_t aligned(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
+
+template <class T>
+T* take(std::byte*& next, std::size_t count) {
+  T* const taken = reinterpret_cast<T*>(next);
+  next += aligned(sizeof(T) * count);
+  return taken;
+}
+
+/// Bytes of the weights and of what is prepared from them.
+constexpr std::size_t weight_bytes() {
+  std::size_t bytes = 0;
+#define GRAVEN_FIXED(name, dtype, path, ...) bytes += aligned(sizeof(dtype) * numel({__VA_ARGS__}));
+#define GRAVEN_PREPARED(name, dtype, path, ...) bytes += aligned(sizeof(dtype) * numel({__VA_ARGS__}));
+#include "params.h"
+  return bytes;
+}
+
+}  // namespace
+
+struct Weights::Memory {
+  Memory() : block(weight_bytes()) {
+    [[maybe_unused]] std::byte* next = block.at<std::byte>(0);
+#define GRAVEN_FIXED(name, dtype, path, ...) param.name = take<dtype>(next, numel({__VA_ARGS__}));
+#define GRAVEN_PREPARED(name, dtype, path, ...) prepared.name = take<dtype>(next, numel({__VA_ARGS__}));
+#include "params.h"
+  }
+
+  runtime::Arena block;
+  Parameters param;
+{% if has_prepared %}
+  Prepared prepared;
+{% endif %}
+};
+
+struct Model::Memory {
+  Memory(std::shared_ptr<const Weights> given, int count) : weights(std::move(given)), threads(count), arena(kArenaBytes) {
+    [[maybe_unused]] std::byte* const base = arena.at<std::byte>(0);
+#define GRAVEN_VALUE(name, dtype, offset, bytes) buf.name = reinterpret_cast<dtype*>(base + (offset));
+#include "memory_plan.h"
+  }
+
+  std::shared_ptr<const Weights> weights;
+  Threads threads;
+  runtime::Arena arena;
+  Inputs in;
+  Outputs out;
+  Buffers buf;
+  const Program& program = choose_program();
+};
+
+Weights::Weights(const std::string& path) : memory_(std::make_unique<Memory>()) {
+  if (!path.empty()) {
+    const std::vector<runtime::Variable> variables = {
+#define GRAVEN_FIXED(name, dtype, path, ...) {path, runtime::DType::dtype, {__VA_ARGS__}, memory_->param.name},
+#include "params.h"
+    };
+    runtime::load_variables(runtime::SafetensorsFile(path), variables);
+  }
+{% if has_prepare %}
+  Threads threads(1);
+  const Inputs in;
+  const Outputs out;
+  const Buffers buf;
+  choose_program().prepare(Step{threads, in, out, memory_->param{% if has_prepared %}, memory_->prepared{% endif %}, buf});
+{% endif %}
+}
+Weights::~Weights() = default;
+
+Model::Model(std::shared_ptr<const Weights> weights, int threads) {
+  if (weights == nullptr) throw std::runtime_error("a model needs weights");
+  memory_ = std::make_unique<Memory>(std::move(weights), threads);
+}
+Model::~Model() = default;
+
+void Model::forward(@{ parameters }@, @{ output_parameters }@) {
+  Memory& m = *memory_;
+{% for symbol in symbols %}
+  if (@{ symbol.identifier }@ < 1 || @{ symbol.identifier }@ > @{ symbol.maximum }@)
+    throw std::runtime_error("@{ symbol.identifier }@: expected 1 to @{ symbol.maximum }@, found " + std::to_string(@{ symbol.identifier }@));
+{% endfor %}
+{% for input in inputs %}
+  m.in.@{ input.member }@ = @{ input.converted }@;
+{% endfor %}
+{% for output in outputs %}
+  m.out.@{ output.member }@ = @{ output.converted }@;
+{% endfor %}
+  const Weights::Memory& w = *m.weights->memory_;
+  Step step{m.threads, m.in, m.out, w.param{% if has_prepared %}, w.prepared{% endif %}, m.buf};
+{% for symbol in symbols %}
+  step.@{ symbol.identifier }@ = @{ symbol.identifier }@;
+{% endfor %}
+  m.program.forward(step);
+}
+
+void Model::use(std::shared_ptr<const Weights> weights) {
+  if (weights == nullptr) throw std::runtime_error("a model needs weights");
+  memory_->weights = std::move(weights);
+}
+
+const char* Model::level() const { return memory_->program.level; }
+
+}  // namespace @{ namespace }@
+
+// ---- the C interface ------------------------------------------------------------------------------------------------------------------
+
+namespace {
+
+thread_local std::string last_error;
+
+template <class Body>
+int guarded(const Body& body) {
+  try {
+    body();
+    return @{ constant_prefix }@_OK;
+  } catch (const std::bad_alloc&) {
+    last_error = "out of memory";
+    return @{ constant_prefix }@_NO_MEMORY;
+  } catch (const std::exception& e) {
+    last_error = e.what();
+    return @{ constant_prefix }@_ERROR;
+  }
+}
+
+int missing(const char* what) {
+  last_error = std::string(what) + " is NULL";
+  return @{ constant_prefix }@_BAD_ARGUMENT;
+}
+
+}  // namespace
+
+struct @{ namespace }@_weights {
+  std::shared_ptr<const @{ namespace }@::Weights> shared;
+};
+struct @{ namespace }@_model {
+  @{ namespace }@::Model model;
+};
+
+extern "C" {
+
+int @{ namespace }@_load(const char* path, @{ namespace }@_weights** weights) {
+  if (path == nullptr || weights == nullptr) return missing(path == nullptr ? "path" : "weights");
+  return guarded([&] { *weights = new @{ namespace }@_weights{std::make_shared<const @{ namespace }@::Weights>(path)}; });
+}
+
+void @{ namespace }@_unload(@{ namespace }@_weights* weights) { delete weights; }
+
+int @{ namespace }@_create(const @{ namespace }@_weights* weights, int threads, @{ namespace }@_model** model) {
+  if (weights == nullptr || model == nullptr) return missing(weights == nullptr ? "weights" : "model");
+  return guarded([&] { *model = new @{ namespace }@_model{@{ namespace }@::Model(weights->shared, threads)}; });
+}
+
+void @{ namespace }@_destroy(@{ namespace }@_model* model) { delete model; }
+
+int @{ namespace }@_use(@{ namespace }@_model* model, const @{ namespace }@_weights* weights) {
+  if (weights == nullptr || model == nullptr) return missing(weights == nullptr ? "weights" : "model");
+  return guarded([&] { model->model.use(weights->shared); });
+}
+
+int @{ namespace }@_forward(@{ namespace }@_model* model, @{ c_parameters }@, @{ c_output_parameters }@) {
+  if (model == nullptr) return missing("model");
+{% for input in inputs %}
+  if (@{ input.member }@ == nullptr) return missing("@{ input.member }@");
+{% endfor %}
+{% for output in outputs %}
+  if (@{ output.member }@ == nullptr) return missing("@{ output.member }@");
+{% endfor %}
+  return guarded([&] { model->model.forward(@{ argument_names }@, @{ output_names }@); });
+}
+
+const char* @{ namespace }@_error(void) { return last_error.c_str(); }
+
+}  // extern "C"

@@ -1,0 +1,53 @@
+@{ banner }@
+// The self-test: one call on recorded inputs; results against what was recorded when the project was generated (in double precision, by plain
+// loops); then the same again, which must give the same bits.
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <memory>
+
+#include "model.h"
+#include "runtime/compare.h"
+#include "runtime/file.h"
+
+int main() {
+  using graven::runtime::DType;
+  try {
+    @{ namespace }@::Model model(std::make_shared<const @{ namespace }@::Weights>({% if has_weights %}graven::runtime::find_beside_program("weights.safetensors"){% else %}""{% endif %}));
+{% for input in inputs %}
+    alignas(64) static @{ input.public_type }@ @{ input.member }@[@{ input.storage }@];
+{% endfor %}
+{% for output in outputs %}
+    alignas(64) static @{ output.public_type }@ @{ output.member }@[@{ output.storage }@], @{ output.member }@_again[@{ output.storage }@];
+{% endfor %}
+{% for symbol in symbols %}
+    const std::int64_t @{ symbol.identifier }@ = @{ symbol.maximum }@;
+{% endfor %}
+{% if recorded %}
+    graven::runtime::Comparison comparison(graven::runtime::find_beside_program("selftest.safetensors"));
+{% for input in inputs %}
+    comparison.load("input.@{ input.member }@", @{ input.member }@, DType::@{ input.element }@, {@{ input.maxima }@});
+{% endfor %}
+{% endif %}
+    model.forward(@{ argument_names }@, @{ output_names }@);
+    std::printf("%s, level %s\n", @{ name_literal }@, model.level());
+{% if recorded %}
+{% for output in outputs %}
+    comparison.check("output.@{ output.member }@", @{ output.member }@, DType::@{ output.element }@, {@{ output.maxima }@}, @{ tolerance }@, @{ tolerance }@);
+{% endfor %}
+{% endif %}
+    model.forward(@{ argument_names }@, @{ output_names_again }@);
+{% for output in outputs %}
+    if (std::memcmp(@{ output.member }@, @{ output.member }@_again, sizeof @{ output.member }@) != 0) return std::printf("@{ output.member }@: two runs differ\n"), 1;
+{% endfor %}
+    std::printf("two runs agree in every bit\n");
+{% if recorded %}
+    return comparison.finish();
+{% else %}
+    return 0;
+{% endif %}
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "error: %s\n", e.what());
+    return 1;
+  }
+}

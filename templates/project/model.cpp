@@ -1,0 +1,45 @@
+@{ banner }@
+{% if file.is_main %}
+// @{ summary }@
+{% endif %}
+#include "program.h"
+{% if file.uses_copy %}
+#include <cstring>
+{% endif %}
+{% for header in file.headers %}
+#include "@{ header }@"
+{% endfor %}
+
+namespace @{ namespace }@ {
+inline namespace GRAVEN_LEVEL_NAMESPACE {
+{% for function in file.functions %}
+
+// ==== @{ function.title }@
+void Calls::@{ function.name }@() const {
+{% for part in function.parts %}
+  @{ part }@();
+{% endfor %}
+{% for group in function.groups %}
+{% if not loop.is_first %}
+
+{% endif %}
+{% if group.banner != "" %}
+  @{ group.banner }@
+{% endif %}
+{% for call in group.calls %}
+  // @{ call.comment }@
+{% for line in call.lines %}
+  @{ line }@
+{% endfor %}
+{% endfor %}
+{% endfor %}
+}
+{% endfor %}
+{% if file.is_main %}
+
+extern const Program program;
+const Program program = {GRAVEN_TEXT(GRAVEN_LEVEL_NAMESPACE){% for function in functions %}, [](const Step& step) { Calls(step).@{ function.name }@(); }{% endfor %}};
+{% endif %}
+
+}  // namespace GRAVEN_LEVEL_NAMESPACE
+}  // namespace @{ namespace }@

@@ -1,0 +1,122 @@
+@{ banner }@
+// What a step touches: pointers by name. The calls are in model.cpp, the memory in model_api.cpp. Not for users of the model: they include model.h.
+#pragma once
+
+#include <cstdint>
+
+{% for header in program_headers %}
+#include "@{ header }@"
+{% endfor %}
+#include "memory_plan.h"
+#include "model.h"
+
+namespace @{ namespace }@ {
+
+using namespace graven::kernels;
+
+/// What the caller gives.
+struct Inputs {
+{% for input in inputs %}
+  const @{ input.element }@* @{ input.member }@ = nullptr;  ///< @{ input.shape }@
+{% endfor %}
+};
+{% if not training %}
+
+/// Where the caller wants the results.
+struct Outputs {
+{% for output in outputs %}
+  @{ output.element }@* @{ output.member }@ = nullptr;  ///< @{ output.shape }@
+{% endfor %}
+};
+{% endif %}
+
+/// Parameters and buffers.
+struct Parameters {
+#define GRAVEN_PARAM(name, dtype, path, ...) dtype* name = nullptr;
+#define GRAVEN_FIXED(name, dtype, path, ...) dtype* name = nullptr;
+#include "params.h"
+};
+{% if training %}
+
+/// Gradients, by parameter.
+struct Gradients {
+#define GRAVEN_PARAM(name, dtype, path, ...) dtype* name = nullptr;
+#include "params.h"
+};
+
+/// What the optimizer keeps from step to step.
+struct States {
+#define GRAVEN_STATE(name, dtype, path, ...) dtype* name = nullptr;
+#include "params.h"
+};
+{% endif %}
+{% if has_prepared %}
+
+/// What depends on the weights alone.
+struct Prepared {
+#define GRAVEN_PREPARED(name, dtype, path, ...) dtype* name = nullptr;
+#include "params.h"
+};
+{% endif %}
+
+/// What is computed on the way: the arena's values.
+struct Buffers {
+#define GRAVEN_VALUE(name, dtype, offset, bytes) dtype* name = nullptr;
+#include "memory_plan.h"
+};
+
+#define GRAVEN_VALUE(name, dtype, offset, bytes) \
+  static_assert((offset) % alignof(dtype) == 0 && (offset) + (bytes) <= kArenaBytes, #name " lies outside the arena");
+#include "memory_plan.h"
+
+/// Everything a call can name.
+struct Step {
+  @{ execution_type }@ @{ execution_name }@;
+  const Inputs& in;
+{% if training %}
+  const Parameters& param;
+  const Gradients& grad;
+  const States& state;
+{% else %}
+  const Outputs& out;
+  const Parameters& param;
+{% endif %}
+{% if has_prepared %}
+  const Prepared& prepared;
+{% endif %}
+  const Buffers& buf;
+{% if training %}
+  Hyper hyper = {};
+{% endif %}
+{% for symbol in symbols %}
+  std::int64_t @{ symbol.identifier }@ = @{ symbol.maximum }@;  ///< 1 to @{ symbol.maximum }@
+{% endfor %}
+};
+
+/// The name of the level that is being compiled.
+#define GRAVEN_TEXT_OF(x) #x
+#define GRAVEN_TEXT(x) GRAVEN_TEXT_OF(x)
+
+/// The program, once for each instruction-set level.
+struct Program {
+  const char* level;
+{% for function in functions %}
+  void (*@{ function.name }@)(const Step& step);
+{% endfor %}
+};
+
+inline namespace GRAVEN_LEVEL_NAMESPACE {
+
+/// The calls: member functions, so that a line names what it touches and nothing else.
+struct Calls : Step {
+  explicit Calls(const Step& step) : Step(step) {}
+{% for function in functions %}
+  void @{ function.name }@() const;
+{% for part in function.parts %}
+  void @{ part }@() const;
+{% endfor %}
+{% endfor %}
+};
+
+}  // namespace GRAVEN_LEVEL_NAMESPACE
+}  // namespace @{ namespace }@

@@ -1,0 +1,97 @@
+@{ banner }@
+// The program: reads a data set and trains the model on it. See --help.
+#include <cmath>
+#include <cstring>
+#include <memory>
+
+#include "model.h"
+#include "runtime/train.h"
+
+namespace {
+
+using graven::runtime::DType;
+using graven::runtime::Schedule;
+using graven::runtime::Variable;
+
+std::vector<Variable> variables(const std::vector<@{ namespace }@::Tensor>& tensors) {
+  std::vector<Variable> list;
+  for (const auto& t : tensors)
+    for (int d = 0; d < static_cast<int>(std::size(graven::runtime::kDTypes)); ++d)
+      if (std::strcmp(graven::runtime::kDTypes[d].name, t.dtype) == 0) list.push_back({t.path, static_cast<DType>(d), t.shape, t.data});
+  return list;
+}
+
+class Program final : public graven::runtime::TrainableModel {
+ public:
+  const graven::runtime::TrainingDescription& description() const override {
+    static const graven::runtime::TrainingDescription text{
+        .name = @{ name_literal }@,
+        .loss = @{ loss_literal }@,
+        .inputs = {
+{% for input in inputs %}
+            {.name = "@{ input.member }@", .dtype = DType::@{ input.element }@, .shape = {@{ input.maxima }@}, .batched = @{ input.batched }@, .classes = @{ input.classes }@},
+{% endfor %}
+        },
+        .batch = @{ batch }@,
+        .batch_is_symbolic = @{ batch_is_symbolic }@,
+        .groups = {
+{% for group in groups %}
+            {.lr = @{ group.lr }@, .schedule = {@{ group.schedule }@}},
+{% endfor %}
+        },
+        .graph_hash = "@{ graph_hash }@",
+        .generator = "@{ generator }@",
+        .has_evaluation = true,
+        .has_accuracy = @{ has_accuracy }@,
+    };
+    return text;
+  }
+  void start(int threads) override { model_ = std::make_unique<@{ namespace }@::Model>(threads); }
+  std::vector<Variable> weights() override { return variables(model_->parameters()); }
+  std::vector<Variable> states() override { return variables(model_->states()); }
+  double step(const void* const* inputs, [[maybe_unused]] std::int64_t batch, const graven::runtime::StepNumbers& numbers) override {
+    @{ namespace }@::Hyper hyper;
+{% if group_count != "0" %}
+    std::memcpy(hyper.learning_rates, numbers.learning_rates, sizeof hyper.learning_rates);
+{% endif %}
+    hyper.step = numbers.step;
+    hyper.seed = numbers.seed;
+    return model_->step(@{ erased_arguments }@, hyper);
+  }
+  graven::runtime::Evaluation evaluate(const void* const* inputs, [[maybe_unused]] std::int64_t batch, std::int64_t count) override {
+{% if has_accuracy == "true" %}
+    model_->forward(@{ erased_arguments }@);
+    const @{ score_type }@* scores = static_cast<const @{ score_type }@*>(model_->results().back().data);  // probabilities, [rows, classes]
+    const std::int64_t* labels = static_cast<const std::int64_t*>(inputs[@{ label_input }@]);
+    graven::runtime::Evaluation sum;
+    for (std::int64_t row = 0; row < count; ++row, scores += @{ classes }@) {
+      std::int64_t best = 0;
+      for (std::int64_t c = 1; c < @{ classes }@; ++c)
+        if (scores[c] > scores[best]) best = c;
+      sum.correct += best == labels[row];
+      sum.loss_sum -= std::log(static_cast<double>(scores[labels[row]]) + 1e-38);
+    }
+    return sum;
+{% else %}
+    const double loss = model_->forward(@{ erased_arguments }@);
+    return {.loss_sum = loss * static_cast<double>(count)};
+{% endif %}
+  }
+
+ private:
+  std::unique_ptr<@{ namespace }@::Model> model_;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Program program;
+  return graven::runtime::train_main(argc, argv, program,
+                                     {.data = @{ data_literal }@,
+                                      .test_data = @{ test_data_literal }@,
+                                      .epochs = @{ epochs }@,
+                                      .seed = @{ seed }@,
+                                      .shuffle = @{ shuffle }@,
+                                      .mean = {@{ mean }@},
+                                      .std = {@{ std }@}});
+}

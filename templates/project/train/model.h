@@ -1,0 +1,109 @@
+@{ banner }@
+// @{ name }@: training. One Model is the network, its optimizer and their memory; everything is allocated when it is made.
+//
+//   @{ namespace }@::Model model(/*threads=*/2);
+//   model.load("weights.safetensors");
+//   @{ namespace }@::Hyper hyper;
+//   for (hyper.step = 1; ...; ++hyper.step) loss = model.step(@{ argument_names }@, hyper);
+//   model.save("trained.safetensors");
+//
+{% for input in inputs %}
+//   input   @{ input.name_padded }@ @{ input.type }@
+{% endfor %}
+{% for output in outputs %}
+//   output  @{ output.name_padded }@ @{ output.type }@
+{% endfor %}
+//
+// One thread at a time may use a Model; results are the same, bit for bit, whatever the number of threads that it runs on. Inputs are row-major.
+// Errors arrive as std::runtime_error. A C interface follows at the end; it turns errors into codes.
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace @{ namespace }@ {
+
+/// The numbers that change from step to step.
+struct Hyper {
+{% if group_count != "0" %}
+  double learning_rates[@{ group_count }@] = {@{ learning_rates }@};  ///< one per parameter group
+{% endif %}
+  std::int64_t step = 1;  ///< from 1
+  std::int64_t seed = 0;  ///< of random operators
+};
+
+/// A tensor of the model, where it lies.
+struct Tensor {
+  std::string path;     ///< "@{ example_path }@"
+  const char* dtype;    ///< "f32"
+  std::vector<std::int64_t> shape;
+  void* data;
+};
+
+class Model {
+ public:
+  /// `threads` to run on; 0: every processor.
+  explicit Model(int threads = 0);
+  ~Model();
+  Model(const Model&) = delete;
+  Model& operator=(const Model&) = delete;
+
+  /// Forward, backward, update. Returns the loss before the update.
+  double step(@{ parameters }@, const Hyper& hyper);
+  /// The loss alone; nothing is learned.
+  double forward(@{ parameters }@);
+  /// The gradients of the loss, after forward() with the same inputs.
+  void backward(@{ parameters }@);
+  /// Changes the parameters by their gradients, after backward().
+  void update(const Hyper& hyper);
+
+  /// Reads parameters and buffers from a safetensors file, all or nothing.
+  void load(const std::string& path);
+  /// Writes them; the old file stays until the new one is complete.
+  void save(const std::string& path) const;
+
+  /// Parameters and buffers, in the order of the weights file.
+  std::vector<Tensor> parameters() const;
+  /// Gradients under their parameters' paths, valid after backward().
+  std::vector<Tensor> gradients() const;
+  /// The optimizer's states; all zero at first.
+  std::vector<Tensor> states() const;
+  /// Results of the last forward() or step(){% if has_accuracy == "true" %}; last, after forward() only, the scores of the classes{% endif %}.
+  std::vector<Tensor> results() const;
+  /// The instruction-set level that was chosen.
+  const char* level() const;
+
+ private:
+  struct Memory;
+  std::unique_ptr<Memory> memory_;
+};
+
+}  // namespace @{ namespace }@
+
+extern "C" {
+#endif
+
+/* The C interface: 0 is success; otherwise @{ namespace }@_error() says what happened, in this thread. */
+typedef struct @{ namespace }@_model @{ namespace }@_model;
+enum { @{ constant_prefix }@_OK = 0, @{ constant_prefix }@_ERROR = 1, @{ constant_prefix }@_NO_MEMORY = 2, @{ constant_prefix }@_BAD_ARGUMENT = 3 };
+
+int @{ namespace }@_create(int threads, @{ namespace }@_model** model);
+void @{ namespace }@_destroy(@{ namespace }@_model* model);
+/* Forward, backward, update. `learning_rates`: @{ group_count }@; `step` counts from 1. The loss is stored where `loss` points, unless that is NULL. */
+int @{ namespace }@_step(@{ namespace }@_model* model, @{ c_parameters }@, const double* learning_rates, int64_t step, double* loss);
+int @{ namespace }@_forward(@{ namespace }@_model* model, @{ c_parameters }@, double* loss);
+int @{ namespace }@_load(@{ namespace }@_model* model, const char* path);
+int @{ namespace }@_save(const @{ namespace }@_model* model, const char* path);
+const char* @{ namespace }@_error(void);
+
+#ifdef __cplusplus
+}
+#endif

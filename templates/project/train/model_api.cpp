@@ -1,0 +1,255 @@
+@{ banner }@
+// The memory of the model, its files, and both interfaces of model.h.
+#include <cstring>
+#include <new>
+#include <stdexcept>
+
+#include "program.h"
+#include "runtime/arena.h"
+#include "runtime/safetensors.h"
+#include "runtime/tensor.h"
+
+namespace @{ namespace }@ {
+
+namespace runtime = graven::runtime;
+
+@{ level_choice }@
+
+namespace {
+
+constexpr std::size_t numel(std::initializer_list<std::int64_t> shape) {
+  std::int64_t n = 1;
+  for (const std::int64_t d : shape) n *= d;
+  return static_cast<std::size_t>(n);
+}
+constexpr std::size_t aligned(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
+
+template <class T>
+T* take(std::byte*& next, std::size_t count) {
+  T* const taken = reinterpret_cast<T*>(next);
+  next += aligned(sizeof(T) * count);
+  return taken;
+}
+
+constexpr std::size_t weight_bytes() {
+  std::size_t bytes = 0;
+#define GRAVEN_PARAM(name, dtype, path, ...) bytes += aligned(sizeof(dtype) * numel({__VA_ARGS__}));
+#define GRAVEN_FIXED(name, dtype, path, ...) bytes += aligned(sizeof(dtype) * numel({__VA_ARGS__}));
+#include "params.h"
+  return bytes;
+}
+constexpr std::size_t gradient_bytes() {
+  std::size_t bytes = 0;
+#define GRAVEN_PARAM(name, dtype, path, ...) bytes += aligned(sizeof(dtype) * numel({__VA_ARGS__}));
+#include "params.h"
+  return bytes;
+}
+constexpr std::size_t state_bytes() {
+  std::size_t bytes = 0;
+#define GRAVEN_STATE(name, dtype, path, ...) bytes += aligned(sizeof(dtype) * numel({__VA_ARGS__}));
+#include "params.h"
+  return bytes;
+}
+
+}  // namespace
+
+struct Model::Memory {
+  explicit Memory(int count) : threads(count), weights(weight_bytes()), gradients(gradient_bytes()), states(state_bytes()), arena(kArenaBytes) {
+    std::byte* next = weights.at<std::byte>(0);
+#define GRAVEN_PARAM(name, dtype, path, ...) param.name = take<dtype>(next, numel({__VA_ARGS__}));
+#define GRAVEN_FIXED(name, dtype, path, ...) param.name = take<dtype>(next, numel({__VA_ARGS__}));
+#include "params.h"
+    next = gradients.at<std::byte>(0);
+#define GRAVEN_PARAM(name, dtype, path, ...) grad.name = take<dtype>(next, numel({__VA_ARGS__}));
+#include "params.h"
+    next = states.at<std::byte>(0);
+#define GRAVEN_STATE(name, dtype, path, ...) state.name = take<dtype>(next, numel({__VA_ARGS__}));
+#include "params.h"
+    next = arena.at<std::byte>(0);
+#define GRAVEN_VALUE(name, dtype, offset, bytes) buf.name = reinterpret_cast<dtype*>(next + (offset));
+#include "memory_plan.h"
+  }
+
+  std::vector<runtime::Variable> weight_variables() const {
+    return {
+#define GRAVEN_PARAM(name, dtype, path, ...) {path, runtime::DType::dtype, {__VA_ARGS__}, param.name},
+#define GRAVEN_FIXED(name, dtype, path, ...) {path, runtime::DType::dtype, {__VA_ARGS__}, param.name},
+#include "params.h"
+    };
+  }
+  std::vector<runtime::Variable> gradient_variables() const {
+    return {
+#define GRAVEN_PARAM(name, dtype, path, ...) {path, runtime::DType::dtype, {__VA_ARGS__}, grad.name},
+#include "params.h"
+    };
+  }
+  std::vector<runtime::Variable> state_variables() const {
+    return {
+#define GRAVEN_STATE(name, dtype, path, ...) {path, runtime::DType::dtype, {__VA_ARGS__}, state.name},
+#include "params.h"
+    };
+  }
+
+  Step step(@{ parameters }@) {
+{% for input in inputs %}
+    in.@{ input.member }@ = @{ input.converted }@;
+{% endfor %}
+    Step step{threads, in, param, grad, state, buf};
+{% for symbol in symbols %}
+    if (@{ symbol.identifier }@ < 1 || @{ symbol.identifier }@ > @{ symbol.maximum }@)
+      throw std::runtime_error("@{ symbol.identifier }@: expected 1 to @{ symbol.maximum }@, found " + std::to_string(@{ symbol.identifier }@));
+    step.@{ symbol.identifier }@ = @{ symbol.identifier }@;
+{% endfor %}
+    return step;
+  }
+  double loss() const { return @{ loss_value }@; }
+
+  Threads threads;
+  runtime::Arena weights, gradients, states, arena;
+  Inputs in;
+  Parameters param;
+  Gradients grad;
+  States state;
+  Buffers buf;
+  const Program& program = choose_program();
+};
+
+Model::Model(int threads) : memory_(std::make_unique<Memory>(threads)) {}
+Model::~Model() = default;
+
+double Model::forward(@{ parameters }@) {
+  memory_->program.forward(memory_->step(@{ argument_names }@));
+  return memory_->loss();
+}
+
+void Model::backward(@{ parameters }@) { memory_->program.backward(memory_->step(@{ argument_names }@)); }
+
+void Model::update(const Hyper& hyper) {
+  Step step{memory_->threads, memory_->in, memory_->param, memory_->grad, memory_->state, memory_->buf};
+  step.hyper = hyper;
+  memory_->program.update(step);
+}
+
+double Model::step(@{ parameters }@, const Hyper& hyper) {
+  Step step = memory_->step(@{ argument_names }@);
+  step.hyper = hyper;
+  memory_->program.forward(step);
+  memory_->program.backward(step);
+  const double loss = memory_->loss();
+  memory_->program.update(step);
+  return loss;
+}
+
+void Model::load(const std::string& path) {
+  const auto variables = memory_->weight_variables();
+  runtime::load_variables(runtime::SafetensorsFile(path), variables);
+}
+
+void Model::save(const std::string& path) const { runtime::save_variables(path, memory_->weight_variables(), {{"graph", "@{ graph_hash }@"}}); }
+
+namespace {
+std::vector<Tensor> tensors(const std::vector<runtime::Variable>& variables) {
+  std::vector<Tensor> list;
+  for (const auto& v : variables) list.push_back({v.path, runtime::name(v.dtype), v.shape, v.data});
+  return list;
+}
+}  // namespace
+
+std::vector<Tensor> Model::parameters() const { return tensors(memory_->weight_variables()); }
+std::vector<Tensor> Model::gradients() const { return tensors(memory_->gradient_variables()); }
+std::vector<Tensor> Model::states() const { return tensors(memory_->state_variables()); }
+std::vector<Tensor> Model::results() const {
+  std::vector<Tensor> list;
+{% for output in outputs %}
+  list.push_back({"@{ output.member }@", "@{ output.dtype }@", {@{ output.maxima }@}, const_cast<@{ output.element }@*>(memory_->@{ output.expression }@)});
+{% endfor %}
+{% for output in scores %}
+  list.push_back({"scores", "@{ output.dtype }@", {@{ output.maxima }@}, memory_->@{ output.expression }@});
+{% endfor %}
+  return list;
+}
+const char* Model::level() const { return memory_->program.level; }
+
+}  // namespace @{ namespace }@
+
+// ---- the C interface ------------------------------------------------------------------------------------------------------------------
+
+namespace {
+
+thread_local std::string last_error;
+
+template <class Body>
+int guarded(const Body& body) {
+  try {
+    body();
+    return @{ constant_prefix }@_OK;
+  } catch (const std::bad_alloc&) {
+    last_error = "out of memory";
+    return @{ constant_prefix }@_NO_MEMORY;
+  } catch (const std::exception& e) {
+    last_error = e.what();
+    return @{ constant_prefix }@_ERROR;
+  }
+}
+
+int missing(const char* what) {
+  last_error = std::string(what) + " is NULL";
+  return @{ constant_prefix }@_BAD_ARGUMENT;
+}
+
+}  // namespace
+
+struct @{ namespace }@_model {
+  @{ namespace }@::Model model;
+};
+
+extern "C" {
+
+int @{ namespace }@_create(int threads, @{ namespace }@_model** model) {
+  if (model == nullptr) return missing("model");
+  return guarded([&] { *model = new @{ namespace }@_model{@{ namespace }@::Model(threads)}; });
+}
+
+void @{ namespace }@_destroy(@{ namespace }@_model* model) { delete model; }
+
+int @{ namespace }@_step(@{ namespace }@_model* model, @{ c_parameters }@, const double* learning_rates, int64_t step, double* loss) {
+  if (model == nullptr) return missing("model");
+  if (learning_rates == nullptr) return missing("learning_rates");
+{% for input in inputs %}
+  if (@{ input.member }@ == nullptr) return missing("@{ input.member }@");
+{% endfor %}
+  return guarded([&] {
+    @{ namespace }@::Hyper hyper;
+{% if group_count != "0" %}
+    std::memcpy(hyper.learning_rates, learning_rates, sizeof hyper.learning_rates);
+{% endif %}
+    hyper.step = step;
+    const double value = model->model.step(@{ argument_names }@, hyper);
+    if (loss != nullptr) *loss = value;
+  });
+}
+
+int @{ namespace }@_forward(@{ namespace }@_model* model, @{ c_parameters }@, double* loss) {
+  if (model == nullptr) return missing("model");
+{% for input in inputs %}
+  if (@{ input.member }@ == nullptr) return missing("@{ input.member }@");
+{% endfor %}
+  return guarded([&] {
+    const double value = model->model.forward(@{ argument_names }@);
+    if (loss != nullptr) *loss = value;
+  });
+}
+
+int @{ namespace }@_load(@{ namespace }@_model* model, const char* path) {
+  if (model == nullptr || path == nullptr) return missing(model == nullptr ? "model" : "path");
+  return guarded([&] { model->model.load(path); });
+}
+
+int @{ namespace }@_save(const @{ namespace }@_model* model, const char* path) {
+  if (model == nullptr || path == nullptr) return missing(model == nullptr ? "model" : "path");
+  return guarded([&] { model->model.save(path); });
+}
+
+const char* @{ namespace }@_error(void) { return last_error.c_str(); }
+
+}  // extern "C"

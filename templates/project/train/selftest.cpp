@@ -1,0 +1,68 @@
+@{ banner }@
+// The self-test: one step on recorded inputs; loss, results and gradients against what was recorded when the project was generated (in double
+// precision, by plain loops); then the same again, which must give the same bits.
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <vector>
+
+#include "model.h"
+#include "runtime/compare.h"
+#include "runtime/file.h"
+
+int main() {
+  using graven::runtime::DType;
+  try {
+    @{ namespace }@::Model model;
+{% for input in inputs %}
+    alignas(64) static @{ input.public_type }@ @{ input.member }@[@{ input.storage }@];
+{% endfor %}
+{% for symbol in symbols %}
+    const std::int64_t @{ symbol.identifier }@ = @{ symbol.maximum }@;
+{% endfor %}
+    model.load(graven::runtime::find_beside_program("weights.safetensors"));
+{% if recorded %}
+    graven::runtime::Comparison comparison(graven::runtime::find_beside_program("selftest.safetensors"));
+{% for input in inputs %}
+    comparison.load("input.@{ input.member }@", @{ input.member }@, DType::@{ input.element }@, {@{ input.maxima }@});
+{% endfor %}
+{% endif %}
+    const double loss = model.forward(@{ argument_names }@);
+    model.backward(@{ argument_names }@);
+    std::printf("%s, level %s, loss %.9g\n", @{ name_literal }@, model.level(), loss);
+{% if recorded %}
+    const float loss_f32 = static_cast<float>(loss);
+    comparison.check("loss", &loss_f32, DType::f32, {}, @{ tolerance }@, @{ tolerance }@);
+    for (const auto& t : model.gradients()) {
+      for (int d = 0; d < static_cast<int>(std::size(graven::runtime::kDTypes)); ++d)
+        if (std::strcmp(graven::runtime::kDTypes[d].name, t.dtype) == 0)
+          comparison.check(("gradient." + t.path).c_str(), t.data, static_cast<DType>(d), t.shape, @{ tolerance }@, @{ tolerance }@);
+    }
+{% endif %}
+    std::vector<std::vector<char>> first;
+    auto bytes = [](const @{ namespace }@::Tensor& t) {
+      std::size_t count = 1;
+      for (const std::int64_t d : t.shape) count *= static_cast<std::size_t>(d);
+      std::size_t size = 1;
+      for (const auto& info : graven::runtime::kDTypes)
+        if (std::strcmp(info.name, t.dtype) == 0) size = info.size;
+      const char* data = static_cast<const char*>(t.data);
+      return std::vector<char>(data, data + count * size);
+    };
+    for (const auto& t : model.gradients()) first.push_back(bytes(t));
+    model.forward(@{ argument_names }@);
+    model.backward(@{ argument_names }@);
+    std::size_t k = 0;
+    for (const auto& t : model.gradients())
+      if (bytes(t) != first[k++]) return std::printf("%s: two runs differ\n", t.path.c_str()), 1;
+    std::printf("two runs agree in every bit\n");
+{% if recorded %}
+    return comparison.finish();
+{% else %}
+    return 0;
+{% endif %}
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "error: %s\n", e.what());
+    return 1;
+  }
+}

@@ -1,0 +1,126 @@
+#include "codegen/emit/project.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "codegen/build/process.h"
+#include "ir/diagnostic.h"
+#include "ir/json.h"
+#include "ir/op.h"
+
+namespace graven::codegen {
+namespace {
+
+namespace fs = std::filesystem;
+using ir::Attributes;
+using ir::DType;
+using ir::Graph;
+using ir::Origins;
+using ir::ValueId;
+
+/// flatten, linear, relu, linear, cross entropy, SGD with momentum: the program of design's front page.
+Graph mlp_training() {
+  Graph g;
+  g.name = "TrainMlp";
+  g.training = true;
+  const ValueId images = g.add_input("images", {DType::f32, {64, 1, 28, 28}});
+  const ValueId labels = g.add_input("labels", {DType::i64, {64}});
+  const ValueId w1 = g.add_parameter("model.hidden.weight", {DType::f32, {256, 784}}, true);
+  const ValueId b1 = g.add_parameter("model.hidden.bias", {DType::f32, {256}}, true);
+  const ValueId w2 = g.add_parameter("model.logits.weight", {DType::f32, {10, 256}}, true);
+  const ValueId b2 = g.add_parameter("model.logits.bias", {DType::f32, {10}}, true);
+  const auto at = [](std::string module, std::uint32_t line) { return Origins{{std::move(module), "mlp.cpp", line}}; };
+  const ValueId flat = g.call("reshape", {images}, {{"shape", ir::Shape{64, 784}}}, at("model", 8));
+  const ValueId h = g.call("linear", {flat, w1, b1}, {}, at("model.hidden", 8));
+  const ValueId r = g.call("relu", {h}, {}, at("model", 8));
+  const ValueId logits = g.call("linear", {r, w2, b2}, {}, at("model.logits", 8));
+  const ValueId loss = g.call("cross_entropy", {logits, labels}, {}, at("loss_fn", 20));
+  g.outputs = {loss};
+  g.losses = {{loss, ir::kNone}};
+  g.optimizers.push_back({"sgd", {{{w1, b1, w2, b2}, {{"lr", 0.1}, {"momentum", 0.9}}}}, {}});
+  return g;
+}
+
+/// x @ w + b with a symbolic batch.
+Graph my_linear() {
+  Graph g;
+  g.name = "MyLinear";
+  const ValueId x = g.add_input("x", {DType::f32, {ir::Dim("batch", 8), 4}});
+  const ValueId w = g.add_parameter("model.weight", {DType::f32, {4, 3}}, false);
+  const ValueId b = g.add_parameter("model.bias", {DType::f32, {3}}, false);
+  const Origins at{{"model", "my_linear.cpp", 9}};
+  const ValueId m = g.call("matmul", {x, w}, {}, at);
+  g.outputs = {g.call("add", {m, b}, {}, at)};
+  return g;
+}
+
+struct Folder {
+  fs::path path;
+  explicit Folder(const std::string& name) : path(fs::path(GRAVEN_BINARY_DIR) / "emitted" / name) { fs::remove_all(path); }
+};
+
+std::string text_of(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::ostringstream all;
+  all << in.rdbuf();
+  return all.str();
+}
+
+void expect_runs(const std::vector<std::string>& command, const fs::path& folder = {}) {
+  const ProcessResult r = run_process(command, {.directory = folder.string(), .seconds = 500});
+  std::string line;
+  for (const auto& c : command) line += c + " ";
+  EXPECT_EQ(r.exit_status, 0) << line << "\n" << r.output;
+}
+
+TEST(Project, TrainingBuildsAndItsTwoRunsAgree) {
+  const Folder folder("mlp_train");
+  const EmitReport report = emit(mlp_training(), folder.path, {.name = "mlp_train"});
+  EXPECT_GT(report.written.size(), 20u);
+  expect_runs({"cmake", "-S", folder.path.string(), "-B", (folder.path / "build").string()});
+  expect_runs({"cmake", "--build", (folder.path / "build").string(), "-j2"});
+  expect_runs({(folder.path / "build/selftest").string()}, folder.path);
+  expect_runs({(folder.path / "build/mlp_train").string(), "--help"});
+}
+
+TEST(Project, InferenceBuildsForEveryLevel) {
+  const Folder folder("my_linear");
+  emit(my_linear(), folder.path);
+  expect_runs({"cmake", "-S", folder.path.string(), "-B", (folder.path / "build").string()});
+  expect_runs({"cmake", "--build", (folder.path / "build").string(), "-j2"});
+  expect_runs({(folder.path / "build/selftest").string()}, folder.path);
+  expect_runs({(folder.path / "build/my_linear").string(), "--help"});
+}
+
+TEST(Project, EmittingAgainChangesNothing) {
+  const Folder folder("again"), other("again_from_json");
+  emit(mlp_training(), folder.path);
+  const EmitReport second = emit(mlp_training(), folder.path);
+  EXPECT_TRUE(second.written.empty()) << second.written.front();
+  // From the file alone, elsewhere, the same bytes.
+  const Graph read = ir::read_graph((folder.path / "graph.json").string());
+  const EmitReport third = emit(read, other.path, recorded_options(read));
+  for (const std::string& path : third.written) EXPECT_EQ(text_of(folder.path / path), text_of(other.path / path)) << path;
+  EXPECT_EQ(third.written.size(), second.unchanged.size());
+  EXPECT_TRUE(check(folder.path, recorded_options(read)).empty());
+  std::ofstream(folder.path / "model.cpp", std::ios::app) << "// changed\n";
+  fs::remove(folder.path / "params.h");
+  EXPECT_EQ(check(folder.path, recorded_options(read)).size(), 2u);
+}
+
+TEST(Project, BudgetIsAnError) {
+  try {
+    render_project(mlp_training(), {.memory_budget = 1000, .format = false});
+    FAIL();
+  } catch (const UserError& e) {
+    EXPECT_NE(std::string(e.what()).find("memory budget is 1000"), std::string::npos) << e.what();
+  }
+}
+
+}  // namespace
+}  // namespace graven::codegen
