@@ -108,7 +108,7 @@ std::vector<TensorType> infer(const OpDef& op, const std::vector<std::optional<T
                     (variadic            ? " or more"
                      : required != fixed ? " to " + std::to_string(fixed)
                                          : "") +
-                    " inputs, got " + std::to_string(inputs.size()));
+                    (required == 1 && fixed == 1 && !variadic ? " input, got " : " inputs, got ") + std::to_string(inputs.size()));
   for (std::size_t s = 0; s < op.inputs.size(); ++s) {
     const InputRange range = input_range(op, inputs.size(), s);
     for (std::size_t i = range.begin; i < range.begin + range.count && i < inputs.size(); ++i)

@@ -43,7 +43,7 @@ struct TrainingState {
   std::int64_t total_steps = 0;
   // The best evaluation so far.
   bool has_best = false;
-  double best_metric = 0;
+  double best_metric = 0;  ///< larger is better: samples classified rightly, or a loss, negated
   std::int64_t best_step = 0;
 };
 

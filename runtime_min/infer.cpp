@@ -86,7 +86,7 @@ class Report {
     for (std::size_t t = 0; t < writers_.size(); ++t) {
       const TensorDescription& tensor = description_.outputs[t];
       if (!writers_[t] || (!tensor.batched && first != 0)) continue;
-      writers_[t]->write(outputs.row(t, 0), tensor.sample_bytes() * static_cast<std::size_t>(tensor.batched ? count : 1));
+      writers_[t]->write(outputs.row(t, 0), sample_bytes_[t] * static_cast<std::size_t>(tensor.batched ? count : 1));
     }
     if (!picture_.empty() && first == 0) write_picture(outputs);
     for (std::int64_t i = 0; i < count; ++i) sample(outputs.row(0, i), first + i);
@@ -157,6 +157,7 @@ class Report {
     for (std::size_t t = 0; t < paths.size(); ++t) {
       Dims shape = description_.outputs[t].shape;
       if (description_.outputs[t].batched) shape[0] = samples;
+      sample_bytes_.push_back(description_.outputs[t].sample_bytes());
       writers_.push_back(std::make_unique<NpyWriter>(paths[t], description_.outputs[t].dtype, shape));
     }
   }
@@ -209,6 +210,7 @@ class Report {
   std::vector<std::string> names_;
   std::vector<std::int64_t> labels_;
   std::vector<std::unique_ptr<NpyWriter>> writers_;
+  std::vector<std::size_t> sample_bytes_;  ///< of what each writer takes
   std::string picture_;
 };
 
@@ -280,6 +282,7 @@ int infer_main(int argc, char** argv, InferenceModel& model, const InferDefaults
   const InferenceDescription& description = model.description();
   Options o;
   o.weights = defaults.weights;
+  o.data.format = defaults.data_format;
   o.topk = defaults.topk;
   o.normalization = {defaults.mean, defaults.std};
   o.batch = description.batch;

@@ -29,7 +29,7 @@ struct Options {
   DatasetOptions data, test_data;
   std::string weights, out, resume, log;
   std::int64_t epochs = 1, steps = 0, batch = 1, seed = 0, warmup = 0, total_steps = 0;
-  std::int64_t checkpoint_every = 0, keep = 3, eval_every = 1, log_every = 1, threads = 0, bench = 0;
+  std::int64_t checkpoint_every = 0, save_every = 1, keep = 3, eval_every = 1, print_every = 1, log_every = 1, threads = 0, bench = 0;
   double lr = 0, bench_seconds = 0;
   bool shuffle = true, drop_last = false, overwrite = false;
   Normalization normalization;
@@ -73,11 +73,12 @@ void register_options(Arguments& a, Options& o, const TrainingDescription& descr
   a.optional_text("resume", o.resume, "newest", "PATH",
                   "go on exactly where a run stopped: from the newest whole checkpoint of --out, or of PATH, or from the one at PATH");
   a.flag("overwrite", o.overwrite, "a new run may remove the checkpoints in --out");
-  a.integer("checkpoint-every", o.checkpoint_every, 0, kMany, "N",
-            "steps between checkpoints within an epoch; each epoch ends with one; 0: no others");
+  a.integer("checkpoint-every", o.checkpoint_every, 0, kMany, "N", "steps between checkpoints within an epoch; 0: none but those at its end");
+  a.integer("save-every", o.save_every, 0, kMany, "N", "epochs between the checkpoints that are made at their ends; 0: the last epoch only");
   a.integer("keep", o.keep, 0, kMany, "K", "keep the newest K, and the best; 0: all");
   a.section("Reports");
   a.integer("eval-every", o.eval_every, 0, kMany, "N", "epochs between evaluations of the held-out set; 0: never");
+  a.integer("print-every", o.print_every, 1, kMany, "N", "epochs between the lines that are printed");
   a.text("log", o.log, "FILE", "append a JSON line for each step, epoch and checkpoint");
   a.integer("log-every", o.log_every, 1, kMany, "N", "steps between the log's lines");
   a.integer("bench", o.bench, 0, 1'000'000, "N", "time N steps on random data, print one JSON line, and stop");
@@ -98,12 +99,14 @@ class Trainer {
   void resume();
   bool train_epoch();
   std::optional<Evaluation> evaluate();
-  void finish_epoch(double seconds);
+  void finish_epoch(const Stopwatch& watch);
   void save();
   void set_learning_rates();
   void prepare_schedules();
   [[noreturn]] void fail_on_loss(double loss) const;
   std::string epoch_title() const;
+  bool epoch_is_due(std::int64_t every) const;
+  void report_epoch(const std::optional<Evaluation>& evaluation, double loss, double seconds);
   int stop_signal() const { return signals_ ? signals_->received() : 0; }
 
   TrainableModel& model_;
@@ -264,9 +267,7 @@ bool Trainer::train_epoch() {
 }
 
 std::optional<Evaluation> Trainer::evaluate() {
-  if (!test_source_ || !description_.has_evaluation || options_.eval_every == 0) return std::nullopt;
-  const bool last = state_.epoch + 1 == options_.epochs || (options_.steps > 0 && state_.step >= options_.steps);
-  if ((state_.epoch + 1) % options_.eval_every != 0 && !last) return std::nullopt;
+  if (!test_source_ || !description_.has_evaluation || options_.eval_every == 0 || !epoch_is_due(options_.eval_every)) return std::nullopt;
   Evaluation total;
   const std::int64_t n = test_->size(), batch = batch_->samples();
   test_source_->fill_shared(*batch_);
@@ -283,41 +284,52 @@ std::optional<Evaluation> Trainer::evaluate() {
   return total;
 }
 
-void Trainer::finish_epoch(double seconds) {
+/// Whether the epoch that ends is one of every `every`, or the run's last.
+bool Trainer::epoch_is_due(std::int64_t every) const {
+  const bool last = state_.epoch + 1 == options_.epochs || (options_.steps > 0 && state_.step >= options_.steps);
+  return last || (every > 0 && (state_.epoch + 1) % every == 0);
+}
+
+void Trainer::report_epoch(const std::optional<Evaluation>& evaluation, double loss, double seconds) {
+  const auto held_out = static_cast<double>(test_ ? test_->size() : 1);
+  if (epoch_is_due(options_.print_every)) {
+    std::printf("%s  loss %.4f", epoch_title().c_str(), loss);
+    if (evaluation) {
+      std::printf("  test loss %.4f", evaluation->loss_sum / held_out);
+      if (description_.has_accuracy) std::printf("  accuracy %.4f", static_cast<double>(evaluation->correct) / held_out);
+    }
+    std::printf("  %.1f s\n", seconds);
+    std::fflush(stdout);
+  }
+  if (!log_.enabled()) return;
+  json_.clear();
+  json_.begin_object().key("event").value("epoch").key("epoch").value(state_.epoch + 1).key("step").value(state_.step).key("loss").value(loss);
+  if (evaluation) {
+    json_.key("test_loss").value(evaluation->loss_sum / held_out);
+    if (description_.has_accuracy) json_.key("accuracy").value(static_cast<double>(evaluation->correct) / held_out);
+  }
+  log_.write(json_.key("seconds").value(seconds).end_object());
+}
+
+void Trainer::finish_epoch(const Stopwatch& watch) {
   const std::optional<Evaluation> evaluation = evaluate();
   if (stop_signal() != 0) return;  // the epoch ends, with its evaluation, when the run goes on
-  const auto trained = static_cast<double>(std::max<std::int64_t>(state_.position, 1));
-  const double loss = state_.loss_sum / trained;
-  double test_loss = 0, accuracy = 0, metric = -loss;
-  std::printf("%s  loss %.4f", epoch_title().c_str(), loss);
-  if (evaluation) {
-    test_loss = evaluation->loss_sum / static_cast<double>(test_->size());
-    accuracy = static_cast<double>(evaluation->correct) / static_cast<double>(test_->size());
-    metric = description_.has_accuracy ? accuracy : -test_loss;
-    std::printf("  test loss %.4f", test_loss);
-    if (description_.has_accuracy) std::printf("  accuracy %.4f", accuracy);
-  }
-  std::printf("  %.1f s\n", seconds);
-  std::fflush(stdout);
-  if (log_.enabled()) {
-    json_.clear();
-    json_.begin_object().key("event").value("epoch").key("epoch").value(state_.epoch + 1).key("step").value(state_.step).key("loss").value(loss);
-    if (evaluation) {
-      json_.key("test_loss").value(test_loss);
-      if (description_.has_accuracy) json_.key("accuracy").value(accuracy);
+  const double loss = state_.loss_sum / static_cast<double>(std::max<std::int64_t>(state_.position, 1));
+  report_epoch(evaluation, loss, watch.seconds());
+  const bool due = epoch_is_due(options_.save_every);
+  // The best is a checkpoint, so only epochs that are saved compete; with a held-out set, only those that are evaluated.
+  if (due && (evaluation || !test_source_)) {
+    const double metric = !evaluation ? -loss : description_.has_accuracy ? static_cast<double>(evaluation->correct) : -evaluation->loss_sum;
+    if (std::isfinite(metric) && (!state_.has_best || metric > state_.best_metric)) {
+      state_.has_best = true;
+      state_.best_metric = metric;
+      state_.best_step = state_.step;
     }
-    log_.write(json_.key("seconds").value(seconds).end_object());
-  }
-  // With a held-out set only evaluated epochs compete.
-  if ((evaluation || !test_source_) && std::isfinite(metric) && (!state_.has_best || metric > state_.best_metric)) {
-    state_.has_best = true;
-    state_.best_metric = metric;
-    state_.best_step = state_.step;
   }
   state_.epoch += 1;
   state_.position = 0;
   state_.loss_sum = 0;
-  save();
+  if (due) save();
 }
 
 int Trainer::run() {
@@ -383,7 +395,7 @@ int Trainer::run() {
   while (!finished()) {
     const Stopwatch watch;
     if (!train_epoch()) break;
-    finish_epoch(watch.seconds());
+    finish_epoch(watch);
     if (stop_signal() != 0) break;
   }
   if (saved_step_ != state_.step || state_.position != 0) save();
@@ -430,9 +442,13 @@ int train_main(int argc, char** argv, TrainableModel& model, const TrainDefaults
   Options options;
   options.data.path = defaults.data;
   options.test_data.path = defaults.test_data;
+  options.data.format = defaults.data_format;
   options.weights = defaults.weights;
   options.out = defaults.out;
   options.epochs = defaults.epochs;
+  options.save_every = defaults.save_every;
+  options.eval_every = defaults.eval_every;
+  options.print_every = defaults.print_every;
   options.seed = defaults.seed;
   options.warmup = defaults.warmup;
   options.shuffle = defaults.shuffle;

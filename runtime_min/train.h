@@ -89,9 +89,13 @@ class TrainableModel {
 struct TrainDefaults {
   std::string data{};                           ///< --data; empty: it must be given
   std::string test_data{};                      ///< --test-data
+  std::string data_format = "auto";             ///< --data-format
   std::string weights = "weights.safetensors";  ///< --weights, looked for beside the program, in the folder above it, and here
   std::string out = "checkpoints";              ///< --out
   std::int64_t epochs = 1;                      ///< --epochs
+  std::int64_t save_every = 1;                  ///< --save-every: epochs
+  std::int64_t eval_every = 1;                  ///< --eval-every: epochs
+  std::int64_t print_every = 1;                 ///< --print-every: epochs
   std::int64_t seed = 0;                        ///< --seed
   std::int64_t warmup = 0;                      ///< --warmup: steps of linear warm-up, over the schedule's own
   bool shuffle = true;                          ///< --shuffle, --no-shuffle

@@ -5,7 +5,7 @@ namespace graven::ir {
 static void infer_adam(InferContext& c) {
   for (const char* key : {"beta1", "beta2"})
     c.require(c.attributes.number(key) >= 0 && c.attributes.number(key) < 1,
-              std::string("'") + key + "' must lie in [0, 1), got " + std::to_string(c.attributes.number(key)));
+              std::string("'") + key + "' must lie in [0, 1), got " + ops::text_of(c.attributes.number(key)));
   ops::check_optimizer(c, {"params", "grads", "m", "v", c.attributes.flag("amsgrad") ? "max_v" : ""});
 }
 
@@ -47,6 +47,21 @@ const OpDef kAdam{
         },
     .cost = [](const NodeView& node) { return ops::optimizer_cost(node, 12); },
     .amp = AmpClass::black,
+    .cases =
+        [] {
+          std::vector<TestCase> cases;
+          auto add = [&](std::string note, DType d, std::int64_t step, Attributes attributes) {
+            const bool amsgrad = attributes.find("amsgrad") != nullptr;
+            cases.push_back(ops::optimizer_case(std::move(note), d, step, {true, true, true, true, amsgrad}, std::move(attributes)));
+          };
+          add("first step", DType::f32, 1, {});
+          add("later", DType::f32, 100, {{"weight_decay", 0.1}});
+          add("decoupled", DType::f32, 3, {{"weight_decay", 0.1}, {"decoupled", true}});
+          add("amsgrad", DType::f32, 3, {{"amsgrad", true}});
+          add("maximize", DType::f32, 2, {{"maximize", true}});
+          add("f64", DType::f64, 7, {});
+          return cases;
+        },
 };
 
 }  // namespace graven::ir

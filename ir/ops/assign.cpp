@@ -18,6 +18,16 @@ const OpDef kAssign{
           return ops::strided_call("strided_copy", shape, ops::contiguous_strides(shape), 0);
         },
     .amp = AmpClass::clear,
+    .cases =
+        [] {
+          std::vector<TestCase> cases;
+          for (const Shape& shape : {Shape{3, 5}, Shape{}, Shape{0}})
+            cases.push_back(
+                {.note = shape.to_string(), .inputs = {ops::random(DType::f32, shape), ops::random(DType::f32, shape)}, .gradient = false});
+          for (DType d : {DType::f64, DType::i64, DType::boolean})
+            cases.push_back({.note = std::string(name(d)), .inputs = {ops::random(d, {4}, 0, 2), ops::random(d, {4}, 0, 2)}, .gradient = false});
+          return cases;
+        },
 };
 
 }  // namespace graven::ir

@@ -11,6 +11,18 @@ const OpDef kAvgPool2dBackward{
     .infer = ops::infer_pool2d_backward,
     .kernel = [](const NodeView& node) { return ops::pool2d_call(node, "avg_pool2d_backward", node.output().shape, node.input(0).shape); },
     .amp = AmpClass::gray,
+    .cases =
+        [] {
+          return std::vector<TestCase>{
+              {.note = "overlapping windows",
+               .inputs = {ops::random(DType::f32, {2, 3, 4, 5})},
+               .attributes = {{"kernel_size", Ints{3, 3}}, {"stride", Ints{2, 2}}, {"padding", Ints{1, 1}}, {"input_shape", Shape{2, 3, 7, 9}}},
+               .gradient = false},
+              {.note = "channels last",
+               .inputs = {ops::random(DType::f32, {2, 3, 4, 19})},
+               .attributes = {{"kernel_size", Ints{2, 2}}, {"input_shape", Shape{2, 6, 8, 19}}, {"channels_last", true}},
+               .gradient = false}};
+        },
 };
 
 }  // namespace graven::ir

@@ -30,6 +30,23 @@ const OpDef kBatchNormBackward{
     .kernel = kernel_batch_norm_backward,
     .cost = [](const NodeView& node) { return Cost{.flops = 9 * static_cast<double>(node.output().shape.numel().maximum())}; },
     .amp = AmpClass::black,
+    .cases =
+        [] {
+          std::vector<TestCase> cases;
+          auto add = [&](std::string note, DType d, Shape x, bool channels_last, bool weight) {
+            const Dim channels = channels_last ? x.back() : x[1];
+            TestCase c{.note = std::move(note), .attributes = {{"channels_last", channels_last}}, .gradient = false};
+            c.inputs = {ops::random(d, x), ops::random(d, x), ops::absent(), ops::random(d, {channels}), ops::random(d, {channels}, 0.5, 2)};
+            if (weight) c.inputs[2] = ops::random(d, {channels});
+            cases.push_back(std::move(c));
+          };
+          add("images", DType::f32, {4, 3, 4, 5}, false, true);
+          add("channels last", DType::f32, {4, 4, 5, 19}, true, true);
+          add("many rows", DType::f32, {40, 7, 7, 8}, true, true);
+          add("without weight", DType::f32, {3, 3, 4}, false, false);
+          for (DType d : ops::kFloats) add(std::string(name(d)), d, {3, 3, 4}, false, true);
+          return cases;
+        },
 };
 
 }  // namespace graven::ir

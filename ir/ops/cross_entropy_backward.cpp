@@ -26,6 +26,20 @@ const OpDef kCrossEntropyBackward{
           return call;
         },
     .amp = AmpClass::black,
+    .cases =
+        [] {
+          std::vector<TestCase> cases;
+          auto add = [&](std::string note, DType d, std::string reduction) {
+            cases.push_back({.note = std::move(note),
+                             .inputs = {ops::random(d, reduction == "none" ? Shape{6} : Shape{}), ops::random(d, {6, 10}, 0, 1),
+                                        ops::random(DType::i64, {6}, 0, 10)},
+                             .attributes = {{"reduction", std::move(reduction)}},
+                             .gradient = false});
+          };
+          for (const char* reduction : {"mean", "sum", "none"}) add(reduction, DType::f32, reduction);
+          for (DType d : ops::kFloats) add(std::string(name(d)), d, "mean");
+          return cases;
+        },
 };
 
 }  // namespace graven::ir

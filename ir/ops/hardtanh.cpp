@@ -5,7 +5,7 @@ namespace graven::ir {
 static void infer_hardtanh(InferContext& c) {
   ops::infer_number(c);
   if (c.attributes.number("min") > c.attributes.number("max"))
-    c.fail("min must not be above max, got " + std::to_string(c.attributes.number("min")) + " and " + std::to_string(c.attributes.number("max")));
+    c.fail("min must not be above max, got " + ops::text_of(c.attributes.number("min")) + " and " + ops::text_of(c.attributes.number("max")));
   ops::clip_to_dtype(c, "min");
   ops::clip_to_dtype(c, "max");
 }

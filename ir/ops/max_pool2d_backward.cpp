@@ -17,6 +17,17 @@ const OpDef kMaxPool2dBackward{
     .infer = infer_max_pool2d_backward,
     .kernel = [](const NodeView& node) { return ops::pool2d_call(node, "max_pool2d_backward", node.output().shape, node.input(0).shape); },
     .amp = AmpClass::clear,
+    .cases =
+        [] {
+          return std::vector<TestCase>{{.note = "overlapping windows",
+                                        .inputs = {ops::random(DType::f32, {2, 3, 3, 4}), ops::random(DType::u8, {2, 3, 3, 4}, 0, 9)},
+                                        .attributes = {{"kernel_size", Ints{3, 3}}, {"stride", Ints{2, 2}}, {"input_shape", Shape{2, 3, 7, 9}}},
+                                        .gradient = false},
+                                       {.note = "channels last",
+                                        .inputs = {ops::random(DType::f32, {2, 3, 4, 19}), ops::random(DType::u8, {2, 3, 4, 19}, 0, 4)},
+                                        .attributes = {{"kernel_size", Ints{2, 2}}, {"input_shape", Shape{2, 6, 8, 19}}, {"channels_last", true}},
+                                        .gradient = false}};
+        },
 };
 
 }  // namespace graven::ir

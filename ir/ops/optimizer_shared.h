@@ -51,4 +51,15 @@ inline Cost optimizer_cost(const NodeView& node, double per_element) {
   return cost;
 }
 
+/// Three tensors in each group that is present, values in [0, 1) (averages of squares are not negative), a learning rate, the step.
+inline TestCase optimizer_case(std::string note, DType dtype, std::int64_t step, const std::vector<bool>& groups, Attributes attributes) {
+  TestCase c{.note = std::move(note), .attributes = std::move(attributes), .gradient = false};
+  for (const bool present : groups)
+    for (const Shape& shape : {Shape{3, 5}, Shape{}, Shape{37}}) c.inputs.push_back(present ? random(dtype, shape, 0, 1) : absent());
+  const double at = static_cast<double>(step);
+  c.inputs.push_back(random(DType::f64, {}, 0.1, 0.2));
+  c.inputs.push_back(random(DType::i64, {}, at, at + 1));
+  return c;
+}
+
 }  // namespace graven::ir::ops

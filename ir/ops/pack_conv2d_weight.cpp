@@ -41,6 +41,18 @@ const OpDef kPackConv2dWeight{
     .kernel = kernel_pack_conv2d_weight,
     .cost = [](const NodeView&) { return Cost{}; },
     .amp = AmpClass::black,
+    .cases =
+        [] {
+          std::vector<TestCase> cases;
+          auto add = [&](std::string note, Shape w, Attributes attributes) {
+            cases.push_back(
+                {.note = std::move(note), .inputs = {ops::random(DType::f32, std::move(w))}, .attributes = std::move(attributes), .gradient = false});
+          };
+          add("forward", {33, 5, 3, 3}, {});
+          add("forward, groups", {6, 2, 3, 3}, {{"groups", std::int64_t{2}}});
+          add("forward, depthwise", {19, 1, 3, 3}, {{"groups", std::int64_t{19}}});
+          return cases;
+        },
 };
 
 }  // namespace graven::ir

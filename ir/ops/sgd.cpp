@@ -39,6 +39,21 @@ const OpDef kSgd{
         },
     .cost = [](const NodeView& node) { return ops::optimizer_cost(node, 4); },
     .amp = AmpClass::black,
+    .cases =
+        [] {
+          std::vector<TestCase> cases;
+          auto add = [&](std::string note, DType d, std::int64_t step, Attributes attributes) {
+            const bool momentum = attributes.find("momentum") != nullptr;
+            cases.push_back(ops::optimizer_case(std::move(note), d, step, {true, true, momentum}, std::move(attributes)));
+          };
+          add("plain", DType::f32, 1, {});
+          add("weight decay, maximize", DType::f32, 3, {{"weight_decay", 0.1}, {"maximize", true}});
+          add("momentum, first step", DType::f32, 1, {{"momentum", 0.9}, {"dampening", 0.5}});
+          add("momentum, later", DType::f32, 2, {{"momentum", 0.9}, {"dampening", 0.5}});
+          add("nesterov", DType::f32, 5, {{"momentum", 0.9}, {"nesterov", true}});
+          add("f64", DType::f64, 2, {{"momentum", 0.9}});
+          return cases;
+        },
 };
 
 }  // namespace graven::ir

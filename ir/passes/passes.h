@@ -15,6 +15,8 @@ void simplify_algebra(Graph& graph, const PassOptions& options);
 void merge_common_subexpressions(Graph& graph, const PassOptions& options);
 void recognize_linear(Graph& graph, const PassOptions& options);
 void choose_layout(Graph& graph, const PassOptions& options);
+void decompose_reductions(Graph& graph, const PassOptions& options);
+void decompose_matmuls(Graph& graph, const PassOptions& options);
 void pack_weights(Graph& graph, const PassOptions& options);
 void prepare_weights(Graph& graph, const PassOptions& options);
 void fuse_epilogues(Graph& graph, const PassOptions& options);

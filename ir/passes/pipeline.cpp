@@ -31,6 +31,8 @@ constexpr Pass kPipeline[] = {
     {"recognize_linear", recognize_linear, inference, "before batch norms look for linear layers"},
     {"fold_batch_norm", fold_batch_norm, inference, "while layers have their user's weights: unpacked, PyTorch's layout"},
     {"choose_layout", choose_layout, nullptr, "before packing, which is for one layout; before reductions are decomposed, whose dimensions move"},
+    {"decompose_reductions", decompose_reductions, nullptr, "after the layout, which moves reduced dimensions; before fusion, which counts uses"},
+    {"decompose_matmuls", decompose_matmuls, nullptr, "like reductions: what one kernel call cannot do"},
     {"pack_weights", pack_weights, on_cpu, "makes the nodes that the prepare phase is for; epilogues are for packed products only"},
     {"prepare_weights", prepare_weights, inference, "before fusion, which never mixes what is computed once with what is computed in each call"},
     {"fuse_epilogues", fuse_epilogues, nullptr, "before elementwise fusion, which would take the activations first"},

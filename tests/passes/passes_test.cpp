@@ -111,6 +111,22 @@ Graph matrices() {
   });
 }
 
+Graph separate_dimensions() {
+  return of([](Graph& g, Recorder& r, ValueId) {
+    const ValueId images = g.add_input("images", {DType::f32, {2, 3, 4, 5}}), rows = g.add_input("rows", {DType::f32, {2, 3, 1, 5}});
+    const ValueId channels = r("a", "sum", {images}, {{"dims", Ints{0, 2, 3}}}),
+                  kept = r("b", "mean", {images}, {{"dims", Ints{1, 3}}, {"keepdim", true}});
+    g.outputs = {channels, kept, r("c", "amax", {rows}, {{"dims", Ints{1, 3}}}), r("d", "sum", {images}, {{"dims", Ints{1, 2}}})};
+  });
+}
+
+Graph mixed_batches() {
+  return of([](Graph& g, Recorder& r, ValueId x) {
+    const ValueId a = g.add_input("a", {DType::f32, {2, 1, 5, 3}}), b = g.add_input("b", {DType::f32, {4, 3, 2}});
+    g.outputs = {r("mixed", "matmul", {a, b}), r("one_sided", "matmul", {x, b})};
+  });
+}
+
 Graph chains() {
   return of([](Graph& g, Recorder& r, ValueId x) {
     const ValueId row = g.add_input("row", {DType::f32, {3}}), counts = g.add_input("counts", {DType::i64, {2, 3}});
@@ -142,6 +158,8 @@ const std::vector<Case>& cases() {
       {"choose_layout", "residual", [] { return prepared(residual_inference(), "fold_batch_norm"); }},
       {"choose_layout", "lenet", [] { return prepared(lenet_training(2), "fold_batch_norm"); }},
       {"choose_layout", "lenet_inference", [] { return prepared(lenet_inference(), "fold_batch_norm"); }},
+      {"decompose_reductions", "separate", separate_dimensions},
+      {"decompose_matmuls", "mixed_batches", mixed_batches},
       {"pack_weights", "mlp", [] { return prepared(small_mlp(), "choose_layout"); }},
       {"pack_weights", "residual", [] { return prepared(residual_inference(), "choose_layout"); }},
       {"prepare_weights", "residual", [] { return prepared(residual_inference(), "pack_weights"); }},

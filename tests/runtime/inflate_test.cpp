@@ -97,7 +97,10 @@ TEST(Inflate, ReadsEveryKindOfBlock) {
   EXPECT_EQ(std::string(reinterpret_cast<const char*>(out.data()), out.size()), text(3));
 }
 
-TEST(Inflate, ReadsCodesOfFifteenBits) {
+class InflateShifted : public testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Blocks, InflateShifted, testing::Range(0, 8));
+
+TEST_P(InflateShifted, ReadsCodesOfFifteenBits) {
   // A dynamic block written here bit by bit: literals 'A' to 'O' and the end have lengths 1, 2, ..., 14, 15, 15.
   std::string bits;
   const auto put = [&bits](unsigned value, int n) {
@@ -106,6 +109,8 @@ TEST(Inflate, ReadsCodesOfFifteenBits) {
   const auto code = [&bits](unsigned value, int n) {
     for (int i = n - 1; i >= 0; --i) bits += static_cast<char>('0' + (value >> i & 1));
   };
+  // Empty blocks before it (fixed codes, 10 bits each) move it against the borders of bytes.
+  for (int i = 0; i < GetParam(); ++i) put(0, 1), put(1, 2), put(0, 7);
   put(1, 1), put(2, 2), put(0, 5), put(0, 5), put(15, 4);  // last, dynamic, 257 literals, 1 distance, 19 code lengths
   // Seventeen symbols of the code of code lengths are used, 0 to 15 and 18: fifteen take 4 bits, 14 and 18 take 5, which is complete.
   const int order[19] = {16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15};

@@ -274,6 +274,20 @@ TEST_F(Training, RefusesMistakes) {
   EXPECT_NE(train({"--resume"}).error.find("a training set of 50 samples"), std::string::npos);
 }
 
+TEST_F(Training, SavesAndPrintsAsOftenAsAsked) {
+  const Result r = train({"--epochs", "7", "--save-every", "3", "--print-every", "4", "--eval-every", "0", "--keep", "0"});
+  EXPECT_EQ(r.status, 0) << r.error;
+  std::vector<std::int64_t> steps;
+  for (const std::string& path : list_checkpoints(folder_ / "out")) steps.push_back(step_of(path));
+  EXPECT_EQ(steps, (std::vector<std::int64_t>{49, 42, 21})) << "epochs 3, 6 and the last";
+  EXPECT_EQ(r.out.find("epoch 3/7"), std::string::npos);
+  EXPECT_NE(r.out.find("epoch 4/7"), std::string::npos);
+  EXPECT_NE(r.out.find("epoch 7/7"), std::string::npos);
+  EXPECT_EQ(r.out.find("test loss"), std::string::npos);
+  EXPECT_EQ(train({"--epochs", "2", "--save-every", "0", "--overwrite"}).status, 0);
+  EXPECT_EQ(list_checkpoints(folder_ / "out").size(), 1U);
+}
+
 TEST_F(Training, OverridesAreTold) {
   EXPECT_EQ(train({"--epochs", "1"}).status, 0);
   const Result r = train({"--resume", "--epochs", "2", "--lr", "0.2", "--seed", "0"});

@@ -1,0 +1,43 @@
+// One test case of an operator as a graph of its own: what every backend runs.
+//
+//   const CaseGraph forward = make_forward(op, test_case);     // inputs -> the operator -> outputs
+//   const CaseGraph backward = make_gradient(op, test_case);   // inputs, then gradients of the floating outputs -> gradients of the floating inputs
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "ir/graph.h"
+#include "ir/op.h"
+
+namespace graven::tests {
+
+struct CaseGraph {
+  ir::Graph graph;
+  /// By graph input: the input of the operator that it is, or -1 - i for the gradient of output i.
+  std::vector<int> input_of;
+  /// By graph output: the output of the operator that it is; of a gradient graph: the input whose gradient it is.
+  std::vector<int> output_of;
+};
+
+/// The operator alone. Throws what inference throws.
+CaseGraph make_forward(const ir::OpDef& op, const ir::TestCase& test_case);
+
+/// The gradient rule. Gradients flow into output 0, and into the others that are floating when `all_outputs`.
+CaseGraph make_gradient(const ir::OpDef& op, const ir::TestCase& test_case, bool all_outputs = false);
+
+/// "conv2d/stride 2", spaces and the like replaced: a name that GoogleTest takes.
+std::string test_name(const ir::OpDef& op, const ir::TestCase& test_case, std::size_t index);
+
+/// Every case of every operator.
+struct NamedCase {
+  const ir::OpDef* op;
+  ir::TestCase test_case;
+  std::string name;
+};
+std::vector<NamedCase> all_cases();
+
+/// The same case with `dtype` in place of every floating dtype, in inputs and attributes.
+ir::TestCase with_floating(const ir::TestCase& test_case, ir::DType dtype);
+
+}  // namespace graven::tests

@@ -1,0 +1,214 @@
+// Every entry is complete, every test case infers, lowers and has a cost, every gradient has the type of its input.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <regex>
+#include <set>
+#include <sstream>
+
+#include "ir/diagnostic.h"
+#include "ir/op_table.h"
+#include "ir/passes/passes.h"
+#include "tests/ops/case_graph.h"
+
+namespace graven::tests {
+namespace {
+
+using ir::AttributeType;
+using ir::Dim;
+using ir::DType;
+using ir::OpDef;
+using ir::Shape;
+
+TEST(Entries, AreComplete) {
+  for (const OpDef* op : ir::all_ops()) {
+    SCOPED_TRACE(std::string(op->name));
+    EXPECT_FALSE(op->doc.empty());
+    EXPECT_TRUE(op->infer != nullptr);
+    EXPECT_TRUE(op->elementwise() || op->kernel || op->alias);
+    EXPECT_TRUE(op->cases != nullptr && !op->cases().empty()) << "an operator without test cases";
+    for (const ir::AttributeSpec& a : op->attributes) {
+      EXPECT_FALSE(a.doc.empty()) << a.name;
+      if (a.fallback) {
+        EXPECT_EQ(ir::type_of(*a.fallback), a.type) << a.name;
+      }
+    }
+    std::set<std::string_view> names;
+    for (const ir::InputSpec& i : op->inputs) EXPECT_TRUE(names.insert(i.name).second) << i.name;
+    for (const ir::AttributeSpec& a : op->attributes) EXPECT_TRUE(names.insert(a.name).second) << a.name;
+    if (op->commutative) {
+      EXPECT_EQ(op->inputs.size(), 2u);
+    }
+  }
+}
+
+class Operator : public testing::TestWithParam<const OpDef*> {};
+
+void infer_and_lower(const OpDef* op, const ir::TestCase& test_case) {
+  CaseGraph made = make_forward(*op, test_case);
+  const std::size_t outputs = op->has_effect() && made.graph.outputs.empty() ? 0 : 1;
+  EXPECT_GE(made.graph.outputs.size(), outputs);
+  // Inference is idempotent: what it normalised, it takes again.
+  ir::Node& node = made.graph.nodes.back();
+  std::vector<std::optional<ir::TensorType>> types;
+  for (ir::ValueId v : node.inputs) types.push_back(v == ir::kNone ? std::nullopt : std::optional(made.graph.type(v)));
+  ir::Attributes again = node.attributes;
+  const std::vector<ir::TensorType> results = ir::infer(*op, types, again);
+  EXPECT_EQ(again, node.attributes);
+  ASSERT_EQ(results.size(), node.outputs.size());
+  for (std::size_t i = 0; i < results.size(); ++i) EXPECT_EQ(results[i], made.graph.type(node.outputs[i]));
+
+  ir::decompose_reductions(made.graph, {});
+  ir::decompose_matmuls(made.graph, {});
+  for (const ir::Node& n : made.graph.nodes) {
+    const ir::NodeView view{made.graph, n};
+    const ir::KernelCall call = ir::lower(view);
+    EXPECT_EQ(call.name.empty(), n.op->alias);
+    for (std::int32_t i : call.in_place) {
+      ASSERT_TRUE(view.has_input(static_cast<std::size_t>(i)));
+      EXPECT_EQ(view.input(static_cast<std::size_t>(i)).shape, view.output().shape);
+    }
+    EXPECT_GE(call.workspace_bytes, 0);
+    const ir::Cost cost = ir::cost_of(view);
+    EXPECT_TRUE(std::isfinite(cost.flops) && cost.flops >= 0);
+    EXPECT_TRUE(std::isfinite(cost.bytes) && cost.bytes >= 0);
+  }
+}
+
+void check_gradient_types(const OpDef* op, const ir::TestCase& test_case) {
+  if (!test_case.gradient) return;
+  ASSERT_TRUE(op->gradient != nullptr) << "the case asks for a gradient";
+  const CaseGraph made = make_gradient(*op, test_case);
+  EXPECT_FALSE(made.graph.outputs.empty());
+  for (std::size_t i = 0; i < made.graph.outputs.size(); ++i)
+    EXPECT_EQ(made.graph.type(made.graph.outputs[i]), test_case.inputs[static_cast<std::size_t>(made.output_of[i])].type);
+  std::size_t differentiable = 0;
+  for (const ir::TestCase::Input& i : test_case.inputs) differentiable += !i.absent && ir::is_floating(i.type.dtype);
+  // Statistics are constants to their gradients.
+  if (op->name != "batch_norm_training" && op->name != "batch_norm") {
+    EXPECT_EQ(made.graph.outputs.size(), differentiable);
+  }
+}
+
+TEST_P(Operator, InfersLowersAndHasACost) {
+  for (const ir::TestCase& c : GetParam()->cases()) {
+    SCOPED_TRACE(c.note);
+    infer_and_lower(GetParam(), c);
+  }
+}
+
+TEST_P(Operator, GradientsHaveTheTypesOfTheirInputs) {
+  for (const ir::TestCase& c : GetParam()->cases()) {
+    SCOPED_TRACE(c.note);
+    check_gradient_types(GetParam(), c);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Operator, testing::ValuesIn(ir::all_ops()), [](const auto& info) { return std::string(info.param->name); });
+
+// ---- configs: the fields of every call stand in the order of the kernel's struct --------------------------------------------------------
+
+/// The names of the fields of `struct type` in kernels/config/<file>.h; static members are none.
+std::vector<std::string> fields_of(const std::string& file, const std::string& type) {
+  std::ifstream in(std::string(GRAVEN_SOURCE_DIR) + "/kernels/config/" + file + ".h");
+  std::stringstream text;
+  text << in.rdbuf();
+  const std::string all = text.str();
+  const std::size_t begin = all.find("struct " + type + " {");
+  if (begin == std::string::npos) return {};
+  std::istringstream lines(all.substr(begin, all.find("\n};", begin) - begin));
+  std::vector<std::string> fields;
+  static const std::regex kDeclaration(R"(^\s*(?:std::int64_t|double|bool)\s+(.*?);)"), kName(R"((\w+)\s*(?:\[[^\]]*\]\s*)*(?:=[^,]*)?(?:,|$))");
+  for (std::string line; std::getline(lines, line);) {
+    std::smatch match;
+    if (line.find("static") != std::string::npos || !std::regex_search(line, match, kDeclaration)) continue;
+    const std::string names = match[1];
+    for (std::sregex_iterator it(names.begin(), names.end(), kName), end; it != end; ++it) fields.push_back((*it)[1]);
+  }
+  return fields;
+}
+
+TEST(Lowering, FillsTheConfigsFieldsInOrder) {
+  std::set<std::string> seen;
+  for (const NamedCase& c : all_cases()) {
+    CaseGraph made = make_forward(*c.op, c.test_case);
+    ir::decompose_reductions(made.graph, {});
+    ir::decompose_matmuls(made.graph, {});
+    const ir::KernelCall call = ir::lower({made.graph, made.graph.nodes.back()});
+    if (call.name.empty() || !seen.insert(call.name).second) continue;
+    const std::string file = call.file.empty() ? call.name : call.file, type = call.config_type.empty() ? file + "_config" : call.config_type;
+    std::vector<std::string> given;
+    for (const auto& [key, value] : call.config) given.push_back(key);
+    EXPECT_EQ(given, fields_of(file, type)) << call.name;
+  }
+  EXPECT_GT(seen.size(), 25u);
+}
+
+// ---- symbols ----------------------------------------------------------------------------------------------------------------------------
+
+struct SymbolCase {
+  std::string op;
+  std::vector<std::optional<ir::TensorType>> inputs;
+  ir::Attributes attributes;
+  std::string expected;
+};
+
+TEST(Symbols, PassThroughInference) {
+  const Dim n("batch", 64);
+  const auto f = [](Shape s) { return std::optional(ir::TensorType{DType::f32, std::move(s)}); };
+  const std::vector<SymbolCase> cases{
+      {"relu", {f({n, 3})}, {}, "f32[batch,3]"},
+      {"add", {f({n, 3}), f({3})}, {}, "f32[batch,3]"},
+      {"add", {f({n, 1}), f({n, 5})}, {}, "f32[batch,5]"},
+      {"reshape", {f({n, 3, 4})}, {{"shape", Shape{n, 12}}}, "f32[batch,12]"},
+      {"reshape", {f({n, 3, 4})}, {{"shape", Shape{-1, 12}}}, "f32[batch,12]"},
+      {"reshape", {f({n, 3, 4})}, {{"shape", Shape{n, -1}}}, "f32[batch,12]"},
+      {"reshape", {f({n, 3, 4})}, {{"shape", Shape{-1, 4}}}, "f32[3*batch,4]"},
+      {"permute", {f({n, 3, 4})}, {{"dims", ir::Ints{0, 2, 1}}}, "f32[batch,4,3]"},
+      {"expand", {f({1, 3})}, {{"shape", Shape{n, 3}}}, "f32[batch,3]"},
+      {"slice", {f({n, 8})}, {{"dim", std::int64_t{1}}, {"start", std::int64_t{2}}}, "f32[batch,6]"},
+      {"slice", {f({n, 8})}, {{"dim", std::int64_t{0}}}, "f32[batch,8]"},
+      {"cat", {f({n, 8}), f({n, 2})}, {{"dim", std::int64_t{1}}}, "f32[batch,10]"},
+      {"cat", {f({n, 8}), f({n, 8})}, {}, "f32[2*batch,8]"},
+      {"pad", {f({n, 8})}, {{"pads", ir::Ints{0, 0, 1, 1}}}, "f32[batch,10]"},
+      {"sum", {f({n, 3, 4})}, {{"dims", ir::Ints{1, 2}}}, "f32[batch]"},
+      {"mean", {f({n, 3, 4})}, {{"dims", ir::Ints{0}}, {"keepdim", true}}, "f32[1,3,4]"},
+      {"softmax", {f({n, 10})}, {{"dim", std::int64_t{-1}}}, "f32[batch,10]"},
+      {"linear", {f({n, 7}), f({3, 7}), f({3})}, {}, "f32[batch,3]"},
+      {"linear", {f({n, 5, 7}), f({3, 7})}, {}, "f32[batch,5,3]"},
+      {"linear_backward_weight", {f({n, 3}), f({n, 7})}, {}, "f32[3,7]"},
+      {"matmul", {f({n, 5, 7}), f({7, 3})}, {}, "f32[batch,5,3]"},
+      {"matmul", {f({n, 2, 5, 7}), f({n, 2, 7, 3})}, {}, "f32[batch,2,5,3]"},
+      {"conv2d", {f({n, 3, 32, 32}), f({8, 3, 3, 3})}, {{"padding", ir::Ints{1, 1}}, {"stride", ir::Ints{2, 2}}}, "f32[batch,8,16,16]"},
+      {"max_pool2d", {f({n, 3, 32, 32})}, {{"kernel_size", ir::Ints{2, 2}}}, "f32[batch,3,16,16]"},
+      {"batch_norm_training", {f({n, 3, 8, 8}), f({3}), f({3}), f({3}), f({3})}, {}, "f32[batch,3,8,8]"},
+      {"cross_entropy", {f({n, 10}), ir::TensorType{DType::i64, {n}}}, {{"reduction", std::string("none")}}, "f32[batch]"},
+  };
+  for (const SymbolCase& c : cases) {
+    SCOPED_TRACE(c.op + " -> " + c.expected);
+    ir::Graph graph;
+    std::vector<ir::ValueId> inputs;
+    for (const auto& t : c.inputs) inputs.push_back(graph.add_input("x", *t));
+    const ir::ValueId y = graph.add_node(ir::get_op(c.op), inputs, c.attributes, {}).at(0);
+    EXPECT_EQ(graph.type(y).to_string(), c.expected);
+    const ir::KernelCall call = ir::lower({graph, graph.nodes.back()});
+    EXPECT_EQ(call.name.empty(), ir::get_op(c.op).alias);
+  }
+}
+
+TEST(Symbols, MeanDividesByACountThatIsKnownAtRunTime) {
+  const ir::TestCase c{.inputs = {{.type = {DType::f32, {Dim("batch", 64), 3}}}}, .attributes = {{"dims", ir::Ints{0}}}};
+  const CaseGraph made = make_gradient(ir::get_op("mean"), c);
+  EXPECT_EQ(made.graph.type(made.graph.outputs[0]).to_string(), "f32[batch,3]");
+}
+
+TEST(Table, HasARowForEachOperator) {
+  const std::string table = ir::operator_table();
+  for (const OpDef* op : ir::all_ops()) EXPECT_NE(table.find("\n| `" + std::string(op->name) + "` |"), std::string::npos) << op->name;
+  EXPECT_NE(table.find("| `relu` | x |  | y = max(x, 0). NaN stays NaN, as in PyTorch. | yes | f32 f64 f16 bf16 i8 i32 i64 u8 |"), std::string::npos)
+      << table;
+}
+
+}  // namespace
+}  // namespace graven::tests
