@@ -10,7 +10,7 @@ std::string file_of(const std::string& header, const std::string& data) { return
 TEST(Safetensors, RefusesBadFiles) {
   const std::string entry = R"({"dtype":"F32","shape":[1],"data_offsets":[0,4]})";
   std::string million = "{";
-  for (int i = 0; i < 10000; ++i) million += (i == 0 ? "" : ",") + std::string("\"t") + std::to_string(i) + "\":" + entry;
+  for (int i = 0; i < 10000; ++i) million += std::string(i == 0 ? "" : ",") + "\"t" + std::to_string(i) + "\":" + entry;
   million += "}";
   struct Case {
     const char* note;
