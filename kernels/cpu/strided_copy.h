@@ -83,7 +83,7 @@ inline void strided_copy(Threads& threads, const strided_copy_config& c, T* y, c
     std::int64_t y_row = 1;
     for (int d = swap + 1; d <= last; ++d) y_row *= s.shape[d];
     const std::int64_t rows = s.shape[swap], columns = s.shape[last], matrices = n / (rows * columns);
-    std::int64_t band = (detail::kCopyPiece / columns + 15) / 16 * 16;
+    std::int64_t band = (detail::kCopyPiece / columns + 16) / 16 * 16;
     band = band < rows ? band : rows;
     const std::int64_t bands = (rows + band - 1) / band, each = detail::kCopyPiece / (band * columns) + 1, total = matrices * bands;
     threads.run((total + each - 1) / each, [&](std::int64_t piece) {

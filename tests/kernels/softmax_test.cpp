@@ -1,0 +1,114 @@
+#include "kernels/cpu/softmax.h"
+
+#include "kernels/cpu/cross_entropy.h"
+#include "kernels/reference/cross_entropy.h"
+#include "kernels/reference/softmax.h"
+#include "support.h"
+
+namespace graven::kernels::test {
+namespace {
+
+const softmax_config kShapes[] = {{1, 1, 1}, {64, 10, 1}, {3, 16, 1},   {5, 17, 1}, {2, 1000, 1}, {1, 50257, 1}, {2, 21, 100},
+                                  {3, 5, 7}, {1, 9, 16},  {300, 40, 1}, {2, 0, 3},  {0, 4, 1},    {4, 3, 0},     {1, 1, 33}};
+
+std::string text(const softmax_config& c) {
+  return "[" + std::to_string(c.outer) + "," + std::to_string(c.size) + "," + std::to_string(c.inner) + "]";
+}
+
+template <class T>
+void check(double tolerance) {
+  for (const auto& c : kShapes) {
+    const std::int64_t n = c.outer * c.size * c.inner;
+    const auto x = random_tensor<T>(n, 1, -8, 8), dy = random_tensor<T>(n, 2);
+    const auto xd = converted<double>(x), dyd = converted<double>(dy);
+    std::vector<double> want(x.size());
+    const auto run = [&](const std::string& what, const auto& kernel) {
+      const auto got = with_every_pool(what + text(c), [&](Threads& threads) {
+        Guarded<T> y(n);
+        kernel(threads, y.data());
+        y.expect_untouched_around(what + text(c));
+        return y.values();
+      });
+      expect_close(got, want, tolerance, what + text(c));
+      return got;
+    };
+    reference::softmax(c, want.data(), xd.data());
+    const auto y = run("softmax ", [&](Threads& t, T* to) { softmax(t, c, to, x.data()); });
+    auto in_place = x;
+    softmax(*pools()[1], c, in_place.data(), in_place.data());
+    expect_same_bits(in_place, y, "softmax in place " + text(c));
+    const auto yd = converted<double>(y);
+    reference::softmax_backward(c, want.data(), dyd.data(), yd.data());
+    const auto dx = run("softmax_backward ", [&](Threads& t, T* to) { softmax_backward(t, c, to, dy.data(), y.data()); });
+    auto over_dy = dy, over_y = y;
+    softmax_backward(*pools()[1], c, over_dy.data(), over_dy.data(), y.data());
+    softmax_backward(*pools()[1], c, over_y.data(), dy.data(), over_y.data());
+    expect_same_bits(over_dy, dx, "softmax_backward over dy " + text(c));
+    expect_same_bits(over_y, dx, "softmax_backward over y " + text(c));
+    reference::log_softmax(c, want.data(), xd.data());
+    const auto z = run("log_softmax ", [&](Threads& t, T* to) { log_softmax(t, c, to, x.data()); });
+    const auto zd = converted<double>(z);
+    reference::log_softmax_backward(c, want.data(), dyd.data(), zd.data());
+    run("log_softmax_backward ", [&](Threads& t, T* to) { log_softmax_backward(t, c, to, dy.data(), z.data()); });
+  }
+}
+
+TEST(Softmax, Float) { check<float>(3e-6); }
+TEST(Softmax, Double) { check<double>(1e-13); }
+TEST(Softmax, Half) { check<half>(2e-2); }
+
+TEST(Softmax, ExtremeInputs) {
+  const float x[] = {1e30f, -1e30f, 1e30f, -INFINITY, 0, 0, NAN, 1, 2, -INFINITY, -INFINITY, -INFINITY};
+  float y[12];
+  softmax(*pools()[0], {4, 3, 1}, y, x);
+  EXPECT_FLOAT_EQ(y[0], 0.5f);
+  EXPECT_EQ(y[1], 0);
+  EXPECT_EQ(y[3], 0);
+  EXPECT_FLOAT_EQ(y[4], 0.5f);
+  EXPECT_TRUE(std::isnan(y[6]) && std::isnan(y[7]));
+  EXPECT_TRUE(std::isnan(y[9]));  // as PyTorch: all of the line is -infinity
+}
+
+const struct {
+  std::int64_t rows, classes;
+} kRows[] = {{1, 1}, {64, 10}, {3, 17}, {128, 1000}, {2, 50257}, {1000, 3}, {0, 5}};
+
+TEST(CrossEntropy, LossAndGradient) {
+  for (const auto& s : kRows)
+    for (std::int64_t reduction : {0, 1, 2})
+      for (const bool ignore : {false, true}) {
+        const cross_entropy_config c{s.rows, s.classes, reduction};
+        const std::string what = std::to_string(s.rows) + "x" + std::to_string(s.classes) + " reduction " + std::to_string(reduction);
+        const std::int64_t n = s.rows * s.classes, losses = reduction == 0 ? s.rows : 1;
+        const auto logits = random_tensor<float>(n, 1, -10, 10), dloss = random_tensor<float>(losses, 2);
+        auto labels = random_tensor<i64>(s.rows, 3, 0, static_cast<double>(s.classes));
+        if (ignore)
+          for (std::size_t r = 0; r + 1 < labels.size(); r += 3) labels[r] = r % 2 == 0 ? -100 : s.classes;
+        const auto logits_double = converted<double>(logits), dloss_double = converted<double>(dloss);
+        std::vector<double> loss(static_cast<std::size_t>(losses)), probabilities(logits.size()), dlogits(logits.size());
+        reference::cross_entropy(c, loss.data(), probabilities.data(), logits_double.data(), labels.data());
+        reference::cross_entropy_backward(c, dlogits.data(), dloss_double.data(), probabilities.data(), labels.data());
+        std::vector<float> p;
+        const auto got = with_every_pool(what, [&](Threads& threads) {
+          Guarded<float> l(losses), q(n), without(losses);
+          cross_entropy(threads, c, l.data(), q.data(), logits.data(), labels.data());
+          cross_entropy(threads, c, without.data(), nullptr, logits.data(), labels.data());
+          l.expect_untouched_around(what);
+          q.expect_untouched_around(what);
+          expect_same_bits(l.values(), without.values(), what + " without probabilities");
+          p = q.values();
+          return l.values();
+        });
+        expect_close(got, loss, 2e-6, what);
+        expect_close(p, probabilities, 2e-6, what);
+        const auto d = with_every_pool(what, [&](Threads& threads) {
+          auto in_place = p;
+          cross_entropy_backward(threads, c, in_place.data(), dloss.data(), in_place.data(), labels.data());
+          return in_place;
+        });
+        expect_close(d, dlogits, 2e-6, what + " gradient");
+      }
+}
+
+}  // namespace
+}  // namespace graven::kernels::test
