@@ -164,7 +164,11 @@ class Fuser {
       const bool numbers = !group.members.empty() && tensor_inputs(graph_.nodes[n]) < graph_.nodes[n].inputs.size();
       const bool worth = group.members.size() > 1 || (numbers && keeps_shape(group.inputs, shape(graph_.nodes[n].outputs[0])));
       if (!worth) {
-        kept.push_back(graph_.nodes[n]);  // a copy: a copied member is still looked at
+        // Numbers are still to be looked at by the programs of later nodes.
+        if (graph_.nodes[n].op->name == "full")
+          kept.push_back(graph_.nodes[n]);
+        else
+          kept.push_back(std::move(graph_.nodes[n]));
         continue;
       }
       std::sort(group.members.begin(), group.members.end());
