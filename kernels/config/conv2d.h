@@ -65,10 +65,11 @@ constexpr std::int64_t conv2d_backward_weight_splits(const conv2d_config& config
   const std::int64_t rows = config.batch * config.out_height;
   const std::int64_t columns = config.groups * conv2d_panels(config.out_channels / config.groups) * 16;
   const std::int64_t inner = config.kernel_height * config.kernel_width * (config.in_channels / config.groups);
-  // Enough pieces for 16 threads where the gradient is small; no more than 2^20 elements of partial sums beyond the first.
+  // Enough pieces for 16 threads where the gradient is small; no more than 2^20 elements of partial sums, and no part of few pixels.
   const std::int64_t elements = inner * columns > 0 ? inner * columns : 1;
   std::int64_t splits = (std::int64_t{1} << 20) / elements;
   if (splits > 16) splits = 16;
+  if (splits > rows * config.out_width / 128) splits = rows * config.out_width / 128;
   if (splits > rows) splits = rows;
   return splits < 1 ? 1 : splits;
 }

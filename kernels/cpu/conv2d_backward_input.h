@@ -41,6 +41,7 @@ void scatter_image(const conv2d_config& s, float* dx, const float* dy, const flo
         in.depth = group_out;
         in.w = packed + (((group * s.kernel_height + kh) * runs + tap) * panel_count + panel) * group_out * kPanel;
         in.w_panel = group_out * kPanel;
+        const row_tiles split(panels, rows.size());
         for (std::int64_t ow = 0; ow < s.out_width; ++ow) {
           // Where the run's columns [begin, begin + width) fall in the row of dx, and the part of them inside the image.
           const std::int64_t pixel = ow * s.stride_width - s.padding_width + tap * s.dilation_width;
@@ -52,8 +53,8 @@ void scatter_image(const conv2d_config& s, float* dx, const float* dy, const flo
           const bool whole = low == 0 && high == width && at + panels * kPanel <= line && (s.groups == 1 || width == panels * kPanel);
           in.x = dy + ((image * s.out_height + rows.begin) * s.out_width + ow) * s.out_channels + group * group_out;
           float* target = first_row + at;
-          for (std::int64_t left = rows.size(); left > 0;) {
-            const int count = next_rows(panels, left);
+          for (std::int64_t i = 0; i < split.tiles; ++i) {
+            const int count = split[i];
             if (whole) {
               find_tile<true>(panels, count)(in, target, s.stride_height * line, reinterpret_cast<const float*>(keep), 0);
             } else {
@@ -65,7 +66,6 @@ void scatter_image(const conv2d_config& s, float* dx, const float* dy, const flo
             }
             in.x += count * in.x_row;
             target += count * s.stride_height * line;
-            left -= count;
           }
         }
         panel += panels;

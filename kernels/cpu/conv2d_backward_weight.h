@@ -87,9 +87,12 @@ inline void dense_backward_weight(const conv2d_config& s, float* dw, float* db, 
   float* const block_db = db != nullptr ? db + (b.group * conv2d_panels(group_out) + b.panel) * kPanel : nullptr;
   vec bias[4 * kPanelVectors] = {};
 
-  constexpr std::int64_t kBufferFloats = 64 * 64;  // 16 KiB, a third or half of a first-level cache
+  constexpr std::int64_t kBufferFloats = 64 * 64, kStripPixels = 64;  // 16 KiB, a third or half of a first-level cache, and 12 KiB
   alignas(64) float buffer[kBufferFloats];
-  const std::int64_t capacity = kBufferFloats / width;
+  // A strip of x: whole tiles of 6, 8 and 12 rows, and no power of two.
+  constexpr std::int64_t kStrip = 48;
+  alignas(64) float strips[kStripPixels * kStrip];
+  const std::int64_t capacity = smaller(kBufferFloats / width, s.stride_width * s.in_channels < 128 ? kBufferFloats : kStripPixels);
   const std::int64_t block_pixels = smaller(s.out_width, capacity), block_lines = larger(1, capacity / block_pixels);
 
   for (std::int64_t row = b.rows.begin; row < b.rows.end;) {
@@ -130,12 +133,29 @@ inline void dense_backward_weight(const conv2d_config& s, float* dw, float* db, 
           in.lines = valid.size();
           in.pixels = w.size();
           float* to = block_dw + (kh * s.kernel_width + taps.begin) * tap_weights;
-          for (std::int64_t left = taps.size() * group_in; left > 0;) {
-            const int rows = next_rows(b.panels, left);
-            find_gradient_tile(b.panels, rows)(in, to, panel_weights);
-            in.x += rows;
-            to += rows * kPanel;
-            left -= rows;
+          const auto tiles = [&](std::int64_t count) {
+            const row_tiles split(b.panels, count);
+            for (std::int64_t i = 0; i < split.tiles; ++i) {
+              const int tile_rows = split[i];
+              find_gradient_tile(b.panels, tile_rows)(in, to, panel_weights);
+              in.x += tile_rows;
+              to += tile_rows * kPanel;
+            }
+          };
+          const std::int64_t count = taps.size() * group_in;
+          if (in.x_pixel < 128) return tiles(count);
+          // Pixels this far apart, perhaps by a power of two, would meet in few sets of the cache: some channels at a time go through a buffer too.
+          const float* const from = in.x;
+          const std::int64_t from_line = in.x_line, from_pixel = in.x_pixel;
+          for (std::int64_t k = 0; k < count; k += kStrip) {
+            const std::int64_t strip = smaller(kStrip, count - k);
+            for (std::int64_t l = 0; l < in.lines; ++l)
+              for (std::int64_t p = 0; p < in.pixels; ++p)
+                copy_row(strips + (l * in.pixels + p) * kStrip, from + l * from_line + p * from_pixel + k, strip);
+            in.x = strips;
+            in.x_line = in.pixels * kStrip;
+            in.x_pixel = kStrip;
+            tiles(strip);
           }
         };
         if (!merged) {
@@ -169,9 +189,23 @@ inline void combine_parts(Threads& threads, const conv2d_config& s, float* dw, f
       const float* const part = sum + split * groups * panels * panel_size;
       for (std::int64_t i = 0; i < panel_size; i += kLanes) store(sum + i, load(sum + i) + load(part + i));
     }
-    for (std::int64_t i = 0; i < group_in; ++i)
-      for (std::int64_t tap = 0; tap < taps; ++tap)
-        for (std::int64_t c = 0; c < columns; ++c) dw[((first + c) * group_in + i) * taps + tap] = sum[(tap * group_in + i) * kPanel + c];
+    // A block of 16 rows is transposed in the first-level cache, then each output channel gets 16 values in a row.
+    const std::int64_t size = group_in * taps;
+    for (std::int64_t begin = 0; begin < size; begin += kPanel) {
+      const std::int64_t count = smaller(kPanel, size - begin);
+      float block[kPanel][kPanel];
+      std::int64_t i = begin / taps, tap = begin % taps;
+      for (std::int64_t r = 0; r < count; ++r) {
+        const float* const from = sum + (tap * group_in + i) * kPanel;
+        for (std::int64_t c = 0; c < kPanel; ++c) block[c][r] = from[c];
+        if (++tap == taps) tap = 0, ++i;
+      }
+      float* const to = dw + first * size + begin;
+      if (count == kPanel)
+        for (std::int64_t c = 0; c < columns; ++c) __builtin_memcpy(to + c * size, block[c], sizeof(block[c]));
+      else
+        for (std::int64_t c = 0; c < columns; ++c) copy_head(to + c * size, block[c], count);
+    }
     if (db == nullptr) return;
     for (std::int64_t c = 0; c < columns; ++c) {
       float total = 0;

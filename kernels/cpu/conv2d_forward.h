@@ -52,8 +52,9 @@ struct forward {
     in.w = packed + (b.group * conv2d_panels(group_out) + panel) * panel_weights + (h.begin * s.kernel_width + w.begin) * tap_weights;
     in.w_panel = panel_weights;
     std::int64_t at = ((b.image * s.out_height + oh) * s.out_width + ow) * s.out_channels + b.group * group_out + panel * kPanel;
-    while (count > 0) {
-      const int rows = next_rows(panels, count);
+    const row_tiles split(panels, count);
+    for (std::int64_t i = 0; i < split.tiles; ++i) {
+      const int rows = split[i];
       const tile_function kernel = find_tile(panels, rows);
       float* const to = y + at;
       if (columns == panels * kPanel) {
@@ -68,7 +69,6 @@ struct forward {
       if (last) finish<Epilogue>(to, residual + (Epilogue::inputs == 2 ? at : 0), rows, y_step, columns);
       in.x += rows * in.x_row;
       at += rows * y_step;
-      count -= rows;
     }
   }
 

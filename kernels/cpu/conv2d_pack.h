@@ -65,18 +65,21 @@ inline void pack_conv2d_weight_backward(Threads& threads, const conv2d_config& c
     });
     return;
   }
-  // Panels of the columns of one run: (kw, channel), or the channels of one tap.
+  // Panels of the columns of one run: (kw, channel), or the channels of one tap. One output channel's weights for a piece lie together in w.
   const bool merged = conv2d_detail::merged_columns(s);
   const std::int64_t run = merged ? s.kernel_width * group_in : group_in, runs = merged ? s.kernel_height : taps;
-  const std::int64_t panels = conv2d_panels(run);
-  threads.run(s.groups * runs * panels, [&](std::int64_t piece) {
-    const std::int64_t panel = piece % panels, at = piece / panels % runs, group = piece / panels / runs;
-    float* const to = packed + piece * group_out * kPanel;
-    for (std::int64_t c = 0; c < kPanel; ++c) {
-      const std::int64_t column = panel * kPanel + c;
-      const std::int64_t tap = merged ? at * s.kernel_width + column / group_in : at, i = merged ? column % group_in : column;
-      for (std::int64_t o = 0; o < group_out; ++o)
-        to[o * kPanel + c] = column < run ? w[((group * group_out + o) * group_in + i) * taps + tap] : 0.0f;
+  const std::int64_t panels = conv2d_panels(run), run_step = merged ? s.kernel_width : 1;
+  threads.run(s.groups * panels, [&](std::int64_t piece) {
+    const std::int64_t panel = piece % panels, group = piece / panels, columns = conv2d_detail::smaller(kPanel, run - panel * kPanel);
+    std::int64_t offsets[kPanel];  // of the columns, in one output channel's weights
+    for (std::int64_t c = 0; c < columns; ++c) offsets[c] = (panel * kPanel + c) % group_in * taps + (panel * kPanel + c) / group_in;
+    for (std::int64_t o = 0; o < group_out; ++o) {
+      const float* const from = w + (group * group_out + o) * group_in * taps;
+      for (std::int64_t at = 0; at < runs; ++at) {
+        float* const to = packed + (((group * runs + at) * panels + panel) * group_out + o) * kPanel;
+        for (std::int64_t c = 0; c < columns; ++c) to[c] = from[offsets[c] + at * run_step];
+        for (std::int64_t c = columns; c < kPanel; ++c) to[c] = 0;
+      }
     }
   });
 }

@@ -92,12 +92,20 @@ constexpr int next_panels(std::int64_t left) {
   return left < 4 ? static_cast<int>(left) : 4;
 }
 
-/// Rows of the next tile when `left` are left: as even as possible (14 is 5 + 5 + 4).
-constexpr int next_rows(int panels, std::int64_t left) {
-  const int maximum = tile_rows(panels);
-  const std::int64_t tiles = (left + maximum - 1) / maximum;
-  return static_cast<int>((left + tiles - 1) / tiles);
-}
+/// `count` rows in tiles as even as possible: 14 is 5 + 5 + 4.
+struct row_tiles {
+  std::int64_t tiles, rows, longer;  ///< the first `longer` tiles have rows + 1
+
+  GRAVEN_ALWAYS_INLINE row_tiles(int panels, std::int64_t count) {
+    const std::int64_t maximum = tile_rows(panels);
+    if (count <= maximum) {
+      tiles = count > 0 ? 1 : 0, rows = count, longer = 0;
+    } else {
+      tiles = (count + maximum - 1) / maximum, rows = count / tiles, longer = count % tiles;
+    }
+  }
+  GRAVEN_ALWAYS_INLINE int operator[](std::int64_t tile) const { return static_cast<int>(rows + (tile < longer ? 1 : 0)); }
+};
 
 template <bool Add, int Panels, int... Rows>
 GRAVEN_ALWAYS_INLINE tile_function pick(int rows, std::integer_sequence<int, Rows...>) {
@@ -124,22 +132,26 @@ GRAVEN_ALWAYS_INLINE void copy_row(float* to, const float* from, std::int64_t n)
   copy_head(to + c, from + c, n - c);
 }
 
-/// y = Epilogue(y[, residual]) over `rows` runs of `columns` floats, `stride` apart.
+/// y[i] = Epilogue(y[i][, residual[i]]), i < n.
+template <class Epilogue>
+GRAVEN_ALWAYS_INLINE void finish_run(float* y, const float* residual, std::int64_t n) {
+  std::int64_t i = 0;
+  for (; i + kPanel <= n; i += kPanel) {
+    float* const to = y + i;
+    const float* const other = Epilogue::inputs == 2 ? residual + i : nullptr;
+    float result[kPanel];
+    for (std::int64_t l = 0; l < kPanel; ++l) result[l] = apply_epilogue<Epilogue>(to[l], other, l);
+    __builtin_memcpy(to, result, sizeof(result));
+  }
+  for (; i < n; ++i) y[i] = apply_epilogue<Epilogue>(y[i], residual, i);
+}
+
+/// The same over `rows` runs of `columns` floats, `stride` apart.
 template <class Epilogue>
 GRAVEN_ALWAYS_INLINE void finish(float* y, const float* residual, std::int64_t rows, std::int64_t stride, std::int64_t columns) {
   if constexpr (!same_type<Epilogue, identity>) {
     if (stride == columns) columns *= rows, rows = 1;
-    for (std::int64_t r = 0; r < rows; ++r) {
-      float* const to = y + r * stride;
-      if constexpr (Epilogue::inputs == 2) {
-        const float* const other = residual + r * stride;
-        GRAVEN_INDEPENDENT
-        for (std::int64_t i = 0; i < columns; ++i) to[i] = Epilogue::apply(to[i], other[i]);
-      } else {
-        GRAVEN_INDEPENDENT
-        for (std::int64_t i = 0; i < columns; ++i) to[i] = Epilogue::apply(to[i]);
-      }
-    }
+    for (std::int64_t r = 0; r < rows; ++r) finish_run<Epilogue>(y + r * stride, Epilogue::inputs == 2 ? residual + r * stride : nullptr, columns);
   } else {
     (void)y, (void)residual, (void)rows, (void)stride, (void)columns;
   }
