@@ -11,6 +11,7 @@
 
 #include "ir/passes/passes.h"
 #include "ir/passes/rewriter.h"
+#include "ir/passes/scalar_program.h"
 
 namespace graven::ir {
 
@@ -53,7 +54,7 @@ Shape permuted(const Shape& shape, const Ints& dims) {
 
 class Layout {
  public:
-  Layout(Graph& graph, const PassOptions& options) : graph_(graph), options_(options), uses_(graph), old_(std::move(graph.nodes)) {
+  Layout(Graph& graph, const PassOptions& options) : graph_(graph), options_(options), uses_(graph), writes_(graph), old_(std::move(graph.nodes)) {
     graph.nodes = {};
     graph.nodes.reserve(old_.size() + 16);
     last_.assign(graph.values.size(), false);
@@ -99,7 +100,9 @@ class Layout {
   /// `v` in the layout that is asked for.
   ValueId want(ValueId v, bool last, const Origins& origins) {
     if (v == kNone || is_last(v) == last) return v;
-    if (other_[static_cast<std::size_t>(v)] != kNone) return other_[static_cast<std::size_t>(v)];
+    // What is written into is converted anew for each reader.
+    const bool known = other_[static_cast<std::size_t>(v)] != kNone && !writes_.written(v, Phase::forward) && !writes_.written(v, Phase::backward);
+    if (known) return other_[static_cast<std::size_t>(v)];
     const Shape from = logical(v);
     const Ints& dims = last ? kToLast : kToFirst;
     const std::string name = graph_.value(v).name + (last ? ".nhwc" : ".nchw");
@@ -270,6 +273,7 @@ class Layout {
   Graph& graph_;
   const PassOptions& options_;
   Uses uses_;
+  Writes writes_;
   std::vector<Node> old_;
   Phase phase_ = Phase::forward;
   std::vector<bool> last_;      ///< by value: it lies in memory as [n, h, w, c]

@@ -33,6 +33,7 @@ class Rewriter {
   }
 
   std::vector<Node>& old() { return old_; }
+  const std::vector<Node>& old() const { return old_; }
 
   /// What `v` stands for now.
   ValueId resolve(ValueId v) {

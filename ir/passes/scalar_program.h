@@ -30,6 +30,9 @@ inline bool is_elementwise(const Node& node) { return node.op->elementwise() && 
 class Writes {
  public:
   explicit Writes(const Graph& graph);
+  bool written(ValueId v, Phase phase) const {
+    return v != kNone && static_cast<std::size_t>(v) < written_.size() && (written_[static_cast<std::size_t>(v)] >> static_cast<int>(phase) & 1);
+  }
   /// Whether a node of `phase` writes into one of `node`'s inputs.
   bool conflict(const Node& node, Phase phase) const {
     for (ValueId v : node.inputs)

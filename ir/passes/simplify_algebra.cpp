@@ -17,6 +17,7 @@
 
 #include "ir/passes/passes.h"
 #include "ir/passes/rewriter.h"
+#include "ir/passes/scalar_program.h"
 #include "ir/passes/tensor_value.h"
 
 namespace graven::ir {
@@ -42,7 +43,7 @@ bool is_exact_cast(DType from, DType to) {
 
 class Simplifier {
  public:
-  explicit Simplifier(Graph& graph) : rewriter_(graph), graph_(graph) {}
+  explicit Simplifier(Graph& graph) : writes_(graph), uses_(graph), rewriter_(graph), graph_(graph) {}
 
   void run() {
     for (Node& node : rewriter_.old()) {
@@ -84,8 +85,19 @@ class Simplifier {
   const TensorType& type(ValueId v) const { return graph_.type(v); }
 
   Result gone(const Node& node, ValueId by) {
+    if (!node.op->alias && !stays_the_same(by, node.outputs[0])) return Result::unchanged;
     rewriter_.replace(node.outputs[0], by);
     return Result::gone;
+  }
+  /// Whether readers of `y`, a copy of `by`, may read `by` itself: nothing writes into it before they do. (A parameter's gradient must not be
+  /// another parameter, which the same update changes.)
+  bool stays_the_same(ValueId by, ValueId y) const {
+    if (writes_.written(by, Phase::forward) || writes_.written(by, Phase::backward)) return false;
+    if (!writes_.written(by, Phase::update)) return true;
+    if (static_cast<std::size_t>(y) >= uses_.consumers.size() || uses_.is_output[static_cast<std::size_t>(y)]) return false;
+    for (NodeId reader : uses_.consumers[static_cast<std::size_t>(y)])
+      if (rewriter_.old()[static_cast<std::size_t>(reader)].phase == Phase::update) return false;
+    return true;
   }
   /// `node` by `by`, if that has its very type.
   Result same(const Node& node, ValueId by) {
@@ -377,6 +389,8 @@ class Simplifier {
     return v;
   }
 
+  Writes writes_;
+  Uses uses_;
   Rewriter rewriter_;
   Graph& graph_;
   std::vector<NodeId> maker_;

@@ -83,6 +83,18 @@ Graph algebra() {
   });
 }
 
+/// Copies of what is written into are not what they are copies of.
+Graph copies() {
+  return of([](Graph& g, Recorder& r, ValueId x) {
+    const ValueId buffer = g.add_buffer("buffer", {DType::f32, {2, 3}}), w = parameter(g, "w", {2, 3}), v = parameter(g, "v", {2, 3});
+    const ValueId one = r.number(1), before = r("", "mul", {buffer, one});
+    r.all("", "assign", {buffer, x});
+    const ValueId product = r("", "mul", {r("", "mul", {w, one}), r("", "mul", {v, one})});
+    const ValueId loss = r("", "sum", {r("", "add", {product, before})}, {{"dims", Ints{}}});
+    g = train(g, loss, sgd(g, 0));
+  });
+}
+
 Graph constants() {
   return of([](Graph& g, Recorder& r, ValueId x) {
     const ValueId table = g.add_constant("table", floats({2, 3}, {0, 1, 2, 3, 4, 5}));
@@ -150,6 +162,7 @@ const std::vector<Case>& cases() {
       {"add_optimizer_updates", "residual", [] { return prepared(residual_training(), "differentiate"); }},
       {"fold_constants", "arithmetic", constants},
       {"simplify_algebra", "identities", algebra},
+      {"simplify_algebra", "copies", [] { return prepared(copies(), "fold_constants"); }},
       {"simplify_algebra", "lenet", [] { return prepared(lenet_training(2), "fold_constants"); }},
       {"simplify_algebra", "polynomial", [] { return prepared(polynomial_training(), "fold_constants"); }},
       {"merge_common_subexpressions", "repeats", repeats},
@@ -350,8 +363,7 @@ TEST(Pipeline, OnCudaNothingIsPacked) {
     options.target = ir::Target::cuda;
     ir::run_passes(g, options);
     EXPECT_EQ(count(g, "pack_linear_weight") + count(g, "pack_conv2d_weight"), 0u) << name;
-    for (const ir::Node& n : g.nodes)
-      EXPECT_TRUE(n.op->name != "conv2d" || n.attributes.flag("channels_last")) << name;
+    for (const ir::Node& n : g.nodes) EXPECT_TRUE(n.op->name != "conv2d" || n.attributes.flag("channels_last")) << name;
   }
 }
 
