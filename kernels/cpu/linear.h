@@ -15,6 +15,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 
 #include "../config/linear.h"
 #include "functor.h"
@@ -63,33 +64,42 @@ inline float dot(const float* x, const float* w, std::int64_t k) {
   return s;
 }
 
-/// dw of one output of few inputs, over rows in groups of 16: lane l sums rows l, l + 16, ...; blocks of 512 rows are added up.
+/// Lane l of vector V of kLanes rows of K elements belongs to row (V kLanes + l) / K: a vector with one value a row, spread to those lanes.
+template <int K, int V, int... Lane>
+GRAVEN_ALWAYS_INLINE vec spread_rows(vec rows, std::integer_sequence<int, Lane...>) {
+#if defined(__clang__) || __GNUC__ >= 12
+  return __builtin_shufflevector(rows, rows, ((V * kLanes + Lane) / K)...);
+#else
+  return __builtin_shuffle(rows, mask{((V * kLanes + Lane) / K)...});
+#endif
+}
+template <int K, int... V>
+GRAVEN_ALWAYS_INLINE void add_rows(vec (&sums)[K], const float* x, vec dy, std::integer_sequence<int, V...>) {
+  ((sums[V] = fma(load(x + V * kLanes), spread_rows<K, V>(dy, std::make_integer_sequence<int, kLanes>{}), sums[V])), ...);
+}
+
+/// dw of one output of few inputs, over groups of kLanes rows, whose K vectors are multiplied as they lie; blocks of 1024 rows are added up.
 template <int K>
 inline void backward_weight_one_output(std::int64_t m, float* dw, const float* dy, const float* x) {
-  float total[K][16] = {};
+  vec total[K] = {};
   std::int64_t i = 0;
-  while (i + 16 <= m) {
-    float part[K][16] = {};
-    const std::int64_t end = i + 512 < m ? i + 512 : m;
-    for (; i + 16 <= end; i += 16) {
-      const float* xi = x + i * K;
-      const float* di = dy + i;
-      for (int j = 0; j < K; ++j)
-        for (int l = 0; l < 16; ++l) part[j][l] += di[l] * xi[l * K + j];
-    }
-    for (int j = 0; j < K; ++j)
-      for (int l = 0; l < 16; ++l) total[j][l] += part[j][l];
+  while (i + kLanes <= m) {
+    vec part[K] = {};
+    const std::int64_t end = m - i < 1024 ? m : i + 1024;
+    for (; i + kLanes <= end; i += kLanes) add_rows<K>(part, x + i * K, load(dy + i), std::make_integer_sequence<int, K>{});
+    for (int v = 0; v < K; ++v) total[v] += part[v];
   }
-  for (int l = 0; i < m; ++i, ++l)
-    for (int j = 0; j < K; ++j) total[j][l] += dy[i] * x[i * K + j];
+  float lanes[K * kLanes];
+  for (int v = 0; v < K; ++v) store(lanes + v * kLanes, total[v]);
   for (int j = 0; j < K; ++j) {
-    for (int step = 8; step > 0; step /= 2)
-      for (int l = 0; l < step; ++l) total[j][l] += total[j][l + step];
-    dw[j] = total[j][0];
+    float s = 0;
+    for (int l = 0; l < kLanes; ++l) s += lanes[l * K + j];
+    for (std::int64_t r = i; r < m; ++r) s += dy[r] * x[r * K + j];
+    dw[j] = s;
   }
 }
 
-/// The sum of m neighbouring floats, in the same order as above.
+/// The sum of m neighbouring floats: lanes of blocks of 512, then the lanes in halves.
 inline float sum_of(std::int64_t m, const float* x) {
   float total[16] = {};
   std::int64_t i = 0;
