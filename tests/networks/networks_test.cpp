@@ -1,0 +1,220 @@
+// Whole networks against what PyTorch computed in double precision (tests/fixtures/make_networks.py): outputs, first gradients, the loss of every
+// step, and parameters and running statistics at the end; eager in f32 and f64, and compiled graphs.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <string>
+
+#include "fixture_values.h"
+#include "networks.h"
+#include "runtime_min/safetensors.h"
+
+namespace graven::test {
+namespace {
+
+/// How far a result may be from PyTorch's double-precision figures, relative to the largest value of the tensor. f32: rounding through 10 to 100
+/// steps of training (PyTorch's own f32 run differs by as much; make_networks.py prints it). f64: the stored figures are rounded to f32.
+struct Tolerance {
+  double output, gradient, loss, final;
+};
+constexpr Tolerance kF32{2e-6, 5e-6, 5e-6, 2e-5};
+constexpr Tolerance kF64{1e-7, 1e-7, 1e-11, 1e-7};
+
+class Fixture {
+ public:
+  explicit Fixture(const std::string& name) : file_(GRAVEN_SOURCE_DIR "/tests/fixtures/networks/" + name + ".safetensors") {}
+  bool has(const std::string& name) const { return file_.find(name) != nullptr; }
+  std::vector<double> get(const std::string& name) const {
+    const runtime::SafetensorsEntry* entry = file_.find(name);
+    if (!entry) throw std::runtime_error("the fixture has no " + name);
+    const auto bytes = file_.bytes(*entry);
+    std::vector<double> out;
+    if (entry->dtype_name == "F64") {
+      out.resize(bytes.size() / 8);
+      std::memcpy(out.data(), bytes.data(), bytes.size());
+    } else {
+      std::vector<float> f(bytes.size() / 4);
+      std::memcpy(f.data(), bytes.data(), bytes.size());
+      out.assign(f.begin(), f.end());
+    }
+    return out;
+  }
+
+ private:
+  runtime::SafetensorsFile file_;
+};
+
+std::vector<double> numbers(const Tensor& t) { return t.detach().to(f64).contiguous().to_vector<double>(); }
+
+void expect_close(const std::vector<double>& found, const std::vector<double>& expected, double tolerance, const std::string& what) {
+  ASSERT_EQ(found.size(), expected.size()) << what;
+  double scale = 0, worst = 0;
+  std::size_t at = 0;
+  for (const double e : expected) scale = std::max(scale, std::abs(e));
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    const double difference = std::abs(found[i] - expected[i]);
+    if (!(difference <= worst)) worst = difference, at = i;
+  }
+  EXPECT_LE(worst, tolerance * scale) << what << "[" << at << "]: found " << found[at] << ", PyTorch has " << expected[at] << "; largest value "
+                                      << scale;
+}
+
+/// As initialise() in make_networks.py. `prefix` is what our module path has before PyTorch's.
+void initialise(nn::ModuleBase& module) {
+  std::int64_t position = 0;
+  for (auto& [name, p] : module.named_parameters()) {
+    const double scale = p.dim() > 1 ? 1 / std::sqrt(static_cast<double>(p.numel() / p.size(0))) : 0.1;
+    const std::vector<double> v = values(p.numel(), 100 + position++, scale);
+    p.detach().copy_(from_data(v, p.shape()).to(p.dtype()));
+  }
+}
+
+std::string torch_name(std::string name) {
+  if (name.rfind("layers.", 0) == 0) name.erase(0, 7);
+  return name;
+}
+
+struct Data {
+  Tensor x, y;
+};
+
+Data images(std::int64_t batch, std::int64_t channels, std::int64_t size, DType dtype) {
+  const std::int64_t count = batch * channels * size * size;
+  return {from_data(values(count, 1, 1.0), {batch, channels, size, size}).to(dtype), from_data(labels(batch, 2, 10), {batch})};
+}
+
+Data polynomial(DType dtype) {
+  std::vector<double> x, y;
+  for (int i = 0; i < 2000; ++i) {
+    const double v = -M_PI + (2 * M_PI / 1999) * i;
+    x.insert(x.end(), {v, v * v, v * v * v});
+    y.push_back(std::sin(v));
+  }
+  return {from_data(x, {2000, 3}).to(dtype), from_data(y, {2000}).to(dtype)};
+}
+
+Tensor cross_entropy_of(const Tensor& logits, const Tensor& target) { return cross_entropy(logits, target); }
+Tensor squares(const Tensor& prediction, const Tensor& target) { return mse_loss(prediction, target, Reduction::sum); }
+
+template <class Net>
+struct TrainGraph : nn::Graph<TrainGraph<Net>> {
+  Net model;
+  Tensor (*loss_fn)(const Tensor&, const Tensor&);
+  TrainGraph(Net net, const optim::Optimizer& optimizer, Tensor (*loss)(const Tensor&, const Tensor&))
+      : model(this->child("model", net)), loss_fn(loss) {
+    this->add_optimizer(optimizer);
+  }
+  Tensor build(Tensor x, Tensor y) {
+    Tensor loss = loss_fn(model(x), y);
+    loss.backward();
+    return loss;
+  }
+};
+
+template <class Net>
+struct InferGraph : nn::Graph<InferGraph<Net>> {
+  Net model;
+  explicit InferGraph(Net net) : model(this->child("model", net)) {}
+  Tensor build(Tensor x) { return model(x); }
+};
+
+enum class Mode { eager, graph };
+
+/// `train` is null where the fixture was only evaluated.
+template <class Net>
+void compare(const std::string& fixture_name, Mode mode, DType dtype, const std::function<Data(DType)>& make_data,
+             Tensor (*loss_fn)(const Tensor&, const Tensor&) = nullptr, const std::function<optim::Optimizer(const Net&)>& make_optimizer = {}) {
+  const Fixture fixture(fixture_name);
+  const Tolerance tolerance = dtype == f64 ? kF64 : kF32;
+  Net net;
+  initialise(net);
+  net.to(dtype);
+  const Data data = make_data(dtype);
+
+  net.eval();
+  Tensor output;
+  if (mode == Mode::eager) {
+    output = net(data.x).detach();
+  } else {
+    InferGraph<Net> graph(net);
+    output = graph(data.x);
+  }
+  const std::vector<double> expected_output = fixture.get("output");
+  expect_close(numbers(output), expected_output, tolerance.output, fixture_name + " output");
+  if (!loss_fn) return;
+
+  net.train();
+  optim::Optimizer optimizer = make_optimizer(net);
+  TrainGraph<Net> graph(net, optimizer, loss_fn);
+  const std::vector<double> expected_losses = fixture.get("losses");
+  std::vector<double> losses;
+  for (std::size_t step = 0; step < expected_losses.size(); ++step) {
+    if (mode == Mode::graph) {
+      losses.push_back(numbers(graph(data.x, data.y))[0]);
+      continue;
+    }
+    Tensor loss = loss_fn(net(data.x), data.y);
+    optimizer.zero_grad();
+    loss.backward();
+    if (step == 0)
+      for (const auto& [name, p] : net.named_parameters())
+        expect_close(numbers(p.grad()), fixture.get("gradient." + torch_name(name)), tolerance.gradient, fixture_name + " gradient of " + name);
+    optimizer.step();
+    losses.push_back(numbers(loss)[0]);
+  }
+  expect_close(losses, expected_losses, tolerance.loss, fixture_name + " losses");
+  for (const auto& [name, p] : net.state_dict())
+    if (fixture.has("final." + torch_name(name)))
+      expect_close(numbers(p), fixture.get("final." + torch_name(name)), tolerance.final, fixture_name + " final " + name);
+}
+
+struct Case {
+  std::string name;
+  std::function<void(Mode, DType)> run;
+};
+
+const Case kCases[] = {
+    {"my_linear",
+     [](Mode m, DType d) { compare<MyLinear>("my_linear", m, d, [](DType t) { return Data{from_data(values(4, 1, 1.0), {1, 4}).to(t), {}}; }); }},
+    {"mlp",
+     [](Mode m, DType d) {
+       compare<Mlp>(
+           "mlp", m, d, [](DType t) { return images(16, 1, 28, t); }, cross_entropy_of,
+           [](const Mlp& n) { return optim::SGD(n.parameters(), {.lr = 0.1, .momentum = 0.9}); });
+     }},
+    {"lenet",
+     [](Mode m, DType d) {
+       compare<LeNet>(
+           "lenet", m, d, [](DType t) { return images(8, 1, 28, t); }, cross_entropy_of,
+           [](const LeNet& n) { return optim::SGD(n.parameters(), {.lr = 0.05, .momentum = 0.9}); });
+     }},
+    {"lenet_adamw",
+     [](Mode m, DType d) {
+       compare<LeNet>(
+           "lenet_adamw", m, d, [](DType t) { return images(8, 1, 28, t); }, cross_entropy_of,
+           [](const LeNet& n) { return optim::AdamW(n.parameters(), {.lr = 1e-3, .weight_decay = 0.01}); });
+     }},
+    {"conv_batch_norm",
+     [](Mode m, DType d) {
+       compare<ConvBatchNorm>(
+           "conv_batch_norm", m, d, [](DType t) { return images(4, 3, 16, t); }, cross_entropy_of,
+           [](const ConvBatchNorm& n) { return optim::SGD(n.parameters(), {.lr = 0.05, .momentum = 0.9, .weight_decay = 5e-4}); });
+     }},
+    {"polynomial",
+     [](Mode m, DType d) {
+       compare<Polynomial>(
+           "polynomial", m, d, [](DType t) { return polynomial(t); }, squares,
+           [](const Polynomial& n) { return optim::SGD(n.parameters(), {.lr = 1e-6}); });
+     }},
+};
+
+class Networks : public testing::TestWithParam<std::size_t> {};
+TEST_P(Networks, EagerInFloat) { kCases[GetParam()].run(Mode::eager, f32); }
+TEST_P(Networks, EagerInDouble) { kCases[GetParam()].run(Mode::eager, f64); }
+TEST_P(Networks, GraphInFloat) { kCases[GetParam()].run(Mode::graph, f32); }
+TEST_P(Networks, GraphInDouble) { kCases[GetParam()].run(Mode::graph, f64); }
+INSTANTIATE_TEST_SUITE_P(All, Networks, testing::Range<std::size_t>(0, std::size(kCases)), [](const auto& info) { return kCases[info.param].name; });
+
+}  // namespace
+}  // namespace graven::test
