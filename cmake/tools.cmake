@@ -1,0 +1,14 @@
+# The programs: the graven command and the benchmark.
+file(GLOB CLI_SOURCES CONFIGURE_DEPENDS codegen/cli/*.cpp)
+add_executable(graven_command ${CLI_SOURCES})
+set_target_properties(graven_command PROPERTIES OUTPUT_NAME graven RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
+target_link_libraries(graven_command PRIVATE graven CLI11::CLI11)
+target_compile_definitions(graven_command PRIVATE GRAVEN_VERSION="${PROJECT_VERSION}")
+graven_warnings(graven_command)
+
+add_executable(graven-bench tests/bench/graven_bench/main.cpp tests/bench/graven_bench/machine.cpp tests/bench/graven_bench/scale.cpp
+                            tests/bench/graven_bench/workloads.cpp)
+set_target_properties(graven-bench PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
+target_link_libraries(graven-bench PRIVATE graven CLI11::CLI11)
+set_source_files_properties(tests/bench/graven_bench/machine.cpp PROPERTIES COMPILE_OPTIONS -march=native)
+graven_warnings(graven-bench)

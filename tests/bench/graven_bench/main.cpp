@@ -1,0 +1,116 @@
+// graven-bench: builds a workload from the C++ frontend, emits and builds its project, runs the emitted program's own benchmark, and prints one JSON
+// line with the keys of tests/bench/peers/bench.py, plus FLOPs and bytes of the plan.
+//
+//   build/graven-bench lenet-train --threads 2 --seconds 5
+//   build/graven-bench --list
+//   build/graven-bench --machine          the machine's limits: GFLOP/s in registers, GB/s of copying
+//   build/graven-bench --scale            trace + passes + plan + emit of a synthetic graph of 1k, 10k, 100k nodes
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "codegen/build/aot.h"
+#include "codegen/build/cache.h"
+#include "codegen/build/process.h"
+#include "codegen/emit/project.h"
+#include "codegen/plan/plan.h"
+#include "ir/diagnostic.h"
+#include "ir/passes/pass.h"
+#include "machine.h"
+#include "scale.h"
+#include "workloads.h"
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+namespace fs = std::filesystem;
+
+int bench(const std::string& name, int threads, double seconds, std::string directory) {
+  const auto start = Clock::now();
+  const graven::bench::Workload workload = graven::bench::make_workload(name);
+  if (directory.empty()) {
+    std::string base = graven::codegen::ArtefactCache::default_directory();
+    if (base.empty()) base = fs::temp_directory_path() / "graven";
+    directory = base + "/bench/" + name;
+  }
+  fs::create_directories(directory);
+  graven::codegen::EmitOptions options;
+  options.name = "bench";
+  options.weights = workload.weights;
+  graven::codegen::emit(workload.graph, directory, options);
+  const std::string program = graven::codegen::build_project(directory);
+  const double first = std::chrono::duration<double>(Clock::now() - start).count();
+
+  const bool training = !workload.graph.optimizers.empty();
+  char text[32];
+  std::snprintf(text, sizeof text, "%g", seconds);
+  std::vector<std::string> command = {program, "--threads", std::to_string(threads)};
+  if (training)
+    command.insert(command.end(), {"--bench-seconds", text});
+  else
+    command.insert(command.end(), {"--bench", text, "--json"});
+  const graven::codegen::ProcessResult r = graven::codegen::run_process(command, {.directory = directory, .seconds = seconds * 10 + 60});
+  const std::size_t brace = r.output.find("\n{") == std::string::npos ? r.output.find('{') : r.output.find("\n{") + 1;
+  if (r.exit_status != 0 || brace == std::string::npos) throw graven::UserError(program + " failed").note(r.output);
+  const auto measured = nlohmann::json::parse(r.output.substr(brace, r.output.find('\n', brace) - brace));
+
+  graven::ir::Graph lowered = workload.graph;
+  graven::ir::run_passes(lowered, {});
+  const graven::codegen::Plan plan = graven::codegen::make_plan(lowered);
+  const nlohmann::ordered_json line = {{"peer", "graven"},
+                                       {"workload", name},
+                                       {"threads", threads},
+                                       {"runs", measured.at("runs")},
+                                       {"median_ms", measured.at("median_ms")},
+                                       {"min_ms", measured.at("min_ms")},
+                                       {"first_ms", first * 1e3},
+                                       {"rss_mb", measured.at("rss_mb")},
+                                       {"flops", plan.flops},
+                                       {"bytes", plan.bytes},
+                                       {"arena_bytes", plan.arena_bytes},
+                                       {"arena_lower_bound", plan.lower_bound}};
+  std::printf("%s\n", line.dump().c_str());
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app{"Times Graven's emitted programs; prints one JSON line each"};
+  app.name("graven-bench");
+  std::string workload, directory;
+  int threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  double seconds = 5;
+  bool list = false, machine = false, scale = false;
+  app.add_option("workload", workload, "One of --list");
+  app.add_option("--threads", threads, "Threads of the emitted program")->check(CLI::Range(1, 1024))->capture_default_str();
+  app.add_option("--seconds", seconds, "How long to measure")->check(CLI::Range(0.01, 3600.0))->capture_default_str();
+  app.add_option("--directory", directory, "Where the project is emitted; default: in the cache");
+  app.add_flag("--list", list, "Print the workloads");
+  app.add_flag("--machine", machine, "Measure the machine's limits");
+  app.add_flag("--scale", scale, "Time trace, passes, plan and emission of synthetic graphs of 1,000 to 100,000 nodes");
+  CLI11_PARSE(app, argc, argv);
+  try {
+    if (list) {
+      for (const std::string& name : graven::bench::workload_names()) std::printf("%s\n", name.c_str());
+      return 0;
+    }
+    if (machine) {
+      const graven::bench::MachineLimits limits = graven::bench::measure_machine(threads);
+      std::printf("%s\n", nlohmann::ordered_json{{"threads", threads}, {"gflops", limits.gflops}, {"gbps", limits.gbps}}.dump().c_str());
+      return 0;
+    }
+    if (scale) return graven::bench::measure_scale();
+    if (workload.empty()) {
+      std::fprintf(stderr, "error: which workload? graven-bench --list names them\n");
+      return 2;
+    }
+    return bench(workload, threads, seconds, directory);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
+  }
+}
