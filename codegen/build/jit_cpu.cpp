@@ -1,0 +1,200 @@
+#include "codegen/build/jit_cpu.h"
+
+#include <dlfcn.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <mutex>
+#include <sstream>
+
+#include "codegen/build/cache.h"
+#include "codegen/build/jit_abi.h"
+#include "codegen/build/process.h"
+#include "codegen/emit/project.h"
+#include "ir/diagnostic.h"
+#include "runtime_min/sha256.h"
+
+namespace graven::codegen {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr double kCompileSeconds = 600;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+std::string hash_of(const std::string& text) { return runtime::sha256(std::as_bytes(std::span(text.data(), text.size()))); }
+
+/// The compiler to start, and what identifies it.
+struct Compiler {
+  std::string path, version;
+};
+
+Compiler find_compiler() {
+  std::vector<std::string> names = {"c++", "g++", "clang++"};
+  if (const char* chosen = std::getenv("CXX"); chosen && *chosen) names.insert(names.begin(), chosen);
+  for (const std::string& name : names) {
+    const std::string path = find_program(name);
+    if (path.empty()) continue;
+    const ProcessResult r = run_process({path, "--version"}, {.seconds = 20});
+    if (r.exit_status == 0) return {path, r.output};
+  }
+  throw UserError("running a graph needs a C++20 compiler: none of $CXX, c++, g++, clang++ was found in PATH");
+}
+
+/// What -march=native depends on.
+std::string processor() {
+  std::ifstream in("/proc/cpuinfo");
+  std::string found;
+  for (std::string line; std::getline(in, line) && !line.empty();)
+    if (line.rfind("model name", 0) == 0 || line.rfind("flags", 0) == 0 || line.rfind("Features", 0) == 0) found += line + "\n";
+  utsname name{};
+  if (uname(&name) == 0) found += name.machine;
+  return found;
+}
+
+std::vector<std::string> flags() {
+  return {"-std=c++20", "-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-fPIC", "-shared", "-fvisibility=hidden", "-pthread",
+          "-w",         "-I."};
+}
+
+/// Removes its folder on leaving.
+struct TemporaryFolder {
+  std::string path;
+  TemporaryFolder() {
+    const char* base = std::getenv("TMPDIR");
+    path = std::string(base && *base ? base : "/tmp") + "/graven-jit-XXXXXX";
+    if (!mkdtemp(path.data())) throw UserError(path + ": no temporary folder can be made");
+  }
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    fs::remove_all(path, ignored);
+  }
+};
+
+void write_file(const fs::path& path, const std::string& text) {
+  std::error_code error;
+  fs::create_directories(path.parent_path(), error);
+  std::ofstream out(path, std::ios::binary);
+  out.write(text.data(), static_cast<std::streamsize>(text.size()));
+  out.close();
+  if (!out) throw UserError(path.string() + ": cannot be written");
+}
+
+/// The sources of the library: the model and its entry, not the programs around them.
+bool belongs_to_library(const std::string& path) {
+  return path.ends_with(".cpp") && path != "main.cpp" && path != "selftest.cpp" && path.rfind("runtime/", 0) != 0;
+}
+
+void compile_library(const std::map<std::string, std::string>& texts, const Compiler& compiler, const std::string& output,
+                     const std::string& graph_name) {
+  TemporaryFolder folder;
+  std::vector<std::string> command = {compiler.path};
+  for (const std::string& f : flags()) command.push_back(f);
+  for (const auto& [path, text] : texts) {
+    write_file(fs::path(folder.path) / path, text);
+    if (belongs_to_library(path)) command.push_back(path);
+  }
+  command.insert(command.end(), {"-o", output});
+  const ProcessResult r = run_process(command, {.directory = folder.path, .seconds = kCompileSeconds});
+  if (r.exit_status == 0 && !r.timed_out) return;
+  UserError error(graph_name + ": the compiler " +
+                  (r.timed_out ? "took longer than " + std::to_string(static_cast<int>(kCompileSeconds)) + " s" : "failed on the generated code"));
+  std::istringstream lines(r.output);
+  int count = 0;
+  for (std::string line; std::getline(lines, line) && count < 20; ++count) error.note(line);
+  throw error;
+}
+
+class JitExecutable : public ir::Executable {
+ public:
+  JitExecutable(const std::string& library, const std::string& graph_name, int threads) : graph_name_(graph_name) {
+    handle_ = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (!handle_) throw UserError(graph_name + ": the compiled program cannot be loaded: " + dlerror());
+    error_ = symbol<JitError>("graven_jit_error");
+    destroy_ = symbol<JitDestroy>("graven_jit_destroy");
+    bind_ = symbol<JitBind>("graven_jit_bind");
+    weights_changed_ = symbol<JitWeightsChanged>("graven_jit_weights_changed");
+    run_ = symbol<JitRun>("graven_jit_run");
+    instance_ = symbol<JitCreate>("graven_jit_create")(threads);
+    if (!instance_) throw UserError(graph_name + ": " + error_(nullptr));
+  }
+  ~JitExecutable() override {
+    if (instance_) destroy_(instance_);
+    // The library stays loaded: its pool may still be unwinding thread-local data, and loading the same path again is free.
+  }
+  void bind(const std::string& name, void* data, std::size_t bytes) override { check(bind_(instance_, name.c_str(), data, bytes)); }
+  void run(const std::vector<const void*>& inputs, const std::vector<void*>& outputs, const std::vector<std::int64_t>& symbols,
+           const std::vector<double>& learning_rates, std::int64_t step) override {
+    check(run_(instance_, inputs.data(), outputs.data(), symbols.data(), learning_rates.data(), step));
+  }
+  void weights_changed() override { check(weights_changed_(instance_)); }
+
+ private:
+  template <class F>
+  F symbol(const char* name) {
+    void* found = dlsym(handle_, name);
+    GRAVEN_CHECK(found != nullptr, std::string("the compiled library has no ") + name);
+    return reinterpret_cast<F>(found);
+  }
+  void check(int code) {
+    if (code != 0) throw UserError(graph_name_ + ": " + error_(instance_));
+  }
+
+  std::string graph_name_;
+  void* handle_ = nullptr;
+  void* instance_ = nullptr;
+  JitError error_ = nullptr;
+  JitDestroy destroy_ = nullptr;
+  JitBind bind_ = nullptr;
+  JitWeightsChanged weights_changed_ = nullptr;
+  JitRun run_ = nullptr;
+};
+
+}  // namespace
+
+std::unique_ptr<ir::Executable> compile_on_cpu(const ir::Graph& traced, const ir::CompileOptions& options, JitReport* report) {
+  JitReport local;
+  JitReport& r = report ? *report : local;
+  auto start = Clock::now();
+  EmitOptions emit_options;
+  emit_options.jit_entry = true;
+  emit_options.format = false;
+  const std::map<std::string, std::string> texts = render_project(traced, emit_options);
+  r.emit_seconds = seconds_since(start);
+
+  start = Clock::now();
+  const Compiler compiler = find_compiler();
+  std::string all = compiler.path + "\n" + compiler.version + "\n" + processor() + "\n";
+  for (const std::string& f : flags()) all += f + "\n";
+  for (const auto& [path, text] : texts) all += path + "\n" + std::to_string(text.size()) + "\n" + text;
+  ArtefactCache cache(ArtefactCache::default_directory());
+  r.library = cache.get(hash_of(all) + ".so", [&](const std::string& path) { compile_library(texts, compiler, path, traced.name); });
+  r.cached = cache.was_hit();
+  r.compile_seconds = seconds_since(start);
+  if (!cache.warning().empty()) {
+    static std::once_flag once;
+    std::call_once(once, [&] { std::fprintf(stderr, "warning: %s\n", cache.warning().c_str()); });
+  }
+  if (options.verbose)
+    std::fprintf(stderr, "%s: emitted in %.3f s, %s in %.3f s\n", traced.name.c_str(), r.emit_seconds, r.cached ? "taken from the cache" : "compiled",
+                 r.compile_seconds);
+  return std::make_unique<JitExecutable>(r.library, traced.name, options.threads);
+}
+
+}  // namespace graven::codegen
+
+namespace graven::ir {
+
+std::unique_ptr<Executable> compile(const Graph& traced, const CompileOptions& options) { return codegen::compile_on_cpu(traced, options); }
+
+}  // namespace graven::ir
