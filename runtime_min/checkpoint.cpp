@@ -235,8 +235,8 @@ std::string CheckpointFolder::save(const TrainingState& state, std::span<const V
     const std::string metadata_step = std::to_string(state.step);
     const std::vector<std::pair<std::string, std::string>> metadata = {
         {"generator", state.generator}, {"graph", state.graph_hash}, {"model", state.model}, {"step", metadata_step}};
-    save_variables(join(temporary, kWeights), weights, metadata);
-    save_variables(join(temporary, kStates), states, metadata);
+    save_variables(join(temporary, kWeights), weights, metadata, false);
+    save_variables(join(temporary, kStates), states, metadata, false);
     std::vector<FileRecord> files;
     for (const char* file : {kWeights, kStates}) {
       const MappedFile written(join(temporary, file));
@@ -244,7 +244,7 @@ std::string CheckpointFolder::save(const TrainingState& state, std::span<const V
     }
     AtomicFile manifest(join(temporary, kManifest));
     manifest.write(manifest_text(state, files));
-    manifest.commit();
+    manifest.commit();  // and with it the folder
     replace(temporary, target);
     sync_directory(path_);
     remove_path(temporary);

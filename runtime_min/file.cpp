@@ -89,7 +89,7 @@ void AtomicFile::flush() {
   used_ = 0;
 }
 
-void AtomicFile::commit() {
+void AtomicFile::commit(bool sync_folder) {
   flush();
   if (::fsync(descriptor_) != 0) throw system_error(temporary_, "write");
   if (::close(std::exchange(descriptor_, -1)) != 0) {
@@ -102,7 +102,7 @@ void AtomicFile::commit() {
     ::unlink(temporary_.c_str());
     throw error;
   }
-  sync_directory(parent_of(path_));
+  if (sync_folder) sync_directory(parent_of(path_));
 }
 
 FileKind kind_of(const std::string& path) {

@@ -48,7 +48,8 @@ class AtomicFile {
   /// Bytes go through a buffer of 256 kB; an error may come with a later write or with commit().
   void write(const void* data, std::size_t size);
   void write(std::string_view text) { write(text.data(), text.size()); }
-  void commit();
+  /// `sync_folder` false: the caller syncs the folder itself, after several files.
+  void commit(bool sync_folder = true);
 
  private:
   void flush();

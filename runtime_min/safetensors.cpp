@@ -208,7 +208,8 @@ void load_variables(const SafetensorsFile& file, std::span<const Variable> varia
   }
 }
 
-void save_variables(const std::string& path, std::span<const Variable> variables, std::vector<std::pair<std::string, std::string>> metadata) {
+void save_variables(const std::string& path, std::span<const Variable> variables, std::vector<std::pair<std::string, std::string>> metadata,
+                    bool sync_folder) {
   std::vector<const Variable*> order;
   for (const Variable& variable : variables) order.push_back(&variable);
   const auto rank = [](const Variable* v) { return find_dtype(info(v->dtype).safetensors); };
@@ -246,7 +247,7 @@ void save_variables(const std::string& path, std::span<const Variable> variables
   file.write(&length, sizeof length);
   file.write(header);
   for (const Variable* variable : order) file.write(variable->data, variable->bytes());
-  file.commit();
+  file.commit(sync_folder);
 }
 
 }  // namespace graven::runtime

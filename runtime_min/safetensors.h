@@ -65,6 +65,8 @@ void check_variables(const SafetensorsFile& file, std::span<const Variable> vari
 
 /// Writes the variables as one file: in descending order of dtype, then by name, header padded with spaces to a multiple of 8. The old file,
 /// if any, stays until the new one is complete. Two variables of one name are an Error.
-void save_variables(const std::string& path, std::span<const Variable> variables, std::vector<std::pair<std::string, std::string>> metadata = {});
+/// `sync_folder` false: the caller syncs the folder itself.
+void save_variables(const std::string& path, std::span<const Variable> variables, std::vector<std::pair<std::string, std::string>> metadata = {},
+                    bool sync_folder = true);
 
 }  // namespace graven::runtime
