@@ -16,6 +16,7 @@
 #include "dtype.h"
 #include "level.h"
 #include "scalar_math.h"
+#include "simd.h"
 #include "threads.h"
 
 namespace graven::kernels {
@@ -36,15 +37,15 @@ struct Group {
     if (count >= kGroup) {
       for (int l = 0; l < kGroup; ++l) value[l] = static_cast<C>(x[l]);
     } else {
-      for (int l = 0; l < kGroup; ++l) value[l] = rest;
-      for (std::int64_t l = 0; l < count; ++l) value[l] = static_cast<C>(x[l]);
+      for (int l = 0; l < kGroup; ++l) value[l] = l < count ? static_cast<C>(x[l]) : rest;
     }
   }
   GRAVEN_ALWAYS_INLINE void store(T* y, std::int64_t count) const {
     if (count >= kGroup) {
       for (int l = 0; l < kGroup; ++l) y[l] = static_cast<T>(value[l]);
     } else {
-      for (std::int64_t l = 0; l < count; ++l) y[l] = static_cast<T>(value[l]);
+      for (int l = 0; l < kGroup; ++l)
+        if (l < count) y[l] = static_cast<T>(value[l]);
     }
   }
 };
@@ -55,6 +56,11 @@ GRAVEN_ALWAYS_INLINE C sum_lanes(C (&lanes)[kGroup]) {
     for (int l = 0; l < step; ++l) lanes[l] += lanes[l + step];
   return lanes[0];
 }
+/// Lane by lane the larger of both, NaN where either is.
+template <class V>
+GRAVEN_ALWAYS_INLINE V larger(V a, V b) {
+  return b > a ? b : (b != b ? b : a);
+}
 
 template <class C>
 struct LineSum {
@@ -62,27 +68,50 @@ struct LineSum {
   C sum;   // of exp(x - most)
 };
 
+/// Elements of a line that are worked on at a time, in whole groups.
+inline constexpr std::int64_t kLineChunk = 512;
+
+/// Copies `count` elements and fills up the last group with -infinity; the number of elements with those.
+template <class T, class C>
+inline std::int64_t copy_line(const T* x, std::int64_t count, C (&to)[kLineChunk]) {
+  const std::int64_t whole = count / kGroup * kGroup, padded = (count + kGroup - 1) / kGroup * kGroup;
+  for (std::int64_t k = 0; k < whole; ++k) to[k] = static_cast<C>(x[k]);
+  if (whole < count)
+    for (int l = 0; l < kGroup; ++l) to[whole + l] = whole + l < count ? static_cast<C>(x[whole + l]) : -static_cast<C>(__builtin_inff());
+  return padded;
+}
+
 /// Largest element of n >= 1 neighbours and the sum of their exponentials, which also go to `exponentials` unless that is nullptr.
 template <class T, class C = compute_t<T>>
 inline LineSum<C> line_sum(const T* x, std::int64_t n, T* exponentials) {
-  const C lowest = -static_cast<C>(__builtin_inff());
-  C most[kGroup];
-  for (int l = 0; l < kGroup; ++l) most[l] = lowest;
-  for (std::int64_t i = 0; i < n; i += kGroup) {
-    const Group<T> g(x + i, n - i, lowest);
-    for (int l = 0; l < kGroup; ++l) most[l] = math::max(most[l], g.value[l]);
+  C chunk[kLineChunk], lanes[kGroup];
+  for (int l = 0; l < kGroup; ++l) lanes[l] = -static_cast<C>(__builtin_inff());
+  for (std::int64_t i = 0; i < n; i += kLineChunk) {
+    const std::int64_t padded = copy_line(x + i, n - i < kLineChunk ? n - i : kLineChunk, chunk);
+    for (int v = 0; v < kGroup; v += lanes_of<C>) {
+      vec_of<C> m = load<C>(lanes + v);
+      for (std::int64_t k = v; k < padded; k += kGroup) m = larger(m, load<C>(chunk + k));
+      store<C>(lanes + v, m);
+    }
   }
   for (int step = kGroup / 2; step > 0; step /= 2)
-    for (int l = 0; l < step; ++l) most[l] = math::max(most[l], most[l + step]);
-  const C top = most[0];
+    for (int l = 0; l < step; ++l) lanes[l] = math::max(lanes[l], lanes[l + step]);
+  const C top = lanes[0];
   C total[kGroup] = {};
-  for (std::int64_t i = 0; i < n; i += kGroup) {
-    Group<T> g(x + i, n - i, lowest);
-    for (int l = 0; l < kGroup; ++l) g.value[l] = math::exp(g.value[l] - top);
-    if (n - i < kGroup)
-      for (std::int64_t l = n - i; l < kGroup; ++l) g.value[l] = 0;  // exp(lowest - top) is NaN where all are -infinity
-    for (int l = 0; l < kGroup; ++l) total[l] += g.value[l];
-    if (exponentials != nullptr) g.store(exponentials + i, n - i);
+  for (std::int64_t i = 0; i < n; i += kLineChunk) {
+    const std::int64_t count = n - i < kLineChunk ? n - i : kLineChunk;
+    std::int64_t padded = (count + kGroup - 1) / kGroup * kGroup;
+    if (n > kLineChunk) padded = copy_line(x + i, count, chunk);
+    for (std::int64_t k = 0; k < padded; k += kGroup)
+      for (int l = 0; l < kGroup; ++l) chunk[k + l] = math::exp(chunk[k + l] - top);
+    // What fills up the last group is now 0, or NaN where all elements are -infinity and the sum is NaN as well.
+    for (int v = 0; v < kGroup; v += lanes_of<C>) {
+      vec_of<C> sum = load<C>(total + v);
+      for (std::int64_t k = v; k < padded; k += kGroup) sum += load<C>(chunk + k);
+      store<C>(total + v, sum);
+    }
+    if (exponentials != nullptr)
+      for (std::int64_t k = 0; k < count; ++k) exponentials[i + k] = static_cast<T>(chunk[k]);
   }
   return {top, sum_lanes(total)};
 }
@@ -125,7 +154,7 @@ inline void column_sums(const softmax_config& c, const T* x, std::int64_t width,
   }
   for (std::int64_t k = 0; k < c.size; ++k) {
     const Group<T> g(x + k * c.inner, width, C(0));
-    for (int l = 0; l < kGroup; ++l) most[l] = math::max(most[l], g.value[l]);
+    for (int l = 0; l < kGroup; l += lanes_of<C>) store<C>(most + l, larger(load<C>(most + l), load<C>(g.value + l)));
   }
   for (std::int64_t k = 0; k < c.size; ++k) {
     const Group<T> g(x + k * c.inner, width, C(0));
