@@ -14,8 +14,10 @@
 
 #include "../config/adam.h"
 #include "../cpu/functor.h"
+#include "../cpu/level.h"
 
 namespace graven::kernels::reference {
+inline namespace GRAVEN_LEVEL_NAMESPACE {
 
 template <class T>
 void adam(const adam_config& c, std::int64_t count, T* const* params, const plain_t<T>* const* grads, plain_t<T>* const* m, plain_t<T>* const* v,
@@ -46,4 +48,5 @@ void adam(const adam_config& c, std::int64_t count, T* const* params, const plai
     }
 }
 
+}  // namespace GRAVEN_LEVEL_NAMESPACE
 }  // namespace graven::kernels::reference

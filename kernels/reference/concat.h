@@ -6,8 +6,10 @@
 #include <cstdint>
 
 #include "../config/concat.h"
+#include "../cpu/level.h"
 
 namespace graven::kernels::reference {
+inline namespace GRAVEN_LEVEL_NAMESPACE {
 
 template <class T>
 void concat(const concat_config& c, T* y, std::int64_t count, const T* const* xs, const std::int64_t* sizes) {
@@ -16,4 +18,5 @@ void concat(const concat_config& c, T* y, std::int64_t count, const T* const* xs
       for (std::int64_t j = 0; j < sizes[i] * c.inner; ++j) *y++ = xs[i][o * sizes[i] * c.inner + j];
 }
 
+}  // namespace GRAVEN_LEVEL_NAMESPACE
 }  // namespace graven::kernels::reference

@@ -14,8 +14,10 @@
 
 #include "../config/cross_entropy.h"
 #include "../cpu/functor.h"
+#include "../cpu/level.h"
 
 namespace graven::kernels::reference {
+inline namespace GRAVEN_LEVEL_NAMESPACE {
 
 template <class T>
 void cross_entropy(const cross_entropy_config& c, T* loss, plain_t<T>* probabilities, const plain_t<T>* logits, const std::int64_t* labels) {
@@ -57,4 +59,5 @@ void cross_entropy_backward(const cross_entropy_config& c, T* dlogits, const pla
   }
 }
 
+}  // namespace GRAVEN_LEVEL_NAMESPACE
 }  // namespace graven::kernels::reference

@@ -10,8 +10,10 @@
 
 #include "../config/elementwise.h"
 #include "../cpu/functor.h"
+#include "../cpu/level.h"
 
 namespace graven::kernels::reference {
+inline namespace GRAVEN_LEVEL_NAMESPACE {
 
 template <class F, class Y, class... X>
 void elementwise(const elementwise_config& c, Y* y, const X*... x) {
@@ -47,4 +49,5 @@ void fill(const fill_config& c, T* y) {
   for (std::int64_t i = 0; i < c.n; ++i) y[i] = static_cast<T>(c.value);
 }
 
+}  // namespace GRAVEN_LEVEL_NAMESPACE
 }  // namespace graven::kernels::reference

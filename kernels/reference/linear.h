@@ -12,8 +12,10 @@
 
 #include "../config/linear.h"
 #include "../cpu/functor.h"
+#include "../cpu/level.h"
 
 namespace graven::kernels::reference {
+inline namespace GRAVEN_LEVEL_NAMESPACE {
 
 template <class Epilogue = identity, class T>
 void linear(const linear_config& c, T* y, const plain_t<T>* x, const plain_t<T>* w, const plain_t<T>* bias = nullptr,
@@ -66,4 +68,5 @@ void pack_linear_weight_transposed(const linear_config& c, T* packed, const plai
     for (std::int64_t j = 0; j < c.n; ++j) packed[(l / 16 * c.n + j) * 16 + l % 16] = l < c.k ? w[j * c.k + l] : T(0);
 }
 
+}  // namespace GRAVEN_LEVEL_NAMESPACE
 }  // namespace graven::kernels::reference

@@ -10,8 +10,10 @@
 
 #include "../config/matmul.h"
 #include "../cpu/functor.h"
+#include "../cpu/level.h"
 
 namespace graven::kernels::reference {
+inline namespace GRAVEN_LEVEL_NAMESPACE {
 
 template <class Epilogue = identity, class T>
 void matmul(const matmul_config& config, T* c, const plain_t<T>* a, const plain_t<T>* b, const plain_t<T>* residual = nullptr, void* = nullptr) {
@@ -29,4 +31,5 @@ void matmul(const matmul_config& config, T* c, const plain_t<T>* a, const plain_
       }
 }
 
+}  // namespace GRAVEN_LEVEL_NAMESPACE
 }  // namespace graven::kernels::reference

@@ -7,8 +7,10 @@
 
 #include "../config/reduce.h"
 #include "../cpu/functor.h"
+#include "../cpu/level.h"
 
 namespace graven::kernels::reference {
+inline namespace GRAVEN_LEVEL_NAMESPACE {
 
 /// Sum of no elements: 0. Integers wrap in the output's type.
 template <class Y, class T>
@@ -77,4 +79,5 @@ void argmin(const reduce_config& c, std::int64_t* y, const T* x) {
     for (std::int64_t i = 0; i < c.inner; ++i) y[o * c.inner + i] = position_of_extreme<T>(c, x, o, i, -1);
 }
 
+}  // namespace GRAVEN_LEVEL_NAMESPACE
 }  // namespace graven::kernels::reference

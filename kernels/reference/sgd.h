@@ -11,8 +11,10 @@
 
 #include "../config/sgd.h"
 #include "../cpu/functor.h"
+#include "../cpu/level.h"
 
 namespace graven::kernels::reference {
+inline namespace GRAVEN_LEVEL_NAMESPACE {
 
 template <class T>
 void sgd(const sgd_config& c, std::int64_t count, T* const* params, const plain_t<T>* const* grads, plain_t<T>* const* momentum,
@@ -32,4 +34,5 @@ void sgd(const sgd_config& c, std::int64_t count, T* const* params, const plain_
     }
 }
 
+}  // namespace GRAVEN_LEVEL_NAMESPACE
 }  // namespace graven::kernels::reference

@@ -13,8 +13,10 @@
 
 #include "../config/softmax.h"
 #include "../cpu/functor.h"
+#include "../cpu/level.h"
 
 namespace graven::kernels::reference {
+inline namespace GRAVEN_LEVEL_NAMESPACE {
 
 /// visit(first, step): the elements of one normalised line are first + k * step, k < size.
 template <class Visit>
@@ -80,4 +82,5 @@ void log_softmax_backward(const softmax_config& c, T* dx, const plain_t<T>* dy, 
   });
 }
 
+}  // namespace GRAVEN_LEVEL_NAMESPACE
 }  // namespace graven::kernels::reference

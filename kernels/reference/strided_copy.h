@@ -10,8 +10,10 @@
 
 #include "../config/strided_copy.h"
 #include "../cpu/functor.h"
+#include "../cpu/level.h"
 
 namespace graven::kernels::reference {
+inline namespace GRAVEN_LEVEL_NAMESPACE {
 
 /// visit(i, j) for every element i of the contiguous side and its place j on the strided side, in order.
 template <class Visit>
@@ -38,4 +40,5 @@ void strided_add(const strided_copy_config& c, T* y, const plain_t<T>* x) {
   for_each_strided(c, [&](std::int64_t i, std::int64_t place) { y[place] = static_cast<T>(compute_t<T>(y[place]) + compute_t<T>(x[i])); });
 }
 
+}  // namespace GRAVEN_LEVEL_NAMESPACE
 }  // namespace graven::kernels::reference
