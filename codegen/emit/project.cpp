@@ -127,7 +127,7 @@ Prepared prepare(const ir::Graph& traced, const EmitOptions& options, EmitReport
   record_options(p.graph, options);
 
   auto start = Clock::now();
-  p.plan = make_plan(p.graph);
+  p.plan = make_plan(p.graph, options.target);
   verify_plan(p.graph, p.plan);
   report.plan_milliseconds = milliseconds_since(start);
   report.arena_bytes = p.plan.arena_bytes;
@@ -141,14 +141,15 @@ Prepared prepare(const ir::Graph& traced, const EmitOptions& options, EmitReport
   ProjectData data = make_project_data(p.graph, p.plan, options, sha256_of(graph_text));
   nlohmann::json& d = data.common;
   const std::string kind = data.training ? "train" : "infer";
-  const std::string extension = target_style(options.target).model_extension;
+  const TargetStyle style = target_style(options.target);
   auto& files = p.files;
   std::vector<std::string> generated;
   auto add = [&](const std::string& path, const std::string& template_name) {
     files[path] = render("project/" + template_name, d);
     generated.push_back(path);
   };
-  d["level_choice"] = render("project/levels.inc", d);
+  d["level_choice"] = render("project/" + style.folder + "levels.inc", d);
+  d["c_interface"] = render("project/" + kind + "/c_interface.inc", d);
   add("params.h", "params.h");
   add("memory_plan.h", "memory_plan.h");
   if (d["uses_configs"]) add("configs.h", "configs.h");
@@ -163,9 +164,10 @@ Prepared prepare(const ir::Graph& traced, const EmitOptions& options, EmitReport
 
   add_copied(files, data.headers);
   if (options.jit_entry) {
+    if (options.target != ir::Target::cpu) throw UserError("just-in-time compilation is for the CPU");
     files["jit.cpp"] = render("jit/jit.cpp", d);
   } else {
-    add("model_api" + extension, kind + "/model_api.cpp");
+    add("model_api" + style.model_extension, style.folder + kind + "/model_api" + style.model_extension);
     add("main.cpp", kind + "/main.cpp");
     add("selftest.cpp", kind + "/selftest.cpp");
     // What the model's library needs of the run time; then what only the program needs.
@@ -175,7 +177,7 @@ Prepared prepare(const ir::Graph& traced, const EmitOptions& options, EmitReport
     for (const auto& [path, text] : files) before.insert(path);
     add_copied(files, {"runtime/" + kind + ".h"});
     d["main_runtime_sources"] = sources_in(files, before);
-    files["CMakeLists.txt"] = render("project/CMakeLists.txt", d);
+    files["CMakeLists.txt"] = render("project/" + style.folder + "CMakeLists.txt", d);
     files["README.md"] = render("project/README.md", d);
     files["graph.json"] = graph_text;
   }

@@ -16,7 +16,7 @@ enum Scope : std::size_t { kInputs, kParameters, kStates, kArena, kPrepared, kCo
 
 std::size_t at(std::int32_t v) { return static_cast<std::size_t>(v); }
 
-/// A constant that may stand in the code: small, and of a type that C++ can write down.
+/// A constant that may stand in the code: small, and of a type that C++ can write down. (A device reads no array of the host's.)
 bool is_inline(const ir::Graph& graph, ir::ValueId v) {
   const ir::TensorType& type = graph.type(v);
   if (type.dtype == ir::DType::f16 || type.dtype == ir::DType::bf16) return false;
@@ -74,7 +74,8 @@ ValueNames::ValueNames(const ir::Graph& graph, const Plan& plan)
   for (std::size_t v = 0; v < graph.values.size(); ++v) {
     const ir::ValueId id = static_cast<ir::ValueId>(v);
     const Placement& p = plan.placements[v];
-    if (graph.values[v].kind == ir::ValueKind::constant) (is_inline(graph, id) ? inline_constants_ : stored_).push_back(id);
+    if (graph.values[v].kind == ir::ValueKind::constant)
+      (is_inline(graph, id) && plan.target == ir::Target::cpu ? inline_constants_ : stored_).push_back(id);
     if (p.home == Home::gradient) has_gradient_[at(p.parameter)] = true;
   }
   for (const ir::ValueId v : stored_) is_stored_[at(v)] = true;

@@ -91,6 +91,7 @@ class Allocation {
 
 Plan make_plan(const ir::Graph& graph, ir::Target target) {
   Plan plan;
+  plan.target = target;
   if (target == ir::Target::cuda) plan.alignment = 256;  // what the libraries' widest loads and cudaMalloc agree on
   const Storage storage(graph, plan.alignment);
   std::vector<ir::KernelCall> calls;

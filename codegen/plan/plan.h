@@ -62,6 +62,7 @@ struct Plan {
   std::vector<Step> steps;            ///< in the order of execution, phases in order
   std::vector<Placement> placements;  ///< by value
   std::vector<Buffer> buffers;        ///< by first use
+  ir::Target target = ir::Target::cpu;
   std::int64_t alignment = 64;
   std::int64_t arena_bytes = 0;    ///< the peak
   std::int64_t lower_bound = 0;    ///< the largest sum of live bytes over the steps

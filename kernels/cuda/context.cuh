@@ -150,6 +150,10 @@ struct plain {
 template <class T>
 using plain_t = typename plain<T>::type;
 
+/// Specialised, where the functor is defined, for a functor that is max(x, 0).
+template <class F>
+inline constexpr bool is_relu = false;
+
 /// The result as it is: the epilogue of kernels that are given none.
 struct identity {
   static constexpr int inputs = 1;

@@ -15,10 +15,6 @@
 #ifndef __CUDACC_RTC__
 namespace graven::kernels {
 
-/// Specialised, where the functor is defined, for a functor that is max(x, 0).
-template <class F>
-inline constexpr bool is_relu = false;
-
 template <class Epilogue = identity, class T>
 void linear(CudaContext& context, const linear_config& config, T* y, const T* x, const T* w, const plain_t<T>* bias,
             const plain_t<T>* residual = nullptr) {

@@ -14,3 +14,9 @@ inline namespace GRAVEN_LEVEL_NAMESPACE {
 {% endfor %}
 }  // namespace GRAVEN_LEVEL_NAMESPACE
 }  // namespace @{ namespace }@
+{% if relu_trait != "" %}
+
+/// The libraries have a ReLU of their own.
+template <>
+inline constexpr bool graven::kernels::@{ relu_trait }@<@{ namespace }@::relu> = true;
+{% endif %}

@@ -9,6 +9,11 @@
 {% endfor %}
 #include "memory_plan.h"
 #include "model.h"
+{% if on_device %}
+
+#define GRAVEN_LEVEL_NAMESPACE on_cuda
+#define GRAVEN_LEVEL_NAME "cuda"
+{% endif %}
 
 namespace @{ namespace }@ {
 

@@ -31,9 +31,15 @@ class Program final : public graven::runtime::InferenceModel {
     };
     return text;
   }
+{% if on_device %}
+  void start(int /* threads: all work is the device's */, const std::string& weights) override {
+    model_ = std::make_unique<@{ namespace }@::Model>(std::make_shared<const @{ namespace }@::Weights>(weights));
+  }
+{% else %}
   void start(int threads, const std::string& weights) override {
     model_ = std::make_unique<@{ namespace }@::Model>(std::make_shared<const @{ namespace }@::Weights>(weights), threads);
   }
+{% endif %}
   void forward(const void* const* inputs, [[maybe_unused]] std::int64_t batch, void* const* outputs) override {
     model_->forward(@{ erased_arguments }@, @{ erased_outputs }@);
   }

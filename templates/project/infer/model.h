@@ -51,8 +51,13 @@ class Weights {
 
 class Model {
  public:
+{% if on_device %}
+  /// On this CUDA device, where the weights must lie too.
+  explicit Model(std::shared_ptr<const Weights> weights, int device = 0);
+{% else %}
   /// Runs on `threads` threads; 0: every processor.
   explicit Model(std::shared_ptr<const Weights> weights, int threads = 1);
+{% endif %}
   ~Model();
   Model(const Model&) = delete;
   Model& operator=(const Model&) = delete;
@@ -60,7 +65,11 @@ class Model {
   void forward(@{ parameters }@, @{ output_parameters }@);
   /// Uses other weights from the next forward() on.
   void use(std::shared_ptr<const Weights> weights);
+{% if on_device %}
+  /// "cuda".
+{% else %}
   /// The instruction-set level that was chosen.
+{% endif %}
   const char* level() const;
 
  private:
@@ -81,7 +90,7 @@ enum { @{ constant_prefix }@_OK = 0, @{ constant_prefix }@_ERROR = 1, @{ constan
 int @{ namespace }@_load(const char* path, @{ namespace }@_weights** weights);
 /* Models that use the weights keep them alive. */
 void @{ namespace }@_unload(@{ namespace }@_weights* weights);
-int @{ namespace }@_create(const @{ namespace }@_weights* weights, int threads, @{ namespace }@_model** model);
+int @{ namespace }@_create(const @{ namespace }@_weights* weights, int @{ create_argument }@, @{ namespace }@_model** model);
 void @{ namespace }@_destroy(@{ namespace }@_model* model);
 int @{ namespace }@_use(@{ namespace }@_model* model, const @{ namespace }@_weights* weights);
 int @{ namespace }@_forward(@{ namespace }@_model* model, @{ c_parameters }@, @{ c_output_parameters }@);

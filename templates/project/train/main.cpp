@@ -46,7 +46,16 @@ class Program final : public graven::runtime::TrainableModel {
     };
     return text;
   }
+{% if on_device %}
+  void start(int /* threads: all work is the device's */) override { model_ = std::make_unique<@{ namespace }@::Model>(); }
+  void weights_changed() override { model_->write_back(); }
+  void weights_needed() override {
+    model_->parameters();
+    model_->states();
+  }
+{% else %}
   void start(int threads) override { model_ = std::make_unique<@{ namespace }@::Model>(threads); }
+{% endif %}
   std::vector<Variable> weights() override { return variables(model_->parameters()); }
   std::vector<Variable> states() override { return variables(model_->states()); }
   double step(const void* const* inputs, [[maybe_unused]] std::int64_t batch, const graven::runtime::StepNumbers& numbers) override {

@@ -1,7 +1,11 @@
 @{ banner }@
 // @{ name }@: training. One Model is the network, its optimizer and their memory; everything is allocated when it is made.
 //
+{% if on_device %}
+//   @{ namespace }@::Model model(/*device=*/0);
+{% else %}
 //   @{ namespace }@::Model model(/*threads=*/2);
+{% endif %}
 //   model.load("weights.safetensors");
 //   @{ namespace }@::Hyper hyper;
 //   for (hyper.step = 1; ...; ++hyper.step) loss = model.step(@{ argument_names }@, hyper);
@@ -50,8 +54,13 @@ struct Tensor {
 
 class Model {
  public:
+{% if on_device %}
+  /// On this CUDA device.
+  explicit Model(int device = 0);
+{% else %}
   /// `threads` to run on; 0: every processor.
   explicit Model(int threads = 0);
+{% endif %}
   ~Model();
   Model(const Model&) = delete;
   Model& operator=(const Model&) = delete;
@@ -78,7 +87,13 @@ class Model {
   std::vector<Tensor> states() const;
   /// Results of the last forward() or step(){% if has_accuracy == "true" %}; last, after forward() only, the scores of the classes{% endif %}.
   std::vector<Tensor> results() const;
+{% if on_device %}
+  /// Copies to the device what was written into the tensors of parameters() and states(), which are copies of the device's.
+  void write_back();
+  /// "cuda".
+{% else %}
   /// The instruction-set level that was chosen.
+{% endif %}
   const char* level() const;
 
  private:
@@ -95,7 +110,7 @@ extern "C" {
 typedef struct @{ namespace }@_model @{ namespace }@_model;
 enum { @{ constant_prefix }@_OK = 0, @{ constant_prefix }@_ERROR = 1, @{ constant_prefix }@_NO_MEMORY = 2, @{ constant_prefix }@_BAD_ARGUMENT = 3 };
 
-int @{ namespace }@_create(int threads, @{ namespace }@_model** model);
+int @{ namespace }@_create(int @{ create_argument }@, @{ namespace }@_model** model);
 void @{ namespace }@_destroy(@{ namespace }@_model* model);
 /* Forward, backward, update. `learning_rates`: @{ group_count }@; `step` counts from 1. The loss is stored where `loss` points, unless that is NULL. */
 int @{ namespace }@_step(@{ namespace }@_model* model, @{ c_parameters }@, const double* learning_rates, int64_t step, double* loss);

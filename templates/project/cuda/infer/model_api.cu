@@ -1,0 +1,169 @@
+@{ banner }@
+// The memory of the model on the device, its weights file, and both interfaces of model.h.
+#include <new>
+#include <stdexcept>
+
+#include "kernels/cuda/mirror.cuh"
+#include "program.h"
+#include "runtime/safetensors.h"
+#include "runtime/tensor.h"
+
+namespace @{ namespace }@ {
+
+namespace runtime = graven::runtime;
+
+@{ level_choice }@
+
+namespace {
+
+constexpr std::size_t numel(std::initializer_list<std::int64_t> shape) {
+  std::int64_t n = 1;
+  for (const std::int64_t d : shape) n *= d;
+  return static_cast<std::size_t>(n);
+}
+constexpr std::size_t aligned(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
+
+template <class T>
+T* take(char*& next, std::size_t count) {
+  T* const taken = reinterpret_cast<T*>(next);
+  next += aligned(sizeof(T) * count);
+  return taken;
+}
+
+/// Bytes of the weights and of what is prepared from them.
+constexpr std::size_t weight_bytes() {
+  std::size_t bytes = 0;
+#define GRAVEN_FIXED(name, dtype, path, ...) bytes += aligned(sizeof(dtype) * numel({__VA_ARGS__}));
+#define GRAVEN_PREPARED(name, dtype, path, ...) bytes += aligned(sizeof(dtype) * numel({__VA_ARGS__}));
+#include "params.h"
+  return bytes;
+}
+constexpr std::size_t input_bytes() {
+  std::size_t bytes = 0;
+{% for input in inputs %}
+  bytes += aligned(sizeof(@{ input.element }@) * @{ input.storage }@);
+{% endfor %}
+  return bytes;
+}
+constexpr std::size_t output_bytes() {
+  std::size_t bytes = 0;
+{% for output in outputs %}
+  bytes += aligned(sizeof(@{ output.element }@) * @{ output.storage }@);
+{% endfor %}
+  return bytes;
+}
+
+int select(int device) {
+  GRAVEN_CUDA(cudaSetDevice(device));
+  return device;
+}
+
+}  // namespace
+
+struct Weights::Memory {
+  Memory() : block(weight_bytes()) {
+    [[maybe_unused]] char* next = block.device<char>(0);
+#define GRAVEN_FIXED(name, dtype, path, ...) param.name = take<dtype>(next, numel({__VA_ARGS__}));
+#define GRAVEN_PREPARED(name, dtype, path, ...) prepared.name = take<dtype>(next, numel({__VA_ARGS__}));
+#include "params.h"
+  }
+
+  Mirror block;
+  Parameters param;
+{% if has_prepared %}
+  Prepared prepared;
+{% endif %}
+};
+
+struct Model::Memory {
+  /// Where the inputs go.
+  struct Staged {
+{% for input in inputs %}
+    @{ input.element }@* @{ input.member }@ = nullptr;
+{% endfor %}
+  };
+
+  Memory(std::shared_ptr<const Weights> given, int index)
+      : device(select(index)), weights(std::move(given)), inputs(input_bytes()), outputs(output_bytes()), arena(kArenaBytes) {
+    char* next = static_cast<char*>(inputs.data());
+{% for input in inputs %}
+    staged.@{ input.member }@ = take<@{ input.element }@>(next, @{ input.storage }@);
+    in.@{ input.member }@ = staged.@{ input.member }@;
+{% endfor %}
+    next = static_cast<char*>(outputs.data());
+{% for output in outputs %}
+    out.@{ output.member }@ = take<@{ output.element }@>(next, @{ output.storage }@);
+{% endfor %}
+    [[maybe_unused]] char* const base = static_cast<char*>(arena.data());
+#define GRAVEN_VALUE(name, dtype, offset, bytes) buf.name = reinterpret_cast<dtype*>(base + (offset));
+#include "memory_plan.h"
+  }
+
+  int device;
+  CudaContext context;
+  std::shared_ptr<const Weights> weights;
+  DeviceBuffer inputs, outputs, arena;
+  Staged staged;
+  Inputs in;
+  Outputs out;
+  Buffers buf;
+};
+
+Weights::Weights(const std::string& path) : memory_(std::make_unique<Memory>()) {
+  CudaContext context;
+  if (!path.empty()) {
+    const std::vector<runtime::Variable> variables = {
+#define GRAVEN_FIXED(name, dtype, path, ...) {path, runtime::DType::dtype, {__VA_ARGS__}, memory_->block.host(memory_->param.name)},
+#include "params.h"
+    };
+    runtime::load_variables(runtime::SafetensorsFile(path), variables);
+    memory_->block.upload(context);
+  }
+{% if has_prepare %}
+  const Inputs in;
+  const Outputs out;
+  const Buffers buf;
+  program.prepare(Step{context, in, out, memory_->param{% if has_prepared %}, memory_->prepared{% endif %}, buf});
+{% endif %}
+  context.synchronize();
+}
+Weights::~Weights() = default;
+
+Model::Model(std::shared_ptr<const Weights> weights, int device) {
+  if (weights == nullptr) throw std::runtime_error("a model needs weights");
+  memory_ = std::make_unique<Memory>(std::move(weights), device);
+}
+Model::~Model() = default;
+
+void Model::forward(@{ parameters }@, @{ output_parameters }@) {
+  Memory& m = *memory_;
+  select(m.device);
+{% for symbol in symbols %}
+  if (@{ symbol.identifier }@ < 1 || @{ symbol.identifier }@ > @{ symbol.maximum }@)
+    throw std::runtime_error("@{ symbol.identifier }@: expected 1 to @{ symbol.maximum }@, found " + std::to_string(@{ symbol.identifier }@));
+{% endfor %}
+  const Weights::Memory& w = *m.weights->memory_;
+  Step step{m.context, m.in, m.out, w.param{% if has_prepared %}, w.prepared{% endif %}, m.buf};
+{% for symbol in symbols %}
+  step.@{ symbol.identifier }@ = @{ symbol.identifier }@;
+{% endfor %}
+{% for input in inputs %}
+  upload(m.context, m.staged.@{ input.member }@, @{ input.converted }@, @{ input.count_in_step }@);
+{% endfor %}
+  program.forward(step);
+{% for output in outputs %}
+  download(m.context, @{ output.converted }@, const_cast<const @{ output.element }@*>(m.out.@{ output.member }@), @{ output.count_in_step }@);
+{% endfor %}
+  m.context.synchronize();
+}
+
+void Model::use(std::shared_ptr<const Weights> weights) {
+  if (weights == nullptr) throw std::runtime_error("a model needs weights");
+  memory_->weights = std::move(weights);
+}
+
+const char* Model::level() const { return program.level; }
+
+}  // namespace @{ namespace }@
+
+@{ c_interface }@

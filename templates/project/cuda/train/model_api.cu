@@ -1,0 +1,278 @@
+@{ banner }@
+// The memory of the model, on the device and copies of it on the host, its files, and both interfaces of model.h.
+#include <cstring>
+#include <new>
+#include <stdexcept>
+
+#include "kernels/cuda/mirror.cuh"
+#include "program.h"
+#include "runtime/safetensors.h"
+#include "runtime/tensor.h"
+
+namespace @{ namespace }@ {
+
+namespace runtime = graven::runtime;
+
+@{ level_choice }@
+
+namespace {
+
+constexpr std::size_t numel(std::initializer_list<std::int64_t> shape) {
+  std::int64_t n = 1;
+  for (const std::int64_t d : shape) n *= d;
+  return static_cast<std::size_t>(n);
+}
+constexpr std::size_t aligned(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
+
+/// Cuts a block of the device's memory into tensors.
+class Cutter {
+ public:
+  explicit Cutter(const Mirror& block) : next_(block.device<char>(0)) {}
+  template <class T>
+  T* take(std::size_t count) {
+    T* const taken = reinterpret_cast<T*>(next_);
+    next_ += aligned(sizeof(T) * count);
+    return taken;
+  }
+
+ private:
+  char* next_;
+};
+
+constexpr std::size_t weight_bytes() {
+  std::size_t bytes = 0;
+#define GRAVEN_PARAM(name, dtype, path, ...) bytes += aligned(sizeof(dtype) * numel({__VA_ARGS__}));
+#define GRAVEN_FIXED(name, dtype, path, ...) bytes += aligned(sizeof(dtype) * numel({__VA_ARGS__}));
+#include "params.h"
+  return bytes;
+}
+constexpr std::size_t gradient_bytes() {
+  std::size_t bytes = 0;
+#define GRAVEN_PARAM(name, dtype, path, ...) bytes += aligned(sizeof(dtype) * numel({__VA_ARGS__}));
+#include "params.h"
+  return bytes;
+}
+constexpr std::size_t state_bytes() {
+  std::size_t bytes = 0;
+#define GRAVEN_STATE(name, dtype, path, ...) bytes += aligned(sizeof(dtype) * numel({__VA_ARGS__}));
+#include "params.h"
+  return bytes;
+}
+constexpr std::size_t input_bytes() {
+  std::size_t bytes = 0;
+{% for input in inputs %}
+  bytes += aligned(sizeof(@{ input.element }@) * @{ input.storage }@);
+{% endfor %}
+  return bytes;
+}
+constexpr std::size_t result_bytes() {
+  std::size_t bytes = 0;
+{% for output in outputs %}
+  bytes += aligned(sizeof(@{ output.element }@) * @{ output.storage }@);
+{% endfor %}
+{% for output in scores %}
+  bytes += aligned(sizeof(@{ output.element }@) * @{ output.storage }@);
+{% endfor %}
+  return bytes;
+}
+
+int select(int device) {
+  GRAVEN_CUDA(cudaSetDevice(device));
+  return device;
+}
+
+}  // namespace
+
+struct Model::Memory {
+  /// Where the inputs go.
+  struct Staged {
+{% for input in inputs %}
+    @{ input.element }@* @{ input.member }@ = nullptr;
+{% endfor %}
+  };
+
+  explicit Memory(int index)
+      : device(select(index)),
+        weights(weight_bytes()),
+        gradients(gradient_bytes()),
+        states(state_bytes()),
+        inputs(input_bytes()),
+        arena(kArenaBytes),
+        results(result_bytes()),
+        losses(sizeof(double) * @{ loss_count }@) {
+    [[maybe_unused]] Cutter next_weight(weights), next_gradient(gradients), next_state(states);
+#define GRAVEN_PARAM(name, dtype, path, ...) param.name = next_weight.take<dtype>(numel({__VA_ARGS__}));
+#define GRAVEN_FIXED(name, dtype, path, ...) param.name = next_weight.take<dtype>(numel({__VA_ARGS__}));
+#include "params.h"
+#define GRAVEN_PARAM(name, dtype, path, ...) grad.name = next_gradient.take<dtype>(numel({__VA_ARGS__}));
+#include "params.h"
+#define GRAVEN_STATE(name, dtype, path, ...) state.name = next_state.take<dtype>(numel({__VA_ARGS__}));
+#include "params.h"
+    char* next = static_cast<char*>(inputs.data());
+{% for input in inputs %}
+    staged.@{ input.member }@ = reinterpret_cast<@{ input.element }@*>(next);
+    in.@{ input.member }@ = staged.@{ input.member }@;
+    next += aligned(sizeof(@{ input.element }@) * @{ input.storage }@);
+{% endfor %}
+    next = static_cast<char*>(arena.data());
+#define GRAVEN_VALUE(name, dtype, offset, bytes) buf.name = reinterpret_cast<dtype*>(next + (offset));
+#include "memory_plan.h"
+  }
+
+  // The host's copies.
+  std::vector<runtime::Variable> weight_variables() const {
+    return {
+#define GRAVEN_PARAM(name, dtype, path, ...) {path, runtime::DType::dtype, {__VA_ARGS__}, weights.host(param.name)},
+#define GRAVEN_FIXED(name, dtype, path, ...) {path, runtime::DType::dtype, {__VA_ARGS__}, weights.host(param.name)},
+#include "params.h"
+    };
+  }
+  std::vector<runtime::Variable> gradient_variables() const {
+    return {
+#define GRAVEN_PARAM(name, dtype, path, ...) {path, runtime::DType::dtype, {__VA_ARGS__}, gradients.host(grad.name)},
+#include "params.h"
+    };
+  }
+  std::vector<runtime::Variable> state_variables() const {
+    return {
+#define GRAVEN_STATE(name, dtype, path, ...) {path, runtime::DType::dtype, {__VA_ARGS__}, states.host(state.name)},
+#include "params.h"
+    };
+  }
+
+  /// Sends the inputs on their way.
+  Step step(@{ parameters }@) {
+    select(device);
+    Step step{context, in, param, grad, state, buf};
+{% for symbol in symbols %}
+    if (@{ symbol.identifier }@ < 1 || @{ symbol.identifier }@ > @{ symbol.maximum }@)
+      throw std::runtime_error("@{ symbol.identifier }@: expected 1 to @{ symbol.maximum }@, found " + std::to_string(@{ symbol.identifier }@));
+    step.@{ symbol.identifier }@ = @{ symbol.identifier }@;
+{% endfor %}
+{% for input in inputs %}
+    upload(context, staged.@{ input.member }@, @{ input.converted }@, @{ input.count_in_step }@);
+{% endfor %}
+    return step;
+  }
+  /// Asks for the loss as it is now; loss() has it once the stream has come here.
+  void fetch_loss() {
+{% for loss in losses %}
+    download(context, loss_at<@{ loss.element }@>(@{ loop.index }@), const_cast<const @{ loss.element }@*>(@{ loss.expression }@), 1);
+{% endfor %}
+  }
+  template <class T>
+  T* loss_at(std::size_t i) const {
+    return reinterpret_cast<T*>(static_cast<double*>(losses.data()) + i);
+  }
+  double loss() const {
+    context.synchronize();
+    double sum = 0;
+{% for loss in losses %}
+    sum += static_cast<double>(*loss_at<@{ loss.element }@>(@{ loop.index }@));
+{% endfor %}
+    return sum;
+  }
+
+  int device;
+  CudaContext context;
+  Mirror weights, gradients, states;
+  DeviceBuffer inputs, arena;
+  PinnedBuffer results, losses;
+  Staged staged;
+  Inputs in;
+  Parameters param;
+  Gradients grad;
+  States state;
+  Buffers buf;
+};
+
+Model::Model(int device) : memory_(std::make_unique<Memory>(device)) {}
+Model::~Model() = default;
+
+double Model::forward(@{ parameters }@) {
+  program.forward(memory_->step(@{ argument_names }@));
+  memory_->fetch_loss();
+  return memory_->loss();
+}
+
+void Model::backward(@{ parameters }@) {
+  program.backward(memory_->step(@{ argument_names }@));
+  memory_->context.synchronize();
+}
+
+void Model::update(const Hyper& hyper) {
+  select(memory_->device);
+  Step step{memory_->context, memory_->in, memory_->param, memory_->grad, memory_->state, memory_->buf};
+  step.hyper = hyper;
+  program.update(step);
+  memory_->context.synchronize();
+}
+
+double Model::step(@{ parameters }@, const Hyper& hyper) {
+  Step step = memory_->step(@{ argument_names }@);
+  step.hyper = hyper;
+  program.forward(step);
+  program.backward(step);
+  memory_->fetch_loss();
+  program.update(step);
+  return memory_->loss();
+}
+
+void Model::load(const std::string& path) {
+  const auto variables = memory_->weight_variables();
+  runtime::load_variables(runtime::SafetensorsFile(path), variables);
+  memory_->weights.upload(memory_->context);
+  memory_->context.synchronize();
+}
+
+void Model::save(const std::string& path) const {
+  memory_->weights.download(memory_->context);
+  runtime::save_variables(path, memory_->weight_variables(), {{"graph", "@{ graph_hash }@"}});
+}
+
+void Model::write_back() {
+  memory_->weights.upload(memory_->context);
+  memory_->states.upload(memory_->context);
+  memory_->context.synchronize();
+}
+
+namespace {
+std::vector<Tensor> tensors(const std::vector<runtime::Variable>& variables) {
+  std::vector<Tensor> list;
+  for (const auto& v : variables) list.push_back({v.path, runtime::name(v.dtype), v.shape, v.data});
+  return list;
+}
+}  // namespace
+
+std::vector<Tensor> Model::parameters() const {
+  memory_->weights.download(memory_->context);
+  return tensors(memory_->weight_variables());
+}
+std::vector<Tensor> Model::gradients() const {
+  memory_->gradients.download(memory_->context);
+  return tensors(memory_->gradient_variables());
+}
+std::vector<Tensor> Model::states() const {
+  memory_->states.download(memory_->context);
+  return tensors(memory_->state_variables());
+}
+std::vector<Tensor> Model::results() const {
+  std::vector<Tensor> list;
+  char* next = static_cast<char*>(memory_->results.data());
+{% for output in outputs %}
+  download(memory_->context, reinterpret_cast<@{ output.element }@*>(next), const_cast<const @{ output.element }@*>(memory_->@{ output.expression }@), @{ output.storage }@);
+  list.push_back({"@{ output.member }@", "@{ output.dtype }@", {@{ output.maxima }@}, next});
+  next += aligned(sizeof(@{ output.element }@) * @{ output.storage }@);
+{% endfor %}
+{% for output in scores %}
+  download(memory_->context, reinterpret_cast<@{ output.element }@*>(next), const_cast<const @{ output.element }@*>(memory_->@{ output.expression }@), @{ output.storage }@);
+  list.push_back({"scores", "@{ output.dtype }@", {@{ output.maxima }@}, next});
+{% endfor %}
+  memory_->context.synchronize();
+  return list;
+}
+const char* Model::level() const { return program.level; }
+
+}  // namespace @{ namespace }@
+
+@{ c_interface }@

@@ -1,0 +1,353 @@
+// Emitted CUDA projects, whole, on the emulated device: the networks of samples 1 to 3 are emitted for the CPU and for CUDA, built, and run as
+// programs on the same data. Outputs and losses must agree, in every order of the device's threads; and the CUDA program must give the same bits in
+// all of them. Where nvcc is present it compiles the same projects.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <numbers>
+#include <sstream>
+
+#include "codegen/build/process.h"
+#include "codegen/emit/project.h"
+#include "ir/diagnostic.h"
+#include "ir/op.h"
+
+namespace graven::codegen {
+namespace {
+
+namespace fs = std::filesystem;
+using ir::DType;
+using ir::Graph;
+using ir::Ints;
+using ir::Origins;
+using ir::ValueId;
+
+Origins at(std::string module) { return {{std::move(module), "sample.cpp", 1}}; }
+
+/// Sample 1: matmul(x, weight) + bias for any batch up to 8.
+Graph my_linear() {
+  Graph g;
+  g.name = "MyLinearGraph";
+  const ValueId x = g.add_input("x", {DType::f32, {ir::Dim("batch", 8), 4}});
+  const ValueId w = g.add_parameter("model.weight", {DType::f32, {4, 3}}, true);
+  const ValueId b = g.add_parameter("model.bias", {DType::f32, {3}}, true);
+  g.outputs = {g.call("add", {g.call("matmul", {x, w}, {}, at("model")), b}, {}, at("model"))};
+  return g;
+}
+
+/// Sample 2: the sum of squares between a polynomial of degree 3 and sin x.
+Graph fit_polynomial() {
+  Graph g;
+  g.name = "FitPolynomial";
+  g.training = true;
+  const ValueId features = g.add_input("features", {DType::f32, {2000, 3}});
+  const ValueId y = g.add_input("y", {DType::f32, {2000}});
+  const ValueId w = g.add_parameter("model.0.weight", {DType::f32, {1, 3}}, true);
+  const ValueId b = g.add_parameter("model.0.bias", {DType::f32, {1}}, true);
+  const ValueId p = g.call("reshape", {g.call("linear", {features, w, b}, {}, at("model.0"))}, {{"shape", ir::Shape{2000}}}, at("model.1"));
+  const ValueId error = g.call("sub", {p, y}, {}, at("loss_fn"));
+  const ValueId loss = g.call("sum", {g.call("square", {error}, {}, at("loss_fn"))}, {}, at("loss_fn"));
+  g.outputs = {loss};
+  g.losses = {{loss, ir::kNone}};
+  g.optimizers.push_back({"sgd", {{{w, b}, {{"lr", 1e-6}}}}, {}});
+  return g;
+}
+
+/// Sample 3's LeNet; returns the logits.
+ValueId lenet(Graph& g, ValueId images, std::vector<ValueId>& parameters) {
+  const auto parameter = [&](const char* name, ir::Shape shape) {
+    parameters.push_back(g.add_parameter(std::string("model.") + name, {DType::f32, std::move(shape)}, true));
+    return parameters.back();
+  };
+  const auto layer = [&](const char* op, std::vector<ValueId> inputs, ir::Attributes attributes, const char* module) {
+    return g.call(op, std::move(inputs), std::move(attributes), at(std::string("model.") + module));
+  };
+  const ir::Attributes pool = {{"kernel_size", Ints{2, 2}}, {"stride", Ints{2, 2}}};
+  ValueId x = layer("conv2d", {images, parameter("features.0.weight", {6, 1, 5, 5}), parameter("features.0.bias", {6})}, {{"padding", Ints{2, 2}}},
+                    "features.0");
+  x = layer("max_pool2d", {layer("relu", {x}, {}, "features.1")}, pool, "features.2");
+  x = layer("conv2d", {x, parameter("features.3.weight", {16, 6, 5, 5}), parameter("features.3.bias", {16})}, {}, "features.3");
+  x = layer("max_pool2d", {layer("relu", {x}, {}, "features.4")}, pool, "features.5");
+  x = layer("reshape", {x}, {{"shape", ir::Shape{g.type(x).shape[0], 400}}}, "classifier.0");
+  x = layer("linear", {x, parameter("classifier.1.weight", {120, 400}), parameter("classifier.1.bias", {120})}, {}, "classifier.1");
+  x = layer("relu", {x}, {}, "classifier.2");
+  x = layer("linear", {x, parameter("classifier.3.weight", {84, 120}), parameter("classifier.3.bias", {84})}, {}, "classifier.3");
+  x = layer("relu", {x}, {}, "classifier.4");
+  return layer("linear", {x, parameter("classifier.5.weight", {10, 84}), parameter("classifier.5.bias", {10})}, {}, "classifier.5");
+}
+
+Graph lenet_train() {
+  Graph g;
+  g.name = "LeNetTrain";
+  g.training = true;
+  const ValueId images = g.add_input("images", {DType::f32, {64, 1, 28, 28}});
+  const ValueId labels = g.add_input("labels", {DType::i64, {64}});
+  std::vector<ValueId> parameters;
+  const ValueId logits = lenet(g, images, parameters);
+  const ValueId loss = g.call("cross_entropy", {logits, labels}, {}, at("loss_fn"));
+  g.outputs = {loss};
+  g.losses = {{loss, ir::kNone}};
+  g.optimizers.push_back({"sgd", {{parameters, {{"lr", 0.05}, {"momentum", 0.9}}}}, {}});
+  return g;
+}
+
+Graph lenet_infer() {
+  Graph g;
+  g.name = "LeNetInfer";
+  const ValueId images = g.add_input("images", {DType::f32, {ir::Dim("batch", 16), 1, 28, 28}});
+  std::vector<ValueId> parameters;
+  g.outputs = {lenet(g, images, parameters)};
+  return g;
+}
+
+// ---- projects -------------------------------------------------------------------------------------------------------------------------------
+
+std::string text_of(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::ostringstream all;
+  all << in.rdbuf();
+  return all.str();
+}
+
+/// Version 1.0 of the format, little-endian.
+template <class T>
+void write_npy(const fs::path& path, const std::string& descr, const std::vector<std::int64_t>& shape, const std::vector<T>& values) {
+  std::string dims;
+  for (const std::int64_t d : shape) dims += std::to_string(d) + ",";
+  std::string header = "{'descr': '" + descr + "', 'fortran_order': False, 'shape': (" + dims + "), }";
+  header.append(63 - (10 + header.size()) % 64, ' ');
+  header += '\n';
+  std::ofstream out(path, std::ios::binary);
+  out << "\x93NUMPY" << '\x01' << '\0' << static_cast<char>(header.size() % 256) << static_cast<char>(header.size() / 256) << header;
+  out.write(reinterpret_cast<const char*>(values.data()), static_cast<std::streamsize>(values.size() * sizeof(T)));
+}
+
+/// The floats of a file that the program wrote.
+std::vector<float> read_npy(const fs::path& path) {
+  const std::string text = text_of(path);
+  EXPECT_GT(text.size(), 10u) << path;
+  if (text.size() <= 10) return {};
+  const std::size_t begin = 10 + static_cast<unsigned char>(text[8]) + 256u * static_cast<unsigned char>(text[9]);
+  std::vector<float> values((text.size() - begin) / sizeof(float));
+  std::memcpy(values.data(), text.data() + begin, values.size() * sizeof(float));
+  return values;
+}
+
+std::string run(const std::vector<std::string>& command, const fs::path& folder) {
+  const ProcessResult r = run_process(command, {.directory = folder.string(), .seconds = 500});
+  std::string line;
+  for (const auto& c : command) line += c + " ";
+  if (r.exit_status != 0) throw std::runtime_error(line + "\nstatus " + std::to_string(r.exit_status) + "\n" + r.output);
+  return r.output;
+}
+
+/// A network emitted for both targets, and the programs.
+class Projects {
+ public:
+  Projects(const std::string& name, const Graph& graph) : name_(name), folder_(fs::path(GRAVEN_BINARY_DIR) / "cuda_projects" / name) {
+    fs::remove_all(folder_);
+    fs::create_directories(folder_);
+    emit(graph, folder_ / "cpu", {.name = name, .format = false});
+    emit(graph, folder_ / "cuda", {.name = name, .target = ir::Target::cuda, .format = false});
+    build("cpu", ".cpp", {"-DGRAVEN_HAS_BASE", "-DGRAVEN_LEVEL_NAMESPACE=isa_base"}, {});
+    build("cuda", ".cu", {std::string("-I") + GRAVEN_SOURCE_DIR + "/tests/cuda_on_cpu/include", "-Wno-unknown-pragmas"}, {GRAVEN_EMULATOR});
+  }
+  const fs::path& folder() const { return folder_; }
+  /// Runs a program of the project ("selftest", or the name) with these arguments.
+  std::string run(const std::string& target, const std::string& program, const std::vector<std::string>& arguments, const std::string& order = "") {
+    std::vector<std::string> command;
+    if (!order.empty()) command = {"/usr/bin/env", "CUDA_ON_CPU_ORDER=" + order};
+    command.push_back((folder_ / target / program).string());
+    command.insert(command.end(), arguments.begin(), arguments.end());
+    return codegen::run(command, folder_ / target);
+  }
+
+ private:
+  void build(const std::string& target, const std::string& extension, std::vector<std::string> options, const std::vector<std::string>& libraries) {
+    const fs::path at = folder_ / target;
+    options.insert(options.end(), {"-std=c++20", "-O1", "-Wall", "-Wextra", "-Werror", "-I."});
+    if (GRAVEN_SANITIZED)
+      options.insert(options.end(), {"-fsanitize=address,undefined", "-fno-sanitize=alignment", "-fno-sanitize-recover=all", "-g1"});
+    std::vector<std::string> objects;
+    const auto compile = [&](const std::string& file) {
+      std::vector<std::string> command = {GRAVEN_CXX};
+      command.insert(command.end(), options.begin(), options.end());
+      command.insert(command.end(), {"-x", "c++", "-c", file, "-o", file + ".o"});
+      codegen::run(command, at);
+      return file + ".o";
+    };
+    for (const auto& entry : fs::directory_iterator(at)) {
+      const std::string file = entry.path().filename().string();
+      if (file.ends_with(extension) && file != "main.cpp" && file != "selftest.cpp") objects.push_back(compile(file));
+    }
+    // The run time is the same text as the library's.
+    for (const auto& [source, program] : {std::pair{"main.cpp", name_.c_str()}, std::pair{"selftest.cpp", "selftest"}}) {
+      std::vector<std::string> command = {GRAVEN_CXX, compile(source)};
+      command.insert(command.end(), objects.begin(), objects.end());
+      command.insert(command.end(), libraries.begin(), libraries.end());
+      if (GRAVEN_SANITIZED) command.emplace_back("-fsanitize=address,undefined");
+      command.insert(command.end(), {std::string(GRAVEN_BINARY_DIR) + "/libgraven.a", "-lpthread", "-o", program});
+      codegen::run(command, at);
+    }
+  }
+
+  std::string name_;
+  fs::path folder_;
+};
+
+/// Losses of each step, from the program's log.
+std::vector<double> losses(const fs::path& log) {
+  std::vector<double> result;
+  std::istringstream lines(text_of(log));
+  for (std::string line; std::getline(lines, line);) {
+    const auto json = nlohmann::json::parse(line);
+    if (json["event"] == "step") result.push_back(json["loss"]);
+  }
+  return result;
+}
+
+void expect_same_losses(const std::vector<double>& cuda, const std::vector<double>& cpu, double tolerance) {
+  ASSERT_EQ(cuda.size(), cpu.size());
+  ASSERT_FALSE(cpu.empty());
+  for (std::size_t i = 0; i < cpu.size(); ++i) EXPECT_NEAR(cuda[i], cpu[i], tolerance * std::abs(cpu[i])) << "step " << i + 1;
+}
+
+std::vector<float> numbers(std::size_t n, double scale) {
+  std::vector<float> values;
+  std::uint64_t state = 1;
+  for (std::size_t i = 0; i < n; ++i) {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    values.push_back(static_cast<float>(scale * (static_cast<double>(state >> 11) * 0x1p-53 - 0.5)));
+  }
+  return values;
+}
+
+constexpr const char* kOrders[] = {"forward", "reverse", "random:7"};
+
+TEST(CudaProjects, MyLinear) {
+  Projects projects("my_linear", my_linear());
+  write_npy(projects.folder() / "x.npy", "<f4", {11, 4}, numbers(44, 2));  // a whole batch and a partial one
+  projects.run("cpu", "my_linear", {"--data", "../x.npy", "--output", "y.npy"});
+  const std::vector<float> expected = read_npy(projects.folder() / "cpu/y.npy");
+  ASSERT_EQ(expected.size(), 33u);
+  std::string first;
+  for (const char* order : kOrders) {
+    projects.run("cuda", "my_linear", {"--data", "../x.npy", "--output", "y.npy"}, order);
+    const std::vector<float> got = read_npy(projects.folder() / "cuda/y.npy");
+    ASSERT_EQ(got.size(), expected.size());
+    for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], expected[i], 1e-6) << order;
+    const std::string bytes = text_of(projects.folder() / "cuda/y.npy");
+    EXPECT_TRUE(first.empty() || bytes == first) << "other bits in the order " << order;
+    first = bytes;
+  }
+  projects.run("cuda", "selftest", {});
+}
+
+TEST(CudaProjects, PolynomialFit) {
+  Projects projects("fit_polynomial", fit_polynomial());
+  std::vector<float> features, y;
+  for (int i = 0; i < 2000; ++i) {
+    const double x = -std::numbers::pi + 2 * std::numbers::pi * i / 1999;
+    for (const double power : {x, x * x, x * x * x}) features.push_back(static_cast<float>(power));
+    y.push_back(static_cast<float>(std::sin(x)));
+  }
+  write_npy(projects.folder() / "features.npy", "<f4", {2000, 3}, features);
+  write_npy(projects.folder() / "y.npy", "<f4", {2000}, y);
+  const std::vector<std::string> arguments = {"--data", "../features.npy,../y.npy", "--epochs", "20", "--no-shuffle", "--log", "log", "--out", ""};
+  projects.run("cpu", "fit_polynomial", arguments);
+  const std::vector<double> expected = losses(projects.folder() / "cpu/log");
+  EXPECT_LT(expected.back(), expected.front());
+  std::vector<double> first;
+  for (const char* order : kOrders) {
+    fs::remove(projects.folder() / "cuda/log");
+    projects.run("cuda", "fit_polynomial", arguments, order);
+    const std::vector<double> got = losses(projects.folder() / "cuda/log");
+    expect_same_losses(got, expected, 1e-5);
+    EXPECT_TRUE(first.empty() || got == first) << "other losses in the order " << order;
+    first = got;
+  }
+  projects.run("cuda", "selftest", {});
+}
+
+TEST(CudaProjects, LeNetTrains) {
+  Projects projects("lenet_train", lenet_train());
+  std::vector<std::int64_t> labels;
+  const std::vector<float> images = numbers(256 * 784, 2);
+  for (std::int64_t i = 0; i < 256; ++i) labels.push_back(i * 7 % 10);
+  write_npy(projects.folder() / "images.npy", "<f4", {256, 1, 28, 28}, images);
+  write_npy(projects.folder() / "labels.npy", "<i8", {256}, labels);
+  const auto arguments = [](const std::string& steps, const std::string& out) {
+    return std::vector<std::string>{
+        "--data", "../images.npy,../labels.npy", "--test-data", "../images.npy,../labels.npy", "--steps", steps, "--log", "log", "--out", out};
+  };
+  projects.run("cpu", "lenet_train", arguments("8", ""));
+  const std::vector<double> expected = losses(projects.folder() / "cpu/log");
+  std::vector<double> first;
+  for (const char* order : {"forward", "random:7"}) {
+    fs::remove(projects.folder() / "cuda/log");
+    projects.run("cuda", "lenet_train", arguments("8", ""), order);
+    const std::vector<double> got = losses(projects.folder() / "cuda/log");
+    expect_same_losses(got, expected, 1e-4);
+    EXPECT_TRUE(first.empty() || got == first) << "other losses in the order " << order;
+    first = got;
+  }
+  // Stopped after 5 steps and resumed from the checkpoint: the same losses, bit for bit.
+  fs::remove(projects.folder() / "cuda/log");
+  auto stopped = arguments("5", "checkpoints");
+  projects.run("cuda", "lenet_train", stopped);
+  auto resumed = arguments("8", "checkpoints");
+  resumed.emplace_back("--resume");
+  projects.run("cuda", "lenet_train", resumed);
+  EXPECT_EQ(losses(projects.folder() / "cuda/log"), first);
+  projects.run("cuda", "selftest", {});
+}
+
+TEST(CudaProjects, LeNetInfers) {
+  Projects projects("lenet", lenet_infer());
+  write_npy(projects.folder() / "images.npy", "<f4", {21, 1, 28, 28}, numbers(21 * 784, 2));
+  projects.run("cpu", "lenet", {"--data", "../images.npy", "--output", "y.npy"});
+  projects.run("cuda", "lenet", {"--data", "../images.npy", "--output", "y.npy"}, "random:3");
+  const std::vector<float> expected = read_npy(projects.folder() / "cpu/y.npy"), got = read_npy(projects.folder() / "cuda/y.npy");
+  ASSERT_EQ(expected.size(), 210u);
+  ASSERT_EQ(got.size(), 210u);
+  for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], expected[i], 1e-5);
+  projects.run("cuda", "selftest", {});
+}
+
+TEST(CudaProjects, NvccCompilesThem) {
+  std::string nvcc = find_program("nvcc");
+  if (nvcc.empty() && fs::exists("/usr/local/cuda/bin/nvcc")) nvcc = "/usr/local/cuda/bin/nvcc";
+  if (nvcc.empty()) GTEST_SKIP() << "no CUDA toolkit: no nvcc in the PATH or /usr/local/cuda";
+  for (const auto& [name, graph] :
+       {std::pair{"fit_polynomial", fit_polynomial()}, std::pair{"lenet_train", lenet_train()}, std::pair{"lenet", lenet_infer()}}) {
+    const fs::path folder = fs::path(GRAVEN_BINARY_DIR) / "cuda_projects" / (std::string("nvcc_") + name);
+    fs::remove_all(folder);
+    emit(graph, folder, {.name = name, .target = ir::Target::cuda, .format = false});
+    for (const char* file : {"model.cu", "model_api.cu"})
+      run({nvcc, "-std=c++20", "-arch=sm_80", "-Werror", "all-warnings", "-Xcompiler", "-Wall,-Wextra,-Werror", "-I.", "-c", file, "-o",
+           std::string(file) + ".o"},
+          folder);
+  }
+}
+
+TEST(CudaProjects, WhatHasNoKernelIsAnErrorThatSaysSo) {
+  Graph g;
+  g.name = "Half";
+  const ValueId x = g.add_input("x", {DType::f16, {4}});
+  g.outputs = {g.call("relu", {x}, {}, at("model.act"))};
+  try {
+    render_project(g, {.target = ir::Target::cuda, .format = false});
+    FAIL();
+  } catch (const graven::UserError& e) {
+    EXPECT_NE(std::string(e.what()).find("model.act"), std::string::npos) << e.what();
+    EXPECT_NE(std::string(e.what()).find("does not take f16[4]"), std::string::npos) << e.what();
+  }
+}
+
+}  // namespace
+}  // namespace graven::codegen
