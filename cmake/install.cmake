@@ -14,6 +14,7 @@ install(DIRECTORY frontend/include/graven DESTINATION ${GRAVEN_INCLUDE_DIR} FILE
 # What the public headers speak of: the graph and the options of emission. Not the kernels, not the generator's inside.
 file(GLOB IR_HEADERS ir/*.h)
 install(FILES ${IR_HEADERS} DESTINATION ${GRAVEN_INCLUDE_DIR}/ir)
+install(FILES ir/passes/pass.h DESTINATION ${GRAVEN_INCLUDE_DIR}/ir/passes)
 install(FILES codegen/emit/project.h DESTINATION ${GRAVEN_INCLUDE_DIR}/codegen/emit)
 
 install(EXPORT graven-targets NAMESPACE graven:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/graven)

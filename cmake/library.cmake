@@ -1,6 +1,40 @@
-file(GLOB_RECURSE LIBRARY_SOURCES CONFIGURE_DEPENDS frontend/*.cpp codegen/*.cpp runtime_min/*.cpp)
-list(FILTER LIBRARY_SOURCES EXCLUDE REGEX "codegen/cli/|frontend/eager/table/")
-add_library(graven STATIC $<TARGET_OBJECTS:graven_ir> ${LIBRARY_SOURCES})
+# ---- the run time of emitted projects, which the library uses for files -----------------------------------------------------------------------
+file(GLOB RUNTIME_SOURCES CONFIGURE_DEPENDS runtime_min/*.cpp)
+add_library(graven_runtime OBJECT ${RUNTIME_SOURCES})
+target_include_directories(graven_runtime PUBLIC ${CMAKE_SOURCE_DIR})
+graven_warnings(graven_runtime)
+
+# ---- the table of compiled kernels for eager mode: written by a program from the operators' entries ----------------------------------------
+option(GRAVEN_NATIVE "Compile the kernels of eager mode for this machine's processor" ON)
+set(EAGER_TABLE_PARTS 10)
+set(EAGER_TABLE_DIRECTORY ${CMAKE_BINARY_DIR}/eager_table)
+add_executable(graven_eager_table codegen/eager_table/main.cpp codegen/emit/functor.cpp frontend/eager/key.cpp $<TARGET_OBJECTS:graven_ir>
+               $<TARGET_OBJECTS:graven_runtime>)
+target_include_directories(graven_eager_table PRIVATE ${CMAKE_SOURCE_DIR})
+target_link_libraries(graven_eager_table PRIVATE nlohmann_json::nlohmann_json fmt::fmt Threads::Threads)
+graven_warnings(graven_eager_table)
+file(GLOB_RECURSE KERNEL_HEADERS CONFIGURE_DEPENDS kernels/cpu/*.h kernels/reference/*.h kernels/config/*.h)
+set(EAGER_TABLE_SOURCES ${EAGER_TABLE_DIRECTORY}/parts.cpp)
+math(EXPR last_part "${EAGER_TABLE_PARTS} - 1")
+foreach(part RANGE ${last_part})
+  list(APPEND EAGER_TABLE_SOURCES ${EAGER_TABLE_DIRECTORY}/part_${part}.cpp)
+endforeach()
+add_custom_command(
+  OUTPUT ${EAGER_TABLE_SOURCES}
+  COMMAND graven_eager_table ${CMAKE_SOURCE_DIR} ${EAGER_TABLE_DIRECTORY} ${EAGER_TABLE_PARTS}
+  DEPENDS graven_eager_table ${KERNEL_HEADERS}
+  COMMENT "Writing the table of eager kernels")
+if(GRAVEN_NATIVE)
+  include(CheckCXXCompilerFlag)
+  check_cxx_compiler_flag(-march=native GRAVEN_HAS_MARCH_NATIVE)
+  if(GRAVEN_HAS_MARCH_NATIVE)
+    set_source_files_properties(${EAGER_TABLE_SOURCES} PROPERTIES COMPILE_OPTIONS -march=native)
+  endif()
+endif()
+
+file(GLOB_RECURSE LIBRARY_SOURCES CONFIGURE_DEPENDS frontend/*.cpp codegen/*.cpp)
+list(FILTER LIBRARY_SOURCES EXCLUDE REGEX "codegen/cli/|codegen/eager_table/")
+add_library(graven STATIC $<TARGET_OBJECTS:graven_ir> $<TARGET_OBJECTS:graven_runtime> ${LIBRARY_SOURCES} ${EAGER_TABLE_SOURCES})
 target_include_directories(graven PUBLIC ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/frontend/include)
 target_include_directories(graven SYSTEM PRIVATE ${INJA_INCLUDE_DIR})
 target_link_libraries(graven PUBLIC nlohmann_json::nlohmann_json fmt::fmt Threads::Threads ${CMAKE_DL_LIBS})

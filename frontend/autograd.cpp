@@ -50,7 +50,7 @@ void record_on_tape(const ir::OpDef& op, const std::vector<Tensor>& inputs, std:
   node->sequence = ++sequence;
   node->where = where;
   node->output_type = {outputs[0].dtype(), outputs[0].shape()};
-  node->program = eager::gradient_of(op, inputs, outputs, attributes, needed);
+  node->program = eager::gradient_of(op, inputs, attributes, needed);
   if (!node->program) return;
   const auto save = [&node](const Tensor& t) { node->saved.push_back({alias_of(t), t.impl()->storage->version.load(std::memory_order_relaxed)}); };
   for (std::int32_t i : node->program->saved_inputs) save(inputs[static_cast<std::size_t>(i)]);

@@ -61,8 +61,6 @@ Tensor apply(std::string_view op, std::vector<Tensor> inputs, ir::Attributes att
 
 void record_view(const ir::OpDef& op, const Tensor& x, const Tensor& view, ir::Attributes attributes, Location where) {
   if (!any_requires_grad({x})) return;
-  std::vector<std::optional<ir::TensorType>> types{ir::TensorType{x.dtype(), x.shape()}};
-  (void)ir::infer(op, types, attributes);  // fills in and normalises the attributes that the gradient rule reads
   std::vector<Tensor> outputs{view};
   record_on_tape(op, {x}, outputs, attributes, where);
   view.impl()->storage->has_recorded_views = true;

@@ -98,38 +98,34 @@ void Optimizer::step() {
     for (std::size_t i = 0; i < g.parameters.size(); ++i)
       if (g.parameters[i].grad().defined()) batches[{g.steps[i], g.parameters[i].dtype()}].push_back(i);
     for (const auto& [key, indices] : batches) {
-      std::vector<std::vector<Tensor>*> states;
-      std::string op;
+      // State that the options do not use is absent; the operator's inputs keep their places.
+      std::vector<std::pair<std::vector<Tensor>*, bool>> states;
+      const bool sgd = state_->kind == "sgd";
       ir::Attributes attributes{{"weight_decay", g.options.at("weight_decay")}, {"maximize", flag("maximize")}};
-      if (state_->kind == "sgd") {
-        const bool momentum = g.options.at("momentum") != 0;
-        op = momentum ? "sgd_momentum" : "sgd";
-        if (momentum) {
-          attributes.set("momentum", g.options.at("momentum"));
-          attributes.set("dampening", g.options.at("dampening"));
-          attributes.set("nesterov", flag("nesterov"));
-          states = {&g.states.at("momentum")};
-        }
+      if (sgd) {
+        attributes.set("momentum", g.options.at("momentum"));
+        attributes.set("dampening", g.options.at("dampening"));
+        attributes.set("nesterov", flag("nesterov"));
+        states = {{&g.states.at("momentum"), g.options.at("momentum") != 0}};
       } else {
-        op = flag("amsgrad") ? "adam_amsgrad" : "adam";
         attributes.set("beta1", g.options.at("beta1"));
         attributes.set("beta2", g.options.at("beta2"));
         attributes.set("eps", g.options.at("eps"));
         attributes.set("decoupled", state_->kind == "adamw");
-        states = {&g.states.at("m"), &g.states.at("v")};
-        if (flag("amsgrad")) states.push_back(&g.states.at("max_v"));
+        attributes.set("amsgrad", flag("amsgrad"));
+        states = {{&g.states.at("m"), true}, {&g.states.at("v"), true}, {&g.states.at("max_v"), flag("amsgrad")}};
       }
       std::vector<Tensor> inputs;
       for (std::size_t i : indices) inputs.push_back(g.parameters[i]);
       for (std::size_t i : indices) inputs.push_back(g.parameters[i].grad());
-      for (std::vector<Tensor>* s : states)
+      for (const auto& [list, used] : states)
         for (std::size_t i : indices) {
-          if (!(*s)[i].defined()) (*s)[i] = zeros_like(g.parameters[i]);
-          inputs.push_back((*s)[i]);
+          if (used && !(*list)[i].defined()) (*list)[i] = zeros_like(g.parameters[i]);
+          inputs.push_back(used ? (*list)[i] : Tensor());
         }
       inputs.push_back(tensor(g.options.at("lr"), DType::f64));
       inputs.push_back(tensor(key.first + 1, DType::i64));
-      (void)eager::run(ir::get_op(op), inputs, attributes);
+      (void)eager::run(ir::get_op(sgd ? "sgd" : "adam"), inputs, attributes);
       for (std::size_t i : indices) ++g.steps[i];
     }
   }

@@ -284,6 +284,18 @@ void copy_elements(const TensorImpl& source, TensorImpl& target) {
   });
 }
 
+void convert_buffer(DType from_dtype, const void* source, DType to_dtype, void* target, std::int64_t n) {
+  visit(from_dtype, [&](auto from_zero) {
+    using From = decltype(from_zero);
+    visit(to_dtype, [&](auto to_zero) {
+      using To = decltype(to_zero);
+      const From* from = static_cast<const From*>(source);
+      To* to = static_cast<To*>(target);
+      for (std::int64_t i = 0; i < n; ++i) to[i] = convert_element<To>(from[i]);
+    });
+  });
+}
+
 Tensor contiguous_copy(const Tensor& t) {
   const TensorImpl& from = get(t);
   if (from.contiguous()) return t;

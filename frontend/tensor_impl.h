@@ -80,6 +80,8 @@ TensorImpl& get_mutable(const Tensor& t);
 /// Dimension d of `rank`, negative from the end; user error when out of range.
 std::int64_t normalize_dim(std::int64_t d, std::int64_t rank, const char* function, Location where);
 
+/// n elements of one dtype as another, row-major.
+void convert_buffer(DType from, const void* source, DType to, void* target, std::int64_t n);
 double read_element(DType dtype, const std::byte* p);
 std::int64_t read_integer(DType dtype, const std::byte* p);
 void write_element(DType dtype, std::byte* p, Scalar value);

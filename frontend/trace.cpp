@@ -82,7 +82,7 @@ std::vector<Tensor> Trace::record(const ir::OpDef& op, const std::vector<Tensor>
     values.push_back(value_of(t, where));
     requires_grad = requires_grad || (t.defined() && t.impl()->requires_grad);
   }
-  while (!values.empty() && values.back() == ir::kNone && values.size() > op.inputs.size()) values.pop_back();
+  while (!values.empty() && values.back() == ir::kNone) values.pop_back();  // optional inputs at the end are left out
   const std::vector<ir::ValueId> results = graph.add_node(op, std::move(values), std::move(attributes), origins_at(where));
   std::vector<Tensor> outputs;
   outputs.reserve(results.size());

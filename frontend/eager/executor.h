@@ -47,8 +47,10 @@ class Executor {
   void run(std::span<const void* const> inputs, std::span<void* const> outputs) const;
   const ir::Graph& graph() const;
 
- private:
   struct Impl;
+
+ private:
+  friend struct ExecutorAccess;
   std::unique_ptr<Impl> impl_;
 };
 

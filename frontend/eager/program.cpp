@@ -1,14 +1,214 @@
 #include "frontend/eager/program.h"
 
+#include <mutex>
+#include <unordered_map>
+
+#include "frontend/eager/table.h"
+
 namespace graven::eager {
 
-std::vector<Tensor> run(const ir::OpDef&, const std::vector<Tensor>&, const ir::Attributes&) {
-  throw UserError("eager execution is not available in this build; record the call in a graph");
+namespace {
+
+using ir::kNone;
+using ir::ValueId;
+
+void append(std::string& key, const ir::Attribute& a) {
+  key += static_cast<char>('A' + static_cast<int>(a.index()));
+  std::visit(
+      [&](const auto& v) {
+        using T = std::remove_cvref_t<decltype(v)>;
+        if constexpr (std::is_same_v<T, bool> || std::is_same_v<T, std::int64_t>) {
+          key += std::to_string(v);
+        } else if constexpr (std::is_same_v<T, double>) {
+          char bits[sizeof v];
+          __builtin_memcpy(bits, &v, sizeof v);
+          key.append(bits, sizeof bits);
+        } else if constexpr (std::is_same_v<T, std::string>) {
+          key.append(std::to_string(v.size())).append(":").append(v);
+        } else if constexpr (std::is_same_v<T, ir::Ints>) {
+          for (std::int64_t i : v) key.append(std::to_string(i)).append(",");
+        } else if constexpr (std::is_same_v<T, ir::DType>) {
+          key += ir::name(v);
+        } else if constexpr (std::is_same_v<T, ir::Shape>) {
+          key += v.to_string();
+        } else {
+          GRAVEN_CHECK(v.empty(), "a fused program has no eager signature");
+        }
+      },
+      a);
 }
-std::shared_ptr<const GradientProgram> gradient_of(const ir::OpDef&, const std::vector<Tensor>&, const std::vector<Tensor>&, const ir::Attributes&,
-                                                   const std::vector<bool>&) {
-  return nullptr;
+
+/// What tells two calls apart that need different programs.
+std::string signature(const ir::OpDef& op, const std::vector<Tensor>& inputs, const ir::Attributes& attributes) {
+  std::string key(op.name);
+  for (const auto& [name, value] : attributes) {
+    key.append("|").append(name).append("=");
+    append(key, value);
+  }
+  for (const Tensor& t : inputs) {
+    key += ';';
+    if (!t.defined()) continue;
+    key += ir::name(t.dtype());
+    for (std::int64_t s : t.impl()->sizes) key.append(",").append(std::to_string(s));
+  }
+  return key;
 }
-std::vector<Tensor> run(const GradientProgram&, const std::vector<Tensor>&) { return {}; }
+
+/// Programs by signature. Bounded: a program with ever new shapes starts over rather than growing without end.
+template <class T>
+class Cache {
+ public:
+  template <class Make>
+  std::shared_ptr<const T> get(const std::string& key, Make&& make) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (const auto it = entries_.find(key); it != entries_.end()) return it->second;
+    }
+    std::shared_ptr<const T> made = make();
+    const std::lock_guard lock(mutex_);
+    constexpr std::size_t kMost = 10000;
+    if (entries_.size() >= kMost) entries_.clear();
+    return entries_.emplace(key, std::move(made)).first->second;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::unordered_map<std::string, std::shared_ptr<const T>> entries_;
+};
+
+struct OperatorProgram {
+  std::shared_ptr<const Executor> executor;
+  std::vector<ir::TensorType> results;
+  std::vector<std::size_t> given;    ///< inputs that are present
+  std::vector<std::size_t> mutated;  ///< of them, those that are written
+};
+
+std::shared_ptr<const OperatorProgram> make_program(const ir::OpDef& op, const std::vector<Tensor>& inputs, const ir::Attributes& attributes) {
+  auto program = std::make_shared<OperatorProgram>();
+  ir::Graph graph;
+  graph.name = "eager";
+  std::vector<ValueId> ids;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (!inputs[i].defined()) {
+      ids.push_back(kNone);
+      continue;
+    }
+    program->given.push_back(i);
+    ids.push_back(graph.add_input("input_" + std::to_string(i), {inputs[i].dtype(), inputs[i].shape()}));
+  }
+  // Optional inputs at the end may be left out.
+  while (!ids.empty() && ids.back() == kNone) ids.pop_back();
+  graph.outputs = graph.add_node(op, ids, attributes, {});
+  for (ValueId v : graph.outputs) program->results.push_back(graph.type(v));
+  for (std::size_t s = 0; s < op.inputs.size(); ++s) {
+    if (!op.inputs[s].mutated) continue;
+    const ir::InputRange range = ir::input_range(op, inputs.size(), s);
+    for (std::size_t i = range.begin; i < range.begin + range.count && i < inputs.size(); ++i)
+      if (inputs[i].defined()) program->mutated.push_back(i);
+  }
+  lower_for_eager(graph);
+  program->executor = std::make_shared<const Executor>(std::move(graph));
+  return program;
+}
+
+std::vector<Tensor> run_program(const Executor& executor, const std::vector<ir::TensorType>& results, const std::vector<Tensor>& rows) {
+  std::vector<const void*> in;
+  for (const Tensor& t : rows) in.push_back(t.impl()->data());
+  std::vector<Tensor> outputs;
+  std::vector<void*> out;
+  for (const ir::TensorType& t : results) {
+    outputs.push_back(detail::make_tensor(t.dtype, t.shape));
+    out.push_back(outputs.back().impl()->data());
+  }
+  executor.run(in, out);
+  return outputs;
+}
+
+}  // namespace
+
+std::vector<Tensor> run(const ir::OpDef& op, const std::vector<Tensor>& inputs, const ir::Attributes& attributes) {
+  static Cache<OperatorProgram> cache;
+  const auto program = cache.get(signature(op, inputs, attributes), [&] { return make_program(op, inputs, attributes); });
+  std::vector<Tensor> rows;
+  for (std::size_t i : program->given) rows.push_back(detail::contiguous_copy(inputs[i]));
+  std::vector<Tensor> outputs = run_program(*program->executor, program->results, rows);
+  for (std::size_t i : program->mutated) {
+    detail::TensorImpl& target = *inputs[i].impl();
+    for (std::size_t k = 0; k < rows.size(); ++k)
+      if (program->given[k] == i && rows[k].impl() != inputs[i].impl()) detail::copy_elements(*rows[k].impl(), target);
+    target.bump_version();
+  }
+  return outputs;
+}
+
+std::shared_ptr<const GradientProgram> gradient_of(const ir::OpDef& op, const std::vector<Tensor>& inputs, const ir::Attributes& attributes,
+                                                   const std::vector<bool>& needed) {
+  static Cache<GradientProgram> cache;
+  std::string key = signature(op, inputs, attributes) + "/";
+  for (bool b : needed) key += b ? '1' : '0';
+  return cache.get(key, [&]() -> std::shared_ptr<const GradientProgram> {
+    ir::Graph graph;
+    graph.name = "eager_gradient";
+    ir::Node node{&op, attributes, {}, {}, ir::Phase::forward, {}};
+    std::vector<std::optional<ir::TensorType>> types;
+    for (const Tensor& t : inputs) types.push_back(t.defined() ? std::optional(ir::TensorType{t.dtype(), t.shape()}) : std::nullopt);
+    const std::vector<ir::TensorType> results = ir::infer(op, types, node.attributes);  // fills in the defaults
+    const ValueId dy = graph.add_input("dy", results.at(0));
+    for (std::size_t i = 0; i < inputs.size(); ++i)
+      node.inputs.push_back(types[i] ? graph.add_input("input_" + std::to_string(i), *types[i]) : kNone);
+    for (std::size_t i = 0; i < results.size(); ++i) node.outputs.push_back(graph.add_input("output_" + std::to_string(i), results[i]));
+    std::vector<ValueId> output_gradients(results.size(), kNone);
+    output_gradients[0] = dy;
+    ir::GradientBuilder builder(graph, node, output_gradients, needed);
+    op.gradient(builder);
+    auto program = std::make_shared<GradientProgram>();
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      const ValueId v = builder.gradients()[i];
+      if (!needed[i] || v == kNone) continue;
+      if (graph.type(v) != graph.type(node.inputs[i]))
+        GRAVEN_CHECK(false, "the gradient of " + std::string(op.name) + " is " + graph.type(v).to_string() + " where " +
+                                graph.type(node.inputs[i]).to_string() + " is due");
+      program->wanted.push_back(static_cast<std::int32_t>(i));
+      program->results.push_back(graph.type(v));
+      graph.outputs.push_back(v);
+    }
+    if (graph.outputs.empty()) return nullptr;
+    // Nodes that nothing needs (the rule may build more than is asked for), then what remains of the inputs is what must be saved.
+    std::vector<bool> used(graph.values.size(), false);
+    for (ValueId v : graph.outputs) used[static_cast<std::size_t>(v)] = true;
+    std::vector<ir::Node> kept;
+    for (std::size_t k = graph.nodes.size(); k-- > 0;) {
+      ir::Node& n = graph.nodes[k];
+      bool live = false;
+      for (ValueId v : n.outputs) live = live || used[static_cast<std::size_t>(v)];
+      if (!live) continue;
+      for (ValueId v : n.inputs)
+        if (v != kNone) used[static_cast<std::size_t>(v)] = true;
+      kept.push_back(std::move(n));
+    }
+    graph.nodes.assign(std::make_move_iterator(kept.rbegin()), std::make_move_iterator(kept.rend()));
+    std::vector<ValueId> remaining{dy};
+    for (std::size_t i = 0; i < node.inputs.size(); ++i)
+      if (node.inputs[i] != kNone && used[static_cast<std::size_t>(node.inputs[i])]) {
+        program->saved_inputs.push_back(static_cast<std::int32_t>(i));
+        remaining.push_back(node.inputs[i]);
+      }
+    for (std::size_t i = 0; i < node.outputs.size(); ++i)
+      if (used[static_cast<std::size_t>(node.outputs[i])]) {
+        program->saved_outputs.push_back(static_cast<std::int32_t>(i));
+        remaining.push_back(node.outputs[i]);
+      }
+    graph.inputs = remaining;
+    lower_for_eager(graph);
+    program->executor = std::make_shared<const Executor>(std::move(graph));
+    return program;
+  });
+}
+
+std::vector<Tensor> run(const GradientProgram& program, const std::vector<Tensor>& inputs) {
+  std::vector<Tensor> rows;
+  for (const Tensor& t : inputs) rows.push_back(detail::contiguous_copy(t));
+  return run_program(*program.executor, program.results, rows);
+}
 
 }  // namespace graven::eager

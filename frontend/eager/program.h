@@ -26,8 +26,8 @@ struct GradientProgram {
 };
 
 /// Nullptr when the operator has no gradient.
-std::shared_ptr<const GradientProgram> gradient_of(const ir::OpDef& op, const std::vector<Tensor>& inputs, const std::vector<Tensor>& outputs,
-                                                   const ir::Attributes& attributes, const std::vector<bool>& needed);
+std::shared_ptr<const GradientProgram> gradient_of(const ir::OpDef& op, const std::vector<Tensor>& inputs, const ir::Attributes& attributes,
+                                                   const std::vector<bool>& needed);
 /// Gradients by program output.
 std::vector<Tensor> run(const GradientProgram& program, const std::vector<Tensor>& inputs);
 

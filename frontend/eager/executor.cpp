@@ -1,0 +1,548 @@
+#include "frontend/eager/executor.h"
+
+#include <algorithm>
+#include <cstring>
+#include <deque>
+#include <mutex>
+#include <set>
+
+#include "frontend/eager/table.h"
+#include "frontend/tensor_impl.h"
+#include "ir/diagnostic.h"
+#include "kernels/cpu/threads.h"
+
+namespace graven::eager {
+
+namespace {
+
+using ir::DType;
+using ir::kNone;
+using ir::ValueId;
+
+/// The pool of eager mode. One caller at a time may use it.
+struct Pool {
+  std::mutex mutex;
+  kernels::Threads threads;
+};
+Pool& pool() {
+  static Pool p;
+  return p;
+}
+
+void convert_elements(DType from, const void* source, DType to, void* target, std::int64_t n) {
+  if (from == to) {
+    if (n > 0) std::memmove(target, source, static_cast<std::size_t>(n) * ir::size_of(from));
+    return;
+  }
+  detail::convert_buffer(from, source, to, target, n);
+}
+
+std::int64_t round_up(std::int64_t bytes) { return (bytes + 63) / 64 * 64; }
+
+/// The graph with every symbol replaced by its value.
+ir::Graph specialise(ir::Graph graph, const std::map<std::string, std::int64_t>& symbols) {
+  const auto fix_dim = [&](ir::Dim& d) {
+    if (d.is_static()) return;
+    const auto it = symbols.find(d.symbol());
+    const std::int64_t value = it == symbols.end() ? d.symbol_maximum() : it->second;
+    if (value < 1 || value > d.symbol_maximum())
+      throw UserError("execute: " + d.symbol() + " must lie in [1, " + std::to_string(d.symbol_maximum()) + "], got " + std::to_string(value));
+    d = ir::Dim(d.at(value));
+  };
+  const auto fix = [&](ir::Shape& s) {
+    for (std::size_t i = 0; i < s.rank(); ++i) fix_dim(s[i]);
+  };
+  for (ir::Value& v : graph.values) fix(v.type.shape);
+  for (ir::Node& n : graph.nodes) {
+    std::vector<std::pair<std::string, ir::Shape>> changed;
+    for (const auto& [key, value] : n.attributes)
+      if (const auto* s = std::get_if<ir::Shape>(&value); s && !s->is_static()) changed.emplace_back(key, *s);
+    for (auto& [key, s] : changed) {
+      fix(s);
+      n.attributes.set(key, std::move(s));
+    }
+  }
+  return graph;
+}
+
+}  // namespace
+
+ir::TensorData convert(const ir::TensorData& data, DType dtype) {
+  ir::TensorData result;
+  result.type = {dtype, data.type.shape};
+  const std::int64_t n = data.type.shape.numel().value();
+  GRAVEN_CHECK(data.bytes.size() == static_cast<std::size_t>(n) * ir::size_of(data.type.dtype), "data does not fit its type");
+  result.bytes.resize(static_cast<std::size_t>(n) * ir::size_of(dtype));
+  convert_elements(data.type.dtype, data.bytes.data(), dtype, result.bytes.data(), n);
+  return result;
+}
+
+// ---- lowering -------------------------------------------------------------------------------------------------------------------------
+
+struct Executor::Impl {
+  ir::Graph graph;
+  Oracle oracle = Oracle::none;
+
+  struct Slot {
+    DType dtype;
+    std::int64_t numel = 0;
+    std::vector<std::int64_t> sizes;
+    std::int64_t offset = -1;  ///< in the scratch memory; -1: given from outside, or an alias
+    ValueId alias_of = kNone;  ///< the same memory
+    std::int64_t bytes() const { return numel * static_cast<std::int64_t>(ir::size_of(dtype)); }
+  };
+  std::vector<Slot> slots;
+  std::int64_t scratch_bytes = 0;
+
+  /// Where an argument of a step comes from.
+  struct Source {
+    enum class Kind : std::uint8_t { none, value, scratch, data } kind = Kind::none;
+    ValueId value = kNone;
+    std::int64_t offset = 0;     ///< scratch
+    const void* data = nullptr;  ///< owned by the executor
+  };
+  struct Step {
+    enum class Kind : std::uint8_t { kernel, elementwise, convert, fill, copy } kind = Kind::kernel;
+    Thunk thunk = nullptr;
+    std::vector<Source> arguments;  ///< outputs, then inputs; variadic ones are listed in `lists`
+    ir::KernelCall call;
+    kernels::broadcast_config broadcast{};
+    // convert, copy, fill
+    DType from = DType::f32, to = DType::f32;
+    std::int64_t n = 0;
+    double value = 0;
+    // variadic
+    bool variadic = false;
+    std::int64_t count = 0;
+    std::vector<std::vector<Source>> lists;  ///< by argument; empty where it is a single one
+    std::vector<std::int64_t> sizes;
+    std::int64_t workspace = -1;
+  };
+  std::vector<Step> steps;
+  std::deque<std::vector<std::byte>> owned;  ///< constants and scalar attributes
+
+  DType mapped(DType d) const { return oracle == Oracle::double_reference && ir::is_floating(d) ? DType::f64 : d; }
+  Slot& slot(ValueId v) { return slots[static_cast<std::size_t>(v)]; }
+
+  std::int64_t allocate(std::int64_t bytes) {
+    const std::int64_t at = scratch_bytes;
+    scratch_bytes += round_up(std::max<std::int64_t>(bytes, 1));
+    return at;
+  }
+  Source of(ValueId v) const { return v == kNone ? Source{} : Source{Source::Kind::value, v, 0, nullptr}; }
+  Source scalar(DType dtype, double value) {
+    std::vector<std::byte>& bytes = owned.emplace_back(ir::size_of(dtype));
+    detail::write_element(dtype, bytes.data(), value);
+    return {Source::Kind::data, kNone, 0, bytes.data()};
+  }
+
+  Impl(ir::Graph g, const ExecuteOptions& options) : graph(specialise(std::move(g), options.symbols)), oracle(options.oracle) {
+    slots.resize(graph.values.size());
+    for (std::size_t i = 0; i < graph.values.size(); ++i) {
+      const ir::TensorType& t = graph.values[i].type;
+      slots[i].dtype = mapped(t.dtype);
+      // lr and step are passed by value in the types of the kernels' declarations.
+      slots[i].sizes = t.shape.values();
+      slots[i].numel = t.shape.numel().value();
+    }
+    for (const auto& [v, data] : graph.constants) {
+      const ir::TensorData converted = convert(*data, slot(v).dtype);
+      owned.push_back(converted.bytes);
+      if (owned.back().empty()) owned.back().resize(1);
+      constants.emplace_back(v, owned.back().data());
+    }
+    for (const ir::Node& n : graph.nodes) add(n);
+  }
+  std::vector<std::pair<ValueId, std::byte*>> constants;
+
+  void place_outputs(const ir::Node& n) {
+    for (ValueId v : n.outputs) slot(v).offset = allocate(slot(v).bytes());
+  }
+
+  /// y = op(inputs), broadcast; inputs given with their sizes.
+  struct Operand {
+    Source source;
+    DType dtype;
+    std::vector<std::int64_t> sizes;
+  };
+  void add_elementwise(const ir::OpDef& op, Source y, DType output, const std::vector<std::int64_t>& sizes, const std::vector<Operand>& inputs,
+                       const std::vector<double>& attributes) {
+    std::int64_t n = 1;
+    for (std::int64_t s : sizes) n *= s;
+    if (op.name == "cast") {
+      Step step;
+      step.kind = Step::Kind::convert;
+      step.from = inputs[0].dtype;
+      step.to = output;
+      step.n = n;
+      step.arguments = {y, inputs[0].source};
+      steps.push_back(std::move(step));
+      return;
+    }
+    Step step;
+    step.kind = Step::Kind::elementwise;
+    std::vector<DType> types;
+    for (const Operand& i : inputs) types.push_back(i.dtype);
+    const std::string key = elementwise_key(op.name, output, types);
+    step.thunk = find_thunk(key);
+    if (!step.thunk) throw UserError("there is no compiled kernel " + key + ": " + std::string(op.name) + " does not take these dtypes eagerly");
+    step.arguments.push_back(y);
+    for (const Operand& i : inputs) step.arguments.push_back(i.source);
+    DType computed = types.empty() ? output : types.back();
+    if (computed == DType::f16 || computed == DType::bf16) computed = DType::f32;
+    for (double a : attributes) step.arguments.push_back(scalar(computed, a));
+    // Dimensions merge where every input lies one behind the other (or is broadcast) in both.
+    kernels::broadcast_config& c = step.broadcast;
+    const std::size_t rank = sizes.size();
+    std::vector<std::vector<std::int64_t>> strides(inputs.size(), std::vector<std::int64_t>(rank, 0));
+    for (std::size_t k = 0; k < inputs.size(); ++k) {
+      const auto& own = inputs[k].sizes;
+      std::int64_t stride = 1;
+      for (std::size_t d = own.size(); d-- > 0;) {
+        const std::size_t at = rank - own.size() + d;
+        strides[k][at] = own[d] == 1 && sizes[at] != 1 ? 0 : stride;
+        stride *= own[d];
+      }
+    }
+    c.rank = 0;
+    for (std::size_t d = 0; d < rank; ++d) {
+      if (sizes[d] == 1) continue;
+      bool merge = c.rank > 0;
+      for (std::size_t k = 0; k < inputs.size() && merge; ++k) merge = c.strides[k][c.rank - 1] == strides[k][d] * sizes[d];
+      if (merge) {
+        c.shape[c.rank - 1] *= sizes[d];
+      } else {
+        if (c.rank == kernels::broadcast_config::kMaximumRank)
+          throw UserError(std::string(op.name) + ": broadcasting over more than " + std::to_string(c.rank) + " dimensions is not supported");
+        c.shape[c.rank++] = sizes[d];
+      }
+      for (std::size_t k = 0; k < inputs.size(); ++k) c.strides[k][c.rank - 1] = strides[k][d];
+    }
+    if (inputs.size() + attributes.size() > kernels::broadcast_config::kMaximumInputs) throw UserError(std::string(op.name) + ": too many inputs");
+    steps.push_back(std::move(step));
+  }
+
+  static std::vector<double> attribute_values(const ir::OpDef& op, const ir::Attributes& attributes) {
+    std::vector<double> values;
+    for (const ir::AttributeSpec* spec : scalar_attributes(op)) {
+      const ir::Attribute& a = attributes.at(spec->name);
+      if (const bool* b = std::get_if<bool>(&a)) values.push_back(*b ? 1 : 0);
+      if (const std::int64_t* i = std::get_if<std::int64_t>(&a)) values.push_back(static_cast<double>(*i));
+      if (const double* d = std::get_if<double>(&a)) values.push_back(*d);
+    }
+    return values;
+  }
+
+  /// A program step by step over whole tensors; the last step writes into y.
+  void add_program(const ir::ScalarProgram& program, Source y, DType output, const std::vector<std::int64_t>& sizes,
+                   const std::vector<Operand>& inputs) {
+    GRAVEN_CHECK(program.inputs <= static_cast<std::int32_t>(inputs.size()), "a program has more inputs than its node");
+    std::int64_t n = 1;
+    for (std::int64_t s : sizes) n *= s;
+    std::vector<Operand> results(inputs.begin(), inputs.begin() + program.inputs);
+    for (std::size_t i = 0; i < program.steps.size(); ++i) {
+      const ir::ScalarProgram::Step& s = program.steps[i];
+      const ir::OpDef& op = ir::get_op(s.op);
+      std::vector<Operand> arguments;
+      for (std::int32_t a : s.arguments) arguments.push_back(results.at(static_cast<std::size_t>(a)));
+      const bool last = i + 1 == program.steps.size();
+      const DType dtype = last ? output : mapped(op.scalar.result_boolean ? DType::boolean : s.dtype);
+      Operand result{last ? y : Source{}, dtype, sizes};
+      if (!last) {
+        if (arguments.empty()) result.sizes = {};
+        result.source = {Source::Kind::scratch, kNone, allocate((arguments.empty() ? 1 : n) * static_cast<std::int64_t>(ir::size_of(dtype))),
+                         nullptr};
+      }
+      const auto constant = [&](std::string_view name) -> const double* {
+        for (const auto& [key, value] : s.constants)
+          if (key == name) return &value;
+        return nullptr;
+      };
+      if (op.name == "full") {
+        add_fill(result.source, dtype, last ? n : 1, constant("value") ? *constant("value") : 0);
+      } else {
+        std::vector<double> attributes;
+        for (const ir::AttributeSpec* spec : scalar_attributes(op)) {
+          if (const double* value = constant(spec->name))
+            attributes.push_back(*value);
+          else if (spec->fallback)
+            attributes.push_back(std::visit(
+                [](const auto& v) -> double {
+                  if constexpr (std::is_arithmetic_v<std::remove_cvref_t<decltype(v)>>)
+                    return static_cast<double>(v);
+                  else
+                    return 0;
+                },
+                *spec->fallback));
+          else
+            attributes.push_back(0);
+        }
+        // Integers and floats may meet where a cast was fused away; every argument is brought to the step's type.
+        if (!op.scalar.result_boolean && op.name != "cast" && op.name != "where" && op.name != "logical_not")
+          for (Operand& a : arguments)
+            if (a.dtype != dtype) a = converted(a, dtype);
+        add_elementwise(op, result.source, dtype, result.sizes, arguments, attributes);
+      }
+      results.push_back(std::move(result));
+    }
+  }
+  Operand converted(const Operand& a, DType dtype) {
+    std::int64_t n = 1;
+    for (std::int64_t s : a.sizes) n *= s;
+    Operand r{{Source::Kind::scratch, kNone, allocate(n * static_cast<std::int64_t>(ir::size_of(dtype))), nullptr}, dtype, a.sizes};
+    add_elementwise(ir::get_op("cast"), r.source, dtype, a.sizes, {a}, {});
+    return r;
+  }
+
+  void add_fill(Source y, DType dtype, std::int64_t n, double value) {
+    Step step;
+    step.kind = Step::Kind::fill;
+    step.to = dtype;
+    step.n = n;
+    step.value = value;
+    step.arguments = {y};
+    steps.push_back(std::move(step));
+  }
+
+  Operand operand(ValueId v) { return {of(v), slot(v).dtype, slot(v).sizes}; }
+
+  void add(const ir::Node& n) {
+    const ir::OpDef& op = *n.op;
+    const std::string_view name = op.name;
+    const bool packs = name.substr(0, 5) == "pack_";
+    if (op.alias || (packs && oracle != Oracle::none)) {
+      // The reference kernels take weights as they are in checkpoints: packing is nothing to them.
+      slot(n.outputs[0]).alias_of = n.inputs[0];
+      return;
+    }
+    if (name == "assign") {
+      Step step;
+      step.kind = Step::Kind::copy;
+      step.n = slot(n.inputs[0]).bytes();
+      step.arguments = {of(n.inputs[0]), of(n.inputs[1])};
+      steps.push_back(std::move(step));
+      return;
+    }
+    place_outputs(n);
+    if (name == "full") {
+      add_fill(of(n.outputs[0]), slot(n.outputs[0]).dtype, slot(n.outputs[0]).numel, n.attributes.number("value"));
+      return;
+    }
+    std::vector<Operand> operands;
+    if (name == "fused_elementwise" || op.elementwise())
+      for (ValueId v : n.inputs) operands.push_back(operand(v));
+    if (name == "fused_elementwise") {
+      add_program(n.attributes.program("program"), of(n.outputs[0]), slot(n.outputs[0]).dtype, slot(n.outputs[0]).sizes, operands);
+      return;
+    }
+    if (op.elementwise()) {
+      add_elementwise(op, of(n.outputs[0]), slot(n.outputs[0]).dtype, slot(n.outputs[0]).sizes, operands, attribute_values(op, n.attributes));
+      return;
+    }
+    add_kernel(n);
+  }
+
+  void add_kernel(const ir::Node& n) {
+    const ir::OpDef& op = *n.op;
+    if (!op.kernel) throw UserError(std::string(op.name) + " has no kernel");
+    Step step;
+    step.call = op.kernel(ir::NodeView{graph, n});
+    // The epilogue is applied afterwards, so the kernel does not get the residual.
+    const ir::Attribute* attribute = n.attributes.find("epilogue");
+    const auto* epilogue = attribute ? std::get_if<ir::ScalarProgram>(attribute) : nullptr;
+    const bool finishes = epilogue && !epilogue->empty();
+    ValueId residual = kNone;
+    std::vector<ValueId> inputs = n.inputs;
+    if (finishes)
+      for (std::size_t i = 0; i < op.inputs.size() && i < inputs.size(); ++i)
+        if (op.inputs[i].name == "residual") residual = std::exchange(inputs[i], kNone);
+    const Signature s = signature_of(n, [this](ValueId v) { return slots[static_cast<std::size_t>(v)].dtype; });
+    const bool wants_reference = oracle != Oracle::none || step.call.reference;
+    bool reference = wants_reference;
+    std::string key = kernel_key(reference, step.call, s.outputs, s.inputs);
+    step.thunk = find_thunk(key);
+    if (!step.thunk && oracle != Oracle::none && !step.call.reference) {
+      reference = false;  // no reference version: data movement
+      step.thunk = find_thunk(kernel_key(false, step.call, s.outputs, s.inputs));
+    }
+    if (!step.thunk) throw UserError("there is no compiled kernel " + key + ": " + std::string(op.name) + " does not take these dtypes eagerly");
+    for (ValueId v : n.outputs) step.arguments.push_back(of(v));
+    step.lists.resize(n.outputs.size() + op.inputs.size());
+    for (std::size_t i = 0; i < op.inputs.size(); ++i) {
+      const ir::InputRange range = ir::input_range(op, inputs.size(), i);
+      if (!op.inputs[i].variadic) {
+        step.arguments.push_back(range.begin < inputs.size() ? of(inputs[range.begin]) : Source{});
+        continue;
+      }
+      step.arguments.push_back({});
+      const bool first = !step.variadic;
+      step.variadic = true;
+      step.count = static_cast<std::int64_t>(range.count);
+      bool present = false;
+      std::vector<Source> list;
+      for (std::size_t k = range.begin; k < range.begin + range.count; ++k) {
+        list.push_back(of(inputs[k]));
+        present = present || inputs[k] != kNone;
+        if (!first) continue;
+        const std::size_t position = k - range.begin;
+        step.sizes.push_back(position < step.call.sizes.size() ? step.call.sizes[position].value() : inputs[k] == kNone ? 0 : slot(inputs[k]).numel);
+      }
+      if (present) step.lists[n.outputs.size() + i] = std::move(list);
+    }
+    if (step.call.workspace_bytes > 0 && !reference) step.workspace = allocate(step.call.workspace_bytes);
+    steps.push_back(std::move(step));
+    if (finishes) {
+      std::vector<Operand> operands{operand(n.outputs[0])};
+      if (residual != kNone) operands.push_back(operand(residual));
+      add_program(*epilogue, of(n.outputs[0]), slot(n.outputs[0]).dtype, slot(n.outputs[0]).sizes, operands);
+    }
+  }
+
+  // ---- running ----
+
+  /// `given`: memory by value, nullptr where the scratch memory is to be used. Fills in the rest.
+  void run(std::vector<void*>& memory, std::byte* scratch) const {
+    for (const auto& [v, p] : constants) memory[static_cast<std::size_t>(v)] = p;
+    for (std::size_t v = 0; v < slots.size(); ++v)
+      if (!memory[v] && slots[v].offset >= 0) memory[v] = scratch + slots[v].offset;
+    // Aliases of later values never occur: nodes stand in order.
+    for (const ir::Node& n : graph.nodes)
+      for (ValueId v : n.outputs)
+        if (const ValueId base = slots[static_cast<std::size_t>(v)].alias_of; base != kNone)
+          memory[static_cast<std::size_t>(v)] = memory[static_cast<std::size_t>(base)];
+    const auto pointer = [&](const Source& s) -> void* {
+      switch (s.kind) {
+        case Source::Kind::value:
+          return memory[static_cast<std::size_t>(s.value)];
+        case Source::Kind::scratch:
+          return scratch + s.offset;
+        case Source::Kind::data:
+          return const_cast<void*>(s.data);
+        case Source::Kind::none:
+          break;
+      }
+      return nullptr;
+    };
+    Pool& p = pool();
+    const std::lock_guard lock(p.mutex);
+    std::vector<void*> tensors;
+    std::vector<std::vector<void*>> lists;
+    for (const Step& s : steps) {
+      tensors.clear();
+      for (const Source& a : s.arguments) tensors.push_back(pointer(a));
+      switch (s.kind) {
+        case Step::Kind::convert:
+          convert_elements(s.from, tensors[1], s.to, tensors[0], s.n);
+          continue;
+        case Step::Kind::copy:
+          if (s.n > 0) std::memmove(tensors[0], tensors[1], static_cast<std::size_t>(s.n));
+          continue;
+        case Step::Kind::fill: {
+          const std::size_t size = ir::size_of(s.to);
+          std::byte one[8];
+          detail::write_element(s.to, one, s.value);
+          for (std::int64_t i = 0; i < s.n; ++i) std::memcpy(static_cast<std::byte*>(tensors[0]) + static_cast<std::size_t>(i) * size, one, size);
+          continue;
+        }
+        case Step::Kind::kernel:
+        case Step::Kind::elementwise:
+          break;
+      }
+      if (s.variadic) {
+        lists.assign(s.lists.size(), {});
+        for (std::size_t i = 0; i < s.lists.size(); ++i) {
+          if (s.lists[i].empty()) continue;
+          for (const Source& a : s.lists[i]) lists[i].push_back(pointer(a));
+          tensors[i] = lists[i].data();
+        }
+      }
+      s.thunk({p.threads, &s.call, &s.broadcast, tensors.data(), s.count, s.sizes.data(), s.workspace >= 0 ? scratch + s.workspace : nullptr});
+    }
+  }
+};
+
+namespace {
+struct Scratch {
+  explicit Scratch(std::int64_t bytes) : storage(static_cast<std::size_t>(bytes)) {}
+  detail::Storage storage;
+};
+}  // namespace
+
+Executor::Executor(ir::Graph graph, const ExecuteOptions& options) : impl_(std::make_unique<Impl>(std::move(graph), options)) {}
+Executor::~Executor() = default;
+const ir::Graph& Executor::graph() const { return impl_->graph; }
+
+void Executor::run(std::span<const void* const> inputs, std::span<void* const> outputs) const {
+  const Impl& e = *impl_;
+  GRAVEN_CHECK(inputs.size() == e.graph.inputs.size() && outputs.size() == e.graph.outputs.size(), "wrong number of tensors");
+  std::vector<void*> memory(e.slots.size(), nullptr);
+  for (std::size_t i = 0; i < inputs.size(); ++i) memory[static_cast<std::size_t>(e.graph.inputs[i])] = const_cast<void*>(inputs[i]);
+  // Results go straight to the caller, where they are computed rather than aliases.
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const auto v = static_cast<std::size_t>(e.graph.outputs[i]);
+    if (e.slots[v].offset >= 0 && !memory[v]) memory[v] = outputs[i];
+  }
+  const Scratch scratch(e.scratch_bytes);
+  e.run(memory, scratch.storage.data);
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const auto v = static_cast<std::size_t>(e.graph.outputs[i]);
+    const auto bytes = static_cast<std::size_t>(e.slots[v].bytes());
+    if (memory[v] != outputs[i] && bytes > 0) std::memcpy(outputs[i], memory[v], bytes);
+  }
+}
+
+struct ExecutorAccess {
+  static Executor::Impl& impl(Executor& e) { return *e.impl_; }
+};
+
+void execute(const ir::Graph& graph, Environment& values, const ExecuteOptions& options) {
+  Executor executor(graph, options);
+  Executor::Impl& e = ExecutorAccess::impl(executor);
+  std::vector<void*> memory(e.slots.size(), nullptr);
+  std::deque<ir::TensorData> leaves;
+  std::vector<std::pair<ValueId, ir::TensorData*>> leaf_of;
+  std::set<ValueId> produced;
+  for (const ir::Node& n : e.graph.nodes) produced.insert(n.outputs.begin(), n.outputs.end());
+  for (auto& [v, data] : values) {
+    if (v < 0 || static_cast<std::size_t>(v) >= e.slots.size() || produced.count(v)) continue;
+    const auto& slot = e.slots[static_cast<std::size_t>(v)];
+    if (data.type.shape != e.graph.type(v).shape)
+      throw UserError("execute: '" + e.graph.value(v).name + "' must be " + e.graph.type(v).to_string() + ", got " + data.type.to_string());
+    leaves.push_back(convert(data, e.graph.value(v).kind == ir::ValueKind::hyper ? e.graph.type(v).dtype : slot.dtype));
+    if (leaves.back().bytes.empty()) leaves.back().bytes.resize(1);
+    memory[static_cast<std::size_t>(v)] = leaves.back().bytes.data();
+    leaf_of.emplace_back(v, &leaves.back());
+  }
+  for (const ir::Node& n : e.graph.nodes)
+    for (ValueId v : n.inputs)
+      if (v != kNone && !produced.count(v) && !memory[static_cast<std::size_t>(v)] && !e.graph.constants.count(v))
+        throw UserError("execute: the value '" + e.graph.value(v).name + "' is needed by " + std::string(n.op->name) + " and was not given");
+  const Scratch scratch(e.scratch_bytes);
+  e.run(memory, scratch.storage.data);
+  const auto store = [&](ValueId v) {
+    const auto& slot = e.slots[static_cast<std::size_t>(v)];
+    ir::TensorData data;
+    data.type = {slot.dtype, e.graph.type(v).shape};
+    const auto* p = static_cast<const std::byte*>(memory[static_cast<std::size_t>(v)]);
+    GRAVEN_CHECK(p != nullptr, "the value '" + e.graph.value(v).name + "' was not computed");
+    data.bytes.assign(p, p + slot.bytes());
+    values[v] = std::move(data);
+  };
+  for (const ir::Node& n : e.graph.nodes) {
+    for (std::size_t i = 0; i < n.op->inputs.size(); ++i) {
+      if (!n.op->inputs[i].mutated) continue;
+      const ir::InputRange range = ir::input_range(*n.op, n.inputs.size(), i);
+      for (std::size_t k = range.begin; k < range.begin + range.count && k < n.inputs.size(); ++k)
+        if (n.inputs[k] != kNone) store(n.inputs[k]);
+    }
+    if (options.keep_all)
+      for (ValueId v : n.outputs) store(v);
+  }
+  for (ValueId v : e.graph.outputs)
+    if (!values.count(v) || produced.count(v)) store(v);
+  for (const ir::Loss& l : e.graph.losses) store(l.value);
+  for (const auto& [v, p] : e.constants)
+    if (std::find(e.graph.outputs.begin(), e.graph.outputs.end(), v) != e.graph.outputs.end()) store(v);
+}
+
+}  // namespace graven::eager

@@ -1,0 +1,73 @@
+// The table of compiled kernels: every (function, element types) that an operator's test cases reach, as a thunk that takes untyped pointers.
+// Its sources are written by codegen/eager_table when the library is built; they include kernels/**.h and nothing is listed by hand.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ir/op.h"
+#include "kernels/config/elementwise.h"
+
+namespace graven::kernels {
+class Threads;
+}
+
+namespace graven::eager {
+
+/// What a thunk passes on.
+struct Arguments {
+  kernels::Threads& threads;
+  const ir::KernelCall* call = nullptr;                  ///< its config, with fixed dimensions
+  const kernels::broadcast_config* broadcast = nullptr;  ///< elementwise operators
+  /// Outputs, then inputs, one each; nullptr where absent. A variadic input is an array of pointers.
+  void* const* tensors = nullptr;
+  std::int64_t count = 0;               ///< of each variadic input
+  const std::int64_t* sizes = nullptr;  ///< of the first variadic input's tensors: KernelCall::sizes, or their elements
+  void* workspace = nullptr;
+};
+
+using Thunk = void (*)(const Arguments&);
+
+struct TableEntry {
+  const char* key;
+  Thunk thunk;
+};
+
+/// The generated parts.
+std::span<const std::span<const TableEntry>> table_parts();
+/// Nullptr when there is none.
+Thunk find_thunk(const std::string& key);
+
+/// "cpu/linear(f32;f32,f32,f32,f32)": folder, function, template arguments, and the element types of outputs and inputs.
+std::string kernel_key(bool reference, const ir::KernelCall& call, const std::vector<ir::DType>& outputs, const std::vector<ir::DType>& inputs);
+/// "elementwise/add(f32;f32,f32)"
+std::string elementwise_key(std::string_view op, ir::DType output, const std::vector<ir::DType>& inputs);
+
+/// The scalar attributes of an elementwise operator that its functor takes as further inputs, in order (codegen/emit/functor.h).
+std::vector<const ir::AttributeSpec*> scalar_attributes(const ir::OpDef& op);
+
+/// How a node calls its kernel: element types of its outputs and of the operator's declared inputs, variadic ones counted once. Absent ones have
+/// the type that the kernel computes in.
+struct Signature {
+  std::vector<ir::DType> outputs, inputs;
+};
+Signature signature_of(const ir::Node& node, const std::function<ir::DType(ir::ValueId)>& dtype);
+
+/// The passes that prepare one operator: layout, packing, decomposition.
+void lower_for_eager(ir::Graph& graph);
+
+// ---- for the generated thunks ----
+inline void read_field(const ir::KernelCall& call, std::size_t i, std::int64_t& field) { field = std::get<ir::Dim>(call.config[i].second).value(); }
+inline void read_field(const ir::KernelCall& call, std::size_t i, double& field) { field = std::get<double>(call.config[i].second); }
+inline void read_field(const ir::KernelCall& call, std::size_t i, bool& field) { field = std::get<bool>(call.config[i].second); }
+template <std::size_t N>
+void read_field(const ir::KernelCall& call, std::size_t i, std::int64_t (&field)[N]) {
+  const auto& values = std::get<std::vector<ir::Dim>>(call.config[i].second);
+  for (std::size_t k = 0; k < N; ++k) field[k] = k < values.size() ? values[k].value() : 0;
+}
+
+}  // namespace graven::eager

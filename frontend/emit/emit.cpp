@@ -1,0 +1,30 @@
+// The bridge from nn::Graph to the generator.
+#include <cstring>
+
+#include "frontend/eager/executor.h"
+#include "frontend/tensor_impl.h"
+#include "graven/codegen.h"
+
+namespace graven::codegen {
+
+EmitReport emit(const nn::GraphBase& graph, const std::filesystem::path& directory, EmitOptions options) {
+  const ir::Graph& recorded = graph.graph();
+  for (const auto& [name, t] : graph.state_dict()) {
+    const ir::ValueId v = recorded.find(name);
+    if (v == ir::kNone || options.weights.count(name)) continue;
+    if (recorded.type(v) != ir::TensorType{t.dtype(), t.shape()})
+      throw UserError("emit: the parameter " + name + " of " + graph.name() + " was recorded as " + recorded.type(v).to_string() + ", and is " +
+                      t.describe() + " now");
+    const Tensor rows = detail::contiguous_copy(t);
+    auto data = std::make_shared<ir::TensorData>();
+    data->type = recorded.type(v);
+    data->bytes.resize(static_cast<std::size_t>(t.numel()) * ir::size_of(t.dtype()));
+    if (!data->bytes.empty()) std::memcpy(data->bytes.data(), rows.impl()->data(), data->bytes.size());
+    options.weights.emplace(name, std::move(data));
+  }
+  if (!options.execute)
+    options.execute = [](const ir::Graph& g, TensorValues& values) { eager::execute(g, values, {.oracle = eager::Oracle::double_reference}); };
+  return emit(recorded, directory, options);
+}
+
+}  // namespace graven::codegen

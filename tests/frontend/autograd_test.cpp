@@ -1,0 +1,137 @@
+// Eager autograd: gradients against hand results and finite differences, accumulation, freeing, errors.
+#include <gtest/gtest.h>
+
+#include <graven/graven.h>
+#include <cmath>
+#include <functional>
+
+#include "tests/frontend/error_text.h"
+
+namespace graven {
+namespace {
+
+using test::error_of;
+
+TEST(Autograd, KnowsTheChainRule) {
+  Tensor x = tensor({1., 2., 3.}).requires_grad_();
+  Tensor y = (x * x + 2 * x).sum();
+  y.backward();
+  EXPECT_EQ(x.grad().to_vector<double>(), (std::vector<double>{4, 6, 8}));
+  (x * 3).sum().backward();
+  EXPECT_EQ(x.grad().to_vector<double>(), (std::vector<double>{7, 9, 11})) << "gradients accumulate";
+}
+
+TEST(Autograd, SumsOverEveryUse) {
+  Tensor x = tensor(3.).requires_grad_();
+  Tensor a = x * 2, b = a + x;
+  (a * b).backward();  // 2x * 3x = 6x^2
+  EXPECT_EQ(x.grad().item<double>(), 36);
+}
+
+struct Difference {
+  const char* name;
+  Shape shape;
+  std::function<Tensor(const Tensor&)> f;
+};
+
+TEST(Autograd, AgreesWithFiniteDifferences) {
+  manual_seed(1);
+  const Tensor w = randn({4, 3}, f64), v = randn({2, 3}, f64);
+  const Difference cases[] = {
+      {"matmul", {2, 4}, [&](const Tensor& x) { return matmul(x, w).square().sum(); }},
+      {"broadcast", {3}, [&](const Tensor& x) { return (x * v + x).sigmoid().sum(); }},
+      {"views", {2, 6}, [&](const Tensor& x) { return (x.reshape({4, 3}).transpose(0, 1).slice(1, 1, 4, 2) * 3).square().sum(); }},
+      {"select and expand", {3, 2}, [&](const Tensor& x) { return (x.select(0, 1).unsqueeze(0).expand({3, 2}) * x).sum(); }},
+      {"softmax", {2, 3}, [&](const Tensor& x) { return (x.softmax(1) * v).sum(); }},
+      {"log_softmax", {2, 3}, [&](const Tensor& x) { return (x.log_softmax(-1) * v).sum(); }},
+      {"mean", {2, 3}, [&](const Tensor& x) { return (x.mean(0) * x).mean(); }},
+      {"cat", {2, 3}, [&](const Tensor& x) { return cat({x, x * 2}, 1).square().sum(); }},
+      {"division", {3}, [&](const Tensor& x) { return (1 / (x * x + 1)).sum(); }},
+      {"pow", {3}, [&](const Tensor& x) { return (x.pow(3) - x.pow(2)).sum(); }},
+      {"mse", {2, 3}, [&](const Tensor& x) { return mse_loss(x, v); }},
+      {"bce", {2, 3}, [&](const Tensor& x) { return binary_cross_entropy_with_logits(x, v.sigmoid()); }},
+      {"nll", {2, 3}, [&](const Tensor& x) { return nll_loss(x.log_softmax(1), tensor({2, 0})); }},
+      {"cross entropy", {2, 3}, [&](const Tensor& x) { return cross_entropy(x, tensor({2, 0})); }},
+      {"gelu", {3}, [&](const Tensor& x) { return gelu(x).sum(); }},
+  };
+  for (const Difference& c : cases) {
+    SCOPED_TRACE(c.name);
+    Tensor x = randn(c.shape, {f64, true});
+    Tensor value = c.f(x);
+    value.backward();
+    const std::vector<double> computed = x.grad().to_vector<double>();
+    NoGradGuard no_grad;
+    double* p = x.data<double>();
+    for (std::size_t i = 0; i < computed.size(); ++i) {
+      const double old = p[i], eps = 1e-6;
+      p[i] = old + eps;
+      const double high = c.f(x).item<double>();
+      p[i] = old - eps;
+      const double low = c.f(x).item<double>();
+      p[i] = old;
+      EXPECT_NEAR(computed[i], (high - low) / (2 * eps), 1e-6 * (1 + std::abs(computed[i])));
+    }
+  }
+}
+
+TEST(Autograd, GradReturnsWithoutAccumulating) {
+  Tensor x = tensor({2., 3.}).requires_grad_();
+  const Tensor y = (x * x).sum();
+  EXPECT_EQ(grad({y}, {x}).at(0).to_vector<double>(), (std::vector<double>{4, 6}));
+  EXPECT_FALSE(x.grad().defined());
+}
+
+TEST(Autograd, RetainsWhatIsAskedFor) {
+  Tensor x = tensor(2.).requires_grad_();
+  Tensor y = x * x * x;
+  y.backward({}, true);
+  y.backward();
+  EXPECT_EQ(x.grad().item<double>(), 24);
+  EXPECT_NE(error_of([&] { y.backward(); }).find("was freed by an earlier backward()"), std::string::npos);
+}
+
+TEST(Autograd, StopsWhereItShould) {
+  Tensor x = tensor(2.).requires_grad_();
+  EXPECT_FALSE((x.detach() * 2).requires_grad());
+  {
+    NoGradGuard no_grad;
+    EXPECT_FALSE((x * 2).requires_grad());
+  }
+  EXPECT_TRUE((x * 2).requires_grad());
+  EXPECT_FALSE((x > 1).requires_grad());
+}
+
+TEST(Autograd, SaysWhatIsWrong) {
+  Tensor x = tensor({1., 2.}).requires_grad_();
+  EXPECT_NE(error_of([&] { (x * 2).backward(); }).find("needs a gradient for a tensor of more than one element, got f32[2]"), std::string::npos);
+  EXPECT_NE(error_of([&] { ones({}).backward(); }).find("does not require a gradient"), std::string::npos);
+  EXPECT_NE(error_of([&] { x.add_(1); }).find("a leaf that requires a gradient is changed in place"), std::string::npos);
+  EXPECT_NE(error_of([&] { (void)arange(3).requires_grad_(); }).find("only floating-point tensors have gradients"), std::string::npos);
+  Tensor a = x * 2, b = (a * a).sum();
+  {
+    NoGradGuard no_grad;
+    a.mul_(3);
+  }
+  const std::string text = error_of([&] { b.backward(); });
+  EXPECT_NE(text.find("that mul (autograd_test.cpp:"), std::string::npos) << text;
+  EXPECT_NE(text.find("was changed in place since"), std::string::npos) << text;
+}
+
+TEST(Autograd, FollowsInPlaceChanges) {
+  Tensor x = tensor({1., 2.}).requires_grad_();
+  Tensor y = x * 1;
+  y.mul_(3);
+  y.add_(x);
+  y.sum().backward();
+  EXPECT_EQ(x.grad().to_vector<double>(), (std::vector<double>{4, 4}));
+}
+
+TEST(Autograd, FreesALongChain) {
+  Tensor x = tensor(0.).requires_grad_(), y = x;
+  for (int i = 0; i < 20000; ++i) y = y + 1;
+  y.backward({}, true);
+  EXPECT_EQ(x.grad().item<double>(), 1);
+}
+
+}  // namespace
+}  // namespace graven

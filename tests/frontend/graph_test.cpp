@@ -1,0 +1,316 @@
+// Graphs: what is recorded, names, errors. Nothing here runs a compiled program.
+#include <gtest/gtest.h>
+
+#include <graven/graven.h>
+#include <sstream>
+#include <thread>
+
+#include "ir/op.h"
+#include "tests/frontend/error_text.h"
+
+namespace graven {
+namespace {
+
+using test::error_of;
+
+struct Mlp : nn::Module<Mlp> {
+  nn::Linear hidden = child("hidden", nn::Linear(4, 3));
+  nn::Linear logits = child("logits", nn::Linear(3, 2));
+  Tensor forward(Tensor x) { return logits(relu(hidden(flatten(x, 1)))); }
+};
+
+struct TrainMlp : nn::Graph<TrainMlp> {
+  Mlp model = child("model", Mlp());
+  nn::CrossEntropyLoss loss_fn = child("loss_fn", nn::CrossEntropyLoss());
+  optim::SGD optimizer{model.parameters(), {.lr = 0.1, .momentum = 0.9}};
+  TrainMlp() { add_optimizer(optimizer); }
+  Tensor build(Tensor x, Tensor labels) {
+    Tensor loss = loss_fn(model(x), labels);
+    loss.backward();
+    return loss;
+  }
+};
+
+/// One line a node, origins without lines.
+std::string text_of(const ir::Graph& graph) {
+  std::ostringstream out;
+  for (const ir::Node& n : graph.nodes) {
+    for (ir::ValueId v : n.outputs) out << graph.value(v).name << ' ' << graph.type(v).to_string() << ' ';
+    out << "= " << n.op->name << "(";
+    for (std::size_t i = 0; i < n.inputs.size(); ++i) out << (i ? ", " : "") << (n.inputs[i] == ir::kNone ? "-" : graph.value(n.inputs[i]).name);
+    out << ") " << n.origins.at(0).module << "\n";
+  }
+  return out.str();
+}
+
+TEST(Trace, RecordsAnMlp) {
+  TrainMlp graph;
+  const ir::Graph& g = graph.trace(spec({Dim("batch", 8), 2, 2}, "images"), spec({Dim("batch", 8)}, i64, "labels"));
+  EXPECT_EQ(text_of(g),
+            "model.reshape f32[batch,4] = reshape(images) model\n"
+            "model.hidden.linear f32[batch,3] = linear(model.reshape, model.hidden.weight, model.hidden.bias) model.hidden\n"
+            "model.relu f32[batch,3] = relu(model.hidden.linear) model\n"
+            "model.logits.linear f32[batch,2] = linear(model.relu, model.logits.weight, model.logits.bias) model.logits\n"
+            "loss_fn.cross_entropy f32[] loss_fn.cross_entropy.1 f32[batch,2] = cross_entropy(model.logits.linear, labels) loss_fn\n");
+  EXPECT_EQ(g.name, "TrainMlp");
+  EXPECT_TRUE(g.training);
+  ASSERT_EQ(g.losses.size(), 1u);
+  EXPECT_EQ(g.losses[0].value, g.outputs.at(0));
+  ASSERT_EQ(g.optimizers.size(), 1u);
+  EXPECT_EQ(g.optimizers[0].kind, "sgd");
+  EXPECT_EQ(g.optimizers[0].groups[0].parameters.size(), 4u);
+  EXPECT_EQ(g.optimizers[0].groups[0].options.at("momentum"), 0.9);
+  std::vector<std::string> modules;
+  for (const auto& m : g.modules) modules.push_back(m.path + ":" + m.class_name);
+  EXPECT_EQ(modules, (std::vector<std::string>{"model:Mlp", "model.hidden:Linear", "model.logits:Linear", "loss_fn:CrossEntropyLoss"}));
+  // A user's function has its own line; a layer's operator the line that called the layer: both stand in forward().
+  EXPECT_EQ(g.nodes[2].origins[0].file, "graph_test.cpp");
+  EXPECT_EQ(g.nodes[2].origins[0].line, g.nodes[1].origins[0].line);
+}
+
+TEST(Trace, PrintsAsOneFlowDoes) {
+  TrainMlp graph;
+  const std::string name = graph.name();
+  EXPECT_EQ(name.substr(0, 9), "TrainMlp_");
+  std::ostringstream before;
+  before << graph;
+  EXPECT_EQ(before.str(), "(GRAPH:" + name +
+                              ":TrainMlp): (\n"
+                              "  (CONFIG:config:GraphConfig(training=True, ))\n"
+                              "  (MODULE:model:Mlp()): (\n"
+                              "    (MODULE:model.hidden:Linear(in_features=4, out_features=3, bias=True)): (\n"
+                              "      (PARAMETER:model.hidden.weight:tensor(..., size=(3, 4), dtype=float32, requires_grad=True)): ()\n"
+                              "      (PARAMETER:model.hidden.bias:tensor(..., size=(3,), dtype=float32, requires_grad=True)): ()\n"
+                              "    )\n"
+                              "    (MODULE:model.logits:Linear(in_features=3, out_features=2, bias=True)): (\n"
+                              "      (PARAMETER:model.logits.weight:tensor(..., size=(2, 3), dtype=float32, requires_grad=True)): ()\n"
+                              "      (PARAMETER:model.logits.bias:tensor(..., size=(2,), dtype=float32, requires_grad=True)): ()\n"
+                              "    )\n"
+                              "  )\n"
+                              "  (MODULE:loss_fn:CrossEntropyLoss()): ()\n"
+                              ")");
+  graph.compile(spec({5, 4}), spec({5}, i64));
+  std::ostringstream after;
+  after << graph;
+  EXPECT_NE(after.str().find("  (INPUT:_" + name + "-input_1:tensor(..., size=(5,), dtype=int64))\n"), std::string::npos);
+  EXPECT_NE(after.str().find("    (INPUT:_loss_fn-input_0:tensor(..., is_lazy='True', size=(5, 2), dtype=float32))\n"), std::string::npos);
+  EXPECT_NE(after.str().find("  (OUTPUT:_" + name + "-output_0:tensor(..., size=(), dtype=float32))\n"), std::string::npos);
+}
+
+TEST(Trace, KeepsTheTreeOfInputsAndOutputs) {
+  using Batch = std::map<std::string, Tensor>;
+  struct Trees : nn::Graph<Trees> {
+    std::pair<Tensor, std::vector<Tensor>> build(Batch batch, std::optional<Tensor> mask) {
+      EXPECT_FALSE(mask.has_value());
+      return {batch.at("x"), {batch.at("y") + 1, batch.at("x")}};
+    }
+  } graph;
+  const std::map<std::string, Spec> batch{{"x", spec({2})}, {"y", spec({3})}};
+  const ir::Graph& g = graph.trace(batch, std::optional<Spec>());
+  EXPECT_EQ(g.inputs.size(), 2u);
+  ASSERT_EQ(g.outputs.size(), 3u);
+  EXPECT_EQ(g.outputs[0], g.inputs[0]) << "returning an input is legal";
+  EXPECT_EQ(g.input_tree.children[0].keys, (std::vector<std::string>{"x", "y"}));
+  EXPECT_EQ(g.input_tree.children[1].kind, ir::Tree::Kind::none);
+  EXPECT_EQ(g.output_tree.children[1].children.size(), 2u);
+}
+
+TEST(Trace, TheSameModuleTwiceIsOneVariable) {
+  struct Twice : nn::Graph<Twice> {
+    nn::Linear a = child("a", nn::Linear(2, 2));
+    nn::Linear b = child("b", a);
+    Tensor build(Tensor x) { return b(a(a(x))); }
+  } graph;
+  const ir::Graph& g = graph.trace(spec({1, 2}));
+  EXPECT_EQ(g.parameters.size(), 2u);
+  EXPECT_EQ(g.nodes.size(), 3u);
+}
+
+TEST(Trace, CapturesConstantsOnce) {
+  const Tensor table = arange(3).to(f32);
+  struct Captures : nn::Graph<Captures> {
+    Tensor table;
+    Tensor build(Tensor x) { return (x + table) * table + ones({3}); }
+  } graph;
+  graph.table = table;
+  const ir::Graph& g = graph.trace(spec({3}));
+  EXPECT_EQ(g.constants.size(), 2u);
+  EXPECT_EQ(g.nodes.size(), 3u);
+}
+
+TEST(Trace, InPlaceChangesBecomeValues) {
+  struct InPlace : nn::Graph<InPlace> {
+    Tensor build(Tensor x) {
+      Tensor y = x * 2;
+      Tensor same = y;
+      y.add_(1);
+      y.relu_();
+      x.mul_(3);
+      return same + x;
+    }
+  } graph;
+  EXPECT_EQ(text_of(graph.trace(spec({3}))),
+            "full f32[] = full() \nmul f32[3] = mul(input_0, full) \n"
+            "full_2 f32[] = full() \nadd f32[3] = add(mul, full_2) \n"
+            "relu f32[3] = relu(add) \n"
+            "full_3 f32[] = full() \nmul_2 f32[3] = mul(input_0, full_3) \n"
+            "add_2 f32[3] = add(relu, mul_2) \n");
+  struct OnView : nn::Graph<OnView> {
+    Tensor build(Tensor x) {
+      Tensor y = x * 2;
+      Tensor v = y.flatten();
+      v.add_(1);
+      return y;
+    }
+  } on_view;
+  EXPECT_NE(error_of([&] { on_view.compile(spec({2, 2})); }).find("add_: a tensor is changed in place while a view of it"), std::string::npos);
+}
+
+TEST(Trace, BuffersAreAssigned) {
+  struct Counter : nn::Module<Counter> {
+    Tensor count = buffer("count", zeros({}));
+    Tensor forward(Tensor x) {
+      count.add_(1);
+      return x + count;
+    }
+  };
+  struct Counts : nn::Graph<Counts> {
+    Counter counter = child("counter", Counter());
+    Tensor build(Tensor x) { return counter(counter(x)); }
+  } graph;
+  EXPECT_EQ(text_of(graph.trace(spec({2}))),
+            "counter.full f32[] = full() counter\ncounter.add f32[] = add(counter.count, counter.full) counter\n"
+            "counter.add_2 f32[2] = add(input_0, counter.add) counter\n"
+            "counter.full_2 f32[] = full() counter\ncounter.add_3 f32[] = add(counter.add, counter.full_2) counter\n"
+            "counter.add_4 f32[2] = add(counter.add_2, counter.add_3) counter\n"
+            "= assign(counter.count, counter.add_3) counter\n");
+}
+
+TEST(Trace, ComputesNothing) {
+  // 100,000 nodes on tensors of a terabyte: recorded, not computed.
+  struct Deep : nn::Graph<Deep> {
+    Tensor build(Tensor x) {
+      for (int i = 0; i < 100000; ++i) x = relu(x);
+      return x;
+    }
+  } graph;
+  EXPECT_EQ(graph.trace(spec({1 << 20, 1 << 18})).nodes.size(), 100000u);
+}
+
+TEST(Trace, ThreadsDoNotMeet) {
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i)
+    threads.emplace_back([] {
+      TrainMlp graph;
+      EXPECT_EQ(graph.trace(spec({5, 4}), spec({5}, i64)).nodes.size(), 5u);
+    });
+  for (std::thread& t : threads) t.join();
+}
+
+TEST(Graphs, SayWhatIsWrong) {
+  struct Unregistered : nn::Graph<Unregistered> {
+    nn::Linear linear{2, 2};
+    Tensor build(Tensor x) { return linear(x); }
+  } unregistered;
+  EXPECT_NE(
+      error_of([&] { unregistered.compile(spec({1, 2})); }).find("the module Linear is called in build() of Unregistered, but is not registered"),
+      std::string::npos);
+  struct Parameter : nn::Graph<Parameter> {
+    nn::Linear linear{2, 2};
+    Tensor build(Tensor x) { return matmul(x, linear.weight); }
+  } parameter;
+  EXPECT_NE(error_of([&] { parameter.compile(spec({1, 2})); }).find("the parameter f32[2,2] of Linear.weight is used in build() of Parameter"),
+            std::string::npos);
+  struct Leaf : nn::Graph<Leaf> {
+    Tensor w = ones({2, 2}).requires_grad_();
+    Tensor build(Tensor x) { return matmul(x, w); }
+  } leaf;
+  EXPECT_NE(error_of([&] { leaf.compile(spec({1, 2})); }).find("requires a gradient and is used in build() of Leaf, but is no registered parameter"),
+            std::string::npos);
+  struct NoOptimizer : nn::Graph<NoOptimizer> {
+    nn::Linear linear = child("linear", nn::Linear(2, 2));
+    Tensor build(Tensor x) {
+      Tensor loss = linear(x).sum();
+      loss.backward();
+      return loss;
+    }
+  } no_optimizer;
+  EXPECT_NE(error_of([&] { no_optimizer.compile(spec({1, 2})); }).find("calls backward(), but the graph has no optimizer"), std::string::npos);
+  EXPECT_FALSE(no_optimizer.is_compiled());
+  struct NoBackward : nn::Graph<NoBackward> {
+    nn::Linear linear = child("linear", nn::Linear(2, 2));
+    optim::SGD optimizer{linear.parameters()};
+    NoBackward() { add_optimizer(optimizer); }
+    Tensor build(Tensor x) { return linear(x).sum(); }
+  } no_backward;
+  EXPECT_NE(error_of([&] { no_backward.compile(spec({1, 2})); }).find("has an optimizer, but its build() calls backward() on no loss"),
+            std::string::npos);
+  struct Foreign : nn::Graph<Foreign> {
+    optim::SGD optimizer{nn::Linear(2, 2).parameters()};
+    Foreign() { add_optimizer(optimizer); }
+    Tensor build(Tensor x) { return x; }
+  };
+  EXPECT_NE(error_of([] { Foreign(); }).find("(Linear.weight) that is not in the graph Foreign_"), std::string::npos);
+  struct TwoOwners : nn::Graph<TwoOwners> {
+    nn::Linear linear = child("linear", nn::Linear(2, 2));
+    TwoOwners() {
+      add_optimizer(optim::SGD(linear.parameters()));
+      add_optimizer(optim::SGD(linear.parameters()));
+    }
+    Tensor build(Tensor x) { return x; }
+  };
+  EXPECT_NE(error_of([] { TwoOwners(); }).find("the parameter linear.weight belongs to another optimizer"), std::string::npos);
+  struct Shapes : nn::Graph<Shapes> {
+    nn::Sequential net = child("net", nn::Sequential(nn::Linear(2, 3), nn::Linear(4, 1)));
+    Tensor build(Tensor x) { return net(x); }
+  } shapes;
+  const std::string text = error_of([&] { shapes.compile(spec({1, 2})); });
+  EXPECT_EQ(text.find("error: net.1 (linear): "), 0u) << text;
+  EXPECT_NE(text.find("f32[1,3] from net.0.linear"), std::string::npos) << text;
+  EXPECT_NE(text.find("at graph_test.cpp:"), std::string::npos) << text;
+  struct Peeks : nn::Graph<Peeks> {
+    Tensor kept;
+    Tensor build(Tensor x) {
+      kept = x * 2;
+      return kept;
+    }
+  } peeks;
+  peeks.compile(spec({2}));
+  EXPECT_NE(error_of([&] { (void)peeks.kept.item<float>(); }).find("has no data until the graph runs"), std::string::npos);
+  EXPECT_NE(error_of([&] { (void)(peeks.kept + 1); }).find("was recorded by a graph's build(), and is used outside of it"), std::string::npos);
+  EXPECT_NE(error_of([&] { (void)Peeks().graph(); }).find("has not been recorded yet"), std::string::npos);
+}
+
+TEST(Graphs, CheckTheInputsOfLaterCalls) {
+  struct Two : nn::Graph<Two> {
+    Tensor build(Tensor x, std::map<std::string, Tensor> more) { return x + more.at("y"); }
+  } graph;
+  graph.compile(spec({Dim("batch", 8), 3}, "x"), std::map<std::string, Spec>{{"y", spec({Dim("batch", 8), 3})}});
+  const auto call = [&](Tensor x, Tensor y) { return error_of([&] { (void)graph(x, std::map<std::string, Tensor>{{"y", y}}); }); };
+  const std::string wide = call(zeros({2, 4}), zeros({2, 3}));
+  EXPECT_NE(wide.find("input 0 ('x') of Two_"), std::string::npos) << wide;
+  EXPECT_NE(wide.find("expected f32[batch,3], got f32[2,4]"), std::string::npos) << wide;
+  EXPECT_NE(wide.find("at graph_test.cpp:"), std::string::npos) << wide;
+  EXPECT_NE(call(zeros({9, 3}), zeros({9, 3})).find("batch must lie in [1, 8]"), std::string::npos);
+  EXPECT_NE(call(zeros({2, 3}), zeros({4, 3})).find("input 1[\"y\"] ('input_1')"), std::string::npos);
+  EXPECT_NE(call(zeros({2, 3}), zeros({4, 3})).find("batch is 2 in an earlier input"), std::string::npos);
+  EXPECT_NE(call(zeros({2, 3}, f64), zeros({2, 3})).find("got f64[2,3]"), std::string::npos);
+}
+
+TEST(Graphs, KeepTheirStateUnderStableNames) {
+  TrainMlp a, b;
+  std::vector<std::string> names;
+  for (const auto& [name, t] : a.state_dict()) names.push_back(name);
+  EXPECT_EQ(names, (std::vector<std::string>{"model.hidden.weight", "model.hidden.bias", "model.logits.weight", "model.logits.bias",
+                                             "model.hidden.weight-momentum", "model.hidden.bias-momentum", "model.logits.weight-momentum",
+                                             "model.logits.bias-momentum", "train_step"}));
+  nn::StateDict state = a.state_dict();
+  for (auto& [name, t] : state) t = name == "train_step" ? tensor(7) : full(t.shape(), 0.5);
+  b.load_state_dict(state);
+  EXPECT_EQ(b.train_step(), 7);
+  EXPECT_EQ(b.model.hidden.bias.to_vector<double>(), (std::vector<double>(3, 0.5)));
+  EXPECT_EQ(b.learning_rates(), (std::vector<double>{0.1}));
+}
+
+}  // namespace
+}  // namespace graven

@@ -1,0 +1,198 @@
+// Modules: registration, names, print, state dictionaries, files, initialisers.
+#include <gtest/gtest.h>
+
+#include <graven/graven.h>
+#include <cmath>
+#include <filesystem>
+
+#include "tests/frontend/error_text.h"
+
+namespace graven {
+namespace {
+
+using test::error_of;
+
+struct Block : nn::Module<Block> {
+  nn::Conv2d conv = child("conv", nn::Conv2d(3, 4, 3, {.stride = 2, .padding = 1, .bias = false}));
+  nn::BatchNorm2d norm = child("norm", nn::BatchNorm2d(4));
+  Tensor scale = parameter("scale", ones({4, 1, 1}));
+  Tensor forward(Tensor x) { return relu(norm(conv(x)) * scale); }
+};
+
+struct Net : nn::Module<Net> {
+  nn::ModuleList<Block> blocks = child("blocks", nn::ModuleList<Block>{Block()});
+  nn::Sequential head = child("head", nn::Sequential(nn::Flatten(), nn::Linear(16, 2), nn::Dropout(0.2)));
+  Tensor forward(Tensor x) {
+    for (Block& b : blocks) x = b(x);
+    return head(x);
+  }
+};
+
+std::vector<std::string> names_of(const nn::NamedTensors& tensors) {
+  std::vector<std::string> names;
+  for (const auto& [name, t] : tensors) names.push_back(name);
+  return names;
+}
+
+TEST(Modules, NameWhatTheyHold) {
+  const Net net;
+  EXPECT_EQ(names_of(net.named_parameters()), (std::vector<std::string>{"blocks.0.scale", "blocks.0.conv.weight", "blocks.0.norm.weight",
+                                                                        "blocks.0.norm.bias", "head.1.weight", "head.1.bias"}));
+  EXPECT_EQ(names_of(net.named_buffers()),
+            (std::vector<std::string>{"blocks.0.norm.running_mean", "blocks.0.norm.running_var", "blocks.0.norm.num_batches_tracked"}));
+  EXPECT_EQ(net.modules().size(), 9u);
+  EXPECT_EQ(net.class_name(), "Net");
+}
+
+TEST(Modules, PrintAsPyTorchDoes) {
+  EXPECT_EQ(Net().repr(),
+            "Net(\n"
+            "  (blocks): ModuleList(\n"
+            "    (0): Block(\n"
+            "      (conv): Conv2d(3, 4, kernel_size=(3, 3), stride=(2, 2), padding=(1, 1), bias=False)\n"
+            "      (norm): BatchNorm2d(4, eps=1e-05, momentum=0.1, affine=True, track_running_stats=True)\n"
+            "    )\n"
+            "  )\n"
+            "  (head): Sequential(\n"
+            "    (0): Flatten(start_dim=1, end_dim=-1)\n"
+            "    (1): Linear(in_features=16, out_features=2, bias=True)\n"
+            "    (2): Dropout(p=0.2, inplace=False)\n"
+            "  )\n"
+            ")");
+  EXPECT_EQ(nn::MaxPool2d(2).repr(), "MaxPool2d(kernel_size=2, stride=2, padding=0, dilation=1, ceil_mode=False)");
+  EXPECT_EQ(nn::GELU().repr(), "GELU(approximate='none')");
+}
+
+TEST(Modules, CopiesShareEverything) {
+  nn::Linear a(2, 2);
+  nn::Linear b = a;
+  b.weight.detach().fill_(3);
+  EXPECT_EQ(a.weight.to_vector<double>(), (std::vector<double>(4, 3)));
+  b.eval();
+  EXPECT_FALSE(a.is_training());
+  Net net;
+  net.eval();
+  for (const nn::ModuleBase& m : net.modules()) EXPECT_FALSE(m.is_training());
+}
+
+TEST(Modules, SharedParametersCountOnce) {
+  struct Tied : nn::Module<Tied> {
+    nn::Linear a = child("a", nn::Linear(2, 2));
+    nn::Linear again = child("again", a);
+    Tensor same = parameter("same", a.weight);
+    Tensor forward(Tensor x) { return again(a(x)); }
+  };
+  EXPECT_EQ(names_of(Tied().named_parameters()), (std::vector<std::string>{"same", "a.bias"}));
+}
+
+TEST(Modules, RefuseWhatIsNotRegistered) {
+  struct Forgetful : nn::Module<Forgetful> {
+    nn::Linear hidden{2, 2};
+    Tensor forward(Tensor x) { return hidden(x); }
+  };
+  const std::string text = error_of([] { (void)Forgetful()(zeros({1, 2})); });
+  EXPECT_NE(text.find("the module Linear is called within forward() of Forgetful, but is not registered"), std::string::npos) << text;
+  EXPECT_NE(text.find("at module_test.cpp:"), std::string::npos) << text;
+}
+
+TEST(Modules, RefuseBadNames) {
+  struct Twice : nn::Module<Twice> {
+    nn::ReLU a = child("a", nn::ReLU());
+    nn::ReLU b = child("a", nn::ReLU());
+    Tensor forward(Tensor x) { return x; }
+  };
+  struct Dotted : nn::Module<Dotted> {
+    Tensor w = parameter("a.b", ones({1}));
+    Tensor forward(Tensor x) { return x; }
+  };
+  struct Integer : nn::Module<Integer> {
+    Tensor w = parameter("w", arange(3));
+    Tensor forward(Tensor x) { return x; }
+  };
+  EXPECT_NE(error_of([] { Twice(); }).find("the child 'a' of Twice has a name that is taken"), std::string::npos);
+  EXPECT_NE(error_of([] { Dotted(); }).find("the parameter 'a.b' of Dotted has a dot in its name"), std::string::npos);
+  EXPECT_NE(error_of([] { Integer(); }).find("the parameter 'w' of Integer must be floating-point, got i64[3]"), std::string::npos);
+  EXPECT_NE(error_of([] { nn::Conv2d(3, 4, 3, {.groups = 2}); }).find("groups 2 must divide in_channels 3"), std::string::npos);
+  EXPECT_NE(error_of([] { nn::Linear(0, 4); }).find("Linear: in_features must be positive, got 0"), std::string::npos);
+}
+
+TEST(StateDict, LoadsAllOrNothing) {
+  manual_seed(1);
+  Net a, b;
+  b.load_state_dict(a.state_dict());
+  for (std::size_t i = 0; i < a.state_dict().size(); ++i) EXPECT_TRUE(equal(a.state_dict()[i].second, b.state_dict()[i].second));
+
+  nn::StateDict wrong = a.state_dict();
+  wrong[0].second = full({4, 1, 1}, 7);
+  wrong[1].first = "somewhere.else";
+  wrong[2].second = zeros({5});
+  const std::string text = error_of([&] { b.load_state_dict(wrong); });
+  EXPECT_NE(text.find("3 entries do not fit; nothing was loaded"), std::string::npos) << text;
+  EXPECT_NE(text.find("missing     blocks.0.conv.weight  f32[4,3,3,3]"), std::string::npos) << text;
+  EXPECT_NE(text.find("mismatch    blocks.0.norm.weight  expected f32[4], got f32[5]"), std::string::npos) << text;
+  EXPECT_NE(text.find("unexpected  somewhere.else  f32[4,3,3,3]"), std::string::npos) << text;
+  EXPECT_EQ(b.state_dict()[0].second.to_vector<double>(), (std::vector<double>(4, 1)));
+
+  wrong[2].second = zeros({4});
+  const nn::LoadReport report = b.load_state_dict(wrong, false);
+  EXPECT_EQ(report.missing, (std::vector<std::string>{"blocks.0.conv.weight"}));
+  EXPECT_EQ(report.unexpected, (std::vector<std::string>{"somewhere.else"}));
+  EXPECT_EQ(b.state_dict()[0].second.to_vector<double>(), (std::vector<double>(4, 7)));
+}
+
+TEST(StateDict, GoesThroughAFile) {
+  const std::string path = (std::filesystem::temp_directory_path() / "graven_module_test.safetensors").string();
+  Net a, b;
+  a.to(bf16);
+  b.to(bf16);
+  nn::save(a.state_dict(), path);
+  b.load_state_dict(nn::load(path));
+  for (std::size_t i = 0; i < a.state_dict().size(); ++i) EXPECT_TRUE(equal(a.state_dict()[i].second, b.state_dict()[i].second));
+  std::filesystem::remove(path);
+  EXPECT_NE(error_of([&] { nn::load(path); }).find("graven_module_test.safetensors"), std::string::npos);
+}
+
+TEST(Init, FollowsTheFormulas) {
+  manual_seed(3);
+  const nn::Linear linear(100, 50);
+  const double bound = 1 / std::sqrt(100.0);
+  double largest = 0;
+  for (double v : linear.weight.to_vector<double>()) largest = std::max(largest, std::abs(v));
+  EXPECT_LE(largest, bound);
+  EXPECT_GT(largest, 0.99 * bound);
+  for (double v : linear.bias.to_vector<double>()) EXPECT_LE(std::abs(v), bound);
+  EXPECT_EQ(nn::init::fans(zeros({8, 4, 3, 5})), (std::pair<std::int64_t, std::int64_t>{60, 120}));
+  EXPECT_DOUBLE_EQ(nn::init::calculate_gain("leaky_relu", 1), 1);
+  double square = 0;
+  for (double v : nn::init::kaiming_normal_(zeros({200, 100}), {.nonlinearity = "relu"}).to_vector<double>()) square += v * v / 20000;
+  EXPECT_NEAR(square, 2.0 / 100, 0.001);
+  EXPECT_NE(error_of([] { nn::init::xavier_uniform_(zeros({3})); }).find("need two dimensions or more"), std::string::npos);
+}
+
+TEST(Layers, ComputeWhatTheyAreNamedFor) {
+  nn::Linear linear(2, 2);
+  linear.load_state_dict({{"weight", tensor({{1., 2.}, {3., 4.}})}, {"bias", tensor({10., 20.})}});
+  EXPECT_EQ(linear(tensor({{1., 1.}})).to_vector<double>(), (std::vector<double>{13, 27}));
+  nn::Conv2d conv(1, 1, 2, {.bias = false});
+  conv.load_state_dict({{"weight", tensor({1., 2., 3., 4.}).view({1, 1, 2, 2})}});
+  EXPECT_EQ(conv(arange(9).to(f32).view({1, 1, 3, 3})).to_vector<double>(), (std::vector<double>{27, 37, 57, 67}));
+  EXPECT_EQ(nn::MaxPool2d(2)(arange(16).to(f32).view({1, 1, 4, 4})).to_vector<double>(), (std::vector<double>{5, 7, 13, 15}));
+  EXPECT_EQ(nn::AvgPool2d(2)(arange(16).to(f32).view({1, 4, 4})).to_vector<double>(), (std::vector<double>{2.5, 4.5, 10.5, 12.5}));
+  EXPECT_EQ(nn::AdaptiveAvgPool2d(1)(arange(4).to(f32).view({1, 1, 2, 2})).describe(), "f32[1,1,1,1]");
+  nn::Dropout dropout(0.5);
+  EXPECT_NE(error_of([&] { (void)dropout(ones({2})); }).find("dropout: is not supported in training mode with p > 0"), std::string::npos);
+  dropout.eval();
+  EXPECT_EQ(dropout(ones({2})).to_vector<double>(), (std::vector<double>{1, 1}));
+  // A batch of 2 values a channel: normalised to +-1; running statistics move by a tenth (unbiased variance 2).
+  nn::BatchNorm2d norm(1);
+  const Tensor y = norm(tensor({1., 3.}).view({2, 1, 1, 1}));
+  EXPECT_NEAR(y.to_vector<double>()[1], 1, 1e-4);
+  EXPECT_NEAR(norm.running_mean.item<double>(), 0.2, 1e-6);
+  EXPECT_NEAR(norm.running_var.item<double>(), 1.1, 1e-6);
+  EXPECT_EQ(norm.num_batches_tracked.item<int>(), 1);
+  norm.eval();
+  EXPECT_NEAR(norm(tensor({0.2}).view({1, 1, 1, 1})).item<double>(), 0, 1e-6);
+}
+
+}  // namespace
+}  // namespace graven

@@ -1,0 +1,224 @@
+// Tensors: factories, views, promotion, printing, in-place changes. Expected values are PyTorch's.
+#include <gtest/gtest.h>
+
+#include <graven/graven.h>
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
+#include "tests/frontend/error_text.h"
+
+namespace graven {
+namespace {
+
+using test::error_of;
+
+// ---- views: each is a function of arange(24).view({2, 3, 4}) -----------------------------------------------------------------------------
+
+struct ViewCase {
+  const char* name;
+  std::function<Tensor(const Tensor&)> f;
+  Shape shape;
+  std::vector<std::int64_t> elements;
+  bool shares_memory;
+};
+
+std::vector<ViewCase> view_cases() {
+  return {
+      {"reshape", [](const Tensor& x) { return x.reshape({6, -1}).slice(0, 4); }, {2, 4}, {16, 17, 18, 19, 20, 21, 22, 23}, true},
+      {"flatten", [](const Tensor& x) { return x.flatten(1).select(0, 1); }, {12}, {12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23}, true},
+      {"transpose", [](const Tensor& x) { return x.transpose(1, 2).select(0, 0).slice(0, 0, 2); }, {2, 3}, {0, 4, 8, 1, 5, 9}, true},
+      {"permute", [](const Tensor& x) { return x.permute({2, 0, 1}).select(0, 3); }, {2, 3}, {3, 7, 11, 15, 19, 23}, true},
+      {"slice with step", [](const Tensor& x) { return x.slice(2, 1, 4, 2).select(1, 0); }, {2, 2}, {1, 3, 13, 15}, true},
+      {"slice from the end", [](const Tensor& x) { return x.slice(-1, -1).flatten(); }, {6}, {3, 7, 11, 15, 19, 23}, true},
+      {"empty slice", [](const Tensor& x) { return x.slice(0, 2); }, {0, 3, 4}, {}, true},
+      {"narrow", [](const Tensor& x) { return x.narrow(1, 1, 2).select(2, 0); }, {2, 2}, {4, 8, 16, 20}, true},
+      {"select negative", [](const Tensor& x) { return x.select(-1, -2).select(0, 0); }, {3}, {2, 6, 10}, true},
+      {"expand", [](const Tensor& x) { return x.select(0, 0).select(0, 0).slice(0, 0, 2).expand({3, -1}); }, {3, 2}, {0, 1, 0, 1, 0, 1}, true},
+      {"squeeze", [](const Tensor& x) { return x.slice(0, 0, 1).squeeze(0).slice(0, 2); }, {1, 4}, {8, 9, 10, 11}, true},
+      {"unsqueeze", [](const Tensor& x) { return x.select(0, 0).select(0, 0).unsqueeze(-1); }, {4, 1}, {0, 1, 2, 3}, true},
+      {"flatten that copies", [](const Tensor& x) { return x.select(0, 0).t().flatten().slice(0, 0, 4); }, {4}, {0, 4, 8, 1}, false},
+      {"chunk", [](const Tensor& x) { return x.chunk(2, 2).at(1).select(0, 0); }, {3, 2}, {2, 3, 6, 7, 10, 11}, true},
+      {"split", [](const Tensor& x) { return x.split(3, 2).at(1).flatten(); }, {6}, {3, 7, 11, 15, 19, 23}, true},
+      {"view of a view", [](const Tensor& x) { return x.select(1, 1).view({8}); }, {8}, {}, true},
+  };
+}
+
+TEST(Views, HaveTheElementsOfPyTorch) {
+  for (const ViewCase& c : view_cases()) {
+    SCOPED_TRACE(c.name);
+    const Tensor x = arange(24).view({2, 3, 4});
+    if (std::string(c.name) == "view of a view") {
+      EXPECT_NE(error_of([&] { (void)c.f(x); }).find("strides cannot express [8]"), std::string::npos);
+      continue;
+    }
+    const Tensor y = c.f(x);
+    EXPECT_EQ(y.shape(), c.shape);
+    EXPECT_EQ(y.to_vector<std::int64_t>(), c.elements);
+    if (c.elements.empty()) continue;
+    Tensor base = x;
+    base.fill_(100);
+    EXPECT_EQ(y.to_vector<std::int64_t>()[0] == 100, c.shares_memory);
+  }
+}
+
+TEST(Views, WriteThroughToTheBase) {
+  Tensor x = zeros({3, 4}, i64);
+  Tensor column = x.select(1, 2);
+  column.copy_(arange(3));
+  Tensor corner = x.slice(0, 1).slice(1, 2, 4, 1);
+  corner.mul_(10);
+  EXPECT_EQ(x.to_vector<std::int64_t>(), (std::vector<std::int64_t>{0, 0, 0, 0, 0, 0, 10, 0, 0, 0, 20, 0}));
+}
+
+TEST(Views, RefuseWhatPyTorchRefuses) {
+  const Tensor x = zeros({2, 3});
+  const std::pair<std::function<void()>, const char*> cases[] = {
+      {[&] { (void)x.reshape({4, 2}); }, "reshape: the shape [4,2] has 8 elements, f32[2,3] has 6"},
+      {[&] { (void)x.reshape({4, -1}); }, "reshape: the shape [4,-1] does not fit the 6 elements of f32[2,3]"},
+      {[&] { (void)x.reshape({-1, -1}); }, "reshape: only one dimension can be inferred"},
+      {[&] { (void)x.permute({0, 0}); }, "permute: dimension 0 is named twice"},
+      {[&] { (void)x.transpose(0, 2); }, "transpose: dimension 2 is out of range [-2, 1]"},
+      {[&] { (void)x.expand({3, 3}); }, "expand: f32[2,3] cannot be expanded to [3,3]"},
+      {[&] { (void)x.select(0, 2); }, "select: index 2 is out of range for dimension 0 of f32[2,3]"},
+      {[&] { (void)x.narrow(1, 2, 2); }, "narrow: start 2 and length 2 leave dimension 1 of f32[2,3]"},
+      {[&] { (void)x.slice(0, 0, 2, 0); }, "slice: the step must be 1 or more, got 0"},
+      {[&] { (void)x.flatten(1, 0); }, "flatten: start_dim 1 comes after end_dim 0"},
+      {[&] { (void)x.item<float>(); }, "item(): needs one element, the tensor is f32[2,3]"},
+      {[&] { (void)x.data<double>(); }, "data(): the tensor is f32[2,3], not f64"},
+      {[&] { (void)zeros({-1}); }, "a dimension must not be negative"},
+      {[&] { (void)zeros({std::int64_t{1} << 40, std::int64_t{1} << 40}); }, "is too large"},
+      {[&] { (void)tensor({{1, 2}, {3}}); }, "a list of 1 stands beside one of 2"},
+      {[&] { (void)from_data(std::vector<float>{1, 2}, {3}); }, "f32[3] takes 12 bytes, got 8"},
+      {[&] { Tensor().dtype(); }, "an undefined tensor is used"},
+      {[&] { x.expand({2, 2, 3}).zero_(); }, "several elements of this expanded tensor share one place"},
+  };
+  for (const auto& [f, expected] : cases) EXPECT_NE(error_of(f).find(expected), std::string::npos) << error_of(f);
+}
+
+// ---- factories --------------------------------------------------------------------------------------------------------------------------
+
+TEST(Factories, GiveTheElementsOfPyTorch) {
+  EXPECT_EQ(arange(5).dtype(), i64);
+  EXPECT_EQ(arange(0., 1., 0.25).to_vector<double>(), (std::vector<double>{0, 0.25, 0.5, 0.75}));
+  EXPECT_EQ(arange(5, 0, -2).to_vector<std::int64_t>(), (std::vector<std::int64_t>{5, 3, 1}));
+  EXPECT_EQ(linspace(-1, 1, 5).to_vector<double>(), (std::vector<double>{-1, -0.5, 0, 0.5, 1}));
+  EXPECT_EQ(linspace(0, 1, 1).to_vector<double>(), (std::vector<double>{0}));
+  EXPECT_EQ(eye(2).to_vector<double>(), (std::vector<double>{1, 0, 0, 1}));
+  EXPECT_EQ(tensor({{1., 2.}, {3., 4.}}).describe(), "f32[2,2]");
+  EXPECT_EQ(tensor({1, 2}).describe(), "i64[2]");
+  EXPECT_EQ(tensor({true, false}).describe(), "bool[2]");
+  EXPECT_EQ(tensor(3).describe(), "i64[]");
+  EXPECT_EQ(full({2}, 1.5, f16).to_vector<double>(), (std::vector<double>{1.5, 1.5}));
+  EXPECT_EQ(zeros({0, 3}).numel(), 0);
+}
+
+TEST(Conversions, RoundAsPyTorchDoes) {
+  const Tensor x = tensor({1.0, -2.75, 0.1, 70000.0, 6e-8, 1e-9}, f64);
+  EXPECT_EQ(x.to(f16).to_vector<double>(), (std::vector<double>{1.0, -2.75, 0.0999755859375, INFINITY, 5.9604644775390625e-08, 0}));
+  EXPECT_EQ(x.slice(0, 0, 4).to(bf16).to_vector<double>(), (std::vector<double>{1.0, -2.75, 0.10009765625, 70144.0}));
+  EXPECT_EQ(x.slice(0, 0, 3).to(i32).to_vector<std::int64_t>(), (std::vector<std::int64_t>{1, -2, 0}));
+  EXPECT_EQ(x.slice(0, 0, 3).to(boolean).to_vector<std::int64_t>(), (std::vector<std::int64_t>{1, 1, 1}));
+}
+
+TEST(Random, DependsOnTheSeedAlone) {
+  manual_seed(7);
+  const Tensor a = randn({1000}), b = rand({1000});
+  manual_seed(7);
+  EXPECT_TRUE(equal(a, randn({1000})));
+  EXPECT_TRUE(equal(b, rand({1000})));
+  EXPECT_FALSE(equal(b, rand({1000})));
+  double mean = 0, square = 0;
+  for (double v : a.to_vector<double>()) mean += v / 1000, square += v * v / 1000;
+  EXPECT_NEAR(mean, 0, 0.15);
+  EXPECT_NEAR(square, 1, 0.2);
+  for (double v : b.to_vector<double>()) EXPECT_TRUE(v >= 0 && v < 1);
+  std::vector<std::int64_t> seen(3, 0);
+  for (std::int64_t v : randint(-1, 2, {300}).to_vector<std::int64_t>()) ++seen.at(static_cast<std::size_t>(v + 1));
+  for (std::int64_t count : seen) EXPECT_GT(count, 50);
+  std::vector<std::int64_t> p = randperm(50).to_vector<std::int64_t>();
+  std::sort(p.begin(), p.end());
+  EXPECT_EQ(p, arange(50).to_vector<std::int64_t>());
+}
+
+// ---- promotion --------------------------------------------------------------------------------------------------------------------------
+
+TEST(Promotion, IsThatOfPyTorch) {
+  const auto of = [](DType d, bool scalar) { return scalar ? zeros({}, d) : zeros({2}, d); };
+  struct Case {
+    Operand a, b;
+    DType expected;
+  };
+  const Case cases[] = {
+      {of(f32, false), of(f64, false), f64},
+      {of(f32, false), of(f64, true), f32},
+      {of(i64, false), of(f32, true), f32},
+      {of(i32, false), of(i64, true), i32},
+      {of(f16, false), of(bf16, false), f32},
+      {of(i8, false), of(u8, false), i32},
+      {of(boolean, false), of(i8, false), i8},
+      {of(f16, false), 2.0, f16},
+      {of(i32, false), 2, i32},
+      {of(i32, false), 2.5, f32},
+      {of(boolean, false), 1, i64},
+      {of(boolean, false), true, boolean},
+      {of(i64, true), of(i32, false), i32},
+      {of(f64, true), of(i64, false), f64},
+      {1.0, of(f64, false), f64},
+  };
+  for (const Case& c : cases) EXPECT_EQ(result_type(c.a, c.b), c.expected) << ir::name(c.expected);
+}
+
+// ---- printing: torch's own output ---------------------------------------------------------------------------------------------------------
+
+TEST(Printing, IsThatOfPyTorch) {
+  const std::pair<Tensor, const char*> cases[] = {
+      {tensor({{1., 2.}, {3., 4.}}), "tensor([[1., 2.],\n        [3., 4.]])"},
+      {tensor({0.5, -1.25}), "tensor([ 0.5000, -1.2500])"},
+      {tensor({1e-5, 1.}), "tensor([1.0000e-05, 1.0000e+00])"},
+      {tensor({1, -20}), "tensor([  1, -20])"},
+      {tensor({true, false}), "tensor([ True, False])"},
+      {tensor(3.5), "tensor(3.5000)"},
+      {tensor(3), "tensor(3)"},
+      {zeros({0}), "tensor([])"},
+      {zeros({0, 3}), "tensor([], size=(0, 3))"},
+      {zeros({2}, f64), "tensor([0., 0.], dtype=f64)"},
+      {zeros({2}).requires_grad_(), "tensor([0., 0.], requires_grad=True)"},
+      {arange(2000), "tensor([   0,    1,    2,  ..., 1997, 1998, 1999])"},
+  };
+  for (const auto& [t, expected] : cases) EXPECT_EQ(to_string(t), expected);
+}
+
+// ---- arithmetic and in-place --------------------------------------------------------------------------------------------------------------
+
+TEST(Arithmetic, ComputesAtOnce) {
+  const Tensor x = tensor({1., 2., 3.}), n = tensor({1, 2, 3});
+  EXPECT_EQ((x * 2 + 1).to_vector<double>(), (std::vector<double>{3, 5, 7}));
+  EXPECT_EQ((1 - x).to_vector<double>(), (std::vector<double>{0, -1, -2}));
+  EXPECT_EQ((n / 2).dtype(), f32);
+  EXPECT_EQ((n / 2).to_vector<double>(), (std::vector<double>{0.5, 1, 1.5}));
+  EXPECT_EQ((n + 1).dtype(), i64);
+  EXPECT_EQ((-n).to_vector<std::int64_t>(), (std::vector<std::int64_t>{-1, -2, -3}));
+  EXPECT_EQ((x > 1.5).to_vector<std::int64_t>(), (std::vector<std::int64_t>{0, 1, 1}));
+  EXPECT_EQ((x.unsqueeze(1) * x).sum().item<double>(), 36);
+  EXPECT_EQ(where(x > 2, x, 0).to_vector<double>(), (std::vector<double>{0, 0, 3}));
+  EXPECT_EQ(n.pow(2).to_vector<std::int64_t>(), (std::vector<std::int64_t>{1, 4, 9}));
+  EXPECT_EQ((tensor({true, false}) + tensor({true, true})).dtype(), boolean);
+  EXPECT_NE(error_of([&] { (void)(tensor({true}) - tensor({true})); }).find("bools cannot be subtracted"), std::string::npos);
+  EXPECT_NE(error_of([&] { (void)(x + zeros({2})); }).find("tensor_test.cpp:"), std::string::npos);
+}
+
+TEST(InPlace, ChangesTheTensorItself) {
+  Tensor x = ones({2, 2});
+  const Tensor same = x;
+  x += 1;
+  x.mul_(tensor({1., 10.}));
+  EXPECT_EQ(same.to_vector<double>(), (std::vector<double>{2, 20, 2, 20}));
+  Tensor n = arange(3);
+  EXPECT_NE(error_of([&] { n.mul_(0.5); }).find("a result of f32 cannot be stored in i64[3]"), std::string::npos);
+  EXPECT_NE(error_of([&] { x.add_(ones({3, 2, 2})); }).find("does not fit into f32[2,2]"), std::string::npos);
+  EXPECT_EQ(x.clamp_(0, 5).to_vector<double>(), (std::vector<double>{2, 5, 2, 5}));
+}
+
+}  // namespace
+}  // namespace graven
