@@ -45,6 +45,8 @@ class TemporaryFolder {
 
 inline void write_file(const std::string& path, const std::string& content) {
   std::filesystem::create_directories(std::filesystem::path(path).parent_path());
+  std::error_code ignored;
+  std::filesystem::remove(path, ignored);  // some file systems wait for the disk when a file is truncated and written anew
   std::ofstream(path, std::ios::binary) << content;
 }
 
