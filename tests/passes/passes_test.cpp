@@ -437,7 +437,7 @@ Graph synthetic(int nodes) {
 }
 
 TEST(Pipeline, LargeGraphs) {
-  Graph g = synthetic(100000);
+  Graph g = synthetic(20000);
   const std::size_t before = g.nodes.size();
   const auto start = std::chrono::steady_clock::now();
   for (const ir::PassTiming& t : ir::run_passes(g, {.disabled = {}, .from = {}, .to = {}, .dump_directory = {}, .verify = false}))
