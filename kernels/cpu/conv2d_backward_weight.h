@@ -28,23 +28,32 @@ template <int Rows, int Panels>
 [[gnu::noinline]] void gradient_tile(const gradient_input& in, float* dw, std::int64_t dw_panel) {
   constexpr int kVectors = Panels * kPanelVectors;
   vec acc[Rows][kVectors];
+#pragma GCC unroll 16
   for (int r = 0; r < Rows; ++r)
+#pragma GCC unroll 16
     for (int p = 0; p < Panels; ++p)
+#pragma GCC unroll 16
       for (int v = 0; v < kPanelVectors; ++v) acc[r][p * kPanelVectors + v] = load(dw + p * dw_panel + r * kPanel + v * kLanes);
   for (std::int64_t l = 0; l < in.lines; ++l) {
     const float* x = in.x + l * in.x_line;
     const float* dy = in.dy + l * in.dy_line;
     for (std::int64_t i = 0; i < in.pixels; ++i, x += in.x_pixel, dy += in.dy_pixel) {
       vec b[kVectors];
+#pragma GCC unroll 16
       for (int c = 0; c < kVectors; ++c) b[c] = load(dy + c * kLanes);
+#pragma GCC unroll 16
       for (int r = 0; r < Rows; ++r) {
         const vec a = broadcast(x[r]);
+#pragma GCC unroll 16
         for (int c = 0; c < kVectors; ++c) acc[r][c] = fma(a, b[c], acc[r][c]);
       }
     }
   }
+#pragma GCC unroll 16
   for (int r = 0; r < Rows; ++r)
+#pragma GCC unroll 16
     for (int p = 0; p < Panels; ++p)
+#pragma GCC unroll 16
       for (int v = 0; v < kPanelVectors; ++v) store(dw + p * dw_panel + r * kPanel + v * kLanes, acc[r][p * kPanelVectors + v]);
 }
 
@@ -106,6 +115,7 @@ inline void dense_backward_weight(const conv2d_config& s, float* dw, float* db, 
           float* const to = buffer + (l * pixels + p) * width;
           const float* const from = dy + ((row + l) * s.out_width + ow + p) * s.out_channels + b.group * group_out + b.panel * kPanel;
           if (columns != width)
+#pragma GCC unroll 16
             for (int v = 0; v < kPanelVectors; ++v) store(to + width - kPanel + v * kLanes, vec{});
           copy_row(to, from, columns);
         }

@@ -16,6 +16,7 @@ struct panel_vec {
 };
 GRAVEN_ALWAYS_INLINE panel_vec load_panel(const float* p) {
   panel_vec r;
+#pragma GCC unroll 16
   for (int v = 0; v < kPanelVectors; ++v) r.v[v] = load(p + v * kLanes);
   return r;
 }
@@ -28,14 +29,17 @@ GRAVEN_ALWAYS_INLINE panel_vec load_panel(const float* p, std::int64_t n) {
 }
 GRAVEN_ALWAYS_INLINE void store_panel(float* p, const panel_vec& a, std::int64_t n) {
   if (n == kPanel) {
+#pragma GCC unroll 16
     for (int v = 0; v < kPanelVectors; ++v) store(p + v * kLanes, a.v[v]);
   } else {
     alignas(64) float buffer[kPanel];
+#pragma GCC unroll 16
     for (int v = 0; v < kPanelVectors; ++v) store(buffer + v * kLanes, a.v[v]);
     copy_head(p, buffer, n);
   }
 }
 GRAVEN_ALWAYS_INLINE void multiply_add(panel_vec& acc, const panel_vec& a, const panel_vec& b) {
+#pragma GCC unroll 16
   for (int v = 0; v < kPanelVectors; ++v) acc.v[v] = fma(a.v[v], b.v[v], acc.v[v]);
 }
 
@@ -66,6 +70,7 @@ struct depthwise_run {
 template <int Pixels, int Columns>
 [[gnu::noinline]] void depthwise_tile(const depthwise_run& run, const panel_vec& start) {
   panel_vec acc[Pixels];
+#pragma GCC unroll 16
   for (int p = 0; p < Pixels; ++p) acc[p] = start;
   const float *x_row = run.x, *w_row = run.w;
   const std::int64_t step = run.x_pixel, columns = Columns > 0 ? Columns : run.columns;
@@ -73,10 +78,13 @@ template <int Pixels, int Columns>
     const float *x = x_row, *w = w_row;
     for (std::int64_t kw = 0; kw < columns; ++kw, x += run.x_column, w += run.w_column) {
       const panel_vec b = load_panel(w);
+#pragma GCC unroll 16
       for (int p = 0; p < Pixels; ++p) multiply_add(acc[p], load_panel(x + p * step), b);
     }
   }
+#pragma GCC unroll 16
   for (int p = 0; p < Pixels; ++p)
+#pragma GCC unroll 16
     for (int v = 0; v < kPanelVectors; ++v) store(run.y + p * run.y_pixel + v * kLanes, acc[p].v[v]);
 }
 
@@ -250,6 +258,7 @@ inline void depthwise_backward_weight(const conv2d_config& s, float* dw, float* 
         multiply_add(second, load_panel(a + (i + 1) * a_step), load_panel(b + (i + 1) * b_step));
       }
       if (i < n) multiply_add(acc, load_panel(a + i * a_step), load_panel(b + i * b_step));
+#pragma GCC unroll 16
       for (int v = 0; v < kPanelVectors; ++v) acc.v[v] += second.v[v];
     } else {
       for (std::int64_t i = 0; i < n; ++i) multiply_add(acc, load_panel(a + i * a_step, channels), load_panel(b + i * b_step, channels));
@@ -263,6 +272,7 @@ inline void depthwise_backward_weight(const conv2d_config& s, float* dw, float* 
     if (db != nullptr)
       for (std::int64_t ow = 0; ow < s.out_width; ++ow) {
         const panel_vec g = load_panel(from + ow * s.out_channels, channels);
+#pragma GCC unroll 16
         for (int v = 0; v < kPanelVectors; ++v) sum.v[v] += g.v[v];
       }
     const range taps = valid_taps(oh, s.in_height, s.kernel_height, s.stride_height, s.padding_height, s.dilation_height);

@@ -90,12 +90,14 @@ template <int Channels, bool Pixels>
   const std::int64_t x_row = s.dilation_height * buffer_width(s), dilation = s.dilation_width;
   for (std::int64_t i = 0; i < s.out_width; i += 2 * kLanes) {
     vec acc[Channels][2];
+#pragma GCC unroll 16
     for (int c = 0; c < Channels; ++c) acc[c][0] = acc[c][1] = broadcast(bias[c]);
     for (std::int64_t kh = 0; kh < s.kernel_height; ++kh)
       for (std::int64_t kw = 0; kw < s.kernel_width; ++kw) {
         const float* const from = x + kh * x_row + i + kw * dilation;
         const float* const weights = w + (kh * s.kernel_width + kw) * kPanel;
         const vec a = load(from), b = load(from + kLanes);
+#pragma GCC unroll 16
         for (int c = 0; c < Channels; ++c) {
           const vec f = broadcast(weights[c]);
           acc[c][0] = fma(a, f, acc[c][0]);
@@ -106,6 +108,7 @@ template <int Channels, bool Pixels>
       store_pixels(out + i * Channels, acc, 0, std::make_integer_sequence<int, Channels>{});
       store_pixels(out + (i + kLanes) * Channels, acc, 1, std::make_integer_sequence<int, Channels>{});
     } else {
+#pragma GCC unroll 16
       for (int c = 0; c < Channels; ++c) store(out + c * plane + i, acc[c][0]), store(out + c * plane + i + kLanes, acc[c][1]);
     }
   }
@@ -130,6 +133,7 @@ template <int C>
 [[gnu::noinline]] void split_row(float* to, std::int64_t plane, const float* from, std::int64_t width) {
   for (std::int64_t i = 0; i < width; i += kLanes) {
     vec pixels[C];
+#pragma GCC unroll 16
     for (int k = 0; k < C; ++k) pixels[k] = load(from + i * C + k * kLanes);
     store_planes(to + i, plane, pixels, std::make_integer_sequence<int, C>{});
   }
@@ -182,21 +186,30 @@ template <int Taps, int Channels>
   vec sum[Taps][Channels];
   const float* from[Taps];
   const float* gradients[Channels];
+#pragma GCC unroll 16
   for (int t = 0; t < Taps; ++t)
+#pragma GCC unroll 16
     for (int c = 0; c < Channels; ++c) sum[t][c] = load(acc + (t * kPanel + c) * kLanes);
   for (std::int64_t l = 0; l < lines; ++l) {
+#pragma GCC unroll 16
     for (int t = 0; t < Taps; ++t) from[t] = x + l * x_line + offsets[t];
+#pragma GCC unroll 16
     for (int c = 0; c < Channels; ++c) gradients[c] = dy + l * size + c * plane;
     for (std::int64_t i = 0; i < size; i += kLanes) {
       vec g[Channels];
+#pragma GCC unroll 16
       for (int c = 0; c < Channels; ++c) g[c] = load(gradients[c] + i);
+#pragma GCC unroll 16
       for (int t = 0; t < Taps; ++t) {
         const vec v = load(from[t] + i);
+#pragma GCC unroll 16
         for (int c = 0; c < Channels; ++c) sum[t][c] = fma(v, g[c], sum[t][c]);
       }
     }
   }
+#pragma GCC unroll 16
   for (int t = 0; t < Taps; ++t)
+#pragma GCC unroll 16
     for (int c = 0; c < Channels; ++c) store(acc + (t * kPanel + c) * kLanes, sum[t][c]);
 }
 

@@ -41,10 +41,14 @@ GRAVEN_ALWAYS_INLINE void accumulate(vec (&acc)[Rows][Panels * kPanelVectors], c
       const std::int64_t row = in.x_row;
       for (std::int64_t k = 0; k < in.depth; ++k) {
         vec b[Panels * kPanelVectors];
+#pragma GCC unroll 16
         for (int p = 0; p < Panels; ++p)
+#pragma GCC unroll 16
           for (int v = 0; v < kPanelVectors; ++v) b[p * kPanelVectors + v] = load(w + p * in.w_panel + k * kPanel + v * kLanes);
+#pragma GCC unroll 16
         for (int r = 0; r < Rows; ++r) {
           const vec a = broadcast(x[r * row + k]);
+#pragma GCC unroll 16
           for (int c = 0; c < Panels * kPanelVectors; ++c) acc[r][c] = fma(a, b[c], acc[r][c]);
         }
       }
@@ -56,10 +60,14 @@ template <int Rows, int Panels>
 [[gnu::noinline]] void tile(const tile_input& in, float* y, std::int64_t y_row, const float* start, std::int64_t start_row) {
   constexpr int kVectors = Panels * kPanelVectors;
   vec acc[Rows][kVectors];
+#pragma GCC unroll 16
   for (int r = 0; r < Rows; ++r)
+#pragma GCC unroll 16
     for (int c = 0; c < kVectors; ++c) acc[r][c] = load(start + r * start_row + c * kLanes);
   accumulate<Rows, Panels>(acc, in);
+#pragma GCC unroll 16
   for (int r = 0; r < Rows; ++r)
+#pragma GCC unroll 16
     for (int c = 0; c < kVectors; ++c) store(y + r * y_row + c * kLanes, acc[r][c]);
 }
 
@@ -69,8 +77,10 @@ template <int Rows, int Panels>
   constexpr int kVectors = Panels * kPanelVectors;
   vec acc[Rows][kVectors] = {};
   accumulate<Rows, Panels>(acc, in);
+#pragma GCC unroll 16
   for (int c = 0; c < kVectors; ++c) {
     const mask m = reinterpret_cast<mask>(load(keep + c * kLanes));
+#pragma GCC unroll 16
     for (int r = 0; r < Rows; ++r) {
       float* const to = y + r * y_row + c * kLanes;
       store(to, load(to) + reinterpret_cast<vec>(reinterpret_cast<mask>(acc[r][c]) & m));
@@ -128,6 +138,7 @@ inline tile_function find_tile(int panels, int rows) {
 GRAVEN_ALWAYS_INLINE void copy_row(float* to, const float* from, std::int64_t n) {
   std::int64_t c = 0;
   for (; c + kPanel <= n; c += kPanel)
+#pragma GCC unroll 16
     for (int v = 0; v < kPanelVectors; ++v) store(to + c + v * kLanes, load(from + c + v * kLanes));
   copy_head(to + c, from + c, n - c);
 }
