@@ -11,7 +11,13 @@
 //   conv2d_backward_weight(threads, features_0, dw, db, dy, x, workspace);  // conv2d_backward_weight_workspace_bytes(features_0)
 //
 // Any stride, padding, dilation and number of groups; padded pixels are clipped, not stored. An epilogue with two inputs takes the second from
-// `residual`, of the output's shape, which may be the output itself only if the epilogue's result is wanted of the old values at the same place.
+// `residual`, of the output's shape; outputs must not overlap inputs, residual included. Which way is taken follows from the config alone:
+//
+//   conv2d_forward.h          register tiles of pixels x panels, (kh, kw, channel) innermost; a 1x1 convolution is a plain matrix product
+//   conv2d_one_channel.h      one input channel, fewer than 16 output channels: vectors along the pixels
+//   conv2d_depthwise.h        groups = channels: vectors along the channels
+//   conv2d_backward_input.h   as forward with the kernel turned; strides and few channels: runs of (kw, channel) added to dx
+//   conv2d_backward_weight.h  register tiles of (kw, channel) x panels over the pixels of splits, which are then added in order
 #pragma once
 
 #include "conv2d_backward_input.h"
