@@ -1,0 +1,209 @@
+// Whatever passes run, in whatever selection, a graph computes the same: outputs, gradients, and what it writes into buffers, parameters and
+// optimizer state. Computed by the reference kernels in double, so that only the order of sums differs.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <random>
+
+#include "frontend/eager/executor.h"
+#include "graphs.h"
+#include "ir/passes/pass.h"
+#include "ir/passes/tensor_value.h"
+
+namespace graven::tests {
+namespace {
+
+using Results = std::map<std::string, std::vector<double>>;
+
+/// Values for everything that a graph reads, drawn by name, so that the same graph at another stage gets the same.
+eager::Environment inputs_of(const Graph& g) {
+  eager::Environment values;
+  for (std::size_t v = 0; v < g.values.size(); ++v) {
+    const ir::Value& value = g.values[v];
+    if (value.kind == ir::ValueKind::node || value.kind == ir::ValueKind::constant) continue;
+    std::mt19937 random(static_cast<std::uint32_t>(std::hash<std::string>()(value.name)));
+    const Shape shape = Shape::of(value.type.shape.maxima());
+    std::vector<double> elements(static_cast<std::size_t>(shape.numel().value()));
+    for (double& e : elements) {
+      if (value.kind == ir::ValueKind::hyper)
+        e = value.name == "step" ? 3 : 0.05;
+      else if (ir::is_floating(value.type.dtype))
+        e = (static_cast<double>(random() >> 8) / (1 << 24) - 0.5) * 1.5;
+      else
+        e = static_cast<double>(random() % 5);
+      // Variances, and squares' means, are positive.
+      if (value.name.ends_with("running_var") || value.name.ends_with("-v")) e = std::abs(e) + 0.5;
+    }
+    values[static_cast<ValueId>(v)] = *ir::tensor_data({value.type.dtype, shape}, elements);
+  }
+  return values;
+}
+
+Results run(const Graph& g) {
+  eager::Environment values = inputs_of(g);
+  eager::execute(g, values, {.oracle = eager::Oracle::double_reference, .symbols = {}, .keep_all = true});
+  Results results;
+  auto record = [&](const std::string& name, ValueId v) {
+    const ir::TensorData data = eager::convert(values.at(v), DType::f64);
+    std::vector<double>& elements = results[name];
+    elements.resize(data.bytes.size() / sizeof(double));
+    std::memcpy(elements.data(), data.bytes.data(), data.bytes.size());
+  };
+  for (std::size_t i = 0; i < g.outputs.size(); ++i) record("output " + std::to_string(i), g.outputs[i]);
+  for (const ir::Gradient& gradient : g.gradients) record("gradient of " + g.value(gradient.parameter).name, gradient.value);
+  for (ValueId v : g.parameters) record(g.value(v).name, v);
+  for (ValueId v : g.states) record(g.value(v).name, v);
+  return results;
+}
+
+void expect_equal(const Results& expected, const Results& found, const std::string& what) {
+  ASSERT_EQ(expected.size(), found.size()) << what;
+  for (const auto& [name, elements] : expected) {
+    const auto other = found.find(name);
+    ASSERT_NE(other, found.end()) << what << ": " << name;
+    ASSERT_EQ(other->second.size(), elements.size()) << what << ": " << name;
+    for (std::size_t i = 0; i < elements.size(); ++i) {
+      // Folded constants are rounded to f32; the oracle rounds nothing.
+      const double tolerance = 1e-6 * (1 + std::abs(elements[i]));
+      ASSERT_NEAR(other->second[i], elements[i], tolerance) << what << ": " << name << "[" << i << "]";
+    }
+  }
+}
+
+/// Computes `make()` with the fewest passes and with random selections, and compares.
+void check(const std::string& name, const std::function<Graph()>& make, std::mt19937& random, int trials) {
+  ir::PassOptions least;
+  for (const ir::Pass& pass : ir::pipeline())
+    if (pass.name != "differentiate" && pass.name != "add_optimizer_updates" && pass.name.substr(0, 9) != "decompose")
+      least.disabled.emplace_back(pass.name);
+  Graph plain = make();
+  ir::run_passes(plain, least);
+  const Results expected = run(plain);
+  ASSERT_FALSE(expected.empty());
+  for (int trial = 0; trial < trials; ++trial) {
+    ir::PassOptions options;
+    std::string left_out;
+    for (const std::string& pass : least.disabled)
+      if (trial > 0 && random() % 3 == 0) {
+        options.disabled.push_back(pass);
+        left_out += " " + pass;
+      }
+    Graph g = make();
+    ir::run_passes(g, options);
+    expect_equal(expected, run(g), name + " without" + left_out);
+    if (testing::Test::HasFatalFailure()) return;
+  }
+}
+
+TEST(Equivalence, AnySelectionOfPassesComputesTheSame) {
+  const std::pair<std::string, Graph (*)()> networks[] = {
+      {"mlp", [] { return mlp_training(4, 8); }},
+      {"lenet", [] { return lenet_training(2); }},
+      {"lenet_inference", [] { return lenet_inference(2); }},
+      {"residual_inference", [] { return residual_inference(2); }},
+      {"residual_training", [] { return residual_training(2); }},
+      {"polynomial", [] { return polynomial_training(20); }},
+  };
+  std::mt19937 random(7);
+  for (const auto& [name, make] : networks) check(name, make, random, 6);
+}
+
+/// A random network of elementwise nodes, movements of data, reductions, products, convolutions and pooling; values stay moderate.
+Graph random_network(std::uint32_t seed) {
+  std::mt19937 random(seed);
+  auto below = [&](std::size_t n) { return static_cast<std::size_t>(random() % n); };
+  Graph g;
+  g.name = "Random" + std::to_string(seed);
+  Recorder r(g);
+  std::vector<ValueId> pool{g.add_input("x", {DType::f32, {2, 4}}), g.add_input("image", {DType::f32, {2, 4, 6, 6}}), parameter(g, "row", {4}),
+                            parameter(g, "column", {2, 1}), parameter(g, "matrix", {2, 4})};
+  auto pick = [&] { return pool[below(pool.size())]; };
+  auto shape = [&](ValueId v) { return g.type(v).shape; };
+  constexpr std::string_view kUnary[] = {"tanh", "sigmoid", "neg", "relu", "abs", "sin"};
+  constexpr std::string_view kBinary[] = {"add", "sub", "mul", "maximum", "minimum"};
+  constexpr double kNumbers[] = {0, 1, -1, 0.5, 2, 0.3};
+  const std::size_t steps = 12 + below(16);
+  for (std::size_t step = 0; step < steps; ++step) {
+    const std::string path = "block" + std::to_string(step);
+    const ValueId x = pick();
+    ValueId y = ir::kNone;
+    switch (below(12)) {
+      case 0:
+      case 1:
+        y = r(path, kUnary[below(std::size(kUnary))], {x});
+        break;
+      case 2:
+      case 3: {
+        const ValueId other = pick();
+        if (!ir::broadcast(shape(x), shape(other))) continue;
+        y = r(path, kBinary[below(std::size(kBinary))], {x, other});
+        break;
+      }
+      case 4:
+        y = r(path, kBinary[below(2) + below(2)], {x, r.number(kNumbers[below(std::size(kNumbers))])});
+        break;
+      case 5: {
+        const ValueId other = pick();
+        if (!ir::broadcast(shape(x), shape(other))) continue;
+        y = r(path, "where", {r(path, "gt", {x, other}), x, other});
+        break;
+      }
+      case 6: {
+        Ints dims;
+        for (std::size_t d = 0; d < shape(x).rank(); ++d)
+          dims.insert(dims.begin() + static_cast<std::ptrdiff_t>(below(d + 1)), static_cast<std::int64_t>(d));
+        y = r(path, "permute", {x}, {{"dims", dims}});
+        break;
+      }
+      case 7: {
+        if (shape(x).empty()) continue;
+        const auto dim = static_cast<std::int64_t>(below(shape(x).rank()));
+        y = r(path, "mean", {x}, {{"dims", Ints{dim}}, {"keepdim", below(2) == 0}});
+        break;
+      }
+      case 8:
+        y = r(path, "cast", {r(path, "cast", {x}, {{"dtype", DType::f64}})}, {{"dtype", DType::f32}});
+        break;
+      case 9: {
+        if (shape(x).rank() < 2 || shape(x).back() != ir::Dim(4)) continue;
+        const ValueId w = parameter(g, path + ".weight", {4, 4});
+        y = below(2) ? r(path, "matmul", {x, w}) : r(path, "linear", {x, w, parameter(g, path + ".bias", {4})});
+        break;
+      }
+      default: {
+        if (shape(x).rank() != 4 || shape(x)[1] != ir::Dim(4) || shape(x)[2].value() < 3 || shape(x)[3].value() < 3) continue;
+        if (below(3) == 0)
+          y = r(path, "max_pool2d", {x}, {{"kernel_size", Ints{2, 2}}});
+        else
+          y = r(path, "conv2d", {x, parameter(g, path + ".weight", {4, 4, 3, 3}), parameter(g, path + ".bias", {4})}, {{"padding", Ints{1, 1}}});
+      }
+    }
+    if (shape(y).numel().value() > 4096) continue;
+    pool.push_back(y);
+  }
+  ValueId loss = ir::kNone;
+  for (std::size_t i = pool.size() - std::min<std::size_t>(pool.size(), 6); i < pool.size(); ++i) {
+    const ValueId part = r("loss", "mean", {r("loss", "square", {r("loss", "tanh", {pool[i]})})}, {{"dims", Ints{}}});
+    loss = loss == ir::kNone ? part : r("loss", "add", {loss, part});
+  }
+  if (seed % 3 != 0) {  // the others are inference
+    loss = r("loss", "add", {loss, r("loss", "mean", {parameter(g, "direct", {3})}, {{"dims", Ints{}}})});
+    return train(g, loss, sgd(g));
+  }
+  g.outputs = {loss, pool.back(), pool[0]};
+  return g;
+}
+
+TEST(Equivalence, RandomNetworks) {
+  std::mt19937 random(11);
+  for (std::uint32_t seed = 0; seed < 120; ++seed) {
+    check("seed " + std::to_string(seed), [&] { return random_network(seed); }, random, 3);
+    if (testing::Test::HasFatalFailure()) return;
+  }
+}
+
+}  // namespace
+}  // namespace graven::tests
