@@ -1,7 +1,7 @@
 // C[m,n] = epilogue(A[m,k] B[k,n] + bias): what linear, matmul and 1x1 convolutions share. Not a kernel of its own: kernels fill in a gemm_problem.
 //
 //   gemm<relu>(threads, {.m = 64, .n = 256, .k = 784, .a = x, .a_row = 784, .a_k = 1, .b = packed, .b_k = 16, .b_panel = 784 * 16, .b_padded = true,
-//                        .c = y, .c_row = 256, .bias = bias, .residual = nullptr, .rows_first = false});
+//                        .c = y, .c_row = 256, .bias = bias, .residual = nullptr, .add = false, .rows_first = false});
 //
 // The product is cut into pieces of whole tiles (gemm_tile.h) whose borders depend on the sizes alone. k over 512 is summed in blocks, each from
 // zero, and the blocks are added in C: B's block then stays in the second-level cache, and long sums are more accurate.
@@ -29,6 +29,7 @@ struct gemm_problem {
   std::int64_t c_row;
   const float* bias;      // [n] or nullptr
   const float* residual;  // as C lies, and may be C; nullptr unless the epilogue has two inputs
+  bool add;               // to what C holds
   bool rows_first;        // neighbouring pieces share columns rather than rows: where C's rows are what stays on a thread from call to call
 };
 
@@ -140,7 +141,7 @@ inline void gemm_columns(const gemm_problem& p, std::int64_t row, std::int64_t r
                       .b_k = p.b_k,
                       .b_panel = p.b_panel,
                       .bias = i == 0 && p.bias != nullptr ? bias : nullptr,
-                      .add = i != 0};
+                      .add = p.add || i != 0};
       if (copied) {
         copy_panels(o.b, o.b_k, o.b_panel, o.k, columns, copy);
         o.b = copy;
@@ -178,6 +179,30 @@ inline void gemm_block(const gemm_problem& p, std::int64_t row, std::int64_t row
     gemm_columns<Epilogue>(p, row, row_end, j, column_end - j < kColumns ? column_end : j + kColumns);
 }
 
+/// The same for a transposed A whose lines are a multiple of 1 kB apart: a tile reads a few floats of each of many lines, which collide in the
+/// first-level cache, so blocks of A are copied before they meet all columns.
+inline void gemm_block_transposed(const gemm_problem& p, std::int64_t row, std::int64_t row_end, std::int64_t column, std::int64_t column_end) {
+  constexpr std::int64_t kRows = 84;
+  float left[kGemmBlock * kRows];
+  const std::int64_t blocks = (p.k + kGemmBlock - 1) / kGemmBlock, block = (p.k + blocks - 1) / blocks;
+  for (std::int64_t r = row; r < row_end; r += kRows) {
+    const std::int64_t rows = row_end - r < kRows ? row_end - r : kRows;
+    for (std::int64_t i = 0; i < p.k; i += block) {
+      gemm_problem part = p;
+      part.k = p.k - i < block ? p.k - i : block;
+      for (std::int64_t l = 0; l < part.k; ++l)
+        for (std::int64_t t = 0; t < rows; ++t) left[l * kRows + t] = p.a[(i + l) * p.a_k + r + t];
+      part.a = left;
+      part.a_k = kRows;
+      part.b += i * p.b_k;
+      part.c += r * p.c_row;
+      part.bias = i == 0 ? p.bias : nullptr;
+      part.add = i != 0;
+      gemm_block<identity>(part, 0, rows, column, column_end);
+    }
+  }
+}
+
 }  // namespace detail
 
 template <class Epilogue = identity>
@@ -204,7 +229,12 @@ inline void gemm(Threads& threads, const gemm_problem& p) {
   threads.run(by_rows * by_columns, [&](std::int64_t piece) {
     const std::int64_t row = (p.rows_first ? piece / by_columns : piece % by_rows) * rows;
     const std::int64_t column = (p.rows_first ? piece % by_columns : piece / by_rows) * columns;
-    detail::gemm_block<Epilogue>(p, row, row + rows < p.m ? row + rows : p.m, column, column + columns < p.n ? column + columns : p.n);
+    const std::int64_t row_end = row + rows < p.m ? row + rows : p.m, column_end = column + columns < p.n ? column + columns : p.n;
+    if (same_type<Epilogue, identity> && p.a_row == 1 && p.a_k % 256 == 0 && p.k >= 256 && column_end - column >= 4 * kPanel) {
+      detail::gemm_block_transposed(p, row, row_end, column, column_end);
+    } else {
+      detail::gemm_block<Epilogue>(p, row, row_end, column, column_end);
+    }
   });
 }
 

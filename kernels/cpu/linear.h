@@ -154,6 +154,7 @@ inline gemm_problem backward_weight_problem(std::int64_t m, std::int64_t n, std:
           .c_row = k,
           .bias = nullptr,
           .residual = nullptr,
+          .add = false,
           .rows_first = true};
 }
 
@@ -217,6 +218,7 @@ inline void linear(Threads& threads, const linear_config& c, float* y, const flo
                            .c_row = c.n,
                            .bias = bias,
                            .residual = residual,
+                           .add = false,
                            .rows_first = false});
 }
 
@@ -237,6 +239,7 @@ inline void linear_backward_input(Threads& threads, const linear_config& c, floa
                            .c_row = c.k,
                            .bias = nullptr,
                            .residual = residual,
+                           .add = false,
                            .rows_first = false});
 }
 

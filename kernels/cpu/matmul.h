@@ -62,6 +62,7 @@ inline void matmul(Threads& threads, const matmul_config& config, float* c, cons
             .c_row = n,
             .bias = nullptr,
             .residual = residual == nullptr ? nullptr : residual + i * m * n,
+            .add = false,
             .rows_first = false};
   };
   const std::int64_t work = m * n * (k > 0 ? k : 1);
