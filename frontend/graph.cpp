@@ -69,6 +69,30 @@ std::string describe_tensor(const ir::TensorType& type, bool recorded, bool requ
          (requires_grad ? ", requires_grad=True" : "") + ")";
 }
 
+/// "(OPERATOR:model.relu:relu(model.hidden.linear) -> f32[64,256])"
+std::string operator_line(const ir::Graph& graph, const ir::Node& n, bool with_origins) {
+  std::string line = "(OPERATOR:" + graph.value(n.outputs.empty() ? n.inputs.at(0) : n.outputs[0]).name + ":" + std::string(n.op->name) + "(";
+  bool first = true;
+  for (ir::ValueId v : n.inputs) {
+    if (v == ir::kNone) continue;
+    line += (first ? "" : ", ") + graph.value(v).name;
+    first = false;
+  }
+  line += ")";
+  for (std::size_t i = 0; i < n.outputs.size(); ++i) line += (i ? ", " : " -> ") + graph.type(n.outputs[i]).to_string();
+  if (with_origins)
+    for (const ir::Origin& o : n.origins) line += "  " + o.to_string();
+  return line + ")";
+}
+
+/// The lines of the operators that each module recorded, by path.
+using OperatorLines = std::map<std::string, std::vector<std::string>>;
+OperatorLines operator_lines(const ir::Graph& graph) {
+  OperatorLines lines;
+  for (const ir::Node& n : graph.nodes) lines[n.origins.empty() ? std::string() : n.origins.back().module].push_back(operator_line(graph, n, false));
+  return lines;
+}
+
 }  // namespace
 
 struct GraphBase::State {
@@ -303,20 +327,7 @@ void GraphBase::end_recording(Recording& recording, ir::Tree inputs, ir::Tree ou
   state_->trace = std::move(recording.trace);
   if (level >= 1) fmt::print(stderr, "{}\n", repr());
   if (level >= 2)
-    for (const ir::Node& n : graph.nodes) {
-      std::string line = "(OPERATOR:" + graph.value(n.outputs.empty() ? n.inputs.at(0) : n.outputs[0]).name + ":" + std::string(n.op->name) + "(";
-      bool first = true;
-      for (ir::ValueId v : n.inputs) {
-        if (v == ir::kNone) continue;
-        line += (first ? "" : ", ") + graph.value(v).name;
-        first = false;
-      }
-      line += ")";
-      for (ir::ValueId v : n.outputs) line += " -> " + graph.type(v).to_string();
-      if (level >= 3)
-        for (const ir::Origin& o : n.origins) line += "  " + o.to_string();
-      fmt::print(stderr, "{})\n", line);
-    }
+    for (const ir::Node& n : graph.nodes) fmt::print(stderr, "{}\n", operator_line(graph, n, level >= 3));
   if (level >= 0)
     fmt::print(stderr, "(GRAPH:{}:{}) end building graph: {} operators, {:.1f} ms.\n", state_->name, state_->class_name, graph.nodes.size(),
                recording.stopwatch.seconds() * 1e3);
@@ -458,7 +469,8 @@ LoadReport GraphBase::load_state_dict(const StateDict& state, bool strict, Locat
 
 namespace {
 
-void print_module(std::string& text, const std::string& path, const ModuleState& s, const Trace* trace, std::size_t depth) {
+void print_module(std::string& text, const std::string& path, const ModuleState& s, const Trace* trace, const OperatorLines& operators,
+                  std::size_t depth) {
   const std::string indent(2 * depth, ' '), inner(2 * depth + 2, ' ');
   std::string body;
   const graven::detail::ModuleCall* call = nullptr;
@@ -470,7 +482,9 @@ void print_module(std::string& text, const std::string& path, const ModuleState&
   for (const auto& t : s.tensors)
     body += inner + (t.is_buffer ? "(BUFFER:" : "(PARAMETER:") + join_path(path, t.name) + ":" +
             describe_tensor({t.tensor.dtype(), t.tensor.shape()}, false, t.tensor.requires_grad()) + "): ()\n";
-  for (const auto& c : s.children) print_module(body, join_path(path, c.name), *c.state, trace, depth + 1);
+  for (const auto& c : s.children) print_module(body, join_path(path, c.name), *c.state, trace, operators, depth + 1);
+  if (const auto it = operators.find(path); it != operators.end())
+    for (const std::string& o : it->second) body += inner + o + "\n";
   if (call)
     for (std::size_t i = 0; i < call->outputs.size(); ++i)
       body += inner + "(OUTPUT:_" + path + "-output_" + std::to_string(i) + ":" + describe_tensor(call->outputs[i], true, false) + ")\n";
@@ -490,7 +504,10 @@ std::string GraphBase::repr() const {
   };
   if (s.trace)
     for (std::size_t i = 0; i < s.trace->graph.inputs.size(); ++i) line("INPUT", "input", i, s.trace->graph.inputs[i]);
-  for (const auto& c : s.root->children) print_module(text, c.name, *c.state, s.trace.get(), 1);
+  const OperatorLines operators = s.trace ? operator_lines(s.trace->graph) : OperatorLines();
+  for (const auto& c : s.root->children) print_module(text, c.name, *c.state, s.trace.get(), operators, 1);
+  if (const auto it = operators.find(""); it != operators.end())
+    for (const std::string& o : it->second) text += "  " + o + "\n";
   if (s.trace)
     for (std::size_t i = 0; i < s.trace->graph.outputs.size(); ++i) line("OUTPUT", "output", i, s.trace->graph.outputs[i]);
   return text + ")";

@@ -72,7 +72,10 @@ TEST(Executor, TrainsWholeGraphs) {
   for (const Case& c : cases) {
     SCOPED_TRACE(c.name);
     ir::Graph g = traced;
-    ir::run_passes(g, {.disabled = c.disabled, .to = c.to});
+    ir::PassOptions passes;
+    passes.disabled = c.disabled;
+    passes.to = c.to;
+    ir::run_passes(g, passes);
     eager::Environment values;
     values[g.inputs.at(0)] = data_of(images);
     values[g.inputs.at(1)] = data_of(labels);

@@ -89,11 +89,13 @@ TEST(Trace, PrintsAsOneFlowDoes) {
                               "  )\n"
                               "  (MODULE:loss_fn:CrossEntropyLoss()): ()\n"
                               ")");
-  graph.compile(spec({5, 4}), spec({5}, i64));
+  graph.compile(spec({5, 2, 2}), spec({5}, i64));
   std::ostringstream after;
   after << graph;
   EXPECT_NE(after.str().find("  (INPUT:_" + name + "-input_1:tensor(..., size=(5,), dtype=int64))\n"), std::string::npos);
   EXPECT_NE(after.str().find("    (INPUT:_loss_fn-input_0:tensor(..., is_lazy='True', size=(5, 2), dtype=float32))\n"), std::string::npos);
+  EXPECT_NE(after.str().find("      (OPERATOR:model.hidden.linear:linear(model.reshape, model.hidden.weight, model.hidden.bias) -> f32[5,3])\n"),
+            std::string::npos);
   EXPECT_NE(after.str().find("  (OUTPUT:_" + name + "-output_0:tensor(..., size=(), dtype=float32))\n"), std::string::npos);
 }
 
