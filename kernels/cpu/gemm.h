@@ -89,13 +89,14 @@ inline int tile_rows(std::int64_t left, int panels) {
 
 /// Copies rows [0, k) of `columns` columns of B into zero-padded panels [columns / 16][k][16].
 inline void copy_panels(const float* b, std::int64_t b_k, std::int64_t b_panel, std::int64_t k, std::int64_t columns, float* to) {
-  for (std::int64_t j = 0; j < columns; j += kPanel, b += b_panel) {
+  for (std::int64_t j = 0; j < columns; j += kPanel) {
+    const float* const from = b + j / kPanel * b_panel;
     const std::int64_t width = columns - j < kPanel ? columns - j : kPanel;
     for (std::int64_t i = 0; i < k; ++i, to += kPanel) {
       if (width == kPanel) {
-        for (int v = 0; v < kPanelVectors; ++v) store(to + v * kLanes, load(b + i * b_k + v * kLanes));
+        for (int v = 0; v < kPanelVectors; ++v) store(to + v * kLanes, load(from + i * b_k + v * kLanes));
       } else {
-        for (std::int64_t l = 0; l < kPanel; ++l) to[l] = l < width ? b[i * b_k + l] : 0.0f;
+        for (std::int64_t l = 0; l < kPanel; ++l) to[l] = l < width ? from[i * b_k + l] : 0.0f;
       }
     }
   }
@@ -128,7 +129,7 @@ inline void gemm_columns(const gemm_problem& p, std::int64_t row, std::int64_t r
   const bool staged = partial || Epilogue::inputs == 2;
   // Rows of B far apart would collide in the first-level cache, and reading beyond a partial panel is not allowed: such blocks are copied.
   float copy[kGemmBlock * kColumns];
-  const bool copied = !p.b_padded && (partial || (row_end - row >= 32 && p.b_k % 128 == 0));
+  const bool copied = p.k > 0 && !p.b_padded && (partial || (row_end - row >= 32 && p.b_k % 128 == 0));
   const std::int64_t chunk = staged ? kStagedRows : row_end - row;
   for (std::int64_t begin = row; begin < row_end; begin += chunk) {
     const std::int64_t end = begin + chunk < row_end ? begin + chunk : row_end;
@@ -137,11 +138,16 @@ inline void gemm_columns(const gemm_problem& p, std::int64_t row, std::int64_t r
                       .a = nullptr,
                       .a_row = p.a_row,
                       .a_k = p.a_k,
-                      .b = p.b + column / kPanel * p.b_panel + i * p.b_k,
+                      .b = p.k == 0 ? nullptr : p.b + column / kPanel * p.b_panel + i * p.b_k,
                       .b_k = p.b_k,
                       .b_panel = p.b_panel,
                       .bias = i == 0 && p.bias != nullptr ? bias : nullptr,
                       .add = p.add || i != 0};
+      if (p.k == 0) {
+        // A and B may be nullptr, to which nothing may be added; any address will do, since nothing is read.
+        o.a_row = o.b_panel = 0;
+        o.b = bias;
+      }
       if (copied) {
         copy_panels(o.b, o.b_k, o.b_panel, o.k, columns, copy);
         o.b = copy;
@@ -154,7 +160,7 @@ inline void gemm_columns(const gemm_problem& p, std::int64_t row, std::int64_t r
         float* const to = staged ? stage + (r - begin) * kColumns : c;
         const std::int64_t to_row = staged ? kColumns : p.c_row;
         tile = tile_rows(end - r, panels == 3 ? 2 : panels);
-        o.a = p.a + r * p.a_row + i * p.a_k;
+        o.a = p.k == 0 ? bias : p.a + r * p.a_row + i * p.a_k;
         if (panels == 3) {
           call_tile(tile, 2, o, to, to_row);
           gemm_operands third = o;
