@@ -10,12 +10,14 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <numbers>
+#include <regex>
 #include <sstream>
 
 #include "codegen/build/process.h"
 #include "codegen/emit/project.h"
 #include "ir/diagnostic.h"
 #include "ir/op.h"
+#include "nvrtc_library.h"
 
 namespace graven::codegen {
 namespace {
@@ -333,6 +335,35 @@ TEST(CudaProjects, NvccCompilesThem) {
            std::string(file) + ".o"},
           folder);
   }
+}
+
+TEST(CudaProjects, NvrtcCompilesTheirGeneratedFunctors) {
+  const cuda_on_cpu::Nvrtc nvrtc;
+  if (!nvrtc) GTEST_SKIP() << cuda_on_cpu::Nvrtc::missing;
+  int seen = 0;
+  for (const Graph& graph : {my_linear(), fit_polynomial(), lenet_train(), lenet_infer()}) {
+    const auto files = render_project(graph, {.name = "project", .target = ir::Target::cuda, .format = false});
+    const auto found = files.find("functors.h");
+    if (found == files.end()) continue;
+    // program.h speaks of the host's memory too: what the functors need of it is the name of their namespace.
+    const std::string text = std::regex_replace(found->second, std::regex("#include \"program.h\"\n"), "#define GRAVEN_LEVEL_NAMESPACE on_cuda\n");
+    ASSERT_NE(text, found->second);
+    std::vector<std::string> kernels;
+    const std::regex functor("struct (\\w+) \\{\\s*static constexpr int inputs = (\\d+);");
+    for (auto it = std::sregex_iterator(text.begin(), text.end(), functor); it != std::sregex_iterator(); ++it) {
+      const std::string name = "project::" + (*it)[1].str();
+      std::string types = "float";
+      for (int i = 0; i < std::stoi((*it)[2]); ++i) types += ", float";
+      kernels.push_back("graven::kernels::elementwise_kernel<" + name + ", " + types + ">");
+      kernels.push_back("graven::kernels::broadcast_kernel<" + name + ", " + types + ">");
+      if (std::stoi((*it)[2]) <= 2) kernels.push_back("graven::kernels::epilogue_kernel<" + name + ", float>");
+      ++seen;
+    }
+    const std::string source = "#include \"kernels/cuda/elementwise.cuh\"\n#include \"kernels/cuda/epilogue.cuh\"\n" + text;
+    for (const char* architecture : {"sm_80", "sm_90"})
+      EXPECT_EQ(nvrtc.compile(source, kernels, architecture), "") << graph.name << ", " << architecture;
+  }
+  EXPECT_GE(seen, 4) << "no functors were found in the emitted text";
 }
 
 TEST(CudaProjects, WhatHasNoKernelIsAnErrorThatSaysSo) {
