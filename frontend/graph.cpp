@@ -420,7 +420,7 @@ std::vector<Tensor> GraphBase::run(const std::vector<Tensor>& inputs, const std:
     outputs.push_back(graven::detail::make_tensor(graph.type(v).dtype, shape));
     out.push_back(outputs.back().impl()->data());
   }
-  s.executable->run(in, out, symbol_values, learning_rates());
+  s.executable->run(in, out, symbol_values, learning_rates(), training_graph ? s.steps + 1 : 0);
   if (training_graph) {
     for (State::Bound& b : s.bound)
       if (b.written) {

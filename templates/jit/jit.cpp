@@ -108,6 +108,8 @@ bool bind(Instance& instance, T*& slot, const char* wanted, const char* name, st
 
 using namespace @{ namespace }@;  // NOLINT: this file is one translation unit of its own
 
+// The only symbols that the library shows.
+#pragma GCC visibility push(default)
 extern "C" {
 
 void* graven_jit_create(int count) {
@@ -185,3 +187,4 @@ int graven_jit_run(void* opaque, const void* const* inputs, void* const* outputs
 }
 
 }  // extern "C"
+#pragma GCC visibility pop
