@@ -248,8 +248,12 @@ class Writer {
     };
     for (const bool all : {false, true}) {
       if (!from.empty() || n.op->has_effect()) break;
-      for (const ir::ValueId v : n.inputs)
-        if (v != ir::kNone && graph_.value(v).kind != ir::ValueKind::hyper && (all || flows(v))) from.push_back(graph_.type(v).to_string());
+      for (std::size_t i = 0; i < n.inputs.size(); ++i) {
+        const ir::ValueId v = n.inputs[i];
+        if (v == ir::kNone || graph_.value(v).kind == ir::ValueKind::hyper) continue;
+        const bool weight = i < n.op->inputs.size() && (n.op->inputs[i].name == "weight" || n.op->inputs[i].name == "bias");
+        if (all || (flows(v) && !weight)) from.push_back(graph_.type(v).to_string());
+      }
     }
     for (const ir::ValueId v : n.outputs)
       if (values_.expression(v) != "nullptr") to.push_back(graph_.type(v).to_string());
@@ -289,15 +293,6 @@ class Writer {
   Names config_names_;
 };
 
-std::string steps_text(const ir::ScalarProgram& program) {
-  std::string text;
-  for (const auto& step : program.steps) {
-    if (step.op == "full") continue;
-    text += (text.empty() ? "" : " + ") + step.op;
-  }
-  return text;
-}
-
 }  // namespace
 
 std::string describe_node(const ir::Graph& graph, const ir::Node& node) {
@@ -308,7 +303,7 @@ std::string describe_node(const ir::Graph& graph, const ir::Node& node) {
     return found ? std::get_if<ir::Ints>(found) : nullptr;
   };
   if (const ir::Attribute* program = a.find("program"))
-    if (const auto* p = std::get_if<ir::ScalarProgram>(program)) text = steps_text(*p);
+    if (const auto* p = std::get_if<ir::ScalarProgram>(program)) text = title(*p);
   for (std::size_t i = 0; i < node.op->inputs.size() && i < node.inputs.size(); ++i) {
     if (node.inputs[i] == ir::kNone) continue;
     if (node.op->inputs[i].name == "weight" && !node.op->alias && text.find("pack") == std::string::npos) {
@@ -322,7 +317,6 @@ std::string describe_node(const ir::Graph& graph, const ir::Node& node) {
                             (*stride)[0] == stride->back() ? fmt::format("{}", (*stride)[0]) : fmt::format("{}x{}", (*stride)[0], stride->back()));
     }
     if (node.op->inputs[i].name == "bias") text += " + bias";
-    if (node.op->inputs[i].name == "residual") text += " + residual";
   }
   if (const ir::Ints* kernel = integers("kernel_size"); kernel && kernel->size() == 2 && node.op->name.find("pool") != std::string_view::npos)
     text += fmt::format(" {}x{}", (*kernel)[0], (*kernel)[1]);
@@ -330,7 +324,7 @@ std::string describe_node(const ir::Graph& graph, const ir::Node& node) {
     if (const ir::Attribute* value = a.find(key))
       if (const auto* word = std::get_if<std::string>(value)) text += "(" + *word + ")";
   if (const ir::Attribute* epilogue = a.find("epilogue"))
-    if (const auto* program = std::get_if<ir::ScalarProgram>(epilogue); program && !program->empty()) text += " + " + steps_text(*program);
+    if (const auto* program = std::get_if<ir::ScalarProgram>(epilogue); program && !program->empty()) text += " + " + title(*program);
   return text;
 }
 

@@ -125,7 +125,21 @@ std::string wiring(const ir::ScalarProgram& program) {
   return text;
 }
 
+/// Programs with a name of their own, by what they compute: gradients whose operators' names would not say it.
+std::string_view known_name(const ir::ScalarProgram& program) {
+  static constexpr std::pair<std::string_view, std::string_view> kKnown[] = {
+      {"where(gt(y, 0), x, 0)", "relu_gradient"},            // x: the gradient that comes in, y: relu's result
+      {"where(gt(x, 0), y, 0)", "relu_gradient_of_result"},  // the other way round
+  };
+  if (program.inputs != 2 || program.steps.size() > 4) return {};
+  const std::string text = describe(program, {"x", "y"});
+  for (const auto& [expression, name] : kKnown)
+    if (text == expression) return name;
+  return {};
+}
+
 std::string functor_name(const ir::ScalarProgram& program) {
+  if (const std::string_view known = known_name(program); !known.empty()) return std::string(known);
   std::string name;
   const ir::DType main = main_dtype(program);
   bool plain = is_chain(program);
@@ -280,6 +294,14 @@ Functor make_functor(const ir::ScalarProgram& program) {
       "}};\n",
       functor.name, program.inputs, converts ? "auto" : "T", parameters, lines);
   return functor;
+}
+
+std::string title(const ir::ScalarProgram& program) {
+  if (const std::string_view known = known_name(program); !known.empty()) return std::string(known);
+  std::string text;
+  for (const auto& step : program.steps)
+    if (!is_literal(step)) text += (text.empty() ? "" : " + ") + step.op;
+  return text;
 }
 
 std::string describe(const ir::ScalarProgram& program, const std::vector<std::string>& names) {

@@ -44,6 +44,9 @@ Functor make_functor(const ir::ScalarProgram& program);
 /// The program that an elementwise node is: one step.
 ir::ScalarProgram program_of(const ir::OpDef& op, const ir::Attributes& attributes, ir::DType dtype);
 
+/// What a program does in a few words: "mul + add", "relu_gradient".
+std::string title(const ir::ScalarProgram& program);
+
 /// A one-line description for comments, inputs named `names`: "relu(add(x, y))".
 std::string describe(const ir::ScalarProgram& program, const std::vector<std::string>& names);
 
