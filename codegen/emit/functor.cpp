@@ -98,19 +98,24 @@ ir::DType main_dtype(const ir::ScalarProgram& program) {
   return ir::DType::boolean;
 }
 
-/// Whether each step is fed by the step before it and by fresh inputs in order, so that the operators' names say it all.
+/// Whether each step is fed by the step before it, by fresh inputs in order and by numbers, so that the operators' names say it all.
 bool is_chain(const ir::ScalarProgram& program) {
   int next_input = 0;
+  int previous = -1;  // the last step that is no number
   for (std::size_t s = 0; s < program.steps.size(); ++s) {
-    const auto& arguments = program.steps[s].arguments;
-    for (std::size_t a = 0; a < arguments.size(); ++a) {
-      if (s > 0 && a == 0) {
-        if (arguments[a] != program.inputs + static_cast<int>(s) - 1) return false;
-      } else if (arguments[a] != next_input++) {
+    if (is_literal(program.steps[s])) continue;
+    bool fed = previous < 0;
+    for (const std::int32_t argument : program.steps[s].arguments) {
+      if (argument >= program.inputs) {
+        if (is_literal(program.steps[static_cast<std::size_t>(argument - program.inputs)])) continue;
+        if (fed || argument - program.inputs != previous) return false;
+        fed = true;
+      } else if (!fed || argument != next_input++) {
         return false;
       }
     }
-    if (s > 0 && arguments.empty()) return false;
+    if (!fed) return false;
+    previous = static_cast<int>(s);
   }
   return next_input == program.inputs;
 }
@@ -146,8 +151,17 @@ std::string functor_name(const ir::ScalarProgram& program) {
   for (std::size_t s = 0; s < program.steps.size(); ++s) {
     const auto& step = program.steps[s];
     if (is_literal(step)) continue;
+    // A number before the operator where it is the first argument, behind it otherwise: 1_sub, sub_1.
+    std::string before, behind;
+    for (std::size_t a = 0; a < step.arguments.size(); ++a) {
+      const std::int32_t argument = step.arguments[a] - program.inputs;
+      if (argument < 0 || !is_literal(program.steps[static_cast<std::size_t>(argument)])) continue;
+      const std::string number = number_name(constant(program.steps[static_cast<std::size_t>(argument)], "value"));
+      (a == 0 ? before : behind) += a == 0 ? number + "_" : "_" + number;
+    }
     if (!name.empty()) name += '_';
-    name += step.op;
+    if (name.empty() && !before.empty()) name = "from_";
+    name += before + step.op + behind;
     if (is_cast(step) && program.steps.size() > 1) name += fmt::format("_{}", ir::name(step.dtype));
     for (const auto& [key, value] : step.constants) name += '_' + number_name(value);
     if (s + 1 < program.steps.size() && step.dtype != main && step.dtype != ir::DType::boolean) plain = false;

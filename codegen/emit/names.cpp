@@ -55,6 +55,7 @@ std::string unwrap_gradient(std::string_view path) {
   if (depth != 0) return std::string(path);
   const std::string inner = unwrap_gradient(path.substr(5, end - 6));
   const std::string_view rest = path.substr(end);
+  if (rest.empty()) return inner + ".gradient";
   const std::size_t dot = inner.rfind('.');
   const std::string last = dot == std::string::npos ? inner : inner.substr(dot + 1);
   if (!last.empty() && rest.substr(0, 1) == "." && rest.substr(1, last.size()) == last && rest.find("_backward") != std::string_view::npos)

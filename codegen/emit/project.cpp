@@ -4,7 +4,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
+#include <cstring>
 #include <fstream>
 #include <set>
 #include <span>
@@ -205,9 +207,20 @@ bool read_file(const fs::path& path, std::string& text) {
 bool write_if_changed(const fs::path& path, const std::string& text) {
   std::string old;
   if (read_file(path, old) && old == text) return false;
-  runtime::AtomicFile file(path.string());
-  file.write(text);
-  file.commit();
+  // Whole or not at all. Not forced to disk: a project that a power cut damages is emitted again.
+  const fs::path fresh = path.string() + fmt::format(".tmp.{}", getpid());
+  {
+    std::ofstream out(fresh, std::ios::binary);
+    out.write(text.data(), static_cast<std::streamsize>(text.size()));
+    out.close();
+    if (!out) {
+      const int reason = errno;
+      std::error_code ignored;
+      fs::remove(fresh, ignored);
+      throw UserError(path.string() + ": cannot be written: " + std::strerror(reason));
+    }
+  }
+  fs::rename(fresh, path);
   return true;
 }
 

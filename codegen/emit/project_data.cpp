@@ -416,6 +416,7 @@ class Builder {
     d["loss_value"] = losses.empty() ? "0" : join(losses, " + ");
     std::string loss = "loss";
     d["has_accuracy"] = "false";
+    d["loss_is_sum"] = false;
     d["scores"] = json::array();
     d["score_type"] = "float";
     d["label_input"] = "0";
@@ -423,6 +424,9 @@ class Builder {
     for (const ir::Node& n : graph_.nodes) {
       if (n.outputs.empty() || graph_.losses.empty() || root(plan_, graph_.losses[0].value) != n.outputs[0]) continue;
       loss = describe_node(graph_, n);
+      const ir::Attribute* reduction = n.attributes.find("reduction");
+      if (n.op->name == "sum" || (reduction && std::get_if<std::string>(reduction) && std::get<std::string>(*reduction) == "sum"))
+        d["loss_is_sum"] = true;
       if (n.op->name != "cross_entropy" || graph_.losses.size() != 1) continue;
       const ir::ValueId labels = root(plan_, n.inputs[1]), scores = n.outputs[1];
       const auto input = std::find(graph_.inputs.begin(), graph_.inputs.end(), labels);

@@ -52,6 +52,15 @@ TEST(Functor, OtherWiringGetsADigestAndOtherTextAnotherName) {
   EXPECT_NE(second.text.find("[[maybe_unused]] T x, T y"), std::string::npos);
 }
 
+TEST(Functor, NumbersStandInTheName) {
+  const auto full = [](double value) { return step("full", {}, {{"value", value}}); };
+  EXPECT_EQ(make_functor(ScalarProgram{1, {full(2), step("mul", {0, 1})}}).name, "mul_2");
+  EXPECT_EQ(make_functor(ScalarProgram{1, {full(1), step("sub", {1, 0}), full(0.5), step("mul", {2, 3})}}).name, "from_1_sub_mul_0p5");
+  EXPECT_EQ(make_functor(ScalarProgram{2, {full(0), step("gt", {1, 2}, {}, DType::boolean), full(0), step("where", {3, 0, 4})}}).name,
+            "relu_gradient");
+  EXPECT_EQ(make_functor(ir::get_op("leaky_relu"), {{"negative_slope", 0.01}}).name, "leaky_relu_0p01");
+}
+
 TEST(Functor, NumbersReadBackExactly) {
   for (const double value : {0.1, -0.5, 1e-5, 3.0, 1e300, 9.2e18, 1e17, 5e-324, 0.30000000000000004}) {
     EXPECT_EQ(std::strtod(number_text(value).c_str(), nullptr), value) << number_text(value);

@@ -29,7 +29,7 @@ TEST(Names, PathsBecomeIdentifiers) {
       {"a__b", "a_b"},
       {"__x__", "x"},
       {"", "unnamed"},
-      {"???/", "unnamed"},
+      {"\?\?\?/", "unnamed"},
       {"\"; system(\"rm -rf /\"); //", "system_rm_rf"},
       {"a*/b", "a_b"},
       {"line\nbreak", "line_break"},
@@ -41,6 +41,7 @@ TEST(Names, PathsBecomeIdentifiers) {
       {"grad(model.hidden.linear).mul", "hidden_linear_backward_mul"},
       {"grad(grad(model.a).b).c", "a_backward_b_backward_c"},
       {"grad(unclosed", "grad_unclosed"},
+      {"grad(model.a)", "a_gradient"},
   };
   for (const Case& c : cases) EXPECT_EQ(identifier(c.path, "model"), c.expected) << c.path;
 }

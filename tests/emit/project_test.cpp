@@ -12,52 +12,13 @@
 #include "ir/diagnostic.h"
 #include "ir/json.h"
 #include "ir/op.h"
+#include "tests/emit/graphs.h"
 
 namespace graven::codegen {
 namespace {
 
 namespace fs = std::filesystem;
-using ir::Attributes;
-using ir::DType;
 using ir::Graph;
-using ir::Origins;
-using ir::ValueId;
-
-/// flatten, linear, relu, linear, cross entropy, SGD with momentum: the program of design's front page.
-Graph mlp_training() {
-  Graph g;
-  g.name = "TrainMlp";
-  g.training = true;
-  const ValueId images = g.add_input("images", {DType::f32, {64, 1, 28, 28}});
-  const ValueId labels = g.add_input("labels", {DType::i64, {64}});
-  const ValueId w1 = g.add_parameter("model.hidden.weight", {DType::f32, {256, 784}}, true);
-  const ValueId b1 = g.add_parameter("model.hidden.bias", {DType::f32, {256}}, true);
-  const ValueId w2 = g.add_parameter("model.logits.weight", {DType::f32, {10, 256}}, true);
-  const ValueId b2 = g.add_parameter("model.logits.bias", {DType::f32, {10}}, true);
-  const auto at = [](std::string module, std::uint32_t line) { return Origins{{std::move(module), "mlp.cpp", line}}; };
-  const ValueId flat = g.call("reshape", {images}, {{"shape", ir::Shape{64, 784}}}, at("model", 8));
-  const ValueId h = g.call("linear", {flat, w1, b1}, {}, at("model.hidden", 8));
-  const ValueId r = g.call("relu", {h}, {}, at("model", 8));
-  const ValueId logits = g.call("linear", {r, w2, b2}, {}, at("model.logits", 8));
-  const ValueId loss = g.call("cross_entropy", {logits, labels}, {}, at("loss_fn", 20));
-  g.outputs = {loss};
-  g.losses = {{loss, ir::kNone}};
-  g.optimizers.push_back({"sgd", {{{w1, b1, w2, b2}, {{"lr", 0.1}, {"momentum", 0.9}}}}, {}});
-  return g;
-}
-
-/// x @ w + b with a symbolic batch.
-Graph my_linear() {
-  Graph g;
-  g.name = "MyLinear";
-  const ValueId x = g.add_input("x", {DType::f32, {ir::Dim("batch", 8), 4}});
-  const ValueId w = g.add_parameter("model.weight", {DType::f32, {4, 3}}, false);
-  const ValueId b = g.add_parameter("model.bias", {DType::f32, {3}}, false);
-  const Origins at{{"model", "my_linear.cpp", 9}};
-  const ValueId m = g.call("matmul", {x, w}, {}, at);
-  g.outputs = {g.call("add", {m, b}, {}, at)};
-  return g;
-}
 
 struct Folder {
   fs::path path;

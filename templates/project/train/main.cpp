@@ -83,7 +83,11 @@ class Program final : public graven::runtime::TrainableModel {
     return sum;
 {% else %}
     const double loss = model_->forward(@{ erased_arguments }@);
-    return {.loss_sum = loss * static_cast<double>(count)};
+{% if loss_is_sum %}
+    return {.loss_sum = loss * static_cast<double>(count) / static_cast<double>(batch)};  // the loss is a sum over the samples
+{% else %}
+    return {.loss_sum = loss * static_cast<double>(count)};  // the loss is a mean over the samples
+{% endif %}
 {% endif %}
   }
 
