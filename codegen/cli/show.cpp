@@ -6,6 +6,7 @@
 
 #include "codegen/cli/command.h"
 #include "codegen/cli/pictures.h"
+#include "codegen/emit/project.h"
 #include "codegen/plan/plan.h"
 #include "ir/diagnostic.h"
 #include "ir/json.h"
@@ -57,7 +58,13 @@ void lower(ir::Graph& graph) {
 
 int show(const Options& o) {
   ir::Graph graph = load_graph(o.path);
-  if (!o.stage.empty() && o.stage != graph.stage) ir::run_passes(graph, {.to = o.stage == "final" ? "" : o.stage});
+  const ir::Target target = codegen::recorded_options(graph).target;
+  if (!o.stage.empty() && o.stage != graph.stage) {
+    ir::PassOptions passes;
+    passes.target = target;
+    if (o.stage != "final") passes.to = o.stage;
+    ir::run_passes(graph, passes);
+  }
   if (o.format == "text") {
     write_text(o.output, codegen::graph_text(graph));
   } else if (o.format == "json") {
@@ -69,7 +76,7 @@ int show(const Options& o) {
     render_dot(codegen::graph_picture(graph), o.format, o.output);
   } else {
     lower(graph);
-    const codegen::Plan plan = codegen::make_plan(graph);
+    const codegen::Plan plan = codegen::make_plan(graph, target);
     write_text(o.output, o.format == "memory" ? codegen::memory_picture(graph, plan) : codegen::memory_table(graph, plan));
   }
   return 0;
