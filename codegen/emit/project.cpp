@@ -158,11 +158,15 @@ Prepared prepare(const ir::Graph& traced, const EmitOptions& options, EmitReport
   if (d["has_functors"]) add("functors.h", "functors.h");
   add("program.h", "program.h");
   add("model.h", kind + "/model.h");
+  // A rendering costs time in proportion to all of its data: the files of calls see none of the long lists.
+  nlohmann::json brief = nlohmann::json::object();
+  for (const auto& [key, value] : d.items())
+    if (key != "configs" && key != "functors" && key != "parameter_lines" && key != "arena_lines" && key != "inline_constants") brief[key] = value;
   for (ModelFile& file : data.files) {
-    d["file"] = std::move(file.data);
-    add(file.path, "model.cpp");
+    brief["file"] = std::move(file.data);
+    files[file.path] = render("project/model.cpp", brief);
+    generated.push_back(file.path);
   }
-  d.erase("file");
 
   add_copied(files, data.headers);
   if (options.jit_entry) {
