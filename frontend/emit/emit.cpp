@@ -1,7 +1,7 @@
 // The bridge from nn::Graph to the generator.
 #include <cstring>
 
-#include "frontend/eager/executor.h"
+#include "frontend/eager/oracle.h"
 #include "frontend/tensor_impl.h"
 #include "graven/codegen.h"
 
@@ -22,8 +22,7 @@ EmitReport emit(const nn::GraphBase& graph, const std::filesystem::path& directo
     if (!data->bytes.empty()) std::memcpy(data->bytes.data(), rows.impl()->data(), data->bytes.size());
     options.weights.emplace(name, std::move(data));
   }
-  if (!options.execute)
-    options.execute = [](const ir::Graph& g, TensorValues& values) { eager::execute(g, values, {.oracle = eager::Oracle::double_reference}); };
+  if (!options.execute) options.execute = eager::double_reference;
   return emit(recorded, directory, options);
 }
 
