@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# Runs a sample as its tutorial says, and what it emits.
+#
+#   bash tests/samples/run.sh my_linear|polynomial_fit|lenet BUILD_DIR
+set -euo pipefail
+sample=$1
+build=$(cd "$2" && pwd)
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+export GRAVEN_CACHE=$work/cache
+cd "$work"
+fail() { echo "tests/samples: FAILED: $*" >&2; exit 1; }
+expect() { grep -qE -- "$1" "$2" || { cat "$2"; fail "$2 has no line like '$1'"; }; }
+
+case $sample in
+  my_linear)
+    "$build/samples/01_my_linear" >out
+    cat out
+    # The eager line and the graph's line show the same numbers.
+    [ "$(grep -cE "^(eager|graph) " out)" -ge 2 ] || fail "expected the eager and the graph's result"
+    [ "$(grep -E "^(eager|graph) " out | sed "s,^[a-z]*  *,," | sort -u | wc -l)" -eq 1 ] || fail "eager and graph differ"
+    ;;
+  polynomial_fit)
+    "$build/samples/02_polynomial_fit" >out
+    cat out
+    # The documentation's coefficients, from either mode.
+    expect 'Result: y = -?0\.0[0-9]+ \+ 0\.8[0-9]+ x \+ -?0\.0[0-9]+ x\^2 \+ -0\.09[0-9]* x\^3' out
+    ;;
+  lenet)
+    "$build/samples/03_lenet" --out "$work" >out
+    expect '\(GRAPH:LeNetTrain_0:LeNetTrain\): \(' out
+    python3 "$here/make_images.py" data
+    for project in lenet_train lenet; do
+      cmake -S "$project" -B "$project/build" -DCMAKE_BUILD_TYPE=Release >"$project.log" || { cat "$project.log"; fail "configuring $project"; }
+      cmake --build "$project/build" -j 2 >>"$project.log" 2>&1 || { cat "$project.log"; fail "building $project"; }
+      (cd "$project" && ./build/selftest) || fail "the self-test of $project"
+    done
+    train() { lenet_train/build/lenet_train --data data --test-data data "$@"; }
+    train --epochs 2 --out straight --threads 2 >straight.log
+    cat straight.log
+    # The same with another number of threads, stopped after one epoch, and resumed: the same bytes.
+    train --epochs 1 --out resumed --threads 1 >first.log
+    train --epochs 2 --out resumed --threads 2 --resume >second.log
+    cmp straight/latest/weights.safetensors resumed/latest/weights.safetensors || fail "a resumed run differs from a straight one"
+    accuracy=$(grep -oE 'accuracy +[0-9.]+' straight.log | tail -n 1 | grep -oE '[0-9.]+')
+    awk -v a="$accuracy" 'BEGIN { exit !(a >= 0.9) }' || fail "accuracy $accuracy on bands that a network can tell apart"
+    lenet/build/lenet --weights straight/best/weights.safetensors --data data/t10k-images-idx3-ubyte.gz --labels data/t10k-labels-idx1-ubyte.gz --topk 1 >infer.log
+    expect "accuracy" infer.log
+    "$build/graven" check lenet
+    "$build/graven" emit lenet_train --check
+    "$build/graven" emit lenet --check
+    "$build/graven" show lenet_train -f memory -o memory.svg
+    ;;
+  *) fail "unknown sample '$sample'" ;;
+esac
+echo "tests/samples: OK ($sample)"
