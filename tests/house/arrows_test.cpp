@@ -25,6 +25,7 @@ const std::vector<Rule> kRules = {
     {"frontend/", {"frontend/", "graven/", "ir/", "kernels/", "runtime_min/"}},  // eager mode runs the kernels
     {"frontend/emit/", {"frontend/", "graven/", "ir/", "codegen/emit/", "codegen/build/"}},  // the one bridge: nn::Graph handed to the generator
     {"codegen/", {"codegen/", "ir/", "kernels/config/", "runtime_min/"}},
+    {"codegen/cli/", {"codegen/", "ir/", "runtime_min/", "frontend/eager/executor.h"}},  // a program at the end of the line: recorded results come from the executor
     {"codegen/eager_table/", {"codegen/emit/", "frontend/eager/", "ir/"}},         // a program that writes a part of eager mode
     {"frontend/include/graven/codegen.h", {"graven/", "codegen/emit/project.h"}},  // emit(graph, ...) and its options
     {"kernels/config/", {"kernels/config/"}},
