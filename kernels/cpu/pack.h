@@ -59,8 +59,8 @@ GRAVEN_ALWAYS_INLINE void transpose(vec (&rows)[kLanes]) {
 
 /// One panel: packed[i * 16 + r] = w[r * stride + i] for i in [0, columns), zero for r from `rows` (at most 16) on.
 inline void pack_rows_panel(const float* w, std::int64_t stride, std::int64_t rows, std::int64_t columns, float* packed) {
-  std::int64_t i = 0;
-  for (; i + kLanes <= columns; i += kLanes) {
+  const std::int64_t whole = columns / kLanes * kLanes;
+  for (std::int64_t i = 0; i < whole; i += kLanes) {
     for (std::int64_t r = 0; r < kPanel; r += kLanes) {
       vec square[kLanes];
 #pragma GCC unroll 16
@@ -70,7 +70,7 @@ inline void pack_rows_panel(const float* w, std::int64_t stride, std::int64_t ro
       for (int l = 0; l < kLanes; ++l) store(packed + (i + l) * kPanel + r, square[l]);
     }
   }
-  for (; i < columns; ++i)
+  for (std::int64_t i = whole; i < columns; ++i)
     for (std::int64_t r = 0; r < kPanel; ++r) packed[i * kPanel + r] = r < rows ? w[r * stride + i] : 0.0f;
 }
 
