@@ -58,56 +58,15 @@ Signature signature_of(const ir::Node& node, const std::function<ir::DType(ir::V
   return s;
 }
 
-namespace {
-
-/// Kernels reduce over neighbouring dimensions: a reduction over separate ones becomes several, innermost first. (A mean of means of equal counts
-/// is the mean.)
-void split_reductions(ir::Graph& graph) {
-  constexpr std::string_view kReductions[] = {"sum", "mean", "amax", "amin", "prod"};
-  const auto runs_of = [](const ir::Ints& dims) {
-    std::vector<ir::Ints> runs;
-    for (std::int64_t d : dims) {
-      if (runs.empty() || runs.back().back() + 1 != d) runs.emplace_back();
-      runs.back().push_back(d);
-    }
-    return runs;
-  };
-  const auto splits = [&](const ir::Node& n) {
-    return std::find(std::begin(kReductions), std::end(kReductions), n.op->name) != std::end(kReductions) &&
-           runs_of(n.attributes.integers("dims")).size() > 1;
-  };
-  if (std::none_of(graph.nodes.begin(), graph.nodes.end(), splits)) return;
-  std::vector<ir::Node> old = std::move(graph.nodes);
-  graph.nodes.clear();
-  for (ir::Node& n : old) {
-    if (!splits(n)) {
-      graph.nodes.push_back(std::move(n));
-      continue;
-    }
-    std::vector<ir::Ints> runs = runs_of(n.attributes.integers("dims"));
-    ir::ValueId v = n.inputs.at(0);
-    for (std::size_t r = runs.size(); r-- > 0;) v = graph.call(n.op->name, {v}, {{"dims", runs[r]}, {"keepdim", true}}, n.origins, n.phase);
-    // The result keeps its id: an alias of the last one under the shape that was asked for.
-    ir::Node shape = n;
-    shape.op = &ir::get_op("reshape");
-    shape.inputs = {v};
-    shape.attributes = {{"shape", graph.type(n.outputs[0]).shape}};
-    graph.nodes.push_back(std::move(shape));
-  }
-}
-
-}  // namespace
-
 void lower_for_eager(ir::Graph& graph) {
   // By name, in the order of the pipeline: what makes the fast kernels applicable, and what kernels need.
-  constexpr std::string_view kWanted[] = {"choose_layout", "pack_weights", "decompose", "decompose_reductions", "decompose_operators"};
+  constexpr std::string_view kWanted[] = {"choose_layout", "decompose_reductions", "decompose_matmuls", "pack_weights"};
   const ir::PassOptions options;
   for (const ir::Pass& pass : ir::pipeline()) {
     if (std::find(std::begin(kWanted), std::end(kWanted), pass.name) == std::end(kWanted)) continue;
     if (pass.applies && !pass.applies(graph, options)) continue;
     pass.run(graph, options);
   }
-  split_reductions(graph);
 }
 
 }  // namespace graven::eager

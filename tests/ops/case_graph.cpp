@@ -1,5 +1,7 @@
 #include "tests/ops/case_graph.h"
 
+#include <fmt/format.h>
+
 #include <cctype>
 
 namespace graven::tests {
@@ -17,7 +19,7 @@ std::vector<ValueId> add_operator(CaseGraph& made, const ir::OpDef& op, const ir
       inputs.push_back(kNone);
       continue;
     }
-    inputs.push_back(made.graph.add_input("x" + std::to_string(i), test_case.inputs[i].type));
+    inputs.push_back(made.graph.add_input(fmt::format("x{}", i), test_case.inputs[i].type));
     made.input_of.push_back(static_cast<int>(i));
   }
   return made.graph.add_node(op, inputs, test_case.attributes, {}, ir::Phase::forward, "y");
@@ -29,6 +31,8 @@ CaseGraph make_forward(const ir::OpDef& op, const ir::TestCase& test_case) {
   CaseGraph made;
   made.graph.name = "Forward";
   made.graph.outputs = add_operator(made, op, test_case);
+  // Without running statistics there are no new ones.
+  if (op.name == "batch_norm_training" && test_case.inputs[3].absent) made.graph.outputs.resize(3);
   for (std::size_t i = 0; i < made.graph.outputs.size(); ++i) made.output_of.push_back(static_cast<int>(i));
   return made;
 }
@@ -41,7 +45,7 @@ CaseGraph make_gradient(const ir::OpDef& op, const ir::TestCase& test_case, bool
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     const ir::TensorType type = made.graph.type(outputs[i]);
     const bool flows = ir::is_floating(type.dtype) && (i == 0 || all_outputs);
-    gradients.push_back(flows ? made.graph.add_input("dy" + std::to_string(i), type) : kNone);
+    gradients.push_back(flows ? made.graph.add_input(fmt::format("dy{}", i), type) : kNone);
     if (flows) made.input_of.push_back(-1 - static_cast<int>(i));
   }
   const ir::Node node = made.graph.nodes.back();
@@ -58,7 +62,7 @@ CaseGraph make_gradient(const ir::OpDef& op, const ir::TestCase& test_case, bool
 }
 
 std::string test_name(const ir::OpDef& op, const ir::TestCase& test_case, std::size_t index) {
-  std::string name = std::string(op.name) + "_" + std::to_string(index) + "_";
+  std::string name = fmt::format("{}_{}_", op.name, index);
   for (const char c : test_case.note) name += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
   return name;
 }
@@ -76,20 +80,27 @@ std::vector<NamedCase> all_cases() {
   return all;
 }
 
-ir::TestCase with_floating(const ir::TestCase& test_case, ir::DType dtype) {
-  ir::TestCase changed = test_case;
-  for (ir::TestCase::Input& i : changed.inputs)
-    if (ir::is_floating(i.type.dtype)) i.type.dtype = dtype;
-  for (const auto& [key, value] : test_case.attributes) {
-    if (const auto* d = std::get_if<ir::DType>(&value); d && ir::is_floating(*d)) changed.attributes.set(key, dtype);
-    if (const auto* p = std::get_if<ir::ScalarProgram>(&value)) {
-      ir::ScalarProgram program = *p;
-      for (ir::ScalarProgram::Step& s : program.steps)
-        if (ir::is_floating(s.dtype)) s.dtype = dtype;
-      changed.attributes.set(key, program);
+Batch make_batch(const std::vector<NamedCase>& cases, bool gradients) {
+  Batch batch;
+  batch.graph.name = gradients ? "Gradients" : "Forward";
+  for (const NamedCase& c : cases) {
+    if (gradients && !c.test_case.gradient) continue;
+    Batch::Part part{c.op, c.test_case, c.name, batch.graph.inputs.size(), batch.graph.outputs.size(), {}};
+    part.alone = gradients ? make_gradient(*c.op, c.test_case) : make_forward(*c.op, c.test_case);
+    const ir::Graph& from = part.alone.graph;
+    std::vector<ValueId> moved(from.values.size(), kNone);
+    const auto at = [&](ValueId v) -> ValueId& { return moved[static_cast<std::size_t>(v)]; };
+    for (ValueId v : from.inputs) at(v) = batch.graph.add_input(fmt::format("{}.{}", c.name, from.value(v).name), from.type(v));
+    for (const ir::Node& n : from.nodes) {
+      std::vector<ValueId> inputs;
+      for (ValueId v : n.inputs) inputs.push_back(v == kNone ? kNone : at(v));
+      const std::vector<ValueId> outputs = batch.graph.add_node(*n.op, inputs, n.attributes, {{c.name, {}, 0}});
+      for (std::size_t i = 0; i < outputs.size(); ++i) at(n.outputs[i]) = outputs[i];
     }
+    for (ValueId v : from.outputs) batch.graph.outputs.push_back(at(v));
+    batch.parts.push_back(std::move(part));
   }
-  return changed;
+  return batch;
 }
 
 }  // namespace graven::tests

@@ -29,6 +29,19 @@ CaseGraph make_gradient(const ir::OpDef& op, const ir::TestCase& test_case, bool
 /// "conv2d/stride 2", spaces and the like replaced: a name that GoogleTest takes.
 std::string test_name(const ir::OpDef& op, const ir::TestCase& test_case, std::size_t index);
 
+/// Several cases side by side in one graph, for backends that compile: forward only, or with the gradients behind each case's results.
+struct Batch {
+  struct Part {
+    const ir::OpDef* op;
+    ir::TestCase test_case;
+    std::string name;
+    std::size_t first_input, first_output;  ///< in the graph's lists
+    CaseGraph alone;                        ///< the same inputs and outputs as a graph of its own
+  };
+  ir::Graph graph;
+  std::vector<Part> parts;
+};
+
 /// Every case of every operator.
 struct NamedCase {
   const ir::OpDef* op;
@@ -36,8 +49,7 @@ struct NamedCase {
   std::string name;
 };
 std::vector<NamedCase> all_cases();
-
-/// The same case with `dtype` in place of every floating dtype, in inputs and attributes.
-ir::TestCase with_floating(const ir::TestCase& test_case, ir::DType dtype);
+/// Copies each case's graph (make_forward, or make_gradient where the case asks for one and `gradients` is set) into one.
+Batch make_batch(const std::vector<NamedCase>& cases, bool gradients);
 
 }  // namespace graven::tests

@@ -43,7 +43,7 @@ TEST(Entries, AreComplete) {
   }
 }
 
-class Operator : public testing::TestWithParam<const OpDef*> {};
+class Entry : public testing::TestWithParam<const OpDef*> {};
 
 void infer_and_lower(const OpDef* op, const ir::TestCase& test_case) {
   CaseGraph made = make_forward(*op, test_case);
@@ -91,21 +91,21 @@ void check_gradient_types(const OpDef* op, const ir::TestCase& test_case) {
   }
 }
 
-TEST_P(Operator, InfersLowersAndHasACost) {
+TEST_P(Entry, InfersLowersAndHasACost) {
   for (const ir::TestCase& c : GetParam()->cases()) {
     SCOPED_TRACE(c.note);
     infer_and_lower(GetParam(), c);
   }
 }
 
-TEST_P(Operator, GradientsHaveTheTypesOfTheirInputs) {
+TEST_P(Entry, GradientsHaveTheTypesOfTheirInputs) {
   for (const ir::TestCase& c : GetParam()->cases()) {
     SCOPED_TRACE(c.note);
     check_gradient_types(GetParam(), c);
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Operator, testing::ValuesIn(ir::all_ops()), [](const auto& info) { return std::string(info.param->name); });
+INSTANTIATE_TEST_SUITE_P(All, Entry, testing::ValuesIn(ir::all_ops()), [](const auto& info) { return std::string(info.param->name); });
 
 // ---- configs: the fields of every call stand in the order of the kernel's struct --------------------------------------------------------
 
