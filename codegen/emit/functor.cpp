@@ -105,9 +105,15 @@ bool is_chain(const ir::ScalarProgram& program) {
   for (std::size_t s = 0; s < program.steps.size(); ++s) {
     if (is_literal(program.steps[s])) continue;
     bool fed = previous < 0;
-    for (const std::int32_t argument : program.steps[s].arguments) {
+    bool number_behind = false;  // the name of where(x, 0, y) would be that of where(x, y, 0)
+    const std::vector<std::int32_t>& arguments = program.steps[s].arguments;
+    for (std::size_t a = 0; a < arguments.size(); ++a) {
+      const std::int32_t argument = arguments[a];
+      const bool literal = argument >= program.inputs && is_literal(program.steps[static_cast<std::size_t>(argument - program.inputs)]);
+      if (number_behind && !literal) return false;
+      number_behind = number_behind || (literal && a > 0);
+      if (literal) continue;
       if (argument >= program.inputs) {
-        if (is_literal(program.steps[static_cast<std::size_t>(argument - program.inputs)])) continue;
         if (fed || argument - program.inputs != previous) return false;
         fed = true;
       } else if (!fed || argument != next_input++) {

@@ -61,6 +61,15 @@ TEST(Functor, NumbersStandInTheName) {
   EXPECT_EQ(make_functor(ir::get_op("leaky_relu"), {{"negative_slope", 0.01}}).name, "leaky_relu_0p01");
 }
 
+TEST(Functor, TheNumbersPlaceAmongThreeArgumentsIsPartOfTheName) {
+  const ScalarProgram::Step zero = step("full", {}, {{"value", 0}});
+  const Functor last = make_functor(ScalarProgram{2, {zero, step("where", {0, 1, 2})}});
+  const Functor middle = make_functor(ScalarProgram{2, {zero, step("where", {0, 2, 1})}});
+  EXPECT_EQ(last.name, "where_0");
+  EXPECT_NE(middle.text, last.text);
+  EXPECT_NE(middle.name, last.name);
+}
+
 TEST(Functor, NumbersReadBackExactly) {
   for (const double value : {0.1, -0.5, 1e-5, 3.0, 1e300, 9.2e18, 1e17, 5e-324, 0.30000000000000004}) {
     EXPECT_EQ(std::strtod(number_text(value).c_str(), nullptr), value) << number_text(value);
