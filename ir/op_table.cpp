@@ -25,14 +25,22 @@ std::string cell(std::string_view text) {
 
 std::string text_of(const Attribute& value) {
   switch (type_of(value)) {
-    case AttributeType::boolean: return std::get<bool>(value) ? "true" : "false";
-    case AttributeType::integer: return std::to_string(std::get<std::int64_t>(value));
-    case AttributeType::number: return fmt::format("{:g}", std::get<double>(value));
-    case AttributeType::text: return std::get<std::string>(value);
-    case AttributeType::integers: return Shape::of(std::get<Ints>(value)).to_string();
-    case AttributeType::dtype: return std::string(name(std::get<DType>(value)));
-    case AttributeType::shape: return std::get<Shape>(value).to_string();
-    case AttributeType::program: return "none";
+    case AttributeType::boolean:
+      return std::get<bool>(value) ? "true" : "false";
+    case AttributeType::integer:
+      return std::to_string(std::get<std::int64_t>(value));
+    case AttributeType::number:
+      return fmt::format("{:g}", std::get<double>(value));
+    case AttributeType::text:
+      return std::get<std::string>(value);
+    case AttributeType::integers:
+      return Shape::of(std::get<Ints>(value)).to_string();
+    case AttributeType::dtype:
+      return std::string(name(std::get<DType>(value)));
+    case AttributeType::shape:
+      return std::get<Shape>(value).to_string();
+    case AttributeType::program:
+      return "none";
   }
   return {};
 }
@@ -85,7 +93,13 @@ std::string dtypes_of(const OpDef& op) {
 }  // namespace
 
 std::string operator_table() {
-  std::string out = "| operator | inputs | attributes | computes | differentiable | dtypes |\n|---|---|---|---|---|---|\n";
+  std::string out =
+      "# Operators\n\n"
+      "Made by `graven ops --markdown` from the operators' entries, one file each in `ir/ops/`. Names, defaults and formulas are PyTorch's unless "
+      "the\n"
+      "row says otherwise. `?` is an optional input, `...` any number of tensors, \"written\" one that the operator changes. An attribute without a\n"
+      "default must be given. Elementwise operators broadcast as NumPy does and take inputs of one dtype: the frontend casts.\n\n"
+      "| operator | inputs | attributes | computes | differentiable | dtypes |\n|---|---|---|---|---|---|\n";
   for (const OpDef* op : all_ops())
     out += fmt::format("| `{}` | {} | {} | {} | {} | {} |\n", op->name, cell(inputs_of(*op)), cell(attributes_of(*op)), cell(op->doc),
                        op->gradient ? "yes" : "no", dtypes_of(*op));

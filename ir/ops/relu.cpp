@@ -1,11 +1,6 @@
-#include "ir/op.h"
+#include "ir/ops/shared.h"
 
 namespace graven::ir {
-
-static void infer_relu(InferContext& c) {
-  c.require(c.input(0).dtype != DType::boolean, "expects numbers, got bool");
-  c.output(c.input(0).dtype, c.input(0).shape);
-}
 
 static void gradient_relu(GradientBuilder& g) {
   // y > 0 where x > 0: keeping y lets the backward pass run in place and x die early.
@@ -19,18 +14,10 @@ const OpDef kRelu{
     .name = "relu",
     .doc = "y = max(x, 0). NaN stays NaN, as in PyTorch.",
     .inputs = {{"x"}},
-    .infer = infer_relu,
+    .infer = ops::infer_number,
     .gradient = gradient_relu,
     .scalar = {.body = "x < T(0) ? T(0) : x"},
-    .cases =
-        [] {
-          return std::vector<TestCase>{
-              {.note = "vector", .inputs = {{{DType::f32, {17}}}}},
-              {.note = "rank 0", .inputs = {{{DType::f32, {}}}}},
-              {.note = "empty", .inputs = {{{DType::f32, {0, 3}}}}},
-              {.note = "integers", .inputs = {{{DType::i32, {5}}, -5, 5}}, .gradient = false},
-          };
-        },
+    .cases = [] { return ops::unary_cases(-4, 4, {}, true); },
 };
 
 }  // namespace graven::ir

@@ -455,7 +455,7 @@ std::vector<TestCase> reduction_cases(double low, double high, bool integers, bo
   if (!needs_elements) add("of nothing", DType::f32, {3, 0}, {1}, false);
   for (DType d : kFloats) add(std::string(name(d)), d, {3, 4}, {1}, false);
   if (integers)
-    for (DType d : {DType::i32, DType::i64}) add(std::string(name(d)), d, {3, 4}, {1}, false);
+    for (DType d : kIntegers) add(std::string(name(d)), d, {3, 4}, {1}, false);
   return cases;
 }
 
@@ -474,7 +474,8 @@ std::vector<TestCase> arg_reduction_cases() {
   add("size 1", DType::f32, {3, 1}, 1, false, 4);
   add("rank 0", DType::f32, {}, 0, false, 4);
   add("empty result", DType::f32, {0, 3}, 1, false, 4);
-  for (DType d : {DType::f64, DType::f16, DType::bf16, DType::i64, DType::u8}) add(std::string(name(d)), d, {3, 8}, 1, false, 4);
+  for (DType d : {DType::f64, DType::f16, DType::bf16, DType::i8, DType::i32, DType::i64, DType::u8})
+    add(std::string(name(d)), d, {3, 8}, 1, false, 4);
   return cases;
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "ir/diagnostic.h"
 #include "tests/ops/backends.h"
@@ -87,6 +88,43 @@ TEST_P(Operator, ComputesTheSameOnEveryBackend) {
       const CaseGraph made = make_forward(*GetParam(), c);
       compare(backend, made, random_inputs(made, *GetParam(), c), c, GetParam()->has_effect());
     }
+}
+
+/// NaN, infinities and both zeros in every combination: the vectorised functions end where the C library's do.
+TEST_P(Operator, TreatsSpecialValuesAsTheReferenceDoes) {
+  const OpDef& op = *GetParam();
+  if (!op.elementwise() || op.inputs.empty()) return;
+  constexpr float kSpecial[] = {std::numeric_limits<float>::quiet_NaN(),
+                                std::numeric_limits<float>::infinity(),
+                                -std::numeric_limits<float>::infinity(),
+                                0.0f,
+                                -0.0f,
+                                1.0f,
+                                -2.0f};
+  constexpr std::size_t kCount = std::size(kSpecial);
+  ir::TestCase c{.note = "special values", .attributes = op.cases()[0].attributes};
+  std::vector<TensorData> inputs;
+  std::size_t total = 1;
+  for (std::size_t i = 0; i < op.inputs.size(); ++i) total *= kCount;
+  for (std::size_t i = 0, step = 1; i < op.inputs.size(); ++i, step *= kCount) {
+    const bool condition = op.name == "where" && i == 0;
+    c.inputs.push_back({.type = {condition ? DType::boolean : DType::f32, {static_cast<std::int64_t>(total)}}});
+    TensorData data{c.inputs.back().type, std::vector<std::byte>(total * (condition ? 1 : sizeof(float)))};
+    for (std::size_t k = 0; k < total; ++k) {
+      const float value = kSpecial[k / step % kCount];
+      if (condition)
+        data.bytes[k] = std::byte(k / step % 2);
+      else
+        std::memcpy(data.bytes.data() + k * sizeof value, &value, sizeof value);
+    }
+    inputs.push_back(std::move(data));
+  }
+  if (op.name == "cast") c.attributes = {{"dtype", DType::f64}};
+  for (const Backend& backend : backends()) {
+    if (backend.compiles) continue;
+    SCOPED_TRACE(backend.name);
+    compare(backend, make_forward(op, c), inputs, c, false);
+  }
 }
 
 TEST_P(Operator, GradientsAgreeOnEveryBackend) {

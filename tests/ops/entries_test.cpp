@@ -203,6 +203,13 @@ TEST(Symbols, MeanDividesByACountThatIsKnownAtRunTime) {
   EXPECT_EQ(made.graph.type(made.graph.outputs[0]).to_string(), "f32[batch,3]");
 }
 
+TEST(Table, IsTheOneInTheDocumentation) {
+  std::ifstream in(std::string(GRAVEN_SOURCE_DIR) + "/docs/operators.md", std::ios::binary);
+  std::stringstream text;
+  text << in.rdbuf();
+  EXPECT_EQ(text.str(), ir::operator_table()) << "write it anew: graven ops --markdown > docs/operators.md";
+}
+
 TEST(Table, HasARowForEachOperator) {
   const std::string table = ir::operator_table();
   for (const OpDef* op : ir::all_ops()) EXPECT_NE(table.find("\n| `" + std::string(op->name) + "` |"), std::string::npos) << op->name;
