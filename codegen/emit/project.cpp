@@ -308,7 +308,26 @@ std::map<std::string, std::string> render_project(const ir::Graph& graph, const 
   return std::move(prepare(graph, options, report ? *report : local).files);
 }
 
+namespace {
+
+/// A project is written into a new or empty folder, or over a graph or project of Graven's: never among files of somebody else's, since what an
+/// earlier emission left behind is removed.
+void require_ours(const fs::path& directory) {
+  std::error_code ignored;
+  if (!fs::exists(directory, ignored)) return;
+  if (!fs::is_directory(directory, ignored)) throw UserError(directory.string() + ": is a file; a project needs a folder");
+  std::string text;
+  if (read_file(directory / "graph.json", text) && text.find("\"graven.graph\"") != std::string::npos) return;
+  for (const auto& entry : fs::directory_iterator(directory, ignored))
+    throw UserError(directory.string() + ": is not empty, and holds no graph of Graven's")
+        .note("expected  a new folder, an empty one, or one that a project was emitted into before")
+        .note("found     " + entry.path().filename().string());
+}
+
+}  // namespace
+
 EmitReport emit(const ir::Graph& graph, const fs::path& directory, const EmitOptions& options) {
+  require_ours(directory);
   EmitReport report;
   Prepared p = prepare(graph, options, report);
   std::vector<std::unique_ptr<ir::TensorData>> owned;
