@@ -24,11 +24,14 @@ add_custom_command(
   COMMAND graven_eager_table ${CMAKE_SOURCE_DIR} ${EAGER_TABLE_DIRECTORY} ${EAGER_TABLE_PARTS}
   DEPENDS graven_eager_table ${KERNEL_HEADERS}
   COMMENT "Writing the table of eager kernels")
-if(GRAVEN_NATIVE)
+if(NOT GRAVEN_SANITIZE)
+  set_source_files_properties(${EAGER_TABLE_SOURCES} PROPERTIES COMPILE_OPTIONS "-O3;-fno-math-errno;-fno-trapping-math")
+endif()
+if(GRAVEN_NATIVE AND NOT GRAVEN_SANITIZE)
   include(CheckCXXCompilerFlag)
   check_cxx_compiler_flag(-march=native GRAVEN_HAS_MARCH_NATIVE)
   if(GRAVEN_HAS_MARCH_NATIVE)
-    set_source_files_properties(${EAGER_TABLE_SOURCES} PROPERTIES COMPILE_OPTIONS -march=native)
+    set_source_files_properties(${EAGER_TABLE_SOURCES} PROPERTIES COMPILE_OPTIONS "-O3;-fno-math-errno;-fno-trapping-math;-march=native")
   endif()
 endif()
 

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
 #include <map>
 #include <mutex>
 #include <ostream>
@@ -16,7 +17,9 @@
 #include "frontend/module_state.h"
 #include "frontend/optim_state.h"
 #include "frontend/trace.h"
+#include "graven/serialize.h"
 #include "ir/executable.h"
+#include "ir/json.h"
 
 namespace graven::nn {
 
@@ -463,6 +466,19 @@ LoadReport GraphBase::load_state_dict(const StateDict& state, bool strict, Locat
           }
       }
   return report;
+}
+
+void GraphBase::save(const std::string& directory) const {
+  const ir::Graph& recorded = graph();
+  std::error_code error;
+  std::filesystem::create_directories(directory, error);
+  if (error) throw UserError(directory + ": cannot be made: " + error.message());
+  StateDict weights;
+  for (const auto& [path, t] : state_->variables())
+    if (recorded.find(path) != ir::kNone) weights.emplace_back(path, t->tensor);
+  // The graph last: a folder that has one is whole.
+  nn::save(weights, directory + "/weights.safetensors");
+  ir::write_graph(directory + "/graph.json", recorded);
 }
 
 // ---- print ----------------------------------------------------------------------------------------------------------------------------

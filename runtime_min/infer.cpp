@@ -284,6 +284,7 @@ int infer_main(int argc, char** argv, InferenceModel& model, const InferDefaults
   o.weights = defaults.weights;
   o.data.format = defaults.data_format;
   o.topk = defaults.topk;
+  o.threads = defaults.threads;
   o.normalization = {defaults.mean, defaults.std};
   o.batch = description.batch;
   std::string batch_text = description.batch_is_symbolic ? "any batch up to " : "a batch of ";

@@ -55,6 +55,7 @@ struct InferDefaults {
   std::string weights = "weights.safetensors";  ///< --weights, looked for beside the program, in the folder above it, and here
   std::string data_format = "auto";             ///< --data-format
   std::int64_t topk = 5;                        ///< --topk
+  std::int64_t threads = 0;                     ///< --threads; 0: one for each processor
   std::vector<double> mean{}, std{};            ///< --mean, --std: of 8-bit images after scaling to [0, 1], one number or one a channel
 };
 

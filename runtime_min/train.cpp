@@ -335,7 +335,11 @@ void Trainer::finish_epoch(const Stopwatch& watch) {
 int Trainer::run() {
   data_.emplace(open_dataset(options_.data, description_.inputs, Split::train));
   source_.emplace(*data_, description_.inputs, options_.normalization);
-  if (!options_.test_data.path.empty() || has_test_split(options_.data, description_.inputs)) {
+  if (!options_.test_data.path.empty() && !description_.has_evaluation)
+    throw Error("--test-data",
+                "this network behaves otherwise when it is evaluated (batch norm, dropout), which this program does not do: emit an inference "
+                "project for it");
+  if (description_.has_evaluation && (!options_.test_data.path.empty() || has_test_split(options_.data, description_.inputs))) {
     options_.test_data.format = options_.data.format;
     if (options_.test_data.path.empty()) options_.test_data.path = options_.data.path;
     test_.emplace(open_dataset(options_.test_data, description_.inputs, Split::test));
@@ -450,6 +454,7 @@ int train_main(int argc, char** argv, TrainableModel& model, const TrainDefaults
   options.eval_every = defaults.eval_every;
   options.print_every = defaults.print_every;
   options.seed = defaults.seed;
+  options.threads = defaults.threads;
   options.warmup = defaults.warmup;
   options.shuffle = defaults.shuffle;
   options.drop_last = defaults.drop_last || !description.batch_is_symbolic;

@@ -97,6 +97,7 @@ struct TrainDefaults {
   std::int64_t eval_every = 1;                  ///< --eval-every: epochs
   std::int64_t print_every = 1;                 ///< --print-every: epochs
   std::int64_t seed = 0;                        ///< --seed
+  std::int64_t threads = 0;                     ///< --threads; 0: one for each processor
   std::int64_t warmup = 0;                      ///< --warmup: steps of linear warm-up, over the schedule's own
   bool shuffle = true;                          ///< --shuffle, --no-shuffle
   bool drop_last = false;                       ///< --drop-last: always so with a fixed batch

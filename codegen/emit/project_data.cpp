@@ -417,6 +417,11 @@ class Builder {
     std::string loss = "loss";
     d["has_accuracy"] = "false";
     d["loss_is_sum"] = false;
+    // evaluate() is the training forward: where that writes running statistics or draws random numbers, it would be another network's loss.
+    const bool evaluates = std::none_of(graph_.nodes.begin(), graph_.nodes.end(), [](const ir::Node& n) {
+      return n.phase == ir::Phase::forward && (n.op->random || n.op->name == "batch_norm_training");
+    });
+    d["has_evaluation"] = evaluates ? "true" : "false";
     d["scores"] = json::array();
     d["score_type"] = "float";
     d["label_input"] = "0";
@@ -562,6 +567,8 @@ class Builder {
     d["data_literal"] = string_literal(options_.data);
     d["test_data_literal"] = string_literal(options_.test_data);
     d["epochs"] = fmt::format("{}", options_.epochs);
+    d["threads"] = fmt::format("{}", options_.threads);
+    d["threads_default"] = options_.threads ? fmt::format(".threads = {}, ", options_.threads) : std::string();
     d["seed"] = fmt::format("{}", options_.seed);
     d["shuffle"] = options_.shuffle ? "true" : "false";
     d["recorded"] = static_cast<bool>(options_.execute);

@@ -52,5 +52,5 @@ class Program final : public graven::runtime::InferenceModel {
 
 int main(int argc, char** argv) {
   Program program;
-  return graven::runtime::infer_main(argc, argv, program, {.weights = "weights.safetensors", .mean = {@{ mean }@}, .std = {@{ std }@}});
+  return graven::runtime::infer_main(argc, argv, program, {.weights = "weights.safetensors", @{ threads_default }@.mean = {@{ mean }@}, .std = {@{ std }@}});
 }

@@ -41,7 +41,7 @@ class Program final : public graven::runtime::TrainableModel {
         },
         .graph_hash = "@{ graph_hash }@",
         .generator = "@{ generator }@",
-        .has_evaluation = true,
+        .has_evaluation = @{ has_evaluation }@,
         .has_accuracy = @{ has_accuracy }@,
     };
     return text;
@@ -104,6 +104,9 @@ int main(int argc, char** argv) {
                                       .test_data = @{ test_data_literal }@,
                                       .epochs = @{ epochs }@,
                                       .seed = @{ seed }@,
+{% if threads != "0" %}
+                                      .threads = @{ threads }@,
+{% endif %}
                                       .shuffle = @{ shuffle }@,
                                       .mean = {@{ mean }@},
                                       .std = {@{ std }@}});
