@@ -42,6 +42,7 @@ target_include_directories(graven PUBLIC $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}> 
 target_include_directories(graven SYSTEM PRIVATE ${INJA_INCLUDE_DIR})
 target_link_libraries(graven PUBLIC nlohmann_json::nlohmann_json fmt::fmt Threads::Threads ${CMAKE_DL_LIBS})
 set_target_properties(graven PROPERTIES LINKER_LANGUAGE CXX)
+target_compile_features(graven PUBLIC cxx_std_20)
 graven_warnings(graven)
 
 # ---- the texts of emitted projects, compiled into the library ----------------------------------------------------------------------------

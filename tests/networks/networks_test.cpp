@@ -14,8 +14,8 @@
 namespace graven::test {
 namespace {
 
-/// How far a result may be from PyTorch's double-precision figures, relative to the largest value of the tensor. f32: rounding through 10 to 100
-/// steps of training (PyTorch's own f32 run differs by as much; make_networks.py prints it). f64: the stored figures are rounded to f32.
+/// How far a result may be from PyTorch's double-precision figures, relative to the largest value of the tensor; in f32 also up to four times as far
+/// as PyTorch's own f32 run is (Adam divides by gradients that are all rounding). f64: the stored figures are rounded to f32.
 struct Tolerance {
   double output, gradient, loss, final;
 };
@@ -48,7 +48,7 @@ class Fixture {
 
 std::vector<double> numbers(const Tensor& t) { return t.detach().to(f64).contiguous().to_vector<double>(); }
 
-void expect_close(const std::vector<double>& found, const std::vector<double>& expected, double tolerance, const std::string& what) {
+void expect_close(const std::vector<double>& found, const std::vector<double>& expected, double tolerance, double distance, const std::string& what) {
   ASSERT_EQ(found.size(), expected.size()) << what;
   double scale = 0, worst = 0;
   std::size_t at = 0;
@@ -57,8 +57,8 @@ void expect_close(const std::vector<double>& found, const std::vector<double>& e
     const double difference = std::abs(found[i] - expected[i]);
     if (!(difference <= worst)) worst = difference, at = i;
   }
-  EXPECT_LE(worst, tolerance * scale) << what << "[" << at << "]: found " << found[at] << ", PyTorch has " << expected[at] << "; largest value "
-                                      << scale;
+  EXPECT_LE(worst, std::max(tolerance * scale, 4 * distance))
+      << what << "[" << at << "]: found " << found[at] << ", PyTorch has " << expected[at] << "; largest value " << scale;
 }
 
 /// As initialise() in make_networks.py. `prefix` is what our module path has before PyTorch's.
@@ -80,9 +80,9 @@ struct Data {
   Tensor x, y;
 };
 
-Data images(std::int64_t batch, std::int64_t channels, std::int64_t size, DType dtype) {
+Data images(std::int64_t batch, std::int64_t channels, std::int64_t size, DType dtype, std::int64_t seed = 1) {
   const std::int64_t count = batch * channels * size * size;
-  return {from_data(values(count, 1, 1.0), {batch, channels, size, size}).to(dtype), from_data(labels(batch, 2, 10), {batch})};
+  return {from_data(values(count, seed, 1.0), {batch, channels, size, size}).to(dtype), from_data(labels(batch, 2, 10), {batch})};
 }
 
 Data polynomial(DType dtype) {
@@ -128,6 +128,10 @@ void compare(const std::string& fixture_name, Mode mode, DType dtype, const std:
              Tensor (*loss_fn)(const Tensor&, const Tensor&) = nullptr, const std::function<optim::Optimizer(const Net&)>& make_optimizer = {}) {
   const Fixture fixture(fixture_name);
   const Tolerance tolerance = dtype == f64 ? kF64 : kF32;
+  const auto check = [&](const std::vector<double>& found, const std::string& stored, double allowed) {
+    const double distance = dtype == f32 ? fixture.get("distance." + stored)[0] : 0;
+    expect_close(found, fixture.get(stored), allowed, distance, fixture_name + " " + stored);
+  };
   Net net;
   initialise(net);
   net.to(dtype);
@@ -141,16 +145,15 @@ void compare(const std::string& fixture_name, Mode mode, DType dtype, const std:
     InferGraph<Net> graph(net);
     output = graph(data.x);
   }
-  const std::vector<double> expected_output = fixture.get("output");
-  expect_close(numbers(output), expected_output, tolerance.output, fixture_name + " output");
+  check(numbers(output), "output", tolerance.output);
   if (!loss_fn) return;
 
   net.train();
   optim::Optimizer optimizer = make_optimizer(net);
   TrainGraph<Net> graph(net, optimizer, loss_fn);
-  const std::vector<double> expected_losses = fixture.get("losses");
+  const std::size_t steps = fixture.get("losses").size();
   std::vector<double> losses;
-  for (std::size_t step = 0; step < expected_losses.size(); ++step) {
+  for (std::size_t step = 0; step < steps; ++step) {
     if (mode == Mode::graph) {
       losses.push_back(numbers(graph(data.x, data.y))[0]);
       continue;
@@ -159,15 +162,13 @@ void compare(const std::string& fixture_name, Mode mode, DType dtype, const std:
     optimizer.zero_grad();
     loss.backward();
     if (step == 0)
-      for (const auto& [name, p] : net.named_parameters())
-        expect_close(numbers(p.grad()), fixture.get("gradient." + torch_name(name)), tolerance.gradient, fixture_name + " gradient of " + name);
+      for (const auto& [name, p] : net.named_parameters()) check(numbers(p.grad()), "gradient." + torch_name(name), tolerance.gradient);
     optimizer.step();
     losses.push_back(numbers(loss)[0]);
   }
-  expect_close(losses, expected_losses, tolerance.loss, fixture_name + " losses");
+  check(losses, "losses", tolerance.loss);
   for (const auto& [name, p] : net.state_dict())
-    if (fixture.has("final." + torch_name(name)))
-      expect_close(numbers(p), fixture.get("final." + torch_name(name)), tolerance.final, fixture_name + " final " + name);
+    if (fixture.has("final." + torch_name(name))) check(numbers(p), "final." + torch_name(name), tolerance.final);
 }
 
 struct Case {
@@ -187,13 +188,13 @@ const Case kCases[] = {
     {"lenet",
      [](Mode m, DType d) {
        compare<LeNet>(
-           "lenet", m, d, [](DType t) { return images(8, 1, 28, t); }, cross_entropy_of,
+           "lenet", m, d, [](DType t) { return images(8, 1, 28, t, 15); }, cross_entropy_of,
            [](const LeNet& n) { return optim::SGD(n.parameters(), {.lr = 0.05, .momentum = 0.9}); });
      }},
     {"lenet_adamw",
      [](Mode m, DType d) {
        compare<LeNet>(
-           "lenet_adamw", m, d, [](DType t) { return images(8, 1, 28, t); }, cross_entropy_of,
+           "lenet_adamw", m, d, [](DType t) { return images(8, 1, 28, t, 15); }, cross_entropy_of,
            [](const LeNet& n) { return optim::AdamW(n.parameters(), {.lr = 1e-3, .weight_decay = 0.01}); });
      }},
     {"conv_batch_norm",
