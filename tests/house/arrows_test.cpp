@@ -30,7 +30,9 @@ const std::vector<Rule> kRules = {
     {"codegen/eager_table/", {"codegen/emit/", "frontend/eager/", "ir/"}},         // a program that writes a part of eager mode
     {"frontend/include/graven/codegen.h", {"graven/", "codegen/emit/project.h"}},  // emit(graph, ...) and its options
     {"kernels/config/", {"kernels/config/"}},
-    {"kernels/reference/", {"kernels/config/", "kernels/reference/", "kernels/cpu/dtype.h"}},
+    {"kernels/reference/",
+     {"kernels/config/", "kernels/reference/", "kernels/cpu/dtype.h", "kernels/cpu/functor.h",
+      "kernels/cpu/level.h"}},  // types and names, no arithmetic
     {"kernels/cpu/", {"kernels/config/", "kernels/cpu/"}},
     {"kernels/cuda/", {"kernels/config/", "kernels/cuda/", "kernels/cpu/dtype.h"}},
     {"runtime_min/", {"runtime_min/"}},
