@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds everything and runs every test with ctest.
 #
-#   bash tests/run.sh               the library's tests, then the same tests under AddressSanitizer and UndefinedBehaviorSanitizer
-#   bash tests/run.sh --no-sanitize only the first
+#   bash tests/run.sh               every test
+#   bash tests/run.sh --sanitize    first the same tests built with AddressSanitizer and UndefinedBehaviorSanitizer (takes as long again, twice)
 #   BUILD=DIR bash tests/run.sh     another build folder (default: build)
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-sanitize=yes
+sanitize=no
 for argument in "$@"; do
   case $argument in
-    --no-sanitize) sanitize=no ;;
-    *) echo "tests/run.sh: unknown option '$argument' (there is --no-sanitize)" >&2; exit 2 ;;
+    --sanitize) sanitize=yes ;;
+    *) echo "tests/run.sh: unknown option '$argument' (there is --sanitize)" >&2; exit 2 ;;
   esac
 done
 bash scripts/setup.sh
