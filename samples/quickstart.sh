@@ -3,11 +3,11 @@
 # classifies pictures with what was learned.
 #
 #   bash samples/quickstart.sh [FOLDER]        everything is made below FOLDER (default: build/quickstart)
-#   EPOCHS=10 bash samples/quickstart.sh       trains longer (default: 3)
+#   EPOCHS=10 bash samples/quickstart.sh       trains longer (default: 5)
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 folder=${1:-$root/build/quickstart}
-epochs=${EPOCHS:-3}
+epochs=${EPOCHS:-5}
 data=/usr/share/datasets/fashion-mnist
 jobs=$(nproc)
 step() { printf '\n\033[1m== %s\033[0m\n' "$*"; }
@@ -40,8 +40,8 @@ step "5. Train on Fashion-MNIST ($epochs epochs)"
 "$folder/lenet_train/build/lenet_train" --data "$data" --test-data "$data" --epochs "$epochs" --out "$folder/checkpoints" --log "$folder/training.jsonl"
 
 step "6. Classify the test pictures with the inference program"
-"$folder/lenet/build/lenet" --weights "$folder/checkpoints/best.safetensors" --data "$data/t10k-images-idx3-ubyte.gz" --labels "$data/t10k-labels-idx1-ubyte.gz" --topk 3
-"$folder/lenet/build/lenet" --weights "$folder/checkpoints/best.safetensors" --bench 1
+"$folder/lenet/build/lenet" --weights "$folder/checkpoints/best/weights.safetensors" --data "$data/t10k-images-idx3-ubyte.gz" --labels "$data/t10k-labels-idx1-ubyte.gz" --topk 3
+"$folder/lenet/build/lenet" --weights "$folder/checkpoints/best/weights.safetensors" --bench 1
 
 step "7. Worth reading"
 cat <<TEXT
