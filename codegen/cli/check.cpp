@@ -23,11 +23,10 @@ void add_check(CLI::App& app, int& status) {
     const std::size_t nodes = graph.nodes.size();
     const std::string stage = graph.stage;
     const auto weights = load_weights(*path, graph);
-    const auto& passes = ir::pipeline();
     const ir::Target target = codegen::recorded_options(graph).target;
     ir::PassOptions options;
     options.target = target;
-    if (graph.stage != passes.back().name) ir::run_passes(graph, options);  // and it can be compiled
+    ir::finish_passes(graph, options);  // and it can be compiled
     const codegen::Plan plan = codegen::make_plan(graph, target);
     fmt::print("{}: sound: {} nodes after {}, {} parameters and buffers{}; compiles to {} steps, arena {} bytes\n", *path, nodes, stage,
                graph.parameters.size(), weights.empty() ? " (no weights beside it)" : ", weights fit", plan.steps.size(), plan.arena_bytes);

@@ -7,7 +7,7 @@
 #include "codegen/cli/command.h"
 #include "codegen/cli/weights.h"
 #include "codegen/emit/project.h"
-#include "frontend/eager/executor.h"
+#include "frontend/eager/oracle.h"
 #include "ir/diagnostic.h"
 #include "ir/passes/pass.h"
 
@@ -47,7 +47,7 @@ int emit(const Options& o) {
   options.format = given.format;
   if (given.memory_budget > 0) options.memory_budget = given.memory_budget;
   options.weights = load_weights(o.path, graph);
-  options.execute = [](const ir::Graph& g, codegen::TensorValues& values) { eager::execute(g, values, {.oracle = eager::Oracle::double_reference}); };
+  options.execute = eager::double_reference;
   if (o.check) return check_project(o, options);
   if (o.output.empty()) throw UserError("where should the project go?").note("expected  -o FOLDER");
   const codegen::EmitReport report = codegen::emit(graph, o.output, options);

@@ -51,19 +51,13 @@ void render_dot(const std::string& dot, const std::string& format, const std::st
   if (!WIFEXITED(result) || WEXITSTATUS(result) != 0) throw UserError("dot failed to draw the graph");
 }
 
-/// Traced graphs are shown after the passes where a plan is asked for.
-void lower(ir::Graph& graph) {
-  if (graph.stage == "trace") ir::run_passes(graph, {});
-}
-
 int show(const Options& o) {
   ir::Graph graph = load_graph(o.path);
-  const ir::Target target = codegen::recorded_options(graph).target;
-  if (!o.stage.empty() && o.stage != graph.stage) {
-    ir::PassOptions passes;
-    passes.target = target;
+  ir::PassOptions passes;
+  passes.target = codegen::recorded_options(graph).target;
+  if (!o.stage.empty()) {
     if (o.stage != "final") passes.to = o.stage;
-    ir::run_passes(graph, passes);
+    ir::finish_passes(graph, passes);
   }
   if (o.format == "text") {
     write_text(o.output, codegen::graph_text(graph));
@@ -75,8 +69,9 @@ int show(const Options& o) {
     if (o.format == "png" && o.output.empty()) throw UserError("a PNG picture goes to a file").note("expected  -o FILE.png");
     render_dot(codegen::graph_picture(graph), o.format, o.output);
   } else {
-    lower(graph);
-    const codegen::Plan plan = codegen::make_plan(graph, target);
+    passes.to.clear();  // a plan is of the graph after all of them
+    ir::finish_passes(graph, passes);
+    const codegen::Plan plan = codegen::make_plan(graph, passes.target);
     write_text(o.output, o.format == "memory" ? codegen::memory_picture(graph, plan) : codegen::memory_table(graph, plan));
   }
   return 0;

@@ -33,21 +33,11 @@ using Clock = std::chrono::steady_clock;
 
 double milliseconds_since(Clock::time_point start) { return std::chrono::duration<double, std::milli>(Clock::now() - start).count(); }
 
-/// Runs the passes that the graph has not been through.
+/// Runs the passes that the graph has not been through, for the target of the project.
 std::vector<ir::PassTiming> finish_passes(ir::Graph& graph, const EmitOptions& options) {
   ir::PassOptions passes = options.passes;
   passes.target = options.target;
-  if (passes.from.empty() && graph.stage != "trace") {
-    const auto pipeline = ir::pipeline();
-    const auto done = std::find_if(pipeline.begin(), pipeline.end(), [&](const ir::Pass& p) { return p.name == graph.stage; });
-    if (done == pipeline.end()) throw UserError("the graph is at stage '" + graph.stage + "', which is no pass of this version");
-    if (done + 1 == pipeline.end() || graph.stage == passes.to) return {};
-    passes.from = (done + 1)->name;
-  }
-  std::vector<ir::PassTiming> timings = ir::run_passes(graph, passes);
-  // Passes that do not apply leave no mark: the graph is through with all of them.
-  if (passes.to.empty()) graph.stage = ir::pipeline().back().name;
-  return timings;
+  return ir::finish_passes(graph, passes);
 }
 
 std::string numbers_text(const std::vector<double>& numbers) {

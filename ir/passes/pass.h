@@ -42,4 +42,8 @@ struct PassTiming {
 /// Runs the table over the graph.
 std::vector<PassTiming> run_passes(Graph& graph, const PassOptions& options);
 
+/// Runs the passes that the graph has not been through yet, by its stage; nothing when it has been through all of them, or is at `options.to`. User
+/// error when its stage is no pass of this version.
+std::vector<PassTiming> finish_passes(Graph& graph, PassOptions options);
+
 }  // namespace graven::ir

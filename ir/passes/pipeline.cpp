@@ -87,4 +87,19 @@ std::vector<PassTiming> run_passes(Graph& graph, const PassOptions& options) {
   return timings;
 }
 
+std::vector<PassTiming> finish_passes(Graph& graph, PassOptions options) {
+  if (options.from.empty() && graph.stage != "trace") {
+    const auto done = std::find_if(std::begin(kPipeline), std::end(kPipeline), [&](const Pass& p) { return p.name == graph.stage; });
+    if (done == std::end(kPipeline)) throw UserError("the graph is at stage '" + graph.stage + "', which is no pass of this version");
+    if (!options.to.empty() && position(options.to) < static_cast<std::size_t>(done - std::begin(kPipeline)))
+      throw UserError("the graph is past the pass '" + options.to + "': it has been through '" + graph.stage + "'");
+    if (done + 1 == std::end(kPipeline) || graph.stage == options.to) return {};
+    options.from = (done + 1)->name;
+  }
+  std::vector<PassTiming> timings = run_passes(graph, options);
+  // Passes that do not apply leave no mark: the graph is through with all of them.
+  if (options.to.empty()) graph.stage = kPipeline[std::size(kPipeline) - 1].name;
+  return timings;
+}
+
 }  // namespace graven::ir
