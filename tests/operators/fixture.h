@@ -1,0 +1,65 @@
+// What PyTorch gave for a function (tests/fixtures/make_operators.py), and the comparison with ours.
+//
+//   TEST(Normalization, AgreesWithPyTorch) {
+//     expect_family("normalization", {{"layer_norm", [](const Fixture& f) {
+//                     return layer_norm(f.tensor("x"), f.sizes("normalized_shape"), f.tensor("weight"), f.tensor("bias"), f.number("eps"));
+//                   }}});
+//   }
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "graven/graven.h"
+
+namespace graven::tests {
+
+/// One stored case.
+class Fixture {
+ public:
+  explicit Fixture(const nlohmann::json& stored);
+  const std::string& function() const { return function_; }
+  const std::string& note() const { return note_; }
+  /// An input; undefined where PyTorch was given none.
+  Tensor tensor(const std::string& name) const;
+  bool has(const std::string& option) const { return options_.contains(option); }
+  double number(const std::string& option, double fallback = 0) const { return options_.value(option, fallback); }
+  std::int64_t integer(const std::string& option, std::int64_t fallback = 0) const { return options_.value(option, fallback); }
+  bool flag(const std::string& option, bool fallback = false) const { return options_.value(option, fallback); }
+  std::string text(const std::string& option, const std::string& fallback = "") const { return options_.value(option, fallback); }
+  /// A list of integers, or one.
+  Sizes sizes(const std::string& option) const;
+  Reduction reduction() const;
+
+  const std::vector<Tensor>& outputs() const { return outputs_; }
+  /// By output; undefined where it has no gradient.
+  const std::vector<Tensor>& weights() const { return weights_; }
+  const std::map<std::string, Tensor>& gradients() const { return gradients_; }
+  const std::map<std::string, Tensor>& inputs() const { return inputs_; }
+  /// The same case on other tensors: a trace's.
+  Fixture with(std::map<std::string, Tensor> inputs) const;
+
+ private:
+  std::string function_, note_;
+  nlohmann::json options_;
+  std::map<std::string, Tensor> inputs_, gradients_;
+  std::vector<Tensor> outputs_, weights_;
+};
+
+/// Our side of a function: all of PyTorch's outputs, or the first few of them.
+using Function = std::function<std::vector<Tensor>(const Fixture&)>;
+/// A function with one output.
+template <class F>
+Function one(F f) {
+  return [f](const Fixture& fixture) { return std::vector<Tensor>{f(fixture)}; };
+}
+
+/// Every case of tests/fixtures/operators/<family>.json, eagerly: outputs and gradients within f32's rounding. Fails for a function that is not
+/// in the table, and for a table's function without a case. `tolerance` is relative to 1 + the largest magnitude of the expected tensor.
+void expect_family(const std::string& family, const std::map<std::string, Function>& functions, double tolerance = 2e-6);
+
+}  // namespace graven::tests
