@@ -262,20 +262,6 @@ Tensor stack(const std::vector<Tensor>& tensors, std::int64_t dim, Location wher
   return cat(wide, detail::normalize_dim(dim, tensors[0].dim() + 1, "stack", where), where);
 }
 
-Tensor pad(const Operand& x, const Sizes& pads, double value) {
-  const Tensor& t = x.tensor();
-  const std::size_t rank = t.shape().rank();
-  if (pads.size() % 2 != 0 || pads.size() / 2 > rank)
-    fail("pad", "expects {before, after} for at most " + std::to_string(rank) + " dimensions, got " + std::to_string(pads.size()) + " numbers",
-         x.where());
-  Sizes ordered(2 * rank, 0);
-  for (std::size_t i = 0; i < pads.size() / 2; ++i) {
-    ordered[2 * (rank - 1 - i)] = pads[2 * i];
-    ordered[2 * (rank - 1 - i) + 1] = pads[2 * i + 1];
-  }
-  return apply("pad", {t}, {{"pads", ordered}, {"value", value}}, x.where());
-}
-
 // ---- products -------------------------------------------------------------------------------------------------------------------------
 
 Tensor linear(const Operand& x, const Tensor& weight, const Tensor& bias) { return apply("linear", {x.tensor(), weight, bias}, {}, x.where()); }

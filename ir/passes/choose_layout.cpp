@@ -142,11 +142,13 @@ class Layout {
     if (op == "permute") return visit_permute(node);
     if (op == "reshape") return visit_reshape(node);
     if (op == "cat") return visit_cat(node);
-    if (op == "slice") {
+    if (op == "slice" || op == "resample" || op == "resample_backward") {
       node.attributes.set("dim", static_cast<std::int64_t>(kPlace[node.attributes.integer("dim")]));
       return retype(node, {0});
     }
-    if (op == "pad") {
+    if (op == "pad" || op == "pad_border" || op == "pad_border_backward") {
+      if (const Attribute* input_shape = node.attributes.find("input_shape"))
+        node.attributes.set("input_shape", permuted(std::get<Shape>(*input_shape), kToLast));
       const Ints pads = node.attributes.integers("pads");
       Ints moved(pads.size());
       for (std::size_t d = 0; d < 4; ++d)

@@ -72,6 +72,10 @@ Sizes Fixture::sizes(const std::string& option) const {
   return {value.get<std::int64_t>()};
 }
 
+std::vector<double> Fixture::numbers(const std::string& option) const {
+  return has(option) ? options_.at(option).get<std::vector<double>>() : std::vector<double>{};
+}
+
 Reduction Fixture::reduction() const {
   const std::string name = text("reduction", "mean");
   return name == "none" ? Reduction::none : name == "sum" ? Reduction::sum : Reduction::mean;

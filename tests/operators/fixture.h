@@ -33,6 +33,7 @@ class Fixture {
   std::string text(const std::string& option, const std::string& fallback = "") const { return options_.value(option, fallback); }
   /// A list of integers, or one.
   Sizes sizes(const std::string& option) const;
+  std::vector<double> numbers(const std::string& option) const;
   Reduction reduction() const;
 
   const std::vector<Tensor>& outputs() const { return outputs_; }

@@ -101,8 +101,6 @@ Tensor transpose(const Operand& x, std::int64_t dim0, std::int64_t dim1);
 Tensor permute(const Operand& x, const Sizes& dims);
 Tensor cat(const std::vector<Tensor>& tensors, std::int64_t dim = 0, Location where = Location::current());
 Tensor stack(const std::vector<Tensor>& tensors, std::int64_t dim = 0, Location where = Location::current());
-/// Constant padding, PyTorch's order: last dimension first, {before, after} for each.
-Tensor pad(const Operand& x, const Sizes& pads, double value = 0);
 
 // ---- products ----
 /// x[..., k] weight[n, k]^T + bias[n] -> [..., n]
@@ -148,3 +146,7 @@ Tensor l1_loss(const Operand& input, const Operand& target, Reduction reduction 
 Tensor binary_cross_entropy_with_logits(const Operand& input, const Operand& target, Reduction reduction = Reduction::mean);
 
 }  // namespace graven
+
+// ---- families ----
+#include "graven/functional/padding.h"     // IWYU pragma: export
+#include "graven/functional/upsampling.h"  // IWYU pragma: export

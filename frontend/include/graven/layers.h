@@ -223,3 +223,7 @@ class BCEWithLogitsLoss : public Module<BCEWithLogitsLoss> {
 };
 
 }  // namespace graven::nn
+
+// ---- families ----
+#include "graven/layers/padding.h"     // IWYU pragma: export
+#include "graven/layers/upsampling.h"  // IWYU pragma: export

@@ -1,0 +1,73 @@
+// What pad_border and its gradient share.
+#pragma once
+
+#include "ir/ops/shared.h"
+#include "kernels/config/pad_border.h"
+
+namespace graven::ir::ops {
+
+inline std::int64_t border_mode(const Attributes& a) {
+  const std::string& mode = a.text("mode");
+  return mode == "reflect" ? kernels::kPadReflect : mode == "replicate" ? kernels::kPadReplicate : kernels::kPadCircular;
+}
+
+/// The call for x of `from` and y of `to`: leading dimensions without padding become one, those at the end become `inner`.
+inline KernelCall border_call(const Attributes& a, std::string name, const Shape& from, const Shape& to) {
+  const Ints& pads = a.integers("pads");
+  std::vector<Dim> shape, in_shape, before;
+  std::size_t rank = to.rank();
+  Dim inner = 1;
+  const auto plain = [&](std::size_t d) { return pads[2 * d] == 0 && pads[2 * d + 1] == 0; };
+  while (rank > 0 && plain(rank - 1) && (inner.is_static() || to[rank - 1].is_static())) inner = inner * to[--rank];
+  for (std::size_t d = 0; d < rank; ++d) {
+    if (plain(d) && d > 0 && plain(d - 1) && (shape.back().is_static() || to[d].is_static())) {
+      shape.back() = shape.back() * to[d];
+      in_shape.back() = in_shape.back() * from[d];
+      continue;
+    }
+    shape.push_back(to[d]);
+    in_shape.push_back(from[d]);
+    before.push_back(pads[2 * d]);
+  }
+  if (shape.empty()) shape = in_shape = {1}, before = {0};
+  return {.name = std::move(name),
+          .file = "pad_border",
+          .config = {{"rank", Dim(static_cast<std::int64_t>(shape.size()))},
+                     {"shape", shape},
+                     {"in_shape", in_shape},
+                     {"before", before},
+                     {"inner", inner},
+                     {"mode", Dim(border_mode(a))}}};
+}
+
+/// Checks the attributes against x's shape; the shape of y.
+inline Shape infer_border(const InferContext& c, Shape shape) {
+  require_kernel_rank(c, shape.rank());
+  const std::string& mode = c.attributes.text("mode");
+  c.require(mode == "reflect" || mode == "replicate" || mode == "circular", "'mode' must be reflect, replicate or circular, got '" + mode + "'");
+  const Ints& pads = c.attributes.integers("pads");
+  c.require(pads.size() == 2 * shape.rank(), "'pads' takes " + std::to_string(2 * shape.rank()) +
+                                                 " integers (before and after, for each dimension), got " + std::to_string(pads.size()));
+  for (std::size_t d = 0; d < shape.rank(); ++d) {
+    const std::int64_t before = pads[2 * d], after = pads[2 * d + 1];
+    if (before == 0 && after == 0) continue;
+    const std::string where = "dimension " + std::to_string(d) + " of " + c.input(0).to_string();
+    const std::int64_t size = fixed(c, shape[d], where + ", which is padded,");
+    const std::int64_t most = mode == "reflect" ? size - 1 : mode == "circular" ? size : (std::int64_t{1} << 32);
+    c.require(size >= 1, where + " is empty: there is nothing to pad it with");
+    c.require(before <= most && after <= most, "the pads " + std::to_string(before) + " and " + std::to_string(after) + " of " + where +
+                                                   " may be at most " + std::to_string(most) + " with mode " + mode);
+    c.require(before > -size && after > -size && size + before + after >= 1,
+              "the pads " + std::to_string(before) + " and " + std::to_string(after) + " leave nothing of " + where);
+    shape[d] = size + before + after;
+  }
+  (void)shape.numel();
+  return shape;
+}
+
+inline std::vector<AttributeSpec> border_attributes() {
+  return {{"pads", AttributeType::integers, {}, "before and after, for each dimension, the first one first"},
+          {"mode", AttributeType::text, {}, "reflect (mirrored without the border itself), replicate (the border) or circular (the other end)"}};
+}
+
+}  // namespace graven::ir::ops

@@ -1,0 +1,43 @@
+#include "ir/ops/resample_shared.h"
+
+namespace graven::ir {
+
+static void infer_resample_backward(InferContext& c) {
+  Shape x = c.input(0).shape;
+  c.require(!x.empty(), "a tensor of rank 0 cannot be resampled");
+  const auto dim = static_cast<std::size_t>(ops::normalize_dim(c, "dim", x.rank()));
+  x[dim] = c.attributes.integer("input_size");
+  const Shape y = ops::infer_resample(c, x);
+  c.require(c.input(0).shape == y, "dy must be " + describe(c.input(0).dtype, y) + ", got " + c.input(0).to_string());
+  c.output(c.input(0).dtype, x);
+}
+
+static void gradient_resample_backward(GradientBuilder& g) {
+  Attributes a = g.attributes();
+  a.erase("input_size");
+  g.set(0, g.call("resample", {g.output_gradient()}, a));
+}
+
+extern const OpDef kResampleBackward;
+const OpDef kResampleBackward{
+    .name = "resample_backward",
+    .doc = "dx, the gradient of resample: each dy is added to the elements that it was made of, by their weights.",
+    .inputs = {{"dy"}},
+    .attributes = ops::join(ops::resample_attributes(), {{"input_size", AttributeType::integer, {}, "of x along dim"}}),
+    .infer = infer_resample_backward,
+    .gradient = gradient_resample_backward,
+    .kernel =
+        [](const NodeView& node) { return ops::resample_call(node.attributes(), "resample_backward", node.output().shape, node.input(0).shape); },
+    .cost = [](const NodeView& node) { return Cost{.flops = 3.0 * static_cast<double>(node.input(0).shape.numel().maximum())}; },
+    .cases =
+        [] {
+          // The gradient rule of resample goes through the others.
+          return std::vector<TestCase>{
+              {.note = "linear",
+               .inputs = {ops::random(DType::f32, {2, 8, 3})},
+               .attributes = {
+                   {"dim", std::int64_t{1}}, {"size", std::int64_t{8}}, {"mode", std::string("linear")}, {"input_size", std::int64_t{4}}}}};
+        },
+};
+
+}  // namespace graven::ir

@@ -1,0 +1,57 @@
+// What resample and its gradient share.
+#pragma once
+
+#include "ir/ops/shared.h"
+#include "kernels/config/resample.h"
+
+namespace graven::ir::ops {
+
+inline constexpr std::string_view kResampleModes[] = {"nearest", "nearest-exact", "linear", "cubic", "area"};
+
+inline std::int64_t resample_mode(const Attributes& a) {
+  for (std::size_t i = 0; i < std::size(kResampleModes); ++i)
+    if (kResampleModes[i] == a.text("mode")) return static_cast<std::int64_t>(i);
+  return -1;
+}
+
+inline KernelCall resample_call(const Attributes& a, std::string name, const Shape& from, const Shape& to) {
+  const std::int64_t dim = a.integer("dim");
+  const Span3 span = around(from, dim);
+  return {.name = std::move(name),
+          .file = "resample",
+          .config = {{"outer", span.outer},
+                     {"in", span.size},
+                     {"out", to[static_cast<std::size_t>(dim)]},
+                     {"inner", span.inner},
+                     {"mode", Dim(resample_mode(a))},
+                     {"align_corners", a.flag("align_corners")},
+                     {"scale", a.number("scale")}}};
+}
+
+/// Checks the attributes against x's shape, fills in the scale; the shape of y.
+inline Shape infer_resample(InferContext& c, Shape shape) {
+  require_floating(c, 0);
+  c.require(!shape.empty(), "a tensor of rank 0 cannot be resampled");
+  const auto dim = static_cast<std::size_t>(normalize_dim(c, "dim", shape.rank()));
+  c.require(resample_mode(c.attributes) >= 0,
+            "'mode' must be nearest, nearest-exact, linear, cubic or area, got '" + c.attributes.text("mode") + "'");
+  const std::int64_t size = c.attributes.integer("size"), from = fixed(c, shape[dim], "dimension " + std::to_string(dim) + ", which is resampled,");
+  c.require(size >= 1 && size <= (1 << 30), "'size' must be at least 1, got " + std::to_string(size));
+  c.require(from >= 1, "dimension " + std::to_string(dim) + ", which is resampled, is empty");
+  const double scale = c.attributes.number("scale");
+  c.require(scale >= 0 && scale <= 1e9, "'scale' must be positive, got " + text_of(scale));
+  if (scale == 0) c.attributes.set("scale", static_cast<double>(from) / static_cast<double>(size));
+  shape[dim] = size;
+  (void)shape.numel();
+  return shape;
+}
+
+inline std::vector<AttributeSpec> resample_attributes() {
+  return {{"dim", AttributeType::integer, {}, "counted from the end when negative"},
+          {"size", AttributeType::integer, {}, "of y along dim"},
+          {"mode", AttributeType::text, {}, "nearest, nearest-exact, linear, cubic or area"},
+          {"align_corners", AttributeType::boolean, false, "the centres of the elements at the ends lie at the same places, not their borders"},
+          {"scale", AttributeType::number, 0.0, "elements of x for each of y; 0: the quotient of the sizes"}};
+}
+
+}  // namespace graven::ir::ops
