@@ -16,12 +16,18 @@ struct Mlp : nn::Module<Mlp> {
   Tensor forward(Tensor x) { return layers(x); }
 };
 
-struct LeNet : nn::Module<LeNet> {
-  nn::Sequential features = child("features", nn::Sequential(nn::Conv2d(1, 6, 5, {.padding = 2}), nn::ReLU(), nn::MaxPool2d(2),  //
-                                                             nn::Conv2d(6, 16, 5), nn::ReLU(), nn::MaxPool2d(2)));
-  nn::Sequential classifier = child("classifier", nn::Sequential(nn::Flatten(), nn::Linear(400, 120), nn::ReLU(), nn::Linear(120, 84),  //
-                                                                 nn::ReLU(), nn::Linear(84, 10)));
-  Tensor forward(Tensor images) { return classifier(features(images)); }
+using models::LeNet;
+
+struct ResNet18 : models::ResNet {
+  ResNet18() : models::ResNet(models::ResNetBlock::basic, {2, 2, 2, 2}, {.num_classes = 10, .stem_channels = 8}) {}
+};
+
+struct MobileNetV2 : models::MobileNetV2 {
+  MobileNetV2()
+      : models::MobileNetV2({.num_classes = 10,
+                             .width_mult = 0.25,
+                             .inverted_residual_setting = {{1, 16, 1, 1}, {6, 24, 2, 2}, {6, 32, 2, 2}, {6, 64, 1, 2}},
+                             .dropout = 0}) {}
 };
 
 struct ConvBatchNorm : nn::Module<ConvBatchNorm> {

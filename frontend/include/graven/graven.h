@@ -47,6 +47,10 @@
 //
 //   codegen::emit(graph, "net_train");
 //
+// ## Networks ready to use (models.h)
+//
+//   models::ResNet resnet = models::resnet18({.num_classes = 10});
+//
 // ## Saving (serialize.h)
 //
 //   nn::save(net.state_dict(), "net.safetensors");
@@ -60,6 +64,7 @@
 #include "graven/init.h"
 #include "graven/layers.h"
 #include "graven/lr_scheduler.h"
+#include "graven/models.h"
 #include "graven/module.h"
 #include "graven/optim.h"
 #include "graven/serialize.h"

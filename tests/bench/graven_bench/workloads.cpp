@@ -22,17 +22,8 @@ struct Polynomial : nn::Module<Polynomial> {
 };
 
 struct Mlp : nn::Module<Mlp> {
-  nn::Linear hidden = child("hidden", nn::Linear(784, 256));
-  nn::Linear logits = child("logits", nn::Linear(256, 10));
-  Tensor forward(Tensor images) { return logits(relu(hidden(flatten(images, 1)))); }
-};
-
-struct LeNet : nn::Module<LeNet> {
-  nn::Sequential features = child("features", nn::Sequential(nn::Conv2d(1, 6, 5, {.padding = 2}), nn::ReLU(), nn::MaxPool2d(2),  //
-                                                             nn::Conv2d(6, 16, 5), nn::ReLU(), nn::MaxPool2d(2)));
-  nn::Sequential classifier = child("classifier", nn::Sequential(nn::Flatten(), nn::Linear(400, 120), nn::ReLU(), nn::Linear(120, 84),  //
-                                                                 nn::ReLU(), nn::Linear(84, 10)));
-  Tensor forward(Tensor images) { return classifier(features(images)); }
+  models::MLP layers = child("layers", models::MLP(784, {256, 10}));
+  Tensor forward(Tensor images) { return layers(flatten(images, 1)); }
 };
 
 /// A chain of elementwise operators on 2^22 floats: what fusion is for.
@@ -48,7 +39,8 @@ struct Chain : nn::Module<Chain> {
 
 template <class Net>
 struct Infer : nn::Graph<Infer<Net>> {
-  Net model = this->child("model", Net());
+  Net model;
+  explicit Infer(Net net = {}) : model(this->child("model", net)) { model.eval(); }
   Tensor build(Tensor x) { return model(x); }
 };
 
@@ -59,10 +51,12 @@ struct InferChain : nn::Graph<InferChain> {
 
 template <class Net>
 struct TrainClassifier : nn::Graph<TrainClassifier<Net>> {
-  Net model = this->child("model", Net());
+  Net model;
   nn::CrossEntropyLoss loss_fn = this->child("loss_fn", nn::CrossEntropyLoss());
   optim::SGD optimizer;
-  explicit TrainClassifier(optim::SGDOptions options) : optimizer(model.parameters(), options) { this->add_optimizer(optimizer); }
+  TrainClassifier(Net net, optim::SGDOptions options) : model(this->child("model", net)), optimizer(model.parameters(), options) {
+    this->add_optimizer(optimizer);
+  }
   Tensor build(Tensor images, Tensor labels) {
     Tensor loss = loss_fn(model(images), labels);
     loss.backward();
@@ -97,6 +91,21 @@ Workload record(G& graph, const Specs&... specs) {
   return w;
 }
 
+/// A step on 64 images and labels.
+template <class Net>
+Workload train_classifier(Net net, optim::SGDOptions options, std::int64_t channels, std::int64_t size) {
+  TrainClassifier<Net> g(net, options);
+  return record(g, spec({64, channels, size, size}, "images"), spec({64}, i64, "labels"));
+}
+
+template <class Net>
+Workload classify(Net net, std::int64_t batch, std::int64_t size) {
+  Infer<Net> g(net);
+  return record(g, spec({batch, 3, size, size}, "images"));
+}
+
+models::MobileNetV2 mobilenet(std::int64_t classes) { return models::MobileNetV2({.num_classes = classes}); }
+
 struct Entry {
   const char* name;
   Workload (*make)();
@@ -113,16 +122,19 @@ const Entry kEntries[] = {
        TrainPolynomial g;
        return record(g, spec({2000, 3}, "x"), spec({2000}, "y"));
      }},
-    {"mlp-train",
-     [] {
-       TrainClassifier<Mlp> g({.lr = 0.1});
-       return record(g, spec({64, 1, 28, 28}, "images"), spec({64}, i64, "labels"));
-     }},
-    {"lenet-train",
-     [] {
-       TrainClassifier<LeNet> g({.lr = 0.05, .momentum = 0.9});
-       return record(g, spec({64, 1, 28, 28}, "images"), spec({64}, i64, "labels"));
-     }},
+    {"mlp-train", [] { return train_classifier(Mlp(), {.lr = 0.1}, 1, 28); }},
+    {"lenet-train", [] { return train_classifier(models::LeNet(), {.lr = 0.05, .momentum = 0.9}, 1, 28); }},
+    // Without dropout, which training does not support yet: 64 x 1280 random numbers of a step.
+    {"mobilenetv2-cifar-train", [] { return train_classifier(models::MobileNetV2({.num_classes = 10, .dropout = 0}), {.lr = 1e-3}, 3, 32); }},
+    {"mobilenetv2-cifar-b1", [] { return classify(mobilenet(10), 1, 32); }},
+    {"mobilenetv2-cifar-b64", [] { return classify(mobilenet(10), 64, 32); }},
+    {"mobilenetv2-224-b1", [] { return classify(mobilenet(1000), 1, 224); }},
+    {"mobilenetv2-224-b8", [] { return classify(mobilenet(1000), 8, 224); }},
+    {"resnet18-cifar-train",
+     [] { return train_classifier(models::resnet18({.num_classes = 10}), {.lr = 0.1, .momentum = 0.9, .weight_decay = 5e-4}, 3, 32); }},
+    {"resnet18-224-b1", [] { return classify(models::resnet18(), 1, 224); }},
+    {"resnet50-224-b1", [] { return classify(models::resnet50(), 1, 224); }},
+    {"resnet50-224-b8", [] { return classify(models::resnet50(), 8, 224); }},
     {"elementwise",
      [] {
        InferChain g;
