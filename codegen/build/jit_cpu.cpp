@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <sstream>
 
@@ -117,7 +118,10 @@ void compile_library(const std::map<std::string, std::string>& texts, const Comp
 
 class JitExecutable : public ir::Executable {
  public:
-  JitExecutable(const std::string& library, const std::string& graph_name, int threads) : graph_name_(graph_name) {
+  using Constants = std::map<std::string, std::shared_ptr<const ir::TensorData>>;
+
+  JitExecutable(const std::string& library, const std::string& graph_name, int threads, Constants constants)
+      : graph_name_(graph_name), constants_(std::move(constants)) {
     handle_ = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (!handle_) throw UserError(graph_name + ": the compiled program cannot be loaded: " + dlerror());
     error_ = symbol<JitError>("graven_jit_error");
@@ -127,6 +131,8 @@ class JitExecutable : public ir::Executable {
     run_ = symbol<JitRun>("graven_jit_run");
     instance_ = symbol<JitCreate>("graven_jit_create")(threads);
     if (!instance_) throw UserError(graph_name + ": " + error_(nullptr));
+    // No program writes into a constant.
+    for (const auto& [name, data] : constants_) bind(name, const_cast<std::byte*>(data->bytes.data()), data->bytes.size());
   }
   ~JitExecutable() override {
     if (instance_) destroy_(instance_);
@@ -151,6 +157,7 @@ class JitExecutable : public ir::Executable {
   }
 
   std::string graph_name_;
+  Constants constants_;
   void* handle_ = nullptr;
   void* instance_ = nullptr;
   JitError error_ = nullptr;
@@ -169,7 +176,8 @@ std::unique_ptr<ir::Executable> compile_on_cpu(const ir::Graph& traced, const ir
   EmitOptions emit_options;
   emit_options.jit_entry = true;
   emit_options.format = false;
-  const std::map<std::string, std::string> texts = render_project(traced, emit_options);
+  EmitReport emitted;
+  const std::map<std::string, std::string> texts = render_project(traced, emit_options, &emitted);
   r.emit_seconds = seconds_since(start);
 
   start = Clock::now();
@@ -188,7 +196,7 @@ std::unique_ptr<ir::Executable> compile_on_cpu(const ir::Graph& traced, const ir
   if (options.verbose)
     std::fprintf(stderr, "%s: emitted in %.3f s, %s in %.3f s\n", traced.name.c_str(), r.emit_seconds, r.cached ? "taken from the cache" : "compiled",
                  r.compile_seconds);
-  return std::make_unique<JitExecutable>(r.library, traced.name, options.threads);
+  return std::make_unique<JitExecutable>(r.library, traced.name, options.threads, std::move(emitted.constants));
 }
 
 }  // namespace graven::codegen

@@ -131,6 +131,7 @@ Prepared prepare(const ir::Graph& traced, const EmitOptions& options, EmitReport
   start = Clock::now();
   const std::string graph_text = ir::to_json(p.graph);
   ProjectData data = make_project_data(p.graph, p.plan, options, sha256_of(graph_text));
+  for (const ir::ValueId v : data.stored_constants) report.constants.emplace(p.graph.value(v).name, p.graph.constants.at(v));
   nlohmann::json& d = data.common;
   const std::string kind = data.training ? "train" : "infer";
   const TargetStyle style = target_style(options.target);

@@ -55,6 +55,8 @@ struct EmitReport {
   std::vector<ir::PassTiming> passes;
   double plan_milliseconds = 0, emit_milliseconds = 0, format_milliseconds = 0;
   std::int64_t arena_bytes = 0, lower_bound = 0;
+  /// By name: constants, captured or folded by passes, that are too large for the text and lie among the weights.
+  std::map<std::string, std::shared_ptr<const ir::TensorData>> constants;
 };
 
 /// Writes the project. User error when the graph cannot be emitted or the folder cannot be written.

@@ -239,7 +239,8 @@ class Builder {
       json t = tensor(v, member);
       t["name_padded"] = fmt::format("{:<{}}", member, width);
       t["batched"] = is_batched(graph_.type(v).shape) ? "true" : "false";
-      t["expression"] = values_.expression(v);
+      t["in_instance"] = values_.expression_in("instance.", v);
+      t["in_memory"] = values_.expression_in("memory_->", v);
       const bool cast = type == "std::uint16_t";
       t["converted"] = cast ? fmt::format("static_cast<{}*>(static_cast<void*>({}))", element_type(graph_.type(v).dtype), member) : member;
       d["outputs"].push_back(t);
@@ -297,6 +298,7 @@ class Builder {
     };
     std::int64_t count = 0, bytes = 0;
     for (const ir::ValueId v : values_.stored()) {
+      if (graph_.value(v).kind == ir::ValueKind::constant) out_.stored_constants.push_back(v);
       add(values_.has_gradient(v) ? "GRAVEN_PARAM" : "GRAVEN_FIXED", v, {});
       count += graph_.type(v).shape.numel().maximum();
       bytes += byte_count(graph_.type(v));
@@ -440,7 +442,7 @@ class Builder {
       const ir::DType dtype = graph_.type(scores).dtype;
       if (dtype != ir::DType::f32 && dtype != ir::DType::f64) continue;
       json t = tensor(scores, "scores");
-      t["expression"] = values_.expression(scores);
+      t["in_memory"] = values_.expression_in("memory_->", scores);
       d["scores"].push_back(t);
       d["has_accuracy"] = "true";
       d["score_type"] = public_type(dtype);
@@ -456,6 +458,10 @@ class Builder {
     for (const std::string& h : calls.headers) out_.headers.push_back(h);
     for (const std::string& h : calls.config_headers) out_.headers.push_back(h);
     d["config_headers"] = calls.config_headers;
+    if (!d["inline_constants"].empty()) {  // the names of their types
+      d["config_headers"].push_back("kernels/cpu/dtype.h");
+      out_.headers.push_back("kernels/cpu/dtype.h");
+    }
     d["configs"] = json::array();
     for (const Config& c : calls.configs) d["configs"].push_back(c.text);
     d["functors"] = json::array();

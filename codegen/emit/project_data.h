@@ -36,7 +36,8 @@ struct ModelFile {
 struct ProjectData {
   nlohmann::json common;  ///< what every template may use
   std::vector<ModelFile> files;
-  std::vector<std::string> headers;  ///< kernels' files that generated files include
+  std::vector<std::string> headers;           ///< kernels' files that generated files include
+  std::vector<ir::ValueId> stored_constants;  ///< those that lie among the weights
   bool training = false;
 };
 

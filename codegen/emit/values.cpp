@@ -181,6 +181,12 @@ std::string ValueNames::expression(ir::ValueId value) const {
   return {};
 }
 
+std::string ValueNames::expression_in(std::string_view object, ir::ValueId value) const {
+  const std::string name = expression(value);
+  const bool member = name.substr(0, 10) != "constant::" && name != "nullptr";
+  return member ? fmt::format("{}{}", object, name) : name;
+}
+
 const std::string& ValueNames::workspace(const Step& step) const { return names_[kArena][plan_.buffers[at(step.workspace)].name]; }
 
 std::string ValueNames::hyper(ir::ValueId value) const {

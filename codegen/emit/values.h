@@ -4,6 +4,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "codegen/emit/names.h"
@@ -25,6 +26,8 @@ class ValueNames {
 
   /// The pointer, as the calls write it; "nullptr" for kNone and for results that nobody reads.
   std::string expression(ir::ValueId value) const;
+  /// The same, of a step's memory that is reached through `object` ("instance."): constants are not in it.
+  std::string expression_in(std::string_view object, ir::ValueId value) const;
   /// The member alone.
   std::string member(ir::ValueId value) const;
   /// The member of a step's scratch memory.

@@ -8,6 +8,7 @@
 
 #include "frontend/eager/table.h"
 #include "frontend/tensor_impl.h"
+#include "graven/threads.h"
 #include "ir/diagnostic.h"
 #include "kernels/cpu/threads.h"
 
@@ -22,7 +23,7 @@ using ir::ValueId;
 /// The pool of eager mode. One caller at a time may use it.
 struct Pool {
   std::mutex mutex;
-  kernels::Threads threads;
+  std::unique_ptr<kernels::Threads> threads = std::make_unique<kernels::Threads>();
 };
 Pool& pool() {
   static Pool p;
@@ -119,6 +120,8 @@ struct Executor::Impl {
     std::int64_t workspace = -1;
   };
   std::vector<Step> steps;
+  std::vector<std::size_t> first_step;  ///< by position of a node in the order of execution
+  const MemoryLayout* layout = nullptr;
   std::deque<std::vector<std::byte>> owned;  ///< constants and scalar attributes
 
   DType mapped(DType d) const { return oracle == Oracle::double_reference && ir::is_floating(d) ? DType::f64 : d; }
@@ -136,7 +139,12 @@ struct Executor::Impl {
     return {Source::Kind::data, kNone, 0, bytes.data()};
   }
 
-  Impl(ir::Graph g, const ExecuteOptions& options) : graph(specialise(std::move(g), options.symbols)), oracle(options.oracle) {
+  Impl(ir::Graph g, const ExecuteOptions& options)
+      : graph(specialise(std::move(g), options.symbols)), oracle(options.oracle), layout(options.layout) {
+    if (layout) {
+      GRAVEN_CHECK(layout->order.size() == graph.nodes.size() && layout->offset.size() == graph.values.size(), "a layout of another graph");
+      allocate(layout->bytes);  // the arena is the beginning of the scratch memory
+    }
     slots.resize(graph.values.size());
     for (std::size_t i = 0; i < graph.values.size(); ++i) {
       const ir::TensorType& t = graph.values[i].type;
@@ -151,12 +159,21 @@ struct Executor::Impl {
       if (owned.back().empty()) owned.back().resize(1);
       constants.emplace_back(v, owned.back().data());
     }
-    for (const ir::Node& n : graph.nodes) add(n);
+    for (std::size_t position = 0; position < graph.nodes.size(); ++position) {
+      first_step.push_back(steps.size());
+      add(graph.nodes[layout ? static_cast<std::size_t>(layout->order[position]) : position]);
+      if (layout && layout->workspace[position] >= 0)
+        for (std::size_t s = first_step.back(); s < steps.size(); ++s)
+          if (steps[s].workspace >= 0) steps[s].workspace = layout->workspace[position];
+    }
   }
   std::vector<std::pair<ValueId, std::byte*>> constants;
 
   void place_outputs(const ir::Node& n) {
-    for (ValueId v : n.outputs) slot(v).offset = allocate(slot(v).bytes());
+    for (ValueId v : n.outputs) {
+      const std::int64_t planned = layout ? layout->offset[static_cast<std::size_t>(v)] : -1;
+      slot(v).offset = planned >= 0 ? planned : allocate(slot(v).bytes());
+    }
   }
 
   /// y = op(inputs), broadcast; inputs given with their sizes.
@@ -367,6 +384,9 @@ struct Executor::Impl {
     }
     if (!step.thunk) throw UserError("there is no compiled kernel " + key + ": " + std::string(op.name) + " does not take these dtypes eagerly");
     for (ValueId v : n.outputs) step.arguments.push_back(of(v));
+    // The result may be planned over the residual, which the epilogue has yet to read.
+    if (finishes && layout) step.arguments[0] = {Source::Kind::scratch, kNone, allocate(slot(n.outputs[0]).bytes()), nullptr};
+    const Source product = step.arguments.empty() ? Source{} : step.arguments[0];  // updates have no results
     step.lists.resize(n.outputs.size() + op.inputs.size());
     for (std::size_t i = 0; i < op.inputs.size(); ++i) {
       const ir::InputRange range = ir::input_range(op, inputs.size(), i);
@@ -393,6 +413,7 @@ struct Executor::Impl {
     steps.push_back(std::move(step));
     if (finishes) {
       std::vector<Operand> operands{operand(n.outputs[0])};
+      operands[0].source = product;
       if (residual != kNone) operands.push_back(operand(residual));
       add_program(*epilogue, of(n.outputs[0]), slot(n.outputs[0]).dtype, slot(n.outputs[0]).sizes, operands);
     }
@@ -427,7 +448,17 @@ struct Executor::Impl {
     const std::lock_guard lock(p.mutex);
     std::vector<void*> tensors;
     std::vector<std::vector<void*>> lists;
-    for (const Step& s : steps) {
+    const std::span<std::byte> arena{scratch, layout ? static_cast<std::size_t>(layout->bytes) : 0};
+    std::size_t position = 0;
+    const auto advance = [&](std::size_t until) {  // past the nodes that have no steps, too
+      for (; position < until; ++position) {
+        if (position > 0 && layout->after) layout->after(position - 1, arena);
+        if (position < first_step.size() && layout->before) layout->before(position, arena);
+      }
+    };
+    for (std::size_t index = 0; index < steps.size(); ++index) {
+      const Step& s = steps[index];
+      if (layout) advance(static_cast<std::size_t>(std::upper_bound(first_step.begin(), first_step.end(), index) - first_step.begin()));
       tensors.clear();
       for (const Source& a : s.arguments) tensors.push_back(pointer(a));
       switch (s.kind) {
@@ -456,7 +487,11 @@ struct Executor::Impl {
           tensors[i] = lists[i].data();
         }
       }
-      s.thunk({p.threads, &s.call, &s.broadcast, tensors.data(), s.count, s.sizes.data(), s.workspace >= 0 ? scratch + s.workspace : nullptr});
+      s.thunk({*p.threads, &s.call, &s.broadcast, tensors.data(), s.count, s.sizes.data(), s.workspace >= 0 ? scratch + s.workspace : nullptr});
+    }
+    if (layout && !first_step.empty()) {
+      advance(first_step.size());
+      if (layout->after) layout->after(first_step.size() - 1, arena);
     }
   }
 };
@@ -546,3 +581,21 @@ void execute(const ir::Graph& graph, Environment& values, const ExecuteOptions& 
 }
 
 }  // namespace graven::eager
+
+namespace graven {
+
+void set_num_threads(int count) {
+  if (count < 0) throw UserError("set_num_threads: the number must not be negative, got " + std::to_string(count));
+  eager::Pool& p = eager::pool();
+  const std::lock_guard lock(p.mutex);
+  p.threads.reset();  // its threads end before others begin
+  p.threads = std::make_unique<kernels::Threads>(count);
+}
+
+int get_num_threads() {
+  eager::Pool& p = eager::pool();
+  const std::lock_guard lock(p.mutex);
+  return p.threads->count();
+}
+
+}  // namespace graven

@@ -6,7 +6,9 @@
 //   values.at(graph.outputs[0])     // f64, whatever the graph's dtype
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -25,10 +27,22 @@ enum class Oracle : std::uint8_t {
   double_reference,  ///< kernels/reference, every floating-point value computed and stored as f64
 };
 
+/// Where a graph's results lie and when its nodes run, instead of memory of their own in the order of the list: what a memory plan says, so that
+/// tests can run a plan without emitting it, and look at the arena between its steps.
+struct MemoryLayout {
+  std::vector<ir::NodeId> order;        ///< every node once
+  std::vector<std::int64_t> offset;     ///< by value: bytes from the start of the arena; -1: memory of its own
+  std::vector<std::int64_t> workspace;  ///< by position in `order`: where the kernel's scratch memory lies; -1: memory of its own
+  std::int64_t bytes = 0;               ///< of the arena
+  /// Called around each position of `order`.
+  std::function<void(std::size_t position, std::span<std::byte> arena)> before = {}, after = {};
+};
+
 struct ExecuteOptions {
   Oracle oracle = Oracle::none;
   std::map<std::string, std::int64_t> symbols = {};  ///< of symbolic dimensions; the maximum where absent
   bool keep_all = false;                             ///< leave every node's results in the environment, not only outputs and losses
+  const MemoryLayout* layout = nullptr;              ///< not with keep_all: memory is used again
 };
 
 /// Values by id. Before: inputs, parameters, buffers, states, hyper numbers (constants are the graph's own); in double_reference, f64 data is

@@ -92,12 +92,22 @@ class Simplifier {
   /// Whether readers of `y`, a copy of `by`, may read `by` itself: nothing writes into it before they do. (A parameter's gradient must not be
   /// another parameter, which the same update changes.)
   bool stays_the_same(ValueId by, ValueId y) const {
+    by = memory_of(by);
     if (writes_.written(by, Phase::forward) || writes_.written(by, Phase::backward)) return false;
     if (!writes_.written(by, Phase::update)) return true;
     if (static_cast<std::size_t>(y) >= uses_.consumers.size() || uses_.is_output[static_cast<std::size_t>(y)]) return false;
     for (NodeId reader : uses_.consumers[static_cast<std::size_t>(y)])
       if (rewriter_.old()[static_cast<std::size_t>(reader)].phase == Phase::update) return false;
     return true;
+  }
+  /// The value whose memory `v` is.
+  ValueId memory_of(ValueId v) const {
+    while (static_cast<std::size_t>(v) < maker_.size() && maker_[static_cast<std::size_t>(v)] >= 0) {
+      const Node& node = graph_.nodes[static_cast<std::size_t>(maker_[static_cast<std::size_t>(v)])];
+      if (!node.op->alias) break;
+      v = node.inputs[0];
+    }
+    return v;
   }
   /// `node` by `by`, if that has its very type.
   Result same(const Node& node, ValueId by) {
@@ -115,7 +125,10 @@ class Simplifier {
     if (node.op->name == "full") return Result::unchanged;
     return become(node, "full", {}, {{"shape", t.shape}, {"value", round_to(t.dtype, value)}, {"dtype", t.dtype}});
   }
-  Result become_reshape(Node& node, ValueId from) { return become(node, "reshape", {from}, {{"shape", type(node.outputs[0]).shape}}); }
+  Result become_reshape(Node& node, ValueId from) {
+    if (!node.op->alias && !stays_the_same(from, node.outputs[0])) return Result::unchanged;
+    return become(node, "reshape", {from}, {{"shape", type(node.outputs[0]).shape}});
+  }
   /// A scalar, made once a dtype and number.
   ValueId scalar(double value, DType dtype, const Node& like) {
     // By bits: -0.0 is not 0.0.

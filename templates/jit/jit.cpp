@@ -179,7 +179,7 @@ int graven_jit_run(void* opaque, const void* const* inputs, void* const* outputs
 {% endfor %}
 {% if training %}
 {% for output in outputs %}
-  std::memcpy(outputs[@{ loop.index }@], instance.@{ output.expression }@, sizeof(@{ output.element }@) * static_cast<std::size_t>(@{ output.count_in_step }@));
+  std::memcpy(outputs[@{ loop.index }@], @{ output.in_instance }@, sizeof(@{ output.element }@) * static_cast<std::size_t>(@{ output.count_in_step }@));
 {% endfor %}
 {% endif %}
   (void)inputs, (void)outputs, (void)symbols, (void)learning_rates, (void)step_number;

@@ -69,5 +69,6 @@
 #include "graven/optim.h"
 #include "graven/serialize.h"
 #include "graven/tensor.h"
+#include "graven/threads.h"
 #include "graven/tree.h"
 #include "graven/types.h"

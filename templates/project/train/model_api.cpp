@@ -161,10 +161,10 @@ std::vector<Tensor> Model::states() const { return tensors(memory_->state_variab
 std::vector<Tensor> Model::results() const {
   std::vector<Tensor> list;
 {% for output in outputs %}
-  list.push_back({"@{ output.member }@", "@{ output.dtype }@", {@{ output.maxima }@}, const_cast<@{ output.element }@*>(memory_->@{ output.expression }@)});
+  list.push_back({"@{ output.member }@", "@{ output.dtype }@", {@{ output.maxima }@}, const_cast<@{ output.element }@*>(@{ output.in_memory }@)});
 {% endfor %}
 {% for output in scores %}
-  list.push_back({"scores", "@{ output.dtype }@", {@{ output.maxima }@}, memory_->@{ output.expression }@});
+  list.push_back({"scores", "@{ output.dtype }@", {@{ output.maxima }@}, @{ output.in_memory }@});
 {% endfor %}
   return list;
 }

@@ -260,12 +260,12 @@ std::vector<Tensor> Model::results() const {
   std::vector<Tensor> list;
   char* next = static_cast<char*>(memory_->results.data());
 {% for output in outputs %}
-  download(memory_->context, reinterpret_cast<@{ output.element }@*>(next), const_cast<const @{ output.element }@*>(memory_->@{ output.expression }@), @{ output.storage }@);
+  download(memory_->context, reinterpret_cast<@{ output.element }@*>(next), const_cast<const @{ output.element }@*>(@{ output.in_memory }@), @{ output.storage }@);
   list.push_back({"@{ output.member }@", "@{ output.dtype }@", {@{ output.maxima }@}, next});
   next += aligned(sizeof(@{ output.element }@) * @{ output.storage }@);
 {% endfor %}
 {% for output in scores %}
-  download(memory_->context, reinterpret_cast<@{ output.element }@*>(next), const_cast<const @{ output.element }@*>(memory_->@{ output.expression }@), @{ output.storage }@);
+  download(memory_->context, reinterpret_cast<@{ output.element }@*>(next), const_cast<const @{ output.element }@*>(@{ output.in_memory }@), @{ output.storage }@);
   list.push_back({"scores", "@{ output.dtype }@", {@{ output.maxima }@}, next});
 {% endfor %}
   memory_->context.synchronize();
