@@ -41,7 +41,8 @@ std::uint64_t hash(std::string_view text) {  // FNV-1a
 /// SplitMix64 (Steele et al. 2014).
 class Random {
  public:
-  explicit Random(std::uint64_t seed) : state_(seed * 0x9e3779b97f4a7c15u + 1) {}
+  /// Neighbouring seeds begin far apart: a state that is the seed times the increment would only shift one stream.
+  explicit Random(std::uint64_t seed) : state_(hash(std::to_string(seed))) {}
   std::uint64_t next() {
     std::uint64_t z = state_ += 0x9e3779b97f4a7c15u;
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
