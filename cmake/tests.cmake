@@ -15,6 +15,8 @@ foreach(directory ${TEST_DIRECTORIES})
   target_compile_options(test_${name} PRIVATE -O1)
   gtest_discover_tests(test_${name} TEST_PREFIX ${name}/ DISCOVERY_TIMEOUT 60 PROPERTIES LABELS sanitize TIMEOUT 600)
 endforeach()
+# It compiles what it emits.
+target_compile_definitions(test_emit PRIVATE GRAVEN_CXX="${CMAKE_CXX_COMPILER}" GRAVEN_SANITIZED=$<BOOL:${GRAVEN_SANITIZE}>)
 file(GLOB TEST_SUBPROJECTS CONFIGURE_DEPENDS tests/*/CMakeLists.txt)
 foreach(file ${TEST_SUBPROJECTS})
   get_filename_component(directory ${file} DIRECTORY)

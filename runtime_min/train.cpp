@@ -273,10 +273,18 @@ std::optional<Evaluation> Trainer::evaluate() {
   test_source_->fill_shared(*batch_);
   for (std::int64_t first = 0; first < n; first += batch) {
     const std::int64_t count = std::min(batch, n - first), rows = description_.batch_is_symbolic ? count : batch;
-    test_source_->fill(*batch_, rows, [&](std::int64_t i) { return first + i % count; });
+    test_source_->fill(*batch_, rows, [&](std::int64_t i) { return i < count ? first + i : first; });
     const Evaluation part = model_.evaluate(batch_->pointers(), rows, count);
     total.loss_sum += part.loss_sum;
+    total.samples += count;
     total.correct += part.correct;
+    total.labels += part.labels;
+    if (rows > count) {
+      // A fixed batch that the last samples do not fill: the first of them stands in the other rows. A batch of it alone says what it adds there.
+      test_source_->fill(*batch_, rows, [&](std::int64_t) { return first; });
+      const Evaluation repeated = model_.evaluate(batch_->pointers(), rows, 0);
+      total.loss_sum -= repeated.loss_sum * (static_cast<double>(rows - count) / static_cast<double>(rows));
+    }
     if (stop_signal() != 0) break;
   }
   source_->fill_shared(*batch_);
@@ -291,12 +299,13 @@ bool Trainer::epoch_is_due(std::int64_t every) const {
 }
 
 void Trainer::report_epoch(const std::optional<Evaluation>& evaluation, double loss, double seconds) {
-  const auto held_out = static_cast<double>(test_ ? test_->size() : 1);
+  const auto mean_loss = [](const Evaluation& e) { return e.loss_sum / static_cast<double>(std::max<std::int64_t>(e.samples, 1)); };
+  const auto accuracy = [](const Evaluation& e) { return static_cast<double>(e.correct) / static_cast<double>(std::max<std::int64_t>(e.labels, 1)); };
   if (epoch_is_due(options_.print_every)) {
     std::printf("%s  loss %.4f", epoch_title().c_str(), loss);
     if (evaluation) {
-      std::printf("  test loss %.4f", evaluation->loss_sum / held_out);
-      if (description_.has_accuracy) std::printf("  accuracy %.4f", static_cast<double>(evaluation->correct) / held_out);
+      std::printf("  test loss %.4f", mean_loss(*evaluation));
+      if (description_.has_accuracy) std::printf("  accuracy %.4f", accuracy(*evaluation));
     }
     std::printf("  %.1f s\n", seconds);
     std::fflush(stdout);
@@ -305,8 +314,8 @@ void Trainer::report_epoch(const std::optional<Evaluation>& evaluation, double l
   json_.clear();
   json_.begin_object().key("event").value("epoch").key("epoch").value(state_.epoch + 1).key("step").value(state_.step).key("loss").value(loss);
   if (evaluation) {
-    json_.key("test_loss").value(evaluation->loss_sum / held_out);
-    if (description_.has_accuracy) json_.key("accuracy").value(static_cast<double>(evaluation->correct) / held_out);
+    json_.key("test_loss").value(mean_loss(*evaluation));
+    if (description_.has_accuracy) json_.key("accuracy").value(accuracy(*evaluation));
   }
   log_.write(json_.key("seconds").value(seconds).end_object());
 }
@@ -336,9 +345,10 @@ int Trainer::run() {
   data_.emplace(open_dataset(options_.data, description_.inputs, Split::train));
   source_.emplace(*data_, description_.inputs, options_.normalization);
   if (!options_.test_data.path.empty() && !description_.has_evaluation)
-    throw Error("--test-data",
-                "this network behaves otherwise when it is evaluated (batch norm, dropout), which this program does not do: emit an inference "
-                "project for it");
+    throw Error(
+        "--test-data",
+        "this program was emitted without an evaluation, because the network behaves otherwise when it is evaluated (batch norm, dropout) and "
+        "the graph was past its trace: emit it from the trace, or with its evaluation.json beside it");
   if (description_.has_evaluation && (!options_.test_data.path.empty() || has_test_split(options_.data, description_.inputs))) {
     options_.test_data.format = options_.data.format;
     if (options_.test_data.path.empty()) options_.test_data.path = options_.data.path;

@@ -60,7 +60,9 @@ struct StepNumbers {
 /// The result of evaluating samples; sums, so that batches add up.
 struct Evaluation {
   double loss_sum = 0;       ///< of the samples' losses
-  std::int64_t correct = 0;  ///< samples whose largest output is the label
+  std::int64_t samples = 0;  ///< how many those are
+  std::int64_t correct = 0;  ///< labels that have the largest score of their row
+  std::int64_t labels = 0;   ///< labels looked at: one a sample, or one a position; those that the loss ignores are not counted
 };
 
 class TrainableModel {
@@ -80,8 +82,8 @@ class TrainableModel {
   virtual void weights_needed() {}
   /// Forward, backward, update; returns the loss. `inputs` are in the order of the description, 64-byte aligned, `batch` samples each.
   virtual double step(const void* const* inputs, std::int64_t batch, const StepNumbers& numbers) = 0;
-  /// Loss of `batch` samples, without learning and with dropout off. With a fixed batch the set's last samples may not fill it: only the first
-  /// `count` then count, and the rows after them repeat them in turn. With a symbolic batch, count == batch.
+  /// Evaluates `batch` samples, in evaluation mode and without learning: the loss of all of them, the labels of the first `count`. With a symbolic
+  /// batch, count == batch. With a fixed one the set's last samples may not fill it; the caller then repeats one sample and takes its share out.
   virtual Evaluation evaluate(const void* const* inputs, std::int64_t batch, std::int64_t count) = 0;
 };
 

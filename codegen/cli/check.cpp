@@ -5,6 +5,7 @@
 
 #include "codegen/cli/command.h"
 #include "codegen/cli/weights.h"
+#include "codegen/emit/evaluation.h"
 #include "codegen/emit/project.h"
 #include "codegen/plan/plan.h"
 #include "ir/diagnostic.h"
@@ -23,13 +24,21 @@ void add_check(CLI::App& app, int& status) {
     const std::size_t nodes = graph.nodes.size();
     const std::string stage = graph.stage;
     const auto weights = load_weights(*path, graph);
-    const ir::Target target = codegen::recorded_options(graph).target;
+    codegen::EmitOptions emit = codegen::recorded_options(graph);
+    emit.evaluation = codegen::read_evaluation(graph_file(*path));
+    const ir::Target target = emit.target;
     ir::PassOptions options;
     options.target = target;
+    const ir::Graph given = graph;
     ir::finish_passes(graph, options);  // and it can be compiled
+    bool unknown = false;
+    const auto evaluation = codegen::make_evaluation(given, graph, emit, unknown);
     const codegen::Plan plan = codegen::make_plan(graph, target);
-    fmt::print("{}: sound: {} nodes after {}, {} parameters and buffers{}; compiles to {} steps, arena {} bytes\n", *path, nodes, stage,
-               graph.parameters.size(), weights.empty() ? " (no weights beside it)" : ", weights fit", plan.steps.size(), plan.arena_bytes);
+    fmt::print("{}: sound: {} nodes after {}, {} parameters and buffers{}; compiles to {} steps, arena {} bytes{}\n", *path, nodes, stage,
+               graph.parameters.size(), weights.empty() ? " (no weights beside it)" : ", weights fit", plan.steps.size(), plan.arena_bytes,
+               evaluation ? fmt::format("; its evaluation to {} steps, arena {} bytes", evaluation->plan.steps.size(), evaluation->plan.arena_bytes)
+               : unknown  ? "; how it is evaluated is not known"
+                          : "");
     status = 0;
   });
 }

@@ -6,6 +6,7 @@
 
 #include "codegen/cli/command.h"
 #include "codegen/cli/weights.h"
+#include "codegen/emit/evaluation.h"
 #include "codegen/emit/project.h"
 #include "frontend/eager/oracle.h"
 #include "ir/diagnostic.h"
@@ -47,6 +48,7 @@ int emit(const Options& o) {
   options.format = given.format;
   if (given.memory_budget > 0) options.memory_budget = given.memory_budget;
   options.weights = load_weights(o.path, graph);
+  options.evaluation = codegen::read_evaluation(graph_file(o.path));
   options.execute = eager::double_reference;
   if (o.check) return check_project(o, options);
   if (o.output.empty()) throw UserError("where should the project go?").note("expected  -o FOLDER");
@@ -57,6 +59,7 @@ int emit(const Options& o) {
     for (const ir::PassTiming& t : report.passes) passes += t.milliseconds;
     fmt::print("{}: {} files written, {} unchanged, {} removed; arena {} bytes (lower bound {})\n", o.output, report.written.size(),
                report.unchanged.size(), report.removed.size(), report.arena_bytes, report.lower_bound);
+    if (report.evaluation_bytes > 0) fmt::print("evaluation: arena {} bytes, in the same memory\n", report.evaluation_bytes);
     fmt::print("passes {:.1f} ms, plan {:.1f} ms, emit {:.1f} ms, format {:.1f} ms\n", passes, report.plan_milliseconds, report.emit_milliseconds,
                report.format_milliseconds);
   }

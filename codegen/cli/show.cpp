@@ -1,15 +1,19 @@
 // graven show: a graph as text, as JSON, as a picture; its plan and its memory over time.
+#include <fmt/format.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "codegen/cli/command.h"
 #include "codegen/cli/pictures.h"
+#include "codegen/emit/evaluation.h"
 #include "codegen/emit/project.h"
 #include "codegen/plan/plan.h"
 #include "ir/diagnostic.h"
 #include "ir/json.h"
+#include "ir/passes/derive_evaluation.h"
 #include "ir/passes/pass.h"
 
 namespace graven::cli {
@@ -18,6 +22,7 @@ namespace {
 
 struct Options {
   std::string path, format = "text", output, stage;
+  bool evaluation = false;
 };
 
 /// Hands DOT text to Graphviz. An argument vector, no shell.
@@ -53,8 +58,23 @@ void render_dot(const std::string& dot, const std::string& format, const std::st
 
 int show(const Options& o) {
   ir::Graph graph = load_graph(o.path);
+  codegen::EmitOptions emit = codegen::recorded_options(graph);
+  emit.evaluation = codegen::read_evaluation(graph_file(o.path));
   ir::PassOptions passes;
-  passes.target = codegen::recorded_options(graph).target;
+  passes.target = emit.target;
+  if (o.evaluation) {
+    if (graph.losses.empty()) throw UserError(o.path + ": has no loss to evaluate: it does not train");
+    if (graph.stage == "trace")
+      graph = ir::evaluation_graph(graph);
+    else if (emit.evaluation)
+      graph = *emit.evaluation;
+    else if (ir::evaluation_differs(graph))
+      throw UserError(o.path + ": how the graph is evaluated is not known")
+          .note("expected  the graph at the stage 'trace', or " + std::string(codegen::kEvaluationFile) + " beside it");
+    else
+      throw UserError(o.path + ": the graph is evaluated by its forward phase; there is no other graph to show");
+    passes.disabled.emplace_back("prepare_weights");  // as make_evaluation has it
+  }
   if (!o.stage.empty()) {
     if (o.stage != "final") passes.to = o.stage;
     ir::finish_passes(graph, passes);
@@ -70,9 +90,19 @@ int show(const Options& o) {
     render_dot(codegen::graph_picture(graph), o.format, o.output);
   } else {
     passes.to.clear();  // a plan is of the graph after all of them
+    const ir::Graph given = graph;
     ir::finish_passes(graph, passes);
-    const codegen::Plan plan = codegen::make_plan(graph, passes.target);
-    write_text(o.output, o.format == "memory" ? codegen::memory_picture(graph, plan) : codegen::memory_table(graph, plan));
+    const codegen::Plan plan = codegen::make_plan(graph, passes.target, o.evaluation);
+    if (o.format == "memory") {
+      write_text(o.output, codegen::memory_picture(graph, plan));
+      return 0;
+    }
+    std::string text = codegen::memory_table(graph, plan);
+    bool unknown = false;
+    if (const auto evaluation = codegen::make_evaluation(given, graph, emit, unknown))
+      text += fmt::format("\nThe evaluation, in the same memory, which takes {} bytes:\n", std::max(plan.arena_bytes, evaluation->plan.arena_bytes)) +
+              codegen::memory_table(evaluation->graph, evaluation->plan);
+    write_text(o.output, text);
   }
   return 0;
 }
@@ -89,6 +119,7 @@ void add_show(CLI::App& app, int& status) {
       ->check(CLI::IsMember({"text", "json", "dot", "svg", "png", "plan", "memory"}))
       ->capture_default_str();
   command->add_option("-o,--output", options->output, "Where to write; the screen when absent");
+  command->add_flag("--evaluation", options->evaluation, "Show the network as a training project evaluates it");
   command->add_option("--after", options->stage, "Show the graph after this pass ('final': after the last)");
   command->callback([options, &status] { status = show(*options); });
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <unordered_set>
 
 #include "ir/diagnostic.h"
 
@@ -43,8 +44,10 @@ bool takes_element_type(std::string_view file) { return file == "conv2d" || file
 
 class Writer {
  public:
-  Writer(const ir::Graph& graph, const Plan& plan, const ValueNames& values, const CallStyle& style, Calls& out)
-      : graph_(graph), plan_(plan), values_(values), style_(style), out_(out) {
+  Writer(const ir::Graph& graph, const Plan& plan, const ValueNames& values, const CallStyle& style, const Calls* training, Calls& out)
+      : graph_(graph), plan_(plan), values_(values), style_(style), out_(out), beside_training_(training != nullptr) {
+    if (training != nullptr)
+      for (const Config& c : training->configs) shared_.insert(c.text);
     std::vector<std::string> owners;
     for (const Step& step : plan.steps)
       if (!step.call.name.empty()) owners.push_back(owner(step));
@@ -98,18 +101,19 @@ class Writer {
     for (const auto& [key, value] : step.call.config) fields.push_back("." + key + " = " + field(value, symbolic));
     out_.config_headers.insert("kernels/config/" + file + ".h");
     const std::string braces = "{" + join(fields) + "}";
-    if (!symbolic) {
-      out_.configs.push_back({owner(step), "inline constexpr " + type + " " + name + braces + ";", type});
-      return "config::" + name;
-    }
+    auto add = [&](std::string text) {
+      if (shared_.count(text)) return "config::" + name;
+      out_.configs.push_back({owner(step), std::move(text), type});
+      return (beside_training_ ? "config::evaluation::" : "config::") + name;
+    };
+    if (!symbolic) return add("inline constexpr " + type + " " + name + braces + ";");
     std::vector<std::string> parameters, arguments;
     for (const Symbol& s : values_.symbols()) {
       if (!mentions(step.call, s.name)) continue;
       parameters.push_back("std::int64_t " + s.identifier);
       arguments.push_back(s.identifier);
     }
-    out_.configs.push_back({owner(step), "constexpr " + type + " " + name + "(" + join(parameters) + ") { return " + braces + "; }", type});
-    return "config::" + name + "(" + join(arguments) + ")";
+    return add("constexpr " + type + " " + name + "(" + join(parameters) + ") { return " + braces + "; }") + "(" + join(arguments) + ")";
   }
 
   static bool mentions(const ir::KernelCall& call, const std::string& symbol) {
@@ -272,7 +276,7 @@ class Writer {
       const ir::ValueId r = root(plan_, graph_.outputs[i]);
       const Placement& p = plan_.placements[at(r)];
       if (p.home == Home::arena || (p.home == Home::output && p.buffer == static_cast<std::int32_t>(i))) continue;
-      if (!graph_.optimizers.empty() || !graph_.losses.empty()) continue;  // read where it lies
+      if (plan_.keeps_results) continue;  // read where it lies
       const ir::TensorType& type = graph_.type(r);
       const std::string bytes =
           fmt::format("sizeof({}) * static_cast<std::size_t>({})", element_type(type.dtype), values_.dimension(type.shape.numel()));
@@ -290,6 +294,8 @@ class Writer {
   const ValueNames& values_;
   const CallStyle& style_;
   Calls& out_;
+  bool beside_training_;
+  std::unordered_set<std::string> shared_;
   Names config_names_;
 };
 
@@ -328,9 +334,9 @@ std::string describe_node(const ir::Graph& graph, const ir::Node& node) {
   return text;
 }
 
-Calls make_calls(const ir::Graph& graph, const Plan& plan, const ValueNames& values, const CallStyle& style) {
+Calls make_calls(const ir::Graph& graph, const Plan& plan, const ValueNames& values, const CallStyle& style, const Calls* training) {
   Calls calls;
-  Writer(graph, plan, values, style, calls).write();
+  Writer(graph, plan, values, style, training, calls).write();
   return calls;
 }
 

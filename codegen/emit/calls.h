@@ -45,7 +45,9 @@ struct Calls {
   std::set<std::string> config_headers;     ///< "kernels/config/linear.h"
 };
 
-Calls make_calls(const ir::Graph& graph, const Plan& plan, const ValueNames& values, const CallStyle& style);
+/// Of an evaluation, `training` are the calls it stands beside: configs that are equal under one name are shared, the others stand in
+/// config::evaluation.
+Calls make_calls(const ir::Graph& graph, const Plan& plan, const ValueNames& values, const CallStyle& style, const Calls* training = nullptr);
 
 /// What a node does in a few words: "conv2d 3->32, 3x3, stride 2 + bias + relu".
 std::string describe_node(const ir::Graph& graph, const ir::Node& node);

@@ -19,21 +19,21 @@ const std::unordered_set<std::string_view>& reserved() {
   // Keywords of C++20 (C for the C interface is a subset), alternative tokens, lower-case macros that compilers predefine, and names that emitted
   // code uses where values' names stand.
   static const std::unordered_set<std::string_view> words{
-      "alignas",  "alignof",  "and",       "and_eq",       "asm",       "auto",       "bitand",        "bitor",       "bool",
-      "break",    "case",     "catch",     "char",         "char8_t",   "char16_t",   "char32_t",      "class",       "compl",
-      "concept",  "const",    "consteval", "constexpr",    "constinit", "const_cast", "continue",      "co_await",    "co_return",
-      "co_yield", "decltype", "default",   "delete",       "do",        "double",     "dynamic_cast",  "else",        "enum",
-      "explicit", "export",   "extern",    "false",        "float",     "for",        "friend",        "goto",        "if",
-      "inline",   "int",      "long",      "mutable",      "namespace", "new",        "noexcept",      "not",         "not_eq",
-      "nullptr",  "operator", "or",        "or_eq",        "private",   "protected",  "public",        "register",    "reinterpret_cast",
-      "requires", "return",   "short",     "signed",       "sizeof",    "static",     "static_assert", "static_cast", "struct",
-      "switch",   "template", "this",      "thread_local", "throw",     "true",       "try",           "typedef",     "typeid",
-      "typename", "union",    "unsigned",  "using",        "virtual",   "void",       "volatile",      "wchar_t",     "while",
-      "xor",      "xor_eq",   "linux",     "unix",         "i386",      "errno",      "assert",        "stdin",       "stdout",
-      "stderr",   "main",     "std",       "graven",       "restrict",  "threads",    "config",        "param",       "grad",
-      "state",    "buf",      "hyper",     "constant",     "prepared",  "f32",        "f64",           "f16",         "bf16",
-      "i8",       "i32",      "i64",       "u8",           "boolean",   "kernels",    "reference",     "runtime",     "model",
-      "void_t"};
+      "alignas",  "alignof",   "and",       "and_eq",       "asm",       "auto",       "bitand",        "bitor",       "bool",
+      "break",    "case",      "catch",     "char",         "char8_t",   "char16_t",   "char32_t",      "class",       "compl",
+      "concept",  "const",     "consteval", "constexpr",    "constinit", "const_cast", "continue",      "co_await",    "co_return",
+      "co_yield", "decltype",  "default",   "delete",       "do",        "double",     "dynamic_cast",  "else",        "enum",
+      "explicit", "export",    "extern",    "false",        "float",     "for",        "friend",        "goto",        "if",
+      "inline",   "int",       "long",      "mutable",      "namespace", "new",        "noexcept",      "not",         "not_eq",
+      "nullptr",  "operator",  "or",        "or_eq",        "private",   "protected",  "public",        "register",    "reinterpret_cast",
+      "requires", "return",    "short",     "signed",       "sizeof",    "static",     "static_assert", "static_cast", "struct",
+      "switch",   "template",  "this",      "thread_local", "throw",     "true",       "try",           "typedef",     "typeid",
+      "typename", "union",     "unsigned",  "using",        "virtual",   "void",       "volatile",      "wchar_t",     "while",
+      "xor",      "xor_eq",    "linux",     "unix",         "i386",      "errno",      "assert",        "stdin",       "stdout",
+      "stderr",   "main",      "std",       "graven",       "restrict",  "threads",    "config",        "param",       "grad",
+      "state",    "buf",       "hyper",     "constant",     "prepared",  "f32",        "f64",           "f16",         "bf16",
+      "i8",       "i32",       "i64",       "u8",           "boolean",   "kernels",    "reference",     "runtime",     "model",
+      "void_t",   "evaluation"};
   return words;
 }
 

@@ -13,6 +13,7 @@
 #include <sstream>
 
 #include "codegen/emit/embedded.h"
+#include "codegen/emit/evaluation.h"
 #include "codegen/emit/format.h"
 #include "codegen/emit/project_data.h"
 #include "codegen/emit/record.h"
@@ -110,11 +111,18 @@ std::string sources_in(const std::map<std::string, std::string>& files, const st
 struct Prepared {
   ir::Graph graph;
   Plan plan;
+  std::shared_ptr<const Evaluation> evaluation;
   std::map<std::string, std::string> files;
 };
 
+void require_budget(const Plan& plan, const EmitOptions& options, const char* what) {
+  if (options.memory_budget > 0 && plan.arena_bytes > options.memory_budget)
+    throw UserError(fmt::format("the {} takes {} bytes, the memory budget is {}", what, plan.arena_bytes, options.memory_budget))
+        .note(fmt::format("no placement can take less than {} bytes for this graph", plan.lower_bound));
+}
+
 Prepared prepare(const ir::Graph& traced, const EmitOptions& options, EmitReport& report) {
-  Prepared p{traced, {}, {}};
+  Prepared p{traced, {}, {}, {}};
   report.passes = finish_passes(p.graph, options);
   record_options(p.graph, options);
 
@@ -124,13 +132,24 @@ Prepared prepare(const ir::Graph& traced, const EmitOptions& options, EmitReport
   report.plan_milliseconds = milliseconds_since(start);
   report.arena_bytes = p.plan.arena_bytes;
   report.lower_bound = p.plan.lower_bound;
-  if (options.memory_budget > 0 && p.plan.arena_bytes > options.memory_budget)
-    throw UserError(fmt::format("the arena takes {} bytes, the memory budget is {}", p.plan.arena_bytes, options.memory_budget))
-        .note(fmt::format("no placement can take less than {} bytes for this graph", p.plan.lower_bound));
+  require_budget(p.plan, options, "arena");
+
+  bool unknown = false;
+  p.evaluation = make_evaluation(traced, p.graph, options, unknown);
+  if (unknown)
+    report.notes.emplace_back(
+        "the graph behaves otherwise when it is evaluated, and how is only known of its trace, or with the evaluation.json beside it: the project "
+        "will not take a held-out set");
+  if (p.evaluation) {
+    require_budget(p.evaluation->plan, options, "arena of an evaluation");
+    report.evaluation_bytes = p.evaluation->plan.arena_bytes;
+    if (!options.passes.dump_directory.empty())
+      ir::write_graph((fs::path(options.passes.dump_directory) / kEvaluationFile).string(), p.evaluation->graph);
+  }
 
   start = Clock::now();
   const std::string graph_text = ir::to_json(p.graph);
-  ProjectData data = make_project_data(p.graph, p.plan, options, sha256_of(graph_text));
+  ProjectData data = make_project_data(p.graph, p.plan, p.evaluation.get(), unknown, options, sha256_of(graph_text));
   for (const ir::ValueId v : data.stored_constants) report.constants.emplace(p.graph.value(v).name, p.graph.constants.at(v));
   nlohmann::json& d = data.common;
   const std::string kind = data.training ? "train" : "infer";
@@ -145,6 +164,11 @@ Prepared prepare(const ir::Graph& traced, const EmitOptions& options, EmitReport
   d["c_interface"] = render("project/" + kind + "/c_interface.inc", d);
   add("params.h", "params.h");
   add("memory_plan.h", "memory_plan.h");
+  if (p.evaluation) {
+    files["evaluation_plan.h"] = render("project/memory_plan.h", data.evaluation_plan);
+    generated.emplace_back("evaluation_plan.h");
+    files[kEvaluationFile] = ir::to_json(p.evaluation->graph);
+  }
   if (d["uses_configs"]) add("configs.h", "configs.h");
   if (d["has_functors"]) add("functors.h", "functors.h");
   add("program.h", "program.h");
@@ -152,7 +176,9 @@ Prepared prepare(const ir::Graph& traced, const EmitOptions& options, EmitReport
   // A rendering costs time in proportion to all of its data: the files of calls see none of the long lists.
   nlohmann::json brief = nlohmann::json::object();
   for (const auto& [key, value] : d.items())
-    if (key != "configs" && key != "functors" && key != "parameter_lines" && key != "arena_lines" && key != "inline_constants") brief[key] = value;
+    if (key != "configs" && key != "functors" && key != "parameter_lines" && key != "arena_lines" && key != "evaluation_configs" &&
+        key != "inline_constants")
+      brief[key] = value;
   for (ModelFile& file : data.files) {
     brief["file"] = std::move(file.data);
     files[file.path] = render("project/model.cpp", brief);
@@ -244,11 +270,18 @@ bool write_tensors(const fs::path& path, const std::map<std::string, const ir::T
 }
 
 /// Parameters, buffers and large constants, in the order of the weights file.
-std::map<std::string, const ir::TensorData*> weights_of(const ir::Graph& graph, const Plan& plan, const EmitOptions& options,
-                                                        std::vector<std::unique_ptr<ir::TensorData>>& owned, EmitReport& report) {
+std::map<std::string, const ir::TensorData*> weights_of(const ir::Graph& graph, const Plan& plan, const Evaluation* evaluation,
+                                                        const EmitOptions& options, std::vector<std::unique_ptr<ir::TensorData>>& owned,
+                                                        EmitReport& report) {
   std::map<std::string, const ir::TensorData*> weights;
   std::vector<std::string> made_up;
-  const ValueNames values(graph, plan);
+  const ValueNames values(graph, plan, evaluation ? &evaluation->graph : nullptr);
+  if (evaluation) {
+    const ValueNames evaluated(evaluation->graph, evaluation->plan, values);
+    for (const ir::ValueId v : evaluated.stored())
+      if (evaluation->graph.value(v).kind == ir::ValueKind::constant)
+        weights[evaluation->graph.value(v).name] = evaluation->graph.constants.at(v).get();
+  }
   for (const ir::ValueId v : values.stored()) {
     const ir::Value& value = graph.value(v);
     if (value.kind == ir::ValueKind::constant) {
@@ -257,7 +290,7 @@ std::map<std::string, const ir::TensorData*> weights_of(const ir::Graph& graph, 
     }
     const auto given = options.weights.find(value.name);
     if (given == options.weights.end()) {
-      owned.push_back(std::make_unique<ir::TensorData>(made_up_weight(value.name, value.type)));
+      owned.push_back(std::make_unique<ir::TensorData>(made_up_weight(value)));
       weights[value.name] = owned.back().get();
       made_up.push_back(value.name);
       continue;
@@ -284,8 +317,9 @@ std::vector<std::string> stale_files(const fs::path& directory, const std::map<s
     }
   for (auto it = fs::directory_iterator(directory, ignored); !ignored && it != fs::directory_iterator(); it.increment(ignored)) {
     const std::string name = it->path().filename().string();
-    const bool ours =
-        name == "functors.h" || name == "configs.h" || (name.compare(0, 6, "model_") == 0 && (name.ends_with(".cpp") || name.ends_with(".cu")));
+    const bool calls = name.rfind("model_", 0) == 0 || name.rfind("evaluation.", 0) == 0 || name.rfind("evaluation_", 0) == 0;
+    const bool ours = name == "functors.h" || name == "configs.h" || name == kEvaluationFile || name == "evaluation_plan.h" ||
+                      (calls && (name.ends_with(".cpp") || name.ends_with(".cu")));
     if (ours && !files.count(name)) stale.push_back(name);
   }
   std::sort(stale.begin(), stale.end());
@@ -322,7 +356,7 @@ EmitReport emit(const ir::Graph& graph, const fs::path& directory, const EmitOpt
   EmitReport report;
   Prepared p = prepare(graph, options, report);
   std::vector<std::unique_ptr<ir::TensorData>> owned;
-  const auto weights = weights_of(p.graph, p.plan, options, owned, report);
+  const auto weights = weights_of(p.graph, p.plan, p.evaluation.get(), options, owned, report);
   try {
     runtime::make_directories(directory.string());
     for (const auto& [path, text] : p.files) {
@@ -332,7 +366,7 @@ EmitReport emit(const ir::Graph& graph, const fs::path& directory, const EmitOpt
     if (!weights.empty())
       (write_tensors(directory / "weights.safetensors", weights) ? report.written : report.unchanged).emplace_back("weights.safetensors");
     if (options.execute) {
-      const auto recorded = record(p.graph, p.plan, options);
+      const auto recorded = record(p.graph, p.plan, p.evaluation.get(), options);
       std::map<std::string, const ir::TensorData*> tensors;
       for (const auto& [name, data] : recorded) tensors[name] = &data;
       (write_tensors(directory / "selftest.safetensors", tensors) ? report.written : report.unchanged).emplace_back("selftest.safetensors");
@@ -349,8 +383,10 @@ EmitReport emit(const ir::Graph& graph, const fs::path& directory, const EmitOpt
   return report;
 }
 
-std::vector<std::string> check(const fs::path& directory, const EmitOptions& options) {
+std::vector<std::string> check(const fs::path& directory, const EmitOptions& given) {
   const ir::Graph graph = ir::read_graph((directory / "graph.json").string());
+  EmitOptions options = given;
+  if (!options.evaluation) options.evaluation = read_evaluation(directory / "graph.json");
   const auto files = render_project(graph, options);
   std::vector<std::string> differences;
   for (const auto& [path, text] : files) {

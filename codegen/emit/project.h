@@ -44,9 +44,12 @@ struct EmitOptions {
   std::int64_t seed = 0;                    ///< default of --seed
   bool shuffle = true;                      ///< default of --shuffle
   std::vector<double> mean = {}, std = {};  ///< defaults of --mean and --std
-  ir::PassOptions passes = {};              ///< switched-off passes, dumps
-  bool jit_entry = false;                   ///< render_project: what a host program loads (model.cpp, jit.cpp) instead of a standalone project
-  bool format = true;                       ///< run clang-format 19 over the generated files, where it is installed
+  /// How a training graph is evaluated: ir::evaluation_graph, at any stage. A graph at its trace can do without, another one has it beside it
+  /// (codegen::read_evaluation).
+  std::shared_ptr<const ir::Graph> evaluation = {};
+  ir::PassOptions passes = {};  ///< switched-off passes, dumps
+  bool jit_entry = false;       ///< render_project: what a host program loads (model.cpp, jit.cpp) instead of a standalone project
+  bool format = true;           ///< run clang-format 19 over the generated files, where it is installed
 };
 
 struct EmitReport {
@@ -54,7 +57,8 @@ struct EmitReport {
   std::vector<std::string> notes;                        ///< what the user should know: no clang-format, weights made up
   std::vector<ir::PassTiming> passes;
   double plan_milliseconds = 0, emit_milliseconds = 0, format_milliseconds = 0;
-  std::int64_t arena_bytes = 0, lower_bound = 0;
+  std::int64_t arena_bytes = 0, lower_bound = 0;  ///< of a step; the memory of both is the larger of arena_bytes and evaluation_bytes
+  std::int64_t evaluation_bytes = 0;              ///< arena of an evaluation that is another function than the forward phase; else 0
   /// By name: constants, captured or folded by passes, that are too large for the text and lie among the weights.
   std::map<std::string, std::shared_ptr<const ir::TensorData>> constants;
 };

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <optional>
+#include <set>
 
 #include "codegen/plan/storage.h"
 #include "ir/diagnostic.h"
@@ -121,8 +123,16 @@ std::string schedule_text(const ir::Schedule& schedule) {
 
 class Builder {
  public:
-  Builder(const ir::Graph& graph, const Plan& plan, const EmitOptions& options, const std::string& graph_hash)
-      : graph_(graph), plan_(plan), options_(options), values_(graph, plan), style_(target_style(options.target)) {
+  Builder(const ir::Graph& graph, const Plan& plan, const Evaluation* evaluation, bool evaluation_unknown, const EmitOptions& options,
+          const std::string& graph_hash)
+      : graph_(graph),
+        plan_(plan),
+        evaluation_(evaluation),
+        evaluation_unknown_(evaluation_unknown),
+        options_(options),
+        values_(graph, plan, evaluation ? &evaluation->graph : nullptr),
+        style_(target_style(options.target)) {
+    if (evaluation) evaluation_values_.emplace(evaluation->graph, evaluation->plan, values_);
     out_.training = !graph.optimizers.empty() || !graph.losses.empty();
     name_ = project_name(graph, options);
     json& d = out_.common;
@@ -157,6 +167,7 @@ class Builder {
     signature();
     memory();
     optimizers();
+    evaluation_results();
     calls();
     program();
     d["default_levels"] = out_.training ? "native" : "all";
@@ -202,7 +213,7 @@ class Builder {
     for (const ir::ValueId v : graph_.inputs) width = std::max(width, values_.member(v).size());
     for (std::size_t i = 0; i < graph_.outputs.size(); ++i) width = std::max(width, values_.output(i).size());
 
-    const std::int64_t batch = batch_size();
+    const std::int64_t batch = batch_ = batch_size();
     auto is_batched = [&](const ir::Shape& s) {
       if (s.empty()) return false;
       return batch_symbol_.empty() ? s[0].is_static() && s[0].value() == batch : !s[0].is_static() && s[0] == ir::Dim(batch_symbol_, batch);
@@ -296,6 +307,14 @@ class Builder {
       lines.push_back(
           {macro, values_.member(v), std::string(element_type(type.dtype)), string_literal(graph_.value(v).name), maxima(type.shape), comment});
     };
+    // Constants of the evaluation that the training has not.
+    auto only_evaluated = [&](const std::vector<ir::ValueId>& candidates) {
+      std::vector<ir::ValueId> list;
+      for (const ir::ValueId v : candidates)
+        if (const ir::Value& value = evaluation_->graph.value(v); value.kind == ir::ValueKind::constant && value.name.rfind("evaluation.", 0) == 0)
+          list.push_back(v);
+      return list;
+    };
     std::int64_t count = 0, bytes = 0;
     for (const ir::ValueId v : values_.stored()) {
       if (graph_.value(v).kind == ir::ValueKind::constant) out_.stored_constants.push_back(v);
@@ -303,6 +322,16 @@ class Builder {
       count += graph_.type(v).shape.numel().maximum();
       bytes += byte_count(graph_.type(v));
     }
+    if (evaluation_)
+      for (const ir::ValueId v : only_evaluated(evaluation_values_->stored())) {
+        const ir::TensorType& type = evaluation_->graph.type(v);
+        lines.push_back({"GRAVEN_FIXED",
+                         evaluation_values_->member(v),
+                         std::string(element_type(type.dtype)),
+                         string_literal(evaluation_->graph.value(v).name),
+                         maxima(type.shape),
+                         {}});
+      }
     for (const ir::ValueId v : graph_.states) add("GRAVEN_STATE", v, {});
     for (const ir::ValueId v : values_.prepared()) add("GRAVEN_PREPARED", v, {});
     std::size_t names = 0, dtypes = 0, paths = 0;
@@ -323,59 +352,80 @@ class Builder {
     d["example_path"] = graph_.parameters.empty() ? "model.weight" : comment_text(graph_.value(graph_.parameters[0]).name);
 
     d["inline_constants"] = json::array();
-    for (const ir::ValueId v : values_.inline_constants())
-      d["inline_constants"].push_back({{"type", element_type(graph_.type(v).dtype)},
-                                       {"name", values_.member(v)},
-                                       {"values", constant_values(*graph_.constants.at(v))},
-                                       {"comment", comment_text(graph_.type(v).to_string() + " " + graph_.value(v).name)}});
+    auto add_constant = [&](const ir::Graph& graph, const ValueNames& values, ir::ValueId v) {
+      d["inline_constants"].push_back({{"type", element_type(graph.type(v).dtype)},
+                                       {"name", values.member(v)},
+                                       {"values", constant_values(*graph.constants.at(v))},
+                                       {"comment", comment_text(graph.type(v).to_string() + " " + graph.value(v).name)}});
+    };
+    for (const ir::ValueId v : values_.inline_constants()) add_constant(graph_, values_, v);
+    if (evaluation_)
+      for (const ir::ValueId v : only_evaluated(evaluation_values_->inline_constants())) add_constant(evaluation_->graph, *evaluation_values_, v);
 
-    arena();
-    d["arena_bytes"] = fmt::format("{}", plan_.arena_bytes);
-    d["lower_bound"] = fmt::format("{}", plan_.lower_bound);
-    d["without_reuse"] = fmt::format("{}", plan_.without_reuse);
+    plan_data(d, graph_, plan_, values_);
+    d["plan_subject"] = out_.training ? "The arena of a step" : "The arena";
+    d["plan_constant"] = "kArenaBytes";
+    d["plan_guard"] = upper(name_) + "_MEMORY_PLAN";
+    d["evaluates_apart"] = evaluation_ != nullptr;
+    if (!evaluation_) return;
+    json& e = out_.evaluation_plan;
+    for (const char* key : {"banner", "namespace"}) e[key] = d[key];
+    plan_data(e, evaluation_->graph, evaluation_->plan, *evaluation_values_);
+    e["plan_subject"] = "The arena of an evaluation, which lies in the memory of a step's";
+    e["plan_constant"] = "kEvaluationBytes";
+    e["plan_guard"] = upper(name_) + "_EVALUATION_PLAN";
+    for (const char* key : {"arena_bytes", "lower_bound", "without_reuse", "arena_ratio"}) d[std::string("evaluation_") + key] = e[key];
+  }
+
+  /// What memory_plan.h says of one plan.
+  void plan_data(json& d, const ir::Graph& graph, const Plan& plan, const ValueNames& values) const {
+    d["arena_lines"] = arena_lines(graph, plan, values);
+    d["arena_bytes"] = fmt::format("{}", plan.arena_bytes);
+    d["lower_bound"] = fmt::format("{}", plan.lower_bound);
+    d["without_reuse"] = fmt::format("{}", plan.without_reuse);
     d["arena_ratio"] =
-        fmt::format("{:.3f}", plan_.lower_bound > 0 ? static_cast<double>(plan_.arena_bytes) / static_cast<double>(plan_.lower_bound) : 1.0);
+        fmt::format("{:.3f}", plan.lower_bound > 0 ? static_cast<double>(plan.arena_bytes) / static_cast<double>(plan.lower_bound) : 1.0);
     d["memory_budget"] = fmt::format("{}", options_.memory_budget);
   }
 
   /// One line a value: name, offset, bytes; who writes it, who reads it last, whose memory it takes over.
-  void arena() {
+  json arena_lines(const ir::Graph& graph, const Plan& plan, const ValueNames& values) const {
     struct Line {
       std::string name, dtype, comment;
       std::int64_t offset, bytes;
     };
-    std::vector<std::int32_t> last(graph_.values.size(), -1), first(graph_.values.size(), -1);
-    for (std::size_t s = 0; s < plan_.steps.size(); ++s) {
-      const ir::Node& n = graph_.nodes[at(plan_.steps[s].node)];
+    std::vector<std::int32_t> last(graph.values.size(), -1), first(graph.values.size(), -1);
+    for (std::size_t s = 0; s < plan.steps.size(); ++s) {
+      const ir::Node& n = graph.nodes[at(plan.steps[s].node)];
       for (const ir::ValueId v : n.inputs)
-        if (v != ir::kNone) last[at(root(plan_, v))] = static_cast<std::int32_t>(s);
+        if (v != ir::kNone) last[at(root(plan, v))] = static_cast<std::int32_t>(s);
       for (const ir::ValueId v : n.outputs) first[at(v)] = static_cast<std::int32_t>(s);
     }
     auto where = [&](std::int32_t step) -> std::string {
       if (step < 0) return "nobody";
-      const ir::Node& n = graph_.nodes[at(plan_.steps[at(step)].node)];
+      const ir::Node& n = graph.nodes[at(plan.steps[at(step)].node)];
       std::string module = n.origins.empty() ? std::string() : n.origins.front().module;
       if (module.empty()) module = n.op->name;
       return comment_text(module) + (n.phase == ir::Phase::forward ? "" : " (" + std::string(ir::name(n.phase)) + ")");
     };
     std::vector<Line> lines;
     std::size_t next = 0;
-    const auto& arena_values = values_.arena();
-    for (const Step& step : plan_.steps) {
+    const auto& arena_values = values.arena();
+    for (const Step& step : plan.steps) {
       for (; next < arena_values.size(); ++next) {
         const ir::ValueId v = arena_values[next];
-        const auto& outputs = graph_.nodes[at(step.node)].outputs;
+        const auto& outputs = graph.nodes[at(step.node)].outputs;
         if (std::find(outputs.begin(), outputs.end(), v) == outputs.end()) break;
-        const Buffer& b = plan_.buffers[at(plan_.placements[at(v)].buffer)];
-        std::string comment = fmt::format("{:<22} {} .. {}", graph_.type(v).to_string(), where(first[at(v)]), where(last[at(v)]));
+        const Buffer& b = plan.buffers[at(plan.placements[at(v)].buffer)];
+        std::string comment = fmt::format("{:<22} {} .. {}", graph.type(v).to_string(), where(first[at(v)]), where(last[at(v)]));
         const auto own = std::find(b.values.begin(), b.values.end(), v);
-        if (own != b.values.begin() && own != b.values.end()) comment += "; takes over " + values_.member(*std::prev(own)) + ", in place";
-        lines.push_back({values_.member(v), std::string(element_type(graph_.type(v).dtype)), comment, b.offset, byte_count(graph_.type(v))});
+        if (own != b.values.begin() && own != b.values.end()) comment += "; takes over " + values.member(*std::prev(own)) + ", in place";
+        lines.push_back({values.member(v), std::string(element_type(graph.type(v).dtype)), comment, b.offset, byte_count(graph.type(v))});
       }
       if (step.workspace >= 0) {
-        const Buffer& b = plan_.buffers[at(step.workspace)];
-        const std::int32_t index = static_cast<std::int32_t>(&step - plan_.steps.data());
-        lines.push_back({values_.workspace(step), "u8", fmt::format("{:<22} {}", "scratch", where(index)), b.offset, b.bytes});
+        const Buffer& b = plan.buffers[at(step.workspace)];
+        const std::int32_t index = static_cast<std::int32_t>(&step - plan.steps.data());
+        lines.push_back({values.workspace(step), "u8", fmt::format("{:<22} {}", "scratch", where(index)), b.offset, b.bytes});
       }
     }
     std::size_t names = 0, offsets = 0, bytes = 0;
@@ -384,10 +434,11 @@ class Builder {
       offsets = std::max(offsets, fmt::formatted_size("{}", l.offset));
       bytes = std::max(bytes, fmt::formatted_size("{}", l.bytes));
     }
-    out_.common["arena_lines"] = json::array();
+    json result = json::array();
     for (const Line& l : lines)
-      out_.common["arena_lines"].push_back(fmt::format("GRAVEN_VALUE({:<{}} {:<4} {:>{}}, {:>{}})  // {}", l.name + ",", names + 1, l.dtype + ",",
-                                                       l.offset, offsets, l.bytes, bytes, l.comment));
+      result.push_back(fmt::format("GRAVEN_VALUE({:<{}} {:<4} {:>{}}, {:>{}})  // {}", l.name + ",", names + 1, l.dtype + ",", l.offset, offsets,
+                                   l.bytes, bytes, l.comment));
+    return result;
   }
 
   void optimizers() {
@@ -417,44 +468,89 @@ class Builder {
     d["loss_count"] = fmt::format("{}", losses.size());
     d["loss_value"] = losses.empty() ? "0" : join(losses, " + ");
     std::string loss = "loss";
+    for (const ir::Node& n : graph_.nodes)
+      if (!n.outputs.empty() && !graph_.losses.empty() && root(plan_, graph_.losses[0].value) == n.outputs[0]) loss = describe_node(graph_, n);
+    d["loss_literal"] = string_literal(loss);
+  }
+
+  /// The losses of an evaluation, and the scores of the classes where its labels are an input.
+  void evaluation_results() {
+    json& d = out_.common;
+    d["has_evaluation"] = evaluation_unknown_ || graph_.losses.empty() ? "false" : "true";
+    d["evaluation_losses"] = json::array();
     d["has_accuracy"] = "false";
-    d["loss_is_sum"] = false;
-    // evaluate() is the training forward: where that writes running statistics or draws random numbers, it would be another network's loss.
-    const bool evaluates = std::none_of(graph_.nodes.begin(), graph_.nodes.end(), [](const ir::Node& n) {
-      return n.phase == ir::Phase::forward && (n.op->random || n.op->name == "batch_norm_training");
-    });
-    d["has_evaluation"] = evaluates ? "true" : "false";
     d["scores"] = json::array();
     d["score_type"] = "float";
     d["label_input"] = "0";
+    d["label_type"] = "std::int64_t";
     d["classes"] = "1";
-    for (const ir::Node& n : graph_.nodes) {
-      if (n.outputs.empty() || graph_.losses.empty() || root(plan_, graph_.losses[0].value) != n.outputs[0]) continue;
-      loss = describe_node(graph_, n);
-      const ir::Attribute* reduction = n.attributes.find("reduction");
-      if (n.op->name == "sum" || (reduction && std::get_if<std::string>(reduction) && std::get<std::string>(*reduction) == "sum"))
-        d["loss_is_sum"] = true;
-      if (n.op->name != "cross_entropy" || graph_.losses.size() != 1) continue;
-      const ir::ValueId labels = root(plan_, n.inputs[1]), scores = n.outputs[1];
-      const auto input = std::find(graph_.inputs.begin(), graph_.inputs.end(), labels);
-      const Placement& p = plan_.placements[at(scores)];
-      if (input == graph_.inputs.end() || p.home != Home::arena || p.buffer < 0) continue;
-      const ir::DType dtype = graph_.type(scores).dtype;
-      if (dtype != ir::DType::f32 && dtype != ir::DType::f64) continue;
-      json t = tensor(scores, "scores");
-      t["in_memory"] = values_.expression_in("memory_->", scores);
+    d["rows_per_sample"] = "1";
+    const ir::Graph& graph = evaluation_ ? evaluation_->graph : graph_;
+    const Plan& plan = evaluation_ ? evaluation_->plan : plan_;
+    const ValueNames& values = evaluation_ ? *evaluation_values_ : values_;
+    std::vector<ir::ValueId> losses;
+    if (evaluation_) {
+      for (std::size_t i = 0; i < graph.outputs.size(); ++i)
+        if (graph.output_tree.keys.at(i) != "scores") losses.push_back(graph.outputs[i]);
+    } else {
+      for (const ir::Loss& l : graph.losses)
+        if (graph.type(l.value).shape.numel() == ir::Dim(1)) losses.push_back(l.value);
+    }
+    std::vector<std::string> terms;
+    bool sums = !losses.empty();
+    for (const ir::ValueId loss : losses) {
+      terms.push_back("static_cast<double>(*" + values.expression(loss) + ")");
+      d["evaluation_losses"].push_back({{"expression", values.expression(loss)}, {"element", element_type(graph.type(loss).dtype)}});
+      bool sum = false;
+      for (const ir::Node& n : graph.nodes) {
+        if (n.outputs.empty() || root(plan, loss) != n.outputs[0]) continue;
+        const ir::Attribute* reduction = n.attributes.find("reduction");
+        sum = n.op->name == "sum" || (reduction && std::get_if<std::string>(reduction) && std::get<std::string>(*reduction) == "sum");
+      }
+      sums = sums && sum;
+    }
+    d["loss_is_sum"] = sums;
+    d["evaluation_loss_value"] = terms.empty() ? "0" : join(terms, " + ");
+
+    for (const ir::Node& n : graph.nodes) {
+      if (n.op->name != "cross_entropy" || n.phase != ir::Phase::forward || losses.size() != 1 || root(plan, losses[0]) != n.outputs[0]) continue;
+      const ir::ValueId labels = root(plan, n.inputs[1]);
+      const auto input = std::find(graph.inputs.begin(), graph.inputs.end(), labels);
+      if (input == graph.inputs.end() || !ir::is_integral(graph.type(labels).dtype)) continue;
+      // The logits of an evaluation are kept; of a training's forward phase, whose backward phase reads them, the probabilities are.
+      const ir::ValueId scores = root(plan, evaluation_ ? graph.outputs.back() : n.outputs[1]);
+      const Placement& place = plan.placements[at(scores)];
+      const ir::TensorType type = graph.type(evaluation_ ? graph.outputs.back() : n.outputs[1]);
+      if (type.shape.rank() != 2 || (type.dtype != ir::DType::f32 && type.dtype != ir::DType::f64)) continue;
+      if (place.home == Home::arena ? place.buffer < 0 : place.home != Home::parameter && place.home != Home::input) continue;
+      const std::int64_t rows = type.shape[0].maximum(), batch = std::max<std::int64_t>(1, batch_);
+      if (rows % batch != 0) continue;
+      json t;
+      t["element"] = element_type(type.dtype);
+      t["dtype"] = ir::name(type.dtype);
+      t["maxima"] = maxima(type.shape);
+      t["storage"] = fmt::format("{}", std::max<std::int64_t>(1, type.shape.numel().maximum()));
+      t["expression"] = values.expression(scores);
       d["scores"].push_back(t);
       d["has_accuracy"] = "true";
-      d["score_type"] = public_type(dtype);
-      d["label_input"] = fmt::format("{}", input - graph_.inputs.begin());
-      d["classes"] = fmt::format("{}", graph_.type(scores).shape.back().maximum());
+      d["score_type"] = public_type(type.dtype);
+      d["label_input"] = fmt::format("{}", input - graph.inputs.begin());
+      d["label_type"] = public_type(graph.type(labels).dtype);
+      d["classes"] = fmt::format("{}", type.shape.back().maximum());
+      d["rows_per_sample"] = fmt::format("{}", rows / batch);
     }
-    d["loss_literal"] = string_literal(loss);
   }
 
   void calls() {
     json& d = out_.common;
     Calls calls = make_calls(graph_, plan_, values_, style_.calls);
+    Calls evaluation;
+    if (evaluation_) evaluation = make_calls(evaluation_->graph, evaluation_->plan, *evaluation_values_, style_.calls, &calls);
+    const std::set<std::string> training_headers = calls.headers;
+    calls.headers.insert(evaluation.headers.begin(), evaluation.headers.end());
+    calls.config_headers.insert(evaluation.config_headers.begin(), evaluation.config_headers.end());
+    const bool functors_in_training = !calls.functors.empty();
+    calls.functors.insert(evaluation.functors.begin(), evaluation.functors.end());
     for (const std::string& h : calls.headers) out_.headers.push_back(h);
     for (const std::string& h : calls.config_headers) out_.headers.push_back(h);
     d["config_headers"] = calls.config_headers;
@@ -464,18 +560,25 @@ class Builder {
     }
     d["configs"] = json::array();
     for (const Config& c : calls.configs) d["configs"].push_back(c.text);
+    d["evaluation_configs"] = json::array();
+    for (const Config& c : evaluation.configs) d["evaluation_configs"].push_back(c.text);
     d["functors"] = json::array();
     for (const auto& [name, functor] : calls.functors) d["functors"].push_back(functor.text);
     d["has_functors"] = !calls.functors.empty();
     d["relu_trait"] = calls.functors.count("relu") ? style_.relu_trait : std::string();
     d["uses_cudnn"] = calls.headers.count("kernels/cuda/conv2d.cuh") != 0;
     d["uses_cublas"] = calls.headers.count("kernels/cuda/linear.cuh") + calls.headers.count("kernels/cuda/matmul.cuh") != 0;
-    d["uses_configs"] = !calls.configs.empty() || !values_.inline_constants().empty();
+    const bool uses_configs = !calls.configs.empty() || !evaluation.configs.empty() || !d["inline_constants"].empty();
+    d["uses_configs"] = uses_configs;
 
-    std::vector<std::string> headers;
-    if (!calls.configs.empty() || !values_.inline_constants().empty()) headers.emplace_back("configs.h");
-    if (!calls.functors.empty()) headers.emplace_back("functors.h");
-    headers.insert(headers.end(), calls.headers.begin(), calls.headers.end());
+    auto includes = [&](bool functors, const std::set<std::string>& kernels) {
+      std::vector<std::string> list;
+      if (uses_configs) list.emplace_back("configs.h");
+      if (functors) list.emplace_back("functors.h");
+      list.insert(list.end(), kernels.begin(), kernels.end());
+      return list;
+    };
+    const std::vector<std::string> headers = includes(functors_in_training, training_headers);
 
     std::size_t total = 0;
     for (const auto& [phase, list] : calls.phases) total += list.size();
@@ -487,7 +590,7 @@ class Builder {
                                quantity(static_cast<double>(plan_.lower_bound), "B"));
 
     ModelFile main{"model" + style_.model_extension, {}};
-    main.data = {{"is_main", true}, {"headers", headers}, {"functions", json::array()}, {"uses_copy", false}};
+    main.data = file_data(true, headers);
     d["functions"] = json::array();
     d["step_functions"] = json::array();
     const bool split = total > kCallsPerFile;
@@ -497,36 +600,71 @@ class Builder {
       if (!wanted) continue;
       const std::string name(ir::name(phase));
       const std::vector<Call>& list = calls.phases[phase];
-      json function{{"name", name}, {"title", title(phase, list.size())}, {"parts", json::array()}, {"groups", json::array()}};
-      if (!split) {
-        function["groups"] = groups(list, 0, list.size());
-      } else {
-        for (std::size_t begin = 0, part = 1; begin < list.size(); begin += kCallsPerFile, ++part) {
-          const std::string part_name = fmt::format("{}_{}", name, part);
-          function["parts"].push_back(part_name);
-          json piece{{"name", part_name}, {"title", fmt::format("{}, part {}", name, part)}, {"parts", json::array()}};
-          piece["groups"] = groups(list, begin, std::min(list.size(), begin + kCallsPerFile));
-          ModelFile file{fmt::format("model_{}{}", part_name, style_.model_extension), {}};
-          file.data = {{"is_main", false}, {"headers", headers}, {"functions", json::array({piece})}, {"uses_copy", false}};
-          others.push_back(std::move(file));
-        }
-      }
-      for (const Call& c : list)
-        if (c.code.find("std::memcpy") != std::string::npos) {
-          main.data["uses_copy"] = true;
-          for (ModelFile& f : others) f.data["uses_copy"] = true;
-        }
-      main.data["functions"].push_back(function);
-      d["functions"].push_back({{"name", name}, {"parts", function["parts"]}});
+      const json parts = add_function(main, others, "model", "Calls", name, title(phase, list.size()), list, split, headers);
+      d["functions"].push_back({{"name", name}, {"parts", parts}});
       if (phase != ir::Phase::prepare) d["step_functions"].push_back(name);
     }
     d["has_prepare"] = calls.phases.count(ir::Phase::prepare) != 0;
     if (split) main.data["headers"] = json::array();
     out_.files.push_back(std::move(main));
+    if (evaluation_) {
+      const std::vector<Call>& list = evaluation.phases[ir::Phase::forward];
+      const std::vector<std::string> own = includes(!evaluation.functors.empty(), evaluation.headers);
+      const bool long_evaluation = list.size() > kCallsPerFile;
+      ModelFile file{"evaluation" + style_.model_extension, {}};
+      file.data = file_data(false, own);
+      d["evaluation_parts"] =
+          add_function(file, others, "evaluation", "EvaluationCalls", "evaluate", evaluation_title(list.size()), list, long_evaluation, own);
+      if (long_evaluation) file.data["headers"] = json::array();
+      d["evaluation_call_count"] = fmt::format("{}", list.size());
+      d["evaluation_flops_text"] = quantity(evaluation_->plan.flops, "FLOP");
+      d["evaluation_bytes_text"] = quantity(evaluation_->plan.bytes, "B");
+      out_.files.push_back(std::move(file));
+    }
     for (ModelFile& f : others) out_.files.push_back(std::move(f));
     std::vector<std::string> sources;
     for (const ModelFile& f : out_.files) sources.push_back(f.path);
     d["model_sources"] = join(sources, " ");
+  }
+
+  static json file_data(bool is_main, const std::vector<std::string>& headers) {
+    return {{"is_main", is_main}, {"headers", headers}, {"functions", json::array()}, {"uses_copy", false}};
+  }
+
+  /// Adds a function of the calls to `main`; when they are many, as calls of its parts, which get files of their own. Returns the parts' names.
+  json add_function(ModelFile& main, std::vector<ModelFile>& others, const std::string& file_stem, const char* owner, const std::string& name,
+                    const std::string& title, const std::vector<Call>& list, bool split, const std::vector<std::string>& headers) const {
+    json function{{"owner", owner}, {"name", name}, {"title", title}, {"parts", json::array()}, {"groups", json::array()}};
+    const auto copies = [&](std::size_t begin, std::size_t end) {
+      return std::any_of(list.begin() + static_cast<std::ptrdiff_t>(begin), list.begin() + static_cast<std::ptrdiff_t>(end),
+                         [](const Call& c) { return c.code.find("std::memcpy") != std::string::npos; });
+    };
+    if (!split) {
+      function["groups"] = groups(list, 0, list.size());
+      if (copies(0, list.size())) main.data["uses_copy"] = true;
+    } else {
+      for (std::size_t begin = 0, part = 1; begin < list.size(); begin += kCallsPerFile, ++part) {
+        const std::size_t end = std::min(list.size(), begin + kCallsPerFile);
+        const std::string part_name = fmt::format("{}_{}", name, part);
+        function["parts"].push_back(part_name);
+        json piece{{"owner", owner}, {"name", part_name}, {"title", fmt::format("{}, part {}", name, part)}, {"parts", json::array()}};
+        piece["groups"] = groups(list, begin, end);
+        ModelFile file{fmt::format("{}_{}{}", file_stem, part_name, style_.model_extension), {}};
+        file.data = file_data(false, headers);
+        file.data["functions"].push_back(std::move(piece));
+        file.data["uses_copy"] = copies(begin, end);
+        others.push_back(std::move(file));
+      }
+    }
+    json parts = function["parts"];
+    main.data["functions"].push_back(std::move(function));
+    return parts;
+  }
+
+  static std::string evaluation_title(std::size_t count) {
+    std::string text = fmt::format("evaluate: {} call{} ", count, count == 1 ? "" : "s");
+    while (text.size() < 110) text += '=';
+    return text;
   }
 
   std::string title(ir::Phase phase, std::size_t count) const {
@@ -583,10 +721,14 @@ class Builder {
 
   const ir::Graph& graph_;
   const Plan& plan_;
+  const Evaluation* evaluation_;
+  bool evaluation_unknown_;
   const EmitOptions& options_;
   ValueNames values_;
+  std::optional<ValueNames> evaluation_values_;
   TargetStyle style_;
   ProjectData out_;
+  std::int64_t batch_ = 1;
   std::string name_, batch_symbol_, optimizer_text_;
 };
 
@@ -635,8 +777,9 @@ std::string project_name(const ir::Graph& graph, const EmitOptions& options) {
   return name;
 }
 
-ProjectData make_project_data(const ir::Graph& graph, const Plan& plan, const EmitOptions& options, const std::string& graph_hash) {
-  return Builder(graph, plan, options, graph_hash).take();
+ProjectData make_project_data(const ir::Graph& graph, const Plan& plan, const Evaluation* evaluation, bool evaluation_unknown,
+                              const EmitOptions& options, const std::string& graph_hash) {
+  return Builder(graph, plan, evaluation, evaluation_unknown, options, graph_hash).take();
 }
 
 }  // namespace graven::codegen

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "codegen/emit/calls.h"
+#include "codegen/emit/evaluation.h"
 #include "codegen/emit/project.h"
 #include "codegen/emit/values.h"
 #include "codegen/plan/plan.h"
@@ -34,7 +35,8 @@ struct ModelFile {
 };
 
 struct ProjectData {
-  nlohmann::json common;  ///< what every template may use
+  nlohmann::json common;           ///< what every template may use
+  nlohmann::json evaluation_plan;  ///< the data of memory_plan.h for the evaluation's arena
   std::vector<ModelFile> files;
   std::vector<std::string> headers;           ///< kernels' files that generated files include
   std::vector<ir::ValueId> stored_constants;  ///< those that lie among the weights
@@ -44,6 +46,8 @@ struct ProjectData {
 /// "train_mlp" of "TrainMlp"; an identifier.
 std::string project_name(const ir::Graph& graph, const EmitOptions& options);
 
-ProjectData make_project_data(const ir::Graph& graph, const Plan& plan, const EmitOptions& options, const std::string& graph_hash);
+/// `evaluation`: nullptr when the forward phase is the evaluation, or, with `evaluation_unknown`, when there is none.
+ProjectData make_project_data(const ir::Graph& graph, const Plan& plan, const Evaluation* evaluation, bool evaluation_unknown,
+                              const EmitOptions& options, const std::string& graph_hash);
 
 }  // namespace graven::codegen

@@ -89,15 +89,38 @@ ir::TensorData as_type(const ir::TensorData& data, ir::DType dtype) {
   return out;
 }
 
-}  // namespace
-
-ir::TensorData made_up_weight(const std::string& name, const ir::TensorType& type) {
-  const std::int64_t n = type.shape.numel().maximum(), rows = type.shape.empty() ? 1 : std::max<std::int64_t>(1, type.shape[0].maximum());
-  const double bound = 1 / std::sqrt(static_cast<double>(std::max<std::int64_t>(1, type.shape.rank() > 1 ? n / rows : n)));
-  return fill(name, type, -bound, bound, 2);
+/// The sum of the scalar losses, as the program reports it, in f32.
+ir::TensorData sum_of(const std::vector<ir::ValueId>& losses, const TensorValues& known) {
+  double sum = 0;
+  for (const ir::ValueId v : losses) {
+    const ir::TensorData& data = known.at(v);
+    if (data.type.dtype == ir::DType::f64) {
+      double x;
+      std::memcpy(&x, data.bytes.data(), 8);
+      sum += x;
+    } else if (data.type.dtype == ir::DType::f32) {
+      float x;
+      std::memcpy(&x, data.bytes.data(), 4);
+      sum += static_cast<double>(x);
+    }
+  }
+  const float rounded = static_cast<float>(sum);
+  ir::TensorData scalar{{ir::DType::f32, {}}, std::vector<std::byte>(4)};
+  std::memcpy(scalar.bytes.data(), &rounded, 4);
+  return scalar;
 }
 
-std::map<std::string, ir::TensorData> record(const ir::Graph& graph, const Plan& plan, const EmitOptions& options) {
+}  // namespace
+
+ir::TensorData made_up_weight(const ir::Value& value) {
+  const ir::TensorType& type = value.type;
+  if (value.kind == ir::ValueKind::buffer) return fill(value.name, type, 0.5, 1.5, 2);
+  const std::int64_t n = type.shape.numel().maximum(), rows = type.shape.empty() ? 1 : std::max<std::int64_t>(1, type.shape[0].maximum());
+  const double bound = 1 / std::sqrt(static_cast<double>(std::max<std::int64_t>(1, type.shape.rank() > 1 ? n / rows : n)));
+  return fill(value.name, type, -bound, bound, 2);
+}
+
+std::map<std::string, ir::TensorData> record(const ir::Graph& graph, const Plan& plan, const Evaluation* evaluation, const EmitOptions& options) {
   std::map<std::string, ir::TensorData> recorded;
   const ValueNames values(graph, plan);
   TensorValues known;
@@ -111,9 +134,13 @@ std::map<std::string, ir::TensorData> record(const ir::Graph& graph, const Plan&
     known.emplace(v, std::move(data));
   }
   for (const ir::ValueId v : graph.parameters) {
-    const auto given = options.weights.find(graph.value(v).name);
-    known.emplace(v, given != options.weights.end() ? *given->second : made_up_weight(graph.value(v).name, graph.type(v)));
+    const auto weight = options.weights.find(graph.value(v).name);
+    known.emplace(v, weight != options.weights.end() ? *weight->second : made_up_weight(graph.value(v)));
   }
+  std::map<std::string, ir::TensorData> given;  // what an evaluation reads
+  if (evaluation)
+    for (const auto* list : {&graph.inputs, &graph.parameters})
+      for (const ir::ValueId v : *list) given.emplace(graph.value(v).name, known.at(v));
   for (const ir::ValueId v : graph.states) known.emplace(v, zeros(graph.type(v)));
 
   // The update is left out: what it reads, the gradients, are results here.
@@ -139,23 +166,25 @@ std::map<std::string, ir::TensorData> record(const ir::Graph& graph, const Plan&
       keep("gradient." + graph.value(g.parameter).name, g.gradient);
       recorded.at("gradient." + graph.value(g.parameter).name).type.shape = graph.type(g.parameter).shape;
     }
-  double loss = 0;
-  for (const ir::Loss& l : graph.losses) {
-    const ir::TensorData& data = known.at(l.value);
-    if (data.type.dtype == ir::DType::f64) {
-      double x;
-      std::memcpy(&x, data.bytes.data(), 8);
-      loss += x;
-    } else if (data.type.dtype == ir::DType::f32) {
-      float x;
-      std::memcpy(&x, data.bytes.data(), 4);
-      loss += static_cast<double>(x);
+  std::vector<ir::ValueId> losses;
+  for (const ir::Loss& l : graph.losses) losses.push_back(l.value);
+  recorded.emplace("loss", sum_of(losses, known));
+  if (evaluation) {
+    const ir::Graph& e = evaluation->graph;
+    TensorValues values_of_evaluation;
+    for (const auto* list : {&e.inputs, &e.parameters})
+      for (const ir::ValueId v : *list) values_of_evaluation.emplace(v, given.at(e.value(v).name));
+    options.execute(e, values_of_evaluation);
+    losses.clear();
+    for (std::size_t i = 0; i < e.outputs.size(); ++i) {
+      if (e.output_tree.keys.at(i) != "scores") {
+        losses.push_back(e.outputs[i]);
+        continue;
+      }
+      recorded.emplace("evaluation.scores", as_type(values_of_evaluation.at(e.outputs[i]), e.type(e.outputs[i]).dtype));
     }
+    recorded.emplace("evaluation.loss", sum_of(losses, values_of_evaluation));
   }
-  const float rounded = static_cast<float>(loss);
-  ir::TensorData scalar{{ir::DType::f32, {}}, std::vector<std::byte>(4)};
-  std::memcpy(scalar.bytes.data(), &rounded, 4);
-  recorded.emplace("loss", std::move(scalar));
   return recorded;
 }
 

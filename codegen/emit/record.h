@@ -5,15 +5,18 @@
 #include <map>
 #include <string>
 
+#include "codegen/emit/evaluation.h"
 #include "codegen/emit/project.h"
 #include "codegen/plan/plan.h"
 
 namespace graven::codegen {
 
-/// "input.<member>", and "output.<member>" (inference) or "loss" and "gradient.<path>" (training): contents of selftest.safetensors.
-std::map<std::string, ir::TensorData> record(const ir::Graph& graph, const Plan& plan, const EmitOptions& options);
+/// "input.<member>", and "output.<member>" (inference) or "loss" and "gradient.<path>" (training), with an evaluation of its own "evaluation.loss"
+/// and "evaluation.scores": contents of selftest.safetensors.
+std::map<std::string, ir::TensorData> record(const ir::Graph& graph, const Plan& plan, const Evaluation* evaluation, const EmitOptions& options);
 
-/// A tensor for a parameter that nobody gave: uniform in [-b, b] with b = 1 / sqrt(elements of an output), from its name alone.
-ir::TensorData made_up_weight(const std::string& name, const ir::TensorType& type);
+/// A tensor for a parameter or buffer that nobody gave, from its name alone: uniform in [-b, b] with b = 1 / sqrt(elements of an output); buffers,
+/// which may be variances, in [0.5, 1.5].
+ir::TensorData made_up_weight(const ir::Value& value);
 
 }  // namespace graven::codegen

@@ -63,48 +63,71 @@ std::string_view public_type(ir::DType dtype) {
   return "float";
 }
 
-ValueNames::ValueNames(const ir::Graph& graph, const Plan& plan)
-    : graph_(graph), plan_(plan), has_gradient_(graph.values.size(), false), is_stored_(graph.values.size(), false) {
-  std::vector<std::string> paths;
-  for (const ir::ValueId v : graph.parameters) paths.push_back(graph.value(v).name);
-  root_ = common_root(paths);
-
-  // What lives where.
-  stored_ = graph.parameters;
-  for (std::size_t v = 0; v < graph.values.size(); ++v) {
+/// What lives where.
+void ValueNames::find_homes() {
+  has_gradient_.assign(graph_.values.size(), false);
+  is_stored_.assign(graph_.values.size(), false);
+  stored_ = graph_.parameters;
+  for (std::size_t v = 0; v < graph_.values.size(); ++v) {
     const ir::ValueId id = static_cast<ir::ValueId>(v);
-    const Placement& p = plan.placements[v];
-    if (graph.values[v].kind == ir::ValueKind::constant)
-      (is_inline(graph, id) && plan.target == ir::Target::cpu ? inline_constants_ : stored_).push_back(id);
+    const Placement& p = plan_.placements[v];
+    if (graph_.values[v].kind == ir::ValueKind::constant)
+      (is_inline(graph_, id) && plan_.target == ir::Target::cpu ? inline_constants_ : stored_).push_back(id);
     if (p.home == Home::gradient) has_gradient_[at(p.parameter)] = true;
   }
   for (const ir::ValueId v : stored_) is_stored_[at(v)] = true;
-  for (const ir::ValueId v : graph.parameters)
+  for (const ir::ValueId v : graph_.parameters)
     if (has_gradient_[at(v)]) with_gradient_.push_back(v);
-  for (const Step& step : plan.steps)
-    for (const ir::ValueId v : graph.nodes[at(step.node)].outputs) {
-      const Placement& p = plan.placements[at(v)];
+  for (const Step& step : plan_.steps)
+    for (const ir::ValueId v : graph_.nodes[at(step.node)].outputs) {
+      const Placement& p = plan_.placements[at(v)];
       if (p.home == Home::prepared) prepared_.push_back(v);
       if (p.home == Home::arena && p.buffer >= 0) arena_.push_back(v);
     }
+}
 
-  auto names_of = [&](const std::vector<ir::ValueId>& values) {
+/// Workspaces stand beside the values of the arena.
+void ValueNames::name_arena() {
+  std::vector<std::string> arena;
+  for (const ir::ValueId v : arena_) arena.push_back(graph_.value(v).name);
+  for (const Step& step : plan_.steps)
+    if (step.workspace >= 0) arena.push_back(plan_.buffers[at(step.workspace)].name);
+  names_[kArena] = Names(arena, root_);
+}
+
+ValueNames::ValueNames(const ir::Graph& evaluation, const Plan& plan, const ValueNames& training)
+    : graph_(evaluation), plan_(plan), root_(training.root_), symbols_(training.symbols_) {
+  GRAVEN_CHECK(plan.keeps_results, "an evaluation's results are read in the arena");
+  for (const Scope shared : {kInputs, kParameters, kConstants, kSymbols}) names_[shared] = training.names_[shared];
+  find_homes();
+  name_arena();
+}
+
+ValueNames::ValueNames(const ir::Graph& graph, const Plan& plan, const ir::Graph* evaluation) : graph_(graph), plan_(plan) {
+  std::vector<std::string> paths;
+  for (const ir::ValueId v : graph.parameters) paths.push_back(graph.value(v).name);
+  root_ = common_root(paths);
+  find_homes();
+
+  auto names_of = [&](const std::vector<ir::ValueId>& values, std::vector<std::string> more = {}) {
     std::vector<std::string> list;
-    list.reserve(values.size());
+    list.reserve(values.size() + more.size());
     for (const ir::ValueId v : values) list.push_back(graph.value(v).name);
+    list.insert(list.end(), more.begin(), more.end());
     return Names(list, root_);
   };
+  std::vector<std::string> more_stored, more_inline;
+  for (std::size_t v = 0; evaluation != nullptr && v < evaluation->values.size(); ++v) {
+    if (evaluation->values[v].kind != ir::ValueKind::constant) continue;
+    const bool stands_in_code = is_inline(*evaluation, static_cast<ir::ValueId>(v)) && plan.target == ir::Target::cpu;
+    (stands_in_code ? more_inline : more_stored).push_back(evaluation->values[v].name);
+  }
   names_[kInputs] = names_of(graph.inputs);
-  names_[kParameters] = names_of(stored_);
+  names_[kParameters] = names_of(stored_, more_stored);
   names_[kStates] = names_of(graph.states);
   names_[kPrepared] = names_of(prepared_);
-  names_[kConstants] = names_of(inline_constants_);
-  // Workspaces stand beside the values of the arena.
-  std::vector<std::string> arena;
-  for (const ir::ValueId v : arena_) arena.push_back(graph.value(v).name);
-  for (const Step& step : plan.steps)
-    if (step.workspace >= 0) arena.push_back(plan.buffers[at(step.workspace)].name);
-  names_[kArena] = Names(arena, root_);
+  names_[kConstants] = names_of(inline_constants_, more_inline);
+  name_arena();
 
   std::vector<std::string> results(graph.outputs.size());
   name_outputs(graph.output_tree, {}, results);

@@ -22,7 +22,11 @@ struct Symbol {
 
 class ValueNames {
  public:
-  ValueNames(const ir::Graph& graph, const Plan& plan);
+  /// `evaluation`: the graph whose constants stand beside this one's.
+  ValueNames(const ir::Graph& graph, const Plan& plan, const ir::Graph* evaluation = nullptr);
+  /// Of an evaluation: inputs, parameters and constants have the names that they have in the training graph, whose ValueNames was told of it. The
+  /// values of the arena have names of their own.
+  ValueNames(const ir::Graph& evaluation, const Plan& plan, const ValueNames& training);
 
   /// The pointer, as the calls write it; "nullptr" for kNone and for results that nobody reads.
   std::string expression(ir::ValueId value) const;
@@ -54,6 +58,9 @@ class ValueNames {
   bool has_gradient(ir::ValueId parameter) const { return has_gradient_[static_cast<std::size_t>(parameter)]; }
 
  private:
+  void find_homes();
+  void name_arena();
+
   const ir::Graph& graph_;
   const Plan& plan_;
   std::string root_;

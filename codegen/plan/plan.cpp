@@ -89,11 +89,12 @@ class Allocation {
 
 }  // namespace
 
-Plan make_plan(const ir::Graph& graph, ir::Target target) {
+Plan make_plan(const ir::Graph& graph, ir::Target target, bool keep_results) {
   Plan plan;
   plan.target = target;
+  plan.keeps_results = keep_results || !graph.optimizers.empty() || !graph.losses.empty();
   if (target == ir::Target::cuda) plan.alignment = 256;  // what the libraries' widest loads and cudaMalloc agree on
-  const Storage storage(graph, plan.alignment);
+  const Storage storage(graph, plan.alignment, plan.keeps_results);
   std::vector<ir::KernelCall> calls;
   calls.reserve(graph.nodes.size());
   for (const ir::Node& node : graph.nodes) calls.push_back(target == ir::Target::cuda ? lower_for_cuda({graph, node}) : ir::lower({graph, node}));

@@ -68,11 +68,13 @@ struct Plan {
   std::int64_t lower_bound = 0;    ///< the largest sum of live bytes over the steps
   std::int64_t without_reuse = 0;  ///< the sum of all buffers
   double flops = 0, bytes = 0;     ///< a call, at the symbols' maxima, without the prepare phase
+  bool keeps_results = false;      ///< results of an inference stay in the arena, where the caller reads them, instead of the caller's memory
 };
 
 /// Schedules, chooses kernels, places buffers. The graph has been through the passes for this target. Near-linear in the size of the graph. User
 /// error when the target has no kernel for a node.
-Plan make_plan(const ir::Graph& graph, ir::Target target = ir::Target::cpu);
+/// `keep_results`: see Plan::keeps_results; the results of a training graph always stay.
+Plan make_plan(const ir::Graph& graph, ir::Target target = ir::Target::cpu, bool keep_results = false);
 
 /// The value whose memory `value` lives in: itself unless it is an alias.
 inline ir::ValueId root(const Plan& plan, ir::ValueId value) {

@@ -61,7 +61,7 @@ std::vector<GradientOf> parameter_gradients(const ir::Graph& graph) {
   return found;
 }
 
-Storage::Storage(const ir::Graph& graph, std::int64_t alignment)
+Storage::Storage(const ir::Graph& graph, std::int64_t alignment, bool keep_results)
     : root(graph.values.size()),
       home(graph.values.size()),
       output(graph.values.size(), -1),
@@ -87,11 +87,10 @@ Storage::Storage(const ir::Graph& graph, std::int64_t alignment)
     home[at(r)] = Home::gradient;
     parameter[at(r)] = g.parameter;
   }
-  const bool trains = !graph.optimizers.empty() || !graph.losses.empty();
   for (std::size_t i = 0; i < graph.outputs.size(); ++i) {
     const ir::ValueId r = root[at(graph.outputs[i])];
     if (home[at(r)] != Home::arena) continue;
-    if (trains) {
+    if (keep_results) {
       pinned[at(r)] = true;
     } else {
       home[at(r)] = Home::output;

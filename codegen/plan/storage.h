@@ -11,8 +11,8 @@
 namespace graven::codegen {
 
 struct Storage {
-  /// Finds aliases and homes. Home::alias is not used here: `root` says it.
-  explicit Storage(const ir::Graph& graph, std::int64_t alignment);
+  /// Finds aliases and homes. Home::alias is not used here: `root` says it. `keep_results`: see Plan::keeps_results.
+  Storage(const ir::Graph& graph, std::int64_t alignment, bool keep_results);
 
   std::vector<ir::ValueId> root;       ///< by value: the value whose memory it is
   std::vector<Home> home;              ///< by value: of its root

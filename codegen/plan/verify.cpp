@@ -101,7 +101,7 @@ void verify_values(const ir::Graph& graph, const Plan& plan, const Storage& stor
 }  // namespace
 
 void verify_plan(const ir::Graph& graph, const Plan& plan) {
-  const Storage storage(graph, plan.alignment);
+  const Storage storage(graph, plan.alignment, plan.keeps_results);
   GRAVEN_CHECK(plan.placements.size() == graph.values.size(), "values without a placement");
   verify_order(graph, plan, storage);
   verify_no_overlap(plan);

@@ -1,5 +1,7 @@
 #include "ir/passes/derive_evaluation.h"
 
+#include <algorithm>
+
 #include "ir/diagnostic.h"
 #include "ir/passes/passes.h"
 #include "ir/passes/rewriter.h"
@@ -13,7 +15,10 @@ namespace {
 bool use_running_statistics(Rewriter& rewriter, Node& node) {
   if (node.op->name != "batch_norm_training" || node.inputs.size() < 5 || node.inputs[3] == kNone || node.inputs[4] == kNone) return false;
   Attributes attributes{{"eps", node.attributes.at("eps")}, {"channels_last", node.attributes.at("channels_last")}};
-  const std::string name = rewriter.graph().value(node.outputs[0]).name + ".evaluation";
+  constexpr std::string_view kSuffix = "_training";
+  std::string name = rewriter.graph().value(node.outputs[0]).name;  // "model.norm.batch_norm_training"
+  if (name.size() > kSuffix.size() && name.compare(name.size() - kSuffix.size(), kSuffix.size(), kSuffix) == 0)
+    name.resize(name.size() - kSuffix.size());
   const ValueId y = rewriter.add_one("batch_norm", node.inputs, std::move(attributes), node.origins, Phase::forward, name);
   rewriter.replace(node.outputs[0], y);
   if (node.outputs.size() > 4) {  // nobody writes them back, but somebody may look at them
@@ -37,7 +42,10 @@ Graph evaluation_graph(const Graph& traced) {
   Graph graph = traced;
   graph.training = false;
   graph.optimizers.clear();
-  graph.outputs = {traced.losses[0].value};
+  graph.outputs.clear();
+  for (const Loss& loss : traced.losses)
+    if (traced.type(loss.value).shape.numel() == Dim(1)) graph.outputs.push_back(loss.value);
+  if (graph.outputs.empty()) throw UserError("the graph '" + traced.name + "' has no scalar loss to evaluate");
   graph.losses.clear();
   Rewriter rewriter(graph);
   for (Node& node : rewriter.old()) {
@@ -49,19 +57,32 @@ Graph evaluation_graph(const Graph& traced) {
   remove_dead_nodes(graph, {});
   if (const Node* loss = cross_entropy_of(graph)) graph.outputs.push_back(loss->inputs[0]);
   graph.output_tree = {};
-  graph.output_tree.kind = Tree::Kind::tuple;
+  graph.output_tree.kind = Tree::Kind::map;
   for (std::size_t i = 0; i < graph.outputs.size(); ++i) {
     Tree leaf;
     leaf.index = static_cast<std::int32_t>(i);
     graph.output_tree.children.push_back(leaf);
+    const bool scores = i + 1 == graph.outputs.size() && cross_entropy_of(graph) != nullptr;
+    graph.output_tree.keys.push_back(scores ? "scores" : i == 0 ? "loss" : "loss_" + std::to_string(i + 1));
   }
   return graph;
 }
 
 ValueId evaluation_labels(const Graph& evaluation) {
   const Node* loss = cross_entropy_of(evaluation);
-  if (!loss || evaluation.value(loss->inputs[1]).kind != ValueKind::input) return kNone;
-  return loss->inputs[1];
+  if (!loss || !is_integral(evaluation.type(loss->inputs[1]).dtype)) return kNone;
+  ValueId labels = loss->inputs[1];
+  for (std::size_t n = evaluation.nodes.size(); n-- > 0;)  // under another shape they are the same numbers
+    if (const Node& node = evaluation.nodes[n]; node.op->alias && node.outputs[0] == labels) labels = node.inputs[0];
+  return evaluation.value(labels).kind == ValueKind::input ? labels : kNone;
+}
+
+bool evaluation_differs(const Graph& graph) {
+  return std::any_of(graph.nodes.begin(), graph.nodes.end(), [](const Node& node) {
+    if (node.phase != Phase::forward) return false;
+    return node.op->random ||
+           (node.op->name == "batch_norm_training" && node.inputs.size() > 4 && node.inputs[3] != kNone && node.inputs[4] != kNone);
+  });
 }
 
 }  // namespace graven::ir

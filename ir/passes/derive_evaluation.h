@@ -7,12 +7,16 @@ namespace graven::ir {
 
 /// From a traced training graph (stage "trace"), the graph that a training program's evaluate() runs: batch norms use their running statistics,
 /// nothing is written into parameters or buffers, there is no backward pass and no optimizer. Inputs and parameters are those of `traced`.
-/// Outputs: the first loss; then, when a cross_entropy is part of it, that node's logits ([rows, classes]), so that accuracy can be counted.
-/// User error when `traced` has no loss.
+/// Outputs: the scalar losses ("loss", "loss_2", ...); then, when a cross_entropy is part of them, its logits ("scores", [rows, classes]), so that
+/// accuracy can be counted. User error when `traced` has no scalar loss.
 Graph evaluation_graph(const Graph& traced);
 
 /// The labels that belong to the logits of evaluation_graph: the value `cross_entropy` of the traced graph reads, kNone when there is none or
 /// when it is no input of the graph.
 ValueId evaluation_labels(const Graph& evaluation);
+
+/// Whether a training graph, at any stage, computes something else in its forward phase than its evaluation would: random operators, batch
+/// statistics. Otherwise the forward phase is the evaluation.
+bool evaluation_differs(const Graph& graph);
 
 }  // namespace graven::ir

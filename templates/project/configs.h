@@ -27,5 +27,18 @@ using namespace graven::kernels;
 {% for config in configs %}
 @{ config }@
 {% endfor %}
+{% for config in evaluation_configs %}
+{% if loop.is_first %}
+
+/// Of the evaluation, where it has others than the training.
+namespace evaluation {
+
+{% endif %}
+@{ config }@
+{% if loop.is_last %}
+
+}  // namespace evaluation
+{% endif %}
+{% endfor %}
 
 }  // namespace @{ namespace }@::config

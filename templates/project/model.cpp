@@ -15,7 +15,7 @@ inline namespace GRAVEN_LEVEL_NAMESPACE {
 {% for function in file.functions %}
 
 // ==== @{ function.title }@
-void Calls::@{ function.name }@() const {
+void @{ function.owner }@::@{ function.name }@() const {
 {% for part in function.parts %}
   @{ part }@();
 {% endfor %}
@@ -38,7 +38,7 @@ void Calls::@{ function.name }@() const {
 {% if file.is_main %}
 
 extern const Program program;
-const Program program = {GRAVEN_TEXT(GRAVEN_LEVEL_NAMESPACE){% for function in functions %}, [](const Step& step) { Calls(step).@{ function.name }@(); }{% endfor %}};
+const Program program = {GRAVEN_TEXT(GRAVEN_LEVEL_NAMESPACE){% for function in functions %}, [](const Step& step) { Calls(step).@{ function.name }@(); }{% endfor %}{% if evaluates_apart %}, [](const EvaluationStep& step) { EvaluationCalls(step).evaluate(); }{% endif %}};
 {% endif %}
 
 }  // namespace GRAVEN_LEVEL_NAMESPACE

@@ -7,6 +7,9 @@
 {% for header in program_headers %}
 #include "@{ header }@"
 {% endfor %}
+{% if evaluates_apart %}
+#include "evaluation_plan.h"
+{% endif %}
 #include "memory_plan.h"
 #include "model.h"
 {% if on_device %}
@@ -98,6 +101,29 @@ struct Step {
 {% endfor %}
 };
 
+{% if evaluates_apart %}
+/// What an evaluation computes on the way: another plan, in the same memory.
+struct EvaluationBuffers {
+#define GRAVEN_VALUE(name, dtype, offset, bytes) dtype* name = nullptr;
+#include "evaluation_plan.h"
+};
+
+#define GRAVEN_VALUE(name, dtype, offset, bytes) \
+  static_assert((offset) % alignof(dtype) == 0 && (offset) + (bytes) <= kEvaluationBytes, #name " lies outside the arena");
+#include "evaluation_plan.h"
+
+/// Everything a call of an evaluation can name: no gradient, no state.
+struct EvaluationStep {
+  @{ execution_type }@ @{ execution_name }@;
+  const Inputs& in;
+  const Parameters& param;
+  const EvaluationBuffers& buf;
+{% for symbol in symbols %}
+  std::int64_t @{ symbol.identifier }@ = @{ symbol.maximum }@;  ///< 1 to @{ symbol.maximum }@
+{% endfor %}
+};
+
+{% endif %}
 /// The name of the level that is being compiled.
 #define GRAVEN_TEXT_OF(x) #x
 #define GRAVEN_TEXT(x) GRAVEN_TEXT_OF(x)
@@ -108,6 +134,9 @@ struct Program {
 {% for function in functions %}
   void (*@{ function.name }@)(const Step& step);
 {% endfor %}
+{% if evaluates_apart %}
+  void (*evaluate)(const EvaluationStep& step);
+{% endif %}
 };
 
 inline namespace GRAVEN_LEVEL_NAMESPACE {
@@ -122,6 +151,17 @@ struct Calls : Step {
 {% endfor %}
 {% endfor %}
 };
+{% if evaluates_apart %}
+
+/// The calls of an evaluation.
+struct EvaluationCalls : EvaluationStep {
+  explicit EvaluationCalls(const EvaluationStep& step) : EvaluationStep(step) {}
+  void evaluate() const;
+{% for part in evaluation_parts %}
+  void @{ part }@() const;
+{% endfor %}
+};
+{% endif %}
 
 }  // namespace GRAVEN_LEVEL_NAMESPACE
 }  // namespace @{ namespace }@

@@ -17,6 +17,7 @@
 #include "codegen/emit/project.h"
 #include "ir/diagnostic.h"
 #include "ir/op.h"
+#include "ir/passes/derive_evaluation.h"
 #include "nvrtc_library.h"
 
 namespace graven::codegen {
@@ -151,11 +152,15 @@ std::string run(const std::vector<std::string>& command, const fs::path& folder)
 /// A network emitted for both targets, and the programs.
 class Projects {
  public:
-  Projects(const std::string& name, const Graph& graph) : name_(name), folder_(fs::path(GRAVEN_BINARY_DIR) / "cuda_projects" / name) {
+  /// `evaluates_apart`: the CUDA project evaluates by a function of its own.
+  explicit Projects(const std::string& name, const Graph& graph, bool evaluates_apart = false)
+      : name_(name), folder_(fs::path(GRAVEN_BINARY_DIR) / "cuda_projects" / name) {
     fs::remove_all(folder_);
     fs::create_directories(folder_);
     emit(graph, folder_ / "cpu", {.name = name, .format = false});
-    emit(graph, folder_ / "cuda", {.name = name, .target = ir::Target::cuda, .format = false});
+    EmitOptions options{.name = name, .target = ir::Target::cuda, .format = false};
+    if (evaluates_apart) options.evaluation = std::make_shared<Graph>(ir::evaluation_graph(graph));
+    emit(graph, folder_ / "cuda", options);
     build("cpu", ".cpp", {"-DGRAVEN_HAS_BASE", "-DGRAVEN_LEVEL_NAMESPACE=isa_base"}, {});
     build("cuda", ".cu", {std::string("-I") + GRAVEN_SOURCE_DIR + "/tests/cuda_on_cpu/include", "-Wno-unknown-pragmas"}, {GRAVEN_EMULATOR});
   }
@@ -209,6 +214,17 @@ std::vector<double> losses(const fs::path& log) {
   for (std::string line; std::getline(lines, line);) {
     const auto json = nlohmann::json::parse(line);
     if (json["event"] == "step") result.push_back(json["loss"]);
+  }
+  return result;
+}
+
+/// What the log says of the held-out set after each epoch: loss and accuracy.
+std::vector<std::pair<double, double>> evaluations(const fs::path& log) {
+  std::vector<std::pair<double, double>> result;
+  std::istringstream lines(text_of(log));
+  for (std::string line; std::getline(lines, line);) {
+    const auto json = nlohmann::json::parse(line);
+    if (json["event"] == "epoch") result.emplace_back(json.at("test_loss"), json.at("accuracy"));
   }
   return result;
 }
@@ -277,15 +293,21 @@ TEST(CudaProjects, PolynomialFit) {
 }
 
 TEST(CudaProjects, LeNetTrains) {
-  Projects projects("lenet_train", lenet_train());
+  Projects projects("lenet_train", lenet_train(), /*evaluates_apart=*/true);
+  EXPECT_TRUE(fs::exists(projects.folder() / "cuda/evaluation.cu"));
   std::vector<std::int64_t> labels;
   const std::vector<float> images = numbers(256 * 784, 2);
   for (std::int64_t i = 0; i < 256; ++i) labels.push_back(i * 7 % 10);
   write_npy(projects.folder() / "images.npy", "<f4", {256, 1, 28, 28}, images);
   write_npy(projects.folder() / "labels.npy", "<i8", {256}, labels);
+  // 100 held out: the last batch of 64 holds 36.
+  write_npy(projects.folder() / "held_images.npy", "<f4", {100, 1, 28, 28},
+            std::vector<float>(images.begin() + 50 * 784, images.begin() + 150 * 784));
+  write_npy(projects.folder() / "held_labels.npy", "<i8", {100}, std::vector<std::int64_t>(labels.begin() + 50, labels.begin() + 150));
   const auto arguments = [](const std::string& steps, const std::string& out) {
     return std::vector<std::string>{
-        "--data", "../images.npy,../labels.npy", "--test-data", "../images.npy,../labels.npy", "--steps", steps, "--log", "log", "--out", out};
+        "--data", "../images.npy,../labels.npy", "--test-data", "../held_images.npy,../held_labels.npy", "--steps", steps, "--log", "log", "--out",
+        out};
   };
   projects.run("cpu", "lenet_train", arguments("8", ""));
   const std::vector<double> expected = losses(projects.folder() / "cpu/log");
@@ -297,6 +319,13 @@ TEST(CudaProjects, LeNetTrains) {
     expect_same_losses(got, expected, 1e-4);
     EXPECT_TRUE(first.empty() || got == first) << "other losses in the order " << order;
     first = got;
+    const auto on_cuda = evaluations(projects.folder() / "cuda/log"), on_cpu = evaluations(projects.folder() / "cpu/log");
+    ASSERT_EQ(on_cuda.size(), on_cpu.size());
+    ASSERT_FALSE(on_cpu.empty());
+    for (std::size_t e = 0; e < on_cpu.size(); ++e) {
+      EXPECT_NEAR(on_cuda[e].first, on_cpu[e].first, 1e-4 * on_cpu[e].first) << order;
+      EXPECT_EQ(on_cuda[e].second, on_cpu[e].second) << order;
+    }
   }
   // Stopped after 5 steps and resumed from the checkpoint: the same losses, bit for bit.
   fs::remove(projects.folder() / "cuda/log");

@@ -86,17 +86,19 @@ class MockTrainable : public TrainableModel {
     return loss / static_cast<double>(batch);
   }
 
-  Evaluation evaluate(const void* const* inputs, std::int64_t, std::int64_t count) override {
+  Evaluation evaluate(const void* const* inputs, std::int64_t batch, std::int64_t count) override {
     std::vector<float> p(static_cast<std::size_t>(model_.classes));
     Evaluation result;
-    for (std::int64_t i = 0; i < count; ++i) {
+    result.samples = batch;
+    result.labels = count;
+    for (std::int64_t i = 0; i < batch; ++i) {
       const std::int64_t label = static_cast<const std::int64_t*>(inputs[1])[i];
       result.loss_sum += softmax(static_cast<const float*>(inputs[0]) + i * model_.features, label, p.data());
       std::size_t best = 0;
       for (std::size_t c = 1; c < p.size(); ++c) {
         if (p[c] > p[best]) best = c;
       }
-      if (best == static_cast<std::size_t>(label)) ++result.correct;
+      if (i < count && best == static_cast<std::size_t>(label)) ++result.correct;
     }
     return result;
   }

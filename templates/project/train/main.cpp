@@ -1,8 +1,10 @@
 @{ banner }@
 // The program: reads a data set and trains the model on it. See --help.
-#include <cmath>
 #include <cstring>
 #include <memory>
+{% if has_evaluation == "false" %}
+#include <stdexcept>
+{% endif %}
 
 #include "model.h"
 #include "runtime/train.h"
@@ -67,29 +69,34 @@ class Program final : public graven::runtime::TrainableModel {
     hyper.seed = numbers.seed;
     return model_->step(@{ erased_arguments }@, hyper);
   }
-  graven::runtime::Evaluation evaluate(const void* const* inputs, [[maybe_unused]] std::int64_t batch, std::int64_t count) override {
+{% if has_evaluation == "true" %}
+  graven::runtime::Evaluation evaluate(const void* const* inputs, std::int64_t batch, [[maybe_unused]] std::int64_t count) override {
+    const double loss = model_->evaluate(@{ erased_arguments }@);
+{% if loss_is_sum %}
+    graven::runtime::Evaluation sums{.loss_sum = loss, .samples = batch};  // the loss is a sum over the samples
+{% else %}
+    graven::runtime::Evaluation sums{.loss_sum = loss * static_cast<double>(batch), .samples = batch};  // the loss is a mean over the samples
+{% endif %}
 {% if has_accuracy == "true" %}
-    model_->forward(@{ erased_arguments }@);
-    const @{ score_type }@* scores = static_cast<const @{ score_type }@*>(model_->results().back().data);  // probabilities, [rows, classes]
-    const std::int64_t* labels = static_cast<const std::int64_t*>(inputs[@{ label_input }@]);
-    graven::runtime::Evaluation sum;
-    for (std::int64_t row = 0; row < count; ++row, scores += @{ classes }@) {
+    const auto scores = model_->scores();
+    const auto* score = static_cast<const @{ score_type }@*>(scores.data);  // [rows, classes]
+    const auto* labels = static_cast<const @{ label_type }@*>(inputs[@{ label_input }@]);
+    for (std::int64_t row = 0; row < count{% if rows_per_sample != "1" %} * @{ rows_per_sample }@{% endif %}; ++row, score += @{ classes }@) {
+      if (labels[row] < 0 || labels[row] >= @{ classes }@) continue;  // ignored by the loss as well
       std::int64_t best = 0;
       for (std::int64_t c = 1; c < @{ classes }@; ++c)
-        if (scores[c] > scores[best]) best = c;
-      sum.correct += best == labels[row];
-      sum.loss_sum -= std::log(static_cast<double>(scores[labels[row]]) + 1e-38);
+        if (score[c] > score[best]) best = c;
+      sums.correct += best == labels[row];
+      ++sums.labels;
     }
-    return sum;
-{% else %}
-    const double loss = model_->forward(@{ erased_arguments }@);
-{% if loss_is_sum %}
-    return {.loss_sum = loss * static_cast<double>(count) / static_cast<double>(batch)};  // the loss is a sum over the samples
-{% else %}
-    return {.loss_sum = loss * static_cast<double>(count)};  // the loss is a mean over the samples
 {% endif %}
-{% endif %}
+    return sums;
   }
+{% else %}
+  graven::runtime::Evaluation evaluate(const void* const*, std::int64_t, std::int64_t) override {
+    throw std::logic_error("the program has no evaluation, and says so in its description");
+  }
+{% endif %}
 
  private:
   std::unique_ptr<@{ namespace }@::Model> model_;

@@ -9,6 +9,9 @@
 //   model.load("weights.safetensors");
 //   @{ namespace }@::Hyper hyper;
 //   for (hyper.step = 1; ...; ++hyper.step) loss = model.step(@{ argument_names }@, hyper);
+{% if has_evaluation == "true" %}
+//   const double held_out = model.evaluate(@{ argument_names }@);
+{% endif %}
 //   model.save("trained.safetensors");
 //
 {% for input in inputs %}
@@ -67,12 +70,24 @@ class Model {
 
   /// Forward, backward, update. Returns the loss before the update.
   double step(@{ parameters }@, const Hyper& hyper);
-  /// The loss alone; nothing is learned.
+  /// The forward phase of a step, as it is in training; returns the loss.
   double forward(@{ parameters }@);
   /// The gradients of the loss, after forward() with the same inputs.
   void backward(@{ parameters }@);
   /// Changes the parameters by their gradients, after backward().
   void update(const Hyper& hyper);
+{% if has_evaluation == "true" %}
+{% if evaluates_apart %}
+  /// The loss of the network in evaluation mode: batch norms use their running statistics, nothing is random, nothing is learned or written.
+{% else %}
+  /// The loss alone; nothing is learned. This network is the same function in training and in evaluation mode.
+{% endif %}
+  double evaluate(@{ parameters }@);
+{% if has_accuracy == "true" %}
+  /// How the last evaluate() rated the classes, [rows, classes]: the largest of a row is the prediction. Valid until the next call.
+  Tensor scores() const;
+{% endif %}
+{% endif %}
 
   /// Reads parameters and buffers from a safetensors file, all or nothing.
   void load(const std::string& path);
@@ -85,7 +100,7 @@ class Model {
   std::vector<Tensor> gradients() const;
   /// The optimizer's states; all zero at first.
   std::vector<Tensor> states() const;
-  /// Results of the last forward() or step(){% if has_accuracy == "true" %}; last, after forward() only, the scores of the classes{% endif %}.
+  /// Results of the last forward() or step().
   std::vector<Tensor> results() const;
 {% if on_device %}
   /// Copies to the device what was written into the tensors of parameters() and states(), which are copies of the device's.
@@ -115,6 +130,9 @@ void @{ namespace }@_destroy(@{ namespace }@_model* model);
 /* Forward, backward, update. `learning_rates`: @{ group_count }@; `step` counts from 1. The loss is stored where `loss` points, unless that is NULL. */
 int @{ namespace }@_step(@{ namespace }@_model* model, @{ c_parameters }@, const double* learning_rates, int64_t step, double* loss);
 int @{ namespace }@_forward(@{ namespace }@_model* model, @{ c_parameters }@, double* loss);
+{% if has_evaluation == "true" %}
+int @{ namespace }@_evaluate(@{ namespace }@_model* model, @{ c_parameters }@, double* loss);
+{% endif %}
 int @{ namespace }@_load(@{ namespace }@_model* model, const char* path);
 int @{ namespace }@_save(const @{ namespace }@_model* model, const char* path);
 const char* @{ namespace }@_error(void);

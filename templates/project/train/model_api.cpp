@@ -1,5 +1,8 @@
 @{ banner }@
 // The memory of the model, its files, and both interfaces of model.h.
+{% if evaluates_apart %}
+#include <algorithm>
+{% endif %}
 #include <cstring>
 #include <new>
 #include <stdexcept>
@@ -54,7 +57,7 @@ constexpr std::size_t state_bytes() {
 }  // namespace
 
 struct Model::Memory {
-  explicit Memory(int count) : threads(count), weights(weight_bytes()), gradients(gradient_bytes()), states(state_bytes()), arena(kArenaBytes) {
+  explicit Memory(int count) : threads(count), weights(weight_bytes()), gradients(gradient_bytes()), states(state_bytes()), arena({% if evaluates_apart %}std::max(kArenaBytes, kEvaluationBytes){% else %}kArenaBytes{% endif %}) {
     std::byte* next = weights.at<std::byte>(0);
 #define GRAVEN_PARAM(name, dtype, path, ...) param.name = take<dtype>(next, numel({__VA_ARGS__}));
 #define GRAVEN_FIXED(name, dtype, path, ...) param.name = take<dtype>(next, numel({__VA_ARGS__}));
@@ -68,6 +71,10 @@ struct Model::Memory {
     next = arena.at<std::byte>(0);
 #define GRAVEN_VALUE(name, dtype, offset, bytes) buf.name = reinterpret_cast<dtype*>(next + (offset));
 #include "memory_plan.h"
+{% if evaluates_apart %}
+#define GRAVEN_VALUE(name, dtype, offset, bytes) evaluation_buf.name = reinterpret_cast<dtype*>(next + (offset));
+#include "evaluation_plan.h"
+{% endif %}
   }
 
   std::vector<runtime::Variable> weight_variables() const {
@@ -103,6 +110,16 @@ struct Model::Memory {
     return step;
   }
   double loss() const { return @{ loss_value }@; }
+{% if evaluates_apart %}
+  EvaluationStep evaluation(@{ parameters }@) {
+    [[maybe_unused]] const Step checked = step(@{ argument_names }@);
+    EvaluationStep evaluation{threads, in, param, evaluation_buf};
+{% for symbol in symbols %}
+    evaluation.@{ symbol.identifier }@ = checked.@{ symbol.identifier }@;
+{% endfor %}
+    return evaluation;
+  }
+{% endif %}
 
   Threads threads;
   runtime::Arena weights, gradients, states, arena;
@@ -111,6 +128,9 @@ struct Model::Memory {
   Gradients grad;
   States state;
   Buffers buf;
+{% if evaluates_apart %}
+  EvaluationBuffers evaluation_buf;
+{% endif %}
   const Program& program = choose_program();
 };
 
@@ -140,6 +160,25 @@ double Model::step(@{ parameters }@, const Hyper& hyper) {
   return loss;
 }
 
+{% if has_evaluation == "true" %}
+double Model::evaluate(@{ parameters }@) {
+{% if evaluates_apart %}
+  const auto& buf = memory_->evaluation_buf;
+  memory_->program.evaluate(memory_->evaluation(@{ argument_names }@));
+  return @{ evaluation_loss_value }@;
+{% else %}
+  return forward(@{ argument_names }@);
+{% endif %}
+}
+
+{% for output in scores %}
+Tensor Model::scores() const {
+  const auto& buf = memory_->{% if evaluates_apart %}evaluation_{% endif %}buf;
+  return {"scores", "@{ output.dtype }@", {@{ output.maxima }@}, const_cast<@{ output.element }@*>(@{ output.expression }@)};
+}
+
+{% endfor %}
+{% endif %}
 void Model::load(const std::string& path) {
   const auto variables = memory_->weight_variables();
   runtime::load_variables(runtime::SafetensorsFile(path), variables);
@@ -162,9 +201,6 @@ std::vector<Tensor> Model::results() const {
   std::vector<Tensor> list;
 {% for output in outputs %}
   list.push_back({"@{ output.member }@", "@{ output.dtype }@", {@{ output.maxima }@}, const_cast<@{ output.element }@*>(@{ output.in_memory }@)});
-{% endfor %}
-{% for output in scores %}
-  list.push_back({"scores", "@{ output.dtype }@", {@{ output.maxima }@}, @{ output.in_memory }@});
 {% endfor %}
   return list;
 }

@@ -47,6 +47,15 @@ int main() {
     comparison.load("input.@{ input.member }@", @{ input.member }@, DType::@{ input.element }@, {@{ input.maxima }@});
 {% endfor %}
 {% endif %}
+{% if recorded and evaluates_apart %}
+    // First of all: a step writes running statistics.
+    const float evaluated = static_cast<float>(model.evaluate(@{ argument_names }@));
+    comparison.check("evaluation.loss", &evaluated, DType::f32, {}, @{ tolerance }@, 1e-6);
+{% for output in scores %}
+    const DType score_type = DType::@{ output.element }@;
+    comparison.check("evaluation.scores", model.scores().data, score_type, {@{ output.maxima }@}, @{ tolerance }@, allowance(comparison, "evaluation.scores", score_type, {@{ output.maxima }@}));
+{% endfor %}
+{% endif %}
     const double loss = model.forward(@{ argument_names }@);
     model.backward(@{ argument_names }@);
     std::printf("%s, level %s, loss %.9g\n", @{ name_literal }@, model.level(), loss);

@@ -5,6 +5,7 @@
 //   model.load("weights.safetensors");
 //   polynomial_fit::Hyper hyper;
 //   for (hyper.step = 1; ...; ++hyper.step) loss = model.step(x, y, hyper);
+//   const double held_out = model.evaluate(x, y);
 //   model.save("trained.safetensors");
 //
 //   input   x      f32[2000,3]
@@ -53,12 +54,14 @@ class Model {
 
   /// Forward, backward, update. Returns the loss before the update.
   double step(const float* x /* [2000,3] */, const float* y /* [2000] */, const Hyper& hyper);
-  /// The loss alone; nothing is learned.
+  /// The forward phase of a step, as it is in training; returns the loss.
   double forward(const float* x /* [2000,3] */, const float* y /* [2000] */);
   /// The gradients of the loss, after forward() with the same inputs.
   void backward(const float* x /* [2000,3] */, const float* y /* [2000] */);
   /// Changes the parameters by their gradients, after backward().
   void update(const Hyper& hyper);
+  /// The loss alone; nothing is learned. This network is the same function in training and in evaluation mode.
+  double evaluate(const float* x /* [2000,3] */, const float* y /* [2000] */);
 
   /// Reads parameters and buffers from a safetensors file, all or nothing.
   void load(const std::string& path);
@@ -96,6 +99,7 @@ void polynomial_fit_destroy(polynomial_fit_model* model);
 int polynomial_fit_step(polynomial_fit_model* model, const float* x, const float* y, const double* learning_rates, int64_t step,
                         double* loss);
 int polynomial_fit_forward(polynomial_fit_model* model, const float* x, const float* y, double* loss);
+int polynomial_fit_evaluate(polynomial_fit_model* model, const float* x, const float* y, double* loss);
 int polynomial_fit_load(polynomial_fit_model* model, const char* path);
 int polynomial_fit_save(const polynomial_fit_model* model, const char* path);
 const char* polynomial_fit_error(void);

@@ -189,6 +189,8 @@ double Model::step(const float* x /* [2000,3] */, const float* y /* [2000] */, c
   return loss;
 }
 
+double Model::evaluate(const float* x /* [2000,3] */, const float* y /* [2000] */) { return forward(x, y); }
+
 void Model::load(const std::string& path) {
   const auto variables = memory_->weight_variables();
   runtime::load_variables(runtime::SafetensorsFile(path), variables);
@@ -280,6 +282,16 @@ int polynomial_fit_forward(polynomial_fit_model* model, const float* x, const fl
   if (y == nullptr) return missing("y");
   return guarded([&] {
     const double value = model->model.forward(x, y);
+    if (loss != nullptr) *loss = value;
+  });
+}
+
+int polynomial_fit_evaluate(polynomial_fit_model* model, const float* x, const float* y, double* loss) {
+  if (model == nullptr) return missing("model");
+  if (x == nullptr) return missing("x");
+  if (y == nullptr) return missing("y");
+  return guarded([&] {
+    const double value = model->model.evaluate(x, y);
     if (loss != nullptr) *loss = value;
   });
 }

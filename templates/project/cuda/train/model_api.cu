@@ -1,5 +1,8 @@
 @{ banner }@
 // The memory of the model, on the device and copies of it on the host, its files, and both interfaces of model.h.
+{% if evaluates_apart %}
+#include <algorithm>
+{% endif %}
 #include <cstring>
 #include <new>
 #include <stdexcept>
@@ -70,9 +73,6 @@ constexpr std::size_t result_bytes() {
 {% for output in outputs %}
   bytes += aligned(sizeof(@{ output.element }@) * @{ output.storage }@);
 {% endfor %}
-{% for output in scores %}
-  bytes += aligned(sizeof(@{ output.element }@) * @{ output.storage }@);
-{% endfor %}
   return bytes;
 }
 
@@ -97,8 +97,11 @@ struct Model::Memory {
         gradients(gradient_bytes()),
         states(state_bytes()),
         inputs(input_bytes()),
-        arena(kArenaBytes),
+        arena({% if evaluates_apart %}std::max(kArenaBytes, kEvaluationBytes){% else %}kArenaBytes{% endif %}),
         results(result_bytes()),
+{% for output in scores %}
+        scores(sizeof(@{ output.element }@) * @{ output.storage }@),
+{% endfor %}
         losses(sizeof(double) * @{ loss_count }@) {
     [[maybe_unused]] Cutter next_weight(weights), next_gradient(gradients), next_state(states);
 #define GRAVEN_PARAM(name, dtype, path, ...) param.name = next_weight.take<dtype>(numel({__VA_ARGS__}));
@@ -117,6 +120,10 @@ struct Model::Memory {
     next = static_cast<char*>(arena.data());
 #define GRAVEN_VALUE(name, dtype, offset, bytes) buf.name = reinterpret_cast<dtype*>(next + (offset));
 #include "memory_plan.h"
+{% if evaluates_apart %}
+#define GRAVEN_VALUE(name, dtype, offset, bytes) evaluation_buf.name = reinterpret_cast<dtype*>(next + (offset));
+#include "evaluation_plan.h"
+{% endif %}
   }
 
   // The host's copies.
@@ -164,6 +171,23 @@ struct Model::Memory {
   T* loss_at(std::size_t i) const {
     return reinterpret_cast<T*>(static_cast<double*>(losses.data()) + i);
   }
+{% if evaluates_apart %}
+  EvaluationStep evaluation(@{ parameters }@) {
+    [[maybe_unused]] const Step checked = step(@{ argument_names }@);
+    EvaluationStep evaluation{context, in, param, evaluation_buf};
+{% for symbol in symbols %}
+    evaluation.@{ symbol.identifier }@ = checked.@{ symbol.identifier }@;
+{% endfor %}
+    return evaluation;
+  }
+  /// The same of an evaluation.
+  void fetch_evaluation_loss() {
+    const auto& buf = evaluation_buf;
+{% for loss in evaluation_losses %}
+    download(context, loss_at<@{ loss.element }@>(@{ loop.index }@), const_cast<const @{ loss.element }@*>(@{ loss.expression }@), 1);
+{% endfor %}
+  }
+{% endif %}
   double loss() const {
     context.synchronize();
     double sum = 0;
@@ -177,13 +201,16 @@ struct Model::Memory {
   CudaContext context;
   Mirror weights, gradients, states;
   DeviceBuffer inputs, arena;
-  PinnedBuffer results, losses;
+  PinnedBuffer results{% if has_accuracy == "true" %}, scores{% endif %}, losses;
   Staged staged;
   Inputs in;
   Parameters param;
   Gradients grad;
   States state;
   Buffers buf;
+{% if evaluates_apart %}
+  EvaluationBuffers evaluation_buf;
+{% endif %}
 };
 
 Model::Model(int device) : memory_(std::make_unique<Memory>(device)) {}
@@ -218,6 +245,28 @@ double Model::step(@{ parameters }@, const Hyper& hyper) {
   return memory_->loss();
 }
 
+{% if has_evaluation == "true" %}
+double Model::evaluate(@{ parameters }@) {
+{% if evaluates_apart %}
+  program.evaluate(memory_->evaluation(@{ argument_names }@));
+  memory_->fetch_evaluation_loss();
+  return memory_->loss();
+{% else %}
+  return forward(@{ argument_names }@);
+{% endif %}
+}
+
+{% for output in scores %}
+Tensor Model::scores() const {
+  const auto& buf = memory_->{% if evaluates_apart %}evaluation_{% endif %}buf;
+  @{ output.element }@* const host = static_cast<@{ output.element }@*>(memory_->scores.data());
+  download(memory_->context, host, const_cast<const @{ output.element }@*>(@{ output.expression }@), @{ output.storage }@);
+  memory_->context.synchronize();
+  return {"scores", "@{ output.dtype }@", {@{ output.maxima }@}, host};
+}
+
+{% endfor %}
+{% endif %}
 void Model::load(const std::string& path) {
   const auto variables = memory_->weight_variables();
   runtime::load_variables(runtime::SafetensorsFile(path), variables);
@@ -263,10 +312,6 @@ std::vector<Tensor> Model::results() const {
   download(memory_->context, reinterpret_cast<@{ output.element }@*>(next), const_cast<const @{ output.element }@*>(@{ output.in_memory }@), @{ output.storage }@);
   list.push_back({"@{ output.member }@", "@{ output.dtype }@", {@{ output.maxima }@}, next});
   next += aligned(sizeof(@{ output.element }@) * @{ output.storage }@);
-{% endfor %}
-{% for output in scores %}
-  download(memory_->context, reinterpret_cast<@{ output.element }@*>(next), const_cast<const @{ output.element }@*>(@{ output.in_memory }@), @{ output.storage }@);
-  list.push_back({"scores", "@{ output.dtype }@", {@{ output.maxima }@}, next});
 {% endfor %}
   memory_->context.synchronize();
   return list;

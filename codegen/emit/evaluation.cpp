@@ -1,0 +1,91 @@
+#include "codegen/emit/evaluation.h"
+
+#include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "ir/diagnostic.h"
+#include "ir/json.h"
+#include "ir/passes/derive_evaluation.h"
+#include "ir/passes/pass.h"
+
+namespace graven::codegen {
+
+namespace {
+
+constexpr const char* kPrefix = "evaluation.";
+
+/// Constants stand in one file and one namespace with the training graph's: equal names must be equal constants.
+void separate_constants(ir::Graph& evaluation, const ir::Graph& training) {
+  std::unordered_map<std::string_view, ir::ValueId> known;
+  for (std::size_t v = 0; v < training.values.size(); ++v) known.emplace(training.values[v].name, static_cast<ir::ValueId>(v));
+  std::unordered_set<std::string> taken;
+  for (const ir::Value& value : evaluation.values) taken.insert(value.name);
+  for (std::size_t v = 0; v < evaluation.values.size(); ++v) {
+    ir::Value& value = evaluation.values[v];
+    if (value.kind != ir::ValueKind::constant || value.name.rfind(kPrefix, 0) == 0) continue;
+    const auto same = known.find(value.name);
+    if (same != known.end() && training.value(same->second).kind == ir::ValueKind::constant) {
+      const ir::TensorData &a = *evaluation.constants.at(static_cast<ir::ValueId>(v)), &b = *training.constants.at(same->second);
+      if (a.type == b.type && a.bytes == b.bytes) continue;
+    }
+    std::string name = kPrefix + value.name;
+    while (known.count(name) || !taken.insert(name).second) name += "_";
+    value.name = name;
+  }
+}
+
+/// What the two graphs must have in common for one program to hold both.
+void require_fit(const ir::Graph& evaluation, const ir::Graph& training) {
+  std::unordered_map<std::string_view, const ir::Value*> known;
+  for (const ir::Value& value : training.values) known.emplace(value.name, &value);
+  for (const auto* list : {&evaluation.inputs, &evaluation.parameters})
+    for (const ir::ValueId v : *list) {
+      const ir::Value& value = evaluation.value(v);
+      const auto found = known.find(value.name);
+      if (found == known.end() || found->second->type != value.type || found->second->kind != value.kind)
+        throw UserError(std::string(kEvaluationFile) + ": is not of this graph: its " + value.name + " " + value.type.to_string() +
+                        " is not the graph's");
+    }
+  if (!evaluation.losses.empty() || !evaluation.optimizers.empty() || evaluation.outputs.empty())
+    throw UserError(std::string(kEvaluationFile) + ": is no evaluation: expected losses as outputs and no optimizer");
+}
+
+}  // namespace
+
+std::shared_ptr<const Evaluation> make_evaluation(const ir::Graph& given, const ir::Graph& lowered, const EmitOptions& options, bool& unknown) {
+  unknown = false;
+  if (lowered.losses.empty() || options.jit_entry) return nullptr;
+  auto evaluation = std::make_shared<Evaluation>();
+  if (options.evaluation) {
+    evaluation->graph = *options.evaluation;
+  } else if (given.stage == "trace") {
+    if (!ir::evaluation_differs(given)) return nullptr;
+    evaluation->graph = ir::evaluation_graph(given);
+  } else {
+    unknown = ir::evaluation_differs(lowered);
+    return nullptr;
+  }
+  require_fit(evaluation->graph, lowered);
+  ir::PassOptions passes;
+  passes.target = options.target;
+  passes.verify = options.passes.verify;
+  passes.disabled = options.passes.disabled;
+  // The weights change between evaluations: what depends on them alone is computed in each, in the arena.
+  passes.disabled.emplace_back("prepare_weights");
+  ir::finish_passes(evaluation->graph, passes);
+  evaluation->graph.config.clear();
+  separate_constants(evaluation->graph, lowered);
+  evaluation->plan = make_plan(evaluation->graph, options.target, /*keep_results=*/true);
+  verify_plan(evaluation->graph, evaluation->plan);
+  return evaluation;
+}
+
+std::shared_ptr<const ir::Graph> read_evaluation(const std::filesystem::path& graph_file) {
+  const std::filesystem::path file = graph_file.parent_path() / kEvaluationFile;
+  std::error_code ignored;
+  if (graph_file.filename() == kEvaluationFile || !std::filesystem::exists(file, ignored)) return nullptr;
+  return std::make_shared<ir::Graph>(ir::read_graph(file.string()));
+}
+
+}  // namespace graven::codegen

@@ -1,0 +1,236 @@
+// What an emitted training program says of a held-out set, against the same module, eager, in evaluation mode.
+#include <graven/codegen.h>
+#include <graven/graven.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "codegen/build/process.h"
+#include "codegen/emit/evaluation.h"
+#include "frontend/eager/oracle.h"
+#include "ir/json.h"
+#include "runtime_min/npy.h"
+
+namespace graven::codegen {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::int64_t kBatch = 8, kTraining = 24, kHeldOut = 13;  // the last batch of the held-out set has 5
+
+/// Convolutions with batch norm around a shortcut.
+struct Residual : nn::Module<Residual> {
+  nn::Conv2d first = child("first", nn::Conv2d(2, 16, 3, {.padding = 1, .bias = false}));
+  nn::BatchNorm2d first_norm = child("first_norm", nn::BatchNorm2d(16));
+  nn::Conv2d second = child("second", nn::Conv2d(16, 16, 3, {.padding = 1, .bias = false}));
+  nn::BatchNorm2d second_norm = child("second_norm", nn::BatchNorm2d(16));
+  nn::Linear logits = child("logits", nn::Linear(16, 5));
+
+  Tensor forward(Tensor x) {
+    Tensor h = relu(first_norm(first(x)));
+    h = relu(second_norm(second(h)) + h);
+    return logits(mean(h, {2, 3}));
+  }
+};
+
+struct Classify : nn::Graph<Classify> {
+  Residual model = child("model", Residual());
+  nn::CrossEntropyLoss loss_fn = child("loss_fn", nn::CrossEntropyLoss());
+  optim::SGD optimizer{model.parameters(), {.lr = 0.05, .momentum = 0.9}};
+  Classify() { add_optimizer(optimizer); }
+  Tensor build(Tensor images, Tensor labels) {
+    Tensor loss = loss_fn(model(images), labels);
+    loss.backward();
+    return loss;
+  }
+};
+
+struct Regress : nn::Graph<Regress> {
+  nn::BatchNorm2d model = child("model", nn::BatchNorm2d(2));
+  optim::SGD optimizer{model.parameters(), {.lr = 0.05}};
+  Regress() { add_optimizer(optimizer); }
+  Tensor build(Tensor images, Tensor targets) {
+    Tensor loss = mse_loss(mean(model(images), {1, 2, 3}), targets);
+    loss.backward();
+    return loss;
+  }
+};
+
+std::vector<float> numbers(std::int64_t count, double seed) {
+  std::vector<float> values;
+  for (std::int64_t i = 0; i < count; ++i) values.push_back(static_cast<float>(std::sin(seed + 1.7 * static_cast<double>(i)) * 1.5 + 0.3));
+  return values;
+}
+
+template <class T>
+void write(const fs::path& path, runtime::DType dtype, const runtime::Dims& shape, const std::vector<T>& values) {
+  runtime::NpyWriter writer(path.string(), dtype, shape);
+  writer.write(values.data(), values.size() * sizeof(T));
+  writer.commit();
+}
+
+std::string run(const std::vector<std::string>& command, const fs::path& folder) {
+  const ProcessResult r = run_process(command, {.directory = folder.string(), .seconds = 500});
+  std::string line;
+  for (const auto& c : command) line += c + " ";
+  if (r.exit_status != 0) throw std::runtime_error(line + "\n" + r.output);
+  return r.output;
+}
+
+/// The last epoch's line of the program's log.
+nlohmann::json last_epoch(const fs::path& log) {
+  std::ifstream in(log);
+  nlohmann::json found;
+  for (std::string line; std::getline(in, line);)
+    if (nlohmann::json event = nlohmann::json::parse(line); event["event"] == "epoch") found = std::move(event);
+  return found;
+}
+
+struct Project {
+  fs::path folder;
+  EmitReport report;
+
+  template <class Graph>
+  Project(Graph& graph, const std::string& name) : folder(fs::path(GRAVEN_BINARY_DIR) / "emitted" / name) {
+    fs::remove_all(folder);
+    report = emit(graph, folder, {.name = name});
+    // Unoptimised, for the scalar level: what is tested is what is computed. The run time is the same text as the library's.
+    std::vector<std::string> command = {GRAVEN_CXX, "-std=c++20", "-O0", "-w", "-I.", "-DGRAVEN_HAS_BASE", "-DGRAVEN_LEVEL_NAMESPACE=isa_base"};
+    if (GRAVEN_SANITIZED) command.insert(command.end(), {"-fsanitize=address,undefined", "-fno-sanitize-recover=all"});
+    const std::vector<std::string> library = {std::string(GRAVEN_BINARY_DIR) + "/libgraven.a", "-lpthread", "-o"};
+    fs::create_directories(folder / "build");
+    for (const auto& [source, program] : {std::pair{"main.cpp", name.c_str()}, std::pair{"selftest.cpp", "selftest"}}) {
+      std::vector<std::string> full = command;
+      if (program == name) {
+        full.insert(full.end(), {"-c", "model.cpp", "evaluation.cpp", "model_api.cpp"});
+        run(full, folder);
+        full = command;
+      }
+      full.insert(full.end(), {source, "model.o", "evaluation.o", "model_api.o"});
+      full.insert(full.end(), library.begin(), library.end());
+      full.push_back((folder / "build" / program).string());
+      run(full, folder);
+    }
+  }
+
+  /// Two epochs; the weights they end with lie in <out>.
+  nlohmann::json train(const std::string& name, const std::string& threads) {
+    const std::string out = "out" + threads, log = "log" + threads;
+    run({(folder / "build" / name).string(), "--data", "x.npy,y.npy", "--test-data", "held_x.npy,held_y.npy", "--epochs", "2", "--threads", threads,
+         "--log", log, "--out", out},
+        folder);
+    return last_epoch(folder / log);
+  }
+  std::string weights(const std::string& threads) const {
+    std::string newest;
+    for (const auto& entry : fs::directory_iterator(folder / ("out" + threads)))
+      if (entry.is_directory() && !entry.is_symlink()) newest = std::max(newest, entry.path().string());
+    return newest + "/weights.safetensors";
+  }
+};
+
+TEST(Evaluation, AResidualNetworkWithBatchNormIsEvaluatedAsEagerModeDoes) {
+  manual_seed(3);
+  Classify graph;
+  graph.compile(spec({kBatch, 2, 6, 6}, "images"), spec({kBatch}, i64, "labels"));
+  Project project(graph, "residual_train");
+  EXPECT_GT(project.report.evaluation_bytes, 0);
+  for (const char* file : {"evaluation.cpp", "evaluation_plan.h", "evaluation.json"}) EXPECT_TRUE(fs::exists(project.folder / file)) << file;
+  const std::string selftest = run({(project.folder / "build/selftest").string()}, project.folder);
+  EXPECT_NE(selftest.find("evaluation.scores"), std::string::npos) << selftest;
+
+  const auto labels = [](std::int64_t count) {
+    std::vector<std::int64_t> values;
+    for (std::int64_t i = 0; i < count; ++i) values.push_back(i * i % 5);
+    return values;
+  };
+  const std::vector<float> held = numbers(kHeldOut * 72, 5);
+  const std::vector<std::int64_t> held_labels = labels(kHeldOut);
+  write(project.folder / "x.npy", runtime::DType::f32, {kTraining, 2, 6, 6}, numbers(kTraining * 72, 1));
+  write(project.folder / "y.npy", runtime::DType::i64, {kTraining}, labels(kTraining));
+  write(project.folder / "held_x.npy", runtime::DType::f32, {kHeldOut, 2, 6, 6}, held);
+  write(project.folder / "held_y.npy", runtime::DType::i64, {kHeldOut}, held_labels);
+  const nlohmann::json one = project.train("residual_train", "1"), three = project.train("residual_train", "3");
+  EXPECT_EQ(one.at("test_loss").get<double>(), three.at("test_loss").get<double>()) << "other bits with other threads";
+  EXPECT_EQ(one.at("loss").get<double>(), three.at("loss").get<double>());
+
+  graph.model.eval();
+  nn::StateDict own;
+  for (auto& [name, value] : nn::load(project.weights("1"))) own.emplace_back(name.substr(std::string("model.").size()), value);
+  graph.model.load_state_dict(own);
+  const NoGradGuard no_grad;
+  const Tensor scores = graph.model(from_data(held, {kHeldOut, 2, 6, 6}));
+  const double expected = cross_entropy(scores, from_data(held_labels, {kHeldOut})).item<double>();
+  EXPECT_NEAR(one.at("test_loss").get<double>(), expected, 2e-6 * std::abs(expected));
+  std::int64_t correct = 0;
+  for (std::int64_t row = 0; row < kHeldOut; ++row) {
+    std::vector<float> rated;
+    for (std::int64_t c = 0; c < 5; ++c) rated.push_back(scores[row][c].item<float>());
+    correct += std::max_element(rated.begin(), rated.end()) - rated.begin() == held_labels[static_cast<std::size_t>(row)];
+  }
+  EXPECT_EQ(one.at("accuracy").get<double>(), static_cast<double>(correct) / kHeldOut);
+}
+
+TEST(Evaluation, AnyLossCountsTheLastSamplesOfAFixedBatch) {
+  Regress graph;
+  graph.compile(spec({kBatch, 2, 3, 3}, "images"), spec({kBatch}, "targets"));
+  Project project(graph, "regress_train");
+  const std::vector<float> held = numbers(kHeldOut * 18, 7), targets = numbers(kHeldOut, 11);
+  write(project.folder / "x.npy", runtime::DType::f32, {kTraining, 2, 3, 3}, numbers(kTraining * 18, 1));
+  write(project.folder / "y.npy", runtime::DType::f32, {kTraining}, numbers(kTraining, 2));
+  write(project.folder / "held_x.npy", runtime::DType::f32, {kHeldOut, 2, 3, 3}, held);
+  write(project.folder / "held_y.npy", runtime::DType::f32, {kHeldOut}, targets);
+  const nlohmann::json epoch = project.train("regress_train", "2");
+  EXPECT_FALSE(epoch.contains("accuracy"));
+
+  graph.model.eval();
+  nn::StateDict own;
+  for (auto& [name, value] : nn::load(project.weights("2"))) own.emplace_back(name.substr(std::string("model.").size()), value);
+  graph.model.load_state_dict(own);
+  const NoGradGuard no_grad;
+  const double expected = mse_loss(mean(graph.model(from_data(held, {kHeldOut, 2, 3, 3})), {1, 2, 3}), from_data(targets, {kHeldOut})).item<double>();
+  EXPECT_NEAR(epoch.at("test_loss").get<double>(), expected, 2e-6 * std::abs(expected));
+}
+
+TEST(Evaluation, ItsGraphStandsBesideTheProjectsAndGivesTheSameBytes) {
+  manual_seed(3);
+  Classify graph;
+  graph.compile(spec({kBatch, 2, 6, 6}, "images"), spec({kBatch}, i64, "labels"));
+  const fs::path folder = fs::path(GRAVEN_BINARY_DIR) / "emitted/residual_twice", dumps = folder / "dumps";
+  fs::remove_all(folder);
+  EmitOptions options{.name = "residual", .format = false};
+  options.passes.dump_directory = dumps.string();
+  emit(graph, folder / "project", options);
+  EmitOptions recorded = recorded_options(ir::read_graph((folder / "project/graph.json").string()));
+  recorded.format = false;
+  recorded.execute = eager::double_reference;
+  EXPECT_EQ(check(folder / "project", recorded), std::vector<std::string>());
+  // A dump from the middle of the passes says the same, with the evaluation beside it.
+  recorded.evaluation = read_evaluation(dumps / "05-simplify_algebra.json");
+  ASSERT_TRUE(recorded.evaluation);
+  const auto texts = render_project(ir::read_graph((dumps / "05-simplify_algebra.json").string()), recorded);
+  std::ifstream in(folder / "project/evaluation.cpp");
+  std::ostringstream text;
+  text << in.rdbuf();
+  EXPECT_EQ(texts.at("evaluation.cpp"), text.str());
+  // Without it, the program says that it cannot evaluate, rather than evaluate another network.
+  recorded.evaluation = nullptr;
+  EmitReport report;
+  const auto without = render_project(ir::read_graph((dumps / "05-simplify_algebra.json").string()), recorded, &report);
+  EXPECT_EQ(without.count("evaluation.cpp"), 0u);
+  EXPECT_NE(without.at("main.cpp").find(".has_evaluation = false"), std::string::npos);
+  EXPECT_FALSE(report.notes.empty());
+  // A file of another graph is refused.
+  ir::Graph other = *read_evaluation(folder / "project/graph.json");
+  other.value(other.inputs[0]).type.shape = {4, 2, 6, 6};
+  recorded.evaluation = std::make_shared<ir::Graph>(other);
+  EXPECT_THROW(render_project(ir::read_graph((folder / "project/graph.json").string()), recorded), UserError);
+}
+
+}  // namespace
+}  // namespace graven::codegen
