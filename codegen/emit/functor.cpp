@@ -149,11 +149,42 @@ std::string_view known_name(const ir::ScalarProgram& program) {
   return {};
 }
 
+/// An argument in a name: the input's letter, "r" for the result before, "r1" for the first, ...; a number as itself.
+std::string argument_name(const ir::ScalarProgram& program, std::int32_t argument, std::size_t step) {
+  if (argument < program.inputs) return input_name(argument, program.inputs);
+  const std::size_t made = static_cast<std::size_t>(argument - program.inputs);
+  if (is_literal(program.steps[made])) return number_name(constant(program.steps[made], "value"));
+  std::size_t ordinal = 0;
+  for (std::size_t s = 0; s <= made; ++s) ordinal += !is_literal(program.steps[s]);
+  for (std::size_t s = made + 1; s < step; ++s)
+    if (!is_literal(program.steps[s])) return fmt::format("r{}", ordinal);
+  return "r";
+}
+
+/// The operators with every argument spelled out: "add_x_1em05_rsqrt_r_mul_y_r". Says all that there is to say, dtypes aside.
+std::string spelled_name(const ir::ScalarProgram& program) {
+  std::string name;
+  std::vector<bool> used(static_cast<std::size_t>(program.inputs), false);
+  for (std::size_t s = 0; s < program.steps.size(); ++s) {
+    const auto& step = program.steps[s];
+    if (is_literal(step)) continue;
+    name += (name.empty() ? "" : "_") + step.op;
+    for (const std::int32_t argument : step.arguments) {
+      name += "_" + argument_name(program, argument, s);
+      if (argument < program.inputs) used[static_cast<std::size_t>(argument)] = true;
+    }
+    if (is_cast(step)) name += fmt::format("_{}", ir::name(step.dtype));
+    for (const auto& [key, value] : step.constants) name += '_' + number_name(value);
+  }
+  if (std::find(used.begin(), used.end(), false) != used.end()) name += fmt::format("_of_{}", program.inputs);
+  return name;
+}
+
 std::string functor_name(const ir::ScalarProgram& program) {
   if (const std::string_view known = known_name(program); !known.empty()) return std::string(known);
   std::string name;
   const ir::DType main = main_dtype(program);
-  bool plain = is_chain(program);
+  bool converts = false;
   for (std::size_t s = 0; s < program.steps.size(); ++s) {
     const auto& step = program.steps[s];
     if (is_literal(step)) continue;
@@ -170,16 +201,20 @@ std::string functor_name(const ir::ScalarProgram& program) {
     name += before + step.op + behind;
     if (is_cast(step) && program.steps.size() > 1) name += fmt::format("_{}", ir::name(step.dtype));
     for (const auto& [key, value] : step.constants) name += '_' + number_name(value);
-    if (s + 1 < program.steps.size() && step.dtype != main && step.dtype != ir::DType::boolean) plain = false;
+    if (s + 1 < program.steps.size() && step.dtype != main && step.dtype != ir::DType::boolean) converts = true;
   }
+  if (name.empty()) {  // numbers alone: the last is the result
+    name = "constant_" + number_name(constant(program.steps.back(), "value"));
+    return program.inputs == 0 ? name : name + fmt::format("_of_{}", program.inputs);
+  }
+  constexpr std::size_t kLongest = 72;
+  if (!converts && is_chain(program) && name.size() <= kLongest) return name;
+  if (std::string spelled = spelled_name(program); !converts && !spelled.empty() && spelled.size() <= kLongest) return spelled;
   if (name.size() > 48) {
     name.resize(48);
     while (name.back() == '_') name.pop_back();
-    plain = false;
   }
-  if (name.empty()) name = "constant";
-  if (!plain) name += fmt::format("_{:08x}", digest(wiring(program)));
-  return name;
+  return name + fmt::format("_{:08x}", digest(wiring(program)));
 }
 
 }  // namespace

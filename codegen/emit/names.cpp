@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cstdint>
+#include <map>
 #include <unordered_set>
 
 #include "ir/diagnostic.h"
@@ -65,6 +66,23 @@ std::string unwrap_gradient(std::string_view path) {
 
 }  // namespace
 
+namespace {
+
+/// A longer name for what is no first result, or is a gradient: "norm.batch_norm.2" -> "norm_batch_norm_result_2", "grad(h.linear).mul" ->
+/// "gradient_of_h_linear_mul". Empty for other paths.
+std::string spelled_out(const std::string& path, std::string_view root) {
+  const std::size_t dot = path.rfind('.');
+  if (dot != std::string::npos && dot + 1 < path.size() && path.find_first_not_of("0123456789", dot + 1) == std::string::npos)
+    return identifier(path.substr(0, dot) + ".result_" + path.substr(dot + 1), root);
+  if (path.rfind("grad(", 0) != 0) return {};
+  std::string_view inner = std::string_view(path).substr(5);
+  if (!root.empty() && inner.size() > root.size() && inner.substr(0, root.size()) == root && inner[root.size()] == '.')
+    inner.remove_prefix(root.size() + 1);
+  return identifier("gradient.of." + std::string(inner), root);
+}
+
+}  // namespace
+
 std::string identifier(std::string_view path, std::string_view root) {
   const std::string plain = unwrap_gradient(path);
   std::string_view text = plain;
@@ -101,13 +119,41 @@ Names::Names(const std::vector<std::string>& paths, std::string_view root) {
     ++wanted[each.back().second];
   }
   std::unordered_set<std::string> taken;
-  std::vector<std::pair<const std::string*, std::string>> clashing;
+  std::map<std::string, std::vector<const std::string*>> groups;  // paths that want one name
   for (auto& [path, name] : each) {
     if (wanted[name] > 1) {
-      clashing.emplace_back(path, name);
+      groups[name].push_back(path);
     } else {
       taken.insert(name);
       names_.emplace(*path, name);
+    }
+  }
+  // Ordinary paths clash when a module is used twice: its operator's second result and the second use's first. Where all but one of them can be
+  // spelled otherwise, that is done.
+  std::vector<std::pair<const std::string*, std::string>> clashing;
+  for (const auto& [name, paths] : groups) {
+    std::vector<std::pair<const std::string*, std::string>> spelled;
+    const std::string* plain = nullptr;
+    std::unordered_set<std::string> fresh{name};
+    bool solved = true;
+    for (const std::string* path : paths) {
+      std::string longer = spelled_out(*path, root);
+      if (longer.empty()) {
+        solved = solved && plain == nullptr;
+        plain = path;
+        continue;
+      }
+      solved = solved && !wanted.count(longer) && !taken.count(longer) && fresh.insert(longer).second;
+      spelled.emplace_back(path, std::move(longer));
+    }
+    if (!solved) {
+      for (const std::string* path : paths) clashing.emplace_back(path, name);
+      continue;
+    }
+    if (plain != nullptr) spelled.emplace_back(plain, name);
+    for (auto& [path, longer] : spelled) {
+      taken.insert(longer);
+      names_.emplace(*path, std::move(longer));
     }
   }
   for (const auto& [path, name] : clashing) {

@@ -6,7 +6,8 @@
 //   names["a.b_c"], names["a_b.c"]     // a_b_c_5f0e6b35, a_b_c_9d2c1f40: both would be a_b_c
 //
 // Injective: different paths get different identifiers. A name depends on its path alone, unless another path of the set would get the same
-// identifier; then both carry a digest of their paths. There is no counter, so adding a layer renames no other.
+// identifier. Then further results and gradients are spelled out ("norm_batch_norm_result_2" beside the second use's "norm_batch_norm_2"); paths of
+// which nothing tells which should yield carry a digest. There is no counter, so adding a layer renames no other.
 //
 // An identifier has letters, digits and single underscores, starts with a letter, is no keyword and no macro (at least one lower-case
 // letter, or a trailing underscore), and has at most 120 characters.

@@ -44,7 +44,18 @@ TEST(Functor, ChainOfTwoIsNamedAfterTheOperators) {
             "};\n");
 }
 
-TEST(Functor, OtherWiringGetsADigestAndOtherTextAnotherName) {
+TEST(Functor, WhereTheOperatorsLeaveTheWiringOpenTheArgumentsAreSpelled) {
+  const auto number = [](double value) { return step("full", {}, {{"value", value}}); };
+  EXPECT_EQ(make_functor(ScalarProgram{2, {step("add", {1, 0})}}).name, "add_y_x");
+  EXPECT_EQ(make_functor(ScalarProgram{2, {number(1e-5), step("add", {0, 2}), step("rsqrt", {3}), step("mul", {1, 4})}}).name,
+            "add_x_1em05_rsqrt_r_mul_y_r");
+  EXPECT_EQ(make_functor(ScalarProgram{1, {step("tanh", {0}), step("relu", {0}), step("add", {1, 2})}}).name, "tanh_x_relu_x_add_r1_r");
+  ScalarProgram longer{1, {step("relu", {0})}};
+  for (int i = 0; i < 40; ++i) longer.steps.push_back(step("add", {i + 1, 0}));
+  EXPECT_LE(make_functor(longer).name.size(), 60u);
+}
+
+TEST(Functor, OtherWiringIsAnotherName) {
   const Functor second = make_functor(ScalarProgram{2, {step("relu", {1})}});
   const Functor first = make_functor(ScalarProgram{2, {step("relu", {0})}});
   EXPECT_NE(first.name, second.name);

@@ -1,10 +1,14 @@
 #include "codegen/emit/names.h"
 
+#include <graven/graven.h>
+#include <graven/models.h>
 #include <gtest/gtest.h>
 
 #include <cctype>
+#include <regex>
 #include <set>
 
+#include "codegen/emit/project.h"
 #include "codegen/emit/render.h"
 #include "ir/diagnostic.h"
 
@@ -78,6 +82,80 @@ TEST(Names, ANameDoesNotDependOnTheOthersUnlessTheyClash) {
   EXPECT_EQ(few["model.a.weight"], many["model.a.weight"]);
   const Names one({"a.b_c", "a_b.c"}), two({"z", "a_b.c", "a.b_c"});
   EXPECT_EQ(one["a.b_c"], two["a.b_c"]);
+}
+
+/// A model trained by a cross entropy.
+template <class Model>
+struct Train : nn::Graph<Train<Model>> {
+  Model model;
+  nn::CrossEntropyLoss loss_fn = this->child("loss_fn", nn::CrossEntropyLoss());
+  optim::AdamW optimizer;
+  explicit Train(Model given) : model(this->child("model", given)), optimizer(model.parameters()) { this->add_optimizer(optimizer); }
+  Tensor build(Tensor images, Tensor labels) {
+    Tensor loss = loss_fn(model(images), labels);
+    loss.backward();
+    return loss;
+  }
+};
+
+/// The names of an emitted project that end in a digest.
+std::set<std::string> digested(const nn::GraphBase& graph) {
+  std::set<std::string> found;
+  for (const auto& [path, text] : render_project(graph.graph(), {.format = false})) {
+    if (path.find('/') != std::string::npos || path.ends_with(".json")) continue;
+    static const std::regex digest("\\b[a-z]\\w*_(?=[0-9a-f]*[0-9])(?=[0-9a-f]*[a-f])[0-9a-f]{8}\\b");
+    for (auto it = std::sregex_iterator(text.begin(), text.end(), digest); it != std::sregex_iterator(); ++it) found.insert(it->str());
+  }
+  return found;
+}
+
+template <class Model>
+std::set<std::string> digested(Model model, const ir::Shape& images) {
+  Train<Model> graph(model);
+  graph.compile(spec(images, "images"), spec({images[0]}, i64, "labels"));
+  return digested(graph);
+}
+
+TEST(Names, OrdinaryNetworksNeedNoDigests) {
+  EXPECT_EQ(digested(models::LeNet(), {4, 1, 28, 28}), std::set<std::string>());
+  EXPECT_EQ(digested(models::resnet18({.num_classes = 10}), {2, 3, 32, 32}), std::set<std::string>());
+  EXPECT_EQ(digested(models::MobileNetV2({.num_classes = 10, .dropout = 0}), {2, 3, 32, 32}), std::set<std::string>());
+  EXPECT_EQ(digested(models::MLP(12, {16, 8, 5}), {4, 12}), std::set<std::string>());
+  EXPECT_EQ(digested(models::MLP(12, {5}), {Dim("batch", 4), 12}), std::set<std::string>());
+}
+
+TEST(Names, WhatOrdinaryPathsClashOverIsSpelledOut) {
+  const Names names(
+      {"model.norm.batch_norm.2", "model.norm.batch_norm", "model.norm.batch_norm_2", "grad(model.a.mul).add", "model.a.mul.backward.add"}, "model");
+  EXPECT_EQ(names["model.norm.batch_norm_2"], "norm_batch_norm_2");
+  EXPECT_EQ(names["model.norm.batch_norm.2"], "norm_batch_norm_result_2");
+  EXPECT_EQ(names["grad(model.a.mul).add"], "gradient_of_a_mul_add");
+  EXPECT_EQ(names["model.a.mul.backward.add"], "a_mul_backward_add");
+  // The longer name is taken: digests again, and no two alike.
+  const Names hostile({"x.2", "x_2", "x.result_2"});
+  EXPECT_EQ(hostile["x.result_2"], "x_result_2");
+  EXPECT_NE(hostile["x.2"], hostile["x_2"]);
+}
+
+/// One norm and one loss, used twice.
+struct Shared : nn::Graph<Shared> {
+  nn::Conv2d conv = child("conv", nn::Conv2d(3, 3, 1));
+  nn::BatchNorm2d norm = child("norm", nn::BatchNorm2d(3));
+  nn::CrossEntropyLoss loss_fn = child("loss_fn", nn::CrossEntropyLoss());
+  optim::SGD optimizer{conv.parameters(), {.lr = 0.1}};
+  Shared() { add_optimizer(optimizer); }
+  Tensor build(Tensor images, Tensor labels) {
+    const Tensor once = norm(conv(images)), twice = norm(relu(once));
+    Tensor loss = loss_fn(mean(once, {2, 3}), labels) + loss_fn(mean(twice, {2, 3}), labels);
+    loss.backward();
+    return loss;
+  }
+};
+
+TEST(Names, ModulesThatAreUsedTwiceNeedNoDigests) {
+  Shared graph;
+  graph.compile(spec({2, 3, 4, 4}, "images"), spec({2}, i64, "labels"));
+  EXPECT_EQ(digested(graph), std::set<std::string>());
 }
 
 TEST(Names, RootsAreTheFirstComponentThatAllShare) {
