@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "codegen/build/process.h"
+#include "frontend/eager/oracle.h"
 #include "ir/diagnostic.h"
 #include "ir/json.h"
 #include "ir/op.h"
@@ -39,21 +40,23 @@ void expect_runs(const std::vector<std::string>& command, const fs::path& folder
   EXPECT_EQ(r.exit_status, 0) << line << "\n" << r.output;
 }
 
-TEST(Project, TrainingBuildsAndItsTwoRunsAgree) {
+TEST(Project, TrainingBuildsAndAgreesWithWhatWasRecorded) {
   const Folder folder("mlp_train");
-  const EmitReport report = emit(mlp_training(), folder.path, {.name = "mlp_train"});
+  const EmitReport report = emit(mlp_training(), folder.path, {.name = "mlp_train", .execute = eager::double_reference});
   EXPECT_GT(report.written.size(), 20u);
   expect_runs({"cmake", "-S", folder.path.string(), "-B", (folder.path / "build").string()});
   expect_runs({"cmake", "--build", (folder.path / "build").string(), "-j2"});
+  EXPECT_TRUE(fs::exists(folder.path / "selftest.safetensors"));
   expect_runs({(folder.path / "build/selftest").string()}, folder.path);
   expect_runs({(folder.path / "build/mlp_train").string(), "--help"});
 }
 
 TEST(Project, InferenceBuildsForEveryLevel) {
   const Folder folder("my_linear");
-  emit(my_linear(), folder.path);
+  emit(my_linear(), folder.path, {.execute = eager::double_reference});
   expect_runs({"cmake", "-S", folder.path.string(), "-B", (folder.path / "build").string()});
   expect_runs({"cmake", "--build", (folder.path / "build").string(), "-j2"});
+  EXPECT_TRUE(fs::exists(folder.path / "selftest.safetensors"));
   expect_runs({(folder.path / "build/selftest").string()}, folder.path);
   expect_runs({(folder.path / "build/my_linear").string(), "--help"});
 }

@@ -1,5 +1,5 @@
-// Golden projects: what emission writes for two small graphs, checked in, so that a review of a change to the generator shows how its output
-// changes. Copied kernels and run time are not part of them. `test_golden --bless` rewrites them.
+// Golden projects: what emission writes for small graphs, as a user gets it, checked in, so that a review of a change to the generator shows how its
+// output changes. Copied kernels and run time are not part of them. `test_golden --bless` rewrites them.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -8,6 +8,7 @@
 
 #include "codegen/emit/format.h"
 #include "codegen/emit/project.h"
+#include "frontend/eager/oracle.h"
 #include "tests/emit/graphs.h"
 
 namespace graven::codegen {
@@ -26,12 +27,12 @@ bool bless = false;
 
 bool is_copied(const std::string& path) { return path.compare(0, 8, "kernels/") == 0 || path.compare(0, 8, "runtime/") == 0; }
 
-void compare(const ir::Graph& graph, const std::string& name) {
+void compare(const ir::Graph& graph, const std::string& name, ir::Target target = ir::Target::cpu) {
   if (find_formatter().empty()) GTEST_SKIP() << "clang-format 19 is not installed: the bytes would differ";
   const fs::path folder = fs::path(GRAVEN_SOURCE_DIR) / "tests/golden" / name;
   if (bless) fs::remove_all(folder);
   std::size_t expected = 0;
-  for (const auto& [path, text] : render_project(graph, {.name = name})) {
+  for (const auto& [path, text] : render_project(graph, {.name = name, .target = target, .execute = eager::double_reference})) {
     if (is_copied(path)) continue;
     ++expected;
     if (bless) {
@@ -47,6 +48,7 @@ void compare(const ir::Graph& graph, const std::string& name) {
 
 TEST(Golden, MyLinearInference) { compare(my_linear(), "my_linear"); }
 TEST(Golden, PolynomialFitTraining) { compare(polynomial_fit(), "polynomial_fit"); }
+TEST(Golden, PolynomialFitTrainingOnCuda) { compare(polynomial_fit(), "polynomial_fit_cuda", ir::Target::cuda); }
 
 }  // namespace
 

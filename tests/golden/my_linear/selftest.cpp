@@ -14,6 +14,21 @@
 #include "runtime/compare.h"
 #include "runtime/file.h"
 
+namespace {
+
+/// What differences are measured by: a ten-thousandth of the largest recorded number, so that a tensor of small numbers is tested as strictly.
+double allowance(const graven::runtime::Comparison& comparison, const std::string& name, graven::runtime::DType dtype,
+                 const graven::runtime::Dims& shape) {
+  const std::int64_t n = graven::runtime::count_of(shape);
+  std::vector<std::byte> recorded(static_cast<std::size_t>(n) * graven::runtime::size_of(dtype));
+  comparison.load(name.c_str(), recorded.data(), dtype, shape);
+  double largest = 0;
+  for (std::int64_t i = 0; i < n; ++i) largest = std::fmax(largest, std::fabs(graven::runtime::number_at(dtype, recorded.data(), i)));
+  return 1e-4 * largest;
+}
+
+}  // namespace
+
 int main() {
   using graven::runtime::DType;
   try {
@@ -21,12 +36,15 @@ int main() {
     alignas(64) static float x[32];
     alignas(64) static float output[24], output_again[24];
     const std::int64_t batch = 8;
+    graven::runtime::Comparison comparison(graven::runtime::find_beside_program("selftest.safetensors"));
+    comparison.load("input.x", x, DType::f32, {8, 4});
     model.forward(x, batch, output);
     std::printf("%s, level %s\n", "my_linear", model.level());
+    comparison.check("output.output", output, DType::f32, {8, 3}, 1e-3, allowance(comparison, "output.output", DType::f32, {8, 3}));
     model.forward(x, batch, output_again);
     if (std::memcmp(output, output_again, sizeof output) != 0) return std::printf("output: two runs differ\n"), 1;
     std::printf("two runs agree in every bit\n");
-    return 0;
+    return comparison.finish();
   } catch (const std::exception& e) {
     std::fprintf(stderr, "error: %s\n", e.what());
     return 1;

@@ -13,6 +13,21 @@
 #include "runtime/compare.h"
 #include "runtime/file.h"
 
+namespace {
+
+/// What differences are measured by: a ten-thousandth of the largest recorded number, so that a tensor of small numbers is tested as strictly.
+double allowance(const graven::runtime::Comparison& comparison, const std::string& name, graven::runtime::DType dtype,
+                 const graven::runtime::Dims& shape) {
+  const std::int64_t n = graven::runtime::count_of(shape);
+  std::vector<std::byte> recorded(static_cast<std::size_t>(n) * graven::runtime::size_of(dtype));
+  comparison.load(name.c_str(), recorded.data(), dtype, shape);
+  double largest = 0;
+  for (std::int64_t i = 0; i < n; ++i) largest = std::fmax(largest, std::fabs(graven::runtime::number_at(dtype, recorded.data(), i)));
+  return 1e-4 * largest;
+}
+
+}  // namespace
+
 int main() {
   using graven::runtime::DType;
   try {
@@ -20,9 +35,22 @@ int main() {
     alignas(64) static float x[6000];
     alignas(64) static float y[2000];
     model.load(graven::runtime::find_beside_program("weights.safetensors"));
+    graven::runtime::Comparison comparison(graven::runtime::find_beside_program("selftest.safetensors"));
+    comparison.load("input.x", x, DType::f32, {2000, 3});
+    comparison.load("input.y", y, DType::f32, {2000});
     const double loss = model.forward(x, y);
     model.backward(x, y);
     std::printf("%s, level %s, loss %.9g\n", "polynomial_fit", model.level(), loss);
+    const float loss_f32 = static_cast<float>(loss);
+    comparison.check("loss", &loss_f32, DType::f32, {}, 1e-3, 1e-6);
+    for (const auto& t : model.gradients()) {
+      for (int d = 0; d < static_cast<int>(std::size(graven::runtime::kDTypes)); ++d)
+        if (std::strcmp(graven::runtime::kDTypes[d].name, t.dtype) == 0) {
+          const std::string name = "gradient." + t.path;
+          comparison.check(name.c_str(), t.data, static_cast<DType>(d), t.shape, 1e-3,
+                           allowance(comparison, name, static_cast<DType>(d), t.shape));
+        }
+    }
     std::vector<std::vector<char>> first;
     auto bytes = [](const polynomial_fit::Tensor& t) {
       std::size_t count = 1;
@@ -40,7 +68,7 @@ int main() {
     for (const auto& t : model.gradients())
       if (bytes(t) != first[k++]) return std::printf("%s: two runs differ\n", t.path.c_str()), 1;
     std::printf("two runs agree in every bit\n");
-    return 0;
+    return comparison.finish();
   } catch (const std::exception& e) {
     std::fprintf(stderr, "error: %s\n", e.what());
     return 1;
