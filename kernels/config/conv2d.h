@@ -13,6 +13,8 @@
 
 #include <cstdint>
 
+#include "linear.h"
+
 namespace graven::kernels {
 
 struct conv2d_config {
@@ -36,6 +38,16 @@ constexpr std::int64_t conv2d_out_size(std::int64_t in, std::int64_t kernel, std
 /// Each input channel makes one output channel, and no other: the kernels run along channels then.
 constexpr bool conv2d_is_depthwise(const conv2d_config& config) {
   return config.groups > 1 && config.groups == config.in_channels && config.groups == config.out_channels;
+}
+
+/// A matrix product of pixels and weights: 1x1, every pixel once, one group.
+constexpr bool conv2d_is_pointwise(const conv2d_config& config) {
+  return config.kernel_height == 1 && config.kernel_width == 1 && config.stride_height == 1 && config.stride_width == 1 &&
+         config.padding_height == 0 && config.padding_width == 0 && config.groups == 1;
+}
+/// That product.
+constexpr linear_config conv2d_pointwise(const conv2d_config& config) {
+  return {.m = config.batch * config.out_height * config.out_width, .n = config.out_channels, .k = config.in_channels};
 }
 
 /// Output channels of a group, padded to whole panels of 16.
@@ -78,8 +90,9 @@ constexpr std::int64_t conv2d_backward_weight_splits(const conv2d_config& config
 constexpr std::int64_t conv2d_workspace_bytes(const conv2d_config&) { return 0; }
 /// Scratch of conv2d_backward_input: none, sums are kept in dx.
 constexpr std::int64_t conv2d_backward_input_workspace_bytes(const conv2d_config&) { return 0; }
-/// Scratch of conv2d_backward_weight: the partial sums of dw (as packed weights) and of db.
+/// Scratch of conv2d_backward_weight: the partial sums of dw (as packed weights; pointwise, as linear_backward_weight's) and of db.
 constexpr std::int64_t conv2d_backward_weight_workspace_bytes(const conv2d_config& config) {
+  if (conv2d_is_pointwise(config)) return linear_backward_weight_workspace(conv2d_pointwise(config));
   const std::int64_t bias = config.groups * conv2d_panels(config.out_channels / config.groups) * 16;
   return conv2d_backward_weight_splits(config) * (conv2d_packed_elements(config) + bias) * 4;
 }

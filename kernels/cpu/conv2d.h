@@ -17,7 +17,9 @@
 //   conv2d_one_channel.h      one input channel, fewer than 16 output channels: vectors along the pixels
 //   conv2d_depthwise.h        groups = channels: vectors along the channels
 //   conv2d_backward_input.h   as forward with the kernel turned; strides and few channels: runs of (kw, channel) added to dx
-//   conv2d_backward_weight.h  register tiles of (kw, channel) x panels over the pixels of splits, which are then added in order
+//   conv2d_depthwise_weight.h the gradient of its weights: 3 x 3 taps in registers
+//   conv2d_backward_weight.h  register tiles of (kw, channel) x panels over the pixels of splits, which are then added in order; pointwise:
+//   linear.h's
 #pragma once
 
 #include "conv2d_backward_input.h"
@@ -26,6 +28,7 @@
 #include "conv2d_forward.h"
 #include "conv2d_one_channel.h"
 #include "conv2d_pack.h"
+#include "linear.h"
 
 namespace graven::kernels {
 inline namespace GRAVEN_LEVEL_NAMESPACE {
@@ -72,20 +75,23 @@ void conv2d_backward_input(Threads& threads, const conv2d_config& config, float*
 
 /// dw (w's layout, not packed) and db ([out_channels], or nullptr) from dy and x.
 inline void conv2d_backward_weight(Threads& threads, const conv2d_config& config, float* dw, float* db, const float* dy, const float* x,
-                                   void* workspace) {
+                                   void* workspace = nullptr) {
   const conv2d_config& s = config;
   if (s.out_channels * s.in_channels * s.kernel_height * s.kernel_width == 0) return;
+  if (conv2d_is_pointwise(s)) return linear_backward_weight(threads, conv2d_pointwise(s), dw, db, dy, x, workspace);
   const std::int64_t splits = conv2d_backward_weight_splits(s), elements = conv2d_packed_elements(s);
   const std::int64_t group_panels = conv2d_panels(s.out_channels / s.groups), rows = s.batch * s.out_height;
   float* const parts = static_cast<float*>(workspace);
   float* const bias_parts = parts + splits * elements;
   if (conv2d_is_depthwise(s)) {
     const std::int64_t panels = conv2d_panels(s.out_channels), panel_size = s.kernel_height * s.kernel_width * kPanel;
+    const bool together = conv2d_detail::depthwise_gradient_together(s);
     threads.run(splits * panels, [&](std::int64_t piece) {
       const std::int64_t panel = piece % panels, split = piece / panels;
+      conv2d_detail::range part = conv2d_detail::part_of(together ? s.batch : rows, split, splits);
+      if (together) part = {part.begin * s.out_height, part.end * s.out_height};
       conv2d_detail::depthwise_backward_weight(s, parts + split * elements + panel * panel_size,
-                                               db != nullptr ? bias_parts + (split * panels + panel) * kPanel : nullptr, dy, x,
-                                               conv2d_detail::part_of(rows, split, splits), panel);
+                                               db != nullptr ? bias_parts + (split * panels + panel) * kPanel : nullptr, dy, x, part, panel);
     });
     return conv2d_detail::combine_parts(threads, s, dw, db, parts, bias_parts, splits);
   }
@@ -99,6 +105,7 @@ inline void conv2d_backward_weight(Threads& threads, const conv2d_config& config
   // Blocks of up to 4 panels; kernel rows apart where there are few other pieces.
   const std::int64_t blocks = conv2d_detail::divide_up(group_panels, conv2d_detail::kTilePanels);
   const std::int64_t parts_h = blocks * s.groups * splits < 16 ? s.kernel_height : 1;
+  const bool whole = conv2d_detail::whole_images(s);
   threads.run(splits * s.groups * blocks * parts_h, [&](std::int64_t piece) {
     const std::int64_t split = piece / parts_h / blocks / s.groups;
     const conv2d_detail::range panels = conv2d_detail::part_of(group_panels, piece / parts_h % blocks, blocks);
@@ -107,7 +114,8 @@ inline void conv2d_backward_weight(Threads& threads, const conv2d_config& config
     b.panel = panels.begin;
     b.panels = static_cast<int>(panels.size());
     b.taps_h = conv2d_detail::part_of(s.kernel_height, piece % parts_h, parts_h);
-    b.rows = conv2d_detail::part_of(rows, split, splits);
+    b.rows = conv2d_detail::part_of(whole ? s.batch : rows, split, splits);
+    if (whole) b.rows = {b.rows.begin * s.out_height, b.rows.end * s.out_height};
     float* const bias = db != nullptr && b.taps_h.begin == 0 ? bias_parts + split * s.groups * group_panels * kPanel : nullptr;
     conv2d_detail::dense_backward_weight(s, parts + split * elements, bias, dy, x, b);
   });

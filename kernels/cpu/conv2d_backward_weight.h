@@ -2,12 +2,14 @@
 //
 // dw[kh][(kw, channel)][o] is a sum over pixels of x[(kw, channel)] * dy[o]. The output's rows are cut into splits (config/conv2d.h); each sums its
 // part into the workspace, laid out as packed weights, and the parts are added in order. Within a split, dy goes block by block through a small
-// buffer on the stack, and register tiles of (kw, channel) x 16 to 64 output channels run over its pixels.
+// buffer on the stack, and register tiles of (kw, channel) x 16 to 64 output channels run over its pixels: lines of one image or, where images are
+// small, one line of several.
 #pragma once
 
 #include "../config/conv2d.h"
-#include "conv2d_depthwise.h"
+#include "conv2d_depthwise_weight.h"
 #include "conv2d_tile.h"
+#include "pack.h"
 #include "threads.h"
 
 namespace graven::kernels {
@@ -74,6 +76,9 @@ inline gradient_function find_gradient_tile(int panels, int rows) {
   return pick_gradient<1>(rows, std::make_integer_sequence<int, tile_rows(1)>{});
 }
 
+/// Blocks, and so splits, are of whole images.
+inline bool whole_images(const conv2d_config& s) { return s.out_height * s.out_width <= 32; }
+
 /// One piece: the panels of one block, kernel rows [taps_h), output rows [rows) counted through all images. dw and db are this split's.
 struct gradient_block {
   std::int64_t group, panel;
@@ -104,9 +109,11 @@ inline void dense_backward_weight(const conv2d_config& s, float* dw, float* db, 
   const std::int64_t capacity = smaller(kBufferFloats / width, s.stride_width * s.in_channels < 128 ? kBufferFloats : kStripPixels);
   const std::int64_t block_pixels = smaller(s.out_width, capacity), block_lines = larger(1, capacity / block_pixels);
 
+  const bool whole = whole_images(s);
   for (std::int64_t row = b.rows.begin; row < b.rows.end;) {
     const std::int64_t image = row / s.out_height, oh = row % s.out_height;
-    const std::int64_t lines = smaller(smaller(block_lines, s.out_height - oh), b.rows.end - row);
+    const std::int64_t images = whole ? smaller(larger(1, capacity / (s.out_height * s.out_width)), (b.rows.end - row) / s.out_height) : 1;
+    const std::int64_t lines = whole ? images * s.out_height : smaller(smaller(block_lines, s.out_height - oh), b.rows.end - row);
     for (std::int64_t ow = 0; ow < s.out_width; ow += block_pixels) {
       const std::int64_t pixels = smaller(block_pixels, s.out_width - ow);
       // The block of dy, its panels zero-padded.
@@ -125,26 +132,25 @@ inline void dense_backward_weight(const conv2d_config& s, float* dw, float* db, 
 
       for (std::int64_t kh = b.taps_h.begin; kh < b.taps_h.end; ++kh) {
         range valid = valid_outputs({kh, kh + 1}, s.out_height, s.in_height, s.stride_height, s.padding_height, s.dilation_height);
-        valid = {larger(valid.begin, oh), smaller(valid.end, oh + lines)};
-        if (valid.size() == 0) continue;
-        const std::int64_t ih = valid.begin * s.stride_height - s.padding_height + kh * s.dilation_height;
-        // Columns [w) of dy times taps [taps) of this kernel row.
-        const auto sum = [&](range w, range taps) {
+        if (!whole) valid = {larger(valid.begin, oh), smaller(valid.end, oh + lines)};
+        // `count` lines from `line` on, or this line of all images; columns [w) of dy times taps [taps) of this kernel row.
+        const auto sum = [&](std::int64_t line, std::int64_t count, range w, range taps) {
           w = {larger(w.begin, ow), smaller(w.end, ow + pixels)};
           if (w.size() == 0 || taps.size() == 0) return;
+          const std::int64_t ih = line * s.stride_height - s.padding_height + kh * s.dilation_height;
           const std::int64_t iw = w.begin * s.stride_width - s.padding_width + taps.begin * s.dilation_width;
           gradient_input in;
           in.x = x + ((image * s.in_height + ih) * s.in_width + iw) * s.in_channels + b.group * group_in;
-          in.x_line = s.stride_height * s.in_width * s.in_channels;
+          in.x_line = (whole ? s.in_height : s.stride_height) * s.in_width * s.in_channels;
           in.x_pixel = s.stride_width * s.in_channels;
-          in.dy = buffer + ((valid.begin - oh) * pixels + w.begin - ow) * width;
-          in.dy_line = pixels * width;
+          in.dy = buffer + ((line - oh) * pixels + w.begin - ow) * width;
+          in.dy_line = (whole ? s.out_height : 1) * pixels * width;
           in.dy_pixel = width;
-          in.lines = valid.size();
+          in.lines = count;
           in.pixels = w.size();
           float* to = block_dw + (kh * s.kernel_width + taps.begin) * tap_weights;
-          const auto tiles = [&](std::int64_t count) {
-            const row_tiles split(b.panels, count);
+          const auto tiles = [&](std::int64_t rows) {
+            const row_tiles split(b.panels, rows);
             for (std::int64_t i = 0; i < split.tiles; ++i) {
               const int tile_rows = split[i];
               find_gradient_tile(b.panels, tile_rows)(in, to, panel_weights);
@@ -152,13 +158,13 @@ inline void dense_backward_weight(const conv2d_config& s, float* dw, float* db, 
               to += tile_rows * kPanel;
             }
           };
-          const std::int64_t count = taps.size() * group_in;
-          if (in.x_pixel < 128) return tiles(count);
+          const std::int64_t sums = taps.size() * group_in;
+          if (in.x_pixel < 128) return tiles(sums);
           // Pixels this far apart, perhaps by a power of two, would meet in few sets of the cache: some channels at a time go through a buffer too.
           const float* const from = in.x;
           const std::int64_t from_line = in.x_line, from_pixel = in.x_pixel;
-          for (std::int64_t k = 0; k < count; k += kStrip) {
-            const std::int64_t strip = smaller(kStrip, count - k);
+          for (std::int64_t k = 0; k < sums; k += kStrip) {
+            const std::int64_t strip = smaller(kStrip, sums - k);
             for (std::int64_t l = 0; l < in.lines; ++l)
               for (std::int64_t p = 0; p < in.pixels; ++p)
                 copy_row(strips + (l * in.pixels + p) * kStrip, from + l * from_line + p * from_pixel + k, strip);
@@ -168,15 +174,20 @@ inline void dense_backward_weight(const conv2d_config& s, float* dw, float* db, 
             tiles(strip);
           }
         };
-        if (!merged) {
-          for (std::int64_t kw = 0; kw < s.kernel_width; ++kw)
-            sum(valid_outputs({kw, kw + 1}, s.out_width, s.in_width, s.stride_width, s.padding_width, s.dilation_width), {kw, kw + 1});
-        } else {
-          sum(inside, all_w);
-          for (std::int64_t w = 0; w < s.out_width; ++w) {
-            if (w == inside.begin && inside.size() > 0) w = inside.end;
-            if (w < s.out_width) sum({w, w + 1}, valid_taps(w, s.in_width, s.kernel_width, s.stride_width, s.padding_width, s.dilation_width));
+        for (std::int64_t line = valid.begin; line < valid.end;) {
+          const std::int64_t together = whole ? 1 : valid.size(), count = whole ? images : together;
+          if (!merged) {
+            for (std::int64_t kw = 0; kw < s.kernel_width; ++kw)
+              sum(line, count, valid_outputs({kw, kw + 1}, s.out_width, s.in_width, s.stride_width, s.padding_width, s.dilation_width), {kw, kw + 1});
+          } else {
+            sum(line, count, inside, all_w);
+            for (std::int64_t w = 0; w < s.out_width; ++w) {
+              if (w == inside.begin && inside.size() > 0) w = inside.end;
+              if (w < s.out_width)
+                sum(line, count, {w, w + 1}, valid_taps(w, s.in_width, s.kernel_width, s.stride_width, s.padding_width, s.dilation_width));
+            }
           }
+          line += together;
         }
       }
     }
@@ -199,22 +210,31 @@ inline void combine_parts(Threads& threads, const conv2d_config& s, float* dw, f
       const float* const part = sum + split * groups * panels * panel_size;
       for (std::int64_t i = 0; i < panel_size; i += kLanes) store(sum + i, load(sum + i) + load(part + i));
     }
-    // A block of 16 rows is transposed in the first-level cache, then each output channel gets 16 values in a row.
+    // Rows (tap, i) of 16 output channels, taken in the order (i, tap), are transposed a square at a time.
     const std::int64_t size = group_in * taps;
-    for (std::int64_t begin = 0; begin < size; begin += kPanel) {
-      const std::int64_t count = smaller(kPanel, size - begin);
-      float block[kPanel][kPanel];
-      std::int64_t i = begin / taps, tap = begin % taps;
-      for (std::int64_t r = 0; r < count; ++r) {
-        const float* const from = sum + (tap * group_in + i) * kPanel;
-        for (std::int64_t c = 0; c < kPanel; ++c) block[c][r] = from[c];
+    std::int64_t i = 0, tap = 0;
+    for (std::int64_t begin = 0; begin < size; begin += kLanes) {
+      const std::int64_t count = smaller(kLanes, size - begin);
+      const float* rows[kLanes];
+      for (std::int64_t l = 0; l < count; ++l) {
+        rows[l] = sum + (tap * group_in + i) * kPanel;
         if (++tap == taps) tap = 0, ++i;
       }
-      float* const to = dw + first * size + begin;
-      if (count == kPanel)
-        for (std::int64_t c = 0; c < columns; ++c) __builtin_memcpy(to + c * size, block[c], sizeof(block[c]));
-      else
-        for (std::int64_t c = 0; c < columns; ++c) copy_head(to + c * size, block[c], count);
+      for (std::int64_t c = 0; c < columns; c += kLanes) {
+        vec square[kLanes];
+#pragma GCC unroll 16
+        for (int l = 0; l < kLanes; ++l) square[l] = l < count ? load(rows[l] + c) : vec{};
+        detail::transpose(square);
+        float* const to = dw + (first + c) * size + begin;
+#pragma GCC unroll 16
+        for (int l = 0; l < kLanes; ++l) {
+          if (c + l >= columns) continue;
+          if (count == kLanes)
+            store(to + l * size, square[l]);
+          else
+            store_partial(to + l * size, square[l], count);
+        }
+      }
     }
     if (db == nullptr) return;
     for (std::int64_t c = 0; c < columns; ++c) {

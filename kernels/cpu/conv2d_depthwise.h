@@ -246,54 +246,6 @@ void depthwise_backward_input(const conv2d_config& s, float* dx, const float* dy
   for (std::int64_t panel = panels.begin; panel < panels.end; ++panel) depthwise_gather<Epilogue>(s, dx, dy, packed, residual, image, rows, panel);
 }
 
-/// dw [kernel_height][kernel_width][16] and db [16] (or nullptr) of a panel of channels, over output rows [rows) counted through all images.
-inline void depthwise_backward_weight(const conv2d_config& s, float* dw, float* db, const float* dy, const float* x, range rows, std::int64_t panel) {
-  const std::int64_t channels = smaller(kPanel, s.in_channels - panel * kPanel);
-  const auto product_row = [&](panel_vec& acc, const float* a, std::int64_t a_step, const float* b, std::int64_t b_step, std::int64_t n) {
-    if (channels == kPanel) {
-      panel_vec second{};  // two sums: consecutive multiply-adds do not wait for each other
-      std::int64_t i = 0;
-      for (; i + 2 <= n; i += 2) {
-        multiply_add(acc, load_panel(a + i * a_step), load_panel(b + i * b_step));
-        multiply_add(second, load_panel(a + (i + 1) * a_step), load_panel(b + (i + 1) * b_step));
-      }
-      if (i < n) multiply_add(acc, load_panel(a + i * a_step), load_panel(b + i * b_step));
-#pragma GCC unroll 16
-      for (int v = 0; v < kPanelVectors; ++v) acc.v[v] += second.v[v];
-    } else {
-      for (std::int64_t i = 0; i < n; ++i) multiply_add(acc, load_panel(a + i * a_step, channels), load_panel(b + i * b_step, channels));
-    }
-  };
-  for (std::int64_t i = 0; i < s.kernel_height * s.kernel_width * kPanel; ++i) dw[i] = 0;
-  panel_vec sum{};
-  for (std::int64_t row = rows.begin; row < rows.end; ++row) {
-    const std::int64_t image = row / s.out_height, oh = row % s.out_height;
-    const float* const from = dy + row * s.out_width * s.out_channels + panel * kPanel;
-    if (db != nullptr)
-      for (std::int64_t ow = 0; ow < s.out_width; ++ow) {
-        const panel_vec g = load_panel(from + ow * s.out_channels, channels);
-#pragma GCC unroll 16
-        for (int v = 0; v < kPanelVectors; ++v) sum.v[v] += g.v[v];
-      }
-    const range taps = valid_taps(oh, s.in_height, s.kernel_height, s.stride_height, s.padding_height, s.dilation_height);
-    for (std::int64_t kh = taps.begin; kh < taps.end; ++kh) {
-      const std::int64_t ih = oh * s.stride_height - s.padding_height + kh * s.dilation_height;
-      const float* const line = x + (image * s.in_height + ih) * s.in_width * s.in_channels + panel * kPanel;
-      for (std::int64_t kw = 0; kw < s.kernel_width; ++kw) {
-        const range valid = valid_outputs({kw, kw + 1}, s.out_width, s.in_width, s.stride_width, s.padding_width, s.dilation_width);
-        if (valid.size() == 0) continue;
-        float* const target = dw + (kh * s.kernel_width + kw) * kPanel;
-        panel_vec acc = load_panel(target);
-        product_row(acc, from + valid.begin * s.out_channels, s.out_channels,
-                    line + (valid.begin * s.stride_width - s.padding_width + kw * s.dilation_width) * s.in_channels, s.stride_width * s.in_channels,
-                    valid.size());
-        store_panel(target, acc, kPanel);
-      }
-    }
-  }
-  if (db != nullptr) store_panel(db, sum, kPanel);
-}
-
 }  // namespace conv2d_detail
 }  // namespace GRAVEN_LEVEL_NAMESPACE
 }  // namespace graven::kernels

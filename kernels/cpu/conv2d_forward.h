@@ -2,7 +2,8 @@
 //
 // Every output is a sum over (kh, kw, channel), and in an NHWC image (kw, channel) is one contiguous run, so a tile of neighbouring pixels is a
 // matrix product of long runs with packed weights. Borders are clipped, not padded: pixels with all columns of the kernel inside the image go in
-// tiles along the row; a pixel column that cuts the kernel goes in tiles down the column, whose pixels all cut it alike.
+// tiles along the row; a pixel column that cuts the kernel goes in tiles down the column, whose pixels all cut it alike. Small images are mostly
+// borders: there tiles go through the batch, one pixel of many images.
 #pragma once
 
 #include "../config/conv2d.h"
@@ -16,6 +17,7 @@ namespace conv2d_detail {
 /// One piece of work: rows x columns of the output of one image, panels of one group.
 struct block {
   std::int64_t image, group;
+  std::int64_t images;  ///< 1, or more from `image` on: tiles go through the batch
   range rows, columns, panels;
 };
 
@@ -32,16 +34,21 @@ struct forward {
   std::int64_t tap_weights = group_in * kPanel;          // packed weights of one tap
   std::int64_t panel_weights = s.kernel_height * s.kernel_width * tap_weights;
 
-  /// `count` pixels from (oh, ow), down the column or along the row, which all have taps [h.begin, h.end) x [w.begin, w.end) inside the image.
-  void run(const block& b, std::int64_t oh, std::int64_t ow, bool down, std::int64_t count, range h, range w, std::int64_t panel, int panels,
+  enum class direction { row, column, batch };
+
+  /// `count` pixels from (oh, ow), along the row, down the column, or of as many images, which all have taps [h.begin, h.end) x [w.begin, w.end)
+  /// inside the image.
+  void run(const block& b, std::int64_t oh, std::int64_t ow, direction along, std::int64_t count, range h, range w, std::int64_t panel, int panels,
            const float* bias_row, bool first, bool last) const {
     const std::int64_t columns = smaller(panels * kPanel, group_out - panel * kPanel);
-    const std::int64_t y_step = (down ? s.out_width : 1) * s.out_channels;
+    const bool down = along == direction::column, through = along == direction::batch;
+    const std::int64_t y_step = (through ? s.out_height * s.out_width : down ? s.out_width : 1) * s.out_channels;
     const std::int64_t ih = oh * s.stride_height - s.padding_height + h.begin * s.dilation_height;
     const std::int64_t iw = ow * s.stride_width - s.padding_width + w.begin * s.dilation_width;
     tile_input in;
-    in.x_row = (down ? s.stride_height * s.in_width : s.stride_width) * s.in_channels;
+    in.x_row = (through ? s.in_height * s.in_width : down ? s.stride_height * s.in_width : s.stride_width) * s.in_channels;
     in.outer = w.size() > 0 ? h.size() : 0;
+    if (in.outer == 0 && !first && !last) return;
     in.x = in.outer > 0 ? x + ((b.image * s.in_height + ih) * s.in_width + iw) * s.in_channels + b.group * group_in : x;
     in.x_outer = s.dilation_height * s.in_width * s.in_channels;
     in.w_outer = s.kernel_width * tap_weights;
@@ -90,7 +97,7 @@ struct forward {
       // Weights beyond half a second-level cache are taken a few kernel rows at a time, partial sums waiting in y.
       const std::int64_t row_bytes = s.kernel_width * tap_weights * panels * 4;
       std::int64_t chunk = s.kernel_height;
-      if (row_bytes * s.kernel_height > (640 << 10) && b.rows.size() * b.columns.size() > 2 * tile_rows(panels))
+      if (row_bytes * s.kernel_height > (640 << 10) && b.images * b.rows.size() * b.columns.size() > 2 * tile_rows(panels))
         chunk = larger(1, (400 << 10) / row_bytes);
       for (std::int64_t kh = 0; kh < s.kernel_height; kh += chunk) {
         const range part{kh, smaller(kh + chunk, s.kernel_height)};
@@ -103,8 +110,15 @@ struct forward {
         const auto taps_w = [&](std::int64_t ow) {
           return valid_taps(ow, s.in_width, s.kernel_width, s.stride_width, s.padding_width, s.dilation_width);
         };
+        if (b.images > 1) {
+          for (std::int64_t oh = b.rows.begin; oh < b.rows.end; ++oh)
+            for (std::int64_t ow = b.columns.begin; ow < b.columns.end; ++ow)
+              run(b, oh, ow, direction::batch, b.images, taps_h(oh), taps_w(ow), panel, panels, bias_row, first, last);
+          continue;
+        }
         for (std::int64_t oh = b.rows.begin; oh < b.rows.end; ++oh)
-          if (inside_w.size() > 0) run(b, oh, inside_w.begin, false, inside_w.size(), taps_h(oh), all_w, panel, panels, bias_row, first, last);
+          if (inside_w.size() > 0)
+            run(b, oh, inside_w.begin, direction::row, inside_w.size(), taps_h(oh), all_w, panel, panels, bias_row, first, last);
         for (std::int64_t ow = b.columns.begin; ow < b.columns.end; ++ow) {
           if (ow == inside_w.begin) {
             ow = inside_w.end - 1;
@@ -112,7 +126,7 @@ struct forward {
           }
           for (std::int64_t oh = b.rows.begin; oh < b.rows.end;) {
             const std::int64_t count = oh == inside_h.begin ? inside_h.size() : 1;
-            run(b, oh, ow, true, count, taps_h(oh), taps_w(ow), panel, panels, bias_row, first, last);
+            run(b, oh, ow, direction::column, count, taps_h(oh), taps_w(ow), panel, panels, bias_row, first, last);
             oh += count;
           }
         }
@@ -150,6 +164,11 @@ inline cut choose_cut(const conv2d_config& s) {
   return c;
 }
 
+/// Small images, many of them, whose borders cut the kernel.
+inline bool through_batch(const conv2d_config& s) {
+  return s.out_height * s.out_width <= 36 && s.batch >= 8 && (s.padding_height != 0 || s.padding_width != 0 || s.out_width < 6);
+}
+
 template <class Epilogue>
 void forward_dense(Threads& threads, const conv2d_config& config, float* y, const float* x, const float* packed, const float* bias,
                    const float* residual) {
@@ -162,8 +181,23 @@ void forward_dense(Threads& threads, const conv2d_config& config, float* y, cons
   }
   if (s.batch * s.out_height * s.out_width * s.out_channels == 0) return;
   const forward<Epilogue> kernel{s, y, x, packed, bias, residual};
-  const cut c = choose_cut(s);
   const std::int64_t panel_count = conv2d_panels(s.out_channels / s.groups);
+  if (through_batch(s)) {
+    // 32 pieces, of two tiles of images or more.
+    const std::int64_t panel_parts = divide_up(panel_count, kTilePanels), others = panel_parts * s.groups;
+    const std::int64_t image_parts = larger(1, smaller(32 / others, s.batch / (2 * tile_rows(kTilePanels))));
+    threads.run(image_parts * others, [&](std::int64_t piece) {
+      const range images = part_of(s.batch, piece / others, image_parts), panels = part_of(panel_parts, piece % panel_parts, panel_parts);
+      block b;
+      b.image = images.begin, b.images = images.size();
+      b.group = piece / panel_parts % s.groups;
+      b.rows = {0, s.out_height}, b.columns = {0, s.out_width};
+      b.panels = {panels.begin * kTilePanels, smaller(panels.end * kTilePanels, panel_count)};
+      kernel(b);
+    });
+    return;
+  }
+  const cut c = choose_cut(s);
   // Whole tiles: blocks of 4 panels, of 12 columns.
   const std::int64_t panel_blocks = divide_up(panel_count, kTilePanels), column_blocks = divide_up(s.out_width, 12);
   threads.run(s.batch * s.groups * c.rows * c.columns * c.panels, [&](std::int64_t piece) {
@@ -179,6 +213,7 @@ void forward_dense(Threads& threads, const conv2d_config& config, float* y, cons
     piece /= c.rows;
     b.group = piece % s.groups;
     b.image = piece / s.groups;
+    b.images = 1;
     kernel(b);
   });
 }

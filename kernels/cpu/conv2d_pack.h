@@ -3,6 +3,7 @@
 
 #include "../config/conv2d.h"
 #include "conv2d_tile.h"
+#include "pack.h"
 #include "threads.h"
 
 namespace graven::kernels {
@@ -39,10 +40,20 @@ inline void pack_conv2d_weight(Threads& threads, const conv2d_config& config, fl
     const std::int64_t first = piece % panels * kPanel;
     const float* const from = w + (piece / panels * group_out + first) * group_in * taps;
     float* const to = packed + piece * panel_size;
-    const std::int64_t columns = conv2d_detail::smaller(kPanel, group_out - first);
-    for (std::int64_t i = 0; i < group_in; ++i)
-      for (std::int64_t tap = 0; tap < taps; ++tap)
-        for (std::int64_t c = 0; c < kPanel; ++c) to[(tap * group_in + i) * kPanel + c] = c < columns ? from[(c * group_in + i) * taps + tap] : 0.0f;
+    const std::int64_t columns = conv2d_detail::smaller(kPanel, group_out - first), size = group_in * taps;
+    if (taps == 1) return pack_rows_panel(from, size, columns, size, to);
+    // Some (i, tap) at a time are transposed in the first-level cache; their rows then go to (tap, i).
+    constexpr std::int64_t kBlock = 64;
+    alignas(64) float block[kBlock * kPanel];
+    std::int64_t i = 0, tap = 0;
+    for (std::int64_t begin = 0; begin < size; begin += kBlock) {
+      const std::int64_t count = conv2d_detail::smaller(kBlock, size - begin);
+      pack_rows_panel(from + begin, size, columns, count, block);
+      for (std::int64_t r = 0; r < count; ++r) {
+        for (int v = 0; v < kPanelVectors; ++v) store(to + (tap * group_in + i) * kPanel + v * kLanes, load(block + r * kPanel + v * kLanes));
+        if (++tap == taps) tap = 0, ++i;
+      }
+    }
   });
 }
 
@@ -51,22 +62,46 @@ inline void pack_conv2d_weight_backward(Threads& threads, const conv2d_config& c
   const conv2d_config& s = config;
   if (conv2d_is_depthwise(s)) return pack_conv2d_weight(threads, s, packed, w);
   const std::int64_t taps = s.kernel_height * s.kernel_width, group_in = s.in_channels / s.groups, group_out = s.out_channels / s.groups;
-  if (conv2d_detail::choose_backward_input(s) == conv2d_detail::backward_input_path::convolve) {
+  const bool convolve = conv2d_detail::choose_backward_input(s) == conv2d_detail::backward_input_path::convolve;
+  const bool merged = conv2d_detail::merged_columns(s);
+  if (convolve || group_in % kPanel == 0) {
+    // A panel is 16 channels of one tap.
     const std::int64_t panels = conv2d_panels(group_in);
+    const auto line = [&](std::int64_t group, std::int64_t tap, std::int64_t panel, std::int64_t o) {
+      if (convolve) return packed + ((((group * panels + panel) * taps) + taps - 1 - tap) * group_out + o) * kPanel;
+      if (!merged) return packed + (((group * taps + tap) * panels + panel) * group_out + o) * kPanel;
+      const std::int64_t kh = tap / s.kernel_width, kw = tap % s.kernel_width;
+      return packed + (((group * s.kernel_height + kh) * s.kernel_width * panels + kw * panels + panel) * group_out + o) * kPanel;
+    };
     threads.run(s.groups * panels, [&](std::int64_t piece) {
-      const std::int64_t group = piece / panels, first = piece % panels * kPanel;
-      float* const to = packed + piece * taps * group_out * kPanel;
-      const std::int64_t columns = conv2d_detail::smaller(kPanel, group_in - first);
-      for (std::int64_t o = 0; o < group_out; ++o)
-        for (std::int64_t tap = 0; tap < taps; ++tap)
-          for (std::int64_t c = 0; c < kPanel; ++c)
-            to[((taps - 1 - tap) * group_out + o) * kPanel + c] =
-                c < columns ? w[((group * group_out + o) * group_in + first + c) * taps + tap] : 0.0f;
+      const std::int64_t group = piece / panels, panel = piece % panels;
+      const std::int64_t columns = conv2d_detail::smaller(kPanel, group_in - panel * kPanel);
+      const float* const from = w + (group * group_out * group_in + panel * kPanel) * taps;
+      if (taps == 1) return pack_columns_panel(from, group_in, group_out, columns, line(group, 0, panel, 0));
+      for (std::int64_t tap = 0; tap < taps; tap += kLanes) {
+        const std::int64_t count = conv2d_detail::smaller(kLanes, taps - tap);
+        float* lines[kLanes];
+        for (std::int64_t l = 0; l < count; ++l) lines[l] = line(group, tap + l, panel, 0);
+        for (std::int64_t o = 0; o < group_out; ++o) {
+          const float* const weights = from + o * group_in * taps + tap;
+          // What the last load reads beyond the weights, nobody needs.
+          const std::int64_t readable = (group_out - o) * group_in * taps - panel * kPanel * taps - tap;
+          for (std::int64_t c = 0; c < kPanel; c += kLanes) {
+            vec square[kLanes];
+#pragma GCC unroll 16
+            for (int l = 0; l < kLanes; ++l) {
+              const std::int64_t at = (c + l) * taps;
+              square[l] = c + l >= columns ? vec{} : at + kLanes <= readable ? load(weights + at) : load_partial(weights + at, count);
+            }
+            detail::transpose(square);
+            for (std::int64_t l = 0; l < count; ++l) store(lines[l] + o * kPanel + c, square[l]);
+          }
+        }
+      }
     });
     return;
   }
   // Panels of the columns of one run: (kw, channel), or the channels of one tap. One output channel's weights for a piece lie together in w.
-  const bool merged = conv2d_detail::merged_columns(s);
   const std::int64_t run = merged ? s.kernel_width * group_in : group_in, runs = merged ? s.kernel_height : taps;
   const std::int64_t panels = conv2d_panels(run), run_step = merged ? s.kernel_width : 1;
   threads.run(s.groups * panels, [&](std::int64_t piece) {

@@ -93,6 +93,18 @@ const std::vector<Case> kCases = {
     {"one_row_kernel", 1, 1, 33, 2, 4, 1, 5, 1, 1, 0, 2},
     {"many_weights", 1, 7, 7, 320, 64, 3, 3, 1, 1, 1, 1},  // beyond a cache: partial sums wait in y
     {"many_weights_odd", 1, 7, 7, 310, 50, 3, 3, 1, 1, 1, 1},
+    {"small_images", 37, 4, 3, 20, 40, 3, 3, 1, 1, 1, 1},
+    {"small_images_stride", 19, 5, 4, 16, 64, 3, 3, 2, 2, 1, 1},
+    {"small_images_groups", 25, 3, 3, 12, 36, 3, 3, 1, 1, 1, 1, 1, 1, 2},
+    {"small_images_many_weights", 26, 2, 2, 320, 72, 3, 3, 1, 1, 1, 1},
+    {"small_images_dilated", 13, 5, 6, 9, 16, 3, 2, 1, 1, 2, 1, 2, 1},
+    {"small_images_few_channels", 21, 4, 4, 3, 17, 3, 3, 1, 1, 1, 1},
+    {"single_pixels", 70, 1, 1, 48, 33, 3, 3, 1, 1, 1, 1},
+    {"single_pixels_padding_only", 9, 1, 1, 4, 5, 1, 1, 3, 3, 2, 2},
+    {"pointwise_many", 40, 9, 7, 24, 33, 1, 1},
+    {"small_images_depthwise", 33, 4, 4, 40, 40, 3, 3, 1, 1, 1, 1, 1, 1, 40},
+    {"small_images_depthwise_stride", 18, 5, 4, 32, 32, 5, 4, 2, 1, 2, 1, 1, 1, 32},
+    {"single_pixels_depthwise", 40, 1, 1, 36, 36, 3, 3, 1, 1, 1, 1, 1, 1, 36},
     {"no_images", 0, 5, 5, 3, 4, 3, 3, 1, 1, 1, 1},
 };
 
