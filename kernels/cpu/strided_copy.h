@@ -25,10 +25,25 @@ namespace detail {
 
 inline constexpr std::int64_t kCopyPiece = 16384;  // elements
 
+/// y[r, c] = x[r + c * stride] for a few columns: whole rows of y are written at once.
+template <int Columns, class T>
+inline void transpose_columns(std::int64_t rows, T* y, std::int64_t y_row, const T* x, std::int64_t stride) {
+  if (y_row == Columns) {
+    GRAVEN_INDEPENDENT
+    for (std::int64_t r = 0; r < rows; ++r)
+      for (int c = 0; c < Columns; ++c) y[r * Columns + c] = x[r + c * stride];
+  } else {
+    for (std::int64_t r = 0; r < rows; ++r)
+      for (int c = 0; c < Columns; ++c) y[r * y_row + c] = x[r + c * stride];
+  }
+}
+
 /// y[r, c] = x[r + c * stride] in blocks that stay in the first-level cache: rows are what is contiguous in x, columns in y.
 template <class T>
 inline void transpose_block(std::int64_t rows, std::int64_t columns, T* y, std::int64_t y_row, const T* x, std::int64_t stride) {
   constexpr std::int64_t kBlock = 16;
+  if (columns == 2) return transpose_columns<2>(rows, y, y_row, x, stride);
+  if (columns == 3) return transpose_columns<3>(rows, y, y_row, x, stride);
   for (std::int64_t c = 0; c < columns; c += kBlock)
     for (std::int64_t r = 0; r < rows; r += kBlock) {
       if (rows - r >= kBlock && columns - c >= kBlock) {
@@ -78,7 +93,7 @@ inline void strided_copy(Threads& threads, const strided_copy_config& c, T* y, c
   int swap = -1;
   for (int d = 0; d < last; ++d)
     if (s.stride[0][d] == 1) swap = d;
-  if (swap >= 0 && s.stride[0][last] != 1 && s.shape[swap] >= 4 && s.shape[last] >= 4) {
+  if (swap >= 0 && s.stride[0][last] != 1 && s.shape[swap] >= 4 && s.shape[last] >= 2) {
     // Matrices of [shape[swap], shape[last]], one for each index of the other dimensions; a piece is a band of one matrix's rows.
     std::int64_t y_row = 1;
     for (int d = swap + 1; d <= last; ++d) y_row *= s.shape[d];
