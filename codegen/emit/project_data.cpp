@@ -568,6 +568,10 @@ class Builder {
     d["relu_trait"] = calls.functors.count("relu") ? style_.relu_trait : std::string();
     d["uses_cudnn"] = calls.headers.count("kernels/cuda/conv2d.cuh") != 0;
     d["uses_cublas"] = calls.headers.count("kernels/cuda/linear.cuh") + calls.headers.count("kernels/cuda/matmul.cuh") != 0;
+    std::string libraries = "CUDA::cudart";
+    if (d["uses_cublas"]) libraries += " CUDA::cublasLt";
+    if (d["uses_cudnn"]) libraries += " ${CUDNN_LIBRARY}";
+    d["cuda_libraries"] = libraries;
     const bool uses_configs = !calls.configs.empty() || !evaluation.configs.empty() || !d["inline_constants"].empty();
     d["uses_configs"] = uses_configs;
 

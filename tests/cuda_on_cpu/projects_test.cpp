@@ -366,6 +366,21 @@ TEST(CudaProjects, NvccCompilesThem) {
   }
 }
 
+TEST(CudaProjects, CMakeBuildsThemWithNvcc) {
+  std::string nvcc = find_program("nvcc");
+  if (nvcc.empty() && fs::exists("/usr/local/cuda/bin/nvcc")) nvcc = "/usr/local/cuda/bin/nvcc";
+  if (nvcc.empty()) GTEST_SKIP() << "no CUDA toolkit: no nvcc in the PATH or /usr/local/cuda";
+  const fs::path folder = fs::path(GRAVEN_BINARY_DIR) / "cuda_projects/cmake_fit_polynomial";
+  fs::remove_all(folder);
+  emit(fit_polynomial(), folder, {.name = "fit_polynomial", .target = ir::Target::cuda, .format = false});
+  if (run_process({"cmake", "--version"}, {.seconds = 20}).output < "cmake version 3.24") GTEST_SKIP() << "a CUDA project needs CMake 3.24";
+  const std::string said =
+      run({"cmake", "-S", ".", "-B", "build", "-DCMAKE_CUDA_COMPILER=" + nvcc, "-DGRAVEN_CUDA_ARCHITECTURES=80", "-DCMAKE_BUILD_TYPE=Debug"}, folder);
+  EXPECT_EQ(said.find("Error"), std::string::npos) << said;
+  run({"cmake", "--build", "build", "-j2"}, folder);
+  for (const char* program : {"fit_polynomial", "selftest"}) EXPECT_TRUE(fs::exists(folder / "build" / program)) << program;
+}
+
 TEST(CudaProjects, NvrtcCompilesTheirGeneratedFunctors) {
   const cuda_on_cpu::Nvrtc nvrtc;
   if (!nvrtc) GTEST_SKIP() << cuda_on_cpu::Nvrtc::missing;
