@@ -58,24 +58,6 @@ Tensor reduce(std::string_view op, const Tensor& x, const Sizes& dims, bool keep
   return apply(op, {x}, {{"dims", dims}, {"keepdim", keepdim}}, where);
 }
 
-Tensor reduce_loss(const Tensor& losses, Reduction reduction, Location where) {
-  switch (reduction) {
-    case Reduction::none:
-      return losses;
-    case Reduction::mean:
-      return mean(Operand(losses, where));
-    case Reduction::sum:
-      break;
-  }
-  return sum(Operand(losses, where));
-}
-
-Dim product(const Shape& shape, std::size_t begin, std::size_t end) {
-  Dim n = 1;
-  for (std::size_t i = begin; i < end; ++i) n = n * shape[i];
-  return n;
-}
-
 }  // namespace
 
 DType result_type(const Operand& a, const Operand& b) {
@@ -202,11 +184,6 @@ Tensor softmax(const Operand& x, std::int64_t dim) {
 Tensor log_softmax(const Operand& x, std::int64_t dim) {
   return unary("log_softmax", x, {{"dim", detail::normalize_dim(dim, x.tensor().dim(), "log_softmax", x.where())}});
 }
-Tensor dropout(const Operand& x, double p, bool training) {
-  if (!(p >= 0 && p <= 1)) fail("dropout", "the probability must lie in [0, 1], got " + std::to_string(p), x.where());
-  if (!training || p == 0) return x.tensor();
-  fail("dropout", "is not supported in training mode with p > 0 yet: set p = 0, or call eval()", x.where());
-}
 
 // ---- reductions -----------------------------------------------------------------------------------------------------------------------
 
@@ -326,94 +303,6 @@ Tensor adaptive_avg_pool2d(const Operand& x, Size2 output_size) {
     const Size2 kernel(height / output_size.height, width / output_size.width);
     return avg_pool2d(Operand(images, x.where()), kernel, {});
   });
-}
-
-Tensor batch_norm(const Operand& x, const Tensor& running_mean, const Tensor& running_var, const Tensor& weight, const Tensor& bias, bool training,
-                  double momentum, double eps) {
-  if (!training) {
-    if (!running_mean.defined() || !running_var.defined()) fail("batch_norm", "needs running statistics when not training", x.where());
-    return apply("batch_norm", {x.tensor(), weight, bias, running_mean, running_var}, {{"eps", eps}}, x.where());
-  }
-  std::vector<Tensor> results = detail::apply(ir::get_op("batch_norm_training"), {x.tensor(), weight, bias, running_mean, running_var},
-                                              {{"eps", eps}, {"momentum", momentum}}, x.where());
-  if (running_mean.defined() && running_var.defined()) {
-    NoGradGuard no_grad;
-    Tensor mean = running_mean, variance = running_var;
-    mean.copy_(results.at(3), x.where());
-    variance.copy_(results.at(4), x.where());
-  }
-  return results.at(0);
-}
-
-// ---- losses ---------------------------------------------------------------------------------------------------------------------------
-
-namespace {
-const char* text(Reduction r) { return r == Reduction::none ? "none" : r == Reduction::mean ? "mean" : "sum"; }
-
-/// [batch, classes, d1, ...] as [batch * d1 * ..., classes]; labels as [batch * d1 * ...].
-struct Rows {
-  Tensor scores, labels;
-  Shape label_shape;
-};
-Rows rows_of(const Operand& scores, const Operand& labels, const char* function) {
-  Tensor s = scores.tensor(), l = labels.tensor();
-  if (s.dim() < 1) fail(function, "expects scores of [batch, classes], got " + s.describe(), scores.where());
-  if (s.dim() == 1) {
-    s = s.unsqueeze(0, scores.where());
-    if (l.dim() == 0) l = l.unsqueeze(0, scores.where());
-    return {s, l, Shape{}};
-  }
-  std::vector<Dim> expected{s.shape()[0]};
-  for (std::size_t i = 2; i < s.shape().rank(); ++i) expected.push_back(s.shape()[i]);
-  const Shape label_shape(expected);
-  if (l.shape() != label_shape)
-    fail(function, "labels must be " + ir::describe(DType::i64, label_shape) + " for scores " + s.describe() + ", got " + l.describe(),
-         labels.where());
-  if (l.dtype() != DType::i64) fail(function, "labels must be i64, got " + l.describe(), labels.where());
-  if (s.dim() > 2) {
-    Sizes dims{0};
-    for (std::int64_t d = 2; d < s.dim(); ++d) dims.push_back(d);
-    dims.push_back(1);
-    const Dim rows = product(label_shape, 0, label_shape.rank());
-    s = s.permute(dims, scores.where()).reshape({rows, s.shape()[1]}, scores.where());
-    l = l.reshape({rows}, scores.where());
-  }
-  return {s, l, label_shape};
-}
-}  // namespace
-
-Tensor cross_entropy(const Operand& logits, const Operand& labels, Reduction reduction) {
-  const Rows rows = rows_of(logits, labels, "cross_entropy");
-  const Tensor loss = apply("cross_entropy", {rows.scores, rows.labels}, {{"reduction", std::string(text(reduction))}}, logits.where());
-  return reduction == Reduction::none && loss.shape() != rows.label_shape ? loss.reshape(rows.label_shape, logits.where()) : loss;
-}
-
-Tensor nll_loss(const Operand& log_probabilities, const Operand& labels, Reduction reduction) {
-  const Location at = log_probabilities.where();
-  const Rows rows = rows_of(log_probabilities, labels, "nll_loss");
-  const Tensor mask = eq(Operand(rows.labels.unsqueeze(1, at), at), Operand(arange(rows.scores.size(1)), at));
-  const Tensor picked = graven::where(Operand(mask, at), Operand(rows.scores, at), Operand(0, at));
-  const Tensor losses = neg(Operand(sum(Operand(picked, at), {1}), at));
-  if (reduction == Reduction::none) return losses.shape() == rows.label_shape ? losses : losses.reshape(rows.label_shape, at);
-  return reduce_loss(losses, reduction, at);
-}
-
-Tensor mse_loss(const Operand& input, const Operand& target, Reduction reduction) {
-  const Location at = input.where();
-  return reduce_loss(square(Operand(sub(input, target), at)), reduction, at);
-}
-
-Tensor l1_loss(const Operand& input, const Operand& target, Reduction reduction) {
-  const Location at = input.where();
-  return reduce_loss(abs(Operand(sub(input, target), at)), reduction, at);
-}
-
-Tensor binary_cross_entropy_with_logits(const Operand& input, const Operand& target, Reduction reduction) {
-  const Location at = input.where();
-  const Tensor& x = input.tensor();
-  const Tensor linear_part = sub(Operand(relu(Operand(x, at)), at), Operand(mul(Operand(x, at), target), at));
-  const Tensor log_part = log1p(Operand(exp(Operand(neg(Operand(abs(Operand(x, at)), at)), at)), at));
-  return reduce_loss(add(Operand(linear_part, at), Operand(log_part, at)), reduction, at);
 }
 
 // ---- operators and methods ------------------------------------------------------------------------------------------------------------

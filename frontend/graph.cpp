@@ -16,6 +16,7 @@
 #include "frontend/dispatch.h"
 #include "frontend/module_state.h"
 #include "frontend/optim_state.h"
+#include "frontend/random.h"
 #include "frontend/trace.h"
 #include "graven/serialize.h"
 #include "ir/executable.h"
@@ -310,6 +311,15 @@ void GraphBase::end_recording(Recording& recording, ir::Tree inputs, ir::Tree ou
     throw UserError("build() of " + state_->name + " calls backward(), but the graph has no optimizer: call add_optimizer() in its constructor");
   if (graph.losses.empty() && !state_->optimizers.empty())
     throw UserError(state_->name + " has an optimizer, but its build() calls backward() on no loss");
+  if (state_->optimizers.empty())
+    for (const ir::Node& n : graph.nodes)
+      if (n.op->random) {
+        UserError error("draws random numbers, and " + state_->name + " has no optimizer: only training programs have a seed and a step");
+        error.in(n.origins.empty() ? std::string() : n.origins.back().module, std::string(n.op->name));
+        error.note("call eval() on the module before it is recorded: dropout is the identity then");
+        error.at(n.origins);
+        throw error;
+      }
   for (const auto& a : state_->optimizers) {
     ir::Optimizer o;
     o.kind = a.optimizer.kind();
@@ -423,7 +433,8 @@ std::vector<Tensor> GraphBase::run(const std::vector<Tensor>& inputs, const std:
     outputs.push_back(graven::detail::make_tensor(graph.type(v).dtype, shape));
     out.push_back(outputs.back().impl()->data());
   }
-  s.executable->run(in, out, symbol_values, learning_rates(), training_graph ? s.steps + 1 : 0);
+  s.executable->run(in, out, symbol_values, learning_rates(), training_graph ? s.steps + 1 : 0,
+                    static_cast<std::int64_t>(graven::detail::default_generator().initial_seed()));
   if (training_graph) {
     for (State::Bound& b : s.bound)
       if (b.written) {

@@ -74,28 +74,6 @@ Tensor Conv2d::forward(Tensor x) {
                 {.stride = options_.stride, .padding = options_.padding, .dilation = options_.dilation, .groups = options_.groups});
 }
 
-BatchNorm2d::BatchNorm2d(std::int64_t num_features, BatchNorm2dOptions options) : options_(options) {
-  require_positive(num_features, "num_features", "BatchNorm2d");
-  if (options.affine) {
-    weight = parameter("weight", ones({num_features}));
-    bias = parameter("bias", zeros({num_features}));
-  }
-  if (options.track_running_stats) {
-    running_mean = buffer("running_mean", zeros({num_features}));
-    running_var = buffer("running_var", ones({num_features}));
-    num_batches_tracked = buffer("num_batches_tracked", tensor(0, DType::i64));
-  }
-  set_arguments(fmt::format("{}, eps={}, momentum={}, affine={}, track_running_stats={}", num_features, number(options.eps), number(options.momentum),
-                            python(options.affine), python(options.track_running_stats)));
-}
-Tensor BatchNorm2d::forward(Tensor x) {
-  const Location where = call_location();
-  if (x.dim() != 4) graven::detail::fail("BatchNorm2d", "expects [batch, channels, height, width], got " + x.describe(), where);
-  const bool training = is_training() || !options_.track_running_stats;
-  if (is_training() && options_.track_running_stats) num_batches_tracked.add_(Operand(1, where));
-  return batch_norm(Operand(x, where), running_mean, running_var, weight, bias, training, options_.momentum, options_.eps);
-}
-
 MaxPool2d::MaxPool2d(Size2 kernel_size, MaxPool2dOptions options) : kernel_size_(kernel_size), options_(options) {
   const Size2 stride = options.stride.value_or(kernel_size);
   require_window("MaxPool2d", kernel_size, stride, options.padding, options.dilation);
@@ -142,32 +120,5 @@ Softmax::Softmax(std::int64_t dim) : dim_(dim) { set_arguments(fmt::format("dim=
 Tensor Softmax::forward(Tensor x) { return softmax(Operand(x, call_location()), dim_); }
 LogSoftmax::LogSoftmax(std::int64_t dim) : dim_(dim) { set_arguments(fmt::format("dim={}", dim)); }
 Tensor LogSoftmax::forward(Tensor x) { return log_softmax(Operand(x, call_location()), dim_); }
-
-Dropout::Dropout(double p) : p_(p) {
-  if (!(p >= 0 && p <= 1)) throw UserError("Dropout: the probability must lie in [0, 1], got " + number(p));
-  set_arguments(fmt::format("p={}, inplace=False", number(p)));
-}
-Tensor Dropout::forward(Tensor x) { return dropout(Operand(x, call_location()), p_, is_training()); }
-
-// ---- losses ---------------------------------------------------------------------------------------------------------------------------
-
-CrossEntropyLoss::CrossEntropyLoss(LossOptions options) : reduction_(options.reduction) {}
-Tensor CrossEntropyLoss::forward(Tensor logits, Tensor labels) {
-  return cross_entropy(Operand(logits, call_location()), Operand(labels, call_location()), reduction_);
-}
-NLLLoss::NLLLoss(LossOptions options) : reduction_(options.reduction) {}
-Tensor NLLLoss::forward(Tensor log_probabilities, Tensor labels) {
-  return nll_loss(Operand(log_probabilities, call_location()), Operand(labels, call_location()), reduction_);
-}
-MSELoss::MSELoss(LossOptions options) : reduction_(options.reduction) {}
-Tensor MSELoss::forward(Tensor input, Tensor target) {
-  return mse_loss(Operand(input, call_location()), Operand(target, call_location()), reduction_);
-}
-L1Loss::L1Loss(LossOptions options) : reduction_(options.reduction) {}
-Tensor L1Loss::forward(Tensor input, Tensor target) { return l1_loss(Operand(input, call_location()), Operand(target, call_location()), reduction_); }
-BCEWithLogitsLoss::BCEWithLogitsLoss(LossOptions options) : reduction_(options.reduction) {}
-Tensor BCEWithLogitsLoss::forward(Tensor input, Tensor target) {
-  return binary_cross_entropy_with_logits(Operand(input, call_location()), Operand(target, call_location()), reduction_);
-}
 
 }  // namespace graven::nn

@@ -7,6 +7,7 @@
 
 #include "frontend/dispatch.h"
 #include "frontend/tensor_impl.h"
+#include "frontend/trace.h"
 
 namespace graven {
 
@@ -41,6 +42,40 @@ Generator::Stream Generator::take(std::uint64_t blocks) {
   const Stream stream{seed_, counter_};
   counter_ += blocks;
   return stream;
+}
+
+std::uint64_t Generator::initial_seed() {
+  const std::lock_guard lock(mutex_);
+  return seed_;
+}
+
+namespace {
+/// FNV-1a, of which the operators take 62 bits.
+std::int64_t stream_of(const std::string& text) {
+  std::uint64_t h = 0xcbf29ce484222325u;
+  for (const char c : text) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+  return static_cast<std::int64_t>((h ^ (h >> 62)) & ((std::uint64_t{1} << 62) - 1));
+}
+}  // namespace
+
+RandomSource random_source(bool recording) {
+  if (!recording) {
+    const Generator::Stream s = default_generator().take(1);
+    return {tensor(static_cast<std::int64_t>(s.seed), DType::i64), tensor(static_cast<std::int64_t>(s.counter), DType::i64), stream_of("eager")};
+  }
+  Trace& trace = *active_trace();
+  const auto hyper = [&trace](ir::ValueId& value, const char* name) {
+    if (value == ir::kNone) {
+      if (trace.graph.find(name) != ir::kNone)
+        throw UserError("the name '" + std::string(name) + "' is the random operators': no input of " + trace.graph_name + " may be called so");
+      value = trace.graph.add_value(name, ir::ValueKind::hyper, {DType::i64, {}});
+    }
+    return trace.wrap(value);
+  };
+  const auto& frames = module_frames();
+  const std::string path = frames.empty() ? std::string() : frames.back().path;
+  const int call = trace.random_calls[path]++;
+  return {hyper(trace.seed, "seed"), hyper(trace.step, "step"), stream_of(path + "#" + std::to_string(call))};
 }
 
 namespace {

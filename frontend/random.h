@@ -4,7 +4,10 @@
 #include <array>
 #include <cstdint>
 #include <mutex>
+#include <string>
 #include <vector>
+
+#include "graven/tensor.h"
 
 namespace graven::detail {
 
@@ -19,6 +22,7 @@ class Generator {
   };
   void seed(std::uint64_t value);
   Stream take(std::uint64_t blocks);
+  std::uint64_t initial_seed();
 
  private:
   std::mutex mutex_;
@@ -32,5 +36,13 @@ Generator& default_generator();
 std::vector<double> draw_uniform(std::int64_t n);
 std::vector<double> draw_normal(std::int64_t n);
 std::vector<std::int64_t> draw_integers(std::int64_t low, std::int64_t high, std::int64_t n);
+
+/// What a random operator is called with: the key and the step of its numbers. Recorded, the training program's seed and step, and a stream that
+/// depends on the module's path and on how many such calls stand before this one under that path; eagerly, the default generator's.
+struct RandomSource {
+  Tensor seed, step;
+  std::int64_t stream = 0;
+};
+RandomSource random_source(bool recording);
 
 }  // namespace graven::detail

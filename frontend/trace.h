@@ -37,6 +37,9 @@ struct Trace {
   std::vector<Tensor> kept;
   std::unordered_map<const nn::ModuleState*, std::string> module_paths;
   std::unordered_map<const nn::ModuleState*, ModuleCall> calls;
+  /// The hyper values of random operators, and how many of them each module path has: calls are told apart by both.
+  ir::ValueId seed = ir::kNone, step = ir::kNone;
+  std::unordered_map<std::string, int> random_calls;
 
   std::vector<Tensor> record(const ir::OpDef& op, const std::vector<Tensor>& inputs, ir::Attributes attributes, Location where);
   Tensor wrap(ir::ValueId value);

@@ -18,9 +18,10 @@ class Executable {
   /// outlive the executable; what either side writes, the other sees.
   virtual void bind(const std::string& name, void* data, std::size_t bytes) = 0;
   /// Runs once: inputs and outputs in the graph's order, row-major; `symbols` in the order of Graph::symbols(). `learning_rates` holds one
-  /// number per optimizer group in order, empty for inference; `step` counts training steps from 1. Not for two threads at a time.
+  /// number per optimizer group in order, empty for inference; `step` counts training steps from 1, `seed` is that of
+  /// random operators. UserError when an index in the data is out of range. Not for two threads at a time.
   virtual void run(const std::vector<const void*>& inputs, const std::vector<void*>& outputs, const std::vector<std::int64_t>& symbols,
-                   const std::vector<double>& learning_rates, std::int64_t step = 0) = 0;
+                   const std::vector<double>& learning_rates, std::int64_t step = 0, std::int64_t seed = 0) = 0;
   /// Recomputes what depends on weights only (packed and folded weights). Called after any bound weight changed, before the next run.
   virtual void weights_changed() = 0;
 };

@@ -140,8 +140,8 @@ class JitExecutable : public ir::Executable {
   }
   void bind(const std::string& name, void* data, std::size_t bytes) override { check(bind_(instance_, name.c_str(), data, bytes)); }
   void run(const std::vector<const void*>& inputs, const std::vector<void*>& outputs, const std::vector<std::int64_t>& symbols,
-           const std::vector<double>& learning_rates, std::int64_t step) override {
-    check(run_(instance_, inputs.data(), outputs.data(), symbols.data(), learning_rates.data(), step));
+           const std::vector<double>& learning_rates, std::int64_t step, std::int64_t seed) override {
+    check(run_(instance_, inputs.data(), outputs.data(), symbols.data(), learning_rates.data(), step, seed));
   }
   void weights_changed() override { check(weights_changed_(instance_)); }
 

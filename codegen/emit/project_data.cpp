@@ -471,6 +471,7 @@ class Builder {
     for (const ir::Node& n : graph_.nodes)
       if (!n.outputs.empty() && !graph_.losses.empty() && root(plan_, graph_.losses[0].value) == n.outputs[0]) loss = describe_node(graph_, n);
     d["loss_literal"] = string_literal(loss);
+    d["random"] = std::any_of(graph_.nodes.begin(), graph_.nodes.end(), [](const ir::Node& n) { return n.op->random; });
   }
 
   /// The losses of an evaluation, and the scores of the classes where its labels are an input.

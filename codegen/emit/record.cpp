@@ -143,6 +143,16 @@ std::map<std::string, ir::TensorData> record(const ir::Graph& graph, const Plan&
       for (const ir::ValueId v : *list) given.emplace(graph.value(v).name, known.at(v));
   for (const ir::ValueId v : graph.states) known.emplace(v, zeros(graph.type(v)));
 
+  // Hyper's defaults, which the self-test runs with.
+  for (std::size_t v = 0; v < graph.values.size(); ++v) {
+    const std::string& name = graph.values[v].name;
+    if (graph.values[v].kind != ir::ValueKind::hyper || (name != "seed" && name != "step")) continue;
+    const std::int64_t number = name == "step" ? 1 : 0;
+    ir::TensorData scalar{graph.values[v].type, std::vector<std::byte>(sizeof number)};
+    std::memcpy(scalar.bytes.data(), &number, sizeof number);
+    known.emplace(static_cast<ir::ValueId>(v), std::move(scalar));
+  }
+
   // The update is left out: what it reads, the gradients, are results here.
   ir::Graph forward = graph;
   const auto gradients = parameter_gradients(graph);

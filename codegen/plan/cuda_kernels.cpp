@@ -85,6 +85,11 @@ ir::KernelCall lower_for_cuda(const ir::NodeView& node) {
     refuse(node, "the CUDA kernel " + call.name + " does not take " + node.graph.type(v).to_string() + " (" + node.graph.value(v).name + ")");
   if (kernel->images && !node.attributes().flag("channels_last"))
     refuse(node, "the CUDA kernel " + call.name + " takes NHWC images: the pass choose_layout must run");
+  if (call.file == "cross_entropy") {
+    const std::size_t weight = node.node.op->name == "cross_entropy" ? 2 : 3;
+    if (node.has_input(weight) || node.attributes().number("label_smoothing") != 0 || node.attributes().integer("ignore_index") != -100)
+      refuse(node, "the CUDA kernel " + call.name + " has no weight, label_smoothing and ignore_index: emit for the CPU");
+  }
   call.reference = false;
   call.workspace_bytes = 0;
   if (kernel->product) call.in_place.clear();

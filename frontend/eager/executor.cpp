@@ -487,7 +487,11 @@ struct Executor::Impl {
           tensors[i] = lists[i].data();
         }
       }
-      s.thunk({*p.threads, &s.call, &s.broadcast, tensors.data(), s.count, s.sizes.data(), s.workspace >= 0 ? scratch + s.workspace : nullptr});
+      try {
+        s.thunk({*p.threads, &s.call, &s.broadcast, tensors.data(), s.count, s.sizes.data(), s.workspace >= 0 ? scratch + s.workspace : nullptr});
+      } catch (const std::exception& e) {  // an index in the data is out of range
+        throw UserError(e.what());
+      }
     }
     if (layout && !first_step.empty()) {
       advance(first_step.size());

@@ -21,10 +21,30 @@ inline void check_labels(const InferContext& c, std::size_t i, const Dim& rows) 
   c.require(c.input(i) == expected, "labels must be " + expected.to_string() + ", got " + c.input(i).to_string());
 }
 
+inline std::vector<AttributeSpec> cross_entropy_attributes() {
+  return {loss_reduction_attribute(),
+          {"ignore_index", AttributeType::integer, std::int64_t{-100}, "a label whose rows have no loss and no gradient"},
+          {"label_smoothing", AttributeType::number, 0.0, "the part of the target that is spread over all classes, in [0, 1]"}};
+}
+
+/// The attributes, and the classes' weights (input `i`, if present).
+inline void check_cross_entropy(const InferContext& c, std::size_t i, const TensorType& scores) {
+  const double smoothing = c.attributes.number("label_smoothing");
+  c.require(smoothing >= 0 && smoothing <= 1, "'label_smoothing' must lie in [0, 1], got " + text_of(smoothing));
+  fixed(c, scores.shape[1], "the number of classes");
+  if (!c.has_input(i)) return;
+  const TensorType expected{scores.dtype, {scores.shape[1]}};
+  c.require(c.input(i) == expected, "weight must be " + expected.to_string() + ", got " + c.input(i).to_string());
+}
+
 inline KernelCall cross_entropy_call(const NodeView& node, std::string name, const Shape& logits) {
   return {.name = std::move(name),
           .file = "cross_entropy",
-          .config = {{"rows", logits[0]}, {"classes", logits[1]}, {"reduction", Dim(reduction_number(node.attributes().text("reduction")))}},
+          .config = {{"rows", logits[0]},
+                     {"classes", logits[1]},
+                     {"reduction", Dim(reduction_number(node.attributes().text("reduction")))},
+                     {"ignore_index", Dim(node.attributes().integer("ignore_index"))},
+                     {"label_smoothing", node.attributes().number("label_smoothing")}},
           .reference = !all_f32(node)};
 }
 

@@ -28,6 +28,22 @@ bool use_running_statistics(Rewriter& rewriter, Node& node) {
   return true;
 }
 
+/// dropout(x) -> x, as in PyTorch's evaluation mode.
+bool skip_dropout(Rewriter& rewriter, const Node& node) {
+  if (node.op->name != "dropout") return false;
+  rewriter.replace(node.outputs[0], node.inputs[0]);
+  return true;
+}
+
+/// What else is drawn is drawn in evaluation too: the numbers of seed 0 and step 0, so that every evaluation sees the same.
+void fix_random_inputs(Rewriter& rewriter, Node& node) {
+  if (!node.op->random) return;
+  for (ValueId& v : node.inputs)
+    if (v != kNone && rewriter.graph().value(v).kind == ValueKind::hyper)
+      v = rewriter.add_one("full", {}, {{"shape", Shape{}}, {"value", 0.0}, {"dtype", DType::i64}}, node.origins, Phase::forward,
+                           rewriter.graph().value(v).name + ".evaluation");
+}
+
 const Node* cross_entropy_of(const Graph& graph) {
   for (std::size_t n = graph.nodes.size(); n-- > 0;)
     if (graph.nodes[n].op->name == "cross_entropy") return &graph.nodes[n];
@@ -50,7 +66,8 @@ Graph evaluation_graph(const Graph& traced) {
   Rewriter rewriter(graph);
   for (Node& node : rewriter.old()) {
     rewriter.forward_inputs(node);
-    if (node.op->has_effect() || use_running_statistics(rewriter, node)) continue;
+    if (node.op->has_effect() || use_running_statistics(rewriter, node) || skip_dropout(rewriter, node)) continue;
+    fix_random_inputs(rewriter, node);
     rewriter.keep(std::move(node));
   }
   rewriter.finish();

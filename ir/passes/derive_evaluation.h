@@ -6,9 +6,9 @@
 namespace graven::ir {
 
 /// From a traced training graph (stage "trace"), the graph that a training program's evaluate() runs: batch norms use their running statistics,
-/// nothing is written into parameters or buffers, there is no backward pass and no optimizer. Inputs and parameters are those of `traced`.
-/// Outputs: the scalar losses ("loss", "loss_2", ...); then, when a cross_entropy is part of them, its logits ("scores", [rows, classes]), so that
-/// accuracy can be counted. User error when `traced` has no scalar loss.
+/// dropout is the identity, other random numbers are those of seed 0 and step 0, nothing is written into parameters or buffers, there is no backward
+/// pass and no optimizer. Inputs and parameters are those of `traced`. Outputs: the scalar losses ("loss", "loss_2", ...); then, when a cross_entropy
+/// is part of them, its logits ("scores", [rows, classes]), so that accuracy can be counted. User error when `traced` has no scalar loss.
 Graph evaluation_graph(const Graph& traced);
 
 /// The labels that belong to the logits of evaluation_graph: the value `cross_entropy` of the traced graph reads, kNone when there is none or

@@ -4,7 +4,7 @@
 //
 //   cross_entropy(context, cross_entropy_config{.rows = 64, .classes = 10, .reduction = 1}, loss, probabilities, logits, labels);
 //
-// A label outside [0, classes) makes the loss NaN: a device cannot throw.
+// A label outside [0, classes), an ignored one too, makes the loss NaN: a device cannot throw. Weights of classes and label smoothing are the CPU's.
 #pragma once
 
 #include "../config/cross_entropy.h"
@@ -56,7 +56,7 @@ __global__ void cross_entropy_backward_kernel(cross_entropy_config config, T* dl
 /// loss: [rows] for reduction 0, else one value; probabilities [rows,classes] or nullptr.
 template <class T>
 void cross_entropy(CudaContext& context, const cross_entropy_config& config, T* loss, plain_t<T>* probabilities, const T* logits,
-                   const std::int64_t* labels) {
+                   const std::int64_t* labels, decltype(nullptr) = nullptr) {
   if (config.reduction == 0) {
     launch(context, "cross_entropy", &cross_entropy_kernel<T>, launch_shape(config.rows * 32), config.rows, config.classes, loss, probabilities,
            logits, labels);
@@ -76,7 +76,7 @@ void cross_entropy(CudaContext& context, const cross_entropy_config& config, T* 
 
 template <class T>
 void cross_entropy_backward(CudaContext& context, const cross_entropy_config& config, T* dlogits, const T* dloss, const T* probabilities,
-                            const std::int64_t* labels) {
+                            const std::int64_t* labels, decltype(nullptr) = nullptr) {
   launch(context, "cross_entropy_backward", &cross_entropy_backward_kernel<T>, launch_shape(config.rows * config.classes), config, dlogits, dloss,
          probabilities, labels);
 }

@@ -154,7 +154,7 @@ int graven_jit_weights_changed(void* opaque) {
 }
 
 int graven_jit_run(void* opaque, const void* const* inputs, void* const* outputs, const std::int64_t* symbols, const double* learning_rates,
-                   std::int64_t step_number) {
+                   std::int64_t step_number, std::int64_t seed) {
   Instance& instance = *static_cast<Instance*>(opaque);
 {% for input in inputs %}
   instance.in.@{ input.member }@ = static_cast<const @{ input.element }@*>(inputs[@{ loop.index }@]);
@@ -173,16 +173,22 @@ int graven_jit_run(void* opaque, const void* const* inputs, void* const* outputs
   for (int i = 0; i < @{ group_count }@; ++i) step.hyper.learning_rates[i] = learning_rates[i];
 {% endif %}
   step.hyper.step = step_number;
+  step.hyper.seed = seed;
 {% endif %}
+  try {
 {% for function in step_functions %}
-  program.@{ function }@(step);
+    program.@{ function }@(step);
 {% endfor %}
+  } catch (const std::exception& e) {  // an index in the data is out of range
+    instance.error = e.what();
+    return 1;
+  }
 {% if training %}
 {% for output in outputs %}
   std::memcpy(outputs[@{ loop.index }@], @{ output.in_instance }@, sizeof(@{ output.element }@) * static_cast<std::size_t>(@{ output.count_in_step }@));
 {% endfor %}
 {% endif %}
-  (void)inputs, (void)outputs, (void)symbols, (void)learning_rates, (void)step_number;
+  (void)inputs, (void)outputs, (void)symbols, (void)learning_rates, (void)step_number, (void)seed;
   return 0;
 }
 

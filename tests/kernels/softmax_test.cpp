@@ -83,7 +83,7 @@ TEST(CrossEntropy, LossAndGradient) {
         const auto logits = random_tensor<float>(n, 1, -10, 10), dloss = random_tensor<float>(losses, 2);
         auto labels = random_tensor<i64>(s.rows, 3, 0, static_cast<double>(s.classes));
         if (ignore)
-          for (std::size_t r = 0; r + 1 < labels.size(); r += 3) labels[r] = r % 2 == 0 ? -100 : s.classes;
+          for (std::size_t r = 0; r + 1 < labels.size(); r += 3) labels[r] = -100;
         const auto logits_double = converted<double>(logits), dloss_double = converted<double>(dloss);
         std::vector<double> loss(static_cast<std::size_t>(losses)), probabilities(logits.size()), dlogits(logits.size());
         reference::cross_entropy(c, loss.data(), probabilities.data(), logits_double.data(), labels.data());
@@ -108,6 +108,21 @@ TEST(CrossEntropy, LossAndGradient) {
         });
         expect_close(d, dlogits, 2e-6, what + " gradient");
       }
+}
+
+TEST(CrossEntropy, ALabelThatIsNoClassIsAnError) {
+  for (const std::int64_t label : {std::int64_t{-1}, std::int64_t{3}, std::int64_t{1} << 62}) {
+    const cross_entropy_config c{.rows = 2, .classes = 3, .reduction = 1};
+    const std::vector<float> logits(6, 0.5f);
+    const std::vector<double> wide(6, 0.5);
+    const std::vector<i64> labels = {0, label};
+    float loss = 7;
+    double wide_loss = 7;
+    Threads threads(1);
+    EXPECT_THROW(cross_entropy(threads, c, &loss, nullptr, logits.data(), labels.data()), index_error);
+    EXPECT_THROW(reference::cross_entropy(c, &wide_loss, nullptr, wide.data(), labels.data()), index_error);
+    EXPECT_EQ(loss, 7);
+  }
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -41,14 +42,28 @@ class Fixture {
   const std::vector<Tensor>& weights() const { return weights_; }
   const std::map<std::string, Tensor>& gradients() const { return gradients_; }
   const std::map<std::string, Tensor>& inputs() const { return inputs_; }
-  /// The same case on other tensors: a trace's.
+  /// The same case on other tensors: leaves that require gradients.
   Fixture with(std::map<std::string, Tensor> inputs) const;
+  /// A module's parameters take the values of the inputs of their names ("__" for "."), and their gradients stand for the inputs'.
+  template <class M>
+  void give_parameters(M& module) const {
+    for (auto [name, parameter] : module.named_parameters()) {
+      for (std::size_t dot = name.find('.'); dot != std::string::npos; dot = name.find('.')) name.replace(dot, 1, "__");
+      if (!tensor(name).defined()) throw UserError("the case has no parameter " + name);
+      NoGradGuard no_grad;
+      parameter.copy_(tensor(name));
+      parameters_->insert_or_assign(name, parameter);
+    }
+  }
+  /// Where the gradient of an input arrives.
+  Tensor leaf(const std::string& name) const;
 
  private:
   std::string function_, note_;
   nlohmann::json options_;
   std::map<std::string, Tensor> inputs_, gradients_;
   std::vector<Tensor> outputs_, weights_;
+  std::shared_ptr<std::map<std::string, Tensor>> parameters_ = std::make_shared<std::map<std::string, Tensor>>();
 };
 
 /// Our side of a function: all of PyTorch's outputs, or the first few of them.

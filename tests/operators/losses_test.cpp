@@ -5,11 +5,61 @@
 namespace graven::tests {
 namespace {
 
+BinaryCrossEntropyOptions binary(const Fixture& f) {
+  return {.weight = f.tensor("weight"), .reduction = f.reduction(), .pos_weight = f.tensor("pos_weight")};
+}
+
 TEST(Losses, AgreeWithPyTorch) {
-  expect_family("losses", {
-                              {"mse_loss", one([](const Fixture& f) { return mse_loss(f.tensor("input"), f.tensor("target"), f.reduction()); })},
-                              {"l1_loss", one([](const Fixture& f) { return l1_loss(f.tensor("input"), f.tensor("target"), f.reduction()); })},
-                          });
+  const auto input = [](const Fixture& f) { return f.tensor("input"); };
+  const auto target = [](const Fixture& f) { return f.tensor("target"); };
+  expect_family(
+      "losses",
+      {
+          {"mse_loss", one([=](const Fixture& f) { return mse_loss(input(f), target(f), f.reduction()); })},
+          {"l1_loss", one([=](const Fixture& f) { return l1_loss(input(f), target(f), f.reduction()); })},
+          {"smooth_l1_loss", one([=](const Fixture& f) { return smooth_l1_loss(input(f), target(f), f.reduction(), f.number("beta", 1)); })},
+          {"huber_loss", one([=](const Fixture& f) { return huber_loss(input(f), target(f), f.reduction(), f.number("delta", 1)); })},
+          {"binary_cross_entropy", one([=](const Fixture& f) { return binary_cross_entropy(input(f), target(f), binary(f)); })},
+          {"binary_cross_entropy_with_logits",
+           one([=](const Fixture& f) { return binary_cross_entropy_with_logits(input(f), target(f), binary(f)); })},
+          {"kl_div",
+           one([=](const Fixture& f) { return kl_div(input(f), target(f), {.reduction = f.reduction(), .log_target = f.flag("log_target")}); })},
+          {"cross_entropy", one([=](const Fixture& f) {
+             return cross_entropy(input(f), target(f),
+                                  {.weight = f.tensor("weight"),
+                                   .ignore_index = f.integer("ignore_index", -100),
+                                   .reduction = f.reduction(),
+                                   .label_smoothing = f.number("label_smoothing")});
+           })},
+          {"nll_loss", one([=](const Fixture& f) {
+             return nll_loss(input(f), target(f),
+                             {.weight = f.tensor("weight"), .ignore_index = f.integer("ignore_index", -100), .reduction = f.reduction()});
+           })},
+      });
+}
+
+TEST(Losses, SayWhatIsWrong) {
+  const auto error_of = [](const auto& call) -> std::string {
+    try {
+      (void)call();
+    } catch (const UserError& e) {
+      return e.what();
+    }
+    return "no error";
+  };
+  const Tensor scores = zeros({2, 3}), labels = tensor({0, 3});
+  const struct {
+    std::string wanted, found;
+  } cases[] = {
+      {"cross_entropy: label 3 at position 1 is outside [0, 3)", error_of([&] { return cross_entropy(scores, labels); })},
+      {"gather: index 3 at position 1 is outside [0, 3)", error_of([&] { return nll_loss(scores, labels); })},
+      {"labels must be i64[2] for scores f32[2,3], got i64[3]", error_of([&] { return cross_entropy(scores, tensor({0, 1, 2})); })},
+      {"weight must be f32[3], got f32[2]", error_of([&] { return cross_entropy(scores, tensor({0, 1}), {.weight = ones({2})}); })},
+      {"label_smoothing must lie in [0, 1]", error_of([&] { return cross_entropy(scores, tensor({0, 1}), {.label_smoothing = 1.5}); })},
+      {"batchmean is kl_div's", error_of([&] { return mse_loss(scores, scores, Reduction::batchmean); })},
+      {"delta must be positive", error_of([&] { return huber_loss(scores, scores, Reduction::mean, 0); })},
+  };
+  for (const auto& c : cases) EXPECT_NE(c.found.find(c.wanted), std::string::npos) << c.wanted << "\n" << c.found;
 }
 
 }  // namespace

@@ -24,9 +24,6 @@ struct Size2 {
   friend constexpr bool operator==(const Size2&, const Size2&) = default;
 };
 
-/// How a loss reduces over its elements.
-enum class Reduction : std::uint8_t { none, mean, sum };
-
 // ---- elementwise ----
 Tensor add(const Operand& a, const Operand& b, double alpha = 1);
 Tensor sub(const Operand& a, const Operand& b, double alpha = 1);
@@ -81,8 +78,6 @@ Tensor elu(const Operand& x, double alpha = 1);
 Tensor hardtanh(const Operand& x, double min_val = -1, double max_val = 1);
 Tensor softmax(const Operand& x, std::int64_t dim);
 Tensor log_softmax(const Operand& x, std::int64_t dim);
-/// x when not training or p is 0; a user error otherwise, as random operators are not supported yet.
-Tensor dropout(const Operand& x, double p = 0.5, bool training = true);
 
 // ---- reductions; empty dims: all of them ----
 Tensor sum(const Operand& x, const Sizes& dims = {}, bool keepdim = false);
@@ -130,23 +125,14 @@ struct AvgPool2dOptions {
 Tensor avg_pool2d(const Operand& x, Size2 kernel_size, const AvgPool2dOptions& options = {});
 /// Mean over each channel's image when output_size is 1; other sizes must divide the image's.
 Tensor adaptive_avg_pool2d(const Operand& x, Size2 output_size);
-/// Normalises over every dimension but 1. When training, statistics of the batch are used and the running ones, where given, are updated in place:
-/// running = (1 - momentum) running + momentum statistic (the variance unbiased).
-Tensor batch_norm(const Operand& x, const Tensor& running_mean, const Tensor& running_var, const Tensor& weight = {}, const Tensor& bias = {},
-                  bool training = false, double momentum = 0.1, double eps = 1e-5);
-
-// ---- losses ----
-/// Of logits[rows, classes] (or [batch, classes, d1, ...]) and labels i64[rows] (or [batch, d1, ...]).
-Tensor cross_entropy(const Operand& logits, const Operand& labels, Reduction reduction = Reduction::mean);
-/// Of log-probabilities[rows, classes].
-Tensor nll_loss(const Operand& log_probabilities, const Operand& labels, Reduction reduction = Reduction::mean);
-Tensor mse_loss(const Operand& input, const Operand& target, Reduction reduction = Reduction::mean);
-Tensor l1_loss(const Operand& input, const Operand& target, Reduction reduction = Reduction::mean);
-/// mean of max(x, 0) - x y + log(1 + exp(-|x|))
-Tensor binary_cross_entropy_with_logits(const Operand& input, const Operand& target, Reduction reduction = Reduction::mean);
 
 }  // namespace graven
 
 // ---- families ----
-#include "graven/functional/padding.h"     // IWYU pragma: export
-#include "graven/functional/upsampling.h"  // IWYU pragma: export
+#include "graven/functional/indexing.h"       // IWYU pragma: export
+#include "graven/functional/losses.h"         // IWYU pragma: export
+#include "graven/functional/normalization.h"  // IWYU pragma: export
+#include "graven/functional/padding.h"        // IWYU pragma: export
+#include "graven/functional/random.h"         // IWYU pragma: export
+#include "graven/functional/sequence.h"       // IWYU pragma: export
+#include "graven/functional/upsampling.h"     // IWYU pragma: export

@@ -17,7 +17,6 @@ namespace graven::nn {
 
 using graven::AvgPool2dOptions;
 using graven::MaxPool2dOptions;
-using graven::Reduction;
 
 struct LinearOptions {
   bool bias = true;
@@ -48,24 +47,6 @@ class Conv2d : public Module<Conv2d> {
 
  private:
   Conv2dOptions options_;
-};
-
-struct BatchNorm2dOptions {
-  double eps = 1e-5;
-  double momentum = 0.1;
-  bool affine = true;
-  bool track_running_stats = true;
-};
-
-/// Normalises each channel of x[batch, channels, h, w]; running statistics are buffers.
-class BatchNorm2d : public Module<BatchNorm2d> {
- public:
-  explicit BatchNorm2d(std::int64_t num_features, BatchNorm2dOptions options = {});
-  Tensor forward(Tensor x);
-  Tensor weight, bias, running_mean, running_var, num_batches_tracked;
-
- private:
-  BatchNorm2dOptions options_;
 };
 
 class MaxPool2d : public Module<MaxPool2d> {
@@ -164,66 +145,14 @@ class LogSoftmax : public Module<LogSoftmax> {
  private:
   std::int64_t dim_;
 };
-/// The identity in evaluation mode or with p = 0; a user error in training mode, as random operators are not supported yet.
-class Dropout : public Module<Dropout> {
- public:
-  explicit Dropout(double p = 0.5);
-  Tensor forward(Tensor x);
-
- private:
-  double p_;
-};
-
-// ---- losses ---------------------------------------------------------------------------------------------------------------------------
-
-struct LossOptions {
-  Reduction reduction = Reduction::mean;
-};
-
-/// Of logits[rows, classes] and labels i64[rows].
-class CrossEntropyLoss : public Module<CrossEntropyLoss> {
- public:
-  explicit CrossEntropyLoss(LossOptions options = {});
-  Tensor forward(Tensor logits, Tensor labels);
-
- private:
-  Reduction reduction_;
-};
-class NLLLoss : public Module<NLLLoss> {
- public:
-  explicit NLLLoss(LossOptions options = {});
-  Tensor forward(Tensor log_probabilities, Tensor labels);
-
- private:
-  Reduction reduction_;
-};
-class MSELoss : public Module<MSELoss> {
- public:
-  explicit MSELoss(LossOptions options = {});
-  Tensor forward(Tensor input, Tensor target);
-
- private:
-  Reduction reduction_;
-};
-class L1Loss : public Module<L1Loss> {
- public:
-  explicit L1Loss(LossOptions options = {});
-  Tensor forward(Tensor input, Tensor target);
-
- private:
-  Reduction reduction_;
-};
-class BCEWithLogitsLoss : public Module<BCEWithLogitsLoss> {
- public:
-  explicit BCEWithLogitsLoss(LossOptions options = {});
-  Tensor forward(Tensor input, Tensor target);
-
- private:
-  Reduction reduction_;
-};
 
 }  // namespace graven::nn
 
 // ---- families ----
-#include "graven/layers/padding.h"     // IWYU pragma: export
-#include "graven/layers/upsampling.h"  // IWYU pragma: export
+#include "graven/layers/indexing.h"       // IWYU pragma: export
+#include "graven/layers/losses.h"         // IWYU pragma: export
+#include "graven/layers/normalization.h"  // IWYU pragma: export
+#include "graven/layers/padding.h"        // IWYU pragma: export
+#include "graven/layers/random.h"         // IWYU pragma: export
+#include "graven/layers/sequence.h"       // IWYU pragma: export
+#include "graven/layers/upsampling.h"     // IWYU pragma: export

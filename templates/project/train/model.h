@@ -71,9 +71,9 @@ class Model {
   /// Forward, backward, update. Returns the loss before the update.
   double step(@{ parameters }@, const Hyper& hyper);
   /// The forward phase of a step, as it is in training; returns the loss.
-  double forward(@{ parameters }@);
-  /// The gradients of the loss, after forward() with the same inputs.
-  void backward(@{ parameters }@);
+  double forward(@{ parameters }@{% if random %}, const Hyper& hyper = {}{% endif %});
+  /// The gradients of the loss, after forward() with the same inputs{% if random %} and the same seed and step: masks are drawn again{% endif %}.
+  void backward(@{ parameters }@{% if random %}, const Hyper& hyper = {}{% endif %});
   /// Changes the parameters by their gradients, after backward().
   void update(const Hyper& hyper);
 {% if has_evaluation == "true" %}
@@ -128,7 +128,7 @@ enum { @{ constant_prefix }@_OK = 0, @{ constant_prefix }@_ERROR = 1, @{ constan
 int @{ namespace }@_create(int @{ create_argument }@, @{ namespace }@_model** model);
 void @{ namespace }@_destroy(@{ namespace }@_model* model);
 /* Forward, backward, update. `learning_rates`: @{ group_count }@; `step` counts from 1. The loss is stored where `loss` points, unless that is NULL. */
-int @{ namespace }@_step(@{ namespace }@_model* model, @{ c_parameters }@, const double* learning_rates, int64_t step, double* loss);
+int @{ namespace }@_step(@{ namespace }@_model* model, @{ c_parameters }@, const double* learning_rates, int64_t step, {% if random %}int64_t seed, {% endif %}double* loss);
 int @{ namespace }@_forward(@{ namespace }@_model* model, @{ c_parameters }@, double* loss);
 {% if has_evaluation == "true" %}
 int @{ namespace }@_evaluate(@{ namespace }@_model* model, @{ c_parameters }@, double* loss);

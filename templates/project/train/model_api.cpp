@@ -137,12 +137,26 @@ struct Model::Memory {
 Model::Model(int threads) : memory_(std::make_unique<Memory>(threads)) {}
 Model::~Model() = default;
 
-double Model::forward(@{ parameters }@) {
+double Model::forward(@{ parameters }@{% if random %}, const Hyper& hyper{% endif %}) {
+{% if random %}
+  Step step = memory_->step(@{ argument_names }@);
+  step.hyper = hyper;
+  memory_->program.forward(step);
+{% else %}
   memory_->program.forward(memory_->step(@{ argument_names }@));
+{% endif %}
   return memory_->loss();
 }
 
+{% if random %}
+void Model::backward(@{ parameters }@, const Hyper& hyper) {
+  Step step = memory_->step(@{ argument_names }@);
+  step.hyper = hyper;
+  memory_->program.backward(step);
+}
+{% else %}
 void Model::backward(@{ parameters }@) { memory_->program.backward(memory_->step(@{ argument_names }@)); }
+{% endif %}
 
 void Model::update(const Hyper& hyper) {
   Step step{memory_->threads, memory_->in, memory_->param, memory_->grad, memory_->state, memory_->buf};

@@ -1,0 +1,108 @@
+#include "graven/functional/normalization.h"
+
+#include <limits>
+
+#include "frontend/dispatch.h"
+#include "graven/functional.h"
+
+namespace graven {
+
+using detail::apply;
+using detail::fail;
+
+namespace {
+
+/// Checks that x ends in this shape; the number of its dimensions.
+std::int64_t check_normalized(const char* function, const Operand& operand, const Sizes& normalized_shape) {
+  const Tensor& x = operand.tensor();
+  const auto rank = static_cast<std::int64_t>(normalized_shape.size());
+  bool fits = rank >= 1 && rank <= x.dim();
+  for (std::size_t d = 0; fits && d < normalized_shape.size(); ++d)
+    fits = x.shape()[x.shape().rank() - normalized_shape.size() + d] == Dim(normalized_shape[d]);
+  if (!fits)
+    fail(function, "expects an input whose last dimensions are " + Shape::of(normalized_shape).to_string() + ", got " + x.describe(),
+         operand.where());
+  return rank;
+}
+
+double epsilon(DType dtype) {
+  switch (dtype) {
+    case DType::f64:
+      return std::numeric_limits<double>::epsilon();
+    case DType::f16:
+      return 0x1p-10;
+    case DType::bf16:
+      return 0x1p-7;
+    default:
+      return std::numeric_limits<float>::epsilon();
+  }
+}
+
+void update_running(const Tensor& running, const Tensor& statistic, double momentum, Location where) {
+  NoGradGuard no_grad;
+  Tensor target = running;
+  const Tensor kept = mul(Operand(running, where), Operand(1 - momentum, where)),
+               added = mul(Operand(statistic.detach(where), where), Operand(momentum, where));
+  target.copy_(add(Operand(kept, where), Operand(added, where)), where);
+}
+
+}  // namespace
+
+Tensor batch_norm(const Operand& x, const Tensor& running_mean, const Tensor& running_var, const Tensor& weight, const Tensor& bias, bool training,
+                  double momentum, double eps) {
+  if (!training) {
+    if (!running_mean.defined() || !running_var.defined()) fail("batch_norm", "needs running statistics when not training", x.where());
+    return apply("batch_norm", {x.tensor(), weight, bias, running_mean, running_var}, {{"eps", eps}}, x.where());
+  }
+  std::vector<Tensor> results = detail::apply(ir::get_op("batch_norm_training"), {x.tensor(), weight, bias, running_mean, running_var},
+                                              {{"eps", eps}, {"momentum", momentum}}, x.where());
+  if (running_mean.defined() && running_var.defined()) {
+    NoGradGuard no_grad;
+    Tensor mean = running_mean, variance = running_var;
+    mean.copy_(results.at(3), x.where());
+    variance.copy_(results.at(4), x.where());
+  }
+  return results.at(0);
+}
+
+Tensor layer_norm(const Operand& x, const Sizes& normalized_shape, const Tensor& weight, const Tensor& bias, double eps) {
+  const std::int64_t dims = check_normalized("layer_norm", x, normalized_shape);
+  return apply("layer_norm", {x.tensor(), weight, bias}, {{"dims", dims}, {"eps", eps}}, x.where());
+}
+
+Tensor rms_norm(const Operand& x, const Sizes& normalized_shape, const Tensor& weight, std::optional<double> eps) {
+  const std::int64_t dims = check_normalized("rms_norm", x, normalized_shape);
+  return apply("rms_norm", {x.tensor(), weight}, {{"dims", dims}, {"eps", eps.value_or(epsilon(x.tensor().dtype()))}}, x.where());
+}
+
+Tensor group_norm(const Operand& x, std::int64_t num_groups, const Tensor& weight, const Tensor& bias, double eps) {
+  return apply("group_norm", {x.tensor(), weight, bias}, {{"groups", num_groups}, {"eps", eps}}, x.where());
+}
+
+Tensor instance_norm(const Operand& operand, const Tensor& running_mean, const Tensor& running_var, const Tensor& weight, const Tensor& bias,
+                     bool use_input_stats, double momentum, double eps) {
+  const Location where = operand.where();
+  const Tensor& x = operand.tensor();
+  if (x.dim() < 3) fail("instance_norm", "expects [batch, channels, ...] with at least one more dimension, got " + x.describe(), where);
+  if (!use_input_stats) {
+    if (!running_mean.defined() || !running_var.defined()) fail("instance_norm", "needs running statistics without use_input_stats", where);
+    return batch_norm(operand, running_mean, running_var, weight, bias, false, momentum, eps);
+  }
+  Dim positions = 1;
+  for (std::size_t d = 2; d < x.shape().rank(); ++d) positions = positions * x.shape()[d];
+  if (positions == Dim(1)) fail("instance_norm", "expects more than 1 value per channel, got " + x.describe(), where);
+  if (running_mean.defined() && running_var.defined()) {
+    if (!positions.is_static()) fail("instance_norm", "the positions must be fixed where running statistics are kept, got " + x.describe(), where);
+    NoGradGuard no_grad;
+    Sizes inner;
+    for (std::int64_t d = 2; d < x.dim(); ++d) inner.push_back(d);
+    const Tensor constant = x.detach(where), center = mean(Operand(constant, where), inner, true);
+    const Tensor squares = mean(Operand(square(Operand(sub(Operand(constant, where), Operand(center, where)), where)), where), inner);
+    const auto n = static_cast<double>(positions.value());
+    update_running(running_mean, mean(Operand(center.reshape({x.shape()[0], x.shape()[1]}, where), where), {0}), momentum, where);
+    update_running(running_var, mul(Operand(mean(Operand(squares, where), {0}), where), Operand(n / (n - 1), where)), momentum, where);
+  }
+  return group_norm(operand, x.size(1), weight, bias, eps);
+}
+
+}  // namespace graven

@@ -1,0 +1,79 @@
+#include "graven/functional/random.h"
+
+#include "frontend/dispatch.h"
+#include "frontend/random.h"
+#include "frontend/trace.h"
+#include "graven/functional.h"
+
+namespace graven {
+
+using detail::apply;
+using detail::fail;
+
+namespace {
+
+void check_probability(const char* function, double p, Location where) {
+  if (!(p >= 0 && p <= 1)) fail(function, "the probability must lie in [0, 1], got " + std::to_string(p), where);
+}
+
+Tensor drop(const Tensor& x, double p, bool recording, Location where) {
+  const detail::RandomSource source = detail::random_source(recording);
+  return apply("dropout", {x, source.seed, source.step}, {{"p", p}, {"stream", source.stream}}, where);
+}
+
+/// A mask of one number a channel times x.
+Tensor drop_channels(const char* function, const Operand& operand, double p, bool training, std::int64_t rank) {
+  const Location where = operand.where();
+  const Tensor& x = operand.tensor();
+  check_probability(function, p, where);
+  if (x.dim() != rank && x.dim() != rank - 1)
+    fail(function, "expects " + std::to_string(rank) + " dimensions, or " + std::to_string(rank - 1) + " without a batch, got " + x.describe(),
+         where);
+  if (!ir::is_floating(x.dtype())) fail(function, "needs a floating-point tensor, got " + x.describe(), where);
+  if (!training || p == 0) return x;
+  Shape shape;
+  const std::size_t kept = x.dim() == rank ? 2 : 1;
+  for (std::size_t d = 0; d < x.shape().rank(); ++d) shape.push_back(d < kept ? x.shape()[d] : Dim(1));
+  const bool recording = detail::would_record({x});
+  const Tensor whole =
+      recording ? detail::active_trace()->record(ir::get_op("full"), {}, {{"shape", shape}, {"value", 1.0}, {"dtype", x.dtype()}}, where).at(0)
+                : ones(shape, x.dtype());
+  return mul(Operand(x, where), Operand(drop(whole, p, recording, where), where));
+}
+
+Tensor draw(const char* function, std::string_view op, const Operand& operand) {
+  const Tensor& x = operand.tensor();
+  const Location where = operand.where();
+  if (!ir::is_floating(x.dtype())) fail(function, "needs a floating-point tensor, got " + x.describe(), where);
+  const bool recording = detail::would_record({x});
+  const detail::RandomSource source = detail::random_source(recording);
+  const DType drawn = x.dtype() == DType::f64 ? DType::f64 : DType::f32;
+  const Tensor y = apply(op, {source.seed, source.step}, {{"shape", x.shape()}, {"dtype", drawn}, {"stream", source.stream}}, where);
+  return y;
+}
+
+}  // namespace
+
+Tensor dropout(const Operand& x, double p, bool training) {
+  check_probability("dropout", p, x.where());
+  if (!training || p == 0) return x.tensor();
+  return drop(x.tensor(), p, detail::would_record({x.tensor()}), x.where());
+}
+Tensor dropout1d(const Operand& x, double p, bool training) { return drop_channels("dropout1d", x, p, training, 3); }
+Tensor dropout2d(const Operand& x, double p, bool training) { return drop_channels("dropout2d", x, p, training, 4); }
+Tensor dropout3d(const Operand& x, double p, bool training) { return drop_channels("dropout3d", x, p, training, 5); }
+
+Tensor rand_like(const Operand& x) {
+  const Tensor y = draw("rand_like", "random_uniform", x);
+  const DType dtype = x.tensor().dtype();
+  if (dtype == y.dtype()) return y;
+  // Rounding to a half type must not carry a number to 1.
+  return clamp(Operand(y, x.where()), 0, dtype == DType::f16 ? 1 - 0x1p-11 : 1 - 0x1p-8).to(dtype, x.where());
+}
+Tensor randn_like(const Operand& x) { return draw("randn_like", "random_normal", x).to(x.tensor().dtype(), x.where()); }
+Tensor bernoulli(const Operand& p) {
+  const Tensor u = draw("bernoulli", "random_uniform", p);
+  return lt(Operand(u, p.where()), Operand(p.tensor().detach(p.where()).to(u.dtype(), p.where()), p.where())).to(p.tensor().dtype(), p.where());
+}
+
+}  // namespace graven

@@ -1,0 +1,34 @@
+// Reading and writing at positions that are data. Every index is checked when it runs: outside of its dimension it is an error, eagerly and in
+// emitted programs.
+//
+//   Tensor words = embedding(tokens, weight);       // f32[batch, length, size] of i64[batch, length] and f32[vocabulary, size]
+//   Tensor picked = gather(scores, 1, labels.unsqueeze(1));
+#pragma once
+
+#include <optional>
+#include <variant>
+
+#include "graven/tensor.h"
+
+namespace graven {
+
+/// weight[indices[...], :]; row padding_idx (from the end where negative) gets no gradient. Indices i64 or i32.
+Tensor embedding(const Operand& indices, const Tensor& weight, std::optional<std::int64_t> padding_idx = {});
+/// i64[..., num_classes]; without num_classes one more than the largest index, which only an eager call can know.
+Tensor one_hot(const Operand& indices, std::int64_t num_classes = -1);
+/// y[i, j] = x[index[i, j], j] for dim 0, and so on; the index may be smaller than x in the other dimensions.
+Tensor gather(const Operand& x, std::int64_t dim, const Tensor& index);
+/// A copy of x with source written (a number: the same everywhere), or added, where gather would read. Of several elements for one place the last
+/// stays. source may be larger than the index.
+Tensor scatter(const Operand& x, std::int64_t dim, const Tensor& index, const Operand& source);
+Tensor scatter_add(const Operand& x, std::int64_t dim, const Tensor& index, const Tensor& source);
+/// The slices index[0], index[1], ... of x along dim.
+Tensor index_select(const Operand& x, std::int64_t dim, const Tensor& index);
+/// x[:, index] for dim 1, and so on, as NumPy does: the index may have any shape, and count from the end where negative.
+Tensor index(const Operand& x, std::int64_t dim, const Tensor& index);
+/// A copy of x to which alpha * source's slices are added at index along dim.
+Tensor index_add(const Operand& x, std::int64_t dim, const Tensor& index, const Tensor& source, double alpha = 1);
+/// gather with the indices broadcast against x in the other dimensions, as argsort's and argmax's are.
+Tensor take_along_dim(const Operand& x, const Tensor& indices, std::int64_t dim);
+
+}  // namespace graven

@@ -1,0 +1,28 @@
+// Random numbers that depend on what they are for and on nothing else: counter-based (Philox4x32-10; Salmon et al. 2011), so a mask is drawn anew
+// for the gradient rather than stored, and a training run that is resumed draws the numbers it would have drawn.
+//
+//   Tensor y = dropout(x, 0.1);                     // while training
+//   Tensor noise = randn_like(x) * 0.01;
+//
+// Eagerly they come from the default generator (manual_seed); in a graph from the seed of the training program, the step, the path of the module and
+// how many random calls stand before this one in it: adding a layer changes no other layer's numbers. A graph without an optimizer draws none.
+#pragma once
+
+#include "graven/tensor.h"
+
+namespace graven {
+
+/// x / (1 - p), or 0 with probability p, for each element by itself; x when not training.
+Tensor dropout(const Operand& x, double p = 0.5, bool training = true);
+/// The same for whole channels of x[batch, channels, ...]: of rank 3 (or 2, without a batch), 4 (3), 5 (4).
+Tensor dropout1d(const Operand& x, double p = 0.5, bool training = true);
+Tensor dropout2d(const Operand& x, double p = 0.5, bool training = true);
+Tensor dropout3d(const Operand& x, double p = 0.5, bool training = true);
+
+/// Uniform in [0, 1); normal with mean 0 and deviation 1: of x's shape and floating dtype.
+Tensor rand_like(const Operand& x);
+Tensor randn_like(const Operand& x);
+/// 1 with probability p, else 0, of p's shape and floating dtype. No gradient.
+Tensor bernoulli(const Operand& p);
+
+}  // namespace graven

@@ -1,0 +1,141 @@
+// Normalisation layers, with PyTorch's names, defaults and parameters: weights start as 1, biases as 0.
+//
+//   nn::LayerNorm norm = child("norm", nn::LayerNorm({768}));
+//   nn::GroupNorm(4, 32)                // 32 channels in 4 groups
+//   nn::InstanceNorm2d(64, {.affine = true})
+#pragma once
+
+#include <optional>
+
+#include "graven/module.h"
+
+namespace graven::nn {
+
+struct BatchNormOptions {
+  double eps = 1e-5;
+  double momentum = 0.1;
+  bool affine = true;
+  bool track_running_stats = true;
+};
+using BatchNorm1dOptions = BatchNormOptions;
+using BatchNorm2dOptions = BatchNormOptions;
+using BatchNorm3dOptions = BatchNormOptions;
+
+/// What BatchNorm1d, 2d and 3d share: each channel is normalised over the batch; running statistics are buffers.
+template <class Layer>
+class BatchNormNd : public Module<Layer> {
+ public:
+  Tensor forward(Tensor x);
+  Tensor weight, bias, running_mean, running_var, num_batches_tracked;
+
+ protected:
+  BatchNormNd(std::int64_t num_features, BatchNormOptions options);
+
+ private:
+  std::int64_t features_;
+  BatchNormOptions options_;
+};
+/// Of x[batch, channels] or [batch, channels, length].
+class BatchNorm1d : public BatchNormNd<BatchNorm1d> {
+ public:
+  explicit BatchNorm1d(std::int64_t num_features, BatchNormOptions options = {});
+};
+/// Of x[batch, channels, height, width].
+class BatchNorm2d : public BatchNormNd<BatchNorm2d> {
+ public:
+  explicit BatchNorm2d(std::int64_t num_features, BatchNormOptions options = {});
+};
+/// Of x[batch, channels, depth, height, width].
+class BatchNorm3d : public BatchNormNd<BatchNorm3d> {
+ public:
+  explicit BatchNorm3d(std::int64_t num_features, BatchNormOptions options = {});
+};
+
+struct InstanceNormOptions {
+  double eps = 1e-5;
+  double momentum = 0.1;
+  bool affine = false;
+  bool track_running_stats = false;
+};
+
+/// What InstanceNorm1d, 2d and 3d share: each channel of each sample is normalised by itself.
+template <class Layer>
+class InstanceNormNd : public Module<Layer> {
+ public:
+  Tensor forward(Tensor x);
+  Tensor weight, bias, running_mean, running_var, num_batches_tracked;
+
+ protected:
+  InstanceNormNd(std::int64_t num_features, InstanceNormOptions options);
+
+ private:
+  std::int64_t features_;
+  InstanceNormOptions options_;
+};
+/// Of x[batch, channels, length], or without the batch.
+class InstanceNorm1d : public InstanceNormNd<InstanceNorm1d> {
+ public:
+  explicit InstanceNorm1d(std::int64_t num_features, InstanceNormOptions options = {});
+};
+/// Of x[batch, channels, height, width], or without the batch.
+class InstanceNorm2d : public InstanceNormNd<InstanceNorm2d> {
+ public:
+  explicit InstanceNorm2d(std::int64_t num_features, InstanceNormOptions options = {});
+};
+/// Of x[batch, channels, depth, height, width], or without the batch.
+class InstanceNorm3d : public InstanceNormNd<InstanceNorm3d> {
+ public:
+  explicit InstanceNorm3d(std::int64_t num_features, InstanceNormOptions options = {});
+};
+
+struct LayerNormOptions {
+  double eps = 1e-5;
+  bool elementwise_affine = true;
+  bool bias = true;
+};
+/// Over the last dimensions, which must be normalized_shape.
+class LayerNorm : public Module<LayerNorm> {
+ public:
+  explicit LayerNorm(Sizes normalized_shape, LayerNormOptions options = {});
+  explicit LayerNorm(std::int64_t size, LayerNormOptions options = {}) : LayerNorm(Sizes{size}, options) {}
+  Tensor forward(Tensor x);
+  Tensor weight, bias;
+
+ private:
+  Sizes shape_;
+  double eps_;
+};
+
+struct RMSNormOptions {
+  std::optional<double> eps = {};  ///< none: the dtype's epsilon
+  bool elementwise_affine = true;
+};
+class RMSNorm : public Module<RMSNorm> {
+ public:
+  explicit RMSNorm(Sizes normalized_shape, RMSNormOptions options = {});
+  explicit RMSNorm(std::int64_t size, RMSNormOptions options = {}) : RMSNorm(Sizes{size}, options) {}
+  Tensor forward(Tensor x);
+  Tensor weight;
+
+ private:
+  Sizes shape_;
+  std::optional<double> eps_;
+};
+
+struct GroupNormOptions {
+  double eps = 1e-5;
+  bool affine = true;
+};
+/// Of x[batch, channels, ...], over each group of channels of each sample.
+class GroupNorm : public Module<GroupNorm> {
+ public:
+  GroupNorm(std::int64_t num_groups, std::int64_t num_channels, GroupNormOptions options = {});
+  Tensor forward(Tensor x);
+  Tensor weight, bias;
+
+ private:
+  std::int64_t groups_, channels_;
+  double eps_;
+};
+
+}  // namespace graven::nn

@@ -1,0 +1,106 @@
+// Attention and recurrent layers, with PyTorch's names, defaults, parameters and gate orders.
+//
+//   nn::MultiheadAttention attention(64, 4, {.batch_first = true});
+//   auto [y, weights] = attention(x, x, x);
+//   nn::LSTM lstm(32, 64, {.num_layers = 2, .bidirectional = true});
+//   auto [out, state] = lstm(sequence);                   // sequence[length, batch, 32]; state = (h, c)
+//
+// A recurrent layer is recorded step by step: the length of its sequence is fixed in a graph.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "graven/layers.h"
+#include "graven/module.h"
+
+namespace graven::nn {
+
+struct MultiheadAttentionOptions {
+  double dropout = 0;
+  bool bias = true;
+  bool batch_first = false;
+  std::optional<std::int64_t> kdim = {}, vdim = {};  ///< sizes of keys and values; none: embed_dim
+};
+struct MultiheadAttentionCall {
+  Tensor key_padding_mask = {};  ///< [batch, keys]; bool: true is left out; floating: is added
+  bool need_weights = true;
+  Tensor attn_mask = {};  ///< [queries, keys] or [batch * heads, queries, keys]; bool: true is left out (the other way round than
+                          ///< scaled_dot_product_attention's, as in PyTorch); floating: is added
+  bool average_attn_weights = true;
+  bool is_causal = false;  ///< a hint that attn_mask is the causal one, which must be given
+};
+/// Multi-head attention (Vaswani et al. 2017) of query[length, batch, embed] (batch first when asked for; or without a batch), key and value.
+/// in_proj_weight starts Xavier-uniform, in_proj_bias and out_proj.bias as 0.
+class MultiheadAttention : public Module<MultiheadAttention> {
+ public:
+  MultiheadAttention(std::int64_t embed_dim, std::int64_t num_heads, MultiheadAttentionOptions options = {});
+  /// The result, and the weights [batch, queries, keys] ([batch, heads, queries, keys] when not averaged); undefined without need_weights.
+  std::pair<Tensor, Tensor> forward(Tensor query, Tensor key, Tensor value, MultiheadAttentionCall call = {});
+  Tensor in_proj_weight, in_proj_bias, q_proj_weight, k_proj_weight, v_proj_weight;
+  Linear out_proj;
+
+ private:
+  std::int64_t embed_, heads_;
+  MultiheadAttentionOptions options_;
+};
+
+struct RecurrentOptions {
+  std::int64_t num_layers = 1;
+  bool bias = true;
+  bool batch_first = false;
+  double dropout = 0;  ///< of each layer's result but the last's
+  bool bidirectional = false;
+  std::string nonlinearity = "tanh";  ///< RNN alone: tanh or relu
+};
+
+/// What RNN, LSTM and GRU share. Parameters weight_ih_l0, weight_hh_l0, bias_ih_l0, bias_hh_l0, ..., with _reverse for the second direction, all
+/// start uniform in +-1/sqrt(hidden_size).
+template <class Layer>
+class Recurrent : public Module<Layer> {
+ public:
+  std::int64_t input_size() const { return input_; }
+  std::int64_t hidden_size() const { return hidden_; }
+
+ protected:
+  Recurrent(const char* name, std::int64_t gates, std::int64_t input_size, std::int64_t hidden_size, RecurrentOptions options);
+  /// The result and the last states: h, and c for an LSTM.
+  std::pair<Tensor, std::vector<Tensor>> run(Tensor x, std::vector<Tensor> state);
+
+ private:
+  struct Direction {
+    Tensor weight_ih, weight_hh, bias_ih, bias_hh;
+  };
+  std::vector<Tensor> step(const Direction& d, const Tensor& projected, std::vector<Tensor> state, Location where) const;
+
+  std::string name_;
+  std::int64_t gates_, input_, hidden_;
+  RecurrentOptions options_;
+  std::vector<Direction> directions_;  ///< by layer, forwards and backwards
+};
+
+/// h = tanh(W_ih x + b_ih + W_hh h + b_hh), or relu. x[length, batch, input] (batch first when asked for; or without a batch), h0[layers *
+/// directions, batch, hidden], zero when absent. Gives the last layer's result [length, batch, directions * hidden] and the last h.
+class RNN : public Recurrent<RNN> {
+ public:
+  RNN(std::int64_t input_size, std::int64_t hidden_size, RecurrentOptions options = {});
+  std::pair<Tensor, Tensor> forward(Tensor x, Tensor h0 = {});
+};
+
+/// i, f, o = sigmoid, g = tanh of their rows of W_ih x + b_ih + W_hh h + b_hh; c = f c + i g; h = o tanh(c) (Hochreiter and Schmidhuber 1997).
+class LSTM : public Recurrent<LSTM> {
+ public:
+  LSTM(std::int64_t input_size, std::int64_t hidden_size, RecurrentOptions options = {});
+  std::pair<Tensor, std::pair<Tensor, Tensor>> forward(Tensor x, std::pair<Tensor, Tensor> state = {});
+};
+
+/// r, z = sigmoid of their rows of W_ih x + b_ih + W_hh h + b_hh; n = tanh(W_in x + b_in + r (W_hn h + b_hn)); h = (1 - z) n + z h (Cho et al. 2014).
+class GRU : public Recurrent<GRU> {
+ public:
+  GRU(std::int64_t input_size, std::int64_t hidden_size, RecurrentOptions options = {});
+  std::pair<Tensor, Tensor> forward(Tensor x, Tensor h0 = {});
+};
+
+}  // namespace graven::nn

@@ -1,0 +1,162 @@
+#include "graven/layers/normalization.h"
+
+#include "frontend/dispatch.h"
+#include "frontend/layers/arguments.h"
+#include "graven/functional.h"
+
+namespace graven::nn {
+
+using arguments::number;
+using arguments::python;
+
+namespace {
+
+void require_positive(std::int64_t value, const char* what, const char* layer) {
+  if (value < 1) throw UserError(std::string(layer) + ": " + what + " must be positive, got " + std::to_string(value));
+}
+const Sizes& checked(const Sizes& shape, const char* layer) {
+  if (shape.empty()) throw UserError(std::string(layer) + ": normalized_shape must have at least one dimension");
+  for (std::int64_t s : shape) require_positive(s, "each dimension of normalized_shape", layer);
+  return shape;
+}
+
+/// The dimensions of a layer's input with its batch.
+template <class Layer>
+struct Dimensions;
+template <>
+struct Dimensions<BatchNorm1d> {
+  static constexpr std::int64_t least = 2, most = 3;
+  static constexpr const char *name = "BatchNorm1d", *expected = "[batch, channels] or [batch, channels, length]";
+};
+template <>
+struct Dimensions<BatchNorm2d> {
+  static constexpr std::int64_t least = 4, most = 4;
+  static constexpr const char *name = "BatchNorm2d", *expected = "[batch, channels, height, width]";
+};
+template <>
+struct Dimensions<BatchNorm3d> {
+  static constexpr std::int64_t least = 5, most = 5;
+  static constexpr const char *name = "BatchNorm3d", *expected = "[batch, channels, depth, height, width]";
+};
+template <>
+struct Dimensions<InstanceNorm1d> {
+  static constexpr std::int64_t most = 3;
+  static constexpr const char *name = "InstanceNorm1d", *expected = "[batch, channels, length], or [channels, length]";
+};
+template <>
+struct Dimensions<InstanceNorm2d> {
+  static constexpr std::int64_t most = 4;
+  static constexpr const char *name = "InstanceNorm2d", *expected = "[batch, channels, height, width], or [channels, height, width]";
+};
+template <>
+struct Dimensions<InstanceNorm3d> {
+  static constexpr std::int64_t most = 5;
+  static constexpr const char *name = "InstanceNorm3d", *expected = "[batch, channels, depth, height, width], or without the batch";
+};
+
+template <class Options>
+std::string arguments_of(std::int64_t features, const Options& o) {
+  return fmt::format("{}, eps={}, momentum={}, affine={}, track_running_stats={}", features, number(o.eps), number(o.momentum), python(o.affine),
+                     python(o.track_running_stats));
+}
+
+}  // namespace
+
+template <class Layer>
+BatchNormNd<Layer>::BatchNormNd(std::int64_t num_features, BatchNormOptions options) : features_(num_features), options_(options) {
+  require_positive(num_features, "num_features", Dimensions<Layer>::name);
+  if (options.affine) {
+    weight = this->parameter("weight", ones({num_features}));
+    bias = this->parameter("bias", zeros({num_features}));
+  }
+  if (options.track_running_stats) {
+    running_mean = this->buffer("running_mean", zeros({num_features}));
+    running_var = this->buffer("running_var", ones({num_features}));
+    num_batches_tracked = this->buffer("num_batches_tracked", tensor(0, DType::i64));
+  }
+  this->set_arguments(arguments_of(num_features, options));
+}
+template <class Layer>
+Tensor BatchNormNd<Layer>::forward(Tensor x) {
+  const Location where = this->call_location();
+  using D = Dimensions<Layer>;
+  if (x.dim() < D::least || x.dim() > D::most) graven::detail::fail(D::name, std::string("expects ") + D::expected + ", got " + x.describe(), where);
+  const bool training = this->is_training() || !options_.track_running_stats;
+  if (this->is_training() && options_.track_running_stats) num_batches_tracked.add_(Operand(1, where));
+  return batch_norm(Operand(x, where), running_mean, running_var, weight, bias, training, options_.momentum, options_.eps);
+}
+template class BatchNormNd<BatchNorm1d>;
+template class BatchNormNd<BatchNorm2d>;
+template class BatchNormNd<BatchNorm3d>;
+BatchNorm1d::BatchNorm1d(std::int64_t num_features, BatchNormOptions options) : BatchNormNd(num_features, options) {}
+BatchNorm2d::BatchNorm2d(std::int64_t num_features, BatchNormOptions options) : BatchNormNd(num_features, options) {}
+BatchNorm3d::BatchNorm3d(std::int64_t num_features, BatchNormOptions options) : BatchNormNd(num_features, options) {}
+
+template <class Layer>
+InstanceNormNd<Layer>::InstanceNormNd(std::int64_t num_features, InstanceNormOptions options) : features_(num_features), options_(options) {
+  require_positive(num_features, "num_features", Dimensions<Layer>::name);
+  if (options.affine) {
+    weight = this->parameter("weight", ones({num_features}));
+    bias = this->parameter("bias", zeros({num_features}));
+  }
+  if (options.track_running_stats) {
+    running_mean = this->buffer("running_mean", zeros({num_features}));
+    running_var = this->buffer("running_var", ones({num_features}));
+    num_batches_tracked = this->buffer("num_batches_tracked", tensor(0, DType::i64));
+  }
+  this->set_arguments(arguments_of(num_features, options));
+}
+template <class Layer>
+Tensor InstanceNormNd<Layer>::forward(Tensor x) {
+  const Location where = this->call_location();
+  using D = Dimensions<Layer>;
+  const bool batched = x.dim() == D::most;
+  if (!batched && x.dim() != D::most - 1) graven::detail::fail(D::name, std::string("expects ") + D::expected + ", got " + x.describe(), where);
+  if (!batched) x = x.unsqueeze(0, where);
+  if (x.shape()[1] != Dim(features_)) graven::detail::fail(D::name, "expects " + std::to_string(features_) + " channels, got " + x.describe(), where);
+  const Tensor y = instance_norm(Operand(x, where), running_mean, running_var, weight, bias, this->is_training() || !options_.track_running_stats,
+                                 options_.momentum, options_.eps);
+  return batched ? y : y.squeeze(0, where);
+}
+template class InstanceNormNd<InstanceNorm1d>;
+template class InstanceNormNd<InstanceNorm2d>;
+template class InstanceNormNd<InstanceNorm3d>;
+InstanceNorm1d::InstanceNorm1d(std::int64_t num_features, InstanceNormOptions options) : InstanceNormNd(num_features, options) {}
+InstanceNorm2d::InstanceNorm2d(std::int64_t num_features, InstanceNormOptions options) : InstanceNormNd(num_features, options) {}
+InstanceNorm3d::InstanceNorm3d(std::int64_t num_features, InstanceNormOptions options) : InstanceNormNd(num_features, options) {}
+
+LayerNorm::LayerNorm(Sizes normalized_shape, LayerNormOptions options) : shape_(checked(normalized_shape, "LayerNorm")), eps_(options.eps) {
+  if (options.elementwise_affine) {
+    weight = parameter("weight", ones(Shape::of(shape_)));
+    if (options.bias) bias = parameter("bias", zeros(Shape::of(shape_)));
+  }
+  set_arguments(fmt::format("{}, eps={}, elementwise_affine={}", arguments::tuple(shape_), number(eps_), python(options.elementwise_affine)));
+}
+Tensor LayerNorm::forward(Tensor x) { return layer_norm(Operand(x, call_location()), shape_, weight, bias, eps_); }
+
+RMSNorm::RMSNorm(Sizes normalized_shape, RMSNormOptions options) : shape_(checked(normalized_shape, "RMSNorm")), eps_(options.eps) {
+  if (options.elementwise_affine) weight = parameter("weight", ones(Shape::of(shape_)));
+  set_arguments(
+      fmt::format("{}, eps={}, elementwise_affine={}", arguments::tuple(shape_), eps_ ? number(*eps_) : "None", python(options.elementwise_affine)));
+}
+Tensor RMSNorm::forward(Tensor x) { return rms_norm(Operand(x, call_location()), shape_, weight, eps_); }
+
+GroupNorm::GroupNorm(std::int64_t num_groups, std::int64_t num_channels, GroupNormOptions options)
+    : groups_(num_groups), channels_(num_channels), eps_(options.eps) {
+  require_positive(num_groups, "num_groups", "GroupNorm");
+  require_positive(num_channels, "num_channels", "GroupNorm");
+  if (num_channels % num_groups != 0) throw UserError(fmt::format("GroupNorm: num_groups {} must divide num_channels {}", num_groups, num_channels));
+  if (options.affine) {
+    weight = parameter("weight", ones({num_channels}));
+    bias = parameter("bias", zeros({num_channels}));
+  }
+  set_arguments(fmt::format("{}, {}, eps={}, affine={}", num_groups, num_channels, number(eps_), python(options.affine)));
+}
+Tensor GroupNorm::forward(Tensor x) {
+  const Location where = call_location();
+  if (x.dim() < 2 || x.shape()[1] != Dim(channels_))
+    graven::detail::fail("GroupNorm", "expects [batch, " + std::to_string(channels_) + ", ...], got " + x.describe(), where);
+  return group_norm(Operand(x, where), groups_, weight, bias, eps_);
+}
+
+}  // namespace graven::nn

@@ -1,0 +1,291 @@
+#include "graven/layers/sequence.h"
+
+#include <cmath>
+#include <limits>
+
+#include "frontend/dispatch.h"
+#include "frontend/layers/arguments.h"
+#include "frontend/trace.h"
+#include "graven/functional.h"
+#include "graven/init.h"
+
+namespace graven::nn {
+
+using arguments::number;
+using arguments::python;
+using graven::detail::fail;
+
+namespace {
+
+/// Arithmetic that keeps the line of the call.
+class At {
+ public:
+  explicit At(Location where) : where_(where) {}
+  Operand operator()(const Tensor& t) const { return {t, where_}; }
+  Operand operator()(double x) const { return {x, where_}; }
+  Tensor add(const Tensor& a, const Tensor& b) const { return graven::add((*this)(a), (*this)(b)); }
+  Tensor sub(const Tensor& a, const Tensor& b) const { return graven::sub((*this)(a), (*this)(b)); }
+  Tensor mul(const Tensor& a, const Tensor& b) const { return graven::mul((*this)(a), (*this)(b)); }
+  Location where() const { return where_; }
+
+ private:
+  Location where_;
+};
+
+/// A mask that leaves out (bool) or is added (floating) as what is added to the scores.
+Tensor added_mask(const Tensor& mask, DType dtype, const char* what, Location where) {
+  if (mask.dtype() == DType::boolean)
+    return graven::where(Operand(mask, where), Operand(-std::numeric_limits<double>::infinity(), where), Operand(0.0, where)).to(dtype, where);
+  if (!ir::is_floating(mask.dtype())) fail("MultiheadAttention", std::string(what) + " must be bool or floating, got " + mask.describe(), where);
+  return mask.to(dtype, where);
+}
+
+}  // namespace
+
+// ---- attention ------------------------------------------------------------------------------------------------------------------------
+
+MultiheadAttention::MultiheadAttention(std::int64_t embed_dim, std::int64_t num_heads, MultiheadAttentionOptions options)
+    : out_proj(child("out_proj", Linear(std::max<std::int64_t>(embed_dim, 1), std::max<std::int64_t>(embed_dim, 1), {.bias = options.bias}))),
+      embed_(embed_dim),
+      heads_(num_heads),
+      options_(options) {
+  if (embed_dim < 1 || num_heads < 1 || embed_dim % num_heads != 0)
+    throw UserError(fmt::format("MultiheadAttention: num_heads must divide embed_dim, got {} and {}", num_heads, embed_dim));
+  if (!(options.dropout >= 0 && options.dropout <= 1))
+    throw UserError("MultiheadAttention: dropout must lie in [0, 1], got " + number(options.dropout));
+  const std::int64_t keys = options.kdim.value_or(embed_dim), values = options.vdim.value_or(embed_dim);
+  if (keys == embed_dim && values == embed_dim) {
+    in_proj_weight = parameter("in_proj_weight", init::xavier_uniform_(zeros({3 * embed_dim, embed_dim})));
+  } else {
+    q_proj_weight = parameter("q_proj_weight", init::xavier_uniform_(zeros({embed_dim, embed_dim})));
+    k_proj_weight = parameter("k_proj_weight", init::xavier_uniform_(zeros({embed_dim, keys})));
+    v_proj_weight = parameter("v_proj_weight", init::xavier_uniform_(zeros({embed_dim, values})));
+  }
+  if (options.bias) {
+    in_proj_bias = parameter("in_proj_bias", zeros({3 * embed_dim}));
+    NoGradGuard no_grad;
+    out_proj.bias.zero_();
+  }
+}
+
+std::pair<Tensor, Tensor> MultiheadAttention::forward(Tensor query, Tensor key, Tensor value, MultiheadAttentionCall call) {
+  const At at(call_location());
+  const Location where = at.where();
+  const char* name = "MultiheadAttention";
+  const bool batched = query.dim() == 3;
+  if ((!batched && query.dim() != 2) || key.dim() != query.dim() || value.dim() != query.dim())
+    fail(name,
+         "expects query, key and value of 3 dimensions, or of 2 without a batch, got " + query.describe() + ", " + key.describe() + ", " +
+             value.describe(),
+         where);
+  if (call.is_causal && !call.attn_mask.defined()) fail(name, "is_causal is a hint about attn_mask, which must be given", where);
+  const bool self = query.is_same(key) && key.is_same(value);
+  // To [batch, length, size].
+  const auto to_rows = [&](const Tensor& t) { return !batched ? t.unsqueeze(0, where) : options_.batch_first ? t : t.transpose(0, 1, where); };
+  const Tensor q = to_rows(query), k = self ? q : to_rows(key), v = self ? q : to_rows(value);
+  const Dim batch = q.shape()[0];
+  const std::int64_t size = embed_ / heads_;
+
+  // The projections: one product where all three read the same.
+  Tensor projected[3];
+  const auto bias_part = [&](std::int64_t i) {
+    return in_proj_bias.defined() ? in_proj_bias.slice(0, i * embed_, (i + 1) * embed_, 1, where) : Tensor();
+  };
+  if (in_proj_weight.defined() && self) {
+    const Tensor all = linear(at(q), in_proj_weight, in_proj_bias);
+    for (std::int64_t i = 0; i < 3; ++i) projected[i] = all.slice(-1, i * embed_, (i + 1) * embed_, 1, where);
+  } else {
+    const Tensor inputs[3] = {q, k, v};
+    const Tensor separate[3] = {q_proj_weight, k_proj_weight, v_proj_weight};
+    for (std::int64_t i = 0; i < 3; ++i) {
+      const Tensor weight = in_proj_weight.defined() ? in_proj_weight.slice(0, i * embed_, (i + 1) * embed_, 1, where) : separate[i];
+      projected[i] = linear(at(inputs[i]), weight, bias_part(i));
+    }
+  }
+  // [batch, heads, length, size]
+  for (Tensor& t : projected) t = t.reshape({t.shape()[0], t.shape()[1], heads_, size}, where).transpose(1, 2, where);
+
+  Tensor mask;
+  if (call.attn_mask.defined()) {
+    mask = added_mask(call.attn_mask, q.dtype(), "attn_mask", where);
+    if (mask.dim() == 3) mask = mask.reshape({batch, heads_, mask.shape()[1], mask.shape()[2]}, where);
+    if (mask.dim() != 2 && mask.dim() != 4)
+      fail(name, "attn_mask must be [queries, keys] or [batch * heads, queries, keys], got " + call.attn_mask.describe(), where);
+  }
+  if (call.key_padding_mask.defined()) {
+    Tensor padding = added_mask(call.key_padding_mask, q.dtype(), "key_padding_mask", where);
+    if (!batched) padding = padding.unsqueeze(0, where);
+    if (padding.dim() != 2) fail(name, "key_padding_mask must be [batch, keys], got " + call.key_padding_mask.describe(), where);
+    padding = padding.reshape({padding.shape()[0], 1, 1, padding.shape()[1]}, where);
+    mask = mask.defined() ? at.add(mask, padding) : padding;
+  }
+  const double dropped = is_training() ? options_.dropout : 0;
+  Tensor result, weights;
+  if (!call.need_weights) {
+    result = scaled_dot_product_attention(at(projected[0]), projected[1], projected[2], {.attn_mask = mask, .dropout_p = dropped});
+  } else {
+    const Tensor scaled = graven::mul(at(projected[0]), at(1 / std::sqrt(static_cast<double>(size))));
+    Tensor scores = matmul(at(scaled), at(projected[1].transpose(-2, -1, where)));
+    if (mask.defined()) scores = at.add(scores, mask);
+    weights = dropout(at(softmax(at(scores), -1)), dropped);
+    result = matmul(at(weights), at(projected[2]));
+    if (call.average_attn_weights) weights = mean(at(weights), {1});
+    if (!batched) weights = weights.squeeze(0, where);
+  }
+  const Dim queries = result.shape()[2];
+  result = result.transpose(1, 2, where).reshape({batch, queries, embed_}, where);
+  result = out_proj(result);
+  if (!batched)
+    result = result.squeeze(0, where);
+  else if (!options_.batch_first)
+    result = result.transpose(0, 1, where);
+  return {result, weights};
+}
+
+// ---- recurrent ------------------------------------------------------------------------------------------------------------------------
+
+template <class Layer>
+Recurrent<Layer>::Recurrent(const char* name, std::int64_t gates, std::int64_t input_size, std::int64_t hidden_size, RecurrentOptions options)
+    : name_(name), gates_(gates), input_(input_size), hidden_(hidden_size), options_(std::move(options)) {
+  const auto require = [&](bool good, const std::string& text) {
+    if (!good) throw UserError(name_ + ": " + text);
+  };
+  require(input_size > 0 && hidden_size > 0, fmt::format("input_size and hidden_size must be positive, got {} and {}", input_size, hidden_size));
+  require(options_.num_layers > 0, fmt::format("num_layers must be positive, got {}", options_.num_layers));
+  require(options_.dropout >= 0 && options_.dropout <= 1, "dropout must lie in [0, 1], got " + number(options_.dropout));
+  require(options_.nonlinearity == "tanh" || (options_.nonlinearity == "relu" && name_ == "RNN"),
+          "nonlinearity must be tanh, or relu for an RNN, got '" + options_.nonlinearity + "'");
+  const double bound = 1 / std::sqrt(static_cast<double>(hidden_size));
+  const std::int64_t rows = gates * hidden_size, count = options_.bidirectional ? 2 : 1;
+  for (std::int64_t layer = 0; layer < options_.num_layers; ++layer)
+    for (std::int64_t d = 0; d < count; ++d) {
+      const std::string suffix = fmt::format("_l{}{}", layer, d == 1 ? "_reverse" : "");
+      const auto make = [&](const char* what, const Shape& shape) {
+        return this->parameter(what + suffix, init::uniform_(zeros(shape), -bound, bound));
+      };
+      Direction direction;
+      direction.weight_ih = make("weight_ih", {rows, layer == 0 ? input_size : count * hidden_size});
+      direction.weight_hh = make("weight_hh", {rows, hidden_size});
+      if (options_.bias) {
+        direction.bias_ih = make("bias_ih", {rows});
+        direction.bias_hh = make("bias_hh", {rows});
+      }
+      directions_.push_back(std::move(direction));
+    }
+  std::string text = fmt::format("{}, {}", input_size, hidden_size);
+  if (options_.num_layers != 1) text += fmt::format(", num_layers={}", options_.num_layers);
+  if (!options_.bias) text += ", bias=False";
+  if (options_.batch_first) text += ", batch_first=True";
+  if (options_.dropout != 0) text += ", dropout=" + number(options_.dropout);
+  if (options_.bidirectional) text += ", bidirectional=True";
+  this->set_arguments(std::move(text));
+}
+
+/// One step: `projected` is W_ih x + b_ih[batch, gates * hidden].
+template <class Layer>
+std::vector<Tensor> Recurrent<Layer>::step(const Direction& d, const Tensor& projected, std::vector<Tensor> state, Location where) const {
+  const At at(where);
+  const Tensor recurrent = linear(at(state[0]), d.weight_hh, d.bias_hh);
+  const auto gate = [&](const Tensor& t, std::int64_t i) { return t.slice(-1, i * hidden_, (i + 1) * hidden_, 1, where); };
+  if (gates_ == 1) {
+    const Tensor sum = at.add(projected, recurrent);
+    return {options_.nonlinearity == "tanh" ? tanh(at(sum)) : relu(at(sum))};
+  }
+  if (gates_ == 4) {
+    const Tensor sum = at.add(projected, recurrent);
+    const Tensor i = sigmoid(at(gate(sum, 0))), f = sigmoid(at(gate(sum, 1))), g = tanh(at(gate(sum, 2))), o = sigmoid(at(gate(sum, 3)));
+    const Tensor c = at.add(at.mul(f, state[1]), at.mul(i, g));
+    return {at.mul(o, tanh(at(c))), c};
+  }
+  const Tensor r = sigmoid(at(at.add(gate(projected, 0), gate(recurrent, 0)))), z = sigmoid(at(at.add(gate(projected, 1), gate(recurrent, 1))));
+  const Tensor n = tanh(at(at.add(gate(projected, 2), at.mul(r, gate(recurrent, 2)))));
+  return {at.add(n, at.mul(z, at.sub(state[0], n)))};
+}
+
+template <class Layer>
+std::pair<Tensor, std::vector<Tensor>> Recurrent<Layer>::run(Tensor x, std::vector<Tensor> state) {
+  const At at(this->call_location());
+  const Location where = at.where();
+  const bool batched = x.dim() == 3;
+  if (!batched && x.dim() != 2) fail(name_, "expects 3 dimensions, or 2 without a batch, got " + x.describe(), where);
+  if (x.shape().back() != Dim(input_)) fail(name_, "expects " + std::to_string(input_) + " numbers a step, got " + x.describe(), where);
+  if (!batched) x = x.unsqueeze(1, where);
+  if (batched && options_.batch_first) x = x.transpose(0, 1, where);
+  const std::int64_t length = x.size(0), count = options_.bidirectional ? 2 : 1, states = gates_ == 4 ? 2 : 1;
+  const Dim batch = x.shape()[1];
+  if (length == 0) fail(name_, "expects at least one step, got " + x.describe(), where);
+  const Shape expected{options_.num_layers * count, batch, hidden_};
+  for (Tensor& s : state) {
+    if (!s.defined()) continue;
+    if (!batched) s = s.unsqueeze(1, where);
+    if (s.shape() != expected) fail(name_, "a state must be " + ir::describe(x.dtype(), expected) + ", got " + s.describe(), where);
+  }
+  // Zeros of the step's shape, recorded where x is.
+  Tensor none;
+  const auto initial = [&](std::int64_t which, std::int64_t index) {
+    if (static_cast<std::size_t>(which) < state.size() && state[static_cast<std::size_t>(which)].defined())
+      return state[static_cast<std::size_t>(which)].select(0, index, where);
+    if (!none.defined()) {
+      const Shape shape{batch, hidden_};
+      const ir::Attributes zero{{"shape", shape}, {"value", 0.0}, {"dtype", x.dtype()}};
+      none = graven::detail::would_record({x}) ? graven::detail::active_trace()->record(ir::get_op("full"), {}, zero, where).at(0)
+                                               : zeros(shape, x.dtype());
+    }
+    return none;
+  };
+  std::vector<std::vector<Tensor>> last(static_cast<std::size_t>(states));
+  for (std::int64_t layer = 0; layer < options_.num_layers; ++layer) {
+    std::vector<std::vector<Tensor>> results;
+    for (std::int64_t d = 0; d < count; ++d) {
+      const std::int64_t index = layer * count + d;
+      const Direction& direction = directions_[static_cast<std::size_t>(index)];
+      // All steps' inputs in one product.
+      const Tensor projected = linear(at(x), direction.weight_ih, direction.bias_ih);
+      std::vector<Tensor> now;
+      for (std::int64_t s = 0; s < states; ++s) now.push_back(initial(s, index));
+      std::vector<Tensor> outputs(static_cast<std::size_t>(length));
+      for (std::int64_t t = 0; t < length; ++t) {
+        const std::int64_t at_step = d == 0 ? t : length - 1 - t;
+        now = step(direction, projected.select(0, at_step, where), std::move(now), where);
+        outputs[static_cast<std::size_t>(at_step)] = now[0];
+      }
+      for (std::size_t s = 0; s < last.size(); ++s) last[s].push_back(now[s]);
+      results.push_back(std::move(outputs));
+    }
+    std::vector<Tensor> sides;
+    for (const auto& r : results) sides.push_back(stack(r, 0, where));
+    x = sides.size() == 1 ? sides[0] : cat(sides, -1, where);
+    if (layer + 1 < options_.num_layers) x = dropout(at(x), options_.dropout, this->is_training());
+  }
+  std::vector<Tensor> final_states;
+  for (const auto& s : last) {
+    Tensor all = stack(s, 0, where);
+    final_states.push_back(batched ? all : all.squeeze(1, where));
+  }
+  if (!batched) x = x.squeeze(1, where);
+  if (batched && options_.batch_first) x = x.transpose(0, 1, where);
+  return {x, final_states};
+}
+template class Recurrent<RNN>;
+template class Recurrent<LSTM>;
+template class Recurrent<GRU>;
+
+RNN::RNN(std::int64_t input_size, std::int64_t hidden_size, RecurrentOptions options) : Recurrent("RNN", 1, input_size, hidden_size, options) {}
+std::pair<Tensor, Tensor> RNN::forward(Tensor x, Tensor h0) {
+  auto [y, states] = run(x, {h0});
+  return {y, states[0]};
+}
+
+LSTM::LSTM(std::int64_t input_size, std::int64_t hidden_size, RecurrentOptions options) : Recurrent("LSTM", 4, input_size, hidden_size, options) {}
+std::pair<Tensor, std::pair<Tensor, Tensor>> LSTM::forward(Tensor x, std::pair<Tensor, Tensor> state) {
+  auto [y, states] = run(x, {state.first, state.second});
+  return {y, {states[0], states[1]}};
+}
+
+GRU::GRU(std::int64_t input_size, std::int64_t hidden_size, RecurrentOptions options) : Recurrent("GRU", 3, input_size, hidden_size, options) {}
+std::pair<Tensor, Tensor> GRU::forward(Tensor x, Tensor h0) {
+  auto [y, states] = run(x, {h0});
+  return {y, states[0]};
+}
+
+}  // namespace graven::nn

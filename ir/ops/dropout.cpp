@@ -1,0 +1,60 @@
+#include "ir/ops/random_shared.h"
+
+namespace graven::ir {
+
+static void infer_dropout(InferContext& c) {
+  ops::require_floating(c, 0);
+  ops::check_random(c, 1);
+  const double p = c.attributes.number("p");
+  c.require(p >= 0 && p <= 1, "'p' must lie in [0, 1], got " + ops::text_of(p));
+  c.output(c.input(0).dtype, c.input(0).shape);
+}
+
+/// The mask is drawn again.
+static void gradient_dropout(GradientBuilder& g) {
+  if (g.output_gradient() != kNone) g.set(0, g.call("dropout", {g.output_gradient(), g.input(1), g.input(2)}, g.attributes()));
+}
+
+static KernelCall kernel_dropout(const NodeView& node) {
+  return {.name = "dropout",
+          .file = "random",
+          .config_type = "dropout_config",
+          .config = {{"n", node.output().shape.numel()}, {"p", node.attributes().number("p")}, {"stream", Dim(node.attributes().integer("stream"))}},
+          .in_place = {0}};
+}
+
+extern const OpDef kDropout;
+const OpDef kDropout{
+    .name = "dropout",
+    .doc =
+        "y = x / (1 - p), or 0 with probability p, for each element by itself (Srivastava et al. 2014; PyTorch's dropout while training). Element i "
+        "is "
+        "dropped where word i % 4 of Philox4x32-10 with key seed ^ stream and counter (i / 4, step) is below p 2^32 (Salmon et al. 2011): nothing is "
+        "stored for the gradient, which is the same operator on dy. evaluation_graph() replaces it by x.",
+    .inputs = {{"x"}, {"seed"}, {"step"}},
+    .attributes = {{"p", AttributeType::number, 0.5, "the probability of 0, in [0, 1]"}, ops::stream_attribute()},
+    .infer = infer_dropout,
+    .gradient = gradient_dropout,
+    .kernel = kernel_dropout,
+    .cost = [](const NodeView& node) { return Cost{.flops = 20 * static_cast<double>(node.output().shape.numel().maximum())}; },
+    .random = true,
+    .cases =
+        [] {
+          std::vector<TestCase> cases;
+          const auto add = [&](std::string note, DType d, Shape x, double p, std::int64_t stream) {
+            cases.push_back({.note = std::move(note),
+                             .inputs = {ops::random(d, std::move(x)), ops::random(DType::i64, {}, 0, 1000), ops::random(DType::i64, {}, 1, 1000)},
+                             .attributes = {{"p", p}, {"stream", stream}}});
+          };
+          add("half", DType::f32, {6, 37}, 0.5, 7);
+          add("a tenth, several pieces", DType::f32, {9, 1000}, 0.1, std::int64_t{0x3123456789abcdef});
+          add("nothing", DType::f32, {130}, 0, 1);
+          add("everything", DType::f32, {130}, 1, 1);
+          add("rank 0", DType::f32, {}, 0.5, 1);
+          add("empty", DType::f32, {0, 3}, 0.5, 1);
+          for (DType d : ops::kFloats) add(std::string(name(d)), d, {5, 7}, 0.25, 3);
+          return cases;
+        },
+};
+
+}  // namespace graven::ir

@@ -1,0 +1,65 @@
+#include "ir/ops/index_shared.h"
+
+namespace graven::ir {
+
+static void infer_embedding(InferContext& c) {
+  ops::require_floating(c, 0);
+  ops::require_rank(c, 0, 2, "the weight");
+  ops::require_index(c, 1);
+  const TensorType& weight = c.input(0);
+  const std::int64_t rows = ops::fixed(c, weight.shape[0], "the number of embeddings"), padding = c.attributes.integer("padding_idx");
+  ops::fixed(c, weight.shape[1], "the size of an embedding");
+  c.require(padding < rows, "'padding_idx' must be less than the " + std::to_string(rows) + " embeddings, got " + std::to_string(padding));
+  Shape y = c.input(1).shape;
+  y.push_back(weight.shape[1]);
+  c.output(weight.dtype, y);
+}
+
+static void gradient_embedding(GradientBuilder& g) {
+  const TensorType weight = g.type(g.input(0));
+  const Dim count = g.type(g.input(1)).shape.numel();
+  const ValueId dy = g.call("reshape", {g.output_gradient()}, {{"shape", Shape{count, weight.shape[1]}}});
+  const ValueId index = g.call("reshape", {g.input(1)}, {{"shape", Shape{count}}});
+  g.set(0, g.call("index_add", {dy, index},
+                  {{"dim", std::int64_t{0}}, {"size", weight.shape[0].value()}, {"skipped", g.attributes().integer("padding_idx")}}));
+}
+
+extern const OpDef kEmbedding;
+const OpDef kEmbedding{
+    .name = "embedding",
+    .doc =
+        "y[..., :] = weight[index[...], :] (PyTorch's embedding). Row padding_idx gets no gradient. An index outside of [0, rows of weight) is an "
+        "error "
+        "when it runs.",
+    .inputs = {{"weight"}, {"index"}},
+    .attributes = {{"padding_idx", AttributeType::integer, std::int64_t{-1}, "a row that gets no gradient; negative: none"}},
+    .infer = infer_embedding,
+    .gradient = gradient_embedding,
+    .kernel =
+        [](const NodeView& node) {
+          const Shape& weight = node.input(0).shape;
+          return ops::index_select_call("index_select", false, {.outer = 1, .size = weight[0], .inner = weight[1]}, node.input(1).shape.numel(), -1);
+        },
+    .cost =
+        [](const NodeView& node) {
+          return Cost{.bytes = 2.0 * static_cast<double>(node.output().shape.numel().maximum()) * static_cast<double>(size_of(node.output().dtype))};
+        },
+    .cases =
+        [] {
+          std::vector<TestCase> cases;
+          const auto add = [&](std::string note, DType d, std::int64_t rows, std::int64_t size, Shape index, std::int64_t padding) {
+            cases.push_back({.note = std::move(note),
+                             .inputs = {ops::random(d, {rows, size}), ops::index_input(std::move(index), rows)},
+                             .attributes = {{"padding_idx", padding}},
+                             .gradient = padding < 0});
+          };
+          add("sequences", DType::f32, 20, 33, {3, 5}, -1);
+          add("one", DType::f32, 20, 33, {}, -1);
+          add("none", DType::f32, 20, 33, {0}, -1);
+          add("padded", DType::f32, 4, 6, {3, 5}, 2);
+          for (DType d : ops::kFloats) add(std::string(name(d)), d, 5, 4, {6}, -1);
+          return cases;
+        },
+};
+
+}  // namespace graven::ir

@@ -1,0 +1,73 @@
+#include "ir/ops/index_shared.h"
+
+namespace graven::ir {
+
+static void infer_index_add(InferContext& c) {
+  ops::require_index(c, 1);
+  ops::require_rank(c, 1, 1, "the index");
+  const TensorType& x = c.input(0);
+  c.require(x.dtype != DType::boolean, "bools cannot be added");
+  const std::int64_t dim = ops::normalize_dim(c, "dim", x.shape.rank());
+  c.require(x.shape.rank() > 0, "expects at least one dimension, got " + x.to_string());
+  c.require(x.shape[static_cast<std::size_t>(dim)] == c.input(1).shape[0],
+            "expects an index for each of the " + x.shape[static_cast<std::size_t>(dim)].to_string() + " slices, got " + c.input(1).to_string());
+  const std::int64_t size = c.attributes.integer("size");
+  c.require(size >= 0, "'size' must not be negative, got " + std::to_string(size));
+  Shape y = x.shape;
+  y[static_cast<std::size_t>(dim)] = size;
+  c.output(x.dtype, y);
+}
+
+static void gradient_index_add(GradientBuilder& g) {
+  const std::int64_t dim = g.attributes().integer("dim"), skipped = g.attributes().integer("skipped");
+  const ops::Term selected(g, g.call("index_select", {g.output_gradient(), g.input(1)}, {{"dim", dim}}));
+  if (skipped < 0) return g.set(0, selected);
+  const TensorType x = g.type(g.input(0));
+  Shape column;
+  for (std::size_t d = 0; d < x.shape.rank(); ++d) column.push_back(static_cast<std::int64_t>(d) == dim ? x.shape[d] : Dim(1));
+  const ValueId number = g.call("full", {}, {{"shape", Shape{}}, {"value", static_cast<double>(skipped)}, {"dtype", DType::i64}});
+  const ValueId counts = g.call("reshape", {g.call("ne", {g.input(1), number})}, {{"shape", column}});
+  g.set(0, ops::where(ops::Term(g, counts), selected, 0.0));
+}
+
+extern const OpDef kIndexAdd;
+const OpDef kIndexAdd{
+    .name = "index_add",
+    .doc =
+        "y = zeros with 'size' slices along dim, to which slice k of x is added at index[k], in the order of the index (PyTorch's index_add to "
+        "zeros). "
+        "The gradient of index_select; slices with the index 'skipped' are left out, as the padding of an embedding is.",
+    .inputs = {{"x"}, {"index"}},
+    .attributes = {ops::gather_dim_attribute(),
+                   {"size", AttributeType::integer, {}, "of the result along dim"},
+                   {"skipped", AttributeType::integer, std::int64_t{-1}, "an index whose slices are not added; negative: none"}},
+    .infer = infer_index_add,
+    .gradient = gradient_index_add,
+    .kernel =
+        [](const NodeView& node) {
+          return ops::index_select_call("index_add", node.output().dtype == DType::f16 || node.output().dtype == DType::bf16,
+                                        ops::around(node.output().shape, node.attributes().integer("dim")), node.input(1).shape[0],
+                                        node.attributes().integer("skipped"));
+        },
+    .cost = [](const NodeView& node) { return Cost{.flops = static_cast<double>(node.input(0).shape.numel().maximum())}; },
+    .cases =
+        [] {
+          std::vector<TestCase> cases;
+          const auto add = [&](std::string note, DType d, Shape x, std::int64_t dim, std::int64_t size, std::int64_t skipped) {
+            cases.push_back({.note = std::move(note),
+                             .inputs = {ops::random(d, x), ops::index_input({x[static_cast<std::size_t>(dim)]}, size)},
+                             .attributes = {{"dim", dim}, {"size", size}, {"skipped", skipped}},
+                             .gradient = is_floating(d)});
+          };
+          add("rows", DType::f32, {11, 70}, 0, 6, -1);
+          add("a skipped index", DType::f32, {11, 7}, 0, 3, 1);
+          add("columns", DType::f32, {3, 9, 5}, 1, 4, -1);
+          add("a large table", DType::f32, {40, 128}, 0, 3000, -1);
+          add("nothing to add", DType::f32, {0, 4}, 0, 3, -1);
+          for (DType d : ops::kFloats) add(std::string(name(d)), d, {5, 6}, 0, 4, -1);
+          for (DType d : ops::kIntegers) add(std::string(name(d)), d, {5, 6}, 0, 4, -1);
+          return cases;
+        },
+};
+
+}  // namespace graven::ir

@@ -1,0 +1,55 @@
+// What the operators that read or write at positions given by data share.
+#pragma once
+
+#include "ir/ops/shared.h"
+
+namespace graven::ir::ops {
+
+inline void require_index(const InferContext& c, std::size_t i) {
+  c.require(c.input(i).dtype == DType::i64, "the index must be i64, got " + c.input(i).to_string());
+}
+
+/// gather, scatter, scatter_add: checks dim and that the index fits x (input 0) in every other dimension.
+inline void check_gather(InferContext& c, std::size_t index) {
+  require_index(c, index);
+  const Shape &x = c.input(0).shape, &at = c.input(index).shape;
+  require_kernel_rank(c, x.rank());
+  const std::int64_t dim = normalize_dim(c, "dim", x.rank());
+  c.require(at.rank() == x.rank(), "the index must have " + count_of(Dim(static_cast<std::int64_t>(x.rank())), "dimension") +
+                                       " as the input has, got " + c.input(index).to_string());
+  for (std::size_t d = 0; d < x.rank(); ++d) {
+    const bool fits =
+        static_cast<std::int64_t>(d) == dim || at[d] == x[d] || (at[d].is_static() && x[d].is_static() && at[d].value() <= x[d].value());
+    c.require(fits, "dimension " + std::to_string(d) + " of the index must not be larger than the input's " + x[d].to_string() + ", got " +
+                        at[d].to_string());
+  }
+}
+
+inline AttributeSpec gather_dim_attribute() {
+  return {"dim", AttributeType::integer, {}, "that the index is of; counted from the end when negative"};
+}
+
+inline KernelCall gather_call(const NodeView& node, std::string name, const Shape& index, const Shape& x) {
+  const bool scalar = x.rank() == 0;
+  return {.name = std::move(name),
+          .file = "index",
+          .config_type = "gather_config",
+          .config = {{"rank", Dim(scalar ? 1 : static_cast<std::int64_t>(x.rank()))},
+                     {"dim", Dim(node.attributes().integer("dim"))},
+                     {"shape", scalar ? std::vector<Dim>{1} : index.dims()},
+                     {"x_shape", scalar ? std::vector<Dim>{1} : x.dims()}},
+          .reference = true};
+}
+
+inline KernelCall index_select_call(std::string name, bool reference, const Span3& x, const Dim& count, std::int64_t skipped) {
+  return {.name = std::move(name),
+          .file = "index",
+          .config_type = "index_select_config",
+          .config = {{"outer", x.outer}, {"size", x.size}, {"inner", x.inner}, {"count", count}, {"skipped", Dim(skipped)}},
+          .reference = reference};
+}
+
+/// An index of this shape into a dimension of `size`.
+inline TestCase::Input index_input(Shape shape, std::int64_t size) { return random(DType::i64, std::move(shape), 0, static_cast<double>(size)); }
+
+}  // namespace graven::ir::ops

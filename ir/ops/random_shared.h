@@ -1,0 +1,59 @@
+// What the operators that draw random numbers share: the inputs seed and step, the attribute stream.
+#pragma once
+
+#include "ir/ops/shared.h"
+
+namespace graven::ir::ops {
+
+inline AttributeSpec stream_attribute() {
+  return {"stream", AttributeType::integer, std::int64_t{0},
+          "which of 2^62 independent sequences; a hash of where the call stands, so that other calls do not change its numbers"};
+}
+
+/// Checks inputs `first` (seed) and `first + 1` (step), and the stream.
+inline void check_random(const InferContext& c, std::size_t first) {
+  const TensorType expected{DType::i64, {}};
+  c.require(c.input(first) == expected, "seed must be i64[], got " + c.input(first).to_string());
+  c.require(c.input(first + 1) == expected, "step must be i64[], got " + c.input(first + 1).to_string());
+  c.require(c.attributes.integer("stream") >= 0, "'stream' must not be negative, got " + std::to_string(c.attributes.integer("stream")));
+}
+
+/// random_uniform and random_normal.
+inline void infer_random(InferContext& c) {
+  check_random(c, 0);
+  const DType dtype = c.attributes.dtype("dtype");
+  c.require(dtype == DType::f32 || dtype == DType::f64, "'dtype' must be f32 or f64, got " + std::string(name(dtype)));
+  for (const Dim& d : c.attributes.shape("shape"))
+    if (d.coefficient() < 0) c.fail("a dimension must not be negative, got " + c.attributes.shape("shape").to_string());
+  (void)c.attributes.shape("shape").numel();
+  c.output(dtype, c.attributes.shape("shape"));
+}
+inline std::vector<AttributeSpec> random_attributes() {
+  return {{"shape", AttributeType::shape, {}, "of the result"},
+          {"dtype", AttributeType::dtype, DType::f32, "of the result: f32 or f64"},
+          stream_attribute()};
+}
+inline KernelCall random_call(const NodeView& node, std::string name) {
+  return {.name = std::move(name),
+          .file = "random",
+          .config_type = "random_config",
+          .config = {{"n", node.output().shape.numel()}, {"stream", Dim(node.attributes().integer("stream"))}},
+          .reference = true};
+}
+inline std::vector<TestCase> random_cases() {
+  std::vector<TestCase> cases;
+  const auto add = [&](std::string note, Shape shape, DType dtype, std::int64_t stream) {
+    cases.push_back({.note = std::move(note),
+                     .inputs = {random(DType::i64, {}, 0, 1000), random(DType::i64, {}, 1, 1000)},
+                     .attributes = {{"shape", std::move(shape)}, {"dtype", dtype}, {"stream", stream}},
+                     .gradient = false});
+  };
+  add("a matrix", {5, 7}, DType::f32, 1);
+  add("double", {5, 7}, DType::f64, 1);
+  add("a far stream", {3}, DType::f32, std::int64_t{0x3123456789abcdef});
+  add("rank 0", {}, DType::f32, 2);
+  add("empty", {0}, DType::f32, 2);
+  return cases;
+}
+
+}  // namespace graven::ir::ops

@@ -1,0 +1,180 @@
+// Dropout and random numbers: eagerly, recorded, differentiated, trained, resumed, evaluated.
+#include <gtest/gtest.h>
+
+#include <graven/graven.h>
+#include <cmath>
+#include <map>
+
+#include "ir/op.h"
+#include "ir/passes/derive_evaluation.h"
+#include "tests/frontend/error_text.h"
+
+namespace graven {
+namespace {
+
+double mean_of(const std::vector<double>& v) {
+  double sum = 0;
+  for (const double x : v) sum += x;
+  return sum / static_cast<double>(v.size());
+}
+double variance_of(const std::vector<double>& v) {
+  const double m = mean_of(v);
+  double sum = 0;
+  for (const double x : v) sum += (x - m) * (x - m);
+  return sum / static_cast<double>(v.size());
+}
+
+TEST(Random, MomentsAreThoseOfTheDistributions) {
+  manual_seed(5);
+  constexpr std::int64_t kCount = 100000;
+  const auto close = [](double expected, double variance, double found) {  // five standard errors
+    EXPECT_NEAR(found, expected, 5 * std::sqrt(variance / kCount));
+  };
+  for (const double p : {0.1, 0.5, 0.9}) {
+    const std::vector<double> y = dropout(ones({kCount}), p).to_vector<double>();
+    close(1, p / (1 - p), mean_of(y));
+    EXPECT_NEAR(variance_of(y), p / (1 - p), 0.2 * p / (1 - p));
+    // Neighbours do not know of each other.
+    double product = 0;
+    for (std::size_t i = 0; i + 1 < y.size(); ++i) product += (y[i] - 1) * (y[i + 1] - 1);
+    close(0, p / (1 - p) * p / (1 - p), product / kCount);
+  }
+  const Tensor like = zeros({kCount});
+  const std::vector<double> uniform = rand_like(like).to_vector<double>(), normal = randn_like(like).to_vector<double>();
+  close(0.5, 1.0 / 12, mean_of(uniform));
+  EXPECT_NEAR(variance_of(uniform), 1.0 / 12, 0.002);
+  close(0, 1, mean_of(normal));
+  EXPECT_NEAR(variance_of(normal), 1, 0.03);
+  for (const double u : uniform) ASSERT_TRUE(u >= 0 && u < 1);
+  close(0.3, 0.21, mean_of(bernoulli(zeros({kCount}) + 0.3).to_vector<double>()));
+  for (const double u : rand_like(zeros({2000}, f16)).to_vector<double>()) ASSERT_TRUE(u >= 0 && u < 1);
+}
+
+TEST(Random, TheGradientHasTheMaskOfTheResult) {
+  manual_seed(6);
+  Tensor x = ones({50, 40}).requires_grad_();
+  const Tensor y = dropout(x, 0.3);
+  y.sum().backward();
+  EXPECT_TRUE(equal(x.grad(), y.detach()));
+  EXPECT_FALSE(equal(dropout(x.detach(), 0.3), y.detach())) << "another call draws other numbers";
+  manual_seed(6);
+  EXPECT_TRUE(equal(dropout(x.detach(), 0.3), y.detach())) << "the same seed, the same numbers";
+}
+
+TEST(Random, ChannelsAreDroppedWhole) {
+  manual_seed(7);
+  const std::vector<double> y = dropout2d(ones({20, 10, 3, 4}), 0.5).to_vector<double>();
+  int dropped = 0;
+  for (std::size_t c = 0; c < 200; ++c) {
+    for (std::size_t i = 1; i < 12; ++i) ASSERT_EQ(y[c * 12 + i], y[c * 12]);
+    dropped += y[c * 12] == 0;
+  }
+  EXPECT_NEAR(dropped, 100, 35);
+  EXPECT_EQ(nn::Dropout1d(0.5)(ones({4, 5, 6})).describe(), "f32[4,5,6]");
+  EXPECT_EQ(nn::Dropout3d(0.5)(ones({4, 1, 2, 3})).describe(), "f32[4,1,2,3]");
+  EXPECT_THROW(dropout2d(ones({4, 5})), UserError);
+}
+
+struct Block : nn::Module<Block> {
+  nn::Linear fc = child("fc", nn::Linear(16, 16));
+  nn::Dropout drop = child("drop", nn::Dropout(0.4));
+  Tensor forward(Tensor x) { return drop(relu(fc(x))); }
+};
+struct Net : nn::Module<Net> {
+  nn::Linear in = child("in", nn::Linear(6, 16));
+  nn::ModuleList<Block> blocks = child("blocks", nn::ModuleList<Block>());
+  nn::Linear out = child("out", nn::Linear(16, 3));
+  explicit Net(int count) {
+    for (int i = 0; i < count; ++i) blocks.push_back(Block());
+  }
+  Tensor forward(Tensor x) {
+    x = dropout(in(x), 0.2, is_training());
+    for (Block& b : blocks) x = b(x);
+    return out(x);
+  }
+};
+struct TrainNet : nn::Graph<TrainNet> {
+  Net model;
+  nn::CrossEntropyLoss loss_fn = child("loss_fn", nn::CrossEntropyLoss());
+  optim::SGD optimizer;
+  explicit TrainNet(Net net) : model(child("model", net)), optimizer(model.parameters(), {.lr = 0.1, .momentum = 0.9}) { add_optimizer(optimizer); }
+  Tensor build(Tensor x, Tensor labels) {
+    Tensor loss = loss_fn(model(x), labels);
+    loss.backward();
+    return loss;
+  }
+};
+
+std::map<std::string, std::int64_t> streams(const ir::Graph& graph) {
+  std::map<std::string, std::int64_t> found;
+  for (const ir::Node& n : graph.nodes)
+    if (n.op->name == "dropout") found.emplace(n.origins.back().module, n.attributes.integer("stream"));
+  return found;
+}
+
+TEST(Random, AddingALayerChangesNoOtherLayersNumbers) {
+  TrainNet two(Net(2)), three(Net(3));
+  for (TrainNet* g : {&two, &three}) g->compile(spec({8, 6}), spec({8}, i64));
+  const auto a = streams(two.graph()), b = streams(three.graph());
+  ASSERT_EQ(a.size(), 3u);
+  ASSERT_EQ(b.size(), 4u);
+  std::map<std::int64_t, int> distinct;
+  for (const auto& [path, stream] : b) ++distinct[stream];
+  EXPECT_EQ(distinct.size(), 4u);
+  for (const auto& [path, stream] : a) EXPECT_EQ(b.at(path), stream) << path;
+}
+
+TEST(Random, EvaluationDropsNothing) {
+  TrainNet graph(Net(2));
+  graph.compile(spec({8, 6}), spec({8}, i64));
+  const ir::Graph evaluation = ir::evaluation_graph(graph.graph());
+  for (const ir::Node& n : evaluation.nodes) EXPECT_NE(n.op->name, "dropout");
+}
+
+struct Infer : nn::Graph<Infer> {
+  Net model;
+  explicit Infer(Net net) : model(child("model", net)) {}
+  Tensor build(Tensor x) { return model(x); }
+};
+
+TEST(Random, AGraphWithoutAnOptimizerDrawsNothing) {
+  Net net(1);
+  Infer training(net);
+  const std::string text = test::error_of([&] { training.compile(spec({8, 6})); });
+  EXPECT_NE(text.find("draws random numbers, and Infer_"), std::string::npos) << text;
+  EXPECT_NE(text.find("call eval() on the module"), std::string::npos) << text;
+  net.eval();
+  Infer evaluated(net);
+  evaluated.compile(spec({8, 6}));
+  for (const ir::Node& n : evaluated.graph().nodes) EXPECT_FALSE(n.op->random);
+}
+
+TEST(Random, AResumedRunDrawsWhatItWouldHaveDrawn) {
+  manual_seed(11);
+  const Tensor x = randn({32, 6}), labels = randint(0, 3, {32});
+  TrainNet whole(Net(2));
+  nn::StateDict start, middle;
+  whole.compile(spec({32, 6}), spec({32}, i64));
+  for (const auto& [name, t] : whole.state_dict()) start.emplace_back(name, t.detach().clone());
+  whole.set_threads(1);
+  std::vector<double> losses;
+  for (int step = 0; step < 6; ++step) {
+    if (step == 3)
+      for (const auto& [name, t] : whole.state_dict()) middle.emplace_back(name, t.detach().clone());
+    losses.push_back(whole(x, labels).item<double>());
+  }
+  TrainNet resumed(Net(2));
+  resumed.load_state_dict(middle);
+  resumed.set_threads(2);
+  for (int step = 3; step < 6; ++step) EXPECT_EQ(resumed(x, labels).item<double>(), losses[static_cast<std::size_t>(step)]) << step;
+  for (std::size_t i = 0; i < whole.model.parameters().size(); ++i)
+    EXPECT_TRUE(equal(whole.model.parameters()[i], resumed.model.parameters()[i])) << "bit for bit, with another number of threads";
+  // Another seed is another run.
+  TrainNet other(Net(2));
+  other.load_state_dict(start);
+  manual_seed(12);
+  EXPECT_NE(other(x, labels).item<double>(), losses[0]);
+}
+
+}  // namespace
+}  // namespace graven

@@ -1,0 +1,68 @@
+#include <gtest/gtest.h>
+
+#include "tests/operators/fixture.h"
+
+namespace graven::tests {
+namespace {
+
+TEST(Indexing, AgreesWithPyTorch) {
+  const auto input = [](const Fixture& f) { return f.tensor("input"); };
+  const auto at = [](const Fixture& f) { return f.tensor("index"); };
+  expect_family("indexing",
+                {
+                    {"embedding", one([=](const Fixture& f) {
+                       return embedding(at(f), f.tensor("weight"), f.has("padding_idx") ? std::optional(f.integer("padding_idx")) : std::nullopt);
+                     })},
+                    {"one_hot", one([](const Fixture& f) { return one_hot(f.tensor("tensor"), f.integer("num_classes", -1)); })},
+                    {"gather", one([=](const Fixture& f) { return gather(input(f), f.integer("dim"), at(f)); })},
+                    {"scatter", one([=](const Fixture& f) { return scatter(input(f), f.integer("dim"), at(f), f.tensor("src")); })},
+                    {"scatter_value", one([=](const Fixture& f) { return scatter(input(f), f.integer("dim"), at(f), f.number("value")); })},
+                    {"scatter_add", one([=](const Fixture& f) { return scatter_add(input(f), f.integer("dim"), at(f), f.tensor("src")); })},
+                    {"index_select", one([=](const Fixture& f) { return index_select(input(f), f.integer("dim"), at(f)); })},
+                    {"index", one([=](const Fixture& f) { return index(input(f), f.integer("dim"), at(f)); })},
+                    {"index_add",
+                     one([=](const Fixture& f) { return index_add(input(f), f.integer("dim"), at(f), f.tensor("source"), f.number("alpha", 1)); })},
+                    {"take_along_dim", one([=](const Fixture& f) { return take_along_dim(input(f), f.tensor("indices"), f.integer("dim")); })},
+                });
+}
+
+TEST(Indexing, AnIndexOutOfRangeIsAnError) {
+  const auto error_of = [](const auto& call) -> std::string {
+    try {
+      (void)call();
+    } catch (const UserError& e) {
+      return e.what();
+    }
+    return "no error";
+  };
+  const Tensor x = zeros({3, 4}), below = tensor({0, -1}), above = tensor({0, 3});
+  const struct {
+    std::string wanted, found;
+  } cases[] = {
+      {"index 3 at position 1 is outside [0, 3)", error_of([&] { return embedding(above, x); })},
+      {"index -1 at position 1 is outside [0, 3)", error_of([&] { return embedding(below, x); })},
+      {"index 3 at position 1 is outside [0, 3)", error_of([&] { return index_select(x, 0, above); })},
+      {"index -1 at position 1 is outside [0, 3)", error_of([&] { return index_select(x, 0, below); })},
+      {"index 3 at position 1 is outside [0, 3)", error_of([&] { return index(x, 0, above); })},
+      {"index -1 at position 1 is outside [0, 3)", error_of([&] { return index(x, 0, tensor({0, -4})); })},
+      {"gather: index 3 at position 1 is outside [0, 3)", error_of([&] { return gather(x, 0, above.unsqueeze(1)); })},
+      {"scatter: index 3 at position 1 is outside [0, 3)", error_of([&] { return scatter(x, 0, above.unsqueeze(1), 1.0); })},
+      {"scatter_add: index -1 at position 1 is outside [0, 3)", error_of([&] { return scatter_add(x, 0, below.unsqueeze(1), ones({2, 1})); })},
+      {"index_add: index 3 at position 1 is outside [0, 3)", error_of([&] { return index_add(x, 0, above, ones({2, 4})); })},
+      {"one_hot: class 3 at position 1 is outside [0, 3)", error_of([&] { return one_hot(above, 3); })},
+      {"one_hot: class -1 at position 1 is outside [0, 1)", error_of([&] { return one_hot(below); })},
+      {"the index must be of integers, got f32[2]", error_of([&] { return embedding(ones({2}), x); })},
+      {"padding_idx must be one of the 3 rows, got 3", error_of([&] { return embedding(below, x, 3); })},
+  };
+  for (const auto& c : cases) EXPECT_NE(c.found.find(c.wanted), std::string::npos) << c.wanted << "\n" << c.found;
+}
+
+TEST(Indexing, PaddingStartsAsZeroAndIsNotTrained) {
+  nn::Embedding table(4, 3, {.padding_idx = -1});
+  EXPECT_EQ(table.weight[3].to_vector<double>(), (std::vector<double>{0, 0, 0}));
+  table(tensor({3, 1, 3})).sum().backward();
+  EXPECT_EQ(table.weight.grad().to_vector<double>(), (std::vector<double>{0, 0, 0, 1, 1, 1, 0, 0, 0, 0, 0, 0}));
+}
+
+}  // namespace
+}  // namespace graven::tests

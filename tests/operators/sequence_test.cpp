@@ -1,0 +1,72 @@
+#include <gtest/gtest.h>
+
+#include "tests/operators/fixture.h"
+
+namespace graven::tests {
+namespace {
+
+nn::RecurrentOptions recurrent_options(const Fixture& f) {
+  return {.num_layers = f.integer("num_layers", 1),
+          .bias = f.flag("bias", true),
+          .batch_first = f.flag("batch_first"),
+          .bidirectional = f.flag("bidirectional"),
+          .nonlinearity = f.text("nonlinearity", "tanh")};
+}
+
+template <class Layer>
+std::vector<Tensor> with_one_state(const Fixture& f) {
+  Layer layer(f.integer("input_size"), f.integer("hidden_size"), recurrent_options(f));
+  f.give_parameters(layer);
+  const auto [y, h] = layer(f.tensor("x"), f.tensor("h0"));
+  return {y, h};
+}
+
+TEST(Sequence, AgreesWithPyTorch) {
+  expect_family("sequence",
+                {
+                    {"scaled_dot_product_attention", one([](const Fixture& f) {
+                       const std::optional<double> scale = f.has("scale") ? std::optional(f.number("scale")) : std::nullopt;
+                       return scaled_dot_product_attention(f.tensor("query"), f.tensor("key"), f.tensor("value"),
+                                                           {.attn_mask = f.tensor("attn_mask"), .is_causal = f.flag("is_causal"), .scale = scale});
+                     })},
+                    {"MultiheadAttention",
+                     [](const Fixture& f) {
+                       nn::MultiheadAttentionOptions options{.bias = f.flag("bias", true), .batch_first = f.flag("batch_first")};
+                       if (f.has("kdim")) options.kdim = f.integer("kdim");
+                       if (f.has("vdim")) options.vdim = f.integer("vdim");
+                       nn::MultiheadAttention layer(f.integer("embed_dim"), f.integer("num_heads"), options);
+                       f.give_parameters(layer);
+                       const Tensor query = f.tensor("query");
+                       const Tensor key = f.tensor("key").defined() ? f.tensor("key") : query;
+                       const Tensor value = f.tensor("value").defined() ? f.tensor("value") : key;
+                       const nn::MultiheadAttentionCall call{.key_padding_mask = f.tensor("key_padding_mask"),
+                                                             .need_weights = f.flag("need_weights", true),
+                                                             .attn_mask = f.tensor("attn_mask"),
+                                                             .average_attn_weights = f.flag("average_attn_weights", true)};
+                       const auto [y, weights] = layer(query, key, value, call);
+                       return weights.defined() ? std::vector<Tensor>{y, weights} : std::vector<Tensor>{y};
+                     }},
+                    {"RNN", with_one_state<nn::RNN>},
+                    {"GRU", with_one_state<nn::GRU>},
+                    {"LSTM",
+                     [](const Fixture& f) {
+                       nn::LSTM layer(f.integer("input_size"), f.integer("hidden_size"), recurrent_options(f));
+                       f.give_parameters(layer);
+                       const auto [y, state] = layer(f.tensor("x"), std::pair(f.tensor("h0"), f.tensor("c0")));
+                       return std::vector<Tensor>{y, state.first, state.second};
+                     }},
+                },
+                4e-6);
+}
+
+TEST(Sequence, SaysWhatIsWrong) {
+  EXPECT_THROW(nn::MultiheadAttention(8, 3), UserError);
+  EXPECT_THROW(nn::LSTM(3, 4, {.nonlinearity = "relu"}), UserError);
+  EXPECT_THROW(nn::GRU(3, 4)(ones({5, 2, 4})), UserError);
+  EXPECT_THROW(nn::GRU(3, 4)(ones({5, 2, 3}), ones({1, 2, 5})), UserError);
+  EXPECT_THROW(scaled_dot_product_attention(ones({2, 3}), ones({4, 5}), ones({4, 5})), UserError);
+  EXPECT_THROW(scaled_dot_product_attention(ones({2, 3}), ones({2, 3}), ones({2, 3}), {.attn_mask = ones({2, 2}), .is_causal = true}), UserError);
+}
+
+}  // namespace
+}  // namespace graven::tests
