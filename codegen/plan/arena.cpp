@@ -311,7 +311,8 @@ std::int64_t place_buffers(std::span<Buffer> buffers) {
     };
     Offsets current = in_gaps(buffers, order, neighbours, false);
     std::int64_t current_peak = peak_of(buffers, current);
-    for (std::int64_t turn = 0; turn < turns && !done(); ++turn) {
+    const std::int64_t enough = bound + bound / 256;  // what the search would still gain is not worth its time
+    for (std::int64_t turn = 0; turn < turns && best_peak > enough; ++turn) {
       Order changed = order;
       std::vector<std::size_t> above;
       for (std::size_t k = 0; k < changed.size(); ++k)

@@ -46,7 +46,7 @@ void report(const char* name, std::size_t nodes, double trace, const ir::Graph& 
     if (path.ends_with(".cpp")) largest = std::max(largest, text.size());
   }
   std::printf(
-      "%-12s %8zu nodes: trace %7.3f s, passes %7.3f s, plan %7.3f s, emit %7.3f s, all %7.3f s; arena / lower bound %.3f; %.1f MB of text, largest "
+      "%-24s %8zu nodes: trace %7.3f s, passes %7.3f s, plan %7.3f s, emit %7.3f s, all %7.3f s; arena / lower bound %.3f; %.1f MB of text, largest "
       ".cpp %.2f MB\n",
       name, nodes, trace, passes, r.plan_milliseconds / 1e3, r.emit_milliseconds / 1e3, trace + rest,
       r.lower_bound ? static_cast<double>(r.arena_bytes) / static_cast<double>(r.lower_bound) : 1.0, static_cast<double>(bytes) / 1e6,
@@ -57,11 +57,11 @@ void report(const char* name, std::size_t nodes, double trace, const ir::Graph& 
 }  // namespace
 
 int measure_scale() {
-  {
+  for (const char* name : {"lenet-train", "mobilenetv2-cifar-train", "resnet50-224-b1"}) {
     const auto start = Clock::now();
-    const Workload lenet = make_workload("lenet-train");
+    const Workload workload = make_workload(name);
     const double trace = since(start);
-    report("lenet-train", lenet.graph.nodes.size(), trace, lenet.graph);
+    report(name, workload.graph.nodes.size(), trace, workload.graph);
   }
   for (const int blocks : {143, 1429, 14286}) {
     std::vector<Block> list;
