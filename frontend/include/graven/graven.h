@@ -72,3 +72,4 @@
 #include "graven/threads.h"
 #include "graven/tree.h"
 #include "graven/types.h"
+#include "graven/utils/clip_grad.h"
