@@ -125,6 +125,7 @@ struct KernelCall {
   std::int64_t workspace_bytes = 0;                              ///< scratch, at the symbols' maxima; 0: no workspace argument
   std::vector<Dim> sizes = {};                                   ///< of a variadic input's tensors: the argument `sizes`; empty: their elements
   std::vector<std::int32_t> in_place = {};                       ///< inputs whose buffer output 0 may take over, where their lives end here
+  std::vector<std::pair<std::int32_t, std::int32_t>> over = {};  ///< (output, input): a further output that may lie where that input does
 };
 
 struct Cost {

@@ -94,15 +94,20 @@ Plan make_plan(const ir::Graph& graph, ir::Target target, bool keep_results) {
   plan.target = target;
   plan.keeps_results = keep_results || !graph.optimizers.empty() || !graph.losses.empty();
   if (target == ir::Target::cuda) plan.alignment = 256;  // what the libraries' widest loads and cudaMalloc agree on
-  const Storage storage(graph, plan.alignment, plan.keeps_results);
   std::vector<ir::KernelCall> calls;
   calls.reserve(graph.nodes.size());
   for (const ir::Node& node : graph.nodes) calls.push_back(target == ir::Target::cuda ? lower_for_cuda({graph, node}) : ir::lower({graph, node}));
+  std::vector<const ir::KernelCall*> by_node;
+  for (const ir::KernelCall& call : calls) by_node.push_back(&call);
+  const Storage storage(graph, plan.alignment, plan.keeps_results, by_node);
 
   plan.steps.reserve(graph.nodes.size());
   for (const ir::NodeId n : schedule(graph, storage, calls)) {
     const ir::Node& node = graph.nodes[at(n)];
-    plan.steps.push_back({n, std::move(calls[at(n)]), -1, ir::cost_of({graph, node})});
+    if (storage.written_through[at(n)])
+      plan.steps.push_back({n, {}, -1, {.bytes = 0}});
+    else
+      plan.steps.push_back({n, std::move(calls[at(n)]), -1, ir::cost_of({graph, node})});
     if (node.phase == ir::Phase::prepare) continue;
     plan.flops += plan.steps.back().cost.flops;
     plan.bytes += plan.steps.back().cost.bytes;

@@ -186,7 +186,7 @@ std::vector<std::vector<NodeId>> dependencies(const ir::Graph& graph, const Stor
   for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
     const ir::Node& node = graph.nodes[n];
     std::vector<bool> mutates(node.inputs.size(), false);
-    for (std::size_t s = 0; s < node.op->inputs.size(); ++s) {
+    for (std::size_t s = 0; s < node.op->inputs.size() && !storage.written_through[n]; ++s) {
       if (!node.op->inputs[s].mutated) continue;
       const ir::InputRange range = input_range(*node.op, node.inputs.size(), s);
       for (std::size_t i = range.begin; i < range.begin + range.count && i < node.inputs.size(); ++i) mutates[i] = true;
@@ -199,6 +199,12 @@ std::vector<std::vector<NodeId>> dependencies(const ir::Graph& graph, const Stor
       // An alias node moves nothing, but whoever needs its output needs it to have been passed.
       if (mutates[i]) list.insert(list.end(), readers[at(r)].begin(), readers[at(r)].end());
     }
+    // A result that lies in a buffer overwrites what was there.
+    for (const ValueId v : node.outputs)
+      if (const ValueId r = storage.root[at(v)]; !node.op->alias && r != v) {
+        list.insert(list.end(), readers[at(r)].begin(), readers[at(r)].end());
+        if (writer[at(r)] >= 0) list.push_back(writer[at(r)]);
+      }
     for (std::size_t i = 0; i < node.inputs.size(); ++i) {
       if (node.inputs[i] == ir::kNone) continue;
       const ValueId r = storage.root[at(node.inputs[i])];
@@ -210,13 +216,62 @@ std::vector<std::vector<NodeId>> dependencies(const ir::Graph& graph, const Stor
       }
     }
     if (!node.op->alias)
-      for (const ValueId v : node.outputs) writer[at(v)] = static_cast<NodeId>(n);
+      for (const ValueId v : node.outputs) {
+        const ValueId r = storage.root[at(v)];
+        writer[at(r)] = static_cast<NodeId>(n);
+        if (r != v) readers[at(r)].clear();
+      }
     std::sort(list.begin(), list.end());
     list.erase(std::unique(list.begin(), list.end()), list.end());
     if (!list.empty() && list.back() == static_cast<NodeId>(n)) list.pop_back();
   }
   return before;
 }
+
+namespace {
+
+/// `order` with small nodes (counters, scalars: under a thousandth of the peak all together with what they read and write) moved back to where the
+/// program has them, after the node before them there: what moves for no memory's sake should not move.
+std::vector<NodeId> settle(const Segment& segment, const Traffic& traffic, const std::vector<NodeId>& order, std::int64_t peak) {
+  const std::size_t n = segment.size();
+  std::vector<std::pair<std::int64_t, NodeId>> key(n);  // place of the anchor in `order`, then place in the program
+  std::vector<std::int64_t> place(n);
+  for (std::size_t i = 0; i < n; ++i) place[at(order[i] - segment.begin)] = static_cast<std::int64_t>(i);
+  std::int64_t anchor = -1;
+  for (std::size_t i = 0; i < n; ++i) {
+    const NodeId node = segment.begin + static_cast<NodeId>(i);
+    std::int64_t bytes = traffic.workspace(node);
+    for (const ValueId v : traffic.writes(node)) bytes += traffic.bytes(v);
+    for (const ValueId r : traffic.reads(node)) bytes += traffic.bytes(r);
+    const bool large = bytes > peak / 1000;
+    if (large) anchor = place[i];
+    key[i] = {anchor, node};
+    if (large) continue;
+    for (const NodeId b : segment.before[i]) key[i] = std::max(key[i], std::pair(key[at(b - segment.begin)].first, node));
+  }
+  // Whatever somebody needs earlier comes earlier.
+  for (std::size_t i = n; i-- > 0;)
+    for (const NodeId next : segment.after[i]) key[i] = std::min(key[i], key[at(next - segment.begin)]);
+  std::vector<std::int32_t> waiting(n);
+  using Entry = std::pair<std::pair<std::int64_t, NodeId>, NodeId>;
+  std::priority_queue<Entry, std::vector<Entry>, std::greater<>> ready;
+  for (std::size_t i = 0; i < n; ++i) {
+    waiting[i] = static_cast<std::int32_t>(segment.before[i].size());
+    if (waiting[i] == 0) ready.emplace(key[i], static_cast<NodeId>(i));
+  }
+  std::vector<NodeId> settled;
+  settled.reserve(n);
+  while (!ready.empty()) {
+    const NodeId i = ready.top().second;
+    ready.pop();
+    settled.push_back(segment.begin + i);
+    for (const NodeId next : segment.after[at(i)])
+      if (const std::size_t k = at(next - segment.begin); --waiting[k] == 0) ready.emplace(key[k], static_cast<NodeId>(k));
+  }
+  return settled;
+}
+
+}  // namespace
 
 std::vector<NodeId> schedule(const ir::Graph& graph, const Storage& storage, const std::vector<ir::KernelCall>& calls) {
   const Traffic traffic(graph, storage, calls);
@@ -250,6 +305,11 @@ std::vector<NodeId> schedule(const ir::Graph& graph, const Storage& storage, con
       std::vector<std::int32_t> candidate_left = left;
       const std::int64_t peak = peak_of(candidate, traffic, candidate_left);
       if (peak < best_peak) best_peak = peak, best = std::move(candidate);
+    }
+    if (best != traced) {
+      std::vector<NodeId> settled = settle(segment, traffic, best, best_peak);
+      std::vector<std::int32_t> settled_left = left;
+      if (peak_of(settled, traffic, settled_left) <= best_peak + best_peak / 1000) best = std::move(settled);
     }
     left = std::move(best_left);  // the same whatever the order
     order.insert(order.end(), best.begin(), best.end());

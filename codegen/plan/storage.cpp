@@ -1,8 +1,13 @@
 #include "codegen/plan/storage.h"
 
+#include <algorithm>
 #include <limits>
+#include <numeric>
+#include <utility>
 
 #include "ir/diagnostic.h"
+#include "ir/op.h"
+#include "ir/passes/rewriter.h"
 
 namespace graven::codegen {
 
@@ -61,13 +66,14 @@ std::vector<GradientOf> parameter_gradients(const ir::Graph& graph) {
   return found;
 }
 
-Storage::Storage(const ir::Graph& graph, std::int64_t alignment, bool keep_results)
+Storage::Storage(const ir::Graph& graph, std::int64_t alignment, bool keep_results, std::span<const ir::KernelCall* const> calls)
     : root(graph.values.size()),
       home(graph.values.size()),
       output(graph.values.size(), -1),
       parameter(graph.values.size(), ir::kNone),
       bytes(graph.values.size()),
-      pinned(graph.values.size(), false) {
+      pinned(graph.values.size(), false),
+      written_through(graph.nodes.size(), false) {
   for (std::size_t v = 0; v < graph.values.size(); ++v) {
     root[v] = static_cast<ir::ValueId>(v);
     home[v] = home_of(graph.values[v].kind);
@@ -99,7 +105,60 @@ Storage::Storage(const ir::Graph& graph, std::int64_t alignment, bool keep_resul
   }
   for (const ir::Loss& loss : graph.losses)
     if (const ir::ValueId r = root[at(loss.value)]; home[at(r)] == Home::arena) pinned[at(r)] = true;
+  write_through(graph, calls);
   for (std::size_t v = 0; v < graph.values.size(); ++v) home[v] = home[at(root[v])];
+}
+
+void Storage::write_through(const ir::Graph& graph, std::span<const ir::KernelCall* const> calls) {
+  struct Access {
+    ir::NodeId made = -1;             // the node that computes it
+    int writes = 0;                   // by assignments and updates
+    std::vector<ir::NodeId> readers;  // in order
+  };
+  std::vector<Access> access(graph.values.size());  // by root
+  bool assigns = false;
+  for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
+    const ir::Node& node = graph.nodes[n];
+    assigns = assigns || node.op->name == "assign";
+    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+      if (node.inputs[i] == ir::kNone) continue;
+      Access& a = access[at(root[at(node.inputs[i])])];
+      if (ir::is_mutated(node, i))
+        ++a.writes;
+      else if (a.readers.empty() || a.readers.back() != static_cast<ir::NodeId>(n))
+        a.readers.push_back(static_cast<ir::NodeId>(n));
+    }
+    if (!node.op->alias)
+      for (const ir::ValueId v : node.outputs) access[at(v)].made = static_cast<ir::NodeId>(n);
+  }
+  if (!assigns) return;
+  std::vector<ir::ValueId> moved(graph.values.size());
+  std::iota(moved.begin(), moved.end(), 0);
+  for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
+    const ir::Node& node = graph.nodes[n];
+    if (node.op->name != "assign") continue;
+    const ir::ValueId target = node.inputs[0], value = node.inputs[1];
+    const ir::NodeId made = access[at(value)].made;
+    if (root[at(target)] != target || root[at(value)] != value || made < 0) continue;
+    if (home[at(target)] != Home::parameter || home[at(value)] != Home::arena || pinned[at(value)] || access[at(target)].writes != 1) continue;
+    const ir::Node& maker = graph.nodes[at(made)];
+    if (maker.phase != node.phase || graph.type(value) != graph.type(target)) continue;
+    // Whoever reads the old contents does so before they are gone: the maker itself only where its kernel allows it.
+    bool safe = true;
+    for (const ir::NodeId reader : access[at(target)].readers) safe = safe && (reader <= made || reader > static_cast<ir::NodeId>(n));
+    const ir::KernelCall& call = *calls[at(made)];
+    const auto output = static_cast<std::int32_t>(std::find(maker.outputs.begin(), maker.outputs.end(), value) - maker.outputs.begin());
+    for (std::size_t i = 0; i < maker.inputs.size() && safe; ++i) {
+      if (maker.inputs[i] == ir::kNone || root[at(maker.inputs[i])] != target) continue;
+      const auto input = static_cast<std::int32_t>(i);
+      safe = output == 0 ? std::count(call.in_place.begin(), call.in_place.end(), input) > 0
+                         : std::count(call.over.begin(), call.over.end(), std::pair(output, input)) > 0;
+    }
+    if (!safe) continue;
+    moved[at(value)] = target;
+    written_through[n] = true;
+  }
+  for (ir::ValueId& r : root) r = moved[at(r)];  // aliases follow
 }
 
 }  // namespace graven::codegen

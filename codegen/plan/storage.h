@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "codegen/plan/plan.h"
@@ -11,8 +12,8 @@
 namespace graven::codegen {
 
 struct Storage {
-  /// Finds aliases and homes. Home::alias is not used here: `root` says it. `keep_results`: see Plan::keeps_results.
-  Storage(const ir::Graph& graph, std::int64_t alignment, bool keep_results);
+  /// Finds aliases and homes. Home::alias is not used here: `root` says it. `keep_results`: see Plan::keeps_results. `calls`: what each node becomes.
+  Storage(const ir::Graph& graph, std::int64_t alignment, bool keep_results, std::span<const ir::KernelCall* const> calls);
 
   std::vector<ir::ValueId> root;       ///< by value: the value whose memory it is
   std::vector<Home> home;              ///< by value: of its root
@@ -20,8 +21,14 @@ struct Storage {
   std::vector<ir::ValueId> parameter;  ///< by root, home gradient: the parameter
   std::vector<std::int64_t> bytes;     ///< by root: at the symbols' maxima, rounded up to the alignment
   std::vector<bool> pinned;            ///< by root: read after the last step (the loss, results of a training step)
+  /// By node: an assignment that moves nothing, because the new contents are computed where the old ones lie: a module's counters and running
+  /// statistics. `root` of the new contents is the buffer then.
+  std::vector<bool> written_through;
 
   bool in_arena(ir::ValueId value) const { return value != ir::kNone && home[static_cast<std::size_t>(value)] == Home::arena; }
+
+ private:
+  void write_through(const ir::Graph& graph, std::span<const ir::KernelCall* const> calls);
 };
 
 /// Bytes of a value at the symbols' maxima. User error when they do not fit 63 bits.

@@ -15,11 +15,9 @@ namespace {
 std::size_t at(std::int32_t v) { return static_cast<std::size_t>(v); }
 
 void verify_order(const ir::Graph& graph, const Plan& plan, const Storage& storage) {
-  GRAVEN_CHECK(plan.steps.size() == graph.nodes.size(), "the plan leaves nodes out or repeats them");
   std::vector<std::int32_t> step_of(graph.nodes.size(), -1);
   for (std::size_t s = 0; s < plan.steps.size(); ++s) {
     const ir::NodeId n = plan.steps[s].node;
-    GRAVEN_CHECK(n >= 0 && at(n) < graph.nodes.size() && step_of[at(n)] < 0, "a node is run twice or does not exist");
     step_of[at(n)] = static_cast<std::int32_t>(s);
     GRAVEN_CHECK(s == 0 || graph.nodes[at(plan.steps[s - 1].node)].phase <= graph.nodes[at(n)].phase, "phases are out of order");
   }
@@ -101,8 +99,14 @@ void verify_values(const ir::Graph& graph, const Plan& plan, const Storage& stor
 }  // namespace
 
 void verify_plan(const ir::Graph& graph, const Plan& plan) {
-  const Storage storage(graph, plan.alignment, plan.keeps_results);
   GRAVEN_CHECK(plan.placements.size() == graph.values.size(), "values without a placement");
+  GRAVEN_CHECK(plan.steps.size() == graph.nodes.size(), "the plan leaves nodes out or repeats them");
+  std::vector<const ir::KernelCall*> calls(graph.nodes.size(), nullptr);
+  for (const Step& step : plan.steps) {
+    GRAVEN_CHECK(step.node >= 0 && at(step.node) < graph.nodes.size() && !calls[at(step.node)], "a node is run twice or does not exist");
+    calls[at(step.node)] = &step.call;
+  }
+  const Storage storage(graph, plan.alignment, plan.keeps_results, calls);
   verify_order(graph, plan, storage);
   verify_no_overlap(plan);
   verify_values(graph, plan, storage);

@@ -59,6 +59,7 @@
 #pragma once
 
 #include "graven/codegen.h"
+#include "graven/data.h"
 #include "graven/functional.h"
 #include "graven/graph.h"
 #include "graven/init.h"

@@ -1,0 +1,100 @@
+// Data from disk, in batches: for training loops of user programs. (Emitted programs read the same formats themselves, in the same order.)
+//
+//   data::DataLoader train("cifar-10-batches-bin", {.batch_size = 64, .shuffle = true, .drop_last = true});
+//   for (std::int64_t epoch = 0; epoch < 10; ++epoch)
+//     for (auto [images, labels] : train.epoch(epoch)) step(images, labels);      // f32[64,3,32,32] in [0, 1], i64[64]
+//
+// A path is a folder with IDX files (MNIST, Fashion-MNIST, also gzipped), with CIFAR-10 or CIFAR-100 binary batches, or with images.npy and
+// labels.npy (also under train/ and test/); or a safetensors file with tensors `images` and `labels`. 8-bit images become x / 255, as torchvision's
+// ToTensor has it, then (x - mean) / std for each channel; pictures without a channel dimension get one of size 1.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "graven/tensor.h"
+
+namespace graven::data {
+
+enum class Split : std::uint8_t { train, test };
+
+struct DataLoaderOptions {
+  Split split = Split::train;
+  std::int64_t batch_size = 1;
+  bool shuffle = false;
+  std::int64_t seed = 0;          ///< the order of an epoch depends on the seed and the epoch's number alone
+  bool drop_last = false;         ///< leave out a last batch that is smaller
+  std::vector<double> mean = {};  ///< empty, one number, or one for each channel
+  std::vector<double> std = {};   ///< like mean
+  std::int64_t num_classes = 0;   ///< labels must lie in [0, num_classes); 0: any
+  std::string format = "auto";    ///< auto, idx, cifar10, cifar100, npy, safetensors
+};
+
+/// Images f32[n,channels,height,width] and labels i64[n].
+struct Batch {
+  Tensor data, target;
+};
+
+/// One split of a dataset. Copies share the data.
+class DataLoader {
+ public:
+  class Epoch;
+
+  /// Validates the files whole. User error naming file, place, expected and found; when there are no samples; when batch_size is not positive.
+  explicit DataLoader(const std::string& path, DataLoaderOptions options = {});
+
+  /// Batches of an epoch.
+  std::int64_t size() const;
+  /// Samples in all.
+  std::int64_t samples() const;
+  const DataLoaderOptions& options() const;
+
+  /// The batches of epoch `number`, from batch `first` on: a run that goes on where another stopped sees what that would have seen.
+  Epoch epoch(std::int64_t number = 0, std::int64_t first = 0) const;
+  /// Batch `index` of epoch `number`.
+  Batch batch(std::int64_t number, std::int64_t index) const;
+
+ private:
+  struct State;
+  std::shared_ptr<const State> state_;
+};
+
+/// A range for `for`. Each step makes new tensors.
+class DataLoader::Epoch {
+ public:
+  class Iterator {
+   public:
+    using iterator_category = std::input_iterator_tag;
+    using value_type = Batch;
+    using difference_type = std::ptrdiff_t;
+
+    Iterator(const DataLoader& loader, std::int64_t number, std::int64_t index) : loader_(&loader), number_(number), index_(index) {}
+    Batch operator*() const { return loader_->batch(number_, index_); }
+    Iterator& operator++() {
+      ++index_;
+      return *this;
+    }
+    bool operator==(const Iterator& other) const { return index_ == other.index_; }
+
+   private:
+    const DataLoader* loader_;
+    std::int64_t number_, index_;
+  };
+
+  Epoch(DataLoader loader, std::int64_t number, std::int64_t first) : loader_(std::move(loader)), number_(number), first_(first) {}
+  Iterator begin() const { return {loader_, number_, first_}; }
+  Iterator end() const { return {loader_, number_, loader_.size()}; }
+
+ private:
+  DataLoader loader_;
+  std::int64_t number_, first_;
+};
+
+/// Whether the folder or file is there and has data that a DataLoader opens.
+bool is_available(const std::string& path, Split split = Split::train);
+
+}  // namespace graven::data
