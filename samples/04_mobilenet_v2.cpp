@@ -124,7 +124,7 @@ int main(int argc, char** argv) try {
   const data::DataLoader test(options.data, {.split = data::Split::test, .batch_size = kBatchSize, .drop_last = true, .num_classes = 10});
 
   manual_seed(0);
-  models::MobileNetV2 model({.num_classes = 10, .dropout = 0});
+  models::MobileNetV2 model({.num_classes = 10});
 
   if (options.eager) {
     nn::CrossEntropyLoss loss_fn;
