@@ -243,8 +243,8 @@ inline void linear_backward_input(Threads& threads, const linear_config& c, floa
                            .rows_first = false});
 }
 
-inline void linear_backward_weight(Threads& threads, const linear_config& c, float* dw, float* db, const float* dy, const float* x,
-                                   void* workspace = nullptr) {
+[[gnu::noinline]] inline void linear_backward_weight(Threads& threads, const linear_config& c, float* dw, float* db, const float* dy, const float* x,
+                                                     void* workspace = nullptr) {
   const std::int64_t chunks = linear_backward_weight_chunks(c), rows = linear_backward_weight_rows(c);
   if (chunks == 1) {
     if (c.m * c.n * c.k < (std::int64_t{1} << 18)) {
