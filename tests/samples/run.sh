@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs a sample as its tutorial says, and what it emits.
 #
-#   bash tests/samples/run.sh my_linear|polynomial_fit|lenet BUILD_DIR
+#   bash tests/samples/run.sh my_linear|polynomial_fit|lenet|mobilenet_v2|resnet18 BUILD_DIR
 set -euo pipefail
 sample=$1
 build=$(cd "$2" && pwd)
@@ -51,6 +51,31 @@ case $sample in
     "$build/graven" emit lenet_train --check
     "$build/graven" emit lenet --check
     "$build/graven" show lenet_train -f memory -o memory.svg
+    ;;
+  mobilenet_v2)
+    train() { "$build/samples/04_mobilenet_v2" --batches 2 "$@"; }
+    train --eager --out eager >eager.log
+    expect "made-up stripes in the same format" eager.log
+    train --epochs 2 --out straight >straight.log
+    cat straight.log
+    expect "^loss: +[0-9.]+ +\\[ +0/ *2560\\]$" straight.log
+    # A resumed run ends with the same bytes, running statistics and dropout included.
+    train --epochs 1 --out resumed >first.log
+    train --epochs 2 --out resumed --resume >second.log
+    cmp straight/mobilenet_v2.safetensors resumed/mobilenet_v2.safetensors || fail "a resumed run differs from a straight one"
+    [ "$(grep ^accuracy straight.log)" = "$(grep ^accuracy second.log)" ] || fail "the accuracies differ"
+    ;;
+  resnet18)
+    "$build/samples/05_resnet18" --out "$work"
+    python3 "$here/make_images.py" data
+    cmake -S resnet18_train -B resnet18_train/build -DCMAKE_BUILD_TYPE=Release >build.log || { cat build.log; fail "configuring resnet18_train"; }
+    cmake --build resnet18_train/build -j 2 >>build.log 2>&1 || { cat build.log; fail "building resnet18_train"; }
+    (cd resnet18_train && build/selftest) || fail "the self-test of resnet18_train"
+    resnet18_train/build/resnet18_train --data data --epochs 4 --out run >train.log
+    cat train.log
+    accuracy=$(grep -oE 'accuracy +[0-9.]+' train.log | tail -n 1 | grep -oE '[0-9.]+')
+    awk -v a="$accuracy" 'BEGIN { exit !(a >= 0.9) }' || fail "accuracy $accuracy on bands that a network can tell apart"
+    "$build/graven" check resnet18
     ;;
   *) fail "unknown sample '$sample'" ;;
 esac
