@@ -28,9 +28,13 @@ struct StateCase {
   std::function<nn::ModuleBase()> make;
 };
 const StateCase kStates[] = {
-    {"mlp", [] { return models::MLP(784, {256, 10}); }},    {"resnet18", [] { return models::resnet18(); }},
-    {"resnet34", [] { return models::resnet34(); }},        {"resnet50", [] { return models::resnet50(); }},
-    {"mobilenet_v2", [] { return models::MobileNetV2(); }}, {"vgg16", [] { return models::vgg16({.hidden_features = 64}); }},
+    {"mlp", [] { return models::MLP(784, {256, 10}); }},
+    {"resnet18", [] { return models::resnet18(); }},
+    {"resnet34", [] { return models::resnet34(); }},
+    {"resnet50", [] { return models::resnet50(); }},
+    {"mobilenet_v2", [] { return models::MobileNetV2(); }},
+    {"vgg16", [] { return models::vgg16({.hidden_features = 64}); }},
+    {"style_transfer", [] { return models::TransformerNet(); }},
 };
 
 class State : public testing::TestWithParam<StateCase> {};
@@ -63,6 +67,7 @@ const OutputCase kOutputs[] = {
     {"resnet50", 64, [] { return callable(narrow_resnet50()); }},
     {"mobilenet_v2", 32, [] { return callable(narrow_mobilenet()); }},
     {"vgg16", 28, [] { return callable(narrow_vgg()); }},
+    {"style_transfer", 24, [] { return callable(models::TransformerNet({.channels = 4})); }},
 };
 
 class Output : public testing::TestWithParam<OutputCase> {};
@@ -150,6 +155,7 @@ TEST(Errors, NameTheArgument) {
   EXPECT_NE(message([] { models::resnet50({.width_per_group = 0}); }).find("width_per_group"), std::string::npos);
   EXPECT_NE(message([] { models::MobileNetV2({.width_mult = 0}); }).find("width_mult"), std::string::npos);
   EXPECT_NE(message([] { models::MobileNetV2({.inverted_residual_setting = {{6, 24, 1, 3}}}); }).find("stride must be 1 or 2"), std::string::npos);
+  EXPECT_NE(message([] { models::TransformerNet({.channels = 0}); }).find("channels must be positive"), std::string::npos);
   EXPECT_NE(message([] { models::VGG({0}); }).find("one convolution"), std::string::npos);
 }
 

@@ -30,6 +30,10 @@ struct MobileNetV2 : models::MobileNetV2 {
                              .dropout = 0}) {}
 };
 
+struct StyleTransfer : models::TransformerNet {
+  StyleTransfer() : models::TransformerNet({.channels = 4}) {}
+};
+
 struct ConvBatchNorm : nn::Module<ConvBatchNorm> {
   nn::Conv2d conv1 = child("conv1", nn::Conv2d(3, 16, 3, {.stride = 2, .padding = 1, .bias = false}));
   nn::BatchNorm2d bn1 = child("bn1", nn::BatchNorm2d(16));

@@ -9,4 +9,5 @@
 #include "graven/models/mlp.h"
 #include "graven/models/mobilenet_v2.h"
 #include "graven/models/resnet.h"
+#include "graven/models/style_transfer.h"
 #include "graven/models/vgg.h"
