@@ -264,13 +264,6 @@ Tensor on_images(const Operand& x, const char* function, F&& f) {
 }
 }  // namespace
 
-Tensor conv2d(const Operand& x, const Tensor& weight, const Tensor& bias, const Conv2dFunctionOptions& o) {
-  return on_images(x, "conv2d", [&](const Tensor& images) {
-    return apply("conv2d", {images, weight, bias},
-                 {{"stride", pair(o.stride)}, {"padding", pair(o.padding)}, {"dilation", pair(o.dilation)}, {"groups", o.groups}}, x.where());
-  });
-}
-
 Tensor max_pool2d(const Operand& x, Size2 kernel_size, const MaxPool2dOptions& o) {
   return on_images(x, "max_pool2d", [&](const Tensor& images) {
     return apply("max_pool2d", {images},
@@ -280,28 +273,6 @@ Tensor max_pool2d(const Operand& x, Size2 kernel_size, const MaxPool2dOptions& o
                   {"dilation", pair(o.dilation)},
                   {"ceil_mode", o.ceil_mode}},
                  x.where());
-  });
-}
-
-Tensor avg_pool2d(const Operand& x, Size2 kernel_size, const AvgPool2dOptions& o) {
-  return on_images(x, "avg_pool2d", [&](const Tensor& images) {
-    return apply("avg_pool2d", {images},
-                 {{"kernel_size", pair(kernel_size)},
-                  {"stride", pair(o.stride.value_or(kernel_size))},
-                  {"padding", pair(o.padding)},
-                  {"ceil_mode", o.ceil_mode},
-                  {"count_include_pad", o.count_include_pad}},
-                 x.where());
-  });
-}
-
-Tensor adaptive_avg_pool2d(const Operand& x, Size2 output_size) {
-  return on_images(x, "adaptive_avg_pool2d", [&](const Tensor& images) {
-    const std::int64_t height = images.size(2), width = images.size(3);
-    if (output_size.height < 1 || output_size.width < 1 || height % output_size.height != 0 || width % output_size.width != 0)
-      fail("adaptive_avg_pool2d", "the output size must divide the image's, got " + images.describe(), x.where());
-    const Size2 kernel(height / output_size.height, width / output_size.width);
-    return avg_pool2d(Operand(images, x.where()), kernel, {});
   });
 }
 

@@ -32,15 +32,18 @@ static void infer_cat(InferContext& c) {
 
 static void gradient_cat(GradientBuilder& g) {
   const std::int64_t dim = g.attributes().integer("dim");
-  std::int64_t start = 0;
+  const bool of_symbol = !g.type(g.output()).shape[static_cast<std::size_t>(dim)].is_static();
+  std::int64_t start = 0;  // in elements, or in multiples of the symbol
   for (std::size_t i = 0; i < g.input_count(); ++i) {
     const Dim size = g.type(g.input(i)).shape[static_cast<std::size_t>(dim)];
-    if (!size.is_static()) {
-      if (g.input_count() == 1) return g.set(0, g.output_gradient());
-      throw UserError("the gradient of cat along the symbolic dimension " + size.to_string() + " is not supported: fix its size");
+    const std::int64_t end = start + size.coefficient();
+    if (g.needs(i)) {
+      if (of_symbol && size.is_static())  // an empty one among symbols
+        g.set(i, g.call("full", {}, {{"shape", g.type(g.input(i)).shape}, {"value", 0.0}, {"dtype", g.type(g.output()).dtype}}));
+      else
+        g.set(i, g.call("slice", {g.output_gradient()}, {{"dim", dim}, {"start", start}, {"end", end}, {"of_symbol", of_symbol}}));
     }
-    if (g.needs(i)) g.set(i, g.call("slice", {g.output_gradient()}, {{"dim", dim}, {"start", start}, {"end", start + size.value()}}));
-    start += size.value();
+    start = end;
   }
 }
 

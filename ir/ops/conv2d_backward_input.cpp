@@ -46,13 +46,28 @@ static KernelCall kernel_conv2d_backward_input(const NodeView& node) {
   return call;
 }
 
+/// Used as a transposed convolution: its own gradients are a convolution, and the gradient of the weights with the images exchanged.
+static void gradient_conv2d_backward_input(GradientBuilder& g) {
+  const Attributes& a = g.attributes();
+  GRAVEN_CHECK(!a.flag("packed") && a.program("epilogue").empty(), "conv2d_backward_input is differentiated before it is packed and fused");
+  Attributes window;
+  for (const char* key : {"stride", "padding", "dilation", "groups", "channels_last"}) window.set(key, a.at(key));
+  if (g.needs(0)) g.set(0, g.call("conv2d", {g.output_gradient(), g.input(1)}, window));
+  if (g.needs(1)) {
+    const Ints& weight = a.integers("weight_shape");
+    window.set("kernel_size", Ints{weight[2], weight[3]});
+    g.set(1, g.call_many("conv2d_backward_weight", {g.input(0), g.output_gradient()}, window)[0]);
+  }
+}
+
 extern const OpDef kConv2dBackwardInput;
 const OpDef kConv2dBackwardInput{
     .name = "conv2d_backward_input",
-    .doc = "dx, the gradient of conv2d with respect to x, then the epilogue.",
+    .doc = "dx, the gradient of conv2d with respect to x, then the epilogue. It is also the transposed convolution of dy.",
     .inputs = {{"dy"}, {"weight"}, {.name = "residual", .optional = true}},
     .attributes = ops::join(ops::conv2d_attributes(), {{"input_size", AttributeType::integers, {}, "height and width of x"}}),
     .infer = infer_conv2d_backward_input,
+    .gradient = gradient_conv2d_backward_input,
     .kernel = kernel_conv2d_backward_input,
     .cost = [](const NodeView& node) { return Cost{.flops = ops::conv2d_flops(sizes(node), node.input(0).shape[0])}; },
     .amp = AmpClass::white,
@@ -66,7 +81,13 @@ const OpDef kConv2dBackwardInput{
                                        {.note = "channels last",
                                         .inputs = {ops::random(DType::f32, {2, 4, 4, 3}), ops::random(DType::f32, {3, 2, 3, 3})},
                                         .attributes = {{"padding", Ints{1, 1}}, {"input_size", Ints{4, 4}}, {"channels_last", true}},
-                                        .gradient = false}};
+                                        .gradient = false},
+                                       {.note = "transposed convolution",
+                                        .inputs = {ops::random(DType::f32, {2, 4, 3, 5}), ops::random(DType::f32, {4, 3, 3, 2})},
+                                        .attributes = {{"stride", Ints{2, 1}}, {"padding", Ints{1, 0}}, {"input_size", Ints{6, 6}}}},
+                                       {.note = "transposed convolution in groups",
+                                        .inputs = {ops::random(DType::f32, {1, 4, 4, 4}), ops::random(DType::f32, {4, 3, 3, 3})},
+                                        .attributes = {{"groups", std::int64_t{2}}, {"dilation", Ints{2, 1}}, {"input_size", Ints{8, 6}}}}};
         },
 };
 

@@ -144,6 +144,17 @@ void infer_comparison(InferContext& c) {
   c.output(DType::boolean, broadcast_inputs(c));
 }
 
+void infer_floating_to_bool(InferContext& c) {
+  require_floating(c, 0);
+  c.output(DType::boolean, c.input(0).shape);
+}
+
+void infer_bitwise(InferContext& c) {
+  if (c.input_count() > 1) require_same_dtype(c, 0, 1);
+  c.require(!is_floating(c.input(0).dtype), "expects integers or bools, got " + std::string(name(c.input(0).dtype)));
+  c.output(c.input(0).dtype, c.input_count() > 1 ? broadcast_inputs(c) : c.input(0).shape);
+}
+
 AttributeSpec epilogue_attribute() {
   return {"epilogue", AttributeType::program, ScalarProgram{}, "applied to each element of the result; its second input is the residual"};
 }
@@ -515,6 +526,27 @@ std::vector<TestCase> logical_cases(std::size_t inputs) {
   for (DType d : {DType::boolean, DType::i32, DType::u8, DType::f32}) {
     TestCase c{.note = std::string(name(d)), .gradient = false};
     for (std::size_t i = 0; i < inputs; ++i) c.inputs.push_back(random(d, i == 0 ? Shape{5, 7} : Shape{7}, 0, 2));
+    cases.push_back(std::move(c));
+  }
+  return cases;
+}
+
+std::vector<TestCase> comparison_cases_of(std::size_t inputs) {
+  std::vector<TestCase> cases;
+  for (DType d : {DType::f32, DType::f64, DType::f16, DType::bf16}) {
+    TestCase c{.note = std::string(name(d)), .gradient = false};
+    for (std::size_t i = 0; i < inputs; ++i) c.inputs.push_back(random(d, {5, 7}, -3, 3));
+    cases.push_back(std::move(c));
+  }
+  return cases;
+}
+
+std::vector<TestCase> bitwise_cases(std::size_t inputs) {
+  std::vector<TestCase> cases;
+  for (DType d : {DType::boolean, DType::i8, DType::u8, DType::i32, DType::i64}) {
+    TestCase c{.note = std::string(name(d)), .gradient = false};
+    for (std::size_t i = 0; i < inputs; ++i)
+      c.inputs.push_back(random(d, i == 0 ? Shape{5, 7} : Shape{7}, d == DType::boolean || d == DType::u8 ? 0 : -100, d == DType::boolean ? 2 : 100));
     cases.push_back(std::move(c));
   }
   return cases;

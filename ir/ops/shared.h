@@ -62,6 +62,9 @@ void clip_to_dtype(InferContext& c, std::string_view key);
 void infer_binary(InferContext& c);
 void infer_binary_floating(InferContext& c);
 void infer_comparison(InferContext& c);
+/// One floating input, to bool. Integers or bools of one dtype, one input or two.
+void infer_floating_to_bool(InferContext& c);
+void infer_bitwise(InferContext& c);
 /// Reductions over 'dims' with 'keepdim'. An empty dimension is a user error when `needs_elements`.
 void infer_reduction(InferContext& c, bool needs_elements);
 /// argmax, argmin: 'dim' and 'keepdim', to i64.
@@ -165,6 +168,8 @@ std::vector<TestCase> softmax_cases(std::size_t inputs);
 /// Two inputs (or one) of every dtype, values that are often equal or zero; and truth values.
 std::vector<TestCase> comparison_cases();
 std::vector<TestCase> logical_cases(std::size_t inputs);
+std::vector<TestCase> comparison_cases_of(std::size_t inputs);
+std::vector<TestCase> bitwise_cases(std::size_t inputs);
 /// An input of numbers in [low, high); u8 gets no negative ones.
 TestCase::Input random(DType dtype, Shape shape, double low = -1, double high = 1);
 /// An input that is left out.

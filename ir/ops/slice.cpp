@@ -14,7 +14,13 @@ static void infer_slice(InferContext& c) {
   const std::int64_t step = c.attributes.integer("step");
   c.require(step >= 1, "'step' must be at least 1, got " + std::to_string(step));
   Shape shape = from;
-  if (from[dim].is_static()) {
+  if (c.attributes.flag("of_symbol")) {
+    const Dim& whole = from[dim];
+    c.require(!whole.is_static() && step == 1 && 0 <= start && start <= end && end <= whole.coefficient(),
+              "a part of a symbol takes a symbolic dimension, step 1 and bounds within it, got " + std::to_string(start) + " and " +
+                  std::to_string(end) + " of " + whole.to_string());
+    shape[dim] = start == end ? Dim(0) : Dim(whole.symbol(), whole.symbol_maximum()) * Dim(end - start);
+  } else if (from[dim].is_static()) {
     const std::int64_t size = from[dim].value();
     start = std::clamp<std::int64_t>(start < 0 ? start + size : start, 0, size);
     end = std::clamp<std::int64_t>(end < 0 ? end + size : end, start, size);
@@ -31,6 +37,20 @@ static void gradient_slice(GradientBuilder& g) {
   const Shape from = g.type(g.input(0)).shape, to = g.type(g.output()).shape;
   const std::int64_t dim = g.attributes().integer("dim"), start = g.attributes().integer("start"), step = g.attributes().integer("step");
   const auto d = static_cast<std::size_t>(dim);
+  if (g.attributes().flag("of_symbol")) {
+    const Dim symbol(from[d].symbol(), from[d].symbol_maximum());
+    std::vector<ValueId> parts;
+    auto zeros = [&](std::int64_t count) {
+      if (count == 0) return;
+      Shape shape = from;
+      shape[d] = symbol * Dim(count);
+      parts.push_back(g.call("full", {}, {{"shape", shape}, {"value", 0.0}, {"dtype", g.type(g.output()).dtype}}));
+    };
+    zeros(start);
+    parts.push_back(g.output_gradient());
+    zeros(from[d].coefficient() - g.attributes().integer("end"));
+    return g.set(0, parts.size() == 1 ? parts[0] : g.call("cat", parts, {{"dim", dim}}));
+  }
   if (!from[d].is_static()) return g.set(0, g.output_gradient());
   // Zeros come back around the slice; with a step, also behind each of its elements first.
   const std::int64_t size = from[d].value(), taken = to[d].value();
@@ -48,7 +68,10 @@ static void gradient_slice(GradientBuilder& g) {
 static KernelCall kernel_slice(const NodeView& node) {
   std::vector<Dim> strides = ops::contiguous_strides(node.input(0).shape);
   const auto dim = static_cast<std::size_t>(node.attributes().integer("dim"));
-  const Dim offset = strides[dim] * Dim(node.attributes().integer("start"));
+  Dim start = node.attributes().integer("start");
+  if (const Dim& whole = node.input(0).shape[dim]; node.attributes().flag("of_symbol") && start != Dim(0))
+    start = Dim(whole.symbol(), whole.symbol_maximum()) * start;
+  const Dim offset = strides[dim] * start;
   strides[dim] = strides[dim] * Dim(node.attributes().integer("step"));
   return ops::strided_call("strided_copy", node.output().shape, strides, offset);
 }
@@ -61,7 +84,8 @@ const OpDef kSlice{
     .attributes = {{"dim", AttributeType::integer, {}, "counted from the end when negative"},
                    {"start", AttributeType::integer, std::int64_t{0}, "first index"},
                    {"end", AttributeType::integer, std::numeric_limits<std::int64_t>::max(), "index behind the last"},
-                   {"step", AttributeType::integer, std::int64_t{1}, "at least 1"}},
+                   {"step", AttributeType::integer, std::int64_t{1}, "at least 1"},
+                   {"of_symbol", AttributeType::boolean, false, "start and end count the dimension's symbol: x[start * batch : end * batch]"}},
     .infer = infer_slice,
     .gradient = gradient_slice,
     .kernel = kernel_slice,

@@ -142,7 +142,8 @@ class Layout {
     if (op == "permute") return visit_permute(node);
     if (op == "reshape") return visit_reshape(node);
     if (op == "cat") return visit_cat(node);
-    if (op == "slice" || op == "resample" || op == "resample_backward") {
+    if (op == "slice" || op == "resample" || op == "resample_backward" || op == "cumsum" || op == "cumprod" || op == "cumprod_backward") {
+      for (ValueId& v : node.inputs) v = want(v, true, node.origins);
       node.attributes.set("dim", static_cast<std::int64_t>(kPlace[node.attributes.integer("dim")]));
       return retype(node, {0});
     }

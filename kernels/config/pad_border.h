@@ -22,7 +22,7 @@ struct pad_border_config {
 };
 
 /// The index of x, of `size` elements, that position `i` (counted from x's first element, possibly negative) is taken from.
-constexpr std::int64_t pad_border_source(std::int64_t i, std::int64_t size, std::int64_t mode) {
+[[gnu::always_inline]] constexpr std::int64_t pad_border_source(std::int64_t i, std::int64_t size, std::int64_t mode) {
   if (i >= 0 && i < size) return i;
   if (mode == kPadReflect) return i < 0 ? -i : 2 * (size - 1) - i;
   if (mode == kPadReplicate) return i < 0 ? 0 : size - 1;

@@ -32,7 +32,7 @@ struct resample_taps {
 };
 
 /// Positions are computed in float where they decide between elements, as PyTorch does for float tensors; weights in double.
-constexpr resample_taps resample_taps_of(const resample_config& c, std::int64_t j) {
+[[gnu::always_inline]] constexpr resample_taps resample_taps_of(const resample_config& c, std::int64_t j) {
   const auto floor = [](double v) {
     const std::int64_t i = static_cast<std::int64_t>(v);
     return static_cast<double>(i) > v ? i - 1 : i;

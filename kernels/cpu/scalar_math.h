@@ -206,6 +206,12 @@ GRAVEN_ALWAYS_INLINE T floor_divide(T x, T y) {
   const T r = static_cast<T>(static_cast<std::uint64_t>(x) - static_cast<std::uint64_t>(q) * static_cast<std::uint64_t>(y));
   return static_cast<T>(q - static_cast<T>(y != T(0) && r != T(0) && (r < T(0)) != (y < T(0))));
 }
+/// x - y divide(x, y): the sign of x, as in C. 0 for a divisor of 0.
+template <class T>
+GRAVEN_ALWAYS_INLINE T fmod(T x, T y) {
+  const std::uint64_t q = static_cast<std::uint64_t>(divide(x, y));
+  return y == T(0) ? T(0) : static_cast<T>(static_cast<std::uint64_t>(x) - q * static_cast<std::uint64_t>(y));
+}
 /// x - y floor_divide(x, y): the sign of y, as in Python. 0 for a divisor of 0.
 template <class T>
 GRAVEN_ALWAYS_INLINE T remainder(T x, T y) {

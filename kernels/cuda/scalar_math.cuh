@@ -89,6 +89,10 @@ GRAVEN_DEVICE inline T floor_divide(T x, T y) {
 }
 /// x - y floor_divide(x, y): the sign of y, as in Python. 0 for a divisor of 0.
 template <class T>
+GRAVEN_DEVICE inline T fmod(T x, T y) {
+  return y == T(0) ? T(0) : static_cast<T>(x - divide(x, y) * y);
+}
+template <class T>
 GRAVEN_DEVICE inline T remainder(T x, T y) {
   const std::uint64_t q = static_cast<std::uint64_t>(floor_divide(x, y));
   return y == T(0) ? T(0) : static_cast<T>(static_cast<std::uint64_t>(x) - q * static_cast<std::uint64_t>(y));

@@ -7,8 +7,10 @@
 #include <cstdint>
 
 #include "../config/pad_border.h"
+#include "../cpu/level.h"
 
 namespace graven::kernels::reference {
+inline namespace GRAVEN_LEVEL_NAMESPACE {
 
 namespace detail {
 
@@ -47,4 +49,5 @@ void pad_border_backward(const pad_border_config& config, T* dx, const T* dy) {
   detail::for_each_padded(config, [&](std::int64_t from, std::int64_t to) { dx[to] = static_cast<T>(dx[to] + dy[from]); });
 }
 
+}  // namespace GRAVEN_LEVEL_NAMESPACE
 }  // namespace graven::kernels::reference

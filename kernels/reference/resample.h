@@ -9,8 +9,10 @@
 
 #include "../config/resample.h"
 #include "../cpu/dtype.h"
+#include "../cpu/level.h"
 
 namespace graven::kernels::reference {
+inline namespace GRAVEN_LEVEL_NAMESPACE {
 
 namespace detail {
 
@@ -57,4 +59,5 @@ void resample_backward(const resample_config& c, T* dx, const T* dy) {
       });
 }
 
+}  // namespace GRAVEN_LEVEL_NAMESPACE
 }  // namespace graven::kernels::reference

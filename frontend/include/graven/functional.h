@@ -24,6 +24,40 @@ struct Size2 {
   friend constexpr bool operator==(const Size2&, const Size2&) = default;
 };
 
+/// A number for all three dimensions, or {depth, height, width}.
+struct Size3 {
+  std::int64_t depth, height, width;
+  constexpr Size3(std::int64_t all) : depth(all), height(all), width(all) {}  // NOLINT
+  constexpr Size3(int all) : depth(all), height(all), width(all) {}           // NOLINT
+  constexpr Size3(std::int64_t depth, std::int64_t height, std::int64_t width) : depth(depth), height(height), width(width) {}
+  friend constexpr bool operator==(const Size3&, const Size3&) = default;
+};
+
+/// Padding of a convolution: a number for each dimension, "valid" (none) or "same" (the result has the input's size; for a stride of 1).
+template <class Size>
+struct ConvolutionPadding {
+  Size value = 0;
+  bool same = false;
+  ConvolutionPadding(Size size) : value(size) {}  // NOLINT: {.padding = 1}
+  ConvolutionPadding(int all) : value(all) {}     // NOLINT
+  ConvolutionPadding(std::int64_t all)            // NOLINT
+    requires(!std::is_same_v<Size, std::int64_t>)
+      : value(all) {}
+  template <class... Each>
+    requires(sizeof...(Each) > 1)
+  ConvolutionPadding(Each... each) : value(each...) {}           // NOLINT: {.padding = {1, 2}}
+  ConvolutionPadding(const char* name) : same(is_same(name)) {}  // NOLINT: {.padding = "same"}
+
+ private:
+  static bool is_same(std::string_view name) {
+    if (name != "same" && name != "valid") throw UserError("padding must be numbers, 'same' or 'valid', got '" + std::string(name) + "'");
+    return name == "same";
+  }
+};
+using Padding1 = ConvolutionPadding<std::int64_t>;
+using Padding2 = ConvolutionPadding<Size2>;
+using Padding3 = ConvolutionPadding<Size3>;
+
 // ---- elementwise ----
 Tensor add(const Operand& a, const Operand& b, double alpha = 1);
 Tensor sub(const Operand& a, const Operand& b, double alpha = 1);
@@ -105,7 +139,9 @@ Tensor matmul(const Operand& a, const Operand& b);
 
 // ---- images: [batch, channels, height, width] ----
 struct Conv2dFunctionOptions {
-  Size2 stride = 1, padding = 0, dilation = 1;
+  Size2 stride = 1;
+  Padding2 padding = 0;
+  Size2 dilation = 1;
   std::int64_t groups = 1;
 };
 /// Cross-correlation with weight[out, in / groups, kernel_h, kernel_w].
@@ -121,18 +157,25 @@ struct AvgPool2dOptions {
   Size2 padding = 0;
   bool ceil_mode = false;
   bool count_include_pad = true;
+  std::optional<std::int64_t> divisor_override = {};  ///< what sums are divided by, instead of the window's size
 };
 Tensor avg_pool2d(const Operand& x, Size2 kernel_size, const AvgPool2dOptions& options = {});
-/// Mean over each channel's image when output_size is 1; other sizes must divide the image's.
+/// The mean over windows that divide the image as evenly as it goes: over each channel's image when output_size is 1.
 Tensor adaptive_avg_pool2d(const Operand& x, Size2 output_size);
 
 }  // namespace graven
 
 // ---- families ----
+#include "graven/functional/convolution.h"    // IWYU pragma: export
 #include "graven/functional/indexing.h"       // IWYU pragma: export
 #include "graven/functional/losses.h"         // IWYU pragma: export
 #include "graven/functional/normalization.h"  // IWYU pragma: export
 #include "graven/functional/padding.h"        // IWYU pragma: export
+#include "graven/functional/pointwise.h"      // IWYU pragma: export
+#include "graven/functional/pooling.h"        // IWYU pragma: export
+#include "graven/functional/products.h"       // IWYU pragma: export
 #include "graven/functional/random.h"         // IWYU pragma: export
+#include "graven/functional/reductions.h"     // IWYU pragma: export
 #include "graven/functional/sequence.h"       // IWYU pragma: export
+#include "graven/functional/shapes.h"         // IWYU pragma: export
 #include "graven/functional/upsampling.h"     // IWYU pragma: export

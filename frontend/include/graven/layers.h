@@ -32,9 +32,12 @@ class Linear : public Module<Linear> {
 };
 
 struct Conv2dOptions {
-  Size2 stride = 1, padding = 0, dilation = 1;
+  Size2 stride = 1;
+  Padding2 padding = 0;
+  Size2 dilation = 1;
   std::int64_t groups = 1;
   bool bias = true;
+  std::string padding_mode = "zeros";  ///< "zeros", "reflect", "replicate" or "circular"
   DType dtype = DType::f32;
 };
 
@@ -69,7 +72,7 @@ class AvgPool2d : public Module<AvgPool2d> {
   AvgPool2dOptions options_;
 };
 
-/// Sizes must divide the image's.
+/// The mean over windows that divide the image as evenly as it goes.
 class AdaptiveAvgPool2d : public Module<AdaptiveAvgPool2d> {
  public:
   explicit AdaptiveAvgPool2d(Size2 output_size);
@@ -149,10 +152,13 @@ class LogSoftmax : public Module<LogSoftmax> {
 }  // namespace graven::nn
 
 // ---- families ----
+#include "graven/layers/activations.h"    // IWYU pragma: export
+#include "graven/layers/convolution.h"    // IWYU pragma: export
 #include "graven/layers/indexing.h"       // IWYU pragma: export
 #include "graven/layers/losses.h"         // IWYU pragma: export
 #include "graven/layers/normalization.h"  // IWYU pragma: export
 #include "graven/layers/padding.h"        // IWYU pragma: export
+#include "graven/layers/pooling.h"        // IWYU pragma: export
 #include "graven/layers/random.h"         // IWYU pragma: export
 #include "graven/layers/sequence.h"       // IWYU pragma: export
 #include "graven/layers/upsampling.h"     // IWYU pragma: export

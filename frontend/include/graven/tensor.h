@@ -20,6 +20,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "graven/types.h"
@@ -28,6 +29,7 @@ namespace graven {
 
 class Operand;
 class Tensor;
+class TensorIndex;
 
 namespace detail {
 struct TensorImpl;
@@ -157,6 +159,66 @@ class Tensor {
   Tensor softmax(std::int64_t d, Location where = Location::current()) const;
   Tensor log_softmax(std::int64_t d, Location where = Location::current()) const;
   Tensor matmul(const Tensor& other, Location where = Location::current()) const;
+
+  // ---- the same of the families of graven/functional/ ----
+  Tensor tan(Location where = Location::current()) const;
+  Tensor asin(Location where = Location::current()) const;
+  Tensor acos(Location where = Location::current()) const;
+  Tensor atan(Location where = Location::current()) const;
+  Tensor sinh(Location where = Location::current()) const;
+  Tensor cosh(Location where = Location::current()) const;
+  Tensor asinh(Location where = Location::current()) const;
+  Tensor acosh(Location where = Location::current()) const;
+  Tensor atanh(Location where = Location::current()) const;
+  Tensor exp2(Location where = Location::current()) const;
+  Tensor expm1(Location where = Location::current()) const;
+  Tensor log2(Location where = Location::current()) const;
+  Tensor log10(Location where = Location::current()) const;
+  Tensor log1p(Location where = Location::current()) const;
+  Tensor erf(Location where = Location::current()) const;
+  Tensor erfc(Location where = Location::current()) const;
+  Tensor floor(Location where = Location::current()) const;
+  Tensor ceil(Location where = Location::current()) const;
+  Tensor round(Location where = Location::current()) const;
+  Tensor trunc(Location where = Location::current()) const;
+  Tensor frac(Location where = Location::current()) const;
+  Tensor sign(Location where = Location::current()) const;
+  Tensor reciprocal(Location where = Location::current()) const;
+  Tensor logical_not(Location where = Location::current()) const;
+  Tensor isnan(Location where = Location::current()) const;
+  Tensor isinf(Location where = Location::current()) const;
+  Tensor isfinite(Location where = Location::current()) const;
+  Tensor var(const Sizes& dims = {}, double correction = 1, bool keepdim = false, Location where = Location::current()) const;
+  Tensor std(const Sizes& dims = {}, double correction = 1, bool keepdim = false, Location where = Location::current()) const;
+  Tensor norm(double p = 2, const Sizes& dims = {}, bool keepdim = false, Location where = Location::current()) const;
+  Tensor logsumexp(const Sizes& dims, bool keepdim = false, Location where = Location::current()) const;
+  Tensor all(const Sizes& dims = {}, bool keepdim = false, Location where = Location::current()) const;
+  Tensor any(const Sizes& dims = {}, bool keepdim = false, Location where = Location::current()) const;
+  Tensor cumsum(std::int64_t d, Location where = Location::current()) const;
+  Tensor cumprod(std::int64_t d, Location where = Location::current()) const;
+  std::tuple<Tensor, Tensor> sort(std::int64_t d = -1, bool descending = false, Location where = Location::current()) const;
+  Tensor argsort(std::int64_t d = -1, bool descending = false, Location where = Location::current()) const;
+  std::tuple<Tensor, Tensor> topk(std::int64_t k, std::int64_t d = -1, bool largest = true, Location where = Location::current()) const;
+  std::vector<Tensor> split(const Sizes& split_sizes, std::int64_t d, Location where = Location::current()) const;
+  std::vector<Tensor> unbind(std::int64_t d = 0, Location where = Location::current()) const;
+  Tensor unflatten(std::int64_t d, const Shape& sizes, Location where = Location::current()) const;
+  Tensor swapaxes(std::int64_t dim0, std::int64_t dim1, Location where = Location::current()) const;
+  Tensor movedim(const Sizes& source, const Sizes& destination, Location where = Location::current()) const;
+  Tensor flip(const Sizes& dims, Location where = Location::current()) const;
+  Tensor roll(const Sizes& shifts, const Sizes& dims = {}, Location where = Location::current()) const;
+  Tensor repeat(const Sizes& counts, Location where = Location::current()) const;
+  Tensor tile(const Sizes& counts, Location where = Location::current()) const;
+  Tensor repeat_interleave(std::int64_t repeats, std::optional<std::int64_t> d = {}, Location where = Location::current()) const;
+  Tensor tril(std::int64_t diagonal = 0, Location where = Location::current()) const;
+  Tensor triu(std::int64_t diagonal = 0, Location where = Location::current()) const;
+  Tensor diagonal(std::int64_t offset = 0, std::int64_t dim1 = 0, std::int64_t dim2 = 1, Location where = Location::current()) const;
+  Tensor masked_fill(const Tensor& mask, Scalar value, Location where = Location::current()) const;
+  Tensor mm(const Tensor& other, Location where = Location::current()) const;
+  Tensor bmm(const Tensor& other, Location where = Location::current()) const;
+  Tensor mv(const Tensor& other, Location where = Location::current()) const;
+  Tensor dot(const Tensor& other, Location where = Location::current()) const;
+  /// x[1, 2:, ...] as views: x.index({1, Slice(2, None), "..."}) (graven/indexing.h).
+  Tensor index(const std::vector<TensorIndex>& indices, Location where = Location::current()) const;
 
   // ---- in place ----
   // The result is written into this tensor's memory, so every view of it changes too. While tracing the change is recorded as a new value of

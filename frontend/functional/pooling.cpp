@@ -1,0 +1,223 @@
+#include "graven/functional/pooling.h"
+
+#include <fmt/format.h>
+
+#include "frontend/dispatch.h"
+
+namespace graven {
+
+using detail::apply;
+using detail::fail;
+
+namespace {
+
+/// Runs f on x with a batch dimension, which single ones get and lose again. `rank`: with the batch.
+template <class F>
+Tensor batched(const Operand& x, std::int64_t rank, const char* function, F&& f) {
+  const Tensor& t = x.tensor();
+  if (t.dim() == rank - 1) return f(t.unsqueeze(0, x.where())).squeeze(0, x.where());
+  if (t.dim() != rank) fail(function, fmt::format("expects a tensor of {} or {} dimensions, got {}", rank - 1, rank, t.describe()), x.where());
+  return f(t);
+}
+
+/// f on volumes [n, c, d, h, w] as images [n, c * d, h, w], then g on what comes out as images [n, c, d, h * w].
+template <class F, class G>
+Tensor planes_then_depth(const Tensor& volumes, Location at, F&& f, G&& g) {
+  const Shape& s = volumes.shape();
+  const Tensor flat = f(volumes.reshape({s[0], s[1] * s[2], s[3], s[4]}, at));
+  const std::int64_t height = flat.size(2), width = flat.size(3);
+  const Tensor deep = g(flat.reshape({s[0], s[1], s[2], height * width}, at));
+  return deep.reshape({s[0], s[1], deep.shape()[2], height, width}, at);
+}
+
+/// The largest of each window of an adaptive pooling along dimension 2 or 3 of images. Equal ones: the first gets the gradient.
+Tensor adaptive_max_along(const Tensor& images, std::int64_t dim, std::int64_t out, const char* function, Location at) {
+  const std::int64_t in = images.size(dim);
+  if (out < 1 || in < 1) fail(function, fmt::format("cannot make {} elements of dimension {} of {}", out, dim, images.describe()), at);
+  if (in == out) return images;
+  const auto window = [dim](std::int64_t n) { return dim == 2 ? Size2(n, 1) : Size2(1, n); };
+  if (in % out == 0) return max_pool2d(Operand(images, at), window(in / out));
+  std::vector<Tensor> parts;
+  for (std::int64_t i = 0; i < out; ++i) {
+    const std::int64_t begin = i * in / out, end = ((i + 1) * in + out - 1) / out;
+    parts.push_back(max_pool2d(Operand(images.slice(dim, begin, end, 1, at), at), window(end - begin)));
+  }
+  return cat(parts, dim, at);
+}
+
+Tensor adaptive_mean_along(const Tensor& t, std::int64_t dim, std::int64_t out, const char* function, Location at) {
+  if (out < 1 || t.size(dim) < 1) fail(function, fmt::format("cannot make {} elements of dimension {} of {}", out, dim, t.describe()), at);
+  if (t.size(dim) == out) return t;
+  return apply("resample", {t}, {{"dim", dim}, {"size", out}, {"mode", std::string("area")}}, at);
+}
+
+/// Averages over whole windows times their size, over another divisor.
+Tensor divided_by(const Tensor& averages, std::int64_t window, std::optional<std::int64_t> divisor, bool ceil_mode, const char* function,
+                  Location at) {
+  if (!divisor) return averages;
+  if (*divisor == 0) fail(function, "divisor_override must not be 0", at);
+  if (ceil_mode) fail(function, "divisor_override with ceil_mode is not supported", at);
+  return mul(Operand(averages, at), Operand(static_cast<double>(window) / static_cast<double>(*divisor), at));
+}
+
+}  // namespace
+
+Tensor avg_pool2d(const Operand& x, Size2 kernel_size, const AvgPool2dOptions& o) {
+  return batched(x, 4, "avg_pool2d", [&](const Tensor& images) {
+    const Size2 stride = o.stride.value_or(kernel_size);
+    const Tensor y = apply("avg_pool2d", {images},
+                           {{"kernel_size", Sizes{kernel_size.height, kernel_size.width}},
+                            {"stride", Sizes{stride.height, stride.width}},
+                            {"padding", Sizes{o.padding.height, o.padding.width}},
+                            {"ceil_mode", o.ceil_mode},
+                            {"count_include_pad", o.count_include_pad || o.divisor_override.has_value()}},
+                           x.where());
+    return divided_by(y, kernel_size.height * kernel_size.width, o.divisor_override, o.ceil_mode, "avg_pool2d", x.where());
+  });
+}
+
+Tensor adaptive_avg_pool2d(const Operand& x, Size2 output_size) {
+  const Location at = x.where();
+  return batched(x, 4, "adaptive_avg_pool2d", [&](const Tensor& images) {
+    const std::int64_t height = images.size(2), width = images.size(3);
+    const bool divides = output_size.height >= 1 && output_size.width >= 1 && height >= 1 && width >= 1 && height % output_size.height == 0 &&
+                         width % output_size.width == 0;
+    if (divides) return avg_pool2d(Operand(images, at), Size2(height / output_size.height, width / output_size.width), {});
+    const Tensor rows = adaptive_mean_along(images, 2, output_size.height, "adaptive_avg_pool2d", at);
+    return adaptive_mean_along(rows, 3, output_size.width, "adaptive_avg_pool2d", at);
+  });
+}
+
+Tensor adaptive_avg_pool1d(const Operand& x, std::int64_t output_size) {
+  const Location at = x.where();
+  return batched(x, 3, "adaptive_avg_pool1d",
+                 [&](const Tensor& signals) { return adaptive_mean_along(signals, 2, output_size, "adaptive_avg_pool1d", at); });
+}
+
+Tensor adaptive_avg_pool3d(const Operand& x, Size3 output_size) {
+  const Location at = x.where();
+  return batched(x, 5, "adaptive_avg_pool3d", [&](Tensor t) {
+    t = adaptive_mean_along(t, 2, output_size.depth, "adaptive_avg_pool3d", at);
+    t = adaptive_mean_along(t, 3, output_size.height, "adaptive_avg_pool3d", at);
+    return adaptive_mean_along(t, 4, output_size.width, "adaptive_avg_pool3d", at);
+  });
+}
+
+Tensor adaptive_max_pool1d(const Operand& x, std::int64_t output_size) {
+  const Location at = x.where();
+  return batched(x, 3, "adaptive_max_pool1d", [&](const Tensor& signals) {
+    return adaptive_max_along(signals.unsqueeze(2, at), 3, output_size, "adaptive_max_pool1d", at).squeeze(2, at);
+  });
+}
+
+Tensor adaptive_max_pool2d(const Operand& x, Size2 output_size) {
+  const Location at = x.where();
+  return batched(x, 4, "adaptive_max_pool2d", [&](const Tensor& images) {
+    const std::int64_t height = images.size(2), width = images.size(3);
+    if (output_size.height >= 1 && output_size.width >= 1 && height >= 1 && width >= 1 && height % output_size.height == 0 &&
+        width % output_size.width == 0 && (height / output_size.height) * (width / output_size.width) <= 256)
+      return max_pool2d(Operand(images, at), Size2(height / output_size.height, width / output_size.width));
+    // Along the width first: of equal ones in a window the first row's counts.
+    return adaptive_max_along(adaptive_max_along(images, 3, output_size.width, "adaptive_max_pool2d", at), 2, output_size.height,
+                              "adaptive_max_pool2d", at);
+  });
+}
+
+Tensor adaptive_max_pool3d(const Operand& x, Size3 output_size) {
+  const Location at = x.where();
+  return batched(x, 5, "adaptive_max_pool3d", [&](const Tensor& volumes) {
+    return planes_then_depth(
+        volumes, at, [&](const Tensor& t) { return adaptive_max_pool2d(Operand(t, at), Size2(output_size.height, output_size.width)); },
+        [&](const Tensor& t) { return adaptive_max_along(t, 2, output_size.depth, "adaptive_max_pool3d", at); });
+  });
+}
+
+Tensor max_pool1d(const Operand& x, std::int64_t kernel_size, const MaxPool1dOptions& o) {
+  const Location at = x.where();
+  return batched(x, 3, "max_pool1d", [&](const Tensor& signals) {
+    return max_pool2d(
+               Operand(signals.unsqueeze(2, at), at), {1, kernel_size},
+               {.stride = Size2(1, o.stride.value_or(kernel_size)), .padding = {0, o.padding}, .dilation = {1, o.dilation}, .ceil_mode = o.ceil_mode})
+        .squeeze(2, at);
+  });
+}
+
+Tensor max_pool3d(const Operand& x, Size3 kernel_size, const MaxPool3dOptions& o) {
+  const Location at = x.where();
+  const Size3 stride = o.stride.value_or(kernel_size);
+  return batched(x, 5, "max_pool3d", [&](const Tensor& volumes) {
+    return planes_then_depth(
+        volumes, at,
+        [&](const Tensor& t) {
+          return max_pool2d(Operand(t, at), {kernel_size.height, kernel_size.width},
+                            {.stride = Size2(stride.height, stride.width),
+                             .padding = {o.padding.height, o.padding.width},
+                             .dilation = {o.dilation.height, o.dilation.width},
+                             .ceil_mode = o.ceil_mode});
+        },
+        [&](const Tensor& t) {
+          return max_pool2d(
+              Operand(t, at), {kernel_size.depth, 1},
+              {.stride = Size2(stride.depth, 1), .padding = {o.padding.depth, 0}, .dilation = {o.dilation.depth, 1}, .ceil_mode = o.ceil_mode});
+        });
+  });
+}
+
+Tensor avg_pool1d(const Operand& x, std::int64_t kernel_size, const AvgPool1dOptions& o) {
+  const Location at = x.where();
+  return batched(x, 3, "avg_pool1d", [&](const Tensor& signals) {
+    return avg_pool2d(Operand(signals.unsqueeze(2, at), at), {1, kernel_size},
+                      {.stride = Size2(1, o.stride.value_or(kernel_size)),
+                       .padding = {0, o.padding},
+                       .ceil_mode = o.ceil_mode,
+                       .count_include_pad = o.count_include_pad})
+        .squeeze(2, at);
+  });
+}
+
+Tensor avg_pool3d(const Operand& x, Size3 kernel_size, const AvgPool3dOptions& o) {
+  const Location at = x.where();
+  const Size3 stride = o.stride.value_or(kernel_size);
+  const bool include = o.count_include_pad || o.divisor_override.has_value();
+  return batched(x, 5, "avg_pool3d", [&](const Tensor& volumes) {
+    const Tensor y = planes_then_depth(
+        volumes, at,
+        [&](const Tensor& t) {
+          return avg_pool2d(Operand(t, at), {kernel_size.height, kernel_size.width},
+                            {.stride = Size2(stride.height, stride.width),
+                             .padding = {o.padding.height, o.padding.width},
+                             .ceil_mode = o.ceil_mode,
+                             .count_include_pad = include});
+        },
+        [&](const Tensor& t) {
+          return avg_pool2d(
+              Operand(t, at), {kernel_size.depth, 1},
+              {.stride = Size2(stride.depth, 1), .padding = {o.padding.depth, 0}, .ceil_mode = o.ceil_mode, .count_include_pad = include});
+        });
+    return divided_by(y, kernel_size.depth * kernel_size.height * kernel_size.width, o.divisor_override, o.ceil_mode, "avg_pool3d", at);
+  });
+}
+
+namespace {
+Tensor root(const Tensor& powers, double norm_type, std::int64_t window, Location at) {
+  return pow(Operand(mul(Operand(powers, at), Operand(static_cast<double>(window), at)), at), Operand(1 / norm_type, at));
+}
+void require_norm(double norm_type, const char* function, Location at) {
+  if (!(norm_type != 0)) fail(function, "norm_type must not be 0", at);
+}
+}  // namespace
+
+Tensor lp_pool1d(const Operand& x, double norm_type, std::int64_t kernel_size, std::optional<std::int64_t> stride, bool ceil_mode) {
+  require_norm(norm_type, "lp_pool1d", x.where());
+  const Tensor powers = pow(x, Operand(norm_type, x.where()));
+  return root(avg_pool1d(Operand(powers, x.where()), kernel_size, {.stride = stride, .ceil_mode = ceil_mode}), norm_type, kernel_size, x.where());
+}
+
+Tensor lp_pool2d(const Operand& x, double norm_type, Size2 kernel_size, std::optional<Size2> stride, bool ceil_mode) {
+  require_norm(norm_type, "lp_pool2d", x.where());
+  const Tensor powers = pow(x, Operand(norm_type, x.where()));
+  return root(avg_pool2d(Operand(powers, x.where()), kernel_size, {.stride = stride, .ceil_mode = ceil_mode}), norm_type,
+              kernel_size.height * kernel_size.width, x.where());
+}
+
+}  // namespace graven

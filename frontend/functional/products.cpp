@@ -1,0 +1,290 @@
+#include "graven/functional/products.h"
+
+#include <algorithm>
+#include <array>
+
+#include <fmt/format.h>
+
+#include "frontend/dispatch.h"
+
+namespace graven {
+
+using detail::fail;
+
+namespace {
+
+void require_ranks(const Operand& a, const Operand& b, std::int64_t rank_a, std::int64_t rank_b, const char* function) {
+  if (a.tensor().dim() != rank_a || b.tensor().dim() != rank_b)
+    fail(function,
+         fmt::format("expects tensors of {} and {} dimensions, got {} and {}", rank_a, rank_b, a.tensor().describe(), b.tensor().describe()),
+         a.where());
+}
+
+Tensor weighted_sum(const Operand& input, const Tensor& product, double beta, double alpha) {
+  const Location at = input.where();
+  const Tensor scaled = alpha == 1 ? product : mul(Operand(product, at), Operand(alpha, at));
+  if (beta == 0) return scaled;  // whatever input holds, NaN too
+  return add(beta == 1 ? input : Operand(mul(input, Operand(beta, at)), at), Operand(scaled, at));
+}
+
+}  // namespace
+
+Tensor mm(const Operand& a, const Operand& b) {
+  require_ranks(a, b, 2, 2, "mm");
+  return matmul(a, b);
+}
+Tensor bmm(const Operand& a, const Operand& b) {
+  require_ranks(a, b, 3, 3, "bmm");
+  if (a.tensor().shape()[0] != b.tensor().shape()[0])
+    fail("bmm", "the batches differ: " + a.tensor().describe() + " and " + b.tensor().describe(), a.where());
+  return matmul(a, b);
+}
+Tensor mv(const Operand& a, const Operand& b) {
+  require_ranks(a, b, 2, 1, "mv");
+  return matmul(a, b);
+}
+Tensor dot(const Operand& a, const Operand& b) {
+  require_ranks(a, b, 1, 1, "dot");
+  return matmul(a, b);
+}
+Tensor outer(const Operand& a, const Operand& b) {
+  require_ranks(a, b, 1, 1, "outer");
+  return mul(Operand(a.tensor().unsqueeze(1, a.where()), a.where()), b);
+}
+Tensor addmm(const Operand& input, const Operand& a, const Operand& b, double beta, double alpha) {
+  require_ranks(a, b, 2, 2, "addmm");
+  return weighted_sum(input, matmul(a, b), beta, alpha);
+}
+Tensor baddbmm(const Operand& input, const Operand& a, const Operand& b, double beta, double alpha) {
+  require_ranks(a, b, 3, 3, "baddbmm");
+  return weighted_sum(input, matmul(a, b), beta, alpha);
+}
+
+// ---- einsum ---------------------------------------------------------------------------------------------------------------------------
+
+namespace {
+
+/// A letter, or -k for the k-th dimension from the right that an ellipsis stands for.
+using Label = int;
+using Labels = std::vector<Label>;
+
+bool contains(const Labels& labels, Label l) { return std::find(labels.begin(), labels.end(), l) != labels.end(); }
+
+/// A tensor whose dimensions have labels, each once.
+struct Term {
+  Tensor tensor;
+  Labels labels;
+
+  std::size_t place(Label l) const { return static_cast<std::size_t>(std::find(labels.begin(), labels.end(), l) - labels.begin()); }
+  Dim size(Label l) const { return tensor.shape()[place(l)]; }
+};
+
+class Einsum {
+ public:
+  Einsum(std::string_view equation, const std::vector<Tensor>& operands, Location where) : at_(where), equation_(equation) { parse(operands); }
+
+  Tensor run() {
+    Term left = terms_.at(0);
+    for (std::size_t i = 1; i < terms_.size(); ++i) {
+      Labels later = output_;
+      for (std::size_t j = i + 1; j < terms_.size(); ++j) later.insert(later.end(), terms_[j].labels.begin(), terms_[j].labels.end());
+      left = contract(std::move(left), terms_[i], later);
+    }
+    left = summed(std::move(left), output_);
+    return ordered(left, output_).tensor;
+  }
+
+ private:
+  [[noreturn]] void refuse(const std::string& message) const { fail("einsum", message + " in '" + std::string(equation_) + "'", at_); }
+
+  /// The labels of one operand's part of the equation; `rank` of its tensor, -1 for the result.
+  Labels labels_of(std::string_view text, std::int64_t rank, std::int64_t ellipsis) {
+    Labels labels;
+    bool dots = false;
+    for (std::size_t i = 0; i < text.size(); ++i) {
+      const char c = text[i];
+      if (c == ' ') continue;
+      if (c == '.') {
+        if (dots || text.substr(i, 3) != "...") refuse("'.' is for one ellipsis '...' a part");
+        dots = true;
+        i += 2;
+        std::int64_t count = ellipsis;
+        if (rank >= 0) {
+          const std::int64_t letters = std::count_if(text.begin(), text.end(), [](char l) { return l != ' ' && l != '.'; });
+          count = rank - letters;
+          if (count < 0) refuse(fmt::format("more letters than the {} dimensions of an operand", rank));
+        }
+        for (std::int64_t k = count; k > 0; --k) labels.push_back(static_cast<Label>(-k));
+        continue;
+      }
+      if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'))) refuse(fmt::format("'{}' is no letter", c));
+      labels.push_back(c);
+    }
+    return labels;
+  }
+
+  void parse(const std::vector<Tensor>& operands) {
+    const std::size_t arrow = equation_.find("->");
+    const std::string_view inputs = equation_.substr(0, arrow);
+    std::vector<std::string_view> parts;
+    for (std::size_t begin = 0;;) {
+      const std::size_t comma = inputs.find(',', begin);
+      parts.push_back(inputs.substr(begin, comma == std::string_view::npos ? comma : comma - begin));
+      if (comma == std::string_view::npos) break;
+      begin = comma + 1;
+    }
+    if (operands.empty() || parts.size() != operands.size()) refuse(fmt::format("{} operands are named, {} given,", parts.size(), operands.size()));
+    std::array<int, 128> seen{};
+    std::int64_t ellipsis = 0;
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      Labels labels = labels_of(parts[i], operands[i].dim(), 0);
+      if (static_cast<std::int64_t>(labels.size()) != operands[i].dim())
+        refuse(fmt::format("'{}' has {} letters for {}", parts[i], labels.size(), operands[i].describe()));
+      for (const Label l : labels) {
+        if (l > 0) ++seen[static_cast<std::size_t>(l)];
+        ellipsis = std::max<std::int64_t>(ellipsis, -l);
+      }
+      terms_.push_back(diagonal({operands[i], std::move(labels)}));
+    }
+    if (arrow != std::string_view::npos) {
+      output_ = labels_of(equation_.substr(arrow + 2), -1, ellipsis);
+    } else {
+      for (std::int64_t k = ellipsis; k > 0; --k) output_.push_back(static_cast<Label>(-k));
+      for (int c = 0; c < 128; ++c)
+        if (seen[static_cast<std::size_t>(c)] == 1) output_.push_back(c);
+    }
+    for (std::size_t i = 0; i < output_.size(); ++i) {
+      if (std::count(output_.begin(), output_.end(), output_[i]) > 1) refuse("the result names a dimension twice");
+      if (std::none_of(terms_.begin(), terms_.end(), [&](const Term& t) { return contains(t.labels, output_[i]); }))
+        refuse("the result names a dimension that no operand has");
+    }
+    check_sizes();
+  }
+
+  void check_sizes() const {
+    for (const Term& a : terms_)
+      for (const Term& b : terms_)
+        for (const Label l : a.labels) {
+          if (!contains(b.labels, l) || a.size(l) == b.size(l) || a.size(l) == Dim(1) || b.size(l) == Dim(1)) continue;
+          refuse(fmt::format("one dimension is {} in {} and {} in {}", a.size(l).to_string(), a.tensor.describe(), b.size(l).to_string(),
+                             b.tensor.describe()));
+        }
+  }
+
+  /// A label that stands twice takes the diagonal: of n * n elements every (n + 1)-th.
+  Term diagonal(Term t) const {
+    for (std::size_t i = 0; i < t.labels.size(); ++i)
+      for (std::size_t j = i + 1; j < t.labels.size(); ++j) {
+        if (t.labels[i] != t.labels[j]) continue;
+        const std::int64_t n = t.tensor.size(static_cast<std::int64_t>(i));
+        if (t.tensor.size(static_cast<std::int64_t>(j)) != n) refuse("a repeated letter has two sizes in " + t.tensor.describe());
+        Sizes order;
+        Labels labels;
+        for (std::size_t d = 0; d < t.labels.size(); ++d)
+          if (d != i && d != j) order.push_back(static_cast<std::int64_t>(d)), labels.push_back(t.labels[d]);
+        order.push_back(static_cast<std::int64_t>(i));
+        order.push_back(static_cast<std::int64_t>(j));
+        labels.push_back(t.labels[i]);
+        const Tensor last = t.tensor.permute(order, at_);
+        std::vector<Dim> flat(last.shape().begin(), last.shape().end() - 2);
+        flat.emplace_back(n * n);
+        const auto dim = static_cast<std::int64_t>(flat.size()) - 1;
+        return diagonal({last.reshape(Shape(flat), at_).slice(dim, 0, n * n, n + 1, at_), std::move(labels)});
+      }
+    return t;
+  }
+
+  /// Without the labels that are not among `kept`.
+  Term summed(Term t, const Labels& kept) const {
+    Sizes dims;
+    Labels labels;
+    for (std::size_t d = 0; d < t.labels.size(); ++d) {
+      if (contains(kept, t.labels[d]))
+        labels.push_back(t.labels[d]);
+      else
+        dims.push_back(static_cast<std::int64_t>(d));
+    }
+    if (dims.empty()) return t;
+    return {sum(Operand(t.tensor, at_), dims), std::move(labels)};
+  }
+
+  Term ordered(const Term& t, const Labels& labels) const {
+    if (t.labels == labels) return t;
+    Sizes order;
+    for (const Label l : labels) order.push_back(static_cast<std::int64_t>(t.place(l)));
+    return {t.tensor.permute(order, at_), labels};
+  }
+
+  /// Where this one's dimension is 1 and the other's is not, it is broadcast: without it the rest is the same.
+  Term without_ones(const Term& t, const Term& other) const {
+    std::vector<Dim> shape;
+    Labels labels;
+    for (std::size_t d = 0; d < t.labels.size(); ++d) {
+      const Label l = t.labels[d];
+      if (t.tensor.shape()[d] == Dim(1) && contains(other.labels, l) && other.size(l) != Dim(1)) continue;
+      shape.push_back(t.tensor.shape()[d]);
+      labels.push_back(l);
+    }
+    return labels.size() == t.labels.size() ? t : Term{t.tensor.reshape(Shape(shape), at_), labels};
+  }
+
+  static Dim product(const Term& t, const Labels& labels) {
+    Dim n = 1;
+    for (const Label l : labels) n = n * t.size(l);
+    return n;
+  }
+  static Labels joined(Labels a, const Labels& b) {
+    a.insert(a.end(), b.begin(), b.end());
+    return a;
+  }
+
+  /// The product of both, summed over the labels that nobody needs later.
+  Term contract(Term a, Term b, const Labels& later) const {
+    const Term narrow_a = without_ones(a, b), narrow_b = without_ones(b, a);
+    a = summed(narrow_a, joined(later, narrow_b.labels));
+    b = summed(narrow_b, joined(later, narrow_a.labels));
+    Labels batch, inner, own_a, own_b;
+    for (const Label l : a.labels) (contains(b.labels, l) ? (contains(later, l) ? batch : inner) : own_a).push_back(l);
+    for (const Label l : b.labels)
+      if (!contains(a.labels, l)) own_b.push_back(l);
+    const Labels result = joined(joined(batch, own_a), own_b);
+    if (inner.empty()) {
+      // Nothing is summed: an elementwise product of what is broadcast.
+      Term x = ordered(a, joined(batch, own_a)), y = ordered(b, joined(batch, own_b));
+      std::vector<Dim> wide_x = x.tensor.shape().dims(),
+                       wide_y(y.tensor.shape().begin(), y.tensor.shape().begin() + static_cast<std::ptrdiff_t>(batch.size()));
+      wide_x.insert(wide_x.end(), own_b.size(), Dim(1));
+      wide_y.insert(wide_y.end(), own_a.size(), Dim(1));
+      for (const Label l : own_b) wide_y.push_back(y.size(l));
+      const Tensor left = own_b.empty() ? x.tensor : x.tensor.reshape(Shape(wide_x), at_);
+      const Tensor right = own_a.empty() ? y.tensor : y.tensor.reshape(Shape(wide_y), at_);
+      return {mul(Operand(left, at_), Operand(right, at_)), result};
+    }
+    const Term x = ordered(a, joined(joined(batch, own_a), inner)), y = ordered(b, joined(joined(batch, inner), own_b));
+    std::vector<Dim> shape_x, shape_y, shape;
+    for (const Label l : batch) shape_x.push_back(x.size(l));
+    shape = shape_y = shape_x;
+    shape_x.push_back(product(x, own_a));
+    shape_x.push_back(product(x, inner));
+    shape_y.push_back(product(y, inner));
+    shape_y.push_back(product(y, own_b));
+    for (const Label l : own_a) shape.push_back(x.size(l));
+    for (const Label l : own_b) shape.push_back(y.size(l));
+    const Tensor z = matmul(Operand(x.tensor.reshape(Shape(shape_x), at_), at_), Operand(y.tensor.reshape(Shape(shape_y), at_), at_));
+    return {z.reshape(Shape(shape), at_), result};
+  }
+
+  Location at_;
+  std::string_view equation_;
+  std::vector<Term> terms_;
+  Labels output_;
+};
+
+}  // namespace
+
+Tensor einsum(std::string_view equation, const std::vector<Tensor>& operands, Location where) {
+  if (operands.empty()) fail("einsum", "needs at least one tensor", where);
+  return Einsum(equation, operands, where).run();
+}
+
+}  // namespace graven

@@ -1,0 +1,165 @@
+#include "graven/functional/reductions.h"
+
+#include <cmath>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "frontend/dispatch.h"
+
+namespace graven {
+
+using detail::apply;
+using detail::fail;
+
+namespace {
+
+Tensor floating(const Operand& x, const char* function) {
+  if (!ir::is_floating(x.tensor().dtype()))
+    fail(function, "needs a floating-point tensor, got " + x.tensor().describe() + "; convert it with to(f32)", x.where());
+  return x.tensor();
+}
+
+/// How many elements are reduced into one.
+Dim count_of(const Tensor& t, const Sizes& dims, const char* function, Location at) {
+  if (dims.empty()) return t.shape().numel();
+  Dim n = 1;
+  for (const std::int64_t d : dims) {
+    if (t.dim() == 0) continue;
+    n = n * t.shape()[static_cast<std::size_t>(detail::normalize_dim(d, t.dim(), function, at))];
+  }
+  return n;
+}
+
+struct Moments {
+  Tensor variance, mean;  ///< dimensions kept
+};
+Moments moments(const Operand& x, const Sizes& dims, double correction, const char* function) {
+  const Location at = x.where();
+  const Tensor t = floating(x, function);
+  const Dim n = count_of(t, dims, function, at);
+  const Tensor mean = graven::mean(Operand(t, at), dims, true);
+  const Tensor squares = square(Operand(sub(Operand(t, at), Operand(mean, at)), at));
+  if (correction == 0) return {graven::mean(Operand(squares, at), dims, true), mean};
+  if (!n.is_static())
+    fail(function, "over the symbolic dimension " + n.to_string() + " is supported with correction 0 only: the divisor must be known", at);
+  const double divisor = std::max(0.0, static_cast<double>(n.value()) - correction);
+  return {div(Operand(sum(Operand(squares, at), dims, true), at), Operand(divisor, at)), mean};
+}
+
+/// Drops the dimensions that a reduction over `dims` kept.
+Tensor dropped(const Tensor& kept, const Sizes& dims, bool keepdim, Location at) {
+  if (keepdim) return kept;
+  std::vector<bool> reduced(kept.shape().rank(), dims.empty());
+  for (const std::int64_t d : dims)
+    if (kept.dim() > 0) reduced[static_cast<std::size_t>(detail::normalize_dim(d, kept.dim(), "reduction", at))] = true;
+  std::vector<Dim> shape;
+  for (std::size_t i = 0; i < reduced.size(); ++i)
+    if (!reduced[i]) shape.push_back(kept.shape()[i]);
+  return shape.size() == reduced.size() ? kept : kept.reshape(Shape(std::move(shape)), at);
+}
+
+std::tuple<Tensor, Tensor> sorted(const Operand& x, std::int64_t dim, bool descending, std::int64_t count, const char* function) {
+  const std::int64_t d = detail::normalize_dim(dim, x.tensor().dim(), function, x.where());
+  const std::vector<Tensor> results =
+      detail::apply(ir::get_op("sort"), {x.tensor()}, {{"dim", d}, {"descending", descending}, {"count", count}}, x.where());
+  return {results.at(0), results.at(1)};
+}
+
+}  // namespace
+
+std::tuple<Tensor, Tensor> var_mean(const Operand& x, const Sizes& dims, VarianceOptions o) {
+  const Moments m = moments(x, dims, o.correction, "var_mean");
+  return {dropped(m.variance, dims, o.keepdim, x.where()), dropped(m.mean, dims, o.keepdim, x.where())};
+}
+std::tuple<Tensor, Tensor> std_mean(const Operand& x, const Sizes& dims, VarianceOptions o) {
+  const Moments m = moments(x, dims, o.correction, "std_mean");
+  return {dropped(sqrt(Operand(m.variance, x.where())), dims, o.keepdim, x.where()), dropped(m.mean, dims, o.keepdim, x.where())};
+}
+Tensor var(const Operand& x, const Sizes& dims, VarianceOptions o) {
+  return dropped(moments(x, dims, o.correction, "var").variance, dims, o.keepdim, x.where());
+}
+Tensor std(const Operand& x, const Sizes& dims, VarianceOptions o) {
+  return dropped(sqrt(Operand(moments(x, dims, o.correction, "std").variance, x.where())), dims, o.keepdim, x.where());
+}
+
+Tensor norm(const Operand& x, double p, const Sizes& dims, bool keepdim) {
+  const Location at = x.where();
+  const Tensor t = floating(x, "norm");
+  const Operand magnitude(abs(Operand(t, at)), at);
+  if (p == std::numeric_limits<double>::infinity()) return amax(magnitude, dims, keepdim);
+  if (p == -std::numeric_limits<double>::infinity()) return amin(magnitude, dims, keepdim);
+  if (p == 0) return sum(Operand(ne(Operand(t, at), Operand(0, at)).to(t.dtype(), at), at), dims, keepdim);
+  if (p == 1) return sum(magnitude, dims, keepdim);
+  const Tensor powers = p == 2 ? square(Operand(t, at)) : pow(magnitude, Operand(p, at));
+  const Tensor total = sum(Operand(powers, at), dims, keepdim);
+  // A root's slope at 0 is infinite; the norm's gradient there is taken as 0.
+  const Tensor zero = eq(Operand(total, at), Operand(0, at));
+  const Tensor safe = where(Operand(zero, at), Operand(1, at), Operand(total, at));
+  const Tensor root = p == 2 ? sqrt(Operand(safe, at)) : pow(Operand(safe, at), Operand(1 / p, at));
+  return where(Operand(zero, at), Operand(0, at), Operand(root, at));
+}
+
+Tensor logsumexp(const Operand& x, const Sizes& dims, bool keepdim) {
+  const Location at = x.where();
+  const Tensor t = ir::is_floating(x.tensor().dtype()) ? x.tensor() : x.tensor().to(DType::f32, at);
+  const Tensor top = amax(Operand(t.detach(at), at), dims, true);
+  const Tensor shift = where(Operand(isfinite(Operand(top, at)), at), Operand(top, at), Operand(0, at));
+  const Tensor total = sum(Operand(exp(Operand(sub(Operand(t, at), Operand(shift, at)), at)), at), dims, true);
+  return dropped(add(Operand(log(Operand(total, at)), at), Operand(shift, at)), dims, keepdim, at);
+}
+
+Tensor count_nonzero(const Operand& x, const Sizes& dims) {
+  const Location at = x.where();
+  return sum(Operand(ne(x, Operand(0, at)), at), dims);
+}
+Tensor any(const Operand& x, const Sizes& dims, bool keepdim) {
+  const Location at = x.where();
+  return ne(Operand(sum(Operand(ne(x, Operand(0, at)), at), dims, keepdim), at), Operand(0, at));
+}
+Tensor all(const Operand& x, const Sizes& dims, bool keepdim) {
+  const Location at = x.where();
+  return eq(Operand(sum(Operand(eq(x, Operand(0, at)), at), dims, keepdim), at), Operand(0, at));
+}
+
+namespace {
+Tensor scan(std::string_view op, const Operand& x, std::int64_t dim) {
+  Tensor t = x.tensor();
+  if (!ir::is_floating(t.dtype())) t = t.to(DType::i64, x.where());
+  return apply(op, {t}, {{"dim", detail::normalize_dim(dim, t.dim(), std::string(op).c_str(), x.where())}}, x.where());
+}
+}  // namespace
+Tensor cumsum(const Operand& x, std::int64_t dim) { return scan("cumsum", x, dim); }
+Tensor cumprod(const Operand& x, std::int64_t dim) { return scan("cumprod", x, dim); }
+
+std::tuple<Tensor, Tensor> sort(const Operand& x, std::int64_t dim, bool descending) { return sorted(x, dim, descending, -1, "sort"); }
+Tensor argsort(const Operand& x, std::int64_t dim, bool descending) { return std::get<1>(sorted(x, dim, descending, -1, "argsort")); }
+std::tuple<Tensor, Tensor> topk(const Operand& x, std::int64_t k, std::int64_t dim, bool largest) {
+  const Tensor& t = x.tensor();
+  const std::int64_t size = t.dim() == 0 ? 1 : t.size(detail::normalize_dim(dim, t.dim(), "topk", x.where()));
+  if (k < 0 || k > size) fail("topk", fmt::format("k must lie in [0, {}], got {}", size, k), x.where());
+  return sorted(x, dim, largest, k, "topk");
+}
+std::tuple<Tensor, Tensor> kthvalue(const Operand& x, std::int64_t k, std::int64_t dim, bool keepdim) {
+  const Tensor& t = x.tensor();
+  const Location at = x.where();
+  const std::int64_t size = t.dim() == 0 ? 1 : t.size(detail::normalize_dim(dim, t.dim(), "kthvalue", at));
+  if (k < 1 || k > size) fail("kthvalue", fmt::format("k must lie in [1, {}], got {}", size, k), at);
+  auto [values, indices] = sorted(x, dim, false, k, "kthvalue");
+  if (t.dim() == 0) return {values, indices};
+  const std::int64_t d = detail::normalize_dim(dim, t.dim(), "kthvalue", at);
+  if (keepdim) return {values.slice(d, k - 1, k, 1, at), indices.slice(d, k - 1, k, 1, at)};
+  return {values.select(d, k - 1, at), indices.select(d, k - 1, at)};
+}
+std::tuple<Tensor, Tensor> median(const Operand& x, std::int64_t dim, bool keepdim) {
+  const Tensor& t = x.tensor();
+  const std::int64_t size = t.dim() == 0 ? 1 : t.size(detail::normalize_dim(dim, t.dim(), "median", x.where()));
+  if (size == 0) fail("median", "has no elements to choose from in " + t.describe(), x.where());
+  return kthvalue(x, (size - 1) / 2 + 1, dim, keepdim);
+}
+Tensor median(const Operand& x) { return std::get<0>(median(Operand(x.tensor().reshape({-1}, x.where()), x.where()), 0, false)); }
+
+std::tuple<Tensor, Tensor> max(const Operand& x, std::int64_t dim, bool keepdim) { return {amax(x, {dim}, keepdim), argmax(x, dim, keepdim)}; }
+std::tuple<Tensor, Tensor> min(const Operand& x, std::int64_t dim, bool keepdim) { return {amin(x, {dim}, keepdim), argmin(x, dim, keepdim)}; }
+
+}  // namespace graven

@@ -1,0 +1,249 @@
+#include "graven/functional/shapes.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include <fmt/format.h>
+
+#include "frontend/dispatch.h"
+#include "frontend/trace.h"
+
+namespace graven {
+
+using detail::apply;
+using detail::fail;
+using detail::normalize_dim;
+
+Tensor squeeze(const Operand& x) { return x.tensor().squeeze(x.where()); }
+Tensor squeeze(const Operand& x, std::int64_t dim) { return x.tensor().squeeze(dim, x.where()); }
+Tensor unsqueeze(const Operand& x, std::int64_t dim) { return x.tensor().unsqueeze(dim, x.where()); }
+Tensor narrow(const Operand& x, std::int64_t dim, std::int64_t start, std::int64_t length) {
+  return x.tensor().narrow(dim, start, length, x.where());
+}
+Tensor select(const Operand& x, std::int64_t dim, std::int64_t index) { return x.tensor().select(dim, index, x.where()); }
+Tensor swapaxes(const Operand& x, std::int64_t dim0, std::int64_t dim1) { return x.tensor().transpose(dim0, dim1, x.where()); }
+Tensor broadcast_to(const Operand& x, const Shape& shape) { return x.tensor().expand(shape, x.where()); }
+std::vector<Tensor> split(const Operand& x, std::int64_t split_size, std::int64_t dim) { return x.tensor().split(split_size, dim, x.where()); }
+std::vector<Tensor> chunk(const Operand& x, std::int64_t chunks, std::int64_t dim) { return x.tensor().chunk(chunks, dim, x.where()); }
+
+Tensor unflatten(const Operand& x, std::int64_t dim, const Shape& sizes) {
+  const Tensor& t = x.tensor();
+  if (t.dim() == 0) fail("unflatten", "a scalar has no dimensions", x.where());
+  const auto at = static_cast<std::size_t>(normalize_dim(dim, t.dim(), "unflatten", x.where()));
+  std::vector<Dim> dims = sizes.dims();
+  Dim known = 1;
+  std::ptrdiff_t open = -1;
+  for (std::size_t i = 0; i < dims.size(); ++i) {
+    if (dims[i] != Dim(-1)) {
+      known = known * dims[i];
+      continue;
+    }
+    if (open >= 0) fail("unflatten", "only one size can be inferred, got " + sizes.to_string(), x.where());
+    open = static_cast<std::ptrdiff_t>(i);
+  }
+  const Dim& whole = t.shape()[at];
+  if (open >= 0 && known.is_static() && known.value() > 0 && whole.coefficient() % known.value() == 0) {
+    dims[static_cast<std::size_t>(open)] = whole / known;
+    known = whole;
+  }
+  if (known != whole || dims.empty())
+    fail("unflatten", fmt::format("{} does not make up dimension {} of {}", sizes.to_string(), at, t.describe()), x.where());
+  std::vector<Dim> shape = t.shape().dims();
+  shape.erase(shape.begin() + static_cast<std::ptrdiff_t>(at));
+  shape.insert(shape.begin() + static_cast<std::ptrdiff_t>(at), dims.begin(), dims.end());
+  return t.reshape(Shape(std::move(shape)), x.where());
+}
+
+Tensor movedim(const Operand& x, const Sizes& source, const Sizes& destination) {
+  const std::int64_t rank = x.tensor().dim();
+  if (source.size() != destination.size()) fail("movedim", "source and destination must have as many dimensions", x.where());
+  Sizes order(static_cast<std::size_t>(rank), -1);
+  std::vector<bool> moved(static_cast<std::size_t>(rank), false);
+  for (std::size_t i = 0; i < source.size(); ++i) {
+    const std::int64_t from = normalize_dim(source[i], rank, "movedim", x.where()), to = normalize_dim(destination[i], rank, "movedim", x.where());
+    if (rank == 0) continue;
+    if (moved[static_cast<std::size_t>(from)] || order[static_cast<std::size_t>(to)] >= 0) fail("movedim", "a dimension is named twice", x.where());
+    moved[static_cast<std::size_t>(from)] = true;
+    order[static_cast<std::size_t>(to)] = from;
+  }
+  std::size_t next = 0;
+  for (std::int64_t& place : order) {
+    if (place >= 0) continue;
+    while (moved[next]) ++next;
+    place = static_cast<std::int64_t>(next++);
+  }
+  return x.tensor().permute(order, x.where());
+}
+
+std::vector<Tensor> split(const Operand& x, const Sizes& split_sizes, std::int64_t dim) {
+  const Tensor& t = x.tensor();
+  if (t.dim() == 0) fail("split", "a scalar has no dimensions", x.where());
+  const std::int64_t axis = normalize_dim(dim, t.dim(), "split", x.where()), total = t.size(axis);
+  std::int64_t sum = 0;
+  for (const std::int64_t s : split_sizes) {
+    if (s < 0 || s > total - sum) sum = total + 1;
+    if (sum > total) break;
+    sum += s;
+  }
+  if (sum != total) fail("split", fmt::format("the sizes do not add up to the {} of dimension {} of {}", total, axis, t.describe()), x.where());
+  std::vector<Tensor> parts;
+  std::int64_t start = 0;
+  for (const std::int64_t s : split_sizes) {
+    parts.push_back(t.slice(axis, start, start + s, 1, x.where()));
+    start += s;
+  }
+  return parts;
+}
+
+std::vector<Tensor> unbind(const Operand& x, std::int64_t dim) {
+  const Tensor& t = x.tensor();
+  if (t.dim() == 0) fail("unbind", "a scalar has no dimensions", x.where());
+  const std::int64_t axis = normalize_dim(dim, t.dim(), "unbind", x.where());
+  std::vector<Tensor> parts;
+  for (std::int64_t i = 0; i < t.size(axis); ++i) parts.push_back(t.select(axis, i, x.where()));
+  return parts;
+}
+
+Tensor hstack(const std::vector<Tensor>& tensors, Location where) {
+  std::vector<Tensor> parts;
+  for (const Tensor& t : tensors) parts.push_back(t.dim() == 0 ? t.reshape({1}, where) : t);
+  return cat(parts, parts.empty() || parts[0].dim() == 1 ? 0 : 1, where);
+}
+Tensor vstack(const std::vector<Tensor>& tensors, Location where) {
+  std::vector<Tensor> parts;
+  for (const Tensor& t : tensors) parts.push_back(t.dim() == 0 ? t.reshape({1, 1}, where) : t.dim() == 1 ? t.unsqueeze(0, where) : t);
+  return cat(parts, 0, where);
+}
+
+Tensor flip(const Operand& x, const Sizes& dims) {
+  if (dims.empty() || x.tensor().dim() == 0) return x.tensor().clone(x.where());
+  return apply("flip", {x.tensor()}, {{"dims", dims}}, x.where());
+}
+
+Tensor roll(const Operand& x, const Sizes& shifts, const Sizes& dims) {
+  Tensor t = x.tensor();
+  const Location at = x.where();
+  if (dims.empty()) {
+    if (shifts.size() != 1) fail("roll", "without dims there is one shift, got " + std::to_string(shifts.size()), at);
+    if (t.dim() == 0) return t;
+    return roll(Operand(t.reshape({-1}, at), at), shifts, {0}).reshape(t.shape(), at);
+  }
+  if (shifts.size() != dims.size()) fail("roll", fmt::format("{} shifts are given for {} dims", shifts.size(), dims.size()), at);
+  for (std::size_t i = 0; i < dims.size(); ++i) {
+    if (t.dim() == 0) fail("roll", "a scalar has no dimensions", at);
+    const std::int64_t axis = normalize_dim(dims[i], t.dim(), "roll", at), size = t.size(axis);
+    if (size == 0) continue;
+    const std::int64_t shift = (shifts[i] % size + size) % size;
+    if (shift != 0) t = cat({t.slice(axis, size - shift, size, 1, at), t.slice(axis, 0, size - shift, 1, at)}, axis, at);
+  }
+  return t;
+}
+
+Tensor repeat(const Operand& x, const Sizes& counts) {
+  const Tensor& t = x.tensor();
+  const Location at = x.where();
+  if (counts.size() < t.shape().rank())
+    fail("repeat", fmt::format("expects at least {} counts for {}, got {}", t.dim(), t.describe(), counts.size()), at);
+  for (const std::int64_t n : counts)
+    if (n < 0) fail("repeat", "a count must not be negative, got " + std::to_string(n), at);
+  // [a, b] -> [1, a, 1, b] -> [n, a, m, b] -> [n a, m b]
+  std::vector<Dim> apart, wide, shape;
+  const std::size_t added = counts.size() - t.shape().rank();
+  for (std::size_t d = 0; d < counts.size(); ++d) {
+    const Dim size = d < added ? Dim(1) : t.shape()[d - added];
+    shape.push_back(size * Dim(counts[d]));
+    if (counts[d] != 1) {
+      apart.emplace_back(1);
+      wide.emplace_back(counts[d]);
+    }
+    apart.push_back(size);
+    wide.push_back(size);
+  }
+  return t.reshape(Shape(apart), at).expand(Shape(wide), at).reshape(Shape(shape), at);
+}
+
+Tensor tile(const Operand& x, const Sizes& counts) {
+  Sizes all(std::max(counts.size(), x.tensor().shape().rank()), 1);
+  std::copy(counts.begin(), counts.end(), all.end() - static_cast<std::ptrdiff_t>(counts.size()));
+  return repeat(x, all);
+}
+
+Tensor repeat_interleave(const Operand& x, std::int64_t repeats, std::optional<std::int64_t> dim) {
+  const Location at = x.where();
+  if (repeats < 0) fail("repeat_interleave", "the number of repeats must not be negative, got " + std::to_string(repeats), at);
+  const Tensor t = dim && x.tensor().dim() > 0 ? x.tensor() : x.tensor().reshape({-1}, at);
+  const auto axis = static_cast<std::size_t>(normalize_dim(dim.value_or(0), t.dim(), "repeat_interleave", at));
+  std::vector<Dim> wide = t.shape().dims(), shape = wide;
+  wide.insert(wide.begin() + static_cast<std::ptrdiff_t>(axis) + 1, Dim(repeats));
+  shape[axis] = shape[axis] * Dim(repeats);
+  return t.unsqueeze(static_cast<std::int64_t>(axis) + 1, at).expand(Shape(wide), at).reshape(Shape(shape), at);
+}
+
+namespace {
+
+/// 0, 1, ... as a part of the graph that records `like`, or at once.
+Tensor counted(const Dim& n, const Tensor& like, Location at) {
+  const ir::Attributes attributes{{"shape", Shape{n}}, {"dtype", DType::i64}};
+  if (detail::would_record({like})) return detail::active_trace()->record(ir::get_op("arange"), {}, attributes, at).at(0);
+  return arange(n.value());
+}
+
+Tensor triangle(const Operand& x, std::int64_t diagonal, bool lower, const char* function) {
+  const Tensor& t = x.tensor();
+  const Location at = x.where();
+  if (t.dim() < 2) fail(function, "expects a matrix or a batch of them, got " + t.describe(), at);
+  const Tensor rows = counted(t.shape().back(1), t, at).unsqueeze(1, at), columns = counted(t.shape().back(0), t, at);
+  const Operand limit(diagonal == 0 ? rows : add(Operand(rows, at), Operand(diagonal, at)), at);
+  const Tensor inside = lower ? le(Operand(columns, at), limit) : ge(Operand(columns, at), limit);
+  return where(Operand(inside, at), x, Operand(t.dtype() == DType::boolean ? Scalar(false) : Scalar(0), at));
+}
+
+}  // namespace
+
+Tensor tril(const Operand& x, std::int64_t diagonal) { return triangle(x, diagonal, true, "tril"); }
+Tensor triu(const Operand& x, std::int64_t diagonal) { return triangle(x, diagonal, false, "triu"); }
+
+Tensor diagonal(const Operand& x, std::int64_t offset, std::int64_t dim1, std::int64_t dim2) {
+  const Tensor& t = x.tensor();
+  const Location at = x.where();
+  if (t.dim() < 2) fail("diagonal", "expects at least two dimensions, got " + t.describe(), at);
+  const std::int64_t a = normalize_dim(dim1, t.dim(), "diagonal", at), b = normalize_dim(dim2, t.dim(), "diagonal", at);
+  if (a == b) fail("diagonal", "dim1 and dim2 must differ", at);
+  const Tensor last = movedim(x, {a, b}, {-2, -1});
+  const std::int64_t rows = last.size(-2), columns = last.size(-1);
+  const std::int64_t count = std::max<std::int64_t>(0, offset >= 0 ? std::min(rows, columns - offset) : std::min(rows + offset, columns));
+  std::vector<Dim> shape(last.shape().begin(), last.shape().end() - 2);
+  shape.emplace_back(rows * columns);
+  const std::int64_t first = offset >= 0 ? offset : -offset * columns, dim = static_cast<std::int64_t>(shape.size()) - 1;
+  const Tensor flat = last.reshape(Shape(std::move(shape)), at);
+  if (count == 0) return flat.slice(dim, 0, 0, 1, at);
+  return flat.slice(dim, first, first + (count - 1) * (columns + 1) + 1, columns + 1, at);
+}
+
+Tensor masked_fill(const Operand& x, const Tensor& mask, const Operand& value) {
+  if (mask.dtype() != DType::boolean) fail("masked_fill", "the mask must be bool, got " + mask.describe(), x.where());
+  const Tensor filled = where(Operand(mask, x.where()), value, x);
+  return filled.to(x.tensor().dtype(), x.where());
+}
+
+std::vector<Tensor> meshgrid(const std::vector<Tensor>& tensors, std::string_view indexing, Location where) {
+  if (tensors.empty()) fail("meshgrid", "needs at least one tensor", where);
+  if (indexing != "ij" && indexing != "xy") fail("meshgrid", "indexing must be 'ij' or 'xy', got '" + std::string(indexing) + "'", where);
+  const bool exchanged = indexing == "xy" && tensors.size() > 1;
+  std::vector<Dim> shape;
+  for (const Tensor& t : tensors) {
+    if (t.dim() > 1) fail("meshgrid", "expects vectors, got " + t.describe(), where);
+    shape.push_back(t.dim() == 0 ? Dim(1) : t.shape()[0]);
+  }
+  if (exchanged) std::swap(shape[0], shape[1]);
+  std::vector<Tensor> grids;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const std::size_t place = exchanged && i < 2 ? 1 - i : i;
+    std::vector<Dim> ones(shape.size(), Dim(1));
+    ones[place] = shape[place];
+    grids.push_back(tensors[i].reshape(Shape(ones), where).expand(Shape(shape), where));
+  }
+  return grids;
+}
+
+}  // namespace graven

@@ -1,0 +1,76 @@
+// Elementwise functions and activations beside those of functional.h. Each is one operator with a scalar body, or a few that are fused; all
+// broadcast.
+//
+//   Tensor y = hardswish(x);
+//   Tensor angle = atan2(y, x);
+#pragma once
+
+#include "graven/functional.h"
+
+namespace graven {
+
+// ---- of one tensor; integers and bools give f32 ----
+Tensor tan(const Operand& x);
+Tensor asin(const Operand& x);
+Tensor acos(const Operand& x);
+Tensor atan(const Operand& x);
+Tensor sinh(const Operand& x);
+Tensor cosh(const Operand& x);
+Tensor asinh(const Operand& x);
+Tensor acosh(const Operand& x);
+Tensor atanh(const Operand& x);
+Tensor exp2(const Operand& x);
+Tensor log2(const Operand& x);
+Tensor log10(const Operand& x);
+Tensor erfc(const Operand& x);
+/// Towards 0; integers as they are.
+Tensor trunc(const Operand& x);
+/// x - trunc(x)
+Tensor frac(const Operand& x);
+/// bool
+Tensor isnan(const Operand& x);
+Tensor isinf(const Operand& x);
+Tensor isfinite(const Operand& x);
+/// NaN becomes `nan`, the infinities the largest numbers of the dtype unless others are given.
+Tensor nan_to_num(const Operand& x, double nan = 0, std::optional<double> posinf = {}, std::optional<double> neginf = {});
+/// Integers and bools: every bit turned.
+Tensor bitwise_not(const Operand& x);
+
+// ---- of two or three ----
+/// The angle of the point (x, y).
+Tensor atan2(const Operand& y, const Operand& x);
+/// With the sign of the divisor (remainder: Python's %) or of the dividend (fmod: C's).
+Tensor remainder(const Operand& x, const Operand& y);
+Tensor fmod(const Operand& x, const Operand& y);
+Tensor logical_xor(const Operand& a, const Operand& b);
+/// Integers or bools.
+Tensor bitwise_and(const Operand& a, const Operand& b);
+Tensor bitwise_or(const Operand& a, const Operand& b);
+Tensor bitwise_xor(const Operand& a, const Operand& b);
+/// start + weight * (end - start)
+Tensor lerp(const Operand& start, const Operand& end, const Operand& weight);
+/// x + value * a * b; x + value * a / b
+Tensor addcmul(const Operand& x, const Operand& a, const Operand& b, double value = 1);
+Tensor addcdiv(const Operand& x, const Operand& a, const Operand& b, double value = 1);
+/// min(max(x, min), max) with tensors as limits.
+Tensor clamp(const Operand& x, const Tensor& min, const Tensor& max);
+
+// ---- activations ----
+Tensor hardsigmoid(const Operand& x);
+Tensor hardswish(const Operand& x);
+Tensor mish(const Operand& x);
+Tensor selu(const Operand& x);
+Tensor celu(const Operand& x, double alpha = 1);
+Tensor softsign(const Operand& x);
+Tensor tanhshrink(const Operand& x);
+Tensor softshrink(const Operand& x, double lambd = 0.5);
+Tensor hardshrink(const Operand& x, double lambd = 0.5);
+Tensor threshold(const Operand& x, double threshold, double value);
+Tensor logsigmoid(const Operand& x);
+/// a * sigmoid(b), where a and b are the halves of x along dim.
+Tensor glu(const Operand& x, std::int64_t dim = -1);
+/// x where x > 0, else weight * x: one weight, or one a channel (dimension 1).
+Tensor prelu(const Operand& x, const Tensor& weight);
+Tensor softmin(const Operand& x, std::int64_t dim);
+
+}  // namespace graven

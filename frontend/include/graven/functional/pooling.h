@@ -1,0 +1,51 @@
+// Pooling of signals [batch, channels, l], images [batch, channels, h, w] and volumes [batch, channels, d, h, w], with or without the batch.
+// max_pool2d and avg_pool2d are in functional.h; pooling is done one or two dimensions at a time, so that all use their kernels.
+//
+//   Tensor y = adaptive_max_pool2d(images, {7, 7});
+#pragma once
+
+#include "graven/functional.h"
+
+namespace graven {
+
+struct MaxPool1dOptions {
+  std::optional<std::int64_t> stride = {};  ///< none: the kernel's size
+  std::int64_t padding = 0, dilation = 1;
+  bool ceil_mode = false;
+};
+Tensor max_pool1d(const Operand& x, std::int64_t kernel_size, const MaxPool1dOptions& options = {});
+struct MaxPool3dOptions {
+  std::optional<Size3> stride = {};  ///< none: the kernel's size
+  Size3 padding = 0, dilation = 1;
+  bool ceil_mode = false;
+};
+Tensor max_pool3d(const Operand& x, Size3 kernel_size, const MaxPool3dOptions& options = {});
+
+struct AvgPool1dOptions {
+  std::optional<std::int64_t> stride = {};  ///< none: the kernel's size
+  std::int64_t padding = 0;
+  bool ceil_mode = false;
+  bool count_include_pad = true;
+};
+Tensor avg_pool1d(const Operand& x, std::int64_t kernel_size, const AvgPool1dOptions& options = {});
+struct AvgPool3dOptions {
+  std::optional<Size3> stride = {};  ///< none: the kernel's size
+  Size3 padding = 0;
+  bool ceil_mode = false;
+  bool count_include_pad = true;
+  std::optional<std::int64_t> divisor_override = {};  ///< what sums are divided by, instead of the window's size
+};
+Tensor avg_pool3d(const Operand& x, Size3 kernel_size, const AvgPool3dOptions& options = {});
+
+/// Windows from floor(i in / out) to ceil((i + 1) in / out).
+Tensor adaptive_avg_pool1d(const Operand& x, std::int64_t output_size);
+Tensor adaptive_avg_pool3d(const Operand& x, Size3 output_size);
+Tensor adaptive_max_pool1d(const Operand& x, std::int64_t output_size);
+Tensor adaptive_max_pool2d(const Operand& x, Size2 output_size);
+Tensor adaptive_max_pool3d(const Operand& x, Size3 output_size);
+
+/// (sum of x^norm_type over the window)^(1 / norm_type)
+Tensor lp_pool1d(const Operand& x, double norm_type, std::int64_t kernel_size, std::optional<std::int64_t> stride = {}, bool ceil_mode = false);
+Tensor lp_pool2d(const Operand& x, double norm_type, Size2 kernel_size, std::optional<Size2> stride = {}, bool ceil_mode = false);
+
+}  // namespace graven

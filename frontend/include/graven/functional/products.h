@@ -1,0 +1,26 @@
+// Products beside linear and matmul, which all of these are made of.
+//
+//   Tensor scores = einsum("bhqd,bhkd->bhqk", {q, k});
+#pragma once
+
+#include <string_view>
+
+#include "graven/functional.h"
+
+namespace graven {
+
+/// Matrices; batches of matrices; a matrix and a vector; two vectors.
+Tensor mm(const Operand& a, const Operand& b);
+Tensor bmm(const Operand& a, const Operand& b);
+Tensor mv(const Operand& a, const Operand& b);
+Tensor dot(const Operand& a, const Operand& b);
+/// [n] and [m] -> [n, m]
+Tensor outer(const Operand& a, const Operand& b);
+/// beta * input + alpha * (a @ b); input is broadcast.
+Tensor addmm(const Operand& input, const Operand& a, const Operand& b, double beta = 1, double alpha = 1);
+Tensor baddbmm(const Operand& input, const Operand& a, const Operand& b, double beta = 1, double alpha = 1);
+/// Sums over products in Einstein's notation: "ij,jk->ik", "...ij->...ji", "ii" (the trace). Without "->" the result has the letters that occur once,
+/// in the alphabet's order, behind an ellipsis. Lowered to permutations, batched matrix products and sums, from left to right.
+Tensor einsum(std::string_view equation, const std::vector<Tensor>& operands, Location where = Location::current());
+
+}  // namespace graven

@@ -1,0 +1,54 @@
+// Rearranging: the methods of Tensor as functions, and what is made of them. Views share memory where PyTorch's do.
+//
+//   auto [query, key] = std::pair(split(x, 64, -1).at(0), split(x, 64, -1).at(1));
+//   Tensor causal = tril(ones({n, n}));
+#pragma once
+
+#include "graven/functional.h"
+#include "graven/indexing.h"
+
+namespace graven {
+
+Tensor squeeze(const Operand& x);
+Tensor squeeze(const Operand& x, std::int64_t dim);
+Tensor unsqueeze(const Operand& x, std::int64_t dim);
+/// Dimension dim as several; one may be -1.
+Tensor unflatten(const Operand& x, std::int64_t dim, const Shape& sizes);
+Tensor swapaxes(const Operand& x, std::int64_t dim0, std::int64_t dim1);
+/// Dimensions `source` moved to the places `destination`, the others in their order.
+Tensor movedim(const Operand& x, const Sizes& source, const Sizes& destination);
+Tensor broadcast_to(const Operand& x, const Shape& shape);
+Tensor narrow(const Operand& x, std::int64_t dim, std::int64_t start, std::int64_t length);
+Tensor select(const Operand& x, std::int64_t dim, std::int64_t index);
+
+/// Parts of split_size (the last may be smaller), or of the sizes, along dim.
+std::vector<Tensor> split(const Operand& x, std::int64_t split_size, std::int64_t dim = 0);
+std::vector<Tensor> split(const Operand& x, const Sizes& split_sizes, std::int64_t dim = 0);
+std::vector<Tensor> chunk(const Operand& x, std::int64_t chunks, std::int64_t dim = 0);
+/// Every index of dim by itself, without the dimension.
+std::vector<Tensor> unbind(const Operand& x, std::int64_t dim = 0);
+Tensor hstack(const std::vector<Tensor>& tensors, Location where = Location::current());
+Tensor vstack(const std::vector<Tensor>& tensors, Location where = Location::current());
+
+/// The order along dims turned round: a copy.
+Tensor flip(const Operand& x, const Sizes& dims);
+/// Elements moved by shifts along dims, those that fall off come in at the other end. No dims: of the flattened tensor.
+Tensor roll(const Operand& x, const Sizes& shifts, const Sizes& dims = {});
+/// Copies of x side by side: repeat counts from the last dimension, more counts than dimensions add some in front.
+Tensor repeat(const Operand& x, const Sizes& counts);
+/// As repeat, but fewer counts than dimensions are taken as 1.
+Tensor tile(const Operand& x, const Sizes& counts);
+/// Each element `repeats` times in a row along dim; no dim: of the flattened tensor.
+Tensor repeat_interleave(const Operand& x, std::int64_t repeats, std::optional<std::int64_t> dim = {});
+
+/// The lower (upper) triangle of the last two dimensions, zeros elsewhere; diagonal 1 is above the main one, -1 below.
+Tensor tril(const Operand& x, std::int64_t diagonal = 0);
+Tensor triu(const Operand& x, std::int64_t diagonal = 0);
+/// The diagonal of the dimensions dim1 and dim2, as the last dimension.
+Tensor diagonal(const Operand& x, std::int64_t offset = 0, std::int64_t dim1 = 0, std::int64_t dim2 = 1);
+/// x where the mask is false, value elsewhere.
+Tensor masked_fill(const Operand& x, const Tensor& mask, const Operand& value);
+/// Coordinates: of vectors of n0, n1, ... tensors of [n0, n1, ...]; indexing "ij", or "xy", which exchanges the first two.
+std::vector<Tensor> meshgrid(const std::vector<Tensor>& tensors, std::string_view indexing = "ij", Location where = Location::current());
+
+}  // namespace graven

@@ -1,0 +1,81 @@
+// Methods of Tensor that are functions of the families in graven/functional/.
+#include "graven/functional.h"
+
+namespace graven {
+
+Tensor Tensor::tan(Location where) const { return graven::tan(Operand(*this, where)); }
+Tensor Tensor::asin(Location where) const { return graven::asin(Operand(*this, where)); }
+Tensor Tensor::acos(Location where) const { return graven::acos(Operand(*this, where)); }
+Tensor Tensor::atan(Location where) const { return graven::atan(Operand(*this, where)); }
+Tensor Tensor::sinh(Location where) const { return graven::sinh(Operand(*this, where)); }
+Tensor Tensor::cosh(Location where) const { return graven::cosh(Operand(*this, where)); }
+Tensor Tensor::asinh(Location where) const { return graven::asinh(Operand(*this, where)); }
+Tensor Tensor::acosh(Location where) const { return graven::acosh(Operand(*this, where)); }
+Tensor Tensor::atanh(Location where) const { return graven::atanh(Operand(*this, where)); }
+Tensor Tensor::exp2(Location where) const { return graven::exp2(Operand(*this, where)); }
+Tensor Tensor::expm1(Location where) const { return graven::expm1(Operand(*this, where)); }
+Tensor Tensor::log2(Location where) const { return graven::log2(Operand(*this, where)); }
+Tensor Tensor::log10(Location where) const { return graven::log10(Operand(*this, where)); }
+Tensor Tensor::log1p(Location where) const { return graven::log1p(Operand(*this, where)); }
+Tensor Tensor::erf(Location where) const { return graven::erf(Operand(*this, where)); }
+Tensor Tensor::erfc(Location where) const { return graven::erfc(Operand(*this, where)); }
+Tensor Tensor::floor(Location where) const { return graven::floor(Operand(*this, where)); }
+Tensor Tensor::ceil(Location where) const { return graven::ceil(Operand(*this, where)); }
+Tensor Tensor::round(Location where) const { return graven::round(Operand(*this, where)); }
+Tensor Tensor::trunc(Location where) const { return graven::trunc(Operand(*this, where)); }
+Tensor Tensor::frac(Location where) const { return graven::frac(Operand(*this, where)); }
+Tensor Tensor::sign(Location where) const { return graven::sign(Operand(*this, where)); }
+Tensor Tensor::reciprocal(Location where) const { return graven::reciprocal(Operand(*this, where)); }
+Tensor Tensor::logical_not(Location where) const { return graven::logical_not(Operand(*this, where)); }
+Tensor Tensor::isnan(Location where) const { return graven::isnan(Operand(*this, where)); }
+Tensor Tensor::isinf(Location where) const { return graven::isinf(Operand(*this, where)); }
+Tensor Tensor::isfinite(Location where) const { return graven::isfinite(Operand(*this, where)); }
+Tensor Tensor::var(const Sizes& dims, double correction, bool keepdim, Location where) const {
+  return graven::var(Operand(*this, where), dims, {.correction = correction, .keepdim = keepdim});
+}
+Tensor Tensor::std(const Sizes& dims, double correction, bool keepdim, Location where) const {
+  return graven::std(Operand(*this, where), dims, {.correction = correction, .keepdim = keepdim});
+}
+Tensor Tensor::norm(double p, const Sizes& dims, bool keepdim, Location where) const { return graven::norm(Operand(*this, where), p, dims, keepdim); }
+Tensor Tensor::logsumexp(const Sizes& dims, bool keepdim, Location where) const { return graven::logsumexp(Operand(*this, where), dims, keepdim); }
+Tensor Tensor::all(const Sizes& dims, bool keepdim, Location where) const { return graven::all(Operand(*this, where), dims, keepdim); }
+Tensor Tensor::any(const Sizes& dims, bool keepdim, Location where) const { return graven::any(Operand(*this, where), dims, keepdim); }
+Tensor Tensor::cumsum(std::int64_t d, Location where) const { return graven::cumsum(Operand(*this, where), d); }
+Tensor Tensor::cumprod(std::int64_t d, Location where) const { return graven::cumprod(Operand(*this, where), d); }
+std::tuple<Tensor, Tensor> Tensor::sort(std::int64_t d, bool descending, Location where) const {
+  return graven::sort(Operand(*this, where), d, descending);
+}
+Tensor Tensor::argsort(std::int64_t d, bool descending, Location where) const { return graven::argsort(Operand(*this, where), d, descending); }
+std::tuple<Tensor, Tensor> Tensor::topk(std::int64_t k, std::int64_t d, bool largest, Location where) const {
+  return graven::topk(Operand(*this, where), k, d, largest);
+}
+std::vector<Tensor> Tensor::split(const Sizes& split_sizes, std::int64_t d, Location where) const {
+  return graven::split(Operand(*this, where), split_sizes, d);
+}
+std::vector<Tensor> Tensor::unbind(std::int64_t d, Location where) const { return graven::unbind(Operand(*this, where), d); }
+Tensor Tensor::unflatten(std::int64_t d, const Shape& sizes, Location where) const { return graven::unflatten(Operand(*this, where), d, sizes); }
+Tensor Tensor::swapaxes(std::int64_t dim0, std::int64_t dim1, Location where) const { return graven::swapaxes(Operand(*this, where), dim0, dim1); }
+Tensor Tensor::movedim(const Sizes& source, const Sizes& destination, Location where) const {
+  return graven::movedim(Operand(*this, where), source, destination);
+}
+Tensor Tensor::flip(const Sizes& dims, Location where) const { return graven::flip(Operand(*this, where), dims); }
+Tensor Tensor::roll(const Sizes& shifts, const Sizes& dims, Location where) const { return graven::roll(Operand(*this, where), shifts, dims); }
+Tensor Tensor::repeat(const Sizes& counts, Location where) const { return graven::repeat(Operand(*this, where), counts); }
+Tensor Tensor::tile(const Sizes& counts, Location where) const { return graven::tile(Operand(*this, where), counts); }
+Tensor Tensor::repeat_interleave(std::int64_t repeats, std::optional<std::int64_t> d, Location where) const {
+  return graven::repeat_interleave(Operand(*this, where), repeats, d);
+}
+Tensor Tensor::tril(std::int64_t diagonal, Location where) const { return graven::tril(Operand(*this, where), diagonal); }
+Tensor Tensor::triu(std::int64_t diagonal, Location where) const { return graven::triu(Operand(*this, where), diagonal); }
+Tensor Tensor::diagonal(std::int64_t offset, std::int64_t dim1, std::int64_t dim2, Location where) const {
+  return graven::diagonal(Operand(*this, where), offset, dim1, dim2);
+}
+Tensor Tensor::masked_fill(const Tensor& mask, Scalar value, Location where) const {
+  return graven::masked_fill(Operand(*this, where), mask, Operand(value, where));
+}
+Tensor Tensor::mm(const Tensor& other, Location where) const { return graven::mm(Operand(*this, where), Operand(other, where)); }
+Tensor Tensor::bmm(const Tensor& other, Location where) const { return graven::bmm(Operand(*this, where), Operand(other, where)); }
+Tensor Tensor::mv(const Tensor& other, Location where) const { return graven::mv(Operand(*this, where), Operand(other, where)); }
+Tensor Tensor::dot(const Tensor& other, Location where) const { return graven::dot(Operand(*this, where), Operand(other, where)); }
+
+}  // namespace graven

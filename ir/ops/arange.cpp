@@ -1,0 +1,41 @@
+#include "ir/ops/shared.h"
+
+namespace graven::ir {
+
+static void infer_arange(InferContext& c) {
+  const Shape& shape = c.attributes.shape("shape");
+  c.require(shape.rank() == 1 && shape[0].coefficient() >= 0, "'shape' must have one dimension, got " + shape.to_string());
+  c.output(c.attributes.dtype("dtype"), shape);
+}
+
+extern const OpDef kArange;
+const OpDef kArange{
+    .name = "arange",
+    .doc = "y[i] = start + i * step, converted to dtype.",
+    .attributes = {{"shape", AttributeType::shape, {}, "of the result: one dimension, which may be a symbol"},
+                   {"start", AttributeType::number, 0.0, "the first element"},
+                   {"step", AttributeType::number, 1.0, "between neighbours"},
+                   {"dtype", AttributeType::dtype, DType::i64, "of the result"}},
+    .infer = infer_arange,
+    .kernel =
+        [](const NodeView& node) {
+          return KernelCall{
+              .name = "arange",
+              .config = {
+                  {"n", node.output().shape.numel()}, {"start", node.attributes().number("start")}, {"step", node.attributes().number("step")}}};
+        },
+    .cost = [](const NodeView&) { return Cost{}; },
+    .cases =
+        [] {
+          std::vector<TestCase> cases;
+          for (DType d : {DType::f32, DType::f64, DType::f16, DType::bf16, DType::i8, DType::i32, DType::i64, DType::u8})
+            cases.push_back(
+                {.note = std::string(name(d)), .attributes = {{"shape", Shape{7}}, {"start", 2.0}, {"step", 3.0}, {"dtype", d}}, .gradient = false});
+          cases.push_back(
+              {.note = "falling", .attributes = {{"shape", Shape{5}}, {"start", 1.0}, {"step", -0.25}, {"dtype", DType::f32}}, .gradient = false});
+          cases.push_back({.note = "empty", .attributes = {{"shape", Shape{0}}}, .gradient = false});
+          return cases;
+        },
+};
+
+}  // namespace graven::ir

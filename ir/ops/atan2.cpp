@@ -1,0 +1,23 @@
+#include "ir/ops/shared.h"
+
+namespace graven::ir {
+
+static void gradient_atan2(GradientBuilder& g) {
+  const ops::Term dz(g, g.output_gradient()), x(g, g.input(0)), y(g, g.input(1));
+  if (g.needs(0)) g.set_reduced(0, dz * y / (x * x + y * y));
+  if (g.needs(1)) g.set_reduced(1, -(dz * x / (x * x + y * y)));
+}
+
+extern const OpDef kAtan2;
+const OpDef kAtan2{
+    .name = "atan2",
+    .doc = "z = the angle of the point (y, x) in (-pi, pi]: arctan(x / y) in its quadrant, where x stands for the ordinate; broadcast as in NumPy.",
+    .inputs = {{"x"}, {"y"}},
+    .infer = ops::infer_binary_floating,
+    .gradient = gradient_atan2,
+    .scalar = {.body = "math::atan2(x, y)"},
+    .amp = AmpClass::black,
+    .cases = [] { return ops::binary_cases(-3, 3, 0.5, 3, false); },
+};
+
+}  // namespace graven::ir

@@ -1,0 +1,21 @@
+#include "ir/ops/shared.h"
+
+namespace graven::ir {
+
+static void gradient_atanh(GradientBuilder& g) {
+  const ops::Term dy(g, g.output_gradient()), x(g, g.input(0));
+  g.set(0, dy / (1 - x * x));
+}
+
+extern const OpDef kAtanh;
+const OpDef kAtanh{
+    .name = "atanh",
+    .doc = "y = ln((1 + x) / (1 - x)) / 2; NaN outside of [-1, 1].",
+    .inputs = {{"x"}},
+    .infer = ops::infer_floating,
+    .gradient = gradient_atanh,
+    .scalar = {.body = "math::atanh(x)"},
+    .cases = [] { return ops::unary_cases(-0.9, 0.9); },
+};
+
+}  // namespace graven::ir

@@ -1,0 +1,16 @@
+#include "ir/ops/shared.h"
+
+namespace graven::ir {
+
+extern const OpDef kBitwiseAnd;
+const OpDef kBitwiseAnd{
+    .name = "bitwise_and",
+    .doc = "z = x & y of integers or bools, bit by bit, both set; broadcast as in NumPy.",
+    .inputs = {{"x"}, {"y"}},
+    .infer = ops::infer_bitwise,
+    .scalar = {.body = "T(x & y)"},
+    .commutative = true,
+    .cases = [] { return ops::bitwise_cases(2); },
+};
+
+}  // namespace graven::ir

@@ -1,0 +1,15 @@
+#include "ir/ops/shared.h"
+
+namespace graven::ir {
+
+extern const OpDef kBitwiseNot;
+const OpDef kBitwiseNot{
+    .name = "bitwise_not",
+    .doc = "y = all bits of x turned, of integers; the opposite, of bools.",
+    .inputs = {{"x"}},
+    .infer = ops::infer_bitwise,
+    .scalar = {.body = "T(x ^ T(-1))"},
+    .cases = [] { return ops::bitwise_cases(1); },
+};
+
+}  // namespace graven::ir

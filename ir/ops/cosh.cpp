@@ -1,0 +1,22 @@
+#include "ir/ops/shared.h"
+
+namespace graven::ir {
+
+static void gradient_cosh(GradientBuilder& g) {
+  const ops::Term dy(g, g.output_gradient()), x(g, g.input(0));
+  g.set(0, dy * x.apply("sinh"));
+}
+
+extern const OpDef kCosh;
+const OpDef kCosh{
+    .name = "cosh",
+    .doc = "y = (exp(x) + exp(-x)) / 2",
+    .inputs = {{"x"}},
+    .infer = ops::infer_floating,
+    .gradient = gradient_cosh,
+    .scalar = {.body = "math::cosh(x)"},
+    .amp = AmpClass::black,
+    .cases = [] { return ops::unary_cases(-3, 3); },
+};
+
+}  // namespace graven::ir

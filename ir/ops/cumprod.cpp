@@ -1,0 +1,22 @@
+#include "ir/ops/scan_shared.h"
+
+namespace graven::ir {
+
+static void gradient_cumprod(GradientBuilder& g) {
+  g.set(0, g.call("cumprod_backward", {g.output_gradient(), g.input(0)}, {{"dim", g.attributes().integer("dim")}}));
+}
+
+extern const OpDef kCumprod;
+const OpDef kCumprod{
+    .name = "cumprod",
+    .doc = "y[k] = x[0] * ... * x[k] along dim. Integers wrap.",
+    .inputs = {{"x"}},
+    .attributes = {ops::scan_dim()},
+    .infer = ops::infer_scan,
+    .gradient = gradient_cumprod,
+    .kernel = [](const NodeView& node) { return ops::scan_call(node, "cumprod"); },
+    .amp = AmpClass::black,
+    .cases = [] { return ops::scan_cases(1, true); },
+};
+
+}  // namespace graven::ir

@@ -1,0 +1,22 @@
+#include "ir/ops/shared.h"
+
+namespace graven::ir {
+
+static void gradient_erfc(GradientBuilder& g) {
+  const ops::Term dy(g, g.output_gradient()), x(g, g.input(0));
+  g.set(0, dy * (-(x * x)).apply("exp") * -1.12837916709551257390);
+}
+
+extern const OpDef kErfc;
+const OpDef kErfc{
+    .name = "erfc",
+    .doc = "y = 1 - erf(x), without cancellation.",
+    .inputs = {{"x"}},
+    .infer = ops::infer_floating,
+    .gradient = gradient_erfc,
+    .scalar = {.body = "math::erfc(x)"},
+    .amp = AmpClass::black,
+    .cases = [] { return ops::unary_cases(-3, 3); },
+};
+
+}  // namespace graven::ir

@@ -1,0 +1,68 @@
+#include <algorithm>
+
+#include "ir/ops/shared.h"
+
+namespace graven::ir {
+
+static void infer_flip(InferContext& c) {
+  const Shape& shape = c.input(0).shape;
+  ops::require_kernel_rank(c, shape.rank());
+  if (!c.attributes.integers("dims").empty()) {  // an empty list is no dimension here
+    for (const std::int64_t d : ops::normalize_dims(c, "dims", shape.rank()))
+      (void)ops::fixed(c, shape[static_cast<std::size_t>(d)], "dimension " + std::to_string(d) + ", which is turned round,");
+  }
+  ops::infer_any(c);
+}
+
+static void gradient_flip(GradientBuilder& g) { g.set(0, g.call("flip", {g.output_gradient()}, g.attributes())); }
+
+static KernelCall kernel_flip(const NodeView& node) {
+  const Shape& shape = node.input(0).shape;
+  std::vector<Dim> strides = ops::contiguous_strides(shape);
+  Dim offset = 0;
+  for (const std::int64_t dim : node.attributes().integers("dims")) {
+    const auto d = static_cast<std::size_t>(dim);
+    const Dim last = strides[d] * Dim(std::max<std::int64_t>(shape[d].value() - 1, 0));
+    GRAVEN_CHECK(last.is_static() || offset == Dim(0) || offset.symbol() == last.symbol(), "flip of dimensions before and behind a symbol");
+    offset = offset == Dim(0)   ? last
+             : last == Dim(0)   ? offset
+             : last.is_static() ? Dim(offset.coefficient() + last.coefficient())
+                                : Dim(last.symbol(), last.symbol_maximum()) * Dim(offset.coefficient() + last.coefficient());
+    strides[d] = strides[d] * Dim(-1);
+  }
+  return ops::strided_call("strided_copy", shape, strides, offset);
+}
+
+extern const OpDef kFlip;
+const OpDef kFlip{
+    .name = "flip",
+    .doc = "y is x with the order of its elements along dims turned round.",
+    .inputs = {{"x"}},
+    .attributes = {{"dims", AttributeType::integers, {}, "counted from the end when negative; none: nothing is turned"}},
+    .infer = infer_flip,
+    .gradient = gradient_flip,
+    .kernel = kernel_flip,
+    .cost = [](const NodeView&) { return Cost{}; },
+    .amp = AmpClass::clear,
+    .cases =
+        [] {
+          std::vector<TestCase> cases;
+          auto add = [&](std::string note, DType dtype, Shape x, Ints dims) {
+            cases.push_back({.note = std::move(note),
+                             .inputs = {ops::random(dtype, std::move(x), 0, 2)},
+                             .attributes = {{"dims", std::move(dims)}},
+                             .gradient = is_floating(dtype)});
+          };
+          add("vector", DType::f32, {7}, {0});
+          add("last", DType::f32, {2, 5}, {-1});
+          add("first", DType::f32, {3, 4}, {0});
+          add("both", DType::f32, {3, 4}, {0, 1});
+          add("outer two", DType::f32, {2, 3, 4}, {0, 2});
+          add("none", DType::f32, {2, 3}, {});
+          add("empty", DType::f32, {0, 3}, {0});
+          for (DType d : kAllDTypes) add(std::string(name(d)), d, {2, 3}, {1});
+          return cases;
+        },
+};
+
+}  // namespace graven::ir

@@ -1,0 +1,22 @@
+#include "ir/ops/shared.h"
+
+namespace graven::ir {
+
+static void gradient_fmod(GradientBuilder& g) {
+  const ops::Term dz(g, g.output_gradient()), x(g, g.input(0)), y(g, g.input(1));
+  if (g.needs(0)) g.set_reduced(0, dz);
+  if (g.needs(1)) g.set_reduced(1, -(dz * (x / y).apply("trunc")));
+}
+
+extern const OpDef kFmod;
+const OpDef kFmod{
+    .name = "fmod",
+    .doc = "z = x - y * trunc(x / y): the sign of x, as in C; 0 for integers over 0. Broadcast as in NumPy.",
+    .inputs = {{"x"}, {"y"}},
+    .infer = ops::infer_binary,
+    .gradient = gradient_fmod,
+    .scalar = {.body = "math::fmod(x, y)"},
+    .cases = [] { return ops::binary_cases(-5, 5, 0.6, 3, true); },
+};
+
+}  // namespace graven::ir

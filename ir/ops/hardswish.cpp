@@ -1,0 +1,22 @@
+#include "ir/ops/shared.h"
+
+namespace graven::ir {
+
+static void gradient_hardswish(GradientBuilder& g) {
+  const ops::Term dy(g, g.output_gradient()), x(g, g.input(0));
+  const ops::Term below = x.lt(-3), above = x.gt(3);
+  g.set(0, ops::where(below, dy.constant(0), ops::where(above, dy, dy * (x * (1.0 / 3) + 0.5))));
+}
+
+extern const OpDef kHardswish;
+const OpDef kHardswish{
+    .name = "hardswish",
+    .doc = "y = x * min(max(x / 6 + 1/2, 0), 1) (Howard et al. 2019)",
+    .inputs = {{"x"}},
+    .infer = ops::infer_floating,
+    .gradient = gradient_hardswish,
+    .scalar = {.body = "x <= T(-3) ? T(0) : x >= T(3) ? x : x * (x * T(1.0 / 6) + T(0.5))"},
+    .cases = [] { return ops::unary_cases(-5, 5); },
+};
+
+}  // namespace graven::ir

@@ -1,0 +1,15 @@
+#include "ir/ops/shared.h"
+
+namespace graven::ir {
+
+extern const OpDef kIsfinite;
+const OpDef kIsfinite{
+    .name = "isfinite",
+    .doc = "y = whether x is neither infinite nor NaN.",
+    .inputs = {{"x"}},
+    .infer = ops::infer_floating_to_bool,
+    .scalar = {.body = "math::isfinite(x)", .result_boolean = true},
+    .cases = [] { return ops::comparison_cases_of(1); },
+};
+
+}  // namespace graven::ir

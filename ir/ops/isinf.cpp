@@ -1,0 +1,15 @@
+#include "ir/ops/shared.h"
+
+namespace graven::ir {
+
+extern const OpDef kIsinf;
+const OpDef kIsinf{
+    .name = "isinf",
+    .doc = "y = whether x is infinite.",
+    .inputs = {{"x"}},
+    .infer = ops::infer_floating_to_bool,
+    .scalar = {.body = "math::isinf(x)", .result_boolean = true},
+    .cases = [] { return ops::comparison_cases_of(1); },
+};
+
+}  // namespace graven::ir

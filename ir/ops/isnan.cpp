@@ -1,0 +1,15 @@
+#include "ir/ops/shared.h"
+
+namespace graven::ir {
+
+extern const OpDef kIsnan;
+const OpDef kIsnan{
+    .name = "isnan",
+    .doc = "y = whether x is not a number.",
+    .inputs = {{"x"}},
+    .infer = ops::infer_floating_to_bool,
+    .scalar = {.body = "math::isnan(x)", .result_boolean = true},
+    .cases = [] { return ops::comparison_cases_of(1); },
+};
+
+}  // namespace graven::ir

@@ -1,0 +1,22 @@
+#include "ir/ops/shared.h"
+
+namespace graven::ir {
+
+static void gradient_log10(GradientBuilder& g) {
+  const ops::Term dy(g, g.output_gradient()), x(g, g.input(0));
+  g.set(0, dy / (x * 2.30258509299404568402));
+}
+
+extern const OpDef kLog10;
+const OpDef kLog10{
+    .name = "log10",
+    .doc = "y = log10(x); NaN below 0.",
+    .inputs = {{"x"}},
+    .infer = ops::infer_floating,
+    .gradient = gradient_log10,
+    .scalar = {.body = "math::log10(x)"},
+    .amp = AmpClass::black,
+    .cases = [] { return ops::unary_cases(0.2, 5); },
+};
+
+}  // namespace graven::ir

@@ -1,0 +1,22 @@
+#include "ir/ops/shared.h"
+
+namespace graven::ir {
+
+static void gradient_softsign(GradientBuilder& g) {
+  const ops::Term dy(g, g.output_gradient()), x(g, g.input(0));
+  const ops::Term d = x.apply("abs") + 1;
+  g.set(0, dy / (d * d));
+}
+
+extern const OpDef kSoftsign;
+const OpDef kSoftsign{
+    .name = "softsign",
+    .doc = "y = x / (1 + |x|)",
+    .inputs = {{"x"}},
+    .infer = ops::infer_floating,
+    .gradient = gradient_softsign,
+    .scalar = {.body = "x / (T(1) + math::abs(x))"},
+    .cases = [] { return ops::unary_cases(-4, 4); },
+};
+
+}  // namespace graven::ir

@@ -1,0 +1,22 @@
+#include "ir/ops/shared.h"
+
+namespace graven::ir {
+
+static void gradient_tan(GradientBuilder& g) {
+  const ops::Term dy(g, g.output_gradient()), y(g, g.output());
+  g.set(0, dy * (y * y + 1));
+}
+
+extern const OpDef kTan;
+const OpDef kTan{
+    .name = "tan",
+    .doc = "y = tan(x), x in radians.",
+    .inputs = {{"x"}},
+    .infer = ops::infer_floating,
+    .gradient = gradient_tan,
+    .scalar = {.body = "math::tan(x)"},
+    .amp = AmpClass::black,
+    .cases = [] { return ops::unary_cases(-1.2, 1.2); },
+};
+
+}  // namespace graven::ir

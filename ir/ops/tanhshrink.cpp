@@ -1,0 +1,23 @@
+#include "ir/ops/shared.h"
+
+namespace graven::ir {
+
+static void gradient_tanhshrink(GradientBuilder& g) {
+  const ops::Term dy(g, g.output_gradient()), x(g, g.input(0));
+  const ops::Term t = x.apply("tanh");
+  g.set(0, dy * (t * t));
+}
+
+extern const OpDef kTanhshrink;
+const OpDef kTanhshrink{
+    .name = "tanhshrink",
+    .doc = "y = x - tanh(x)",
+    .inputs = {{"x"}},
+    .infer = ops::infer_floating,
+    .gradient = gradient_tanhshrink,
+    .scalar = {.body = "x - math::tanh(x)"},
+    .amp = AmpClass::black,
+    .cases = [] { return ops::unary_cases(-4, 4); },
+};
+
+}  // namespace graven::ir

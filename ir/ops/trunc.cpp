@@ -1,0 +1,16 @@
+#include "ir/ops/shared.h"
+
+namespace graven::ir {
+
+extern const OpDef kTrunc;
+const OpDef kTrunc{
+    .name = "trunc",
+    .doc = "y = x rounded towards 0. The gradient is 0.",
+    .inputs = {{"x"}},
+    .infer = ops::infer_floating,
+    .gradient = ops::gradient_zero,
+    .scalar = {.body = "math::trunc(x)"},
+    .cases = [] { return ops::unary_cases(-4, 4); },
+};
+
+}  // namespace graven::ir

@@ -1,0 +1,95 @@
+#include <gtest/gtest.h>
+
+#include "tests/operators/fixture.h"
+
+namespace graven::tests {
+namespace {
+
+Function unary(Tensor (*function)(const Operand&)) {
+  return one([function](const Fixture& f) { return function(f.tensor("input")); });
+}
+Function binary(Tensor (*function)(const Operand&, const Operand&)) {
+  return one([function](const Fixture& f) { return function(f.tensor("input"), f.tensor("other")); });
+}
+
+TEST(Pointwise, AgreesWithPyTorch) {
+  std::map<std::string, Function> functions;
+  functions["tan"] = unary(graven::tan);
+  functions["asin"] = unary(graven::asin);
+  functions["acos"] = unary(graven::acos);
+  functions["atan"] = unary(graven::atan);
+  functions["sinh"] = unary(graven::sinh);
+  functions["cosh"] = unary(graven::cosh);
+  functions["asinh"] = unary(graven::asinh);
+  functions["acosh"] = unary(graven::acosh);
+  functions["atanh"] = unary(graven::atanh);
+  functions["exp2"] = unary(graven::exp2);
+  functions["log2"] = unary(graven::log2);
+  functions["log10"] = unary(graven::log10);
+  functions["erfc"] = unary(graven::erfc);
+  functions["trunc"] = unary(graven::trunc);
+  functions["frac"] = unary(graven::frac);
+  functions["isnan"] = unary(graven::isnan);
+  functions["isinf"] = unary(graven::isinf);
+  functions["isfinite"] = unary(graven::isfinite);
+  functions["hardsigmoid"] = unary(graven::hardsigmoid);
+  functions["hardswish"] = unary(graven::hardswish);
+  functions["mish"] = unary(graven::mish);
+  functions["selu"] = unary(graven::selu);
+  functions["softsign"] = unary(graven::softsign);
+  functions["tanhshrink"] = unary(graven::tanhshrink);
+  functions["logsigmoid"] = unary(graven::logsigmoid);
+  functions["bitwise_not"] = unary(graven::bitwise_not);
+  functions["atan2"] = binary(graven::atan2);
+  functions["remainder"] = binary(graven::remainder);
+  functions["fmod"] = binary(graven::fmod);
+  functions["logical_xor"] = binary(graven::logical_xor);
+  functions["bitwise_and"] = binary(graven::bitwise_and);
+  functions["bitwise_or"] = binary(graven::bitwise_or);
+  functions["bitwise_xor"] = binary(graven::bitwise_xor);
+  functions["celu"] = one([](const Fixture& f) { return celu(f.tensor("input"), f.number("alpha")); });
+  functions["softshrink"] = one([](const Fixture& f) { return softshrink(f.tensor("input"), f.number("lambd")); });
+  functions["hardshrink"] = one([](const Fixture& f) { return hardshrink(f.tensor("input"), f.number("lambd")); });
+  functions["threshold"] = one([](const Fixture& f) { return threshold(f.tensor("input"), f.number("threshold"), f.number("value")); });
+  functions["softmin"] = one([](const Fixture& f) { return softmin(f.tensor("input"), f.integer("dim")); });
+  functions["glu"] = one([](const Fixture& f) { return glu(f.tensor("input"), f.integer("dim")); });
+  functions["prelu"] = one([](const Fixture& f) { return prelu(f.tensor("input"), f.tensor("weight")); });
+  functions["nan_to_num"] =
+      one([](const Fixture& f) { return nan_to_num(f.tensor("input"), f.number("nan"), f.number("posinf"), f.number("neginf")); });
+  functions["lerp"] = one([](const Fixture& f) { return lerp(f.tensor("input"), f.tensor("end"), f.tensor("weight")); });
+  functions["addcmul"] =
+      one([](const Fixture& f) { return addcmul(f.tensor("input"), f.tensor("tensor1"), f.tensor("tensor2"), f.number("value")); });
+  functions["addcdiv"] =
+      one([](const Fixture& f) { return addcdiv(f.tensor("input"), f.tensor("tensor1"), f.tensor("tensor2"), f.number("value")); });
+  functions["clamp"] = one([](const Fixture& f) { return clamp(f.tensor("input"), f.tensor("min"), f.tensor("max")); });
+  expect_family("pointwise", functions);
+}
+
+TEST(Pointwise, LayersPrintAsPyTorchs) {
+  EXPECT_EQ(nn::Hardswish().repr(), "Hardswish()");
+  EXPECT_EQ(nn::CELU(0.5).repr(), "CELU(alpha=0.5)");
+  EXPECT_EQ(nn::Softplus().repr(), "Softplus(beta=1.0, threshold=20.0)");
+  EXPECT_EQ(nn::GLU().repr(), "GLU(dim=-1)");
+  EXPECT_EQ(nn::PReLU(3).repr(), "PReLU(num_parameters=3)");
+  nn::PReLU prelu_layer;
+  EXPECT_EQ(prelu_layer(tensor({-4.0, 2.0})).to_vector<float>(), (std::vector<float>{-1, 2}));
+}
+
+TEST(Pointwise, DTypesAreThoseOfPyTorch) {
+  EXPECT_EQ(tan(tensor({1, 2})).dtype(), f32);
+  EXPECT_EQ(trunc(tensor({1, 2})).dtype(), i64);
+  EXPECT_EQ(atan2(tensor({1, 2}), tensor({1, 2})).dtype(), f32);
+  EXPECT_EQ(remainder(tensor({-7, 7}), 4).to_vector<int>(), (std::vector<int>{1, 3}));
+  EXPECT_EQ(fmod(tensor({-7, 7}), 4).to_vector<int>(), (std::vector<int>{-3, 3}));
+  EXPECT_EQ(isnan(tensor({1, 2})).to_vector<int>(), (std::vector<int>{0, 0}));
+  EXPECT_EQ(isfinite(tensor({1, 2})).to_vector<int>(), (std::vector<int>{1, 1}));
+  EXPECT_EQ(exp2(tensor({3.0, -1.0, 10.0})).to_vector<float>(), (std::vector<float>{8, 0.5f, 1024}));
+  EXPECT_THROW(bitwise_and(tensor({1.0}), tensor({2.0})), UserError);
+  EXPECT_THROW(softshrink(tensor({1.0}), -1), UserError);
+  EXPECT_THROW(celu(tensor({1.0}), 0), UserError);
+  EXPECT_THROW(glu(zeros({3})), UserError);
+  EXPECT_THROW(prelu(zeros({2, 3}), zeros({2})), UserError);
+}
+
+}  // namespace
+}  // namespace graven::tests

@@ -1,0 +1,68 @@
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "tests/operators/fixture.h"
+
+namespace graven::tests {
+namespace {
+
+std::vector<Tensor> pair_of(const std::tuple<Tensor, Tensor>& t) { return {std::get<0>(t), std::get<1>(t)}; }
+VarianceOptions variance(const Fixture& f) { return {.correction = f.number("correction", 1), .keepdim = f.flag("keepdim")}; }
+double order(const Fixture& f) {
+  if (!f.is_text("p")) return f.number("p");
+  return f.text("p") == "inf" ? std::numeric_limits<double>::infinity() : -std::numeric_limits<double>::infinity();
+}
+
+TEST(Reductions, AgreeWithPyTorch) {
+  std::map<std::string, Function> functions;
+  functions["var"] = one([](const Fixture& f) { return var(f.tensor("x"), f.sizes("dims"), variance(f)); });
+  functions["std"] = one([](const Fixture& f) { return std(f.tensor("x"), f.sizes("dims"), variance(f)); });
+  functions["var_mean"] = [](const Fixture& f) { return pair_of(var_mean(f.tensor("x"), f.sizes("dims"), variance(f))); };
+  functions["std_mean"] = [](const Fixture& f) { return pair_of(std_mean(f.tensor("x"), f.sizes("dims"), variance(f))); };
+  functions["norm"] = one([](const Fixture& f) { return norm(f.tensor("x"), order(f), f.sizes("dims"), f.flag("keepdim")); });
+  functions["logsumexp"] = one([](const Fixture& f) { return logsumexp(f.tensor("input"), f.sizes("dim"), f.flag("keepdim")); });
+  functions["all"] = one([](const Fixture& f) { return all(f.tensor("input"), f.sizes("dim"), f.flag("keepdim")); });
+  functions["any"] = one([](const Fixture& f) { return any(f.tensor("input"), f.sizes("dim"), f.flag("keepdim")); });
+  functions["count_nonzero"] = one([](const Fixture& f) { return count_nonzero(f.tensor("input"), f.sizes("dim")); });
+  functions["cumsum"] = one([](const Fixture& f) { return cumsum(f.tensor("input"), f.integer("dim")); });
+  functions["cumprod"] = one([](const Fixture& f) { return cumprod(f.tensor("input"), f.integer("dim")); });
+  functions["argmax"] = one([](const Fixture& f) { return argmax(f.tensor("input")); });
+  functions["argmin"] = one([](const Fixture& f) { return argmin(f.tensor("input")); });
+  functions["sort"] = [](const Fixture& f) { return pair_of(sort(f.tensor("input"), f.integer("dim", -1), f.flag("descending"))); };
+  functions["argsort"] = one([](const Fixture& f) { return argsort(f.tensor("input"), f.integer("dim", -1), f.flag("descending")); });
+  functions["topk"] = [](const Fixture& f) {
+    return pair_of(topk(f.tensor("input"), f.integer("k"), f.integer("dim", -1), f.flag("largest", true)));
+  };
+  functions["kthvalue"] = [](const Fixture& f) {
+    return pair_of(kthvalue(f.tensor("input"), f.integer("k"), f.integer("dim", -1), f.flag("keepdim")));
+  };
+  functions["median"] = one([](const Fixture& f) { return median(f.tensor("input")); });
+  functions["median_dim"] = [](const Fixture& f) { return pair_of(median(f.tensor("input"), f.integer("dim"), f.flag("keepdim"))); };
+  functions["max_dim"] = [](const Fixture& f) { return pair_of(max(f.tensor("input"), f.integer("dim"), f.flag("keepdim"))); };
+  functions["min_dim"] = [](const Fixture& f) { return pair_of(min(f.tensor("input"), f.integer("dim"), f.flag("keepdim"))); };
+  expect_family("reductions", functions);
+}
+
+TEST(Reductions, OfNothingAndOfScalars) {
+  EXPECT_TRUE(all(zeros({0})).item<bool>());
+  EXPECT_FALSE(any(zeros({0})).item<bool>());
+  EXPECT_EQ(cumsum(zeros({0, 3}), 0).sizes(), (Sizes{0, 3}));
+  EXPECT_EQ(std::get<0>(sort(tensor(2.0))).item<double>(), 2.0);
+  EXPECT_EQ(std::get<1>(topk(tensor({3, 1, 2}), 2)).to_vector<int>(), (std::vector<int>{0, 2}));
+  EXPECT_EQ(tensor({1.0, 3.0}).std().item<float>(), std::sqrt(2.0f));
+}
+
+TEST(Reductions, RefuseWhatHasNoMeaning) {
+  const Tensor x = zeros({2, 3});
+  EXPECT_THROW(var(x.to(i64)), UserError);
+  EXPECT_THROW(topk(x, 4), UserError);
+  EXPECT_THROW(topk(x, -1), UserError);
+  EXPECT_THROW(kthvalue(x, 0), UserError);
+  EXPECT_THROW(median(zeros({2, 0}), 1), UserError);
+  EXPECT_THROW(cumsum(x, 2), UserError);
+  EXPECT_THROW(sort(x, -3), UserError);
+}
+
+}  // namespace
+}  // namespace graven::tests
