@@ -169,6 +169,15 @@ TEST(Symbols, PassThroughInference) {
       {"expand", {f({1, 3})}, {{"shape", Shape{n, 3}}}, "f32[batch,3]"},
       {"slice", {f({n, 8})}, {{"dim", std::int64_t{1}}, {"start", std::int64_t{2}}}, "f32[batch,6]"},
       {"slice", {f({n, 8})}, {{"dim", std::int64_t{0}}}, "f32[batch,8]"},
+      {"slice",
+       {f({n * Dim(3), 8})},
+       {{"dim", std::int64_t{0}}, {"start", std::int64_t{1}}, {"end", std::int64_t{3}}, {"of_symbol", true}},
+       "f32[2*batch,8]"},
+      {"flip", {f({n, 3, 4})}, {{"dims", ir::Ints{1, 2}}}, "f32[batch,3,4]"},
+      {"cumsum", {f({n, 8})}, {{"dim", std::int64_t{0}}}, "f32[batch,8]"},
+      {"sort", {f({n, 8})}, {{"count", std::int64_t{3}}}, "f32[batch,3]"},
+      {"pad_border", {f({n, 3, 8, 8})}, {{"pads", ir::Ints{0, 0, 0, 0, 1, 1, 2, 2}}, {"mode", std::string("reflect")}}, "f32[batch,3,10,12]"},
+      {"resample", {f({n, 3, 8, 8})}, {{"dim", std::int64_t{2}}, {"size", std::int64_t{16}}, {"mode", std::string("nearest")}}, "f32[batch,3,16,8]"},
       {"cat", {f({n, 8}), f({n, 2})}, {{"dim", std::int64_t{1}}}, "f32[batch,10]"},
       {"cat", {f({n, 8}), f({n, 8})}, {}, "f32[2*batch,8]"},
       {"pad", {f({n, 8})}, {{"pads", ir::Ints{0, 0, 1, 1}}}, "f32[batch,10]"},
@@ -201,6 +210,16 @@ TEST(Symbols, MeanDividesByACountThatIsKnownAtRunTime) {
   const ir::TestCase c{.inputs = {{.type = {DType::f32, {Dim("batch", 64), 3}}}}, .attributes = {{"dims", ir::Ints{0}}}};
   const CaseGraph made = make_gradient(ir::get_op("mean"), c);
   EXPECT_EQ(made.graph.type(made.graph.outputs[0]).to_string(), "f32[batch,3]");
+}
+
+TEST(Symbols, CatAlongOneHasAGradient) {
+  const Dim n("batch", 64);
+  const ir::TestCase c{.inputs = {{.type = {DType::f32, {n, 3}}}, {.type = {DType::f32, {n * Dim(2), 3}}}}};
+  const CaseGraph made = make_gradient(ir::get_op("cat"), c);
+  ASSERT_EQ(made.graph.outputs.size(), 2u);
+  EXPECT_EQ(made.graph.type(made.graph.outputs[0]).to_string(), "f32[batch,3]");
+  EXPECT_EQ(made.graph.type(made.graph.outputs[1]).to_string(), "f32[2*batch,3]");
+  for (const ir::Node& node : made.graph.nodes) EXPECT_FALSE(ir::lower({made.graph, node}).name.empty());
 }
 
 TEST(Table, IsTheOneInTheDocumentation) {
