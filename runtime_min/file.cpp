@@ -30,7 +30,7 @@ struct Descriptor {
 }  // namespace
 
 MappedFile::MappedFile(std::string path) : path_(std::move(path)) {
-  const Descriptor file{::open(path_.c_str(), O_RDONLY | O_CLOEXEC)};
+  const Descriptor file{::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};  // a pipe is refused below, not waited for
   if (file.value < 0) throw system_error(path_, "open");
   struct stat status;
   if (::fstat(file.value, &status) != 0) throw system_error(path_, "read");
@@ -57,7 +57,13 @@ MappedFile::~MappedFile() {
 }
 
 AtomicFile::AtomicFile(std::string path) : path_(std::move(path)), temporary_(path_ + ".tmp." + std::to_string(::getpid())), buffer_(kBufferBytes) {
-  descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  // The name may be taken: by another thread that writes the same file, or by a process of that number that was killed.
+  const std::string first = temporary_;
+  for (int i = 1; i < 1000; ++i) {
+    descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (descriptor_ >= 0 || errno != EEXIST) break;
+    temporary_ = first + "." + std::to_string(i);
+  }
   if (descriptor_ < 0) throw system_error(temporary_, "create");
 }
 

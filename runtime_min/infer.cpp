@@ -143,6 +143,10 @@ class Report {
     }
     if (paths.size() != description_.outputs.size() && paths.size() != 1)
       throw UsageError("--output", "", std::to_string(description_.outputs.size()) + " files, one for each output", std::to_string(paths.size()));
+    for (std::size_t t = 1; t < paths.size(); ++t) {
+      if (std::find(paths.begin(), paths.begin() + static_cast<std::ptrdiff_t>(t), paths[t]) != paths.begin() + static_cast<std::ptrdiff_t>(t))
+        throw UsageError("--output", "", "a file of its own for each output", printable(paths[t]) + " twice");
+    }
     if (paths[0].ends_with(".ppm") || paths[0].ends_with(".pgm")) {
       const Dims shape = description_.outputs[0].sample_shape();
       const std::int64_t channels = paths[0].ends_with(".pgm") ? 1 : 3;
@@ -214,6 +218,11 @@ class Report {
   std::string picture_;
 };
 
+/// Results that were not printed, because the disk is full or the reader has gone, are lost: that is an error.
+void flush_output() {
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) throw system_error("standard output", "write");
+}
+
 void start(InferenceModel& model, const Options& options, bool weights_given) {
   const std::string path = find_beside_program(options.weights);
   if (path.empty() && weights_given) throw Error("--weights", "", std::string("a file ") + printable(options.weights), "none");
@@ -241,7 +250,7 @@ void run(InferenceModel& model, const Options& options, bool weights_given) {
     report.take(outputs, first, count);
   }
   report.finish(n);
-  std::fflush(stdout);
+  flush_output();
   std::fprintf(stderr, "%lld samples in %.3f s (%.0f a second)\n", static_cast<long long>(n), seconds,
                static_cast<double>(n) / std::max(seconds, 1e-9));
 }
@@ -267,6 +276,7 @@ void bench(InferenceModel& model, const Options& options, bool weights_given) {
     std::printf("%s, batch %lld, %lld threads: median %.5f ms, minimum %.5f ms a call, of %zu calls\n", description.name,
                 static_cast<long long>(options.batch), static_cast<long long>(threads), timings.median() * 1e3, timings.minimum() * 1e3,
                 timings.count());
+    flush_output();
     return;
   }
   JsonWriter json;
@@ -274,6 +284,7 @@ void bench(InferenceModel& model, const Options& options, bool weights_given) {
   json.key("batch").value(options.batch).key("runs").value(timings.count()).key("median_ms").value(timings.median() * 1e3);
   json.key("min_ms").value(timings.minimum() * 1e3).key("first_ms").value(first * 1e3).key("rss_mb").value(peak_memory_mb()).end_object();
   std::printf("%s\n", json.text().c_str());
+  flush_output();
 }
 
 }  // namespace

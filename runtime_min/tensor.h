@@ -55,11 +55,11 @@ inline std::optional<std::int64_t> checked_count(const Dims& shape, std::int64_t
   return n;
 }
 
-/// "[64,1,28,28]".
+/// "[64,1,28,28]"; of more than 16 dimensions the first ones and their number.
 inline std::string describe(const Dims& shape) {
   std::string s = "[";
-  for (std::size_t i = 0; i < shape.size(); ++i) s += std::string(i == 0 ? "" : ",") + std::to_string(shape[i]);
-  return s + "]";
+  for (std::size_t i = 0; i < shape.size() && i < 16; ++i) s += std::string(i == 0 ? "" : ",") + std::to_string(shape[i]);
+  return s + (shape.size() > 16 ? ",...] (" + std::to_string(shape.size()) + " dimensions)" : "]");
 }
 /// "f32[64,1,28,28]".
 inline std::string describe(DType dtype, const Dims& shape) { return name(dtype) + describe(shape); }

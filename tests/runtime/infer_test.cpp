@@ -1,5 +1,9 @@
 #include "runtime_min/infer.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include "fixture.h"
 #include "mock_model.h"
 #include "runtime_min/image.h"
@@ -97,6 +101,7 @@ TEST_F(Inference, ReadsAPicture) {
 }
 
 TEST_F(Inference, RefusesMistakes) {
+  ASSERT_EQ(::mkfifo((folder_ / "pipe").c_str(), 0600), 0);  // nobody writes into it: a reader that opened it would wait for ever
   const struct {
     std::vector<std::string> words;
     int status;
@@ -113,7 +118,11 @@ TEST_F(Inference, RefusesMistakes) {
       {{"--data", folder_ / "x.npy", "--labels", folder_ / "x.npy"}, 1, "integers, one a sample"},
       {{"--data", folder_ / "x.npy", "--output", folder_ / "no/folder/y.npy"}, 1, "cannot create"},
       {{"--data", folder_ / "x.npy", "--output", "a.npy,b.npy"}, 2, "1 files"},
+      {{"--data", folder_ / "x.npy", "--output", "a.npy,a.npy"}, 2, "1 files, one for each output, found 2"},
       {{"--data", folder_ / "x.npy", "--output", "a.ppm"}, 2, "one picture"},
+      {{"--data", folder_ / "x.npy", "--output", folder_.path()}, 1, "cannot create: Is a directory"},
+      {{"--data", folder_ / "pipe"}, 1, "pipe: expected a file, found something else"},
+      {{"--data", "/dev/zero"}, 1, "/dev/zero: expected a file, found something else"},
       {{"--bench", "soon"}, 2, "--bench: expected a number of seconds"},
       {{"--bench", "nan"}, 2, "--bench"},
   };
@@ -126,6 +135,25 @@ TEST_F(Inference, RefusesMistakes) {
   EXPECT_NE(infer({"--data", folder_ / "x.npy", "--labels", folder_ / "z.npy"}).error.find("label 0: expected 0 to 3, found 4"), std::string::npos);
   write_file(folder_ / "z.npy", npy("|u1", "(9,)", std::string(9, 1)));
   EXPECT_NE(infer({"--data", folder_ / "x.npy", "--labels", folder_ / "z.npy"}).error.find("10 labels, one a sample, found 9"), std::string::npos);
+}
+
+TEST_F(Inference, ResultsThatCannotBePrintedAreAnError) {
+  const int screen = ::dup(STDOUT_FILENO), full = ::open("/dev/full", O_WRONLY);
+  std::fflush(stdout);
+  ::dup2(full, STDOUT_FILENO);
+  MockInference model({3}, 4, 4, true);
+  std::vector<std::string> words = {"mock", "--weights", folder_ / "w.safetensors", "--data", folder_ / "x.npy"};
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  testing::internal::CaptureStderr();
+  const int status = infer_main(static_cast<int>(argv.size()), argv.data(), model, {});
+  const std::string error = testing::internal::GetCapturedStderr();
+  std::clearerr(stdout);
+  ::dup2(screen, STDOUT_FILENO);
+  ::close(full);
+  ::close(screen);
+  EXPECT_EQ(status, 1);
+  EXPECT_NE(error.find("error: standard output: cannot write: No space left on device"), std::string::npos) << error;
 }
 
 TEST_F(Inference, TimesItself) {
