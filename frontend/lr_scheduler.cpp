@@ -43,8 +43,29 @@ void require(bool condition, const std::string& message) {
   if (!condition) throw UserError(message);
 }
 
-ir::Schedule make(std::string kind, std::map<std::string, double> options, std::vector<double> milestones = {}) {
+/// The schedule, if `mistake` is empty; it is checked before the first rate is computed.
+ir::Schedule make(const std::string& mistake, std::string kind, std::map<std::string, double> options, std::vector<double> milestones = {}) {
+  require(mistake.empty(), mistake);
   return {std::move(kind), std::move(options), std::move(milestones)};
+}
+
+std::string positive(const char* name, std::int64_t n) { return n >= 1 ? "" : std::string(name) + " must be positive, got " + std::to_string(n); }
+std::string not_negative(const char* name, std::int64_t n) {
+  return n >= 0 ? "" : std::string(name) + " must not be negative, got " + std::to_string(n);
+}
+std::string finite(const char* name, double x) {
+  return std::isfinite(x) ? "" : std::string(name) + " must be a finite number, got " + std::to_string(x);
+}
+/// From 0 to 1, or above 0 to 1.
+std::string part(const char* name, double x, bool zero = true) {
+  if (x <= 1 && (zero ? x >= 0 : x > 0)) return "";
+  return std::string(name) + " must lie in " + (zero ? "[0, 1]" : "(0, 1]") + ", got " + std::to_string(x);
+}
+/// The first mistake of several.
+std::string first(std::initializer_list<std::string> mistakes) {
+  for (const std::string& m : mistakes)
+    if (!m.empty()) return m;
+  return "";
 }
 
 }  // namespace
@@ -90,39 +111,34 @@ LRScheduler& LRScheduler::warmup(std::int64_t iters, WarmupOptions options) {
 }
 
 StepLR::StepLR(const optim::Optimizer& optimizer, StepLROptions o)
-    : LRScheduler(optimizer, make("step", {{"step_size", static_cast<double>(o.step_size)}, {"gamma", o.gamma}})) {
-  require(o.step_size >= 1, "StepLR: step_size must be positive, got " + std::to_string(o.step_size));
-}
+    : LRScheduler(optimizer, make(first({positive("StepLR: step_size", o.step_size), finite("StepLR: gamma", o.gamma)}), "step",
+                                  {{"step_size", static_cast<double>(o.step_size)}, {"gamma", o.gamma}})) {}
 
 MultiStepLR::MultiStepLR(const optim::Optimizer& optimizer, MultiStepLROptions o)
-    : LRScheduler(optimizer, make("multi_step", {{"gamma", o.gamma}}, std::vector<double>(o.milestones.begin(), o.milestones.end()))) {
-  require(std::is_sorted(o.milestones.begin(), o.milestones.end()), "MultiStepLR: milestones must increase");
-}
+    : LRScheduler(optimizer, make(first({std::is_sorted(o.milestones.begin(), o.milestones.end()) ? "" : "MultiStepLR: milestones must increase",
+                                         finite("MultiStepLR: gamma", o.gamma)}),
+                                  "multi_step", {{"gamma", o.gamma}}, std::vector<double>(o.milestones.begin(), o.milestones.end()))) {}
 
 ExponentialLR::ExponentialLR(const optim::Optimizer& optimizer, ExponentialLROptions o)
-    : LRScheduler(optimizer, make("exponential", {{"gamma", o.gamma}})) {}
+    : LRScheduler(optimizer, make(finite("ExponentialLR: gamma", o.gamma), "exponential", {{"gamma", o.gamma}})) {}
 
 CosineAnnealingLR::CosineAnnealingLR(const optim::Optimizer& optimizer, CosineAnnealingLROptions o)
-    : LRScheduler(optimizer, make("cosine", {{"T_max", static_cast<double>(o.T_max)}, {"eta_min", o.eta_min}})) {
-  require(o.T_max >= 1, "CosineAnnealingLR: T_max must be positive, got " + std::to_string(o.T_max));
-}
+    : LRScheduler(optimizer, make(first({positive("CosineAnnealingLR: T_max", o.T_max), finite("CosineAnnealingLR: eta_min", o.eta_min)}), "cosine",
+                                  {{"T_max", static_cast<double>(o.T_max)}, {"eta_min", o.eta_min}})) {}
 
 LinearLR::LinearLR(const optim::Optimizer& optimizer, LinearLROptions o)
     : LRScheduler(
           optimizer,
-          make("linear", {{"start_factor", o.start_factor}, {"end_factor", o.end_factor}, {"total_iters", static_cast<double>(o.total_iters)}})) {
-  require(o.start_factor > 0 && o.start_factor <= 1, "LinearLR: start_factor must lie in (0, 1], got " + std::to_string(o.start_factor));
-  require(o.end_factor >= 0 && o.end_factor <= 1, "LinearLR: end_factor must lie in [0, 1], got " + std::to_string(o.end_factor));
-}
+          make(first({part("LinearLR: start_factor", o.start_factor, false), part("LinearLR: end_factor", o.end_factor),
+                      not_negative("LinearLR: total_iters", o.total_iters)}),
+               "linear", {{"start_factor", o.start_factor}, {"end_factor", o.end_factor}, {"total_iters", static_cast<double>(o.total_iters)}})) {}
 
 ConstantLR::ConstantLR(const optim::Optimizer& optimizer, ConstantLROptions o)
-    : LRScheduler(optimizer, make("constant", {{"factor", o.factor}, {"total_iters", static_cast<double>(o.total_iters)}})) {
-  require(o.factor >= 0 && o.factor <= 1, "ConstantLR: factor must lie in [0, 1], got " + std::to_string(o.factor));
-}
+    : LRScheduler(optimizer, make(first({part("ConstantLR: factor", o.factor), not_negative("ConstantLR: total_iters", o.total_iters)}), "constant",
+                                  {{"factor", o.factor}, {"total_iters", static_cast<double>(o.total_iters)}})) {}
 
 PolynomialLR::PolynomialLR(const optim::Optimizer& optimizer, PolynomialLROptions o)
-    : LRScheduler(optimizer, make("polynomial", {{"power", o.power}, {"total_iters", static_cast<double>(o.total_iters)}})) {
-  require(o.total_iters >= 1, "PolynomialLR: total_iters must be positive, got " + std::to_string(o.total_iters));
-}
+    : LRScheduler(optimizer, make(first({positive("PolynomialLR: total_iters", o.total_iters), finite("PolynomialLR: power", o.power)}), "polynomial",
+                                  {{"power", o.power}, {"total_iters", static_cast<double>(o.total_iters)}})) {}
 
 }  // namespace graven::lr_scheduler
