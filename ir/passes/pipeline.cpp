@@ -54,6 +54,22 @@ void dump(const std::string& directory, std::size_t number, std::string_view pas
   write_graph((std::filesystem::path(directory) / (prefix + std::string(pass_name) + ".json")).string(), graph);
 }
 
+/// By index of the pass; a name that no pass has is a user error.
+std::vector<bool> enabled_passes(const PassOptions& options) {
+  std::vector<bool> enabled(std::size(kPipeline), true);
+  for (const std::string& d : options.disabled) enabled[position(d)] = false;
+  return enabled;
+}
+
+/// Makes the folder and writes the graph as it is before the first pass.
+void begin_dumps(const PassOptions& options, std::size_t number, const Graph& graph) {
+  if (options.dump_directory.empty()) return;
+  std::error_code error;
+  std::filesystem::create_directories(options.dump_directory, error);
+  if (error) throw UserError(options.dump_directory + ": cannot create the directory: " + error.message());
+  dump(options.dump_directory, number, graph.stage, graph);
+}
+
 }  // namespace
 
 std::span<const Pass> pipeline() { return kPipeline; }
@@ -62,14 +78,8 @@ std::vector<PassTiming> run_passes(Graph& graph, const PassOptions& options) {
   const std::size_t first = options.from.empty() ? 0 : position(options.from);
   const std::size_t last = options.to.empty() ? std::size(kPipeline) - 1 : position(options.to);
   if (first > last) throw UserError("the pass '" + options.from + "' stands after '" + options.to + "'");
-  std::vector<bool> enabled(std::size(kPipeline), true);
-  for (const std::string& d : options.disabled) enabled[position(d)] = false;
-  if (!options.dump_directory.empty()) {
-    std::error_code error;
-    std::filesystem::create_directories(options.dump_directory, error);
-    if (error) throw UserError(options.dump_directory + ": cannot create the directory: " + error.message());
-    dump(options.dump_directory, first, graph.stage, graph);
-  }
+  const std::vector<bool> enabled = enabled_passes(options);
+  begin_dumps(options, first, graph);
   if (options.verify) verify(graph);
   std::vector<PassTiming> timings;
   for (std::size_t i = first; i <= last; ++i) {
@@ -93,7 +103,13 @@ std::vector<PassTiming> finish_passes(Graph& graph, PassOptions options) {
     if (done == std::end(kPipeline)) throw UserError("the graph is at stage '" + graph.stage + "', which is no pass of this version");
     if (!options.to.empty() && position(options.to) < static_cast<std::size_t>(done - std::begin(kPipeline)))
       throw UserError("the graph is past the pass '" + options.to + "': it has been through '" + graph.stage + "'");
-    if (done + 1 == std::end(kPipeline) || graph.stage == options.to) return {};
+    if (done + 1 == std::end(kPipeline) || graph.stage == options.to) {
+      // Nothing is left to run; the options are looked at all the same.
+      enabled_passes(options);
+      if (!options.to.empty()) position(options.to);
+      begin_dumps(options, static_cast<std::size_t>(done + 1 - std::begin(kPipeline)), graph);
+      return {};
+    }
     options.from = (done + 1)->name;
   }
   std::vector<PassTiming> timings = run_passes(graph, options);
