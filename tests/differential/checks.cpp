@@ -308,6 +308,8 @@ Graph merge(const std::vector<Graph>& graphs) {
     }
     for (ValueId v : from.outputs) all.outputs.push_back(at(v));
     for (const ir::Loss& loss : from.losses) all.losses.push_back({at(loss.value), ir::kNone});
+    for (const auto* list : {&from.inputs, &from.parameters})
+      for (ValueId v : *list) all.config["seed:" + prefix + from.value(v).name] = static_cast<double>(seed_of(from, from.value(v).name));
     for (const auto& [name, value] : from.config) {
       const std::size_t colon = name.find(':') + 1;
       all.config[name.substr(0, colon) + prefix + name.substr(colon)] = value;

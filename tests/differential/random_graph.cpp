@@ -354,6 +354,11 @@ void make_trees(Graph& graph) {
 
 Graph random_graph(std::uint64_t seed) { return Builder(seed).run(); }
 
+std::uint64_t seed_of(const Graph& graph, const std::string& name) {
+  const auto it = graph.config.find("seed:" + name);
+  return it == graph.config.end() ? hash(name) >> 12 : static_cast<std::uint64_t>(std::get<double>(it->second));
+}
+
 eager::Environment leaves_of(const Graph& graph, double change) {
   eager::Environment values;
   for (std::size_t v = 0; v < graph.values.size(); ++v) {
@@ -365,10 +370,11 @@ eager::Environment leaves_of(const Graph& graph, double change) {
     if (value.kind == ValueKind::hyper) low = high = value.name == "step" ? 1 : value.name == "seed" ? 7 : 0.1;
     if (const auto it = graph.config.find("low:" + value.name); it != graph.config.end()) low = std::get<double>(it->second);
     if (const auto it = graph.config.find("high:" + value.name); it != graph.config.end()) high = std::get<double>(it->second);
-    TensorData data = random_tensor({value.type.dtype, shape}, low, high, hash(value.name));
+    const std::uint64_t seed = seed_of(graph, value.name);
+    TensorData data = random_tensor({value.type.dtype, shape}, low, high, seed);
     if (change != 0 && ir::is_floating(value.type.dtype)) {
       std::vector<double> elements = as_doubles(data);
-      const std::vector<double> factors = as_doubles(random_tensor({DType::f64, shape}, -1, 1, hash(value.name) + 1));
+      const std::vector<double> factors = as_doubles(random_tensor({DType::f64, shape}, -1, 1, seed + 1));
       for (std::size_t i = 0; i < elements.size(); ++i) elements[i] *= 1 + change * factors[i];
       data = {{DType::f64, shape}, std::vector<std::byte>(elements.size() * sizeof(double))};
       if (!elements.empty()) std::memcpy(data.bytes.data(), elements.data(), data.bytes.size());

@@ -22,6 +22,9 @@ ir::Graph random_graph(std::uint64_t seed);
 /// config, so that the graph has the same at every stage and after saving. `change`: every floating element times (1 + change * u), u in [-1, 1).
 eager::Environment leaves_of(const ir::Graph& graph, double change = 0);
 
+/// What a leaf's contents are drawn from: its name, unless the config says otherwise; below 2^52.
+std::uint64_t seed_of(const ir::Graph& graph, const std::string& name);
+
 /// A tuple of all inputs, and one of all outputs.
 void make_trees(ir::Graph& graph);
 
