@@ -1,5 +1,6 @@
 // Every CUDA kernel, instantiated: what nvcc compiles in compile_test.cpp. It is not run.
 #include "kernels/cuda/adam.cuh"
+#include "kernels/cuda/arange.cuh"
 #include "kernels/cuda/concat.cuh"
 #include "kernels/cuda/conv2d.cuh"
 #include "kernels/cuda/cross_entropy.cuh"
@@ -7,8 +8,10 @@
 #include "kernels/cuda/linear.cuh"
 #include "kernels/cuda/matmul.cuh"
 #include "kernels/cuda/pad.cuh"
+#include "kernels/cuda/pad_border.cuh"
 #include "kernels/cuda/pool2d.cuh"
 #include "kernels/cuda/reduce.cuh"
+#include "kernels/cuda/resample.cuh"
 #include "kernels/cuda/scalar_math.cuh"
 #include "kernels/cuda/sgd.cuh"
 #include "kernels/cuda/softmax.cuh"
@@ -65,6 +68,11 @@ void every_kernel(CudaContext& context, T* y, const T* x, bool* b, std::int64_t*
   strided_add(context, strided_copy_config{}, y, x);
   concat(context, concat_config{}, y, 1, &x, labels);
   pad(context, pad_config{}, y, x);
+  pad_border(context, pad_border_config{}, y, x);
+  pad_border_backward(context, pad_border_config{}, y, x);
+  resample(context, resample_config{}, y, x);
+  resample_backward(context, resample_config{}, y, x);
+  arange(context, arange_config{}, y);
   reduce_sum(context, reduce_config{}, y, x);
   reduce_mean(context, reduce_config{}, y, x);
   reduce_max(context, reduce_config{}, labels, const_labels);

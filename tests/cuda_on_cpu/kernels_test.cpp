@@ -5,12 +5,15 @@
 
 #include "kernel_harness.h"
 #include "kernels/cuda/adam.cuh"
+#include "kernels/cuda/arange.cuh"
 #include "kernels/cuda/concat.cuh"
 #include "kernels/cuda/cross_entropy.cuh"
 #include "kernels/cuda/elementwise.cuh"
 #include "kernels/cuda/epilogue.cuh"
 #include "kernels/cuda/pad.cuh"
+#include "kernels/cuda/pad_border.cuh"
 #include "kernels/cuda/reduce.cuh"
+#include "kernels/cuda/resample.cuh"
 #include "kernels/cuda/scalar_math.cuh"
 #include "kernels/cuda/sgd.cuh"
 #include "kernels/cuda/softmax.cuh"
@@ -241,6 +244,81 @@ TEST(CudaPad, SurroundsAndCuts) {
     }
     expect_close(got[0], expected, 0, "pad");
   }
+}
+
+TEST(CudaPadBorder, TakesFromTheBorderAndGivesBack) {
+  for (const std::int64_t mode : {kPadReflect, kPadReplicate, kPadCircular}) {
+    const pad_border_config config{.rank = 3, .shape = {2, 7, 6}, .in_shape = {2, 4, 5}, .before = {0, 2, -1}, .inner = 3, .mode = mode};
+    const auto x = numbers<float>(120, 1), dy = numbers<float>(252, 2);
+    const auto got = everywhere([&](CudaContext& context, Memory& memory) {
+      float *y = memory.out<float>(252), *dx = memory.out<float>(120);
+      pad_border(context, config, y, memory.in(x));
+      pad_border_backward(context, config, dx, memory.in(dy));
+      context.synchronize();
+      memory.result(y, 252);
+      memory.result(dx, 120);
+    });
+    std::vector<double> y(252), dx(120, 0.0);
+    for (std::int64_t i = 0; i < 252; ++i) {
+      const std::int64_t row = pad_border_source(i / 18 % 7 - 2, 4, mode), column = pad_border_source(i / 3 % 6 + 1, 5, mode);
+      const auto at = static_cast<std::size_t>(((i / 126 * 4 + row) * 5 + column) * 3 + i % 3);
+      y[static_cast<std::size_t>(i)] = static_cast<double>(x[at]);
+      dx[at] += static_cast<double>(dy[static_cast<std::size_t>(i)]);
+    }
+    expect_close(got[0], y, 0, "pad_border");
+    expect_close(got[1], dx, 1e-6, "pad_border_backward");
+  }
+}
+
+TEST(CudaResample, EveryMode) {
+  struct Sizes {
+    std::int64_t in, out;
+  };
+  for (std::int64_t mode = kResampleNearest; mode <= kResampleArea; ++mode)
+    for (const bool align : {false, true})
+      for (const auto& [in, out] : {Sizes{4, 8}, Sizes{9, 4}, Sizes{1, 3}, Sizes{5, 1}}) {
+        const resample_config config{.outer = 3,
+                                     .in = in,
+                                     .out = out,
+                                     .inner = 2,
+                                     .mode = mode,
+                                     .align_corners = align,
+                                     .scale = static_cast<double>(in) / static_cast<double>(out)};
+        const auto x = numbers<float>(6 * in, 1), dy = numbers<float>(6 * out, 2);
+        const auto got = everywhere([&](CudaContext& context, Memory& memory) {
+          float *y = memory.out<float>(6 * out), *dx = memory.out<float>(6 * in);
+          resample(context, config, y, memory.in(x));
+          resample_backward(context, config, dx, memory.in(dy));
+          context.synchronize();
+          memory.result(y, 6 * out);
+          memory.result(dx, 6 * in);
+        });
+        std::vector<double> y(static_cast<std::size_t>(6 * out), 0.0), dx(static_cast<std::size_t>(6 * in), 0.0);
+        for (std::int64_t i = 0; i < 6 * out; ++i) {
+          const resample_taps taps = resample_taps_of(config, i / 2 % out);
+          for (std::int64_t k = 0; k < taps.count; ++k) {
+            const std::int64_t at = std::clamp<std::int64_t>(taps.first + k, 0, in - 1);
+            const auto from = static_cast<std::size_t>((i / 2 / out * in + at) * 2 + i % 2);
+            const double weight = taps.weights[mode == kResampleArea ? 0 : k];
+            y[static_cast<std::size_t>(i)] += weight * static_cast<double>(x[from]);
+            dx[from] += weight * static_cast<double>(dy[static_cast<std::size_t>(i)]);
+          }
+        }
+        expect_close(got[0], y, 1e-6, "resample");
+        expect_close(got[1], dx, 1e-6, "resample_backward");
+      }
+}
+
+TEST(CudaArange, CountsInDouble) {
+  const auto got = everywhere([&](CudaContext& context, Memory& memory) {
+    float* y = memory.out<float>(500);
+    arange(context, arange_config{.n = 500, .start = 1, .step = 0.25}, y);
+    context.synchronize();
+    memory.result(y, 500);
+  });
+  std::vector<double> expected;
+  for (int i = 0; i < 500; ++i) expected.push_back(1 + 0.25 * i);
+  expect_close(got[0], expected, 0, "arange");
 }
 
 TEST(CudaReduce, EveryReduction) {
