@@ -50,6 +50,30 @@ struct ConvBatchNorm : nn::Module<ConvBatchNorm> {
   }
 };
 
+struct Gpt2 : models::GPT2LMHeadModel {
+  Gpt2()
+      : models::GPT2LMHeadModel(
+            {.n_layer = 2, .n_head = 2, .n_embd = 32, .n_positions = 16, .vocab_size = 48, .resid_pdrop = 0, .embd_pdrop = 0, .attn_pdrop = 0}) {}
+};
+
+struct Bert : models::BertForSequenceClassification {
+  Bert()
+      : models::BertForSequenceClassification(10, {.vocab_size = 48,
+                                                   .hidden_size = 32,
+                                                   .num_hidden_layers = 2,
+                                                   .num_attention_heads = 2,
+                                                   .intermediate_size = 64,
+                                                   .hidden_dropout_prob = 0,
+                                                   .attention_probs_dropout_prob = 0,
+                                                   .max_position_embeddings = 16}) {}
+};
+
+struct Lstm : nn::Module<Lstm> {
+  nn::LSTM lstm = child("lstm", nn::LSTM(8, 16, {.num_layers = 2, .batch_first = true}));
+  nn::Linear head = child("head", nn::Linear(16, 10));
+  Tensor forward(Tensor x) { return head(lstm(x).first.select(1, -1)); }
+};
+
 struct Polynomial : nn::Module<Polynomial> {
   nn::Sequential layers = child("layers", nn::Sequential(nn::Linear(3, 1), nn::Flatten(0, 1)));
   Tensor forward(Tensor x) { return layers(x); }

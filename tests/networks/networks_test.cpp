@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
+#include <set>
 #include <string>
 
 #include "fixture_values.h"
@@ -96,6 +97,10 @@ Data pictures(std::int64_t batch, std::int64_t size, DType dtype) {
   return {from_data(values(count, 21, 1.0), shape).to(dtype), from_data(values(count, 22, 1.0), shape).to(dtype)};
 }
 
+Data tokens(std::int64_t batch, const Shape& target, std::int64_t classes) {
+  return {from_data(labels(batch * 12, 1, 48), {batch, 12}), from_data(labels(target.numel().value(), 2, classes), target)};
+}
+
 Data polynomial(DType dtype) {
   std::vector<double> x, y;
   for (int i = 0; i < 2000; ++i) {
@@ -106,7 +111,7 @@ Data polynomial(DType dtype) {
   return {from_data(x, {2000, 3}).to(dtype), from_data(y, {2000}).to(dtype)};
 }
 
-Tensor cross_entropy_of(const Tensor& logits, const Tensor& target) { return cross_entropy(logits, target); }
+Tensor cross_entropy_of(const Tensor& logits, const Tensor& target) { return cross_entropy(logits.flatten(0, -2), target.flatten()); }
 Tensor mean_of_squares(const Tensor& prediction, const Tensor& target) { return mse_loss(prediction, target); }
 Tensor squares(const Tensor& prediction, const Tensor& target) { return mse_loss(prediction, target, Reduction::sum); }
 
@@ -241,6 +246,24 @@ const Case kCases[] = {
            "style_transfer", m, d, [](DType t) { return pictures(2, 16, t); }, mean_of_squares,
            [](const StyleTransfer& n) { return optim::SGD(n.parameters(), {.lr = 0.02, .momentum = 0.9}); });
      }},
+    {"gpt2",
+     [](Mode m, DType d) {
+       compare<Gpt2, true>(
+           "gpt2", m, d, [](DType) { return tokens(3, {3, 12}, 48); }, cross_entropy_of,
+           [](const Gpt2& n) { return optim::SGD(n.parameters(), {.lr = 0.05, .momentum = 0.9}); });
+     }},
+    {"bert",
+     [](Mode m, DType d) {
+       compare<Bert, true>(
+           "bert", m, d, [](DType) { return tokens(4, {4}, 10); }, cross_entropy_of,
+           [](const Bert& n) { return optim::SGD(n.parameters(), {.lr = 0.05, .momentum = 0.9, .weight_decay = 0.01}); });
+     }},
+    {"lstm",
+     [](Mode m, DType d) {
+       compare<Lstm>(
+           "lstm", m, d, [](DType t) { return Data{from_data(values(4 * 6 * 8, 1, 1.0), {4, 6, 8}).to(t), from_data(labels(4, 2, 10), {4})}; },
+           cross_entropy_of, [](const Lstm& n) { return optim::Adam(n.parameters(), {.lr = 5e-3}); });
+     }},
     {"polynomial",
      [](Mode m, DType d) {
        compare<Polynomial>(
@@ -251,9 +274,10 @@ const Case kCases[] = {
 
 /// Compiling a deep network in double takes longer than the test is worth: eager mode covers the arithmetic, f32 the graph.
 std::vector<std::size_t> compiled_in_double() {
+  const std::set<std::string> deep{"resnet18", "mobilenet_v2", "style_transfer", "bert", "lstm"};
   std::vector<std::size_t> cases;
   for (std::size_t i = 0; i < std::size(kCases); ++i)
-    if (kCases[i].name != "resnet18" && kCases[i].name != "mobilenet_v2" && kCases[i].name != "style_transfer") cases.push_back(i);
+    if (!deep.contains(kCases[i].name)) cases.push_back(i);
   return cases;
 }
 std::string case_name(const testing::TestParamInfo<std::size_t>& info) { return kCases[info.param].name; }
