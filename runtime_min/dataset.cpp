@@ -11,6 +11,7 @@
 #include "npy.h"
 #include "raw.h"
 #include "safetensors.h"
+#include "tokens.h"
 
 namespace graven::runtime {
 namespace {
@@ -78,13 +79,32 @@ Dataset open_npy_folder(const std::string& folder, const std::vector<TensorDescr
   return data;
 }
 
-enum class Format : std::uint8_t { automatic, idx, cifar10, cifar100, npy, safetensors, raw };
+enum class Format : std::uint8_t { automatic, idx, cifar10, cifar100, npy, safetensors, raw, text, tokens };
 
 Format format_named(const std::string& name) {
-  static constexpr std::string_view kNames[] = {"auto", "idx", "cifar10", "cifar100", "npy", "safetensors", "raw"};
+  static constexpr std::string_view kNames[] = {"auto", "idx", "cifar10", "cifar100", "npy", "safetensors", "raw", "text", "tokens"};
   const auto* found = std::find(std::begin(kNames), std::end(kNames), name);
-  if (found == std::end(kNames)) throw Error("--data-format", "", "auto, idx, cifar10, cifar100, npy, safetensors or raw", printable(name));
+  if (found == std::end(kNames))
+    throw Error("--data-format", "", "auto, idx, cifar10, cifar100, npy, safetensors, raw, text or tokens", printable(name));
   return static_cast<Format>(found - std::begin(kNames));
+}
+
+/// The stream of a text or token file as the windows of a language model: its tokens, and its targets if it has two inputs.
+Dataset open_stream(const Array& stream, const std::vector<TensorDescription>& inputs) {
+  const bool fits =
+      (inputs.size() == 1 || inputs.size() == 2) && std::all_of(inputs.begin(), inputs.end(), [&](const TensorDescription& input) {
+        return input.batched && is_integral(input.dtype) && input.sample_shape().size() == 1 && input.sample_shape() == inputs[0].sample_shape();
+      });
+  if (!fits) {
+    std::string found;
+    for (const TensorDescription& input : inputs) found += (found.empty() ? "" : ", ") + describe(input.dtype, input.shape);
+    throw Error(stream.path, "", "a model of tokens, or of tokens and targets, integers [batch,length] both", found);
+  }
+  std::vector<std::string> names;
+  for (const TensorDescription& input : inputs) names.emplace_back(input.name);
+  Dataset data(stream.path);
+  add_tokens(data, stream, inputs[0].sample_shape()[0], names);
+  return data;
 }
 
 /// One file for one input.
@@ -205,6 +225,9 @@ Dataset open_dataset(const DatasetOptions& options, const std::vector<TensorDesc
   if (files.size() == 1) {
     if (format == Format::safetensors || (format == Format::automatic && ends_with(files[0], ".safetensors")))
       return open_safetensors(files[0], inputs);
+    if (format == Format::text || (format == Format::automatic && ends_with(files[0], ".txt"))) return open_stream(read_text(files[0]), inputs);
+    if (format == Format::tokens || (format == Format::automatic && ends_with(files[0], ".bin") && is_tokens(Bytes::map(files[0]).view)))
+      return open_stream(read_tokens(files[0]), inputs);
     const bool batch_name = files[0].find("_batch") != std::string::npos && ends_with(files[0], ".bin");
     if (format == Format::cifar10 || format == Format::cifar100 || (format == Format::automatic && batch_name)) {
       Dataset data(files[0]);

@@ -11,6 +11,8 @@
 //   a folder with npy files        <input>.npy for each input of the model, or train/<input>.npy and test/<input>.npy
 //   a folder with safetensors      train.safetensors and test.safetensors
 //   a file                         .safetensors: tensors named like the model's inputs; CIFAR's .bin
+//   a text                         .txt: its bytes are tokens; a model of tokens and targets gets windows of both (tokens.h)
+//   a token file                   llm.c's, of 16 or 32 bits a token: the same
 //   several files, comma between   one for each input of the model, in order: IDX (also gzipped), npy, a PGM or PPM
 //                                  picture, or raw samples of the input's type
 // and --data-format says which where the names don't. Files are validated whole when they are opened: sizes, shapes, labels in range.
@@ -75,7 +77,7 @@ class Dataset {
 
 struct DatasetOptions {
   std::string path;
-  std::string format = "auto";  ///< auto, idx, cifar10, cifar100, npy, safetensors, raw
+  std::string format = "auto";  ///< auto, idx, cifar10, cifar100, npy, safetensors, raw, text, tokens
 };
 
 /// Opens one split. A path that has no splits (files) is whatever it is asked for. An Error when there is nothing, when fields disagree on

@@ -8,6 +8,7 @@
 #include "runtime_min/image.h"
 #include "runtime_min/raw.h"
 #include "runtime_min/safetensors.h"
+#include "runtime_min/tokens.h"
 
 namespace graven::runtime {
 namespace {
@@ -226,6 +227,85 @@ std::vector<double> convert(const std::string& descr, const std::string& data, T
     if (input.dtype == DType::u8) values.push_back(*reinterpret_cast<const std::uint8_t*>(at));
   }
   return values;
+}
+
+std::string little_endian32(std::uint32_t x) {
+  return {static_cast<char>(x), static_cast<char>(x >> 8), static_cast<char>(x >> 16), static_cast<char>(x >> 24)};
+}
+std::string token_file(std::uint32_t magic, std::uint32_t version, std::uint32_t count, const std::string& tokens) {
+  const std::string numbers = little_endian32(magic) + little_endian32(version) + little_endian32(count);
+  return numbers + std::string(1024 - numbers.size(), '\0') + tokens;
+}
+std::vector<TensorDescription> tokens_and_targets(std::int64_t length) {
+  return {{.name = "tokens", .dtype = DType::i64, .shape = {2, length}, .classes = 256},
+          {.name = "targets", .dtype = DType::i64, .shape = {2, length}, .classes = 256}};
+}
+
+TEST(Tokens, AreWindowsWithTargetsMovedOnByOne) {
+  const TemporaryFolder folder;
+  write_file(folder / "a.txt", "abcdefghij");
+  write_file(folder / "a.md", "abcdefghij");
+  std::string narrow, wide;
+  for (char c = 'a'; c <= 'j'; ++c) narrow += {c, '\0'}, wide += {c, '\0', '\0', '\0'};
+  write_file(folder / "narrow.bin", token_file(20240520, 1, 10, narrow));
+  write_file(folder / "wide.bin", token_file(20240801, 7, 10, wide));
+  const std::vector<TensorDescription> inputs = tokens_and_targets(3);
+  const DatasetOptions files[] = {
+      {.path = folder / "a.txt"}, {.path = folder / "a.md", .format = "text"}, {.path = folder / "narrow.bin"}, {.path = folder / "wide.bin"}};
+  for (const DatasetOptions& options : files) {
+    SCOPED_TRACE(options.path);
+    const Dataset data = open_dataset(options, inputs, Split::train);
+    ASSERT_EQ(data.size(), 3);  // "abc" to "ghi"; the targets of the last are "hij"
+    const BatchSource source(data, inputs, {});
+    Batch batch(inputs, 2);
+    source.fill(batch, 2, [](std::int64_t i) { return i + 1; });
+    const auto text = [&](std::size_t input, std::int64_t row) {
+      std::string s;
+      for (int i = 0; i < 3; ++i) {
+        std::int64_t token = 0;
+        std::memcpy(&token, batch.row(input, row) + 8 * i, 8);
+        s += static_cast<char>(token);
+      }
+      return s;
+    };
+    EXPECT_EQ(text(0, 0), "def");
+    EXPECT_EQ(text(1, 0), "efg");
+    EXPECT_EQ(text(0, 1), "ghi");
+    EXPECT_EQ(text(1, 1), "hij");
+  }
+  // Without targets no token is wanted for them.
+  EXPECT_EQ(open_dataset({.path = folder / "a.txt"}, {tokens_and_targets(5)[0]}, Split::train).size(), 2);
+}
+
+TEST(Tokens, RefuseWhatIsNone) {
+  const TemporaryFolder folder;
+  const std::string path = folder / "x.bin";
+  const struct {
+    const char* note;
+    std::string content;
+    const char* error;
+  } cases[] = {
+      {"empty", "", "1024 bytes, found 0"},
+      {"cut header", token_file(20240520, 1, 0, "").substr(0, 1023), "1024 bytes, found 1023"},
+      {"other magic", token_file(1, 1, 0, ""), "20240520 or 20240801"},
+      {"other version", token_file(20240520, 7, 0, ""), "version 1, found 7"},
+      {"other version, wide", token_file(20240801, 1, 0, ""), "version 7, found 1"},
+      {"short", token_file(20240520, 1, 5, std::string(9, 'a')), "10 bytes for 5 tokens, found 9"},
+      {"long", token_file(20240801, 7, 1, std::string(5, 'a')), "4 bytes for 1 tokens, found 5"},
+      {"huge", token_file(20240801, 7, 0xFFFFFFFFU, "abcd"), "17179869180 bytes"},
+      {"too few", token_file(20240520, 1, 3, "abcdef"), "4 tokens at least, found 3"},
+  };
+  for (const auto& c : cases) {
+    SCOPED_TRACE(c.note);
+    write_file(path, c.content);
+    EXPECT_ERROR(open_dataset({.path = path, .format = "tokens"}, tokens_and_targets(3), Split::train), c.error);
+  }
+  write_file(path, token_file(20240520, 1, 4, std::string(8, '\1')));  // 257 is no byte
+  const std::vector<TensorDescription> inputs = tokens_and_targets(3);
+  const Dataset data = open_dataset({.path = path}, inputs, Split::train);
+  EXPECT_ERROR(BatchSource(data, inputs, {}), "257");
+  write_file(folder / "a.txt", "abcdef");
+  EXPECT_ERROR(open_dataset({.path = folder / "a.txt"}, images_and_labels(), Split::train), "tokens and targets");
 }
 
 TEST(Batch, Converts) {

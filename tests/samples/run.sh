@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs a sample as its tutorial says, and what it emits.
 #
-#   bash tests/samples/run.sh my_linear|polynomial_fit|lenet|mobilenet_v2|resnet18 BUILD_DIR
+#   bash tests/samples/run.sh my_linear|polynomial_fit|lenet|mobilenet_v2|resnet18|gpt2 BUILD_DIR
 set -euo pipefail
 sample=$1
 build=$(cd "$2" && pwd)
@@ -76,6 +76,29 @@ case $sample in
     accuracy=$(grep -oE 'accuracy +[0-9.]+' train.log | tail -n 1 | grep -oE '[0-9.]+')
     awk -v a="$accuracy" 'BEGIN { exit !(a >= 0.9) }' || fail "accuracy $accuracy on bands that a network can tell apart"
     "$build/graven" check resnet18
+    ;;
+  gpt2)
+    "$build/samples/07_gpt2" --out "$work" >out
+    cmake -S gpt2_train -B gpt2_train/build -DCMAKE_BUILD_TYPE=Release >train.log || { cat train.log; fail "configuring gpt2_train"; }
+    cmake -S "$here/../../samples/07_generate" -B generate -DGPT2_PROJECT="$work/gpt2" -DGRAVEN_LEVELS=native -DCMAKE_BUILD_TYPE=Release >generate.log || { cat generate.log; fail "configuring generate"; }
+    cmake --build gpt2_train/build -j 2 --target gpt2_train >>train.log 2>&1 || { cat train.log; fail "building gpt2_train"; }
+    cmake --build generate -j 2 --target generate >>generate.log 2>&1 || { cat generate.log; fail "building generate"; }
+    # A text of one line of 61 bytes, so that windows of 64 begin at each of them: what follows a byte is nearly certain once it is learnt.
+    for _ in $(seq 400); do printf 'the graver carves the plate, and the plate prints the pages.\n'; done >corpus.txt
+    gpt2_train/build/gpt2_train --data corpus.txt --epochs 4 --out run >training.log
+    cat training.log
+    losses=$(grep -oE 'loss [0-9.]+' training.log | grep -oE '[0-9.]+')
+    awk -v first="$(head -n 1 <<<"$losses")" -v last="$(tail -n 1 <<<"$losses")" 'BEGIN { exit !(last < 0.5 && last < first / 2) }' ||
+      fail "the loss does not fall as it should: $(echo $losses)"
+    write() { generate/generate --weights run/latest/weights.safetensors --prompt "the graver " --length 120 "$@"; }
+    write --temperature 0 >likeliest
+    cat likeliest
+    expect '^the graver carves the plate, and the plate prints the pages\.$' likeliest
+    write --temperature 1.5 --seed 1 >one
+    write --temperature 1.5 --seed 1 >again
+    write --temperature 1.5 --seed 2 >two
+    cmp one again || fail "the same seed writes another text"
+    if cmp -s one two; then fail "another seed writes the same text"; fi
     ;;
   *) fail "unknown sample '$sample'" ;;
 esac
