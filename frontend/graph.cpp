@@ -91,9 +91,10 @@ std::string operator_line(const ir::Graph& graph, const ir::Node& n, bool with_o
 
 /// The lines of the operators that each module recorded, by path.
 using OperatorLines = std::map<std::string, std::vector<std::string>>;
-OperatorLines operator_lines(const ir::Graph& graph) {
+OperatorLines operator_lines(const ir::Graph& graph, bool with_origins) {
   OperatorLines lines;
-  for (const ir::Node& n : graph.nodes) lines[n.origins.empty() ? std::string() : n.origins.back().module].push_back(operator_line(graph, n, false));
+  for (const ir::Node& n : graph.nodes)
+    lines[n.origins.empty() ? std::string() : n.origins.back().module].push_back(operator_line(graph, n, with_origins));
   return lines;
 }
 
@@ -127,6 +128,10 @@ struct GraphBase::State {
   std::vector<Bound> bound;
   StateDict optimizer_states;  ///< by the names of checkpoints; made when they are first needed
 
+  /// "(GRAPH:TrainMlp_0:TrainMlp)", what begins the lines of debug().
+  std::string log_name() const { return "(GRAPH:" + name + ":" + class_name + ")"; }
+  /// The text of print(), with each operator (1), or with their lines in user code besides (2).
+  std::string text(int operators) const;
   /// Modules under their paths, parents first.
   template <class F>
   void walk(F&& f) const {
@@ -144,20 +149,32 @@ struct GraphBase::State {
     });
     return result;
   }
+  /// Whether the graph trains `p`: what was frozen before it was recorded has no optimizer state.
+  bool trains(const Tensor& p) const {
+    if (!trace) return p.requires_grad();
+    return trace->graph.value(trace->variables.at(p.impl().get()).value).trainable;
+  }
   const StateDict& states() {
-    if (!optimizer_states.empty()) return optimizer_states;
+    if (executable) return optimizer_states;  // bound
+    StateDict before;
+    before.swap(optimizer_states);
+    const auto add = [&](const std::string& state_name, const Tensor& like) {
+      const auto it = std::find_if(before.begin(), before.end(), [&](const auto& entry) { return entry.first == state_name; });
+      optimizer_states.emplace_back(state_name, it == before.end() ? zeros_like(like) : it->second);
+    };
     std::map<const graven::detail::TensorImpl*, std::string> names;
     for (const auto& [path, t] : variables()) names.emplace(t->tensor.impl().get(), path);
     for (const Attached& a : optimizers)
       for (const auto& group : a.optimizer.state()->groups)
         for (const Tensor& p : group.parameters) {
-          const auto add = [&, this](const char* suffix) { optimizer_states.emplace_back(names.at(p.impl().get()) + suffix, zeros_like(p)); };
+          if (!trains(p)) continue;
+          const std::string& name = names.at(p.impl().get());
           if (a.optimizer.kind() == "sgd") {
-            if (group.options.at("momentum") != 0) add("-momentum");
+            if (group.options.at("momentum") != 0) add(name + "-momentum", p);
           } else {
-            add("-m");
-            add("-v");
-            if (group.options.at("amsgrad") != 0) add("-max_v");
+            add(name + "-m", p);
+            add(name + "-v", p);
+            if (group.options.at("amsgrad") != 0) add(name + "-max_v", p);
           }
         }
     return optimizer_states;
@@ -250,7 +267,7 @@ class GraphBase::Recording {
 
 std::shared_ptr<GraphBase::Recording> GraphBase::begin_recording(Location where) {
   if (graven::detail::active_trace()) fail_at(state_->name + " is called within build() of " + graven::detail::active_trace()->graph_name, where);
-  if (state_->debug_level >= 0) fmt::print(stderr, "(GRAPH:{}:{}) start building graph.\n", state_->name, state_->class_name);
+  if (state_->debug_level >= 0) fmt::print(stderr, "{} start building graph.\n", state_->log_name());
   auto trace = std::make_unique<Trace>();
   trace->id = next_trace_id();
   trace->graph_name = state_->class_name;
@@ -338,12 +355,9 @@ void GraphBase::end_recording(Recording& recording, ir::Tree inputs, ir::Tree ou
   state_->input_paths = std::move(recording.input_paths);
   state_->result = std::move(result);
   state_->trace = std::move(recording.trace);
-  if (level >= 1) fmt::print(stderr, "{}\n", repr());
-  if (level >= 2)
-    for (const ir::Node& n : graph.nodes) fmt::print(stderr, "{}\n", operator_line(graph, n, level >= 3));
-  if (level >= 0)
-    fmt::print(stderr, "(GRAPH:{}:{}) end building graph: {} operators, {:.1f} ms.\n", state_->name, state_->class_name, graph.nodes.size(),
-               recording.stopwatch.seconds() * 1e3);
+  const double milliseconds = recording.stopwatch.seconds() * 1e3;
+  if (level >= 1) fmt::print(stderr, "{}\n", state_->text(level - 1));
+  if (level >= 0) fmt::print(stderr, "{} end building graph: {} operators, {:.1f} ms.\n", state_->log_name(), graph.nodes.size(), milliseconds);
 }
 
 void GraphBase::warn_compiled_twice(Location) const {
@@ -394,11 +408,12 @@ std::vector<Tensor> GraphBase::run(const std::vector<Tensor>& inputs, const std:
   const bool training_graph = training();
   if (!s.executable) {
     const Stopwatch stopwatch;
-    if (s.debug_level >= 0) fmt::print(stderr, "(GRAPH:{}:{}) start compiling.\n", s.name, s.class_name);
-    s.executable = ir::compile(graph, {.threads = s.threads, .verbose = s.debug_level >= 0});
-    if (s.debug_level >= 0) fmt::print(stderr, "(GRAPH:{}:{}) end compiling: {:.2f} s.\n", s.name, s.class_name, stopwatch.seconds());
+    if (s.debug_level >= 0) fmt::print(stderr, "{} start compiling.\n", s.log_name());
+    if (training_graph) (void)s.states();  // for the last time: they are bound below
+    s.executable = ir::compile(graph, {.threads = s.threads, .debug_level = s.debug_level, .log_name = s.log_name()});
+    if (s.debug_level >= 0) fmt::print(stderr, "{} end compiling: {:.1f} ms.\n", s.log_name(), stopwatch.seconds() * 1e3);
     for (const auto& [path, t] : s.variables())
-      s.bound.push_back({path, t->tensor, nullptr, 0, training_graph && (t->is_buffer || t->tensor.requires_grad())});
+      s.bound.push_back({path, t->tensor, nullptr, 0, training_graph && (t->is_buffer || s.trains(t->tensor))});
     if (training_graph)
       for (const auto& [path, t] : s.states()) s.bound.push_back({path, t, nullptr, 0, true});
   }
@@ -464,7 +479,17 @@ StateDict GraphBase::state_dict() const {
 }
 
 LoadReport GraphBase::load_state_dict(const StateDict& state, bool strict, Location where) {
-  const StateDict targets = state_dict();
+  StateDict targets = state_dict();
+  // A shared parameter is one variable, but files have it under every path.
+  std::set<std::string> names;
+  for (const auto& entry : targets) names.insert(entry.first);
+  walk_paths(state_->root, {}, [&](const std::string& path, const std::shared_ptr<ModuleState>& s) {
+    for (const auto& t : s->tensors)
+      if (std::string name = join_path(path, t.name); names.insert(name).second) targets.emplace_back(std::move(name), t.tensor);
+  });
+  for (const auto& [name, t] : state)
+    if (training() && name == "train_step" && t.numel() == 1 && t.dtype() == DType::i64 && t.item<std::int64_t>() < 0)
+      fail_at("load_state_dict of " + state_->name + ": train_step must not be negative, got " + std::to_string(t.item<std::int64_t>()), where);
   LoadReport report = load_tensors(targets, state, strict, "load_state_dict of " + state_->name, where);
   if (training())
     for (const auto& [name, t] : targets)
@@ -521,17 +546,19 @@ void print_module(std::string& text, const std::string& path, const ModuleState&
 
 }  // namespace
 
-std::string GraphBase::repr() const {
-  const State& s = *state_;
+std::string GraphBase::repr() const { return state_->text(1); }
+
+std::string GraphBase::State::text(int with_operators) const {
+  const State& s = *this;
   std::string text = "(GRAPH:" + s.name + ":" + s.class_name + "): (\n";
-  text += std::string("  (CONFIG:config:GraphConfig(training=") + (training() ? "True" : "False") + ", ))\n";
+  text += std::string("  (CONFIG:config:GraphConfig(training=") + (s.optimizers.empty() ? "False" : "True") + ", ))\n";
   const auto line = [&](const char* kind, const char* suffix, std::size_t i, ir::ValueId v) {
     text += "  (" + std::string(kind) + ":_" + s.name + "-" + suffix + "_" + std::to_string(i) + ":" +
             describe_tensor(s.trace->graph.type(v), false, false) + ")\n";
   };
   if (s.trace)
     for (std::size_t i = 0; i < s.trace->graph.inputs.size(); ++i) line("INPUT", "input", i, s.trace->graph.inputs[i]);
-  const OperatorLines operators = s.trace ? operator_lines(s.trace->graph) : OperatorLines();
+  const OperatorLines operators = s.trace && with_operators > 0 ? operator_lines(s.trace->graph, with_operators > 1) : OperatorLines();
   for (const auto& c : s.root->children) print_module(text, c.name, *c.state, s.trace.get(), operators, 1);
   if (const auto it = operators.find(""); it != operators.end())
     for (const std::string& o : it->second) text += "  " + o + "\n";

@@ -101,15 +101,25 @@ void walk_modules(const std::shared_ptr<ModuleState>& root, const std::string& p
   walk(root, path, seen, f);
 }
 
+void walk_paths(const std::shared_ptr<ModuleState>& root, const std::string& path,
+                const std::function<void(const std::string&, const std::shared_ptr<ModuleState>&)>& f) {
+  f(path, root);
+  for (const auto& c : root->children) walk_paths(c.state, join_path(path, c.name), f);
+}
+
 namespace {
 NamedTensors tensors_of(const std::shared_ptr<ModuleState>& root, bool parameters, bool buffers, bool once) {
   NamedTensors result;
   std::unordered_set<const graven::detail::TensorImpl*> seen;
-  walk_modules(root, {}, [&](const std::string& path, const std::shared_ptr<ModuleState>& state) {
+  const auto take = [&](const std::string& path, const std::shared_ptr<ModuleState>& state) {
     for (const auto& t : state->tensors)
       if ((t.is_buffer ? buffers : parameters) && (!once || seen.insert(t.tensor.impl().get()).second))
         result.emplace_back(join_path(path, t.name), t.tensor);
-  });
+  };
+  if (once)
+    walk_modules(root, {}, take);
+  else
+    walk_paths(root, {}, take);
   return result;
 }
 }  // namespace
@@ -156,10 +166,14 @@ LoadReport load_tensors(const StateDict& targets, const StateDict& state, bool s
   LoadReport report;
   std::vector<std::pair<Tensor, Tensor>> copies;
   std::set<std::string> known;
+  std::set<const graven::detail::TensorImpl*> found;  // a shared parameter may come under any of its names
+  for (const auto& [name, target] : targets)
+    if (given.count(name)) found.insert(target.impl().get());
   for (const auto& [name, target] : targets) {
     known.insert(name);
     const auto it = given.find(name);
     if (it == given.end()) {
+      if (found.count(target.impl().get())) continue;
       report.missing.push_back(name);
       if (strict) problems.push_back("missing     " + name + "  " + target.describe());
       continue;

@@ -34,7 +34,12 @@ inline std::string join_path(const std::string& prefix, const std::string& name)
 void walk_modules(const std::shared_ptr<ModuleState>& root, const std::string& path,
                   const std::function<void(const std::string&, const std::shared_ptr<ModuleState>&)>& f);
 
-/// Copies `state` into the tensors of `targets`, all or nothing. `what` begins the message.
+/// The same for each path: a module that is registered twice is visited twice.
+void walk_paths(const std::shared_ptr<ModuleState>& root, const std::string& path,
+                const std::function<void(const std::string&, const std::shared_ptr<ModuleState>&)>& f);
+
+/// Copies `state` into the tensors of `targets`, all or nothing. A tensor that stands under several names needs to come under one of them; of
+/// several the last counts. `what` begins the message.
 LoadReport load_tensors(const StateDict& targets, const StateDict& state, bool strict, const std::string& what, Location where);
 
 /// Checks a name for a child, parameter or buffer.

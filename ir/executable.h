@@ -27,8 +27,11 @@ class Executable {
 };
 
 struct CompileOptions {
-  int threads = 0;       ///< 0: all
-  bool verbose = false;  ///< print stages and times
+  int threads = 0;  ///< 0: all
+  /// What is printed on stderr, each line under `log_name`: -1 nothing; 0 stages with their times; 1 also each pass; 2 also the memory summary; 3
+  /// also the order of the program and every buffer with its life.
+  int debug_level = -1;
+  std::string log_name = {};
 };
 
 /// Traced graph -> passes -> plan -> emit -> compile (or take from the cache) -> load. Defined in codegen/build.

@@ -1,6 +1,7 @@
 #include "codegen/build/jit_cpu.h"
 
 #include <dlfcn.h>
+#include <fmt/format.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -18,6 +19,7 @@
 #include "codegen/build/jit_abi.h"
 #include "codegen/build/process.h"
 #include "codegen/emit/project.h"
+#include "codegen/plan/summary.h"
 #include "ir/diagnostic.h"
 #include "runtime_min/sha256.h"
 
@@ -167,6 +169,35 @@ class JitExecutable : public ir::Executable {
   JitRun run_ = nullptr;
 };
 
+/// What `debug_level` asks for.
+void log_stages(const ir::Graph& traced, const ir::CompileOptions& options, const EmitOptions& emit_options, const EmitReport& emitted,
+                const JitReport& r) {
+  const auto log = [&](const std::string& text) {
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);) fmt::print(stderr, "{} {}\n", options.log_name, line);
+  };
+  double passes = 0;
+  for (const ir::PassTiming& t : emitted.passes) passes += t.milliseconds;
+  if (options.debug_level >= 1)
+    for (const ir::PassTiming& t : emitted.passes)
+      log(fmt::format("pass {}: {} -> {} operators, {:.2f} ms.", t.name, t.nodes_before, t.nodes_after, t.milliseconds));
+  log(fmt::format("passes: {:.1f} ms.", passes));
+  log(fmt::format("plan: {:.1f} ms.", emitted.plan_milliseconds));
+  log(fmt::format("emit: {:.1f} ms.", emitted.emit_milliseconds));
+  log(fmt::format("{}: {:.1f} ms.", r.cached ? "take from the cache" : "compile", r.compile_seconds * 1e3));
+  if (options.debug_level < 2) return;
+  // The same passes and the same plan again: both are functions of the graph.
+  ir::Graph finished = traced;
+  ir::PassOptions pass_options = emit_options.passes;
+  pass_options.target = emit_options.target;
+  ir::finish_passes(finished, pass_options);
+  const Plan plan = make_plan(finished, emit_options.target);
+  log(memory_summary(finished, plan));
+  if (options.debug_level < 3) return;
+  log(order_table(finished, plan));
+  log(memory_table(finished, plan));
+}
+
 }  // namespace
 
 std::unique_ptr<ir::Executable> compile_on_cpu(const ir::Graph& traced, const ir::CompileOptions& options, JitReport* report) {
@@ -193,9 +224,7 @@ std::unique_ptr<ir::Executable> compile_on_cpu(const ir::Graph& traced, const ir
     static std::once_flag once;
     std::call_once(once, [&] { std::fprintf(stderr, "warning: %s\n", cache.warning().c_str()); });
   }
-  if (options.verbose)
-    std::fprintf(stderr, "%s: emitted in %.3f s, %s in %.3f s\n", traced.name.c_str(), r.emit_seconds, r.cached ? "taken from the cache" : "compiled",
-                 r.compile_seconds);
+  if (options.debug_level >= 0) log_stages(traced, options, emit_options, emitted, r);
   return std::make_unique<JitExecutable>(r.library, traced.name, options.threads, std::move(emitted.constants));
 }
 

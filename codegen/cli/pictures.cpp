@@ -207,19 +207,6 @@ std::string memory_picture(const ir::Graph& graph, const Plan& plan) {
   return out + "</svg>\n";
 }
 
-std::string memory_table(const ir::Graph& graph, const Plan& plan) {
-  std::string out =
-      fmt::format("arena {}  lower bound {}  ratio {:.3f}  without reuse {}\n", plan.arena_bytes, plan.lower_bound,
-                  plan.lower_bound ? static_cast<double>(plan.arena_bytes) / static_cast<double>(plan.lower_bound) : 1.0, plan.without_reuse);
-  out += fmt::format("{:>12} {:>12} {:>6} {:>6}  {}\n", "offset", "bytes", "first", "last", "buffer");
-  for (const Buffer& b : plan.buffers) {
-    std::string values;
-    for (const ir::ValueId v : b.values) values += (values.empty() ? "" : ", ") + graph.value(v).name + " " + graph.type(v).to_string();
-    out += fmt::format("{:>12} {:>12} {:>6} {:>6}  {}\n", b.offset, b.bytes, b.first, b.last, values.empty() ? b.name : values);
-  }
-  return out;
-}
-
 std::string graph_text(const ir::Graph& graph) {
   std::string out = fmt::format("graph {} ({}{}), {} nodes\n", graph.name, graph.stage, graph.training ? ", training" : "", graph.nodes.size());
   for (const ir::ValueId v : graph.inputs) out += fmt::format("  input      {}  {}\n", graph.value(v).name, graph.type(v).to_string());

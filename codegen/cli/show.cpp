@@ -11,6 +11,7 @@
 #include "codegen/emit/evaluation.h"
 #include "codegen/emit/project.h"
 #include "codegen/plan/plan.h"
+#include "codegen/plan/summary.h"
 #include "ir/diagnostic.h"
 #include "ir/json.h"
 #include "ir/passes/derive_evaluation.h"

@@ -70,12 +70,13 @@ class GraphBase {
   /// All or nothing, before or after the first call.
   LoadReport load_state_dict(const StateDict& state, bool strict = true, Location where = Location::current());
 
-  /// Writes the recorded graph and its parameters and buffers as they are now: `directory`/graph.json and weights.safetensors, what the `graven` command
-  /// works from, without this program. User error before compile() or the first call, or when the folder cannot be written.
+  /// Writes the recorded graph and its parameters and buffers as they are now: `directory`/graph.json and weights.safetensors, what the `graven`
+  /// command works from, without this program. User error before compile() or the first call, or when the folder cannot be written.
   void save(const std::string& directory) const;
 
   /// How much is printed on stderr while recording and compiling: -1 nothing; 0 stages with their times, and warnings; 1 also modules with their
-  /// inputs, parameters and outputs; 2 also operators; 3 also source lines.
+  /// inputs, parameters, buffers and outputs, and each pass with its time; 2 also each operator with its inputs and the types of its results, and the
+  /// memory that the program takes; 3 also source lines, the program's order, and every buffer with its place and life.
   void debug(int v_level = 0);
   /// Threads of the program; 0: all. Before the first run.
   void set_threads(int threads);

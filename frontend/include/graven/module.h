@@ -58,10 +58,11 @@ class ModuleBase {
   std::vector<std::pair<std::string, ModuleBase>> named_modules() const;
   std::vector<std::pair<std::string, ModuleBase>> children() const;
 
-  /// Parameters and buffers. The tensors share memory with the module.
+  /// Parameters and buffers, shared ones under each of their paths. The tensors share memory with the module.
   StateDict state_dict() const;
   /// Copies into this module's tensors. All or nothing: when anything has the wrong shape, or strict and anything is missing or unexpected, a user
-  /// error lists all of it and nothing is changed.
+  /// error lists all of it and nothing is changed. Shared parameters need to come under one of their paths only, as safetensors files have them;
+  /// under several, the last counts.
   LoadReport load_state_dict(const StateDict& state, bool strict = true, Location where = Location::current());
 
   void train(bool mode = true);

@@ -1,0 +1,23 @@
+// A plan as text: what memory and work it takes, its order, where each buffer lies and how long it lives.
+//
+//   std::cout << memory_summary(graph, plan) << memory_table(graph, plan);
+#pragma once
+
+#include <string>
+
+#include "codegen/plan/plan.h"
+#include "ir/graph.h"
+
+namespace graven::codegen {
+
+/// A few lines: the arena's bytes beside their lower bound and their sum without reuse; the bytes of parameters, buffers and optimizer state; the
+/// work of a call.
+std::string memory_summary(const ir::Graph& graph, const Plan& plan);
+
+/// The arena's bytes, and one line a buffer: offset, bytes, first and last step, the values that lie in it.
+std::string memory_table(const ir::Graph& graph, const Plan& plan);
+
+/// One line a step, in the order of execution: its number, phase, kernel, and the values that it writes.
+std::string order_table(const ir::Graph& graph, const Plan& plan);
+
+}  // namespace graven::codegen

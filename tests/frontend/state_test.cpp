@@ -1,0 +1,216 @@
+// state_dict and load_state_dict of modules and graphs: names, strictness, all or nothing, shared and frozen parameters, loading before and after the
+// first call. The programs of the graphs are compiled into the cache.
+#include <graven/graven.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "tests/frontend/error_text.h"
+
+namespace graven {
+namespace {
+
+using test::error_of;
+
+struct Net : nn::Module<Net> {
+  nn::Linear first = child("first", nn::Linear(3, 4));
+  nn::BatchNorm1d norm = child("norm", nn::BatchNorm1d(4));
+  nn::Linear last = child("last", nn::Linear(4, 2));
+  Tensor forward(Tensor x) { return last(relu(norm(first(x)))); }
+};
+
+struct Train : nn::Graph<Train> {
+  Net model;
+  Train(Net net, const optim::Optimizer& optimizer) : model(child("model", net)) { add_optimizer(optimizer); }
+  Tensor build(Tensor x, Tensor y) {
+    Tensor loss = mse_loss(model(x), y);
+    loss.backward();
+    return loss;
+  }
+};
+
+nn::StateDict copy_of(const nn::StateDict& state) {
+  nn::StateDict copy;
+  for (const auto& [name, t] : state) copy.emplace_back(name, t.detach().clone());
+  return copy;
+}
+
+void expect_same(const nn::StateDict& found, const nn::StateDict& expected) {
+  ASSERT_EQ(found.size(), expected.size());
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    EXPECT_EQ(found[i].first, expected[i].first);
+    EXPECT_TRUE(equal(found[i].second, expected[i].second)) << found[i].first;
+  }
+}
+
+std::vector<std::string> names_of(const nn::StateDict& state) {
+  std::vector<std::string> names;
+  for (const auto& entry : state) names.push_back(entry.first);
+  return names;
+}
+
+Tensor& entry(nn::StateDict& state, const std::string& name) {
+  for (auto& [n, t] : state)
+    if (n == name) return t;
+  throw UserError("no " + name);
+}
+
+optim::SGD momentum(const Net& net) { return optim::SGD(net.parameters(), {.lr = 0.1, .momentum = 0.9}); }
+
+struct Fault {
+  std::string name;
+  std::function<void(nn::StateDict&)> damage;
+  std::string error;
+  bool strict_only = false;  ///< strict = false passes over it
+};
+const Fault kFaults[] = {
+    {"missing", [](nn::StateDict& s) { s.erase(s.begin()); }, "missing     model.first.weight  f32[4,3]", true},
+    {"missing_state", [](nn::StateDict& s) { s.erase(s.end() - 2); }, "missing     model.last.bias-momentum  f32[2]", true},
+    {"missing_step", [](nn::StateDict& s) { s.pop_back(); }, "missing     train_step  i64[]", true},
+    {"unexpected", [](nn::StateDict& s) { s.emplace_back("model.other.weight", zeros({1})); }, "unexpected  model.other.weight  f32[1]", true},
+    {"shape", [](nn::StateDict& s) { entry(s, "model.last.weight") = zeros({2, 5}); },
+     "mismatch    model.last.weight  expected f32[2,4], got f32[2,5]"},
+    {"rank", [](nn::StateDict& s) { entry(s, "model.last.bias") = zeros({1, 2}); }, "mismatch    model.last.bias  expected f32[2], got f32[1,2]"},
+    {"shape_of_state", [](nn::StateDict& s) { entry(s, "model.first.bias-momentum") = zeros({3}); },
+     "mismatch    model.first.bias-momentum  expected f32[4], got f32[3]"},
+    {"kind", [](nn::StateDict& s) { entry(s, "model.last.bias") = zeros({2}, i64); }, "mismatch    model.last.bias  expected f32[2], got i64[2]"},
+    {"kind_of_step", [](nn::StateDict& s) { entry(s, "train_step") = tensor(1.5); }, "mismatch    train_step  expected i64[], got f32[]"},
+    {"negative_step", [](nn::StateDict& s) { entry(s, "train_step") = tensor(-1); }, "train_step must not be negative, got -1"},
+    {"twice", [](nn::StateDict& s) { s.push_back(s.front()); }, "twice      model.first.weight"},
+};
+
+class Faults : public testing::TestWithParam<Fault> {};
+TEST_P(Faults, LoadNothing) {
+  const Fault& fault = GetParam();
+  manual_seed(1);
+  Net source, target;
+  Train from(source, momentum(source)), into(target, momentum(target));
+  nn::StateDict state = copy_of(from.state_dict());
+  for (auto& [name, t] : state) t = name == "train_step" ? tensor(3) : t.dtype() == i64 ? t : full(t.shape(), 0.25);
+  fault.damage(state);
+  const nn::StateDict before = copy_of(into.state_dict());
+  for (const bool strict : {true, false}) {
+    if (!strict && fault.strict_only) continue;
+    EXPECT_NE(error_of([&] { into.load_state_dict(state, strict); }).find(fault.error), std::string::npos)
+        << error_of([&] { into.load_state_dict(state, strict); });
+    expect_same(into.state_dict(), before);
+    EXPECT_EQ(into.train_step(), 0);
+  }
+  if (fault.strict_only) {
+    const nn::LoadReport report = into.load_state_dict(state, false);
+    EXPECT_EQ(report.missing.size() + report.unexpected.size(), 1u);
+    EXPECT_EQ(into.model.last.bias.to_vector<double>(), (std::vector<double>(2, 0.25)));
+  }
+}
+INSTANTIATE_TEST_SUITE_P(All, Faults, testing::ValuesIn(kFaults), [](const auto& info) { return info.param.name; });
+
+struct Suffixes {
+  std::string name;
+  std::function<optim::Optimizer(const Net&)> make;
+  std::vector<std::string> suffixes;
+};
+const Suffixes kSuffixes[] = {
+    {"sgd", [](const Net& n) { return optim::SGD(n.parameters(), {.lr = 0.1}); }, {}},
+    {"sgd_momentum", [](const Net& n) { return momentum(n); }, {"-momentum"}},
+    {"adam", [](const Net& n) { return optim::Adam(n.parameters(), {.lr = 0.1}); }, {"-m", "-v"}},
+    {"adamw_amsgrad", [](const Net& n) { return optim::AdamW(n.parameters(), {.lr = 0.1, .amsgrad = true}); }, {"-m", "-v", "-max_v"}},
+};
+class OptimizerState : public testing::TestWithParam<Suffixes> {};
+TEST_P(OptimizerState, StandsBehindItsParametersName) {
+  Net net;
+  Train graph(net, GetParam().make(net));
+  std::vector<std::string> expected;
+  for (const auto& entry : net.state_dict()) expected.push_back("model." + entry.first);
+  for (const auto& parameter : net.named_parameters())
+    for (const std::string& suffix : GetParam().suffixes) expected.push_back("model." + parameter.first + suffix);
+  expected.emplace_back("train_step");
+  EXPECT_EQ(names_of(graph.state_dict()), expected);
+}
+INSTANTIATE_TEST_SUITE_P(All, OptimizerState, testing::ValuesIn(kSuffixes), [](const auto& info) { return info.param.name; });
+
+TEST(GraphState, LoadedBeforeOrAfterTheFirstCallGoesOnExactly) {
+  manual_seed(2);
+  const Tensor x = randn({6, 3}), y = randn({6, 2});
+  Net net;
+  Train graph(net, momentum(net));
+  for (int i = 0; i < 3; ++i) (void)graph(x, y);
+  const std::string path = (std::filesystem::temp_directory_path() / "graven_state_test.safetensors").string();
+  nn::save(graph.state_dict(), path);
+  const nn::StateDict saved = nn::load(path);
+  std::filesystem::remove(path);
+  for (int i = 0; i < 2; ++i) (void)graph(x, y);
+  for (const bool after : {false, true}) {
+    Net other;
+    Train resumed(other, momentum(other));
+    if (after)
+      for (int i = 0; i < 4; ++i) (void)resumed(-x, y);
+    resumed.load_state_dict(saved);
+    EXPECT_EQ(resumed.train_step(), 3);
+    for (int i = 0; i < 2; ++i) (void)resumed(x, y);
+    expect_same(resumed.state_dict(), graph.state_dict());
+  }
+}
+
+TEST(GraphState, FrozenParametersStayAndHaveNoOptimizerState) {
+  manual_seed(3);
+  Net net;
+  Train graph(net, momentum(net));
+  EXPECT_EQ(names_of(graph.state_dict()).size(), 16u);
+  net.first.requires_grad_(false);  // before the graph is recorded
+  const std::vector<std::string> names = names_of(graph.state_dict());
+  EXPECT_EQ(std::count(names.begin(), names.end(), "model.first.weight-momentum"), 0);
+  EXPECT_EQ(std::count(names.begin(), names.end(), "model.last.weight-momentum"), 1);
+  const Tensor frozen = net.first.weight.detach().clone(), trained = net.last.weight.detach().clone();
+  for (int i = 0; i < 2; ++i) (void)graph(randn({6, 3}), randn({6, 2}));
+  EXPECT_TRUE(equal(net.first.weight, frozen));
+  EXPECT_FALSE(equal(net.last.weight, trained));
+  EXPECT_EQ(names_of(graph.state_dict()), names);
+}
+
+/// One linear layer under two names, and another layer's weight in a third place.
+struct Shared : nn::Module<Shared> {
+  nn::Linear encode = child("encode", nn::Linear(3, 3, {.bias = false}));
+  nn::Linear again = child("again", encode);
+  Tensor tied = parameter("tied", encode.weight);
+  Tensor forward(Tensor x) { return matmul(again(encode(x)), tied); }
+};
+struct TrainShared : nn::Graph<TrainShared> {
+  Shared model = child("model", Shared());
+  optim::SGD optimizer{model.parameters(), {.lr = 0.1, .momentum = 0.9}};
+  TrainShared() { add_optimizer(optimizer); }
+  Tensor build(Tensor x) {
+    Tensor loss = mean(model(x));
+    loss.backward();
+    return loss;
+  }
+};
+
+TEST(SharedParameters, HaveEveryNameInAModuleAndOneInAGraph) {
+  Shared module;
+  EXPECT_EQ(module.parameters().size(), 1u);
+  EXPECT_EQ(names_of(module.state_dict()), (std::vector<std::string>{"tied", "encode.weight", "again.weight"}));
+  TrainShared graph;
+  EXPECT_EQ(names_of(graph.state_dict()), (std::vector<std::string>{"model.tied", "model.tied-momentum", "train_step"}));
+}
+
+TEST(SharedParameters, LoadUnderAnyOfTheirNames) {
+  for (const char* name : {"tied", "encode.weight", "again.weight"}) {
+    Shared module;
+    module.load_state_dict({{name, full({3, 3}, 0.5)}});
+    EXPECT_EQ(module.tied.to_vector<double>(), (std::vector<double>(9, 0.5))) << name;
+    TrainShared graph;
+    graph.load_state_dict({{std::string("model.") + name, full({3, 3}, 0.5)}, {"model.tied-momentum", zeros({3, 3})}, {"train_step", tensor(1)}});
+    EXPECT_EQ(graph.model.tied.to_vector<double>(), (std::vector<double>(9, 0.5))) << name;
+  }
+  Shared module;
+  EXPECT_NE(error_of([&] { module.load_state_dict(nn::StateDict{}); }).find("3 entries do not fit"), std::string::npos);
+  EXPECT_NE(error_of([&] { module.load_state_dict({{"tied", zeros({3, 3})}, {"again.weight", zeros({3})}}); }).find("mismatch    again.weight"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace graven
