@@ -113,7 +113,7 @@ Array read_file(const std::string& path, Format format, const TensorDescription&
     const Bytes file = Bytes::map(path);
     if (is_npy(file.view) || ends_with(path, ".npy")) {
       format = Format::npy;
-    } else if (is_image(file.view) && (ends_with(path, ".ppm") || ends_with(path, ".pgm"))) {
+    } else if (is_image(file.view) && (ends_with(path, ".ppm") || ends_with(path, ".pgm") || ends_with(path, ".png"))) {
       return read_image(path);
     } else if (ends_with(path, ".gz") || path.find("idx") != std::string::npos) {
       format = Format::idx;

@@ -4,17 +4,20 @@
 
 #include "error.h"
 #include "file.h"
+#include "png.h"
 
 namespace graven::runtime {
 
 bool is_image(std::span<const std::byte> data) {
-  return data.size() >= 3 && data[0] == std::byte{'P'} && (data[1] == std::byte{'5'} || data[1] == std::byte{'6'}) && data[2] <= std::byte{' '};
+  return is_png(data) ||
+         (data.size() >= 3 && data[0] == std::byte{'P'} && (data[1] == std::byte{'5'} || data[1] == std::byte{'6'}) && data[2] <= std::byte{' '});
 }
 
 Array read_image(const std::string& path) {
   const MappedFile file(path);
   const std::span<const std::byte> all = file.bytes();
-  if (!is_image(all)) throw Error(path, "header", "P5 or P6, a binary PGM or PPM picture", "other bytes");
+  if (is_png(all)) return read_png(path);
+  if (!is_image(all)) throw Error(path, "header", "a PNG picture, or P5 or P6, a binary PGM or PPM picture", "other bytes");
   const std::int64_t channels = all[1] == std::byte{'5'} ? 1 : 3;
   std::size_t at = 2;
   const auto byte = [&] { return at < all.size() ? static_cast<char>(all[at]) : '\0'; };
@@ -56,6 +59,7 @@ Array read_image(const std::string& path) {
 }
 
 void write_image(const std::string& path, const std::uint8_t* pixels, std::int64_t channels, std::int64_t height, std::int64_t width) {
+  if (path.ends_with(".png")) return write_png(path, pixels, channels, height, width);
   if (channels != 1 && channels != 3) throw Error(path, "", "pictures of 1 or 3 channels", std::to_string(channels));
   AtomicFile file(path);
   file.write((channels == 1 ? "P5\n" : "P6\n") + std::to_string(width) + " " + std::to_string(height) + "\n255\n");

@@ -147,14 +147,18 @@ class Report {
       if (std::find(paths.begin(), paths.begin() + static_cast<std::ptrdiff_t>(t), paths[t]) != paths.begin() + static_cast<std::ptrdiff_t>(t))
         throw UsageError("--output", "", "a file of its own for each output", printable(paths[t]) + " twice");
     }
-    if (paths[0].ends_with(".ppm") || paths[0].ends_with(".pgm")) {
+    const bool png = paths[0].ends_with(".png"), ppm = paths[0].ends_with(".ppm"), pgm = paths[0].ends_with(".pgm");
+    if (png || ppm || pgm) {
       const Dims shape = description_.outputs[0].sample_shape();
-      const std::int64_t channels = paths[0].ends_with(".pgm") ? 1 : 3;
-      if (shape.size() != 3 || shape[0] != channels || samples != 1 || paths.size() != 1)
-        throw UsageError(
-            "--output", "",
-            std::string("one picture of [") + std::to_string(channels) + ",height,width] for a " + paths[0].substr(paths[0].size() - 3) + " file",
-            std::to_string(samples) + " samples of " + describe(shape));
+      const bool fits = shape.size() == 3 && ((shape[0] == 1 && !ppm) || (shape[0] == 3 && !pgm));
+      if (!fits || samples != 1 || paths.size() != 1)
+        throw UsageError("--output", "",
+                         std::string("one picture of [") +
+                             (png   ? "1 or 3"
+                              : ppm ? "3"
+                                    : "1") +
+                             ",height,width] for a " + paths[0].substr(paths[0].size() - 3) + " file",
+                         std::to_string(samples) + " samples of " + describe(shape));
       picture_ = paths[0];
       return;
     }
@@ -306,13 +310,14 @@ int infer_main(int argc, char** argv, InferenceModel& model, const InferDefaults
                                     describe_tensors("Outputs:", description.outputs));
   a.section("Data");
   a.text("data", o.data.path, "PATH",
-         "samples: a file (npy, IDX, CIFAR, PGM, PPM, safetensors, raw), one for each input with commas between, or a folder of them");
+         "samples: a file (npy, IDX, CIFAR, PNG, PGM, PPM, safetensors, raw), one for each input with commas between, or a folder of them");
   a.text("data-format", o.data.format, "FORMAT", "auto, idx, cifar10, cifar100, npy, safetensors, raw, text or tokens");
   a.numbers("mean", o.normalization.mean, "X[,X...]", "subtracted from 8-bit images, which are x / 255; one number or one a channel");
   a.numbers("std", o.normalization.std, "X[,X...]", "what they are then divided by");
   a.section("Results");
   a.text("output", o.output, "FILE",
-         "write the outputs as npy (one file an output, commas between), or one picture as .pgm or .ppm, instead of printing");
+         "write the outputs as npy (one file an output, commas between), or one picture as .png, .ppm or .pgm (numbers from 0 to 1), instead of "
+         "printing");
   a.integer("topk", o.topk, 0, kMaxTopk, "K", "print the K classes with the largest scores");
   a.flag("softmax", o.softmax, "print probabilities instead of the scores themselves");
   a.text("names", o.names, "FILE", "the classes' names, one a line");

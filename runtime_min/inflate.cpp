@@ -24,21 +24,6 @@ constexpr std::array<std::array<std::uint32_t, 256>, 8> crc_tables() {
 }
 constexpr auto kCrc = crc_tables();
 
-std::uint32_t adler32(std::span<const std::byte> data) {
-  std::uint32_t a = 1, b = 0;
-  while (!data.empty()) {
-    const std::size_t n = std::min<std::size_t>(data.size(), 5552);  // the most for which b stays below 2^32
-    for (std::size_t i = 0; i < n; ++i) {
-      a += static_cast<std::uint32_t>(data[i]);
-      b += a;
-    }
-    a %= 65521;
-    b %= 65521;
-    data = data.subspan(n);
-  }
-  return b << 16 | a;
-}
-
 constexpr int kMaxBits = 15, kFastBits = 10;
 
 /// A canonical Huffman code: codes of up to kFastBits bits by table, longer ones bit by bit.
@@ -308,6 +293,21 @@ std::uint32_t crc32(std::span<const std::byte> data) {
   }
   for (; i < data.size(); ++i) c = (c >> 8) ^ kCrc[0][(c ^ static_cast<std::uint32_t>(data[i])) & 0xFF];
   return ~c;
+}
+
+std::uint32_t adler32(std::span<const std::byte> data) {
+  std::uint32_t a = 1, b = 0;
+  while (!data.empty()) {
+    const std::size_t n = std::min<std::size_t>(data.size(), 5552);  // the most for which b stays below 2^32
+    for (std::size_t i = 0; i < n; ++i) {
+      a += static_cast<std::uint32_t>(data[i]);
+      b += a;
+    }
+    a %= 65521;
+    b %= 65521;
+    data = data.subspan(n);
+  }
+  return b << 16 | a;
 }
 
 bool is_gzip(std::span<const std::byte> data) { return data.size() >= 2 && data[0] == std::byte{0x1F} && data[1] == std::byte{0x8B}; }

@@ -21,5 +21,7 @@ std::vector<std::byte> zlib_inflate(std::span<const std::byte> compressed, const
 bool is_gzip(std::span<const std::byte> data);
 /// CRC-32 of IEEE 802.3, as gzip has it.
 std::uint32_t crc32(std::span<const std::byte> data);
+/// Adler-32 of RFC 1950.
+std::uint32_t adler32(std::span<const std::byte> data);
 
 }  // namespace graven::runtime

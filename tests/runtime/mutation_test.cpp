@@ -81,6 +81,11 @@ TEST(Mutation, NoReaderFails) {
       {"idx, gzipped", from_hex("1f8b0800000000000003 636060e0656460606062006200") + std::string(8, 'x'),
        [&](const std::string& path) { return touch(read_idx(path).bytes); }},
       {"cifar", std::string(3073, '\x01'), [&](const std::string& path) { return touch(read_cifar(path, CifarKind::cifar10).bytes.view); }},
+      {"png",
+       from_hex("89504e470d0a1a0a0000000d4948445200000003000000010203000000668efc2700000009504c54450a141e28323c46505a16ac84740000000a49444154789c6368"
+                "010000"
+                "860085bcf5cdd60000000049454e44ae426082"),
+       [&](const std::string& path) { return touch(read_image(path).bytes); }},
       {"ppm", "P6 # x\n2 1\n255\nabcdef", [&](const std::string& path) { return touch(read_image(path).bytes); }},
       {"json", R"({"a":[1,-2.5e3,{"b":"\u00e9\ud83d\ude00"}],"c":null,"d":true})",
        [&](const std::string& path) {

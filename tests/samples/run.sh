@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs a sample as its tutorial says, and what it emits.
 #
-#   bash tests/samples/run.sh my_linear|polynomial_fit|lenet|mobilenet_v2|resnet18|gpt2 BUILD_DIR
+#   bash tests/samples/run.sh my_linear|polynomial_fit|lenet|mobilenet_v2|resnet18|style_transfer|gpt2 BUILD_DIR
 set -euo pipefail
 sample=$1
 build=$(cd "$2" && pwd)
@@ -76,6 +76,29 @@ case $sample in
     accuracy=$(grep -oE 'accuracy +[0-9.]+' train.log | tail -n 1 | grep -oE '[0-9.]+')
     awk -v a="$accuracy" 'BEGIN { exit !(a >= 0.9) }' || fail "accuracy $accuracy on bands that a network can tell apart"
     "$build/graven" check resnet18
+    ;;
+  style_transfer)
+    "$build/samples/06_style_transfer" --out . --size 64 --channels 8 >out
+    expect "the network is random" out
+    # From here on, nothing but the folder.
+    "$build/graven" check saved
+    "$build/graven" emit saved -o project --name stylize
+    cmake -S project -B project/build -DCMAKE_BUILD_TYPE=Release >build.log || { cat build.log; fail "configuring"; }
+    cmake --build project/build -j 2 >>build.log 2>&1 || { cat build.log; fail "building"; }
+    (cd project && build/selftest) || fail "the self-test"
+    stylize=project/build/stylize
+    "$stylize" --data picture.ppm --output stylized.ppm
+    "$stylize" --data picture.ppm --output stylized.png
+    python3 "$here/read_png.py" stylized.png stylized.ppm || fail "an independent reader disagrees"
+    # A PNG picture is read as well as written: the same numbers from the same picture.
+    "$stylize" --data stylized.png --output twice.ppm
+    "$stylize" --data stylized.ppm --output again.ppm
+    cmp twice.ppm again.ppm || fail "a picture differs by its format"
+    ! "$stylize" --data picture.ppm --output stylized.pgm 2>errors || fail "a grey picture of three channels"
+    expect "one picture of \[1,height,width\] for a pgm file" errors
+    # Weights that PyTorch wrote, with what its file has besides.
+    "$build/samples/06_style_transfer" --out torch --size 64 --channels 4 --weights "$here/../fixtures/models/style_transfer.safetensors" >out
+    "$build/graven" check torch/saved
     ;;
   gpt2)
     "$build/samples/07_gpt2" --out "$work" >out
