@@ -1,6 +1,22 @@
 # tests/<dir>/*.cpp is one GoogleTest program, test_<dir>.
 find_package(GTest REQUIRED)
 include(GoogleTest)
+
+# What every such program is compiled with.
+function(graven_test_options target)
+  target_link_libraries(${target} PRIVATE graven GTest::gtest GTest::gtest_main)
+  target_compile_definitions(${target} PRIVATE GRAVEN_SOURCE_DIR="${CMAKE_SOURCE_DIR}" GRAVEN_BINARY_DIR="${CMAKE_BINARY_DIR}")
+  graven_warnings(${target})
+  target_compile_options(${target} PRIVATE -O1)
+  graven_unoptimized(${target})  # what takes time is in the library
+endfunction()
+if(GRAVEN_QUICK_BUILD)
+  file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/test_headers.cpp CONTENT "// Carries the precompiled headers of the tests.\n" @ONLY)
+  add_library(test_headers OBJECT ${CMAKE_BINARY_DIR}/test_headers.cpp)
+  graven_test_options(test_headers)
+  graven_precompile(test_headers <gtest/gtest.h> ir/graph.h ir/diagnostic.h <algorithm> <filesystem> <fstream> <functional>)
+endif()
+
 file(GLOB TEST_DIRECTORIES CONFIGURE_DEPENDS LIST_DIRECTORIES true tests/*)
 foreach(directory ${TEST_DIRECTORIES})
   get_filename_component(name ${directory} NAME)
@@ -9,14 +25,14 @@ foreach(directory ${TEST_DIRECTORIES})
     continue()
   endif()
   add_executable(test_${name} ${sources})
-  target_link_libraries(test_${name} PRIVATE graven GTest::gtest GTest::gtest_main)
-  target_compile_definitions(test_${name} PRIVATE GRAVEN_SOURCE_DIR="${CMAKE_SOURCE_DIR}" GRAVEN_BINARY_DIR="${CMAKE_BINARY_DIR}")
-  graven_warnings(test_${name})
-  target_compile_options(test_${name} PRIVATE -O1)
+  graven_test_options(test_${name})
+  graven_precompile_as(test_${name} test_headers)
   gtest_discover_tests(test_${name} TEST_PREFIX ${name}/ DISCOVERY_TIMEOUT 60 PROPERTIES LABELS sanitize TIMEOUT 600)
 endforeach()
 # It compiles what it emits.
 target_compile_definitions(test_emit PRIVATE GRAVEN_CXX="${CMAKE_CXX_COMPILER}" GRAVEN_SANITIZED=$<BOOL:${GRAVEN_SANITIZE}>)
+add_dependencies(test_errors graven_command)
+
 file(GLOB TEST_SUBPROJECTS CONFIGURE_DEPENDS tests/*/CMakeLists.txt)
 foreach(file ${TEST_SUBPROJECTS})
   get_filename_component(directory ${file} DIRECTORY)

@@ -207,6 +207,9 @@ void Tensor::backward(const Tensor& gradient, bool retain_graph, Location where)
     } else if (shape().numel() != Dim(1)) {
       detail::fail("backward", "a loss must have one element, got " + describe() + "; reduce it, or give backward() a gradient", where);
     }
+    for (const ir::Loss& earlier : trace->graph.losses)
+      if (earlier.value == loss.value)
+        detail::fail("backward", "this loss went backward in this build() already; for its gradient twice, scale it: (2 * loss).backward()", where);
     trace->graph.losses.push_back(loss);
     return;
   }

@@ -269,16 +269,17 @@ std::string short_type_name(std::string_view pretty) {
   if (begin == std::string_view::npos) return "Module";
   std::string_view type = pretty.substr(begin + 4);
   int depth = 0;
-  std::size_t end = 0, last = 0;
+  std::size_t end = 0, last = 0, arguments = std::string_view::npos;
   for (; end < type.size(); ++end) {
     const char c = type[end];
-    if (depth == 0 && (c == ';' || c == ']' || c == '<')) break;
-    // "(anonymous namespace)::Net", "{anonymous}::Net", "test()::Net"
-    if (c == '(' || c == '{') ++depth;
-    if (c == ')' || c == '}') --depth;
-    if (depth == 0 && c == ':') last = end + 1;
+    if (depth == 0 && (c == ';' || c == ']')) break;
+    // "(anonymous namespace)::Net", "{anonymous}::Net", "test()::Net", "main()::<lambda()>::Net", "Net<int>"
+    if (depth == 0 && c == '<' && arguments == std::string_view::npos) arguments = end;
+    if (c == '(' || c == '{' || c == '<') ++depth;
+    if (c == ')' || c == '}' || c == '>') --depth;
+    if (depth == 0 && c == ':') last = end + 1, arguments = std::string_view::npos;
   }
-  return std::string(type.substr(last, end - last));
+  return std::string(type.substr(last, std::min(end, arguments) - last));
 }
 
 CallScope::CallScope(const ModuleBase& module, Location where) {

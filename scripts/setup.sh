@@ -11,12 +11,12 @@ list=$here/packages.txt
 
 say() { printf 'setup: %s\n' "$*"; }
 
-# Whether the file that shows a package's presence is there: bin:NAME, include:PATH or file:PATH.
+# Whether the file that shows a package's presence is there: bin:NAME, include:PATH or file:PATTERN.
 present() {
   case $1 in
     bin:*) command -v "${1#bin:}" >/dev/null 2>&1 ;;
     include:*) [ -e "/usr/include/${1#include:}" ] || [ -e "/usr/local/include/${1#include:}" ] ;;
-    file:*) [ -e "${1#file:}" ] ;;
+    file:*) compgen -G "${1#file:}" >/dev/null ;;
   esac
 }
 

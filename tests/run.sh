@@ -2,7 +2,8 @@
 # Installs what is missing, builds everything and runs every test with ctest.
 #
 #   bash tests/run.sh               every test
-#   bash tests/run.sh --sanitize    first the same tests built with AddressSanitizer and UndefinedBehaviorSanitizer (takes as long again, twice)
+#   bash tests/run.sh --sanitize    before them, the library and its tests under AddressSanitizer and UndefinedBehaviorSanitizer, a minute of fuzzing the
+#                                   readers (where there is a clang++ with libFuzzer), and the tests of threads under ThreadSanitizer
 #   BUILD=DIR bash tests/run.sh     another build folder (default: build)
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -16,10 +17,26 @@ done
 bash scripts/setup.sh
 build=${BUILD:-build}
 jobs=$(nproc)
+
+# Whether clang++ brings libFuzzer; its packages come apart in some releases.
+has_fuzzer() {
+  command -v clang++ >/dev/null && echo 'extern "C" int LLVMFuzzerTestOneInput(const unsigned char*, unsigned long) { return 0; }' |
+    clang++ -x c++ -fsanitize=fuzzer,address - -o /dev/null 2>/dev/null
+}
+
 if [ $sanitize = yes ]; then
-  cmake -S . -B "$build-sanitize" -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo -DGRAVEN_SANITIZE=ON -DGRAVEN_BUILD_SAMPLES=OFF
+  compiler=()
+  if has_fuzzer; then
+    compiler=(-DCMAKE_CXX_COMPILER=clang++)
+  else
+    echo "tests/run.sh: SKIPPED: the fuzzers (10 programs), for want of a clang++ with libFuzzer"
+  fi
+  cmake -S . -B "$build-sanitize" -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo -DGRAVEN_SANITIZE=address "${compiler[@]}"
   cmake --build "$build-sanitize" -j "$jobs"
   ctest --test-dir "$build-sanitize" --output-on-failure -j "$jobs" -L sanitize
+  cmake -S . -B "$build-thread" -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo -DGRAVEN_SANITIZE=thread
+  cmake --build "$build-thread" -j "$jobs" --target test_threads
+  ctest --test-dir "$build-thread" --output-on-failure -L threads
 fi
 cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release
 cmake --build "$build" -j "$jobs"

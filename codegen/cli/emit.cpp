@@ -80,7 +80,8 @@ void add_emit(CLI::App& app, int& status) {
   command->add_option("--from", o->emit.passes.from, "First pass to run");
   command->add_option("--to", o->emit.passes.to, "Last pass to run");
   command->add_option("--dump", o->emit.passes.dump_directory, "Write the graph after every pass into this folder");
-  command->add_option("--memory-budget", o->emit.memory_budget, "Bytes that the arena may take; more is an error")->check(CLI::NonNegativeNumber);
+  command->add_option("--memory-budget", o->emit.memory_budget, "Bytes that the arena may take; more is an error")
+      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 60));
   command->add_flag("!--no-format", o->emit.format, "Leave out clang-format");
   command->add_flag("-q,--quiet", o->quiet, "Say nothing but notes and errors");
   command->callback([o, &status] { status = emit(*o); });

@@ -16,7 +16,7 @@
 int main(int argc, char** argv) {
   CLI::App app{"Graven carves neural networks into standalone C++ and CUDA projects."};
   app.name("graven");
-  app.require_subcommand(1);
+  app.require_subcommand(0, 1);  // none and an unknown one are told apart below
   app.set_version_flag("--version", "graven " GRAVEN_VERSION);
   app.failure_message(CLI::FailureMessage::help);
   int status = 0;
@@ -28,7 +28,10 @@ int main(int argc, char** argv) {
   graven::cli::add_passes(app, status);
   graven::cli::add_ops(app, status);
   try {
+    if (argc > 1 && argv[1][0] != '-' && app.get_subcommands([&](const CLI::App* c) { return c->get_name() == argv[1]; }).empty())
+      throw CLI::ParseError("there is no command '" + std::string(argv[1]) + "'", 2);
     app.parse(argc, argv);
+    if (app.get_subcommands().empty()) throw CLI::ParseError("a command is required", 2);
   } catch (const CLI::Success& done) {  // --help, --version
     return app.exit(done);
   } catch (const CLI::ParseError& wrong) {

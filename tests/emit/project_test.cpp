@@ -6,6 +6,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <sstream>
 
 #include "codegen/build/process.h"
@@ -83,6 +84,41 @@ TEST(Project, BudgetIsAnError) {
     FAIL();
   } catch (const UserError& e) {
     EXPECT_NE(std::string(e.what()).find("memory budget is 1000"), std::string::npos) << e.what();
+  }
+}
+
+TEST(Project, SchedulesAreWrittenWholeOrRefused) {
+  Graph graph = polynomial_fit();
+  graph.optimizers[0].schedule = {"step", {{"step_size", 3}, {"gamma", 0.5}, {"warmup_linear", 1}, {"warmup_factor", 0.25}, {"warmup_iters", 4}}, {}};
+  const std::string text = render_project(graph, {.format = false}).at("main.cpp");
+  EXPECT_NE(text.find(".kind = Schedule::Kind::step, .gamma = 0.5, .step_size = 3, .warmup = Schedule::Warmup::linear, .warmup_factor = 0.25, "
+                      ".warmup_iters = 4"),
+            std::string::npos)
+      << text;
+  const double inf = std::numeric_limits<double>::infinity();
+  const struct {
+    ir::Schedule schedule;
+    const char* error;
+  } cases[] = {
+      {{"step", {{"step_size", 0}}, {}}, "expected a whole number from 1 to 2^53 for step_size, found 0"},
+      {{"step", {{"step_size", 1.5}}, {}}, "for step_size, found 1.5"},
+      {{"step", {{"step_size", 1e300}}, {}}, "for step_size, found 1e+300"},
+      {{"cosine", {{"T_max", -1}}, {}}, "for T_max, found -1"},
+      {{"cosine", {{"T_max", inf}}, {}}, "for T_max"},
+      {{"linear", {{"total_iters", -1}}, {}}, "expected a whole number from 0 to 2^53 for total_iters, found -1"},
+      {{"exponential", {{"gamma", -inf}}, {}}, "expected a finite number for gamma"},
+      {{"multi_step", {}, {2, 2.5}}, "for a milestone, found 2.5"},
+      {{"step", {{"momentum", 1}}, {}}, "has an option 'momentum' that emitted programs do not know"},
+      {{"sawtooth", {}, {}}, "no learning-rate schedule of kind 'sawtooth'"},
+  };
+  for (const auto& c : cases) {
+    graph.optimizers[0].schedule = c.schedule;
+    try {
+      render_project(graph, {.format = false});
+      ADD_FAILURE() << c.error;
+    } catch (const UserError& e) {
+      EXPECT_NE(std::string(e.what()).find(c.error), std::string::npos) << e.what();
+    }
   }
 }
 

@@ -1,0 +1,22 @@
+# A build from nothing, as tests/run.sh and the samples make it: headers that most files include are compiled once, and what never runs long (tests, the
+# command) is not optimised. Off by default, because a change of such a header then compiles everything anew, and a cache of objects misses more often.
+option(GRAVEN_QUICK_BUILD "Precompile headers; do not optimise tests and the command" OFF)
+if(GRAVEN_QUICK_BUILD AND CCACHE AND "${CMAKE_CXX_COMPILER_LAUNCHER}" STREQUAL "${CCACHE}")
+  # Without this ccache passes by whatever uses a precompiled header.
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE})
+endif()
+function(graven_precompile target)
+  if(GRAVEN_QUICK_BUILD)
+    target_precompile_headers(${target} PRIVATE ${ARGN})
+  endif()
+endfunction()
+function(graven_precompile_as target other)
+  if(GRAVEN_QUICK_BUILD)
+    target_precompile_headers(${target} REUSE_FROM ${other})
+  endif()
+endfunction()
+function(graven_unoptimized target)
+  if(GRAVEN_QUICK_BUILD AND NOT GRAVEN_SANITIZE)
+    target_compile_options(${target} PRIVATE -O0)
+  endif()
+endfunction()

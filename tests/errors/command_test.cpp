@@ -1,0 +1,93 @@
+// The graven command given what it cannot use: a status, one message on the screen, nothing written.
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "codegen/build/process.h"
+
+namespace graven {
+namespace {
+
+namespace fs = std::filesystem;
+
+TEST(Command, GivesItsError) {
+  const fs::path work = fs::path(GRAVEN_BINARY_DIR) / "errors_command";
+  fs::remove_all(work);
+  fs::create_directories(work / "occupied");
+  std::ofstream(work / "occupied/mine.txt") << "not Graven's";
+  std::ofstream(work / "half.json") << "{\n\"format\": \"graven.graph\",";
+  std::ofstream(work / "words.json") << "no JSON";
+  std::ofstream(work / "empty.json");
+  ASSERT_EQ(::mkfifo((work / "pipe").c_str(), 0600), 0);  // nobody writes into it
+  fs::create_directories(work / "bad_weights");
+  const fs::path golden = fs::path(GRAVEN_SOURCE_DIR) / "tests/golden/my_linear";
+  fs::copy_file(golden / "graph.json", work / "bad_weights/graph.json");
+  std::ofstream(work / "bad_weights/weights.safetensors") << "short";
+  const std::string graph = golden.string(), out = (work / "project").string();
+
+  const struct {
+    std::vector<std::string> words;
+    int status;
+    std::string error;
+  } cases[] = {
+      {{}, 2, "error: a command is required"},
+      {{"compile"}, 2, "error: there is no command 'compile'"},
+      {{"--bogus"}, 2, "--bogus"},
+      {{"emit"}, 2, "error: graph is required"},
+      {{"emit", graph, "-o", out, "--bogus"}, 2, "--bogus"},
+      {{"emit", graph, "-o"}, 2, "--output"},
+      {{"emit", graph}, 1, "error: where should the project go?"},
+      {{"emit", "/nonexistent", "-o", out}, 1, "error: /nonexistent: no such file or folder"},
+      {{"emit", graph, "-o", "/proc/none"}, 1, "error: /proc/none: cannot create the folder"},
+      {{"emit", graph, "-o", (work / "half.json").string()}, 1, "is a file; a project needs a folder"},
+      {{"emit", graph, "-o", (work / "occupied").string()}, 1, "is not empty, and holds no graph of Graven's"},
+      {{"emit", graph, "-o", out, "--target", "tpu"}, 2, "error: --target: tpu not in {cpu,cuda}"},
+      {{"emit", graph, "-o", out, "--disable", "nonsense"}, 1, "error: there is no pass 'nonsense'"},
+      {{"emit", graph, "-o", out, "--from", "nonsense"}, 1, "error: there is no pass 'nonsense'"},
+      {{"emit", graph, "-o", out, "--to", "nonsense"}, 1, "error: there is no pass 'nonsense'"},
+      {{"emit", graph, "-o", out, "--dump", "/proc/none"}, 1, "error: /proc/none: cannot create the directory"},
+      {{"emit", graph, "-o", out, "--memory-budget", "-5"}, 2, "error: --memory-budget: Value -5 not in range 0"},
+      {{"emit", graph, "-o", out, "--memory-budget", "nan"}, 2, "--memory-budget"},
+      {{"emit", graph, "-o", out, "--memory-budget", "99999999999999999999"}, 2, "--memory-budget"},
+      {{"emit", (work / "half.json").string(), "-o", out}, 1, "half.json: line 2"},
+      {{"emit", (work / "bad_weights").string(), "-o", out}, 1, "weights.safetensors: header: expected 8 bytes of length, found 5 bytes"},
+      {{"check", (work / "words.json").string()}, 1, "words.json: line 1, column 2: not valid JSON"},
+      {{"check", (work / "empty.json").string()}, 1, "empty.json"},
+      {{"check", (work / "occupied").string()}, 1, "holds no graph.json"},
+      {{"check", (work / "pipe").string()}, 1, "pipe: expected a file, found something else"},
+      {{"check", "/dev/zero"}, 1, "/dev/zero: expected a file, found something else"},
+      {{"check", (work / "bad_weights").string()}, 1, "weights.safetensors: header"},
+      {{"show", graph, "--format", "nonsense"}, 2, "error: --format: nonsense not in"},
+      {{"show", graph, "-o", "/dev/full"}, 1, "error: /dev/full: cannot be written: No space left on device"},
+      {{"show", graph, "-o", work.string()}, 1, "cannot be written"},
+      {{"build", "/nonexistent"}, 1, "error: /nonexistent: is no emitted project"},
+      {{"build", work.string()}, 1, "is no emitted project"},
+      {{"build", graph, "-j", "-1"}, 2, "error: --jobs: Value -1 not in range 0 to 4096"},
+      {{"build", graph, "-j", "99999999999"}, 2, "--jobs"},
+      {{"run", "/nonexistent"}, 1, "is no emitted project"},
+      {{"ops", "nonsense"}, 1, "error: unknown operator 'nonsense'"},
+      {{"passes", "extra"}, 2, "not expected: extra"},
+  };
+  for (const auto& c : cases) {
+    std::vector<std::string> command = {GRAVEN_BINARY_DIR "/graven"};
+    command.insert(command.end(), c.words.begin(), c.words.end());
+    std::string line;
+    for (const std::string& word : c.words) line += " " + word;
+    SCOPED_TRACE("graven" + line);
+    const codegen::ProcessResult r = codegen::run_process(command, {.directory = work.string(), .seconds = 60});
+    EXPECT_FALSE(r.timed_out);
+    EXPECT_EQ(r.exit_status, c.status) << r.output;
+    EXPECT_NE(r.output.find("error: "), std::string::npos) << r.output;
+    EXPECT_NE(r.output.find(c.error), std::string::npos) << r.output;
+    EXPECT_LT(r.output.size(), 2000U) << r.output;
+    EXPECT_FALSE(fs::exists(out)) << "nothing is written";
+    fs::remove_all(out);
+  }
+}
+
+}  // namespace
+}  // namespace graven

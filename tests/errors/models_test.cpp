@@ -1,0 +1,469 @@
+// Models that must fail. Each case is a user's mistake; tests/errors/models/<case>.txt is the text that it gets, whole. `test_errors --bless` writes
+// the texts anew. "line +3" is the third line after the one with the case's name, so that the texts show whether the right line is blamed.
+#include <graven/graven.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iostream>
+#include <limits>
+#include <optional>
+#include <regex>
+#include <sstream>
+#include <string>
+
+namespace graven {
+
+bool bless = false;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Case {
+  const char* name;
+  int line;
+  std::function<void()> mistake;
+};
+
+struct Mlp : nn::Module<Mlp> {
+  nn::Linear hidden = child("hidden", nn::Linear(4, 3));
+  nn::Linear logits = child("logits", nn::Linear(3, 2));
+  Tensor forward(Tensor x) { return logits(relu(hidden(x))); }
+};
+
+/// A training graph whose build() is given: shapes are the case's.
+template <class Derived>
+struct Train : nn::Graph<Derived> {
+  Mlp model = this->child("model", Mlp());
+  optim::SGD optimizer{model.parameters(), {.lr = 0.1}};
+  Train() { this->add_optimizer(optimizer); }
+};
+
+Tensor parameter_tensor() { return ones({2, 2}).requires_grad_(); }
+
+const std::vector<Case>& cases() {
+  static const std::vector<Case> all = {
+      // ---- shapes and dtypes, at once ----
+      {"linear_features", __LINE__,
+       [] {
+         Mlp model;
+         model(zeros({2, 5}));
+       }},
+      {"matmul_shapes", __LINE__, [] { matmul(zeros({2, 3}), zeros({4, 5})); }},
+      {"add_shapes", __LINE__, [] { zeros({2, 3}) + zeros({4}); }},
+      {"reshape_count", __LINE__, [] { zeros({2, 3}).reshape({4, 2}); }},
+      {"softmax_dimension", __LINE__, [] { zeros({2, 3}).softmax(2); }},
+      {"cat_shapes", __LINE__, [] { cat({zeros({2, 3}), zeros({2, 4})}); }},
+      {"conv_channels", __LINE__, [] { nn::Conv2d(3, 8, 3)(zeros({1, 4, 8, 8})); }},
+      {"conv_kernel_too_large", __LINE__, [] { nn::Conv2d(3, 8, 5)(zeros({1, 3, 4, 4})); }},
+      {"linear_of_integers", __LINE__, [] { nn::Linear(4, 3)(zeros({2, 4}, i64)); }},
+      {"linear_of_doubles", __LINE__, [] { nn::Linear(4, 3)(zeros({2, 4}, f64)); }},
+      {"labels_of_floats", __LINE__, [] { cross_entropy(zeros({2, 3}), zeros({2})); }},
+      {"labels_count", __LINE__, [] { cross_entropy(zeros({2, 3}), zeros({3}, i64)); }},
+      {"mean_of_integers", __LINE__, [] { zeros({3}, i64).mean(); }},
+      {"select_out_of_range", __LINE__, [] { zeros({3})[3]; }},
+      {"undefined_tensor", __LINE__, [] { relu(Tensor()); }},
+      {"item_of_many", __LINE__, [] { (void)zeros({2}).item<float>(); }},
+      {"data_of_another_type", __LINE__, [] { (void)zeros({2}).data<std::int64_t>(); }},
+      {"negative_size", __LINE__, [] { zeros({2, -3}); }},
+      {"size_overflow", __LINE__, [] { zeros({std::int64_t{1} << 40, std::int64_t{1} << 40}); }},
+      {"ragged_lists", __LINE__, [] { tensor({{1, 2}, {3}}); }},
+
+      // ---- layers and optimizers that cannot be ----
+      {"linear_of_nothing", __LINE__, [] { nn::Linear(0, 3); }},
+      {"conv_groups", __LINE__, [] { nn::Conv2d(3, 8, 3, {.groups = 2}); }},
+      {"conv_stride", __LINE__, [] { nn::Conv2d(3, 8, 3, {.stride = 0}); }},
+      {"dropout_probability", __LINE__, [] { nn::Dropout(1.5); }},
+      {"dropout_probability_nan", __LINE__, [] { nn::Dropout(std::numeric_limits<double>::quiet_NaN()); }},
+      {"optimizer_without_parameters", __LINE__, [] { optim::SGD(std::vector<Tensor>{}); }},
+      {"optimizer_negative_rate", __LINE__, [] { optim::SGD({parameter_tensor()}, {.lr = -1}); }},
+      {"optimizer_rate_nan", __LINE__, [] { optim::Adam({parameter_tensor()}, {.lr = std::nan("")}); }},
+      {"optimizer_nesterov", __LINE__, [] { optim::SGD({parameter_tensor()}, {.nesterov = true}); }},
+      {"optimizer_parameter_twice", __LINE__,
+       [] {
+         const Tensor w = parameter_tensor();
+         optim::SGD({w, w});
+       }},
+      {"optimizer_of_a_result", __LINE__, [] { optim::SGD({parameter_tensor() * 2}); }},
+      {"optimizer_of_integers", __LINE__, [] { optim::SGD({zeros({2}, i64)}); }},
+      {"optimizer_betas", __LINE__, [] { optim::Adam({parameter_tensor()}, {.betas = {0.9, 1.0}}); }},
+      {"schedule_step_size", __LINE__,
+       [] {
+         optim::SGD sgd({parameter_tensor()});
+         lr_scheduler::StepLR(sgd, {.step_size = 0});
+       }},
+
+      {"schedule_cosine_length", __LINE__,
+       [] {
+         optim::SGD sgd({parameter_tensor()});
+         lr_scheduler::CosineAnnealingLR(sgd, {.T_max = 0});
+       }},
+      {"schedule_milestones", __LINE__,
+       [] {
+         optim::SGD sgd({parameter_tensor()});
+         lr_scheduler::MultiStepLR(sgd, {.milestones = {5, 3}});
+       }},
+      {"schedule_gamma_nan", __LINE__,
+       [] {
+         optim::SGD sgd({parameter_tensor()});
+         lr_scheduler::ExponentialLR(sgd, {.gamma = std::nan("")});
+       }},
+
+      // ---- gradients ----
+      {"backward_twice", __LINE__,
+       [] {
+         const Tensor w = parameter_tensor(), loss = (w * w).sum();
+         loss.backward();
+         loss.backward();
+       }},
+      {"backward_of_many", __LINE__, [] { (parameter_tensor() * 2).backward(); }},
+      {"backward_without_gradient", __LINE__, [] { zeros({}).backward(); }},
+      {"backward_gradient_shape", __LINE__, [] { (parameter_tensor() * 2).backward(ones({3})); }},
+      {"changed_before_backward", __LINE__,
+       [] {
+         Tensor w = parameter_tensor(), y = w * 1, loss = (y * y).sum();
+         y.add_(1);
+         loss.backward();
+       }},
+      {"parameter_in_place", __LINE__,
+       [] {
+         Tensor w = parameter_tensor();
+         w.add_(1);
+       }},
+      {"gradient_of_integers", __LINE__, [] { zeros({2}, i64).requires_grad_(); }},
+
+      // ---- registration ----
+      {"child_twice", __LINE__,
+       [] {
+         struct Twice : nn::Module<Twice> {
+           nn::Linear a = child("layer", nn::Linear(2, 2)), b = child("layer", nn::Linear(2, 2));
+           Tensor forward(Tensor x) { return b(a(x)); }
+         };
+         Twice();
+       }},
+      {"child_with_a_dot", __LINE__,
+       [] {
+         struct Dotted : nn::Module<Dotted> {
+           nn::Linear a = child("layer.0", nn::Linear(2, 2));
+           Tensor forward(Tensor x) { return a(x); }
+         };
+         Dotted();
+       }},
+      {"parameter_without_name", __LINE__,
+       [] {
+         struct Nameless : nn::Module<Nameless> {
+           Tensor w = parameter("", ones({2}));
+           Tensor forward(Tensor x) { return x * w; }
+         };
+         Nameless();
+       }},
+      {"child_not_registered", __LINE__,
+       [] {
+         struct Forgetful : nn::Module<Forgetful> {
+           nn::Linear a{2, 2};
+           Tensor forward(Tensor x) { return a(x); }
+         };
+         Forgetful()(zeros({1, 2}));
+       }},
+      {"module_not_registered_in_graph", __LINE__,
+       [] {
+         struct Unregistered : nn::Graph<Unregistered> {
+           nn::Linear linear{2, 2};
+           Tensor build(Tensor x) { return linear(x); }
+         };
+         Unregistered().compile(spec({1, 2}));
+       }},
+      {"parameter_not_registered_in_graph", __LINE__,
+       [] {
+         struct Captures : nn::Graph<Captures> {
+           Tensor w = parameter_tensor();
+           Tensor build(Tensor x) { return matmul(x, w); }
+         };
+         Captures().compile(spec({1, 2}));
+       }},
+
+      // ---- graphs ----
+      {"graph_shapes", __LINE__,
+       [] {
+         struct Shapes : nn::Graph<Shapes> {
+           nn::Sequential net = child("net", nn::Sequential(nn::Linear(2, 3), nn::ReLU(), nn::Linear(4, 1)));
+           Tensor build(Tensor x) { return net(x); }
+         };
+         Shapes().compile(spec({1, 2}));
+       }},
+      {"graph_dtypes", __LINE__,
+       [] {
+         struct Dtypes : nn::Graph<Dtypes> {
+           nn::Linear layer = child("layer", nn::Linear(2, 3));
+           Tensor build(Tensor x) { return layer(x); }
+         };
+         Dtypes().compile(spec({1, 2}, i64));
+       }},
+      {"loss_not_scalar", __LINE__,
+       [] {
+         struct Vector : Train<Vector> {
+           Tensor build(Tensor x) {
+             Tensor loss = model(x);
+             loss.backward();
+             return loss;
+           }
+         };
+         Vector().compile(spec({5, 4}));
+       }},
+      {"loss_without_parameters", __LINE__,
+       [] {
+         struct Detached : Train<Detached> {
+           Tensor build(Tensor x) {
+             Tensor loss = model(x).detach().sum();
+             loss.backward();
+             return loss;
+           }
+         };
+         Detached().compile(spec({5, 4}));
+       }},
+      {"backward_twice_in_graph", __LINE__,
+       [] {
+         struct Double : Train<Double> {
+           Tensor build(Tensor x) {
+             Tensor loss = model(x).sum();
+             loss.backward();
+             loss.backward();
+             return loss;
+           }
+         };
+         Double().compile(spec({5, 4}));
+       }},
+      {"optimizer_without_backward", __LINE__,
+       [] {
+         struct NoBackward : Train<NoBackward> {
+           Tensor build(Tensor x) { return model(x).sum(); }
+         };
+         NoBackward().compile(spec({5, 4}));
+       }},
+      {"backward_without_optimizer", __LINE__,
+       [] {
+         struct NoOptimizer : nn::Graph<NoOptimizer> {
+           Mlp model = child("model", Mlp());
+           Tensor build(Tensor x) {
+             Tensor loss = model(x).sum();
+             loss.backward();
+             return loss;
+           }
+         };
+         NoOptimizer().compile(spec({5, 4}));
+       }},
+      {"parameter_in_two_optimizers", __LINE__,
+       [] {
+         struct Two : Train<Two> {
+           optim::Adam second{{model.logits.weight}};
+           Two() { add_optimizer(second); }
+           Tensor build(Tensor x) { return model(x); }
+         };
+         Two();
+       }},
+      {"parameter_not_in_the_graph", __LINE__,
+       [] {
+         struct Foreign : nn::Graph<Foreign> {
+           Mlp model = child("model", Mlp());
+           optim::SGD optimizer{nn::Linear(2, 2).parameters()};
+           Foreign() { add_optimizer(optimizer); }
+           Tensor build(Tensor x) { return model(x); }
+         };
+         Foreign();
+       }},
+      {"schedule_of_another_optimizer", __LINE__,
+       [] {
+         struct Mixed : nn::Graph<Mixed> {
+           Mlp model = child("model", Mlp());
+           optim::SGD first{model.hidden.parameters()}, second{model.logits.parameters()};
+           lr_scheduler::StepLR schedule{second, {}};
+           Mixed() { add_optimizer(first, schedule); }
+           Tensor build(Tensor x) { return model(x); }
+         };
+         Mixed();
+       }},
+      {"item_in_build", __LINE__,
+       [] {
+         struct Peeks : nn::Graph<Peeks> {
+           Tensor build(Tensor x) { return x * x.sum().item<float>(); }
+         };
+         Peeks().compile(spec({2}));
+       }},
+      {"traced_tensor_outside", __LINE__,
+       [] {
+         struct Keeps : nn::Graph<Keeps> {
+           Tensor kept;
+           Tensor build(Tensor x) { return kept = x * 2; }
+         };
+         Keeps graph;
+         graph.compile(spec({2}));
+         relu(graph.kept);
+       }},
+      {"returns_undefined", __LINE__,
+       [] {
+         struct Nothing : nn::Graph<Nothing> {
+           Tensor build(Tensor) { return {}; }
+         };
+         Nothing().compile(spec({2}));
+       }},
+      {"spec_negative", __LINE__,
+       [] {
+         struct Negative : nn::Graph<Negative> {
+           Tensor build(Tensor x) { return x; }
+         };
+         Negative().compile(spec({2, -1}));
+       }},
+      {"spec_two_maxima", __LINE__,
+       [] {
+         struct Maxima : nn::Graph<Maxima> {
+           Tensor build(Tensor x, Tensor y) { return x + y; }
+         };
+         Maxima().compile(spec({Dim("batch", 4)}), spec({Dim("batch", 8)}));
+       }},
+      {"not_recorded_yet", __LINE__,
+       [] {
+         struct Fresh : nn::Graph<Fresh> {
+           Tensor build(Tensor x) { return x; }
+         };
+         (void)Fresh().graph();
+       }},
+      {"input_shape_changed", __LINE__,
+       [] {
+         struct Shaped : nn::Graph<Shaped> {
+           Tensor build(Tensor x) { return x * 2; }
+         } graph;
+         graph.compile(spec({2, 3}, "x"));
+         graph(zeros({3, 3}));
+       }},
+      {"input_dtype_changed", __LINE__,
+       [] {
+         struct Typed : nn::Graph<Typed> {
+           Tensor build(Tensor x) { return x * 2; }
+         } graph;
+         graph.compile(spec({2, 3}));
+         graph(zeros({2, 3}, f64));
+       }},
+      {"batch_too_large", __LINE__,
+       [] {
+         struct Batched : nn::Graph<Batched> {
+           Tensor build(Tensor x) { return x * 2; }
+         } graph;
+         graph.compile(spec({Dim("batch", 4), 3}));
+         graph(zeros({5, 3}));
+       }},
+      {"input_tree_changed", __LINE__,
+       [] {
+         struct Listed : nn::Graph<Listed> {
+           Tensor build(std::vector<Tensor> xs) { return xs.at(0); }
+         } graph;
+         graph.compile(std::vector<Spec>{spec({2}), spec({2})});
+         graph(std::vector<Tensor>{zeros({2})});
+       }},
+      {"input_undefined", __LINE__,
+       [] {
+         struct Missing : nn::Graph<Missing> {
+           Tensor build(Tensor x) { return x * 2; }
+         } graph;
+         graph.compile(spec({2}));
+         graph(Tensor());
+       }},
+
+      // ---- state ----
+      {"load_state_strict", __LINE__,
+       [] {
+         Mlp model;
+         nn::StateDict state = nn::Linear(4, 3).state_dict();
+         model.load_state_dict(state);
+       }},
+      {"load_state_shapes", __LINE__,
+       [] {
+         Mlp model;
+         nn::StateDict state = model.state_dict();
+         state[0].second = zeros({3, 5});
+         state[1].second = zeros({3}, i64);
+         model.load_state_dict(state);
+       }},
+      {"load_nothing", __LINE__, [] { nn::load("/nonexistent/model.safetensors"); }},
+      {"save_nowhere", __LINE__, [] { nn::save(Mlp().state_dict(), "/nonexistent/model.safetensors"); }},
+      {"save_graph_nowhere", __LINE__,
+       [] {
+         struct Saved : nn::Graph<Saved> {
+           Tensor build(Tensor x) { return x * 2; }
+         } graph;
+         graph.compile(spec({2}));
+         graph.save("/dev/null/saved");
+       }},
+  };
+  return all;
+}
+
+std::string read_text(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::ostringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+/// "models_test.cpp:123" as "models_test.cpp, line +3"; the process's number in a temporary file's name as "PID".
+std::string relative(const std::string& given, int line) {
+  const std::string text = std::regex_replace(given, std::regex("\\.tmp\\.\\d+"), ".tmp.PID");
+  static const std::regex place("models_test\\.cpp:(\\d+)");
+  std::string result;
+  auto from = text.cbegin();
+  for (std::sregex_iterator it(text.begin(), text.end(), place), end; it != end; ++it) {
+    result.append(from, text.cbegin() + it->position());
+    const int offset = std::stoi((*it)[1].str()) - line;
+    result += std::string("models_test.cpp, line ") + (offset < 0 ? "" : "+") + std::to_string(offset);
+    from = text.cbegin() + it->position() + it->length();
+  }
+  return result.append(from, text.cend());
+}
+
+std::string outcome(const Case& c) {
+  try {
+    c.mistake();
+    return "no error\n";
+  } catch (const UserError& error) {
+    return relative(error.what(), c.line) + "\n";
+  } catch (const std::exception& error) {
+    return std::string("not a user error: ") + error.what() + "\n";
+  }
+}
+
+class ModelMistakes : public testing::TestWithParam<Case> {};
+INSTANTIATE_TEST_SUITE_P(All, ModelMistakes, testing::ValuesIn(cases()), [](const auto& info) { return std::string(info.param.name); });
+
+TEST_P(ModelMistakes, GiveTheirError) {
+  const fs::path path = fs::path(GRAVEN_SOURCE_DIR) / "tests/errors/models" / (std::string(GetParam().name) + ".txt");
+  const std::string found = outcome(GetParam());
+  EXPECT_EQ(found.rfind("error: ", 0), 0U) << found;
+  if (bless) {
+    std::ofstream(path, std::ios::binary) << found;
+    return;
+  }
+  EXPECT_EQ(found, read_text(path)) << "If the change is meant, run: test_errors --bless, and read the difference";
+}
+
+TEST(Models, EveryTextHasItsCase) {
+  std::size_t texts = 0;
+  for (const auto& entry : fs::directory_iterator(fs::path(GRAVEN_SOURCE_DIR) / "tests/errors/models")) texts += entry.path().extension() == ".txt";
+  EXPECT_EQ(texts, cases().size());
+}
+
+}  // namespace
+}  // namespace graven
+
+int main(int argc, char** argv) {
+  testing::InitGoogleTest(&argc, argv);
+  for (int i = 1; i < argc; ++i) {
+    if (std::string(argv[i]) != "--bless") {
+      std::cerr << "unknown argument " << argv[i] << "; --bless rewrites the texts\n";
+      return 2;
+    }
+    graven::bless = true;
+  }
+  return RUN_ALL_TESTS();
+}

@@ -1,0 +1,47 @@
+// What is fuzzed: every reader of what a user hands in. A target takes any bytes; it returns, or fails the run by a crash, by an exception that is
+// not the reader's own error, or by a broken promise (GRAVEN_FUZZ_CHECK). libFuzzer drives one target a program (fuzzer.cpp); the plain tests
+// run the saved corpus through all of them (corpus_test.cpp).
+//
+//   for (const fuzz::Target& target : fuzz::kTargets) target.run(bytes);
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <span>
+
+namespace graven::fuzz {
+
+using Input = std::span<const std::uint8_t>;
+
+void safetensors(Input input);
+void npy(Input input);
+void idx(Input input);
+void cifar(Input input);
+void image(Input input);
+void json(Input input);
+void manifest(Input input);
+void arguments(Input input);
+void dataset(Input input);
+void graph(Input input);
+
+struct Target {
+  const char* name;
+  void (*run)(Input input);
+};
+
+inline constexpr Target kTargets[] = {
+    {"safetensors", safetensors}, {"npy", npy},         {"idx", idx},    {"cifar", cifar}, {"image", image}, {"json", json}, {"manifest", manifest},
+    {"arguments", arguments},     {"dataset", dataset}, {"graph", graph}};
+
+}  // namespace graven::fuzz
+
+/// A promise that holds for every input.
+#define GRAVEN_FUZZ_CHECK(condition)                                                       \
+  do {                                                                                     \
+    if (!(condition)) {                                                                    \
+      std::fprintf(stderr, "%s:%d: broken promise: %s\n", __FILE__, __LINE__, #condition); \
+      std::abort();                                                                        \
+    }                                                                                      \
+  } while (false)
