@@ -3,7 +3,6 @@ file(GLOB RUNTIME_SOURCES CONFIGURE_DEPENDS runtime_min/*.cpp)
 add_library(graven_runtime OBJECT ${RUNTIME_SOURCES})
 target_include_directories(graven_runtime PUBLIC ${CMAKE_SOURCE_DIR})
 graven_warnings(graven_runtime)
-graven_precompile(graven_runtime <algorithm> <functional> <memory> <string> <vector>)
 
 # ---- the table of compiled kernels for eager mode: written by a program from the operators' entries ----------------------------------------
 option(GRAVEN_NATIVE "Compile the kernels of eager mode for this machine's processor" ON)
@@ -45,8 +44,6 @@ target_link_libraries(graven PUBLIC nlohmann_json::nlohmann_json fmt::fmt Thread
 set_target_properties(graven PROPERTIES LINKER_LANGUAGE CXX)
 target_compile_features(graven PUBLIC cxx_std_20)
 graven_warnings(graven)
-graven_precompile(graven ir/graph.h ir/diagnostic.h <algorithm> <filesystem> <functional> <memory> <sstream> <unordered_map>)
-set_source_files_properties(${EAGER_TABLE_SOURCES} PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
 
 # ---- the texts of emitted projects, compiled into the library ----------------------------------------------------------------------------
 file(GLOB_RECURSE EMBEDDED_FILES RELATIVE ${CMAKE_SOURCE_DIR} CONFIGURE_DEPENDS templates/* kernels/*.h kernels/*.cuh runtime_min/*.h runtime_min/*.cpp)

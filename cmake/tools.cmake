@@ -5,16 +5,12 @@ set_target_properties(graven_command PROPERTIES OUTPUT_NAME graven RUNTIME_OUTPU
 target_link_libraries(graven_command PRIVATE graven CLI11::CLI11)
 target_compile_definitions(graven_command PRIVATE GRAVEN_VERSION="${PROJECT_VERSION}")
 graven_warnings(graven_command)
-graven_unoptimized(graven_command)  # the parser is large and runs once; the work is the library's
-graven_precompile(graven_command <CLI/CLI.hpp>)
 
 if(NOT GRAVEN_SANITIZE)
   add_executable(graven-bench tests/bench/graven_bench/main.cpp tests/bench/graven_bench/machine.cpp tests/bench/graven_bench/scale.cpp
                               tests/bench/graven_bench/workloads.cpp)
   set_target_properties(graven-bench PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
   target_link_libraries(graven-bench PRIVATE graven CLI11::CLI11)
-  set_source_files_properties(tests/bench/graven_bench/machine.cpp PROPERTIES COMPILE_OPTIONS "-O2;-march=native" SKIP_PRECOMPILE_HEADERS ON)
+  set_source_files_properties(tests/bench/graven_bench/machine.cpp PROPERTIES COMPILE_OPTIONS "-O2;-march=native")
   graven_warnings(graven-bench)
-  graven_unoptimized(graven-bench)  # it times the library and emitted programs, not itself
-  graven_precompile(graven-bench <CLI/CLI.hpp> <nlohmann/json.hpp>)
 endif()
