@@ -79,7 +79,9 @@ const StateInput* state_input(std::string_view input) {
 ValueId hyper(Graph& graph, const std::string& name, DType dtype) {
   const ValueId known = graph.find(name);
   if (known != kNone) {
-    GRAVEN_CHECK(graph.value(known).kind == ValueKind::hyper, "the name '" + name + "' belongs to a hyper-parameter");
+    if (graph.value(known).kind != ValueKind::hyper)
+      throw UserError("the name '" + name + "' belongs to the training loop: give the graph's " + graph.type(known).to_string() +
+                      " of this name another");
     return known;
   }
   return graph.add_value(name, ValueKind::hyper, {dtype, {}});

@@ -416,6 +416,12 @@ TEST(AddOptimizerUpdates, RefusesUnknownKindsAndOptions) {
   EXPECT_NE(error_of(g).find("has no option 'momentun'"), std::string::npos) << error_of(g);
 }
 
+TEST(AddOptimizerUpdates, RefusesNamesOfTheTrainingLoop) {
+  Graph g = small_mlp();
+  g.add_input("step", {DType::f32, {3}});
+  EXPECT_NE(error_of(g).find("the name 'step' belongs to the training loop"), std::string::npos) << error_of(g);
+}
+
 // ---- size -------------------------------------------------------------------------------------------------------------------------------
 
 /// A chain of layers with shortcuts, and a wide sum: about `nodes` nodes.
