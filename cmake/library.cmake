@@ -2,6 +2,7 @@
 file(GLOB RUNTIME_SOURCES CONFIGURE_DEPENDS runtime_min/*.cpp)
 add_library(graven_runtime OBJECT ${RUNTIME_SOURCES})
 target_include_directories(graven_runtime PUBLIC ${CMAKE_SOURCE_DIR})
+set_target_properties(graven_runtime PROPERTIES UNITY_BUILD OFF)  # as emitted projects compile it
 graven_warnings(graven_runtime)
 
 # ---- the table of compiled kernels for eager mode: written by a program from the operators' entries ----------------------------------------
@@ -24,6 +25,7 @@ add_custom_command(
   COMMAND graven_eager_table ${CMAKE_SOURCE_DIR} ${EAGER_TABLE_DIRECTORY} ${EAGER_TABLE_PARTS}
   DEPENDS graven_eager_table ${KERNEL_HEADERS}
   COMMENT "Writing the table of eager kernels")
+set_source_files_properties(${EAGER_TABLE_SOURCES} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 if(NOT GRAVEN_SANITIZE)
   set_source_files_properties(${EAGER_TABLE_SOURCES} PROPERTIES COMPILE_OPTIONS "-O3;-fno-math-errno;-fno-trapping-math")
 endif()
@@ -57,3 +59,4 @@ add_custom_command(
   DEPENDS ${EMBEDDED_FILES} ${CMAKE_BINARY_DIR}/embedded_files.txt ${CMAKE_SOURCE_DIR}/cmake/embed.cmake
   WORKING_DIRECTORY ${CMAKE_SOURCE_DIR} VERBATIM)
 target_sources(graven PRIVATE ${CMAKE_BINARY_DIR}/embedded_files.cpp)
+set_source_files_properties(${CMAKE_BINARY_DIR}/embedded_files.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)

@@ -6,6 +6,12 @@
 
 namespace graven::detail {
 
+void fail_at(const std::string& message, Location where) {
+  UserError error(message);
+  error.at(where.file_name(), where.line);
+  throw error;
+}
+
 void fail(const std::string& function, const std::string& message, Location where) {
   UserError error(message);
   const auto& frames = module_frames();

@@ -42,5 +42,7 @@ void assign_in_place(Tensor& x, const Tensor& value, const char* function, Locat
 
 /// Fails with the innermost module's path, the function and the line.
 [[noreturn]] void fail(const std::string& function, const std::string& message, Location where);
+/// Fails with the line alone.
+[[noreturn]] void fail_at(const std::string& message, Location where);
 
 }  // namespace graven::detail

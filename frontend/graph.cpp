@@ -24,16 +24,20 @@
 
 namespace graven::nn {
 
+using graven::detail::fail_at;
+
 using graven::detail::Trace;
 using graven::detail::TraceScope;
 
-namespace {
+class Stopwatch {
+ public:
+  double seconds() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
 
-[[noreturn]] void fail_at(const std::string& message, Location where) {
-  UserError error(message);
-  error.at(where.file_name(), where.line);
-  throw error;
-}
+ private:
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+namespace {
 
 /// How many graphs of each class there were: the number in a graph's name.
 int next_number(const std::string& class_name) {
@@ -47,14 +51,6 @@ std::uint64_t next_trace_id() {
   static std::atomic<std::uint64_t> id{0};
   return ++id;
 }
-
-class Stopwatch {
- public:
-  double seconds() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
-
- private:
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-};
 
 std::string python_shape(const Shape& shape) {
   std::string s = "(";

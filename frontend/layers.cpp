@@ -5,26 +5,23 @@
 #include <fmt/format.h>
 
 #include "frontend/dispatch.h"
+#include "frontend/layers/arguments.h"
 #include "frontend/layers/convolution.h"
 #include "graven/init.h"
 
 namespace graven::nn {
 
+using arguments::default_bias;
+using arguments::default_weight;
+using arguments::number;
+using arguments::python;
+using arguments::require_positive;
+
 namespace {
 
-/// A number as Python prints it: 0.1, 1e-05, 20.
-std::string number(double value) {
-  std::string text = fmt::format("{}", value);
-  if (text.find_first_of(".en") == std::string::npos) text += ".0";
-  return text;
-}
 std::string pair(Size2 s) { return fmt::format("({}, {})", s.height, s.width); }
 std::string single_or_pair(Size2 s) { return s.height == s.width ? fmt::format("{}", s.height) : pair(s); }
-const char* python(bool value) { return value ? "True" : "False"; }
 
-void require_positive(std::int64_t value, const char* what, const char* layer) {
-  if (value < 1) throw UserError(std::string(layer) + ": " + what + " must be positive, got " + std::to_string(value));
-}
 void require_window(const char* layer, Size2 kernel, Size2 stride, Size2 padding, Size2 dilation) {
   const auto check = [layer](Size2 s, const char* what, std::int64_t least) {
     if (s.height < least || s.width < least)
@@ -34,13 +31,6 @@ void require_window(const char* layer, Size2 kernel, Size2 stride, Size2 padding
   check(stride, "stride", 1);
   check(padding, "padding", 0);
   check(dilation, "dilation", 1);
-}
-
-/// PyTorch's default for Linear and Conv2d: kaiming_uniform_(a = sqrt(5)), which is +-1/sqrt(fan_in); the bias in the same bounds.
-Tensor default_weight(const Shape& shape, DType dtype) { return init::kaiming_uniform_(zeros(shape, dtype), {.a = std::sqrt(5.0)}); }
-Tensor default_bias(std::int64_t n, const Tensor& weight) {
-  const double bound = 1 / std::sqrt(static_cast<double>(init::fans(weight).first));
-  return init::uniform_(zeros({n}, weight.dtype()), -bound, bound);
 }
 
 }  // namespace

@@ -12,6 +12,8 @@
 
 namespace graven::nn {
 
+using graven::detail::fail_at;
+
 using graven::detail::module_frames;
 using graven::detail::ModuleFrame;
 
@@ -20,12 +22,6 @@ using graven::detail::ModuleFrame;
 ModuleBase::ModuleBase(std::string class_name) : state_(std::make_shared<ModuleState>()) { state_->class_name = std::move(class_name); }
 
 namespace {
-
-[[noreturn]] void fail_at(const std::string& message, Location where) {
-  UserError error(message);
-  error.at(where.file_name(), where.line);
-  throw error;
-}
 
 bool contains(const ModuleState& tree, const ModuleState* wanted) {
   if (&tree == wanted) return true;

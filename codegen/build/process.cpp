@@ -82,7 +82,7 @@ ProcessResult run_process(const std::vector<std::string>& arguments, const Proce
     const int ready = poll(&p, 1, static_cast<int>(left * 1000) + 1);
     if (ready < 0 && errno != EINTR) break;
     if (ready <= 0) continue;
-    const ssize_t n = read(ends[0], buffer, sizeof buffer);
+    const ssize_t n = ::read(ends[0], buffer, sizeof buffer);
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) break;
     text.append(buffer, static_cast<std::size_t>(n));

@@ -13,13 +13,13 @@ namespace graven::cli {
 
 namespace {
 
-struct Options {
+struct BuildArguments {
   std::string project;
   codegen::BuildOptions build;
   std::vector<std::string> arguments;
 };
 
-void add_common(CLI::App* command, Options& o) {
+void add_common(CLI::App* command, BuildArguments& o) {
   command->add_option("project", o.project, "An emitted project")->required();
   command->add_option("--type", o.build.build_type, "CMake's build type")->capture_default_str();
   command->add_option("-j,--jobs", o.build.jobs, "Compilers at once; 0: one a processor")->check(CLI::Range(0, 4096))->capture_default_str();
@@ -46,7 +46,7 @@ int run_program(const std::string& program, const std::vector<std::string>& argu
 
 void add_build(CLI::App& app, int& status) {
   auto* command = app.add_subcommand("build", "Configures and builds an emitted project with CMake");
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<BuildArguments>();
   add_common(command, *o);
   command->add_flag("-v,--verbose", o->build.echo, "Show what CMake and the compiler say");
   command->callback([o, &status] {
@@ -57,7 +57,7 @@ void add_build(CLI::App& app, int& status) {
 
 void add_run(CLI::App& app, int& status) {
   auto* command = app.add_subcommand("run", "Builds an emitted project if need be and runs its program: graven run PROJECT -- --help");
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<BuildArguments>();
   add_common(command, *o);
   command->add_option("arguments", o->arguments, "Passed to the program; put them after --");
   command->callback([o, &status] { status = run_program(codegen::build_project(o->project, o->build), o->arguments); });

@@ -16,13 +16,13 @@ namespace graven::cli {
 
 namespace {
 
-struct Options {
+struct EmitArguments {
   std::string path, output, target = "cpu";
   codegen::EmitOptions emit;
   bool check = false, quiet = false;
 };
 
-int check_project(const Options& o, codegen::EmitOptions options) {
+int check_project(const EmitArguments& o, codegen::EmitOptions options) {
   const std::string directory = o.output.empty() ? o.path : o.output;
   const std::vector<std::string> differences = codegen::check(directory, options);
   for (const std::string& line : differences) fmt::print("{}\n", line);
@@ -35,7 +35,7 @@ int check_project(const Options& o, codegen::EmitOptions options) {
   return 1;
 }
 
-int emit(const Options& o) {
+int emit(const EmitArguments& o) {
   const ir::Graph graph = load_graph(o.path);
   codegen::EmitOptions options = codegen::recorded_options(graph);
   const codegen::EmitOptions& given = o.emit;
@@ -70,7 +70,7 @@ int emit(const Options& o) {
 
 void add_emit(CLI::App& app, int& status) {
   auto* command = app.add_subcommand("emit", "Writes the standalone project of a saved graph");
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<EmitArguments>();
   command->add_option("graph", o->path, "A saved graph, an emitted project, or a JSON file at any stage")->required();
   command->add_option("-o,--output", o->output, "The project's folder");
   command->add_option("--name", o->emit.name, "Name of the project, its namespace and its program");

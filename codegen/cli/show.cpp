@@ -21,7 +21,7 @@ namespace graven::cli {
 
 namespace {
 
-struct Options {
+struct ShowArguments {
   std::string path, format = "text", output, stage;
   bool evaluation = false;
 };
@@ -57,7 +57,7 @@ void render_dot(const std::string& dot, const std::string& format, const std::st
   if (!WIFEXITED(result) || WEXITSTATUS(result) != 0) throw UserError("dot failed to draw the graph");
 }
 
-int show(const Options& o) {
+int show(const ShowArguments& o) {
   ir::Graph graph = load_graph(o.path);
   codegen::EmitOptions emit = codegen::recorded_options(graph);
   emit.evaluation = codegen::read_evaluation(graph_file(o.path));
@@ -112,7 +112,7 @@ int show(const Options& o) {
 
 void add_show(CLI::App& app, int& status) {
   auto* command = app.add_subcommand("show", "Shows a graph: as text, JSON or a picture, and where its memory goes");
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ShowArguments>();
   command->add_option("graph", options->path, "A saved graph, an emitted project, or a JSON file")->required();
   command
       ->add_option("-f,--format", options->format,

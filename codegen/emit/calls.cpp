@@ -1,4 +1,6 @@
 #include "codegen/emit/calls.h"
+#include "codegen/index.h"
+#include "codegen/emit/text.h"
 
 #include <fmt/format.h>
 
@@ -13,17 +15,6 @@ namespace {
 
 using ir::ConfigField;
 using ir::Dim;
-
-std::size_t at(std::int32_t v) { return static_cast<std::size_t>(v); }
-
-std::string join(const std::vector<std::string>& items, std::string_view separator = ", ") {
-  std::string text;
-  for (const std::string& item : items) {
-    if (!text.empty()) text += separator;
-    text += item;
-  }
-  return text;
-}
 
 /// The program that a node applies elementwise: its own, its epilogue, or none.
 struct Body {

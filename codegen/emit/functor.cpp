@@ -69,7 +69,7 @@ std::string_view type_name(ir::DType dtype) {
   return "float";
 }
 
-std::uint32_t digest(std::string_view text) {
+std::uint32_t wiring_digest(std::string_view text) {
   std::uint32_t hash = 2166136261u;  // FNV-1a: tells apart programs whose operators' names agree, nothing more
   for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 16777619u;
   return hash;
@@ -214,7 +214,7 @@ std::string functor_name(const ir::ScalarProgram& program) {
     name.resize(48);
     while (name.back() == '_') name.pop_back();
   }
-  return name + fmt::format("_{:08x}", digest(wiring(program)));
+  return name + fmt::format("_{:08x}", wiring_digest(wiring(program)));
 }
 
 }  // namespace

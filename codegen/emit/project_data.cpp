@@ -9,6 +9,8 @@
 #include <set>
 
 #include "codegen/plan/storage.h"
+#include "codegen/index.h"
+#include "codegen/emit/text.h"
 #include "ir/diagnostic.h"
 
 namespace graven::codegen {
@@ -20,19 +22,11 @@ using nlohmann::json;
 constexpr std::size_t kCallsPerFile = 1000;
 constexpr const char* kVersion = "0.1.0";
 
-std::size_t at(std::int32_t v) { return static_cast<std::size_t>(v); }
-
 std::string quantity(double value, std::string_view unit) {
   const char* prefixes[] = {"", "k", "M", "G", "T"};
   int p = 0;
   while (value >= 1000 && p < 4) value /= 1000, ++p;
   return fmt::format("{:.{}f} {}{}", value, value < 10 && p > 0 ? 1 : 0, prefixes[p], unit);
-}
-
-std::string join(const std::vector<std::string>& items, std::string_view separator = ", ") {
-  std::string text;
-  for (const std::string& item : items) text += (text.empty() ? "" : std::string(separator)) + item;
-  return text;
 }
 
 std::string rule(std::string_view mark, const std::string& title) {

@@ -1,4 +1,5 @@
 #include "codegen/emit/values.h"
+#include "codegen/index.h"
 
 #include <fmt/format.h>
 
@@ -13,8 +14,6 @@ namespace graven::codegen {
 namespace {
 
 enum Scope : std::size_t { kInputs, kParameters, kStates, kArena, kPrepared, kConstants, kOutputs, kSymbols };
-
-std::size_t at(std::int32_t v) { return static_cast<std::size_t>(v); }
 
 /// A constant that may stand in the code: small, and of a type that C++ can write down. (A device reads no array of the host's.)
 bool is_inline(const ir::Graph& graph, ir::ValueId v) {

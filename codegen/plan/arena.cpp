@@ -1,4 +1,5 @@
 #include "codegen/plan/arena.h"
+#include "codegen/index.h"
 
 #include <algorithm>
 #include <cmath>
@@ -18,8 +19,6 @@ using Order = std::vector<std::int32_t>;
 
 /// Pairs looked at by one placement by gaps, and by all of the search, at the most.
 constexpr std::int64_t kPairsPerPlacement = 20'000'000, kPairsOfSearch = 40'000'000;
-
-std::size_t at(std::int32_t i) { return static_cast<std::size_t>(i); }
 
 Order identity(std::span<const Buffer> buffers) {
   Order order;

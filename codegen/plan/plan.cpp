@@ -6,13 +6,12 @@
 #include "codegen/plan/cuda_kernels.h"
 #include "codegen/plan/schedule.h"
 #include "codegen/plan/storage.h"
+#include "codegen/index.h"
 #include "ir/diagnostic.h"
 
 namespace graven::codegen {
 
 namespace {
-
-std::size_t at(std::int32_t v) { return static_cast<std::size_t>(v); }
 
 /// The buffers and which value lies in which, from the lives of the values in the order of execution.
 class Allocation {

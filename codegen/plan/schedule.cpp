@@ -1,4 +1,5 @@
 #include "codegen/plan/schedule.h"
+#include "codegen/index.h"
 
 #include <algorithm>
 #include <queue>
@@ -12,8 +13,6 @@ namespace {
 
 using ir::NodeId;
 using ir::ValueId;
-
-std::size_t at(std::int32_t v) { return static_cast<std::size_t>(v); }
 
 /// What each node takes and frees, by class of aliases.
 class Traffic {

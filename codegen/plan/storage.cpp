@@ -1,4 +1,5 @@
 #include "codegen/plan/storage.h"
+#include "codegen/index.h"
 
 #include <algorithm>
 #include <limits>
@@ -12,8 +13,6 @@
 namespace graven::codegen {
 
 namespace {
-
-std::size_t at(ir::ValueId v) { return static_cast<std::size_t>(v); }
 
 Home home_of(ir::ValueKind kind) {
   switch (kind) {

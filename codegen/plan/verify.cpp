@@ -6,13 +6,12 @@
 #include "codegen/plan/plan.h"
 #include "codegen/plan/schedule.h"
 #include "codegen/plan/storage.h"
+#include "codegen/index.h"
 #include "ir/diagnostic.h"
 
 namespace graven::codegen {
 
 namespace {
-
-std::size_t at(std::int32_t v) { return static_cast<std::size_t>(v); }
 
 void verify_order(const ir::Graph& graph, const Plan& plan, const Storage& storage) {
   std::vector<std::int32_t> step_of(graph.nodes.size(), -1);

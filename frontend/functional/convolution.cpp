@@ -5,24 +5,17 @@
 #include <algorithm>
 
 #include "frontend/dispatch.h"
+#include "frontend/functional/batched.h"
 
 namespace graven {
 
 using detail::apply;
+using detail::batched;
 using detail::fail;
 
 namespace {
 
 Sizes list(Size2 s) { return {s.height, s.width}; }
-
-/// Runs f on x with a batch dimension, which single ones get and lose again. `rank`: with the batch.
-template <class F>
-Tensor batched(const Operand& x, std::int64_t rank, const char* function, F&& f) {
-  const Tensor& t = x.tensor();
-  if (t.dim() == rank - 1) return f(t.unsqueeze(0, x.where())).squeeze(0, x.where());
-  if (t.dim() != rank) fail(function, fmt::format("expects a tensor of {} or {} dimensions, got {}", rank - 1, rank, t.describe()), x.where());
-  return f(t);
-}
 
 void require_weight(const Tensor& weight, std::int64_t rank, const char* function, Location where) {
   if (!weight.defined() || weight.dim() != rank)

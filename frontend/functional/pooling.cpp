@@ -3,22 +3,15 @@
 #include <fmt/format.h>
 
 #include "frontend/dispatch.h"
+#include "frontend/functional/batched.h"
 
 namespace graven {
 
 using detail::apply;
+using detail::batched;
 using detail::fail;
 
 namespace {
-
-/// Runs f on x with a batch dimension, which single ones get and lose again. `rank`: with the batch.
-template <class F>
-Tensor batched(const Operand& x, std::int64_t rank, const char* function, F&& f) {
-  const Tensor& t = x.tensor();
-  if (t.dim() == rank - 1) return f(t.unsqueeze(0, x.where())).squeeze(0, x.where());
-  if (t.dim() != rank) fail(function, fmt::format("expects a tensor of {} or {} dimensions, got {}", rank - 1, rank, t.describe()), x.where());
-  return f(t);
-}
 
 /// f on volumes [n, c, d, h, w] as images [n, c * d, h, w], then g on what comes out as images [n, c, d, h * w].
 template <class F, class G>

@@ -1,11 +1,14 @@
-// How the layers of this folder check their arguments and print them as PyTorch's repr does.
+// What the layers have in common: checked arguments, printed as PyTorch's repr does, and default parameters.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include <fmt/format.h>
+
+#include "graven/init.h"
 
 namespace graven::nn::arguments {
 
@@ -26,6 +29,17 @@ inline std::string tuple(const std::vector<double>& values) {
   std::string text = "(";
   for (std::size_t i = 0; i < values.size(); ++i) text += (i ? ", " : "") + number(values[i]);
   return text + (values.size() == 1 ? ",)" : ")");
+}
+
+inline void require_positive(std::int64_t value, const char* what, const char* layer) {
+  if (value < 1) throw UserError(fmt::format("{}: {} must be positive, got {}", layer, what, value));
+}
+
+/// PyTorch's default for linear and convolution layers: kaiming_uniform_(a = sqrt(5)), which is +-1/sqrt(fan_in); the bias in the same bounds.
+inline Tensor default_weight(const Shape& shape, DType dtype) { return init::kaiming_uniform_(zeros(shape, dtype), {.a = std::sqrt(5.0)}); }
+inline Tensor default_bias(std::int64_t n, const Tensor& weight) {
+  const double bound = 1 / std::sqrt(static_cast<double>(init::fans(weight).first));
+  return init::uniform_(zeros({n}, weight.dtype()), -bound, bound);
 }
 
 }  // namespace graven::nn::arguments

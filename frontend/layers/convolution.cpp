@@ -10,18 +10,14 @@
 
 namespace graven::nn {
 
+using arguments::default_bias;
+using arguments::default_weight;
+
 namespace {
 
 std::vector<std::int64_t> list(std::int64_t n) { return {n}; }
 std::vector<std::int64_t> list(Size2 s) { return {s.height, s.width}; }
 std::vector<std::int64_t> list(Size3 s) { return {s.depth, s.height, s.width}; }
-
-/// kaiming_uniform_(a = sqrt(5)), which is +-1/sqrt(fan_in); the bias in the same bounds.
-Tensor default_weight(const Shape& shape, DType dtype) { return init::kaiming_uniform_(zeros(shape, dtype), {.a = std::sqrt(5.0)}); }
-Tensor default_bias(std::int64_t n, const Tensor& weight) {
-  const double bound = 1 / std::sqrt(static_cast<double>(init::fans(weight).first));
-  return init::uniform_(zeros({n}, weight.dtype()), -bound, bound);
-}
 
 void require_at_least(const char* layer, const char* what, const std::vector<std::int64_t>& values, std::int64_t least) {
   for (const std::int64_t v : values)

@@ -8,12 +8,10 @@ namespace graven::nn {
 
 using arguments::number;
 using arguments::python;
+using arguments::require_positive;
 
 namespace {
 
-void require_positive(std::int64_t value, const char* what, const char* layer) {
-  if (value < 1) throw UserError(std::string(layer) + ": " + what + " must be positive, got " + std::to_string(value));
-}
 const Sizes& checked(const Sizes& shape, const char* layer) {
   if (shape.empty()) throw UserError(std::string(layer) + ": normalized_shape must have at least one dimension");
   for (std::int64_t s : shape) require_positive(s, "each dimension of normalized_shape", layer);

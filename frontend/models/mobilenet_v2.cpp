@@ -10,7 +10,7 @@ namespace graven::models {
 namespace {
 
 /// torchvision's Conv2dNormActivation with ReLU6: children "0", "1", "2".
-nn::Sequential convolution(std::int64_t in, std::int64_t out, std::int64_t kernel, std::int64_t stride = 1, std::int64_t groups = 1) {
+nn::Sequential convolution_norm_activation(std::int64_t in, std::int64_t out, std::int64_t kernel, std::int64_t stride = 1, std::int64_t groups = 1) {
   return nn::Sequential(nn::Conv2d(in, out, kernel, {.stride = stride, .padding = (kernel - 1) / 2, .groups = groups, .bias = false}),
                         nn::BatchNorm2d(out), nn::ReLU6());
 }
@@ -28,7 +28,7 @@ nn::Sequential make_features(const MobileNetV2Options& options) {
   if (options.inverted_residual_setting.empty()) throw UserError("MobileNetV2: inverted_residual_setting must have one row at least");
   std::int64_t channels = divisible(32 * options.width_mult, options.round_nearest);
   nn::Sequential features;
-  features.push_back(convolution(3, channels, 3, 2));
+  features.push_back(convolution_norm_activation(3, channels, 3, 2));
   for (const InvertedResidualSetting& row : options.inverted_residual_setting) {
     const std::int64_t out = divisible(static_cast<double>(row.channels) * options.width_mult, options.round_nearest);
     for (std::int64_t i = 0; i < row.repeats; ++i) {
@@ -36,7 +36,7 @@ nn::Sequential make_features(const MobileNetV2Options& options) {
       channels = out;
     }
   }
-  features.push_back(convolution(channels, divisible(1280 * std::max(1.0, options.width_mult), options.round_nearest), 1));
+  features.push_back(convolution_norm_activation(channels, divisible(1280 * std::max(1.0, options.width_mult), options.round_nearest), 1));
   return features;
 }
 
@@ -45,8 +45,8 @@ nn::Sequential make_block(std::int64_t in, std::int64_t out, std::int64_t stride
   if (expand_ratio < 1) throw UserError("InvertedResidual: expand_ratio must be positive, got " + std::to_string(expand_ratio));
   const std::int64_t hidden = in * expand_ratio;
   nn::Sequential conv;
-  if (expand_ratio != 1) conv.push_back(convolution(in, hidden, 1));
-  conv.push_back(convolution(hidden, hidden, 3, stride, hidden));
+  if (expand_ratio != 1) conv.push_back(convolution_norm_activation(in, hidden, 1));
+  conv.push_back(convolution_norm_activation(hidden, hidden, 3, stride, hidden));
   conv.push_back(nn::Conv2d(hidden, out, 1, {.bias = false}));
   conv.push_back(nn::BatchNorm2d(out));
   return conv;

@@ -20,7 +20,7 @@ const VisionTransformerOptions& checked(const VisionTransformerOptions& o) {
 }
 
 /// torchvision's layer norms of these networks.
-nn::LayerNorm norm(std::int64_t size) { return nn::LayerNorm(size, {.eps = 1e-6}); }
+nn::LayerNorm layer_norm(std::int64_t size) { return nn::LayerNorm(size, {.eps = 1e-6}); }
 
 /// torchvision's MLPBlock: children "0" to "4".
 nn::Sequential make_mlp(const VisionTransformerOptions& o) {
@@ -57,11 +57,11 @@ nn::Sequential make_heads(const VisionTransformerOptions& o) {
 }  // namespace
 
 ViTEncoderBlock::ViTEncoderBlock(const VisionTransformerOptions& o)
-    : ln_1(child("ln_1", norm(o.hidden_dim))),
+    : ln_1(child("ln_1", layer_norm(o.hidden_dim))),
       self_attention(
           child("self_attention", nn::MultiheadAttention(o.hidden_dim, o.num_heads, {.dropout = o.attention_dropout, .batch_first = true}))),
       dropout(child("dropout", nn::Dropout(o.dropout))),
-      ln_2(child("ln_2", norm(o.hidden_dim))),
+      ln_2(child("ln_2", layer_norm(o.hidden_dim))),
       mlp(child("mlp", make_mlp(o))) {}
 Tensor ViTEncoderBlock::forward(Tensor x) {
   const Tensor normal = ln_1(x);
@@ -74,7 +74,7 @@ ViTEncoder::ViTEncoder(const VisionTransformerOptions& o)
           "pos_embedding", nn::init::normal_(zeros({1, 1 + (o.image_size / o.patch_size) * (o.image_size / o.patch_size), o.hidden_dim}), 0, 0.02))),
       dropout(child("dropout", nn::Dropout(o.dropout))),
       layers(child("layers", make_layers(o))),
-      ln(child("ln", norm(o.hidden_dim))) {}
+      ln(child("ln", layer_norm(o.hidden_dim))) {}
 Tensor ViTEncoder::forward(Tensor x) { return ln(layers(dropout(x + pos_embedding))); }
 
 VisionTransformer::VisionTransformer(const VisionTransformerOptions& options)

@@ -34,7 +34,7 @@ static void infer_conv2d(InferContext& c) {
   c.output(y.dtype, y.shape);
 }
 
-static kernels::conv2d_config sizes(const NodeView& node) {
+static kernels::conv2d_config forward_sizes(const NodeView& node) {
   const bool channels_last = node.attributes().flag("channels_last");
   const ops::ImageLayout layout(channels_last);
   const Shape& x = node.input(0).shape;
@@ -65,7 +65,7 @@ static void gradient_conv2d(GradientBuilder& g) {
 }
 
 static KernelCall kernel_conv2d(const NodeView& node) {
-  const kernels::conv2d_config s = sizes(node);
+  const kernels::conv2d_config s = forward_sizes(node);
   const Dim& batch = node.input(0).shape[0];
   KernelCall call{.name = "conv2d", .config = ops::conv2d_fields(s, batch), .reference = !node.attributes().flag("packed")};
   kernels::conv2d_config most = s;
@@ -110,7 +110,7 @@ const OpDef kConv2d{
     .infer = infer_conv2d,
     .gradient = gradient_conv2d,
     .kernel = kernel_conv2d,
-    .cost = [](const NodeView& node) { return Cost{.flops = ops::conv2d_flops(sizes(node), node.input(0).shape[0])}; },
+    .cost = [](const NodeView& node) { return Cost{.flops = ops::conv2d_flops(forward_sizes(node), node.input(0).shape[0])}; },
     .amp = AmpClass::white,
     .cases = cases_conv2d,
 };

@@ -30,13 +30,13 @@ static void infer_conv2d_backward_input(InferContext& c) {
   c.output(dx.dtype, dx.shape);
 }
 
-static kernels::conv2d_config sizes(const NodeView& node) {
+static kernels::conv2d_config input_gradient_sizes(const NodeView& node) {
   const Ints& size = node.attributes().integers("input_size");
   return ops::conv2d_sizes(node.attributes(), size[0], size[1], node.attributes().integers("weight_shape"), node.attributes().flag("channels_last"));
 }
 
 static KernelCall kernel_conv2d_backward_input(const NodeView& node) {
-  const kernels::conv2d_config s = sizes(node);
+  const kernels::conv2d_config s = input_gradient_sizes(node);
   const Dim& batch = node.input(0).shape[0];
   KernelCall call{
       .name = "conv2d_backward_input", .file = "conv2d", .config = ops::conv2d_fields(s, batch), .reference = !node.attributes().flag("packed")};
@@ -69,7 +69,7 @@ const OpDef kConv2dBackwardInput{
     .infer = infer_conv2d_backward_input,
     .gradient = gradient_conv2d_backward_input,
     .kernel = kernel_conv2d_backward_input,
-    .cost = [](const NodeView& node) { return Cost{.flops = ops::conv2d_flops(sizes(node), node.input(0).shape[0])}; },
+    .cost = [](const NodeView& node) { return Cost{.flops = ops::conv2d_flops(input_gradient_sizes(node), node.input(0).shape[0])}; },
     .amp = AmpClass::white,
     .cases =
         [] {

@@ -27,7 +27,7 @@ static void infer_conv2d_backward_weight(InferContext& c) {
   c.output(x.dtype, {out});
 }
 
-static kernels::conv2d_config sizes(const NodeView& node) {
+static kernels::conv2d_config weight_gradient_sizes(const NodeView& node) {
   const bool channels_last = node.attributes().flag("channels_last");
   const ops::ImageLayout layout(channels_last);
   const Shape& x = node.input(1).shape;
@@ -35,7 +35,7 @@ static kernels::conv2d_config sizes(const NodeView& node) {
 }
 
 static KernelCall kernel_conv2d_backward_weight(const NodeView& node) {
-  const kernels::conv2d_config s = sizes(node);
+  const kernels::conv2d_config s = weight_gradient_sizes(node);
   const Dim& batch = node.input(1).shape[0];
   KernelCall call{.name = "conv2d_backward_weight",
                   .file = "conv2d",
@@ -56,7 +56,7 @@ const OpDef kConv2dBackwardWeight{
                             {ops::channels_last_attribute(), {"kernel_size", AttributeType::integers, {}, "height and width of the weight"}}),
     .infer = infer_conv2d_backward_weight,
     .kernel = kernel_conv2d_backward_weight,
-    .cost = [](const NodeView& node) { return Cost{.flops = ops::conv2d_flops(sizes(node), node.input(0).shape[0])}; },
+    .cost = [](const NodeView& node) { return Cost{.flops = ops::conv2d_flops(weight_gradient_sizes(node), node.input(0).shape[0])}; },
     .amp = AmpClass::white,
     .cases =
         [] {

@@ -12,9 +12,9 @@ namespace graven::ir {
 
 namespace {
 
-class Folder {
+class BatchNormFolder {
  public:
-  explicit Folder(Graph& graph) : uses_(graph), rewriter_(graph), graph_(graph) {
+  explicit BatchNormFolder(Graph& graph) : uses_(graph), rewriter_(graph), graph_(graph) {
     producer_.assign(graph.values.size(), -1);
     constant_.assign(graph.values.size(), false);
     for (std::size_t v = 0; v < graph.values.size(); ++v) {
@@ -105,7 +105,7 @@ class Folder {
 }  // namespace
 
 void fold_batch_norm(Graph& graph, const PassOptions& options) {
-  Folder(graph).run();
+  BatchNormFolder(graph).run();
   std::erase_if(graph.nodes, [](const Node& n) { return n.op == nullptr; });
   remove_dead_nodes(graph, options);
 }

@@ -110,9 +110,9 @@ std::vector<std::int64_t> broadcast_strides(const std::vector<std::int64_t>& fro
   return strides;
 }
 
-class Folder {
+class ConstantFolder {
  public:
-  explicit Folder(Graph& graph) : rewriter_(graph), graph_(graph) {}
+  explicit ConstantFolder(Graph& graph) : rewriter_(graph), graph_(graph) {}
 
   void run() {
     for (Node& node : rewriter_.old()) {
@@ -265,7 +265,7 @@ class Folder {
 }  // namespace
 
 void fold_constants(Graph& graph, const PassOptions& options) {
-  Folder(graph).run();
+  ConstantFolder(graph).run();
   remove_dead_nodes(graph, options);
 }
 

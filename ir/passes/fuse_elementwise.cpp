@@ -17,12 +17,12 @@ namespace graven::ir {
 namespace {
 
 constexpr std::size_t kMostInputs = 8;
-constexpr std::size_t kMostSteps = 64;  // a functor that a person can still read
+constexpr std::size_t kMostFusedSteps = 64;  // a functor that a person can still read
 constexpr std::size_t kMostCopies = 4;  // of a node that is computed again
 
-class Fuser {
+class ElementwiseFuser {
  public:
-  explicit Fuser(Graph& graph)
+  explicit ElementwiseFuser(Graph& graph)
       : graph_(graph), uses_(graph), writes_(graph), groups_(graph.nodes.size()), member_of_(graph.nodes.size()), gone_(graph.nodes.size(), false) {}
 
   void run() {
@@ -122,7 +122,7 @@ class Fuser {
       const Node& last = graph_.nodes[root];
       const Group& group = groups_[root];
       std::optional<DType> dtype = group.dtype;
-      if (last.phase != node.phase || shape(last.outputs[0]) != shape(y) || group.steps >= kMostSteps || !fits(node, dtype, true)) return false;
+      if (last.phase != node.phase || shape(last.outputs[0]) != shape(y) || group.steps >= kMostFusedSteps || !fits(node, dtype, true)) return false;
       // What only numbers go into has no shape of its own inside a program.
       if (tensor_inputs(node) == 0) return false;
       // The set is copied only while small: at most kMostInputs and a few more.
@@ -223,7 +223,7 @@ class Fuser {
 }  // namespace
 
 void fuse_elementwise(Graph& graph, const PassOptions& options) {
-  Fuser(graph).run();
+  ElementwiseFuser(graph).run();
   remove_dead_nodes(graph, options);  // numbers that have become constants of programs
 }
 

@@ -19,7 +19,7 @@ namespace graven::ir {
 
 namespace {
 
-constexpr std::size_t kMostSteps = 24;
+constexpr std::size_t kMostEpilogueSteps = 24;
 constexpr int kMostDepth = 4;  // of an operand's own computation
 
 /// Input `residual` of an operator with an epilogue, and `bias` if it takes one.
@@ -40,9 +40,9 @@ const Product* product(std::string_view name) {
   return nullptr;
 }
 
-class Fuser {
+class EpilogueFuser {
  public:
-  Fuser(Graph& graph, const PassOptions& options)
+  EpilogueFuser(Graph& graph, const PassOptions& options)
       : graph_(graph), options_(options), uses_(graph), writes_(graph), absorbed_(graph.nodes.size(), false), moved_to_(graph.nodes.size(), 0) {
     for (std::size_t n = 0; n < graph.nodes.size(); ++n) moved_to_[n] = n;
   }
@@ -179,7 +179,7 @@ class Fuser {
   /// Adds node n to the draft; operand `y` (kNone: none) is the result so far, known as `current`.
   bool absorb(Draft& draft, std::size_t n, ValueId y, std::int32_t current, const TensorType& type, int depth) const {
     const Node& node = graph_.nodes[n];
-    if (depth > kMostDepth || draft.program.steps.size() >= kMostSteps || writes_.conflict(node, node.phase)) return false;
+    if (depth > kMostDepth || draft.program.steps.size() >= kMostEpilogueSteps || writes_.conflict(node, node.phase)) return false;
     const DType result = graph_.type(node.outputs[0]).dtype;
     if (result != type.dtype && result != DType::boolean) return false;
     ScalarProgram::Step step = step_of(graph_, node);
@@ -231,7 +231,7 @@ class Fuser {
 }  // namespace
 
 void fuse_epilogues(Graph& graph, const PassOptions& options) {
-  Fuser(graph, options).run();
+  EpilogueFuser(graph, options).run();
   remove_dead_nodes(graph, options);
 }
 

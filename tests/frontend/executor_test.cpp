@@ -10,7 +10,7 @@
 #include "frontend/tensor_impl.h"
 #include "ir/passes/pass.h"
 
-namespace graven {
+namespace graven::executor_test {
 namespace {
 
 struct Net : nn::Module<Net> {
@@ -110,4 +110,4 @@ TEST(Executor, SaysWhatIsMissing) {
 }
 
 }  // namespace
-}  // namespace graven
+}  // namespace graven::executor_test

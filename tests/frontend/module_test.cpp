@@ -8,7 +8,7 @@
 
 #include "tests/frontend/error_text.h"
 
-namespace graven {
+namespace graven::module_test {
 namespace {
 
 using test::error_of;
@@ -198,4 +198,4 @@ TEST(Layers, ComputeWhatTheyAreNamedFor) {
 }
 
 }  // namespace
-}  // namespace graven
+}  // namespace graven::module_test

@@ -9,7 +9,7 @@
 #include "ir/passes/derive_evaluation.h"
 #include "tests/frontend/error_text.h"
 
-namespace graven {
+namespace graven::random_test {
 namespace {
 
 double mean_of(const std::vector<double>& v) {
@@ -177,4 +177,4 @@ TEST(Random, AResumedRunDrawsWhatItWouldHaveDrawn) {
 }
 
 }  // namespace
-}  // namespace graven
+}  // namespace graven::random_test

@@ -5,7 +5,7 @@
 
 #include "tests/frontend/error_text.h"
 
-namespace graven {
+namespace graven::run_graph_test {
 namespace {
 
 struct Mlp : nn::Module<Mlp> {
@@ -90,4 +90,4 @@ TEST(CompiledGraphs, TrainAsEagerModulesDo) {
 }
 
 }  // namespace
-}  // namespace graven
+}  // namespace graven::run_graph_test

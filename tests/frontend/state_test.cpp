@@ -11,7 +11,7 @@
 
 #include "tests/frontend/error_text.h"
 
-namespace graven {
+namespace graven::state_test {
 namespace {
 
 using test::error_of;
@@ -213,4 +213,4 @@ TEST(SharedParameters, LoadUnderAnyOfTheirNames) {
 }
 
 }  // namespace
-}  // namespace graven
+}  // namespace graven::state_test

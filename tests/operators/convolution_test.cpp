@@ -5,16 +5,6 @@
 namespace graven::tests {
 namespace {
 
-std::int64_t entry(const Sizes& s, std::size_t i, std::int64_t fallback) { return s.empty() ? fallback : s.size() == 1 ? s[0] : s[i]; }
-Size2 size2(const Fixture& f, const char* key, std::int64_t fallback) {
-  const Sizes s = f.sizes(key);
-  return {entry(s, 0, fallback), entry(s, 1, fallback)};
-}
-Size3 size3(const Fixture& f, const char* key, std::int64_t fallback) {
-  const Sizes s = f.sizes(key);
-  return {entry(s, 0, fallback), entry(s, 1, fallback), entry(s, 2, fallback)};
-}
-std::int64_t number(const Fixture& f, const char* key, std::int64_t fallback) { return entry(f.sizes(key), 0, fallback); }
 template <class Padding, class Size>
 Padding padding(const Fixture& f, Size (*size)(const Fixture&, const char*, std::int64_t)) {
   return f.is_text("padding") ? Padding(f.text("padding").c_str()) : Padding(size(f, "padding", 0));

@@ -79,4 +79,16 @@ Function one(F f) {
 /// in the table, and for a table's function without a case. `tolerance` is relative to 1 + the largest magnitude of the expected tensor.
 void expect_family(const std::string& family, const std::map<std::string, Function>& functions, double tolerance = 2e-6);
 
+/// Sizes of a fixture: one number for all dimensions, or one each; `fallback` where it has none.
+inline std::int64_t entry(const Sizes& s, std::size_t i, std::int64_t fallback) { return s.empty() ? fallback : s.size() == 1 ? s[0] : s[i]; }
+inline std::int64_t number(const Fixture& f, const char* key, std::int64_t fallback = 0) { return entry(f.sizes(key), 0, fallback); }
+inline Size2 size2(const Fixture& f, const char* key, std::int64_t fallback = 0) {
+  const Sizes s = f.sizes(key);
+  return {entry(s, 0, fallback), entry(s, 1, fallback)};
+}
+inline Size3 size3(const Fixture& f, const char* key, std::int64_t fallback = 0) {
+  const Sizes s = f.sizes(key);
+  return {entry(s, 0, fallback), entry(s, 1, fallback), entry(s, 2, fallback)};
+}
+
 }  // namespace graven::tests

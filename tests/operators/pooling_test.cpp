@@ -5,14 +5,6 @@
 namespace graven::tests {
 namespace {
 
-std::int64_t entry(const Sizes& s, std::size_t i, std::int64_t fallback) { return s.empty() ? fallback : s.size() == 1 ? s[0] : s[i]; }
-std::int64_t one_of(const Fixture& f, const char* key, std::int64_t fallback = 0) { return entry(f.sizes(key), 0, fallback); }
-Size2 two_of(const Fixture& f, const char* key, std::int64_t fallback = 0) {
-  return {entry(f.sizes(key), 0, fallback), entry(f.sizes(key), 1, fallback)};
-}
-Size3 three_of(const Fixture& f, const char* key, std::int64_t fallback = 0) {
-  return {entry(f.sizes(key), 0, fallback), entry(f.sizes(key), 1, fallback), entry(f.sizes(key), 2, fallback)};
-}
 template <class Size>
 std::optional<Size> stride_of(const Fixture& f, Size (*get)(const Fixture&, const char*, std::int64_t)) {
   if (!f.has("stride")) return {};
@@ -27,49 +19,49 @@ TEST(Pooling, AgreesWithPyTorch) {
   std::map<std::string, Function> functions;
   functions["max_pool1d"] = one([](const Fixture& f) {
     return max_pool1d(
-        f.tensor("x"), one_of(f, "kernel_size"),
-        {.stride = stride_of(f, one_of), .padding = one_of(f, "padding"), .dilation = one_of(f, "dilation", 1), .ceil_mode = f.flag("ceil_mode")});
+        f.tensor("x"), number(f, "kernel_size"),
+        {.stride = stride_of(f, number), .padding = number(f, "padding"), .dilation = number(f, "dilation", 1), .ceil_mode = f.flag("ceil_mode")});
   });
   functions["max_pool3d"] = one([](const Fixture& f) {
-    return max_pool3d(f.tensor("x"), three_of(f, "kernel_size"),
-                      {.stride = stride_of(f, three_of),
-                       .padding = three_of(f, "padding"),
-                       .dilation = three_of(f, "dilation", 1),
+    return max_pool3d(f.tensor("x"), size3(f, "kernel_size"),
+                      {.stride = stride_of(f, size3),
+                       .padding = size3(f, "padding"),
+                       .dilation = size3(f, "dilation", 1),
                        .ceil_mode = f.flag("ceil_mode")});
   });
   functions["avg_pool1d"] = one([](const Fixture& f) {
-    return avg_pool1d(f.tensor("x"), one_of(f, "kernel_size"),
-                      {.stride = stride_of(f, one_of),
-                       .padding = one_of(f, "padding"),
+    return avg_pool1d(f.tensor("x"), number(f, "kernel_size"),
+                      {.stride = stride_of(f, number),
+                       .padding = number(f, "padding"),
                        .ceil_mode = f.flag("ceil_mode"),
                        .count_include_pad = f.flag("count_include_pad", true)});
   });
   functions["avg_pool2d"] = one([](const Fixture& f) {
-    return avg_pool2d(f.tensor("x"), two_of(f, "kernel_size"),
-                      {.stride = stride_of(f, two_of),
-                       .padding = two_of(f, "padding"),
+    return avg_pool2d(f.tensor("x"), size2(f, "kernel_size"),
+                      {.stride = stride_of(f, size2),
+                       .padding = size2(f, "padding"),
                        .ceil_mode = f.flag("ceil_mode"),
                        .count_include_pad = f.flag("count_include_pad", true),
                        .divisor_override = divisor_of(f)});
   });
   functions["avg_pool3d"] = one([](const Fixture& f) {
-    return avg_pool3d(f.tensor("x"), three_of(f, "kernel_size"),
-                      {.stride = stride_of(f, three_of),
-                       .padding = three_of(f, "padding"),
+    return avg_pool3d(f.tensor("x"), size3(f, "kernel_size"),
+                      {.stride = stride_of(f, size3),
+                       .padding = size3(f, "padding"),
                        .ceil_mode = f.flag("ceil_mode"),
                        .count_include_pad = f.flag("count_include_pad", true),
                        .divisor_override = divisor_of(f)});
   });
-  functions["adaptive_avg_pool1d"] = one([](const Fixture& f) { return adaptive_avg_pool1d(f.tensor("x"), one_of(f, "output_size")); });
-  functions["adaptive_avg_pool2d"] = one([](const Fixture& f) { return adaptive_avg_pool2d(f.tensor("x"), two_of(f, "output_size")); });
-  functions["adaptive_avg_pool3d"] = one([](const Fixture& f) { return adaptive_avg_pool3d(f.tensor("x"), three_of(f, "output_size")); });
-  functions["adaptive_max_pool1d"] = one([](const Fixture& f) { return adaptive_max_pool1d(f.tensor("x"), one_of(f, "output_size")); });
-  functions["adaptive_max_pool2d"] = one([](const Fixture& f) { return adaptive_max_pool2d(f.tensor("x"), two_of(f, "output_size")); });
-  functions["adaptive_max_pool3d"] = one([](const Fixture& f) { return adaptive_max_pool3d(f.tensor("x"), three_of(f, "output_size")); });
+  functions["adaptive_avg_pool1d"] = one([](const Fixture& f) { return adaptive_avg_pool1d(f.tensor("x"), number(f, "output_size")); });
+  functions["adaptive_avg_pool2d"] = one([](const Fixture& f) { return adaptive_avg_pool2d(f.tensor("x"), size2(f, "output_size")); });
+  functions["adaptive_avg_pool3d"] = one([](const Fixture& f) { return adaptive_avg_pool3d(f.tensor("x"), size3(f, "output_size")); });
+  functions["adaptive_max_pool1d"] = one([](const Fixture& f) { return adaptive_max_pool1d(f.tensor("x"), number(f, "output_size")); });
+  functions["adaptive_max_pool2d"] = one([](const Fixture& f) { return adaptive_max_pool2d(f.tensor("x"), size2(f, "output_size")); });
+  functions["adaptive_max_pool3d"] = one([](const Fixture& f) { return adaptive_max_pool3d(f.tensor("x"), size3(f, "output_size")); });
   functions["lp_pool1d"] =
-      one([](const Fixture& f) { return lp_pool1d(f.tensor("x"), f.number("norm_type"), one_of(f, "kernel_size"), stride_of(f, one_of)); });
+      one([](const Fixture& f) { return lp_pool1d(f.tensor("x"), f.number("norm_type"), number(f, "kernel_size"), stride_of(f, number)); });
   functions["lp_pool2d"] =
-      one([](const Fixture& f) { return lp_pool2d(f.tensor("x"), f.number("norm_type"), two_of(f, "kernel_size"), stride_of(f, two_of)); });
+      one([](const Fixture& f) { return lp_pool2d(f.tensor("x"), f.number("norm_type"), size2(f, "kernel_size"), stride_of(f, size2)); });
   expect_family("pooling", functions);
 }
 

@@ -4,7 +4,7 @@
 #include "runtime_min/json_reader.h"
 #include "runtime_min/json_writer.h"
 
-namespace graven::runtime {
+namespace graven::runtime::json_test {
 namespace {
 
 struct Case {
@@ -139,4 +139,4 @@ TEST(JsonWriter, WritesWhatTheReaderReadsBack) {
 }
 
 }  // namespace
-}  // namespace graven::runtime
+}  // namespace graven::runtime::json_test

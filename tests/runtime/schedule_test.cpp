@@ -2,7 +2,7 @@
 
 #include "fixture.h"
 
-namespace graven::runtime {
+namespace graven::runtime::schedule_test {
 namespace {
 
 using Kind = Schedule::Kind;
@@ -91,4 +91,4 @@ TEST(Schedule, SetsLengths) {
 }
 
 }  // namespace
-}  // namespace graven::runtime
+}  // namespace graven::runtime::schedule_test
