@@ -35,12 +35,24 @@ struct Chain : nn::Module<Chain> {
   }
 };
 
+/// Layer norm, GELU and a residual over 4096 rows of 768.
+struct NormBlock : nn::Module<NormBlock> {
+  nn::LayerNorm ln = child("ln", nn::LayerNorm(768));
+  Tensor forward(Tensor x) { return x + gelu(ln(x)); }
+};
+
+/// The last layer's states alone.
+struct BertStates : nn::Module<BertStates> {
+  models::BertModel bert = child("bert", models::BertModel({}, false));
+  Tensor forward(Tensor tokens) { return bert(tokens).first; }
+};
+
 // ---- graphs ----
 
 template <class Net>
 struct Infer : nn::Graph<Infer<Net>> {
   Net model;
-  explicit Infer(Net net = {}) : model(this->child("model", net)) { model.eval(); }
+  explicit Infer(Net net = Net()) : model(this->child("model", net)) { model.eval(); }
   Tensor build(Tensor x) { return model(x); }
 };
 
@@ -59,6 +71,19 @@ struct TrainClassifier : nn::Graph<TrainClassifier<Net>> {
   }
   Tensor build(Tensor images, Tensor labels) {
     Tensor loss = loss_fn(model(images), labels);
+    loss.backward();
+    return loss;
+  }
+};
+
+/// A step of GPT-2 of 124 million parameters, without dropout: the loss of every token's successor.
+struct TrainGpt2 : nn::Graph<TrainGpt2> {
+  models::GPT2LMHeadModel model = child("model", models::GPT2LMHeadModel({.resid_pdrop = 0, .embd_pdrop = 0, .attn_pdrop = 0}));
+  nn::CrossEntropyLoss loss_fn = child("loss_fn", nn::CrossEntropyLoss());
+  optim::AdamW optimizer{model.parameters(), {.lr = 1e-4, .betas = {0.9, 0.999}, .eps = 1e-8, .weight_decay = 0}};
+  TrainGpt2() { add_optimizer(optimizer); }
+  Tensor build(Tensor tokens, Tensor successors) {
+    Tensor loss = loss_fn(flatten(model(tokens), 0, 1), flatten(successors, 0, 1));
     loss.backward();
     return loss;
   }
@@ -99,7 +124,7 @@ Workload train_classifier(Net net, optim::SGDOptions options, std::int64_t chann
 }
 
 template <class Net>
-Workload classify(Net net, std::int64_t batch, std::int64_t size) {
+Workload of_pictures(Net net, std::int64_t batch, std::int64_t size) {
   Infer<Net> g(net);
   return record(g, spec({batch, 3, size, size}, "images"));
 }
@@ -125,19 +150,40 @@ const Entry kEntries[] = {
     {"mlp-train", [] { return train_classifier(Mlp(), {.lr = 0.1}, 1, 28); }},
     {"lenet-train", [] { return train_classifier(models::LeNet(), {.lr = 0.05, .momentum = 0.9}, 1, 28); }},
     {"mobilenetv2-cifar-train", [] { return train_classifier(models::MobileNetV2({.num_classes = 10}), {.lr = 1e-3}, 3, 32); }},
-    {"mobilenetv2-cifar-b1", [] { return classify(mobilenet(10), 1, 32); }},
-    {"mobilenetv2-cifar-b64", [] { return classify(mobilenet(10), 64, 32); }},
-    {"mobilenetv2-224-b1", [] { return classify(mobilenet(1000), 1, 224); }},
-    {"mobilenetv2-224-b8", [] { return classify(mobilenet(1000), 8, 224); }},
+    {"mobilenetv2-cifar-b1", [] { return of_pictures(mobilenet(10), 1, 32); }},
+    {"mobilenetv2-cifar-b64", [] { return of_pictures(mobilenet(10), 64, 32); }},
+    {"mobilenetv2-224-b1", [] { return of_pictures(mobilenet(1000), 1, 224); }},
+    {"mobilenetv2-224-b8", [] { return of_pictures(mobilenet(1000), 8, 224); }},
     {"resnet18-cifar-train",
      [] { return train_classifier(models::resnet18({.num_classes = 10}), {.lr = 0.1, .momentum = 0.9, .weight_decay = 5e-4}, 3, 32); }},
-    {"resnet18-224-b1", [] { return classify(models::resnet18(), 1, 224); }},
-    {"resnet50-224-b1", [] { return classify(models::resnet50(), 1, 224); }},
-    {"resnet50-224-b8", [] { return classify(models::resnet50(), 8, 224); }},
+    {"resnet18-224-b1", [] { return of_pictures(models::resnet18(), 1, 224); }},
+    {"resnet50-224-b1", [] { return of_pictures(models::resnet50(), 1, 224); }},
+    {"resnet50-224-b8", [] { return of_pictures(models::resnet50(), 8, 224); }},
+    {"style-256-b1", [] { return of_pictures(models::TransformerNet(), 1, 256); }},
+    {"bert-s128-b1",
+     [] {
+       Infer<BertStates> g;
+       return record(g, spec({1, 128}, i64, "tokens"));
+     }},
+    {"gpt2-t64-b1",
+     [] {
+       Infer<models::GPT2LMHeadModel> g;
+       return record(g, spec({1, 64}, i64, "tokens"));
+     }},
+    {"gpt2-b4-t64-train",
+     [] {
+       TrainGpt2 g;
+       return record(g, spec({4, 64}, i64, "tokens"), spec({4, 64}, i64, "successors"));
+     }},
     {"elementwise",
      [] {
        InferChain g;
        return record(g, spec({1 << 22}, "x"), spec({1 << 22}, "y"));
+     }},
+    {"norm",
+     [] {
+       Infer<NormBlock> g;
+       return record(g, spec({4096, 768}, "x"));
      }},
 };
 
