@@ -146,15 +146,9 @@ GRAVEN_ALWAYS_INLINE void copy_row(float* to, const float* from, std::int64_t n)
 /// y[i] = Epilogue(y[i][, residual[i]]), i < n.
 template <class Epilogue>
 GRAVEN_ALWAYS_INLINE void finish_run(float* y, const float* residual, std::int64_t n) {
-  std::int64_t i = 0;
-  for (; i + kPanel <= n; i += kPanel) {
-    float* const to = y + i;
-    const float* const other = Epilogue::inputs == 2 ? residual + i : nullptr;
-    float result[kPanel];
-    for (std::int64_t l = 0; l < kPanel; ++l) result[l] = apply_epilogue<Epilogue>(to[l], other, l);
-    __builtin_memcpy(to, result, sizeof(result));
-  }
-  for (; i < n; ++i) y[i] = apply_epilogue<Epilogue>(y[i], residual, i);
+  // In place: a copy on the stack, written in narrow and read in wide vectors, would wait for each store.
+  GRAVEN_INDEPENDENT
+  for (std::int64_t i = 0; i < n; ++i) y[i] = apply_epilogue<Epilogue>(y[i], residual, i);
 }
 
 /// The same over `rows` runs of `columns` floats, `stride` apart.
