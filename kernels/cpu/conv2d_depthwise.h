@@ -122,6 +122,56 @@ GRAVEN_ALWAYS_INLINE void depthwise_pixels(depthwise_run& run, const panel_vec& 
   }
 }
 
+/// `Pixels` neighbouring pixels of whole panels, three columns of taps, which neighbours share. left, right: the first, the last of all these columns
+/// lies outside the image.
+template <int Pixels, int Stride>
+[[gnu::noinline]] void depthwise_three(const depthwise_run& run, const float* bias, std::int64_t panels, std::int64_t w_panel, bool left,
+                                       bool right) {
+  constexpr int kColumns = (Pixels - 1) * Stride + 3;
+  const std::int64_t column = run.x_column;
+  for (std::int64_t c = 0; c < panels * kPanel; c += kLanes) {
+    const vec start = bias != nullptr ? load(bias + c) : vec{};
+    vec acc[Pixels];
+#pragma GCC unroll 16
+    for (int p = 0; p < Pixels; ++p) acc[p] = start;
+    const float* x = run.x + c;
+    const float* w = run.w + c / kPanel * w_panel + c % kPanel;
+    for (std::int64_t kh = 0; kh < run.rows; ++kh, x += run.x_row, w += run.w_row) {
+      // Three columns share a pointer: a column's address is pointer + {0, 1, 2} columns, which x86 adds for nothing.
+      const float* columns[(kColumns + 2) / 3];
+#pragma GCC unroll 16
+      for (int i = 0; i < (kColumns + 2) / 3; ++i) columns[i] = x + 3 * i * column;
+#pragma GCC unroll 3
+      for (int kw = 0; kw < 3; ++kw) {
+        const vec weight = load(w + kw * run.w_column);
+#pragma GCC unroll 16
+        for (int p = 0; p < Pixels; ++p) {
+          const int i = p * Stride + kw;
+          const bool outside = (i == 0 && left) || (i == kColumns - 1 && right);
+          acc[p] = fma(outside ? vec{} : load(columns[i / 3] + i % 3 * column), weight, acc[p]);
+        }
+      }
+    }
+#pragma GCC unroll 16
+    for (int p = 0; p < Pixels; ++p) store(run.y + p * run.y_pixel + c, acc[p]);
+  }
+}
+
+using depthwise_three_function = void (*)(const depthwise_run&, const float*, std::int64_t, std::int64_t, bool, bool);
+/// The widest tile for rows of so many pixels, of few sizes. Where it does not divide the row, the last tile computes some pixels again.
+struct depthwise_tile_width {
+  std::int64_t pixels;
+  depthwise_three_function tile;
+};
+template <int Stride>
+GRAVEN_ALWAYS_INLINE depthwise_tile_width depthwise_three_of(std::int64_t width) {
+  if (width % 7 == 0) return {7, &depthwise_three<7, Stride>};
+  if (width >= 8) return {8, &depthwise_three<8, Stride>};
+  if (width >= 4) return {4, &depthwise_three<4, Stride>};
+  if (width >= 2) return {2, &depthwise_three<2, Stride>};
+  return {1, &depthwise_three<1, Stride>};
+}
+
 /// One row of outputs: pixels y + i*y_pixel, i < width, of `channels` channels, panels [panels). x: the image's rows, x_width pixels each. w: all
 /// panels.
 GRAVEN_ALWAYS_INLINE void depthwise_row(float* y, std::int64_t y_pixel, std::int64_t width, std::int64_t row, const float* x, std::int64_t x_width,
@@ -137,6 +187,23 @@ GRAVEN_ALWAYS_INLINE void depthwise_row(float* y, std::int64_t y_pixel, std::int
   run.x_column = v.dilation * channels;
   run.w_column = v.weight_step * kPanel;
   const float* const x_row = x + (row * h.stride - h.padding + rows.begin * h.dilation) * x_width * channels;
+  // Kernels of three columns, of which the border cuts off one at most.
+  if (v.count == 3 && v.dilation == 1 && v.stride <= 2 && v.padding >= 0 && v.padding <= 1 && (width - 1) * v.stride - v.padding + 2 <= v.in &&
+      rows.size() > 0) {
+    const range whole{panels.begin, smaller(panels.end, channels / kPanel)};
+    const auto [pixels, tile] = v.stride == 1 ? depthwise_three_of<1>(width) : depthwise_three_of<2>(width);
+    const std::int64_t first = whole.begin * kPanel;
+    run.rows = rows.size();
+    for (std::int64_t i = 0; i < width && whole.size() > 0; i += pixels) {
+      i = smaller(i, width - pixels);
+      run.x = x_row + (i * v.stride - v.padding) * channels + first;
+      run.w = w + (whole.begin * kernel_size + h.weight + rows.begin * h.weight_step + v.weight) * kPanel;
+      run.y = y + i * y_pixel + first;
+      tile(run, bias != nullptr ? bias + first : nullptr, whole.size(), kernel_size * kPanel, i == 0 && v.padding == 1,
+           i + pixels == width && (width - 1) * v.stride - v.padding + 2 == v.in);
+    }
+    panels.begin = larger(panels.begin, whole.end);
+  }
   for (std::int64_t panel = panels.begin; panel < panels.end; ++panel) {
     const std::int64_t first = panel * kPanel, count = smaller(kPanel, channels - first);
     const panel_vec start = bias != nullptr ? load_panel(bias + first, count) : panel_vec{};
