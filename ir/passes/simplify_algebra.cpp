@@ -10,9 +10,11 @@
 //   where(y > a, max_pool2d_backward(dz), 0)      max_pool2d_backward(where(z > a, dz, 0)), z = max_pool2d(y): the mask of a relu before pooling,
 //                                                 taken where there are fewer elements, and y need not live until then
 //   matmul of transposed operands                 matmul's flags         detach                  nothing (autograd has run)
+//   reshape(linear(x, w)) - y                     reshape(linear(x, w) - reshape(y)): next to its product it can become the product's epilogue
 #include <cmath>
 #include <map>
 #include <optional>
+#include <set>
 #include <string_view>
 
 #include "ir/passes/passes.h"
@@ -162,10 +164,11 @@ class Simplifier {
     }
     if (!node.op->elementwise()) return Result::unchanged;
     if (const Result r = shrink_operands(node); r != Result::unchanged) return r;
-    if (node.inputs.size() == 1) return rewrite_unary(node);
-    if (node.inputs.size() == 2) return rewrite_binary(node);
-    if (op == "where") return rewrite_where(node);
-    return Result::unchanged;
+    Result r = Result::unchanged;
+    if (node.inputs.size() == 1) r = rewrite_unary(node);
+    if (node.inputs.size() == 2) r = rewrite_binary(node);
+    if (op == "where") r = rewrite_where(node);
+    return r == Result::unchanged ? move_before_reshape(node) : r;
   }
 
   Result rewrite_reshape(Node& node) {
@@ -278,6 +281,36 @@ class Simplifier {
       if (full) smaller = scalar(full->attributes.number("value"), type(node.inputs[i]).dtype, node);
       node.inputs[i] = smaller;
       return Result::changed;
+    }
+    return Result::unchanged;
+  }
+
+  /// Whether `v` is read once, by a node and not as a result of the graph.
+  bool read_once(ValueId v) const {
+    const auto i = static_cast<std::size_t>(v);
+    return i < uses_.consumers.size() && !uses_.is_output[i] && uses_.consumers[i].size() == 1;
+  }
+  /// An elementwise node of a reshaped product, of numbers and of tensors of its shape, before the reshape.
+  Result move_before_reshape(Node& node) {
+    const TensorType result = type(node.outputs[0]);
+    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+      const Node* reshape = maker(node.inputs[i], "reshape");
+      if (!reshape || !read_once(node.inputs[i]) || type(node.inputs[i]).shape != result.shape) continue;
+      const ValueId product = reshape->inputs[0];
+      const bool moved = moved_.count(product) != 0;
+      if (!moved && (!read_once(product) || (!maker(product, "linear") && !maker(product, "matmul")))) continue;
+      bool alike = true;
+      for (const ValueId v : node.inputs) alike = alike && (type(v).shape.empty() || type(v).shape == result.shape);
+      if (!alike) continue;
+      const Shape shape = type(product).shape;
+      std::vector<ValueId> inputs;
+      for (std::size_t j = 0; j < node.inputs.size(); ++j) {
+        const ValueId v = node.inputs[j];
+        inputs.push_back(j == i ? product : type(v).shape.empty() ? v : add("reshape", {v}, {{"shape", shape}}, node));
+      }
+      const ValueId y = add(node.op->name, std::move(inputs), std::move(node.attributes), node);
+      moved_.insert(y);
+      return become(node, "reshape", {y}, {{"shape", result.shape}});
     }
     return Result::unchanged;
   }
@@ -408,6 +441,7 @@ class Simplifier {
   Graph& graph_;
   std::vector<NodeId> maker_;
   std::map<std::pair<DType, std::uint64_t>, ValueId> scalars_;
+  std::set<ValueId> moved_;  ///< what has moved before a reshape, and is read by that alone
 };
 
 }  // namespace

@@ -78,16 +78,25 @@ GRAVEN_ALWAYS_INLINE void add_rows(vec (&sums)[K], const float* x, vec dy, std::
   ((sums[V] = fma(load(x + V * kLanes), spread_rows<K, V>(dy, std::make_integer_sequence<int, kLanes>{}), sums[V])), ...);
 }
 
-/// dw of one output of few inputs, over groups of kLanes rows, whose K vectors are multiplied as they lie; blocks of 1024 rows are added up.
+/// dw of one output of few inputs, over groups of kLanes rows, whose K vectors are multiplied as they lie; blocks of 1024 rows are added up. Even
+/// and odd groups have sums of their own: one multiply-add after the other would wait for its result.
 template <int K>
 inline void backward_weight_one_output(std::int64_t m, float* dw, const float* dy, const float* x) {
+  constexpr std::make_integer_sequence<int, K> vectors;
   vec total[K] = {};
   std::int64_t i = 0;
   while (i + kLanes <= m) {
-    vec part[K] = {};
+    vec even[K] = {}, odd[K] = {};
     const std::int64_t end = m - i < 1024 ? m : i + 1024;
-    for (; i + kLanes <= end; i += kLanes) add_rows<K>(part, x + i * K, load(dy + i), std::make_integer_sequence<int, K>{});
-    for (int v = 0; v < K; ++v) total[v] += part[v];
+    for (; i + 2 * kLanes <= end; i += 2 * kLanes) {
+      add_rows<K>(even, x + i * K, load(dy + i), vectors);
+      add_rows<K>(odd, x + (i + kLanes) * K, load(dy + i + kLanes), vectors);
+    }
+    if (i + kLanes <= end) {
+      add_rows<K>(even, x + i * K, load(dy + i), vectors);
+      i += kLanes;
+    }
+    for (int v = 0; v < K; ++v) total[v] += even[v] + odd[v];
   }
   float lanes[K * kLanes];
   for (int v = 0; v < K; ++v) store(lanes + v * kLanes, total[v]);
@@ -99,21 +108,24 @@ inline void backward_weight_one_output(std::int64_t m, float* dw, const float* d
   }
 }
 
-/// The sum of m neighbouring floats: lanes of blocks of 512, then the lanes in halves.
+/// The sum of m neighbouring floats: lanes of blocks of 2048, then the lanes in halves. As many lanes as additions in flight.
 inline float sum_of(std::int64_t m, const float* x) {
-  float total[16] = {};
+  constexpr int kSums = 64, kVectors = kSums / kLanes;
+  vec total[kVectors] = {};
   std::int64_t i = 0;
-  while (i + 16 <= m) {
-    float part[16] = {};
-    const std::int64_t end = i + 512 < m ? i + 512 : m;
-    for (; i + 16 <= end; i += 16)
-      for (int l = 0; l < 16; ++l) part[l] += x[i + l];
-    for (int l = 0; l < 16; ++l) total[l] += part[l];
+  while (i + kSums <= m) {
+    vec part[kVectors] = {};
+    const std::int64_t end = i + 32 * kSums < m ? i + 32 * kSums : m;
+    for (; i + kSums <= end; i += kSums)
+      for (int v = 0; v < kVectors; ++v) part[v] += load(x + i + v * kLanes);
+    for (int v = 0; v < kVectors; ++v) total[v] += part[v];
   }
-  for (int l = 0; i < m; ++i, ++l) total[l] += x[i];
-  for (int step = 8; step > 0; step /= 2)
-    for (int l = 0; l < step; ++l) total[l] += total[l + step];
-  return total[0];
+  float lanes[kSums];
+  for (int v = 0; v < kVectors; ++v) store(lanes + v * kLanes, total[v]);
+  for (int l = 0; i < m; ++i, ++l) lanes[l] += x[i];
+  for (int step = kSums / 2; step > 0; step /= 2)
+    for (int l = 0; l < step; ++l) lanes[l] += lanes[l + step];
+  return lanes[0];
 }
 
 /// sums[j] = the sum over the m rows of dy[m, columns of stride n], for at most 64 columns.

@@ -70,10 +70,10 @@ inline constexpr A start_of(A first) {
   }
 }
 
-inline constexpr int kReduceLanes = 32;
+inline constexpr int kReduceLanes = 64;  // what adding one number after the other leaves of the processor's width, made up for
 inline constexpr std::int64_t kReduceColumns = 128, kReduceBlock = 128, kReducePiece = 16384;
 
-/// n >= 1 neighbouring elements. Lane l combines elements l, l + 32, ... of a block of 32 * 128; blocks are combined in order, lanes in halves.
+/// n >= 1 neighbouring elements. Lane l combines elements l, l + 64, ... of a block of 64 * 128; blocks are combined in order, lanes in halves.
 template <class Op, class A, class T>
 inline A reduce_run(const T* x, std::int64_t n) {
   A result = start_of<Op, A>(static_cast<A>(x[0]));

@@ -37,7 +37,7 @@ class Program final : public graven::runtime::TrainableModel {
             {
                 {.lr = 1e-06, .schedule = {}},
             },
-        .graph_hash = "c35ff4c591c4748fff90d86d3cf0d6458b00ad4b935ec674c70979887f040c7f",
+        .graph_hash = "2c2102601bcfd3684ee9af853a253dc078a8e91978f8b1ba54c2b82b2461036d",
         .generator = "graven 0.1.0",
         .has_evaluation = true,
         .has_accuracy = false,

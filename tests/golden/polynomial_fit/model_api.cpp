@@ -198,7 +198,7 @@ void Model::load(const std::string& path) {
 
 void Model::save(const std::string& path) const {
   runtime::save_variables(path, memory_->weight_variables(),
-                          {{"graph", "c35ff4c591c4748fff90d86d3cf0d6458b00ad4b935ec674c70979887f040c7f"}});
+                          {{"graph", "2c2102601bcfd3684ee9af853a253dc078a8e91978f8b1ba54c2b82b2461036d"}});
 }
 
 namespace {

@@ -37,7 +37,7 @@ class Program final : public graven::runtime::TrainableModel {
             {
                 {.lr = 1e-06, .schedule = {}},
             },
-        .graph_hash = "950a3c03a5e09a28e6aec33d3798e5ba57c4b263808070e3a51ffa3fb8f1add6",
+        .graph_hash = "188fb73da6b09c9306cfc4b92804c05a304762ecc6ad0ae9f464244efd99d025",
         .generator = "graven 0.1.0",
         .has_evaluation = true,
         .has_accuracy = false,

@@ -214,7 +214,7 @@ void Model::load(const std::string& path) {
 void Model::save(const std::string& path) const {
   memory_->weights.download(memory_->context);
   runtime::save_variables(path, memory_->weight_variables(),
-                          {{"graph", "950a3c03a5e09a28e6aec33d3798e5ba57c4b263808070e3a51ffa3fb8f1add6"}});
+                          {{"graph", "188fb73da6b09c9306cfc4b92804c05a304762ecc6ad0ae9f464244efd99d025"}});
 }
 
 void Model::write_back() {
