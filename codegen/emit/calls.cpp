@@ -205,7 +205,7 @@ class Writer {
     arguments.push_back(config(step, file));
     for (const ir::ValueId v : n.outputs) arguments.push_back(values_.expression(v));
     const bool is_variadic = std::any_of(n.op->inputs.begin(), n.op->inputs.end(), [](const ir::InputSpec& s) { return s.variadic; });
-    const bool runs_functor = step.call.name == "elementwise" || step.call.name == "broadcast";
+    const bool runs_functor = step.call.name == "elementwise" || step.call.name == "broadcast" || n.op->name == "fused_reduction";
     std::string lines;
     if (is_variadic && !runs_functor) {
       lines = variadic(step, arguments);
@@ -319,7 +319,7 @@ std::string describe_node(const ir::Graph& graph, const ir::Node& node) {
     text += fmt::format(" {}x{}", (*kernel)[0], (*kernel)[1]);
   for (const char* key : {"reduction", "approximate"})
     if (const ir::Attribute* value = a.find(key))
-      if (const auto* word = std::get_if<std::string>(value)) text += "(" + *word + ")";
+      if (const auto* word = std::get_if<std::string>(value)) text += node.op->name == "fused_reduction" ? " + " + *word : "(" + *word + ")";
   if (const ir::Attribute* epilogue = a.find("epilogue"))
     if (const auto* program = std::get_if<ir::ScalarProgram>(epilogue); program && !program->empty()) text += " + " + title(*program);
   return text;

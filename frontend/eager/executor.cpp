@@ -346,10 +346,14 @@ struct Executor::Impl {
       return;
     }
     std::vector<Operand> operands;
-    if (name == "fused_elementwise" || op.elementwise())
+    if (name == "fused_elementwise" || name == "fused_reduction" || op.elementwise())
       for (ValueId v : n.inputs) operands.push_back(operand(v));
     if (name == "fused_elementwise") {
       add_program(n.attributes.program("program"), of(n.outputs[0]), slot(n.outputs[0]).dtype, slot(n.outputs[0]).sizes, operands);
+      return;
+    }
+    if (name == "fused_reduction") {
+      add_fused_reduction(n, operands);
       return;
     }
     if (op.elementwise()) {
@@ -357,6 +361,21 @@ struct Executor::Impl {
       return;
     }
     add_kernel(n);
+  }
+
+  /// The program into scratch memory, then the reduction: what a graph fuses is two kernels here.
+  void add_fused_reduction(const ir::Node& n, const std::vector<Operand>& operands) {
+    const Slot& x = slot(n.inputs[0]);
+    const Source terms{Source::Kind::scratch, kNone, allocate(x.bytes()), nullptr};
+    add_program(n.attributes.program("program"), terms, x.dtype, x.sizes, operands);
+    Step step;
+    step.call = n.op->kernel(ir::NodeView{graph, n});
+    const Signature s = signature_of(n, [this](ValueId v) { return slots[static_cast<std::size_t>(v)].dtype; });
+    step.thunk = find_thunk(kernel_key(oracle != Oracle::none, step.call, s.outputs, s.inputs));
+    GRAVEN_CHECK(step.thunk, "reductions of floating types are compiled");
+    step.arguments = {of(n.outputs[0]), terms};
+    step.lists.resize(step.arguments.size());
+    steps.push_back(std::move(step));
   }
 
   void add_kernel(const ir::Node& n) {

@@ -17,7 +17,7 @@ const OpDef kHardshrink{
     .attributes = {{"lambd", AttributeType::number, 0.5, "the limit"}},
     .infer = ops::infer_floating,
     .gradient = gradient_hardshrink,
-    .scalar = {.body = "(x >= -lambd) & (x <= lambd) ? T(0) : x"},
+    .scalar = {.body = "((x >= -lambd) & (x <= lambd)) ? T(0) : x"},
     .cases = [] { return ops::unary_cases(-2, 2); },
 };
 

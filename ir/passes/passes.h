@@ -21,5 +21,6 @@ void pack_weights(Graph& graph, const PassOptions& options);
 void prepare_weights(Graph& graph, const PassOptions& options);
 void fuse_epilogues(Graph& graph, const PassOptions& options);
 void fuse_elementwise(Graph& graph, const PassOptions& options);
+void fuse_reductions(Graph& graph, const PassOptions& options);
 
 }  // namespace graven::ir

@@ -36,7 +36,8 @@ constexpr Pass kPipeline[] = {
     {"pack_weights", pack_weights, on_cpu, "makes the nodes that the prepare phase is for; epilogues are for packed products only"},
     {"prepare_weights", prepare_weights, inference, "before fusion, which never mixes what is computed once with what is computed in each call"},
     {"fuse_epilogues", fuse_epilogues, nullptr, "before elementwise fusion, which would take the activations first"},
-    {"fuse_elementwise", fuse_elementwise, nullptr, "last: whatever elementwise work is left"},
+    {"fuse_elementwise", fuse_elementwise, nullptr, "whatever elementwise work is left"},
+    {"fuse_reductions", fuse_reductions, on_cpu, "last: chains are whole, and what only a sum reads need not be stored"},
 };
 
 std::size_t position(std::string_view pass_name) {

@@ -3,6 +3,7 @@
 //   reduce_sum, reduce_mean, reduce_prod, reduce_max, reduce_min (y; x);  argmax, argmin (y i64; x)
 //
 //   reduce_mean(threads, reduce_config{.outer = 64, .size = 49, .inner = 128}, y, x);      // y[64,128] from x[64,49,128]
+//   reduce_sum<squared_distance>(threads, reduce_config{.outer = 1, .size = 2000, .inner = 1}, y, x, target);  // of a functor's results
 //
 // Any element type. Sums and products of half and bfloat16 are formed in float; integers (and bool) wrap in y's type, which may be wider than x's.
 // Of no elements the sum is 0, the product 1, the mean NaN; max, min, argmax and argmin need at least one. NaN counts as the extreme; the
@@ -70,12 +71,22 @@ inline constexpr A start_of(A first) {
   }
 }
 
+/// What is reduced instead of a tensor: a functor's results over one or two.
+template <class F, class T>
+struct Terms {
+  const T* x;
+  const T* other;  // of a functor of two inputs
+
+  GRAVEN_ALWAYS_INLINE T operator[](std::int64_t i) const { return apply_epilogue<F>(x[i], other, i); }
+  GRAVEN_ALWAYS_INLINE Terms operator+(std::int64_t offset) const { return {x + offset, F::inputs == 2 ? other + offset : other}; }
+};
+
 inline constexpr int kReduceLanes = 64;  // what adding one number after the other leaves of the processor's width, made up for
 inline constexpr std::int64_t kReduceColumns = 128, kReduceBlock = 128, kReducePiece = 16384;
 
 /// n >= 1 neighbouring elements. Lane l combines elements l, l + 64, ... of a block of 64 * 128; blocks are combined in order, lanes in halves.
-template <class Op, class A, class T>
-inline A reduce_run(const T* x, std::int64_t n) {
+template <class Op, class A, class X>
+inline A reduce_run(const X& x, std::int64_t n) {
   A result = start_of<Op, A>(static_cast<A>(x[0]));
   std::int64_t i = 0;
   if (n >= kReduceLanes) {
@@ -98,8 +109,8 @@ inline A reduce_run(const T* x, std::int64_t n) {
 }
 
 /// At most kReduceColumns columns of size >= 1 rows that lie `stride` apart, into total.
-template <class Op, class A, class T>
-inline void reduce_columns(const T* x, std::int64_t stride, std::int64_t size, std::int64_t columns, A* total) {
+template <class Op, class A, class X>
+inline void reduce_columns(const X& x, std::int64_t stride, std::int64_t size, std::int64_t columns, A* total) {
   for (std::int64_t j = 0; j < columns; ++j) total[j] = start_of<Op, A>(static_cast<A>(x[j]));
   for (std::int64_t k = 0; k < size;) {
     A part[kReduceColumns];
@@ -112,12 +123,12 @@ inline void reduce_columns(const T* x, std::int64_t stride, std::int64_t size, s
 }
 
 /// y = finish(Op over the middle of x), accumulated in A; size >= 1.
-template <class Op, class A, class Y, class T, class Finish>
-inline void reduce(Threads& threads, const reduce_config& c, Y* y, const T* x, const Finish& finish) {
+template <class Op, class A, class Y, class X, class Finish>
+inline void reduce(Threads& threads, const reduce_config& c, Y* y, const X& x, const Finish& finish) {
   const std::int64_t outputs = c.outer * c.inner;
   if (outputs == 0) return;
   const auto column_range = [&](std::int64_t outer, std::int64_t column, std::int64_t columns, std::int64_t first, std::int64_t size, A* to) {
-    const T* const from = x + (outer * c.size + first) * c.inner + column;
+    const X from = x + (outer * c.size + first) * c.inner + column;
     if (c.inner == 1) {
       *to = reduce_run<Op, A>(from, size);
     } else {
@@ -208,6 +219,19 @@ inline void reduce_mean(Threads& threads, const reduce_config& c, T* y, const T*
   if (c.size == 0) return detail::fill_outputs(c, y, static_cast<T>(__builtin_nanf("")));
   const A size = static_cast<A>(c.size);
   detail::reduce<detail::add_values, A>(threads, c, y, x, [size](A s) { return static_cast<T>(s / size); });
+}
+
+/// The sum and the mean of F(x) or F(x, other), elements of one position.
+template <class F, class T>
+inline void reduce_sum(Threads& threads, const reduce_config& c, T* y, const T* x, const T* other = nullptr) {
+  if (c.size == 0) return detail::fill_outputs(c, y, static_cast<T>(0));
+  detail::reduce<detail::add_values, T>(threads, c, y, detail::Terms<F, T>{x, other}, [](T s) { return s; });
+}
+template <class F, class T>
+inline void reduce_mean(Threads& threads, const reduce_config& c, T* y, const T* x, const T* other = nullptr) {
+  if (c.size == 0) return detail::fill_outputs(c, y, static_cast<T>(__builtin_nanf("")));
+  const T size = static_cast<T>(c.size);
+  detail::reduce<detail::add_values, T>(threads, c, y, detail::Terms<F, T>{x, other}, [size](T s) { return s / size; });
 }
 
 template <class T>

@@ -52,6 +52,47 @@ void check_floating(double tolerance) {
   }
 }
 
+struct absolute_difference {
+  static constexpr int inputs = 2;
+  template <class T>
+  static T apply(T x, T y) {
+    return x > y ? x - y : y - x;
+  }
+};
+struct square_of {
+  static constexpr int inputs = 1;
+  template <class T>
+  static T apply(T x) {
+    return x * x;
+  }
+};
+
+TEST(Reduce, OfAFunctorsResults) {
+  for (const auto& c : kShapes) {
+    const auto x = random_tensor<float>(c.outer * c.size * c.inner, 1), y = random_tensor<float>(c.outer * c.size * c.inner, 2);
+    std::vector<double> squares(x.size()), differences(x.size());
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      squares[i] = square_of::apply<double>(x[i]);
+      differences[i] = absolute_difference::apply<double>(x[i], y[i]);
+    }
+    std::vector<double> sum(outputs(c)), mean(outputs(c));
+    reference::reduce_sum(c, sum.data(), squares.data());
+    reference::reduce_mean(c, mean.data(), differences.data());
+    const auto run = [&](const char* what, const auto& kernel) {
+      return with_every_pool(what + text(c), [&](Threads& threads) {
+        Guarded<float> z(c.outer * c.inner);
+        kernel(threads, z.data());
+        z.expect_untouched_around(what + text(c));
+        return z.values();
+      });
+    };
+    const double n = std::sqrt(static_cast<double>(c.size));
+    expect_close(run("sum ", [&](Threads& t, float* z) { reduce_sum<square_of>(t, c, z, x.data()); }), sum, 1e-6 * (2 + n / 2), "sum " + text(c));
+    expect_close(run("mean ", [&](Threads& t, float* z) { reduce_mean<absolute_difference>(t, c, z, x.data(), y.data()); }), mean, 1e-6,
+                 "mean " + text(c));
+  }
+}
+
 TEST(Reduce, Float) { check_floating<float>(1e-6); }
 TEST(Reduce, Double) { check_floating<double>(1e-14); }
 TEST(Reduce, Half) { check_floating<half>(1e-3); }

@@ -151,6 +151,20 @@ Graph chains() {
   });
 }
 
+/// Reductions of elementwise work: of one tensor, of two; and what must stay, terms that are read twice or are broadcast.
+Graph norms() {
+  return of([](Graph& g, Recorder& r, ValueId x) {
+    const ValueId y = g.add_input("y", {DType::f32, {2, 3}}), row = g.add_input("row", {DType::f32, {3}});
+    const Attributes all{{"dims", Ints{}}, {"keepdim", false}}, rows{{"dims", Ints{1}}, {"keepdim", true}};
+    const ValueId squares = r("a", "sum", {r("a", "square", {x})}, rows);
+    const ValueId distance = r("b", "mean", {r("b", "abs", {r("b", "sub", {x, y})})}, all);
+    const ValueId twice = r("c", "exp", {x});
+    const ValueId share = r("c", "div", {twice, r("c", "sum", {twice}, rows)});
+    const ValueId wide = r("d", "sum", {r("d", "mul", {y, row})}, all);
+    g.outputs = {squares, distance, share, wide};
+  });
+}
+
 const std::vector<Case>& cases() {
   static const std::vector<Case> table = {
       {"remove_dead_nodes", "branch", dead_nodes},
@@ -184,6 +198,8 @@ const std::vector<Case>& cases() {
       {"fuse_elementwise", "polynomial", [] { return prepared(polynomial_training(), "fuse_epilogues"); }},
       {"fuse_elementwise", "lenet", [] { return prepared(lenet_training(2), "fuse_epilogues"); }},
       {"fuse_elementwise", "residual_training", [] { return prepared(residual_training(), "fuse_epilogues"); }},
+      {"fuse_reductions", "polynomial", [] { return prepared(polynomial_training(), "fuse_elementwise"); }},
+      {"fuse_reductions", "norms", [] { return prepared(norms(), "fuse_elementwise"); }},
   };
   return table;
 }

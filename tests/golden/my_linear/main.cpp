@@ -24,7 +24,7 @@ class Program final : public graven::runtime::InferenceModel {
             },
         .batch = 8,
         .batch_is_symbolic = true,
-        .graph_hash = "2b65215bc8ce436b4dbcf722e55dfd0da83779677aec76b32b8529865b0c1d9d",
+        .graph_hash = "997507ac16dbee66ecdff54f54a3f084cb0c38c640022a0ac20d76b752cf7350",
         .generator = "graven 0.1.0",
     };
     return text;

@@ -25,7 +25,7 @@ class Program final : public graven::runtime::TrainableModel {
   const graven::runtime::TrainingDescription& description() const override {
     static const graven::runtime::TrainingDescription text{
         .name = "polynomial_fit",
-        .loss = "sum",
+        .loss = "square + sum",
         .inputs =
             {
                 {.name = "x", .dtype = DType::f32, .shape = {2000, 3}, .batched = true, .classes = 0},
@@ -37,7 +37,7 @@ class Program final : public graven::runtime::TrainableModel {
             {
                 {.lr = 1e-06, .schedule = {}},
             },
-        .graph_hash = "2c2102601bcfd3684ee9af853a253dc078a8e91978f8b1ba54c2b82b2461036d",
+        .graph_hash = "b834dabeb026cc38da0c1ed17089249e42e2d803542face6d32340f0b25cdfb3",
         .generator = "graven 0.1.0",
         .has_evaluation = true,
         .has_accuracy = false,

@@ -3,11 +3,10 @@
 // Included for its lines as well: define GRAVEN_VALUE(name, dtype, offset, bytes).
 #ifdef GRAVEN_VALUE
 // clang-format off
-GRAVEN_VALUE(layer_0_weight_packed,       f32, 8000,  192)  // f32[1,3,16]            model.0 .. model.0
-GRAVEN_VALUE(layer_0_linear,              f32,    0, 8000)  // f32[2000,1]            model.0 .. loss_fn (backward)
-GRAVEN_VALUE(loss_fn_square,              f32, 8064, 8000)  // f32[2000]              loss_fn .. loss_fn
-GRAVEN_VALUE(loss_fn_sum,                 f32, 8000,    4)  // f32[]                  loss_fn .. nobody
-GRAVEN_VALUE(loss_fn_square_backward_mul, f32,    0, 8000)  // f32[2000]              loss_fn (backward) .. model.0 (backward); takes over layer_0_linear, in place
+GRAVEN_VALUE(layer_0_weight_packed,       f32,   0,  192)  // f32[1,3,16]            model.0 .. model.0
+GRAVEN_VALUE(layer_0_linear,              f32, 192, 8000)  // f32[2000,1]            model.0 .. loss_fn (backward)
+GRAVEN_VALUE(loss_fn_sum,                 f32,   0,    4)  // f32[]                  loss_fn .. nobody
+GRAVEN_VALUE(loss_fn_square_backward_mul, f32, 192, 8000)  // f32[2000]              loss_fn (backward) .. model.0 (backward); takes over layer_0_linear, in place
 // clang-format on
 #undef GRAVEN_VALUE
 #endif
@@ -18,8 +17,8 @@ GRAVEN_VALUE(loss_fn_square_backward_mul, f32,    0, 8000)  // f32[2000]        
 
 namespace polynomial_fit {
 
-/// The peak. No placement can be below 16064 bytes (ratio 1.000); without reuse it would be 16256.
-inline constexpr std::size_t kArenaBytes = 16064;
+/// The peak. No placement can be below 8192 bytes (ratio 1.000); without reuse it would be 8256.
+inline constexpr std::size_t kArenaBytes = 8192;
 
 }  // namespace polynomial_fit
 #endif

@@ -198,7 +198,7 @@ void Model::load(const std::string& path) {
 
 void Model::save(const std::string& path) const {
   runtime::save_variables(path, memory_->weight_variables(),
-                          {{"graph", "2c2102601bcfd3684ee9af853a253dc078a8e91978f8b1ba54c2b82b2461036d"}});
+                          {{"graph", "b834dabeb026cc38da0c1ed17089249e42e2d803542face6d32340f0b25cdfb3"}});
 }
 
 namespace {

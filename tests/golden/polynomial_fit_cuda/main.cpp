@@ -37,7 +37,7 @@ class Program final : public graven::runtime::TrainableModel {
             {
                 {.lr = 1e-06, .schedule = {}},
             },
-        .graph_hash = "188fb73da6b09c9306cfc4b92804c05a304762ecc6ad0ae9f464244efd99d025",
+        .graph_hash = "9a9ea942a13388806722110fd4493301ad56ea2363b14033d3e55927651cdb18",
         .generator = "graven 0.1.0",
         .has_evaluation = true,
         .has_accuracy = false,

@@ -214,7 +214,7 @@ void Model::load(const std::string& path) {
 void Model::save(const std::string& path) const {
   memory_->weights.download(memory_->context);
   runtime::save_variables(path, memory_->weight_variables(),
-                          {{"graph", "188fb73da6b09c9306cfc4b92804c05a304762ecc6ad0ae9f464244efd99d025"}});
+                          {{"graph", "9a9ea942a13388806722110fd4493301ad56ea2363b14033d3e55927651cdb18"}});
 }
 
 void Model::write_back() {
