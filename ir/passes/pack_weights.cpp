@@ -1,6 +1,9 @@
 // CPU, f32: the fast kernels of linear and conv2d read their weights in panels of 16 columns. This gives each such node its packed weight: a
 // `pack_*` node, one for all users of the same weight and order. In inference the prepare phase runs it once; in training it runs in each step,
 // right before the first user, since the update changes the weight.
+//
+// In training, linear layers without a bias and gradients of inputs whose weight is larger than the caches become plain products, which copy blocks
+// of the weight where they use them: a packed copy would be as large as the weight, and reading and writing it takes longer than it saves.
 #include <map>
 #include <tuple>
 #include <unordered_map>
@@ -10,7 +13,17 @@
 
 namespace graven::ir {
 
+namespace {
+
+constexpr std::int64_t kLargeWeight = std::int64_t{1} << 22;  // elements
+
+/// Input `i`, if the node has it and it is given.
+bool given(const Node& node, std::size_t i) { return node.inputs.size() > i && node.inputs[i] != kNone; }
+
+}  // namespace
+
 void pack_weights(Graph& graph, const PassOptions&) {
+  const bool training = !is_inference(graph);
   Rewriter rewriter(graph);
   std::unordered_map<ValueId, int> version;  // of weights that are written into: what was packed before is stale
   // By weight, its version, the order, and what else the order depends on.
@@ -29,6 +42,13 @@ void pack_weights(Graph& graph, const PassOptions&) {
       continue;
     }
     const ValueId weight = node.inputs[1];
+    const bool plain = node.attributes.program("epilogue").empty() && !given(node, 2) && !given(node, 3);
+    if (training && (linear || linear_backward) && plain && graph.type(weight).shape.numel().maximum() >= kLargeWeight) {
+      const std::string name = graph.value(node.outputs[0]).name;
+      rewriter.replace(node.outputs[0],
+                       rewriter.add_one("matmul", {node.inputs[0], weight}, {{"transpose_b", linear}}, node.origins, node.phase, name));
+      continue;
+    }
     Attributes attributes;
     Ints key;
     if (linear || linear_backward) {

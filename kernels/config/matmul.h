@@ -16,8 +16,10 @@ struct matmul_config {
   bool transpose_b;             ///< b is stored [n,k]
 };
 
-/// Whether matmul copies b into panels first: always when it is stored transposed, otherwise where it is used often enough to pay.
-[[gnu::always_inline]] constexpr bool matmul_packs(const matmul_config& c) { return c.transpose_b || (c.m >= 64 && c.k * c.n >= 65536); }
+/// Whether matmul copies all of b into panels first: where many rows or products use it. Otherwise the blocks of b are copied where they are used.
+[[gnu::always_inline]] constexpr bool matmul_packs(const matmul_config& c) {
+  return c.k * c.n >= 65536 && (c.m >= 1024 || (c.b_batch_stride == 0 && c.batch > 1 && c.batch * c.m >= 1024));
+}
 
 /// Bytes of scratch: every different b in panels [ceil(n / 16)][k][16]. 0: the workspace may be nullptr.
 [[gnu::always_inline]] constexpr std::int64_t matmul_workspace(const matmul_config& c) {

@@ -12,6 +12,7 @@
 #include "functor.h"
 #include "gemm_tile.h"
 #include "level.h"
+#include "pack.h"
 #include "simd.h"
 #include "threads.h"
 
@@ -22,8 +23,8 @@ struct gemm_problem {
   std::int64_t m, n, k;
   const float* a;  // element (r, i) at a[r * a_row + i * a_k]
   std::int64_t a_row, a_k;
-  const float* b;  // element (i, j) at b[j / 16 * b_panel + i * b_k + j % 16]
-  std::int64_t b_k, b_panel;
+  const float* b;  // element (i, j) at b[j / 16 * b_panel + i * b_k + j % 16]; where b_row is not 0: at b[j * b_row + i]
+  std::int64_t b_k, b_panel, b_row;
   bool b_padded;  // the last panel may be read to its 16th column
   float* c;       // row-major
   std::int64_t c_row;
@@ -87,19 +88,22 @@ inline int tile_rows(std::int64_t left, int panels) {
   return left >= 2 ? 2 : 1;
 }
 
-/// Copies rows [0, k) of `columns` columns of B into zero-padded panels [columns / 16][k][16].
+/// Copies rows [0, k) of `columns` columns of B into zero-padded panels [columns / 16][k][16], row by row: a row of B may be a page of its own, which
+/// the processor does not foresee, so rows are asked for ahead.
 inline void copy_panels(const float* b, std::int64_t b_k, std::int64_t b_panel, std::int64_t k, std::int64_t columns, float* to) {
-  for (std::int64_t j = 0; j < columns; j += kPanel) {
-    const float* const from = b + j / kPanel * b_panel;
-    const std::int64_t width = columns - j < kPanel ? columns - j : kPanel;
-    for (std::int64_t i = 0; i < k; ++i, to += kPanel) {
+  constexpr std::int64_t kAhead = 12;
+  for (std::int64_t i = 0; i < k; ++i)
+    for (std::int64_t j = 0; j < columns; j += kPanel) {
+      const float* const from = b + j / kPanel * b_panel + i * b_k;
+      float* const panel = to + j * k + i * kPanel;
+      const std::int64_t width = columns - j < kPanel ? columns - j : kPanel;
       if (width == kPanel) {
-        for (int v = 0; v < kPanelVectors; ++v) store(to + v * kLanes, load(from + i * b_k + v * kLanes));
+        if (i + kAhead < k) prefetch(from + kAhead * b_k);
+        for (int v = 0; v < kPanelVectors; ++v) store(panel + v * kLanes, load(from + v * kLanes));
       } else {
-        for (std::int64_t l = 0; l < kPanel; ++l) to[l] = l < width ? from[i * b_k + l] : 0.0f;
+        for (std::int64_t l = 0; l < kPanel; ++l) panel[l] = l < width ? from[l] : 0.0f;
       }
     }
-  }
 }
 
 /// y = epilogue(x, residual) over rows of `columns` elements; residual lies as y does and may be y.
@@ -127,9 +131,10 @@ inline void gemm_columns(const gemm_problem& p, std::int64_t row, std::int64_t r
   // Tiles go to a stage on the stack where they are wider than C, and where C may hold the residual until the end.
   float stage[kStagedRows * kColumns];
   const bool staged = partial || Epilogue::inputs == 2;
-  // Rows of B far apart would collide in the first-level cache, and reading beyond a partial panel is not allowed: such blocks are copied.
+  // Rows of B far apart would collide in the first-level cache, and reading beyond a partial panel is not allowed: such blocks are copied, and so is
+  // what lies transposed.
   float copy[kGemmBlock * kColumns];
-  const bool copied = p.k > 0 && !p.b_padded && (partial || (row_end - row >= 32 && p.b_k % 128 == 0));
+  const bool copied = p.k > 0 && (p.b_row != 0 || (!p.b_padded && (partial || (row_end - row >= 32 && p.b_k % 128 == 0))));
   const std::int64_t chunk = staged ? kStagedRows : row_end - row;
   for (std::int64_t begin = row; begin < row_end; begin += chunk) {
     const std::int64_t end = begin + chunk < row_end ? begin + chunk : row_end;
@@ -138,7 +143,9 @@ inline void gemm_columns(const gemm_problem& p, std::int64_t row, std::int64_t r
                       .a = nullptr,
                       .a_row = p.a_row,
                       .a_k = p.a_k,
-                      .b = p.k == 0 ? nullptr : p.b + column / kPanel * p.b_panel + i * p.b_k,
+                      .b = p.k == 0       ? nullptr
+                           : p.b_row != 0 ? p.b + column * p.b_row + i
+                                          : p.b + column / kPanel * p.b_panel + i * p.b_k,
                       .b_k = p.b_k,
                       .b_panel = p.b_panel,
                       .bias = i == 0 && p.bias != nullptr ? bias : nullptr,
@@ -149,7 +156,12 @@ inline void gemm_columns(const gemm_problem& p, std::int64_t row, std::int64_t r
         o.b = bias;
       }
       if (copied) {
-        copy_panels(o.b, o.b_k, o.b_panel, o.k, columns, copy);
+        if (p.b_row != 0) {
+          for (std::int64_t j = 0; j < columns; j += kPanel)
+            pack_rows_panel(o.b + j * p.b_row, p.b_row, columns - j < kPanel ? columns - j : kPanel, o.k, copy + j * o.k);
+        } else {
+          copy_panels(o.b, o.b_k, o.b_panel, o.k, columns, copy);
+        }
         o.b = copy;
         o.b_k = kPanel;
         o.b_panel = o.k * kPanel;
@@ -185,22 +197,22 @@ inline void gemm_block(const gemm_problem& p, std::int64_t row, std::int64_t row
     gemm_columns<Epilogue>(p, row, row_end, j, column_end - j < kColumns ? column_end : j + kColumns);
 }
 
-/// The same for a transposed A whose lines are a multiple of 1 kB apart: a tile reads a few floats of each of many lines, which collide in the
-/// first-level cache, so blocks of A are copied before they meet all columns.
+/// The same for a transposed A whose lines are a multiple of 1 kB or many pages apart: a tile reads a few floats of each of many lines, which collide
+/// in the first-level cache or miss the table of pages, so blocks of A are copied before they meet all columns.
 inline void gemm_block_transposed(const gemm_problem& p, std::int64_t row, std::int64_t row_end, std::int64_t column, std::int64_t column_end) {
-  constexpr std::int64_t kRows = 84;
-  float left[kGemmBlock * kRows];
-  const std::int64_t blocks = (p.k + kGemmBlock - 1) / kGemmBlock, block = (p.k + blocks - 1) / blocks;
-  for (std::int64_t r = row; r < row_end; r += kRows) {
-    const std::int64_t rows = row_end - r < kRows ? row_end - r : kRows;
+  constexpr std::int64_t kFloats = kGemmBlock * 84;
+  float left[kFloats];
+  const std::int64_t blocks = (p.k + kGemmBlock - 1) / kGemmBlock, block = (p.k + blocks - 1) / blocks, most = kFloats / block / 12 * 12;
+  for (std::int64_t r = row; r < row_end; r += most) {
+    const std::int64_t rows = row_end - r < most ? row_end - r : most;
     for (std::int64_t i = 0; i < p.k; i += block) {
       gemm_problem part = p;
       part.k = p.k - i < block ? p.k - i : block;
       for (std::int64_t l = 0; l < part.k; ++l)
-        for (std::int64_t t = 0; t < rows; ++t) left[l * kRows + t] = p.a[(i + l) * p.a_k + r + t];
+        for (std::int64_t t = 0; t < rows; ++t) left[l * rows + t] = p.a[(i + l) * p.a_k + r + t];
       part.a = left;
-      part.a_k = kRows;
-      part.b += i * p.b_k;
+      part.a_k = rows;
+      part.b += p.b_row != 0 ? i : i * p.b_k;
       part.c += r * p.c_row;
       part.bias = i == 0 ? p.bias : nullptr;
       part.add = i != 0;
@@ -217,7 +229,13 @@ inline void gemm(Threads& threads, const gemm_problem& p) {
   constexpr std::int64_t kColumns = kTilePanels * kPanel, kRows = kTilePanels == 1 ? 2 * kTileRows1 : 2 * kTileRows4;
   // A piece is worth a region's overhead from about 2^18 multiply-adds on; more than 64 pieces balance nothing better.
   const std::int64_t work = p.m * p.n * (p.k > 0 ? p.k : 1) >> 18, wanted = work < 1 ? 1 : work < 64 ? work : 64;
-  const std::int64_t most_columns = (p.n + kColumns - 1) / kColumns, most_rows = (p.m + kRows - 1) / kRows;
+  std::int64_t most_columns = (p.n + kColumns - 1) / kColumns, most_rows = (p.m + kRows - 1) / kRows;
+  // Each piece copies its columns of B anew, which only many rows make up for.
+  const bool copies = p.b_row != 0 || (!p.b_padded && !p.rows_first && p.b_k % 128 == 0);
+  if (copies && most_columns >= 8 && most_rows > (p.m + 127) / 128) most_rows = (p.m + 127) / 128;
+  // A transposed A is copied for each piece: only many columns make up for that.
+  const bool transposed = same_type<Epilogue, identity> && p.a_row == 1 && (p.a_k % 256 == 0 || p.a_k >= 4096) && p.k >= 256 && p.n >= 4 * kPanel;
+  if (transposed && most_rows >= 8 && most_columns > (p.n + 255) / 256) most_columns = (p.n + 255) / 256;
   std::int64_t by_rows, by_columns;
   if (p.rows_first) {
     by_rows = wanted < most_rows ? wanted : most_rows;
@@ -236,7 +254,7 @@ inline void gemm(Threads& threads, const gemm_problem& p) {
     const std::int64_t row = (p.rows_first ? piece / by_columns : piece % by_rows) * rows;
     const std::int64_t column = (p.rows_first ? piece % by_columns : piece / by_rows) * columns;
     const std::int64_t row_end = row + rows < p.m ? row + rows : p.m, column_end = column + columns < p.n ? column + columns : p.n;
-    if (same_type<Epilogue, identity> && p.a_row == 1 && p.a_k % 256 == 0 && p.k >= 256 && column_end - column >= 4 * kPanel) {
+    if (transposed) {
       detail::gemm_block_transposed(p, row, row_end, column, column_end);
     } else {
       detail::gemm_block<Epilogue>(p, row, row_end, column, column_end);

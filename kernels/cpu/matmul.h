@@ -57,6 +57,7 @@ inline void matmul(Threads& threads, const matmul_config& config, float* c, cons
             .b = b + i * b_stride,
             .b_k = packs ? kPanel : n,
             .b_panel = packs ? kPanel * k : kPanel,
+            .b_row = config.transpose_b && !packs ? k : 0,
             .b_padded = packs,
             .c = c + i * m * n,
             .c_row = n,

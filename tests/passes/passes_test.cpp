@@ -67,6 +67,15 @@ Graph shared_parameter() {
   });
 }
 
+/// Two linear layers without biases, the second one's weight larger than the caches.
+Graph large_weight() {
+  return of([](Graph& g, Recorder& r, ValueId x) {
+    const ValueId small = parameter(g, "small", {3, 3}), large = parameter(g, "large", {1500000, 3});
+    const ValueId y = r("b", "linear", {r("a", "tanh", {r("a", "linear", {x, small})}), large});
+    g = train(g, r("loss", "mean", {r("loss", "square", {y})}, {{"dims", Ints{}}}), sgd(g, 0));
+  });
+}
+
 Graph algebra() {
   return of([](Graph& g, Recorder& r, ValueId x) {
     const ValueId zero = r.number(0), one = r.number(1), two = r.number(2);
@@ -189,6 +198,7 @@ const std::vector<Case>& cases() {
       {"decompose_matmuls", "mixed_batches", mixed_batches},
       {"pack_weights", "mlp", [] { return prepared(small_mlp(), "choose_layout"); }},
       {"pack_weights", "residual", [] { return prepared(residual_inference(), "choose_layout"); }},
+      {"pack_weights", "large_weight", [] { return prepared(large_weight(), "choose_layout"); }},
       {"prepare_weights", "residual", [] { return prepared(residual_inference(), "pack_weights"); }},
       {"prepare_weights", "lenet_inference", [] { return prepared(lenet_inference(), "pack_weights"); }},
       {"fuse_epilogues", "mlp", [] { return prepared(small_mlp(), "pack_weights"); }},
