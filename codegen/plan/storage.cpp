@@ -104,8 +104,43 @@ Storage::Storage(const ir::Graph& graph, std::int64_t alignment, bool keep_resul
   }
   for (const ir::Loss& loss : graph.losses)
     if (const ir::ValueId r = root[at(loss.value)]; home[at(r)] == Home::arena) pinned[at(r)] = true;
+  add_up_in_place(graph, calls);
   write_through(graph, calls);
   for (std::size_t v = 0; v < graph.values.size(); ++v) home[v] = home[at(root[v])];
+}
+
+/// A parameter that is used twice has a gradient of two terms. The one that their sum may overwrite is computed where the gradient lies, instead of
+/// waiting in the arena, which would hold it through all of backward.
+void Storage::add_up_in_place(const ir::Graph& graph, std::span<const ir::KernelCall* const> calls) {
+  std::vector<ir::NodeId> maker(graph.values.size(), -1);
+  std::vector<int> reads(graph.values.size(), 0);  // by root
+  for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
+    if (graph.nodes[n].op->alias) continue;
+    for (const ir::ValueId v : graph.nodes[n].inputs)
+      if (v != ir::kNone) ++reads[at(root[at(v)])];
+    for (const ir::ValueId v : graph.nodes[n].outputs) maker[at(v)] = static_cast<ir::NodeId>(n);
+  }
+  std::vector<ir::ValueId> moved(graph.values.size());
+  std::iota(moved.begin(), moved.end(), 0);
+  /// What is read by its last node alone, which writes its first result over it; kNone if there is none.
+  const auto term = [&](ir::ValueId sum) {
+    if (maker[at(sum)] < 0) return ir::kNone;
+    const ir::Node& node = graph.nodes[at(maker[at(sum)])];
+    if (node.outputs[0] != sum) return ir::kNone;
+    for (const std::int32_t i : calls[at(maker[at(sum)])]->in_place) {
+      if (node.inputs[at(i)] == ir::kNone) continue;
+      const ir::ValueId v = root[at(node.inputs[at(i)])];
+      if (home[at(v)] != Home::arena || pinned[at(v)] || reads[at(v)] != 1 || maker[at(v)] < 0) continue;
+      if (graph.nodes[at(maker[at(v)])].phase != node.phase || graph.type(v).dtype != graph.type(sum).dtype) continue;
+      if (byte_count(graph.type(v)) == byte_count(graph.type(sum))) return v;
+    }
+    return ir::kNone;
+  };
+  for (std::size_t r = 0; r < graph.values.size(); ++r) {
+    if (home[r] != Home::gradient || at(root[r]) != r) continue;
+    for (ir::ValueId v = term(static_cast<ir::ValueId>(r)); v != ir::kNone; v = term(v)) moved[at(v)] = static_cast<ir::ValueId>(r);
+  }
+  for (ir::ValueId& r : root) r = moved[at(r)];  // aliases follow
 }
 
 void Storage::write_through(const ir::Graph& graph, std::span<const ir::KernelCall* const> calls) {

@@ -28,6 +28,7 @@ struct Storage {
   bool in_arena(ir::ValueId value) const { return value != ir::kNone && home[static_cast<std::size_t>(value)] == Home::arena; }
 
  private:
+  void add_up_in_place(const ir::Graph& graph, std::span<const ir::KernelCall* const> calls);
   void write_through(const ir::Graph& graph, std::span<const ir::KernelCall* const> calls);
 };
 

@@ -208,6 +208,27 @@ TEST(Plan, GradientsOfParametersHaveTheirOwnHome) {
   EXPECT_EQ(buffer(plan, loss).last, 2) << "the loss is read after the step";
 }
 
+TEST(Plan, TermsOfAGradientAreAddedUpWhereItLies) {
+  Builder b;
+  const ValueId x = b.graph.add_input("x", floats(1000));
+  const ValueId p = b.graph.add_parameter("p", floats(1000), true), q = b.graph.add_parameter("q", floats(1000), true);
+  const ValueId loss = b.resize({x, p, q}, 1);
+  const ValueId first = b.call(kPlain, {p, x}, Phase::backward), second = b.call(kPlain, {x}, Phase::backward);
+  const ValueId sum = b.call(kInPlace, {first, second}, Phase::backward);
+  const ValueId read_twice = b.call(kPlain, {q, x}, Phase::backward);
+  const ValueId square = b.call(kInPlace, {read_twice, read_twice}, Phase::backward);
+  b.add(kUpdate, {p, sum}, {}, Phase::update);
+  b.add(kUpdate, {q, square}, {}, Phase::update);
+  b.graph.losses = {{loss, ir::kNone}};
+  b.graph.outputs = {loss};
+  const Plan plan = b.plan();
+  EXPECT_EQ(place(plan, sum).home, Home::gradient);
+  EXPECT_EQ(place(plan, first).home, Home::alias);
+  EXPECT_EQ(place(plan, first).alias_of, sum);
+  EXPECT_EQ(place(plan, second).home, Home::arena);
+  EXPECT_EQ(place(plan, read_twice).home, Home::arena) << "its memory would be overwritten while it is read";
+}
+
 TEST(Plan, WhatIsPreparedOutlivesTheCall) {
   Builder b;
   const ValueId x = b.graph.add_input("x", floats(16));
