@@ -26,7 +26,9 @@ add_custom_command(
   DEPENDS graven_eager_table ${KERNEL_HEADERS}
   COMMENT "Writing the table of eager kernels")
 set_source_files_properties(${EAGER_TABLE_SOURCES} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
-if(NOT GRAVEN_SANITIZE)
+if(GRAVEN_SANITIZE)
+  set_source_files_properties(${EAGER_TABLE_SOURCES} PROPERTIES COMPILE_OPTIONS "-O1")
+else()
   set_source_files_properties(${EAGER_TABLE_SOURCES} PROPERTIES COMPILE_OPTIONS "-O3;-fno-math-errno;-fno-trapping-math")
 endif()
 if(GRAVEN_NATIVE AND NOT GRAVEN_SANITIZE)

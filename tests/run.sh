@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds everything and runs every test with ctest.
 #
-#   bash tests/run.sh               every test
-#   bash tests/run.sh --sanitize    before them, the library and its tests under AddressSanitizer and UndefinedBehaviorSanitizer, a minute of fuzzing the
-#                                   readers (where there is a clang++ with libFuzzer), and the tests of threads under ThreadSanitizer
+#   bash tests/run.sh               every test; the run time, the readers and the kernels under AddressSanitizer and UndefinedBehaviorSanitizer, too,
+#                                   and half a minute of fuzzing (where there is a clang++ with libFuzzer)
+#   bash tests/run.sh --sanitize    the same with the whole library under these two, and the tests of threads under ThreadSanitizer: half an hour more
 #   BUILD=DIR bash tests/run.sh     another build folder (default: build)
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -24,19 +24,24 @@ has_fuzzer() {
     clang++ -x c++ -fsanitize=fuzzer,address - -o /dev/null 2>/dev/null
 }
 
+compiler=()
+fuzzers=()
+if has_fuzzer; then
+  compiler=(-DCMAKE_CXX_COMPILER=clang++)
+  fuzzers=(fuzzers)
+else
+  echo "tests/run.sh: SKIPPED: the fuzzers (10 programs), for want of a clang++ with libFuzzer"
+fi
+cmake -S . -B "$build-sanitize" -G Ninja -DGRAVEN_SANITIZE=address "${compiler[@]}"
 if [ $sanitize = yes ]; then
-  compiler=()
-  if has_fuzzer; then
-    compiler=(-DCMAKE_CXX_COMPILER=clang++)
-  else
-    echo "tests/run.sh: SKIPPED: the fuzzers (10 programs), for want of a clang++ with libFuzzer"
-  fi
-  cmake -S . -B "$build-sanitize" -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo -DGRAVEN_SANITIZE=address "${compiler[@]}"
   cmake --build "$build-sanitize" -j "$jobs"
   ctest --test-dir "$build-sanitize" --output-on-failure -j "$jobs" -L sanitize
-  cmake -S . -B "$build-thread" -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo -DGRAVEN_SANITIZE=thread
+  cmake -S . -B "$build-thread" -G Ninja -DGRAVEN_SANITIZE=thread
   cmake --build "$build-thread" -j "$jobs" --target test_threads
   ctest --test-dir "$build-thread" --output-on-failure -L threads
+else
+  cmake --build "$build-sanitize" -j "$jobs" --target test_runtime test_kernels_baseline test_fuzz "${fuzzers[@]}"
+  ctest --test-dir "$build-sanitize" --output-on-failure -j "$jobs" -R '^(runtime|kernels|fuzz)/'
 fi
 cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release
 cmake --build "$build" -j "$jobs"

@@ -159,7 +159,7 @@ int main(int argc, char** argv) {
   double seconds = 0;
   std::uint64_t seed = 100000, emitted = 0;
   std::string corpus = ".";
-  for (int i = 1; i < argc; ++i) {
+  for (int i = 1; i < argc; i += 2) {
     const std::string_view option = argv[i], value = i + 1 < argc ? argv[i + 1] : "";
     bool known = true;
     if (option == "--seconds")
@@ -176,7 +176,6 @@ int main(int argc, char** argv) {
       std::cerr << "test_differential: expected --seconds N, --seed N, --emitted N, --corpus FOLDER; found '" << option << " " << value << "'\n";
       return 2;
     }
-    ++i;
   }
   if (seconds > 0) return graven::tests::fuzz(seed, seconds, emitted, corpus) == 0 ? 0 : 1;
   return RUN_ALL_TESTS();

@@ -77,7 +77,7 @@ const std::vector<Case>& cases() {
       {"conv_groups", __LINE__, [] { nn::Conv2d(3, 8, 3, {.groups = 2}); }},
       {"conv_stride", __LINE__, [] { nn::Conv2d(3, 8, 3, {.stride = 0}); }},
       {"dropout_probability", __LINE__, [] { nn::Dropout(1.5); }},
-      {"dropout_probability_nan", __LINE__, [] { nn::Dropout(std::numeric_limits<double>::quiet_NaN()); }},
+      {"dropout_probability_nan", __LINE__, [] { nn::Dropout{std::numeric_limits<double>::quiet_NaN()}; }},
       {"optimizer_without_parameters", __LINE__, [] { optim::SGD(std::vector<Tensor>{}); }},
       {"optimizer_negative_rate", __LINE__, [] { optim::SGD({parameter_tensor()}, {.lr = -1}); }},
       {"optimizer_rate_nan", __LINE__, [] { optim::Adam({parameter_tensor()}, {.lr = std::nan("")}); }},

@@ -101,10 +101,10 @@ void expect_close(const Tensor& found, const Tensor& expected, double tolerance,
 /// The fixture's state; what is named apart is left out of it.
 nn::StateDict load_fixture(const std::string& name, const std::vector<std::pair<std::string, Tensor*>>& apart) {
   nn::StateDict state = nn::load(kFixtures + name + ".safetensors");
-  for (const auto& [key, tensor] : apart)
+  for (const auto& named : apart)
     std::erase_if(state, [&](const auto& entry) {
-      if (entry.first == key) *tensor = entry.second;
-      return entry.first == key;
+      if (entry.first == named.first) *named.second = entry.second;
+      return entry.first == named.first;
     });
   return state;
 }
