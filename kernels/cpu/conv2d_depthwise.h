@@ -229,7 +229,7 @@ GRAVEN_ALWAYS_INLINE void depthwise_row(float* y, std::int64_t y_pixel, std::int
 /// Calls f for blocks of `panels` so narrow that the rows which a row of outputs sees stay in the first-level cache until the next row.
 template <class F>
 GRAVEN_ALWAYS_INLINE void for_each_block(range panels, std::int64_t row_pixels, std::int64_t rows, const F& f) {
-  const std::int64_t fit = (32 << 10) / (row_pixels * rows * kPanel * 4), width = fit < 1 ? 1 : smaller(fit, 8);
+  const std::int64_t fit = (64 << 10) / (row_pixels * rows * kPanel * 4), width = fit < 1 ? 1 : smaller(fit, 8);
   for (std::int64_t first = panels.begin; first < panels.end; first += width) f(range{first, smaller(first + width, panels.end)});
 }
 

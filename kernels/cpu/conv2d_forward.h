@@ -62,6 +62,7 @@ struct forward {
     const row_tiles split(panels, count);
     for (std::int64_t i = 0; i < split.tiles; ++i) {
       const int rows = split[i];
+      in.ahead = in.outer == 1 && in.inner == 1 ? weights_ahead(i, split.tiles, panels, panel_weights) : 0;
       const tile_function kernel = find_tile(panels, rows);
       float* const to = y + at;
       if (columns == panels * kPanel) {
@@ -200,8 +201,10 @@ void forward_dense(Threads& threads, const conv2d_config& config, float* y, cons
   const cut c = choose_cut(s);
   // Whole tiles: blocks of 4 panels, of 12 columns.
   const std::int64_t panel_blocks = divide_up(panel_count, kTilePanels), column_blocks = divide_up(s.out_width, 12);
-  threads.run(s.batch * s.groups * c.rows * c.columns * c.panels, [&](std::int64_t piece) {
+  const std::int64_t pieces = s.batch * s.groups * c.rows * c.columns * c.panels;
+  threads.run(pieces, [&](std::int64_t piece) {
     block b;
+    piece = upwards(piece, pieces);
     range p = part_of(panel_blocks, piece % c.panels, c.panels);
     piece /= c.panels;
     b.panels = {p.begin * kTilePanels, smaller(p.end * kTilePanels, panel_count)};

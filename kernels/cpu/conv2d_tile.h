@@ -29,7 +29,8 @@ struct tile_input {
   std::int64_t inner, x_inner, w_inner;  ///< s
   std::int64_t depth;                    ///< k
   const float* w;
-  std::int64_t w_panel;  ///< from one panel to the next
+  std::int64_t w_panel;    ///< from one panel to the next
+  std::int64_t ahead = 0;  ///< weights that far on are asked for meanwhile, a line for each k (4 panels)
 };
 
 template <int Rows, int Panels>
@@ -41,6 +42,7 @@ GRAVEN_ALWAYS_INLINE void accumulate(vec (&acc)[Rows][Panels * kPanelVectors], c
       const std::int64_t row = in.x_row;
       for (std::int64_t k = 0; k < in.depth; ++k) {
         vec b[Panels * kPanelVectors];
+        if constexpr (Panels == 4) prefetch_to_l2(w + in.ahead + k * kPanel);  // narrower tiles have neither loads nor registers to spare
 #pragma GCC unroll 16
         for (int p = 0; p < Panels; ++p)
 #pragma GCC unroll 16
@@ -117,6 +119,16 @@ struct row_tiles {
   GRAVEN_ALWAYS_INLINE int operator[](std::int64_t tile) const { return static_cast<int>(rows + (tile < longer ? 1 : 0)); }
 };
 
+/// tile_input::ahead of tile i of `tiles` that share their weights: each asks for a panel of the ones that follow in memory, but for the first if
+/// it can be spared, which reads its own.
+GRAVEN_ALWAYS_INLINE std::int64_t weights_ahead(std::int64_t i, std::int64_t tiles, int panels, std::int64_t w_panel) {
+  const std::int64_t panel = tiles > panels ? i - 1 : i;
+  return panel >= 0 && panel < panels ? (panels + panel) * w_panel : 0;
+}
+
+/// Piece i of n in the order in which a thread walks up memory: Threads claims pieces from both ends, and the second half is turned around.
+GRAVEN_ALWAYS_INLINE std::int64_t upwards(std::int64_t i, std::int64_t n) { return i < (n + 1) / 2 ? i : n - 1 - (i - (n + 1) / 2); }
+
 template <bool Add, int Panels, int... Rows>
 GRAVEN_ALWAYS_INLINE tile_function pick(int rows, std::integer_sequence<int, Rows...>) {
   static constexpr tile_function table[] = {(Add ? &tile_add<Rows + 1, Panels> : &tile<Rows + 1, Panels>)...};
@@ -147,8 +159,14 @@ GRAVEN_ALWAYS_INLINE void copy_row(float* to, const float* from, std::int64_t n)
 template <class Epilogue>
 GRAVEN_ALWAYS_INLINE void finish_run(float* y, const float* residual, std::int64_t n) {
   // In place: a copy on the stack, written in narrow and read in wide vectors, would wait for each store.
-  GRAVEN_INDEPENDENT
-  for (std::int64_t i = 0; i < n; ++i) y[i] = apply_epilogue<Epilogue>(y[i], residual, i);
+  std::int64_t i = 0;
+  for (; i + kPanel <= n; i += kPanel) {
+    float* const to = y + i;
+    const float* const other = Epilogue::inputs == 2 ? residual + i : nullptr;
+    GRAVEN_INDEPENDENT
+    for (std::int64_t l = 0; l < kPanel; ++l) to[l] = apply_epilogue<Epilogue>(to[l], other, l);
+  }
+  for (; i < n; ++i) y[i] = apply_epilogue<Epilogue>(y[i], residual, i);
 }
 
 /// The same over `rows` runs of `columns` floats, `stride` apart.
