@@ -74,7 +74,7 @@ int show(const ShowArguments& o) {
           .note("expected  the graph at the stage 'trace', or " + std::string(codegen::kEvaluationFile) + " beside it");
     else
       throw UserError(o.path + ": the graph is evaluated by its forward phase; there is no other graph to show");
-    passes.disabled.emplace_back("prepare_weights");  // as make_evaluation has it
+    for (const char* pass : {"prepare_weights", "choose_winograd"}) passes.disabled.emplace_back(pass);  // as make_evaluation has it
   }
   if (!o.stage.empty()) {
     if (o.stage != "final") passes.to = o.stage;

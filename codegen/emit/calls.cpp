@@ -31,7 +31,7 @@ Body body_of(const ir::Node& node, const ir::KernelCall& call, ir::DType result)
 }
 
 /// Reference kernels whose first template argument is the element type; the others deduce it from the result.
-bool takes_element_type(std::string_view file) { return file == "conv2d" || file == "batch_norm" || file == "pool2d" || file == "pad"; }
+bool takes_element_type(std::string_view file) { return file == "conv2d" || file == "conv2d_winograd" || file == "batch_norm" || file == "pool2d" || file == "pad"; }
 
 class Writer {
  public:

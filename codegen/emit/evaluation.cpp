@@ -71,8 +71,9 @@ std::shared_ptr<const Evaluation> make_evaluation(const ir::Graph& given, const 
   passes.target = options.target;
   passes.verify = options.passes.verify;
   passes.disabled = options.passes.disabled;
-  // The weights change between evaluations: what depends on them alone is computed in each, in the arena.
+  // The weights change between evaluations: what depends on them alone is computed in each, in the arena, which transformed weights are not worth.
   passes.disabled.emplace_back("prepare_weights");
+  passes.disabled.emplace_back("choose_winograd");
   ir::finish_passes(evaluation->graph, passes);
   evaluation->graph.config.clear();
   separate_constants(evaluation->graph, lowered);

@@ -32,6 +32,7 @@ struct Product {
 const Product* product(std::string_view name) {
   static constexpr Product kTable[] = {{"linear", 3, 2},
                                        {"conv2d", 3, 2},
+                                       {"conv2d_winograd", 3, 2},
                                        {"linear_backward_input", 2, std::nullopt},
                                        {"conv2d_backward_input", 2, std::nullopt},
                                        {"matmul", 2, std::nullopt}};

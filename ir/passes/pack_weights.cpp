@@ -26,17 +26,17 @@ void pack_weights(Graph& graph, const PassOptions&) {
   const bool training = !is_inference(graph);
   Rewriter rewriter(graph);
   std::unordered_map<ValueId, int> version;  // of weights that are written into: what was packed before is stale
-  // By weight, its version, the order, and what else the order depends on.
-  std::map<std::tuple<ValueId, int, bool, Ints>, ValueId> packed;
+  // By weight, its version, the packing, and what else the order depends on.
+  std::map<std::tuple<ValueId, int, bool, std::string_view, Ints>, ValueId> packed;
   for (Node& node : rewriter.old()) {
     rewriter.forward_inputs(node);
     const std::string_view op = node.op->name;
     const bool linear = op == "linear", linear_backward = op == "linear_backward_input";
-    const bool convolution = op == "conv2d", convolution_backward = op == "conv2d_backward_input";
+    const bool convolution = op == "conv2d", convolution_backward = op == "conv2d_backward_input", winograd = op == "conv2d_winograd";
     if (node.op->has_effect())
       for (std::size_t i = 0; i < node.inputs.size(); ++i)
         if (is_mutated(node, i) && node.inputs[i] != kNone) ++version[node.inputs[i]];
-    if (!(linear || linear_backward || convolution || convolution_backward) || node.attributes.flag("packed") ||
+    if (!(linear || linear_backward || convolution || convolution_backward || winograd) || node.attributes.flag("packed") ||
         graph.type(node.inputs[0]).dtype != DType::f32 || ((convolution || convolution_backward) && !node.attributes.flag("channels_last"))) {
       rewriter.keep(std::move(node));
       continue;
@@ -53,6 +53,9 @@ void pack_weights(Graph& graph, const PassOptions&) {
     Ints key;
     if (linear || linear_backward) {
       attributes.set("transposed", linear_backward);
+    } else if (winograd) {
+      attributes.set("tile", node.attributes.integer("tile"));
+      key = {node.attributes.integer("tile")};
     } else {
       attributes.set("backward", convolution_backward);
       for (const char* window : {"stride", "padding", "dilation"}) {
@@ -64,10 +67,11 @@ void pack_weights(Graph& graph, const PassOptions&) {
       key.push_back(node.attributes.integer("groups"));
     }
     const bool backward = linear_backward || convolution_backward;
-    const auto [known, fresh] = packed.emplace(std::tuple(weight, version.count(weight) ? version[weight] : 0, backward, key), kNone);
+    const std::string_view pack = linear || linear_backward ? "pack_linear_weight" : winograd ? "pack_conv2d_winograd_weight" : "pack_conv2d_weight";
+    const auto [known, fresh] = packed.emplace(std::tuple(weight, version.count(weight) ? version[weight] : 0, backward, pack, key), kNone);
     if (fresh)
-      known->second = rewriter.add_one(linear || linear_backward ? "pack_linear_weight" : "pack_conv2d_weight", {weight}, std::move(attributes),
-                                       node.origins, node.phase, graph.value(weight).name + (backward ? ".packed_backward" : ".packed"));
+      known->second = rewriter.add_one(pack, {weight}, std::move(attributes), node.origins, node.phase,
+                                       graph.value(weight).name + (backward ? ".packed_backward" : ".packed"));
     node.inputs[1] = known->second;
     node.attributes.set("packed", true);
     rewriter.keep(std::move(node));

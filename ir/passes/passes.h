@@ -17,6 +17,7 @@ void recognize_linear(Graph& graph, const PassOptions& options);
 void choose_layout(Graph& graph, const PassOptions& options);
 void decompose_reductions(Graph& graph, const PassOptions& options);
 void decompose_matmuls(Graph& graph, const PassOptions& options);
+void choose_winograd(Graph& graph, const PassOptions& options);
 void pack_weights(Graph& graph, const PassOptions& options);
 void prepare_weights(Graph& graph, const PassOptions& options);
 void fuse_epilogues(Graph& graph, const PassOptions& options);

@@ -20,6 +20,7 @@ bool has_no_update(const Graph& graph, const PassOptions&) {
 }
 bool inference(const Graph& graph, const PassOptions&) { return is_inference(graph); }
 bool on_cpu(const Graph&, const PassOptions& options) { return options.target == Target::cpu; }
+bool inference_on_cpu(const Graph& graph, const PassOptions& options) { return inference(graph, options) && on_cpu(graph, options); }
 
 constexpr Pass kPipeline[] = {
     {"remove_dead_nodes", remove_dead_nodes, nullptr, "first: what nobody reads needs no gradient"},
@@ -33,6 +34,7 @@ constexpr Pass kPipeline[] = {
     {"choose_layout", choose_layout, nullptr, "before packing, which is for one layout; before reductions are decomposed, whose dimensions move"},
     {"decompose_reductions", decompose_reductions, nullptr, "after the layout, which moves reduced dimensions; before fusion, which counts uses"},
     {"decompose_matmuls", decompose_matmuls, nullptr, "like reductions: what one kernel call cannot do"},
+    {"choose_winograd", choose_winograd, inference_on_cpu, "after the layout, which it needs; before packing, which differs"},
     {"pack_weights", pack_weights, on_cpu, "makes the nodes that the prepare phase is for; epilogues are for packed products only"},
     {"prepare_weights", prepare_weights, inference, "before fusion, which never mixes what is computed once with what is computed in each call"},
     {"fuse_epilogues", fuse_epilogues, nullptr, "before elementwise fusion, which would take the activations first"},

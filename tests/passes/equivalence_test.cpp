@@ -105,6 +105,7 @@ TEST(Equivalence, AnySelectionOfPassesComputesTheSame) {
       {"lenet_inference", [] { return lenet_inference(2); }},
       {"residual_inference", [] { return residual_inference(2); }},
       {"residual_training", [] { return residual_training(2); }},
+      {"wide_inference", wide_inference},
       {"polynomial", [] { return polynomial_training(20); }},
   };
   std::mt19937 random(7);
@@ -200,7 +201,8 @@ Graph random_network(std::uint32_t seed) {
 TEST(Equivalence, RandomNetworks) {
   std::mt19937 random(11);
   for (std::uint32_t seed = 0; seed < 120; ++seed) {
-    check("seed " + std::to_string(seed), [&] { return random_network(seed); }, random, 3);
+    check(
+        "seed " + std::to_string(seed), [&] { return random_network(seed); }, random, 3);
     if (testing::Test::HasFatalFailure()) return;
   }
 }

@@ -144,7 +144,23 @@ inline Graph residual_inference(const ir::Dim& batch = 2) {
   return g;
 }
 
-/// The same with batch norms in training mode, a linear layer and Adam.
+/// Four 3x3 convolutions of 64 channels: two of one weight with a shortcut, which Winograd's form suits; one of stride 2, and one whose weight is
+/// given from outside, which it does not.
+inline Graph wide_inference() {
+  Graph g;
+  g.name = "Wide";
+  Recorder record(g);
+  const ValueId images = g.add_input("images", {DType::f32, {1, 64, 8, 8}}), kernel = g.add_input("kernel", {DType::f32, {64, 64, 3, 3}});
+  const ValueId w = parameter(g, "model.conv.weight", {64, 64, 3, 3}), b = parameter(g, "model.conv.bias", {64});
+  const ValueId x = record("model", "relu", {record("model.conv", "conv2d", {images, w, b}, {{"padding", Ints{1, 1}}})});
+  ValueId y = record("model", "add", {record("model.conv", "conv2d", {x, w, b}, {{"padding", Ints{1, 1}}}), x});
+  y = record("model", "conv2d", {y, kernel}, {{"padding", Ints{1, 1}}});
+  y = record("model.down", "conv2d", {y, parameter(g, "model.down.weight", {64, 64, 3, 3})}, {{"stride", Ints{2, 2}}, {"padding", Ints{1, 1}}});
+  g.outputs = {record("model", "mean", {y}, {{"dims", Ints{2, 3}}})};
+  return g;
+}
+
+/// residual_inference with batch norms in training mode, a linear layer and Adam.
 inline Graph residual_training(std::int64_t batch = 2) {
   Graph g;
   g.name = "TrainResidual";

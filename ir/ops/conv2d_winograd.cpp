@@ -1,0 +1,126 @@
+#include "kernels/config/conv2d_winograd.h"
+#include "ir/ops/conv2d_shared.h"
+
+namespace graven::ir {
+
+namespace {
+
+/// With batch 0.
+kernels::conv2d_winograd_config winograd_sizes(const Attributes& a, const Shape& x, const Ints& weight) {
+  const Ints& padding = a.integers("padding");
+  kernels::conv2d_winograd_config s;
+  s.in_height = x[1].value(), s.in_width = x[2].value(), s.in_channels = weight[1];
+  s.out_height = kernels::conv2d_out_size(s.in_height, 3, 1, padding[0], 1);
+  s.out_width = kernels::conv2d_out_size(s.in_width, 3, 1, padding[1], 1);
+  s.out_channels = weight[0];
+  s.padding_height = padding[0], s.padding_width = padding[1];
+  s.tile = a.integer("tile");
+  return s;
+}
+kernels::conv2d_winograd_config winograd_sizes(const NodeView& node) {
+  return winograd_sizes(node.attributes(), node.input(0).shape, node.attributes().integers("weight_shape"));
+}
+
+}  // namespace
+
+static void infer_conv2d_winograd(InferContext& c) {
+  const TensorType& x = c.input(0);
+  ops::require_floating(c, 0);
+  ops::require_rank(c, 0, 4, "the input");
+  for (std::int64_t v : ops::checked_list(c, "padding", 2, 0)) c.require(v <= (1 << 24), "'padding' is too large: " + std::to_string(v));
+  const std::int64_t tile = c.attributes.integer("tile");
+  c.require(tile == 2 || tile == 4, "'tile' must be 2 or 4, got " + std::to_string(tile));
+  const Ints weight = ops::conv2d_weight_shape(c, 1);
+  ops::require_same_dtype(c, 0, 1);
+  c.require(weight[2] == 3 && weight[3] == 3, "the kernel must be 3x3, got " + std::to_string(weight[2]) + "x" + std::to_string(weight[3]));
+  c.require(weight[0] % 16 == 0 && weight[1] % 16 == 0,
+            "channels must be multiples of 16, got " + std::to_string(weight[1]) + " and " + std::to_string(weight[0]));
+  c.require(x.shape[3] == Dim(weight[1]), "weight expects " + ops::count_of(weight[1], "channel") + ", input has " + x.shape[3].to_string());
+  (void)ops::fixed(c, x.shape[1], "the image's height"), (void)ops::fixed(c, x.shape[2], "the image's width");
+  const kernels::conv2d_winograd_config s = winograd_sizes(c.attributes, x.shape, weight);
+  c.require(s.out_height >= 1 && s.out_width >= 1, "the kernel does not fit into the padded image");
+  if (c.attributes.flag("packed")) {
+    const Dim elements = kernels::conv2d_winograd_packed_elements(s);
+    c.require(c.input(1).shape == Shape{elements},
+              "the packed weight must be " + describe(DType::f32, {elements}) + ", got " + c.input(1).to_string());
+  }
+  if (c.has_input(2)) {
+    ops::require_same_dtype(c, 0, 2);
+    c.require(c.input(2).shape == Shape{weight[0]}, "bias must be " + describe(x.dtype, {weight[0]}) + ", got " + c.input(2).to_string());
+  }
+  const TensorType y{x.dtype, {x.shape[0], s.out_height, s.out_width, s.out_channels}};
+  ops::check_epilogue(c, 3, y);
+  c.output(y.dtype, y.shape);
+}
+
+static KernelCall kernel_conv2d_winograd(const NodeView& node) {
+  kernels::conv2d_winograd_config s = winograd_sizes(node);
+  const Dim& batch = node.input(0).shape[0];
+  KernelCall call{.name = "conv2d_winograd",
+                  .config = {{"batch", batch},
+                             {"in_height", Dim(s.in_height)},
+                             {"in_width", Dim(s.in_width)},
+                             {"in_channels", Dim(s.in_channels)},
+                             {"out_height", Dim(s.out_height)},
+                             {"out_width", Dim(s.out_width)},
+                             {"out_channels", Dim(s.out_channels)},
+                             {"padding_height", Dim(s.padding_height)},
+                             {"padding_width", Dim(s.padding_width)},
+                             {"tile", Dim(s.tile)}},
+                  .reference = !node.attributes().flag("packed")};
+  s.batch = batch.maximum();
+  if (!call.reference) call.workspace_bytes = kernels::conv2d_winograd_workspace_bytes(s);
+  return call;
+}
+
+/// What the kernel multiplies, the transforms left out.
+static Cost cost_conv2d_winograd(const NodeView& node) {
+  kernels::conv2d_winograd_config s = winograd_sizes(node);
+  s.batch = node.input(0).shape[0].maximum();
+  return {.flops = 2.0 * static_cast<double>(kernels::conv2d_winograd_tiles(s)) * static_cast<double>(kernels::conv2d_winograd_packed_elements(s))};
+}
+
+static std::vector<TestCase> cases_conv2d_winograd() {
+  std::vector<TestCase> cases;
+  auto add = [&](std::string note, Shape x, std::int64_t out, bool bias, std::int64_t padding, std::int64_t tile) {
+    const Dim in = x[3];
+    TestCase c{.note = std::move(note),
+               .inputs = {ops::random(DType::f32, std::move(x)), ops::random(DType::f32, {out, in, 3, 3})},
+               .attributes = {{"padding", Ints{padding, padding}}, {"tile", tile}},
+               .gradient = false};
+    if (bias) c.inputs.push_back(ops::random(DType::f32, {out}));
+    cases.push_back(std::move(c));
+  };
+  for (const std::int64_t tile : {std::int64_t{2}, std::int64_t{4}}) {
+    const std::string edge = std::to_string(tile) + "x" + std::to_string(tile);
+    add(edge + " same", {2, 8, 12, 16}, 32, true, 1, tile);
+    add(edge + " valid, no bias", {1, 9, 11, 32}, 16, false, 0, tile);
+    add(edge + " padded beyond the kernel", {1, 5, 3, 16}, 80, true, 3, tile);
+  }
+  add("one pixel", {3, 1, 1, 16}, 16, true, 1, 4);
+  add("more than one chunk", {1, 41, 38, 64}, 64, true, 1, 2);
+  add("empty batch", {0, 5, 5, 16}, 16, true, 1, 4);
+  return cases;
+}
+
+extern const OpDef kConv2dWinograd;
+const OpDef kConv2dWinograd{
+    .name = "conv2d_winograd",
+    .doc =
+        "conv2d of NHWC images with a 3x3 kernel, stride 1, in tiles of tile x tile outputs with 2.25 (tile 2) or 4 (tile 4) times fewer "
+        "multiplications: Winograd's minimal filtering, Lavin and Gray 2016. The pass choose_winograd puts it where it is faster. Formula: "
+        "kernels/config/conv2d_winograd.h.",
+    .inputs = {{"x"}, {"weight"}, {.name = "bias", .optional = true}, {.name = "residual", .optional = true}},
+    .attributes = {{"padding", AttributeType::integers, Ints{0, 0}, "zeros above and below, left and right"},
+                   {"tile", AttributeType::integer, std::int64_t{4}, "2 or 4"},
+                   {"packed", AttributeType::boolean, false, "the weight is what pack_conv2d_winograd_weight made"},
+                   {"weight_shape", AttributeType::integers, Ints{}, "[out, in, 3, 3]; taken from the weight when it is not packed"},
+                   ops::epilogue_attribute()},
+    .infer = infer_conv2d_winograd,
+    .kernel = kernel_conv2d_winograd,
+    .cost = cost_conv2d_winograd,
+    .amp = AmpClass::white,
+    .cases = cases_conv2d_winograd,
+};
+
+}  // namespace graven::ir

@@ -1,0 +1,65 @@
+// CPU, f32, inference: a 3x3 convolution of stride 1 becomes conv2d_winograd where that is faster (kernels/config/conv2d_winograd.h decides by the
+// sizes). Its transformed weights cost more to make than one convolution saves, so they must be such as the prepare phase makes once: computed from
+// parameters, buffers and constants alone. Where the batch is symbolic, one image decides.
+#include "ir/passes/passes.h"
+#include "ir/passes/rewriter.h"
+#include "kernels/config/conv2d_winograd.h"
+
+namespace graven::ir {
+
+namespace {
+
+std::int64_t tile_of(const Graph& graph, const Node& node) {
+  const Attributes& a = node.attributes;
+  const TensorType& x = graph.type(node.inputs[0]);
+  const Ints &weight = a.integers("weight_shape"), &stride = a.integers("stride"), &padding = a.integers("padding"),
+             &dilation = a.integers("dilation");
+  if (x.dtype != DType::f32 || !a.flag("channels_last") || a.flag("packed")) return 0;
+  kernels::conv2d_config s;
+  s.batch = x.shape[0].is_static() ? x.shape[0].value() : 1;
+  s.in_height = x.shape[1].value(), s.in_width = x.shape[2].value();
+  s.groups = a.integer("groups"), s.in_channels = weight[1] * s.groups, s.out_channels = weight[0];
+  s.kernel_height = weight[2], s.kernel_width = weight[3];
+  s.stride_height = stride[0], s.stride_width = stride[1];
+  s.padding_height = padding[0], s.padding_width = padding[1];
+  s.dilation_height = dilation[0], s.dilation_width = dilation[1];
+  const Shape& y = graph.type(node.outputs[0]).shape;
+  s.out_height = y[1].value(), s.out_width = y[2].value();
+  return kernels::conv2d_winograd_tile(s);
+}
+
+}  // namespace
+
+void choose_winograd(Graph& graph, const PassOptions&) {
+  std::vector<bool> known(graph.values.size(), false);  // does not change from call to call
+  for (std::size_t v = 0; v < graph.values.size(); ++v) {
+    const ValueKind kind = graph.values[v].kind;
+    known[v] = kind == ValueKind::parameter || kind == ValueKind::buffer || kind == ValueKind::constant;
+  }
+  for (const Node& node : graph.nodes)
+    for (std::size_t i = 0; i < node.inputs.size(); ++i)
+      if (node.inputs[i] != kNone && is_mutated(node, i)) known[static_cast<std::size_t>(node.inputs[i])] = false;
+  Rewriter rewriter(graph);
+  for (Node& node : rewriter.old()) {
+    rewriter.forward_inputs(node);
+    bool all = !node.op->has_effect() && !node.op->random;
+    for (ValueId v : node.inputs) all = all && (v == kNone || known[static_cast<std::size_t>(v)]);
+    for (ValueId v : node.outputs) known[static_cast<std::size_t>(v)] = known[static_cast<std::size_t>(v)] || all;
+    if (node.op->name == "conv2d" && known[static_cast<std::size_t>(node.inputs[1])]) {
+      if (const std::int64_t tile = tile_of(graph, node)) {
+        Attributes attributes;
+        attributes.set("padding", node.attributes.integers("padding"));
+        attributes.set("tile", tile);
+        attributes.set("packed", false);
+        attributes.set("weight_shape", node.attributes.integers("weight_shape"));
+        attributes.set("epilogue", node.attributes.program("epilogue"));
+        node.op = &get_op("conv2d_winograd");
+        node.attributes = std::move(attributes);
+      }
+    }
+    rewriter.keep(std::move(node));
+  }
+  rewriter.finish();
+}
+
+}  // namespace graven::ir
