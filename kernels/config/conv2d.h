@@ -36,22 +36,22 @@ constexpr std::int64_t conv2d_out_size(std::int64_t in, std::int64_t kernel, std
 }
 
 /// Each input channel makes one output channel, and no other: the kernels run along channels then.
-constexpr bool conv2d_is_depthwise(const conv2d_config& config) {
+[[gnu::always_inline]] constexpr bool conv2d_is_depthwise(const conv2d_config& config) {
   return config.groups > 1 && config.groups == config.in_channels && config.groups == config.out_channels;
 }
 
 /// A matrix product of pixels and weights: 1x1, every pixel once, one group.
-constexpr bool conv2d_is_pointwise(const conv2d_config& config) {
+[[gnu::always_inline]] constexpr bool conv2d_is_pointwise(const conv2d_config& config) {
   return config.kernel_height == 1 && config.kernel_width == 1 && config.stride_height == 1 && config.stride_width == 1 &&
          config.padding_height == 0 && config.padding_width == 0 && config.groups == 1;
 }
 /// That product.
-constexpr linear_config conv2d_pointwise(const conv2d_config& config) {
+[[gnu::always_inline]] constexpr linear_config conv2d_pointwise(const conv2d_config& config) {
   return {.m = config.batch * config.out_height * config.out_width, .n = config.out_channels, .k = config.in_channels};
 }
 
 /// Output channels of a group, padded to whole panels of 16.
-constexpr std::int64_t conv2d_panels(std::int64_t channels) { return (channels + 15) / 16; }
+[[gnu::always_inline]] constexpr std::int64_t conv2d_panels(std::int64_t channels) { return (channels + 15) / 16; }
 
 /// Elements of the weights that pack_conv2d_weight writes: [groups][out/groups/16][kernel_height][kernel_width][in/groups][16], each group's
 /// output channels zero-padded to a multiple of 16; depthwise: [channels/16][kernel_height][kernel_width][16].

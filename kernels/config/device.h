@@ -1,4 +1,5 @@
-// GRAVEN_DEVICE stands before every function of a generated functor: nothing on the CPU, what CUDA needs when nvcc or NVRTC compiles it.
+// GRAVEN_DEVICE stands before every function of a generated functor: what CUDA needs when nvcc or NVRTC compiles it; on the CPU, that it is inlined,
+// without which no loop over it becomes vectors.
 //
 //   template <class T>
 //   GRAVEN_DEVICE static T apply(T x) { return x < T(0) ? T(0) : x; }
@@ -10,6 +11,6 @@
 #elif defined(__CUDACC__)
 #define GRAVEN_DEVICE __host__ __device__
 #else
-#define GRAVEN_DEVICE
+#define GRAVEN_DEVICE [[gnu::always_inline]]
 #endif
 #endif

@@ -44,82 +44,129 @@ GRAVEN_ALWAYS_INLINE void for_each_depthwise_piece(Threads& threads, const conv2
   });
 }
 
+[[gnu::noinline]] inline void forward_depthwise(Threads& threads, const conv2d_config& s, float* y, const float* x, const float* packed,
+                                                const float* bias, const epilogue& last_step) {
+  for_each_depthwise_piece(threads, s, s.out_height, [&](std::int64_t image, range rows, range panels) {
+    for_each_block(panels, s.in_width, s.kernel_height + s.stride_height,
+                   [&](range block) { depthwise_forward(s, y, x, packed, bias, last_step, image, rows, block); });
+  });
+}
+
+[[gnu::noinline]] inline void backward_input_depthwise(Threads& threads, const conv2d_config& s, float* dx, const float* dy, const float* packed,
+                                                       const epilogue& last_step) {
+  for_each_depthwise_piece(threads, s, s.in_height, [&](std::int64_t image, range rows, range panels) {
+    for_each_block(panels, s.out_width, s.kernel_height + 1,
+                   [&](range block) { depthwise_backward_input(s, dx, dy, packed, last_step, image, rows, block); });
+  });
+}
+
+/// Where the parts of dw and, behind them, of db lie in the workspace.
+struct gradient_parts {
+  std::int64_t splits, elements;
+  float *weight, *bias;
+
+  gradient_parts(const conv2d_config& s, void* workspace) : splits(conv2d_backward_weight_splits(s)), elements(conv2d_packed_elements(s)) {
+    weight = static_cast<float*>(workspace), bias = weight + splits * elements;
+  }
+};
+
+[[gnu::noinline]] inline void backward_weight_of_depthwise(Threads& threads, const conv2d_config& s, float* dw, float* db, const float* dy,
+                                                           const float* x, void* workspace) {
+  const gradient_parts parts(s, workspace);
+  const std::int64_t rows = s.batch * s.out_height, panels = conv2d_panels(s.out_channels), panel_size = s.kernel_height * s.kernel_width * kPanel;
+  const bool together = depthwise_gradient_together(s);
+  threads.run(parts.splits * panels, [&](std::int64_t piece) {
+    const std::int64_t panel = piece % panels, split = piece / panels;
+    range part = part_of(together ? s.batch : rows, split, parts.splits);
+    if (together) part = {part.begin * s.out_height, part.end * s.out_height};
+    depthwise_backward_weight(s, parts.weight + split * parts.elements + panel * panel_size,
+                              db != nullptr ? parts.bias + (split * panels + panel) * kPanel : nullptr, dy, x, part, panel);
+  });
+  combine_parts(threads, s, dw, db, parts.weight, parts.bias, parts.splits);
+}
+
+[[gnu::noinline]] inline void backward_weight_of_one_channel(Threads& threads, const conv2d_config& s, float* dw, float* db, const float* dy,
+                                                             const float* x, void* workspace) {
+  const gradient_parts parts(s, workspace);
+  threads.run(parts.splits, [&](std::int64_t split) {
+    backward_weight_one_channel(s, parts.weight + split * parts.elements, db != nullptr ? parts.bias + split * kPanel : nullptr, dy, x,
+                                part_of(s.batch * s.out_height, split, parts.splits));
+  });
+  combine_parts(threads, s, dw, db, parts.weight, parts.bias, parts.splits);
+}
+
+[[gnu::noinline]] inline void backward_weight_of_dense(Threads& threads, const conv2d_config& s, const tile_table<gradient_tiles>& tiles, float* dw,
+                                                       float* db, const float* dy, const float* x, void* workspace) {
+  const gradient_parts parts(s, workspace);
+  const std::int64_t rows = s.batch * s.out_height, group_panels = conv2d_panels(s.out_channels / s.groups);
+  // Blocks of up to 4 panels; kernel rows apart where there are few other pieces.
+  const std::int64_t blocks = divide_up(group_panels, kTilePanels);
+  const std::int64_t parts_h = blocks * s.groups * parts.splits < 16 ? s.kernel_height : 1;
+  const bool whole = whole_images(s);
+  threads.run(parts.splits * s.groups * blocks * parts_h, [&](std::int64_t piece) {
+    const std::int64_t split = piece / parts_h / blocks / s.groups;
+    const range panels = part_of(group_panels, piece / parts_h % blocks, blocks);
+    gradient_block b;
+    b.group = piece / parts_h / blocks % s.groups;
+    b.panel = panels.begin;
+    b.panels = static_cast<int>(panels.size());
+    b.taps_h = part_of(s.kernel_height, piece % parts_h, parts_h);
+    b.rows = part_of(whole ? s.batch : rows, split, parts.splits);
+    if (whole) b.rows = {b.rows.begin * s.out_height, b.rows.end * s.out_height};
+    float* const bias = db != nullptr && b.taps_h.begin == 0 ? parts.bias + split * s.groups * group_panels * kPanel : nullptr;
+    dense_backward_weight(s, tiles, parts.weight + split * parts.elements, bias, dy, x, b);
+  });
+  combine_parts(threads, s, dw, db, parts.weight, parts.bias, parts.splits);
+}
+
 }  // namespace conv2d_detail
+
+// The functions below are inlined where they are called, so that the compiler, which mostly knows the config there, keeps only what it takes.
 
 /// y = Epilogue(convolution of x with w + bias[, residual]).
 template <class Epilogue = identity>
-void conv2d(Threads& threads, const conv2d_config& config, float* y, const float* x, const float* packed, const float* bias,
-            const float* residual = nullptr) {
-  if (conv2d_detail::is_one_channel(config)) return conv2d_detail::forward_one_channel<Epilogue>(threads, config, y, x, packed, bias, residual);
-  if (!conv2d_is_depthwise(config)) return conv2d_detail::forward_dense<Epilogue>(threads, config, y, x, packed, bias, residual);
-  conv2d_detail::for_each_depthwise_piece(
-      threads, config, config.out_height, [&](std::int64_t image, conv2d_detail::range rows, conv2d_detail::range panels) {
-        conv2d_detail::for_each_block(panels, config.in_width, config.kernel_height + config.stride_height, [&](conv2d_detail::range block) {
-          conv2d_detail::depthwise_forward<Epilogue>(config, y, x, packed, bias, residual, image, rows, block);
-        });
-      });
+GRAVEN_ALWAYS_INLINE void conv2d(Threads& threads, const conv2d_config& config, float* y, const float* x, const float* packed, const float* bias,
+                                 const float* residual = nullptr) {
+  using namespace conv2d_detail;
+  const epilogue last_step = make_epilogue<Epilogue>(residual);
+  if (is_one_channel(config)) {
+    forward_one_channel(threads, config, choose_pixels(config), choose_planes(config), y, x, packed, bias, last_step);
+  } else if (conv2d_is_depthwise(config)) {
+    forward_depthwise(threads, config, y, x, packed, bias, last_step);
+  } else {
+    forward_dense(threads, config, forward_tiles(config), y, x, packed, bias, last_step);
+  }
 }
 
 /// dx = Epilogue(gradient of x[, residual]) from dy, with weights packed by pack_conv2d_weight_backward.
 template <class Epilogue = identity>
-void conv2d_backward_input(Threads& threads, const conv2d_config& config, float* dx, const float* dy, const float* packed,
-                           const float* residual = nullptr) {
-  if (!conv2d_is_depthwise(config)) return conv2d_detail::backward_input_dense<Epilogue>(threads, config, dx, dy, packed, residual);
-  conv2d_detail::for_each_depthwise_piece(
-      threads, config, config.in_height, [&](std::int64_t image, conv2d_detail::range rows, conv2d_detail::range panels) {
-        conv2d_detail::for_each_block(panels, config.out_width, config.kernel_height + 1, [&](conv2d_detail::range block) {
-          conv2d_detail::depthwise_backward_input<Epilogue>(config, dx, dy, packed, residual, image, rows, block);
-        });
-      });
+GRAVEN_ALWAYS_INLINE void conv2d_backward_input(Threads& threads, const conv2d_config& config, float* dx, const float* dy, const float* packed,
+                                                const float* residual = nullptr) {
+  using namespace conv2d_detail;
+  const epilogue last_step = make_epilogue<Epilogue>(residual);
+  if (conv2d_is_depthwise(config)) {
+    backward_input_depthwise(threads, config, dx, dy, packed, last_step);
+  } else if (choose_backward_input(config) == backward_input_path::scatter) {
+    scatter(threads, config, scatter_tiles<plain_tiles>(config), scatter_tiles<adding_tiles>(config), dx, dy, packed, last_step);
+  } else {
+    backward_input_dense(threads, config, forward_tiles(turned_around(config)), dx, dy, packed, last_step);
+  }
 }
 
 /// dw (w's layout, not packed) and db ([out_channels], or nullptr) from dy and x.
-inline void conv2d_backward_weight(Threads& threads, const conv2d_config& config, float* dw, float* db, const float* dy, const float* x,
-                                   void* workspace = nullptr) {
-  const conv2d_config& s = config;
-  if (s.out_channels * s.in_channels * s.kernel_height * s.kernel_width == 0) return;
-  if (conv2d_is_pointwise(s)) return linear_backward_weight(threads, conv2d_pointwise(s), dw, db, dy, x, workspace);
-  const std::int64_t splits = conv2d_backward_weight_splits(s), elements = conv2d_packed_elements(s);
-  const std::int64_t group_panels = conv2d_panels(s.out_channels / s.groups), rows = s.batch * s.out_height;
-  float* const parts = static_cast<float*>(workspace);
-  float* const bias_parts = parts + splits * elements;
-  if (conv2d_is_depthwise(s)) {
-    const std::int64_t panels = conv2d_panels(s.out_channels), panel_size = s.kernel_height * s.kernel_width * kPanel;
-    const bool together = conv2d_detail::depthwise_gradient_together(s);
-    threads.run(splits * panels, [&](std::int64_t piece) {
-      const std::int64_t panel = piece % panels, split = piece / panels;
-      conv2d_detail::range part = conv2d_detail::part_of(together ? s.batch : rows, split, splits);
-      if (together) part = {part.begin * s.out_height, part.end * s.out_height};
-      conv2d_detail::depthwise_backward_weight(s, parts + split * elements + panel * panel_size,
-                                               db != nullptr ? bias_parts + (split * panels + panel) * kPanel : nullptr, dy, x, part, panel);
-    });
-    return conv2d_detail::combine_parts(threads, s, dw, db, parts, bias_parts, splits);
+GRAVEN_ALWAYS_INLINE void conv2d_backward_weight(Threads& threads, const conv2d_config& config, float* dw, float* db, const float* dy, const float* x,
+                                                 void* workspace = nullptr) {
+  using namespace conv2d_detail;
+  if (config.out_channels * config.in_channels * config.kernel_height * config.kernel_width == 0) return;
+  if (conv2d_is_pointwise(config)) {
+    linear_backward_weight(threads, conv2d_pointwise(config), dw, db, dy, x, workspace);
+  } else if (conv2d_is_depthwise(config)) {
+    backward_weight_of_depthwise(threads, config, dw, db, dy, x, workspace);
+  } else if (is_one_channel(config)) {
+    backward_weight_of_one_channel(threads, config, dw, db, dy, x, workspace);
+  } else {
+    backward_weight_of_dense(threads, config, choose_gradient_tiles(config), dw, db, dy, x, workspace);
   }
-  if (conv2d_detail::is_one_channel(s)) {
-    threads.run(splits, [&](std::int64_t split) {
-      conv2d_detail::backward_weight_one_channel(s, parts + split * elements, db != nullptr ? bias_parts + split * kPanel : nullptr, dy, x,
-                                                 conv2d_detail::part_of(rows, split, splits));
-    });
-    return conv2d_detail::combine_parts(threads, s, dw, db, parts, bias_parts, splits);
-  }
-  // Blocks of up to 4 panels; kernel rows apart where there are few other pieces.
-  const std::int64_t blocks = conv2d_detail::divide_up(group_panels, conv2d_detail::kTilePanels);
-  const std::int64_t parts_h = blocks * s.groups * splits < 16 ? s.kernel_height : 1;
-  const bool whole = conv2d_detail::whole_images(s);
-  threads.run(splits * s.groups * blocks * parts_h, [&](std::int64_t piece) {
-    const std::int64_t split = piece / parts_h / blocks / s.groups;
-    const conv2d_detail::range panels = conv2d_detail::part_of(group_panels, piece / parts_h % blocks, blocks);
-    conv2d_detail::gradient_block b;
-    b.group = piece / parts_h / blocks % s.groups;
-    b.panel = panels.begin;
-    b.panels = static_cast<int>(panels.size());
-    b.taps_h = conv2d_detail::part_of(s.kernel_height, piece % parts_h, parts_h);
-    b.rows = conv2d_detail::part_of(whole ? s.batch : rows, split, splits);
-    if (whole) b.rows = {b.rows.begin * s.out_height, b.rows.end * s.out_height};
-    float* const bias = db != nullptr && b.taps_h.begin == 0 ? bias_parts + split * s.groups * group_panels * kPanel : nullptr;
-    conv2d_detail::dense_backward_weight(s, parts + split * elements, bias, dy, x, b);
-  });
-  conv2d_detail::combine_parts(threads, s, dw, db, parts, bias_parts, splits);
 }
 
 }  // namespace GRAVEN_LEVEL_NAMESPACE

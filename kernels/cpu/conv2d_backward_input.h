@@ -12,13 +12,27 @@ namespace graven::kernels {
 inline namespace GRAVEN_LEVEL_NAMESPACE {
 namespace conv2d_detail {
 
+/// Columns of a run, (kw, channel) or the channels of one tap.
+GRAVEN_ALWAYS_INLINE std::int64_t run_columns(const conv2d_config& s) {
+  return merged_columns(s) ? s.kernel_width * s.in_channels : s.in_channels / s.groups;
+}
+
+/// The tiles that scatter_image needs, of either kind.
+GRAVEN_ALWAYS_INLINE tile_sizes scatter_sizes(const conv2d_config& s, int panels) {
+  if (!has_tile_of(panels, conv2d_panels(run_columns(s)))) return {0, 0};
+  return s.padding_height == 0 ? rows_of(panels, s.out_height) : any_rows(panels);
+}
+template <class Kind>
+GRAVEN_ALWAYS_INLINE tile_table<Kind> scatter_tiles(const conv2d_config& s) {
+  return make_tile_table<Kind>(scatter_sizes(s, 1), scatter_sizes(s, 2), scatter_sizes(s, 3), scatter_sizes(s, 4));
+}
+
 /// The gradient of one image's input channels of one group.
-template <class Epilogue>
-void scatter_image(const conv2d_config& s, float* dx, const float* dy, const float* packed, const float* residual, std::int64_t image,
-                   std::int64_t group) {
+inline void scatter_image(const conv2d_config& s, const tile_table<plain_tiles>& tiles, const tile_table<adding_tiles>& tiles_that_add, float* dx,
+                          const float* dy, const float* packed, const epilogue& last_step, std::int64_t image, std::int64_t group) {
   const std::int64_t group_in = s.in_channels / s.groups, group_out = s.out_channels / s.groups;
   const bool merged = merged_columns(s);
-  const std::int64_t run = merged ? s.kernel_width * group_in : group_in, runs = merged ? 1 : s.kernel_width, panel_count = conv2d_panels(run);
+  const std::int64_t run = run_columns(s), runs = merged ? 1 : s.kernel_width, panel_count = conv2d_panels(run);
   const std::int64_t line = s.in_width * s.in_channels;  // a row of dx
   float* const to = dx + image * s.in_height * line + group * group_in;
   for (std::int64_t p = 0; p < s.in_height * s.in_width; ++p)
@@ -56,11 +70,11 @@ void scatter_image(const conv2d_config& s, float* dx, const float* dy, const flo
           for (std::int64_t i = 0; i < split.tiles; ++i) {
             const int count = split[i];
             if (whole) {
-              find_tile<true>(panels, count)(in, target, s.stride_height * line, reinterpret_cast<const float*>(keep), 0);
+              tiles_that_add(panels, count)(in, target, s.stride_height * line, reinterpret_cast<const float*>(keep), 0);
             } else {
               static constexpr float kZeros[4 * kPanel] = {};
               alignas(64) float buffer[kTileMaximumRows * 4 * kPanel];
-              find_tile(panels, count)(in, buffer, panels * kPanel, kZeros, 0);
+              tiles(panels, count)(in, buffer, panels * kPanel, kZeros, 0);
               for (int r = 0; r < count; ++r)
                 for (std::int64_t c = low; c < high; ++c) target[r * s.stride_height * line + c] += buffer[r * panels * kPanel + c];
             }
@@ -71,27 +85,29 @@ void scatter_image(const conv2d_config& s, float* dx, const float* dy, const flo
         panel += panels;
       }
   }
-  if constexpr (!same_type<Epilogue, identity>) {
-    const float* const other = residual + (Epilogue::inputs == 2 ? to - dx : 0);
-    finish<Epilogue>(to, other, s.in_height * s.in_width, s.in_channels, group_in);
-  } else {
-    (void)residual;
-  }
+  last_step(dx, to - dx, s.in_height * s.in_width, s.in_channels, group_in);
 }
 
-template <class Epilogue>
-void backward_input_dense(Threads& threads, const conv2d_config& s, float* dx, const float* dy, const float* packed, const float* residual) {
-  if (choose_backward_input(s) == backward_input_path::scatter) {
-    threads.run(s.batch * s.groups,
-                [&](std::int64_t piece) { scatter_image<Epilogue>(s, dx, dy, packed, residual, piece / s.groups, piece % s.groups); });
-    return;
-  }
+[[gnu::noinline]] inline void scatter(Threads& threads, const conv2d_config& s, const tile_table<plain_tiles>& tiles,
+                                      const tile_table<adding_tiles>& tiles_that_add, float* dx, const float* dy, const float* packed,
+                                      const epilogue& last_step) {
+  threads.run(s.batch * s.groups,
+              [&](std::int64_t piece) { scatter_image(s, tiles, tiles_that_add, dx, dy, packed, last_step, piece / s.groups, piece % s.groups); });
+}
+
+/// The convolution of dy that makes dx, stride 1.
+GRAVEN_ALWAYS_INLINE conv2d_config turned_around(const conv2d_config& s) {
   conv2d_config turned = s;
   turned.in_height = s.out_height, turned.in_width = s.out_width, turned.in_channels = s.out_channels;
   turned.out_height = s.in_height, turned.out_width = s.in_width, turned.out_channels = s.in_channels;
   turned.padding_height = s.dilation_height * (s.kernel_height - 1) - s.padding_height;
   turned.padding_width = s.dilation_width * (s.kernel_width - 1) - s.padding_width;
-  forward_dense<Epilogue>(threads, turned, dx, dy, packed, nullptr, residual);
+  return turned;
+}
+
+[[gnu::noinline]] inline void backward_input_dense(Threads& threads, const conv2d_config& s, const tile_table<plain_tiles>& tiles, float* dx,
+                                                   const float* dy, const float* packed, const epilogue& last_step) {
+  forward_dense(threads, turned_around(s), tiles, dx, dy, packed, nullptr, last_step);
 }
 
 }  // namespace conv2d_detail

@@ -61,20 +61,13 @@ template <int Rows, int Panels>
 
 using gradient_function = void (*)(const gradient_input&, float*, std::int64_t);
 
-template <int Panels, int... Rows>
-GRAVEN_ALWAYS_INLINE gradient_function pick_gradient(int rows, std::integer_sequence<int, Rows...>) {
-  static constexpr gradient_function table[] = {&gradient_tile<Rows + 1, Panels>...};
-  return table[rows - 1];
-}
-
-inline gradient_function find_gradient_tile(int panels, int rows) {
-  if constexpr (kTilePanels == 4) {
-    if (panels == 4) return pick_gradient<4>(rows, std::make_integer_sequence<int, tile_rows(4)>{});
-    if (panels == 3) return pick_gradient<3>(rows, std::make_integer_sequence<int, tile_rows(3)>{});
-    if (panels == 2) return pick_gradient<2>(rows, std::make_integer_sequence<int, tile_rows(2)>{});
+struct gradient_tiles {
+  using function = gradient_function;
+  template <int Rows, int Panels>
+  static constexpr function tile() {
+    return &gradient_tile<Rows, Panels>;
   }
-  return pick_gradient<1>(rows, std::make_integer_sequence<int, tile_rows(1)>{});
-}
+};
 
 /// Blocks, and so splits, are of whole images.
 inline bool whole_images(const conv2d_config& s) { return s.out_height * s.out_width <= 32; }
@@ -86,12 +79,33 @@ struct gradient_block {
   range taps_h, rows;
 };
 
-inline void dense_backward_weight(const conv2d_config& s, float* dw, float* db, const float* dy, const float* x, const gradient_block& b) {
+/// Whole kernel rows at a time where one tap alone would leave most of a register tile empty.
+GRAVEN_ALWAYS_INLINE bool merged_gradient(const conv2d_config& s) { return s.dilation_width == 1 && s.groups == 1 && s.in_channels < 12; }
+
+/// A strip of x: whole tiles of 6, 8 and 12 rows, and no power of two. Pixels so far apart go through strips.
+inline constexpr std::int64_t kStrip = 48;
+GRAVEN_ALWAYS_INLINE bool uses_strips(const conv2d_config& s) { return s.stride_width * s.in_channels >= 128; }
+
+/// The tiles that dense_backward_weight needs.
+GRAVEN_ALWAYS_INLINE tile_sizes gradient_sizes(const conv2d_config& s, int panels) {
+  // A block has as many panels as another, or one more.
+  const std::int64_t count = conv2d_panels(s.out_channels / s.groups), blocks = divide_up(count, kTilePanels), rest = count % blocks;
+  if (panels != count / blocks && !(rest > 0 && panels == count / blocks + 1)) return {0, 0};
+  const std::int64_t group_in = s.in_channels / s.groups;
+  if (merged_gradient(s)) return s.padding_width == 0 && !uses_strips(s) ? rows_of(panels, s.kernel_width * group_in) : any_rows(panels);
+  if (uses_strips(s)) return group_in >= kStrip ? either(rows_of(panels, kStrip), rows_of(panels, group_in % kStrip)) : rows_of(panels, group_in);
+  return rows_of(panels, group_in);
+}
+GRAVEN_ALWAYS_INLINE tile_table<gradient_tiles> choose_gradient_tiles(const conv2d_config& s) {
+  return make_tile_table<gradient_tiles>(gradient_sizes(s, 1), gradient_sizes(s, 2), gradient_sizes(s, 3), gradient_sizes(s, 4));
+}
+
+[[gnu::noinline]] inline void dense_backward_weight(const conv2d_config& s, const tile_table<gradient_tiles>& gradient_of, float* dw, float* db,
+                                                    const float* dy, const float* x, const gradient_block& b) {
   const std::int64_t group_in = s.in_channels / s.groups, group_out = s.out_channels / s.groups;
   const std::int64_t tap_weights = group_in * kPanel, panel_weights = s.kernel_height * s.kernel_width * tap_weights;
   const std::int64_t width = b.panels * kPanel, columns = smaller(width, group_out - b.panel * kPanel);
-  // Whole kernel rows at a time where one tap alone would leave most of a register tile empty.
-  const bool merged = s.dilation_width == 1 && s.groups == 1 && group_in < 12;
+  const bool merged = merged_gradient(s);
   const range all_w{0, s.kernel_width};
   const range inside = valid_outputs(all_w, s.out_width, s.in_width, s.stride_width, s.padding_width, s.dilation_width);
   float* const block_dw = dw + (b.group * conv2d_panels(group_out) + b.panel) * panel_weights;
@@ -103,10 +117,8 @@ inline void dense_backward_weight(const conv2d_config& s, float* dw, float* db, 
 
   constexpr std::int64_t kBufferFloats = 64 * 64, kStripPixels = 64;  // 16 KiB, a third or half of a first-level cache, and 12 KiB
   alignas(64) float buffer[kBufferFloats];
-  // A strip of x: whole tiles of 6, 8 and 12 rows, and no power of two.
-  constexpr std::int64_t kStrip = 48;
   alignas(64) float strips[kStripPixels * kStrip];
-  const std::int64_t capacity = smaller(kBufferFloats / width, s.stride_width * s.in_channels < 128 ? kBufferFloats : kStripPixels);
+  const std::int64_t capacity = smaller(kBufferFloats / width, uses_strips(s) ? kStripPixels : kBufferFloats);
   const std::int64_t block_pixels = smaller(s.out_width, capacity), block_lines = larger(1, capacity / block_pixels);
 
   const bool whole = whole_images(s);
@@ -127,8 +139,8 @@ inline void dense_backward_weight(const conv2d_config& s, float* dw, float* db, 
           copy_row(to, from, columns);
         }
       if (block_db != nullptr)
-        for (std::int64_t p = 0; p < lines * pixels; ++p)
-          for (int c = 0; c < b.panels * kPanelVectors; ++c) bias[c] += load(buffer + p * width + c * kLanes);
+        for (int c = 0; c < b.panels * kPanelVectors; ++c)
+          for (std::int64_t p = 0; p < lines * pixels; ++p) bias[c] += load(buffer + p * width + c * kLanes);
 
       for (std::int64_t kh = b.taps_h.begin; kh < b.taps_h.end; ++kh) {
         range valid = valid_outputs({kh, kh + 1}, s.out_height, s.in_height, s.stride_height, s.padding_height, s.dilation_height);
@@ -153,13 +165,13 @@ inline void dense_backward_weight(const conv2d_config& s, float* dw, float* db, 
             const row_tiles split(b.panels, rows);
             for (std::int64_t i = 0; i < split.tiles; ++i) {
               const int tile_rows = split[i];
-              find_gradient_tile(b.panels, tile_rows)(in, to, panel_weights);
+              gradient_of(b.panels, tile_rows)(in, to, panel_weights);
               in.x += tile_rows;
               to += tile_rows * kPanel;
             }
           };
           const std::int64_t sums = taps.size() * group_in;
-          if (in.x_pixel < 128) return tiles(sums);
+          if (!uses_strips(s)) return tiles(sums);
           // Pixels this far apart, perhaps by a power of two, would meet in few sets of the cache: some channels at a time go through a buffer too.
           const float* const from = in.x;
           const std::int64_t from_line = in.x_line, from_pixel = in.x_pixel;
@@ -198,7 +210,8 @@ inline void dense_backward_weight(const conv2d_config& s, float* dw, float* db, 
 }
 
 /// dw [out,in/groups,kernel_height,kernel_width] and db [out] = the parts' sum, in order. The parts lie as packed weights.
-inline void combine_parts(Threads& threads, const conv2d_config& s, float* dw, float* db, float* parts, float* bias_parts, std::int64_t splits) {
+[[gnu::noinline]] inline void combine_parts(Threads& threads, const conv2d_config& s, float* dw, float* db, float* parts, float* bias_parts,
+                                            std::int64_t splits) {
   const std::int64_t taps = s.kernel_height * s.kernel_width, group_in = s.in_channels / s.groups;
   const std::int64_t groups = conv2d_is_depthwise(s) ? 1 : s.groups, group_out = s.out_channels / groups;
   const std::int64_t panels = conv2d_panels(group_out), panel_size = taps * group_in * kPanel;

@@ -234,9 +234,8 @@ GRAVEN_ALWAYS_INLINE void for_each_block(range panels, std::int64_t row_pixels, 
 }
 
 /// Panels [panels) of output rows [rows) of one image.
-template <class Epilogue>
-void depthwise_forward(const conv2d_config& s, float* y, const float* x, const float* packed, const float* bias, const float* residual,
-                       std::int64_t image, range rows, range panels) {
+inline void depthwise_forward(const conv2d_config& s, float* y, const float* x, const float* packed, const float* bias, const epilogue& last_step,
+                              std::int64_t image, range rows, range panels) {
   const taps h{s.kernel_height, s.in_height, s.stride_height, s.padding_height, s.dilation_height, 0, s.kernel_width};
   const taps v{s.kernel_width, s.in_width, s.stride_width, s.padding_width, s.dilation_width, 0, 1};
   const std::int64_t channels = s.out_channels, first = panels.begin * kPanel, width = smaller(panels.end * kPanel, channels) - first;
@@ -244,7 +243,7 @@ void depthwise_forward(const conv2d_config& s, float* y, const float* x, const f
     const std::int64_t at = (image * s.out_height + oh) * s.out_width * channels;
     depthwise_row(y + at, channels, s.out_width, oh, x + image * s.in_height * s.in_width * channels, s.in_width, packed, bias, channels, panels, h,
                   v, s.kernel_height * s.kernel_width);
-    finish<Epilogue>(y + at + first, residual + (Epilogue::inputs == 2 ? at + first : 0), s.out_width, channels, width);
+    last_step(y, at + first, s.out_width, channels, width);
   }
 }
 
@@ -258,9 +257,8 @@ GRAVEN_ALWAYS_INLINE taps turned(std::int64_t kernel, std::int64_t out, std::int
 }
 
 /// Panels [panels) of input rows [rows) of one image.
-template <class Epilogue>
-void depthwise_turned(const conv2d_config& s, float* dx, const float* dy, const float* packed, const float* residual, std::int64_t image, range rows,
-                      range panels) {
+inline void depthwise_turned(const conv2d_config& s, float* dx, const float* dy, const float* packed, const epilogue& last_step, std::int64_t image,
+                             range rows, range panels) {
   const std::int64_t channels = s.in_channels, first = panels.begin * kPanel, width = smaller(panels.end * kPanel, channels) - first;
   for (std::int64_t ih = rows.begin; ih < rows.end; ++ih) {
     const std::int64_t at = (image * s.in_height + ih) * s.in_width * channels;
@@ -271,14 +269,13 @@ void depthwise_turned(const conv2d_config& s, float* dx, const float* dy, const 
                     ih / s.stride_height, dy + image * s.out_height * s.out_width * channels, s.out_width, packed, nullptr, channels, panels, h, v,
                     s.kernel_height * s.kernel_width);
     }
-    finish<Epilogue>(dx + at + first, residual + (Epilogue::inputs == 2 ? at + first : 0), s.in_width, channels, width);
+    last_step(dx, at + first, s.in_width, channels, width);
   }
 }
 
 /// The same for strides and dilations together: each input looks for the outputs that it went into.
-template <class Epilogue>
-void depthwise_gather(const conv2d_config& s, float* dx, const float* dy, const float* packed, const float* residual, std::int64_t image, range rows,
-                      std::int64_t panel) {
+inline void depthwise_gather(const conv2d_config& s, float* dx, const float* dy, const float* packed, const epilogue& last_step, std::int64_t image,
+                             range rows, std::int64_t panel) {
   const std::int64_t channels = smaller(kPanel, s.in_channels - panel * kPanel);
   const float* const w = packed + panel * s.kernel_height * s.kernel_width * kPanel;
   for (std::int64_t ih = rows.begin; ih < rows.end; ++ih) {
@@ -301,16 +298,15 @@ void depthwise_gather(const conv2d_config& s, float* dx, const float* dy, const 
       }
       store_panel(dx + at + iw * s.in_channels, acc, channels);
     }
-    finish<Epilogue>(dx + at, residual + (Epilogue::inputs == 2 ? at : 0), s.in_width, s.in_channels, channels);
+    last_step(dx, at, s.in_width, s.in_channels, channels);
   }
 }
 
-template <class Epilogue>
-void depthwise_backward_input(const conv2d_config& s, float* dx, const float* dy, const float* packed, const float* residual, std::int64_t image,
-                              range rows, range panels) {
+inline void depthwise_backward_input(const conv2d_config& s, float* dx, const float* dy, const float* packed, const epilogue& last_step,
+                                     std::int64_t image, range rows, range panels) {
   const bool regular = (s.stride_height == 1 || s.dilation_height == 1) && (s.stride_width == 1 || s.dilation_width == 1);
-  if (regular) return depthwise_turned<Epilogue>(s, dx, dy, packed, residual, image, rows, panels);
-  for (std::int64_t panel = panels.begin; panel < panels.end; ++panel) depthwise_gather<Epilogue>(s, dx, dy, packed, residual, image, rows, panel);
+  if (regular) return depthwise_turned(s, dx, dy, packed, last_step, image, rows, panels);
+  for (std::int64_t panel = panels.begin; panel < panels.end; ++panel) depthwise_gather(s, dx, dy, packed, last_step, image, rows, panel);
 }
 
 }  // namespace conv2d_detail

@@ -21,14 +21,14 @@ struct block {
   range rows, columns, panels;
 };
 
-template <class Epilogue>
 struct forward {
   const conv2d_config& s;
   float* y;
   const float* x;
   const float* packed;
   const float* bias;
-  const float* residual;
+  epilogue last_step;
+  tile_table<plain_tiles> tiles;
   std::int64_t group_in = s.in_channels / s.groups, group_out = s.out_channels / s.groups;
   bool merged = s.dilation_width == 1 && s.groups == 1;  // (kw, channel) is contiguous in x
   std::int64_t tap_weights = group_in * kPanel;          // packed weights of one tap
@@ -38,8 +38,8 @@ struct forward {
 
   /// `count` pixels from (oh, ow), along the row, down the column, or of as many images, which all have taps [h.begin, h.end) x [w.begin, w.end)
   /// inside the image.
-  void run(const block& b, std::int64_t oh, std::int64_t ow, direction along, std::int64_t count, range h, range w, std::int64_t panel, int panels,
-           const float* bias_row, bool first, bool last) const {
+  [[gnu::noinline]] void run(const block& b, std::int64_t oh, std::int64_t ow, direction along, std::int64_t count, range h, range w,
+                             std::int64_t panel, int panels, const float* bias_row, bool first, bool last) const {
     const std::int64_t columns = smaller(panels * kPanel, group_out - panel * kPanel);
     const bool down = along == direction::column, through = along == direction::batch;
     const std::int64_t y_step = (through ? s.out_height * s.out_width : down ? s.out_width : 1) * s.out_channels;
@@ -63,7 +63,7 @@ struct forward {
     for (std::int64_t i = 0; i < split.tiles; ++i) {
       const int rows = split[i];
       in.ahead = in.outer == 1 && in.inner == 1 ? weights_ahead(i, split.tiles, panels, panel_weights) : 0;
-      const tile_function kernel = find_tile(panels, rows);
+      const tile_function kernel = tiles(panels, rows);
       float* const to = y + at;
       if (columns == panels * kPanel) {
         kernel(in, to, y_step, first ? bias_row : to, first ? 0 : y_step);
@@ -74,7 +74,7 @@ struct forward {
         kernel(in, buffer, panels * kPanel, first ? bias_row : buffer, first ? 0 : panels * kPanel);
         for (int r = 0; r < rows; ++r) copy_row(to + r * y_step, buffer + r * panels * kPanel, columns);
       }
-      if (last) finish<Epilogue>(to, residual + (Epilogue::inputs == 2 ? at : 0), rows, y_step, columns);
+      if (last) last_step(y, at, rows, y_step, columns);
       in.x += rows * in.x_row;
       at += rows * y_step;
     }
@@ -166,22 +166,38 @@ inline cut choose_cut(const conv2d_config& s) {
 }
 
 /// Small images, many of them, whose borders cut the kernel.
-inline bool through_batch(const conv2d_config& s) {
+GRAVEN_ALWAYS_INLINE bool through_batch(const conv2d_config& s) {
   return s.out_height * s.out_width <= 36 && s.batch >= 8 && (s.padding_height != 0 || s.padding_width != 0 || s.out_width < 6);
 }
 
-template <class Epilogue>
-void forward_dense(Threads& threads, const conv2d_config& config, float* y, const float* x, const float* packed, const float* bias,
-                   const float* residual) {
-  conv2d_config s = config;
+/// A matrix product becomes one row of all pixels.
+GRAVEN_ALWAYS_INLINE conv2d_config as_one_row(conv2d_config s) {
   if (s.kernel_height == 1 && s.kernel_width == 1 && s.stride_height == 1 && s.stride_width == 1 && s.padding_height == 0 && s.padding_width == 0 &&
       s.in_height == s.out_height && s.in_width == s.out_width) {
-    // A matrix product: one row of all pixels.
     s.in_width = s.out_width = s.batch * s.out_height * s.out_width;
     s.batch = s.in_height = s.out_height = 1;
   }
+  return s;
+}
+
+/// The tiles that forward_dense needs.
+GRAVEN_ALWAYS_INLINE tile_sizes forward_sizes(const conv2d_config& config, int panels) {
+  const conv2d_config s = as_one_row(config);
+  if (!has_tile_of(panels, conv2d_panels(s.out_channels / s.groups))) return {0, 0};
+  if (through_batch(s) || s.padding_height != 0 || s.padding_width != 0) return any_rows(panels);
+  if (s.out_height > 1) return rows_of(panels, s.out_width);
+  // Pieces of a row are of more than 12 columns: no tile has less than half of the largest's rows.
+  return s.out_width >= 24 ? tile_sizes{tile_rows(panels) / 2, tile_rows(panels)} : any_rows(panels);
+}
+GRAVEN_ALWAYS_INLINE tile_table<plain_tiles> forward_tiles(const conv2d_config& s) {
+  return make_tile_table<plain_tiles>(forward_sizes(s, 1), forward_sizes(s, 2), forward_sizes(s, 3), forward_sizes(s, 4));
+}
+
+[[gnu::noinline]] inline void forward_dense(Threads& threads, const conv2d_config& config, const tile_table<plain_tiles>& tiles, float* y,
+                                            const float* x, const float* packed, const float* bias, const epilogue& last_step) {
+  const conv2d_config s = as_one_row(config);
   if (s.batch * s.out_height * s.out_width * s.out_channels == 0) return;
-  const forward<Epilogue> kernel{s, y, x, packed, bias, residual};
+  const forward kernel{s, y, x, packed, bias, last_step, tiles};
   const std::int64_t panel_count = conv2d_panels(s.out_channels / s.groups);
   if (through_batch(s)) {
     // 32 pieces, of two tiles of images or more.

@@ -24,7 +24,7 @@ GRAVEN_ALWAYS_INLINE std::int64_t rows_seen(const conv2d_config& s, std::int64_t
   return (rows - 1) * s.stride_height + (s.kernel_height - 1) * s.dilation_height + 1;
 }
 
-inline bool is_one_channel(const conv2d_config& s) {
+GRAVEN_ALWAYS_INLINE bool is_one_channel(const conv2d_config& s) {
   return s.groups == 1 && s.in_channels == 1 && s.out_channels < kPanel && s.stride_width == 1 &&
          (rows_seen(s, 1) + 1) * buffer_width(s) <= kRowsBuffer && buffer_width(s) * s.out_channels <= kPlanesBuffer;
 }
@@ -117,15 +117,31 @@ template <int Channels, bool Pixels>
 /// Channels of one plane_row: what the registers hold.
 inline constexpr std::int64_t kPlaneChannels = 6;
 
-template <bool Pixels>
-GRAVEN_ALWAYS_INLINE void plane_rows(std::int64_t channels, const conv2d_config& s, float* out, std::int64_t plane, const float* x, const float* w,
-                                     const float* bias) {
-  if (channels == 6) plane_row<6, Pixels>(s, out, plane, x, w, bias);
-  if (channels == 5) plane_row<5, Pixels>(s, out, plane, x, w, bias);
-  if (channels == 4) plane_row<4, Pixels>(s, out, plane, x, w, bias);
-  if (channels == 3) plane_row<3, Pixels>(s, out, plane, x, w, bias);
-  if (channels == 2) plane_row<2, Pixels>(s, out, plane, x, w, bias);
-  if (channels == 1) plane_row<1, Pixels>(s, out, plane, x, w, bias);
+using plane_function = void (*)(const conv2d_config& s, float* out, std::int64_t plane, const float* x, const float* w, const float* bias);
+
+/// What writes the rows of an output of few channels, as pixels. As in conv2d_tile.h, what a known config does not name is not compiled.
+GRAVEN_ALWAYS_INLINE plane_function choose_pixels(const conv2d_config& s) {
+  switch (s.out_channels) {
+    case 1:
+      return &plane_row<1, true>;
+    case 2:
+      return &plane_row<2, true>;
+    case 3:
+      return &plane_row<3, true>;
+    case 4:
+      return &plane_row<4, true>;
+    case 5:
+      return &plane_row<5, true>;
+    case 6:
+      return &plane_row<6, true>;
+    default:
+      return nullptr;
+  }
+}
+/// What writes 3 to 6 of more channels, as planes.
+GRAVEN_ALWAYS_INLINE const plane_function* choose_planes(const conv2d_config& s) {
+  static constexpr plane_function functions[] = {&plane_row<3, false>, &plane_row<4, false>, &plane_row<5, false>, &plane_row<6, false>};
+  return s.out_channels > kPlaneChannels ? functions : nullptr;
 }
 
 /// A row of pixels of C channels, padded with zeros to `width` pixels, to planes.
@@ -139,9 +155,8 @@ template <int C>
   }
 }
 
-template <class Epilogue>
-void forward_one_channel(Threads& threads, const conv2d_config& s, float* y, const float* x, const float* packed, const float* bias,
-                         const float* residual) {
+[[gnu::noinline]] inline void forward_one_channel(Threads& threads, const conv2d_config& s, plane_function pixels, const plane_function* plane_parts,
+                                                  float* y, const float* x, const float* packed, const float* bias, const epilogue& last_step) {
   const std::int64_t channels = s.out_channels, plane = buffer_width(s), row_size = s.out_width * channels;
   // Pieces of whole images, or of some rows where images are few.
   const std::int64_t parts = smaller(larger(1, s.out_height / 4), larger(1, 32 / larger(1, s.batch)));
@@ -160,19 +175,19 @@ void forward_one_channel(Threads& threads, const conv2d_config& s, float* y, con
         const float* const from = lines + r * s.stride_height * plane;
         const std::int64_t at = (image * s.out_height + first + r) * row_size;
         float* const to = y + at;
-        if (channels <= kPlaneChannels) {
-          plane_rows<true>(channels, s, planes, plane, from, packed, start);
+        if (pixels != nullptr) {
+          pixels(s, planes, plane, from, packed, start);
           copy_row(to, planes, row_size);
         } else {
           for (std::int64_t c = 0; c < channels;) {
             const std::int64_t left = channels - c, now = divide_up(left, divide_up(left, kPlaneChannels));
-            plane_rows<false>(now, s, planes + c * plane, plane, from, packed + c, start + c);
+            plane_parts[now - 3](s, planes + c * plane, plane, from, packed + c, start + c);
             c += now;
           }
           for (std::int64_t c = 0; c < channels; ++c)
             for (std::int64_t i = 0; i < s.out_width; ++i) to[i * channels + c] = planes[c * plane + i];
         }
-        finish<Epilogue>(to, residual + (Epilogue::inputs == 2 ? at : 0), 1, row_size, row_size);
+        last_step(y, at, 1, row_size, row_size);
       }
       first += count;
     }
@@ -214,7 +229,7 @@ template <int Taps, int Channels>
 }
 
 /// dw [kernel_height][kernel_width][16] and db [16] (or nullptr) over output rows [rows) counted through all images.
-inline void backward_weight_one_channel(const conv2d_config& s, float* dw, float* db, const float* dy, const float* x, range rows) {
+[[gnu::noinline]] inline void backward_weight_one_channel(const conv2d_config& s, float* dw, float* db, const float* dy, const float* x, range rows) {
   constexpr std::int64_t kTaps = 32;  // sums of so many taps at a time stay on the stack
   const std::int64_t channels = s.out_channels, taps = s.kernel_height * s.kernel_width, width = buffer_width(s);
   alignas(64) float lines[kRowsBuffer];

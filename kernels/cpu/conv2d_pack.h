@@ -17,9 +17,9 @@ enum class backward_input_path {
 };
 
 /// Columns (kw, channel) of one row of the kernel are one run in an NHWC image.
-constexpr bool merged_columns(const conv2d_config& s) { return s.dilation_width == 1 && s.groups == 1; }
+[[gnu::always_inline]] constexpr bool merged_columns(const conv2d_config& s) { return s.dilation_width == 1 && s.groups == 1; }
 
-constexpr backward_input_path choose_backward_input(const conv2d_config& s) {
+[[gnu::always_inline]] constexpr backward_input_path choose_backward_input(const conv2d_config& s) {
   if (s.stride_height != 1 || s.stride_width != 1) return backward_input_path::scatter;
   const std::int64_t by_tap = s.kernel_width * conv2d_panels(s.in_channels / s.groups);
   const std::int64_t together = merged_columns(s) ? conv2d_panels(s.kernel_width * s.in_channels) : by_tap;

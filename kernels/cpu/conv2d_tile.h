@@ -95,7 +95,7 @@ using tile_function = void (*)(const tile_input&, float*, std::int64_t, const fl
 /// Panels that one tile covers at most, and rows for so many panels: what the registers hold, with room for a row of weights and a broadcast.
 inline constexpr int kTilePanels = kVectorBytes == 64 ? 4 : 1;
 inline constexpr int kTileMaximumRows = kVectorBytes == 64 ? 12 : kVectorRegisters == 32 || kVectorBytes == 32 ? 6 : 2;
-constexpr int tile_rows(int panels) { return kVectorBytes != 64 ? kTileMaximumRows : panels == 4 ? 6 : panels == 3 ? 8 : 12; }
+[[gnu::always_inline]] constexpr int tile_rows(int panels) { return kVectorBytes != 64 ? kTileMaximumRows : panels == 4 ? 6 : panels == 3 ? 8 : 12; }
 
 /// Panels of the next tile when `left` are left: 4 at a time, but no single one behind (5 is 3 + 2).
 constexpr int next_panels(std::int64_t left) {
@@ -129,22 +129,101 @@ GRAVEN_ALWAYS_INLINE std::int64_t weights_ahead(std::int64_t i, std::int64_t til
 /// Piece i of n in the order in which a thread walks up memory: Threads claims pieces from both ends, and the second half is turned around.
 GRAVEN_ALWAYS_INLINE std::int64_t upwards(std::int64_t i, std::int64_t n) { return i < (n + 1) / 2 ? i : n - 1 - (i - (n + 1) / 2); }
 
-template <bool Add, int Panels, int... Rows>
-GRAVEN_ALWAYS_INLINE tile_function pick(int rows, std::integer_sequence<int, Rows...>) {
-  static constexpr tile_function table[] = {(Add ? &tile_add<Rows + 1, Panels> : &tile<Rows + 1, Panels>)...};
-  return table[rows - 1];
+/// The sizes that the tiles of a call may have, for one number of panels: rows from least to most; none where most is 0.
+struct tile_sizes {
+  int least, most;
+};
+GRAVEN_ALWAYS_INLINE tile_sizes any_rows(int panels) { return {1, tile_rows(panels)}; }
+/// Those of `count` rows.
+GRAVEN_ALWAYS_INLINE tile_sizes rows_of(int panels, std::int64_t count) {
+  const row_tiles split(panels, count);
+  if (split.tiles == 0) return {0, 0};
+  return {static_cast<int>(split.rows), static_cast<int>(split.rows + (split.longer > 0 ? 1 : 0))};
+}
+/// Those of either.
+GRAVEN_ALWAYS_INLINE tile_sizes either(tile_sizes a, tile_sizes b) {
+  if (a.most == 0) return b;
+  if (b.most == 0) return a;
+  return {a.least < b.least ? a.least : b.least, a.most > b.most ? a.most : b.most};
 }
 
-/// The micro-kernel, tile or tile_add, for rows <= tile_rows(panels).
-template <bool Add = false>
-inline tile_function find_tile(int panels, int rows) {
-  if constexpr (kTilePanels == 4) {
-    if (panels == 4) return pick<Add, 4>(rows, std::make_integer_sequence<int, tile_rows(4)>{});
-    if (panels == 3) return pick<Add, 3>(rows, std::make_integer_sequence<int, tile_rows(3)>{});
-    if (panels == 2) return pick<Add, 2>(rows, std::make_integer_sequence<int, tile_rows(2)>{});
-  }
-  return pick<Add, 1>(rows, std::make_integer_sequence<int, tile_rows(1)>{});
+/// Which panels the tiles of a matrix of `count` panels have, 4 at a time from a multiple of 4 on.
+GRAVEN_ALWAYS_INLINE bool has_tile_of(int panels, std::int64_t count) {
+  if (kTilePanels == 1) return panels == 1;
+  if (panels == 4) return count >= 4;
+  const std::int64_t rest = count % 4;
+  return rest == panels || (rest == 1 && count > 1);  // 5 is 3 + 2, or 4 + 1 where a piece ends
 }
+
+/// The micro-kernels of one kind that a call may need: those of `Kind`, by panels and rows. Which they are is chosen by functions that are inlined
+/// where the call stands: a config that the compiler knows names few of them, and what nobody names is not compiled.
+template <class Kind>
+struct tile_table {
+  const typename Kind::function* rows[kTilePanels];
+
+  GRAVEN_ALWAYS_INLINE typename Kind::function operator()(int panels, int row_count) const { return rows[panels - 1][row_count - 1]; }
+};
+
+template <class Kind, int Rows, int Panels, bool Needed>
+constexpr typename Kind::function tile_or_none() {
+  if constexpr (Needed)
+    return Kind::template tile<Rows, Panels>();
+  else
+    return nullptr;
+}
+template <class Kind, int Panels, int Least, int Most, class Sequence>
+struct tile_list;
+template <class Kind, int Panels, int Least, int Most, int... Index>
+struct tile_list<Kind, Panels, Least, Most, std::integer_sequence<int, Index...>> {
+  static constexpr typename Kind::function list[] = {tile_or_none<Kind, Index + 1, Panels, (Index + 1 >= Least && Index + 1 <= Most)>()...};
+};
+
+template <class Kind, int Panels, int... Index>
+GRAVEN_ALWAYS_INLINE const typename Kind::function* choose_tiles(tile_sizes sizes, std::integer_sequence<int, Index...> all) {
+  constexpr int kMost = tile_rows(Panels);
+  const typename Kind::function* found = nullptr;
+  if (sizes.most == 0) return found;
+  if (sizes.least == sizes.most) {
+    ((found = sizes.least == Index + 1 ? tile_list<Kind, Panels, Index + 1, Index + 1, decltype(all)>::list : found), ...);
+    return found;
+  }
+  if (sizes.least >= kMost / 2) return tile_list<Kind, Panels, kMost / 2, kMost, decltype(all)>::list;
+  return tile_list<Kind, Panels, 1, kMost, decltype(all)>::list;
+}
+/// From the sizes of the tiles of 1, 2, 3 and 4 panels.
+template <class Kind>
+GRAVEN_ALWAYS_INLINE tile_table<Kind> make_tile_table(tile_sizes one, tile_sizes two, tile_sizes three, tile_sizes four) {
+  tile_table<Kind> table;
+  table.rows[0] = choose_tiles<Kind, 1>(one, std::make_integer_sequence<int, tile_rows(1)>{});
+  if constexpr (kTilePanels == 4) {
+    table.rows[1] = choose_tiles<Kind, 2>(two, std::make_integer_sequence<int, tile_rows(2)>{});
+    table.rows[2] = choose_tiles<Kind, 3>(three, std::make_integer_sequence<int, tile_rows(3)>{});
+    table.rows[3] = choose_tiles<Kind, 4>(four, std::make_integer_sequence<int, tile_rows(4)>{});
+  }
+  return table;
+}
+
+/// All of them, where no config says more.
+template <class Kind>
+GRAVEN_ALWAYS_INLINE tile_table<Kind> every_tile() {
+  return make_tile_table<Kind>(any_rows(1), any_rows(2), any_rows(3), any_rows(4));
+}
+
+/// The kinds of tile_table.
+struct plain_tiles {
+  using function = tile_function;
+  template <int Rows, int Panels>
+  static constexpr function tile() {
+    return &conv2d_detail::tile<Rows, Panels>;
+  }
+};
+struct adding_tiles {
+  using function = tile_function;
+  template <int Rows, int Panels>
+  static constexpr function tile() {
+    return &tile_add<Rows, Panels>;
+  }
+};
 
 /// Copies n floats, n at most a few panels.
 GRAVEN_ALWAYS_INLINE void copy_row(float* to, const float* from, std::int64_t n) {
@@ -169,15 +248,31 @@ GRAVEN_ALWAYS_INLINE void finish_run(float* y, const float* residual, std::int64
   for (; i < n; ++i) y[i] = apply_epilogue<Epilogue>(y[i], residual, i);
 }
 
-/// The same over `rows` runs of `columns` floats, `stride` apart.
+/// The same over `rows` runs of `columns` floats, `stride` apart. A function of its own for each epilogue, and what calls it is compiled once for
+/// all.
+using finish_function = void (*)(float* y, const float* residual, std::int64_t rows, std::int64_t stride, std::int64_t columns);
 template <class Epilogue>
-GRAVEN_ALWAYS_INLINE void finish(float* y, const float* residual, std::int64_t rows, std::int64_t stride, std::int64_t columns) {
-  if constexpr (!same_type<Epilogue, identity>) {
-    if (stride == columns) columns *= rows, rows = 1;
-    for (std::int64_t r = 0; r < rows; ++r) finish_run<Epilogue>(y + r * stride, Epilogue::inputs == 2 ? residual + r * stride : nullptr, columns);
-  } else {
-    (void)y, (void)residual, (void)rows, (void)stride, (void)columns;
+[[gnu::noinline]] void finish(float* y, const float* residual, std::int64_t rows, std::int64_t stride, std::int64_t columns) {
+  if (stride == columns) columns *= rows, rows = 1;
+  for (std::int64_t r = 0; r < rows; ++r) finish_run<Epilogue>(y + r * stride, Epilogue::inputs == 2 ? residual + r * stride : nullptr, columns);
+}
+
+/// An epilogue and its residual; both are nullptr where there is none.
+struct epilogue {
+  finish_function finish;
+  const float* residual;
+
+  /// For what starts at element `at` of the output.
+  GRAVEN_ALWAYS_INLINE void operator()(float* y, std::int64_t at, std::int64_t rows, std::int64_t stride, std::int64_t columns) const {
+    if (finish != nullptr) finish(y + at, residual != nullptr ? residual + at : nullptr, rows, stride, columns);
   }
+};
+template <class Epilogue>
+GRAVEN_ALWAYS_INLINE epilogue make_epilogue(const float* residual) {
+  if constexpr (same_type<Epilogue, identity>)
+    return {nullptr, nullptr};
+  else
+    return {&finish<Epilogue>, Epilogue::inputs == 2 ? residual : nullptr};
 }
 
 }  // namespace conv2d_detail

@@ -107,6 +107,7 @@ template <int Edge>
 [[gnu::noinline]] inline void winograd_products(const conv2d_winograd_config& s, std::int64_t tiles, range panels, const float* v,
                                                 const float* weights, float* m) {
   alignas(64) static constexpr float kZero[4 * kPanel] = {};
+  const tile_table<plain_tiles> tile_of = every_tile<plain_tiles>();
   for (std::int64_t panel = panels.begin; panel < panels.end;) {
     const int count = next_panels(panels.end - panel);
     tile_input in{.x = v,
@@ -125,7 +126,7 @@ template <int Edge>
     for (std::int64_t i = 0; i < split.tiles; ++i) {
       const int rows = split[i];
       in.ahead = weights_ahead(i, split.tiles, count, in.w_panel);
-      find_tile(count, rows)(in, to, s.out_channels, kZero, 0);
+      tile_of(count, rows)(in, to, s.out_channels, kZero, 0);
       in.x += rows * in.x_row;
       to += rows * s.out_channels;
     }
@@ -208,6 +209,7 @@ void conv2d_winograd(Threads& threads, const conv2d_winograd_config& config, flo
                      const float* residual, void* workspace) {
   using conv2d_detail::range;
   const conv2d_winograd_config& s = config;
+  const conv2d_detail::epilogue last_step = conv2d_detail::make_epilogue<Epilogue>(residual);
   const std::int64_t tiles = conv2d_winograd_tiles(s), positions = conv2d_winograd_positions(s), panels = s.out_channels / kPanel;
   if (tiles * panels == 0) return;
   const auto patches = s.tile == 4 ? &conv2d_detail::winograd_patches<6> : &conv2d_detail::winograd_patches<4>;
@@ -241,7 +243,7 @@ void conv2d_winograd(Threads& threads, const conv2d_winograd_config& config, flo
         const std::int64_t columns = conv2d_detail::smaller(s.tile, s.out_width - tile.column), y_row = s.out_width * s.out_channels;
         const std::int64_t at = ((tile.image * s.out_height + tile.row) * s.out_width + tile.column) * s.out_channels;
         outputs(s, m + t * s.out_channels, m_position, bias, y + at, rows, columns);
-        conv2d_detail::finish<Epilogue>(y + at, residual + (Epilogue::inputs == 2 ? at : 0), rows, y_row, columns * s.out_channels);
+        last_step(y, at, rows, y_row, columns * s.out_channels);
       }
     });
   }

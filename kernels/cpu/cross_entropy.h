@@ -34,12 +34,14 @@ namespace detail {
 template <class T>
 inline double check_labels(const cross_entropy_config& c, const std::int64_t* labels, const T* weight) {
   double sum = 0;
+  std::int64_t counted = 0;
   for (std::int64_t r = 0; r < c.rows; ++r) {
     if (labels[r] == c.ignore_index) continue;
     if (labels[r] < 0 || labels[r] >= c.classes) throw index_error("cross_entropy", "label", labels[r], r, c.classes);
-    sum += weight == nullptr ? 1.0 : static_cast<double>(weight[labels[r]]);
+    ++counted;
+    if (weight != nullptr) sum += static_cast<double>(weight[labels[r]]);
   }
-  return sum;
+  return weight == nullptr ? static_cast<double>(counted) : sum;
 }
 /// The sum of the classes' weights.
 template <class T>

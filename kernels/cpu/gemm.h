@@ -1,7 +1,7 @@
 // C[m,n] = epilogue(A[m,k] B[k,n] + bias): what linear, matmul and 1x1 convolutions share. Not a kernel of its own: kernels fill in a gemm_problem.
 //
-//   gemm<relu>(threads, {.m = 64, .n = 256, .k = 784, .a = x, .a_row = 784, .a_k = 1, .b = packed, .b_k = 16, .b_panel = 784 * 16, .b_padded = true,
-//                        .c = y, .c_row = 256, .bias = bias, .residual = nullptr, .add = false, .rows_first = false});
+//   gemm(threads, {.m = 64, .n = 256, .k = 784, .a = x, .a_row = 784, .a_k = 1, .b = packed, .b_k = 16, .b_panel = 784 * 16, .b_padded = true,
+//                  .c = y, .c_row = 256, .bias = bias, .finish = gemm_finish<relu>(nullptr), .add = false, .rows_first = false});
 //
 // The product is cut into pieces of whole tiles (gemm_tile.h) whose borders depend on the sizes alone. k over 512 is summed in blocks, each from
 // zero, and the blocks are added in C: B's block then stays in the second-level cache, and long sums are more accurate.
@@ -19,6 +19,15 @@
 namespace graven::kernels {
 inline namespace GRAVEN_LEVEL_NAMESPACE {
 
+/// An epilogue over rows of `columns` elements: y = epilogue(x, residual); residual lies as y does and may be y. One function for each epilogue, so
+/// that the product itself is compiled once for all.
+using gemm_finish_function = void (*)(float* y, std::int64_t y_row, const float* x, std::int64_t x_row, const float* residual, std::int64_t rows,
+                                      std::int64_t columns);
+struct gemm_epilogue {
+  gemm_finish_function function;  // nullptr: none
+  const float* residual;          // as C lies, and may be C; nullptr unless the epilogue has two inputs
+};
+
 struct gemm_problem {
   std::int64_t m, n, k;
   const float* a;  // element (r, i) at a[r * a_row + i * a_k]
@@ -28,10 +37,10 @@ struct gemm_problem {
   bool b_padded;  // the last panel may be read to its 16th column
   float* c;       // row-major
   std::int64_t c_row;
-  const float* bias;      // [n] or nullptr
-  const float* residual;  // as C lies, and may be C; nullptr unless the epilogue has two inputs
-  bool add;               // to what C holds
-  bool rows_first;        // neighbouring pieces share columns rather than rows: where C's rows are what stays on a thread from call to call
+  const float* bias;  // [n] or nullptr
+  gemm_epilogue finish;
+  bool add;         // to what C holds
+  bool rows_first;  // neighbouring pieces share columns rather than rows: where C's rows are what stays on a thread from call to call
 };
 
 namespace detail {
@@ -106,20 +115,26 @@ inline void copy_panels(const float* b, std::int64_t b_k, std::int64_t b_panel, 
     }
 }
 
-/// y = epilogue(x, residual) over rows of `columns` elements; residual lies as y does and may be y.
 template <class Epilogue>
-inline void finish_rows(float* y, std::int64_t y_row, const float* x, std::int64_t x_row, const float* residual, std::int64_t rows,
-                        std::int64_t columns) {
-  if (same_type<Epilogue, identity> && x == y) return;
+[[gnu::noinline]] void finish_rows(float* y, std::int64_t y_row, const float* x, std::int64_t x_row, const float* residual, std::int64_t rows,
+                                   std::int64_t columns) {
   for (std::int64_t r = 0; r < rows; ++r) {
     GRAVEN_INDEPENDENT
     for (std::int64_t j = 0; j < columns; ++j) y[r * y_row + j] = apply_epilogue<Epilogue>(x[r * x_row + j], residual, r * y_row + j);
   }
 }
 
+inline void copy_rows(float* y, std::int64_t y_row, const float* x, std::int64_t x_row, std::int64_t rows, std::int64_t columns) {
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const std::int64_t whole = columns / kLanes * kLanes;
+    for (std::int64_t j = 0; j < whole; j += kLanes) store(y + r * y_row + j, load(x + r * x_row + j));
+    for (std::int64_t j = whole; j < columns; ++j) y[r * y_row + j] = x[r * x_row + j];
+  }
+}
+
 /// Rows [row, row_end) of the columns [column, column_end), at most kTilePanels panels, of which only the matrix's last may be partial.
-template <class Epilogue>
-inline void gemm_columns(const gemm_problem& p, std::int64_t row, std::int64_t row_end, std::int64_t column, std::int64_t column_end) {
+[[gnu::noinline]] inline void gemm_columns(const gemm_problem& p, std::int64_t row, std::int64_t row_end, std::int64_t column,
+                                           std::int64_t column_end) {
   constexpr std::int64_t kColumns = kTilePanels * kPanel, kStagedRows = 84;
   const std::int64_t columns = column_end - column;
   const int panels = static_cast<int>((columns + kPanel - 1) / kPanel);
@@ -130,7 +145,7 @@ inline void gemm_columns(const gemm_problem& p, std::int64_t row, std::int64_t r
   const std::int64_t blocks = (p.k + kGemmBlock - 1) / kGemmBlock, block = blocks <= 1 ? kGemmBlock : (p.k + blocks - 1) / blocks;
   // Tiles go to a stage on the stack where they are wider than C, and where C may hold the residual until the end.
   float stage[kStagedRows * kColumns];
-  const bool staged = partial || Epilogue::inputs == 2;
+  const bool staged = partial || p.finish.residual != nullptr;
   // Rows of B far apart would collide in the first-level cache, and reading beyond a partial panel is not allowed: such blocks are copied, and so is
   // what lies transposed.
   float copy[kGemmBlock * kColumns];
@@ -182,24 +197,28 @@ inline void gemm_columns(const gemm_problem& p, std::int64_t row, std::int64_t r
         } else {
           call_tile(tile, panels, o, to, to_row);
         }
-        if (i + block >= p.k)
-          finish_rows<Epilogue>(c, p.c_row, to, to_row, p.residual == nullptr ? nullptr : p.residual + r * p.c_row + column, tile, columns);
+        if (i + block < p.k) continue;
+        const float* const residual = p.finish.residual == nullptr ? nullptr : p.finish.residual + r * p.c_row + column;
+        if (p.finish.function != nullptr)
+          p.finish.function(c, p.c_row, to, to_row, residual, tile, columns);
+        else if (staged)
+          copy_rows(c, p.c_row, to, to_row, tile, columns);
       }
     }
   }
 }
 
 /// Rows [row, row_end) of columns [column, column_end), column a multiple of 16.
-template <class Epilogue>
 inline void gemm_block(const gemm_problem& p, std::int64_t row, std::int64_t row_end, std::int64_t column, std::int64_t column_end) {
   constexpr std::int64_t kColumns = kTilePanels * kPanel;
   for (std::int64_t j = column; j < column_end; j += kColumns)
-    gemm_columns<Epilogue>(p, row, row_end, j, column_end - j < kColumns ? column_end : j + kColumns);
+    gemm_columns(p, row, row_end, j, column_end - j < kColumns ? column_end : j + kColumns);
 }
 
 /// The same for a transposed A whose lines are a multiple of 1 kB or many pages apart: a tile reads a few floats of each of many lines, which collide
 /// in the first-level cache or miss the table of pages, so blocks of A are copied before they meet all columns.
-inline void gemm_block_transposed(const gemm_problem& p, std::int64_t row, std::int64_t row_end, std::int64_t column, std::int64_t column_end) {
+[[gnu::noinline]] inline void gemm_block_transposed(const gemm_problem& p, std::int64_t row, std::int64_t row_end, std::int64_t column,
+                                                    std::int64_t column_end) {
   constexpr std::int64_t kFloats = kGemmBlock * 84;
   float left[kFloats];
   const std::int64_t blocks = (p.k + kGemmBlock - 1) / kGemmBlock, block = (p.k + blocks - 1) / blocks, most = kFloats / block / 12 * 12;
@@ -216,15 +235,22 @@ inline void gemm_block_transposed(const gemm_problem& p, std::int64_t row, std::
       part.c += r * p.c_row;
       part.bias = i == 0 ? p.bias : nullptr;
       part.add = i != 0;
-      gemm_block<identity>(part, 0, rows, column, column_end);
+      gemm_block(part, 0, rows, column, column_end);
     }
   }
 }
 
 }  // namespace detail
 
-template <class Epilogue = identity>
-inline void gemm(Threads& threads, const gemm_problem& p) {
+template <class Epilogue>
+GRAVEN_ALWAYS_INLINE gemm_epilogue gemm_finish(const float* residual) {
+  if constexpr (same_type<Epilogue, identity>)
+    return {nullptr, nullptr};
+  else
+    return {&detail::finish_rows<Epilogue>, Epilogue::inputs == 2 ? residual : nullptr};
+}
+
+[[gnu::noinline]] inline void gemm(Threads& threads, const gemm_problem& p) {
   if (p.m <= 0 || p.n <= 0) return;
   constexpr std::int64_t kColumns = kTilePanels * kPanel, kRows = kTilePanels == 1 ? 2 * kTileRows1 : 2 * kTileRows4;
   // A piece is worth a region's overhead from about 2^18 multiply-adds on; more than 64 pieces balance nothing better.
@@ -234,7 +260,7 @@ inline void gemm(Threads& threads, const gemm_problem& p) {
   const bool copies = p.b_row != 0 || (!p.b_padded && !p.rows_first && p.b_k % 128 == 0);
   if (copies && most_columns >= 8 && most_rows > (p.m + 127) / 128) most_rows = (p.m + 127) / 128;
   // A transposed A is copied for each piece: only many columns make up for that.
-  const bool transposed = same_type<Epilogue, identity> && p.a_row == 1 && (p.a_k % 256 == 0 || p.a_k >= 4096) && p.k >= 256 && p.n >= 4 * kPanel;
+  const bool transposed = p.finish.function == nullptr && p.a_row == 1 && (p.a_k % 256 == 0 || p.a_k >= 4096) && p.k >= 256 && p.n >= 4 * kPanel;
   if (transposed && most_rows >= 8 && most_columns > (p.n + 255) / 256) most_columns = (p.n + 255) / 256;
   std::int64_t by_rows, by_columns;
   if (p.rows_first) {
@@ -257,7 +283,7 @@ inline void gemm(Threads& threads, const gemm_problem& p) {
     if (transposed) {
       detail::gemm_block_transposed(p, row, row_end, column, column_end);
     } else {
-      detail::gemm_block<Epilogue>(p, row, row_end, column, column_end);
+      detail::gemm_block(p, row, row_end, column, column_end);
     }
   });
 }

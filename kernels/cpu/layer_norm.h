@@ -71,27 +71,35 @@ inline void norm_rows(Threads& threads, const layer_norm_config& c, float* y, fl
       const float* const in = x + r * n;
       float* const out = y + r * n;
       float m = 0;
-      if constexpr (kCentered) m = sum_row(n, [&](std::int64_t i, int count) { return load_up_to(in + i, count); }) / static_cast<float>(n);
+      if constexpr (kCentered)
+        m = sum_row(
+                n, [&](std::int64_t i, int count) __attribute__((always_inline)) { return load_up_to(in + i, count); }) /
+            static_cast<float>(n);
       const vec center = broadcast(m);
-      const float squares = sum_row(n, [&](std::int64_t i, int count) {
-        const vec d = keep_first(load_up_to(in + i, count) - center, count);
-        return d * d;
-      });
+      const float squares = sum_row(
+          n, [&](std::int64_t i, int count) __attribute__((always_inline)) {
+            const vec d = keep_first(load_up_to(in + i, count) - center, count);
+            return d * d;
+          });
       const float s = 1.0f / math::sqrt(squares / static_cast<float>(n) + static_cast<float>(c.eps));
       const vec scale = broadcast(s);
       if (gamma != nullptr && beta != nullptr)
-        for_row(n, [&](std::int64_t i, int count) {
-          store_up_to(out + i, fma((load_up_to(in + i, count) - center) * scale, load_up_to(gamma + i, count), load_up_to(beta + i, count)), count);
-        });
+        for_row(
+            n, [&](std::int64_t i, int count) __attribute__((always_inline)) {
+              store_up_to(out + i, fma((load_up_to(in + i, count) - center) * scale, load_up_to(gamma + i, count), load_up_to(beta + i, count)),
+                          count);
+            });
       else if (gamma != nullptr)
-        for_row(n, [&](std::int64_t i, int count) {
-          store_up_to(out + i, (load_up_to(in + i, count) - center) * scale * load_up_to(gamma + i, count), count);
-        });
+        for_row(
+            n, [&](std::int64_t i, int count) __attribute__((always_inline)) {
+              store_up_to(out + i, (load_up_to(in + i, count) - center) * scale * load_up_to(gamma + i, count), count);
+            });
       else
-        for_row(n, [&](std::int64_t i, int count) {
-          const vec h = (load_up_to(in + i, count) - center) * scale;
-          store_up_to(out + i, beta != nullptr ? h + load_up_to(beta + i, count) : h, count);
-        });
+        for_row(
+            n, [&](std::int64_t i, int count) __attribute__((always_inline)) {
+              const vec h = (load_up_to(in + i, count) - center) * scale;
+              store_up_to(out + i, beta != nullptr ? h + load_up_to(beta + i, count) : h, count);
+            });
       if (mean != nullptr) mean[r] = m;
       if (rstd != nullptr) rstd[r] = s;
     }
@@ -116,22 +124,24 @@ inline void norm_rows_backward(Threads& threads, const layer_norm_config& c, flo
       float* const out = dx + r * n;
       const vec center = broadcast(kCentered ? mean[r] : 0.0f), scale = broadcast(rstd[r]);
       vec sum_g{}, sum_gh{};
-      for_row(n, [&](std::int64_t i, int count) {
-        const vec dyi = load_up_to(d + i, count), h = (load_up_to(in + i, count) - center) * scale;
-        const vec g = gamma != nullptr ? dyi * load_up_to(gamma + i, count) : dyi;  // 0 beyond `count`
-        sum_g += g;
-        sum_gh += g * h;
-        if (sums) {
-          store_up_to(weight + i, load_up_to(weight + i, count) + dyi * h, count);
-          if (kCentered) store_up_to(bias + i, load_up_to(bias + i, count) + dyi, count);
-        }
-      });
+      for_row(
+          n, [&](std::int64_t i, int count) __attribute__((always_inline)) {
+            const vec dyi = load_up_to(d + i, count), h = (load_up_to(in + i, count) - center) * scale;
+            const vec g = gamma != nullptr ? dyi * load_up_to(gamma + i, count) : dyi;  // 0 beyond `count`
+            sum_g += g;
+            sum_gh += g * h;
+            if (sums) {
+              store_up_to(weight + i, load_up_to(weight + i, count) + dyi * h, count);
+              if (kCentered) store_up_to(bias + i, load_up_to(bias + i, count) + dyi, count);
+            }
+          });
       const vec a = broadcast(kCentered ? sum(sum_g) / static_cast<float>(n) : 0.0f), b = broadcast(sum(sum_gh) / static_cast<float>(n));
-      for_row(n, [&](std::int64_t i, int count) {
-        const vec dyi = load_up_to(d + i, count), h = (load_up_to(in + i, count) - center) * scale;
-        const vec g = gamma != nullptr ? dyi * load_up_to(gamma + i, count) : dyi;
-        store_up_to(out + i, scale * (g - a - h * b), count);
-      });
+      for_row(
+          n, [&](std::int64_t i, int count) __attribute__((always_inline)) {
+            const vec dyi = load_up_to(d + i, count), h = (load_up_to(in + i, count) - center) * scale;
+            const vec g = gamma != nullptr ? dyi * load_up_to(gamma + i, count) : dyi;
+            store_up_to(out + i, scale * (g - a - h * b), count);
+          });
     }
   });
   if (!sums) return;

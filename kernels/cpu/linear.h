@@ -38,12 +38,14 @@ inline std::int64_t rows_per_piece(std::int64_t multiply_adds_per_row) {
 
 /// One output of few inputs: K is known to the compiler, which vectorises over rows.
 template <int K, class Epilogue>
-inline void linear_one_output(std::int64_t first, std::int64_t last, float* y, const float* x, const float* w, float bias, const float* residual) {
+[[gnu::noinline]] void linear_one_output(std::int64_t first, std::int64_t last, std::int64_t, float* y, const float* x, const float* w, float bias,
+                                         const float* residual) {
   float weight[K];
   for (int j = 0; j < K; ++j) weight[j] = w[j * kPanel];
   GRAVEN_INDEPENDENT
   for (std::int64_t i = first; i < last; ++i) {
     float s = bias;
+#pragma GCC unroll 4
     for (int j = 0; j < K; ++j) s = x[i * K + j] * weight[j] + s;
     y[i] = apply_epilogue<Epilogue>(s, residual, i);
   }
@@ -64,6 +66,45 @@ inline float dot(const float* x, const float* w, std::int64_t k) {
   return s;
 }
 
+/// One output of a number of inputs that linear_one_output does not know, at most kLongestDot.
+template <class Epilogue>
+[[gnu::noinline]] void linear_dots(std::int64_t first, std::int64_t last, std::int64_t k, float* y, const float* x, const float* w, float bias,
+                                   const float* residual) {
+  float weight[kLongestDot];
+  for (std::int64_t j = 0; j < k; ++j) weight[j] = w[j * kPanel];
+  for (std::int64_t i = first; i < last; ++i) y[i] = apply_epilogue<Epilogue>(bias + dot(x + i * k, weight, k), residual, i);
+}
+
+using one_output_function = void (*)(std::int64_t first, std::int64_t last, std::int64_t k, float* y, const float* x, const float* w, float bias,
+                                     const float* residual);
+/// What computes rows of one output, or nullptr where gemm does. Inlined where linear is called, as linear itself: of a config that the compiler
+/// knows, only what it takes is compiled.
+template <class Epilogue>
+GRAVEN_ALWAYS_INLINE one_output_function choose_one_output(const linear_config& c) {
+  if (c.n != 1) return nullptr;
+  switch (c.k) {
+    case 1:
+      return &linear_one_output<1, Epilogue>;
+    case 2:
+      return &linear_one_output<2, Epilogue>;
+    case 3:
+      return &linear_one_output<3, Epilogue>;
+    case 4:
+      return &linear_one_output<4, Epilogue>;
+    default:
+      return c.k >= 32 && c.k <= kLongestDot ? &linear_dots<Epilogue> : nullptr;
+  }
+}
+
+[[gnu::noinline]] inline void run_one_output(Threads& threads, const linear_config& c, one_output_function f, float* y, const float* x,
+                                             const float* packed, const float* bias, const float* residual) {
+  const std::int64_t rows = rows_per_piece(c.k);
+  threads.run((c.m + rows - 1) / rows, [&](std::int64_t piece) {
+    const std::int64_t first = piece * rows, last = first + rows < c.m ? first + rows : c.m;
+    f(first, last, c.k, y, x, packed, bias != nullptr ? *bias : 0.0f, residual);
+  });
+}
+
 /// Lane l of vector V of kLanes rows of K elements belongs to row (V kLanes + l) / K: a vector with one value a row, spread to those lanes.
 template <int K, int V, int... Lane>
 GRAVEN_ALWAYS_INLINE vec spread_rows(vec rows, std::integer_sequence<int, Lane...>) {
@@ -81,7 +122,7 @@ GRAVEN_ALWAYS_INLINE void add_rows(vec (&sums)[K], const float* x, vec dy, std::
 /// dw of one output of few inputs, over groups of kLanes rows, whose K vectors are multiplied as they lie; blocks of 1024 rows are added up. Even
 /// and odd groups have sums of their own: one multiply-add after the other would wait for its result.
 template <int K>
-inline void backward_weight_one_output(std::int64_t m, float* dw, const float* dy, const float* x) {
+[[gnu::noinline]] void backward_weight_one_output(std::int64_t m, float* dw, const float* dy, const float* x) {
   constexpr std::make_integer_sequence<int, K> vectors;
   vec total[K] = {};
   std::int64_t i = 0;
@@ -166,18 +207,76 @@ inline gemm_problem backward_weight_problem(std::int64_t m, std::int64_t n, std:
           .c = dw,
           .c_row = k,
           .bias = nullptr,
-          .residual = nullptr,
+          .finish = {nullptr, nullptr},
           .add = false,
           .rows_first = true};
 }
 
+using one_output_gradient = void (*)(std::int64_t m, float* dw, const float* dy, const float* x);
+/// backward_weight_one_output for so many outputs and inputs, or nullptr.
+GRAVEN_ALWAYS_INLINE one_output_gradient choose_one_output_gradient(std::int64_t n, std::int64_t k) {
+  if (n != 1) return nullptr;
+  switch (k) {
+    case 1:
+      return &backward_weight_one_output<1>;
+    case 2:
+      return &backward_weight_one_output<2>;
+    case 3:
+      return &backward_weight_one_output<3>;
+    case 4:
+      return &backward_weight_one_output<4>;
+    default:
+      return nullptr;
+  }
+}
+
 /// dw of m rows of dy and x, on this thread.
-inline void weight_gradient(std::int64_t m, std::int64_t n, std::int64_t k, float* dw, const float* dy, const float* x) {
-  if (n == 1 && k == 1) return backward_weight_one_output<1>(m, dw, dy, x);
-  if (n == 1 && k == 2) return backward_weight_one_output<2>(m, dw, dy, x);
-  if (n == 1 && k == 3) return backward_weight_one_output<3>(m, dw, dy, x);
-  if (n == 1 && k == 4) return backward_weight_one_output<4>(m, dw, dy, x);
-  gemm_block<identity>(backward_weight_problem(m, n, k, dw, dy, x), 0, n, 0, k);
+inline void weight_gradient(std::int64_t m, std::int64_t n, std::int64_t k, one_output_gradient one_output, float* dw, const float* dy,
+                            const float* x) {
+  if (one_output != nullptr) return one_output(m, dw, dy, x);
+  gemm_block(backward_weight_problem(m, n, k, dw, dy, x), 0, n, 0, k);
+}
+
+[[gnu::noinline]] inline void linear_dense(Threads& threads, const linear_config& c, float* y, const float* x, const float* packed, const float* bias,
+                                           gemm_epilogue finish) {
+  gemm(threads, {.m = c.m,
+                 .n = c.n,
+                 .k = c.k,
+                 .a = x,
+                 .a_row = c.k,
+                 .a_k = 1,
+                 .b = packed,
+                 .b_k = kPanel,
+                 .b_panel = kPanel * c.k,
+                 .b_row = 0,
+                 .b_padded = true,
+                 .c = y,
+                 .c_row = c.n,
+                 .bias = bias,
+                 .finish = finish,
+                 .add = false,
+                 .rows_first = false});
+}
+
+[[gnu::noinline]] inline void linear_backward_input_dense(Threads& threads, const linear_config& c, float* dx, const float* dy,
+                                                          const float* transposed, gemm_epilogue finish) {
+  gemm(threads, {.m = c.m,
+                 .n = c.k,
+                 .k = c.n,
+                 .a = dy,
+                 .a_row = c.n,
+                 .a_k = 1,
+                 .b = transposed,
+                 .b_k = kPanel,
+                 .b_panel = kPanel * c.n,
+                 .b_row = 0,
+                 .b_padded = true,
+                 .c = dx,
+                 .c_row = c.k,
+                 .bias = nullptr,
+                 .finish = finish,
+                 .add = false,
+                 .rows_first = false});
 }
 
 }  // namespace detail
@@ -200,74 +299,31 @@ inline void pack_linear_weight_transposed(Threads& threads, const linear_config&
 }
 
 template <class Epilogue = identity>
-inline void linear(Threads& threads, const linear_config& c, float* y, const float* x, const float* packed, const float* bias = nullptr,
-                   const float* residual = nullptr) {
-  if (c.n == 1 && c.k > 0 && (c.k <= 4 || (c.k >= 32 && c.k <= detail::kLongestDot))) {
-    const std::int64_t rows = detail::rows_per_piece(c.k);
-    const float b = bias != nullptr ? *bias : 0.0f;
-    threads.run((c.m + rows - 1) / rows, [&](std::int64_t piece) {
-      const std::int64_t first = piece * rows, last = first + rows < c.m ? first + rows : c.m;
-      if (c.k == 1) return detail::linear_one_output<1, Epilogue>(first, last, y, x, packed, b, residual);
-      if (c.k == 2) return detail::linear_one_output<2, Epilogue>(first, last, y, x, packed, b, residual);
-      if (c.k == 3) return detail::linear_one_output<3, Epilogue>(first, last, y, x, packed, b, residual);
-      if (c.k == 4) return detail::linear_one_output<4, Epilogue>(first, last, y, x, packed, b, residual);
-      float weight[detail::kLongestDot];
-      for (std::int64_t j = 0; j < c.k; ++j) weight[j] = packed[j * kPanel];
-      for (std::int64_t i = first; i < last; ++i) y[i] = apply_epilogue<Epilogue>(b + detail::dot(x + i * c.k, weight, c.k), residual, i);
-    });
-    return;
-  }
-  gemm<Epilogue>(threads, {.m = c.m,
-                           .n = c.n,
-                           .k = c.k,
-                           .a = x,
-                           .a_row = c.k,
-                           .a_k = 1,
-                           .b = packed,
-                           .b_k = kPanel,
-                           .b_panel = kPanel * c.k,
-                           .b_row = 0,
-                           .b_padded = true,
-                           .c = y,
-                           .c_row = c.n,
-                           .bias = bias,
-                           .residual = residual,
-                           .add = false,
-                           .rows_first = false});
+GRAVEN_ALWAYS_INLINE void linear(Threads& threads, const linear_config& c, float* y, const float* x, const float* packed, const float* bias = nullptr,
+                                 const float* residual = nullptr) {
+  const detail::one_output_function one_output = detail::choose_one_output<Epilogue>(c);
+  if (one_output != nullptr) return detail::run_one_output(threads, c, one_output, y, x, packed, bias, residual);
+  detail::linear_dense(threads, c, y, x, packed, bias, gemm_finish<Epilogue>(residual));
 }
 
 template <class Epilogue = identity>
-inline void linear_backward_input(Threads& threads, const linear_config& c, float* dx, const float* dy, const float* transposed,
-                                  const float* residual = nullptr) {
-  gemm<Epilogue>(threads, {.m = c.m,
-                           .n = c.k,
-                           .k = c.n,
-                           .a = dy,
-                           .a_row = c.n,
-                           .a_k = 1,
-                           .b = transposed,
-                           .b_k = kPanel,
-                           .b_panel = kPanel * c.n,
-                           .b_row = 0,
-                           .b_padded = true,
-                           .c = dx,
-                           .c_row = c.k,
-                           .bias = nullptr,
-                           .residual = residual,
-                           .add = false,
-                           .rows_first = false});
+GRAVEN_ALWAYS_INLINE void linear_backward_input(Threads& threads, const linear_config& c, float* dx, const float* dy, const float* transposed,
+                                                const float* residual = nullptr) {
+  detail::linear_backward_input_dense(threads, c, dx, dy, transposed, gemm_finish<Epilogue>(residual));
 }
 
-[[gnu::noinline]] inline void linear_backward_weight(Threads& threads, const linear_config& c, float* dw, float* db, const float* dy, const float* x,
-                                                     void* workspace = nullptr) {
+namespace detail {
+
+[[gnu::noinline]] inline void linear_backward_weight_by(Threads& threads, const linear_config& c, one_output_gradient one_output, float* dw,
+                                                        float* db, const float* dy, const float* x, void* workspace) {
   const std::int64_t chunks = linear_backward_weight_chunks(c), rows = linear_backward_weight_rows(c);
   if (chunks == 1) {
     if (c.m * c.n * c.k < (std::int64_t{1} << 18)) {
-      detail::weight_gradient(c.m, c.n, c.k, dw, dy, x);
+      weight_gradient(c.m, c.n, c.k, one_output, dw, dy, x);
     } else {
-      gemm(threads, detail::backward_weight_problem(c.m, c.n, c.k, dw, dy, x));
+      gemm(threads, backward_weight_problem(c.m, c.n, c.k, dw, dy, x));
     }
-    if (db != nullptr) detail::bias_gradient(c.m, c.n, db, dy);
+    if (db != nullptr) bias_gradient(c.m, c.n, db, dy);
     return;
   }
   float* const sums = static_cast<float*>(workspace);
@@ -275,8 +331,8 @@ inline void linear_backward_input(Threads& threads, const linear_config& c, floa
   threads.run(chunks, [&](std::int64_t chunk) {
     const std::int64_t first = chunk * rows, count = c.m - first < rows ? c.m - first : rows;
     float* const weight = chunk == 0 ? dw : sums + (chunk - 1) * spacing;
-    detail::weight_gradient(count > 0 ? count : 0, c.n, c.k, weight, dy + first * c.n, x + first * c.k);
-    if (db != nullptr) detail::bias_gradient(count > 0 ? count : 0, c.n, chunk == 0 ? db : weight + size, dy + first * c.n);
+    weight_gradient(count > 0 ? count : 0, c.n, c.k, one_output, weight, dy + first * c.n, x + first * c.k);
+    if (db != nullptr) bias_gradient(count > 0 ? count : 0, c.n, chunk == 0 ? db : weight + size, dy + first * c.n);
   });
   for (std::int64_t chunk = 1; chunk < chunks; ++chunk) {
     const float* const weight = sums + (chunk - 1) * spacing;
@@ -284,6 +340,13 @@ inline void linear_backward_input(Threads& threads, const linear_config& c, floa
     if (db != nullptr)
       for (std::int64_t j = 0; j < c.n; ++j) db[j] += weight[size + j];
   }
+}
+
+}  // namespace detail
+
+GRAVEN_ALWAYS_INLINE void linear_backward_weight(Threads& threads, const linear_config& c, float* dw, float* db, const float* dy, const float* x,
+                                                 void* workspace = nullptr) {
+  detail::linear_backward_weight_by(threads, c, detail::choose_one_output_gradient(c.n, c.k), dw, db, dy, x, workspace);
 }
 
 }  // namespace GRAVEN_LEVEL_NAMESPACE

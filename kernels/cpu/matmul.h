@@ -62,7 +62,7 @@ inline void matmul(Threads& threads, const matmul_config& config, float* c, cons
             .c = c + i * m * n,
             .c_row = n,
             .bias = nullptr,
-            .residual = residual == nullptr ? nullptr : residual + i * m * n,
+            .finish = gemm_finish<Epilogue>(residual == nullptr ? nullptr : residual + i * m * n),
             .add = false,
             .rows_first = false};
   };
@@ -71,10 +71,10 @@ inline void matmul(Threads& threads, const matmul_config& config, float* c, cons
     // Whole products are divided among threads, about 2^18 multiply-adds or more at a time.
     const std::int64_t each = (std::int64_t{1} << 18) / work + 1;
     threads.run((config.batch + each - 1) / each, [&](std::int64_t piece) {
-      for (std::int64_t i = piece * each; i < config.batch && i < (piece + 1) * each; ++i) detail::gemm_block<Epilogue>(problem(i), 0, m, 0, n);
+      for (std::int64_t i = piece * each; i < config.batch && i < (piece + 1) * each; ++i) detail::gemm_block(problem(i), 0, m, 0, n);
     });
   } else {
-    for (std::int64_t i = 0; i < config.batch; ++i) gemm<Epilogue>(threads, problem(i));
+    for (std::int64_t i = 0; i < config.batch; ++i) gemm(threads, problem(i));
   }
 }
 

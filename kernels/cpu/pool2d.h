@@ -11,6 +11,7 @@
 // next pixel of the row, which is computed after it and so overwrites what it spoilt; the last pixels of a row are stored exactly.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "../config/pool2d.h"
@@ -24,26 +25,44 @@ namespace pool2d_detail {
 
 using namespace window;
 
+/// Width elements of type T.
+template <class T, int Width>
+struct vector_of {
+  typedef T type __attribute__((vector_size(Width * sizeof(T))));
+};
+
 /// Vectors of `Width` channels: floats, and their comparisons. Indices are bytes in memory.
 template <int Width>
 struct lanes {
-  typedef float real __attribute__((vector_size(Width * 4)));
+  using real = typename vector_of<float, Width>::type;
   typedef float real_at __attribute__((vector_size(Width * 4), aligned(4), may_alias));
-  typedef std::int32_t integer __attribute__((vector_size(Width * 4)));
+  using integer = typename vector_of<std::int32_t, Width>::type;
+  using shorts = typename vector_of<std::uint16_t, Width>::type;
+  using bytes = typename vector_of<std::uint8_t, Width>::type;
 
   GRAVEN_ALWAYS_INLINE static real load(const float* p) { return *reinterpret_cast<const real_at*>(p); }
   GRAVEN_ALWAYS_INLINE static void store(float* p, real v) { *reinterpret_cast<real_at*>(p) = v; }
   GRAVEN_ALWAYS_INLINE static integer load_index(const std::uint8_t* p) {
-    std::int32_t wide[Width];
-    for (int i = 0; i < Width; ++i) wide[i] = p[i];
-    integer v;
-    __builtin_memcpy(&v, wide, sizeof(v));
-    return v;
+    // Four bytes of one integer, shifted apart: as few instructions at any level of optimisation.
+    if constexpr (Width == 8) {
+      std::int32_t four[2];
+      __builtin_memcpy(four, p, sizeof(four));
+      const integer both = {four[0], four[0], four[0], four[0], four[1], four[1], four[1], four[1]};
+      return (both >> integer{0, 8, 16, 24, 0, 8, 16, 24}) & 255;
+    } else if constexpr (Width == 4) {
+      std::int32_t four;
+      __builtin_memcpy(&four, p, sizeof(four));
+      return (integer{four, four, four, four} >> integer{0, 8, 16, 24}) & 255;
+    } else {
+      // One step at a time is an instruction; both at once, g++ takes each element by itself.
+      bytes narrow;
+      __builtin_memcpy(&narrow, p, sizeof(narrow));
+      return __builtin_convertvector(__builtin_convertvector(narrow, shorts), integer);
+    }
   }
   GRAVEN_ALWAYS_INLINE static void store_index(std::uint8_t* p, const integer& v) {
-    std::int32_t wide[Width];
-    __builtin_memcpy(wide, &v, sizeof(v));
-    for (int i = 0; i < Width; ++i) p[i] = static_cast<std::uint8_t>(wide[i]);
+    const bytes narrow = __builtin_convertvector(v, bytes);
+    __builtin_memcpy(p, &narrow, sizeof(narrow));
   }
 };
 
@@ -56,35 +75,33 @@ struct window_row {
   std::int64_t kernel_width;
 };
 
-/// `Width` channels of every window in the run; x points at tap (h.begin, w.begin) of the first. Kernel 2: two by two taps.
-template <int Width, int Kernel, bool Index>
-GRAVEN_ALWAYS_INLINE void max_windows(float* y, std::uint8_t* index, const float* x, const window_row& row) {
+/// `Width` channels of every window in the run; x points at tap (h.begin, w.begin) of the first. Square: two by two taps.
+template <int Width, bool Index, bool Square>
+[[gnu::noinline]] void max_windows(float* y, std::uint8_t* index, const float* x, const window_row& row) {
   using L = lanes<Width>;
-  const std::int64_t height = Kernel > 0 ? Kernel : row.h.size(), width = Kernel > 0 ? Kernel : row.w.size();
   const std::int32_t first = static_cast<std::int32_t>(row.h.begin * row.kernel_width + row.w.begin);
   for (std::int64_t i = 0; i < row.windows; ++i, x += row.x_window, y += row.y_window) {
     typename L::real best = L::load(x);
     typename L::integer winner = typename L::integer{} + first;
-    std::int32_t row_position = first;
-    for (std::int64_t kh = 0; kh < height; ++kh, row_position += static_cast<std::int32_t>(row.kernel_width))
-      for (std::int64_t kw = 0; kw < width; ++kw) {
-        if (kh == 0 && kw == 0) continue;
-        const typename L::real v = L::load(x + kh * row.x_row + kw * row.x_column);
-        const typename L::integer wins = (v > best) | (v != v);
-        best = wins ? v : best;
-        if constexpr (Index) winner = wins ? typename L::integer{} + (row_position + static_cast<std::int32_t>(kw)) : winner;
-      }
+    const auto tap = [&](std::int64_t kh, std::int64_t kw, std::int32_t position) __attribute__((always_inline)) {
+      const typename L::real v = L::load(x + kh * row.x_row + kw * row.x_column);
+      const typename L::integer wins = (v > best) | (v != v);
+      best = wins ? v : best;
+      if constexpr (Index) winner = wins ? typename L::integer{} + position : winner;
+    };
+    if constexpr (Square) {
+      const std::int32_t second = first + static_cast<std::int32_t>(row.kernel_width);
+      tap(0, 1, first + 1);
+      tap(1, 0, second);
+      tap(1, 1, second + 1);
+    } else {
+      std::int32_t position = first;
+      for (std::int64_t kh = 0; kh < row.h.size(); ++kh, position += static_cast<std::int32_t>(row.kernel_width))
+        for (std::int64_t kw = kh == 0 ? 1 : 0; kw < row.w.size(); ++kw) tap(kh, kw, position + static_cast<std::int32_t>(kw));
+    }
     L::store(y, best);
     if constexpr (Index) L::store_index(index + i * row.y_window, winner);
   }
-}
-
-template <int Width, bool Index>
-[[gnu::noinline]] void max_windows(float* y, std::uint8_t* index, const float* x, const window_row& row) {
-  if (row.h.size() == 2 && row.w.size() == 2)
-    max_windows<Width, 2, Index>(y, index, x, row);
-  else
-    max_windows<Width, 0, Index>(y, index, x, row);
 }
 
 /// Sums times `factor`, otherwise as max_windows.
@@ -125,26 +142,43 @@ template <int Width, bool Add>
   }
 }
 
-/// Calls f.template operator()<Width>(first channel, channels) for the vectors that cover `channels`. What is left beyond a multiple of kLanes comes
-/// first: one vector of 1, 2, 4, 8 or 16 channels, of which only the first `channels` count; what it spoils behind them is written after it.
-template <class F>
-GRAVEN_ALWAYS_INLINE void for_each_vector(std::int64_t channels, const F& f) {
-  const std::int64_t whole = channels / kLanes * kLanes, left = channels - whole;
+/// The functions that cover a pixel's channels: one for vectors of kLanes, one for what is left beyond a multiple of kLanes, a vector of 1, 2, 4, 8
+/// or 16 channels, and one for single channels where that vector may not reach behind those that count.
+template <class Kind>
+struct vector_functions {
+  typename Kind::function whole, rest, single;
+  std::int64_t rest_width;
+};
+/// Inlined where a pool is called: of a config that the compiler knows, only what it takes is compiled.
+template <class Kind>
+GRAVEN_ALWAYS_INLINE vector_functions<Kind> choose_functions(std::int64_t channels) {
+  const std::int64_t left = channels % kLanes;
+  vector_functions<Kind> f{nullptr, nullptr, nullptr, 0};
+  if (channels >= kLanes) f.whole = Kind::template of<kLanes>();
   if (left == 1) {
-    f.template operator()<1>(whole, left);
+    f.rest = Kind::template of<1>(), f.rest_width = 1;
   } else if (left == 2) {
-    f.template operator()<2>(whole, left);
+    f.rest = Kind::template of<2>(), f.rest_width = 2;
   } else if (left > 2 && left <= 4) {
-    f.template operator()<4>(whole, left);
-  } else if (left > 4) {
-    if constexpr (kLanes >= 8) {
-      if (left <= 8) f.template operator()<8>(whole, left);
-    }
-    if constexpr (kLanes >= 16) {
-      if (left > 8) f.template operator()<16>(whole, left);
-    }
+    f.rest = Kind::template of<4>(), f.rest_width = 4;
   }
-  for (std::int64_t c = 0; c < whole; c += kLanes) f.template operator()<kLanes>(c, std::int64_t{kLanes});
+  if constexpr (kLanes >= 8) {
+    if (left > 4 && left <= 8) f.rest = Kind::template of<8>(), f.rest_width = 8;
+  }
+  if constexpr (kLanes >= 16) {
+    if (left > 8) f.rest = Kind::template of<16>(), f.rest_width = 16;
+  }
+  if (left != f.rest_width) f.single = Kind::template of<1>();
+  return f;
+}
+
+/// Calls call(function, width, first channel, channels) for the vectors that cover `channels`. What is left beyond a multiple of kLanes comes first,
+/// and of its vector only the first `channels` count; what it spoils behind them is written after it.
+template <class Kind, class Call>
+GRAVEN_ALWAYS_INLINE void for_each_vector(const vector_functions<Kind>& f, std::int64_t channels, const Call& call) {
+  const std::int64_t whole = channels / kLanes * kLanes;
+  if (channels > whole) call(f.rest, f.rest_width, whole, channels - whole);
+  for (std::int64_t c = 0; c < whole; c += kLanes) call(f.whole, std::int64_t{kLanes}, c, std::int64_t{kLanes});
 }
 
 /// NCHW is NHWC of batch * channels images with one channel.
@@ -199,25 +233,45 @@ GRAVEN_ALWAYS_INLINE void for_each_row(Threads& threads, const pool2d_config& s,
   });
 }
 
-/// Calls windows.template operator()<Width>(y, x, run) for `Width` channels of the run, and scalar(y, x, run) for single channels of its last
-/// windows, where a vector would reach beyond the row of y (`y_room` from y) or beyond the end of x (`x_room` from x).
-template <int Width, class Windows, class Scalar>
-GRAVEN_ALWAYS_INLINE void run_windows(const window_row& run, std::int64_t channels, std::int64_t y_room, std::int64_t x_room, const Windows& windows,
-                                      const Scalar& scalar) {
-  const std::int64_t last_tap = (run.h.size() - 1) * run.x_row + (run.w.size() - 1) * run.x_column;
+/// The windows of a run whose vectors of `width`, of which `channels` count, neither reach beyond the row of y (`y_room` from y) nor beyond the end
+/// of x (`x_room` from x).
+GRAVEN_ALWAYS_INLINE window_row safe_windows(const window_row& run, std::int64_t width, std::int64_t channels, std::int64_t y_room,
+                                             std::int64_t x_room) {
   window_row safe = run;
-  safe.windows = channels == Width ? run.windows
-                                   : smaller(windows_within(run.windows, run.y_window, Width, y_room),
-                                             windows_within(run.windows, run.x_window, Width, x_room - last_tap));
-  windows(safe);
-  window_row one = run;
-  one.windows = 1;
-  for (std::int64_t i = safe.windows; i < run.windows; ++i)
-    for (std::int64_t c = 0; c < channels; ++c) scalar(i * run.y_window + c, i * run.x_window + c, one);
+  if (channels == width) return safe;
+  const std::int64_t last_tap = (run.h.size() - 1) * run.x_row + (run.w.size() - 1) * run.x_column;
+  safe.windows =
+      smaller(windows_within(run.windows, run.y_window, width, y_room), windows_within(run.windows, run.x_window, width, x_room - last_tap));
+  return safe;
 }
 
-template <bool Index>
-void max_forward(Threads& threads, const pool2d_config& s, float* y, std::uint8_t* index, const float* x) {
+template <bool Index, bool Square>
+struct max_functions {
+  using function = void (*)(float* y, std::uint8_t* index, const float* x, const window_row& row);
+  template <int Width>
+  static constexpr function of() {
+    return &max_windows<Width, Index, Square>;
+  }
+};
+struct sum_functions {
+  using function = void (*)(float* y, const float* x, const window_row& row, float factor);
+  template <int Width>
+  static constexpr function of() {
+    return &sum_windows<Width>;
+  }
+};
+template <bool Add>
+struct gradient_functions {
+  using function = void (*)(float* dx, const float* dy, const std::uint8_t* index, const gradient_row& row, std::int64_t channels);
+  template <int Width>
+  static constexpr function of() {
+    return &max_gradients<Width, Add>;
+  }
+};
+
+template <bool Index, bool Square>
+[[gnu::noinline]] void max_forward(Threads& threads, const pool2d_config& s, const vector_functions<max_functions<Index, Square>>& functions,
+                                   float* y, std::uint8_t* index, const float* x) {
   const std::int64_t x_size = s.batch * s.in_height * s.in_width * s.channels, row_size = s.out_width * s.channels;
   for_each_row(threads, s, [&](std::int64_t row) {
     for_each_run(s, row, [&](std::int64_t ow, std::int64_t from, const window_row& run) {
@@ -228,61 +282,51 @@ void max_forward(Threads& threads, const pool2d_config& s, float* y, std::uint8_
         }
         return;
       }
-      for_each_vector(s.channels, [&]<int Width>(std::int64_t c, std::int64_t n) {
+      for_each_vector(functions, s.channels, [&](const auto& vector, std::int64_t width, std::int64_t c, std::int64_t n) {
         const std::int64_t at = row * row_size + ow * s.channels + c;
-        run_windows<Width>(
-            run, n, (row + 1) * row_size - at, x_size - from - c,
-            [&](const window_row& r) { max_windows<Width, Index>(y + at, Index ? index + at : nullptr, x + from + c, r); },
-            [&](std::int64_t to, std::int64_t i, const window_row& r) {
-              max_windows<1, Index>(y + at + to, Index ? index + at + to : nullptr, x + from + c + i, r);
-            });
+        const window_row safe = safe_windows(run, width, n, (row + 1) * row_size - at, x_size - from - c);
+        vector(y + at, Index ? index + at : nullptr, x + from + c, safe);
+        window_row one = run;
+        one.windows = 1;
+        for (std::int64_t i = safe.windows; i < run.windows; ++i)
+          for (std::int64_t j = 0; j < n; ++j) {
+            const std::int64_t to = at + i * run.y_window + j;
+            functions.single(y + to, Index ? index + to : nullptr, x + from + c + i * run.x_window + j, one);
+          }
       });
     });
   });
 }
 
-/// One kernel row of the gradient of a run of windows: dx from `to`, dy and index from `at`.
-template <bool Add>
-void max_backward_run(const pool2d_config& s, float* dx, const float* dy, const std::uint8_t* index, std::int64_t to, std::int64_t at,
-                      std::int64_t dx_room, std::int64_t dy_room, const gradient_row& row) {
-  for_each_vector(s.channels, [&]<int Width>(std::int64_t c, std::int64_t n) {
-    gradient_row safe = row;
-    if (n != Width)
-      safe.windows = smaller(windows_within(row.windows, row.dx_window, Width, dx_room - c - (row.taps - 1) * row.dx_column),
-                             windows_within(row.windows, row.dy_window, Width, dy_room - c));
-    max_gradients<Width, Add>(dx + to + c, dy + at + c, index + at + c, safe, n);
-    gradient_row one = row;
-    one.windows = 1;
-    for (std::int64_t i = safe.windows; i < row.windows; ++i)
-      for (std::int64_t j = c; j < c + n; ++j)
-        max_gradients<1, Add>(dx + to + i * row.dx_window + j, dy + at + i * row.dy_window + j, index + at + i * row.dy_window + j, one, 1);
-  });
+/// Every window is two by two taps, all inside the image.
+GRAVEN_ALWAYS_INLINE bool has_square_windows(const pool2d_config& s) {
+  return s.kernel_height == 2 && s.kernel_width == 2 && s.padding_height == 0 && s.padding_width == 0 &&
+         (s.out_height - 1) * s.stride_height + s.dilation_height < s.in_height && (s.out_width - 1) * s.stride_width + s.dilation_width < s.in_width;
 }
 
-}  // namespace pool2d_detail
-
-/// y [batch,out_height,out_width,channels]; index of the same shape, or nullptr.
-inline void max_pool2d(Threads& threads, const pool2d_config& config, float* y, std::uint8_t* index, const float* x) {
-  const pool2d_config s = pool2d_detail::as_channels_last(config);
-  if (index != nullptr)
-    pool2d_detail::max_forward<true>(threads, s, y, index, x);
+template <bool Index>
+GRAVEN_ALWAYS_INLINE void choose_max_forward(Threads& threads, const pool2d_config& s, float* y, std::uint8_t* index, const float* x) {
+  if (has_square_windows(s))
+    max_forward<Index, true>(threads, s, choose_functions<max_functions<Index, true>>(s.channels), y, index, x);
   else
-    pool2d_detail::max_forward<false>(threads, s, y, index, x);
+    max_forward<Index, false>(threads, s, choose_functions<max_functions<Index, false>>(s.channels), y, index, x);
 }
 
-/// dx [batch,in_height,in_width,channels]: each dy goes to the winner that `index` names.
-inline void max_pool2d_backward(Threads& threads, const pool2d_config& config, float* dx, const float* dy, const std::uint8_t* index) {
-  const pool2d_config s = pool2d_detail::as_channels_last(config);
+/// Windows that neither overlap nor leave gaps.
+GRAVEN_ALWAYS_INLINE bool is_tiled(const pool2d_config& s) {
+  return s.kernel_height == s.stride_height && s.kernel_width == s.stride_width && s.padding_height == 0 && s.padding_width == 0 &&
+         s.dilation_height == 1 && s.dilation_width == 1 && s.out_height * s.stride_height == s.in_height &&
+         s.out_width * s.stride_width == s.in_width;
+}
+
+/// Tiled windows write every dx once; others add to zeros.
+template <bool Add>
+[[gnu::noinline]] void max_backward(Threads& threads, const pool2d_config& s, const vector_functions<gradient_functions<Add>>& functions, float* dx,
+                                    const float* dy, const std::uint8_t* index) {
   const std::int64_t image_size = s.in_height * s.in_width * s.channels, line = s.in_width * s.channels, row_size = s.out_width * s.channels;
   const std::int64_t y_size = s.batch * s.out_height * row_size;
-  // Windows that neither overlap nor leave gaps write every dx once; others add to zeros.
-  const bool tiled = s.kernel_height == s.stride_height && s.kernel_width == s.stride_width && s.padding_height == 0 && s.padding_width == 0 &&
-                     s.dilation_height == 1 && s.dilation_width == 1 && s.out_height * s.stride_height == s.in_height &&
-                     s.out_width * s.stride_width == s.in_width;
   threads.run(s.batch, [&](std::int64_t image) {
-    using namespace pool2d_detail;
-    if (!tiled)
-      for (std::int64_t i = image * image_size; i < (image + 1) * image_size; ++i) dx[i] = 0;
+    if constexpr (Add) __builtin_memset(dx + image * image_size, 0, static_cast<std::size_t>(image_size) * sizeof(float));
     for (std::int64_t row = image * s.out_height; row < (image + 1) * s.out_height; ++row)
       for_each_run(s, row, [&](std::int64_t ow, std::int64_t first, const window_row& run) {
         if (run.h.size() == 0 || run.w.size() == 0) return;
@@ -291,20 +335,29 @@ inline void max_pool2d_backward(Threads& threads, const pool2d_config& config, f
           const std::int64_t to = first + (kh - run.h.begin) * run.x_row, dx_room = line - to % line;
           const gradient_row g{run.windows,  run.w.size(), run.x_column,
                                run.x_window, run.y_window, static_cast<std::int32_t>(kh * s.kernel_width + run.w.begin)};
-          if (tiled)
-            max_backward_run<false>(s, dx, dy, index, to, at, dx_room, y_size - at, g);
-          else
-            max_backward_run<true>(s, dx, dy, index, to, at, dx_room, y_size - at, g);
+          for_each_vector(functions, s.channels, [&](const auto& vector, std::int64_t width, std::int64_t c, std::int64_t n) {
+            gradient_row safe = g;
+            if (n != width)
+              safe.windows = smaller(windows_within(g.windows, g.dx_window, width, dx_room - c - (g.taps - 1) * g.dx_column),
+                                     windows_within(g.windows, g.dy_window, width, y_size - at - c));
+            vector(dx + to + c, dy + at + c, index + at + c, safe, n);
+            gradient_row one = g;
+            one.windows = 1;
+            for (std::int64_t i = safe.windows; i < g.windows; ++i)
+              for (std::int64_t j = c; j < c + n; ++j) {
+                const std::int64_t from = at + i * g.dy_window + j;
+                functions.single(dx + to + i * g.dx_window + j, dy + from, index + from, one, 1);
+              }
+          });
         }
       });
   });
 }
 
-inline void avg_pool2d(Threads& threads, const pool2d_config& config, float* y, const float* x) {
-  const pool2d_config s = pool2d_detail::as_channels_last(config);
+[[gnu::noinline]] inline void average_forward(Threads& threads, const pool2d_config& s, const vector_functions<sum_functions>& functions, float* y,
+                                              const float* x) {
   const std::int64_t x_size = s.batch * s.in_height * s.in_width * s.channels, row_size = s.out_width * s.channels;
-  pool2d_detail::for_each_row(threads, s, [&](std::int64_t row) {
-    using namespace pool2d_detail;
+  for_each_row(threads, s, [&](std::int64_t row) {
     for_each_run(s, row, [&](std::int64_t ow, std::int64_t from, const window_row& run) {
       // All windows of a run have all columns of the kernel inside the image, so they divide alike.
       const float factor = 1.0f / static_cast<float>(divisor(s, row % s.out_height, ow, run));
@@ -312,14 +365,43 @@ inline void avg_pool2d(Threads& threads, const pool2d_config& config, float* y, 
         for (std::int64_t i = 0; i < run.windows * s.channels; ++i) y[row * row_size + ow * s.channels + i] = 0.0f * factor;
         return;
       }
-      for_each_vector(s.channels, [&]<int Width>(std::int64_t c, std::int64_t n) {
+      for_each_vector(functions, s.channels, [&](const auto& vector, std::int64_t width, std::int64_t c, std::int64_t n) {
         const std::int64_t at = row * row_size + ow * s.channels + c;
-        run_windows<Width>(
-            run, n, (row + 1) * row_size - at, x_size - from - c, [&](const window_row& r) { sum_windows<Width>(y + at, x + from + c, r, factor); },
-            [&](std::int64_t to, std::int64_t i, const window_row& r) { sum_windows<1>(y + at + to, x + from + c + i, r, factor); });
+        const window_row safe = safe_windows(run, width, n, (row + 1) * row_size - at, x_size - from - c);
+        vector(y + at, x + from + c, safe, factor);
+        window_row one = run;
+        one.windows = 1;
+        for (std::int64_t i = safe.windows; i < run.windows; ++i)
+          for (std::int64_t j = 0; j < n; ++j) functions.single(y + at + i * run.y_window + j, x + from + c + i * run.x_window + j, one, factor);
       });
     });
   });
+}
+
+}  // namespace pool2d_detail
+
+/// y [batch,out_height,out_width,channels]; index of the same shape, or nullptr.
+GRAVEN_ALWAYS_INLINE void max_pool2d(Threads& threads, const pool2d_config& config, float* y, std::uint8_t* index, const float* x) {
+  const pool2d_config s = pool2d_detail::as_channels_last(config);
+  if (index != nullptr)
+    pool2d_detail::choose_max_forward<true>(threads, s, y, index, x);
+  else
+    pool2d_detail::choose_max_forward<false>(threads, s, y, index, x);
+}
+
+/// dx [batch,in_height,in_width,channels]: each dy goes to the winner that `index` names.
+GRAVEN_ALWAYS_INLINE void max_pool2d_backward(Threads& threads, const pool2d_config& config, float* dx, const float* dy, const std::uint8_t* index) {
+  using namespace pool2d_detail;
+  const pool2d_config s = as_channels_last(config);
+  if (is_tiled(s))
+    max_backward<false>(threads, s, choose_functions<gradient_functions<false>>(s.channels), dx, dy, index);
+  else
+    max_backward<true>(threads, s, choose_functions<gradient_functions<true>>(s.channels), dx, dy, index);
+}
+
+GRAVEN_ALWAYS_INLINE void avg_pool2d(Threads& threads, const pool2d_config& config, float* y, const float* x) {
+  const pool2d_config s = pool2d_detail::as_channels_last(config);
+  pool2d_detail::average_forward(threads, s, pool2d_detail::choose_functions<pool2d_detail::sum_functions>(s.channels), y, x);
 }
 
 /// dx: each dy / divisor is added to the inputs of its window.
