@@ -19,6 +19,7 @@
 #include "codegen/build/jit_abi.h"
 #include "codegen/build/process.h"
 #include "codegen/emit/project.h"
+#include "codegen/kernel_flags.h"
 #include "codegen/plan/summary.h"
 #include "ir/diagnostic.h"
 #include "runtime_min/sha256.h"
@@ -65,9 +66,11 @@ std::string processor() {
   return found;
 }
 
-std::vector<std::string> flags() {
-  return {"-std=c++20", "-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-fPIC", "-shared", "-fvisibility=hidden", "-pthread",
-          "-w",         "-I."};
+std::vector<std::string> flags(const Compiler& compiler) {
+  std::vector<std::string> all = {"-std=c++20", "-march=native", "-fPIC", "-shared", "-fvisibility=hidden", "-pthread", "-w", "-I."};
+  std::istringstream words(compiler.version.find("clang") == std::string::npos ? kKernelFlagsOfGnu : kKernelFlags);
+  for (std::string word; words >> word;) all.push_back(word);
+  return all;
 }
 
 /// Removes its folder on leaving.
@@ -102,7 +105,7 @@ void compile_library(const std::map<std::string, std::string>& texts, const Comp
                      const std::string& graph_name) {
   TemporaryFolder folder;
   std::vector<std::string> command = {compiler.path};
-  for (const std::string& f : flags()) command.push_back(f);
+  for (const std::string& f : flags(compiler)) command.push_back(f);
   for (const auto& [path, text] : texts) {
     write_file(fs::path(folder.path) / path, text);
     if (belongs_to_library(path)) command.push_back(path);
@@ -214,7 +217,7 @@ std::unique_ptr<ir::Executable> compile_on_cpu(const ir::Graph& traced, const ir
   start = Clock::now();
   const Compiler compiler = find_compiler();
   std::string all = compiler.path + "\n" + compiler.version + "\n" + processor() + "\n";
-  for (const std::string& f : flags()) all += f + "\n";
+  for (const std::string& f : flags(compiler)) all += f + "\n";
   for (const auto& [path, text] : texts) all += path + "\n" + std::to_string(text.size()) + "\n" + text;
   ArtefactCache cache(ArtefactCache::default_directory());
   r.library = cache.get(hash_of(all) + ".so", [&](const std::string& path) { compile_library(texts, compiler, path, traced.name); });

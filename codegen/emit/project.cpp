@@ -108,6 +108,12 @@ std::string sources_in(const std::map<std::string, std::string>& files, const st
   return text;
 }
 
+/// What of the run time works for each sample and each byte.
+const std::set<std::string>& busy_sources() {
+  static const std::set<std::string> sources = {"runtime/batch.cpp", "runtime/inflate.cpp"};
+  return sources;
+}
+
 struct Prepared {
   ir::Graph graph;
   Plan plan;
@@ -200,6 +206,11 @@ Prepared prepare(const ir::Graph& traced, const EmitOptions& options, EmitReport
     for (const auto& [path, text] : files) before.insert(path);
     add_copied(files, {"runtime/" + kind + ".h"});
     d["main_runtime_sources"] = sources_in(files, before);
+    std::set<std::string> busy, others = before;
+    for (const auto& [path, text] : files) (busy_sources().count(path) ? others : busy).insert(path);
+    busy.insert(before.begin(), before.end());
+    d["busy_runtime_sources"] = sources_in(files, busy);
+    d["other_runtime_sources"] = sources_in(files, others);
     files["CMakeLists.txt"] = render("project/" + style.folder + "CMakeLists.txt", d);
     files["README.md"] = render("project/README.md", d);
     files["graph.json"] = graph_text;

@@ -8,9 +8,10 @@
 #include <optional>
 #include <set>
 
-#include "codegen/plan/storage.h"
-#include "codegen/index.h"
 #include "codegen/emit/text.h"
+#include "codegen/index.h"
+#include "codegen/kernel_flags.h"
+#include "codegen/plan/storage.h"
 #include "ir/diagnostic.h"
 
 namespace graven::codegen {
@@ -185,6 +186,8 @@ class Builder {
     evaluation_results();
     calls();
     program();
+    d["kernel_flags"] = kKernelFlags;
+    d["kernel_flags_of_gnu"] = kKernelFlagsOfGnu;
     d["default_levels"] = out_.training ? "native" : "all";
   }
 

@@ -1,0 +1,13 @@
+// What the fast kernels are compiled with, everywhere: in emitted projects, just in time, in the table of eager mode, in the tests and benchmarks of
+// kernels. CMake reads these lines too (cmake/kernel_flags.cmake). -march comes on top.
+//
+// g++: what of -O3 the kernels need. They are written in vectors and say what is to be unrolled; with all of -O3 they are as fast, twice as large,
+// and take half as long again to compile.
+#pragma once
+
+namespace graven::codegen {
+
+inline constexpr const char* kKernelFlagsOfGnu = "-O2 -fvect-cost-model=dynamic -fpeel-loops -fno-math-errno -fno-trapping-math";
+inline constexpr const char* kKernelFlags = "-O3 -fno-math-errno -fno-trapping-math";
+
+}  // namespace graven::codegen
