@@ -1,6 +1,7 @@
 // What a module handle refers to.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <vector>
@@ -13,7 +14,7 @@ struct ModuleState {
   std::string class_name;
   std::string arguments;
   bool training = true;
-  bool registered = false;  ///< somebody's child
+  std::atomic<bool> registered = false;  ///< somebody's child; host threads may make graphs of one module at once
   struct Named {
     std::string name;
     Tensor tensor;
