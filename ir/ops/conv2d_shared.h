@@ -3,6 +3,7 @@
 
 #include "ir/ops/shared.h"
 #include "kernels/config/conv2d.h"
+#include "kernels/config/conv2d_winograd.h"
 
 namespace graven::ir::ops {
 
@@ -117,6 +118,20 @@ inline Ints conv2d_weight_shape(InferContext& c, std::size_t weight) {
   c.require(said.empty() || said == shape, "the weight is " + w.to_string() + ", the attribute weight_shape says " + Shape::of(said).to_string());
   c.attributes.set("weight_shape", shape);
   return shape;
+}
+
+/// The fields of a conv2d_winograd_config.
+inline std::vector<std::pair<std::string, ConfigField>> conv2d_winograd_fields(const kernels::conv2d_winograd_config& s, const Dim& batch) {
+  return {{"batch", batch},
+          {"in_height", Dim(s.in_height)},
+          {"in_width", Dim(s.in_width)},
+          {"in_channels", Dim(s.in_channels)},
+          {"out_height", Dim(s.out_height)},
+          {"out_width", Dim(s.out_width)},
+          {"out_channels", Dim(s.out_channels)},
+          {"padding_height", Dim(s.padding_height)},
+          {"padding_width", Dim(s.padding_width)},
+          {"tile", Dim(s.tile)}};
 }
 
 }  // namespace graven::ir::ops

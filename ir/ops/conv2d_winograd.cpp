@@ -56,18 +56,7 @@ static void infer_conv2d_winograd(InferContext& c) {
 static KernelCall kernel_conv2d_winograd(const NodeView& node) {
   kernels::conv2d_winograd_config s = winograd_sizes(node);
   const Dim& batch = node.input(0).shape[0];
-  KernelCall call{.name = "conv2d_winograd",
-                  .config = {{"batch", batch},
-                             {"in_height", Dim(s.in_height)},
-                             {"in_width", Dim(s.in_width)},
-                             {"in_channels", Dim(s.in_channels)},
-                             {"out_height", Dim(s.out_height)},
-                             {"out_width", Dim(s.out_width)},
-                             {"out_channels", Dim(s.out_channels)},
-                             {"padding_height", Dim(s.padding_height)},
-                             {"padding_width", Dim(s.padding_width)},
-                             {"tile", Dim(s.tile)}},
-                  .reference = !node.attributes().flag("packed")};
+  KernelCall call{.name = "conv2d_winograd", .config = ops::conv2d_winograd_fields(s, batch), .reference = !node.attributes().flag("packed")};
   s.batch = batch.maximum();
   if (!call.reference) call.workspace_bytes = kernels::conv2d_winograd_workspace_bytes(s);
   return call;

@@ -23,9 +23,7 @@ static void infer_pack_conv2d_winograd_weight(InferContext& c) {
 
 static KernelCall kernel_pack_conv2d_winograd_weight(const NodeView& node) {
   const kernels::conv2d_winograd_config s = weight_sizes(node.attributes(), node.input(0).shape.values());
-  return {.name = "pack_conv2d_winograd_weight",
-          .file = "conv2d_winograd",
-          .config = {{"in_channels", Dim(s.in_channels)}, {"out_channels", Dim(s.out_channels)}, {"tile", Dim(s.tile)}}};
+  return {.name = "pack_conv2d_winograd_weight", .file = "conv2d_winograd", .config = ops::conv2d_winograd_fields(s, 0)};
 }
 
 extern const OpDef kPackConv2dWinogradWeight;
