@@ -26,6 +26,21 @@ struct conv2d_winograd_config {
   std::int64_t tile = 4;                                         ///< 2 or 4: outputs of a tile, down and across
 };
 
+/// The same convolution, computed directly.
+constexpr conv2d_config conv2d_winograd_direct(const conv2d_winograd_config& s) {
+  return {.batch = s.batch,
+          .in_height = s.in_height,
+          .in_width = s.in_width,
+          .in_channels = s.in_channels,
+          .out_height = s.out_height,
+          .out_width = s.out_width,
+          .out_channels = s.out_channels,
+          .kernel_height = 3,
+          .kernel_width = 3,
+          .padding_height = s.padding_height,
+          .padding_width = s.padding_width};
+}
+
 /// Patches of all images.
 constexpr std::int64_t conv2d_winograd_tiles(const conv2d_winograd_config& s) {
   return s.batch * ((s.out_height + s.tile - 1) / s.tile) * ((s.out_width + s.tile - 1) / s.tile);

@@ -130,17 +130,7 @@ TEST(Conv2dWinogradError, IsNearTheDirectForms) {
   for (const auto& [channels, tile, root_mean_square, largest] :
        {std::tuple<std::int64_t, std::int64_t, double, double>{64, 2, 1.5, 2}, {64, 4, 3, 4}, {256, 2, 1.5, 2}, {256, 4, 3, 4}}) {
     const conv2d_winograd_config s = Case{"", 1, 16, 16, channels, 64, 1, 1, tile}.config();
-    const conv2d_config direct{.batch = s.batch,
-                               .in_height = s.in_height,
-                               .in_width = s.in_width,
-                               .in_channels = s.in_channels,
-                               .out_height = s.out_height,
-                               .out_width = s.out_width,
-                               .out_channels = s.out_channels,
-                               .kernel_height = 3,
-                               .kernel_width = 3,
-                               .padding_height = 1,
-                               .padding_width = 1};
+    const conv2d_config direct = conv2d_winograd_direct(s);
     const auto x = random_tensor<float>(16 * 16 * channels, 5), w = random_tensor<float>(64 * channels * 9, 6);
     const auto xd = converted<double>(x), wd = converted<double>(w);
     std::vector<double> expected(16 * 16 * 64);
