@@ -2,11 +2,11 @@
 
 #include <algorithm>
 
+#include "codegen/index.h"
 #include "codegen/plan/arena.h"
 #include "codegen/plan/cuda_kernels.h"
 #include "codegen/plan/schedule.h"
 #include "codegen/plan/storage.h"
-#include "codegen/index.h"
 #include "ir/diagnostic.h"
 
 namespace graven::codegen {
@@ -43,7 +43,7 @@ class Allocation {
       // A further result that nobody reads is not computed. The first always is.
       if (i > 0 && last_use_[at(v)] < 0) continue;
       const std::int32_t last = std::max(last_use_[at(v)], s);
-      const std::int32_t shared = i == 0 ? taken_over(s, v) : -1;
+      const std::int32_t shared = taken_over(s, static_cast<std::int32_t>(i));
       if (shared >= 0) {
         buffer_[at(v)] = shared;
         Buffer& b = plan_.buffers[at(shared)];
@@ -62,14 +62,21 @@ class Allocation {
     }
   }
 
-  /// The buffer of an input whose life ends at step s and which output 0, the value v, may overwrite; -1 if there is none.
-  std::int32_t taken_over(std::int32_t s, ir::ValueId v) const {
+  /// The buffer of an input whose life ends at step s and which an output may overwrite; -1 if there is none.
+  std::int32_t taken_over(std::int32_t s, std::int32_t output) const {
     const ir::Node& n = node(s);
-    for (const std::int32_t i : plan_.steps[at(s)].call.in_place) {
-      const ir::ValueId input = n.inputs[at(i)];
+    const ir::KernelCall& call = plan_.steps[at(s)].call;
+    const ir::ValueId v = n.outputs[at(output)];
+    std::vector<std::int32_t> candidates;
+    if (output == 0) candidates = call.in_place;
+    for (const auto& [over, input] : call.over)
+      if (over == output) candidates.push_back(input);
+    for (const std::int32_t i : candidates) {
+      const ir::ValueId input = at(i) < n.inputs.size() ? n.inputs[at(i)] : ir::kNone;
       if (!storage_.in_arena(input)) continue;
       const ir::ValueId r = storage_.root[at(input)];
       if (last_use_[at(r)] != s || buffer_[at(r)] < 0) continue;
+      if (std::count(n.outputs.begin(), n.outputs.end(), plan_.buffers[at(buffer_[at(r)])].values.back()) > 0) continue;  // another output has it
       if (graph_.type(r).dtype != graph_.type(v).dtype || graph_.type(r).shape.numel() != graph_.type(v).shape.numel()) continue;
       // The kernel reads each element where it writes it. Another input in the same memory would have to be the same tensor.
       bool elsewhere = false;

@@ -39,20 +39,27 @@ class Traffic {
   bool pinned(ValueId root) const { return storage_.pinned[at(root)]; }
   std::int64_t workspace(NodeId n) const { return calls_[at(n)].workspace_bytes; }
 
-  /// Whether output 0 of the node may take over an input that `left` says is dying here.
-  bool in_place(NodeId n, const std::vector<std::int32_t>& left) const {
+  /// Bytes of results that take over the memory of inputs that `left` says are dying here.
+  std::int64_t taken_over(NodeId n, const std::vector<std::int32_t>& left) const {
     const ir::Node& node = graph_.nodes[at(n)];
-    if (node.outputs.empty() || !storage_.in_arena(node.outputs[0])) return false;
-    for (const std::int32_t i : calls_[at(n)].in_place) {
-      const ValueId v = node.inputs[at(i)];
-      if (!storage_.in_arena(v)) continue;
-      const ValueId r = storage_.root[at(v)];
-      if (left[at(r)] == 1 && !pinned(r) && bytes(r) == bytes(node.outputs[0])) return true;
-    }
-    return false;
+    const ir::KernelCall& call = calls_[at(n)];
+    std::int64_t sum = 0;
+    if (!node.outputs.empty() &&
+        std::any_of(call.in_place.begin(), call.in_place.end(), [&](std::int32_t i) { return dies(node, i, node.outputs[0], left); }))
+      sum += bytes(node.outputs[0]);
+    for (const auto& [output, input] : call.over)
+      if (const ValueId v = node.outputs[at(output)]; left[at(v)] > 0 && dies(node, input, v, left)) sum += bytes(v);
+    return sum;
   }
 
  private:
+  bool dies(const ir::Node& node, std::int32_t input, ValueId output, const std::vector<std::int32_t>& left) const {
+    const ValueId v = at(input) < node.inputs.size() ? node.inputs[at(input)] : ir::kNone;
+    if (!storage_.in_arena(output) || !storage_.in_arena(v)) return false;
+    const ValueId r = storage_.root[at(v)];
+    return left[at(r)] == 1 && !pinned(r) && bytes(r) == bytes(output);
+  }
+
   std::vector<std::vector<ValueId>> reads_, writes_;
   std::vector<std::vector<NodeId>> readers_;
   const ir::Graph& graph_;
@@ -64,15 +71,13 @@ class Traffic {
 std::int64_t peak_of(const std::vector<NodeId>& order, const Traffic& traffic, std::vector<std::int32_t>& left) {
   std::int64_t live = 0, peak = 0;
   for (const NodeId n : order) {
-    const bool in_place = traffic.in_place(n, left);
-    std::int64_t taken = 0;
-    for (const ValueId v : traffic.writes(n)) taken += traffic.bytes(v);
-    if (in_place) taken -= traffic.bytes(traffic.writes(n)[0]);
-    live += taken;
+    const std::int64_t taken_over = traffic.taken_over(n, left);
+    for (const ValueId v : traffic.writes(n)) live += traffic.bytes(v);
+    live -= taken_over;
     peak = std::max(peak, live + traffic.workspace(n));
     for (const ValueId r : traffic.reads(n))
       if (--left[at(r)] == 0 && !traffic.pinned(r)) live -= traffic.bytes(r);
-    if (in_place) live += traffic.bytes(traffic.writes(n)[0]);  // freed above as the input, alive as the output
+    live += taken_over;  // freed above as the inputs, alive as the outputs
     for (const ValueId v : traffic.writes(n))
       if (left[at(v)] == 0 && !traffic.pinned(v)) live -= traffic.bytes(v);
   }

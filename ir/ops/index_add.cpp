@@ -15,11 +15,15 @@ static void infer_index_add(InferContext& c) {
   c.require(size >= 0, "'size' must not be negative, got " + std::to_string(size));
   Shape y = x.shape;
   y[static_cast<std::size_t>(dim)] = size;
+  c.require(!c.has_input(2) || (c.input(2).dtype == x.dtype && c.input(2).shape == y),
+            "expects a base of the type " + TensorType{x.dtype, y}.to_string() + (c.has_input(2) ? ", got " + c.input(2).to_string() : ""));
   c.output(x.dtype, y);
 }
 
 static void gradient_index_add(GradientBuilder& g) {
   const std::int64_t dim = g.attributes().integer("dim"), skipped = g.attributes().integer("skipped");
+  if (g.has_input(2) && g.needs(2)) g.set(2, g.output_gradient());
+  if (!g.needs(0)) return;
   const ops::Term selected(g, g.call("index_select", {g.output_gradient(), g.input(1)}, {{"dim", dim}}));
   if (skipped < 0) return g.set(0, selected);
   const TensorType x = g.type(g.input(0));
@@ -34,10 +38,10 @@ extern const OpDef kIndexAdd;
 const OpDef kIndexAdd{
     .name = "index_add",
     .doc =
-        "y = zeros with 'size' slices along dim, to which slice k of x is added at index[k], in the order of the index (PyTorch's index_add to "
-        "zeros). "
+        "y = base (zeros where it is absent) with 'size' slices along dim, to which slice k of x is added at index[k], in the order of the index "
+        "(PyTorch's index_add). "
         "The gradient of index_select; slices with the index 'skipped' are left out, as the padding of an embedding is.",
-    .inputs = {{"x"}, {"index"}},
+    .inputs = {{"x"}, {"index"}, {.name = "base", .optional = true}},
     .attributes = {ops::gather_dim_attribute(),
                    {"size", AttributeType::integer, {}, "of the result along dim"},
                    {"skipped", AttributeType::integer, std::int64_t{-1}, "an index whose slices are not added; negative: none"}},
@@ -45,9 +49,11 @@ const OpDef kIndexAdd{
     .gradient = gradient_index_add,
     .kernel =
         [](const NodeView& node) {
-          return ops::index_select_call("index_add", node.output().dtype == DType::f16 || node.output().dtype == DType::bf16,
-                                        ops::around(node.output().shape, node.attributes().integer("dim")), node.input(1).shape[0],
-                                        node.attributes().integer("skipped"));
+          KernelCall call = ops::index_select_call("index_add", node.output().dtype == DType::f16 || node.output().dtype == DType::bf16,
+                                                   ops::around(node.output().shape, node.attributes().integer("dim")), node.input(1).shape[0],
+                                                   node.attributes().integer("skipped"));
+          if (node.has_input(2)) call.in_place = {2};
+          return call;
         },
     .cost = [](const NodeView& node) { return Cost{.flops = static_cast<double>(node.input(0).shape.numel().maximum())}; },
     .cases =
@@ -59,6 +65,17 @@ const OpDef kIndexAdd{
                              .attributes = {{"dim", dim}, {"size", size}, {"skipped", skipped}},
                              .gradient = is_floating(d)});
           };
+          const auto add_to = [&](std::string note, DType d, Shape x, std::int64_t dim, std::int64_t size, std::int64_t skipped) {
+            add(std::move(note), d, x, dim, size, skipped);
+            Shape y = x;
+            y[static_cast<std::size_t>(dim)] = size;
+            cases.back().inputs.push_back(ops::random(d, y));
+          };
+          add_to("onto a base", DType::f32, {11, 70}, 0, 6, 2);
+          add_to("onto the columns of a base", DType::f64, {3, 9, 5}, 1, 4, -1);
+          add_to("onto a large base", DType::f32, {40, 128}, 0, 3000, -1);
+          add_to("nothing onto a base", DType::f32, {0, 4}, 0, 3, -1);
+          for (DType d : {DType::f16, DType::bf16, DType::i64, DType::u8}) add_to("onto a base, " + std::string(name(d)), d, {5, 6}, 0, 4, -1);
           add("rows", DType::f32, {11, 70}, 0, 6, -1);
           add("a skipped index", DType::f32, {11, 7}, 0, 3, 1);
           add("columns", DType::f32, {3, 9, 5}, 1, 4, -1);

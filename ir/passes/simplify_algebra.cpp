@@ -96,10 +96,16 @@ class Simplifier {
   bool stays_the_same(ValueId by, ValueId y) const {
     by = memory_of(by);
     if (writes_.written(by, Phase::forward) || writes_.written(by, Phase::backward)) return false;
-    if (!writes_.written(by, Phase::update)) return true;
+    return !writes_.written(by, Phase::update) || read_before_update(y);
+  }
+  /// Whether forward and backward are all that reads `y`, or an alias of it.
+  bool read_before_update(ValueId y) const {
     if (static_cast<std::size_t>(y) >= uses_.consumers.size() || uses_.is_output[static_cast<std::size_t>(y)]) return false;
-    for (NodeId reader : uses_.consumers[static_cast<std::size_t>(y)])
-      if (rewriter_.old()[static_cast<std::size_t>(reader)].phase == Phase::update) return false;
+    for (NodeId n : uses_.consumers[static_cast<std::size_t>(y)]) {
+      const Node& reader = rewriter_.old()[static_cast<std::size_t>(n)];
+      if (reader.phase == Phase::update) return false;
+      if (reader.op->alias && !read_before_update(reader.outputs[0])) return false;
+    }
     return true;
   }
   /// The value whose memory `v` is.
@@ -340,6 +346,19 @@ class Simplifier {
     return Result::unchanged;
   }
 
+  /// A tensor and what index_add has added up in zeros: it adds to the tensor instead. (The gradient of an embedding whose weight is used again.)
+  Result add_at_index(Node& node) {
+    const TensorType result = type(node.outputs[0]);
+    if (result.dtype != DType::f32 && result.dtype != DType::f64) return Result::unchanged;  // half types are added up in f32
+    for (const std::size_t i : {0, 1}) {
+      const Node* added = maker(node.inputs[i], "index_add");
+      const ValueId base = node.inputs[1 - i];
+      if (!added || added->inputs.size() > 2 || !read_once(node.inputs[i]) || base == node.inputs[i] || type(base) != result) continue;
+      return become(node, "index_add", {added->inputs[0], added->inputs[1], base}, added->attributes);
+    }
+    return Result::unchanged;
+  }
+
   Result rewrite_binary(Node& node) {
     const std::string_view op = node.op->name;
     const ValueId x = node.inputs[0], y = node.inputs[1];
@@ -356,6 +375,7 @@ class Simplifier {
       if (r == Result::unchanged && a && *a == 0) r = same(node, y);
       if (r == Result::unchanged && negated(y) != kNone) return become(node, "sub", {x, negated(y)});
       if (r == Result::unchanged && negated(x) != kNone) return become(node, "sub", {y, negated(x)});
+      if (r == Result::unchanged) r = add_at_index(node);
     } else if (op == "sub") {
       if (b && *b == 0) r = same(node, x);
       if (r == Result::unchanged && a && *a == 0 && type(y) == type(node.outputs[0])) return become(node, "neg", {y});

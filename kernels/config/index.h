@@ -8,8 +8,8 @@
 
 namespace graven::kernels {
 
-/// index_select: y[outer, count, inner] = x[outer, index[count], inner]; index_add: y[outer, size, inner], where the rows of x[outer, count, inner]
-/// with one index are added up.
+/// index_select: y[outer, count, inner] = x[outer, index[count], inner]; index_add: y[outer, size, inner] = base[outer, size, inner], or 0,
+/// to which the rows of x[outer, count, inner] are added at their index.
 struct index_select_config {
   std::int64_t outer = 1, size = 0, inner = 1, count = 0;
   std::int64_t skipped = -1;  ///< index_add: rows with this index are left out (the padding of an embedding)

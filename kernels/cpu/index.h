@@ -1,11 +1,11 @@
 // index_select and index_add over [outer, size, inner]: the rows of an embedding, and their gradients.
 //
 //   index_select: y[outer, count, inner] = x[outer, index[count], inner]
-//   index_add:    y[outer, size, inner] = the sum of the rows of x[outer, count, inner] that have this index; 0 where none has
+//   index_add:    y[outer, size, inner] = base (which y may be; 0 without one) + the rows of x[outer, count, inner] that have this index
 //
 //   inline constexpr index_select_config tokens{.outer = 1, .size = 50257, .inner = 768, .count = 8 * 128};
 //   index_select(threads, tokens, y, weight, index);
-//   index_add(threads, tokens, dweight, dy, index);
+//   index_add(threads, tokens, dweight, dy, index, nullptr);
 //
 // Rows with one index are added in the order of the index: the result does not depend on the number of threads. An index outside of [0, size) is an
 // index_error, before anything is computed.
@@ -39,7 +39,7 @@ inline void index_select(Threads& threads, const index_select_config& c, T* y, c
 }
 
 template <class T>
-inline void index_add(Threads& threads, const index_select_config& c, T* y, const plain_t<T>* x, const std::int64_t* index) {
+inline void index_add(Threads& threads, const index_select_config& c, T* y, const plain_t<T>* x, const std::int64_t* index, const plain_t<T>* base) {
   check_indices("index_add", index, c.count, c.size);
   const std::int64_t rows = c.outer * c.size;
   if (rows == 0 || c.inner == 0) return;
@@ -47,8 +47,10 @@ inline void index_add(Threads& threads, const index_select_config& c, T* y, cons
   const std::int64_t least = (65536 + c.inner - 1) / c.inner, even = (rows + 63) / 64, each = even > least ? even : least;
   threads.run((rows + each - 1) / each, [&](std::int64_t piece) {
     const std::int64_t first = piece * each, last = (piece + 1) * each < rows ? (piece + 1) * each : rows;
-    T* const zeroed = y + first * c.inner;
-    for (std::int64_t i = 0; i < (last - first) * c.inner; ++i) zeroed[i] = static_cast<T>(0);
+    if (base == nullptr)
+      for (std::int64_t i = first * c.inner; i < last * c.inner; ++i) y[i] = static_cast<T>(0);
+    else if (base != y)
+      for (std::int64_t i = first * c.inner; i < last * c.inner; ++i) y[i] = base[i];
     for (std::int64_t o = first / c.size; o <= (last - 1) / c.size; ++o) {
       const std::int64_t low = first > o * c.size ? first - o * c.size : 0, high = last < (o + 1) * c.size ? last - o * c.size : c.size;
       for (std::int64_t k = 0; k < c.count; ++k) {

@@ -23,13 +23,13 @@ void index_select(const index_select_config& c, T* y, const plain_t<T>* x, const
 }
 
 template <class T>
-void index_add(const index_select_config& c, T* y, const plain_t<T>* x, const std::int64_t* index) {
+void index_add(const index_select_config& c, T* y, const plain_t<T>* x, const std::int64_t* index, const plain_t<T>* base) {
   check_indices("index_add", index, c.count, c.size);
   using C = compute_t<T>;
   for (std::int64_t o = 0; o < c.outer; ++o)
     for (std::int64_t s = 0; s < c.size; ++s)
       for (std::int64_t i = 0; i < c.inner; ++i) {
-        C sum = 0;
+        C sum = base != nullptr ? static_cast<C>(base[(o * c.size + s) * c.inner + i]) : C(0);
         for (std::int64_t k = 0; k < c.count; ++k)
           if (index[k] == s && s != c.skipped) sum = static_cast<C>(sum + static_cast<C>(x[(o * c.count + k) * c.inner + i]));
         y[(o * c.size + s) * c.inner + i] = static_cast<T>(sum);
