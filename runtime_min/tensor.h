@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <vector>
@@ -87,5 +88,10 @@ struct Variable {
 
   std::size_t bytes() const { return static_cast<std::size_t>(count_of(shape)) * size_of(dtype); }
 };
+
+/// Appends a variable. A function apart from those that list a model's hundreds of variables, which so stay quick to compile.
+[[gnu::noinline]] inline void add(std::vector<Variable>& list, const char* path, DType dtype, std::initializer_list<std::int64_t> shape, void* data) {
+  list.push_back({path, dtype, shape, data});
+}
 
 }  // namespace graven::runtime

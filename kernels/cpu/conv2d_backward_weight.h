@@ -238,15 +238,7 @@ GRAVEN_ALWAYS_INLINE tile_table<gradient_tiles> choose_gradient_tiles(const conv
 #pragma GCC unroll 16
         for (int l = 0; l < kLanes; ++l) square[l] = l < count ? load(rows[l] + c) : vec{};
         detail::transpose(square);
-        float* const to = dw + (first + c) * size + begin;
-#pragma GCC unroll 16
-        for (int l = 0; l < kLanes; ++l) {
-          if (c + l >= columns) continue;
-          if (count == kLanes)
-            store(to + l * size, square[l]);
-          else
-            store_partial(to + l * size, square[l], count);
-        }
+        detail::store_square(dw + (first + c) * size + begin, size, columns - c, count, square);
       }
     }
     if (db == nullptr) return;

@@ -84,15 +84,12 @@ inline void pack_conv2d_weight_backward(Threads& threads, const conv2d_config& c
         for (std::int64_t l = 0; l < count; ++l) lines[l] = line(group, tap + l, panel, 0);
         for (std::int64_t o = 0; o < group_out; ++o) {
           const float* const weights = from + o * group_in * taps + tap;
-          // What the last load reads beyond the weights, nobody needs.
+          // A whole vector is read where there are so many weights behind; what of it belongs to other channels, nobody needs.
           const std::int64_t readable = (group_out - o) * group_in * taps - panel * kPanel * taps - tap;
           for (std::int64_t c = 0; c < kPanel; c += kLanes) {
             vec square[kLanes];
-#pragma GCC unroll 16
-            for (int l = 0; l < kLanes; ++l) {
-              const std::int64_t at = (c + l) * taps;
-              square[l] = c + l >= columns ? vec{} : at + kLanes <= readable ? load(weights + at) : load_partial(weights + at, count);
-            }
+            const bool whole = (c + kLanes - 1) * taps + kLanes <= readable;
+            detail::load_square(weights + c * taps, taps, columns - c, whole ? kLanes : count, square);
             detail::transpose(square);
             for (std::int64_t l = 0; l < count; ++l) store(lines[l] + o * kPanel + c, square[l]);
           }

@@ -55,6 +55,34 @@ GRAVEN_ALWAYS_INLINE void transpose(vec (&rows)[kLanes]) {
   }
 }
 
+/// square[r] = from[r * stride ...], one row of a matrix each; nothing is read beyond the first `rows` rows of `columns` elements, which are 0. Rows
+/// that are not whole go through memory: a branch for each element of a square that lies in registers would be a page of code.
+GRAVEN_ALWAYS_INLINE void load_square(const float* from, std::int64_t stride, std::int64_t rows, std::int64_t columns, vec (&square)[kLanes]) {
+  if (rows >= kLanes && columns >= kLanes) {
+#pragma GCC unroll 16
+    for (int r = 0; r < kLanes; ++r) square[r] = load(from + r * stride);
+    return;
+  }
+  float block[kLanes * kLanes] = {};
+  for (std::int64_t r = 0; r < rows && r < kLanes; ++r)
+    for (std::int64_t c = 0; c < columns && c < kLanes; ++c) block[r * kLanes + c] = from[r * stride + c];
+#pragma GCC unroll 16
+  for (int r = 0; r < kLanes; ++r) square[r] = load(block + r * kLanes);
+}
+/// The other way round.
+GRAVEN_ALWAYS_INLINE void store_square(float* to, std::int64_t stride, std::int64_t rows, std::int64_t columns, const vec (&square)[kLanes]) {
+  if (rows >= kLanes && columns >= kLanes) {
+#pragma GCC unroll 16
+    for (int r = 0; r < kLanes; ++r) store(to + r * stride, square[r]);
+    return;
+  }
+  float block[kLanes * kLanes];
+#pragma GCC unroll 16
+  for (int r = 0; r < kLanes; ++r) store(block + r * kLanes, square[r]);
+  for (std::int64_t r = 0; r < rows && r < kLanes; ++r)
+    for (std::int64_t c = 0; c < columns && c < kLanes; ++c) to[r * stride + c] = block[r * kLanes + c];
+}
+
 }  // namespace detail
 
 /// One panel: packed[i * 16 + r] = w[r * stride + i] for i in [0, columns), zero for r from `rows` (at most 16) on.
