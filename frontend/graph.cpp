@@ -106,6 +106,7 @@ struct GraphBase::State {
   std::vector<Attached> optimizers;
   int debug_level = -1;
   int threads = 0;
+  bool update_in_backward = false;
   std::int64_t steps = 0;
 
   // ---- once recorded ----
@@ -198,6 +199,11 @@ void GraphBase::set_threads(int threads) {
   if (threads < 0) throw UserError("set_threads: the number must not be negative, got " + std::to_string(threads));
   if (state_->executable) throw UserError("set_threads: the program of " + state_->name + " is running already");
   state_->threads = threads;
+}
+
+void GraphBase::update_in_backward(bool on, Location where) {
+  if (state_->trace) fail_at("update_in_backward: " + state_->name + " is recorded already; ask for it before compile() and the first call", where);
+  state_->update_in_backward = on;
 }
 
 const ir::Graph& GraphBase::graph() const {
@@ -333,6 +339,9 @@ void GraphBase::end_recording(Recording& recording, ir::Tree inputs, ir::Tree ou
         error.at(n.origins);
         throw error;
       }
+  if (state_->update_in_backward && state_->optimizers.empty())
+    throw UserError("update_in_backward: " + state_->name + " has no optimizer, so there is no update");
+  if (state_->update_in_backward) graph.config[std::string(ir::kUpdateInBackward)] = true;
   for (const auto& a : state_->optimizers) {
     ir::Optimizer o;
     o.kind = a.optimizer.kind();
@@ -547,7 +556,8 @@ std::string GraphBase::repr() const { return state_->text(1); }
 std::string GraphBase::State::text(int with_operators) const {
   const State& s = *this;
   std::string text = "(GRAPH:" + s.name + ":" + s.class_name + "): (\n";
-  text += std::string("  (CONFIG:config:GraphConfig(training=") + (s.optimizers.empty() ? "False" : "True") + ", ))\n";
+  text += std::string("  (CONFIG:config:GraphConfig(training=") + (s.optimizers.empty() ? "False" : "True") +
+          (s.update_in_backward ? ", update_in_backward=True" : "") + ", ))\n";
   const auto line = [&](const char* kind, const char* suffix, std::size_t i, ir::ValueId v) {
     text += "  (" + std::string(kind) + ":_" + s.name + "-" + suffix + "_" + std::to_string(i) + ":" +
             describe_tensor(s.trace->graph.type(v), false, false) + ")\n";

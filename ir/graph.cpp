@@ -167,6 +167,14 @@ void Graph::compact() {
   for (std::size_t i = 0; i < values.size(); ++i) names_.emplace(values[i].name, static_cast<ValueId>(i));
 }
 
+bool Graph::flag(std::string_view key) const {
+  const auto found = config.find(std::string(key));
+  if (found == config.end()) return false;
+  const bool* const on = std::get_if<bool>(&found->second);
+  if (on == nullptr) throw UserError("config." + found->first + ": expected true or false");
+  return *on;
+}
+
 std::vector<std::pair<std::string, std::int64_t>> Graph::symbols() const {
   std::vector<std::pair<std::string, std::int64_t>> found;
   for (ValueId v : inputs)

@@ -120,6 +120,9 @@ struct Tree {
   friend bool operator==(const Tree&, const Tree&) = default;
 };
 
+/// Key of Graph::config: each parameter is updated as soon as its gradient is there (ir/passes/update_in_backward.cpp).
+inline constexpr std::string_view kUpdateInBackward = "update_in_backward";
+
 class Graph {
  public:
   std::string name;             ///< the class: "TrainMlp"
@@ -163,6 +166,9 @@ class Graph {
 
   /// Drops values that nothing refers to, renumbering the rest in order of first appearance.
   void compact();
+
+  /// A boolean of `config`; false when it is absent. User error when it is something else.
+  bool flag(std::string_view key) const;
 
   /// The symbols of the inputs and their maxima, in order of first appearance.
   std::vector<std::pair<std::string, std::int64_t>> symbols() const;

@@ -22,6 +22,8 @@ class Comparison {
  public:
   explicit Comparison(std::string path) : file_(std::move(path)) {}
 
+  bool has(const std::string& name) const { return file_.find(name) != nullptr; }
+
   /// Copies a recorded tensor. An Error when it is not there, or of another type.
   void load(const char* name, void* data, DType dtype, const Dims& shape) const {
     const Variable variable{name, dtype, shape, data};

@@ -47,6 +47,7 @@ int emit(const EmitArguments& o) {
   options.passes.to = given.passes.to;
   options.format = given.format;
   if (given.memory_budget > 0) options.memory_budget = given.memory_budget;
+  options.update_in_backward = given.update_in_backward;
   options.weights = load_weights(o.path, graph);
   options.evaluation = codegen::read_evaluation(graph_file(o.path));
   options.execute = eager::double_reference;
@@ -82,6 +83,8 @@ void add_emit(CLI::App& app, int& status) {
   command->add_option("--dump", o->emit.passes.dump_directory, "Write the graph after every pass into this folder");
   command->add_option("--memory-budget", o->emit.memory_budget, "Bytes that the arena may take; more is an error")
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 60));
+  command->add_flag("--update-in-backward", o->emit.update_in_backward,
+                    "Update each parameter as soon as its gradient is there: one module's gradients in memory at a time");
   command->add_flag("!--no-format", o->emit.format, "Leave out clang-format");
   command->add_flag("-q,--quiet", o->quiet, "Say nothing but notes and errors");
   command->callback([o, &status] { status = emit(*o); });

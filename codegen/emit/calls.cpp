@@ -1,6 +1,6 @@
 #include "codegen/emit/calls.h"
-#include "codegen/index.h"
 #include "codegen/emit/text.h"
+#include "codegen/index.h"
 
 #include <fmt/format.h>
 
@@ -31,7 +31,9 @@ Body body_of(const ir::Node& node, const ir::KernelCall& call, ir::DType result)
 }
 
 /// Reference kernels whose first template argument is the element type; the others deduce it from the result.
-bool takes_element_type(std::string_view file) { return file == "conv2d" || file == "conv2d_winograd" || file == "batch_norm" || file == "pool2d" || file == "pad"; }
+bool takes_element_type(std::string_view file) {
+  return file == "conv2d" || file == "conv2d_winograd" || file == "batch_norm" || file == "pool2d" || file == "pad";
+}
 
 class Writer {
  public:
@@ -94,7 +96,8 @@ class Writer {
     const std::string braces = "{" + join(fields) + "}";
     auto add = [&](std::string text) {
       if (shared_.count(text)) return "config::" + name;
-      out_.configs.push_back({owner(step), std::move(text), type});
+      // The updates of one optimizer's parameters share its config.
+      if (written_.insert(text).second) out_.configs.push_back({owner(step), std::move(text), type});
       return (beside_training_ ? "config::evaluation::" : "config::") + name;
     };
     if (!symbolic) return add("inline constexpr " + type + " " + name + braces + ";");
@@ -285,8 +288,8 @@ class Writer {
   const ValueNames& values_;
   const CallStyle& style_;
   Calls& out_;
-  bool beside_training_;
-  std::unordered_set<std::string> shared_;
+  std::unordered_set<std::string> shared_, written_;  // texts of configs: of the training beside an evaluation, and so far
+  bool beside_training_ = false;
   Names config_names_;
 };
 

@@ -127,8 +127,16 @@ void require_budget(const Plan& plan, const EmitOptions& options, const char* wh
         .note(fmt::format("no placement can take less than {} bytes for this graph", plan.lower_bound));
 }
 
+void ask_for_update_in_backward(ir::Graph& graph) {
+  if (graph.optimizers.empty()) throw UserError("update_in_backward: the graph " + graph.name + " has no optimizer, so there is no update");
+  if (graph.stage == ir::pipeline().back().name && !graph.flag(ir::kUpdateInBackward))
+    throw UserError("update_in_backward: the graph " + graph.name + " has been through all passes").note("emit the graph as it was saved");
+  graph.config[std::string(ir::kUpdateInBackward)] = true;
+}
+
 Prepared prepare(const ir::Graph& traced, const EmitOptions& options, EmitReport& report) {
   Prepared p{traced, {}, {}, {}};
+  if (options.update_in_backward) ask_for_update_in_backward(p.graph);
   report.passes = finish_passes(p.graph, options);
   record_options(p.graph, options);
 

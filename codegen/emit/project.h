@@ -38,6 +38,7 @@ struct EmitOptions {
   std::function<void(const ir::Graph&, TensorValues&)> execute = {};
   std::int64_t memory_budget = 0;           ///< bytes that the arena may take; 0: no limit. Beyond it emission is a user error, and so is compiling
   int threads = 0;                          ///< default of --threads; 0: all processors
+  bool update_in_backward = false;          ///< as nn::GraphBase::update_in_backward; user error for a graph that has been through its passes
   std::string data = {};                    ///< default of --data
   std::string test_data = {};               ///< default of --test-data
   std::int64_t epochs = 1;                  ///< default of --epochs

@@ -150,6 +150,7 @@ class Builder {
         style_(target_style(options.target)) {
     if (evaluation) evaluation_values_.emplace(evaluation->graph, evaluation->plan, values_);
     out_.training = !graph.optimizers.empty() || !graph.losses.empty();
+    updates_in_backward_ = graph.flag(ir::kUpdateInBackward) && !graph.optimizers.empty();
     name_ = project_name(graph, options);
     json& d = out_.common;
     d["name"] = comment_text(name_);
@@ -163,6 +164,7 @@ class Builder {
     d["generator_version"] = kVersion;
     d["name_literal"] = string_literal(name_);
     d["training"] = out_.training;
+    d["updates_in_backward"] = updates_in_backward_;
     d["needs"] = style_.needs;
     d["purpose"] = out_.training ? "A training program and library" : "An inference program and library";
     const std::string licence = fmt::format(
@@ -619,7 +621,8 @@ class Builder {
     const bool split = total > kCallsPerFile;
     std::vector<ModelFile> others;
     for (const ir::Phase phase : {ir::Phase::prepare, ir::Phase::forward, ir::Phase::backward, ir::Phase::update}) {
-      const bool wanted = phase == ir::Phase::prepare ? calls.phases.count(phase) != 0 : phase == ir::Phase::forward || out_.training;
+      const bool may_be_empty = phase == ir::Phase::forward || (out_.training && !(phase == ir::Phase::update && updates_in_backward_));
+      const bool wanted = calls.phases.count(phase) != 0 || (phase != ir::Phase::prepare && may_be_empty);
       if (!wanted) continue;
       const std::string name(ir::name(phase));
       const std::vector<Call>& list = calls.phases[phase];
@@ -627,6 +630,7 @@ class Builder {
       d["functions"].push_back({{"name", name}, {"parts", parts}});
       if (phase != ir::Phase::prepare) d["step_functions"].push_back(name);
     }
+    d["has_update"] = !updates_in_backward_ || calls.phases.count(ir::Phase::update) != 0;
     d["has_prepare"] = calls.phases.count(ir::Phase::prepare) != 0;
     if (split) main.data["headers"] = json::array();
     out_.files.push_back(std::move(main));
@@ -693,7 +697,7 @@ class Builder {
   std::string title(ir::Phase phase, std::size_t count) const {
     std::string text = fmt::format("{}: {} call{}", ir::name(phase), count, count == 1 ? "" : "s");
     if (phase == ir::Phase::prepare) text += ", once after the weights were loaded";
-    if (phase == ir::Phase::update && !optimizer_text_.empty()) text += ", " + optimizer_text_;
+    if (phase == (updates_in_backward_ ? ir::Phase::backward : ir::Phase::update) && !optimizer_text_.empty()) text += ", " + optimizer_text_;
     text += ' ';
     while (text.size() < 110) text += '=';
     return text;
@@ -746,6 +750,7 @@ class Builder {
   const Plan& plan_;
   const Evaluation* evaluation_;
   bool evaluation_unknown_;
+  bool updates_in_backward_ = false;
   const EmitOptions& options_;
   ValueNames values_;
   std::optional<ValueNames> evaluation_values_;

@@ -89,6 +89,50 @@ ir::TensorData as_type(const ir::TensorData& data, ir::DType dtype) {
   return out;
 }
 
+/// after - before, as `dtype`.
+ir::TensorData difference(const ir::TensorData& after, const ir::TensorData& before, ir::DType dtype) {
+  const auto number = [](const ir::TensorData& data, std::size_t i) {
+    if (data.type.dtype == ir::DType::f64) {
+      double x;
+      std::memcpy(&x, data.bytes.data() + i * sizeof x, sizeof x);
+      return x;
+    }
+    GRAVEN_CHECK(data.type.dtype == ir::DType::f32, "parameters are f64 or f32");
+    float x;
+    std::memcpy(&x, data.bytes.data() + i * sizeof x, sizeof x);
+    return static_cast<double>(x);
+  };
+  ir::TensorData out{{ir::DType::f64, after.type.shape}, {}};
+  const std::size_t n = after.bytes.size() / ir::size_of(after.type.dtype);
+  out.bytes.resize(n * sizeof(double));
+  for (std::size_t i = 0; i < n; ++i) {
+    const double x = number(after, i) - number(before, i);
+    std::memcpy(out.bytes.data() + i * sizeof x, &x, sizeof x);
+  }
+  return as_type(out, dtype);
+}
+
+/// With rates of 1, what SGD changes is as large as the gradients.
+void take_rates_of_one(const ir::Graph& graph, TensorValues& known) {
+  for (std::size_t v = 0; v < graph.values.size(); ++v) {
+    if (graph.values[v].kind != ir::ValueKind::hyper || graph.values[v].name.compare(0, 3, "lr.") != 0) continue;
+    ir::TensorData scalar{graph.values[v].type, std::vector<std::byte>(sizeof(double))};
+    const double one = 1;
+    std::memcpy(scalar.bytes.data(), &one, sizeof one);
+    known.emplace(static_cast<ir::ValueId>(v), std::move(scalar));
+  }
+}
+
+/// The parameters whose change is proportional to their gradients. Adam's depends on the gradients' signs, which rounding decides where they are
+/// nearly 0; there its states tell more.
+std::vector<ir::ValueId> updated_by_sgd(const ir::Graph& graph) {
+  std::vector<ir::ValueId> parameters;
+  for (const ir::Node& node : graph.nodes)
+    for (std::size_t i = 0; node.op->name == "sgd" && i < node.inputs.size(); ++i)
+      if (node.inputs[i] != ir::kNone && graph.value(node.inputs[i]).kind == ir::ValueKind::parameter) parameters.push_back(node.inputs[i]);
+  return parameters;
+}
+
 /// The sum of the scalar losses, as the program reports it, in f32.
 ir::TensorData sum_of(const std::vector<ir::ValueId>& losses, const TensorValues& known) {
   double sum = 0;
@@ -153,10 +197,16 @@ std::map<std::string, ir::TensorData> record(const ir::Graph& graph, const Plan&
     known.emplace(static_cast<ir::ValueId>(v), std::move(scalar));
   }
 
-  // The update is left out: what it reads, the gradients, are results here.
   ir::Graph forward = graph;
   const auto gradients = parameter_gradients(graph);
-  std::erase_if(forward.nodes, [](const ir::Node& n) { return n.phase == ir::Phase::update; });
+  const bool updates_in_backward = graph.flag(ir::kUpdateInBackward) && !graph.optimizers.empty();
+  const TensorValues before = updates_in_backward ? known : TensorValues();
+  if (updates_in_backward) {
+    take_rates_of_one(graph, known);
+  } else {
+    // The update is left out: what it reads, the gradients, are results here.
+    std::erase_if(forward.nodes, [](const ir::Node& n) { return n.phase == ir::Phase::update; });
+  }
   for (const GradientOf& g : gradients) forward.outputs.push_back(g.gradient);
   for (const ir::Loss& l : graph.losses) forward.outputs.push_back(l.value);
   const bool training = !graph.optimizers.empty() || !graph.losses.empty();
@@ -170,6 +220,11 @@ std::map<std::string, ir::TensorData> record(const ir::Graph& graph, const Plan&
   if (!training) {
     for (std::size_t i = 0; i < graph.outputs.size(); ++i) keep("output." + values.output(i), graph.outputs[i]);
     return recorded;
+  }
+  if (updates_in_backward) {
+    for (const ir::ValueId v : graph.states) keep("state." + graph.value(v).name, v);
+    for (const ir::ValueId v : updated_by_sgd(graph))
+      recorded.emplace("change." + graph.value(v).name, difference(known.at(v), before.at(v), graph.type(v).dtype));
   }
   for (const GradientOf& g : gradients)
     if (plan.placements[static_cast<std::size_t>(root(plan, g.gradient))].home == Home::gradient) {

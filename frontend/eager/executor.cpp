@@ -83,6 +83,7 @@ ir::TensorData convert(const ir::TensorData& data, DType dtype) {
 struct Executor::Impl {
   ir::Graph graph;
   Oracle oracle = Oracle::none;
+  bool updates_in_backward = false;
 
   struct Slot {
     DType dtype;
@@ -140,7 +141,10 @@ struct Executor::Impl {
   }
 
   Impl(ir::Graph g, const ExecuteOptions& options)
-      : graph(specialise(std::move(g), options.symbols)), oracle(options.oracle), layout(options.layout) {
+      : graph(specialise(std::move(g), options.symbols)),
+        oracle(options.oracle),
+        updates_in_backward(graph.flag(ir::kUpdateInBackward)),
+        layout(options.layout) {
     if (layout) {
       GRAVEN_CHECK(layout->order.size() == graph.nodes.size() && layout->offset.size() == graph.values.size(), "a layout of another graph");
       allocate(layout->bytes);  // the arena is the beginning of the scratch memory
@@ -311,6 +315,14 @@ struct Executor::Impl {
     return r;
   }
 
+  void add_copy(Source to, Source from, std::int64_t bytes) {
+    Step step;
+    step.kind = Step::Kind::copy;
+    step.n = bytes;
+    step.arguments = {to, from};
+    steps.push_back(std::move(step));
+  }
+
   void add_fill(Source y, DType dtype, std::int64_t n, double value) {
     Step step;
     step.kind = Step::Kind::fill;
@@ -327,17 +339,21 @@ struct Executor::Impl {
     const ir::OpDef& op = *n.op;
     const std::string_view name = op.name;
     const bool packs = name.substr(0, 5) == "pack_";
-    if (op.alias || (packs && oracle != Oracle::none)) {
-      // The reference kernels take weights as they are in checkpoints: packing is nothing to them.
+    // The reference kernels take weights as they are in checkpoints: packing is nothing to them.
+    const bool packs_nothing = packs && oracle != Oracle::none;
+    if (op.alias || (packs_nothing && !updates_in_backward)) {
       slot(n.outputs[0]).alias_of = n.inputs[0];
       return;
     }
+    if (packs_nothing) {
+      // What was packed stays as it was when the parameter is updated before the packed weight is read.
+      place_outputs(n);
+      GRAVEN_CHECK(slot(n.outputs[0]).bytes() >= slot(n.inputs[0]).bytes(), "packing leaves elements out");
+      add_copy(of(n.outputs[0]), of(n.inputs[0]), slot(n.inputs[0]).bytes());
+      return;
+    }
     if (name == "assign") {
-      Step step;
-      step.kind = Step::Kind::copy;
-      step.n = slot(n.inputs[0]).bytes();
-      step.arguments = {of(n.inputs[0]), of(n.inputs[1])};
-      steps.push_back(std::move(step));
+      add_copy(of(n.inputs[0]), of(n.inputs[1]), slot(n.inputs[0]).bytes());
       return;
     }
     place_outputs(n);

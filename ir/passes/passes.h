@@ -23,5 +23,6 @@ void prepare_weights(Graph& graph, const PassOptions& options);
 void fuse_epilogues(Graph& graph, const PassOptions& options);
 void fuse_elementwise(Graph& graph, const PassOptions& options);
 void fuse_reductions(Graph& graph, const PassOptions& options);
+void update_in_backward(Graph& graph, const PassOptions& options);
 
 }  // namespace graven::ir

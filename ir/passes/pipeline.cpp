@@ -20,6 +20,7 @@ bool has_no_update(const Graph& graph, const PassOptions&) {
 }
 bool inference(const Graph& graph, const PassOptions&) { return is_inference(graph); }
 bool on_cpu(const Graph&, const PassOptions& options) { return options.target == Target::cpu; }
+bool wants_update_in_backward(const Graph& graph, const PassOptions&) { return graph.flag(kUpdateInBackward) && !graph.optimizers.empty(); }
 bool inference_on_cpu(const Graph& graph, const PassOptions& options) { return inference(graph, options) && on_cpu(graph, options); }
 
 constexpr Pass kPipeline[] = {
@@ -39,7 +40,9 @@ constexpr Pass kPipeline[] = {
     {"prepare_weights", prepare_weights, inference, "before fusion, which never mixes what is computed once with what is computed in each call"},
     {"fuse_epilogues", fuse_epilogues, nullptr, "before elementwise fusion, which would take the activations first"},
     {"fuse_elementwise", fuse_elementwise, nullptr, "whatever elementwise work is left"},
-    {"fuse_reductions", fuse_reductions, on_cpu, "last: chains are whole, and what only a sum reads need not be stored"},
+    {"fuse_reductions", fuse_reductions, on_cpu, "chains are whole, and what only a sum reads need not be stored"},
+    {"update_in_backward", update_in_backward, wants_update_in_backward,
+     "last: from here on a parameter changes between reads that other passes might have moved"},
 };
 
 std::size_t position(std::string_view pass_name) {

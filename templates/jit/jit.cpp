@@ -27,7 +27,7 @@ constexpr std::size_t aligned(std::size_t bytes) { return (bytes + 63) / 64 * 64
 /// What no host memory is bound to: gradients, prepared values, the arena.
 constexpr std::size_t own_bytes() {
   std::size_t bytes = aligned(kArenaBytes) + 64;
-{% if training %}
+{% if training and not updates_in_backward %}
 #define GRAVEN_PARAM(name, dtype, path, ...) bytes += aligned(sizeof(dtype) * numel({__VA_ARGS__}));
 #include "params.h"
 {% endif %}
@@ -46,7 +46,7 @@ struct Instance {
 #define GRAVEN_VALUE(name, dtype, offset, bytes) buf.name = reinterpret_cast<dtype*>(next + (offset));
 #include "memory_plan.h"
     next += aligned(kArenaBytes);
-{% if training %}
+{% if training and not updates_in_backward %}
 #define GRAVEN_PARAM(name, dtype, path, ...) \
   grad.name = reinterpret_cast<dtype*>(next); \
   next += aligned(sizeof(dtype) * numel({__VA_ARGS__}));
@@ -65,7 +65,7 @@ struct Instance {
 
   Step step() {
 {% if training %}
-    return Step{threads, in, param, grad, state{% if has_prepared %}, prepared{% endif %}, buf};
+    return Step{threads, in, param, {% if not updates_in_backward %}grad, {% endif %}state{% if has_prepared %}, prepared{% endif %}, buf};
 {% else %}
     return Step{threads, in, out, param{% if has_prepared %}, prepared{% endif %}, buf};
 {% endif %}
@@ -76,7 +76,9 @@ struct Instance {
   Inputs in;
   Parameters param;
 {% if training %}
+{% if not updates_in_backward %}
   Gradients grad;
+{% endif %}
   States state;
 {% else %}
   Outputs out;

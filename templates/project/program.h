@@ -45,12 +45,14 @@ struct Parameters {
 #include "params.h"
 };
 {% if training %}
+{% if not updates_in_backward %}
 
 /// Gradients, by parameter.
 struct Gradients {
 #define GRAVEN_PARAM(name, dtype, path, ...) dtype* name = nullptr;
 #include "params.h"
 };
+{% endif %}
 
 /// What the optimizer keeps from step to step.
 struct States {
@@ -83,7 +85,9 @@ struct Step {
   const Inputs& in;
 {% if training %}
   const Parameters& param;
+{% if not updates_in_backward %}
   const Gradients& grad;
+{% endif %}
   const States& state;
 {% else %}
   const Outputs& out;

@@ -266,8 +266,10 @@ TEST(CudaProjects, MyLinear) {
   projects.run("cuda", "selftest", {});
 }
 
-TEST(CudaProjects, PolynomialFit) {
-  Projects projects("fit_polynomial", fit_polynomial());
+void fit_a_polynomial(const std::string& name, bool update_in_backward) {
+  Graph graph = fit_polynomial();
+  if (update_in_backward) graph.config[std::string(ir::kUpdateInBackward)] = true;
+  Projects projects(name, graph);
   std::vector<float> features, y;
   for (int i = 0; i < 2000; ++i) {
     const double x = -std::numbers::pi + 2 * std::numbers::pi * i / 1999;
@@ -277,13 +279,13 @@ TEST(CudaProjects, PolynomialFit) {
   write_npy(projects.folder() / "features.npy", "<f4", {2000, 3}, features);
   write_npy(projects.folder() / "y.npy", "<f4", {2000}, y);
   const std::vector<std::string> arguments = {"--data", "../features.npy,../y.npy", "--epochs", "20", "--no-shuffle", "--log", "log", "--out", ""};
-  projects.run("cpu", "fit_polynomial", arguments);
+  projects.run("cpu", name, arguments);
   const std::vector<double> expected = losses(projects.folder() / "cpu/log");
   EXPECT_LT(expected.back(), expected.front());
   std::vector<double> first;
   for (const char* order : kOrders) {
     fs::remove(projects.folder() / "cuda/log");
-    projects.run("cuda", "fit_polynomial", arguments, order);
+    projects.run("cuda", name, arguments, order);
     const std::vector<double> got = losses(projects.folder() / "cuda/log");
     expect_same_losses(got, expected, 1e-5);
     EXPECT_TRUE(first.empty() || got == first) << "other losses in the order " << order;
@@ -291,6 +293,9 @@ TEST(CudaProjects, PolynomialFit) {
   }
   projects.run("cuda", "selftest", {});
 }
+
+TEST(CudaProjects, PolynomialFit) { fit_a_polynomial("fit_polynomial", false); }
+TEST(CudaProjects, PolynomialFitUpdatesInBackward) { fit_a_polynomial("fit_polynomial_updates_in_backward", true); }
 
 TEST(CudaProjects, LeNetTrains) {
   Projects projects("lenet_train", lenet_train(), /*evaluates_apart=*/true);

@@ -222,6 +222,18 @@ std::optional<Finding> check_memory(const Graph& g, const Results& expected) {
   return std::nullopt;
 }
 
+/// Updates within backward: the oracle's results are the same, and the kernels' in every bit, in an arena that gradients share.
+std::optional<Finding> check_update_in_backward(const Graph& traced, const Results& expected, const Results& alone) {
+  if (traced.optimizers.empty()) return std::nullopt;
+  Graph g = traced;
+  g.config[std::string(ir::kUpdateInBackward)] = true;
+  ir::run_passes(g, {});
+  if (auto finding = check_json(g)) return finding;
+  const auto allowed = [](const std::string&, const TensorData&) { return 2e-6; };  // folded constants are rounded to f32
+  if (const auto text = first_of(expected, run_double(g), allowed)) return Finding{"update_in_backward", *text};
+  return check_memory(g, alone);
+}
+
 }  // namespace
 
 std::optional<Finding> check(const Graph& traced, std::uint64_t seed) {
@@ -248,7 +260,8 @@ std::optional<Finding> check(const Graph& traced, std::uint64_t seed) {
   set_num_threads(threads);
   if (const auto text = first_of(expected, alone, allowed)) return Finding{"kernels", *text};
   if (const auto text = first_bit(alone, shared)) return Finding{"threads", *text};
-  return check_memory(lowered, alone);
+  if (auto finding = check_memory(lowered, alone)) return finding;
+  return check_update_in_backward(traced, expected, alone);
 }
 
 std::optional<Finding> check_emitted(const std::vector<Graph>& traced) {

@@ -52,6 +52,47 @@ TEST(Project, TrainingBuildsAndAgreesWithWhatWasRecorded) {
   expect_runs({(folder.path / "build/mlp_train").string(), "--help"});
 }
 
+TEST(Project, UpdateInBackwardBuildsAndAgreesWithWhatWasRecorded) {
+  for (const char* kind : {"sgd", "adamw"}) {
+    Graph graph = mlp_training();
+    if (kind == std::string("adamw")) {
+      graph.optimizers[0].kind = kind;
+      graph.optimizers[0].groups[0].options = {{"lr", 1e-3}, {"beta1", 0.9}, {"beta2", 0.999}, {"eps", 1e-8}, {"weight_decay", 0.01}};
+    }
+    const Folder folder(std::string("update_in_backward_") + kind);
+    const EmitReport plain = emit(graph, folder.path, {.name = "mlp_train"});
+    const EmitReport report = emit(graph, folder.path, {.name = "mlp_train", .execute = eager::double_reference, .update_in_backward = true});
+    EXPECT_LT(report.arena_bytes, plain.arena_bytes + 4 * 256 * 784) << "the largest gradient comes and goes";
+    const std::string header = text_of(folder.path / "model.h");
+    EXPECT_EQ(header.find("gradients()"), std::string::npos);
+    EXPECT_EQ(header.find("void update("), std::string::npos);
+    expect_runs({"cmake", "-S", folder.path.string(), "-B", (folder.path / "build").string()});
+    expect_runs({"cmake", "--build", (folder.path / "build").string(), "-j2"});
+    expect_runs({(folder.path / "build/selftest").string()}, folder.path);
+    // From the file alone the same bytes.
+    const Graph read = ir::read_graph((folder.path / "graph.json").string());
+    EmitOptions options = recorded_options(read);
+    options.execute = eager::double_reference;
+    EXPECT_TRUE(check(folder.path, options).empty());
+  }
+}
+
+TEST(Project, UpdateInBackwardNeedsAnUpdateToCome) {
+  const auto error_of = [](const Graph& graph) -> std::string {
+    try {
+      render_project(graph, {.update_in_backward = true, .format = false});
+      return "no error";
+    } catch (const UserError& e) {
+      return e.what();
+    }
+  };
+  EXPECT_NE(error_of(my_linear()).find("has no optimizer"), std::string::npos) << error_of(my_linear());
+  Graph through = mlp_training();
+  ir::run_passes(through, {});
+  through.stage = ir::pipeline().back().name;  // as the graph of an emitted project says
+  EXPECT_NE(error_of(through).find("has been through all passes"), std::string::npos) << error_of(through);
+}
+
 TEST(Project, InferenceBuildsForEveryLevel) {
   const Folder folder("my_linear");
   emit(my_linear(), folder.path, {.execute = eager::double_reference});

@@ -283,6 +283,18 @@ TEST(Graphs, SayWhatIsWrong) {
   EXPECT_NE(error_of([&] { (void)Peeks().graph(); }).find("has not been recorded yet"), std::string::npos);
 }
 
+TEST(Graphs, UpdateInBackwardIsAskedForInTime) {
+  TrainMlp recorded;
+  recorded.compile(spec({2, 4}), spec({2}, i64));
+  EXPECT_NE(error_of([&] { recorded.update_in_backward(); }).find("is recorded already"), std::string::npos);
+  struct Infer : nn::Graph<Infer> {
+    Mlp model = child("model", Mlp());
+    Tensor build(Tensor x) { return model(x); }
+  } infer;
+  infer.update_in_backward();
+  EXPECT_NE(error_of([&] { infer.compile(spec({2, 4})); }).find("has no optimizer, so there is no update"), std::string::npos);
+}
+
 TEST(Graphs, CheckTheInputsOfLaterCalls) {
   struct Two : nn::Graph<Two> {
     Tensor build(Tensor x, std::map<std::string, Tensor> more) { return x + more.at("y"); }

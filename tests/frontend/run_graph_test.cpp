@@ -36,6 +36,26 @@ struct Infer : nn::Graph<Infer> {
   Tensor build(Tensor x) { return model(x).softmax(1); }
 };
 
+TEST(CompiledGraphs, UpdateInBackwardGivesTheSameBits) {
+  const auto train = [](bool in_backward) {
+    manual_seed(12);
+    const Tensor x = randn({8, 6}), labels = randint(0, 3, {8});
+    Train graph((Mlp()));
+    if (in_backward) graph.update_in_backward();
+    for (int step = 0; step < 5; ++step) graph(x, labels);
+    const std::string config =
+        in_backward ? "(CONFIG:config:GraphConfig(training=True, update_in_backward=True, ))" : "GraphConfig(training=True, ))";
+    EXPECT_NE(graph.repr().find(config), std::string::npos) << graph.repr();
+    return graph.state_dict();
+  };
+  const nn::StateDict apart = train(false), together = train(true);
+  ASSERT_EQ(apart.size(), together.size());
+  for (std::size_t i = 0; i < apart.size(); ++i) {
+    EXPECT_EQ(apart[i].first, together[i].first);
+    EXPECT_TRUE(equal(apart[i].second, together[i].second)) << apart[i].first;
+  }
+}
+
 TEST(CompiledGraphs, TrainAsEagerModulesDo) {
   manual_seed(11);
   const Tensor x = randn({8, 6}), labels = randint(0, 3, {8});

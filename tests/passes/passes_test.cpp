@@ -67,6 +67,21 @@ Graph shared_parameter() {
   });
 }
 
+/// An embedding whose weight is the output layer's, too.
+Graph shared_embedding() {
+  Graph g;
+  g.name = "Case";
+  const ValueId tokens = g.add_input("tokens", {DType::i64, {5}}), w = parameter(g, "w", {7, 3});
+  Recorder r(g);
+  const ValueId y = r("head", "linear", {r("tokens", "embedding", {w, tokens}), w});
+  return train(g, r("loss", "mean", {r("loss", "square", {y})}, {{"dims", Ints{}}}), sgd(g, 0));
+}
+
+Graph asking_for_update_in_backward(Graph g) {
+  g.config[std::string(ir::kUpdateInBackward)] = true;
+  return g;
+}
+
 /// Two linear layers without biases, the second one's weight larger than the caches.
 Graph large_weight() {
   return of([](Graph& g, Recorder& r, ValueId x) {
@@ -184,6 +199,7 @@ const std::vector<Case>& cases() {
       {"add_optimizer_updates", "mlp", [] { return prepared(small_mlp(), "differentiate"); }},
       {"add_optimizer_updates", "residual", [] { return prepared(residual_training(), "differentiate"); }},
       {"fold_constants", "arithmetic", constants},
+      {"simplify_algebra", "shared_embedding", [] { return prepared(shared_embedding(), "fold_constants"); }},
       {"simplify_algebra", "identities", algebra},
       {"simplify_algebra", "copies", [] { return prepared(copies(), "fold_constants"); }},
       {"simplify_algebra", "lenet", [] { return prepared(lenet_training(2), "fold_constants"); }},
@@ -212,6 +228,8 @@ const std::vector<Case>& cases() {
       {"fuse_elementwise", "lenet", [] { return prepared(lenet_training(2), "fuse_epilogues"); }},
       {"fuse_elementwise", "residual_training", [] { return prepared(residual_training(), "fuse_epilogues"); }},
       {"fuse_reductions", "polynomial", [] { return prepared(polynomial_training(), "fuse_elementwise"); }},
+      {"update_in_backward", "mlp", [] { return prepared(asking_for_update_in_backward(small_mlp()), "fuse_reductions"); }},
+      {"update_in_backward", "shared_parameter", [] { return prepared(asking_for_update_in_backward(shared_parameter()), "fuse_reductions"); }},
       {"fuse_reductions", "norms", [] { return prepared(norms(), "fuse_elementwise"); }},
   };
   return table;

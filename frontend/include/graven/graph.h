@@ -81,6 +81,11 @@ class GraphBase {
   /// Threads of the program; 0: all. Before the first run.
   void set_threads(int threads);
 
+  /// Each parameter is updated within backward, as soon as its gradient is there and the step has read the parameter for the last time: gradients
+  /// then take the memory of one module's instead of all parameters' together. The numbers are the same, bit for bit. An emitted Model has no
+  /// backward(), update() and gradients() apart then. Before compile() or the first call: user error after it.
+  void update_in_backward(bool on = true, Location where = Location::current());
+
   /// OneFlow's print: modules, parameters and buffers; once recorded, inputs and outputs too.
   std::string repr() const;
 

@@ -70,12 +70,19 @@ class Model {
 
   /// Forward, backward, update. Returns the loss before the update.
   double step(@{ parameters }@, const Hyper& hyper);
+{% if updates_in_backward %}
+  /// The forward phase of a step, as it is in training; returns the loss. Backward updates each parameter as soon as its gradient is there, so
+  /// the rest of the step is not to be had apart, and no gradient outlives it.
+{% else %}
   /// The forward phase of a step, as it is in training; returns the loss.
+{% endif %}
   double forward(@{ parameters }@{% if random %}, const Hyper& hyper = {}{% endif %});
+{% if not updates_in_backward %}
   /// The gradients of the loss, after forward() with the same inputs{% if random %} and the same seed and step: masks are drawn again{% endif %}.
   void backward(@{ parameters }@{% if random %}, const Hyper& hyper = {}{% endif %});
   /// Changes the parameters by their gradients, after backward().
   void update(const Hyper& hyper);
+{% endif %}
 {% if has_evaluation == "true" %}
 {% if evaluates_apart %}
   /// The loss of the network in evaluation mode: batch norms use their running statistics, nothing is random, nothing is learned or written.
@@ -96,8 +103,10 @@ class Model {
 
   /// Parameters and buffers, in the order of the weights file.
   std::vector<Tensor> parameters() const;
+{% if not updates_in_backward %}
   /// Gradients under their parameters' paths, valid after backward().
   std::vector<Tensor> gradients() const;
+{% endif %}
   /// The optimizer's states; all zero at first.
   std::vector<Tensor> states() const;
   /// Results of the last forward() or step().

@@ -41,12 +41,14 @@ constexpr std::size_t weight_bytes() {
 #include "params.h"
   return bytes;
 }
+{% if not updates_in_backward %}
 constexpr std::size_t gradient_bytes() {
   std::size_t bytes = 0;
 #define GRAVEN_PARAM(name, dtype, path, ...) bytes += aligned(sizeof(dtype) * numel({__VA_ARGS__}));
 #include "params.h"
   return bytes;
 }
+{% endif %}
 constexpr std::size_t state_bytes() {
   std::size_t bytes = 0;
 #define GRAVEN_STATE(name, dtype, path, ...) bytes += aligned(sizeof(dtype) * numel({__VA_ARGS__}));
@@ -57,14 +59,16 @@ constexpr std::size_t state_bytes() {
 }  // namespace
 
 struct Model::Memory {
-  explicit Memory(int count) : threads(count), weights(weight_bytes()), gradients(gradient_bytes()), states(state_bytes()), arena({% if evaluates_apart %}std::max(kArenaBytes, kEvaluationBytes){% else %}kArenaBytes{% endif %}) {
+  explicit Memory(int count) : threads(count), weights(weight_bytes()), {% if not updates_in_backward %}gradients(gradient_bytes()), {% endif %}states(state_bytes()), arena({% if evaluates_apart %}std::max(kArenaBytes, kEvaluationBytes){% else %}kArenaBytes{% endif %}) {
     std::byte* next = weights.at<std::byte>(0);
 #define GRAVEN_PARAM(name, dtype, path, ...) param.name = take<dtype>(next, numel({__VA_ARGS__}));
 #define GRAVEN_FIXED(name, dtype, path, ...) param.name = take<dtype>(next, numel({__VA_ARGS__}));
 #include "params.h"
+{% if not updates_in_backward %}
     next = gradients.at<std::byte>(0);
 #define GRAVEN_PARAM(name, dtype, path, ...) grad.name = take<dtype>(next, numel({__VA_ARGS__}));
 #include "params.h"
+{% endif %}
     next = states.at<std::byte>(0);
 #define GRAVEN_STATE(name, dtype, path, ...) state.name = take<dtype>(next, numel({__VA_ARGS__}));
 #include "params.h"
@@ -78,30 +82,32 @@ struct Model::Memory {
   }
 
   std::vector<runtime::Variable> weight_variables() const {
-    return {
-#define GRAVEN_PARAM(name, dtype, path, ...) {path, runtime::DType::dtype, {__VA_ARGS__}, param.name},
-#define GRAVEN_FIXED(name, dtype, path, ...) {path, runtime::DType::dtype, {__VA_ARGS__}, param.name},
+    std::vector<runtime::Variable> list;
+#define GRAVEN_PARAM(name, dtype, path, ...) runtime::add(list, path, runtime::DType::dtype, {__VA_ARGS__}, param.name);
+#define GRAVEN_FIXED(name, dtype, path, ...) runtime::add(list, path, runtime::DType::dtype, {__VA_ARGS__}, param.name);
 #include "params.h"
-    };
+    return list;
   }
+{% if not updates_in_backward %}
   std::vector<runtime::Variable> gradient_variables() const {
-    return {
-#define GRAVEN_PARAM(name, dtype, path, ...) {path, runtime::DType::dtype, {__VA_ARGS__}, grad.name},
+    std::vector<runtime::Variable> list;
+#define GRAVEN_PARAM(name, dtype, path, ...) runtime::add(list, path, runtime::DType::dtype, {__VA_ARGS__}, grad.name);
 #include "params.h"
-    };
+    return list;
   }
+{% endif %}
   std::vector<runtime::Variable> state_variables() const {
-    return {
-#define GRAVEN_STATE(name, dtype, path, ...) {path, runtime::DType::dtype, {__VA_ARGS__}, state.name},
+    std::vector<runtime::Variable> list;
+#define GRAVEN_STATE(name, dtype, path, ...) runtime::add(list, path, runtime::DType::dtype, {__VA_ARGS__}, state.name);
 #include "params.h"
-    };
+    return list;
   }
 
   Step step(@{ parameters }@) {
 {% for input in inputs %}
     in.@{ input.member }@ = @{ input.converted }@;
 {% endfor %}
-    Step step{threads, in, param, grad, state, buf};
+    Step step{threads, in, param, {% if not updates_in_backward %}grad, {% endif %}state, buf};
 {% for symbol in symbols %}
     if (@{ symbol.identifier }@ < 1 || @{ symbol.identifier }@ > @{ symbol.maximum }@)
       throw std::runtime_error("@{ symbol.identifier }@: expected 1 to @{ symbol.maximum }@, found " + std::to_string(@{ symbol.identifier }@));
@@ -122,10 +128,12 @@ struct Model::Memory {
 {% endif %}
 
   Threads threads;
-  runtime::Arena weights, gradients, states, arena;
+  runtime::Arena weights, {% if not updates_in_backward %}gradients, {% endif %}states, arena;
   Inputs in;
   Parameters param;
+{% if not updates_in_backward %}
   Gradients grad;
+{% endif %}
   States state;
   Buffers buf;
 {% if evaluates_apart %}
@@ -148,6 +156,7 @@ double Model::forward(@{ parameters }@{% if random %}, const Hyper& hyper{% endi
   return memory_->loss();
 }
 
+{% if not updates_in_backward %}
 {% if random %}
 void Model::backward(@{ parameters }@, const Hyper& hyper) {
   Step step = memory_->step(@{ argument_names }@);
@@ -164,13 +173,16 @@ void Model::update(const Hyper& hyper) {
   memory_->program.update(step);
 }
 
+{% endif %}
 double Model::step(@{ parameters }@, const Hyper& hyper) {
   Step step = memory_->step(@{ argument_names }@);
   step.hyper = hyper;
   memory_->program.forward(step);
   memory_->program.backward(step);
   const double loss = memory_->loss();
+{% if has_update %}
   memory_->program.update(step);
+{% endif %}
   return loss;
 }
 
@@ -209,7 +221,9 @@ std::vector<Tensor> tensors(const std::vector<runtime::Variable>& variables) {
 }  // namespace
 
 std::vector<Tensor> Model::parameters() const { return tensors(memory_->weight_variables()); }
+{% if not updates_in_backward %}
 std::vector<Tensor> Model::gradients() const { return tensors(memory_->gradient_variables()); }
+{% endif %}
 std::vector<Tensor> Model::states() const { return tensors(memory_->state_variables()); }
 std::vector<Tensor> Model::results() const {
   std::vector<Tensor> list;

@@ -1,6 +1,11 @@
 @{ banner }@
+{% if updates_in_backward %}
+// The self-test: one step, with learning rates of 1, on recorded inputs; the loss, the optimizer's states and what SGD changed against what was
+// recorded when the project was generated (in double precision, by plain loops); then the same with another model, which must give the same bits.
+{% else %}
 // The self-test: one step on recorded inputs; loss, results and gradients against what was recorded when the project was generated (in double
 // precision, by plain loops); then the same again, which must give the same bits.
+{% endif %}
 #include <cmath>
 #include <cstddef>
 #include <cstdio>
@@ -25,6 +30,18 @@ double allowance(const graven::runtime::Comparison& comparison, const std::strin
   double largest = 0;
   for (std::int64_t i = 0; i < n; ++i) largest = std::fmax(largest, std::fabs(graven::runtime::number_at(dtype, recorded.data(), i)));
   return 1e-4 * largest;
+}
+
+}  // namespace
+
+{% endif %}
+{% if updates_in_backward %}
+namespace {
+
+graven::runtime::DType dtype_of(const @{ namespace }@::Tensor& tensor) {
+  for (int d = 0; d < static_cast<int>(std::size(graven::runtime::kDTypes)); ++d)
+    if (std::strcmp(graven::runtime::kDTypes[d].name, tensor.dtype) == 0) return static_cast<graven::runtime::DType>(d);
+  return graven::runtime::DType::f32;
 }
 
 }  // namespace
@@ -57,11 +74,70 @@ int main() {
 {% endfor %}
 {% endif %}
     const double loss = model.forward(@{ argument_names }@);
+{% if not updates_in_backward %}
     model.backward(@{ argument_names }@);
+{% endif %}
     std::printf("%s, level %s, loss %.9g\n", @{ name_literal }@, model.level(), loss);
 {% if recorded %}
     const float loss_f32 = static_cast<float>(loss);
     comparison.check("loss", &loss_f32, DType::f32, {}, @{ tolerance }@, 1e-6);
+{% endif %}
+{% if updates_in_backward %}
+    const auto bytes = [](const @{ namespace }@::Tensor& t) {
+      std::size_t count = 1;
+      for (const std::int64_t d : t.shape) count *= static_cast<std::size_t>(d);
+      const char* data = static_cast<const char*>(t.data);
+      return std::vector<char>(data, data + count * graven::runtime::size_of(dtype_of(t)));
+    };
+    @{ namespace }@::Hyper hyper;
+    for (double& rate : hyper.learning_rates) rate = 1;
+{% if recorded %}
+    std::vector<std::vector<char>> before;
+    for (const auto& t : model.parameters()) before.push_back(bytes(t));
+{% endif %}
+    model.step(@{ argument_names }@, hyper);
+{% if recorded %}
+    std::size_t k = 0;
+    for (const auto& t : model.parameters()) {
+      const std::vector<char>& old = before[k++];
+      const std::string name = "change." + t.path;
+      if (!comparison.has(name)) continue;
+      const DType dtype = dtype_of(t);
+      const auto* const now = static_cast<const std::byte*>(t.data);
+      const auto* const then = reinterpret_cast<const std::byte*>(old.data());
+      std::vector<char> change(old.size());
+      double largest = 0;  // an element of the parameter, whose rounding the difference has in it
+      for (std::size_t i = 0; i < old.size() / graven::runtime::size_of(dtype); ++i) {
+        const double a = graven::runtime::number_at(dtype, now, static_cast<std::int64_t>(i)), b = graven::runtime::number_at(dtype, then, static_cast<std::int64_t>(i));
+        largest = std::fmax(largest, std::fmax(std::fabs(a), std::fabs(b)));
+        const float narrow = static_cast<float>(a - b);
+        if (dtype == DType::f64) {
+          const double wide = a - b;
+          std::memcpy(change.data() + i * sizeof wide, &wide, sizeof wide);
+        } else {
+          std::memcpy(change.data() + i * sizeof narrow, &narrow, sizeof narrow);
+        }
+      }
+      comparison.check(name.c_str(), change.data(), dtype, t.shape, @{ tolerance }@, allowance(comparison, name, dtype, t.shape) + 2.5e-7 * largest);
+    }
+    for (const auto& t : model.states()) {
+      const std::string name = "state." + t.path;
+      comparison.check(name.c_str(), t.data, dtype_of(t), t.shape, @{ tolerance }@, allowance(comparison, name, dtype_of(t), t.shape));
+    }
+{% endif %}
+    @{ namespace }@::Model other;
+    other.load(graven::runtime::find_beside_program("weights.safetensors"));
+    other.forward(@{ argument_names }@);
+    other.step(@{ argument_names }@, hyper);
+    const auto agree = [&](const std::vector<@{ namespace }@::Tensor>& a, const std::vector<@{ namespace }@::Tensor>& b) {
+      for (std::size_t i = 0; i < a.size(); ++i)
+        if (bytes(a[i]) != bytes(b[i])) return std::printf("%s: two runs differ\n", a[i].path.c_str()), false;
+      return true;
+    };
+    if (!agree(model.parameters(), other.parameters()) || !agree(model.states(), other.states())) return 1;
+    std::printf("two runs agree in every bit\n");
+{% else %}
+{% if recorded %}
     for (const auto& t : model.gradients()) {
       for (int d = 0; d < static_cast<int>(std::size(graven::runtime::kDTypes)); ++d)
         if (std::strcmp(graven::runtime::kDTypes[d].name, t.dtype) == 0)
@@ -88,6 +164,7 @@ int main() {
     for (const auto& t : model.gradients())
       if (bytes(t) != first[k++]) return std::printf("%s: two runs differ\n", t.path.c_str()), 1;
     std::printf("two runs agree in every bit\n");
+{% endif %}
 {% if recorded %}
     return comparison.finish();
 {% else %}

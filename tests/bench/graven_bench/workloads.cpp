@@ -81,7 +81,10 @@ struct TrainGpt2 : nn::Graph<TrainGpt2> {
   models::GPT2LMHeadModel model = child("model", models::GPT2LMHeadModel({.resid_pdrop = 0, .embd_pdrop = 0, .attn_pdrop = 0}));
   nn::CrossEntropyLoss loss_fn = child("loss_fn", nn::CrossEntropyLoss());
   optim::AdamW optimizer{model.parameters(), {.lr = 1e-4, .betas = {0.9, 0.999}, .eps = 1e-8, .weight_decay = 0}};
-  TrainGpt2() { add_optimizer(optimizer); }
+  TrainGpt2() {
+    add_optimizer(optimizer);
+    update_in_backward();  // its gradients would take as much memory as its parameters
+  }
   Tensor build(Tensor tokens, Tensor successors) {
     Tensor loss = loss_fn(flatten(model(tokens), 0, 1), flatten(successors, 0, 1));
     loss.backward();

@@ -24,7 +24,7 @@ class Program final : public graven::runtime::InferenceModel {
             },
         .batch = 8,
         .batch_is_symbolic = true,
-        .graph_hash = "997507ac16dbee66ecdff54f54a3f084cb0c38c640022a0ac20d76b752cf7350",
+        .graph_hash = "fb5e0bda4bcfc74aec294ec7522e8da407b60030cad060e44f09a26d7c142203",
         .generator = "graven 0.1.0",
     };
     return text;

@@ -126,10 +126,9 @@ struct Model::Memory {
 
 Weights::Weights(const std::string& path) : memory_(std::make_unique<Memory>()) {
   if (!path.empty()) {
-    const std::vector<runtime::Variable> variables = {
-#define GRAVEN_FIXED(name, dtype, path, ...) {path, runtime::DType::dtype, {__VA_ARGS__}, memory_->param.name},
+    std::vector<runtime::Variable> variables;
+#define GRAVEN_FIXED(name, dtype, path, ...) runtime::add(variables, path, runtime::DType::dtype, {__VA_ARGS__}, memory_->param.name);
 #include "params.h"
-    };
     runtime::load_variables(runtime::SafetensorsFile(path), variables);
   }
   Threads threads(1);

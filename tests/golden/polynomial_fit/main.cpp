@@ -37,7 +37,7 @@ class Program final : public graven::runtime::TrainableModel {
             {
                 {.lr = 1e-06, .schedule = {}},
             },
-        .graph_hash = "b834dabeb026cc38da0c1ed17089249e42e2d803542face6d32340f0b25cdfb3",
+        .graph_hash = "78f759412cd54875f7ff256053b1cc6d94f8b96ab6cdb27e4bb87b15cf92ee7d",
         .generator = "graven 0.1.0",
         .has_evaluation = true,
         .has_accuracy = false,

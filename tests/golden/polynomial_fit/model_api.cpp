@@ -126,23 +126,23 @@ struct Model::Memory {
   }
 
   std::vector<runtime::Variable> weight_variables() const {
-    return {
-#define GRAVEN_PARAM(name, dtype, path, ...) {path, runtime::DType::dtype, {__VA_ARGS__}, param.name},
-#define GRAVEN_FIXED(name, dtype, path, ...) {path, runtime::DType::dtype, {__VA_ARGS__}, param.name},
+    std::vector<runtime::Variable> list;
+#define GRAVEN_PARAM(name, dtype, path, ...) runtime::add(list, path, runtime::DType::dtype, {__VA_ARGS__}, param.name);
+#define GRAVEN_FIXED(name, dtype, path, ...) runtime::add(list, path, runtime::DType::dtype, {__VA_ARGS__}, param.name);
 #include "params.h"
-    };
+    return list;
   }
   std::vector<runtime::Variable> gradient_variables() const {
-    return {
-#define GRAVEN_PARAM(name, dtype, path, ...) {path, runtime::DType::dtype, {__VA_ARGS__}, grad.name},
+    std::vector<runtime::Variable> list;
+#define GRAVEN_PARAM(name, dtype, path, ...) runtime::add(list, path, runtime::DType::dtype, {__VA_ARGS__}, grad.name);
 #include "params.h"
-    };
+    return list;
   }
   std::vector<runtime::Variable> state_variables() const {
-    return {
-#define GRAVEN_STATE(name, dtype, path, ...) {path, runtime::DType::dtype, {__VA_ARGS__}, state.name},
+    std::vector<runtime::Variable> list;
+#define GRAVEN_STATE(name, dtype, path, ...) runtime::add(list, path, runtime::DType::dtype, {__VA_ARGS__}, state.name);
 #include "params.h"
-    };
+    return list;
   }
 
   Step step(const float* x /* [2000,3] */, const float* y /* [2000] */) {
@@ -198,7 +198,7 @@ void Model::load(const std::string& path) {
 
 void Model::save(const std::string& path) const {
   runtime::save_variables(path, memory_->weight_variables(),
-                          {{"graph", "b834dabeb026cc38da0c1ed17089249e42e2d803542face6d32340f0b25cdfb3"}});
+                          {{"graph", "78f759412cd54875f7ff256053b1cc6d94f8b96ab6cdb27e4bb87b15cf92ee7d"}});
 }
 
 namespace {

@@ -37,7 +37,7 @@ class Program final : public graven::runtime::TrainableModel {
             {
                 {.lr = 1e-06, .schedule = {}},
             },
-        .graph_hash = "9a9ea942a13388806722110fd4493301ad56ea2363b14033d3e55927651cdb18",
+        .graph_hash = "1b296278a6410f804418eea18d5b455c973274fea5d45dfaa2df94522b770be4",
         .generator = "graven 0.1.0",
         .has_evaluation = true,
         .has_accuracy = false,

@@ -117,23 +117,23 @@ struct Model::Memory {
 
   // The host's copies.
   std::vector<runtime::Variable> weight_variables() const {
-    return {
-#define GRAVEN_PARAM(name, dtype, path, ...) {path, runtime::DType::dtype, {__VA_ARGS__}, weights.host(param.name)},
-#define GRAVEN_FIXED(name, dtype, path, ...) {path, runtime::DType::dtype, {__VA_ARGS__}, weights.host(param.name)},
+    std::vector<runtime::Variable> list;
+#define GRAVEN_PARAM(name, dtype, path, ...) runtime::add(list, path, runtime::DType::dtype, {__VA_ARGS__}, weights.host(param.name));
+#define GRAVEN_FIXED(name, dtype, path, ...) runtime::add(list, path, runtime::DType::dtype, {__VA_ARGS__}, weights.host(param.name));
 #include "params.h"
-    };
+    return list;
   }
   std::vector<runtime::Variable> gradient_variables() const {
-    return {
-#define GRAVEN_PARAM(name, dtype, path, ...) {path, runtime::DType::dtype, {__VA_ARGS__}, gradients.host(grad.name)},
+    std::vector<runtime::Variable> list;
+#define GRAVEN_PARAM(name, dtype, path, ...) runtime::add(list, path, runtime::DType::dtype, {__VA_ARGS__}, gradients.host(grad.name));
 #include "params.h"
-    };
+    return list;
   }
   std::vector<runtime::Variable> state_variables() const {
-    return {
-#define GRAVEN_STATE(name, dtype, path, ...) {path, runtime::DType::dtype, {__VA_ARGS__}, states.host(state.name)},
+    std::vector<runtime::Variable> list;
+#define GRAVEN_STATE(name, dtype, path, ...) runtime::add(list, path, runtime::DType::dtype, {__VA_ARGS__}, states.host(state.name));
 #include "params.h"
-    };
+    return list;
   }
 
   /// Sends the inputs on their way.
@@ -214,7 +214,7 @@ void Model::load(const std::string& path) {
 void Model::save(const std::string& path) const {
   memory_->weights.download(memory_->context);
   runtime::save_variables(path, memory_->weight_variables(),
-                          {{"graph", "9a9ea942a13388806722110fd4493301ad56ea2363b14033d3e55927651cdb18"}});
+                          {{"graph", "1b296278a6410f804418eea18d5b455c973274fea5d45dfaa2df94522b770be4"}});
 }
 
 void Model::write_back() {

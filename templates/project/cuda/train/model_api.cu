@@ -49,12 +49,14 @@ constexpr std::size_t weight_bytes() {
 #include "params.h"
   return bytes;
 }
+{% if not updates_in_backward %}
 constexpr std::size_t gradient_bytes() {
   std::size_t bytes = 0;
 #define GRAVEN_PARAM(name, dtype, path, ...) bytes += aligned(sizeof(dtype) * numel({__VA_ARGS__}));
 #include "params.h"
   return bytes;
 }
+{% endif %}
 constexpr std::size_t state_bytes() {
   std::size_t bytes = 0;
 #define GRAVEN_STATE(name, dtype, path, ...) bytes += aligned(sizeof(dtype) * numel({__VA_ARGS__}));
@@ -94,7 +96,9 @@ struct Model::Memory {
   explicit Memory(int index)
       : device(select(index)),
         weights(weight_bytes()),
+{% if not updates_in_backward %}
         gradients(gradient_bytes()),
+{% endif %}
         states(state_bytes()),
         inputs(input_bytes()),
         arena({% if evaluates_apart %}std::max(kArenaBytes, kEvaluationBytes){% else %}kArenaBytes{% endif %}),
@@ -103,12 +107,14 @@ struct Model::Memory {
         scores(sizeof(@{ output.element }@) * @{ output.storage }@),
 {% endfor %}
         losses(sizeof(double) * @{ loss_count }@) {
-    [[maybe_unused]] Cutter next_weight(weights), next_gradient(gradients), next_state(states);
+    [[maybe_unused]] Cutter next_weight(weights), {% if not updates_in_backward %}next_gradient(gradients), {% endif %}next_state(states);
 #define GRAVEN_PARAM(name, dtype, path, ...) param.name = next_weight.take<dtype>(numel({__VA_ARGS__}));
 #define GRAVEN_FIXED(name, dtype, path, ...) param.name = next_weight.take<dtype>(numel({__VA_ARGS__}));
 #include "params.h"
+{% if not updates_in_backward %}
 #define GRAVEN_PARAM(name, dtype, path, ...) grad.name = next_gradient.take<dtype>(numel({__VA_ARGS__}));
 #include "params.h"
+{% endif %}
 #define GRAVEN_STATE(name, dtype, path, ...) state.name = next_state.take<dtype>(numel({__VA_ARGS__}));
 #include "params.h"
     char* next = static_cast<char*>(inputs.data());
@@ -128,29 +134,31 @@ struct Model::Memory {
 
   // The host's copies.
   std::vector<runtime::Variable> weight_variables() const {
-    return {
-#define GRAVEN_PARAM(name, dtype, path, ...) {path, runtime::DType::dtype, {__VA_ARGS__}, weights.host(param.name)},
-#define GRAVEN_FIXED(name, dtype, path, ...) {path, runtime::DType::dtype, {__VA_ARGS__}, weights.host(param.name)},
+    std::vector<runtime::Variable> list;
+#define GRAVEN_PARAM(name, dtype, path, ...) runtime::add(list, path, runtime::DType::dtype, {__VA_ARGS__}, weights.host(param.name));
+#define GRAVEN_FIXED(name, dtype, path, ...) runtime::add(list, path, runtime::DType::dtype, {__VA_ARGS__}, weights.host(param.name));
 #include "params.h"
-    };
+    return list;
   }
+{% if not updates_in_backward %}
   std::vector<runtime::Variable> gradient_variables() const {
-    return {
-#define GRAVEN_PARAM(name, dtype, path, ...) {path, runtime::DType::dtype, {__VA_ARGS__}, gradients.host(grad.name)},
+    std::vector<runtime::Variable> list;
+#define GRAVEN_PARAM(name, dtype, path, ...) runtime::add(list, path, runtime::DType::dtype, {__VA_ARGS__}, gradients.host(grad.name));
 #include "params.h"
-    };
+    return list;
   }
+{% endif %}
   std::vector<runtime::Variable> state_variables() const {
-    return {
-#define GRAVEN_STATE(name, dtype, path, ...) {path, runtime::DType::dtype, {__VA_ARGS__}, states.host(state.name)},
+    std::vector<runtime::Variable> list;
+#define GRAVEN_STATE(name, dtype, path, ...) runtime::add(list, path, runtime::DType::dtype, {__VA_ARGS__}, states.host(state.name));
 #include "params.h"
-    };
+    return list;
   }
 
   /// Sends the inputs on their way.
   Step step(@{ parameters }@) {
     select(device);
-    Step step{context, in, param, grad, state, buf};
+    Step step{context, in, param, {% if not updates_in_backward %}grad, {% endif %}state, buf};
 {% for symbol in symbols %}
     if (@{ symbol.identifier }@ < 1 || @{ symbol.identifier }@ > @{ symbol.maximum }@)
       throw std::runtime_error("@{ symbol.identifier }@: expected 1 to @{ symbol.maximum }@, found " + std::to_string(@{ symbol.identifier }@));
@@ -199,13 +207,15 @@ struct Model::Memory {
 
   int device;
   CudaContext context;
-  Mirror weights, gradients, states;
+  Mirror weights, {% if not updates_in_backward %}gradients, {% endif %}states;
   DeviceBuffer inputs, arena;
   PinnedBuffer results{% if has_accuracy == "true" %}, scores{% endif %}, losses;
   Staged staged;
   Inputs in;
   Parameters param;
+{% if not updates_in_backward %}
   Gradients grad;
+{% endif %}
   States state;
   Buffers buf;
 {% if evaluates_apart %}
@@ -222,6 +232,7 @@ double Model::forward(@{ parameters }@) {
   return memory_->loss();
 }
 
+{% if not updates_in_backward %}
 void Model::backward(@{ parameters }@) {
   program.backward(memory_->step(@{ argument_names }@));
   memory_->context.synchronize();
@@ -235,13 +246,16 @@ void Model::update(const Hyper& hyper) {
   memory_->context.synchronize();
 }
 
+{% endif %}
 double Model::step(@{ parameters }@, const Hyper& hyper) {
   Step step = memory_->step(@{ argument_names }@);
   step.hyper = hyper;
   program.forward(step);
   program.backward(step);
   memory_->fetch_loss();
+{% if has_update %}
   program.update(step);
+{% endif %}
   return memory_->loss();
 }
 
@@ -297,10 +311,12 @@ std::vector<Tensor> Model::parameters() const {
   memory_->weights.download(memory_->context);
   return tensors(memory_->weight_variables());
 }
+{% if not updates_in_backward %}
 std::vector<Tensor> Model::gradients() const {
   memory_->gradients.download(memory_->context);
   return tensors(memory_->gradient_variables());
 }
+{% endif %}
 std::vector<Tensor> Model::states() const {
   memory_->states.download(memory_->context);
   return tensors(memory_->state_variables());

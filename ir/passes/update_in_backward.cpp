@@ -1,0 +1,112 @@
+// Updates each module's parameters as soon as their gradients are there and nothing of the step reads the parameters any more, so that a gradient's
+// memory serves the next one: the step then holds one module's gradients at a time instead of all of them. For graphs that ask for it
+// (Graph::config, "update_in_backward"), because backward and update are no longer apart: nobody can look at the gradients between them.
+//
+// An update works element by element, so it gives the same bits as the update of all parameters together.
+#include <algorithm>
+#include <map>
+
+#include "ir/passes/passes.h"
+#include "ir/passes/rewriter.h"
+
+namespace graven::ir {
+
+namespace {
+
+std::size_t at(ValueId v) { return static_cast<std::size_t>(v); }
+
+/// The index of the last node of forward and backward that a value's class of aliases waits for.
+class Readiness {
+ public:
+  explicit Readiness(const Graph& graph) : root_(graph.values.size()), last_use_(graph.values.size(), -1), made_(graph.values.size(), -1) {
+    for (std::size_t v = 0; v < root_.size(); ++v) root_[v] = static_cast<ValueId>(v);
+    for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
+      const Node& node = graph.nodes[n];
+      if (node.phase == Phase::update) continue;
+      if (node.op->alias) root_[at(node.outputs[0])] = root_[at(node.inputs[0])];
+      for (const ValueId v : node.inputs)
+        if (v != kNone) last_use_[at(root_[at(v)])] = static_cast<NodeId>(n);
+      for (const ValueId v : node.outputs) made_[at(v)] = static_cast<NodeId>(n);
+    }
+  }
+  NodeId made(ValueId v) const { return made_[at(v)]; }
+  NodeId last_use(ValueId v) const { return last_use_[at(root_[at(v)])]; }
+
+ private:
+  std::vector<ValueId> root_;
+  std::vector<NodeId> last_use_, made_;
+};
+
+std::string module_of(const std::string& parameter) {
+  const std::size_t dot = parameter.rfind('.');
+  return dot == std::string::npos ? std::string() : parameter.substr(0, dot);
+}
+
+/// Index of the operator's input that lists the parameters, -1 when it is no optimizer's update.
+int parameter_list(const OpDef& op) {
+  for (std::size_t s = 0; s < op.inputs.size(); ++s)
+    if (op.inputs[s].variadic && op.inputs[s].mutated) return static_cast<int>(s);
+  return -1;
+}
+
+/// The update of some of a node's parameters, by index into its lists.
+Node part_of_update(const Node& node, const std::vector<std::size_t>& chosen, const std::string& module) {
+  Node part = node;
+  part.inputs.clear();
+  for (std::size_t s = 0; s < node.op->inputs.size(); ++s) {
+    const InputRange range = input_range(*node.op, node.inputs.size(), s);
+    if (!node.op->inputs[s].variadic) {
+      part.inputs.insert(part.inputs.end(), node.inputs.begin() + static_cast<std::ptrdiff_t>(range.begin),
+                         node.inputs.begin() + static_cast<std::ptrdiff_t>(range.begin + range.count));
+    } else {
+      for (const std::size_t i : chosen) part.inputs.push_back(node.inputs[range.begin + i]);
+    }
+  }
+  part.phase = Phase::backward;
+  part.origins = {Origin{module, {}, 0}};
+  return part;
+}
+
+}  // namespace
+
+void update_in_backward(Graph& graph, const PassOptions&) {
+  const Readiness readiness(graph);
+  NodeId first_of_backward = 0;
+  for (std::size_t n = 0; n < graph.nodes.size(); ++n)
+    if (graph.nodes[n].phase <= Phase::forward) first_of_backward = static_cast<NodeId>(n);
+  std::vector<std::vector<Node>> behind(graph.nodes.size());
+  std::vector<bool> replaced(graph.nodes.size(), false);
+  for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
+    const Node& node = graph.nodes[n];
+    const int list = node.phase == Phase::update ? parameter_list(*node.op) : -1;
+    if (list < 0) continue;
+    const InputRange parameters = input_range(*node.op, node.inputs.size(), static_cast<std::size_t>(list));
+    struct Group {
+      std::vector<std::size_t> chosen;
+      NodeId ready = 0;
+    };
+    std::map<std::string, Group> groups;  // by module
+    for (std::size_t i = 0; i < parameters.count; ++i) {
+      Group& group = groups[module_of(graph.value(node.inputs[parameters.begin + i]).name)];
+      group.chosen.push_back(i);
+      group.ready = std::max(group.ready, first_of_backward);
+      for (std::size_t s = 0; s < node.op->inputs.size(); ++s) {
+        const InputRange range = input_range(*node.op, node.inputs.size(), s);
+        if (!node.op->inputs[s].variadic || node.inputs[range.begin + i] == kNone) continue;
+        const ValueId v = node.inputs[range.begin + i];
+        group.ready = std::max({group.ready, readiness.made(v), node.op->inputs[s].mutated ? readiness.last_use(v) : NodeId{-1}});
+      }
+    }
+    for (const auto& [module, group] : groups) behind[static_cast<std::size_t>(group.ready)].push_back(part_of_update(node, group.chosen, module));
+    replaced[n] = true;
+  }
+  std::vector<Node> nodes;
+  nodes.reserve(graph.nodes.size() + behind.size());
+  for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
+    if (!replaced[n]) nodes.push_back(std::move(graph.nodes[n]));
+    for (Node& update : behind[n]) nodes.push_back(std::move(update));
+  }
+  graph.nodes = std::move(nodes);
+}
+
+}  // namespace graven::ir
