@@ -52,7 +52,7 @@ GRAVEN_ALWAYS_INLINE void copy_padded(const conv2d_config& s, float* to, const f
 /// Vector K of the pixels: `merged`, the elements of channels below S, and those of channel S from its plane.
 template <int C, int K, int S, int... L>
 GRAVEN_ALWAYS_INLINE vec merge_channel(vec merged, vec plane, std::integer_sequence<int, L...>) {
-  return __builtin_shufflevector(merged, plane, ((K * kLanes + L) % C == S ? kLanes + (K * kLanes + L) / C : L)...);
+  return GRAVEN_SHUFFLE(merged, plane, ((K * kLanes + L) % C == S ? kLanes + (K * kLanes + L) / C : L)...);
 }
 template <int C, int K, int S>
 GRAVEN_ALWAYS_INLINE vec merge_channels(const vec (&planes)[C][2], int half) {
@@ -69,7 +69,7 @@ GRAVEN_ALWAYS_INLINE void store_pixels(float* to, const vec (&planes)[C][2], int
 /// Plane S: `merged`, the pixels that lie in vectors below K, and those that lie in vector K.
 template <int C, int K, int S, int... L>
 GRAVEN_ALWAYS_INLINE vec split_vector(vec merged, vec pixels, std::integer_sequence<int, L...>) {
-  return __builtin_shufflevector(merged, pixels, ((L * C + S) / kLanes == K ? kLanes + (L * C + S) % kLanes : L)...);
+  return GRAVEN_SHUFFLE(merged, pixels, ((L * C + S) / kLanes == K ? kLanes + (L * C + S) % kLanes : L)...);
 }
 template <int C, int K, int S>
 GRAVEN_ALWAYS_INLINE vec split_vectors(const vec (&pixels)[C]) {

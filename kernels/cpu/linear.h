@@ -108,11 +108,7 @@ GRAVEN_ALWAYS_INLINE one_output_function choose_one_output(const linear_config& 
 /// Lane l of vector V of kLanes rows of K elements belongs to row (V kLanes + l) / K: a vector with one value a row, spread to those lanes.
 template <int K, int V, int... Lane>
 GRAVEN_ALWAYS_INLINE vec spread_rows(vec rows, std::integer_sequence<int, Lane...>) {
-#if defined(__clang__) || __GNUC__ >= 12
-  return __builtin_shufflevector(rows, rows, ((V * kLanes + Lane) / K)...);
-#else
-  return __builtin_shuffle(rows, mask{((V * kLanes + Lane) / K)...});
-#endif
+  return GRAVEN_SHUFFLE(rows, rows, ((V * kLanes + Lane) / K)...);
 }
 template <int K, int... V>
 GRAVEN_ALWAYS_INLINE void add_rows(vec (&sums)[K], const float* x, vec dy, std::integer_sequence<int, V...>) {

@@ -15,11 +15,6 @@ inline namespace GRAVEN_LEVEL_NAMESPACE {
 namespace detail {
 
 // {a0, b0, a1, b1, ...} of the lower and of the upper half of two vectors.
-#if defined(__clang__) || __GNUC__ >= 12
-#define GRAVEN_SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
-#else
-#define GRAVEN_SHUFFLE(a, b, ...) __builtin_shuffle(a, b, mask{__VA_ARGS__})
-#endif
 GRAVEN_ALWAYS_INLINE vec zip_lower(vec a, vec b) {
 #if defined(__AVX512F__)
   return GRAVEN_SHUFFLE(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
@@ -38,7 +33,6 @@ GRAVEN_ALWAYS_INLINE vec zip_upper(vec a, vec b) {
   return GRAVEN_SHUFFLE(a, b, 2, 6, 3, 7);
 #endif
 }
-#undef GRAVEN_SHUFFLE
 
 /// Transposes a square of kLanes vectors: log2(kLanes) rounds of zipping row i with row i + half.
 GRAVEN_ALWAYS_INLINE void transpose(vec (&rows)[kLanes]) {

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "level.h"
 
@@ -32,8 +33,11 @@ inline constexpr int kVectorRegisters = 16;
 #endif
 
 namespace detail {
+/// Numbers only: of another T, a call of a function of the same name (broadcast<add>) must not ask for a vector.
+template <class T, bool = std::is_arithmetic_v<T>>
+struct vector_type {};
 template <class T>
-struct vector_type {
+struct vector_type<T, true> {
   typedef T type __attribute__((vector_size(kVectorBytes)));
   // The same in memory of any alignment, and of any type for aliasing.
   typedef T unaligned __attribute__((vector_size(kVectorBytes), aligned(alignof(T)), may_alias));
@@ -85,6 +89,13 @@ GRAVEN_ALWAYS_INLINE void store_partial(T* p, vec_of<T> v, std::int64_t count) {
   for (std::int64_t i = 0; i < lanes_of<T>; ++i)
     if (i < count) p[i] = buffer[i];
 }
+
+/// The lanes with these numbers, those of b counted after those of a.
+#if defined(__clang__) || __GNUC__ >= 12
+#define GRAVEN_SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+#define GRAVEN_SHUFFLE(a, b, ...) __builtin_shuffle(a, b, mask{__VA_ARGS__})
+#endif
 
 /// a * b + c: one instruction, rounded once, where the processor has it.
 GRAVEN_ALWAYS_INLINE vec fma(vec a, vec b, vec c) { return a * b + c; }

@@ -21,6 +21,8 @@ namespace {
 
 namespace fs = std::filesystem;
 using ir::Graph;
+using ir::Origins;
+using ir::ValueId;
 
 struct Folder {
   fs::path path;
@@ -91,6 +93,52 @@ TEST(Project, UpdateInBackwardNeedsAnUpdateToCome) {
   ir::run_passes(through, {});
   through.stage = ir::pipeline().back().name;  // as the graph of an emitted project says
   EXPECT_NE(error_of(through).find("has been through all passes"), std::string::npos) << error_of(through);
+}
+
+/// What takes the compilers' built-in functions: a convolution of one channel, a broadcast functor, a product with few columns.
+Graph small_network() {
+  Graph g;
+  g.name = "Small";
+  g.training = true;
+  const ValueId images = g.add_input("images", {ir::DType::f32, {8, 1, 12, 12}}), labels = g.add_input("labels", {ir::DType::i64, {8}});
+  const ValueId w = g.add_parameter("conv.weight", {ir::DType::f32, {6, 1, 5, 5}}, true),
+                b = g.add_parameter("conv.bias", {ir::DType::f32, {6}}, true);
+  const ValueId scale = g.add_parameter("scale", {ir::DType::f32, {6, 1, 1}}, true),
+                head = g.add_parameter("head.weight", {ir::DType::f32, {3, 96}}, true);
+  const auto at = [](std::string module) { return Origins{{std::move(module), "small.cpp", 1}}; };
+  const ValueId c = g.call("conv2d", {images, w, b}, {}, at("conv"));
+  const ValueId pooled =
+      g.call("max_pool2d", {g.call("mul", {c, scale}, {}, at("scale"))}, {{"kernel_size", ir::Ints{2, 2}}, {"stride", ir::Ints{2, 2}}}, at("pool"));
+  const ValueId logits = g.call("linear", {g.call("reshape", {pooled}, {{"shape", ir::Shape{8, 96}}}, at("flat")), head}, {}, at("head"));
+  const ValueId loss = g.call("cross_entropy", {logits, labels}, {}, at("loss_fn"));
+  g.outputs = {loss};
+  g.losses = {{loss, ir::kNone}};
+  g.optimizers.push_back(
+      {"adamw", {{{w, b, scale, head}, {{"lr", 1e-3}, {"beta1", 0.9}, {"beta2", 0.999}, {"eps", 1e-8}, {"weight_decay", 0.01}}}}, {}});
+  return g;
+}
+
+TEST(Project, OlderCompilersTakeIt) {
+  const Folder folder("older_compilers");
+  emit(small_network(), folder.path);
+  bool found = false;
+  for (const char* name : {"g++-11", "clang++-14"}) {
+    const std::string compiler = find_program(name);
+    if (compiler.empty()) continue;
+    found = true;
+#if defined(__x86_64__)
+    constexpr const char* kLevels[] = {"-march=x86-64", "-march=x86-64-v3", "-march=x86-64-v4"};
+#else
+    constexpr const char* kLevels[] = {"-O2"};
+#endif
+    for (const char* level : kLevels)
+      expect_runs({compiler, "-std=c++20", "-fsyntax-only", "-O2", level, "-Wall", "-Wextra", "-Werror", "-DGRAVEN_LEVEL_NAMESPACE=isa_level", "-I.",
+                   "model.cpp"},
+                  folder.path);
+    for (const char* file : {"model_api.cpp", "main.cpp", "selftest.cpp", "runtime/train.cpp", "runtime/checkpoint.cpp", "runtime/batch.cpp"})
+      expect_runs({compiler, "-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-DGRAVEN_HAS_NATIVE", "-I.", file}, folder.path);
+  }
+  if (!found) GTEST_SKIP() << "neither g++-11 nor clang++-14 is installed";
 }
 
 TEST(Project, InferenceBuildsForEveryLevel) {
