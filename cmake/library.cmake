@@ -2,17 +2,18 @@
 file(GLOB RUNTIME_SOURCES CONFIGURE_DEPENDS runtime_min/*.cpp)
 add_library(graven_runtime OBJECT ${RUNTIME_SOURCES})
 target_include_directories(graven_runtime PUBLIC ${CMAKE_SOURCE_DIR})
-set_target_properties(graven_runtime PROPERTIES UNITY_BUILD OFF)  # as emitted projects compile it
+graven_optimise(graven_runtime)
 graven_warnings(graven_runtime)
 
 # ---- the table of compiled kernels for eager mode: written by a program from the operators' entries ----------------------------------------
 option(GRAVEN_NATIVE "Compile the kernels of eager mode for this machine's processor" ON)
-set(EAGER_TABLE_PARTS 10)
+set(EAGER_TABLE_PARTS 6)
 set(EAGER_TABLE_DIRECTORY ${CMAKE_BINARY_DIR}/eager_table)
-add_executable(graven_eager_table codegen/eager_table/main.cpp codegen/emit/functor.cpp frontend/eager/key.cpp $<TARGET_OBJECTS:graven_ir>
+add_executable(graven_eager_table codegen/eager_table/main.cpp codegen/emit/functor.cpp frontend/eager/key.cpp ${GRAVEN_IR_OBJECTS}
                $<TARGET_OBJECTS:graven_runtime>)
 target_include_directories(graven_eager_table PRIVATE ${CMAKE_SOURCE_DIR})
 target_link_libraries(graven_eager_table PRIVATE nlohmann_json::nlohmann_json fmt::fmt Threads::Threads)
+target_precompile_headers(graven_eager_table REUSE_FROM graven_ir)
 graven_warnings(graven_eager_table)
 file(GLOB_RECURSE KERNEL_HEADERS CONFIGURE_DEPENDS kernels/cpu/*.h kernels/reference/*.h kernels/config/*.h)
 set(EAGER_TABLE_SOURCES ${EAGER_TABLE_DIRECTORY}/parts.cpp)
@@ -25,28 +26,31 @@ add_custom_command(
   COMMAND graven_eager_table ${CMAKE_SOURCE_DIR} ${EAGER_TABLE_DIRECTORY} ${EAGER_TABLE_PARTS}
   DEPENDS graven_eager_table ${KERNEL_HEADERS}
   COMMENT "Writing the table of eager kernels")
-set_source_files_properties(${EAGER_TABLE_SOURCES} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+set(EAGER_KERNEL_SOURCES ${EAGER_TABLE_SOURCES} ${CMAKE_SOURCE_DIR}/frontend/eager/broadcast.cpp)
+set_source_files_properties(${EAGER_KERNEL_SOURCES} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON SKIP_PRECOMPILE_HEADERS ON)
 if(GRAVEN_SANITIZE)
-  set_source_files_properties(${EAGER_TABLE_SOURCES} PROPERTIES COMPILE_OPTIONS "-O1")
+  set_source_files_properties(${EAGER_KERNEL_SOURCES} PROPERTIES COMPILE_OPTIONS "-O1")
 else()
-  set_source_files_properties(${EAGER_TABLE_SOURCES} PROPERTIES COMPILE_OPTIONS "${GRAVEN_KERNEL_FLAGS}")
+  set_source_files_properties(${EAGER_KERNEL_SOURCES} PROPERTIES COMPILE_OPTIONS "${GRAVEN_KERNEL_FLAGS}")
 endif()
 if(GRAVEN_NATIVE AND NOT GRAVEN_SANITIZE)
   include(CheckCXXCompilerFlag)
   check_cxx_compiler_flag(-march=native GRAVEN_HAS_MARCH_NATIVE)
   if(GRAVEN_HAS_MARCH_NATIVE)
-    set_source_files_properties(${EAGER_TABLE_SOURCES} PROPERTIES COMPILE_OPTIONS "${GRAVEN_KERNEL_FLAGS};-march=native")
+    set_source_files_properties(${EAGER_KERNEL_SOURCES} PROPERTIES COMPILE_OPTIONS "${GRAVEN_KERNEL_FLAGS};-march=native")
   endif()
 endif()
 
 file(GLOB_RECURSE LIBRARY_SOURCES CONFIGURE_DEPENDS frontend/*.cpp codegen/*.cpp)
 list(FILTER LIBRARY_SOURCES EXCLUDE REGEX "codegen/cli/|codegen/eager_table/")
-add_library(graven STATIC $<TARGET_OBJECTS:graven_ir> $<TARGET_OBJECTS:graven_runtime> ${LIBRARY_SOURCES} ${EAGER_TABLE_SOURCES})
+add_library(graven STATIC ${GRAVEN_IR_OBJECTS} $<TARGET_OBJECTS:graven_runtime> ${LIBRARY_SOURCES} ${EAGER_TABLE_SOURCES})
 target_include_directories(graven PUBLIC $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}> $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/frontend/include>)
 target_include_directories(graven SYSTEM PRIVATE ${INJA_INCLUDE_DIR})
 target_link_libraries(graven PUBLIC nlohmann_json::nlohmann_json fmt::fmt Threads::Threads ${CMAKE_DL_LIBS})
 set_target_properties(graven PROPERTIES LINKER_LANGUAGE CXX)
 target_compile_features(graven PUBLIC cxx_std_20)
+target_precompile_headers(graven PRIVATE ${GRAVEN_STANDARD_HEADERS} ${GRAVEN_IR_HEADERS} <nlohmann/json.hpp> <graven/graven.h>)
+graven_optimise(graven)
 graven_warnings(graven)
 
 # ---- the texts of emitted projects, compiled into the library ----------------------------------------------------------------------------
@@ -61,4 +65,4 @@ add_custom_command(
   DEPENDS ${EMBEDDED_FILES} ${CMAKE_BINARY_DIR}/embedded_files.txt ${CMAKE_SOURCE_DIR}/cmake/embed.cmake
   WORKING_DIRECTORY ${CMAKE_SOURCE_DIR} VERBATIM)
 target_sources(graven PRIVATE ${CMAKE_BINARY_DIR}/embedded_files.cpp)
-set_source_files_properties(${CMAKE_BINARY_DIR}/embedded_files.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+set_source_files_properties(${CMAKE_BINARY_DIR}/embedded_files.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON SKIP_PRECOMPILE_HEADERS ON)

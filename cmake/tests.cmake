@@ -2,13 +2,22 @@
 find_package(GTest REQUIRED)
 include(GoogleTest)
 
-# What every such program is compiled with.
+# What every such program is compiled with: -O0, for what takes time when the tests run is the library.
 function(graven_test_options target)
   target_link_libraries(${target} PRIVATE graven GTest::gtest GTest::gtest_main)
   target_compile_definitions(${target} PRIVATE GRAVEN_SOURCE_DIR="${CMAKE_SOURCE_DIR}" GRAVEN_BINARY_DIR="${CMAKE_BINARY_DIR}")
   graven_warnings(${target})
-  target_compile_options(${target} PRIVATE -O1)
+  target_compile_options(${target} PRIVATE -O0)
+  if(NOT target STREQUAL graven_test_headers)
+    target_precompile_headers(${target} REUSE_FROM graven_test_headers)
+  endif()
 endfunction()
+
+# Precompiles what the tests include, once for all of them.
+file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/test_headers.cpp CONTENT "// Nothing but the precompiled headers of the tests.\n")
+add_library(graven_test_headers OBJECT ${CMAKE_BINARY_DIR}/test_headers.cpp)
+graven_test_options(graven_test_headers)
+target_precompile_headers(graven_test_headers PRIVATE ${GRAVEN_STANDARD_HEADERS} ${GRAVEN_IR_HEADERS} ${GRAVEN_TEST_HEADERS})
 
 file(GLOB TEST_DIRECTORIES CONFIGURE_DEPENDS LIST_DIRECTORIES true tests/*)
 foreach(directory ${TEST_DIRECTORIES})

@@ -28,6 +28,7 @@ using ir::DType;
 struct Entry {
   std::string include;  ///< "kernels/cpu/linear.h"; empty: elementwise
   std::string body;     ///< of the thunk
+  std::string thunk{};  ///< or its name, where it need not be written
 };
 
 /// "f32": the alias of kernels/cpu/dtype.h.
@@ -100,15 +101,13 @@ class Table {
       for (const auto& t : types) inputs.push_back(t->dtype);
       const codegen::Functor functor = codegen::make_functor_with_inputs(op);
       functors_.emplace(op.name, functor);
-      std::string arguments = fmt::format("static_cast<{}*>(a.tensors[0])", type_name(results[0].dtype));
-      std::size_t at = 1;
-      for (DType i : inputs) arguments += fmt::format(", static_cast<const {}*>(a.tensors[{}])", type_name(i), at++);
+      std::string types_of_tensors = type_name(results[0].dtype);
+      for (DType i : inputs) types_of_tensors += ", " + type_name(i);
       // Attributes come in the type that the functor computes in.
       const DType computed = d == DType::f16 || d == DType::bf16 ? DType::f32 : d;
-      for (std::size_t k = 0; k < eager::scalar_attributes(op).size(); ++k)
-        arguments += fmt::format(", static_cast<const {}*>(a.tensors[{}])", type_name(computed), at++);
+      for (std::size_t k = 0; k < eager::scalar_attributes(op).size(); ++k) types_of_tensors += ", " + type_name(computed);
       entries_[eager::elementwise_key(op.name, results[0].dtype, inputs)] = {
-          {}, fmt::format("kernels::broadcast<{}>(a.threads, *a.broadcast, {});", functor.name, arguments)};
+          {}, {}, fmt::format("broadcast_thunk<{}, {}>", functor.name, types_of_tensors)};
     }
   }
 
@@ -261,11 +260,11 @@ class Table {
     std::string templates;
     for (const std::string& t : call.template_arguments) templates.append(templates.empty() ? "" : ", ").append(t);
     text += fmt::format("kernels::{}{}{}({});", reference ? "reference::" : "", call.name, templates.empty() ? "" : "<" + templates + ">", arguments);
-    entries_[key] = {file_of(call, reference), text};
+    entries_[key] = {file_of(call, reference), text, {}};
   }
 
   std::string part_text(std::size_t part, const std::vector<std::string>& keys) const {
-    std::set<std::string> includes{"kernels/cpu/elementwise.h", "kernels/cpu/scalar_math.h", "kernels/config/device.h", "kernels/cpu/threads.h"};
+    std::set<std::string> includes{"frontend/eager/broadcast.h", "kernels/cpu/scalar_math.h", "kernels/config/device.h", "kernels/cpu/threads.h"};
     std::set<std::string> functors;
     std::string thunks, list;
     std::size_t n = 0;
@@ -273,8 +272,8 @@ class Table {
       const Entry& e = entries_.at(key);
       if (!e.include.empty()) includes.insert(e.include);
       if (key.rfind("elementwise/", 0) == 0) functors.insert(key.substr(12, key.find('(') - 12));
-      thunks += fmt::format("void thunk_{}([[maybe_unused]] const Arguments& a) {{\n  {}\n}}\n", n, e.body);
-      list += fmt::format("    {{\"{}\", thunk_{}}},\n", key, n);
+      if (e.thunk.empty()) thunks += fmt::format("void thunk_{}([[maybe_unused]] const Arguments& a) {{\n  {}\n}}\n", n, e.body);
+      list += fmt::format("    {{\"{}\", {}}},\n", key, e.thunk.empty() ? fmt::format("thunk_{}", n) : e.thunk);
       ++n;
     }
     std::string text = "// Written by graven_eager_table.\n#include \"frontend/eager/table.h\"\n";

@@ -18,18 +18,21 @@ double ulps(double want, float got) {
   return std::fabs(static_cast<double>(got) - want) / std::ldexp(1.0, std::max(exponent - 24, -149));
 }
 
+// A function with a name: what a lambda computes, the compiler would compute, too, one element after the other.
+std::vector<float> make_samples() {
+  std::vector<float> x;
+  for (std::uint64_t bits = 0; bits < (std::uint64_t{1} << 32); bits += 20011)
+    x.push_back(__builtin_bit_cast(float, static_cast<std::uint32_t>(bits)));
+  for (int i = -200000; i <= 200000; ++i) x.push_back(static_cast<float>(i) * 1e-4f);
+  for (const float v : {0.0f, -0.0f, 1.0f, -1.0f, INFINITY, -INFINITY, NAN, 88.722839f, 88.7229f, -87.4f, -103.97f, -104.1f, 1e-45f, -1e-45f,
+                        1.17549435e-38f, 3.4e38f})
+    x.push_back(v);
+  return x;
+}
+
 /// Floats of every exponent and sign, a dense range around zero, and the ends of the scale.
 const std::vector<float>& samples() {
-  static const std::vector<float> all = [] {
-    std::vector<float> x;
-    for (std::uint64_t bits = 0; bits < (std::uint64_t{1} << 32); bits += 20011)
-      x.push_back(__builtin_bit_cast(float, static_cast<std::uint32_t>(bits)));
-    for (int i = -200000; i <= 200000; ++i) x.push_back(static_cast<float>(i) * 1e-4f);
-    for (const float v : {0.0f, -0.0f, 1.0f, -1.0f, INFINITY, -INFINITY, NAN, 88.722839f, 88.7229f, -87.4f, -103.97f, -104.1f, 1e-45f, -1e-45f,
-                          1.17549435e-38f, 3.4e38f})
-      x.push_back(v);
-    return x;
-  }();
+  static const std::vector<float> all = make_samples();
   return all;
 }
 
@@ -41,8 +44,8 @@ struct Function {
   double largest;  // of |x|
 };
 
-#define FUNCTION(name)                                            \
-  #name, [](std::int64_t n, float* y, const float* x) {           \
+#define FUNCTION(name) \
+#name, [](std::int64_t n, float* y, const float* x) {           \
     for (std::int64_t i = 0; i < n; ++i) y[i] = math::name(x[i]); \
   }
 
