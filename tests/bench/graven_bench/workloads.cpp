@@ -2,6 +2,7 @@
 
 #include <graven/graven.h>
 
+#include <chrono>
 #include <cstring>
 
 namespace graven::bench {
@@ -106,16 +107,19 @@ struct TrainPolynomial : nn::Graph<TrainPolynomial> {
 template <class G, class... Specs>
 Workload record(G& graph, const Specs&... specs) {
   Workload w;
-  w.graph = graph.trace(specs...);
-  for (const ir::ValueId v : w.graph.parameters)
-    for (const auto& [name, tensor] : graph.state_dict())
-      if (name == w.graph.value(v).name) {
-        auto data = std::make_shared<ir::TensorData>();
-        data->type = w.graph.type(v);
-        data->bytes.resize(static_cast<std::size_t>(tensor.numel()) * ir::size_of(tensor.dtype()));
-        std::memcpy(data->bytes.data(), tensor.contiguous().data_ptr(), data->bytes.size());
-        w.weights[name] = std::move(data);
-      }
+  const auto start = std::chrono::steady_clock::now();
+  const ir::Graph& recorded = graph.trace(specs...);
+  w.trace_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  w.graph = recorded;
+  for (const auto& [name, tensor] : graph.state_dict()) {
+    const ir::ValueId v = recorded.find(name);
+    if (v == ir::kNone) continue;  // the optimizer's state, the step
+    auto data = std::make_shared<ir::TensorData>();
+    data->type = recorded.type(v);
+    data->bytes.resize(static_cast<std::size_t>(tensor.numel()) * ir::size_of(tensor.dtype()));
+    std::memcpy(data->bytes.data(), tensor.contiguous().data_ptr(), data->bytes.size());
+    w.weights[name] = std::move(data);
+  }
   return w;
 }
 

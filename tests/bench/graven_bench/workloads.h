@@ -14,6 +14,7 @@ namespace graven::bench {
 struct Workload {
   ir::Graph graph;
   std::map<std::string, std::shared_ptr<const ir::TensorData>> weights;
+  double trace_seconds = 0;  ///< recording build(), without making the network and its initial values
 };
 
 std::vector<std::string> workload_names();
