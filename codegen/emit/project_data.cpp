@@ -13,6 +13,7 @@
 #include "codegen/kernel_flags.h"
 #include "codegen/plan/storage.h"
 #include "ir/diagnostic.h"
+#include "ir/passes/passes.h"
 
 namespace graven::codegen {
 
@@ -150,7 +151,7 @@ class Builder {
         style_(target_style(options.target)) {
     if (evaluation) evaluation_values_.emplace(evaluation->graph, evaluation->plan, values_);
     out_.training = !graph.optimizers.empty() || !graph.losses.empty();
-    updates_in_backward_ = graph.flag(ir::kUpdateInBackward) && !graph.optimizers.empty();
+    updates_in_backward_ = ir::updates_in_backward(graph);
     name_ = project_name(graph, options);
     json& d = out_.common;
     d["name"] = comment_text(name_);

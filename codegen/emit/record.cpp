@@ -6,6 +6,7 @@
 #include "codegen/emit/values.h"
 #include "codegen/plan/storage.h"
 #include "ir/diagnostic.h"
+#include "ir/passes/passes.h"
 
 namespace graven::codegen {
 
@@ -199,7 +200,7 @@ std::map<std::string, ir::TensorData> record(const ir::Graph& graph, const Plan&
 
   ir::Graph forward = graph;
   const auto gradients = parameter_gradients(graph);
-  const bool updates_in_backward = graph.flag(ir::kUpdateInBackward) && !graph.optimizers.empty();
+  const bool updates_in_backward = ir::updates_in_backward(graph);
   const TensorValues before = updates_in_backward ? known : TensorValues();
   if (updates_in_backward) {
     take_rates_of_one(graph, known);

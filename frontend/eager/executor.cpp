@@ -10,6 +10,7 @@
 #include "frontend/tensor_impl.h"
 #include "graven/threads.h"
 #include "ir/diagnostic.h"
+#include "ir/passes/passes.h"
 #include "kernels/cpu/threads.h"
 
 namespace graven::eager {
@@ -143,7 +144,7 @@ struct Executor::Impl {
   Impl(ir::Graph g, const ExecuteOptions& options)
       : graph(specialise(std::move(g), options.symbols)),
         oracle(options.oracle),
-        updates_in_backward(graph.flag(ir::kUpdateInBackward)),
+        updates_in_backward(ir::updates_in_backward(graph)),
         layout(options.layout) {
     if (layout) {
       GRAVEN_CHECK(layout->order.size() == graph.nodes.size() && layout->offset.size() == graph.values.size(), "a layout of another graph");

@@ -25,4 +25,7 @@ void fuse_elementwise(Graph& graph, const PassOptions& options);
 void fuse_reductions(Graph& graph, const PassOptions& options);
 void update_in_backward(Graph& graph, const PassOptions& options);
 
+/// Whether the graph asks for update_in_backward and has an update.
+bool updates_in_backward(const Graph& graph);
+
 }  // namespace graven::ir

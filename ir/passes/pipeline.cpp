@@ -20,7 +20,7 @@ bool has_no_update(const Graph& graph, const PassOptions&) {
 }
 bool inference(const Graph& graph, const PassOptions&) { return is_inference(graph); }
 bool on_cpu(const Graph&, const PassOptions& options) { return options.target == Target::cpu; }
-bool wants_update_in_backward(const Graph& graph, const PassOptions&) { return graph.flag(kUpdateInBackward) && !graph.optimizers.empty(); }
+bool wants_update_in_backward(const Graph& graph, const PassOptions&) { return updates_in_backward(graph); }
 bool inference_on_cpu(const Graph& graph, const PassOptions& options) { return inference(graph, options) && on_cpu(graph, options); }
 
 constexpr Pass kPipeline[] = {

@@ -69,6 +69,8 @@ Node part_of_update(const Node& node, const std::vector<std::size_t>& chosen, co
 
 }  // namespace
 
+bool updates_in_backward(const Graph& graph) { return graph.flag(kUpdateInBackward) && !graph.optimizers.empty(); }
+
 void update_in_backward(Graph& graph, const PassOptions&) {
   const Readiness readiness(graph);
   NodeId first_of_backward = 0;

@@ -35,18 +35,22 @@ double allowance(const graven::runtime::Comparison& comparison, const std::strin
 }  // namespace
 
 {% endif %}
-{% if updates_in_backward %}
 namespace {
 
 graven::runtime::DType dtype_of(const @{ namespace }@::Tensor& tensor) {
-  for (int d = 0; d < static_cast<int>(std::size(graven::runtime::kDTypes)); ++d)
-    if (std::strcmp(graven::runtime::kDTypes[d].name, tensor.dtype) == 0) return static_cast<graven::runtime::DType>(d);
-  return graven::runtime::DType::f32;
+  int d = 0;
+  while (std::strcmp(graven::runtime::kDTypes[d].name, tensor.dtype) != 0) ++d;
+  return static_cast<graven::runtime::DType>(d);
+}
+
+std::vector<char> bytes(const @{ namespace }@::Tensor& tensor) {
+  const auto count = static_cast<std::size_t>(graven::runtime::count_of(tensor.shape));
+  const char* const data = static_cast<const char*>(tensor.data);
+  return {data, data + count * graven::runtime::size_of(dtype_of(tensor))};
 }
 
 }  // namespace
 
-{% endif %}
 int main() {
   using graven::runtime::DType;
   try {
@@ -83,12 +87,6 @@ int main() {
     comparison.check("loss", &loss_f32, DType::f32, {}, @{ tolerance }@, 1e-6);
 {% endif %}
 {% if updates_in_backward %}
-    const auto bytes = [](const @{ namespace }@::Tensor& t) {
-      std::size_t count = 1;
-      for (const std::int64_t d : t.shape) count *= static_cast<std::size_t>(d);
-      const char* data = static_cast<const char*>(t.data);
-      return std::vector<char>(data, data + count * graven::runtime::size_of(dtype_of(t)));
-    };
     @{ namespace }@::Hyper hyper;
     for (double& rate : hyper.learning_rates) rate = 1;
 {% if recorded %}
@@ -139,24 +137,11 @@ int main() {
 {% else %}
 {% if recorded %}
     for (const auto& t : model.gradients()) {
-      for (int d = 0; d < static_cast<int>(std::size(graven::runtime::kDTypes)); ++d)
-        if (std::strcmp(graven::runtime::kDTypes[d].name, t.dtype) == 0)
-          {
-          const std::string name = "gradient." + t.path;
-          comparison.check(name.c_str(), t.data, static_cast<DType>(d), t.shape, @{ tolerance }@, allowance(comparison, name, static_cast<DType>(d), t.shape));
-        }
+      const std::string name = "gradient." + t.path;
+      comparison.check(name.c_str(), t.data, dtype_of(t), t.shape, @{ tolerance }@, allowance(comparison, name, dtype_of(t), t.shape));
     }
 {% endif %}
     std::vector<std::vector<char>> first;
-    auto bytes = [](const @{ namespace }@::Tensor& t) {
-      std::size_t count = 1;
-      for (const std::int64_t d : t.shape) count *= static_cast<std::size_t>(d);
-      std::size_t size = 1;
-      for (const auto& info : graven::runtime::kDTypes)
-        if (std::strcmp(info.name, t.dtype) == 0) size = info.size;
-      const char* data = static_cast<const char*>(t.data);
-      return std::vector<char>(data, data + count * size);
-    };
     for (const auto& t : model.gradients()) first.push_back(bytes(t));
     model.forward(@{ argument_names }@);
     model.backward(@{ argument_names }@);
