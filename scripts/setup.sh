@@ -72,18 +72,22 @@ mirror() {
     awk -v suite="$codename" '$2 == suite { print $1; exit }'
 }
 
-# inja is in Debian from the release after 13. The package is one set of headers without a compiled part, so the newer suite's copy serves
-# here; the machine's own sources stay as they are.
+# inja is in Debian from the release after 13 and in Ubuntu from 26.04. The package is one set of headers without a compiled part, so the newer
+# suite's copy serves here; the machine's own sources stay as they are.
 install_inja_from_newer_suite() {
-  case $system in *debian*) ;; *) return 1 ;; esac
-  local address directory suite
+  local address directory suite suites components
+  case $system in
+    ubuntu*) suites=(devel resolute) components='main universe' ;;
+    *debian*) suites=(forky testing) components=main ;;
+    *) return 1 ;;
+  esac
   address=$(mirror)
   [ -n "$address" ] || return 1
   directory=$(mktemp -d)
   chmod 755 "$directory"
-  for suite in forky testing; do
+  for suite in "${suites[@]}"; do
     mkdir -p "$directory/lists/partial"
-    echo "deb $address $suite main" >"$directory/sources.list"
+    echo "deb $address $suite $components" >"$directory/sources.list"
     # A mirror may lag behind that suite's validity date; the signature is checked all the same.
     local options=(-o Acquire::Check-Valid-Until=false -o Dir::Etc::sourcelist="$directory/sources.list" -o Dir::Etc::sourceparts=/dev/null -o Dir::State::lists="$directory/lists"
       -o APT::Sandbox::User=root -o Acquire::Languages=none -o Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false)

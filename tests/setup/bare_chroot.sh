@@ -4,13 +4,15 @@
 #
 #   bash tests/setup/bare_chroot.sh [SUITE]          the set-up (default suite: this machine's own)
 #   bash tests/setup/bare_chroot.sh SUITE COMMAND    also runs COMMAND in the tree: 'bash tests/run.sh', 'bash samples/quickstart.sh'
+#   MIRROR=URL COMPONENTS=main,universe bash tests/setup/bare_chroot.sh jammy ...    another system's suites, here Ubuntu's
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 suite=${1:-$(. /etc/os-release && echo "$VERSION_CODENAME")}
 command=${2:-}
 [ "$(id -u)" -eq 0 ] || { echo "bare_chroot.sh: needs root" >&2; exit 2; }
 command -v debootstrap >/dev/null || { echo "bare_chroot.sh: needs the package debootstrap" >&2; exit 2; }
-mirror=$(awk '/^URIs:/ { print $2; exit }' /etc/apt/sources.list.d/*.sources 2>/dev/null || true)
+mirror=${MIRROR:-}
+[ -n "$mirror" ] || mirror=$(awk '/^URIs:/ { print $2; exit }' /etc/apt/sources.list.d/*.sources 2>/dev/null || true)
 [ -n "$mirror" ] || mirror=$(awk '$1 == "deb" { print $2; exit }' /etc/apt/sources.list)
 
 root=$(mktemp -d)
@@ -21,7 +23,7 @@ finish() {
 }
 trap finish EXIT
 echo "== debootstrap $suite"
-debootstrap --variant=minbase "$suite" "$root" "$mirror" >"$root.log" 2>&1 || { tail -n 20 "$root.log"; exit 1; }
+debootstrap --variant=minbase --components="${COMPONENTS:-main}" "$suite" "$root" "$mirror" >"$root.log" 2>&1 || { tail -n 20 "$root.log"; exit 1; }
 rm -f "$root.log"
 # The machine's own way to its mirror: names, proxies, certificates.
 cp /etc/resolv.conf "$root/etc/resolv.conf"
