@@ -67,26 +67,47 @@ inline void cross_entropy(Threads& threads, const cross_entropy_config& c, T* lo
   double sums[kPieces];
   threads.run(pieces, [&](std::int64_t piece) {
     double sum = 0;
-    for (std::int64_t r = piece * each; r < c.rows && r < (piece + 1) * each; ++r) {
-      const T* const x = logits + r * c.classes;
-      const bool counts = labels[r] != c.ignore_index;
-      const C target = counts ? static_cast<C>(x[labels[r]]) : C(0);
-      C row = 0;
-      if (c.classes > 0) {
-        C weighted = 0;  // the logits' sum, read before the probabilities are written over them
+    const std::int64_t end = (piece + 1) * each < c.rows ? (piece + 1) * each : c.rows;
+    for (std::int64_t first = piece * each; first < end; first += detail::kGroup) {
+      const std::int64_t rows = end - first < detail::kGroup ? end - first : detail::kGroup;
+      const T* const x = logits + first * c.classes;
+      T* const p = probabilities == nullptr ? nullptr : probabilities + first * c.classes;
+      // What is needed of the logits, read before the probabilities are written over them.
+      C target[detail::kGroup], weighted[detail::kGroup];
+      for (std::int64_t r = 0; r < rows; ++r) {
+        target[r] = labels[first + r] != c.ignore_index ? static_cast<C>(x[r * c.classes + labels[first + r]]) : C(0);
+        weighted[r] = C(0);
         if (smoothing > 0)
-          for (std::int64_t k = 0; k < c.classes; ++k) weighted += (weight == nullptr ? C(1) : static_cast<C>(weight[k])) * static_cast<C>(x[k]);
-        T* const p = probabilities == nullptr ? nullptr : probabilities + r * c.classes;
-        const auto line = detail::line_sum<T>(x, c.classes, p);
-        if (p != nullptr) detail::scale_line(p, c.classes, C(1) / line.sum);
-        if (counts) {
-          row = math::log(line.sum) + (line.most - target);
-          if (weight != nullptr || smoothing > 0) row *= (C(1) - smoothing) * (weight == nullptr ? C(1) : static_cast<C>(weight[labels[r]]));
-          if (smoothing > 0) row += smoothing / static_cast<C>(c.classes) * (all * (math::log(line.sum) + line.most) - weighted);
+          for (std::int64_t k = 0; k < c.classes; ++k)
+            weighted[r] += (weight == nullptr ? C(1) : static_cast<C>(weight[k])) * static_cast<C>(x[r * c.classes + k]);
+      }
+      C most[detail::kGroup] = {}, logarithm[detail::kGroup];
+      if (c.classes == 0) {
+        for (int l = 0; l < detail::kGroup; ++l) logarithm[l] = C(1);
+      } else if (c.classes <= detail::kGroup) {
+        detail::short_line_sums<T>(x, rows, c.classes, p, most, logarithm);
+      } else {
+        for (int l = 0; l < detail::kGroup; ++l) logarithm[l] = C(1);
+        for (std::int64_t r = 0; r < rows; ++r) {
+          T* const line = p == nullptr ? nullptr : p + r * c.classes;
+          const auto found = detail::line_sum<T>(x + r * c.classes, c.classes, line);
+          if (line != nullptr) detail::scale_line(line, c.classes, C(1) / found.sum);
+          most[r] = found.most;
+          logarithm[r] = found.sum;
         }
       }
-      if (c.reduction == 0) loss[r] = static_cast<T>(row);
-      sum += static_cast<double>(row);
+      for (int l = 0; l < detail::kGroup; ++l) logarithm[l] = math::log(logarithm[l]);
+      for (std::int64_t r = 0; r < rows; ++r) {
+        const std::int64_t label = labels[first + r];
+        C row = 0;
+        if (label != c.ignore_index && c.classes > 0) {
+          row = logarithm[r] + (most[r] - target[r]);
+          if (weight != nullptr || smoothing > 0) row *= (C(1) - smoothing) * (weight == nullptr ? C(1) : static_cast<C>(weight[label]));
+          if (smoothing > 0) row += smoothing / static_cast<C>(c.classes) * (all * (logarithm[r] + most[r]) - weighted[r]);
+        }
+        if (c.reduction == 0) loss[first + r] = static_cast<T>(row);
+        sum += static_cast<double>(row);
+      }
     }
     sums[piece] = sum;
   });

@@ -252,10 +252,13 @@ GRAVEN_ALWAYS_INLINE gemm_epilogue gemm_finish(const float* residual) {
 
 [[gnu::noinline]] inline void gemm(Threads& threads, const gemm_problem& p) {
   if (p.m <= 0 || p.n <= 0) return;
-  constexpr std::int64_t kColumns = kTilePanels * kPanel, kRows = kTilePanels == 1 ? 2 * kTileRows1 : 2 * kTileRows4;
-  // A piece is worth a region's overhead from about 2^18 multiply-adds on; more than 64 pieces balance nothing better.
-  const std::int64_t work = p.m * p.n * (p.k > 0 ? p.k : 1) >> 18, wanted = work < 1 ? 1 : work < 64 ? work : 64;
-  std::int64_t most_columns = (p.n + kColumns - 1) / kColumns, most_rows = (p.m + kRows - 1) / kRows;
+  constexpr std::int64_t kColumns = kTilePanels * kPanel, kRows = kTilePanels == 1 ? kTileRows1 : kTileRows4;
+  // A piece has two tiles' rows or more; where B's rows are read as they lie, eight tiles', through which B's columns stay in the first-level cache.
+  const std::int64_t least_rows = (p.rows_first ? 8 : 2) * kRows;
+  // A piece is worth a region's overhead from about 2^17 multiply-adds on; more than 64 pieces balance nothing better. Panels are worked on whole,
+  // and a tile's first and last steps cost as much as 16 steps of k.
+  const std::int64_t work = p.m * ((p.n + kPanel - 1) / kPanel * kPanel) * (p.k + 16) >> 17, wanted = work < 1 ? 1 : work < 64 ? work : 64;
+  std::int64_t most_columns = (p.n + kColumns - 1) / kColumns, most_rows = (p.m + least_rows - 1) / least_rows;
   // Each piece copies its columns of B anew, which only many rows make up for.
   const bool copies = p.b_row != 0 || (!p.b_padded && !p.rows_first && p.b_k % 128 == 0);
   if (copies && most_columns >= 8 && most_rows > (p.m + 127) / 128) most_rows = (p.m + 127) / 128;
@@ -272,7 +275,7 @@ GRAVEN_ALWAYS_INLINE gemm_epilogue gemm_finish(const float* residual) {
     by_rows = (wanted + by_columns - 1) / by_columns;
     by_rows = by_rows < most_rows ? by_rows : most_rows;
   }
-  const std::int64_t rows = ((p.m + by_rows - 1) / by_rows + kRows / 2 - 1) / (kRows / 2) * (kRows / 2);
+  const std::int64_t rows = ((p.m + by_rows - 1) / by_rows + kRows - 1) / kRows * kRows;
   const std::int64_t columns = ((p.n + by_columns - 1) / by_columns + kColumns - 1) / kColumns * kColumns;
   by_rows = (p.m + rows - 1) / rows;
   by_columns = (p.n + columns - 1) / columns;

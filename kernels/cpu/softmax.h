@@ -116,6 +116,28 @@ inline LineSum<C> line_sum(const T* x, std::int64_t n, T* exponentials) {
   return {top, sum_lanes(total)};
 }
 
+/// line_sum of up to kGroup lines of n <= kGroup elements, one line a lane; their softmax goes to `probabilities` (which may be x) unless that is
+/// nullptr. Lanes without a line get a sum of 1.
+template <class T, class C = compute_t<T>>
+inline void short_line_sums(const T* x, std::int64_t lines, std::int64_t n, T* probabilities, C (&most)[kGroup], C (&sum)[kGroup]) {
+  C element[kGroup][kGroup] = {};
+  for (std::int64_t l = 0; l < lines; ++l)
+    for (std::int64_t k = 0; k < n; ++k) element[k][l] = static_cast<C>(x[l * n + k]);
+  for (int l = 0; l < kGroup; ++l) most[l] = element[0][l];
+  for (std::int64_t k = 1; k < n; ++k)
+    for (int l = 0; l < kGroup; ++l) most[l] = larger(most[l], element[k][l]);
+  for (int l = 0; l < kGroup; ++l) sum[l] = C(0);
+  for (std::int64_t k = 0; k < n; ++k)
+    for (int l = 0; l < kGroup; ++l) sum[l] += element[k][l] = math::exp(element[k][l] - most[l]);
+  if (probabilities != nullptr) {
+    C scale[kGroup];
+    for (int l = 0; l < kGroup; ++l) scale[l] = C(1) / sum[l];
+    for (std::int64_t l = 0; l < lines; ++l)
+      for (std::int64_t k = 0; k < n; ++k) probabilities[l * n + k] = static_cast<T>(element[k][l] * scale[l]);
+  }
+  for (std::int64_t l = lines; l < kGroup; ++l) sum[l] = C(1);
+}
+
 /// y = x * scale for n neighbours.
 template <class T, class C = compute_t<T>>
 inline void scale_line(T* y, std::int64_t n, C scale) {

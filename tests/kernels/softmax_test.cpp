@@ -71,7 +71,7 @@ TEST(Softmax, ExtremeInputs) {
 
 const struct {
   std::int64_t rows, classes;
-} kRows[] = {{1, 1}, {64, 10}, {3, 17}, {128, 1000}, {2, 50257}, {1000, 3}, {0, 5}};
+} kRows[] = {{1, 1}, {64, 10}, {33, 16}, {3, 17}, {128, 1000}, {2, 50257}, {1000, 3}, {0, 5}};
 
 TEST(CrossEntropy, LossAndGradient) {
   for (const auto& s : kRows)
@@ -97,6 +97,10 @@ TEST(CrossEntropy, LossAndGradient) {
           q.expect_untouched_around(what);
           expect_same_bits(l.values(), without.values(), what + " without probabilities");
           p = q.values();
+          auto over = logits;
+          cross_entropy(threads, c, without.data(), over.data(), over.data(), labels.data());
+          expect_same_bits(l.values(), without.values(), what + " over the logits");
+          expect_same_bits(over, p, what + " probabilities over the logits");
           return l.values();
         });
         expect_close(got, loss, 2e-6, what);
