@@ -55,7 +55,7 @@ int bench(const std::string& name, int threads, double seconds, std::string dire
   const graven::codegen::ProcessResult r = graven::codegen::run_process(command, {.directory = directory, .seconds = seconds * 10 + 60});
   const std::size_t brace = r.output.find("\n{") == std::string::npos ? r.output.find('{') : r.output.find("\n{") + 1;
   if (r.exit_status != 0 || brace == std::string::npos) throw graven::UserError(program + " failed").note(r.output);
-  const auto measured = nlohmann::json::parse(r.output.substr(brace, r.output.find('\n', brace) - brace));
+  const auto measured = nlohmann::ordered_json::parse(r.output.substr(brace, r.output.find('\n', brace) - brace));
 
   graven::ir::Graph lowered = workload.graph;
   graven::ir::run_passes(lowered, {});

@@ -136,8 +136,9 @@ Fiber* Fiber::running() { return running_fiber; }
 void Fiber::start(void (*entry)(void*), void* argument) {
 #ifdef CUDA_ON_CPU_ASAN
   ASAN_UNPOISON_MEMORY_REGION(stack_, stack_bytes_);
-  fake_stack_ = nullptr;
 #endif
+  caller_stack_ = fake_stack_ = nullptr;
+  caller_stack_bytes_ = 0;
   entry_ = entry;
   argument_ = argument;
   finished_ = false;

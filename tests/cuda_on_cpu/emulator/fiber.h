@@ -55,9 +55,9 @@ class Fiber {
   bool finished_ = true;
   void* stack_pointer_ = nullptr;
   void* caller_stack_pointer_ = nullptr;
-  [[maybe_unused]] const void* caller_stack_ = nullptr;  // these three for AddressSanitizer
-  [[maybe_unused]] std::size_t caller_stack_bytes_ = 0;
-  [[maybe_unused]] void* fake_stack_ = nullptr;
+  const void* caller_stack_ = nullptr;  // these three for AddressSanitizer
+  std::size_t caller_stack_bytes_ = 0;
+  void* fake_stack_ = nullptr;
 #if !defined(__x86_64__) && !defined(__aarch64__)
   ucontext_t context_, caller_context_;
 #endif
