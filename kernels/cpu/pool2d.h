@@ -35,13 +35,17 @@ struct vector_of {
 template <int Width>
 struct lanes {
   using real = typename vector_of<float, Width>::type;
-  typedef float real_at __attribute__((vector_size(Width * 4), aligned(4), may_alias));
   using integer = typename vector_of<std::int32_t, Width>::type;
   using shorts = typename vector_of<std::uint16_t, Width>::type;
   using bytes = typename vector_of<std::uint8_t, Width>::type;
 
-  GRAVEN_ALWAYS_INLINE static real load(const float* p) { return *reinterpret_cast<const real_at*>(p); }
-  GRAVEN_ALWAYS_INLINE static void store(float* p, real v) { *reinterpret_cast<real_at*>(p) = v; }
+  // Not through a vector type of less alignment: of a width that is a parameter, g++ 11.2 forgets the alignment.
+  GRAVEN_ALWAYS_INLINE static real load(const float* p) {
+    real v;
+    __builtin_memcpy(&v, p, sizeof(v));
+    return v;
+  }
+  GRAVEN_ALWAYS_INLINE static void store(float* p, const real& v) { __builtin_memcpy(p, &v, sizeof(v)); }
   GRAVEN_ALWAYS_INLINE static integer load_index(const std::uint8_t* p) {
     // Four bytes of one integer, shifted apart: as few instructions at any level of optimisation.
     if constexpr (Width == 8) {
