@@ -10,6 +10,7 @@
 // and one line in ir/op_list.inc. Everything here is data or a function from a node to data; nothing calls into codegen.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -50,8 +51,13 @@ class InferContext {
   void output(DType dtype, Shape shape) { outputs.push_back({dtype, std::move(shape)}); }
   /// User error: "<op>: <message>" with the inputs listed below it.
   [[noreturn]] void fail(const std::string& message) const;
-  void require(bool condition, const std::string& message) const {
-    if (!condition) fail(message);
+  void require(bool condition, std::string_view message) const {
+    if (!condition) fail(std::string(message));
+  }
+  /// A message that is put together only where it is needed: shapes are inferred for every node after every pass.
+  template <std::invocable Message>
+  void require(bool condition, const Message& message) const {
+    if (!condition) fail(message());
   }
 
   Attributes& attributes;  ///< inference may normalise them (negative dimensions, for example)

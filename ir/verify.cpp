@@ -1,6 +1,7 @@
 #include "ir/verify.h"
 
 #include <algorithm>
+#include <concepts>
 #include <limits>
 #include <unordered_set>
 
@@ -38,34 +39,44 @@ class Verifier {
     return text + ")";
   }
   bool in_range(ValueId v) const { return v >= 0 && static_cast<std::size_t>(v) < graph_.values.size(); }
-  void need_range(ValueId v, const std::string& where) const {
-    if (!in_range(v)) broken(where + " refers to value " + std::to_string(v) + " of " + std::to_string(graph_.values.size()));
+  /// `where` names a place, as a text or as a function that gives one: texts of places that are in order would be most of the work.
+  void need_range(ValueId v, const auto& where) const {
+    if (!in_range(v)) broken(text_of(where) + " refers to value " + std::to_string(v) + " of " + std::to_string(graph_.values.size()));
+  }
+  void need_range_in_node(ValueId v, std::size_t n) const {
+    need_range(v, [&] { return node_text(n); });
+  }
+  static std::string text_of(std::string_view text) { return std::string(text); }
+  template <class Function>
+    requires std::invocable<Function>
+  static std::string text_of(const Function& f) {
+    return f();
   }
 
-  void check_type(const TensorType& type, const std::string& where) {
-    if (type.shape.rank() > kMaximumRank)
-      broken(where + " has rank " + std::to_string(type.shape.rank()) + "; the maximum is " + std::to_string(kMaximumRank));
+  /// The type of value `v`.
+  void check_type(const TensorType& type, ValueId v) {
+    const auto fail = [&](const std::string& text) { broken(value_text(v) + text); };
+    if (type.shape.rank() > kMaximumRank) fail(" has rank " + std::to_string(type.shape.rank()) + "; the maximum is " + std::to_string(kMaximumRank));
     std::int64_t bytes = static_cast<std::int64_t>(size_of(type.dtype));
     bool zero = false;
     for (const Dim& d : type.shape) {
-      if (d.coefficient() < 0) broken(where + " has a negative dimension: " + type.to_string());
+      if (d.coefficient() < 0) fail(" has a negative dimension: " + type.to_string());
       zero |= d.coefficient() == 0;
     }
     const std::string* symbol = nullptr;
     for (const Dim& d : type.shape) {
       if (!d.is_static()) {
-        if (symbol) broken(where + " depends on a symbol in two dimensions: " + type.to_string());
+        if (symbol) fail(" depends on a symbol in two dimensions: " + type.to_string());
         symbol = &d.symbol();
-        if (!is_symbol_name(d.symbol())) broken(where + ": a symbol's name must be letters, digits and underscores");
-        if (d.symbol_maximum() < 1) broken(where + ": the maximum of the symbol '" + d.symbol() + "' is not positive");
+        if (!is_symbol_name(d.symbol())) fail(": a symbol's name must be letters, digits and underscores");
+        if (d.symbol_maximum() < 1) fail(": the maximum of the symbol '" + d.symbol() + "' is not positive");
         const auto [known, fresh] = symbols_.emplace(d.symbol(), d.symbol_maximum());
         if (!fresh && known->second != d.symbol_maximum())
-          broken(where + ": the symbol '" + d.symbol() + "' has two maxima, " + std::to_string(known->second) + " and " +
-                 std::to_string(d.symbol_maximum()));
+          fail(": the symbol '" + d.symbol() + "' has two maxima, " + std::to_string(known->second) + " and " + std::to_string(d.symbol_maximum()));
       }
       std::int64_t maximum = 0;
       if (__builtin_mul_overflow(d.coefficient(), d.symbol_maximum(), &maximum) || (!zero && __builtin_mul_overflow(bytes, maximum, &bytes)))
-        broken(where + " is too large: " + type.to_string());
+        fail(" is too large: " + type.to_string());
     }
   }
 
@@ -78,7 +89,7 @@ class Verifier {
       if (std::any_of(v.name.begin(), v.name.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }))
         broken("the name of value " + std::to_string(i) + " holds a control character");
       if (!names.insert(v.name).second) broken("two values are named '" + v.name + "'");
-      check_type(v.type, "'" + v.name + "'");
+      check_type(v.type, static_cast<ValueId>(i));
     }
   }
 
@@ -86,7 +97,7 @@ class Verifier {
     listed_.assign(graph_.values.size(), false);
     auto check = [&](const std::vector<ValueId>& list, std::string_view what, auto allowed) {
       for (ValueId v : list) {
-        need_range(v, "the list of " + std::string(what));
+        need_range(v, [&] { return "the list of " + std::string(what); });
         if (!allowed(graph_.value(v).kind)) broken(value_text(v) + " stands in the list of " + std::string(what) + ", but is of another kind");
         if (listed_[static_cast<std::size_t>(v)]) broken(value_text(v) + " stands twice in the list of " + std::string(what));
         listed_[static_cast<std::size_t>(v)] = true;
@@ -139,7 +150,7 @@ class Verifier {
       phase = node.phase;
       for (ValueId v : node.inputs) {
         if (v == kNone) continue;
-        need_range(v, node_text(n));
+        need_range_in_node(v, n);
         if (graph_.value(v).kind == ValueKind::node && !made_[static_cast<std::size_t>(v)])
           broken(node_text(n) + " reads " + value_text(v) + " before it is made");
         if (node.phase != Phase::prepare) continue;
@@ -162,7 +173,7 @@ class Verifier {
         }
       }
       for (ValueId v : node.outputs) {
-        need_range(v, node_text(n));
+        need_range_in_node(v, n);
         if (graph_.value(v).kind != ValueKind::node) broken(node_text(n) + " makes " + value_text(v) + ", which is not a node's result");
         if (made_[static_cast<std::size_t>(v)]) broken(value_text(v) + " is made twice");
         made_[static_cast<std::size_t>(v)] = true;
@@ -192,17 +203,17 @@ class Verifier {
     if (results.size() != node.outputs.size())
       broken(node_text(n) + " has " + std::to_string(node.outputs.size()) + " results; its operator gives " + std::to_string(results.size()));
     for (std::size_t i = 0; i < results.size(); ++i) {
-      need_range(node.outputs[i], node_text(n));
+      need_range_in_node(node.outputs[i], n);
       if (results[i] != graph_.type(node.outputs[i]))
         broken(node_text(n) + ": result " + value_text(node.outputs[i]) + " is " + graph_.type(node.outputs[i]).to_string() +
                "; its operator gives " + results[i].to_string());
     }
   }
 
-  void need_made(ValueId v, const std::string& where) {
+  void need_made(ValueId v, std::string_view where) {
     need_range(v, where);
     if (graph_.value(v).kind == ValueKind::node && !made_[static_cast<std::size_t>(v)])
-      broken(where + " refers to " + value_text(v) + ", which nothing makes");
+      broken(std::string(where) + " refers to " + value_text(v) + ", which nothing makes");
   }
 
   void check_results() {

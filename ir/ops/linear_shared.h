@@ -27,8 +27,9 @@ inline LinearSizes linear_weight(InferContext& c, std::size_t weight, bool trans
   if (!c.attributes.flag("packed")) {
     require_rank(c, weight, 2, "weight");
     const std::int64_t n = fixed(c, w.shape[0], "the weight's out_features"), k = fixed(c, w.shape[1], "the weight's in_features");
-    c.require((s.n == 0 || s.n == n) && (s.k == 0 || s.k == k),
-              "the weight is " + w.to_string() + ", the attributes say out_features " + std::to_string(s.n) + ", in_features " + std::to_string(s.k));
+    c.require((s.n == 0 || s.n == n) && (s.k == 0 || s.k == k), [&] {
+      return "the weight is " + w.to_string() + ", the attributes say out_features " + std::to_string(s.n) + ", in_features " + std::to_string(s.k);
+    });
     s.n = n, s.k = k;
     c.attributes.set("out_features", n);
     c.attributes.set("in_features", k);
@@ -36,7 +37,8 @@ inline LinearSizes linear_weight(InferContext& c, std::size_t weight, bool trans
   }
   c.require(s.n >= 0 && s.k >= 0, "in_features and out_features must not be negative");
   const Shape expected = transposed ? Shape{(s.k + 15) / 16, s.n, 16} : Shape{(s.n + 15) / 16, s.k, 16};
-  c.require(w.dtype == DType::f32 && w.shape == expected, "the packed weight must be " + describe(DType::f32, expected) + ", got " + w.to_string());
+  c.require(w.dtype == DType::f32 && w.shape == expected,
+            [&] { return "the packed weight must be " + describe(DType::f32, expected) + ", got " + w.to_string(); });
   return s;
 }
 

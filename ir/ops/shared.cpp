@@ -113,7 +113,7 @@ void clip_to_dtype(InferContext& c, std::string_view key) {
       return;
   }
   const double value = c.attributes.number(key);
-  c.require(value == value, "'" + std::string(key) + "' must not be NaN for integers");
+  c.require(value == value, [&] { return "'" + std::string(key) + "' must not be NaN for integers"; });
   c.attributes.set(key, std::clamp(std::trunc(value), low, high));
 }
 
@@ -151,7 +151,7 @@ void infer_floating_to_bool(InferContext& c) {
 
 void infer_bitwise(InferContext& c) {
   if (c.input_count() > 1) require_same_dtype(c, 0, 1);
-  c.require(!is_floating(c.input(0).dtype), "expects integers or bools, got " + std::string(name(c.input(0).dtype)));
+  c.require(!is_floating(c.input(0).dtype), [&] { return "expects integers or bools, got " + std::string(name(c.input(0).dtype)); });
   c.output(c.input(0).dtype, c.input_count() > 1 ? broadcast_inputs(c) : c.input(0).shape);
 }
 
@@ -161,30 +161,33 @@ AttributeSpec epilogue_attribute() {
 
 void check_epilogue(const InferContext& c, std::size_t i, const TensorType& result) {
   const ScalarProgram& epilogue = c.attributes.program("epilogue");
-  if (c.has_input(i)) c.require(c.input(i) == result, "the residual must be " + result.to_string() + ", got " + c.input(i).to_string());
+  if (c.has_input(i))
+    c.require(c.input(i) == result, [&] { return "the residual must be " + result.to_string() + ", got " + c.input(i).to_string(); });
   const std::int32_t given = c.has_input(i) ? 2 : 1, takes = epilogue.empty() ? 1 : epilogue.inputs;
-  c.require(takes == given,
-            "the epilogue takes " + count_of(takes, "input") + ", " + std::to_string(given) + (given == 1 ? " is" : " are") + " given");
+  c.require(takes == given, [&] {
+    return "the epilogue takes " + count_of(takes, "input") + ", " + std::to_string(given) + (given == 1 ? " is" : " are") + " given";
+  });
   check_program(c, epilogue);
 }
 
 void check_program(const InferContext& c, const ScalarProgram& program) {
-  c.require(program.inputs >= 0, "a program cannot have " + std::to_string(program.inputs) + " inputs");
+  c.require(program.inputs >= 0, [&] { return "a program cannot have " + std::to_string(program.inputs) + " inputs"; });
   for (std::size_t i = 0; i < program.steps.size(); ++i) {
     const ScalarProgram::Step& step = program.steps[i];
-    const std::string which = "step " + std::to_string(i) + " of the program";
+    const auto which = [&] { return "step " + std::to_string(i) + " of the program"; };
     const OpDef* op = find_op(step.op);
-    c.require(op && op->elementwise(), which + " names '" + step.op.substr(0, 100) + "', which is no elementwise operator");
-    c.require(step.arguments.size() == op->inputs.size(), which + " (" + step.op + ") takes " +
-                                                              count_of(static_cast<int>(op->inputs.size()), "argument") + ", got " +
-                                                              std::to_string(step.arguments.size()));
+    c.require(op && op->elementwise(), [&] { return which() + " names '" + step.op.substr(0, 100) + "', which is no elementwise operator"; });
+    c.require(step.arguments.size() == op->inputs.size(), [&] {
+      return which() + " (" + step.op + ") takes " + count_of(static_cast<int>(op->inputs.size()), "argument") + ", got " +
+             std::to_string(step.arguments.size());
+    });
     for (std::int32_t a : step.arguments)
       c.require(a >= 0 && a < program.inputs + static_cast<std::int32_t>(i),
-                which + " (" + step.op + ") uses value " + std::to_string(a) + ", which is not known yet");
+                [&] { return which() + " (" + step.op + ") uses value " + std::to_string(a) + ", which is not known yet"; });
     for (const auto& [key, value] : step.constants) {
       bool known = false;
       for (const AttributeSpec& a : op->attributes) known = known || a.name == key;
-      c.require(known, which + ": " + step.op + " has no attribute '" + key + "'");
+      c.require(known, [&] { return which() + ": " + step.op + " has no attribute '" + key + "'"; });
     }
   }
 }
@@ -229,7 +232,7 @@ void infer_softmax(InferContext& c) {
   if (c.input_count() > 1) {
     require_same_dtype(c, 0, 1);
     c.require(c.input(0).shape == c.input(1).shape,
-              "expects two inputs of one shape, got " + c.input(0).to_string() + " and " + c.input(1).to_string());
+              [&] { return "expects two inputs of one shape, got " + c.input(0).to_string() + " and " + c.input(1).to_string(); });
   }
 }
 
