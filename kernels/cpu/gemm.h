@@ -188,6 +188,7 @@ inline void copy_rows(float* y, std::int64_t y_row, const float* x, std::int64_t
         const std::int64_t to_row = staged ? kColumns : p.c_row;
         tile = tile_rows(end - r, panels == 3 ? 2 : panels);
         o.a = p.k == 0 ? bias : p.a + r * p.a_row + i * p.a_k;
+        if (staged && p.add && i == 0) copy_rows(to, to_row, c, p.c_row, tile, columns);
         if (panels == 3) {
           call_tile(tile, 2, o, to, to_row);
           gemm_operands third = o;
