@@ -1,11 +1,13 @@
 #include "graven/optim.h"
 
 #include <algorithm>
+#include <limits>
 #include <unordered_set>
 
 #include "frontend/dispatch.h"
 #include "frontend/eager/program.h"
 #include "frontend/optim_state.h"
+#include "graven/utils/clip_grad.h"
 
 namespace graven::optim {
 
@@ -25,6 +27,9 @@ void check_options(const std::string& kind, const std::map<std::string, double>&
   check_range(kind, "weight_decay", at("weight_decay"), 0, kMost);
   check_range(kind, "momentum", at("momentum"), 0, kMost);
   check_range(kind, "eps", at("eps"), 0, kMost);
+  check_range(kind, "clip_grad_max_norm", at("clip_grad_max_norm"), 0, kMost);
+  if (options.count("clip_grad_norm_type") && !(at("clip_grad_norm_type") > 0))
+    throw UserError(kind + ": the option clip_grad_norm_type must be positive, got " + std::to_string(at("clip_grad_norm_type")));
   check_range(kind, "betas[0]", at("beta1"), 0, 0.9999999999999999);
   check_range(kind, "betas[1]", at("beta2"), 0, 0.9999999999999999);
   if (at("nesterov") != 0 && (at("momentum") <= 0 || at("dampening") != 0))
@@ -92,6 +97,8 @@ void Optimizer::zero_grad(bool set_to_none) {
 void Optimizer::step() {
   NoGradGuard no_grad;
   for (auto& g : state_->groups) {
+    if (g.options.count("clip_grad_max_norm"))
+      nn::utils::clip_grad_norm_(g.parameters, g.options.at("clip_grad_max_norm"), g.options.at("clip_grad_norm_type"));
     const auto flag = [&](const char* name) { return g.options.at(name) != 0; };
     // One operator call updates all parameters that have done the same number of steps and share a dtype: normally all of them.
     std::map<std::pair<std::int64_t, DType>, std::vector<std::size_t>> batches;
@@ -186,23 +193,33 @@ void Optimizer::load_state_dict(const std::vector<std::pair<std::string, Tensor>
 
 namespace {
 
+/// Clipping only where there is any: graphs are written with the options that they have.
+template <class AnyOptions>
+std::map<std::string, double> with_clipping(std::map<std::string, double> options, const AnyOptions& o) {
+  if (o.clip_grad_max_norm == std::numeric_limits<double>::infinity()) return options;
+  options.emplace("clip_grad_max_norm", o.clip_grad_max_norm);
+  options.emplace("clip_grad_norm_type", o.clip_grad_norm_type);
+  return options;
+}
 std::map<std::string, double> options_of(const SGDOptions& o) {
-  return {{"lr", o.lr},
-          {"momentum", o.momentum},
-          {"dampening", o.dampening},
-          {"weight_decay", o.weight_decay},
-          {"nesterov", o.nesterov ? 1 : 0},
-          {"maximize", o.maximize ? 1 : 0}};
+  return with_clipping({{"lr", o.lr},
+                        {"momentum", o.momentum},
+                        {"dampening", o.dampening},
+                        {"weight_decay", o.weight_decay},
+                        {"nesterov", o.nesterov ? 1 : 0},
+                        {"maximize", o.maximize ? 1 : 0}},
+                       o);
 }
 template <class AnyAdam>
 std::map<std::string, double> options_of(const AnyAdam& o) {
-  return {{"lr", o.lr},
-          {"beta1", o.betas.first},
-          {"beta2", o.betas.second},
-          {"eps", o.eps},
-          {"weight_decay", o.weight_decay},
-          {"amsgrad", o.amsgrad ? 1 : 0},
-          {"maximize", o.maximize ? 1 : 0}};
+  return with_clipping({{"lr", o.lr},
+                        {"beta1", o.betas.first},
+                        {"beta2", o.betas.second},
+                        {"eps", o.eps},
+                        {"weight_decay", o.weight_decay},
+                        {"amsgrad", o.amsgrad ? 1 : 0},
+                        {"maximize", o.maximize ? 1 : 0}},
+                       o);
 }
 template <class AnyGroup>
 std::vector<std::pair<std::vector<Tensor>, std::map<std::string, double>>> groups_of(const std::vector<AnyGroup>& groups) {

@@ -50,7 +50,7 @@ const OptimizerKind& kind_of(const Optimizer& optimizer) {
 Attributes attributes_of(const OptimizerKind& kind, const ParameterGroup& group) {
   Attributes attributes;
   for (const auto& [name, value] : group.options) {
-    if (name == "lr") continue;
+    if (name == "lr" || name == kClipMaxNorm || name == kClipNormType) continue;
     if (std::find(kind.flags.begin(), kind.flags.end(), name) != kind.flags.end())
       attributes.set(name, value != 0);
     else if (std::find(kind.numbers.begin(), kind.numbers.end(), name) != kind.numbers.end())

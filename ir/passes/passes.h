@@ -8,6 +8,7 @@ namespace graven::ir {
 
 void remove_dead_nodes(Graph& graph, const PassOptions& options);
 void differentiate(Graph& graph, const PassOptions& options);
+void clip_gradients(Graph& graph, const PassOptions& options);
 void add_optimizer_updates(Graph& graph, const PassOptions& options);
 void fold_batch_norm(Graph& graph, const PassOptions& options);
 void fold_constants(Graph& graph, const PassOptions& options);
@@ -24,6 +25,11 @@ void fuse_epilogues(Graph& graph, const PassOptions& options);
 void fuse_elementwise(Graph& graph, const PassOptions& options);
 void fuse_reductions(Graph& graph, const PassOptions& options);
 void update_in_backward(Graph& graph, const PassOptions& options);
+
+/// Options of an optimizer's group, of every kind of optimizer: what clip_gradients reads.
+inline constexpr std::string_view kClipMaxNorm = "clip_grad_max_norm", kClipNormType = "clip_grad_norm_type";
+/// Whether any group has kClipMaxNorm.
+bool clips_gradients(const Graph& graph);
 
 /// Whether the graph asks for update_in_backward and has an update.
 bool updates_in_backward(const Graph& graph);

@@ -18,6 +18,7 @@ bool has_loss(const Graph& graph, const PassOptions&) { return !graph.losses.emp
 bool has_no_update(const Graph& graph, const PassOptions&) {
   return !graph.optimizers.empty() && (graph.nodes.empty() || graph.nodes.back().phase != Phase::update);
 }
+bool has_to_clip(const Graph& graph, const PassOptions& options) { return has_no_update(graph, options) && clips_gradients(graph); }
 bool inference(const Graph& graph, const PassOptions&) { return is_inference(graph); }
 bool on_cpu(const Graph&, const PassOptions& options) { return options.target == Target::cpu; }
 bool wants_update_in_backward(const Graph& graph, const PassOptions&) { return updates_in_backward(graph); }
@@ -26,6 +27,7 @@ bool inference_on_cpu(const Graph& graph, const PassOptions& options) { return i
 constexpr Pass kPipeline[] = {
     {"remove_dead_nodes", remove_dead_nodes, nullptr, "first: what nobody reads needs no gradient"},
     {"differentiate", differentiate, has_loss, "before all rewriting: gradients are stated for the operators that users call"},
+    {"clip_gradients", clip_gradients, has_to_clip, "between the gradients and the updates, which take what is clipped"},
     {"add_optimizer_updates", add_optimizer_updates, has_no_update, "right after the gradients; from here on the graph is the whole step"},
     {"fold_constants", fold_constants, nullptr, "numbers that gradient rules leave behind become visible to the simplifications"},
     {"simplify_algebra", simplify_algebra, nullptr, "fewer forms of the same thing: more of them are equal, or match what is looked for below"},

@@ -88,6 +88,9 @@ TEST(Optimizers, SayWhatIsWrong) {
   EXPECT_NE(error_of([&] { optim::SGD({p}, {.lr = -1}); }).find("lr is out of range"), std::string::npos);
   EXPECT_NE(error_of([&] { optim::SGD({p}, {.nesterov = true}); }).find("nesterov needs momentum"), std::string::npos);
   EXPECT_NE(error_of([&] { optim::Adam({p}, {.betas = {0.9, 1.0}}); }).find("betas[1] is out of range"), std::string::npos);
+  EXPECT_NE(error_of([&] { optim::SGD({p}, {.clip_grad_max_norm = -1}); }).find("clip_grad_max_norm is out of range"), std::string::npos);
+  EXPECT_NE(error_of([&] { optim::Adam({p}, {.clip_grad_max_norm = 1, .clip_grad_norm_type = 0}); }).find("clip_grad_norm_type must be positive"),
+            std::string::npos);
   optim::SGD a({p}), b({p});
   EXPECT_NE(error_of([&] { a.load_state_dict({{"9.9.step", tensor(1)}}); }).find("missing     0.0.step"), std::string::npos);
 }

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <graven/graven.h>
+#include <limits>
 
 #include "tests/frontend/error_text.h"
 
@@ -53,6 +54,62 @@ TEST(CompiledGraphs, UpdateInBackwardGivesTheSameBits) {
   for (std::size_t i = 0; i < apart.size(); ++i) {
     EXPECT_EQ(apart[i].first, together[i].first);
     EXPECT_TRUE(equal(apart[i].second, together[i].second)) << apart[i].first;
+  }
+}
+
+/// Each parameter of the Mlp in a group of its own: another norm each, and the last one's gradient small enough to stay as it is.
+struct ClippedTrain : nn::Graph<ClippedTrain> {
+  Mlp model;
+  nn::CrossEntropyLoss loss_fn = child("loss_fn", nn::CrossEntropyLoss());
+  optim::SGD optimizer;
+  static constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  static constexpr double kMaxNorms[] = {1e-3, 1e-3, 1e-3, 1e3}, kOrders[] = {2, 1, kInfinity, 3};
+
+  static std::vector<optim::Group<optim::SGDOptions>> groups(const Mlp& model, bool clipped) {
+    std::vector<optim::Group<optim::SGDOptions>> result;
+    for (const Tensor& p : model.parameters()) {
+      const std::size_t i = result.size();
+      optim::SGDOptions options{.lr = 0.5, .momentum = 0.9};
+      if (clipped) options.clip_grad_max_norm = kMaxNorms[i], options.clip_grad_norm_type = kOrders[i];
+      result.push_back({{p}, options});
+    }
+    return result;
+  }
+  explicit ClippedTrain(Mlp mlp) : model(child("model", mlp)), optimizer(groups(model, true)) { add_optimizer(optimizer); }
+  Tensor build(Tensor x, Tensor labels) {
+    Tensor loss = loss_fn(model(x), labels);
+    loss.backward();
+    return loss;
+  }
+};
+
+TEST(CompiledGraphs, ClipGradientsAsEagerOptimizersDo) {
+  manual_seed(13);
+  const Tensor x = randn({8, 6}), labels = randint(0, 3, {8});
+  Mlp by_hand, by_option, in_graph;
+  by_option.load_state_dict(by_hand.state_dict());
+  in_graph.load_state_dict(by_hand.state_dict());
+  ASSERT_EQ(by_hand.parameters().size(), std::size(ClippedTrain::kOrders));
+  optim::SGD plain(ClippedTrain::groups(by_hand, false)), clipping(ClippedTrain::groups(by_option, true));
+  ClippedTrain graph(in_graph);
+  for (int step = 0; step < 4; ++step) {
+    const auto train = [&](Mlp& model, optim::Optimizer& optimizer, bool clip) {
+      optimizer.zero_grad();
+      cross_entropy(model(x), labels).backward();
+      const std::vector<Tensor> parameters = model.parameters();
+      for (std::size_t i = 0; clip && i < parameters.size(); ++i) {
+        const double norm = nn::utils::clip_grad_norm_({parameters[i]}, ClippedTrain::kMaxNorms[i], ClippedTrain::kOrders[i]);
+        EXPECT_EQ(norm > ClippedTrain::kMaxNorms[i], i != 3) << "the case clips what it is to clip";
+      }
+      optimizer.step();
+    };
+    train(by_hand, plain, true);
+    train(by_option, clipping, false);
+    graph(x, labels);
+    for (std::size_t i = 0; i < by_hand.parameters().size(); ++i) {
+      EXPECT_TRUE(equal(by_option.parameters()[i], by_hand.parameters()[i])) << i;
+      EXPECT_TRUE(allclose(in_graph.parameters()[i], by_hand.parameters()[i], 1e-5, 1e-6)) << i;
+    }
   }
 }
 

@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <limits>
 #include <sstream>
 
 #include "graphs.h"
@@ -79,6 +80,21 @@ Graph shared_embedding() {
 
 Graph asking_for_update_in_backward(Graph g) {
   g.config[std::string(ir::kUpdateInBackward)] = true;
+  return g;
+}
+
+/// One norm over all gradients, or one for the weights and another for the biases.
+Graph clipping(Graph g) {
+  g.optimizers[0].groups[0].options.insert({{"clip_grad_max_norm", 1}, {"clip_grad_norm_type", 2}});
+  return g;
+}
+Graph clipping_apart(Graph g) {
+  std::vector<ir::ParameterGroup>& groups = g.optimizers[0].groups;
+  groups.push_back(groups[0]);
+  groups[1].parameters = {groups[0].parameters[1], groups[0].parameters[3]};
+  groups[0].parameters = {groups[0].parameters[0], groups[0].parameters[2]};
+  groups[0].options.insert({{"clip_grad_max_norm", 0.5}, {"clip_grad_norm_type", std::numeric_limits<double>::infinity()}});
+  groups[1].options.insert({{"clip_grad_max_norm", 2}, {"clip_grad_norm_type", 3}});
   return g;
 }
 
@@ -196,6 +212,8 @@ const std::vector<Case>& cases() {
       {"differentiate", "shared_parameter", shared_parameter},
       {"differentiate", "lenet", [] { return lenet_training(2); }},
       {"differentiate", "residual", [] { return residual_training(); }},
+      {"clip_gradients", "mlp", [] { return prepared(clipping(small_mlp()), "differentiate"); }},
+      {"clip_gradients", "groups", [] { return prepared(clipping_apart(small_mlp()), "differentiate"); }},
       {"add_optimizer_updates", "mlp", [] { return prepared(small_mlp(), "differentiate"); }},
       {"add_optimizer_updates", "residual", [] { return prepared(residual_training(), "differentiate"); }},
       {"fold_constants", "arithmetic", constants},
@@ -452,6 +470,28 @@ TEST(Differentiate, NamesTheOperatorWithoutGradient) {
 TEST(Differentiate, RefusesALossThatNothingTrains) {
   const Graph g = of([](Graph& g, Recorder& r, ValueId x) { g = train(g, r("loss", "sum", {x}, {{"dims", Ints{}}}), sgd(g)); });
   EXPECT_NE(error_of(g).find("no parameter that is to be trained has part in it"), std::string::npos) << error_of(g);
+}
+
+TEST(ClipGradients, RefusesWhatIsNoNorm) {
+  for (const auto& [option, value] : {std::pair{"clip_grad_max_norm", -1.0}, {"clip_grad_max_norm", std::nan("")}, {"clip_grad_norm_type", 0.0}}) {
+    Graph g = clipping(small_mlp());
+    g.optimizers[0].groups[0].options[option] = value;
+    EXPECT_NE(error_of(g).find(std::string("option ") + option + ": expected a positive number, found "), std::string::npos) << error_of(g);
+  }
+}
+
+TEST(ClipGradients, LeavesGradientsWithoutElementsAlone) {
+  Graph g = of([](Graph& graph, Recorder& r, ValueId x) {
+    const ValueId none = parameter(graph, "none", {0, 3}), w = parameter(graph, "w", {1, 3});
+    const ValueId sums =
+        r("", "add",
+          {r("", "sum", {r("", "linear", {x, none})}, {{"dims", Ints{0, 1}}}), r("", "sum", {r("", "linear", {x, w})}, {{"dims", Ints{0, 1}}})});
+    graph = train(graph, sums, sgd(graph, 0));
+  });
+  g.optimizers[0].groups[0].options["clip_grad_norm_type"] = std::numeric_limits<double>::infinity();
+  g.optimizers[0].groups[0].options["clip_grad_max_norm"] = 1;
+  ir::run_passes(g, {});
+  EXPECT_EQ(count(g, "amax"), 1u);
 }
 
 TEST(AddOptimizerUpdates, RefusesUnknownKindsAndOptions) {

@@ -7,10 +7,14 @@
 //
 //   optim::AdamW optimizer({{decayed, {.lr = 3e-4, .weight_decay = 0.1}}, {others, {.lr = 3e-4, .weight_decay = 0}}});   // groups
 //
+// clip_grad_max_norm, an option of every optimizer and group: before the update, the gradients of the group are scaled down to that norm, as one
+// vector, by nn::utils::clip_grad_norm_'s formula; within a graph too. clip_grad_norm_type: 2, another positive order, or infinity.
+//
 // An optimizer is a handle, like a module. Within a graph, add_optimizer(optimizer) makes it part of the program.
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <memory>
 #include <string>
@@ -56,6 +60,8 @@ struct SGDOptions {
   double weight_decay = 0;
   bool nesterov = false;
   bool maximize = false;
+  double clip_grad_max_norm = std::numeric_limits<double>::infinity();
+  double clip_grad_norm_type = 2;
 };
 
 template <class OptimizerOptions>
@@ -78,6 +84,8 @@ struct AdamOptions {
   double weight_decay = 0;
   bool amsgrad = false;
   bool maximize = false;
+  double clip_grad_max_norm = std::numeric_limits<double>::infinity();
+  double clip_grad_norm_type = 2;
 };
 
 /// Kingma and Ba 2015, with bias correction; weight decay is added to the gradient.
@@ -94,6 +102,8 @@ struct AdamWOptions {
   double weight_decay = 1e-2;
   bool amsgrad = false;
   bool maximize = false;
+  double clip_grad_max_norm = std::numeric_limits<double>::infinity();
+  double clip_grad_norm_type = 2;
 };
 
 /// Loshchilov and Hutter 2019: p <- p (1 - lr weight_decay) first.
