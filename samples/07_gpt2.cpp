@@ -23,7 +23,7 @@ constexpr std::int64_t kBatch = 16, kLength = 64, kVocabulary = 256;
 struct TrainGpt2 : nn::Graph<TrainGpt2> {
   models::GPT2LMHeadModel model;
   nn::CrossEntropyLoss loss_fn = child("loss_fn", nn::CrossEntropyLoss());
-  optim::AdamW optimizer{model.parameters(), {.lr = 1e-3, .betas = {0.9, 0.95}, .weight_decay = 0.1}};
+  optim::AdamW optimizer{model.parameters(), {.lr = 1e-3, .betas = {0.9, 0.95}, .weight_decay = 0.1, .clip_grad_max_norm = 1}};
 
   explicit TrainGpt2(models::GPT2LMHeadModel network) : model(child("model", network)) { add_optimizer(optimizer); }
 
