@@ -121,6 +121,7 @@ struct Builder {
 Document::Document(std::string_view text, const std::string& file, std::size_t maximum_nesting) {
   if (text.size() >= std::numeric_limits<std::uint32_t>::max())
     throw UserError(file + ": expected less than 4 GiB of JSON, found " + std::to_string(text.size()) + " bytes");
+  if (text.empty()) throw UserError(file + ": line 1, column 1: not valid JSON: the text is empty");
   Builder builder{*this, maximum_nesting};
   nlohmann::json::sax_parse(text.begin(), text.end(), &builder);
   if (builder.too_deep) throw UserError(file + ": expected JSON nested at most " + std::to_string(maximum_nesting) + " deep, found deeper nesting");

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <cstdint>
 #include <string>
 
 #include "ir/graph.h"
@@ -17,6 +18,9 @@ void add_show(CLI::App& app, int& status);
 void add_check(CLI::App& app, int& status);
 void add_passes(CLI::App& app, int& status);
 void add_ops(CLI::App& app, int& status);
+
+/// For an option: a whole number from `first` to `last`.
+CLI::Validator whole_number(std::int64_t first, std::int64_t last);
 
 /// Where a saved graph lies: a folder with graph.json (a saved graph or an emitted project), or a JSON file.
 std::string graph_file(const std::string& path);

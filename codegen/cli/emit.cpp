@@ -82,7 +82,7 @@ void add_emit(CLI::App& app, int& status) {
   command->add_option("--to", o->emit.passes.to, "Last pass to run");
   command->add_option("--dump", o->emit.passes.dump_directory, "Write the graph after every pass into this folder");
   command->add_option("--memory-budget", o->emit.memory_budget, "Bytes that the arena may take; more is an error")
-      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 60));
+      ->check(whole_number(0, std::int64_t{1} << 60));
   command->add_flag("--update-in-backward", o->emit.update_in_backward,
                     "Update each parameter as soon as its gradient is there: one module's gradients in memory at a time");
   command->add_flag("!--no-format", o->emit.format, "Leave out clang-format");
