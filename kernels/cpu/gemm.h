@@ -257,8 +257,8 @@ GRAVEN_ALWAYS_INLINE gemm_epilogue gemm_finish(const float* residual) {
   // A piece has two tiles' rows or more; where B's rows are read as they lie, eight tiles', through which B's columns stay in the first-level cache.
   const std::int64_t least_rows = (p.rows_first ? 8 : 2) * kRows;
   // A piece is worth a region's overhead from about 2^17 multiply-adds on; more than 64 pieces balance nothing better. Panels are worked on whole,
-  // and a tile's first and last steps cost as much as 16 steps of k.
-  const std::int64_t work = p.m * ((p.n + kPanel - 1) / kPanel * kPanel) * (p.k + 16) >> 17, wanted = work < 1 ? 1 : work < 64 ? work : 64;
+  // and a tile's first and last steps cost as much as 4 steps of k.
+  const std::int64_t work = p.m * ((p.n + kPanel - 1) / kPanel * kPanel) * (p.k + 4) >> 17, wanted = work < 1 ? 1 : work < 64 ? work : 64;
   std::int64_t most_columns = (p.n + kColumns - 1) / kColumns, most_rows = (p.m + least_rows - 1) / least_rows;
   // Each piece copies its columns of B anew, which only many rows make up for.
   const bool copies = p.b_row != 0 || (!p.b_padded && !p.rows_first && p.b_k % 128 == 0);
