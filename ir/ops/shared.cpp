@@ -184,10 +184,10 @@ void check_program(const InferContext& c, const ScalarProgram& program) {
     for (std::int32_t a : step.arguments)
       c.require(a >= 0 && a < program.inputs + static_cast<std::int32_t>(i),
                 [&] { return which() + " (" + step.op + ") uses value " + std::to_string(a) + ", which is not known yet"; });
-    for (const auto& [key, value] : step.constants) {
+    for (const auto& constant : step.constants) {
       bool known = false;
-      for (const AttributeSpec& a : op->attributes) known = known || a.name == key;
-      c.require(known, [&] { return which() + ": " + step.op + " has no attribute '" + key + "'"; });
+      for (const AttributeSpec& a : op->attributes) known = known || a.name == constant.first;
+      c.require(known, [&] { return which() + ": " + step.op + " has no attribute '" + constant.first + "'"; });
     }
   }
 }
