@@ -7,6 +7,7 @@
 // clipped gradient is the parameter's gradient, as .grad is after clip_grad_norm_. Gradients narrower than f32 are added up in f32.
 #include <cmath>
 #include <limits>
+#include <unordered_map>
 
 #include "ir/diagnostic.h"
 #include "ir/passes/passes.h"
@@ -64,8 +65,8 @@ class Clipping {
   std::vector<ValueId> parts_;
 };
 
-/// The option of that name, checked: from a graph's file it may be anything.
-double positive(const ParameterGroup& group, std::string_view name, double fallback) {
+/// The option of that name: positive, a norm also 0. From a graph's file it may be anything.
+double option(const ParameterGroup& group, std::string_view name, double fallback) {
   const auto found = group.options.find(std::string(name));
   if (found == group.options.end()) return fallback;
   if (!(found->second > 0) && !(found->second == 0 && name == kClipMaxNorm))
@@ -73,19 +74,19 @@ double positive(const ParameterGroup& group, std::string_view name, double fallb
   return found->second;
 }
 
-void clip_group(Graph& graph, const ParameterGroup& group, std::size_t index) {
-  const double max_norm = positive(group, kClipMaxNorm, std::numeric_limits<double>::infinity());
-  const double order = positive(group, kClipNormType, 2);
+void clip_group(Graph& graph, const ParameterGroup& group, std::size_t index, const std::unordered_map<ValueId, Gradient*>& gradient_of) {
+  const double max_norm = option(group, kClipMaxNorm, std::numeric_limits<double>::infinity());
+  const double order = option(group, kClipNormType, 2);
   if (std::isinf(max_norm)) return;
   std::vector<Gradient*> clipped;
   DType dtype = DType::f32;
-  for (const ValueId p : group.parameters)
-    for (Gradient& g : graph.gradients) {
-      // Of a gradient without elements there is nothing to clip, and no largest element.
-      if (g.parameter != p || graph.type(p).shape.numel() == Dim(0)) continue;
-      clipped.push_back(&g);
-      if (graph.type(p).dtype == DType::f64) dtype = DType::f64;
-    }
+  for (const ValueId p : group.parameters) {
+    const auto found = gradient_of.find(p);
+    // Of a gradient without elements there is nothing to clip, and no largest element.
+    if (found == gradient_of.end() || graph.type(p).shape.numel() == Dim(0)) continue;
+    clipped.push_back(found->second);
+    if (graph.type(p).dtype == DType::f64) dtype = DType::f64;
+  }
   if (clipped.empty()) return;
   Clipping clipping(graph, dtype, order);
   const auto name_of = [&](const Gradient* g) { return graph.value(g->parameter).name; };
@@ -112,9 +113,11 @@ bool clips_gradients(const Graph& graph) {
 }
 
 void clip_gradients(Graph& graph, const PassOptions&) {
+  std::unordered_map<ValueId, Gradient*> gradient_of;
+  for (Gradient& g : graph.gradients) gradient_of.emplace(g.parameter, &g);
   std::size_t index = 0;  // groups are counted through all optimizers, as those of learning rates are
   for (const Optimizer& o : std::vector<Optimizer>(graph.optimizers))
-    for (const ParameterGroup& g : o.groups) clip_group(graph, g, index++);
+    for (const ParameterGroup& g : o.groups) clip_group(graph, g, index++, gradient_of);
   sort_by_phase(graph);
   graph.compact();  // looks the names up anew
 }
