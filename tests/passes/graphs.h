@@ -48,8 +48,9 @@ inline ir::Optimizer sgd(const Graph& g, double momentum = 0.9) {
   return o;
 }
 
-/// Closes a training graph: one loss, which is also the output.
-inline Graph train(Graph g, ValueId loss, ir::Optimizer optimizer) {
+/// Closes a training graph: one loss, which is also the output. Callers record the loss among the arguments, so the graph is copied here.
+inline Graph train(const Graph& recorded, ValueId loss, ir::Optimizer optimizer) {
+  Graph g = recorded;
   g.training = true;
   g.outputs = {loss};
   g.losses = {{loss, ir::kNone}};
