@@ -13,14 +13,14 @@
 #include <fmt/format.h>
 
 #include "frontend/autograd.h"
+#include "frontend/compiled_program.h"
 #include "frontend/dispatch.h"
 #include "frontend/module_state.h"
 #include "frontend/optim_state.h"
-#include "frontend/random.h"
 #include "frontend/trace.h"
 #include "graven/serialize.h"
-#include "ir/executable.h"
 #include "ir/json.h"
+#include "ir/optimizer_kind.h"
 
 namespace graven::nn {
 
@@ -114,15 +114,7 @@ struct GraphBase::State {
   std::vector<std::string> input_paths;
   std::any result;
   // ---- once it has run ----
-  std::unique_ptr<ir::Executable> executable;
-  struct Bound {
-    std::string name;
-    Tensor tensor;
-    std::shared_ptr<graven::detail::Storage> storage;
-    std::uint64_t version = 0;
-    bool written = false;  ///< by a training step
-  };
-  std::vector<Bound> bound;
+  std::unique_ptr<graven::detail::CompiledProgram> program;
   StateDict optimizer_states;  ///< by the names of checkpoints; made when they are first needed
 
   /// "(GRAPH:TrainMlp_0:TrainMlp)", what begins the lines of debug().
@@ -152,7 +144,7 @@ struct GraphBase::State {
     return trace->graph.value(trace->variables.at(p.impl().get()).value).trainable;
   }
   const StateDict& states() {
-    if (executable) return optimizer_states;  // bound
+    if (program) return optimizer_states;  // bound
     StateDict before;
     before.swap(optimizer_states);
     const auto add = [&](const std::string& state_name, const Tensor& like) {
@@ -166,13 +158,8 @@ struct GraphBase::State {
         for (const Tensor& p : group.parameters) {
           if (!trains(p)) continue;
           const std::string& name = names.at(p.impl().get());
-          if (a.optimizer.kind() == "sgd") {
-            if (group.options.at("momentum") != 0) add(name + "-momentum", p);
-          } else {
-            add(name + "-m", p);
-            add(name + "-v", p);
-            if (group.options.at("amsgrad") != 0) add(name + "-max_v", p);
-          }
+          for (const ir::OptimizerState& state : ir::optimizer_kind(a.optimizer.kind()).states)
+            if (ir::is_used(state, group.options)) add(name + "-" + std::string(state.name), p);
         }
     return optimizer_states;
   }
@@ -197,7 +184,7 @@ void GraphBase::debug(int v_level) {
 }
 void GraphBase::set_threads(int threads) {
   if (threads < 0) throw UserError("set_threads: the number must not be negative, got " + std::to_string(threads));
-  if (state_->executable) throw UserError("set_threads: the program of " + state_->name + " is running already");
+  if (state_->program) throw UserError("set_threads: the program of " + state_->name + " is running already");
   state_->threads = threads;
 }
 
@@ -379,88 +366,21 @@ std::vector<Tensor> GraphBase::run(const std::vector<Tensor>& inputs, const std:
     fail_at("the inputs of " + s.name + " are arranged otherwise than when it was recorded: " + std::to_string(inputs.size()) + " tensors, " +
                 std::to_string(graph.inputs.size()) + " expected",
             where);
-  // ---- inputs ----
-  const auto symbols = graph.symbols();
-  std::map<std::string, std::int64_t> values;
-  std::vector<Tensor> rows;
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    const ir::Value& expected = graph.value(graph.inputs[i]);
-    const auto mismatch = [&](const std::string& why) {
-      UserError error("input " + paths[i] + " ('" + expected.name + "') of " + s.name + ": expected " + expected.type.to_string() + ", got " +
-                      (inputs[i].defined() ? inputs[i].describe() : "an undefined tensor") + why);
-      error.at(where.file_name(), where.line);
-      throw error;
-    };
-    if (!inputs[i].defined()) mismatch("");
-    if (inputs[i].is_traced()) mismatch(", recorded by another graph's build()");
-    if (inputs[i].dtype() != expected.type.dtype || inputs[i].shape().rank() != expected.type.shape.rank()) mismatch("");
-    for (std::size_t d = 0; d < expected.type.shape.rank(); ++d) {
-      const Dim& dim = expected.type.shape[d];
-      const std::int64_t got = inputs[i].shape()[d].value();
-      if (dim.is_static()) {
-        if (got != dim.value()) mismatch("");
-        continue;
-      }
-      if (got % dim.coefficient() != 0) mismatch("");
-      const std::int64_t value = got / dim.coefficient();
-      if (value < 1 || value > dim.symbol_maximum()) mismatch(fmt::format(": {} must lie in [1, {}]", dim.symbol(), dim.symbol_maximum()));
-      const auto [it, fresh] = values.emplace(dim.symbol(), value);
-      if (!fresh && it->second != value) mismatch(fmt::format(": {} is {} in an earlier input", dim.symbol(), it->second));
-    }
-    rows.push_back(graven::detail::contiguous_copy(inputs[i]));
-  }
-  // ---- the program ----
+  const graven::detail::ProgramInputs checked = graven::detail::check_inputs(graph, s.name, inputs, paths, where);
   const bool training_graph = training();
-  if (!s.executable) {
+  if (!s.program) {
     const Stopwatch stopwatch;
     if (s.debug_level >= 0) fmt::print(stderr, "{} start compiling.\n", s.log_name());
-    if (training_graph) (void)s.states();  // for the last time: they are bound below
-    s.executable = ir::compile(graph, {.threads = s.threads, .debug_level = s.debug_level, .log_name = s.log_name()});
-    if (s.debug_level >= 0) fmt::print(stderr, "{} end compiling: {:.1f} ms.\n", s.log_name(), stopwatch.seconds() * 1e3);
-    for (const auto& [path, t] : s.variables())
-      s.bound.push_back({path, t->tensor, nullptr, 0, training_graph && (t->is_buffer || s.trains(t->tensor))});
+    std::vector<graven::detail::CompiledProgram::Variable> variables;
+    for (const auto& [path, t] : s.variables()) variables.push_back({path, t->tensor, training_graph && (t->is_buffer || s.trains(t->tensor))});
     if (training_graph)
-      for (const auto& [path, t] : s.states()) s.bound.push_back({path, t, nullptr, 0, true});
+      for (const auto& [path, t] : s.states()) variables.push_back({path, t, true});
+    s.program = std::make_unique<graven::detail::CompiledProgram>(
+        graph, s.name, ir::CompileOptions{.threads = s.threads, .debug_level = s.debug_level, .log_name = s.log_name()}, variables);
+    if (s.debug_level >= 0) fmt::print(stderr, "{} end compiling: {:.1f} ms.\n", s.log_name(), stopwatch.seconds() * 1e3);
   }
-  bool changed = false;
-  for (State::Bound& b : s.bound) {
-    graven::detail::TensorImpl& impl = *b.tensor.impl();
-    if (impl.storage != b.storage) {
-      const ir::ValueId id = graph.find(b.name);
-      if (id != ir::kNone && (graph.type(id).dtype != impl.dtype || graph.type(id).shape != impl.shape))
-        fail_at("the parameter " + b.name + " of " + s.name + " was recorded as " + graph.type(id).to_string() + ", and is " + b.tensor.describe() +
-                    " now",
-                where);
-      s.executable->bind(b.name, impl.data(), static_cast<std::size_t>(impl.numel()) * ir::size_of(impl.dtype));
-      b.storage = impl.storage;
-      changed = true;
-    }
-    const std::uint64_t version = impl.storage->version.load(std::memory_order_relaxed);
-    changed = changed || version != b.version;
-    b.version = version;
-  }
-  if (changed) s.executable->weights_changed();
-  // ---- run ----
-  std::vector<std::int64_t> symbol_values;
-  for (const auto& [symbol, maximum] : symbols) symbol_values.push_back(values.count(symbol) ? values.at(symbol) : maximum);
-  std::vector<Tensor> outputs;
-  std::vector<const void*> in;
-  std::vector<void*> out;
-  for (const Tensor& t : rows) in.push_back(t.impl()->data());
-  for (ir::ValueId v : graph.outputs) {
-    Shape shape;
-    for (const Dim& d : graph.type(v).shape) shape.push_back(d.is_static() ? d : Dim(d.at(values.at(d.symbol()))));
-    outputs.push_back(graven::detail::make_tensor(graph.type(v).dtype, shape));
-    out.push_back(outputs.back().impl()->data());
-  }
-  s.executable->run(in, out, symbol_values, learning_rates(), training_graph ? s.steps + 1 : 0,
-                    static_cast<std::int64_t>(graven::detail::default_generator().initial_seed()));
+  std::vector<Tensor> outputs = s.program->run(checked, learning_rates(), training_graph ? s.steps + 1 : 0, where);
   if (training_graph) {
-    for (State::Bound& b : s.bound)
-      if (b.written) {
-        b.tensor.impl()->bump_version();
-        b.version = b.storage->version.load(std::memory_order_relaxed);
-      }
     ++s.steps;
     for (const auto& a : s.optimizers)
       if (a.schedule) {
@@ -492,9 +412,7 @@ LoadReport GraphBase::load_state_dict(const StateDict& state, bool strict, Locat
     for (const auto& t : s->tensors)
       if (std::string name = join_path(path, t.name); names.insert(name).second) targets.emplace_back(std::move(name), t.tensor);
   });
-  for (const auto& [name, t] : state)
-    if (training() && name == "train_step" && t.numel() == 1 && t.dtype() == DType::i64 && t.item<std::int64_t>() < 0)
-      fail_at("load_state_dict of " + state_->name + ": train_step must not be negative, got " + std::to_string(t.item<std::int64_t>()), where);
+  if (training()) check_train_step(state, "load_state_dict of " + state_->name, where);
   LoadReport report = load_tensors(targets, state, strict, "load_state_dict of " + state_->name, where);
   if (training())
     for (const auto& [name, t] : targets)

@@ -70,6 +70,8 @@ std::string first(std::initializer_list<std::string> mistakes) {
 
 }  // namespace
 
+double scheduled_rate(const ir::Schedule& schedule, double lr, std::int64_t steps) { return schedule_of(schedule).learning_rate(lr, steps); }
+
 std::vector<double> LRScheduler::State::rates() const {
   const runtime::Schedule formula = schedule_of(schedule);
   std::vector<double> rates;

@@ -154,31 +154,28 @@ Tensor ModuleBase::named(std::string_view name) const {
   return {};
 }
 
-LoadReport load_tensors(const StateDict& targets, const StateDict& state, bool strict, const std::string& what, Location where) {
+LoadReport check_entries(const std::vector<LoadTarget>& targets, const StateDict& state, bool strict, const std::string& what, Location where) {
   std::map<std::string, Tensor> given;
   std::vector<std::string> problems;
   for (const auto& [name, t] : state)
     if (!given.emplace(name, t).second) problems.push_back("twice      " + name);
   LoadReport report;
-  std::vector<std::pair<Tensor, Tensor>> copies;
   std::set<std::string> known;
-  std::set<const graven::detail::TensorImpl*> found;  // a shared parameter may come under any of its names
-  for (const auto& [name, target] : targets)
-    if (given.count(name)) found.insert(target.impl().get());
-  for (const auto& [name, target] : targets) {
+  std::set<const void*> found;  // a shared parameter may come under any of its names
+  for (const LoadTarget& target : targets)
+    if (target.variable && given.count(target.name)) found.insert(target.variable);
+  for (const auto& [name, type, variable] : targets) {
     known.insert(name);
     const auto it = given.find(name);
     if (it == given.end()) {
-      if (found.count(target.impl().get())) continue;
+      if (variable && found.count(variable)) continue;
       report.missing.push_back(name);
-      if (strict) problems.push_back("missing     " + name + "  " + target.describe());
+      if (strict) problems.push_back("missing     " + name + "  " + type.to_string());
       continue;
     }
     const auto kind = [](DType d) { return d == DType::boolean ? 0 : ir::is_floating(d) ? 2 : 1; };
-    if (it->second.shape() != target.shape() || kind(it->second.dtype()) != kind(target.dtype()))
-      problems.push_back("mismatch    " + name + "  expected " + target.describe() + ", got " + it->second.describe());
-    else
-      copies.emplace_back(target, it->second);
+    if (it->second.shape() != type.shape || kind(it->second.dtype()) != kind(type.dtype))
+      problems.push_back("mismatch    " + name + "  expected " + type.to_string() + ", got " + it->second.describe());
   }
   for (const auto& [name, t] : state)
     if (!known.count(name)) {
@@ -194,8 +191,23 @@ LoadReport load_tensors(const StateDict& targets, const StateDict& state, bool s
     error.at(where.file_name(), where.line);
     throw error;
   }
+  return report;
+}
+
+void check_train_step(const StateDict& state, const std::string& what, Location where) {
+  for (const auto& [name, t] : state)
+    if (name == "train_step" && t.numel() == 1 && t.dtype() == DType::i64 && t.item<std::int64_t>() < 0)
+      graven::detail::fail_at(what + ": train_step must not be negative, got " + std::to_string(t.item<std::int64_t>()), where);
+}
+
+LoadReport load_tensors(const StateDict& targets, const StateDict& state, bool strict, const std::string& what, Location where) {
+  std::vector<LoadTarget> expected;
+  for (const auto& [name, target] : targets) expected.push_back({name, {target.dtype(), target.shape()}, target.impl().get()});
+  LoadReport report = check_entries(expected, state, strict, what, where);
+  std::map<std::string, Tensor> given(state.begin(), state.end());
   NoGradGuard no_grad;
-  for (auto& [target, source] : copies) target.copy_(source, where);
+  for (const auto& [name, target] : targets)
+    if (const auto it = given.find(name); it != given.end()) Tensor(target).copy_(it->second, where);
   return report;
 }
 

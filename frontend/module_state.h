@@ -39,6 +39,19 @@ void walk_modules(const std::shared_ptr<ModuleState>& root, const std::string& p
 void walk_paths(const std::shared_ptr<ModuleState>& root, const std::string& path,
                 const std::function<void(const std::string&, const std::shared_ptr<ModuleState>&)>& f);
 
+/// A tensor that is to be loaded. Entries of one `variable` need to come under one of their names.
+struct LoadTarget {
+  std::string name;
+  ir::TensorType type;
+  const void* variable = nullptr;  ///< nullptr: its own
+};
+/// What of `targets` and `state` has no counterpart. User error, before anything is copied, where shapes or kinds of dtype differ, a name stands
+/// twice, or, when strict, anything has no counterpart. `what` begins the message.
+LoadReport check_entries(const std::vector<LoadTarget>& targets, const StateDict& state, bool strict, const std::string& what, Location where);
+
+/// User error when `state` has a train_step below 0.
+void check_train_step(const StateDict& state, const std::string& what, Location where);
+
 /// Copies `state` into the tensors of `targets`, all or nothing. A tensor that stands under several names needs to come under one of them; of
 /// several the last counts. `what` begins the message.
 LoadReport load_tensors(const StateDict& targets, const StateDict& state, bool strict, const std::string& what, Location where);

@@ -8,6 +8,7 @@
 #include "frontend/eager/program.h"
 #include "frontend/optim_state.h"
 #include "graven/utils/clip_grad.h"
+#include "ir/optimizer_kind.h"
 
 namespace graven::optim {
 
@@ -17,21 +18,32 @@ void check_range(const std::string& kind, const char* option, double value, doub
   if (!(value >= low && value <= high)) throw UserError(kind + ": the option " + option + " is out of range, got " + std::to_string(value));
 }
 
+/// The options that a range holds for, whatever the optimizer; those that it does not have are not looked at.
 void check_options(const std::string& kind, const std::map<std::string, double>& options) {
+  constexpr double kMost = 1e300, kBelowOne = 0.9999999999999999;
+  struct Range {
+    const char *option, *shown;
+    double most;
+  };
+  static constexpr Range kRanges[] = {{"lr", "lr", kMost},
+                                      {"weight_decay", "weight_decay", kMost},
+                                      {"momentum", "momentum", kMost},
+                                      {"eps", "eps", kMost},
+                                      {"lr_decay", "lr_decay", kMost},
+                                      {"initial_accumulator_value", "initial_accumulator_value", kMost},
+                                      {"clip_grad_max_norm", "clip_grad_max_norm", kMost},
+                                      {"alpha", "alpha", 1},
+                                      {"rho", "rho", 1},
+                                      {"beta1", "betas[0]", kBelowOne},
+                                      {"beta2", "betas[1]", kBelowOne}};
+  for (const Range& range : kRanges)
+    if (const auto it = options.find(range.option); it != options.end()) check_range(kind, range.shown, it->second, 0, range.most);
   const auto at = [&](const char* name) {
     const auto it = options.find(name);
     return it == options.end() ? 0 : it->second;
   };
-  constexpr double kMost = 1e300;
-  check_range(kind, "lr", at("lr"), 0, kMost);
-  check_range(kind, "weight_decay", at("weight_decay"), 0, kMost);
-  check_range(kind, "momentum", at("momentum"), 0, kMost);
-  check_range(kind, "eps", at("eps"), 0, kMost);
-  check_range(kind, "clip_grad_max_norm", at("clip_grad_max_norm"), 0, kMost);
   if (options.count("clip_grad_norm_type") && !(at("clip_grad_norm_type") > 0))
     throw UserError(kind + ": the option clip_grad_norm_type must be positive, got " + std::to_string(at("clip_grad_norm_type")));
-  check_range(kind, "betas[0]", at("beta1"), 0, 0.9999999999999999);
-  check_range(kind, "betas[1]", at("beta2"), 0, 0.9999999999999999);
   if (at("nesterov") != 0 && (at("momentum") <= 0 || at("dampening") != 0))
     throw UserError(kind + ": nesterov needs momentum above 0 and dampening 0");
 }
@@ -39,9 +51,9 @@ void check_options(const std::string& kind, const std::map<std::string, double>&
 }  // namespace
 
 std::vector<std::string> Optimizer::State::state_names() const {
-  // The names that checkpoints append to a parameter's.
-  if (kind == "sgd") return {"momentum"};
-  return {"m", "v", "max_v"};
+  std::vector<std::string> names;
+  for (const ir::OptimizerState& state : ir::optimizer_kind(kind).states) names.emplace_back(state.name);
+  return names;
 }
 
 Optimizer::Optimizer(std::string kind, std::vector<std::pair<std::vector<Tensor>, Options>> groups) : state_(std::make_shared<State>()) {
@@ -96,43 +108,37 @@ void Optimizer::zero_grad(bool set_to_none) {
 
 void Optimizer::step() {
   NoGradGuard no_grad;
+  const ir::OptimizerKind& kind = ir::optimizer_kind(state_->kind);
+  const ir::OpDef& op = ir::get_op(kind.op);
   for (auto& g : state_->groups) {
     if (g.options.count("clip_grad_max_norm"))
       nn::utils::clip_grad_norm_(g.parameters, g.options.at("clip_grad_max_norm"), g.options.at("clip_grad_norm_type"));
-    const auto flag = [&](const char* name) { return g.options.at(name) != 0; };
+    const ir::Attributes attributes = ir::update_attributes(kind, g.options);
     // One operator call updates all parameters that have done the same number of steps and share a dtype: normally all of them.
     std::map<std::pair<std::int64_t, DType>, std::vector<std::size_t>> batches;
     for (std::size_t i = 0; i < g.parameters.size(); ++i)
       if (g.parameters[i].grad().defined()) batches[{g.steps[i], g.parameters[i].dtype()}].push_back(i);
     for (const auto& [key, indices] : batches) {
-      // State that the options do not use is absent; the operator's inputs keep their places.
-      std::vector<std::pair<std::vector<Tensor>*, bool>> states;
-      const bool sgd = state_->kind == "sgd";
-      ir::Attributes attributes{{"weight_decay", g.options.at("weight_decay")}, {"maximize", flag("maximize")}};
-      if (sgd) {
-        attributes.set("momentum", g.options.at("momentum"));
-        attributes.set("dampening", g.options.at("dampening"));
-        attributes.set("nesterov", flag("nesterov"));
-        states = {{&g.states.at("momentum"), g.options.at("momentum") != 0}};
-      } else {
-        attributes.set("beta1", g.options.at("beta1"));
-        attributes.set("beta2", g.options.at("beta2"));
-        attributes.set("eps", g.options.at("eps"));
-        attributes.set("decoupled", state_->kind == "adamw");
-        attributes.set("amsgrad", flag("amsgrad"));
-        states = {{&g.states.at("m"), true}, {&g.states.at("v"), true}, {&g.states.at("max_v"), flag("amsgrad")}};
-      }
       std::vector<Tensor> inputs;
-      for (std::size_t i : indices) inputs.push_back(g.parameters[i]);
-      for (std::size_t i : indices) inputs.push_back(g.parameters[i].grad());
-      for (const auto& [list, used] : states)
-        for (std::size_t i : indices) {
-          if (used && !(*list)[i].defined()) (*list)[i] = zeros_like(g.parameters[i]);
-          inputs.push_back(used ? (*list)[i] : Tensor());
+      for (const ir::InputSpec& spec : op.inputs) {
+        if (!spec.variadic) {
+          inputs.push_back(spec.name == "lr" ? tensor(g.options.at("lr"), DType::f64) : tensor(key.first + 1, DType::i64));
+          continue;
         }
-      inputs.push_back(tensor(g.options.at("lr"), DType::f64));
-      inputs.push_back(tensor(key.first + 1, DType::i64));
-      (void)eager::run(ir::get_op(sgd ? "sgd" : "adam"), inputs, attributes);
+        const ir::OptimizerState* state = ir::state_of(kind, spec.name);
+        for (std::size_t i : indices) {
+          if (!state) {
+            inputs.push_back(spec.mutated ? g.parameters[i] : g.parameters[i].grad());
+          } else if (!ir::is_used(*state, g.options)) {
+            inputs.emplace_back();  // absent; the operator's inputs keep their places
+          } else {
+            Tensor& own = g.states.at(std::string(state->name))[i];
+            if (!own.defined()) own = zeros_like(g.parameters[i]);
+            inputs.push_back(own);
+          }
+        }
+      }
+      (void)eager::run(op, inputs, attributes);
       for (std::size_t i : indices) ++g.steps[i];
     }
   }
@@ -210,14 +216,50 @@ std::map<std::string, double> options_of(const SGDOptions& o) {
                         {"maximize", o.maximize ? 1 : 0}},
                        o);
 }
-template <class AnyAdam>
-std::map<std::string, double> options_of(const AnyAdam& o) {
+template <class AdamOrAdamW>
+std::map<std::string, double> options_of_adam(const AdamOrAdamW& o) {
   return with_clipping({{"lr", o.lr},
                         {"beta1", o.betas.first},
                         {"beta2", o.betas.second},
                         {"eps", o.eps},
                         {"weight_decay", o.weight_decay},
                         {"amsgrad", o.amsgrad ? 1 : 0},
+                        {"maximize", o.maximize ? 1 : 0},
+                        {"do_bias_correction", o.do_bias_correction ? 1 : 0}},
+                       o);
+}
+std::map<std::string, double> options_of(const AdamOptions& o) { return options_of_adam(o); }
+std::map<std::string, double> options_of(const AdamWOptions& o) { return options_of_adam(o); }
+std::map<std::string, double> options_of(const RMSpropOptions& o) {
+  return with_clipping({{"lr", o.lr},
+                        {"alpha", o.alpha},
+                        {"eps", o.eps},
+                        {"weight_decay", o.weight_decay},
+                        {"momentum", o.momentum},
+                        {"centered", o.centered ? 1 : 0},
+                        {"maximize", o.maximize ? 1 : 0}},
+                       o);
+}
+std::map<std::string, double> options_of(const AdagradOptions& o) {
+  return with_clipping({{"lr", o.lr},
+                        {"lr_decay", o.lr_decay},
+                        {"weight_decay", o.weight_decay},
+                        {"initial_accumulator_value", o.initial_accumulator_value},
+                        {"eps", o.eps},
+                        {"maximize", o.maximize ? 1 : 0}},
+                       o);
+}
+std::map<std::string, double> options_of(const AdadeltaOptions& o) {
+  return with_clipping({{"lr", o.lr}, {"rho", o.rho}, {"eps", o.eps}, {"weight_decay", o.weight_decay}, {"maximize", o.maximize ? 1 : 0}}, o);
+}
+std::map<std::string, double> options_of(const LAMBOptions& o) {
+  return with_clipping({{"lr", o.lr},
+                        {"beta1", o.betas.first},
+                        {"beta2", o.betas.second},
+                        {"eps", o.eps},
+                        {"weight_decay", o.weight_decay},
+                        {"decoupled", o.adam_w_mode ? 1 : 0},
+                        {"do_bias_correction", o.do_bias_correction ? 1 : 0},
                         {"maximize", o.maximize ? 1 : 0}},
                        o);
 }
@@ -236,5 +278,13 @@ Adam::Adam(std::vector<Tensor> parameters, AdamOptions options) : Optimizer("ada
 Adam::Adam(const std::vector<Group<AdamOptions>>& groups) : Optimizer("adam", groups_of(groups)) {}
 AdamW::AdamW(std::vector<Tensor> parameters, AdamWOptions options) : Optimizer("adamw", {{std::move(parameters), options_of(options)}}) {}
 AdamW::AdamW(const std::vector<Group<AdamWOptions>>& groups) : Optimizer("adamw", groups_of(groups)) {}
+RMSprop::RMSprop(std::vector<Tensor> parameters, RMSpropOptions options) : Optimizer("rmsprop", {{std::move(parameters), options_of(options)}}) {}
+RMSprop::RMSprop(const std::vector<Group<RMSpropOptions>>& groups) : Optimizer("rmsprop", groups_of(groups)) {}
+Adagrad::Adagrad(std::vector<Tensor> parameters, AdagradOptions options) : Optimizer("adagrad", {{std::move(parameters), options_of(options)}}) {}
+Adagrad::Adagrad(const std::vector<Group<AdagradOptions>>& groups) : Optimizer("adagrad", groups_of(groups)) {}
+Adadelta::Adadelta(std::vector<Tensor> parameters, AdadeltaOptions options) : Optimizer("adadelta", {{std::move(parameters), options_of(options)}}) {}
+Adadelta::Adadelta(const std::vector<Group<AdadeltaOptions>>& groups) : Optimizer("adadelta", groups_of(groups)) {}
+LAMB::LAMB(std::vector<Tensor> parameters, LAMBOptions options) : Optimizer("lamb", {{std::move(parameters), options_of(options)}}) {}
+LAMB::LAMB(const std::vector<Group<LAMBOptions>>& groups) : Optimizer("lamb", groups_of(groups)) {}
 
 }  // namespace graven::optim

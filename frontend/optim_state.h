@@ -17,7 +17,7 @@ struct Optimizer::State {
     std::vector<Tensor> parameters;
     std::map<std::string, double> options;  ///< every option, lr included
     double base_lr = 0;                     ///< what schedules start from
-    /// By parameter: momentum; or m, v, max_v. Undefined before the parameter's first step.
+    /// By the state's name, then by parameter. Undefined before the parameter's first step.
     std::map<std::string, std::vector<Tensor>> states;
     std::vector<std::int64_t> steps;  ///< by parameter: updates done
   };
@@ -28,6 +28,9 @@ struct Optimizer::State {
 }  // namespace graven::optim
 
 namespace graven::lr_scheduler {
+
+/// Of the step that follows `steps` finished ones, where `lr` is the group's own rate. Without a schedule: lr.
+double scheduled_rate(const ir::Schedule& schedule, double lr, std::int64_t steps);
 
 struct LRScheduler::State {
   std::shared_ptr<optim::Optimizer::State> optimizer;

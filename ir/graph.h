@@ -99,7 +99,7 @@ struct ParameterGroup {
 };
 
 struct Optimizer {
-  std::string kind;  ///< "sgd", "adam", "adamw"
+  std::string kind;  ///< "sgd", "adam", ...: ir/optimizer_kind.h
   std::vector<ParameterGroup> groups;
   Schedule schedule;
 };

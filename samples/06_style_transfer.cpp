@@ -6,6 +6,8 @@
 //   cmake -S style/project -B style/project/build && cmake --build style/project/build -j2
 //   style/project/build/stylize --data style/picture.ppm --output style/stylized.png
 //
+// (A program that has Graven anyway runs the folder as nn::SavedGraph("style/saved").)
+//
 // --weights FILE takes the weights of PyTorch's fast_neural_style example (its .pth files converted to safetensors). Without them the weights are
 // random, and the picture is turned into random textures rather than a style; the program says so. --size N makes it a network for pictures of N x N
 // (default 256), as is the made-up picture; any other picture of that size will do, PNG or PPM.

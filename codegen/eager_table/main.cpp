@@ -17,6 +17,7 @@
 #include "codegen/emit/functor.h"
 #include "frontend/eager/table.h"
 #include "ir/diagnostic.h"
+#include "ir/optimizer_kind.h"
 
 namespace graven {
 
@@ -149,19 +150,20 @@ class Table {
 
   /// Optimizers have no cases that can be compared with finite differences; every combination of state is the same function.
   void add_optimizers(DType dtype) {
-    for (const char* name : {"sgd", "adam"}) {
-      const ir::OpDef* op = ir::find_op(name);
-      if (!op) continue;
+    std::set<std::string_view> names;
+    for (const ir::OptimizerKind& kind : ir::optimizer_kinds()) names.insert(kind.op);
+    for (const std::string_view name : names) {
+      const ir::OpDef& op = ir::get_op(name);
       ir::Graph graph;
       std::vector<ir::ValueId> inputs;
-      for (const ir::InputSpec& spec : op->inputs) {
+      for (const ir::InputSpec& spec : op.inputs) {
         const bool absent = spec.optional;
         const ir::TensorType type = spec.name == "lr"     ? ir::TensorType{DType::f64, {}}
                                     : spec.name == "step" ? ir::TensorType{DType::i64, {}}
                                                           : ir::TensorType{dtype, {4}};
         inputs.push_back(absent ? ir::kNone : graph.add_input("x", type));
       }
-      graph.add_node(*op, inputs, {}, {});
+      graph.add_node(op, inputs, {}, {});
       add_nodes(graph);
     }
   }

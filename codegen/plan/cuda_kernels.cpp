@@ -56,6 +56,10 @@ constexpr CudaKernel kKernels[] = {
     {"conv2d_backward_weight", true, true},
     {"sgd"},
     {"adam"},
+    {"rmsprop"},
+    {"adagrad"},
+    {"adadelta"},
+    {"lamb"},
 };
 
 /// The first value whose type the kernel does not take, or kNone.

@@ -3,9 +3,7 @@
 namespace graven::ir {
 
 static void infer_adam(InferContext& c) {
-  for (const char* key : {"beta1", "beta2"})
-    c.require(c.attributes.number(key) >= 0 && c.attributes.number(key) < 1,
-              std::string("'") + key + "' must lie in [0, 1), got " + ops::text_of(c.attributes.number(key)));
+  ops::require_unit_interval(c, {"beta1", "beta2"});
   ops::check_optimizer(c, {"params", "grads", "m", "v", c.attributes.flag("amsgrad") ? "max_v" : ""});
 }
 
@@ -16,7 +14,7 @@ const OpDef kAdam{
         "Adam (Kingma and Ba 2014) and, decoupled, AdamW (Loshchilov and Hutter 2017), torch.optim.Adam and AdamW: g = grad (negated to maximize); "
         "decoupled: param *= 1 - lr * weight_decay, else g += weight_decay * param; m = beta1 * m + (1 - beta1) * g; "
         "v = beta2 * v + (1 - beta2) * g^2; with amsgrad v is replaced below by max_v = max(max_v, v); "
-        "param -= lr / (1 - beta1^step) * m / (sqrt(v) / sqrt(1 - beta2^step) + eps).",
+        "param -= lr / (1 - beta1^step) * m / (sqrt(v) / sqrt(1 - beta2^step) + eps), without bias correction lr * m / (sqrt(v) + eps).",
     .inputs = {{.name = "params", .variadic = true, .mutated = true},
                {.name = "grads", .variadic = true},
                {.name = "m", .variadic = true, .mutated = true},
@@ -30,7 +28,8 @@ const OpDef kAdam{
                    {"weight_decay", AttributeType::number, 0.0, "L2 penalty, or decay when decoupled"},
                    {"decoupled", AttributeType::boolean, false, "AdamW"},
                    {"amsgrad", AttributeType::boolean, false, "divide by the largest v so far (Reddi et al. 2018)"},
-                   {"maximize", AttributeType::boolean, false, "climb instead"}},
+                   {"maximize", AttributeType::boolean, false, "climb instead"},
+                   {"do_bias_correction", AttributeType::boolean, true, "divide the means by 1 - beta^step"}},
     .infer = infer_adam,
     .kernel =
         [](const NodeView& node) {
@@ -42,7 +41,8 @@ const OpDef kAdam{
                                        {"weight_decay", a.number("weight_decay")},
                                        {"decoupled", a.flag("decoupled")},
                                        {"amsgrad", a.flag("amsgrad")},
-                                       {"maximize", a.flag("maximize")}},
+                                       {"maximize", a.flag("maximize")},
+                                       {"do_bias_correction", a.flag("do_bias_correction")}},
                             .reference = !ops::parameters_f32(node)};
         },
     .cost = [](const NodeView& node) { return ops::optimizer_cost(node, 12); },
@@ -59,6 +59,7 @@ const OpDef kAdam{
           add("decoupled", DType::f32, 3, {{"weight_decay", 0.1}, {"decoupled", true}});
           add("amsgrad", DType::f32, 3, {{"amsgrad", true}});
           add("maximize", DType::f32, 2, {{"maximize", true}});
+          add("without bias correction", DType::f32, 2, {{"do_bias_correction", false}});
           add("f64", DType::f64, 7, {});
           return cases;
         },

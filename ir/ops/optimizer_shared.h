@@ -1,6 +1,9 @@
 // What the update operators share: parallel lists of parameters, gradients and state, then the learning rate and the step.
 #pragma once
 
+#include <cstdint>
+#include <initializer_list>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -8,10 +11,18 @@
 
 namespace graven::ir::ops {
 
-/// Checks the groups of inputs, each as long as the first and of its types; an empty name stands for a group that must be absent. The last two
-/// inputs are the learning rate (f64 scalar) and the step (i64 scalar, from 1).
-inline void check_optimizer(const InferContext& c, const std::vector<std::string_view>& groups) {
-  const std::size_t count = (c.input_count() - 2) / groups.size();
+inline void require_unit_interval(const InferContext& c, std::initializer_list<const char*> attributes) {
+  for (const char* key : attributes)
+    c.require(c.attributes.number(key) >= 0 && c.attributes.number(key) < 1,
+              std::string("'") + key + "' must lie in [0, 1), got " + text_of(c.attributes.number(key)));
+}
+
+/// What stands behind the groups of inputs: the learning rate (f64 scalar) and, where the formula has it, the step (i64 scalar, from 1).
+enum class Scalars : std::uint8_t { rate = 1, rate_and_step = 2 };
+
+/// Checks the groups of inputs, each as long as the first and of its types; an empty name stands for a group that must be absent.
+inline void check_optimizer(const InferContext& c, const std::vector<std::string_view>& groups, Scalars scalars = Scalars::rate_and_step) {
+  const std::size_t singles = static_cast<std::size_t>(scalars), count = (c.input_count() - singles) / groups.size();
   for (std::size_t group = 0; group < groups.size(); ++group)
     for (std::size_t i = 0; i < count; ++i) {
       const std::size_t at = group * count + i;
@@ -27,12 +38,16 @@ inline void check_optimizer(const InferContext& c, const std::vector<std::string
         c.require(c.input(at) == c.input(i), which + " must be " + c.input(i).to_string() + " like its parameter, got " + c.input(at).to_string());
       c.require(c.input(at).dtype == c.input(0).dtype, "parameters of different dtypes need different updates");
     }
-  const TensorType lr{DType::f64, {}}, step{DType::i64, {}};
-  c.require(c.input(c.input_count() - 2) == lr, "lr must be " + lr.to_string() + ", got " + c.input(c.input_count() - 2).to_string());
-  c.require(c.input(c.input_count() - 1) == step, "step must be " + step.to_string() + ", got " + c.input(c.input_count() - 1).to_string());
+  const auto check_single = [&](std::size_t i, const char* name, const TensorType& type) {
+    c.require(c.input(i) == type, std::string(name) + " must be " + type.to_string() + ", got " + c.input(i).to_string());
+  };
+  check_single(c.input_count() - singles, "lr", {DType::f64, {}});
+  if (scalars == Scalars::rate_and_step) check_single(c.input_count() - 1, "step", {DType::i64, {}});
 }
 
-inline bool parameters_f32(const NodeView& node) { return node.input_count() <= 2 || node.input(0).dtype == DType::f32; }
+inline bool parameters_f32(const NodeView& node) {
+  return input_range(*node.node.op, node.input_count(), 0).count == 0 || node.input(0).dtype == DType::f32;
+}
 
 /// `per_element` operations; parameters and state are read and written, gradients read.
 inline Cost optimizer_cost(const NodeView& node, double per_element) {
@@ -51,14 +66,15 @@ inline Cost optimizer_cost(const NodeView& node, double per_element) {
   return cost;
 }
 
-/// Three tensors in each group that is present, values in [0, 1) (averages of squares are not negative), a learning rate, the step.
-inline TestCase optimizer_case(std::string note, DType dtype, std::int64_t step, const std::vector<bool>& groups, Attributes attributes) {
+/// Three tensors in each group that is present, values in [0, 1) (averages of squares are not negative), a learning rate, the step where the
+/// operator has one.
+inline TestCase optimizer_case(std::string note, DType dtype, std::optional<std::int64_t> step, const std::vector<bool>& groups,
+                               Attributes attributes) {
   TestCase c{.note = std::move(note), .attributes = std::move(attributes), .gradient = false};
   for (const bool present : groups)
     for (const Shape& shape : {Shape{3, 5}, Shape{}, Shape{37}}) c.inputs.push_back(present ? random(dtype, shape, 0, 1) : absent());
-  const double at = static_cast<double>(step);
   c.inputs.push_back(random(DType::f64, {}, 0.1, 0.2));
-  c.inputs.push_back(random(DType::i64, {}, at, at + 1));
+  if (step) c.inputs.push_back(random(DType::i64, {}, static_cast<double>(*step), static_cast<double>(*step) + 1));
   return c;
 }
 

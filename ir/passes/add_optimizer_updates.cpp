@@ -1,80 +1,20 @@
 // Gives each optimizer group one update node (for each dtype) over all of its parameters that have a gradient: one pass over the weights a step,
-// whatever their number. State gets the names that checkpoints use: "<parameter>-momentum", "<parameter>-m", "<parameter>-v", "<parameter>-max_v".
+// whatever their number. State gets the names that checkpoints use: "<parameter>-momentum", "<parameter>-m", ... (ir/optimizer_kind.cpp).
 // The learning rate is the hyper-parameter "lr.<group>", groups counted through all optimizers; "step" counts from 1.
 //
 // A parameter that no loss depends on is left alone, as PyTorch leaves a parameter whose .grad is None.
 //
 // New running statistics of batch_norm_training that nothing writes back are assigned to their buffers.
-#include <algorithm>
 #include <set>
 
 #include "ir/diagnostic.h"
+#include "ir/optimizer_kind.h"
 #include "ir/passes/passes.h"
 #include "ir/passes/rewriter.h"
 
 namespace graven::ir {
 
 namespace {
-
-/// The options of a kind of optimizer, and the attributes that the kind itself sets.
-struct OptimizerKind {
-  std::string_view kind, op;
-  std::vector<std::string_view> flags;                   ///< options that are booleans
-  std::vector<std::string_view> numbers;                 ///< options that are numbers
-  std::vector<std::pair<std::string_view, bool>> fixed;  ///< attributes
-};
-
-double option(const std::map<std::string, double>& options, std::string_view name, double fallback) {
-  const auto found = options.find(std::string(name));
-  return found == options.end() ? fallback : found->second;
-}
-
-const std::vector<OptimizerKind>& kinds() {
-  static const std::vector<OptimizerKind> table = {
-      {"sgd", "sgd", {"nesterov", "maximize"}, {"momentum", "dampening", "weight_decay"}, {}},
-      {"adam", "adam", {"amsgrad", "maximize"}, {"beta1", "beta2", "eps", "weight_decay"}, {{"decoupled", false}}},
-      {"adamw", "adam", {"amsgrad", "maximize"}, {"beta1", "beta2", "eps", "weight_decay"}, {{"decoupled", true}}},
-  };
-  return table;
-}
-
-const OptimizerKind& kind_of(const Optimizer& optimizer) {
-  std::string known;
-  for (const OptimizerKind& k : kinds()) {
-    if (k.kind == optimizer.kind) return k;
-    known += (known.empty() ? "" : ", ") + std::string(k.kind);
-  }
-  throw UserError("expected an optimizer of kind " + known + ", found '" + optimizer.kind + "'");
-}
-
-Attributes attributes_of(const OptimizerKind& kind, const ParameterGroup& group) {
-  Attributes attributes;
-  for (const auto& [name, value] : group.options) {
-    if (name == "lr" || name == kClipMaxNorm || name == kClipNormType) continue;
-    if (std::find(kind.flags.begin(), kind.flags.end(), name) != kind.flags.end())
-      attributes.set(name, value != 0);
-    else if (std::find(kind.numbers.begin(), kind.numbers.end(), name) != kind.numbers.end())
-      attributes.set(name, value);
-    else
-      throw UserError("the optimizer '" + std::string(kind.kind) + "' has no option '" + name + "'");
-  }
-  for (const auto& [name, value] : kind.fixed) attributes.set(name, value);
-  return attributes;
-}
-
-/// A variadic input of an update operator that is optimizer state: what checkpoints append to the parameter's name, and the option without
-/// which there is no such state.
-struct StateInput {
-  std::string_view input, suffix, option;
-};
-
-const StateInput* state_input(std::string_view input) {
-  static constexpr StateInput kTable[] = {
-      {"momentum_buffers", "-momentum", "momentum"}, {"m", "-m", {}}, {"v", "-v", {}}, {"max_v", "-max_v", "amsgrad"}};
-  for (const StateInput& s : kTable)
-    if (s.input == input) return &s;
-  return nullptr;
-}
 
 ValueId hyper(Graph& graph, const std::string& name, DType dtype) {
   const ValueId known = graph.find(name);
@@ -93,13 +33,12 @@ void add_update(Graph& graph, const OptimizerKind& kind, const ParameterGroup& g
   std::vector<ValueId> inputs;
   for (const InputSpec& spec : op.inputs) {
     if (spec.variadic) {
-      const StateInput* state = state_input(spec.name);
-      const bool absent = state && !state->option.empty() && option(group.options, state->option, 0) == 0;
+      const OptimizerState* state = state_of(kind, spec.name);
       for (ValueId p : parameters) {
-        if (absent)
+        if (state && !is_used(*state, group.options))
           inputs.push_back(kNone);
         else if (state)
-          inputs.push_back(graph.add_state(graph.value(p).name + std::string(state->suffix), graph.type(p)));
+          inputs.push_back(graph.add_state(graph.value(p).name + "-" + std::string(state->name), graph.type(p)));
         else
           inputs.push_back(spec.mutated ? p : gradient_of.at(p));
       }
@@ -110,12 +49,12 @@ void add_update(Graph& graph, const OptimizerKind& kind, const ParameterGroup& g
       inputs.push_back(hyper(graph, "step", DType::i64));
     }
   }
-  graph.add_node(op, std::move(inputs), attributes_of(kind, group), {Origin{"optimizer", {}, 0}}, Phase::update);
+  graph.add_node(op, std::move(inputs), update_attributes(kind, group.options), {Origin{"optimizer", {}, 0}}, Phase::update);
 }
 
 void add_group(Graph& graph, const OptimizerKind& kind, const ParameterGroup& group, int index,
                const std::unordered_map<ValueId, ValueId>& gradient_of) {
-  attributes_of(kind, group);  // an unknown option is an error even where nothing is to be updated
+  update_attributes(kind, group.options);  // an unknown option is an error even where nothing is to be updated
   for (DType dtype : kAllDTypes) {
     std::vector<ValueId> parameters;
     for (ValueId p : group.parameters)
@@ -152,7 +91,7 @@ void add_optimizer_updates(Graph& graph, const PassOptions&) {
   for (const Gradient& g : graph.gradients) gradient_of.emplace(g.parameter, g.value);
   int index = 0;
   for (const Optimizer& optimizer : std::vector<Optimizer>(graph.optimizers)) {
-    const OptimizerKind& kind = kind_of(optimizer);
+    const OptimizerKind& kind = optimizer_kind(optimizer.kind);
     for (const ParameterGroup& group : optimizer.groups) add_group(graph, kind, group, index++, gradient_of);
   }
   sort_by_phase(graph);

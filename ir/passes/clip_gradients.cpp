@@ -10,6 +10,7 @@
 #include <unordered_map>
 
 #include "ir/diagnostic.h"
+#include "ir/optimizer_kind.h"
 #include "ir/passes/passes.h"
 #include "ir/passes/rewriter.h"
 

@@ -26,9 +26,7 @@ void fuse_elementwise(Graph& graph, const PassOptions& options);
 void fuse_reductions(Graph& graph, const PassOptions& options);
 void update_in_backward(Graph& graph, const PassOptions& options);
 
-/// Options of an optimizer's group, of every kind of optimizer: what clip_gradients reads.
-inline constexpr std::string_view kClipMaxNorm = "clip_grad_max_norm", kClipNormType = "clip_grad_norm_type";
-/// Whether any group has kClipMaxNorm.
+/// Whether an optimizer's group asks for it.
 bool clips_gradients(const Graph& graph);
 
 /// Whether the graph asks for update_in_backward and has an update.

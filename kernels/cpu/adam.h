@@ -4,10 +4,10 @@
 //   decoupled: p *= 1 - lr weight_decay;   otherwise: g += weight_decay p
 //   m += (1 - beta1) (g - m);   v = beta2 v + (1 - beta2) g g
 //   w = amsgrad ? (max_v = max(max_v, v)) : v
-//   p -= lr / (1 - beta1^step) * m / (sqrt(w) / sqrt(1 - beta2^step) + eps)
+//   p -= lr / (1 - beta1^step) * m / (sqrt(w) / sqrt(1 - beta2^step) + eps);   without bias correction: p -= lr * m / (sqrt(w) + eps)
 //
-//   adam(threads, adam_config{.beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.01, .decoupled = true, .amsgrad = false, .maximize =
-//   false},
+//   adam(threads, adam_config{.beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.01, .decoupled = true, .amsgrad = false,
+//                             .maximize = false, .do_bias_correction = true},
 //        2, params, grads, m, v, nullptr, sizes, lr, step);     // step counts from 1; m, v and max_v start as zeros
 #pragma once
 
@@ -64,9 +64,9 @@ inline void adam(Threads& threads, const adam_config& c, std::int64_t count, T* 
                                  .toward_gradient = static_cast<C>(1 - c.beta1),
                                  .beta2 = static_cast<C>(c.beta2),
                                  .toward_square = static_cast<C>(1 - c.beta2),
-                                 .root_correction = static_cast<C>(math::sqrt(1 - math::pow(c.beta2, steps))),
+                                 .root_correction = c.do_bias_correction ? static_cast<C>(math::sqrt(1 - math::pow(c.beta2, steps))) : C(1),
                                  .eps = static_cast<C>(c.eps),
-                                 .step_size = static_cast<C>(lr / (1 - math::pow(c.beta1, steps)))};
+                                 .step_size = static_cast<C>(c.do_bias_correction ? lr / (1 - math::pow(c.beta1, steps)) : lr)};
   for_each_range(threads, count, sizes, [&](std::int64_t t, std::int64_t first, std::int64_t n) {
     if (c.amsgrad) {
       detail::adam_range<true>(n, params[t] + first, grads[t] + first, m[t] + first, v[t] + first, max_v[t] + first, k);

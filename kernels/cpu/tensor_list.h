@@ -2,6 +2,8 @@
 // parameters in one parallel region.
 //
 //   for_each_range(threads, count, sizes, [&](std::int64_t tensor, std::int64_t first, std::int64_t n) { ... params[tensor] + first ... });
+//
+// for_each_piece cuts each tensor for itself and numbers the pieces, for what is added up by tensor.
 #pragma once
 
 #include <cstdint>
@@ -29,6 +31,19 @@ inline void for_each_range(Threads& threads, std::int64_t count, const std::int6
         first -= sizes[t];
       }
     }
+  });
+}
+
+/// range(number of the piece, tensor, first element, elements): pieces of at most `size` elements, numbered through all tensors in their order.
+template <class Range>
+inline void for_each_piece(Threads& threads, std::int64_t size, std::int64_t count, const std::int64_t* sizes, const Range& range) {
+  std::int64_t pieces = 0;
+  for (std::int64_t t = 0; t < count; ++t) pieces += (sizes[t] + size - 1) / size;
+  threads.run(pieces, [&](std::int64_t piece) {
+    std::int64_t t = 0, within = piece;
+    for (; within >= (sizes[t] + size - 1) / size; ++t) within -= (sizes[t] + size - 1) / size;
+    const std::int64_t first = within * size;
+    range(piece, t, first, sizes[t] - first < size ? sizes[t] - first : size);
   });
 }
 

@@ -2,9 +2,10 @@
 //
 //   g = grad (-grad to maximize);  decoupled: p = p - lr * weight_decay * p, else g = g + weight_decay * p
 //   m = m + (1 - beta1) (g - m);   v = beta2 v + (1 - beta2) g^2;   amsgrad: max_v = max(max_v, v), and max_v stands for v below
-//   p = p - lr / (1 - beta1^step) * m / (sqrt(v) / sqrt(1 - beta2^step) + eps)
+//   p = p - lr / (1 - beta1^step) * m / (sqrt(v) / sqrt(1 - beta2^step) + eps);   without bias correction: p = p - lr * m / (sqrt(v) + eps)
 //
-//   adam(context, adam_config{.beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8}, count, params, grads, m, v, max_v, sizes, lr, step);
+//   adam(context, adam_config{.beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .do_bias_correction = true}, count, params, grads, m, v, max_v, sizes, lr,
+//   step);
 #pragma once
 
 #include "../config/adam.h"
@@ -16,8 +17,8 @@ namespace graven::kernels {
 
 /// What a step computes once: on the host, in double.
 struct adam_factors {
-  double rate;       ///< lr / (1 - beta1^step)
-  double root;       ///< sqrt(1 - beta2^step)
+  double rate;       ///< lr / (1 - beta1^step), or lr
+  double root;       ///< sqrt(1 - beta2^step), or 1
   double shrinkage;  ///< 1 - lr * weight_decay when decoupled
 };
 
@@ -56,7 +57,10 @@ template <class T>
 void adam(CudaContext& context, const adam_config& config, std::int64_t count, T* const* params, const T* const* grads, T* const* m, T* const* v,
           plain_t<T>* const* max_v, const std::int64_t* sizes, double lr, std::int64_t step) {
   const double t = static_cast<double>(step);
-  const adam_factors factors{lr / (1 - std::pow(config.beta1, t)), std::sqrt(1 - std::pow(config.beta2, t)), 1 - lr * config.weight_decay};
+  const bool corrected = config.do_bias_correction;
+  const adam_factors factors{.rate = corrected ? lr / (1 - std::pow(config.beta1, t)) : lr,
+                             .root = corrected ? std::sqrt(1 - std::pow(config.beta2, t)) : 1,
+                             .shrinkage = 1 - lr * config.weight_decay};
   // The list holds pointers of one type; the kernel only reads the gradients.
   for_each_list<T, 5>(
       count, {params, const_cast<T* const*>(grads), m, v, config.amsgrad ? max_v : nullptr}, sizes,

@@ -4,7 +4,7 @@
 //   decoupled: p *= 1 - lr weight_decay;   otherwise: g += weight_decay p
 //   m += (1 - beta1) (g - m);   v = beta2 v + (1 - beta2) g g
 //   w = amsgrad ? (max_v = max(max_v, v)) : v
-//   p -= lr / (1 - beta1^step) * m / (sqrt(w) / sqrt(1 - beta2^step) + eps)
+//   p -= lr / (1 - beta1^step) * m / (sqrt(w) / sqrt(1 - beta2^step) + eps);   without bias correction: p -= lr * m / (sqrt(w) + eps)
 //
 //   reference::adam(adam_config{.beta1 = 0.9, ...}, count, params, grads, m, v, max_v, sizes, lr, step);     // step counts from 1
 #pragma once
@@ -23,8 +23,8 @@ template <class T>
 void adam(const adam_config& c, std::int64_t count, T* const* params, const plain_t<T>* const* grads, plain_t<T>* const* m, plain_t<T>* const* v,
           plain_t<T>* const* max_v, const std::int64_t* sizes, double lr, std::int64_t step) {
   using C = compute_t<T>;
-  const double step_size = lr / (1 - std::pow(c.beta1, static_cast<double>(step)));
-  const double root_correction = std::sqrt(1 - std::pow(c.beta2, static_cast<double>(step)));
+  const double step_size = c.do_bias_correction ? lr / (1 - std::pow(c.beta1, static_cast<double>(step))) : lr;
+  const double root_correction = c.do_bias_correction ? std::sqrt(1 - std::pow(c.beta2, static_cast<double>(step))) : 1;
   for (std::int64_t t = 0; t < count; ++t)
     for (std::int64_t i = 0; i < sizes[t]; ++i) {
       C p = C(params[t][i]), g = C(grads[t][i]);

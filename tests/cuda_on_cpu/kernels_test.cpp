@@ -4,16 +4,20 @@
 #include <numeric>
 
 #include "kernel_harness.h"
+#include "kernels/cuda/adadelta.cuh"
+#include "kernels/cuda/adagrad.cuh"
 #include "kernels/cuda/adam.cuh"
 #include "kernels/cuda/arange.cuh"
 #include "kernels/cuda/concat.cuh"
 #include "kernels/cuda/cross_entropy.cuh"
 #include "kernels/cuda/elementwise.cuh"
 #include "kernels/cuda/epilogue.cuh"
+#include "kernels/cuda/lamb.cuh"
 #include "kernels/cuda/pad.cuh"
 #include "kernels/cuda/pad_border.cuh"
 #include "kernels/cuda/reduce.cuh"
 #include "kernels/cuda/resample.cuh"
+#include "kernels/cuda/rmsprop.cuh"
 #include "kernels/cuda/scalar_math.cuh"
 #include "kernels/cuda/sgd.cuh"
 #include "kernels/cuda/softmax.cuh"
@@ -553,8 +557,10 @@ TEST(CudaSgd, AsPyTorch) {
 }
 
 TEST(CudaAdam, AsPyTorch) {
-  const std::vector<adam_config> cases = {
-      {0.9, 0.999, 1e-8, 0, false, false, false}, {0.8, 0.99, 1e-6, 0.1, false, true, true}, {0.9, 0.999, 1e-8, 0.1, true, false, false}};
+  const std::vector<adam_config> cases = {{0.9, 0.999, 1e-8, 0, false, false, false, true},
+                                          {0.8, 0.99, 1e-6, 0.1, false, true, true, true},
+                                          {0.9, 0.999, 1e-8, 0.1, true, false, false, true},
+                                          {0.9, 0.999, 1e-8, 0.1, true, false, false, false}};
   for (const adam_config& c : cases) {
     const OptimizerRun start;
     const auto got = everywhere([&](CudaContext& context, Memory& memory) {
@@ -580,12 +586,124 @@ TEST(CudaAdam, AsPyTorch) {
           m[i] += (1 - c.beta1) * (g - m[i]);
           v[i] = c.beta2 * v[i] + (1 - c.beta2) * g * g;
           max_v[i] = std::max(max_v[i], v[i]);
-          const double root = std::sqrt(c.amsgrad ? max_v[i] : v[i]) / std::sqrt(1 - std::pow(c.beta2, step));
-          p[i] -= 0.01 / (1 - std::pow(c.beta1, step)) * m[i] / (root + c.eps);
+          const double correct_m = c.do_bias_correction ? 1 - std::pow(c.beta1, step) : 1;
+          const double correct_v = c.do_bias_correction ? 1 - std::pow(c.beta2, step) : 1;
+          const double root = std::sqrt(c.amsgrad ? max_v[i] : v[i]) / std::sqrt(correct_v);
+          p[i] -= 0.01 / correct_m * m[i] / (root + c.eps);
         }
       expect_close(got[t], p, 1e-5, "adam, tensor " + std::to_string(t));
     }
   }
+}
+
+using Doubles = std::vector<double>;
+
+/// Three steps on the device, and by `formula` in double, a tensor at a time: parameters and states must agree.
+template <class OnDevice, class Formula>
+void expect_steps(const char* name, double tolerance, const OnDevice& on_device, const Formula& formula) {
+  const OptimizerRun start;
+  const auto count = static_cast<std::int64_t>(kTensorSizes.size());
+  const auto got = everywhere([&](CudaContext& context, Memory& memory) {
+    std::vector<float*> pointers[5];
+    for (std::size_t a = 0; a < 5; ++a)
+      for (const auto& tensor : start.tensors[a]) pointers[a].push_back(memory.inout(tensor));
+    const std::vector<const float*> grads(pointers[1].begin(), pointers[1].end());
+    for (std::int64_t step = 1; step <= 3; ++step)
+      on_device(context, count, pointers[0].data(), grads.data(), pointers[2].data(), pointers[3].data(), pointers[4].data(), step);
+    context.synchronize();
+    for (std::size_t t = 0; t < kTensorSizes.size(); ++t)
+      for (const std::size_t a : {0, 2, 3, 4}) memory.result(pointers[a][t], kTensorSizes[t]);
+  });
+  for (std::size_t t = 0; t < kTensorSizes.size(); ++t) {
+    Doubles p = wide(start.tensors[0][t]), state[3];
+    const Doubles g = wide(start.tensors[1][t]);
+    for (Doubles& s : state) s.resize(p.size());
+    for (int step = 1; step <= 3; ++step) formula(p, g, state[0], state[1], state[2], step);
+    const Doubles* expected[] = {&p, &state[0], &state[1], &state[2]};
+    for (std::size_t i = 0; i < 4; ++i)
+      expect_close(got[4 * t + i], *expected[i], tolerance, std::string(name) + ", tensor " + std::to_string(t) + ", array " + std::to_string(i));
+  }
+}
+
+TEST(CudaRmsprop, AsPyTorch) {
+  for (const rmsprop_config& c : {rmsprop_config{0.99, 1e-8, 0, 0, false, false}, rmsprop_config{0.9, 1e-2, 0.1, 0.5, true, true},
+                                  rmsprop_config{0.9, 1e-6, 0, 0.9, false, false}})
+    expect_steps(
+        "rmsprop", 1e-5,
+        [&](CudaContext& context, std::int64_t count, auto p, auto g, auto square, auto mean, auto momentum, std::int64_t) {
+          rmsprop(context, c, count, p, g, square, mean, momentum, kTensorSizes.data(), 0.01);
+        },
+        [&](Doubles& p, const Doubles& grad, Doubles& square, Doubles& mean, Doubles& momentum, int) {
+          for (std::size_t i = 0; i < p.size(); ++i) {
+            const double g = grad[i] * (c.maximize ? -1 : 1) + c.weight_decay * p[i];
+            square[i] = c.alpha * square[i] + (1 - c.alpha) * g * g;
+            if (c.centered) mean[i] = c.alpha * mean[i] + (1 - c.alpha) * g;
+            double change = g / (std::sqrt(square[i] - mean[i] * mean[i]) + c.eps);
+            if (c.momentum != 0) change = momentum[i] = c.momentum * momentum[i] + change;
+            p[i] -= 0.01 * change;
+          }
+        });
+}
+
+TEST(CudaAdagrad, AsPyTorch) {
+  for (const adagrad_config& c : {adagrad_config{0, 1e-10, 0, 0, false}, adagrad_config{0.1, 1e-3, 0.1, 0.5, true}})
+    expect_steps(
+        "adagrad", 1e-5,
+        [&](CudaContext& context, std::int64_t count, auto p, auto g, auto sums, auto, auto, std::int64_t step) {
+          adagrad(context, c, count, p, g, sums, kTensorSizes.data(), 0.01, step);
+        },
+        [&](Doubles& p, const Doubles& grad, Doubles& sum, Doubles&, Doubles&, int step) {
+          for (std::size_t i = 0; i < p.size(); ++i) {
+            const double g = grad[i] * (c.maximize ? -1 : 1) + c.weight_decay * p[i];
+            if (step == 1) sum[i] = c.initial_accumulator_value;
+            sum[i] += g * g;
+            p[i] -= 0.01 / (1 + (step - 1) * c.lr_decay) * g / (std::sqrt(sum[i]) + c.eps);
+          }
+        });
+}
+
+TEST(CudaAdadelta, AsPyTorch) {
+  for (const adadelta_config& c : {adadelta_config{0.9, 1e-6, 0, false}, adadelta_config{0.5, 1e-3, 0.1, true}})
+    expect_steps(
+        "adadelta", 1e-5,
+        [&](CudaContext& context, std::int64_t count, auto p, auto g, auto square, auto delta, auto, std::int64_t) {
+          adadelta(context, c, count, p, g, square, delta, kTensorSizes.data(), 1.0);
+        },
+        [&](Doubles& p, const Doubles& grad, Doubles& square, Doubles& delta, Doubles&, int) {
+          for (std::size_t i = 0; i < p.size(); ++i) {
+            const double g = grad[i] * (c.maximize ? -1 : 1) + c.weight_decay * p[i];
+            square[i] = c.rho * square[i] + (1 - c.rho) * g * g;
+            const double change = std::sqrt((delta[i] + c.eps) / (square[i] + c.eps)) * g;
+            delta[i] = c.rho * delta[i] + (1 - c.rho) * change * change;
+            p[i] -= change;
+          }
+        });
+}
+
+TEST(CudaLamb, AsInThePaper) {
+  for (const lamb_config& c : {lamb_config{0.9, 0.999, 1e-8, 0, true, true, false}, lamb_config{0.8, 0.99, 1e-6, 0.1, false, true, true},
+                               lamb_config{0.9, 0.95, 1e-6, 0.1, true, false, false}})
+    expect_steps(
+        "lamb", 1e-5,
+        [&](CudaContext& context, std::int64_t count, auto p, auto g, auto m, auto v, auto, std::int64_t step) {
+          lamb(context, c, count, p, g, m, v, kTensorSizes.data(), 0.01, step);
+        },
+        [&](Doubles& p, const Doubles& grad, Doubles& m, Doubles& v, Doubles&, int step) {
+          Doubles direction(p.size());
+          double of_parameter = 0, of_direction = 0;
+          for (std::size_t i = 0; i < p.size(); ++i) {
+            const double g = grad[i] * (c.maximize ? -1 : 1) + (c.decoupled ? 0 : c.weight_decay * p[i]);
+            m[i] = c.beta1 * m[i] + (1 - c.beta1) * g;
+            v[i] = c.beta2 * v[i] + (1 - c.beta2) * g * g;
+            const double mean = c.do_bias_correction ? m[i] / (1 - std::pow(c.beta1, step)) : m[i];
+            const double square = c.do_bias_correction ? v[i] / (1 - std::pow(c.beta2, step)) : v[i];
+            direction[i] = mean / (std::sqrt(square) + c.eps) + (c.decoupled ? c.weight_decay * p[i] : 0);
+            of_parameter += p[i] * p[i];
+            of_direction += direction[i] * direction[i];
+          }
+          const double ratio = of_parameter > 0 && of_direction > 0 ? std::sqrt(of_parameter / of_direction) : 1;
+          for (std::size_t i = 0; i < p.size(); ++i) p[i] -= 0.01 * ratio * direction[i];
+        });
 }
 
 TEST(CudaContext, ErrorsNameTheCall) {

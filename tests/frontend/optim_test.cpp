@@ -36,6 +36,35 @@ Options adam_options(const nlohmann::json& o) {
 }
 
 optim::Optimizer make(const std::string& kind, const std::vector<Tensor>& parameters, const nlohmann::json& o) {
+  if (kind == "rmsprop") {
+    auto options = common_options<optim::RMSpropOptions>(o);
+    options.alpha = o.value("alpha", options.alpha);
+    options.eps = o.value("eps", options.eps);
+    options.momentum = o.value("momentum", 0.0);
+    options.centered = o.value("centered", false);
+    return optim::RMSprop(parameters, options);
+  }
+  if (kind == "adagrad") {
+    auto options = common_options<optim::AdagradOptions>(o);
+    options.lr_decay = o.value("lr_decay", 0.0);
+    options.initial_accumulator_value = o.value("initial_accumulator_value", 0.0);
+    options.eps = o.value("eps", options.eps);
+    return optim::Adagrad(parameters, options);
+  }
+  if (kind == "adadelta") {
+    auto options = common_options<optim::AdadeltaOptions>(o);
+    options.rho = o.value("rho", options.rho);
+    options.eps = o.value("eps", options.eps);
+    return optim::Adadelta(parameters, options);
+  }
+  if (kind == "lamb") {
+    auto options = common_options<optim::LAMBOptions>(o);
+    options.betas = o.value("betas", options.betas);
+    options.eps = o.value("eps", options.eps);
+    options.adam_w_mode = o.value("adam_w_mode", true);
+    options.do_bias_correction = o.value("do_bias_correction", true);
+    return optim::LAMB(parameters, options);
+  }
   if (kind == "adam") return optim::Adam(parameters, adam_options<optim::AdamOptions>(o));
   if (kind == "adamw") return optim::AdamW(parameters, adam_options<optim::AdamWOptions>(o));
   auto options = common_options<optim::SGDOptions>(o);
@@ -47,12 +76,13 @@ optim::Optimizer make(const std::string& kind, const std::vector<Tensor>& parame
 
 TEST(Optimizers, StepAsPyTorchDoes) {
   const nlohmann::json data = fixture();
-  ASSERT_EQ(data.at("optimizers").size(), 11u);
+  ASSERT_EQ(data.at("optimizers").size(), 27u);
   for (const auto& c : data.at("optimizers")) {
     SCOPED_TRACE(c.at("kind").get<std::string>() + c.at("options").dump());
     Tensor p = tensor({1., -2., 0.5}, f64).requires_grad_();
     optim::Optimizer optimizer = make(c.at("kind"), {p}, c.at("options"));
-    for (int t = 0; t < 6; ++t) {
+    ASSERT_EQ(c.at("parameters").size(), 50u);
+    for (int t = 0; t < 50; ++t) {
       if (t == 3) {  // exact resume: a new optimizer with the old one's state
         const auto state = optimizer.state_dict();
         optimizer = make(c.at("kind"), {p}, c.at("options"));
@@ -65,6 +95,31 @@ TEST(Optimizers, StepAsPyTorchDoes) {
       for (std::size_t i = 0; i < 3; ++i) EXPECT_NEAR(got[i], expected[i], 1e-12) << "step " << t;
     }
   }
+}
+
+TEST(Optimizers, AdamWithoutBiasCorrection) {
+  // PyTorch's Adam always corrects; without it the first steps are (1 - beta1) / sqrt(1 - beta2) times as long.
+  const double g = 0.25, lr = 0.1, beta1 = 0.9, beta2 = 0.99;
+  Tensor p = tensor({1.}, f64).requires_grad_();
+  optim::Adam optimizer({p}, {.lr = lr, .betas = {beta1, beta2}, .eps = 0, .do_bias_correction = false});
+  p.set_grad(tensor({g}, f64));
+  optimizer.step();
+  double expected = 1 - lr * (1 - beta1) * g / std::sqrt((1 - beta2) * g * g);
+  EXPECT_NEAR(p.item<double>(), expected, 1e-14);
+  optimizer.step();
+  expected -= lr * (1 - beta1 * beta1) * g / std::sqrt((1 - beta2 * beta2) * g * g);
+  EXPECT_NEAR(p.item<double>(), expected, 1e-14);
+}
+
+TEST(Optimizers, CenteredRmspropHasNoRootOfLessThanZero) {
+  // Of equal gradients the variance is 0, and rounds to either side of it.
+  Tensor p = full({64}, 1.0).requires_grad_();
+  optim::RMSprop optimizer({p}, {.alpha = 0.3, .eps = 1, .centered = true});
+  for (int step = 0; step < 30; ++step) {
+    p.set_grad((arange(64).to(f32) + 1) / 37);
+    optimizer.step();
+  }
+  EXPECT_TRUE(p.isfinite().all().item<bool>());
 }
 
 TEST(Optimizers, KeepGroupsApart) {
@@ -91,6 +146,13 @@ TEST(Optimizers, SayWhatIsWrong) {
   EXPECT_NE(error_of([&] { optim::SGD({p}, {.clip_grad_max_norm = -1}); }).find("clip_grad_max_norm is out of range"), std::string::npos);
   EXPECT_NE(error_of([&] { optim::Adam({p}, {.clip_grad_max_norm = 1, .clip_grad_norm_type = 0}); }).find("clip_grad_norm_type must be positive"),
             std::string::npos);
+  EXPECT_NE(error_of([&] { optim::RMSprop({p}, {.alpha = 1.5}); }).find("rmsprop: the option alpha is out of range"), std::string::npos);
+  EXPECT_NE(error_of([&] { optim::RMSprop({p}, {.momentum = -1}); }).find("rmsprop: the option momentum is out of range"), std::string::npos);
+  EXPECT_NE(error_of([&] { optim::Adagrad({p}, {.lr_decay = -1}); }).find("adagrad: the option lr_decay is out of range"), std::string::npos);
+  EXPECT_NE(error_of([&] { optim::Adagrad({p}, {.initial_accumulator_value = -1}); }).find("initial_accumulator_value is out of range"),
+            std::string::npos);
+  EXPECT_NE(error_of([&] { optim::Adadelta({p}, {.rho = -0.1}); }).find("adadelta: the option rho is out of range"), std::string::npos);
+  EXPECT_NE(error_of([&] { optim::LAMB({p}, {.betas = {1.0, 0.9}}); }).find("lamb: the option betas[0] is out of range"), std::string::npos);
   optim::SGD a({p}), b({p});
   EXPECT_NE(error_of([&] { a.load_state_dict({{"9.9.step", tensor(1)}}); }).find("missing     0.0.step"), std::string::npos);
 }

@@ -113,6 +113,79 @@ TEST(CompiledGraphs, ClipGradientsAsEagerOptimizersDo) {
   }
 }
 
+/// One layer for each kind of optimizer, and for each kind of state that an option adds.
+struct Towers : nn::Module<Towers> {
+  static constexpr int kCount = 9;
+  nn::ModuleList<nn::Linear> layers = child("layers", nn::ModuleList<nn::Linear>());
+  Towers() {
+    for (int i = 0; i < kCount; ++i) layers.push_back(nn::Linear(6, 5));
+  }
+  Tensor forward(Tensor x) {
+    Tensor sum = layers[0](x).tanh();
+    for (int i = 1; i < kCount; ++i) sum = sum + layers[static_cast<std::size_t>(i)](x).tanh();
+    return sum;
+  }
+  std::vector<optim::Optimizer> optimizers() {
+    const auto of = [&](std::size_t i) { return layers[i].parameters(); };
+    return {optim::SGD(of(0), {.lr = 0.1, .momentum = 0.9, .nesterov = true}),
+            optim::Adam(of(1), {.lr = 0.1, .amsgrad = true}),
+            optim::AdamW(of(2), {.lr = 0.1, .do_bias_correction = false}),
+            optim::RMSprop(of(3), {.lr = 0.02}),
+            optim::RMSprop(of(4), {.lr = 0.02, .eps = 1e-3, .momentum = 0.5, .centered = true}),
+            optim::Adagrad(of(5), {.lr = 0.1, .lr_decay = 0.5, .initial_accumulator_value = 0.1}),
+            optim::Adadelta(of(6), {.eps = 1e-3, .weight_decay = 0.1}),
+            optim::LAMB(of(7), {.lr = 0.1, .weight_decay = 0.1}),
+            optim::LAMB(of(8), {.lr = 0.1, .weight_decay = 0.1, .adam_w_mode = false, .do_bias_correction = false, .clip_grad_max_norm = 0.01})};
+  }
+};
+
+struct TrainTowers : nn::Graph<TrainTowers> {
+  Towers model;
+  explicit TrainTowers(Towers towers) : model(child("model", towers)) {
+    for (const optim::Optimizer& o : model.optimizers()) add_optimizer(o);
+  }
+  Tensor build(Tensor x, Tensor labels) {
+    Tensor loss = cross_entropy(model(x), labels);
+    loss.backward();
+    return loss;
+  }
+};
+
+TEST(CompiledGraphs, EveryOptimizerStepsAsItDoesEagerly) {
+  manual_seed(14);
+  const Tensor x = randn({8, 6}), labels = randint(0, 5, {8});
+  Towers eager, shared, other;
+  for (Towers* t : {&shared, &other}) t->load_state_dict(eager.state_dict());
+  TrainTowers graph(shared), together(other);
+  together.update_in_backward();
+  std::vector<optim::Optimizer> optimizers = eager.optimizers();
+  nn::StateDict saved;
+  for (int step = 0; step < 4; ++step) {
+    for (optim::Optimizer& o : optimizers) o.zero_grad();
+    const Tensor loss = cross_entropy(eager(x), labels);
+    loss.backward();
+    for (optim::Optimizer& o : optimizers) o.step();
+    EXPECT_NEAR(graph(x, labels).item<double>(), loss.item<double>(), 1e-5) << "step " << step;
+    together(x, labels);
+    if (step == 1)
+      for (const auto& [name, t] : graph.state_dict()) saved.emplace_back(name, t.detach().clone());
+  }
+  const auto parameters = eager.named_parameters();
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    EXPECT_TRUE(allclose(shared.parameters()[i], parameters[i].second, 1e-4, 1e-5)) << parameters[i].first;
+    EXPECT_TRUE(equal(other.parameters()[i], shared.parameters()[i])) << parameters[i].first << ", updated in backward";
+  }
+  // From the state after step 2 the same again, bit for bit.
+  const nn::StateDict end = [&] {
+    nn::StateDict copy;
+    for (const auto& [name, t] : graph.state_dict()) copy.emplace_back(name, t.detach().clone());
+    return copy;
+  }();
+  graph.load_state_dict(saved);
+  for (int step = 2; step < 4; ++step) graph(x, labels);
+  for (std::size_t i = 0; i < end.size(); ++i) EXPECT_TRUE(equal(graph.state_dict()[i].second, end[i].second)) << end[i].first;
+}
+
 TEST(CompiledGraphs, TrainAsEagerModulesDo) {
   manual_seed(11);
   const Tensor x = randn({8, 6}), labels = randint(0, 3, {8});

@@ -117,6 +117,13 @@ const Suffixes kSuffixes[] = {
     {"sgd", [](const Net& n) { return optim::SGD(n.parameters(), {.lr = 0.1}); }, {}},
     {"sgd_momentum", [](const Net& n) { return momentum(n); }, {"-momentum"}},
     {"adam", [](const Net& n) { return optim::Adam(n.parameters(), {.lr = 0.1}); }, {"-m", "-v"}},
+    {"rmsprop", [](const Net& n) { return optim::RMSprop(n.parameters()); }, {"-square_avg"}},
+    {"rmsprop_whole",
+     [](const Net& n) { return optim::RMSprop(n.parameters(), {.momentum = 0.9, .centered = true}); },
+     {"-square_avg", "-grad_avg", "-momentum"}},
+    {"adagrad", [](const Net& n) { return optim::Adagrad(n.parameters()); }, {"-sum"}},
+    {"adadelta", [](const Net& n) { return optim::Adadelta(n.parameters()); }, {"-square_avg", "-acc_delta"}},
+    {"lamb", [](const Net& n) { return optim::LAMB(n.parameters()); }, {"-m", "-v"}},
     {"adamw_amsgrad", [](const Net& n) { return optim::AdamW(n.parameters(), {.lr = 0.1, .amsgrad = true}); }, {"-m", "-v", "-max_v"}},
 };
 class OptimizerState : public testing::TestWithParam<Suffixes> {};

@@ -55,6 +55,12 @@
 //
 //   nn::save(net.state_dict(), "net.safetensors");
 //
+// ## Deploying without the model's code (saved_graph.h)
+//
+//   graph.save("net");                          // graph.json and weights.safetensors: what the graven command works from, too
+//   nn::SavedGraph saved("net");                // in another program
+//   Tensor z = saved({x}).at(0);
+//
 // Errors are graven::UserError: the module path, what was expected, what came, and the line of your program.
 #pragma once
 
@@ -68,6 +74,7 @@
 #include "graven/models.h"
 #include "graven/module.h"
 #include "graven/optim.h"
+#include "graven/saved_graph.h"
 #include "graven/serialize.h"
 #include "graven/tensor.h"
 #include "graven/threads.h"

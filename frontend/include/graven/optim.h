@@ -1,4 +1,4 @@
-// Optimizers, with PyTorch's formulas and defaults.
+// Optimizers, with PyTorch's formulas and defaults (LAMB, which PyTorch does not have: the paper's, and OneFlow's defaults).
 //
 //   optim::SGD optimizer(model.parameters(), {.lr = 0.1, .momentum = 0.9});
 //   loss.backward();
@@ -36,10 +36,11 @@ class Optimizer {
   std::vector<double> learning_rates() const;
   void set_learning_rate(double lr);
   std::vector<Tensor> parameters() const;
-  /// Optimizer state by "<group>.<index>.<name>", "momentum", "m", "v", "max_v", and "step".
+  /// Optimizer state by "<group>.<index>.<name>", and "step". Names: "momentum" (SGD, RMSprop); "m", "v", "max_v" (Adam, AdamW; LAMB without the
+  /// last); "square_avg" (RMSprop, Adadelta), "grad_avg" (RMSprop), "acc_delta" (Adadelta), "sum" (Adagrad).
   std::vector<std::pair<std::string, Tensor>> state_dict() const;
   void load_state_dict(const std::vector<std::pair<std::string, Tensor>>& state);
-  /// "sgd", "adam", "adamw"
+  /// "sgd", "adam", "adamw", "rmsprop", "adagrad", "adadelta", "lamb"
   const std::string& kind() const;
 
   struct State;
@@ -84,6 +85,7 @@ struct AdamOptions {
   double weight_decay = 0;
   bool amsgrad = false;
   bool maximize = false;
+  bool do_bias_correction = true;  ///< false: the means are not divided by 1 - beta^t
   double clip_grad_max_norm = std::numeric_limits<double>::infinity();
   double clip_grad_norm_type = 2;
 };
@@ -102,6 +104,7 @@ struct AdamWOptions {
   double weight_decay = 1e-2;
   bool amsgrad = false;
   bool maximize = false;
+  bool do_bias_correction = true;  ///< false: the means are not divided by 1 - beta^t
   double clip_grad_max_norm = std::numeric_limits<double>::infinity();
   double clip_grad_norm_type = 2;
 };
@@ -111,6 +114,81 @@ class AdamW : public Optimizer {
  public:
   explicit AdamW(std::vector<Tensor> parameters, AdamWOptions options = {});
   explicit AdamW(const std::vector<Group<AdamWOptions>>& groups);
+};
+
+struct RMSpropOptions {
+  double lr = 1e-2;
+  double alpha = 0.99;
+  double eps = 1e-8;
+  double weight_decay = 0;
+  double momentum = 0;
+  bool centered = false;
+  bool maximize = false;
+  double clip_grad_max_norm = std::numeric_limits<double>::infinity();
+  double clip_grad_norm_type = 2;
+};
+
+/// Hinton 2012; centered: Graves 2013. s <- alpha s + (1 - alpha) g^2; p <- p - lr g / (sqrt(s) + eps); centered: the root of s - a^2 with
+/// a <- a + (1 - alpha) (g - a), 0 where rounding makes it negative (PyTorch: NaN); momentum: b <- momentum b + g / (...); p <- p - lr b.
+class RMSprop : public Optimizer {
+ public:
+  explicit RMSprop(std::vector<Tensor> parameters, RMSpropOptions options = {});
+  explicit RMSprop(const std::vector<Group<RMSpropOptions>>& groups);
+};
+
+struct AdagradOptions {
+  double lr = 1e-2;
+  double lr_decay = 0;
+  double weight_decay = 0;
+  double initial_accumulator_value = 0;
+  double eps = 1e-10;
+  bool maximize = false;
+  double clip_grad_max_norm = std::numeric_limits<double>::infinity();
+  double clip_grad_norm_type = 2;
+};
+
+/// Duchi, Hazan and Singer 2011: s <- s + g^2; p <- p - lr / (1 + (t - 1) lr_decay) g / (sqrt(s) + eps).
+class Adagrad : public Optimizer {
+ public:
+  explicit Adagrad(std::vector<Tensor> parameters, AdagradOptions options = {});
+  explicit Adagrad(const std::vector<Group<AdagradOptions>>& groups);
+};
+
+struct AdadeltaOptions {
+  double lr = 1;
+  double rho = 0.9;
+  double eps = 1e-6;
+  double weight_decay = 0;
+  bool maximize = false;
+  double clip_grad_max_norm = std::numeric_limits<double>::infinity();
+  double clip_grad_norm_type = 2;
+};
+
+/// Zeiler 2012: s <- rho s + (1 - rho) g^2; d = sqrt(a + eps) / sqrt(s + eps) g; a <- rho a + (1 - rho) d^2; p <- p - lr d.
+class Adadelta : public Optimizer {
+ public:
+  explicit Adadelta(std::vector<Tensor> parameters, AdadeltaOptions options = {});
+  explicit Adadelta(const std::vector<Group<AdadeltaOptions>>& groups);
+};
+
+struct LAMBOptions {
+  double lr = 1e-3;
+  std::pair<double, double> betas = {0.9, 0.999};
+  double eps = 1e-8;
+  double weight_decay = 0;
+  bool adam_w_mode = true;         ///< false: weight_decay p is added to the gradient
+  bool do_bias_correction = true;  ///< false: the means are not divided by 1 - beta^t
+  bool maximize = false;
+  double clip_grad_max_norm = std::numeric_limits<double>::infinity();
+  double clip_grad_norm_type = 2;
+};
+
+/// You et al. 2020, algorithm 2: r = m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + eps) + weight_decay p, with Adam's means m and v;
+/// p <- p - lr |p| / |r| r, where the norms are of the whole tensor, and their ratio is 1 if either is 0.
+class LAMB : public Optimizer {
+ public:
+  explicit LAMB(std::vector<Tensor> parameters, LAMBOptions options = {});
+  explicit LAMB(const std::vector<Group<LAMBOptions>>& groups);
 };
 
 }  // namespace graven::optim

@@ -1,0 +1,95 @@
+#include "frontend/compiled_program.h"
+
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "frontend/dispatch.h"
+#include "frontend/random.h"
+
+namespace graven::detail {
+
+ProgramInputs check_inputs(const ir::Graph& graph, const std::string& owner, const std::vector<Tensor>& inputs, const std::vector<std::string>& paths,
+                           Location where) {
+  ProgramInputs checked;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const ir::Value& expected = graph.value(graph.inputs[i]);
+    const auto mismatch = [&](const std::string& why) {
+      UserError error("input " + paths[i] + " ('" + expected.name + "') of " + owner + ": expected " + expected.type.to_string() + ", got " +
+                      (inputs[i].defined() ? inputs[i].describe() : "an undefined tensor") + why);
+      error.at(where.file_name(), where.line);
+      throw error;
+    };
+    if (!inputs[i].defined()) mismatch("");
+    if (inputs[i].is_traced()) mismatch(", recorded by another graph's build()");
+    if (inputs[i].dtype() != expected.type.dtype || inputs[i].shape().rank() != expected.type.shape.rank()) mismatch("");
+    for (std::size_t d = 0; d < expected.type.shape.rank(); ++d) {
+      const Dim& dim = expected.type.shape[d];
+      const std::int64_t got = inputs[i].shape()[d].value();
+      if (dim.is_static()) {
+        if (got != dim.value()) mismatch("");
+        continue;
+      }
+      if (got % dim.coefficient() != 0) mismatch("");
+      const std::int64_t value = got / dim.coefficient();
+      if (value < 1 || value > dim.symbol_maximum()) mismatch(fmt::format(": {} must lie in [1, {}]", dim.symbol(), dim.symbol_maximum()));
+      const auto [it, fresh] = checked.symbols.emplace(dim.symbol(), value);
+      if (!fresh && it->second != value) mismatch(fmt::format(": {} is {} in an earlier input", dim.symbol(), it->second));
+    }
+    checked.tensors.push_back(contiguous_copy(inputs[i]));
+  }
+  return checked;
+}
+
+CompiledProgram::CompiledProgram(const ir::Graph& graph, std::string owner, const ir::CompileOptions& options, const std::vector<Variable>& variables)
+    : graph_(graph), owner_(std::move(owner)), executable_(ir::compile(graph, options)) {
+  for (const Variable& v : variables) bound_.push_back({v, nullptr, 0});
+}
+
+CompiledProgram::~CompiledProgram() = default;
+
+void CompiledProgram::bind_variables(Location where) {
+  bool changed = false;
+  for (Bound& b : bound_) {
+    TensorImpl& impl = *b.variable.tensor.impl();
+    if (impl.storage != b.storage) {
+      const ir::ValueId id = graph_.find(b.variable.name);
+      if (id != ir::kNone && (graph_.type(id).dtype != impl.dtype || graph_.type(id).shape != impl.shape))
+        fail_at("the parameter " + b.variable.name + " of " + owner_ + " was recorded as " + graph_.type(id).to_string() + ", and is " +
+                    b.variable.tensor.describe() + " now",
+                where);
+      executable_->bind(b.variable.name, impl.data(), static_cast<std::size_t>(impl.numel()) * ir::size_of(impl.dtype));
+      b.storage = impl.storage;
+      changed = true;
+    }
+    const std::uint64_t version = impl.storage->version.load(std::memory_order_relaxed);
+    changed = changed || version != b.version;
+    b.version = version;
+  }
+  if (changed) executable_->weights_changed();
+}
+
+std::vector<Tensor> CompiledProgram::run(const ProgramInputs& inputs, const std::vector<double>& learning_rates, std::int64_t step, Location where) {
+  bind_variables(where);
+  std::vector<std::int64_t> symbols;
+  for (const auto& [symbol, maximum] : graph_.symbols()) symbols.push_back(inputs.symbols.count(symbol) ? inputs.symbols.at(symbol) : maximum);
+  std::vector<Tensor> outputs;
+  std::vector<const void*> in;
+  std::vector<void*> out;
+  for (const Tensor& t : inputs.tensors) in.push_back(t.impl()->data());
+  for (ir::ValueId v : graph_.outputs) {
+    Shape shape;
+    for (const Dim& d : graph_.type(v).shape) shape.push_back(d.is_static() ? d : Dim(d.at(inputs.symbols.at(d.symbol()))));
+    outputs.push_back(make_tensor(graph_.type(v).dtype, shape));
+    out.push_back(outputs.back().impl()->data());
+  }
+  executable_->run(in, out, symbols, learning_rates, step, static_cast<std::int64_t>(default_generator().initial_seed()));
+  for (Bound& b : bound_)
+    if (b.variable.written) {
+      b.variable.tensor.impl()->bump_version();
+      b.version = b.storage->version.load(std::memory_order_relaxed);
+    }
+  return outputs;
+}
+
+}  // namespace graven::detail

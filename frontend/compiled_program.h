@@ -1,0 +1,56 @@
+// The compiled program of a recorded graph, and the tensors that it works on: what nn::Graph and nn::SavedGraph run.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "frontend/tensor_impl.h"
+#include "graven/tensor.h"
+#include "ir/executable.h"
+#include "ir/graph.h"
+
+namespace graven::detail {
+
+/// A call's inputs, once they have been found to fit: contiguous, and what the graph's symbols stand for.
+struct ProgramInputs {
+  std::vector<Tensor> tensors;
+  std::map<std::string, std::int64_t> symbols;
+};
+
+/// User error, naming `owner`, the input's index or path and its name, where a tensor is not of the type that the graph was recorded with.
+ProgramInputs check_inputs(const ir::Graph& graph, const std::string& owner, const std::vector<Tensor>& inputs, const std::vector<std::string>& paths,
+                           Location where);
+
+class CompiledProgram {
+ public:
+  struct Variable {
+    std::string name;  ///< the graph's
+    Tensor tensor;
+    bool written = false;  ///< by each run
+  };
+
+  /// Compiles the graph, which must outlive the program. `owner` is what errors call it.
+  CompiledProgram(const ir::Graph& graph, std::string owner, const ir::CompileOptions& options, const std::vector<Variable>& variables);
+  ~CompiledProgram();
+
+  /// Runs once. What was written to the variables since the last time counts, whoever wrote it and wherever they lie now.
+  std::vector<Tensor> run(const ProgramInputs& inputs, const std::vector<double>& learning_rates, std::int64_t step, Location where);
+
+ private:
+  void bind_variables(Location where);
+
+  struct Bound {
+    Variable variable;
+    std::shared_ptr<Storage> storage;
+    std::uint64_t version = 0;
+  };
+  const ir::Graph& graph_;
+  std::string owner_;
+  std::unique_ptr<ir::Executable> executable_;
+  std::vector<Bound> bound_;
+};
+
+}  // namespace graven::detail

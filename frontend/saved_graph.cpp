@@ -1,0 +1,122 @@
+#include "graven/saved_graph.h"
+
+#include <map>
+
+#include "frontend/compiled_program.h"
+#include "frontend/dispatch.h"
+#include "frontend/module_state.h"
+#include "frontend/optim_state.h"
+#include "frontend/trace.h"
+#include "graven/serialize.h"
+#include "ir/json.h"
+#include "ir/optimizer_kind.h"
+
+namespace graven::nn {
+
+using graven::detail::CompiledProgram;
+using graven::detail::fail_at;
+
+struct SavedGraph::State {
+  ir::Graph graph;
+  std::vector<CompiledProgram::Variable> variables;  ///< parameters and buffers, then optimizer state
+  std::int64_t steps = 0;
+  int debug_level = -1, threads = 0;
+  std::unique_ptr<CompiledProgram> program;
+};
+
+SavedGraph::SavedGraph(const std::string& directory, Location where) : state_(std::make_shared<State>()) {
+  State& s = *state_;
+  s.graph = ir::read_graph(directory + "/graph.json");
+  std::vector<LoadTarget> expected;
+  for (const ir::Value& v : s.graph.values)
+    if (v.kind == ir::ValueKind::parameter || v.kind == ir::ValueKind::buffer) expected.push_back({v.name, v.type});
+  // The file's tensors become the graph's: what fits has the size that the graph says, so nothing is allocated for a graph alone.
+  const StateDict weights = load(directory + "/weights.safetensors");
+  check_entries(expected, weights, true, "the weights of " + directory, where);
+  const std::map<std::string, Tensor> given(weights.begin(), weights.end());
+  for (const LoadTarget& target : expected) {
+    const ir::Value& v = s.graph.value(s.graph.find(target.name));
+    s.variables.push_back({target.name, given.at(target.name).to(target.type.dtype), training() && (v.kind == ir::ValueKind::buffer || v.trainable)});
+  }
+  for (const ir::Optimizer& optimizer : s.graph.optimizers)
+    for (const ir::ParameterGroup& group : optimizer.groups)
+      for (const ir::ValueId p : group.parameters)
+        for (const ir::OptimizerState& state : ir::optimizer_kind(optimizer.kind).states)
+          if (s.graph.value(p).trainable && ir::is_used(state, group.options))
+            s.variables.push_back({s.graph.value(p).name + "-" + std::string(state.name), zeros(s.graph.type(p).shape, s.graph.type(p).dtype), true});
+}
+
+const std::string& SavedGraph::name() const { return state_->graph.name; }
+const ir::Graph& SavedGraph::graph() const { return state_->graph; }
+bool SavedGraph::training() const { return !state_->graph.optimizers.empty(); }
+std::int64_t SavedGraph::train_step() const { return state_->steps; }
+
+std::vector<Spec> SavedGraph::inputs() const {
+  std::vector<Spec> specs;
+  for (const ir::ValueId v : state_->graph.inputs) {
+    const ir::Value& value = state_->graph.value(v);
+    specs.push_back(spec(value.type.shape, value.type.dtype, value.name));
+  }
+  return specs;
+}
+
+std::vector<std::string> SavedGraph::output_names() const {
+  std::vector<std::string> names;
+  for (const ir::ValueId v : state_->graph.outputs) names.push_back(state_->graph.value(v).name);
+  return names;
+}
+
+std::vector<double> SavedGraph::learning_rates() const {
+  std::vector<double> rates;
+  for (const ir::Optimizer& optimizer : state_->graph.optimizers)
+    for (const ir::ParameterGroup& group : optimizer.groups)
+      rates.push_back(lr_scheduler::scheduled_rate(optimizer.schedule, group.options.at("lr"), state_->steps));
+  return rates;
+}
+
+std::vector<Tensor> SavedGraph::operator()(const std::vector<Tensor>& inputs, Location where) {
+  State& s = *state_;
+  if (graven::detail::active_trace())
+    fail_at(
+        name() + ", read from a file, is called within build() of " + graven::detail::active_trace()->graph_name + ": a graph is no part of another",
+        where);
+  if (inputs.size() != s.graph.inputs.size())
+    fail_at(name() + " takes " + std::to_string(s.graph.inputs.size()) + " inputs, got " + std::to_string(inputs.size()), where);
+  std::vector<std::string> indices;
+  for (std::size_t i = 0; i < inputs.size(); ++i) indices.push_back(std::to_string(i));
+  const graven::detail::ProgramInputs checked = graven::detail::check_inputs(s.graph, name(), inputs, indices, where);
+  if (!s.program)
+    s.program = std::make_unique<CompiledProgram>(
+        s.graph, name(), ir::CompileOptions{.threads = s.threads, .debug_level = s.debug_level, .log_name = "(GRAPH:" + name() + ")"}, s.variables);
+  std::vector<Tensor> outputs = s.program->run(checked, learning_rates(), training() ? s.steps + 1 : 0, where);
+  if (training()) ++s.steps;
+  return outputs;
+}
+
+StateDict SavedGraph::state_dict() const {
+  StateDict result;
+  for (const CompiledProgram::Variable& v : state_->variables) result.emplace_back(v.name, v.tensor);
+  if (training()) result.emplace_back("train_step", tensor(state_->steps, DType::i64));
+  return result;
+}
+
+LoadReport SavedGraph::load_state_dict(const StateDict& state, bool strict, Location where) {
+  const StateDict targets = state_dict();
+  if (training()) check_train_step(state, "load_state_dict of " + name(), where);
+  LoadReport report = load_tensors(targets, state, strict, "load_state_dict of " + name(), where);
+  if (training()) state_->steps = targets.back().second.item<std::int64_t>();
+  return report;
+}
+
+void SavedGraph::debug(int v_level) {
+  if (v_level < -1 || v_level > 3) throw UserError("debug: the level must lie in [-1, 3], got " + std::to_string(v_level));
+  state_->debug_level = v_level;
+}
+
+void SavedGraph::set_threads(int threads) {
+  if (threads < 0) throw UserError("set_threads: the number must not be negative, got " + std::to_string(threads));
+  if (state_->program) throw UserError("set_threads: the program of " + name() + " is running already");
+  state_->threads = threads;
+}
+
+}  // namespace graven::nn

@@ -1,0 +1,45 @@
+// The kinds of optimizers: what eager steps, the pass that adds updates to graphs, and checkpoints have in common. Another optimizer is an update
+// operator (ir/ops/sgd.cpp), its kernels, a line here, and its class in the frontend.
+//
+//   const OptimizerKind& kind = optimizer_kind("adamw");
+//   for (const OptimizerState& s : kind.states)
+//     if (is_used(s, options)) ... s.name is "m", "v" ...
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "ir/attribute.h"
+
+namespace graven::ir {
+
+/// Options of every kind's groups, beside lr and the kind's own: what the pass clip_gradients reads.
+inline constexpr std::string_view kClipMaxNorm = "clip_grad_max_norm", kClipNormType = "clip_grad_norm_type";
+
+/// A variadic input of the update operator that is state: one tensor a parameter, of its type, zeros before the first step.
+struct OptimizerState {
+  std::string_view input;   ///< the operator's name for it
+  std::string_view name;    ///< what checkpoints append to the parameter's name: "<parameter>-momentum"
+  std::string_view option;  ///< there is no such state where this option is 0; empty: always there
+};
+
+struct OptimizerKind {
+  std::string_view name;                                 ///< "adamw"
+  std::string_view op;                                   ///< the update operator, whose attributes are the options, without lr
+  std::vector<std::pair<std::string_view, bool>> fixed;  ///< attributes that the kind itself sets
+  std::vector<OptimizerState> states;
+};
+
+const std::vector<OptimizerKind>& optimizer_kinds();
+/// User error, naming the kinds, where there is none of this name.
+const OptimizerKind& optimizer_kind(std::string_view name);
+/// The state that the input is, or nullptr: parameters, gradients, learning rate, step.
+const OptimizerState* state_of(const OptimizerKind& kind, std::string_view input);
+bool is_used(const OptimizerState& state, const std::map<std::string, double>& options);
+/// The update operator's attributes. User error for an option that the kind does not have.
+Attributes update_attributes(const OptimizerKind& kind, const std::map<std::string, double>& options);
+
+}  // namespace graven::ir
