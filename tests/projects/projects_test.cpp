@@ -38,13 +38,18 @@ using ir::ValueId;
 
 constexpr std::int64_t kFeatures = 6, kClasses = 3, kBatch = 8, kSamples = 40;
 
-/// linear, relu, linear over [batch, 6]; the logits.
+/// linear, relu, dropout where it trains, linear over [batch, 6]; the logits.
 ValueId network(ir::Graph& g, ValueId x, bool training) {
   const ValueId w1 = g.add_parameter("model.hidden.weight", {DType::f32, {16, kFeatures}}, training);
   const ValueId b1 = g.add_parameter("model.hidden.bias", {DType::f32, {16}}, training);
   const ValueId w2 = g.add_parameter("model.logits.weight", {DType::f32, {kClasses, 16}}, training);
   const ValueId b2 = g.add_parameter("model.logits.bias", {DType::f32, {kClasses}}, training);
-  const ValueId h = g.call("relu", {g.call("linear", {x, w1, b1}, {}, {{"model.hidden", "net.cpp", 3}})}, {}, {{"model", "net.cpp", 3}});
+  ValueId h = g.call("relu", {g.call("linear", {x, w1, b1}, {}, {{"model.hidden", "net.cpp", 3}})}, {}, {{"model", "net.cpp", 3}});
+  if (training) {
+    const ValueId seed = g.add_value("seed", ir::ValueKind::hyper, {DType::i64, {}}),
+                  step = g.add_value("step", ir::ValueKind::hyper, {DType::i64, {}});
+    h = g.call("dropout", {h, seed, step}, {{"p", 0.2}, {"stream", std::int64_t{7}}}, {{"model.dropout", "net.cpp", 3}});
+  }
   return g.call("linear", {h, w2, b2}, {}, {{"model.logits", "net.cpp", 4}});
 }
 
