@@ -47,10 +47,12 @@ bool is_used(const OptimizerState& state, const std::map<std::string, double>& o
 Attributes update_attributes(const OptimizerKind& kind, const std::map<std::string, double>& options) {
   const OpDef& op = get_op(kind.op);
   Attributes attributes;
-  for (const auto& [name, value] : options) {
+  for (const auto& entry : options) {
+    const std::string& name = entry.first;
+    const double value = entry.second;
     if (name == "lr" || name == kClipMaxNorm || name == kClipNormType) continue;
     const auto spec = std::find_if(op.attributes.begin(), op.attributes.end(), [&](const AttributeSpec& a) { return a.name == name; });
-    const bool is_fixed = std::any_of(kind.fixed.begin(), kind.fixed.end(), [&](const auto& entry) { return entry.first == name; });
+    const bool is_fixed = std::any_of(kind.fixed.begin(), kind.fixed.end(), [&](const auto& f) { return f.first == name; });
     if (spec == op.attributes.end() || is_fixed) throw UserError("the optimizer '" + std::string(kind.name) + "' has no option '" + name + "'");
     if (spec->type == AttributeType::boolean)
       attributes.set(name, value != 0);
