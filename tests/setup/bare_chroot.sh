@@ -23,7 +23,8 @@ finish() {
 }
 trap finish EXIT
 echo "== debootstrap $suite"
-debootstrap --variant=minbase --components="${COMPONENTS:-main}" "$suite" "$root" "$mirror" >"$root.log" 2>&1 || { tail -n 20 "$root.log"; exit 1; }
+# debootstrap has a variable of this name, too, and means something else by it.
+env -u COMPONENTS debootstrap --variant=minbase --components="${COMPONENTS:-main}" "$suite" "$root" "$mirror" >"$root.log" 2>&1 || { tail -n 20 "$root.log"; exit 1; }
 rm -f "$root.log"
 # The machine's own way to its mirror: names, proxies, certificates.
 cp /etc/resolv.conf "$root/etc/resolv.conf"
