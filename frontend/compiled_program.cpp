@@ -1,5 +1,6 @@
 #include "frontend/compiled_program.h"
 
+#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
@@ -9,35 +10,56 @@
 
 namespace graven::detail {
 
+namespace {
+
+struct Mismatch {
+  std::size_t input;
+  std::string why;  ///< what the types alone do not say
+};
+
+/// The first input that does not fit; what the symbols stand for is added to `symbols`.
+std::optional<Mismatch> find_mismatch(const ir::Graph& graph, const std::vector<Tensor>& inputs, std::map<std::string, std::int64_t>& symbols) {
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const ir::TensorType& expected = graph.type(graph.inputs[i]);
+    if (!inputs[i].defined()) return Mismatch{i, ""};
+    if (inputs[i].is_traced()) return Mismatch{i, ", recorded by another graph's build()"};
+    if (inputs[i].dtype() != expected.dtype || inputs[i].shape().rank() != expected.shape.rank()) return Mismatch{i, ""};
+    for (std::size_t d = 0; d < expected.shape.rank(); ++d) {
+      const Dim& dim = expected.shape[d];
+      const std::int64_t got = inputs[i].shape()[d].value();
+      if (dim.is_static()) {
+        if (got != dim.value()) return Mismatch{i, ""};
+        continue;
+      }
+      if (got % dim.coefficient() != 0) return Mismatch{i, ""};
+      const std::int64_t value = got / dim.coefficient();
+      if (value < 1 || value > dim.symbol_maximum()) return Mismatch{i, fmt::format(": {} must lie in [1, {}]", dim.symbol(), dim.symbol_maximum())};
+      const auto [it, fresh] = symbols.emplace(dim.symbol(), value);
+      if (!fresh && it->second != value) return Mismatch{i, fmt::format(": {} is {} in an earlier input", dim.symbol(), it->second)};
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+bool inputs_fit(const ir::Graph& graph, const std::vector<Tensor>& inputs) {
+  std::map<std::string, std::int64_t> symbols;
+  return inputs.size() == graph.inputs.size() && !find_mismatch(graph, inputs, symbols);
+}
+
 ProgramInputs check_inputs(const ir::Graph& graph, const std::string& owner, const std::vector<Tensor>& inputs, const std::vector<std::string>& paths,
                            Location where) {
   ProgramInputs checked;
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    const ir::Value& expected = graph.value(graph.inputs[i]);
-    const auto mismatch = [&](const std::string& why) {
-      UserError error("input " + paths[i] + " ('" + expected.name + "') of " + owner + ": expected " + expected.type.to_string() + ", got " +
-                      (inputs[i].defined() ? inputs[i].describe() : "an undefined tensor") + why);
-      error.at(where.file_name(), where.line);
-      throw error;
-    };
-    if (!inputs[i].defined()) mismatch("");
-    if (inputs[i].is_traced()) mismatch(", recorded by another graph's build()");
-    if (inputs[i].dtype() != expected.type.dtype || inputs[i].shape().rank() != expected.type.shape.rank()) mismatch("");
-    for (std::size_t d = 0; d < expected.type.shape.rank(); ++d) {
-      const Dim& dim = expected.type.shape[d];
-      const std::int64_t got = inputs[i].shape()[d].value();
-      if (dim.is_static()) {
-        if (got != dim.value()) mismatch("");
-        continue;
-      }
-      if (got % dim.coefficient() != 0) mismatch("");
-      const std::int64_t value = got / dim.coefficient();
-      if (value < 1 || value > dim.symbol_maximum()) mismatch(fmt::format(": {} must lie in [1, {}]", dim.symbol(), dim.symbol_maximum()));
-      const auto [it, fresh] = checked.symbols.emplace(dim.symbol(), value);
-      if (!fresh && it->second != value) mismatch(fmt::format(": {} is {} in an earlier input", dim.symbol(), it->second));
-    }
-    checked.tensors.push_back(contiguous_copy(inputs[i]));
+  if (const auto mismatch = find_mismatch(graph, inputs, checked.symbols)) {
+    const ir::Value& expected = graph.value(graph.inputs[mismatch->input]);
+    const Tensor& got = inputs[mismatch->input];
+    UserError error("input " + paths[mismatch->input] + " ('" + expected.name + "') of " + owner + ": expected " + expected.type.to_string() +
+                    ", got " + (got.defined() ? got.describe() : "an undefined tensor") + mismatch->why);
+    error.at(where.file_name(), where.line);
+    throw error;
   }
+  for (const Tensor& t : inputs) checked.tensors.push_back(contiguous_copy(t));
   return checked;
 }
 

@@ -20,6 +20,9 @@ struct ProgramInputs {
   std::map<std::string, std::int64_t> symbols;
 };
 
+/// Whether the graph can be run with these tensors: as many as it has inputs, of the types that it was recorded with.
+bool inputs_fit(const ir::Graph& graph, const std::vector<Tensor>& inputs);
+
 /// User error, naming `owner`, the input's index or path and its name, where a tensor is not of the type that the graph was recorded with.
 ProgramInputs check_inputs(const ir::Graph& graph, const std::string& owner, const std::vector<Tensor>& inputs, const std::vector<std::string>& paths,
                            Location where);

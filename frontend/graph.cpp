@@ -109,13 +109,16 @@ struct GraphBase::State {
   bool update_in_backward = false;
   std::int64_t steps = 0;
 
-  // ---- once recorded ----
-  std::unique_ptr<Trace> trace;
-  std::vector<std::string> input_paths;
-  std::any result;
-  // ---- once it has run ----
-  std::unique_ptr<graven::detail::CompiledProgram> program;
-  StateDict optimizer_states;  ///< by the names of checkpoints; made when they are first needed
+  /// What build() recorded for inputs of certain types, and, once it has run, its program.
+  struct Recorded {
+    std::unique_ptr<Trace> trace;
+    std::any result;
+    std::unique_ptr<graven::detail::CompiledProgram> program;
+  };
+  Recorded now;                  ///< what run() runs
+  std::vector<Recorded> others;  ///< with dynamic input shapes: what was used before it, the last first
+  int dynamic_shapes = 0;        ///< how many are kept in all; 0: one, and other types are an error
+  StateDict optimizer_states;    ///< by the names of checkpoints; made when they are first needed
 
   /// "(GRAPH:TrainMlp_0:TrainMlp)", what begins the lines of debug().
   std::string log_name() const { return "(GRAPH:" + name + ":" + class_name + ")"; }
@@ -140,11 +143,11 @@ struct GraphBase::State {
   }
   /// Whether the graph trains `p`: what was frozen before it was recorded has no optimizer state.
   bool trains(const Tensor& p) const {
-    if (!trace) return p.requires_grad();
-    return trace->graph.value(trace->variables.at(p.impl().get()).value).trainable;
+    if (!now.trace) return p.requires_grad();
+    return now.trace->graph.value(now.trace->variables.at(p.impl().get()).value).trainable;
   }
   const StateDict& states() {
-    if (program) return optimizer_states;  // bound
+    if (now.program) return optimizer_states;  // bound
     StateDict before;
     before.swap(optimizer_states);
     const auto add = [&](const std::string& state_name, const Tensor& like) {
@@ -174,28 +177,50 @@ GraphBase::~GraphBase() = default;
 
 const std::string& GraphBase::name() const { return state_->name; }
 const std::string& GraphBase::class_name() const { return state_->class_name; }
-bool GraphBase::is_compiled() const { return state_->trace != nullptr; }
+bool GraphBase::is_compiled() const { return state_->now.trace != nullptr; }
 bool GraphBase::training() const { return !state_->optimizers.empty(); }
 std::int64_t GraphBase::train_step() const { return state_->steps; }
-const std::any& GraphBase::result() const { return state_->result; }
+const std::any& GraphBase::result() const { return state_->now.result; }
 void GraphBase::debug(int v_level) {
   if (v_level < -1 || v_level > 3) throw UserError("debug: the level must lie in [-1, 3], got " + std::to_string(v_level));
   state_->debug_level = v_level;
 }
 void GraphBase::set_threads(int threads) {
   if (threads < 0) throw UserError("set_threads: the number must not be negative, got " + std::to_string(threads));
-  if (state_->program) throw UserError("set_threads: the program of " + state_->name + " is running already");
+  if (state_->now.program) throw UserError("set_threads: the program of " + state_->name + " is running already");
   state_->threads = threads;
 }
 
 void GraphBase::update_in_backward(bool on, Location where) {
-  if (state_->trace) fail_at("update_in_backward: " + state_->name + " is recorded already; ask for it before compile() and the first call", where);
+  if (is_compiled()) fail_at("update_in_backward: " + state_->name + " is recorded already; ask for it before compile() and the first call", where);
   state_->update_in_backward = on;
 }
 
+void GraphBase::with_dynamic_input_shape(int size, Location where) {
+  if (is_compiled())
+    fail_at("with_dynamic_input_shape: " + state_->name + " is recorded already; ask for it before compile() and the first call", where);
+  if (size < 1) fail_at("with_dynamic_input_shape: the number of programs that are kept must be positive, got " + std::to_string(size), where);
+  state_->dynamic_shapes = size;
+}
+
+bool GraphBase::is_ready(const std::vector<Tensor>& inputs, const ir::Tree& tree) {
+  State& s = *state_;
+  // Within another graph's build() nothing is recorded, and nothing is run: run() says so.
+  if (s.dynamic_shapes == 0 || graven::detail::active_trace()) return s.now.trace != nullptr;
+  const auto fits = [&](const State::Recorded& r) {
+    return r.trace && tree == r.trace->graph.input_tree && graven::detail::inputs_fit(r.trace->graph, inputs);
+  };
+  if (fits(s.now)) return true;
+  const auto found = std::find_if(s.others.begin(), s.others.end(), fits);
+  if (found == s.others.end()) return false;
+  std::rotate(s.others.begin(), found, found + 1);
+  std::swap(s.now, s.others.front());
+  return true;
+}
+
 const ir::Graph& GraphBase::graph() const {
-  if (!state_->trace) throw UserError(state_->name + " has not been recorded yet: compile() it, or call it once");
-  return state_->trace->graph;
+  if (!state_->now.trace) throw UserError(state_->name + " has not been recorded yet: compile() it, or call it once");
+  return state_->now.trace->graph;
 }
 
 void GraphBase::register_child(std::string_view name, const ModuleBase& module, Location where) {
@@ -344,9 +369,11 @@ void GraphBase::end_recording(Recording& recording, ir::Tree inputs, ir::Tree ou
     graph.optimizers.push_back(std::move(o));
   }
   const int level = state_->debug_level;
-  state_->input_paths = std::move(recording.input_paths);
-  state_->result = std::move(result);
-  state_->trace = std::move(recording.trace);
+  if (state_->now.trace) {  // with dynamic input shapes
+    state_->others.insert(state_->others.begin(), std::move(state_->now));
+    if (state_->others.size() >= static_cast<std::size_t>(state_->dynamic_shapes)) state_->others.pop_back();
+  }
+  state_->now = {std::move(recording.trace), std::move(result), nullptr};
   const double milliseconds = recording.stopwatch.seconds() * 1e3;
   if (level >= 1) fmt::print(stderr, "{}\n", state_->text(level - 1));
   if (level >= 0) fmt::print(stderr, "{} end building graph: {} operators, {:.1f} ms.\n", state_->log_name(), graph.nodes.size(), milliseconds);
@@ -360,7 +387,7 @@ void GraphBase::warn_compiled_twice(Location) const {
 
 std::vector<Tensor> GraphBase::run(const std::vector<Tensor>& inputs, const std::vector<std::string>& paths, const ir::Tree& tree, Location where) {
   State& s = *state_;
-  const ir::Graph& graph = s.trace->graph;
+  const ir::Graph& graph = s.now.trace->graph;
   if (graven::detail::active_trace()) fail_at(s.name + " is called within build() of " + graven::detail::active_trace()->graph_name, where);
   if (!(tree == graph.input_tree))
     fail_at("the inputs of " + s.name + " are arranged otherwise than when it was recorded: " + std::to_string(inputs.size()) + " tensors, " +
@@ -368,18 +395,18 @@ std::vector<Tensor> GraphBase::run(const std::vector<Tensor>& inputs, const std:
             where);
   const graven::detail::ProgramInputs checked = graven::detail::check_inputs(graph, s.name, inputs, paths, where);
   const bool training_graph = training();
-  if (!s.program) {
+  if (!s.now.program) {
     const Stopwatch stopwatch;
     if (s.debug_level >= 0) fmt::print(stderr, "{} start compiling.\n", s.log_name());
     std::vector<graven::detail::CompiledProgram::Variable> variables;
     for (const auto& [path, t] : s.variables()) variables.push_back({path, t->tensor, training_graph && (t->is_buffer || s.trains(t->tensor))});
     if (training_graph)
       for (const auto& [path, t] : s.states()) variables.push_back({path, t, true});
-    s.program = std::make_unique<graven::detail::CompiledProgram>(
+    s.now.program = std::make_unique<graven::detail::CompiledProgram>(
         graph, s.name, ir::CompileOptions{.threads = s.threads, .debug_level = s.debug_level, .log_name = s.log_name()}, variables);
     if (s.debug_level >= 0) fmt::print(stderr, "{} end compiling: {:.1f} ms.\n", s.log_name(), stopwatch.seconds() * 1e3);
   }
-  std::vector<Tensor> outputs = s.program->run(checked, learning_rates(), training_graph ? s.steps + 1 : 0, where);
+  std::vector<Tensor> outputs = s.now.program->run(checked, learning_rates(), training_graph ? s.steps + 1 : 0, where);
   if (training_graph) {
     ++s.steps;
     for (const auto& a : s.optimizers)
@@ -478,16 +505,16 @@ std::string GraphBase::State::text(int with_operators) const {
           (s.update_in_backward ? ", update_in_backward=True" : "") + ", ))\n";
   const auto line = [&](const char* kind, const char* suffix, std::size_t i, ir::ValueId v) {
     text += "  (" + std::string(kind) + ":_" + s.name + "-" + suffix + "_" + std::to_string(i) + ":" +
-            describe_tensor(s.trace->graph.type(v), false, false) + ")\n";
+            describe_tensor(s.now.trace->graph.type(v), false, false) + ")\n";
   };
-  if (s.trace)
-    for (std::size_t i = 0; i < s.trace->graph.inputs.size(); ++i) line("INPUT", "input", i, s.trace->graph.inputs[i]);
-  const OperatorLines operators = s.trace && with_operators > 0 ? operator_lines(s.trace->graph, with_operators > 1) : OperatorLines();
-  for (const auto& c : s.root->children) print_module(text, c.name, *c.state, s.trace.get(), operators, 1);
+  if (s.now.trace)
+    for (std::size_t i = 0; i < s.now.trace->graph.inputs.size(); ++i) line("INPUT", "input", i, s.now.trace->graph.inputs[i]);
+  const OperatorLines operators = s.now.trace && with_operators > 0 ? operator_lines(s.now.trace->graph, with_operators > 1) : OperatorLines();
+  for (const auto& c : s.root->children) print_module(text, c.name, *c.state, s.now.trace.get(), operators, 1);
   if (const auto it = operators.find(""); it != operators.end())
     for (const std::string& o : it->second) text += "  " + o + "\n";
-  if (s.trace)
-    for (std::size_t i = 0; i < s.trace->graph.outputs.size(); ++i) line("OUTPUT", "output", i, s.trace->graph.outputs[i]);
+  if (s.now.trace)
+    for (std::size_t i = 0; i < s.now.trace->graph.outputs.size(); ++i) line("OUTPUT", "output", i, s.now.trace->graph.outputs[i]);
   return text + ")";
 }
 

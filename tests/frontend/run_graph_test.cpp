@@ -113,6 +113,62 @@ TEST(CompiledGraphs, ClipGradientsAsEagerOptimizersDo) {
   }
 }
 
+/// Takes whatever it is given; counts how often it is recorded.
+struct AnyShape : nn::Graph<AnyShape> {
+  Mlp model;
+  optim::SGD optimizer;
+  int recorded = 0;
+  explicit AnyShape(Mlp mlp) : model(child("model", mlp)), optimizer(model.parameters(), {.lr = 0.1, .momentum = 0.9}) { add_optimizer(optimizer); }
+  Tensor build(std::vector<Tensor> x, Tensor labels) {
+    ++recorded;
+    Tensor sum = model(x.at(0));
+    for (std::size_t i = 1; i < x.size(); ++i) sum = sum + model(x[i]);
+    Tensor loss = cross_entropy(sum, labels);
+    loss.backward();
+    return loss;
+  }
+};
+
+TEST(CompiledGraphs, WithDynamicInputShapeKeepTheProgramsUsedLast) {
+  manual_seed(15);
+  Mlp eager, shared;
+  shared.load_state_dict(eager.state_dict());
+  AnyShape graph(shared);
+  graph.with_dynamic_input_shape(2);
+  optim::SGD optimizer(eager.parameters(), {.lr = 0.1, .momentum = 0.9});
+  struct Call {
+    std::int64_t batch, inputs;
+    int recorded;  ///< in all, after it
+  };
+  // Two programs are kept: the third drops the one that was not used for longest.
+  for (const Call& call : {Call{8, 1, 1}, {5, 1, 2}, {8, 1, 2}, {8, 2, 3}, {8, 1, 3}, {5, 1, 4}, {8, 1, 4}, {8, 2, 5}}) {
+    std::vector<Tensor> x;
+    for (std::int64_t i = 0; i < call.inputs; ++i) x.push_back(randn({call.batch, 6}));
+    const Tensor labels = randint(0, 3, {call.batch});
+    optimizer.zero_grad();
+    Tensor sum = eager(x[0]);
+    for (std::size_t i = 1; i < x.size(); ++i) sum = sum + eager(x[i]);
+    const Tensor loss = cross_entropy(sum, labels);
+    loss.backward();
+    optimizer.step();
+    EXPECT_NEAR(graph(x, labels).item<double>(), loss.item<double>(), 1e-5);
+    EXPECT_EQ(graph.recorded, call.recorded);
+    EXPECT_EQ(graph.graph().type(graph.graph().inputs.back()).shape[0].value(), call.batch);
+  }
+  EXPECT_EQ(graph.train_step(), 8);
+  for (std::size_t i = 0; i < 4; ++i) EXPECT_TRUE(allclose(shared.parameters()[i], eager.parameters()[i], 1e-4, 1e-5)) << i;
+
+  // A call that build() refuses changes nothing.
+  EXPECT_NE(test::error_of([&] { graph(std::vector<Tensor>{randn({4, 7})}, randint(0, 3, {4})); }), "");
+  (void)graph(std::vector<Tensor>{randn({8, 6}), randn({8, 6})}, randint(0, 3, {8}));
+  (void)graph(std::vector<Tensor>{randn({8, 6})}, randint(0, 3, {8}));
+  EXPECT_EQ(graph.recorded, 6) << "once for the refused call";
+
+  EXPECT_NE(test::error_of([&] { graph.with_dynamic_input_shape(); }).find("is recorded already"), std::string::npos);
+  AnyShape fresh((Mlp()));
+  EXPECT_NE(test::error_of([&] { fresh.with_dynamic_input_shape(0); }).find("must be positive, got 0"), std::string::npos);
+}
+
 /// One layer for each kind of optimizer, and for each kind of state that an option adds.
 struct Towers : nn::Module<Towers> {
   static constexpr int kCount = 9;

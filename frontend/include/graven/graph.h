@@ -18,7 +18,8 @@
 //   Tensor loss = graph(images, labels);                                        // one training step of the compiled program
 //
 // The first call (or compile, or trace) runs build() once, recording; later calls only run the program that came of it, and need inputs of
-// the same types: shapes may differ only in a symbolic dimension, spec({Dim("batch", 64), 1, 28, 28}). Parameters stay those of the modules: what
+// the same types: shapes may differ only in a symbolic dimension, spec({Dim("batch", 64), 1, 28, 28}), unless the graph has
+// with_dynamic_input_shape(). Parameters stay those of the modules: what
 // either side writes, the other sees. Inputs and outputs are trees of tensors (tuple, pair, vector, array, map, optional). A tensor from outside
 // that belongs to no module becomes a constant. In-place operations are recorded as new values; an input of the graph changed in place is changed
 // within the graph only, the caller's tensor keeps its elements.
@@ -86,6 +87,12 @@ class GraphBase {
   /// backward(), update() and gradients() apart then. Before compile() or the first call: user error after it.
   void update_in_backward(bool on = true, Location where = Location::current());
 
+  /// Calls with inputs of other shapes, dtypes or another number record build() again and compile a program of their own, instead of being an error.
+  /// Programs share parameters, buffers, optimizer state and the count of steps; the `size` that were used last are kept. graph(), save() and
+  /// repr() show the one used last. Where only a batch varies, a symbolic dimension does with one program. Before compile() or the first call:
+  /// user error after it, or when size is not positive.
+  void with_dynamic_input_shape(int size = 10, Location where = Location::current());
+
   /// OneFlow's print: modules, parameters and buffers; once recorded, inputs and outputs too.
   std::string repr() const;
 
@@ -108,6 +115,8 @@ class GraphBase {
   /// Checks the inputs against the recorded types, and runs the program.
   std::vector<Tensor> run(const std::vector<Tensor>& inputs, const std::vector<std::string>& paths, const ir::Tree& tree, Location where);
   void warn_compiled_twice(Location where) const;
+  /// Whether there is a program for these inputs; with dynamic input shapes it becomes the one that run() runs.
+  bool is_ready(const std::vector<Tensor>& inputs, const ir::Tree& tree);
 
  private:
   std::unique_ptr<State> state_;
@@ -203,7 +212,6 @@ class Graph : public GraphBase {
   template <class D = Derived, class... Inputs>
   ResultOf<D, Inputs...> call(Location where, const Inputs&... inputs) {
     using Result = ResultOf<D, Inputs...>;
-    if (!is_compiled()) record(where, inputs...);
     std::vector<Tensor> tensors;
     std::vector<std::string> paths;
     ir::Tree tree;
@@ -213,6 +221,7 @@ class Graph : public GraphBase {
       paths.push_back(path.empty() ? path : path.substr(1));
       return leaf;
     });
+    if (!is_ready(tensors, tree)) record(where, inputs...);
     const std::vector<Tensor> outputs = run(tensors, paths, tree, where);
     if constexpr (!std::is_void_v<Result>) {
       std::size_t next = 0;
