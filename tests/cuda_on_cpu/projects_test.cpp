@@ -61,6 +61,38 @@ Graph fit_polynomial() {
   return g;
 }
 
+/// A sum of linear layers, each trained by an optimizer of another kind.
+Graph every_optimizer() {
+  Graph g;
+  g.name = "EveryOptimizer";
+  g.training = true;
+  const ValueId features = g.add_input("features", {DType::f32, {64, 5}});
+  const ValueId y = g.add_input("y", {DType::f32, {64, 1}});
+  const std::pair<const char*, std::map<std::string, double>> kinds[] = {
+      {"sgd", {{"lr", 0.01}, {"momentum", 0.9}, {"nesterov", 1}}},
+      {"adam", {{"lr", 0.01}, {"eps", 1e-3}, {"do_bias_correction", 0}}},
+      {"adamw", {{"lr", 0.01}, {"eps", 1e-3}, {"amsgrad", 1}}},
+      {"rmsprop", {{"lr", 0.01}, {"eps", 1e-3}}},
+      {"rmsprop", {{"lr", 0.01}, {"eps", 1e-2}, {"centered", 1}, {"momentum", 0.5}}},
+      {"adagrad", {{"lr", 0.01}, {"initial_accumulator_value", 0.1}, {"lr_decay", 0.1}}},
+      {"adadelta", {{"lr", 1}, {"eps", 1e-3}}},
+      {"lamb", {{"lr", 0.01}, {"eps", 1e-3}, {"weight_decay", 0.1}}},
+  };
+  ValueId sum = ir::kNone;
+  for (const auto& [kind, options] : kinds) {
+    const std::string module = "layers." + std::to_string(g.optimizers.size());
+    const ValueId w = g.add_parameter(module + ".weight", {DType::f32, {1, 5}}, true);
+    const ValueId b = g.add_parameter(module + ".bias", {DType::f32, {1}}, true);
+    const ValueId x = g.call("linear", {features, w, b}, {}, at(module));
+    sum = sum == ir::kNone ? x : g.call("add", {sum, x}, {}, at("model"));
+    g.optimizers.push_back({kind, {{{w, b}, options}}, {}});
+  }
+  const ValueId loss = g.call("mean", {g.call("square", {g.call("sub", {sum, y}, {}, at("loss_fn"))}, {}, at("loss_fn"))}, {}, at("loss_fn"));
+  g.outputs = {loss};
+  g.losses = {{loss, ir::kNone}};
+  return g;
+}
+
 /// Sample 3's LeNet; returns the logits.
 ValueId lenet(Graph& g, ValueId images, std::vector<ValueId>& parameters) {
   const auto parameter = [&](const char* name, ir::Shape shape) {
@@ -296,6 +328,22 @@ void fit_a_polynomial(const std::string& name, bool update_in_backward) {
 
 TEST(CudaProjects, PolynomialFit) { fit_a_polynomial("fit_polynomial", false); }
 TEST(CudaProjects, PolynomialFitUpdatesInBackward) { fit_a_polynomial("fit_polynomial_updates_in_backward", true); }
+
+TEST(CudaProjects, EveryOptimizerSteps) {
+  Projects projects("every_optimizer", every_optimizer());
+  write_npy(projects.folder() / "features.npy", "<f4", {128, 5}, numbers(640, 2));
+  write_npy(projects.folder() / "y.npy", "<f4", {128, 1}, numbers(128, 1));
+  const std::vector<std::string> arguments = {"--data", "../features.npy,../y.npy", "--epochs", "5", "--log", "log", "--out", ""};
+  projects.run("cpu", "every_optimizer", arguments);
+  const std::vector<double> expected = losses(projects.folder() / "cpu/log");
+  EXPECT_LT(expected.back(), expected.front());
+  for (const char* order : kOrders) {
+    fs::remove(projects.folder() / "cuda/log");
+    projects.run("cuda", "every_optimizer", arguments, order);
+    expect_same_losses(losses(projects.folder() / "cuda/log"), expected, 1e-5);
+  }
+  projects.run("cuda", "selftest", {});
+}
 
 TEST(CudaProjects, LeNetTrains) {
   Projects projects("lenet_train", lenet_train(), /*evaluates_apart=*/true);
