@@ -73,7 +73,9 @@ std::optional<std::string> first_bit(const Results& expected, const Results& fou
   return std::nullopt;
 }
 
-bool is_needed(std::string_view pass) { return pass == "differentiate" || pass == "add_optimizer_updates" || pass.substr(0, 9) == "decompose"; }
+bool is_needed(std::string_view pass) {
+  return pass == "differentiate" || pass == "clip_gradients" || pass == "add_optimizer_updates" || pass.substr(0, 9) == "decompose";
+}
 
 ir::PassOptions fewest_passes() {
   ir::PassOptions options;
@@ -135,7 +137,7 @@ std::optional<Finding> check_differences(const Graph& traced) {
   if (traced.losses.empty()) return std::nullopt;
   Graph g = traced;
   ir::PassOptions options = fewest_passes();
-  options.disabled.emplace_back("add_optimizer_updates");
+  options.disabled.insert(options.disabled.end(), {"clip_gradients", "add_optimizer_updates"});
   ir::run_passes(g, options);
   const eager::Environment leaves = leaves_of(g);
   eager::Environment values = leaves;
@@ -298,7 +300,6 @@ std::optional<Finding> check_emitted(const std::vector<Graph>& traced) {
 Graph merge(const std::vector<Graph>& graphs) {
   Graph all;
   all.name = "Merged";
-  ir::Optimizer optimizer;
   for (std::size_t k = 0; k < graphs.size(); ++k) {
     const Graph& from = graphs[k];
     const std::string prefix = fmt::format("g{}.", k);
@@ -328,15 +329,11 @@ Graph merge(const std::vector<Graph>& graphs) {
       all.config[name.substr(0, colon) + prefix + name.substr(colon)] = value;
     }
     all.training = all.training || from.training;
-    for (const ir::Optimizer& o : from.optimizers) {
-      if (optimizer.kind.empty()) {
-        optimizer = o;
-        optimizer.groups[0].parameters.clear();
-      }
-      for (ValueId v : o.groups[0].parameters) optimizer.groups[0].parameters.push_back(at(v));
+    for (ir::Optimizer o : from.optimizers) {
+      for (ValueId& v : o.groups[0].parameters) v = at(v);
+      all.optimizers.push_back(std::move(o));
     }
   }
-  if (!optimizer.kind.empty()) all.optimizers = {std::move(optimizer)};
   make_trees(all);
   return all;
 }

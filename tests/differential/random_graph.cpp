@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "ir/diagnostic.h"
 #include "ir/op.h"
+#include "ir/optimizer_kind.h"
 #include "ir/passes/passes.h"
 #include "tests/ops/backends.h"
 #include "tests/passes/graphs.h"
@@ -311,6 +313,33 @@ class Builder {
     return std::move(graph_);
   }
 
+  /// Any kind with any of its options, and clipped or not. Large eps: elsewhere the first steps are hardly more than the gradients' signs. LAMB
+  /// decays, as a direction of nothing but rounding would be made as long as any.
+  ir::Optimizer draw_optimizer() {
+    const auto maybe = [&](double value) { return random_.one_in(2) ? value : 0.0; };
+    const ir::OptimizerKind& kind = ir::optimizer_kinds()[random_.below(ir::optimizer_kinds().size())];
+    std::map<std::string, double> options = {{"lr", 0.1}};
+    for (const ir::AttributeSpec& a : ir::get_op(kind.op).attributes) {
+      const std::string name(a.name);
+      if (std::any_of(kind.fixed.begin(), kind.fixed.end(), [&](const auto& f) { return f.first == name; })) continue;
+      if (a.type == ir::AttributeType::boolean)
+        options[name] = maybe(1);
+      else if (name == "eps")
+        options[name] = 0.1;
+      else if (name == "beta1" || name == "beta2" || name == "alpha" || name == "rho")
+        options[name] = 0.5 + maybe(0.4);
+      else
+        options[name] = kind.name == "lamb" ? 0.1 : maybe(0.25);
+    }
+    if (options.count("nesterov") && (options["momentum"] == 0 || options["dampening"] != 0)) options["nesterov"] = 0;
+    if (random_.one_in(3)) {
+      constexpr double kOrders[] = {1, 2, 3, std::numeric_limits<double>::infinity()};
+      options[std::string(ir::kClipMaxNorm)] = random_.one_in(2) ? 0.01 : 10;
+      options[std::string(ir::kClipNormType)] = kOrders[random_.below(std::size(kOrders))];
+    }
+    return {.kind = std::string(kind.name), .groups = {{{}, std::move(options)}}, .schedule = {}};
+  }
+
   /// An optimizer over the parameters that the loss has a gradient for.
   void train_reached_parameters() {
     Graph differentiated = graph_;
@@ -321,8 +350,7 @@ class Builder {
       graph_.training = false;
       return;
     }
-    ir::Optimizer optimizer = sgd(graph_);
-    optimizer.groups[0].parameters.clear();
+    ir::Optimizer optimizer = draw_optimizer();
     for (const ir::Gradient& gradient : differentiated.gradients)
       optimizer.groups[0].parameters.push_back(graph_.find(differentiated.value(gradient.parameter).name));
     if (optimizer.groups[0].parameters.empty()) {

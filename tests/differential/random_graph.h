@@ -15,7 +15,7 @@
 
 namespace graven::tests {
 
-/// A traced graph: inference, or (two of three) training with one loss and SGD with momentum. Values have at most 4096 elements.
+/// A traced graph: inference, or (two of three) training with one loss and any optimizer. Values have at most 4096 elements.
 ir::Graph random_graph(std::uint64_t seed);
 
 /// Contents for inputs, parameters, buffers, states and hyper numbers, drawn by name within the limits that random_graph() noted in the graph's
