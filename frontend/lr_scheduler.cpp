@@ -1,9 +1,12 @@
 #include "graven/lr_scheduler.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
 
 #include "frontend/optim_state.h"
+#include "ir/schedule.h"
 #include "runtime_min/schedule.h"
 
 namespace graven::lr_scheduler {
@@ -12,11 +15,23 @@ namespace {
 
 /// The formulas are those of emitted programs.
 runtime::Schedule schedule_of(const ir::Schedule& s) {
+  ir::check_schedule(s);
   using Kind = runtime::Schedule::Kind;
   runtime::Schedule r;
-  constexpr std::pair<const char*, Kind> kKinds[] = {{"constant", Kind::constant},     {"linear", Kind::linear},           {"step", Kind::step},
-                                                     {"multi_step", Kind::multi_step}, {"exponential", Kind::exponential}, {"cosine", Kind::cosine},
-                                                     {"polynomial", Kind::polynomial}};
+  constexpr std::pair<const char*, Kind> kKinds[] = {{"constant", Kind::constant},
+                                                     {"linear", Kind::linear},
+                                                     {"step", Kind::step},
+                                                     {"multi_step", Kind::multi_step},
+                                                     {"exponential", Kind::exponential},
+                                                     {"cosine", Kind::cosine},
+                                                     {"cosine_warm_restarts", Kind::cosine_warm_restarts},
+                                                     {"cosine_decay", Kind::cosine_decay},
+                                                     {"polynomial", Kind::polynomial},
+                                                     {"one_cycle", Kind::one_cycle},
+                                                     {"triangular", Kind::triangular},
+                                                     {"triangular2", Kind::triangular2},
+                                                     {"exp_range", Kind::exp_range},
+                                                     {"sequential", Kind::sequential}};
   for (const auto& [name, kind] : kKinds)
     if (s.kind == name) r.kind = kind;
   const auto read = [&](const char* name, auto& field) {
@@ -27,15 +42,31 @@ runtime::Schedule schedule_of(const ir::Schedule& s) {
   read("end_factor", r.end_factor);
   read("gamma", r.gamma);
   read("eta_min", r.eta_min);
+  read("alpha", r.alpha);
   read("power", r.power);
+  read("end_learning_rate", r.end_learning_rate);
+  read("div_factor", r.div_factor);
+  read("final_div_factor", r.final_div_factor);
+  read("pct_start", r.pct_start);
+  read("max_factor", r.max_factor);
   read("total_iters", r.total_iters);
   read("step_size", r.step_size);
   read("T_max", r.T_max);
+  read("T_0", r.T_0);
+  read("T_mult", r.T_mult);
+  read("decay_steps", r.decay_steps);
+  read("total_steps", r.total_steps);
+  read("step_size_up", r.step_size_up);
+  read("step_size_down", r.step_size_down);
+  read("cycle", r.cycle);
+  read("anneal_linear", r.anneal_linear);
+  read("three_phase", r.three_phase);
   read("warmup_factor", r.warmup_factor);
   read("warmup_iters", r.warmup_iters);
   if (const auto it = s.options.find("warmup_linear"); it != s.options.end())
     r.warmup = it->second != 0 ? runtime::Schedule::Warmup::linear : runtime::Schedule::Warmup::constant;
   for (double m : s.milestones) r.milestones.push_back(static_cast<std::int64_t>(m));
+  for (const ir::Schedule& part : s.parts) r.parts.push_back(schedule_of(part));
   return r;
 }
 
@@ -56,6 +87,9 @@ std::string not_negative(const char* name, std::int64_t n) {
 std::string finite(const char* name, double x) {
   return std::isfinite(x) ? "" : std::string(name) + " must be a finite number, got " + std::to_string(x);
 }
+std::string above_zero(const char* name, double x) {
+  return std::isfinite(x) && x > 0 ? "" : std::string(name) + " must be a finite number above 0, got " + fmt::format("{}", x);
+}
 /// From 0 to 1, or above 0 to 1.
 std::string part(const char* name, double x, bool zero = true) {
   if (x <= 1 && (zero ? x >= 0 : x > 0)) return "";
@@ -66,6 +100,97 @@ std::string first(std::initializer_list<std::string> mistakes) {
   for (const std::string& m : mistakes)
     if (!m.empty()) return m;
   return "";
+}
+
+/// What is OneFlow's alone stands only where it is used: the hash of graphs that don't is as it was, and their checkpoints go on.
+std::map<std::string, double> polynomial_options(const PolynomialLROptions& o) {
+  std::map<std::string, double> options{{"power", o.power}, {"total_iters", static_cast<double>(o.total_iters)}};
+  if (o.end_learning_rate != 0) options["end_learning_rate"] = o.end_learning_rate;
+  if (o.cycle) options["cycle"] = 1;
+  return options;
+}
+
+/// One rate for each of the optimizer's groups.
+std::vector<double> by_group(const std::string& name, const optim::Optimizer& optimizer, const GroupRates& rates) {
+  const std::size_t groups = optimizer.state()->groups.size();
+  std::vector<double> list = rates.list();
+  if (list.size() == 1) list.resize(groups, list[0]);
+  require(list.size() == groups,
+          fmt::format("{} must be one number, or one for each of the {} parameter groups, got {}", name, groups, rates.list().size()));
+  for (const double rate : list) require(rate >= 0 && std::isfinite(rate), fmt::format("{} must be finite and not negative, got {}", name, rate));
+  return list;
+}
+
+std::pair<ir::Schedule, std::vector<double>> one_cycle(const optim::Optimizer& optimizer, const OneCycleLROptions& o) {
+  std::vector<double> rates = by_group("OneCycleLR: max_lr", optimizer, o.max_lr);
+  ir::Schedule schedule =
+      make(first({positive("OneCycleLR: total_steps", o.total_steps), part("OneCycleLR: pct_start", o.pct_start),
+                  above_zero("OneCycleLR: div_factor", o.div_factor), above_zero("OneCycleLR: final_div_factor", o.final_div_factor)}),
+           "one_cycle",
+           {{"total_steps", static_cast<double>(o.total_steps)},
+            {"pct_start", o.pct_start},
+            {"anneal_linear", o.anneal_strategy == AnnealStrategy::linear ? 1 : 0},
+            {"div_factor", o.div_factor},
+            {"final_div_factor", o.final_div_factor},
+            {"three_phase", o.three_phase ? 1 : 0}});
+  for (double& rate : rates) rate /= o.div_factor;
+  return {std::move(schedule), std::move(rates)};
+}
+
+std::pair<ir::Schedule, std::vector<double>> cyclic(const optim::Optimizer& optimizer, const CyclicLROptions& o) {
+  std::vector<double> base = by_group("CyclicLR: base_lr", optimizer, o.base_lr), top = by_group("CyclicLR: max_lr", optimizer, o.max_lr);
+  const std::int64_t down = o.step_size_down.value_or(o.step_size_up);
+  require(base[0] > 0, "CyclicLR: base_lr must be above 0, since the whole curve is a multiple of it");
+  const double factor = top[0] / base[0];
+  for (std::size_t i = 1; i < base.size(); ++i)  // factors that differ by rounding are one
+    require(base[i] > 0 && std::abs(top[i] / base[i] - factor) <= 1e-12 * factor,
+            fmt::format("CyclicLR: max_lr / base_lr must be the same for each parameter group, got {} / {} and {} / {}", top[0], base[0], top[i],
+                        base[i]));
+  std::string kind = o.mode == CyclicMode::triangular ? "triangular" : o.mode == CyclicMode::triangular2 ? "triangular2" : "exp_range";
+  ir::Schedule schedule =
+      make(first({positive("CyclicLR: step_size_up", o.step_size_up), positive("CyclicLR: step_size_down", down), finite("CyclicLR: gamma", o.gamma),
+                  finite("CyclicLR: max_lr / base_lr", factor)}),
+           kind, {{"max_factor", factor}, {"step_size_up", static_cast<double>(o.step_size_up)}, {"step_size_down", static_cast<double>(down)}});
+  if (o.mode == CyclicMode::exp_range) schedule.options["gamma"] = o.gamma;
+  return {std::move(schedule), std::move(base)};
+}
+
+std::size_t depth(const ir::Schedule& schedule) {
+  std::size_t deepest = 0;
+  for (const ir::Schedule& part : schedule.parts) deepest = std::max(deepest, depth(part));
+  return deepest + 1;
+}
+
+/// A program's groups have one rate each that all parts start from, so OneCycleLR and CyclicLR set it for every one of them. A part that was made for
+/// another would silently change.
+void check_base_lrs(const std::vector<LRScheduler>& schedulers) {
+  for (std::size_t i = 0; i < schedulers.size(); ++i)
+    for (std::size_t j = 0; j < schedulers.size(); ++j) {
+      const LRScheduler::State &one = *schedulers[i].state(), &other = *schedulers[j].state();
+      if (!other.sets_base_lr) continue;
+      const auto differing = std::mismatch(one.first_base_lrs.begin(), one.first_base_lrs.end(), other.first_base_lrs.begin());
+      if (differing.first == one.first_base_lrs.end()) continue;
+      throw UserError(fmt::format("SequentialLR: scheduler {} starts from the learning rate {}, but scheduler {} sets it to {}", i, *differing.first,
+                                  j, *differing.second))
+          .note("make OneCycleLR or CyclicLR before the others: all start from the rate that it sets");
+    }
+}
+
+ir::Schedule sequence(const optim::Optimizer& optimizer, const std::vector<LRScheduler>& schedulers, const std::vector<std::int64_t>& milestones) {
+  require(!schedulers.empty(), "SequentialLR: there are no schedulers");
+  for (std::size_t i = 0; i < schedulers.size(); ++i)
+    require(schedulers[i].state()->optimizer == optimizer.state(), fmt::format("SequentialLR: scheduler {} belongs to another optimizer", i));
+  require(milestones.size() + 1 == schedulers.size(),
+          fmt::format("SequentialLR: expected one milestone fewer than schedulers, got {} and {}", milestones.size(), schedulers.size()));
+  for (std::size_t i = 0; i < milestones.size(); ++i)
+    require(milestones[i] > (i == 0 ? 0 : milestones[i - 1]),
+            fmt::format("SequentialLR: milestones must increase from above 0, got {}", fmt::join(milestones, ", ")));
+  check_base_lrs(schedulers);
+  ir::Schedule schedule{"sequential", {}, std::vector<double>(milestones.begin(), milestones.end())};
+  for (const LRScheduler& part : schedulers) schedule.parts.push_back(part.state()->schedule);
+  require(depth(schedule) <= ir::kMaximumScheduleDepth,
+          fmt::format("SequentialLR: schedules stand within schedules at most {} deep, got {}", ir::kMaximumScheduleDepth, depth(schedule)));
+  return schedule;
 }
 
 }  // namespace
@@ -87,6 +212,15 @@ void LRScheduler::State::apply() const {
 LRScheduler::LRScheduler(const optim::Optimizer& optimizer, ir::Schedule schedule) : state_(std::make_shared<State>()) {
   state_->optimizer = optimizer.state();
   state_->schedule = std::move(schedule);
+  for (const auto& g : state_->optimizer->groups) state_->first_base_lrs.push_back(g.base_lr);
+  state_->apply();
+}
+LRScheduler::LRScheduler(const optim::Optimizer& optimizer, ScheduleAndRates schedule) : state_(std::make_shared<State>()) {
+  state_->optimizer = optimizer.state();
+  state_->schedule = std::move(schedule.first);
+  state_->first_base_lrs = std::move(schedule.second);
+  state_->sets_base_lr = true;
+  for (std::size_t i = 0; i < state_->first_base_lrs.size(); ++i) state_->optimizer->groups[i].base_lr = state_->first_base_lrs[i];
   state_->apply();
 }
 
@@ -140,7 +274,28 @@ ConstantLR::ConstantLR(const optim::Optimizer& optimizer, ConstantLROptions o)
                                   {{"factor", o.factor}, {"total_iters", static_cast<double>(o.total_iters)}})) {}
 
 PolynomialLR::PolynomialLR(const optim::Optimizer& optimizer, PolynomialLROptions o)
-    : LRScheduler(optimizer, make(first({positive("PolynomialLR: total_iters", o.total_iters), finite("PolynomialLR: power", o.power)}), "polynomial",
-                                  {{"power", o.power}, {"total_iters", static_cast<double>(o.total_iters)}})) {}
+    : LRScheduler(optimizer, make(first({positive("PolynomialLR: total_iters", o.total_iters), finite("PolynomialLR: power", o.power),
+                                         finite("PolynomialLR: end_learning_rate", o.end_learning_rate)}),
+                                  "polynomial", polynomial_options(o))) {}
+
+CosineDecayLR::CosineDecayLR(const optim::Optimizer& optimizer, CosineDecayLROptions o)
+    : LRScheduler(optimizer, make(first({positive("CosineDecayLR: decay_steps", o.decay_steps), finite("CosineDecayLR: alpha", o.alpha)}),
+                                  "cosine_decay", {{"decay_steps", static_cast<double>(o.decay_steps)}, {"alpha", o.alpha}})) {}
+
+CosineAnnealingWarmRestarts::CosineAnnealingWarmRestarts(const optim::Optimizer& optimizer, CosineAnnealingWarmRestartsOptions o)
+    : LRScheduler(
+          optimizer,
+          make(first({positive("CosineAnnealingWarmRestarts: T_0", o.T_0), positive("CosineAnnealingWarmRestarts: T_mult", o.T_mult),
+                      finite("CosineAnnealingWarmRestarts: eta_min", o.eta_min)}),
+               "cosine_warm_restarts", {{"T_0", static_cast<double>(o.T_0)}, {"T_mult", static_cast<double>(o.T_mult)}, {"eta_min", o.eta_min}})) {}
+
+OneCycleLR::OneCycleLR(const optim::Optimizer& optimizer, OneCycleLROptions o) : LRScheduler(optimizer, one_cycle(optimizer, o)) {}
+
+CyclicLR::CyclicLR(const optim::Optimizer& optimizer, CyclicLROptions o) : LRScheduler(optimizer, cyclic(optimizer, o)) {}
+
+SequentialLR::SequentialLR(const optim::Optimizer& optimizer, const std::vector<LRScheduler>& schedulers, const std::vector<std::int64_t>& milestones)
+    : LRScheduler(optimizer, sequence(optimizer, schedulers, milestones)) {
+  for (const LRScheduler& part : schedulers) state()->sets_base_lr |= part.state()->sets_base_lr;
+}
 
 }  // namespace graven::lr_scheduler

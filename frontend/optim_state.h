@@ -35,6 +35,9 @@ double scheduled_rate(const ir::Schedule& schedule, double lr, std::int64_t step
 struct LRScheduler::State {
   std::shared_ptr<optim::Optimizer::State> optimizer;
   ir::Schedule schedule;
+  /// When it was made, by group.
+  std::vector<double> first_base_lrs;
+  bool sets_base_lr = false;  ///< it, or a part of it, gave the groups those
   std::int64_t steps = 0;
   /// By group, after `steps` finished steps.
   std::vector<double> rates() const;

@@ -91,7 +91,11 @@ struct Schedule {
   std::string kind;  ///< empty: none
   std::map<std::string, double> options;
   std::vector<double> milestones;
+  std::vector<Schedule> parts = {};  ///< of the kind "sequential": milestones[i] is where parts[i + 1] begins
 };
+
+/// Sequences within sequences: what stands innermost is at this depth at most.
+inline constexpr std::size_t kMaximumScheduleDepth = 8;
 
 struct ParameterGroup {
   std::vector<ValueId> parameters;

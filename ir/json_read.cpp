@@ -99,6 +99,7 @@ class Reader {
   struct Field {
     std::string_view name;
     Item* item;
+    bool* found = nullptr;  ///< of a key that may be left out: whether it is there
   };
   /// An object with exactly these keys.
   void fields(Item object, const Place& place, std::initializer_list<Field> wanted) const {
@@ -122,8 +123,13 @@ class Reader {
       *wanted.begin()[i].item = *it;
     }
     std::size_t i = 0;
-    for (const Field& f : wanted)
-      if (!(seen >> i++ & 1)) fail(place, "the key '" + std::string(f.name) + "'", "none");
+    for (const Field& f : wanted) {
+      const bool found = seen >> i++ & 1;
+      if (f.found)
+        *f.found = found;
+      else if (!found)
+        fail(place, "the key '" + std::string(f.name) + "'", "none");
+    }
   }
   template <class Read>
   void each(Item array, const Place& place, Read read) const {
@@ -608,13 +614,21 @@ class Reader {
       g.options = options(group_options, at.at("options"));
       o.groups.push_back(std::move(g));
     });
-    const Place at = place.at("schedule");
-    Item schedule_kind = item, schedule_options = item, milestones = item;
-    fields(schedule, at, {{"kind", &schedule_kind}, {"options", &schedule_options}, {"milestones", &milestones}});
-    o.schedule.kind = label(schedule_kind, at.at("kind"));
-    o.schedule.options = options(schedule_options, at.at("options"));
-    each(milestones, at.at("milestones"), [&](Item m, const Place& where) { o.schedule.milestones.push_back(number(m, where)); });
+    o.schedule = read_schedule(schedule, place.at("schedule"), 1);
     graph_.optimizers.push_back(std::move(o));
+  }
+  Schedule read_schedule(Item item, const Place& place, std::size_t depth) const {
+    if (depth > kMaximumScheduleDepth)
+      fail(place, "schedules within schedules at most " + std::to_string(kMaximumScheduleDepth) + " deep", "one more");
+    Item kind = item, schedule_options = item, milestones = item, parts = item;
+    bool has_parts = false;
+    fields(item, place, {{"kind", &kind}, {"options", &schedule_options}, {"milestones", &milestones}, {"parts", &parts, &has_parts}});
+    Schedule s;
+    s.kind = label(kind, place.at("kind"));
+    s.options = options(schedule_options, place.at("options"));
+    each(milestones, place.at("milestones"), [&](Item m, const Place& where) { s.milestones.push_back(number(m, where)); });
+    if (has_parts) each(parts, place.at("parts"), [&](Item part, const Place& where) { s.parts.push_back(read_schedule(part, where, depth + 1)); });
+    return s;
   }
 
   const std::string& file_;

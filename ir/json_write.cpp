@@ -385,14 +385,22 @@ class Writer {
       line_.raw("}");
     });
     line_.key("schedule");
+    schedule(o.schedule);
+    line_.raw("}");
+  }
+  void schedule(const Schedule& s) {
     line_.raw("{");
     line_.key("kind", true);
-    line_.text(o.schedule.kind);
+    line_.text(s.kind);
     line_.key("options");
-    options(o.schedule.options);
+    options(s.options);
     line_.key("milestones");
-    line_.list(o.schedule.milestones, [&](double m) { line_.number(m); });
-    line_.raw("}}");
+    line_.list(s.milestones, [&](double m) { line_.number(m); });
+    if (!s.parts.empty()) {
+      line_.key("parts");
+      line_.list(s.parts, [&](const Schedule& part) { schedule(part); });
+    }
+    line_.raw("}");
   }
 
   const Graph& graph_;

@@ -18,14 +18,22 @@ namespace graven::runtime {
 
 struct Schedule {
   enum class Kind : std::uint8_t {
-    none,         ///< lr
-    constant,     ///< ConstantLR: lr factor until total_iters, then lr
-    linear,       ///< LinearLR: lr (start_factor + (end_factor - start_factor) min(t, total_iters) / total_iters)
-    step,         ///< StepLR: lr gamma^floor(t / step_size)
-    multi_step,   ///< MultiStepLR: lr gamma^(number of milestones <= t)
-    exponential,  ///< ExponentialLR: lr gamma^t
-    cosine,       ///< CosineAnnealingLR: eta_min + (lr - eta_min) (1 + cos(pi t / T_max)) / 2
-    polynomial,   ///< PolynomialLR: lr (1 - min(t, total_iters) / total_iters)^power
+    none,                  ///< lr
+    constant,              ///< ConstantLR: lr factor until total_iters, then lr
+    linear,                ///< LinearLR: lr (start_factor + (end_factor - start_factor) min(t, total_iters) / total_iters)
+    step,                  ///< StepLR: lr gamma^floor(t / step_size)
+    multi_step,            ///< MultiStepLR: lr gamma^(number of milestones <= t)
+    exponential,           ///< ExponentialLR: lr gamma^t
+    cosine,                ///< CosineAnnealingLR: eta_min + (lr - eta_min) (1 + cos(pi t / T_max)) / 2
+    cosine_warm_restarts,  ///< CosineAnnealingWarmRestarts: the same over T_0 steps, then anew over T_0 T_mult, T_0 T_mult^2, ...
+    cosine_decay,          ///< CosineDecayLR: lr ((1 - alpha) (1 + cos(pi min(t, decay_steps) / decay_steps)) / 2 + alpha)
+    polynomial,            ///< PolynomialLR: end + (lr - end) (1 - min(t, n) / n)^power, end = end_learning_rate, n = total_iters; with cycle, n is
+                           ///< the first multiple of total_iters that is not below t
+    one_cycle,             ///< OneCycleLR: from lr to lr div_factor, then down to lr / final_div_factor at step total_steps - 1, and there it stays
+    triangular,            ///< CyclicLR: from lr to lr max_factor in step_size_up steps, back in step_size_down, again and again
+    triangular2,           ///< the same, each cycle half as high as the one before
+    exp_range,             ///< the same, the height above lr times gamma^t
+    sequential,            ///< SequentialLR: parts[0], from step milestones[0] on parts[1], ...; each counts from its own first step
   };
   enum class Warmup : std::uint8_t { none, constant, linear };
 
@@ -33,13 +41,29 @@ struct Schedule {
   double factor = 1.0 / 3;                 ///< constant
   double start_factor = 1.0 / 3;           ///< linear
   double end_factor = 1;                   ///< linear
-  double gamma = 0.1;                      ///< step, multi_step, exponential
-  double eta_min = 0;                      ///< cosine
+  double gamma = 0.1;                      ///< step, multi_step, exponential, exp_range
+  double eta_min = 0;                      ///< cosine, cosine_warm_restarts
+  double alpha = 0;                        ///< cosine_decay
   double power = 1;                        ///< polynomial
+  double end_learning_rate = 0;            ///< polynomial
+  double div_factor = 25;                  ///< one_cycle
+  double final_div_factor = 1e4;           ///< one_cycle
+  double pct_start = 0.3;                  ///< one_cycle: the part of total_steps in which the rate rises
+  double max_factor = 1;                   ///< triangular, triangular2, exp_range
   std::int64_t total_iters = 5;            ///< constant, linear, polynomial
   std::int64_t step_size = 1;              ///< step
   std::int64_t T_max = 1;                  ///< cosine
-  std::vector<std::int64_t> milestones{};  ///< multi_step; a milestone that stands twice counts twice
+  std::int64_t T_0 = 1;                    ///< cosine_warm_restarts
+  std::int64_t T_mult = 1;                 ///< cosine_warm_restarts
+  std::int64_t decay_steps = 1;            ///< cosine_decay
+  std::int64_t total_steps = 1;            ///< one_cycle
+  std::int64_t step_size_up = 2000;        ///< triangular, triangular2, exp_range
+  std::int64_t step_size_down = 2000;      ///< triangular, triangular2, exp_range
+  bool cycle = false;                      ///< polynomial
+  bool anneal_linear = false;              ///< one_cycle: straight lines; otherwise half waves of a cosine
+  bool three_phase = false;                ///< one_cycle: back to lr in as many steps as it rose, and from there to the end
+  std::vector<std::int64_t> milestones{};  ///< multi_step: one that stands twice counts twice; sequential: one fewer than parts
+  std::vector<Schedule> parts{};           ///< sequential
 
   /// During the first warmup_iters steps the schedule's rate is replaced: constant: lr warmup_factor; linear: from lr warmup_factor up to the
   /// rate that the schedule has when the warm-up ends. The schedule's own clock runs from step 0, warm-up included.
@@ -55,16 +79,35 @@ struct Schedule {
     return start + (end - start) * (static_cast<double>(t) / static_cast<double>(warmup_iters));
   }
 
-  /// Sets the length of a schedule that has one (T_max or total_iters); false when it has none.
+  /// Sets the length of a schedule that has one (T_max, total_iters, decay_steps, total_steps); false when it has none. A sequence has its last
+  /// part's, less the steps before it.
   bool set_length(std::int64_t steps) {
-    if (kind == Kind::cosine) {
-      T_max = steps;
-    } else if (kind == Kind::constant || kind == Kind::linear || kind == Kind::polynomial) {
-      total_iters = steps;
-    } else {
-      return false;
+    switch (kind) {
+      case Kind::cosine:
+        T_max = steps;
+        return true;
+      case Kind::constant:
+      case Kind::linear:
+      case Kind::polynomial:
+        total_iters = steps;
+        return true;
+      case Kind::cosine_decay:
+        decay_steps = steps;
+        return true;
+      case Kind::one_cycle:
+        total_steps = steps;
+        return true;
+      case Kind::sequential:
+        return steps > start_of_last_part() && parts.back().set_length(steps - (milestones.empty() ? 0 : milestones.back()));
+      default:
+        return false;
     }
-    return true;
+  }
+
+  /// The step where a sequence's last part begins, or in that, if it is a sequence, the last of all; otherwise 0.
+  std::int64_t start_of_last_part() const {
+    if (kind != Kind::sequential) return 0;
+    return (milestones.empty() ? 0 : milestones.back()) + parts.back().start_of_last_part();
   }
 
  private:
@@ -86,12 +129,62 @@ struct Schedule {
       case Kind::exponential:
         return lr * std::pow(gamma, steps);
       case Kind::cosine:
-        return eta_min + (lr - eta_min) * (1 + std::cos(std::numbers::pi * steps / static_cast<double>(T_max))) / 2;
-      case Kind::polynomial:
-        return total_iters == 0 ? 0 : lr * std::pow(1 - std::min(steps, total) / total, power);
+        return eta_min + (lr - eta_min) * half_wave(steps, static_cast<double>(T_max));
+      case Kind::cosine_warm_restarts: {
+        double length = static_cast<double>(T_0), at = T_mult == 1 ? std::fmod(steps, length) : steps;
+        for (; at >= length; length *= static_cast<double>(T_mult)) at -= length;
+        return eta_min + (lr - eta_min) * half_wave(at, length);
+      }
+      case Kind::cosine_decay: {
+        const double n = static_cast<double>(decay_steps);
+        return lr * ((1 - alpha) * half_wave(std::min(steps, n), n) + alpha);
+      }
+      case Kind::polynomial: {
+        if (total_iters == 0) return end_learning_rate;
+        const double n = cycle ? total * std::max(1.0, std::ceil(steps / total)) : total;
+        return end_learning_rate + (lr - end_learning_rate) * std::pow(1 - std::min(steps, n) / n, power);
+      }
+      case Kind::one_cycle:
+        return one_cycle(lr, steps);
+      case Kind::triangular:
+        return lr + triangle(lr, steps);
+      case Kind::triangular2:
+        return lr + triangle(lr, steps) * std::exp2(-std::floor(steps / static_cast<double>(step_size_up + step_size_down)));
+      case Kind::exp_range:
+        return lr + triangle(lr, steps) * std::pow(gamma, steps);
+      case Kind::sequential: {
+        const auto next = std::upper_bound(milestones.begin(), milestones.end(), t);
+        const std::int64_t start = next == milestones.begin() ? 0 : *std::prev(next);
+        return parts[static_cast<std::size_t>(next - milestones.begin())].learning_rate(lr, t - start);
+      }
     }
     return lr;
   }
+
+  double one_cycle(double lr, double t) const {
+    const double total = static_cast<double>(total_steps), peak = lr * div_factor, end = lr / final_div_factor;
+    const double top = pct_start * total - 1, last = total - 1;  // the rate turns there; as in PyTorch, `top` may lie between two steps
+    t = std::min(t, last);
+    if (t <= top) return anneal(lr, peak, t, top);
+    if (!three_phase) return anneal(peak, end, t - top, last - top);
+    const double back = 2 * pct_start * total - 2;
+    return t <= back ? anneal(peak, lr, t - top, back - top) : anneal(lr, end, t - back, last - back);
+  }
+
+  /// The rate after `t` of the `length` steps that lead from the rate `from` to the rate `to`.
+  double anneal(double from, double to, double t, double length) const {
+    if (length <= 0) return to;
+    return anneal_linear ? from + (to - from) * (t / length) : to + (from - to) * half_wave(t, length);
+  }
+
+  /// The height above lr of a cycle that rises to lr max_factor.
+  double triangle(double lr, double t) const {
+    const double up = static_cast<double>(step_size_up), down = static_cast<double>(step_size_down), at = std::fmod(t, up + down);
+    return lr * (max_factor - 1) * (at <= up ? at / up : (up + down - at) / down);
+  }
+
+  /// Half a wave of a cosine: from 1 at t = 0 down to 0 at t = length.
+  static double half_wave(double t, double length) { return (1 + std::cos(std::numbers::pi * t / length)) / 2; }
 };
 
 }  // namespace graven::runtime

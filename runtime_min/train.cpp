@@ -150,16 +150,23 @@ void Trainer::load_initial_weights(bool required) {
 void Trainer::prepare_schedules() {
   const double base = groups_.empty() ? 0 : groups_[0].lr;
   bool any_length = false;
+  std::int64_t before = 0;
   for (ParameterGroup& group : groups_) {
     // With one group this is --lr itself, not a product that rounds.
     group.lr = group.lr == base ? state_.lr : base == 0 ? group.lr : group.lr * (state_.lr / base);
+    before = std::max(before, group.schedule.start_of_last_part());
     if (state_.total_steps > 0) any_length = group.schedule.set_length(state_.total_steps) || any_length;
     if (state_.warmup > 0) {
       group.schedule.warmup = Schedule::Warmup::linear;
       group.schedule.warmup_iters = state_.warmup;
     }
   }
-  if (state_.total_steps > 0 && !any_length) throw UsageError("--total-steps", "the model's learning-rate schedule has no length to set");
+  if (state_.total_steps == 0 || any_length) return;
+  if (state_.total_steps <= before) {
+    throw UsageError("--total-steps", "", "more than the " + std::to_string(before) + " steps before the learning-rate schedule's last part",
+                     std::to_string(state_.total_steps));
+  }
+  throw UsageError("--total-steps", "the model's learning-rate schedule has no length to set");
 }
 
 void Trainer::set_learning_rates() {
@@ -189,7 +196,7 @@ void Trainer::resume() {
   state_ = loaded;
   state_.generator = chosen.generator;
   // What the command line says overrides; what it leaves unsaid is the checkpoint's.
-  const auto take = [&](const char* option, auto TrainingState::* field) {
+  const auto take = [&](const char* option, auto TrainingState::*field) {
     if (!arguments_.given(option) || chosen.*field == loaded.*field) return;
     state_.*field = chosen.*field;
     std::fprintf(stderr, "warning: --%s is not the checkpoint's: the run will not be the one that was stopped\n", option);

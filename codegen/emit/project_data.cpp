@@ -8,6 +8,7 @@
 #include <optional>
 #include <set>
 
+#include "codegen/emit/schedule_text.h"
 #include "codegen/emit/text.h"
 #include "codegen/index.h"
 #include "codegen/kernel_flags.h"
@@ -87,55 +88,6 @@ std::string constant_values(const ir::TensorData& data) {
     }
   }
   return join(items);
-}
-
-/// Fields of runtime::Schedule, in its order.
-std::string schedule_text(const ir::Schedule& schedule) {
-  if (schedule.kind.empty() || schedule.kind == "none") return {};
-  static constexpr std::string_view kKinds[] = {"constant", "linear", "step", "multi_step", "exponential", "cosine", "polynomial"};
-  if (std::find(std::begin(kKinds), std::end(kKinds), schedule.kind) == std::end(kKinds))
-    throw UserError("emitted programs have no learning-rate schedule of kind '" + schedule.kind + "'")
-        .note("known  constant, linear, step, multi_step, exponential, cosine, polynomial");
-  const auto refuse = [&](const std::string& name, double value, const char* expected) {
-    throw UserError("the schedule '" + schedule.kind + "': expected " + expected + " for " + name + ", found " + number_text(value));
-  };
-  // From JSON anything may come; the program counts in whole numbers and divides by some of them.
-  const auto whole = [&](const std::string& name, double value, double least) {
-    if (!(value >= least && value <= 0x1p53 && value == std::floor(value)))
-      refuse(name, value, least > 0 ? "a whole number from 1 to 2^53" : "a whole number from 0 to 2^53");
-    return fmt::format("{}", static_cast<std::int64_t>(value));
-  };
-  std::vector<std::string> fields{".kind = Schedule::Kind::" + schedule.kind};
-  const auto number = [&](const char* name) {
-    const auto found = schedule.options.find(name);
-    if (found == schedule.options.end()) return;
-    if (!std::isfinite(found->second)) refuse(name, found->second, "a finite number");
-    fields.push_back(fmt::format(".{} = {}", name, number_text(found->second)));
-  };
-  const auto count = [&](const char* name, double least) {
-    if (const auto found = schedule.options.find(name); found != schedule.options.end())
-      fields.push_back(fmt::format(".{} = {}", name, whole(name, found->second, least)));
-  };
-  for (const char* name : {"factor", "start_factor", "end_factor", "gamma", "eta_min", "power"}) number(name);
-  count("total_iters", 0);
-  count("step_size", 1);
-  count("T_max", 1);
-  if (!schedule.milestones.empty()) {
-    std::vector<std::string> list;
-    for (const double m : schedule.milestones) list.push_back(whole("a milestone", m, 0));
-    fields.push_back(".milestones = {" + join(list) + "}");
-  }
-  if (const auto linear = schedule.options.find("warmup_linear"); linear != schedule.options.end()) {
-    fields.push_back(std::string(".warmup = Schedule::Warmup::") + (linear->second != 0 ? "linear" : "constant"));
-    number("warmup_factor");
-    count("warmup_iters", 0);
-  }
-  static constexpr std::string_view kKnown[] = {"factor",      "start_factor", "end_factor", "gamma",         "eta_min",       "power",
-                                                "total_iters", "step_size",    "T_max",      "warmup_linear", "warmup_factor", "warmup_iters"};
-  for (const auto& [name, value] : schedule.options)
-    if (std::find(std::begin(kKnown), std::end(kKnown), name) == std::end(kKnown))
-      throw UserError("the schedule '" + schedule.kind + "' has an option '" + name + "' that emitted programs do not know");
-  return join(fields);
 }
 
 class Builder {
@@ -470,7 +422,7 @@ class Builder {
       for (const ir::ParameterGroup& g : o.groups) {
         const auto lr = g.options.find("lr");
         rates.push_back(number_text(lr == g.options.end() ? 0 : lr->second));
-        d["groups"].push_back({{"lr", rates.back()}, {"schedule", schedule_text(o.schedule)}});
+        d["groups"].push_back({{"lr", rates.back()}, {"schedule", schedule_text(o.schedule, std::string(12, ' '))}});
       }
       descriptions.push_back(o.kind);
     }

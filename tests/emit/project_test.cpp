@@ -184,6 +184,27 @@ TEST(Project, SchedulesAreWrittenWholeOrRefused) {
                       ".warmup_iters = 4"),
             std::string::npos)
       << text;
+  const ir::Schedule step{"step", {{"step_size", 3}}, {}};
+  graph.optimizers[0].schedule = {
+      "sequential",
+      {},
+      {5, 20},
+      {{"one_cycle",
+        {{"total_steps", 5}, {"pct_start", 0.5}, {"div_factor", 4}, {"final_div_factor", 10}, {"anneal_linear", 0}, {"three_phase", 1}},
+        {}},
+       {"sequential", {}, {4}, {step, {"exp_range", {{"max_factor", 10}, {"step_size_up", 2}, {"step_size_down", 3}, {"gamma", 0.5}}, {}}}},
+       {"cosine_warm_restarts", {{"T_0", 7}, {"T_mult", 2}, {"eta_min", 0.25}, {"warmup_linear", 0}, {"warmup_iters", 3}}, {}}}};
+  const std::string nested = render_project(graph, {.format = false}).at("main.cpp");
+  const std::string expected = R"(            {.lr = 1e-06, .schedule = {.kind = Schedule::Kind::sequential, .milestones = {5, 20}, .parts = {
+              {.kind = Schedule::Kind::one_cycle, .div_factor = 4, .final_div_factor = 10, .pct_start = 0.5, .total_steps = 5, .anneal_linear = false, .three_phase = true},
+              {.kind = Schedule::Kind::sequential, .milestones = {4}, .parts = {
+                {.kind = Schedule::Kind::step, .step_size = 3},
+                {.kind = Schedule::Kind::exp_range, .gamma = 0.5, .max_factor = 10, .step_size_up = 2, .step_size_down = 3},
+              }},
+              {.kind = Schedule::Kind::cosine_warm_restarts, .eta_min = 0.25, .T_0 = 7, .T_mult = 2, .warmup = Schedule::Warmup::constant, .warmup_iters = 3},
+            }}},
+)";
+  EXPECT_NE(nested.find(expected), std::string::npos) << nested;
   const double inf = std::numeric_limits<double>::infinity();
   const struct {
     ir::Schedule schedule;
@@ -197,8 +218,22 @@ TEST(Project, SchedulesAreWrittenWholeOrRefused) {
       {{"linear", {{"total_iters", -1}}, {}}, "expected a whole number from 0 to 2^53 for total_iters, found -1"},
       {{"exponential", {{"gamma", -inf}}, {}}, "expected a finite number for gamma"},
       {{"multi_step", {}, {2, 2.5}}, "for a milestone, found 2.5"},
-      {{"step", {{"momentum", 1}}, {}}, "has an option 'momentum' that emitted programs do not know"},
+      {{"step", {{"momentum", 1}}, {}}, "the schedule 'step' has an unknown option, 'momentum'"},
       {{"sawtooth", {}, {}}, "no learning-rate schedule of kind 'sawtooth'"},
+      {{"one_cycle", {{"total_steps", 0}}, {}}, "the schedule 'one_cycle': expected a whole number from 1 to 2^53 for total_steps, found 0"},
+      {{"one_cycle", {{"pct_start", -0.5}}, {}}, "expected a number from 0 to 1 for pct_start, found -0.5"},
+      {{"one_cycle", {{"final_div_factor", 0}}, {}}, "expected a finite number above 0 for final_div_factor, found 0"},
+      {{"one_cycle", {{"three_phase", 2}}, {}}, "expected 0 or 1 for three_phase, found 2"},
+      {{"cosine_warm_restarts", {{"T_mult", 0.5}}, {}}, "for T_mult, found 0.5"},
+      {{"triangular", {{"step_size_down", 0}}, {}}, "for step_size_down, found 0"},
+      {{"cosine_decay", {{"decay_steps", 0}}, {}}, "for decay_steps, found 0"},
+      {{"sequential", {}, {}}, "the schedule 'sequential': expected one milestone fewer than parts, found 0 and 0"},
+      {{"sequential", {}, {1, 2}, {step, step}}, "expected one milestone fewer than parts, found 2 and 2"},
+      {{"sequential", {}, {0}, {step, step}}, "expected milestones that increase from above 0, found 0"},
+      {{"sequential", {}, {3, 3}, {step, step, step}}, "expected milestones that increase from above 0, found 3, 3"},
+      {{"sequential", {}, {3}, {step, {"sawtooth", {}, {}}}}, "no learning-rate schedule of kind 'sawtooth'"},
+      {{"sequential", {}, {3}, {step, {"step", {{"step_size", 0}}, {}}}}, "the schedule 'step': expected a whole number from 1"},
+      {{"step", {}, {}, {step}}, "the schedule 'step' has parts, as only 'sequential' may"},
   };
   for (const auto& c : cases) {
     graph.optimizers[0].schedule = c.schedule;

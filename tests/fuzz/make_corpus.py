@@ -96,7 +96,8 @@ put("dataset", "npy", bytes([1, len(array)]) + array + npy("{'descr': '<u2', 'fo
 golden = pathlib.Path(__file__).parent.parent
 for name in ("my_linear", "polynomial_fit"):
     put("graph", name, (golden / "golden" / name / "graph.json").read_bytes())
-put("graph", "valid", (golden / "errors/json/valid.json").read_bytes())
+for name in ("valid", "schedule_parts"):
+    put("graph", name, (golden / f"errors/json/{name}.json").read_bytes())
 for name in ("residual.after", "residual.before"):
     path = golden / "passes/add_optimizer_updates" / (name + ".json")
     if path.exists():

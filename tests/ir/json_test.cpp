@@ -50,7 +50,13 @@ Graph everything() {
   g.input_tree.children = {leaf0, map};
   g.output_tree = map;
   g.losses = {{z, z}};
-  g.optimizers = {{"sgd", {{{p}, {{"lr", 0.1}, {"momentum", 0.9}}}, {{}, {{"lr", 1e-300}}}}, {"step", {{"step_size", 30}}, {1, 2.5}}}};
+  g.optimizers = {{"sgd", {{{p}, {{"lr", 0.1}, {"momentum", 0.9}}}, {{}, {{"lr", 1e-300}}}}, {"step", {{"step_size", 30}}, {1, 2.5}}},
+                  {"sgd",
+                   {},
+                   {"sequential",
+                    {{"warmup_iters", 3}},
+                    {4},
+                    {{"linear", {{"total_iters", 4}}, {}}, {"sequential", {}, {9, 12}, {{"step", {}, {}}, {"cosine", {}, {}}, {"step", {}, {1}}}}}}}};
   g.config = {{"flag", true},
               {"limit", std::int64_t{-5}},
               {"ratio", 0.1},
@@ -75,6 +81,14 @@ TEST(Json, ReadsBackWhatItWrites) {
   EXPECT_EQ(r.output_tree, g.output_tree);
   EXPECT_EQ(r.config, g.config);
   EXPECT_EQ(r.optimizers[0].groups[1].options, g.optimizers[0].groups[1].options);
+  const Schedule &before_parts = g.optimizers[1].schedule, &after_parts = r.optimizers[1].schedule;
+  ASSERT_EQ(after_parts.parts.size(), 2u);
+  EXPECT_EQ(after_parts.options, before_parts.options);
+  EXPECT_EQ(after_parts.milestones, before_parts.milestones);
+  EXPECT_EQ(after_parts.parts[0].options, before_parts.parts[0].options);
+  EXPECT_EQ(after_parts.parts[1].milestones, before_parts.parts[1].milestones);
+  ASSERT_EQ(after_parts.parts[1].parts.size(), 3u);
+  EXPECT_EQ(after_parts.parts[1].parts[1].kind, "cosine");
   EXPECT_EQ(r.type(r.inputs[0]), g.type(g.inputs[0]));
   ASSERT_EQ(r.constants.size(), 1u);
   const auto& before = g.constants.begin()->second->bytes;

@@ -39,7 +39,9 @@ TEST(Schedule, AgreesWithPyTorch) {
        [] { return Schedule{.kind = Kind::step, .gamma = 0.7, .step_size = 10}; },
        {0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.06999999999999999, 0.06999999999999999, 0.048999999999999995, 0.0343}},
       {"MultiStepLR([2, 5, 5, 11], gamma=0.5)",
-       [] { return Schedule{.kind = Kind::multi_step, .gamma = 0.5, .milestones = {2, 5, 5, 11}}; },
+       [] {
+         return Schedule{.kind = Kind::multi_step, .gamma = 0.5, .milestones = {2, 5, 5, 11}};
+       },
        {0.1, 0.1, 0.05, 0.05, 0.05, 0.0125, 0.0125, 0.0125, 0.0125, 0.00625, 0.00625, 0.00625}},
       {"ExponentialLR(0.9)",
        [] { return Schedule{.kind = Kind::exponential, .gamma = 0.9}; },
@@ -86,8 +88,50 @@ TEST(Schedule, SetsLengths) {
   Schedule polynomial{.kind = Kind::polynomial};
   EXPECT_TRUE(polynomial.set_length(50));
   EXPECT_EQ(polynomial.total_iters, 50);
-  Schedule step{.kind = Kind::step};
-  EXPECT_FALSE(step.set_length(50));
+  Schedule one_cycle{.kind = Kind::one_cycle, .total_steps = 10};
+  EXPECT_TRUE(one_cycle.set_length(50));
+  EXPECT_EQ(one_cycle.total_steps, 50);
+  Schedule cosine_decay{.kind = Kind::cosine_decay, .decay_steps = 10};
+  EXPECT_TRUE(cosine_decay.set_length(50));
+  EXPECT_EQ(cosine_decay.decay_steps, 50);
+  for (const Kind kind : {Kind::none, Kind::step, Kind::multi_step, Kind::exponential, Kind::cosine_warm_restarts, Kind::triangular,
+                          Kind::triangular2, Kind::exp_range}) {
+    Schedule without{.kind = kind};
+    EXPECT_FALSE(without.set_length(50));
+    EXPECT_EQ(without.start_of_last_part(), 0);
+  }
+}
+
+// As an emitted main.cpp states it.
+Schedule sequence_of_three() {
+  return {.kind = Kind::sequential,
+          .milestones = {2, 5},
+          .parts = {
+              {.kind = Kind::linear, .start_factor = 0.5, .total_iters = 2},
+              {.kind = Kind::sequential, .milestones = {1}, .parts = {{}, {.kind = Kind::exponential, .gamma = 0.5}}},
+              {.kind = Kind::polynomial, .total_iters = 4, .warmup = Schedule::Warmup::constant, .warmup_factor = 0.25, .warmup_iters = 1},
+          }};
+}
+
+TEST(Schedule, SequencesCountFromTheirMilestones) {
+  const Schedule schedule = sequence_of_three();
+  const double rates[] = {0.5, 0.75, 1, 1, 0.5, 0.25, 0.75, 0.5, 0.25, 0, 0};
+  for (std::size_t t = 0; t < std::size(rates); ++t) EXPECT_EQ(schedule.learning_rate(1, static_cast<std::int64_t>(t)), rates[t]) << t;
+}
+
+TEST(Schedule, TheLengthOfASequenceIsItsLastParts) {
+  Schedule schedule = sequence_of_three();
+  EXPECT_EQ(schedule.start_of_last_part(), 5);
+  EXPECT_FALSE(schedule.set_length(5));
+  EXPECT_TRUE(schedule.set_length(15));
+  EXPECT_EQ(schedule.parts[2].total_iters, 10);
+  Schedule outer{.kind = Kind::sequential, .milestones = {3}, .parts = {{}, schedule}};
+  EXPECT_EQ(outer.start_of_last_part(), 8);
+  EXPECT_FALSE(outer.set_length(8));
+  EXPECT_TRUE(outer.set_length(9));
+  EXPECT_EQ(outer.parts[1].parts[2].total_iters, 1);
+  outer.parts[1].parts[2] = {.kind = Kind::step};
+  EXPECT_FALSE(outer.set_length(9));
 }
 
 }  // namespace

@@ -150,6 +150,78 @@ TEST_F(Training, StoppedAndResumedIsTheSameRun) {
   }
 }
 
+/// The rate of each step, from a log.
+std::vector<double> rates_of(const std::string& path) {
+  std::vector<double> rates;
+  std::istringstream log(read_file(path));
+  for (std::string line; std::getline(log, line);) {
+    JsonReader json(line, "log");
+    std::string key, event;
+    json.begin_object();
+    while (json.next_key(key)) {
+      if (key == "event")
+        event = json.string();
+      else if (key == "lr" && event == "step")
+        rates.push_back(json.number());
+      else
+        json.skip();
+    }
+  }
+  return rates;
+}
+
+TEST_F(Training, SetsTheLengthOfOneCyclesAndSequences) {
+  const struct {
+    const char* name;
+    Schedule schedule;
+    std::vector<std::string> words;
+    std::vector<double> rates;
+  } cases[] = {
+      {"one cycle",
+       {.kind = Schedule::Kind::one_cycle, .div_factor = 10, .final_div_factor = 4, .pct_start = 0.5, .total_steps = 1000, .anneal_linear = true},
+       {"--lr", "0.125", "--total-steps", "8"},
+       {0.125, 0.5, 0.875, 1.25, 0.9453125, 0.640625, 0.3359375, 0.03125, 0.03125, 0.03125}},
+      {"sequence",
+       {.kind = Schedule::Kind::sequential,
+        .milestones = {3},
+        .parts = {{.kind = Schedule::Kind::linear, .start_factor = 0.25, .total_iters = 3},
+                  {.kind = Schedule::Kind::polynomial, .total_iters = 900}}},
+       {"--lr", "0.5", "--total-steps", "7"},
+       {0.125, 0.25, 0.375, 0.5, 0.375, 0.25, 0.125, 0, 0, 0}},
+      {"sequence, warmed up",
+       {.kind = Schedule::Kind::sequential, .milestones = {5}, .parts = {{}, {.kind = Schedule::Kind::step, .step_size = 1000}}},
+       {"--lr", "0.75", "--warmup", "2"},
+       {0.25, 0.5, 0.75, 0.75, 0.75, 0.75, 0.75, 0.75, 0.75, 0.75}},
+  };
+  for (const auto& c : cases) {
+    SCOPED_TRACE(c.name);
+    const auto run = [&](const std::string& out, std::vector<std::string> words) {
+      MockTrainable model({kFeatures}, kClasses, 8, true);
+      model.description().groups = {{.lr = 0.1, .schedule = c.schedule}};
+      words.insert(words.end(), {"--out", folder_ / out, "--log", folder_ / (out + ".jsonl"), "--steps"});
+      words.push_back(words[0] == "--resume" || out.find("whole") == 0 ? "10" : "4");
+      const Result r = train(words, &model);
+      EXPECT_EQ(r.status, 0) << r.error;
+    };
+    const std::string whole = std::string("whole ") + c.name, cut = std::string("cut ") + c.name;
+    run(whole, c.words);
+    run(cut, c.words);
+    run(cut, {"--resume"});
+    const std::vector<double> rates = rates_of(folder_ / (whole + ".jsonl"));
+    ASSERT_EQ(rates.size(), c.rates.size());
+    for (std::size_t t = 0; t < rates.size(); ++t) EXPECT_NEAR(rates[t], c.rates[t], 1e-15) << t;
+    EXPECT_EQ(rates_of(folder_ / (cut + ".jsonl")), rates);
+    EXPECT_EQ(bytes_of(folder_ / (cut + "/latest")), bytes_of(folder_ / (whole + "/latest")));
+  }
+
+  MockTrainable model({kFeatures}, kClasses, 8, true);
+  model.description().groups = {{.lr = 0.1, .schedule = cases[1].schedule}};
+  EXPECT_EQ(train({"--total-steps", "3"}, &model).error,
+            "error: --total-steps: expected more than the 3 steps before the learning-rate schedule's last part, found 3\n");
+  model.description().groups = {{.lr = 0.1, .schedule = cases[2].schedule}};
+  EXPECT_EQ(train({"--total-steps", "9"}, &model).error, "error: --total-steps: the model's learning-rate schedule has no length to set\n");
+}
+
 /// Runs the trainer in a child process, kills it after `microseconds`, and returns how it ended.
 int run_and_kill(const std::function<int()>& run, useconds_t microseconds, int signal) {
   const pid_t child = ::fork();

@@ -5,11 +5,23 @@
 //   for (...) { ...; optimizer.step(); schedule.step(); }          // eager
 //   add_optimizer(optimizer, schedule);                            // in a graph, which steps it after each call
 //
-// Any schedule can start with a warm-up: schedule.warmup(500) raises the rate linearly from a third of itself over the first 500 steps.
+// Any schedule can start with a warm-up: schedule.warmup(500) raises the rate linearly from a third of itself over the first 500 steps. Or one
+// schedule follows another:
+//
+//   lr_scheduler::SequentialLR schedule(optimizer,
+//                                       {lr_scheduler::LinearLR(optimizer, {.start_factor = 0.1, .total_iters = 500}),
+//                                        lr_scheduler::CosineAnnealingLR(optimizer, {.T_max = 9500})},
+//                                       {500});
+//
+// Each step's rate follows from the number of steps before it alone, so what is resumed goes on exactly; an emitted program has the same formulas
+// (its runtime/schedule.h).
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "graven/optim.h"
@@ -39,7 +51,10 @@ class LRScheduler {
   const std::shared_ptr<State>& state() const { return state_; }
 
  protected:
+  /// With the rates that the groups start from, where the schedule and not the optimizer says so.
+  using ScheduleAndRates = std::pair<ir::Schedule, std::vector<double>>;
   LRScheduler(const optim::Optimizer& optimizer, ir::Schedule schedule);
+  LRScheduler(const optim::Optimizer& optimizer, ScheduleAndRates schedule);
 
  private:
   std::shared_ptr<State> state_;
@@ -105,14 +120,100 @@ class ConstantLR : public LRScheduler {
   explicit ConstantLR(const optim::Optimizer& optimizer, ConstantLROptions options = {});
 };
 
-/// lr (1 - min(t, total) / total)^power
+/// end + (lr - end) (1 - min(t, n) / n)^power, where n is total and end is end_learning_rate. With cycle the rate falls again and again: n is the
+/// first multiple of total that is not below t. The last two options are OneFlow's.
 struct PolynomialLROptions {
   std::int64_t total_iters = 5;
   double power = 1;
+  double end_learning_rate = 0;
+  bool cycle = false;
 };
 class PolynomialLR : public LRScheduler {
  public:
   explicit PolynomialLR(const optim::Optimizer& optimizer, PolynomialLROptions options = {});
+};
+
+/// OneFlow's: lr ((1 - alpha) (1 + cos(pi min(t, decay_steps) / decay_steps)) / 2 + alpha)
+struct CosineDecayLROptions {
+  std::int64_t decay_steps = 1;
+  double alpha = 0;
+};
+class CosineDecayLR : public LRScheduler {
+ public:
+  CosineDecayLR(const optim::Optimizer& optimizer, CosineDecayLROptions options);
+};
+
+/// eta_min + (lr - eta_min) (1 + cos(pi t / T)) / 2 for T = T_0 steps; then t starts from 0 again, and T is T_mult times as large.
+struct CosineAnnealingWarmRestartsOptions {
+  std::int64_t T_0 = 1;
+  std::int64_t T_mult = 1;
+  double eta_min = 0;
+};
+class CosineAnnealingWarmRestarts : public LRScheduler {
+ public:
+  CosineAnnealingWarmRestarts(const optim::Optimizer& optimizer, CosineAnnealingWarmRestartsOptions options);
+};
+
+/// A rate for all parameter groups, or one for each: `0.1`, or `{0.1, 0.01}`.
+class GroupRates {
+ public:
+  GroupRates() = default;
+  GroupRates(double rate) : rates_{rate} {}                            // NOLINT: .max_lr = 0.1
+  GroupRates(std::initializer_list<double> rates) : rates_(rates) {}   // NOLINT: .max_lr = {0.1, 0.01}
+  GroupRates(std::vector<double> rates) : rates_(std::move(rates)) {}  // NOLINT: of as many groups as a program has
+  const std::vector<double>& list() const { return rates_; }
+
+ private:
+  std::vector<double> rates_;
+};
+
+enum class AnnealStrategy : std::uint8_t { cos, linear };
+/// One rise from max_lr / div_factor to max_lr in the first pct_start of the steps, and one fall to max_lr / div_factor / final_div_factor, reached
+/// in the last step; with three_phase the fall is as long as the rise and leads back to where that began, and the rest goes on down from there. The
+/// optimizer's own lr gives way to max_lr / div_factor: that is what --lr of an emitted program sets, and the whole curve with it.
+///
+/// From step total_steps on the last rate stays, where PyTorch's overshoots by a step and then throws. PyTorch's cycle_momentum does not exist: the
+/// optimizer's momentum is a constant of the program, as with cycle_momentum = False.
+struct OneCycleLROptions {
+  GroupRates max_lr = {};
+  std::int64_t total_steps = 0;
+  double pct_start = 0.3;
+  AnnealStrategy anneal_strategy = AnnealStrategy::cos;
+  double div_factor = 25;
+  double final_div_factor = 1e4;
+  bool three_phase = false;
+};
+class OneCycleLR : public LRScheduler {
+ public:
+  OneCycleLR(const optim::Optimizer& optimizer, OneCycleLROptions options);
+};
+
+enum class CyclicMode : std::uint8_t { triangular, triangular2, exp_range };
+/// From base_lr to max_lr in step_size_up steps and back in step_size_down (as many, where it is not given), again and again. triangular2 halves the
+/// height of each cycle, exp_range multiplies it by gamma^t. The optimizer's own lr gives way to base_lr: that is what --lr of an emitted program
+/// sets, and the whole curve with it, so max_lr / base_lr is one number for all groups.
+///
+/// As with OneCycleLR there is no cycle_momentum; nor are there functions in place of the three modes (scale_fn).
+struct CyclicLROptions {
+  GroupRates base_lr = {};
+  GroupRates max_lr = {};
+  std::int64_t step_size_up = 2000;
+  std::optional<std::int64_t> step_size_down = std::nullopt;
+  CyclicMode mode = CyclicMode::triangular;
+  double gamma = 1;
+};
+class CyclicLR : public LRScheduler {
+ public:
+  CyclicLR(const optim::Optimizer& optimizer, CyclicLROptions options);
+};
+
+/// The first schedule until step milestones[0], the second from there until milestones[1], and so on. Each counts from its own first step; a warm-up
+/// that it has stands there too. What they are is copied: stepping or changing one of them later has no effect on the sequence.
+///
+/// OneCycleLR and CyclicLR change the rate that every schedule of the optimizer starts from: within a sequence they are made first.
+class SequentialLR : public LRScheduler {
+ public:
+  SequentialLR(const optim::Optimizer& optimizer, const std::vector<LRScheduler>& schedulers, const std::vector<std::int64_t>& milestones);
 };
 
 }  // namespace graven::lr_scheduler

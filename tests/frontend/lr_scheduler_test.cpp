@@ -1,0 +1,370 @@
+// Schedules beyond those of optim_test.cpp: PyTorch's against its numbers (tests/fixtures/make_optimizers.py), OneFlow's against numbers worked out
+// by hand, sequences of them, graphs that step them, and what is refused.
+#include <gtest/gtest.h>
+
+#include <graven/graven.h>
+#include <fstream>
+#include <functional>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "tests/frontend/error_text.h"
+
+namespace graven::lr_scheduler_test {
+namespace {
+
+using namespace lr_scheduler;
+
+optim::SGD two_groups() { return optim::SGD({{{tensor({1.}).requires_grad_()}, {.lr = 0.1}}, {{tensor({1.}).requires_grad_()}, {.lr = 0.02}}}); }
+optim::SGD one_group(double lr) { return optim::SGD({tensor({1.}).requires_grad_()}, {.lr = lr}); }
+
+using Make = std::function<LRScheduler(const optim::Optimizer&)>;
+
+/// As make_optimizers.py has them.
+const std::map<std::string, Make>& pytorch_schedules() {
+  using O = const optim::Optimizer&;
+  static const std::map<std::string, Make> all = {
+      {"warm restarts", [](O o) { return CosineAnnealingWarmRestarts(o, {.T_0 = 7}); }},
+      {"warm restarts, longer and longer", [](O o) { return CosineAnnealingWarmRestarts(o, {.T_0 = 3, .T_mult = 2, .eta_min = 0.01}); }},
+      {"warm restarts from one step", [](O o) { return CosineAnnealingWarmRestarts(o, {.T_0 = 1, .T_mult = 3}); }},
+      {"one cycle", [](O o) { return OneCycleLR(o, {.max_lr = 1, .total_steps = 50}); }},
+      {"one cycle by group",
+       [](O o) {
+         return OneCycleLR(o, {.max_lr = {1.0, 0.3}, .total_steps = 60, .pct_start = 0.25, .div_factor = 10, .final_div_factor = 100});
+       }},
+      {"one cycle, linear",
+       [](O o) { return OneCycleLR(o, {.max_lr = 0.5, .total_steps = 50, .pct_start = 0.33, .anneal_strategy = AnnealStrategy::linear}); }},
+      {"one cycle, three phases", [](O o) { return OneCycleLR(o, {.max_lr = 1, .total_steps = 50, .three_phase = true}); }},
+      {"one cycle, three phases, linear",
+       [](O o) {
+         return OneCycleLR(o, {.max_lr = 1, .total_steps = 55, .pct_start = 0.42, .anneal_strategy = AnnealStrategy::linear, .three_phase = true});
+       }},
+      {"one cycle, only down", [](O o) { return OneCycleLR(o, {.max_lr = 1, .total_steps = 50, .pct_start = 0}); }},
+      {"one cycle, only up", [](O o) { return OneCycleLR(o, {.max_lr = 1, .total_steps = 50, .pct_start = 1}); }},
+      {"cyclic", [](O o) { return CyclicLR(o, {.base_lr = 0.01, .max_lr = 0.1, .step_size_up = 8}); }},
+      {"cyclic by group",
+       [](O o) {
+         return CyclicLR(o, {.base_lr = {0.01, 0.03}, .max_lr = {0.1, 0.3}, .step_size_up = 4, .step_size_down = 9});
+       }},
+      {"cyclic, halved",
+       [](O o) { return CyclicLR(o, {.base_lr = 0.02, .max_lr = 0.5, .step_size_up = 6, .step_size_down = 3, .mode = CyclicMode::triangular2}); }},
+      {"cyclic, exponential",
+       [](O o) { return CyclicLR(o, {.base_lr = 0.02, .max_lr = 0.5, .step_size_up = 5, .mode = CyclicMode::exp_range, .gamma = 0.95}); }},
+      {"constant, exponential",
+       [](O o) {
+         return SequentialLR(o, {ConstantLR(o, {.factor = 0.1, .total_iters = 20}), ExponentialLR(o, {.gamma = 0.9})}, {20});
+       }},
+      {"linear, cosine, step",
+       [](O o) {
+         return SequentialLR(o,
+                             {LinearLR(o, {.start_factor = 0.1, .total_iters = 5}), CosineAnnealingLR(o, {.T_max = 25, .eta_min = 0.01}),
+                              StepLR(o, {.step_size = 4, .gamma = 0.5})},
+                             {5, 30});
+       }},
+      {"milestones, polynomial, restarts",
+       [](O o) {
+         return SequentialLR(o,
+                             {MultiStepLR(o, {.milestones = {2, 5, 5}, .gamma = 0.3}), PolynomialLR(o, {.total_iters = 8, .power = 2}),
+                              CosineAnnealingWarmRestarts(o, {.T_0 = 4, .T_mult = 2})},
+                             {7, 16});
+       }},
+      {"one cycle first, linear",
+       [](O o) {
+         const OneCycleLR main(o, {.max_lr = 1, .total_steps = 30, .three_phase = true});
+         return SequentialLR(o, {main, LinearLR(o, {.start_factor = 0.5, .total_iters = 6})}, {30});
+       }},
+      {"one cycle made first, after linear",
+       [](O o) {
+         const OneCycleLR main(o, {.max_lr = 1, .total_steps = 40});
+         return SequentialLR(o, {LinearLR(o, {.start_factor = 0.2, .total_iters = 10}), main}, {10});
+       }},
+  };
+  return all;
+}
+
+TEST(Schedules, GiveTheRatesOfPyTorchOver50Steps) {
+  std::ifstream file(GRAVEN_SOURCE_DIR "/tests/fixtures/schedules.json");
+  const nlohmann::json data = nlohmann::json::parse(file);
+  ASSERT_EQ(data.size(), pytorch_schedules().size());
+  for (const auto& c : data) {
+    SCOPED_TRACE(c.at("name").get<std::string>());
+    const optim::SGD optimizer = two_groups();
+    LRScheduler schedule = pytorch_schedules().at(c.at("name"))(optimizer);
+    ASSERT_EQ(c.at("rates").size(), 50u);
+    for (const auto& expected : c.at("rates")) {
+      const std::vector<double> rates = optimizer.learning_rates();
+      for (std::size_t g = 0; g < 2; ++g) EXPECT_NEAR(rates[g], expected[g].get<double>(), 1e-15) << "step " << schedule.last_epoch();
+      schedule.step();
+    }
+  }
+}
+
+TEST(Schedules, GoOnFromAnyStepBitForBit) {
+  for (const auto& [name, make] : pytorch_schedules()) {
+    SCOPED_TRACE(name);
+    const optim::SGD optimizer = two_groups(), resumed = two_groups();
+    LRScheduler schedule = make(optimizer), at_once = make(resumed);
+    for (int t = 0; t < 80; ++t) {
+      at_once.set_last_epoch(t);
+      EXPECT_EQ(resumed.learning_rates(), optimizer.learning_rates()) << t;
+      schedule.step();
+    }
+  }
+}
+
+TEST(Schedules, GiveTheRatesOfOneFlow) {
+  const struct {
+    const char* name;
+    Make make;
+    std::vector<std::pair<std::int64_t, double>> rates;
+  } cases[] = {
+      {"cosine decay",
+       [](const optim::Optimizer& o) { return CosineDecayLR(o, {.decay_steps = 12, .alpha = 0.2}); },
+       {{0, 0.1}, {3, 0.08828427124746191}, {4, 0.08}, {6, 0.06}, {8, 0.04}, {12, 0.02}, {13, 0.02}, {50, 0.02}}},
+      {"cosine decay to nothing",
+       [](const optim::Optimizer& o) { return CosineDecayLR(o, {.decay_steps = 3}); },
+       {{0, 0.1}, {1, 0.075}, {2, 0.025}, {3, 0}, {4, 0}}},
+      {"polynomial to an end",
+       [](const optim::Optimizer& o) { return PolynomialLR(o, {.total_iters = 4, .power = 2, .end_learning_rate = 0.02}); },
+       {{0, 0.1}, {1, 0.065}, {2, 0.04}, {3, 0.025}, {4, 0.02}, {9, 0.02}}},
+      {"polynomial, cycle",
+       [](const optim::Optimizer& o) { return PolynomialLR(o, {.total_iters = 4, .power = 2, .end_learning_rate = 0.02, .cycle = true}); },
+       {{0, 0.1}, {1, 0.065}, {2, 0.04}, {4, 0.02}, {5, 0.03125}, {6, 0.025}, {8, 0.02}, {9, 0.025}, {12, 0.02}, {13, 0.0228125}}},
+      {"polynomial, cycle to nothing",
+       [](const optim::Optimizer& o) { return PolynomialLR(o, {.total_iters = 2, .cycle = true}); },
+       {{0, 0.1}, {1, 0.05}, {2, 0}, {3, 0.025}, {4, 0}, {5, 0.1 / 6}, {6, 0}}},
+  };
+  for (const auto& c : cases) {
+    const optim::SGD optimizer = one_group(0.1);
+    LRScheduler schedule = c.make(optimizer);
+    for (const auto& [t, rate] : c.rates) {
+      schedule.set_last_epoch(t);
+      EXPECT_NEAR(optimizer.learning_rates()[0], rate, 1e-16) << c.name << ", step " << t;
+    }
+  }
+}
+
+TEST(Schedules, OneCycleKeepsItsLastRate) {
+  for (const AnnealStrategy strategy : {AnnealStrategy::cos, AnnealStrategy::linear})
+    for (const bool three_phase : {false, true})
+      for (const double pct_start : {0.0, 0.02, 0.1, 0.3, 0.5, 0.9})
+        for (const std::int64_t total : {1, 2, 3, 10, 50}) {
+          SCOPED_TRACE(testing::Message() << pct_start << " of " << total << (three_phase ? ", three phases" : ""));
+          const optim::SGD optimizer = one_group(5);
+          OneCycleLR schedule(optimizer, {.max_lr = 1,
+                                          .total_steps = total,
+                                          .pct_start = pct_start,
+                                          .anneal_strategy = strategy,
+                                          .div_factor = 20,
+                                          .final_div_factor = 100,
+                                          .three_phase = three_phase});
+          for (std::int64_t t = 0; t < total; ++t, schedule.step()) {
+            EXPECT_GE(optimizer.learning_rates()[0], 0.05 / 100 * 0.999999) << t;
+            EXPECT_LE(optimizer.learning_rates()[0], 1.000001) << t;
+          }
+          schedule.set_last_epoch(total - 1);
+          const double last = optimizer.learning_rates()[0];
+          const bool third_phase = !three_phase || 2 * pct_start <= 1 || total == 1;  // or the fall back to where the rise began fills the rest
+          if (third_phase) {
+            EXPECT_NEAR(last, 0.0005, 1e-15);
+          }
+          for (const std::int64_t t : {total, total + 1, 1000 * total}) {
+            schedule.set_last_epoch(t);
+            EXPECT_EQ(optimizer.learning_rates()[0], last) << t;
+          }
+        }
+}
+
+TEST(Schedules, CyclesOfLargeNumbersStayFinite) {
+  const optim::SGD optimizer = one_group(1);
+  constexpr std::int64_t kMost = std::int64_t{1} << 53;
+  for (const std::int64_t multiple : {std::int64_t{1}, std::int64_t{2}, kMost}) {
+    CosineAnnealingWarmRestarts schedule(optimizer, {.T_0 = 1, .T_mult = multiple});
+    for (const std::int64_t t : {std::int64_t{0}, std::int64_t{1}, kMost - 1, kMost}) {
+      schedule.set_last_epoch(t);
+      EXPECT_GE(schedule.get_last_lr()[0], 0);
+      EXPECT_LE(schedule.get_last_lr()[0], 1);
+    }
+  }
+}
+
+TEST(Schedules, SequencesMayStandInSequencesAndHaveWarmUps) {
+  const optim::SGD optimizer = one_group(1);
+  LRScheduler decay = ExponentialLR(optimizer, {.gamma = 0.5});
+  const SequentialLR inner(optimizer, {ConstantLR(optimizer, {.factor = 0.75, .total_iters = 10}), decay}, {2});
+  LRScheduler warm = StepLR(optimizer, {.step_size = 2, .gamma = 0.5});
+  warm.warmup(2, {.factor = 0});
+  SequentialLR schedule(optimizer, {inner, warm}, {5});
+  decay.step();  // changes nothing: the sequence has what it was made of
+  warm.warmup(0);
+  schedule.set_last_epoch(0);
+  std::vector<double> rates;
+  for (int t = 0; t < 10; ++t) {
+    rates.push_back(optimizer.learning_rates()[0]);
+    schedule.step();
+  }
+  EXPECT_EQ(rates, (std::vector<double>{0.75, 0.75, 1, 0.5, 0.25, 0, 0.25, 0.5, 0.5, 0.25}));
+  schedule.warmup(4, {.factor = 0});
+  schedule.set_last_epoch(2);
+  EXPECT_EQ(optimizer.learning_rates()[0], 0.125) << "half way to the 0.25 of step 4";
+  schedule.set_last_epoch(4);
+  EXPECT_EQ(optimizer.learning_rates()[0], 0.25);
+}
+
+TEST(Schedules, WarmUpOneCycles) {
+  const optim::SGD optimizer = one_group(1);
+  OneCycleLR schedule(optimizer, {.max_lr = 8, .total_steps = 20, .pct_start = 0.25, .anneal_strategy = AnnealStrategy::linear, .div_factor = 8});
+  schedule.warmup(4, {.method = Warmup::constant, .factor = 0.5});
+  EXPECT_EQ(optimizer.learning_rates()[0], 0.5);
+  schedule.set_last_epoch(4);
+  EXPECT_EQ(optimizer.learning_rates()[0], 8);
+}
+
+TEST(Schedules, SayWhatIsWrong) {
+  const optim::SGD sgd = two_groups(), other = one_group(0.1);
+  const double inf = std::numeric_limits<double>::infinity();
+  const StepLR step(sgd, {}), others(other, {});
+  const auto nested = [&](int depth) {
+    LRScheduler schedule = step;
+    for (int i = 1; i < depth; ++i) schedule = SequentialLR(sgd, {schedule}, {});
+  };
+  nested(8);
+  const struct {
+    std::function<void()> mistake;
+    const char* error;
+  } cases[] = {
+      {[&] { CosineAnnealingWarmRestarts(sgd, {.T_0 = 0}); }, "CosineAnnealingWarmRestarts: T_0 must be positive, got 0"},
+      {[&] { CosineAnnealingWarmRestarts(sgd, {.T_mult = 0}); }, "CosineAnnealingWarmRestarts: T_mult must be positive, got 0"},
+      {[&] { CosineAnnealingWarmRestarts(sgd, {.eta_min = inf}); }, "CosineAnnealingWarmRestarts: eta_min must be a finite number, got inf"},
+      {[&] { CosineDecayLR(sgd, {.decay_steps = -1}); }, "CosineDecayLR: decay_steps must be positive, got -1"},
+      {[&] { CosineDecayLR(sgd, {.alpha = inf}); }, "CosineDecayLR: alpha must be a finite number, got inf"},
+      {[&] { PolynomialLR(sgd, {.end_learning_rate = -inf}); }, "PolynomialLR: end_learning_rate must be a finite number, got -inf"},
+      {[&] { OneCycleLR(sgd, {.max_lr = 1}); }, "OneCycleLR: total_steps must be positive, got 0"},
+      {[&] { OneCycleLR(sgd, {.total_steps = 5}); }, "OneCycleLR: max_lr must be one number, or one for each of the 2 parameter groups, got 0"},
+      {[&] {
+         OneCycleLR(sgd, {.max_lr = {1, 2, 3}, .total_steps = 5});
+       },
+       "OneCycleLR: max_lr must be one number, or one for each of the 2 parameter groups, got 3"},
+      {[&] {
+         OneCycleLR(sgd, {.max_lr = {1, -2}, .total_steps = 5});
+       },
+       "OneCycleLR: max_lr must be finite and not negative, got -2"},
+      {[&] { OneCycleLR(sgd, {.max_lr = inf, .total_steps = 5}); }, "OneCycleLR: max_lr must be finite and not negative, got inf"},
+      {[&] { OneCycleLR(sgd, {.max_lr = 1, .total_steps = 5, .pct_start = 1.5}); }, "OneCycleLR: pct_start must lie in [0, 1], got 1.500000"},
+      {[&] { OneCycleLR(sgd, {.max_lr = 1, .total_steps = 5, .div_factor = 0}); }, "OneCycleLR: div_factor must be a finite number above 0, got 0"},
+      {[&] { OneCycleLR(sgd, {.max_lr = 1, .total_steps = 5, .final_div_factor = -2}); },
+       "OneCycleLR: final_div_factor must be a finite number above 0, got -2"},
+      {[&] { CyclicLR(sgd, {.base_lr = 0, .max_lr = 1}); }, "CyclicLR: base_lr must be above 0, since the whole curve is a multiple of it"},
+      {[&] {
+         CyclicLR(sgd, {.base_lr = {1, 2, 3}, .max_lr = 1});
+       },
+       "CyclicLR: base_lr must be one number, or one for each of the 2 parameter groups, got 3"},
+      {[&] { CyclicLR(sgd, {.base_lr = 1}); }, "CyclicLR: max_lr must be one number, or one for each of the 2 parameter groups, got 0"},
+      {[&] {
+         CyclicLR(sgd, {.base_lr = {0.1, 0.2}, .max_lr = 1});
+       },
+       "CyclicLR: max_lr / base_lr must be the same for each parameter group, got 1 / 0.1 and 1 / 0.2"},
+      {[&] {
+         CyclicLR(sgd, {.base_lr = {0.1, 0}, .max_lr = {1, 0}});
+       },
+       "CyclicLR: max_lr / base_lr must be the same for each parameter group, got 1 / 0.1 and 0 / 0"},
+      {[&] { CyclicLR(sgd, {.base_lr = 1, .max_lr = 2, .step_size_up = 0}); }, "CyclicLR: step_size_up must be positive, got 0"},
+      {[&] { CyclicLR(sgd, {.base_lr = 1, .max_lr = 2, .step_size_down = 0}); }, "CyclicLR: step_size_down must be positive, got 0"},
+      {[&] { CyclicLR(sgd, {.base_lr = 1, .max_lr = 2, .gamma = inf}); }, "CyclicLR: gamma must be a finite number, got inf"},
+      {[&] { SequentialLR(sgd, {}, {}); }, "SequentialLR: there are no schedulers"},
+      {[&] {
+         SequentialLR(sgd, {step, others}, {5});
+       },
+       "SequentialLR: scheduler 1 belongs to another optimizer"},
+      {[&] {
+         SequentialLR(sgd, {step, step}, {5, 6});
+       },
+       "SequentialLR: expected one milestone fewer than schedulers, got 2 and 2"},
+      {[&] {
+         SequentialLR(sgd, {step, step}, {0});
+       },
+       "SequentialLR: milestones must increase from above 0, got 0"},
+      {[&] {
+         SequentialLR(sgd, {step, step, step}, {5, 5});
+       },
+       "SequentialLR: milestones must increase from above 0, got 5, 5"},
+      {[&] { nested(9); }, "SequentialLR: schedules stand within schedules at most 8 deep, got 9"},
+      {[&] {
+         SequentialLR(sgd, {step, OneCycleLR(sgd, {.max_lr = 1, .total_steps = 5})}, {5});
+       },
+       "SequentialLR: scheduler 0 starts from the learning rate 0.1, but scheduler 1 sets it to 0.04\n"
+       "  make OneCycleLR or CyclicLR before the others: all start from the rate that it sets"},
+  };
+  for (const auto& c : cases) EXPECT_EQ(test::error_of(c.mistake), std::string("error: ") + c.error);
+}
+
+struct Mlp : nn::Module<Mlp> {
+  nn::Linear hidden = child("hidden", nn::Linear(6, 20));
+  nn::Linear logits = child("logits", nn::Linear(20, 3));
+  Tensor forward(Tensor x) { return logits(relu(hidden(x))); }
+};
+
+struct Scheduled : nn::Graph<Scheduled> {
+  Mlp model;
+  optim::SGD optimizer;
+  Scheduled(Mlp mlp, const Make& schedule) : model(child("model", mlp)), optimizer(model.parameters(), {.lr = 0.1, .momentum = 0.9}) {
+    add_optimizer(optimizer, schedule(optimizer));
+  }
+  Tensor build(Tensor x, Tensor labels) {
+    Tensor loss = cross_entropy(model(x), labels);
+    loss.backward();
+    return loss;
+  }
+};
+
+TEST(Schedules, StepInGraphsAsEagerly) {
+  const struct {
+    const char* name;
+    Make schedule;
+    std::vector<double> rates;
+  } cases[] = {
+      {"sequence",
+       [](const optim::Optimizer& o) {
+         return SequentialLR(o, {LinearLR(o, {.start_factor = 0.25, .total_iters = 2}), StepLR(o, {.step_size = 2, .gamma = 0.5})}, {2});
+       },
+       {0.025, 0.0625, 0.1, 0.1, 0.05, 0.05}},
+      {"one cycle",
+       [](const optim::Optimizer& o) {
+         return OneCycleLR(
+             o,
+             {.max_lr = 0.5, .total_steps = 5, .pct_start = 0.6, .anneal_strategy = AnnealStrategy::linear, .div_factor = 5, .final_div_factor = 10});
+       },
+       {0.1, 0.3, 0.5, 0.255, 0.01, 0.01}},
+  };
+  manual_seed(13);
+  const Tensor x = randn({8, 6}), labels = randint(0, 3, {8});
+  for (const auto& c : cases) {
+    SCOPED_TRACE(c.name);
+    Mlp eager, shared;
+    shared.load_state_dict(eager.state_dict());
+    Scheduled graph(shared, c.schedule);
+    optim::SGD optimizer(eager.parameters(), {.lr = 0.1, .momentum = 0.9});
+    LRScheduler schedule = c.schedule(optimizer);
+    nn::StateDict saved;
+    std::vector<Tensor> losses;
+    for (std::size_t step = 0; step < c.rates.size(); ++step) {
+      EXPECT_NEAR(graph.learning_rates()[0], c.rates[step], 1e-15) << "step " << step;
+      EXPECT_EQ(graph.learning_rates(), optimizer.learning_rates()) << "step " << step;
+      optimizer.zero_grad();
+      cross_entropy(eager(x), labels).backward();
+      optimizer.step();
+      schedule.step();
+      losses.push_back(graph(x, labels).detach().clone());
+      for (std::size_t i = 0; i < 4; ++i)
+        EXPECT_TRUE(allclose(shared.parameters()[i], eager.parameters()[i], 1e-4, 1e-5)) << "step " << step << ", parameter " << i;
+      if (step == 2)
+        for (const auto& [name, t] : graph.state_dict()) saved.emplace_back(name, t.detach().clone());
+    }
+    Scheduled resumed(Mlp(), c.schedule);
+    resumed.load_state_dict(saved);
+    for (std::size_t step = 3; step < c.rates.size(); ++step) EXPECT_TRUE(equal(resumed(x, labels), losses[step])) << "step " << step;
+  }
+}
+
+}  // namespace
+}  // namespace graven::lr_scheduler_test
