@@ -51,12 +51,30 @@ if ! command -v apt-get >/dev/null 2>&1; then
   exit
 fi
 
+# What the package lists say of a package: its candidate's version and the installed one's; nothing where they do not know it.
+versions() { apt-cache policy "$1" 2>/dev/null | awk '/Installed:/ { installed = $2 } /Candidate:/ && $2 != "(none)" { print $2, installed }'; }
+installable() { [ -n "$(versions "$1")" ]; }
+# Some releases lack some of the optional packages, or files of theirs. Where the lists say so there is nothing to install, and no reason to
+# fetch them anew.
+if [ ${#missing_required[@]} -eq 0 ] && apt-cache policy 2>/dev/null | grep ' Packages$' >/dev/null; then
+  to_be_had=()
+  for package in "${missing_optional[@]}"; do
+    read -r candidate installed <<<"$(versions "$package")" || true
+    [ "$candidate" = "$installed" ] || to_be_had+=("$package")
+  done
+  if [ ${#to_be_had[@]} -eq 0 ]; then
+    say "everything is in place, without ${missing_optional[*]} (optional): not in this system's packages"
+    exit 0
+  fi
+fi
+
+missing=("${missing_required[@]}" "${missing_optional[@]}")
 as_root=()
 if [ "$(id -u)" -ne 0 ]; then
   if command -v sudo >/dev/null 2>&1; then
     as_root=(sudo)
   else
-    say "not root, and there is no sudo. As root: apt-get install ${missing_required[*]} ${missing_optional[*]}"
+    say "not root, and there is no sudo. As root: apt-get install ${missing[*]}"
     [ ${#missing_required[@]} -eq 0 ]
     exit
   fi
@@ -100,28 +118,32 @@ install_inja_from_newer_suite() {
   return 1
 }
 
-say "installing ${missing_required[*]} ${missing_optional[*]}"
-installable() { [ -n "$(apt-cache policy "$1" 2>/dev/null | awk '/Candidate:/ && $2 != "(none)" { print $2 }')" ]; }
+say "installing ${missing[*]}"
 updated=no
 update_once() {
   [ $updated = yes ] && return 0
   updated=yes
   apt update || say "apt-get update failed; trying with the package lists at hand"
 }
-wanted=()
-for package in "${missing_required[@]}" "${missing_optional[@]}"; do
-  [ "$package" = inja-dev ] && continue
-  wanted+=("$package")
-done
-if [ ${#wanted[@]} -gt 0 ]; then
+# Installs those of the packages that are to be had.
+install() {
+  [ $# -gt 0 ] || return 0
   update_once
-  available=()
-  for package in "${wanted[@]}"; do
+  local available=() package
+  for package; do
     if installable "$package"; then available+=("$package"); else say "this system's packages have no $package"; fi
   done
-  if [ ${#available[@]} -gt 0 ]; then apt install --no-install-recommends "${available[@]}" >/dev/null; fi
-fi
-if ! present include:inja/inja.hpp; then
+  [ ${#available[@]} -eq 0 ] || apt install --no-install-recommends "${available[@]}" >/dev/null
+}
+required=() inja=present
+for package in "${missing_required[@]}"; do
+  if [ "$package" = inja-dev ]; then inja=missing; else required+=("$package"); fi
+done
+install "${required[@]}"
+install "${missing_optional[@]}" || for package in "${missing_optional[@]}"; do
+  install "$package" || say "$package could not be installed"
+done
+if [ $inja = missing ]; then
   update_once
   if installable inja-dev; then
     apt install --no-install-recommends inja-dev >/dev/null
