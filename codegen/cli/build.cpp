@@ -21,8 +21,11 @@ struct BuildArguments {
 
 void add_common(CLI::App* command, BuildArguments& o) {
   command->add_option("project", o.project, "An emitted project")->required();
-  command->add_option("--type", o.build.build_type, "CMake's build type")->capture_default_str();
-  command->add_option("-j,--jobs", o.build.jobs, "Compilers at once; 0: one a processor")->check(whole_number(0, 4096))->capture_default_str();
+  command->add_option("--type", o.build.build_type, "CMake's build type")->type_name("TYPE")->capture_default_str();
+  command->add_option("-j,--jobs", o.build.jobs, "Compilers at once; 0: one a processor")
+      ->type_name("N")
+      ->check(whole_number(0, 4096))
+      ->capture_default_str();
 }
 
 /// Runs the program in the place of a shell: its output is ours, its status is returned.

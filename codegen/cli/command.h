@@ -22,6 +22,9 @@ void add_ops(CLI::App& app, int& status);
 /// For an option: a whole number from `first` to `last`.
 CLI::Validator whole_number(std::int64_t first, std::int64_t last);
 
+/// The commands' arguments and options as Markdown, from the parser's table: the last part of docs/command.md.
+std::string options_markdown(const CLI::App& app);
+
 /// Where a saved graph lies: a folder with graph.json (a saved graph or an emitted project), or a JSON file.
 std::string graph_file(const std::string& path);
 ir::Graph load_graph(const std::string& path);

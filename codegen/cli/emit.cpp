@@ -19,7 +19,7 @@ namespace {
 struct EmitArguments {
   std::string path, output, target = "cpu";
   codegen::EmitOptions emit;
-  bool check = false, quiet = false;
+  bool check = false, quiet = false, unformatted = false;
 };
 
 int check_project(const EmitArguments& o, codegen::EmitOptions options) {
@@ -45,7 +45,7 @@ int emit(const EmitArguments& o) {
   options.passes.dump_directory = given.passes.dump_directory;
   options.passes.from = given.passes.from;
   options.passes.to = given.passes.to;
-  options.format = given.format;
+  options.format = !o.unformatted;
   if (given.memory_budget > 0) options.memory_budget = given.memory_budget;
   options.update_in_backward = given.update_in_backward;
   options.weights = load_weights(o.path, graph);
@@ -73,19 +73,22 @@ void add_emit(CLI::App& app, int& status) {
   auto* command = app.add_subcommand("emit", "Writes the standalone project of a saved graph");
   auto o = std::make_shared<EmitArguments>();
   command->add_option("graph", o->path, "A saved graph, an emitted project, or a JSON file at any stage")->required();
-  command->add_option("-o,--output", o->output, "The project's folder");
-  command->add_option("--name", o->emit.name, "Name of the project, its namespace and its program");
-  command->add_option("--target", o->target, "cpu or cuda")->check(CLI::IsMember({"cpu", "cuda"}))->capture_default_str();
+  command->add_option("-o,--output", o->output, "The project's folder")->type_name("FOLDER");
+  command->add_option("--name", o->emit.name, "Name of the project, its namespace and its program")->type_name("NAME");
+  command->add_option("--target", o->target, "cpu or cuda")->type_name("TARGET")->check(CLI::IsMember({"cpu", "cuda"}))->capture_default_str();
   command->add_flag("--check", o->check, "Write nothing; fail when the project at --output (or the one given) is not what would be emitted now");
-  command->add_option("--disable", o->emit.passes.disabled, "Passes to leave out (graven passes lists them)")->delimiter(',');
-  command->add_option("--from", o->emit.passes.from, "First pass to run");
-  command->add_option("--to", o->emit.passes.to, "Last pass to run");
-  command->add_option("--dump", o->emit.passes.dump_directory, "Write the graph after every pass into this folder");
+  command->add_option("--disable", o->emit.passes.disabled, "Passes to leave out, with commas between them (graven passes lists them)")
+      ->type_name("PASS")
+      ->delimiter(',');
+  command->add_option("--from", o->emit.passes.from, "First pass to run")->type_name("PASS");
+  command->add_option("--to", o->emit.passes.to, "Last pass to run")->type_name("PASS");
+  command->add_option("--dump", o->emit.passes.dump_directory, "Write the graph after every pass into this folder")->type_name("FOLDER");
   command->add_option("--memory-budget", o->emit.memory_budget, "Bytes that the arena may take; more is an error")
+      ->type_name("BYTES")
       ->check(whole_number(0, std::int64_t{1} << 60));
   command->add_flag("--update-in-backward", o->emit.update_in_backward,
                     "Update each parameter as soon as its gradient is there: one module's gradients in memory at a time");
-  command->add_flag("!--no-format", o->emit.format, "Leave out clang-format");
+  command->add_flag("--no-format", o->unformatted, "Leave out clang-format");
   command->add_flag("-q,--quiet", o->quiet, "Say nothing but notes and errors");
   command->callback([o, &status] { status = emit(*o); });
 }

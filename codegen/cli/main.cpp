@@ -19,6 +19,13 @@ int main(int argc, char** argv) {
   app.require_subcommand(0, 1);  // none and an unknown one are told apart below
   app.set_version_flag("--version", "graven " GRAVEN_VERSION);
   app.failure_message(CLI::FailureMessage::help);
+  app.add_flag_callback(
+      "--markdown",
+      [&] {
+        graven::cli::write_text("", graven::cli::options_markdown(app));
+        throw CLI::Success();  // as --help ends
+      },
+      "Print every command's options as Markdown: the last part of docs/command.md");
   int status = 0;
   graven::cli::add_emit(app, status);
   graven::cli::add_build(app, status);

@@ -117,11 +117,12 @@ void add_show(CLI::App& app, int& status) {
   command
       ->add_option("-f,--format", options->format,
                    "text, json, dot, svg or png (Graphviz, grouped by module); plan: the buffers as a table; memory: the arena over time, as SVG")
+      ->type_name("FORMAT")
       ->check(CLI::IsMember({"text", "json", "dot", "svg", "png", "plan", "memory"}))
       ->capture_default_str();
-  command->add_option("-o,--output", options->output, "Where to write; the screen when absent");
+  command->add_option("-o,--output", options->output, "Where to write; the screen when absent")->type_name("FILE");
   command->add_flag("--evaluation", options->evaluation, "Show the network as a training project evaluates it");
-  command->add_option("--after", options->stage, "Show the graph after this pass ('final': after the last)");
+  command->add_option("--after", options->stage, "Show the graph after this pass ('final': after the last)")->type_name("PASS");
   command->callback([options, &status] { status = show(*options); });
 }
 

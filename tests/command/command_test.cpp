@@ -1,0 +1,195 @@
+// The graven command at work: what each subcommand prints and writes for a small saved graph. What they refuse stands in tests/errors.
+// `test_command --bless` rewrites the options in docs/command.md.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "codegen/build/process.h"
+#include "codegen/plan/plan.h"
+#include "ir/json.h"
+#include "ir/op.h"
+#include "ir/passes/derive_evaluation.h"
+#include "ir/passes/pass.h"
+#include "tests/passes/graphs.h"
+
+namespace graven::test {
+namespace {
+
+namespace fs = std::filesystem;
+using codegen::ProcessResult;
+
+bool bless = false;
+
+std::string text_of(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::ostringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+/// A folder of the test's own, where the command runs. Its saved/ is a network that is another function when it is evaluated: it has batch norms.
+class Command : public testing::Test {
+ protected:
+  Command() {
+    fs::remove_all(work);
+    fs::create_directories(work / "saved");
+    ir::write_graph((work / "saved/graph.json").string(), tests::residual_training());
+  }
+
+  ProcessResult run(std::vector<std::string> words, const std::vector<std::string>& environment = {}) const {
+    std::vector<std::string> command = {"/usr/bin/env"};
+    command.insert(command.end(), environment.begin(), environment.end());
+    command.emplace_back(GRAVEN_BINARY_DIR "/graven");
+    command.insert(command.end(), words.begin(), words.end());
+    return codegen::run_process(command, {.directory = work.string(), .seconds = 300, .output_limit = std::size_t{1} << 24});
+  }
+
+  /// What it prints, and that it succeeds.
+  std::string output(const std::vector<std::string>& words, const std::vector<std::string>& environment = {}) const {
+    const ProcessResult r = run(words, environment);
+    std::string line = "graven";
+    for (const std::string& word : words) line += " " + word;
+    EXPECT_EQ(r.exit_status, 0) << line << "\n" << r.output;
+    return r.output;
+  }
+
+  const fs::path work = fs::path(GRAVEN_BINARY_DIR) / "command" / testing::UnitTest::GetInstance()->current_test_info()->name();
+};
+
+/// The differences of two projects' folders, weights and recorded tensors included.
+std::vector<std::string> differences(const fs::path& a, const fs::path& b) {
+  std::vector<std::string> found;
+  const std::pair<fs::path, fs::path> both[] = {{a, b}, {b, a}};
+  for (const auto& [from, to] : both)
+    for (const auto& entry : fs::recursive_directory_iterator(from)) {
+      const fs::path path = entry.path().lexically_relative(from);
+      if (entry.is_regular_file() && (!fs::exists(to / path) || text_of(entry.path()) != text_of(to / path))) found.push_back(path.string());
+    }
+  return found;
+}
+
+TEST_F(Command, ShowsWhereTheMemoryGoes) {
+  // One rectangle a buffer, each with its name.
+  const ir::Graph graph = [&] {
+    ir::Graph lowered = tests::residual_training();
+    ir::finish_passes(lowered, {});
+    return lowered;
+  }();
+  const codegen::Plan plan = codegen::make_plan(graph, ir::Target::cpu);
+  const std::string picture = output({"show", "saved", "-f", "memory"});
+  EXPECT_EQ(picture.rfind("<svg ", 0), 0u) << picture.substr(0, 100);
+  std::size_t titles = 0;
+  for (std::size_t at = 0; (at = picture.find("<title>", at)) != std::string::npos; ++at) ++titles;
+  EXPECT_EQ(titles, plan.buffers.size());
+  for (const codegen::Buffer& buffer : plan.buffers) EXPECT_NE(picture.find("<title>" + buffer.name + "  "), std::string::npos) << buffer.name;
+}
+
+TEST_F(Command, ShowsTheGraphAsJson) {
+  EXPECT_EQ(output({"show", "saved", "-f", "json"}), text_of(work / "saved/graph.json"));
+  ir::Graph evaluation = ir::evaluation_graph(tests::residual_training());
+  EXPECT_EQ(output({"show", "saved", "-f", "json", "--evaluation"}), ir::to_json(evaluation));
+  // The graph after a pass is a graph again, and what comes after it is the same.
+  output({"show", "saved", "-f", "json", "--after", "differentiate", "-o", "differentiated.json"});
+  EXPECT_EQ(output({"show", "differentiated.json", "--after", "final"}), output({"show", "saved", "--after", "final"}));
+}
+
+TEST_F(Command, ShowsTheGraphAsAPicture) {
+  if (codegen::find_program("dot").empty()) GTEST_SKIP() << "Graphviz is not installed";
+  const std::string svg = output({"show", "saved", "-f", "svg"});
+  EXPECT_NE(svg.find("<svg "), std::string::npos) << svg.substr(0, 500);
+  for (const char* word : {">model.conv1<", ">batch_norm_training<", ">cross_entropy<"}) EXPECT_NE(svg.find(word), std::string::npos) << word;
+  EXPECT_EQ(output({"show", "saved", "-f", "png", "-o", "graph.png"}), "");
+  EXPECT_EQ(text_of(work / "graph.png").substr(0, 8), "\x89PNG\r\n\x1a\n");
+  ProcessResult r = run({"show", "saved", "-f", "png"});
+  EXPECT_EQ(r.exit_status, 1);
+  EXPECT_NE(r.output.find("expected  -o FILE.png"), std::string::npos) << r.output;
+  r = run({"show", "saved", "-f", "svg"}, {"PATH=" + work.string()});
+  EXPECT_EQ(r.exit_status, 1);
+  EXPECT_NE(r.output.find("its command 'dot' was not found"), std::string::npos) << r.output;
+}
+
+TEST_F(Command, ListsPassesAndOperators) {
+  const std::string passes = output({"passes"});
+  std::size_t at = 0;
+  for (const ir::Pass& pass : ir::pipeline()) {
+    at = passes.find("  " + std::string(pass.name) + " ", at);
+    ASSERT_NE(at, std::string::npos) << pass.name << " is missing, or out of order";
+    EXPECT_NE(passes.find(std::string(pass.reason) + "\n", at), std::string::npos) << pass.name;
+  }
+  EXPECT_EQ(static_cast<std::size_t>(std::count(passes.begin(), passes.end(), '\n')), ir::pipeline().size());
+  const std::string operators = output({"ops"});
+  for (const ir::OpDef* op : ir::all_ops()) EXPECT_NE(("\n" + operators).find("\n" + std::string(op->name) + " "), std::string::npos) << op->name;
+  for (const char* name : {"conv2d", "relu", "cat", "sgd"}) {
+    const ir::OpDef& op = ir::get_op(name);
+    const std::string all = output({"ops", name});
+    EXPECT_EQ(all.rfind(std::string(name) + "\n  " + std::string(op.doc) + "\n", 0), 0u) << all;
+    for (const ir::InputSpec& input : op.inputs) EXPECT_NE(all.find("  input      " + std::string(input.name)), std::string::npos) << all;
+    for (const ir::AttributeSpec& attribute : op.attributes)
+      EXPECT_NE(all.find("  attribute  " + std::string(attribute.name) + ": "), std::string::npos) << all;
+  }
+}
+
+TEST_F(Command, EmitsFromEveryDump) {
+  output({"emit", "saved", "-o", "straight", "--dump", "dumps", "-q"});
+  std::vector<fs::path> dumps;
+  for (const auto& entry : fs::directory_iterator(work / "dumps"))
+    if (entry.path().filename() != "evaluation.json") dumps.push_back(entry.path());
+  std::sort(dumps.begin(), dumps.end());
+  ASSERT_GT(dumps.size(), 5u);
+  EXPECT_EQ(dumps.front().filename(), "00-trace.json");
+  EXPECT_EQ(text_of(dumps.front()), text_of(work / "saved/graph.json"));
+  // What has been through some passes ends as what went through all of them; beside it lies how it is evaluated.
+  for (const std::size_t i : {dumps.size() / 2, dumps.size() - 1}) {
+    const std::string name = "from_" + std::to_string(i);
+    output({"emit", dumps[i].string(), "-o", name, "-q"});
+    EXPECT_EQ(differences(work / "straight", work / name), std::vector<std::string>()) << dumps[i];
+  }
+}
+
+TEST_F(Command, EmitsWithoutPasses) {
+  ir::write_graph((work / "saved/graph.json").string(), tests::mlp_training());
+  const auto project = [&](const std::string& name, std::vector<std::string> options) {
+    options.insert(options.begin(), {"emit", "saved", "-o", name, "-q", "--no-format"});
+    output(options);
+    return text_of(work / name / "model.cpp");
+  };
+  const std::string whole = project("whole", {});
+  EXPECT_NE(whole.find("linear<relu>("), std::string::npos) << whole;
+  const std::string apart = project("apart", {"--disable", "fuse_epilogues,fuse_elementwise"});
+  EXPECT_EQ(apart.find("linear<relu>("), std::string::npos) << apart;
+  EXPECT_NE(apart.find("elementwise<relu>("), std::string::npos) << apart;
+}
+
+TEST_F(Command, OptionsAreThoseOfTheManual) {
+  const fs::path manual = GRAVEN_SOURCE_DIR "/docs/command.md";
+  const std::string text = text_of(manual), found = output({"--markdown"});
+  const std::size_t begin = text.find("## Options\n");
+  ASSERT_NE(begin, std::string::npos);
+  if (bless) std::ofstream(manual, std::ios::binary) << text.substr(0, begin) + found;
+  EXPECT_EQ(text_of(manual).substr(begin), found) << manual << " says otherwise: test_command --bless";
+  for (const char* option : {"--from PASS", "--to PASS", "--name NAME", "--memory-budget BYTES", "--no-format", "--evaluation"})
+    EXPECT_NE(found.find("`" + std::string(option) + "`"), std::string::npos) << option;
+  EXPECT_EQ(output({"emit", "--help"}).find("{false}"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace graven::test
+
+int main(int argc, char** argv) {
+  testing::InitGoogleTest(&argc, argv);
+  for (int i = 1; i < argc; ++i) {
+    if (std::string(argv[i]) != "--bless") {
+      std::fprintf(stderr, "unknown argument %s; --bless rewrites what is stored\n", argv[i]);
+      return 2;
+    }
+    graven::test::bless = true;
+  }
+  return RUN_ALL_TESTS();
+}
