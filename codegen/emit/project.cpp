@@ -119,6 +119,7 @@ struct Prepared {
   Plan plan;
   std::shared_ptr<const Evaluation> evaluation;
   std::map<std::string, std::string> files;
+  std::set<std::string> unformatted;  ///< generated files that are to be formatted, but for want of the formatter are not
 };
 
 void require_budget(const Plan& plan, const EmitOptions& options, const char* what) {
@@ -135,7 +136,7 @@ void ask_for_update_in_backward(ir::Graph& graph) {
 }
 
 Prepared prepare(const ir::Graph& traced, const EmitOptions& options, EmitReport& report) {
-  Prepared p{traced, {}, {}, {}};
+  Prepared p{traced, {}, {}, {}, {}};
   if (options.update_in_backward) ask_for_update_in_backward(p.graph);
   report.passes = finish_passes(p.graph, options);
   record_options(p.graph, options);
@@ -227,8 +228,10 @@ Prepared prepare(const ir::Graph& traced, const EmitOptions& options, EmitReport
 
   if (options.format) {
     start = Clock::now();
-    if (!format_texts(files, generated))
+    if (!format_texts(files, generated)) {
       report.notes.emplace_back("clang-format 19 was not found: the generated files are indented, but not formatted");
+      p.unformatted.insert(generated.begin(), generated.end());
+    }
     report.format_milliseconds = milliseconds_since(start);
   }
   return p;
@@ -406,16 +409,25 @@ std::vector<std::string> check(const fs::path& directory, const EmitOptions& giv
   const ir::Graph graph = ir::read_graph((directory / "graph.json").string());
   EmitOptions options = given;
   if (!options.evaluation) options.evaluation = read_evaluation(directory / "graph.json");
-  const auto files = render_project(graph, options);
-  std::vector<std::string> differences;
-  for (const auto& [path, text] : files) {
+  EmitReport report;
+  const Prepared p = prepare(graph, options, report);
+  std::vector<std::string> differences, untold;
+  for (const auto& [path, text] : p.files) {
     std::string old;
     if (!read_file(directory / path, old))
       differences.push_back(path + ": is missing");
+    else if (old != text && p.unformatted.count(path))
+      untold.push_back(path);
     else if (old != text)
       differences.push_back(path + ": differs");
   }
-  for (const std::string& path : stale_files(directory, files)) differences.push_back(path + ": is superfluous");
+  for (const std::string& path : stale_files(directory, p.files)) differences.push_back(path + ": is superfluous");
+  // What differs before it is formatted may be the same after. What is certain is an answer all the same.
+  if (differences.empty() && !untold.empty())
+    throw UserError(directory.string() + ": cannot be compared: clang-format 19 was not found")
+        .note(fmt::format("{} of its files differ before they are formatted: {}{}", untold.size(), untold.front(), untold.size() > 1 ? ", ..." : ""))
+        .note("expected  the package clang-format-19; --no-format for a project that was emitted without it");
+  for (const std::string& path : untold) differences.push_back(path + ": differs, perhaps for want of clang-format 19");
   return differences;
 }
 

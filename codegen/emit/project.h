@@ -71,7 +71,7 @@ EmitReport emit(const ir::Graph& graph, const std::filesystem::path& directory, 
 std::map<std::string, std::string> render_project(const ir::Graph& graph, const EmitOptions& options = {}, EmitReport* report = nullptr);
 
 /// One line for each file of the checked-in project that is missing, superfluous or not what would be emitted now from its graph.json; empty
-/// when all is as it should be.
+/// when all is as it should be. User error when only the formatter, which is not installed, could tell.
 std::vector<std::string> check(const std::filesystem::path& directory, const EmitOptions& options = {});
 
 /// The options that graph.json records, for emitting it again.

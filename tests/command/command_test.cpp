@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "codegen/build/process.h"
+#include "codegen/emit/format.h"
 #include "codegen/plan/plan.h"
 #include "ir/json.h"
 #include "ir/op.h"
@@ -62,6 +63,28 @@ class Command : public testing::Test {
 
   const fs::path work = fs::path(GRAVEN_BINARY_DIR) / "command" / testing::UnitTest::GetInstance()->current_test_info()->name();
 };
+
+TEST_F(Command, CheckNeedsTheFormatterOnlyWhereItDecides) {
+  if (codegen::find_formatter().empty()) GTEST_SKIP() << "clang-format 19 is not installed";
+  ir::write_graph((work / "saved/graph.json").string(), tests::polynomial_training());
+  const std::vector<std::string> without = {"PATH=" + work.string()};
+  output({"emit", "saved", "-o", "formatted", "-q"});
+  EXPECT_NE(output({"emit", "formatted", "--check"}).find("as it would be emitted now"), std::string::npos);
+  ProcessResult r = run({"emit", "formatted", "--check"}, without);
+  EXPECT_EQ(r.exit_status, 1);
+  EXPECT_NE(r.output.find("error: formatted: cannot be compared: clang-format 19 was not found"), std::string::npos) << r.output;
+  EXPECT_EQ(r.output.find("are not what would be emitted now"), std::string::npos) << r.output;
+  // A file that nobody formats decides by itself.
+  std::ofstream(work / "formatted/CMakeLists.txt", std::ios::app) << "# changed\n";
+  r = run({"emit", "formatted", "--check"}, without);
+  EXPECT_EQ(r.exit_status, 1);
+  EXPECT_NE(r.output.find("CMakeLists.txt: differs\n"), std::string::npos) << r.output;
+  EXPECT_NE(r.output.find("model.cpp: differs, perhaps for want of clang-format 19\n"), std::string::npos) << r.output;
+  // What was emitted without it is compared without it.
+  EXPECT_NE(output({"emit", "saved", "-o", "plain", "-q"}, without).find("note: clang-format 19 was not found"), std::string::npos);
+  output({"emit", "plain", "--check"}, without);
+  output({"emit", "plain", "--check", "--no-format"});
+}
 
 /// The differences of two projects' folders, weights and recorded tensors included.
 std::vector<std::string> differences(const fs::path& a, const fs::path& b) {
@@ -137,7 +160,7 @@ TEST_F(Command, ListsPassesAndOperators) {
 }
 
 TEST_F(Command, EmitsFromEveryDump) {
-  output({"emit", "saved", "-o", "straight", "--dump", "dumps", "-q"});
+  output({"emit", "saved", "-o", "straight", "--dump", "dumps", "-q", "--no-format"});
   std::vector<fs::path> dumps;
   for (const auto& entry : fs::directory_iterator(work / "dumps"))
     if (entry.path().filename() != "evaluation.json") dumps.push_back(entry.path());
@@ -148,7 +171,7 @@ TEST_F(Command, EmitsFromEveryDump) {
   // What has been through some passes ends as what went through all of them; beside it lies how it is evaluated.
   for (const std::size_t i : {dumps.size() / 2, dumps.size() - 1}) {
     const std::string name = "from_" + std::to_string(i);
-    output({"emit", dumps[i].string(), "-o", name, "-q"});
+    output({"emit", dumps[i].string(), "-o", name, "-q", "--no-format"});
     EXPECT_EQ(differences(work / "straight", work / name), std::vector<std::string>()) << dumps[i];
   }
 }
