@@ -168,6 +168,7 @@ Tensor& Tensor::requires_grad_(bool value, Location where) {
   if (value && !ir::is_floating(impl.dtype)) detail::fail("requires_grad_", "only floating-point tensors have gradients, got " + describe(), where);
   if (impl.trace_id != 0) detail::fail("requires_grad_", "a recorded tensor cannot become a leaf", where);
   if (impl.grad_fn && !value) detail::fail("requires_grad_", "only a leaf can stop to require a gradient; detach() this tensor", where);
+  if (value && !impl.requires_grad) impl.leaf_since = detail::next_moment();
   impl.requires_grad = value;
   return *this;
 }

@@ -49,6 +49,7 @@ std::vector<Tensor> apply(const ir::OpDef& op, std::vector<Tensor> inputs, ir::A
     return outputs;
   }
   require_data(op, inputs, where);
+  require_registered(inputs, where);
   try {
     std::vector<Tensor> outputs = eager::run(op, inputs, attributes);
     record_on_tape(op, inputs, outputs, attributes, where);
@@ -66,6 +67,7 @@ Tensor apply(std::string_view op, std::vector<Tensor> inputs, ir::Attributes att
 }
 
 void record_view(const ir::OpDef& op, const Tensor& x, const Tensor& view, ir::Attributes attributes, Location where) {
+  require_registered({x}, where);
   if (!any_requires_grad({x})) return;
   std::vector<Tensor> outputs{view};
   record_on_tape(op, {x}, outputs, attributes, where);

@@ -60,6 +60,7 @@ Tensor ModuleBase::buffer(std::string_view name, Tensor init, Location where) {
   if (!init.defined()) return init;
   if (init.is_traced()) fail_at("the buffer '" + std::string(name) + "' of " + state_->class_name + " is made within a graph's build()", where);
   if (!init.is_contiguous() || init.is_view() || init.requires_grad()) init = init.detach().clone();
+  if (init.impl()->owner.empty()) init.impl()->owner = state_->class_name + "." + std::string(name);
   state_->tensors.push_back({std::string(name), init, true});
   return init;
 }
@@ -312,6 +313,8 @@ CallScope::CallScope(const ModuleBase& module, Location where) {
     error.at(where.file_name(), where.line);
     throw error;
   }
+  // Within a graph's build() nothing comes from outside but what the graph reports itself.
+  outermost_ = frames.empty();
   if (frames.size() > 1000) fail_at("modules call each other more than 1000 deep", where);
   frames.push_back({state, std::move(path), where});
 }
@@ -326,9 +329,16 @@ std::vector<ir::TensorType> types_of(const std::vector<Tensor>& tensors) {
 }
 }  // namespace
 
-void CallScope::inputs(std::vector<Tensor> tensors) {
+void CallScope::inputs(std::vector<Tensor> tensors, bool all) {
   const ModuleFrame& frame = module_frames().back();
-  graven::detail::active_trace()->calls[frame.module].inputs = types_of(tensors);
+  if (observed_) graven::detail::active_trace()->calls[frame.module].inputs = types_of(tensors);
+  if (!outermost_) return;
+  graven::detail::OutermostCall& call = graven::detail::outermost_call();
+  call.began = graven::detail::next_moment();
+  call.complete = all;
+  call.arguments.clear();
+  for (const Tensor& t : tensors)
+    if (t.requires_grad() && t.is_leaf()) call.arguments.push_back(t.impl().get());
 }
 void CallScope::outputs(std::vector<Tensor> tensors) {
   const ModuleFrame& frame = module_frames().back();

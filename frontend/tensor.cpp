@@ -1,6 +1,7 @@
 #include "graven/tensor.h"
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -46,6 +47,11 @@ bool TensorImpl::contiguous() const {
     expected *= sizes[i];
   }
   return true;
+}
+
+std::uint64_t next_moment() {
+  static std::atomic<std::uint64_t> count{0};
+  return count.fetch_add(1, std::memory_order_relaxed) + 1;
 }
 
 Sizes contiguous_strides(const Sizes& sizes) {

@@ -41,12 +41,13 @@ struct TensorImpl {
   bool is_view = false;
   // ---- autograd ----
   bool requires_grad = false;
+  std::uint64_t leaf_since = 0;  ///< when it began to require a gradient, in next_moment()s
   std::shared_ptr<TensorImpl> grad;
   std::shared_ptr<GradNode> grad_fn;
   std::int32_t output_index = 0;
   // ---- modules ----
   bool is_parameter = false;
-  std::string owner;  ///< class of the module that registered it, and its name there: for messages
+  std::string owner;  ///< class of the module that registered it, as a parameter or a buffer, and its name there
   // ---- tracing ----
   std::uint64_t trace_id = 0;  ///< 0: not recorded
   ir::ValueId value = ir::kNone;
@@ -61,6 +62,9 @@ struct TensorImpl {
   bool contiguous() const;
   void bump_version() { storage->version.fetch_add(1, std::memory_order_relaxed); }
 };
+
+/// A count over all threads: tells what was before a module's call from what was made within it.
+std::uint64_t next_moment();
 
 /// Row-major strides.
 Sizes contiguous_strides(const Sizes& sizes);

@@ -1,5 +1,6 @@
 #include "frontend/trace.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "frontend/dispatch.h"
@@ -18,6 +19,35 @@ TraceScope::~TraceScope() { current_trace = previous_; }
 std::vector<ModuleFrame>& module_frames() {
   thread_local std::vector<ModuleFrame> frames;
   return frames;
+}
+
+OutermostCall& outermost_call() {
+  thread_local OutermostCall call;
+  return call;
+}
+
+namespace {
+
+[[noreturn]] void fail_unregistered(const Tensor& t, const std::string& place, const char* otherwise, Location where) {
+  UserError error("the tensor " + t.describe() + " requires a gradient and is used in " + place + ", but is no registered parameter");
+  error.note(std::string("register it in a module: parameter(\"name\", ...); ") + otherwise + "or detach() it, to make it a constant");
+  error.at(where.file_name(), where.line);
+  throw error;
+}
+
+}  // namespace
+
+void require_registered(const std::vector<Tensor>& inputs, Location where) {
+  const auto& frames = module_frames();
+  if (frames.empty() || !outermost_call().complete) return;
+  for (const Tensor& t : inputs) {
+    if (!t.defined()) continue;
+    const TensorImpl& impl = *t.impl();
+    if (!impl.requires_grad || impl.grad_fn || !impl.owner.empty() || impl.trace_id != 0) continue;
+    const OutermostCall& call = outermost_call();
+    if (impl.leaf_since > call.began || std::find(call.arguments.begin(), call.arguments.end(), &impl) != call.arguments.end()) continue;
+    fail_unregistered(t, "forward() of " + frames.back().module->class_name, "pass it to the outermost module as an argument; ", where);
+  }
 }
 
 ir::Origins origins_at(Location where) {
@@ -53,13 +83,7 @@ ir::ValueId Trace::value_of(const Tensor& t, Location where) {
     error.at(where.file_name(), where.line);
     throw error;
   }
-  if (impl->requires_grad && !impl->grad_fn) {
-    UserError error("the tensor " + t.describe() + " requires a gradient and is used in build() of " + graph_name +
-                    ", but is no registered parameter");
-    error.note("register it in a module: parameter(\"name\", ...); or detach() it, to make it a constant");
-    error.at(where.file_name(), where.line);
-    throw error;
-  }
+  if (impl->requires_grad) fail_unregistered(t, "build() of " + graph_name, "", where);
   if (const auto it = captured.find(impl); it != captured.end()) return it->second;
   auto data = std::make_shared<ir::TensorData>();
   data->type = {impl->dtype, impl->shape};

@@ -72,6 +72,17 @@ struct ModuleFrame {
   Location where;
 };
 std::vector<ModuleFrame>& module_frames();
+
+/// The outermost module's call on this thread, eagerly: what it may use that requires a gradient and that nobody registered.
+struct OutermostCall {
+  std::uint64_t began = 0;                   ///< what requires a gradient since is the call's own
+  std::vector<const TensorImpl*> arguments;  ///< leaves among its arguments
+  bool complete = false;                     ///< they are all: an argument of a type of somebody's own may hold more
+};
+OutermostCall& outermost_call();
+/// User error when one of them is a leaf that requires a gradient, belongs to no module, and came into the outermost call neither as an argument
+/// nor by being made there: a parameter that somebody forgot to register would never be learnt, saved or loaded.
+void require_registered(const std::vector<Tensor>& inputs, Location where);
 ir::Origins origins_at(Location where);
 
 }  // namespace graven::detail

@@ -168,6 +168,15 @@ const std::vector<Case>& cases() {
          };
          Forgetful()(zeros({1, 2}));
        }},
+      {"parameter_not_registered", __LINE__,
+       [] {
+         struct Forgetful : nn::Module<Forgetful> {
+           nn::Linear a = child("a", nn::Linear(2, 2));
+           Tensor w = parameter_tensor();
+           Tensor forward(Tensor x) { return matmul(a(x), w); }
+         };
+         Forgetful()(zeros({1, 2}));
+       }},
       {"module_not_registered_in_graph", __LINE__,
        [] {
          struct Unregistered : nn::Graph<Unregistered> {
@@ -181,6 +190,14 @@ const std::vector<Case>& cases() {
          struct Captures : nn::Graph<Captures> {
            Tensor w = parameter_tensor();
            Tensor build(Tensor x) { return matmul(x, w); }
+         };
+         Captures().compile(spec({1, 2}));
+       }},
+      {"computed_from_no_parameter_in_graph", __LINE__,
+       [] {
+         struct Captures : nn::Graph<Captures> {
+           Tensor w = parameter_tensor();
+           Tensor build(Tensor x) { return matmul(x, w * 2); }
          };
          Captures().compile(spec({1, 2}));
        }},

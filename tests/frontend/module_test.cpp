@@ -96,6 +96,118 @@ TEST(Modules, RefuseWhatIsNotRegistered) {
   EXPECT_NE(text.find("at module_test.cpp:"), std::string::npos) << text;
 }
 
+struct ForgottenTensor : nn::Module<ForgottenTensor> {
+  nn::Linear known = child("known", nn::Linear(2, 2));
+  Tensor w = ones({2, 2}, {f32, true});
+  Tensor forward(Tensor x) { return matmul(known(x), w); }
+};
+
+struct Options {
+  Tensor mask;
+};
+
+/// Multiplies by what it is given.
+struct Product : nn::Module<Product> {
+  Tensor forward(Tensor x, Tensor y) { return x * y; }
+  Tensor forward(Tensor x, const std::vector<Tensor>& factors) {
+    for (const Tensor& f : factors) x = x * f;
+    return x;
+  }
+  Tensor forward(Tensor x, const Options& options) { return x * options.mask; }
+};
+
+struct Outer : nn::Module<Outer> {
+  Product product = child("product", Product());
+  template <class Other>
+  Tensor forward(Tensor x, Other other) {
+    return product(x, other);
+  }
+};
+
+TEST(Modules, RefuseParametersThatAreNotRegistered) {
+  const char* message = "the tensor f32[2,2] requires a gradient and is used in forward() of ForgottenTensor, but is no registered parameter";
+  const Tensor x = ones({1, 2});
+  const std::string text = error_of([&] { (void)ForgottenTensor()(x); });
+  EXPECT_NE(text.find(message), std::string::npos) << text;
+  EXPECT_NE(text.find("at module_test.cpp:"), std::string::npos) << text;
+  {
+    NoGradGuard no_grad;  // it would not be loaded either
+    EXPECT_NE(error_of([&] { (void)ForgottenTensor()(x); }).find(message), std::string::npos);
+  }
+  nn::Sequential net(nn::Linear(2, 2), ForgottenTensor());
+  EXPECT_NE(error_of([&] { (void)net(x); }).find(message), std::string::npos);
+
+  // A view of it, and a layer whose parameter was replaced.
+  struct View : nn::Module<View> {
+    Tensor w = ones({2, 2}).requires_grad_();
+    Tensor forward(Tensor input) { return input * w.select(0, 0); }
+  };
+  EXPECT_NE(error_of([&] { (void)View()(x); }).find("is used in forward() of View, but is no registered parameter"), std::string::npos);
+  nn::Linear replaced(2, 2);
+  replaced.weight = ones({2, 2}).requires_grad_();
+  EXPECT_NE(error_of([&] { (void)replaced(x); }).find("is used in forward() of Linear, but is no registered parameter"), std::string::npos);
+
+  // Made by an earlier call, and kept.
+  struct Lazy : nn::Module<Lazy> {
+    Tensor w;
+    Tensor forward(Tensor input) {
+      if (!w.defined()) w = ones({2}).requires_grad_();
+      return input * w;
+    }
+  } lazy;
+  (void)lazy(x);
+  EXPECT_NE(error_of([&] { (void)lazy(x); }).find("is used in forward() of Lazy, but is no registered parameter"), std::string::npos);
+  // An inner module's argument has to come from somewhere too.
+  struct Passes : nn::Module<Passes> {
+    Product product = child("product", Product());
+    Tensor w = ones({2}).requires_grad_();
+    Tensor forward(Tensor input) { return product(input, w); }
+  };
+  EXPECT_NE(error_of([&] { (void)Passes()(x); }).find("is used in forward() of Product, but is no registered parameter"), std::string::npos);
+}
+
+TEST(Modules, AllowLeavesThatAreArgumentsOrTheirOwn) {
+  // As an adversarial example: the input's gradient.
+  const nn::Linear linear(2, 2);
+  Tensor x = ones({1, 2}).requires_grad_();
+  linear(x).sum().backward();
+  EXPECT_EQ(x.grad().describe(), "f32[1,2]");
+
+  // Through inner modules, in trees, and in a structure that nobody can look into.
+  const auto gradient_of = [](const auto& call) {
+    Tensor factor = full({2}, 3).requires_grad_();
+    call(factor).sum().backward();
+    return factor.grad().to_vector<double>();
+  };
+  const Tensor ten = full({2}, 10);
+  const std::vector<double> tens = {10, 10};
+  EXPECT_EQ(gradient_of([&](const Tensor& f) { return Outer()(ten, f); }), tens);
+  EXPECT_EQ(gradient_of([&](const Tensor& f) { return Outer()(ten, std::vector<Tensor>{f}); }), tens);
+  EXPECT_EQ(gradient_of([&](const Tensor& f) { return Outer()(ten, Options{f}); }), tens);
+
+  // Made within forward(), as by a gradient penalty.
+  struct Penalty : nn::Module<Penalty> {
+    nn::Linear layer = child("layer", nn::Linear(2, 1));
+    Tensor forward(Tensor input) {
+      Tensor point = input.detach().clone().requires_grad_();
+      return grad({layer(point).sum()}, {point})[0].square().sum();
+    }
+  };
+  EXPECT_EQ(Penalty()(x).describe(), "f32[]");
+
+  // Constants, detached tensors, and buffers that somebody takes the gradient of.
+  struct Constants : nn::Module<Constants> {
+    Tensor constant = ones({2}), detached = ones({2}).requires_grad_(), moving = buffer("moving", ones({2}));
+    Tensor forward(Tensor input) { return input * constant * detached.detach() * moving; }
+  } constants;
+  constants.moving.requires_grad_();
+  constants(x.detach()).sum().backward();
+  EXPECT_EQ(constants.moving.grad().to_vector<double>(), (std::vector<double>{1, 1}));
+  // Outside of modules there is nothing to register with.
+  Tensor w = ones({2}).requires_grad_();
+  (w * 2).sum().backward();
+}
+
 TEST(Modules, RefuseBadNames) {
   struct Twice : nn::Module<Twice> {
     nn::ReLU a = child("a", nn::ReLU());

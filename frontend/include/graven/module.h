@@ -13,13 +13,15 @@
 //
 // A module is a handle: copies share parameters, buffers, children and the training flag. child(), parameter() and buffer() register and return
 // what they are given, so the member that forward() uses is the one that is registered. Calling a module that nobody registered from within
-// another module's forward(), or a parameter that nobody registered within a graph's build(), is an error that names its type and the line.
+// another module's forward() is an error that names its type and the line; so is using a tensor that requires a gradient, and that nobody
+// registered, within forward() or a graph's build(). What forward() makes itself, and arguments of the call, may require gradients as they like.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <iosfwd>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -124,13 +126,15 @@ class CallScope {
   ~CallScope();
   CallScope(const CallScope&) = delete;
   CallScope& operator=(const CallScope&) = delete;
-  /// For repr of a traced graph: whether somebody wants to know, and what goes in and out.
-  bool observed() const { return observed_; }
-  void inputs(std::vector<Tensor> tensors);
+  /// Whether somebody wants to know what goes in and out: the repr of a traced graph, and eagerly the outermost call, whose arguments may be
+  /// leaves that are no parameters. `all`: there are no tensors beside these.
+  bool wants_inputs() const { return observed_ || outermost_; }
+  bool wants_outputs() const { return observed_; }
+  void inputs(std::vector<Tensor> tensors, bool all);
   void outputs(std::vector<Tensor> tensors);
 
  private:
-  bool observed_ = false;
+  bool observed_ = false, outermost_ = false;
 };
 
 /// Every tensor in an argument or result; things that are no tensors have none.
@@ -138,6 +142,17 @@ template <class T>
 void collect_any(const T& value, std::vector<Tensor>& tensors) {
   if constexpr (IsTree<T>::value) collect_tensors(value, tensors);
 }
+
+/// Types whose tensors collect_any() finds, all of them: trees, and what cannot hold any. A structure of somebody's own may.
+template <class T>
+struct IsTransparent : std::bool_constant<IsTree<T>::value || std::is_arithmetic_v<T> || std::is_enum_v<T> || std::is_base_of_v<ModuleBase, T> ||
+                                          std::is_same_v<T, std::nullopt_t> || std::is_convertible_v<T, std::string_view>> {};
+template <class T>
+  requires(!IsTree<T>::value)
+struct IsTransparent<std::vector<T>> : IsTransparent<T> {};
+template <class T>
+  requires(!IsTree<T>::value)
+struct IsTransparent<std::optional<T>> : IsTransparent<T> {};
 
 }  // namespace detail
 
@@ -186,10 +201,10 @@ class Module : public ModuleBase {
   template <class... Arguments>
   auto call(Location where, Arguments&&... arguments) const {
     detail::CallScope scope(*this, where);
-    if (scope.observed()) {
+    if (scope.wants_inputs()) {
       std::vector<Tensor> tensors;
       (detail::collect_any(arguments, tensors), ...);
-      scope.inputs(std::move(tensors));
+      scope.inputs(std::move(tensors), (detail::IsTransparent<std::remove_cvref_t<Arguments>>::value && ...));
     }
     // A handle's constness says nothing about what it refers to.
     auto& self = const_cast<Derived&>(static_cast<const Derived&>(*this));
@@ -197,7 +212,7 @@ class Module : public ModuleBase {
       self.forward(std::forward<Arguments>(arguments)...);
     } else {
       auto result = self.forward(std::forward<Arguments>(arguments)...);
-      if (scope.observed()) {
+      if (scope.wants_outputs()) {
         std::vector<Tensor> tensors;
         detail::collect_any(result, tensors);
         scope.outputs(std::move(tensors));
