@@ -106,7 +106,9 @@ class Trainer {
   [[noreturn]] void fail_on_loss(double loss) const;
   std::string epoch_title() const;
   bool epoch_is_due(std::int64_t every) const;
+  double mean_loss() const { return state_.loss_sum / static_cast<double>(std::max<std::int64_t>(state_.position, 1)); }  ///< of the epoch so far
   void report_epoch(const std::optional<Evaluation>& evaluation, double loss, double seconds);
+  void report_last_step(double seconds) const;
   int stop_signal() const { return signals_ ? signals_->received() : 0; }
 
   TrainableModel& model_;
@@ -196,7 +198,7 @@ void Trainer::resume() {
   state_ = loaded;
   state_.generator = chosen.generator;
   // What the command line says overrides; what it leaves unsaid is the checkpoint's.
-  const auto take = [&](const char* option, auto TrainingState::*field) {
+  const auto take = [&](const char* option, auto TrainingState::* field) {
     if (!arguments_.given(option) || chosen.*field == loaded.*field) return;
     state_.*field = chosen.*field;
     std::fprintf(stderr, "warning: --%s is not the checkpoint's: the run will not be the one that was stopped\n", option);
@@ -327,10 +329,16 @@ void Trainer::report_epoch(const std::optional<Evaluation>& evaluation, double l
   log_.write(json_.key("seconds").value(seconds).end_object());
 }
 
+/// The closing line of a run that --steps ends within an epoch, which has no line of its own yet.
+void Trainer::report_last_step(double seconds) const {
+  std::printf("%s, step %lld  loss %.4f  %.1f s  %s%s\n", epoch_title().c_str(), static_cast<long long>(state_.step), mean_loss(), seconds,
+              folder_ ? "saved " : "not saved: --out is empty", folder_ ? saved_path_.c_str() : "");
+}
+
 void Trainer::finish_epoch(const Stopwatch& watch) {
   const std::optional<Evaluation> evaluation = evaluate();
   if (stop_signal() != 0) return;  // the epoch ends, with its evaluation, when the run goes on
-  const double loss = state_.loss_sum / static_cast<double>(std::max<std::int64_t>(state_.position, 1));
+  const double loss = mean_loss();
   report_epoch(evaluation, loss, watch.seconds());
   const bool due = epoch_is_due(options_.save_every);
   // The best is a checkpoint, so only epochs that are saved compete; with a held-out set, only those that are evaluated.
@@ -413,9 +421,12 @@ int Trainer::run() {
     return 0;
   }
   signals_.emplace();
+  double seconds = 0;
   while (!finished()) {
     const Stopwatch watch;
-    if (!train_epoch()) break;
+    const bool whole = train_epoch();
+    seconds = watch.seconds();
+    if (!whole) break;
     finish_epoch(watch);
     if (stop_signal() != 0) break;
   }
@@ -425,6 +436,7 @@ int Trainer::run() {
                  folder_ ? saved_path_.c_str() : "", folder_ ? ")" : "");
     return 128 + signal;
   }
+  if (state_.position != 0) report_last_step(seconds);
   return 0;
 }
 

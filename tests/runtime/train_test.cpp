@@ -128,6 +128,43 @@ TEST_F(Training, LearnsAndReports) {
   EXPECT_LE(list_checkpoints(folder_ / "out").size(), 4U) << "the last three and the best";
 }
 
+/// The number after "  loss " in the last line.
+double last_loss(const std::string& out) {
+  const std::size_t at = out.rfind("  loss ");
+  return at == std::string::npos ? -1 : std::stod(out.substr(at + 7));
+}
+
+TEST_F(Training, ReportsTheEndOfARunThatStopsWithinAnEpoch) {
+  const std::string out = folder_ / "out";
+  const auto last_line = [](const std::string& text) { return text.substr(text.find_last_of('\n', text.size() - 2) + 1); };
+  // Seven steps an epoch: six of eight samples, and the last two.
+  const Result r = train({"--steps", "10", "--log", folder_ / "log.jsonl"});
+  EXPECT_EQ(r.status, 0) << r.error;
+  EXPECT_NE(r.out.find("epoch 2, step 10  loss "), std::string::npos) << r.out;
+  EXPECT_NE(last_line(r.out).find("  saved " + list_checkpoints(out).at(0) + "\n"), std::string::npos) << r.out;
+  // The mean of the second epoch's three steps, as the log has them.
+  double sum = 0;
+  std::istringstream log(read_file(folder_ / "log.jsonl"));
+  for (std::string line; std::getline(log, line);)
+    for (const char* step : {"8", "9", "10"})
+      if (line.find(std::string("\"event\":\"step\",\"step\":") + step + ",") != std::string::npos)
+        sum += std::stod(line.substr(line.find("\"loss\":") + 7));
+  EXPECT_GT(sum, 0) << read_file(folder_ / "log.jsonl");
+  EXPECT_NEAR(last_loss(r.out), sum / 3, 1e-4);
+
+  // As does a run that goes on, and one that saves nothing.
+  const Result more = train({"--resume", "--epochs", "3", "--steps", "12"});
+  EXPECT_NE(last_line(more.out).find("epoch 2/3, step 12  loss "), std::string::npos) << more.out;
+  EXPECT_NE(last_line(more.out).find("  saved " + list_checkpoints(out).at(0) + "\n"), std::string::npos) << more.out;
+  const Result unsaved = train({"--out", "", "--steps", "2"});
+  EXPECT_NE(last_line(unsaved.out).find("epoch 1, step 2  loss "), std::string::npos) << unsaved.out;
+  EXPECT_NE(last_line(unsaved.out).find("  not saved: --out is empty\n"), std::string::npos) << unsaved.out;
+  // The last step of an epoch has the epoch's line, once.
+  const Result whole = train({"--out", "", "--steps", "7"});
+  EXPECT_NE(last_line(whole.out).find("epoch 1  loss "), std::string::npos) << whole.out;
+  EXPECT_EQ(whole.out.find("step 7"), std::string::npos) << whole.out;
+}
+
 TEST_F(Training, IsDeterministic) {
   EXPECT_EQ(train({"--out", folder_ / "a"}).status, 0);
   EXPECT_EQ(train({"--out", folder_ / "b"}).status, 0);
