@@ -17,7 +17,7 @@ namespace graven::cli {
 namespace {
 
 struct EmitArguments {
-  std::string path, output, target = "cpu";
+  std::string path, output, target;
   codegen::EmitOptions emit;
   bool check = false, quiet = false, unformatted = false;
 };
@@ -40,7 +40,7 @@ int emit(const EmitArguments& o) {
   codegen::EmitOptions options = codegen::recorded_options(graph);
   const codegen::EmitOptions& given = o.emit;
   if (!given.name.empty()) options.name = given.name;
-  if (o.target == "cuda") options.target = ir::Target::cuda;
+  if (!o.target.empty()) options.target = o.target == "cuda" ? ir::Target::cuda : ir::Target::cpu;
   if (!given.passes.disabled.empty()) options.passes.disabled = given.passes.disabled;
   options.passes.dump_directory = given.passes.dump_directory;
   options.passes.from = given.passes.from;
@@ -75,7 +75,9 @@ void add_emit(CLI::App& app, int& status) {
   command->add_option("graph", o->path, "A saved graph, an emitted project, or a JSON file at any stage")->required();
   command->add_option("-o,--output", o->output, "The project's folder")->type_name("FOLDER");
   command->add_option("--name", o->emit.name, "Name of the project, its namespace and its program")->type_name("NAME");
-  command->add_option("--target", o->target, "cpu or cuda")->type_name("TARGET")->check(CLI::IsMember({"cpu", "cuda"}))->capture_default_str();
+  command->add_option("--target", o->target, "cpu or cuda; by default what the graph was emitted for before, or else cpu")
+      ->type_name("TARGET")
+      ->check(CLI::IsMember({"cpu", "cuda"}));
   command->add_flag("--check", o->check, "Write nothing; fail when the project at --output (or the one given) is not what would be emitted now");
   command->add_option("--disable", o->emit.passes.disabled, "Passes to leave out, with commas between them (graven passes lists them)")
       ->type_name("PASS")

@@ -128,6 +128,30 @@ void require_budget(const Plan& plan, const EmitOptions& options, const char* wh
         .note(fmt::format("no placement can take less than {} bytes for this graph", plan.lower_bound));
 }
 
+/// Whether the graph has been through the pass, or past it.
+bool is_past(const ir::Graph& graph, std::string_view pass) {
+  const auto passes = ir::pipeline();
+  const auto find = [&](std::string_view name) {
+    return std::find_if(passes.begin(), passes.end(), [&](const ir::Pass& p) { return p.name == name; });
+  };
+  return find(pass) != passes.end() && find(graph.stage) != passes.end() && find(pass) <= find(graph.stage);
+}
+
+/// What passes did is not undone: user error where the options ask for what would have to be.
+void require_passes_to_come(const ir::Graph& graph, const EmitOptions& options) {
+  for (const std::string& pass : options.passes.disabled)
+    if (is_past(graph, pass))
+      throw UserError(fmt::format("the pass '{}' cannot be left out: the graph {} has been through it", pass, graph.name))
+          .note("emit the graph as it was saved");
+  // The first of the passes that a target makes a difference to.
+  if (graph.config.count("emit.target") && is_past(graph, "choose_layout") && recorded_options(graph).target != options.target) {
+    const bool for_cuda = options.target == ir::Target::cuda;
+    throw UserError(fmt::format("the graph {} has been through the passes for {}: it cannot be emitted for {}", graph.name,
+                                for_cuda ? "the CPU" : "CUDA", for_cuda ? "CUDA" : "the CPU"))
+        .note("emit the graph as it was saved");
+  }
+}
+
 void ask_for_update_in_backward(ir::Graph& graph) {
   if (graph.optimizers.empty()) throw UserError("update_in_backward: the graph " + graph.name + " has no optimizer, so there is no update");
   if (graph.stage == ir::pipeline().back().name && !graph.flag(ir::kUpdateInBackward))
@@ -137,9 +161,10 @@ void ask_for_update_in_backward(ir::Graph& graph) {
 
 Prepared prepare(const ir::Graph& traced, const EmitOptions& options, EmitReport& report) {
   Prepared p{traced, {}, {}, {}, {}};
+  require_passes_to_come(traced, options);
   if (options.update_in_backward) ask_for_update_in_backward(p.graph);
+  record_options(p.graph, options);  // first: dumps can be emitted likewise
   report.passes = finish_passes(p.graph, options);
-  record_options(p.graph, options);
 
   auto start = Clock::now();
   p.plan = make_plan(p.graph, options.target);

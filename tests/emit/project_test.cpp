@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -77,6 +78,47 @@ TEST(Project, UpdateInBackwardBuildsAndAgreesWithWhatWasRecorded) {
     options.execute = eager::double_reference;
     EXPECT_TRUE(check(folder.path, options).empty());
   }
+}
+
+TEST(Project, EveryDumpGivesTheSameProject) {
+  const Folder dumps("dumps");
+  EmitOptions options{.name = "named", .epochs = 7, .format = false};
+  options.passes.dump_directory = dumps.path.string();
+  const auto files = render_project(mlp_training(), options);
+  std::size_t count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(dumps.path)) {
+    SCOPED_TRACE(entry.path().filename());
+    const Graph dumped = ir::read_graph(entry.path().string());
+    EmitOptions again = recorded_options(dumped);
+    again.format = false;
+    EXPECT_EQ(render_project(dumped, again), files);
+    // What is behind stays as it was chosen; what is to come may still be chosen.
+    const auto error_of = [&](const EmitOptions& changed) -> std::string {
+      try {
+        render_project(dumped, changed);
+        return "no error";
+      } catch (const UserError& e) {
+        return e.what();
+      }
+    };
+    const auto place = [](std::string_view name) {
+      const auto passes = ir::pipeline();
+      return name == "trace" ? 0 : std::find_if(passes.begin(), passes.end(), [&](const ir::Pass& p) { return p.name == name; }) - passes.begin() + 1;
+    };
+    EmitOptions without = again, on_cuda = again;
+    without.passes.disabled = {"fuse_epilogues"};
+    on_cuda.target = ir::Target::cuda;
+    EXPECT_EQ(error_of(without), place(dumped.stage) < place("fuse_epilogues")
+                                     ? "no error"
+                                     : "error: the pass 'fuse_epilogues' cannot be left out: the graph TrainMlp has been through it\n"
+                                       "  emit the graph as it was saved");
+    EXPECT_EQ(error_of(on_cuda), place(dumped.stage) < place("choose_layout")
+                                     ? "no error"
+                                     : "error: the graph TrainMlp has been through the passes for the CPU: it cannot be emitted for CUDA\n"
+                                       "  emit the graph as it was saved");
+    ++count;
+  }
+  EXPECT_GE(count, 8u);
 }
 
 TEST(Project, UpdateInBackwardNeedsAnUpdateToCome) {

@@ -27,7 +27,7 @@ TEST(Command, GivesItsError) {
   const fs::path golden = fs::path(GRAVEN_SOURCE_DIR) / "tests/golden/my_linear";
   fs::copy_file(golden / "graph.json", work / "bad_weights/graph.json");
   std::ofstream(work / "bad_weights/weights.safetensors") << "short";
-  const std::string graph = golden.string(), out = (work / "project").string();
+  const std::string graph = golden.string(), out = (work / "project").string(), on_cuda = (golden.parent_path() / "polynomial_fit_cuda").string();
 
   const struct {
     std::vector<std::string> words;
@@ -49,6 +49,18 @@ TEST(Command, GivesItsError) {
       {{"emit", graph, "-o", out, "--disable", "nonsense"}, 1, "error: there is no pass 'nonsense'"},
       {{"emit", graph, "-o", out, "--from", "nonsense"}, 1, "error: there is no pass 'nonsense'"},
       {{"emit", graph, "-o", out, "--to", "nonsense"}, 1, "error: there is no pass 'nonsense'"},
+      // What the passes did is not undone.
+      {{"emit", graph, "-o", out, "--disable", "fuse_epilogues"},
+       1,
+       "error: the pass 'fuse_epilogues' cannot be left out: the graph MyLinear has been through it\n  emit the graph as it was saved"},
+      {{"emit", graph, "-o", out, "--target", "cuda"},
+       1,
+       "error: the graph MyLinear has been through the passes for the CPU: it cannot be emitted for CUDA\n  emit the graph as it was saved"},
+      {{"emit", on_cuda, "-o", out, "--target", "cpu"},
+       1,
+       "error: the graph PolynomialFit has been through the passes for CUDA: it cannot be emitted for the CPU\n  emit the graph as it was saved"},
+      {{"emit", graph, "-o", out, "--update-in-backward"}, 1, "has no optimizer"},
+      {{"emit", graph, "-o", out, "--to", "choose_layout"}, 1, "error: the graph is past the pass 'choose_layout'"},
       {{"emit", graph, "-o", out, "--dump", "/proc/none"}, 1, "error: /proc/none: cannot create the directory"},
       {{"emit", graph, "-o", out, "--memory-budget", "-5"},
        2,
