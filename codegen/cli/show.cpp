@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <memory>
 
 #include "codegen/cli/command.h"
@@ -44,11 +45,14 @@ void render_dot(const std::string& dot, const std::string& format, const std::st
     _exit(127);
   }
   close(pipe_ends[0]);
+  // A dot that is not there, or fails, reads nothing: its status tells, and the signal of a broken pipe must not end this program before.
+  const auto handler = std::signal(SIGPIPE, SIG_IGN);
   std::FILE* in = fdopen(pipe_ends[1], "w");
   if (in) {
     std::fwrite(dot.data(), 1, dot.size(), in);
     std::fclose(in);
   }
+  std::signal(SIGPIPE, handler);
   int result = 0;
   waitpid(child, &result, 0);
   if (WIFEXITED(result) && WEXITSTATUS(result) == 127)
