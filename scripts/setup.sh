@@ -51,18 +51,13 @@ if ! command -v apt-get >/dev/null 2>&1; then
   exit
 fi
 
-# What the package lists say of a package: its candidate's version and the installed one's; nothing where they do not know it.
-versions() { apt-cache policy "$1" 2>/dev/null | awk '/Installed:/ { installed = $2 } /Candidate:/ && $2 != "(none)" { print $2, installed }'; }
-installable() { [ -n "$(versions "$1")" ]; }
+policy() { LC_ALL=C apt-cache policy "$@" 2>/dev/null; }
 # Some releases lack some of the optional packages, or files of theirs. Where the lists say so there is nothing to install, and no reason to
-# fetch them anew.
-if [ ${#missing_required[@]} -eq 0 ] && apt-cache policy 2>/dev/null | grep ' Packages$' >/dev/null; then
-  to_be_had=()
-  for package in "${missing_optional[@]}"; do
-    read -r candidate installed <<<"$(versions "$package")" || true
-    [ "$candidate" = "$installed" ] || to_be_had+=("$package")
-  done
-  if [ ${#to_be_had[@]} -eq 0 ]; then
+# fetch them anew. Whether there are lists apt's own entry tells: without them it knows what is installed, and no archive that has it.
+if [ ${#missing_required[@]} -eq 0 ]; then
+  known=$(policy "${missing_optional[@]}" apt || true)
+  to_be_had=$(awk '/^[^ ]/ { name = $1 } /Installed:/ { installed = $2 } /Candidate:/ && $2 != "(none)" && $2 != installed && name != "apt:" { print name }' <<<"$known")
+  if [ -z "$to_be_had" ] && grep -q ' Packages$' <<<"$known"; then
     say "everything is in place, without ${missing_optional[*]} (optional): not in this system's packages"
     exit 0
   fi
@@ -120,6 +115,7 @@ install_inja_from_newer_suite() {
 
 say "installing ${missing[*]}"
 updated=no
+installable() { [ -n "$(policy "$1" | awk '/Candidate:/ && $2 != "(none)" { print $2 }')" ]; }
 update_once() {
   [ $updated = yes ] && return 0
   updated=yes

@@ -39,12 +39,17 @@ with_apt() {
       touch $work/installed/\$word
     done ;;
 esac"
-  stub apt-cache "if [ \$# -eq 1 ]; then
-  echo ' 100 /var/lib/dpkg/status'
-  [ ! -s $work/known ] || echo ' 500 http://example.org stable/main amd64 Packages'
-elif grep -qx \"\$2\" $work/known; then
-  printf '%s:\n  Installed: (none)\n  Candidate: 1.0\n' \"\$2\"
-fi"
+  stub apt-cache "shift
+for word; do
+  if [ \$word = apt ]; then
+    printf 'apt:\n  Installed: 2.0\n  Candidate: 2.1\n  Version table:\n *** 2.0 100\n        100 /var/lib/dpkg/status\n'
+    [ ! -s $work/known ] || echo '        500 http://example.org stable/main amd64 Packages'
+  elif [ -e $work/installed/\$word ]; then
+    printf '%s:\n  Installed: 1.0\n  Candidate: 1.0\n' \"\$word\"
+  elif grep -qx \"\$word\" $work/known; then
+    printf '%s:\n  Installed: (none)\n  Candidate: 1.0\n' \"\$word\"
+  fi
+done"
 }
 # setup STATUS [VARIABLE=VALUE...] [-- ARGUMENT...]: runs it and expects this status. What it says is in out, what it called in calls.
 setup() {
