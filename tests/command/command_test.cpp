@@ -197,6 +197,35 @@ TEST_F(Command, EmitsWithoutPasses) {
   EXPECT_NE(apart.find("elementwise<relu>("), std::string::npos) << apart;
 }
 
+TEST_F(Command, EmitsBetweenPasses) {
+  const auto emit = [&](const std::string& from, const std::string& to, std::vector<std::string> options) {
+    options.insert(options.begin(), {"emit", from, "-o", to, "-q", "--no-format"});
+    output(options);
+  };
+  const auto names = [&](const char* folder) {
+    std::vector<std::string> found;
+    for (const auto& entry : fs::directory_iterator(work / folder)) found.push_back(entry.path().filename().string());
+    std::sort(found.begin(), found.end());
+    return found;
+  };
+  const auto updates = [&](const char* project) { return text_of(work / project / "model.cpp").find("  adam(") != std::string::npos; };
+  emit("saved", "whole", {});
+  EXPECT_TRUE(updates("whole"));
+  // Not further than a pass; from there on, another time, to the same project.
+  emit("saved", "part", {"--to", "differentiate", "--dump", "first"});
+  EXPECT_EQ(names("first"), (std::vector<std::string>{"00-trace.json", "01-remove_dead_nodes.json", "02-differentiate.json", "evaluation.json"}));
+  EXPECT_EQ(ir::read_graph((work / "part/graph.json").string()).stage, "differentiate");
+  EXPECT_FALSE(updates("part"));
+  emit("part", "rest", {});
+  EXPECT_EQ(differences(work / "whole", work / "rest"), std::vector<std::string>());
+  // From a pass on, without those between.
+  emit("first/02-differentiate.json", "without_update", {"--from", "clip_gradients", "--disable", "add_optimizer_updates", "--dump", "second"});
+  EXPECT_EQ(names("second").front(), "02-differentiate.json");
+  emit("first/02-differentiate.json", "from", {"--from", "fold_constants"});
+  EXPECT_FALSE(updates("from"));
+  EXPECT_FALSE(updates("without_update"));
+}
+
 TEST_F(Command, OptionsAreThoseOfTheManual) {
   const fs::path manual = GRAVEN_SOURCE_DIR "/docs/command.md";
   const std::string text = text_of(manual), found = output({"--markdown"});
