@@ -89,8 +89,7 @@ std::string operator_line(const ir::Graph& graph, const ir::Node& n, bool with_o
 using OperatorLines = std::map<std::string, std::vector<std::string>>;
 OperatorLines operator_lines(const ir::Graph& graph, bool with_origins) {
   OperatorLines lines;
-  for (const ir::Node& n : graph.nodes)
-    lines[n.origins.empty() ? std::string() : n.origins.back().module].push_back(operator_line(graph, n, with_origins));
+  for (const ir::Node& n : graph.nodes) lines[ir::owner_of(n.origins)].push_back(operator_line(graph, n, with_origins));
   return lines;
 }
 
@@ -346,7 +345,7 @@ void GraphBase::end_recording(Recording& recording, ir::Tree inputs, ir::Tree ou
     for (const ir::Node& n : graph.nodes)
       if (n.op->random) {
         UserError error("draws random numbers, and " + state_->name + " has no optimizer: only training programs have a seed and a step");
-        error.in(n.origins.empty() ? std::string() : n.origins.back().module, std::string(n.op->name));
+        error.in(ir::owner_of(n.origins), std::string(n.op->name));
         error.note("call eval() on the module before it is recorded: dropout is the identity then");
         error.at(n.origins);
         throw error;

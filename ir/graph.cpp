@@ -1,6 +1,7 @@
 #include "ir/graph.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "ir/diagnostic.h"
 #include "ir/op.h"
@@ -30,6 +31,11 @@ ValueId Graph::add_value(std::string value_name, ValueKind kind, TensorType type
   }
   values.push_back({std::move(value_name), kind, std::move(type), false});
   return id;
+}
+
+void Graph::swap_names(ValueId a, ValueId b) {
+  std::swap(value(a).name, value(b).name);
+  for (const ValueId v : {a, b}) names_[value(v).name] = v;
 }
 
 ValueId Graph::add_input(std::string value_name, TensorType type) {
@@ -63,6 +69,18 @@ ValueId Graph::add_state(std::string value_name, TensorType type) {
   return id;
 }
 
+std::string Graph::naming_module(const std::vector<ValueId>& node_inputs, const std::string& module) const {
+  if (module.empty()) return module;
+  for (const ValueId v : node_inputs) {
+    if (v == kNone) continue;
+    const std::string& name = value(v).name;
+    if (name.size() <= module.size() || name.compare(0, module.size(), module) != 0 || name[module.size()] != '.') continue;
+    const std::size_t end = name.find('.', module.size() + 1);
+    if (end != std::string::npos) return name.substr(0, end);
+  }
+  return module;
+}
+
 std::vector<ValueId> Graph::add_node(const OpDef& op, std::vector<ValueId> node_inputs, Attributes attributes, Origins origins, Phase phase,
                                      std::string result_name) {
   std::vector<std::optional<TensorType>> types;
@@ -77,7 +95,7 @@ std::vector<ValueId> Graph::add_node(const OpDef& op, std::vector<ValueId> node_
   try {
     results = infer(op, types, attributes);
   } catch (UserError& e) {
-    e.in(origins.empty() ? std::string() : origins.back().module, std::string(op.name));
+    e.in(owner_of(origins), std::string(op.name));
     for (std::size_t i = 0; i < node_inputs.size(); ++i) {
       if (node_inputs[i] == kNone) continue;
       const Value& v = value(node_inputs[i]);
@@ -87,13 +105,14 @@ std::vector<ValueId> Graph::add_node(const OpDef& op, std::vector<ValueId> node_
     e.at(origins);
     throw;
   }
+  GRAVEN_CHECK(results.size() == 1 || results.size() == op.outputs.size(), std::string(op.name) + " does not name all of its outputs");
   if (result_name.empty()) {
-    result_name = origins.empty() ? std::string() : origins.back().module;
+    result_name = naming_module(node_inputs, owner_of(origins));
     result_name = result_name.empty() ? std::string(op.name) : result_name + "." + std::string(op.name);
   }
   Node node{&op, std::move(attributes), std::move(node_inputs), {}, phase, std::move(origins)};
   for (std::size_t i = 0; i < results.size(); ++i)
-    node.outputs.push_back(add_value(i == 0 ? result_name : result_name + "." + std::to_string(i), ValueKind::node, std::move(results[i])));
+    node.outputs.push_back(add_value(i == 0 ? result_name : result_name + "." + std::string(op.outputs[i]), ValueKind::node, std::move(results[i])));
   nodes.push_back(std::move(node));
   return nodes.back().outputs;
 }

@@ -158,8 +158,9 @@ class Graph {
   ValueId add_constant(std::string name, std::shared_ptr<const TensorData> data);
   ValueId add_state(std::string name, TensorType type);
 
-  /// Appends a node: checks attributes against the declaration and fills in defaults, infers the outputs' types, names the outputs
-  /// (`result_name`, or the last origin's module path and the operator), and returns their ids. User error when the operator rejects it.
+  /// Appends a node: checks attributes against the declaration and fills in defaults, infers the outputs' types, names the outputs, and returns
+  /// their ids. A name is `result_name`, or a module path and the operator: of the child whose result comes in ("model.conv1.relu"), or else of
+  /// the last origin ("model.relu"); so a layer added elsewhere in the module renames nothing. User error when the operator rejects it.
   std::vector<ValueId> add_node(const OpDef& op, std::vector<ValueId> inputs, Attributes attributes, Origins origins, Phase phase = Phase::forward,
                                 std::string result_name = {});
   /// The same for an operator with one output, by name.
@@ -167,6 +168,9 @@ class Graph {
                std::string result_name = {});
   /// Finds a value by name, kNone when absent. Linear the first time after a change.
   ValueId find(std::string_view name) const;
+
+  /// Exchanges the names of two values.
+  void swap_names(ValueId a, ValueId b);
 
   /// Drops values that nothing refers to, renumbering the rest in order of first appearance.
   void compact();
@@ -178,6 +182,9 @@ class Graph {
   std::vector<std::pair<std::string, std::int64_t>> symbols() const;
 
  private:
+  /// The child of `module` that one of the inputs comes from, the first that does; else `module`.
+  std::string naming_module(const std::vector<ValueId>& inputs, const std::string& module) const;
+
   std::unordered_map<std::string, ValueId> names_;
   std::unordered_map<std::string, int> name_counts_;
 };

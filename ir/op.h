@@ -160,6 +160,7 @@ struct OpDef {
   std::string_view doc = {};  ///< the formula, layouts and the source of both
   std::vector<InputSpec> inputs = {};
   std::vector<AttributeSpec> attributes = {};
+  std::vector<std::string_view> outputs = {};  ///< names, where there are several: the first one's value is called after the node alone
   void (*infer)(InferContext&) = nullptr;
   void (*gradient)(GradientBuilder&) = nullptr;     ///< nullptr: not differentiable
   ScalarBody scalar = {};                           ///< elementwise operators have this,

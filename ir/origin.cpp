@@ -17,4 +17,46 @@ Origins merge(const Origins& a, const Origins& b) {
   return r;
 }
 
+std::string owner_of(const Origins& origins) {
+  for (const Origin& o : origins)
+    if (!o.module.empty()) return o.module;
+  return {};
+}
+
+std::string place_of(const Origins& origins) {
+  for (const Origin& o : origins)
+    if (!o.file.empty()) return o.file + ":" + std::to_string(o.line);
+  return {};
+}
+
+std::vector<std::string> modules_of(const Origins& origins) {
+  std::vector<std::string> modules;
+  for (const Origin& o : origins)
+    if (!o.module.empty() && std::find(modules.begin(), modules.end(), o.module) == modules.end()) modules.push_back(o.module);
+  return modules;
+}
+
+std::string braced(const std::vector<std::string>& paths) {
+  struct Family {
+    std::string parent;  // with its dot
+    std::vector<std::string> children;
+  };
+  std::vector<Family> families;
+  for (const std::string& path : paths) {
+    const std::size_t dot = path.rfind('.');
+    const std::string parent = dot == std::string::npos ? std::string() : path.substr(0, dot + 1);
+    auto family = std::find_if(families.begin(), families.end(), [&](const Family& f) { return f.parent == parent; });
+    if (family == families.end()) family = families.insert(family, Family{parent, {}});
+    family->children.push_back(path.substr(parent.size()));
+  }
+  std::string text;
+  for (const Family& family : families) {
+    std::string children;
+    for (const std::string& child : family.children) children += (children.empty() ? "" : family.parent.empty() ? ", " : ",") + child;
+    if (family.children.size() > 1 && !family.parent.empty()) children = "{" + children + "}";
+    text += (text.empty() ? "" : ", ") + family.parent + children;
+  }
+  return text;
+}
+
 }  // namespace graven::ir

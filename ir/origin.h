@@ -23,4 +23,17 @@ using Origins = std::vector<Origin>;
 /// Joins two lists, dropping repeats, keeping order.
 Origins merge(const Origins& a, const Origins& b);
 
+/// The module that a node is filed under: the first that its origins name, that of the operator which the others were fused into. Empty outside
+/// of any module.
+std::string owner_of(const Origins& origins);
+
+/// The line of user code that a node is filed under, "mlp.cpp:8". Empty when there is none.
+std::string place_of(const Origins& origins);
+
+/// All modules of the origins, without repeats, in their order.
+std::vector<std::string> modules_of(const Origins& origins);
+
+/// Paths for a reader, those of one parent together: "model.features.{0,1}, model.head".
+std::string braced(const std::vector<std::string>& paths);
+
 }  // namespace graven::ir

@@ -49,6 +49,7 @@ void add_ops(CLI::App& app, int& status) {
                            i.mutated ? " (written in place)" : "");
       for (const ir::AttributeSpec& a : op.attributes)
         out += fmt::format("  attribute  {}: {}{}  {}\n", a.name, ir::name(a.type), a.fallback ? "" : " (required)", a.doc);
+      for (const std::string_view o : op.outputs) out += fmt::format("  output     {}\n", o);
       out += fmt::format("  {}, {}\n", op.gradient ? "differentiable" : "not differentiable",
                          op.elementwise() ? "elementwise"
                          : op.alias       ? "moves nothing"

@@ -46,14 +46,6 @@ std::string xml_escape(const std::string& text) {
   return out;
 }
 
-std::string module_of(const ir::Node& node) { return node.origins.empty() ? std::string() : node.origins.back().module; }
-
-std::string place_of(const ir::Node& node) {
-  for (auto it = node.origins.rbegin(); it != node.origins.rend(); ++it)
-    if (!it->file.empty()) return it->file + ":" + std::to_string(it->line);
-  return {};
-}
-
 /// The tree of modules, each with its own nodes.
 struct Scope {
   std::string name, path;
@@ -109,7 +101,7 @@ void write_scope(const ir::Graph& graph, const Scope& scope, int depth, std::str
       if (v != ir::kNone && (graph.value(v).kind == ir::ValueKind::parameter || graph.value(v).kind == ir::ValueKind::buffer) &&
           node.inputs.size() <= 8)
         label += "\\n" + dot_escape(graph.value(v).name + " " + graph.type(v).shape.to_string());
-    if (const std::string place = place_of(node); !place.empty()) label += "\\n" + dot_escape(place);
+    if (const std::string place = ir::place_of(node.origins); !place.empty()) label += "\\n" + dot_escape(place);
     out += fmt::format("{}n{} [label=\"{}\", fillcolor=\"{}\"];\n", indent, id, label, phase_colour(node.phase));
   }
   for (const auto& child : scope.children) write_scope(graph, *child, depth + 1, out);
@@ -130,7 +122,7 @@ std::string graph_picture(const ir::Graph& graph) {
                   dot_escape(graph.name));
   out += "  edge [fontname=\"Helvetica\", fontsize=9, color=\"#506070\"];\n  graph [fontname=\"Helvetica\"];\n";
   Scope root;
-  for (std::size_t i = 0; i < graph.nodes.size(); ++i) root.at(module_of(graph.nodes[i])).nodes.push_back(static_cast<ir::NodeId>(i));
+  for (std::size_t i = 0; i < graph.nodes.size(); ++i) root.at(ir::owner_of(graph.nodes[i].origins)).nodes.push_back(static_cast<ir::NodeId>(i));
   write_scope(graph, root, 0, out);
   const ir::Uses uses(graph);
   for (const ir::ValueId v : graph.inputs)
@@ -218,8 +210,8 @@ std::string graph_text(const ir::Graph& graph) {
   bool first = true;
   for (const ir::Node& node : graph.nodes) {
     if (first || node.phase != phase) out += fmt::format("==== {}\n", name(node.phase)), module.clear();
-    if (first || node.phase != phase || module_of(node) != module) {
-      module = module_of(node);
+    if (first || node.phase != phase || ir::owner_of(node.origins) != module) {
+      module = ir::owner_of(node.origins);
       if (!module.empty()) out += fmt::format("  ---- {}\n", module);
     }
     phase = node.phase;
@@ -234,7 +226,7 @@ std::string graph_text(const ir::Graph& graph) {
       }
     }
     for (const ir::ValueId v : node.outputs) outputs += (outputs.empty() ? "" : ", ") + graph.value(v).name + " " + graph.type(v).to_string();
-    const std::string place = place_of(node);
+    const std::string place = ir::place_of(node.origins);
     out += fmt::format("  {} = {}({}){}\n", outputs.empty() ? "()" : outputs, node.op->name, inputs, place.empty() ? "" : "   " + place);
   }
   for (std::size_t i = 0; i < graph.outputs.size(); ++i)

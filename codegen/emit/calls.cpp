@@ -30,6 +30,9 @@ Body body_of(const ir::Node& node, const ir::KernelCall& call, ir::DType result)
   return {};
 }
 
+/// An optimizer's: it writes its first inputs, the parameters.
+bool is_update(const ir::OpDef& op) { return !op.inputs.empty() && op.inputs[0].variadic && op.inputs[0].mutated; }
+
 /// Reference kernels whose first template argument is the element type; the others deduce it from the result.
 bool takes_element_type(std::string_view file) {
   return file == "conv2d" || file == "conv2d_winograd" || file == "batch_norm" || file == "pool2d" || file == "pad";
@@ -105,7 +108,7 @@ class Writer {
     for (const Symbol& s : values_.symbols()) {
       if (!mentions(step.call, s.name)) continue;
       parameters.push_back("std::int64_t " + s.identifier);
-      arguments.push_back(s.identifier);
+      arguments.push_back("size." + s.identifier);
     }
     return add("constexpr " + type + " " + name + "(" + join(parameters) + ") { return " + braces + "; }") + "(" + join(arguments) + ")";
   }
@@ -170,7 +173,7 @@ class Writer {
           const ir::Shape& shape = graph_.type(n.inputs[i]).shape;
           const Dim size = dim ? shape[static_cast<std::size_t>(std::get<std::int64_t>(*dim))] : shape.numel();
           symbolic |= !size.is_static();
-          sizes.push_back(values_.dimension(size));
+          sizes.push_back(values_.dimension(size, "size."));
         }
         arrays.push_back(fmt::format("  {} std::int64_t sizes[] = {{{}}};\n", symbolic ? "const" : "static constexpr", join(sizes)));
       }
@@ -227,10 +230,8 @@ class Writer {
                                             : "kernels/" + style_.kernel_folder + "/" + file + style_.kernel_extension);
 
     Call call;
-    for (const ir::Origin& o : n.origins) {
-      if (call.module.empty() && !o.module.empty()) call.module = o.module;
-      if (call.location.empty() && !o.file.empty()) call.location = fmt::format("{}:{}", o.file, o.line);
-    }
+    call.modules = ir::modules_of(n.origins);
+    call.location = ir::place_of(n.origins);
     call.description = describe_node(graph_, n);
     call.types = types(n);
     call.code = std::move(code);
@@ -239,6 +240,12 @@ class Writer {
 
   /// "f32[64,784] -> f32[64,256]": what flows; weights are left out unless nothing else comes in.
   std::string types(const ir::Node& n) const {
+    if (is_update(*n.op)) {
+      const std::size_t count = ir::input_range(*n.op, n.inputs.size(), 0).count;
+      std::int64_t values = 0;
+      for (std::size_t i = 0; i < count; ++i) values += graph_.type(n.inputs[i]).shape.numel().value();
+      return fmt::format("{} parameter{}, {} value{}", count, count == 1 ? "" : "s", values, values == 1 ? "" : "s");
+    }
     std::vector<std::string> from, to;
     auto flows = [&](ir::ValueId v) {
       const Home home = plan_.placements[at(root(plan_, v))].home;
@@ -273,7 +280,7 @@ class Writer {
       if (plan_.keeps_results) continue;  // read where it lies
       const ir::TensorType& type = graph_.type(r);
       const std::string bytes =
-          fmt::format("sizeof({}) * static_cast<std::size_t>({})", element_type(type.dtype), values_.dimension(type.shape.numel()));
+          fmt::format("sizeof({}) * static_cast<std::size_t>({})", element_type(type.dtype), values_.dimension(type.shape.numel(), "size."));
       Call call;
       call.description = "copy";
       call.types = type.to_string();
@@ -298,6 +305,10 @@ class Writer {
 std::string describe_node(const ir::Graph& graph, const ir::Node& node) {
   const ir::Attributes& a = node.attributes;
   std::string text(node.op->name);
+  if (is_update(*node.op)) {
+    const std::string options = describe_options(*node.op, a);
+    return options.empty() ? text : text + ", " + options;
+  }
   auto integers = [&](const char* key) -> const ir::Ints* {
     const ir::Attribute* found = a.find(key);
     return found ? std::get_if<ir::Ints>(found) : nullptr;
@@ -326,6 +337,18 @@ std::string describe_node(const ir::Graph& graph, const ir::Node& node) {
   if (const ir::Attribute* epilogue = a.find("epilogue"))
     if (const auto* program = std::get_if<ir::ScalarProgram>(epilogue); program && !program->empty()) text += " + " + title(*program);
   return text;
+}
+
+std::string describe_options(const ir::OpDef& op, const ir::Attributes& attributes) {
+  std::vector<std::string> options;
+  for (const ir::AttributeSpec& spec : op.attributes) {
+    const ir::Attribute* value = attributes.find(spec.name);
+    if (value == nullptr || (spec.fallback && *value == *spec.fallback)) continue;
+    if (const double* number = std::get_if<double>(value)) options.push_back(fmt::format("{} {}", spec.name, *number));
+    if (const std::int64_t* integer = std::get_if<std::int64_t>(value)) options.push_back(fmt::format("{} {}", spec.name, *integer));
+    if (const bool* flag = std::get_if<bool>(value)) options.push_back(*flag ? std::string(spec.name) : fmt::format("no {}", spec.name));
+  }
+  return join(options);
 }
 
 Calls make_calls(const ir::Graph& graph, const Plan& plan, const ValueNames& values, const CallStyle& style, const Calls* training) {

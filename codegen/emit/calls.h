@@ -23,11 +23,13 @@ struct CallStyle {
 };
 
 struct Call {
-  std::string module;       ///< whose banner it stands under; empty outside of any module
-  std::string description;  ///< "linear + bias + relu"
-  std::string types;        ///< "f32[64,784] -> f32[64,256]"
-  std::string location;     ///< "mlp.cpp:8"
-  std::string code;         ///< statements, without indentation
+  std::vector<std::string> modules;  ///< whose operators it computes, its owner first; empty outside of any module
+  std::string description;           ///< "linear + bias + relu"
+  std::string types;                 ///< "f32[64,784] -> f32[64,256]"
+  std::string location;              ///< "mlp.cpp:8"
+  std::string code;                  ///< statements, without indentation
+
+  std::string owner() const { return modules.empty() ? std::string() : modules.front(); }
 };
 
 /// One line of configs.h.
@@ -51,5 +53,8 @@ Calls make_calls(const ir::Graph& graph, const Plan& plan, const ValueNames& val
 
 /// What a node does in a few words: "conv2d 3->32, 3x3, stride 2 + bias + relu".
 std::string describe_node(const ir::Graph& graph, const ir::Node& node);
+
+/// The attributes that are not at their defaults: "momentum 0.9, nesterov".
+std::string describe_options(const ir::OpDef& op, const ir::Attributes& attributes);
 
 }  // namespace graven::codegen

@@ -80,6 +80,19 @@ std::string input_name(int index, int count) {
   return fmt::format("x{}", index);
 }
 
+/// A body asks whether its argument is zero; of a bool it asks no more than the bool: "gt != T(0) ? x : y" becomes "gt ? x : y".
+void read_bool(std::string& expression, const std::string& name) {
+  const std::string question = name + " != T(0)";
+  for (std::size_t at = 0; (at = expression.find(question, at)) != std::string::npos;) {
+    if (at > 0 && is_identifier_part(expression[at - 1])) {
+      at += question.size();
+      continue;
+    }
+    expression.replace(at, question.size(), name);
+    at += name.size();
+  }
+}
+
 /// "full" has a kernel of its own; inside a program it is a literal. "cast" changes the type and nothing else.
 bool is_literal(const ir::ScalarProgram::Step& step) { return step.op == "full"; }
 bool is_cast(const ir::ScalarProgram::Step& step) { return step.op == "cast"; }
@@ -255,7 +268,6 @@ Functor make_functor_with_inputs(const ir::OpDef& op) {
   Functor functor;
   functor.name = op.name;
   std::vector<std::string> parameters;
-  std::map<std::string, std::string, std::less<>> replacements;
   for (std::size_t i = 0; i < op.inputs.size(); ++i) parameters.push_back(input_name(static_cast<int>(i), static_cast<int>(op.inputs.size())));
   for (const ir::AttributeSpec& spec : op.attributes) {
     if (spec.type != ir::AttributeType::boolean && spec.type != ir::AttributeType::integer && spec.type != ir::AttributeType::number) continue;
@@ -325,6 +337,11 @@ Functor make_functor(const ir::ScalarProgram& program) {
         replacements[std::string(1, "xyz"[a])] = results[static_cast<std::size_t>(step.arguments[a])];
       for (const auto& [key, value] : step.constants) replacements[key] = fmt::format("T({})", number_text(value));
       expression = substitute(op.scalar.body, replacements);
+      for (const auto argument : step.arguments) {
+        const bool is_bool =
+            argument >= program.inputs && program.steps[static_cast<std::size_t>(argument - program.inputs)].dtype == ir::DType::boolean;
+        if (is_bool) read_bool(expression, results[static_cast<std::size_t>(argument)]);
+      }
     }
     if (last) {
       lines += fmt::format("    return {};\n", step.dtype == ir::DType::boolean && !converts ? "T(" + expression + ")" : expression);

@@ -64,16 +64,8 @@ std::string unwrap_gradient(std::string_view path) {
   return inner + ".backward" + std::string(rest);
 }
 
-}  // namespace
-
-namespace {
-
-/// A longer name for what is no first result, or is a gradient: "norm.batch_norm.2" -> "norm_batch_norm_result_2", "grad(h.linear).mul" ->
-/// "gradient_of_h_linear_mul". Empty for other paths.
+/// A longer name for a gradient: "grad(h.linear).mul" -> "gradient_of_h_linear_mul". Empty for other paths.
 std::string spelled_out(const std::string& path, std::string_view root) {
-  const std::size_t dot = path.rfind('.');
-  if (dot != std::string::npos && dot + 1 < path.size() && path.find_first_not_of("0123456789", dot + 1) == std::string::npos)
-    return identifier(path.substr(0, dot) + ".result_" + path.substr(dot + 1), root);
   if (path.rfind("grad(", 0) != 0) return {};
   std::string_view inner = std::string_view(path).substr(5);
   if (!root.empty() && inner.size() > root.size() && inner.substr(0, root.size()) == root && inner[root.size()] == '.')
@@ -83,7 +75,7 @@ std::string spelled_out(const std::string& path, std::string_view root) {
 
 }  // namespace
 
-std::string identifier(std::string_view path, std::string_view root) {
+std::string identifier(std::string_view path, std::string_view root, std::span<const std::string_view> taken) {
   const std::string plain = unwrap_gradient(path);
   std::string_view text = plain;
   if (!root.empty() && text.size() > root.size() + 1 && text.substr(0, root.size()) == root && text[root.size()] == '.')
@@ -105,17 +97,17 @@ std::string identifier(std::string_view path, std::string_view root) {
     name += fmt::format("_{:016x}", digest(path));
   }
   const bool lower = std::any_of(name.begin(), name.end(), [](char c) { return c >= 'a' && c <= 'z'; });
-  if (!lower || reserved().count(name)) name += '_';
+  if (!lower || reserved().count(name) || std::find(taken.begin(), taken.end(), name) != taken.end()) name += '_';
   return name;
 }
 
-Names::Names(const std::vector<std::string>& paths, std::string_view root) {
+Names::Names(const std::vector<std::string>& paths, std::string_view root, std::span<const std::string_view> words) {
   std::unordered_map<std::string, int> wanted;
   std::unordered_set<std::string_view> seen;
   std::vector<std::pair<const std::string*, std::string>> each;
   for (const std::string& path : paths) {
     if (!seen.insert(path).second) continue;
-    each.emplace_back(&path, identifier(path, root));
+    each.emplace_back(&path, identifier(path, root, words));
     ++wanted[each.back().second];
   }
   std::unordered_set<std::string> taken;
@@ -128,8 +120,7 @@ Names::Names(const std::vector<std::string>& paths, std::string_view root) {
       names_.emplace(*path, name);
     }
   }
-  // Ordinary paths clash when a module is used twice: its operator's second result and the second use's first. Where all but one of them can be
-  // spelled otherwise, that is done.
+  // Ordinary paths clash where a gradient reads like a value of the forward pass. Where all but one of them can be spelled otherwise, that is done.
   std::vector<std::pair<const std::string*, std::string>> clashing;
   for (const auto& [name, paths] : groups) {
     std::vector<std::pair<const std::string*, std::string>> spelled;

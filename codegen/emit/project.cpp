@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <chrono>
 #include <cstring>
 #include <fstream>
@@ -47,10 +48,17 @@ std::string numbers_text(const std::vector<double>& numbers) {
   return text;
 }
 
-std::vector<double> numbers_of(const std::string& text) {
+/// Numbers with spaces between them, as numbers_text() writes them, whatever the locale. User error, naming `key`, for anything else.
+std::vector<double> numbers_of(const std::string& text, const char* key) {
   std::vector<double> numbers;
-  std::istringstream in(text);
-  for (double n; in >> n;) numbers.push_back(n);
+  const char *at = text.data(), *const end = at + text.size();
+  while (at != end) {
+    double number = 0;
+    const auto [stop, error] = std::from_chars(at, end, number);
+    if (error != std::errc() || (stop != end && *stop != ' ')) throw UserError(fmt::format("config.{}: expected numbers, found \"{}\"", key, text));
+    numbers.push_back(number);
+    at = stop == end ? end : stop + 1;
+  }
   return numbers;
 }
 
@@ -480,8 +488,8 @@ EmitOptions recorded_options(const ir::Graph& graph) {
   read("emit.std", std);
   options.threads = static_cast<int>(std::clamp<std::int64_t>(threads, 0, 4096));
   if (target == "cuda") options.target = ir::Target::cuda;
-  options.mean = numbers_of(mean);
-  options.std = numbers_of(std);
+  options.mean = numbers_of(mean, "emit.mean");
+  options.std = numbers_of(std, "emit.std");
   return options;
 }
 

@@ -14,6 +14,7 @@
 #include "codegen/kernel_flags.h"
 #include "codegen/plan/storage.h"
 #include "ir/diagnostic.h"
+#include "ir/optimizer_kind.h"
 #include "ir/passes/passes.h"
 
 namespace graven::codegen {
@@ -23,6 +24,8 @@ namespace {
 using nlohmann::json;
 
 constexpr std::size_t kCallsPerFile = 1000;
+constexpr std::size_t kModulesPerBanner = 6;
+constexpr int kTypesColumn = 50, kPlaceColumn = 106;  // of a call's comment
 constexpr const char* kVersion = "0.1.0";
 
 std::string quantity(double value, std::string_view unit) {
@@ -99,7 +102,7 @@ class Builder {
         evaluation_(evaluation),
         evaluation_unknown_(evaluation_unknown),
         options_(options),
-        values_(graph, plan, evaluation ? &evaluation->graph : nullptr),
+        values_(graph, plan, evaluation ? &evaluation->graph : nullptr, project_name(graph, options)),
         style_(target_style(options.target)) {
     if (evaluation) evaluation_values_.emplace(evaluation->graph, evaluation->plan, values_);
     out_.training = !graph.optimizers.empty() || !graph.losses.empty();
@@ -171,7 +174,7 @@ class Builder {
   }
   std::string step_dimension(const ir::Dim& d) const {
     for (const Symbol& s : values_.symbols())
-      if (s.name == d.symbol()) return fmt::format("{} * step.{}", d.coefficient(), s.identifier);
+      if (s.name == d.symbol()) return fmt::format("{} * step.size.{}", d.coefficient(), s.identifier);
     return values_.dimension(d);
   }
 
@@ -225,6 +228,7 @@ class Builder {
       t["batched"] = is_batched(graph_.type(v).shape) ? "true" : "false";
       t["in_instance"] = values_.expression_in("instance.", v);
       t["in_memory"] = values_.expression_in("memory_->", v);
+      t["writable"] = values_.writable_expression_in("memory_->", v);
       const bool cast = type == "std::uint16_t";
       t["converted"] = cast ? fmt::format("static_cast<{}*>(static_cast<void*>({}))", element_type(graph_.type(v).dtype), member) : member;
       d["outputs"].push_back(t);
@@ -338,6 +342,7 @@ class Builder {
     plan_data(d, graph_, plan_, values_);
     d["plan_subject"] = out_.training ? "The arena of a step" : "The arena";
     d["plan_constant"] = "kArenaBytes";
+    d["names_graph"] = true;
     d["plan_guard"] = upper(name_) + "_MEMORY_PLAN";
     d["evaluates_apart"] = evaluation_ != nullptr;
     if (!evaluation_) return;
@@ -346,6 +351,7 @@ class Builder {
     plan_data(e, evaluation_->graph, evaluation_->plan, *evaluation_values_);
     e["plan_subject"] = "The arena of an evaluation, which lies in the memory of a step's";
     e["plan_constant"] = "kEvaluationBytes";
+    e["names_graph"] = false;
     e["plan_guard"] = upper(name_) + "_EVALUATION_PLAN";
     for (const char* key : {"arena_bytes", "lower_bound", "without_reuse", "arena_ratio"}) d[std::string("evaluation_") + key] = e[key];
   }
@@ -377,7 +383,7 @@ class Builder {
     auto where = [&](std::int32_t step) -> std::string {
       if (step < 0) return "nobody";
       const ir::Node& n = graph.nodes[at(plan.steps[at(step)].node)];
-      std::string module = n.origins.empty() ? std::string() : n.origins.front().module;
+      std::string module = ir::owner_of(n.origins);
       if (module.empty()) module = n.op->name;
       return comment_text(module) + (n.phase == ir::Phase::forward ? "" : " (" + std::string(ir::name(n.phase)) + ")");
     };
@@ -414,6 +420,25 @@ class Builder {
     return result;
   }
 
+  /// "sgd, momentum 0.9: 10 parameters, 61706 values".
+  std::string description(const ir::Optimizer& optimizer) const {
+    std::string text = optimizer.kind;
+    std::size_t parameters = 0;
+    std::int64_t values = 0;
+    for (const ir::ParameterGroup& g : optimizer.groups) {
+      parameters += g.parameters.size();
+      for (const ir::ValueId v : g.parameters) values += graph_.type(v).shape.numel().value();
+    }
+    if (optimizer.groups.size() == 1) {
+      const ir::OptimizerKind& kind = ir::optimizer_kind(optimizer.kind);
+      const std::string options = describe_options(ir::get_op(kind.op), ir::update_attributes(kind, optimizer.groups[0].options));
+      if (!options.empty()) text += ", " + options;
+    } else {
+      text += fmt::format(", {} groups", optimizer.groups.size());
+    }
+    return text + fmt::format(": {} parameter{}, {} value{}", parameters, parameters == 1 ? "" : "s", values, values == 1 ? "" : "s");
+  }
+
   void optimizers() {
     json& d = out_.common;
     d["groups"] = json::array();
@@ -424,11 +449,11 @@ class Builder {
         rates.push_back(number_text(lr == g.options.end() ? 0 : lr->second));
         d["groups"].push_back({{"lr", rates.back()}, {"schedule", schedule_text(o.schedule, std::string(12, ' '))}});
       }
-      descriptions.push_back(o.kind);
+      descriptions.push_back(description(o));
     }
     d["group_count"] = fmt::format("{}", rates.size());
     d["learning_rates"] = join(rates);
-    optimizer_text_ = join(descriptions);
+    optimizer_text_ = join(descriptions, "; ");
 
     // The loss: the sum of all that backward() was called on.
     std::vector<std::string> losses;
@@ -505,6 +530,7 @@ class Builder {
       t["maxima"] = maxima(type.shape);
       t["storage"] = fmt::format("{}", std::max<std::int64_t>(1, type.shape.numel().maximum()));
       t["expression"] = values.expression(scores);
+      t["writable"] = values.writable_expression_in("", scores);
       d["scores"].push_back(t);
       d["has_accuracy"] = "true";
       d["score_type"] = public_type(type.dtype);
@@ -560,12 +586,15 @@ class Builder {
 
     std::size_t total = 0;
     for (const auto& [phase, list] : calls.phases) total += list.size();
-    d["call_count"] = fmt::format("{}", total);
+    const auto prepare = calls.phases.find(ir::Phase::prepare);
+    const std::size_t prepared = prepare == calls.phases.end() ? 0 : prepare->second.size();
+    d["call_count"] =
+        fmt::format("{}", total - prepared) + (prepared == 0 ? "" : fmt::format(", and {} once after the weights were loaded", prepared));
     d["flops_text"] = quantity(plan_.flops, "FLOP");
     d["bytes_text"] = quantity(plan_.bytes, "B");
-    d["summary"] = fmt::format("A {} is {} kernel calls, {}, {} moved, arena {} (lower bound {}).", out_.training ? "step" : "call", total,
-                               quantity(plan_.flops, "FLOP"), quantity(plan_.bytes, "B"), quantity(static_cast<double>(plan_.arena_bytes), "B"),
-                               quantity(static_cast<double>(plan_.lower_bound), "B"));
+    d["summary"] = fmt::format("A {} is {} kernel call{}, {}, {} moved, arena {} (lower bound {}).", out_.training ? "step" : "call",
+                               total - prepared, total - prepared == 1 ? "" : "s", quantity(plan_.flops, "FLOP"), quantity(plan_.bytes, "B"),
+                               quantity(static_cast<double>(plan_.arena_bytes), "B"), quantity(static_cast<double>(plan_.lower_bound), "B"));
 
     ModelFile main{"model" + style_.model_extension, {}};
     main.data = file_data(true, headers);
@@ -656,15 +685,27 @@ class Builder {
     return text;
   }
 
+  /// In columns: what it does, on what, and the line of the user's program. What runs over its column pushes the rest to the right by as little
+  /// as it can.
+  static std::string call_comment(const Call& call) {
+    std::string comment = fmt::format("{:<{}}", comment_text(call.description), kTypesColumn);
+    if (!call.types.empty()) comment += " " + comment_text(call.types);
+    if (!call.location.empty()) comment = fmt::format("{:<{}} {}", comment, kPlaceColumn, comment_text(call.location));
+    while (!comment.empty() && comment.back() == ' ') comment.pop_back();
+    return comment;
+  }
+
   json groups(const std::vector<Call>& list, std::size_t begin, std::size_t end) const {
     json result = json::array();
     for (std::size_t i = begin; i < end;) {
-      json group{{"banner", list[i].module.empty() ? std::string() : rule("-", comment_text(list[i].module))}, {"calls", json::array()}};
-      const std::size_t first = i;
-      for (; i < end && list[i].module == list[first].module; ++i) {
-        std::string comment = comment_text(list[i].description);
-        if (!list[i].types.empty()) comment = fmt::format("{:<38} {}", comment, comment_text(list[i].types));
-        if (!list[i].location.empty()) comment = fmt::format("{:<92} {}", comment, comment_text(list[i].location));
+      json group{{"calls", json::array()}};
+      std::vector<std::string> modules;  // the owner's, and those whose operators its calls took in
+      const std::string owner = list[i].owner();
+      for (; i < end && list[i].owner() == owner; ++i) {
+        for (const std::string& m : list[i].modules) {
+          const bool encloses = owner.size() > m.size() && owner.compare(0, m.size(), m) == 0 && owner[m.size()] == '.';
+          if (!encloses && std::find(modules.begin(), modules.end(), m) == modules.end()) modules.push_back(m);
+        }
         json lines = json::array();
         std::size_t at = 0;
         while (at <= list[i].code.size()) {
@@ -672,8 +713,10 @@ class Builder {
           lines.push_back(list[i].code.substr(at, stop - at));
           at = stop + 1;
         }
-        group["calls"].push_back({{"comment", comment}, {"lines", lines}});
+        group["calls"].push_back({{"comment", call_comment(list[i])}, {"lines", lines}});
       }
+      if (modules.size() > kModulesPerBanner) modules.resize(kModulesPerBanner), modules.emplace_back("...");
+      group["banner"] = modules.empty() ? std::string() : rule("-", comment_text(ir::braced(modules)));
       result.push_back(std::move(group));
     }
     return result;
@@ -746,14 +789,10 @@ std::string project_name(const ir::Graph& graph, const EmitOptions& options) {
     name += static_cast<char>(std::tolower(c));
   }
   name = identifier(name.empty() ? "network" : name);
-  // A namespace may not have the name of a kernel, nor of a function of the C library.
+  // A namespace may not have the name of a kernel, nor of anything of the C library; <unistd.h> has macros F_OK, R_OK, W_OK and X_OK.
   static constexpr std::string_view kTaken[] = {
-      "abort",  "abs",    "access", "acos",    "asin",      "atan",        "basename", "close",  "cos",    "div",    "dup",  "erf",    "exit",
-      "exp",    "floor",  "fmod",   "free",    "gamma",     "index",       "j0",       "j1",     "jn",     "labs",   "link", "listen", "log",
-      "log2",   "malloc", "nice",   "open",    "pause",     "pipe",        "pow",      "puts",   "rand",   "random", "read", "recv",   "remove",
-      "rename", "rindex", "round",  "select",  "send",      "signal",      "sin",      "sleep",  "socket", "sqrt",   "stat", "strlen", "sync",
-      "system", "tan",    "tanh",   "time",    "times",     "trunc",       "truncate", "wait",   "write",  "y0",     "y1",   "yn",     "selftest",
-      "conv2d", "linear", "matmul", "softmax", "broadcast", "elementwise", "fill",     "concat", "train",  "infer"};
+#include "codegen/emit/c_library_names.inc"
+      "f", "r", "w", "x", "selftest", "train", "infer", "conv2d", "linear", "matmul", "softmax", "broadcast", "fill", "concat", "elementwise"};
   if (ir::find_op(name) || std::find(std::begin(kTaken), std::end(kTaken), name) != std::end(kTaken)) name += "_model";
   return name;
 }

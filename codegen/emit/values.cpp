@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <set>
 
 #include "ir/diagnostic.h"
 #include "ir/json.h"
@@ -13,7 +14,16 @@ namespace graven::codegen {
 
 namespace {
 
-enum Scope : std::size_t { kInputs, kParameters, kStates, kArena, kPrepared, kConstants, kOutputs, kSymbols };
+enum Scope : std::size_t { kParametersOfCalls, kParameters, kStates, kArena, kPrepared, kConstants };
+
+/// What the functions that take inputs, outputs and sizes call something else: templates/project/*/model_api.*, model.h, c_interface.inc and
+/// selftest.cpp. tests/emit/hostile_names_test.cpp says which are missing.
+constexpr std::string_view kWordsOfCalls[] = {
+    "DType",     "EvaluationStep", "Hyper",          "Memory",  "Model",   "Step",       "Tensor",   "Weights",  "agree",
+    "allowance", "before",         "bytes",          "checked", "context", "comparison", "computed", "download", "dtype_of",
+    "evaluated", "evaluation",     "evaluation_buf", "first",   "guarded", "in",         "int64_t",  "index",    "learning_rates",
+    "loaded",    "loss",           "loss_f32",       "missing", "other",   "out",        "own",      "program",  "score_type",
+    "seed",      "select",         "size",           "staged",  "step",    "upload",     "loss_at"};
 
 /// A constant that may stand in the code: small, and of a type that C++ can write down. (A device reads no array of the host's.)
 bool is_inline(const ir::Graph& graph, ir::ValueId v) {
@@ -97,12 +107,12 @@ void ValueNames::name_arena() {
 ValueNames::ValueNames(const ir::Graph& evaluation, const Plan& plan, const ValueNames& training)
     : graph_(evaluation), plan_(plan), root_(training.root_), symbols_(training.symbols_) {
   GRAVEN_CHECK(plan.keeps_results, "an evaluation's results are read in the arena");
-  for (const Scope shared : {kInputs, kParameters, kConstants, kSymbols}) names_[shared] = training.names_[shared];
+  for (const Scope shared : {kParametersOfCalls, kParameters, kConstants}) names_[shared] = training.names_[shared];
   find_homes();
   name_arena();
 }
 
-ValueNames::ValueNames(const ir::Graph& graph, const Plan& plan, const ir::Graph* evaluation) : graph_(graph), plan_(plan) {
+ValueNames::ValueNames(const ir::Graph& graph, const Plan& plan, const ir::Graph* evaluation, std::string_view project) : graph_(graph), plan_(plan) {
   std::vector<std::string> paths;
   for (const ir::ValueId v : graph.parameters) paths.push_back(graph.value(v).name);
   root_ = common_root(paths);
@@ -121,7 +131,6 @@ ValueNames::ValueNames(const ir::Graph& graph, const Plan& plan, const ir::Graph
     const bool stands_in_code = is_inline(*evaluation, static_cast<ir::ValueId>(v)) && plan.target == ir::Target::cpu;
     (stands_in_code ? more_inline : more_stored).push_back(evaluation->values[v].name);
   }
-  names_[kInputs] = names_of(graph.inputs);
   names_[kParameters] = names_of(stored_, more_stored);
   names_[kStates] = names_of(graph.states);
   names_[kPrepared] = names_of(prepared_);
@@ -132,16 +141,24 @@ ValueNames::ValueNames(const ir::Graph& graph, const Plan& plan, const ir::Graph
   name_outputs(graph.output_tree, {}, results);
   for (std::size_t i = 0; i < results.size(); ++i)
     if (results[i].empty()) results[i] = results.size() == 1 ? "output" : fmt::format("output.{}", i);
-  // An output may not carry an input's name: both are parameters of one function.
-  for (std::string& r : results)
-    if (names_[kInputs].contains(r)) r += ".output";
-  names_[kOutputs] = Names(results);
-  for (const std::string& r : results) outputs_.push_back(names_[kOutputs][r]);
-
-  std::vector<std::string> symbol_names;
-  for (const auto& [name, maximum] : graph.symbols()) symbol_names.push_back(name);
-  names_[kSymbols] = Names(symbol_names);
-  for (const auto& [name, maximum] : graph.symbols()) symbols_.push_back({name, names_[kSymbols][name], maximum});
+  // Inputs, outputs and sizes are parameters of one function.
+  std::vector<std::string> parameters, sizes;
+  for (const ir::ValueId v : graph.inputs) parameters.push_back(graph.value(v).name);
+  const std::set<std::string> inputs(parameters.begin(), parameters.end());
+  for (std::string& r : results) {
+    if (inputs.count(r)) r += ".output";
+    parameters.push_back(r);
+  }
+  for (const auto& [name, maximum] : graph.symbols()) {
+    const bool is_taken = std::find(parameters.begin(), parameters.end(), name) != parameters.end();
+    parameters.push_back(sizes.emplace_back(is_taken ? name + ".size" : name));
+  }
+  const std::string model_type = std::string(project) + "_model", weights_type = std::string(project) + "_weights";
+  std::vector<std::string_view> words(std::begin(kWordsOfCalls), std::end(kWordsOfCalls));
+  if (!project.empty()) words.insert(words.end(), {project, model_type, weights_type});
+  names_[kParametersOfCalls] = Names(parameters, {}, words);
+  for (const std::string& r : results) outputs_.push_back(names_[kParametersOfCalls][r]);
+  for (const auto& [name, maximum] : graph.symbols()) symbols_.push_back({name, names_[kParametersOfCalls][sizes[symbols_.size()]], maximum});
 }
 
 std::string ValueNames::member(ir::ValueId value) const {
@@ -152,7 +169,7 @@ std::string ValueNames::member(ir::ValueId value) const {
     case Home::arena:
       return names_[kArena][name];
     case Home::input:
-      return names_[kInputs][name];
+      return names_[kParametersOfCalls][name];
     case Home::output:
       return outputs_[at(p.buffer)];
     case Home::parameter:
@@ -209,6 +226,14 @@ std::string ValueNames::expression_in(std::string_view object, ir::ValueId value
   return member ? fmt::format("{}{}", object, name) : name;
 }
 
+std::string ValueNames::writable_expression_in(std::string_view object, ir::ValueId value) const {
+  const ir::ValueId v = codegen::root(plan_, value);
+  const Home home = plan_.placements[at(v)].home;
+  const std::string name = expression_in(object, v);
+  const bool is_const = home == Home::input || (home == Home::constant && !is_stored_[at(v)]);
+  return is_const ? fmt::format("const_cast<{}*>({})", element_type(graph_.type(v).dtype), name) : name;
+}
+
 const std::string& ValueNames::workspace(const Step& step) const { return names_[kArena][plan_.buffers[at(step.workspace)].name]; }
 
 std::string ValueNames::hyper(ir::ValueId value) const {
@@ -221,9 +246,11 @@ std::string ValueNames::hyper(ir::ValueId value) const {
   return fmt::format("hyper.learning_rates[{}]", group);
 }
 
-std::string ValueNames::dimension(const ir::Dim& dim) const {
+std::string ValueNames::dimension(const ir::Dim& dim, std::string_view object) const {
   if (dim.is_static()) return fmt::format("{}", dim.value());
-  const std::string& symbol = names_[kSymbols][dim.symbol()];
+  const auto found = std::find_if(symbols_.begin(), symbols_.end(), [&](const Symbol& s) { return s.name == dim.symbol(); });
+  GRAVEN_CHECK(found != symbols_.end(), "the graph has no dimension " + dim.symbol());
+  const std::string symbol = std::string(object) + found->identifier;
   return dim.coefficient() == 1 ? symbol : fmt::format("{} * {}", dim.coefficient(), symbol);
 }
 

@@ -22,8 +22,8 @@ struct Symbol {
 
 class ValueNames {
  public:
-  /// `evaluation`: the graph whose constants stand beside this one's.
-  ValueNames(const ir::Graph& graph, const Plan& plan, const ir::Graph* evaluation = nullptr);
+  /// `evaluation`: the graph whose constants stand beside this one's. `project`: the namespace that the names will stand in.
+  ValueNames(const ir::Graph& graph, const Plan& plan, const ir::Graph* evaluation = nullptr, std::string_view project = {});
   /// Of an evaluation: inputs, parameters and constants have the names that they have in the training graph, whose ValueNames was told of it. The
   /// values of the arena have names of their own.
   ValueNames(const ir::Graph& evaluation, const Plan& plan, const ValueNames& training);
@@ -32,6 +32,8 @@ class ValueNames {
   std::string expression(ir::ValueId value) const;
   /// The same, of a step's memory that is reached through `object` ("instance."): constants are not in it.
   std::string expression_in(std::string_view object, ir::ValueId value) const;
+  /// The same, without the const of inputs and of constants in the code.
+  std::string writable_expression_in(std::string_view object, ir::ValueId value) const;
   /// The member alone.
   std::string member(ir::ValueId value) const;
   /// The member of a step's scratch memory.
@@ -44,7 +46,7 @@ class ValueNames {
   const std::string& root() const { return root_; }
   const std::vector<Symbol>& symbols() const { return symbols_; }
   /// A dimension as a C++ expression over the symbols: "64", "784 * batch".
-  std::string dimension(const ir::Dim& dim) const;
+  std::string dimension(const ir::Dim& dim, std::string_view object = {}) const;
   /// Parameters, buffers and those constants that are too large for the code: what the weights file holds, in order.
   const std::vector<ir::ValueId>& stored() const { return stored_; }
   /// Constants that stand in the code.

@@ -26,6 +26,7 @@ const OpDef kBatchNormBackward{
         "dx = weight * rstd * (dy - (dbias + h * dweight) / count).",
     .inputs = {{"dy"}, {"x"}, {.name = "weight", .optional = true}, {"mean"}, {"rstd"}},
     .attributes = ops::batch_norm_attributes(),
+    .outputs = {"dx", "dweight", "dbias"},
     .infer = infer_batch_norm_backward,
     .kernel = kernel_batch_norm_backward,
     .cost = [](const NodeView& node) { return Cost{.flops = 9 * static_cast<double>(node.output().shape.numel().maximum())}; },

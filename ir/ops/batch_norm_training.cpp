@@ -44,6 +44,7 @@ const OpDef kBatchNormTraining{
                {.name = "running_var", .optional = true}},
     .attributes =
         ops::join(ops::batch_norm_attributes(), {{"momentum", AttributeType::number, 0.1, "weight of this batch in the running statistics"}}),
+    .outputs = {"y", "mean", "rstd", "new_running_mean", "new_running_var"},
     .infer = infer_batch_norm_training,
     .gradient = gradient_batch_norm_training,
     .kernel = kernel_batch_norm_training,

@@ -54,6 +54,7 @@ const OpDef kConv2dBackwardWeight{
     .inputs = {{"dy"}, {"x"}},
     .attributes = ops::join(ops::window_attributes(),
                             {ops::channels_last_attribute(), {"kernel_size", AttributeType::integers, {}, "height and width of the weight"}}),
+    .outputs = {"dw", "db"},
     .infer = infer_conv2d_backward_weight,
     .kernel = kernel_conv2d_backward_weight,
     .cost = [](const NodeView& node) { return Cost{.flops = ops::conv2d_flops(weight_gradient_sizes(node), node.input(0).shape[0])}; },

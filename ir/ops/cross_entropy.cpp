@@ -35,6 +35,7 @@ const OpDef kCrossEntropy{
         "gradient.",
     .inputs = {{"logits"}, {"labels"}, {.name = "weight", .optional = true}},
     .attributes = ops::cross_entropy_attributes(),
+    .outputs = {"loss", "probabilities"},
     .infer = infer_cross_entropy,
     .gradient = gradient_cross_entropy,
     .kernel =

@@ -32,6 +32,7 @@ const OpDef kGroupNorm{
         "mean[batch, groups], rstd; no gradient flows through the last two.",
     .inputs = {{"x"}, {.name = "weight", .optional = true}, {.name = "bias", .optional = true}},
     .attributes = ops::group_norm_attributes(),
+    .outputs = {"y", "mean", "rstd"},
     .infer = infer_group_norm,
     .gradient = gradient_group_norm,
     .kernel = [](const NodeView& node) { return ops::group_norm_call(node, "group_norm", node.input(0).shape); },

@@ -32,6 +32,7 @@ const OpDef kGroupNormBackward{
         "over the group, dweight = the sum over everything but channels of dy * h, dbias = the sum of dy.",
     .inputs = {{"dy"}, {"x"}, {.name = "weight", .optional = true}, {"mean"}, {"rstd"}},
     .attributes = ops::group_norm_attributes(),
+    .outputs = {"dx", "dweight", "dbias"},
     .infer = infer_group_norm_backward,
     .kernel = kernel_group_norm_backward,
     .cost = [](const NodeView& node) { return Cost{.flops = 12 * static_cast<double>(node.output().shape.numel().maximum())}; },

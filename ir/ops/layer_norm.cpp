@@ -28,6 +28,7 @@ const OpDef kLayerNorm{
         "of the row (Ba, Kiros and Hinton 2016; PyTorch's layer_norm). Outputs: y, mean, rstd; no gradient flows through the last two.",
     .inputs = {{"x"}, {.name = "weight", .optional = true}, {.name = "bias", .optional = true}},
     .attributes = ops::layer_norm_attributes(),
+    .outputs = {"y", "mean", "rstd"},
     .infer = infer_layer_norm,
     .gradient = gradient_layer_norm,
     .kernel = [](const NodeView& node) { return ops::layer_norm_call(node, "layer_norm", node.input(0).shape); },

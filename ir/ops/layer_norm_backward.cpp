@@ -22,6 +22,7 @@ const OpDef kLayerNormBackward{
         "over rows of dy * h, dbias = the sum of dy.",
     .inputs = {{"dy"}, {"x"}, {.name = "weight", .optional = true}, {"mean"}, {"rstd"}},
     .attributes = ops::layer_norm_attributes(),
+    .outputs = {"dx", "dweight", "dbias"},
     .infer = infer_layer_norm_backward,
     .kernel = [](const NodeView& node) { return ops::layer_norm_backward_call(node, "layer_norm_backward"); },
     .cost = [](const NodeView& node) { return Cost{.flops = 12 * static_cast<double>(node.output().shape.numel().maximum())}; },

@@ -31,6 +31,7 @@ const OpDef kLinearBackwardWeight{
         "dw[n, k] = dy[m, n]^T x[m, k], db[n] = the sum of dy over rows: the gradients of linear with respect to weight and bias. "
         "db is not computed when nobody reads it.",
     .inputs = {{"dy"}, {"x"}},
+    .outputs = {"dw", "db"},
     .infer = infer_linear_backward_weight,
     .kernel = kernel_linear_backward_weight,
     .cost = cost_linear_backward_weight,

@@ -24,10 +24,11 @@ extern const OpDef kMaxPool2d;
 const OpDef kMaxPool2d{
     .name = "max_pool2d",
     .doc =
-        "y = the largest x of each window, NaN when one is NaN; index = its position in the window, kh * kernel_width + kw, the first of equals. "
-        "PyTorch's max_pool2d. The index is not computed when nobody reads it.",
+        "y = the largest x of each window, NaN when one is NaN; indices = its position in the window, kh * kernel_width + kw, the first of equals. "
+        "PyTorch's max_pool2d. The indices are not computed when nobody reads it.",
     .inputs = {{"x"}},
     .attributes = ops::pool2d_attributes(true),
+    .outputs = {"y", "indices"},
     .infer = infer_max_pool2d,
     .gradient = gradient_max_pool2d,
     .kernel = [](const NodeView& node) { return ops::pool2d_call(node, "max_pool2d", node.input(0).shape, node.output().shape); },

@@ -27,6 +27,7 @@ const OpDef kRmsNorm{
         "rms_norm). Outputs: y, rstd; no gradient flows through the second.",
     .inputs = {{"x"}, {.name = "weight", .optional = true}},
     .attributes = ops::layer_norm_attributes(),
+    .outputs = {"y", "rstd"},
     .infer = infer_rms_norm,
     .gradient = gradient_rms_norm,
     .kernel = [](const NodeView& node) { return ops::layer_norm_call(node, "rms_norm", node.input(0).shape); },

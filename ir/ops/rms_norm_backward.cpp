@@ -19,6 +19,7 @@ const OpDef kRmsNormBackward{
         "dx, dweight of rms_norm: with h = x * rstd and g = dy * weight, dx = rstd * (g - h * mean(g * h)), dweight = the sum over rows of dy * h.",
     .inputs = {{"dy"}, {"x"}, {.name = "weight", .optional = true}, {"rstd"}},
     .attributes = ops::layer_norm_attributes(),
+    .outputs = {"dx", "dweight"},
     .infer = infer_rms_norm_backward,
     .kernel = [](const NodeView& node) { return ops::layer_norm_backward_call(node, "rms_norm_backward"); },
     .cost = [](const NodeView& node) { return Cost{.flops = 9 * static_cast<double>(node.output().shape.numel().maximum())}; },

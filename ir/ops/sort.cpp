@@ -46,6 +46,7 @@ const OpDef kSort{
     .attributes = {{"dim", AttributeType::integer, std::int64_t{-1}, "counted from the end when negative"},
                    {"descending", AttributeType::boolean, false, "the largest first"},
                    {"count", AttributeType::integer, std::int64_t{-1}, "how many of the first; -1: all"}},
+    .outputs = {"values", "indices"},
     .infer = infer_sort,
     .gradient = gradient_sort,
     .kernel = kernel_sort,

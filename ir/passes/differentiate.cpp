@@ -132,7 +132,7 @@ class Differentiation {
     if (!any || op.name == "detach") return;
     if (!op.gradient) {
       UserError error("has no gradient, and a loss depends on parameters through it");
-      error.in(origins.empty() ? std::string() : origins.back().module, std::string(op.name));
+      error.in(owner_of(origins), std::string(op.name));
       error.note("result  " + graph_.type(graph_.nodes[n].outputs[0]).to_string());
       error.note("detach() its inputs where no gradient is meant to flow");
       error.at(origins);

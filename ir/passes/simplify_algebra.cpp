@@ -433,7 +433,7 @@ class Simplifier {
     if (!pool || pool->inputs[0] != mask->inputs[0] || pooled->inputs[1] != pool->outputs[1]) return Result::unchanged;
     if (type(node.inputs[1]) != type(node.outputs[0])) return Result::unchanged;
     ValueId z = pool->outputs[0], dz = pooled->inputs[0];
-    const ValueId index = pooled->inputs[1];
+    const ValueId index = pooled->inputs[1], pooled_gradient = node.inputs[1];
     const Attributes attributes = pooled->attributes;
     // Behind flatten, the mask is best taken of the flat gradient: a linear layer's, whose epilogue it becomes.
     const Shape image = type(z).shape;
@@ -444,12 +444,14 @@ class Simplifier {
     const ValueId zero = scalar(0, type(dz).dtype, node);
     const ValueId positive = add("gt", {z, scalar(*threshold, type(z).dtype, node)}, {}, node);
     dz = add("where", {positive, dz, zero}, {}, node);
-    if (type(dz).shape != image) dz = add("reshape", {dz}, {{"shape", image}}, node);
+    if (type(dz).shape != image) dz = add("reshape", {dz}, {{"shape", image}}, node, "grad(" + graph_.value(pool->outputs[0]).name + ")");
+    graph_.swap_names(pooled_gradient, node.outputs[0]);  // what is left is called after what it is
     return become(node, "max_pool2d_backward", {dz, index}, attributes);
   }
-  /// A new node before `like`, of its origins and phase, named after it.
-  ValueId add(std::string_view op, std::vector<ValueId> inputs, Attributes attributes, const Node& like) {
-    const ValueId v = rewriter_.add_one(op, std::move(inputs), std::move(attributes), like.origins, like.phase, graph_.value(like.outputs[0]).name);
+  /// A new node before `like`, of its origins and phase, named after it unless `name` says otherwise.
+  ValueId add(std::string_view op, std::vector<ValueId> inputs, Attributes attributes, const Node& like, std::string name = {}) {
+    if (name.empty()) name = graph_.value(like.outputs[0]).name;
+    const ValueId v = rewriter_.add_one(op, std::move(inputs), std::move(attributes), like.origins, like.phase, std::move(name));
     maker_.resize(graph_.values.size(), -1);
     maker_[static_cast<std::size_t>(v)] = static_cast<NodeId>(graph_.nodes.size()) - 1;
     return v;

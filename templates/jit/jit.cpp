@@ -168,7 +168,7 @@ int graven_jit_run(void* opaque, const void* const* inputs, void* const* outputs
 {% endif %}
   Step step = instance.step();
 {% for symbol in symbols %}
-  step.@{ symbol.identifier }@ = symbols[@{ loop.index }@];
+  step.size.@{ symbol.identifier }@ = symbols[@{ loop.index }@];
 {% endfor %}
 {% if training %}
 {% if group_count != "0" %}

@@ -21,6 +21,11 @@ inline constexpr std::size_t @{ plan_constant }@ = @{ arena_bytes }@;
 {% if memory_budget != "0" %}
 static_assert(@{ plan_constant }@ <= @{ memory_budget }@, "the arena does not fit the memory budget of @{ memory_budget }@ bytes");
 {% endif %}
+{% if names_graph %}
+
+/// SHA-256 of graph.json, which checkpoints and saved weights name.
+inline constexpr char kGraphHash[] = "@{ graph_hash }@";
+{% endif %}
 
 }  // namespace @{ namespace }@
 #endif

@@ -79,6 +79,15 @@ struct Buffers {
   static_assert((offset) % alignof(dtype) == 0 && (offset) + (bytes) <= kArenaBytes, #name " lies outside the arena");
 #include "memory_plan.h"
 
+{% if length(symbols) > 0 %}
+/// The sizes that a call brings with it.
+struct Sizes {
+{% for symbol in symbols %}
+  std::int64_t @{ symbol.identifier }@ = @{ symbol.maximum }@;  ///< 1 to @{ symbol.maximum }@
+{% endfor %}
+};
+
+{% endif %}
 /// Everything a call can name.
 struct Step {
   @{ execution_type }@ @{ execution_name }@;
@@ -100,9 +109,9 @@ struct Step {
 {% if training %}
   Hyper hyper = {};
 {% endif %}
-{% for symbol in symbols %}
-  std::int64_t @{ symbol.identifier }@ = @{ symbol.maximum }@;  ///< 1 to @{ symbol.maximum }@
-{% endfor %}
+{% if length(symbols) > 0 %}
+  Sizes size = {};
+{% endif %}
 };
 
 {% if evaluates_apart %}
@@ -122,9 +131,9 @@ struct EvaluationStep {
   const Inputs& in;
   const Parameters& param;
   const EvaluationBuffers& buf;
-{% for symbol in symbols %}
-  std::int64_t @{ symbol.identifier }@ = @{ symbol.maximum }@;  ///< 1 to @{ symbol.maximum }@
-{% endfor %}
+{% if length(symbols) > 0 %}
+  Sizes size = {};
+{% endif %}
 };
 
 {% endif %}

@@ -98,6 +98,65 @@ struct Train : nn::Graph<Train<Model>> {
   }
 };
 
+/// Two convolutions; or one more between them, or the first of them wider.
+struct Stack : nn::Module<Stack> {
+  std::int64_t width;
+  bool longer;
+  explicit Stack(std::int64_t width_ = 6, bool longer_ = false) : width(width_), longer(longer_) {}
+  nn::Conv2d c1 = child("c1", nn::Conv2d(1, width, 3));
+  nn::Conv2d extra = child("extra", nn::Conv2d(width, longer ? width : 1, 3));
+  nn::Conv2d c2 = child("c2", nn::Conv2d(width, 8, 3));
+  nn::Linear head = child("head", nn::Linear(8, 3));
+  Tensor forward(Tensor x) {
+    x = max_pool2d(relu(c1(x)), 2);
+    if (longer) x = relu(extra(x));
+    x = max_pool2d(relu(c2(x)), 2);
+    return head(mean(x, {2, 3}));
+  }
+};
+
+/// The lines of code in which a project's calls differ from another's, and the files of which anything does.
+struct Changes {
+  std::set<std::string> lines, files;
+};
+Changes changes(const Stack& from, const Stack& to) {
+  auto project = [](const Stack& model) {
+    Train<Stack> graph(model);
+    graph.compile(spec({2, 1, 20, 20}, "images"), spec({2}, i64, "labels"));
+    return render_project(graph.graph(), {.format = false});
+  };
+  auto calls = [](const std::string& text) {
+    std::set<std::string> lines;
+    std::istringstream in(text);
+    for (std::string line; std::getline(in, line);)
+      if (line.find("(threads, ") != std::string::npos) lines.insert(line);
+    return lines;
+  };
+  const auto before = project(from), after = project(to);
+  Changes c;
+  for (const auto& [path, text] : before)
+    if (after.count(path) == 0 || after.at(path) != text) c.files.insert(path);
+  const std::set<std::string> now = calls(after.at("model.cpp"));
+  for (const std::string& line : calls(before.at("model.cpp")))
+    if (now.count(line) == 0) c.lines.insert(line);
+  return c;
+}
+
+TEST(Names, AChangedLayerChangesItsOwnLines) {
+  // Wider: sizes alone, and no call but in what the comments say of it.
+  const Changes wider = changes(Stack(6), Stack(10));
+  EXPECT_EQ(wider.lines, std::set<std::string>());
+  for (const char* untouched : {"main.cpp", "model_api.cpp", "model.h", "selftest.cpp", "program.h", "functors.h", "CMakeLists.txt"})
+    EXPECT_EQ(wider.files.count(untouched), 0u) << untouched;
+  // One more: the layer behind it reads another value, and hands its gradient to another.
+  const Changes longer = changes(Stack(6), Stack(6, true));
+  EXPECT_LE(longer.lines.size(), 6u) << ::testing::PrintToString(longer.lines);
+  for (const std::string& line : longer.lines)
+    EXPECT_TRUE(line.find("c2") != std::string::npos || line.find("adam(") != std::string::npos) << line;  // the optimizer has two parameters more
+  for (const char* untouched : {"main.cpp", "model_api.cpp", "model.h", "selftest.cpp", "CMakeLists.txt"})
+    EXPECT_EQ(longer.files.count(untouched), 0u) << untouched;
+}
+
 /// The names of an emitted project that end in a digest.
 std::set<std::string> digested(const nn::GraphBase& graph) {
   std::set<std::string> found;
@@ -125,16 +184,13 @@ TEST(Names, OrdinaryNetworksNeedNoDigests) {
 }
 
 TEST(Names, WhatOrdinaryPathsClashOverIsSpelledOut) {
-  const Names names(
-      {"model.norm.batch_norm.2", "model.norm.batch_norm", "model.norm.batch_norm_2", "grad(model.a.mul).add", "model.a.mul.backward.add"}, "model");
-  EXPECT_EQ(names["model.norm.batch_norm_2"], "norm_batch_norm_2");
-  EXPECT_EQ(names["model.norm.batch_norm.2"], "norm_batch_norm_result_2");
+  const Names names({"grad(model.a.mul).add", "model.a.mul.backward.add"}, "model");
   EXPECT_EQ(names["grad(model.a.mul).add"], "gradient_of_a_mul_add");
   EXPECT_EQ(names["model.a.mul.backward.add"], "a_mul_backward_add");
   // The longer name is taken: digests again, and no two alike.
-  const Names hostile({"x.2", "x_2", "x.result_2"});
-  EXPECT_EQ(hostile["x.result_2"], "x_result_2");
-  EXPECT_NE(hostile["x.2"], hostile["x_2"]);
+  const Names hostile({"grad(x).a", "x.backward.a", "gradient.of.x.a"});
+  EXPECT_EQ(hostile["gradient.of.x.a"], "gradient_of_x_a");
+  EXPECT_NE(hostile["grad(x).a"], hostile["x.backward.a"]);
 }
 
 /// One norm and one loss, used twice.

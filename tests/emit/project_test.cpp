@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <locale>
 #include <sstream>
 
 #include "codegen/build/process.h"
@@ -207,6 +208,20 @@ TEST(Project, EmittingAgainChangesNothing) {
   std::ofstream(folder.path / "model.cpp", std::ios::app) << "// changed\n";
   fs::remove(folder.path / "params.h");
   EXPECT_EQ(check(folder.path, recorded_options(read)).size(), 2u);
+}
+
+TEST(Project, RecordedOptionsAreReadInAnyLocale) {
+  struct Comma : std::numpunct<char> {
+    char do_decimal_point() const override { return ','; }
+  };
+  Graph graph = mlp_training();
+  graph.config["emit.mean"] = std::string("0.485 0.456");
+  const std::locale before = std::locale::global(std::locale(std::locale(), new Comma));
+  const std::vector<double> mean = recorded_options(graph).mean;
+  std::locale::global(before);
+  EXPECT_EQ(mean, (std::vector<double>{0.485, 0.456}));
+  graph.config["emit.std"] = std::string("0.229,0.224");
+  EXPECT_THROW(recorded_options(graph), UserError);
 }
 
 TEST(Project, BudgetIsAnError) {

@@ -49,9 +49,9 @@ TEST(Trace, RecordsAnMlp) {
   EXPECT_EQ(text_of(g),
             "model.reshape f32[batch,4] = reshape(images) model\n"
             "model.hidden.linear f32[batch,3] = linear(model.reshape, model.hidden.weight, model.hidden.bias) model.hidden\n"
-            "model.relu f32[batch,3] = relu(model.hidden.linear) model\n"
-            "model.logits.linear f32[batch,2] = linear(model.relu, model.logits.weight, model.logits.bias) model.logits\n"
-            "loss_fn.cross_entropy f32[] loss_fn.cross_entropy.1 f32[batch,2] = cross_entropy(model.logits.linear, labels) loss_fn\n");
+            "model.hidden.relu f32[batch,3] = relu(model.hidden.linear) model\n"
+            "model.logits.linear f32[batch,2] = linear(model.hidden.relu, model.logits.weight, model.logits.bias) model.logits\n"
+            "loss_fn.cross_entropy f32[] loss_fn.cross_entropy.probabilities f32[batch,2] = cross_entropy(model.logits.linear, labels) loss_fn\n");
   EXPECT_EQ(g.name, "TrainMlp");
   EXPECT_TRUE(g.training);
   ASSERT_EQ(g.losses.size(), 1u);

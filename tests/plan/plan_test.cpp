@@ -40,6 +40,7 @@ const OpDef kScratch{.name = "scratch", .inputs = {{.name = "xs", .variadic = tr
                      }};
 const OpDef kTwo{.name = "two",
                  .inputs = {{"x"}},
+                 .outputs = {"first", "second"},
                  .infer =
                      [](InferContext& c) {
                        c.output(c.input(0).dtype, c.input(0).shape);

@@ -2,6 +2,7 @@
 // The program: reads images or arrays, runs the model, writes or prints results. See --help.
 #include <memory>
 
+#include "memory_plan.h"
 #include "model.h"
 #include "runtime/infer.h"
 
@@ -26,7 +27,7 @@ class Program final : public graven::runtime::InferenceModel {
         },
         .batch = @{ batch }@,
         .batch_is_symbolic = @{ batch_is_symbolic }@,
-        .graph_hash = "@{ graph_hash }@",
+        .graph_hash = @{ namespace }@::kGraphHash,
         .generator = "@{ generator }@",
     };
     return text;

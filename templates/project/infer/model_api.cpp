@@ -96,23 +96,23 @@ Model::Model(std::shared_ptr<const Weights> weights, int threads) {
 Model::~Model() = default;
 
 void Model::forward(@{ parameters }@, @{ output_parameters }@) {
-  Memory& m = *memory_;
+  Memory& own = *memory_;
 {% for symbol in symbols %}
   if (@{ symbol.identifier }@ < 1 || @{ symbol.identifier }@ > @{ symbol.maximum }@)
     throw std::runtime_error("@{ symbol.identifier }@: expected 1 to @{ symbol.maximum }@, found " + std::to_string(@{ symbol.identifier }@));
 {% endfor %}
 {% for input in inputs %}
-  m.in.@{ input.member }@ = @{ input.converted }@;
+  own.in.@{ input.member }@ = @{ input.converted }@;
 {% endfor %}
 {% for output in outputs %}
-  m.out.@{ output.member }@ = @{ output.converted }@;
+  own.out.@{ output.member }@ = @{ output.converted }@;
 {% endfor %}
-  const Weights::Memory& w = *m.weights->memory_;
-  Step step{m.threads, m.in, m.out, w.param{% if has_prepared %}, w.prepared{% endif %}, m.buf};
+  const Weights::Memory& loaded = *own.weights->memory_;
+  Step step{own.threads, own.in, own.out, loaded.param{% if has_prepared %}, loaded.prepared{% endif %}, own.buf};
 {% for symbol in symbols %}
-  step.@{ symbol.identifier }@ = @{ symbol.identifier }@;
+  step.size.@{ symbol.identifier }@ = @{ symbol.identifier }@;
 {% endfor %}
-  m.program.forward(step);
+  own.program.forward(step);
 }
 
 void Model::use(std::shared_ptr<const Weights> weights) {

@@ -6,6 +6,7 @@
 #include <stdexcept>
 {% endif %}
 
+#include "memory_plan.h"
 #include "model.h"
 #include "runtime/train.h"
 
@@ -41,7 +42,7 @@ class Program final : public graven::runtime::TrainableModel {
             {.lr = @{ group.lr }@, .schedule = {@{ group.schedule }@}},
 {% endfor %}
         },
-        .graph_hash = "@{ graph_hash }@",
+        .graph_hash = @{ namespace }@::kGraphHash,
         .generator = "@{ generator }@",
         .has_evaluation = @{ has_evaluation }@,
         .has_accuracy = @{ has_accuracy }@,

@@ -138,7 +138,7 @@ int @{ namespace }@_create(int @{ create_argument }@, @{ namespace }@_model** mo
 void @{ namespace }@_destroy(@{ namespace }@_model* model);
 /* Forward, backward, update. `learning_rates`: @{ group_count }@; `step` counts from 1. The loss is stored where `loss` points, unless that is NULL. */
 int @{ namespace }@_step(@{ namespace }@_model* model, @{ c_parameters }@, const double* learning_rates, int64_t step, {% if random %}int64_t seed, {% endif %}double* loss);
-int @{ namespace }@_forward(@{ namespace }@_model* model, @{ c_parameters }@, double* loss);
+int @{ namespace }@_forward(@{ namespace }@_model* model, @{ c_parameters }@, {% if random %}int64_t step, int64_t seed, {% endif %}double* loss);
 {% if has_evaluation == "true" %}
 int @{ namespace }@_evaluate(@{ namespace }@_model* model, @{ c_parameters }@, double* loss);
 {% endif %}

@@ -111,7 +111,7 @@ struct Model::Memory {
 {% for symbol in symbols %}
     if (@{ symbol.identifier }@ < 1 || @{ symbol.identifier }@ > @{ symbol.maximum }@)
       throw std::runtime_error("@{ symbol.identifier }@: expected 1 to @{ symbol.maximum }@, found " + std::to_string(@{ symbol.identifier }@));
-    step.@{ symbol.identifier }@ = @{ symbol.identifier }@;
+    step.size.@{ symbol.identifier }@ = @{ symbol.identifier }@;
 {% endfor %}
     return step;
   }
@@ -121,7 +121,7 @@ struct Model::Memory {
     [[maybe_unused]] const Step checked = step(@{ argument_names }@);
     EvaluationStep evaluation{threads, in, param, evaluation_buf};
 {% for symbol in symbols %}
-    evaluation.@{ symbol.identifier }@ = checked.@{ symbol.identifier }@;
+    evaluation.size.@{ symbol.identifier }@ = checked.size.@{ symbol.identifier }@;
 {% endfor %}
     return evaluation;
   }
@@ -200,7 +200,7 @@ double Model::evaluate(@{ parameters }@) {
 {% for output in scores %}
 Tensor Model::scores() const {
   const auto& buf = memory_->{% if evaluates_apart %}evaluation_{% endif %}buf;
-  return {"scores", "@{ output.dtype }@", {@{ output.maxima }@}, const_cast<@{ output.element }@*>(@{ output.expression }@)};
+  return {"scores", "@{ output.dtype }@", {@{ output.maxima }@}, @{ output.writable }@};
 }
 
 {% endfor %}
@@ -210,7 +210,7 @@ void Model::load(const std::string& path) {
   runtime::load_variables(runtime::SafetensorsFile(path), variables);
 }
 
-void Model::save(const std::string& path) const { runtime::save_variables(path, memory_->weight_variables(), {{"graph", "@{ graph_hash }@"}}); }
+void Model::save(const std::string& path) const { runtime::save_variables(path, memory_->weight_variables(), {{"graph", kGraphHash}}); }
 
 namespace {
 std::vector<Tensor> tensors(const std::vector<runtime::Variable>& variables) {
@@ -228,7 +228,7 @@ std::vector<Tensor> Model::states() const { return tensors(memory_->state_variab
 std::vector<Tensor> Model::results() const {
   std::vector<Tensor> list;
 {% for output in outputs %}
-  list.push_back({"@{ output.member }@", "@{ output.dtype }@", {@{ output.maxima }@}, const_cast<@{ output.element }@*>(@{ output.in_memory }@)});
+  list.push_back({"@{ output.member }@", "@{ output.dtype }@", {@{ output.maxima }@}, @{ output.writable }@});
 {% endfor %}
   return list;
 }

@@ -95,9 +95,9 @@ int main() {
 {% endif %}
     model.step(@{ argument_names }@, hyper);
 {% if recorded %}
-    std::size_t k = 0;
+    std::size_t index = 0;
     for (const auto& t : model.parameters()) {
-      const std::vector<char>& old = before[k++];
+      const std::vector<char>& old = before[index++];
       const std::string name = "change." + t.path;
       if (!comparison.has(name)) continue;
       const DType dtype = dtype_of(t);
@@ -145,9 +145,9 @@ int main() {
     for (const auto& t : model.gradients()) first.push_back(bytes(t));
     model.forward(@{ argument_names }@);
     model.backward(@{ argument_names }@);
-    std::size_t k = 0;
+    std::size_t index = 0;
     for (const auto& t : model.gradients())
-      if (bytes(t) != first[k++]) return std::printf("%s: two runs differ\n", t.path.c_str()), 1;
+      if (bytes(t) != first[index++]) return std::printf("%s: two runs differ\n", t.path.c_str()), 1;
     std::printf("two runs agree in every bit\n");
 {% endif %}
 {% if recorded %}

@@ -2,6 +2,7 @@
 // The program: reads images or arrays, runs the model, writes or prints results. See --help.
 #include <memory>
 
+#include "memory_plan.h"
 #include "model.h"
 #include "runtime/infer.h"
 
@@ -24,7 +25,7 @@ class Program final : public graven::runtime::InferenceModel {
             },
         .batch = 8,
         .batch_is_symbolic = true,
-        .graph_hash = "fb5e0bda4bcfc74aec294ec7522e8da407b60030cad060e44f09a26d7c142203",
+        .graph_hash = my_linear::kGraphHash,
         .generator = "graven 0.1.0",
     };
     return text;

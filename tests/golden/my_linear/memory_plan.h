@@ -16,5 +16,8 @@ namespace my_linear {
 /// The peak. No placement can be below 0 bytes (ratio 1.000); without reuse it would be 0.
 inline constexpr std::size_t kArenaBytes = 0;
 
+/// SHA-256 of graph.json, which checkpoints and saved weights name.
+inline constexpr char kGraphHash[] = "fb5e0bda4bcfc74aec294ec7522e8da407b60030cad060e44f09a26d7c142203";
+
 }  // namespace my_linear
 #endif

@@ -146,14 +146,14 @@ Model::Model(std::shared_ptr<const Weights> weights, int threads) {
 Model::~Model() = default;
 
 void Model::forward(const float* x /* [batch,4] */, std::int64_t batch, float* output /* [batch,3] */) {
-  Memory& m = *memory_;
+  Memory& own = *memory_;
   if (batch < 1 || batch > 8) throw std::runtime_error("batch: expected 1 to 8, found " + std::to_string(batch));
-  m.in.x = x;
-  m.out.output = output;
-  const Weights::Memory& w = *m.weights->memory_;
-  Step step{m.threads, m.in, m.out, w.param, w.prepared, m.buf};
-  step.batch = batch;
-  m.program.forward(step);
+  own.in.x = x;
+  own.out.output = output;
+  const Weights::Memory& loaded = *own.weights->memory_;
+  Step step{own.threads, own.in, own.out, loaded.param, loaded.prepared, own.buf};
+  step.size.batch = batch;
+  own.program.forward(step);
 }
 
 void Model::use(std::shared_ptr<const Weights> weights) {

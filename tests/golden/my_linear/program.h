@@ -47,6 +47,11 @@ struct Buffers {
   static_assert((offset) % alignof(dtype) == 0 && (offset) + (bytes) <= kArenaBytes, #name " lies outside the arena");
 #include "memory_plan.h"
 
+/// The sizes that a call brings with it.
+struct Sizes {
+  std::int64_t batch = 8;  ///< 1 to 8
+};
+
 /// Everything a call can name.
 struct Step {
   Threads& threads;
@@ -55,7 +60,7 @@ struct Step {
   const Parameters& param;
   const Prepared& prepared;
   const Buffers& buf;
-  std::int64_t batch = 8;  ///< 1 to 8
+  Sizes size = {};
 };
 
 /// The name of the level that is being compiled.

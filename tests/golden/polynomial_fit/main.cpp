@@ -3,6 +3,7 @@
 #include <cstring>
 #include <memory>
 
+#include "memory_plan.h"
 #include "model.h"
 #include "runtime/train.h"
 
@@ -37,7 +38,7 @@ class Program final : public graven::runtime::TrainableModel {
             {
                 {.lr = 1e-06, .schedule = {}},
             },
-        .graph_hash = "78f759412cd54875f7ff256053b1cc6d94f8b96ab6cdb27e4bb87b15cf92ee7d",
+        .graph_hash = polynomial_fit::kGraphHash,
         .generator = "graven 0.1.0",
         .has_evaluation = true,
         .has_accuracy = false,

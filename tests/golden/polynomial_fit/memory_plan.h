@@ -20,5 +20,8 @@ namespace polynomial_fit {
 /// The peak. No placement can be below 8192 bytes (ratio 1.000); without reuse it would be 8256.
 inline constexpr std::size_t kArenaBytes = 8192;
 
+/// SHA-256 of graph.json, which checkpoints and saved weights name.
+inline constexpr char kGraphHash[] = "78f759412cd54875f7ff256053b1cc6d94f8b96ab6cdb27e4bb87b15cf92ee7d";
+
 }  // namespace polynomial_fit
 #endif

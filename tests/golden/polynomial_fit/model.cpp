@@ -13,33 +13,33 @@ inline namespace GRAVEN_LEVEL_NAMESPACE {
 
 // ==== forward: 3 calls =============================================================================================
 void Calls::forward() const {
-  // ---- model.0 ------------------------------------------------------------------------------------------------------
-  // pack_linear_weight                     f32[1,3] -> f32[1,3,16]                               polynomial.cpp:12
+  // ---- model.0, loss_fn ---------------------------------------------------------------------------------------------
+  // pack_linear_weight                                 f32[1,3] -> f32[1,3,16]                                 polynomial.cpp:12
   pack_linear_weight(threads, config::layer_0_weight_packed, buf.layer_0_weight_packed, param.layer_0_weight);
-  // linear + bias + sub                    f32[2000,3], f32[2000,1] -> f32[2000,1]               polynomial.cpp:12
+  // linear + bias + sub                                f32[2000,3], f32[2000,1] -> f32[2000,1]                 polynomial.cpp:12
   linear<sub>(threads, config::layer_0_linear, buf.layer_0_linear, in.x, buf.layer_0_weight_packed, param.layer_0_bias, in.y);
 
   // ---- loss_fn ------------------------------------------------------------------------------------------------------
-  // square + sum                           f32[2000] -> f32[]                                    polynomial.cpp:17
+  // square + sum                                       f32[2000] -> f32[]                                      polynomial.cpp:17
   reduce_sum<square>(threads, config::loss_fn_sum, buf.loss_fn_sum, buf.layer_0_linear);
 }
 
 // ==== backward: 2 calls ============================================================================================
 void Calls::backward() const {
   // ---- loss_fn ------------------------------------------------------------------------------------------------------
-  // mul                                    f32[2000] -> f32[2000]                                polynomial.cpp:17
+  // mul                                                f32[2000] -> f32[2000]                                  polynomial.cpp:17
   elementwise<mul_2>(threads, config::loss_fn_square_backward_mul, buf.loss_fn_square_backward_mul, buf.layer_0_linear);
 
   // ---- model.0 ------------------------------------------------------------------------------------------------------
-  // linear_backward_weight                 f32[2000,1], f32[2000,3] -> f32[1,3], f32[1]          polynomial.cpp:12
+  // linear_backward_weight                             f32[2000,1], f32[2000,3] -> f32[1,3], f32[1]            polynomial.cpp:12
   linear_backward_weight(threads, config::layer_0_weight_gradient, grad.layer_0_weight, grad.layer_0_bias, buf.loss_fn_square_backward_mul,
                          in.x);
 }
 
-// ==== update: 1 call, sgd ==========================================================================================
+// ==== update: 1 call, sgd: 2 parameters, 4 values ==================================================================
 void Calls::update() const {
   // ---- optimizer ----------------------------------------------------------------------------------------------------
-  // sgd
+  // sgd                                                2 parameters, 4 values
   {
     f32* const params[] = {param.layer_0_weight, param.layer_0_bias};
     const f32* const grads[] = {grad.layer_0_weight, grad.layer_0_bias};

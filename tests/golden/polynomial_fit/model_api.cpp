@@ -196,10 +196,7 @@ void Model::load(const std::string& path) {
   runtime::load_variables(runtime::SafetensorsFile(path), variables);
 }
 
-void Model::save(const std::string& path) const {
-  runtime::save_variables(path, memory_->weight_variables(),
-                          {{"graph", "78f759412cd54875f7ff256053b1cc6d94f8b96ab6cdb27e4bb87b15cf92ee7d"}});
-}
+void Model::save(const std::string& path) const { runtime::save_variables(path, memory_->weight_variables(), {{"graph", kGraphHash}}); }
 
 namespace {
 std::vector<Tensor> tensors(const std::vector<runtime::Variable>& variables) {
@@ -214,7 +211,7 @@ std::vector<Tensor> Model::gradients() const { return tensors(memory_->gradient_
 std::vector<Tensor> Model::states() const { return tensors(memory_->state_variables()); }
 std::vector<Tensor> Model::results() const {
   std::vector<Tensor> list;
-  list.push_back({"output", "f32", {}, const_cast<f32*>(memory_->buf.loss_fn_sum)});
+  list.push_back({"output", "f32", {}, memory_->buf.loss_fn_sum});
   return list;
 }
 const char* Model::level() const { return memory_->program.level; }
@@ -271,8 +268,8 @@ int polynomial_fit_step(polynomial_fit_model* model, const float* x, const float
     polynomial_fit::Hyper hyper;
     std::memcpy(hyper.learning_rates, learning_rates, sizeof hyper.learning_rates);
     hyper.step = step;
-    const double value = model->model.step(x, y, hyper);
-    if (loss != nullptr) *loss = value;
+    const double computed = model->model.step(x, y, hyper);
+    if (loss != nullptr) *loss = computed;
   });
 }
 
@@ -281,8 +278,8 @@ int polynomial_fit_forward(polynomial_fit_model* model, const float* x, const fl
   if (x == nullptr) return missing("x");
   if (y == nullptr) return missing("y");
   return guarded([&] {
-    const double value = model->model.forward(x, y);
-    if (loss != nullptr) *loss = value;
+    const double computed = model->model.forward(x, y);
+    if (loss != nullptr) *loss = computed;
   });
 }
 
@@ -291,8 +288,8 @@ int polynomial_fit_evaluate(polynomial_fit_model* model, const float* x, const f
   if (x == nullptr) return missing("x");
   if (y == nullptr) return missing("y");
   return guarded([&] {
-    const double value = model->model.evaluate(x, y);
-    if (loss != nullptr) *loss = value;
+    const double computed = model->model.evaluate(x, y);
+    if (loss != nullptr) *loss = computed;
   });
 }
 

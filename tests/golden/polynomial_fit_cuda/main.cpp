@@ -3,6 +3,7 @@
 #include <cstring>
 #include <memory>
 
+#include "memory_plan.h"
 #include "model.h"
 #include "runtime/train.h"
 
@@ -37,7 +38,7 @@ class Program final : public graven::runtime::TrainableModel {
             {
                 {.lr = 1e-06, .schedule = {}},
             },
-        .graph_hash = "1b296278a6410f804418eea18d5b455c973274fea5d45dfaa2df94522b770be4",
+        .graph_hash = polynomial_fit_cuda::kGraphHash,
         .generator = "graven 0.1.0",
         .has_evaluation = true,
         .has_accuracy = false,

@@ -20,5 +20,8 @@ namespace polynomial_fit_cuda {
 /// The peak. No placement can be below 16640 bytes (ratio 1.000); without reuse it would be 16640.
 inline constexpr std::size_t kArenaBytes = 16640;
 
+/// SHA-256 of graph.json, which checkpoints and saved weights name.
+inline constexpr char kGraphHash[] = "1b296278a6410f804418eea18d5b455c973274fea5d45dfaa2df94522b770be4";
+
 }  // namespace polynomial_fit_cuda
 #endif

@@ -13,33 +13,33 @@ inline namespace GRAVEN_LEVEL_NAMESPACE {
 
 // ==== forward: 3 calls =============================================================================================
 void Calls::forward() const {
-  // ---- model.0 ------------------------------------------------------------------------------------------------------
-  // linear + bias + sub                    f32[2000,3], f32[2000,1] -> f32[2000,1]               polynomial.cpp:12
+  // ---- model.0, loss_fn ---------------------------------------------------------------------------------------------
+  // linear + bias + sub                                f32[2000,3], f32[2000,1] -> f32[2000,1]                 polynomial.cpp:12
   linear<sub>(context, config::layer_0_linear, buf.layer_0_linear, in.x, param.layer_0_weight, param.layer_0_bias, in.y);
 
   // ---- loss_fn ------------------------------------------------------------------------------------------------------
-  // square                                 f32[2000] -> f32[2000]                                polynomial.cpp:17
+  // square                                             f32[2000] -> f32[2000]                                  polynomial.cpp:17
   elementwise<square>(context, config::loss_fn_square, buf.loss_fn_square, buf.layer_0_linear);
-  // sum                                    f32[2000] -> f32[]                                    polynomial.cpp:17
+  // sum                                                f32[2000] -> f32[]                                      polynomial.cpp:17
   reduce_sum(context, config::loss_fn_sum, buf.loss_fn_sum, buf.loss_fn_square);
 }
 
 // ==== backward: 2 calls ============================================================================================
 void Calls::backward() const {
   // ---- loss_fn ------------------------------------------------------------------------------------------------------
-  // mul                                    f32[2000] -> f32[2000]                                polynomial.cpp:17
+  // mul                                                f32[2000] -> f32[2000]                                  polynomial.cpp:17
   elementwise<mul_2>(context, config::loss_fn_square_backward_mul, buf.loss_fn_square_backward_mul, buf.layer_0_linear);
 
   // ---- model.0 ------------------------------------------------------------------------------------------------------
-  // linear_backward_weight                 f32[2000,1], f32[2000,3] -> f32[1,3], f32[1]          polynomial.cpp:12
+  // linear_backward_weight                             f32[2000,1], f32[2000,3] -> f32[1,3], f32[1]            polynomial.cpp:12
   linear_backward_weight(context, config::layer_0_weight_gradient, grad.layer_0_weight, grad.layer_0_bias, buf.loss_fn_square_backward_mul,
                          in.x);
 }
 
-// ==== update: 1 call, sgd ==========================================================================================
+// ==== update: 1 call, sgd: 2 parameters, 4 values ==================================================================
 void Calls::update() const {
   // ---- optimizer ----------------------------------------------------------------------------------------------------
-  // sgd
+  // sgd                                                2 parameters, 4 values
   {
     f32* const params[] = {param.layer_0_weight, param.layer_0_bias};
     const f32* const grads[] = {grad.layer_0_weight, grad.layer_0_bias};

@@ -213,8 +213,7 @@ void Model::load(const std::string& path) {
 
 void Model::save(const std::string& path) const {
   memory_->weights.download(memory_->context);
-  runtime::save_variables(path, memory_->weight_variables(),
-                          {{"graph", "1b296278a6410f804418eea18d5b455c973274fea5d45dfaa2df94522b770be4"}});
+  runtime::save_variables(path, memory_->weight_variables(), {{"graph", kGraphHash}});
 }
 
 void Model::write_back() {
@@ -306,8 +305,8 @@ int polynomial_fit_cuda_step(polynomial_fit_cuda_model* model, const float* x, c
     polynomial_fit_cuda::Hyper hyper;
     std::memcpy(hyper.learning_rates, learning_rates, sizeof hyper.learning_rates);
     hyper.step = step;
-    const double value = model->model.step(x, y, hyper);
-    if (loss != nullptr) *loss = value;
+    const double computed = model->model.step(x, y, hyper);
+    if (loss != nullptr) *loss = computed;
   });
 }
 
@@ -316,8 +315,8 @@ int polynomial_fit_cuda_forward(polynomial_fit_cuda_model* model, const float* x
   if (x == nullptr) return missing("x");
   if (y == nullptr) return missing("y");
   return guarded([&] {
-    const double value = model->model.forward(x, y);
-    if (loss != nullptr) *loss = value;
+    const double computed = model->model.forward(x, y);
+    if (loss != nullptr) *loss = computed;
   });
 }
 
@@ -326,8 +325,8 @@ int polynomial_fit_cuda_evaluate(polynomial_fit_cuda_model* model, const float* 
   if (x == nullptr) return missing("x");
   if (y == nullptr) return missing("y");
   return guarded([&] {
-    const double value = model->model.evaluate(x, y);
-    if (loss != nullptr) *loss = value;
+    const double computed = model->model.evaluate(x, y);
+    if (loss != nullptr) *loss = computed;
   });
 }
 

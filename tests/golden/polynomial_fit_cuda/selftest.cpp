@@ -67,9 +67,9 @@ int main() {
     for (const auto& t : model.gradients()) first.push_back(bytes(t));
     model.forward(x, y);
     model.backward(x, y);
-    std::size_t k = 0;
+    std::size_t index = 0;
     for (const auto& t : model.gradients())
-      if (bytes(t) != first[k++]) return std::printf("%s: two runs differ\n", t.path.c_str()), 1;
+      if (bytes(t) != first[index++]) return std::printf("%s: two runs differ\n", t.path.c_str()), 1;
     std::printf("two runs agree in every bit\n");
     return comparison.finish();
   } catch (const std::exception& e) {

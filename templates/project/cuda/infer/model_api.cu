@@ -135,25 +135,25 @@ Model::Model(std::shared_ptr<const Weights> weights, int device) {
 Model::~Model() = default;
 
 void Model::forward(@{ parameters }@, @{ output_parameters }@) {
-  Memory& m = *memory_;
-  select(m.device);
+  Memory& own = *memory_;
+  select(own.device);
 {% for symbol in symbols %}
   if (@{ symbol.identifier }@ < 1 || @{ symbol.identifier }@ > @{ symbol.maximum }@)
     throw std::runtime_error("@{ symbol.identifier }@: expected 1 to @{ symbol.maximum }@, found " + std::to_string(@{ symbol.identifier }@));
 {% endfor %}
-  const Weights::Memory& w = *m.weights->memory_;
-  Step step{m.context, m.in, m.out, w.param{% if has_prepared %}, w.prepared{% endif %}, m.buf};
+  const Weights::Memory& loaded = *own.weights->memory_;
+  Step step{own.context, own.in, own.out, loaded.param{% if has_prepared %}, loaded.prepared{% endif %}, own.buf};
 {% for symbol in symbols %}
-  step.@{ symbol.identifier }@ = @{ symbol.identifier }@;
+  step.size.@{ symbol.identifier }@ = @{ symbol.identifier }@;
 {% endfor %}
 {% for input in inputs %}
-  upload(m.context, m.staged.@{ input.member }@, @{ input.converted }@, @{ input.count_in_step }@);
+  upload(own.context, own.staged.@{ input.member }@, @{ input.converted }@, @{ input.count_in_step }@);
 {% endfor %}
   program.forward(step);
 {% for output in outputs %}
-  download(m.context, @{ output.converted }@, const_cast<const @{ output.element }@*>(m.out.@{ output.member }@), @{ output.count_in_step }@);
+  download(own.context, @{ output.converted }@, const_cast<const @{ output.element }@*>(own.out.@{ output.member }@), @{ output.count_in_step }@);
 {% endfor %}
-  m.context.synchronize();
+  own.context.synchronize();
 }
 
 void Model::use(std::shared_ptr<const Weights> weights) {

@@ -162,7 +162,7 @@ struct Model::Memory {
 {% for symbol in symbols %}
     if (@{ symbol.identifier }@ < 1 || @{ symbol.identifier }@ > @{ symbol.maximum }@)
       throw std::runtime_error("@{ symbol.identifier }@: expected 1 to @{ symbol.maximum }@, found " + std::to_string(@{ symbol.identifier }@));
-    step.@{ symbol.identifier }@ = @{ symbol.identifier }@;
+    step.size.@{ symbol.identifier }@ = @{ symbol.identifier }@;
 {% endfor %}
 {% for input in inputs %}
     upload(context, staged.@{ input.member }@, @{ input.converted }@, @{ input.count_in_step }@);
@@ -184,7 +184,7 @@ struct Model::Memory {
     [[maybe_unused]] const Step checked = step(@{ argument_names }@);
     EvaluationStep evaluation{context, in, param, evaluation_buf};
 {% for symbol in symbols %}
-    evaluation.@{ symbol.identifier }@ = checked.@{ symbol.identifier }@;
+    evaluation.size.@{ symbol.identifier }@ = checked.size.@{ symbol.identifier }@;
 {% endfor %}
     return evaluation;
   }
@@ -290,7 +290,7 @@ void Model::load(const std::string& path) {
 
 void Model::save(const std::string& path) const {
   memory_->weights.download(memory_->context);
-  runtime::save_variables(path, memory_->weight_variables(), {{"graph", "@{ graph_hash }@"}});
+  runtime::save_variables(path, memory_->weight_variables(), {{"graph", kGraphHash}});
 }
 
 void Model::write_back() {
