@@ -49,6 +49,7 @@ std::string inputs_of(const OpDef& op) {
   std::string out;
   for (const InputSpec& i : op.inputs)
     out += fmt::format("{}{}{}{}{}", out.empty() ? "" : ", ", i.name, i.variadic ? "..." : "", i.optional ? "?" : "", i.mutated ? " (written)" : "");
+  for (std::size_t i = 0; i < op.outputs.size(); ++i) out += fmt::format("{}{}", i == 0 ? " → " : ", ", op.outputs[i]);
   return out;
 }
 
@@ -95,11 +96,11 @@ std::string dtypes_of(const OpDef& op) {
 std::string operator_table() {
   std::string out =
       "# Operators\n\n"
-      "Made by `graven ops --markdown` from the operators' entries, one file each in `ir/ops/`. Names, defaults and formulas are PyTorch's unless "
-      "the\n"
-      "row says otherwise. `?` is an optional input, `...` any number of tensors, \"written\" one that the operator changes. An attribute without a\n"
-      "default must be given. Elementwise operators broadcast as NumPy does and take inputs of one dtype: the frontend casts.\n\n"
-      "| operator | inputs | attributes | computes | differentiable | dtypes |\n|---|---|---|---|---|---|\n";
+      "Made by `graven ops --markdown` from the operators' entries, one file each in `ir/ops/`. Names, defaults and formulas are PyTorch's\n"
+      "unless the row says otherwise. `?` is an optional input, `...` any number of tensors, \"written\" one that the operator changes, → the\n"
+      "outputs where there are several. An attribute without a default must be given. Elementwise operators broadcast as NumPy does and take\n"
+      "inputs of one dtype: the frontend casts.\n\n"
+      "| operator | inputs → outputs | attributes | computes | differentiable | dtypes |\n|---|---|---|---|---|---|\n";
   for (const OpDef* op : all_ops())
     out += fmt::format("| `{}` | {} | {} | {} | {} | {} |\n", op->name, cell(inputs_of(*op)), cell(attributes_of(*op)), cell(op->doc),
                        op->gradient ? "yes" : "no", dtypes_of(*op));
