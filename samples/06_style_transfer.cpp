@@ -4,6 +4,7 @@
 //   build/samples/06_style_transfer --out style                         # style/saved: graph.json and weights.safetensors; style/picture.ppm
 //   build/graven emit style/saved -o style/project --name stylize       # a standalone C++ project
 //   cmake -S style/project -B style/project/build && cmake --build style/project/build -j2
+//   style/project/build/stylize --data samples/pictures/launch_pad.png --output style/stylized.png    # a photograph
 //   style/project/build/stylize --data style/picture.ppm --output style/stylized.png
 //
 // (A program that has Graven anyway runs the folder as nn::SavedGraph("style/saved").)

@@ -91,6 +91,10 @@ case $sample in
     "$stylize" --data picture.ppm --output stylized.ppm
     "$stylize" --data picture.ppm --output stylized.png
     python3 "$here/read_png.py" stylized.png stylized.ppm || fail "an independent reader disagrees"
+    # A photograph, in and out.
+    python3 -B "$here/crop_picture.py" "$here/../../samples/pictures/launch_pad.png" 64 photograph.ppm
+    "$stylize" --data photograph.ppm --output photograph.png
+    ! cmp -s photograph.png stylized.png || fail "two pictures became one"
     # A PNG picture is read as well as written: the same numbers from the same picture.
     "$stylize" --data stylized.png --output twice.ppm
     "$stylize" --data stylized.ppm --output again.ppm
