@@ -18,10 +18,9 @@ std::string beside(const std::string& path) {
 
 /// The names of dtypes are the same on both sides.
 runtime::DType file_dtype(DType dtype) {
-  for (std::size_t d = 0; d < std::size(runtime::kDTypes); ++d)
-    if (name(dtype) == runtime::kDTypes[d].name) return static_cast<runtime::DType>(d);
-  GRAVEN_CHECK(false, "no such dtype in files");
-  return {};
+  const auto found = runtime::dtype_named(name(dtype));
+  GRAVEN_CHECK(found, "no such dtype in files");
+  return *found;
 }
 
 void write_constants(const std::string& path, const Graph& graph) {

@@ -8,8 +8,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <iterator>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace graven::runtime {
@@ -18,7 +20,7 @@ namespace graven::runtime {
 enum class DType : std::uint8_t { boolean, u8, i8, u16, i16, f16, bf16, u32, i32, f32, u64, i64, f64 };
 
 struct DTypeInfo {
-  const char* name = "";    ///< "images"
+  const char* name;         ///< "f32"
   const char* safetensors;  ///< as in safetensors headers
   std::size_t size;         ///< bytes
   bool floating, integral;
@@ -34,6 +36,12 @@ inline constexpr DTypeInfo kDTypes[] = {{"bool", "BOOL", 1, false, false}, {"u8"
 constexpr const DTypeInfo& info(DType dtype) { return kDTypes[static_cast<std::size_t>(dtype)]; }
 constexpr const char* name(DType dtype) { return info(dtype).name; }
 constexpr std::size_t size_of(DType dtype) { return info(dtype).size; }
+/// The type of that name, "f32"; nothing when there is none.
+constexpr std::optional<DType> dtype_named(std::string_view name) {
+  for (std::size_t d = 0; d < std::size(kDTypes); ++d)
+    if (name == kDTypes[d].name) return static_cast<DType>(d);
+  return std::nullopt;
+}
 constexpr bool is_floating(DType dtype) { return info(dtype).floating; }
 constexpr bool is_integral(DType dtype) { return info(dtype).integral; }
 

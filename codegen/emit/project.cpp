@@ -301,10 +301,9 @@ bool write_if_changed(const fs::path& path, const std::string& text) {
 }
 
 runtime::DType runtime_dtype(ir::DType dtype) {
-  for (std::size_t d = 0; d < std::size(runtime::kDTypes); ++d)
-    if (ir::name(dtype) == runtime::kDTypes[d].name) return static_cast<runtime::DType>(d);
-  GRAVEN_CHECK(false, "a dtype without a file format");
-  return runtime::DType::f32;
+  const auto found = runtime::dtype_named(ir::name(dtype));
+  GRAVEN_CHECK(found, "a dtype without a file format");
+  return *found;
 }
 
 /// Tensors as safetensors, written when they differ from what the file holds.

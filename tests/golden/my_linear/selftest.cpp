@@ -16,7 +16,8 @@
 
 namespace {
 
-/// What differences are measured by: a ten-thousandth of the largest recorded number, so that a tensor of small numbers is tested as strictly.
+/// The difference that rounding alone may make: a ten-thousandth of the tensor's largest recorded number, so that small numbers are tested as
+/// strictly as large ones.
 double allowance(const graven::runtime::Comparison& comparison, const std::string& name, graven::runtime::DType dtype,
                  const graven::runtime::Dims& shape) {
   const std::int64_t n = graven::runtime::count_of(shape);

@@ -15,9 +15,7 @@ using graven::runtime::Variable;
 
 std::vector<Variable> variables(const std::vector<polynomial_fit_cuda::Tensor>& tensors) {
   std::vector<Variable> list;
-  for (const auto& t : tensors)
-    for (int d = 0; d < static_cast<int>(std::size(graven::runtime::kDTypes)); ++d)
-      if (std::strcmp(graven::runtime::kDTypes[d].name, t.dtype) == 0) list.push_back({t.path, static_cast<DType>(d), t.shape, t.data});
+  for (const auto& t : tensors) list.push_back({t.path, graven::runtime::dtype_named(t.dtype).value(), t.shape, t.data});
   return list;
 }
 

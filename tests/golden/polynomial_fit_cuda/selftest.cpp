@@ -15,7 +15,8 @@
 
 namespace {
 
-/// What differences are measured by: a ten-thousandth of the largest recorded number, so that a tensor of small numbers is tested as strictly.
+/// The difference that rounding alone may make: a ten-thousandth of the tensor's largest recorded number, so that small numbers are tested as
+/// strictly as large ones.
 double allowance(const graven::runtime::Comparison& comparison, const std::string& name, graven::runtime::DType dtype,
                  const graven::runtime::Dims& shape) {
   const std::int64_t n = graven::runtime::count_of(shape);
@@ -26,15 +27,7 @@ double allowance(const graven::runtime::Comparison& comparison, const std::strin
   return 1e-4 * largest;
 }
 
-}  // namespace
-
-namespace {
-
-graven::runtime::DType dtype_of(const polynomial_fit_cuda::Tensor& tensor) {
-  int d = 0;
-  while (std::strcmp(graven::runtime::kDTypes[d].name, tensor.dtype) != 0) ++d;
-  return static_cast<graven::runtime::DType>(d);
-}
+graven::runtime::DType dtype_of(const polynomial_fit_cuda::Tensor& tensor) { return graven::runtime::dtype_named(tensor.dtype).value(); }
 
 std::vector<char> bytes(const polynomial_fit_cuda::Tensor& tensor) {
   const auto count = static_cast<std::size_t>(graven::runtime::count_of(tensor.shape));
