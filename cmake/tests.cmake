@@ -33,8 +33,9 @@ foreach(directory ${TEST_DIRECTORIES})
 endforeach()
 # It compiles what it emits.
 target_compile_definitions(test_emit PRIVATE GRAVEN_CXX="${CMAKE_CXX_COMPILER}" GRAVEN_SANITIZED=$<BOOL:${GRAVEN_SANITIZE}>)
-add_dependencies(test_errors graven_command)
-add_dependencies(test_command graven_command)
+foreach(name command emit errors)
+  add_dependencies(test_${name} graven_command)
+endforeach()
 
 file(GLOB TEST_SUBPROJECTS CONFIGURE_DEPENDS tests/*/CMakeLists.txt)
 foreach(file ${TEST_SUBPROJECTS})

@@ -38,11 +38,39 @@ std::string text_of(const fs::path& path) {
   return all.str();
 }
 
-void expect_runs(const std::vector<std::string>& command, const fs::path& folder = {}) {
+std::string expect_runs(const std::vector<std::string>& command, const fs::path& folder = {}) {
   const ProcessResult r = run_process(command, {.directory = folder.string(), .seconds = 500});
   std::string line;
   for (const auto& c : command) line += c + " ";
   EXPECT_EQ(r.exit_status, 0) << line << "\n" << r.output;
+  return r.output;
+}
+
+/// Of the compilers that emitted projects need at least, those that are here; else what is here of the same kind.
+std::vector<std::string> compilers() {
+  std::vector<std::string> found;
+  for (const auto& names : {std::vector<const char*>{"g++-11", "g++"}, std::vector<const char*>{"clang++-14", "clang++"}})
+    for (const char* name : names)
+      if (const std::string path = find_program(name); !path.empty()) {
+        found.push_back(path);
+        break;
+      }
+  return found;
+}
+
+/// model.h as C and as C++ of 2017, which it promises to be; a program in C, linked with the project's library and run in its folder.
+void expect_c_interface(const fs::path& project, const std::string& name, const std::string& client) {
+  const std::vector<std::string> strict = {"-Wall", "-Wextra", "-Wpedantic", "-Werror", "-I."};
+  const auto compile = [&](std::vector<std::string> command) {
+    command.insert(command.begin(), GRAVEN_CXX);
+    command.insert(command.end(), strict.begin(), strict.end());
+    expect_runs(command, project);
+  };
+  std::ofstream(project / "build/interface.cpp") << "#include \"model.h\"\n";
+  compile({"-std=c++17", "-fsyntax-only", "build/interface.cpp"});
+  compile({"-x", "c", "-std=c99", "-c", std::string(GRAVEN_SOURCE_DIR "/tests/emit/") + client, "-o", "build/client.o"});
+  expect_runs({GRAVEN_CXX, "build/client.o", "build/lib" + name + "_model.a", "-pthread", "-o", "build/client"}, project);
+  EXPECT_EQ(expect_runs({(project / "build/client").string()}, project), "as it should be\n");
 }
 
 TEST(Project, TrainingBuildsAndAgreesWithWhatWasRecorded) {
@@ -54,6 +82,7 @@ TEST(Project, TrainingBuildsAndAgreesWithWhatWasRecorded) {
   EXPECT_TRUE(fs::exists(folder.path / "selftest.safetensors"));
   expect_runs({(folder.path / "build/selftest").string()}, folder.path);
   expect_runs({(folder.path / "build/mlp_train").string(), "--help"});
+  expect_c_interface(folder.path, "mlp_train", "training_client.c");
 }
 
 TEST(Project, UpdateInBackwardBuildsAndAgreesWithWhatWasRecorded) {
@@ -70,7 +99,10 @@ TEST(Project, UpdateInBackwardBuildsAndAgreesWithWhatWasRecorded) {
     const std::string header = text_of(folder.path / "model.h");
     EXPECT_EQ(header.find("gradients()"), std::string::npos);
     EXPECT_EQ(header.find("void update("), std::string::npos);
-    expect_runs({"cmake", "-S", folder.path.string(), "-B", (folder.path / "build").string()});
+    // One by what CMake finds, one by clang++, where there is one.
+    const std::string clang = kind == std::string("adamw") ? find_program("clang++") : "";
+    expect_runs({"cmake", "-S", folder.path.string(), "-B", (folder.path / "build").string(),
+                 "-DCMAKE_CXX_COMPILER=" + (clang.empty() ? GRAVEN_CXX : clang)});
     expect_runs({"cmake", "--build", (folder.path / "build").string(), "-j2"});
     expect_runs({(folder.path / "build/selftest").string()}, folder.path);
     // From the file alone the same bytes.
@@ -161,14 +193,12 @@ Graph small_network() {
   return g;
 }
 
-TEST(Project, OlderCompilersTakeIt) {
-  const Folder folder("older_compilers");
+TEST(Project, EveryCompilerTakesIt) {
+  const Folder folder("compilers");
   emit(small_network(), folder.path);
-  bool found = false;
-  for (const char* name : {"g++-11", "clang++-14"}) {
-    const std::string compiler = find_program(name);
-    if (compiler.empty()) continue;
-    found = true;
+  const std::vector<std::string> all = compilers();
+  if (all.empty()) GTEST_SKIP() << "there is neither a g++ nor a clang++";
+  for (const std::string& compiler : all) {
 #if defined(__x86_64__)
     constexpr const char* kLevels[] = {"-march=x86-64", "-march=x86-64-v3", "-march=x86-64-v4"};
 #else
@@ -181,17 +211,23 @@ TEST(Project, OlderCompilersTakeIt) {
     for (const char* file : {"model_api.cpp", "main.cpp", "selftest.cpp", "runtime/train.cpp", "runtime/checkpoint.cpp", "runtime/batch.cpp"})
       expect_runs({compiler, "-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-DGRAVEN_HAS_NATIVE", "-I.", file}, folder.path);
   }
-  if (!found) GTEST_SKIP() << "neither g++-11 nor clang++-14 is installed";
 }
 
 TEST(Project, InferenceBuildsForEveryLevel) {
   const Folder folder("my_linear");
   emit(my_linear(), folder.path, {.execute = eager::double_reference});
-  expect_runs({"cmake", "-S", folder.path.string(), "-B", (folder.path / "build").string()});
-  expect_runs({"cmake", "--build", (folder.path / "build").string(), "-j2"});
+  // By the command, which says where the program is.
+  const std::string command = GRAVEN_BINARY_DIR "/graven";
+  EXPECT_EQ(expect_runs({command, "build", folder.path.string(), "-j", "2"}), (folder.path / "build/my_linear").string() + "\n");
   EXPECT_TRUE(fs::exists(folder.path / "selftest.safetensors"));
   expect_runs({(folder.path / "build/selftest").string()}, folder.path);
-  expect_runs({(folder.path / "build/my_linear").string(), "--help"});
+  // It runs the program with what follows --, and ends with its status.
+  EXPECT_NE(expect_runs({command, "run", folder.path.string(), "--", "--help"}).find("--topk"), std::string::npos);
+  const ProcessResult refused = run_process({command, "run", folder.path.string(), "--", "--bogus"});
+  EXPECT_EQ(refused.exit_status, run_process({(folder.path / "build/my_linear").string(), "--bogus"}).exit_status);
+  EXPECT_NE(refused.exit_status, 0);
+  EXPECT_NE(refused.output.find("--bogus"), std::string::npos) << refused.output;
+  expect_c_interface(folder.path, "my_linear", "inference_client.c");
 }
 
 TEST(Project, EmittingAgainChangesNothing) {

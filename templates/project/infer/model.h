@@ -31,7 +31,7 @@ namespace @{ namespace }@ {
 {% for symbol in symbols %}
 
 /// The largest @{ symbol.identifier }@; any from 1 on will do.
-inline constexpr std::int64_t kMaximum_@{ symbol.identifier }@ = @{ symbol.maximum }@;
+inline constexpr std::int64_t maximum_@{ symbol.identifier }@ = @{ symbol.maximum }@;
 {% endfor %}
 
 /// Parameters, and what is computed from them once. Never changes after it was made.
@@ -94,6 +94,10 @@ int @{ namespace }@_create(const @{ namespace }@_weights* weights, int @{ create
 void @{ namespace }@_destroy(@{ namespace }@_model* model);
 int @{ namespace }@_use(@{ namespace }@_model* model, const @{ namespace }@_weights* weights);
 int @{ namespace }@_forward(@{ namespace }@_model* model, @{ c_parameters }@, @{ c_output_parameters }@);
+{% for symbol in symbols %}
+/* The largest @{ symbol.identifier }@; any from 1 on will do. */
+int64_t @{ namespace }@_maximum_@{ symbol.identifier }@(void);
+{% endfor %}
 const char* @{ namespace }@_error(void);
 
 #ifdef __cplusplus

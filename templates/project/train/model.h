@@ -37,6 +37,11 @@
 #include <vector>
 
 namespace @{ namespace }@ {
+{% for symbol in symbols %}
+
+/// The largest @{ symbol.identifier }@; any from 1 on will do.
+inline constexpr std::int64_t maximum_@{ symbol.identifier }@ = @{ symbol.maximum }@;
+{% endfor %}
 
 /// The numbers that change from step to step.
 struct Hyper {
@@ -144,6 +149,10 @@ int @{ namespace }@_evaluate(@{ namespace }@_model* model, @{ c_parameters }@, d
 {% endif %}
 int @{ namespace }@_load(@{ namespace }@_model* model, const char* path);
 int @{ namespace }@_save(const @{ namespace }@_model* model, const char* path);
+{% for symbol in symbols %}
+/* The largest @{ symbol.identifier }@; any from 1 on will do. */
+int64_t @{ namespace }@_maximum_@{ symbol.identifier }@(void);
+{% endfor %}
 const char* @{ namespace }@_error(void);
 
 #ifdef __cplusplus

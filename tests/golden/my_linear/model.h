@@ -26,7 +26,7 @@
 namespace my_linear {
 
 /// The largest batch; any from 1 on will do.
-inline constexpr std::int64_t kMaximum_batch = 8;
+inline constexpr std::int64_t maximum_batch = 8;
 
 /// Parameters, and what is computed from them once. Never changes after it was made.
 class Weights {
@@ -79,6 +79,8 @@ int my_linear_create(const my_linear_weights* weights, int threads, my_linear_mo
 void my_linear_destroy(my_linear_model* model);
 int my_linear_use(my_linear_model* model, const my_linear_weights* weights);
 int my_linear_forward(my_linear_model* model, const float* x, int64_t batch, float* output);
+/* The largest batch; any from 1 on will do. */
+int64_t my_linear_maximum_batch(void);
 const char* my_linear_error(void);
 
 #ifdef __cplusplus

@@ -227,6 +227,8 @@ int my_linear_forward(my_linear_model* model, const float* x, int64_t batch, flo
   return guarded([&] { model->model.forward(x, batch, output); });
 }
 
+int64_t my_linear_maximum_batch(void) { return my_linear::maximum_batch; }
+
 const char* my_linear_error(void) { return last_error.c_str(); }
 
 }  // extern "C"
