@@ -1,5 +1,5 @@
-// The graven command at work: what each subcommand prints and writes for a small saved graph. What they refuse stands in tests/errors.
-// `test_command --bless` rewrites the options in docs/command.md.
+// The graven command at work: what each subcommand prints and writes for a small saved graph. What they refuse stands in tests/errors. Whole texts
+// are stored under tests/command/texts; `test_command --bless` rewrites them, and the options in docs/command.md.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -33,6 +33,12 @@ std::string text_of(const fs::path& path) {
   std::ostringstream text;
   text << in.rdbuf();
   return text.str();
+}
+
+void expect_text(const std::string& name, const std::string& found) {
+  const std::string path = GRAVEN_SOURCE_DIR "/tests/command/texts/" + name;
+  if (bless) std::ofstream(path, std::ios::binary) << found;
+  EXPECT_EQ(text_of(path), found) << path << " says otherwise. If the change is meant, run: test_command --bless, and read the difference";
 }
 
 /// A folder of the test's own, where the command runs. Its saved/ is a network that is another function when it is evaluated: it has batch norms.
@@ -98,7 +104,20 @@ std::vector<std::string> differences(const fs::path& a, const fs::path& b) {
   return found;
 }
 
+TEST_F(Command, ShowsTheGraphAsText) {
+  expect_text("show.txt", output({"show", "saved"}));
+  expect_text("show_after_differentiate.txt", output({"show", "saved", "--after", "differentiate"}));
+  expect_text("show_after_final.txt", output({"show", "saved", "--after", "final"}));
+  expect_text("show_evaluation.txt", output({"show", "saved", "--evaluation"}));
+  expect_text("show.dot", output({"show", "saved", "--format", "dot"}));
+  // To a file the same as to the screen, and nothing on the screen.
+  EXPECT_EQ(output({"show", "saved", "-f", "dot", "-o", "graph.dot"}), "");
+  EXPECT_EQ(text_of(work / "graph.dot"), output({"show", "saved/graph.json", "-f", "dot", "-o", "-"}));
+}
+
 TEST_F(Command, ShowsWhereTheMemoryGoes) {
+  expect_text("show_plan.txt", output({"show", "saved", "-f", "plan"}));
+  expect_text("show_plan_of_evaluation.txt", output({"show", "saved", "-f", "plan", "--evaluation"}));
   // One rectangle a buffer, each with its name.
   const ir::Graph graph = [&] {
     ir::Graph lowered = tests::residual_training();
