@@ -17,6 +17,7 @@ void fail(const std::string& function, const std::string& message, Location wher
   const auto& frames = module_frames();
   error.in(frames.empty() ? std::string() : frames.back().path, function);
   error.at(where.file_name(), where.line);
+  note_declaration(error, where);
   throw error;
 }
 
@@ -58,6 +59,7 @@ std::vector<Tensor> apply(const ir::OpDef& op, std::vector<Tensor> inputs, ir::A
     const auto& frames = module_frames();
     e.in(frames.empty() ? std::string() : frames.back().path, std::string(op.name));
     e.at(where.file_name(), where.line);
+    note_declaration(e, where);
     throw;
   }
 }

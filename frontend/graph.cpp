@@ -222,11 +222,11 @@ const ir::Graph& GraphBase::graph() const {
   return state_->now.trace->graph;
 }
 
-void GraphBase::register_child(std::string_view name, const ModuleBase& module, Location where) {
-  if (is_compiled()) fail_at("the child '" + std::string(name) + "' comes too late: " + state_->name + " has been recorded", where);
-  check_name(*state_->root, name, "child", where);
+void GraphBase::register_child(Name name, const ModuleBase& module) {
+  if (is_compiled()) fail_at("the child '" + std::string(name.text()) + "' comes too late: " + state_->name + " has been recorded", name.where());
+  check_name(*state_->root, name, "child");
   module.state()->registered = true;
-  state_->root->children.push_back({std::string(name), module.state()});
+  state_->root->children.push_back({std::string(name.text()), module.state(), name.where()});
 }
 
 // ---- optimizers -----------------------------------------------------------------------------------------------------------------------
@@ -285,11 +285,12 @@ std::shared_ptr<GraphBase::Recording> GraphBase::begin_recording(Location where)
   trace->id = next_trace_id();
   trace->graph_name = state_->class_name;
   trace->graph.name = state_->class_name;
-  trace->module_paths.emplace(state_->root.get(), "");
+  trace->modules.emplace(state_->root.get(), Trace::Module{});
   state_->walk([&](const std::string& path, const ModuleState& s) {
-    trace->module_paths.emplace(&s, path);
+    trace->modules.emplace(&s, Trace::Module{path, {}});
     trace->graph.modules.push_back({path, s.class_name, s.arguments});
   });
+  walk_declarations(*state_->root, [&](const ModuleState& s, Location where) { trace->modules.at(&s).declared = where; });
   for (const auto& [path, t] : state_->variables()) {
     const ir::TensorType type{t->tensor.dtype(), t->tensor.shape()};
     const ir::ValueId value = t->is_buffer ? trace->graph.add_buffer(path, type) : trace->graph.add_parameter(path, type, t->tensor.requires_grad());

@@ -30,7 +30,9 @@ bool contains(const ModuleState& tree, const ModuleState* wanted) {
 
 }  // namespace
 
-void check_name(const ModuleState& state, std::string_view name, const char* kind, Location where) {
+void check_name(const ModuleState& state, Name wanted, const char* kind) {
+  const std::string_view name = wanted.text();
+  const Location where = wanted.where();
   const std::string quoted = std::string(kind) + " '" + std::string(name) + "' of " + state.class_name;
   if (name.empty()) fail_at("a " + std::string(kind) + " of " + state.class_name + " has an empty name", where);
   if (name.find('.') != std::string_view::npos) fail_at("the " + quoted + " has a dot in its name", where);
@@ -39,38 +41,42 @@ void check_name(const ModuleState& state, std::string_view name, const char* kin
   if (taken) fail_at("the " + quoted + " has a name that is taken", where);
 }
 
-Tensor ModuleBase::parameter(std::string_view name, Tensor init, Location where) {
-  check_name(*state_, name, "parameter", where);
+Tensor ModuleBase::parameter(Name wanted, Tensor init) {
+  check_name(*state_, wanted, "parameter");
+  const std::string name(wanted.text());
+  const Location where = wanted.where();
   if (!init.defined()) return init;
   if (!ir::is_floating(init.dtype()))
-    fail_at("the parameter '" + std::string(name) + "' of " + state_->class_name + " must be floating-point, got " + init.describe(), where);
-  if (init.is_traced()) fail_at("the parameter '" + std::string(name) + "' of " + state_->class_name + " is made within a graph's build()", where);
+    fail_at("the parameter '" + name + "' of " + state_->class_name + " must be floating-point, got " + init.describe(), where);
+  if (init.is_traced()) fail_at("the parameter '" + name + "' of " + state_->class_name + " is made within a graph's build()", where);
   if (!init.impl()->is_parameter) {
     init = init.is_contiguous() && !init.is_view() && init.is_leaf() ? init : init.detach().clone();
     init.requires_grad_();
     init.impl()->is_parameter = true;
-    init.impl()->owner = state_->class_name + "." + std::string(name);
+    init.impl()->owner = state_->class_name + "." + name;
   }
-  state_->tensors.push_back({std::string(name), init, false});
+  state_->tensors.push_back({name, init, false});
   return init;
 }
 
-Tensor ModuleBase::buffer(std::string_view name, Tensor init, Location where) {
-  check_name(*state_, name, "buffer", where);
+Tensor ModuleBase::buffer(Name wanted, Tensor init) {
+  check_name(*state_, wanted, "buffer");
+  const std::string name(wanted.text());
+  const Location where = wanted.where();
   if (!init.defined()) return init;
-  if (init.is_traced()) fail_at("the buffer '" + std::string(name) + "' of " + state_->class_name + " is made within a graph's build()", where);
+  if (init.is_traced()) fail_at("the buffer '" + name + "' of " + state_->class_name + " is made within a graph's build()", where);
   if (!init.is_contiguous() || init.is_view() || init.requires_grad()) init = init.detach().clone();
-  if (init.impl()->owner.empty()) init.impl()->owner = state_->class_name + "." + std::string(name);
-  state_->tensors.push_back({std::string(name), init, true});
+  if (init.impl()->owner.empty()) init.impl()->owner = state_->class_name + "." + name;
+  state_->tensors.push_back({name, init, true});
   return init;
 }
 
-void ModuleBase::register_child(std::string_view name, const ModuleBase& module, Location where) {
-  check_name(*state_, name, "child", where);
+void ModuleBase::register_child(Name name, const ModuleBase& module) {
+  check_name(*state_, name, "child");
   if (contains(*module.state_, state_.get()))
-    fail_at("the child '" + std::string(name) + "' of " + state_->class_name + " contains its parent", where);
+    fail_at("the child '" + std::string(name.text()) + "' of " + state_->class_name + " contains its parent", name.where());
   module.state_->registered = true;
-  state_->children.push_back({std::string(name), module.state_});
+  state_->children.push_back({std::string(name.text()), module.state_, name.where()});
 }
 
 void ModuleBase::set_arguments(std::string arguments) { state_->arguments = std::move(arguments); }
@@ -102,6 +108,23 @@ void walk_paths(const std::shared_ptr<ModuleState>& root, const std::string& pat
                 const std::function<void(const std::string&, const std::shared_ptr<ModuleState>&)>& f) {
   f(path, root);
   for (const auto& c : root->children) walk_paths(c.state, join_path(path, c.name), f);
+}
+
+namespace {
+void walk_declarations(const ModuleState& parent, Location declared, std::unordered_set<const ModuleState*>& seen,
+                       const std::function<void(const ModuleState&, Location)>& f) {
+  for (const auto& c : parent.children) {
+    if (!seen.insert(c.state.get()).second) continue;
+    const Location own = c.where.line != 0 ? c.where : declared;
+    f(*c.state, own);
+    walk_declarations(*c.state, own, seen, f);
+  }
+}
+}  // namespace
+
+void walk_declarations(const ModuleState& root, const std::function<void(const ModuleState&, Location)>& f) {
+  std::unordered_set<const ModuleState*> seen{&root};
+  walk_declarations(root, {}, seen, f);
 }
 
 namespace {
@@ -295,16 +318,18 @@ CallScope::CallScope(const ModuleBase& module, Location where) {
   auto& frames = module_frames();
   const ModuleState* state = module.state().get();
   std::string path;
+  Location declared;
   if (graven::detail::Trace* trace = graven::detail::active_trace()) {
-    const auto it = trace->module_paths.find(state);
-    if (it == trace->module_paths.end()) {
+    const auto it = trace->modules.find(state);
+    if (it == trace->modules.end()) {
       UserError error("the module " + module.class_name() + " is called in build() of " + trace->graph_name + ", but is not registered");
       if (!frames.empty() && !frames.back().path.empty()) error.note("called by " + frames.back().path);
       error.note("register it where it is declared: child(\"name\", " + module.class_name() + "(...))");
       error.at(where.file_name(), where.line);
       throw error;
     }
-    path = it->second;
+    path = it->second.path;
+    declared = it->second.declared;
     observed_ = true;
   } else if (!frames.empty() && !state->registered) {
     UserError error("the module " + module.class_name() + " is called within forward() of " + frames.back().module->class_name +
@@ -316,7 +341,7 @@ CallScope::CallScope(const ModuleBase& module, Location where) {
   // Within a graph's build() nothing comes from outside but what the graph reports itself.
   outermost_ = frames.empty();
   if (frames.size() > 1000) fail_at("modules call each other more than 1000 deep", where);
-  frames.push_back({state, std::move(path), where});
+  frames.push_back({state, std::move(path), where, declared});
 }
 
 CallScope::~CallScope() { module_frames().pop_back(); }
@@ -349,9 +374,11 @@ void CallScope::outputs(std::vector<Tensor> tensors) {
 
 // ---- Sequential -----------------------------------------------------------------------------------------------------------------------
 
-Sequential& Sequential::push_back(AnyModule module) { return push_back(std::to_string(modules_->size()), std::move(module)); }
-Sequential& Sequential::push_back(std::string_view name, AnyModule module) {
-  register_child(name, module, {});
+Sequential& Sequential::push_back(AnyModule module, Location where) {
+  return push_back({std::to_string(modules_->size()), where}, std::move(module));
+}
+Sequential& Sequential::push_back(Name name, AnyModule module) {
+  register_child(name, module);
   modules_->push_back(std::move(module));
   return *this;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -24,6 +25,7 @@ struct ModuleState {
   struct Child {
     std::string name;
     std::shared_ptr<ModuleState> state;
+    Location where;  ///< the line that registered it; none within Sequential(...): the list's own
   };
   std::vector<Child> children;
 };
@@ -57,6 +59,9 @@ void check_train_step(const StateDict& state, const std::string& what, Location 
 LoadReport load_tensors(const StateDict& targets, const StateDict& state, bool strict, const std::string& what, Location where);
 
 /// Checks a name for a child, parameter or buffer.
-void check_name(const ModuleState& state, std::string_view name, const char* kind, Location where);
+void check_name(const ModuleState& state, Name name, const char* kind);
+
+/// The line that declares each module below `root`: what registered it on its first path, or else the module that holds it.
+void walk_declarations(const ModuleState& root, const std::function<void(const ModuleState&, Location)>& f);
 
 }  // namespace graven::nn

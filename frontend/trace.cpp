@@ -50,9 +50,46 @@ void require_registered(const std::vector<Tensor>& inputs, Location where) {
   }
 }
 
-ir::Origins origins_at(Location where) {
+namespace {
+
+bool same_line(Location a, Location b) { return a.line == b.line && std::strcmp(a.file, b.file) == 0; }
+
+ir::Origins at_line(Location where) {
   const auto& frames = module_frames();
   return {{frames.empty() ? std::string() : frames.back().path, where.file_name(), where.line}};
+}
+
+/// The line that declares the innermost module; line 0 when it is not known.
+Location declaration() {
+  const auto& frames = module_frames();
+  if (active_trace()) return frames.back().declared;
+  // Eagerly nobody has gone through the tree of modules before: the modules that call say what they registered.
+  Location known;
+  for (std::size_t i = 1; i < frames.size(); ++i) {
+    const auto& children = frames[i - 1].module->children;
+    const auto found = std::find_if(children.begin(), children.end(), [&](const auto& c) { return c.state.get() == frames[i].module; });
+    if (found == children.end())
+      known = {};
+    else if (found->where.line != 0)
+      known = found->where;
+  }
+  return known;
+}
+
+}  // namespace
+
+ir::Origins origins_at(Location where) {
+  const auto& frames = module_frames();
+  const bool own = !frames.empty() && frames.back().declared.line != 0 && same_line(where, frames.back().where);
+  return at_line(own ? frames.back().declared : where);
+}
+
+void note_declaration(UserError& error, Location where) {
+  const auto& frames = module_frames();
+  if (frames.empty() || !same_line(where, frames.back().where)) return;
+  const Location declared = declaration();
+  if (declared.line == 0 || same_line(declared, where)) return;
+  error.note("the " + frames.back().module->class_name + " is declared at " + declared.file_name() + ":" + std::to_string(declared.line));
 }
 
 bool Trace::owns(const Tensor& t) const {
@@ -107,7 +144,15 @@ std::vector<Tensor> Trace::record(const ir::OpDef& op, const std::vector<Tensor>
     requires_grad = requires_grad || (t.defined() && t.impl()->requires_grad);
   }
   while (!values.empty() && values.back() == ir::kNone) values.pop_back();  // optional inputs at the end are left out
-  const std::vector<ir::ValueId> results = graph.add_node(op, std::move(values), std::move(attributes), origins_at(where));
+  // An error is about the call; what was recorded well belongs to the layer.
+  std::vector<ir::ValueId> results;
+  try {
+    results = graph.add_node(op, std::move(values), std::move(attributes), at_line(where));
+  } catch (UserError& e) {
+    note_declaration(e, where);
+    throw;
+  }
+  graph.nodes.back().origins = origins_at(where);
   std::vector<Tensor> outputs;
   outputs.reserve(results.size());
   for (ir::ValueId v : results) {

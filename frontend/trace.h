@@ -35,7 +35,11 @@ struct Trace {
   /// Tensors from outside that belong to no module: constants of the graph, kept alive so that the address stays theirs.
   std::unordered_map<const TensorImpl*, ir::ValueId> captured;
   std::vector<Tensor> kept;
-  std::unordered_map<const nn::ModuleState*, std::string> module_paths;
+  struct Module {
+    std::string path;
+    Location declared;
+  };
+  std::unordered_map<const nn::ModuleState*, Module> modules;  ///< all that are registered
   std::unordered_map<const nn::ModuleState*, ModuleCall> calls;
   /// The hyper values of random operators, and how many of them each module path has: calls are told apart by both.
   ir::ValueId seed = ir::kNone, step = ir::kNone;
@@ -70,6 +74,7 @@ struct ModuleFrame {
   const nn::ModuleState* module = nullptr;
   std::string path;  ///< in the traced graph; empty eagerly
   Location where;
+  Location declared;  ///< in the traced graph; line 0 eagerly
 };
 std::vector<ModuleFrame>& module_frames();
 
@@ -83,6 +88,9 @@ OutermostCall& outermost_call();
 /// User error when one of them is a leaf that requires a gradient, belongs to no module, and came into the outermost call neither as an argument
 /// nor by being made there: a parameter that somebody forgot to register would never be learnt, saved or loaded.
 void require_registered(const std::vector<Tensor>& inputs, Location where);
+/// The innermost module, and its declaration where `where` is its call: the operator is the layer's own. Otherwise `where`.
 ir::Origins origins_at(Location where);
+/// Adds to an error of a layer's own operator, which says where the layer is called, where it is declared.
+void note_declaration(UserError& error, Location where);
 
 }  // namespace graven::detail

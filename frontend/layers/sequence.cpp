@@ -45,7 +45,7 @@ Tensor added_mask(const Tensor& mask, DType dtype, const char* what, Location wh
 // ---- attention ------------------------------------------------------------------------------------------------------------------------
 
 MultiheadAttention::MultiheadAttention(std::int64_t embed_dim, std::int64_t num_heads, MultiheadAttentionOptions options)
-    : out_proj(child("out_proj", Linear(std::max<std::int64_t>(embed_dim, 1), std::max<std::int64_t>(embed_dim, 1), {.bias = options.bias}))),
+    : out_proj(child({"out_proj", Location{}}, Linear(std::max<std::int64_t>(embed_dim, 1), std::max<std::int64_t>(embed_dim, 1), {.bias = options.bias}))),
       embed_(embed_dim),
       heads_(num_heads),
       options_(options) {

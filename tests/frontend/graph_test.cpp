@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <graven/graven.h>
+#include <map>
+#include <set>
 #include <sstream>
 #include <thread>
 
@@ -43,6 +45,100 @@ std::string text_of(const ir::Graph& graph) {
   return out.str();
 }
 
+constexpr std::uint32_t kDeclarations = __LINE__;
+struct Declared : nn::Module<Declared> {
+  nn::Linear first = child("first", nn::Linear(4, 4));                                                  // + 2
+  nn::Sequential list =                                                                                 //
+      child("list", nn::Sequential(nn::Linear(4, 4), nn::ReLU()));                                      // + 4
+  nn::ModuleList<nn::Linear> several = child("several", nn::ModuleList<nn::Linear>{nn::Linear(4, 4)});  // + 5
+  models::MLP mlp = child("mlp", models::MLP(4, {4}));                                                  // + 6
+  nn::MultiheadAttention attention = child("attention", nn::MultiheadAttention(4, 2));
+  nn::Linear given;
+  explicit Declared(nn::Linear linear)      // + 9
+      : given(child("given", linear)) {     // + 10
+    list.push_back(nn::Tanh());             // + 11
+    list.push_back("last", nn::Sigmoid());  // + 12
+    several.push_back(nn::Linear(4, 4));    // + 13
+    const std::string name = "made";
+    list.push_back(name, nn::SiLU());  // + 15
+  }
+  Tensor forward(Tensor x) {
+    x = list(first(x));
+    for (nn::Linear& l : several) x = l(x);
+    x = attention(x, x, x).first;
+    return given(mlp(x)) * 2;  // + 21
+  }
+};
+
+TEST(Trace, LayersCarryTheLineThatDeclaresThem) {
+  struct Holder : nn::Graph<Holder> {
+    nn::Linear shared{4, 4};
+    Declared model = child("model", Declared(shared));
+    nn::Linear again = child("again", shared);  // declared by the model already
+    nn::MSELoss loss_fn = child("loss_fn", nn::MSELoss());
+    enum : std::uint32_t { loss_line = __LINE__ - 1 };
+    Tensor build(Tensor x) { return loss_fn(again(model(x)), x); }
+  } graph;
+  const ir::Graph& g = graph.trace(spec({3, 4}));
+  std::map<std::string, std::set<std::int64_t>> lines;
+  for (const ir::Node& n : g.nodes) {
+    ASSERT_EQ(n.origins.size(), 1u);
+    EXPECT_EQ(n.origins[0].file, "graph_test.cpp") << n.origins[0].module;
+    lines[n.origins[0].module].insert(std::int64_t{n.origins[0].line} - kDeclarations);
+  }
+  const std::int64_t loss = static_cast<std::int64_t>(Holder::loss_line) - kDeclarations;
+  EXPECT_EQ(lines, (std::map<std::string, std::set<std::int64_t>>{{"model.first", {2}},
+                                                                  {"model.list.0", {4}},
+                                                                  {"model.list.1", {4}},
+                                                                  {"model.list.2", {11}},
+                                                                  {"model.list.last", {12}},
+                                                                  {"model.list.made", {15}},
+                                                                  {"model.several.0", {5}},
+                                                                  {"model.several.1", {13}},
+                                                                  {"model.attention", {7}},
+                                                                  {"model.attention.out_proj", {7}},
+                                                                  {"model.mlp.0", {6}},
+                                                                  {"model.given", {10}},
+                                                                  {"model", {21}},
+                                                                  {"loss_fn", {loss}}}));
+}
+
+TEST(Trace, ErrorsSayWhereALayerIsCalledAndWhereItIsDeclared) {
+  constexpr int kLine = __LINE__;
+  struct Net : nn::Module<Net> {
+    nn::Sequential list = child("list", nn::Sequential(nn::ReLU(), nn::Linear(4, 4)));  // + 2
+    nn::Softmax softmax = child("softmax", nn::Softmax(5));                             // + 3
+    bool wide = true;
+    Tensor forward(Tensor x) {
+      if (wide) return list(x);  // + 6
+      return softmax(x);         // + 7
+    }
+  };
+  struct Holder : nn::Graph<Holder> {
+    Net net;
+    explicit Holder(Net n) : net(child("net", n)) {}
+    Tensor build(Tensor x) { return net(x); }
+  };
+  const auto expect = [&](const std::string& text, const std::string& layer, int called, int declared) {
+    const auto at = [&](int line) { return "graph_test.cpp:" + std::to_string(kLine + line); };
+    EXPECT_NE(text.find("\n  at " + at(called) + "\n  the " + layer + " is declared at " + at(declared)), std::string::npos) << text;
+  };
+  Net net;
+  expect(error_of([&] { (void)net(zeros({2, 3})); }), "Linear", 6, 2);
+  expect(error_of([&] { Holder(net).compile(spec({2, 3})); }), "Linear", 6, 2);
+  net.wide = false;
+  expect(error_of([&] { (void)net(zeros({2, 3})); }), "Softmax", 7, 3);
+  expect(error_of([&] { Holder(net).compile(spec({2, 3})); }), "Softmax", 7, 3);
+  // What a module was not found to register nobody knows the declaration of.
+  EXPECT_EQ(error_of([&] { (void)nn::Linear(4, 4)(zeros({2, 3})); }).find("is declared at"), std::string::npos);
+  // A user's own operators have their own line alone.
+  struct Own : nn::Module<Own> {
+    nn::Linear layer = child("layer", nn::Linear(4, 4));
+    Tensor forward(Tensor x) { return layer(x) + zeros({3}); }
+  };
+  EXPECT_EQ(error_of([&] { (void)nn::Sequential(Own())(zeros({2, 4})); }).find("is declared at"), std::string::npos);
+}
+
 TEST(Trace, RecordsAnMlp) {
   TrainMlp graph;
   const ir::Graph& g = graph.trace(spec({Dim("batch", 8), 2, 2}, "images"), spec({Dim("batch", 8)}, i64, "labels"));
@@ -63,9 +159,9 @@ TEST(Trace, RecordsAnMlp) {
   std::vector<std::string> modules;
   for (const auto& m : g.modules) modules.push_back(m.path + ":" + m.class_name);
   EXPECT_EQ(modules, (std::vector<std::string>{"model:Mlp", "model.hidden:Linear", "model.logits:Linear", "loss_fn:CrossEntropyLoss"}));
-  // A user's function has its own line; a layer's operator the line that called the layer: both stand in forward().
+  // A user's function has its own line, in forward(); a layer's operator the line that declares the layer, two above.
   EXPECT_EQ(g.nodes[2].origins[0].file, "graph_test.cpp");
-  EXPECT_EQ(g.nodes[2].origins[0].line, g.nodes[1].origins[0].line);
+  EXPECT_EQ(g.nodes[2].origins[0].line, g.nodes[1].origins[0].line + 2);
 }
 
 TEST(Trace, PrintsAsOneFlowDoes) {

@@ -102,7 +102,7 @@ class GraphBase {
   void add_optimizer(const optim::Optimizer& optimizer, Location where = Location::current());
   /// The schedule advances after every call.
   void add_optimizer(const optim::Optimizer& optimizer, const lr_scheduler::LRScheduler& scheduler, Location where = Location::current());
-  void register_child(std::string_view name, const ModuleBase& module, Location where);
+  void register_child(Name name, const ModuleBase& module);
 
   // ---- what Graph<Derived> is made of ----
   class Recording;  ///< while build() runs
@@ -171,9 +171,9 @@ class Graph : public GraphBase {
  protected:
   /// Registers a module under a name and returns it.
   template <class M>
-  M child(std::string_view name, M module, Location where = Location::current()) {
+  M child(Name name, M module) {
     static_assert(std::is_base_of_v<ModuleBase, M>, "a child must be a module");
-    register_child(name, module, where);
+    register_child(name, module);
     return module;
   }
 

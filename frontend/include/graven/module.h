@@ -45,6 +45,28 @@ struct LoadReport {
   std::vector<std::string> unexpected;  ///< the dictionary has them, the module does not
 };
 
+/// The name that something is registered under, and the line that registers it. Of a literal that is the literal's own line: a defaulted location
+/// within a member's initializer, where modules are mostly declared, would be the line of the constructor or of the class.
+class Name {
+ public:
+  template <std::size_t N>
+  consteval Name(const char (&text)[N], const char* file = __builtin_FILE(), std::uint32_t line = __builtin_LINE())  // NOLINT: child("hidden", ...)
+      : text_(text, N - 1), where_{file, line} {}
+  /// Names made while the program runs.
+  template <class T>
+    requires(std::is_convertible_v<const T&, std::string_view> && !std::is_array_v<T>)
+  Name(const T& text, Location where = Location::current()) : text_(text), where_(where) {}  // NOLINT
+  /// Without a line, what is registered counts as declared with the module that holds it.
+  Name(std::string_view text, Location where) : text_(text), where_(where) {}
+
+  std::string_view text() const { return text_; }
+  Location where() const { return where_; }
+
+ private:
+  std::string_view text_;
+  Location where_;
+};
+
 /// Everything about a module but its forward(). A handle, like Tensor.
 class ModuleBase {
  public:
@@ -90,13 +112,14 @@ class ModuleBase {
  protected:
   /// Registers a tensor as a parameter, or nothing when it is undefined. A tensor that is a parameter already is shared. The name must be new in
   /// this module, not empty, and without dots.
-  Tensor parameter(std::string_view name, Tensor init, Location where = Location::current());
+  Tensor parameter(Name name, Tensor init);
   /// Registers a tensor that belongs to the module's state but is not learnt.
-  Tensor buffer(std::string_view name, Tensor init, Location where = Location::current());
-  void register_child(std::string_view name, const ModuleBase& module, Location where);
+  Tensor buffer(Name name, Tensor init);
+  void register_child(Name name, const ModuleBase& module);
   /// What repr() prints between the parentheses.
   void set_arguments(std::string arguments);
-  /// The line of user code that called the innermost module: where a layer's own operators come from.
+  /// The line of user code that called the innermost module. Operators that are given this line are the layer's own: what is recorded of them is the
+  /// line that registered the layer, or else the module that holds it.
   static Location call_location();
 
  private:
@@ -191,9 +214,9 @@ class Module : public ModuleBase {
  protected:
   /// Registers a child under a name and returns it: `nn::Linear hidden = child("hidden", nn::Linear(784, 256));`
   template <class M>
-  M child(std::string_view name, M module, Location where = Location::current()) {
+  M child(Name name, M module) {
     static_assert(std::is_base_of_v<ModuleBase, M>, "a child must be a module");
-    register_child(name, module, where);
+    register_child(name, module);
     return module;
   }
 
@@ -244,11 +267,11 @@ class Sequential : public Module<Sequential> {
     requires(sizeof...(Modules) > 0 && (std::is_base_of_v<ModuleBase, std::remove_cvref_t<Modules>> && ...) &&
              !(sizeof...(Modules) == 1 && (std::is_same_v<std::remove_cvref_t<Modules>, Sequential> && ...)))
   explicit Sequential(Modules&&... modules) {
-    (push_back(AnyModule(std::forward<Modules>(modules))), ...);
+    (push_back(AnyModule(std::forward<Modules>(modules)), Location{}), ...);
   }
-  Sequential& push_back(AnyModule module);
+  Sequential& push_back(AnyModule module, Location where = Location::current());
   /// Under a name of its own.
-  Sequential& push_back(std::string_view name, AnyModule module);
+  Sequential& push_back(Name name, AnyModule module);
 
   std::size_t size() const;
   const AnyModule& operator[](std::size_t index) const;
@@ -265,13 +288,13 @@ class ModuleList : public Module<ModuleList<M>> {
  public:
   ModuleList() = default;
   ModuleList(std::initializer_list<M> modules) {
-    for (const M& m : modules) push_back(m);
+    for (const M& m : modules) push_back(m, Location{});
   }
   explicit ModuleList(const std::vector<M>& modules) {
-    for (const M& m : modules) push_back(m);
+    for (const M& m : modules) push_back(m, Location{});
   }
   ModuleList& push_back(M module, Location where = Location::current()) {
-    this->register_child(std::to_string(modules_->size()), module, where);
+    this->register_child({std::to_string(modules_->size()), where}, module);
     modules_->push_back(std::move(module));
     return *this;
   }
