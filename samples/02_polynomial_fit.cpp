@@ -1,12 +1,14 @@
 // Sample 2: y = sin x on [-pi, pi], fitted by a polynomial of degree 3 with gradient descent; eagerly and as a graph, side by side.
 //
 //   build/samples/02_polynomial_fit
+//   build/samples/02_polynomial_fit --save DIRECTORY      # saves the graph, too: build/graven emit DIRECTORY -o PROJECT [--target cuda]
 #include <graven/graven.h>
 
 #include <cmath>
 #include <cstdio>
 #include <iostream>
 #include <numbers>
+#include <string_view>
 
 using namespace graven;
 
@@ -33,7 +35,10 @@ void print_result(const nn::ModuleBase& model) {
   std::printf("Result: y = %.3f + %.3f x + %.3f x^2 + %.3f x^3\n", a, w[0], w[1], w[2]);
 }
 
-int main() try {
+int main(int argc, char** argv) try {
+  const bool saves = argc == 3 && std::string_view(argv[1]) == "--save";
+  if (argc != 1 && !saves) throw UserError("usage: 02_polynomial_fit [--save DIRECTORY]");
+
   const Tensor x = linspace(-std::numbers::pi, std::numbers::pi, 2000);
   const Tensor features = stack({x, x.pow(2), x.pow(3)}, 1);  // f32[2000,3]
   const Tensor y = sin(x);
@@ -62,6 +67,7 @@ int main() try {
   }
   print_result(eager);
   print_result(graph.model);
+  if (saves) graph.save(argv[2]);
   return same ? 0 : 1;
 } catch (const UserError& e) {
   std::cerr << e.what() << "\n";

@@ -3,6 +3,8 @@
 //   build/samples/03_lenet --out OUTPUT_DIRECTORY
 //   cd OUTPUT_DIRECTORY/lenet_train && cmake -B build && cmake --build build -j2
 //   build/lenet_train --data /usr/share/datasets/fashion-mnist
+//
+// With --target cuda they are projects for an NVIDIA GPU. OUTPUT_DIRECTORY/saved has the graphs, for the graven command.
 #include <graven/graven.h>
 
 #include <filesystem>
@@ -44,20 +46,30 @@ struct LeNetInfer : nn::Graph<LeNetInfer> {
 };
 
 int main(int argc, char** argv) try {
-  const bool named = argc == 3 && std::string_view(argv[1]) == "--out";
-  if (argc != 1 && !named) throw UserError("usage: 03_lenet [--out OUTPUT_DIRECTORY]");
-  const std::filesystem::path output = named ? argv[2] : ".";
+  std::filesystem::path output = ".";
+  ir::Target target = ir::Target::cpu;
+  for (int i = 1; i < argc; i += 2) {
+    const std::string_view option = argv[i], value = i + 1 < argc ? argv[i + 1] : "";
+    if (option == "--out" && !value.empty())
+      output = value;
+    else if (option == "--target" && (value == "cpu" || value == "cuda"))
+      target = value == "cuda" ? ir::Target::cuda : ir::Target::cpu;
+    else
+      throw UserError("usage: 03_lenet [--out OUTPUT_DIRECTORY] [--target cpu|cuda]");
+  }
   manual_seed(0);
 
   LeNetTrain train;
   train.compile(spec({64, 1, 28, 28}, "images"), spec({64}, i64, "labels"));  // records build(); computes nothing
   std::cout << train << "\n";
-  codegen::emit(train, output / "lenet_train", {.name = "lenet_train", .epochs = 5, .mean = {0.2860}, .std = {0.3530}});
+  codegen::emit(train, output / "lenet_train", {.name = "lenet_train", .target = target, .epochs = 5, .mean = {0.2860}, .std = {0.3530}});
+  train.save(output / "saved/lenet_train");
 
   train.model.eval();
   LeNetInfer infer(train.model);
   infer.compile(spec({Dim("batch", 256), 1, 28, 28}, "images"));  // any batch up to 256
-  codegen::emit(infer, output / "lenet", {.name = "lenet", .mean = {0.2860}, .std = {0.3530}});
+  codegen::emit(infer, output / "lenet", {.name = "lenet", .target = target, .mean = {0.2860}, .std = {0.3530}});
+  infer.save(output / "saved/lenet");
 
   std::cout << "emitted " << (output / "lenet_train").string() << " and " << (output / "lenet").string() << "\n";
   return 0;

@@ -1,6 +1,6 @@
-// Emitted CUDA projects, whole, on the emulated device: the networks of samples 1 to 3 are emitted for the CPU and for CUDA, built, and run as
-// programs on the same data. Outputs and losses must agree, in every order of the device's threads; and the CUDA program must give the same bits in
-// all of them. Where nvcc is present it compiles the same projects.
+// Emitted CUDA projects, whole, on the emulated device: the graphs of samples 1 to 3, as the samples' programs save them, are emitted for the CPU and
+// for CUDA, built, and run as programs on the same data. Outputs and losses must agree, in every order of the device's threads; and the CUDA program
+// must give the same bits in all of them. Where nvcc is present it compiles the same projects.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -16,6 +16,7 @@
 #include "codegen/build/process.h"
 #include "codegen/emit/project.h"
 #include "ir/diagnostic.h"
+#include "ir/json.h"
 #include "ir/op.h"
 #include "ir/passes/derive_evaluation.h"
 #include "nvrtc_library.h"
@@ -26,40 +27,10 @@ namespace {
 namespace fs = std::filesystem;
 using ir::DType;
 using ir::Graph;
-using ir::Ints;
 using ir::Origins;
 using ir::ValueId;
 
 Origins at(std::string module) { return {{std::move(module), "sample.cpp", 1}}; }
-
-/// Sample 1: matmul(x, weight) + bias for any batch up to 8.
-Graph my_linear() {
-  Graph g;
-  g.name = "MyLinearGraph";
-  const ValueId x = g.add_input("x", {DType::f32, {ir::Dim("batch", 8), 4}});
-  const ValueId w = g.add_parameter("model.weight", {DType::f32, {4, 3}}, true);
-  const ValueId b = g.add_parameter("model.bias", {DType::f32, {3}}, true);
-  g.outputs = {g.call("add", {g.call("matmul", {x, w}, {}, at("model")), b}, {}, at("model"))};
-  return g;
-}
-
-/// Sample 2: the sum of squares between a polynomial of degree 3 and sin x.
-Graph fit_polynomial() {
-  Graph g;
-  g.name = "FitPolynomial";
-  g.training = true;
-  const ValueId features = g.add_input("features", {DType::f32, {2000, 3}});
-  const ValueId y = g.add_input("y", {DType::f32, {2000}});
-  const ValueId w = g.add_parameter("model.0.weight", {DType::f32, {1, 3}}, true);
-  const ValueId b = g.add_parameter("model.0.bias", {DType::f32, {1}}, true);
-  const ValueId p = g.call("reshape", {g.call("linear", {features, w, b}, {}, at("model.0"))}, {{"shape", ir::Shape{2000}}}, at("model.1"));
-  const ValueId error = g.call("sub", {p, y}, {}, at("loss_fn"));
-  const ValueId loss = g.call("sum", {g.call("square", {error}, {}, at("loss_fn"))}, {}, at("loss_fn"));
-  g.outputs = {loss};
-  g.losses = {{loss, ir::kNone}};
-  g.optimizers.push_back({"sgd", {{{w, b}, {{"lr", 1e-6}}}}, {}});
-  return g;
-}
 
 /// A sum of linear layers, each trained by an optimizer of another kind.
 Graph every_optimizer() {
@@ -93,52 +64,33 @@ Graph every_optimizer() {
   return g;
 }
 
-/// Sample 3's LeNet; returns the logits.
-ValueId lenet(Graph& g, ValueId images, std::vector<ValueId>& parameters) {
-  const auto parameter = [&](const char* name, ir::Shape shape) {
-    parameters.push_back(g.add_parameter(std::string("model.") + name, {DType::f32, std::move(shape)}, true));
-    return parameters.back();
-  };
-  const auto layer = [&](const char* op, std::vector<ValueId> inputs, ir::Attributes attributes, const char* module) {
-    return g.call(op, std::move(inputs), std::move(attributes), at(std::string("model.") + module));
-  };
-  const ir::Attributes pool = {{"kernel_size", Ints{2, 2}}, {"stride", Ints{2, 2}}};
-  ValueId x = layer("conv2d", {images, parameter("features.0.weight", {6, 1, 5, 5}), parameter("features.0.bias", {6})}, {{"padding", Ints{2, 2}}},
-                    "features.0");
-  x = layer("max_pool2d", {layer("relu", {x}, {}, "features.1")}, pool, "features.2");
-  x = layer("conv2d", {x, parameter("features.3.weight", {16, 6, 5, 5}), parameter("features.3.bias", {16})}, {}, "features.3");
-  x = layer("max_pool2d", {layer("relu", {x}, {}, "features.4")}, pool, "features.5");
-  x = layer("reshape", {x}, {{"shape", ir::Shape{g.type(x).shape[0], 400}}}, "classifier.0");
-  x = layer("linear", {x, parameter("classifier.1.weight", {120, 400}), parameter("classifier.1.bias", {120})}, {}, "classifier.1");
-  x = layer("relu", {x}, {}, "classifier.2");
-  x = layer("linear", {x, parameter("classifier.3.weight", {84, 120}), parameter("classifier.3.bias", {84})}, {}, "classifier.3");
-  x = layer("relu", {x}, {}, "classifier.4");
-  return layer("linear", {x, parameter("classifier.5.weight", {10, 84}), parameter("classifier.5.bias", {10})}, {}, "classifier.5");
+std::string run(const std::vector<std::string>& command, const fs::path& folder) {
+  const ProcessResult r = run_process(command, {.directory = folder.string(), .seconds = 500});
+  std::string line;
+  for (const auto& c : command) line += c + " ";
+  if (r.exit_status != 0) throw std::runtime_error(line + "\nstatus " + std::to_string(r.exit_status) + "\n" + r.output);
+  return r.output;
 }
 
-Graph lenet_train() {
-  Graph g;
-  g.name = "LeNetTrain";
-  g.training = true;
-  const ValueId images = g.add_input("images", {DType::f32, {64, 1, 28, 28}});
-  const ValueId labels = g.add_input("labels", {DType::i64, {64}});
-  std::vector<ValueId> parameters;
-  const ValueId logits = lenet(g, images, parameters);
-  const ValueId loss = g.call("cross_entropy", {logits, labels}, {}, at("loss_fn"));
-  g.outputs = {loss};
-  g.losses = {{loss, ir::kNone}};
-  g.optimizers.push_back({"sgd", {{parameters, {{"lr", 0.05}, {"momentum", 0.9}}}}, {}});
-  return g;
+/// What the program of a sample writes, in a folder of this test's own.
+fs::path sample(const std::string& name, const std::string& option, const std::vector<std::string>& more = {}) {
+  std::string called = std::string(testing::UnitTest::GetInstance()->current_test_info()->name()) + "_" + name;
+  for (const std::string& word : more) called += "_" + word;
+  const fs::path folder = fs::path(GRAVEN_BINARY_DIR) / "cuda_projects" / called;
+  fs::remove_all(folder);
+  fs::create_directories(folder);
+  std::vector<std::string> command = {"/usr/bin/env", "GRAVEN_CACHE=" + (folder / "cache").string(), GRAVEN_BINARY_DIR "/samples/" + name, option,
+                                      (folder / "out").string()};
+  command.insert(command.end(), more.begin(), more.end());
+  run(command, folder);
+  return folder / "out";
 }
 
-Graph lenet_infer() {
-  Graph g;
-  g.name = "LeNetInfer";
-  const ValueId images = g.add_input("images", {DType::f32, {ir::Dim("batch", 16), 1, 28, 28}});
-  std::vector<ValueId> parameters;
-  g.outputs = {lenet(g, images, parameters)};
-  return g;
-}
+Graph graph_in(const fs::path& folder) { return ir::read_graph((folder / "graph.json").string()); }
+Graph my_linear() { return graph_in(sample("01_my_linear", "--save")); }
+Graph fit_polynomial() { return graph_in(sample("02_polynomial_fit", "--save")); }
+Graph lenet_train() { return graph_in(sample("03_lenet", "--out") / "saved/lenet_train"); }
+Graph lenet_infer() { return graph_in(sample("03_lenet", "--out") / "saved/lenet"); }
 
 // ---- projects -------------------------------------------------------------------------------------------------------------------------------
 
@@ -173,28 +125,22 @@ std::vector<float> read_npy(const fs::path& path) {
   return values;
 }
 
-std::string run(const std::vector<std::string>& command, const fs::path& folder) {
-  const ProcessResult r = run_process(command, {.directory = folder.string(), .seconds = 500});
-  std::string line;
-  for (const auto& c : command) line += c + " ";
-  if (r.exit_status != 0) throw std::runtime_error(line + "\nstatus " + std::to_string(r.exit_status) + "\n" + r.output);
-  return r.output;
-}
-
 /// A network emitted for both targets, and the programs.
 class Projects {
  public:
   /// `evaluates_apart`: the CUDA project evaluates by a function of its own.
-  explicit Projects(const std::string& name, const Graph& graph, bool evaluates_apart = false)
-      : name_(name), folder_(fs::path(GRAVEN_BINARY_DIR) / "cuda_projects" / name) {
-    fs::remove_all(folder_);
-    fs::create_directories(folder_);
+  explicit Projects(const std::string& name, const Graph& graph, bool evaluates_apart = false) : Projects(name) {
     emit(graph, folder_ / "cpu", {.name = name, .format = false});
     EmitOptions options{.name = name, .target = ir::Target::cuda, .format = false};
     if (evaluates_apart) options.evaluation = std::make_shared<Graph>(ir::evaluation_graph(graph));
     emit(graph, folder_ / "cuda", options);
-    build("cpu", ".cpp", {"-DGRAVEN_HAS_BASE", "-DGRAVEN_LEVEL_NAMESPACE=isa_base"}, {});
-    build("cuda", ".cu", {std::string("-I") + GRAVEN_SOURCE_DIR + "/tests/cuda_on_cpu/include", "-Wno-unknown-pragmas"}, {GRAVEN_EMULATOR});
+    build();
+  }
+  /// Emitted by somebody else, who put it there.
+  Projects(const std::string& name, const fs::path& on_cpu, const fs::path& on_cuda) : Projects(name) {
+    fs::copy(on_cpu, folder_ / "cpu", fs::copy_options::recursive);
+    fs::copy(on_cuda, folder_ / "cuda", fs::copy_options::recursive);
+    build();
   }
   const fs::path& folder() const { return folder_; }
   /// Runs a program of the project ("selftest", or the name) with these arguments.
@@ -207,6 +153,14 @@ class Projects {
   }
 
  private:
+  explicit Projects(const std::string& name) : name_(name), folder_(fs::path(GRAVEN_BINARY_DIR) / "cuda_projects" / name) {
+    fs::remove_all(folder_);
+    fs::create_directories(folder_);
+  }
+  void build() {
+    build("cpu", ".cpp", {"-DGRAVEN_HAS_BASE", "-DGRAVEN_LEVEL_NAMESPACE=isa_base"}, {});
+    build("cuda", ".cu", {std::string("-I") + GRAVEN_SOURCE_DIR + "/tests/cuda_on_cpu/include", "-Wno-unknown-pragmas"}, {GRAVEN_EMULATOR});
+  }
   void build(const std::string& target, const std::string& extension, std::vector<std::string> options, const std::vector<std::string>& libraries) {
     const fs::path at = folder_ / target;
     options.insert(options.end(), {"-std=c++20", "-O1", "-Wall", "-Wextra", "-Werror", "-I."});
@@ -392,8 +346,12 @@ TEST(CudaProjects, LeNetTrains) {
 }
 
 TEST(CudaProjects, LeNetInfers) {
-  Projects projects("lenet", lenet_infer());
-  write_npy(projects.folder() / "images.npy", "<f4", {21, 1, 28, 28}, numbers(21 * 784, 2));
+  // What the sample emits itself, with its weights.
+  Projects projects("lenet", sample("03_lenet", "--out") / "lenet", sample("03_lenet", "--out", {"--target", "cuda"}) / "lenet");
+  // 8-bit, as the sample's mean and standard deviation are for.
+  std::vector<std::uint8_t> pixels;
+  for (const float x : numbers(21 * 784, 255)) pixels.push_back(static_cast<std::uint8_t>(x + 127.5f));
+  write_npy(projects.folder() / "images.npy", "|u1", {21, 1, 28, 28}, pixels);
   projects.run("cpu", "lenet", {"--data", "../images.npy", "--output", "y.npy"});
   projects.run("cuda", "lenet", {"--data", "../images.npy", "--output", "y.npy"}, "random:3");
   const std::vector<float> expected = read_npy(projects.folder() / "cpu/y.npy"), got = read_npy(projects.folder() / "cuda/y.npy");

@@ -15,17 +15,19 @@ expect() { grep -qE -- "$1" "$2" || { cat "$2"; fail "$2 has no line like '$1'";
 
 case $sample in
   my_linear)
-    "$build/samples/01_my_linear" >out
+    "$build/samples/01_my_linear" --save saved >out
     cat out
     # The eager line and the graph's line show the same numbers.
     [ "$(grep -cE "^(eager|graph) " out)" -ge 2 ] || fail "expected the eager and the graph's result"
     [ "$(grep -E "^(eager|graph) " out | sed "s/^[a-z]*  *//; s/, grad_fn=.*>)/)/" | sort -u | wc -l)" -eq 1 ] || fail "eager and graph differ"
+    "$build/graven" check saved
     ;;
   polynomial_fit)
-    "$build/samples/02_polynomial_fit" >out
+    "$build/samples/02_polynomial_fit" --save saved >out
     cat out
     # The documentation's coefficients, from either mode.
     expect 'Result: y = -?0\.0[0-9]+ \+ 0\.8[0-9]+ x \+ -?0\.0[0-9]+ x\^2 \+ -0\.09[0-9]* x\^3' out
+    "$build/graven" check saved
     ;;
   lenet)
     "$build/samples/03_lenet" --out "$work" >out
@@ -51,6 +53,15 @@ case $sample in
     "$build/graven" emit lenet_train --check
     "$build/graven" emit lenet --check
     "$build/graven" show lenet_train -f memory -o memory.svg
+    # For CUDA by the sample itself, and from what it saved: the same, but for what the sample says of the data and the epochs.
+    "$build/samples/03_lenet" --out on_cuda --target cuda >/dev/null
+    "$build/graven" emit saved/lenet_train -o lenet_cuda --name lenet_train --target cuda -q
+    for file in CMakeLists.txt configs.h memory_plan.h params.h weights.safetensors; do
+      cmp "on_cuda/lenet_train/$file" "lenet_cuda/$file" || fail "$file is another one from the saved graph"
+    done
+    cmp <(tail -n +2 on_cuda/lenet_train/model.cu) <(tail -n +2 lenet_cuda/model.cu) || fail "model.cu is another one from the saved graph"
+    ! "$build/samples/03_lenet" --target tpu 2>errors || fail "an unknown target"
+    expect "usage: 03_lenet" errors
     ;;
   mobilenet_v2)
     train() { "$build/samples/04_mobilenet_v2" --batches 2 "$@"; }
