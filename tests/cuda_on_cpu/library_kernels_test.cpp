@@ -6,9 +6,12 @@
 #include "kernels/cuda/pool2d.cuh"
 #include "kernels/reference/conv2d.h"
 #include "kernels/reference/pool2d.h"
+#include "tests/tolerances.h"
 
 namespace graven::kernels {
 namespace {
+
+namespace tolerance_of = tests::tolerance;
 
 struct relu {
   static constexpr int inputs = 1;
@@ -89,7 +92,7 @@ TEST(CudaLinear, ForwardAndGradients) {
       const std::vector<double> dw = product(c.n, c.k, c.m, dy, true, x, false);
       for (std::size_t i = 0; i < dy.size(); ++i) db[i % static_cast<std::size_t>(c.n)] += dy[i];
       const std::vector<double>* expected[] = {&y, &rectified, &rectified, &rectified_plain, &with_residual, &dx, &dx_residual, &dw, &db, &dw};
-      for (std::size_t r = 0; r < got.size(); ++r) expect_close(got[r], *expected[r], 2e-5, "result " + std::to_string(r));
+      for (std::size_t r = 0; r < got.size(); ++r) expect_close(got[r], *expected[r], tolerance_of::cuda_product.f32, "result " + std::to_string(r));
     }
 }
 
@@ -118,7 +121,7 @@ TEST(CudaMatmul, TransposesAndBatches) {
           for (std::int64_t i = 0; i < batch; ++i)
             for (const double value : product(m, n, k, a, transpose_a, b, transpose_b, i * c.a_batch_stride, i * c.b_batch_stride))
               expected.push_back(std::max(0.0, value));
-          expect_close(got[0], expected, 1e-5, "matmul");
+          expect_close(got[0], expected, tolerance_of::cuda_softmax.f32, "matmul");
         }
 }
 
@@ -131,7 +134,7 @@ TEST(CudaMatmul, Double) {
     context.synchronize();
     memory.result(y, 12);
   });
-  expect_close(got[0], product(4, 3, 2, a, false, b, false), 1e-14, "matmul");
+  expect_close(got[0], product(4, 3, 2, a, false, b, false), tolerance_of::cuda_product.f64, "matmul");
 }
 
 TEST(CudaConv2d, ForwardAndGradients) {
@@ -190,11 +193,11 @@ TEST(CudaConv2d, ForwardAndGradients) {
     reference::conv2d<double, add>(c, sum.data(), x64.data(), w64.data(), nullptr, residual64.data());
     reference::conv2d_backward_input<double>(c, grad_x.data(), dy64.data(), w64.data());
     reference::conv2d_backward_weight<double>(c, grad_w.data(), grad_b.data(), dy64.data(), x64.data());
-    expect_close(got[0], y, 2e-5, "conv2d");
-    expect_close(got[1], sum, 2e-5, "conv2d with a residual");
-    expect_close(got[2], grad_x, 2e-5, "conv2d_backward_input");
-    expect_close(got[3], grad_w, 5e-5, "conv2d_backward_weight");
-    expect_close(got[4], grad_b, 5e-5, "gradient of the bias");
+    expect_close(got[0], y, tolerance_of::cuda_product.f32, "conv2d");
+    expect_close(got[1], sum, tolerance_of::cuda_product.f32, "conv2d with a residual");
+    expect_close(got[2], grad_x, tolerance_of::cuda_product.f32, "conv2d_backward_input");
+    expect_close(got[3], grad_w, tolerance_of::cuda_weight.f32, "conv2d_backward_weight");
+    expect_close(got[4], grad_b, tolerance_of::cuda_weight.f32, "gradient of the bias");
   }
 }
 
@@ -250,13 +253,13 @@ TEST(CudaPool2d, ForwardAndGradients) {
           reference::max_pool2d_backward<double>(c, dx.data(), dy64.data(), index.data());
           expect_close(got[0], y, 0, "max_pool2d");
           expect_close(got[1], wide(index), 0, "index");
-          expect_close(got[2], dx, 1e-6, "max_pool2d_backward");
+          expect_close(got[2], dx, tolerance_of::cuda_elementwise.f32, "max_pool2d_backward");
           expect_close(got[3], y, 0, "max_pool2d without index");
           if (!average) continue;
           reference::avg_pool2d<double>(c, mean.data(), finite64.data());
           reference::avg_pool2d_backward<double>(c, dmean.data(), dy64.data());
-          expect_close(got[4], mean, 1e-6, "avg_pool2d");
-          expect_close(got[5], dmean, 1e-6, "avg_pool2d_backward");
+          expect_close(got[4], mean, tolerance_of::cuda_elementwise.f32, "avg_pool2d");
+          expect_close(got[5], dmean, tolerance_of::cuda_elementwise.f32, "avg_pool2d_backward");
         }
 }
 

@@ -20,6 +20,7 @@
 #include "ir/verify.h"
 #include "tests/differential/random_graph.h"
 #include "tests/ops/backends.h"
+#include "tests/tolerances.h"
 
 namespace graven::tests {
 
@@ -112,7 +113,7 @@ std::string run_in_random_order(Graph& g, std::mt19937& random) {
 
 std::optional<Finding> check_passes(const Graph& traced, const Results& expected, std::mt19937& random) {
   // Folded constants are rounded to f32; the oracle rounds nothing.
-  const auto allowed = [](const std::string&, const TensorData&) { return 2e-6; };
+  const auto allowed = [](const std::string&, const TensorData&) { return tolerance::random_rewritten.f32; };
   for (int trial = 0; trial < 4; ++trial) {
     Graph g = traced;
     std::string what = " all";
@@ -231,7 +232,7 @@ std::optional<Finding> check_update_in_backward(const Graph& traced, const Resul
   g.config[std::string(ir::kUpdateInBackward)] = true;
   ir::run_passes(g, {});
   if (auto finding = check_json(g)) return finding;
-  const auto allowed = [](const std::string&, const TensorData&) { return 2e-6; };  // folded constants are rounded to f32
+  const auto allowed = [](const std::string&, const TensorData&) { return tolerance::random_rewritten.f32; };  // folded constants are rounded to f32
   if (const auto text = first_of(expected, run_double(g), allowed)) return Finding{"update_in_backward", *text};
   return check_memory(g, alone);
 }
@@ -252,7 +253,7 @@ std::optional<Finding> check(const Graph& traced, std::uint64_t seed) {
   // How much results move under changes of the leaves by one part in a million says how much rounding may move them.
   const Results moved = run_double(plain, 1e-6);
   const auto allowed = [&](const std::string& name, const TensorData& tensor) {
-    return ir::is_floating(tensor.type.dtype) ? 4e-5 + 20 * difference(tensor, moved.at(name)) : 0;
+    return ir::is_floating(tensor.type.dtype) ? tolerance::random_emitted.f32 + 20 * difference(tensor, moved.at(name)) : 0;
   };
   const int threads = get_num_threads();
   set_num_threads(1);
@@ -287,7 +288,7 @@ std::optional<Finding> check_emitted(const std::vector<Graph>& traced) {
   for (TensorData& data : computed) outputs.push_back(data.bytes.data());
   program->run(inputs, outputs, {}, std::vector<double>(all.optimizers.size(), 0.1), 1);
   const auto allowed = [&](const std::string& name, const TensorData& tensor) {
-    return ir::is_floating(tensor.type.dtype) ? 4e-5 + 20 * difference(tensor, moved.at(name)) : 0;
+    return ir::is_floating(tensor.type.dtype) ? tolerance::random_emitted.f32 + 20 * difference(tensor, moved.at(name)) : 0;
   };
   Results found;
   for (std::size_t i = 0; i < computed.size(); ++i) found[fmt::format("output {}", i)] = computed[i];

@@ -12,9 +12,12 @@
 #include <vector>
 
 #include "kernels/reference/batch_norm.h"
+#include "tests/tolerances.h"
 
 namespace graven::kernels {
 namespace {
+
+namespace tolerance_of = tests::tolerance;
 
 struct Case {
   std::string name;
@@ -65,7 +68,7 @@ class BatchNorm : public testing::TestWithParam<Case> {
     return std::vector<float>(static_cast<std::size_t>(bytes) / 4, std::numeric_limits<float>::quiet_NaN());
   }
   /// Rounding of inputs of size `offset` is what limits the result.
-  double tolerance() const { return 2e-5 + 4e-7 * std::abs(c.offset); }
+  double tolerance() const { return tolerance_of::normalisation.f32 + 4e-7 * std::abs(c.offset); }
   static void expect_close(const std::vector<float>& actual, const std::vector<double>& expected, double tolerance, const char* what) {
     for (std::size_t i = 0; i < actual.size(); ++i)
       ASSERT_NEAR(actual[i], expected[i], tolerance * (1 + std::abs(expected[i]))) << what << " at " << i;
@@ -104,9 +107,9 @@ TEST_P(BatchNorm, TrainingAgreesWithTheReference) {
                                 md.data(), vd.data());
   const Training t = train(2);
   expect_close(t.y, y, tolerance(), "y");
-  expect_close(t.mean, mean, 1e-6, "mean");
+  expect_close(t.mean, mean, tolerance_of::moment.f32, "mean");
   expect_close(t.rstd, rstd, tolerance(), "rstd");
-  expect_close(t.running_mean, new_mean, 1e-6, "running mean");
+  expect_close(t.running_mean, new_mean, tolerance_of::moment.f32, "running mean");
   expect_close(t.running_var, new_var, tolerance(), "running variance");
 
   // The optional outputs may be absent, and the running statistics updated in place.

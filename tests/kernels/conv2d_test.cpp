@@ -11,9 +11,12 @@
 #include <vector>
 
 #include "kernels/reference/conv2d.h"
+#include "tests/tolerances.h"
 
 namespace graven::kernels {
 namespace {
+
+namespace tolerance_of = tests::tolerance;
 
 struct Case {
   std::string name;
@@ -151,7 +154,7 @@ std::vector<double> to_double(const std::vector<float>& v) { return {v.begin(), 
 /// Every value within rounding of sums of `terms` products; the value beyond the end, put there by `guarded`, untouched.
 void expect_close(const std::vector<float>& actual, const std::vector<double>& expected, double terms, const char* what) {
   ASSERT_EQ(actual.size(), expected.size() + 16);
-  const double tolerance = 1e-6 * (std::sqrt(terms) + 2);
+  const double tolerance = tolerance_of::convolution.f32 * (std::sqrt(terms) + 2);
   for (std::size_t i = 0; i < expected.size(); ++i)
     ASSERT_NEAR(actual[i], expected[i], tolerance * (1 + std::abs(expected[i]))) << what << " at " << i;
   for (std::size_t i = expected.size(); i < actual.size(); ++i) ASSERT_EQ(actual[i], 12345.0f) << what << " written beyond its end";

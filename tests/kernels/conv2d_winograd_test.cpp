@@ -10,9 +10,12 @@
 #include "kernels/cpu/conv2d.h"
 #include "kernels/reference/conv2d_winograd.h"
 #include "support.h"
+#include "tests/tolerances.h"
 
 namespace graven::kernels {
 namespace {
+
+namespace tolerance_of = tests::tolerance;
 
 using test::converted;
 using test::Guarded;
@@ -86,7 +89,7 @@ class Conv2dWinograd : public testing::TestWithParam<Case> {
 /// Four times what conv2d_test.cpp allows the direct form: the transforms multiply by up to 2.6 and cancel, and so does the error that they carry.
 void expect_close(const std::vector<float>& actual, const std::vector<double>& expected, std::int64_t channels, const char* what) {
   ASSERT_EQ(actual.size(), expected.size());
-  const double tolerance = 4e-6 * (std::sqrt(9.0 * static_cast<double>(channels)) + 2);
+  const double tolerance = tolerance_of::winograd.f32 * (std::sqrt(9.0 * static_cast<double>(channels)) + 2);
   for (std::size_t i = 0; i < expected.size(); ++i)
     ASSERT_NEAR(actual[i], expected[i], tolerance * (1 + std::abs(expected[i]))) << what << " at " << i;
 }

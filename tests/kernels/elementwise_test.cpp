@@ -3,9 +3,12 @@
 #include "kernels/cpu/scalar_math.h"
 #include "kernels/reference/elementwise.h"
 #include "support.h"
+#include "tests/tolerances.h"
 
 namespace graven::kernels::test {
 namespace {
+
+namespace tolerance_of = tests::tolerance;
 
 struct gelu {
   static constexpr int inputs = 1;
@@ -57,7 +60,7 @@ TEST(Elementwise, FunctorOfOneInput) {
       y.expect_untouched_around("gelu");
       return y.values();
     });
-    expect_close(got, want, 1e-6, "gelu of " + std::to_string(n));
+    expect_close(got, want, tolerance_of::elementwise.f32, "gelu of " + std::to_string(n));
     auto y = x;
     elementwise<gelu>(*pools()[1], {n}, y.data(), y.data());
     expect_same_bits(y, got, "gelu in place");
@@ -148,7 +151,7 @@ TEST(Broadcast, AgreesWithReference) {
       r.expect_untouched_around(what);
       return r.values();
     });
-    expect_close(got, want, 1e-6, what);
+    expect_close(got, want, tolerance_of::elementwise.f32, what);
     if (sizes[2] == n) {
       auto r = z;
       broadcast<multiply_add>(*pools()[1], c, r.data(), x.data(), y.data(), r.data());

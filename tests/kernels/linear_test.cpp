@@ -2,9 +2,12 @@
 
 #include "kernels/reference/linear.h"
 #include "support.h"
+#include "tests/tolerances.h"
 
 namespace graven::kernels::test {
 namespace {
+
+namespace tolerance_of = tests::tolerance;
 
 struct relu {
   static constexpr int inputs = 1;
@@ -31,7 +34,7 @@ const linear_config kShapes[] = {
 
 std::string text(const linear_config& c) { return "m " + std::to_string(c.m) + " n " + std::to_string(c.n) + " k " + std::to_string(c.k); }
 
-double tolerance(std::int64_t length) { return 1e-6 * (4 + std::sqrt(static_cast<double>(length))); }
+double tolerance(std::int64_t length) { return tolerance_of::product.f32 * (4 + std::sqrt(static_cast<double>(length))); }
 
 template <class Epilogue>
 void check_forward(const linear_config& c, bool with_bias, bool with_residual, const std::string& what) {

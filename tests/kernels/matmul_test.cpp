@@ -2,9 +2,12 @@
 
 #include "kernels/reference/matmul.h"
 #include "support.h"
+#include "tests/tolerances.h"
 
 namespace graven::kernels::test {
 namespace {
+
+namespace tolerance_of = tests::tolerance;
 
 struct scale_add {
   static constexpr int inputs = 2;
@@ -54,7 +57,7 @@ TEST(Matmul, AgreesWithReference) {
           workspace.expect_untouched_around(what + " workspace");
           return y.values();
         });
-        const double tolerance = 1e-6 * (4 + std::sqrt(static_cast<double>(s.k)));
+        const double tolerance = tolerance_of::product.f32 * (4 + std::sqrt(static_cast<double>(s.k)));
         expect_close(got, want, tolerance, what);
         auto y = residual;
         std::vector<float> workspace(static_cast<std::size_t>(matmul_workspace(c) / 4));

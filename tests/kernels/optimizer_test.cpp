@@ -13,9 +13,12 @@
 #include "kernels/reference/rmsprop.h"
 #include "kernels/reference/sgd.h"
 #include "support.h"
+#include "tests/tolerances.h"
 
 namespace graven::kernels::test {
 namespace {
+
+namespace tolerance_of = tests::tolerance;
 
 const std::vector<std::int64_t> kSizes = {1, 200704, 0, 256, 17, 16384, 3};
 
@@ -79,7 +82,7 @@ TEST(Sgd, AgreesWithReference) {
         sgd(threads, c, count, params.data(), constant(grads), c.momentum == 0 ? nullptr : momentum.data(), kSizes.data(), 0.1, step);
       });
     });
-    expect_close(got, want, 1e-6, "sgd");
+    expect_close(got, want, tolerance_of::plain_update.f32, "sgd");
   }
 }
 
@@ -110,7 +113,7 @@ TEST(Adam, AgreesWithReference) {
       });
     });
     // A gradient near zero makes m / sqrt(v) sensitive.
-    expect_close(got, want, 5e-5, "adam");
+    expect_close(got, want, tolerance_of::update.f32, "adam");
   }
 }
 
@@ -130,7 +133,7 @@ TEST(Rmsprop, AgreesWithReference) {
                 c.momentum != 0 ? momentum.data() : nullptr, kSizes.data(), 0.01);
       });
     });
-    expect_close(got, want, 5e-5, "rmsprop");
+    expect_close(got, want, tolerance_of::update.f32, "rmsprop");
   }
 }
 
@@ -146,7 +149,7 @@ TEST(Adagrad, AgreesWithReference) {
         adagrad(threads, c, count, params.data(), constant(grads), sums.data(), kSizes.data(), 0.01, step);
       });
     });
-    expect_close(got, want, 1e-5, "adagrad");
+    expect_close(got, want, tolerance_of::adaptive_update.f32, "adagrad");
   }
 }
 
@@ -162,7 +165,7 @@ TEST(Adadelta, AgreesWithReference) {
         adadelta(threads, c, count, params.data(), constant(grads), square.data(), delta.data(), kSizes.data(), 1.0);
       });
     });
-    expect_close(got, want, 1e-5, "adadelta");
+    expect_close(got, want, tolerance_of::adaptive_update.f32, "adadelta");
   }
 }
 
@@ -185,7 +188,7 @@ TEST(Lamb, AgreesWithReference) {
       });
     });
     // A gradient near zero makes m / sqrt(v) sensitive.
-    expect_close(got, want, 5e-5, "lamb");
+    expect_close(got, want, tolerance_of::update.f32, "lamb");
   }
 }
 

@@ -11,9 +11,12 @@
 #include <vector>
 
 #include "kernels/reference/pool2d.h"
+#include "tests/tolerances.h"
 
 namespace graven::kernels {
 namespace {
+
+namespace tolerance_of = tests::tolerance;
 
 struct Case {
   std::string name;
@@ -85,7 +88,7 @@ class Pool2d : public testing::TestWithParam<std::tuple<Case, bool>> {
 
   static void expect_close(const std::vector<float>& actual, const std::vector<double>& expected, const char* what) {
     ASSERT_EQ(actual.size(), expected.size());
-    for (std::size_t i = 0; i < actual.size(); ++i) ASSERT_NEAR(actual[i], expected[i], 2e-5) << what << " at " << i;
+    for (std::size_t i = 0; i < actual.size(); ++i) ASSERT_NEAR(actual[i], expected[i], tolerance_of::pooling.f32) << what << " at " << i;
   }
 };
 

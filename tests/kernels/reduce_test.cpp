@@ -2,9 +2,12 @@
 
 #include "kernels/reference/reduce.h"
 #include "support.h"
+#include "tests/tolerances.h"
 
 namespace graven::kernels::test {
 namespace {
+
+namespace tolerance_of = tests::tolerance;
 
 const reduce_config kShapes[] = {{1, 1, 1},      {1, 10, 1},    {64, 10, 1}, {3, 31, 1},   {3, 32, 1},     {3, 33, 1},    {2, 5000, 1},
                                  {1, 300001, 1}, {64, 49, 128}, {5, 7, 3},   {1, 2000, 3}, {1, 70000, 10}, {2, 300, 300}, {1, 64, 1000},
@@ -87,16 +90,17 @@ TEST(Reduce, OfAFunctorsResults) {
       });
     };
     const double n = std::sqrt(static_cast<double>(c.size));
-    expect_close(run("sum ", [&](Threads& t, float* z) { reduce_sum<square_of>(t, c, z, x.data()); }), sum, 1e-6 * (2 + n / 2), "sum " + text(c));
-    expect_close(run("mean ", [&](Threads& t, float* z) { reduce_mean<absolute_difference>(t, c, z, x.data(), y.data()); }), mean, 1e-6,
-                 "mean " + text(c));
+    expect_close(run("sum ", [&](Threads& t, float* z) { reduce_sum<square_of>(t, c, z, x.data()); }), sum, tolerance_of::reduction.f32 * (2 + n / 2),
+                 "sum " + text(c));
+    expect_close(run("mean ", [&](Threads& t, float* z) { reduce_mean<absolute_difference>(t, c, z, x.data(), y.data()); }), mean,
+                 tolerance_of::reduction.f32, "mean " + text(c));
   }
 }
 
-TEST(Reduce, Float) { check_floating<float>(1e-6); }
-TEST(Reduce, Double) { check_floating<double>(1e-14); }
-TEST(Reduce, Half) { check_floating<half>(1e-3); }
-TEST(Reduce, Bfloat16) { check_floating<bfloat16>(1e-2); }
+TEST(Reduce, Float) { check_floating<float>(tolerance_of::reduction.f32); }
+TEST(Reduce, Double) { check_floating<double>(tolerance_of::reduction.f64); }
+TEST(Reduce, Half) { check_floating<half>(tolerance_of::reduction.f16); }
+TEST(Reduce, Bfloat16) { check_floating<bfloat16>(tolerance_of::reduction.bf16); }
 
 TEST(Reduce, LongSumsOfFloatStayAccurate) {
   // A running sum of ten million times 0.1 in float would be off by 9 %.

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "tests/networks/fixture_values.h"
+#include "tests/tolerances.h"
 
 namespace graven::test {
 namespace {
@@ -121,7 +122,8 @@ TEST_P(Output, WithWeightsOfPyTorchIsPyTorchs) {
   for (const DType dtype : {f32, f64}) {
     model.to(dtype);
     const Tensor images = from_data(values(4 * 3 * c.size * c.size, 1, 1.0), {4, 3, c.size, c.size}).to(f32).to(dtype);
-    expect_close(forward(images), expected, dtype == f32 ? 4e-6 : 1e-13, c.name + " " + std::string(ir::name(dtype)));
+    expect_close(forward(images), expected, dtype == f32 ? tests::tolerance::models.f32 : tests::tolerance::models.f64,
+                 c.name + " " + std::string(ir::name(dtype)));
   }
 }
 INSTANTIATE_TEST_SUITE_P(All, Output, testing::ValuesIn(kOutputs), [](const auto& info) { return info.param.name; });
@@ -150,10 +152,11 @@ TEST(Gpt2, WithWeightsOfTransformersIsTransformers) {
   model.eval();
   InferGpt2 graph(model);
   graph.compile(spec({Dim("batch", 8), 12}, i64, "tokens"));
-  expect_close(graph(tokens(1, 48)), expected, 4e-6, "graph");
+  expect_close(graph(tokens(1, 48)), expected, tests::tolerance::models.f32, "graph");
   for (const DType dtype : {f32, f64}) {
     model.to(dtype);
-    expect_close(model(tokens(1, 48)), expected, dtype == f32 ? 4e-6 : 1e-13, std::string(ir::name(dtype)));
+    expect_close(model(tokens(1, 48)), expected, dtype == f32 ? tests::tolerance::models.f32 : tests::tolerance::models.f64,
+                 std::string(ir::name(dtype)));
   }
 }
 
@@ -172,7 +175,7 @@ TEST(Gpt2, LoadsCheckpointsAsPublished) {
     models::GPT2LMHeadModel model = narrow_gpt2();
     model.load_pretrained(checkpoint);
     model.eval();
-    expect_close(model(tokens(1, 48)), expected, 4e-6, "output");
+    expect_close(model(tokens(1, 48)), expected, tests::tolerance::models.f32, "output");
     EXPECT_TRUE(model.lm_head.weight.is_same(model.transformer.wte.weight));
   }
   models::GPT2LMHeadModel model = narrow_gpt2();
@@ -200,8 +203,8 @@ TEST(Bert, WithWeightsOfTransformersIsTransformers) {
     model.to(dtype);
     for (const Tensor& m : {mask, mask != 0}) {
       const auto [states, pooled] = model(tokens(1, 48), m, tokens(2, 2));
-      expect_close(states, expected, dtype == f32 ? 4e-6 : 1e-13, "states");
-      expect_close(pooled, expected_pooled, dtype == f32 ? 4e-6 : 1e-13, "pooled");
+      expect_close(states, expected, dtype == f32 ? tests::tolerance::models.f32 : tests::tolerance::models.f64, "states");
+      expect_close(pooled, expected_pooled, dtype == f32 ? tests::tolerance::models.f32 : tests::tolerance::models.f64, "pooled");
     }
   }
   // Absent token types are 0, absent masks 1.

@@ -11,17 +11,22 @@
 #include "fixture_values.h"
 #include "networks.h"
 #include "runtime_min/safetensors.h"
+#include "tests/tolerances.h"
 
 namespace graven::test {
 namespace {
 
+namespace tolerance = tests::tolerance;
+
 /// How far a result may be from PyTorch's double-precision figures, relative to the largest value of the tensor; in f32 also up to four times as far
 /// as PyTorch's own f32 run is (Adam divides by gradients that are all rounding). f64: the stored figures are rounded to f32.
-struct Tolerance {
+struct NetworkTolerance {
   double output, gradient, loss, final;
 };
-constexpr Tolerance kF32{2e-6, 5e-6, 5e-6, 2e-5};
-constexpr Tolerance kF64{1e-7, 1e-7, 1e-11, 1e-7};
+constexpr NetworkTolerance kF32{tolerance::network_output.f32, tolerance::network_gradient.f32, tolerance::network_loss.f32,
+                                tolerance::network_final.f32};
+constexpr NetworkTolerance kF64{tolerance::network_output.f64, tolerance::network_gradient.f64, tolerance::network_loss.f64,
+                                tolerance::network_final.f64};
 
 class Fixture {
  public:
@@ -152,7 +157,7 @@ template <class Net, bool Deep = false>
 void compare(const std::string& fixture_name, Mode mode, DType dtype, const std::function<Data(DType)>& make_data,
              Tensor (*loss_fn)(const Tensor&, const Tensor&) = nullptr, const std::function<optim::Optimizer(const Net&)>& make_optimizer = {}) {
   const Fixture fixture(fixture_name);
-  const Tolerance tolerance = dtype == f64 ? kF64 : kF32;
+  const NetworkTolerance tolerance = dtype == f64 ? kF64 : kF32;
   const auto check = [&](const std::vector<double>& found, const std::string& stored, double allowed) {
     const double distance = dtype == f32 ? fixture.get("distance." + stored)[0] : 0;
     expect_close(found, fixture.get(stored), allowed, distance, fixture_name + " " + stored);

@@ -9,6 +9,7 @@
 #include "frontend/eager/table.h"
 #include "ir/executable.h"
 #include "ir/passes/passes.h"
+#include "tests/tolerances.h"
 
 namespace graven::tests {
 
@@ -110,13 +111,13 @@ double difference(const TensorData& expected, const TensorData& computed) {
 double tolerance_of(DType dtype) {
   switch (dtype) {
     case DType::f64:
-      return 1e-12;
+      return tolerance::operators.f64;
     case DType::f32:
-      return 4e-6;
+      return tolerance::operators.f32;
     case DType::f16:
-      return 4e-3;
+      return tolerance::operators.f16;
     case DType::bf16:
-      return 3e-2;
+      return tolerance::operators.bf16;
     default:
       return 0;
   }

@@ -10,6 +10,7 @@
 #include "ir/diagnostic.h"
 #include "tests/ops/backends.h"
 #include "tests/ops/case_graph.h"
+#include "tests/tolerances.h"
 
 namespace graven::tests {
 namespace {
@@ -70,7 +71,7 @@ void compare(const Backend& backend, const CaseGraph& made, const std::vector<Te
 /// A gradient is a longer computation than the operator.
 ir::TestCase looser(const ir::TestCase& test_case) {
   ir::TestCase changed = test_case;
-  changed.tolerance = 10 * (test_case.tolerance == 0 ? tolerance_of(DType::f32) : test_case.tolerance);
+  changed.tolerance = test_case.tolerance == 0 ? tolerance::operator_gradients.f32 : 10 * test_case.tolerance;
   return changed;
 }
 

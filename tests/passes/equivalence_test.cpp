@@ -12,6 +12,7 @@
 #include "graphs.h"
 #include "ir/passes/pass.h"
 #include "ir/passes/tensor_value.h"
+#include "tests/tolerances.h"
 
 namespace graven::tests {
 namespace {
@@ -67,7 +68,7 @@ void expect_equal(const Results& expected, const Results& found, const std::stri
     ASSERT_EQ(other->second.size(), elements.size()) << what << ": " << name;
     for (std::size_t i = 0; i < elements.size(); ++i) {
       // Folded constants are rounded to f32; the oracle rounds nothing.
-      const double tolerance = 1e-6 * (1 + std::abs(elements[i]));
+      const double tolerance = tolerance::rewritten.f32 * (1 + std::abs(elements[i]));
       ASSERT_NEAR(other->second[i], elements[i], tolerance) << what << ": " << name << "[" << i << "]";
     }
   }
