@@ -111,7 +111,10 @@ Tensor pow(const Operand& base, const Operand& exponent) {
   }
   if (ir::is_floating(dtype)) return binary_as("pow", base, exponent, dtype);
   if (dtype == DType::boolean) fail("pow", "is not defined for bools", base.where());
-  return binary_as("pow", base, exponent, DType::f64).to(dtype, base.where());  // exact up to 2^53
+  if (!exponent.is_tensor() && exponent.scalar().number() < 0)
+    fail("pow", "integers have no negative powers: convert " + (base.is_tensor() ? base.tensor().describe() : "the base") + " with to(f32)",
+         base.where());
+  return binary_as("pow", base, exponent, dtype);
 }
 Tensor maximum(const Operand& a, const Operand& b) {
   const DType dtype = result_type(a, b);
@@ -132,6 +135,8 @@ Tensor logical_or(const Operand& a, const Operand& b) { return binary("logical_o
 Tensor logical_not(const Operand& x) { return unary("logical_not", x); }
 
 Tensor where(const Operand& condition, const Operand& x, const Operand& y) {
+  if (condition.is_tensor() && condition.tensor().dtype() != DType::boolean)
+    fail("where", "the condition must be bool, got " + condition.tensor().describe() + ": compare it, as in x != 0", condition.where());
   const DType dtype = result_type(x, y);
   const bool recording = records(condition, condition) || records(x, y);
   return apply("where", {materialize(condition, DType::boolean, recording), materialize(x, dtype, recording), materialize(y, dtype, recording)}, {},

@@ -193,14 +193,7 @@ Tensor binary_cross_entropy(const Operand& input, const Operand& target, const B
   const Tensor &p = input.tensor(), &t = target.tensor();
   if (p.shape() != t.shape())
     fail("binary_cross_entropy", "the target must be " + p.describe() + " as the input is, got " + t.describe(), at.where());
-  // A logarithm is at least -100, and has no gradient there.
-  const auto log_of = [&](const Tensor& x) {
-    const Tensor positive = gt(at(x), at(0));
-    const Tensor logarithm = clamp(at(log(at(graven::where(at(positive), at(x), at(1))))), -100);
-    return graven::where(at(positive), at(logarithm), at(-100));
-  };
-  const Tensor q = at.add(neg(at(p)), 1), rest = at.add(neg(at(t)), 1);
-  Tensor losses = neg(at(at.add(at.mul(t, log_of(p)), at.mul(rest, log_of(q)))));
+  Tensor losses = apply("binary_cross_entropy", {p, t}, {}, at.where());
   if (o.weight.defined()) losses = at.mul(losses, o.weight);
   return reduce_loss(losses, o.reduction, "binary_cross_entropy", at.where());
 }

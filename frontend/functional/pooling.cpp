@@ -1,5 +1,7 @@
 #include "graven/functional/pooling.h"
 
+#include <limits>
+
 #include <fmt/format.h>
 
 #include "frontend/dispatch.h"
@@ -193,7 +195,12 @@ Tensor avg_pool3d(const Operand& x, Size3 kernel_size, const AvgPool3dOptions& o
 
 namespace {
 Tensor root(const Tensor& powers, double norm_type, std::int64_t window, Location at) {
-  return pow(Operand(mul(Operand(powers, at), Operand(static_cast<double>(window), at)), at), Operand(1 / norm_type, at));
+  // A root's slope at 0 is infinite; as in PyTorch a window of zeros has no gradient.
+  const Operand total(mul(Operand(powers, at), Operand(static_cast<double>(window), at)), at);
+  const Operand zero(eq(total, Operand(0, at)), at);
+  const Tensor safe = where(zero, Operand(1, at), total);
+  const double at_zero = norm_type > 0 ? 0 : std::numeric_limits<double>::infinity();
+  return where(zero, Operand(at_zero, at), Operand(pow(Operand(safe, at), Operand(1 / norm_type, at)), at));
 }
 void require_norm(double norm_type, const char* function, Location at) {
   if (!(norm_type != 0)) fail(function, "norm_type must not be 0", at);

@@ -47,6 +47,14 @@ Moments moments(const Operand& x, const Sizes& dims, double correction, const ch
   return {div(Operand(sum(Operand(squares, at), dims, true), at), Operand(divisor, at)), mean};
 }
 
+/// The p-th root of what is at least 0, without a gradient where it is 0: a root's slope there is infinite, and PyTorch's norm and std have none.
+Tensor root_of(const Tensor& total, double p, Location at) {
+  const Tensor zero = eq(Operand(total, at), Operand(0, at));
+  const Tensor safe = where(Operand(zero, at), Operand(1, at), Operand(total, at));
+  const Tensor root = p == 2 ? sqrt(Operand(safe, at)) : pow(Operand(safe, at), Operand(1 / p, at));
+  return where(Operand(zero, at), Operand(p > 0 ? 0 : std::numeric_limits<double>::infinity(), at), Operand(root, at));
+}
+
 /// Drops the dimensions that a reduction over `dims` kept.
 Tensor dropped(const Tensor& kept, const Sizes& dims, bool keepdim, Location at) {
   if (keepdim) return kept;
@@ -74,13 +82,13 @@ std::tuple<Tensor, Tensor> var_mean(const Operand& x, const Sizes& dims, Varianc
 }
 std::tuple<Tensor, Tensor> std_mean(const Operand& x, const Sizes& dims, VarianceOptions o) {
   const Moments m = moments(x, dims, o.correction, "std_mean");
-  return {dropped(sqrt(Operand(m.variance, x.where())), dims, o.keepdim, x.where()), dropped(m.mean, dims, o.keepdim, x.where())};
+  return {dropped(root_of(m.variance, 2, x.where()), dims, o.keepdim, x.where()), dropped(m.mean, dims, o.keepdim, x.where())};
 }
 Tensor var(const Operand& x, const Sizes& dims, VarianceOptions o) {
   return dropped(moments(x, dims, o.correction, "var").variance, dims, o.keepdim, x.where());
 }
 Tensor std(const Operand& x, const Sizes& dims, VarianceOptions o) {
-  return dropped(sqrt(Operand(moments(x, dims, o.correction, "std").variance, x.where())), dims, o.keepdim, x.where());
+  return dropped(root_of(moments(x, dims, o.correction, "std").variance, 2, x.where()), dims, o.keepdim, x.where());
 }
 
 Tensor norm(const Operand& x, double p, const Sizes& dims, bool keepdim) {
@@ -91,13 +99,18 @@ Tensor norm(const Operand& x, double p, const Sizes& dims, bool keepdim) {
   if (p == -std::numeric_limits<double>::infinity()) return amin(magnitude, dims, keepdim);
   if (p == 0) return sum(Operand(ne(Operand(t, at), Operand(0, at)).to(t.dtype(), at), at), dims, keepdim);
   if (p == 1) return sum(magnitude, dims, keepdim);
-  const Tensor powers = p == 2 ? square(Operand(t, at)) : pow(magnitude, Operand(p, at));
-  const Tensor total = sum(Operand(powers, at), dims, keepdim);
-  // A root's slope at 0 is infinite; the norm's gradient there is taken as 0.
-  const Tensor zero = eq(Operand(total, at), Operand(0, at));
-  const Tensor safe = where(Operand(zero, at), Operand(1, at), Operand(total, at));
-  const Tensor root = p == 2 ? sqrt(Operand(safe, at)) : pow(Operand(safe, at), Operand(1 / p, at));
-  return where(Operand(zero, at), Operand(0, at), Operand(root, at));
+  Tensor powers;
+  if (p == 2) {
+    powers = square(Operand(t, at));
+  } else if (p > 1) {
+    powers = pow(magnitude, Operand(p, at));
+  } else {
+    // A power below 1 has no slope at 0 either.
+    const Operand zero(eq(Operand(t, at), Operand(0, at)), at);
+    const Operand safe(where(zero, Operand(1, at), magnitude), at);
+    powers = where(zero, Operand(p > 0 ? 0 : std::numeric_limits<double>::infinity(), at), Operand(pow(safe, Operand(p, at)), at));
+  }
+  return root_of(sum(Operand(powers, at), dims, keepdim), p, at);
 }
 
 Tensor logsumexp(const Operand& x, const Sizes& dims, bool keepdim) {
@@ -157,9 +170,26 @@ std::tuple<Tensor, Tensor> median(const Operand& x, std::int64_t dim, bool keepd
   if (size == 0) fail("median", "has no elements to choose from in " + t.describe(), x.where());
   return kthvalue(x, (size - 1) / 2 + 1, dim, keepdim);
 }
-Tensor median(const Operand& x) { return std::get<0>(median(Operand(x.tensor().reshape({-1}, x.where()), x.where()), 0, false)); }
+Tensor median(const Operand& x) {
+  const Location at = x.where();
+  const Tensor t = x.tensor().reshape({-1}, at);
+  const Tensor middle = std::get<0>(median(Operand(t.detach(at), at), 0, false));
+  if (!ir::is_floating(t.dtype())) return middle;
+  // All elements that equal the median share its gradient, as in PyTorch: the largest of those that do not differ. NaN differs from nothing.
+  const Operand all(t, at), m(middle, at);
+  const Tensor others = logical_or(Operand(lt(all, m), at), Operand(gt(all, m), at));
+  return amax(Operand(where(Operand(others, at), Operand(-std::numeric_limits<double>::infinity(), at), all), at));
+}
 
-std::tuple<Tensor, Tensor> max(const Operand& x, std::int64_t dim, bool keepdim) { return {amax(x, {dim}, keepdim), argmax(x, dim, keepdim)}; }
-std::tuple<Tensor, Tensor> min(const Operand& x, std::int64_t dim, bool keepdim) { return {amin(x, {dim}, keepdim), argmin(x, dim, keepdim)}; }
+namespace {
+/// The element that stands at the position, which is the one that gets the gradient: amax would share it among equals.
+std::tuple<Tensor, Tensor> extreme(const Operand& x, const Tensor& position, std::int64_t dim, bool keepdim) {
+  const Tensor value = gather(x, dim, position);
+  if (keepdim || x.tensor().dim() == 0) return {value, position};
+  return {value.squeeze(dim, x.where()), position.squeeze(dim, x.where())};
+}
+}  // namespace
+std::tuple<Tensor, Tensor> max(const Operand& x, std::int64_t dim, bool keepdim) { return extreme(x, argmax(x, dim, true), dim, keepdim); }
+std::tuple<Tensor, Tensor> min(const Operand& x, std::int64_t dim, bool keepdim) { return extreme(x, argmin(x, dim, true), dim, keepdim); }
 
 }  // namespace graven

@@ -46,7 +46,9 @@ Tensor scaled_dot_product_attention(const Operand& query, const Tensor& key, con
     if (!ir::is_floating(o.attn_mask.dtype())) fail(kName, "attn_mask must be bool or floating, got " + o.attn_mask.describe(), where);
     scores = add(at(scores), at(o.attn_mask.to(q.dtype(), where)));
   }
-  Tensor weights = softmax(at(scores), -1);
+  // A query whose keys are all masked attends to nothing: zeros, as in PyTorch.
+  Tensor weights = o.attn_mask.defined() ? detail::apply("softmax", {scores}, {{"dim", scores.dim() - 1}, {"masked_to_zero", true}}, where)
+                                         : softmax(at(scores), -1);
   weights = dropout(at(weights), o.dropout_p);
   return matmul(at(weights), at(value));
 }

@@ -20,6 +20,10 @@ template <class Size, class Options>
 std::string average(Size kernel, const Options& o) {
   return fmt::format("kernel_size={}, stride={}, padding={}", text(kernel), text(o.stride.value_or(kernel)), text(o.padding));
 }
+std::string power(double norm_type, const std::string& kernel, const std::optional<std::string>& stride, bool ceil_mode) {
+  return fmt::format("norm_type={}, kernel_size={}, stride={}, ceil_mode={}", arguments::number(norm_type), kernel, stride.value_or("None"),
+                     arguments::python(ceil_mode));
+}
 
 }  // namespace
 
@@ -32,7 +36,9 @@ MaxPool3d::MaxPool3d(Size3 kernel_size, MaxPool3dOptions options) : kernel_size_
 }
 Tensor MaxPool3d::forward(Tensor x) { return max_pool3d(Operand(x, call_location()), kernel_size_, options_); }
 AvgPool1d::AvgPool1d(std::int64_t kernel_size, AvgPool1dOptions options) : kernel_size_(kernel_size), options_(options) {
-  set_arguments(average(kernel_size, options));
+  const auto one = [](std::int64_t n) { return arguments::tuple(std::vector<std::int64_t>{n}); };
+  set_arguments(
+      fmt::format("kernel_size={}, stride={}, padding={}", one(kernel_size), one(options.stride.value_or(kernel_size)), one(options.padding)));
 }
 Tensor AvgPool1d::forward(Tensor x) { return avg_pool1d(Operand(x, call_location()), kernel_size_, options_); }
 AvgPool3d::AvgPool3d(Size3 kernel_size, AvgPool3dOptions options) : kernel_size_(kernel_size), options_(options) {
@@ -51,14 +57,12 @@ AdaptiveMaxPool3d::AdaptiveMaxPool3d(Size3 output_size) : output_size_(output_si
 Tensor AdaptiveMaxPool3d::forward(Tensor x) { return adaptive_max_pool3d(Operand(x, call_location()), output_size_); }
 LPPool1d::LPPool1d(double norm_type, std::int64_t kernel_size, std::optional<std::int64_t> stride, bool ceil_mode)
     : norm_type_(norm_type), kernel_size_(kernel_size), stride_(stride), ceil_mode_(ceil_mode) {
-  set_arguments(fmt::format("norm_type={}, kernel_size={}, stride={}, ceil_mode={}", norm_type, text(kernel_size), stride ? text(*stride) : "None",
-                            arguments::python(ceil_mode)));
+  set_arguments(power(norm_type, text(kernel_size), stride ? std::optional(text(*stride)) : std::nullopt, ceil_mode));
 }
 Tensor LPPool1d::forward(Tensor x) { return lp_pool1d(Operand(x, call_location()), norm_type_, kernel_size_, stride_, ceil_mode_); }
 LPPool2d::LPPool2d(double norm_type, Size2 kernel_size, std::optional<Size2> stride, bool ceil_mode)
     : norm_type_(norm_type), kernel_size_(kernel_size), stride_(stride), ceil_mode_(ceil_mode) {
-  set_arguments(fmt::format("norm_type={}, kernel_size={}, stride={}, ceil_mode={}", norm_type, text(kernel_size), stride ? text(*stride) : "None",
-                            arguments::python(ceil_mode)));
+  set_arguments(power(norm_type, text(kernel_size), stride ? std::optional(text(*stride)) : std::nullopt, ceil_mode));
 }
 Tensor LPPool2d::forward(Tensor x) { return lp_pool2d(Operand(x, call_location()), norm_type_, kernel_size_, stride_, ceil_mode_); }
 

@@ -4,8 +4,11 @@ namespace graven::ir {
 
 static void gradient_atan2(GradientBuilder& g) {
   const ops::Term dz(g, g.output_gradient()), x(g, g.input(0)), y(g, g.input(1));
-  if (g.needs(0)) g.set_reduced(0, dz * y / (x * x + y * y));
-  if (g.needs(1)) g.set_reduced(1, -(dz * x / (x * x + y * y)));
+  // The origin has no angle: no gradient there, as in PyTorch.
+  const ops::Term squares = x * x + y * y, origin = squares.apply("eq", {squares.constant(0)});
+  const ops::Term scale = ops::where(origin, dz.constant(0), dz / squares);
+  if (g.needs(0)) g.set_reduced(0, scale * y);
+  if (g.needs(1)) g.set_reduced(1, -(scale * x));
 }
 
 extern const OpDef kAtan2;

@@ -1,3 +1,4 @@
+#include <cmath>
 #include <limits>
 
 #include "ir/ops/shared.h"
@@ -13,14 +14,20 @@ static void infer_clamp(InferContext& c) {
 
 static void gradient_clamp(GradientBuilder& g) {
   const ops::Term dy(g, g.output_gradient()), x(g, g.input(0));
-  const ops::Term low = x.apply("ge", {x.constant(g.attributes().number("min"))}), high = x.apply("le", {x.constant(g.attributes().number("max"))});
-  g.set(0, ops::where(low.apply("logical_and", {high}), dy, 0.0));
+  const double min = g.attributes().number("min"), max = g.attributes().number("max");
+  if (std::isinf(min) && std::isinf(max)) return g.set(0, dy);
+  // A limit that is none is not compared with: infinity passes it.
+  if (std::isinf(max)) return g.set(0, ops::where(x.gt(min), dy, 0.0));
+  if (std::isinf(min)) return g.set(0, ops::where(x.lt(max), dy, 0.0));
+  g.set(0, ops::where(x.gt(min).apply("logical_and", {x.lt(max)}), dy, 0.0));
 }
 
 extern const OpDef kClamp;
 const OpDef kClamp{
     .name = "clamp",
-    .doc = "y = min(max(x, min), max). NaN stays NaN; where min > max the result is max, as in PyTorch. The gradient passes where min <= x <= max.",
+    .doc =
+        "y = min(max(x, min), max). NaN stays NaN; where min > max the result is max, as in PyTorch. The gradient passes where min < x < max, as in "
+        "PyTorch 2.15.",
     .inputs = {{"x"}},
     .attributes = {{"min", AttributeType::number, -std::numeric_limits<double>::infinity(), "lower limit"},
                    {"max", AttributeType::number, std::numeric_limits<double>::infinity(), "upper limit"}},

@@ -4,8 +4,9 @@ namespace graven::ir {
 
 static void gradient_hardswish(GradientBuilder& g) {
   const ops::Term dy(g, g.output_gradient()), x(g, g.input(0));
-  const ops::Term below = x.lt(-3), above = x.gt(3);
-  g.set(0, ops::where(below, dy.constant(0), ops::where(above, dy, dy * (x * (1.0 / 3) + 0.5))));
+  // At -3 and 3, where the slopes of both sides differ, 0 and 1, as in PyTorch.
+  const ops::Term below = x.apply("le", {x.constant(-3)}), inside = x.lt(3);
+  g.set(0, ops::where(below, dy.constant(0), ops::where(inside, dy * (x * (1.0 / 3) + 0.5), dy)));
 }
 
 extern const OpDef kHardswish;

@@ -20,13 +20,21 @@ const OpDef kPow{
     .name = "pow",
     .doc =
         "z = x to the power y, broadcast as in NumPy. Gradients as PyTorch's: 0 to x where y = 0, 0 to y where x = 0 and y "
-        ">= 0.",
+        ">= 0. Integers wrap around; to a negative power they give 0, or 1 and -1 for bases of 1 and -1.",
     .inputs = {{"x"}, {"y"}},
     .infer = ops::infer_binary,
     .gradient = gradient_pow,
     .scalar = {.body = "math::pow(x, y)"},
     .amp = AmpClass::black,
-    .cases = [] { return ops::binary_cases(0.2, 3, -2, 2, false); },
+    .cases =
+        [] {
+          std::vector<TestCase> cases = ops::binary_cases(0.2, 3, -2, 2, false);
+          for (DType d : ops::kIntegers)
+            cases.push_back({.note = std::string(name(d)),
+                             .inputs = {ops::random(d, {4, 5}, d == DType::u8 ? 0 : -3, 3), ops::random(d, {5}, d == DType::u8 ? 0 : -2, 4)},
+                             .gradient = false});
+          return cases;
+        },
 };
 
 }  // namespace graven::ir

@@ -1,6 +1,7 @@
 // softmax, log_softmax and their gradients over the middle of [outer, size, inner].
 //
 //   softmax:      y_i = exp(x_i - max) / sum over j of exp(x_j - max)
+//   masked_softmax: likewise, but 0 where max is -infinity
 //   log_softmax:  y_i = x_i - max - log(sum over j of exp(x_j - max))
 //   softmax_backward:      dx_i = y_i (dy_i - sum over j of dy_j y_j)
 //   log_softmax_backward:  dx_i = dy_i - exp(y_i) sum over j of dy_j
@@ -184,24 +185,28 @@ inline void column_sums(const softmax_config& c, const T* x, std::int64_t width,
   }
 }
 
-}  // namespace detail
-
-template <class T>
-inline void softmax(Threads& threads, const softmax_config& c, T* y, const T* x) {
+/// Masked: lines of nothing but -infinity become zeros.
+template <bool Masked, class T>
+inline void softmax_of(Threads& threads, const softmax_config& c, T* y, const T* x) {
   using C = compute_t<T>;
+  constexpr C kMasked = -static_cast<C>(__builtin_inff());
   if (c.size == 0) return;
   if (c.inner == 1) {
-    detail::for_lines(threads, c.outer, c.size, [&](std::int64_t first, std::int64_t last) {
+    for_lines(threads, c.outer, c.size, [&](std::int64_t first, std::int64_t last) {
       for (std::int64_t i = first; i < last; ++i) {
         // The exponentials are rounded once to float and once more for the quotient; narrower types are not, they are computed again.
         if constexpr (sizeof(T) >= 4) {
-          const auto line = detail::line_sum(x + i * c.size, c.size, y + i * c.size);
-          detail::scale_line(y + i * c.size, c.size, C(1) / line.sum);
+          const auto line = line_sum(x + i * c.size, c.size, y + i * c.size);
+          if (Masked && line.most == kMasked)
+            for (std::int64_t k = 0; k < c.size; ++k) y[i * c.size + k] = T(0);
+          else
+            scale_line(y + i * c.size, c.size, C(1) / line.sum);
         } else {
-          const auto line = detail::line_sum(x + i * c.size, c.size, static_cast<T*>(nullptr));
-          for (std::int64_t k = 0; k < c.size; k += detail::kGroup) {
-            detail::Group<T> g(x + i * c.size + k, c.size - k, C(0));
-            for (int l = 0; l < detail::kGroup; ++l) g.value[l] = math::exp(g.value[l] - line.most) / line.sum;
+          const auto line = line_sum(x + i * c.size, c.size, static_cast<T*>(nullptr));
+          const bool masked = Masked && line.most == kMasked;
+          for (std::int64_t k = 0; k < c.size; k += kGroup) {
+            Group<T> g(x + i * c.size + k, c.size - k, C(0));
+            for (int l = 0; l < kGroup; ++l) g.value[l] = masked ? C(0) : math::exp(g.value[l] - line.most) / line.sum;
             g.store(y + i * c.size + k, c.size - k);
           }
         }
@@ -209,15 +214,32 @@ inline void softmax(Threads& threads, const softmax_config& c, T* y, const T* x)
     });
     return;
   }
-  detail::for_columns(threads, c, [&](std::int64_t first, std::int64_t width) {
-    C most[detail::kGroup], total[detail::kGroup];
-    detail::column_sums(c, x + first, width, most, total);
+  for_columns(threads, c, [&](std::int64_t first, std::int64_t width) {
+    C most[kGroup], total[kGroup];
+    column_sums(c, x + first, width, most, total);
+    // The elements of a masked line become -infinity - 0, whose exponential is 0.
+    for (int l = 0; l < kGroup; ++l) {
+      const bool masked = Masked && most[l] == kMasked;
+      most[l] = masked ? C(0) : most[l];
+      total[l] = masked ? C(1) : total[l];
+    }
     for (std::int64_t k = 0; k < c.size; ++k) {
-      detail::Group<T> g(x + first + k * c.inner, width, C(0));
-      for (int l = 0; l < detail::kGroup; ++l) g.value[l] = math::exp(g.value[l] - most[l]) / total[l];
+      Group<T> g(x + first + k * c.inner, width, C(0));
+      for (int l = 0; l < kGroup; ++l) g.value[l] = math::exp(g.value[l] - most[l]) / total[l];
       g.store(y + first + k * c.inner, width);
     }
   });
+}
+
+}  // namespace detail
+
+template <class T>
+inline void softmax(Threads& threads, const softmax_config& c, T* y, const T* x) {
+  detail::softmax_of<false>(threads, c, y, x);
+}
+template <class T>
+inline void masked_softmax(Threads& threads, const softmax_config& c, T* y, const T* x) {
+  detail::softmax_of<true>(threads, c, y, x);
 }
 
 template <class T>

@@ -1,6 +1,6 @@
 // softmax and log_softmax over the middle of [outer, size, inner], and their gradients.
 //
-//   y = exp(x - max) / sum exp(x - max);   dx = y * (dy - sum(dy * y))
+//   y = exp(x - max) / sum exp(x - max); masked_softmax: 0 where max is -infinity;   dx = y * (dy - sum(dy * y))
 //   y = x - max - log sum exp(x - max);    dx = dy - exp(y) * sum(dy)
 //
 //   softmax(context, softmax_config{.outer = 64, .size = 10, .inner = 1}, y, x);
@@ -25,18 +25,19 @@ __device__ inline void for_each_row(const softmax_config& config, F f) {
 }
 
 template <bool Log, class T>
-__global__ void softmax_kernel(softmax_config config, T* y, const T* x) {
+__global__ void softmax_kernel(softmax_config config, bool masked_to_zero, T* y, const T* x) {
   for_each_row(config, [&](std::int64_t first, int lane) {
     T top = smallest<T>();
     for (std::int64_t i = lane; i < config.size; i += 32) top = maximum_of::join(top, x[first + i * config.inner]);
     top = warp_reduce<maximum_of>(top);
+    const bool masked = !Log && masked_to_zero && top == smallest<T>();
     T sum = 0;
     for (std::int64_t i = lane; i < config.size; i += 32) sum += math::exp(x[first + i * config.inner] - top);
     sum = warp_reduce<sum_of>(sum);
     const T shift = Log ? top + math::log(sum) : top, scale = T(1) / sum;
     for (std::int64_t i = lane; i < config.size; i += 32) {
       const T value = x[first + i * config.inner] - shift;
-      y[first + i * config.inner] = Log ? value : math::exp(value) * scale;
+      y[first + i * config.inner] = Log ? value : masked ? T(0) : math::exp(value) * scale;
     }
   });
 }
@@ -61,11 +62,15 @@ __global__ void softmax_backward_kernel(softmax_config config, T* dx, const T* d
 
 template <class T>
 void softmax(CudaContext& context, const softmax_config& config, T* y, const T* x) {
-  launch(context, "softmax", &softmax_kernel<false, T>, launch_shape(config.outer * config.inner * 32), config, y, x);
+  launch(context, "softmax", &softmax_kernel<false, T>, launch_shape(config.outer * config.inner * 32), config, false, y, x);
+}
+template <class T>
+void masked_softmax(CudaContext& context, const softmax_config& config, T* y, const T* x) {
+  launch(context, "masked_softmax", &softmax_kernel<false, T>, launch_shape(config.outer * config.inner * 32), config, true, y, x);
 }
 template <class T>
 void log_softmax(CudaContext& context, const softmax_config& config, T* y, const T* x) {
-  launch(context, "log_softmax", &softmax_kernel<true, T>, launch_shape(config.outer * config.inner * 32), config, y, x);
+  launch(context, "log_softmax", &softmax_kernel<true, T>, launch_shape(config.outer * config.inner * 32), config, false, y, x);
 }
 template <class T>
 void softmax_backward(CudaContext& context, const softmax_config& config, T* dx, const T* dy, const T* y) {

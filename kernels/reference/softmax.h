@@ -1,6 +1,7 @@
 // softmax, log_softmax and their gradients over the middle of [outer, size, inner], as plain loops.
 //
 //   softmax:      y_i = exp(x_i - max) / sum over j of exp(x_j - max)
+//   masked_softmax: likewise, but 0 where max is -infinity
 //   log_softmax:  y_i = x_i - max - log(sum over j of exp(x_j - max))
 //   backward of softmax:      dx_i = y_i (dy_i - sum over j of dy_j y_j)
 //   backward of log_softmax:  dx_i = dy_i - exp(y_i) sum over j of dy_j
@@ -10,6 +11,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <limits>
 
 #include "../config/softmax.h"
 #include "../cpu/functor.h"
@@ -35,15 +37,29 @@ compute_t<T> line_max(const T* x, std::int64_t first, std::int64_t step, std::in
   return most;
 }
 
+/// masked: whether lines of nothing but -infinity become zeros.
 template <class T>
-void softmax(const softmax_config& c, T* y, const plain_t<T>* x) {
+void softmax_of(bool masked, const softmax_config& c, T* y, const plain_t<T>* x) {
   if (c.size == 0) return;
   for_each_line(c, [&](std::int64_t first, std::int64_t step) {
     const compute_t<T> most = line_max(x, first, step, c.size);
+    if (masked && most == -std::numeric_limits<compute_t<T>>::infinity()) {
+      for (std::int64_t k = 0; k < c.size; ++k) y[first + k * step] = static_cast<T>(compute_t<T>(0));
+      return;
+    }
     compute_t<T> sum = 0;
     for (std::int64_t k = 0; k < c.size; ++k) sum += std::exp(compute_t<T>(x[first + k * step]) - most);
     for (std::int64_t k = 0; k < c.size; ++k) y[first + k * step] = static_cast<T>(std::exp(compute_t<T>(x[first + k * step]) - most) / sum);
   });
+}
+
+template <class T>
+void softmax(const softmax_config& c, T* y, const plain_t<T>* x) {
+  softmax_of(false, c, y, x);
+}
+template <class T>
+void masked_softmax(const softmax_config& c, T* y, const plain_t<T>* x) {
+  softmax_of(true, c, y, x);
 }
 
 template <class T>

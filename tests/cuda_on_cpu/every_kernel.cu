@@ -1,10 +1,12 @@
 // Every CUDA kernel, instantiated: what nvcc compiles in compile_test.cpp. It is not run.
 #include "kernels/cuda/adam.cuh"
 #include "kernels/cuda/arange.cuh"
+#include "kernels/cuda/binary_cross_entropy.cuh"
 #include "kernels/cuda/concat.cuh"
 #include "kernels/cuda/conv2d.cuh"
 #include "kernels/cuda/cross_entropy.cuh"
 #include "kernels/cuda/elementwise.cuh"
+#include "kernels/cuda/index.cuh"
 #include "kernels/cuda/linear.cuh"
 #include "kernels/cuda/matmul.cuh"
 #include "kernels/cuda/pad.cuh"
@@ -73,6 +75,8 @@ void every_kernel(CudaContext& context, T* y, const T* x, bool* b, std::int64_t*
   resample(context, resample_config{}, y, x);
   resample_backward(context, resample_config{}, y, x);
   arange(context, arange_config{}, y);
+  gather(context, gather_config{}, y, x, const_labels);
+  scatter_add(context, gather_config{}, y, x, const_labels, x);
   reduce_sum(context, reduce_config{}, y, x);
   reduce_mean(context, reduce_config{}, y, x);
   reduce_max(context, reduce_config{}, labels, const_labels);
@@ -81,9 +85,11 @@ void every_kernel(CudaContext& context, T* y, const T* x, bool* b, std::int64_t*
   argmax(context, reduce_config{}, labels, x);
   argmin(context, reduce_config{}, labels, x);
   softmax(context, softmax_config{}, y, x);
+  masked_softmax(context, softmax_config{}, y, x);
   log_softmax(context, softmax_config{}, y, x);
   softmax_backward(context, softmax_config{}, y, x, x);
   log_softmax_backward(context, softmax_config{}, y, x, x);
+  binary_cross_entropy(context, binary_cross_entropy_config{}, y, x, x);
   cross_entropy(context, cross_entropy_config{}, y, y, x, const_labels);
   cross_entropy(context, cross_entropy_config{}, y, nullptr, x, const_labels);
   cross_entropy_backward(context, cross_entropy_config{}, y, x, x, const_labels);

@@ -8,10 +8,12 @@
 #include "kernels/cuda/adagrad.cuh"
 #include "kernels/cuda/adam.cuh"
 #include "kernels/cuda/arange.cuh"
+#include "kernels/cuda/binary_cross_entropy.cuh"
 #include "kernels/cuda/concat.cuh"
 #include "kernels/cuda/cross_entropy.cuh"
 #include "kernels/cuda/elementwise.cuh"
 #include "kernels/cuda/epilogue.cuh"
+#include "kernels/cuda/index.cuh"
 #include "kernels/cuda/lamb.cuh"
 #include "kernels/cuda/pad.cuh"
 #include "kernels/cuda/pad_border.cuh"
@@ -22,9 +24,12 @@
 #include "kernels/cuda/sgd.cuh"
 #include "kernels/cuda/softmax.cuh"
 #include "kernels/cuda/strided_copy.cuh"
+#include "tests/tolerances.h"
 
 namespace graven::kernels {
 namespace {
+
+namespace tolerance_of = tests::tolerance;
 
 using namespace testing_on_device;
 
@@ -98,7 +103,7 @@ TEST(CudaElementwise, OneShape) {
       expect_close(got[0], sum, 0, "relu(add)");
       expect_close(got[1], above, 0, "greater");
       expect_close(got[2], chosen, 0, "where");
-      expect_close(got[3], curve, 1e-6, "gelu");
+      expect_close(got[3], curve, tolerance_of::cuda_elementwise.f32, "gelu");
     }
 }
 
@@ -191,7 +196,7 @@ TEST(CudaStridedCopy, CopiesAndAdds) {
       added[static_cast<std::size_t>(at)] += contiguous[static_cast<std::size_t>(i)];
     }
     expect_close(got[0], copied, 0, c.name);
-    expect_close(got[1], added, 1e-5, c.name);
+    expect_close(got[1], added, tolerance_of::cuda_softmax.f32, c.name);
   }
 }
 
@@ -270,7 +275,7 @@ TEST(CudaPadBorder, TakesFromTheBorderAndGivesBack) {
       dx[at] += static_cast<double>(dy[static_cast<std::size_t>(i)]);
     }
     expect_close(got[0], y, 0, "pad_border");
-    expect_close(got[1], dx, 1e-6, "pad_border_backward");
+    expect_close(got[1], dx, tolerance_of::cuda_elementwise.f32, "pad_border_backward");
   }
 }
 
@@ -308,8 +313,8 @@ TEST(CudaResample, EveryMode) {
             dx[from] += weight * static_cast<double>(dy[static_cast<std::size_t>(i)]);
           }
         }
-        expect_close(got[0], y, 1e-6, "resample");
-        expect_close(got[1], dx, 1e-6, "resample_backward");
+        expect_close(got[0], y, tolerance_of::cuda_elementwise.f32, "resample");
+        expect_close(got[1], dx, tolerance_of::cuda_elementwise.f32, "resample_backward");
       }
 }
 
@@ -371,7 +376,8 @@ TEST(CudaReduce, EveryReduction) {
       }
     const char* names[] = {"sum", "mean", "max", "min", "prod", "argmax", "argmin"};
     for (std::size_t r = 0; r < got.size(); ++r)
-      expect_close(got[r], expected[r], r < 2 || r == 4 ? 1e-6 * std::sqrt(static_cast<double>(c.size + 10)) : 0, names[r]);
+      expect_close(got[r], expected[r], r < 2 || r == 4 ? tolerance_of::cuda_elementwise.f32 * std::sqrt(static_cast<double>(c.size + 10)) : 0,
+                   names[r]);
   }
 }
 
@@ -432,8 +438,75 @@ TEST(CudaSoftmax, ForwardAndBackward) {
         }
       }
     const char* names[] = {"softmax", "log_softmax", "softmax_backward", "log_softmax_backward"};
-    for (std::size_t r = 0; r < 4; ++r) expect_close(got[r], expected[r], 1e-5, names[r]);
+    for (std::size_t r = 0; r < 4; ++r) expect_close(got[r], expected[r], tolerance_of::cuda_softmax.f32, names[r]);
   }
+}
+
+TEST(CudaIndex, GathersAndAddsInOrder) {
+  for (const std::int64_t dim : {0, 1, 2}) {
+    gather_config config{.rank = 3, .dim = dim, .shape = {3, 4, 5}, .x_shape = {3, 4, 5}};
+    config.shape[dim] = 7;
+    const std::int64_t n = 420 / config.x_shape[dim];
+    const auto x = numbers<float>(60, 1), source = numbers<float>(n, 2);
+    auto index = numbers<std::int64_t>(n, 3, 0, static_cast<double>(config.x_shape[dim]));
+    index[5] = config.x_shape[dim];  // outside
+    const auto got = everywhere([&](CudaContext& context, Memory& memory) {
+      float *y = memory.out<float>(n), *sums = memory.out<float>(60), *in_place = memory.inout(x);
+      const std::int64_t* at = memory.in(index);
+      gather(context, config, y, memory.in(x), at);
+      scatter_add(context, config, sums, memory.in(x), at, memory.in(source));
+      scatter_add(context, config, in_place, static_cast<const float*>(in_place), at, memory.in(source));
+      context.synchronize();
+      memory.result(y, n);
+      memory.result(sums, 60);
+      memory.result(in_place, 60);
+    });
+    std::vector<double> y, sums(x.begin(), x.end());
+    for (std::int64_t i = 0; i < n; ++i) {
+      std::int64_t rest = i, stride = 1, place = 0;
+      for (std::int64_t d = 2; d >= 0; --d) {
+        place += (d == dim ? index[static_cast<std::size_t>(i)] : rest % config.shape[d]) * stride;
+        rest /= config.shape[d];
+        stride *= config.x_shape[d];
+      }
+      y.push_back(i == 5 ? std::nan("") : static_cast<double>(x[static_cast<std::size_t>(place)]));
+      if (i != 5) sums[static_cast<std::size_t>(place)] += static_cast<double>(source[static_cast<std::size_t>(i)]);
+    }
+    expect_close(got[0], y, 0, "gather");
+    expect_close(got[1], sums, tolerance_of::cuda_elementwise.f32, "scatter_add");
+    expect_close(got[2], got[1], 0, "scatter_add in place");
+  }
+}
+
+TEST(CudaSoftmax, OfNothingButMinusInfinity) {
+  const float out = -std::numeric_limits<float>::infinity();
+  const auto got = everywhere([&](CudaContext& context, Memory& memory) {
+    float *zeros = memory.out<float>(6), *nan = memory.out<float>(6);
+    const float* x = memory.in(std::vector<float>{out, out, out, out, 1, 1});
+    masked_softmax(context, softmax_config{.outer = 2, .size = 3, .inner = 1}, zeros, x);
+    softmax(context, softmax_config{.outer = 2, .size = 3, .inner = 1}, nan, x);
+    context.synchronize();
+    memory.result(zeros, 6);
+    memory.result(nan, 6);
+  });
+  expect_close(got[0], std::vector<double>{0, 0, 0, 0, 0.5, 0.5}, tolerance_of::cuda_elementwise.f32, "masked to zero");
+  EXPECT_TRUE(std::isnan(got[1][0]));
+  EXPECT_EQ(got[1][4], 0.5f);
+}
+
+TEST(CudaBinaryCrossEntropy, LossesAndNaNOutsideOfProbabilities) {
+  const auto got = everywhere([&](CudaContext& context, Memory& memory) {
+    float* loss = memory.out<float>(7);
+    binary_cross_entropy(context, binary_cross_entropy_config{.n = 7}, loss, memory.in(std::vector<float>{0.25f, 0, 1, 0, 1.5f, 0.5f, 0.75f}),
+                         memory.in(std::vector<float>{1, 0, 1, 1, 0, -1, 0.5f}));
+    context.synchronize();
+    memory.result(loss, 7);
+  });
+  expect_close(std::vector<double>(got[0].begin(), got[0].begin() + 4), std::vector<double>{std::log(4.0), 0, 0, 100},
+               tolerance_of::cuda_elementwise.f32, "loss");
+  EXPECT_TRUE(std::isnan(got[0][4]));
+  EXPECT_TRUE(std::isnan(got[0][5]));
+  EXPECT_NEAR(got[0][6], -0.5 * std::log(0.75) - 0.5 * std::log(0.25), tolerance_of::cuda_elementwise.f32);
 }
 
 TEST(CudaCrossEntropy, EveryReduction) {
@@ -474,10 +547,10 @@ TEST(CudaCrossEntropy, EveryReduction) {
           }
         }
         if (reduction != 0) loss = {reduction == 1 ? total / static_cast<double>(rows) : total};
-        expect_close(got[0], loss, 1e-5, "loss");
-        expect_close(got[1], loss, 1e-5, "loss without probabilities");
-        expect_close(got[2], probabilities, 1e-5, "probabilities");
-        expect_close(got[3], gradient, 1e-5, "gradient");
+        expect_close(got[0], loss, tolerance_of::cuda_softmax.f32, "loss");
+        expect_close(got[1], loss, tolerance_of::cuda_softmax.f32, "loss without probabilities");
+        expect_close(got[2], probabilities, tolerance_of::cuda_softmax.f32, "probabilities");
+        expect_close(got[3], gradient, tolerance_of::cuda_softmax.f32, "gradient");
       }
 }
 
@@ -551,7 +624,7 @@ TEST(CudaSgd, AsPyTorch) {
           }
           p[i] -= 0.1 * g;
         }
-      expect_close(got[t], p, 1e-6, "sgd, tensor " + std::to_string(t));
+      expect_close(got[t], p, tolerance_of::cuda_elementwise.f32, "sgd, tensor " + std::to_string(t));
     }
   }
 }
@@ -591,7 +664,7 @@ TEST(CudaAdam, AsPyTorch) {
           const double root = std::sqrt(c.amsgrad ? max_v[i] : v[i]) / std::sqrt(correct_v);
           p[i] -= 0.01 / correct_m * m[i] / (root + c.eps);
         }
-      expect_close(got[t], p, 1e-5, "adam, tensor " + std::to_string(t));
+      expect_close(got[t], p, tolerance_of::cuda_update.f32, "adam, tensor " + std::to_string(t));
     }
   }
 }
@@ -629,7 +702,7 @@ TEST(CudaRmsprop, AsPyTorch) {
   for (const rmsprop_config& c : {rmsprop_config{0.99, 1e-8, 0, 0, false, false}, rmsprop_config{0.9, 1e-2, 0.1, 0.5, true, true},
                                   rmsprop_config{0.9, 1e-6, 0, 0.9, false, false}})
     expect_steps(
-        "rmsprop", 1e-5,
+        "rmsprop", tolerance_of::cuda_update.f32,
         [&](CudaContext& context, std::int64_t count, auto p, auto g, auto square, auto mean, auto momentum, std::int64_t) {
           rmsprop(context, c, count, p, g, square, mean, momentum, kTensorSizes.data(), 0.01);
         },
@@ -648,7 +721,7 @@ TEST(CudaRmsprop, AsPyTorch) {
 TEST(CudaAdagrad, AsPyTorch) {
   for (const adagrad_config& c : {adagrad_config{0, 1e-10, 0, 0, false}, adagrad_config{0.1, 1e-3, 0.1, 0.5, true}})
     expect_steps(
-        "adagrad", 1e-5,
+        "adagrad", tolerance_of::cuda_update.f32,
         [&](CudaContext& context, std::int64_t count, auto p, auto g, auto sums, auto, auto, std::int64_t step) {
           adagrad(context, c, count, p, g, sums, kTensorSizes.data(), 0.01, step);
         },
@@ -665,7 +738,7 @@ TEST(CudaAdagrad, AsPyTorch) {
 TEST(CudaAdadelta, AsPyTorch) {
   for (const adadelta_config& c : {adadelta_config{0.9, 1e-6, 0, false}, adadelta_config{0.5, 1e-3, 0.1, true}})
     expect_steps(
-        "adadelta", 1e-5,
+        "adadelta", tolerance_of::cuda_update.f32,
         [&](CudaContext& context, std::int64_t count, auto p, auto g, auto square, auto delta, auto, std::int64_t) {
           adadelta(context, c, count, p, g, square, delta, kTensorSizes.data(), 1.0);
         },
@@ -684,7 +757,7 @@ TEST(CudaLamb, AsInThePaper) {
   for (const lamb_config& c : {lamb_config{0.9, 0.999, 1e-8, 0, true, true, false}, lamb_config{0.8, 0.99, 1e-6, 0.1, false, true, true},
                                lamb_config{0.9, 0.95, 1e-6, 0.1, true, false, false}})
     expect_steps(
-        "lamb", 1e-5,
+        "lamb", tolerance_of::cuda_update.f32,
         [&](CudaContext& context, std::int64_t count, auto p, auto g, auto m, auto v, auto, std::int64_t step) {
           lamb(context, c, count, p, g, m, v, kTensorSizes.data(), 0.01, step);
         },

@@ -31,8 +31,8 @@ const std::vector<Rule> kRules = {
     {"frontend/include/graven/codegen.h", {"graven/", "codegen/emit/project.h"}},  // emit(graph, ...) and its options
     {"kernels/config/", {"kernels/config/"}},
     {"kernels/reference/",
-     {"kernels/config/", "kernels/reference/", "kernels/cpu/dtype.h", "kernels/cpu/functor.h", "kernels/cpu/level.h",
-      "kernels/cpu/check_index.h"}},  // types, names and an error, no arithmetic
+     {"kernels/config/", "kernels/reference/", "kernels/cpu/dtype.h", "kernels/cpu/functor.h", "kernels/cpu/level.h", "kernels/cpu/check_index.h",
+      "kernels/cpu/check_value.h"}},  // types, names and an error, no arithmetic
     {"kernels/cpu/", {"kernels/config/", "kernels/cpu/"}},
     {"kernels/cuda/", {"kernels/config/", "kernels/cuda/", "kernels/cpu/dtype.h"}},
     {"runtime_min/", {"runtime_min/"}},

@@ -1,12 +1,19 @@
 #include "kernels/cpu/softmax.h"
 
+#include <limits>
+
+#include "kernels/cpu/binary_cross_entropy.h"
 #include "kernels/cpu/cross_entropy.h"
+#include "kernels/reference/binary_cross_entropy.h"
 #include "kernels/reference/cross_entropy.h"
 #include "kernels/reference/softmax.h"
 #include "support.h"
+#include "tests/tolerances.h"
 
 namespace graven::kernels::test {
 namespace {
+
+namespace tolerance_of = tests::tolerance;
 
 const softmax_config kShapes[] = {{1, 1, 1}, {64, 10, 1}, {3, 16, 1},   {5, 17, 1}, {2, 1000, 1}, {1, 50257, 1}, {2, 21, 100},
                                   {3, 5, 7}, {1, 9, 16},  {300, 40, 1}, {2, 0, 3},  {0, 4, 1},    {4, 3, 0},     {1, 1, 33}};
@@ -53,9 +60,9 @@ void check(double tolerance) {
   }
 }
 
-TEST(Softmax, Float) { check<float>(3e-6); }
-TEST(Softmax, Double) { check<double>(1e-13); }
-TEST(Softmax, Half) { check<half>(2e-2); }
+TEST(Softmax, Float) { check<float>(tolerance_of::softmax.f32); }
+TEST(Softmax, Double) { check<double>(tolerance_of::softmax.f64); }
+TEST(Softmax, Half) { check<half>(tolerance_of::softmax.f16); }
 
 TEST(Softmax, ExtremeInputs) {
   const float x[] = {1e30f, -1e30f, 1e30f, -INFINITY, 0, 0, NAN, 1, 2, -INFINITY, -INFINITY, -INFINITY};
@@ -103,15 +110,62 @@ TEST(CrossEntropy, LossAndGradient) {
           expect_same_bits(over, p, what + " probabilities over the logits");
           return l.values();
         });
-        expect_close(got, loss, 2e-6, what);
-        expect_close(p, probabilities, 2e-6, what);
+        expect_close(got, loss, tolerance_of::cross_entropy.f32, what);
+        expect_close(p, probabilities, tolerance_of::cross_entropy.f32, what);
         const auto d = with_every_pool(what, [&](Threads& threads) {
           auto in_place = p;
           cross_entropy_backward(threads, c, in_place.data(), dloss.data(), in_place.data(), labels.data());
           return in_place;
         });
-        expect_close(d, dlogits, 2e-6, what + " gradient");
+        expect_close(d, dlogits, tolerance_of::cross_entropy.f32, what + " gradient");
       }
+}
+
+TEST(Softmax, OfNothingButMinusInfinity) {
+  constexpr float kOut = -std::numeric_limits<float>::infinity(), kNaN = std::numeric_limits<float>::quiet_NaN();
+  // Lines of every length and place: the middle one is masked, the last holds a NaN.
+  for (const i64 size : {1, 3, 16, 17, 600})
+    for (const i64 inner : {1, 3, 20}) {
+      const std::string what = std::to_string(size) + " x " + std::to_string(inner);
+      std::vector<float> x(static_cast<std::size_t>(3 * size * inner), kOut);
+      const auto at = [&](i64 o, i64 k, i64 i) { return static_cast<std::size_t>((o * size + k) * inner + i); };
+      for (i64 i = 0; i < inner; ++i) x[at(0, size / 2, i)] = 2, x[at(2, size - 1, i)] = kNaN;
+      for (const bool masked : {false, true}) {
+        const softmax_config c{.outer = 3, .size = size, .inner = inner};
+        const auto y = with_every_pool(what, [&](Threads& threads) {
+          std::vector<float> result(x.size(), 7);
+          masked ? masked_softmax(threads, c, result.data(), x.data()) : softmax(threads, c, result.data(), x.data());
+          return result;
+        });
+        std::vector<double> wide(x.begin(), x.end()), reference_y(x.size(), 7);
+        masked ? reference::masked_softmax(c, reference_y.data(), wide.data()) : reference::softmax(c, reference_y.data(), wide.data());
+        for (i64 k = 0; k < size; ++k)
+          for (i64 i = 0; i < inner; ++i) {
+            ASSERT_EQ(y[at(0, k, i)], k == size / 2 ? 1.0f : 0.0f) << what;
+            ASSERT_EQ(reference_y[at(0, k, i)], k == size / 2 ? 1.0 : 0.0) << what;
+            ASSERT_TRUE(masked ? y[at(1, k, i)] == 0 && reference_y[at(1, k, i)] == 0
+                               : std::isnan(y[at(1, k, i)]) && std::isnan(reference_y[at(1, k, i)]))
+                << what;
+            ASSERT_TRUE(std::isnan(y[at(2, k, i)]) && std::isnan(reference_y[at(2, k, i)])) << what;
+          }
+      }
+    }
+}
+
+TEST(BinaryCrossEntropy, WhatIsNoProbabilityIsAnErrorAndChangesNothing) {
+  const binary_cross_entropy_config c{.n = 3};
+  Threads threads(1);
+  for (const float bad : {-1e-6f, 1.000001f, std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()})
+    for (const bool in_target : {false, true}) {
+      std::vector<float> x = {0, 0.5f, 1}, t = {1, 0.5f, 0}, loss(3, 7);
+      (in_target ? t : x)[2] = bad;
+      const std::vector<double> wide_x(x.begin(), x.end()), wide_t(t.begin(), t.end());
+      std::vector<double> wide_loss(3, 7);
+      EXPECT_THROW(binary_cross_entropy(threads, c, loss.data(), x.data(), t.data()), value_error);
+      EXPECT_THROW(reference::binary_cross_entropy(c, wide_loss.data(), wide_x.data(), wide_t.data()), value_error);
+      EXPECT_EQ(loss, std::vector<float>(3, 7));
+      EXPECT_EQ(wide_loss, std::vector<double>(3, 7));
+    }
 }
 
 TEST(CrossEntropy, ALabelThatIsNoClassIsAnError) {

@@ -64,6 +64,7 @@ Tensor sub(const Operand& a, const Operand& b, double alpha = 1);
 Tensor mul(const Operand& a, const Operand& b);
 /// True division: integers give f32.
 Tensor div(const Operand& a, const Operand& b);
+/// Of integers exactly, wrapping around; a negative number as their exponent is an error.
 Tensor pow(const Operand& base, const Operand& exponent);
 Tensor maximum(const Operand& a, const Operand& b);
 Tensor minimum(const Operand& a, const Operand& b);
@@ -76,7 +77,7 @@ Tensor ge(const Operand& a, const Operand& b);
 Tensor logical_and(const Operand& a, const Operand& b);
 Tensor logical_or(const Operand& a, const Operand& b);
 Tensor logical_not(const Operand& x);
-/// x where the condition holds, y elsewhere.
+/// x where the condition, which is bool, holds; y elsewhere.
 Tensor where(const Operand& condition, const Operand& x, const Operand& y);
 
 Tensor neg(const Operand& x);

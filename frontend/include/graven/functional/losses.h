@@ -45,8 +45,8 @@ struct BinaryCrossEntropyOptions {
   Reduction reduction = Reduction::mean;
   Tensor pos_weight = {};  ///< of the positive targets, broadcast; only with logits
 };
-/// -weight (target log input + (1 - target) log(1 - input)), the logarithms at least -100. Where input is exactly 0 or 1, PyTorch's gradient is
-/// +-1e12 and this one 0.
+/// -weight (target log input + (1 - target) log(1 - input)), the logarithms at least -100. An input or target outside of [0, 1] is an error
+/// when it runs.
 Tensor binary_cross_entropy(const Operand& input, const Operand& target, const BinaryCrossEntropyOptions& options = {});
 /// The same of sigmoid(input), without its rounding: weight ((1 - t) x + (1 + (pos_weight - 1) t) log(1 + exp(-x))).
 Tensor binary_cross_entropy_with_logits(const Operand& input, const Operand& target, const BinaryCrossEntropyOptions& options = {});

@@ -40,10 +40,10 @@ Tensor argsort(const Operand& x, std::int64_t dim = -1, bool descending = false)
 std::tuple<Tensor, Tensor> topk(const Operand& x, std::int64_t k, std::int64_t dim = -1, bool largest = true);
 /// The k-th smallest, from 1.
 std::tuple<Tensor, Tensor> kthvalue(const Operand& x, std::int64_t k, std::int64_t dim = -1, bool keepdim = false);
-/// The smaller one of the two in the middle; NaN where there is one is not looked for: it counts as the largest.
+/// The smaller one of the two in the middle. Of all: NaN where there is one, and equal ones share the gradient. Along dim: NaN counts as the largest.
 Tensor median(const Operand& x);
 std::tuple<Tensor, Tensor> median(const Operand& x, std::int64_t dim, bool keepdim = false);
-/// Values and positions of the largest (smallest) along dim. Equal ones share the gradient.
+/// Values and positions of the largest (smallest) along dim: of equal ones the first, which gets the gradient (amax and amin share it).
 std::tuple<Tensor, Tensor> max(const Operand& x, std::int64_t dim, bool keepdim = false);
 std::tuple<Tensor, Tensor> min(const Operand& x, std::int64_t dim, bool keepdim = false);
 

@@ -1,0 +1,85 @@
+// Where a function has no slope, or data are at the border of what it takes: a compiled graph does what eager mode does, whose numbers
+// tests/operators compares with PyTorch's.
+#include <gtest/gtest.h>
+
+#include <graven/graven.h>
+#include <algorithm>
+
+#include "tests/frontend/error_text.h"
+
+namespace graven {
+namespace {
+
+struct Edges : nn::Module<Edges> {
+  Tensor points = parameter("points", tensor({-3.0, -1.0, 0.0, 3.0, 6.0}));
+  Tensor ties = parameter("ties", tensor({{1.0, 1.0, 0.0}, {0.0, 2.0, 2.0}}));
+  Tensor constant = parameter("constant", ones({3}));
+  Tensor nothing = parameter("nothing", zeros({3}));
+  Tensor query = parameter("query", tensor({{0.5, -1.0}, {2.0, 0.25}, {-0.75, 1.5}}));
+  Tensor sure = parameter("sure", tensor({0.0, 1.0, 0.25}));
+
+  Tensor forward(Tensor mask, Tensor target) {
+    Tensor sum = clamp(points, -1, 3).sum() + hardswish(points).sum();
+    sum = sum + (std::get<0>(max(ties, 1)) * tensor({2.0, 3.0})).sum() + std::get<0>(min(ties, 1)).sum() + median(ties) + amax(ties) * 5;
+    sum = sum + constant.std() + norm(nothing) + norm(nothing, 0.5) + atan2(nothing, nothing * 2).sum() +
+          lp_pool1d(nothing.reshape({1, 3}), 2, 3).sum();
+    const Tensor attended = scaled_dot_product_attention(query, query, query, {.attn_mask = mask});
+    return sum + (attended * tensor({1.0, -2.0})).sum() + binary_cross_entropy(sure, target, {.reduction = nn::Reduction::sum});
+  }
+};
+
+struct LearnEdges : nn::Graph<LearnEdges> {
+  Edges edges = child("edges", Edges());
+  optim::SGD optimizer{edges.parameters(), {.lr = 1}};
+  LearnEdges() { add_optimizer(optimizer); }
+  Tensor build(Tensor mask, Tensor target) {
+    Tensor loss = edges(mask, target);
+    loss.backward();
+    return loss;
+  }
+};
+
+TEST(EdgesGraph, DoesWhatEagerModeDoes) {
+  const Tensor mask = tensor({{false, false, false}, {true, false, false}, {true, true, false}}), target = tensor({0.0, 1.0, 0.5});
+  Edges eager;
+  const Tensor loss = eager(mask, target);
+  loss.backward();
+  LearnEdges graph;
+  EXPECT_NEAR(graph(mask, target).item<double>(), loss.item<double>(), 1e-5);
+  const auto learned = graph.edges.named_parameters();
+  for (const auto& [name, parameter] : eager.named_parameters()) {
+    SCOPED_TRACE(name);
+    EXPECT_TRUE(isfinite(parameter.grad()).to(f32).mean().item<double>() == 1);
+    const auto found = std::find_if(learned.begin(), learned.end(), [&](const auto& entry) { return entry.first == name; });
+    ASSERT_NE(found, learned.end());
+    EXPECT_TRUE(allclose(parameter - found->second, parameter.grad(), 1e-5, 1e-5));
+  }
+  EXPECT_EQ(eager.constant.grad().to_vector<float>(), (std::vector<float>{0, 0, 0}));
+}
+
+struct Judge : nn::Graph<Judge> {
+  Tensor build(Tensor input, Tensor target) { return binary_cross_entropy(input, target); }
+};
+
+TEST(EdgesGraph, WhatIsNoProbabilityIsAnError) {
+  Judge graph;
+  const Tensor good = tensor({0.0, 0.5, 1.0});
+  EXPECT_NEAR(graph(good, good).item<double>(), 0.693147 / 3, 1e-6);
+  const std::string input = test::error_of([&] { (void)graph(tensor({0.5, 0.5, 1.5}), good); });
+  EXPECT_NE(input.find("binary_cross_entropy: input 1.5 at position 2 is outside [0, 1]"), std::string::npos) << input;
+  const std::string target = test::error_of([&] { (void)graph(good, tensor({-0.25, 0.5, 1.0})); });
+  EXPECT_NE(target.find("binary_cross_entropy: target -0.25 at position 0 is outside [0, 1]"), std::string::npos) << target;
+  EXPECT_NEAR(graph(good, good).item<double>(), 0.693147 / 3, 1e-6) << "the graph goes on";
+}
+
+struct Unasked : nn::Graph<Unasked> {
+  Tensor build(Tensor x) { return where(x, 1, 2); }
+};
+TEST(EdgesGraph, AConditionIsBool) {
+  Unasked graph;
+  const std::string text = test::error_of([&] { (void)graph(tensor({1.0, 0.0})); });
+  EXPECT_NE(text.find("the condition must be bool, got f32[2]"), std::string::npos) << text;
+}
+
+}  // namespace
+}  // namespace graven
