@@ -11,8 +11,7 @@ Padding padding(const Fixture& f, Size (*size)(const Fixture&, const char*, std:
 }
 template <class Layer>
 Tensor run(Layer layer, const Fixture& f) {
-  layer.weight = f.tensor("weight");
-  layer.bias = f.tensor("bias");
+  f.give_parameters(layer);
   return layer(f.tensor("x"));
 }
 
@@ -64,7 +63,7 @@ TEST(Convolution, AgreesWithPyTorch) {
     return run(nn::Conv2d(w[1], w[0], {w[2], w[3]}, {.padding = padding<Padding2, Size2>(f, size2), .padding_mode = f.text("padding_mode")}), f);
   });
   functions["Conv3d"] = one([](const Fixture& f) { return run(nn::Conv3d(2, 2, 3, {.padding = 1, .padding_mode = f.text("padding_mode")}), f); });
-  expect_family("convolution", functions, 4e-6);
+  expect_family("convolution", functions, tolerance::layers, tolerance::layer_gradients);
 }
 
 TEST(Convolution, LayersPrintAsPyTorchs) {

@@ -23,16 +23,20 @@ Tensor tensor_from(const nlohmann::json& stored) {
   for (const auto& d : stored.at("shape")) dims.emplace_back(d.get<std::int64_t>());
   const Shape shape(dims);
   const std::string dtype = stored.at("dtype");
-  if (dtype == "f32") {
+  if (ir::is_floating(*ir::dtype_from_name(dtype))) {
     std::vector<double> values;
     for (const auto& v : stored.at("values")) values.push_back(number_of(v));
-    return from_data(values, shape).to(f32);
+    return from_data(values, shape).to(*ir::dtype_from_name(dtype));
   }
   const auto values = stored.at("values").get<std::vector<std::int64_t>>();
   return from_data(values, shape).to(*ir::dtype_from_name(dtype));
 }
 
-void expect_close(const Tensor& expected, const Tensor& computed, double tolerance) {
+double tolerance_of(const tolerance::Tolerance& t, DType dtype) {
+  return dtype == f64 ? t.f64 : dtype == f16 ? t.f16 : dtype == bf16 ? t.bf16 : t.f32;
+}
+
+void expect_close(const Tensor& expected, const Tensor& computed, const tolerance::Tolerance& tolerance) {
   ASSERT_TRUE(computed.defined());
   ASSERT_EQ(expected.shape().to_string(), computed.shape().to_string());
   ASSERT_EQ(expected.dtype(), computed.dtype());
@@ -40,7 +44,7 @@ void expect_close(const Tensor& expected, const Tensor& computed, double toleran
   double largest = 0;
   for (const double v : a)
     if (std::isfinite(v)) largest = std::max(largest, std::fabs(v));
-  const double allowed = ir::is_floating(expected.dtype()) ? tolerance * (1 + largest) : 0;
+  const double allowed = ir::is_floating(expected.dtype()) ? tolerance_of(tolerance, expected.dtype()) * (1 + largest) : 0;
   for (std::size_t i = 0; i < a.size(); ++i) {
     const bool same = a[i] == b[i] || (std::isnan(a[i]) && std::isnan(b[i])) || std::fabs(a[i] - b[i]) <= allowed;
     if (!same) {
@@ -93,7 +97,8 @@ Tensor Fixture::leaf(const std::string& name) const {
   return found == parameters_->end() ? tensor(name) : found->second;
 }
 
-void expect_family(const std::string& family, const std::map<std::string, Function>& functions, double tolerance) {
+void expect_family(const std::string& family, const std::map<std::string, Function>& functions, const tolerance::Tolerance& output_tolerance,
+                   const tolerance::Tolerance& gradient_tolerance) {
   std::ifstream file(GRAVEN_SOURCE_DIR "/tests/fixtures/operators/" + family + ".json");
   ASSERT_TRUE(file) << family;
   std::set<std::string> seen;
@@ -122,7 +127,7 @@ void expect_family(const std::string& family, const std::map<std::string, Functi
       Tensor loss;
       for (std::size_t i = 0; i < outputs.size(); ++i) {
         SCOPED_TRACE("output " + std::to_string(i));
-        expect_close(fixture.outputs()[i], outputs[i], tolerance);
+        expect_close(fixture.outputs()[i], outputs[i], output_tolerance);
         if (i >= fixture.weights().size() || !fixture.weights()[i].defined()) continue;
         const Tensor part = (outputs[i] * fixture.weights()[i]).sum();
         loss = loss.defined() ? loss + part : part;
@@ -131,7 +136,7 @@ void expect_family(const std::string& family, const std::map<std::string, Functi
       loss.backward();
       for (const auto& [name, expected] : fixture.gradients()) {
         SCOPED_TRACE("gradient of " + name);
-        expect_close(expected, own.leaf(name).grad(), 5 * tolerance);
+        expect_close(expected, own.leaf(name).grad(), gradient_tolerance);
       }
     } catch (const std::exception& e) {
       ADD_FAILURE() << e.what();

@@ -16,6 +16,7 @@
 #include <nlohmann/json.hpp>
 
 #include "graven/graven.h"
+#include "tests/tolerances.h"
 
 namespace graven::tests {
 
@@ -75,9 +76,10 @@ Function one(F f) {
   return [f](const Fixture& fixture) { return std::vector<Tensor>{f(fixture)}; };
 }
 
-/// Every case of tests/fixtures/operators/<family>.json, eagerly: outputs and gradients within f32's rounding. Fails for a function that is not
-/// in the table, and for a table's function without a case. `tolerance` is relative to 1 + the largest magnitude of the expected tensor.
-void expect_family(const std::string& family, const std::map<std::string, Function>& functions, double tolerance = 2e-6);
+/// Every case of tests/fixtures/operators/<family>.json, eagerly: outputs and gradients within the dtype's rounding. Fails for a function that is not
+/// in the table, and for a table's function without a case. The tolerances are relative to 1 + the largest magnitude of the expected tensor.
+void expect_family(const std::string& family, const std::map<std::string, Function>& functions,
+                   const tolerance::Tolerance& outputs = tolerance::functions, const tolerance::Tolerance& gradients = tolerance::function_gradients);
 
 /// Sizes of a fixture: one number for all dimensions, or one each; `fallback` where it has none.
 inline std::int64_t entry(const Sizes& s, std::size_t i, std::int64_t fallback) { return s.empty() ? fallback : s.size() == 1 ? s[0] : s[i]; }

@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "tests/operators/fixture.h"
 
 namespace graven::tests {
@@ -14,6 +16,59 @@ Function binary(Tensor (*function)(const Operand&, const Operand&)) {
 
 TEST(Pointwise, AgreesWithPyTorch) {
   std::map<std::string, Function> functions;
+  functions["relu"] = unary(graven::relu);
+  functions["sigmoid"] = unary(graven::sigmoid);
+  functions["tanh"] = unary(graven::tanh);
+  functions["relu6"] = unary(graven::relu6);
+  functions["silu"] = unary(graven::silu);
+  functions["exp"] = unary(graven::exp);
+  functions["expm1"] = unary(graven::expm1);
+  functions["log"] = unary(graven::log);
+  functions["log1p"] = unary(graven::log1p);
+  functions["sqrt"] = unary(graven::sqrt);
+  functions["rsqrt"] = unary(graven::rsqrt);
+  functions["erf"] = unary(graven::erf);
+  functions["sin"] = unary(graven::sin);
+  functions["cos"] = unary(graven::cos);
+  functions["abs"] = unary(graven::abs);
+  functions["square"] = unary(graven::square);
+  functions["reciprocal"] = unary(graven::reciprocal);
+  functions["neg"] = unary(graven::neg);
+  functions["floor"] = unary(graven::floor);
+  functions["ceil"] = unary(graven::ceil);
+  functions["round"] = unary(graven::round);
+  functions["sign"] = unary(graven::sign);
+  functions["logical_not"] = unary(graven::logical_not);
+  functions["gelu"] = one([](const Fixture& f) { return gelu(f.tensor("input"), f.text("approximate", "none")); });
+  functions["elu"] = one([](const Fixture& f) { return elu(f.tensor("input"), f.number("alpha")); });
+  functions["leaky_relu"] = one([](const Fixture& f) { return leaky_relu(f.tensor("input"), f.number("negative_slope")); });
+  functions["hardtanh"] = one([](const Fixture& f) { return hardtanh(f.tensor("input"), f.number("min_val"), f.number("max_val")); });
+  functions["softplus"] = one([](const Fixture& f) { return softplus(f.tensor("input"), f.number("beta"), f.number("threshold")); });
+  functions["clamp_to"] = one([](const Fixture& f) {
+    constexpr double kInfinity = std::numeric_limits<double>::infinity();
+    return clamp(f.tensor("input"), f.number("min", -kInfinity), f.number("max", kInfinity));
+  });
+  functions["add"] = one([](const Fixture& f) { return add(f.tensor("input"), f.tensor("other")); });
+  functions["sub"] = one([](const Fixture& f) { return sub(f.tensor("input"), f.tensor("other")); });
+  functions["mul"] = binary(graven::mul);
+  functions["div"] = binary(graven::div);
+  functions["maximum"] = binary(graven::maximum);
+  functions["minimum"] = binary(graven::minimum);
+  functions["pow"] = binary(graven::pow);
+  functions["eq"] = binary(graven::eq);
+  functions["ne"] = binary(graven::ne);
+  functions["lt"] = binary(graven::lt);
+  functions["le"] = binary(graven::le);
+  functions["gt"] = binary(graven::gt);
+  functions["ge"] = binary(graven::ge);
+  functions["logical_and"] = binary(graven::logical_and);
+  functions["logical_or"] = binary(graven::logical_or);
+  functions["pow_to"] = one([](const Fixture& f) {
+    // A whole exponent of an integer stays one: pow(i64, 2.0) is f32.
+    if (!ir::is_floating(f.tensor("input").dtype())) return pow(f.tensor("input"), f.integer("exponent"));
+    return pow(f.tensor("input"), f.number("exponent"));
+  });
+  functions["where"] = one([](const Fixture& f) { return where(f.tensor("condition"), f.tensor("input"), f.tensor("other")); });
   functions["tan"] = unary(graven::tan);
   functions["asin"] = unary(graven::asin);
   functions["acos"] = unary(graven::acos);
@@ -89,6 +144,21 @@ TEST(Pointwise, DTypesAreThoseOfPyTorch) {
   EXPECT_THROW(celu(tensor({1.0}), 0), UserError);
   EXPECT_THROW(glu(zeros({3})), UserError);
   EXPECT_THROW(prelu(zeros({2, 3}), zeros({2})), UserError);
+  EXPECT_THROW(pow(tensor({2}), -1), UserError);
+  EXPECT_EQ(pow(tensor({2}), -1.0).dtype(), f32);
+  EXPECT_EQ(pow(tensor({3}), 35).item<std::int64_t>(), 50031545098999707);
+}
+
+TEST(Pointwise, AConditionIsBool) {
+  const Tensor x = tensor({1.0, 0.0});
+  try {
+    (void)where(x, 1, 2);
+    ADD_FAILURE() << "no error";
+  } catch (const UserError& e) {
+    EXPECT_NE(std::string(e.what()).find("where: the condition must be bool, got f32[2]: compare it, as in x != 0"), std::string::npos) << e.what();
+  }
+  EXPECT_THROW(where(tensor({1, 0}), x, x), UserError);
+  EXPECT_EQ(where(x != 0, x, 5).to_vector<int>(), (std::vector<int>{1, 5}));
 }
 
 }  // namespace

@@ -22,12 +22,15 @@ TEST(Pooling, AgreesWithPyTorch) {
         f.tensor("x"), number(f, "kernel_size"),
         {.stride = stride_of(f, number), .padding = number(f, "padding"), .dilation = number(f, "dilation", 1), .ceil_mode = f.flag("ceil_mode")});
   });
+  functions["max_pool2d"] = one([](const Fixture& f) {
+    return max_pool2d(
+        f.tensor("x"), size2(f, "kernel_size"),
+        {.stride = stride_of(f, size2), .padding = size2(f, "padding"), .dilation = size2(f, "dilation", 1), .ceil_mode = f.flag("ceil_mode")});
+  });
   functions["max_pool3d"] = one([](const Fixture& f) {
-    return max_pool3d(f.tensor("x"), size3(f, "kernel_size"),
-                      {.stride = stride_of(f, size3),
-                       .padding = size3(f, "padding"),
-                       .dilation = size3(f, "dilation", 1),
-                       .ceil_mode = f.flag("ceil_mode")});
+    return max_pool3d(
+        f.tensor("x"), size3(f, "kernel_size"),
+        {.stride = stride_of(f, size3), .padding = size3(f, "padding"), .dilation = size3(f, "dilation", 1), .ceil_mode = f.flag("ceil_mode")});
   });
   functions["avg_pool1d"] = one([](const Fixture& f) {
     return avg_pool1d(f.tensor("x"), number(f, "kernel_size"),

@@ -27,6 +27,7 @@ TEST(Products, AgreeWithPyTorch) {
     for (const auto& [name, t] : f.inputs()) operands.push_back(t);
     return einsum(f.text("equation"), operands);
   });
+  functions["linear"] = one([](const Fixture& f) { return linear(f.tensor("input"), f.tensor("weight"), f.tensor("bias")); });
   expect_family("products", functions);
 }
 

@@ -41,6 +41,15 @@ TEST(Reductions, AgreeWithPyTorch) {
   functions["median_dim"] = [](const Fixture& f) { return pair_of(median(f.tensor("input"), f.integer("dim"), f.flag("keepdim"))); };
   functions["max_dim"] = [](const Fixture& f) { return pair_of(max(f.tensor("input"), f.integer("dim"), f.flag("keepdim"))); };
   functions["min_dim"] = [](const Fixture& f) { return pair_of(min(f.tensor("input"), f.integer("dim"), f.flag("keepdim"))); };
+  functions["sum"] = one([](const Fixture& f) { return sum(f.tensor("x"), f.sizes("dims"), f.flag("keepdim")); });
+  functions["mean"] = one([](const Fixture& f) { return mean(f.tensor("x"), f.sizes("dims"), f.flag("keepdim")); });
+  functions["amax"] = one([](const Fixture& f) { return amax(f.tensor("x"), f.sizes("dims"), f.flag("keepdim")); });
+  functions["amin"] = one([](const Fixture& f) { return amin(f.tensor("x"), f.sizes("dims"), f.flag("keepdim")); });
+  functions["prod"] = one([](const Fixture& f) { return prod(f.tensor("x"), f.sizes("dims"), f.flag("keepdim")); });
+  functions["argmax_dim"] = one([](const Fixture& f) { return argmax(f.tensor("input"), f.integer("dim"), f.flag("keepdim")); });
+  functions["argmin_dim"] = one([](const Fixture& f) { return argmin(f.tensor("input"), f.integer("dim"), f.flag("keepdim")); });
+  functions["softmax"] = one([](const Fixture& f) { return softmax(f.tensor("x"), f.integer("dim")); });
+  functions["log_softmax"] = one([](const Fixture& f) { return log_softmax(f.tensor("x"), f.integer("dim")); });
   expect_family("reductions", functions);
 }
 

@@ -56,7 +56,7 @@ TEST(Sequence, AgreesWithPyTorch) {
                        return std::vector<Tensor>{y, state.first, state.second};
                      }},
                 },
-                4e-6);
+                tolerance::layers, tolerance::layer_gradients);
 }
 
 TEST(Sequence, SaysWhatIsWrong) {

@@ -43,6 +43,14 @@ TEST(Shapes, AgreeWithPyTorch) {
   functions["vstack"] = one([](const Fixture& f) { return vstack({f.tensor("a"), f.tensor("b")}); });
   functions["meshgrid"] = [](const Fixture& f) { return meshgrid({f.tensor("a"), f.tensor("b")}, f.text("indexing")); };
   functions["index"] = one([](const Fixture& f) { return f.tensor("x").index({1, "...", Slice(1, None), None, Slice(None, None, 2)}); });
+  functions["transpose"] = one([](const Fixture& f) { return transpose(f.tensor("x"), f.integer("dim0"), f.integer("dim1")); });
+  functions["permute"] = one([](const Fixture& f) { return permute(f.tensor("x"), f.sizes("dims")); });
+  functions["expand"] = one([](const Fixture& f) { return f.tensor("x").expand(Shape::of(f.sizes("shape"))); });
+  functions["reshape"] = one([](const Fixture& f) { return reshape(f.tensor("x"), Shape::of(f.sizes("shape"))); });
+  functions["flatten"] = one([](const Fixture& f) { return flatten(f.tensor("x"), f.integer("start"), f.integer("end")); });
+  functions["slice"] =
+      one([](const Fixture& f) { return f.tensor("x").slice(f.integer("dim"), f.integer("start"), f.integer("end"), f.integer("step")); });
+  functions["cat"] = one([](const Fixture& f) { return cat({f.tensor("a"), f.tensor("b")}, f.integer("dim")); });
   expect_family("shapes", functions);
 }
 
