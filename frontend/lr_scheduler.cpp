@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "frontend/dispatch.h"
+#include "frontend/module_state.h"
 #include "frontend/optim_state.h"
 #include "ir/schedule.h"
 #include "runtime_min/schedule.h"
@@ -234,6 +236,68 @@ void LRScheduler::set_last_epoch(std::int64_t steps) {
   require(steps >= 0, "a schedule cannot stand before its first step");
   state_->steps = steps;
   state_->apply();
+}
+
+namespace {
+
+/// The numbers of a schedule and of its parts, each under its name.
+template <class AnySchedule, class OnNumber, class OnMilestones>
+void for_each_number(AnySchedule& schedule, const std::string& prefix, OnNumber&& on_number, OnMilestones&& on_milestones) {
+  for (auto& [name, value] : schedule.options) on_number(prefix + name, value);
+  if (!schedule.milestones.empty()) on_milestones(prefix + "milestones", schedule.milestones);
+  for (std::size_t i = 0; i < schedule.parts.size(); ++i)
+    for_each_number(schedule.parts[i], fmt::format("{}{}.", prefix, i), on_number, on_milestones);
+}
+
+Shape list_of(std::size_t n) { return Shape{static_cast<std::int64_t>(n)}; }
+
+}  // namespace
+
+nn::StateDict LRScheduler::state_dict() const {
+  std::vector<double> rates;
+  for (const auto& g : state_->optimizer->groups) rates.push_back(g.base_lr);
+  nn::StateDict result{{"last_epoch", tensor(state_->steps, DType::i64)}, {"base_lrs", from_data(rates, list_of(rates.size()))}};
+  for_each_number(
+      state_->schedule, "", [&](const std::string& name, double value) { result.emplace_back(name, tensor(value, DType::f64)); },
+      [&](const std::string& name, const std::vector<double>& values) { result.emplace_back(name, from_data(values, list_of(values.size()))); });
+  return result;
+}
+
+nn::LoadReport LRScheduler::load_state_dict(const nn::StateDict& state, bool strict, Location where) {
+  const std::string what = "load_state_dict of a learning-rate schedule";
+  std::int64_t steps = state_->steps;
+  std::vector<double> rates;
+  for (const auto& g : state_->optimizer->groups) rates.push_back(g.base_lr);
+  ir::Schedule schedule = state_->schedule;
+  std::vector<nn::LoadTarget> expected{{"last_epoch", {DType::i64, Shape{}}}, {"base_lrs", {DType::f64, list_of(rates.size())}}};
+  for_each_number(
+      schedule, "", [&](const std::string& name, double) { expected.push_back({name, {DType::f64, Shape{}}}); },
+      [&](const std::string& name, const std::vector<double>& values) { expected.push_back({name, {DType::f64, list_of(values.size())}}); });
+  nn::LoadReport report = nn::check_entries(expected, state, strict, what, where);
+  const std::map<std::string, Tensor> given(state.begin(), state.end());
+  const auto read = [&](const std::string& name, auto&& take) {
+    if (const auto it = given.find(name); it != given.end()) take(it->second);
+  };
+  read("last_epoch", [&](const Tensor& t) { steps = t.item<std::int64_t>(); });
+  read("base_lrs", [&](const Tensor& t) { rates = t.to_vector<double>(); });
+  for_each_number(
+      schedule, "", [&](const std::string& name, double& value) { read(name, [&](const Tensor& t) { value = t.item<double>(); }); },
+      [&](const std::string& name, std::vector<double>& values) { read(name, [&](const Tensor& t) { values = t.to_vector<double>(); }); });
+  if (steps < 0) detail::fail_at(fmt::format("{}: last_epoch must not be negative, got {}; nothing was loaded", what, steps), where);
+  for (const double rate : rates)
+    if (!(rate >= 0 && std::isfinite(rate)))
+      detail::fail_at(fmt::format("{}: base_lrs must be finite and not negative, got {}; nothing was loaded", what, rate), where);
+  try {
+    ir::check_schedule(schedule);
+  } catch (UserError& e) {
+    e.note(what + "; nothing was loaded").at(where.file_name(), where.line);
+    throw;
+  }
+  state_->steps = steps;
+  state_->schedule = std::move(schedule);
+  for (std::size_t i = 0; i < rates.size(); ++i) state_->optimizer->groups[i].base_lr = rates[i];
+  state_->apply();
+  return report;
 }
 
 LRScheduler& LRScheduler::warmup(std::int64_t iters, WarmupOptions options) {

@@ -182,7 +182,7 @@ LoadReport check_entries(const std::vector<LoadTarget>& targets, const StateDict
   std::map<std::string, Tensor> given;
   std::vector<std::string> problems;
   for (const auto& [name, t] : state)
-    if (!given.emplace(name, t).second) problems.push_back("twice      " + name);
+    if (!given.emplace(name, t).second) problems.push_back("twice       " + name);
   LoadReport report;
   std::set<std::string> known;
   std::set<const void*> found;  // a shared parameter may come under any of its names
@@ -198,13 +198,15 @@ LoadReport check_entries(const std::vector<LoadTarget>& targets, const StateDict
       continue;
     }
     const auto kind = [](DType d) { return d == DType::boolean ? 0 : ir::is_floating(d) ? 2 : 1; };
-    if (it->second.shape() != type.shape || kind(it->second.dtype()) != kind(type.dtype))
+    if (!it->second.defined())
+      problems.push_back("mismatch    " + name + "  expected " + type.to_string() + ", got an undefined tensor");
+    else if (it->second.shape() != type.shape || kind(it->second.dtype()) != kind(type.dtype))
       problems.push_back("mismatch    " + name + "  expected " + type.to_string() + ", got " + it->second.describe());
   }
   for (const auto& [name, t] : state)
     if (!known.count(name)) {
       report.unexpected.push_back(name);
-      if (strict) problems.push_back("unexpected  " + name + "  " + t.describe());
+      if (strict) problems.push_back("unexpected  " + name + "  " + (t.defined() ? t.describe() : "an undefined tensor"));
     }
   if (!problems.empty()) {
     UserError error(what + ": " + std::to_string(problems.size()) + (problems.size() == 1 ? " entry does" : " entries do") +
@@ -220,7 +222,7 @@ LoadReport check_entries(const std::vector<LoadTarget>& targets, const StateDict
 
 void check_train_step(const StateDict& state, const std::string& what, Location where) {
   for (const auto& [name, t] : state)
-    if (name == "train_step" && t.numel() == 1 && t.dtype() == DType::i64 && t.item<std::int64_t>() < 0)
+    if (name == "train_step" && t.defined() && t.numel() == 1 && t.dtype() == DType::i64 && t.item<std::int64_t>() < 0)
       graven::detail::fail_at(what + ": train_step must not be negative, got " + std::to_string(t.item<std::int64_t>()), where);
 }
 

@@ -4,8 +4,11 @@
 #include <limits>
 #include <unordered_set>
 
+#include <fmt/format.h>
+
 #include "frontend/dispatch.h"
 #include "frontend/eager/program.h"
+#include "frontend/module_state.h"
 #include "frontend/optim_state.h"
 #include "graven/utils/clip_grad.h"
 #include "ir/optimizer_kind.h"
@@ -144,55 +147,101 @@ void Optimizer::step() {
   }
 }
 
-std::vector<std::pair<std::string, Tensor>> Optimizer::state_dict() const {
-  std::vector<std::pair<std::string, Tensor>> result;
+namespace {
+
+/// Every option, also where there is no clipping, and the rate that schedules start from: what state_dict() has of a group.
+std::map<std::string, double> written_options(const Optimizer::State::Group& group) {
+  std::map<std::string, double> options = group.options;
+  options.emplace(ir::kClipMaxNorm, std::numeric_limits<double>::infinity());
+  options.emplace(ir::kClipNormType, 2);
+  options.emplace("initial_lr", group.base_lr);
+  return options;
+}
+
+void read_options(Optimizer::State::Group& group, std::map<std::string, double> options) {
+  group.base_lr = options.at("initial_lr");
+  options.erase("initial_lr");
+  if (options.at(std::string(ir::kClipMaxNorm)) == std::numeric_limits<double>::infinity()) {
+    options.erase(std::string(ir::kClipMaxNorm));
+    options.erase(std::string(ir::kClipNormType));
+  }
+  group.options = std::move(options);
+}
+
+}  // namespace
+
+nn::StateDict Optimizer::state_dict() const {
+  nn::StateDict result;
   for (std::size_t g = 0; g < state_->groups.size(); ++g) {
-    const auto& group = state_->groups[g];
+    const State::Group& group = state_->groups[g];
     for (std::size_t i = 0; i < group.parameters.size(); ++i) {
-      const std::string prefix = std::to_string(g) + "." + std::to_string(i) + ".";
+      const std::string prefix = fmt::format("{}.{}.", g, i);
       for (const std::string& name : state_->state_names())
         if (group.states.at(name)[i].defined()) result.emplace_back(prefix + name, group.states.at(name)[i]);
       result.emplace_back(prefix + "step", tensor(group.steps[i], DType::i64));
     }
+    for (const auto& [name, value] : written_options(group)) result.emplace_back(fmt::format("{}.{}", g, name), tensor(value, DType::f64));
   }
   return result;
 }
 
-void Optimizer::load_state_dict(const std::vector<std::pair<std::string, Tensor>>& state) {
-  std::map<std::string, Tensor> given(state.begin(), state.end());
-  std::vector<std::string> problems;
-  std::size_t used = 0;
-  // Checked first, so that nothing changes when anything is wrong.
+nn::LoadReport Optimizer::load_state_dict(const nn::StateDict& state, bool strict, Location where) {
+  const std::string what = "load_state_dict of " + state_->kind;
+  const std::map<std::string, Tensor> given(state.begin(), state.end());
   std::vector<State::Group> next = state_->groups;
-  for (std::size_t g = 0; g < next.size(); ++g)
-    for (std::size_t i = 0; i < next[g].parameters.size(); ++i) {
-      const std::string prefix = std::to_string(g) + "." + std::to_string(i) + ".";
-      const auto step = given.find(prefix + "step");
-      if (step == given.end())
-        problems.push_back("missing     " + prefix + "step");
-      else if (++used, step->second.numel() != 1)
-        problems.push_back("mismatch    " + prefix + "step  expected i64[], got " + step->second.describe());
-      else
-        next[g].steps[i] = step->second.item<std::int64_t>();
-      for (const std::string& name : state_->state_names()) {
-        const auto it = given.find(prefix + name);
-        next[g].states[name][i] = {};
-        if (it == given.end()) continue;
-        ++used;
-        const Tensor& p = next[g].parameters[i];
-        if (it->second.shape() != p.shape() || !ir::is_floating(it->second.dtype()))
-          problems.push_back("mismatch    " + prefix + name + "  expected " + p.describe() + ", got " + it->second.describe());
-        else
-          next[g].states[name][i] = it->second.detach().to(p.dtype()).clone();
+  std::vector<nn::LoadTarget> expected;
+  struct Buffer {
+    Tensor* own;
+    const Tensor* given;
+    DType dtype;
+  };
+  std::vector<Buffer> buffers;
+  // A scalar, if there is one that fits: check_entries() reports the others.
+  const auto scalar = [&](const std::string& name, DType dtype) -> const Tensor* {
+    expected.push_back({name, {dtype, Shape{}}});
+    const auto it = given.find(name);
+    if (it == given.end() || !it->second.defined() || !it->second.sizes().empty()) return nullptr;
+    return ir::is_floating(it->second.dtype()) == ir::is_floating(dtype) && it->second.dtype() != DType::boolean ? &it->second : nullptr;
+  };
+  for (std::size_t g = 0; g < next.size(); ++g) {
+    State::Group& group = next[g];
+    std::map<std::string, double> options = written_options(group);
+    for (auto& [name, value] : options)
+      if (const Tensor* t = scalar(fmt::format("{}.{}", g, name), DType::f64)) value = t->item<double>();
+    read_options(group, std::move(options));
+    for (std::size_t i = 0; i < group.parameters.size(); ++i) {
+      const std::string prefix = fmt::format("{}.{}.", g, i);
+      const Tensor* step = scalar(prefix + "step", DType::i64);
+      if (step) group.steps[i] = step->item<std::int64_t>();
+      for (const ir::OptimizerState& known : ir::optimizer_kind(state_->kind).states) {
+        const std::string name(known.name);
+        Tensor& own = group.states.at(name)[i];
+        const bool used = ir::is_used(known, group.options), found = given.count(prefix + name) != 0;
+        // Before its first step a parameter has none.
+        if (!used || (step && group.steps[i] == 0 && !found)) {
+          own = {};
+        } else if (found || group.steps[i] > 0) {
+          expected.push_back({prefix + name, {group.parameters[i].dtype(), group.parameters[i].shape()}});
+          if (found) buffers.push_back({&own, &given.at(prefix + name), group.parameters[i].dtype()});
+        }
       }
     }
-  if (used != state.size()) problems.push_back(std::to_string(state.size() - used) + " entries belong to no parameter");
-  if (!problems.empty()) {
-    UserError error("load_state_dict of " + state_->kind + ": the state does not fit; nothing was loaded");
-    for (std::size_t i = 0; i < problems.size() && i < 20; ++i) error.note(problems[i]);
-    throw error;
   }
+  nn::LoadReport report = nn::check_entries(expected, state, strict, what, where);
+  for (std::size_t g = 0; g < next.size(); ++g) {
+    try {
+      check_options(state_->kind, next[g].options);
+      check_range(state_->kind, "initial_lr", next[g].base_lr, 0, 1e300);
+    } catch (UserError& e) {
+      e.note(fmt::format("load_state_dict: in group {}; nothing was loaded", g)).at(where.file_name(), where.line);
+      throw;
+    }
+    for (std::size_t i = 0; i < next[g].steps.size(); ++i)
+      if (next[g].steps[i] < 0) detail::fail_at(fmt::format("{}: {}.{}.step must not be negative, got {}", what, g, i, next[g].steps[i]), where);
+  }
+  for (const Buffer& b : buffers) *b.own = b.given->detach().to(b.dtype).clone();
   state_->groups = std::move(next);
+  return report;
 }
 
 // ---- kinds ----------------------------------------------------------------------------------------------------------------------------

@@ -298,6 +298,75 @@ TEST(Schedules, SayWhatIsWrong) {
   for (const auto& c : cases) EXPECT_EQ(test::error_of(c.mistake), std::string("error: ") + c.error);
 }
 
+TEST(Schedules, GoOnFromTheirState) {
+  for (const auto& [name, make] : pytorch_schedules()) {
+    SCOPED_TRACE(name);
+    const optim::SGD one = two_groups(), other = two_groups();
+    LRScheduler schedule = make(one);
+    for (int t = 0; t < 9; ++t) schedule.step();
+    LRScheduler resumed = make(other);
+    // Whatever its optimizer's rates are by then.
+    optim::SGD(other).set_learning_rate(0.7);
+    const nn::LoadReport report = resumed.load_state_dict(schedule.state_dict());
+    EXPECT_TRUE(report.missing.empty() && report.unexpected.empty());
+    EXPECT_EQ(resumed.last_epoch(), 9);
+    for (int t = 0; t < 20; ++t) {
+      EXPECT_EQ(resumed.get_last_lr(), schedule.get_last_lr()) << t;
+      EXPECT_EQ(other.learning_rates(), one.learning_rates()) << t;
+      schedule.step();
+      resumed.step();
+    }
+  }
+}
+
+TEST(Schedules, TakeTheirOptionsFromTheirState) {
+  const optim::SGD one = one_group(0.1), other = one_group(0.1);
+  StepLR schedule(one, {.step_size = 3, .gamma = 0.5}), resumed(other, {.step_size = 7, .gamma = 0.25});
+  resumed.load_state_dict(schedule.state_dict());
+  for (int t = 0; t < 8; ++t, schedule.step(), resumed.step()) EXPECT_EQ(resumed.get_last_lr(), schedule.get_last_lr()) << t;
+}
+
+TEST(Schedules, SayWhatIsWrongInTheirState) {
+  const optim::SGD optimizer = one_group(0.1);
+  StepLR schedule(optimizer, {.step_size = 3, .gamma = 0.5});
+  schedule.step();
+  const nn::StateDict good = schedule.state_dict();
+  const struct {
+    const char* name;
+    Tensor value;  ///< undefined: none of the name
+    const char* error;
+  } cases[] = {
+      {"last_epoch", Tensor(), "missing     last_epoch  i64[]"},
+      {"base_lrs", Tensor(), "missing     base_lrs  f64[1]"},
+      {"gamma", Tensor(), "missing     gamma  f64[]"},
+      {"T_max", tensor(1.), "unexpected  T_max  f32[]"},
+      {"last_epoch", tensor(-1), "last_epoch must not be negative, got -1"},
+      {"last_epoch", tensor(1.5), "mismatch    last_epoch  expected i64[], got f32[]"},
+      {"base_lrs", tensor({1., 2.}), "mismatch    base_lrs  expected f64[1], got f32[2]"},
+      {"base_lrs", tensor({-1.}), "base_lrs must be finite and not negative, got -1"},
+      {"step_size", tensor(0.), "expected a whole number from 1 to 2^53 for step_size, found 0"},
+      {"gamma", tensor(std::numeric_limits<double>::infinity()), "expected a finite number for gamma, found inf"},
+  };
+  for (const auto& c : cases) {
+    nn::StateDict state;
+    bool found = false;
+    for (const auto& entry : good) {
+      found |= entry.first == c.name;
+      if (entry.first != c.name)
+        state.push_back(entry);
+      else if (c.value.defined())
+        state.emplace_back(c.name, c.value);
+    }
+    if (!found) state.emplace_back(c.name, c.value);
+    const std::string text = test::error_of([&] { schedule.load_state_dict(state); });
+    EXPECT_NE(text.find(c.error), std::string::npos) << text;
+    EXPECT_NE(text.find("load_state_dict of a learning-rate schedule"), std::string::npos) << text;
+    EXPECT_NE(text.find("lr_scheduler_test.cpp:"), std::string::npos) << text;
+    EXPECT_EQ(schedule.last_epoch(), 1);
+    EXPECT_EQ(optimizer.learning_rates(), (std::vector<double>{0.1}));
+  }
+}
+
 struct Mlp : nn::Module<Mlp> {
   nn::Linear hidden = child("hidden", nn::Linear(6, 20));
   nn::Linear logits = child("logits", nn::Linear(20, 3));

@@ -2,7 +2,9 @@
 #include <gtest/gtest.h>
 
 #include <graven/graven.h>
+#include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -155,6 +157,174 @@ TEST(Optimizers, SayWhatIsWrong) {
   EXPECT_NE(error_of([&] { optim::LAMB({p}, {.betas = {1.0, 0.9}}); }).find("lamb: the option betas[0] is out of range"), std::string::npos);
   optim::SGD a({p}), b({p});
   EXPECT_NE(error_of([&] { a.load_state_dict({{"9.9.step", tensor(1)}}); }).find("missing     0.0.step"), std::string::npos);
+}
+
+struct StateCase {
+  const char* name;
+  optim::Optimizer (*make)(const std::vector<Tensor>& parameters, double lr);
+  std::vector<std::string> buffers;
+};
+const StateCase kStateCases[] = {
+    {"sgd", [](const std::vector<Tensor>& p, double lr) -> optim::Optimizer { return optim::SGD(p, {.lr = lr}); }, {}},
+    {"sgd_momentum",
+     [](const std::vector<Tensor>& p, double lr) -> optim::Optimizer { return optim::SGD(p, {.lr = lr, .momentum = 0.9, .clip_grad_max_norm = 2}); },
+     {"momentum"}},
+    {"adam", [](const std::vector<Tensor>& p, double lr) -> optim::Optimizer { return optim::Adam(p, {.lr = lr}); }, {"m", "v"}},
+    {"adamw_amsgrad",
+     [](const std::vector<Tensor>& p, double lr) -> optim::Optimizer { return optim::AdamW(p, {.lr = lr, .amsgrad = true}); },
+     {"m", "v", "max_v"}},
+    {"rmsprop",
+     [](const std::vector<Tensor>& p, double lr) -> optim::Optimizer { return optim::RMSprop(p, {.lr = lr, .momentum = 0.9, .centered = true}); },
+     {"square_avg", "grad_avg", "momentum"}},
+    {"adagrad", [](const std::vector<Tensor>& p, double lr) -> optim::Optimizer { return optim::Adagrad(p, {.lr = lr}); }, {"sum"}},
+    {"adadelta",
+     [](const std::vector<Tensor>& p, double lr) -> optim::Optimizer { return optim::Adadelta(p, {.lr = lr}); },
+     {"square_avg", "acc_delta"}},
+    {"lamb", [](const std::vector<Tensor>& p, double lr) -> optim::Optimizer { return optim::LAMB(p, {.lr = lr}); }, {"m", "v"}},
+};
+
+void take_step(optim::Optimizer& optimizer, int t) {
+  double i = 0;
+  for (Tensor& p : optimizer.parameters()) p.set_grad((p.detach() + ++i + t).sin());
+  optimizer.step();
+}
+
+nn::StateDict copy_of(const nn::StateDict& state) {
+  nn::StateDict copy;
+  for (const auto& [name, t] : state) copy.emplace_back(name, t.detach().clone());
+  return copy;
+}
+
+void expect_same(const nn::StateDict& found, const nn::StateDict& expected) {
+  ASSERT_EQ(found.size(), expected.size());
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    EXPECT_EQ(found[i].first, expected[i].first);
+    EXPECT_TRUE(equal(found[i].second, expected[i].second)) << found[i].first;
+  }
+}
+
+TEST(OptimizerState, EveryEntryIsNeededAndNothingIsLoadedWithoutIt) {
+  for (const StateCase& c : kStateCases) {
+    SCOPED_TRACE(c.name);
+    Tensor a = tensor({1., 2.}, f64).requires_grad_(), b = tensor({3.}).requires_grad_();
+    optim::Optimizer trained = c.make({a, b}, 0.25), other = c.make({a, b}, 0.5);
+    for (int t = 0; t < 3; ++t) take_step(trained, t);
+    take_step(other, 7);
+    const nn::StateDict state = copy_of(trained.state_dict()), before = copy_of(other.state_dict());
+    std::size_t buffers = 0;
+    for (const std::string& name : c.buffers)
+      for (const auto& entry : state) buffers += entry.first.substr(entry.first.find('.', 2) + 1) == name;
+    EXPECT_EQ(buffers, 2 * c.buffers.size());
+    for (std::size_t i = 0; i < state.size(); ++i) {
+      nn::StateDict partial = state;
+      partial.erase(partial.begin() + static_cast<std::ptrdiff_t>(i));
+      const std::string text = error_of([&] { other.load_state_dict(partial); });
+      EXPECT_NE(text.find("load_state_dict of " + other.kind() + ": 1 entry does not fit; nothing was loaded\n  missing     " + state[i].first),
+                std::string::npos)
+          << text;
+      EXPECT_NE(text.find("optim_test.cpp:"), std::string::npos) << text;
+      expect_same(other.state_dict(), before);
+    }
+    other.load_state_dict(state);
+    expect_same(other.state_dict(), state);
+    EXPECT_EQ(other.learning_rates(), (std::vector<double>{0.25}));
+  }
+}
+
+TEST(OptimizerState, LoadsWhatThereIsWhereNotStrict) {
+  Tensor p = tensor({1., 2.}, f64).requires_grad_();
+  optim::Adam trained({p}, {.lr = 0.25}), other({p}, {.lr = 0.5});
+  take_step(trained, 0);
+  take_step(other, 1);
+  nn::StateDict state = copy_of(trained.state_dict());
+  const Tensor own = other.state_dict().at(1).second.clone();
+  ASSERT_EQ(state.at(1).first, "0.0.v");
+  state[1].first = "0.0.w";
+  const nn::LoadReport report = other.load_state_dict(state, false);
+  EXPECT_EQ(report.missing, (std::vector<std::string>{"0.0.v"}));
+  EXPECT_EQ(report.unexpected, (std::vector<std::string>{"0.0.w"}));
+  EXPECT_TRUE(equal(other.state_dict().at(0).second, state[0].second));
+  EXPECT_TRUE(equal(other.state_dict().at(1).second, own));
+  EXPECT_EQ(other.learning_rates(), (std::vector<double>{0.25}));
+}
+
+TEST(OptimizerState, OptionsComeFromTheDictionary) {
+  Tensor p = tensor({1., 2.}, f64).requires_grad_(), q = tensor({1., 2.}, f64).requires_grad_();
+  optim::SGD trained({p}, {.lr = 0.25, .momentum = 0.5, .weight_decay = 0.1, .clip_grad_max_norm = 0.5}), other({q}, {.lr = 1});
+  take_step(trained, 0);
+  other.load_state_dict(trained.state_dict());
+  {
+    const NoGradGuard no_grad;
+    q.copy_(p);
+  }
+  take_step(trained, 1);
+  take_step(other, 1);
+  EXPECT_TRUE(equal(p, q));
+  // Options that use no buffer call for none; and the other way round.
+  optim::SGD plain({q}, {.lr = 1});
+  take_step(plain, 0);
+  trained.load_state_dict(plain.state_dict());
+  expect_same(trained.state_dict(), plain.state_dict());
+}
+
+TEST(OptimizerState, BeforeTheFirstStepThereIsNone) {
+  Tensor p = tensor({1., 2.}, f64).requires_grad_();
+  optim::Adam fresh({p}), trained({p});
+  take_step(trained, 0);
+  trained.load_state_dict(fresh.state_dict());
+  expect_same(trained.state_dict(), fresh.state_dict());
+  for (const auto& entry : trained.state_dict()) EXPECT_EQ(entry.first.find("0.0.m"), std::string::npos);
+}
+
+TEST(OptimizerState, GoesThroughAFile) {
+  Tensor p = tensor({1., 2.}, f64).requires_grad_();
+  optim::LAMB trained({p}, {.lr = 0.3}), other({p});
+  take_step(trained, 0);
+  const std::string path = testing::TempDir() + "graven_optimizer_state.safetensors";
+  nn::save(trained.state_dict(), path);
+  other.load_state_dict(nn::load(path));
+  std::remove(path.c_str());
+  expect_same(other.state_dict(), trained.state_dict());
+}
+
+TEST(OptimizerState, SaysWhatIsWrong) {
+  const struct {
+    const char* name;
+    Tensor value;
+    const char* error;
+  } cases[] = {
+      {"0.0.m", zeros({3}, f64), "mismatch    0.0.m  expected f64[2], got f64[3]"},
+      {"0.0.v", zeros({2}, i64), "mismatch    0.0.v  expected f64[2], got i64[2]"},
+      {"0.0.v", Tensor(), "mismatch    0.0.v  expected f64[2], got an undefined tensor"},
+      {"0.0.step", tensor({1, 2}), "mismatch    0.0.step  expected i64[], got i64[2]"},
+      {"0.0.step", tensor(1.0), "mismatch    0.0.step  expected i64[], got f32[]"},
+      {"0.0.step", tensor(-1), "0.0.step must not be negative, got -1"},
+      {"0.lr", tensor(-1., f64), "adam: the option lr is out of range, got -1"},
+      {"0.lr", tensor(std::nan(""), f64), "adam: the option lr is out of range, got nan"},
+      {"0.lr", tensor({1., 2.}), "mismatch    0.lr  expected f64[], got f32[2]"},
+      {"0.beta1", tensor(2., f64), "adam: the option betas[0] is out of range, got 2"},
+      {"0.initial_lr", tensor(-1., f64), "adam: the option initial_lr is out of range"},
+      {"0.foo", tensor(1.), "unexpected  0.foo  f32[]"},
+      {"0.0.max_v", zeros({2}), "unexpected  0.0.max_v  f32[2]"},
+      {"1.lr", tensor(1.), "unexpected  1.lr  f32[]"},
+  };
+  Tensor p = tensor({1., 2.}, f64).requires_grad_();
+  optim::Adam trained({p}), other({p}, {.lr = 0.5});
+  take_step(trained, 0);
+  const nn::StateDict before = copy_of(other.state_dict());
+  for (const auto& c : cases) {
+    nn::StateDict state = copy_of(trained.state_dict());
+    const auto found = std::find_if(state.begin(), state.end(), [&](const auto& entry) { return entry.first == c.name; });
+    if (found == state.end())
+      state.emplace_back(c.name, c.value);
+    else
+      found->second = c.value;
+    const std::string text = error_of([&] { other.load_state_dict(state); });
+    EXPECT_NE(text.find(c.error), std::string::npos) << c.name << ": " << text;
+    EXPECT_NE(text.find("optim_test.cpp:"), std::string::npos) << text;
+    EXPECT_NE(text.find("load_state_dict"), std::string::npos) << text;
+    expect_same(other.state_dict(), before);
+  }
 }
 
 TEST(Schedules, GiveTheRatesOfPyTorch) {

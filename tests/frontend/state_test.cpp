@@ -77,10 +77,12 @@ const Fault kFaults[] = {
     {"rank", [](nn::StateDict& s) { entry(s, "model.last.bias") = zeros({1, 2}); }, "mismatch    model.last.bias  expected f32[2], got f32[1,2]"},
     {"shape_of_state", [](nn::StateDict& s) { entry(s, "model.first.bias-momentum") = zeros({3}); },
      "mismatch    model.first.bias-momentum  expected f32[4], got f32[3]"},
+    {"undefined", [](nn::StateDict& s) { entry(s, "model.last.bias") = Tensor(); },
+     "mismatch    model.last.bias  expected f32[2], got an undefined tensor"},
     {"kind", [](nn::StateDict& s) { entry(s, "model.last.bias") = zeros({2}, i64); }, "mismatch    model.last.bias  expected f32[2], got i64[2]"},
     {"kind_of_step", [](nn::StateDict& s) { entry(s, "train_step") = tensor(1.5); }, "mismatch    train_step  expected i64[], got f32[]"},
     {"negative_step", [](nn::StateDict& s) { entry(s, "train_step") = tensor(-1); }, "train_step must not be negative, got -1"},
-    {"twice", [](nn::StateDict& s) { s.push_back(s.front()); }, "twice      model.first.weight"},
+    {"twice", [](nn::StateDict& s) { s.push_back(s.front()); }, "twice       model.first.weight"},
 };
 
 class Faults : public testing::TestWithParam<Fault> {};

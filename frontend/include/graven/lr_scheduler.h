@@ -46,6 +46,11 @@ class LRScheduler {
   /// During the first `iters` steps the rate is lr * factor (constant), or rises linearly from lr * factor to what the schedule has at step
   /// `iters`. The schedule's own clock runs from step 0.
   LRScheduler& warmup(std::int64_t iters, WarmupOptions options = {});
+  /// "last_epoch"; "base_lrs", what the groups start from; the schedule's options by their names, and "milestones"; of a sequence's parts as
+  /// "0.gamma".
+  nn::StateDict state_dict() const;
+  /// Into a schedule of the same class; its optimizer's rates follow. All or nothing, as Optimizer::load_state_dict.
+  nn::LoadReport load_state_dict(const nn::StateDict& state, bool strict = true, Location where = Location::current());
 
   struct State;
   const std::shared_ptr<State>& state() const { return state_; }

@@ -28,6 +28,7 @@
 #include <utility>
 #include <vector>
 
+#include "graven/state_dict.h"
 #include "graven/tensor.h"
 #include "graven/tree.h"
 
@@ -35,15 +36,7 @@ namespace graven::nn {
 
 struct ModuleState;
 
-/// Names and tensors, in order of registration.
-using StateDict = std::vector<std::pair<std::string, Tensor>>;
 using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
-
-/// What load_state_dict() did not use, with strict = false.
-struct LoadReport {
-  std::vector<std::string> missing;     ///< the module has them, the dictionary does not
-  std::vector<std::string> unexpected;  ///< the dictionary has them, the module does not
-};
 
 /// The name that something is registered under, and the line that registers it. Of a literal that is the literal's own line: a defaulted location
 /// within a member's initializer, where modules are mostly declared, would be the line of the constructor or of the class.

@@ -21,6 +21,7 @@
 #include <utility>
 #include <vector>
 
+#include "graven/state_dict.h"
 #include "graven/tensor.h"
 #include "ir/graph.h"
 
@@ -37,9 +38,13 @@ class Optimizer {
   void set_learning_rate(double lr);
   std::vector<Tensor> parameters() const;
   /// Optimizer state by "<group>.<index>.<name>", and "step". Names: "momentum" (SGD, RMSprop); "m", "v", "max_v" (Adam, AdamW; LAMB without the
-  /// last); "square_avg" (RMSprop, Adadelta), "grad_avg" (RMSprop), "acc_delta" (Adadelta), "sum" (Adagrad).
-  std::vector<std::pair<std::string, Tensor>> state_dict() const;
-  void load_state_dict(const std::vector<std::pair<std::string, Tensor>>& state);
+  /// last); "square_avg" (RMSprop, Adadelta), "grad_avg" (RMSprop), "acc_delta" (Adadelta), "sum" (Adagrad). What the options do not use is left out,
+  /// and so is what no step has made yet. Then the options, "<group>.<option>": lr, beta1 and so on, and initial_lr, what schedules start from.
+  nn::StateDict state_dict() const;
+  /// State and options become those of the dictionary. All or nothing: when anything has the wrong shape or an option is out of range, or strict and
+  /// anything is missing that the options call for, or unexpected, a user error lists it and nothing is changed. Where not strict, what is missing
+  /// stays as it is.
+  nn::LoadReport load_state_dict(const nn::StateDict& state, bool strict = true, Location where = Location::current());
   /// "sgd", "adam", "adamw", "rmsprop", "adagrad", "adadelta", "lamb"
   const std::string& kind() const;
 
