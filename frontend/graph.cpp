@@ -17,8 +17,8 @@
 #include "frontend/dispatch.h"
 #include "frontend/module_state.h"
 #include "frontend/optim_state.h"
+#include "frontend/serialize.h"
 #include "frontend/trace.h"
-#include "graven/serialize.h"
 #include "ir/json.h"
 #include "ir/optimizer_kind.h"
 
@@ -462,9 +462,11 @@ void GraphBase::save(const std::string& directory) const {
   StateDict weights;
   for (const auto& [path, t] : state_->variables())
     if (recorded.find(path) != ir::kNone) weights.emplace_back(path, t->tensor);
-  // The graph last: a folder that has one is whole.
-  nn::save(weights, directory + "/weights.safetensors");
-  ir::write_graph(directory + "/graph.json", recorded);
+  // The graph last: a folder that has one is whole. Over another graph's folder, the digest tells its files from this one's; other weights of one
+  // graph are as good as these.
+  const std::string saved = ir::digest_of(recorded);
+  save_file(weights, directory + "/weights.safetensors", {{std::string(ir::kSavedKey), saved}});
+  ir::write_graph(directory + "/graph.json", recorded, saved);
 }
 
 // ---- print ----------------------------------------------------------------------------------------------------------------------------

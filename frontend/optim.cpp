@@ -15,44 +15,6 @@
 
 namespace graven::optim {
 
-namespace {
-
-void check_range(const std::string& kind, const char* option, double value, double low, double high) {
-  if (!(value >= low && value <= high)) throw UserError(kind + ": the option " + option + " is out of range, got " + std::to_string(value));
-}
-
-/// The options that a range holds for, whatever the optimizer; those that it does not have are not looked at.
-void check_options(const std::string& kind, const std::map<std::string, double>& options) {
-  constexpr double kMost = 1e300, kBelowOne = 0.9999999999999999;
-  struct Range {
-    const char *option, *shown;
-    double most;
-  };
-  static constexpr Range kRanges[] = {{"lr", "lr", kMost},
-                                      {"weight_decay", "weight_decay", kMost},
-                                      {"momentum", "momentum", kMost},
-                                      {"eps", "eps", kMost},
-                                      {"lr_decay", "lr_decay", kMost},
-                                      {"initial_accumulator_value", "initial_accumulator_value", kMost},
-                                      {"clip_grad_max_norm", "clip_grad_max_norm", kMost},
-                                      {"alpha", "alpha", 1},
-                                      {"rho", "rho", 1},
-                                      {"beta1", "betas[0]", kBelowOne},
-                                      {"beta2", "betas[1]", kBelowOne}};
-  for (const Range& range : kRanges)
-    if (const auto it = options.find(range.option); it != options.end()) check_range(kind, range.shown, it->second, 0, range.most);
-  const auto at = [&](const char* name) {
-    const auto it = options.find(name);
-    return it == options.end() ? 0 : it->second;
-  };
-  if (options.count("clip_grad_norm_type") && !(at("clip_grad_norm_type") > 0))
-    throw UserError(kind + ": the option clip_grad_norm_type must be positive, got " + std::to_string(at("clip_grad_norm_type")));
-  if (at("nesterov") != 0 && (at("momentum") <= 0 || at("dampening") != 0))
-    throw UserError(kind + ": nesterov needs momentum above 0 and dampening 0");
-}
-
-}  // namespace
-
 std::vector<std::string> Optimizer::State::state_names() const {
   std::vector<std::string> names;
   for (const ir::OptimizerState& state : ir::optimizer_kind(kind).states) names.emplace_back(state.name);
@@ -63,7 +25,7 @@ Optimizer::Optimizer(std::string kind, std::vector<std::pair<std::vector<Tensor>
   state_->kind = std::move(kind);
   std::unordered_set<const detail::TensorImpl*> seen;
   for (auto& [parameters, options] : groups) {
-    check_options(state_->kind, options);
+    ir::check_options(state_->kind, options);
     State::Group group;
     for (const Tensor& t : parameters) {
       if (!t.defined()) continue;
@@ -90,7 +52,7 @@ std::vector<double> Optimizer::learning_rates() const {
 }
 
 void Optimizer::set_learning_rate(double lr) {
-  check_range(state_->kind, "lr", lr, 0, 1e300);
+  ir::check_options(state_->kind, {{"lr", lr}});
   for (auto& g : state_->groups) g.options["lr"] = g.base_lr = lr;
 }
 
@@ -230,8 +192,8 @@ nn::LoadReport Optimizer::load_state_dict(const nn::StateDict& state, bool stric
   nn::LoadReport report = nn::check_entries(expected, state, strict, what, where);
   for (std::size_t g = 0; g < next.size(); ++g) {
     try {
-      check_options(state_->kind, next[g].options);
-      check_range(state_->kind, "initial_lr", next[g].base_lr, 0, 1e300);
+      ir::check_options(state_->kind, next[g].options);
+      ir::check_options(state_->kind, {{"initial_lr", next[g].base_lr}});
     } catch (UserError& e) {
       e.note(fmt::format("load_state_dict: in group {}; nothing was loaded", g)).at(where.file_name(), where.line);
       throw;

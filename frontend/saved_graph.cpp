@@ -6,10 +6,12 @@
 #include "frontend/dispatch.h"
 #include "frontend/module_state.h"
 #include "frontend/optim_state.h"
+#include "frontend/serialize.h"
 #include "frontend/trace.h"
-#include "graven/serialize.h"
 #include "ir/json.h"
 #include "ir/optimizer_kind.h"
+#include "runtime_min/error.h"
+#include "runtime_min/safetensors.h"
 
 namespace graven::nn {
 
@@ -26,12 +28,20 @@ struct SavedGraph::State {
 
 SavedGraph::SavedGraph(const std::string& directory, Location where) : state_(std::make_shared<State>()) {
   State& s = *state_;
-  s.graph = ir::read_graph(directory + "/graph.json");
+  std::string saved;
+  s.graph = ir::read_graph(directory + "/graph.json", &saved);
   std::vector<LoadTarget> expected;
   for (const ir::Value& v : s.graph.values)
     if (v.kind == ir::ValueKind::parameter || v.kind == ir::ValueKind::buffer) expected.push_back({v.name, v.type});
   // The file's tensors become the graph's: what fits has the size that the graph says, so nothing is allocated for a graph alone.
-  const StateDict weights = load(directory + "/weights.safetensors");
+  StateDict weights;
+  try {
+    const runtime::SafetensorsFile file(directory + "/weights.safetensors");
+    ir::check_saved_together(directory + "/graph.json", saved, file);
+    weights = tensors_of(file);
+  } catch (const runtime::Error& e) {
+    throw UserError(e.what());
+  }
   check_entries(expected, weights, true, "the weights of " + directory, where);
   const std::map<std::string, Tensor> given(weights.begin(), weights.end());
   for (const LoadTarget& target : expected) {

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "frontend/serialize.h"
 #include "frontend/tensor_impl.h"
 #include "runtime_min/error.h"
 #include "runtime_min/safetensors.h"
@@ -36,7 +37,7 @@ runtime::DType runtime_dtype(DType d) {
 
 }  // namespace
 
-void save(const StateDict& state, const std::string& path) {
+void save_file(const StateDict& state, const std::string& path, std::vector<std::pair<std::string, std::string>> metadata) {
   std::vector<Tensor> rows;
   std::vector<runtime::Variable> variables;
   for (const auto& [name, t] : state) {
@@ -45,25 +46,31 @@ void save(const StateDict& state, const std::string& path) {
     variables.push_back({name, runtime_dtype(t.dtype()), t.sizes(), rows.back().impl()->data()});
   }
   try {
-    runtime::save_variables(path, variables);
+    runtime::save_variables(path, variables, std::move(metadata));
   } catch (const runtime::Error& e) {
     throw UserError(e.what());
   }
 }
 
+void save(const StateDict& state, const std::string& path) { save_file(state, path, {}); }
+
+StateDict tensors_of(const runtime::SafetensorsFile& file) {
+  const std::string& path = file.path();
+  StateDict state;
+  for (const runtime::SafetensorsEntry& entry : file.entries()) {
+    std::optional<DType> dtype;
+    for (DType d : ir::kAllDTypes)
+      if (entry.dtype && runtime_dtype(d) == *entry.dtype) dtype = d;
+    if (!dtype) throw UserError(path + ": '" + entry.name + "': expected a dtype that Graven has, found " + entry.dtype_name);
+    const auto bytes = file.bytes(entry);
+    state.emplace_back(entry.name, from_bytes(bytes.data(), bytes.size(), *dtype, Shape::of(entry.shape)));
+  }
+  return state;
+}
+
 StateDict load(const std::string& path) {
   try {
-    const runtime::SafetensorsFile file(path);
-    StateDict state;
-    for (const runtime::SafetensorsEntry& entry : file.entries()) {
-      std::optional<DType> dtype;
-      for (DType d : ir::kAllDTypes)
-        if (entry.dtype && runtime_dtype(d) == *entry.dtype) dtype = d;
-      if (!dtype) throw UserError(path + ": '" + entry.name + "': expected a dtype that Graven has, found " + entry.dtype_name);
-      const auto bytes = file.bytes(entry);
-      state.emplace_back(entry.name, from_bytes(bytes.data(), bytes.size(), *dtype, Shape::of(entry.shape)));
-    }
-    return state;
+    return tensors_of(runtime::SafetensorsFile(path));
   } catch (const runtime::Error& e) {
     throw UserError(e.what());
   }

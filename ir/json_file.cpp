@@ -1,11 +1,13 @@
 #include <filesystem>
 #include <map>
+#include <span>
 
 #include "ir/diagnostic.h"
 #include "ir/json.h"
 #include "runtime_min/error.h"
 #include "runtime_min/file.h"
 #include "runtime_min/safetensors.h"
+#include "runtime_min/sha256.h"
 
 namespace graven::ir {
 
@@ -23,16 +25,27 @@ runtime::DType file_dtype(DType dtype) {
   return *found;
 }
 
-void write_constants(const std::string& path, const Graph& graph) {
+/// What to_json leaves to the file beside it, or nullptr.
+const TensorData* large_constant(const Graph& graph, ValueId value) {
+  const auto constant = graph.constants.find(value);
+  return constant == graph.constants.end() || constant->second->bytes.size() <= kInlineConstantBytes ? nullptr : constant->second.get();
+}
+
+std::vector<std::pair<std::string, std::string>> metadata_of(std::string_view saved) {
+  if (saved.empty()) return {};
+  return {{std::string(kSavedKey), std::string(saved)}};
+}
+
+void write_constants(const std::string& path, const Graph& graph, std::string_view saved) {
   std::vector<runtime::Variable> variables;
   for (std::size_t v = 0; v < graph.values.size(); ++v) {
-    const auto constant = graph.constants.find(static_cast<ValueId>(v));
-    if (constant == graph.constants.end() || constant->second->bytes.size() <= kInlineConstantBytes) continue;
-    const TensorData& data = *constant->second;
+    const TensorData* found = large_constant(graph, static_cast<ValueId>(v));
+    if (!found) continue;
+    const TensorData& data = *found;
     // Only read from, though a variable could be written into.
     variables.push_back({graph.values[v].name, file_dtype(data.type.dtype), data.type.shape.values(), const_cast<std::byte*>(data.bytes.data())});
   }
-  runtime::save_variables(path, variables);
+  runtime::save_variables(path, variables, metadata_of(saved));
 }
 
 /// Looks constants up in `<graph>.safetensors` or weights.safetensors, each opened when the first one is asked for.
@@ -60,6 +73,11 @@ class ConstantFiles {
     }
     return nullptr;
   }
+  /// The files that were opened must be the graph's.
+  void check(const std::string& graph, const std::string& saved) const {
+    for (const auto& [path, file] : files_)
+      if (file) check_saved_together(graph, saved, *file);
+  }
 
  private:
   std::vector<std::string> candidates_;
@@ -68,11 +86,27 @@ class ConstantFiles {
 
 }  // namespace
 
-void write_graph(const std::string& path, const Graph& graph) {
-  const std::string text = to_json(graph);
+std::string digest_of(const Graph& graph) {
+  const auto digest = [](std::string_view text) { return runtime::sha256(std::as_bytes(std::span(text.data(), text.size()))); };
+  std::string parts = digest(to_json(graph));
+  for (std::size_t v = 0; v < graph.values.size(); ++v)
+    if (const TensorData* data = large_constant(graph, static_cast<ValueId>(v))) parts += graph.values[v].name + "\n" + runtime::sha256(data->bytes);
+  return digest(parts);
+}
+
+void check_saved_together(const std::string& graph_path, std::string_view saved, const runtime::SafetensorsFile& file) {
+  if (saved.empty()) return;
+  for (const auto& [key, value] : file.metadata())
+    if (key == kSavedKey && value != saved)
+      throw UserError(graph_path + " and " + file.path() + " were not saved together: one of them is another graph's, or saving was interrupted")
+          .note("save the graph again, or copy both files of one folder");
+}
+
+void write_graph(const std::string& path, const Graph& graph, std::string_view saved) {
+  const std::string text = to_json(graph, saved);
   try {
     // The text last: where it stands, its constants stand.
-    if (has_large_constants(graph)) write_constants(beside(path), graph);
+    if (has_large_constants(graph)) write_constants(beside(path), graph, saved);
     runtime::AtomicFile file(path);
     file.write(text);
     file.commit();
@@ -81,13 +115,18 @@ void write_graph(const std::string& path, const Graph& graph) {
   }
 }
 
-Graph read_graph(const std::string& path) {
+Graph read_graph(const std::string& path, std::string* saved) {
   try {
     const runtime::MappedFile file(path);
     ConstantFiles constants(path);
     const auto bytes = file.bytes();
-    return from_json({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path,
-                     [&](const std::string& tensor, const TensorType& type) { return constants.load(tensor, type); });
+    std::string own;
+    Graph graph = from_json(
+        {reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path,
+        [&](const std::string& tensor, const TensorType& type) { return constants.load(tensor, type); }, &own);
+    constants.check(path, own);
+    if (saved) *saved = std::move(own);
+    return graph;
   } catch (const runtime::Error& e) {
     throw UserError(e.what());
   }

@@ -9,6 +9,8 @@
 #include "ir/json.h"
 #include "ir/json_document.h"
 #include "ir/op.h"
+#include "ir/optimizer_kind.h"
+#include "ir/schedule.h"
 #include "ir/verify.h"
 
 namespace graven::ir {
@@ -42,20 +44,25 @@ class Reader {
   Reader(std::string_view text, const std::string& file, const ConstantLoader& load_constant)
       : file_(file), load_constant_(load_constant), document_(text, file, kMaximumNesting) {}
 
-  Graph read() {
+  Graph read(std::string* saved_with) {
     const Place top;
-    Item format = document_.root(), version = format, name = format, stage = format, training = format, config = format, symbols = format,
-         modules = format, inputs = format, input_tree = format, parameters = format, states = format, hypers = format, constants = format,
-         nodes = format, outputs = format, output_tree = format, losses = format, gradients = format, optimizers = format;
+    Item format = document_.root(), version = format, saved = format, name = format, stage = format, training = format, config = format,
+         symbols = format, modules = format, inputs = format, input_tree = format, parameters = format, states = format, hypers = format,
+         constants = format, nodes = format, outputs = format, output_tree = format, losses = format, gradients = format, optimizers = format;
     // The version decides what else may stand here, so it is looked at first.
     expect(document_.root(), Kind::object, top);
     check_version(document_.root(), top);
-    fields(
-        document_.root(), top,
-        {{"format", &format},         {"version", &version},         {"name", &name},       {"stage", &stage},         {"training", &training},
-         {"config", &config},         {"symbols", &symbols},         {"modules", &modules}, {"inputs", &inputs},       {"input_tree", &input_tree},
-         {"parameters", &parameters}, {"states", &states},           {"hypers", &hypers},   {"constants", &constants}, {"nodes", &nodes},
-         {"outputs", &outputs},       {"output_tree", &output_tree}, {"losses", &losses},   {"gradients", &gradients}, {"optimizers", &optimizers}});
+    bool has_saved = false;
+    fields(document_.root(), top,
+           {{"format", &format},         {"version", &version},       {"saved", &saved, &has_saved}, {"name", &name},       {"stage", &stage},
+            {"training", &training},     {"config", &config},         {"symbols", &symbols},         {"modules", &modules}, {"inputs", &inputs},
+            {"input_tree", &input_tree}, {"parameters", &parameters}, {"states", &states},           {"hypers", &hypers},   {"constants", &constants},
+            {"nodes", &nodes},           {"outputs", &outputs},       {"output_tree", &output_tree}, {"losses", &losses},   {"gradients", &gradients},
+            {"optimizers", &optimizers}});
+    if (has_saved) {
+      std::string digest = label(saved, top.at("saved"));
+      if (saved_with) *saved_with = std::move(digest);
+    }
     graph_.name = label(name, top.at("name"));
     graph_.stage = label(stage, top.at("stage"));
     graph_.training = boolean(training, top.at("training"));
@@ -93,6 +100,18 @@ class Reader {
   }
   void expect(Item item, Kind kind, const Place& place) const {
     if (item.kind() != kind) fail(place, std::string(json::describe(kind)), item.quote());
+  }
+
+  /// What `f` gives; where that is a user error, it is this place's.
+  template <class F>
+  decltype(auto) located(const Place& place, F&& f) const {
+    try {
+      return f();
+    } catch (const UserError& e) {
+      UserError here(file_ + ": " + place.to_string() + ": " + e.message());
+      for (const std::string& note : e.notes()) here.note(note);
+      throw here;
+    }
   }
 
   // ---- building blocks ----
@@ -491,15 +510,7 @@ class Reader {
     expect(op, Kind::text, place.at("op"));
     Node node;
     node.op = find_op(op.text());
-    if (!node.op) {
-      try {
-        get_op(op.text());
-      } catch (UserError& e) {
-        UserError located(file_ + ": " + place.at("op").to_string() + ": " + e.message());
-        for (const std::string& note : e.notes()) located.note(note);
-        throw located;
-      }
-    }
+    if (!node.op) node.op = located(place.at("op"), [&] { return &get_op(op.text()); });
     std::vector<std::optional<TensorType>> types;
     types.reserve(inputs.kind() == Kind::array ? inputs.size() : 0);
     each(inputs, place.at("inputs"), [&](Item name, const Place& at) {
@@ -606,15 +617,30 @@ class Reader {
     fields(item, place, {{"kind", &kind}, {"groups", &groups}, {"schedule", &schedule}});
     Optimizer o;
     o.kind = label(kind, place.at("kind"));
+    const OptimizerKind& known = located(place.at("kind"), [&]() -> const OptimizerKind& { return optimizer_kind(o.kind); });
     each(groups, place.at("groups"), [&](Item group, const Place& at) {
       Item parameters = group, group_options = group;
       fields(group, at, {{"options", &group_options}, {"parameters", &parameters}});
       ParameterGroup g;
       each(parameters, at.at("parameters"), [&](Item p, const Place& where) { g.parameters.push_back(reference(p, where)); });
-      g.options = options(group_options, at.at("options"));
+      const Place options_place = at.at("options");
+      g.options = options(group_options, options_place);
+      if (!g.options.count("lr")) fail(options_place, "the option lr", "none");
+      if (g.options.count(std::string(kClipMaxNorm)) != g.options.count(std::string(kClipNormType)))
+        fail(options_place, std::string(kClipMaxNorm) + " and " + std::string(kClipNormType), "one of them");
+      for (const auto& [name, value] : g.options)
+        if (!std::isfinite(value) && name != kClipNormType) fail(options_place.at(name), "a finite number", std::isnan(value) ? "nan" : "infinity");
+      located(options_place, [&] {
+        check_options(o.kind, g.options);
+        return update_attributes(known, g.options);
+      });
       o.groups.push_back(std::move(g));
     });
     o.schedule = read_schedule(schedule, place.at("schedule"), 1);
+    located(place.at("schedule"), [&] {
+      check_schedule(o.schedule);
+      return 0;
+    });
     graph_.optimizers.push_back(std::move(o));
   }
   Schedule read_schedule(Item item, const Place& place, std::size_t depth) const {
@@ -641,8 +667,9 @@ class Reader {
 
 }  // namespace
 
-Graph from_json(std::string_view text, const std::string& file, const ConstantLoader& load_constant) {
-  return Reader(text, file, load_constant).read();
+Graph from_json(std::string_view text, const std::string& file, const ConstantLoader& load_constant, std::string* saved) {
+  if (saved) saved->clear();
+  return Reader(text, file, load_constant).read(saved);
 }
 
 }  // namespace graven::ir

@@ -97,7 +97,7 @@ class Line {
 
 class Writer {
  public:
-  explicit Writer(const Graph& graph) : graph_(graph), line_(out_) {}
+  Writer(const Graph& graph, std::string_view saved) : graph_(graph), saved_(saved), line_(out_) {}
 
   std::string write() {
     out_.reserve(1024 + 320 * graph_.nodes.size());
@@ -106,6 +106,10 @@ class Writer {
     line_.text("graven.graph");
     begin("version");
     line_.integer(kGraphFormatVersion);
+    if (!saved_.empty()) {
+      begin("saved");
+      line_.text(saved_);
+    }
     begin("name");
     line_.text(graph_.name);
     begin("stage");
@@ -404,13 +408,14 @@ class Writer {
   }
 
   const Graph& graph_;
+  std::string_view saved_;
   std::string out_;
   Line line_;
 };
 
 }  // namespace
 
-std::string to_json(const Graph& graph) { return Writer(graph).write(); }
+std::string to_json(const Graph& graph, std::string_view saved) { return Writer(graph, saved).write(); }
 
 bool has_large_constants(const Graph& graph) {
   return std::any_of(graph.constants.begin(), graph.constants.end(), [](const auto& c) { return c.second->bytes.size() > kInlineConstantBytes; });

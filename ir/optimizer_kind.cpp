@@ -44,6 +44,45 @@ bool is_used(const OptimizerState& state, const std::map<std::string, double>& o
   return found != options.end() && found->second != 0;
 }
 
+namespace {
+
+void check_range(std::string_view kind, const char* option, double value, double most) {
+  if (!(value >= 0 && value <= most))
+    throw UserError(std::string(kind) + ": the option " + option + " is out of range, got " + std::to_string(value));
+}
+
+}  // namespace
+
+void check_options(std::string_view kind, const std::map<std::string, double>& options) {
+  constexpr double kMost = 1e300, kBelowOne = 0.9999999999999999;
+  struct Range {
+    const char *option, *shown;
+    double most;
+  };
+  static constexpr Range kRanges[] = {{"lr", "lr", kMost},
+                                      {"initial_lr", "initial_lr", kMost},
+                                      {"weight_decay", "weight_decay", kMost},
+                                      {"momentum", "momentum", kMost},
+                                      {"eps", "eps", kMost},
+                                      {"lr_decay", "lr_decay", kMost},
+                                      {"initial_accumulator_value", "initial_accumulator_value", kMost},
+                                      {"clip_grad_max_norm", "clip_grad_max_norm", kMost},
+                                      {"alpha", "alpha", 1},
+                                      {"rho", "rho", 1},
+                                      {"beta1", "betas[0]", kBelowOne},
+                                      {"beta2", "betas[1]", kBelowOne}};
+  for (const Range& range : kRanges)
+    if (const auto it = options.find(range.option); it != options.end()) check_range(kind, range.shown, it->second, range.most);
+  const auto at = [&](const char* name) {
+    const auto it = options.find(name);
+    return it == options.end() ? 0 : it->second;
+  };
+  if (options.count("clip_grad_norm_type") && !(at("clip_grad_norm_type") > 0))
+    throw UserError(std::string(kind) + ": the option clip_grad_norm_type must be positive, got " + std::to_string(at("clip_grad_norm_type")));
+  if (at("nesterov") != 0 && (at("momentum") <= 0 || at("dampening") != 0))
+    throw UserError(std::string(kind) + ": nesterov needs momentum above 0 and dampening 0");
+}
+
 Attributes update_attributes(const OptimizerKind& kind, const std::map<std::string, double>& options) {
   const OpDef& op = get_op(kind.op);
   Attributes attributes;

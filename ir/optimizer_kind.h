@@ -39,6 +39,8 @@ const OptimizerKind& optimizer_kind(std::string_view name);
 /// The state that the input is, or nullptr: parameters, gradients, learning rate, step.
 const OptimizerState* state_of(const OptimizerKind& kind, std::string_view input);
 bool is_used(const OptimizerState& state, const std::map<std::string, double>& options);
+/// User error where an option is out of its range; those that the kind does not have are not looked at.
+void check_options(std::string_view kind, const std::map<std::string, double>& options);
 /// The update operator's attributes. User error for an option that the kind does not have.
 Attributes update_attributes(const OptimizerKind& kind, const std::map<std::string, double>& options);
 

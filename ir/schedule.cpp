@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string>
+#include <vector>
 
 #include "ir/diagnostic.h"
 
@@ -40,9 +42,35 @@ constexpr ScheduleOption kScheduleOptions[] = {
 };
 constexpr ScheduleOption kWarmupOptions[] = {{"warmup_factor", ScheduleNumber::any}, {"warmup_iters", ScheduleNumber::from_0}};
 
-constexpr std::string_view kScheduleKinds[] = {
-    "constant",     "linear",     "step",      "multi_step", "exponential", "cosine",    "cosine_warm_restarts",
-    "cosine_decay", "polynomial", "one_cycle", "triangular", "triangular2", "exp_range", "sequential"};
+/// The options that a kind has, and those of them that it may do without.
+struct ScheduleKind {
+  std::string_view name;
+  std::vector<std::string_view> options, optional = {};
+};
+const std::vector<ScheduleKind>& schedule_kinds() {
+  static const std::vector<ScheduleKind> table = {
+      {"constant", {"factor", "total_iters"}},
+      {"linear", {"start_factor", "end_factor", "total_iters"}},
+      {"step", {"step_size", "gamma"}},
+      {"multi_step", {"gamma"}},
+      {"exponential", {"gamma"}},
+      {"cosine", {"T_max", "eta_min"}},
+      {"cosine_warm_restarts", {"T_0", "T_mult", "eta_min"}},
+      {"cosine_decay", {"decay_steps", "alpha"}},
+      {"polynomial", {"total_iters", "power"}, {"end_learning_rate", "cycle"}},
+      {"one_cycle", {"total_steps", "pct_start", "anneal_linear", "div_factor", "final_div_factor", "three_phase"}},
+      {"triangular", {"max_factor", "step_size_up", "step_size_down"}},
+      {"triangular2", {"max_factor", "step_size_up", "step_size_down"}},
+      {"exp_range", {"max_factor", "step_size_up", "step_size_down", "gamma"}},
+      {"sequential", {}},
+  };
+  return table;
+}
+constexpr std::string_view kWarmup[] = {"warmup_iters", "warmup_factor", "warmup_linear"};
+
+bool contains(const std::vector<std::string_view>& names, std::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
 
 [[noreturn]] void refuse(const Schedule& schedule, const std::string& expected, const std::string& found) {
   throw UserError("the schedule '" + schedule.kind + "': expected " + expected + ", found " + found);
@@ -89,21 +117,39 @@ std::span<const ScheduleOption> schedule_options() { return kScheduleOptions; }
 std::span<const ScheduleOption> warmup_options() { return kWarmupOptions; }
 
 void check_schedule(const Schedule& schedule) {
-  if (schedule.kind.empty() || schedule.kind == "none") return;
-  if (std::find(std::begin(kScheduleKinds), std::end(kScheduleKinds), schedule.kind) == std::end(kScheduleKinds))
-    throw UserError("there is no learning-rate schedule of kind '" + schedule.kind + "'")
-        .note(fmt::format("known  {}", fmt::join(kScheduleKinds, ", ")));
+  if (schedule.kind.empty() || schedule.kind == "none") {
+    if (!schedule.options.empty() || !schedule.milestones.empty() || !schedule.parts.empty())
+      throw UserError("options, milestones or parts of no schedule");
+    return;
+  }
+  const auto& kinds = schedule_kinds();
+  const auto kind = std::find_if(kinds.begin(), kinds.end(), [&](const ScheduleKind& k) { return k.name == schedule.kind; });
+  if (kind == kinds.end()) {
+    std::vector<std::string_view> names;
+    for (const ScheduleKind& k : kinds) names.push_back(k.name);
+    throw UserError("there is no learning-rate schedule of kind '" + schedule.kind + "'").note(fmt::format("known  {}", fmt::join(names, ", ")));
+  }
   for (const auto& [name, x] : schedule.options) {
-    if (name == "warmup_linear") continue;
-    const ScheduleOption* known = nullptr;
+    const bool warmup = std::find(std::begin(kWarmup), std::end(kWarmup), name) != std::end(kWarmup);
+    if (!warmup && !contains(kind->options, name) && !contains(kind->optional, name))
+      throw UserError("the schedule '" + schedule.kind + "' has an unknown option, '" + name + "'");
+    ScheduleNumber number = ScheduleNumber::flag;  // of warmup_linear
     for (const auto options : {schedule_options(), warmup_options()})
       for (const ScheduleOption& o : options)
-        if (o.name == name) known = &o;
-    if (!known) throw UserError("the schedule '" + schedule.kind + "' has an unknown option, '" + name + "'");
-    check_number(schedule, name, x, known->number);
+        if (o.name == name) number = o.number;
+    check_number(schedule, name, x, number);
   }
+  if (!schedule.milestones.empty() && schedule.kind != "multi_step" && schedule.kind != "sequential")
+    refuse(schedule, "no milestones", fmt::format("{}", fmt::join(schedule.milestones, ", ")));
   for (const double m : schedule.milestones) check_number(schedule, "a milestone", m, ScheduleNumber::from_0);
+  if (!std::is_sorted(schedule.milestones.begin(), schedule.milestones.end()))
+    refuse(schedule, "milestones that increase", fmt::format("{}", fmt::join(schedule.milestones, ", ")));
   check_parts(schedule);
+  for (const std::string_view name : kind->options)
+    if (!schedule.options.count(std::string(name))) throw UserError(fmt::format("the schedule '{}' lacks the option '{}'", schedule.kind, name));
+  const std::size_t warmup = static_cast<std::size_t>(
+      std::count_if(std::begin(kWarmup), std::end(kWarmup), [&](std::string_view name) { return schedule.options.count(std::string(name)) != 0; }));
+  if (warmup != 0 && warmup != std::size(kWarmup)) refuse(schedule, fmt::format("all of {}", fmt::join(kWarmup, ", ")), "some of them");
 }
 
 }  // namespace graven::ir

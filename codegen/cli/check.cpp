@@ -19,12 +19,13 @@ void add_check(CLI::App& app, int& status) {
   auto path = std::make_shared<std::string>();
   command->add_option("graph", *path, "A saved graph, an emitted project, or a JSON file")->required();
   command->callback([path, &status] {
-    ir::Graph graph = load_graph(*path);
+    std::string saved;
+    ir::Graph graph = load_graph(*path, &saved);
     if (const auto violation = ir::find_violation(graph)) throw UserError(*path + ": " + *violation);
     const std::size_t nodes = graph.nodes.size();
     const std::string stage = graph.stage;
-    const auto weights = load_weights(*path, graph);
-    codegen::EmitOptions emit = codegen::recorded_options(graph);
+    const auto weights = load_weights(*path, graph, saved);
+    codegen::EmitOptions emit = codegen::recorded_options(graph, graph_file(*path));
     emit.evaluation = codegen::read_evaluation(graph_file(*path));
     const ir::Target target = emit.target;
     ir::PassOptions options;

@@ -27,7 +27,7 @@ std::string options_markdown(const CLI::App& app);
 
 /// Where a saved graph lies: a folder with graph.json (a saved graph or an emitted project), or a JSON file.
 std::string graph_file(const std::string& path);
-ir::Graph load_graph(const std::string& path);
+ir::Graph load_graph(const std::string& path, std::string* saved = nullptr);
 
 /// Text to a file, or to the screen when `path` is empty or "-". User error when it cannot be written.
 void write_text(const std::string& path, const std::string& text);

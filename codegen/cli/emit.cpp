@@ -36,8 +36,9 @@ int check_project(const EmitArguments& o, codegen::EmitOptions options) {
 }
 
 int emit(const EmitArguments& o) {
-  const ir::Graph graph = load_graph(o.path);
-  codegen::EmitOptions options = codegen::recorded_options(graph);
+  std::string saved;
+  const ir::Graph graph = load_graph(o.path, &saved);
+  codegen::EmitOptions options = codegen::recorded_options(graph, graph_file(o.path));
   const codegen::EmitOptions& given = o.emit;
   if (!given.name.empty()) options.name = given.name;
   if (!o.target.empty()) options.target = o.target == "cuda" ? ir::Target::cuda : ir::Target::cpu;
@@ -48,7 +49,7 @@ int emit(const EmitArguments& o) {
   options.format = !o.unformatted;
   if (given.memory_budget > 0) options.memory_budget = given.memory_budget;
   options.update_in_backward = given.update_in_backward;
-  options.weights = load_weights(o.path, graph);
+  options.weights = load_weights(o.path, graph, saved);
   options.evaluation = codegen::read_evaluation(graph_file(o.path));
   options.execute = eager::double_reference;
   if (o.check) return check_project(o, options);

@@ -19,7 +19,7 @@ std::string graph_file(const std::string& path) {
   return file.string();
 }
 
-ir::Graph load_graph(const std::string& path) { return ir::read_graph(graph_file(path)); }
+ir::Graph load_graph(const std::string& path, std::string* saved) { return ir::read_graph(graph_file(path), saved); }
 
 void write_text(const std::string& path, const std::string& text) {
   const bool screen = path.empty() || path == "-";

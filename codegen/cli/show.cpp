@@ -63,7 +63,7 @@ void render_dot(const std::string& dot, const std::string& format, const std::st
 
 int show(const ShowArguments& o) {
   ir::Graph graph = load_graph(o.path);
-  codegen::EmitOptions emit = codegen::recorded_options(graph);
+  codegen::EmitOptions emit = codegen::recorded_options(graph, graph_file(o.path));
   emit.evaluation = codegen::read_evaluation(graph_file(o.path));
   ir::PassOptions passes;
   passes.target = emit.target;

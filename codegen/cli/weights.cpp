@@ -4,12 +4,13 @@
 
 #include "codegen/cli/command.h"
 #include "ir/diagnostic.h"
+#include "ir/json.h"
 #include "runtime_min/error.h"
 #include "runtime_min/safetensors.h"
 
 namespace graven::cli {
 
-std::map<std::string, std::shared_ptr<const ir::TensorData>> load_weights(const std::string& path, const ir::Graph& graph) {
+std::map<std::string, std::shared_ptr<const ir::TensorData>> load_weights(const std::string& path, const ir::Graph& graph, const std::string& saved) {
   namespace fs = std::filesystem;
   const fs::path file_path = fs::path(graph_file(path)).parent_path() / "weights.safetensors";
   std::error_code ignored;
@@ -17,6 +18,7 @@ std::map<std::string, std::shared_ptr<const ir::TensorData>> load_weights(const 
   std::map<std::string, std::shared_ptr<const ir::TensorData>> weights;
   try {
     const runtime::SafetensorsFile file(file_path.string());
+    ir::check_saved_together(graph_file(path), saved, file);
     for (const ir::ValueId v : graph.parameters) {
       const ir::Value& value = graph.value(v);
       const runtime::SafetensorsEntry* entry = file.find(value.name);

@@ -7,8 +7,11 @@
 #include <cerrno>
 #include <charconv>
 #include <chrono>
+#include <cmath>
 #include <cstring>
 #include <fstream>
+#include <limits>
+#include <optional>
 #include <set>
 #include <span>
 #include <sstream>
@@ -48,14 +51,14 @@ std::string numbers_text(const std::vector<double>& numbers) {
   return text;
 }
 
-/// Numbers with spaces between them, as numbers_text() writes them, whatever the locale. User error, naming `key`, for anything else.
-std::vector<double> numbers_of(const std::string& text, const char* key) {
+/// Numbers with spaces between them, as numbers_text() writes them, whatever the locale.
+std::optional<std::vector<double>> numbers_of(const std::string& text) {
   std::vector<double> numbers;
   const char *at = text.data(), *const end = at + text.size();
   while (at != end) {
     double number = 0;
     const auto [stop, error] = std::from_chars(at, end, number);
-    if (error != std::errc() || (stop != end && *stop != ' ')) throw UserError(fmt::format("config.{}: expected numbers, found \"{}\"", key, text));
+    if (error != std::errc() || (stop != end && *stop != ' ')) return std::nullopt;
     numbers.push_back(number);
     at = stop == end ? end : stop + 1;
   }
@@ -463,32 +466,58 @@ std::vector<std::string> check(const fs::path& directory, const EmitOptions& giv
   return differences;
 }
 
-EmitOptions recorded_options(const ir::Graph& graph) {
+EmitOptions recorded_options(const ir::Graph& graph, const std::string& file) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 53;  // the programs' own
   EmitOptions options;
-  auto read = [&]<class T>(const char* key, T& into) {
+  std::set<std::string> known;
+  const auto refuse = [&](const std::string& key, const std::string& expected, const std::string& found) {
+    throw UserError(fmt::format("{}{}config.{}: expected {}, found {}", file, file.empty() ? "" : ": ", key, expected, found));
+  };
+  const auto read = [&]<class T>(const char* key, T& into) {
+    known.insert(key);
     const auto found = graph.config.find(key);
     if (found == graph.config.end()) return;
     const T* value = std::get_if<T>(&found->second);
-    if (value == nullptr) throw UserError(std::string("config.") + key + ": has the wrong type");
-    into = *value;
+    if (value)
+      into = *value;
+    else
+      refuse(key, fmt::format("the type {}", ir::name(ir::type_of(ir::Attribute(into)))), fmt::format("{}", ir::name(ir::type_of(found->second))));
   };
-  std::string target, mean, std;
+  const auto read_integer = [&](const char* key, std::int64_t& into, std::int64_t most) {
+    read(key, into);
+    if (into < 0 || into > most) refuse(key, fmt::format("a number from 0 to {}", most), std::to_string(into));
+  };
+  const auto read_numbers = [&](const char* key, std::vector<double>& into, bool positive) {
+    std::string text = numbers_text(into);
+    read(key, text);
+    const std::optional<std::vector<double>> numbers = numbers_of(text);
+    const auto allowed = [&](double x) { return std::isfinite(x) && (!positive || x > 0); };
+    if (!numbers || !std::all_of(numbers->begin(), numbers->end(), allowed))
+      refuse(key, std::string("finite numbers") + (positive ? " above 0" : "") + " with spaces between them", "'" + text + "'");
+    into = *numbers;
+  };
+  std::string target = "cpu";
   std::int64_t threads = options.threads;
   read("emit.name", options.name);
   read("emit.target", target);
-  read("emit.threads", threads);
-  read("emit.memory_budget", options.memory_budget);
-  read("emit.epochs", options.epochs);
-  read("emit.seed", options.seed);
+  read_integer("emit.threads", threads, 4096);
+  read_integer("emit.memory_budget", options.memory_budget, std::numeric_limits<std::int64_t>::max());
+  read_integer("emit.epochs", options.epochs, kMost);
+  read_integer("emit.seed", options.seed, kMost);
   read("emit.shuffle", options.shuffle);
   read("emit.data", options.data);
   read("emit.test_data", options.test_data);
-  read("emit.mean", mean);
-  read("emit.std", std);
-  options.threads = static_cast<int>(std::clamp<std::int64_t>(threads, 0, 4096));
-  if (target == "cuda") options.target = ir::Target::cuda;
-  options.mean = numbers_of(mean, "emit.mean");
-  options.std = numbers_of(std, "emit.std");
+  read_numbers("emit.mean", options.mean, false);
+  read_numbers("emit.std", options.std, true);
+  if (target != "cpu" && target != "cuda") refuse("emit.target", "cpu or cuda", "'" + target + "'");
+  for (const auto& entry : graph.config)
+    if (entry.first.starts_with("emit.") && !known.count(entry.first)) {
+      std::string keys;
+      for (const std::string& key : known) keys += (keys.empty() ? "" : ", ") + key;
+      refuse(entry.first, "one of " + keys, "another key");
+    }
+  options.threads = static_cast<int>(threads);
+  options.target = target == "cuda" ? ir::Target::cuda : ir::Target::cpu;
   return options;
 }
 

@@ -75,6 +75,6 @@ std::map<std::string, std::string> render_project(const ir::Graph& graph, const 
 std::vector<std::string> check(const std::filesystem::path& directory, const EmitOptions& options = {});
 
 /// The options that graph.json records, for emitting it again.
-EmitOptions recorded_options(const ir::Graph& graph);
+EmitOptions recorded_options(const ir::Graph& graph, const std::string& file = {});
 
 }  // namespace graven::codegen

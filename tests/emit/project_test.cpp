@@ -269,6 +269,37 @@ TEST(Project, BudgetIsAnError) {
   }
 }
 
+TEST(Project, RefusesOptionsOfEmissionThatCannotBe) {
+  const struct {
+    const char* key;
+    ir::Attribute value;
+    const char* error;
+  } cases[] = {
+      {"emit.epochs", std::int64_t{-5}, "net/graph.json: config.emit.epochs: expected a number from 0 to 9007199254740992, found -5"},
+      {"emit.threads", std::int64_t{4097}, "config.emit.threads: expected a number from 0 to 4096, found 4097"},
+      {"emit.seed", std::int64_t{-1}, "config.emit.seed: expected a number from 0 to 9007199254740992, found -1"},
+      {"emit.memory_budget", std::int64_t{-1}, "config.emit.memory_budget: expected a number from 0"},
+      {"emit.epochs", std::string("5"), "config.emit.epochs: expected the type integer, found text"},
+      {"emit.shuffle", std::int64_t{1}, "config.emit.shuffle: expected the type boolean, found integer"},
+      {"emit.target", std::string("tpu"), "config.emit.target: expected cpu or cuda, found 'tpu'"},
+      {"emit.mean", std::string("0.5 x"), "config.emit.mean: expected finite numbers with spaces between them, found '0.5 x'"},
+      {"emit.std", std::string("1 0"), "config.emit.std: expected finite numbers above 0 with spaces between them, found '1 0'"},
+      {"emit.foo", true,
+       "config.emit.foo: expected one of emit.data, emit.epochs, emit.mean, emit.memory_budget, emit.name, emit.seed, emit.shuffle, "
+       "emit.std, emit.target, emit.test_data, emit.threads, found another key"},
+  };
+  for (const auto& c : cases) {
+    Graph graph = polynomial_fit();
+    graph.config[c.key] = c.value;
+    try {
+      (void)recorded_options(graph, "net/graph.json");
+      ADD_FAILURE() << c.error;
+    } catch (const UserError& e) {
+      EXPECT_NE(std::string(e.what()).find(c.error), std::string::npos) << e.what();
+    }
+  }
+}
+
 TEST(Project, SchedulesAreWrittenWholeOrRefused) {
   Graph graph = polynomial_fit();
   graph.optimizers[0].schedule = {"step", {{"step_size", 3}, {"gamma", 0.5}, {"warmup_linear", 1}, {"warmup_factor", 0.25}, {"warmup_iters", 4}}, {}};
@@ -277,7 +308,7 @@ TEST(Project, SchedulesAreWrittenWholeOrRefused) {
                       ".warmup_iters = 4"),
             std::string::npos)
       << text;
-  const ir::Schedule step{"step", {{"step_size", 3}}, {}};
+  const ir::Schedule step{"step", {{"step_size", 3}, {"gamma", 0.5}}, {}};
   graph.optimizers[0].schedule = {
       "sequential",
       {},
@@ -286,15 +317,17 @@ TEST(Project, SchedulesAreWrittenWholeOrRefused) {
         {{"total_steps", 5}, {"pct_start", 0.5}, {"div_factor", 4}, {"final_div_factor", 10}, {"anneal_linear", 0}, {"three_phase", 1}},
         {}},
        {"sequential", {}, {4}, {step, {"exp_range", {{"max_factor", 10}, {"step_size_up", 2}, {"step_size_down", 3}, {"gamma", 0.5}}, {}}}},
-       {"cosine_warm_restarts", {{"T_0", 7}, {"T_mult", 2}, {"eta_min", 0.25}, {"warmup_linear", 0}, {"warmup_iters", 3}}, {}}}};
+       {"cosine_warm_restarts",
+        {{"T_0", 7}, {"T_mult", 2}, {"eta_min", 0.25}, {"warmup_linear", 0}, {"warmup_factor", 0.25}, {"warmup_iters", 3}},
+        {}}}};
   const std::string nested = render_project(graph, {.format = false}).at("main.cpp");
   const std::string expected = R"(            {.lr = 1e-06, .schedule = {.kind = Schedule::Kind::sequential, .milestones = {5, 20}, .parts = {
               {.kind = Schedule::Kind::one_cycle, .div_factor = 4, .final_div_factor = 10, .pct_start = 0.5, .total_steps = 5, .anneal_linear = false, .three_phase = true},
               {.kind = Schedule::Kind::sequential, .milestones = {4}, .parts = {
-                {.kind = Schedule::Kind::step, .step_size = 3},
+                {.kind = Schedule::Kind::step, .gamma = 0.5, .step_size = 3},
                 {.kind = Schedule::Kind::exp_range, .gamma = 0.5, .max_factor = 10, .step_size_up = 2, .step_size_down = 3},
               }},
-              {.kind = Schedule::Kind::cosine_warm_restarts, .eta_min = 0.25, .T_0 = 7, .T_mult = 2, .warmup = Schedule::Warmup::constant, .warmup_iters = 3},
+              {.kind = Schedule::Kind::cosine_warm_restarts, .eta_min = 0.25, .T_0 = 7, .T_mult = 2, .warmup = Schedule::Warmup::constant, .warmup_factor = 0.25, .warmup_iters = 3},
             }}},
 )";
   EXPECT_NE(nested.find(expected), std::string::npos) << nested;

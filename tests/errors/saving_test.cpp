@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstring>
 #include <filesystem>
 #include <functional>
 #include <iostream>
@@ -100,6 +101,122 @@ TEST_F(Saving, AGraphSavedAgainIsWhole) {
     run_and_kill([&] { graph.save(path); }, random() % 6000);
     EXPECT_EQ(ir::to_json(ir::read_graph(path + "/graph.json")), text) << "round " << round;
     EXPECT_EQ(nn::load(path + "/weights.safetensors").size(), 2U) << "round " << round;
+  }
+}
+
+/// Two graphs whose parameters and large constants have the same names and shapes, and another number in each of them.
+struct FirstGraph : nn::Graph<FirstGraph> {
+  nn::Linear layer = child("layer", nn::Linear(40, 300));
+  Tensor table = full({300}, 1);
+  FirstGraph() { fill(1); }
+  void fill(double value) {
+    const NoGradGuard no_grad;
+    layer.weight.fill_(value);
+    layer.bias.fill_(value);
+  }
+  Tensor build(Tensor x) { return relu(layer(x)) * table; }
+};
+struct SecondGraph : nn::Graph<SecondGraph> {
+  nn::Linear layer = child("layer", nn::Linear(40, 300));
+  Tensor table = full({300}, 2);
+  SecondGraph() {
+    const NoGradGuard no_grad;
+    layer.weight.fill_(2);
+    layer.bias.fill_(2);
+  }
+  Tensor build(Tensor x) { return sigmoid(layer(x)) * table; }
+};
+
+/// Every number of the graph that loads is the one that it was saved with; or an error names the two files. Whether it loaded.
+bool is_whole(const std::string& path) {
+  try {
+    const nn::SavedGraph saved(path);
+    const float value = saved.name() == "FirstGraph" ? 1 : 2;
+    for (const auto& [name, t] : saved.state_dict())
+      for (const float x : t.to_vector<float>()) EXPECT_EQ(x, value) << name << " of " << saved.name();
+    for (const auto& [id, data] : saved.graph().constants) {
+      float x = 0;
+      std::memcpy(&x, data->bytes.data(), sizeof x);
+      EXPECT_EQ(x, value) << "the constant of " << saved.name();
+    }
+    EXPECT_EQ(saved.graph().constants.size(), 1U);
+    return true;
+  } catch (const UserError& error) {
+    const std::string text = error.what();
+    EXPECT_NE(text.find(path + "/graph.json and " + path + "/"), std::string::npos) << text;
+    EXPECT_NE(text.find(".safetensors were not saved together"), std::string::npos) << text;
+    return false;
+  }
+}
+
+TEST_F(Saving, TwoGraphsInOneFolderAreNeverMixed) {
+  FirstGraph one;
+  SecondGraph two;
+  one.compile(spec({1, 40}, "x"));
+  two.compile(spec({1, 40}, "x"));
+  const std::string path = (folder_ / "saved").string();
+  one.save(path);
+  EXPECT_TRUE(is_whole(path));
+  std::mt19937 random(13);
+  int whole = 0, refused = 0;
+  for (int round = 0; round < 200; ++round) {
+    run_and_kill(
+        [&] {
+          two.save(path);
+          one.save(path);
+        },
+        random() % 12000);
+    ++(is_whole(path) ? whole : refused);
+  }
+  std::cout << whole << " whole, " << refused << " refused\n";
+  EXPECT_GT(refused, 0);
+  one.save(path);
+  EXPECT_TRUE(is_whole(path));
+}
+
+TEST_F(Saving, AFileOfAnotherFolderIsRefused) {
+  FirstGraph one;
+  SecondGraph two;
+  one.compile(spec({1, 40}, "x"));
+  two.compile(spec({1, 40}, "x"));
+  const auto folder = [&](const char* name) { return (folder_ / name).string(); };
+  const char* const files[] = {"graph.json", "graph.safetensors", "weights.safetensors"};
+  two.save(folder("two"));
+  for (const char* file : files) {
+    SCOPED_TRACE(file);
+    one.save(folder("one"));
+    EXPECT_TRUE(is_whole(folder("one")));
+    fs::copy_file(folder("two") + "/" + file, folder("one") + "/" + file, fs::copy_options::overwrite_existing);
+    EXPECT_FALSE(is_whole(folder("one")));
+  }
+  // All of them are a folder again; and so are weights that somebody made by hand.
+  for (const char* file : files) fs::copy_file(folder("two") + "/" + file, folder("one") + "/" + file, fs::copy_options::overwrite_existing);
+  EXPECT_TRUE(is_whole(folder("one")));
+  nn::save(two.state_dict(), folder("one") + "/weights.safetensors");
+  EXPECT_TRUE(is_whole(folder("one")));
+}
+
+TEST_F(Saving, OtherWeightsOfTheGraphAreItsOwn) {
+  // Saved again and again while it is trained, a folder has the old weights or the new ones whenever it is killed.
+  FirstGraph graph;
+  graph.compile(spec({1, 40}, "x"));
+  const std::string path = (folder_ / "saved").string();
+  graph.save(path);
+  std::mt19937 random(17);
+  for (int round = 0; round < 50; ++round) {
+    run_and_kill(
+        [&] {
+          for (const double value : {2, 1}) {
+            graph.fill(value);
+            graph.save(path);
+          }
+        },
+        random() % 12000);
+    const nn::SavedGraph saved(path);
+    const float first = saved.state_dict().at(0).second.to_vector<float>().at(0);
+    EXPECT_TRUE(first == 1 || first == 2);
+    for (const auto& [name, t] : saved.state_dict())
+      for (const float x : t.to_vector<float>()) ASSERT_EQ(x, first) << name;
   }
 }
 

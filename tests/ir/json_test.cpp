@@ -50,13 +50,17 @@ Graph everything() {
   g.input_tree.children = {leaf0, map};
   g.output_tree = map;
   g.losses = {{z, z}};
-  g.optimizers = {{"sgd", {{{p}, {{"lr", 0.1}, {"momentum", 0.9}}}, {{}, {{"lr", 1e-300}}}}, {"step", {{"step_size", 30}}, {1, 2.5}}},
+  g.optimizers = {{"sgd", {{{p}, {{"lr", 0.1}, {"momentum", 0.9}}}, {{}, {{"lr", 1e-300}}}}, {"multi_step", {{"gamma", 0.5}}, {1, 3}}},
                   {"sgd",
                    {},
                    {"sequential",
-                    {{"warmup_iters", 3}},
+                    {{"warmup_iters", 3}, {"warmup_factor", 0.25}, {"warmup_linear", 1}},
                     {4},
-                    {{"linear", {{"total_iters", 4}}, {}}, {"sequential", {}, {9, 12}, {{"step", {}, {}}, {"cosine", {}, {}}, {"step", {}, {1}}}}}}}};
+                    {{"linear", {{"start_factor", 0.5}, {"end_factor", 1}, {"total_iters", 4}}, {}},
+                     {"sequential",
+                      {},
+                      {9, 12},
+                      {{"step", {{"step_size", 30}, {"gamma", 1e-300}}, {}}, {"cosine", {{"T_max", 9}, {"eta_min", 0}}, {}}, {"", {}, {}}}}}}}};
   g.config = {{"flag", true},
               {"limit", std::int64_t{-5}},
               {"ratio", 0.1},
