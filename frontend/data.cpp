@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <optional>
+#include <string>
 
 #include "ir/diagnostic.h"
 #include "runtime_min/batch.h"
@@ -41,6 +43,12 @@ struct DataLoader::State {
     }
     inputs[1].classes = options.num_classes;
     source.emplace(dataset, inputs, runtime::Normalization{options.mean, options.std});
+  } catch (const runtime::UsageError& e) {
+    // In the words of DataLoaderOptions, not of a command line.
+    static const std::map<std::string, std::string> names = {
+        {"--data", "path"}, {"--data-format", "format"}, {"--mean", "mean"}, {"--std", "std"}, {"--mean and --std", "mean and std"}};
+    const auto name = names.find(e.file());
+    throw UserError("DataLoader: " + (name == names.end() ? e.file() : name->second) + ": expected " + e.expected() + ", found " + e.found());
   } catch (const runtime::Error& e) {
     throw UserError(e.what());
   }

@@ -20,11 +20,6 @@
 
 namespace graven::runtime {
 
-class UsageError : public Error {
- public:
-  using Error::Error;
-};
-
 class Arguments {
  public:
   Arguments(std::string program, std::string summary) : program_(std::move(program)), summary_(std::move(summary)) {}

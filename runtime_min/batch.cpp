@@ -191,11 +191,12 @@ BatchSource::BatchSource(const Dataset& data, const std::vector<TensorDescriptio
     const Dims wanted = input.sample_shape();
     const std::string place = std::string("field ") + printable(field.name);
     if (field.batched != input.batched || without_ones(field.shape) != without_ones(wanted)) {
-      throw Error(data.path(), place, std::string("samples of ") + describe(wanted) + " for the model's input \"" + input.name + "\"",
+      throw Error(data.path_of(fields[i]), place, std::string("samples of ") + describe(wanted) + " for the model's input \"" + input.name + "\"",
                   describe(field.shape));
     }
     if (is_floating(field.dtype) && !is_floating(input.dtype)) {
-      throw Error(data.path(), place, std::string("integers for the model's input \"") + input.name + "\", " + name(input.dtype), name(field.dtype));
+      throw Error(data.path_of(fields[i]), place, std::string("integers for the model's input \"") + input.name + "\", " + name(input.dtype),
+                  name(field.dtype));
     }
     Binding binding{.field = fields[i],
                     .elements = count_of(wanted),
@@ -213,13 +214,13 @@ BatchSource::BatchSource(const Dataset& data, const std::vector<TensorDescriptio
       const auto number = [&](const std::vector<double>& numbers, const char* option, std::int64_t c, double otherwise) {
         if (numbers.empty()) return otherwise;
         if (numbers.size() != 1 && numbers.size() != static_cast<std::size_t>(channels))
-          throw Error(option, "", std::string("one number or ") + std::to_string(channels), std::to_string(numbers.size()));
+          throw UsageError(option, "", std::string("one number or ") + std::to_string(channels), std::to_string(numbers.size()));
         return numbers[numbers.size() == 1 ? 0 : static_cast<std::size_t>(c)];
       };
       for (std::int64_t c = 0; c < channels; ++c) {
         const auto mean = static_cast<float>(number(normalization.mean, "--mean", c, 0)),
                    std = static_cast<float>(number(normalization.std, "--std", c, 1));
-        if (!(std > 0)) throw Error("--std", "", "numbers above 0", std::to_string(std));
+        if (!(std > 0)) throw UsageError("--std", "", "numbers above 0", std::to_string(std));
         const bool normalized = !normalization.mean.empty() || !normalization.std.empty();
         for (int x = 0; x < 256; ++x) {
           const float scaled = static_cast<float>(x) / 255.0F;
@@ -232,7 +233,7 @@ BatchSource::BatchSource(const Dataset& data, const std::vector<TensorDescriptio
     bindings_.push_back(std::move(text));
   }
   if (!any_image && (!normalization.mean.empty() || !normalization.std.empty()))
-    throw Error("--mean and --std", "", "8-bit images to scale", "none in " + data.path());
+    throw UsageError("--mean and --std", "", "8-bit images to scale", "none in " + data.path());
 
   for (const Binding& binding : bindings_by_input_) {
     if (binding.classes == 0 && (binding.from == binding.to || !is_integer(binding.to))) continue;
@@ -300,7 +301,8 @@ void BatchSource::convert(const Binding& binding, std::byte* to, const std::byte
     for (std::int64_t k = 0; k < m; ++k) {
       // An unsigned number of 2^63 and more has become negative: out of every range that starts at 0, and of i64's only as itself.
       if (piece[k] < low || piece[k] > high || (binding.from == DType::u64 && piece[k] < 0)) {
-        throw Error(data_->path(), std::string("sample ") + std::to_string(index) + " of " + printable(data_->fields()[binding.field].name),
+        throw Error(data_->path_of(binding.field),
+                    std::string("sample ") + std::to_string(index) + " of " + printable(data_->fields()[binding.field].name),
                     std::string("a number from ") + std::to_string(low) + " to " + std::to_string(high), std::to_string(piece[k]));
       }
     }

@@ -9,6 +9,7 @@
 #include "idx.h"
 #include "image.h"
 #include "npy.h"
+#include "npz.h"
 #include "raw.h"
 #include "safetensors.h"
 #include "tokens.h"
@@ -69,6 +70,13 @@ Dataset open_safetensors(const std::string& path, const std::vector<TensorDescri
   return data;
 }
 
+Dataset open_npz(const std::string& path, const std::vector<TensorDescription>& inputs) {
+  const NpzFile file(path);
+  Dataset data(path);
+  for (const TensorDescription& input : inputs) data.add(input.name, file.read(input.name), input.batched);
+  return data;
+}
+
 bool has_npy_files(const std::string& folder, const std::vector<TensorDescription>& inputs) {
   return !inputs.empty() && kind_of(join(folder, std::string(inputs[0].name) + ".npy")) == FileKind::regular;
 }
@@ -79,13 +87,13 @@ Dataset open_npy_folder(const std::string& folder, const std::vector<TensorDescr
   return data;
 }
 
-enum class Format : std::uint8_t { automatic, idx, cifar10, cifar100, npy, safetensors, raw, text, tokens };
+enum class Format : std::uint8_t { automatic, idx, cifar10, cifar100, npy, npz, safetensors, raw, text, tokens };
 
 Format format_named(const std::string& name) {
-  static constexpr std::string_view kNames[] = {"auto", "idx", "cifar10", "cifar100", "npy", "safetensors", "raw", "text", "tokens"};
+  static constexpr std::string_view kNames[] = {"auto", "idx", "cifar10", "cifar100", "npy", "npz", "safetensors", "raw", "text", "tokens"};
   const auto* found = std::find(std::begin(kNames), std::end(kNames), name);
   if (found == std::end(kNames))
-    throw Error("--data-format", "", "auto, idx, cifar10, cifar100, npy, safetensors, raw, text or tokens", printable(name));
+    throw UsageError("--data-format", "", "auto, idx, cifar10, cifar100, npy, npz, safetensors, raw, text or tokens", printable(name));
   return static_cast<Format>(found - std::begin(kNames));
 }
 
@@ -117,13 +125,15 @@ Array read_file(const std::string& path, Format format, const TensorDescription&
       return read_image(path);
     } else if (ends_with(path, ".gz") || path.find("idx") != std::string::npos) {
       format = Format::idx;
+    } else if (ends_with(path, ".npz")) {
+      throw Error(path, "", "alone, as the arrays of all inputs", "one of several files");
     } else {
       format = Format::raw;
     }
   }
   if (format == Format::npy) return read_npy(path);
   if (format == Format::idx) return read_idx(path);
-  if (format != Format::raw) throw Error("--data-format", "", "idx, npy or raw for one file an input", printable(path));
+  if (format != Format::raw) throw UsageError("--data-format", "", "idx, npy or raw for one file an input", printable(path));
   Array array = read_raw(path, input.dtype, input.sample_shape());
   if (!input.batched) {
     if (array.shape[0] != 1) throw Error(path, "", describe(input.dtype, input.shape), std::to_string(array.shape[0]) + " times that");
@@ -166,6 +176,8 @@ Dataset open_folder(const std::string& folder, Format format, const std::vector<
   }
   const char* tensors = split == Split::train ? "train.safetensors" : "test.safetensors";
   if ((any || format == Format::safetensors) && has(tensors)) return open_safetensors(join(folder, tensors), inputs);
+  const char* arrays = split == Split::train ? "train.npz" : "test.npz";
+  if ((any || format == Format::npz) && has(arrays)) return open_npz(join(folder, arrays), inputs);
   if (any || format == Format::npy) {
     const std::string inner = join(folder, split == Split::train ? "train" : "test");
     if (has_npy_files(inner, inputs)) return open_npy_folder(inner, inputs);
@@ -173,8 +185,8 @@ Dataset open_folder(const std::string& folder, Format format, const std::vector<
   }
   throw Error(folder, "",
               std::string("a ") + (split == Split::train ? "training" : "test") +
-                  " set: IDX files (train-images-..., t10k-images-...), CIFAR batches, train.safetensors and test.safetensors, or an .npy file for "
-                  "each input",
+                  " set: IDX files (train-images-..., t10k-images-...), CIFAR batches, train.safetensors and test.safetensors, train.npz and "
+                  "test.npz, or an .npy file for each input",
               "none of these");
 }
 
@@ -188,7 +200,7 @@ int Dataset::find(std::string_view name) const {
 }
 
 void Dataset::add(const std::string& name, const Array& array, bool batched) {
-  Field field{name, array.dtype, array.shape, batched};
+  Field field{name, array.dtype, array.shape, batched, array.path};
   std::int64_t count = INT64_MAX, stride = 0;
   if (batched) {
     if (array.shape.empty()) throw Error(array.path, "", "samples along a first dimension", describe(array.dtype, array.shape));
@@ -218,13 +230,14 @@ void Dataset::append(const std::vector<Field>& fields, const std::vector<const s
 
 Dataset open_dataset(const DatasetOptions& options, const std::vector<TensorDescription>& inputs, Split split) {
   const Format format = format_named(options.format);
-  if (options.path.empty()) throw Error("--data", "", "a path", "nothing");
+  if (options.path.empty()) throw UsageError("--data", "", "a path", "nothing");
   if (kind_of(options.path) == FileKind::directory) return open_folder(options.path, format, inputs, split);
 
   const std::vector<std::string> files = split_commas(options.path);
   if (files.size() == 1) {
     if (format == Format::safetensors || (format == Format::automatic && ends_with(files[0], ".safetensors")))
       return open_safetensors(files[0], inputs);
+    if (format == Format::npz || (format == Format::automatic && ends_with(files[0], ".npz"))) return open_npz(files[0], inputs);
     if (format == Format::text || (format == Format::automatic && ends_with(files[0], ".txt"))) return open_stream(read_text(files[0]), inputs);
     if (format == Format::tokens || (format == Format::automatic && ends_with(files[0], ".bin") && is_tokens(Bytes::map(files[0]).view)))
       return open_stream(read_tokens(files[0]), inputs);
@@ -257,7 +270,7 @@ bool has_test_split(const DatasetOptions& options, const std::vector<TensorDescr
   const auto may = [&](Format f) { return format == Format::automatic || format == f; };
   return (may(Format::idx) && !find_idx(options.path, names, "t10k-images").empty()) || (may(Format::cifar10) && has("test_batch.bin")) ||
          (may(Format::cifar100) && has("test.bin")) || (may(Format::safetensors) && has("test.safetensors")) ||
-         (may(Format::npy) && has_npy_files(join(options.path, "test"), inputs));
+         (may(Format::npz) && has("test.npz")) || (may(Format::npy) && has_npy_files(join(options.path, "test"), inputs));
 }
 
 }  // namespace graven::runtime

@@ -10,7 +10,8 @@
 //   a folder with CIFAR batches    data_batch_*.bin, test_batch.bin (CIFAR-10); train.bin, test.bin (CIFAR-100)
 //   a folder with npy files        <input>.npy for each input of the model, or train/<input>.npy and test/<input>.npy
 //   a folder with safetensors      train.safetensors and test.safetensors
-//   a file                         .safetensors: tensors named like the model's inputs; CIFAR's .bin
+//   a folder with npz files        train.npz and test.npz
+//   a file                         .safetensors or .npz: tensors named like the model's inputs; CIFAR's .bin
 //   a text                         .txt: its bytes are tokens; a model of tokens and targets gets windows of both (tokens.h)
 //   a token file                   llm.c's, of 16 or 32 bits a token: the same
 //   several files, comma between   one for each input of the model, in order: IDX (also gzipped), npy, a PGM or PPM
@@ -32,8 +33,9 @@ namespace graven::runtime {
 struct Field {
   std::string name;  ///< "images"
   DType dtype = DType::u8;
-  Dims shape;           ///< of one sample
-  bool batched = true;  ///< otherwise one tensor that all samples share
+  Dims shape;             ///< of one sample
+  bool batched = true;    ///< otherwise one tensor that all samples share
+  std::string path = {};  ///< of the file that it comes from; empty: the dataset's
 };
 
 enum class Split : std::uint8_t { train, test };
@@ -51,8 +53,9 @@ class Dataset {
     while (index >= segments[s].end) ++s;
     return segments[s].data + (index - segments[s].begin) * segments[s].stride;
   }
-  /// What it was made from, for messages.
+  /// What it was made from, for messages; and what one field was.
   const std::string& path() const { return path_; }
+  const std::string& path_of(std::size_t field) const { return fields_[field].path.empty() ? path_ : fields_[field].path; }
 
   explicit Dataset(std::string path) : path_(std::move(path)) {}
   /// Adds an array as a field: its first dimension counts samples, unless it is not batched. All fields must agree on the number.
@@ -77,7 +80,7 @@ class Dataset {
 
 struct DatasetOptions {
   std::string path;
-  std::string format = "auto";  ///< auto, idx, cifar10, cifar100, npy, safetensors, raw, text, tokens
+  std::string format = "auto";  ///< auto, idx, cifar10, cifar100, npy, npz, safetensors, raw, text, tokens
 };
 
 /// Opens one split. A path that has no splits (files) is whatever it is asked for. An Error when there is nothing, when fields disagree on

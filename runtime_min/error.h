@@ -3,8 +3,8 @@
 //   throw Error(path, "header, byte 12", "a dtype", "\"F31\"");
 //   // weights.safetensors: header, byte 12: expected a dtype, found "F31"
 //
-// Whatever a user can get wrong arrives as an Error; nothing aborts. The programs print what() and exit with status 1; the C interface
-// turns it into an error code and keeps the text.
+// Whatever a user can get wrong arrives as an Error; nothing aborts. The programs print what() and exit with status 1, or 2 for a UsageError; the C
+// interface turns it into an error code and keeps the text.
 #pragma once
 
 #include <cerrno>
@@ -43,6 +43,12 @@ class Error : public std::runtime_error {
   }
 
   std::string file_, place_, expected_, found_;
+};
+
+/// A fault of the command line, or of what a caller chose, rather than of a file: the programs exit with status 2.
+class UsageError : public Error {
+ public:
+  using Error::Error;
 };
 
 /// A system call that failed: "out/step-3: cannot create: No space left on device". Call it before anything else can change errno.

@@ -310,8 +310,8 @@ int infer_main(int argc, char** argv, InferenceModel& model, const InferDefaults
                                     describe_tensors("Outputs:", description.outputs));
   a.section("Data");
   a.text("data", o.data.path, "PATH",
-         "samples: a file (npy, IDX, CIFAR, PNG, PGM, PPM, safetensors, raw), one for each input with commas between, or a folder of them");
-  a.text("data-format", o.data.format, "FORMAT", "auto, idx, cifar10, cifar100, npy, safetensors, raw, text or tokens");
+         "samples: a file (npy, npz, IDX, CIFAR, PNG, PGM, PPM, safetensors, raw), one for each input with commas between, or a folder of them");
+  a.text("data-format", o.data.format, "FORMAT", "auto, idx, cifar10, cifar100, npy, npz, safetensors, raw, text or tokens");
   a.numbers("mean", o.normalization.mean, "X[,X...]", "subtracted from 8-bit images, which are x / 255; one number or one a channel");
   a.numbers("std", o.normalization.std, "X[,X...]", "what they are then divided by");
   a.section("Results");

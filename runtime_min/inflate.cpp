@@ -367,6 +367,16 @@ std::vector<std::byte> gunzip(std::span<const std::byte> in, const std::string& 
   return out;
 }
 
+std::vector<std::byte> inflate(std::span<const std::byte> in, const std::string& file, std::size_t offset, std::uint64_t size) {
+  std::vector<std::byte> out;
+  const std::uint64_t usual = std::min<std::uint64_t>(bound(in.size(), size), std::uint64_t{16} * in.size());
+  const std::size_t taken = Inflater(in, file, offset, bound(in.size(), size)).run(out, static_cast<std::size_t>(usual));
+  const std::string place = std::string("compressed byte ") + std::to_string(offset + taken);
+  if (taken != in.size()) throw Error(file, place, "the end", std::to_string(in.size() - taken) + " bytes more");
+  if (out.size() != size) throw Error(file, place, std::to_string(size) + " bytes of data", std::to_string(out.size()));
+  return out;
+}
+
 std::vector<std::byte> zlib_inflate(std::span<const std::byte> in, const std::string& file, std::uint64_t limit) {
   if (in.size() < 6) throw Error(file, "zlib stream", "at least 6 bytes", std::to_string(in.size()));
   const auto method = static_cast<unsigned>(in[0]), flags = static_cast<unsigned>(in[1]);

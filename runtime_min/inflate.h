@@ -17,6 +17,8 @@ namespace graven::runtime {
 /// `file` is for messages. An Error when the data is damaged, truncated, or longer than `limit`.
 std::vector<std::byte> gunzip(std::span<const std::byte> compressed, const std::string& file, std::uint64_t limit = UINT64_MAX);
 std::vector<std::byte> zlib_inflate(std::span<const std::byte> compressed, const std::string& file, std::uint64_t limit = UINT64_MAX);
+/// Without any wrapping: exactly `size` bytes, from all of `compressed`, which lies `offset` bytes into the file.
+std::vector<std::byte> inflate(std::span<const std::byte> compressed, const std::string& file, std::size_t offset, std::uint64_t size);
 /// Whether it begins like a gzip file.
 bool is_gzip(std::span<const std::byte> data);
 /// CRC-32 of IEEE 802.3, as gzip has it.

@@ -17,6 +17,30 @@
 
 namespace graven::runtime {
 
+/// Length of the UTF-8 sequence of two to four bytes at the start of `s`, 0 when it is none.
+inline std::size_t utf8_sequence(std::string_view s) {
+  const auto at = [&](std::size_t i) { return static_cast<unsigned char>(s[i]); };
+  const unsigned first = at(0);
+  const std::size_t n = first >= 0xF0 && first <= 0xF4 ? 4 : first >= 0xE0 && first < 0xF0 ? 3 : first >= 0xC2 && first < 0xE0 ? 2 : 0;
+  if (n == 0 || s.size() < n) return 0;
+  for (std::size_t i = 1; i < n; ++i) {
+    if ((at(i) & 0xC0U) != 0x80U) return 0;
+  }
+  const unsigned second = at(1);
+  if ((first == 0xE0 && second < 0xA0) || (first == 0xED && second > 0x9F) || (first == 0xF0 && second < 0x90) || (first == 0xF4 && second > 0x8F))
+    return 0;
+  return n;
+}
+
+inline bool is_utf8(std::string_view s) {
+  for (std::size_t i = 0; i < s.size();) {
+    const std::size_t n = static_cast<unsigned char>(s[i]) < 0x80 ? 1 : utf8_sequence(s.substr(i));
+    if (n == 0) return false;
+    i += n;
+  }
+  return true;
+}
+
 class JsonWriter {
  public:
   JsonWriter& begin_object() { return open('{'); }
@@ -109,7 +133,7 @@ class JsonWriter {
         text_ += kDigits[c & 15];
       } else if (c < 0x80) {
         text_ += s[i];
-      } else if (const std::size_t n = sequence(s.substr(i)); n != 0) {
+      } else if (const std::size_t n = utf8_sequence(s.substr(i)); n != 0) {
         text_ += s.substr(i, n);
         i += n - 1;
       } else {
@@ -117,20 +141,6 @@ class JsonWriter {
       }
     }
     text_ += '"';
-  }
-  /// Length of the UTF-8 sequence of two to four bytes at the start of `s`, 0 when it is none.
-  static std::size_t sequence(std::string_view s) {
-    const auto at = [&](std::size_t i) { return static_cast<unsigned char>(s[i]); };
-    const unsigned first = at(0);
-    const std::size_t n = first >= 0xF0 && first <= 0xF4 ? 4 : first >= 0xE0 && first < 0xF0 ? 3 : first >= 0xC2 && first < 0xE0 ? 2 : 0;
-    if (n == 0 || s.size() < n) return 0;
-    for (std::size_t i = 1; i < n; ++i) {
-      if ((at(i) & 0xC0U) != 0x80U) return 0;
-    }
-    const unsigned second = at(1);
-    if ((first == 0xE0 && second < 0xA0) || (first == 0xED && second > 0x9F) || (first == 0xF0 && second < 0x90) || (first == 0xF4 && second > 0x8F))
-      return 0;
-    return n;
   }
 
   std::string text_;

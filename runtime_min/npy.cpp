@@ -128,8 +128,9 @@ class HeaderParser {
 
 bool is_npy(std::span<const std::byte> data) { return data.size() >= kMagic.size() && std::memcmp(data.data(), kMagic.data(), kMagic.size()) == 0; }
 
-Array read_npy(const std::string& path) {
-  const Bytes file = Bytes::map(path);
+Array read_npy(const std::string& path) { return parse_npy(Bytes::map(path), path); }
+
+Array parse_npy(const Bytes& file, const std::string& path) {
   const std::span<const std::byte> all = file.view;
   const auto byte = [&](std::size_t i) { return static_cast<std::uint32_t>(all[i]); };
   if (!is_npy(all)) throw Error(path, "npy header", "\\x93NUMPY", all.size() < 6 ? std::to_string(all.size()) + " bytes" : "other bytes");

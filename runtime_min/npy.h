@@ -18,6 +18,8 @@
 namespace graven::runtime {
 
 Array read_npy(const std::string& path);
+/// Of bytes that are a whole npy file; `path` is for messages.
+Array parse_npy(const Bytes& file, const std::string& path);
 bool is_npy(std::span<const std::byte> data);
 
 class NpyWriter {

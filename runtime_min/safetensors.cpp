@@ -220,6 +220,8 @@ void save_variables(const std::string& path, std::span<const Variable> variables
   std::sort(names.begin(), names.end());
   if (const auto twice = std::adjacent_find(names.begin(), names.end()); twice != names.end())
     throw Error(path, "", "each name once", std::string("a second ") + printable(*twice));
+  for (const std::string_view name : names)
+    if (!is_utf8(name)) throw Error(path, "", "names in UTF-8", printable(name));
 
   JsonWriter json;
   json.begin_object();

@@ -50,9 +50,9 @@ std::string describe_inputs(const std::vector<TensorDescription>& inputs, std::i
 void register_options(Arguments& a, Options& o, const TrainingDescription& description) {
   const std::int64_t least_batch = description.batch_is_symbolic ? 1 : description.batch;
   a.section("Data");
-  a.text("data", o.data.path, "PATH", "training set: a folder (IDX, CIFAR, npy, safetensors), a file, or a file for each input, commas between");
+  a.text("data", o.data.path, "PATH", "training set: a folder (IDX, CIFAR, npy, npz, safetensors), a file, or a file for each input, commas between");
   a.text("test-data", o.test_data.path, "PATH", "held-out set; without it the test set in --data's folder, if it has one");
-  a.text("data-format", o.data.format, "FORMAT", "auto, idx, cifar10, cifar100, npy, safetensors, raw, text or tokens");
+  a.text("data-format", o.data.format, "FORMAT", "auto, idx, cifar10, cifar100, npy, npz, safetensors, raw, text or tokens");
   a.numbers("mean", o.normalization.mean, "X[,X...]", "subtracted from 8-bit images, which are x / 255; one number or one a channel");
   a.numbers("std", o.normalization.std, "X[,X...]", "what they are then divided by");
   a.flag("shuffle", o.shuffle, "a new order each epoch, from the seed and the epoch's number");

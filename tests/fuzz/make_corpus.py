@@ -3,9 +3,12 @@
     python3 tests/fuzz/make_corpus.py
 """
 import gzip
+import io
 import json
 import pathlib
 import struct
+import zipfile
+import zlib
 
 corpus = pathlib.Path(__file__).parent / "corpus"
 
@@ -44,6 +47,25 @@ put("npy", "objects", npy("{'descr': '|O', 'fortran_order': False, 'shape': (1,)
 put("npy", "huge_header", b"\x93NUMPY\x02\x00\xf0\xff\xff\xff{'descr'")
 
 
+def npz(method, **arrays):
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        for name, content in arrays.items():
+            info = zipfile.ZipInfo(name + ".npy", (1980, 1, 1, 0, 0, 0))
+            info.compress_type = method
+            with archive.open(info, "w", force_zip64=True) as member:  # as NumPy
+                member.write(content)
+    return out.getvalue()
+
+
+grey = npy("{'descr': '|u1', 'fortran_order': False, 'shape': (2, 2, 2), }", bytes(range(8)))
+small = npy("{'descr': '<i4', 'fortran_order': False, 'shape': (2,), }", bytes(8))
+put("npz", "stored", npz(zipfile.ZIP_STORED, images=grey, labels=small))
+put("npz", "deflated", npz(zipfile.ZIP_DEFLATED, images=grey, labels=small))
+put("npz", "empty", npz(zipfile.ZIP_STORED))
+put("npz", "bzip2", npz(zipfile.ZIP_BZIP2, images=grey))
+
+
 def idx(code, shape, data):
     return bytes([0, 0, code, len(shape)]) + b"".join(struct.pack(">I", d) for d in shape) + data
 
@@ -67,6 +89,20 @@ put("cifar", "truncated", b"\0" + b"\x03" + bytes(100))
 put("image", "pgm", b"P5\n3 2\n255\nabcdef")
 put("image", "ppm_comment", b"P6 # made by hand\n2 1\n# 1 2\n255\nabcdef")
 put("image", "sixteen_bits", b"P5 1 1 65535\nab")
+
+
+
+def png(width, height, depth, colour, rows, interlace=0):
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">2I5B", width, height, depth, colour, 0, 0, interlace)) +
+            chunk(b"IDAT", zlib.compress(rows, 9)) + chunk(b"IEND", b""))
+
+
+put("image", "png_grey", png(3, 2, 8, 0, b"\0abc\1def"))
+put("image", "png_rgb", png(2, 2, 8, 2, b"\2abcdef\4ghijkl"))
+put("image", "png_rgba", png(1, 1, 8, 6, b"\3abcd"))
 
 put("json", "nested", '{"a":[1,-2.5e3,{"b":"\\u00e9\\ud83d\\ude00\\n"}],"c":null,"d":true}')
 put("json", "number", "-0.125E+2")
@@ -92,6 +128,18 @@ put("dataset", "idx", bytes([0, len(images)]) + images + idx(8, [2], b"\1\2"))
 put("dataset", "label_out_of_range", bytes([0, len(images)]) + images + idx(8, [2], b"\1\3"))
 array = npy("{'descr': '<f4', 'fortran_order': False, 'shape': (1, 2, 2), }", bytes(16))
 put("dataset", "npy", bytes([1, len(array)]) + array + npy("{'descr': '<u2', 'fortran_order': False, 'shape': (1,), }", bytes(2)))
+
+
+
+def token_file(magic, version, tokens, code, count=None):
+    return struct.pack("<3I", magic, version, len(tokens) if count is None else count).ljust(1024, b"\0") + struct.pack(f"<{len(tokens)}{code}", *tokens)
+
+
+put("tokens", "text", b"\1" + bytes(range(1, 11)))
+put("tokens", "sixteen_bits", b"\0" + token_file(20240520, 1, range(7), "H"))
+put("tokens", "thirty_two_bits", b"\0" + token_file(20240801, 7, [49, 0, 3, 4], "I"))
+put("tokens", "out_of_range", b"\0" + token_file(20240520, 1, [1, 2, 3, 60000], "H"))
+put("tokens", "too_many", b"\0" + token_file(20240801, 7, [1, 2], "I", 2**32 - 1))
 
 golden = pathlib.Path(__file__).parent.parent
 for name in ("my_linear", "polynomial_fit"):

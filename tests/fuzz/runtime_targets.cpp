@@ -17,6 +17,7 @@
 #include "runtime_min/image.h"
 #include "runtime_min/json_reader.h"
 #include "runtime_min/npy.h"
+#include "runtime_min/npz.h"
 #include "runtime_min/safetensors.h"
 #include "runtime_min/sha256.h"
 #include "tests/fuzz/file_in_memory.h"
@@ -76,6 +77,21 @@ void safetensors(Input input) {
 
 void npy(Input input) {
   read_file(input, [](const std::string& path) { check_array(read_npy(path)); });
+}
+
+void npz(Input input) {
+  read_file(input, [](const std::string& path) {
+    const NpzFile file(path);
+    for (const std::string& name : file.names()) {
+      GRAVEN_FUZZ_CHECK(file.has(name));
+      try {
+        check_array(file.read(name));
+      } catch (const Error& error) {  // the next one may be sound
+        check_error(error, path);
+      }
+    }
+    file.read("images");
+  });
 }
 
 void idx(Input input) {
@@ -195,6 +211,30 @@ void dataset(Input input) {
     }
   } catch (const Error& error) {
     check_error(error, "/proc/self/fd/");
+  }
+}
+
+void tokens(Input input) {
+  static const std::vector<TensorDescription> inputs = {{.name = "tokens", .dtype = DType::i64, .shape = {2, 3}, .batched = true, .classes = 50},
+                                                        {.name = "targets", .dtype = DType::i64, .shape = {2, 3}, .batched = true, .classes = 50}};
+  if (input.empty()) return;
+  const char* format = input[0] % 2 == 0 ? "tokens" : "text";
+  const FileInMemory file(input.subspan(1));
+  try {
+    const Dataset data = open_dataset({.path = file.path(), .format = format}, inputs, Split::train);
+    const BatchSource source(data, inputs, {});
+    Batch batch(inputs, 2);
+    source.fill(batch, 2, [&](std::int64_t i) { return (data.size() - 1) * i; });
+    const auto token = [&](std::size_t field, std::size_t row, std::size_t i) {
+      return reinterpret_cast<const std::int64_t*>(batch.row(field, static_cast<std::int64_t>(row)))[i];
+    };
+    for (std::size_t row = 0; row < 2; ++row)
+      for (std::size_t i = 0; i < 3; ++i) {
+        GRAVEN_FUZZ_CHECK(token(0, row, i) >= 0 && token(0, row, i) < 50);
+        GRAVEN_FUZZ_CHECK(i == 2 || token(1, row, i) == token(0, row, i + 1));
+      }
+  } catch (const Error& error) {
+    check_error(error, file.path());
   }
 }
 

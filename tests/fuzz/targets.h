@@ -17,6 +17,7 @@ using Input = std::span<const std::uint8_t>;
 
 void safetensors(Input input);
 void npy(Input input);
+void npz(Input input);
 void idx(Input input);
 void cifar(Input input);
 void image(Input input);
@@ -24,6 +25,7 @@ void json(Input input);
 void manifest(Input input);
 void arguments(Input input);
 void dataset(Input input);
+void tokens(Input input);
 void graph(Input input);
 
 struct Target {
@@ -32,8 +34,9 @@ struct Target {
 };
 
 inline constexpr Target kTargets[] = {
-    {"safetensors", safetensors}, {"npy", npy},         {"idx", idx},    {"cifar", cifar}, {"image", image}, {"json", json}, {"manifest", manifest},
-    {"arguments", arguments},     {"dataset", dataset}, {"graph", graph}};
+    {"safetensors", safetensors}, {"npy", npy},   {"npz", npz},           {"idx", idx},             {"cifar", cifar},
+    {"image", image},             {"json", json}, {"manifest", manifest}, {"arguments", arguments}, {"dataset", dataset},
+    {"tokens", tokens},           {"graph", graph}};
 
 }  // namespace graven::fuzz
 

@@ -366,6 +366,25 @@ TEST(Batch, NormalisesByChannelAndMatchesFields) {
   EXPECT_ERROR(BatchSource(data, wrong, {}), "sample 1 of \"labels\": expected a number from 0 to 4, found 5");
 }
 
+TEST(Batch, NamesWhatIsToBlame) {
+  const TemporaryFolder folder;
+  const std::vector<TensorDescription> inputs = images_and_labels();
+  write_file(folder / "train-images-idx3-ubyte", idx(8, {2, 2, 2}, "aaaabbbb"));
+  write_file(folder / "train-labels-idx1-ubyte", idx(8, {2}, "\x01\x0b"));
+  const Dataset data = open_dataset({folder.path()}, inputs, Split::train);
+  EXPECT_ERROR(BatchSource(data, inputs, {}), "train-labels-idx1-ubyte: sample 1 of \"labels\": expected a number from 0 to 9, found 11");
+  write_file(folder / "train-labels-idx1-ubyte", idx(8, {2, 3}, "abcdef"));
+  EXPECT_ERROR(BatchSource(open_dataset({folder.path()}, inputs, Split::train), inputs, {}),
+               "train-labels-idx1-ubyte: field \"labels\": expected samples of [] for the model's input \"labels\", found [3]");
+  // What was chosen rather than read.
+  write_file(folder / "train-labels-idx1-ubyte", idx(8, {2}, "\x01\x02"));
+  const Dataset good = open_dataset({folder.path()}, inputs, Split::train);
+  for (const Normalization& chosen : {Normalization{{}, {0.0}}, Normalization{{1, 2, 3}, {}}, Normalization{{}, {1, 2}}})
+    EXPECT_THROW(BatchSource(good, inputs, chosen), UsageError);
+  EXPECT_ERROR(BatchSource(good, inputs, {{}, {0.0}}), "--std: expected numbers above 0, found 0");
+  EXPECT_ERROR(BatchSource(good, inputs, {{1, 2, 3}, {}}), "--mean: expected one number or 1, found 3");
+}
+
 TEST(Half, RoundsToNearestEven) {
   // Every half there is, to float and back; and values between two halves go to the even one.
   for (std::uint32_t h = 0; h < 0x10000; ++h) {

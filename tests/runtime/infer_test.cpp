@@ -109,6 +109,8 @@ TEST_F(Inference, RefusesMistakes) {
   } cases[] = {
       {{}, 2, "--data: expected samples to run on"},
       {{"--data", folder_ / "none.npy"}, 1, "none.npy: cannot open"},
+      {{"--data", folder_ / "x.npy", "--data-format", "foo"}, 2, "--data-format: expected auto"},
+      {{"--data", folder_ / "x.npy", "--data-format", "cifar10"}, 1, "x.npy"},
       {{"--data", folder_ / "x.npy", "--batch", "5"}, 2, "--batch: expected a whole number from 1 to 4"},
       {{"--data", folder_ / "x.npy", "--topk", "-1"}, 2, "--topk"},
       {{"--data", folder_ / "y.npy"}, 1, "field \"images\": expected samples of [3]"},

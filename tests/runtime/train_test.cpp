@@ -357,7 +357,11 @@ TEST_F(Training, RefusesMistakes) {
       {{"--out", folder_ / "new", "--weights", folder_ / "data/train/labels.npy"}, 1, "labels.npy: header"},
       {{"--log", folder_ / "no/folder/log"}, 1, "cannot open for appending"},
       {{"--log", "/dev/full", "--out", folder_ / "full"}, 1, "/dev/full: cannot write: No space left"},
-      {{"--mean", "0.5", "--out", folder_ / "new"}, 1, "8-bit images"},
+      {{"--mean", "0.5", "--out", folder_ / "new"}, 2, "--mean and --std: expected 8-bit images to scale"},
+      {{"--data", ""}, 2, "--data: expected a path, found nothing"},
+      {{"--data-format", "foo"},
+       2,
+       "--data-format: expected auto, idx, cifar10, cifar100, npy, npz, safetensors, raw, text or tokens, found \"foo\""},
   };
   for (const auto& c : cases) {
     const Result r = train(c.words);

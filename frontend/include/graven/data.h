@@ -5,8 +5,8 @@
 //     for (auto [images, labels] : train.epoch(epoch)) step(images, labels);      // f32[64,3,32,32] in [0, 1], i64[64]
 //
 // A path is a folder with IDX files (MNIST, Fashion-MNIST, also gzipped), with CIFAR-10 or CIFAR-100 binary batches, or with images.npy and
-// labels.npy (also under train/ and test/); or a safetensors file with tensors `images` and `labels`. 8-bit images become x / 255, as torchvision's
-// ToTensor has it, then (x - mean) / std for each channel; pictures without a channel dimension get one of size 1.
+// labels.npy (also under train/ and test/); or a safetensors or npz file with arrays `images` and `labels`. 8-bit images become x / 255, as
+// torchvision's ToTensor has it, then (x - mean) / std for each channel; pictures without a channel dimension get one of size 1.
 #pragma once
 
 #include <cstddef>
@@ -31,7 +31,7 @@ struct DataLoaderOptions {
   std::vector<double> mean = {};  ///< empty, one number, or one for each channel
   std::vector<double> std = {};   ///< like mean
   std::int64_t num_classes = 0;   ///< labels must lie in [0, num_classes); 0: any
-  std::string format = "auto";    ///< auto, idx, cifar10, cifar100, npy, safetensors
+  std::string format = "auto";    ///< auto, idx, cifar10, cifar100, npy, npz, safetensors
 };
 
 /// Images f32[n,channels,height,width] and labels i64[n].
