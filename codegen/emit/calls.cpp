@@ -33,6 +33,13 @@ Body body_of(const ir::Node& node, const ir::KernelCall& call, ir::DType result)
 /// An optimizer's: it writes its first inputs, the parameters.
 bool is_update(const ir::OpDef& op) { return !op.inputs.empty() && op.inputs[0].variadic && op.inputs[0].mutated; }
 
+/// CPU kernels that look at indices in their data; their last argument says where one out of range comes from.
+bool checks_indices(std::string_view kernel) {
+  constexpr std::string_view kKernels[] = {"index_select", "index_add", "gather",        "scatter",
+                                           "scatter_add",  "one_hot",   "cross_entropy", "cross_entropy_backward"};
+  return std::find(std::begin(kKernels), std::end(kKernels), kernel) != std::end(kKernels);
+}
+
 /// Reference kernels whose first template argument is the element type; the others deduce it from the result.
 bool takes_element_type(std::string_view file) {
   return file == "conv2d" || file == "conv2d_winograd" || file == "batch_norm" || file == "pool2d" || file == "pad";
@@ -221,6 +228,13 @@ class Writer {
         for (std::size_t i = n.inputs.size(); i < n.op->inputs.size(); ++i) arguments.emplace_back("nullptr");
     }
     if (step.workspace >= 0) arguments.push_back("buf." + values_.workspace(step));
+    Call call;
+    call.modules = ir::modules_of(n.origins);
+    call.location = ir::place_of(n.origins);
+    if (checks_indices(step.call.name) && style_.kernel_folder == "cpu") {
+      const std::string owner = call.owner(), where = owner + (owner.empty() || call.location.empty() ? "" : ", ") + call.location;
+      if (!where.empty()) arguments.push_back(string_literal(where));
+    }
 
     std::string code = step.call.reference ? "reference::" + step.call.name : step.call.name;
     if (!template_arguments.empty()) code += "<" + join(template_arguments) + ">";
@@ -229,9 +243,6 @@ class Writer {
     out_.headers.insert(step.call.reference ? "kernels/reference/" + file + ".h"
                                             : "kernels/" + style_.kernel_folder + "/" + file + style_.kernel_extension);
 
-    Call call;
-    call.modules = ir::modules_of(n.origins);
-    call.location = ir::place_of(n.origins);
     call.description = describe_node(graph_, n);
     call.types = types(n);
     call.code = std::move(code);

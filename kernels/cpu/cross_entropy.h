@@ -32,12 +32,12 @@ namespace detail {
 
 /// Throws where a label is neither a class nor the ignored one. Otherwise the sum of the rows' weights.
 template <class T>
-inline double check_labels(const cross_entropy_config& c, const std::int64_t* labels, const T* weight) {
+inline double check_labels(const cross_entropy_config& c, const std::int64_t* labels, const T* weight, const char* where) {
   double sum = 0;
   std::int64_t counted = 0;
   for (std::int64_t r = 0; r < c.rows; ++r) {
     if (labels[r] == c.ignore_index) continue;
-    if (labels[r] < 0 || labels[r] >= c.classes) throw index_error("cross_entropy", "label", labels[r], r, c.classes);
+    if (labels[r] < 0 || labels[r] >= c.classes) throw index_error("cross_entropy", "label", labels[r], r, c.classes, where);
     ++counted;
     if (weight != nullptr) sum += static_cast<double>(weight[labels[r]]);
   }
@@ -56,9 +56,9 @@ inline double sum_of_weights(const cross_entropy_config& c, const T* weight) {
 
 template <class T>
 inline void cross_entropy(Threads& threads, const cross_entropy_config& c, T* loss, plain_t<T>* probabilities, const plain_t<T>* logits,
-                          const std::int64_t* labels, const plain_t<T>* weight = nullptr) {
+                          const std::int64_t* labels, const plain_t<T>* weight = nullptr, const char* where = "") {
   using C = compute_t<T>;
-  const double weights = detail::check_labels<T>(c, labels, weight);
+  const double weights = detail::check_labels<T>(c, labels, weight, where);
   const C smoothing = static_cast<C>(c.label_smoothing), all = smoothing > 0 ? static_cast<C>(detail::sum_of_weights<T>(c, weight)) : C(0);
   // At most 64 pieces, whose sums are added up in order.
   constexpr std::int64_t kPieces = 64;
@@ -119,9 +119,10 @@ inline void cross_entropy(Threads& threads, const cross_entropy_config& c, T* lo
 
 template <class T>
 inline void cross_entropy_backward(Threads& threads, const cross_entropy_config& c, T* dlogits, const plain_t<T>* dloss,
-                                   const plain_t<T>* probabilities, const std::int64_t* labels, const plain_t<T>* weight = nullptr) {
+                                   const plain_t<T>* probabilities, const std::int64_t* labels, const plain_t<T>* weight = nullptr,
+                                   const char* where = "") {
   using C = compute_t<T>;
-  const double weights = detail::check_labels<T>(c, labels, weight);
+  const double weights = detail::check_labels<T>(c, labels, weight, where);
   if (c.rows == 0) return;
   const C mean = c.reduction == 1 ? static_cast<C>(*dloss) / static_cast<C>(weights) : C(0);
   const C smoothing = static_cast<C>(c.label_smoothing), spread = smoothing / static_cast<C>(c.classes > 0 ? c.classes : 1);

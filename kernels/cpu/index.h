@@ -24,8 +24,9 @@ namespace graven::kernels {
 inline namespace GRAVEN_LEVEL_NAMESPACE {
 
 template <class T>
-inline void index_select(Threads& threads, const index_select_config& c, T* y, const plain_t<T>* x, const std::int64_t* index) {
-  check_indices("index_select", index, c.count, c.size);
+inline void index_select(Threads& threads, const index_select_config& c, T* y, const plain_t<T>* x, const std::int64_t* index,
+                         const char* where = "") {
+  check_indices("index_select", index, c.count, c.size, where);
   const std::int64_t rows = c.outer * c.count, each = c.inner > 0 ? (16384 + c.inner - 1) / c.inner : rows;
   if (rows == 0 || c.inner == 0) return;
   threads.run((rows + each - 1) / each, [&](std::int64_t piece) {
@@ -39,8 +40,9 @@ inline void index_select(Threads& threads, const index_select_config& c, T* y, c
 }
 
 template <class T>
-inline void index_add(Threads& threads, const index_select_config& c, T* y, const plain_t<T>* x, const std::int64_t* index, const plain_t<T>* base) {
-  check_indices("index_add", index, c.count, c.size);
+inline void index_add(Threads& threads, const index_select_config& c, T* y, const plain_t<T>* x, const std::int64_t* index, const plain_t<T>* base,
+                      const char* where = "") {
+  check_indices("index_add", index, c.count, c.size, where);
   const std::int64_t rows = c.outer * c.size;
   if (rows == 0 || c.inner == 0) return;
   // Every piece owns some rows of the result, and looks through the whole index for them: at most 64 pieces.

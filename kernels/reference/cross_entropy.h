@@ -23,17 +23,17 @@ namespace graven::kernels::reference {
 inline namespace GRAVEN_LEVEL_NAMESPACE {
 
 /// Throws where a label is neither a class nor the ignored one.
-inline void check_labels(const cross_entropy_config& c, const std::int64_t* labels) {
+inline void check_labels(const cross_entropy_config& c, const std::int64_t* labels, const char* where) {
   for (std::int64_t r = 0; r < c.rows; ++r)
     if (labels[r] != c.ignore_index && (labels[r] < 0 || labels[r] >= c.classes))
-      throw index_error("cross_entropy", "label", labels[r], r, c.classes);
+      throw index_error("cross_entropy", "label", labels[r], r, c.classes, where);
 }
 
 template <class T>
 void cross_entropy(const cross_entropy_config& c, T* loss, plain_t<T>* probabilities, const plain_t<T>* logits, const std::int64_t* labels,
-                   const plain_t<T>* weight = nullptr) {
+                   const plain_t<T>* weight = nullptr, const char* where = "") {
   using C = compute_t<T>;
-  check_labels(c, labels);
+  check_labels(c, labels, where);
   const C smoothing = static_cast<C>(c.label_smoothing);
   C total = 0, weights = 0;
   for (std::int64_t r = 0; r < c.rows; ++r) {
@@ -62,9 +62,9 @@ void cross_entropy(const cross_entropy_config& c, T* loss, plain_t<T>* probabili
 /// dlogits may be probabilities.
 template <class T>
 void cross_entropy_backward(const cross_entropy_config& c, T* dlogits, const plain_t<T>* dloss, const plain_t<T>* probabilities,
-                            const std::int64_t* labels, const plain_t<T>* weight = nullptr) {
+                            const std::int64_t* labels, const plain_t<T>* weight = nullptr, const char* where = "") {
   using C = compute_t<T>;
-  check_labels(c, labels);
+  check_labels(c, labels, where);
   const C smoothing = static_cast<C>(c.label_smoothing);
   C weights = 0, all = 0;
   for (std::int64_t r = 0; r < c.rows; ++r)

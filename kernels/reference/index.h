@@ -15,16 +15,16 @@ namespace graven::kernels::reference {
 inline namespace GRAVEN_LEVEL_NAMESPACE {
 
 template <class T>
-void index_select(const index_select_config& c, T* y, const plain_t<T>* x, const std::int64_t* index) {
-  check_indices("index_select", index, c.count, c.size);
+void index_select(const index_select_config& c, T* y, const plain_t<T>* x, const std::int64_t* index, const char* where = "") {
+  check_indices("index_select", index, c.count, c.size, where);
   for (std::int64_t o = 0; o < c.outer; ++o)
     for (std::int64_t k = 0; k < c.count; ++k)
       for (std::int64_t i = 0; i < c.inner; ++i) y[(o * c.count + k) * c.inner + i] = x[(o * c.size + index[k]) * c.inner + i];
 }
 
 template <class T>
-void index_add(const index_select_config& c, T* y, const plain_t<T>* x, const std::int64_t* index, const plain_t<T>* base) {
-  check_indices("index_add", index, c.count, c.size);
+void index_add(const index_select_config& c, T* y, const plain_t<T>* x, const std::int64_t* index, const plain_t<T>* base, const char* where = "") {
+  check_indices("index_add", index, c.count, c.size, where);
   using C = compute_t<T>;
   for (std::int64_t o = 0; o < c.outer; ++o)
     for (std::int64_t s = 0; s < c.size; ++s)
@@ -54,17 +54,17 @@ inline std::int64_t gather_count(const std::int64_t (&shape)[8], std::int64_t ra
 }
 
 template <class T>
-void gather(const gather_config& c, T* y, const plain_t<T>* x, const std::int64_t* index) {
+void gather(const gather_config& c, T* y, const plain_t<T>* x, const std::int64_t* index, const char* where = "") {
   const std::int64_t n = gather_count(c.shape, c.rank);
-  check_indices("gather", index, n, c.x_shape[c.dim]);
+  check_indices("gather", index, n, c.x_shape[c.dim], where);
   for (std::int64_t k = 0; k < n; ++k) y[k] = x[gather_offset(c, k, index[k])];
 }
 
 /// y is x, with source written at the index, in order: of several for one place the last stays. y may be x.
 template <class T>
-void scatter(const gather_config& c, T* y, const plain_t<T>* x, const std::int64_t* index, const plain_t<T>* source) {
+void scatter(const gather_config& c, T* y, const plain_t<T>* x, const std::int64_t* index, const plain_t<T>* source, const char* where = "") {
   const std::int64_t n = gather_count(c.shape, c.rank);
-  check_indices("scatter", index, n, c.x_shape[c.dim]);
+  check_indices("scatter", index, n, c.x_shape[c.dim], where);
   const std::int64_t all = gather_count(c.x_shape, c.rank);
   for (std::int64_t k = 0; k < all; ++k) y[k] = x[k];
   for (std::int64_t k = 0; k < n; ++k) y[gather_offset(c, k, index[k])] = source[k];
@@ -72,10 +72,10 @@ void scatter(const gather_config& c, T* y, const plain_t<T>* x, const std::int64
 
 /// y is x, with source added at the index, in order. y may be x.
 template <class T>
-void scatter_add(const gather_config& c, T* y, const plain_t<T>* x, const std::int64_t* index, const plain_t<T>* source) {
+void scatter_add(const gather_config& c, T* y, const plain_t<T>* x, const std::int64_t* index, const plain_t<T>* source, const char* where = "") {
   using C = compute_t<T>;
   const std::int64_t n = gather_count(c.shape, c.rank);
-  check_indices("scatter_add", index, n, c.x_shape[c.dim]);
+  check_indices("scatter_add", index, n, c.x_shape[c.dim], where);
   const std::int64_t all = gather_count(c.x_shape, c.rank);
   for (std::int64_t k = 0; k < all; ++k) y[k] = x[k];
   for (std::int64_t k = 0; k < n; ++k) {
@@ -85,8 +85,8 @@ void scatter_add(const gather_config& c, T* y, const plain_t<T>* x, const std::i
 }
 
 template <class T>
-void one_hot(const one_hot_config& c, T* y, const std::int64_t* index) {
-  check_indices("one_hot", index, c.rows, c.classes, "class");
+void one_hot(const one_hot_config& c, T* y, const std::int64_t* index, const char* where = "") {
+  check_indices("one_hot", index, c.rows, c.classes, where, "class");
   for (std::int64_t r = 0; r < c.rows; ++r)
     for (std::int64_t k = 0; k < c.classes; ++k) y[r * c.classes + k] = static_cast<T>(index[r] == k);
 }
