@@ -1,10 +1,55 @@
 #include "frontend/dispatch.h"
 
+#include <algorithm>
+#include <string>
+#include <string_view>
+
 #include "frontend/autograd.h"
 #include "frontend/eager/program.h"
+#include "frontend/module_state.h"
 #include "frontend/trace.h"
 
 namespace graven::detail {
+
+namespace {
+
+/// Whether a line is Graven's own: of a network of the library.
+bool is_own(Location where) {
+  static const std::string folder = std::string(__FILE__).substr(0, std::string(__FILE__).rfind("dispatch.cpp"));
+  return !folder.empty() && std::string_view(where.file).starts_with(folder);
+}
+
+/// The line itself, or where the user's code called the network that it stands in.
+Location users_line(Location where) {
+  if (!is_own(where)) return where;
+  const auto& frames = module_frames();
+  const auto found = std::find_if(frames.rbegin(), frames.rend(), [](const ModuleFrame& f) { return !is_own(f.where); });
+  return found == frames.rend() ? where : found->where;
+}
+
+/// The name of `wanted` below `module`: "blocks.0". Empty where there is none.
+std::string name_below(const nn::ModuleState& module, const nn::ModuleState& wanted) {
+  for (const auto& child : module.children) {
+    if (child.state.get() == &wanted) return child.name;
+    if (const std::string name = name_below(*child.state, wanted); !name.empty()) return child.name + "." + name;
+  }
+  return {};
+}
+
+/// The module whose forward() runs: in a graph its path there; eagerly "Net.features.0", after the class of the outermost one.
+std::string scope() {
+  const auto& frames = module_frames();
+  if (frames.empty()) return {};
+  if (active_trace()) return frames.back().path;
+  std::string path = frames.front().module->class_name;
+  for (std::size_t i = 1; i < frames.size(); ++i) {
+    const std::string name = name_below(*frames[i - 1].module, *frames[i].module);
+    path += "." + (name.empty() ? frames[i].module->class_name : name);
+  }
+  return path;
+}
+
+}  // namespace
 
 void fail_at(const std::string& message, Location where) {
   UserError error(message);
@@ -14,10 +59,10 @@ void fail_at(const std::string& message, Location where) {
 
 void fail(const std::string& function, const std::string& message, Location where) {
   UserError error(message);
-  const auto& frames = module_frames();
-  error.in(frames.empty() ? std::string() : frames.back().path, function);
-  error.at(where.file_name(), where.line);
-  note_declaration(error, where);
+  error.in(scope(), function);
+  const Location line = users_line(where);
+  error.at(line.file_name(), line.line);
+  note_declaration(error, line);
   throw error;
 }
 
@@ -56,10 +101,10 @@ std::vector<Tensor> apply(const ir::OpDef& op, std::vector<Tensor> inputs, ir::A
     record_on_tape(op, inputs, outputs, attributes, where);
     return outputs;
   } catch (UserError& e) {
-    const auto& frames = module_frames();
-    e.in(frames.empty() ? std::string() : frames.back().path, std::string(op.name));
-    e.at(where.file_name(), where.line);
-    note_declaration(e, where);
+    e.in(scope(), std::string(op.name));
+    const Location line = users_line(where);
+    e.at(line.file_name(), line.line);
+    note_declaration(e, line);
     throw;
   }
 }

@@ -22,7 +22,15 @@ UserError& UserError::at(const ir::Origins& origins) {
 }
 
 UserError& UserError::in(const std::string& module_path, const std::string& operator_name) {
-  if (has_context_) return *this;
+  if (has_context_) {
+    // An operator that knew of no module: eagerly, its caller does.
+    const std::string known = operator_name + ": ";
+    if (!module_path.empty() && message_.compare(0, known.size(), known) == 0) {
+      message_ = module_path + " (" + operator_name + "): " + message_.substr(known.size());
+      render();
+    }
+    return *this;
+  }
   has_context_ = true;
   if (!module_path.empty())
     message_ = module_path + " (" + operator_name + "): " + message_;

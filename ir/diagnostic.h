@@ -31,7 +31,7 @@ class UserError : public std::exception {
   }
   UserError& at(const std::string& file, std::uint32_t line);
   UserError& at(const ir::Origins& origins);
-  /// Puts "path (operator): " before the message, once; later calls (from outer frames) change nothing.
+  /// Puts "path (operator): " before the message, once; later calls (from outer frames) change nothing, but for a path where there was none.
   UserError& in(const std::string& module_path, const std::string& operator_name);
 
   /// The first line, without "error: ".
