@@ -85,6 +85,40 @@ std::string operator_line(const ir::Graph& graph, const ir::Node& n, bool with_o
   return line + ")";
 }
 
+/// What a part of the inputs is: "a tensor", "nothing", "a list of 3".
+std::string describe_tree(const ir::Tree& tree) {
+  switch (tree.kind) {
+    case ir::Tree::Kind::leaf:
+      return "a tensor";
+    case ir::Tree::Kind::none:
+      return "nothing";
+    case ir::Tree::Kind::tuple:
+      return "a tuple of " + std::to_string(tree.children.size());
+    case ir::Tree::Kind::list:
+      return "a list of " + std::to_string(tree.children.size());
+    case ir::Tree::Kind::map: {
+      std::string keys;
+      for (const std::string& key : tree.keys) keys += (keys.empty() ? "" : ", ") + key;
+      return "a map of " + (keys.empty() ? "nothing" : keys);
+    }
+  }
+  return {};
+}
+
+/// "input 1[2]: expected a tensor, got nothing": the first place where the two differ. Empty where they do not, but for the tensors' numbers.
+std::string tree_difference(const ir::Tree& expected, const ir::Tree& got, const std::string& path) {
+  if (expected.kind != got.kind || expected.children.size() != got.children.size() || expected.keys != got.keys)
+    return (path.empty() ? "inputs" : "input " + path) + ": expected " + describe_tree(expected) + ", got " + describe_tree(got);
+  for (std::size_t i = 0; i < expected.children.size(); ++i) {
+    const std::string own = expected.kind == ir::Tree::Kind::map    ? path + "[\"" + expected.keys[i] + "\"]"
+                            : expected.kind == ir::Tree::Kind::list ? path + "[" + std::to_string(i) + "]"
+                            : path.empty()                          ? std::to_string(i)
+                                                                    : path + "." + std::to_string(i);
+    if (std::string text = tree_difference(expected.children[i], got.children[i], own); !text.empty()) return text;
+  }
+  return {};
+}
+
 /// The lines of the operators that each module recorded, by path.
 using OperatorLines = std::map<std::string, std::vector<std::string>>;
 OperatorLines operator_lines(const ir::Graph& graph, bool with_origins) {
@@ -140,6 +174,29 @@ struct GraphBase::State {
     });
     return result;
   }
+  /// The parameters' names; user error where an optimizer has one that the graph has not, or has no more.
+  std::map<const graven::detail::TensorImpl*, std::string> parameter_names(Location where) const {
+    std::map<const graven::detail::TensorImpl*, std::string> names;
+    for (const auto& [path, t] : variables())
+      if (!t->is_buffer) names.emplace(t->tensor.impl().get(), path);
+    for (const Attached& a : optimizers)
+      for (const Tensor& p : a.optimizer.parameters())
+        if (!names.count(p.impl().get()))
+          fail_at("the optimizer " + a.optimizer.kind() + " of " + name + " has a parameter " + p.describe() + " (" + p.impl()->owner +
+                      ") in whose place another was registered: make the optimizer after that",
+                  where);
+    return names;
+  }
+  /// User error where what was registered when the graph was recorded was replaced since.
+  void require_current(Location where) {
+    const std::uint64_t changes = count_replacements();
+    if (!now.trace || changes == seen_replacements) return;
+    for (const auto& [path, t] : variables())
+      if (!now.trace->variables.count(t->tensor.impl().get()))
+        fail_at(path + " is another tensor than when " + name + " was recorded: assign to layers before compile() and the first call", where);
+    seen_replacements = changes;
+  }
+  std::uint64_t seen_replacements = 0;
   /// Whether the graph trains `p`: what was frozen before it was recorded has no optimizer state.
   bool trains(const Tensor& p) const {
     if (!now.trace) return p.requires_grad();
@@ -153,8 +210,7 @@ struct GraphBase::State {
       const auto it = std::find_if(before.begin(), before.end(), [&](const auto& entry) { return entry.first == state_name; });
       optimizer_states.emplace_back(state_name, it == before.end() ? zeros_like(like) : it->second);
     };
-    std::map<const graven::detail::TensorImpl*, std::string> names;
-    for (const auto& [path, t] : variables()) names.emplace(t->tensor.impl().get(), path);
+    const auto names = parameter_names({});
     for (const Attached& a : optimizers)
       for (const auto& group : a.optimizer.state()->groups)
         for (const Tensor& p : group.parameters) {
@@ -281,6 +337,7 @@ class GraphBase::Recording {
 std::shared_ptr<GraphBase::Recording> GraphBase::begin_recording(Location where) {
   if (graven::detail::active_trace()) fail_at(state_->name + " is called within build() of " + graven::detail::active_trace()->graph_name, where);
   if (state_->debug_level >= 0) fmt::print(stderr, "{} start building graph.\n", state_->log_name());
+  (void)state_->parameter_names(where);
   auto trace = std::make_unique<Trace>();
   trace->id = next_trace_id();
   trace->graph_name = state_->class_name;
@@ -390,9 +447,8 @@ std::vector<Tensor> GraphBase::run(const std::vector<Tensor>& inputs, const std:
   const ir::Graph& graph = s.now.trace->graph;
   if (graven::detail::active_trace()) fail_at(s.name + " is called within build() of " + graven::detail::active_trace()->graph_name, where);
   if (!(tree == graph.input_tree))
-    fail_at("the inputs of " + s.name + " are arranged otherwise than when it was recorded: " + std::to_string(inputs.size()) + " tensors, " +
-                std::to_string(graph.inputs.size()) + " expected",
-            where);
+    fail_at("the inputs of " + s.name + " are arranged otherwise than when it was recorded: " + tree_difference(graph.input_tree, tree, ""), where);
+  s.require_current(where);
   const graven::detail::ProgramInputs checked = graven::detail::check_inputs(graph, s.name, inputs, paths, where);
   const bool training_graph = training();
   if (!s.now.program) {
@@ -421,6 +477,7 @@ std::vector<Tensor> GraphBase::run(const std::vector<Tensor>& inputs, const std:
 // ---- state ----------------------------------------------------------------------------------------------------------------------------
 
 StateDict GraphBase::state_dict() const {
+  state_->require_current({});
   StateDict result;
   for (const auto& [path, t] : state_->variables()) result.emplace_back(path, t->tensor);
   if (training()) {
@@ -456,6 +513,7 @@ LoadReport GraphBase::load_state_dict(const StateDict& state, bool strict, Locat
 
 void GraphBase::save(const std::string& directory) const {
   const ir::Graph& recorded = graph();
+  state_->require_current({});
   std::error_code error;
   std::filesystem::create_directories(directory, error);
   if (error) throw UserError(directory + ": cannot be made: " + error.message());

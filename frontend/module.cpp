@@ -1,6 +1,7 @@
 #include "graven/module.h"
 
 #include <algorithm>
+#include <atomic>
 #include <map>
 #include <ostream>
 #include <set>
@@ -41,34 +42,92 @@ void check_name(const ModuleState& state, Name wanted, const char* kind) {
   if (taken) fail_at("the " + quoted + " has a name that is taken", where);
 }
 
-Tensor ModuleBase::parameter(Name wanted, Tensor init) {
-  check_name(*state_, wanted, "parameter");
-  const std::string name(wanted.text());
-  const Location where = wanted.where();
-  if (!init.defined()) return init;
+namespace {
+
+/// What a parameter that is made of `init` is: the tensor itself where it can be one.
+Tensor as_parameter(Tensor init, const ModuleState& state, const std::string& name, Location where) {
   if (!ir::is_floating(init.dtype()))
-    fail_at("the parameter '" + name + "' of " + state_->class_name + " must be floating-point, got " + init.describe(), where);
-  if (init.is_traced()) fail_at("the parameter '" + name + "' of " + state_->class_name + " is made within a graph's build()", where);
-  if (!init.impl()->is_parameter) {
-    init = init.is_contiguous() && !init.is_view() && init.is_leaf() ? init : init.detach().clone();
-    init.requires_grad_();
-    init.impl()->is_parameter = true;
-    init.impl()->owner = state_->class_name + "." + name;
-  }
-  state_->tensors.push_back({name, init, false});
+    fail_at("the parameter '" + name + "' of " + state.class_name + " must be floating-point, got " + init.describe(), where);
+  if (init.is_traced()) fail_at("the parameter '" + name + "' of " + state.class_name + " is made within a graph's build()", where);
+  if (init.impl()->is_parameter) return init;
+  init = init.is_contiguous() && !init.is_view() && init.is_leaf() ? init : init.detach().clone();
+  init.requires_grad_();
+  init.impl()->is_parameter = true;
+  init.impl()->owner = state.class_name + "." + name;
   return init;
 }
 
-Tensor ModuleBase::buffer(Name wanted, Tensor init) {
+Tensor as_buffer(Tensor init, const ModuleState& state, const std::string& name, Location where) {
+  if (init.is_traced()) fail_at("the buffer '" + name + "' of " + state.class_name + " is made within a graph's build()", where);
+  if (!init.is_contiguous() || init.is_view() || init.requires_grad()) init = init.detach().clone();
+  if (init.impl()->owner.empty()) init.impl()->owner = state.class_name + "." + name;
+  return init;
+}
+
+std::atomic<std::uint64_t> replacements{0};
+
+}  // namespace
+
+std::uint64_t count_replacements() { return replacements.load(std::memory_order_relaxed); }
+
+Registration ModuleBase::parameter(Name wanted, Tensor init) {
+  check_name(*state_, wanted, "parameter");
+  const std::string name(wanted.text());
+  if (init.defined()) {
+    init = as_parameter(std::move(init), *state_, name, wanted.where());
+    state_->tensors.push_back({name, init, false});
+  }
+  return {std::move(init), state_, name, false};
+}
+
+Registration ModuleBase::buffer(Name wanted, Tensor init) {
   check_name(*state_, wanted, "buffer");
   const std::string name(wanted.text());
-  const Location where = wanted.where();
-  if (!init.defined()) return init;
-  if (init.is_traced()) fail_at("the buffer '" + name + "' of " + state_->class_name + " is made within a graph's build()", where);
-  if (!init.is_contiguous() || init.is_view() || init.requires_grad()) init = init.detach().clone();
-  if (init.impl()->owner.empty()) init.impl()->owner = state_->class_name + "." + name;
-  state_->tensors.push_back({name, init, true});
-  return init;
+  if (init.defined()) {
+    init = as_buffer(std::move(init), *state_, name, wanted.where());
+    state_->tensors.push_back({name, init, true});
+  }
+  return {std::move(init), state_, name, true};
+}
+
+Tensor detail::replace_registered(const std::weak_ptr<ModuleState>& module, const std::string& name, bool is_buffer, const Tensor& own,
+                                  const Tensor& given) {
+  const std::shared_ptr<ModuleState> state = module.lock();
+  if (!state) {
+    if (!given.defined() && !own.defined()) return {};
+    throw UserError("a tensor is assigned to a member that its module did not register, as the bias of a layer that was made without one")
+        .note("registered are parameter(\"name\", ...) and buffer(\"name\", ...)");
+  }
+  const std::string quoted = "'" + name + "' of " + state->class_name;
+  const auto entry = std::find_if(state->tensors.begin(), state->tensors.end(), [&](const auto& t) { return t.name == name; });
+  const bool has_entry = entry != state->tensors.end();
+  if (given.is_same(own) && (!has_entry || entry->tensor.is_same(given))) return given;
+  if (!module_frames().empty() || graven::detail::active_trace())
+    throw UserError("another tensor is assigned to " + quoted + " within forward() or build()")
+        .note("a local copy is a Tensor: write Tensor, not auto; what is in the memory of a parameter is changed by copy_()");
+  if (given.defined() && !given.is_leaf())
+    throw UserError("the result of an operator, " + given.describe() + ", is assigned to " + quoted)
+        .note("detach() makes a parameter of it; a local copy is a Tensor: write Tensor, not auto");
+  Tensor next = given;
+  if (next.defined()) next = is_buffer ? as_buffer(std::move(next), *state, name, {}) : as_parameter(std::move(next), *state, name, {});
+  if (has_entry) {
+    const std::shared_ptr<graven::detail::TensorImpl> old = entry->tensor.impl();
+    old->is_replaced = true;
+    if (next.defined())
+      entry->tensor = next;
+    else
+      state->tensors.erase(entry);
+    if (std::none_of(state->tensors.begin(), state->tensors.end(), [&](const auto& t) { return t.tensor.impl() == old; }))
+      state->replaced.push_back({name, old});
+  } else if (next.defined()) {
+    state->tensors.push_back({name, next, is_buffer});
+  }
+  std::erase_if(state->replaced, [&](const auto& r) {
+    const auto impl = r.tensor.lock();
+    return !impl || (next.defined() && impl == next.impl());
+  });
+  replacements.fetch_add(1, std::memory_order_relaxed);
+  return next;
 }
 
 void ModuleBase::register_child(Name name, const ModuleBase& module) {

@@ -28,7 +28,15 @@ struct ModuleState {
     Location where;  ///< the line that registered it; none within Sequential(...): the list's own
   };
   std::vector<Child> children;
+  struct Replaced {
+    std::string name;
+    std::weak_ptr<graven::detail::TensorImpl> tensor;
+  };
+  std::vector<Replaced> replaced;  ///< what was registered before another tensor was: older copies of the module have it
 };
+
+/// How often a registered tensor was replaced by another, in any module: graphs look again when it has changed.
+std::uint64_t count_replacements();
 
 /// "a.b" of "a" and "b"; "b" of "" and "b".
 inline std::string join_path(const std::string& prefix, const std::string& name) { return prefix.empty() ? name : prefix + "." + name; }

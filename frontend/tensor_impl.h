@@ -47,7 +47,8 @@ struct TensorImpl {
   std::int32_t output_index = 0;
   // ---- modules ----
   bool is_parameter = false;
-  std::string owner;  ///< class of the module that registered it, as a parameter or a buffer, and its name there
+  bool is_replaced = false;  ///< some module has another tensor in its place by now
+  std::string owner;         ///< class of the module that registered it, as a parameter or a buffer, and its name there
   // ---- tracing ----
   std::uint64_t trace_id = 0;  ///< 0: not recorded
   ir::ValueId value = ir::kNone;

@@ -37,8 +37,24 @@ namespace {
 
 }  // namespace
 
+void require_current(const TensorImpl& impl, Location where) {
+  const auto& frames = module_frames();
+  if (!impl.is_replaced || frames.empty()) return;
+  const nn::ModuleState& module = *frames.back().module;
+  for (const auto& [name, tensor] : module.replaced) {
+    if (tensor.lock().get() != &impl) continue;
+    UserError error("this copy of " + module.class_name + " has a '" + name +
+                    "' that was replaced: another tensor was assigned to it in another copy");
+    error.note("assign before the layer is copied, into a Sequential or a member, or to the copy that is called");
+    error.at(where.file_name(), where.line);
+    throw error;
+  }
+}
+
 void require_registered(const std::vector<Tensor>& inputs, Location where) {
   const auto& frames = module_frames();
+  for (const Tensor& t : inputs)
+    if (t.defined()) require_current(*t.impl(), where);
   if (frames.empty() || !outermost_call().complete) return;
   for (const Tensor& t : inputs) {
     if (!t.defined()) continue;
@@ -112,6 +128,7 @@ ir::ValueId Trace::value_of(const Tensor& t, Location where) {
   const TensorImpl* impl = t.impl().get();
   if (impl->trace_id == id) return impl->value;
   if (impl->trace_id != 0) fail("build", "the tensor " + t.describe() + " was recorded by another graph's build()", where);
+  require_current(*impl, where);
   if (const auto it = variables.find(impl); it != variables.end()) return it->second.current;
   if (impl->is_parameter) {
     UserError error("the parameter " + t.describe() + " of " + impl->owner + " is used in build() of " + graph_name +

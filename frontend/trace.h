@@ -85,6 +85,8 @@ struct OutermostCall {
   bool complete = false;                     ///< they are all: an argument of a type of somebody's own may hold more
 };
 OutermostCall& outermost_call();
+/// User error when the innermost module has another tensor in the place of this one by now.
+void require_current(const TensorImpl& impl, Location where);
 /// User error when one of them is a leaf that requires a gradient, belongs to no module, and came into the outermost call neither as an argument
 /// nor by being made there: a parameter that somebody forgot to register would never be learnt, saved or loaded.
 void require_registered(const std::vector<Tensor>& inputs, Location where);

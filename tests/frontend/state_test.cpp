@@ -221,5 +221,155 @@ TEST(SharedParameters, LoadUnderAnyOfTheirNames) {
             std::string::npos);
 }
 
+/// Tied as in PyTorch.
+struct Language : nn::Module<Language> {
+  nn::Embedding words = child("words", nn::Embedding(7, 4));
+  nn::Linear hidden = child("hidden", nn::Linear(4, 4));
+  nn::Linear head = child("head", nn::Linear(4, 7));
+  Language() { head.weight = words.weight; }
+  Tensor forward(Tensor x) { return head(tanh(hidden(words(x)))); }
+};
+struct TrainLanguage : nn::Graph<TrainLanguage> {
+  Language model;
+  optim::SGD optimizer;
+  explicit TrainLanguage(Language m) : model(child("model", m)), optimizer(model.parameters(), {.lr = 0.5, .momentum = 0.9}) {
+    add_optimizer(optimizer);
+  }
+  Tensor build(Tensor x, Tensor y) {
+    Tensor loss = cross_entropy(model(x), y);
+    loss.backward();
+    return loss;
+  }
+};
+
+TEST(TiedParameters, AreOneParameterUnderTwoNames) {
+  Language model;
+  EXPECT_TRUE(model.head.weight.is_same(model.words.weight));
+  EXPECT_EQ(model.parameters().size(), 4u);
+  EXPECT_EQ(names_of(model.named_parameters()), (std::vector<std::string>{"words.weight", "hidden.weight", "hidden.bias", "head.bias"}));
+  const nn::StateDict state = model.state_dict();
+  EXPECT_EQ(names_of(state), (std::vector<std::string>{"words.weight", "hidden.weight", "hidden.bias", "head.weight", "head.bias"}));
+  EXPECT_TRUE(state[0].second.is_same(state[3].second));
+  const Language copy = model;
+  EXPECT_TRUE(copy.parameters()[0].is_same(model.words.weight));
+  EXPECT_TRUE(copy.head.weight.is_same(model.words.weight));
+}
+
+TEST(TiedParameters, LearnAlikeEagerlyAndInGraphs) {
+  manual_seed(5);
+  Language eager, shared;
+  shared.load_state_dict(eager.state_dict());
+  const Tensor x = randint(0, 7, {6}), y = randint(0, 7, {6});
+  optim::SGD optimizer(eager.parameters(), {.lr = 0.5, .momentum = 0.9});
+  TrainLanguage graph(shared);
+  for (int step = 0; step < 4; ++step) {
+    const Tensor loss = cross_entropy(eager(x), y);
+    optimizer.zero_grad();
+    loss.backward();
+    optimizer.step();
+    EXPECT_NEAR(graph(x, y).item<double>(), loss.item<double>(), 1e-5);
+    EXPECT_TRUE(allclose(shared.words.weight, eager.words.weight, 1e-4, 1e-5)) << step;
+    EXPECT_TRUE(shared.head.weight.is_same(shared.words.weight));
+  }
+  EXPECT_EQ(names_of(graph.state_dict()), (std::vector<std::string>{"model.words.weight", "model.hidden.weight", "model.hidden.bias",
+                                                                    "model.head.bias", "model.words.weight-momentum", "model.hidden.weight-momentum",
+                                                                    "model.hidden.bias-momentum", "model.head.bias-momentum", "train_step"}));
+}
+
+TEST(TiedParameters, AreSavedAndLoaded) {
+  manual_seed(6);
+  Language model, other;
+  const std::string path = (std::filesystem::temp_directory_path() / "graven_tied_test.safetensors").string();
+  nn::save(model.state_dict(), path);
+  other.load_state_dict(nn::load(path));
+  std::filesystem::remove(path);
+  expect_same(other.state_dict(), model.state_dict());
+  EXPECT_TRUE(other.head.weight.is_same(other.words.weight));
+  nn::StateDict one = copy_of(model.state_dict());
+  one.erase(one.begin() + 3);  // under one of its names, as some files have it
+  other.load_state_dict(one);
+  expect_same(other.state_dict(), model.state_dict());
+
+  TrainLanguage graph(model);
+  graph.compile(spec({6}, i64, "x"), spec({6}, i64, "y"));
+  const std::string folder = (std::filesystem::temp_directory_path() / "graven_tied_test").string();
+  graph.save(folder);
+  nn::SavedGraph saved(folder);
+  std::filesystem::remove_all(folder);
+  const Tensor x = randint(0, 7, {6}), y = randint(0, 7, {6});
+  for (int step = 0; step < 2; ++step) EXPECT_TRUE(equal(saved({x, y})[0], graph(x, y)));
+}
+
+TEST(RegisteredTensors, MayBeReplacedAndRemoved) {
+  nn::Linear layer(2, 2);
+  layer.weight = full({3, 2}, 0.5);
+  EXPECT_TRUE(layer.weight.requires_grad());
+  EXPECT_TRUE(layer.parameters()[0].is_same(layer.weight));
+  layer.bias = Tensor();
+  EXPECT_EQ(names_of(layer.state_dict()), (std::vector<std::string>{"weight"}));
+  EXPECT_EQ(layer(ones({1, 2})).to_vector<double>(), (std::vector<double>{1, 1, 1}));
+  layer.bias = zeros({3});
+  EXPECT_EQ(names_of(layer.state_dict()), (std::vector<std::string>{"weight", "bias"}));
+  // Of two layers of one class; and whole layers are handles as ever.
+  nn::Linear other(2, 3);
+  other.weight = layer.weight;
+  EXPECT_TRUE(other.parameters()[0].is_same(layer.weight));
+  nn::Linear handle(5, 5);
+  const Tensor kept = handle.weight;
+  handle = other;
+  EXPECT_TRUE(handle.weight.is_same(other.weight));
+  EXPECT_EQ(handle.state(), other.state());
+  handle.bias = layer.bias;
+  EXPECT_TRUE(other.named("bias").is_same(layer.bias));
+  EXPECT_EQ(kept.size(0), 5);
+  // A buffer stays one.
+  nn::BatchNorm1d norm(2);
+  norm.running_mean = full({2}, 3.0);
+  EXPECT_FALSE(norm.running_mean.requires_grad());
+  EXPECT_TRUE(norm.named_buffers()[0].second.is_same(norm.running_mean));
+}
+
+TEST(RegisteredTensors, SayWhatIsWrong) {
+  nn::Linear layer(2, 2, {.bias = false});
+  EXPECT_NE(error_of([&] { layer.bias = zeros({2}); }).find("a member that its module did not register"), std::string::npos);
+  EXPECT_NE(error_of([&] { layer.weight = layer.weight * 2; }).find("the result of an operator, f32[2,2], is assigned to 'weight' of Linear"),
+            std::string::npos);
+  EXPECT_NE(error_of([&] { layer.weight = zeros({2, 2}, i64); }).find("'weight' of Linear must be floating-point"), std::string::npos);
+  struct Local : nn::Module<Local> {
+    nn::Linear inner = child("inner", nn::Linear(2, 2));
+    Tensor forward(Tensor x) {
+      auto weight = inner.weight;
+      weight = weight.detach();
+      return linear(x, weight);
+    }
+  };
+  EXPECT_NE(error_of([] { Local()(ones({1, 2})); }).find("assigned to 'weight' of Linear within forward() or build()"), std::string::npos);
+
+  // A copy that was made before.
+  nn::Linear first(2, 2), second(2, 2);
+  nn::Sequential net(first, second);
+  second.weight = first.weight;
+  EXPECT_EQ(net.parameters().size(), 3u);
+  const std::string stale = error_of([&] { net(ones({1, 2})); });
+  EXPECT_NE(stale.find("this copy of Linear has a 'weight' that was replaced"), std::string::npos) << stale;
+  EXPECT_NE(stale.find("at state_test.cpp:"), std::string::npos) << stale;
+}
+
+TEST(RegisteredTensors, AreNotReplacedBehindAGraphsBack) {
+  const Tensor x = tensor({1, 2}), y = tensor({3, 4});
+  Language model;
+  TrainLanguage graph(model);
+  (void)graph(x, y);
+  graph.model.hidden.weight = zeros({4, 4});
+  const std::string text = error_of([&] { (void)graph(x, y); });
+  EXPECT_NE(text.find("model.hidden.weight is another tensor than when TrainLanguage_"), std::string::npos) << text;
+  EXPECT_NE(text.find("at state_test.cpp:"), std::string::npos) << text;
+  EXPECT_NE(error_of([&] { (void)graph.state_dict(); }).find("model.hidden.weight is another tensor"), std::string::npos);
+
+  TrainLanguage late((Language()));
+  late.model.hidden.weight = zeros({4, 4});
+  EXPECT_NE(error_of([&] { (void)late(x, y); }).find("in whose place another was registered: make the optimizer after that"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace graven::state_test

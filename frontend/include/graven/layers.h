@@ -28,7 +28,7 @@ class Linear : public Module<Linear> {
  public:
   Linear(std::int64_t in_features, std::int64_t out_features, LinearOptions options = {});
   Tensor forward(Tensor x);
-  Tensor weight, bias;
+  Registered<Linear> weight, bias;
 };
 
 struct Conv2dOptions {
@@ -46,7 +46,7 @@ class Conv2d : public Module<Conv2d> {
  public:
   Conv2d(std::int64_t in_channels, std::int64_t out_channels, Size2 kernel_size, Conv2dOptions options = {});
   Tensor forward(Tensor x);
-  Tensor weight, bias;
+  Registered<Conv2d> weight, bias;
 
  private:
   Conv2dOptions options_;

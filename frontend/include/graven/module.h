@@ -11,6 +11,9 @@
 //   for (Tensor& p : model.parameters()) ...
 //   std::cout << model;
 //
+// Weights are tied by assigning one to another, `head.weight = embedding.weight;`: a layer's parameters are Registered, and assigning to them
+// registers what is assigned in their place.
+//
 // A module is a handle: copies share parameters, buffers, children and the training flag. child(), parameter() and buffer() register and return
 // what they are given, so the member that forward() uses is the one that is registered. Calling a module that nobody registered from within
 // another module's forward() is an error that names its type and the line; so is using a tensor that requires a gradient, and that nobody
@@ -60,6 +63,58 @@ class Name {
   Location where_;
 };
 
+/// A tensor, and where parameter() or buffer() registered it.
+class Registration : public Tensor {
+ public:
+  Registration(Tensor tensor, std::weak_ptr<ModuleState> module, std::string name, bool is_buffer)
+      : Tensor(std::move(tensor)), module_(std::move(module)), name_(std::move(name)), is_buffer_(is_buffer) {}
+
+ private:
+  template <class Owner>
+  friend class Registered;
+  std::weak_ptr<ModuleState> module_;
+  std::string name_;
+  bool is_buffer_;
+};
+
+namespace detail {
+/// Registers `given` in the place of `own`, and returns what was registered; nothing at all when it is undefined.
+Tensor replace_registered(const std::weak_ptr<ModuleState>& module, const std::string& name, bool is_buffer, const Tensor& own, const Tensor& given);
+}  // namespace detail
+
+/// A registered tensor as a member of its module: `Registered<Head> weight = parameter("weight", ...)`. Assigning another tensor to it registers that
+/// one in its place: shared where it is another module's parameter, a parameter from now on otherwise, and no longer registered when it is undefined.
+/// User error within forward(), for the result of an operator, and where nothing was registered (a bias of a layer made without one). A member that
+/// is a plain Tensor stays registered as it was.
+///
+/// Copies that were made of the module before still have the old tensor; using it in their forward() is a user error.
+template <class Owner>
+class Registered : public Tensor {
+ public:
+  Registered() = default;
+  Registered(const Registered&) = default;
+  Registered(Registered&&) noexcept = default;
+  Registered(const Registration& r) : Tensor(r), module_(r.module_), name_(r.name_), is_buffer_(r.is_buffer_) {}  // NOLINT
+  ~Registered() = default;
+
+  Registered& operator=(const Registration& r) { return *this = Registered(r); }
+  Registered& operator=(const Tensor& tensor) {
+    Tensor::operator=(detail::replace_registered(module_, name_, is_buffer_, *this, tensor));
+    return *this;
+  }
+  Registered& operator=(Registered& other) { return *this = static_cast<const Tensor&>(other); }
+
+ private:
+  // Of the whole module, handle to handle.
+  friend Owner;
+  Registered& operator=(const Registered&) = default;
+  Registered& operator=(Registered&&) noexcept = default;
+
+  std::weak_ptr<ModuleState> module_;
+  std::string name_;
+  bool is_buffer_ = false;
+};
+
 /// Everything about a module but its forward(). A handle, like Tensor.
 class ModuleBase {
  public:
@@ -105,9 +160,9 @@ class ModuleBase {
  protected:
   /// Registers a tensor as a parameter, or nothing when it is undefined. A tensor that is a parameter already is shared. The name must be new in
   /// this module, not empty, and without dots.
-  Tensor parameter(Name name, Tensor init);
+  Registration parameter(Name name, Tensor init);
   /// Registers a tensor that belongs to the module's state but is not learnt.
-  Tensor buffer(Name name, Tensor init);
+  Registration buffer(Name name, Tensor init);
   void register_child(Name name, const ModuleBase& module);
   /// What repr() prints between the parentheses.
   void set_arguments(std::string arguments);

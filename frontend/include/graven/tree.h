@@ -34,6 +34,9 @@ template <class T>
 struct IsTree : std::false_type {};
 template <>
 struct IsTree<Tensor> : std::true_type {};
+template <class T>
+  requires(std::is_base_of_v<Tensor, T> && !std::is_same_v<Tensor, T>)
+struct IsTree<T> : std::true_type {};
 template <>
 struct IsTree<Spec> : std::true_type {};
 template <class T>

@@ -116,7 +116,7 @@ class PReLU : public Module<PReLU> {
  public:
   explicit PReLU(std::int64_t num_parameters = 1, double init = 0.25);
   Tensor forward(Tensor x);
-  Tensor weight;
+  Registered<PReLU> weight;
 };
 
 }  // namespace graven::nn

@@ -24,7 +24,7 @@ class Conv1d : public Module<Conv1d> {
  public:
   Conv1d(std::int64_t in_channels, std::int64_t out_channels, std::int64_t kernel_size, Conv1dOptions options = {});
   Tensor forward(Tensor x);
-  Tensor weight, bias;
+  Registered<Conv1d> weight, bias;
 
  private:
   Conv1dOptions options_;
@@ -44,7 +44,7 @@ class Conv3d : public Module<Conv3d> {
  public:
   Conv3d(std::int64_t in_channels, std::int64_t out_channels, Size3 kernel_size, Conv3dOptions options = {});
   Tensor forward(Tensor x);
-  Tensor weight, bias;
+  Registered<Conv3d> weight, bias;
 
  private:
   Conv3dOptions options_;
@@ -61,7 +61,7 @@ class ConvTranspose1d : public Module<ConvTranspose1d> {
  public:
   ConvTranspose1d(std::int64_t in_channels, std::int64_t out_channels, std::int64_t kernel_size, ConvTranspose1dOptions options = {});
   Tensor forward(Tensor x);
-  Tensor weight, bias;
+  Registered<ConvTranspose1d> weight, bias;
 
  private:
   ConvTranspose1dOptions options_;
@@ -79,7 +79,7 @@ class ConvTranspose2d : public Module<ConvTranspose2d> {
  public:
   ConvTranspose2d(std::int64_t in_channels, std::int64_t out_channels, Size2 kernel_size, ConvTranspose2dOptions options = {});
   Tensor forward(Tensor x);
-  Tensor weight, bias;
+  Registered<ConvTranspose2d> weight, bias;
 
  private:
   ConvTranspose2dOptions options_;

@@ -20,7 +20,7 @@ class Embedding : public Module<Embedding> {
  public:
   Embedding(std::int64_t num_embeddings, std::int64_t embedding_dim, EmbeddingOptions options = {});
   Tensor forward(Tensor indices);
-  Tensor weight;
+  Registered<Embedding> weight;
 
  private:
   std::optional<std::int64_t> padding_idx_;

@@ -26,7 +26,7 @@ template <class Layer>
 class BatchNormNd : public Module<Layer> {
  public:
   Tensor forward(Tensor x);
-  Tensor weight, bias, running_mean, running_var, num_batches_tracked;
+  Registered<BatchNormNd> weight, bias, running_mean, running_var, num_batches_tracked;
 
  protected:
   BatchNormNd(std::int64_t num_features, BatchNormOptions options);
@@ -63,7 +63,7 @@ template <class Layer>
 class InstanceNormNd : public Module<Layer> {
  public:
   Tensor forward(Tensor x);
-  Tensor weight, bias, running_mean, running_var, num_batches_tracked;
+  Registered<InstanceNormNd> weight, bias, running_mean, running_var, num_batches_tracked;
 
  protected:
   InstanceNormNd(std::int64_t num_features, InstanceNormOptions options);
@@ -99,7 +99,7 @@ class LayerNorm : public Module<LayerNorm> {
   explicit LayerNorm(Sizes normalized_shape, LayerNormOptions options = {});
   explicit LayerNorm(std::int64_t size, LayerNormOptions options = {}) : LayerNorm(Sizes{size}, options) {}
   Tensor forward(Tensor x);
-  Tensor weight, bias;
+  Registered<LayerNorm> weight, bias;
 
  private:
   Sizes shape_;
@@ -115,7 +115,7 @@ class RMSNorm : public Module<RMSNorm> {
   explicit RMSNorm(Sizes normalized_shape, RMSNormOptions options = {});
   explicit RMSNorm(std::int64_t size, RMSNormOptions options = {}) : RMSNorm(Sizes{size}, options) {}
   Tensor forward(Tensor x);
-  Tensor weight;
+  Registered<RMSNorm> weight;
 
  private:
   Sizes shape_;
@@ -131,7 +131,7 @@ class GroupNorm : public Module<GroupNorm> {
  public:
   GroupNorm(std::int64_t num_groups, std::int64_t num_channels, GroupNormOptions options = {});
   Tensor forward(Tensor x);
-  Tensor weight, bias;
+  Registered<GroupNorm> weight, bias;
 
  private:
   std::int64_t groups_, channels_;

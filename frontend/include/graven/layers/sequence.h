@@ -39,7 +39,7 @@ class MultiheadAttention : public Module<MultiheadAttention> {
   MultiheadAttention(std::int64_t embed_dim, std::int64_t num_heads, MultiheadAttentionOptions options = {});
   /// The result, and the weights [batch, queries, keys] ([batch, heads, queries, keys] when not averaged); undefined without need_weights.
   std::pair<Tensor, Tensor> forward(Tensor query, Tensor key, Tensor value, MultiheadAttentionCall call = {});
-  Tensor in_proj_weight, in_proj_bias, q_proj_weight, k_proj_weight, v_proj_weight;
+  Registered<MultiheadAttention> in_proj_weight, in_proj_bias, q_proj_weight, k_proj_weight, v_proj_weight;
   Linear out_proj;
 
  private:

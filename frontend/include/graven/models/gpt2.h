@@ -35,7 +35,7 @@ class GPT2Conv1D : public nn::Module<GPT2Conv1D> {
  public:
   GPT2Conv1D(std::int64_t out_features, std::int64_t in_features);
   Tensor forward(Tensor x);
-  Tensor weight, bias;
+  nn::Registered<GPT2Conv1D> weight, bias;
 };
 
 /// Causal self-attention: c_attn gives queries, keys and values side by side.
@@ -90,7 +90,7 @@ class TiedLinear : public nn::Module<TiedLinear> {
  public:
   explicit TiedLinear(Tensor shared);
   Tensor forward(Tensor x);
-  Tensor weight;
+  nn::Registered<TiedLinear> weight;
 };
 
 /// Hidden states to logits by the token embeddings themselves: lm_head.weight and transformer.wte.weight are one parameter.
