@@ -92,7 +92,8 @@ AvgPool2d::AvgPool2d(Size2 kernel_size, AvgPool2dOptions options) : kernel_size_
 Tensor AvgPool2d::forward(Tensor x) { return avg_pool2d(Operand(x, call_location()), kernel_size_, options_); }
 
 AdaptiveAvgPool2d::AdaptiveAvgPool2d(Size2 output_size) : output_size_(output_size) {
-  require_window("AdaptiveAvgPool2d", output_size, 1, 0, 1);
+  if (output_size.height < 1 || output_size.width < 1)
+    throw UserError("AdaptiveAvgPool2d: output_size must be at least 1, got " + pair(output_size));
   set_arguments("output_size=" + single_or_pair(output_size));
 }
 Tensor AdaptiveAvgPool2d::forward(Tensor x) { return adaptive_avg_pool2d(Operand(x, call_location()), output_size_); }

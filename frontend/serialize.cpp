@@ -41,7 +41,8 @@ void save_file(const StateDict& state, const std::string& path, std::vector<std:
   std::vector<Tensor> rows;
   std::vector<runtime::Variable> variables;
   for (const auto& [name, t] : state) {
-    if (t.is_traced()) throw UserError("save: '" + name + "' was recorded by a graph's build() and has no data");
+    if (!t.defined()) throw UserError(path + ": cannot save '" + name + "': the tensor is undefined");
+    if (t.is_traced()) throw UserError(path + ": cannot save '" + name + "': it was recorded by a graph's build() and has no data");
     rows.push_back(graven::detail::contiguous_copy(t));
     variables.push_back({name, runtime_dtype(t.dtype()), t.sizes(), rows.back().impl()->data()});
   }

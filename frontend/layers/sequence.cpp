@@ -108,14 +108,23 @@ std::pair<Tensor, Tensor> MultiheadAttention::forward(Tensor query, Tensor key, 
   Tensor mask;
   if (call.attn_mask.defined()) {
     mask = added_mask(call.attn_mask, q.dtype(), "attn_mask", where);
-    if (mask.dim() == 3) mask = mask.reshape({batch, heads_, mask.shape()[1], mask.shape()[2]}, where);
-    if (mask.dim() != 2 && mask.dim() != 4)
-      fail(name, "attn_mask must be [queries, keys] or [batch * heads, queries, keys], got " + call.attn_mask.describe(), where);
+    const Dim queries = projected[0].shape()[2], keys = projected[1].shape()[2], all = batch * Dim(heads_);
+    if (mask.shape() != Shape{queries, keys} && mask.shape() != Shape{all, queries, keys})
+      fail(name,
+           "attn_mask must be [" + queries.to_string() + ", " + keys.to_string() + "] or [" + all.to_string() + ", " + queries.to_string() + ", " +
+               keys.to_string() + "], as queries, keys and batch * heads are, got " + call.attn_mask.describe(),
+           where);
+    if (mask.dim() == 3) mask = mask.reshape({batch, heads_, queries, keys}, where);
   }
   if (call.key_padding_mask.defined()) {
     Tensor padding = added_mask(call.key_padding_mask, q.dtype(), "key_padding_mask", where);
     if (!batched) padding = padding.unsqueeze(0, where);
-    if (padding.dim() != 2) fail(name, "key_padding_mask must be [batch, keys], got " + call.key_padding_mask.describe(), where);
+    const Dim keys = projected[1].shape()[2];
+    if (padding.shape() != Shape{batch, keys})
+      fail(name,
+           "key_padding_mask must be [" + (batched ? batch.to_string() + ", " : std::string()) + keys.to_string() + "], as batch and keys are, got " +
+               call.key_padding_mask.describe(),
+           where);
     padding = padding.reshape({padding.shape()[0], 1, 1, padding.shape()[1]}, where);
     mask = mask.defined() ? at.add(mask, padding) : padding;
   }

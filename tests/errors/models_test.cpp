@@ -44,6 +44,25 @@ struct Train : nn::Graph<Derived> {
 
 Tensor parameter_tensor() { return ones({2, 2}).requires_grad_(); }
 
+/// Two images and their labels, in a folder that goes away.
+class TemporaryImages {
+ public:
+  TemporaryImages() : path_(fs::temp_directory_path() / "graven_models_test_images") {
+    fs::remove_all(path_);
+    fs::create_directories(path_);
+    const auto write = [&](const char* name, const std::string& text) { std::ofstream(path_ / name, std::ios::binary) << text; };
+    write("train-images-idx3-ubyte", std::string("\0\0\x08\x03\0\0\0\x02\0\0\0\x02\0\0\0\x02", 16) + "aaaabbbb");
+    write("train-labels-idx1-ubyte", std::string("\0\0\x08\x01\0\0\0\x02", 8) + "\x01\x02");
+  }
+  TemporaryImages(const TemporaryImages&) = delete;
+  TemporaryImages& operator=(const TemporaryImages&) = delete;
+  ~TemporaryImages() { fs::remove_all(path_); }
+  std::string path() const { return path_.string(); }
+
+ private:
+  fs::path path_;
+};
+
 const std::vector<Case>& cases() {
   static const std::vector<Case> all = {
       // ---- shapes and dtypes, at once ----
@@ -403,6 +422,38 @@ const std::vector<Case>& cases() {
          state[1].second = zeros({3}, i64);
          model.load_state_dict(state);
        }},
+      {"save_undefined", __LINE__, [] { nn::save({{"a", zeros({1})}, {"b", Tensor()}}, "model.safetensors"); }},
+      {"save_name_not_utf8", __LINE__, [] { nn::save({{"a\xff", zeros({1})}}, "model.safetensors"); }},
+      {"load_undefined", __LINE__,
+       [] {
+         Mlp model;
+         nn::StateDict state = model.state_dict();
+         state[0].second = Tensor();
+         model.load_state_dict(state);
+       }},
+      {"loader_std", __LINE__,
+       [] {
+         const TemporaryImages images;
+         data::DataLoader(images.path(), {.batch_size = 2, .std = {0}});
+       }},
+      {"loader_mean", __LINE__,
+       [] {
+         const TemporaryImages images;
+         data::DataLoader(images.path(), {.batch_size = 2, .mean = {1, 2, 3}});
+       }},
+      {"loader_format", __LINE__, [] { data::DataLoader("images", {.format = "foo"}); }},
+      {"loader_path", __LINE__, [] { data::DataLoader(""); }},
+      {"attention_padding_mask", __LINE__,
+       [] {
+         nn::MultiheadAttention attention(4, 2, {.batch_first = true});
+         attention(zeros({3, 5, 4}), zeros({3, 6, 4}), zeros({3, 6, 4}), nn::MultiheadAttentionCall{.key_padding_mask = zeros({3, 5}, boolean)});
+       }},
+      {"attention_mask", __LINE__,
+       [] {
+         nn::MultiheadAttention attention(4, 2, {.batch_first = true});
+         attention(zeros({3, 5, 4}), zeros({3, 6, 4}), zeros({3, 6, 4}), nn::MultiheadAttentionCall{.attn_mask = zeros({3, 5, 6})});
+       }},
+      {"adaptive_pool_size", __LINE__, [] { nn::AdaptiveAvgPool2d(0); }},
       {"load_nothing", __LINE__, [] { nn::load("/nonexistent/model.safetensors"); }},
       {"save_nowhere", __LINE__, [] { nn::save(Mlp().state_dict(), "/nonexistent/model.safetensors"); }},
       {"save_graph_nowhere", __LINE__,

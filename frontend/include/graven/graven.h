@@ -54,6 +54,8 @@
 // ## Saving (serialize.h)
 //
 //   nn::save(net.state_dict(), "net.safetensors");
+//   nn::save(optimizer.state_dict(), "optimizer.safetensors");
+//   net.load_state_dict(nn::load("net.safetensors"));        // all or nothing; so does optimizer, and a learning-rate schedule
 //
 // ## Deploying without the model's code (saved_graph.h)
 //
