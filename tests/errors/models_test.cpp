@@ -28,22 +28,6 @@ struct Case {
   std::function<void()> mistake;
 };
 
-struct Mlp : nn::Module<Mlp> {
-  nn::Linear hidden = child("hidden", nn::Linear(4, 3));
-  nn::Linear logits = child("logits", nn::Linear(3, 2));
-  Tensor forward(Tensor x) { return logits(relu(hidden(x))); }
-};
-
-/// A training graph whose build() is given: shapes are the case's.
-template <class Derived>
-struct Train : nn::Graph<Derived> {
-  Mlp model = this->child("model", Mlp());
-  optim::SGD optimizer{model.parameters(), {.lr = 0.1}};
-  Train() { this->add_optimizer(optimizer); }
-};
-
-Tensor parameter_tensor() { return ones({2, 2}).requires_grad_(); }
-
 /// Two images and their labels, in a folder that goes away.
 class TemporaryImages {
  public:
@@ -62,6 +46,22 @@ class TemporaryImages {
  private:
   fs::path path_;
 };
+
+struct Mlp : nn::Module<Mlp> {
+  nn::Linear hidden = child("hidden", nn::Linear(4, 3));
+  nn::Linear logits = child("logits", nn::Linear(3, 2));
+  Tensor forward(Tensor x) { return logits(relu(hidden(x))); }
+};
+
+/// A training graph whose build() is given: shapes are the case's.
+template <class Derived>
+struct Train : nn::Graph<Derived> {
+  Mlp model = this->child("model", Mlp());
+  optim::SGD optimizer{model.parameters(), {.lr = 0.1}};
+  Train() { this->add_optimizer(optimizer); }
+};
+
+Tensor parameter_tensor() { return ones({2, 2}).requires_grad_(); }
 
 const std::vector<Case>& cases() {
   static const std::vector<Case> all = {
