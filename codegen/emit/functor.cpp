@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdint>
 #include <map>
+#include <set>
 #include <vector>
 
 #include "ir/diagnostic.h"
@@ -305,6 +306,7 @@ Functor make_functor(const ir::ScalarProgram& program) {
   }
   std::vector<bool> used(static_cast<std::size_t>(program.inputs), false);
   std::string lines;
+  std::set<std::string> bools;  // results that are declared as such
   for (std::size_t s = 0; s < program.steps.size(); ++s) {
     const auto& step = program.steps[s];
     const bool last = s + 1 == program.steps.size();
@@ -337,11 +339,8 @@ Functor make_functor(const ir::ScalarProgram& program) {
         replacements[std::string(1, "xyz"[a])] = results[static_cast<std::size_t>(step.arguments[a])];
       for (const auto& [key, value] : step.constants) replacements[key] = fmt::format("T({})", number_text(value));
       expression = substitute(op.scalar.body, replacements);
-      for (const auto argument : step.arguments) {
-        const bool is_bool =
-            argument >= program.inputs && program.steps[static_cast<std::size_t>(argument - program.inputs)].dtype == ir::DType::boolean;
-        if (is_bool) read_bool(expression, results[static_cast<std::size_t>(argument)]);
-      }
+      for (const auto argument : step.arguments)
+        if (bools.count(results[static_cast<std::size_t>(argument)])) read_bool(expression, results[static_cast<std::size_t>(argument)]);
     }
     if (last) {
       lines += fmt::format("    return {};\n", step.dtype == ir::DType::boolean && !converts ? "T(" + expression + ")" : expression);
@@ -350,6 +349,7 @@ Functor make_functor(const ir::ScalarProgram& program) {
     const int count = ++taken[step.op];
     std::string name = count == 1 ? step.op : fmt::format("{}_{}", step.op, count);
     lines += fmt::format("    const {} {} = {};\n", type, name, expression);
+    if (type == "bool") bools.insert(name);
     results.push_back(std::move(name));
   }
   std::string parameters;
