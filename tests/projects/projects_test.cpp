@@ -216,7 +216,7 @@ TEST_F(Projects, BadCommandLines) {
                                                                  {{"--shuffle=maybe"}, 2, "--shuffle: expected no value"},
                                                                  {{"stray"}, 2, "expected options"},
                                                                  {{""}, 2, "expected options"},
-                                                                 {{"--data-format", "csv"}, 1, "--data-format: expected auto, idx"},
+                                                                 {{"--data-format", "csv"}, 2, "--data-format: expected auto, idx"},
                                                                  {{"--data", "/dev/null"}, 1, "/dev/null"},
                                                                  {{"--data", "/nonexistent"}, 1, "/nonexistent"},
                                                                  {{"--out", trainer()}, 1, "expected a folder, found a file"},
@@ -225,7 +225,7 @@ TEST_F(Projects, BadCommandLines) {
                                                                  {{"--weights", data()}, 1, "expected a file, found a folder"},
                                                                  {{"--log", "/dev/full"}, 1, "No space left"},
                                                                  {{"--resume", "/nonexistent"}, 1, "a checkpoint to resume from"},
-                                                                 {{"--std", "0"}, 1, "--std"},
+                                                                 {{"--std", "0"}, 2, "--std"},
                                                                  {{"--mean", "1,2,x"}, 2, "--mean: expected numbers"},
                                                                  {{"--total-steps", "5"}, 2, "no length to set"},
                                                              });
