@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/frontend/error_text.h"
+#include "tests/frontend/state_dicts.h"
 
 namespace graven {
 namespace {
@@ -187,20 +188,6 @@ void take_step(optim::Optimizer& optimizer, int t) {
   double i = 0;
   for (Tensor& p : optimizer.parameters()) p.set_grad((p.detach() + ++i + t).sin());
   optimizer.step();
-}
-
-nn::StateDict copy_of(const nn::StateDict& state) {
-  nn::StateDict copy;
-  for (const auto& [name, t] : state) copy.emplace_back(name, t.detach().clone());
-  return copy;
-}
-
-void expect_same(const nn::StateDict& found, const nn::StateDict& expected) {
-  ASSERT_EQ(found.size(), expected.size());
-  for (std::size_t i = 0; i < found.size(); ++i) {
-    EXPECT_EQ(found[i].first, expected[i].first);
-    EXPECT_TRUE(equal(found[i].second, expected[i].second)) << found[i].first;
-  }
 }
 
 TEST(OptimizerState, EveryEntryIsNeededAndNothingIsLoadedWithoutIt) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tests/frontend/error_text.h"
+#include "tests/frontend/state_dicts.h"
 
 namespace graven::state_test {
 namespace {
@@ -32,20 +33,6 @@ struct Train : nn::Graph<Train> {
     return loss;
   }
 };
-
-nn::StateDict copy_of(const nn::StateDict& state) {
-  nn::StateDict copy;
-  for (const auto& [name, t] : state) copy.emplace_back(name, t.detach().clone());
-  return copy;
-}
-
-void expect_same(const nn::StateDict& found, const nn::StateDict& expected) {
-  ASSERT_EQ(found.size(), expected.size());
-  for (std::size_t i = 0; i < found.size(); ++i) {
-    EXPECT_EQ(found[i].first, expected[i].first);
-    EXPECT_TRUE(equal(found[i].second, expected[i].second)) << found[i].first;
-  }
-}
 
 std::vector<std::string> names_of(const nn::StateDict& state) {
   std::vector<std::string> names;
