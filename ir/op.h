@@ -29,6 +29,7 @@ struct InputSpec {
   bool optional = false;
   bool variadic = false;  ///< any number of values; several variadic inputs of one operator have equal counts
   bool mutated = false;   ///< the node writes into it (update, assign): such a node is never dead and never merged
+  int classes_of = -1;    ///< labels: each is an index into the last dimension of that input; -1: no labels
 };
 
 struct AttributeSpec {
@@ -128,6 +129,7 @@ struct KernelCall {
   std::vector<std::pair<std::string, ConfigField>> config = {};  ///< its fields, in the order of the struct
   std::vector<std::string> template_arguments = {};              ///< besides the epilogue
   bool reference = false;                                        ///< call kernels/reference (a dtype or layout the fast kernels do not cover)
+  bool checks_indices = false;                                   ///< one in its data may be out of range: CPU kernels take a last argument `where`
   std::int64_t workspace_bytes = 0;                              ///< scratch, at the symbols' maxima; 0: no workspace argument
   std::vector<Dim> sizes = {};                                   ///< of a variadic input's tensors: the argument `sizes`; empty: their elements
   std::vector<std::int32_t> in_place = {};                       ///< inputs whose buffer output 0 may take over, where their lives end here
@@ -169,7 +171,8 @@ struct OpDef {
   Cost (*cost)(const NodeView&) = nullptr;          ///< nullptr: elementwise cost
   AmpClass amp = AmpClass::gray;
   bool commutative = false;
-  bool random = false;  ///< depends on the step's seed: never folded, never merged
+  bool random = false;                  ///< depends on the step's seed: never folded, never merged
+  bool change_is_proportional = false;  ///< an update: what it adds to the parameters is proportional to their gradients
   std::vector<TestCase> (*cases)() = nullptr;
 
   bool elementwise() const { return !scalar.body.empty(); }

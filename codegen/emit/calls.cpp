@@ -33,18 +33,6 @@ Body body_of(const ir::Node& node, const ir::KernelCall& call, ir::DType result)
 /// An optimizer's: it writes its first inputs, the parameters.
 bool is_update(const ir::OpDef& op) { return !op.inputs.empty() && op.inputs[0].variadic && op.inputs[0].mutated; }
 
-/// CPU kernels that look at indices in their data; their last argument says where one out of range comes from.
-bool checks_indices(std::string_view kernel) {
-  constexpr std::string_view kKernels[] = {"index_select", "index_add", "gather",        "scatter",
-                                           "scatter_add",  "one_hot",   "cross_entropy", "cross_entropy_backward"};
-  return std::find(std::begin(kKernels), std::end(kKernels), kernel) != std::end(kKernels);
-}
-
-/// Reference kernels whose first template argument is the element type; the others deduce it from the result.
-bool takes_element_type(std::string_view file) {
-  return file == "conv2d" || file == "conv2d_winograd" || file == "batch_norm" || file == "pool2d" || file == "pad";
-}
-
 class Writer {
  public:
   Writer(const ir::Graph& graph, const Plan& plan, const ValueNames& values, const CallStyle& style, const Calls* training, Calls& out)
@@ -196,17 +184,6 @@ class Writer {
     const Body body = body_of(n, step.call, result);
 
     std::vector<std::string> template_arguments;
-    if (step.call.reference && takes_element_type(file)) {
-      // The element type of the computation: the first floating type among results and operands.
-      ir::DType type = ir::DType::f32;
-      bool found = false;
-      for (const auto& list : {n.outputs, n.inputs})
-        for (const ir::ValueId v : list)
-          if (!found && v != ir::kNone && ir::is_floating(graph_.type(v).dtype) && graph_.value(v).kind != ir::ValueKind::hyper)
-            type = graph_.type(v).dtype, found = true;
-      if (!found) type = !n.inputs.empty() && n.inputs[0] != ir::kNone ? graph_.type(n.inputs[0]).dtype : result;
-      template_arguments.emplace_back(element_type(type));
-    }
     if (body.present) {
       template_arguments.push_back(body.functor.name);
       out_.functors.emplace(body.functor.name, body.functor);
@@ -231,7 +208,7 @@ class Writer {
     Call call;
     call.modules = ir::modules_of(n.origins);
     call.location = ir::place_of(n.origins);
-    if (checks_indices(step.call.name) && style_.kernel_folder == "cpu") {
+    if (step.call.checks_indices && style_.kernel_folder == "cpu") {
       const std::string owner = call.owner(), where = owner + (owner.empty() || call.location.empty() ? "" : ", ") + call.location;
       if (!where.empty()) arguments.push_back(string_literal(where));
     }

@@ -202,7 +202,7 @@ class Builder {
       json t = tensor(v, member);
       t["name_padded"] = fmt::format("{:<{}}", member, width);
       t["batched"] = is_batched(graph_.type(v).shape) ? "true" : "false";
-      t["classes"] = fmt::format("{}", classes_of(v));
+      t["classes"] = fmt::format("{}", classes_of(graph_, plan_, v));
       const bool cast = type == "std::uint16_t";
       t["converted"] =
           cast ? fmt::format("static_cast<const {}*>(static_cast<const void*>({}))", element_type(graph_.type(v).dtype), member) : member;
@@ -263,14 +263,6 @@ class Builder {
     for (const ir::ValueId v : graph_.inputs)
       if (const ir::Shape& s = graph_.type(v).shape; !s.empty() && s[0].is_static()) return s[0].value();
     return 1;
-  }
-
-  /// For labels: the number of classes.
-  std::int64_t classes_of(ir::ValueId input) const {
-    for (const ir::Node& n : graph_.nodes)
-      if (n.op->name == "cross_entropy" && n.inputs.size() > 1 && root(plan_, n.inputs[1]) == input)
-        return graph_.type(n.inputs[0]).shape.back().maximum();
-    return 0;
   }
 
   void memory() {
@@ -512,14 +504,19 @@ class Builder {
     d["evaluation_loss_value"] = terms.empty() ? "0" : join(terms, " + ");
 
     for (const ir::Node& n : graph.nodes) {
-      if (n.op->name != "cross_entropy" || n.phase != ir::Phase::forward || losses.size() != 1 || root(plan, losses[0]) != n.outputs[0]) continue;
-      const ir::ValueId labels = root(plan, n.inputs[1]);
+      // A loss from labels, beside which the probabilities of the classes stay.
+      const auto spec = std::find_if(n.op->inputs.begin(), n.op->inputs.end(), [](const ir::InputSpec& i) { return i.classes_of >= 0; });
+      const auto probabilities = std::find(n.op->outputs.begin(), n.op->outputs.end(), "probabilities");
+      if (spec == n.op->inputs.end() || probabilities == n.op->outputs.end() || n.phase != ir::Phase::forward) continue;
+      if (losses.size() != 1 || root(plan, losses[0]) != n.outputs[0]) continue;
+      const ir::ValueId labels = root(plan, n.inputs[static_cast<std::size_t>(spec - n.op->inputs.begin())]);
+      const ir::ValueId beside = n.outputs[static_cast<std::size_t>(probabilities - n.op->outputs.begin())];
       const auto input = std::find(graph.inputs.begin(), graph.inputs.end(), labels);
       if (input == graph.inputs.end() || !ir::is_integral(graph.type(labels).dtype)) continue;
       // The logits of an evaluation are kept; of a training's forward phase, whose backward phase reads them, the probabilities are.
-      const ir::ValueId scores = root(plan, evaluation_ ? graph.outputs.back() : n.outputs[1]);
+      const ir::ValueId scores = root(plan, evaluation_ ? graph.outputs.back() : beside);
       const Placement& place = plan.placements[at(scores)];
-      const ir::TensorType type = graph.type(evaluation_ ? graph.outputs.back() : n.outputs[1]);
+      const ir::TensorType type = graph.type(evaluation_ ? graph.outputs.back() : beside);
       if (type.shape.rank() != 2 || (type.dtype != ir::DType::f32 && type.dtype != ir::DType::f64)) continue;
       if (place.home == Home::arena ? place.buffer < 0 : place.home != Home::parameter && place.home != Home::input) continue;
       const std::int64_t rows = type.shape[0].maximum(), batch = std::max<std::int64_t>(1, batch_);

@@ -124,12 +124,12 @@ void take_rates_of_one(const ir::Graph& graph, TensorValues& known) {
   }
 }
 
-/// The parameters whose change is proportional to their gradients. Adam's depends on the gradients' signs, which rounding decides where they are
-/// nearly 0; there its states tell more.
-std::vector<ir::ValueId> updated_by_sgd(const ir::Graph& graph) {
+/// The parameters whose change is proportional to their gradients, SGD's. Adam's depends on the gradients' signs, which rounding decides where they
+/// are nearly 0; there its states tell more.
+std::vector<ir::ValueId> changed_in_proportion(const ir::Graph& graph) {
   std::vector<ir::ValueId> parameters;
   for (const ir::Node& node : graph.nodes)
-    for (std::size_t i = 0; node.op->name == "sgd" && i < node.inputs.size(); ++i)
+    for (std::size_t i = 0; node.op->change_is_proportional && i < node.inputs.size(); ++i)
       if (node.inputs[i] != ir::kNone && graph.value(node.inputs[i]).kind == ir::ValueKind::parameter) parameters.push_back(node.inputs[i]);
   return parameters;
 }
@@ -170,11 +170,8 @@ std::map<std::string, ir::TensorData> record(const ir::Graph& graph, const Plan&
   const ValueNames values(graph, plan);
   TensorValues known;
   for (const ir::ValueId v : graph.inputs) {
-    std::int64_t count = 2;
-    for (const ir::Node& n : graph.nodes)
-      if (n.op->name == "cross_entropy" && n.inputs.size() > 1 && root(plan, n.inputs[1]) == v)
-        count = graph.type(n.inputs[0]).shape.back().maximum();
-    ir::TensorData data = fill("input." + graph.value(v).name, graph.type(v), -1, 1, count);
+    const std::int64_t classes = classes_of(graph, plan, v);
+    ir::TensorData data = fill("input." + graph.value(v).name, graph.type(v), -1, 1, classes > 0 ? classes : 2);
     recorded.emplace("input." + values.member(v), data);
     known.emplace(v, std::move(data));
   }
@@ -224,7 +221,7 @@ std::map<std::string, ir::TensorData> record(const ir::Graph& graph, const Plan&
   }
   if (updates_in_backward) {
     for (const ir::ValueId v : graph.states) keep("state." + graph.value(v).name, v);
-    for (const ir::ValueId v : updated_by_sgd(graph))
+    for (const ir::ValueId v : changed_in_proportion(graph))
       recorded.emplace("change." + graph.value(v).name, difference(known.at(v), before.at(v), graph.type(v).dtype));
   }
   for (const GradientOf& g : gradients)

@@ -82,6 +82,15 @@ inline ir::ValueId root(const Plan& plan, ir::ValueId value) {
   return p.home == Home::alias ? p.alias_of : value;
 }
 
+/// How many classes the labels in `value` choose from, at most; 0: no operator takes it as labels.
+inline std::int64_t classes_of(const ir::Graph& graph, const Plan& plan, ir::ValueId value) {
+  for (const ir::Node& n : graph.nodes)
+    for (std::size_t i = 0; i < n.op->inputs.size() && i < n.inputs.size(); ++i)
+      if (const int scores = n.op->inputs[i].classes_of; scores >= 0 && root(plan, n.inputs[i]) == value)
+        return graph.type(n.inputs[static_cast<std::size_t>(scores)]).shape.back().maximum();
+  return 0;
+}
+
 /// Checks what must hold of every plan: every node once, after what it depends on and before what overwrites its inputs; no two buffers
 /// that live at one time share a byte; every value inside its buffer's life; offsets aligned; peak and bound as stated. Internal error otherwise.
 void verify_plan(const ir::Graph& graph, const Plan& plan);

@@ -45,7 +45,8 @@ inline KernelCall cross_entropy_call(const NodeView& node, std::string name, con
                      {"reduction", Dim(reduction_number(node.attributes().text("reduction")))},
                      {"ignore_index", Dim(node.attributes().integer("ignore_index"))},
                      {"label_smoothing", node.attributes().number("label_smoothing")}},
-          .reference = !all_f32(node)};
+          .reference = !all_f32(node),
+          .checks_indices = true};
 }
 
 }  // namespace graven::ir::ops

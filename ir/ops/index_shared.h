@@ -38,7 +38,8 @@ inline KernelCall gather_call(const NodeView& node, std::string name, const Shap
                      {"dim", Dim(node.attributes().integer("dim"))},
                      {"shape", scalar ? std::vector<Dim>{1} : index.dims()},
                      {"x_shape", scalar ? std::vector<Dim>{1} : x.dims()}},
-          .reference = true};
+          .reference = true,
+          .checks_indices = true};
 }
 
 inline KernelCall index_select_call(std::string name, bool reference, const Span3& x, const Dim& count, std::int64_t skipped) {
@@ -46,7 +47,8 @@ inline KernelCall index_select_call(std::string name, bool reference, const Span
           .file = "index",
           .config_type = "index_select_config",
           .config = {{"outer", x.outer}, {"size", x.size}, {"inner", x.inner}, {"count", count}, {"skipped", Dim(skipped)}},
-          .reference = reference};
+          .reference = reference,
+          .checks_indices = true};
 }
 
 /// An index of this shape into a dimension of `size`.

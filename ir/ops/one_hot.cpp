@@ -26,7 +26,8 @@ const OpDef kOneHot{
                             .file = "index",
                             .config_type = "one_hot_config",
                             .config = {{"rows", node.input(0).shape.numel()}, {"classes", Dim(node.attributes().integer("num_classes"))}},
-                            .reference = true};
+                            .reference = true,
+                            .checks_indices = true};
         },
     .cost = [](const NodeView&) { return Cost{}; },
     .cases =

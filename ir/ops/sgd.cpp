@@ -39,6 +39,7 @@ const OpDef kSgd{
         },
     .cost = [](const NodeView& node) { return ops::optimizer_cost(node, 4); },
     .amp = AmpClass::black,
+    .change_is_proportional = true,
     .cases =
         [] {
           std::vector<TestCase> cases;

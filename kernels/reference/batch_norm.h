@@ -1,20 +1,23 @@
 // batch_norm, plain loops: normalisation of x [outer,channels,inner] for each channel, and its gradient. Formulas: config/batch_norm.h and at each
 // function. gamma, beta, the running statistics, mean and rstd are [channels]; an absent gamma is 1, an absent beta 0. Sums run in double.
 //
-//   reference::batch_norm<double>(config, y, mean, rstd, new_running_mean, new_running_var, x, gamma, beta, running_mean, running_var);
+//   reference::batch_norm(config, y, mean, rstd, new_running_mean, new_running_var, x, gamma, beta, running_mean, running_var);
 #pragma once
 
 #include <cmath>
 #include <cstdint>
 
 #include "../config/batch_norm.h"
+#include "../cpu/functor.h"
+#include "../cpu/level.h"
 
 namespace graven::kernels::reference {
+inline namespace GRAVEN_LEVEL_NAMESPACE {
 
 /// Training: normalises with the batch's statistics. The new running statistics are written where they and the old ones are given.
 template <class T>
-void batch_norm(const batch_norm_config& config, T* y, T* mean, T* rstd, T* new_running_mean, T* new_running_var, const T* x, const T* gamma,
-                const T* beta, const T* running_mean, const T* running_var) {
+void batch_norm(const batch_norm_config& config, T* y, plain_t<T>* mean, plain_t<T>* rstd, plain_t<T>* new_running_mean, plain_t<T>* new_running_var,
+                const plain_t<T>* x, const plain_t<T>* gamma, const plain_t<T>* beta, const plain_t<T>* running_mean, const plain_t<T>* running_var) {
   const double count = static_cast<double>(config.outer * config.inner);
   for (std::int64_t c = 0; c < config.channels; ++c) {
     const auto at = [&](std::int64_t o, std::int64_t i) { return (o * config.channels + c) * config.inner + i; };
@@ -44,7 +47,8 @@ void batch_norm(const batch_norm_config& config, T* y, T* mean, T* rstd, T* new_
 
 /// Inference: y = (x - mean) / sqrt(var + eps) * gamma + beta with given statistics.
 template <class T>
-void batch_norm_inference(const batch_norm_config& config, T* y, const T* x, const T* gamma, const T* beta, const T* mean, const T* var) {
+void batch_norm_inference(const batch_norm_config& config, T* y, const plain_t<T>* x, const plain_t<T>* gamma, const plain_t<T>* beta,
+                          const plain_t<T>* mean, const plain_t<T>* var) {
   for (std::int64_t o = 0; o < config.outer; ++o)
     for (std::int64_t c = 0; c < config.channels; ++c) {
       const double scale = (gamma != nullptr ? static_cast<double>(gamma[c]) : 1.0) / std::sqrt(static_cast<double>(var[c]) + config.eps);
@@ -59,8 +63,8 @@ void batch_norm_inference(const batch_norm_config& config, T* y, const T* x, con
 /// dbeta = sum dy; dgamma = sum dy * (x - mean) * rstd;
 /// dx = gamma * rstd * (dy - dbeta / count - (x - mean) * rstd * dgamma / count), count = outer * inner.
 template <class T>
-void batch_norm_backward(const batch_norm_config& config, T* dx, T* dgamma, T* dbeta, const T* dy, const T* x, const T* gamma, const T* mean,
-                         const T* rstd) {
+void batch_norm_backward(const batch_norm_config& config, T* dx, plain_t<T>* dgamma, plain_t<T>* dbeta, const plain_t<T>* dy, const plain_t<T>* x,
+                         const plain_t<T>* gamma, const plain_t<T>* mean, const plain_t<T>* rstd) {
   const double count = static_cast<double>(config.outer * config.inner);
   for (std::int64_t c = 0; c < config.channels; ++c) {
     const auto at = [&](std::int64_t o, std::int64_t i) { return (o * config.channels + c) * config.inner + i; };
@@ -82,4 +86,5 @@ void batch_norm_backward(const batch_norm_config& config, T* dx, T* dgamma, T* d
   }
 }
 
+}  // namespace GRAVEN_LEVEL_NAMESPACE
 }  // namespace graven::kernels::reference

@@ -5,15 +5,17 @@
 //
 // Formulas: config/conv2d.h. Sums run in double whatever T is.
 //
-//   reference::conv2d<double>(config, y, x, w, bias);
+//   reference::conv2d(config, y, x, w, bias);
 #pragma once
 
 #include <cstdint>
 
 #include "../config/conv2d.h"
-#include "epilogue.h"
+#include "../cpu/functor.h"
+#include "../cpu/level.h"
 
 namespace graven::kernels::reference {
+inline namespace GRAVEN_LEVEL_NAMESPACE {
 
 namespace conv2d_detail {
 
@@ -25,8 +27,9 @@ inline std::int64_t offset(bool channels_last, std::int64_t height, std::int64_t
 }  // namespace conv2d_detail
 
 /// y = epilogue(convolution of x with w + bias[, residual]); residual has y's shape.
-template <class T, class Epilogue = unchanged>
-void conv2d(const conv2d_config& config, T* y, const T* x, const T* w, const T* bias, const T* residual = nullptr) {
+template <class Epilogue = identity, class T>
+void conv2d(const conv2d_config& config, T* y, const plain_t<T>* x, const plain_t<T>* w, const plain_t<T>* bias,
+            const plain_t<T>* residual = nullptr) {
   const conv2d_config& s = config;
   const std::int64_t group_in = s.in_channels / s.groups, group_out = s.out_channels / s.groups;
   for (std::int64_t n = 0; n < s.batch; ++n)
@@ -45,13 +48,13 @@ void conv2d(const conv2d_config& config, T* y, const T* x, const T* w, const T* 
                 sum += static_cast<double>(value) * static_cast<double>(w[((o * group_in + i) * s.kernel_height + kh) * s.kernel_width + kw]);
               }
           const std::int64_t at = conv2d_detail::offset(s.channels_last, s.out_height, s.out_width, s.out_channels, n, oh, ow, o);
-          y[at] = finish<Epilogue>(static_cast<T>(sum), residual, at);
+          y[at] = static_cast<T>(apply_epilogue<Epilogue>(static_cast<compute_t<T>>(sum), residual, at));
         }
 }
 
 /// dx = epilogue(gradient of the convolution's input[, residual]); dx and residual have x's shape, dy has y's.
-template <class T, class Epilogue = unchanged>
-void conv2d_backward_input(const conv2d_config& config, T* dx, const T* dy, const T* w, const T* residual = nullptr) {
+template <class Epilogue = identity, class T>
+void conv2d_backward_input(const conv2d_config& config, T* dx, const plain_t<T>* dy, const plain_t<T>* w, const plain_t<T>* residual = nullptr) {
   const conv2d_config& s = config;
   const std::int64_t group_in = s.in_channels / s.groups, group_out = s.out_channels / s.groups;
   for (std::int64_t n = 0; n < s.batch; ++n)
@@ -73,13 +76,13 @@ void conv2d_backward_input(const conv2d_config& config, T* dx, const T* dy, cons
               }
             }
           const std::int64_t at = conv2d_detail::offset(s.channels_last, s.in_height, s.in_width, s.in_channels, n, ih, iw, c);
-          dx[at] = finish<Epilogue>(static_cast<T>(sum), residual, at);
+          dx[at] = static_cast<T>(apply_epilogue<Epilogue>(static_cast<compute_t<T>>(sum), residual, at));
         }
 }
 
 /// Gradients of w (its shape) and of the bias ([out_channels], or nullptr).
 template <class T>
-void conv2d_backward_weight(const conv2d_config& config, T* dw, T* db, const T* dy, const T* x) {
+void conv2d_backward_weight(const conv2d_config& config, T* dw, plain_t<T>* db, const plain_t<T>* dy, const plain_t<T>* x) {
   const conv2d_config& s = config;
   const std::int64_t group_in = s.in_channels / s.groups, group_out = s.out_channels / s.groups;
   for (std::int64_t o = 0; o < s.out_channels; ++o) {
@@ -109,4 +112,5 @@ void conv2d_backward_weight(const conv2d_config& config, T* dw, T* db, const T* 
   }
 }
 
+}  // namespace GRAVEN_LEVEL_NAMESPACE
 }  // namespace graven::kernels::reference

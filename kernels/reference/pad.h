@@ -6,11 +6,14 @@
 #include <cstdint>
 
 #include "../config/pad.h"
+#include "../cpu/functor.h"
+#include "../cpu/level.h"
 
 namespace graven::kernels::reference {
+inline namespace GRAVEN_LEVEL_NAMESPACE {
 
 template <class T>
-void pad(const pad_config& config, T* y, const T* x) {
+void pad(const pad_config& config, T* y, const plain_t<T>* x) {
   std::int64_t n = 1;
   for (std::int64_t d = 0; d < config.rank; ++d) n *= config.shape[d];
   for (std::int64_t i = 0; i < n; ++i) {
@@ -28,4 +31,5 @@ void pad(const pad_config& config, T* y, const T* x) {
   }
 }
 
+}  // namespace GRAVEN_LEVEL_NAMESPACE
 }  // namespace graven::kernels::reference

@@ -5,15 +5,18 @@
 // keeps the winner's position in the window, kh * kernel_width + kw. Average: the sum over the inputs inside the image, divided by their number, or,
 // with count_include_pad, by the window's positions inside the padded image.
 //
-//   reference::max_pool2d<double>(config, y, index, x);
+//   reference::max_pool2d(config, y, index, x);
 #pragma once
 
 #include <cstdint>
 #include <limits>
 
 #include "../config/pool2d.h"
+#include "../cpu/functor.h"
+#include "../cpu/level.h"
 
 namespace graven::kernels::reference {
+inline namespace GRAVEN_LEVEL_NAMESPACE {
 
 namespace pool2d_detail {
 
@@ -46,7 +49,7 @@ void for_each_output(const pool2d_config& s, F f) {
 }  // namespace pool2d_detail
 
 template <class T>
-void max_pool2d(const pool2d_config& config, T* y, std::uint8_t* index, const T* x) {
+void max_pool2d(const pool2d_config& config, T* y, std::uint8_t* index, const plain_t<T>* x) {
   const pool2d_config& s = config;
   pool2d_detail::for_each_output(s, [&](std::int64_t n, std::int64_t c, std::int64_t oh, std::int64_t ow) {
     bool any = false;
@@ -73,7 +76,7 @@ void max_pool2d(const pool2d_config& config, T* y, std::uint8_t* index, const T*
 
 /// dx: each dy goes to the winner that `index` names.
 template <class T>
-void max_pool2d_backward(const pool2d_config& config, T* dx, const T* dy, const std::uint8_t* index) {
+void max_pool2d_backward(const pool2d_config& config, T* dx, const plain_t<T>* dy, const std::uint8_t* index) {
   const pool2d_config& s = config;
   for (std::int64_t i = 0; i < s.batch * s.in_height * s.in_width * s.channels; ++i) dx[i] = T(0);
   pool2d_detail::for_each_output(s, [&](std::int64_t n, std::int64_t c, std::int64_t oh, std::int64_t ow) {
@@ -87,7 +90,7 @@ void max_pool2d_backward(const pool2d_config& config, T* dx, const T* dy, const 
 }
 
 template <class T>
-void avg_pool2d(const pool2d_config& config, T* y, const T* x) {
+void avg_pool2d(const pool2d_config& config, T* y, const plain_t<T>* x) {
   const pool2d_config& s = config;
   pool2d_detail::for_each_output(s, [&](std::int64_t n, std::int64_t c, std::int64_t oh, std::int64_t ow) {
     double sum = 0;
@@ -103,7 +106,7 @@ void avg_pool2d(const pool2d_config& config, T* y, const T* x) {
 }
 
 template <class T>
-void avg_pool2d_backward(const pool2d_config& config, T* dx, const T* dy) {
+void avg_pool2d_backward(const pool2d_config& config, T* dx, const plain_t<T>* dy) {
   const pool2d_config& s = config;
   for (std::int64_t n = 0; n < s.batch; ++n)
     for (std::int64_t c = 0; c < s.channels; ++c)
@@ -123,4 +126,5 @@ void avg_pool2d_backward(const pool2d_config& config, T* dx, const T* dy) {
         }
 }
 
+}  // namespace GRAVEN_LEVEL_NAMESPACE
 }  // namespace graven::kernels::reference

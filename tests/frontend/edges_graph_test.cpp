@@ -50,7 +50,7 @@ TEST(EdgesGraph, DoesWhatEagerModeDoes) {
   for (const auto& [name, parameter] : eager.named_parameters()) {
     SCOPED_TRACE(name);
     EXPECT_TRUE(isfinite(parameter.grad()).to(f32).mean().item<double>() == 1);
-    const auto found = std::find_if(learned.begin(), learned.end(), [&](const auto& entry) { return entry.first == name; });
+    const auto found = std::find_if(learned.begin(), learned.end(), [&, name = name](const auto& entry) { return entry.first == name; });
     ASSERT_NE(found, learned.end());
     EXPECT_TRUE(allclose(parameter - found->second, parameter.grad(), 1e-5, 1e-5));
   }

@@ -103,8 +103,8 @@ TEST_P(BatchNorm, TrainingAgreesWithTheReference) {
   if (size == 0) return;
   const auto xd = wide(x), gd = wide(gamma), bd = wide(beta), md = wide(running_mean), vd = wide(running_var);
   std::vector<double> y(size), mean(channels), rstd(channels), new_mean(channels), new_var(channels);
-  reference::batch_norm<double>(config, y.data(), mean.data(), rstd.data(), new_mean.data(), new_var.data(), xd.data(), optional(gd), optional(bd),
-                                md.data(), vd.data());
+  reference::batch_norm(config, y.data(), mean.data(), rstd.data(), new_mean.data(), new_var.data(), xd.data(), optional(gd), optional(bd), md.data(),
+                        vd.data());
   const Training t = train(2);
   expect_close(t.y, y, tolerance(), "y");
   expect_close(t.mean, mean, tolerance_of::moment.f32, "mean");
@@ -130,7 +130,7 @@ TEST_P(BatchNorm, GradientAgreesWithTheReference) {
   const Training t = train(2);
   const auto xd = wide(x), dyd = wide(dy), gd = wide(gamma), md = wide(t.mean), rd = wide(t.rstd);
   std::vector<double> dx(size), dgamma(channels), dbeta(channels);
-  reference::batch_norm_backward<double>(config, dx.data(), dgamma.data(), dbeta.data(), dyd.data(), xd.data(), optional(gd), md.data(), rd.data());
+  reference::batch_norm_backward(config, dx.data(), dgamma.data(), dbeta.data(), dyd.data(), xd.data(), optional(gd), md.data(), rd.data());
   const Gradient g = gradient(2, t);
   const double sums = 1e-6 * std::sqrt(static_cast<double>(c.outer * c.inner)) + 1e-5;
   expect_close(g.dgamma, dgamma, sums, "dgamma");
@@ -141,7 +141,7 @@ TEST_P(BatchNorm, GradientAgreesWithTheReference) {
 TEST_P(BatchNorm, InferenceAgreesWithTheReference) {
   const auto xd = wide(x), gd = wide(gamma), bd = wide(beta), md = wide(running_mean), vd = wide(running_var);
   std::vector<double> expected(size);
-  reference::batch_norm_inference<double>(config, expected.data(), xd.data(), optional(gd), optional(bd), md.data(), vd.data());
+  reference::batch_norm_inference(config, expected.data(), xd.data(), optional(gd), optional(bd), md.data(), vd.data());
   Threads threads(2);
   std::vector<float> y(size);
   batch_norm_inference(threads, config, y.data(), x.data(), optional(gamma), optional(beta), running_mean.data(), running_var.data());

@@ -199,13 +199,13 @@ TEST_P(Conv2d, ForwardAgreesWithTheReference) {
   const auto xd = to_double(x), wd = to_double(w), bd = to_double(bias), rd = to_double(residual_y);
   const double terms = taps * static_cast<double>(config.in_channels / config.groups);
   std::vector<double> expected(static_cast<std::size_t>(size.y));
-  reference::conv2d<double>(config, expected.data(), xd.data(), wd.data(), nullptr);
+  reference::conv2d(config, expected.data(), xd.data(), wd.data(), nullptr);
   expect_close(forward<identity>(*this, 2, config, x, w, nullptr, nullptr, size.y), expected, terms, "y without bias");
-  reference::conv2d<double>(config, expected.data(), xd.data(), wd.data(), bd.data());
+  reference::conv2d(config, expected.data(), xd.data(), wd.data(), bd.data());
   expect_close(forward<identity>(*this, 2, config, x, w, bias.data(), nullptr, size.y), expected, terms, "y");
-  reference::conv2d<double, leaky>(config, expected.data(), xd.data(), wd.data(), bd.data());
+  reference::conv2d<leaky>(config, expected.data(), xd.data(), wd.data(), bd.data());
   expect_close(forward<leaky>(*this, 2, config, x, w, bias.data(), nullptr, size.y), expected, terms, "leaky(y)");
-  reference::conv2d<double, add_relu>(config, expected.data(), xd.data(), wd.data(), bd.data(), rd.data());
+  reference::conv2d<add_relu>(config, expected.data(), xd.data(), wd.data(), bd.data(), rd.data());
   expect_close(forward<add_relu>(*this, 2, config, x, w, bias.data(), residual_y.data(), size.y), expected, terms, "relu(y + residual)");
 }
 
@@ -224,9 +224,9 @@ TEST_P(Conv2d, BackwardInputAgreesWithTheReference) {
   const auto wd = to_double(w), dyd = to_double(dy), rd = to_double(residual_x);
   const double terms = taps * static_cast<double>(config.out_channels / config.groups);
   std::vector<double> expected(static_cast<std::size_t>(size.x));
-  reference::conv2d_backward_input<double>(config, expected.data(), dyd.data(), wd.data());
+  reference::conv2d_backward_input(config, expected.data(), dyd.data(), wd.data());
   expect_close(backward_input<identity>(2, config, dy, w, nullptr, size.x), expected, terms, "dx");
-  reference::conv2d_backward_input<double, add_relu>(config, expected.data(), dyd.data(), wd.data(), rd.data());
+  reference::conv2d_backward_input<add_relu>(config, expected.data(), dyd.data(), wd.data(), rd.data());
   expect_close(backward_input<add_relu>(2, config, dy, w, residual_x.data(), size.x), expected, terms, "relu(dx + residual)");
 }
 
@@ -246,7 +246,7 @@ TEST_P(Conv2d, BackwardWeightAgreesWithTheReference) {
   const auto xd = to_double(x), dyd = to_double(dy);
   const double terms = static_cast<double>(config.batch * config.out_height * config.out_width);
   std::vector<double> dw(static_cast<std::size_t>(size.w)), db(bias.size());
-  reference::conv2d_backward_weight<double>(config, dw.data(), db.data(), dyd.data(), xd.data());
+  reference::conv2d_backward_weight(config, dw.data(), db.data(), dyd.data(), xd.data());
   const WeightGradient actual = backward_weight(2, config, dy, x, size.w, true);
   expect_close(actual.dw, dw, terms, "dw");
   expect_close(actual.db, db, terms, "db");

@@ -97,11 +97,11 @@ void expect_close(const std::vector<float>& actual, const std::vector<double>& e
 TEST_P(Conv2dWinograd, AgreesWithTheReference) {
   const auto xd = converted<double>(x), wd = converted<double>(w), bd = converted<double>(bias), rd = converted<double>(residual);
   std::vector<double> expected(static_cast<std::size_t>(outputs));
-  reference::conv2d_winograd<double>(config, expected.data(), xd.data(), wd.data(), nullptr);
+  reference::conv2d_winograd(config, expected.data(), xd.data(), wd.data(), nullptr);
   expect_close(forward<identity>(2, config, x, w, nullptr, nullptr), expected, config.in_channels, "y without bias");
-  reference::conv2d_winograd<double, leaky>(config, expected.data(), xd.data(), wd.data(), bd.data());
+  reference::conv2d_winograd<leaky>(config, expected.data(), xd.data(), wd.data(), bd.data());
   expect_close(forward<leaky>(2, config, x, w, bias.data(), nullptr), expected, config.in_channels, "leaky(y)");
-  reference::conv2d_winograd<double, add_relu>(config, expected.data(), xd.data(), wd.data(), bd.data(), rd.data());
+  reference::conv2d_winograd<add_relu>(config, expected.data(), xd.data(), wd.data(), bd.data(), rd.data());
   expect_close(forward<add_relu>(2, config, x, w, bias.data(), residual.data()), expected, config.in_channels, "relu(y + residual)");
 }
 
@@ -137,7 +137,7 @@ TEST(Conv2dWinogradError, IsNearTheDirectForms) {
     const auto x = random_tensor<float>(16 * 16 * channels, 5), w = random_tensor<float>(64 * channels * 9, 6);
     const auto xd = converted<double>(x), wd = converted<double>(w);
     std::vector<double> expected(16 * 16 * 64);
-    reference::conv2d<double>(direct, expected.data(), xd.data(), wd.data(), nullptr);
+    reference::conv2d(direct, expected.data(), xd.data(), wd.data(), nullptr);
     Threads pool(1);
     std::vector<float> packed(static_cast<std::size_t>(conv2d_packed_elements(direct))), y(expected.size());
     pack_conv2d_weight(pool, direct, packed.data(), w.data());

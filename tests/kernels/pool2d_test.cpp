@@ -97,8 +97,8 @@ TEST_P(Pool2d, MaximumAndItsGradientAgreeWithTheReference) {
   const std::vector<double> xd(x.begin(), x.end()), dyd(dy.begin(), dy.end());
   std::vector<double> expected(static_cast<std::size_t>(y_size)), gradient(static_cast<std::size_t>(x_size));
   std::vector<std::uint8_t> winner(static_cast<std::size_t>(y_size));
-  reference::max_pool2d<double>(config, expected.data(), winner.data(), xd.data());
-  reference::max_pool2d_backward<double>(config, gradient.data(), dyd.data(), winner.data());
+  reference::max_pool2d(config, expected.data(), winner.data(), xd.data());
+  reference::max_pool2d_backward(config, gradient.data(), dyd.data(), winner.data());
   for (const int count : {1, 3}) {
     Threads threads(count);
     std::vector<float> y(static_cast<std::size_t>(y_size), 77), dx(static_cast<std::size_t>(x_size), 77);
@@ -119,7 +119,7 @@ TEST_P(Pool2d, NotANumberWins) {
   for (std::size_t i = 3; i < x.size(); i += 11) x[i] = -std::numeric_limits<float>::infinity();
   std::vector<float> expected(static_cast<std::size_t>(y_size)), y(expected);
   std::vector<std::uint8_t> winner(static_cast<std::size_t>(y_size)), index(winner);
-  reference::max_pool2d<float>(config, expected.data(), winner.data(), x.data());
+  reference::max_pool2d(config, expected.data(), winner.data(), x.data());
   Threads threads(2);
   max_pool2d(threads, config, y.data(), index.data(), x.data());
   EXPECT_EQ(index, winner);
@@ -131,8 +131,8 @@ TEST_P(Pool2d, AverageAndItsGradientAgreeWithTheReference) {
   const std::vector<float> x = random_values(x_size, 1, false), dy = random_values(y_size, 2, false);
   const std::vector<double> xd(x.begin(), x.end()), dyd(dy.begin(), dy.end());
   std::vector<double> expected(static_cast<std::size_t>(y_size)), gradient(static_cast<std::size_t>(x_size));
-  reference::avg_pool2d<double>(config, expected.data(), xd.data());
-  reference::avg_pool2d_backward<double>(config, gradient.data(), dyd.data());
+  reference::avg_pool2d(config, expected.data(), xd.data());
+  reference::avg_pool2d_backward(config, gradient.data(), dyd.data());
   for (const int count : {1, 3}) {
     Threads threads(count);
     std::vector<float> y(static_cast<std::size_t>(y_size), 77), dx(static_cast<std::size_t>(x_size), 77);

@@ -1,0 +1,19 @@
+// The reference kernels in double. They stand in a file of their own, for their headers and the CUDA kernels' define some names each.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/config/conv2d.h"
+#include "kernels/config/pool2d.h"
+
+namespace graven::kernels::oracle {
+
+void conv2d(const conv2d_config& c, double* y, const double* x, const double* w, const double* bias);
+void conv2d_backward_input(const conv2d_config& c, double* dx, const double* dy, const double* w);
+void conv2d_backward_weight(const conv2d_config& c, double* dw, double* db, const double* dy, const double* x);
+void max_pool2d(const pool2d_config& c, double* y, std::uint8_t* index, const double* x);
+void max_pool2d_backward(const pool2d_config& c, double* dx, const double* dy, const std::uint8_t* index);
+void avg_pool2d(const pool2d_config& c, double* y, const double* x);
+void avg_pool2d_backward(const pool2d_config& c, double* dx, const double* dy);
+
+}  // namespace graven::kernels::oracle
