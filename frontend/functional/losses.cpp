@@ -1,31 +1,19 @@
 #include "graven/functional/losses.h"
 
+#include <cmath>
+#include <numbers>
+
 #include "frontend/dispatch.h"
+#include "frontend/functional/at.h"
 #include "graven/functional.h"
 
 namespace graven {
 
 using detail::apply;
+using detail::At;
 using detail::fail;
 
 namespace {
-
-/// Arithmetic that keeps the line of the call.
-class At {
- public:
-  explicit At(Location where) : where_(where) {}
-  Operand operator()(const Tensor& t) const { return {t, where_}; }
-  Operand operator()(double number) const { return {number, where_}; }
-  Tensor add(const Tensor& a, const Tensor& b) const { return graven::add((*this)(a), (*this)(b)); }
-  Tensor sub(const Tensor& a, const Tensor& b) const { return graven::sub((*this)(a), (*this)(b)); }
-  Tensor mul(const Tensor& a, const Tensor& b) const { return graven::mul((*this)(a), (*this)(b)); }
-  Tensor mul(const Tensor& a, double b) const { return graven::mul((*this)(a), (*this)(b)); }
-  Tensor add(const Tensor& a, double b) const { return graven::add((*this)(a), (*this)(b)); }
-  Location where() const { return where_; }
-
- private:
-  Location where_;
-};
 
 const char* text(Reduction reduction, const char* function, Location where) {
   switch (reduction) {
@@ -227,6 +215,119 @@ Tensor kl_div(const Operand& input, const Operand& target, const KLDivOptions& o
   if (o.reduction != Reduction::batchmean) return reduce_loss(losses, o.reduction, "kl_div", at.where());
   if (x.dim() < 1) fail("kl_div", "the reduction batchmean needs a dimension 0, got " + x.describe(), at.where());
   return at.mul(sum(at(losses)), 1 / static_cast<double>(x.size(0)));
+}
+
+Tensor margin_ranking_loss(const Operand& input1, const Operand& input2, const Operand& target, double margin, Reduction reduction) {
+  const At at(input1.where());
+  const Tensor difference = sub(input1, input2), sign = target.tensor().to(difference.dtype(), at.where());
+  return reduce_loss(clamp(at(at.add(at.mul(neg(at(sign)), difference), margin)), 0), reduction, "margin_ranking_loss", at.where());
+}
+
+Tensor hinge_embedding_loss(const Operand& input, const Operand& target, double margin, Reduction reduction) {
+  const At at(input.where());
+  const Tensor far = clamp(at(at.add(neg(input), margin)), 0);
+  const Tensor apart = graven::where(at(ne(target, at(1))), at(far), at(0)), together = graven::where(at(ne(target, at(-1))), input, at(0));
+  return reduce_loss(at.add(apart, together), reduction, "hinge_embedding_loss", at.where());
+}
+
+Tensor cosine_embedding_loss(const Operand& input1, const Operand& input2, const Operand& target, double margin, Reduction reduction) {
+  const At at(input1.where());
+  const Tensor &a = input1.tensor(), &b = input2.tensor(), &t = target.tensor();
+  if (a.dim() < 1 || a.dim() > 2 || a.shape() != b.shape())
+    fail("cosine_embedding_loss", "expects two tensors of [size] or [batch, size], got " + a.describe() + " and " + b.describe(), at.where());
+  const Shape expected(std::vector<Dim>(a.shape().begin(), a.shape().end() - 1));
+  if (t.shape() != expected)
+    fail("cosine_embedding_loss", "the target must be " + expected.to_string() + " for inputs " + a.describe() + ", got " + t.describe(), at.where());
+  constexpr double kLeast = 1e-12;  // PyTorch's
+  const auto square_of = [&](const Tensor& x) { return at.add(sum(at(at.mul(x, x)), {-1}), kLeast); };
+  const Tensor cosine = at.div(sum(at(at.mul(a, b)), {-1}), sqrt(at(at.mul(square_of(a), square_of(b)))));
+  const Tensor alike = graven::where(at(eq(target, at(1))), at(at.sub(1.0, cosine)), at(0));
+  const Tensor different = graven::where(at(eq(target, at(-1))), at(clamp(at(at.add(cosine, -margin)), 0)), at(0));
+  return reduce_loss(at.add(alike, different), reduction, "cosine_embedding_loss", at.where());
+}
+
+Tensor triplet_margin_loss(const Operand& anchor, const Operand& positive, const Operand& negative, const TripletMarginLossOptions& o) {
+  const At at(anchor.where());
+  if (!(o.margin > 0)) fail("triplet_margin_loss", "margin must be positive, got " + std::to_string(o.margin), at.where());
+  const Tensor near = pairwise_distance(anchor, positive, o.p, o.eps);
+  Tensor far = pairwise_distance(anchor, negative, o.p, o.eps);
+  if (o.swap) far = minimum(at(far), at(pairwise_distance(at(positive.tensor()), negative, o.p, o.eps)));
+  return reduce_loss(clamp(at(at.add(at.sub(near, far), o.margin)), 0), o.reduction, "triplet_margin_loss", at.where());
+}
+
+Tensor soft_margin_loss(const Operand& input, const Operand& target, Reduction reduction) {
+  const At at(input.where());
+  const Tensor &x = input.tensor(), sign = target.tensor().to(x.dtype(), at.where());
+  if (sign.shape() != x.shape())
+    fail("soft_margin_loss", "the target must be " + x.shape().to_string() + " as the input is, got " + sign.shape().to_string(), at.where());
+  return reduce_loss(neg(at(logsigmoid(at(at.mul(sign, x))))), reduction, "soft_margin_loss", at.where());
+}
+
+Tensor multilabel_soft_margin_loss(const Operand& input, const Operand& target, const MultilabelSoftMarginLossOptions& o) {
+  const At at(input.where());
+  const Tensor &x = input.tensor(), t = target.tensor().to(x.dtype(), at.where());
+  if (x.dim() < 1 || t.shape() != x.shape())
+    fail("multilabel_soft_margin_loss",
+         "expects an input of [..., classes] and a target of its shape, got " + x.describe() + " and " + target.tensor().describe(), at.where());
+  Tensor losses = neg(at(at.add(at.mul(t, logsigmoid(input)), at.mul(at.sub(1.0, t), logsigmoid(at(neg(input)))))));
+  if (o.weight.defined()) losses = at.mul(losses, o.weight);
+  return reduce_loss(mean(at(losses), {-1}), o.reduction, "multilabel_soft_margin_loss", at.where());
+}
+
+Tensor multi_margin_loss(const Operand& input, const Operand& target, const MultiMarginLossOptions& o) {
+  const At at(input.where());
+  if (o.p != 1 && o.p != 2) fail("multi_margin_loss", "p must be 1 or 2, got " + std::to_string(o.p), at.where());
+  const Tensor& x = input.tensor();
+  if (x.dim() < 1 || x.dim() > 2) fail("multi_margin_loss", "expects an input of [classes] or [batch, classes], got " + x.describe(), at.where());
+  check_class_weight("multi_margin_loss", o.weight, x, at.where());
+  const Rows rows = rows_of(input, target, "multi_margin_loss");
+  const std::int64_t classes = rows.scores.size(1);
+  const Tensor column = rows.labels.unsqueeze(1, at.where());
+  Tensor short_of = clamp(at(at.add(at.sub(rows.scores, gather(at(rows.scores), 1, column)), o.margin)), 0);
+  if (o.p == 2) short_of = square(at(short_of));
+  if (o.weight.defined()) short_of = at.mul(short_of, index_select(at(o.weight), 0, rows.labels).unsqueeze(1, at.where()));
+  // The label's own term is no loss.
+  const Tensor others = scatter(at(short_of), 1, column, at(0));
+  const Tensor losses = at.mul(sum(at(others), {1}), 1 / static_cast<double>(classes));
+  return reduce_loss(losses.shape() == rows.label_shape ? losses : losses.reshape(rows.label_shape, at.where()), o.reduction, "multi_margin_loss",
+                     at.where());
+}
+
+Tensor poisson_nll_loss(const Operand& input, const Operand& target, const PoissonNllLossOptions& o) {
+  const At at(input.where());
+  const Tensor &x = input.tensor(), t = target.tensor().to(x.dtype(), at.where());
+  Tensor losses = o.log_input ? at.sub(exp(input), at.mul(t, x)) : at.sub(x, at.mul(t, log(at(at.add(x, o.eps)))));
+  if (o.full) {
+    // Stirling's approximation of log t!; where t <= 1 the logarithm of 1 stands in for that of t, whose term counts nothing.
+    const Tensor counts = gt(at(t), at(1)), safe = graven::where(at(counts), at(t), at(1));
+    const Tensor term = at.add(at.sub(at.mul(safe, log(at(safe))), safe), at.mul(log(at(at.mul(safe, 2 * std::numbers::pi))), 0.5));
+    losses = at.add(losses, graven::where(at(counts), at(term), at(0)));
+  }
+  return reduce_loss(losses, o.reduction, "poisson_nll_loss", at.where());
+}
+
+Tensor gaussian_nll_loss(const Operand& input, const Operand& target, const Operand& var, const GaussianNllLossOptions& o) {
+  const At at(input.where());
+  const Tensor& x = input.tensor();
+  Tensor variance = var.tensor();
+  if (!(o.eps > 0)) fail("gaussian_nll_loss", "eps must be positive, got " + std::to_string(o.eps), at.where());
+  // As the input, with a last dimension of 1 (one variance for a whole row), or without it.
+  if (variance.shape() != x.shape()) {
+    std::vector<Dim> rows(x.shape().begin(), x.shape().end());
+    if (!rows.empty()) rows.back() = Dim(1);
+    const Shape column(rows), without(std::vector<Dim>(rows.begin(), rows.empty() ? rows.end() : rows.end() - 1));
+    if (x.dim() > 0 && variance.shape() == without)
+      variance = variance.unsqueeze(-1, at.where());
+    else if (x.dim() == 0 || variance.shape() != column)
+      fail("gaussian_nll_loss", "var must be " + x.shape().to_string() + " as the input is, or one for a row, got " + variance.describe(),
+           at.where());
+  }
+  // At least eps; the gradient goes through as if it were not held there.
+  const Tensor plain = variance.detach(at.where());
+  variance = at.add(variance, at.sub(clamp(at(plain), o.eps), plain));
+  Tensor losses = at.mul(at.add(log(at(variance)), at.div(square(at(sub(input, target))), variance)), 0.5);
+  if (o.full) losses = at.add(losses, 0.5 * std::log(2 * std::numbers::pi));
+  return reduce_loss(losses, o.reduction, "gaussian_nll_loss", at.where());
 }
 
 }  // namespace graven

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "frontend/dispatch.h"
+#include "frontend/functional/at.h"
 #include "frontend/layers/arguments.h"
 #include "frontend/trace.h"
 #include "graven/functional.h"
@@ -13,24 +14,10 @@ namespace graven::nn {
 
 using arguments::number;
 using arguments::python;
+using graven::detail::At;
 using graven::detail::fail;
 
 namespace {
-
-/// Arithmetic that keeps the line of the call.
-class At {
- public:
-  explicit At(Location where) : where_(where) {}
-  Operand operator()(const Tensor& t) const { return {t, where_}; }
-  Operand operator()(double x) const { return {x, where_}; }
-  Tensor add(const Tensor& a, const Tensor& b) const { return graven::add((*this)(a), (*this)(b)); }
-  Tensor sub(const Tensor& a, const Tensor& b) const { return graven::sub((*this)(a), (*this)(b)); }
-  Tensor mul(const Tensor& a, const Tensor& b) const { return graven::mul((*this)(a), (*this)(b)); }
-  Location where() const { return where_; }
-
- private:
-  Location where_;
-};
 
 /// A mask that leaves out (bool) or is added (floating) as what is added to the scores.
 Tensor added_mask(const Tensor& mask, DType dtype, const char* what, Location where) {
@@ -45,7 +32,8 @@ Tensor added_mask(const Tensor& mask, DType dtype, const char* what, Location wh
 // ---- attention ------------------------------------------------------------------------------------------------------------------------
 
 MultiheadAttention::MultiheadAttention(std::int64_t embed_dim, std::int64_t num_heads, MultiheadAttentionOptions options)
-    : out_proj(child({"out_proj", Location{}}, Linear(std::max<std::int64_t>(embed_dim, 1), std::max<std::int64_t>(embed_dim, 1), {.bias = options.bias}))),
+    : out_proj(child({"out_proj", Location{}},
+                     Linear(std::max<std::int64_t>(embed_dim, 1), std::max<std::int64_t>(embed_dim, 1), {.bias = options.bias}))),
       embed_(embed_dim),
       heads_(num_heads),
       options_(options) {

@@ -30,7 +30,11 @@ class Fixture {
   Tensor tensor(const std::string& name) const;
   bool has(const std::string& option) const { return options_.contains(option); }
   bool is_text(const std::string& option) const { return has(option) && options_.at(option).is_string(); }
-  double number(const std::string& option, double fallback = 0) const { return options_.value(option, fallback); }
+  /// A number, or the text inf.
+  double number(const std::string& option, double fallback = 0) const {
+    const auto found = options_.find(option);
+    return found != options_.end() && found->is_string() ? std::stod(found->get<std::string>()) : options_.value(option, fallback);
+  }
   std::int64_t integer(const std::string& option, std::int64_t fallback = 0) const { return options_.value(option, fallback); }
   bool flag(const std::string& option, bool fallback = false) const { return options_.value(option, fallback); }
   std::string text(const std::string& option, const std::string& fallback = "") const { return options_.value(option, fallback); }

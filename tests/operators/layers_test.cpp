@@ -35,6 +35,10 @@ Function loss(M module) {
   return one([module](const Fixture& f) { return prepared(module, f)(f.tensor("x"), f.tensor("target")); });
 }
 template <class M>
+Function loss_of_three(M module) {
+  return one([module](const Fixture& f) { return prepared(module, f)(f.tensor("x"), f.tensor("target"), f.tensor("third")); });
+}
+template <class M>
 Function printed(M module) {
   return one([module](const Fixture& f) {
     EXPECT_EQ(module.repr(), f.text("repr"));
@@ -259,6 +263,19 @@ std::map<std::string, Function> losses_layers() {
       {"KLDivLoss()", loss(nn::KLDivLoss())},
       {"KLDivLoss(reduction='batchmean')", loss(nn::KLDivLoss({.reduction = Reduction::batchmean}))},
       {"KLDivLoss(reduction='sum', log_target=True)", loss(nn::KLDivLoss({.reduction = Reduction::sum, .log_target = true}))},
+      {"MarginRankingLoss(margin=0.5)", loss_of_three(nn::MarginRankingLoss({.margin = 0.5}))},
+      {"CosineEmbeddingLoss(margin=0.1, reduction='sum')", loss_of_three(nn::CosineEmbeddingLoss({.margin = 0.1, .reduction = Reduction::sum}))},
+      {"HingeEmbeddingLoss(margin=0.7)", loss(nn::HingeEmbeddingLoss({.margin = 0.7}))},
+      {"TripletMarginLoss(margin=0.5, p=1.0, swap=True)", loss_of_three(nn::TripletMarginLoss({.margin = 0.5, .p = 1, .swap = true}))},
+      {"SoftMarginLoss(reduction='none')", loss(nn::SoftMarginLoss({.reduction = Reduction::none}))},
+      {"MultiLabelSoftMarginLoss(weight=w6)", loss(nn::MultiLabelSoftMarginLoss({.weight = linspace(0.5, 2, 6)}))},
+      {"MultiMarginLoss(p=2, margin=0.4, weight=w6)", loss(nn::MultiMarginLoss({.p = 2, .margin = 0.4, .weight = linspace(0.5, 2, 6)}))},
+      {"PoissonNLLLoss(full=True)", loss(nn::PoissonNLLLoss({.full = true}))},
+      {"GaussianNLLLoss()", loss_of_three(nn::GaussianNLLLoss())},
+      {"CosineSimilarity()", loss(nn::CosineSimilarity())},
+      {"CosineSimilarity(dim=0, eps=0.1)", loss(nn::CosineSimilarity(0, 0.1))},
+      {"PairwiseDistance()", loss(nn::PairwiseDistance())},
+      {"PairwiseDistance(p=1.0, eps=0.01, keepdim=True)", loss(nn::PairwiseDistance(1, 0.01, true))},
   };
 }
 std::map<std::string, Function> printed_layers() {

@@ -37,6 +37,40 @@ TEST(Losses, AgreeWithPyTorch) {
              return nll_loss(input(f), target(f),
                              {.weight = f.tensor("weight"), .ignore_index = f.integer("ignore_index", -100), .reduction = f.reduction()});
            })},
+          {"margin_ranking_loss", one([=](const Fixture& f) {
+             return margin_ranking_loss(f.tensor("input1"), f.tensor("input2"), target(f), f.number("margin"), f.reduction());
+           })},
+          {"hinge_embedding_loss",
+           one([=](const Fixture& f) { return hinge_embedding_loss(input(f), target(f), f.number("margin", 1), f.reduction()); })},
+          {"cosine_embedding_loss", one([=](const Fixture& f) {
+             return cosine_embedding_loss(f.tensor("input1"), f.tensor("input2"), target(f), f.number("margin"), f.reduction());
+           })},
+          {"triplet_margin_loss", one([](const Fixture& f) {
+             return triplet_margin_loss(f.tensor("anchor"), f.tensor("positive"), f.tensor("negative"),
+                                        {.margin = f.number("margin", 1),
+                                         .p = f.number("p", 2),
+                                         .eps = f.number("eps", 1e-6),
+                                         .swap = f.flag("swap"),
+                                         .reduction = f.reduction()});
+           })},
+          {"soft_margin_loss", one([=](const Fixture& f) { return soft_margin_loss(input(f), target(f), f.reduction()); })},
+          {"multilabel_soft_margin_loss", one([=](const Fixture& f) {
+             return multilabel_soft_margin_loss(input(f), target(f), {.weight = f.tensor("weight"), .reduction = f.reduction()});
+           })},
+          {"multi_margin_loss", one([=](const Fixture& f) {
+             return multi_margin_loss(
+                 input(f), target(f),
+                 {.p = f.integer("p", 1), .margin = f.number("margin", 1), .weight = f.tensor("weight"), .reduction = f.reduction()});
+           })},
+          {"poisson_nll_loss", one([=](const Fixture& f) {
+             return poisson_nll_loss(
+                 input(f), target(f),
+                 {.log_input = f.flag("log_input", true), .full = f.flag("full"), .eps = f.number("eps", 1e-8), .reduction = f.reduction()});
+           })},
+          {"gaussian_nll_loss", one([=](const Fixture& f) {
+             return gaussian_nll_loss(input(f), target(f), f.tensor("var"),
+                                      {.full = f.flag("full"), .eps = f.number("eps", 1e-6), .reduction = f.reduction()});
+           })},
       });
 }
 
@@ -65,6 +99,10 @@ TEST(Losses, SayWhatIsWrong) {
       {"binary_cross_entropy: target -1 at position 0 is outside [0, 1]",
        error_of([&] { return nn::BCELoss()(tensor({0.5, 0.5}), tensor({-1.0, 1.0})); })},
       {"batchmean is kl_div's", error_of([&] { return mse_loss(scores, scores, Reduction::batchmean); })},
+      {"the target must be [2] for inputs f32[2,3], got f32[3]", error_of([&] { return cosine_embedding_loss(scores, scores, ones({3})); })},
+      {"margin must be positive, got 0.000000", error_of([&] { return triplet_margin_loss(scores, scores, scores, {.margin = 0}); })},
+      {"p must be 1 or 2, got 3", error_of([&] { return multi_margin_loss(scores, tensor({0, 1}), {.p = 3}); })},
+      {"var must be [2,3] as the input is, or one for a row, got f32[3]", error_of([&] { return gaussian_nll_loss(scores, scores, ones({3})); })},
       {"delta must be positive", error_of([&] { return huber_loss(scores, scores, Reduction::mean, 0); })},
   };
   for (const auto& c : cases) EXPECT_NE(c.found.find(c.wanted), std::string::npos) << c.wanted << "\n" << c.found;

@@ -168,6 +168,7 @@ Tensor adaptive_avg_pool2d(const Operand& x, Size2 output_size);
 
 // ---- families ----
 #include "graven/functional/convolution.h"    // IWYU pragma: export
+#include "graven/functional/distances.h"      // IWYU pragma: export
 #include "graven/functional/indexing.h"       // IWYU pragma: export
 #include "graven/functional/losses.h"         // IWYU pragma: export
 #include "graven/functional/normalization.h"  // IWYU pragma: export

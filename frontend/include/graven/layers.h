@@ -154,6 +154,7 @@ class LogSoftmax : public Module<LogSoftmax> {
 // ---- families ----
 #include "graven/layers/activations.h"    // IWYU pragma: export
 #include "graven/layers/convolution.h"    // IWYU pragma: export
+#include "graven/layers/distances.h"      // IWYU pragma: export
 #include "graven/layers/indexing.h"       // IWYU pragma: export
 #include "graven/layers/losses.h"         // IWYU pragma: export
 #include "graven/layers/normalization.h"  // IWYU pragma: export

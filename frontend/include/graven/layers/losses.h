@@ -10,9 +10,14 @@ namespace graven::nn {
 
 using graven::BinaryCrossEntropyOptions;
 using graven::CrossEntropyOptions;
+using graven::GaussianNllLossOptions;
 using graven::KLDivOptions;
+using graven::MultilabelSoftMarginLossOptions;
+using graven::MultiMarginLossOptions;
 using graven::NllLossOptions;
+using graven::PoissonNllLossOptions;
 using graven::Reduction;
+using graven::TripletMarginLossOptions;
 
 struct LossOptions {
   Reduction reduction = Reduction::mean;
@@ -104,6 +109,98 @@ class KLDivLoss : public Module<KLDivLoss> {
 
  private:
   KLDivOptions options_;
+};
+
+struct MarginLossOptions {
+  double margin = 0;
+  Reduction reduction = Reduction::mean;
+};
+/// Of two inputs and targets 1 or -1.
+class MarginRankingLoss : public Module<MarginRankingLoss> {
+ public:
+  explicit MarginRankingLoss(MarginLossOptions options = {});
+  Tensor forward(Tensor input1, Tensor input2, Tensor target);
+
+ private:
+  MarginLossOptions options_;
+};
+/// Of two inputs and targets 1 or -1.
+class CosineEmbeddingLoss : public Module<CosineEmbeddingLoss> {
+ public:
+  explicit CosineEmbeddingLoss(MarginLossOptions options = {});
+  Tensor forward(Tensor input1, Tensor input2, Tensor target);
+
+ private:
+  MarginLossOptions options_;
+};
+struct HingeEmbeddingLossOptions {
+  double margin = 1;
+  Reduction reduction = Reduction::mean;
+};
+/// Of distances and targets 1 or -1.
+class HingeEmbeddingLoss : public Module<HingeEmbeddingLoss> {
+ public:
+  explicit HingeEmbeddingLoss(HingeEmbeddingLossOptions options = {});
+  Tensor forward(Tensor input, Tensor target);
+
+ private:
+  HingeEmbeddingLossOptions options_;
+};
+/// Of three tensors of vectors.
+class TripletMarginLoss : public Module<TripletMarginLoss> {
+ public:
+  explicit TripletMarginLoss(TripletMarginLossOptions options = {});
+  Tensor forward(Tensor anchor, Tensor positive, Tensor negative);
+
+ private:
+  TripletMarginLossOptions options_;
+};
+/// Of targets 1 or -1.
+class SoftMarginLoss : public Module<SoftMarginLoss> {
+ public:
+  explicit SoftMarginLoss(LossOptions options = {});
+  Tensor forward(Tensor input, Tensor target);
+
+ private:
+  Reduction reduction_;
+};
+/// Of targets 0 or 1; a weight is a buffer.
+class MultiLabelSoftMarginLoss : public Module<MultiLabelSoftMarginLoss> {
+ public:
+  explicit MultiLabelSoftMarginLoss(MultilabelSoftMarginLossOptions options = {});
+  Tensor forward(Tensor input, Tensor target);
+  Tensor weight;
+
+ private:
+  MultilabelSoftMarginLossOptions options_;
+};
+/// Of input[batch, classes] and labels i64[batch]; a weight is a buffer.
+class MultiMarginLoss : public Module<MultiMarginLoss> {
+ public:
+  explicit MultiMarginLoss(MultiMarginLossOptions options = {});
+  Tensor forward(Tensor input, Tensor labels);
+  Tensor weight;
+
+ private:
+  MultiMarginLossOptions options_;
+};
+/// Of counts.
+class PoissonNLLLoss : public Module<PoissonNLLLoss> {
+ public:
+  explicit PoissonNLLLoss(PoissonNllLossOptions options = {});
+  Tensor forward(Tensor input, Tensor target);
+
+ private:
+  PoissonNllLossOptions options_;
+};
+/// Of means, targets and variances.
+class GaussianNLLLoss : public Module<GaussianNLLLoss> {
+ public:
+  explicit GaussianNLLLoss(GaussianNllLossOptions options = {});
+  Tensor forward(Tensor input, Tensor target, Tensor var);
+
+ private:
+  GaussianNllLossOptions options_;
 };
 
 }  // namespace graven::nn
