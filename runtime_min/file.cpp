@@ -183,8 +183,10 @@ std::string find_beside_program(const std::string& name) {
   char program[PATH_MAX];
   const ssize_t length = ::readlink("/proc/self/exe", program, sizeof program - 1);
   if (length > 0) {
-    folders.push_back(parent_of(std::string(program, static_cast<std::size_t>(length))));
+    const std::string path(program, static_cast<std::size_t>(length));
+    folders.push_back(parent_of(path));
     folders.push_back(parent_of(folders[0]));
+    folders.push_back(join(folders[1], "share" + path.substr(path.rfind('/'))));  // where cmake --install puts it
   }
   folders.push_back(".");
   for (const std::string& folder : folders) {

@@ -74,8 +74,8 @@ void remove_path(const std::string& path);
 std::string join(const std::string& folder, const std::string& name);
 /// "a/b" of "a/b/c", "." of "c", "/" of "/c".
 std::string parent_of(const std::string& path);
-/// The first of these that exists: `name` itself when it has a folder in it; otherwise beside the running program, in the folder above it,
-/// and in the current folder. Empty when there is none.
+/// The first of these that exists: `name` itself when it has a folder in it; otherwise beside the running program, in the folder above it, in
+/// share/PROGRAM there, and in the current folder. Empty when there is none.
 std::string find_beside_program(const std::string& name);
 
 }  // namespace graven::runtime

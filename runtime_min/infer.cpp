@@ -324,7 +324,7 @@ int infer_main(int argc, char** argv, InferenceModel& model, const InferDefaults
   a.text("labels", o.labels, "FILE", "true classes (IDX or npy), for the accuracy; a folder's own labels are found");
   a.integer("show", o.show, 0, INT64_MAX, "N", "samples to print; 0: all");
   a.section("Running");
-  a.text("weights", o.weights, "FILE", "a bare name is looked for beside the program, in the folder above it, and here");
+  a.text("weights", o.weights, "FILE", "a bare name is looked for beside the program, in the folder above it, in share/ there, and here");
   a.integer("batch", o.batch, description.batch_is_symbolic ? 1 : description.batch, description.batch, "N", "samples a call, at the most");
   a.integer("threads", o.threads, 0, 4096, "N", "0: one for each processor");
   a.optional_text("bench", o.bench, "5", "SECONDS", "time calls on random data for so long (5 seconds) and stop");

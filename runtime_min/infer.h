@@ -52,7 +52,7 @@ class InferenceModel {
 
 /// Defaults of the options, chosen when the project was emitted.
 struct InferDefaults {
-  std::string weights = "weights.safetensors";  ///< --weights, looked for beside the program, in the folder above it, and here
+  std::string weights = "weights.safetensors";  ///< --weights, looked for beside the program, above it (also in share/PROGRAM), and here
   std::string data_format = "auto";             ///< --data-format
   std::int64_t topk = 5;                        ///< --topk
   std::int64_t threads = 0;                     ///< --threads; 0: one for each processor

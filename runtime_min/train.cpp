@@ -66,7 +66,7 @@ void register_options(Arguments& a, Options& o, const TrainingDescription& descr
   a.integer("warmup", o.warmup, 0, kMany, "N", "steps of linear warm-up in place of the schedule's own; 0: the schedule's own");
   a.integer("total-steps", o.total_steps, 0, kMany, "N", "length of the learning-rate schedule; 0: as it was emitted");
   a.integer("seed", o.seed, 0, kMany, "N", "of the order of the samples, and of random operators");
-  a.text("weights", o.weights, "FILE", "initial weights; a bare name is looked for beside the program, above it, and here");
+  a.text("weights", o.weights, "FILE", "initial weights; a bare name is looked for beside the program, above it, in share/ there, and here");
   a.integer("threads", o.threads, 0, 4096, "N", "0: one for each processor");
   a.section("Checkpoints");
   a.text("out", o.out, "DIR", "where checkpoints go; empty: none are made");
@@ -145,7 +145,7 @@ void Trainer::load_initial_weights(bool required) {
     load_variables(SafetensorsFile(path), weights_);
     model_.weights_changed();
   } else if (required) {
-    throw Error("--weights", "", printable(options_.weights) + " beside the program, in the folder above it, or in this one", "no such file");
+    throw Error("--weights", "", printable(options_.weights) + " beside the program, in the folder above it, in share/ there, or in this one", "no such file");
   }
 }
 

@@ -92,7 +92,7 @@ struct TrainDefaults {
   std::string data{};                           ///< --data; empty: it must be given
   std::string test_data{};                      ///< --test-data
   std::string data_format = "auto";             ///< --data-format
-  std::string weights = "weights.safetensors";  ///< --weights, looked for beside the program, in the folder above it, and here
+  std::string weights = "weights.safetensors";  ///< --weights, looked for beside the program, above it (also in share/PROGRAM), and here
   std::string out = "checkpoints";              ///< --out
   std::int64_t epochs = 1;                      ///< --epochs
   std::int64_t save_every = 1;                  ///< --save-every: epochs

@@ -256,6 +256,7 @@ Prepared prepare(const ir::Graph& traced, const EmitOptions& options, EmitReport
     busy.insert(before.begin(), before.end());
     d["busy_runtime_sources"] = sources_in(files, busy);
     d["other_runtime_sources"] = sources_in(files, others);
+    d["install"] = render("project/install.cmake", d);
     files["CMakeLists.txt"] = render("project/" + style.folder + "CMakeLists.txt", d);
     files["README.md"] = render("project/README.md", d);
     files["graph.json"] = graph_text;

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "model.h"
+#include <gpt2/model.h>
 
 namespace {
 

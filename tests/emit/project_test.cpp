@@ -230,6 +230,39 @@ TEST(Project, InferenceBuildsForEveryLevel) {
   expect_c_interface(folder.path, "my_linear", "inference_client.c");
 }
 
+TEST(Project, SeveralLiveInTheProgramOfAHost) {
+  const Folder folder("hosted");
+  emit(my_linear(), folder.path / "my_linear", {.execute = eager::double_reference});
+  emit(mlp_training(), folder.path / "mlp_train", {.name = "mlp_train", .execute = eager::double_reference});
+  const std::string build = (folder.path / "build").string(), source = GRAVEN_SOURCE_DIR "/tests/emit/host";
+  expect_runs({"cmake", "-S", source, "-B", build, "-DPROJECTS=" + folder.path.string(), "-DGRAVEN_LEVELS=base"});
+  expect_runs({"cmake", "--build", build, "-j2"});
+  EXPECT_EQ(expect_runs({build + "/selftest", folder.path.string()}), "as it should be\n");
+  EXPECT_EQ(expect_runs({build + "/mlp_train"}), "0 0 0\n") << "weights of zero";
+}
+
+TEST(Project, IsInstalledAsASharedLibrary) {
+  const Folder folder("installed");
+  emit(my_linear(), folder.path, {.execute = eager::double_reference});
+  const std::string build = (folder.path / "build").string(), prefix = (folder.path / "prefix").string();
+  expect_runs({"cmake", "-S", folder.path.string(), "-B", build, "-DBUILD_SHARED_LIBS=ON", "-DGRAVEN_LEVELS=base"});
+  expect_runs({"cmake", "--build", build, "-j2"});
+  expect_runs({"cmake", "--install", build, "--prefix", prefix});
+  // Nothing is left of where it came from.
+  fs::rename(folder.path / "build", folder.path / "gone");
+  fs::rename(folder.path / "weights.safetensors", folder.path / "gone.safetensors");
+  expect_runs({prefix + "/bin/my_linear", "--bench", "1", "--threads", "1"}, prefix);
+  const fs::path consumer = folder.path / "consumer";
+  fs::create_directories(consumer);
+  std::ofstream(consumer / "CMakeLists.txt") << "cmake_minimum_required(VERSION 3.16)\nproject(consumer LANGUAGES C CXX)\n"
+                                                "find_package(my_linear REQUIRED)\nadd_executable(client " GRAVEN_SOURCE_DIR
+                                                "/tests/emit/host/client.c)\ntarget_link_libraries(client PRIVATE my_linear::model)\n";
+  expect_runs({"cmake", "-S", consumer.string(), "-B", (consumer / "build").string(), "-DCMAKE_PREFIX_PATH=" + prefix});
+  expect_runs({"cmake", "--build", (consumer / "build").string()});
+  const std::string client = (consumer / "build/client").string();
+  EXPECT_NE(expect_runs({client, prefix + "/share/my_linear/weights.safetensors"}), expect_runs({client}));
+}
+
 TEST(Project, EmittingAgainChangesNothing) {
   const Folder folder("again"), other("again_from_json");
   emit(mlp_training(), folder.path);

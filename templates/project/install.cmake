@@ -1,0 +1,18 @@
+# ---- cmake --install build --prefix DIR: a library for find_package() -----------------------------------------------------------------
+set_target_properties(@{ program }@ PROPERTIES INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
+install(TARGETS @{ program }@ RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+install(TARGETS @{ namespace }@_model EXPORT @{ namespace }@_targets)
+install(FILES model.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/@{ namespace }@)
+{% if has_weights %}
+install(FILES weights.safetensors DESTINATION ${CMAKE_INSTALL_DATADIR}/@{ namespace }@)
+{% endif %}
+set(package ${CMAKE_INSTALL_LIBDIR}/cmake/@{ namespace }@)
+install(EXPORT @{ namespace }@_targets NAMESPACE @{ namespace }@:: DESTINATION ${package})
+file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/@{ namespace }@-config.cmake "include(CMakeFindDependencyMacro)
+find_dependency(Threads)
+{% if on_device %}
+find_dependency(CUDAToolkit)
+{% endif %}
+include(\${CMAKE_CURRENT_LIST_DIR}/@{ namespace }@_targets.cmake)
+")
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/@{ namespace }@-config.cmake DESTINATION ${package})
