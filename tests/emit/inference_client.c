@@ -26,6 +26,8 @@ int main(void) {
   EXPECT(strstr(my_linear_error(), "absent.safetensors") != NULL && weights == NULL);
   EXPECT(my_linear_load("weights.safetensors", &weights) == MY_LINEAR_OK);
   EXPECT(my_linear_create(weights, 1, NULL) == MY_LINEAR_BAD_ARGUMENT);
+  EXPECT(my_linear_create(weights, -1, &model) == MY_LINEAR_ERROR && model == NULL);
+  EXPECT(strcmp(my_linear_error(), "threads: expected 0 or more, found -1") == 0);
   EXPECT(my_linear_create(weights, 1, &model) == MY_LINEAR_OK);
   my_linear_unload(weights); /* the model keeps them alive */
 

@@ -24,6 +24,8 @@ int main(void) {
   for (i = 0; i < 64 * 28 * 28; ++i) images[i] = (float)(i % 11) / 10 + (float)(i / 784 % 10) / 10;
 
   EXPECT(mlp_train_create(2, NULL) == MLP_TRAIN_BAD_ARGUMENT);
+  EXPECT(mlp_train_create(-1, &model) == MLP_TRAIN_ERROR && model == NULL);
+  EXPECT(strcmp(mlp_train_error(), "threads: expected 0 or more, found -1") == 0);
   EXPECT(mlp_train_create(2, &model) == MLP_TRAIN_OK);
   EXPECT(mlp_train_load(model, "absent.safetensors") == MLP_TRAIN_ERROR);
   EXPECT(strstr(mlp_train_error(), "absent.safetensors") != NULL);
@@ -33,6 +35,8 @@ int main(void) {
   EXPECT(mlp_train_step(model, images, NULL, rates, 1, &loss) == MLP_TRAIN_BAD_ARGUMENT);
   EXPECT(strcmp(mlp_train_error(), "labels is NULL") == 0);
   EXPECT(mlp_train_step(model, images, labels, NULL, 1, &loss) == MLP_TRAIN_BAD_ARGUMENT);
+  EXPECT(mlp_train_step(model, images, labels, rates, 0, &loss) == MLP_TRAIN_ERROR);
+  EXPECT(strcmp(mlp_train_error(), "step: expected 1 or more, found 0") == 0);
   EXPECT(mlp_train_step(model, images, labels, rates, 1, &loss) == MLP_TRAIN_OK);
   EXPECT(loss == before); /* of before the update */
   EXPECT(mlp_train_forward(model, images, labels, &after) == MLP_TRAIN_OK);

@@ -91,6 +91,7 @@ Weights::~Weights() = default;
 
 Model::Model(std::shared_ptr<const Weights> weights, int threads) {
   if (weights == nullptr) throw std::runtime_error("a model needs weights");
+  if (threads < 0) throw std::runtime_error("threads: expected 0 or more, found " + std::to_string(threads));
   memory_ = std::make_unique<Memory>(std::move(weights), threads);
 }
 Model::~Model() = default;

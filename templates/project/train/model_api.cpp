@@ -56,6 +56,11 @@ constexpr std::size_t state_bytes() {
   return bytes;
 }
 
+/// Before anything is changed: the optimizers' first step is number 1.
+void require_step(const Hyper& hyper) {
+  if (hyper.step < 1) throw std::runtime_error("step: expected 1 or more, found " + std::to_string(hyper.step));
+}
+
 }  // namespace
 
 struct Model::Memory {
@@ -142,7 +147,10 @@ struct Model::Memory {
   const Program& program = choose_program();
 };
 
-Model::Model(int threads) : memory_(std::make_unique<Memory>(threads)) {}
+Model::Model(int threads) {
+  if (threads < 0) throw std::runtime_error("threads: expected 0 or more, found " + std::to_string(threads));
+  memory_ = std::make_unique<Memory>(threads);
+}
 Model::~Model() = default;
 
 double Model::forward(@{ parameters }@{% if random %}, const Hyper& hyper{% endif %}) {
@@ -168,6 +176,7 @@ void Model::backward(@{ parameters }@) { memory_->program.backward(memory_->step
 {% endif %}
 
 void Model::update(const Hyper& hyper) {
+  require_step(hyper);
   Step step{memory_->threads, memory_->in, memory_->param, memory_->grad, memory_->state, memory_->buf};
   step.hyper = hyper;
   memory_->program.update(step);
@@ -175,6 +184,7 @@ void Model::update(const Hyper& hyper) {
 
 {% endif %}
 double Model::step(@{ parameters }@, const Hyper& hyper) {
+  require_step(hyper);
   Step step = memory_->step(@{ argument_names }@);
   step.hyper = hyper;
   memory_->program.forward(step);

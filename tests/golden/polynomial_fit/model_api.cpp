@@ -105,6 +105,11 @@ constexpr std::size_t state_bytes() {
   return bytes;
 }
 
+/// Before anything is changed: the optimizers' first step is number 1.
+void require_step(const Hyper& hyper) {
+  if (hyper.step < 1) throw std::runtime_error("step: expected 1 or more, found " + std::to_string(hyper.step));
+}
+
 }  // namespace
 
 struct Model::Memory {
@@ -163,7 +168,10 @@ struct Model::Memory {
   const Program& program = choose_program();
 };
 
-Model::Model(int threads) : memory_(std::make_unique<Memory>(threads)) {}
+Model::Model(int threads) {
+  if (threads < 0) throw std::runtime_error("threads: expected 0 or more, found " + std::to_string(threads));
+  memory_ = std::make_unique<Memory>(threads);
+}
 Model::~Model() = default;
 
 double Model::forward(const float* x /* [2000,3] */, const float* y /* [2000] */) {
@@ -174,12 +182,14 @@ double Model::forward(const float* x /* [2000,3] */, const float* y /* [2000] */
 void Model::backward(const float* x /* [2000,3] */, const float* y /* [2000] */) { memory_->program.backward(memory_->step(x, y)); }
 
 void Model::update(const Hyper& hyper) {
+  require_step(hyper);
   Step step{memory_->threads, memory_->in, memory_->param, memory_->grad, memory_->state, memory_->buf};
   step.hyper = hyper;
   memory_->program.update(step);
 }
 
 double Model::step(const float* x /* [2000,3] */, const float* y /* [2000] */, const Hyper& hyper) {
+  require_step(hyper);
   Step step = memory_->step(x, y);
   step.hyper = hyper;
   memory_->program.forward(step);

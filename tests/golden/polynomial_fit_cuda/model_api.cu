@@ -77,6 +77,11 @@ int select(int device) {
   return device;
 }
 
+/// Before anything is changed: the optimizers' first step is number 1.
+void require_step(const Hyper& hyper) {
+  if (hyper.step < 1) throw std::runtime_error("step: expected 1 or more, found " + std::to_string(hyper.step));
+}
+
 }  // namespace
 
 struct Model::Memory {
@@ -185,6 +190,7 @@ void Model::backward(const float* x /* [2000,3] */, const float* y /* [2000] */)
 }
 
 void Model::update(const Hyper& hyper) {
+  require_step(hyper);
   select(memory_->device);
   Step step{memory_->context, memory_->in, memory_->param, memory_->grad, memory_->state, memory_->buf};
   step.hyper = hyper;
@@ -193,6 +199,7 @@ void Model::update(const Hyper& hyper) {
 }
 
 double Model::step(const float* x /* [2000,3] */, const float* y /* [2000] */, const Hyper& hyper) {
+  require_step(hyper);
   Step step = memory_->step(x, y);
   step.hyper = hyper;
   program.forward(step);

@@ -83,6 +83,11 @@ int select(int device) {
   return device;
 }
 
+/// Before anything is changed: the optimizers' first step is number 1.
+void require_step(const Hyper& hyper) {
+  if (hyper.step < 1) throw std::runtime_error("step: expected 1 or more, found " + std::to_string(hyper.step));
+}
+
 }  // namespace
 
 struct Model::Memory {
@@ -239,6 +244,7 @@ void Model::backward(@{ parameters }@) {
 }
 
 void Model::update(const Hyper& hyper) {
+  require_step(hyper);
   select(memory_->device);
   Step step{memory_->context, memory_->in, memory_->param, memory_->grad, memory_->state, memory_->buf};
   step.hyper = hyper;
@@ -248,6 +254,7 @@ void Model::update(const Hyper& hyper) {
 
 {% endif %}
 double Model::step(@{ parameters }@, const Hyper& hyper) {
+  require_step(hyper);
   Step step = memory_->step(@{ argument_names }@);
   step.hyper = hyper;
   program.forward(step);
