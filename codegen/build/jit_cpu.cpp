@@ -38,21 +38,40 @@ double seconds_since(Clock::time_point start) { return std::chrono::duration<dou
 
 std::string hash_of(const std::string& text) { return runtime::sha256(std::as_bytes(std::span(text.data(), text.size()))); }
 
-/// The compiler to start, and what identifies it.
+/// The command that starts the compiler, and what identifies it.
 struct Compiler {
-  std::string path, version;
+  std::vector<std::string> command;
+  std::string version;
 };
 
+/// $CXX: a program, or a command with arguments ("ccache g++"), as make and CMake take it. What a user chose is used or is an error.
+Compiler chosen_compiler(const std::string& chosen) {
+  std::vector<std::string> command;
+  if (!find_program(chosen).empty()) {
+    command.push_back(chosen);
+  } else {
+    std::istringstream words(chosen);
+    for (std::string word; words >> word;) command.push_back(word);
+  }
+  const std::string program = command.empty() ? std::string() : find_program(command[0]);
+  if (program.empty()) throw UserError(fmt::format("CXX: expected a C++20 compiler, found '{}': no such program", chosen));
+  command[0] = program;
+  std::vector<std::string> question = command;
+  question.emplace_back("--version");
+  const ProcessResult r = run_process(question, {.seconds = 20});
+  if (r.exit_status != 0) throw UserError(fmt::format("CXX: expected a C++20 compiler, found '{}': it fails on --version", chosen)).note(r.output);
+  return {command, r.output};
+}
+
 Compiler find_compiler() {
-  std::vector<std::string> names = {"c++", "g++", "clang++"};
-  if (const char* chosen = std::getenv("CXX"); chosen && *chosen) names.insert(names.begin(), chosen);
-  for (const std::string& name : names) {
+  if (const char* chosen = std::getenv("CXX"); chosen && *chosen) return chosen_compiler(chosen);
+  for (const char* name : {"c++", "g++", "clang++"}) {
     const std::string path = find_program(name);
     if (path.empty()) continue;
     const ProcessResult r = run_process({path, "--version"}, {.seconds = 20});
-    if (r.exit_status == 0) return {path, r.output};
+    if (r.exit_status == 0) return {{path}, r.output};
   }
-  throw UserError("running a graph needs a C++20 compiler: none of $CXX, c++, g++, clang++ was found in PATH");
+  throw UserError("running a graph needs a C++20 compiler: CXX names none, and neither c++ nor g++ nor clang++ is in PATH");
 }
 
 /// What -march=native depends on.
@@ -104,7 +123,7 @@ bool belongs_to_library(const std::string& path) {
 void compile_library(const std::map<std::string, std::string>& texts, const Compiler& compiler, const std::string& output,
                      const std::string& graph_name) {
   TemporaryFolder folder;
-  std::vector<std::string> command = {compiler.path};
+  std::vector<std::string> command = compiler.command;
   for (const std::string& f : flags(compiler)) command.push_back(f);
   for (const auto& [path, text] : texts) {
     write_file(fs::path(folder.path) / path, text);
@@ -216,7 +235,8 @@ std::unique_ptr<ir::Executable> compile_on_cpu(const ir::Graph& traced, const ir
 
   start = Clock::now();
   const Compiler compiler = find_compiler();
-  std::string all = compiler.path + "\n" + compiler.version + "\n" + processor() + "\n";
+  std::string all = compiler.version + "\n" + processor() + "\n";
+  for (const std::string& word : compiler.command) all += word + "\n";
   for (const std::string& f : flags(compiler)) all += f + "\n";
   for (const auto& [path, text] : texts) all += path + "\n" + std::to_string(text.size()) + "\n" + text;
   ArtefactCache cache(ArtefactCache::default_directory());

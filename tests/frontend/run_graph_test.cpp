@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <graven/graven.h>
+#include <cstdlib>
 #include <limits>
 
 #include "tests/frontend/error_text.h"
@@ -55,6 +56,25 @@ TEST(CompiledGraphs, UpdateInBackwardGivesTheSameBits) {
     EXPECT_EQ(apart[i].first, together[i].first);
     EXPECT_TRUE(equal(apart[i].second, together[i].second)) << apart[i].first;
   }
+}
+
+TEST(CompiledGraphs, TheCompilerIsTheOneThatIsChosenOrAnError) {
+  const char* given = std::getenv("CXX");
+  const std::string before = given ? given : "";
+  const auto error_with = [](const char* compiler) -> std::string {
+    setenv("CXX", compiler, 1);
+    Mlp model;
+    Infer graph(model);
+    try {
+      return equal(graph(ones({2, 6})), model(ones({2, 6})).softmax(1)) ? "none" : "other numbers";
+    } catch (const UserError& e) {
+      return e.what();
+    }
+  };
+  EXPECT_NE(error_with("/nonexistent/c++").find("CXX: expected a C++20 compiler, found '/nonexistent/c++': no such program"), std::string::npos);
+  EXPECT_NE(error_with("false").find("CXX: expected a C++20 compiler, found 'false': it fails on --version"), std::string::npos);
+  EXPECT_EQ(error_with("env GRAVEN_TEST=1 c++"), "none");
+  given ? setenv("CXX", before.c_str(), 1) : unsetenv("CXX");
 }
 
 /// Each parameter of the Mlp in a group of its own: another norm each, and the last one's gradient small enough to stay as it is.
