@@ -74,6 +74,11 @@ bool would_record(const std::vector<Tensor>& inputs) {
   return false;
 }
 
+Tensor filled(const Shape& shape, double value, DType dtype, const Tensor& beside, Location where) {
+  if (!would_record({beside})) return full(shape, value, dtype);
+  return active_trace()->record(ir::get_op("full"), {}, {{"shape", shape}, {"value", value}, {"dtype", dtype}}, where).at(0);
+}
+
 namespace {
 
 /// A tensor of a graph that is not being recorded here has no data to compute with.

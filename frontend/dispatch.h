@@ -19,6 +19,9 @@ Tensor apply(std::string_view op, std::vector<Tensor> inputs, ir::Attributes att
 /// Whether a call on these inputs would be recorded.
 bool would_record(const std::vector<Tensor>& inputs);
 
+/// A tensor of one value, recorded where a call on `beside` would be.
+Tensor filled(const Shape& shape, double value, DType dtype, const Tensor& beside, Location where);
+
 /// For views: `op` with `attributes` describes the view to the trace and to autograd; eagerly `make` computes it by strides, or returns an
 /// undefined tensor when strides cannot express it, and then the operator runs.
 template <class Make>

@@ -35,15 +35,6 @@ void require_window(const char* layer, Size2 kernel, Size2 stride, Size2 padding
 
 }  // namespace
 
-Linear::Linear(std::int64_t in_features, std::int64_t out_features, LinearOptions options) {
-  require_positive(in_features, "in_features", "Linear");
-  require_positive(out_features, "out_features", "Linear");
-  weight = parameter("weight", default_weight({out_features, in_features}, options.dtype));
-  if (options.bias) bias = parameter("bias", default_bias(out_features, weight));
-  set_arguments(fmt::format("in_features={}, out_features={}, bias={}", in_features, out_features, python(options.bias)));
-}
-Tensor Linear::forward(Tensor x) { return linear(Operand(x, call_location()), weight, bias); }
-
 Conv2d::Conv2d(std::int64_t in_channels, std::int64_t out_channels, Size2 kernel_size, Conv2dOptions options) : options_(options) {
   require_positive(in_channels, "in_channels", "Conv2d");
   require_positive(out_channels, "out_channels", "Conv2d");
@@ -92,8 +83,7 @@ AvgPool2d::AvgPool2d(Size2 kernel_size, AvgPool2dOptions options) : kernel_size_
 Tensor AvgPool2d::forward(Tensor x) { return avg_pool2d(Operand(x, call_location()), kernel_size_, options_); }
 
 AdaptiveAvgPool2d::AdaptiveAvgPool2d(Size2 output_size) : output_size_(output_size) {
-  if (output_size.height < 1 || output_size.width < 1)
-    throw UserError("AdaptiveAvgPool2d: output_size must be at least 1, got " + pair(output_size));
+  if (output_size.height < 1 || output_size.width < 1) throw UserError("AdaptiveAvgPool2d: output_size must be at least 1, got " + pair(output_size));
   set_arguments("output_size=" + single_or_pair(output_size));
 }
 Tensor AdaptiveAvgPool2d::forward(Tensor x) { return adaptive_avg_pool2d(Operand(x, call_location()), output_size_); }

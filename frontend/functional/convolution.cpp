@@ -6,6 +6,7 @@
 
 #include "frontend/dispatch.h"
 #include "frontend/functional/batched.h"
+#include "frontend/functional/windows.h"
 
 namespace graven {
 
@@ -143,6 +144,43 @@ Tensor conv_transpose1d(const Operand& x, const Tensor& weight, const Tensor& bi
                              .groups = o.groups,
                              .dilation = {1, o.dilation}})
         .squeeze(2, at);
+  });
+}
+
+Tensor conv_transpose3d(const Operand& x, const Tensor& weight, const Tensor& bias, const ConvTranspose3dFunctionOptions& o) {
+  const Location at = x.where();
+  require_weight(weight, 5, "conv_transpose3d", at);
+  return batched(x, 5, "conv_transpose3d", [&](const Tensor& volumes) {
+    const std::int64_t taps = weight.size(2), count = volumes.size(2);
+    const std::int64_t stride = o.stride.depth, dilation = o.dilation.depth, padding = o.padding.depth, more = o.output_padding.depth;
+    if (stride < 1 || dilation < 1 || padding < 0 || more < 0)
+      fail("conv_transpose3d", "stride and dilation must be positive, padding and output_padding not negative", at);
+    if (more != 0 && more >= std::max(stride, dilation))
+      fail("conv_transpose3d", "output_padding must be smaller than stride or dilation, got " + std::to_string(more), at);
+    const std::int64_t depth = (count - 1) * stride - 2 * padding + dilation * (taps - 1) + more + 1;
+    if (taps < 1 || count < 1 || depth < 1)
+      fail("conv_transpose3d", fmt::format("dimension 2 of the result would have {} elements: the padding is too large", depth), at);
+    // Planes behind each other are images side by side; each tap along the depth puts what it makes of them where it belongs.
+    const Tensor planes = volumes.permute({0, 2, 1, 3, 4}, at);
+    const Tensor images = planes.reshape({planes.shape()[0] * Dim(count), planes.shape()[2], planes.shape()[3], planes.shape()[4]}, at);
+    const ConvTranspose2dFunctionOptions options{.stride = {o.stride.height, o.stride.width},
+                                                 .padding = {o.padding.height, o.padding.width},
+                                                 .output_padding = {o.output_padding.height, o.output_padding.width},
+                                                 .groups = o.groups,
+                                                 .dilation = {o.dilation.height, o.dilation.width}};
+    Tensor sum;
+    for (std::int64_t k = 0; k < taps; ++k) {
+      const Tensor part = conv_transpose2d(Operand(images, at), weight.select(2, k, at), Tensor(), options);
+      const Tensor apart = part.reshape({planes.shape()[0], count, part.shape()[1], part.shape()[2], part.shape()[3]}, at);
+      const Tensor there = detail::placed(apart, 1, stride, k * dilation - padding, depth, at);
+      sum = sum.defined() ? add(Operand(sum, at), Operand(there, at)) : there;
+    }
+    const Tensor y = sum.permute({0, 2, 1, 3, 4}, at);
+    if (!bias.defined()) return y;
+    const std::int64_t channels = y.size(1);
+    if (bias.dim() != 1 || bias.size(0) != channels)
+      fail("conv_transpose3d", fmt::format("bias must have {} elements, got {}", channels, bias.describe()), at);
+    return add(Operand(y, at), Operand(bias.reshape({channels, 1, 1, 1}, at), at));
   });
 }
 

@@ -105,4 +105,22 @@ Tensor instance_norm(const Operand& operand, const Tensor& running_mean, const T
   return group_norm(operand, x.size(1), weight, bias, eps);
 }
 
+Tensor local_response_norm(const Operand& x, std::int64_t size, double alpha, double beta, double k) {
+  const Location where = x.where();
+  const Tensor& t = x.tensor();
+  if (size < 1) fail("local_response_norm", "size must be positive, got " + std::to_string(size), where);
+  if (t.dim() < 3) fail("local_response_norm", "expects [batch, channels, ...] with at least one more dimension, got " + t.describe(), where);
+  Sizes pads(static_cast<std::size_t>(2 * (t.dim() - 1)), 0);
+  pads[pads.size() - 2] = size / 2;
+  pads[pads.size() - 1] = (size - 1) / 2;
+  const Tensor squares = pad(Operand(square(x), where), pads);
+  Tensor sum;
+  for (std::int64_t i = 0; i < size; ++i) {
+    const Tensor part = squares.slice(1, i, i + t.size(1), 1, where);
+    sum = sum.defined() ? add(Operand(sum, where), Operand(part, where)) : part;
+  }
+  const Tensor scale = add(Operand(mul(Operand(sum, where), Operand(alpha / static_cast<double>(size), where)), where), Operand(k, where));
+  return div(x, Operand(pow(Operand(scale, where), Operand(beta, where)), where));
+}
+
 }  // namespace graven

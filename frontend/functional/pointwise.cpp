@@ -160,4 +160,19 @@ Tensor prelu(const Operand& x, const Tensor& weight) {
 
 Tensor softmin(const Operand& x, std::int64_t dim) { return softmax(Operand(neg(x), x.where()), dim); }
 
+Tensor logit(const Operand& x, std::optional<double> eps) {
+  const Location at = x.where();
+  const Operand t(eps ? clamp(x, *eps, 1 - *eps) : x.tensor(), at);
+  return log(Operand(div(t, Operand(sub(Operand(1.0, at), t), at)), at));
+}
+
+Tensor xlogy(const Operand& x, const Operand& y) {
+  const Location at = x.is_tensor() ? x.where() : y.where();
+  const Tensor edge = logical_or(Operand(le(y, Operand(0, at)), at), Operand(isinf(y), at));
+  const Tensor nothing = logical_and(Operand(eq(x, Operand(0, at)), at), Operand(edge, at));
+  // There log 1 stands in for log y, which is infinite, has no slope, or is no number.
+  const Tensor safe = where(Operand(nothing, at), Operand(1.0, at), y);
+  return mul(x, Operand(log(Operand(safe, at)), at));
+}
+
 }  // namespace graven

@@ -220,4 +220,50 @@ Tensor lp_pool2d(const Operand& x, double norm_type, Size2 kernel_size, std::opt
               kernel_size.height * kernel_size.width, x.where());
 }
 
+std::tuple<Tensor, Tensor> max_pool2d_with_indices(const Operand& x, Size2 kernel_size, const MaxPool2dOptions& o) {
+  const Location at = x.where();
+  const bool single = x.tensor().dim() == 3;
+  if (!single && x.tensor().dim() != 4) fail("max_pool2d_with_indices", "expects a tensor of 3 or 4 dimensions, got " + x.tensor().describe(), at);
+  const Tensor images = single ? x.tensor().unsqueeze(0, at) : x.tensor();
+  const Size2 stride = o.stride.value_or(kernel_size);
+  const std::vector<Tensor> pooled = detail::apply(ir::get_op("max_pool2d"), {images},
+                                                   {{"kernel_size", Sizes{kernel_size.height, kernel_size.width}},
+                                                    {"stride", Sizes{stride.height, stride.width}},
+                                                    {"padding", Sizes{o.padding.height, o.padding.width}},
+                                                    {"dilation", Sizes{o.dilation.height, o.dilation.width}},
+                                                    {"ceil_mode", o.ceil_mode}},
+                                                   at);
+  // The kernel's indices are places in the window: what each place adds to the position of the window's corner.
+  const std::int64_t width = images.size(3), rows = pooled[0].size(2), columns = pooled[0].size(3);
+  std::vector<std::int64_t> places, corners;
+  for (std::int64_t i = 0; i < kernel_size.height; ++i)
+    for (std::int64_t j = 0; j < kernel_size.width; ++j) places.push_back(i * o.dilation.height * width + j * o.dilation.width);
+  for (std::int64_t i = 0; i < rows; ++i)
+    for (std::int64_t j = 0; j < columns; ++j) corners.push_back((i * stride.height - o.padding.height) * width + j * stride.width - o.padding.width);
+  const Tensor place = pooled[1].to(DType::i64, at).reshape({-1}, at);
+  const Tensor added = index_select(Operand(from_data(places, {static_cast<std::int64_t>(places.size())}), at), 0, place);
+  const Tensor indices = add(Operand(added.reshape(pooled[0].shape(), at), at), Operand(from_data(corners, {rows, columns}), at));
+  return single ? std::tuple(pooled[0].squeeze(0, at), indices.squeeze(0, at)) : std::tuple(pooled[0], indices);
+}
+
+Tensor max_unpool2d(const Operand& x, const Tensor& indices, Size2 kernel_size, const MaxUnpool2dOptions& o) {
+  const Location at = x.where();
+  const Tensor& t = x.tensor();
+  const Size2 stride = o.stride.value_or(kernel_size);
+  if (t.dim() != 3 && t.dim() != 4) fail("max_unpool2d", "expects a tensor of 3 or 4 dimensions, got " + t.describe(), at);
+  if (indices.dtype() != DType::i64 || indices.shape() != t.shape())
+    fail("max_unpool2d", "the indices must be " + ir::describe(DType::i64, t.shape()) + ", got " + indices.describe(), at);
+  const Size2 size = o.output_size.value_or(Size2((t.size(-2) - 1) * stride.height - 2 * o.padding.height + kernel_size.height,
+                                                  (t.size(-1) - 1) * stride.width - 2 * o.padding.width + kernel_size.width));
+  if (size.height < 1 || size.width < 1) fail("max_unpool2d", fmt::format("the result would be {}x{}", size.height, size.width), at);
+  std::vector<Dim> planes(t.shape().begin(), t.shape().end() - 2), shape = planes, flat = planes;
+  planes.emplace_back(t.shape().back(1) * t.shape().back(0));
+  flat.emplace_back(size.height * size.width);
+  for (const std::int64_t n : {size.height, size.width}) shape.emplace_back(n);
+  const Shape lines(planes);
+  const Tensor nothing = detail::filled(Shape(flat), 0, t.dtype(), t, at);
+  const Tensor placed = scatter(Operand(nothing, at), -1, indices.reshape(lines, at), Operand(t.reshape(lines, at), at));
+  return placed.reshape(Shape(std::move(shape)), at);
+}
+
 }  // namespace graven

@@ -287,4 +287,36 @@ Tensor einsum(std::string_view equation, const std::vector<Tensor>& operands, Lo
   return Einsum(equation, operands, where).run();
 }
 
+Tensor bilinear(const Operand& x1, const Operand& x2, const Tensor& weight, const Tensor& bias) {
+  const Location at = x1.where();
+  const Tensor &a = x1.tensor(), &b = x2.tensor();
+  if (!weight.defined() || weight.dim() != 3)
+    fail("bilinear", "the weight must be [out, in1, in2], got " + (weight.defined() ? weight.describe() : std::string("none")), at);
+  const bool alike = a.dim() >= 1 && a.dim() == b.dim() && std::equal(a.shape().begin(), a.shape().end() - 1, b.shape().begin());
+  if (!alike || a.shape().back() != weight.shape()[1] || b.shape().back() != weight.shape()[2])
+    fail("bilinear",
+         "expects [..., " + weight.shape()[1].to_string() + "] and [..., " + weight.shape()[2].to_string() + "] for weight " + weight.describe() +
+             ", got " + a.describe() + " and " + b.describe(),
+         at);
+  const Tensor y = einsum("...i,oij,...j->...o", {a, weight, b}, at);
+  return bias.defined() ? add(Operand(y, at), Operand(bias, at)) : y;
+}
+
+Tensor trace(const Operand& x) {
+  if (x.tensor().dim() != 2) fail("trace", "expects a matrix, got " + x.tensor().describe(), x.where());
+  return sum(Operand(diagonal(x), x.where()));
+}
+
+Tensor cross(const Operand& a, const Operand& b, std::int64_t dim) {
+  const Location at = a.where();
+  const Tensor &x = a.tensor(), &y = b.tensor();
+  if (x.dim() == 0 || x.dim() != y.dim()) fail("cross", "expects tensors of as many dimensions, got " + x.describe() + " and " + y.describe(), at);
+  const std::int64_t axis = detail::normalize_dim(dim, x.dim(), "cross", at);
+  if (x.size(axis) != 3 || y.size(axis) != 3)
+    fail("cross", "dimension " + std::to_string(axis) + " must have 3 elements, got " + x.describe() + " and " + y.describe(), at);
+  // (1, 2, 0) and (2, 0, 1) of each.
+  const auto turned = [&](const Tensor& t, std::int64_t by) { return Operand(roll(Operand(t, at), {-by}, {axis}), at); };
+  return sub(Operand(mul(turned(x, 1), turned(y, 2)), at), Operand(mul(turned(x, 2), turned(y, 1)), at));
+}
+
 }  // namespace graven

@@ -1,5 +1,7 @@
 #include "graven/functional/random.h"
 
+#include <cmath>
+
 #include "frontend/dispatch.h"
 #include "frontend/random.h"
 #include "frontend/trace.h"
@@ -34,11 +36,8 @@ Tensor drop_channels(const char* function, const Operand& operand, double p, boo
   Shape shape;
   const std::size_t kept = x.dim() == rank ? 2 : 1;
   for (std::size_t d = 0; d < x.shape().rank(); ++d) shape.push_back(d < kept ? x.shape()[d] : Dim(1));
-  const bool recording = detail::would_record({x});
-  const Tensor whole =
-      recording ? detail::active_trace()->record(ir::get_op("full"), {}, {{"shape", shape}, {"value", 1.0}, {"dtype", x.dtype()}}, where).at(0)
-                : ones(shape, x.dtype());
-  return mul(Operand(x, where), Operand(drop(whole, p, recording, where), where));
+  const Tensor whole = detail::filled(shape, 1, x.dtype(), x, where);
+  return mul(Operand(x, where), Operand(drop(whole, p, detail::would_record({x}), where), where));
 }
 
 Tensor draw(const char* function, std::string_view op, const Operand& operand) {
@@ -74,6 +73,21 @@ Tensor randn_like(const Operand& x) { return draw("randn_like", "random_normal",
 Tensor bernoulli(const Operand& p) {
   const Tensor u = draw("bernoulli", "random_uniform", p);
   return lt(Operand(u, p.where()), Operand(p.tensor().detach(p.where()).to(u.dtype(), p.where()), p.where())).to(p.tensor().dtype(), p.where());
+}
+
+Tensor alpha_dropout(const Operand& operand, double p, bool training) {
+  const Location where = operand.where();
+  const Tensor& x = operand.tensor();
+  check_probability("alpha_dropout", p, where);
+  if (!ir::is_floating(x.dtype())) fail("alpha_dropout", "needs a floating-point tensor, got " + x.describe(), where);
+  if (!training || p == 0) return x;
+  if (p == 1) return mul(operand, Operand(0.0, where));
+  constexpr double kSaturation = -1.7580993408473766;  // of selu: -scale * alpha
+  const double scale = 1 / std::sqrt((1 - p) * (1 + p * kSaturation * kSaturation)), shift = -scale * p * kSaturation;
+  const Tensor whole = detail::filled(x.shape(), 1 - p, x.dtype(), x, where);
+  const Tensor kept = gt(Operand(drop(whole, p, detail::would_record({x}), where), where), Operand(0.0, where));
+  const Tensor held = graven::where(Operand(kept, where), operand, Operand(kSaturation, where));
+  return add(Operand(mul(Operand(held, where), Operand(scale, where)), where), Operand(shift, where));
 }
 
 }  // namespace graven

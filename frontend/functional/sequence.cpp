@@ -22,11 +22,19 @@ Tensor causal_mask(const Tensor& q, std::int64_t keys, Location where) {
 
 }  // namespace
 
-Tensor scaled_dot_product_attention(const Operand& query, const Tensor& key, const Tensor& value, const AttentionOptions& o) {
+Tensor scaled_dot_product_attention(const Operand& query, const Tensor& all_keys, const Tensor& all_values, const AttentionOptions& o) {
   const Location where = query.where();
   const Tensor& q = query.tensor();
   constexpr const char* kName = "scaled_dot_product_attention";
   const auto at = [where](const Tensor& t) { return Operand(t, where); };
+  Tensor key = all_keys, value = all_values;
+  if (o.enable_gqa) {
+    for (Tensor* t : {&key, &value}) {
+      if (q.dim() < 3 || t->dim() < 3 || t->size(-3) < 1 || q.size(-3) % t->size(-3) != 0)
+        fail(kName, "with enable_gqa the heads of key and value must divide the query's, got " + q.describe() + " and " + t->describe(), where);
+      if (t->size(-3) != q.size(-3)) *t = repeat_interleave(at(*t), q.size(-3) / t->size(-3), -3);
+    }
+  }
   if (q.dim() < 2 || key.dim() < 2 || value.dim() < 2)
     fail(kName, "expects [..., length, size], got " + q.describe() + ", " + key.describe() + ", " + value.describe(), where);
   if (q.shape().back() != key.shape().back()) fail(kName, "query and key must have one size, got " + q.describe() + " and " + key.describe(), where);

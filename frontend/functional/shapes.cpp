@@ -246,4 +246,62 @@ std::vector<Tensor> meshgrid(const std::vector<Tensor>& tensors, std::string_vie
   return grids;
 }
 
+Tensor pixel_shuffle(const Operand& x, std::int64_t upscale_factor) {
+  const Tensor& t = x.tensor();
+  const Location at = x.where();
+  const std::int64_t f = upscale_factor;
+  if (f < 1) fail("pixel_shuffle", "upscale_factor must be positive, got " + std::to_string(f), at);
+  if (t.dim() < 3 || t.size(-3) % (f * f) != 0)
+    fail("pixel_shuffle", fmt::format("expects [..., channels, h, w] with channels a multiple of {}, got {}", f * f, t.describe()), at);
+  std::vector<Dim> apart(t.shape().begin(), t.shape().end() - 3), shape = apart;
+  const Dim channels(t.size(-3) / (f * f)), height = t.shape().back(1), width = t.shape().back(0);
+  const std::int64_t first = static_cast<std::int64_t>(apart.size());
+  for (const Dim& d : {channels, Dim(f), Dim(f), height, width}) apart.push_back(d);
+  for (const Dim& d : {channels, height * Dim(f), width * Dim(f)}) shape.push_back(d);
+  Sizes order(static_cast<std::size_t>(first));
+  std::iota(order.begin(), order.end(), 0);
+  for (const std::int64_t d : {0, 3, 1, 4, 2}) order.push_back(first + d);
+  return t.reshape(Shape(std::move(apart)), at).permute(order, at).reshape(Shape(std::move(shape)), at);
+}
+
+Tensor pixel_unshuffle(const Operand& x, std::int64_t downscale_factor) {
+  const Tensor& t = x.tensor();
+  const Location at = x.where();
+  const std::int64_t f = downscale_factor;
+  if (f < 1) fail("pixel_unshuffle", "downscale_factor must be positive, got " + std::to_string(f), at);
+  if (t.dim() < 3 || t.size(-2) % f != 0 || t.size(-1) % f != 0)
+    fail("pixel_unshuffle", fmt::format("expects [..., channels, h, w] with h and w multiples of {}, got {}", f, t.describe()), at);
+  std::vector<Dim> apart(t.shape().begin(), t.shape().end() - 3), shape = apart;
+  const Dim channels = t.shape().back(2), height(t.size(-2) / f), width(t.size(-1) / f);
+  const std::int64_t first = static_cast<std::int64_t>(apart.size());
+  for (const Dim& d : {channels, height, Dim(f), width, Dim(f)}) apart.push_back(d);
+  for (const Dim& d : {channels * Dim(f * f), height, width}) shape.push_back(d);
+  Sizes order(static_cast<std::size_t>(first));
+  std::iota(order.begin(), order.end(), 0);
+  for (const std::int64_t d : {0, 2, 4, 1, 3}) order.push_back(first + d);
+  return t.reshape(Shape(std::move(apart)), at).permute(order, at).reshape(Shape(std::move(shape)), at);
+}
+
+Tensor channel_shuffle(const Operand& x, std::int64_t groups) {
+  const Tensor& t = x.tensor();
+  const Location at = x.where();
+  if (groups < 1) fail("channel_shuffle", "groups must be positive, got " + std::to_string(groups), at);
+  if (t.dim() < 3 || t.size(1) % groups != 0)
+    fail("channel_shuffle", fmt::format("expects [batch, channels, ...] with channels a multiple of {}, got {}", groups, t.describe()), at);
+  return unflatten(x, 1, {groups, t.size(1) / groups}).transpose(1, 2, at).reshape(t.shape(), at);
+}
+
+Tensor diff(const Operand& x, std::int64_t n, std::int64_t dim) {
+  Tensor t = x.tensor();
+  const Location at = x.where();
+  if (n < 0) fail("diff", "n must not be negative, got " + std::to_string(n), at);
+  if (t.dim() == 0) fail("diff", "a scalar has no dimensions", at);
+  const std::int64_t axis = normalize_dim(dim, t.dim(), "diff", at);
+  for (; n > 0 && t.size(axis) > 0; --n) {
+    const Tensor before = t.slice(axis, 0, t.size(axis) - 1, 1, at), behind = t.slice(axis, 1, t.size(axis), 1, at);
+    t = t.dtype() == DType::boolean ? logical_xor(Operand(behind, at), Operand(before, at)) : sub(Operand(behind, at), Operand(before, at));
+  }
+  return t;
+}
+
 }  // namespace graven

@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "graven/functional.h"
 #include "graven/init.h"
 
 namespace graven::nn::arguments {
@@ -30,6 +31,9 @@ inline std::string tuple(const std::vector<double>& values) {
   for (std::size_t i = 0; i < values.size(); ++i) text += (i ? ", " : "") + number(values[i]);
   return text + (values.size() == 1 ? ",)" : ")");
 }
+
+/// One number where both are the same.
+inline std::string tuple(Size2 s) { return s.height == s.width ? std::to_string(s.height) : tuple(std::vector<std::int64_t>{s.height, s.width}); }
 
 inline void require_positive(std::int64_t value, const char* what, const char* layer) {
   if (value < 1) throw UserError(fmt::format("{}: {} must be positive, got {}", layer, what, value));

@@ -160,4 +160,20 @@ Tensor ConvTranspose2d::forward(Tensor x) {
                            .dilation = options_.dilation});
 }
 
+ConvTranspose3d::ConvTranspose3d(std::int64_t in_channels, std::int64_t out_channels, Size3 kernel_size, ConvTranspose3dOptions options)
+    : options_(options) {
+  set_arguments(set_up_transposed("ConvTranspose3d", in_channels, out_channels, kernel_size, options_));
+  weight = parameter("weight", default_weight({in_channels, out_channels / options_.groups, kernel_size.depth, kernel_size.height, kernel_size.width},
+                                              options_.dtype));
+  if (options_.bias) bias = parameter("bias", default_bias(out_channels, weight));
+}
+Tensor ConvTranspose3d::forward(Tensor x) {
+  return conv_transpose3d(Operand(x, call_location()), weight, bias,
+                          {.stride = options_.stride,
+                           .padding = options_.padding,
+                           .output_padding = options_.output_padding,
+                           .groups = options_.groups,
+                           .dilation = options_.dilation});
+}
+
 }  // namespace graven::nn

@@ -157,4 +157,13 @@ Tensor GroupNorm::forward(Tensor x) {
   return group_norm(Operand(x, where), groups_, weight, bias, eps_);
 }
 
+LocalResponseNorm::LocalResponseNorm(std::int64_t size, LocalResponseNormOptions options) : size_(size), options_(options) {
+  arguments::require_positive(size, "size", "LocalResponseNorm");
+  set_arguments(fmt::format("{}, alpha={}, beta={}, k={}", size, arguments::number(options.alpha), arguments::number(options.beta),
+                            arguments::number(options.k)));
+}
+Tensor LocalResponseNorm::forward(Tensor x) {
+  return local_response_norm(Operand(x, call_location()), size_, options_.alpha, options_.beta, options_.k);
+}
+
 }  // namespace graven::nn

@@ -7,7 +7,7 @@ namespace graven::nn {
 namespace {
 
 std::string text(std::int64_t n) { return std::to_string(n); }
-std::string text(Size2 s) { return s.height == s.width ? std::to_string(s.height) : arguments::tuple(std::vector<std::int64_t>{s.height, s.width}); }
+std::string text(Size2 s) { return arguments::tuple(s); }
 std::string text(Size3 s) {
   return s == Size3(s.depth) ? std::to_string(s.depth) : arguments::tuple(std::vector<std::int64_t>{s.depth, s.height, s.width});
 }
@@ -65,5 +65,15 @@ LPPool2d::LPPool2d(double norm_type, Size2 kernel_size, std::optional<Size2> str
   set_arguments(power(norm_type, text(kernel_size), stride ? std::optional(text(*stride)) : std::nullopt, ceil_mode));
 }
 Tensor LPPool2d::forward(Tensor x) { return lp_pool2d(Operand(x, call_location()), norm_type_, kernel_size_, stride_, ceil_mode_); }
+
+MaxUnpool2d::MaxUnpool2d(Size2 kernel_size, MaxUnpool2dLayerOptions options) : kernel_(kernel_size), options_(options) {
+  const auto both = [](Size2 s) { return arguments::tuple(std::vector<std::int64_t>{s.height, s.width}); };
+  set_arguments(
+      fmt::format("kernel_size={}, stride={}, padding={}", both(kernel_size), both(options.stride.value_or(kernel_size)), both(options.padding)));
+}
+Tensor MaxUnpool2d::forward(Tensor x, Tensor indices, std::optional<Size2> output_size) {
+  return max_unpool2d(Operand(x, call_location()), indices, kernel_,
+                      {.stride = options_.stride, .padding = options_.padding, .output_size = output_size});
+}
 
 }  // namespace graven::nn

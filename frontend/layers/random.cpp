@@ -21,5 +21,7 @@ Dropout2d::Dropout2d(double p) : p_(p) { set_arguments(dropout_arguments("Dropou
 Tensor Dropout2d::forward(Tensor x) { return dropout2d(Operand(x, call_location()), p_, is_training()); }
 Dropout3d::Dropout3d(double p) : p_(p) { set_arguments(dropout_arguments("Dropout3d", p)); }
 Tensor Dropout3d::forward(Tensor x) { return dropout3d(Operand(x, call_location()), p_, is_training()); }
+AlphaDropout::AlphaDropout(double p) : p_(p) { set_arguments(dropout_arguments("AlphaDropout", p)); }
+Tensor AlphaDropout::forward(Tensor x) { return alpha_dropout(Operand(x, call_location()), p_, is_training()); }
 
 }  // namespace graven::nn

@@ -6,7 +6,6 @@
 #include "frontend/dispatch.h"
 #include "frontend/functional/at.h"
 #include "frontend/layers/arguments.h"
-#include "frontend/trace.h"
 #include "graven/functional.h"
 #include "graven/init.h"
 
@@ -141,17 +140,54 @@ std::pair<Tensor, Tensor> MultiheadAttention::forward(Tensor query, Tensor key, 
 
 // ---- recurrent ------------------------------------------------------------------------------------------------------------------------
 
+namespace {
+
+/// What makes a step: how many gates there are of which size, and whether the one of an RNN is relu.
+struct Gates {
+  std::int64_t count, size;
+  bool rectified;
+};
+
+/// One step: `projected` is W_ih x + b_ih[batch, gates * hidden].
+std::vector<Tensor> step(const Gates& gates, const RecurrentWeights& w, const Tensor& projected, const std::vector<Tensor>& state, Location where) {
+  const At at(where);
+  const Tensor recurrent = linear(at(state[0]), w.weight_hh, w.bias_hh);
+  const auto gate = [&](const Tensor& t, std::int64_t i) { return t.slice(-1, i * gates.size, (i + 1) * gates.size, 1, where); };
+  if (gates.count == 1) {
+    const Tensor sum = at.add(projected, recurrent);
+    return {gates.rectified ? relu(at(sum)) : tanh(at(sum))};
+  }
+  if (gates.count == 4) {
+    const Tensor sum = at.add(projected, recurrent);
+    const Tensor i = sigmoid(at(gate(sum, 0))), f = sigmoid(at(gate(sum, 1))), g = tanh(at(gate(sum, 2))), o = sigmoid(at(gate(sum, 3)));
+    const Tensor c = at.add(at.mul(f, state[1]), at.mul(i, g));
+    return {at.mul(o, tanh(at(c))), c};
+  }
+  const Tensor r = sigmoid(at(at.add(gate(projected, 0), gate(recurrent, 0)))), z = sigmoid(at(at.add(gate(projected, 1), gate(recurrent, 1))));
+  const Tensor n = tanh(at(at.add(gate(projected, 2), at.mul(r, gate(recurrent, 2)))));
+  return {at.add(n, at.mul(z, at.sub(state[0], n)))};
+}
+
+/// Checks the arguments of a layer or a cell.
+void check_recurrent(const std::string& name, std::int64_t gates, std::int64_t input_size, std::int64_t hidden_size,
+                     const std::string& nonlinearity) {
+  if (input_size < 1 || hidden_size < 1)
+    throw UserError(fmt::format("{}: input_size and hidden_size must be positive, got {} and {}", name, input_size, hidden_size));
+  if (nonlinearity != "tanh" && (nonlinearity != "relu" || gates != 1))
+    throw UserError(name + ": nonlinearity must be tanh, or relu for an RNN, got '" + nonlinearity + "'");
+}
+
+}  // namespace
+
 template <class Layer>
 Recurrent<Layer>::Recurrent(const char* name, std::int64_t gates, std::int64_t input_size, std::int64_t hidden_size, RecurrentOptions options)
     : name_(name), gates_(gates), input_(input_size), hidden_(hidden_size), options_(std::move(options)) {
   const auto require = [&](bool good, const std::string& text) {
     if (!good) throw UserError(name_ + ": " + text);
   };
-  require(input_size > 0 && hidden_size > 0, fmt::format("input_size and hidden_size must be positive, got {} and {}", input_size, hidden_size));
+  check_recurrent(name_, gates, input_size, hidden_size, options_.nonlinearity);
   require(options_.num_layers > 0, fmt::format("num_layers must be positive, got {}", options_.num_layers));
   require(options_.dropout >= 0 && options_.dropout <= 1, "dropout must lie in [0, 1], got " + number(options_.dropout));
-  require(options_.nonlinearity == "tanh" || (options_.nonlinearity == "relu" && name_ == "RNN"),
-          "nonlinearity must be tanh, or relu for an RNN, got '" + options_.nonlinearity + "'");
   const double bound = 1 / std::sqrt(static_cast<double>(hidden_size));
   const std::int64_t rows = gates * hidden_size, count = options_.bidirectional ? 2 : 1;
   for (std::int64_t layer = 0; layer < options_.num_layers; ++layer)
@@ -160,7 +196,7 @@ Recurrent<Layer>::Recurrent(const char* name, std::int64_t gates, std::int64_t i
       const auto make = [&](const char* what, const Shape& shape) {
         return this->parameter(what + suffix, init::uniform_(zeros(shape), -bound, bound));
       };
-      Direction direction;
+      RecurrentWeights direction;
       direction.weight_ih = make("weight_ih", {rows, layer == 0 ? input_size : count * hidden_size});
       direction.weight_hh = make("weight_hh", {rows, hidden_size});
       if (options_.bias) {
@@ -176,27 +212,6 @@ Recurrent<Layer>::Recurrent(const char* name, std::int64_t gates, std::int64_t i
   if (options_.dropout != 0) text += ", dropout=" + number(options_.dropout);
   if (options_.bidirectional) text += ", bidirectional=True";
   this->set_arguments(std::move(text));
-}
-
-/// One step: `projected` is W_ih x + b_ih[batch, gates * hidden].
-template <class Layer>
-std::vector<Tensor> Recurrent<Layer>::step(const Direction& d, const Tensor& projected, std::vector<Tensor> state, Location where) const {
-  const At at(where);
-  const Tensor recurrent = linear(at(state[0]), d.weight_hh, d.bias_hh);
-  const auto gate = [&](const Tensor& t, std::int64_t i) { return t.slice(-1, i * hidden_, (i + 1) * hidden_, 1, where); };
-  if (gates_ == 1) {
-    const Tensor sum = at.add(projected, recurrent);
-    return {options_.nonlinearity == "tanh" ? tanh(at(sum)) : relu(at(sum))};
-  }
-  if (gates_ == 4) {
-    const Tensor sum = at.add(projected, recurrent);
-    const Tensor i = sigmoid(at(gate(sum, 0))), f = sigmoid(at(gate(sum, 1))), g = tanh(at(gate(sum, 2))), o = sigmoid(at(gate(sum, 3)));
-    const Tensor c = at.add(at.mul(f, state[1]), at.mul(i, g));
-    return {at.mul(o, tanh(at(c))), c};
-  }
-  const Tensor r = sigmoid(at(at.add(gate(projected, 0), gate(recurrent, 0)))), z = sigmoid(at(at.add(gate(projected, 1), gate(recurrent, 1))));
-  const Tensor n = tanh(at(at.add(gate(projected, 2), at.mul(r, gate(recurrent, 2)))));
-  return {at.add(n, at.mul(z, at.sub(state[0], n)))};
 }
 
 template <class Layer>
@@ -222,20 +237,16 @@ std::pair<Tensor, std::vector<Tensor>> Recurrent<Layer>::run(Tensor x, std::vect
   const auto initial = [&](std::int64_t which, std::int64_t index) {
     if (static_cast<std::size_t>(which) < state.size() && state[static_cast<std::size_t>(which)].defined())
       return state[static_cast<std::size_t>(which)].select(0, index, where);
-    if (!none.defined()) {
-      const Shape shape{batch, hidden_};
-      const ir::Attributes zero{{"shape", shape}, {"value", 0.0}, {"dtype", x.dtype()}};
-      none = graven::detail::would_record({x}) ? graven::detail::active_trace()->record(ir::get_op("full"), {}, zero, where).at(0)
-                                               : zeros(shape, x.dtype());
-    }
+    if (!none.defined()) none = graven::detail::filled({batch, hidden_}, 0, x.dtype(), x, where);
     return none;
   };
+  const Gates gates{gates_, hidden_, options_.nonlinearity == "relu"};
   std::vector<std::vector<Tensor>> last(static_cast<std::size_t>(states));
   for (std::int64_t layer = 0; layer < options_.num_layers; ++layer) {
     std::vector<std::vector<Tensor>> results;
     for (std::int64_t d = 0; d < count; ++d) {
       const std::int64_t index = layer * count + d;
-      const Direction& direction = directions_[static_cast<std::size_t>(index)];
+      const RecurrentWeights& direction = directions_[static_cast<std::size_t>(index)];
       // All steps' inputs in one product.
       const Tensor projected = linear(at(x), direction.weight_ih, direction.bias_ih);
       std::vector<Tensor> now;
@@ -243,7 +254,7 @@ std::pair<Tensor, std::vector<Tensor>> Recurrent<Layer>::run(Tensor x, std::vect
       std::vector<Tensor> outputs(static_cast<std::size_t>(length));
       for (std::int64_t t = 0; t < length; ++t) {
         const std::int64_t at_step = d == 0 ? t : length - 1 - t;
-        now = step(direction, projected.select(0, at_step, where), std::move(now), where);
+        now = step(gates, direction, projected.select(0, at_step, where), now, where);
         outputs[static_cast<std::size_t>(at_step)] = now[0];
       }
       for (std::size_t s = 0; s < last.size(); ++s) last[s].push_back(now[s]);
@@ -284,5 +295,67 @@ std::pair<Tensor, Tensor> GRU::forward(Tensor x, Tensor h0) {
   auto [y, states] = run(x, {h0});
   return {y, states[0]};
 }
+
+template <class Layer>
+RecurrentCell<Layer>::RecurrentCell(const char* name, std::int64_t gates, std::int64_t input_size, std::int64_t hidden_size,
+                                    RecurrentCellOptions options)
+    : name_(name), gates_(gates), input_(input_size), hidden_(hidden_size), options_(std::move(options)) {
+  check_recurrent(name_, gates, input_size, hidden_size, options_.nonlinearity);
+  const double bound = 1 / std::sqrt(static_cast<double>(hidden_size));
+  const auto make = [&](const char* what, const Shape& shape) { return this->parameter(what, init::uniform_(zeros(shape), -bound, bound)); };
+  weight_ih = make("weight_ih", {gates * hidden_size, input_size});
+  weight_hh = make("weight_hh", {gates * hidden_size, hidden_size});
+  if (options_.bias) {
+    bias_ih = make("bias_ih", {gates * hidden_size});
+    bias_hh = make("bias_hh", {gates * hidden_size});
+  }
+  std::string text = fmt::format("{}, {}", input_size, hidden_size);
+  if (!options_.bias) text += ", bias=False";
+  if (options_.nonlinearity != "tanh") text += ", nonlinearity=" + options_.nonlinearity;
+  this->set_arguments(std::move(text));
+}
+
+template <class Layer>
+std::vector<Tensor> RecurrentCell<Layer>::run(Tensor x, std::vector<Tensor> state) {
+  const At at(this->call_location());
+  const Location where = at.where();
+  const bool batched = x.dim() == 2;
+  if (!batched && x.dim() != 1) fail(name_, "expects [batch, input], or [input] without a batch, got " + x.describe(), where);
+  if (x.shape().back() != Dim(input_)) fail(name_, "expects " + std::to_string(input_) + " numbers a step, got " + x.describe(), where);
+  if (!batched) x = x.unsqueeze(0, where);
+  const Shape expected{x.shape()[0], hidden_};
+  for (Tensor& s : state) {
+    if (!s.defined()) {
+      s = graven::detail::filled(expected, 0, x.dtype(), x, where);
+      continue;
+    }
+    if (!batched) s = s.unsqueeze(0, where);
+    if (s.shape() != expected) fail(name_, "a state must be " + ir::describe(x.dtype(), expected) + ", got " + s.describe(), where);
+  }
+  const RecurrentWeights weights{weight_ih, weight_hh, bias_ih, bias_hh};
+  const Tensor projected = linear(at(x), weights.weight_ih, weights.bias_ih);
+  std::vector<Tensor> next = step({gates_, hidden_, options_.nonlinearity == "relu"}, weights, projected, state, where);
+  if (!batched)
+    for (Tensor& s : next) s = s.squeeze(0, where);
+  return next;
+}
+template class RecurrentCell<RNNCell>;
+template class RecurrentCell<LSTMCell>;
+template class RecurrentCell<GRUCell>;
+
+RNNCell::RNNCell(std::int64_t input_size, std::int64_t hidden_size, RecurrentCellOptions options)
+    : RecurrentCell("RNNCell", 1, input_size, hidden_size, std::move(options)) {}
+Tensor RNNCell::forward(Tensor x, Tensor h) { return run(x, {h})[0]; }
+
+LSTMCell::LSTMCell(std::int64_t input_size, std::int64_t hidden_size, RecurrentCellOptions options)
+    : RecurrentCell("LSTMCell", 4, input_size, hidden_size, std::move(options)) {}
+std::pair<Tensor, Tensor> LSTMCell::forward(Tensor x, std::pair<Tensor, Tensor> state) {
+  const std::vector<Tensor> next = run(x, {state.first, state.second});
+  return {next[0], next[1]};
+}
+
+GRUCell::GRUCell(std::int64_t input_size, std::int64_t hidden_size, RecurrentCellOptions options)
+    : RecurrentCell("GRUCell", 3, input_size, hidden_size, std::move(options)) {}
+Tensor GRUCell::forward(Tensor x, Tensor h) { return run(x, {h})[0]; }
 
 }  // namespace graven::nn

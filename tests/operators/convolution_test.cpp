@@ -54,6 +54,19 @@ TEST(Convolution, AgreesWithPyTorch) {
                              .groups = number(f, "groups", 1),
                              .dilation = size2(f, "dilation", 1)});
   });
+  functions["conv_transpose3d"] = one([](const Fixture& f) {
+    return conv_transpose3d(f.tensor("x"), f.tensor("weight"), f.tensor("bias"),
+                            {.stride = size3(f, "stride", 1),
+                             .padding = size3(f, "padding", 0),
+                             .output_padding = size3(f, "output_padding", 0),
+                             .groups = number(f, "groups", 1),
+                             .dilation = size3(f, "dilation", 1)});
+  });
+  const auto windows = [](const Fixture& f) {
+    return WindowOptions{.dilation = size2(f, "dilation", 1), .padding = size2(f, "padding", 0), .stride = size2(f, "stride", 1)};
+  };
+  functions["unfold"] = one([=](const Fixture& f) { return unfold(f.tensor("x"), size2(f, "kernel_size"), windows(f)); });
+  functions["fold"] = one([=](const Fixture& f) { return fold(f.tensor("x"), size2(f, "output_size"), size2(f, "kernel_size"), windows(f)); });
   // Layers with the case's weights.
   functions["Conv1d"] = one([](const Fixture& f) {
     return run(nn::Conv1d(3, 2, 3, {.stride = number(f, "stride", 1), .padding = 2, .padding_mode = f.text("padding_mode")}), f);

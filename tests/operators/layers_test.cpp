@@ -201,14 +201,49 @@ std::map<std::string, Function> pooling_and_upsampling_layers() {
       {"UpsamplingBilinear2d(size=(3, 8))", layer(nn::UpsamplingBilinear2d({.size = {3, 8}}))},
   };
 }
+std::map<std::string, Function> rearranging_layers() {
+  const auto cell = [](auto module) { return one([module](const Fixture& f) { return prepared(module, f)(f.tensor("x"), f.tensor("target")); }); };
+  return {
+      {"Unflatten(1, (2, 3))", layer(nn::Unflatten(1, {2, 3}))},
+      {"PixelShuffle(2)", layer(nn::PixelShuffle(2))},
+      {"PixelUnshuffle(2)", layer(nn::PixelUnshuffle(2))},
+      {"ChannelShuffle(3)", layer(nn::ChannelShuffle(3))},
+      {"Unfold(2)", layer(nn::Unfold(2))},
+      {"Unfold((2, 3), dilation=(1, 2), padding=1, stride=2)", layer(nn::Unfold({2, 3}, {.dilation = {1, 2}, .padding = 1, .stride = 2}))},
+      {"Fold((3, 4), 2)", layer(nn::Fold({3, 4}, 2))},
+      {"Fold(output_size=4, kernel_size=(2, 3), padding=1, stride=2)", layer(nn::Fold(4, {2, 3}, {.padding = 1, .stride = 2}))},
+      {"LocalResponseNorm(2)", layer(nn::LocalResponseNorm(2))},
+      {"LocalResponseNorm(3, alpha=0.5, beta=0.6, k=2.0)", layer(nn::LocalResponseNorm(3, {.alpha = 0.5, .beta = 0.6, .k = 2}))},
+      {"Bilinear(3, 2, 4)", loss(nn::Bilinear(3, 2, 4))},
+      {"Bilinear(3, 2, 1, bias=False)", loss(nn::Bilinear(3, 2, 1, {.bias = false}))},
+      {"MaxUnpool2d(2)", loss(nn::MaxUnpool2d(2))},
+      {"RNNCell(3, 4)", cell(nn::RNNCell(3, 4))},
+      {"RNNCell(3, 4, bias=False, nonlinearity='relu')", cell(nn::RNNCell(3, 4, {.bias = false, .nonlinearity = "relu"}))},
+      {"GRUCell(3, 4)", cell(nn::GRUCell(3, 4))},
+      {"GRUCell(3, 4, bias=False)", cell(nn::GRUCell(3, 4, {.bias = false}))},
+  };
+}
 std::map<std::string, Function> dropout_layers() {
   return {
-      {"Dropout()", layer(nn::Dropout())},           {"Dropout(0.3)", layer(nn::Dropout(0.3))},     {"Dropout(0.0)", layer(nn::Dropout(0.0))},
-      {"Dropout(1.0)", layer(nn::Dropout(1.0))},     {"Dropout1d()", layer(nn::Dropout1d())},       {"Dropout1d(0.3)", layer(nn::Dropout1d(0.3))},
-      {"Dropout1d(0.0)", layer(nn::Dropout1d(0.0))}, {"Dropout1d(1.0)", layer(nn::Dropout1d(1.0))}, {"Dropout2d()", layer(nn::Dropout2d())},
-      {"Dropout2d(0.3)", layer(nn::Dropout2d(0.3))}, {"Dropout2d(0.0)", layer(nn::Dropout2d(0.0))}, {"Dropout2d(1.0)", layer(nn::Dropout2d(1.0))},
-      {"Dropout3d()", layer(nn::Dropout3d())},       {"Dropout3d(0.3)", layer(nn::Dropout3d(0.3))}, {"Dropout3d(0.0)", layer(nn::Dropout3d(0.0))},
+      {"Dropout()", layer(nn::Dropout())},
+      {"Dropout(0.3)", layer(nn::Dropout(0.3))},
+      {"Dropout(0.0)", layer(nn::Dropout(0.0))},
+      {"Dropout(1.0)", layer(nn::Dropout(1.0))},
+      {"Dropout1d()", layer(nn::Dropout1d())},
+      {"Dropout1d(0.3)", layer(nn::Dropout1d(0.3))},
+      {"Dropout1d(0.0)", layer(nn::Dropout1d(0.0))},
+      {"Dropout1d(1.0)", layer(nn::Dropout1d(1.0))},
+      {"Dropout2d()", layer(nn::Dropout2d())},
+      {"Dropout2d(0.3)", layer(nn::Dropout2d(0.3))},
+      {"Dropout2d(0.0)", layer(nn::Dropout2d(0.0))},
+      {"Dropout2d(1.0)", layer(nn::Dropout2d(1.0))},
+      {"Dropout3d()", layer(nn::Dropout3d())},
+      {"Dropout3d(0.3)", layer(nn::Dropout3d(0.3))},
+      {"Dropout3d(0.0)", layer(nn::Dropout3d(0.0))},
       {"Dropout3d(1.0)", layer(nn::Dropout3d(1.0))},
+      {"AlphaDropout()", layer(nn::AlphaDropout())},
+      {"AlphaDropout(0.0)", layer(nn::AlphaDropout(0.0))},
+      {"AlphaDropout(1.0)", layer(nn::AlphaDropout(1.0))},
   };
 }
 std::map<std::string, Function> products_layers() {
@@ -234,6 +269,9 @@ std::map<std::string, Function> products_layers() {
       {"ConvTranspose2d(2, 1, 2, stride=2)", layer(nn::ConvTranspose2d(2, 1, 2, {.stride = 2}))},
       {"ConvTranspose2d(2, 2, 3, stride=(2, 1), padding=1, output_padding=(1, 0), dilation=(1, 2))",
        layer(nn::ConvTranspose2d(2, 2, 3, {.stride = {2, 1}, .padding = 1, .output_padding = {1, 0}, .dilation = {1, 2}}))},
+      {"ConvTranspose3d(1, 2, 2)", layer(nn::ConvTranspose3d(1, 2, 2))},
+      {"ConvTranspose3d(1, 2, (2, 1, 3), stride=(2, 1, 1), padding=(1, 0, 1), output_padding=(1, 0, 0), bias=False)",
+       layer(nn::ConvTranspose3d(1, 2, {2, 1, 3}, {.stride = {2, 1, 1}, .padding = {1, 0, 1}, .output_padding = {1, 0, 0}, .bias = false}))},
       {"Embedding(5, 3)", layer(nn::Embedding(5, 3))},
       {"Embedding(5, 3, padding_idx=1)", layer(nn::Embedding(5, 3, {.padding_idx = 1}))},
   };
@@ -294,8 +332,8 @@ std::map<std::string, Function> printed_layers() {
 
 TEST(Layers, AgreeWithPyTorchs) {
   std::map<std::string, Function> functions;
-  for (const auto& group : {activations_layers, normalisation_layers, padding_layers, pooling_and_upsampling_layers, dropout_layers, products_layers,
-                            losses_layers, printed_layers})
+  for (const auto& group : {activations_layers, normalisation_layers, padding_layers, pooling_and_upsampling_layers, rearranging_layers,
+                            dropout_layers, products_layers, losses_layers, printed_layers})
     functions.merge(group());
   expect_family("layers", functions, tolerance::layers, tolerance::layer_gradients);
 }

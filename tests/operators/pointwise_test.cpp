@@ -117,6 +117,8 @@ TEST(Pointwise, AgreesWithPyTorch) {
   functions["addcdiv"] =
       one([](const Fixture& f) { return addcdiv(f.tensor("input"), f.tensor("tensor1"), f.tensor("tensor2"), f.number("value")); });
   functions["clamp"] = one([](const Fixture& f) { return clamp(f.tensor("input"), f.tensor("min"), f.tensor("max")); });
+  functions["logit"] = one([](const Fixture& f) { return logit(f.tensor("x"), f.has("eps") ? std::optional(f.number("eps")) : std::nullopt); });
+  functions["xlogy"] = one([](const Fixture& f) { return xlogy(f.tensor("x"), f.tensor("y")); });
   expect_family("pointwise", functions);
 }
 

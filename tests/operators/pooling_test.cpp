@@ -65,6 +65,23 @@ TEST(Pooling, AgreesWithPyTorch) {
       one([](const Fixture& f) { return lp_pool1d(f.tensor("x"), f.number("norm_type"), number(f, "kernel_size"), stride_of(f, number)); });
   functions["lp_pool2d"] =
       one([](const Fixture& f) { return lp_pool2d(f.tensor("x"), f.number("norm_type"), size2(f, "kernel_size"), stride_of(f, size2)); });
+  functions["max_pool2d_with_indices"] = [](const Fixture& f) {
+    const auto [y, indices] = max_pool2d_with_indices(
+        f.tensor("x"), size2(f, "kernel_size"),
+        {.stride = stride_of(f, size2), .padding = size2(f, "padding", 0), .dilation = size2(f, "dilation", 1), .ceil_mode = f.flag("ceil_mode")});
+    return std::vector<Tensor>{y, indices};
+  };
+  // Where max_pool2d took the elements of another image of the same sizes from.
+  functions["max_unpool2d"] = one([](const Fixture& f) {
+    const Tensor x = f.tensor("x");
+    const Size2 kernel = size2(f, "kernel_size"), padding = size2(f, "padding", 0);
+    const MaxPool2dOptions options{.stride = stride_of(f, size2), .padding = padding};
+    const Tensor other = flip(arange(x.size(-2) * x.size(-1)).to(f32).reshape({x.size(-2), x.size(-1)}), {0}).expand(x.shape());
+    const Tensor indices = std::get<1>(max_pool2d_with_indices(other, kernel, options));
+    return max_unpool2d(
+        max_pool2d(x, kernel, options) * 2, indices, kernel,
+        {.stride = options.stride, .padding = padding, .output_size = f.has("output_size") ? std::optional(size2(f, "output_size")) : std::nullopt});
+  });
   expect_family("pooling", functions);
 }
 

@@ -28,6 +28,10 @@ TEST(Products, AgreeWithPyTorch) {
     return einsum(f.text("equation"), operands);
   });
   functions["linear"] = one([](const Fixture& f) { return linear(f.tensor("input"), f.tensor("weight"), f.tensor("bias")); });
+  functions["bilinear"] =
+      one([](const Fixture& f) { return bilinear(f.tensor("input1"), f.tensor("input2"), f.tensor("weight"), f.tensor("bias")); });
+  functions["trace"] = one([](const Fixture& f) { return trace(f.tensor("x")); });
+  functions["cross"] = one([](const Fixture& f) { return cross(f.tensor("a"), f.tensor("b"), f.integer("dim")); });
   expect_family("products", functions);
 }
 

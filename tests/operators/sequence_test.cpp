@@ -13,6 +13,19 @@ nn::RecurrentOptions recurrent_options(const Fixture& f) {
           .nonlinearity = f.text("nonlinearity", "tanh")};
 }
 
+nn::TransformerLayerOptions transformer_options(const Fixture& f) {
+  return {.dim_feedforward = f.integer("dim_feedforward"),
+          .dropout = f.number("dropout"),
+          .activation = f.text("activation", "relu"),
+          .layer_norm_eps = f.number("layer_norm_eps", 1e-5),
+          .batch_first = f.flag("batch_first"),
+          .norm_first = f.flag("norm_first"),
+          .bias = f.flag("bias", true)};
+}
+nn::TransformerEncoderMasks encoder_masks(const Fixture& f) {
+  return {.src_mask = f.tensor("src_mask"), .src_key_padding_mask = f.tensor("src_key_padding_mask")};
+}
+
 template <class Layer>
 std::vector<Tensor> with_one_state(const Fixture& f) {
   Layer layer(f.integer("input_size"), f.integer("hidden_size"), recurrent_options(f));
@@ -22,41 +35,85 @@ std::vector<Tensor> with_one_state(const Fixture& f) {
 }
 
 TEST(Sequence, AgreesWithPyTorch) {
-  expect_family("sequence",
-                {
-                    {"scaled_dot_product_attention", one([](const Fixture& f) {
-                       const std::optional<double> scale = f.has("scale") ? std::optional(f.number("scale")) : std::nullopt;
-                       return scaled_dot_product_attention(f.tensor("query"), f.tensor("key"), f.tensor("value"),
-                                                           {.attn_mask = f.tensor("attn_mask"), .is_causal = f.flag("is_causal"), .scale = scale});
-                     })},
-                    {"MultiheadAttention",
-                     [](const Fixture& f) {
-                       nn::MultiheadAttentionOptions options{.bias = f.flag("bias", true), .batch_first = f.flag("batch_first")};
-                       if (f.has("kdim")) options.kdim = f.integer("kdim");
-                       if (f.has("vdim")) options.vdim = f.integer("vdim");
-                       nn::MultiheadAttention layer(f.integer("embed_dim"), f.integer("num_heads"), options);
-                       f.give_parameters(layer);
-                       const Tensor query = f.tensor("query");
-                       const Tensor key = f.tensor("key").defined() ? f.tensor("key") : query;
-                       const Tensor value = f.tensor("value").defined() ? f.tensor("value") : key;
-                       const nn::MultiheadAttentionCall call{.key_padding_mask = f.tensor("key_padding_mask"),
-                                                             .need_weights = f.flag("need_weights", true),
-                                                             .attn_mask = f.tensor("attn_mask"),
-                                                             .average_attn_weights = f.flag("average_attn_weights", true)};
-                       const auto [y, weights] = layer(query, key, value, call);
-                       return weights.defined() ? std::vector<Tensor>{y, weights} : std::vector<Tensor>{y};
-                     }},
-                    {"RNN", with_one_state<nn::RNN>},
-                    {"GRU", with_one_state<nn::GRU>},
-                    {"LSTM",
-                     [](const Fixture& f) {
-                       nn::LSTM layer(f.integer("input_size"), f.integer("hidden_size"), recurrent_options(f));
-                       f.give_parameters(layer);
-                       const auto [y, state] = layer(f.tensor("x"), std::pair(f.tensor("h0"), f.tensor("c0")));
-                       return std::vector<Tensor>{y, state.first, state.second};
-                     }},
-                },
-                tolerance::layers, tolerance::layer_gradients);
+  expect_family(
+      "sequence",
+      {
+          {"scaled_dot_product_attention", one([](const Fixture& f) {
+             const std::optional<double> scale = f.has("scale") ? std::optional(f.number("scale")) : std::nullopt;
+             return scaled_dot_product_attention(
+                 f.tensor("query"), f.tensor("key"), f.tensor("value"),
+                 {.attn_mask = f.tensor("attn_mask"), .is_causal = f.flag("is_causal"), .scale = scale, .enable_gqa = f.flag("enable_gqa")});
+           })},
+          {"MultiheadAttention",
+           [](const Fixture& f) {
+             nn::MultiheadAttentionOptions options{.bias = f.flag("bias", true), .batch_first = f.flag("batch_first")};
+             if (f.has("kdim")) options.kdim = f.integer("kdim");
+             if (f.has("vdim")) options.vdim = f.integer("vdim");
+             nn::MultiheadAttention layer(f.integer("embed_dim"), f.integer("num_heads"), options);
+             f.give_parameters(layer);
+             const Tensor query = f.tensor("query");
+             const Tensor key = f.tensor("key").defined() ? f.tensor("key") : query;
+             const Tensor value = f.tensor("value").defined() ? f.tensor("value") : key;
+             const nn::MultiheadAttentionCall call{.key_padding_mask = f.tensor("key_padding_mask"),
+                                                   .need_weights = f.flag("need_weights", true),
+                                                   .attn_mask = f.tensor("attn_mask"),
+                                                   .average_attn_weights = f.flag("average_attn_weights", true)};
+             const auto [y, weights] = layer(query, key, value, call);
+             return weights.defined() ? std::vector<Tensor>{y, weights} : std::vector<Tensor>{y};
+           }},
+          {"TransformerEncoderLayer", one([](const Fixture& f) {
+             nn::TransformerEncoderLayer layer(f.integer("d_model"), f.integer("nhead"), transformer_options(f));
+             f.give_parameters(layer);
+             return layer(f.tensor("src"), encoder_masks(f));
+           })},
+          {"TransformerDecoderLayer", one([](const Fixture& f) {
+             nn::TransformerDecoderLayer layer(f.integer("d_model"), f.integer("nhead"), transformer_options(f));
+             f.give_parameters(layer);
+             return layer(f.tensor("tgt"), f.tensor("memory"),
+                          nn::TransformerDecoderMasks{.tgt_mask = f.tensor("tgt_mask"),
+                                                      .memory_mask = f.tensor("memory_mask"),
+                                                      .tgt_key_padding_mask = f.tensor("tgt_key_padding_mask"),
+                                                      .memory_key_padding_mask = f.tensor("memory_key_padding_mask")});
+           })},
+          {"TransformerEncoder", one([](const Fixture& f) {
+             const std::int64_t d_model = f.integer("d_model");
+             nn::TransformerEncoder encoder(nn::TransformerEncoderLayer(d_model, f.integer("nhead"), transformer_options(f)), f.integer("layers"),
+                                            f.flag("norm") ? std::optional(nn::LayerNorm(d_model)) : std::nullopt);
+             f.give_parameters(encoder);
+             return encoder(f.tensor("src"), encoder_masks(f));
+           })},
+          {"Transformer", one([](const Fixture& f) {
+             nn::Transformer transformer({.d_model = f.integer("d_model"),
+                                          .nhead = f.integer("nhead"),
+                                          .num_encoder_layers = f.integer("num_encoder_layers"),
+                                          .num_decoder_layers = f.integer("num_decoder_layers"),
+                                          .dim_feedforward = f.integer("dim_feedforward"),
+                                          .dropout = f.number("dropout"),
+                                          .batch_first = f.flag("batch_first")});
+             f.give_parameters(transformer);
+             return transformer(f.tensor("src"), f.tensor("tgt"),
+                                nn::TransformerMasks{.tgt_mask = f.tensor("tgt_mask"),
+                                                     .src_key_padding_mask = f.tensor("src_key_padding_mask"),
+                                                     .memory_key_padding_mask = f.tensor("memory_key_padding_mask")});
+           })},
+          {"LSTMCell",
+           [](const Fixture& f) {
+             nn::LSTMCell cell(f.integer("input_size"), f.integer("hidden_size"), {.bias = f.flag("bias", true)});
+             f.give_parameters(cell);
+             const auto [h, c] = cell(f.tensor("x"), std::pair(f.tensor("h"), f.tensor("c")));
+             return std::vector<Tensor>{h, c};
+           }},
+          {"RNN", with_one_state<nn::RNN>},
+          {"GRU", with_one_state<nn::GRU>},
+          {"LSTM",
+           [](const Fixture& f) {
+             nn::LSTM layer(f.integer("input_size"), f.integer("hidden_size"), recurrent_options(f));
+             f.give_parameters(layer);
+             const auto [y, state] = layer(f.tensor("x"), std::pair(f.tensor("h0"), f.tensor("c0")));
+             return std::vector<Tensor>{y, state.first, state.second};
+           }},
+      },
+      tolerance::layers, tolerance::layer_gradients);
 }
 
 TEST(Sequence, SaysWhatIsWrong) {
@@ -64,6 +121,11 @@ TEST(Sequence, SaysWhatIsWrong) {
   EXPECT_THROW(nn::LSTM(3, 4, {.nonlinearity = "relu"}), UserError);
   EXPECT_THROW(nn::GRU(3, 4)(ones({5, 2, 4})), UserError);
   EXPECT_THROW(nn::GRU(3, 4)(ones({5, 2, 3}), ones({1, 2, 5})), UserError);
+  EXPECT_THROW(nn::LSTMCell(3, 4)(ones({2, 4})), UserError);
+  EXPECT_THROW(nn::RNNCell(3, 4)(ones({2, 3}), ones({3, 4})), UserError);
+  EXPECT_THROW(nn::TransformerEncoderLayer(4, 2, {.activation = "tanh"}), UserError);
+  EXPECT_THROW(nn::TransformerEncoder(nn::TransformerEncoderLayer(4, 2), 0), UserError);
+  EXPECT_THROW(scaled_dot_product_attention(ones({2, 3, 4, 5}), ones({2, 2, 4, 5}), ones({2, 2, 4, 5}), {.enable_gqa = true}), UserError);
   EXPECT_THROW(scaled_dot_product_attention(ones({2, 3}), ones({4, 5}), ones({4, 5})), UserError);
   EXPECT_THROW(scaled_dot_product_attention(ones({2, 3}), ones({2, 3}), ones({2, 3}), {.attn_mask = ones({2, 2}), .is_causal = true}), UserError);
 }

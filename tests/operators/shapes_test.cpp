@@ -15,6 +15,10 @@ TEST(Shapes, AgreeWithPyTorch) {
   functions["squeeze_dim"] = one([](const Fixture& f) { return squeeze(f.tensor("x"), f.integer("dim")); });
   functions["unsqueeze"] = one([](const Fixture& f) { return unsqueeze(f.tensor("x"), f.integer("dim")); });
   functions["unflatten"] = one([](const Fixture& f) { return unflatten(f.tensor("x"), f.integer("dim"), Shape::of(f.sizes("sizes"))); });
+  functions["pixel_shuffle"] = one([](const Fixture& f) { return pixel_shuffle(f.tensor("x"), f.integer("factor")); });
+  functions["pixel_unshuffle"] = one([](const Fixture& f) { return pixel_unshuffle(f.tensor("x"), f.integer("factor")); });
+  functions["channel_shuffle"] = one([](const Fixture& f) { return channel_shuffle(f.tensor("x"), f.integer("groups")); });
+  functions["diff"] = one([](const Fixture& f) { return diff(f.tensor("x"), f.integer("n"), f.integer("dim")); });
   functions["swapaxes"] = one([](const Fixture& f) { return swapaxes(f.tensor("x"), f.integer("dim0"), f.integer("dim1")); });
   functions["movedim"] = one([](const Fixture& f) { return movedim(f.tensor("x"), f.sizes("source"), f.sizes("destination")); });
   functions["broadcast_to"] = one([](const Fixture& f) { return broadcast_to(f.tensor("x"), Shape::of(f.sizes("shape"))); });

@@ -181,3 +181,4 @@ Tensor adaptive_avg_pool2d(const Operand& x, Size2 output_size);
 #include "graven/functional/sequence.h"       // IWYU pragma: export
 #include "graven/functional/shapes.h"         // IWYU pragma: export
 #include "graven/functional/upsampling.h"     // IWYU pragma: export
+#include "graven/functional/windows.h"        // IWYU pragma: export

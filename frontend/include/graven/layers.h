@@ -18,19 +18,6 @@ namespace graven::nn {
 using graven::AvgPool2dOptions;
 using graven::MaxPool2dOptions;
 
-struct LinearOptions {
-  bool bias = true;
-  DType dtype = DType::f32;
-};
-
-/// y[..., out] = x[..., in] weight[out, in]^T + bias[out]. Both start uniform in +-1/sqrt(in).
-class Linear : public Module<Linear> {
- public:
-  Linear(std::int64_t in_features, std::int64_t out_features, LinearOptions options = {});
-  Tensor forward(Tensor x);
-  Registered<Linear> weight, bias;
-};
-
 struct Conv2dOptions {
   Size2 stride = 1;
   Padding2 padding = 0;
@@ -160,6 +147,9 @@ class LogSoftmax : public Module<LogSoftmax> {
 #include "graven/layers/normalization.h"  // IWYU pragma: export
 #include "graven/layers/padding.h"        // IWYU pragma: export
 #include "graven/layers/pooling.h"        // IWYU pragma: export
+#include "graven/layers/products.h"       // IWYU pragma: export
 #include "graven/layers/random.h"         // IWYU pragma: export
 #include "graven/layers/sequence.h"       // IWYU pragma: export
+#include "graven/layers/shapes.h"         // IWYU pragma: export
+#include "graven/layers/transformer.h"    // IWYU pragma: export
 #include "graven/layers/upsampling.h"     // IWYU pragma: export

@@ -1,5 +1,5 @@
 // Convolutions of signals, images and volumes, and their transposes. conv2d itself is in functional.h; conv1d and the transposed ones use its
-// kernels, conv3d is a sum of conv2d over the taps along the depth.
+// kernels, conv3d and conv_transpose3d are sums of conv2d and conv_transpose2d over the taps along the depth.
 //
 //   Tensor y = conv1d(x, weight, bias, {.stride = 2, .padding = "valid"});           // x[n, c, l], weight[o, c / groups, k]
 //   Tensor z = conv_transpose2d(x, weight, {}, {.stride = 2, .output_padding = 1});   // x[n, i, h, w], weight[i, o / groups, kh, kw]
@@ -39,5 +39,13 @@ struct ConvTranspose2dFunctionOptions {
 };
 /// x[batch, in, h, w] or [in, h, w], weight[in, out / groups, kh, kw]: the gradient of conv2d with respect to its input.
 Tensor conv_transpose2d(const Operand& x, const Tensor& weight, const Tensor& bias = {}, const ConvTranspose2dFunctionOptions& options = {});
+
+struct ConvTranspose3dFunctionOptions {
+  Size3 stride = 1, padding = 0, output_padding = 0;
+  std::int64_t groups = 1;
+  Size3 dilation = 1;
+};
+/// x[batch, in, d, h, w] or [in, d, h, w], weight[in, out / groups, kd, kh, kw]: the gradient of conv3d with respect to its input.
+Tensor conv_transpose3d(const Operand& x, const Tensor& weight, const Tensor& bias = {}, const ConvTranspose3dFunctionOptions& options = {});
 
 }  // namespace graven

@@ -24,5 +24,7 @@ Tensor group_norm(const Operand& x, std::int64_t num_groups, const Tensor& weigh
 /// the samples' mean; without it they are what is used.
 Tensor instance_norm(const Operand& x, const Tensor& running_mean = {}, const Tensor& running_var = {}, const Tensor& weight = {},
                      const Tensor& bias = {}, bool use_input_stats = true, double momentum = 0.1, double eps = 1e-5);
+/// x / (k + alpha / size * the sum of x^2 over `size` neighbouring channels)^beta, of x[batch, channels, ...] (Krizhevsky et al. 2012).
+Tensor local_response_norm(const Operand& x, std::int64_t size, double alpha = 1e-4, double beta = 0.75, double k = 1);
 
 }  // namespace graven

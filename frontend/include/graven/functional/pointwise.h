@@ -72,5 +72,9 @@ Tensor glu(const Operand& x, std::int64_t dim = -1);
 /// x where x > 0, else weight * x: one weight, or one a channel (dimension 1).
 Tensor prelu(const Operand& x, const Tensor& weight);
 Tensor softmin(const Operand& x, std::int64_t dim);
+/// log(x / (1 - x)); with eps, of x held in [eps, 1 - eps].
+Tensor logit(const Operand& x, std::optional<double> eps = {});
+/// x log y, 0 where x is 0 (NaN where y is NaN). Its slope in y is 0 where both are 0; PyTorch's is NaN there.
+Tensor xlogy(const Operand& x, const Operand& y);
 
 }  // namespace graven

@@ -4,6 +4,8 @@
 //   Tensor y = adaptive_max_pool2d(images, {7, 7});
 #pragma once
 
+#include <tuple>
+
 #include "graven/functional.h"
 
 namespace graven {
@@ -43,6 +45,16 @@ Tensor adaptive_avg_pool3d(const Operand& x, Size3 output_size);
 Tensor adaptive_max_pool1d(const Operand& x, std::int64_t output_size);
 Tensor adaptive_max_pool2d(const Operand& x, Size2 output_size);
 Tensor adaptive_max_pool3d(const Operand& x, Size3 output_size);
+
+/// max_pool2d, and for each result the position of its element in the plane, row * w + column, i64.
+std::tuple<Tensor, Tensor> max_pool2d_with_indices(const Operand& x, Size2 kernel_size, const MaxPool2dOptions& options = {});
+struct MaxUnpool2dOptions {
+  std::optional<Size2> stride = {};  ///< none: the kernel's size
+  Size2 padding = 0;
+  std::optional<Size2> output_size = {};  ///< none: (in - 1) stride - 2 padding + kernel
+};
+/// Zeros, with x at the positions that max_pool2d_with_indices gave. A position outside of the result is an error when it runs.
+Tensor max_unpool2d(const Operand& x, const Tensor& indices, Size2 kernel_size, const MaxUnpool2dOptions& options = {});
 
 /// (sum of x^norm_type over the window)^(1 / norm_type)
 Tensor lp_pool1d(const Operand& x, double norm_type, std::int64_t kernel_size, std::optional<std::int64_t> stride = {}, bool ceil_mode = false);

@@ -24,5 +24,8 @@ Tensor rand_like(const Operand& x);
 Tensor randn_like(const Operand& x);
 /// 1 with probability p, else 0, of p's shape and floating dtype. No gradient.
 Tensor bernoulli(const Operand& p);
+/// Dropout that keeps the mean and the variance of selu's results (Klambauer et al. 2017): what is dropped becomes selu's lower limit, and all is
+/// scaled and shifted.
+Tensor alpha_dropout(const Operand& x, double p = 0.5, bool training = true);
 
 }  // namespace graven

@@ -51,4 +51,12 @@ Tensor masked_fill(const Operand& x, const Tensor& mask, const Operand& value);
 /// Coordinates: of vectors of n0, n1, ... tensors of [n0, n1, ...]; indexing "ij", or "xy", which exchanges the first two.
 std::vector<Tensor> meshgrid(const std::vector<Tensor>& tensors, std::string_view indexing = "ij", Location where = Location::current());
 
+/// [..., channels f^2, h, w] -> [..., channels, h f, w f]: each group of f^2 channels becomes f x f pixels (Shi et al. 2016); and back.
+Tensor pixel_shuffle(const Operand& x, std::int64_t upscale_factor);
+Tensor pixel_unshuffle(const Operand& x, std::int64_t downscale_factor);
+/// x[batch, channels, ...] with its channels dealt out: those of `groups` groups in turn (Zhang et al. 2018).
+Tensor channel_shuffle(const Operand& x, std::int64_t groups);
+/// Differences of neighbours along dim, n times over.
+Tensor diff(const Operand& x, std::int64_t n = 1, std::int64_t dim = -1);
+
 }  // namespace graven

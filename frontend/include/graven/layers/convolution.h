@@ -85,4 +85,22 @@ class ConvTranspose2d : public Module<ConvTranspose2d> {
   ConvTranspose2dOptions options_;
 };
 
+struct ConvTranspose3dOptions {
+  Size3 stride = 1, padding = 0, output_padding = 0;
+  std::int64_t groups = 1;
+  bool bias = true;
+  Size3 dilation = 1;
+  DType dtype = DType::f32;
+};
+/// x[batch, in, d, h, w] with weight[in, out / groups, kernel_d, kernel_h, kernel_w].
+class ConvTranspose3d : public Module<ConvTranspose3d> {
+ public:
+  ConvTranspose3d(std::int64_t in_channels, std::int64_t out_channels, Size3 kernel_size, ConvTranspose3dOptions options = {});
+  Tensor forward(Tensor x);
+  Registered<ConvTranspose3d> weight, bias;
+
+ private:
+  ConvTranspose3dOptions options_;
+};
+
 }  // namespace graven::nn

@@ -138,4 +138,18 @@ class GroupNorm : public Module<GroupNorm> {
   double eps_;
 };
 
+struct LocalResponseNormOptions {
+  double alpha = 1e-4, beta = 0.75, k = 1;
+};
+/// x / (k + alpha / size * the sum of x^2 over `size` neighbouring channels)^beta.
+class LocalResponseNorm : public Module<LocalResponseNorm> {
+ public:
+  explicit LocalResponseNorm(std::int64_t size, LocalResponseNormOptions options = {});
+  Tensor forward(Tensor x);
+
+ private:
+  std::int64_t size_;
+  LocalResponseNormOptions options_;
+};
+
 }  // namespace graven::nn

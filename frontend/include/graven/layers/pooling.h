@@ -112,4 +112,19 @@ class LPPool2d : public Module<LPPool2d> {
   bool ceil_mode_;
 };
 
+struct MaxUnpool2dLayerOptions {
+  std::optional<Size2> stride = {};  ///< none: the kernel's size
+  Size2 padding = 0;
+};
+/// Zeros, with x at the positions that max_pool2d_with_indices gave.
+class MaxUnpool2d : public Module<MaxUnpool2d> {
+ public:
+  explicit MaxUnpool2d(Size2 kernel_size, MaxUnpool2dLayerOptions options = {});
+  Tensor forward(Tensor x, Tensor indices, std::optional<Size2> output_size = {});
+
+ private:
+  Size2 kernel_;
+  MaxUnpool2dLayerOptions options_;
+};
+
 }  // namespace graven::nn

@@ -47,4 +47,14 @@ class Dropout3d : public Module<Dropout3d> {
   double p_;
 };
 
+/// Keeps the mean and the variance of selu's results.
+class AlphaDropout : public Module<AlphaDropout> {
+ public:
+  explicit AlphaDropout(double p = 0.5);
+  Tensor forward(Tensor x);
+
+ private:
+  double p_;
+};
+
 }  // namespace graven::nn

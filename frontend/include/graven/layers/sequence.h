@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "graven/layers.h"
+#include "graven/layers/products.h"
 #include "graven/module.h"
 
 namespace graven::nn {
@@ -56,6 +56,11 @@ struct RecurrentOptions {
   std::string nonlinearity = "tanh";  ///< RNN alone: tanh or relu
 };
 
+/// The parameters of one direction of one layer, or of a cell.
+struct RecurrentWeights {
+  Tensor weight_ih, weight_hh, bias_ih, bias_hh;
+};
+
 /// What RNN, LSTM and GRU share. Parameters weight_ih_l0, weight_hh_l0, bias_ih_l0, bias_hh_l0, ..., with _reverse for the second direction, all
 /// start uniform in +-1/sqrt(hidden_size).
 template <class Layer>
@@ -70,15 +75,10 @@ class Recurrent : public Module<Layer> {
   std::pair<Tensor, std::vector<Tensor>> run(Tensor x, std::vector<Tensor> state);
 
  private:
-  struct Direction {
-    Tensor weight_ih, weight_hh, bias_ih, bias_hh;
-  };
-  std::vector<Tensor> step(const Direction& d, const Tensor& projected, std::vector<Tensor> state, Location where) const;
-
   std::string name_;
   std::int64_t gates_, input_, hidden_;
   RecurrentOptions options_;
-  std::vector<Direction> directions_;  ///< by layer, forwards and backwards
+  std::vector<RecurrentWeights> directions_;  ///< by layer, forwards and backwards
 };
 
 /// h = tanh(W_ih x + b_ih + W_hh h + b_hh), or relu. x[length, batch, input] (batch first when asked for; or without a batch), h0[layers *
@@ -101,6 +101,45 @@ class GRU : public Recurrent<GRU> {
  public:
   GRU(std::int64_t input_size, std::int64_t hidden_size, RecurrentOptions options = {});
   std::pair<Tensor, Tensor> forward(Tensor x, Tensor h0 = {});
+};
+
+struct RecurrentCellOptions {
+  bool bias = true;
+  std::string nonlinearity = "tanh";  ///< RNNCell alone: tanh or relu
+};
+/// What RNNCell, LSTMCell and GRUCell share: one step of x[batch, input] (or without a batch). The parameters start uniform in +-1/sqrt(hidden_size).
+template <class Layer>
+class RecurrentCell : public Module<Layer> {
+ public:
+  Registered<RecurrentCell> weight_ih, weight_hh, bias_ih, bias_hh;
+
+ protected:
+  RecurrentCell(const char* name, std::int64_t gates, std::int64_t input_size, std::int64_t hidden_size, RecurrentCellOptions options);
+  /// The next state of `state`, whose undefined tensors are zeros.
+  std::vector<Tensor> run(Tensor x, std::vector<Tensor> state);
+
+ private:
+  std::string name_;
+  std::int64_t gates_, input_, hidden_;
+  RecurrentCellOptions options_;
+};
+/// A step of RNN: h of x[batch, input] and h[batch, hidden], zeros when absent.
+class RNNCell : public RecurrentCell<RNNCell> {
+ public:
+  RNNCell(std::int64_t input_size, std::int64_t hidden_size, RecurrentCellOptions options = {});
+  Tensor forward(Tensor x, Tensor h = {});
+};
+/// A step of LSTM: the next (h, c).
+class LSTMCell : public RecurrentCell<LSTMCell> {
+ public:
+  LSTMCell(std::int64_t input_size, std::int64_t hidden_size, RecurrentCellOptions options = {});
+  std::pair<Tensor, Tensor> forward(Tensor x, std::pair<Tensor, Tensor> state = {});
+};
+/// A step of GRU.
+class GRUCell : public RecurrentCell<GRUCell> {
+ public:
+  GRUCell(std::int64_t input_size, std::int64_t hidden_size, RecurrentCellOptions options = {});
+  Tensor forward(Tensor x, Tensor h = {});
 };
 
 }  // namespace graven::nn

@@ -1,0 +1,82 @@
+// Functions and layers that are made of several operators, or of constants beside the data: a compiled graph gives what eager mode gives.
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include <graven/graven.h>
+
+namespace graven {
+namespace {
+
+class Composites : public nn::Graph<Composites> {
+ public:
+  Composites() {
+    encoder.eval();
+    transformer.eval();
+  }
+  std::vector<Tensor> build(Tensor images, Tensor volumes, Tensor rows, Tensor heads) {
+    std::vector<Tensor> results;
+    const auto [pooled, indices] = max_pool2d_with_indices(images, 3, {.stride = 2, .padding = 1});
+    results.push_back(max_unpool2d(pooled, indices, 3, {.stride = 2, .padding = 1, .output_size = Size2(6, 6)}));
+    results.push_back(fold(unfold(images, 3, {.padding = 1, .stride = 2}), 6, 3, {.padding = 1, .stride = 2}));
+    results.push_back(channel_shuffle(pixel_unshuffle(pixel_shuffle(images, 2), 3), 3));
+    results.push_back(local_response_norm(images, 3, 0.5));
+    results.push_back(deconvolve(volumes));
+    const auto state = cell(rows);
+    results.push_back(cell(rows, state).second);
+    results.push_back(cdist(normalize(rows), flip(rows, {0})) + cosine_similarity(rows, flip(rows, {1})));
+    results.push_back(triplet_margin_loss(rows, flip(rows, {0}), flip(rows, {1})) + gaussian_nll_loss(rows, flip(rows, {0}), abs(rows)));
+    results.push_back(encoder(rows.unsqueeze(0)));
+    const nn::TransformerMasks ahead{.tgt_mask = nn::Transformer::generate_square_subsequent_mask(5)};
+    results.push_back(transformer(rows.unsqueeze(1), rows.unsqueeze(1), ahead));
+    const Tensor few = heads.narrow(1, 0, 2);
+    results.push_back(scaled_dot_product_attention(heads, few, few, {.enable_gqa = true}));
+    return results;
+  }
+  nn::ConvTranspose3d deconvolve =
+      child("deconvolve", nn::ConvTranspose3d(2, 3, {2, 3, 2}, {.stride = 2, .padding = 1, .output_padding = {1, 0, 1}}));
+  nn::LSTMCell cell = child("cell", nn::LSTMCell(4, 3));
+  nn::TransformerEncoder encoder =
+      child("encoder", nn::TransformerEncoder(nn::TransformerEncoderLayer(4, 2, {.dim_feedforward = 6, .batch_first = true}), 2));
+  nn::Transformer transformer =
+      child("transformer", nn::Transformer({.d_model = 4, .nhead = 2, .num_encoder_layers = 1, .num_decoder_layers = 1, .dim_feedforward = 6}));
+};
+
+TEST(CompositesGraph, GivesWhatEagerModeGives) {
+  manual_seed(3);
+  const Tensor images = randn({2, 4, 6, 6}), volumes = randn({1, 2, 2, 3, 3}), rows = randn({5, 4}), heads = randn({1, 4, 3, 2});
+  Composites graph;
+  NoGradGuard no_grad;
+  const std::vector<Tensor> expected = graph.build(images, volumes, rows, heads), found = graph(images, volumes, rows, heads);
+  ASSERT_EQ(found.size(), expected.size());
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    ASSERT_EQ(found[i].shape(), expected[i].shape()) << i;
+    EXPECT_TRUE(allclose(found[i], expected[i], 1e-5, 1e-5)) << i;
+  }
+}
+
+TEST(CompositesGraph, AlphaDropoutKeepsMeanAndVariance) {
+  manual_seed(5);
+  const Tensor x = randn({200000});
+  const Tensor y = alpha_dropout(x, 0.3);
+  EXPECT_NEAR(mean(y).item<double>(), 0, 0.02);
+  EXPECT_NEAR(std(y).item<double>(), 1, 0.02);
+  const Tensor two_values = alpha_dropout(ones({200000}), 0.3);
+  const double share = (two_values < 0.0).to(f32).mean().item<double>();
+  EXPECT_NEAR(share, 0.3, 0.01);
+}
+
+TEST(CompositesGraph, AStackOfLayersHasParametersOfItsOwn) {
+  nn::TransformerEncoderLayer layer(4, 2, {.dim_feedforward = 6});
+  nn::TransformerEncoder encoder(layer, 2, nn::LayerNorm(4));
+  EXPECT_EQ(encoder.named_parameters().size(), 2 * layer.named_parameters().size() + 2);
+  EXPECT_EQ(encoder.named_parameters()[0].first, "layers.0.self_attn.in_proj_weight");
+  EXPECT_TRUE(equal(encoder.layers[0].linear1.weight, layer.linear1.weight));
+  NoGradGuard no_grad;
+  encoder.layers[0].linear1.weight.zero_();
+  EXPECT_FALSE(equal(encoder.layers[0].linear1.weight, encoder.layers[1].linear1.weight));
+  EXPECT_TRUE(equal(encoder.layers[1].linear1.weight, layer.linear1.weight));
+}
+
+}  // namespace
+}  // namespace graven
