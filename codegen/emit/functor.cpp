@@ -225,8 +225,7 @@ std::string functor_name(const ir::ScalarProgram& program) {
   if (!converts && is_chain(program) && name.size() <= kLongest) return name;
   if (std::string spelled = spelled_name(program); !converts && !spelled.empty() && spelled.size() <= kLongest) return spelled;
   if (name.size() > 48) {
-    name.resize(48);
-    while (name.back() == '_') name.pop_back();
+    name.resize(name.rfind('_', 48));  // behind a whole word: half a number would be another number
   }
   return name + fmt::format("_{:08x}", wiring_digest(wiring(program)));
 }
@@ -370,10 +369,13 @@ Functor make_functor(const ir::ScalarProgram& program) {
 
 std::string title(const ir::ScalarProgram& program) {
   if (const std::string_view known = known_name(program); !known.empty()) return std::string(known);
-  std::string text;
+  std::vector<std::string_view> names;
   for (const auto& step : program.steps)
-    if (!is_literal(step)) text += (text.empty() ? "" : " + ") + step.op;
-  return text;
+    if (!is_literal(step)) names.push_back(step.op);
+  constexpr std::size_t kMost = 6;
+  if (names.size() > kMost)
+    return fmt::format("{} + ... + {} ({} in one)", fmt::join(names.begin(), names.begin() + 3, " + "), names.back(), names.size());
+  return fmt::format("{}", fmt::join(names, " + "));
 }
 
 std::string describe(const ir::ScalarProgram& program, const std::vector<std::string>& names) {

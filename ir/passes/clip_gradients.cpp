@@ -25,7 +25,7 @@ class Clipping {
 
   /// What the gradient of that name adds to the norm, [1].
   void add(const std::string& name, ValueId gradient) {
-    name_ = "norm(" + name + ")";
+    name_ = name + ".gradient_norm";
     const ValueId g = cast(gradient, dtype_);
     ValueId terms = order_ == 2 ? call("mul", {g, g}) : call("abs", {g});
     if (order_ != 1 && order_ != 2 && !largest()) terms = call("pow", {terms, number(order_)});
@@ -95,11 +95,11 @@ void clip_group(Graph& graph, const ParameterGroup& group, std::size_t index, co
   const ValueId factor = clipping.factor("clip." + std::to_string(index), max_norm);
   for (Gradient* g : clipped) {
     const ValueId before = g->value;
-    g->value = clipping.scale("clip(" + name_of(g) + ")", before, factor);
+    g->value = clipping.scale(name_of(g) + ".clipped_gradient", before, factor);
     // The name "grad(p)" goes with what is the gradient now.
     const std::string name = "grad(" + name_of(g) + ")";
     if (graph.value(before).name != name) continue;
-    graph.value(before).name = "unclipped_" + name;
+    graph.value(before).name = name_of(g) + ".unclipped_gradient";
     graph.value(g->value).name = name;
   }
 }

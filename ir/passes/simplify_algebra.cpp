@@ -435,6 +435,7 @@ class Simplifier {
     ValueId z = pool->outputs[0], dz = pooled->inputs[0];
     const ValueId index = pooled->inputs[1], pooled_gradient = node.inputs[1];
     const Attributes attributes = pooled->attributes;
+    const Origins origins = pooled->origins;
     // Behind flatten, the mask is best taken of the flat gradient: a linear layer's, whose epilogue it becomes.
     const Shape image = type(z).shape;
     if (const Node* flat = maker(dz, "reshape")) {
@@ -445,7 +446,8 @@ class Simplifier {
     const ValueId positive = add("gt", {z, scalar(*threshold, type(z).dtype, node)}, {}, node);
     dz = add("where", {positive, dz, zero}, {}, node);
     if (type(dz).shape != image) dz = add("reshape", {dz}, {{"shape", image}}, node, "grad(" + graph_.value(pool->outputs[0]).name + ")");
-    graph_.swap_names(pooled_gradient, node.outputs[0]);  // what is left is called after what it is
+    graph_.swap_names(pooled_gradient, node.outputs[0]);  // what is left is called after what it is, and belongs where that did
+    node.origins = origins;
     return become(node, "max_pool2d_backward", {dz, index}, attributes);
   }
   /// A new node before `like`, of its origins and phase, named after it unless `name` says otherwise.
