@@ -19,6 +19,12 @@ add_library(graven_test_headers OBJECT ${CMAKE_BINARY_DIR}/test_headers.cpp)
 graven_test_options(graven_test_headers)
 target_precompile_headers(graven_test_headers PRIVATE ${GRAVEN_STANDARD_HEADERS} ${GRAVEN_IR_HEADERS} ${GRAVEN_TEST_HEADERS})
 
+# What the sanitizers watch takes several times as long.
+set(GRAVEN_TEST_TIMEOUT 600)
+if(GRAVEN_SANITIZE)
+  set(GRAVEN_TEST_TIMEOUT 1800)
+endif()
+
 # NO_PRETTY_VALUES: tests of a table are called by their entries' names, which CMake would follow with the bytes of the entries.
 file(GLOB TEST_DIRECTORIES CONFIGURE_DEPENDS LIST_DIRECTORIES true tests/*)
 foreach(directory ${TEST_DIRECTORIES})
@@ -29,7 +35,7 @@ foreach(directory ${TEST_DIRECTORIES})
   endif()
   add_executable(test_${name} ${sources})
   graven_test_options(test_${name})
-  gtest_discover_tests(test_${name} TEST_PREFIX ${name}/ NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60 PROPERTIES LABELS sanitize TIMEOUT 600)
+  gtest_discover_tests(test_${name} TEST_PREFIX ${name}/ NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60 PROPERTIES LABELS sanitize TIMEOUT ${GRAVEN_TEST_TIMEOUT})
 endforeach()
 # It compiles what it emits.
 target_compile_definitions(test_emit PRIVATE GRAVEN_CXX="${CMAKE_CXX_COMPILER}" GRAVEN_SANITIZED=$<BOOL:${GRAVEN_SANITIZE}>)
