@@ -1,6 +1,7 @@
 #include "graven/functional/shapes.h"
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 
 #include <fmt/format.h>
@@ -246,40 +247,47 @@ std::vector<Tensor> meshgrid(const std::vector<Tensor>& tensors, std::string_vie
   return grids;
 }
 
+namespace {
+
+/// Small enough that its square is a number.
+void require_factor(const char* function, const char* what, std::int64_t factor, Location at) {
+  if (factor < 1 || factor > 1 << 15) fail(function, fmt::format("{} must lie in [1, {}], got {}", what, 1 << 15, factor), at);
+}
+
+/// The last three dimensions of x as `apart`, these in the order `order`, and then as `joined`.
+Tensor regrouped(const Tensor& x, const std::array<Dim, 5>& apart, const std::array<std::int64_t, 5>& order, const std::array<Dim, 3>& joined,
+                 Location at) {
+  std::vector<Dim> wide(x.shape().begin(), x.shape().end() - 3), shape = wide;
+  Sizes dims(wide.size());
+  std::iota(dims.begin(), dims.end(), 0);
+  for (const std::int64_t d : order) dims.push_back(x.dim() - 3 + d);
+  wide.insert(wide.end(), apart.begin(), apart.end());
+  shape.insert(shape.end(), joined.begin(), joined.end());
+  return x.reshape(Shape(std::move(wide)), at).permute(dims, at).reshape(Shape(std::move(shape)), at);
+}
+
+}  // namespace
+
 Tensor pixel_shuffle(const Operand& x, std::int64_t upscale_factor) {
   const Tensor& t = x.tensor();
   const Location at = x.where();
   const std::int64_t f = upscale_factor;
-  if (f < 1) fail("pixel_shuffle", "upscale_factor must be positive, got " + std::to_string(f), at);
+  require_factor("pixel_shuffle", "upscale_factor", f, at);
   if (t.dim() < 3 || t.size(-3) % (f * f) != 0)
     fail("pixel_shuffle", fmt::format("expects [..., channels, h, w] with channels a multiple of {}, got {}", f * f, t.describe()), at);
-  std::vector<Dim> apart(t.shape().begin(), t.shape().end() - 3), shape = apart;
   const Dim channels(t.size(-3) / (f * f)), height = t.shape().back(1), width = t.shape().back(0);
-  const std::int64_t first = static_cast<std::int64_t>(apart.size());
-  for (const Dim& d : {channels, Dim(f), Dim(f), height, width}) apart.push_back(d);
-  for (const Dim& d : {channels, height * Dim(f), width * Dim(f)}) shape.push_back(d);
-  Sizes order(static_cast<std::size_t>(first));
-  std::iota(order.begin(), order.end(), 0);
-  for (const std::int64_t d : {0, 3, 1, 4, 2}) order.push_back(first + d);
-  return t.reshape(Shape(std::move(apart)), at).permute(order, at).reshape(Shape(std::move(shape)), at);
+  return regrouped(t, {channels, f, f, height, width}, {0, 3, 1, 4, 2}, {channels, height * Dim(f), width * Dim(f)}, at);
 }
 
 Tensor pixel_unshuffle(const Operand& x, std::int64_t downscale_factor) {
   const Tensor& t = x.tensor();
   const Location at = x.where();
   const std::int64_t f = downscale_factor;
-  if (f < 1) fail("pixel_unshuffle", "downscale_factor must be positive, got " + std::to_string(f), at);
+  require_factor("pixel_unshuffle", "downscale_factor", f, at);
   if (t.dim() < 3 || t.size(-2) % f != 0 || t.size(-1) % f != 0)
     fail("pixel_unshuffle", fmt::format("expects [..., channels, h, w] with h and w multiples of {}, got {}", f, t.describe()), at);
-  std::vector<Dim> apart(t.shape().begin(), t.shape().end() - 3), shape = apart;
   const Dim channels = t.shape().back(2), height(t.size(-2) / f), width(t.size(-1) / f);
-  const std::int64_t first = static_cast<std::int64_t>(apart.size());
-  for (const Dim& d : {channels, height, Dim(f), width, Dim(f)}) apart.push_back(d);
-  for (const Dim& d : {channels * Dim(f * f), height, width}) shape.push_back(d);
-  Sizes order(static_cast<std::size_t>(first));
-  std::iota(order.begin(), order.end(), 0);
-  for (const std::int64_t d : {0, 2, 4, 1, 3}) order.push_back(first + d);
-  return t.reshape(Shape(std::move(apart)), at).permute(order, at).reshape(Shape(std::move(shape)), at);
+  return regrouped(t, {channels, height, f, width, f}, {0, 2, 4, 1, 3}, {channels * Dim(f * f), height, width}, at);
 }
 
 Tensor channel_shuffle(const Operand& x, std::int64_t groups) {

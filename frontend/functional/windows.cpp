@@ -1,5 +1,8 @@
 #include "graven/functional/windows.h"
 
+#include <algorithm>
+#include <limits>
+
 #include <fmt/format.h>
 
 #include "frontend/dispatch.h"
@@ -38,6 +41,8 @@ Size2 windows_in(Size2 size, Size2 kernel, const WindowOptions& o, const char* f
   const auto along = [&](std::int64_t n, std::int64_t k, std::int64_t dilation, std::int64_t padding, std::int64_t stride) {
     if (k < 1 || dilation < 1 || padding < 0 || stride < 1)
       fail(function, "kernel_size, dilation and stride must be positive, padding not negative", where);
+    constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();  // so that their products are numbers
+    if (std::max({n, k, dilation, padding, stride}) > kMost) fail(function, fmt::format("sizes above {} are not supported", kMost), where);
     const std::int64_t room = n + 2 * padding - dilation * (k - 1) - 1;
     if (n < 1 || room < 0)
       fail(function, fmt::format("a window of {} with dilation {} does not fit into {} with padding {}", k, dilation, n, padding), where);

@@ -105,5 +105,19 @@ TEST(Convolution, RefusesWhatHasNoMeaning) {
   EXPECT_THROW(nn::Conv1d(3, 4, 3, {.groups = 2}), UserError);
 }
 
+TEST(Convolution, RefusesWindowsThatDoNotFit) {
+  const Tensor image = zeros({1, 2, 3, 3}), columns = zeros({1, 8, 4});
+  const std::int64_t huge = std::int64_t{1} << 62;
+  EXPECT_THROW(unfold(image, 4), UserError);
+  EXPECT_THROW(unfold(image, 0), UserError);
+  EXPECT_THROW(unfold(image, huge, {.padding = huge}), UserError);
+  EXPECT_THROW(unfold(zeros({3}), 2), UserError);
+  EXPECT_THROW(fold(columns, 4, 2), UserError);
+  EXPECT_THROW(fold(columns, 3, 3), UserError);
+  EXPECT_THROW(fold(columns, -3, 2), UserError);
+  EXPECT_THROW(conv_transpose3d(zeros({1, 2, 2, 2, 2}), zeros({2, 1, 2, 2, 2}), {}, {.output_padding = 1}), UserError);
+  EXPECT_THROW(conv_transpose3d(zeros({1, 2, 1, 2, 2}), zeros({2, 1, 1, 2, 2}), {}, {.padding = {1, 0, 0}}), UserError);
+}
+
 }  // namespace
 }  // namespace graven::tests

@@ -103,5 +103,15 @@ TEST(Pooling, RefusesWhatHasNoMeaning) {
   EXPECT_THROW(avg_pool2d(x, 2, {.divisor_override = 0}), UserError);
 }
 
+TEST(Pooling, RefusesPositionsThatAreNone) {
+  const Tensor x = ones({1, 1, 2, 2});
+  const auto at = [](std::vector<std::int64_t> positions) { return from_data(positions, {1, 1, 2, 2}); };
+  EXPECT_THROW(max_unpool2d(x, at({0, 2, 8, 16}), 2), UserError);
+  EXPECT_THROW(max_unpool2d(x, at({0, 2, 8, -1}), 2), UserError);
+  EXPECT_THROW(max_unpool2d(x, x, 2), UserError);
+  EXPECT_THROW(max_unpool2d(x, at({0, 2, 8, 10}), 2, {.output_size = Size2(0, 4)}), UserError);
+  EXPECT_EQ(max_unpool2d(x, at({0, 2, 8, 10}), 2).shape(), (Shape{1, 1, 4, 4}));
+}
+
 }  // namespace
 }  // namespace graven::tests

@@ -83,6 +83,16 @@ TEST(Shapes, RefuseWhatHasNoMeaning) {
   EXPECT_THROW(movedim(x, {0, 0}, {0, 1}), UserError);
   EXPECT_THROW(flip(x, {2}), UserError);
   EXPECT_THROW(unbind(tensor(1.0)), UserError);
+  const Tensor image = zeros({1, 4, 3, 3});
+  EXPECT_THROW(pixel_shuffle(image, 0), UserError);
+  EXPECT_THROW(pixel_shuffle(image, 3), UserError);
+  EXPECT_THROW(pixel_shuffle(image, std::int64_t{1} << 32), UserError);
+  EXPECT_THROW(pixel_unshuffle(image, 2), UserError);
+  EXPECT_THROW(pixel_unshuffle(zeros({1, 0, 0}), std::int64_t{1} << 40), UserError);
+  EXPECT_THROW(channel_shuffle(image, 3), UserError);
+  EXPECT_THROW(channel_shuffle(x, 1), UserError);
+  EXPECT_THROW(diff(x, -1), UserError);
+  EXPECT_THROW(diff(tensor(1.0)), UserError);
 }
 
 }  // namespace
