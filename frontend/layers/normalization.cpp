@@ -1,6 +1,7 @@
 #include "graven/layers/normalization.h"
 
 #include "frontend/dispatch.h"
+#include "frontend/functional/at.h"
 #include "frontend/layers/arguments.h"
 #include "graven/functional.h"
 
@@ -9,6 +10,7 @@ namespace graven::nn {
 using arguments::number;
 using arguments::python;
 using arguments::require_positive;
+using graven::detail::At;
 
 namespace {
 
@@ -54,8 +56,9 @@ struct Dimensions<InstanceNorm3d> {
 
 template <class Options>
 std::string arguments_of(std::int64_t features, const Options& o) {
-  return fmt::format("{}, eps={}, momentum={}, affine={}, track_running_stats={}", features, number(o.eps), number(o.momentum), python(o.affine),
-                     python(o.track_running_stats));
+  const std::optional<double> momentum = o.momentum;
+  return fmt::format("{}, eps={}, momentum={}, affine={}, track_running_stats={}", features, number(o.eps), momentum ? number(*momentum) : "None",
+                     python(o.affine), python(o.track_running_stats));
 }
 
 }  // namespace
@@ -81,7 +84,18 @@ Tensor BatchNormNd<Layer>::forward(Tensor x) {
   if (x.dim() < D::least || x.dim() > D::most) graven::detail::fail(D::name, std::string("expects ") + D::expected + ", got " + x.describe(), where);
   const bool training = this->is_training() || !options_.track_running_stats;
   if (this->is_training() && options_.track_running_stats) num_batches_tracked.add_(Operand(1, where));
-  return batch_norm(Operand(x, where), running_mean, running_var, weight, bias, training, options_.momentum, options_.eps);
+  if (!training || !options_.track_running_stats || options_.momentum)
+    return batch_norm(Operand(x, where), running_mean, running_var, weight, bias, training, options_.momentum.value_or(0), options_.eps);
+  // With a momentum of 1 the batch's own statistics come out, which have their part in the mean over all batches.
+  const DType dtype = running_mean.dtype();
+  const Tensor mean = graven::detail::filled({features_}, 0, dtype, x, where), variance = graven::detail::filled({features_}, 0, dtype, x, where);
+  const Tensor y = batch_norm(Operand(x, where), mean, variance, weight, bias, true, 1, options_.eps);
+  NoGradGuard no_grad;
+  const At at(where);
+  const Tensor batches = num_batches_tracked.to(dtype, where);
+  running_mean.copy_(at.add(running_mean, at.div(at.sub(mean, running_mean), batches)), where);
+  running_var.copy_(at.add(running_var, at.div(at.sub(variance, running_var), batches)), where);
+  return y;
 }
 template class BatchNormNd<BatchNorm1d>;
 template class BatchNormNd<BatchNorm2d>;

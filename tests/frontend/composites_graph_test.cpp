@@ -55,6 +55,33 @@ TEST(CompositesGraph, GivesWhatEagerModeGives) {
   }
 }
 
+/// The statistics of all batches so far, and a number that depends on the batch's own.
+class Averaged : public nn::Graph<Averaged> {
+ public:
+  Tensor build(Tensor x) { return norm(x); }
+  nn::BatchNorm1d norm = child("norm", nn::BatchNorm1d(3, {.momentum = std::nullopt}));
+};
+
+TEST(CompositesGraph, BatchNormWithoutMomentumAveragesOverAllBatches) {
+  manual_seed(4);
+  Averaged eager, compiled;
+  EXPECT_EQ(eager.norm.repr(), "BatchNorm1d(3, eps=1e-05, momentum=None, affine=True, track_running_stats=True)");
+  Tensor means = zeros({3}), variances = zeros({3});
+  NoGradGuard no_grad;
+  constexpr int kBatches = 3;
+  for (int i = 0; i < kBatches; ++i) {
+    const Tensor x = randn({5, 3}) * (i + 1) + i;
+    EXPECT_TRUE(allclose(compiled(x), eager.build(x), 1e-5, 1e-5));
+    means = means + mean(x, {0}) / kBatches;
+    variances = variances + var(x, {0}) / kBatches;
+  }
+  for (Averaged* graph : {&eager, &compiled}) {
+    EXPECT_TRUE(allclose(graph->norm.running_mean, means, 1e-5, 1e-5));
+    EXPECT_TRUE(allclose(graph->norm.running_var, variances, 1e-5, 1e-5));
+    EXPECT_EQ(graph->norm.num_batches_tracked.item<std::int64_t>(), kBatches);
+  }
+}
+
 TEST(CompositesGraph, AlphaDropoutKeepsMeanAndVariance) {
   manual_seed(5);
   const Tensor x = randn({200000});

@@ -98,6 +98,7 @@ std::map<std::string, Function> normalisation_layers() {
       {"BatchNorm1d(4, momentum=0.3)", normalisation([] { return nn::BatchNorm1d(4, {.momentum = 0.3}); })},
       {"BatchNorm1d(4, affine=False)", normalisation([] { return nn::BatchNorm1d(4, {.affine = false}); })},
       {"BatchNorm2d(4)", normalisation([] { return nn::BatchNorm2d(4); })},
+      {"BatchNorm2d(4, momentum=None)", normalisation([] { return nn::BatchNorm2d(4, {.momentum = std::nullopt}); })},
       {"BatchNorm2d(4, eps=0.01, momentum=0.2)", normalisation([] { return nn::BatchNorm2d(4, {.eps = 0.01, .momentum = 0.2}); })},
       {"BatchNorm2d(4, affine=False, track_running_stats=False)",
        normalisation([] { return nn::BatchNorm2d(4, {.affine = false, .track_running_stats = false}); })},

@@ -13,7 +13,7 @@ namespace graven::nn {
 
 struct BatchNormOptions {
   double eps = 1e-5;
-  double momentum = 0.1;
+  std::optional<double> momentum = 0.1;  ///< none: the running statistics are the mean over all batches so far
   bool affine = true;
   bool track_running_stats = true;
 };
