@@ -96,6 +96,10 @@ DType number_type(const Operand& a, const Operand& b, const char* function) {
 }
 }  // namespace
 Tensor atan2(const Operand& y, const Operand& x) { return binary("atan2", y, x, floating_type(y, x)); }
+Tensor logaddexp(const Operand& x, const Operand& y) {
+  if (!ir::is_floating(result_type(x, y))) fail("logaddexp", "needs floating-point numbers", x.where());
+  return binary("logaddexp", x, y, result_type(x, y));
+}
 Tensor remainder(const Operand& x, const Operand& y) { return binary("remainder", x, y, number_type(x, y, "remainder")); }
 Tensor fmod(const Operand& x, const Operand& y) { return binary("fmod", x, y, number_type(x, y, "fmod")); }
 Tensor logical_xor(const Operand& a, const Operand& b) { return binary("logical_xor", a, b, result_type(a, b)); }

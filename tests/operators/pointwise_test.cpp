@@ -96,6 +96,7 @@ TEST(Pointwise, AgreesWithPyTorch) {
   functions["logsigmoid"] = unary(graven::logsigmoid);
   functions["bitwise_not"] = unary(graven::bitwise_not);
   functions["atan2"] = binary(graven::atan2);
+  functions["logaddexp"] = binary(graven::logaddexp);
   functions["remainder"] = binary(graven::remainder);
   functions["fmod"] = binary(graven::fmod);
   functions["logical_xor"] = binary(graven::logical_xor);
@@ -136,6 +137,8 @@ TEST(Pointwise, DTypesAreThoseOfPyTorch) {
   EXPECT_EQ(tan(tensor({1, 2})).dtype(), f32);
   EXPECT_EQ(trunc(tensor({1, 2})).dtype(), i64);
   EXPECT_EQ(atan2(tensor({1, 2}), tensor({1, 2})).dtype(), f32);
+  EXPECT_EQ(logaddexp(tensor({1, 2}), tensor({0.5, 1.0})).dtype(), f32);
+  EXPECT_THROW(logaddexp(tensor({1, 2}), tensor({1, 2})), UserError);
   EXPECT_EQ(remainder(tensor({-7, 7}), 4).to_vector<int>(), (std::vector<int>{1, 3}));
   EXPECT_EQ(fmod(tensor({-7, 7}), 4).to_vector<int>(), (std::vector<int>{-3, 3}));
   EXPECT_EQ(isnan(tensor({1, 2})).to_vector<int>(), (std::vector<int>{0, 0}));

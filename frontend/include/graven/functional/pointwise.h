@@ -39,6 +39,8 @@ Tensor bitwise_not(const Operand& x);
 // ---- of two or three ----
 /// The angle of the point (x, y).
 Tensor atan2(const Operand& y, const Operand& x);
+/// log(exp(x) + exp(y)), without overflow.
+Tensor logaddexp(const Operand& x, const Operand& y);
 /// With the sign of the divisor (remainder: Python's %) or of the dividend (fmod: C's).
 Tensor remainder(const Operand& x, const Operand& y);
 Tensor fmod(const Operand& x, const Operand& y);
