@@ -7,7 +7,10 @@
 #include <cstdio>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <string>
 
+#include "ir/optimizer_kind.h"
 #include "tests/frontend/error_text.h"
 #include "tests/frontend/state_dicts.h"
 
@@ -70,6 +73,7 @@ optim::Optimizer make(const std::string& kind, const std::vector<Tensor>& parame
   }
   if (kind == "adam") return optim::Adam(parameters, adam_options<optim::AdamOptions>(o));
   if (kind == "adamw") return optim::AdamW(parameters, adam_options<optim::AdamWOptions>(o));
+  if (kind != "sgd") throw UserError("tests/frontend/optim_test.cpp makes no optimizer of kind " + kind);
   auto options = common_options<optim::SGDOptions>(o);
   options.momentum = o.value("momentum", 0.0);
   options.dampening = o.value("dampening", 0.0);
@@ -79,8 +83,9 @@ optim::Optimizer make(const std::string& kind, const std::vector<Tensor>& parame
 
 TEST(Optimizers, StepAsPyTorchDoes) {
   const nlohmann::json data = fixture();
-  ASSERT_EQ(data.at("optimizers").size(), 27u);
+  std::set<std::string> compared;
   for (const auto& c : data.at("optimizers")) {
+    compared.insert(c.at("kind"));
     SCOPED_TRACE(c.at("kind").get<std::string>() + c.at("options").dump());
     Tensor p = tensor({1., -2., 0.5}, f64).requires_grad_();
     optim::Optimizer optimizer = make(c.at("kind"), {p}, c.at("options"));
@@ -98,6 +103,8 @@ TEST(Optimizers, StepAsPyTorchDoes) {
       for (std::size_t i = 0; i < 3; ++i) EXPECT_NEAR(got[i], expected[i], 1e-12) << "step " << t;
     }
   }
+  for (const ir::OptimizerKind& kind : ir::optimizer_kinds())
+    EXPECT_TRUE(compared.count(std::string(kind.name))) << kind.name << " has no case in tests/fixtures/make_optimizers.py";
 }
 
 TEST(Optimizers, AdamWithoutBiasCorrection) {
