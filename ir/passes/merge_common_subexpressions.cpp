@@ -125,8 +125,8 @@ void merge_common_subexpressions(Graph& graph, const PassOptions&) {
       continue;
     }
     Node& first = graph.nodes[equal->node];
-    // A number that many read says nothing about where it stands: it stays with the first.
-    if (!node.inputs.empty() && first.origins.size() < kMostOrigins) first.origins = merge(first.origins, node.origins);
+    // A number that many read says nothing about where it stands, nor does what backward would compute again: they stay with the first.
+    if (!node.inputs.empty() && node.phase == first.phase && first.origins.size() < kMostOrigins) first.origins = merge(first.origins, node.origins);
     for (std::size_t i = 0; i < node.outputs.size(); ++i) rewriter.replace(node.outputs[i], first.outputs[i]);
   }
   rewriter.finish();
