@@ -59,8 +59,9 @@ class Model {
   explicit Model(std::shared_ptr<const Weights> weights, int threads = 1);
 {% endif %}
   ~Model();
-  Model(const Model&) = delete;
-  Model& operator=(const Model&) = delete;
+  /// What was moved from can only be assigned to or destroyed.
+  Model(Model&&) noexcept;
+  Model& operator=(Model&&) noexcept;
 
   void forward(@{ parameters }@, @{ output_parameters }@);
   /// Uses other weights from the next forward() on.

@@ -70,8 +70,9 @@ class Model {
   explicit Model(int threads = 0);
 {% endif %}
   ~Model();
-  Model(const Model&) = delete;
-  Model& operator=(const Model&) = delete;
+  /// What was moved from can only be assigned to or destroyed.
+  Model(Model&&) noexcept;
+  Model& operator=(Model&&) noexcept;
 
   /// Forward, backward, update. Returns the loss before the update.
   double step(@{ parameters }@, const Hyper& hyper);

@@ -152,6 +152,8 @@ Model::Model(int threads) {
   memory_ = std::make_unique<Memory>(threads);
 }
 Model::~Model() = default;
+Model::Model(Model&&) noexcept = default;
+Model& Model::operator=(Model&&) noexcept = default;
 
 double Model::forward(@{ parameters }@{% if random %}, const Hyper& hyper{% endif %}) {
 {% if random %}

@@ -48,8 +48,9 @@ class Model {
   /// Runs on `threads` threads; 0: every processor.
   explicit Model(std::shared_ptr<const Weights> weights, int threads = 1);
   ~Model();
-  Model(const Model&) = delete;
-  Model& operator=(const Model&) = delete;
+  /// What was moved from can only be assigned to or destroyed.
+  Model(Model&&) noexcept;
+  Model& operator=(Model&&) noexcept;
 
   void forward(const float* x /* [batch,4] */, std::int64_t batch, float* output /* [batch,3] */);
   /// Uses other weights from the next forward() on.

@@ -145,6 +145,8 @@ Model::Model(std::shared_ptr<const Weights> weights, int threads) {
   memory_ = std::make_unique<Memory>(std::move(weights), threads);
 }
 Model::~Model() = default;
+Model::Model(Model&&) noexcept = default;
+Model& Model::operator=(Model&&) noexcept = default;
 
 void Model::forward(const float* x /* [batch,4] */, std::int64_t batch, float* output /* [batch,3] */) {
   Memory& own = *memory_;

@@ -173,6 +173,8 @@ Model::Model(int threads) {
   memory_ = std::make_unique<Memory>(threads);
 }
 Model::~Model() = default;
+Model::Model(Model&&) noexcept = default;
+Model& Model::operator=(Model&&) noexcept = default;
 
 double Model::forward(const float* x /* [2000,3] */, const float* y /* [2000] */) {
   memory_->program.forward(memory_->step(x, y));

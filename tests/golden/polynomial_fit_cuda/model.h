@@ -49,8 +49,9 @@ class Model {
   /// On this CUDA device.
   explicit Model(int device = 0);
   ~Model();
-  Model(const Model&) = delete;
-  Model& operator=(const Model&) = delete;
+  /// What was moved from can only be assigned to or destroyed.
+  Model(Model&&) noexcept;
+  Model& operator=(Model&&) noexcept;
 
   /// Forward, backward, update. Returns the loss before the update.
   double step(const float* x /* [2000,3] */, const float* y /* [2000] */, const Hyper& hyper);

@@ -177,6 +177,8 @@ struct Model::Memory {
 
 Model::Model(int device) : memory_(std::make_unique<Memory>(device)) {}
 Model::~Model() = default;
+Model::Model(Model&&) noexcept = default;
+Model& Model::operator=(Model&&) noexcept = default;
 
 double Model::forward(const float* x /* [2000,3] */, const float* y /* [2000] */) {
   program.forward(memory_->step(x, y));

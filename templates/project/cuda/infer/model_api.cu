@@ -133,6 +133,8 @@ Model::Model(std::shared_ptr<const Weights> weights, int device) {
   memory_ = std::make_unique<Memory>(std::move(weights), device);
 }
 Model::~Model() = default;
+Model::Model(Model&&) noexcept = default;
+Model& Model::operator=(Model&&) noexcept = default;
 
 void Model::forward(@{ parameters }@, @{ output_parameters }@) {
   Memory& own = *memory_;

@@ -230,6 +230,8 @@ struct Model::Memory {
 
 Model::Model(int device) : memory_(std::make_unique<Memory>(device)) {}
 Model::~Model() = default;
+Model::Model(Model&&) noexcept = default;
+Model& Model::operator=(Model&&) noexcept = default;
 
 double Model::forward(@{ parameters }@) {
   program.forward(memory_->step(@{ argument_names }@));
