@@ -77,7 +77,7 @@ TEST(Project, TrainingBuildsAndAgreesWithWhatWasRecorded) {
   const Folder folder("mlp_train");
   const EmitReport report = emit(mlp_training(), folder.path, {.name = "mlp_train", .execute = eager::double_reference});
   EXPECT_GT(report.written.size(), 20u);
-  expect_runs({"cmake", "-S", folder.path.string(), "-B", (folder.path / "build").string()});
+  expect_runs({"cmake", "-S", folder.path.string(), "-B", (folder.path / "build").string(), "-DCMAKE_CXX_FLAGS=-Werror"});
   expect_runs({"cmake", "--build", (folder.path / "build").string(), "-j2"});
   EXPECT_TRUE(fs::exists(folder.path / "selftest.safetensors"));
   expect_runs({(folder.path / "build/selftest").string()}, folder.path);
@@ -102,7 +102,7 @@ TEST(Project, UpdateInBackwardBuildsAndAgreesWithWhatWasRecorded) {
     // One by what CMake finds, one by clang++, where there is one.
     const std::string clang = kind == std::string("adamw") ? find_program("clang++") : "";
     expect_runs({"cmake", "-S", folder.path.string(), "-B", (folder.path / "build").string(),
-                 "-DCMAKE_CXX_COMPILER=" + (clang.empty() ? GRAVEN_CXX : clang)});
+                 "-DCMAKE_CXX_COMPILER=" + (clang.empty() ? GRAVEN_CXX : clang), "-DCMAKE_CXX_FLAGS=-Werror"});
     expect_runs({"cmake", "--build", (folder.path / "build").string(), "-j2"});
     expect_runs({(folder.path / "build/selftest").string()}, folder.path);
     // From the file alone the same bytes.

@@ -125,7 +125,7 @@ class Projects : public testing::Test {
     codegen::emit(graph, folder, {.name = name, .format = false});
     for (const std::vector<std::string>& command :
          {std::vector<std::string>{"cmake", "-S", folder.string(), "-B", (folder / "build").string(), "-DGRAVEN_SANITIZE=address",
-                                   "-DGRAVEN_LEVELS=base", "-DCMAKE_CXX_FLAGS_RELEASE=-O0"},
+                                   "-DGRAVEN_LEVELS=base", "-DCMAKE_CXX_FLAGS_RELEASE=-O0", "-DCMAKE_CXX_FLAGS=-Werror"},
           {"cmake", "--build", (folder / "build").string(), "-j2"}}) {
       const ProcessResult r = codegen::run_process(command, {.seconds = 600});
       ASSERT_EQ(r.exit_status, 0) << r.output;

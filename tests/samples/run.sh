@@ -9,6 +9,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 export GRAVEN_CACHE=$work/cache
+export CXXFLAGS=-Werror  # what is emitted is compiled without warnings
 cd "$work"
 fail() { echo "tests/samples: FAILED: $*" >&2; exit 1; }
 expect() { grep -qE -- "$1" "$2" || { cat "$2"; fail "$2 has no line like '$1'"; }; }
