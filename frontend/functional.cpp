@@ -289,6 +289,11 @@ Tensor operator*(const Operand& a, const Operand& b) { return mul(a, b); }
 Tensor operator/(const Operand& a, const Operand& b) { return div(a, b); }
 Tensor operator-(const Operand& a) { return neg(a); }
 Tensor operator!(const Operand& a) { return logical_not(a); }
+Tensor operator~(const Operand& a) { return bitwise_not(a); }
+Tensor operator&(const Operand& a, const Operand& b) { return bitwise_and(a, b); }
+Tensor operator|(const Operand& a, const Operand& b) { return bitwise_or(a, b); }
+Tensor operator^(const Operand& a, const Operand& b) { return bitwise_xor(a, b); }
+Tensor operator%(const Operand& a, const Operand& b) { return remainder(a, b); }
 Tensor operator==(const Operand& a, const Operand& b) { return eq(a, b); }
 Tensor operator!=(const Operand& a, const Operand& b) { return ne(a, b); }
 Tensor operator<(const Operand& a, const Operand& b) { return lt(a, b); }

@@ -208,6 +208,20 @@ TEST(Arithmetic, ComputesAtOnce) {
   EXPECT_NE(error_of([&] { (void)(x + zeros({2})); }).find("tensor_test.cpp:"), std::string::npos);
 }
 
+TEST(Arithmetic, OperatorsOfBoolsAndIntegersAreThoseOfPyTorch) {
+  const Tensor a = tensor({true, true, false, false}), b = tensor({true, false, true, false}), n = tensor({12, -7, 5});
+  EXPECT_TRUE(equal(a & b, tensor({true, false, false, false})));
+  EXPECT_TRUE(equal(a | b, tensor({true, true, true, false})));
+  EXPECT_TRUE(equal(a ^ b, tensor({false, true, true, false})));
+  EXPECT_TRUE(equal(!a, tensor({false, false, true, true})));
+  EXPECT_TRUE(equal(~a, !a));
+  EXPECT_TRUE(equal(~n, tensor({-13, 6, -6})));
+  EXPECT_TRUE(equal(n & 6, tensor({4, 0, 4})));
+  EXPECT_TRUE(equal(n % 5, tensor({2, 3, 0}))) << "the divisor's sign";
+  EXPECT_TRUE(equal((n > 0) & (n != 5), tensor({true, false, false})));
+  EXPECT_THROW(tensor({1.5}) & tensor({1.5}), UserError);
+}
+
 TEST(InPlace, ChangesTheTensorItself) {
   Tensor x = ones({2, 2});
   const Tensor same = x;

@@ -49,7 +49,6 @@ class Tensor {
   Tensor() = default;
 
   bool defined() const { return impl_ != nullptr; }
-  explicit operator bool() const = delete;
 
   // ---- what it is ----
   DType dtype() const;
@@ -356,6 +355,13 @@ Tensor operator*(const Operand& a, const Operand& b);
 Tensor operator/(const Operand& a, const Operand& b);
 Tensor operator-(const Operand& a);
 Tensor operator!(const Operand& a);
+/// PyTorch's operators of bools and integers, and the remainder with the divisor's sign. & and | bind less tightly than ==, other than in Python:
+/// (tokens != 0) & (tokens != 7).
+Tensor operator~(const Operand& a);
+Tensor operator&(const Operand& a, const Operand& b);
+Tensor operator|(const Operand& a, const Operand& b);
+Tensor operator^(const Operand& a, const Operand& b);
+Tensor operator%(const Operand& a, const Operand& b);
 Tensor operator==(const Operand& a, const Operand& b);
 Tensor operator!=(const Operand& a, const Operand& b);
 Tensor operator<(const Operand& a, const Operand& b);
