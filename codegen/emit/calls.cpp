@@ -186,7 +186,8 @@ class Writer {
     std::vector<std::string> template_arguments;
     if (body.present) {
       template_arguments.push_back(body.functor.name);
-      out_.functors.emplace(body.functor.name, body.functor);
+      const auto [known, fresh] = out_.functors.emplace(body.functor.name, body.functor);
+      GRAVEN_CHECK(fresh || known->second.text == body.functor.text, "two functors are called " + body.functor.name);
     }
     template_arguments.insert(template_arguments.end(), step.call.template_arguments.begin(), step.call.template_arguments.end());
 

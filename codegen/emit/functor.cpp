@@ -112,6 +112,26 @@ ir::DType main_dtype(const ir::ScalarProgram& program) {
   return ir::DType::boolean;
 }
 
+/// Kernels compute in the common type of the inputs (T). Where a step converts, or where nothing says that an input is of the type that the program
+/// computes in, as of where(mask, 0, 1), which reads a bool alone, that may be another one: all types are spelled then.
+enum class Types { common, converted, unread };
+Types types_of(const ir::ScalarProgram& program) {
+  if (program.steps.size() > 1 && std::any_of(program.steps.begin(), program.steps.end(), is_cast)) return Types::converted;
+  if (main_dtype(program) == ir::DType::boolean || std::all_of(program.steps.begin(), program.steps.end(), is_literal)) return Types::common;
+  const auto made = [&](std::int32_t argument) { return argument >= program.inputs; };
+  const auto is_number = [&](std::int32_t argument) {
+    return made(argument) && program.steps[static_cast<std::size_t>(argument - program.inputs)].dtype != ir::DType::boolean;
+  };
+  for (const ir::ScalarProgram::Step& step : program.steps) {
+    // What a comparison reads is of one type.
+    const bool of_numbers = step.dtype != ir::DType::boolean || std::any_of(step.arguments.begin(), step.arguments.end(), is_number);
+    const std::size_t first = step.op == "where" ? 1 : 0;  // the condition
+    for (std::size_t a = first; of_numbers && a < step.arguments.size(); ++a)
+      if (!made(step.arguments[a])) return Types::common;
+  }
+  return Types::unread;
+}
+
 /// Whether each step is fed by the step before it, by fresh inputs in order and by numbers, so that the operators' names say it all.
 bool is_chain(const ir::ScalarProgram& program) {
   int next_input = 0;
@@ -221,9 +241,11 @@ std::string functor_name(const ir::ScalarProgram& program) {
     name = "constant_" + number_name(constant(program.steps.back(), "value"));
     return program.inputs == 0 ? name : name + fmt::format("_of_{}", program.inputs);
   }
+  if (types_of(program) == Types::unread) name += fmt::format("_{}", ir::name(main));
   constexpr std::size_t kLongest = 72;
   if (!converts && is_chain(program) && name.size() <= kLongest) return name;
-  if (std::string spelled = spelled_name(program); !converts && !spelled.empty() && spelled.size() <= kLongest) return spelled;
+  if (std::string spelled = spelled_name(program); types_of(program) != Types::unread && !converts && !spelled.empty() && spelled.size() <= kLongest)
+    return spelled;
   if (name.size() > 48) {
     name.resize(name.rfind('_', 48));  // behind a whole word: half a number would be another number
   }
@@ -294,8 +316,7 @@ Functor make_functor(const ir::ScalarProgram& program) {
   GRAVEN_CHECK(!program.steps.empty(), "a scalar program without steps");
   Functor functor{functor_name(program), {}, program.inputs};
   const ir::DType main = main_dtype(program);
-  // Kernels compute in the common type of the inputs (T). Where a step converts, that may be another type than the step's: all types are spelled.
-  const bool converts = std::any_of(program.steps.begin(), program.steps.end(), is_cast) && program.steps.size() > 1;
+  const bool spelled = types_of(program) != Types::common;
 
   std::vector<std::string> results;  // names of inputs, then of steps
   std::map<std::string, int> taken;
@@ -309,7 +330,7 @@ Functor make_functor(const ir::ScalarProgram& program) {
   for (std::size_t s = 0; s < program.steps.size(); ++s) {
     const auto& step = program.steps[s];
     const bool last = s + 1 == program.steps.size();
-    const std::string type(step.dtype == main && !converts ? "T" : type_name(step.dtype));
+    const std::string type(step.dtype == main && !spelled ? "T" : type_name(step.dtype));
     for (const auto argument : step.arguments) {
       GRAVEN_CHECK(argument >= 0 && static_cast<std::size_t>(argument) < results.size(),
                    "the step '" + step.op + "' uses a result that is not there yet");
@@ -325,15 +346,15 @@ Functor make_functor(const ir::ScalarProgram& program) {
     } else if (is_cast(step)) {
       const std::string& argument = results[static_cast<std::size_t>(step.arguments.at(0))];
       expression = step.dtype == ir::DType::boolean ? argument + " != 0"
-                   : last && !converts              ? argument
+                   : last && !spelled               ? argument
                                                     : fmt::format("static_cast<{}>({})", type, argument);
     } else {
       const ir::OpDef& op = ir::get_op(step.op);
       GRAVEN_CHECK(op.elementwise(), step.op + " has no scalar body");
       GRAVEN_CHECK(step.arguments.size() == op.inputs.size(), "the step '" + step.op + "' has a wrong number of arguments");
-      // A comparison computes in the type of what it compares, and yields a bool.
+      // A comparison computes in the type of what it compares, and yields a bool; T in where's body is the condition's.
       std::map<std::string, std::string, std::less<>> replacements;
-      if (type != "T" && step.dtype != ir::DType::boolean) replacements["T"] = type;
+      if (type != "T" && step.dtype != ir::DType::boolean && step.op != "where") replacements["T"] = type;
       for (std::size_t a = 0; a < step.arguments.size(); ++a)
         replacements[std::string(1, "xyz"[a])] = results[static_cast<std::size_t>(step.arguments[a])];
       for (const auto& [key, value] : step.constants) replacements[key] = fmt::format("T({})", number_text(value));
@@ -342,7 +363,7 @@ Functor make_functor(const ir::ScalarProgram& program) {
         if (bools.count(results[static_cast<std::size_t>(argument)])) read_bool(expression, results[static_cast<std::size_t>(argument)]);
     }
     if (last) {
-      lines += fmt::format("    return {};\n", step.dtype == ir::DType::boolean && !converts ? "T(" + expression + ")" : expression);
+      lines += fmt::format("    return {};\n", step.dtype == ir::DType::boolean && !spelled ? "T(" + expression + ")" : expression);
       break;
     }
     const int count = ++taken[step.op];
@@ -363,7 +384,7 @@ Functor make_functor(const ir::ScalarProgram& program) {
       "{}"
       "  }}\n"
       "}};\n",
-      functor.name, program.inputs, converts ? "auto" : "T", parameters, lines);
+      functor.name, program.inputs, spelled ? "auto" : "T", parameters, lines);
   return functor;
 }
 

@@ -81,6 +81,25 @@ TEST(Functor, TheNumbersPlaceAmongThreeArgumentsIsPartOfTheName) {
   EXPECT_NE(middle.name, last.name);
 }
 
+/// Kernels compute in the common type of the inputs, which is bool where a condition is all that is read.
+TEST(Functor, WhatReadsBoolsAloneSpellsItsTypes) {
+  const auto full = [](double value, DType dtype) { return step("full", {}, {{"value", value}}, dtype); };
+  const double inf = std::numeric_limits<double>::infinity();
+  const Functor mask = make_functor(ScalarProgram{1, {full(-inf, DType::f32), full(0, DType::f32), step("where", {0, 1, 2})}});
+  EXPECT_EQ(mask.name, "where_minf_0_f32");
+  EXPECT_NE(mask.text.find("return x != T(0) ? float(-__builtin_inf()) : float(0);"), std::string::npos) << mask.text;
+  const Functor wide = make_functor(ScalarProgram{1, {full(-inf, DType::f64), full(0, DType::f64), step("where", {0, 1, 2}, {}, DType::f64)}});
+  EXPECT_NE(wide.name, mask.name);
+  EXPECT_NE(wide.text.find("double(0)"), std::string::npos) << wide.text;
+  const Functor compared =
+      make_functor(ScalarProgram{1, {full(1.5, DType::f32), full(0, DType::f32), step("where", {0, 1, 2}), step("gt", {3, 2}, {}, DType::boolean)}});
+  EXPECT_NE(compared.text.find("const float where"), std::string::npos) << compared.text;
+  // An operand of a comparison with a number, or of an operator, has the type that all is computed in.
+  for (const ScalarProgram& known : {ScalarProgram{2, {full(0, DType::f32), step("where", {0, 1, 2})}},
+                                     ScalarProgram{1, {full(0, DType::f32), step("gt", {0, 1}, {}, DType::boolean), step("where", {2, 1, 1})}}})
+    EXPECT_EQ(make_functor(known).text.find("float"), std::string::npos) << make_functor(known).text;
+}
+
 TEST(Functor, NumbersReadBackExactly) {
   for (const double value : {0.1, -0.5, 1e-5, 3.0, 1e300, 9.2e18, 1e17, 5e-324, 0.30000000000000004}) {
     EXPECT_EQ(std::strtod(number_text(value).c_str(), nullptr), value) << number_text(value);

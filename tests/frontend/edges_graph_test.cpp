@@ -4,6 +4,9 @@
 
 #include <graven/graven.h>
 #include <algorithm>
+#include <limits>
+#include <map>
+#include <string>
 
 #include "tests/frontend/error_text.h"
 
@@ -55,6 +58,41 @@ TEST(EdgesGraph, DoesWhatEagerModeDoes) {
     EXPECT_TRUE(allclose(parameter - found->second, parameter.grad(), 1e-5, 1e-5));
   }
   EXPECT_EQ(eager.constant.grad().to_vector<float>(), (std::vector<float>{0, 0, 0}));
+}
+
+/// Numbers that a bool alone chooses between: the fused kernel's inputs say nothing of the type that they are computed in.
+struct Masked : nn::Module<Masked> {
+  nn::MultiheadAttention attention = child("attention", nn::MultiheadAttention(8, 2, {.batch_first = true}));
+  std::map<std::string, Tensor> forward(Tensor x, Tensor tokens) {
+    const Tensor padding = tokens == 0;
+    const double inf = std::numeric_limits<double>::infinity();
+    return {{"attended", attention(x, x, x, {.key_padding_mask = padding, .need_weights = false}).first},
+            {"mask", where(padding, -inf, 0.0)},
+            {"half", where(padding, 0.5, -0.25) * 2.5},
+            {"above", where(padding, 0.5, 0.25) > where(!padding, 0.5, 0.25)},
+            {"double", where(padding, tensor(-inf, f64), tensor(0.1, f64))}};
+  }
+};
+struct InferMasked : nn::Graph<InferMasked> {
+  Masked masked;
+  explicit InferMasked(Masked m) : masked(child("masked", m)) {}
+  std::map<std::string, Tensor> build(Tensor x, Tensor tokens) { return masked(x, tokens); }
+};
+
+TEST(EdgesGraph, ABoolChoosesBetweenNumbers) {
+  manual_seed(3);
+  Masked eager;
+  InferMasked graph(eager);
+  const Tensor x = randn({3, 4, 8}), tokens = tensor({{1, 2, 3, 4}, {1, 2, 0, 0}, {5, 0, 0, 0}});
+  const auto found = graph(x, tokens);
+  for (const auto& [name, expected] : eager(x, tokens)) {
+    SCOPED_TRACE(name);
+    EXPECT_EQ(found.at(name).dtype(), expected.dtype());
+    if (name == "attended")
+      EXPECT_TRUE(allclose(found.at(name), expected, 1e-5, 1e-6));
+    else
+      EXPECT_TRUE(equal(found.at(name), expected)) << found.at(name);
+  }
 }
 
 struct Judge : nn::Graph<Judge> {

@@ -1,9 +1,10 @@
 // Attention and recurrent layers, with PyTorch's names, defaults, parameters and gate orders.
 //
 //   nn::MultiheadAttention attention(64, 4, {.batch_first = true});
-//   auto [y, weights] = attention(x, x, x);
+//   auto [y, weights] = attention(x, x, x, {.key_padding_mask = tokens == 0});
 //   nn::LSTM lstm(32, 64, {.num_layers = 2, .bidirectional = true});
 //   auto [out, state] = lstm(sequence);                   // sequence[length, batch, 32]; state = (h, c)
+//   auto [more, last] = lstm(next, state);                // or lstm(next, {h, c})
 //
 // A recurrent layer is recorded step by step: the length of its sequence is fixed in a graph.
 #pragma once
@@ -39,6 +40,12 @@ class MultiheadAttention : public Module<MultiheadAttention> {
   MultiheadAttention(std::int64_t embed_dim, std::int64_t num_heads, MultiheadAttentionOptions options = {});
   /// The result, and the weights [batch, queries, keys] ([batch, heads, queries, keys] when not averaged); undefined without need_weights.
   std::pair<Tensor, Tensor> forward(Tensor query, Tensor key, Tensor value, MultiheadAttentionCall call = {});
+  using Module<MultiheadAttention>::operator();
+  /// For a call in braces, whose type a template cannot tell.
+  std::pair<Tensor, Tensor> operator()(const Tensor& query, const Tensor& key, const Tensor& value, const MultiheadAttentionCall& call,
+                                       Location where = Location::current()) const {
+    return Module<MultiheadAttention>::operator()(query, key, value, call, where);
+  }
   Registered<MultiheadAttention> in_proj_weight, in_proj_bias, q_proj_weight, k_proj_weight, v_proj_weight;
   Linear out_proj;
 
@@ -94,6 +101,12 @@ class LSTM : public Recurrent<LSTM> {
  public:
   LSTM(std::int64_t input_size, std::int64_t hidden_size, RecurrentOptions options = {});
   std::pair<Tensor, std::pair<Tensor, Tensor>> forward(Tensor x, std::pair<Tensor, Tensor> state = {});
+  using Module<LSTM>::operator();
+  /// For a state in braces.
+  std::pair<Tensor, std::pair<Tensor, Tensor>> operator()(const Tensor& x, const std::pair<Tensor, Tensor>& state,
+                                                          Location where = Location::current()) const {
+    return Module<LSTM>::operator()(x, state, where);
+  }
 };
 
 /// r, z = sigmoid of their rows of W_ih x + b_ih + W_hh h + b_hh; n = tanh(W_in x + b_in + r (W_hn h + b_hn)); h = (1 - z) n + z h (Cho et al. 2014).
