@@ -404,7 +404,9 @@ void GraphBase::end_recording(Recording& recording, ir::Tree inputs, ir::Tree ou
       if (n.op->random) {
         UserError error("draws random numbers, and " + state_->name + " has no optimizer: only training programs have a seed and a step");
         error.in(ir::owner_of(n.origins), std::string(n.op->name));
-        error.note("call eval() on the module before it is recorded: dropout is the identity then");
+        error.note(n.op->name == "dropout"
+                       ? "call eval() on the module before it is recorded: dropout is the identity then"
+                       : "draw them outside and make them an input; where a module draws only in training, call its eval() first");
         error.at(n.origins);
         throw error;
       }

@@ -58,8 +58,8 @@ std::int64_t stream_of(const std::string& text) {
 }
 }  // namespace
 
-RandomSource random_source(bool recording) {
-  if (!recording) {
+RandomSource random_source() {
+  if (!active_trace()) {
     const Generator::Stream s = default_generator().take(1);
     return {tensor(static_cast<std::int64_t>(s.seed), DType::i64), tensor(static_cast<std::int64_t>(s.counter), DType::i64), stream_of("eager")};
   }
@@ -134,6 +134,19 @@ void require_floating(const char* function, DType dtype) {
   if (!ir::is_floating(dtype)) throw UserError(std::string(function) + ": needs a floating-point dtype, got " + std::string(ir::name(dtype)));
 }
 
+/// While a graph is being recorded, what PyTorch would draw anew in every step is drawn by its program: an operator, in the place of numbers that
+/// would be the same in every step.
+Tensor record_draw(const char* op, const Shape& shape, DType dtype, Location where) {
+  const RandomSource source = random_source();
+  return apply(op, {source.seed, source.step}, {{"shape", shape}, {"dtype", dtype == DType::f64 ? dtype : DType::f32}, {"stream", source.stream}},
+               where);
+}
+Tensor finished(Tensor t, const TensorOptions& options, Location where) {
+  t = t.to(options.dtype, where);
+  if (options.requires_grad) t.requires_grad_(true, where);
+  return t;
+}
+
 /// The largest value of the dtype below `end`: rounding must not carry a number of [start, end) to end.
 double below(double end, DType dtype) {
   switch (dtype) {
@@ -153,21 +166,36 @@ double below(double end, DType dtype) {
 
 void manual_seed(std::uint64_t seed) { detail::default_generator().seed(seed); }
 
-Tensor rand(const Shape& shape, TensorOptions options) {
+Tensor rand(const Shape& shape, TensorOptions options, Location where) {
   detail::require_floating("rand", options.dtype);
+  if (detail::active_trace()) {
+    Tensor u = detail::record_draw("random_uniform", shape, options.dtype, where);
+    if (u.dtype() != options.dtype) u = u.clamp(0, detail::below(1, options.dtype), where);
+    return detail::finished(u, options, where);
+  }
   std::vector<double> values = detail::draw_uniform(detail::count(shape, options.dtype));
   const double limit = detail::below(1, options.dtype);
   for (double& v : values) v = std::min(v, limit);
   return detail::from_numbers(shape, values, options);
 }
 
-Tensor randn(const Shape& shape, TensorOptions options) {
+Tensor randn(const Shape& shape, TensorOptions options, Location where) {
   detail::require_floating("randn", options.dtype);
+  if (detail::active_trace()) return detail::finished(detail::record_draw("random_normal", shape, options.dtype, where), options, where);
   return detail::from_numbers(shape, detail::draw_normal(detail::count(shape, options.dtype)), options);
 }
 
-Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, TensorOptions options) {
+Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, TensorOptions options, Location where) {
   if (low >= high) throw UserError("randint: low must be less than high, got " + std::to_string(low) + " and " + std::to_string(high));
+  if (detail::active_trace()) {
+    // As many steps as a uniform number has.
+    constexpr double kMost = 0x1p24;
+    const double range = static_cast<double>(high) - static_cast<double>(low);
+    if (range > kMost) detail::fail("randint", "within a graph high - low must be at most 2^24, got " + std::to_string(high - low), where);
+    const Tensor u = detail::record_draw("random_uniform", shape, DType::f64, where);
+    const Tensor scaled = floor(Operand(mul(Operand(u, where), Operand(range, where)), where)).to(DType::i64, where);
+    return detail::finished(add(Operand(scaled, where), Operand(low, where)), options, where);
+  }
   Tensor t = detail::make_tensor(options.dtype, shape);
   const std::vector<std::int64_t> values = detail::draw_integers(low, high, t.numel());
   const std::size_t step = ir::size_of(options.dtype);
@@ -176,7 +204,8 @@ Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, TensorOp
   return t;
 }
 
-Tensor randperm(std::int64_t n) {
+Tensor randperm(std::int64_t n, Location where) {
+  if (detail::active_trace()) return detail::record_draw("random_uniform", {n}, DType::f64, where).argsort(0, false, where);
   Tensor t = arange(n);
   std::int64_t* p = t.data<std::int64_t>();
   if (n < 2) return t;
@@ -188,6 +217,11 @@ Tensor randperm(std::int64_t n) {
 Tensor& Tensor::uniform_(double from, double to, Location where) {
   detail::require_floating("uniform_", dtype());
   if (!(from <= to)) detail::fail("uniform_", "from must not be greater than to", where);
+  if (detail::active_trace()) {
+    const Tensor u = detail::record_draw("random_uniform", shape(), dtype(), where);
+    const Tensor scaled = add(Operand(mul(Operand(u, where), Operand(to - from, where)), where), Operand(from, where));
+    return copy_(scaled.clamp(from, from < to ? detail::below(to, dtype()) : to, where), where);
+  }
   std::vector<double> values = detail::draw_uniform(numel());
   const double limit = from < to ? detail::below(to, dtype()) : to;
   for (double& v : values) v = std::min(from + (to - from) * v, limit);
@@ -197,6 +231,10 @@ Tensor& Tensor::uniform_(double from, double to, Location where) {
 Tensor& Tensor::normal_(double mean, double std, Location where) {
   detail::require_floating("normal_", dtype());
   if (!(std >= 0)) detail::fail("normal_", "the standard deviation must not be negative", where);
+  if (detail::active_trace()) {
+    const Tensor normal = detail::record_draw("random_normal", shape(), dtype(), where);
+    return copy_(add(Operand(mul(Operand(normal, where), Operand(std, where)), where), Operand(mean, where)), where);
+  }
   std::vector<double> values = detail::draw_normal(numel());
   for (double& v : values) v = mean + std * v;
   return copy_(detail::from_numbers(shape(), values, {dtype()}), where);

@@ -37,12 +37,12 @@ std::vector<double> draw_uniform(std::int64_t n);
 std::vector<double> draw_normal(std::int64_t n);
 std::vector<std::int64_t> draw_integers(std::int64_t low, std::int64_t high, std::int64_t n);
 
-/// What a random operator is called with: the key and the step of its numbers. Recorded, the training program's seed and step, and a stream that
-/// depends on the module's path and on how many such calls stand before this one under that path; eagerly, the default generator's.
+/// What a random operator is called with: the key and the step of its numbers. While a graph is recorded, the training program's seed and step, and a
+/// stream that depends on the module's path and on how many such calls stand before this one under that path; eagerly, the default generator's.
 struct RandomSource {
   Tensor seed, step;
   std::int64_t stream = 0;
 };
-RandomSource random_source(bool recording);
+RandomSource random_source();
 
 }  // namespace graven::detail

@@ -18,8 +18,8 @@ void check_probability(const char* function, double p, Location where) {
   if (!(p >= 0 && p <= 1)) fail(function, "the probability must lie in [0, 1], got " + std::to_string(p), where);
 }
 
-Tensor drop(const Tensor& x, double p, bool recording, Location where) {
-  const detail::RandomSource source = detail::random_source(recording);
+Tensor drop(const Tensor& x, double p, Location where) {
+  const detail::RandomSource source = detail::random_source();
   return apply("dropout", {x, source.seed, source.step}, {{"p", p}, {"stream", source.stream}}, where);
 }
 
@@ -37,15 +37,14 @@ Tensor drop_channels(const char* function, const Operand& operand, double p, boo
   const std::size_t kept = x.dim() == rank ? 2 : 1;
   for (std::size_t d = 0; d < x.shape().rank(); ++d) shape.push_back(d < kept ? x.shape()[d] : Dim(1));
   const Tensor whole = detail::filled(shape, 1, x.dtype(), x, where);
-  return mul(Operand(x, where), Operand(drop(whole, p, detail::would_record({x}), where), where));
+  return mul(Operand(x, where), Operand(drop(whole, p, where), where));
 }
 
 Tensor draw(const char* function, std::string_view op, const Operand& operand) {
   const Tensor& x = operand.tensor();
   const Location where = operand.where();
   if (!ir::is_floating(x.dtype())) fail(function, "needs a floating-point tensor, got " + x.describe(), where);
-  const bool recording = detail::would_record({x});
-  const detail::RandomSource source = detail::random_source(recording);
+  const detail::RandomSource source = detail::random_source();
   const DType drawn = x.dtype() == DType::f64 ? DType::f64 : DType::f32;
   const Tensor y = apply(op, {source.seed, source.step}, {{"shape", x.shape()}, {"dtype", drawn}, {"stream", source.stream}}, where);
   return y;
@@ -56,7 +55,7 @@ Tensor draw(const char* function, std::string_view op, const Operand& operand) {
 Tensor dropout(const Operand& x, double p, bool training) {
   check_probability("dropout", p, x.where());
   if (!training || p == 0) return x.tensor();
-  return drop(x.tensor(), p, detail::would_record({x.tensor()}), x.where());
+  return drop(x.tensor(), p, x.where());
 }
 Tensor dropout1d(const Operand& x, double p, bool training) { return drop_channels("dropout1d", x, p, training, 3); }
 Tensor dropout2d(const Operand& x, double p, bool training) { return drop_channels("dropout2d", x, p, training, 4); }
@@ -85,7 +84,7 @@ Tensor alpha_dropout(const Operand& operand, double p, bool training) {
   constexpr double kSaturation = -1.7580993408473766;  // of selu: -scale * alpha
   const double scale = 1 / std::sqrt((1 - p) * (1 + p * kSaturation * kSaturation)), shift = -scale * p * kSaturation;
   const Tensor whole = detail::filled(x.shape(), 1 - p, x.dtype(), x, where);
-  const Tensor kept = gt(Operand(drop(whole, p, detail::would_record({x}), where), where), Operand(0.0, where));
+  const Tensor kept = gt(Operand(drop(whole, p, where), where), Operand(0.0, where));
   const Tensor held = graven::where(Operand(kept, where), operand, Operand(kSaturation, where));
   return add(Operand(mul(Operand(held, where), Operand(scale, where)), where), Operand(shift, where));
 }

@@ -149,6 +149,71 @@ TEST(Random, AGraphWithoutAnOptimizerDrawsNothing) {
   for (const ir::Node& n : evaluated.graph().nodes) EXPECT_FALSE(n.op->random);
 }
 
+/// What a user's forward() draws by itself, in every way that there is.
+struct DrawAll : nn::Graph<DrawAll> {
+  nn::Linear layer = child("layer", nn::Linear(2, 1));
+  optim::SGD optimizer{layer.parameters(), {.lr = 0}};
+  DrawAll() { add_optimizer(optimizer); }
+  std::map<std::string, Tensor> build(Tensor x) {
+    layer(x).mean().backward();
+    Tensor uniform = x + 0, normal = x + 1;
+    uniform.uniform_(-3, -1);
+    normal.normal_(5, 2);
+    return {{"rand", rand({2000}, f64)},
+            {"randn", randn(x.shape())},
+            {"randint", randint(-3, 4, {2000})},
+            {"randperm", randperm(50)},
+            {"half", rand({2000}, f16)},
+            {"uniform_", uniform},
+            {"normal_", normal},
+            {"dropout", dropout(ones({2000}), 0.5)},
+            {"dropout2d", dropout2d(ones({1, 500, 2, 2}), 0.5)},
+            {"bernoulli", bernoulli(full({2000}, 0.25))},
+            {"rand_like", rand_like(zeros({2000}))}};
+  }
+};
+
+TEST(Random, WhatBuildDrawsIsDrawnAnewInEachStep) {
+  DrawAll graph;
+  const Tensor x = zeros({1000, 2});
+  const auto first = graph(x), second = graph(x);
+  const auto moments = [&](const char* name, double mean, double variance) {
+    const std::vector<double> v = first.at(name).to_vector<double>();
+    EXPECT_NEAR(mean_of(v), mean, 6 * std::sqrt(variance / static_cast<double>(v.size()))) << name;
+    EXPECT_NEAR(variance_of(v), variance, 0.2 * variance) << name;
+  };
+  for (const auto& [name, t] : first) EXPECT_FALSE(equal(t, second.at(name))) << name << ": the same numbers in another step";
+  moments("rand", 0.5, 1.0 / 12);
+  moments("half", 0.5, 1.0 / 12);
+  moments("randn", 0, 1);
+  moments("randint", 0, 4);
+  moments("uniform_", -2, 1.0 / 3);
+  moments("normal_", 5, 4);
+  moments("bernoulli", 0.25, 0.1875);
+  EXPECT_EQ(first.at("randn").shape(), x.shape());
+  EXPECT_EQ(first.at("half").dtype(), f16);
+  for (const std::int64_t i : first.at("randint").to_vector<std::int64_t>()) ASSERT_TRUE(i >= -3 && i < 4) << i;
+  for (const double u : first.at("uniform_").to_vector<double>()) ASSERT_TRUE(u >= -3 && u < -1) << u;
+  EXPECT_TRUE(equal(std::get<0>(first.at("randperm").sort()), arange(50)));
+  EXPECT_TRUE(equal(x, zeros({1000, 2}))) << "an input changed in place stays the caller's";
+}
+
+struct DrawInInference : nn::Graph<DrawInInference> {
+  Tensor build(Tensor x) { return x + randn({2}); }
+};
+struct DrawTooMuch : nn::Graph<DrawTooMuch> {
+  Tensor build(Tensor x) { return x + randint(0, (std::int64_t{1} << 24) + 1, {2}); }
+};
+TEST(Random, WhatCannotBeDrawnIsAnError) {
+  DrawInInference graph;
+  const std::string text = test::error_of([&] { graph.compile(spec({2})); });
+  EXPECT_NE(text.find("random_normal: draws random numbers, and DrawInInference_"), std::string::npos) << text;
+  EXPECT_NE(text.find("draw them outside and make them an input"), std::string::npos) << text;
+  DrawTooMuch wide;
+  const std::string range = test::error_of([&] { wide.compile(spec({2})); });
+  EXPECT_NE(range.find("within a graph high - low must be at most 2^24, got 16777217"), std::string::npos) << range;
+}
+
 TEST(Random, AResumedRunDrawsWhatItWouldHaveDrawn) {
   manual_seed(11);
   const Tensor x = randn({32, 6}), labels = randint(0, 3, {32});

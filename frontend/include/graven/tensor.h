@@ -280,11 +280,12 @@ Tensor arange(Scalar start, Scalar end, Scalar step, DType dtype);
 /// `steps` numbers from start to end, both included.
 Tensor linspace(double start, double end, std::int64_t steps, TensorOptions options = {});
 Tensor eye(std::int64_t n, TensorOptions options = {});
-/// Uniform in [0, 1); normal with mean 0 and deviation 1; integers in [low, high).
-Tensor rand(const Shape& shape, TensorOptions options = {});
-Tensor randn(const Shape& shape, TensorOptions options = {});
-Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, TensorOptions options = {DType::i64});
-Tensor randperm(std::int64_t n);
+/// Uniform in [0, 1); normal with mean 0 and deviation 1; integers in [low, high); 0 to n - 1 in any order. Within a graph they are drawn anew in
+/// each of its steps (graven/functional/random.h).
+Tensor rand(const Shape& shape, TensorOptions options = {}, Location where = Location::current());
+Tensor randn(const Shape& shape, TensorOptions options = {}, Location where = Location::current());
+Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, TensorOptions options = {DType::i64}, Location where = Location::current());
+Tensor randperm(std::int64_t n, Location where = Location::current());
 
 /// A nested list of numbers: {1, 2}, {{1, 2}, {3, 4}}.
 class NestedList {
