@@ -1,5 +1,6 @@
 #include "codegen/emit/record.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -47,10 +48,10 @@ ir::TensorData fill(const std::string& name, const ir::TensorType& type, double 
         put(x);
         break;
       case ir::DType::f16:
-        put(static_cast<std::uint16_t>(u < 0.5 ? 0x3800 : 0xb400));  // 0.5 and -0.25: exact in any format
+        put(static_cast<std::uint16_t>(u < 0.5 ? 0x3800 : low < 0 ? 0xb400 : 0x3400));  // 0.5 and -0.25 (or 0.25): exact in any format
         break;
       case ir::DType::bf16:
-        put(static_cast<std::uint16_t>(u < 0.5 ? 0x3f00 : 0xbe80));
+        put(static_cast<std::uint16_t>(u < 0.5 ? 0x3f00 : low < 0 ? 0xbe80 : 0x3e80));
         break;
       case ir::DType::i8:
         put(static_cast<std::int8_t>(k));
@@ -155,23 +156,29 @@ ir::TensorData sum_of(const std::vector<ir::ValueId>& losses, const TensorValues
   return scalar;
 }
 
-}  // namespace
-
-ir::TensorData made_up_weight(const ir::Value& value) {
-  const ir::TensorType& type = value.type;
-  if (value.kind == ir::ValueKind::buffer) return fill(value.name, type, 0.5, 1.5, 2);
-  const std::int64_t n = type.shape.numel().maximum(), rows = type.shape.empty() ? 1 : std::max<std::int64_t>(1, type.shape[0].maximum());
-  const double bound = 1 / std::sqrt(static_cast<double>(std::max<std::int64_t>(1, type.shape.rank() > 1 ? n / rows : n)));
-  return fill(value.name, type, -bound, bound, 2);
+bool has_nan(const std::map<std::string, ir::TensorData>& tensors) {
+  const auto any = [](const ir::TensorData& data, auto element) {
+    for (std::size_t i = 0; i < data.bytes.size(); i += sizeof element) {
+      std::memcpy(&element, data.bytes.data() + i, sizeof element);
+      if (std::isnan(element)) return true;
+    }
+    return false;
+  };
+  return std::any_of(tensors.begin(), tensors.end(), [&](const auto& entry) {
+    const ir::TensorData& data = entry.second;
+    return data.type.dtype == ir::DType::f32 ? any(data, float{}) : data.type.dtype == ir::DType::f64 && any(data, double{});
+  });
 }
 
-std::map<std::string, ir::TensorData> record(const ir::Graph& graph, const Plan& plan, const Evaluation* evaluation, const EmitOptions& options) {
+/// Floating inputs in [low, 1).
+std::map<std::string, ir::TensorData> record_from(double low, const ir::Graph& graph, const Plan& plan, const Evaluation* evaluation,
+                                                  const EmitOptions& options) {
   std::map<std::string, ir::TensorData> recorded;
   const ValueNames values(graph, plan);
   TensorValues known;
   for (const ir::ValueId v : graph.inputs) {
     const std::int64_t classes = classes_of(graph, plan, v);
-    ir::TensorData data = fill("input." + graph.value(v).name, graph.type(v), -1, 1, classes > 0 ? classes : 2);
+    ir::TensorData data = fill("input." + graph.value(v).name, graph.type(v), low, 1, classes > 0 ? classes : 2);
     recorded.emplace("input." + values.member(v), data);
     known.emplace(v, std::move(data));
   }
@@ -249,6 +256,35 @@ std::map<std::string, ir::TensorData> record(const ir::Graph& graph, const Plan&
     recorded.emplace("evaluation.loss", sum_of(losses, values_of_evaluation));
   }
   return recorded;
+}
+
+}  // namespace
+
+ir::TensorData made_up_weight(const ir::Value& value) {
+  const ir::TensorType& type = value.type;
+  if (value.kind == ir::ValueKind::buffer) return fill(value.name, type, 0.5, 1.5, 2);
+  const std::int64_t n = type.shape.numel().maximum(), rows = type.shape.empty() ? 1 : std::max<std::int64_t>(1, type.shape[0].maximum());
+  const double bound = 1 / std::sqrt(static_cast<double>(std::max<std::int64_t>(1, type.shape.rank() > 1 ? n / rows : n)));
+  return fill(value.name, type, -bound, bound, 2);
+}
+
+std::map<std::string, ir::TensorData> record(const ir::Graph& graph, const Plan& plan, const Evaluation* evaluation, const EmitOptions& options) {
+  constexpr double kSigned = -1, kPositive = 0;
+  std::map<std::string, ir::TensorData> recorded;
+  try {
+    recorded = record_from(kSigned, graph, plan, evaluation, options);
+    if (!has_nan(recorded)) return recorded;
+  } catch (const UserError&) {
+  }
+  // Probabilities, and what a logarithm or a root is taken of.
+  try {
+    std::map<std::string, ir::TensorData> positive = record_from(kPositive, graph, plan, evaluation, options);
+    return recorded.empty() || !has_nan(positive) ? positive : recorded;
+  } catch (UserError& e) {
+    if (!recorded.empty()) return recorded;
+    e.note("this is of the inputs that were made up, in [0, 1), for the project's self-test");
+    throw;
+  }
 }
 
 }  // namespace graven::codegen

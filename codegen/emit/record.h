@@ -13,7 +13,8 @@ namespace graven::codegen {
 
 /// "input.<member>", and "output.<member>" (inference) or "loss" and "gradient.<path>" (training), with an evaluation of its own "evaluation.loss"
 /// and "evaluation.scores": contents of selftest.safetensors. Where backward updates the parameters, no gradient outlives it: "state.<path>" and, of
-/// what SGD updates, "change.<path>" stand for them, after one step with learning rates of 1.
+/// what SGD updates, "change.<path>" stand for them, after one step with learning rates of 1. Floating inputs lie in [-1, 1); in [0, 1) where the
+/// graph cannot compute with those, or makes NaN of them.
 std::map<std::string, ir::TensorData> record(const ir::Graph& graph, const Plan& plan, const Evaluation* evaluation, const EmitOptions& options);
 
 /// A tensor for a parameter or buffer that nobody gave, from its name alone: uniform in [-b, b] with b = 1 / sqrt(elements of an output); buffers,
