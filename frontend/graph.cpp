@@ -363,6 +363,9 @@ Tensor GraphBase::add_input(Recording& recording, const Spec& spec, const std::s
   for (const Dim& d : spec.shape)
     if (d.coefficient() < 0 || (!d.is_static() && d.symbol_maximum() < 1))
       throw UserError("the spec of input " + path + " has the dimension " + d.to_string() + "; dimensions must not be negative, maxima at least 1");
+  if (spec.shape.symbolic_dimensions() > 1)
+    throw UserError("the spec of input " + path + " has the shape " + spec.shape.to_string() + "; a tensor may have one symbolic dimension")
+        .note("fix the others, or let with_dynamic_input_shape() compile a program for each shape");
   for (const auto& [symbol, maximum] : recording.trace->graph.symbols())
     for (const Dim& d : spec.shape)
       if (d.symbol() == symbol && d.symbol_maximum() != maximum)

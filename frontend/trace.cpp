@@ -170,6 +170,9 @@ std::vector<Tensor> Trace::record(const ir::OpDef& op, const std::vector<Tensor>
     throw;
   }
   graph.nodes.back().origins = origins_at(where);
+  for (ir::ValueId v : results)
+    if (graph.type(v).shape.symbolic_dimensions() > 1)
+      fail(std::string(op.name), "the result " + graph.type(v).to_string() + " would have two symbolic dimensions; a tensor may have one", where);
   std::vector<Tensor> outputs;
   outputs.reserve(results.size());
   for (ir::ValueId v : results) {

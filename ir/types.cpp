@@ -80,6 +80,10 @@ bool Shape::is_static() const {
   return std::all_of(dims_.begin(), dims_.end(), [](const Dim& d) { return d.is_static(); });
 }
 
+std::int64_t Shape::symbolic_dimensions() const {
+  return std::count_if(dims_.begin(), dims_.end(), [](const Dim& d) { return !d.is_static(); });
+}
+
 Dim Shape::numel() const {
   Dim n = 1;
   for (const Dim& d : dims_) n = n * d;

@@ -90,6 +90,8 @@ class Shape {
   const std::vector<Dim>& dims() const { return dims_; }
 
   bool is_static() const;
+  /// How many dimensions are no fixed numbers.
+  std::int64_t symbolic_dimensions() const;
   /// Product of the dimensions; 1 for rank 0.
   Dim numel() const;
   /// All values; internal error when a dimension is symbolic.

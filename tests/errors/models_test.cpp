@@ -359,6 +359,27 @@ const std::vector<Case>& cases() {
          };
          Maxima().compile(spec({Dim("batch", 4)}), spec({Dim("batch", 8)}));
        }},
+      {"spec_two_symbols", __LINE__,
+       [] {
+         struct Symbols : nn::Graph<Symbols> {
+           Tensor build(Tensor x) { return x * 2; }
+         };
+         Symbols().compile(spec({Dim("batch", 4), Dim("length", 8)}, "tokens"));
+       }},
+      {"result_two_symbols", __LINE__,
+       [] {
+         struct Pairs : nn::Graph<Pairs> {
+           Tensor build(Tensor x) { return matmul(x, x.t()); }
+         };
+         Pairs().compile(spec({Dim("batch", 4), 3}));
+       }},
+      {"draws_in_inference", __LINE__,
+       [] {
+         struct Sampler : nn::Graph<Sampler> {
+           Tensor build(Tensor x) { return x + randn({3}); }
+         };
+         Sampler().compile(spec({2, 3}));
+       }},
       {"not_recorded_yet", __LINE__,
        [] {
          struct Fresh : nn::Graph<Fresh> {
