@@ -736,7 +736,19 @@ class Builder {
     d["seed"] = fmt::format("{}", options_.seed);
     d["shuffle"] = options_.shuffle ? "true" : "false";
     d["recorded"] = static_cast<bool>(options_.execute);
-    d["tolerance"] = "1e-3";
+    // What is recorded was computed in double: half the digits of a half are rounding's after a few operators.
+    const auto has = [&](ir::DType dtype) {
+      return std::any_of(graph_.values.begin(), graph_.values.end(), [&](const ir::Value& v) { return v.type.dtype == dtype; });
+    };
+    struct Closeness {
+      const char *relative, *share, *words;
+    };
+    const Closeness closeness = has(ir::DType::bf16)  ? Closeness{"0.1", "0.05", "a twentieth"}
+                                : has(ir::DType::f16) ? Closeness{"0.02", "0.01", "a hundredth"}
+                                                      : Closeness{"1e-3", "1e-4", "a ten-thousandth"};
+    d["tolerance"] = closeness.relative;
+    d["rounding"] = closeness.share;
+    d["rounding_in_words"] = closeness.words;
   }
 
   const ir::Graph& graph_;

@@ -8,6 +8,7 @@
 #include "codegen/plan/storage.h"
 #include "ir/diagnostic.h"
 #include "ir/passes/passes.h"
+#include "runtime_min/half.h"
 
 namespace graven::codegen {
 
@@ -77,38 +78,48 @@ ir::TensorData zeros(const ir::TensorType& type) {
   return {{type.dtype, at_maximum(type.shape)}, std::vector<std::byte>(static_cast<std::size_t>(byte_count(type)))};
 }
 
+/// Element i of a floating tensor.
+double number_at(const ir::TensorData& data, std::size_t i) {
+  const auto load = [&](auto x) {
+    std::memcpy(&x, data.bytes.data() + i * sizeof x, sizeof x);
+    return x;
+  };
+  switch (data.type.dtype) {
+    case ir::DType::f64:
+      return load(double{});
+    case ir::DType::f32:
+      return static_cast<double>(load(float{}));
+    case ir::DType::f16:
+      return static_cast<double>(runtime::float_from_half(load(std::uint16_t{})));
+    case ir::DType::bf16:
+      return static_cast<double>(runtime::float_from_bfloat16(load(std::uint16_t{})));
+    default:
+      GRAVEN_CHECK(false, "a floating tensor is recorded");
+      return 0;
+  }
+}
+
 /// f64 results as what the program computes.
 ir::TensorData as_type(const ir::TensorData& data, ir::DType dtype) {
   if (data.type.dtype == dtype) return data;
-  GRAVEN_CHECK(data.type.dtype == ir::DType::f64 && dtype == ir::DType::f32, "recorded results are f64, or of the graph's dtype");
-  ir::TensorData out{{dtype, data.type.shape}, std::vector<std::byte>(data.bytes.size() / 2)};
-  for (std::size_t i = 0; i * 8 < data.bytes.size(); ++i) {
-    double x;
-    std::memcpy(&x, data.bytes.data() + i * 8, 8);
-    const float y = static_cast<float>(x);
-    std::memcpy(out.bytes.data() + i * 4, &y, 4);
+  GRAVEN_CHECK(data.type.dtype == ir::DType::f64 && ir::is_floating(dtype), "recorded results are f64, or of the graph's dtype");
+  const std::size_t size = ir::size_of(dtype), n = data.bytes.size() / sizeof(double);
+  ir::TensorData out{{dtype, data.type.shape}, std::vector<std::byte>(n * size)};
+  for (std::size_t i = 0; i < n; ++i) {
+    const float y = static_cast<float>(number_at(data, i));
+    const std::uint16_t half = dtype == ir::DType::bf16 ? runtime::bfloat16_from_float(y) : runtime::half_from_float(y);
+    std::memcpy(out.bytes.data() + i * size, dtype == ir::DType::f32 ? static_cast<const void*>(&y) : &half, size);
   }
   return out;
 }
 
 /// after - before, as `dtype`.
 ir::TensorData difference(const ir::TensorData& after, const ir::TensorData& before, ir::DType dtype) {
-  const auto number = [](const ir::TensorData& data, std::size_t i) {
-    if (data.type.dtype == ir::DType::f64) {
-      double x;
-      std::memcpy(&x, data.bytes.data() + i * sizeof x, sizeof x);
-      return x;
-    }
-    GRAVEN_CHECK(data.type.dtype == ir::DType::f32, "parameters are f64 or f32");
-    float x;
-    std::memcpy(&x, data.bytes.data() + i * sizeof x, sizeof x);
-    return static_cast<double>(x);
-  };
   ir::TensorData out{{ir::DType::f64, after.type.shape}, {}};
   const std::size_t n = after.bytes.size() / ir::size_of(after.type.dtype);
   out.bytes.resize(n * sizeof(double));
   for (std::size_t i = 0; i < n; ++i) {
-    const double x = number(after, i) - number(before, i);
+    const double x = number_at(after, i) - number_at(before, i);
     std::memcpy(out.bytes.data() + i * sizeof x, &x, sizeof x);
   }
   return as_type(out, dtype);
@@ -138,18 +149,7 @@ std::vector<ir::ValueId> changed_in_proportion(const ir::Graph& graph) {
 /// The sum of the scalar losses, as the program reports it, in f32.
 ir::TensorData sum_of(const std::vector<ir::ValueId>& losses, const TensorValues& known) {
   double sum = 0;
-  for (const ir::ValueId v : losses) {
-    const ir::TensorData& data = known.at(v);
-    if (data.type.dtype == ir::DType::f64) {
-      double x;
-      std::memcpy(&x, data.bytes.data(), 8);
-      sum += x;
-    } else if (data.type.dtype == ir::DType::f32) {
-      float x;
-      std::memcpy(&x, data.bytes.data(), 4);
-      sum += static_cast<double>(x);
-    }
-  }
+  for (const ir::ValueId v : losses) sum += number_at(known.at(v), 0);
   const float rounded = static_cast<float>(sum);
   ir::TensorData scalar{{ir::DType::f32, {}}, std::vector<std::byte>(4)};
   std::memcpy(scalar.bytes.data(), &rounded, 4);

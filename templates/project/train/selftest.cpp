@@ -21,7 +21,7 @@
 namespace {
 
 {% if recorded %}
-/// The difference that rounding alone may make: a ten-thousandth of the tensor's largest recorded number, so that small numbers are tested as
+/// The difference that rounding alone may make: @{ rounding_in_words }@ of the tensor's largest recorded number, so that small numbers are tested as
 /// strictly as large ones.
 double allowance(const graven::runtime::Comparison& comparison, const std::string& name, graven::runtime::DType dtype,
                  const graven::runtime::Dims& shape) {
@@ -30,7 +30,7 @@ double allowance(const graven::runtime::Comparison& comparison, const std::strin
   comparison.load(name.c_str(), recorded.data(), dtype, shape);
   double largest = 0;
   for (std::int64_t i = 0; i < n; ++i) largest = std::fmax(largest, std::fabs(graven::runtime::number_at(dtype, recorded.data(), i)));
-  return 1e-4 * largest;
+  return @{ rounding }@ * largest;
 }
 
 {% endif %}
