@@ -274,6 +274,16 @@ class Builder {
       if (type(other).dtype == type(inputs[1]).dtype)
         if (auto e = limited(other, c.inputs[1].low, c.inputs[1].high)) inputs[1] = *e;
     }
+    // And numbers: a mask alone may choose between two of them.
+    if (op.elementwise() && inputs.size() > 1 && random_.one_in(4)) {
+      const std::size_t first = op.name == "where" ? 1 : random_.below(inputs.size());
+      for (std::size_t i = first; i < inputs.size(); ++i) {
+        const DType dtype = inputs[i].value == ir::kNone ? DType::boolean : type(inputs[i]).dtype;
+        const double at = c.inputs[i].low + (c.inputs[i].high - c.inputs[i].low) * static_cast<double>(random_.below(8)) / 8;
+        if (ir::is_floating(dtype))
+          if (auto n = number(at, dtype)) inputs[i] = *n;
+      }
+    }
     // The gradient of some cases is another than differences find: that of a padding, or of several elements written to one place.
     const bool trains = std::any_of(inputs.begin(), inputs.end(), [](const Entry& e) { return e.trains; });
     if (trains && op.gradient && !c.gradient) return false;

@@ -27,8 +27,8 @@ class Composites : public nn::Graph<Composites> {
     results.push_back(cdist(normalize(rows), flip(rows, {0})) + cosine_similarity(rows, flip(rows, {1})));
     results.push_back(triplet_margin_loss(rows, flip(rows, {0}), flip(rows, {1})) + gaussian_nll_loss(rows, flip(rows, {0}), abs(rows)));
     results.push_back(encoder(rows.unsqueeze(0)));
-    const nn::TransformerMasks ahead{.tgt_mask = nn::Transformer::generate_square_subsequent_mask(5)};
-    results.push_back(transformer(rows.unsqueeze(1), rows.unsqueeze(1), ahead));
+    const Tensor line = rows.unsqueeze(1), hidden = arange(5).unsqueeze(0) == 4;
+    results.push_back(transformer(line, line, {.tgt_mask = nn::Transformer::generate_square_subsequent_mask(5), .src_key_padding_mask = hidden}));
     const Tensor few = heads.narrow(1, 0, 2);
     results.push_back(scaled_dot_product_attention(heads, few, few, {.enable_gqa = true}));
     return results;

@@ -70,10 +70,10 @@ TEST(Sequence, AgreesWithPyTorch) {
              nn::TransformerDecoderLayer layer(f.integer("d_model"), f.integer("nhead"), transformer_options(f));
              f.give_parameters(layer);
              return layer(f.tensor("tgt"), f.tensor("memory"),
-                          nn::TransformerDecoderMasks{.tgt_mask = f.tensor("tgt_mask"),
-                                                      .memory_mask = f.tensor("memory_mask"),
-                                                      .tgt_key_padding_mask = f.tensor("tgt_key_padding_mask"),
-                                                      .memory_key_padding_mask = f.tensor("memory_key_padding_mask")});
+                          {.tgt_mask = f.tensor("tgt_mask"),
+                           .memory_mask = f.tensor("memory_mask"),
+                           .tgt_key_padding_mask = f.tensor("tgt_key_padding_mask"),
+                           .memory_key_padding_mask = f.tensor("memory_key_padding_mask")});
            })},
           {"TransformerEncoder", one([](const Fixture& f) {
              const std::int64_t d_model = f.integer("d_model");

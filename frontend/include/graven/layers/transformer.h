@@ -4,8 +4,7 @@
 //   nn::TransformerEncoder encoder = child("encoder", nn::TransformerEncoder(layer, 6));
 //   Tensor y = encoder(x);                                      // x[batch, length, 512]
 //   nn::Transformer translate({.d_model = 256, .batch_first = true});
-//   const nn::TransformerMasks masks{.tgt_mask = nn::Transformer::generate_square_subsequent_mask(target.size(1))};
-//   Tensor z = translate(source, target, masks);
+//   Tensor z = translate(source, target, {.tgt_mask = nn::Transformer::generate_square_subsequent_mask(target.size(1))});
 //
 // Masks: bool, true is left out; or floating, added to the scores.
 #pragma once
@@ -40,6 +39,11 @@ class TransformerEncoderLayer : public Module<TransformerEncoderLayer> {
  public:
   TransformerEncoderLayer(std::int64_t d_model, std::int64_t nhead, TransformerLayerOptions options = {});
   Tensor forward(Tensor src, TransformerEncoderMasks masks = {});
+  using Module<TransformerEncoderLayer>::operator();
+  /// For masks in braces, whose type a template cannot tell.
+  Tensor operator()(const Tensor& src, const TransformerEncoderMasks& masks, Location where = Location::current()) const {
+    return Module<TransformerEncoderLayer>::operator()(src, masks, where);
+  }
   /// One with parameters of its own, of the same values.
   TransformerEncoderLayer clone() const;
 
@@ -67,6 +71,11 @@ class TransformerDecoderLayer : public Module<TransformerDecoderLayer> {
  public:
   TransformerDecoderLayer(std::int64_t d_model, std::int64_t nhead, TransformerLayerOptions options = {});
   Tensor forward(Tensor tgt, Tensor memory, TransformerDecoderMasks masks = {});
+  using Module<TransformerDecoderLayer>::operator();
+  /// For masks in braces, whose type a template cannot tell.
+  Tensor operator()(const Tensor& tgt, const Tensor& memory, const TransformerDecoderMasks& masks, Location where = Location::current()) const {
+    return Module<TransformerDecoderLayer>::operator()(tgt, memory, masks, where);
+  }
   /// One with parameters of its own, of the same values.
   TransformerDecoderLayer clone() const;
 
@@ -88,6 +97,11 @@ class TransformerEncoder : public Module<TransformerEncoder> {
  public:
   TransformerEncoder(const TransformerEncoderLayer& encoder_layer, std::int64_t num_layers, std::optional<LayerNorm> norm = {});
   Tensor forward(Tensor src, TransformerEncoderMasks masks = {});
+  using Module<TransformerEncoder>::operator();
+  /// For masks in braces, whose type a template cannot tell.
+  Tensor operator()(const Tensor& src, const TransformerEncoderMasks& masks, Location where = Location::current()) const {
+    return Module<TransformerEncoder>::operator()(src, masks, where);
+  }
   ModuleList<TransformerEncoderLayer> layers;
   std::optional<LayerNorm> norm;
 };
@@ -95,6 +109,11 @@ class TransformerDecoder : public Module<TransformerDecoder> {
  public:
   TransformerDecoder(const TransformerDecoderLayer& decoder_layer, std::int64_t num_layers, std::optional<LayerNorm> norm = {});
   Tensor forward(Tensor tgt, Tensor memory, TransformerDecoderMasks masks = {});
+  using Module<TransformerDecoder>::operator();
+  /// For masks in braces, whose type a template cannot tell.
+  Tensor operator()(const Tensor& tgt, const Tensor& memory, const TransformerDecoderMasks& masks, Location where = Location::current()) const {
+    return Module<TransformerDecoder>::operator()(tgt, memory, masks, where);
+  }
   ModuleList<TransformerDecoderLayer> layers;
   std::optional<LayerNorm> norm;
 };
@@ -118,6 +137,11 @@ class Transformer : public Module<Transformer> {
   explicit Transformer(TransformerOptions options = {});
   /// [target length, batch, d_model], or batch first.
   Tensor forward(Tensor src, Tensor tgt, TransformerMasks masks = {});
+  using Module<Transformer>::operator();
+  /// For masks in braces, whose type a template cannot tell.
+  Tensor operator()(const Tensor& src, const Tensor& tgt, const TransformerMasks& masks, Location where = Location::current()) const {
+    return Module<Transformer>::operator()(src, tgt, masks, where);
+  }
   /// [size, size]: -infinity where a position would see a later one, 0 elsewhere.
   static Tensor generate_square_subsequent_mask(std::int64_t size);
   TransformerEncoder encoder;
