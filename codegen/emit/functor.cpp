@@ -233,7 +233,7 @@ std::string functor_name(const ir::ScalarProgram& program) {
     if (!name.empty()) name += '_';
     if (name.empty() && !before.empty()) name = "from_";
     name += before + step.op + behind;
-    if (is_cast(step) && program.steps.size() > 1) name += fmt::format("_{}", ir::name(step.dtype));
+    if (is_cast(step) && (program.steps.size() > 1 || step.dtype == ir::DType::boolean)) name += fmt::format("_{}", ir::name(step.dtype));
     for (const auto& [key, value] : step.constants) name += '_' + number_name(value);
     if (s + 1 < program.steps.size() && step.dtype != main && step.dtype != ir::DType::boolean) converts = true;
   }
@@ -363,7 +363,10 @@ Functor make_functor(const ir::ScalarProgram& program) {
         if (bools.count(results[static_cast<std::size_t>(argument)])) read_bool(expression, results[static_cast<std::size_t>(argument)]);
     }
     if (last) {
-      lines += fmt::format("    return {};\n", step.dtype == ir::DType::boolean && !spelled ? "T(" + expression + ")" : expression);
+      // Of bools alone, an operator that does not compare computes in T as it does of numbers, under the same name.
+      const bool plain = main == ir::DType::boolean && !is_literal(step) && !is_cast(step) && !ir::get_op(step.op).scalar.result_boolean;
+      const bool is_bool = step.dtype == ir::DType::boolean && !spelled && !plain;
+      lines += fmt::format("    return {};\n", is_bool ? "T(" + expression + ")" : expression);
       break;
     }
     const int count = ++taken[step.op];

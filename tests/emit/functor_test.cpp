@@ -30,6 +30,21 @@ TEST(Functor, OneOperator) {
             "};\n");
 }
 
+TEST(Functor, OneNameHasOneText) {
+  // A graph that casts to bool and to another type has a functor for each; bools and integers share that of an operator on bits.
+  const auto of = [](const char* op, DType dtype, int inputs) {
+    std::vector<std::int32_t> arguments;
+    for (int i = 0; i < inputs; ++i) arguments.push_back(i);
+    return make_functor(ScalarProgram{inputs, {step(op, arguments, {}, dtype)}});
+  };
+  EXPECT_NE(of("cast", DType::boolean, 1).name, of("cast", DType::i64, 1).name);
+  EXPECT_EQ(of("cast", DType::f32, 1).text, of("cast", DType::i64, 1).text);
+  for (const auto& [op, inputs] : {std::pair("bitwise_not", 1), {"bitwise_and", 2}, {"bitwise_or", 2}, {"bitwise_xor", 2}, {"maximum", 2}}) {
+    EXPECT_EQ(of(op, DType::boolean, inputs).name, of(op, DType::i64, inputs).name) << op;
+    EXPECT_EQ(of(op, DType::boolean, inputs).text, of(op, DType::i64, inputs).text) << op;
+  }
+}
+
 TEST(Functor, ChainOfTwoIsNamedAfterTheOperators) {
   const Functor f = make_functor(ScalarProgram{1, {step("relu", {0}), step("relu", {1})}});
   EXPECT_EQ(f.name, "relu_relu");
