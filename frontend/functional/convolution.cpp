@@ -34,6 +34,14 @@ Sides sides(bool same, std::int64_t padding, std::int64_t kernel, std::int64_t s
   return {total / 2, total - total / 2};
 }
 
+/// The arguments of a transposed convolution along one dimension.
+void check_transposed(const char* function, std::int64_t stride, std::int64_t dilation, std::int64_t padding, std::int64_t more, Location where) {
+  if (stride < 1 || dilation < 1 || padding < 0 || more < 0)
+    fail(function, "stride and dilation must be positive, padding and output_padding not negative", where);
+  if (more != 0 && more >= std::max(stride, dilation))
+    fail(function, "output_padding must be smaller than stride or dilation, got " + std::to_string(more), where);
+}
+
 }  // namespace
 
 Tensor conv2d(const Operand& x, const Tensor& weight, const Tensor& bias, const Conv2dFunctionOptions& o) {
@@ -102,10 +110,7 @@ Tensor conv_transpose2d(const Operand& x, const Tensor& weight, const Tensor& bi
     Sizes size(2);
     bool reaches = true;  // a convolution of the result with this padding gives the size of x
     for (std::size_t d = 0; d < 2; ++d) {
-      if (stride[d] < 1 || dilation[d] < 1 || padding[d] < 0 || more[d] < 0)
-        fail("conv_transpose2d", "stride and dilation must be positive, padding and output_padding not negative", at);
-      if (more[d] != 0 && more[d] >= std::max(stride[d], dilation[d]))
-        fail("conv_transpose2d", "output_padding must be smaller than stride or dilation, got " + std::to_string(more[d]), at);
+      check_transposed("conv_transpose2d", stride[d], dilation[d], padding[d], more[d], at);
       const auto dim = static_cast<std::int64_t>(d) + 2;
       size[d] = (images.size(dim) - 1) * stride[d] - 2 * padding[d] + dilation[d] * (weight.size(dim) - 1) + more[d] + 1;
       if (size[d] < 1)
@@ -153,10 +158,7 @@ Tensor conv_transpose3d(const Operand& x, const Tensor& weight, const Tensor& bi
   return batched(x, 5, "conv_transpose3d", [&](const Tensor& volumes) {
     const std::int64_t taps = weight.size(2), count = volumes.size(2);
     const std::int64_t stride = o.stride.depth, dilation = o.dilation.depth, padding = o.padding.depth, more = o.output_padding.depth;
-    if (stride < 1 || dilation < 1 || padding < 0 || more < 0)
-      fail("conv_transpose3d", "stride and dilation must be positive, padding and output_padding not negative", at);
-    if (more != 0 && more >= std::max(stride, dilation))
-      fail("conv_transpose3d", "output_padding must be smaller than stride or dilation, got " + std::to_string(more), at);
+    check_transposed("conv_transpose3d", stride, dilation, padding, more, at);
     const std::int64_t depth = (count - 1) * stride - 2 * padding + dilation * (taps - 1) + more + 1;
     if (taps < 1 || count < 1 || depth < 1)
       fail("conv_transpose3d", fmt::format("dimension 2 of the result would have {} elements: the padding is too large", depth), at);
