@@ -82,7 +82,10 @@ class EpilogueFuser {
     if (!node.attributes.program("epilogue").empty() || (node.inputs.size() > p.residual && node.inputs[p.residual] != kNone)) return false;
     if (writes_.conflict(node, node.phase)) return false;
     // The reference kernels, for all that the fast ones do not cover, have no epilogue.
-    if (options_.target == Target::cpu) return dtype == DType::f32 && (node.op->name == "matmul" || node.attributes.flag("packed"));
+    if (options_.target == Target::cpu) {
+      const std::string_view op = node.op->name;
+      return dtype == DType::f32 && (op == "matmul" || op == "linear" || op == "linear_backward_input" || node.attributes.flag("packed"));
+    }
     return is_floating(dtype) && dtype != DType::f64;
   }
 

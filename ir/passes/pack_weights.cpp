@@ -2,8 +2,8 @@
 // `pack_*` node, one for all users of the same weight and order. In inference the prepare phase runs it once; in training it runs in each step,
 // right before the first user, since the update changes the weight.
 //
-// In training, linear layers without a bias and gradients of inputs whose weight is larger than the caches become plain products, which copy blocks
-// of the weight where they use them: a packed copy would be as large as the weight, and reading and writing it takes longer than it saves.
+// In training, linear layers of few rows read their weight as it lies, and copy blocks of it where they use them: a packed copy would be as large as
+// the weight, and writing and reading it takes longer than it saves.
 #include <map>
 #include <tuple>
 #include <unordered_map>
@@ -15,10 +15,16 @@ namespace graven::ir {
 
 namespace {
 
-constexpr std::int64_t kLargeWeight = std::int64_t{1} << 22;  // elements
-
-/// Input `i`, if the node has it and it is given.
-bool given(const Node& node, std::size_t i) { return node.inputs.size() > i && node.inputs[i] != kNone; }
+/// Whether a linear layer (or its gradient) that runs in each step is faster without a packed weight: where few rows meet each block, or where the
+/// weight is larger than the caches. Measured: tests/bench/bench_linear.cpp.
+bool unpacked_is_faster(const Graph& graph, const Node& node, bool backward) {
+  constexpr std::int64_t kFewRows = 256, kFewRowsBackward = 64, kManyRows = 1024, kLargeWeight = std::int64_t{1} << 22;
+  const Shape &x = graph.type(node.inputs[0]).shape, &weight = graph.type(node.inputs[1]).shape;
+  if (!backward && weight[0] == Dim(1)) return true;  // one output is a scalar product, for which nothing is packed
+  std::int64_t rows = 1;
+  for (std::size_t i = 0; i + 1 < x.rank(); ++i) rows *= x[i].maximum();
+  return rows <= (backward ? kFewRowsBackward : kFewRows) || (rows < kManyRows && weight.numel().maximum() >= kLargeWeight);
+}
 
 }  // namespace
 
@@ -42,11 +48,8 @@ void pack_weights(Graph& graph, const PassOptions&) {
       continue;
     }
     const ValueId weight = node.inputs[1];
-    const bool plain = node.attributes.program("epilogue").empty() && !given(node, 2) && !given(node, 3);
-    if (training && (linear || linear_backward) && plain && graph.type(weight).shape.numel().maximum() >= kLargeWeight) {
-      const std::string name = graph.value(node.outputs[0]).name;
-      rewriter.replace(node.outputs[0],
-                       rewriter.add_one("matmul", {node.inputs[0], weight}, {{"transpose_b", linear}}, node.origins, node.phase, name));
+    if (training && (linear || linear_backward) && unpacked_is_faster(graph, node, linear_backward)) {
+      rewriter.keep(std::move(node));
       continue;
     }
     Attributes attributes;

@@ -32,7 +32,8 @@ struct gemm_problem {
   std::int64_t m, n, k;
   const float* a;  // element (r, i) at a[r * a_row + i * a_k]
   std::int64_t a_row, a_k;
-  const float* b;  // element (i, j) at b[j / 16 * b_panel + i * b_k + j % 16]; where b_row is not 0: at b[j * b_row + i]
+  std::int64_t a_group = 0;  // where not 0: kGroupRows rows lie side by side, the next ones a_group further on, and a_row is 1
+  const float* b;            // element (i, j) at b[j / 16 * b_panel + i * b_k + j % 16]; where b_row is not 0: at b[j * b_row + i]
   std::int64_t b_k, b_panel, b_row;
   bool b_padded;  // the last panel may be read to its 16th column
   float* c;       // row-major
@@ -45,7 +46,10 @@ struct gemm_problem {
 
 namespace detail {
 
-inline constexpr std::int64_t kGemmBlock = 512;  // largest block of k
+inline constexpr std::int64_t kGemmBlock = 512;                                         // largest block of k
+inline constexpr std::int64_t kGroupRows = kTilePanels == 1 ? kTileRows1 : kTileRows4;  // of a tile
+
+inline std::int64_t least(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
 
 /// Calls the micro-kernel of that size.
 inline void call_tile(int rows, int panels, const gemm_operands& o, float* c, std::int64_t c_row) {
@@ -186,8 +190,17 @@ inline void copy_rows(float* y, std::int64_t y_row, const float* x, std::int64_t
         float* const c = p.c + r * p.c_row + column;
         float* const to = staged ? stage + (r - begin) * kColumns : c;
         const std::int64_t to_row = staged ? kColumns : p.c_row;
-        tile = tile_rows(end - r, panels == 3 ? 2 : panels);
-        o.a = p.k == 0 ? bias : p.a + r * p.a_row + i * p.a_k;
+        std::int64_t left = end - r;
+        if (p.k == 0) {
+          o.a = bias;
+        } else if (p.a_group != 0) {
+          const std::int64_t lane = r % kGroupRows;
+          o.a = p.a + r / kGroupRows * p.a_group + lane + i * p.a_k;
+          left = left < kGroupRows - lane ? left : kGroupRows - lane;
+        } else {
+          o.a = p.a + r * p.a_row + i * p.a_k;
+        }
+        tile = tile_rows(left, panels == 3 ? 2 : panels);
         if (staged && p.add && i == 0) copy_rows(to, to_row, c, p.c_row, tile, columns);
         if (panels == 3) {
           call_tile(tile, 2, o, to, to_row);
@@ -216,8 +229,20 @@ inline void gemm_block(const gemm_problem& p, std::int64_t row, std::int64_t row
     gemm_columns(p, row, row_end, j, column_end - j < kColumns ? column_end : j + kColumns);
 }
 
-/// The same for a transposed A whose lines are a multiple of 1 kB or many pages apart: a tile reads a few floats of each of many lines, which collide
-/// in the first-level cache or miss the table of pages, so blocks of A are copied before they meet all columns.
+/// Copies `rows` rows of a transposed A, from k lines, into groups [rows / kGroupRows][k][kGroupRows].
+inline void copy_groups(const float* a, std::int64_t a_k, std::int64_t k, std::int64_t rows, float* to) {
+  const std::int64_t whole = rows / kGroupRows * kGroupRows;
+  for (std::int64_t i = 0; i < k; ++i) {
+    const float* const line = a + i * a_k;
+    float* group = to + i * kGroupRows;
+    for (std::int64_t r = 0; r < whole; r += kGroupRows, group += k * kGroupRows)
+      for (std::int64_t t = 0; t < kGroupRows; ++t) group[t] = line[r + t];
+    for (std::int64_t r = whole; r < rows; ++r) group[r - whole] = line[r];
+  }
+}
+
+/// The same for a transposed A, of which a tile would read a few floats of each of many lines, pages apart or such that they collide in the
+/// first-level cache: blocks of A are copied, a tile's rows side by side, before they meet all columns.
 [[gnu::noinline]] inline void gemm_block_transposed(const gemm_problem& p, std::int64_t row, std::int64_t row_end, std::int64_t column,
                                                     std::int64_t column_end) {
   constexpr std::int64_t kFloats = kGemmBlock * 84;
@@ -228,14 +253,14 @@ inline void gemm_block(const gemm_problem& p, std::int64_t row, std::int64_t row
     for (std::int64_t i = 0; i < p.k; i += block) {
       gemm_problem part = p;
       part.k = p.k - i < block ? p.k - i : block;
-      for (std::int64_t l = 0; l < part.k; ++l)
-        for (std::int64_t t = 0; t < rows; ++t) left[l * rows + t] = p.a[(i + l) * p.a_k + r + t];
+      part.a_k = kGroupRows;
+      part.a_group = kGroupRows * part.k;
+      copy_groups(p.a + i * p.a_k + r, p.a_k, part.k, rows, left);
       part.a = left;
-      part.a_k = rows;
       part.b += p.b_row != 0 ? i : i * p.b_k;
       part.c += r * p.c_row;
       part.bias = i == 0 ? p.bias : nullptr;
-      part.add = i != 0;
+      part.add = p.add || i != 0;
       gemm_block(part, 0, rows, column, column_end);
     }
   }
@@ -253,19 +278,26 @@ GRAVEN_ALWAYS_INLINE gemm_epilogue gemm_finish(const float* residual) {
 
 [[gnu::noinline]] inline void gemm(Threads& threads, const gemm_problem& p) {
   if (p.m <= 0 || p.n <= 0) return;
-  constexpr std::int64_t kColumns = kTilePanels * kPanel, kRows = kTilePanels == 1 ? kTileRows1 : kTileRows4;
+  constexpr std::int64_t kColumns = kTilePanels * kPanel, kRows = detail::kGroupRows;
   // A piece has two tiles' rows or more; where B's rows are read as they lie, eight tiles', through which B's columns stay in the first-level cache.
   const std::int64_t least_rows = (p.rows_first ? 8 : 2) * kRows;
   // A piece is worth a region's overhead from about 2^17 multiply-adds on; more than 64 pieces balance nothing better. Panels are worked on whole,
   // and a tile's first and last steps cost as much as 4 steps of k.
-  const std::int64_t work = p.m * ((p.n + kPanel - 1) / kPanel * kPanel) * (p.k + 4) >> 17, wanted = work < 1 ? 1 : work < 64 ? work : 64;
+  const std::int64_t work = (p.m * ((p.n + kPanel - 1) / kPanel * kPanel) * (p.k + 4) + (1 << 16)) >> 17, wanted = work < 1    ? 1
+                                                                                                                   : work < 64 ? work
+                                                                                                                               : 64;
   std::int64_t most_columns = (p.n + kColumns - 1) / kColumns, most_rows = (p.m + least_rows - 1) / least_rows;
   // Each piece copies its columns of B anew, which only many rows make up for.
   const bool copies = p.b_row != 0 || (!p.b_padded && !p.rows_first && p.b_k % 128 == 0);
   if (copies && most_columns >= 8 && most_rows > (p.m + 127) / 128) most_rows = (p.m + 127) / 128;
-  // A transposed A is copied for each piece: only many columns make up for that.
-  const bool transposed = p.finish.function == nullptr && p.a_row == 1 && (p.a_k % 256 == 0 || p.a_k >= 4096) && p.k >= 256 && p.n >= 4 * kPanel;
-  if (transposed && most_rows >= 8 && most_columns > (p.n + 255) / 256) most_columns = (p.n + 255) / 256;
+  // A transposed A is copied for each piece: only many columns make up for that, fewer where A's lines collide in the cache or miss the table of
+  // pages.
+  const bool apart = p.k >= 256 && (p.a_k % 256 == 0 || p.a_k >= 4096);
+  const bool transposed = p.finish.function == nullptr && p.a_row == 1 && p.k >= 32 && p.n >= (apart ? 4 : 16) * kPanel;
+  if (transposed) {
+    const std::int64_t wide = (p.n + 399) / 400, enough = 8 / most_rows;
+    most_columns = detail::least(most_columns, wide > enough ? wide : enough);
+  }
   std::int64_t by_rows, by_columns;
   if (p.rows_first) {
     by_rows = wanted < most_rows ? wanted : most_rows;
@@ -276,14 +308,14 @@ GRAVEN_ALWAYS_INLINE gemm_epilogue gemm_finish(const float* residual) {
     by_rows = (wanted + by_columns - 1) / by_columns;
     by_rows = by_rows < most_rows ? by_rows : most_rows;
   }
-  const std::int64_t rows = ((p.m + by_rows - 1) / by_rows + kRows - 1) / kRows * kRows;
-  const std::int64_t columns = ((p.n + by_columns - 1) / by_columns + kColumns - 1) / kColumns * kColumns;
-  by_rows = (p.m + rows - 1) / rows;
-  by_columns = (p.n + columns - 1) / columns;
+  // Pieces differ by one tile at most: threads that are equally fast finish together.
+  const std::int64_t row_tiles = (p.m + kRows - 1) / kRows, column_tiles = (p.n + kColumns - 1) / kColumns;
+  by_rows = by_rows < row_tiles ? by_rows : row_tiles;
   threads.run(by_rows * by_columns, [&](std::int64_t piece) {
-    const std::int64_t row = (p.rows_first ? piece / by_columns : piece % by_rows) * rows;
-    const std::int64_t column = (p.rows_first ? piece % by_columns : piece / by_rows) * columns;
-    const std::int64_t row_end = row + rows < p.m ? row + rows : p.m, column_end = column + columns < p.n ? column + columns : p.n;
+    const std::int64_t i = p.rows_first ? piece / by_columns : piece % by_rows, j = p.rows_first ? piece % by_columns : piece / by_rows;
+    const std::int64_t row = i * row_tiles / by_rows * kRows, row_end = detail::least((i + 1) * row_tiles / by_rows * kRows, p.m);
+    const std::int64_t column = j * column_tiles / by_columns * kColumns,
+                       column_end = detail::least((j + 1) * column_tiles / by_columns * kColumns, p.n);
     if (transposed) {
       detail::gemm_block_transposed(p, row, row_end, column, column_end);
     } else {

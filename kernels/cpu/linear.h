@@ -6,7 +6,7 @@
 //
 //   inline constexpr linear_config hidden{.m = 64, .n = 256, .k = 784};
 //   pack_linear_weight(threads, hidden, packed, w);                                      // packed[n / 16][k][16], zero-padded
-//   linear<relu>(threads, hidden, y, x, packed, bias);
+//   linear<relu>(threads, hidden, y, x, packed, bias);                                   // or w itself, where the config says packed = false
 //   pack_linear_weight_transposed(threads, hidden, transposed, w);                       // transposed[k / 16][n][16], zero-padded
 //   linear_backward_input(threads, hidden, dx, dy, transposed);
 //   linear_backward_weight(threads, hidden, dw, db, dy, x, workspace);                   // db may be nullptr
@@ -38,10 +38,10 @@ inline std::int64_t rows_per_piece(std::int64_t multiply_adds_per_row) {
 
 /// One output of few inputs: K is known to the compiler, which vectorises over rows.
 template <int K, class Epilogue>
-[[gnu::noinline]] void linear_one_output(std::int64_t first, std::int64_t last, std::int64_t, float* y, const float* x, const float* w, float bias,
-                                         const float* residual) {
+[[gnu::noinline]] void linear_one_output(std::int64_t first, std::int64_t last, std::int64_t, float* y, const float* x, const float* w,
+                                         std::int64_t w_k, float bias, const float* residual) {
   float weight[K];
-  for (int j = 0; j < K; ++j) weight[j] = w[j * kPanel];
+  for (int j = 0; j < K; ++j) weight[j] = w[j * w_k];
   GRAVEN_INDEPENDENT
   for (std::int64_t i = first; i < last; ++i) {
     float s = bias;
@@ -68,15 +68,15 @@ inline float dot(const float* x, const float* w, std::int64_t k) {
 
 /// One output of a number of inputs that linear_one_output does not know, at most kLongestDot.
 template <class Epilogue>
-[[gnu::noinline]] void linear_dots(std::int64_t first, std::int64_t last, std::int64_t k, float* y, const float* x, const float* w, float bias,
-                                   const float* residual) {
+[[gnu::noinline]] void linear_dots(std::int64_t first, std::int64_t last, std::int64_t k, float* y, const float* x, const float* w, std::int64_t w_k,
+                                   float bias, const float* residual) {
   float weight[kLongestDot];
-  for (std::int64_t j = 0; j < k; ++j) weight[j] = w[j * kPanel];
+  for (std::int64_t j = 0; j < k; ++j) weight[j] = w[j * w_k];
   for (std::int64_t i = first; i < last; ++i) y[i] = apply_epilogue<Epilogue>(bias + dot(x + i * k, weight, k), residual, i);
 }
 
-using one_output_function = void (*)(std::int64_t first, std::int64_t last, std::int64_t k, float* y, const float* x, const float* w, float bias,
-                                     const float* residual);
+using one_output_function = void (*)(std::int64_t first, std::int64_t last, std::int64_t k, float* y, const float* x, const float* w,
+                                     std::int64_t w_k, float bias, const float* residual);
 /// What computes rows of one output, or nullptr where gemm does. Inlined where linear is called, as linear itself: of a config that the compiler
 /// knows, only what it takes is compiled.
 template <class Epilogue>
@@ -97,11 +97,11 @@ GRAVEN_ALWAYS_INLINE one_output_function choose_one_output(const linear_config& 
 }
 
 [[gnu::noinline]] inline void run_one_output(Threads& threads, const linear_config& c, one_output_function f, float* y, const float* x,
-                                             const float* packed, const float* bias, const float* residual) {
+                                             const float* w, const float* bias, const float* residual) {
   const std::int64_t rows = rows_per_piece(c.k);
   threads.run((c.m + rows - 1) / rows, [&](std::int64_t piece) {
     const std::int64_t first = piece * rows, last = first + rows < c.m ? first + rows : c.m;
-    f(first, last, c.k, y, x, packed, bias != nullptr ? *bias : 0.0f, residual);
+    f(first, last, c.k, y, x, w, c.packed ? kPanel : 1, bias != nullptr ? *bias : 0.0f, residual);
   });
 }
 
@@ -233,7 +233,7 @@ inline void weight_gradient(std::int64_t m, std::int64_t n, std::int64_t k, one_
   gemm_block(backward_weight_problem(m, n, k, dw, dy, x), 0, n, 0, k);
 }
 
-[[gnu::noinline]] inline void linear_dense(Threads& threads, const linear_config& c, float* y, const float* x, const float* packed, const float* bias,
+[[gnu::noinline]] inline void linear_dense(Threads& threads, const linear_config& c, float* y, const float* x, const float* w, const float* bias,
                                            gemm_epilogue finish) {
   gemm(threads, {.m = c.m,
                  .n = c.n,
@@ -241,11 +241,11 @@ inline void weight_gradient(std::int64_t m, std::int64_t n, std::int64_t k, one_
                  .a = x,
                  .a_row = c.k,
                  .a_k = 1,
-                 .b = packed,
+                 .b = w,
                  .b_k = kPanel,
                  .b_panel = kPanel * c.k,
-                 .b_row = 0,
-                 .b_padded = true,
+                 .b_row = c.packed ? 0 : c.k,
+                 .b_padded = c.packed,
                  .c = y,
                  .c_row = c.n,
                  .bias = bias,
@@ -254,19 +254,19 @@ inline void weight_gradient(std::int64_t m, std::int64_t n, std::int64_t k, one_
                  .rows_first = false});
 }
 
-[[gnu::noinline]] inline void linear_backward_input_dense(Threads& threads, const linear_config& c, float* dx, const float* dy,
-                                                          const float* transposed, gemm_epilogue finish) {
+[[gnu::noinline]] inline void linear_backward_input_dense(Threads& threads, const linear_config& c, float* dx, const float* dy, const float* w,
+                                                          gemm_epilogue finish) {
   gemm(threads, {.m = c.m,
                  .n = c.k,
                  .k = c.n,
                  .a = dy,
                  .a_row = c.n,
                  .a_k = 1,
-                 .b = transposed,
-                 .b_k = kPanel,
-                 .b_panel = kPanel * c.n,
+                 .b = w,
+                 .b_k = c.packed ? kPanel : c.k,
+                 .b_panel = c.packed ? kPanel * c.n : kPanel,
                  .b_row = 0,
-                 .b_padded = true,
+                 .b_padded = c.packed,
                  .c = dx,
                  .c_row = c.k,
                  .bias = nullptr,
@@ -295,17 +295,17 @@ inline void pack_linear_weight_transposed(Threads& threads, const linear_config&
 }
 
 template <class Epilogue = identity>
-GRAVEN_ALWAYS_INLINE void linear(Threads& threads, const linear_config& c, float* y, const float* x, const float* packed, const float* bias = nullptr,
+GRAVEN_ALWAYS_INLINE void linear(Threads& threads, const linear_config& c, float* y, const float* x, const float* w, const float* bias = nullptr,
                                  const float* residual = nullptr) {
   const detail::one_output_function one_output = detail::choose_one_output<Epilogue>(c);
-  if (one_output != nullptr) return detail::run_one_output(threads, c, one_output, y, x, packed, bias, residual);
-  detail::linear_dense(threads, c, y, x, packed, bias, gemm_finish<Epilogue>(residual));
+  if (one_output != nullptr) return detail::run_one_output(threads, c, one_output, y, x, w, bias, residual);
+  detail::linear_dense(threads, c, y, x, w, bias, gemm_finish<Epilogue>(residual));
 }
 
 template <class Epilogue = identity>
-GRAVEN_ALWAYS_INLINE void linear_backward_input(Threads& threads, const linear_config& c, float* dx, const float* dy, const float* transposed,
+GRAVEN_ALWAYS_INLINE void linear_backward_input(Threads& threads, const linear_config& c, float* dx, const float* dy, const float* w,
                                                 const float* residual = nullptr) {
-  detail::linear_backward_input_dense(threads, c, dx, dy, transposed, gemm_finish<Epilogue>(residual));
+  detail::linear_backward_input_dense(threads, c, dx, dy, w, gemm_finish<Epilogue>(residual));
 }
 
 namespace detail {

@@ -52,6 +52,15 @@ void check_forward(const linear_config& c, bool with_bias, bool with_residual, c
     return y.values();
   });
   expect_close(got, want, tolerance(c.k), what);
+  // The weight as it lies: the same sums.
+  const auto unpacked = with_every_pool(what, [&](Threads& threads) {
+    Guarded<float> y(c.m * c.n);
+    linear<Epilogue>(threads, {.m = c.m, .n = c.n, .k = c.k, .packed = false}, y.data(), x.data(), w.data(), with_bias ? bias.data() : nullptr,
+                     with_residual ? residual.data() : nullptr);
+    y.expect_untouched_around(what);
+    return y.values();
+  });
+  expect_same_bits(unpacked, got, what + " unpacked");
   // In place of the residual.
   if (!with_residual) return;
   std::vector<float> packed(static_cast<std::size_t>(packed_linear_weight_size(c)));
@@ -105,6 +114,13 @@ TEST(Linear, BackwardInput) {
       return dx.values();
     });
     expect_close(got, want, tolerance(c.n), text(c));
+    const auto unpacked = with_every_pool(text(c), [&](Threads& threads) {
+      Guarded<float> dx(c.m * c.k);
+      linear_backward_input(threads, {.m = c.m, .n = c.n, .k = c.k, .packed = false}, dx.data(), dy.data(), w.data());
+      dx.expect_untouched_around(text(c));
+      return dx.values();
+    });
+    expect_same_bits(unpacked, got, text(c) + " unpacked");
     auto dx = residual;
     linear_backward_input<add_relu>(*pools()[1], c, dx.data(), dy.data(), transposed.data(), dx.data());
     expect_close(dx, want_residual, tolerance(c.n), text(c) + " residual");
