@@ -26,6 +26,7 @@ bool inference_on_cpu(const Graph& graph, const PassOptions& options) { return i
 
 constexpr Pass kPipeline[] = {
     {"remove_dead_nodes", remove_dead_nodes, nullptr, "first: what nobody reads needs no gradient"},
+    {"trim_kernels", trim_kernels, on_cpu, "before the gradients, so that they are those of the smaller kernels"},
     {"differentiate", differentiate, has_loss, "before all rewriting: gradients are stated for the operators that users call"},
     {"clip_gradients", clip_gradients, has_to_clip, "between the gradients and the updates, which take what is clipped"},
     {"add_optimizer_updates", add_optimizer_updates, has_no_update, "right after the gradients; from here on the graph is the whole step"},

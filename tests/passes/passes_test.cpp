@@ -192,6 +192,24 @@ Graph chains() {
   });
 }
 
+/// Convolutions of small images: one tap, two rows of two, and one row meet the image; the last kernel is met whole.
+Graph small_images() {
+  Graph g;
+  g.name = "SmallImages";
+  Recorder r(g);
+  const auto convolve = [&](const std::string& name, ir::Shape image, ir::Shape weight, Attributes attributes) {
+    const ValueId x = g.add_input(name, {DType::f32, std::move(image)}), w = g.add_parameter(name + ".weight", {DType::f32, std::move(weight)}, true);
+    g.outputs.push_back(r(name, "conv2d", {x, w}, std::move(attributes)));
+  };
+  const Ints one{1, 1}, two{2, 2};
+  convolve("pixel", {ir::Dim("batch", 4), 5, 1, 1}, {6, 5, 3, 3}, {{"padding", one}});
+  convolve("corner", {2, 5, 2, 2}, {6, 5, 3, 3}, {{"padding", one}, {"stride", two}});
+  convolve("row", {2, 5, 1, 9}, {6, 5, 3, 3}, {{"padding", one}});
+  convolve("dilated", {2, 5, 2, 2}, {6, 5, 3, 3}, {{"padding", two}, {"dilation", two}});
+  convolve("whole", {2, 5, 2, 2}, {6, 5, 3, 3}, {{"padding", one}});
+  return g;
+}
+
 /// Reductions of elementwise work: of one tensor, of two; and what must stay, terms that are read twice or are broadcast.
 Graph norms() {
   return of([](Graph& g, Recorder& r, ValueId x) {
@@ -209,6 +227,7 @@ Graph norms() {
 const std::vector<Case>& cases() {
   static const std::vector<Case> table = {
       {"remove_dead_nodes", "branch", dead_nodes},
+      {"trim_kernels", "small_images", small_images},
       {"differentiate", "mlp", small_mlp},
       {"differentiate", "shared_parameter", shared_parameter},
       {"differentiate", "lenet", [] { return lenet_training(2); }},
