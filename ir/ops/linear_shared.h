@@ -44,9 +44,9 @@ inline LinearSizes linear_weight(InferContext& c, std::size_t weight, bool trans
 
 inline KernelCall linear_call(const NodeView& node, std::string name, const LinearSizes& s) {
   KernelCall call{.name = std::move(name), .file = "linear"};
-  call.config = {{"m", s.m}, {"n", Dim(s.n)}, {"k", Dim(s.k)}};
+  const Attribute* packed = node.attributes().find("packed");
+  call.config = {{"m", s.m}, {"n", Dim(s.n)}, {"k", Dim(s.k)}, {"packed", packed != nullptr && std::get<bool>(*packed)}};
   call.reference = !all_f32(node);
-  if (const Attribute* packed = node.attributes().find("packed")) call.config.push_back({"packed", std::get<bool>(*packed)});
   return call;
 }
 

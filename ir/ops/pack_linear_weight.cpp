@@ -13,7 +13,7 @@ static KernelCall kernel_pack_linear_weight(const NodeView& node) {
   const Shape& w = node.input(0).shape;
   return {.name = node.attributes().flag("transposed") ? "pack_linear_weight_transposed" : "pack_linear_weight",
           .file = "linear",
-          .config = {{"m", Dim(0)}, {"n", w[0]}, {"k", w[1]}}};
+          .config = {{"m", Dim(0)}, {"n", w[0]}, {"k", w[1]}, {"packed", false}}};
 }
 
 extern const OpDef kPackLinearWeight;

@@ -73,6 +73,9 @@ const OpDef kPad{
               {.note = "value", .inputs = {ops::random(DType::f32, {3, 4})}, .attributes = {{"pads", Ints{1, 0, 0, 2}}, {"value", -1.5}}},
               {.note = "cut", .inputs = {ops::random(DType::f32, {5, 6})}, .attributes = {{"pads", Ints{-1, -2, 2, -3}}}},
               {.note = "channels", .inputs = {ops::random(DType::f32, {2, 3, 4})}, .attributes = {{"pads", Ints{0, 0, 1, 1, 0, 0}}}},
+              {.note = "rows of taps", .inputs = {ops::random(DType::f32, {700, 1, 3})}, .attributes = {{"pads", Ints{0, 0, 4, 4, 0, 0}}}},
+              {.note = "wide rows", .inputs = {ops::random(DType::f32, {4, 3, 70})}, .attributes = {{"pads", Ints{1, 0, 0, 0, 5, -2}}}},
+              {.note = "all cut", .inputs = {ops::random(DType::f32, {3, 4})}, .attributes = {{"pads", Ints{0, 0, -4, 6}}}},
               {.note = "of nothing", .inputs = {ops::random(DType::f32, {0, 2})}, .attributes = {{"pads", Ints{2, 0, 0, 0}}}},
               {.note = "rank 0", .inputs = {ops::random(DType::f32, {})}, .attributes = {{"pads", Ints{}}}}};
           for (DType d : kAllDTypes)

@@ -54,8 +54,8 @@ void trim_kernels(Graph& graph, const PassOptions&) {
       h = meeting(x[2].value(), height, stride[0], padding[0], dilation[0]);
       w = meeting(x[3].value(), width, stride[1], padding[1], dilation[1]);
     }
-    // Cutting costs a copy, which less than half of the taps makes up for.
-    if (!h || !w || h->count() * w->count() * 2 > height * width) {
+    // Cutting costs a copy, which less than half of the taps makes up for, where they lie together in the weight: one row, or whole rows.
+    if (!h || !w || h->count() * w->count() * 2 > height * width || (h->count() > 1 && w->count() < width)) {
       rewriter.keep(std::move(node));
       continue;
     }
@@ -63,19 +63,10 @@ void trim_kernels(Graph& graph, const PassOptions&) {
     const auto call = [&](std::string_view op, ValueId input, Attributes attributes) {
       return rewriter.add_one(op, {input}, std::move(attributes), node.origins, node.phase, name);
     };
-    const auto cut = [&](ValueId from, std::int64_t dim, std::int64_t first, std::int64_t count) {
-      if (graph.type(from).shape[static_cast<std::size_t>(dim)] == Dim(count)) return from;
-      return call("slice", from, {{"dim", dim}, {"start", first}, {"end", first + count}});
-    };
-    ValueId trimmed = node.inputs[1];
-    if (h->count() == 1) {
-      // The taps of one row lie together: one copy of one dimension.
-      trimmed = call("reshape", trimmed, {{"shape", Shape{weight[0], weight[1], height * width}}});
-      trimmed = cut(trimmed, 2, h->first * width + w->first, w->count());
-      trimmed = call("reshape", trimmed, {{"shape", Shape{weight[0], weight[1], 1, w->count()}}});
-    } else {
-      trimmed = cut(cut(trimmed, 2, h->first, h->count()), 3, w->first, w->count());
-    }
+    const std::int64_t first = h->first * width + w->first, count = h->count() * w->count();
+    ValueId trimmed = call("reshape", node.inputs[1], {{"shape", Shape{weight[0], weight[1], height * width}}});
+    trimmed = call("slice", trimmed, {{"dim", std::int64_t{2}}, {"start", first}, {"end", first + count}});
+    trimmed = call("reshape", trimmed, {{"shape", Shape{weight[0], weight[1], h->count(), w->count()}}});
     node.inputs[1] = trimmed;
     node.attributes.set("padding", Ints{h->padding, w->padding});
     node.attributes.set("weight_shape", graph.type(trimmed).shape.values());

@@ -192,7 +192,8 @@ Graph chains() {
   });
 }
 
-/// Convolutions of small images: one tap, two rows of two, and one row meet the image; the last kernel is met whole.
+/// Convolutions of small images: one tap, one row, whole rows and two by two taps meet the image, the last of which do not lie together; the last
+/// kernel is met whole.
 Graph small_images() {
   Graph g;
   g.name = "SmallImages";
@@ -205,6 +206,7 @@ Graph small_images() {
   convolve("pixel", {ir::Dim("batch", 4), 5, 1, 1}, {6, 5, 3, 3}, {{"padding", one}});
   convolve("corner", {2, 5, 2, 2}, {6, 5, 3, 3}, {{"padding", one}, {"stride", two}});
   convolve("row", {2, 5, 1, 9}, {6, 5, 3, 3}, {{"padding", one}});
+  convolve("rows", {2, 5, 1, 9}, {6, 5, 5, 1}, {{"padding", Ints{2, 0}}});
   convolve("dilated", {2, 5, 2, 2}, {6, 5, 3, 3}, {{"padding", two}, {"dilation", two}});
   convolve("whole", {2, 5, 2, 2}, {6, 5, 3, 3}, {{"padding", one}});
   return g;
