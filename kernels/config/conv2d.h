@@ -72,8 +72,14 @@ constexpr std::int64_t conv2d_packed_backward_elements(const conv2d_config& conf
   return config.groups * config.kernel_height * by_tap * (config.out_channels / config.groups) * 16;
 }
 
+/// Small images of many channels: the gradient of each tap's weights is a matrix product over the pixels of all images.
+constexpr bool conv2d_gradient_by_taps(const conv2d_config& config) {
+  return config.in_channels / config.groups >= 64 && config.out_channels / config.groups >= 64 && config.out_height * config.out_width <= 32;
+}
+
 /// Pieces that conv2d_backward_weight cuts the rows of the output into: each sums its own part of the gradient, and the parts are added in order.
 constexpr std::int64_t conv2d_backward_weight_splits(const conv2d_config& config) {
+  if (conv2d_gradient_by_taps(config)) return 1;
   const std::int64_t rows = config.batch * config.out_height;
   const std::int64_t columns = config.groups * conv2d_panels(config.out_channels / config.groups) * 16;
   const std::int64_t inner = config.kernel_height * config.kernel_width * (config.in_channels / config.groups);

@@ -99,6 +99,21 @@ struct gradient_parts {
                                                        float* db, const float* dy, const float* x, void* workspace) {
   const gradient_parts parts(s, workspace);
   const std::int64_t rows = s.batch * s.out_height, group_panels = conv2d_panels(s.out_channels / s.groups);
+  if (conv2d_gradient_by_taps(s)) {
+    const std::int64_t taps = s.kernel_height * s.kernel_width, strips = divide_up(s.in_channels / s.groups, kStrip);
+    const std::int64_t parts_in = divide_up(strips, strips_at_once(s));
+    threads.run(s.groups * taps * parts_in, [&](std::int64_t piece) {
+      tap_backward_weight(s, tiles, parts.weight, dy, x, piece / parts_in / taps, piece / parts_in % taps,
+                          part_of(strips, piece % parts_in, parts_in));
+    });
+    if (db != nullptr)
+      threads.run(s.groups * group_panels, [&](std::int64_t piece) {
+        const std::int64_t first = piece % group_panels * kPanel, group_out = s.out_channels / s.groups;
+        detail::sum_columns(rows * s.out_width, s.out_channels, smaller(kPanel, group_out - first), dy + piece / group_panels * group_out + first,
+                            parts.bias + piece * kPanel);
+      });
+    return combine_parts(threads, s, dw, db, parts.weight, parts.bias, 1);
+  }
   // Blocks of up to 4 panels; kernel rows apart where there are few other pieces.
   const std::int64_t blocks = divide_up(group_panels, kTilePanels);
   const std::int64_t parts_h = blocks * s.groups * parts.splits < 16 ? s.kernel_height : 1;

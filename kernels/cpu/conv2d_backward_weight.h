@@ -84,9 +84,9 @@ GRAVEN_ALWAYS_INLINE bool merged_gradient(const conv2d_config& s) { return s.dil
 
 /// A strip of x: whole tiles of 6, 8 and 12 rows, and no power of two. Pixels so far apart go through strips.
 inline constexpr std::int64_t kStrip = 48;
-GRAVEN_ALWAYS_INLINE bool uses_strips(const conv2d_config& s) { return s.stride_width * s.in_channels >= 128; }
+GRAVEN_ALWAYS_INLINE bool uses_strips(const conv2d_config& s) { return conv2d_gradient_by_taps(s) || s.stride_width * s.in_channels >= 128; }
 
-/// The tiles that dense_backward_weight needs.
+/// The tiles that dense_backward_weight and tap_backward_weight need.
 GRAVEN_ALWAYS_INLINE tile_sizes gradient_sizes(const conv2d_config& s, int panels) {
   // A block has as many panels as another, or one more.
   const std::int64_t count = conv2d_panels(s.out_channels / s.groups), blocks = divide_up(count, kTilePanels), rest = count % blocks;
@@ -207,6 +207,83 @@ GRAVEN_ALWAYS_INLINE tile_table<gradient_tiles> choose_gradient_tiles(const conv
   }
   if (block_db != nullptr)
     for (int c = 0; c < b.panels * kPanelVectors; ++c) store(block_db + c * kLanes, bias[c]);
+}
+
+/// Strips of channels that one piece of tap_backward_weight takes: two, whose copies serve as many panels again, where pieces are plenty.
+inline std::int64_t strips_at_once(const conv2d_config& s) {
+  const std::int64_t strips = divide_up(s.in_channels / s.groups, kStrip);
+  return s.groups * s.kernel_height * s.kernel_width * divide_up(strips, 2) >= 16 ? 2 : 1;
+}
+
+/// to[pixel][channel] of `channels` channels, the rows of a tile.
+inline void gather_channels(float* to, const float* x, const std::int64_t* x_at, std::int64_t pixels, int channels) {
+  if (channels == 6) {
+    for (std::int64_t i = 0; i < pixels; ++i)
+      for (int c = 0; c < 6; ++c) to[i * 6 + c] = x[x_at[i] + c];
+  } else {
+    for (std::int64_t i = 0; i < pixels; ++i)
+      for (int c = 0; c < channels; ++c) to[i * channels + c] = x[x_at[i] + c];
+  }
+}
+
+/// dw of one tap and of `strips` of the input channels, of all output channels: the product of x and dy over the pixels where the tap meets the
+/// image. Both are copied, block by block: x in strips of its channels, a tile's rows side by side, dy in blocks of panels.
+[[gnu::noinline]] inline void tap_backward_weight(const conv2d_config& s, const tile_table<gradient_tiles>& gradient_of, float* dw, const float* dy,
+                                                  const float* x, std::int64_t group, std::int64_t tap, range strips) {
+  constexpr std::int64_t kPixels = 128;
+  const std::int64_t group_in = s.in_channels / s.groups, group_out = s.out_channels / s.groups, panels = conv2d_panels(group_out);
+  const std::int64_t tap_weights = group_in * kPanel, panel_weights = s.kernel_height * s.kernel_width * tap_weights;
+  const std::int64_t kh = tap / s.kernel_width, kw = tap % s.kernel_width;
+  const range rows = valid_outputs({kh, kh + 1}, s.out_height, s.in_height, s.stride_height, s.padding_height, s.dilation_height);
+  const range columns = valid_outputs({kw, kw + 1}, s.out_width, s.in_width, s.stride_width, s.padding_width, s.dilation_width);
+  const range channels{strips.begin * kStrip, smaller(strips.end * kStrip, group_in)};
+  float* const tap_dw = dw + group * panels * panel_weights + tap * tap_weights;
+  for (std::int64_t p = 0; p < panels; ++p)
+    for (std::int64_t i = channels.begin * kPanel; i < channels.end * kPanel; i += kLanes) store(tap_dw + p * panel_weights + i, vec{});
+
+  alignas(64) float left[2 * kStrip * kPixels];   // 48 KiB
+  alignas(64) float right[kPixels * 4 * kPanel];  // 32 KiB
+  std::int64_t x_at[kPixels], dy_at[kPixels];     // where the pixels lie
+  const std::int64_t image_pixels = rows.size() * columns.size(), pixels = s.batch * image_pixels, blocks = divide_up(panels, kTilePanels);
+  for (std::int64_t first = 0; first < pixels; first += kPixels) {
+    const std::int64_t count = smaller(kPixels, pixels - first);
+    for (std::int64_t i = 0; i < count; ++i) {
+      const std::int64_t image = (first + i) / image_pixels, pixel = (first + i) % image_pixels;
+      const std::int64_t oh = rows.begin + pixel / columns.size(), ow = columns.begin + pixel % columns.size();
+      const std::int64_t ih = oh * s.stride_height - s.padding_height + kh * s.dilation_height;
+      const std::int64_t iw = ow * s.stride_width - s.padding_width + kw * s.dilation_width;
+      x_at[i] = ((image * s.in_height + ih) * s.in_width + iw) * s.in_channels + group * group_in;
+      dy_at[i] = ((image * s.out_height + oh) * s.out_width + ow) * s.out_channels + group * group_out;
+    }
+    for (std::int64_t block = 0; block < blocks; ++block) {
+      const range part = part_of(panels, block, blocks);
+      const int block_panels = static_cast<int>(part.size());
+      const std::int64_t width = block_panels * kPanel, wanted = smaller(width, group_out - part.begin * kPanel);
+      for (std::int64_t i = 0; i < count; ++i) {
+        if (wanted != width)
+#pragma GCC unroll 16
+          for (int v = 0; v < kPanelVectors; ++v) store(right + i * width + width - kPanel + v * kLanes, vec{});
+        copy_row(right + i * width, dy + dy_at[i] + part.begin * kPanel, wanted);
+      }
+      float* to = tap_dw + part.begin * panel_weights + channels.begin * kPanel;
+      float* from = left;
+      for (std::int64_t strip = channels.begin; strip < channels.end; strip += kStrip) {
+        const row_tiles split(block_panels, smaller(kStrip, channels.end - strip));
+        std::int64_t channel = strip;
+        for (std::int64_t t = 0; t < split.tiles; ++t) {
+          const int tile_rows = split[t];
+          // Every block of panels but an odd one cuts the strip alike.
+          if (block == 0 || block_panels != part_of(panels, block - 1, blocks).size()) gather_channels(from, x + channel, x_at, count, tile_rows);
+          gradient_of(block_panels, tile_rows)(
+              {.x = from, .x_line = 0, .x_pixel = tile_rows, .dy = right, .dy_line = 0, .dy_pixel = width, .lines = 1, .pixels = count}, to,
+              panel_weights);
+          channel += tile_rows;
+          from += tile_rows * count;
+          to += tile_rows * kPanel;
+        }
+      }
+    }
+  }
 }
 
 /// dw [out,in/groups,kernel_height,kernel_width] and db [out] = the parts' sum, in order. The parts lie as packed weights.
