@@ -59,14 +59,14 @@ void trim_kernels(Graph& graph, const PassOptions&) {
       rewriter.keep(std::move(node));
       continue;
     }
-    const std::string name = graph.value(node.inputs[1]).name + ".trimmed";
-    const auto call = [&](std::string_view op, ValueId input, Attributes attributes) {
-      return rewriter.add_one(op, {input}, std::move(attributes), node.origins, node.phase, name);
+    const std::string name = graph.value(node.inputs[1]).name;
+    const auto call = [&](std::string_view op, ValueId input, Attributes attributes, const char* part) {
+      return rewriter.add_one(op, {input}, std::move(attributes), node.origins, node.phase, name + part);
     };
     const std::int64_t first = h->first * width + w->first, count = h->count() * w->count();
-    ValueId trimmed = call("reshape", node.inputs[1], {{"shape", Shape{weight[0], weight[1], height * width}}});
-    trimmed = call("slice", trimmed, {{"dim", std::int64_t{2}}, {"start", first}, {"end", first + count}});
-    trimmed = call("reshape", trimmed, {{"shape", Shape{weight[0], weight[1], h->count(), w->count()}}});
+    ValueId trimmed = call("reshape", node.inputs[1], {{"shape", Shape{weight[0], weight[1], height * width}}}, ".taps");
+    trimmed = call("slice", trimmed, {{"dim", std::int64_t{2}}, {"start", first}, {"end", first + count}}, ".trimmed");
+    trimmed = call("reshape", trimmed, {{"shape", Shape{weight[0], weight[1], h->count(), w->count()}}}, ".trimmed_kernel");
     node.inputs[1] = trimmed;
     node.attributes.set("padding", Ints{h->padding, w->padding});
     node.attributes.set("weight_shape", graph.type(trimmed).shape.values());
