@@ -21,20 +21,38 @@
 namespace {
 
 {% if recorded %}
-/// The difference that rounding alone may make: @{ rounding_in_words }@ of the tensor's largest recorded number, so that small numbers are tested as
-/// strictly as large ones.
-double allowance(const graven::runtime::Comparison& comparison, const std::string& name, graven::runtime::DType dtype,
-                 const graven::runtime::Dims& shape) {
+/// The tensor's largest recorded number.
+double largest(const graven::runtime::Comparison& comparison, const std::string& name, graven::runtime::DType dtype,
+               const graven::runtime::Dims& shape) {
   const std::int64_t n = graven::runtime::count_of(shape);
   std::vector<std::byte> recorded(static_cast<std::size_t>(n) * graven::runtime::size_of(dtype));
   comparison.load(name.c_str(), recorded.data(), dtype, shape);
   double largest = 0;
   for (std::int64_t i = 0; i < n; ++i) largest = std::fmax(largest, std::fabs(graven::runtime::number_at(dtype, recorded.data(), i)));
-  return @{ rounding }@ * largest;
+  return largest;
+}
+
+/// The difference that rounding alone may make: @{ rounding_in_words }@ of the tensor's largest recorded number, so that small numbers are tested as
+/// strictly as large ones. A tensor that is nothing beside `all` of its kind, such as the gradient of a bias before a batch norm, is what rounding left
+/// of terms that cancel each other: there it is a share of those.
+double allowance(const graven::runtime::Comparison& comparison, const std::string& name, graven::runtime::DType dtype,
+                 const graven::runtime::Dims& shape, double all = 0) {
+  const double own = largest(comparison, name, dtype, shape);
+  return @{ rounding }@ * (own > 1e-12 * all ? own : all);
 }
 
 {% endif %}
 graven::runtime::DType dtype_of(const @{ namespace }@::Tensor& tensor) { return graven::runtime::dtype_named(tensor.dtype).value(); }
+{% if recorded %}
+
+/// The largest recorded number of all tensors of a kind.
+double largest_of_all(const graven::runtime::Comparison& comparison, const std::string& kind, const std::vector<@{ namespace }@::Tensor>& tensors) {
+  double all = 0;
+  for (const auto& t : tensors)
+    if (comparison.has(kind + t.path)) all = std::fmax(all, largest(comparison, kind + t.path, dtype_of(t), t.shape));
+  return all;
+}
+{% endif %}
 
 std::vector<char> bytes(const @{ namespace }@::Tensor& tensor) {
   const auto count = static_cast<std::size_t>(graven::runtime::count_of(tensor.shape));
@@ -88,6 +106,7 @@ int main() {
 {% endif %}
     model.step(@{ argument_names }@, hyper);
 {% if recorded %}
+    const double changes = largest_of_all(comparison, "change.", model.parameters()), states = largest_of_all(comparison, "state.", model.states());
     std::size_t index = 0;
     for (const auto& t : model.parameters()) {
       const std::vector<char>& old = before[index++];
@@ -97,10 +116,10 @@ int main() {
       const auto* const now = static_cast<const std::byte*>(t.data);
       const auto* const then = reinterpret_cast<const std::byte*>(old.data());
       std::vector<char> change(old.size());
-      double largest = 0;  // an element of the parameter, whose rounding the difference has in it
+      double parameter = 0;  // its largest element, whose rounding the difference has in it
       for (std::size_t i = 0; i < old.size() / graven::runtime::size_of(dtype); ++i) {
         const double a = graven::runtime::number_at(dtype, now, static_cast<std::int64_t>(i)), b = graven::runtime::number_at(dtype, then, static_cast<std::int64_t>(i));
-        largest = std::fmax(largest, std::fmax(std::fabs(a), std::fabs(b)));
+        parameter = std::fmax(parameter, std::fmax(std::fabs(a), std::fabs(b)));
         const float narrow = static_cast<float>(a - b);
         if (dtype == DType::f64) {
           const double wide = a - b;
@@ -109,11 +128,11 @@ int main() {
           std::memcpy(change.data() + i * sizeof narrow, &narrow, sizeof narrow);
         }
       }
-      comparison.check(name.c_str(), change.data(), dtype, t.shape, @{ tolerance }@, allowance(comparison, name, dtype, t.shape) + 2.5e-7 * largest);
+      comparison.check(name.c_str(), change.data(), dtype, t.shape, @{ tolerance }@, allowance(comparison, name, dtype, t.shape, changes) + 2.5e-7 * parameter);
     }
     for (const auto& t : model.states()) {
       const std::string name = "state." + t.path;
-      comparison.check(name.c_str(), t.data, dtype_of(t), t.shape, @{ tolerance }@, allowance(comparison, name, dtype_of(t), t.shape));
+      comparison.check(name.c_str(), t.data, dtype_of(t), t.shape, @{ tolerance }@, allowance(comparison, name, dtype_of(t), t.shape, states));
     }
 {% endif %}
     @{ namespace }@::Model other;
@@ -129,9 +148,10 @@ int main() {
     std::printf("two runs agree in every bit\n");
 {% else %}
 {% if recorded %}
+    const double gradients = largest_of_all(comparison, "gradient.", model.gradients());
     for (const auto& t : model.gradients()) {
       const std::string name = "gradient." + t.path;
-      comparison.check(name.c_str(), t.data, dtype_of(t), t.shape, @{ tolerance }@, allowance(comparison, name, dtype_of(t), t.shape));
+      comparison.check(name.c_str(), t.data, dtype_of(t), t.shape, @{ tolerance }@, allowance(comparison, name, dtype_of(t), t.shape, gradients));
     }
 {% endif %}
     std::vector<std::vector<char>> first;
