@@ -336,7 +336,7 @@ class GraphBase::Recording {
 
 std::shared_ptr<GraphBase::Recording> GraphBase::begin_recording(Location where) {
   if (graven::detail::active_trace()) fail_at(state_->name + " is called within build() of " + graven::detail::active_trace()->graph_name, where);
-  if (state_->debug_level >= 0) fmt::print(stderr, "{} start building graph.\n", state_->log_name());
+  if (state_->debug_level >= 0) std::fputs(fmt::format("{} start building graph.\n", state_->log_name()).c_str(), stderr);
   (void)state_->parameter_names(where);
   auto trace = std::make_unique<Trace>();
   trace->id = next_trace_id();
@@ -437,12 +437,14 @@ void GraphBase::end_recording(Recording& recording, ir::Tree inputs, ir::Tree ou
   }
   state_->now = {std::move(recording.trace), std::move(result), nullptr};
   const double milliseconds = recording.stopwatch.seconds() * 1e3;
-  if (level >= 1) fmt::print(stderr, "{}\n", state_->text(level - 1));
-  if (level >= 0) fmt::print(stderr, "{} end building graph: {} operators, {:.1f} ms.\n", state_->log_name(), graph.nodes.size(), milliseconds);
+  if (level >= 1) std::fputs(fmt::format("{}\n", state_->text(level - 1)).c_str(), stderr);
+  if (level >= 0)
+    std::fputs(fmt::format("{} end building graph: {} operators, {:.1f} ms.\n", state_->log_name(), graph.nodes.size(), milliseconds).c_str(),
+               stderr);
 }
 
 void GraphBase::warn_compiled_twice(Location) const {
-  fmt::print(stderr, "warning: {} is compiled already; compiling it again changes nothing\n", state_->name);
+  std::fputs(fmt::format("warning: {} is compiled already; compiling it again changes nothing\n", state_->name).c_str(), stderr);
 }
 
 // ---- running --------------------------------------------------------------------------------------------------------------------------
@@ -458,14 +460,14 @@ std::vector<Tensor> GraphBase::run(const std::vector<Tensor>& inputs, const std:
   const bool training_graph = training();
   if (!s.now.program) {
     const Stopwatch stopwatch;
-    if (s.debug_level >= 0) fmt::print(stderr, "{} start compiling.\n", s.log_name());
+    if (s.debug_level >= 0) std::fputs(fmt::format("{} start compiling.\n", s.log_name()).c_str(), stderr);
     std::vector<graven::detail::CompiledProgram::Variable> variables;
     for (const auto& [path, t] : s.variables()) variables.push_back({path, t->tensor, training_graph && (t->is_buffer || s.trains(t->tensor))});
     if (training_graph)
       for (const auto& [path, t] : s.states()) variables.push_back({path, t, true});
     s.now.program = std::make_unique<graven::detail::CompiledProgram>(
         graph, s.name, ir::CompileOptions{.threads = s.threads, .debug_level = s.debug_level, .log_name = s.log_name()}, variables);
-    if (s.debug_level >= 0) fmt::print(stderr, "{} end compiling: {:.1f} ms.\n", s.log_name(), stopwatch.seconds() * 1e3);
+    if (s.debug_level >= 0) std::fputs(fmt::format("{} end compiling: {:.1f} ms.\n", s.log_name(), stopwatch.seconds() * 1e3).c_str(), stderr);
   }
   std::vector<Tensor> outputs = s.now.program->run(checked, learning_rates(), training_graph ? s.steps + 1 : 0, where);
   if (training_graph) {

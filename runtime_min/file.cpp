@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <climits>
+#include <cstdio>
 #include <cstring>
 #include <utility>
 
@@ -64,7 +65,7 @@ AtomicFile::AtomicFile(std::string path) : path_(std::move(path)), temporary_(pa
     if (descriptor_ >= 0 || errno != EEXIST) break;
     temporary_ = first + "." + std::to_string(i);
   }
-  if (descriptor_ < 0) throw system_error(temporary_, "create");
+  if (descriptor_ < 0) throw system_error(path_, "create");
 }
 
 AtomicFile::~AtomicFile() {
@@ -89,7 +90,7 @@ void AtomicFile::flush() {
   for (std::size_t done = 0; done < used_;) {
     const ssize_t n = ::write(descriptor_, buffer_.data() + done, used_ - done);
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) throw system_error(temporary_, "write");
+    if (n < 0) throw system_error(path_, "write");
     done += static_cast<std::size_t>(n);
   }
   used_ = 0;
@@ -97,9 +98,9 @@ void AtomicFile::flush() {
 
 void AtomicFile::commit(bool sync_folder) {
   flush();
-  if (::fsync(descriptor_) != 0) throw system_error(temporary_, "write");
+  if (::fsync(descriptor_) != 0) throw system_error(path_, "write");
   if (::close(std::exchange(descriptor_, -1)) != 0) {
-    const Error error = system_error(temporary_, "close");
+    const Error error = system_error(path_, "close");
     ::unlink(temporary_.c_str());
     throw error;
   }
@@ -109,6 +110,19 @@ void AtomicFile::commit(bool sync_folder) {
     throw error;
   }
   if (sync_folder) sync_directory(parent_of(path_));
+}
+
+void fill_standard_streams() {
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (::fcntl(stream, F_GETFD) >= 0 || errno != EBADF) continue;
+    // The least number that is free is this one, since those below are taken. Opened the other way round, so that using it is an error.
+    const int file = ::open("/dev/null", stream == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+    if (file >= 0 && file != stream) ::close(file);
+  }
+}
+
+void flush_output() {
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) throw system_error("standard output", "write");
 }
 
 FileKind kind_of(const std::string& path) {
@@ -187,6 +201,8 @@ std::string find_beside_program(const std::string& name) {
     folders.push_back(parent_of(path));
     folders.push_back(parent_of(folders[0]));
     folders.push_back(join(folders[1], "share" + path.substr(path.rfind('/'))));  // where cmake --install puts it
+    // CMake's generators for several configurations build in a folder of each: build/Debug, where the project lies one further up.
+    if (kind_of(join(folders[1], "CMakeCache.txt")) == FileKind::regular) folders.push_back(parent_of(folders[1]));
   }
   folders.push_back(".");
   for (const std::string& folder : folders) {

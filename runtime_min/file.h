@@ -60,6 +60,12 @@ class AtomicFile {
   int descriptor_ = -1;
 };
 
+/// Fills the places of standard input, output and error where they are closed, so that no file that is opened later gets their number, and with it
+/// what is printed. Printing still fails, as on a closed stream. For the beginning of main().
+void fill_standard_streams();
+/// Results that were not printed, because the disk is full or the reader has gone, are lost: that is an Error.
+void flush_output();
+
 enum class FileKind : std::uint8_t { absent, regular, directory, other };
 FileKind kind_of(const std::string& path);
 /// Makes the folder and those above it. Succeeds when it is there already.
@@ -75,7 +81,8 @@ std::string join(const std::string& folder, const std::string& name);
 /// "a/b" of "a/b/c", "." of "c", "/" of "/c".
 std::string parent_of(const std::string& path);
 /// The first of these that exists: `name` itself when it has a folder in it; otherwise beside the running program, in the folder above it, in
-/// share/PROGRAM there, and in the current folder. Empty when there is none.
+/// share/PROGRAM there, above the build folder where the program lies in build/Debug or its like, and in the current folder. Empty when there is
+/// none.
 std::string find_beside_program(const std::string& name);
 
 }  // namespace graven::runtime

@@ -222,11 +222,6 @@ class Report {
   std::string picture_;
 };
 
-/// Results that were not printed, because the disk is full or the reader has gone, are lost: that is an error.
-void flush_output() {
-  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) throw system_error("standard output", "write");
-}
-
 void start(InferenceModel& model, const Options& options, bool weights_given) {
   const std::string path = find_beside_program(options.weights);
   if (path.empty() && weights_given) throw Error("--weights", "", std::string("a file ") + printable(options.weights), "none");
@@ -294,6 +289,7 @@ void bench(InferenceModel& model, const Options& options, bool weights_given) {
 }  // namespace
 
 int infer_main(int argc, char** argv, InferenceModel& model, const InferDefaults& defaults) {
+  fill_standard_streams();
   const InferenceDescription& description = model.description();
   Options o;
   o.weights = defaults.weights;

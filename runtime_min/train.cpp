@@ -466,11 +466,13 @@ void Trainer::bench() {
   json_.key("runs").value(timings.count()).key("median_ms").value(timings.median() * 1e3).key("min_ms").value(timings.minimum() * 1e3);
   json_.key("first_ms").value(first * 1e3).key("rss_mb").value(peak_memory_mb()).end_object();
   std::printf("%s\n", json_.text().c_str());
+  flush_output();
 }
 
 }  // namespace
 
 int train_main(int argc, char** argv, TrainableModel& model, const TrainDefaults& defaults) {
+  fill_standard_streams();
   const TrainingDescription& description = model.description();
   Options options;
   options.data.path = defaults.data;

@@ -45,8 +45,10 @@ std::string program_name(const fs::path& project) {
 
 std::string build_project(const fs::path& project, const BuildOptions& options) {
   std::error_code ignored;
-  if (!fs::exists(project / "CMakeLists.txt", ignored))
-    throw UserError(project.string() + ": is no emitted project").note("expected  a folder with CMakeLists.txt");
+  std::error_code failed;
+  const bool there = fs::exists(project / "CMakeLists.txt", failed);
+  if (failed && failed != std::errc::not_a_directory) throw UserError(project.string() + ": cannot be looked at: " + failed.message());
+  if (!there) throw UserError(project.string() + ": is no emitted project").note("expected  a folder with CMakeLists.txt");
   const std::string name = program_name(project);
   const std::string cmake = find_program("cmake");
   if (cmake.empty()) throw UserError("building needs CMake: no 'cmake' was found in PATH");

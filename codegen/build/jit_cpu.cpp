@@ -196,7 +196,7 @@ void log_stages(const ir::Graph& traced, const ir::CompileOptions& options, cons
                 const JitReport& r) {
   const auto log = [&](const std::string& text) {
     std::istringstream lines(text);
-    for (std::string line; std::getline(lines, line);) fmt::print(stderr, "{} {}\n", options.log_name, line);
+    for (std::string line; std::getline(lines, line);) std::fputs(fmt::format("{} {}\n", options.log_name, line).c_str(), stderr);
   };
   double passes = 0;
   for (const ir::PassTiming& t : emitted.passes) passes += t.milliseconds;

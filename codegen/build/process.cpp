@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
@@ -37,7 +38,48 @@ class BoundedText {
   std::string head_, tail_;
 };
 
+/// The groups of the processes that are being waited for; 0: a free place. What finds none is not ended by a signal, and runs to its end.
+std::atomic<pid_t> running[64];
+
+void end_running(int signal) {
+  for (const std::atomic<pid_t>& group : running)
+    if (const pid_t id = group.load(); id > 0) kill(-id, signal);
+  // As if there had been no handler; the signal waits until this one returns.
+  ::signal(signal, SIG_DFL);
+  raise(signal);
+}
+
+/// A group's place in `running`, while it lives.
+class Running {
+ public:
+  explicit Running(pid_t group) {
+    for (std::atomic<pid_t>& place : running) {
+      pid_t free = 0;
+      if (!place.compare_exchange_strong(free, group)) continue;
+      place_ = &place;
+      return;
+    }
+  }
+  Running(const Running&) = delete;
+  Running& operator=(const Running&) = delete;
+  ~Running() {
+    if (place_ != nullptr) place_->store(0);
+  }
+
+ private:
+  std::atomic<pid_t>* place_ = nullptr;
+};
+
 }  // namespace
+
+void end_processes_on_signals() {
+  struct sigaction action = {}, old = {};
+  action.sa_handler = end_running;
+  action.sa_flags = SA_RESTART;
+  sigemptyset(&action.sa_mask);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP})
+    if (sigaction(signal, nullptr, &old) == 0 && old.sa_handler != SIG_IGN) sigaction(signal, &action, nullptr);
+}
 
 ProcessResult run_process(const std::vector<std::string>& arguments, const ProcessOptions& options) {
   GRAVEN_CHECK(!arguments.empty(), "no program");
@@ -46,6 +88,18 @@ ProcessResult run_process(const std::vector<std::string>& arguments, const Proce
   argv.push_back(nullptr);
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) throw UserError(arguments[0] + ": cannot be started: " + std::strerror(errno));
+  // Where a standard stream is closed, an end has its number, which the child needs for its own.
+  for (int& end : ends) {
+    if (end > STDERR_FILENO) continue;
+    const int moved = fcntl(end, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+    const int reason = errno;
+    close(end);
+    end = moved;
+    if (moved >= 0) continue;
+    for (const int other : ends)
+      if (other >= 0) close(other);
+    throw UserError(arguments[0] + ": cannot be started: " + std::strerror(reason));
+  }
   const pid_t child = fork();
   if (child < 0) {
     close(ends[0]);
@@ -66,6 +120,7 @@ ProcessResult run_process(const std::vector<std::string>& arguments, const Proce
     _exit(127);
   }
   setpgid(child, child);  // in both processes, so that it holds whichever runs first
+  const Running waited_for(child);
   close(ends[1]);
   ProcessResult result;
   BoundedText text(options.output_limit);

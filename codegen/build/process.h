@@ -26,6 +26,10 @@ struct ProcessResult {
 /// User error when there is no process to be had. Standard input is empty.
 ProcessResult run_process(const std::vector<std::string>& arguments, const ProcessOptions& options = {});
 
+/// SIGINT, SIGTERM and SIGHUP end the programs that run_process() is waiting for, and then this one: they are in process groups of their own, which
+/// what is typed at a terminal does not reach. For the beginning of main().
+void end_processes_on_signals();
+
 /// The path of a program in PATH; empty when there is none.
 std::string find_program(const std::string& name);
 

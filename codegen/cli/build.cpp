@@ -1,8 +1,9 @@
 // graven build, graven run: an emitted project, configured and built; its program, run.
 #include <fmt/format.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstring>
 #include <memory>
 
 #include "codegen/build/aot.h"
@@ -28,21 +29,13 @@ void add_common(CLI::App* command, BuildArguments& o) {
       ->capture_default_str();
 }
 
-/// Runs the program in the place of a shell: its output is ours, its status is returned.
-int run_program(const std::string& program, const std::vector<std::string>& arguments) {
+/// Becomes the program: its output and its status are ours, and the signals that are sent to us are its own.
+[[noreturn]] void run_program(const std::string& program, const std::vector<std::string>& arguments) {
   std::vector<char*> argv = {const_cast<char*>(program.c_str())};
   for (const std::string& a : arguments) argv.push_back(const_cast<char*>(a.c_str()));
   argv.push_back(nullptr);
-  const pid_t child = fork();
-  if (child < 0) throw UserError(program + ": cannot be started");
-  if (child == 0) {
-    execv(argv[0], argv.data());
-    _exit(127);
-  }
-  int status = 0;
-  while (waitpid(child, &status, 0) != child) {
-  }
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  execv(argv[0], argv.data());
+  throw UserError(program + ": cannot be started: " + std::strerror(errno));
 }
 
 }  // namespace
@@ -58,12 +51,12 @@ void add_build(CLI::App& app, int& status) {
   });
 }
 
-void add_run(CLI::App& app, int& status) {
+void add_run(CLI::App& app, int& /*the program's own*/) {
   auto* command = app.add_subcommand("run", "Builds an emitted project if need be and runs its program: graven run PROJECT -- --help");
   auto o = std::make_shared<BuildArguments>();
   add_common(command, *o);
   command->add_option("arguments", o->arguments, "Passed to the program; put them after --");
-  command->callback([o, &status] { status = run_program(codegen::build_project(o->project, o->build), o->arguments); });
+  command->callback([o] { run_program(codegen::build_project(o->project, o->build), o->arguments); });
 }
 
 }  // namespace graven::cli

@@ -1,6 +1,7 @@
 // graven emit: a saved graph becomes a project; with --check, is the project what would be emitted now?
 #include <fmt/format.h>
 
+#include <cstdio>
 #include <filesystem>
 #include <memory>
 
@@ -12,6 +13,7 @@
 #include "ir/diagnostic.h"
 #include "ir/passes/pass.h"
 
+// What goes to stderr goes by fputs: fmt::print would throw where nothing can be said, of a project that is written.
 namespace graven::cli {
 
 namespace {
@@ -30,8 +32,10 @@ int check_project(const EmitArguments& o, codegen::EmitOptions options) {
     fmt::print("{}: as it would be emitted now\n", directory);
     return 0;
   }
-  fmt::print(stderr, "error: {}: {} of its files are not what would be emitted now\n  graven emit {} -o {} rewrites them\n", directory,
-             differences.size(), o.path, directory);
+  std::fputs(fmt::format("error: {}: {} of its files are not what would be emitted now\n  graven emit {} -o {} rewrites them\n", directory,
+                         differences.size(), o.path, directory)
+                 .c_str(),
+             stderr);
   return 1;
 }
 
@@ -55,7 +59,7 @@ int emit(const EmitArguments& o) {
   if (o.check) return check_project(o, options);
   if (o.output.empty()) throw UserError("where should the project go?").note("expected  -o FOLDER");
   const codegen::EmitReport report = codegen::emit(graph, o.output, options);
-  for (const std::string& note : report.notes) fmt::print(stderr, "note: {}\n", note);
+  for (const std::string& note : report.notes) std::fputs(("note: " + note + "\n").c_str(), stderr);
   if (!o.quiet) {
     double passes = 0;
     for (const ir::PassTiming& t : report.passes) passes += t.milliseconds;

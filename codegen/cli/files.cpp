@@ -11,11 +11,18 @@ namespace graven::cli {
 
 std::string graph_file(const std::string& path) {
   namespace fs = std::filesystem;
+  // Whether it is there cannot be told where a folder on the way may not be looked into.
+  const auto exists = [](const fs::path& file) {
+    std::error_code failed;
+    const bool found = fs::exists(file, failed);
+    if (failed) throw UserError(file.string() + ": cannot be looked at: " + failed.message());
+    return found;
+  };
+  if (!exists(path)) throw UserError(path + ": no such file or folder").note("expected  a folder with graph.json, or a JSON file");
   std::error_code ignored;
-  if (!fs::exists(path, ignored)) throw UserError(path + ": no such file or folder").note("expected  a folder with graph.json, or a JSON file");
   if (!fs::is_directory(path, ignored)) return path;
   const fs::path file = fs::path(path) / "graph.json";
-  if (!fs::exists(file, ignored)) throw UserError(path + ": holds no graph.json").note("expected  a saved graph or an emitted project");
+  if (!exists(file)) throw UserError(path + ": holds no graph.json").note("expected  a saved graph or an emitted project");
   return file.string();
 }
 

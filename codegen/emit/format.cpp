@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -49,25 +51,37 @@ bool format_texts(std::map<std::string, std::string>& files, const std::vector<s
   const std::string formatter = find_formatter();
   if (formatter.empty()) return false;
   namespace fs = std::filesystem;
-  std::string pattern = (fs::temp_directory_path() / "graven-format-XXXXXX").string();
-  if (mkdtemp(pattern.data()) == nullptr) return false;
+  // Not a reason to leave the texts as they are, which would make another project of the same graph.
+  const auto fail = [](const std::string& where, int reason) -> UserError {
+    return UserError(where + ": no place for the temporary files of clang-format: " + std::strerror(reason))
+        .note("expected  another TMPDIR, or --no-format");
+  };
+  std::error_code ignored;
+  const fs::path temporary = fs::temp_directory_path(ignored);
+  if (ignored) throw fail(std::getenv("TMPDIR") ? std::getenv("TMPDIR") : "/tmp", ignored.value());
+  std::string pattern = (temporary / "graven-format-XXXXXX").string();
+  if (mkdtemp(pattern.data()) == nullptr) throw fail(temporary.string(), errno);
   const fs::path folder = pattern;
   std::vector<std::pair<std::string, fs::path>> work;
-  bool good = true;
   for (const std::string& path : paths) {
     const std::string& text = files.at(path);
     if (text.size() > kLargestFile) continue;
     work.emplace_back(path, folder / (std::to_string(work.size()) + fs::path(path).extension().string()));
     std::ofstream out(work.back().second, std::ios::binary);
     out << text;
-    good &= out.good();
+    out.close();
+    if (!out.good()) {
+      const int reason = errno;
+      fs::remove_all(folder, ignored);
+      throw fail(temporary.string(), reason);
+    }
   }
   // Largest first, so that the last to finish is a small one.
   std::vector<std::size_t> order(work.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
   std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return files.at(work[a].first).size() > files.at(work[b].first).size(); });
   std::atomic<std::size_t> next{0};
-  std::atomic<bool> succeeded{good};
+  std::atomic<bool> succeeded{true};
   const std::size_t count = std::min<std::size_t>(std::max(1u, std::thread::hardware_concurrency()), 8);
   std::vector<std::thread> workers;
   for (std::size_t w = 0; w < count; ++w)
@@ -83,7 +97,6 @@ bool format_texts(std::map<std::string, std::string>& files, const std::vector<s
   if (succeeded)
     for (const auto& [path, file] : work)
       if (std::string text = read(file); !text.empty()) files[path] = std::move(text);
-  std::error_code ignored;
   fs::remove_all(folder, ignored);
   return succeeded;
 }

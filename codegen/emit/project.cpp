@@ -266,7 +266,8 @@ Prepared prepare(const ir::Graph& traced, const EmitOptions& options, EmitReport
   if (options.format) {
     start = Clock::now();
     if (!format_texts(files, generated)) {
-      report.notes.emplace_back("clang-format 19 was not found: the generated files are indented, but not formatted");
+      report.notes.emplace_back(std::string("clang-format 19 ") + (find_formatter().empty() ? "was not found" : "failed") +
+                                ": the generated files are indented, but not formatted");
       p.unformatted.insert(generated.begin(), generated.end());
     }
     report.format_milliseconds = milliseconds_since(start);
@@ -300,7 +301,12 @@ bool write_if_changed(const fs::path& path, const std::string& text) {
       throw UserError(path.string() + ": cannot be written: " + std::strerror(reason));
     }
   }
-  fs::rename(fresh, path);
+  std::error_code failed, ignored;
+  fs::rename(fresh, path, failed);
+  if (failed) {
+    fs::remove(fresh, ignored);
+    throw UserError(path.string() + ": cannot be written: " + failed.message());
+  }
   return true;
 }
 
@@ -400,11 +406,16 @@ void require_ours(const fs::path& directory) {
   if (!fs::exists(directory, ignored)) return;
   if (!fs::is_directory(directory, ignored)) throw UserError(directory.string() + ": is a file; a project needs a folder");
   std::string text;
-  if (read_file(directory / "graph.json", text) && text.find("\"graven.graph\"") != std::string::npos) return;
-  for (const auto& entry : fs::directory_iterator(directory, ignored))
+  const bool readable = read_file(directory / "graph.json", text);
+  if (!readable && fs::exists(directory / "graph.json", ignored))
+    throw UserError((directory / "graph.json").string() + ": cannot be read: is this folder Graven's?");
+  if (readable && text.find("\"graven.graph\"") != std::string::npos) return;
+  for (const auto& entry : fs::directory_iterator(directory, ignored)) {
+    if (entry.path().filename().string().starts_with("graph.json.tmp.")) continue;  // an emission that was killed before it had written anything else
     throw UserError(directory.string() + ": is not empty, and holds no graph of Graven's")
         .note("expected  a new folder, an empty one, or one that a project was emitted into before")
         .note("found     " + entry.path().filename().string());
+  }
 }
 
 }  // namespace
@@ -417,9 +428,13 @@ EmitReport emit(const ir::Graph& graph, const fs::path& directory, const EmitOpt
   const auto weights = weights_of(p.graph, p.plan, p.evaluation.get(), options, owned, report);
   try {
     runtime::make_directories(directory.string());
+    // The graph first where there is none: a folder that was left half written, by a full disk say, is then known for Graven's and can be emitted
+    // again.
+    const bool first = !fs::exists(directory / "graph.json") && write_if_changed(directory / "graph.json", p.files.at("graph.json"));
     for (const auto& [path, text] : p.files) {
       runtime::make_directories((directory / path).parent_path().string());
-      (write_if_changed(directory / path, text) ? report.written : report.unchanged).push_back(path);
+      const bool written = write_if_changed(directory / path, text) || (first && path == "graph.json");
+      (written ? report.written : report.unchanged).push_back(path);
     }
     if (!weights.empty())
       (write_tensors(directory / "weights.safetensors", weights) ? report.written : report.unchanged).emplace_back("weights.safetensors");

@@ -1,8 +1,14 @@
 #include "codegen/build/process.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
 
 namespace graven::codegen {
 namespace {
@@ -42,6 +48,50 @@ TEST(Process, KillsTheWholeGroupAtItsLimit) {
   const ProcessResult r = run_process({"sh", "-c", "sleep 600 & sleep 600"}, {.seconds = 0.3});
   EXPECT_TRUE(r.timed_out);
   EXPECT_NE(r.exit_status, 0);
+}
+
+TEST(Process, ReadsTheOutputWhereTheStandardStreamsAreClosed) {
+  const pid_t child = fork();
+  if (child == 0) {
+    for (int stream = 0; stream <= 2; ++stream) close(stream);
+    const ProcessResult r = run_process({"sh", "-c", "echo out; echo err >&2; cat"}, {.seconds = 20});
+    _exit(r.exit_status == 0 && r.output == "out\nerr\n" ? 0 : 1);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+}
+
+TEST(Process, SignalsEndWhatIsRun) {
+  const std::filesystem::path note = std::filesystem::path(GRAVEN_BINARY_DIR) / "process_signals";
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    std::filesystem::remove(note);
+    const pid_t child = fork();
+    if (child == 0) {
+      end_processes_on_signals();
+      run_process({"sh", "-c", "echo $$ > '" + note.string() + "'.new && mv '" + note.string() + "'.new '" + note.string() + "'; sleep 600; true"});
+      _exit(1);
+    }
+    pid_t grandchild = 0;
+    for (int i = 0; i < 1000 && grandchild == 0; ++i) {
+      usleep(10000);
+      std::ifstream(note) >> grandchild;
+    }
+    ASSERT_GT(grandchild, 0);
+    kill(child, signal);
+    int status = 0;
+    waitpid(child, &status, 0);
+    EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == signal) << status;
+    // Another process collects it, in its own time: gone, or a zombie.
+    bool ended = false;
+    for (int i = 0; i < 1000 && !ended; ++i) {
+      std::ifstream stat("/proc/" + std::to_string(grandchild) + "/stat");
+      std::string word;
+      ended = !(stat >> word >> word >> word) || word == "Z";
+      if (!ended) usleep(10000);
+    }
+    EXPECT_TRUE(ended) << "signal " << signal;
+  }
 }
 
 TEST(Process, FindsPrograms) {

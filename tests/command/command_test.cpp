@@ -104,6 +104,33 @@ std::vector<std::string> differences(const fs::path& a, const fs::path& b) {
   return found;
 }
 
+TEST_F(Command, EmitsTheSameWhateverIsWrongWithTheMachine) {
+  ir::write_graph((work / "saved/graph.json").string(), tests::polynomial_training());
+  output({"emit", "saved", "-o", "whole", "-q"});
+  const auto in_shell = [&](const std::string& before, const std::string& after) {
+    const std::string line = before + " " GRAVEN_BINARY_DIR "/graven emit saved -o project -q " + after;
+    return codegen::run_process({"bash", "-c", line}, {.directory = work.string(), .seconds = 100});
+  };
+  // Half a project, for want of space: it is emitted again, into the folder that holds it.
+  ProcessResult r = in_shell("trap '' XFSZ; ulimit -f 12;", "");
+  EXPECT_EQ(r.exit_status, 1) << r.output;
+  EXPECT_NE(r.output.find("cannot be written: File too large"), std::string::npos) << r.output;
+  EXPECT_TRUE(fs::exists(work / "project/graph.json"));
+  EXPECT_FALSE(fs::exists(work / "project/weights.safetensors"));
+  output({"emit", "saved", "-o", "project", "-q"});
+  EXPECT_EQ(differences(work / "whole", work / "project"), std::vector<std::string>());
+  // Closed streams: what is said goes nowhere, and into no file; the formatter runs all the same.
+  fs::remove_all(work / "project");
+  EXPECT_EQ(in_shell("", "<&- >&- 2>&-").exit_status, 0);
+  EXPECT_EQ(differences(work / "whole", work / "project"), std::vector<std::string>());
+  if (codegen::find_formatter().empty()) return;
+  fs::remove_all(work / "project");
+  r = in_shell("TMPDIR=/nonexistent", "");
+  EXPECT_EQ(r.exit_status, 1) << r.output;
+  EXPECT_NE(r.output.find("error: /nonexistent: no place for the temporary files of clang-format"), std::string::npos) << r.output;
+  EXPECT_FALSE(fs::exists(work / "project"));
+}
+
 TEST_F(Command, ShowsTheGraphAsText) {
   expect_text("show.txt", output({"show", "saved"}));
   expect_text("show_after_differentiate.txt", output({"show", "saved", "--after", "differentiate"}));

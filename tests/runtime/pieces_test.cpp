@@ -1,4 +1,6 @@
 // The small pieces of the run time: files, memory, hashes, scores, the self-test's comparison.
+#include <fcntl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "fixture.h"
@@ -52,6 +54,28 @@ TEST(AtomicFile, AppearsWholeOrNotAtAll) {
   AtomicFile file(folder / "d");
   EXPECT_ERROR(file.commit(), "cannot create");
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 2) << "no temporary file is left";
+}
+
+TEST(StandardStreams, ClosedOnesAreFilledAndCannotBeUsed) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::close(STDIN_FILENO);
+    ::close(STDOUT_FILENO);
+    fill_standard_streams();
+    char c = 'x';
+    const int file = ::open("/dev/null", O_RDWR);
+    // What is printed must not land in the file, and is not printed.
+    ::_exit(file <= STDERR_FILENO ? 1 : ::write(STDOUT_FILENO, &c, 1) != -1 ? 2 : ::read(STDIN_FILENO, &c, 1) != -1 ? 3 : 0);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+  const int before = ::dup(STDOUT_FILENO);
+  fill_standard_streams();
+  const int after = ::dup(STDOUT_FILENO);
+  EXPECT_EQ(after, before + 1) << "those that are open stay as they are";
+  ::close(before);
+  ::close(after);
 }
 
 TEST(MappedFile, MapsFilesOnly) {
