@@ -222,19 +222,24 @@ class Report {
   std::string picture_;
 };
 
-void start(InferenceModel& model, const Options& options, bool weights_given) {
+void start(InferenceModel& model, const Options& options, bool weights_needed) {
   const std::string path = find_beside_program(options.weights);
-  if (path.empty() && weights_given) throw Error("--weights", "", std::string("a file ") + printable(options.weights), "none");
+  if (path.empty() && weights_needed) {
+    throw Error("--weights", "",
+                std::string("a file ") + printable(options.weights) + " beside the program, in the folder above it, in share/ there, or in this one",
+                "none");
+  }
   model.start(options.threads > 0 ? static_cast<int>(options.threads) : processor_count(), path);
 }
 
 void run(InferenceModel& model, const Options& options, bool weights_given) {
   const InferenceDescription& description = model.description();
+  const bool weights_needed = weights_given || description.has_weights;
   // A set for training and a set for testing: the network is tried on the latter.
   const bool test = has_test_split(options.data, description.inputs);
   const Dataset data = open_dataset(options.data, description.inputs, test ? Split::test : Split::train);
   const BatchSource source(data, description.inputs, options.normalization);
-  start(model, options, weights_given);
+  start(model, options, weights_needed);
   Batch inputs(description.inputs, options.batch), outputs(description.outputs, options.batch);
   Report report(description, options, data);
   source.fill_shared(inputs);

@@ -35,6 +35,7 @@ struct InferenceDescription {
   std::vector<TensorDescription> inputs{}, outputs{};
   std::int64_t batch = 1;          ///< samples of a call at the most
   bool batch_is_symbolic = false;  ///< any batch from 1 to `batch` will do; otherwise it is exactly `batch`
+  bool has_weights = true;         ///< results need a weights file; a benchmark does without
   const char* graph_hash = "";
   const char* generator = "";  ///< "graven 0.1.0"
 };
@@ -44,7 +45,7 @@ class InferenceModel {
   virtual ~InferenceModel() = default;
   virtual const InferenceDescription& description() const = 0;
   /// Allocates everything and loads the weights, all or nothing. `threads` is 1 or more; `weights` is a path, empty when the program found
-  /// no file and none was asked for (a model without weights starts all the same; others throw).
+  /// no file and none was asked for: a model without weights, or a benchmark, whose weights are then all zero.
   virtual void start(int threads, const std::string& weights) = 0;
   /// Inputs and outputs in the order of the description, 64-byte aligned, `batch` samples each.
   virtual void forward(const void* const* inputs, std::int64_t batch, void* const* outputs) = 0;

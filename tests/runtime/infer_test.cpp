@@ -133,6 +133,18 @@ TEST_F(Inference, RefusesMistakes) {
     EXPECT_EQ(r.status, c.status) << c.error;
     EXPECT_NE(r.error.find(c.error), std::string::npos) << r.error;
   }
+  // Weights that nobody named and that are nowhere: not a reason to compute with zeros.
+  for (const bool has_weights : {true, false}) {
+    MockInference model({3}, 4, 4, true);
+    model.description().has_weights = has_weights;
+    std::vector<std::string> words = {"mock", "--data", folder_ / "x.npy", "--output", folder_ / "scores.npy"};
+    std::vector<char*> argv;
+    for (std::string& word : words) argv.push_back(word.data());
+    testing::internal::CaptureStderr();
+    EXPECT_EQ(infer_main(static_cast<int>(argv.size()), argv.data(), model, {.weights = "nowhere.safetensors"}), has_weights ? 1 : 0);
+    const std::string error = testing::internal::GetCapturedStderr();
+    EXPECT_EQ(error.find("error: --weights: expected a file \"nowhere.safetensors\" beside the program") == 0, has_weights) << error;
+  }
   write_file(folder_ / "z.npy", npy("|u1", "(10,)", std::string(10, 4)));
   EXPECT_NE(infer({"--data", folder_ / "x.npy", "--labels", folder_ / "z.npy"}).error.find("label 0: expected 0 to 3, found 4"), std::string::npos);
   write_file(folder_ / "z.npy", npy("|u1", "(9,)", std::string(9, 1)));

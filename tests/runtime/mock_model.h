@@ -136,6 +136,7 @@ class MockInference : public InferenceModel {
   }
 
   const InferenceDescription& description() const override { return description_; }
+  InferenceDescription& description() { return description_; }
   void start(int, const std::string& weights) override {
     if (!weights.empty()) load_variables(SafetensorsFile(weights), model_.variables());
   }

@@ -27,6 +27,9 @@ class Program final : public graven::runtime::InferenceModel {
         },
         .batch = @{ batch }@,
         .batch_is_symbolic = @{ batch_is_symbolic }@,
+{% if not has_weights %}
+        .has_weights = false,
+{% endif %}
         .graph_hash = @{ namespace }@::kGraphHash,
         .generator = "@{ generator }@",
     };
