@@ -249,6 +249,7 @@ Dataset open_dataset(const DatasetOptions& options, const std::vector<TensorDesc
     }
   }
   if (files.size() != inputs.size()) {
+    if (files.size() == 1) const MappedFile there(files[0]);  // where it is not, that is the error
     std::string names;
     for (const TensorDescription& input : inputs) names += std::string(names.empty() ? "" : ", ") + std::string(input.name);
     throw Error(

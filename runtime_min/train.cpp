@@ -145,7 +145,8 @@ void Trainer::load_initial_weights(bool required) {
     load_variables(SafetensorsFile(path), weights_);
     model_.weights_changed();
   } else if (required) {
-    throw Error("--weights", "", printable(options_.weights) + " beside the program, in the folder above it, in share/ there, or in this one", "no such file");
+    throw Error("--weights", "", printable(options_.weights) + " beside the program, in the folder above it, in share/ there, or in this one",
+                "no such file");
   }
 }
 
@@ -387,7 +388,6 @@ int Trainer::run() {
       if (!options_.overwrite)
         throw Error(options_.out,
                     "holds the checkpoints of another run: go on with it (--resume), choose another --out, or remove them (--overwrite)");
-      folder_->clear();
     }
   }
   start();
@@ -399,6 +399,8 @@ int Trainer::run() {
   if (state_.drop_last && state_.batch > state_.samples)
     throw Error(data_->path(), "", std::string("at least one batch of ") + std::to_string(state_.batch) + " samples", std::to_string(state_.samples));
   prepare_schedules();
+  // Only now that nothing is wrong with the new run; its first weights may be an old checkpoint's.
+  if (folder_ && options_.resume.empty()) folder_->clear();
   batch_.emplace(description_.inputs, std::max(state_.batch, description_.batch_is_symbolic ? state_.batch : description_.batch));
   source_->fill_shared(*batch_);
 
@@ -496,9 +498,13 @@ int train_main(int argc, char** argv, TrainableModel& model, const TrainDefaults
   Arguments arguments(description.name, std::string("Trains ") + description.name + ", minimising " + description.loss + ".\n\n" +
                                             describe_inputs(description.inputs, description.batch, description.batch_is_symbolic));
   register_options(arguments, options, description);
-  arguments.note("Stopping: SIGINT (Ctrl-C) and SIGTERM finish the step, save a checkpoint and stop; a second one stops at once.");
+  arguments.note(
+      "Stopping: SIGINT (Ctrl-C), SIGTERM, SIGHUP and SIGPIPE finish the step, save a checkpoint and stop; a second SIGINT or SIGTERM stops at "
+      "once.");
   try {
     if (!arguments.parse(argc, argv)) return 0;
+    if (arguments.given("resume") && options.resume.empty())
+      throw UsageError("--resume", "", "the path of a checkpoint or of a folder of them, or no value at all", "an empty one");
     if (!description.batch_is_symbolic && arguments.given("drop-last") && !options.drop_last)
       throw UsageError("--no-drop-last",
                        std::string("the model's batch is fixed at ") + std::to_string(description.batch) + ": an epoch's last samples must fill one");

@@ -194,7 +194,7 @@ TEST(Dataset, OpensFoldersAndFiles) {
   save_variables(folder / "set.safetensors", std::span(tensors, 1));
   EXPECT_ERROR(open_dataset({folder / "set.safetensors"}, inputs, Split::train), "a tensor \"labels\"");
 
-  EXPECT_ERROR(open_dataset({folder / "none"}, inputs, Split::train), "a file for each");
+  EXPECT_ERROR(open_dataset({folder / "none"}, inputs, Split::train), "none: cannot open: No such file or directory");
   EXPECT_ERROR(open_dataset({""}, inputs, Split::train), "--data: expected a path");
   std::filesystem::create_directory(folder / "empty");
   EXPECT_ERROR(open_dataset({folder / "empty"}, inputs, Split::train), "none of these");

@@ -296,7 +296,7 @@ TEST_F(Training, KilledAtAnyMomentAndResumedIsTheSameRun) {
 
 TEST_F(Training, ASignalSavesAndStops) {
   const std::string out = folder_ / "out";
-  for (const int signal : {SIGINT, SIGTERM}) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) {
     const auto run = [&] { return train({"--out", out, "--epochs", "1000000", "--overwrite", "--checkpoint-every", "1000000"}).status; };
     const int status = run_and_kill(run, 60000, signal);
     ASSERT_TRUE(WIFEXITED(status));
@@ -307,6 +307,50 @@ TEST_F(Training, ASignalSavesAndStops) {
     const Result r = train({"--out", out, "--resume", "--steps", std::to_string(step_of(checkpoints[0]) + 1)});
     EXPECT_EQ(r.status, 0) << r.error;
   }
+  // A new run may begin with the weights of the one that it replaces.
+  const Result r = train({"--out", out, "--overwrite", "--weights", out + "/latest/weights.safetensors", "--steps", "1"});
+  EXPECT_EQ(r.status, 0) << r.error;
+  EXPECT_EQ(list_checkpoints(out).size(), 1);
+}
+
+TEST_F(Training, WhoeverReadsTheOutputMayGo) {
+  const std::string out = folder_ / "out";
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    // Both streams: the first line that meets nobody stops the run, and those that follow must not end it before it has saved.
+    for (const int stream : {STDOUT_FILENO, STDERR_FILENO}) ::dup2(ends[1], stream);
+    for (const int end : ends) ::close(end);
+    std::vector<std::string> words = {
+        "mock",         "--weights", folder_ / "initial.safetensors", "--data", folder_ / "data", "--out", out, "--epochs", "1000000",
+        "--save-every", "1000000"};
+    std::vector<char*> argv;
+    for (std::string& word : words) argv.push_back(word.data());
+    MockTrainable model({kFeatures}, kClasses, 8, true);
+    ::_exit(train_main(static_cast<int>(argv.size()), argv.data(), model, {}));
+  }
+  ::close(ends[1]);
+  char some[100];
+  EXPECT_GT(::read(ends[0], some, sizeof some), 0);
+  ::close(ends[0]);
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  // Gone before the loop began to look out for it, the reader simply ends the program.
+  if (WIFSIGNALED(status)) GTEST_SKIP() << "the reader was gone before the first step";
+  EXPECT_EQ(WEXITSTATUS(status), 128 + SIGPIPE);
+  ASSERT_FALSE(list_checkpoints(out).empty());
+  EXPECT_TRUE(is_whole_checkpoint(list_checkpoints(out)[0]));
+}
+
+TEST_F(Training, SignalsThatAreIgnoredStayIgnored) {
+  const auto run = [&] {
+    ::signal(SIGHUP, SIG_IGN);
+    return train({"--epochs", "2000", "--save-every", "2000"}).status;
+  };
+  const int status = run_and_kill(run, 30000, SIGHUP);
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0) << "as under nohup";
 }
 
 TEST_F(Training, StopsOnNaN) {
@@ -348,10 +392,15 @@ TEST_F(Training, RefusesMistakes) {
       {{"--lr", "-1"}, 2, "--lr"},
       {{"--lr", "nan"}, 2, "--lr"},
       {{"--bogus"}, 2, "unknown option"},
-      {{"--data", folder_ / "nothing"}, 1, "nothing: expected"},
+      {{"--data", folder_ / "nothing"}, 1, "nothing: cannot open: No such file or directory"},
       {{"--data", folder_ / "nothing,nor this"}, 1, "cannot open"},
       {{"--resume", "--out", folder_ / "void"}, 1, "a checkpoint to resume from"},
       {{"--resume", "--out", ""}, 2, "--resume"},
+      {{"--resume="}, 2, "--resume: expected the path of a checkpoint"},
+      {{"--resume", "", "--overwrite"}, 2, "--resume: expected the path of a checkpoint"},
+      // What a wrong command line would overwrite is still there afterwards.
+      {{"--overwrite", "--weights", folder_ / "none.safetensors"}, 1, "--weights"},
+      {{"--overwrite", "--weights", folder_ / "data/train/labels.npy"}, 1, "labels.npy: header"},
       {{"--out", folder_ / "new", "--weights", folder_ / "none.safetensors"}, 1, "--weights"},
       {{"--out", folder_ / "initial.safetensors"}, 1, "expected a folder, found a file"},
       {{"--out", folder_ / "new", "--weights", folder_ / "data/train/labels.npy"}, 1, "labels.npy: header"},
@@ -368,6 +417,9 @@ TEST_F(Training, RefusesMistakes) {
     EXPECT_EQ(r.status, c.status) << c.error;
     EXPECT_NE(r.error.find(c.error), std::string::npos) << r.error;
   }
+
+  ASSERT_EQ(list_checkpoints(folder_ / "out").size(), 1);
+  EXPECT_TRUE(is_whole_checkpoint(folder_ / "out/latest"));
 
   MockTrainable other({kFeatures}, kClasses, 8, true);
   other.description().graph_hash = "another";
