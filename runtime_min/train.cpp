@@ -48,7 +48,7 @@ std::string describe_inputs(const std::vector<TensorDescription>& inputs, std::i
 }
 
 void register_options(Arguments& a, Options& o, const TrainingDescription& description) {
-  const std::int64_t least_batch = description.batch_is_symbolic ? 1 : description.batch;
+  const std::int64_t least_batch = description.batch_is_symbolic ? description.least_batch : description.batch;
   a.section("Data");
   a.text("data", o.data.path, "PATH", "training set: a folder (IDX, CIFAR, npy, npz, safetensors), a file, or a file for each input, commas between");
   a.text("test-data", o.test_data.path, "PATH", "held-out set; without it the test set in --data's folder, if it has one");
@@ -398,6 +398,12 @@ int Trainer::run() {
   }
   if (state_.drop_last && state_.batch > state_.samples)
     throw Error(data_->path(), "", std::string("at least one batch of ") + std::to_string(state_.batch) + " samples", std::to_string(state_.samples));
+  const std::int64_t rest = state_.drop_last ? 0 : state_.samples % state_.batch;
+  if (rest != 0 && rest < description_.least_batch) {
+    throw UsageError("--batch", "",
+                     "another one, or --drop-last: a batch norm learns from " + std::to_string(description_.least_batch) + " samples or more",
+                     std::to_string(rest) + " in the last batch of an epoch");
+  }
   prepare_schedules();
   // Only now that nothing is wrong with the new run; its first weights may be an old checkpoint's.
   if (folder_ && options_.resume.empty()) folder_->clear();

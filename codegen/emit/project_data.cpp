@@ -251,6 +251,12 @@ class Builder {
     d["erased_outputs"] = join(erased_outputs);
     d["batch"] = fmt::format("{}", batch);
     d["batch_is_symbolic"] = batch_symbol_.empty() ? "false" : "true";
+    // Statistics of a batch need more than one value a channel: where a sample has one, two samples.
+    d["least_batch_is_two"] = !batch_symbol_.empty() && std::any_of(graph_.nodes.begin(), graph_.nodes.end(), [&](const ir::Node& node) {
+      if (node.op->name != "batch_norm_training") return false;
+      const ir::Dim values = graph_.type(node.inputs[0]).shape.numel();
+      return values.symbol() == batch_symbol_ && values.at(1) == graph_.type(node.outputs[1]).shape.numel().value();
+    });
   }
 
   /// The samples of a call: the first symbol's maximum, or the first dimension of the first input that has one.

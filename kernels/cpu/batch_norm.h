@@ -15,6 +15,7 @@
 #include <cstdint>
 
 #include "../config/batch_norm.h"
+#include "check_value.h"
 #include "simd.h"
 #include "threads.h"
 #include "window.h"
@@ -164,13 +165,15 @@ struct statistics {
 
 }  // namespace batch_norm_detail
 
-/// Training: normalises with the batch's own statistics. Workspace: batch_norm_workspace_bytes(config), none where that is 0.
+/// Training: normalises with the batch's own statistics; of 1 value a channel they are a value_error. Workspace: batch_norm_workspace_bytes(config),
+/// none where that is 0.
 inline void batch_norm(Threads& threads, const batch_norm_config& config, float* y, float* mean, float* rstd, float* new_running_mean,
                        float* new_running_var, const float* x, const float* gamma, const float* beta, const float* running_mean,
                        const float* running_var, void* workspace = nullptr) {
   using namespace batch_norm_detail;
   const std::int64_t channels = config.channels, inner = config.inner;
   if (config.outer * channels * inner == 0) return;
+  check_has_variance("batch_norm", config.outer * inner);
   const statistics out{mean, rstd, new_running_mean, new_running_var, gamma, beta, running_mean, running_var};
   if (inner != 1) {
     threads.run(channels, [&](std::int64_t c) {

@@ -1,6 +1,8 @@
-// How a kernel says that a number in its data is out of range: it throws before it computes anything, on the calling thread.
+// How a kernel says that a number in its data is out of range, or that there are too few: it throws before it computes anything, on the calling
+// thread.
 //
 //   check_probabilities("binary_cross_entropy", "input", x, n);   // value_error: binary_cross_entropy: input 1.5 at position 3 is outside [0, 1]
+//   check_has_variance("batch_norm", count);                       // value_error: batch_norm: expects more than 1 value per channel when training
 //
 // Eager mode turns it into a UserError, an emitted program into its error message or code.
 #pragma once
@@ -19,6 +21,7 @@ class value_error : public std::exception {
   value_error(const char* kernel, const char* what, double value, std::int64_t position) {
     std::snprintf(text_, sizeof text_, "%s: %s %g at position %lld is outside [0, 1]", kernel, what, value, static_cast<long long>(position));
   }
+  value_error(const char* kernel, const char* expected) { std::snprintf(text_, sizeof text_, "%s: %s", kernel, expected); }
   const char* what() const noexcept override { return text_; }
 
  private:
@@ -32,6 +35,11 @@ inline void check_probabilities(const char* kernel, const char* what, const T* x
     const double value = static_cast<double>(x[i]);
     if (!(value >= 0 && value <= 1)) throw value_error(kernel, what, value, i);
   }
+}
+
+/// Throws where there is 1 value: its unbiased variance is 0 / 0, which would stay in the running statistics for good.
+inline void check_has_variance(const char* kernel, std::int64_t count) {
+  if (count == 1) throw value_error(kernel, "expects more than 1 value per channel when training");
 }
 
 }  // namespace GRAVEN_LEVEL_NAMESPACE

@@ -8,16 +8,19 @@
 #include <cstdint>
 
 #include "../config/batch_norm.h"
+#include "../cpu/check_value.h"
 #include "../cpu/functor.h"
 #include "../cpu/level.h"
 
 namespace graven::kernels::reference {
 inline namespace GRAVEN_LEVEL_NAMESPACE {
 
-/// Training: normalises with the batch's statistics. The new running statistics are written where they and the old ones are given.
+/// Training: normalises with the batch's statistics; of 1 value a channel they are a value_error. The new running statistics are written where they
+/// and the old ones are given.
 template <class T>
 void batch_norm(const batch_norm_config& config, T* y, plain_t<T>* mean, plain_t<T>* rstd, plain_t<T>* new_running_mean, plain_t<T>* new_running_var,
                 const plain_t<T>* x, const plain_t<T>* gamma, const plain_t<T>* beta, const plain_t<T>* running_mean, const plain_t<T>* running_var) {
+  check_has_variance("batch_norm", config.outer * config.inner);
   const double count = static_cast<double>(config.outer * config.inner);
   for (std::int64_t c = 0; c < config.channels; ++c) {
     const auto at = [&](std::int64_t o, std::int64_t i) { return (o * config.channels + c) * config.inner + i; };

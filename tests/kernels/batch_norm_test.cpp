@@ -159,6 +159,17 @@ TEST_P(BatchNorm, AnyNumberOfThreadsGivesTheSameBits) {
   }
 }
 
+TEST(BatchNormTraining, RefusesOneValueAChannel) {
+  const batch_norm_config config{.outer = 1, .channels = 2, .inner = 1, .eps = 1e-5, .momentum = 0.2};
+  const float x[] = {1, 2};
+  float y[2], mean[2] = {0, 0}, var[2] = {1, 1};
+  std::vector<float> workspace(64);
+  Threads threads(1);
+  EXPECT_THROW(batch_norm(threads, config, y, nullptr, nullptr, mean, var, x, nullptr, nullptr, mean, var, workspace.data()), value_error);
+  EXPECT_THROW(reference::batch_norm(config, y, nullptr, nullptr, mean, var, x, nullptr, nullptr, mean, var), value_error);
+  EXPECT_EQ(var[0], 1);
+}
+
 INSTANTIATE_TEST_SUITE_P(Cases, BatchNorm, testing::ValuesIn(kCases), [](const auto& info) { return info.param.name; });
 
 }  // namespace

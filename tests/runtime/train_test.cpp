@@ -453,6 +453,17 @@ TEST_F(Training, SavesAndPrintsAsOftenAsAsked) {
   EXPECT_EQ(list_checkpoints(folder_ / "out").size(), 1U);
 }
 
+TEST_F(Training, ABatchNormsLastBatchIsNotOfOneSample) {
+  MockTrainable model({kFeatures}, kClasses, 8, true);
+  model.description().least_batch = 2;
+  const Result r = train({"--batch", "7", "--epochs", "1"}, &model);  // 50 samples
+  EXPECT_EQ(r.status, 2);
+  EXPECT_NE(r.error.find("--batch: expected another one, or --drop-last"), std::string::npos) << r.error;
+  EXPECT_EQ(train({"--batch", "7", "--epochs", "1", "--drop-last"}, &model).status, 0);
+  EXPECT_EQ(train({"--batch", "6", "--epochs", "1", "--overwrite"}, &model).status, 0);
+  EXPECT_NE(train({"--batch", "1"}, &model).error.find("--batch: expected a whole number from 2 to 8"), std::string::npos);
+}
+
 TEST_F(Training, OverridesAreTold) {
   EXPECT_EQ(train({"--epochs", "1"}).status, 0);
   const Result r = train({"--resume", "--epochs", "2", "--lr", "0.2", "--seed", "0"});

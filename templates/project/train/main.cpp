@@ -35,6 +35,9 @@ class Program final : public graven::runtime::TrainableModel {
         },
         .batch = @{ batch }@,
         .batch_is_symbolic = @{ batch_is_symbolic }@,
+{% if least_batch_is_two %}
+        .least_batch = 2,
+{% endif %}
         .groups = {
 {% for group in groups %}
             {.lr = @{ group.lr }@, .schedule = {@{ group.schedule }@}},
