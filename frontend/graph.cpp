@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <ostream>
 #include <set>
 
@@ -21,6 +22,7 @@
 #include "frontend/trace.h"
 #include "ir/json.h"
 #include "ir/optimizer_kind.h"
+#include "ir/passes/passes.h"
 
 namespace graven::nn {
 
@@ -147,6 +149,7 @@ struct GraphBase::State {
     std::unique_ptr<Trace> trace;
     std::any result;
     std::unique_ptr<graven::detail::CompiledProgram> program;
+    std::set<std::string> states = {};  ///< names of the optimizer state that its program has
   };
   Recorded now;                  ///< what run() runs
   std::vector<Recorded> others;  ///< with dynamic input shapes: what was used before it, the last first
@@ -197,7 +200,7 @@ struct GraphBase::State {
     seen_replacements = changes;
   }
   std::uint64_t seen_replacements = 0;
-  /// Whether the graph trains `p`: what was frozen before it was recorded has no optimizer state.
+  /// Whether the graph may write `p`: what was frozen before it was recorded it does not.
   bool trains(const Tensor& p) const {
     if (!now.trace) return p.requires_grad();
     return now.trace->graph.value(now.trace->variables.at(p.impl().get()).value).trainable;
@@ -209,16 +212,25 @@ struct GraphBase::State {
     const auto add = [&](const std::string& state_name, const Tensor& like) {
       const auto it = std::find_if(before.begin(), before.end(), [&](const auto& entry) { return entry.first == state_name; });
       optimizer_states.emplace_back(state_name, it == before.end() ? zeros_like(like) : it->second);
+      now.states.insert(state_name);
     };
+    now.states.clear();
     const auto names = parameter_names({});
+    // Until build() is recorded nobody knows which of them a loss depends on.
+    std::optional<std::set<std::string>> trained;
+    if (now.trace) trained = ir::parameters_with_gradients(now.trace->graph);
     for (const Attached& a : optimizers)
       for (const auto& group : a.optimizer.state()->groups)
         for (const Tensor& p : group.parameters) {
-          if (!trains(p)) continue;
           const std::string& name = names.at(p.impl().get());
+          if (trained ? !trained->count(name) : !p.requires_grad()) continue;
           for (const ir::OptimizerState& state : ir::optimizer_kind(a.optimizer.kind()).states)
             if (ir::is_used(state, group.options)) add(name + "-" + std::string(state.name), p);
         }
+    // With dynamic input shapes another program may train what this one does not.
+    if (!others.empty())
+      for (const auto& entry : before)
+        if (!now.states.count(entry.first)) optimizer_states.push_back(entry);
     return optimizer_states;
   }
 };
@@ -464,7 +476,8 @@ std::vector<Tensor> GraphBase::run(const std::vector<Tensor>& inputs, const std:
     std::vector<graven::detail::CompiledProgram::Variable> variables;
     for (const auto& [path, t] : s.variables()) variables.push_back({path, t->tensor, training_graph && (t->is_buffer || s.trains(t->tensor))});
     if (training_graph)
-      for (const auto& [path, t] : s.states()) variables.push_back({path, t, true});
+      for (const auto& [path, t] : s.states())
+        if (s.now.states.count(path)) variables.push_back({path, t, true});
     s.now.program = std::make_unique<graven::detail::CompiledProgram>(
         graph, s.name, ir::CompileOptions{.threads = s.threads, .debug_level = s.debug_level, .log_name = s.log_name()}, variables);
     if (s.debug_level >= 0) std::fputs(fmt::format("{} end compiling: {:.1f} ms.\n", s.log_name(), stopwatch.seconds() * 1e3).c_str(), stderr);

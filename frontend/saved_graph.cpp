@@ -1,6 +1,8 @@
 #include "graven/saved_graph.h"
 
 #include <map>
+#include <set>
+#include <string>
 
 #include "frontend/compiled_program.h"
 #include "frontend/dispatch.h"
@@ -10,6 +12,7 @@
 #include "frontend/trace.h"
 #include "ir/json.h"
 #include "ir/optimizer_kind.h"
+#include "ir/passes/passes.h"
 #include "runtime_min/error.h"
 #include "runtime_min/safetensors.h"
 
@@ -48,11 +51,12 @@ SavedGraph::SavedGraph(const std::string& directory, Location where) : state_(st
     const ir::Value& v = s.graph.value(s.graph.find(target.name));
     s.variables.push_back({target.name, given.at(target.name).to(target.type.dtype), training() && (v.kind == ir::ValueKind::buffer || v.trainable)});
   }
+  const std::set<std::string> trained = ir::parameters_with_gradients(s.graph);
   for (const ir::Optimizer& optimizer : s.graph.optimizers)
     for (const ir::ParameterGroup& group : optimizer.groups)
       for (const ir::ValueId p : group.parameters)
         for (const ir::OptimizerState& state : ir::optimizer_kind(optimizer.kind).states)
-          if (s.graph.value(p).trainable && ir::is_used(state, group.options))
+          if (trained.count(s.graph.value(p).name) && ir::is_used(state, group.options))
             s.variables.push_back({s.graph.value(p).name + "-" + std::string(state.name), zeros(s.graph.type(p).shape, s.graph.type(p).dtype), true});
 }
 

@@ -165,4 +165,20 @@ void differentiate(Graph& graph, const PassOptions&) {
   sort_by_phase(graph);
 }
 
+std::set<std::string> parameters_with_gradients(const Graph& graph) {
+  const Graph* source = &graph;
+  Graph differentiated;
+  if (graph.gradients.empty() && !graph.losses.empty()) {
+    differentiated = graph;
+    PassOptions options;
+    options.to = "differentiate";
+    options.verify = false;
+    finish_passes(differentiated, options);
+    source = &differentiated;
+  }
+  std::set<std::string> names;
+  for (const Gradient& g : source->gradients) names.insert(source->value(g.parameter).name);
+  return names;
+}
+
 }  // namespace graven::ir

@@ -130,6 +130,54 @@ TEST(SavedGraph, TrainsOnAsTheGraphThatWasSaved) {
   expect_equal(saved.state_dict(), graph.state_dict());
 }
 
+// A parameter that no loss depends on is left alone, as PyTorch leaves one whose grad is None, and the program has no optimizer state for it.
+struct PartlyUsed : nn::Module<PartlyUsed> {
+  nn::Linear used = child("used", nn::Linear(6, 3)), unused = child("unused", nn::Linear(6, 3)), detached = child("detached", nn::Linear(6, 3));
+  Tensor forward(Tensor x) {
+    Tensor never_read = unused(x);
+    return used(x) + detached(x).detach();
+  }
+};
+struct TrainPartlyUsed : nn::Graph<TrainPartlyUsed> {
+  PartlyUsed model = child("model", PartlyUsed());
+  optim::Adam optimizer{model.parameters(), {.lr = 0.05}};
+  TrainPartlyUsed() { add_optimizer(optimizer); }
+  Tensor build(Tensor x) {
+    Tensor loss = model(x).square().mean();
+    loss.backward();
+    return loss;
+  }
+};
+
+TEST(SavedGraph, HasStateOnlyForWhatALossDependsOn) {
+  manual_seed(23);
+  const Folder folder("partly_used");
+  const Tensor x = randn({8, 6});
+  TrainPartlyUsed graph;
+  PartlyUsed eager;
+  eager.load_state_dict(graph.model.state_dict());
+  optim::Adam optimizer(eager.parameters(), {.lr = 0.05});
+  for (int step = 0; step < 2; ++step) {
+    Tensor loss = eager(x).square().mean();
+    optimizer.zero_grad();
+    loss.backward();
+    optimizer.step();
+    EXPECT_NEAR(graph(x).item<double>(), loss.item<double>(), 1e-6) << step;
+  }
+  EXPECT_TRUE(equal(graph.model.unused.weight, eager.unused.weight));
+  EXPECT_TRUE(equal(graph.model.detached.weight, eager.detached.weight));
+  std::vector<std::string> names;
+  for (const auto& entry : graph.state_dict())
+    if (entry.first.find('-') != std::string::npos) names.push_back(entry.first);
+  EXPECT_EQ(names, (std::vector<std::string>{"model.used.weight-m", "model.used.weight-v", "model.used.bias-m", "model.used.bias-v"}));
+
+  graph.save(folder.path());
+  nn::SavedGraph saved(folder.path());
+  saved.load_state_dict(graph.state_dict());
+  EXPECT_TRUE(equal(saved({x})[0], graph(x)));
+  expect_equal(saved.state_dict(), graph.state_dict());
+}
+
 std::string text_of(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   std::stringstream text;
