@@ -76,6 +76,7 @@ class Shape {
   Shape() = default;
   Shape(std::initializer_list<Dim> dims) : dims_(dims) {}
   explicit Shape(std::vector<Dim> dims) : dims_(std::move(dims)) {}
+  Shape(const std::vector<std::int64_t>& dims) : dims_(dims.begin(), dims.end()) {}  // NOLINT: implicit, so that zeros(x.sizes()) works
   static Shape of(const std::vector<std::int64_t>& dims) { return Shape(std::vector<Dim>(dims.begin(), dims.end())); }
 
   std::size_t rank() const { return dims_.size(); }

@@ -71,6 +71,17 @@ TEST(Views, WriteThroughToTheBase) {
   EXPECT_EQ(x.to_vector<std::int64_t>(), (std::vector<std::int64_t>{0, 0, 0, 0, 0, 0, 10, 0, 0, 0, 20, 0}));
 }
 
+TEST(Views, AreChangedByOperatorsToo) {
+  Tensor x = zeros({2, 3}, i64);
+  x[1] += 2;
+  x.index({indexing::Slice(), 0}) -= 4;
+  x.select(1, 2) *= 5;
+  EXPECT_EQ(x.to_vector<std::int64_t>(), (std::vector<std::int64_t>{-4, 0, 0, -2, 2, 10}));
+  Tensor y = ones(x.sizes());
+  y[0] /= 4;
+  EXPECT_EQ(y.to_vector<double>(), (std::vector<double>{.25, .25, .25, 1, 1, 1}));
+}
+
 TEST(Views, RefuseWhatPyTorchRefuses) {
   const Tensor x = zeros({2, 3});
   const std::pair<std::function<void()>, const char*> cases[] = {

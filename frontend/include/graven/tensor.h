@@ -373,6 +373,11 @@ inline Tensor& operator+=(Tensor& a, const Operand& b) { return a.add_(b); }
 inline Tensor& operator-=(Tensor& a, const Operand& b) { return a.sub_(b); }
 inline Tensor& operator*=(Tensor& a, const Operand& b) { return a.mul_(b); }
 inline Tensor& operator/=(Tensor& a, const Operand& b) { return a.div_(b); }
+/// Of views: x[1] += 2, x.index({Slice(), 0}) *= 3.
+inline Tensor operator+=(Tensor&& a, const Operand& b) { return a.add_(b); }
+inline Tensor operator-=(Tensor&& a, const Operand& b) { return a.sub_(b); }
+inline Tensor operator*=(Tensor&& a, const Operand& b) { return a.mul_(b); }
+inline Tensor operator/=(Tensor&& a, const Operand& b) { return a.div_(b); }
 
 /// PyTorch's result dtype of an arithmetic operator on these operands.
 DType result_type(const Operand& a, const Operand& b);
