@@ -19,11 +19,12 @@ enum Scope : std::size_t { kParametersOfCalls, kParameters, kStates, kArena, kPr
 /// What the functions that take inputs, outputs and sizes call something else: templates/project/*/model_api.*, model.h, c_interface.inc and
 /// selftest.cpp. tests/emit/hostile_names_test.cpp says which are missing.
 constexpr std::string_view kWordsOfCalls[] = {
-    "DType",      "EvaluationStep", "Hyper",          "Memory",  "Model",   "Step",       "Tensor",   "Weights",  "agree",
-    "allowance",  "before",         "bytes",          "checked", "context", "comparison", "computed", "download", "dtype_of",
-    "evaluated",  "evaluation",     "evaluation_buf", "first",   "guarded", "in",         "int64_t",  "index",    "learning_rates",
-    "loaded",     "loss",           "loss_f32",       "missing", "other",   "out",        "own",      "program",  "require_step",
-    "score_type", "seed",           "select",         "size",    "staged",  "step",       "upload",   "loss_at"};
+    "agree",          "allowance", "before", "bytes",    "changes",      "checked",    "comparison",     "computed",
+    "context",        "download",  "DType",  "dtype_of", "evaluated",    "evaluation", "evaluation_buf", "EvaluationStep",
+    "first",          "guarded",   "Hyper",  "in",       "index",        "int64_t",    "largest",        "largest_of_all",
+    "learning_rates", "loaded",    "loss",   "loss_at",  "loss_f32",     "Memory",     "missing",        "Model",
+    "other",          "out",       "own",    "program",  "require_step", "score_type", "seed",           "select",
+    "size",           "staged",    "states", "Step",     "step",         "Tensor",     "upload",         "Weights"};
 
 /// A constant that may stand in the code: small, and of a type that C++ can write down. (A device reads no array of the host's.)
 bool is_inline(const ir::Graph& graph, ir::ValueId v) {
