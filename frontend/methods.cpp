@@ -77,5 +77,63 @@ Tensor Tensor::mm(const Tensor& other, Location where) const { return graven::mm
 Tensor Tensor::bmm(const Tensor& other, Location where) const { return graven::bmm(Operand(*this, where), Operand(other, where)); }
 Tensor Tensor::mv(const Tensor& other, Location where) const { return graven::mv(Operand(*this, where), Operand(other, where)); }
 Tensor Tensor::dot(const Tensor& other, Location where) const { return graven::dot(Operand(*this, where), Operand(other, where)); }
+Tensor Tensor::add(const Operand& other) const { return graven::add(Operand(*this, other.where()), other); }
+Tensor Tensor::sub(const Operand& other) const { return graven::sub(Operand(*this, other.where()), other); }
+Tensor Tensor::mul(const Operand& other) const { return graven::mul(Operand(*this, other.where()), other); }
+Tensor Tensor::div(const Operand& other) const { return graven::div(Operand(*this, other.where()), other); }
+Tensor Tensor::eq(const Operand& other) const { return graven::eq(Operand(*this, other.where()), other); }
+Tensor Tensor::ne(const Operand& other) const { return graven::ne(Operand(*this, other.where()), other); }
+Tensor Tensor::lt(const Operand& other) const { return graven::lt(Operand(*this, other.where()), other); }
+Tensor Tensor::le(const Operand& other) const { return graven::le(Operand(*this, other.where()), other); }
+Tensor Tensor::gt(const Operand& other) const { return graven::gt(Operand(*this, other.where()), other); }
+Tensor Tensor::ge(const Operand& other) const { return graven::ge(Operand(*this, other.where()), other); }
+Tensor Tensor::maximum(const Operand& other) const { return graven::maximum(Operand(*this, other.where()), other); }
+Tensor Tensor::minimum(const Operand& other) const { return graven::minimum(Operand(*this, other.where()), other); }
+Tensor Tensor::remainder(const Operand& other) const { return graven::remainder(Operand(*this, other.where()), other); }
+Tensor Tensor::fmod(const Operand& other) const { return graven::fmod(Operand(*this, other.where()), other); }
+Tensor Tensor::logical_and(const Operand& other) const { return graven::logical_and(Operand(*this, other.where()), other); }
+Tensor Tensor::logical_or(const Operand& other) const { return graven::logical_or(Operand(*this, other.where()), other); }
+Tensor Tensor::max(Location where) const { return graven::amax(Operand(*this, where)); }
+Tensor Tensor::min(Location where) const { return graven::amin(Operand(*this, where)); }
+std::tuple<Tensor, Tensor> Tensor::max(std::int64_t d, bool keepdim, Location where) const { return graven::max(Operand(*this, where), d, keepdim); }
+std::tuple<Tensor, Tensor> Tensor::min(std::int64_t d, bool keepdim, Location where) const { return graven::min(Operand(*this, where), d, keepdim); }
+Tensor Tensor::median(Location where) const { return graven::median(Operand(*this, where)); }
+std::tuple<Tensor, Tensor> Tensor::median(std::int64_t d, bool keepdim, Location where) const {
+  return graven::median(Operand(*this, where), d, keepdim);
+}
+std::tuple<Tensor, Tensor> Tensor::kthvalue(std::int64_t k, std::int64_t d, bool keepdim, Location where) const {
+  return graven::kthvalue(Operand(*this, where), k, d, keepdim);
+}
+Tensor Tensor::count_nonzero(const Sizes& dims, Location where) const { return graven::count_nonzero(Operand(*this, where), dims); }
+Tensor Tensor::gather(std::int64_t d, const Tensor& index, Location where) const { return graven::gather(Operand(*this, where), d, index); }
+Tensor Tensor::scatter(std::int64_t d, const Tensor& index, const Operand& source, Location where) const {
+  return graven::scatter(Operand(*this, where), d, index, source);
+}
+Tensor Tensor::scatter_add(std::int64_t d, const Tensor& index, const Tensor& source, Location where) const {
+  return graven::scatter_add(Operand(*this, where), d, index, source);
+}
+Tensor Tensor::index_select(std::int64_t d, const Tensor& index, Location where) const {
+  return graven::index_select(Operand(*this, where), d, index);
+}
+Tensor Tensor::index_add(std::int64_t d, const Tensor& index, const Tensor& source, double alpha, Location where) const {
+  return graven::index_add(Operand(*this, where), d, index, source, alpha);
+}
+Tensor Tensor::take_along_dim(const Tensor& indices, std::int64_t d, Location where) const {
+  return graven::take_along_dim(Operand(*this, where), indices, d);
+}
+Tensor Tensor::outer(const Tensor& other, Location where) const { return graven::outer(Operand(*this, where), Operand(other, where)); }
+Tensor Tensor::addmm(const Tensor& a, const Tensor& b, double beta, double alpha, Location where) const {
+  return graven::addmm(Operand(*this, where), Operand(a, where), Operand(b, where), beta, alpha);
+}
+Tensor Tensor::trace(Location where) const { return graven::trace(Operand(*this, where)); }
+Tensor Tensor::clamp_min(double min, Location where) const { return clamp(min, std::numeric_limits<double>::infinity(), where); }
+Tensor Tensor::clamp_max(double max, Location where) const { return clamp(-std::numeric_limits<double>::infinity(), max, where); }
+Tensor Tensor::nan_to_num(double nan, std::optional<double> posinf, std::optional<double> neginf, Location where) const {
+  return graven::nan_to_num(Operand(*this, where), nan, posinf, neginf);
+}
+Tensor Tensor::view_as(const Tensor& other, Location where) const { return view(other.shape(), where); }
+Tensor Tensor::reshape_as(const Tensor& other, Location where) const { return reshape(other.shape(), where); }
+Tensor Tensor::expand_as(const Tensor& other, Location where) const { return expand(other.shape(), where); }
+Tensor Tensor::type_as(const Tensor& other, Location where) const { return to(other.dtype(), where); }
 
 }  // namespace graven

@@ -219,7 +219,7 @@ Tensor& Tensor::uniform_(double from, double to, Location where) {
   if (!(from <= to)) detail::fail("uniform_", "from must not be greater than to", where);
   if (detail::active_trace()) {
     const Tensor u = detail::record_draw("random_uniform", shape(), dtype(), where);
-    const Tensor scaled = add(Operand(mul(Operand(u, where), Operand(to - from, where)), where), Operand(from, where));
+    const Tensor scaled = graven::add(Operand(graven::mul(Operand(u, where), Operand(to - from, where)), where), Operand(from, where));
     return copy_(scaled.clamp(from, from < to ? detail::below(to, dtype()) : to, where), where);
   }
   std::vector<double> values = detail::draw_uniform(numel());
@@ -233,7 +233,7 @@ Tensor& Tensor::normal_(double mean, double std, Location where) {
   if (!(std >= 0)) detail::fail("normal_", "the standard deviation must not be negative", where);
   if (detail::active_trace()) {
     const Tensor normal = detail::record_draw("random_normal", shape(), dtype(), where);
-    return copy_(add(Operand(mul(Operand(normal, where), Operand(std, where)), where), Operand(mean, where)), where);
+    return copy_(graven::add(Operand(graven::mul(Operand(normal, where), Operand(std, where)), where), Operand(mean, where)), where);
   }
   std::vector<double> values = detail::draw_normal(numel());
   for (double& v : values) v = mean + std * v;

@@ -307,6 +307,41 @@ TEST(Init, FollowsTheFormulas) {
   EXPECT_NE(error_of([] { nn::init::xavier_uniform_(zeros({3})); }).find("need two dimensions or more"), std::string::npos);
 }
 
+TEST(Initialisers, TruncateTheNormalDistribution) {
+  manual_seed(7);
+  const Tensor x = nn::init::trunc_normal_(zeros({300, 100}), 1, 2, -1, 2);
+  double sum = 0, least = 9, most = -9;
+  for (const double v : x.to_vector<double>()) sum += v, least = std::min(least, v), most = std::max(most, v);
+  EXPECT_GE(least, -1);
+  EXPECT_LE(most, 2);
+  EXPECT_LT(least, -0.99);
+  EXPECT_GT(most, 1.99);
+  // mean + std (pdf(a) - pdf(b)) / (cdf(b) - cdf(a)) with a = -1, b = 0.5: 1 + 2 (0.2419707 - 0.3520653) / (0.6914625 - 0.1586553).
+  EXPECT_NEAR(sum / 30000, 0.586739, 0.02);
+  EXPECT_NE(error_of([] { nn::init::trunc_normal_(zeros({3}), 0, 1, 2, -2); }).find("low < high"), std::string::npos);
+  EXPECT_NE(error_of([] { nn::init::trunc_normal_(zeros({3}, i64)); }).find("floating"), std::string::npos);
+}
+
+TEST(Initialisers, MakeOrthonormalRowsOrColumns) {
+  for (const auto& [rows, columns] : std::vector<std::pair<std::int64_t, std::int64_t>>{{5, 12}, {12, 5}, {7, 7}}) {
+    const Tensor w = nn::init::orthogonal_(zeros({rows, columns}, f64), 3);
+    const Tensor products = rows < columns ? matmul(w, w.t()) : matmul(w.t(), w);
+    const std::int64_t n = std::min(rows, columns);
+    EXPECT_LT((products - 9 * nn::init::eye_(zeros({n, n}, f64))).abs().amax().item<double>(), 1e-13) << rows << " x " << columns;
+  }
+  EXPECT_EQ(nn::init::orthogonal_(zeros({4, 2, 3, 3})).sizes(), (std::vector<std::int64_t>{4, 2, 3, 3}));
+  EXPECT_NE(error_of([] { nn::init::orthogonal_(zeros({3})); }).find("two dimensions or more"), std::string::npos);
+}
+
+TEST(Initialisers, PassChannelsOn) {
+  const Tensor x = randn({2, 4, 5, 5}), y = conv2d(x, nn::init::dirac_(zeros({6, 2, 3, 3}), 2), {}, {.padding = 1, .groups = 2});
+  EXPECT_EQ((y.index({indexing::Slice(), indexing::Slice(0, 2)}) - x.index({indexing::Slice(), indexing::Slice(0, 2)})).abs().amax().item<double>(), 0);
+  EXPECT_EQ((y.index({indexing::Slice(), indexing::Slice(3, 5)}) - x.index({indexing::Slice(), indexing::Slice(2, 4)})).abs().amax().item<double>(), 0);
+  EXPECT_EQ(y.index({indexing::Slice(), 2}).abs().amax().item<double>(), 0);
+  EXPECT_NE(error_of([] { nn::init::dirac_(zeros({3, 3})); }).find("3 to 5 dimensions"), std::string::npos);
+  EXPECT_NE(error_of([] { nn::init::eye_(zeros({3})); }).find("a matrix"), std::string::npos);
+}
+
 TEST(Layers, ComputeWhatTheyAreNamedFor) {
   nn::Linear linear(2, 2);
   linear.load_state_dict({{"weight", tensor({{1., 2.}, {3., 4.}})}, {"bias", tensor({10., 20.})}});

@@ -245,5 +245,56 @@ TEST(InPlace, ChangesTheTensorItself) {
   EXPECT_EQ(x.clamp_(0, 5).to_vector<double>(), (std::vector<double>{2, 5, 2, 5}));
 }
 
+TEST(Tensor, MethodsAreTheFunctions) {
+  const Tensor x = tensor({{3., -1., 2.}, {0.5, 4., -2.}}), y = tensor({{1., -1., 5.}, {2., 2., 2.}}), index = tensor({{0, 2}, {1, 0}});
+  const std::vector<std::pair<Tensor, Tensor>> pairs = {
+      {x.add(y), tensor({{4., -2., 7.}, {2.5, 6., 0.}})},
+      {x.sub(1), tensor({{2., -2., 1.}, {-0.5, 3., -3.}})},
+      {x.mul(y), tensor({{3., 1., 10.}, {1., 8., -4.}})},
+      {x.eq(y), tensor({{false, true, false}, {false, false, false}})},
+      {x.ne(y), tensor({{true, false, true}, {true, true, true}})},
+      {x.lt(y), tensor({{false, false, true}, {true, false, true}})},
+      {x.le(y), tensor({{false, true, true}, {true, false, true}})},
+      {x.gt(0), tensor({{true, false, true}, {true, true, false}})},
+      {x.ge(2), tensor({{true, false, true}, {false, true, false}})},
+      {x.gt(0).logical_and(y.gt(1)), tensor({{false, false, true}, {true, true, false}})},
+      {x.gt(3).logical_or(y.lt(0)), tensor({{false, true, false}, {false, true, false}})},
+      {x.maximum(y), tensor({{3., -1., 5.}, {2., 4., 2.}})},
+      {x.minimum(1), tensor({{1., -1., 1.}, {0.5, 1., -2.}})},
+      {x.remainder(2), tensor({{1., 1., 0.}, {0.5, 0., 0.}})},
+      {x.fmod(2), tensor({{1., -1., 0.}, {0.5, 0., -0.}})},
+      {x.max(), tensor(4.)},
+      {x.min(), tensor(-2.)},
+      {std::get<0>(x.max(1)), tensor({3., 4.})},
+      {std::get<1>(x.max(1)), tensor({0, 1})},
+      {std::get<0>(x.min(0, true)), tensor({{0.5, -1., -2.}})},
+      {x.median(), tensor(0.5)},
+      {std::get<0>(x.median(1)), tensor({2., 0.5})},
+      {std::get<0>(x.kthvalue(1)), tensor({-1., -2.})},
+      {x.gt(0).count_nonzero(), tensor(4)},
+      {x.gather(1, index), tensor({{3., 2.}, {4., 0.5}})},
+      {x.scatter(1, index, 9.), tensor({{9., -1., 9.}, {9., 9., -2.}})},
+      {x.scatter_add(1, index, ones({2, 2}, x.dtype())), tensor({{4., -1., 3.}, {1.5, 5., -2.}})},
+      {x.index_select(1, tensor({2, 0})), tensor({{2., 3.}, {-2., 0.5}})},
+      {x.index_add(0, tensor({1}), ones({1, 3}, x.dtype()), 2), tensor({{3., -1., 2.}, {2.5, 6., 0.}})},
+      {x.take_along_dim(index, 1), tensor({{3., 2.}, {4., 0.5}})},
+      {x[0].outer(x[1]), tensor({{1.5, 12., -6.}, {-0.5, -4., 2.}, {1., 8., -4.}})},
+      {ones({2, 2}, x.dtype()).addmm(x, y.t(), 2, 0.5), tensor({{9., 6.}, {-4.75, 4.5}})},
+      {matmul(x, y.t()).trace(), tensor(19.)},
+      {x.clamp_min(0), tensor({{3., 0., 2.}, {0.5, 4., 0.}})},
+      {x.clamp_max(1), tensor({{1., -1., 1.}, {0.5, 1., -2.}})},
+      {x.div(0.).nan_to_num(0, 7, -7), tensor({{7., -7., 7.}, {7., 7., -7.}})},
+      {x.flatten().view_as(x), x},
+      {x.t().reshape_as(x), tensor({{3., 0.5, -1.}, {4., 2., -2.}})},
+      {x[0].expand_as(x), tensor({{3., -1., 2.}, {3., -1., 2.}})},
+      {x.gt(0).type_as(x), tensor({{1., 0., 1.}, {1., 1., 0.}})},
+  };
+  for (std::size_t i = 0; i < pairs.size(); ++i) {
+    EXPECT_EQ(pairs[i].first.sizes(), pairs[i].second.sizes()) << i;
+    EXPECT_EQ(pairs[i].first.dtype(), pairs[i].second.dtype()) << i;
+    EXPECT_EQ(pairs[i].first.to_vector<double>(), pairs[i].second.to_vector<double>()) << i;
+  }
+}
+
 }  // namespace
 }  // namespace graven
