@@ -6,6 +6,7 @@
 #include <numbers>
 #include <vector>
 
+#include "frontend/random.h"
 #include "graven/tensor.h"
 
 namespace graven::nn::init {
@@ -44,23 +45,19 @@ double inverse_erf(double y) {
 /// Fills `t` with numbers that were computed in double.
 Tensor filled_with(Tensor t, const std::vector<double>& values) {
   NoGradGuard no_grad;
-  return t.copy_(from_data(values, Shape(t.sizes())).to(t.dtype()));
-}
-
-void require_floating(const Tensor& t, const char* name) {
-  if (!ir::is_floating(t.dtype())) throw UserError(std::string("init::") + name + ": expected a floating dtype, got " + t.describe());
+  return t.copy_(graven::detail::from_numbers(t.shape(), values, {t.dtype()}));
 }
 
 }  // namespace
 
 Tensor trunc_normal_(Tensor t, double mean, double std, double low, double high) {
-  require_floating(t, "trunc_normal_");
+  graven::detail::require_floating("init::trunc_normal_", t.dtype());
   if (!(std > 0) || !(low < high) || !std::isfinite(mean)) {
     throw UserError("init::trunc_normal_: expected std > 0 and low < high, got mean " + std::to_string(mean) + ", std " + std::to_string(std) +
                     ", low " + std::to_string(low) + ", high " + std::to_string(high));
   }
   const double scale = std * std::numbers::sqrt2, from = std::erf((low - mean) / scale), to = std::erf((high - mean) / scale);
-  std::vector<double> values = uniform_(empty(Shape(t.sizes()), DType::f64), 0, 1).to_vector<double>();
+  std::vector<double> values = graven::detail::draw_uniform(t.numel());
   for (double& v : values) v = std::clamp(mean + scale * inverse_erf(from + (to - from) * v), low, high);
   return filled_with(std::move(t), values);
 }
@@ -89,12 +86,12 @@ Tensor dirac_(Tensor t, std::int64_t groups) {
 }
 
 Tensor orthogonal_(Tensor t, double gain) {
-  require_floating(t, "orthogonal_");
+  graven::detail::require_floating("init::orthogonal_", t.dtype());
   if (t.dim() < 2) throw UserError("init::orthogonal_: expected two dimensions or more, got " + t.describe());
   if (t.numel() == 0) return t;
   const std::int64_t rows = t.size(0), columns = t.numel() / rows, vectors = std::min(rows, columns), length = std::max(rows, columns);
   // Vectors one after the other: Gram and Schmidt's method, twice, without which rounding would leave them less than orthogonal.
-  std::vector<double> q = normal_(empty({vectors, length}, DType::f64)).to_vector<double>();
+  std::vector<double> q = graven::detail::draw_normal(vectors * length);
   const auto vector = [&](std::int64_t v) { return q.data() + v * length; };
   const auto dot = [&](const double* a, const double* b) {
     double s = 0;

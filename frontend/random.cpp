@@ -120,7 +120,6 @@ std::vector<std::int64_t> draw_integers(std::int64_t low, std::int64_t high, std
   return values;
 }
 
-namespace {
 Tensor from_numbers(const Shape& shape, const std::vector<double>& values, TensorOptions options) {
   Tensor t = make_tensor(options.dtype, shape);
   const std::size_t step = ir::size_of(options.dtype);
@@ -128,11 +127,13 @@ Tensor from_numbers(const Shape& shape, const std::vector<double>& values, Tenso
   if (options.requires_grad) t.requires_grad_();
   return t;
 }
-std::int64_t count(const Shape& shape, DType dtype) { return make_tensor(dtype, shape).numel(); }
 
 void require_floating(const char* function, DType dtype) {
   if (!ir::is_floating(dtype)) throw UserError(std::string(function) + ": needs a floating-point dtype, got " + std::string(ir::name(dtype)));
 }
+
+namespace {
+std::int64_t count(const Shape& shape, DType dtype) { return make_tensor(dtype, shape).numel(); }
 
 /// While a graph is being recorded, what PyTorch would draw anew in every step is drawn by its program: an operator, in the place of numbers that
 /// would be the same in every step.
