@@ -39,7 +39,7 @@ constexpr Pass kPipeline[] = {
     {"decompose_reductions", decompose_reductions, nullptr, "after the layout, which moves reduced dimensions; before fusion, which counts uses"},
     {"decompose_matmuls", decompose_matmuls, nullptr, "like reductions: what one kernel call cannot do"},
     {"choose_winograd", choose_winograd, inference_on_cpu, "after the layout, which it needs; before packing, which differs"},
-    {"pack_weights", pack_weights, on_cpu, "makes the nodes that the prepare phase is for; epilogues are for packed products only"},
+    {"pack_weights", pack_weights, on_cpu, "makes the nodes that the prepare phase is for; convolutions take epilogues only with packed weights"},
     {"prepare_weights", prepare_weights, inference, "before fusion, which never mixes what is computed once with what is computed in each call"},
     {"fuse_epilogues", fuse_epilogues, nullptr, "before elementwise fusion, which would take the activations first"},
     {"fuse_elementwise", fuse_elementwise, nullptr, "whatever elementwise work is left"},
