@@ -253,7 +253,7 @@ class Table {
         add(fmt::format("*static_cast<const double*>(a.tensors[{}])", at));
       else if (variadic && op.inputs[i].name == "step")
         add(fmt::format("*static_cast<const std::int64_t*>(a.tensors[{}])", at));
-      else if (op.name == "assign" && i == 0)
+      else if (op.inputs[i].mutated)
         add(fmt::format("static_cast<{}*>(a.tensors[{}])", type_name(s.inputs[i]), at));
       else
         add(fmt::format("static_cast<const {}*>(a.tensors[{}])", type_name(s.inputs[i]), at));

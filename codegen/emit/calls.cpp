@@ -8,6 +8,7 @@
 #include <unordered_set>
 
 #include "ir/diagnostic.h"
+#include "ir/passes/rewriter.h"
 
 namespace graven::codegen {
 
@@ -33,6 +34,9 @@ Body body_of(const ir::Node& node, const ir::KernelCall& call, ir::DType result)
 /// An optimizer's: it writes its first inputs, the parameters.
 bool is_update(const ir::OpDef& op) { return !op.inputs.empty() && op.inputs[0].variadic && op.inputs[0].mutated; }
 
+/// One that computes its parameter's gradient as well, linear_sgd: it writes its first input.
+bool updates_parameter(const ir::OpDef& op) { return op.name != "assign" && !op.inputs.empty() && !op.inputs[0].variadic && op.inputs[0].mutated; }
+
 class Writer {
  public:
   Writer(const ir::Graph& graph, const Plan& plan, const ValueNames& values, const CallStyle& style, const Calls* training, Calls& out)
@@ -57,6 +61,7 @@ class Writer {
   /// What a step's config is named after: its result, or what it writes into.
   std::string owner(const Step& step) const {
     const ir::Node& n = node(step);
+    if (updates_parameter(*n.op)) return graph_.value(n.inputs[0]).name + ".update";
     if (!n.outputs.empty()) return graph_.value(n.outputs[0]).name;
     for (const ir::ValueId v : n.inputs)
       if (v != ir::kNone && graph_.value(v).kind == ir::ValueKind::hyper && graph_.value(v).name.compare(0, 3, "lr.") == 0)
@@ -241,14 +246,15 @@ class Writer {
       return home == Home::arena || home == Home::input || home == Home::output;
     };
     for (const bool all : {false, true}) {
-      if (!from.empty() || n.op->has_effect()) break;
+      if (!from.empty() || n.op->name == "assign") break;
       for (std::size_t i = 0; i < n.inputs.size(); ++i) {
         const ir::ValueId v = n.inputs[i];
-        if (v == ir::kNone || graph_.value(v).kind == ir::ValueKind::hyper) continue;
+        if (v == ir::kNone || graph_.value(v).kind == ir::ValueKind::hyper || ir::is_mutated(n, i)) continue;
         const bool weight = i < n.op->inputs.size() && (n.op->inputs[i].name == "weight" || n.op->inputs[i].name == "bias");
         if (all || (flows(v) && !weight)) from.push_back(graph_.type(v).to_string());
       }
     }
+    if (updates_parameter(*n.op)) to.push_back(graph_.type(n.inputs[0]).to_string());
     for (const ir::ValueId v : n.outputs)
       if (values_.expression(v) != "nullptr") to.push_back(graph_.type(v).to_string());
     auto shorten = [](std::vector<std::string>& list) {
@@ -294,7 +300,7 @@ class Writer {
 std::string describe_node(const ir::Graph& graph, const ir::Node& node) {
   const ir::Attributes& a = node.attributes;
   std::string text(node.op->name);
-  if (is_update(*node.op)) {
+  if (is_update(*node.op) || updates_parameter(*node.op)) {
     const std::string options = describe_options(*node.op, a);
     return options.empty() ? text : text + ", " + options;
   }

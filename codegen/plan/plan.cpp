@@ -40,8 +40,8 @@ class Allocation {
     for (std::size_t i = 0; i < n.outputs.size(); ++i) {
       const ir::ValueId v = n.outputs[i];
       if (!storage_.in_arena(v)) continue;
-      // A further result that nobody reads is not computed. The first always is.
-      if (i > 0 && last_use_[at(v)] < 0) continue;
+      // A further result that nobody reads is not computed. The first always is, unless the node is there for what it writes into.
+      if ((i > 0 || n.op->has_effect()) && last_use_[at(v)] < 0) continue;
       const std::int32_t last = std::max(last_use_[at(v)], s);
       const std::int32_t shared = taken_over(s, static_cast<std::int32_t>(i));
       if (shared >= 0) {

@@ -22,28 +22,11 @@ const OpDef kAdam{
                {.name = "max_v", .optional = true, .variadic = true, .mutated = true},
                {"lr"},
                {"step"}},
-    .attributes = {{"beta1", AttributeType::number, 0.9, "decay of the mean of gradients"},
-                   {"beta2", AttributeType::number, 0.999, "decay of the mean of squared gradients"},
-                   {"eps", AttributeType::number, 1e-8, "added to the root"},
-                   {"weight_decay", AttributeType::number, 0.0, "L2 penalty, or decay when decoupled"},
-                   {"decoupled", AttributeType::boolean, false, "AdamW"},
-                   {"amsgrad", AttributeType::boolean, false, "divide by the largest v so far (Reddi et al. 2018)"},
-                   {"maximize", AttributeType::boolean, false, "climb instead"},
-                   {"do_bias_correction", AttributeType::boolean, true, "divide the means by 1 - beta^step"}},
+    .attributes = ops::adam_attributes(),
     .infer = infer_adam,
     .kernel =
         [](const NodeView& node) {
-          const Attributes& a = node.attributes();
-          return KernelCall{.name = "adam",
-                            .config = {{"beta1", a.number("beta1")},
-                                       {"beta2", a.number("beta2")},
-                                       {"eps", a.number("eps")},
-                                       {"weight_decay", a.number("weight_decay")},
-                                       {"decoupled", a.flag("decoupled")},
-                                       {"amsgrad", a.flag("amsgrad")},
-                                       {"maximize", a.flag("maximize")},
-                                       {"do_bias_correction", a.flag("do_bias_correction")}},
-                            .reference = !ops::parameters_f32(node)};
+          return KernelCall{.name = "adam", .config = ops::adam_options(node.attributes()), .reference = !ops::parameters_f32(node)};
         },
     .cost = [](const NodeView& node) { return ops::optimizer_cost(node, 12); },
     .amp = AmpClass::black,

@@ -45,6 +45,42 @@ inline void check_optimizer(const InferContext& c, const std::vector<std::string
   if (scalars == Scalars::rate_and_step) check_single(c.input_count() - 1, "step", {DType::i64, {}});
 }
 
+// ---- options that updates share with the operators that compute the gradient as well (linear_update_shared.h) ----
+
+inline std::vector<AttributeSpec> sgd_attributes() {
+  return {{"momentum", AttributeType::number, 0.0, "decay of the momentum buffers; 0: none, they are absent"},
+          {"dampening", AttributeType::number, 0.0, "of the gradient that enters the momentum, from step 2 on"},
+          {"weight_decay", AttributeType::number, 0.0, "L2 penalty"},
+          {"nesterov", AttributeType::boolean, false, "look ahead"},
+          {"maximize", AttributeType::boolean, false, "climb instead"}};
+}
+/// The fields of sgd_config.
+inline std::vector<std::pair<std::string, ConfigField>> sgd_options(const Attributes& a) {
+  return {{"momentum", a.number("momentum")},
+          {"dampening", a.number("dampening")},
+          {"weight_decay", a.number("weight_decay")},
+          {"nesterov", a.flag("nesterov")},
+          {"maximize", a.flag("maximize")}};
+}
+
+inline std::vector<AttributeSpec> adam_attributes() {
+  return {{"beta1", AttributeType::number, 0.9, "decay of the mean of gradients"},
+          {"beta2", AttributeType::number, 0.999, "decay of the mean of squared gradients"},
+          {"eps", AttributeType::number, 1e-8, "added to the root"},
+          {"weight_decay", AttributeType::number, 0.0, "L2 penalty, or decay when decoupled"},
+          {"decoupled", AttributeType::boolean, false, "AdamW"},
+          {"amsgrad", AttributeType::boolean, false, "divide by the largest v so far (Reddi et al. 2018)"},
+          {"maximize", AttributeType::boolean, false, "climb instead"},
+          {"do_bias_correction", AttributeType::boolean, true, "divide the means by 1 - beta^step"}};
+}
+/// The fields of adam_config.
+inline std::vector<std::pair<std::string, ConfigField>> adam_options(const Attributes& a) {
+  return {{"beta1", a.number("beta1")},       {"beta2", a.number("beta2")},
+          {"eps", a.number("eps")},           {"weight_decay", a.number("weight_decay")},
+          {"decoupled", a.flag("decoupled")}, {"amsgrad", a.flag("amsgrad")},
+          {"maximize", a.flag("maximize")},   {"do_bias_correction", a.flag("do_bias_correction")}};
+}
+
 inline bool parameters_f32(const NodeView& node) {
   return input_range(*node.node.op, node.input_count(), 0).count == 0 || node.input(0).dtype == DType::f32;
 }

@@ -20,22 +20,11 @@ const OpDef kSgd{
                {.name = "momentum_buffers", .optional = true, .variadic = true, .mutated = true},
                {"lr"},
                {"step"}},
-    .attributes = {{"momentum", AttributeType::number, 0.0, "decay of the momentum buffers; 0: none, they are absent"},
-                   {"dampening", AttributeType::number, 0.0, "of the gradient that enters the momentum, from step 2 on"},
-                   {"weight_decay", AttributeType::number, 0.0, "L2 penalty"},
-                   {"nesterov", AttributeType::boolean, false, "look ahead"},
-                   {"maximize", AttributeType::boolean, false, "climb instead"}},
+    .attributes = ops::sgd_attributes(),
     .infer = infer_sgd,
     .kernel =
         [](const NodeView& node) {
-          const Attributes& a = node.attributes();
-          return KernelCall{.name = "sgd",
-                            .config = {{"momentum", a.number("momentum")},
-                                       {"dampening", a.number("dampening")},
-                                       {"weight_decay", a.number("weight_decay")},
-                                       {"nesterov", a.flag("nesterov")},
-                                       {"maximize", a.flag("maximize")}},
-                            .reference = !ops::parameters_f32(node)};
+          return KernelCall{.name = "sgd", .config = ops::sgd_options(node.attributes()), .reference = !ops::parameters_f32(node)};
         },
     .cost = [](const NodeView& node) { return ops::optimizer_cost(node, 4); },
     .amp = AmpClass::black,

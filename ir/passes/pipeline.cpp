@@ -22,6 +22,9 @@ bool has_to_clip(const Graph& graph, const PassOptions& options) { return has_no
 bool inference(const Graph& graph, const PassOptions&) { return is_inference(graph); }
 bool on_cpu(const Graph&, const PassOptions& options) { return options.target == Target::cpu; }
 bool wants_update_in_backward(const Graph& graph, const PassOptions&) { return updates_in_backward(graph); }
+bool wants_update_in_backward_on_cpu(const Graph& graph, const PassOptions& options) {
+  return wants_update_in_backward(graph, options) && on_cpu(graph, options);
+}
 bool inference_on_cpu(const Graph& graph, const PassOptions& options) { return inference(graph, options) && on_cpu(graph, options); }
 
 constexpr Pass kPipeline[] = {
@@ -45,7 +48,8 @@ constexpr Pass kPipeline[] = {
     {"fuse_elementwise", fuse_elementwise, nullptr, "whatever elementwise work is left"},
     {"fuse_reductions", fuse_reductions, on_cpu, "chains are whole, and what only a sum reads need not be stored"},
     {"update_in_backward", update_in_backward, wants_update_in_backward,
-     "last: from here on a parameter changes between reads that other passes might have moved"},
+     "behind all that moves nodes: from here on a parameter changes between reads"},
+    {"fuse_updates", fuse_updates, wants_update_in_backward_on_cpu, "last: takes what update_in_backward has put side by side"},
 };
 
 std::size_t position(std::string_view pass_name) {

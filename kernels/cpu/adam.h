@@ -31,8 +31,23 @@ struct AdamNumbers {
   C sign, weight_decay, shrink, toward_gradient, beta2, toward_square, root_correction, eps, step_size;
 };
 
+template <class C>
+inline AdamNumbers<C> adam_numbers(const adam_config& c, double lr, std::int64_t step) {
+  const double steps = static_cast<double>(step);
+  return {.sign = c.maximize ? C(-1) : C(1),
+          .weight_decay = c.decoupled ? C(0) : static_cast<C>(c.weight_decay),
+          .shrink = c.decoupled ? static_cast<C>(1 - lr * c.weight_decay) : C(1),
+          .toward_gradient = static_cast<C>(1 - c.beta1),
+          .beta2 = static_cast<C>(c.beta2),
+          .toward_square = static_cast<C>(1 - c.beta2),
+          .root_correction = c.do_bias_correction ? static_cast<C>(math::sqrt(1 - math::pow(c.beta2, steps))) : C(1),
+          .eps = static_cast<C>(c.eps),
+          .step_size = static_cast<C>(c.do_bias_correction ? lr / (1 - math::pow(c.beta1, steps)) : lr)};
+}
+
+/// Not inlined: whoever updates, the compiler has contracted the same multiply-adds.
 template <bool Amsgrad, class T, class C>
-inline void adam_range(std::int64_t n, T* p, const T* grad, T* m, T* v, T* max_v, const AdamNumbers<C> k) {
+[[gnu::noinline]] void adam_some(std::int64_t n, T* p, const T* grad, T* m, T* v, T* max_v, const AdamNumbers<C> k) {
   GRAVEN_INDEPENDENT
   for (std::int64_t i = 0; i < n; ++i) {
     const C value = static_cast<C>(p[i]);
@@ -51,28 +66,22 @@ inline void adam_range(std::int64_t n, T* p, const T* grad, T* m, T* v, T* max_v
   }
 }
 
+/// Neighbouring elements; `max_v` is nullptr without amsgrad.
+template <class T, class C>
+inline void adam_range(const adam_config& c, const AdamNumbers<C>& k, std::int64_t n, T* p, const T* grad, T* m, T* v, T* max_v) {
+  return c.amsgrad ? adam_some<true>(n, p, grad, m, v, max_v, k) : adam_some<false>(n, p, grad, m, v, max_v, k);
+}
+
 }  // namespace detail
 
 template <class T>
 inline void adam(Threads& threads, const adam_config& c, std::int64_t count, T* const* params, const plain_t<T>* const* grads, plain_t<T>* const* m,
                  plain_t<T>* const* v, plain_t<T>* const* max_v, const std::int64_t* sizes, double lr, std::int64_t step) {
   using C = compute_t<T>;
-  const double steps = static_cast<double>(step);
-  const detail::AdamNumbers<C> k{.sign = c.maximize ? C(-1) : C(1),
-                                 .weight_decay = c.decoupled ? C(0) : static_cast<C>(c.weight_decay),
-                                 .shrink = c.decoupled ? static_cast<C>(1 - lr * c.weight_decay) : C(1),
-                                 .toward_gradient = static_cast<C>(1 - c.beta1),
-                                 .beta2 = static_cast<C>(c.beta2),
-                                 .toward_square = static_cast<C>(1 - c.beta2),
-                                 .root_correction = c.do_bias_correction ? static_cast<C>(math::sqrt(1 - math::pow(c.beta2, steps))) : C(1),
-                                 .eps = static_cast<C>(c.eps),
-                                 .step_size = static_cast<C>(c.do_bias_correction ? lr / (1 - math::pow(c.beta1, steps)) : lr)};
+  const detail::AdamNumbers<C> k = detail::adam_numbers<C>(c, lr, step);
   for_each_range(threads, count, sizes, [&](std::int64_t t, std::int64_t first, std::int64_t n) {
-    if (c.amsgrad) {
-      detail::adam_range<true>(n, params[t] + first, grads[t] + first, m[t] + first, v[t] + first, max_v[t] + first, k);
-    } else {
-      detail::adam_range<false>(n, params[t] + first, grads[t] + first, m[t] + first, v[t] + first, static_cast<T*>(nullptr), k);
-    }
+    detail::adam_range(c, k, n, params[t] + first, grads[t] + first, m[t] + first, v[t] + first,
+                       c.amsgrad ? max_v[t] + first : static_cast<T*>(nullptr));
   });
 }
 

@@ -276,9 +276,16 @@ GRAVEN_ALWAYS_INLINE gemm_epilogue gemm_finish(const float* residual) {
     return {&detail::finish_rows<Epilogue>, Epilogue::inputs == 2 ? residual : nullptr};
 }
 
-[[gnu::noinline]] inline void gemm(Threads& threads, const gemm_problem& p) {
-  if (p.m <= 0 || p.n <= 0) return;
-  constexpr std::int64_t kColumns = kTilePanels * kPanel, kRows = detail::kGroupRows;
+namespace detail {
+
+/// How a product is cut into pieces of whole tiles.
+struct gemm_cut {
+  std::int64_t by_rows, by_columns;
+  bool transposed;  // pieces copy their part of A, which lies transposed
+};
+
+inline gemm_cut cut_gemm(const gemm_problem& p) {
+  constexpr std::int64_t kColumns = kTilePanels * kPanel, kRows = kGroupRows;
   // A piece has two tiles' rows or more; where B's rows are read as they lie, eight tiles', through which B's columns stay in the first-level cache.
   const std::int64_t least_rows = (p.rows_first ? 8 : 2) * kRows;
   // A piece is worth a region's overhead from about 2^17 multiply-adds on; more than 64 pieces balance nothing better. Panels are worked on whole,
@@ -296,7 +303,7 @@ GRAVEN_ALWAYS_INLINE gemm_epilogue gemm_finish(const float* residual) {
   const bool transposed = p.finish.function == nullptr && p.a_row == 1 && p.k >= 32 && p.n >= (apart ? 4 : 16) * kPanel;
   if (transposed) {
     const std::int64_t wide = (p.n + 399) / 400, enough = 8 / most_rows;
-    most_columns = detail::least(most_columns, wide > enough ? wide : enough);
+    most_columns = least(most_columns, wide > enough ? wide : enough);
   }
   std::int64_t by_rows, by_columns;
   if (p.rows_first) {
@@ -308,18 +315,61 @@ GRAVEN_ALWAYS_INLINE gemm_epilogue gemm_finish(const float* residual) {
     by_rows = (wanted + by_columns - 1) / by_columns;
     by_rows = by_rows < most_rows ? by_rows : most_rows;
   }
-  // Pieces differ by one tile at most: threads that are equally fast finish together.
+  return {least(by_rows, (p.m + kRows - 1) / kRows), by_columns, transposed};
+}
+
+/// A piece's rows and columns. Pieces differ by one tile at most: threads that are equally fast finish together.
+struct gemm_area {
+  std::int64_t row, row_end, column, column_end;
+};
+inline gemm_area area_of(const gemm_problem& p, const gemm_cut& cut, std::int64_t piece) {
+  constexpr std::int64_t kColumns = kTilePanels * kPanel, kRows = kGroupRows;
   const std::int64_t row_tiles = (p.m + kRows - 1) / kRows, column_tiles = (p.n + kColumns - 1) / kColumns;
-  by_rows = by_rows < row_tiles ? by_rows : row_tiles;
-  threads.run(by_rows * by_columns, [&](std::int64_t piece) {
-    const std::int64_t i = p.rows_first ? piece / by_columns : piece % by_rows, j = p.rows_first ? piece % by_columns : piece / by_rows;
-    const std::int64_t row = i * row_tiles / by_rows * kRows, row_end = detail::least((i + 1) * row_tiles / by_rows * kRows, p.m);
-    const std::int64_t column = j * column_tiles / by_columns * kColumns,
-                       column_end = detail::least((j + 1) * column_tiles / by_columns * kColumns, p.n);
-    if (transposed) {
-      detail::gemm_block_transposed(p, row, row_end, column, column_end);
-    } else {
-      detail::gemm_block(p, row, row_end, column, column_end);
+  const std::int64_t i = p.rows_first ? piece / cut.by_columns : piece % cut.by_rows, j = p.rows_first ? piece % cut.by_columns : piece / cut.by_rows;
+  return {i * row_tiles / cut.by_rows * kRows, least((i + 1) * row_tiles / cut.by_rows * kRows, p.m), j * column_tiles / cut.by_columns * kColumns,
+          least((j + 1) * column_tiles / cut.by_columns * kColumns, p.n)};
+}
+
+inline void gemm_piece(const gemm_problem& p, bool transposed, const gemm_area& area) {
+  if (transposed) {
+    gemm_block_transposed(p, area.row, area.row_end, area.column, area.column_end);
+  } else {
+    gemm_block(p, area.row, area.row_end, area.column, area.column_end);
+  }
+}
+
+}  // namespace detail
+
+[[gnu::noinline]] inline void gemm(Threads& threads, const gemm_problem& p) {
+  if (p.m <= 0 || p.n <= 0) return;
+  const detail::gemm_cut cut = detail::cut_gemm(p);
+  threads.run(cut.by_rows * cut.by_columns, [&](std::int64_t piece) { detail::gemm_piece(p, cut.transposed, detail::area_of(p, cut, piece)); });
+}
+
+/// The same product, which is not kept: take(row, column, columns, values) is given pieces of rows, each value once, on the thread that computed
+/// them. B must lie untransposed, and there is neither bias, epilogue nor sum.
+template <class Take>
+[[gnu::noinline]] void gemm_rows(Threads& threads, const gemm_problem& p, const Take& take) {
+  if (p.m <= 0 || p.n <= 0) return;
+  constexpr std::int64_t kStage = 16384, kMostColumns = 1024;
+  static_assert(kStage / kMostColumns >= detail::kGroupRows && kMostColumns % (kTilePanels * kPanel) == 0);
+  const detail::gemm_cut cut = detail::cut_gemm(p);
+  threads.run(cut.by_rows * cut.by_columns, [&](std::int64_t piece) {
+    const detail::gemm_area area = detail::area_of(p, cut, piece);
+    float stage[kStage];
+    for (std::int64_t column = area.column; column < area.column_end; column += kMostColumns) {
+      const std::int64_t columns = detail::least(kMostColumns, area.column_end - column);
+      const std::int64_t most = kStage / columns / detail::kGroupRows * detail::kGroupRows;
+      gemm_problem part = p;
+      if (p.k > 0) part.b += column / kPanel * p.b_panel;
+      part.c = stage;
+      part.c_row = columns;
+      for (std::int64_t row = area.row; row < area.row_end; row += most) {
+        const std::int64_t rows = detail::least(most, area.row_end - row);
+        if (p.k > 0) part.a = p.a + row * p.a_row;
+        detail::gemm_piece(part, cut.transposed, {0, rows, 0, columns});
+        for (std::int64_t r = 0; r < rows; ++r) take(row + r, column, columns, stage + r * columns);
+      }
     }
   });
 }

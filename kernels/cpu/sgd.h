@@ -30,9 +30,18 @@ struct SgdNumbers {
   C sign, weight_decay, momentum, undamped, lr;
 };
 
-/// Momentum: 0 none, 1 the first step, 2 later steps.
+template <class C>
+inline SgdNumbers<C> sgd_numbers(const sgd_config& c, double lr) {
+  return {.sign = c.maximize ? C(-1) : C(1),
+          .weight_decay = static_cast<C>(c.weight_decay),
+          .momentum = static_cast<C>(c.momentum),
+          .undamped = static_cast<C>(1 - c.dampening),
+          .lr = static_cast<C>(lr)};
+}
+
+/// Momentum: 0 none, 1 the first step, 2 later steps. Not inlined: whoever updates, the compiler has contracted the same multiply-adds.
 template <int Momentum, bool Nesterov, class T, class C>
-inline void sgd_range(std::int64_t n, T* p, const T* grad, T* buffer, const SgdNumbers<C> k) {
+[[gnu::noinline]] void sgd_some(std::int64_t n, T* p, const T* grad, T* buffer, const SgdNumbers<C> k) {
   GRAVEN_INDEPENDENT
   for (std::int64_t i = 0; i < n; ++i) {
     const C value = static_cast<C>(p[i]);
@@ -47,24 +56,23 @@ inline void sgd_range(std::int64_t n, T* p, const T* grad, T* buffer, const SgdN
   }
 }
 
+/// Neighbouring elements; `buffer` is nullptr without momentum.
+template <class T, class C>
+inline void sgd_range(const sgd_config& c, const SgdNumbers<C>& k, std::int64_t step, std::int64_t n, T* p, const T* grad, T* buffer) {
+  if (c.momentum == 0) return sgd_some<0, false>(n, p, grad, buffer, k);
+  if (step == 1) return c.nesterov ? sgd_some<1, true>(n, p, grad, buffer, k) : sgd_some<1, false>(n, p, grad, buffer, k);
+  return c.nesterov ? sgd_some<2, true>(n, p, grad, buffer, k) : sgd_some<2, false>(n, p, grad, buffer, k);
+}
+
 }  // namespace detail
 
 template <class T>
 inline void sgd(Threads& threads, const sgd_config& c, std::int64_t count, T* const* params, const plain_t<T>* const* grads,
                 plain_t<T>* const* momentum, const std::int64_t* sizes, double lr, std::int64_t step) {
   using C = compute_t<T>;
-  const detail::SgdNumbers<C> k{.sign = c.maximize ? C(-1) : C(1),
-                                .weight_decay = static_cast<C>(c.weight_decay),
-                                .momentum = static_cast<C>(c.momentum),
-                                .undamped = static_cast<C>(1 - c.dampening),
-                                .lr = static_cast<C>(lr)};
+  const detail::SgdNumbers<C> k = detail::sgd_numbers<C>(c, lr);
   for_each_range(threads, count, sizes, [&](std::int64_t t, std::int64_t first, std::int64_t n) {
-    T* const p = params[t] + first;
-    const T* const g = grads[t] + first;
-    if (c.momentum == 0) return detail::sgd_range<0, false>(n, p, g, static_cast<T*>(nullptr), k);
-    T* const b = momentum[t] + first;
-    if (step == 1) return c.nesterov ? detail::sgd_range<1, true>(n, p, g, b, k) : detail::sgd_range<1, false>(n, p, g, b, k);
-    return c.nesterov ? detail::sgd_range<2, true>(n, p, g, b, k) : detail::sgd_range<2, false>(n, p, g, b, k);
+    detail::sgd_range(c, k, step, n, params[t] + first, grads[t] + first, c.momentum == 0 ? static_cast<T*>(nullptr) : momentum[t] + first);
   });
 }
 

@@ -58,6 +58,54 @@ TEST(CompiledGraphs, UpdateInBackwardGivesTheSameBits) {
   }
 }
 
+/// Layers whose gradients are large enough to be used where they are computed; their biases in a group of their own, without decay.
+template <class Optimizer, class Options>
+struct WideTrain : nn::Graph<WideTrain<Optimizer, Options>> {
+  models::MLP model;
+  Optimizer optimizer;
+
+  static std::vector<optim::Group<Options>> groups(const models::MLP& model, const Options& options) {
+    std::vector<optim::Group<Options>> result{{{}, options}, {{}, options}};
+    result[1].options.weight_decay = 0;
+    for (const Tensor& p : model.parameters()) result[p.dim() == 1 ? 1 : 0].parameters.push_back(p);
+    return result;
+  }
+  WideTrain(models::MLP net, const Options& options) : model(this->child("model", net)), optimizer(groups(net, options)) {
+    this->add_optimizer(optimizer);
+  }
+  Tensor build(Tensor x, Tensor labels) {
+    Tensor loss = cross_entropy(model(x), labels);
+    loss.backward();
+    return loss;
+  }
+};
+
+/// The state after three steps.
+template <class Optimizer, class Options>
+nn::StateDict train_wide(const Options& options, bool in_backward, int threads) {
+  manual_seed(13);
+  const Tensor x = randn({70, 40}), labels = randint(0, 3, {70});
+  WideTrain<Optimizer, Options> graph(models::MLP(40, {600, 300, 3}), options);
+  graph.update_in_backward(in_backward);
+  graph.set_threads(threads);
+  for (int step = 0; step < 3; ++step) graph(x, labels);
+  return graph.state_dict();
+}
+template <class Optimizer, class Options>
+void expect_same_training(const Options& options) {
+  const nn::StateDict apart = train_wide<Optimizer>(options, false, 1);
+  for (const int threads : {1, 3}) {
+    const nn::StateDict together = train_wide<Optimizer>(options, true, threads);
+    ASSERT_EQ(apart.size(), together.size());
+    for (std::size_t i = 0; i < apart.size(); ++i) EXPECT_TRUE(equal(apart[i].second, together[i].second)) << apart[i].first;
+  }
+}
+
+TEST(CompiledGraphs, GradientsThatAreNotStoredUpdateTheSame) {
+  expect_same_training<optim::SGD>(optim::SGDOptions{.lr = 0.1, .momentum = 0.9, .weight_decay = 0.01, .nesterov = true});
+  expect_same_training<optim::Adam>(optim::AdamOptions{.lr = 1e-2, .weight_decay = 0.1, .amsgrad = true});
+}
+
 TEST(CompiledGraphs, TheCompilerIsTheOneThatIsChosenOrAnError) {
   const char* given = std::getenv("CXX");
   const std::string before = given ? given : "";

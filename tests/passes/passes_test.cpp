@@ -84,16 +84,23 @@ Graph asking_for_update_in_backward(Graph g) {
   return g;
 }
 
+/// The biases in a group of their own, as they are where only weights decay.
+Graph with_groups(Graph g) {
+  std::vector<ir::ParameterGroup>& groups = g.optimizers[0].groups;
+  groups.push_back(groups[0]);
+  groups[1].parameters = {groups[0].parameters[1], groups[0].parameters[3]};
+  groups[0].parameters = {groups[0].parameters[0], groups[0].parameters[2]};
+  return g;
+}
+
 /// One norm over all gradients, or one for the weights and another for the biases.
 Graph clipping(Graph g) {
   g.optimizers[0].groups[0].options.insert({{"clip_grad_max_norm", 1}, {"clip_grad_norm_type", 2}});
   return g;
 }
 Graph clipping_apart(Graph g) {
+  g = with_groups(std::move(g));
   std::vector<ir::ParameterGroup>& groups = g.optimizers[0].groups;
-  groups.push_back(groups[0]);
-  groups[1].parameters = {groups[0].parameters[1], groups[0].parameters[3]};
-  groups[0].parameters = {groups[0].parameters[0], groups[0].parameters[2]};
   groups[0].options.insert({{"clip_grad_max_norm", 0.5}, {"clip_grad_norm_type", std::numeric_limits<double>::infinity()}});
   groups[1].options.insert({{"clip_grad_max_norm", 2}, {"clip_grad_norm_type", 3}});
   return g;
@@ -270,6 +277,8 @@ const std::vector<Case>& cases() {
       {"fuse_reductions", "polynomial", [] { return prepared(polynomial_training(), "fuse_elementwise"); }},
       {"update_in_backward", "mlp", [] { return prepared(asking_for_update_in_backward(small_mlp()), "fuse_reductions"); }},
       {"update_in_backward", "shared_parameter", [] { return prepared(asking_for_update_in_backward(shared_parameter()), "fuse_reductions"); }},
+      {"fuse_updates", "wide_mlp", [] { return prepared(asking_for_update_in_backward(mlp_training(4, 160)), "update_in_backward"); }},
+      {"fuse_updates", "groups", [] { return prepared(asking_for_update_in_backward(with_groups(mlp_training(4, 160))), "update_in_backward"); }},
       {"fuse_reductions", "norms", [] { return prepared(norms(), "fuse_elementwise"); }},
   };
   return table;

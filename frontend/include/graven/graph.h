@@ -83,8 +83,9 @@ class GraphBase {
   void set_threads(int threads);
 
   /// Each parameter is updated within backward, as soon as its gradient is there and the step has read the parameter for the last time: gradients
-  /// then take the memory of one module's instead of all parameters' together. The numbers are the same, bit for bit. An emitted Model has no
-  /// backward(), update() and gradients() apart then. Before compile() or the first call: user error after it.
+  /// then take the memory of one module's instead of all parameters' together, and those of large linear layers none at all: SGD and Adam use them
+  /// where they are computed. The numbers are the same, bit for bit. An emitted Model has no backward(), update() and gradients() apart then.
+  /// Before compile() or the first call: user error after it.
   void update_in_backward(bool on = true, Location where = Location::current());
 
   /// Calls with inputs of other shapes, dtypes or another number record build() again and compile a program of their own, instead of being an error.

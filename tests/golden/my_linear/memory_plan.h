@@ -17,7 +17,7 @@ namespace my_linear {
 inline constexpr std::size_t kArenaBytes = 0;
 
 /// SHA-256 of graph.json, which checkpoints and saved weights name.
-inline constexpr char kGraphHash[] = "fb5e0bda4bcfc74aec294ec7522e8da407b60030cad060e44f09a26d7c142203";
+inline constexpr char kGraphHash[] = "f4ab5a6a3f7aae1ac05ad355aae069a559b5a663126cfaa1157a2592e0f5cee2";
 
 }  // namespace my_linear
 #endif

@@ -20,7 +20,7 @@ namespace polynomial_fit {
 inline constexpr std::size_t kArenaBytes = 8064;
 
 /// SHA-256 of graph.json, which checkpoints and saved weights name.
-inline constexpr char kGraphHash[] = "0fbf93675abacbeb66846e127c1cd88250da1b4be905cb15fdd77e70aed28232";
+inline constexpr char kGraphHash[] = "0299f3a99dc2ca46d46f730510ffd6992ec1e398a34bd5aa7f26eee5f7083a1f";
 
 }  // namespace polynomial_fit
 #endif

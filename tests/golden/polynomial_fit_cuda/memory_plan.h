@@ -21,7 +21,7 @@ namespace polynomial_fit_cuda {
 inline constexpr std::size_t kArenaBytes = 16640;
 
 /// SHA-256 of graph.json, which checkpoints and saved weights name.
-inline constexpr char kGraphHash[] = "1b296278a6410f804418eea18d5b455c973274fea5d45dfaa2df94522b770be4";
+inline constexpr char kGraphHash[] = "9b5318d9003d9f2cae94b27de9bfac48a7c904e59fd494954b91c0cad864fe76";
 
 }  // namespace polynomial_fit_cuda
 #endif

@@ -1,0 +1,51 @@
+// linear_backward_weight and an optimizer's update in one: dw is used where it is computed, row by row, and never stored. float only.
+//
+//   dw[n,k] = dy[m,n]^T x[m,k]        db[n] = the sum of dy's rows        w[n,k] and its state: as sgd or adam make them of dw
+//
+//   inline constexpr linear_sgd_config hidden{.m = 64, .n = 256, .k = 784, .momentum = 0, .dampening = 0, .weight_decay = 0,
+//                                             .nesterov = false, .maximize = false};
+//   linear_sgd(threads, hidden, db, w, nullptr, dy, x, &lr, &step);      // step counts from 1; db may be nullptr
+//
+// The same bits as linear_backward_weight and the update one after the other, where that sums over all rows at once
+// (linear_backward_weight_chunks).
+#pragma once
+
+#include <cstdint>
+
+#include "../config/linear_update.h"
+#include "adam.h"
+#include "gemm.h"
+#include "level.h"
+#include "linear.h"
+#include "sgd.h"
+#include "threads.h"
+
+namespace graven::kernels {
+inline namespace GRAVEN_LEVEL_NAMESPACE {
+
+inline void linear_sgd(Threads& threads, const linear_sgd_config& c, float* db, float* w, float* momentum, const float* dy, const float* x,
+                       const double* lr, const std::int64_t* step) {
+  const sgd_config options = c.update();
+  const detail::SgdNumbers<float> k = detail::sgd_numbers<float>(options, *lr);
+  gemm_rows(threads, detail::backward_weight_problem(c.m, c.n, c.k, nullptr, dy, x),
+            [&](std::int64_t row, std::int64_t column, std::int64_t columns, const float* dw) {
+              const std::int64_t at = row * c.k + column;
+              detail::sgd_range(options, k, *step, columns, w + at, dw, momentum == nullptr ? nullptr : momentum + at);
+            });
+  if (db != nullptr) detail::bias_gradient(c.m, c.n, db, dy);
+}
+
+inline void linear_adam(Threads& threads, const linear_adam_config& c, float* db, float* w, float* m, float* v, float* max_v, const float* dy,
+                        const float* x, const double* lr, const std::int64_t* step) {
+  const adam_config options = c.update();
+  const detail::AdamNumbers<float> k = detail::adam_numbers<float>(options, *lr, *step);
+  gemm_rows(threads, detail::backward_weight_problem(c.m, c.n, c.k, nullptr, dy, x),
+            [&](std::int64_t row, std::int64_t column, std::int64_t columns, const float* dw) {
+              const std::int64_t at = row * c.k + column;
+              detail::adam_range(options, k, columns, w + at, dw, m + at, v + at, max_v == nullptr ? nullptr : max_v + at);
+            });
+  if (db != nullptr) detail::bias_gradient(c.m, c.n, db, dy);
+}
+
+}  // namespace GRAVEN_LEVEL_NAMESPACE
+}  // namespace graven::kernels

@@ -1,0 +1,65 @@
+// linear_backward_weight and an optimizer's update in one as plain loops over any float type: what kernels/cpu/linear_update.h computes, one element
+// of the weight after the other.
+//
+//   reference::linear_sgd(linear_sgd_config{.m = 2, .n = 3, .k = 4, ...}, db, w, momentum, dy, x, &lr, &step);     // step counts from 1
+#pragma once
+
+#include <cstdint>
+
+#include "../config/linear_update.h"
+#include "../cpu/functor.h"
+#include "../cpu/level.h"
+#include "adam.h"
+#include "sgd.h"
+
+namespace graven::kernels::reference {
+inline namespace GRAVEN_LEVEL_NAMESPACE {
+
+namespace detail {
+
+/// update(element of the weight, its gradient) for each, and db.
+template <class T, class Update>
+void for_each_gradient(const linear_config& c, T* db, const T* dy, const T* x, const Update& update) {
+  for (std::int64_t j = 0; j < c.n; ++j) {
+    for (std::int64_t l = 0; l < c.k; ++l) {
+      compute_t<T> s = 0;
+      for (std::int64_t i = 0; i < c.m; ++i) s += compute_t<T>(dy[i * c.n + j]) * compute_t<T>(x[i * c.k + l]);
+      update(j * c.k + l, static_cast<T>(s));
+    }
+    if (db == nullptr) continue;
+    compute_t<T> s = 0;
+    for (std::int64_t i = 0; i < c.m; ++i) s += compute_t<T>(dy[i * c.n + j]);
+    db[j] = static_cast<T>(s);
+  }
+}
+
+}  // namespace detail
+
+template <class T>
+void linear_sgd(const linear_sgd_config& c, T* db, plain_t<T>* w, plain_t<T>* momentum, const plain_t<T>* dy, const plain_t<T>* x, const double* lr,
+                const std::int64_t* step) {
+  const std::int64_t one = 1;
+  detail::for_each_gradient(c.linear(), db, dy, x, [&](std::int64_t i, T gradient) {
+    T* const p = w + i;
+    const T* const g = &gradient;
+    T* const b = momentum == nullptr ? nullptr : momentum + i;
+    sgd(c.update(), 1, &p, &g, &b, &one, *lr, *step);
+  });
+}
+
+template <class T>
+void linear_adam(const linear_adam_config& c, T* db, plain_t<T>* w, plain_t<T>* m, plain_t<T>* v, plain_t<T>* max_v, const plain_t<T>* dy,
+                 const plain_t<T>* x, const double* lr, const std::int64_t* step) {
+  const std::int64_t one = 1;
+  detail::for_each_gradient(c.linear(), db, dy, x, [&](std::int64_t i, T gradient) {
+    T* const p = w + i;
+    const T* const g = &gradient;
+    T* const mean = m + i;
+    T* const square = v + i;
+    T* const largest = max_v == nullptr ? nullptr : max_v + i;
+    adam(c.update(), 1, &p, &g, &mean, &square, &largest, &one, *lr, *step);
+  });
+}
+
+}  // namespace GRAVEN_LEVEL_NAMESPACE
+}  // namespace graven::kernels::reference
