@@ -7,7 +7,10 @@
 #include <cctype>
 #include <regex>
 #include <set>
+#include <sstream>
+#include <string>
 
+#include "codegen/emit/embedded.h"
 #include "codegen/emit/project.h"
 #include "codegen/emit/render.h"
 #include "ir/diagnostic.h"
@@ -240,6 +243,16 @@ TEST(Render, UnknownVariablesAreErrors) {
   EXPECT_EQ(render_text("{% for v in list %}\n@{ v }@\n{% endfor %}\n", {{"list", {"p", "q"}}}), "p\nq\n");
   EXPECT_THROW(render_text("@{ missing }@", {{"x", "1"}}), InternalError);
   EXPECT_THROW(render_text("{% if missing %}x{% endif %}", nlohmann::json::object()), InternalError);
+}
+
+TEST(Render, TemplatesLoseNoBlanks) {
+  // What is blank behind a statement is not copied: text on the same line must not begin with it.
+  static const std::regex lost("\\S.*%\\} +\\S");
+  for (const EmbeddedFile& file : embedded_files()) {
+    if (!file.path.starts_with("templates/")) continue;
+    std::istringstream in{std::string(file.text)};
+    for (std::string line; std::getline(in, line);) EXPECT_FALSE(std::regex_search(line, lost)) << file.path << ": " << line;
+  }
 }
 
 }  // namespace
