@@ -70,6 +70,29 @@ TEST(Functor, WhereTheOperatorsLeaveTheWiringOpenTheArgumentsAreSpelled) {
   EXPECT_LE(make_functor(longer).name.size(), 60u);
 }
 
+TEST(Functor, GradientsOfKnownOperatorsAreCalledThat) {
+  const auto number = [](double value) { return step("full", {}, {{"value", value}}); };
+  const auto flag = [](const char* op, std::vector<std::int32_t> arguments) { return step(op, std::move(arguments), {}, DType::boolean); };
+  // x y (z (1 - z)): x y is what comes in.
+  const ScalarProgram sigmoid{3, {step("mul", {0, 1}), number(1), step("sub", {4, 2}), step("mul", {2, 5}), step("mul", {3, 6})}};
+  EXPECT_EQ(make_functor(sigmoid).name, "mul_sigmoid_gradient");
+  EXPECT_EQ(title(sigmoid), "mul + sigmoid_gradient");
+  const ScalarProgram tanh{2, {step("mul", {1, 1}), number(1), step("sub", {3, 2}), step("mul", {0, 4})}};
+  EXPECT_EQ(make_functor(tanh).name, "tanh_gradient");
+  const auto hardtanh = [&](std::int32_t g, std::int32_t y) {
+    return ScalarProgram{2, {number(0), number(6), flag("gt", {y, 2}), flag("lt", {y, 3}), flag("logical_and", {4, 5}), step("where", {6, g, 2})}};
+  };
+  EXPECT_EQ(make_functor(hardtanh(0, 1)).name, "hardtanh_gradient_0_6");
+  EXPECT_EQ(make_functor(hardtanh(1, 0)).name, "hardtanh_gradient_y_x_0_6");
+  // Other steps, another order of them, or a result that is read again: none of these.
+  EXPECT_EQ(make_functor(ScalarProgram{2, {number(2), step("sub", {2, 1}), step("mul", {1, 3}), step("mul", {0, 4})}}).name,
+            "sub_2_y_mul_y_r_mul_x_r");
+  EXPECT_EQ(make_functor(ScalarProgram{2, {number(1), step("sub", {2, 1}), step("mul", {1, 3}), step("mul", {4, 0})}}).name,
+            "sub_1_y_mul_y_r_mul_r_x");
+  EXPECT_EQ(make_functor(ScalarProgram{2, {number(1), step("sub", {2, 1}), step("mul", {1, 3}), step("mul", {0, 4}), step("add", {5, 3})}}).name,
+            "sub_1_y_mul_y_r_mul_x_r_add_r_r1");
+}
+
 TEST(Functor, OtherWiringIsAnotherName) {
   const Functor second = make_functor(ScalarProgram{2, {step("relu", {1})}});
   const Functor first = make_functor(ScalarProgram{2, {step("relu", {0})}});
