@@ -250,6 +250,7 @@ class Builder {
     d["erased_arguments"] = join(erased);
     d["erased_outputs"] = join(erased_outputs);
     d["batch"] = fmt::format("{}", batch);
+    d["batch_if_passed"] = batch_symbol_.empty() ? " /* batch */" : " batch";
     d["batch_is_symbolic"] = batch_symbol_.empty() ? "false" : "true";
     // Statistics of a batch need more than one value a channel: where a sample has one, two samples.
     d["least_batch_is_two"] = !batch_symbol_.empty() && std::any_of(graph_.nodes.begin(), graph_.nodes.end(), [&](const ir::Node& node) {
@@ -481,7 +482,8 @@ class Builder {
     d["label_input"] = "0";
     d["label_type"] = "std::int64_t";
     d["classes"] = "1";
-    d["rows_per_sample"] = "1";
+    d["times_rows_per_sample"] = "";
+    d["count_if_used"] = " /* count */";
     const ir::Graph& graph = evaluation_ ? evaluation_->graph : graph_;
     const Plan& plan = evaluation_ ? evaluation_->plan : plan_;
     const ValueNames& values = evaluation_ ? *evaluation_values_ : values_;
@@ -540,7 +542,8 @@ class Builder {
       d["label_input"] = fmt::format("{}", input - graph.inputs.begin());
       d["label_type"] = public_type(graph.type(labels).dtype);
       d["classes"] = fmt::format("{}", type.shape.back().maximum());
-      d["rows_per_sample"] = fmt::format("{}", rows / batch);
+      d["times_rows_per_sample"] = rows == batch ? std::string() : fmt::format(" * {}", rows / batch);
+      d["count_if_used"] = " count";
     }
   }
 

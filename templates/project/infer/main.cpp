@@ -44,7 +44,7 @@ class Program final : public graven::runtime::InferenceModel {
     model_ = std::make_unique<@{ namespace }@::Model>(std::make_shared<const @{ namespace }@::Weights>(weights), threads);
   }
 {% endif %}
-  void forward(const void* const* inputs, [[maybe_unused]] std::int64_t batch, void* const* outputs) override {
+  void forward(const void* const* inputs, std::int64_t@{ batch_if_passed }@, void* const* outputs) override {
     model_->forward(@{ erased_arguments }@, @{ erased_outputs }@);
   }
 

@@ -62,7 +62,7 @@ class Program final : public graven::runtime::TrainableModel {
 {% endif %}
   std::vector<Variable> weights() override { return variables(model_->parameters()); }
   std::vector<Variable> states() override { return variables(model_->states()); }
-  double step(const void* const* inputs, [[maybe_unused]] std::int64_t batch, const graven::runtime::StepNumbers& numbers) override {
+  double step(const void* const* inputs, std::int64_t@{ batch_if_passed }@, const graven::runtime::StepNumbers& numbers) override {
     @{ namespace }@::Hyper hyper;
 {% if group_count != "0" %}
     std::memcpy(hyper.learning_rates, numbers.learning_rates, sizeof hyper.learning_rates);
@@ -72,7 +72,7 @@ class Program final : public graven::runtime::TrainableModel {
     return model_->step(@{ erased_arguments }@, hyper);
   }
 {% if has_evaluation == "true" %}
-  graven::runtime::Evaluation evaluate(const void* const* inputs, std::int64_t batch, [[maybe_unused]] std::int64_t count) override {
+  graven::runtime::Evaluation evaluate(const void* const* inputs, std::int64_t batch, std::int64_t@{ count_if_used }@) override {
     const double loss = model_->evaluate(@{ erased_arguments }@);
 {% if loss_is_sum %}
     graven::runtime::Evaluation sums{.loss_sum = loss, .samples = batch};  // the loss is a sum over the samples
@@ -83,7 +83,7 @@ class Program final : public graven::runtime::TrainableModel {
     const auto scores = model_->scores();
     const auto* score = static_cast<const @{ score_type }@*>(scores.data);  // [rows, classes]
     const auto* labels = static_cast<const @{ label_type }@*>(inputs[@{ label_input }@]);
-    for (std::int64_t row = 0; row < count{% if rows_per_sample != "1" %} * @{ rows_per_sample }@{% endif %}; ++row, score += @{ classes }@) {
+    for (std::int64_t row = 0; row < count@{ times_rows_per_sample }@; ++row, score += @{ classes }@) {
       if (labels[row] < 0 || labels[row] >= @{ classes }@) continue;  // ignored by the loss as well
       std::int64_t best = 0;
       for (std::int64_t c = 1; c < @{ classes }@; ++c)

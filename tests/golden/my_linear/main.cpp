@@ -33,7 +33,7 @@ class Program final : public graven::runtime::InferenceModel {
   void start(int threads, const std::string& weights) override {
     model_ = std::make_unique<my_linear::Model>(std::make_shared<const my_linear::Weights>(weights), threads);
   }
-  void forward(const void* const* inputs, [[maybe_unused]] std::int64_t batch, void* const* outputs) override {
+  void forward(const void* const* inputs, std::int64_t batch, void* const* outputs) override {
     model_->forward(static_cast<const float*>(inputs[0]), batch, static_cast<float*>(outputs[0]));
   }
 

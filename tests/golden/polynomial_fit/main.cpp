@@ -46,14 +46,14 @@ class Program final : public graven::runtime::TrainableModel {
   void start(int threads) override { model_ = std::make_unique<polynomial_fit::Model>(threads); }
   std::vector<Variable> weights() override { return variables(model_->parameters()); }
   std::vector<Variable> states() override { return variables(model_->states()); }
-  double step(const void* const* inputs, [[maybe_unused]] std::int64_t batch, const graven::runtime::StepNumbers& numbers) override {
+  double step(const void* const* inputs, std::int64_t /* batch */, const graven::runtime::StepNumbers& numbers) override {
     polynomial_fit::Hyper hyper;
     std::memcpy(hyper.learning_rates, numbers.learning_rates, sizeof hyper.learning_rates);
     hyper.step = numbers.step;
     hyper.seed = numbers.seed;
     return model_->step(static_cast<const float*>(inputs[0]), static_cast<const float*>(inputs[1]), hyper);
   }
-  graven::runtime::Evaluation evaluate(const void* const* inputs, std::int64_t batch, [[maybe_unused]] std::int64_t count) override {
+  graven::runtime::Evaluation evaluate(const void* const* inputs, std::int64_t batch, std::int64_t /* count */) override {
     const double loss = model_->evaluate(static_cast<const float*>(inputs[0]), static_cast<const float*>(inputs[1]));
     graven::runtime::Evaluation sums{.loss_sum = loss, .samples = batch};  // the loss is a sum over the samples
     return sums;
