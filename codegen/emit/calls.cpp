@@ -41,8 +41,7 @@ class Writer {
  public:
   Writer(const ir::Graph& graph, const Plan& plan, const ValueNames& values, const CallStyle& style, const Calls* training, Calls& out)
       : graph_(graph), plan_(plan), values_(values), style_(style), out_(out), beside_training_(training != nullptr) {
-    if (training != nullptr)
-      for (const Config& c : training->configs) shared_.insert(c.text);
+    if (training != nullptr) shared_.insert(training->configs.begin(), training->configs.end());
     std::vector<std::string> owners;
     for (const Step& step : plan.steps)
       if (!step.call.name.empty()) owners.push_back(owner(step));
@@ -96,21 +95,36 @@ class Writer {
     bool symbolic = false;
     for (const auto& [key, value] : step.call.config) fields.push_back("." + key + " = " + field(value, symbolic));
     out_.config_headers.insert("kernels/config/" + file + ".h");
-    const std::string braces = "{" + join(fields) + "}";
     auto add = [&](std::string text) {
       if (shared_.count(text)) return "config::" + name;
       // The updates of one optimizer's parameters share its config.
-      if (written_.insert(text).second) out_.configs.push_back({owner(step), std::move(text), type});
+      if (written_.insert(text).second) out_.configs.push_back(std::move(text));
       return (beside_training_ ? "config::evaluation::" : "config::") + name;
     };
-    if (!symbolic) return add("inline constexpr " + type + " " + name + braces + ";");
+    if (!symbolic) return add(declaration("inline constexpr " + type + " " + name + "{", fields, "};"));
     std::vector<std::string> parameters, arguments;
     for (const Symbol& s : values_.symbols()) {
       if (!mentions(step.call, s.name)) continue;
       parameters.push_back("std::int64_t " + s.identifier);
       arguments.push_back("size." + s.identifier);
     }
-    return add("constexpr " + type + " " + name + "(" + join(parameters) + ") { return " + braces + "; }") + "(" + join(arguments) + ")";
+    return add(declaration("constexpr " + type + " " + name + "(" + join(parameters) + ") { return {", fields, "}; }")) + "(" + join(arguments) + ")";
+  }
+
+  /// On one line, or as few as the fields fill: clang-format would give each field a line.
+  static std::string declaration(const std::string& head, const std::vector<std::string>& fields, const std::string& tail) {
+    constexpr std::size_t kWidth = 140;
+    if (std::string line = head + join(fields) + tail; line.size() <= kWidth) return line;
+    std::string text = head, line = "   ";
+    for (std::size_t i = 0; i < fields.size(); ++i) {
+      const std::string item = " " + fields[i] + (i + 1 < fields.size() ? "," : tail);
+      if (line.size() + item.size() > kWidth && line.size() > 3) {
+        text += "\n" + line;
+        line = "   ";
+      }
+      line += item;
+    }
+    return text + "\n" + line;
   }
 
   static bool mentions(const ir::KernelCall& call, const std::string& symbol) {

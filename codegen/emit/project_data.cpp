@@ -564,10 +564,12 @@ class Builder {
       d["config_headers"].push_back("kernels/cpu/dtype.h");
       out_.headers.push_back("kernels/cpu/dtype.h");
     }
-    d["configs"] = json::array();
-    for (const Config& c : calls.configs) d["configs"].push_back(c.text);
-    d["evaluation_configs"] = json::array();
-    for (const Config& c : evaluation.configs) d["evaluation_configs"].push_back(c.text);
+    d["configs"] = calls.configs;
+    d["evaluation_configs"] = evaluation.configs;
+    const auto is_wrapped = [](const std::vector<std::string>& configs) {
+      return std::any_of(configs.begin(), configs.end(), [](const std::string& c) { return c.find('\n') != std::string::npos; });
+    };
+    d["wrapped_configs"] = is_wrapped(calls.configs) || is_wrapped(evaluation.configs);
     d["functors"] = json::array();
     for (const auto& [name, functor] : calls.functors) d["functors"].push_back(functor.text);
     d["has_functors"] = !calls.functors.empty();

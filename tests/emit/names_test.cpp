@@ -192,6 +192,15 @@ TEST(Names, OrdinaryNetworksNeedNoDigests) {
   EXPECT_EQ(digested(models::MLP(12, {5}), {Dim("batch", 4), 12}), std::set<std::string>());
 }
 
+TEST(Configs, FieldsFillTheirLines) {
+  Train<models::LeNet> graph(models::LeNet{});
+  graph.compile(spec({4, 1, 28, 28}, "images"), spec({4}, i64, "labels"));
+  const std::string text = render_project(graph.graph(), {.format = false}).at("configs.h");
+  EXPECT_NE(text.find("{\n    .batch = 4, .in_height = 28, .in_width = 28, .in_channels = 1, "), std::string::npos) << text;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) EXPECT_LE(line.size(), 140u) << line;
+}
+
 TEST(Names, WhatOrdinaryPathsClashOverIsSpelledOut) {
   const Names names({"grad(model.a.mul).add", "model.a.mul.backward.add"}, "model");
   EXPECT_EQ(names["grad(model.a.mul).add"], "gradient_of_a_mul_add");
