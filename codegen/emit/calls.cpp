@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <unordered_set>
 
 #include "ir/diagnostic.h"
@@ -309,6 +310,26 @@ class Writer {
   Names config_names_;
 };
 
+/// What the shapes leave open: which part a slice takes, in which order a permute reads, what a sum goes over, how much a dropout drops.
+std::string which_part(const ir::Graph& graph, const ir::Node& node) {
+  const ir::Attributes& a = node.attributes;
+  const std::string_view op = node.op->name;
+  if (op == "slice" && !a.flag("of_symbol")) {
+    const std::int64_t end = a.integer("end"), step = a.integer("step");
+    const bool is_open = end == std::numeric_limits<std::int64_t>::max();
+    return fmt::format(" dim {}, {}:{}{}", a.integer("dim"), a.integer("start"), is_open ? "" : fmt::format("{}", end),
+                       step == 1 ? "" : fmt::format(":{}", step));
+  }
+  if (op == "cat") return fmt::format(" dim {}", a.integer("dim"));
+  if (op == "dropout") return fmt::format(" {}", a.number("p"));
+  const bool reduces = op == "sum" || op == "mean" || op == "amax" || op == "amin" || op == "prod";
+  if (op != "permute" && !reduces) return {};
+  const ir::Ints& dims = a.integers("dims");
+  const std::string list = fmt::format("{}", fmt::join(dims, ","));
+  if (!reduces) return " " + list;
+  return dims.empty() || dims.size() == graph.type(node.inputs[0]).shape.rank() ? std::string() : " over dim " + list;
+}
+
 }  // namespace
 
 std::string describe_node(const ir::Graph& graph, const ir::Node& node) {
@@ -330,14 +351,21 @@ std::string describe_node(const ir::Graph& graph, const ir::Node& node) {
       const ir::Shape* shape = &graph.type(node.inputs[i]).shape;
       ir::Shape packed;
       if (const ir::Ints* sizes = integers("weight_shape"); sizes && !sizes->empty()) packed = ir::Shape::of(*sizes), shape = &packed;
-      if (shape->rank() == 4)
-        text += fmt::format(" {}->{}, {}x{}", (*shape)[1].to_string(), (*shape)[0].to_string(), (*shape)[2].to_string(), (*shape)[3].to_string());
+      if (shape->rank() == 4) {
+        // A weight has the channels of one group.
+        const ir::Attribute* found = a.find("groups");
+        const std::int64_t groups = found ? std::get<std::int64_t>(*found) : 1;
+        text += fmt::format(" {}->{}, {}x{}", ((*shape)[1] * ir::Dim(groups)).to_string(), (*shape)[0].to_string(), (*shape)[2].to_string(),
+                            (*shape)[3].to_string());
+        if (groups > 1) text += fmt::format(", {} groups", groups);
+      }
       if (const ir::Ints* stride = integers("stride"); stride && std::any_of(stride->begin(), stride->end(), [](auto s) { return s != 1; }))
         text += fmt::format(", stride {}",
                             (*stride)[0] == stride->back() ? fmt::format("{}", (*stride)[0]) : fmt::format("{}x{}", (*stride)[0], stride->back()));
     }
     if (node.op->inputs[i].name == "bias") text += " + bias";
   }
+  text += which_part(graph, node);
   if (const ir::Ints* kernel = integers("kernel_size"); kernel && kernel->size() == 2 && node.op->name.find("pool") != std::string_view::npos)
     text += fmt::format(" {}x{}", (*kernel)[0], (*kernel)[1]);
   for (const char* key : {"reduction", "approximate"})

@@ -192,6 +192,22 @@ TEST(Names, OrdinaryNetworksNeedNoDigests) {
   EXPECT_EQ(digested(models::MLP(12, {5}), {Dim("batch", 4), 12}), std::set<std::string>());
 }
 
+/// A grouped convolution, a dropout, and a part of the channels.
+struct Parts : nn::Module<Parts> {
+  nn::Conv2d conv = child("conv", nn::Conv2d(4, 8, 3, {.groups = 2}));
+  nn::Dropout drop = child("drop", nn::Dropout(0.25));
+  nn::Linear head = child("head", nn::Linear(4, 3));
+  Tensor forward(Tensor x) { return head(narrow(drop(mean(conv(x), {2, 3})), 1, 2, 4)); }
+};
+
+TEST(Comments, SayWhatShapesLeaveOpen) {
+  Train<Parts> graph(Parts{});
+  graph.compile(spec({2, 4, 8, 8}, "images"), spec({2}, i64, "labels"));
+  const std::string text = render_project(graph.graph(), {.format = false}).at("model.cpp");
+  for (const char* comment : {"// conv2d 4->8, 3x3, 2 groups + bias ", "// dropout 0.25 ", "// slice dim 1, 2:6 "})
+    EXPECT_NE(text.find(comment), std::string::npos) << comment << text;
+}
+
 TEST(Configs, FieldsFillTheirLines) {
   Train<models::LeNet> graph(models::LeNet{});
   graph.compile(spec({4, 1, 28, 28}, "images"), spec({4}, i64, "labels"));
