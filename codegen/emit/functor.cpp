@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <map>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "ir/diagnostic.h"
@@ -339,6 +340,15 @@ std::string spelled_name(const ir::ScalarProgram& program) {
   return name;
 }
 
+/// The program with sums and products of two inputs in the inputs' order, which changes no result: add, not add_y_x.
+ir::ScalarProgram in_order(ir::ScalarProgram program) {
+  for (ir::ScalarProgram::Step& step : program.steps)
+    if ((step.op == "add" || step.op == "mul") && step.arguments.size() == 2 && step.arguments[0] < program.inputs &&
+        step.arguments[1] < step.arguments[0])
+      std::swap(step.arguments[0], step.arguments[1]);
+  return program;
+}
+
 std::string functor_name(const ir::ScalarProgram& whole) {
   if (const std::string_view known = known_name(whole); !known.empty()) return std::string(known);
   const ir::ScalarProgram program = in_words(whole);
@@ -438,8 +448,9 @@ Functor make_functor_with_inputs(const ir::OpDef& op) {
   return functor;
 }
 
-Functor make_functor(const ir::ScalarProgram& program) {
-  GRAVEN_CHECK(!program.steps.empty(), "a scalar program without steps");
+Functor make_functor(const ir::ScalarProgram& given) {
+  GRAVEN_CHECK(!given.steps.empty(), "a scalar program without steps");
+  const ir::ScalarProgram program = in_order(given);
   Functor functor{functor_name(program), {}, program.inputs};
   const ir::DType main = main_dtype(program);
   const bool spelled = types_of(program) != Types::common;

@@ -61,7 +61,10 @@ TEST(Functor, ChainOfTwoIsNamedAfterTheOperators) {
 
 TEST(Functor, WhereTheOperatorsLeaveTheWiringOpenTheArgumentsAreSpelled) {
   const auto number = [](double value) { return step("full", {}, {{"value", value}}); };
-  EXPECT_EQ(make_functor(ScalarProgram{2, {step("add", {1, 0})}}).name, "add_y_x");
+  EXPECT_EQ(make_functor(ScalarProgram{2, {step("sub", {1, 0})}}).name, "sub_y_x");
+  const ScalarProgram sum{2, {step("add", {1, 0}), step("relu", {2})}};  // the order of a sum is no matter
+  EXPECT_EQ(make_functor(sum).name, "add_relu");
+  EXPECT_EQ(make_functor(sum).text, make_functor(ScalarProgram{2, {step("add", {0, 1}), step("relu", {2})}}).text);
   EXPECT_EQ(make_functor(ScalarProgram{2, {number(1e-5), step("add", {0, 2}), step("rsqrt", {3}), step("mul", {1, 4})}}).name,
             "add_x_1em05_rsqrt_r_mul_y_r");
   EXPECT_EQ(make_functor(ScalarProgram{1, {step("tanh", {0}), step("relu", {0}), step("add", {1, 2})}}).name, "tanh_x_relu_x_add_r1_r");
