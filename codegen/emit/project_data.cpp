@@ -441,12 +441,14 @@ class Builder {
   void optimizers() {
     json& d = out_.common;
     d["groups"] = json::array();
+    d["has_schedule"] = false;
     std::vector<std::string> rates, descriptions;
     for (const ir::Optimizer& o : graph_.optimizers) {
       for (const ir::ParameterGroup& g : o.groups) {
         const auto lr = g.options.find("lr");
         rates.push_back(number_text(lr == g.options.end() ? 0 : lr->second));
         d["groups"].push_back({{"lr", rates.back()}, {"schedule", schedule_text(o.schedule, std::string(12, ' '))}});
+        if (d["groups"].back()["schedule"] != "") d["has_schedule"] = true;
       }
       descriptions.push_back(description(o));
     }

@@ -8,12 +8,14 @@
 
 namespace {
 
+namespace runtime = graven::runtime;
+
 using graven::runtime::DType;
 
-class Program final : public graven::runtime::InferenceModel {
+class Program final : public runtime::InferenceModel {
  public:
-  const graven::runtime::InferenceDescription& description() const override {
-    static const graven::runtime::InferenceDescription text{
+  const runtime::InferenceDescription& description() const override {
+    static const runtime::InferenceDescription text{
         .name = "my_linear",
         .inputs =
             {
@@ -45,5 +47,5 @@ class Program final : public graven::runtime::InferenceModel {
 
 int main(int argc, char** argv) {
   Program program;
-  return graven::runtime::infer_main(argc, argv, program, {.weights = "weights.safetensors", .mean = {}, .std = {}});
+  return runtime::infer_main(argc, argv, program, {.weights = "weights.safetensors", .mean = {}, .std = {}});
 }
