@@ -195,15 +195,16 @@ TEST(Plan, ABetterOrderIsFound) {
 }
 
 TEST(Plan, WhatReplacesItsInputStaysWhereTheProgramHasIt) {
-  // Another order saves memory, but not by computing `slope`, in the place of `kept`, before its time.
+  // Another order of backward saves memory, but not by computing `slope`, in the place of what forward has kept, before its time.
   Builder b;
+  const auto resize = [&](std::vector<ValueId> inputs, std::int64_t n) { return b.add(kResize, std::move(inputs), {{"n", n}}, Phase::backward)[0]; };
   const ValueId x = b.graph.add_input("x", floats(16));
   const ValueId kept = b.resize({x}, 10000);
   std::vector<ValueId> large, small;
-  for (int i = 0; i < 8; ++i) large.push_back(b.resize({x}, 10000));
-  for (const ValueId v : large) small.push_back(b.resize({v}, 16));
-  const ValueId sum = b.call(kPlain, small), slope = b.call(kInPlace, {kept});
-  b.graph.outputs = {b.resize({slope, sum}, 16)};
+  for (int i = 0; i < 8; ++i) large.push_back(resize({x}, 10000));
+  for (const ValueId v : large) small.push_back(resize({v}, 16));
+  const ValueId sum = b.call(kPlain, small, Phase::backward), slope = b.call(kInPlace, {kept}, Phase::backward);
+  b.graph.outputs = {resize({slope, sum}, 16)};
   const Plan plan = b.plan();
   EXPECT_LT(plan.arena_bytes, 3 * 40064);
   std::vector<ValueId> order;

@@ -14,10 +14,10 @@
 #include "runtime/compare.h"
 #include "runtime/file.h"
 
+namespace runtime = graven::runtime;
+
 {% if recorded %}
 namespace {
-
-namespace runtime = graven::runtime;
 
 /// The difference that rounding alone may make: @{ rounding_in_words }@ of the tensor's largest recorded number, so that small numbers are tested as
 /// strictly as large ones.

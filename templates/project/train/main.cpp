@@ -10,9 +10,9 @@
 #include "model.h"
 #include "runtime/train.h"
 
-namespace {
-
 namespace runtime = graven::runtime;
+
+namespace {
 
 using graven::runtime::DType;
 {% if has_schedule %}

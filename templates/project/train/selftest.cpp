@@ -18,9 +18,9 @@
 #include "runtime/compare.h"
 #include "runtime/file.h"
 
-namespace {
-
 namespace runtime = graven::runtime;
+
+namespace {
 
 {% if recorded %}
 /// The tensor's largest recorded number.

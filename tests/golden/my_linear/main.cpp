@@ -6,9 +6,9 @@
 #include "model.h"
 #include "runtime/infer.h"
 
-namespace {
-
 namespace runtime = graven::runtime;
+
+namespace {
 
 using graven::runtime::DType;
 

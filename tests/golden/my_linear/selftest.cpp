@@ -14,9 +14,9 @@
 #include "runtime/compare.h"
 #include "runtime/file.h"
 
-namespace {
-
 namespace runtime = graven::runtime;
+
+namespace {
 
 /// The difference that rounding alone may make: a ten-thousandth of the tensor's largest recorded number, so that small numbers are tested as
 /// strictly as large ones.

@@ -7,9 +7,9 @@
 #include "model.h"
 #include "runtime/train.h"
 
-namespace {
-
 namespace runtime = graven::runtime;
+
+namespace {
 
 using graven::runtime::DType;
 using graven::runtime::Variable;

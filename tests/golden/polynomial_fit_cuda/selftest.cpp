@@ -13,9 +13,9 @@
 #include "runtime/compare.h"
 #include "runtime/file.h"
 
-namespace {
-
 namespace runtime = graven::runtime;
+
+namespace {
 
 /// The tensor's largest recorded number.
 double largest(const runtime::Comparison& comparison, const std::string& name, runtime::DType dtype, const runtime::Dims& shape) {
