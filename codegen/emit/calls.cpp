@@ -238,8 +238,9 @@ class Writer {
     if (!template_arguments.empty()) code += "<" + join(template_arguments) + ">";
     code += "(" + join(arguments) + ");";
     if (!lines.empty()) code = "{\n" + lines + "  " + code + "\n}";
-    out_.headers.insert(step.call.reference ? "kernels/reference/" + file + ".h"
-                                            : "kernels/" + style_.kernel_folder + "/" + file + style_.kernel_extension);
+    call.header = step.call.reference ? "kernels/reference/" + file + ".h" : "kernels/" + style_.kernel_folder + "/" + file + style_.kernel_extension;
+    out_.headers.insert(call.header);
+    call.uses_functor = body.present;
 
     call.description = describe_node(graph_, n);
     call.types = types(n);

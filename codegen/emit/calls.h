@@ -28,6 +28,8 @@ struct Call {
   std::string types;                 ///< "f32[64,784] -> f32[64,256]"
   std::string location;              ///< "mlp.cpp:8"
   std::string code;                  ///< statements, without indentation
+  std::string header;                ///< "kernels/cpu/linear.h"; none for a copy
+  bool uses_functor = false;         ///< of functors.h
 
   std::string owner() const { return modules.empty() ? std::string() : modules.front(); }
 };

@@ -618,13 +618,14 @@ class Builder {
       if (!wanted) continue;
       const std::string name(ir::name(phase));
       const std::vector<Call>& list = calls.phases[phase];
-      const json parts = add_function(main, others, "model", "Calls", name, title(phase, list.size()), list, split, headers);
+      const json parts = add_function(main, others, "model", "Calls", name, title(phase, list.size()), list, split);
       d["functions"].push_back({{"name", name}, {"parts", parts}});
       if (phase != ir::Phase::prepare) d["step_functions"].push_back(name);
     }
     d["has_update"] = !updates_in_backward_ || calls.phases.count(ir::Phase::update) != 0;
     d["has_prepare"] = calls.phases.count(ir::Phase::prepare) != 0;
     if (split) main.data["headers"] = json::array();
+    d["split"] = split;
     out_.files.push_back(std::move(main));
     if (evaluation_) {
       const std::vector<Call>& list = evaluation.phases[ir::Phase::forward];
@@ -633,7 +634,7 @@ class Builder {
       ModelFile file{"evaluation" + style_.model_extension, {}};
       file.data = file_data(false, own);
       d["evaluation_parts"] =
-          add_function(file, others, "evaluation", "EvaluationCalls", "evaluate", evaluation_title(list.size()), list, long_evaluation, own);
+          add_function(file, others, "evaluation", "EvaluationCalls", "evaluate", evaluation_title(list.size()), list, long_evaluation);
       if (long_evaluation) file.data["headers"] = json::array();
       d["evaluation_call_count"] = fmt::format("{}", list.size());
       d["evaluation_flops_text"] = quantity(evaluation_->plan.flops, "FLOP");
@@ -650,9 +651,24 @@ class Builder {
     return {{"is_main", is_main}, {"headers", headers}, {"functions", json::array()}, {"uses_copy", false}};
   }
 
+  /// What the calls from `begin` to `end` include.
+  std::vector<std::string> used_headers(const std::vector<Call>& list, std::size_t begin, std::size_t end) const {
+    std::vector<std::string> headers;
+    if (out_.common["uses_configs"]) headers.emplace_back("configs.h");
+    std::set<std::string> kernels;
+    bool functors = false;
+    for (std::size_t i = begin; i < end; ++i) {
+      if (!list[i].header.empty()) kernels.insert(list[i].header);
+      functors = functors || list[i].uses_functor;
+    }
+    if (functors) headers.emplace_back("functors.h");
+    headers.insert(headers.end(), kernels.begin(), kernels.end());
+    return headers;
+  }
+
   /// Adds a function of the calls to `main`; when they are many, as calls of its parts, which get files of their own. Returns the parts' names.
   json add_function(ModelFile& main, std::vector<ModelFile>& others, const std::string& file_stem, const char* owner, const std::string& name,
-                    const std::string& title, const std::vector<Call>& list, bool split, const std::vector<std::string>& headers) const {
+                    const std::string& title, const std::vector<Call>& list, bool split) const {
     json function{{"owner", owner}, {"name", name}, {"title", title}, {"parts", json::array()}, {"groups", json::array()}};
     const auto copies = [&](std::size_t begin, std::size_t end) {
       return std::any_of(list.begin() + static_cast<std::ptrdiff_t>(begin), list.begin() + static_cast<std::ptrdiff_t>(end),
@@ -669,7 +685,7 @@ class Builder {
         json piece{{"owner", owner}, {"name", part_name}, {"title", fmt::format("{}, part {}", name, part)}, {"parts", json::array()}};
         piece["groups"] = groups(list, begin, end);
         ModelFile file{fmt::format("{}_{}{}", file_stem, part_name, style_.model_extension), {}};
-        file.data = file_data(false, headers);
+        file.data = file_data(false, used_headers(list, begin, end));
         file.data["functions"].push_back(std::move(piece));
         file.data["uses_copy"] = copies(begin, end);
         others.push_back(std::move(file));

@@ -208,6 +208,26 @@ TEST(Comments, SayWhatShapesLeaveOpen) {
     EXPECT_NE(text.find(comment), std::string::npos) << comment << text;
 }
 
+/// More than a thousand calls.
+struct Reader : nn::Module<Reader> {
+  nn::LSTM lstm = child("lstm", nn::LSTM(4, 4, {.num_layers = 2, .bidirectional = true}));
+  nn::Linear head = child("head", nn::Linear(8, 3));
+  Tensor forward(Tensor x) { return head(mean(lstm(x).first, {0})); }
+};
+
+TEST(Parts, OfALongModelIncludeWhatTheyUse) {
+  Train<Reader> graph(Reader{});
+  graph.compile(spec({14, 2, 4}, "x"), spec({2}, i64, "labels"));
+  const auto files = render_project(graph.graph(), {.format = false});
+  std::set<std::string> headers;
+  std::istringstream in(files.at("model_update_1.cpp"));
+  for (std::string line; std::getline(in, line);)
+    if (line.starts_with("#include")) headers.insert(line.substr(9));
+  EXPECT_EQ(headers, (std::set<std::string>{"\"configs.h\"", "\"kernels/cpu/adam.h\"", "\"program.h\""}));
+  EXPECT_NE(files.at("model_forward_1.cpp").find("#include \"functors.h\""), std::string::npos);
+  EXPECT_NE(files.at("README.md").find("`model_forward_1.cpp`"), std::string::npos);
+}
+
 TEST(Configs, FieldsFillTheirLines) {
   Train<models::LeNet> graph(models::LeNet{});
   graph.compile(spec({4, 1, 28, 28}, "images"), spec({4}, i64, "labels"));
