@@ -5,14 +5,10 @@
 #include <cmath>
 #include <cstdio>
 
+#include "number.h"
+
 namespace graven::runtime {
 namespace {
-
-std::string to_text(double x) {
-  char digits[32];
-  const auto result = std::to_chars(digits, digits + sizeof digits, x);
-  return {digits, result.ptr};
-}
 
 /// The least number of single-letter changes from one word to the other.
 std::size_t distance(const std::string& a, const std::string& b) {
@@ -89,7 +85,11 @@ void Arguments::set(Entry& entry, const std::string& value) const {
     case Kind::integer: {
       std::int64_t x = 0;
       if (!read(value, x) || x < entry.low || x > entry.high)
-        throw UsageError(option, "", std::string("a whole number from ") + std::to_string(entry.low) + " to " + std::to_string(entry.high), found);
+        throw UsageError(option, "",
+                         entry.low == entry.high
+                             ? std::to_string(entry.low) + ", which is fixed"
+                             : std::string("a whole number from ") + std::to_string(entry.low) + " to " + std::to_string(entry.high),
+                         found);
       *static_cast<std::int64_t*>(entry.target) = x;
       return;
     }

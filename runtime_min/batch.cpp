@@ -8,6 +8,7 @@
 
 #include "error.h"
 #include "half.h"
+#include "number.h"
 
 namespace graven::runtime {
 namespace {
@@ -214,7 +215,8 @@ BatchSource::BatchSource(const Dataset& data, const std::vector<TensorDescriptio
       const auto number = [&](const std::vector<double>& numbers, const char* option, std::int64_t c, double otherwise) {
         if (numbers.empty()) return otherwise;
         if (numbers.size() != 1 && numbers.size() != static_cast<std::size_t>(channels))
-          throw UsageError(option, "", std::string("one number or ") + std::to_string(channels), std::to_string(numbers.size()));
+          throw UsageError(option, "", channels == 1 ? std::string("one number") : "one number or " + std::to_string(channels) + ", one a channel",
+                           std::to_string(numbers.size()));
         return numbers[numbers.size() == 1 ? 0 : static_cast<std::size_t>(c)];
       };
       for (std::int64_t c = 0; c < channels; ++c) {
@@ -228,6 +230,11 @@ BatchSource::BatchSource(const Dataset& data, const std::vector<TensorDescriptio
         }
       }
       text += " / 255";
+      const auto add = [&](const char* what, const std::vector<double>& numbers) {
+        for (std::size_t i = 0; i < numbers.size(); ++i) text += (i == 0 ? std::string(", ") + what + " " : ",") + to_text(numbers[i]);
+      };
+      add("mean", normalization.mean);
+      add("std", normalization.std);
     }
     bindings_by_input_.push_back(std::move(binding));
     bindings_.push_back(std::move(text));

@@ -1,16 +1,25 @@
-// One element of a tensor of any dtype, as a double: for reports, never for computation in bulk.
+// Numbers for reports, never for computation in bulk: one element of a tensor of any dtype, as a double, and a double as text.
 //
 //   number_at(DType::f16, bytes, 3);     // the fourth; 64-bit integers beyond 2^53 are rounded
+//   to_text(0.1);                        // "0.1": as few digits as tell it from its neighbours
 #pragma once
 
+#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <string>
 
 #include "half.h"
 #include "tensor.h"
 
 namespace graven::runtime {
+
+inline std::string to_text(double x) {
+  char digits[32];
+  const auto result = std::to_chars(digits, digits + sizeof digits, x);
+  return {digits, result.ptr};
+}
 
 /// `data` need not be aligned.
 inline double number_at(DType dtype, const std::byte* data, std::int64_t i) {

@@ -451,7 +451,7 @@ int Trainer::run() {
 void Trainer::bench() {
   state_.lr = options_.lr;
   start();
-  load_initial_weights(false);
+  load_initial_weights(arguments_.given("weights"));
   prepare_schedules();
   batch_.emplace(description_.inputs, options_.batch);
   batch_->randomize(description_.inputs, options_.seed);

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <unordered_set>
 
 #include "ir/diagnostic.h"
@@ -41,8 +42,7 @@ class Writer {
  public:
   Writer(const ir::Graph& graph, const Plan& plan, const ValueNames& values, const CallStyle& style, const Calls* training, Calls& out)
       : graph_(graph), plan_(plan), values_(values), style_(style), out_(out), beside_training_(training != nullptr) {
-    if (training != nullptr)
-      for (const Config& c : training->configs) shared_.insert(c.text);
+    if (training != nullptr) shared_.insert(training->configs.begin(), training->configs.end());
     std::vector<std::string> owners;
     for (const Step& step : plan.steps)
       if (!step.call.name.empty()) owners.push_back(owner(step));
@@ -96,21 +96,36 @@ class Writer {
     bool symbolic = false;
     for (const auto& [key, value] : step.call.config) fields.push_back("." + key + " = " + field(value, symbolic));
     out_.config_headers.insert("kernels/config/" + file + ".h");
-    const std::string braces = "{" + join(fields) + "}";
     auto add = [&](std::string text) {
       if (shared_.count(text)) return "config::" + name;
       // The updates of one optimizer's parameters share its config.
-      if (written_.insert(text).second) out_.configs.push_back({owner(step), std::move(text), type});
+      if (written_.insert(text).second) out_.configs.push_back(std::move(text));
       return (beside_training_ ? "config::evaluation::" : "config::") + name;
     };
-    if (!symbolic) return add("inline constexpr " + type + " " + name + braces + ";");
+    if (!symbolic) return add(declaration("inline constexpr " + type + " " + name + "{", fields, "};"));
     std::vector<std::string> parameters, arguments;
     for (const Symbol& s : values_.symbols()) {
       if (!mentions(step.call, s.name)) continue;
       parameters.push_back("std::int64_t " + s.identifier);
       arguments.push_back("size." + s.identifier);
     }
-    return add("constexpr " + type + " " + name + "(" + join(parameters) + ") { return " + braces + "; }") + "(" + join(arguments) + ")";
+    return add(declaration("constexpr " + type + " " + name + "(" + join(parameters) + ") { return {", fields, "}; }")) + "(" + join(arguments) + ")";
+  }
+
+  /// On one line, or as few as the fields fill: clang-format would give each field a line.
+  static std::string declaration(const std::string& head, const std::vector<std::string>& fields, const std::string& tail) {
+    constexpr std::size_t kWidth = 140;
+    if (std::string line = head + join(fields) + tail; line.size() <= kWidth) return line;
+    std::string text = head, line = "   ";
+    for (std::size_t i = 0; i < fields.size(); ++i) {
+      const std::string item = " " + fields[i] + (i + 1 < fields.size() ? "," : tail);
+      if (line.size() + item.size() > kWidth && line.size() > 3) {
+        text += "\n" + line;
+        line = "   ";
+      }
+      line += item;
+    }
+    return text + "\n" + line;
   }
 
   static bool mentions(const ir::KernelCall& call, const std::string& symbol) {
@@ -295,6 +310,26 @@ class Writer {
   Names config_names_;
 };
 
+/// What the shapes leave open: which part a slice takes, in which order a permute reads, what a sum goes over, how much a dropout drops.
+std::string which_part(const ir::Graph& graph, const ir::Node& node) {
+  const ir::Attributes& a = node.attributes;
+  const std::string_view op = node.op->name;
+  if (op == "slice" && !a.flag("of_symbol")) {
+    const std::int64_t end = a.integer("end"), step = a.integer("step");
+    const bool is_open = end == std::numeric_limits<std::int64_t>::max();
+    return fmt::format(" dim {}, {}:{}{}", a.integer("dim"), a.integer("start"), is_open ? "" : fmt::format("{}", end),
+                       step == 1 ? "" : fmt::format(":{}", step));
+  }
+  if (op == "cat") return fmt::format(" dim {}", a.integer("dim"));
+  if (op == "dropout") return fmt::format(" {}", a.number("p"));
+  const bool reduces = op == "sum" || op == "mean" || op == "amax" || op == "amin" || op == "prod";
+  if (op != "permute" && !reduces) return {};
+  const ir::Ints& dims = a.integers("dims");
+  const std::string list = fmt::format("{}", fmt::join(dims, ","));
+  if (!reduces) return " " + list;
+  return dims.empty() || dims.size() == graph.type(node.inputs[0]).shape.rank() ? std::string() : " over dim " + list;
+}
+
 }  // namespace
 
 std::string describe_node(const ir::Graph& graph, const ir::Node& node) {
@@ -316,14 +351,21 @@ std::string describe_node(const ir::Graph& graph, const ir::Node& node) {
       const ir::Shape* shape = &graph.type(node.inputs[i]).shape;
       ir::Shape packed;
       if (const ir::Ints* sizes = integers("weight_shape"); sizes && !sizes->empty()) packed = ir::Shape::of(*sizes), shape = &packed;
-      if (shape->rank() == 4)
-        text += fmt::format(" {}->{}, {}x{}", (*shape)[1].to_string(), (*shape)[0].to_string(), (*shape)[2].to_string(), (*shape)[3].to_string());
+      if (shape->rank() == 4) {
+        // A weight has the channels of one group.
+        const ir::Attribute* found = a.find("groups");
+        const std::int64_t groups = found ? std::get<std::int64_t>(*found) : 1;
+        text += fmt::format(" {}->{}, {}x{}", ((*shape)[1] * ir::Dim(groups)).to_string(), (*shape)[0].to_string(), (*shape)[2].to_string(),
+                            (*shape)[3].to_string());
+        if (groups > 1) text += fmt::format(", {} groups", groups);
+      }
       if (const ir::Ints* stride = integers("stride"); stride && std::any_of(stride->begin(), stride->end(), [](auto s) { return s != 1; }))
         text += fmt::format(", stride {}",
                             (*stride)[0] == stride->back() ? fmt::format("{}", (*stride)[0]) : fmt::format("{}x{}", (*stride)[0], stride->back()));
     }
     if (node.op->inputs[i].name == "bias") text += " + bias";
   }
+  text += which_part(graph, node);
   if (const ir::Ints* kernel = integers("kernel_size"); kernel && kernel->size() == 2 && node.op->name.find("pool") != std::string_view::npos)
     text += fmt::format(" {}x{}", (*kernel)[0], (*kernel)[1]);
   for (const char* key : {"reduction", "approximate"})

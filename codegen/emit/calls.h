@@ -32,16 +32,9 @@ struct Call {
   std::string owner() const { return modules.empty() ? std::string() : modules.front(); }
 };
 
-/// One line of configs.h.
-struct Config {
-  std::string owner;   ///< the path it is named after
-  std::string text;    ///< "inline constexpr linear_config hidden_linear{.m = 64, .n = 256, .k = 784};"
-  std::string kernel;  ///< "linear": configs are grouped by kernel file in comments
-};
-
 struct Calls {
   std::map<ir::Phase, std::vector<Call>> phases;
-  std::vector<Config> configs;
+  std::vector<std::string> configs;         ///< "inline constexpr linear_config hidden_linear{.m = 64, .n = 256, .k = 784};"
   std::map<std::string, Functor> functors;  ///< by name
   std::set<std::string> headers;            ///< "kernels/cpu/linear.h"
   std::set<std::string> config_headers;     ///< "kernels/config/linear.h"

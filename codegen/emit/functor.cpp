@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <map>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "ir/diagnostic.h"
@@ -183,6 +184,131 @@ std::string_view known_name(const ir::ScalarProgram& program) {
   return {};
 }
 
+/// What the gradient of one operator computes, as steps that follow one another. An argument is "g", the gradient that comes in, "y", what the
+/// operator read or made, a number ("#": any, which the name then has), or "r1", "r2", ...: the pattern's own results. The last is the gradient, or
+/// where nothing comes in the slope that one is multiplied by.
+struct Pattern {
+  struct Step {
+    std::string_view op;
+    std::vector<std::string_view> arguments;
+  };
+  std::string_view name;
+  std::vector<Step> steps;
+};
+const std::vector<Pattern>& patterns() {
+  static const std::vector<Pattern> list{
+      {"sigmoid_gradient", {{"sub", {"1", "y"}}, {"mul", {"y", "r1"}}, {"mul", {"g", "r2"}}}},
+      {"tanh_gradient", {{"mul", {"y", "y"}}, {"sub", {"1", "r1"}}, {"mul", {"g", "r2"}}}},
+      {"hardtanh_gradient", {{"gt", {"y", "#"}}, {"lt", {"y", "#"}}, {"logical_and", {"r1", "r2"}}, {"where", {"r3", "g", "0"}}}},
+      {"leaky_relu_gradient", {{"mul", {"g", "#"}}, {"gt", {"y", "0"}}, {"where", {"r2", "g", "r1"}}}},
+      {"hardswish_gradient",
+       {{"le", {"y", "-3"}},
+        {"lt", {"y", "3"}},
+        {"mul", {"y", "0.3333333333333333"}},
+        {"add", {"r3", "0.5"}},
+        {"mul", {"g", "r4"}},
+        {"where", {"r2", "r5", "g"}},
+        {"where", {"r1", "0", "r6"}}}},
+      {"silu_slope", {{"sigmoid", {"y"}}, {"sub", {"1", "r1"}}, {"mul", {"y", "r2"}}, {"add", {"r3", "1"}}, {"mul", {"r1", "r4"}}}},
+      {"gelu_slope",
+       {{"mul", {"y", "0.7071067811865476"}},
+        {"erf", {"r1"}},
+        {"add", {"r2", "1"}},
+        {"mul", {"r3", "0.5"}},
+        {"mul", {"y", "y"}},
+        {"mul", {"r5", "-0.5"}},
+        {"exp", {"r6"}},
+        {"mul", {"r7", "0.3989422804014327"}},
+        {"mul", {"y", "r8"}},
+        {"add", {"r4", "r9"}}}},
+      {"gelu_tanh_slope",
+       {{"mul", {"y", "y"}},
+        {"mul", {"r1", "0.044715"}},
+        {"add", {"r2", "1"}},
+        {"mul", {"y", "r3"}},
+        {"mul", {"r4", "0.7978845608028654"}},
+        {"tanh", {"r5"}},
+        {"mul", {"r1", "0.134145"}},
+        {"add", {"r7", "1"}},
+        {"mul", {"r8", "0.7978845608028654"}},
+        {"mul", {"r6", "r6"}},
+        {"sub", {"1", "r10"}},
+        {"mul", {"y", "0.5"}},
+        {"mul", {"r12", "r11"}},
+        {"mul", {"r13", "r9"}},
+        {"add", {"r6", "1"}},
+        {"mul", {"r15", "0.5"}},
+        {"add", {"r16", "r14"}}}},
+  };
+  return list;
+}
+
+/// Whether the steps from `first` on (of those that `counted` lists) are the pattern's, and no other step reads what they make on the way; `one` is
+/// then the step that stands for them.
+bool matches(const ir::ScalarProgram& program, const std::vector<std::size_t>& counted, std::size_t first, const Pattern& pattern,
+             ir::ScalarProgram::Step& one) {
+  const std::size_t length = pattern.steps.size();
+  if (first + length > counted.size()) return false;
+  const auto result = [&](std::size_t i) { return program.inputs + static_cast<std::int32_t>(counted[first + i]); };
+  one = {std::string(pattern.name), {}, {}, program.steps[counted[first + length - 1]].dtype};
+  std::int32_t g = -1, y = -1;
+  const auto is = [&](std::int32_t argument, std::string_view wanted) {
+    if (const std::int32_t s = argument - program.inputs; s >= 0 && is_literal(program.steps[static_cast<std::size_t>(s)])) {
+      const double value = constant(program.steps[static_cast<std::size_t>(s)], "value");
+      if (wanted == "#") one.constants.emplace_back("number", value);
+      return wanted == "#" || wanted == fmt::format("{}", value);
+    }
+    if (wanted[0] == 'r') return argument == result(std::stoul(std::string(wanted.substr(1))) - 1);
+    if (wanted != "g" && wanted != "y") return false;
+    std::int32_t& bound = wanted == "g" ? g : y;
+    if (bound < 0) bound = argument;
+    return bound == argument;
+  };
+  for (std::size_t i = 0; i < length; ++i) {
+    const auto& step = program.steps[counted[first + i]];
+    const auto& wanted = pattern.steps[i];
+    if (step.op != wanted.op || !step.constants.empty() || step.arguments.size() != wanted.arguments.size()) return false;
+    for (std::size_t a = 0; a < step.arguments.size(); ++a)
+      if (!is(step.arguments[a], wanted.arguments[a])) return false;
+  }
+  for (std::size_t i = 0; i + 1 < length; ++i) {
+    if (g == result(i) || y == result(i)) return false;
+    for (std::size_t s = counted[first + length - 1] + 1; s < program.steps.size(); ++s)
+      for (const std::int32_t argument : program.steps[s].arguments)
+        if (argument == result(i)) return false;
+  }
+  for (const std::int32_t argument : {g, y})
+    if (argument >= 0) one.arguments.push_back(argument);
+  return true;
+}
+
+/// The program as it reads in names and comments: the gradients of known operators as one step each. Steps follow one another as they did, so
+/// that programs of one name are still one program.
+ir::ScalarProgram in_words(const ir::ScalarProgram& program) {
+  if (types_of(program) != Types::common) return program;
+  std::vector<std::size_t> counted;  // steps that are no numbers
+  for (std::size_t s = 0; s < program.steps.size(); ++s)
+    if (!is_literal(program.steps[s])) counted.push_back(s);
+  ir::ScalarProgram shorter{program.inputs, {}};
+  std::vector<std::int32_t> now(program.steps.size(), -1);  // the step's place there, counted with the inputs
+  auto add = [&](ir::ScalarProgram::Step step, std::size_t last) {
+    for (std::int32_t& argument : step.arguments)
+      if (argument >= program.inputs) argument = now[static_cast<std::size_t>(argument - program.inputs)];
+    now[last] = shorter.inputs + static_cast<std::int32_t>(shorter.steps.size());
+    shorter.steps.push_back(std::move(step));
+  };
+  for (std::size_t s = 0; s < program.steps.size(); ++s)
+    if (is_literal(program.steps[s])) add(program.steps[s], s);
+  for (std::size_t c = 0; c < counted.size();) {
+    ir::ScalarProgram::Step one;
+    const auto found = std::find_if(patterns().begin(), patterns().end(), [&](const Pattern& p) { return matches(program, counted, c, p, one); });
+    const std::size_t length = found == patterns().end() ? 1 : found->steps.size();
+    add(found == patterns().end() ? program.steps[counted[c]] : one, counted[c + length - 1]);
+    c += length;
+  }
+  return shorter;
+}
+
 /// An argument in a name: the input's letter, "r" for the result before, "r1" for the first, ...; a number as itself.
 std::string argument_name(const ir::ScalarProgram& program, std::int32_t argument, std::size_t step) {
   if (argument < program.inputs) return input_name(argument, program.inputs);
@@ -214,8 +340,18 @@ std::string spelled_name(const ir::ScalarProgram& program) {
   return name;
 }
 
-std::string functor_name(const ir::ScalarProgram& program) {
-  if (const std::string_view known = known_name(program); !known.empty()) return std::string(known);
+/// The program with sums and products of two inputs in the inputs' order, which changes no result: add, not add_y_x.
+ir::ScalarProgram in_order(ir::ScalarProgram program) {
+  for (ir::ScalarProgram::Step& step : program.steps)
+    if ((step.op == "add" || step.op == "mul") && step.arguments.size() == 2 && step.arguments[0] < program.inputs &&
+        step.arguments[1] < step.arguments[0])
+      std::swap(step.arguments[0], step.arguments[1]);
+  return program;
+}
+
+std::string functor_name(const ir::ScalarProgram& whole) {
+  if (const std::string_view known = known_name(whole); !known.empty()) return std::string(known);
+  const ir::ScalarProgram program = in_words(whole);
   std::string name;
   const ir::DType main = main_dtype(program);
   bool converts = false;
@@ -312,8 +448,9 @@ Functor make_functor_with_inputs(const ir::OpDef& op) {
   return functor;
 }
 
-Functor make_functor(const ir::ScalarProgram& program) {
-  GRAVEN_CHECK(!program.steps.empty(), "a scalar program without steps");
+Functor make_functor(const ir::ScalarProgram& given) {
+  GRAVEN_CHECK(!given.steps.empty(), "a scalar program without steps");
+  const ir::ScalarProgram program = in_order(given);
   Functor functor{functor_name(program), {}, program.inputs};
   const ir::DType main = main_dtype(program);
   const bool spelled = types_of(program) != Types::common;
@@ -391,8 +528,9 @@ Functor make_functor(const ir::ScalarProgram& program) {
   return functor;
 }
 
-std::string title(const ir::ScalarProgram& program) {
-  if (const std::string_view known = known_name(program); !known.empty()) return std::string(known);
+std::string title(const ir::ScalarProgram& whole) {
+  if (const std::string_view known = known_name(whole); !known.empty()) return std::string(known);
+  const ir::ScalarProgram program = in_words(whole);
   std::vector<std::string_view> names;
   for (const auto& step : program.steps)
     if (!is_literal(step)) names.push_back(step.op);

@@ -13,8 +13,9 @@
 //   };
 //
 // The name says what is computed ("relu", "leaky_relu_0p01", "add_relu"); where the operators' names alone leave the wiring open, the arguments are
-// spelled out ("add_y_x", "add_x_1em05_rsqrt_r_mul_y_r": r is the result before); only what would be too long, or converts on the way, ends in a
-// digest of the program instead. Equal names mean equal text. No counter is involved: the same program has the same name in every graph.
+// spelled out ("sub_y_x", "add_x_1em05_rsqrt_r_mul_y_r": r is the result before), and what the gradients of common operators compute is called after
+// them ("mul_sigmoid_gradient"); only what would be too long, or converts on the way, ends in a digest of the program instead. Equal names mean
+// equal text. No counter is involved: the same program has the same name in every graph.
 #pragma once
 
 #include <string>

@@ -43,7 +43,15 @@ std::uint64_t digest(std::string_view text, std::uint64_t hash = 146959810393466
   return hash ^ (hash >> 29);
 }
 
-/// "grad(model.hidden.linear).linear_backward_input" -> "model.hidden.linear_backward_input", "grad(model.hidden.linear).mul" ->
+/// "matmul_2" -> "matmul": what stands before the number that tells apart the results of one operator.
+std::string_view without_number(std::string_view name) {
+  std::size_t end = name.size();
+  while (end > 0 && std::isdigit(static_cast<unsigned char>(name[end - 1]))) --end;
+  return end < name.size() && end > 1 && name[end - 1] == '_' ? name.substr(0, end - 1) : name;
+}
+
+/// The operator of the forward pass is named once: "grad(model.hidden.linear).linear_backward_input" -> "model.hidden.linear_backward_input",
+/// "grad(model.scores.matmul_3).matmul_2" -> "model.scores.matmul_3_backward_2", "grad(model.hidden.linear).mul" ->
 /// "model.hidden.linear.backward.mul".
 std::string unwrap_gradient(std::string_view path) {
   if (path.substr(0, 5) != "grad(") return std::string(path);
@@ -56,11 +64,13 @@ std::string unwrap_gradient(std::string_view path) {
   if (depth != 0) return std::string(path);
   const std::string inner = unwrap_gradient(path.substr(5, end - 6));
   const std::string_view rest = path.substr(end);
-  if (rest.empty()) return inner + ".gradient";
-  const std::size_t dot = inner.rfind('.');
-  const std::string last = dot == std::string::npos ? inner : inner.substr(dot + 1);
-  if (!last.empty() && rest.substr(0, 1) == "." && rest.substr(1, last.size()) == last && rest.find("_backward") != std::string_view::npos)
-    return (dot == std::string::npos ? std::string() : inner.substr(0, dot + 1)) + std::string(rest.substr(1));
+  if (rest.empty() || rest[0] == '_') return inner + ".gradient" + std::string(rest);
+  const std::string_view op = without_number(std::string_view(inner).substr(inner.rfind('.') + 1));
+  if (!op.empty() && rest[0] == '.' && rest.substr(1, op.size()) == op) {
+    const std::string_view behind = rest.substr(1 + op.size());
+    if (behind.substr(0, 9) == "_backward") return inner + std::string(behind);
+    if (without_number(rest.substr(1)) == op) return inner + ".backward" + std::string(behind);
+  }
   return inner + ".backward" + std::string(rest);
 }
 

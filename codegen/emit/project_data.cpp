@@ -250,6 +250,7 @@ class Builder {
     d["erased_arguments"] = join(erased);
     d["erased_outputs"] = join(erased_outputs);
     d["batch"] = fmt::format("{}", batch);
+    d["batch_if_passed"] = batch_symbol_.empty() ? " /* batch */" : " batch";
     d["batch_is_symbolic"] = batch_symbol_.empty() ? "false" : "true";
     // Statistics of a batch need more than one value a channel: where a sample has one, two samples.
     d["least_batch_is_two"] = !batch_symbol_.empty() && std::any_of(graph_.nodes.begin(), graph_.nodes.end(), [&](const ir::Node& node) {
@@ -440,12 +441,14 @@ class Builder {
   void optimizers() {
     json& d = out_.common;
     d["groups"] = json::array();
+    d["has_schedule"] = false;
     std::vector<std::string> rates, descriptions;
     for (const ir::Optimizer& o : graph_.optimizers) {
       for (const ir::ParameterGroup& g : o.groups) {
         const auto lr = g.options.find("lr");
         rates.push_back(number_text(lr == g.options.end() ? 0 : lr->second));
         d["groups"].push_back({{"lr", rates.back()}, {"schedule", schedule_text(o.schedule, std::string(12, ' '))}});
+        if (d["groups"].back()["schedule"] != "") d["has_schedule"] = true;
       }
       descriptions.push_back(description(o));
     }
@@ -481,7 +484,8 @@ class Builder {
     d["label_input"] = "0";
     d["label_type"] = "std::int64_t";
     d["classes"] = "1";
-    d["rows_per_sample"] = "1";
+    d["times_rows_per_sample"] = "";
+    d["count_if_used"] = " /* count */";
     const ir::Graph& graph = evaluation_ ? evaluation_->graph : graph_;
     const Plan& plan = evaluation_ ? evaluation_->plan : plan_;
     const ValueNames& values = evaluation_ ? *evaluation_values_ : values_;
@@ -540,7 +544,8 @@ class Builder {
       d["label_input"] = fmt::format("{}", input - graph.inputs.begin());
       d["label_type"] = public_type(graph.type(labels).dtype);
       d["classes"] = fmt::format("{}", type.shape.back().maximum());
-      d["rows_per_sample"] = fmt::format("{}", rows / batch);
+      d["times_rows_per_sample"] = rows == batch ? std::string() : fmt::format(" * {}", rows / batch);
+      d["count_if_used"] = " count";
     }
   }
 
@@ -561,10 +566,12 @@ class Builder {
       d["config_headers"].push_back("kernels/cpu/dtype.h");
       out_.headers.push_back("kernels/cpu/dtype.h");
     }
-    d["configs"] = json::array();
-    for (const Config& c : calls.configs) d["configs"].push_back(c.text);
-    d["evaluation_configs"] = json::array();
-    for (const Config& c : evaluation.configs) d["evaluation_configs"].push_back(c.text);
+    d["configs"] = calls.configs;
+    d["evaluation_configs"] = evaluation.configs;
+    const auto is_wrapped = [](const std::vector<std::string>& configs) {
+      return std::any_of(configs.begin(), configs.end(), [](const std::string& c) { return c.find('\n') != std::string::npos; });
+    };
+    d["wrapped_configs"] = is_wrapped(calls.configs) || is_wrapped(evaluation.configs);
     d["functors"] = json::array();
     for (const auto& [name, functor] : calls.functors) d["functors"].push_back(functor.text);
     d["has_functors"] = !calls.functors.empty();

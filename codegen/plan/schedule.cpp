@@ -234,9 +234,22 @@ std::vector<std::vector<NodeId>> dependencies(const ir::Graph& graph, const Stor
 
 namespace {
 
-/// `order` with small nodes (counters, scalars: under a thousandth of the peak all together with what they read and write) moved back to where the
-/// program has them, after the node before them there: what moves for no memory's sake should not move.
-std::vector<NodeId> settle(const Segment& segment, const Traffic& traffic, const std::vector<NodeId>& order, std::int64_t peak) {
+/// By node - begin: whether what it writes takes the place of what it reads, so that memory is the same before it and after it.
+std::vector<bool> replacing(const Segment& segment, const Traffic& traffic, const std::vector<NodeId>& order, std::vector<std::int32_t> left) {
+  std::vector<bool> replaces(segment.size());
+  for (const NodeId n : order) {
+    std::int64_t written = 0;
+    for (const ValueId v : traffic.writes(n)) written += traffic.bytes(v);
+    replaces[at(n - segment.begin)] = written > 0 && traffic.taken_over(n, left) == written && traffic.workspace(n) == 0;
+    for (const ValueId r : traffic.reads(n)) --left[at(r)];
+  }
+  return replaces;
+}
+
+/// `order` with small nodes (counters, scalars: under a thousandth of the peak all together with what they read and write) and those that `free`
+/// has moved back to where the program has them, after the node before them there: what moves for no memory's sake should not move.
+std::vector<NodeId> settle(const Segment& segment, const Traffic& traffic, const std::vector<NodeId>& order, std::int64_t peak,
+                           const std::vector<bool>& free) {
   const std::size_t n = segment.size();
   std::vector<std::pair<std::int64_t, NodeId>> key(n);  // place of the anchor in `order`, then place in the program
   std::vector<std::int64_t> place(n);
@@ -247,7 +260,7 @@ std::vector<NodeId> settle(const Segment& segment, const Traffic& traffic, const
     std::int64_t bytes = traffic.workspace(node);
     for (const ValueId v : traffic.writes(node)) bytes += traffic.bytes(v);
     for (const ValueId r : traffic.reads(node)) bytes += traffic.bytes(r);
-    const bool large = bytes > peak / 1000;
+    const bool large = bytes > peak / 1000 && !free[i];
     if (large) anchor = place[i];
     key[i] = {anchor, node};
     if (large) continue;
@@ -311,9 +324,13 @@ std::vector<NodeId> schedule(const ir::Graph& graph, const Storage& storage, con
       if (peak < best_peak) best_peak = peak, best = std::move(candidate);
     }
     if (best != traced) {
-      std::vector<NodeId> settled = settle(segment, traffic, best, best_peak);
-      std::vector<std::int32_t> settled_left = left;
-      if (peak_of(settled, traffic, settled_left) <= best_peak + best_peak / 1000) best = std::move(settled);
+      for (const std::vector<bool>& free : {replacing(segment, traffic, best, left), std::vector<bool>(segment.size())}) {
+        std::vector<NodeId> settled = settle(segment, traffic, best, best_peak, free);
+        std::vector<std::int32_t> settled_left = left;
+        if (peak_of(settled, traffic, settled_left) > best_peak + best_peak / 1000) continue;
+        best = std::move(settled);
+        break;
+      }
     }
     left = std::move(best_left);  // the same whatever the order
     order.insert(order.end(), best.begin(), best.end());

@@ -24,6 +24,9 @@ namespace @{ namespace }@::config {
 
 using namespace graven::kernels;
 
+{% if wrapped_configs %}
+// clang-format off
+{% endif %}
 {% for config in configs %}
 @{ config }@
 {% endfor %}
@@ -40,5 +43,8 @@ namespace evaluation {
 }  // namespace evaluation
 {% endif %}
 {% endfor %}
+{% if wrapped_configs %}
+// clang-format on
+{% endif %}
 
 }  // namespace @{ namespace }@::config

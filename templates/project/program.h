@@ -1,5 +1,5 @@
 @{ banner }@
-// What a step touches: pointers by name. The calls are in model.cpp, the memory in model_api.cpp. Not for users of the model: they include model.h.
+// What a step touches: pointers by name. The calls are in model@{ model_extension }@, the memory in model_api@{ model_extension }@. Not for users of the model: they include model.h.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,6 @@
 {% if on_device %}
 
 #define GRAVEN_LEVEL_NAMESPACE on_cuda
-#define GRAVEN_LEVEL_NAME "cuda"
 {% endif %}
 
 namespace @{ namespace }@ {

@@ -61,13 +61,39 @@ TEST(Functor, ChainOfTwoIsNamedAfterTheOperators) {
 
 TEST(Functor, WhereTheOperatorsLeaveTheWiringOpenTheArgumentsAreSpelled) {
   const auto number = [](double value) { return step("full", {}, {{"value", value}}); };
-  EXPECT_EQ(make_functor(ScalarProgram{2, {step("add", {1, 0})}}).name, "add_y_x");
+  EXPECT_EQ(make_functor(ScalarProgram{2, {step("sub", {1, 0})}}).name, "sub_y_x");
+  const ScalarProgram sum{2, {step("add", {1, 0}), step("relu", {2})}};  // the order of a sum is no matter
+  EXPECT_EQ(make_functor(sum).name, "add_relu");
+  EXPECT_EQ(make_functor(sum).text, make_functor(ScalarProgram{2, {step("add", {0, 1}), step("relu", {2})}}).text);
   EXPECT_EQ(make_functor(ScalarProgram{2, {number(1e-5), step("add", {0, 2}), step("rsqrt", {3}), step("mul", {1, 4})}}).name,
             "add_x_1em05_rsqrt_r_mul_y_r");
   EXPECT_EQ(make_functor(ScalarProgram{1, {step("tanh", {0}), step("relu", {0}), step("add", {1, 2})}}).name, "tanh_x_relu_x_add_r1_r");
   ScalarProgram longer{1, {step("relu", {0})}};
   for (int i = 0; i < 40; ++i) longer.steps.push_back(step("add", {i + 1, 0}));
   EXPECT_LE(make_functor(longer).name.size(), 60u);
+}
+
+TEST(Functor, GradientsOfKnownOperatorsAreCalledThat) {
+  const auto number = [](double value) { return step("full", {}, {{"value", value}}); };
+  const auto flag = [](const char* op, std::vector<std::int32_t> arguments) { return step(op, std::move(arguments), {}, DType::boolean); };
+  // x y (z (1 - z)): x y is what comes in.
+  const ScalarProgram sigmoid{3, {step("mul", {0, 1}), number(1), step("sub", {4, 2}), step("mul", {2, 5}), step("mul", {3, 6})}};
+  EXPECT_EQ(make_functor(sigmoid).name, "mul_sigmoid_gradient");
+  EXPECT_EQ(title(sigmoid), "mul + sigmoid_gradient");
+  const ScalarProgram tanh{2, {step("mul", {1, 1}), number(1), step("sub", {3, 2}), step("mul", {0, 4})}};
+  EXPECT_EQ(make_functor(tanh).name, "tanh_gradient");
+  const auto hardtanh = [&](std::int32_t g, std::int32_t y) {
+    return ScalarProgram{2, {number(0), number(6), flag("gt", {y, 2}), flag("lt", {y, 3}), flag("logical_and", {4, 5}), step("where", {6, g, 2})}};
+  };
+  EXPECT_EQ(make_functor(hardtanh(0, 1)).name, "hardtanh_gradient_0_6");
+  EXPECT_EQ(make_functor(hardtanh(1, 0)).name, "hardtanh_gradient_y_x_0_6");
+  // Other steps, another order of them, or a result that is read again: none of these.
+  EXPECT_EQ(make_functor(ScalarProgram{2, {number(2), step("sub", {2, 1}), step("mul", {1, 3}), step("mul", {0, 4})}}).name,
+            "sub_2_y_mul_y_r_mul_x_r");
+  EXPECT_EQ(make_functor(ScalarProgram{2, {number(1), step("sub", {2, 1}), step("mul", {1, 3}), step("mul", {4, 0})}}).name,
+            "sub_1_y_mul_y_r_mul_r_x");
+  EXPECT_EQ(make_functor(ScalarProgram{2, {number(1), step("sub", {2, 1}), step("mul", {1, 3}), step("mul", {0, 4}), step("add", {5, 3})}}).name,
+            "sub_1_y_mul_y_r_mul_x_r_add_r_r1");
 }
 
 TEST(Functor, OtherWiringIsAnotherName) {

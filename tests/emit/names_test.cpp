@@ -7,7 +7,10 @@
 #include <cctype>
 #include <regex>
 #include <set>
+#include <sstream>
+#include <string>
 
+#include "codegen/emit/embedded.h"
 #include "codegen/emit/project.h"
 #include "codegen/emit/render.h"
 #include "ir/diagnostic.h"
@@ -43,6 +46,12 @@ TEST(Names, PathsBecomeIdentifiers) {
        "gr_e"},
       {"grad(model.hidden.linear).linear_backward_input", "hidden_linear_backward_input"},
       {"grad(model.hidden.linear).mul", "hidden_linear_backward_mul"},
+      {"grad(model.hidden.linear_2).linear_backward_input", "hidden_linear_2_backward_input"},
+      {"grad(model.a.log).log_softmax_backward", "a_log_backward_log_softmax_backward"},
+      {"grad(model.drop.dropout).dropout", "drop_dropout_backward"},
+      {"grad(model.a.matmul_3).matmul_2", "a_matmul_3_backward_2"},
+      {"grad(model.a.conv2d).conv2d", "a_conv2d_backward"},
+      {"grad(model.a.add)_2", "a_add_gradient_2"},
       {"grad(grad(model.a).b).c", "a_backward_b_backward_c"},
       {"grad(unclosed", "grad_unclosed"},
       {"grad(model.a)", "a_gradient"},
@@ -183,6 +192,31 @@ TEST(Names, OrdinaryNetworksNeedNoDigests) {
   EXPECT_EQ(digested(models::MLP(12, {5}), {Dim("batch", 4), 12}), std::set<std::string>());
 }
 
+/// A grouped convolution, a dropout, and a part of the channels.
+struct Parts : nn::Module<Parts> {
+  nn::Conv2d conv = child("conv", nn::Conv2d(4, 8, 3, {.groups = 2}));
+  nn::Dropout drop = child("drop", nn::Dropout(0.25));
+  nn::Linear head = child("head", nn::Linear(4, 3));
+  Tensor forward(Tensor x) { return head(narrow(drop(mean(conv(x), {2, 3})), 1, 2, 4)); }
+};
+
+TEST(Comments, SayWhatShapesLeaveOpen) {
+  Train<Parts> graph(Parts{});
+  graph.compile(spec({2, 4, 8, 8}, "images"), spec({2}, i64, "labels"));
+  const std::string text = render_project(graph.graph(), {.format = false}).at("model.cpp");
+  for (const char* comment : {"// conv2d 4->8, 3x3, 2 groups + bias ", "// dropout 0.25 ", "// slice dim 1, 2:6 "})
+    EXPECT_NE(text.find(comment), std::string::npos) << comment << text;
+}
+
+TEST(Configs, FieldsFillTheirLines) {
+  Train<models::LeNet> graph(models::LeNet{});
+  graph.compile(spec({4, 1, 28, 28}, "images"), spec({4}, i64, "labels"));
+  const std::string text = render_project(graph.graph(), {.format = false}).at("configs.h");
+  EXPECT_NE(text.find("{\n    .batch = 4, .in_height = 28, .in_width = 28, .in_channels = 1, "), std::string::npos) << text;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) EXPECT_LE(line.size(), 140u) << line;
+}
+
 TEST(Names, WhatOrdinaryPathsClashOverIsSpelledOut) {
   const Names names({"grad(model.a.mul).add", "model.a.mul.backward.add"}, "model");
   EXPECT_EQ(names["grad(model.a.mul).add"], "gradient_of_a_mul_add");
@@ -240,6 +274,16 @@ TEST(Render, UnknownVariablesAreErrors) {
   EXPECT_EQ(render_text("{% for v in list %}\n@{ v }@\n{% endfor %}\n", {{"list", {"p", "q"}}}), "p\nq\n");
   EXPECT_THROW(render_text("@{ missing }@", {{"x", "1"}}), InternalError);
   EXPECT_THROW(render_text("{% if missing %}x{% endif %}", nlohmann::json::object()), InternalError);
+}
+
+TEST(Render, TemplatesLoseNoBlanks) {
+  // What is blank behind a statement is not copied: text on the same line must not begin with it.
+  static const std::regex lost("\\S.*%\\} +\\S");
+  for (const EmbeddedFile& file : embedded_files()) {
+    if (!file.path.starts_with("templates/")) continue;
+    std::istringstream in{std::string(file.text)};
+    for (std::string line; std::getline(in, line);) EXPECT_FALSE(std::regex_search(line, lost)) << file.path << ": " << line;
+  }
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <functional>
 #include <random>
@@ -191,6 +192,24 @@ TEST(Plan, ABetterOrderIsFound) {
   b.graph.outputs = {b.call(kPlain, small)};
   const Plan plan = b.plan();
   EXPECT_LT(plan.arena_bytes, 2 * 40064);
+}
+
+TEST(Plan, WhatReplacesItsInputStaysWhereTheProgramHasIt) {
+  // Another order saves memory, but not by computing `slope`, in the place of `kept`, before its time.
+  Builder b;
+  const ValueId x = b.graph.add_input("x", floats(16));
+  const ValueId kept = b.resize({x}, 10000);
+  std::vector<ValueId> large, small;
+  for (int i = 0; i < 8; ++i) large.push_back(b.resize({x}, 10000));
+  for (const ValueId v : large) small.push_back(b.resize({v}, 16));
+  const ValueId sum = b.call(kPlain, small), slope = b.call(kInPlace, {kept});
+  b.graph.outputs = {b.resize({slope, sum}, 16)};
+  const Plan plan = b.plan();
+  EXPECT_LT(plan.arena_bytes, 3 * 40064);
+  std::vector<ValueId> order;
+  for (const Step& step : plan.steps) order.push_back(b.graph.nodes[static_cast<std::size_t>(step.node)].outputs[0]);
+  EXPECT_LT(std::find(order.begin(), order.end(), sum), std::find(order.begin(), order.end(), slope));
+  EXPECT_EQ(place(plan, slope).buffer, place(plan, kept).buffer);
 }
 
 TEST(Plan, GradientsOfParametersHaveTheirOwnHome) {

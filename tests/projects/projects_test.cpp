@@ -211,7 +211,7 @@ TEST_F(Projects, BadCommandLines) {
                                                                  {{"--lr", "inf"}, 2, "--lr"},
                                                                  {{"--lr", "-0.1"}, 2, "--lr"},
                                                                  {{"--lr", "1e400"}, 2, "--lr"},
-                                                                 {{"--batch", "9"}, 2, "--batch: expected a whole number from 8 to 8"},
+                                                                 {{"--batch", "9"}, 2, "--batch: expected 8, which is fixed"},
                                                                  {{"--threads", "5000"}, 2, "--threads"},
                                                                  {{"--shuffle=maybe"}, 2, "--shuffle: expected no value"},
                                                                  {{"stray"}, 2, "expected options"},

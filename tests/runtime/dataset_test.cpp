@@ -333,7 +333,7 @@ TEST(Batch, Converts) {
   EXPECT_ERROR(convert("|i1", from_hex("ff"), input(DType::u8, 1)), "from 0 to 255, found -1");
   EXPECT_ERROR(convert("<f4", little_endian(1.0F), input(DType::i64, 1)), "integers for the model's input \"x\", i64, found f32");
   EXPECT_ERROR(convert("<f4", little_endian(1.0F), input(DType::f32, 1), {{0.5}, {}}), "8-bit images");
-  EXPECT_ERROR(convert("|u1", from_hex("00ff"), input(DType::f32, 2), {{0.5, 0.5}, {}}), "--mean: expected one number or 1, found 2");
+  EXPECT_ERROR(convert("|u1", from_hex("00ff"), input(DType::f32, 2), {{0.5, 0.5}, {}}), "--mean: expected one number, found 2");
   EXPECT_ERROR(convert("|u1", from_hex("00ff"), input(DType::f32, 2), {{}, {0}}), "--std: expected numbers above 0");
 }
 
@@ -356,7 +356,7 @@ TEST(Batch, NormalisesByChannelAndMatchesFields) {
   const auto* images = static_cast<const float*>(batch.pointers()[1]);
   EXPECT_EQ((std::vector<float>(images + 6, images + 12)), (std::vector<float>{0, 1, -1, 1, -0.5, 0}));
   EXPECT_EQ(static_cast<const float*>(batch.pointers()[2])[1], 2.0F);
-  EXPECT_EQ(source.bindings()[1], "images f32[3,1,2] from u8[3,1,2] / 255");
+  EXPECT_EQ(source.bindings()[1], "images f32[3,1,2] from u8[3,1,2] / 255, mean 0,0.5,1, std 1,0.5,2");
 
   std::vector<TensorDescription> wrong = inputs;
   wrong[1].shape = {2, 3, 2, 2};
@@ -382,7 +382,7 @@ TEST(Batch, NamesWhatIsToBlame) {
   for (const Normalization& chosen : {Normalization{{}, {0.0}}, Normalization{{1, 2, 3}, {}}, Normalization{{}, {1, 2}}})
     EXPECT_THROW(BatchSource(good, inputs, chosen), UsageError);
   EXPECT_ERROR(BatchSource(good, inputs, {{}, {0.0}}), "--std: expected numbers above 0, found 0");
-  EXPECT_ERROR(BatchSource(good, inputs, {{1, 2, 3}, {}}), "--mean: expected one number or 1, found 3");
+  EXPECT_ERROR(BatchSource(good, inputs, {{1, 2, 3}, {}}), "--mean: expected one number, found 3");
 }
 
 TEST(Half, RoundsToNearestEven) {

@@ -396,6 +396,7 @@ TEST_F(Training, RefusesMistakes) {
       {{"--data", folder_ / "nothing,nor this"}, 1, "cannot open"},
       {{"--resume", "--out", folder_ / "void"}, 1, "a checkpoint to resume from"},
       {{"--resume", "--out", ""}, 2, "--resume"},
+      {{"--bench", "2", "--weights", "nope.safetensors"}, 1, "--weights: expected \"nope.safetensors\" beside the program"},
       {{"--resume="}, 2, "--resume: expected the path of a checkpoint"},
       {{"--resume", "", "--overwrite"}, 2, "--resume: expected the path of a checkpoint"},
       // What a wrong command line would overwrite is still there afterwards.

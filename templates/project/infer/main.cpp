@@ -8,12 +8,14 @@
 
 namespace {
 
+namespace runtime = graven::runtime;
+
 using graven::runtime::DType;
 
-class Program final : public graven::runtime::InferenceModel {
+class Program final : public runtime::InferenceModel {
  public:
-  const graven::runtime::InferenceDescription& description() const override {
-    static const graven::runtime::InferenceDescription text{
+  const runtime::InferenceDescription& description() const override {
+    static const runtime::InferenceDescription text{
         .name = @{ name_literal }@,
         .inputs = {
 {% for input in inputs %}
@@ -44,7 +46,7 @@ class Program final : public graven::runtime::InferenceModel {
     model_ = std::make_unique<@{ namespace }@::Model>(std::make_shared<const @{ namespace }@::Weights>(weights), threads);
   }
 {% endif %}
-  void forward(const void* const* inputs, [[maybe_unused]] std::int64_t batch, void* const* outputs) override {
+  void forward(const void* const* inputs, std::int64_t@{ batch_if_passed }@, void* const* outputs) override {
     model_->forward(@{ erased_arguments }@, @{ erased_outputs }@);
   }
 
@@ -56,5 +58,5 @@ class Program final : public graven::runtime::InferenceModel {
 
 int main(int argc, char** argv) {
   Program program;
-  return graven::runtime::infer_main(argc, argv, program, {.weights = "weights.safetensors", @{ threads_default }@.mean = {@{ mean }@}, .std = {@{ std }@}});
+  return runtime::infer_main(argc, argv, program, {.weights = "weights.safetensors", @{ threads_default }@.mean = {@{ mean }@}, .std = {@{ std }@}});
 }

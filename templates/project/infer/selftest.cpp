@@ -17,15 +17,17 @@
 {% if recorded %}
 namespace {
 
+namespace runtime = graven::runtime;
+
 /// The difference that rounding alone may make: @{ rounding_in_words }@ of the tensor's largest recorded number, so that small numbers are tested as
 /// strictly as large ones.
-double allowance(const graven::runtime::Comparison& comparison, const std::string& name, graven::runtime::DType dtype,
-                 const graven::runtime::Dims& shape) {
-  const std::int64_t n = graven::runtime::count_of(shape);
-  std::vector<std::byte> recorded(static_cast<std::size_t>(n) * graven::runtime::size_of(dtype));
+double allowance(const runtime::Comparison& comparison, const std::string& name, runtime::DType dtype,
+                 const runtime::Dims& shape) {
+  const std::int64_t n = runtime::count_of(shape);
+  std::vector<std::byte> recorded(static_cast<std::size_t>(n) * runtime::size_of(dtype));
   comparison.load(name.c_str(), recorded.data(), dtype, shape);
   double largest = 0;
-  for (std::int64_t i = 0; i < n; ++i) largest = std::fmax(largest, std::fabs(graven::runtime::number_at(dtype, recorded.data(), i)));
+  for (std::int64_t i = 0; i < n; ++i) largest = std::fmax(largest, std::fabs(runtime::number_at(dtype, recorded.data(), i)));
   return @{ rounding }@ * largest;
 }
 
@@ -35,7 +37,7 @@ double allowance(const graven::runtime::Comparison& comparison, const std::strin
 int main() {
   using graven::runtime::DType;
   try {
-    @{ namespace }@::Model model(std::make_shared<const @{ namespace }@::Weights>({% if has_weights %}graven::runtime::find_beside_program("weights.safetensors"){% else %}""{% endif %}));
+    @{ namespace }@::Model model(std::make_shared<const @{ namespace }@::Weights>({% if has_weights %}runtime::find_beside_program("weights.safetensors"){% else %}""{% endif %}));
 {% for input in inputs %}
     alignas(64) static @{ input.public_type }@ @{ input.member }@[@{ input.storage }@];
 {% endfor %}
@@ -46,7 +48,7 @@ int main() {
     const std::int64_t @{ symbol.identifier }@ = @{ symbol.maximum }@;
 {% endfor %}
 {% if recorded %}
-    graven::runtime::Comparison comparison(graven::runtime::find_beside_program("selftest.safetensors"));
+    runtime::Comparison comparison(runtime::find_beside_program("selftest.safetensors"));
 {% for input in inputs %}
     comparison.load("input.@{ input.member }@", @{ input.member }@, DType::@{ input.element }@, {@{ input.maxima }@});
 {% endfor %}

@@ -12,20 +12,24 @@
 
 namespace {
 
+namespace runtime = graven::runtime;
+
 using graven::runtime::DType;
+{% if has_schedule %}
 using graven::runtime::Schedule;
+{% endif %}
 using graven::runtime::Variable;
 
 std::vector<Variable> variables(const std::vector<@{ namespace }@::Tensor>& tensors) {
   std::vector<Variable> list;
-  for (const auto& t : tensors) list.push_back({t.path, graven::runtime::dtype_named(t.dtype).value(), t.shape, t.data});
+  for (const auto& t : tensors) list.push_back({t.path, runtime::dtype_named(t.dtype).value(), t.shape, t.data});
   return list;
 }
 
-class Program final : public graven::runtime::TrainableModel {
+class Program final : public runtime::TrainableModel {
  public:
-  const graven::runtime::TrainingDescription& description() const override {
-    static const graven::runtime::TrainingDescription text{
+  const runtime::TrainingDescription& description() const override {
+    static const runtime::TrainingDescription text{
         .name = @{ name_literal }@,
         .loss = @{ loss_literal }@,
         .inputs = {
@@ -62,7 +66,7 @@ class Program final : public graven::runtime::TrainableModel {
 {% endif %}
   std::vector<Variable> weights() override { return variables(model_->parameters()); }
   std::vector<Variable> states() override { return variables(model_->states()); }
-  double step(const void* const* inputs, [[maybe_unused]] std::int64_t batch, const graven::runtime::StepNumbers& numbers) override {
+  double step(const void* const* inputs, std::int64_t@{ batch_if_passed }@, const runtime::StepNumbers& numbers) override {
     @{ namespace }@::Hyper hyper;
 {% if group_count != "0" %}
     std::memcpy(hyper.learning_rates, numbers.learning_rates, sizeof hyper.learning_rates);
@@ -72,18 +76,18 @@ class Program final : public graven::runtime::TrainableModel {
     return model_->step(@{ erased_arguments }@, hyper);
   }
 {% if has_evaluation == "true" %}
-  graven::runtime::Evaluation evaluate(const void* const* inputs, std::int64_t batch, [[maybe_unused]] std::int64_t count) override {
+  runtime::Evaluation evaluate(const void* const* inputs, std::int64_t batch, std::int64_t@{ count_if_used }@) override {
     const double loss = model_->evaluate(@{ erased_arguments }@);
 {% if loss_is_sum %}
-    graven::runtime::Evaluation sums{.loss_sum = loss, .samples = batch};  // the loss is a sum over the samples
+    runtime::Evaluation sums{.loss_sum = loss, .samples = batch};  // the loss is a sum over the samples
 {% else %}
-    graven::runtime::Evaluation sums{.loss_sum = loss * static_cast<double>(batch), .samples = batch};  // the loss is a mean over the samples
+    runtime::Evaluation sums{.loss_sum = loss * static_cast<double>(batch), .samples = batch};  // the loss is a mean over the samples
 {% endif %}
 {% if has_accuracy == "true" %}
     const auto scores = model_->scores();
     const auto* score = static_cast<const @{ score_type }@*>(scores.data);  // [rows, classes]
     const auto* labels = static_cast<const @{ label_type }@*>(inputs[@{ label_input }@]);
-    for (std::int64_t row = 0; row < count{% if rows_per_sample != "1" %} * @{ rows_per_sample }@{% endif %}; ++row, score += @{ classes }@) {
+    for (std::int64_t row = 0; row < count@{ times_rows_per_sample }@; ++row, score += @{ classes }@) {
       if (labels[row] < 0 || labels[row] >= @{ classes }@) continue;  // ignored by the loss as well
       std::int64_t best = 0;
       for (std::int64_t c = 1; c < @{ classes }@; ++c)
@@ -95,7 +99,7 @@ class Program final : public graven::runtime::TrainableModel {
     return sums;
   }
 {% else %}
-  graven::runtime::Evaluation evaluate(const void* const*, std::int64_t, std::int64_t) override {
+  runtime::Evaluation evaluate(const void* const*, std::int64_t, std::int64_t) override {
     throw std::logic_error("the program has no evaluation, and says so in its description");
   }
 {% endif %}
@@ -108,7 +112,7 @@ class Program final : public graven::runtime::TrainableModel {
 
 int main(int argc, char** argv) {
   Program program;
-  return graven::runtime::train_main(argc, argv, program,
+  return runtime::train_main(argc, argv, program,
                                      {.data = @{ data_literal }@,
                                       .test_data = @{ test_data_literal }@,
                                       .epochs = @{ epochs }@,

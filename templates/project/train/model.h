@@ -84,7 +84,11 @@ class Model {
 {% endif %}
   double forward(@{ parameters }@{% if random %}, const Hyper& hyper = {}{% endif %});
 {% if not updates_in_backward %}
-  /// The gradients of the loss, after forward() with the same inputs{% if random %} and the same seed and step: masks are drawn again{% endif %}.
+{% if random %}
+  /// The gradients of the loss, after forward() with the same inputs, seed and step: masks are drawn again.
+{% else %}
+  /// The gradients of the loss, after forward() with the same inputs.
+{% endif %}
   void backward(@{ parameters }@{% if random %}, const Hyper& hyper = {}{% endif %});
   /// Changes the parameters by their gradients, after backward().
   void update(const Hyper& hyper);

@@ -20,33 +20,35 @@
 
 namespace {
 
+namespace runtime = graven::runtime;
+
 {% if recorded %}
 /// The tensor's largest recorded number.
-double largest(const graven::runtime::Comparison& comparison, const std::string& name, graven::runtime::DType dtype,
-               const graven::runtime::Dims& shape) {
-  const std::int64_t n = graven::runtime::count_of(shape);
-  std::vector<std::byte> recorded(static_cast<std::size_t>(n) * graven::runtime::size_of(dtype));
+double largest(const runtime::Comparison& comparison, const std::string& name, runtime::DType dtype,
+               const runtime::Dims& shape) {
+  const std::int64_t n = runtime::count_of(shape);
+  std::vector<std::byte> recorded(static_cast<std::size_t>(n) * runtime::size_of(dtype));
   comparison.load(name.c_str(), recorded.data(), dtype, shape);
   double largest = 0;
-  for (std::int64_t i = 0; i < n; ++i) largest = std::fmax(largest, std::fabs(graven::runtime::number_at(dtype, recorded.data(), i)));
+  for (std::int64_t i = 0; i < n; ++i) largest = std::fmax(largest, std::fabs(runtime::number_at(dtype, recorded.data(), i)));
   return largest;
 }
 
 /// The difference that rounding alone may make: @{ rounding_in_words }@ of the tensor's largest recorded number, so that small numbers are tested as
 /// strictly as large ones. A tensor that is nothing beside `all` of its kind, such as the gradient of a bias before a batch norm, is what rounding left
 /// of terms that cancel each other: there it is a share of those.
-double allowance(const graven::runtime::Comparison& comparison, const std::string& name, graven::runtime::DType dtype,
-                 const graven::runtime::Dims& shape, double all = 0) {
+double allowance(const runtime::Comparison& comparison, const std::string& name, runtime::DType dtype,
+                 const runtime::Dims& shape, double all = 0) {
   const double own = largest(comparison, name, dtype, shape);
   return @{ rounding }@ * (own > 1e-12 * all ? own : all);
 }
 
 {% endif %}
-graven::runtime::DType dtype_of(const @{ namespace }@::Tensor& tensor) { return graven::runtime::dtype_named(tensor.dtype).value(); }
+runtime::DType dtype_of(const @{ namespace }@::Tensor& tensor) { return runtime::dtype_named(tensor.dtype).value(); }
 {% if recorded %}
 
 /// The largest recorded number of all tensors of a kind.
-double largest_of_all(const graven::runtime::Comparison& comparison, const std::string& kind, const std::vector<@{ namespace }@::Tensor>& tensors) {
+double largest_of_all(const runtime::Comparison& comparison, const std::string& kind, const std::vector<@{ namespace }@::Tensor>& tensors) {
   double all = 0;
   for (const auto& t : tensors)
     if (comparison.has(kind + t.path)) all = std::fmax(all, largest(comparison, kind + t.path, dtype_of(t), t.shape));
@@ -55,9 +57,9 @@ double largest_of_all(const graven::runtime::Comparison& comparison, const std::
 {% endif %}
 
 std::vector<char> bytes(const @{ namespace }@::Tensor& tensor) {
-  const auto count = static_cast<std::size_t>(graven::runtime::count_of(tensor.shape));
+  const auto count = static_cast<std::size_t>(runtime::count_of(tensor.shape));
   const char* const data = static_cast<const char*>(tensor.data);
-  return {data, data + count * graven::runtime::size_of(dtype_of(tensor))};
+  return {data, data + count * runtime::size_of(dtype_of(tensor))};
 }
 
 }  // namespace
@@ -72,15 +74,15 @@ int main() {
 {% for symbol in symbols %}
     const std::int64_t @{ symbol.identifier }@ = @{ symbol.maximum }@;
 {% endfor %}
-    model.load(graven::runtime::find_beside_program("weights.safetensors"));
+    model.load(runtime::find_beside_program("weights.safetensors"));
 {% if recorded %}
-    graven::runtime::Comparison comparison(graven::runtime::find_beside_program("selftest.safetensors"));
+    runtime::Comparison comparison(runtime::find_beside_program("selftest.safetensors"));
 {% for input in inputs %}
     comparison.load("input.@{ input.member }@", @{ input.member }@, DType::@{ input.element }@, {@{ input.maxima }@});
 {% endfor %}
 {% endif %}
 {% if recorded and evaluates_apart %}
-    // First of all: a step writes running statistics.
+    // First of all: a step changes what an evaluation reads.
     const float evaluated = static_cast<float>(model.evaluate(@{ argument_names }@));
     comparison.check("evaluation.loss", &evaluated, DType::f32, {}, @{ tolerance }@, 1e-6);
 {% for output in scores %}
@@ -117,8 +119,8 @@ int main() {
       const auto* const then = reinterpret_cast<const std::byte*>(old.data());
       std::vector<char> change(old.size());
       double parameter = 0;  // its largest element, whose rounding the difference has in it
-      for (std::size_t i = 0; i < old.size() / graven::runtime::size_of(dtype); ++i) {
-        const double a = graven::runtime::number_at(dtype, now, static_cast<std::int64_t>(i)), b = graven::runtime::number_at(dtype, then, static_cast<std::int64_t>(i));
+      for (std::size_t i = 0; i < old.size() / runtime::size_of(dtype); ++i) {
+        const double a = runtime::number_at(dtype, now, static_cast<std::int64_t>(i)), b = runtime::number_at(dtype, then, static_cast<std::int64_t>(i));
         parameter = std::fmax(parameter, std::fmax(std::fabs(a), std::fabs(b)));
         const float narrow = static_cast<float>(a - b);
         if (dtype == DType::f64) {
@@ -136,7 +138,7 @@ int main() {
     }
 {% endif %}
     @{ namespace }@::Model other;
-    other.load(graven::runtime::find_beside_program("weights.safetensors"));
+    other.load(runtime::find_beside_program("weights.safetensors"));
     other.forward(@{ argument_names }@);
     other.step(@{ argument_names }@, hyper);
     const auto agree = [&](const std::vector<@{ namespace }@::Tensor>& a, const std::vector<@{ namespace }@::Tensor>& b) {

@@ -8,12 +8,14 @@
 
 namespace {
 
+namespace runtime = graven::runtime;
+
 using graven::runtime::DType;
 
-class Program final : public graven::runtime::InferenceModel {
+class Program final : public runtime::InferenceModel {
  public:
-  const graven::runtime::InferenceDescription& description() const override {
-    static const graven::runtime::InferenceDescription text{
+  const runtime::InferenceDescription& description() const override {
+    static const runtime::InferenceDescription text{
         .name = "my_linear",
         .inputs =
             {
@@ -33,7 +35,7 @@ class Program final : public graven::runtime::InferenceModel {
   void start(int threads, const std::string& weights) override {
     model_ = std::make_unique<my_linear::Model>(std::make_shared<const my_linear::Weights>(weights), threads);
   }
-  void forward(const void* const* inputs, [[maybe_unused]] std::int64_t batch, void* const* outputs) override {
+  void forward(const void* const* inputs, std::int64_t batch, void* const* outputs) override {
     model_->forward(static_cast<const float*>(inputs[0]), batch, static_cast<float*>(outputs[0]));
   }
 
@@ -45,5 +47,5 @@ class Program final : public graven::runtime::InferenceModel {
 
 int main(int argc, char** argv) {
   Program program;
-  return graven::runtime::infer_main(argc, argv, program, {.weights = "weights.safetensors", .mean = {}, .std = {}});
+  return runtime::infer_main(argc, argv, program, {.weights = "weights.safetensors", .mean = {}, .std = {}});
 }

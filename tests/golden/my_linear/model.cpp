@@ -11,7 +11,7 @@ inline namespace GRAVEN_LEVEL_NAMESPACE {
 // ==== prepare: 2 calls, once after the weights were loaded =========================================================
 void Calls::prepare() const {
   // ---- model --------------------------------------------------------------------------------------------------------
-  // permute                                            f32[4,3] -> f32[3,4]                                    my_linear.cpp:9
+  // permute 1,0                                        f32[4,3] -> f32[3,4]                                    my_linear.cpp:9
   strided_copy(threads, config::weight_transposed, prepared.weight_transposed, param.weight);
   // pack_linear_weight                                 f32[3,4] -> f32[1,4,16]                                 my_linear.cpp:9
   pack_linear_weight(threads, config::weight_transposed_packed, prepared.weight_transposed_packed, prepared.weight_transposed);

@@ -16,15 +16,16 @@
 
 namespace {
 
+namespace runtime = graven::runtime;
+
 /// The difference that rounding alone may make: a ten-thousandth of the tensor's largest recorded number, so that small numbers are tested as
 /// strictly as large ones.
-double allowance(const graven::runtime::Comparison& comparison, const std::string& name, graven::runtime::DType dtype,
-                 const graven::runtime::Dims& shape) {
-  const std::int64_t n = graven::runtime::count_of(shape);
-  std::vector<std::byte> recorded(static_cast<std::size_t>(n) * graven::runtime::size_of(dtype));
+double allowance(const runtime::Comparison& comparison, const std::string& name, runtime::DType dtype, const runtime::Dims& shape) {
+  const std::int64_t n = runtime::count_of(shape);
+  std::vector<std::byte> recorded(static_cast<std::size_t>(n) * runtime::size_of(dtype));
   comparison.load(name.c_str(), recorded.data(), dtype, shape);
   double largest = 0;
-  for (std::int64_t i = 0; i < n; ++i) largest = std::fmax(largest, std::fabs(graven::runtime::number_at(dtype, recorded.data(), i)));
+  for (std::int64_t i = 0; i < n; ++i) largest = std::fmax(largest, std::fabs(runtime::number_at(dtype, recorded.data(), i)));
   return 1e-4 * largest;
 }
 
@@ -33,11 +34,11 @@ double allowance(const graven::runtime::Comparison& comparison, const std::strin
 int main() {
   using graven::runtime::DType;
   try {
-    my_linear::Model model(std::make_shared<const my_linear::Weights>(graven::runtime::find_beside_program("weights.safetensors")));
+    my_linear::Model model(std::make_shared<const my_linear::Weights>(runtime::find_beside_program("weights.safetensors")));
     alignas(64) static float x[32];
     alignas(64) static float output[24], output_again[24];
     const std::int64_t batch = 8;
-    graven::runtime::Comparison comparison(graven::runtime::find_beside_program("selftest.safetensors"));
+    runtime::Comparison comparison(runtime::find_beside_program("selftest.safetensors"));
     comparison.load("input.x", x, DType::f32, {8, 4});
     model.forward(x, batch, output);
     std::printf("%s, level %s\n", "my_linear", model.level());

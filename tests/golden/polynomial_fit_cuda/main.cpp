@@ -9,20 +9,21 @@
 
 namespace {
 
+namespace runtime = graven::runtime;
+
 using graven::runtime::DType;
-using graven::runtime::Schedule;
 using graven::runtime::Variable;
 
 std::vector<Variable> variables(const std::vector<polynomial_fit_cuda::Tensor>& tensors) {
   std::vector<Variable> list;
-  for (const auto& t : tensors) list.push_back({t.path, graven::runtime::dtype_named(t.dtype).value(), t.shape, t.data});
+  for (const auto& t : tensors) list.push_back({t.path, runtime::dtype_named(t.dtype).value(), t.shape, t.data});
   return list;
 }
 
-class Program final : public graven::runtime::TrainableModel {
+class Program final : public runtime::TrainableModel {
  public:
-  const graven::runtime::TrainingDescription& description() const override {
-    static const graven::runtime::TrainingDescription text{
+  const runtime::TrainingDescription& description() const override {
+    static const runtime::TrainingDescription text{
         .name = "polynomial_fit_cuda",
         .loss = "sum",
         .inputs =
@@ -51,16 +52,16 @@ class Program final : public graven::runtime::TrainableModel {
   }
   std::vector<Variable> weights() override { return variables(model_->parameters()); }
   std::vector<Variable> states() override { return variables(model_->states()); }
-  double step(const void* const* inputs, [[maybe_unused]] std::int64_t batch, const graven::runtime::StepNumbers& numbers) override {
+  double step(const void* const* inputs, std::int64_t /* batch */, const runtime::StepNumbers& numbers) override {
     polynomial_fit_cuda::Hyper hyper;
     std::memcpy(hyper.learning_rates, numbers.learning_rates, sizeof hyper.learning_rates);
     hyper.step = numbers.step;
     hyper.seed = numbers.seed;
     return model_->step(static_cast<const float*>(inputs[0]), static_cast<const float*>(inputs[1]), hyper);
   }
-  graven::runtime::Evaluation evaluate(const void* const* inputs, std::int64_t batch, [[maybe_unused]] std::int64_t count) override {
+  runtime::Evaluation evaluate(const void* const* inputs, std::int64_t batch, std::int64_t /* count */) override {
     const double loss = model_->evaluate(static_cast<const float*>(inputs[0]), static_cast<const float*>(inputs[1]));
-    graven::runtime::Evaluation sums{.loss_sum = loss, .samples = batch};  // the loss is a sum over the samples
+    runtime::Evaluation sums{.loss_sum = loss, .samples = batch};  // the loss is a sum over the samples
     return sums;
   }
 
@@ -72,6 +73,6 @@ class Program final : public graven::runtime::TrainableModel {
 
 int main(int argc, char** argv) {
   Program program;
-  return graven::runtime::train_main(argc, argv, program,
-                                     {.data = "", .test_data = "", .epochs = 1, .seed = 0, .shuffle = true, .mean = {}, .std = {}});
+  return runtime::train_main(argc, argv, program,
+                             {.data = "", .test_data = "", .epochs = 1, .seed = 0, .shuffle = true, .mean = {}, .std = {}});
 }

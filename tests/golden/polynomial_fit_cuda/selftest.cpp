@@ -15,30 +15,31 @@
 
 namespace {
 
+namespace runtime = graven::runtime;
+
 /// The tensor's largest recorded number.
-double largest(const graven::runtime::Comparison& comparison, const std::string& name, graven::runtime::DType dtype,
-               const graven::runtime::Dims& shape) {
-  const std::int64_t n = graven::runtime::count_of(shape);
-  std::vector<std::byte> recorded(static_cast<std::size_t>(n) * graven::runtime::size_of(dtype));
+double largest(const runtime::Comparison& comparison, const std::string& name, runtime::DType dtype, const runtime::Dims& shape) {
+  const std::int64_t n = runtime::count_of(shape);
+  std::vector<std::byte> recorded(static_cast<std::size_t>(n) * runtime::size_of(dtype));
   comparison.load(name.c_str(), recorded.data(), dtype, shape);
   double largest = 0;
-  for (std::int64_t i = 0; i < n; ++i) largest = std::fmax(largest, std::fabs(graven::runtime::number_at(dtype, recorded.data(), i)));
+  for (std::int64_t i = 0; i < n; ++i) largest = std::fmax(largest, std::fabs(runtime::number_at(dtype, recorded.data(), i)));
   return largest;
 }
 
 /// The difference that rounding alone may make: a ten-thousandth of the tensor's largest recorded number, so that small numbers are tested as
 /// strictly as large ones. A tensor that is nothing beside `all` of its kind, such as the gradient of a bias before a batch norm, is what rounding left
 /// of terms that cancel each other: there it is a share of those.
-double allowance(const graven::runtime::Comparison& comparison, const std::string& name, graven::runtime::DType dtype,
-                 const graven::runtime::Dims& shape, double all = 0) {
+double allowance(const runtime::Comparison& comparison, const std::string& name, runtime::DType dtype, const runtime::Dims& shape,
+                 double all = 0) {
   const double own = largest(comparison, name, dtype, shape);
   return 1e-4 * (own > 1e-12 * all ? own : all);
 }
 
-graven::runtime::DType dtype_of(const polynomial_fit_cuda::Tensor& tensor) { return graven::runtime::dtype_named(tensor.dtype).value(); }
+runtime::DType dtype_of(const polynomial_fit_cuda::Tensor& tensor) { return runtime::dtype_named(tensor.dtype).value(); }
 
 /// The largest recorded number of all tensors of a kind.
-double largest_of_all(const graven::runtime::Comparison& comparison, const std::string& kind,
+double largest_of_all(const runtime::Comparison& comparison, const std::string& kind,
                       const std::vector<polynomial_fit_cuda::Tensor>& tensors) {
   double all = 0;
   for (const auto& t : tensors)
@@ -47,9 +48,9 @@ double largest_of_all(const graven::runtime::Comparison& comparison, const std::
 }
 
 std::vector<char> bytes(const polynomial_fit_cuda::Tensor& tensor) {
-  const auto count = static_cast<std::size_t>(graven::runtime::count_of(tensor.shape));
+  const auto count = static_cast<std::size_t>(runtime::count_of(tensor.shape));
   const char* const data = static_cast<const char*>(tensor.data);
-  return {data, data + count * graven::runtime::size_of(dtype_of(tensor))};
+  return {data, data + count * runtime::size_of(dtype_of(tensor))};
 }
 
 }  // namespace
@@ -60,8 +61,8 @@ int main() {
     polynomial_fit_cuda::Model model;
     alignas(64) static float x[6000];
     alignas(64) static float y[2000];
-    model.load(graven::runtime::find_beside_program("weights.safetensors"));
-    graven::runtime::Comparison comparison(graven::runtime::find_beside_program("selftest.safetensors"));
+    model.load(runtime::find_beside_program("weights.safetensors"));
+    runtime::Comparison comparison(runtime::find_beside_program("selftest.safetensors"));
     comparison.load("input.x", x, DType::f32, {2000, 3});
     comparison.load("input.y", y, DType::f32, {2000});
     const double loss = model.forward(x, y);
