@@ -118,6 +118,10 @@ Tensor Tensor::index_select(std::int64_t d, const Tensor& index, Location where)
 Tensor Tensor::index_add(std::int64_t d, const Tensor& index, const Tensor& source, double alpha, Location where) const {
   return graven::index_add(Operand(*this, where), d, index, source, alpha);
 }
+Tensor Tensor::scatter_reduce(std::int64_t d, const Tensor& index, const Tensor& source, std::string_view reduce, bool include_self,
+                              Location where) const {
+  return graven::scatter_reduce(Operand(*this, where), d, index, source, reduce, include_self);
+}
 Tensor Tensor::take_along_dim(const Tensor& indices, std::int64_t d, Location where) const {
   return graven::take_along_dim(Operand(*this, where), indices, d);
 }

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
 #include "frontend/dispatch.h"
+#include "frontend/functional/at.h"
 #include "graven/functional.h"
 
 namespace graven {
@@ -35,6 +38,12 @@ Tensor cut_to(const char* function, const Tensor& source, const Tensor& index, L
     cut = cut.slice(static_cast<std::int64_t>(d), 0, index.shape()[d].value(), 1, where);
   }
   return cut;
+}
+
+/// Positions that count from the end where negative, counted from the start.
+Tensor from_start(const Tensor& at, std::int64_t size, Location where) {
+  return graven::where(Operand(lt(Operand(at, where), Operand(0, where)), where), Operand(add(Operand(at, where), Operand(size, where)), where),
+                       Operand(at, where));
 }
 
 }  // namespace
@@ -101,9 +110,7 @@ Tensor index(const Operand& x, std::int64_t dim, const Tensor& positions) {
   const std::int64_t d = checked_dim("index", dim, t, where);
   Tensor at = checked_index("index", positions, where);
   const Shape wanted = at.shape();
-  at = at.reshape({wanted.numel()}, where);
-  at = graven::where(Operand(lt(Operand(at, where), Operand(0, where)), where), Operand(add(Operand(at, where), Operand(t.size(d), where)), where),
-                     Operand(at, where));
+  at = from_start(at.reshape({wanted.numel()}, where), t.size(d), where);
   const Tensor picked = apply("index_select", {t, at}, {{"dim", d}}, where);
   Shape shape;
   for (std::int64_t k = 0; k < t.dim(); ++k) {
@@ -139,6 +146,108 @@ Tensor take_along_dim(const Operand& x, const Tensor& indices, std::int64_t dim)
   t = t.expand(Shape(wide), where);
   at = at.expand(Shape(indexed), where);
   return apply("gather", {t, at}, {{"dim", static_cast<std::int64_t>(d)}}, where);
+}
+
+// ---- scatter_reduce -------------------------------------------------------------------------------------------------------------------
+
+namespace {
+
+/// Elements of x[..., n, ...] along `dim`, each multiplied by those before it whose key is the same: equal keys are neighbours. In log2(n) steps,
+/// each of which reaches twice as far.
+Tensor running_products(Tensor x, const Tensor& key, std::int64_t dim, Location where) {
+  const detail::At at(where);
+  const std::int64_t n = key.size(dim);
+  for (std::int64_t step = 1; step < n; step *= 2) {
+    const Tensor same = eq(at(key.slice(dim, step, n, 1, where)), at(key.slice(dim, 0, n - step, 1, where)));
+    const Tensor before = graven::where(at(same), at(x.slice(dim, 0, n - step, 1, where)), Operand(1, where));
+    x = cat({x.slice(dim, 0, step, 1, where), at.mul(x.slice(dim, step, n, 1, where), before)}, dim, where);
+  }
+  return x;
+}
+
+/// 0 with the slope 1; also of infinity.
+Tensor nothing_of(const Tensor& x, Location where) {
+  const detail::At at(where);
+  const Tensor finite = graven::where(at(isfinite(at(x))), at(x), Operand(0, where));
+  return at.sub(finite, finite.detach(where));
+}
+
+}  // namespace
+
+Tensor scatter_reduce(const Operand& x, std::int64_t dim, const Tensor& positions, const Tensor& given, std::string_view reduce, bool include_self) {
+  const Location where = x.where();
+  const detail::At at(where);
+  const Tensor& t = x.tensor();
+  constexpr const char* kName = "scatter_reduce";
+  if (reduce != "sum" && reduce != "prod" && reduce != "mean" && reduce != "amax" && reduce != "amin")
+    fail(kName, "reduce must be sum, prod, mean, amax or amin, got '" + std::string(reduce) + "'", where);
+  const Tensor whole = checked_index(kName, positions, where);
+  if (!given.defined() || given.dtype() != t.dtype())
+    fail(kName,
+         "the source must be " + std::string(ir::name(t.dtype())) + ", as the input is, got " +
+             (given.defined() ? given.describe() : "an undefined tensor"),
+         where);
+  if (t.dtype() == DType::boolean) fail(kName, "bools cannot be reduced, got " + t.describe(), where);
+  if (reduce == "mean" && !ir::is_floating(t.dtype())) fail(kName, "the mean is of floating-point numbers, got " + t.describe(), where);
+  if (t.dim() != whole.dim())
+    fail(kName, "the index must have as many dimensions as the input, got " + whole.describe() + " and " + t.describe(), where);
+  if (t.dim() == 0) {
+    const Tensor one = scatter_reduce(at(t.reshape({1}, where)), 0, whole.reshape({1}, where), cut_to(kName, given, whole, where).reshape({1}, where),
+                                      reduce, include_self);
+    return one.reshape(Shape{}, where);
+  }
+  const std::int64_t d = checked_dim(kName, dim, t, where);
+  const Tensor& index = whole;
+  const Tensor source = cut_to(kName, given, index, where);
+  const auto added = [&](const Tensor& base, const Tensor& where_to, const Tensor& values) {
+    return apply("scatter_add", {base, where_to, values}, {{"dim", d}}, where);
+  };
+  const auto written = [&](const Tensor& base, const Tensor& where_to, const Tensor& values) {
+    return apply("scatter", {base, where_to, values}, {{"dim", d}}, where);
+  };
+  const auto each = [&](double value) { return detail::filled(index.shape(), value, t.dtype(), index, where); };
+  const auto places = [&](double value) { return detail::filled(t.shape(), value, t.dtype(), t, where); };
+  const auto gathered = [&](const Tensor& from, const Tensor& where_from) { return apply("gather", {from, where_from}, {{"dim", d}}, where); };
+
+  if (reduce == "sum" || index.shape().numel() == Dim(0)) return added(include_self ? t : written(t, index, each(0)), index, source);
+  if (reduce == "mean") {
+    const Tensor count = added(places(include_self ? 1 : 0), index, each(1));
+    const Tensor sum = added(include_self ? t : written(t, index, each(0)), index, source);
+    return at.div(sum, include_self ? count : maximum(at(count), Operand(1, where)));
+  }
+  const auto touched = [&] { return gt(at(written(places(0), index, each(1))), Operand(0, where)); };
+  if (reduce == "prod") {
+    const auto [key, order] = sort(at(index), d);
+    const Tensor products = running_products(gathered(source, order), key, d, where);
+    const std::int64_t n = index.size(d);
+    // The last one of a key has the product of all.
+    Tensor lasts = products;
+    if (n > 1) {
+      const Tensor ends = ne(at(key.slice(d, 1, n, 1, where)), at(key.slice(d, 0, n - 1, 1, where)));
+      lasts = cat({graven::where(at(ends), at(products.slice(d, 0, n - 1, 1, where)), Operand(0, where)), products.slice(d, n - 1, n, 1, where)}, d,
+                  where);
+    }
+    const Tensor factor = graven::where(at(touched()), at(added(places(0), key, lasts)), Operand(1, where));
+    return include_self ? at.mul(t, factor) : graven::where(at(touched()), at(factor), at(t));
+  }
+
+  // Written in ascending order the largest stays, and NaN, which is sorted behind all numbers. The smallest is minus the largest of the negative.
+  const bool floating = ir::is_floating(t.dtype()), smallest = reduce == "amin", negated = smallest && floating;
+  const auto turned = [&](const Tensor& v) { return negated ? neg(at(v)) : v; };
+  const Tensor own = turned(t.detach(where));
+  const auto [values, order] = sort(at(turned(source.detach(where))), d, smallest && !floating);
+  Tensor best = written(own, gathered(index, order), values);
+  if (include_self) best = smallest && !floating ? minimum(at(own), at(best)) : maximum(at(own), at(best));
+  best = turned(best);
+  if (!floating || !is_grad_enabled() || !(t.requires_grad() || source.requires_grad())) return best;
+  // To which the elements that are it add nothing, each with its share of the slope. As in PyTorch what is at a place counts as one of them, even
+  // where it is left out and its share goes to nobody.
+  const Tensor mine = eq(at(t.detach(where)), at(best)).to(t.dtype(), where);
+  const Tensor taken = include_self ? mine : graven::where(at(touched()), Operand(0, where), at(mine));
+  const Tensor theirs = eq(at(source.detach(where)), at(gathered(best, index))).to(t.dtype(), where);
+  const Tensor share = reciprocal(at(maximum(at(added(mine, index, theirs)), Operand(1, where))));
+  return at.add(best, added(at.mul(nothing_of(t, where), at.mul(taken, share)), index,
+                            at.mul(nothing_of(source, where), at.mul(theirs, gathered(share, index)))));
 }
 
 }  // namespace graven

@@ -40,5 +40,59 @@ TEST(IndexGraph, AnIndexOutOfRangeIsAnErrorAndChangesNothing) {
   EXPECT_TRUE(equal(graph.words.weight[0], before[0])) << "the padding is not trained";
 }
 
+// ---- what is made of several operators: eagerly and compiled the same results, and the same training ----
+
+struct Lookups : nn::Module<Lookups> {
+  nn::ParameterList tables = child("tables", nn::ParameterList{randn({6, 4})});
+  nn::ParameterDict sources = child("sources", nn::ParameterDict{{"rows", randn({7, 4})}});
+
+  std::vector<Tensor> forward(Tensor i) {
+    std::vector<Tensor> results;
+    const Tensor places = (i + 5).unsqueeze(1).expand({7, 4}) % 6;
+    for (const char* reduce : {"sum", "prod", "mean", "amax", "amin"})
+      for (const bool include_self : {true, false}) results.push_back(scatter_reduce(tables[0], 0, places, sources["rows"], reduce, include_self));
+    return results;
+  }
+};
+
+Tensor loss_of(const std::vector<Tensor>& results) {
+  Tensor loss = zeros({});
+  for (const Tensor& r : results) loss = loss + (r.square() + r.sin()).mean();
+  return loss;
+}
+
+struct TrainLookups : nn::Graph<TrainLookups> {
+  Lookups model = child("model", Lookups());
+  optim::SGD optimizer{model.parameters(), {.lr = 0.1}};
+  TrainLookups() { add_optimizer(optimizer); }
+  std::vector<Tensor> build(Tensor i) {
+    std::vector<Tensor> results = model(i);
+    Tensor loss = loss_of(results);
+    loss.backward();
+    results.push_back(loss);
+    return results;
+  }
+};
+
+TEST(IndexGraph, ComposedLookupsTrainAsEagerly) {
+  manual_seed(9);
+  TrainLookups graph;
+  Lookups eager;
+  eager.load_state_dict(graph.model.state_dict());
+  const Tensor i = tensor({0, -1, 4, 2, 2, -5, 3});
+  std::vector<Tensor> expected = eager(i);
+  expected.push_back(loss_of(expected));
+  expected.back().backward();
+  const std::vector<Tensor> found = graph(i);
+  ASSERT_EQ(found.size(), expected.size());
+  for (std::size_t k = 0; k < found.size(); ++k) {
+    ASSERT_EQ(found[k].shape(), expected[k].shape()) << k;
+    EXPECT_TRUE(allclose(found[k], expected[k], 1e-5, 1e-5)) << k;
+  }
+  const nn::NamedTensors trained = graph.model.named_parameters(), before = eager.named_parameters();
+  for (std::size_t k = 0; k < trained.size(); ++k)
+    EXPECT_TRUE(allclose(trained[k].second, before[k].second.detach() - before[k].second.grad() * 0.1, 1e-5, 1e-5)) << trained[k].first;
+}
+
 }  // namespace
 }  // namespace graven

@@ -245,6 +245,8 @@ class Tensor {
   Tensor scatter_add(std::int64_t d, const Tensor& index, const Tensor& source, Location where = Location::current()) const;
   Tensor index_select(std::int64_t d, const Tensor& index, Location where = Location::current()) const;
   Tensor index_add(std::int64_t d, const Tensor& index, const Tensor& source, double alpha = 1, Location where = Location::current()) const;
+  Tensor scatter_reduce(std::int64_t d, const Tensor& index, const Tensor& source, std::string_view reduce, bool include_self = true,
+                        Location where = Location::current()) const;
   Tensor take_along_dim(const Tensor& indices, std::int64_t d, Location where = Location::current()) const;
   Tensor outer(const Tensor& other, Location where = Location::current()) const;
   Tensor addmm(const Tensor& a, const Tensor& b, double beta = 1, double alpha = 1, Location where = Location::current()) const;

@@ -6,7 +6,7 @@
 #pragma once
 
 #include <optional>
-#include <variant>
+#include <string_view>
 
 #include "graven/tensor.h"
 
@@ -22,6 +22,11 @@ Tensor gather(const Operand& x, std::int64_t dim, const Tensor& index);
 /// stays. source may be larger than the index.
 Tensor scatter(const Operand& x, std::int64_t dim, const Tensor& index, const Operand& source);
 Tensor scatter_add(const Operand& x, std::int64_t dim, const Tensor& index, const Tensor& source);
+/// A copy of x in which source's elements are reduced with what is at their places, or, without include_self, with each other alone: "sum", "prod",
+/// "mean", "amax" or "amin". Places that no index names stay. source may be larger than the index. Of equal extremes each has its share of the
+/// gradient.
+Tensor scatter_reduce(const Operand& x, std::int64_t dim, const Tensor& index, const Tensor& source, std::string_view reduce,
+                      bool include_self = true);
 /// The slices index[0], index[1], ... of x along dim.
 Tensor index_select(const Operand& x, std::int64_t dim, const Tensor& index);
 /// x[:, index] for dim 1, and so on, as NumPy does: the index may have any shape, and count from the end where negative.
@@ -30,5 +35,4 @@ Tensor index(const Operand& x, std::int64_t dim, const Tensor& index);
 Tensor index_add(const Operand& x, std::int64_t dim, const Tensor& index, const Tensor& source, double alpha = 1);
 /// gather with the indices broadcast against x in the other dimensions, as argsort's and argmax's are.
 Tensor take_along_dim(const Operand& x, const Tensor& indices, std::int64_t dim);
-
 }  // namespace graven
