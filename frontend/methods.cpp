@@ -122,8 +122,12 @@ Tensor Tensor::scatter_reduce(std::int64_t d, const Tensor& index, const Tensor&
                               Location where) const {
   return graven::scatter_reduce(Operand(*this, where), d, index, source, reduce, include_self);
 }
-Tensor Tensor::take_along_dim(const Tensor& indices, std::int64_t d, Location where) const {
+Tensor Tensor::take_along_dim(const Tensor& indices, std::optional<std::int64_t> d, Location where) const {
   return graven::take_along_dim(Operand(*this, where), indices, d);
+}
+Tensor Tensor::take(const Tensor& indices, Location where) const { return graven::take(Operand(*this, where), indices); }
+Tensor Tensor::index_put(const std::vector<TensorIndex>& indices, const Operand& values, bool accumulate) const {
+  return graven::index_put(Operand(*this, values.where()), indices, values, accumulate);
 }
 Tensor Tensor::outer(const Tensor& other, Location where) const { return graven::outer(Operand(*this, where), Operand(other, where)); }
 Tensor Tensor::addmm(const Tensor& a, const Tensor& b, double beta, double alpha, Location where) const {

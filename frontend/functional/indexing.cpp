@@ -1,11 +1,13 @@
 #include "graven/functional/indexing.h"
 
 #include <algorithm>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include "frontend/dispatch.h"
 #include "frontend/functional/at.h"
+#include "frontend/functional/indexed.h"
 #include "graven/functional.h"
 
 namespace graven {
@@ -131,12 +133,16 @@ Tensor index_add(const Operand& x, std::int64_t dim, const Tensor& positions, co
   return add(Operand(t, where), Operand(added, where), alpha);
 }
 
-Tensor take_along_dim(const Operand& x, const Tensor& indices, std::int64_t dim) {
+Tensor take_along_dim(const Operand& x, const Tensor& indices, std::optional<std::int64_t> dim) {
   const Location where = x.where();
   Tensor t = x.tensor(), at = checked_index("take_along_dim", indices, where);
+  if (!dim) {
+    t = t.reshape({t.shape().numel()}, where);
+    at = at.reshape({at.shape().numel()}, where);
+  }
   if (t.dim() != at.dim())
     fail("take_along_dim", "the indices must have as many dimensions as the input, got " + at.describe() + " and " + t.describe(), where);
-  const auto d = static_cast<std::size_t>(checked_dim("take_along_dim", dim, t, where));
+  const auto d = static_cast<std::size_t>(checked_dim("take_along_dim", dim.value_or(0), t, where));
   std::vector<Dim> wide = t.shape().dims(), indexed = at.shape().dims();
   for (std::size_t k = 0; k < wide.size(); ++k) {
     if (k == d || wide[k] == indexed[k]) continue;
@@ -146,6 +152,160 @@ Tensor take_along_dim(const Operand& x, const Tensor& indices, std::int64_t dim)
   t = t.expand(Shape(wide), where);
   at = at.expand(Shape(indexed), where);
   return apply("gather", {t, at}, {{"dim", static_cast<std::int64_t>(d)}}, where);
+}
+
+Tensor take(const Operand& x, const Tensor& indices) {
+  const Location where = x.where();
+  const Tensor& t = x.tensor();
+  return index(Operand(t.reshape({t.shape().numel()}, where), where), 0, checked_index("take", indices, where));
+}
+
+// ---- several tensors of positions -----------------------------------------------------------------------------------------------------
+
+namespace {
+
+/// A tensor with the dimensions that are indexed side by side, and as one.
+struct Indexed {
+  Tensor x;                            ///< [before..., rows, after...]
+  std::size_t dim = 0;                 ///< of the rows
+  Shape inner;                         ///< what the rows were: the indexed dimensions
+  Sizes order;                         ///< of x's dimensions, before the indexed ones became one
+  Tensor at;                           ///< of rows, checked: the index tensors as one
+  Shape with(const Shape& in) const {  ///< x's shape with `in` for the rows
+    Shape shape;
+    for (std::size_t k = 0; k < x.shape().rank(); ++k) {
+      if (k != dim) {
+        shape.push_back(x.shape()[k]);
+        continue;
+      }
+      for (const Dim& d : in) shape.push_back(d);
+    }
+    return shape;
+  }
+};
+
+/// `alone`: one index tensor is checked, too; else whoever reads the rows does it.
+Indexed indexed_rows(const char* function, const Tensor& x, const detail::IndexTensors& indices, bool alone, Location where) {
+  Indexed rows;
+  const std::int64_t first = indices.front().first, last = indices.back().first;
+  const bool neighbours = last - first + 1 == static_cast<std::int64_t>(indices.size());
+  rows.dim = neighbours ? static_cast<std::size_t>(first) : 0;
+  const auto indexed = [&](std::int64_t d) { return std::any_of(indices.begin(), indices.end(), [d](const auto& i) { return i.first == d; }); };
+  for (std::int64_t d = 0; d < x.dim(); ++d)
+    if (!indexed(d)) rows.order.push_back(d);
+  std::int64_t count = 1;
+  Sizes sizes;
+  for (std::size_t k = 0; k < indices.size(); ++k) {
+    const std::int64_t size = x.size(indices[k].first);
+    rows.order.insert(rows.order.begin() + static_cast<std::ptrdiff_t>(rows.dim + k), indices[k].first);
+    rows.inner.push_back(size);
+    sizes.push_back(size);
+    count *= size;
+  }
+  const Tensor turned = neighbours ? x : x.permute(rows.order, where);
+  Shape shape;
+  for (std::size_t k = 0; k < turned.shape().rank(); ++k)
+    if (k < rows.dim || k >= rows.dim + indices.size())
+      shape.push_back(turned.shape()[k]);
+    else if (k == rows.dim)
+      shape.push_back(count);
+  rows.x = turned.reshape(shape, where);
+  std::int64_t stride = count;
+  for (std::size_t k = 0; k < indices.size(); ++k) {
+    const Tensor& given = indices[k].second;
+    if (!given.defined()) fail(function, "an index tensor is undefined", where);
+    if (given.dtype() == DType::boolean || given.dtype() == DType::u8)
+      fail(function,
+           "a tensor that is an index must be of i64, i32 or i8, got " + given.describe() +
+               ": how many elements a mask selects is known only when it runs; where() and masked_fill() take one",
+           where);
+    const Tensor at = checked_index(function, given, where);
+    for (std::size_t d = 0; rows.at.defined() && d < std::min(at.shape().rank(), rows.at.shape().rank()); ++d) {
+      const Dim a = at.shape()[at.shape().rank() - 1 - d], b = rows.at.shape()[rows.at.shape().rank() - 1 - d];
+      if (a != b && a != Dim(1) && b != Dim(1))
+        fail(function, "the index tensors must broadcast together, got " + at.describe() + " beside " + rows.at.describe(), where);
+    }
+    stride = sizes[k] == 0 ? 0 : stride / sizes[k];
+    Tensor part = from_start(at, sizes[k], where);
+    // Looked up, not multiplied: an index outside of its own dimension is an error, whatever row it would come to.
+    if (indices.size() > 1 || alone) {
+      const Tensor steps =
+          sizes[k] == 0 ? zeros({0}, DType::i64) : arange(0, std::max<std::int64_t>(stride, 1) * sizes[k], std::max<std::int64_t>(stride, 1));
+      part =
+          apply("index_select", {steps, part.reshape({part.shape().numel()}, where)}, {{"dim", std::int64_t{0}}}, where).reshape(at.shape(), where);
+    }
+    rows.at = rows.at.defined() ? add(Operand(rows.at, where), Operand(part, where)) : part;
+  }
+  return rows;
+}
+
+}  // namespace
+
+Tensor detail::index_by(const Tensor& x, const IndexTensors& indices, Location where) {
+  const Indexed rows = indexed_rows("index", x, indices, false, where);
+  const Tensor picked =
+      apply("index_select", {rows.x, rows.at.reshape({rows.at.shape().numel()}, where)}, {{"dim", static_cast<std::int64_t>(rows.dim)}}, where);
+  return picked.reshape(rows.with(rows.at.shape()), where);
+}
+
+Tensor index_put(const Operand& x, const std::vector<TensorIndex>& indices, const Operand& given, bool accumulate) {
+  const Location where = x.where();
+  const Tensor& t = x.tensor();
+  detail::IndexTensors tensors;
+  const auto dots = std::count_if(indices.begin(), indices.end(), [](const TensorIndex& i) { return i.kind() == TensorIndex::Kind::ellipsis; });
+  const auto taken = static_cast<std::int64_t>(indices.size()) - dots;
+  if (dots > 1) fail("index_put", "one ellipsis at most", where);
+  if (taken > t.dim()) fail("index_put", fmt::format("{} indices for {}", taken, t.describe()), where);
+  std::int64_t at = 0;
+  for (const TensorIndex& i : indices) {
+    const indexing::Slice& s = i.slice();
+    if (i.kind() == TensorIndex::Kind::tensor)
+      tensors.emplace_back(at++, i.tensor());
+    else if (i.kind() == TensorIndex::Kind::ellipsis)
+      at += t.dim() - taken;
+    else if (i.kind() == TensorIndex::Kind::slice && !s.start.value && !s.stop.value && !s.step.value)
+      ++at;
+    else
+      fail("index_put", "the indices must be tensors, Slice() and the ellipsis; views take a part of a dimension: x.index({...}).copy_(values)",
+           where);
+  }
+  if (tensors.empty()) fail("index_put", "expects one index tensor at least", where);
+  const Indexed rows = indexed_rows("index_put", t, tensors, !accumulate, where);
+  const Shape wanted = rows.with(rows.at.shape()), flat = rows.with({rows.at.shape().numel()});
+  Tensor values;
+  if (given.is_tensor()) {
+    values = given.tensor();
+    if (!values.defined() || values.dtype() != t.dtype())
+      fail("index_put",
+           "the values must be " + std::string(ir::name(t.dtype())) + ", as the input is, got " +
+               (values.defined() ? values.describe() : "an undefined tensor"),
+           where);
+    const Shape& have = values.shape();
+    bool fits = have.rank() <= wanted.rank();
+    for (std::size_t d = 0; fits && d < have.rank(); ++d) {
+      const Dim a = have[have.rank() - 1 - d];
+      fits = a == wanted[wanted.rank() - 1 - d] || a == Dim(1);
+    }
+    if (!fits) fail("index_put", "the values must broadcast to " + wanted.to_string() + ", got " + values.describe(), where);
+  } else {
+    values = full({}, given.scalar(), t.dtype());
+  }
+  values = values.expand(wanted, where).reshape(flat, where);
+  const Tensor places = rows.at.reshape({rows.at.shape().numel()}, where);
+  const auto dim = static_cast<std::int64_t>(rows.dim);
+  Tensor put;
+  if (accumulate) {
+    if (t.dtype() == DType::boolean) fail("index_put", "bools cannot be added", where);
+    put = apply("index_add", {values, places, rows.x}, {{"dim", dim}, {"size", rows.x.size(dim)}}, where);
+  } else {
+    Shape column;
+    for (std::size_t k = 0; k < flat.rank(); ++k) column.push_back(k == rows.dim ? flat[k] : Dim(1));
+    put = apply("scatter", {rows.x, places.reshape(column, where).expand(flat, where), values}, {{"dim", dim}}, where);
+  }
+  put = put.reshape(rows.with(rows.inner), where);
+  Sizes back(rows.order.size());
+  for (std::size_t k = 0; k < rows.order.size(); ++k) back[static_cast<std::size_t>(rows.order[k])] = static_cast<std::int64_t>(k);
+  return std::is_sorted(back.begin(), back.end()) ? put : put.permute(back, where);
 }
 
 // ---- scatter_reduce -------------------------------------------------------------------------------------------------------------------

@@ -43,14 +43,20 @@ TEST(IndexGraph, AnIndexOutOfRangeIsAnErrorAndChangesNothing) {
 // ---- what is made of several operators: eagerly and compiled the same results, and the same training ----
 
 struct Lookups : nn::Module<Lookups> {
-  nn::ParameterList tables = child("tables", nn::ParameterList{randn({6, 4})});
+  nn::ParameterList tables = child("tables", nn::ParameterList{randn({5, 4}), randn({5, 4, 3}), randn({6, 4})});
   nn::ParameterDict sources = child("sources", nn::ParameterDict{{"rows", randn({7, 4})}});
 
-  std::vector<Tensor> forward(Tensor i) {
+  std::vector<Tensor> forward(Tensor i, Tensor j) {
     std::vector<Tensor> results;
+    results.push_back(tables[1].index({i, j}));
+    results.push_back(tables[1].index({i, indexing::Slice(), 1}));
+    results.push_back(tables[1].index({indexing::Slice(1, 4), "...", j}));
+    results.push_back(take(tables[0], i - j));
+    results.push_back(index_put(tables[0], {i, j}, sources["rows"].select(1, 0)));
+    results.push_back(index_put(tables[0], {i}, sources["rows"], true));
     const Tensor places = (i + 5).unsqueeze(1).expand({7, 4}) % 6;
     for (const char* reduce : {"sum", "prod", "mean", "amax", "amin"})
-      for (const bool include_self : {true, false}) results.push_back(scatter_reduce(tables[0], 0, places, sources["rows"], reduce, include_self));
+      for (const bool include_self : {true, false}) results.push_back(scatter_reduce(tables[2], 0, places, sources["rows"], reduce, include_self));
     return results;
   }
 };
@@ -65,8 +71,8 @@ struct TrainLookups : nn::Graph<TrainLookups> {
   Lookups model = child("model", Lookups());
   optim::SGD optimizer{model.parameters(), {.lr = 0.1}};
   TrainLookups() { add_optimizer(optimizer); }
-  std::vector<Tensor> build(Tensor i) {
-    std::vector<Tensor> results = model(i);
+  std::vector<Tensor> build(Tensor i, Tensor j) {
+    std::vector<Tensor> results = model(i, j);
     Tensor loss = loss_of(results);
     loss.backward();
     results.push_back(loss);
@@ -79,11 +85,11 @@ TEST(IndexGraph, ComposedLookupsTrainAsEagerly) {
   TrainLookups graph;
   Lookups eager;
   eager.load_state_dict(graph.model.state_dict());
-  const Tensor i = tensor({0, -1, 4, 2, 2, -5, 3});
-  std::vector<Tensor> expected = eager(i);
+  const Tensor i = tensor({0, -1, 4, 2, 2, -5, 3}), j = tensor({1, 2, 0, -1, -1, 0, 1});
+  std::vector<Tensor> expected = eager(i, j);
   expected.push_back(loss_of(expected));
   expected.back().backward();
-  const std::vector<Tensor> found = graph(i);
+  const std::vector<Tensor> found = graph(i, j);
   ASSERT_EQ(found.size(), expected.size());
   for (std::size_t k = 0; k < found.size(); ++k) {
     ASSERT_EQ(found[k].shape(), expected[k].shape()) << k;
@@ -92,6 +98,10 @@ TEST(IndexGraph, ComposedLookupsTrainAsEagerly) {
   const nn::NamedTensors trained = graph.model.named_parameters(), before = eager.named_parameters();
   for (std::size_t k = 0; k < trained.size(); ++k)
     EXPECT_TRUE(allclose(trained[k].second, before[k].second.detach() - before[k].second.grad() * 0.1, 1e-5, 1e-5)) << trained[k].first;
+
+  // Each index is checked, also where another row would be in range.
+  EXPECT_NE(test::error_of([&] { (void)graph(i, tensor({1, 4, 0, -1, -1, 0, 1})); }).find("index 4 at position 1 is outside [0, 4)"),
+            std::string::npos);
 }
 
 }  // namespace

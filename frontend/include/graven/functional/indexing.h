@@ -7,7 +7,9 @@
 
 #include <optional>
 #include <string_view>
+#include <vector>
 
+#include "graven/indexing.h"
 #include "graven/tensor.h"
 
 namespace graven {
@@ -33,6 +35,12 @@ Tensor index_select(const Operand& x, std::int64_t dim, const Tensor& index);
 Tensor index(const Operand& x, std::int64_t dim, const Tensor& index);
 /// A copy of x to which alpha * source's slices are added at index along dim.
 Tensor index_add(const Operand& x, std::int64_t dim, const Tensor& index, const Tensor& source, double alpha = 1);
-/// gather with the indices broadcast against x in the other dimensions, as argsort's and argmax's are.
-Tensor take_along_dim(const Operand& x, const Tensor& indices, std::int64_t dim);
+/// gather with the indices broadcast against x in the other dimensions, as argsort's and argmax's are; without a dimension of both as vectors.
+Tensor take_along_dim(const Operand& x, const Tensor& indices, std::optional<std::int64_t> dim = {});
+/// The elements of x at positions in row-major order, from the end where negative, in the indices' shape.
+Tensor take(const Operand& x, const Tensor& indices);
+/// A copy of x in which x.index(indices) is `values`, broadcast, or x's own plus those: with `accumulate` what is named twice is added twice, without
+/// it the last stays. The indices are tensors, Slice() and the ellipsis.
+Tensor index_put(const Operand& x, const std::vector<TensorIndex>& indices, const Operand& values, bool accumulate = false);
+
 }  // namespace graven
