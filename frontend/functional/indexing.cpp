@@ -1,6 +1,7 @@
 #include "graven/functional/indexing.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include <fmt/format.h>
@@ -408,6 +409,97 @@ Tensor scatter_reduce(const Operand& x, std::int64_t dim, const Tensor& position
   const Tensor share = reciprocal(at(maximum(at(added(mine, index, theirs)), Operand(1, where))));
   return at.add(best, added(at.mul(nothing_of(t, where), at.mul(taken, share)), index,
                             at.mul(nothing_of(source, where), at.mul(theirs, gathered(share, index)))));
+}
+
+// ---- bags -----------------------------------------------------------------------------------------------------------------------------
+
+namespace {
+
+constexpr const char* kBag = "embedding_bag";
+
+/// The bag of each of n indices: how many bags begin at it or before it, less one.
+Tensor bag_of_each(const Tensor& offsets, std::int64_t n, Location where) {
+  const detail::At at(where);
+  const Tensor none = detail::filled({n + 1}, 0, DType::i64, offsets, where), one = detail::filled(offsets.shape(), 1, DType::i64, offsets, where);
+  const Tensor begin = apply("scatter_add", {none, offsets, one}, {{"dim", std::int64_t{0}}}, where);
+  return sub(at(cumsum(at(begin), 0).slice(0, 0, n, 1, where)), Operand(1, where));
+}
+
+/// Of the rows[n, size] of each bag the largest, element by element, and of equals the first, whose slope is 1.
+Tensor largest_in_bags(const Tensor& rows, const Tensor& compared, const Tensor& bag, std::int64_t bags, Location where) {
+  const detail::At at(where);
+  const auto [values, order] = sort(at(compared.detach(where)), 0, true);
+  const Tensor wide = bag.unsqueeze(1, where).expand(rows.shape(), where);
+  const Tensor target = apply("gather", {wide, order}, {{"dim", std::int64_t{0}}}, where);
+  // Written from the smallest to the largest: the last one stays.
+  const Tensor none = detail::filled({bags, rows.size(1)}, 0, DType::i64, order, where);
+  const Tensor winner = apply("scatter", {none, flip(at(target), {0}), flip(at(order), {0})}, {{"dim", std::int64_t{0}}}, where);
+  return apply("gather", {rows, winner}, {{"dim", std::int64_t{0}}}, where);
+}
+
+}  // namespace
+
+Tensor embedding_bag(const Operand& indices, const Tensor& weight, const EmbeddingBagFunctionOptions& o) {
+  const Location where = indices.where();
+  const detail::At at(where);
+  const Tensor index = checked_index(kBag, indices.tensor(), where);
+  if (o.mode != "sum" && o.mode != "mean" && o.mode != "max") fail(kBag, "mode must be sum, mean or max, got '" + o.mode + "'", where);
+  if (weight.dim() != 2) fail(kBag, "the weight must be [embeddings, size], got " + weight.describe(), where);
+  if (index.dim() != 1 && index.dim() != 2) fail(kBag, "the indices must be [bags, length], or [n] with offsets, got " + index.describe(), where);
+  if (index.dim() == 2 && o.offsets.defined())
+    fail(kBag, "offsets are for a vector of indices; each row of " + index.describe() + " is a bag", where);
+  if (index.dim() == 2 && o.include_last_offset)
+    fail(kBag, "include_last_offset is for a vector of indices with offsets, got " + index.describe(), where);
+  if (index.dim() == 1 && !o.offsets.defined()) fail(kBag, "a vector of indices needs offsets, where the bags begin", where);
+  if (const Tensor& w = o.per_sample_weights; w.defined()) {
+    if (o.mode != "sum") fail(kBag, "per_sample_weights are for the mode sum, not '" + o.mode + "'", where);
+    if (w.shape() != index.shape() || w.dtype() != weight.dtype())
+      fail(kBag,
+           "the per_sample_weights must be of the indices' shape and of the weight's dtype, " +
+               ir::TensorType{weight.dtype(), index.shape()}.to_string() + ", got " + w.describe(),
+           where);
+  }
+  Tensor rows = embedding(at(index), weight, o.padding_idx);
+  Tensor counted;  // bool, of the indices' shape; none: all are
+  if (o.padding_idx) counted = ne(at(index), Operand(*o.padding_idx < 0 ? *o.padding_idx + weight.size(0) : *o.padding_idx, where));
+  const bool largest = o.mode == "max";
+  const auto only_counted = [&](const Tensor& of, double otherwise) {
+    return counted.defined() ? graven::where(at(counted.unsqueeze(-1, where)), at(of), Operand(otherwise, where)) : of;
+  };
+  const auto ones_each = [&] {
+    return counted.defined() ? counted.to(weight.dtype(), where) : detail::filled(index.shape(), 1, weight.dtype(), index, where);
+  };
+  const auto not_below_one = [&](const Tensor& count) { return maximum(at(count), Operand(1, where)).unsqueeze(1, where); };
+  if (!largest) rows = only_counted(rows, 0);
+  if (o.per_sample_weights.defined()) rows = at.mul(rows, o.per_sample_weights.unsqueeze(-1, where));
+  const double lowest = -std::numeric_limits<double>::infinity();
+
+  if (index.dim() == 2) {
+    if (largest && index.size(1) > 0) {
+      const Tensor winner = argmax(at(only_counted(rows.detach(where), lowest)), 1, true);
+      const Tensor best = apply("gather", {rows, winner}, {{"dim", std::int64_t{1}}}, where).squeeze(1, where);
+      if (!counted.defined()) return best;
+      return graven::where(at(any(at(counted), {1}, true)), at(best), Operand(0, where));
+    }
+    const Tensor total = sum(at(rows), {1});
+    return o.mode == "mean" ? at.div(total, not_below_one(sum(at(ones_each()), {1}))) : total;
+  }
+
+  Tensor offsets = checked_index(kBag, o.offsets, where);
+  if (offsets.dim() != 1) fail(kBag, "the offsets must be a vector, got " + offsets.describe(), where);
+  const std::int64_t n = index.size(0), bags = offsets.size(0) - (o.include_last_offset ? 1 : 0);
+  if (bags < 0) fail(kBag, "include_last_offset needs one offset at least, got " + offsets.describe(), where);
+  if (!offsets.is_traced() && offsets.numel() > 0)
+    if (const std::int64_t first = offsets.to_vector<std::int64_t>().front(); first != 0)
+      fail(kBag, fmt::format("the first offset must be 0, got {}", first), where);
+  offsets = offsets.slice(0, 0, bags, 1, where);
+  const Tensor bag = bag_of_each(offsets, n, where);
+  const auto in_bags = [&](const Tensor& x) { return apply("index_add", {x, bag}, {{"dim", std::int64_t{0}}, {"size", bags}}, where); };
+  if (o.mode == "sum" || n == 0) return in_bags(rows);
+  const Tensor count = in_bags(ones_each());
+  if (o.mode == "mean") return at.div(in_bags(rows), not_below_one(count));
+  const Tensor best = largest_in_bags(rows, only_counted(rows, lowest), bag, bags, where);
+  return graven::where(at(gt(at(count), Operand(0, where)).unsqueeze(1, where)), at(best), Operand(0, where));
 }
 
 }  // namespace graven

@@ -45,8 +45,11 @@ TEST(IndexGraph, AnIndexOutOfRangeIsAnErrorAndChangesNothing) {
 struct Lookups : nn::Module<Lookups> {
   nn::ParameterList tables = child("tables", nn::ParameterList{randn({5, 4}), randn({5, 4, 3}), randn({6, 4})});
   nn::ParameterDict sources = child("sources", nn::ParameterDict{{"rows", randn({7, 4})}});
+  nn::ModuleDict<nn::EmbeddingBag> bags = child("bags", nn::ModuleDict<nn::EmbeddingBag>{{"sum", nn::EmbeddingBag(5, 3, {.mode = "sum"})},
+                                                                                         {"mean", nn::EmbeddingBag(5, 3, {.padding_idx = 1})},
+                                                                                         {"max", nn::EmbeddingBag(5, 3, {.mode = "max"})}});
 
-  std::vector<Tensor> forward(Tensor i, Tensor j) {
+  std::vector<Tensor> forward(Tensor i, Tensor j, Tensor tokens, Tensor offsets) {
     std::vector<Tensor> results;
     results.push_back(tables[1].index({i, j}));
     results.push_back(tables[1].index({i, indexing::Slice(), 1}));
@@ -57,6 +60,10 @@ struct Lookups : nn::Module<Lookups> {
     const Tensor places = (i + 5).unsqueeze(1).expand({7, 4}) % 6;
     for (const char* reduce : {"sum", "prod", "mean", "amax", "amin"})
       for (const bool include_self : {true, false}) results.push_back(scatter_reduce(tables[2], 0, places, sources["rows"], reduce, include_self));
+    for (const auto& [key, bag] : bags) {
+      results.push_back(bag(tokens, offsets));
+      results.push_back(bag(tokens.reshape({2, 3})));
+    }
     return results;
   }
 };
@@ -71,8 +78,8 @@ struct TrainLookups : nn::Graph<TrainLookups> {
   Lookups model = child("model", Lookups());
   optim::SGD optimizer{model.parameters(), {.lr = 0.1}};
   TrainLookups() { add_optimizer(optimizer); }
-  std::vector<Tensor> build(Tensor i, Tensor j) {
-    std::vector<Tensor> results = model(i, j);
+  std::vector<Tensor> build(Tensor i, Tensor j, Tensor tokens, Tensor offsets) {
+    std::vector<Tensor> results = model(i, j, tokens, offsets);
     Tensor loss = loss_of(results);
     loss.backward();
     results.push_back(loss);
@@ -85,11 +92,12 @@ TEST(IndexGraph, ComposedLookupsTrainAsEagerly) {
   TrainLookups graph;
   Lookups eager;
   eager.load_state_dict(graph.model.state_dict());
-  const Tensor i = tensor({0, -1, 4, 2, 2, -5, 3}), j = tensor({1, 2, 0, -1, -1, 0, 1});
-  std::vector<Tensor> expected = eager(i, j);
+  const Tensor i = tensor({0, -1, 4, 2, 2, -5, 3}), j = tensor({1, 2, 0, -1, -1, 0, 1}), tokens = tensor({1, 4, 0, 1, 1, 3}),
+               offsets = tensor({0, 2, 2, 5});
+  std::vector<Tensor> expected = eager(i, j, tokens, offsets);
   expected.push_back(loss_of(expected));
   expected.back().backward();
-  const std::vector<Tensor> found = graph(i, j);
+  const std::vector<Tensor> found = graph(i, j, tokens, offsets);
   ASSERT_EQ(found.size(), expected.size());
   for (std::size_t k = 0; k < found.size(); ++k) {
     ASSERT_EQ(found[k].shape(), expected[k].shape()) << k;
@@ -100,7 +108,7 @@ TEST(IndexGraph, ComposedLookupsTrainAsEagerly) {
     EXPECT_TRUE(allclose(trained[k].second, before[k].second.detach() - before[k].second.grad() * 0.1, 1e-5, 1e-5)) << trained[k].first;
 
   // Each index is checked, also where another row would be in range.
-  EXPECT_NE(test::error_of([&] { (void)graph(i, tensor({1, 4, 0, -1, -1, 0, 1})); }).find("index 4 at position 1 is outside [0, 4)"),
+  EXPECT_NE(test::error_of([&] { (void)graph(i, tensor({1, 4, 0, -1, -1, 0, 1}), tokens, offsets); }).find("index 4 at position 1 is outside [0, 4)"),
             std::string::npos);
 }
 

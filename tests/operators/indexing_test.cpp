@@ -41,6 +41,14 @@ TEST(Indexing, AgreesWithPyTorch) {
                     {"embedding", one([=](const Fixture& f) {
                        return embedding(at(f), f.tensor("weight"), f.has("padding_idx") ? std::optional(f.integer("padding_idx")) : std::nullopt);
                      })},
+                    {"embedding_bag", one([=](const Fixture& f) {
+                       EmbeddingBagFunctionOptions o{.offsets = f.tensor("offsets"),
+                                                     .mode = f.text("mode"),
+                                                     .per_sample_weights = f.tensor("per_sample_weights"),
+                                                     .include_last_offset = f.flag("include_last_offset")};
+                       if (f.has("padding_idx")) o.padding_idx = f.integer("padding_idx");
+                       return embedding_bag(at(f), f.tensor("weight"), o);
+                     })},
                     {"one_hot", one([](const Fixture& f) { return one_hot(f.tensor("tensor"), f.integer("num_classes", -1)); })},
                     {"gather", one([=](const Fixture& f) { return gather(input(f), f.integer("dim"), at(f)); })},
                     {"scatter", one([=](const Fixture& f) { return scatter(input(f), f.integer("dim"), at(f), f.tensor("src")); })},
@@ -113,6 +121,25 @@ TEST(Indexing, AnIndexOutOfRangeIsAnError) {
       {"index_put: the values must be f32, as the input is, got i64[4]", error_of([&] { return index_put(x, {below}, ones({4}, i64)); })},
       {"index_put: the indices must be tensors, Slice() and the ellipsis", error_of([&] { return index_put(x, {0, below}, 1.0); })},
       {"index_put: expects one index tensor at least", error_of([&] { return index_put(x, {indexing::Slice()}, 1.0); })},
+      {"index 3 at position 1 is outside [0, 3)", error_of([&] { return embedding_bag(above, x, {.offsets = tensor({0})}); })},
+      {"index 3 at position 1 is outside [0, 3)", error_of([&] { return embedding_bag(tensor({0, 1}), x, {.offsets = tensor({0, 3})}); })},
+      {"embedding_bag: the first offset must be 0, got 1", error_of([&] { return embedding_bag(tensor({0, 1}), x, {.offsets = tensor({1, 2})}); })},
+      {"embedding_bag: a vector of indices needs offsets", error_of([&] { return embedding_bag(tensor({0, 1}), x); })},
+      {"embedding_bag: offsets are for a vector of indices; each row of i64[1,2] is a bag",
+       error_of([&] { return embedding_bag(tensor({{0, 1}}), x, {.offsets = tensor({0})}); })},
+      {"embedding_bag: mode must be sum, mean or max, got 'min'", error_of([&] { return embedding_bag(tensor({{0, 1}}), x, {.mode = "min"}); })},
+      {"embedding_bag: per_sample_weights are for the mode sum, not 'mean'",
+       error_of([&] { return embedding_bag(tensor({{0, 1}}), x, {.per_sample_weights = ones({1, 2})}); })},
+      {"embedding_bag: the per_sample_weights must be of the indices' shape and of the weight's dtype, f32[1,2], got f32[2]",
+       error_of([&] { return embedding_bag(tensor({{0, 1}}), x, {.mode = "sum", .per_sample_weights = ones({2})}); })},
+      {"EmbeddingBag: mode must be sum, mean or max, got 'min'", error_of([&] {
+         nn::EmbeddingBag(3, 4, {.mode = "min"});
+         return x;
+       })},
+      {"EmbeddingBag: padding_idx must be one of the 3 rows, got -4", error_of([&] {
+         nn::EmbeddingBag(3, 4, {.padding_idx = -4});
+         return x;
+       })},
       {"the index must be of integers, got f32[2]", error_of([&] { return embedding(ones({2}), x); })},
       {"padding_idx must be one of the 3 rows, got 3", error_of([&] { return embedding(below, x, 3); })},
   };

@@ -275,6 +275,10 @@ std::map<std::string, Function> products_layers() {
        layer(nn::ConvTranspose3d(1, 2, {2, 1, 3}, {.stride = {2, 1, 1}, .padding = {1, 0, 1}, .output_padding = {1, 0, 0}, .bias = false}))},
       {"Embedding(5, 3)", layer(nn::Embedding(5, 3))},
       {"Embedding(5, 3, padding_idx=1)", layer(nn::Embedding(5, 3, {.padding_idx = 1}))},
+      {"EmbeddingBag(5, 3)", layer(nn::EmbeddingBag(5, 3))},
+      {"EmbeddingBag(5, 3, mode='max', padding_idx=1)", loss(nn::EmbeddingBag(5, 3, {.mode = "max", .padding_idx = 1}))},
+      {"EmbeddingBag(5, 3, mode='sum', include_last_offset=True)",
+       loss_of_three(nn::EmbeddingBag(5, 3, {.mode = "sum", .include_last_offset = true}))},
   };
 }
 std::map<std::string, Function> losses_layers() {

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -16,6 +17,16 @@ namespace graven {
 
 /// weight[indices[...], :]; row padding_idx (from the end where negative) gets no gradient. Indices i64 or i32.
 Tensor embedding(const Operand& indices, const Tensor& weight, std::optional<std::int64_t> padding_idx = {});
+/// PyTorch's arguments of embedding_bag.
+struct EmbeddingBagFunctionOptions {
+  Tensor offsets = {};                           ///< where each bag begins in a vector of indices; the first is 0. None for indices[bags, length]
+  std::string mode = "mean";                     ///< of a bag's rows: "sum", "mean" or "max"
+  Tensor per_sample_weights = {};                ///< factors of the rows, of the indices' shape; for sums
+  bool include_last_offset = false;              ///< the last offset ends the last bag
+  std::optional<std::int64_t> padding_idx = {};  ///< a row that no bag takes in, from the end where negative
+};
+/// The sum, mean or largest of the rows weight[index] of each bag: [bags, size]; 0 for bags without a row. How many bags there are must be known.
+Tensor embedding_bag(const Operand& indices, const Tensor& weight, const EmbeddingBagFunctionOptions& options = {});
 /// i64[..., num_classes]; without num_classes one more than the largest index, which only an eager call can know.
 Tensor one_hot(const Operand& indices, std::int64_t num_classes = -1);
 /// y[i, j] = x[index[i, j], j] for dim 0, and so on; the index may be smaller than x in the other dimensions.
