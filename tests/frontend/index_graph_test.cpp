@@ -44,7 +44,8 @@ TEST(IndexGraph, AnIndexOutOfRangeIsAnErrorAndChangesNothing) {
 
 struct Lookups : nn::Module<Lookups> {
   nn::ParameterList tables = child("tables", nn::ParameterList{randn({5, 4}), randn({5, 4, 3}), randn({6, 4})});
-  nn::ParameterDict sources = child("sources", nn::ParameterDict{{"rows", randn({7, 4})}});
+  nn::ParameterDict sources =
+      child("sources", nn::ParameterDict{{"rows", randn({7, 4})}, {"images", randn({1, 2, 4, 5})}, {"map", randn({1, 2, 3})}});
   nn::ModuleDict<nn::EmbeddingBag> bags = child("bags", nn::ModuleDict<nn::EmbeddingBag>{{"sum", nn::EmbeddingBag(5, 3, {.mode = "sum"})},
                                                                                          {"mean", nn::EmbeddingBag(5, 3, {.padding_idx = 1})},
                                                                                          {"max", nn::EmbeddingBag(5, 3, {.mode = "max"})}});
@@ -64,6 +65,11 @@ struct Lookups : nn::Module<Lookups> {
       results.push_back(bag(tokens, offsets));
       results.push_back(bag(tokens.reshape({2, 3})));
     }
+    results.push_back(grid_sample(sources["images"], affine_grid(sources["map"], {1, 2, 3, 4})));
+    results.push_back(
+        grid_sample(sources["images"], affine_grid(sources["map"], {1, 2, 3, 4}, true), {.padding_mode = "border", .align_corners = true}));
+    results.push_back(grid_sample(sources["images"], affine_grid(sources["map"], {1, 2, 3, 4}), {.padding_mode = "reflection"}));
+    results.push_back(grid_sample(sources["images"], affine_grid(sources["map"], {1, 2, 3, 4}), {.mode = "nearest"}));
     return results;
   }
 };
@@ -110,6 +116,24 @@ TEST(IndexGraph, ComposedLookupsTrainAsEagerly) {
   // Each index is checked, also where another row would be in range.
   EXPECT_NE(test::error_of([&] { (void)graph(i, tensor({1, 4, 0, -1, -1, 0, 1}), tokens, offsets); }).find("index 4 at position 1 is outside [0, 4)"),
             std::string::npos);
+}
+
+struct Turn : nn::Graph<Turn> {
+  Tensor build(Tensor images, Tensor maps, Tensor i) {
+    return grid_sample(images, affine_grid(maps, images.shape())).index({indexing::Slice(), 0, i, i});
+  }
+};
+
+TEST(IndexGraph, GridsAndIndicesOfAnyBatch) {
+  manual_seed(10);
+  Turn graph;
+  const Dim batch("batch", 4);
+  graph.compile(spec({batch, 2, 3, 5}), spec({batch, 2, 3}), spec({2}, i64));
+  NoGradGuard no_grad;
+  for (const std::int64_t n : {1, 3, 4}) {
+    const Tensor images = randn({n, 2, 3, 5}), maps = randn({n, 2, 3}), i = tensor({2, -2});
+    EXPECT_TRUE(allclose(graph(images, maps, i), graph.build(images, maps, i), 1e-5, 1e-5)) << n;
+  }
 }
 
 }  // namespace
