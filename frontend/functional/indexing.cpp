@@ -9,6 +9,7 @@
 #include "frontend/dispatch.h"
 #include "frontend/functional/at.h"
 #include "frontend/functional/indexed.h"
+#include "frontend/trace.h"
 #include "graven/functional.h"
 
 namespace graven {
@@ -47,6 +48,16 @@ Tensor cut_to(const char* function, const Tensor& source, const Tensor& index, L
 Tensor from_start(const Tensor& at, std::int64_t size, Location where) {
   return graven::where(Operand(lt(Operand(at, where), Operand(0, where)), where), Operand(add(Operand(at, where), Operand(size, where)), where),
                        Operand(at, where));
+}
+
+/// Each index times `step`, by a table of `size` entries: an index outside of it is an error that says where it stands.
+Tensor looked_up(const Tensor& index, std::int64_t size, std::int64_t step, Location where) {
+  const ir::Attributes entries{{"shape", Shape{size}}, {"start", 0.0}, {"step", static_cast<double>(step)}, {"dtype", DType::i64}};
+  // Recorded as what it is: a graph has no need to store it.
+  const Tensor table = detail::would_record({index}) ? detail::active_trace()->record(ir::get_op("arange"), {}, entries, where).at(0)
+                                                     : apply("arange", {}, entries, where);
+  const Tensor found = apply("index_select", {table, index.reshape({index.shape().numel()}, where)}, {{"dim", std::int64_t{0}}}, where);
+  return found.reshape(index.shape(), where);
 }
 
 }  // namespace
@@ -229,12 +240,7 @@ Indexed indexed_rows(const char* function, const Tensor& x, const detail::IndexT
     stride = sizes[k] == 0 ? 0 : stride / sizes[k];
     Tensor part = from_start(at, sizes[k], where);
     // Looked up, not multiplied: an index outside of its own dimension is an error, whatever row it would come to.
-    if (indices.size() > 1 || alone) {
-      const Tensor steps =
-          sizes[k] == 0 ? zeros({0}, DType::i64) : arange(0, std::max<std::int64_t>(stride, 1) * sizes[k], std::max<std::int64_t>(stride, 1));
-      part =
-          apply("index_select", {steps, part.reshape({part.shape().numel()}, where)}, {{"dim", std::int64_t{0}}}, where).reshape(at.shape(), where);
-    }
+    if (indices.size() > 1 || alone) part = looked_up(part, sizes[k], std::max<std::int64_t>(stride, 1), where);
     rows.at = rows.at.defined() ? add(Operand(rows.at, where), Operand(part, where)) : part;
   }
   return rows;
@@ -358,8 +364,10 @@ Tensor scatter_reduce(const Operand& x, std::int64_t dim, const Tensor& position
     return one.reshape(Shape{}, where);
   }
   const std::int64_t d = checked_dim(kName, dim, t, where);
-  const Tensor& index = whole;
-  const Tensor source = cut_to(kName, given, index, where);
+  const Tensor source = cut_to(kName, given, whole, where);
+  // What is sorted first would be reported at its sorted place.
+  const bool sorted = reduce != "sum" && reduce != "mean" && t.size(d) > 0;
+  const Tensor index = sorted ? looked_up(whole, t.size(d), 1, where) : whole;
   const auto added = [&](const Tensor& base, const Tensor& where_to, const Tensor& values) {
     return apply("scatter_add", {base, where_to, values}, {{"dim", d}}, where);
   };
