@@ -33,6 +33,9 @@ if(GRAVEN_SANITIZE)
 else()
   set_source_files_properties(${EAGER_KERNEL_SOURCES} PROPERTIES COMPILE_OPTIONS "${GRAVEN_KERNEL_FLAGS}")
 endif()
+# Millions of numbers are drawn for a network's parameters; without -march, so that they are the same on every processor.
+set_source_files_properties(${CMAKE_SOURCE_DIR}/frontend/random.cpp PROPERTIES COMPILE_OPTIONS "-O2" SKIP_UNITY_BUILD_INCLUSION ON
+                            SKIP_PRECOMPILE_HEADERS ON)
 if(GRAVEN_NATIVE AND NOT GRAVEN_SANITIZE)
   include(CheckCXXCompilerFlag)
   check_cxx_compiler_flag(-march=native GRAVEN_HAS_MARCH_NATIVE)

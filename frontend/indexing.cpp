@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "frontend/dispatch.h"
+#include "frontend/functional/indexed.h"
 
 namespace graven {
 
@@ -18,11 +19,12 @@ Tensor Tensor::index(const std::vector<TensorIndex>& indices, Location where) co
   const auto count = [&](TensorIndex::Kind kind) {
     return std::count_if(indices.begin(), indices.end(), [kind](const TensorIndex& i) { return i.kind() == kind; });
   };
-  const std::int64_t taken = count(TensorIndex::Kind::position) + count(TensorIndex::Kind::slice);
+  const std::int64_t taken = count(TensorIndex::Kind::position) + count(TensorIndex::Kind::slice) + count(TensorIndex::Kind::tensor);
   if (count(TensorIndex::Kind::ellipsis) > 1) detail::fail("index", "one ellipsis at most", where);
   if (taken > dim()) detail::fail("index", fmt::format("{} indices for {}", taken, describe()), where);
   Tensor x = *this;
   std::int64_t at = 0;  // the dimension of x that the next index is for
+  detail::IndexTensors tensors;
   for (const TensorIndex& index : indices) {
     switch (index.kind()) {
       case TensorIndex::Kind::position:
@@ -40,9 +42,12 @@ Tensor Tensor::index(const std::vector<TensorIndex>& indices, Location where) co
       case TensorIndex::Kind::ellipsis:
         at += dim() - taken;
         break;
+      case TensorIndex::Kind::tensor:
+        tensors.emplace_back(at++, index.tensor());
+        break;
     }
   }
-  return x;
+  return tensors.empty() ? x : detail::index_by(x, tensors, where);
 }
 
 }  // namespace graven

@@ -118,8 +118,16 @@ Tensor Tensor::index_select(std::int64_t d, const Tensor& index, Location where)
 Tensor Tensor::index_add(std::int64_t d, const Tensor& index, const Tensor& source, double alpha, Location where) const {
   return graven::index_add(Operand(*this, where), d, index, source, alpha);
 }
-Tensor Tensor::take_along_dim(const Tensor& indices, std::int64_t d, Location where) const {
+Tensor Tensor::scatter_reduce(std::int64_t d, const Tensor& index, const Tensor& source, std::string_view reduce, bool include_self,
+                              Location where) const {
+  return graven::scatter_reduce(Operand(*this, where), d, index, source, reduce, include_self);
+}
+Tensor Tensor::take_along_dim(const Tensor& indices, std::optional<std::int64_t> d, Location where) const {
   return graven::take_along_dim(Operand(*this, where), indices, d);
+}
+Tensor Tensor::take(const Tensor& indices, Location where) const { return graven::take(Operand(*this, where), indices); }
+Tensor Tensor::index_put(const std::vector<TensorIndex>& indices, const Operand& values, bool accumulate) const {
+  return graven::index_put(Operand(*this, values.where()), indices, values, accumulate);
 }
 Tensor Tensor::outer(const Tensor& other, Location where) const { return graven::outer(Operand(*this, where), Operand(other, where)); }
 Tensor Tensor::addmm(const Tensor& a, const Tensor& b, double beta, double alpha, Location where) const {

@@ -140,6 +140,24 @@ void ModuleBase::register_child(Name name, const ModuleBase& module) {
 
 void ModuleBase::set_arguments(std::string arguments) { state_->arguments = std::move(arguments); }
 
+void ModuleBase::require_registered() const {
+  const auto& frames = module_frames();
+  if (frames.empty() || state_->registered || frames.back().module == state_.get()) return;
+  UserError error("the " + class_name() + " is used within forward() of " + frames.back().module->class_name + ", but is not registered");
+  error.note("register it where it is declared: child(\"name\", " + class_name() + "(...))");
+  error.at(frames.back().where.file_name(), frames.back().where.line);
+  throw error;
+}
+
+void ModuleBase::require_entry(std::size_t index, std::size_t size) const {
+  require_registered();
+  if (index < size) return;
+  const Location where = call_location();
+  fail_at(
+      class_name() + ": index " + std::to_string(index) + " is out of range, it has " + std::to_string(size) + (size == 1 ? " entry" : " entries"),
+      where);
+}
+
 Location ModuleBase::call_location() { return module_frames().empty() ? Location{} : module_frames().back().where; }
 
 const std::string& ModuleBase::class_name() const { return state_->class_name; }
@@ -333,8 +351,38 @@ void ModuleBase::apply(const std::function<void(ModuleBase&)>& f) {
 // ---- print ----------------------------------------------------------------------------------------------------------------------------
 
 namespace {
+
+/// PyTorch's names: "torch.float32" in a list, "torch.FloatTensor" in a dictionary.
+std::string printed_dtype(DType dtype, bool as_tensor) {
+  switch (dtype) {
+    case DType::f64:
+      return as_tensor ? "torch.DoubleTensor" : "torch.float64";
+    case DType::f16:
+      return as_tensor ? "torch.HalfTensor" : "torch.float16";
+    case DType::bf16:
+      return as_tensor ? "torch.BFloat16Tensor" : "torch.bfloat16";
+    default:
+      return as_tensor ? "torch.FloatTensor" : "torch.float32";
+  }
+}
+
+/// The entries of a list or dictionary of parameters, as PyTorch's print has them: one of them in the line, several below it.
+std::string printed_entries(const ModuleState& state) {
+  const bool as_tensor = state.prints_parameters == ModuleState::PrintsParameters::as_tensors;
+  std::string text;
+  const bool several = state.tensors.size() > 1;
+  for (const auto& t : state.tensors) {
+    std::string sizes;
+    for (const Dim& d : t.tensor.shape()) sizes += (sizes.empty() ? "" : "x") + d.to_string();
+    text += (several ? "\n    (" : "  (") + t.name + "): Parameter containing: [" + printed_dtype(t.tensor.dtype(), as_tensor) + " of size " + sizes +
+            "]";
+  }
+  return several ? text + "\n" : text;
+}
+
 std::string repr_of(const ModuleState& state) {
   std::string text = state.class_name + "(" + state.arguments;
+  if (state.prints_parameters != ModuleState::PrintsParameters::no) text += printed_entries(state);
   if (state.children.empty()) return text + ")";
   std::string lines;
   for (const auto& c : state.children) lines += "(" + c.name + "): " + repr_of(*c.state) + "\n";

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -14,6 +15,9 @@ namespace graven::nn {
 struct ModuleState {
   std::string class_name;
   std::string arguments;
+  /// Lists and dictionaries of parameters print them, each in its way.
+  enum class PrintsParameters : std::uint8_t { no, as_dtypes, as_tensors };
+  PrintsParameters prints_parameters = PrintsParameters::no;
   bool training = true;
   std::atomic<bool> registered = false;  ///< somebody's child; host threads may make graphs of one module at once
   struct Named {

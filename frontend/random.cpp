@@ -1,13 +1,16 @@
 // Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011).
 #include "frontend/random.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 #include <numeric>
 
 #include "frontend/dispatch.h"
+#include "frontend/eager/executor.h"
 #include "frontend/tensor_impl.h"
 #include "frontend/trace.h"
+#include "graven/functional.h"
 
 namespace graven {
 
@@ -83,28 +86,61 @@ namespace {
 double unit(std::uint32_t high, std::uint32_t low) { return static_cast<double>((static_cast<std::uint64_t>(high) << 21) ^ (low >> 11)) * 0x1p-53; }
 }  // namespace
 
-std::vector<double> draw_uniform(std::int64_t n) {
-  const auto count = static_cast<std::uint64_t>(n);
-  const Generator::Stream s = default_generator().take((count + 1) / 2);
-  std::vector<double> values(count);
-  for (std::uint64_t i = 0; i < count; i += 2) {
-    const auto r = philox(s.seed, s.counter + i / 2);
-    values[i] = unit(r[0], r[1]);
-    if (i + 1 < count) values[i + 1] = unit(r[2], r[3]);
-  }
-  return values;
+namespace {
+
+enum class Distribution : std::uint8_t { uniform, normal };
+
+/// Draws n numbers in pieces, on all threads; use(first, values, count) gets each piece once. A number's counter depends on its place alone, so the
+/// threads do not show in the result.
+template <class Use>
+void draw_pieces(Distribution distribution, std::uint64_t n, const Use& use) {
+  constexpr std::uint64_t kPiece = 4096;  // even: counters give pairs
+  const Generator::Stream s = default_generator().take((n + 1) / 2);
+  eager::run_pieces(static_cast<std::int64_t>((n + kPiece - 1) / kPiece), [&](std::int64_t piece) {
+    const std::uint64_t first = static_cast<std::uint64_t>(piece) * kPiece, count = std::min(kPiece, n - first);
+    double values[kPiece];
+    for (std::uint64_t i = 0; i < count; i += 2) {
+      const auto r = philox(s.seed, s.counter + (first + i) / 2);
+      const double u = unit(r[0], r[1]), v = unit(r[2], r[3]);
+      if (distribution == Distribution::uniform) {
+        values[i] = u;
+        values[i + 1] = v;
+      } else {
+        const double radius = std::sqrt(-2 * std::log(1 - u)), angle = 2 * std::numbers::pi * v;  // Box and Muller 1958; 1 - u lies in (0, 1]
+        values[i] = radius * std::cos(angle);
+        values[i + 1] = radius * std::sin(angle);
+      }
+    }
+    use(first, values, count);
+  });
 }
 
-std::vector<double> draw_normal(std::int64_t n) {
-  std::vector<double> values = draw_uniform(n + n % 2);
-  for (std::size_t i = 0; i + 1 < values.size(); i += 2) {  // Box and Muller 1958; 1 - u lies in (0, 1]
-    const double radius = std::sqrt(-2 * std::log(1 - values[i])), angle = 2 * std::numbers::pi * values[i + 1];
-    values[i] = radius * std::cos(angle);
-    values[i + 1] = radius * std::sin(angle);
-  }
-  values.resize(static_cast<std::size_t>(n));
-  return values;
+std::vector<double> draw(Distribution distribution, std::int64_t n) {
+  std::vector<double> all(static_cast<std::size_t>(n));
+  draw_pieces(distribution, all.size(), [&](std::uint64_t first, const double* values, std::uint64_t count) {
+    std::copy(values, values + count, all.begin() + static_cast<std::ptrdiff_t>(first));
+  });
+  return all;
 }
+
+/// A tensor of numbers, each after `finish`.
+template <class Finish>
+Tensor drawn(Distribution distribution, const Shape& shape, TensorOptions options, const Finish& finish) {
+  Tensor t = make_tensor(options.dtype, shape);
+  std::byte* const data = t.impl()->data();
+  draw_pieces(distribution, static_cast<std::uint64_t>(t.numel()), [&](std::uint64_t first, double* values, std::uint64_t count) {
+    for (std::uint64_t i = 0; i < count; ++i) values[i] = finish(values[i]);
+    convert_buffer(DType::f64, values, options.dtype, data + first * ir::size_of(options.dtype), static_cast<std::int64_t>(count));
+  });
+  if (options.requires_grad) t.requires_grad_();
+  return t;
+}
+
+}  // namespace
+
+std::vector<double> draw_uniform(std::int64_t n) { return draw(Distribution::uniform, n); }
+
+std::vector<double> draw_normal(std::int64_t n) { return draw(Distribution::normal, n); }
 
 std::vector<std::int64_t> draw_integers(std::int64_t low, std::int64_t high, std::int64_t n) {
   const std::uint64_t range = static_cast<std::uint64_t>(high) - static_cast<std::uint64_t>(low);
@@ -122,8 +158,7 @@ std::vector<std::int64_t> draw_integers(std::int64_t low, std::int64_t high, std
 
 Tensor from_numbers(const Shape& shape, const std::vector<double>& values, TensorOptions options) {
   Tensor t = make_tensor(options.dtype, shape);
-  const std::size_t step = ir::size_of(options.dtype);
-  for (std::size_t i = 0; i < values.size(); ++i) write_element(options.dtype, t.impl()->data() + i * step, values[i]);
+  convert_buffer(DType::f64, values.data(), options.dtype, t.impl()->data(), static_cast<std::int64_t>(values.size()));
   if (options.requires_grad) t.requires_grad_();
   return t;
 }
@@ -133,7 +168,6 @@ void require_floating(const char* function, DType dtype) {
 }
 
 namespace {
-std::int64_t count(const Shape& shape, DType dtype) { return make_tensor(dtype, shape).numel(); }
 
 /// While a graph is being recorded, what PyTorch would draw anew in every step is drawn by its program: an operator, in the place of numbers that
 /// would be the same in every step.
@@ -174,16 +208,14 @@ Tensor rand(const Shape& shape, TensorOptions options, Location where) {
     if (u.dtype() != options.dtype) u = u.clamp(0, detail::below(1, options.dtype), where);
     return detail::finished(u, options, where);
   }
-  std::vector<double> values = detail::draw_uniform(detail::count(shape, options.dtype));
   const double limit = detail::below(1, options.dtype);
-  for (double& v : values) v = std::min(v, limit);
-  return detail::from_numbers(shape, values, options);
+  return detail::drawn(detail::Distribution::uniform, shape, options, [&](double u) { return std::min(u, limit); });
 }
 
 Tensor randn(const Shape& shape, TensorOptions options, Location where) {
   detail::require_floating("randn", options.dtype);
   if (detail::active_trace()) return detail::finished(detail::record_draw("random_normal", shape, options.dtype, where), options, where);
-  return detail::from_numbers(shape, detail::draw_normal(detail::count(shape, options.dtype)), options);
+  return detail::drawn(detail::Distribution::normal, shape, options, [](double v) { return v; });
 }
 
 Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, TensorOptions options, Location where) {
@@ -199,8 +231,7 @@ Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, TensorOp
   }
   Tensor t = detail::make_tensor(options.dtype, shape);
   const std::vector<std::int64_t> values = detail::draw_integers(low, high, t.numel());
-  const std::size_t step = ir::size_of(options.dtype);
-  for (std::size_t i = 0; i < values.size(); ++i) detail::write_element(options.dtype, t.impl()->data() + i * step, values[i]);
+  detail::convert_buffer(DType::i64, values.data(), options.dtype, t.impl()->data(), static_cast<std::int64_t>(values.size()));
   if (options.requires_grad) t.requires_grad_();
   return t;
 }
@@ -223,10 +254,9 @@ Tensor& Tensor::uniform_(double from, double to, Location where) {
     const Tensor scaled = graven::add(Operand(graven::mul(Operand(u, where), Operand(to - from, where)), where), Operand(from, where));
     return copy_(scaled.clamp(from, from < to ? detail::below(to, dtype()) : to, where), where);
   }
-  std::vector<double> values = detail::draw_uniform(numel());
   const double limit = from < to ? detail::below(to, dtype()) : to;
-  for (double& v : values) v = std::min(from + (to - from) * v, limit);
-  return copy_(detail::from_numbers(shape(), values, {dtype()}), where);
+  return copy_(detail::drawn(detail::Distribution::uniform, shape(), {dtype()}, [&](double u) { return std::min(from + (to - from) * u, limit); }),
+               where);
 }
 
 Tensor& Tensor::normal_(double mean, double std, Location where) {
@@ -236,9 +266,7 @@ Tensor& Tensor::normal_(double mean, double std, Location where) {
     const Tensor normal = detail::record_draw("random_normal", shape(), dtype(), where);
     return copy_(graven::add(Operand(graven::mul(Operand(normal, where), Operand(std, where)), where), Operand(mean, where)), where);
   }
-  std::vector<double> values = detail::draw_normal(numel());
-  for (double& v : values) v = mean + std * v;
-  return copy_(detail::from_numbers(shape(), values, {dtype()}), where);
+  return copy_(detail::drawn(detail::Distribution::normal, shape(), {dtype()}, [&](double v) { return mean + std * v; }), where);
 }
 
 }  // namespace graven

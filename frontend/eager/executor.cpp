@@ -31,6 +31,17 @@ Pool& pool() {
   return p;
 }
 
+}  // namespace
+
+void run_pieces(std::int64_t pieces, const std::function<void(std::int64_t piece)>& body) {
+  if (pieces == 1) return body(0);
+  Pool& p = pool();
+  const std::lock_guard lock(p.mutex);
+  p.threads->run(pieces, [&](std::int64_t piece) { body(piece); });
+}
+
+namespace {
+
 void convert_elements(DType from, const void* source, DType to, void* target, std::int64_t n) {
   if (from == to) {
     if (n > 0) std::memmove(target, source, static_cast<std::size_t>(n) * ir::size_of(from));

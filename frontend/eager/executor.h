@@ -27,6 +27,9 @@ enum class Oracle : std::uint8_t {
   double_reference,  ///< kernels/reference, every floating-point value computed and stored as f64
 };
 
+/// Calls body once for each piece, on the threads of eager mode; it must not throw, nor call eager mode itself.
+void run_pieces(std::int64_t pieces, const std::function<void(std::int64_t piece)>& body);
+
 /// Where a graph's results lie and when its nodes run, instead of memory of their own in the order of the list: what a memory plan says, so that
 /// tests can run a plan without emitting it, and look at the arena between its steps.
 struct MemoryLayout {

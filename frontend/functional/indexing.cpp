@@ -1,8 +1,15 @@
 #include "graven/functional/indexing.h"
 
 #include <algorithm>
+#include <limits>
+#include <utility>
+
+#include <fmt/format.h>
 
 #include "frontend/dispatch.h"
+#include "frontend/functional/at.h"
+#include "frontend/functional/indexed.h"
+#include "frontend/trace.h"
 #include "graven/functional.h"
 
 namespace graven {
@@ -35,6 +42,22 @@ Tensor cut_to(const char* function, const Tensor& source, const Tensor& index, L
     cut = cut.slice(static_cast<std::int64_t>(d), 0, index.shape()[d].value(), 1, where);
   }
   return cut;
+}
+
+/// Positions that count from the end where negative, counted from the start.
+Tensor from_start(const Tensor& at, std::int64_t size, Location where) {
+  return graven::where(Operand(lt(Operand(at, where), Operand(0, where)), where), Operand(add(Operand(at, where), Operand(size, where)), where),
+                       Operand(at, where));
+}
+
+/// Each index times `step`, by a table of `size` entries: an index outside of it is an error that says where it stands.
+Tensor looked_up(const Tensor& index, std::int64_t size, std::int64_t step, Location where) {
+  const ir::Attributes entries{{"shape", Shape{size}}, {"start", 0.0}, {"step", static_cast<double>(step)}, {"dtype", DType::i64}};
+  // Recorded as what it is: a graph has no need to store it.
+  const Tensor table = detail::would_record({index}) ? detail::active_trace()->record(ir::get_op("arange"), {}, entries, where).at(0)
+                                                     : apply("arange", {}, entries, where);
+  const Tensor found = apply("index_select", {table, index.reshape({index.shape().numel()}, where)}, {{"dim", std::int64_t{0}}}, where);
+  return found.reshape(index.shape(), where);
 }
 
 }  // namespace
@@ -101,9 +124,7 @@ Tensor index(const Operand& x, std::int64_t dim, const Tensor& positions) {
   const std::int64_t d = checked_dim("index", dim, t, where);
   Tensor at = checked_index("index", positions, where);
   const Shape wanted = at.shape();
-  at = at.reshape({wanted.numel()}, where);
-  at = graven::where(Operand(lt(Operand(at, where), Operand(0, where)), where), Operand(add(Operand(at, where), Operand(t.size(d), where)), where),
-                     Operand(at, where));
+  at = from_start(at.reshape({wanted.numel()}, where), t.size(d), where);
   const Tensor picked = apply("index_select", {t, at}, {{"dim", d}}, where);
   Shape shape;
   for (std::int64_t k = 0; k < t.dim(); ++k) {
@@ -124,12 +145,16 @@ Tensor index_add(const Operand& x, std::int64_t dim, const Tensor& positions, co
   return add(Operand(t, where), Operand(added, where), alpha);
 }
 
-Tensor take_along_dim(const Operand& x, const Tensor& indices, std::int64_t dim) {
+Tensor take_along_dim(const Operand& x, const Tensor& indices, std::optional<std::int64_t> dim) {
   const Location where = x.where();
   Tensor t = x.tensor(), at = checked_index("take_along_dim", indices, where);
+  if (!dim) {
+    t = t.reshape({t.shape().numel()}, where);
+    at = at.reshape({at.shape().numel()}, where);
+  }
   if (t.dim() != at.dim())
     fail("take_along_dim", "the indices must have as many dimensions as the input, got " + at.describe() + " and " + t.describe(), where);
-  const auto d = static_cast<std::size_t>(checked_dim("take_along_dim", dim, t, where));
+  const auto d = static_cast<std::size_t>(checked_dim("take_along_dim", dim.value_or(0), t, where));
   std::vector<Dim> wide = t.shape().dims(), indexed = at.shape().dims();
   for (std::size_t k = 0; k < wide.size(); ++k) {
     if (k == d || wide[k] == indexed[k]) continue;
@@ -139,6 +164,350 @@ Tensor take_along_dim(const Operand& x, const Tensor& indices, std::int64_t dim)
   t = t.expand(Shape(wide), where);
   at = at.expand(Shape(indexed), where);
   return apply("gather", {t, at}, {{"dim", static_cast<std::int64_t>(d)}}, where);
+}
+
+Tensor take(const Operand& x, const Tensor& indices) {
+  const Location where = x.where();
+  const Tensor& t = x.tensor();
+  return index(Operand(t.reshape({t.shape().numel()}, where), where), 0, checked_index("take", indices, where));
+}
+
+// ---- several tensors of positions -----------------------------------------------------------------------------------------------------
+
+namespace {
+
+/// A tensor with the dimensions that are indexed side by side, and as one.
+struct Indexed {
+  Tensor x;                            ///< [before..., rows, after...]
+  std::size_t dim = 0;                 ///< of the rows
+  Shape inner;                         ///< what the rows were: the indexed dimensions
+  Sizes order;                         ///< of x's dimensions, before the indexed ones became one
+  Tensor at;                           ///< of rows, checked: the index tensors as one
+  Shape with(const Shape& in) const {  ///< x's shape with `in` for the rows
+    Shape shape;
+    for (std::size_t k = 0; k < x.shape().rank(); ++k) {
+      if (k != dim) {
+        shape.push_back(x.shape()[k]);
+        continue;
+      }
+      for (const Dim& d : in) shape.push_back(d);
+    }
+    return shape;
+  }
+};
+
+/// `alone`: one index tensor is checked, too; else whoever reads the rows does it.
+Indexed indexed_rows(const char* function, const Tensor& x, const detail::IndexTensors& indices, bool alone, Location where) {
+  Indexed rows;
+  const std::int64_t first = indices.front().first, last = indices.back().first;
+  const bool neighbours = last - first + 1 == static_cast<std::int64_t>(indices.size());
+  rows.dim = neighbours ? static_cast<std::size_t>(first) : 0;
+  const auto indexed = [&](std::int64_t d) { return std::any_of(indices.begin(), indices.end(), [d](const auto& i) { return i.first == d; }); };
+  for (std::int64_t d = 0; d < x.dim(); ++d)
+    if (!indexed(d)) rows.order.push_back(d);
+  std::int64_t count = 1;
+  Sizes sizes;
+  for (std::size_t k = 0; k < indices.size(); ++k) {
+    const std::int64_t size = x.size(indices[k].first);
+    rows.order.insert(rows.order.begin() + static_cast<std::ptrdiff_t>(rows.dim + k), indices[k].first);
+    rows.inner.push_back(size);
+    sizes.push_back(size);
+    count *= size;
+  }
+  const Tensor turned = neighbours ? x : x.permute(rows.order, where);
+  Shape shape;
+  for (std::size_t k = 0; k < turned.shape().rank(); ++k)
+    if (k < rows.dim || k >= rows.dim + indices.size())
+      shape.push_back(turned.shape()[k]);
+    else if (k == rows.dim)
+      shape.push_back(count);
+  rows.x = turned.reshape(shape, where);
+  std::int64_t stride = count;
+  for (std::size_t k = 0; k < indices.size(); ++k) {
+    const Tensor& given = indices[k].second;
+    if (!given.defined()) fail(function, "an index tensor is undefined", where);
+    if (given.dtype() == DType::boolean || given.dtype() == DType::u8)
+      fail(function,
+           "a tensor that is an index must be of i64, i32 or i8, got " + given.describe() +
+               ": how many elements a mask selects is known only when it runs; where() and masked_fill() take one",
+           where);
+    const Tensor at = checked_index(function, given, where);
+    for (std::size_t d = 0; rows.at.defined() && d < std::min(at.shape().rank(), rows.at.shape().rank()); ++d) {
+      const Dim a = at.shape()[at.shape().rank() - 1 - d], b = rows.at.shape()[rows.at.shape().rank() - 1 - d];
+      if (a != b && a != Dim(1) && b != Dim(1))
+        fail(function, "the index tensors must broadcast together, got " + at.describe() + " beside " + rows.at.describe(), where);
+    }
+    stride = sizes[k] == 0 ? 0 : stride / sizes[k];
+    Tensor part = from_start(at, sizes[k], where);
+    // Looked up, not multiplied: an index outside of its own dimension is an error, whatever row it would come to.
+    if (indices.size() > 1 || alone) part = looked_up(part, sizes[k], std::max<std::int64_t>(stride, 1), where);
+    rows.at = rows.at.defined() ? add(Operand(rows.at, where), Operand(part, where)) : part;
+  }
+  return rows;
+}
+
+}  // namespace
+
+Tensor detail::index_by(const Tensor& x, const IndexTensors& indices, Location where) {
+  const Indexed rows = indexed_rows("index", x, indices, false, where);
+  const Tensor picked =
+      apply("index_select", {rows.x, rows.at.reshape({rows.at.shape().numel()}, where)}, {{"dim", static_cast<std::int64_t>(rows.dim)}}, where);
+  return picked.reshape(rows.with(rows.at.shape()), where);
+}
+
+Tensor index_put(const Operand& x, const std::vector<TensorIndex>& indices, const Operand& given, bool accumulate) {
+  const Location where = x.where();
+  const Tensor& t = x.tensor();
+  detail::IndexTensors tensors;
+  const auto dots = std::count_if(indices.begin(), indices.end(), [](const TensorIndex& i) { return i.kind() == TensorIndex::Kind::ellipsis; });
+  const auto taken = static_cast<std::int64_t>(indices.size()) - dots;
+  if (dots > 1) fail("index_put", "one ellipsis at most", where);
+  if (taken > t.dim()) fail("index_put", fmt::format("{} indices for {}", taken, t.describe()), where);
+  std::int64_t at = 0;
+  for (const TensorIndex& i : indices) {
+    const indexing::Slice& s = i.slice();
+    if (i.kind() == TensorIndex::Kind::tensor)
+      tensors.emplace_back(at++, i.tensor());
+    else if (i.kind() == TensorIndex::Kind::ellipsis)
+      at += t.dim() - taken;
+    else if (i.kind() == TensorIndex::Kind::slice && !s.start.value && !s.stop.value && !s.step.value)
+      ++at;
+    else
+      fail("index_put", "the indices must be tensors, Slice() and the ellipsis; views take a part of a dimension: x.index({...}).copy_(values)",
+           where);
+  }
+  if (tensors.empty()) fail("index_put", "expects one index tensor at least", where);
+  const Indexed rows = indexed_rows("index_put", t, tensors, !accumulate, where);
+  const Shape wanted = rows.with(rows.at.shape()), flat = rows.with({rows.at.shape().numel()});
+  Tensor values;
+  if (given.is_tensor()) {
+    values = given.tensor();
+    if (!values.defined() || values.dtype() != t.dtype())
+      fail("index_put",
+           "the values must be " + std::string(ir::name(t.dtype())) + ", as the input is, got " +
+               (values.defined() ? values.describe() : "an undefined tensor"),
+           where);
+    const Shape& have = values.shape();
+    bool fits = have.rank() <= wanted.rank();
+    for (std::size_t d = 0; fits && d < have.rank(); ++d) {
+      const Dim a = have[have.rank() - 1 - d];
+      fits = a == wanted[wanted.rank() - 1 - d] || a == Dim(1);
+    }
+    if (!fits) fail("index_put", "the values must broadcast to " + wanted.to_string() + ", got " + values.describe(), where);
+  } else {
+    values = full({}, given.scalar(), t.dtype());
+  }
+  values = values.expand(wanted, where).reshape(flat, where);
+  const Tensor places = rows.at.reshape({rows.at.shape().numel()}, where);
+  const auto dim = static_cast<std::int64_t>(rows.dim);
+  Tensor put;
+  if (accumulate) {
+    if (t.dtype() == DType::boolean) fail("index_put", "bools cannot be added", where);
+    put = apply("index_add", {values, places, rows.x}, {{"dim", dim}, {"size", rows.x.size(dim)}}, where);
+  } else {
+    Shape column;
+    for (std::size_t k = 0; k < flat.rank(); ++k) column.push_back(k == rows.dim ? flat[k] : Dim(1));
+    put = apply("scatter", {rows.x, places.reshape(column, where).expand(flat, where), values}, {{"dim", dim}}, where);
+  }
+  put = put.reshape(rows.with(rows.inner), where);
+  Sizes back(rows.order.size());
+  for (std::size_t k = 0; k < rows.order.size(); ++k) back[static_cast<std::size_t>(rows.order[k])] = static_cast<std::int64_t>(k);
+  return std::is_sorted(back.begin(), back.end()) ? put : put.permute(back, where);
+}
+
+// ---- scatter_reduce -------------------------------------------------------------------------------------------------------------------
+
+namespace {
+
+/// Elements of x[..., n, ...] along `dim`, each multiplied by those before it whose key is the same: equal keys are neighbours. In log2(n) steps,
+/// each of which reaches twice as far.
+Tensor running_products(Tensor x, const Tensor& key, std::int64_t dim, Location where) {
+  const detail::At at(where);
+  const std::int64_t n = key.size(dim);
+  for (std::int64_t step = 1; step < n; step *= 2) {
+    const Tensor same = eq(at(key.slice(dim, step, n, 1, where)), at(key.slice(dim, 0, n - step, 1, where)));
+    const Tensor before = graven::where(at(same), at(x.slice(dim, 0, n - step, 1, where)), Operand(1, where));
+    x = cat({x.slice(dim, 0, step, 1, where), at.mul(x.slice(dim, step, n, 1, where), before)}, dim, where);
+  }
+  return x;
+}
+
+/// 0 with the slope 1; also of infinity.
+Tensor nothing_of(const Tensor& x, Location where) {
+  const detail::At at(where);
+  const Tensor finite = graven::where(at(isfinite(at(x))), at(x), Operand(0, where));
+  return at.sub(finite, finite.detach(where));
+}
+
+}  // namespace
+
+Tensor scatter_reduce(const Operand& x, std::int64_t dim, const Tensor& positions, const Tensor& given, std::string_view reduce, bool include_self) {
+  const Location where = x.where();
+  const detail::At at(where);
+  const Tensor& t = x.tensor();
+  constexpr const char* kName = "scatter_reduce";
+  if (reduce != "sum" && reduce != "prod" && reduce != "mean" && reduce != "amax" && reduce != "amin")
+    fail(kName, "reduce must be sum, prod, mean, amax or amin, got '" + std::string(reduce) + "'", where);
+  const Tensor whole = checked_index(kName, positions, where);
+  if (!given.defined() || given.dtype() != t.dtype())
+    fail(kName,
+         "the source must be " + std::string(ir::name(t.dtype())) + ", as the input is, got " +
+             (given.defined() ? given.describe() : "an undefined tensor"),
+         where);
+  if (t.dtype() == DType::boolean) fail(kName, "bools cannot be reduced, got " + t.describe(), where);
+  if (reduce == "mean" && !ir::is_floating(t.dtype())) fail(kName, "the mean is of floating-point numbers, got " + t.describe(), where);
+  if (t.dim() != whole.dim())
+    fail(kName, "the index must have as many dimensions as the input, got " + whole.describe() + " and " + t.describe(), where);
+  if (t.dim() == 0) {
+    const Tensor one = scatter_reduce(at(t.reshape({1}, where)), 0, whole.reshape({1}, where), cut_to(kName, given, whole, where).reshape({1}, where),
+                                      reduce, include_self);
+    return one.reshape(Shape{}, where);
+  }
+  const std::int64_t d = checked_dim(kName, dim, t, where);
+  const Tensor source = cut_to(kName, given, whole, where);
+  // What is sorted first would be reported at its sorted place.
+  const bool sorted = reduce != "sum" && reduce != "mean" && t.size(d) > 0;
+  const Tensor index = sorted ? looked_up(whole, t.size(d), 1, where) : whole;
+  const auto added = [&](const Tensor& base, const Tensor& where_to, const Tensor& values) {
+    return apply("scatter_add", {base, where_to, values}, {{"dim", d}}, where);
+  };
+  const auto written = [&](const Tensor& base, const Tensor& where_to, const Tensor& values) {
+    return apply("scatter", {base, where_to, values}, {{"dim", d}}, where);
+  };
+  const auto each = [&](double value) { return detail::filled(index.shape(), value, t.dtype(), index, where); };
+  const auto places = [&](double value) { return detail::filled(t.shape(), value, t.dtype(), t, where); };
+  const auto gathered = [&](const Tensor& from, const Tensor& where_from) { return apply("gather", {from, where_from}, {{"dim", d}}, where); };
+
+  if (reduce == "sum" || index.shape().numel() == Dim(0)) return added(include_self ? t : written(t, index, each(0)), index, source);
+  if (reduce == "mean") {
+    const Tensor count = added(places(include_self ? 1 : 0), index, each(1));
+    const Tensor sum = added(include_self ? t : written(t, index, each(0)), index, source);
+    return at.div(sum, include_self ? count : maximum(at(count), Operand(1, where)));
+  }
+  const auto touched = [&] { return gt(at(written(places(0), index, each(1))), Operand(0, where)); };
+  if (reduce == "prod") {
+    const auto [key, order] = sort(at(index), d);
+    const Tensor products = running_products(gathered(source, order), key, d, where);
+    const std::int64_t n = index.size(d);
+    // The last one of a key has the product of all.
+    Tensor lasts = products;
+    if (n > 1) {
+      const Tensor ends = ne(at(key.slice(d, 1, n, 1, where)), at(key.slice(d, 0, n - 1, 1, where)));
+      lasts = cat({graven::where(at(ends), at(products.slice(d, 0, n - 1, 1, where)), Operand(0, where)), products.slice(d, n - 1, n, 1, where)}, d,
+                  where);
+    }
+    const Tensor factor = graven::where(at(touched()), at(added(places(0), key, lasts)), Operand(1, where));
+    return include_self ? at.mul(t, factor) : graven::where(at(touched()), at(factor), at(t));
+  }
+
+  // Written in ascending order the largest stays, and NaN, which is sorted behind all numbers. The smallest is minus the largest of the negative.
+  const bool floating = ir::is_floating(t.dtype()), smallest = reduce == "amin", negated = smallest && floating;
+  const auto turned = [&](const Tensor& v) { return negated ? neg(at(v)) : v; };
+  const Tensor own = turned(t.detach(where));
+  const auto [values, order] = sort(at(turned(source.detach(where))), d, smallest && !floating);
+  Tensor best = written(own, gathered(index, order), values);
+  if (include_self) best = smallest && !floating ? minimum(at(own), at(best)) : maximum(at(own), at(best));
+  best = turned(best);
+  if (!floating || !is_grad_enabled() || !(t.requires_grad() || source.requires_grad())) return best;
+  // To which the elements that are it add nothing, each with its share of the slope. As in PyTorch what is at a place counts as one of them, even
+  // where it is left out and its share goes to nobody.
+  const Tensor mine = eq(at(t.detach(where)), at(best)).to(t.dtype(), where);
+  const Tensor taken = include_self ? mine : graven::where(at(touched()), Operand(0, where), at(mine));
+  const Tensor theirs = eq(at(source.detach(where)), at(gathered(best, index))).to(t.dtype(), where);
+  const Tensor share = reciprocal(at(maximum(at(added(mine, index, theirs)), Operand(1, where))));
+  return at.add(best, added(at.mul(nothing_of(t, where), at.mul(taken, share)), index,
+                            at.mul(nothing_of(source, where), at.mul(theirs, gathered(share, index)))));
+}
+
+// ---- bags -----------------------------------------------------------------------------------------------------------------------------
+
+namespace {
+
+constexpr const char* kBag = "embedding_bag";
+
+/// The bag of each of n indices: how many bags begin at it or before it, less one.
+Tensor bag_of_each(const Tensor& offsets, std::int64_t n, Location where) {
+  const detail::At at(where);
+  const Tensor none = detail::filled({n + 1}, 0, DType::i64, offsets, where), one = detail::filled(offsets.shape(), 1, DType::i64, offsets, where);
+  const Tensor begin = apply("scatter_add", {none, offsets, one}, {{"dim", std::int64_t{0}}}, where);
+  return sub(at(cumsum(at(begin), 0).slice(0, 0, n, 1, where)), Operand(1, where));
+}
+
+/// Of the rows[n, size] of each bag the largest, element by element, and of equals the first, whose slope is 1.
+Tensor largest_in_bags(const Tensor& rows, const Tensor& compared, const Tensor& bag, std::int64_t bags, Location where) {
+  const detail::At at(where);
+  const auto [values, order] = sort(at(compared.detach(where)), 0, true);
+  const Tensor wide = bag.unsqueeze(1, where).expand(rows.shape(), where);
+  const Tensor target = apply("gather", {wide, order}, {{"dim", std::int64_t{0}}}, where);
+  // Written from the smallest to the largest: the last one stays.
+  const Tensor none = detail::filled({bags, rows.size(1)}, 0, DType::i64, order, where);
+  const Tensor winner = apply("scatter", {none, flip(at(target), {0}), flip(at(order), {0})}, {{"dim", std::int64_t{0}}}, where);
+  return apply("gather", {rows, winner}, {{"dim", std::int64_t{0}}}, where);
+}
+
+}  // namespace
+
+Tensor embedding_bag(const Operand& indices, const Tensor& weight, const EmbeddingBagFunctionOptions& o) {
+  const Location where = indices.where();
+  const detail::At at(where);
+  const Tensor index = checked_index(kBag, indices.tensor(), where);
+  if (o.mode != "sum" && o.mode != "mean" && o.mode != "max") fail(kBag, "mode must be sum, mean or max, got '" + o.mode + "'", where);
+  if (weight.dim() != 2) fail(kBag, "the weight must be [embeddings, size], got " + weight.describe(), where);
+  if (index.dim() != 1 && index.dim() != 2) fail(kBag, "the indices must be [bags, length], or [n] with offsets, got " + index.describe(), where);
+  if (index.dim() == 2 && o.offsets.defined())
+    fail(kBag, "offsets are for a vector of indices; each row of " + index.describe() + " is a bag", where);
+  if (index.dim() == 2 && o.include_last_offset)
+    fail(kBag, "include_last_offset is for a vector of indices with offsets, got " + index.describe(), where);
+  if (index.dim() == 1 && !o.offsets.defined()) fail(kBag, "a vector of indices needs offsets, where the bags begin", where);
+  if (const Tensor& w = o.per_sample_weights; w.defined()) {
+    if (o.mode != "sum") fail(kBag, "per_sample_weights are for the mode sum, not '" + o.mode + "'", where);
+    if (w.shape() != index.shape() || w.dtype() != weight.dtype())
+      fail(kBag,
+           "the per_sample_weights must be of the indices' shape and of the weight's dtype, " +
+               ir::TensorType{weight.dtype(), index.shape()}.to_string() + ", got " + w.describe(),
+           where);
+  }
+  Tensor rows = embedding(at(index), weight, o.padding_idx);
+  Tensor counted;  // bool, of the indices' shape; none: all are
+  if (o.padding_idx) counted = ne(at(index), Operand(*o.padding_idx < 0 ? *o.padding_idx + weight.size(0) : *o.padding_idx, where));
+  const bool largest = o.mode == "max";
+  const auto only_counted = [&](const Tensor& of, double otherwise) {
+    return counted.defined() ? graven::where(at(counted.unsqueeze(-1, where)), at(of), Operand(otherwise, where)) : of;
+  };
+  const auto ones_each = [&] {
+    return counted.defined() ? counted.to(weight.dtype(), where) : detail::filled(index.shape(), 1, weight.dtype(), index, where);
+  };
+  const auto not_below_one = [&](const Tensor& count) { return maximum(at(count), Operand(1, where)).unsqueeze(1, where); };
+  if (!largest) rows = only_counted(rows, 0);
+  if (o.per_sample_weights.defined()) rows = at.mul(rows, o.per_sample_weights.unsqueeze(-1, where));
+  const double lowest = -std::numeric_limits<double>::infinity();
+
+  if (index.dim() == 2) {
+    if (largest && index.size(1) > 0) {
+      const Tensor winner = argmax(at(only_counted(rows.detach(where), lowest)), 1, true);
+      const Tensor best = apply("gather", {rows, winner}, {{"dim", std::int64_t{1}}}, where).squeeze(1, where);
+      if (!counted.defined()) return best;
+      return graven::where(at(any(at(counted), {1}, true)), at(best), Operand(0, where));
+    }
+    const Tensor total = sum(at(rows), {1});
+    return o.mode == "mean" ? at.div(total, not_below_one(sum(at(ones_each()), {1}))) : total;
+  }
+
+  Tensor offsets = checked_index(kBag, o.offsets, where);
+  if (offsets.dim() != 1) fail(kBag, "the offsets must be a vector, got " + offsets.describe(), where);
+  const std::int64_t n = index.size(0), bags = offsets.size(0) - (o.include_last_offset ? 1 : 0);
+  if (bags < 0) fail(kBag, "include_last_offset needs one offset at least, got " + offsets.describe(), where);
+  if (!offsets.is_traced() && offsets.numel() > 0)
+    if (const std::int64_t first = offsets.to_vector<std::int64_t>().front(); first != 0)
+      fail(kBag, fmt::format("the first offset must be 0, got {}", first), where);
+  offsets = offsets.slice(0, 0, bags, 1, where);
+  const Tensor bag = bag_of_each(offsets, n, where);
+  const auto in_bags = [&](const Tensor& x) { return apply("index_add", {x, bag}, {{"dim", std::int64_t{0}}, {"size", bags}}, where); };
+  if (o.mode == "sum" || n == 0) return in_bags(rows);
+  const Tensor count = in_bags(ones_each());
+  if (o.mode == "mean") return at.div(in_bags(rows), not_below_one(count));
+  const Tensor best = largest_in_bags(rows, only_counted(rows, lowest), bag, bags, where);
+  return graven::where(at(gt(at(count), Operand(0, where)).unsqueeze(1, where)), at(best), Operand(0, where));
 }
 
 }  // namespace graven

@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include "frontend/dispatch.h"
+#include "frontend/functional/at.h"
+#include "graven/functional.h"
 
 namespace graven {
 
@@ -72,6 +75,108 @@ Tensor interpolate(const Operand& x, const InterpolateOptions& options) {
                       where);
   }
   return t;
+}
+
+// ---- at any places --------------------------------------------------------------------------------------------------------------------
+
+namespace {
+
+/// Where a coordinate from -1 to 1 is in a line of `size` pixels, counted from the centre of the first.
+Tensor pixel_of(const Tensor& x, std::int64_t size, const GridSampleOptions& o, Location where) {
+  const detail::At at(where);
+  const auto n = static_cast<double>(size);
+  Tensor pixel = o.align_corners ? at.mul(at.add(x, 1), (n - 1) / 2) : at.mul(at.sub(at.mul(at.add(x, 1), n), 1), 0.5);
+  if (o.padding_mode == "zeros") return pixel;
+  if (o.padding_mode == "reflection") {
+    // Back and forth between the centres, or the outer borders, of the first and the last pixel.
+    const double low = o.align_corners ? 0 : -0.5, span = o.align_corners ? n - 1 : n;
+    if (span == 0) return at.mul(pixel, 0);
+    const Tensor distance = abs(at(at.sub(pixel, low)));
+    const Tensor rest = fmod(at(distance), Operand(span, where));
+    const Tensor back = ne(at(fmod(at(floor(at(at.div(distance.detach(where), span)))), Operand(2, where))), Operand(0, where));
+    pixel = at.add(graven::where(at(back), at(at.sub(span, rest)), at(rest)), low);
+  }
+  return hardtanh(at(graven::where(at(isnan(at(pixel))), Operand(0, where), at(pixel))), 0, n - 1);
+}
+
+}  // namespace
+
+Tensor grid_sample(const Operand& x, const Tensor& grid, const GridSampleOptions& o) {
+  const Location where = x.where();
+  const detail::At at(where);
+  const Tensor& image = x.tensor();
+  constexpr const char* kName = "grid_sample";
+  if (o.mode != "bilinear" && o.mode != "nearest") fail(kName, "mode must be bilinear or nearest, got '" + o.mode + "'", where);
+  if (o.padding_mode != "zeros" && o.padding_mode != "border" && o.padding_mode != "reflection")
+    fail(kName, "padding_mode must be zeros, border or reflection, got '" + o.padding_mode + "'", where);
+  if (image.dim() != 4 || !ir::is_floating(image.dtype()))
+    fail(kName, "expects floating-point images [batch, channels, height, width], got " + image.describe(), where);
+  if (!grid.defined() || grid.dim() != 4 || grid.dtype() != image.dtype() || grid.shape()[0] != image.shape()[0] || grid.shape()[3] != Dim(2))
+    fail(kName,
+         "expects a grid " + std::string(ir::name(image.dtype())) + "[" + image.shape()[0].to_string() + ",height,width,2] for " + image.describe() +
+             ", got " + (grid.defined() ? grid.describe() : "an undefined tensor"),
+         where);
+  const std::int64_t height = image.size(2), width = image.size(3);
+  if (height < 1 || width < 1) fail(kName, "the images have no pixels: " + image.describe(), where);
+  const Dim batch = image.shape()[0], channels = image.shape()[1];
+  const std::int64_t out_height = grid.size(1), out_width = grid.size(2), count = out_height * out_width;
+  const Tensor pixels = image.reshape({batch, channels, height * width}, where), places = grid.reshape({batch, 1, count, 2}, where);
+  const Tensor px = pixel_of(places.select(3, 0, where), width, o, where), py = pixel_of(places.select(3, 1, where), height, o, where);
+
+  // Pixels (x, y), and 0 where there is none.
+  const auto last = [](std::int64_t n) { return static_cast<double>(n - 1); };
+  const auto inside = [&](const Tensor& p, std::int64_t n) {
+    return logical_and(at(ge(at(p), Operand(0, where))), at(le(at(p), Operand(last(n), where))));
+  };
+  const auto position = [&](const Tensor& p, std::int64_t n) {
+    return graven::where(at(inside(p, n)), at(p), Operand(0, where)).to(DType::i64, where);
+  };
+  const auto tap = [&](const Tensor& cx, const Tensor& cy, const Tensor& there) {
+    const Tensor flat = at.add(mul(at(position(cy, height)), Operand(width, where)), position(cx, width));
+    const Tensor index = flat.reshape({batch, 1, count}, where).expand({batch, channels, count}, where);
+    const Tensor value = detail::apply("gather", {pixels, index}, {{"dim", std::int64_t{2}}}, where);
+    return graven::where(at(there), at(value), Operand(0, where));
+  };
+  const auto result = [&](const Tensor& y) { return y.reshape({batch, channels, out_height, out_width}, where); };
+  if (o.mode == "nearest") {
+    const Tensor cx = round(at(px.detach(where))), cy = round(at(py.detach(where)));
+    return result(tap(cx, cy, logical_and(at(inside(cx, width)), at(inside(cy, height)))));
+  }
+  const Tensor left = floor(at(px.detach(where))), top = floor(at(py.detach(where)));
+  const Tensor right = at.add(left, 1), bottom = at.add(top, 1);
+  const Tensor to_right = at.sub(px, left), to_left = at.sub(right, px), to_bottom = at.sub(py, top), to_top = at.sub(bottom, py);
+  Tensor sum;
+  for (const auto& [cy, wy] : {std::pair(top, to_top), std::pair(bottom, to_bottom)})
+    for (const auto& [cx, wx] : {std::pair(left, to_left), std::pair(right, to_right)}) {
+      const Tensor there = logical_and(at(inside(cx, width)), at(inside(cy, height)));
+      const Tensor part = at.mul(tap(cx, cy, there), at.mul(wx, wy));
+      sum = sum.defined() ? at.add(sum, part) : part;
+    }
+  return result(sum);
+}
+
+Tensor affine_grid(const Operand& x, const Shape& size, bool align_corners) {
+  const Location where = x.where();
+  const detail::At at(where);
+  const Tensor& theta = x.tensor();
+  constexpr const char* kName = "affine_grid";
+  if (size.rank() != 4 || !size[2].is_static() || !size[3].is_static() || size[2].value() < 1 || size[3].value() < 1)
+    fail(kName, "the size must be [batch, channels, height, width] of a known height and width, got " + size.to_string(), where);
+  const Dim batch = size[0];
+  const std::int64_t height = size[2].value(), width = size[3].value();
+  if (theta.dim() != 3 || !ir::is_floating(theta.dtype()) || theta.shape() != Shape{batch, 2, 3})
+    fail(kName, "expects floating-point maps [" + batch.to_string() + ",2,3], got " + theta.describe(), where);
+  const auto line = [&](std::int64_t n) {
+    const double end = n == 1 ? 0 : align_corners ? 1 : 1 - 1 / static_cast<double>(n);
+    return linspace(-end, end, n, theta.dtype());
+  };
+  const Tensor xs = line(width).reshape({1, 1, width}, where), ys = line(height).reshape({1, height, 1}, where);
+  std::vector<Tensor> coordinates;
+  for (std::int64_t i = 0; i < 2; ++i) {
+    const auto entry = [&](std::int64_t j) { return theta.select(1, i, where).select(1, j, where).reshape({batch, 1, 1}, where); };
+    coordinates.push_back(at.add(at.add(at.mul(xs, entry(0)), at.mul(ys, entry(1))), entry(2)));
+  }
+  return stack(coordinates, 3, where);
 }
 
 }  // namespace graven

@@ -17,36 +17,54 @@
 namespace graven::kernels::reference {
 inline namespace GRAVEN_LEVEL_NAMESPACE {
 
+namespace detail {
+
+/// So many sums are formed side by side: no addition waits for the one before.
+inline constexpr std::int64_t kLinearSums = 32;
+/// Calls block(first, count) for blocks of `n` elements.
+template <class Block>
+void for_each_block(std::int64_t n, const Block& block) {
+  for (std::int64_t first = 0; first < n; first += kLinearSums) block(first, n - first < kLinearSums ? n - first : kLinearSums);
+}
+
+}  // namespace detail
+
 template <class Epilogue = identity, class T>
 void linear(const linear_config& c, T* y, const plain_t<T>* x, const plain_t<T>* w, const plain_t<T>* bias = nullptr,
             const plain_t<T>* residual = nullptr) {
   for (std::int64_t i = 0; i < c.m; ++i)
-    for (std::int64_t j = 0; j < c.n; ++j) {
-      compute_t<T> s = 0;
-      for (std::int64_t l = 0; l < c.k; ++l) s += compute_t<T>(x[i * c.k + l]) * compute_t<T>(w[j * c.k + l]);
-      if (bias != nullptr) s += compute_t<T>(bias[j]);
-      y[i * c.n + j] = static_cast<T>(apply_epilogue<Epilogue>(s, residual, i * c.n + j));
-    }
+    detail::for_each_block(c.n, [&](std::int64_t first, std::int64_t count) {
+      compute_t<T> sums[detail::kLinearSums] = {};
+      for (std::int64_t l = 0; l < c.k; ++l)
+        for (std::int64_t j = 0; j < count; ++j) sums[j] += compute_t<T>(x[i * c.k + l]) * compute_t<T>(w[(first + j) * c.k + l]);
+      for (std::int64_t j = 0; j < count; ++j) {
+        const compute_t<T> s = bias != nullptr ? sums[j] + compute_t<T>(bias[first + j]) : sums[j];
+        y[i * c.n + first + j] = static_cast<T>(apply_epilogue<Epilogue>(s, residual, i * c.n + first + j));
+      }
+    });
 }
 
 template <class Epilogue = identity, class T>
 void linear_backward_input(const linear_config& c, T* dx, const plain_t<T>* dy, const plain_t<T>* w, const plain_t<T>* residual = nullptr) {
   for (std::int64_t i = 0; i < c.m; ++i)
-    for (std::int64_t l = 0; l < c.k; ++l) {
-      compute_t<T> s = 0;
-      for (std::int64_t j = 0; j < c.n; ++j) s += compute_t<T>(dy[i * c.n + j]) * compute_t<T>(w[j * c.k + l]);
-      dx[i * c.k + l] = static_cast<T>(apply_epilogue<Epilogue>(s, residual, i * c.k + l));
-    }
+    detail::for_each_block(c.k, [&](std::int64_t first, std::int64_t count) {
+      compute_t<T> sums[detail::kLinearSums] = {};
+      for (std::int64_t j = 0; j < c.n; ++j)
+        for (std::int64_t l = 0; l < count; ++l) sums[l] += compute_t<T>(dy[i * c.n + j]) * compute_t<T>(w[j * c.k + first + l]);
+      for (std::int64_t l = 0; l < count; ++l)
+        dx[i * c.k + first + l] = static_cast<T>(apply_epilogue<Epilogue>(sums[l], residual, i * c.k + first + l));
+    });
 }
 
 template <class T>
 void linear_backward_weight(const linear_config& c, T* dw, plain_t<T>* db, const plain_t<T>* dy, const plain_t<T>* x, void* = nullptr) {
   for (std::int64_t j = 0; j < c.n; ++j) {
-    for (std::int64_t l = 0; l < c.k; ++l) {
-      compute_t<T> s = 0;
-      for (std::int64_t i = 0; i < c.m; ++i) s += compute_t<T>(dy[i * c.n + j]) * compute_t<T>(x[i * c.k + l]);
-      dw[j * c.k + l] = static_cast<T>(s);
-    }
+    detail::for_each_block(c.k, [&](std::int64_t first, std::int64_t count) {
+      compute_t<T> sums[detail::kLinearSums] = {};
+      for (std::int64_t i = 0; i < c.m; ++i)
+        for (std::int64_t l = 0; l < count; ++l) sums[l] += compute_t<T>(dy[i * c.n + j]) * compute_t<T>(x[i * c.k + first + l]);
+      for (std::int64_t l = 0; l < count; ++l) dw[j * c.k + first + l] = static_cast<T>(sums[l]);
+    });
     if (db == nullptr) continue;
     compute_t<T> s = 0;
     for (std::int64_t i = 0; i < c.m; ++i) s += compute_t<T>(dy[i * c.n + j]);

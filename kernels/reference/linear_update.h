@@ -10,6 +10,7 @@
 #include "../cpu/functor.h"
 #include "../cpu/level.h"
 #include "adam.h"
+#include "linear.h"
 #include "sgd.h"
 
 namespace graven::kernels::reference {
@@ -21,11 +22,12 @@ namespace detail {
 template <class T, class Update>
 void for_each_gradient(const linear_config& c, T* db, const T* dy, const T* x, const Update& update) {
   for (std::int64_t j = 0; j < c.n; ++j) {
-    for (std::int64_t l = 0; l < c.k; ++l) {
-      compute_t<T> s = 0;
-      for (std::int64_t i = 0; i < c.m; ++i) s += compute_t<T>(dy[i * c.n + j]) * compute_t<T>(x[i * c.k + l]);
-      update(j * c.k + l, static_cast<T>(s));
-    }
+    for_each_block(c.k, [&](std::int64_t first, std::int64_t count) {
+      compute_t<T> sums[kLinearSums] = {};
+      for (std::int64_t i = 0; i < c.m; ++i)
+        for (std::int64_t l = 0; l < count; ++l) sums[l] += compute_t<T>(dy[i * c.n + j]) * compute_t<T>(x[i * c.k + first + l]);
+      for (std::int64_t l = 0; l < count; ++l) update(j * c.k + first + l, static_cast<T>(sums[l]));
+    });
     if (db == nullptr) continue;
     compute_t<T> s = 0;
     for (std::int64_t i = 0; i < c.m; ++i) s += compute_t<T>(dy[i * c.n + j]);

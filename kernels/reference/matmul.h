@@ -17,17 +17,22 @@ inline namespace GRAVEN_LEVEL_NAMESPACE {
 
 template <class Epilogue = identity, class T>
 void matmul(const matmul_config& config, T* c, const plain_t<T>* a, const plain_t<T>* b, const plain_t<T>* residual = nullptr, void* = nullptr) {
-  const std::int64_t m = config.m, n = config.n, k = config.k;
+  const std::int64_t m = config.m, n = config.n, k = config.k, b_column = config.transpose_b ? k : 1;
+  constexpr std::int64_t kSums = 32;  // formed side by side: no addition waits for the one before
   for (std::int64_t p = 0; p < config.batch; ++p)
     for (std::int64_t i = 0; i < m; ++i)
-      for (std::int64_t j = 0; j < n; ++j) {
-        compute_t<T> s = 0;
+      for (std::int64_t first = 0; first < n; first += kSums) {
+        const std::int64_t count = n - first < kSums ? n - first : kSums;
+        compute_t<T> sums[kSums] = {};
         for (std::int64_t l = 0; l < k; ++l) {
-          const T left = a[p * config.a_batch_stride + (config.transpose_a ? l * m + i : i * k + l)];
-          const T right = b[p * config.b_batch_stride + (config.transpose_b ? j * k + l : l * n + j)];
-          s += compute_t<T>(left) * compute_t<T>(right);
+          const compute_t<T> left(a[p * config.a_batch_stride + (config.transpose_a ? l * m + i : i * k + l)]);
+          const T* const right = b + p * config.b_batch_stride + first * b_column + (config.transpose_b ? l : l * n);
+          for (std::int64_t j = 0; j < count; ++j) sums[j] += left * compute_t<T>(right[j * b_column]);
         }
-        c[(p * m + i) * n + j] = static_cast<T>(apply_epilogue<Epilogue>(s, residual, (p * m + i) * n + j));
+        for (std::int64_t j = 0; j < count; ++j) {
+          const std::int64_t at = (p * m + i) * n + first + j;
+          c[at] = static_cast<T>(apply_epilogue<Epilogue>(sums[j], residual, at));
+        }
       }
 }
 

@@ -254,6 +254,126 @@ TEST(Modules, RefuseBadNames) {
   EXPECT_NE(error_of([] { nn::Linear(0, 4); }).find("Linear: in_features must be positive, got 0"), std::string::npos);
 }
 
+struct Contained : nn::Module<Contained> {
+  nn::ModuleDict<> heads = child("heads", nn::ModuleDict<>{{"right", nn::Linear(2, 2)}, {"left", nn::Sequential(nn::ReLU(), nn::Linear(2, 1))}});
+  nn::ParameterList scales = child("scales", nn::ParameterList{ones({2}), ones({1})});
+  nn::ParameterDict shifts = child("shifts", nn::ParameterDict{{"z", zeros({2})}, {"a", zeros({1})}});
+  Tensor forward(Tensor x) { return heads["left"](heads["right"](x) * scales[0] + shifts["z"]) * scales[1] + shifts["a"]; }
+};
+
+TEST(Containers, NameAndTrainWhatTheyHold) {
+  Contained net;
+  EXPECT_EQ(names_of(net.named_parameters()), (std::vector<std::string>{"heads.right.weight", "heads.right.bias", "heads.left.1.weight",
+                                                                        "heads.left.1.bias", "scales.0", "scales.1", "shifts.z", "shifts.a"}));
+  EXPECT_EQ(net.heads.keys(), (std::vector<std::string>{"right", "left"}));
+  EXPECT_EQ(net.shifts.keys(), (std::vector<std::string>{"z", "a"}));
+  EXPECT_TRUE(net.heads.contains("left") && net.shifts.contains("a") && !net.heads.contains("a"));
+  EXPECT_EQ(net.heads.size() + net.scales.size() + net.shifts.size(), 6u);
+  net(ones({3, 2})).sum().backward();
+  for (const auto& [name, t] : net.named_parameters()) EXPECT_TRUE(t.grad().defined()) << name;
+  EXPECT_EQ(net.scales[1].grad().describe(), "f32[1]");
+  std::string keys;
+  for (const auto& [key, shift] : net.shifts) keys += key + shift.describe();
+  for (const Tensor& scale : net.scales) keys += scale.describe();
+  EXPECT_EQ(keys, "zf32[2]af32[1]f32[2]f32[1]");
+  // Later entries, and what is assigned to one, are registered.
+  net.scales.push_back(ones({5}));
+  net.shifts.insert("new", ones({6}));
+  net.heads.insert("third", nn::Linear(1, 1, {.bias = false}));
+  const nn::Linear other(2, 2);
+  net.scales[0] = other.bias;
+  const nn::StateDict state = net.state_dict();
+  EXPECT_EQ(names_of(state),
+            (std::vector<std::string>{"heads.right.weight", "heads.right.bias", "heads.left.1.weight", "heads.left.1.bias", "heads.third.weight",
+                                      "scales.0", "scales.1", "scales.2", "shifts.z", "shifts.a", "shifts.new"}));
+  EXPECT_TRUE(state[5].second.is_same(other.bias));
+}
+
+struct TrainContained : nn::Graph<TrainContained> {
+  Contained net = child("net", Contained());
+  optim::SGD optimizer{net.parameters(), {.lr = 0.5}};
+  TrainContained() { add_optimizer(optimizer); }
+  Tensor build(Tensor x) {
+    Tensor loss = net(x).square().mean();
+    loss.backward();
+    return loss;
+  }
+};
+
+TEST(Containers, TrainInGraphsAsEagerly) {
+  manual_seed(6);
+  TrainContained graph;
+  Contained eager;
+  eager.load_state_dict(graph.net.state_dict());
+  const Tensor x = randn({4, 2});
+  const Tensor loss = eager(x).square().mean();
+  loss.backward();
+  EXPECT_TRUE(allclose(graph(x), loss));
+  const nn::NamedTensors trained = graph.net.named_parameters(), before = eager.named_parameters();
+  for (std::size_t i = 0; i < trained.size(); ++i)
+    EXPECT_TRUE(allclose(trained[i].second, before[i].second.detach() - before[i].second.grad() * 0.5, 1e-5, 1e-6)) << trained[i].first;
+}
+
+TEST(Containers, RefuseWhatIsForgottenOrNotThere) {
+  struct ListOfModules : nn::Module<ListOfModules> {
+    nn::ModuleList<nn::Linear> layers{nn::Linear(2, 2)};
+    Tensor forward(Tensor x) { return layers[0](x); }
+  };
+  struct LoopOverModules : nn::Module<LoopOverModules> {
+    nn::ModuleList<nn::Linear> layers{nn::Linear(2, 2)};
+    Tensor forward(Tensor x) {
+      for (nn::Linear& l : layers) x = l(x);
+      return x;
+    }
+  };
+  struct DictOfModules : nn::Module<DictOfModules> {
+    nn::ModuleDict<nn::Linear> layers{{"a", nn::Linear(2, 2)}};
+    Tensor forward(Tensor x) { return layers["a"](x); }
+  };
+  struct ListOfParameters : nn::Module<ListOfParameters> {
+    nn::ParameterList scales{ones({2})};
+    Tensor forward(Tensor x) { return x * scales[0]; }
+  };
+  struct DictOfParameters : nn::Module<DictOfParameters> {
+    nn::ParameterDict scales{{"a", ones({2})}};
+    Tensor forward(Tensor x) {
+      for (const auto& [key, scale] : scales) x = x * scale;
+      return x;
+    }
+  };
+  struct Traced : nn::Graph<Traced> {
+    nn::ParameterList scales{ones({2})};
+    Tensor build(Tensor x) { return x * scales[0]; }
+  };
+  const Tensor x = ones({1, 2});
+  nn::ModuleList<nn::Linear> none;
+  nn::ModuleDict<nn::Linear> heads{{"left", nn::Linear(1, 1)}, {"right", nn::Linear(1, 1)}};
+  nn::ParameterList list{x};
+  nn::ParameterDict dict{{"a", x}};
+  const struct {
+    std::string wanted, found;
+  } cases[] = {
+      {"the ModuleList is used within forward() of ListOfModules, but is not registered", error_of([&] { (void)ListOfModules()(x); })},
+      {"the ModuleList is used within forward() of LoopOverModules, but is not registered", error_of([&] { (void)LoopOverModules()(x); })},
+      {"the ModuleDict is used within forward() of DictOfModules, but is not registered", error_of([&] { (void)DictOfModules()(x); })},
+      {"the ParameterList is used within forward() of ListOfParameters, but is not registered", error_of([&] { (void)ListOfParameters()(x); })},
+      {"the ParameterDict is used within forward() of DictOfParameters, but is not registered", error_of([&] { (void)DictOfParameters()(x); })},
+      {"the parameter f32[2] of ParameterList.0 is used in build() of Traced, but no module that is registered in the graph has it",
+       error_of([&] { (void)Traced()(x); })},
+      {"ModuleList: index 0 is out of range, it has 0 entries", error_of([&] { (void)none[0]; })},
+      {"ModuleDict: there is no entry 'up', it has left, right", error_of([&] { (void)heads["up"]; })},
+      {"the child 'left' of ModuleDict has a name that is taken", error_of([&] { heads.insert("left", nn::Linear(1, 1)); })},
+      {"the child 'a.b' of ModuleDict has a dot in its name", error_of([&] { heads.insert("a.b", nn::Linear(1, 1)); })},
+      {"ParameterList: index 1 is out of range, it has 1 entry", error_of([&] { (void)list[1]; })},
+      {"ParameterList: entry 1 must be a tensor, got an undefined one", error_of([&] { list.push_back({}); })},
+      {"the parameter '1' of ParameterList must be floating-point, got i64[3]", error_of([&] { list.push_back(arange(3)); })},
+      {"ParameterDict: there is no entry 'b', it has a", error_of([&] { (void)dict["b"]; })},
+      {"ParameterDict: entry 'b' must be a tensor, got an undefined one", error_of([&] { dict.insert("b", {}); })},
+      {"the parameter 'a' of ParameterDict has a name that is taken", error_of([&] { dict.insert("a", x); })},
+  };
+  for (const auto& c : cases) EXPECT_NE(c.found.find(c.wanted), std::string::npos) << c.wanted << "\n" << c.found;
+}
+
 TEST(StateDict, LoadsAllOrNothing) {
   manual_seed(1);
   Net a, b;
@@ -335,8 +455,10 @@ TEST(Initialisers, MakeOrthonormalRowsOrColumns) {
 
 TEST(Initialisers, PassChannelsOn) {
   const Tensor x = randn({2, 4, 5, 5}), y = conv2d(x, nn::init::dirac_(zeros({6, 2, 3, 3}), 2), {}, {.padding = 1, .groups = 2});
-  EXPECT_EQ((y.index({indexing::Slice(), indexing::Slice(0, 2)}) - x.index({indexing::Slice(), indexing::Slice(0, 2)})).abs().amax().item<double>(), 0);
-  EXPECT_EQ((y.index({indexing::Slice(), indexing::Slice(3, 5)}) - x.index({indexing::Slice(), indexing::Slice(2, 4)})).abs().amax().item<double>(), 0);
+  EXPECT_EQ((y.index({indexing::Slice(), indexing::Slice(0, 2)}) - x.index({indexing::Slice(), indexing::Slice(0, 2)})).abs().amax().item<double>(),
+            0);
+  EXPECT_EQ((y.index({indexing::Slice(), indexing::Slice(3, 5)}) - x.index({indexing::Slice(), indexing::Slice(2, 4)})).abs().amax().item<double>(),
+            0);
   EXPECT_EQ(y.index({indexing::Slice(), 2}).abs().amax().item<double>(), 0);
   EXPECT_NE(error_of([] { nn::init::dirac_(zeros({3, 3})); }).find("3 to 5 dimensions"), std::string::npos);
   EXPECT_NE(error_of([] { nn::init::eye_(zeros({3})); }).find("a matrix"), std::string::npos);

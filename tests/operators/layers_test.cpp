@@ -275,6 +275,10 @@ std::map<std::string, Function> products_layers() {
        layer(nn::ConvTranspose3d(1, 2, {2, 1, 3}, {.stride = {2, 1, 1}, .padding = {1, 0, 1}, .output_padding = {1, 0, 0}, .bias = false}))},
       {"Embedding(5, 3)", layer(nn::Embedding(5, 3))},
       {"Embedding(5, 3, padding_idx=1)", layer(nn::Embedding(5, 3, {.padding_idx = 1}))},
+      {"EmbeddingBag(5, 3)", layer(nn::EmbeddingBag(5, 3))},
+      {"EmbeddingBag(5, 3, mode='max', padding_idx=1)", loss(nn::EmbeddingBag(5, 3, {.mode = "max", .padding_idx = 1}))},
+      {"EmbeddingBag(5, 3, mode='sum', include_last_offset=True)",
+       loss_of_three(nn::EmbeddingBag(5, 3, {.mode = "sum", .include_last_offset = true}))},
   };
 }
 std::map<std::string, Function> losses_layers() {
@@ -317,6 +321,35 @@ std::map<std::string, Function> losses_layers() {
       {"PairwiseDistance(p=1.0, eps=0.01, keepdim=True)", loss(nn::PairwiseDistance(1, 0.01, true))},
   };
 }
+/// tests/fixtures/operator_cases/layers.py has its twin.
+struct Mixture : nn::Module<Mixture> {
+  nn::ModuleList<> steps = child("steps", nn::ModuleList<>{nn::Linear(3, 3), nn::Tanh()});
+  nn::ModuleDict<nn::Linear> heads =
+      child("heads", nn::ModuleDict<nn::Linear>{{"mask", nn::Linear(3, 2)}, {"label", nn::Linear(3, 2, {.bias = false})}});
+  nn::ParameterList scales = child("scales", nn::ParameterList{ones({3}), ones({})});
+  nn::ParameterList shifts = child("shifts", nn::ParameterList{ones({2})});
+  nn::ParameterDict mixing = child("mixing", nn::ParameterDict{{"a", ones({2})}, {"b", ones({2, 2})}});
+  Tensor forward(Tensor x) {
+    for (nn::AnyModule& step : steps) x = step(x) * scales[0] + scales[1];
+    Tensor total = zeros({2});
+    for (auto& [key, head] : heads) total = total + head(x) * mixing["a"];
+    return matmul(total, mixing["b"]) + shifts[0];
+  }
+};
+
+std::map<std::string, Function> containers_layers() {
+  return {
+      {"Mixture()", layer(Mixture())},
+      {"ModuleDict()", printed(nn::ModuleDict<>())},
+      {"ModuleDict({'b': Linear(2, 3), 'a': ReLU()})", printed(nn::ModuleDict<>{{"b", nn::Linear(2, 3)}, {"a", nn::ReLU()}})},
+      {"ParameterList()", printed(nn::ParameterList())},
+      {"ParameterList([ones(2, 3)])", printed(nn::ParameterList{ones({2, 3})})},
+      {"ParameterList([ones(2, 3), ones(())])", printed(nn::ParameterList{ones({2, 3}), ones({})})},
+      {"ParameterDict()", printed(nn::ParameterDict())},
+      {"ParameterDict({'a': ones(4)})", printed(nn::ParameterDict{{"a", ones({4})}})},
+      {"ParameterDict({'a': ones(4), 'b': ones(1, 2)})", printed(nn::ParameterDict{{"a", ones({4})}, {"b", ones({1, 2})}})},
+  };
+}
 std::map<std::string, Function> printed_layers() {
   return {
       {"MultiheadAttention(8, 2)", printed(nn::MultiheadAttention(8, 2))},
@@ -334,7 +367,7 @@ std::map<std::string, Function> printed_layers() {
 TEST(Layers, AgreeWithPyTorchs) {
   std::map<std::string, Function> functions;
   for (const auto& group : {activations_layers, normalisation_layers, padding_layers, pooling_and_upsampling_layers, rearranging_layers,
-                            dropout_layers, products_layers, losses_layers, printed_layers})
+                            dropout_layers, products_layers, losses_layers, containers_layers, printed_layers})
     functions.merge(group());
   expect_family("layers", functions, tolerance::layers, tolerance::layer_gradients);
 }

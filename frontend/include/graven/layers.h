@@ -140,6 +140,7 @@ class LogSoftmax : public Module<LogSoftmax> {
 
 // ---- families ----
 #include "graven/layers/activations.h"    // IWYU pragma: export
+#include "graven/layers/containers.h"     // IWYU pragma: export
 #include "graven/layers/convolution.h"    // IWYU pragma: export
 #include "graven/layers/distances.h"      // IWYU pragma: export
 #include "graven/layers/indexing.h"       // IWYU pragma: export

@@ -14,6 +14,8 @@
 // Weights are tied by assigning one to another, `head.weight = embedding.weight;`: a layer's parameters are Registered, and assigning to them
 // registers what is assigned in their place.
 //
+// Modules and parameters in lists and under keys: ModuleList below, and graven/layers/containers.h.
+//
 // A module is a handle: copies share parameters, buffers, children and the training flag. child(), parameter() and buffer() register and return
 // what they are given, so the member that forward() uses is the one that is registered. Calling a module that nobody registered from within
 // another module's forward() is an error that names its type and the line; so is using a tensor that requires a gradient, and that nobody
@@ -166,6 +168,11 @@ class ModuleBase {
   void register_child(Name name, const ModuleBase& module);
   /// What repr() prints between the parentheses.
   void set_arguments(std::string arguments);
+  /// For containers, whose entries are used without a call of their own. User error within another module's forward() when nobody registered this
+  /// one: what is in it would not be trained.
+  void require_registered() const;
+  /// The same, and user error when there is no entry `index` of `size`.
+  void require_entry(std::size_t index, std::size_t size) const;
   /// The line of user code that called the innermost module. Operators that are given this line are the layer's own: what is recorded of them is the
   /// line that registered the layer, or else the module that holds it.
   static Location call_location();
@@ -347,8 +354,14 @@ class ModuleList : public Module<ModuleList<M>> {
     return *this;
   }
   std::size_t size() const { return modules_->size(); }
-  M& operator[](std::size_t index) const { return modules_->at(index); }
-  auto begin() const { return modules_->begin(); }
+  M& operator[](std::size_t index) const {
+    this->require_entry(index, size());
+    return (*modules_)[index];
+  }
+  auto begin() const {
+    this->require_registered();
+    return modules_->begin();
+  }
   auto end() const { return modules_->end(); }
 
  private:

@@ -245,7 +245,11 @@ class Tensor {
   Tensor scatter_add(std::int64_t d, const Tensor& index, const Tensor& source, Location where = Location::current()) const;
   Tensor index_select(std::int64_t d, const Tensor& index, Location where = Location::current()) const;
   Tensor index_add(std::int64_t d, const Tensor& index, const Tensor& source, double alpha = 1, Location where = Location::current()) const;
-  Tensor take_along_dim(const Tensor& indices, std::int64_t d, Location where = Location::current()) const;
+  Tensor scatter_reduce(std::int64_t d, const Tensor& index, const Tensor& source, std::string_view reduce, bool include_self = true,
+                        Location where = Location::current()) const;
+  Tensor take_along_dim(const Tensor& indices, std::optional<std::int64_t> d = {}, Location where = Location::current()) const;
+  Tensor take(const Tensor& indices, Location where = Location::current()) const;
+  Tensor index_put(const std::vector<TensorIndex>& indices, const Operand& values, bool accumulate = false) const;
   Tensor outer(const Tensor& other, Location where = Location::current()) const;
   Tensor addmm(const Tensor& a, const Tensor& b, double beta = 1, double alpha = 1, Location where = Location::current()) const;
   Tensor trace(Location where = Location::current()) const;
@@ -256,7 +260,7 @@ class Tensor {
   Tensor reshape_as(const Tensor& other, Location where = Location::current()) const;
   Tensor expand_as(const Tensor& other, Location where = Location::current()) const;
   Tensor type_as(const Tensor& other, Location where = Location::current()) const;
-  /// x[1, 2:, ...] as views: x.index({1, Slice(2, None), "..."}) (graven/indexing.h).
+  /// x[1, 2:, ...] as views: x.index({1, Slice(2, None), "..."}); with tensors among the indices, x[rows, columns], a copy (graven/indexing.h).
   Tensor index(const std::vector<TensorIndex>& indices, Location where = Location::current()) const;
 
   // ---- in place ----

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 
 #include "graven/module.h"
 
@@ -24,6 +25,26 @@ class Embedding : public Module<Embedding> {
 
  private:
   std::optional<std::int64_t> padding_idx_;
+};
+
+struct EmbeddingBagOptions {
+  std::string mode = "mean";                     ///< "sum", "mean" or "max"
+  bool include_last_offset = false;              ///< the last offset ends the last bag
+  std::optional<std::int64_t> padding_idx = {};  ///< a row that starts as 0, that no bag takes in, and that gets no gradient
+  DType dtype = DType::f32;
+};
+
+/// The sum, mean or largest of the rows of each bag: [bags, embedding_dim] of
+/// indices[bags, length], or of indices[n] and the offsets where the bags begin. Weights of single rows are for sums. The weight starts as
+/// Embedding's.
+class EmbeddingBag : public Module<EmbeddingBag> {
+ public:
+  EmbeddingBag(std::int64_t num_embeddings, std::int64_t embedding_dim, EmbeddingBagOptions options = {});
+  Tensor forward(Tensor indices, Tensor offsets = {}, Tensor per_sample_weights = {});
+  Registered<EmbeddingBag> weight;
+
+ private:
+  EmbeddingBagOptions options_;
 };
 
 }  // namespace graven::nn
