@@ -493,8 +493,9 @@ Tensor embedding_bag(const Operand& indices, const Tensor& weight, const Embeddi
     return o.mode == "mean" ? at.div(total, not_below_one(sum(at(ones_each()), {1}))) : total;
   }
 
+  if (o.offsets.dim() != 1 || !ir::is_integral(o.offsets.dtype()))
+    fail(kBag, "the offsets must be a vector of integers, got " + o.offsets.describe(), where);
   Tensor offsets = checked_index(kBag, o.offsets, where);
-  if (offsets.dim() != 1) fail(kBag, "the offsets must be a vector, got " + offsets.describe(), where);
   const std::int64_t n = index.size(0), bags = offsets.size(0) - (o.include_last_offset ? 1 : 0);
   if (bags < 0) fail(kBag, "include_last_offset needs one offset at least, got " + offsets.describe(), where);
   if (!offsets.is_traced() && offsets.numel() > 0)

@@ -126,6 +126,8 @@ TEST(Indexing, AnIndexOutOfRangeIsAnError) {
       {"index 3 at position 1 is outside [0, 3)", error_of([&] { return embedding_bag(above, x, {.offsets = tensor({0})}); })},
       {"index 3 at position 1 is outside [0, 3)", error_of([&] { return embedding_bag(tensor({0, 1}), x, {.offsets = tensor({0, 3})}); })},
       {"embedding_bag: the first offset must be 0, got 1", error_of([&] { return embedding_bag(tensor({0, 1}), x, {.offsets = tensor({1, 2})}); })},
+      {"embedding_bag: the offsets must be a vector of integers, got f32[1]",
+       error_of([&] { return embedding_bag(tensor({0, 1}), x, {.offsets = zeros({1})}); })},
       {"embedding_bag: a vector of indices needs offsets", error_of([&] { return embedding_bag(tensor({0, 1}), x); })},
       {"embedding_bag: offsets are for a vector of indices; each row of i64[1,2] is a bag",
        error_of([&] { return embedding_bag(tensor({{0, 1}}), x, {.offsets = tensor({0})}); })},
