@@ -8,6 +8,8 @@
 #include <filesystem>
 
 #include "fixture.h"
+#include "runtime_min/safetensors.h"
+#include "runtime_min/sha256.h"
 
 namespace graven::runtime {
 namespace {
@@ -95,6 +97,9 @@ TEST(Checkpoint, HoldsEverything) {
   EXPECT_EQ(s.best_metric, 0.5);
   EXPECT_EQ(fs::read_symlink(out + "/latest"), "step-00000007");
   EXPECT_EQ(fs::read_symlink(out + "/best"), "step-00000007");
+  for (const char* file : {"/weights.safetensors", "/optimizer.safetensors"})
+    EXPECT_EQ(SafetensorsFile(out + "/latest" + file).metadata(),
+              (std::vector<std::pair<std::string, std::string>>{{"generator", "graven test"}, {"graph", "abc"}, {"model", "mock"}, {"step", "7"}}));
 }
 
 TEST(Checkpoint, KeepsTheNewestAndTheBest) {
@@ -109,6 +114,9 @@ TEST(Checkpoint, KeepsTheNewestAndTheBest) {
   EXPECT_EQ(steps_in(out).size(), 4U) << "0 keeps all";
   save(out, 3, 0);
   EXPECT_EQ(steps_in(out), (std::vector<std::int64_t>{3, 1})) << "what an abandoned run had ahead goes";
+  for (std::int64_t step = 4; step <= 6; ++step) save(out, step, 0);
+  save(out, 4, 2);
+  EXPECT_EQ(steps_in(out), (std::vector<std::int64_t>{4, 3})) << "and is not counted among those that are kept";
 }
 
 TEST(Checkpoint, PassesOverDamage) {
@@ -166,11 +174,44 @@ TEST(Checkpoint, RefusesWhatDoesNotFit) {
   weights[0].shape = {1, 3};
   EXPECT_ERROR(load_newest(out, "abc", weights, states, silent), "none that is whole");
   EXPECT_EQ(model.weight[0], 0) << "nothing is written";
+  weights[0].shape = {3};
+  states[0].shape = {1, 2};
+  EXPECT_ERROR(load_newest(out, "abc", weights, states, silent), "none that is whole");
+  EXPECT_EQ(model.weight[0], 0) << "nor is anything where the optimizer's state does not fit";
   const CheckpointFolder first(out);
   EXPECT_ERROR(CheckpointFolder(out), "another run is training into this folder");
   write_file(folder / "file", "");
   EXPECT_ERROR(CheckpointFolder(folder / "file"), "expected a folder, found a file");
   EXPECT_ERROR(CheckpointFolder(folder / "file/x"), "cannot create the folder");
+}
+
+// A manifest that agrees with its checksum, and says what cannot be.
+TEST(Checkpoint, RefusesManifestsThatMakeNoSense) {
+  const struct {
+    const char *text, *instead, *error;
+  } cases[] = {
+      {"\"position\":17", "\"position\":101", "a position of at most 100, found 101"},
+      {"\"seed\":-5", "\"warmup\":9", "expected a key \"seed\", found none"},
+      {"\"version\":1", "\"version\":2", "expected version 1, found 2"},
+      {"\"ranks\":1", "\"ranks\":2", "expected 1 rank, found 2"},
+      {"\"epoch\":2", "\"epoch\":-2", "expected a number from 0 up, found -2"},
+      {"\"warmup\"", "\"wormup\"", "expected a key of version 1, found \"wormup\""},
+      {"optimizer.safetensors", "optimizer.safetensorz", "expected \"optimizer.safetensors\", found none of that name"},
+  };
+  for (const auto& c : cases) {
+    SCOPED_TRACE(c.error);
+    const TemporaryFolder folder;
+    const std::string path = save(folder / "out", 1), file = path + "/manifest.json";
+    std::string text = read_file(file);
+    text.replace(text.find(c.text), std::string_view(c.text).size(), c.instead);
+    const std::size_t check = text.rfind(",\n\"manifest_sha256\":\"");
+    const std::string body = text.substr(0, check);
+    write_file(file, body + ",\n\"manifest_sha256\":\"" + sha256(as_span(body)) + "\"}\n");
+    EXPECT_FALSE(is_whole_checkpoint(path));
+    Model model;
+    const auto weights = model.weights(), states = model.states();
+    EXPECT_ERROR(load_checkpoint(path, "abc", weights, states), c.error);
+  }
 }
 
 TEST(Checkpoint, ClearsWhatAKilledRunLeft) {

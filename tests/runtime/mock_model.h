@@ -1,9 +1,10 @@
 // A model small enough to be written by hand: softmax regression, images f32[batch, features] to `classes` scores, mean cross entropy, SGD with
-// momentum. It drives the training and inference programs in the tests as an emitted model would.
+// momentum. It drives the training and inference programs in the tests as an emitted model would, and can note what they tell it.
 #pragma once
 
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -53,6 +54,8 @@ class MockTrainable : public TrainableModel {
   TrainingDescription& description() { return description_; }
   void start(int) override {}
   std::vector<Variable> weights() override { return model_.variables(); }
+  void weights_changed() override { note("changed"); }
+  void weights_needed() override { note("needed"); }
   std::vector<Variable> states() override {
     return {{"model.weight-momentum", DType::f32, {model_.classes, model_.features}, weight_momentum_.data()},
             {"model.bias-momentum", DType::f32, {model_.classes}, bias_momentum_.data()}};
@@ -60,6 +63,12 @@ class MockTrainable : public TrainableModel {
 
   double step(const void* const* inputs, std::int64_t batch, const StepNumbers& numbers) override {
     if (numbers.step == nan_at_step) return std::nan("");
+    if (notes != nullptr) {
+      Note n{.what = "step", .seed = numbers.seed, .rates = {numbers.learning_rates, numbers.learning_rates + description_.groups.size()}};
+      for (std::int64_t i = 0; i < batch; ++i) n.samples.push_back(static_cast<const float*>(inputs[0])[i * model_.features]);
+      if (description_.inputs.size() > 2) n.shared = *static_cast<const float*>(inputs[2]);
+      notes->push_back(std::move(n));
+    }
     std::vector<float> gradient(model_.weight.size()), bias_gradient(model_.bias.size()), p(static_cast<std::size_t>(model_.classes));
     double loss = 0;
     for (std::int64_t i = 0; i < batch; ++i) {
@@ -83,10 +92,12 @@ class MockTrainable : public TrainableModel {
     };
     update(model_.weight, weight_momentum_, gradient);
     update(model_.bias, bias_momentum_, bias_gradient);
-    return loss / static_cast<double>(batch);
+    return loss_at ? loss_at(numbers.step) : loss / static_cast<double>(batch);
   }
 
   Evaluation evaluate(const void* const* inputs, std::int64_t batch, std::int64_t count) override {
+    note("evaluation", description_.inputs.size() > 2 ? *static_cast<const float*>(inputs[2]) : 0);
+    if (evaluation) return evaluation(count);
     std::vector<float> p(static_cast<std::size_t>(model_.classes));
     Evaluation result;
     result.samples = batch;
@@ -104,8 +115,23 @@ class MockTrainable : public TrainableModel {
   }
 
   std::int64_t nan_at_step = -1;
+  std::function<double(std::int64_t step)> loss_at;            ///< instead of the loss
+  std::function<Evaluation(std::int64_t samples)> evaluation;  ///< instead of an evaluation
+
+  /// A call of the program: "step", "evaluation", "changed" or "needed" (the weights).
+  struct Note {
+    std::string what;
+    std::int64_t seed = 0;
+    std::vector<double> rates{};
+    std::vector<float> samples{};  ///< the first feature of each
+    float shared = 0;              ///< of a third input, that all samples share
+  };
+  std::vector<Note>* notes = nullptr;  ///< where calls are noted
 
  private:
+  void note(const char* what, float shared = 0) const {
+    if (notes != nullptr) notes->push_back({.what = what, .shared = shared});
+  }
   /// Leaves the probabilities in `p` and returns the loss.
   double softmax(const float* x, std::int64_t label, float* p) const {
     model_.scores(x, p);

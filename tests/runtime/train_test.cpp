@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <functional>
 #include <sstream>
 
@@ -74,6 +75,16 @@ class Training : public testing::Test {
     result.out = testing::internal::GetCapturedStdout();
     result.error = testing::internal::GetCapturedStderr();
     return result;
+  }
+
+  /// Whether the training that writes this log has made its first step.
+  static bool has_stepped(const std::string& log) { return read_file(log).find("\"event\":\"step\"") != std::string::npos; }
+
+  /// What a checkpoint's manifest says.
+  static TrainingState state_of(const std::string& checkpoint) {
+    MockTrainable model({kFeatures}, kClasses, 8, true);
+    const std::vector<Variable> weights = model.weights(), states = model.states();
+    return load_checkpoint(checkpoint, "0123456789abcdef", weights, states);
   }
 
   /// The bytes of a checkpoint's three files.
@@ -174,7 +185,8 @@ TEST_F(Training, IsDeterministic) {
 }
 
 TEST_F(Training, StoppedAndResumedIsTheSameRun) {
-  EXPECT_EQ(train({"--out", folder_ / "whole", "--lr", "0.3", "--seed", "9"}).status, 0);
+  const Result whole = train({"--out", folder_ / "whole", "--lr", "0.3", "--seed", "9"});
+  EXPECT_EQ(whole.status, 0);
   const std::string expected = bytes_of(folder_ / "whole/latest");
   for (const char* first : {"1", "6", "7", "8", "14", "20"}) {
     SCOPED_TRACE(std::string("stopped after step ") + first);
@@ -184,6 +196,9 @@ TEST_F(Training, StoppedAndResumedIsTheSameRun) {
     EXPECT_EQ(r.status, 0) << r.error;
     EXPECT_NE(r.out.find(std::string("step ") + first), std::string::npos) << r.out;
     EXPECT_EQ(bytes_of(out + "/latest"), expected);
+    // "epoch 3/3  loss 0.9" and so on, but for the time that it took.
+    const auto last_epoch = [](const std::string& text) { return text.substr(text.find("epoch 3/3"), text.rfind("  ") - text.find("epoch 3/3")); };
+    EXPECT_EQ(last_epoch(r.out), last_epoch(whole.out)) << "the mean over all of the epoch's steps";
   }
 }
 
@@ -259,11 +274,11 @@ TEST_F(Training, SetsTheLengthOfOneCyclesAndSequences) {
   EXPECT_EQ(train({"--total-steps", "9"}, &model).error, "error: --total-steps: the model's learning-rate schedule has no length to set\n");
 }
 
-/// Runs the trainer in a child process, kills it after `microseconds`, and returns how it ended.
-int run_and_kill(const std::function<int()>& run, useconds_t microseconds, int signal) {
+/// Runs the trainer in a child process, kills it once `ready` says so, and returns how it ended.
+int run_and_kill(const std::function<int()>& run, const std::function<bool()>& ready, int signal) {
   const pid_t child = ::fork();
   if (child == 0) ::_exit(run());
-  ::usleep(microseconds);
+  for (int i = 0; i < 6000 && !ready(); ++i) ::usleep(10'000);
   ::kill(child, signal);
   int status = 0;
   ::waitpid(child, &status, 0);
@@ -279,7 +294,8 @@ TEST_F(Training, KilledAtAnyMomentAndResumedIsTheSameRun) {
     // With nothing saved yet there is nothing to resume from: start anew.
     const bool resume = !list_checkpoints(out).empty();
     const auto run = [&] { return train({"--out", out, "--epochs", "12", "--checkpoint-every", "5", resume ? "--resume" : "--overwrite"}).status; };
-    const int status = run_and_kill(run, static_cast<useconds_t>(5000 + 4000 * round), SIGKILL);
+    const auto wait = [&] { return ::usleep(static_cast<useconds_t>(5000 + 4000 * round)) == 0; };
+    const int status = run_and_kill(run, wait, SIGKILL);
     if (WIFSIGNALED(status)) {
       ++kills;
     } else {
@@ -297,8 +313,12 @@ TEST_F(Training, KilledAtAnyMomentAndResumedIsTheSameRun) {
 TEST_F(Training, ASignalSavesAndStops) {
   const std::string out = folder_ / "out";
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) {
-    const auto run = [&] { return train({"--out", out, "--epochs", "1000000", "--overwrite", "--checkpoint-every", "1000000"}).status; };
-    const int status = run_and_kill(run, 60000, signal);
+    const std::string log = folder_ / ("log" + std::to_string(signal));
+    const auto run = [&] {
+      ::signal(signal, SIG_DFL);  // in the background it may be ignored
+      return train({"--out", out, "--epochs", "1000000", "--overwrite", "--save-every", "1000000", "--log", log}).status;
+    };
+    const int status = run_and_kill(run, [&] { return has_stepped(log); }, signal);
     ASSERT_TRUE(WIFEXITED(status));
     EXPECT_EQ(WEXITSTATUS(status), 128 + signal);
     const std::vector<std::string> checkpoints = list_checkpoints(out);
@@ -346,9 +366,9 @@ TEST_F(Training, WhoeverReadsTheOutputMayGo) {
 TEST_F(Training, SignalsThatAreIgnoredStayIgnored) {
   const auto run = [&] {
     ::signal(SIGHUP, SIG_IGN);
-    return train({"--epochs", "2000", "--save-every", "2000"}).status;
+    return train({"--epochs", "2000", "--save-every", "2000", "--log", folder_ / "log"}).status;
   };
-  const int status = run_and_kill(run, 30000, SIGHUP);
+  const int status = run_and_kill(run, [&] { return has_stepped(folder_ / "log"); }, SIGHUP);
   ASSERT_TRUE(WIFEXITED(status));
   EXPECT_EQ(WEXITSTATUS(status), 0) << "as under nohup";
 }
@@ -473,6 +493,186 @@ TEST_F(Training, OverridesAreTold) {
   EXPECT_EQ(r.error.find("--seed"), std::string::npos) << "the same value is no override";
   const Result done = train({"--resume", "--epochs", "2"});
   EXPECT_NE(done.out.find("nothing left to do"), std::string::npos) << done.out;
+
+  // Each option by itself: what is said is taken, what is unsaid is the checkpoint's.
+  const auto options_of = [](const TrainingState& s) {
+    std::ostringstream text;
+    text << "seed " << s.seed << " batch " << s.batch << " shuffle " << s.shuffle << " drop-last " << s.drop_last << " lr " << s.lr << " warmup "
+         << s.warmup << " total-steps " << s.total_steps;
+    return text.str();
+  };
+  const struct {
+    std::vector<std::string> words;
+    const char* expected;
+  } cases[] = {
+      {{}, "seed 4 batch 7 shuffle 0 drop-last 1 lr 0.2 warmup 3 total-steps 40"},
+      {{"--seed", "0"}, "seed 0 batch 7 shuffle 0 drop-last 1 lr 0.2 warmup 3 total-steps 40"},
+      {{"--batch", "8"}, "seed 4 batch 8 shuffle 0 drop-last 1 lr 0.2 warmup 3 total-steps 40"},
+      {{"--shuffle"}, "seed 4 batch 7 shuffle 1 drop-last 1 lr 0.2 warmup 3 total-steps 40"},
+      {{"--no-drop-last"}, "seed 4 batch 7 shuffle 0 drop-last 0 lr 0.2 warmup 3 total-steps 40"},
+      {{"--lr", "0.1"}, "seed 4 batch 7 shuffle 0 drop-last 1 lr 0.1 warmup 3 total-steps 40"},
+      {{"--warmup", "0"}, "seed 4 batch 7 shuffle 0 drop-last 1 lr 0.2 warmup 0 total-steps 40"},
+      {{"--total-steps", "50"}, "seed 4 batch 7 shuffle 0 drop-last 1 lr 0.2 warmup 3 total-steps 50"},
+  };
+  const std::string first = folder_ / "first";
+  EXPECT_EQ(train({"--out", first, "--epochs", "1", "--seed", "4", "--batch", "7", "--no-shuffle", "--drop-last", "--lr", "0.2", "--warmup", "3",
+                   "--total-steps", "40"})
+                .status,
+            0);
+  for (const auto& c : cases) {
+    SCOPED_TRACE(c.expected);
+    const std::string out = folder_ / ("with" + (c.words.empty() ? "" : c.words[0]));
+    std::vector<std::string> words = {"--resume", first, "--out", out, "--epochs", "2"};
+    words.insert(words.end(), c.words.begin(), c.words.end());
+    const Result goes_on = train(words);
+    EXPECT_EQ(goes_on.status, 0) << goes_on.error;
+    EXPECT_EQ(options_of(state_of(out + "/latest")), c.expected);
+    if (c.words.empty()) {
+      EXPECT_EQ(goes_on.error, "");
+    } else {
+      EXPECT_NE(goes_on.error.find(" is not the checkpoint's: the run will not be the one that was stopped"), std::string::npos) << goes_on.error;
+    }
+  }
+
+  // A model that takes smaller batches than the checkpoint has.
+  MockTrainable smaller({kFeatures}, kClasses, 4, true);
+  EXPECT_NE(train({"--resume", first, "--out", folder_ / "smaller"}, &smaller).error.find("batch: expected 1 to 4 samples, found 7"),
+            std::string::npos);
+}
+
+/// The first features of the samples of each epoch of `steps` steps.
+std::vector<std::vector<float>> epochs_of(const std::vector<MockTrainable::Note>& notes, int steps) {
+  std::vector<std::vector<float>> epochs;
+  int step = 0;
+  for (const MockTrainable::Note& n : notes) {
+    if (n.what != "step") continue;
+    if (step++ % steps == 0) epochs.emplace_back();
+    epochs.back().insert(epochs.back().end(), n.samples.begin(), n.samples.end());
+  }
+  return epochs;
+}
+
+TEST_F(Training, EachEpochHasAnOrderOfItsOwn) {
+  const auto run = [&](std::vector<std::string> words) {
+    std::vector<MockTrainable::Note> notes;
+    MockTrainable model({kFeatures}, kClasses, 8, true);
+    model.notes = &notes;
+    words.insert(words.end(), {"--out", "", "--epochs", "2"});
+    EXPECT_EQ(train(words, &model).status, 0);
+    for (const MockTrainable::Note& n : notes)
+      if (n.what == "step") {
+        EXPECT_EQ(n.seed, words[0] == "--seed" ? 5 : 0);
+      }
+    return epochs_of(notes, 7);
+  };
+  const auto sorted = [](std::vector<float> list) {
+    std::sort(list.begin(), list.end());
+    return list;
+  };
+  const auto plain = run({"--no-shuffle"}), shuffled = run({}), other = run({"--seed", "5"});
+  ASSERT_EQ(plain.size(), 2U);
+  EXPECT_EQ(plain[0].size(), static_cast<std::size_t>(kSamples));
+  EXPECT_EQ(plain[1], plain[0]);
+  for (const auto& epochs : {shuffled, other})
+    for (const auto& epoch : epochs) EXPECT_EQ(sorted(epoch), sorted(plain[0])) << "every sample once";
+  EXPECT_NE(shuffled[0], plain[0]);
+  EXPECT_NE(shuffled[1], shuffled[0]);
+  EXPECT_NE(other[0], shuffled[0]);
+}
+
+TEST_F(Training, TheModelIsToldWhenItsWeightsAreWrittenAndRead) {
+  const auto run = [&](std::vector<std::string> words) {
+    std::vector<MockTrainable::Note> notes;
+    MockTrainable model({kFeatures}, kClasses, 8, true);
+    model.notes = &notes;
+    EXPECT_EQ(train(std::move(words), &model).status, 0);
+    std::string text;
+    for (const MockTrainable::Note& n : notes) text += n.what.substr(0, 1);
+    return text;
+  };
+  // c: changed, s: a step, e: a part of an evaluation, n: needed. Checkpoints after step 5 and at the ends of the epochs, once each.
+  EXPECT_EQ(run({"--epochs", "1", "--checkpoint-every", "5"}), "csssssnsseeen");
+  EXPECT_EQ(run({"--epochs", "2", "--resume", "--checkpoint-every", "7"}), "cssssssseeen");
+}
+
+TEST_F(Training, RatesOfGroupsKeepTheirRatio) {
+  std::vector<MockTrainable::Note> notes;
+  MockTrainable model({kFeatures}, kClasses, 8, true);
+  model.description().groups = {{.lr = 0.1}, {.lr = 0.1}, {.lr = 0.025}, {.lr = 0}};
+  model.notes = &notes;
+  EXPECT_EQ(train({"--steps", "1", "--lr", "0.11"}, &model).status, 0);
+  const std::vector<double>& rates = notes.at(1).rates;
+  ASSERT_EQ(rates.size(), 4U);
+  EXPECT_EQ(rates[0], 0.11) << "to the bit";
+  EXPECT_EQ(rates[1], 0.11) << "0.1 * (0.11 / 0.1) is another number";
+  EXPECT_NEAR(rates[2], 0.0275, 1e-15);
+  EXPECT_EQ(rates[3], 0);
+}
+
+TEST_F(Training, EvaluationsLeaveInputsThatAllSamplesShareAlone) {
+  for (const char* split : {"train", "test"}) {
+    const float scale = split == std::string("train") ? 1.5F : 2.5F;
+    write_npy(std::string("data/") + split + "/scale.npy", "<f4", {1}, std::string(reinterpret_cast<const char*>(&scale), sizeof scale));
+  }
+  std::vector<MockTrainable::Note> notes;
+  MockTrainable model({kFeatures}, kClasses, 8, true);
+  model.description().inputs.push_back({.name = "scale", .dtype = DType::f32, .shape = {1}, .batched = false});
+  model.notes = &notes;
+  const Result r = train({"--epochs", "2"}, &model);
+  EXPECT_EQ(r.status, 0) << r.error;
+  int steps = 0, evaluations = 0;
+  for (const MockTrainable::Note& n : notes) {
+    if (n.what == "step" || n.what == "evaluation") {
+      EXPECT_EQ(n.shared, n.what == "step" ? 1.5F : 2.5F);
+      ++(n.what == "step" ? steps : evaluations);
+    }
+  }
+  EXPECT_EQ(steps, 14);
+  EXPECT_EQ(evaluations, 6);
+}
+
+TEST_F(Training, TheBestEpochIsTheFirstOfTheBest) {
+  write_npy("one/images.npy", "<f4", {8, kFeatures}, std::string(8 * kFeatures * 4, '\0'));
+  write_npy("one/labels.npy", "|u1", {8}, std::string(8, '\0'));
+  const struct {
+    const char* note;
+    bool accuracy, held_out;
+    double numbers[4];  // of the epochs: labels that are right, or the loss
+  } cases[] = {{"the most labels that are right", true, true, {3, 5, 5, 4}},
+               {"the least loss of the held-out set", false, true, {4, 2, 3, 2}},
+               {"the least loss where there is no such set", false, false, {4, 2, 3, 2}}};
+  for (const auto& c : cases) {
+    SCOPED_TRACE(c.note);
+    MockTrainable model({kFeatures}, kClasses, 8, true);
+    model.description().has_accuracy = c.accuracy;
+    int epoch = 0;
+    model.evaluation = [&](std::int64_t samples) {
+      const double number = c.numbers[epoch++];
+      return Evaluation{.loss_sum = number, .samples = samples, .correct = static_cast<std::int64_t>(number), .labels = samples};
+    };
+    if (!c.held_out) model.loss_at = [&](std::int64_t step) { return c.numbers[(step - 1) / 7]; };
+    const std::string out = folder_ / c.note, data = folder_ / "data/train/";
+    std::vector<std::string> words = {"--out", out, "--data", data + "images.npy," + data + "labels.npy", "--epochs", "4", "--keep", "1"};
+    if (c.held_out) words.insert(words.end(), {"--test-data", folder_ / "one"});
+    const Result r = train(words, &model);
+    EXPECT_EQ(r.status, 0) << r.error;
+    EXPECT_EQ(fs::read_symlink(out + "/best"), "step-00000014") << "epoch 2";
+    EXPECT_EQ(list_checkpoints(out).size(), 2U) << "the newest and the best";
+  }
+}
+
+TEST_F(Training, AnEpochWhoseEvaluationASignalEndsIsEvaluatedWhenTheRunGoesOn) {
+  EXPECT_EQ(train({"--out", folder_ / "whole", "--epochs", "1"}).status, 0);
+  MockTrainable model({kFeatures}, kClasses, 8, true);
+  model.evaluation = [](std::int64_t samples) {
+    ::raise(SIGTERM);
+    return Evaluation{.samples = samples};
+  };
+  const Result r = train({"--epochs", "1"}, &model);
+  EXPECT_EQ(r.status, 128 + SIGTERM) << r.error;
+  EXPECT_EQ(r.out.find("test loss"), std::string::npos) << r.out;
+  EXPECT_EQ(train({"--resume", "--epochs", "1"}).status, 0);
+  EXPECT_EQ(bytes_of(folder_ / "out/latest"), bytes_of(folder_ / "whole/latest"));
 }
 
 TEST_F(Training, BenchPrintsOneLine) {
