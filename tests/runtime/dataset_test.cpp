@@ -331,6 +331,7 @@ TEST(Batch, Converts) {
   EXPECT_ERROR(convert("<i8", little_endian<std::int64_t>(128), input(DType::i8, 1)), "from -128 to 127, found 128");
   EXPECT_ERROR(convert("<u8", little_endian(~0ULL), input(DType::i64, 1)), "expected a number");
   EXPECT_ERROR(convert("|i1", from_hex("ff"), input(DType::u8, 1)), "from 0 to 255, found -1");
+  EXPECT_ERROR(convert("|b1", from_hex("0102"), input(DType::boolean, 2)), "from 0 to 1, found 2");
   EXPECT_ERROR(convert("<f4", little_endian(1.0F), input(DType::i64, 1)), "integers for the model's input \"x\", i64, found f32");
   EXPECT_ERROR(convert("<f4", little_endian(1.0F), input(DType::f32, 1), {{0.5}, {}}), "8-bit images");
   EXPECT_ERROR(convert("|u1", from_hex("00ff"), input(DType::f32, 2), {{0.5, 0.5}, {}}), "--mean: expected one number, found 2");
@@ -364,6 +365,11 @@ TEST(Batch, NormalisesByChannelAndMatchesFields) {
   wrong = inputs;
   wrong[0].classes = 5;
   EXPECT_ERROR(BatchSource(data, wrong, {}), "sample 1 of \"labels\": expected a number from 0 to 4, found 5");
+  // Before anything is trained, whatever sample it is, also where nothing but the dtype bounds the numbers.
+  write_file(folder / "d/labels.npy", npy("<i4", "(2,)", little_endian(3) + little_endian(300)));
+  wrong[0] = {.name = "labels", .dtype = DType::u8, .shape = {2}};
+  EXPECT_ERROR(BatchSource(open_dataset({folder / "d"}, wrong, Split::train), wrong, {}),
+               "sample 1 of \"labels\": expected a number from 0 to 255, found 300");
 }
 
 TEST(Batch, NamesWhatIsToBlame) {

@@ -100,6 +100,24 @@ TEST_F(Inference, ReadsAPicture) {
   EXPECT_EQ(r.out, "0: 1 (2)\n") << r.error;
 }
 
+TEST_F(Inference, WritesAPicture) {
+  // 99.6 / 255 is nearest to 100; what lies outside of [0, 1] becomes black or white.
+  write_file(folder_ / "one.npy", npy("<f4", "(1, 3)", little_endian(99.6F / 510) + little_endian(-1.0F) + little_endian(1.0F)));
+  MockInference model({3}, 4, 1, false);
+  model.description().outputs[0].shape = {1, 1, 2, 2};
+  const Result r = infer({"--data", folder_ / "one.npy", "--output", folder_ / "out.pgm"}, &model);
+  EXPECT_EQ(r.status, 0) << r.error;
+  EXPECT_EQ(read_file(folder_ / "out.pgm"), "P5\n2 2\n255\n" + from_hex("6400ff00"));
+}
+
+TEST_F(Inference, PrintsWhatAllSamplesShareOnce) {
+  MockInference model({3}, 4, 1, true);
+  model.description().outputs[0] = {.name = "scores", .dtype = DType::f32, .shape = {4}, .batched = false};
+  const Result r = infer({"--data", folder_ / "x.npy"}, &model);
+  EXPECT_EQ(r.status, 0) << r.error;
+  EXPECT_EQ(r.out, "0: 2 -2 -2 0\n");
+}
+
 TEST_F(Inference, RefusesMistakes) {
   ASSERT_EQ(::mkfifo((folder_ / "pipe").c_str(), 0600), 0);  // nobody writes into it: a reader that opened it would wait for ever
   const struct {

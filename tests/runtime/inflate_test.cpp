@@ -158,6 +158,8 @@ TEST_P(InflateShifted, ReadsCodesOfFifteenBits) {
   EXPECT_EQ(inflated(file), plain);
 }
 
+TEST(Inflate, ReadsHeadersWithAChecksum) { EXPECT_EQ(inflated(from_hex("1f8b0802000000000003a7770300") + std::string(8, '\0')), ""); }
+
 TEST(Inflate, RefusesDamage) {
   const std::string good = from_hex(kDynamic);
   const auto with = [&](std::size_t at, char byte) {
@@ -180,6 +182,8 @@ TEST(Inflate, RefusesDamage) {
       {"a stored length that disagrees", from_hex("1f8b0800000000000000010300fdff616263"), "once inverted"},
       {"a stored block beyond the end", from_hex("1f8b0800000000000000010300fcff6162"), "3 bytes, found 2"},
       {"a distance before the start", from_hex("1f8b08000000000000004b0421") + std::string(9, '\0'), "a distance of at most"},
+      {"a distance into the member before", good + from_hex("1f8b08000000000000004b0421") + std::string(9, '\0'), "a distance of at most"},
+      {"another checksum of the header", from_hex("1f8b080200000000000300000300") + std::string(8, '\0'), "header checksum 000077a7, found 00000000"},
       {"another checksum", with(good.size() - 5, static_cast<char>(good[good.size() - 5] ^ 1)), "checksum"},
       {"another size", with(good.size() - 1, static_cast<char>(good[good.size() - 1] ^ 1)), "bytes of data"},
       {"trailing bytes", good + "x", "gzip header"},

@@ -155,6 +155,8 @@ TEST(Png, RefusesDamage) {
       {"no palette", header(1, 1, 8, 3) + grey + end, "a palette (PLTE), found none"},
       {"odd palette", header(1, 1, 8, 3) + chunk("PLTE", "ab") + grey + end, "PLTE: expected 1 to 256 colours"},
       {"colour beyond the palette", header(1, 1, 8, 3) + chunk("PLTE", "abc") + grey + end, "colours below 1, found 7"},
+      {"the first colour beyond the palette", header(1, 1, 8, 3) + chunk("PLTE", "abc") + pixels_chunk(std::string("\0\1", 2)) + end,
+       "colours below 1, found 1"},
       {"unknown chunk", good + chunk("Some", "x") + grey + end, "a chunk that is known"},
       {"no data", good + end, "zlib stream"},
       {"too few bytes", header(2, 1, 8, 0) + grey + end, "pixels: expected 3 bytes, found 2"},
