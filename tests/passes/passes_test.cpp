@@ -143,6 +143,94 @@ Graph copies() {
   });
 }
 
+/// The same through views: what is written into is read under another shape.
+Graph copies_of_views() {
+  return of([](Graph& g, Recorder& r, ValueId x) {
+    const ValueId buffer = g.add_buffer("buffer", {DType::f32, {3, 2}}), w = parameter(g, "w", {2, 3}), v = parameter(g, "v", {3, 2});
+    const ValueId one = r.number(1), before = r("", "mul", {r("", "reshape", {buffer}, {{"shape", Shape{2, 3}}}), one});
+    r.all("", "assign", {buffer, r("", "reshape", {x}, {{"shape", Shape{3, 2}}})});
+    // The gradient of v is a view of a copy of w, which the same update changes.
+    const ValueId product = r("", "mul", {w, r("", "reshape", {v}, {{"shape", Shape{2, 3}}})});
+    const ValueId loss = r("", "add", {r("", "sum", {product}, {{"dims", Ints{}}}), r("", "sum", {before}, {{"dims", Ints{}}})});
+    g = train(g, loss, sgd(g, 0));
+  });
+}
+
+/// What nearly is an identity, and stays: inexact casts and numbers, a mask of another image, another number where it does not hold, what is
+/// read again, a size that is not known.
+Graph no_identities() {
+  return of([](Graph& g, Recorder& r, ValueId x) {
+    const ValueId half = g.add_input("half", {DType::f16, {3}}), count = g.add_input("count", {DType::i32, {3}});
+    const ValueId wide = g.add_input("wide", {DType::f64, {3}}), rows = g.add_input("rows", {DType::f32, {ir::Dim("batch", 4), 3}});
+    const auto cast = [&](ValueId v, DType dtype) { return r("", "cast", {v}, {{"dtype", dtype}}); };
+    g.outputs = {cast(cast(half, DType::bf16), DType::f32), cast(cast(count, DType::f32), DType::f64),
+                 r("", "mul", {r("", "mul", {x, r.number(3)}), r.number(5)}), r("", "div", {wide, r.number(3, DType::f64)})};
+    const ValueId image = g.add_input("image", {DType::f32, {1, 2, 4, 4}}), other = g.add_input("other", {DType::f32, {1, 2, 4, 4}});
+    const std::vector<ValueId> pooled = r.all("", "max_pool2d", {image}, {{"kernel_size", Ints{2, 2}}});
+    Attributes backward{{"kernel_size", Ints{2, 2}}, {"input_shape", Shape{1, 2, 4, 4}}};
+    const ValueId dz = g.add_input("dz", {DType::f32, {1, 2, 2, 2}});
+    const auto masked = [&](ValueId mask, double otherwise) {
+      const ValueId dx = r("", "max_pool2d_backward", {dz, pooled[1]}, backward);
+      return r("", "where", {r("", "gt", {mask, r.number(0)}), dx, r.number(otherwise)});
+    };
+    g.outputs.insert(g.outputs.end(), {pooled[0], masked(other, 0), masked(image, 1)});
+    const ValueId index = g.add_input("index", {DType::i64, {2}}), table = g.add_input("table", {DType::f32, {5, 3}});
+    const ValueId added = r("", "index_add", {x, index}, {{"dim", std::int64_t{0}}, {"size", std::int64_t{5}}});
+    const ValueId twos = r("", "full", {}, {{"shape", Shape{ir::Dim("batch", 4), 3}}, {"value", 2.0}, {"dtype", DType::f32}});
+    g.outputs.insert(g.outputs.end(), {r("", "add", {added, table}), added, rows, r("", "sum", {twos}, {{"dims", Ints{0}}})});
+  });
+}
+
+/// Results, what depends on the batch, and what is much larger than its inputs are computed in each call.
+Graph unprepared() {
+  return of([](Graph& g, Recorder& r, ValueId x) {
+    const ValueId w = parameter(g, "w", {3}), rows = g.add_input("rows", {DType::f32, {ir::Dim("batch", 4), 3}});
+    const ValueId repeated = r("", "expand", {r("", "sin", {w})}, {{"shape", Shape{ir::Dim("batch", 4), 3}}});
+    const ValueId large = r("", "expand", {r("", "cos", {w})}, {{"shape", Shape{2000, 3}}});
+    g.outputs = {r("", "exp", {w}), r("", "cat", {rows, repeated}, {{"dim", std::int64_t{1}}}), r("", "sum", {large}, {{"dims", Ints{0}}}), x};
+  });
+}
+
+/// Work in another dtype is no epilogue.
+Graph wider_residual() {
+  return of([](Graph& g, Recorder& r, ValueId x) {
+    const ValueId y = g.add_input("y", {DType::f32, {2, 4}});
+    const auto cast = [&](ValueId v, DType dtype) { return r("", "cast", {v}, {{"dtype", dtype}}); };
+    const ValueId residual = cast(r("", "sin", {cast(y, DType::f64)}), DType::f32);
+    g.outputs = {r("", "add", {r("", "linear", {x, parameter(g, "w", {4, 3})}), residual})};
+  });
+}
+
+/// Chains that end at a border: at what is computed once, and at a wider dtype.
+Graph borders_of_chains() {
+  return of([](Graph& g, Recorder& r, ValueId x) {
+    const ValueId w = parameter(g, "w", {2, 3});
+    const auto cast = [&](ValueId v, DType dtype) { return r("", "cast", {v}, {{"dtype", dtype}}); };
+    const ValueId wide = r("", "exp", {cast(r("", "sin", {x}), DType::f64)});
+    g.outputs = {r("", "mul", {r("", "tanh", {w}), x}), r("", "cos", {cast(wide, DType::f32)})};
+  });
+}
+
+/// A weight that is read under another shape.
+Graph view_of_weight() {
+  return of([](Graph& g, Recorder& r, ValueId x) {
+    const ValueId v = parameter(g, "a.v", {4, 3}), w = parameter(g, "b.w", {2, 10});
+    ValueId y = r("a", "tanh", {r("a", "linear", {x, v})});
+    y = r("b", "linear", {y, r("b", "reshape", {w}, {{"shape", Shape{5, 4}}})});
+    g = train(g, r("loss", "mean", {r("loss", "square", {y})}, {{"dims", Ints{}}}), sgd(g, 0));
+  });
+}
+
+/// Norms of f64 are formed in f64.
+Graph clipping_wide() {
+  return of([](Graph& g, Recorder& r, ValueId x) {
+    const ValueId w = g.add_parameter("w", {DType::f64, {3}}, true), v = parameter(g, "v", {3});
+    const ValueId y = r("", "mul", {r("", "cast", {r("", "mul", {x, v})}, {{"dtype", DType::f64}}), w});
+    g = train(g, r("loss", "mean", {y}, {{"dims", Ints{}}}), sgd(g, 0));
+    g.optimizers[0].groups[0].options.insert({{"clip_grad_max_norm", 1}, {"clip_grad_norm_type", 2}});
+  });
+}
+
 Graph constants() {
   return of([](Graph& g, Recorder& r, ValueId x) {
     const ValueId table = g.add_constant("table", floats({2, 3}, {0, 1, 2, 3, 4, 5}));
@@ -243,12 +331,15 @@ const std::vector<Case>& cases() {
       {"differentiate", "residual", [] { return residual_training(); }},
       {"clip_gradients", "mlp", [] { return prepared(clipping(small_mlp()), "differentiate"); }},
       {"clip_gradients", "groups", [] { return prepared(clipping_apart(small_mlp()), "differentiate"); }},
+      {"clip_gradients", "wide", [] { return prepared(clipping_wide(), "differentiate"); }},
       {"add_optimizer_updates", "mlp", [] { return prepared(small_mlp(), "differentiate"); }},
       {"add_optimizer_updates", "residual", [] { return prepared(residual_training(), "differentiate"); }},
       {"fold_constants", "arithmetic", constants},
       {"simplify_algebra", "shared_embedding", [] { return prepared(shared_embedding(), "fold_constants"); }},
       {"simplify_algebra", "identities", algebra},
       {"simplify_algebra", "copies", [] { return prepared(copies(), "fold_constants"); }},
+      {"simplify_algebra", "copies_of_views", [] { return prepared(copies_of_views(), "fold_constants"); }},
+      {"simplify_algebra", "no_identities", no_identities},
       {"simplify_algebra", "lenet", [] { return prepared(lenet_training(2), "fold_constants"); }},
       {"simplify_algebra", "polynomial", [] { return prepared(polynomial_training(), "fold_constants"); }},
       {"merge_common_subexpressions", "repeats", repeats},
@@ -266,10 +357,13 @@ const std::vector<Case>& cases() {
       {"pack_weights", "wide", [] { return prepared(wide_inference(), "choose_winograd"); }},
       {"prepare_weights", "residual", [] { return prepared(residual_inference(), "pack_weights"); }},
       {"prepare_weights", "lenet_inference", [] { return prepared(lenet_inference(), "pack_weights"); }},
+      {"prepare_weights", "unprepared", unprepared},
       {"fuse_epilogues", "mlp", [] { return prepared(small_mlp(), "pack_weights"); }},
       {"fuse_epilogues", "residual", [] { return prepared(residual_inference(), "prepare_weights"); }},
       {"fuse_epilogues", "wide", [] { return prepared(wide_inference(), "prepare_weights"); }},
       {"fuse_epilogues", "my_linear", [] { return prepared(matrices(), "prepare_weights"); }},
+      {"fuse_epilogues", "wider_residual", [] { return prepared(wider_residual(), "prepare_weights"); }},
+      {"fuse_elementwise", "borders", [] { return prepared(borders_of_chains(), "fuse_epilogues"); }},
       {"fuse_elementwise", "chains", [] { return prepared(chains(), "fuse_epilogues"); }},
       {"fuse_elementwise", "polynomial", [] { return prepared(polynomial_training(), "fuse_epilogues"); }},
       {"fuse_elementwise", "lenet", [] { return prepared(lenet_training(2), "fuse_epilogues"); }},
@@ -277,6 +371,7 @@ const std::vector<Case>& cases() {
       {"fuse_reductions", "polynomial", [] { return prepared(polynomial_training(), "fuse_elementwise"); }},
       {"update_in_backward", "mlp", [] { return prepared(asking_for_update_in_backward(small_mlp()), "fuse_reductions"); }},
       {"update_in_backward", "shared_parameter", [] { return prepared(asking_for_update_in_backward(shared_parameter()), "fuse_reductions"); }},
+      {"update_in_backward", "view", [] { return prepared(asking_for_update_in_backward(view_of_weight()), "fuse_reductions"); }},
       {"fuse_updates", "wide_mlp", [] { return prepared(asking_for_update_in_backward(mlp_training(4, 160)), "update_in_backward"); }},
       {"fuse_updates", "groups", [] { return prepared(asking_for_update_in_backward(with_groups(mlp_training(4, 160))), "update_in_backward"); }},
       {"fuse_reductions", "norms", [] { return prepared(norms(), "fuse_elementwise"); }},
@@ -474,6 +569,18 @@ TEST(Pipeline, EvaluationIsForwardOnly) {
   Graph lowered = g;
   ir::run_passes(lowered, {});
   EXPECT_EQ(count(lowered, "batch_norm"), 0u);
+
+  // What is drawn is drawn with a seed and a step that do not change.
+  const Graph noisy = of([](Graph& g, Recorder& r, ValueId x) {
+    const ValueId seed = g.add_value("seed", ir::ValueKind::hyper, {DType::i64, {}}),
+                  step = g.add_value("step", ir::ValueKind::hyper, {DType::i64, {}});
+    const ValueId noise = r("", "random_normal", {seed, step}, {{"shape", Shape{2, 3}}, {"dtype", DType::f32}, {"stream", std::int64_t{1}}});
+    g = train(g, r("", "sum", {r("", "mul", {r("", "add", {x, noise}), parameter(g, "w", {3})})}, {{"dims", Ints{}}}), sgd(g));
+  });
+  const Graph quiet = ir::evaluation_graph(noisy);
+  EXPECT_EQ(count(quiet, "random_normal"), 1u);
+  for (const ir::Node& n : quiet.nodes)
+    for (const ValueId v : n.inputs) EXPECT_NE(quiet.value(v).kind, ir::ValueKind::hyper) << n.op->name;
 }
 
 // ---- errors -----------------------------------------------------------------------------------------------------------------------------
@@ -501,6 +608,11 @@ TEST(Differentiate, NamesTheOperatorWithoutGradient) {
 TEST(Differentiate, RefusesALossThatNothingTrains) {
   const Graph g = of([](Graph& g, Recorder& r, ValueId x) { g = train(g, r("loss", "sum", {x}, {{"dims", Ints{}}}), sgd(g)); });
   EXPECT_NE(error_of(g).find("no parameter that is to be trained has part in it"), std::string::npos) << error_of(g);
+  const Graph detached = of([](Graph& g, Recorder& r, ValueId x) {
+    const ValueId y = r("", "detach", {r("", "mul", {x, parameter(g, "w", {3})})});
+    g = train(g, r("loss", "sum", {y}, {{"dims", Ints{}}}), sgd(g));
+  });
+  EXPECT_NE(error_of(detached).find("no parameter that is to be trained has part in it"), std::string::npos) << error_of(detached);
 }
 
 TEST(ClipGradients, RefusesWhatIsNoNorm) {
