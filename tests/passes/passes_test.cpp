@@ -181,6 +181,20 @@ Graph no_identities() {
   });
 }
 
+/// Of one weight, packed more than once: it is written between two uses, or two convolutions step differently.
+Graph packed_again() {
+  return of([](Graph& g, Recorder& r, ValueId x) {
+    const ValueId buffer = g.add_buffer("buffer", {DType::f32, {2, 3}}), before = r("", "linear", {x, buffer});
+    r.all("", "assign", {buffer, x});
+    const ValueId after = r("", "linear", {x, buffer}), again = r("", "linear", {after, r("", "permute", {buffer}, {{"dims", Ints{1, 0}}})});
+    const ValueId images = g.add_input("images", {DType::f32, {2, 4, 8, 8}}), w = parameter(g, "w", {4, 4, 3, 3});
+    const auto convolve = [&](std::int64_t stride) {
+      return r("", "conv2d", {images, w}, {{"padding", Ints{1, 1}}, {"stride", Ints{stride, stride}}});
+    };
+    g.outputs = {before, after, again, convolve(1), convolve(2), r("", "tanh", {convolve(1)})};
+  });
+}
+
 /// Results, what depends on the batch, and what is much larger than its inputs are computed in each call.
 Graph unprepared() {
   return of([](Graph& g, Recorder& r, ValueId x) {
@@ -355,6 +369,7 @@ const std::vector<Case>& cases() {
       {"pack_weights", "residual", [] { return prepared(residual_inference(), "choose_layout"); }},
       {"pack_weights", "large_weight", [] { return prepared(large_weight(), "choose_layout"); }},
       {"pack_weights", "wide", [] { return prepared(wide_inference(), "choose_winograd"); }},
+      {"pack_weights", "again", [] { return prepared(packed_again(), "choose_layout"); }},
       {"prepare_weights", "residual", [] { return prepared(residual_inference(), "pack_weights"); }},
       {"prepare_weights", "lenet_inference", [] { return prepared(lenet_inference(), "pack_weights"); }},
       {"prepare_weights", "unprepared", unprepared},
