@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <numeric>
 #include <set>
 
 #include "ir/diagnostic.h"
@@ -22,12 +24,51 @@ class Differentiation {
     for (ValueId p : graph_.parameters)
       if (at(wanted_, p))
         if (const ValueId gradient = total(p, origins_of(p)); gradient != kNone) graph_.gradients.push_back({p, gradient});
+    refuse_what_changed();
     name_gradients();
     // The gradients given to backward() are read; from here on the losses are results like any other.
     for (Loss& loss : graph_.losses) loss.gradient = kNone;
   }
 
  private:
+  /// Gradients must read what forward read. A buffer that forward has written since holds something else by then: an error, as where a tensor is
+  /// changed in place before backward().
+  void refuse_what_changed() const {
+    const std::size_t never = graph_.nodes.size();
+    std::vector<ValueId> memory(graph_.values.size());  // by value: whose memory it is
+    std::iota(memory.begin(), memory.end(), 0);
+    std::vector<std::size_t> first_read(graph_.values.size(), never);
+    std::vector<bool> changed(graph_.values.size(), false);
+    for (std::size_t n = 0; n < forward_count_; ++n) {
+      const Node& node = graph_.nodes[n];
+      for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+        if (node.inputs[i] == kNone) continue;
+        const auto of = static_cast<std::size_t>(memory[static_cast<std::size_t>(node.inputs[i])]);
+        if (is_mutated(node, i))
+          changed[of] = first_read[of] < n;
+        else
+          first_read[of] = std::min(first_read[of], n);
+      }
+      if (node.op->alias) memory[static_cast<std::size_t>(node.outputs[0])] = memory[static_cast<std::size_t>(node.inputs[0])];
+    }
+    // Rules may leave nodes behind that no gradient needs.
+    std::vector<bool> needed(graph_.values.size(), false);
+    for (const Gradient& g : graph_.gradients) needed[static_cast<std::size_t>(g.value)] = true;
+    for (std::size_t n = graph_.nodes.size(); n-- > forward_count_;) {
+      const Node& node = graph_.nodes[n];
+      if (std::none_of(node.outputs.begin(), node.outputs.end(), [&](ValueId v) { return at(needed, v); })) continue;
+      for (ValueId v : node.inputs) {
+        if (v == kNone) continue;
+        needed[static_cast<std::size_t>(v)] = true;
+        const Value& of = graph_.value(memory[static_cast<std::size_t>(v)]);
+        if (changed[static_cast<std::size_t>(memory[static_cast<std::size_t>(v)])])
+          throw UserError("backward: '" + of.name + "' " + of.type.to_string() + ", which a gradient needs, is changed in place after it is used")
+              .note("use a clone() of it, or change it before it is used")
+              .at(node.origins);
+      }
+    }
+  }
+
   /// The gradient of parameter "model.fc.weight" is called "grad(model.fc.weight)", whatever node makes it.
   void name_gradients() {
     std::set<ValueId> named;

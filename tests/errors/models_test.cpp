@@ -147,6 +147,29 @@ const std::vector<Case>& cases() {
          y.add_(1);
          loss.backward();
        }},
+      {"changed_before_backward_in_graph", __LINE__,
+       [] {
+         struct Decays : nn::Module<Decays> {
+           nn::Linear in = child("in", nn::Linear(2, 2));
+           Tensor scale = buffer("scale", ones({2}));
+           Tensor forward(Tensor x) {
+             Tensor y = in(x)*scale;
+             scale.mul_(0.5);
+             return y;
+           }
+         };
+         struct Trains : nn::Graph<Trains> {
+           Decays model = child("model", Decays());
+           optim::SGD optimizer{model.parameters(), {.lr = 0.1}};
+           Trains() { add_optimizer(optimizer); }
+           Tensor build(Tensor x) {
+             Tensor loss = model(x).sum();
+             loss.backward();
+             return loss;
+           }
+         };
+         Trains()(zeros({1, 2}));
+       }},
       {"parameter_in_place", __LINE__,
        [] {
          Tensor w = parameter_tensor();
