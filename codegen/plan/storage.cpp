@@ -87,7 +87,7 @@ Storage::Storage(const ir::Graph& graph, std::int64_t alignment, bool keep_resul
   for (const GradientOf& g : parameter_gradients(graph)) {
     // A gradient in another shape (or one that serves two parameters) stays in the arena.
     const ir::ValueId r = root[at(g.gradient)];
-    if (home[at(r)] != Home::arena || parameter[at(r)] != ir::kNone || graph.type(r).dtype != graph.type(g.parameter).dtype) continue;
+    if (home[at(r)] != Home::arena || graph.type(r).dtype != graph.type(g.parameter).dtype) continue;
     if (byte_count(graph.type(r)) != byte_count(graph.type(g.parameter))) continue;
     home[at(r)] = Home::gradient;
     parameter[at(r)] = g.parameter;

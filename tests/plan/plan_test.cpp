@@ -8,6 +8,8 @@
 #include <random>
 
 #include "codegen/plan/arena.h"
+#include "codegen/plan/schedule.h"
+#include "codegen/plan/storage.h"
 #include "ir/diagnostic.h"
 
 namespace graven::codegen {
@@ -48,9 +50,17 @@ const OpDef kTwo{.name = "two",
                        c.output(c.input(0).dtype, c.input(0).shape);
                      },
                  .kernel = plain_kernel};
+const OpDef kTwoOver{.name = "two_over", .inputs = {{"x"}}, .outputs = kTwo.outputs, .infer = kTwo.infer, .kernel = [](const NodeView&) {
+                       return KernelCall{.name = "two_over", .in_place = {0}, .over = {{1, 0}}};
+                     }};
+const OpDef kInPlaceIndex{.name = "in_place_index",
+                          .inputs = {{.name = "xs", .variadic = true}},
+                          .infer = [](InferContext& c) { c.output(DType::i32, c.input(0).shape); },
+                          .kernel = kInPlace.kernel};
 const OpDef kView{.name = "view", .inputs = {{"x"}}, .infer = same_as_first, .alias = true};
 const OpDef kWrite{
     .name = "write", .inputs = {{.name = "target", .mutated = true}, {"value"}}, .infer = [](InferContext&) {}, .kernel = plain_kernel};
+const OpDef kAssign{.name = "assign", .inputs = kWrite.inputs, .infer = kWrite.infer, .kernel = plain_kernel};
 const OpDef kUpdate{.name = "update",
                     .inputs = {{.name = "params", .variadic = true, .mutated = true}, {.name = "grads", .variadic = true}},
                     .infer = [](InferContext&) {},
@@ -103,6 +113,21 @@ TEST(Plan, InPlaceWhereTheInputDies) {
   EXPECT_NE(place(plan, second).buffer, place(plan, first).buffer) << "first is still needed";
   EXPECT_EQ(place(plan, third).buffer, place(plan, second).buffer);
   EXPECT_EQ(buffer(plan, third).values, (std::vector<ValueId>{second, third}));
+}
+
+TEST(Plan, NothingIsWrittenOverWhatIsReadElsewhere) {
+  Builder b;
+  const ValueId x = b.graph.add_input("x", floats(16));
+  const ValueId seen = b.call(kPlain, {x}), view = b.call(kView, {seen}), over = b.call(kInPlace, {seen, view});
+  const ValueId number = b.call(kPlain, {x}), index = b.call(kInPlaceIndex, {number});
+  const ValueId one = b.call(kPlain, {x});
+  const std::vector<ValueId> two = b.add(kTwoOver, {one});
+  b.graph.outputs = {b.call(kPlain, {over, index, two[0], two[1]})};
+  const Plan plan = b.plan();
+  EXPECT_NE(place(plan, over).buffer, place(plan, seen).buffer) << "the kernel reads a view of it, too";
+  EXPECT_NE(place(plan, index).buffer, place(plan, number).buffer) << "another type lies there";
+  EXPECT_EQ(place(plan, two[0]).buffer, place(plan, one).buffer);
+  EXPECT_NE(place(plan, two[1]).buffer, place(plan, one).buffer) << "the first result has its memory";
 }
 
 TEST(Plan, TheCallersInputIsNeverOverwritten) {
@@ -250,6 +275,94 @@ TEST(Plan, TermsOfAGradientAreAddedUpWhereItLies) {
   EXPECT_EQ(place(plan, read_twice).home, Home::arena) << "its memory would be overwritten while it is read";
 }
 
+TEST(Plan, TermsOfAGradientThatAreMoreThanThatStayWhereTheyAre) {
+  Builder b;
+  const ValueId x = b.graph.add_input("x", floats(1000));
+  const ValueId p = b.graph.add_parameter("p", floats(1000), true), q = b.graph.add_parameter("q", floats(1000), true),
+                r = b.graph.add_parameter("r", floats(1000), true);
+  const ValueId loss = b.resize({x, p, q}, 1), forward = b.call(kPlain, {x});
+  const ValueId result = b.call(kPlain, {p, x}, Phase::backward);
+  const ValueId sum = b.call(kInPlace, {result, x}, Phase::backward), of_forward = b.call(kInPlace, {forward, x}, Phase::backward);
+  b.add(kUpdate, {p, q, r, sum, of_forward, of_forward}, {}, Phase::update);
+  b.graph.losses = {{loss, ir::kNone}};
+  b.graph.outputs = {loss, result};
+  const Plan plan = b.plan();
+  EXPECT_EQ(place(plan, sum).home, Home::gradient);
+  EXPECT_EQ(place(plan, result).home, Home::arena) << "it is a result of the graph";
+  EXPECT_EQ(place(plan, forward).home, Home::arena) << "forward writes no gradients";
+  EXPECT_EQ(place(plan, of_forward).home, Home::gradient);
+  EXPECT_EQ(place(plan, of_forward).parameter, q) << "of two parameters, the first's";
+}
+
+/// Whether the value that `build` returns is computed where it is assigned to: buffer f32[16].
+bool is_written_through(ValueId (*build)(Builder& b, ValueId x, ValueId buffer)) {
+  Builder b;
+  const ValueId x = b.graph.add_input("x", floats(16)), buffer = b.graph.add_buffer("buffer", floats(16));
+  b.graph.outputs = {b.call(kPlain, {x})};
+  const ValueId value = build(b, x, buffer);
+  const Plan plan = b.plan();
+  return place(plan, value).home == Home::alias && place(plan, value).alias_of == buffer;
+}
+
+TEST(Plan, WhatIsAssignedIsComputedWhereItBelongs) {
+  EXPECT_TRUE(is_written_through([](Builder& b, ValueId x, ValueId buffer) {
+    const ValueId value = b.call(kPlain, {x});
+    b.add(kAssign, {buffer, value});
+    return value;
+  }));
+  EXPECT_TRUE(is_written_through([](Builder& b, ValueId, ValueId buffer) {
+    const ValueId value = b.call(kInPlace, {buffer});
+    b.add(kAssign, {buffer, value});
+    return value;
+  })) << "the kernel reads each element where it writes it";
+  EXPECT_FALSE(is_written_through([](Builder& b, ValueId, ValueId buffer) {
+    const ValueId value = b.call(kPlain, {buffer});
+    b.add(kAssign, {buffer, value});
+    return value;
+  })) << "the kernel reads the old contents while it writes";
+  EXPECT_FALSE(is_written_through([](Builder& b, ValueId x, ValueId buffer) {
+    const ValueId value = b.call(kPlain, {x});
+    b.graph.outputs = {b.call(kPlain, {buffer})};
+    b.add(kAssign, {buffer, value});
+    return value;
+  })) << "the old contents are read between";
+  EXPECT_FALSE(is_written_through([](Builder& b, ValueId x, ValueId buffer) {
+    const ValueId value = b.call(kPlain, {x});
+    b.add(kAssign, {buffer, value});
+    b.graph.outputs = {b.call(kPlain, {buffer})};
+    b.add(kAssign, {buffer, x});
+    return value;
+  })) << "something else is assigned later";
+  EXPECT_FALSE(is_written_through([](Builder& b, ValueId x, ValueId buffer) {
+    const ValueId value = b.call(kPlain, {x});
+    b.add(kAssign, {buffer, value}, {}, Phase::update);
+    return value;
+  })) << "forward() changes nothing that the update does";
+  EXPECT_FALSE(is_written_through([](Builder& b, ValueId x, ValueId buffer) {
+    const ValueId value = b.call(kPlain, {x});
+    b.add(kAssign, {buffer, value});
+    b.graph.losses = {{value, ir::kNone}};
+    b.graph.outputs = {value};
+    return value;
+  })) << "it is a result of the graph";
+}
+
+// A result that lies in a buffer is written when all that reads the old contents is done.
+TEST(Plan, WhatIsWrittenThroughWaitsForReaders) {
+  Builder b;
+  const ValueId x = b.graph.add_input("x", floats(16)), buffer = b.graph.add_buffer("buffer", floats(16));
+  const ValueId old = b.call(kPlain, {buffer}), value = b.call(kPlain, {x});
+  b.add(kAssign, {buffer, value});
+  b.graph.outputs = {old};
+  std::vector<KernelCall> calls;
+  std::vector<const KernelCall*> by_node;
+  for (const ir::Node& node : b.graph.nodes) calls.push_back(ir::lower({b.graph, node}));
+  for (const KernelCall& call : calls) by_node.push_back(&call);
+  const Storage storage(b.graph, 64, false, by_node);
+  ASSERT_EQ(storage.root[static_cast<std::size_t>(value)], buffer);
+  EXPECT_EQ(dependencies(b.graph, storage)[1], (std::vector<ir::NodeId>{0}));
+}
+
 TEST(Plan, WhatIsPreparedOutlivesTheCall) {
   Builder b;
   const ValueId x = b.graph.add_input("x", floats(16));
@@ -367,6 +480,19 @@ TEST(Plan, TheCheckerCatchesOverlapsAndLateReads) {
   bad = good;
   bad.arena_bytes += 64;
   EXPECT_THROW(verify_plan(b.graph, bad), InternalError);
+
+  // Two that live at one time: one reaches into the other from below, or lies in the other's place while that is still to be read.
+  Builder pair;
+  const ValueId x = pair.graph.add_input("x", floats(100)), first = pair.call(kPlain, {x}), second = pair.call(kPlain, {first});
+  pair.graph.outputs = {pair.call(kPlain, {second, first})};
+  const Plan both = pair.plan();
+  bad = both;
+  bad.buffers[0].offset = 448;
+  bad.buffers[1].offset = 64;
+  EXPECT_THROW(verify_plan(pair.graph, bad), InternalError);
+  bad = both;
+  bad.placements[static_cast<std::size_t>(second)].buffer = bad.placements[static_cast<std::size_t>(first)].buffer;
+  EXPECT_THROW(verify_plan(pair.graph, bad), InternalError);
 }
 
 TEST(Plan, LargeGraphsArePlanned) {
