@@ -85,7 +85,7 @@ Storage::Storage(const ir::Graph& graph, std::int64_t alignment, bool keep_resul
       for (const ir::ValueId v : node.outputs) home[at(v)] = Home::prepared;
   }
   for (const GradientOf& g : parameter_gradients(graph)) {
-    // A gradient in another shape (or one that serves two parameters) stays in the arena.
+    // A gradient in another shape stays in the arena; one that serves two parameters is the first one's.
     const ir::ValueId r = root[at(g.gradient)];
     if (home[at(r)] != Home::arena || graph.type(r).dtype != graph.type(g.parameter).dtype) continue;
     if (byte_count(graph.type(r)) != byte_count(graph.type(g.parameter))) continue;
