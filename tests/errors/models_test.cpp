@@ -95,6 +95,15 @@ const std::vector<Case>& cases() {
       {"linear_of_nothing", __LINE__, [] { nn::Linear(0, 3); }},
       {"conv_groups", __LINE__, [] { nn::Conv2d(3, 8, 3, {.groups = 2}); }},
       {"conv_stride", __LINE__, [] { nn::Conv2d(3, 8, 3, {.stride = 0}); }},
+      {"batch_norm_of_one", __LINE__, [] { nn::BatchNorm1d(2)(zeros({1, 2})); }},
+      {"batch_norm_of_one_in_graph", __LINE__,
+       [] {
+         struct One : nn::Graph<One> {
+           nn::BatchNorm1d norm = child("norm", nn::BatchNorm1d(2));
+           Tensor build(Tensor x) { return norm(x); }
+         };
+         One().compile(spec({1, 2}));
+       }},
       {"dropout_probability", __LINE__, [] { nn::Dropout(1.5); }},
       {"dropout_probability_nan", __LINE__, [] { nn::Dropout{std::numeric_limits<double>::quiet_NaN()}; }},
       {"optimizer_without_parameters", __LINE__, [] { optim::SGD(std::vector<Tensor>{}); }},

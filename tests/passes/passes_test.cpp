@@ -69,6 +69,27 @@ Graph shared_parameter() {
   });
 }
 
+/// A part of a dimension that counts the batch: its gradient has zeros before it and behind it.
+Graph part_of_batch() {
+  return of([](Graph& g, Recorder& r, ValueId) {
+    const ValueId rows = g.add_input("rows", {DType::f32, {ir::Dim("batch", 4) * ir::Dim(4), 3}});
+    const ValueId scaled = r("a", "mul", {rows, parameter(g, "w", {3})});
+    const ValueId part =
+        r("a", "slice", {scaled}, {{"dim", std::int64_t{0}}, {"start", std::int64_t{1}}, {"end", std::int64_t{3}}, {"of_symbol", true}});
+    g = train(g, r("loss", "mean", {r("loss", "square", {part})}, {{"dims", Ints{}}}), sgd(g, 0));
+  });
+}
+
+/// The classes' probabilities beside the loss, and a gradient through both.
+Graph probabilities() {
+  return of([](Graph& g, Recorder& r, ValueId x) {
+    const ValueId labels = g.add_input("labels", {DType::i64, {2}});
+    const std::vector<ValueId> out = r.all("loss_fn", "cross_entropy", {r("a", "mul", {x, parameter(g, "w", {3})}), labels});
+    const ValueId largest = r("loss", "mean", {r("loss", "amax", {out[1]}, {{"dims", Ints{1}}})}, {{"dims", Ints{}}});
+    g = train(g, r("loss", "add", {out[0], largest}), sgd(g, 0));
+  });
+}
+
 /// An embedding whose weight is the output layer's, too.
 Graph shared_embedding() {
   Graph g;
@@ -341,6 +362,8 @@ const std::vector<Case>& cases() {
       {"trim_kernels", "small_images", small_images},
       {"differentiate", "mlp", small_mlp},
       {"differentiate", "shared_parameter", shared_parameter},
+      {"differentiate", "part_of_batch", part_of_batch},
+      {"differentiate", "probabilities", probabilities},
       {"differentiate", "lenet", [] { return lenet_training(2); }},
       {"differentiate", "residual", [] { return residual_training(); }},
       {"clip_gradients", "mlp", [] { return prepared(clipping(small_mlp()), "differentiate"); }},
