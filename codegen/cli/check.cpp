@@ -8,9 +8,7 @@
 #include "codegen/emit/evaluation.h"
 #include "codegen/emit/project.h"
 #include "codegen/plan/plan.h"
-#include "ir/diagnostic.h"
 #include "ir/passes/pass.h"
-#include "ir/verify.h"
 
 namespace graven::cli {
 
@@ -21,7 +19,6 @@ void add_check(CLI::App& app, int& status) {
   command->callback([path, &status] {
     std::string saved;
     ir::Graph graph = load_graph(*path, &saved);
-    if (const auto violation = ir::find_violation(graph)) throw UserError(*path + ": " + *violation);
     const std::size_t nodes = graph.nodes.size();
     const std::string stage = graph.stage;
     const auto weights = load_weights(*path, graph, saved);

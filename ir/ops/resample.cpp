@@ -51,6 +51,7 @@ const OpDef kResample{
           add("scale", DType::f32, {2, 5}, 1, 8, "nearest", false, 1 / 1.7);
           add("long rows", DType::f32, {1, 3, 4100}, 1, 5, "linear");
           add("many elements", DType::f32, {2, 50, 3}, 1, 150, "cubic");
+          add("many taps", DType::f32, {2, 45, 70}, 1, 4, "area");
           return cases;
         },
 };

@@ -238,6 +238,14 @@ TEST(Evaluation, ItsGraphStandsBesideTheProjectsAndGivesTheSameBytes) {
   recorded.format = false;
   recorded.execute = eager::double_reference;
   EXPECT_EQ(check(folder / "project", recorded), std::vector<std::string>());
+  // What is left out of the training is left out of the evaluation.
+  EmitOptions apart = options;
+  apart.passes = {};
+  const std::string together = render_project(graph.graph(), apart).at("evaluation.cpp");
+  apart.passes.disabled = {"fuse_epilogues", "fuse_elementwise"};
+  const std::string separate = render_project(graph.graph(), apart).at("evaluation.cpp");
+  EXPECT_EQ(together.find("elementwise<relu>("), std::string::npos) << together;
+  EXPECT_NE(separate.find("elementwise<relu>("), std::string::npos) << separate;
   // A dump from the middle of the passes says the same, with the evaluation beside it.
   fs::path dump;
   for (const auto& entry : fs::directory_iterator(dumps))

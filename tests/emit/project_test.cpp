@@ -332,6 +332,119 @@ TEST(Project, BudgetIsAnError) {
   }
 }
 
+TEST(Project, OptionsOfEmissionAreTheProgramsDefaultsAndAreRecorded) {
+  const EmitOptions options{.name = "net",
+                            .memory_budget = std::int64_t{1} << 40,
+                            .threads = 3,
+                            .data = "here",
+                            .test_data = "there",
+                            .epochs = 7,
+                            .seed = 11,
+                            .shuffle = false,
+                            .mean = {0.5, 0.25},
+                            .std = {2, 4},
+                            .format = false};
+  const auto files = render_project(mlp_training(), options);
+  const std::string& program = files.at("main.cpp");
+  for (const char* part : {".data = \"here\"", ".test_data = \"there\"", ".epochs = 7", ".seed = 11", ".threads = 3", ".shuffle = false",
+                           ".mean = {0.5, 0.25}", ".std = {2, 4}"})
+    EXPECT_NE(program.find(part), std::string::npos) << part << "\n" << program;
+  const EmitOptions recorded = recorded_options(ir::from_json(files.at("graph.json"), "graph.json"));
+  EXPECT_EQ(recorded.name, options.name);
+  EXPECT_EQ(recorded.memory_budget, options.memory_budget);
+  EXPECT_EQ(recorded.threads, options.threads);
+  EXPECT_EQ(recorded.data, options.data);
+  EXPECT_EQ(recorded.test_data, options.test_data);
+  EXPECT_EQ(recorded.epochs, options.epochs);
+  EXPECT_EQ(recorded.seed, options.seed);
+  EXPECT_EQ(recorded.shuffle, options.shuffle);
+  EXPECT_EQ(recorded.mean, options.mean);
+  EXPECT_EQ(recorded.std, options.std);
+}
+
+ValueId call(Graph& g, std::string_view op, std::vector<ValueId> inputs, ir::Attributes attributes = {}) {
+  return g.call(op, std::move(inputs), std::move(attributes), {{"model", "network.cpp", 1}});
+}
+
+/// A training graph of x f32[2*batch,3], y f32[batch] and a parameter w f32[3], and the losses that `build` makes of x * w and y * w[0].
+Graph of_losses(std::vector<ValueId> (*build)(Graph& g, ValueId x, ValueId y)) {
+  Graph g;
+  g.name = "Losses";
+  g.training = true;
+  const ir::Dim batch("batch", 4);
+  const ValueId x = g.add_input("x", {DType::f32, {batch * ir::Dim(2), 3}}), y = g.add_input("y", {DType::f32, {batch}});
+  const ValueId w = g.add_parameter("w", {DType::f32, {3}}, true), v = g.add_parameter("v", {DType::f32, {1}}, true);
+  for (const ValueId loss : build(g, call(g, "mul", {x, w}), call(g, "mul", {y, v}))) {
+    g.losses.push_back({loss, ir::kNone});
+    g.outputs.push_back(loss);
+  }
+  g.optimizers.push_back({"sgd", {{{w}, {{"lr", 0.1}}}}, {"cosine", {{"T_max", 9}, {"eta_min", 0}}, {}}});
+  g.optimizers.push_back({"sgd", {{{v}, {{"lr", 0.1}}}}, {"exponential", {{"gamma", 0.5}}, {}}});
+  return g;
+}
+
+TEST(Project, ProgramsKnowTheirLossesSchedulesAndBatch) {
+  const struct {
+    const char* note;
+    std::vector<ValueId> (*build)(Graph& g, ValueId x, ValueId y);
+    bool sum;
+  } cases[] = {
+      {"two sums", [](Graph& g, ValueId x, ValueId y) { return std::vector<ValueId>{call(g, "sum", {x}), call(g, "sum", {y})}; }, true},
+      {"a sum and a mean", [](Graph& g, ValueId x, ValueId y) { return std::vector<ValueId>{call(g, "sum", {x}), call(g, "mean", {y})}; }, false},
+      {"a mean and a sum", [](Graph& g, ValueId x, ValueId y) { return std::vector<ValueId>{call(g, "mean", {x}), call(g, "sum", {y})}; }, false},
+  };
+  for (const auto& c : cases) {
+    SCOPED_TRACE(c.note);
+    const auto files = render_project(of_losses(c.build), {.format = false});
+    const std::string &program = files.at("main.cpp"), &api = files.at("model_api.cpp");
+    EXPECT_EQ(program.find("the loss is a sum over the samples") != std::string::npos, c.sum) << program;
+    EXPECT_EQ(program.find("the loss is a mean over the samples") != std::string::npos, !c.sum) << program;
+    EXPECT_NE(api.find(" + static_cast<double>(*"), std::string::npos) << "both are added up\n" << api;
+    EXPECT_NE(program.find(".schedule = {.kind = Schedule::Kind::cosine, .eta_min = 0, .T_max = 9}"), std::string::npos) << program;
+    EXPECT_NE(program.find(".schedule = {.kind = Schedule::Kind::exponential, .gamma = 0.5}"), std::string::npos) << program;
+    EXPECT_NE(program.find(".batch = 4,"), std::string::npos) << "x has two rows a sample\n" << program;
+  }
+
+  // Of sequences, each position has a label.
+  Graph g;
+  g.name = "Positions";
+  g.training = true;
+  const ValueId tokens = g.add_input("tokens", {DType::i64, {4, 6}}), targets = g.add_input("targets", {DType::i64, {4, 6}});
+  const ValueId table = g.add_parameter("table", {DType::f32, {5, 5}}, true);
+  const ValueId scores = call(g, "reshape", {call(g, "embedding", {table, tokens})}, {{"shape", ir::Shape{24, 5}}});
+  const ValueId loss = call(g, "cross_entropy", {scores, call(g, "reshape", {targets}, {{"shape", ir::Shape{24}}})});
+  g.outputs = {loss};
+  g.losses = {{loss, ir::kNone}};
+  g.optimizers.push_back({"sgd", {{{table}, {{"lr", 0.1}}}}, {}});
+  const std::string program = render_project(g, {.format = false}).at("main.cpp");
+  EXPECT_NE(program.find("row < count * 6"), std::string::npos) << program;
+}
+
+TEST(Project, WhatAnEarlierEmissionLeftIsRemovedAndReported) {
+  const Folder folder("left");
+  emit(mlp_training(), folder.path, {.format = false});
+  EXPECT_TRUE(fs::exists(folder.path / "runtime/train.cpp"));
+  const EmitReport report = emit(my_linear(), folder.path, {.format = false});
+  EXPECT_FALSE(report.removed.empty());
+  EXPECT_FALSE(fs::exists(folder.path / "runtime/train.cpp"));
+  EXPECT_EQ(check(folder.path, {.format = false}), std::vector<std::string>());
+  std::ofstream(folder.path / "kernels/cpu/another.h") << "";
+  std::ofstream(folder.path / "mine.txt") << "";
+  EXPECT_EQ(check(folder.path, {.format = false}), std::vector<std::string>{"kernels/cpu/another.h: is superfluous"});
+}
+
+TEST(Project, WeightsOfAnotherTypeAreRefused) {
+  const Folder folder("other_weights");
+  const ir::TensorType turned{DType::f32, {3, 4}};
+  const auto weight = std::make_shared<ir::TensorData>(ir::TensorData{turned, std::vector<std::byte>(48)});
+  try {
+    emit(my_linear(), folder.path, {.weights = {{"model.weight", weight}}, .format = false});
+    FAIL();
+  } catch (const UserError& e) {
+    EXPECT_NE(std::string(e.what()).find("model.weight: expected f32[4,3], the weights given have f32[3,4]"), std::string::npos) << e.what();
+  }
+}
+
 TEST(Project, RefusesOptionsOfEmissionThatCannotBe) {
   const struct {
     const char* key;

@@ -8,6 +8,9 @@
 #include <vector>
 
 #include "codegen/build/process.h"
+#include "ir/json.h"
+#include "ir/op.h"
+#include "runtime_min/safetensors.h"
 
 namespace graven {
 namespace {
@@ -27,6 +30,22 @@ TEST(Command, GivesItsError) {
   const fs::path golden = fs::path(GRAVEN_SOURCE_DIR) / "tests/golden/my_linear";
   fs::copy_file(golden / "graph.json", work / "bad_weights/graph.json");
   std::ofstream(work / "bad_weights/weights.safetensors") << "short";
+  // A graph whose types are not what its operators make; weights of another shape, and of another graph.
+  ir::Graph relu;
+  relu.name = "Relu";
+  const ir::ValueId x = relu.add_input("x", {ir::DType::f32, {2, 3}}), w = relu.add_parameter("w", {ir::DType::f32, {3}}, false);
+  relu.outputs = {relu.call("relu", {relu.call("mul", {x, w}, {}, {})}, {}, {})};
+  for (const char* folder : {"other_shape", "other_graph"}) {
+    fs::create_directories(work / folder);
+    ir::write_graph((work / folder / "graph.json").string(), relu, "digest");
+    std::vector<float> numbers(4);
+    const bool shape = std::string_view(folder) == "other_shape";
+    runtime::save_variables((work / folder / "weights.safetensors").string(),
+                            std::vector<runtime::Variable>{{"w", runtime::DType::f32, {shape ? 4 : 3}, numbers.data()}},
+                            {{std::string(ir::kSavedKey), shape ? "digest" : "another"}});
+  }
+  relu.value(relu.outputs[0]).type.shape = {2, 4};
+  ir::write_graph((work / "types.json").string(), relu);
   const std::string graph = golden.string(), out = (work / "project").string(), on_cuda = (golden.parent_path() / "polynomial_fit_cuda").string();
 
   const struct {
@@ -67,6 +86,11 @@ TEST(Command, GivesItsError) {
        "error: --memory-budget: expected a whole number from 0 to 1152921504606846976, found -5"},
       {{"emit", graph, "-o", out, "--memory-budget", "nan"}, 2, "--memory-budget"},
       {{"emit", graph, "-o", out, "--memory-budget", "99999999999999999999"}, 2, "--memory-budget"},
+      {{"emit", (golden.parent_path() / "polynomial_fit").string(), "-o", out, "--memory-budget", "1000"}, 1, "memory budget is 1000"},
+      {{"emit", (work / "other_shape").string(), "-o", out}, 1, "the tensor 'w' does not fit the graph\n  expected  f32[3]\n  found     f32[4]"},
+      {{"emit", (work / "other_graph").string(), "-o", out}, 1, "were not saved together"},
+      {{"check", (work / "other_shape").string()}, 1, "the tensor 'w' does not fit the graph"},
+      {{"check", (work / "types.json").string()}, 1, "types.json: nodes[1].outputs[0][1]: expected f32[2,3], which 'relu' gives, found f32[2,4]"},
       {{"emit", (work / "half.json").string(), "-o", out}, 1, "half.json: line 2"},
       {{"emit", (work / "bad_weights").string(), "-o", out}, 1, "weights.safetensors: header: expected 8 bytes of length, found 5 bytes"},
       {{"check", (work / "words.json").string()}, 1, "words.json: line 1, column 2: not valid JSON"},
