@@ -126,6 +126,18 @@ TEST(Autograd, FollowsInPlaceChanges) {
   EXPECT_EQ(x.grad().to_vector<double>(), (std::vector<double>{4, 4}));
 }
 
+TEST(Autograd, GradientsAreMemoryOfTheirOwn) {
+  Tensor x = tensor({1., 2.}).requires_grad_(), y = tensor({3., 4.}).requires_grad_();
+  const Tensor given = tensor({5., 6.});
+  x.backward(given);
+  x.grad().zero_();
+  EXPECT_EQ(given.to_vector<double>(), (std::vector<double>{5, 6}));
+  (x + y).backward(given);
+  y.grad().mul_(2);
+  EXPECT_EQ(x.grad().to_vector<double>(), (std::vector<double>{5, 6})) << "though y's began as the same";
+  EXPECT_EQ(given.to_vector<double>(), (std::vector<double>{5, 6}));
+}
+
 TEST(Autograd, FreesALongChain) {
   Tensor x = tensor(0.).requires_grad_(), y = x;
   for (int i = 0; i < 20000; ++i) y = y + 1;

@@ -37,6 +37,12 @@ TEST(ClipGrad, OfWhatIsNotFinite) {
   EXPECT_EQ(p[0].grad().to_vector<double>()[0], 3) << "nothing is changed before the error";
   EXPECT_TRUE(std::isnan(nn::utils::clip_grad_norm_(p, 1)));
   EXPECT_TRUE(std::isnan(p[0].grad().to_vector<double>()[0]));
+  // NaN is larger than any number, wherever it stands.
+  for (const std::size_t at : {0, 2}) {
+    p = with_gradients();
+    p[at].set_grad(p[at].grad() * std::nan(""));
+    EXPECT_TRUE(std::isnan(nn::utils::clip_grad_norm_(p, 1, std::numeric_limits<double>::infinity())));
+  }
   EXPECT_THROW(nn::utils::clip_grad_norm_(p, -1), UserError);
   EXPECT_THROW(nn::utils::clip_grad_norm_(p, 1, 0), UserError);
 }

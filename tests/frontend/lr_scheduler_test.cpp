@@ -294,6 +294,14 @@ TEST(Schedules, SayWhatIsWrong) {
        },
        "SequentialLR: scheduler 0 starts from the learning rate 0.1, but scheduler 1 sets it to 0.04\n"
        "  make OneCycleLR or CyclicLR before the others: all start from the rate that it sets"},
+      {[&] {
+         const optim::SGD fresh = two_groups();
+         const StepLR before(fresh, {});
+         const OneCycleLR cycle(fresh, {.max_lr = 1, .total_steps = 5});
+         SequentialLR(fresh, {before, SequentialLR(fresh, {cycle, StepLR(fresh, {})}, {5})}, {7});
+       },
+       "SequentialLR: scheduler 0 starts from the learning rate 0.1, but scheduler 1 sets it to 0.04\n"
+       "  make OneCycleLR or CyclicLR before the others: all start from the rate that it sets"},
   };
   for (const auto& c : cases) EXPECT_EQ(test::error_of(c.mistake), std::string("error: ") + c.error);
 }
@@ -431,6 +439,10 @@ TEST(Schedules, StepInGraphsAsEagerly) {
     }
     Scheduled resumed(Mlp(), c.schedule);
     resumed.load_state_dict(saved);
+    EXPECT_EQ(resumed.optimizer.learning_rates(), resumed.learning_rates());
+    // What is recorded is the rate that the schedule starts from, however far it has come.
+    resumed.compile(spec({8, 6}), spec({8}, i64));
+    EXPECT_EQ(resumed.graph().optimizers[0].groups[0].options.at("lr"), graph.graph().optimizers[0].groups[0].options.at("lr"));
     for (std::size_t step = 3; step < c.rates.size(); ++step) EXPECT_TRUE(equal(resumed(x, labels), losses[step])) << "step " << step;
   }
 }

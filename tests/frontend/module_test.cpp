@@ -76,6 +76,17 @@ TEST(Modules, CopiesShareEverything) {
   for (const nn::ModuleBase& m : net.modules()) EXPECT_FALSE(m.is_training());
 }
 
+TEST(Modules, OfAnotherDtypeHaveNoGradientsOfTheOld) {
+  nn::Linear layer(2, 1);
+  layer(ones({1, 2})).sum().backward();
+  EXPECT_TRUE(layer.weight.grad().defined());
+  layer.to(f64);
+  EXPECT_EQ(layer.weight.dtype(), f64);
+  EXPECT_FALSE(layer.weight.grad().defined());
+  layer(ones({1, 2}, f64)).sum().backward();
+  EXPECT_EQ(layer.weight.grad().to_vector<double>(), (std::vector<double>{1, 1}));
+}
+
 TEST(Modules, SharedParametersCountOnce) {
   struct Tied : nn::Module<Tied> {
     nn::Linear a = child("a", nn::Linear(2, 2));

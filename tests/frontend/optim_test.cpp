@@ -145,6 +145,15 @@ TEST(Optimizers, KeepGroupsApart) {
   EXPECT_FALSE(a.grad().defined());
 }
 
+TEST(Optimizers, SchedulesStartFromTheRateThatIsSet) {
+  optim::SGD optimizer({tensor({1.}).requires_grad_()}, {.lr = 0.1});
+  optimizer.set_learning_rate(1);
+  EXPECT_EQ(optimizer.learning_rates(), std::vector<double>{1});
+  lr_scheduler::StepLR schedule(optimizer, {.step_size = 1, .gamma = 0.5});
+  schedule.step();
+  EXPECT_EQ(optimizer.learning_rates(), std::vector<double>{0.5});
+}
+
 TEST(Optimizers, SayWhatIsWrong) {
   Tensor p = tensor({1.}).requires_grad_();
   EXPECT_NE(error_of([&] { optim::SGD(std::vector<Tensor>{}); }).find("there are no parameters"), std::string::npos);

@@ -162,9 +162,50 @@ TEST(GraphState, FrozenParametersStayAndHaveNoOptimizerState) {
   EXPECT_EQ(std::count(names.begin(), names.end(), "model.last.weight-momentum"), 1);
   const Tensor frozen = net.first.weight.detach().clone(), trained = net.last.weight.detach().clone();
   for (int i = 0; i < 2; ++i) (void)graph(randn({6, 3}), randn({6, 2}));
+  EXPECT_EQ(graph.graph().optimizers[0].groups[0].parameters.size(), net.parameters().size() - net.first.parameters().size());
   EXPECT_TRUE(equal(net.first.weight, frozen));
   EXPECT_FALSE(equal(net.last.weight, trained));
   EXPECT_EQ(names_of(graph.state_dict()), names);
+}
+
+/// A layer that nobody trains, and the statistics of its results.
+struct Normalized : nn::Module<Normalized> {
+  nn::Linear first = child("first", nn::Linear(3, 4));
+  nn::BatchNorm1d norm = child("norm", nn::BatchNorm1d(4, {.affine = false}));
+  Normalized() { first.requires_grad_(false); }
+  Tensor forward(Tensor x) { return norm(first(x)); }
+};
+struct InferNormalized : nn::Graph<InferNormalized> {
+  Normalized model;
+  explicit InferNormalized(Normalized m) : model(child("model", m)) {}
+  Tensor build(Tensor x) { return model(x); }
+};
+struct TrainHead : nn::Graph<TrainHead> {
+  Normalized model;
+  nn::Linear head = child("head", nn::Linear(4, 1));
+  optim::SGD optimizer{head.parameters(), {.lr = 0.1}};
+  explicit TrainHead(Normalized m) : model(child("model", m)) { add_optimizer(optimizer); }
+  Tensor build(Tensor x) {
+    Tensor loss = mean(head(model(x)));
+    loss.backward();
+    return loss;
+  }
+};
+
+TEST(GraphState, WhatAnotherGraphHasWrittenIsSeen) {
+  manual_seed(4);
+  Normalized net;
+  const Tensor x = randn({6, 3}) + 2;
+  net.eval();
+  InferNormalized infer(net);
+  const Tensor before = infer(x);  // the statistics are folded into the weights, once
+  net.train();
+  TrainHead train(net);
+  (void)train(x);
+  net.eval();
+  const Tensor after = infer(x);
+  EXPECT_FALSE(allclose(after, before));
+  EXPECT_TRUE(allclose(after, net(x), 1e-5, 1e-5));
 }
 
 /// One linear layer under two names, and another layer's weight in a third place.
