@@ -15,6 +15,7 @@
 #include "frontend/eager/oracle.h"
 #include "ir/json.h"
 #include "runtime_min/npy.h"
+#include "tests/emit/self_tests.h"
 
 namespace graven::codegen {
 namespace {
@@ -155,6 +156,7 @@ TEST(Evaluation, AResidualNetworkWithBatchNormIsEvaluatedAsEagerModeDoes) {
   for (const char* file : {"evaluation.cpp", "evaluation_plan.h", "evaluation.json"}) EXPECT_TRUE(fs::exists(project.folder / file)) << file;
   const std::string selftest = run({(project.folder / "build/selftest").string()}, project.folder);
   EXPECT_NE(selftest.find("evaluation.scores"), std::string::npos) << selftest;
+  expect_every_number_counts(project.folder, 12);
 
   const auto labels = [](std::int64_t count) {
     std::vector<std::int64_t> values;

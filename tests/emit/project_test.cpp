@@ -18,6 +18,7 @@
 #include "ir/json.h"
 #include "ir/op.h"
 #include "tests/emit/graphs.h"
+#include "tests/emit/self_tests.h"
 
 namespace graven::codegen {
 namespace {
@@ -135,6 +136,7 @@ TEST(Project, UpdateInBackwardBuildsAndAgreesWithWhatWasRecorded) {
                  "-DCMAKE_CXX_COMPILER=" + (clang.empty() ? GRAVEN_CXX : clang), "-DCMAKE_CXX_FLAGS=-Werror"});
     expect_runs({"cmake", "--build", (folder.path / "build").string(), "-j2"});
     expect_runs({(folder.path / "build/selftest").string()}, folder.path);
+    expect_every_number_counts(folder.path, 9);
     // From the file alone the same bytes.
     const Graph read = ir::read_graph((folder.path / "graph.json").string());
     EmitOptions options = recorded_options(read);
@@ -251,6 +253,7 @@ TEST(Project, InferenceBuildsForEveryLevel) {
   EXPECT_EQ(expect_runs({command, "build", folder.path.string(), "-j", "2"}), (folder.path / "build/my_linear").string() + "\n");
   EXPECT_TRUE(fs::exists(folder.path / "selftest.safetensors"));
   expect_runs({(folder.path / "build/selftest").string()}, folder.path);
+  expect_every_number_counts(folder.path, 1);
   // It runs the program with what follows --, and ends with its status.
   EXPECT_NE(expect_runs({command, "run", folder.path.string(), "--", "--help"}).find("--topk"), std::string::npos);
   const ProcessResult refused = run_process({command, "run", folder.path.string(), "--", "--bogus"});
