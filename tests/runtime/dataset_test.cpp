@@ -409,9 +409,13 @@ TEST(Half, RoundsToNearestEven) {
     EXPECT_EQ(half_from_float(c.x), c.half) << c.x;
     EXPECT_EQ(bfloat16_from_float(c.x), c.bfloat16) << c.x;
   }
-  const float nan = __builtin_nanf("");
-  EXPECT_NE(float_from_half(half_from_float(nan)), float_from_half(half_from_float(nan)));
-  EXPECT_NE(float_from_bfloat16(bfloat16_from_float(nan)), float_from_bfloat16(bfloat16_from_float(nan)));
+  // NaN stays NaN, also where its bits are those that are cut off.
+  for (const std::uint32_t bits : {0x7FC00000U, 0x7F800001U, 0xFF800001U}) {
+    float nan;
+    std::memcpy(&nan, &bits, sizeof nan);
+    EXPECT_NE(float_from_half(half_from_float(nan)), float_from_half(half_from_float(nan))) << bits;
+    EXPECT_NE(float_from_bfloat16(bfloat16_from_float(nan)), float_from_bfloat16(bfloat16_from_float(nan))) << bits;
+  }
 }
 
 }  // namespace
