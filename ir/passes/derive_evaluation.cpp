@@ -85,15 +85,6 @@ Graph evaluation_graph(const Graph& traced) {
   return graph;
 }
 
-ValueId evaluation_labels(const Graph& evaluation) {
-  const Node* loss = cross_entropy_of(evaluation);
-  if (!loss || !is_integral(evaluation.type(loss->inputs[1]).dtype)) return kNone;
-  ValueId labels = loss->inputs[1];
-  for (std::size_t n = evaluation.nodes.size(); n-- > 0;)  // under another shape they are the same numbers
-    if (const Node& node = evaluation.nodes[n]; node.op->alias && node.outputs[0] == labels) labels = node.inputs[0];
-  return evaluation.value(labels).kind == ValueKind::input ? labels : kNone;
-}
-
 bool evaluation_differs(const Graph& graph) {
   return std::any_of(graph.nodes.begin(), graph.nodes.end(), [](const Node& node) {
     if (node.phase != Phase::forward) return false;

@@ -11,10 +11,6 @@ namespace graven::ir {
 /// is part of them, its logits ("scores", [rows, classes]), so that accuracy can be counted. User error when `traced` has no scalar loss.
 Graph evaluation_graph(const Graph& traced);
 
-/// The labels that belong to the logits of evaluation_graph: the value `cross_entropy` of the traced graph reads, kNone when there is none or
-/// when it is no input of the graph.
-ValueId evaluation_labels(const Graph& evaluation);
-
 /// Whether a training graph, at any stage, computes something else in its forward phase than its evaluation would: random operators, batch
 /// statistics. Otherwise the forward phase is the evaluation.
 bool evaluation_differs(const Graph& graph);

@@ -161,7 +161,7 @@ class ConstantFolder {
   bool evaluate_elementwise(const Node& node, const std::vector<const Known*>& inputs, bool uniform, const TensorType& type, Known& result) {
     std::function<double(double, double, double)> function;
     const std::string_view op = node.op->name;
-    // Products of integers wrap around in the kernels; those are left to them.
+    // Powers of integers wrap around in the kernels; those are left to them.
     const bool integral = is_integral(type.dtype);
     if (inputs.size() == 1) {
       const auto found = unary_table().find(op);
@@ -169,7 +169,7 @@ class ConstantFolder {
       function = [f = found->second](double x, double, double) { return f(x); };
     } else if (inputs.size() == 2) {
       const auto found = binary_table().find(op);
-      if (found == binary_table().end() || (integral && (op == "div" || op == "pow"))) return false;
+      if (found == binary_table().end() || (integral && op == "pow")) return false;
       function = [f = found->second](double x, double y, double) { return f(x, y); };
     } else if (op == "where") {
       function = [](double c, double x, double y) { return c != 0 ? x : y; };

@@ -151,6 +151,14 @@ TEST(Equivalence, WhatIsNearlyARewriteIsNone) {
            g.outputs = {r("", "tanh", {sine}), y};
          });
        }},
+      {"a number that gives the shape",
+       [] {
+         return of([](Graph& g, Recorder& r, ValueId x, ValueId y) {
+           const ValueId row = g.add_input("row", {DType::f32, {3}});
+           const ValueId twos = r("", "full", {}, {{"shape", Shape{2, 3}}, {"value", 2.0}, {"dtype", DType::f32}});
+           g.outputs = {r("", "tanh", {r("", "mul", {row, twos})}), x, y};
+         });
+       }},
       {"a residual over a write",
        [] {
          return of([](Graph& g, Recorder& r, ValueId x, ValueId y) {

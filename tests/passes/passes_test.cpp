@@ -127,6 +127,12 @@ Graph clipping_apart(Graph g) {
   return g;
 }
 
+Graph clipping_weights_only() {
+  Graph g = clipping_apart(small_mlp());
+  for (const char* option : {"clip_grad_max_norm", "clip_grad_norm_type"}) g.optimizers[0].groups[1].options.erase(option);
+  return g;
+}
+
 /// Two linear layers without biases, the second one's weight larger than the caches.
 Graph large_weight() {
   return of([](Graph& g, Recorder& r, ValueId x) {
@@ -276,6 +282,16 @@ Graph constants() {
   });
 }
 
+/// Zeros of both signs are no number that stands everywhere; powers of integers are left to the kernels.
+Graph no_one_number() {
+  return of([](Graph& g, Recorder& r, ValueId x) {
+    const ValueId signs = g.add_constant("signs", floats({3}, {1, -1, 1})), zeros = r("", "mul", {signs, r.number(0)});
+    const auto whole = [&](double value) { return r.number(value, DType::i64); };
+    const ValueId count = g.add_input("count", {DType::i64, {3}});
+    g.outputs = {r("", "div", {x, zeros}), r("", "add", {count, r("", "pow", {whole(3), whole(20)})})};
+  });
+}
+
 Graph repeats() {
   return of([](Graph& g, Recorder& r, ValueId x) {
     const ValueId y = g.add_input("y", {DType::f32, {2, 3}}), buffer = g.add_buffer("buffer", {DType::f32, {2, 3}});
@@ -368,10 +384,12 @@ const std::vector<Case>& cases() {
       {"differentiate", "residual", [] { return residual_training(); }},
       {"clip_gradients", "mlp", [] { return prepared(clipping(small_mlp()), "differentiate"); }},
       {"clip_gradients", "groups", [] { return prepared(clipping_apart(small_mlp()), "differentiate"); }},
+      {"clip_gradients", "one_group", [] { return prepared(clipping_weights_only(), "differentiate"); }},
       {"clip_gradients", "wide", [] { return prepared(clipping_wide(), "differentiate"); }},
       {"add_optimizer_updates", "mlp", [] { return prepared(small_mlp(), "differentiate"); }},
       {"add_optimizer_updates", "residual", [] { return prepared(residual_training(), "differentiate"); }},
       {"fold_constants", "arithmetic", constants},
+      {"fold_constants", "no_one_number", no_one_number},
       {"simplify_algebra", "shared_embedding", [] { return prepared(shared_embedding(), "fold_constants"); }},
       {"simplify_algebra", "identities", algebra},
       {"simplify_algebra", "copies", [] { return prepared(copies(), "fold_constants"); }},
@@ -603,7 +621,6 @@ TEST(Pipeline, EvaluationIsForwardOnly) {
   EXPECT_EQ(g.type(g.outputs[1]).shape, (Shape{2, 5}));
   EXPECT_EQ(count(g, "batch_norm_training") + count(g, "assign"), 0u);
   EXPECT_EQ(count(g, "batch_norm"), 2u);
-  EXPECT_EQ(g.value(ir::evaluation_labels(g)).name, "labels");
   Graph lowered = g;
   ir::run_passes(lowered, {});
   EXPECT_EQ(count(lowered, "batch_norm"), 0u);
@@ -651,6 +668,17 @@ TEST(Differentiate, RefusesALossThatNothingTrains) {
     g = train(g, r("loss", "sum", {y}, {{"dims", Ints{}}}), sgd(g));
   });
   EXPECT_NE(error_of(detached).find("no parameter that is to be trained has part in it"), std::string::npos) << error_of(detached);
+}
+
+TEST(Differentiate, FrozenParametersHaveNoGradient) {
+  Graph g = of([](Graph& g, Recorder& r, ValueId x) {
+    const ValueId w = parameter(g, "w", {3}), frozen = g.add_parameter("frozen", {DType::f32, {3}}, false);
+    g = train(g, r("loss", "sum", {r("", "mul", {r("", "mul", {x, w}), frozen})}, {{"dims", Ints{}}}), sgd(g));
+  });
+  ASSERT_EQ(g.optimizers[0].groups[0].parameters.size(), 2u) << "the optimizer has it all the same";
+  g = prepared(std::move(g), "differentiate");
+  ASSERT_EQ(g.gradients.size(), 1u);
+  EXPECT_EQ(g.value(g.gradients[0].parameter).name, "w");
 }
 
 TEST(ClipGradients, RefusesWhatIsNoNorm) {
