@@ -31,6 +31,8 @@ class MappedFile {
   const std::string& path() const { return path_; }
   std::span<const std::byte> bytes() const { return {data_, size_}; }
   std::size_t size() const { return size_; }
+  /// Part of bytes() that was read: its pages no longer count as this process's memory, and are read again should they be touched.
+  void release(std::span<const std::byte> part) const;
 
  private:
   std::string path_;

@@ -1,6 +1,7 @@
 #include "codegen/emit/calls.h"
 #include "codegen/emit/text.h"
 #include "codegen/index.h"
+#include "codegen/plan/storage.h"
 
 #include <fmt/format.h>
 
@@ -37,6 +38,9 @@ bool is_update(const ir::OpDef& op) { return !op.inputs.empty() && op.inputs[0].
 
 /// One that computes its parameter's gradient as well, linear_sgd: it writes its first input.
 bool updates_parameter(const ir::OpDef& op) { return op.name != "assign" && !op.inputs.empty() && !op.inputs[0].variadic && op.inputs[0].mutated; }
+
+/// Of a weight: less is not worth a line.
+constexpr std::int64_t kReleasedBytes = std::int64_t{1} << 20;
 
 class Writer {
  public:
@@ -238,8 +242,15 @@ class Writer {
     if (!template_arguments.empty()) code += "<" + join(template_arguments) + ">";
     code += "(" + join(arguments) + ");";
     if (!lines.empty()) code = "{\n" + lines + "  " + code + "\n}";
-    call.header = step.call.reference ? "kernels/reference/" + file + ".h" : "kernels/" + style_.kernel_folder + "/" + file + style_.kernel_extension;
-    out_.headers.insert(call.header);
+    call.headers = {step.call.reference ? "kernels/reference/" + file + ".h"
+                                        : "kernels/" + style_.kernel_folder + "/" + file + style_.kernel_extension};
+    for (const ir::ValueId v : step.last_reads) {
+      if (style_.release.empty() || byte_count(graph_.type(v)) < kReleasedBytes || !values_.is_in_weights_block(v)) continue;
+      const std::string count = values_.dimension(graph_.type(v).shape.numel());
+      code += "\n" + fmt::format(fmt::runtime(style_.release), fmt::arg("data", values_.expression(v)), fmt::arg("count", count));
+      call.headers.insert(style_.release_header);
+    }
+    out_.headers.insert(call.headers.begin(), call.headers.end());
     call.uses_functor = body.present;
 
     call.description = describe_node(graph_, n);

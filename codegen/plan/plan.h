@@ -56,6 +56,8 @@ struct Step {
   ir::KernelCall call;          ///< empty name: an alias, nothing to call
   std::int32_t workspace = -1;  ///< index into Plan::buffers
   ir::Cost cost;
+  /// Of the prepare phase: weights, and what was prepared from them, that no later step reads. Who alone holds the weights may give up their memory.
+  std::vector<ir::ValueId> last_reads;
 };
 
 struct Plan {

@@ -115,6 +115,49 @@ TEST(Project, GradientsThatAreRoundingAloneAgreeWithWhatWasRecorded) {
   expect_runs({(folder.path / "build/selftest").string()}, folder.path);
 }
 
+// A table that is looked up in and, packed, multiplied by; a large weight that is only multiplied by; a small one.
+struct TiedNet : nn::Module<TiedNet> {
+  nn::Embedding table = child("table", nn::Embedding(1100, 256));
+  nn::Linear wide = child("wide", nn::Linear(256, 1100));
+  nn::Linear narrow = child("narrow", nn::Linear(1100, 256));
+  nn::Linear small = child("small", nn::Linear(256, 256));
+  Tensor forward(Tensor tokens) { return linear(small(narrow(relu(wide(table(tokens))))), table.weight); }
+};
+struct InferTied : nn::Graph<InferTied> {
+  TiedNet model = child("model", TiedNet());
+  Tensor build(Tensor tokens) { return model(tokens); }
+};
+struct TrainTied : nn::Graph<TrainTied> {
+  TiedNet model = child("model", TiedNet());
+  optim::SGD optimizer{model.parameters(), {.lr = 0.1}};
+  TrainTied() { add_optimizer(optimizer); }
+  Tensor build(Tensor tokens) {
+    Tensor loss = model(tokens).mean();
+    loss.backward();
+    return loss;
+  }
+};
+
+TEST(Project, AnInferenceGivesUpTheMemoryOfLargeWeightsOncePacked) {
+  const Folder folder("tied");
+  InferTied graph;
+  graph.compile(spec({4, 8}, i64, "tokens"));
+  emit(graph, folder.path, {.name = "tied"});
+  const std::string text = text_of(folder.path / "model.cpp");
+  for (const char* released : {"release(param.wide_weight, 281600);", "release(param.narrow_weight, 281600);"})
+    EXPECT_NE(text.find(released), std::string::npos) << released;
+  EXPECT_EQ(text.find("release(param.small_weight"), std::string::npos) << "not worth a line";
+  EXPECT_EQ(text.find("release(param.table_weight"), std::string::npos) << "each call looks up in it";
+  expect_runs({"cmake", "-S", folder.path.string(), "-B", (folder.path / "build").string(), "-DCMAKE_CXX_FLAGS=-Werror", "-DGRAVEN_LEVELS=native"});
+  expect_runs({"cmake", "--build", (folder.path / "build").string(), "--target", "selftest", "-j2"});
+  expect_runs({(folder.path / "build/selftest").string()}, folder.path);
+  // The weights of a host program and of a training are not the calls' to give up.
+  EXPECT_EQ(render_project(graph.graph(), {.jit_entry = true, .format = false}).at("model.cpp").find("release("), std::string::npos);
+  TrainTied train;
+  train.compile(spec({4, 8}, i64, "tokens"));
+  EXPECT_EQ(render_project(train.graph(), {.format = false}).at("model.cpp").find("release("), std::string::npos);
+}
+
 TEST(Project, UpdateInBackwardBuildsAndAgreesWithWhatWasRecorded) {
   for (const char* kind : {"sgd", "adamw"}) {
     Graph graph = mlp_training();
