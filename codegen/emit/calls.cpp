@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 #include <unordered_set>
 
 #include "ir/diagnostic.h"
@@ -322,26 +321,6 @@ class Writer {
   Names config_names_;
 };
 
-/// What the shapes leave open: which part a slice takes, in which order a permute reads, what a sum goes over, how much a dropout drops.
-std::string which_part(const ir::Graph& graph, const ir::Node& node) {
-  const ir::Attributes& a = node.attributes;
-  const std::string_view op = node.op->name;
-  if (op == "slice" && !a.flag("of_symbol")) {
-    const std::int64_t end = a.integer("end"), step = a.integer("step");
-    const bool is_open = end == std::numeric_limits<std::int64_t>::max();
-    return fmt::format(" dim {}, {}:{}{}", a.integer("dim"), a.integer("start"), is_open ? "" : fmt::format("{}", end),
-                       step == 1 ? "" : fmt::format(":{}", step));
-  }
-  if (op == "cat") return fmt::format(" dim {}", a.integer("dim"));
-  if (op == "dropout") return fmt::format(" {}", a.number("p"));
-  const bool reduces = op == "sum" || op == "mean" || op == "amax" || op == "amin" || op == "prod";
-  if (op != "permute" && !reduces) return {};
-  const ir::Ints& dims = a.integers("dims");
-  const std::string list = fmt::format("{}", fmt::join(dims, ","));
-  if (!reduces) return " " + list;
-  return dims.empty() || dims.size() == graph.type(node.inputs[0]).shape.rank() ? std::string() : " over dim " + list;
-}
-
 }  // namespace
 
 std::string describe_node(const ir::Graph& graph, const ir::Node& node) {
@@ -377,7 +356,8 @@ std::string describe_node(const ir::Graph& graph, const ir::Node& node) {
     }
     if (node.op->inputs[i].name == "bias") text += " + bias";
   }
-  text += which_part(graph, node);
+  if (node.op->remark != nullptr)
+    if (const std::string remark = node.op->remark({graph, node}); !remark.empty()) text += " " + remark;
   if (const ir::Ints* kernel = integers("kernel_size"); kernel && kernel->size() == 2 && node.op->name.find("pool") != std::string_view::npos)
     text += fmt::format(" {}x{}", (*kernel)[0], (*kernel)[1]);
   for (const char* key : {"reduction", "approximate"})
