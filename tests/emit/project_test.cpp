@@ -86,6 +86,31 @@ TEST(Project, TrainingBuildsAndAgreesWithWhatWasRecorded) {
   expect_c_interface(folder.path, "mlp_train", "training_client.c");
 }
 
+struct Segment : nn::Graph<Segment> {
+  nn::Linear model = child("model", nn::Linear(4, 21));
+  optim::SGD optimizer{model.parameters(), {.lr = 0.1}};
+  std::int64_t ignored;
+  explicit Segment(std::int64_t ignored) : ignored(ignored) { add_optimizer(optimizer); }
+  Tensor build(Tensor x, Tensor labels) {
+    Tensor loss = cross_entropy(model(x).flatten(0, 1), labels.flatten(), {.ignore_index = ignored});
+    loss.backward();
+    return loss;
+  }
+};
+
+TEST(Project, DataMayHaveTheLabelThatTheLossIgnores) {
+  const auto labels = [](std::int64_t ignored) {
+    Segment graph(ignored);
+    graph.compile(spec({2, 3, 4}, "x"), spec({2, 3}, i64, "labels"));
+    const std::string text = render_project(graph.graph(), {.name = "segment", .format = false}).at("main.cpp");
+    const std::size_t at = text.find(".classes = 21");
+    return text.substr(at, text.find('}', at) - at);
+  };
+  EXPECT_EQ(labels(255), ".classes = 21, .ignored = 255");
+  EXPECT_EQ(labels(-100), ".classes = 21") << "what the run time takes for it";
+  EXPECT_EQ(labels(3), ".classes = 21, .ignored = 0") << "a class: none beside them";
+}
+
 // The gradient of a bias before a batch norm is zero: what is computed of it is rounding, in double as in float, and no number to be compared.
 struct CancellingNet : nn::Module<CancellingNet> {
   nn::Conv2d conv = child("conv", nn::Conv2d(3, 8, 3));
