@@ -84,6 +84,12 @@ TEST(Project, TrainingBuildsAndAgreesWithWhatWasRecorded) {
   expect_runs({(folder.path / "build/selftest").string()}, folder.path);
   expect_runs({(folder.path / "build/mlp_train").string(), "--help"});
   expect_c_interface(folder.path, "mlp_train", "training_client.c");
+  // Away from its files, as where the build folder is not in the project, it says what it looked for and where.
+  fs::rename(folder.path / "weights.safetensors", folder.path / "elsewhere");
+  EXPECT_EQ(
+      run_process({(folder.path / "build/selftest").string()}, {.directory = folder.path.string(), .seconds = 100}).output,
+      "error: weights.safetensors: expected this file beside the program, in the folder above it, in share/ there, or in this one, found no such "
+      "file\n");
 }
 
 struct Segment : nn::Graph<Segment> {
