@@ -219,4 +219,10 @@ std::string find_beside_program(const std::string& name) {
   return "";
 }
 
+std::string required_beside_program(const std::string& name) {
+  std::string path = find_beside_program(name);
+  if (path.empty()) throw Error(name, "", "this file beside the program, in the folder above it, in share/ there, or in this one", "no such file");
+  return path;
+}
+
 }  // namespace graven::runtime

@@ -86,5 +86,7 @@ std::string parent_of(const std::string& path);
 /// share/PROGRAM there, above the build folder where the program lies in build/Debug or its like, and in the current folder. Empty when there is
 /// none.
 std::string find_beside_program(const std::string& name);
+/// The same, and an error that says where it was looked for when there is none.
+std::string required_beside_program(const std::string& name);
 
 }  // namespace graven::runtime

@@ -208,6 +208,9 @@ class Builder {
       t["name_padded"] = fmt::format("{:<{}}", member, width);
       t["batched"] = is_batched(graph_.type(v).shape) ? "true" : "false";
       t["classes"] = fmt::format("{}", classes_of(graph_, plan_, v));
+      // The run time lets pass what PyTorch's losses ignore unless told otherwise; 0 is a class, so no further label.
+      const std::int64_t ignored = ignored_label(graph_, plan_, v).value_or(0);
+      t["ignored"] = classes_of(graph_, plan_, v) == 0 || ignored == -100 ? "" : fmt::format(", .ignored = {}", ignored);
       const bool cast = type == "std::uint16_t";
       t["converted"] =
           cast ? fmt::format("static_cast<const {}*>(static_cast<const void*>({}))", element_type(graph_.type(v).dtype), member) : member;

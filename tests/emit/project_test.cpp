@@ -84,6 +84,37 @@ TEST(Project, TrainingBuildsAndAgreesWithWhatWasRecorded) {
   expect_runs({(folder.path / "build/selftest").string()}, folder.path);
   expect_runs({(folder.path / "build/mlp_train").string(), "--help"});
   expect_c_interface(folder.path, "mlp_train", "training_client.c");
+  // Away from its files, as where the build folder is not in the project, it says what it looked for and where.
+  fs::rename(folder.path / "weights.safetensors", folder.path / "elsewhere");
+  EXPECT_EQ(
+      run_process({(folder.path / "build/selftest").string()}, {.directory = folder.path.string(), .seconds = 100}).output,
+      "error: weights.safetensors: expected this file beside the program, in the folder above it, in share/ there, or in this one, found no such "
+      "file\n");
+}
+
+struct Segment : nn::Graph<Segment> {
+  nn::Linear model = child("model", nn::Linear(4, 21));
+  optim::SGD optimizer{model.parameters(), {.lr = 0.1}};
+  std::int64_t ignored;
+  explicit Segment(std::int64_t ignored) : ignored(ignored) { add_optimizer(optimizer); }
+  Tensor build(Tensor x, Tensor labels) {
+    Tensor loss = cross_entropy(model(x).flatten(0, 1), labels.flatten(), {.ignore_index = ignored});
+    loss.backward();
+    return loss;
+  }
+};
+
+TEST(Project, DataMayHaveTheLabelThatTheLossIgnores) {
+  const auto labels = [](std::int64_t ignored) {
+    Segment graph(ignored);
+    graph.compile(spec({2, 3, 4}, "x"), spec({2, 3}, i64, "labels"));
+    const std::string text = render_project(graph.graph(), {.name = "segment", .format = false}).at("main.cpp");
+    const std::size_t at = text.find(".classes = 21");
+    return text.substr(at, text.find('}', at) - at);
+  };
+  EXPECT_EQ(labels(255), ".classes = 21, .ignored = 255");
+  EXPECT_EQ(labels(-100), ".classes = 21") << "what the run time takes for it";
+  EXPECT_EQ(labels(3), ".classes = 21, .ignored = 0") << "a class: none beside them";
 }
 
 // The gradient of a bias before a batch norm is zero: what is computed of it is rounding, in double as in float, and no number to be compared.

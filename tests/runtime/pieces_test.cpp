@@ -123,9 +123,11 @@ TEST(Paths, AreCutAndJoined) {
   write_file(folder / "x/f", "");
   EXPECT_EQ(list_directory(folder / "x"), (std::vector<std::string>{"f", "y"}));
   EXPECT_EQ(find_beside_program(folder / "x/f"), folder / "x/f");
+  EXPECT_EQ(required_beside_program(folder / "x/f"), folder / "x/f");
   EXPECT_ERROR(remove_path(folder / "x"), "cannot remove");
   remove_path(folder / "nobody");
   EXPECT_EQ(find_beside_program("no such file at all"), "");
+  EXPECT_ERROR(required_beside_program("nowhere"), "nowhere: expected this file beside the program, in the folder above it, ");
 }
 
 TEST(Sha256, OfTheStandard) {
