@@ -152,6 +152,14 @@ void assign_in_place(Tensor& x, const Tensor& value, const char* function, Locat
       fail(function, "a view, or a tensor with views, that takes part in autograd is changed in place; use a new tensor", where);
   }
   const Tensor converted = value.to(x.dtype(), where);
+  // What the operator itself keeps of this tensor for its gradient is what it read: x.clamp_(0, 1), x.mul_(w).
+  if (value.impl()->grad_fn)
+    for (SavedTensor& saved : value.impl()->grad_fn->saved) {
+      if (saved.tensor.impl()->storage != target.storage || saved.version != target.storage->version.load(std::memory_order_relaxed)) continue;
+      NoGradGuard no_grad;
+      const Tensor kept = saved.tensor.clone(where);
+      saved = {kept, kept.impl()->storage->version.load(std::memory_order_relaxed)};
+    }
   copy_elements(*converted.impl(), target);
   if (with_history) {
     target.requires_grad = converted.impl()->requires_grad;

@@ -89,6 +89,10 @@ Tensor Tensor::gt(const Operand& other) const { return graven::gt(Operand(*this,
 Tensor Tensor::ge(const Operand& other) const { return graven::ge(Operand(*this, other.where()), other); }
 Tensor Tensor::maximum(const Operand& other) const { return graven::maximum(Operand(*this, other.where()), other); }
 Tensor Tensor::minimum(const Operand& other) const { return graven::minimum(Operand(*this, other.where()), other); }
+Tensor Tensor::div(const Operand& other, std::string_view rounding_mode) const {
+  return graven::div(Operand(*this, other.where()), other, rounding_mode);
+}
+Tensor Tensor::floor_divide(const Operand& other) const { return graven::floor_divide(Operand(*this, other.where()), other); }
 Tensor Tensor::remainder(const Operand& other) const { return graven::remainder(Operand(*this, other.where()), other); }
 Tensor Tensor::fmod(const Operand& other) const { return graven::fmod(Operand(*this, other.where()), other); }
 Tensor Tensor::logical_and(const Operand& other) const { return graven::logical_and(Operand(*this, other.where()), other); }

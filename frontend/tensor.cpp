@@ -206,8 +206,8 @@ To convert_element(From value) {
   else if constexpr (std::is_same_v<To, bool>)
     return value != From(0);
   else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To>) {
-    // Towards zero; what does not fit is not defined by C++, so it goes through the widest integer where it can.
-    if (!(value > From(-9.3e18) && value < From(9.2e18))) return static_cast<To>(std::numeric_limits<std::int64_t>::min());
+    // Towards zero; what does not fit is not defined by C++, so it goes through the widest integer where it can: all from -2^63 to below 2^63.
+    if (!(value >= From(-0x1p63) && value < From(0x1p63))) return static_cast<To>(std::numeric_limits<std::int64_t>::min());
     return static_cast<To>(static_cast<std::int64_t>(value));
   } else
     return static_cast<To>(value);

@@ -169,6 +169,8 @@ struct OpDef {
   KernelCall (*kernel)(const NodeView&) = nullptr;  ///< the others this,
   bool alias = false;                               ///< or this: output 0 is input 0's memory under another shape (reshape)
   Cost (*cost)(const NodeView&) = nullptr;          ///< nullptr: elementwise cost
+  /// What a call's comment adds to the shapes, which leave it open: "dim 1, 2:5". nullptr: nothing.
+  std::string (*remark)(const NodeView&) = nullptr;
   AmpClass amp = AmpClass::gray;
   bool commutative = false;
   bool random = false;                  ///< depends on the step's seed: never folded, never merged

@@ -205,6 +205,7 @@ BatchSource::BatchSource(const Dataset& data, const std::vector<TensorDescriptio
                     .from = field.dtype,
                     .to = input.dtype,
                     .classes = input.classes,
+                    .ignored = input.ignored,
                     .batched = input.batched,
                     .table = {}};
     std::string text = std::string(input.name) + " " + describe(input.dtype, wanted) + " from " + describe(field.dtype, field.shape);
@@ -297,6 +298,8 @@ void BatchSource::convert(const Binding& binding, std::byte* to, const std::byte
   }
   std::int64_t low, high;
   range_of(binding.to, low, high);
+  // Labels that do not count may lie beside the classes; not in an unsigned type, which would make them a class.
+  const bool ignores = binding.classes > 0 && binding.ignored >= low && binding.ignored <= high && binding.from != DType::u64;
   if (binding.classes > 0) {
     low = 0;
     high = std::min(high, binding.classes - 1);
@@ -308,6 +311,7 @@ void BatchSource::convert(const Binding& binding, std::byte* to, const std::byte
     for (std::int64_t k = 0; k < m; ++k) {
       // An unsigned number of 2^63 and more has become negative: out of every range that starts at 0, and of i64's only as itself.
       if (piece[k] < low || piece[k] > high || (binding.from == DType::u64 && piece[k] < 0)) {
+        if (ignores && piece[k] == binding.ignored) continue;
         throw Error(data_->path_of(binding.field),
                     std::string("sample ") + std::to_string(index) + " of " + printable(data_->fields()[binding.field].name),
                     std::string("a number from ") + std::to_string(low) + " to " + std::to_string(high), std::to_string(piece[k]));

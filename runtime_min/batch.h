@@ -71,7 +71,7 @@ class BatchSource {
     std::size_t field;
     std::int64_t elements, channel;  ///< of a sample; of a channel of it
     DType from, to;
-    std::int64_t classes;
+    std::int64_t classes, ignored;
     bool batched;
     std::vector<float> table;  ///< 8-bit images: 256 values a channel
   };

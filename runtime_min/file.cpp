@@ -57,6 +57,14 @@ MappedFile::~MappedFile() {
   if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
 }
 
+void MappedFile::release(std::span<const std::byte> part) const {
+  // The mapping begins at a page. A page that the part shares with others goes too: it is read again with them.
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  const std::size_t begin = static_cast<std::size_t>(part.data() - data_) / page * page;
+  const std::size_t end = static_cast<std::size_t>(part.data() - data_) + part.size();
+  if (end > begin) ::madvise(const_cast<std::byte*>(data_) + begin, end - begin, MADV_DONTNEED);  // a wish: nothing depends on it
+}
+
 AtomicFile::AtomicFile(std::string path) : path_(std::move(path)), temporary_(path_ + ".tmp." + std::to_string(::getpid())), buffer_(kBufferBytes) {
   // The name may be taken: by another thread that writes the same file, or by a process of that number that was killed.
   const std::string first = temporary_;
@@ -209,6 +217,12 @@ std::string find_beside_program(const std::string& name) {
     if (std::string path = join(folder, name); kind_of(path) == FileKind::regular) return path;
   }
   return "";
+}
+
+std::string required_beside_program(const std::string& name) {
+  std::string path = find_beside_program(name);
+  if (path.empty()) throw Error(name, "", "this file beside the program, in the folder above it, in share/ there, or in this one", "no such file");
+  return path;
 }
 
 }  // namespace graven::runtime

@@ -31,6 +31,8 @@ class MappedFile {
   const std::string& path() const { return path_; }
   std::span<const std::byte> bytes() const { return {data_, size_}; }
   std::size_t size() const { return size_; }
+  /// Part of bytes() that was read: its pages no longer count as this process's memory, and are read again should they be touched.
+  void release(std::span<const std::byte> part) const;
 
  private:
   std::string path_;
@@ -84,5 +86,7 @@ std::string parent_of(const std::string& path);
 /// share/PROGRAM there, above the build folder where the program lies in build/Debug or its like, and in the current folder. Empty when there is
 /// none.
 std::string find_beside_program(const std::string& name);
+/// The same, and an error that says where it was looked for when there is none.
+std::string required_beside_program(const std::string& name);
 
 }  // namespace graven::runtime

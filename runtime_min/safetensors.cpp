@@ -13,6 +13,7 @@ namespace graven::runtime {
 namespace {
 
 constexpr std::uint64_t kMaxHeader = 100'000'000;
+constexpr std::size_t kReleasedBytes = std::size_t{1} << 20;  // of a tensor: what is larger is not held twice while it is loaded
 
 /// Every dtype of the format, in its own order (by alignment): the writer's order, backwards.
 struct FileDType {
@@ -205,6 +206,7 @@ void load_variables(const SafetensorsFile& file, std::span<const Variable> varia
   for (const Variable& variable : variables) {
     const std::span<const std::byte> from = file.bytes(*file.find(variable.path));
     if (!from.empty()) std::memcpy(variable.data, from.data(), from.size());
+    if (from.size() >= kReleasedBytes) file.release(from);
   }
 }
 

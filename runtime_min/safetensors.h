@@ -44,6 +44,8 @@ class SafetensorsFile {
   const SafetensorsEntry* find(std::string_view name) const;
   /// The tensor's bytes, row-major, little-endian; not necessarily aligned.
   std::span<const std::byte> bytes(const SafetensorsEntry& entry) const;
+  /// Bytes that were copied: they no longer count as this process's memory.
+  void release(std::span<const std::byte> copied) const { file_.release(copied); }
 
  private:
   void parse_header(std::string_view header);

@@ -77,10 +77,11 @@ inline std::string describe(DType dtype, const Dims& shape) { return name(dtype)
 struct TensorDescription {
   const char* name = "";  ///< "images"
   DType dtype = DType::f32;
-  Dims shape{};              ///< at the largest batch
-  bool batched = true;       ///< dimension 0 counts samples; otherwise the whole tensor is the same for every batch
-  std::int64_t classes = 0;  ///< integers: valid values are 0 to classes - 1; 0 when there is no such bound
-  const char* comment = "";  ///< for --help: "images, 28 x 28, one channel"
+  Dims shape{};                 ///< at the largest batch
+  bool batched = true;          ///< dimension 0 counts samples; otherwise the whole tensor is the same for every batch
+  std::int64_t classes = 0;     ///< integers: valid values are 0 to classes - 1; 0 when there is no such bound
+  std::int64_t ignored = -100;  ///< with classes: a value beside them that is valid too, of labels that do not count
+  const char* comment = "";     ///< for --help: "images, 28 x 28, one channel"
 
   /// The shape of one sample: without dimension 0 when batched.
   Dims sample_shape() const { return batched ? Dims(shape.begin() + 1, shape.end()) : shape; }

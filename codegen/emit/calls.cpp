@@ -1,11 +1,11 @@
 #include "codegen/emit/calls.h"
 #include "codegen/emit/text.h"
 #include "codegen/index.h"
+#include "codegen/plan/storage.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 #include <unordered_set>
 
 #include "ir/diagnostic.h"
@@ -37,6 +37,9 @@ bool is_update(const ir::OpDef& op) { return !op.inputs.empty() && op.inputs[0].
 
 /// One that computes its parameter's gradient as well, linear_sgd: it writes its first input.
 bool updates_parameter(const ir::OpDef& op) { return op.name != "assign" && !op.inputs.empty() && !op.inputs[0].variadic && op.inputs[0].mutated; }
+
+/// Of a weight: less is not worth a line.
+constexpr std::int64_t kReleasedBytes = std::int64_t{1} << 20;
 
 class Writer {
  public:
@@ -238,8 +241,15 @@ class Writer {
     if (!template_arguments.empty()) code += "<" + join(template_arguments) + ">";
     code += "(" + join(arguments) + ");";
     if (!lines.empty()) code = "{\n" + lines + "  " + code + "\n}";
-    call.header = step.call.reference ? "kernels/reference/" + file + ".h" : "kernels/" + style_.kernel_folder + "/" + file + style_.kernel_extension;
-    out_.headers.insert(call.header);
+    call.headers = {step.call.reference ? "kernels/reference/" + file + ".h"
+                                        : "kernels/" + style_.kernel_folder + "/" + file + style_.kernel_extension};
+    for (const ir::ValueId v : step.last_reads) {
+      if (style_.release.empty() || byte_count(graph_.type(v)) < kReleasedBytes || !values_.is_in_weights_block(v)) continue;
+      const std::string count = values_.dimension(graph_.type(v).shape.numel());
+      code += "\n" + fmt::format(fmt::runtime(style_.release), fmt::arg("data", values_.expression(v)), fmt::arg("count", count));
+      call.headers.insert(style_.release_header);
+    }
+    out_.headers.insert(call.headers.begin(), call.headers.end());
     call.uses_functor = body.present;
 
     call.description = describe_node(graph_, n);
@@ -311,26 +321,6 @@ class Writer {
   Names config_names_;
 };
 
-/// What the shapes leave open: which part a slice takes, in which order a permute reads, what a sum goes over, how much a dropout drops.
-std::string which_part(const ir::Graph& graph, const ir::Node& node) {
-  const ir::Attributes& a = node.attributes;
-  const std::string_view op = node.op->name;
-  if (op == "slice" && !a.flag("of_symbol")) {
-    const std::int64_t end = a.integer("end"), step = a.integer("step");
-    const bool is_open = end == std::numeric_limits<std::int64_t>::max();
-    return fmt::format(" dim {}, {}:{}{}", a.integer("dim"), a.integer("start"), is_open ? "" : fmt::format("{}", end),
-                       step == 1 ? "" : fmt::format(":{}", step));
-  }
-  if (op == "cat") return fmt::format(" dim {}", a.integer("dim"));
-  if (op == "dropout") return fmt::format(" {}", a.number("p"));
-  const bool reduces = op == "sum" || op == "mean" || op == "amax" || op == "amin" || op == "prod";
-  if (op != "permute" && !reduces) return {};
-  const ir::Ints& dims = a.integers("dims");
-  const std::string list = fmt::format("{}", fmt::join(dims, ","));
-  if (!reduces) return " " + list;
-  return dims.empty() || dims.size() == graph.type(node.inputs[0]).shape.rank() ? std::string() : " over dim " + list;
-}
-
 }  // namespace
 
 std::string describe_node(const ir::Graph& graph, const ir::Node& node) {
@@ -366,7 +356,8 @@ std::string describe_node(const ir::Graph& graph, const ir::Node& node) {
     }
     if (node.op->inputs[i].name == "bias") text += " + bias";
   }
-  text += which_part(graph, node);
+  if (node.op->remark != nullptr)
+    if (const std::string remark = node.op->remark({graph, node}); !remark.empty()) text += " " + remark;
   if (const ir::Ints* kernel = integers("kernel_size"); kernel && kernel->size() == 2 && node.op->name.find("pool") != std::string_view::npos)
     text += fmt::format(" {}x{}", (*kernel)[0], (*kernel)[1]);
   for (const char* key : {"reduction", "approximate"})

@@ -20,6 +20,9 @@ struct CallStyle {
   std::string kernel_folder = "cpu";       ///< below kernels/
   std::string kernel_extension = ".h";
   std::string copy = "std::memcpy({to}, {from}, {bytes});";  ///< a result that is an input or another result
+  /// How the memory of a large weight is given up once the prepare phase has read it for the last time; empty: it is kept.
+  std::string release = "";
+  std::string release_header = "";
 };
 
 struct Call {
@@ -28,7 +31,7 @@ struct Call {
   std::string types;                 ///< "f32[64,784] -> f32[64,256]"
   std::string location;              ///< "mlp.cpp:8"
   std::string code;                  ///< statements, without indentation
-  std::string header;                ///< "kernels/cpu/linear.h"; none for a copy
+  std::set<std::string> headers;     ///< "kernels/cpu/linear.h"; none for a copy
   bool uses_functor = false;         ///< of functors.h
 
   std::string owner() const { return modules.empty() ? std::string() : modules.front(); }

@@ -106,6 +106,11 @@ class Builder {
         style_(target_style(options.target)) {
     if (evaluation) evaluation_values_.emplace(evaluation->graph, evaluation->plan, values_);
     out_.training = !graph.optimizers.empty() || !graph.losses.empty();
+    // An inference's weights are its own. A training saves its weights; those of a host program are the host's.
+    if (!out_.training && !options.jit_entry && !style_.on_device) {
+      style_.calls.release = "release({data}, {count});";
+      style_.calls.release_header = "kernels/cpu/release.h";
+    }
     updates_in_backward_ = ir::updates_in_backward(graph);
     name_ = project_name(graph, options);
     json& d = out_.common;
@@ -203,6 +208,9 @@ class Builder {
       t["name_padded"] = fmt::format("{:<{}}", member, width);
       t["batched"] = is_batched(graph_.type(v).shape) ? "true" : "false";
       t["classes"] = fmt::format("{}", classes_of(graph_, plan_, v));
+      // The run time lets pass what PyTorch's losses ignore unless told otherwise; 0 is a class, so no further label.
+      const std::int64_t ignored = ignored_label(graph_, plan_, v).value_or(0);
+      t["ignored"] = classes_of(graph_, plan_, v) == 0 || ignored == -100 ? "" : fmt::format(", .ignored = {}", ignored);
       const bool cast = type == "std::uint16_t";
       t["converted"] =
           cast ? fmt::format("static_cast<const {}*>(static_cast<const void*>({}))", element_type(graph_.type(v).dtype), member) : member;
@@ -658,7 +666,7 @@ class Builder {
     std::set<std::string> kernels;
     bool functors = false;
     for (std::size_t i = begin; i < end; ++i) {
-      if (!list[i].header.empty()) kernels.insert(list[i].header);
+      kernels.insert(list[i].headers.begin(), list[i].headers.end());
       functors = functors || list[i].uses_functor;
     }
     if (functors) headers.emplace_back("functors.h");

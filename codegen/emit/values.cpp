@@ -162,6 +162,12 @@ ValueNames::ValueNames(const ir::Graph& graph, const Plan& plan, const ir::Graph
   for (const auto& [name, maximum] : graph.symbols()) symbols_.push_back({name, names_[kParametersOfCalls][sizes[symbols_.size()]], maximum});
 }
 
+bool ValueNames::is_in_weights_block(ir::ValueId value) const {
+  const ir::ValueId v = codegen::root(plan_, value);
+  const Home home = plan_.placements[at(v)].home;
+  return home == Home::parameter || home == Home::prepared || (home == Home::constant && is_stored_[at(v)]);
+}
+
 std::string ValueNames::member(ir::ValueId value) const {
   const ir::ValueId v = codegen::root(plan_, value);
   const std::string& name = graph_.value(v).name;

@@ -93,6 +93,24 @@ class Allocation {
   std::vector<std::int32_t> last_use_, buffer_;  // by root
 };
 
+/// What is read in the prepare phase alone goes into the step that reads it last.
+void find_last_reads(const ir::Graph& graph, const Storage& storage, Plan& plan) {
+  std::vector<bool> is_read_later(graph.values.size(), false);  // by root
+  for (const ir::ValueId v : graph.outputs) is_read_later[at(storage.root[at(v)])] = true;
+  for (std::size_t s = plan.steps.size(); s-- > 0;) {
+    const ir::Node& node = graph.nodes[at(plan.steps[s].node)];
+    if (node.op->alias) continue;
+    for (const ir::ValueId v : node.inputs) {
+      if (v == ir::kNone) continue;
+      const ir::ValueId r = storage.root[at(v)];
+      const Home home = storage.home[at(r)];
+      const bool is_weight = home == Home::parameter || home == Home::constant || home == Home::prepared;
+      if (is_weight && !is_read_later[at(r)] && node.phase == ir::Phase::prepare) plan.steps[s].last_reads.push_back(r);
+      is_read_later[at(r)] = true;
+    }
+  }
+}
+
 }  // namespace
 
 Plan make_plan(const ir::Graph& graph, ir::Target target, bool keep_results) {
@@ -111,13 +129,14 @@ Plan make_plan(const ir::Graph& graph, ir::Target target, bool keep_results) {
   for (const ir::NodeId n : schedule(graph, storage, calls)) {
     const ir::Node& node = graph.nodes[at(n)];
     if (storage.written_through[at(n)])
-      plan.steps.push_back({n, {}, -1, {.bytes = 0}});
+      plan.steps.push_back({n, {}, -1, {.bytes = 0}, {}});
     else
-      plan.steps.push_back({n, std::move(calls[at(n)]), -1, ir::cost_of({graph, node})});
+      plan.steps.push_back({n, std::move(calls[at(n)]), -1, ir::cost_of({graph, node}), {}});
     if (node.phase == ir::Phase::prepare) continue;
     plan.flops += plan.steps.back().cost.flops;
     plan.bytes += plan.steps.back().cost.bytes;
   }
+  find_last_reads(graph, storage, plan);
   const Allocation allocation(graph, storage, plan);
   plan.placements.resize(graph.values.size());
   for (std::size_t v = 0; v < graph.values.size(); ++v) {

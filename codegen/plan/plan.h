@@ -12,6 +12,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -56,6 +57,8 @@ struct Step {
   ir::KernelCall call;          ///< empty name: an alias, nothing to call
   std::int32_t workspace = -1;  ///< index into Plan::buffers
   ir::Cost cost;
+  /// Of the prepare phase: weights, and what was prepared from them, that no later step reads. Who alone holds the weights may give up their memory.
+  std::vector<ir::ValueId> last_reads;
 };
 
 struct Plan {
@@ -89,6 +92,20 @@ inline std::int64_t classes_of(const ir::Graph& graph, const Plan& plan, ir::Val
       if (const int scores = n.op->inputs[i].classes_of; scores >= 0 && root(plan, n.inputs[i]) == value)
         return graph.type(n.inputs[static_cast<std::size_t>(scores)]).shape.back().maximum();
   return 0;
+}
+
+/// A label beside the classes that the operators taking `value` as labels pass over: their ignore_index. None where there are no such operators,
+/// where it is one of the classes, or where they do not agree.
+inline std::optional<std::int64_t> ignored_label(const ir::Graph& graph, const Plan& plan, ir::ValueId value) {
+  std::optional<std::int64_t> ignored;
+  for (const ir::Node& n : graph.nodes)
+    for (std::size_t i = 0; i < n.op->inputs.size() && i < n.inputs.size(); ++i)
+      if (n.op->inputs[i].classes_of >= 0 && root(plan, n.inputs[i]) == value) {
+        const std::int64_t own = n.attributes.integer("ignore_index");
+        if (ignored.value_or(own) != own) return {};
+        ignored = own;
+      }
+  return ignored && (*ignored < 0 || *ignored >= classes_of(graph, plan, value)) ? ignored : std::nullopt;
 }
 
 /// Checks what must hold of every plan: every node once, after what it depends on and before what overwrites its inputs; no two buffers

@@ -100,6 +100,14 @@ Tensor logaddexp(const Operand& x, const Operand& y) {
   if (!ir::is_floating(result_type(x, y))) fail("logaddexp", "needs floating-point numbers", x.where());
   return binary("logaddexp", x, y, result_type(x, y));
 }
+Tensor floor_divide(const Operand& x, const Operand& y) { return binary("floor_divide", x, y, number_type(x, y, "floor_divide")); }
+Tensor div(const Operand& x, const Operand& y, std::string_view rounding_mode) {
+  if (rounding_mode == "floor") return floor_divide(x, y);
+  const Location at = x.where();
+  if (rounding_mode != "trunc") fail("div", fmt::format("rounding_mode must be floor or trunc, got '{}'", rounding_mode), at);
+  if (ir::is_floating(number_type(x, y, "div"))) return trunc(Operand(div(x, y), at));
+  return floor_divide(Operand(sub(x, Operand(fmod(x, y), at)), at), y);  // of a multiple of y
+}
 Tensor remainder(const Operand& x, const Operand& y) { return binary("remainder", x, y, number_type(x, y, "remainder")); }
 Tensor fmod(const Operand& x, const Operand& y) { return binary("fmod", x, y, number_type(x, y, "fmod")); }
 Tensor logical_xor(const Operand& a, const Operand& b) { return binary("logical_xor", a, b, result_type(a, b)); }

@@ -61,6 +61,20 @@ Tensor dropout1d(const Operand& x, double p, bool training) { return drop_channe
 Tensor dropout2d(const Operand& x, double p, bool training) { return drop_channels("dropout2d", x, p, training, 4); }
 Tensor dropout3d(const Operand& x, double p, bool training) { return drop_channels("dropout3d", x, p, training, 5); }
 
+Tensor stochastic_depth(const Operand& operand, double p, std::string_view mode, bool training) {
+  const Location where = operand.where();
+  const Tensor& x = operand.tensor();
+  check_probability("stochastic_depth", p, where);
+  if (mode != "row" && mode != "batch") fail("stochastic_depth", "mode must be row or batch, got '" + std::string(mode) + "'", where);
+  if (!ir::is_floating(x.dtype())) fail("stochastic_depth", "needs a floating-point tensor, got " + x.describe(), where);
+  if (mode == "row" && x.dim() == 0) fail("stochastic_depth", "a number has no rows", where);
+  if (!training || p == 0) return x;
+  Shape shape;
+  for (std::size_t d = 0; d < x.shape().rank(); ++d) shape.push_back(d == 0 && mode == "row" ? x.shape()[0] : Dim(1));
+  const Tensor whole = detail::filled(shape, 1, x.dtype(), x, where);
+  return mul(Operand(x, where), Operand(drop(whole, p, where), where));
+}
+
 Tensor rand_like(const Operand& x) {
   const Tensor y = draw("rand_like", "random_uniform", x);
   const DType dtype = x.tensor().dtype();
@@ -80,13 +94,15 @@ Tensor alpha_dropout(const Operand& operand, double p, bool training) {
   check_probability("alpha_dropout", p, where);
   if (!ir::is_floating(x.dtype())) fail("alpha_dropout", "needs a floating-point tensor, got " + x.describe(), where);
   if (!training || p == 0) return x;
-  if (p == 1) return mul(operand, Operand(0.0, where));
+  if (p == 1) return mul(operand, Operand(drop(detail::filled(x.shape(), 1, x.dtype(), x, where), p, where), where));
   constexpr double kSaturation = -1.7580993408473766;  // of selu: -scale * alpha
   const double scale = 1 / std::sqrt((1 - p) * (1 + p * kSaturation * kSaturation)), shift = -scale * p * kSaturation;
-  const Tensor whole = detail::filled(x.shape(), 1 - p, x.dtype(), x, where);
-  const Tensor kept = gt(Operand(drop(whole, p, where), where), Operand(0.0, where));
+  // The mask is 0 or 1 / (1 - p); where an evaluation is derived from what was recorded, which leaves out dropout, it is 1: all stays as it is.
+  const Operand mask(drop(detail::filled(x.shape(), 1, x.dtype(), x, where), p, where), where);
+  const Tensor kept = gt(mask, Operand(0.0, where));
   const Tensor held = graven::where(Operand(kept, where), operand, Operand(kSaturation, where));
-  return add(Operand(mul(Operand(held, where), Operand(scale, where)), where), Operand(shift, where));
+  const Tensor drawn = add(Operand(mul(Operand(held, where), Operand(scale, where)), where), Operand(shift, where));
+  return graven::where(Operand(eq(mask, Operand(1.0, where)), where), operand, Operand(drawn, where));
 }
 
 }  // namespace graven

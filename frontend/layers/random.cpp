@@ -21,6 +21,12 @@ Dropout2d::Dropout2d(double p) : p_(p) { set_arguments(dropout_arguments("Dropou
 Tensor Dropout2d::forward(Tensor x) { return dropout2d(Operand(x, call_location()), p_, is_training()); }
 Dropout3d::Dropout3d(double p) : p_(p) { set_arguments(dropout_arguments("Dropout3d", p)); }
 Tensor Dropout3d::forward(Tensor x) { return dropout3d(Operand(x, call_location()), p_, is_training()); }
+StochasticDepth::StochasticDepth(double p, std::string mode) : p_(p), mode_(std::move(mode)) {
+  dropout_arguments("StochasticDepth", p);
+  if (mode_ != "row" && mode_ != "batch") throw UserError("StochasticDepth: mode must be row or batch, got '" + mode_ + "'");
+  set_arguments(fmt::format("p={}, mode={}", arguments::number(p), mode_));
+}
+Tensor StochasticDepth::forward(Tensor x) { return stochastic_depth(Operand(x, call_location()), p_, mode_, is_training()); }
 AlphaDropout::AlphaDropout(double p) : p_(p) { set_arguments(dropout_arguments("AlphaDropout", p)); }
 Tensor AlphaDropout::forward(Tensor x) { return alpha_dropout(Operand(x, call_location()), p_, is_training()); }
 

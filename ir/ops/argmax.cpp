@@ -11,6 +11,7 @@ const OpDef kArgmax{
                    {"keepdim", AttributeType::boolean, false, "keep it, with size 1"}},
     .infer = ops::infer_arg_reduction,
     .kernel = [](const NodeView& node) { return ops::reduce_call(node, "argmax"); },
+    .remark = ops::dim_remark,
     .amp = AmpClass::clear,
     .cases = ops::arg_reduction_cases,
 };

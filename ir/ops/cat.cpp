@@ -65,6 +65,7 @@ const OpDef kCat{
     .gradient = gradient_cat,
     .kernel = kernel_cat,
     .cost = [](const NodeView&) { return Cost{}; },
+    .remark = ops::dim_remark,
     .amp = AmpClass::clear,
     .cases =
         [] {

@@ -15,6 +15,7 @@ const OpDef kCumprod{
     .infer = ops::infer_scan,
     .gradient = gradient_cumprod,
     .kernel = [](const NodeView& node) { return ops::scan_call(node, "cumprod"); },
+    .remark = ops::dim_remark,
     .amp = AmpClass::black,
     .cases = [] { return ops::scan_cases(1, true); },
 };

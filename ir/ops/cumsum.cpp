@@ -18,6 +18,7 @@ const OpDef kCumsum{
     .infer = ops::infer_scan,
     .gradient = gradient_cumsum,
     .kernel = [](const NodeView& node) { return ops::scan_call(node, "cumsum"); },
+    .remark = ops::dim_remark,
     .amp = AmpClass::black,
     .cases =
         [] {

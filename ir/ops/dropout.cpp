@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include "ir/ops/random_shared.h"
 
 namespace graven::ir {
@@ -37,6 +39,7 @@ const OpDef kDropout{
     .gradient = gradient_dropout,
     .kernel = kernel_dropout,
     .cost = [](const NodeView& node) { return Cost{.flops = 20 * static_cast<double>(node.output().shape.numel().maximum())}; },
+    .remark = [](const NodeView& node) { return fmt::format("{}", node.attributes().number("p")); },
     .random = true,
     .cases =
         [] {

@@ -9,7 +9,8 @@ static void infer_fused_reduction(InferContext& c) {
             "the program takes " + ops::count_of(program.inputs, "input") + " of 1 or 2, got " + std::to_string(c.input_count()));
   for (std::size_t i = 0; i < c.input_count(); ++i) {
     c.require(c.input(i).dtype == DType::f32, "expects f32, got " + c.input(i).to_string());
-    c.require(c.input(i).shape == c.input(0).shape, "the inputs must have one shape, got " + c.input(0).to_string() + " and " + c.input(i).to_string());
+    c.require(c.input(i).shape == c.input(0).shape,
+              "the inputs must have one shape, got " + c.input(0).to_string() + " and " + c.input(i).to_string());
   }
   ops::check_program(c, program);
   c.require(program.steps.back().dtype == DType::f32, "the program's result must be f32");

@@ -26,6 +26,7 @@ const OpDef kGather{
     .gradient = gradient_gather,
     .kernel = [](const NodeView& node) { return ops::gather_call(node, "gather", node.input(1).shape, node.input(0).shape); },
     .cost = [](const NodeView&) { return Cost{}; },
+    .remark = ops::dim_remark,
     .cases =
         [] {
           std::vector<TestCase> cases;

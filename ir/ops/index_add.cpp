@@ -56,6 +56,7 @@ const OpDef kIndexAdd{
           return call;
         },
     .cost = [](const NodeView& node) { return Cost{.flops = static_cast<double>(node.input(0).shape.numel().maximum())}; },
+    .remark = ops::dim_remark,
     .cases =
         [] {
           std::vector<TestCase> cases;

@@ -39,6 +39,7 @@ const OpDef kIndexSelect{
         [](const NodeView& node) {
           return Cost{.bytes = 2.0 * static_cast<double>(node.output().shape.numel().maximum()) * static_cast<double>(size_of(node.output().dtype))};
         },
+    .remark = ops::dim_remark,
     .cases =
         [] {
           std::vector<TestCase> cases;

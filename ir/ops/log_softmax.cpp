@@ -16,6 +16,7 @@ const OpDef kLogSoftmax{
     .gradient = gradient_log_softmax,
     .kernel = [](const NodeView& node) { return ops::softmax_call(node, "log_softmax"); },
     .cost = [](const NodeView& node) { return Cost{.flops = 5 * static_cast<double>(node.input(0).shape.numel().maximum())}; },
+    .remark = ops::dim_remark,
     .amp = AmpClass::black,
     .cases = [] { return ops::softmax_cases(1); },
 };

@@ -11,6 +11,7 @@ const OpDef kLogSoftmaxBackward{
     .infer = ops::infer_softmax,
     .kernel = [](const NodeView& node) { return ops::softmax_call(node, "log_softmax_backward"); },
     .cost = [](const NodeView& node) { return Cost{.flops = 5 * static_cast<double>(node.input(0).shape.numel().maximum())}; },
+    .remark = ops::dim_remark,
     .amp = AmpClass::black,
     .cases = [] { return ops::softmax_cases(2); },
 };

@@ -1,3 +1,6 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 
 #include "ir/ops/shared.h"
@@ -47,6 +50,7 @@ const OpDef kPermute{
     .gradient = gradient_permute,
     .kernel = kernel_permute,
     .cost = [](const NodeView&) { return Cost{}; },
+    .remark = [](const NodeView& node) { return fmt::format("{}", fmt::join(node.attributes().integers("dims"), ",")); },
     .amp = AmpClass::clear,
     .cases =
         [] {

@@ -25,6 +25,7 @@ const OpDef kProd{
     .gradient = gradient_prod,
     .kernel = [](const NodeView& node) { return ops::reduce_call(node, "reduce_prod"); },
     .cost = [](const NodeView& node) { return Cost{.flops = static_cast<double>(node.input(0).shape.numel().maximum())}; },
+    .remark = ops::reduction_remark,
     .amp = AmpClass::black,
     .cases = [] { return ops::reduction_cases(0.5, 1.5, true, false); },
 };

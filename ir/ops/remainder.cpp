@@ -5,7 +5,7 @@ namespace graven::ir {
 static void gradient_remainder(GradientBuilder& g) {
   const ops::Term dz(g, g.output_gradient()), x(g, g.input(0)), y(g, g.input(1));
   if (g.needs(0)) g.set_reduced(0, dz);
-  if (g.needs(1)) g.set_reduced(1, -(dz * (x / y).apply("floor")));
+  if (g.needs(1)) g.set_reduced(1, -(dz * x.apply("floor_divide", {y})));
 }
 
 extern const OpDef kRemainder;

@@ -37,6 +37,7 @@ const OpDef kScatter{
           return call;
         },
     .cost = [](const NodeView&) { return Cost{}; },
+    .remark = ops::dim_remark,
     .cases =
         [] {
           std::vector<TestCase> cases;

@@ -33,6 +33,7 @@ const OpDef kScatterAdd{
           return call;
         },
     .cost = [](const NodeView& node) { return Cost{.flops = static_cast<double>(node.input(2).shape.numel().maximum())}; },
+    .remark = ops::dim_remark,
     .cases =
         [] {
           std::vector<TestCase> cases;

@@ -1,6 +1,7 @@
 #include "ir/ops/shared.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -380,6 +381,14 @@ KernelCall reduce_call(const NodeView& node, std::string name) {
     span = {product(shape, 0, first), product(shape, first, last + 1), product(shape, last + 1, shape.rank())};
   }
   return {.name = std::move(name), .file = "reduce", .config = span_fields(span), .reference = !all_f32(node)};
+}
+
+std::string dim_remark(const NodeView& node) { return fmt::format("dim {}", node.attributes().integer("dim")); }
+
+std::string reduction_remark(const NodeView& node) {
+  const Ints& dims = node.attributes().integers("dims");
+  if (dims.empty() || dims.size() == node.input(0).shape.rank()) return {};
+  return fmt::format("over dim {}", fmt::join(dims, ","));
 }
 
 KernelCall softmax_call(const NodeView& node, std::string name) {

@@ -144,6 +144,9 @@ bool adjacent(const Shape& shape, const Ints& dims);
 /// A reduction kernel over the attribute 'dims' (or 'dim'). Internal error unless adjacent: the pass decompose_reductions has seen to it.
 KernelCall reduce_call(const NodeView& node, std::string name);
 KernelCall softmax_call(const NodeView& node, std::string name);
+/// For OpDef::remark. "dim 1" of the attribute 'dim'; "over dim 0,2" of 'dims', nothing when all are reduced.
+std::string dim_remark(const NodeView& node);
+std::string reduction_remark(const NodeView& node);
 /// At most this many dimensions reach a kernel.
 inline constexpr std::size_t kMaxRank = 8;
 void require_kernel_rank(const InferContext& c, std::size_t rank);

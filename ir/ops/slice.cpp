@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <limits>
 
@@ -76,6 +78,16 @@ static KernelCall kernel_slice(const NodeView& node) {
   return ops::strided_call("strided_copy", node.output().shape, strides, offset);
 }
 
+/// As Python writes it.
+static std::string remark_slice(const NodeView& node) {
+  const Attributes& a = node.attributes();
+  if (a.flag("of_symbol")) return {};
+  const std::int64_t end = a.integer("end"), step = a.integer("step");
+  const bool is_open = end == std::numeric_limits<std::int64_t>::max();
+  return fmt::format("dim {}, {}:{}{}", a.integer("dim"), a.integer("start"), is_open ? "" : fmt::format("{}", end),
+                     step == 1 ? "" : fmt::format(":{}", step));
+}
+
 extern const OpDef kSlice;
 const OpDef kSlice{
     .name = "slice",
@@ -94,6 +106,7 @@ const OpDef kSlice{
           return Cost{.flops = 0,
                       .bytes = 2.0 * static_cast<double>(node.output().shape.numel().maximum()) * static_cast<double>(size_of(node.output().dtype))};
         },
+    .remark = remark_slice,
     .amp = AmpClass::clear,
     .cases =
         [] {

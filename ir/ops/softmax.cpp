@@ -20,6 +20,7 @@ const OpDef kSoftmax{
     .gradient = gradient_softmax,
     .kernel = [](const NodeView& node) { return ops::softmax_call(node, node.attributes().flag("masked_to_zero") ? "masked_softmax" : "softmax"); },
     .cost = [](const NodeView& node) { return Cost{.flops = 5 * static_cast<double>(node.input(0).shape.numel().maximum())}; },
+    .remark = ops::dim_remark,
     .amp = AmpClass::black,
     .cases =
         [] {

@@ -50,6 +50,7 @@ const OpDef kSort{
     .infer = infer_sort,
     .gradient = gradient_sort,
     .kernel = kernel_sort,
+    .remark = ops::dim_remark,
     .amp = AmpClass::clear,
     .cases =
         [] {

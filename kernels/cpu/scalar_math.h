@@ -347,7 +347,12 @@ GRAVEN_ALWAYS_INLINE float atan2(float y, float x) { return __builtin_atan2f(y, 
 GRAVEN_ALWAYS_INLINE float erfc(float x) { return __builtin_erfcf(x); }
 GRAVEN_ALWAYS_INLINE float fmod(float x, float y) { return __builtin_fmodf(x, y); }
 GRAVEN_ALWAYS_INLINE float divide(float x, float y) { return x / y; }
-GRAVEN_ALWAYS_INLINE float floor_divide(float x, float y) { return __builtin_floorf(x / y); }
+/// The exact quotient's floor, as Python has it: what x / y rounds up to a whole number is not that number yet.
+GRAVEN_ALWAYS_INLINE float floor_divide(float x, float y) {
+  if (y == 0.0f) return x / y;
+  const float r = __builtin_fmodf(x, y), q = (x - r) / y - (r != 0.0f && (r < 0.0f) != (y < 0.0f) ? 1.0f : 0.0f), z = __builtin_floorf(q);
+  return q == 0.0f ? __builtin_copysignf(0.0f, x / y) : q - z > 0.5f ? z + 1.0f : z;
+}
 /// The sign of y, as in Python.
 GRAVEN_ALWAYS_INLINE float remainder(float x, float y) {
   const float r = __builtin_fmodf(x, y);
@@ -393,7 +398,11 @@ GRAVEN_ALWAYS_INLINE double atan2(double y, double x) { return __builtin_atan2(y
 GRAVEN_ALWAYS_INLINE double erfc(double x) { return __builtin_erfc(x); }
 GRAVEN_ALWAYS_INLINE double fmod(double x, double y) { return __builtin_fmod(x, y); }
 GRAVEN_ALWAYS_INLINE double divide(double x, double y) { return x / y; }
-GRAVEN_ALWAYS_INLINE double floor_divide(double x, double y) { return __builtin_floor(x / y); }
+GRAVEN_ALWAYS_INLINE double floor_divide(double x, double y) {
+  if (y == 0.0) return x / y;
+  const double r = __builtin_fmod(x, y), q = (x - r) / y - (r != 0.0 && (r < 0.0) != (y < 0.0) ? 1.0 : 0.0), z = __builtin_floor(q);
+  return q == 0.0 ? __builtin_copysign(0.0, x / y) : q - z > 0.5 ? z + 1.0 : z;
+}
 GRAVEN_ALWAYS_INLINE double remainder(double x, double y) {
   const double r = __builtin_fmod(x, y);
   return r != 0.0 && (r < 0.0) != (y < 0.0) ? r + y : r;

@@ -199,7 +199,12 @@ GRAVEN_DEVICE inline float sigmoid(float x) { return 1.0f / (1.0f + exp(-x)); }
 /// log(1 + exp(x))
 GRAVEN_DEVICE inline float softplus(float x) { return (x > 0.0f ? x : 0.0f) + log1p(exp(-abs(x))); }
 GRAVEN_DEVICE inline float divide(float x, float y) { return x / y; }
-GRAVEN_DEVICE inline float floor_divide(float x, float y) { return floor(x / y); }
+/// The exact quotient's floor, as Python has it: what x / y rounds up to a whole number is not that number yet.
+GRAVEN_DEVICE inline float floor_divide(float x, float y) {
+  if (y == 0.0f) return x / y;
+  const float r = fmod(x, y), q = (x - r) / y - (r != 0.0f && (r < 0.0f) != (y < 0.0f) ? 1.0f : 0.0f), z = floor(q);
+  return q == 0.0f ? copysign(0.0f, x / y) : q - z > 0.5f ? z + 1.0f : z;
+}
 /// The sign of y, as in Python.
 GRAVEN_DEVICE inline float remainder(float x, float y) {
   const float r = fmod(x, y);
@@ -213,7 +218,11 @@ GRAVEN_DEVICE inline double sigmoid(double x) { return 1.0 / (1.0 + exp(-x)); }
 /// log(1 + exp(x))
 GRAVEN_DEVICE inline double softplus(double x) { return (x > 0.0 ? x : 0.0) + log1p(exp(-abs(x))); }
 GRAVEN_DEVICE inline double divide(double x, double y) { return x / y; }
-GRAVEN_DEVICE inline double floor_divide(double x, double y) { return floor(x / y); }
+GRAVEN_DEVICE inline double floor_divide(double x, double y) {
+  if (y == 0.0) return x / y;
+  const double r = fmod(x, y), q = (x - r) / y - (r != 0.0 && (r < 0.0) != (y < 0.0) ? 1.0 : 0.0), z = floor(q);
+  return q == 0.0 ? copysign(0.0, x / y) : q - z > 0.5 ? z + 1.0 : z;
+}
 /// The sign of y, as in Python.
 GRAVEN_DEVICE inline double remainder(double x, double y) {
   const double r = fmod(x, y);

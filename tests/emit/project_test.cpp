@@ -85,6 +85,37 @@ TEST(Project, TrainingBuildsAndAgreesWithWhatWasRecorded) {
   expect_runs({(folder.path / "build/selftest").string()}, folder.path);
   expect_runs({(folder.path / "build/mlp_train").string(), "--help"});
   expect_c_interface(folder.path, "mlp_train", "training_client.c");
+  // Away from its files, as where the build folder is not in the project, it says what it looked for and where.
+  fs::rename(folder.path / "weights.safetensors", folder.path / "elsewhere");
+  EXPECT_EQ(
+      run_process({(folder.path / "build/selftest").string()}, {.directory = folder.path.string(), .seconds = 100}).output,
+      "error: weights.safetensors: expected this file beside the program, in the folder above it, in share/ there, or in this one, found no such "
+      "file\n");
+}
+
+struct Segment : nn::Graph<Segment> {
+  nn::Linear model = child("model", nn::Linear(4, 21));
+  optim::SGD optimizer{model.parameters(), {.lr = 0.1}};
+  std::int64_t ignored;
+  explicit Segment(std::int64_t ignored) : ignored(ignored) { add_optimizer(optimizer); }
+  Tensor build(Tensor x, Tensor labels) {
+    Tensor loss = cross_entropy(model(x).flatten(0, 1), labels.flatten(), {.ignore_index = ignored});
+    loss.backward();
+    return loss;
+  }
+};
+
+TEST(Project, DataMayHaveTheLabelThatTheLossIgnores) {
+  const auto labels = [](std::int64_t ignored) {
+    Segment graph(ignored);
+    graph.compile(spec({2, 3, 4}, "x"), spec({2, 3}, i64, "labels"));
+    const std::string text = render_project(graph.graph(), {.name = "segment", .format = false}).at("main.cpp");
+    const std::size_t at = text.find(".classes = 21");
+    return text.substr(at, text.find('}', at) - at);
+  };
+  EXPECT_EQ(labels(255), ".classes = 21, .ignored = 255");
+  EXPECT_EQ(labels(-100), ".classes = 21") << "what the run time takes for it";
+  EXPECT_EQ(labels(3), ".classes = 21, .ignored = 0") << "a class: none beside them";
 }
 
 // The gradient of a bias before a batch norm is zero: what is computed of it is rounding, in double as in float, and no number to be compared.
@@ -114,6 +145,49 @@ TEST(Project, GradientsThatAreRoundingAloneAgreeWithWhatWasRecorded) {
   expect_runs({"cmake", "-S", folder.path.string(), "-B", (folder.path / "build").string(), "-DCMAKE_CXX_FLAGS=-Werror"});
   expect_runs({"cmake", "--build", (folder.path / "build").string(), "--target", "selftest", "-j2"});
   expect_runs({(folder.path / "build/selftest").string()}, folder.path);
+}
+
+// A table that is looked up in and, packed, multiplied by; a large weight that is only multiplied by; a small one.
+struct TiedNet : nn::Module<TiedNet> {
+  nn::Embedding table = child("table", nn::Embedding(1100, 256));
+  nn::Linear wide = child("wide", nn::Linear(256, 1100));
+  nn::Linear narrow = child("narrow", nn::Linear(1100, 256));
+  nn::Linear small = child("small", nn::Linear(256, 256));
+  Tensor forward(Tensor tokens) { return linear(small(narrow(relu(wide(table(tokens))))), table.weight); }
+};
+struct InferTied : nn::Graph<InferTied> {
+  TiedNet model = child("model", TiedNet());
+  Tensor build(Tensor tokens) { return model(tokens); }
+};
+struct TrainTied : nn::Graph<TrainTied> {
+  TiedNet model = child("model", TiedNet());
+  optim::SGD optimizer{model.parameters(), {.lr = 0.1}};
+  TrainTied() { add_optimizer(optimizer); }
+  Tensor build(Tensor tokens) {
+    Tensor loss = model(tokens).mean();
+    loss.backward();
+    return loss;
+  }
+};
+
+TEST(Project, AnInferenceGivesUpTheMemoryOfLargeWeightsOncePacked) {
+  const Folder folder("tied");
+  InferTied graph;
+  graph.compile(spec({4, 8}, i64, "tokens"));
+  emit(graph, folder.path, {.name = "tied"});
+  const std::string text = text_of(folder.path / "model.cpp");
+  for (const char* released : {"release(param.wide_weight, 281600);", "release(param.narrow_weight, 281600);"})
+    EXPECT_NE(text.find(released), std::string::npos) << released;
+  EXPECT_EQ(text.find("release(param.small_weight"), std::string::npos) << "not worth a line";
+  EXPECT_EQ(text.find("release(param.table_weight"), std::string::npos) << "each call looks up in it";
+  expect_runs({"cmake", "-S", folder.path.string(), "-B", (folder.path / "build").string(), "-DCMAKE_CXX_FLAGS=-Werror", "-DGRAVEN_LEVELS=native"});
+  expect_runs({"cmake", "--build", (folder.path / "build").string(), "--target", "selftest", "-j2"});
+  expect_runs({(folder.path / "build/selftest").string()}, folder.path);
+  // The weights of a host program and of a training are not the calls' to give up.
+  EXPECT_EQ(render_project(graph.graph(), {.jit_entry = true, .format = false}).at("model.cpp").find("release("), std::string::npos);
+  TrainTied train;
+  train.compile(spec({4, 8}, i64, "tokens"));
+  EXPECT_EQ(render_project(train.graph(), {.format = false}).at("model.cpp").find("release("), std::string::npos);
 }
 
 TEST(Project, UpdateInBackwardBuildsAndAgreesWithWhatWasRecorded) {

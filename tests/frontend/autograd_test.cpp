@@ -138,6 +138,20 @@ TEST(Autograd, GradientsAreMemoryOfTheirOwn) {
   EXPECT_EQ(given.to_vector<double>(), (std::vector<double>{5, 6}));
 }
 
+// What the operator reads for its gradient is what it overwrites.
+TEST(Autograd, OperatorsInPlaceKeepWhatTheyRead) {
+  Tensor x = tensor({1., 2., 3.}).requires_grad_();
+  Tensor y = x * 1;
+  y.mul_(x);
+  y.clamp_(0, 5);
+  y.sum().backward();
+  EXPECT_EQ(x.grad().to_vector<double>(), (std::vector<double>{2, 4, 0}));
+  Tensor z = x * 1;
+  z.mul_(z);
+  z.div_(x);
+  EXPECT_EQ(grad({z.sum()}, {x})[0].to_vector<double>(), (std::vector<double>{1, 1, 1}));
+}
+
 TEST(Autograd, FreesALongChain) {
   Tensor x = tensor(0.).requires_grad_(), y = x;
   for (int i = 0; i < 20000; ++i) y = y + 1;

@@ -3,8 +3,10 @@
 
 #include <graven/graven.h>
 #include <cmath>
+#include <cstring>
 #include <map>
 
+#include "frontend/eager/executor.h"
 #include "ir/op.h"
 #include "ir/passes/derive_evaluation.h"
 #include "tests/frontend/error_text.h"
@@ -129,6 +131,79 @@ TEST(Random, EvaluationDropsNothing) {
   graph.compile(spec({8, 6}), spec({8}, i64));
   const ir::Graph evaluation = ir::evaluation_graph(graph.graph());
   for (const ir::Node& n : evaluation.nodes) EXPECT_NE(n.op->name, "dropout");
+}
+
+/// Each counts otherwise, so that none can stand for another.
+struct DropEveryWay : nn::Module<DropEveryWay> {
+  nn::Dropout plain = child("plain", nn::Dropout(0.3));
+  nn::Dropout2d channels = child("channels", nn::Dropout2d(0.3));
+  nn::AlphaDropout alpha = child("alpha", nn::AlphaDropout(0.3)), all = child("all", nn::AlphaDropout(1));
+  nn::StochasticDepth rows = child("rows", nn::StochasticDepth(0.3)), batch = child("batch", nn::StochasticDepth(0.3, "batch"));
+  Tensor forward(Tensor x) {
+    Tensor y = plain(x) + 2 * channels(x);
+    y = y + 4 * alpha(x) + 8 * all(x);
+    return y + 16 * rows(x) + 32 * batch(x);
+  }
+};
+struct TrainDropping : nn::Graph<TrainDropping> {
+  DropEveryWay model = child("model", DropEveryWay());
+  nn::Conv2d conv = child("conv", nn::Conv2d(3, 2, 1));
+  optim::SGD optimizer{conv.parameters(), {.lr = 0}};
+  TrainDropping() { add_optimizer(optimizer); }
+  Tensor build(Tensor x) {
+    Tensor loss = conv(model(x)).square().mean();
+    loss.backward();
+    return loss;
+  }
+};
+
+TEST(Random, EvaluationOfEveryDropoutIsThatOfTheModules) {
+  manual_seed(11);
+  TrainDropping graph;
+  graph.compile(spec({4, 3, 5, 5}));
+  const Tensor x = randn({4, 3, 5, 5});
+  graph.model.eval();
+  const double expected = graph.conv(graph.model(x)).square().mean().item<double>();
+
+  const ir::Graph evaluation = ir::evaluation_graph(graph.graph());
+  eager::Environment values;
+  const auto give = [&](ir::ValueId id, const Tensor& t) {
+    const auto* bytes = static_cast<const std::byte*>(t.data_ptr());
+    values[id] = {evaluation.type(id), {bytes, bytes + t.numel() * 4}};
+  };
+  give(evaluation.inputs.at(0), x);
+  for (const ir::ValueId id : evaluation.parameters)
+    for (const auto& [name, t] : graph.state_dict())
+      if (name == evaluation.value(id).name) give(id, t);
+  eager::execute(evaluation, values);
+  float found = 0;
+  std::memcpy(&found, values.at(evaluation.outputs.at(0)).bytes.data(), sizeof found);
+  EXPECT_NEAR(found, expected, 1e-4 * expected);
+}
+
+TEST(Random, StochasticDepthLeavesOutSamplesOrAll) {
+  manual_seed(8);
+  const std::vector<double> y = stochastic_depth(ones({400, 3, 2}), 0.2).to_vector<double>();
+  int dropped = 0;
+  for (std::size_t sample = 0; sample < 400; ++sample) {
+    for (std::size_t i = 0; i < 6; ++i) ASSERT_EQ(y[sample * 6 + i], y[sample * 6]);
+    ASSERT_TRUE(y[sample * 6] == 0 || y[sample * 6] == 1.25);
+    dropped += y[sample * 6] == 0;
+  }
+  EXPECT_NEAR(dropped, 80, 40);
+  int batches = 0;
+  for (int i = 0; i < 100; ++i) {
+    const std::vector<double> all = stochastic_depth(ones({3, 2}), 0.5, "batch").to_vector<double>();
+    for (const double v : all) ASSERT_EQ(v, all[0]);
+    batches += all[0] == 0;
+  }
+  EXPECT_NEAR(batches, 50, 25);
+  const Tensor x = randn({2, 3});
+  EXPECT_TRUE(equal(stochastic_depth(x, 0.5, "row", false), x));
+  EXPECT_TRUE(equal(stochastic_depth(x, 1), zeros({2, 3})));
+  EXPECT_EQ(nn::StochasticDepth(0.2).repr(), "StochasticDepth(p=0.2, mode=row)");
+  EXPECT_THROW(stochastic_depth(x, 0.5, "column"), UserError);
+  EXPECT_THROW(nn::StochasticDepth(1.5), UserError);
 }
 
 struct Infer : nn::Graph<Infer> {

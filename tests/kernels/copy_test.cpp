@@ -1,4 +1,7 @@
+#include <sys/mman.h>
+
 #include "kernels/cpu/concat.h"
+#include "kernels/cpu/release.h"
 #include "kernels/cpu/strided_copy.h"
 #include "kernels/reference/concat.h"
 #include "kernels/reference/strided_copy.h"
@@ -107,6 +110,32 @@ TEST(Concat, AgreesWithReference) {
                                        return y.values();
                                      }),
                      want, "concat");
+  }
+}
+
+TEST(Release, GivesUpWholePagesAlone) {
+  const std::int64_t page = ::sysconf(_SC_PAGESIZE) / 4, count = 8 * page;  // floats
+  const struct {
+    std::int64_t begin, count, lost_begin, lost_end;
+  } cases[] = {{0, count, 0, count},
+               {page, page, page, 2 * page},
+               {1, 2 * page, page, 2 * page},
+               {page - 1, page + 2, page, 2 * page},
+               {1, 2 * page - 2, page, page},
+               {5, page - 5, 0, 0},
+               {0, 0, 0, 0},
+               {page, 0, 0, 0},
+               {3 * page, 5 * page, 3 * page, 8 * page}};
+  for (const auto& s : cases) {
+    void* const memory = ::mmap(nullptr, static_cast<std::size_t>(count) * 4, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    ASSERT_NE(memory, MAP_FAILED);
+    float* const data = static_cast<float*>(memory);
+    for (std::int64_t i = 0; i < count; ++i) data[i] = 1;
+    release(data + s.begin, s.count);
+    std::int64_t wrong = 0;
+    for (std::int64_t i = 0; i < count; ++i) wrong += data[i] != (i >= s.lost_begin && i < s.lost_end ? 0.0F : 1.0F);
+    EXPECT_EQ(wrong, 0) << s.begin << " " << s.count;
+    ::munmap(memory, static_cast<std::size_t>(count) * 4);
   }
 }
 

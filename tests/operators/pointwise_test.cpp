@@ -97,6 +97,8 @@ TEST(Pointwise, AgreesWithPyTorch) {
   functions["bitwise_not"] = unary(graven::bitwise_not);
   functions["atan2"] = binary(graven::atan2);
   functions["logaddexp"] = binary(graven::logaddexp);
+  functions["floor_divide"] = binary(graven::floor_divide);
+  functions["div_rounded"] = one([](const Fixture& f) { return div(f.tensor("input"), f.tensor("other"), f.text("rounding_mode")); });
   functions["remainder"] = binary(graven::remainder);
   functions["fmod"] = binary(graven::fmod);
   functions["logical_xor"] = binary(graven::logical_xor);

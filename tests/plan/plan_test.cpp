@@ -372,6 +372,25 @@ TEST(Plan, WhatIsPreparedOutlivesTheCall) {
   EXPECT_EQ(place(b.plan(), packed).home, Home::prepared);
 }
 
+TEST(Plan, WhatOnlyThePreparePhaseReadsIsKnownByItsLastReader) {
+  Builder b;
+  const ValueId x = b.graph.add_input("x", floats(16));
+  const ValueId once = b.graph.add_parameter("once", floats(16), false);
+  const ValueId twice = b.graph.add_parameter("twice", floats(16), false);
+  const ValueId tied = b.graph.add_parameter("tied", floats(16), false);
+  const ValueId result = b.graph.add_parameter("result", floats(16), false);
+  const ValueId moved = b.call(kPlain, {once, twice}, Phase::prepare);
+  const ValueId view = b.call(kView, {moved}, Phase::prepare);
+  const ValueId packed = b.call(kPlain, {view, twice, tied, result}, Phase::prepare);
+  b.graph.outputs = {b.call(kPlain, {x, packed, tied}), result};
+  const Plan plan = b.plan();
+  std::vector<std::pair<ValueId, ValueId>> found;  // the reader's result, what it reads last
+  for (const Step& step : plan.steps)
+    for (const ValueId v : step.last_reads) found.emplace_back(b.graph.nodes[static_cast<std::size_t>(step.node)].outputs[0], v);
+  std::sort(found.begin(), found.end());
+  EXPECT_EQ(found, (std::vector<std::pair<ValueId, ValueId>>{{moved, once}, {packed, twice}, {packed, moved}}));
+}
+
 TEST(Plan, SymbolicShapesArePlannedForTheMaximum) {
   Builder b;
   const ValueId x = b.graph.add_input("x", {DType::f32, {ir::Dim("batch", 32), 10}});

@@ -372,6 +372,27 @@ TEST(Batch, NormalisesByChannelAndMatchesFields) {
                "sample 1 of \"labels\": expected a number from 0 to 255, found 300");
 }
 
+// Padded targets are -100 unless the loss ignores another label, such as the 255 of segmentations.
+TEST(Batch, LetsInLabelsThatDoNotCount) {
+  const TemporaryFolder folder;
+  write_file(folder / "d/labels.npy", npy("<i4", "(3,)", little_endian(3) + little_endian(-100) + little_endian(255)));
+  const auto labels = [&](DType dtype, std::int64_t ignored) {
+    const std::vector<TensorDescription> inputs = {{.name = "labels", .dtype = dtype, .shape = {2}, .classes = 6, .ignored = ignored}};
+    const Dataset data = open_dataset({folder / "d"}, inputs, Split::train);
+    const BatchSource source(data, inputs, {});
+    Batch batch(inputs, 2);
+    source.fill(batch, 2, [](std::int64_t i) { return i; });
+    return *(static_cast<const std::int64_t*>(batch.pointers()[0]) + 1);
+  };
+  EXPECT_ERROR(labels(DType::i64, -100), "sample 2 of \"labels\": expected a number from 0 to 5, found 255");
+  EXPECT_ERROR(labels(DType::i64, 255), "sample 1 of \"labels\": expected a number from 0 to 5, found -100");
+  write_file(folder / "d/labels.npy", npy("<i4", "(2,)", little_endian(3) + little_endian(-100)));
+  EXPECT_EQ(labels(DType::i64, -100), -100);
+  EXPECT_ERROR(labels(DType::u8, -100), "sample 1 of \"labels\": expected a number from 0 to 5, found -100");
+  write_file(folder / "d/labels.npy", npy("|u1", "(2,)", from_hex("03ff")));
+  EXPECT_EQ(labels(DType::i64, 255), 255);
+}
+
 TEST(Batch, NamesWhatIsToBlame) {
   const TemporaryFolder folder;
   const std::vector<TensorDescription> inputs = images_and_labels();

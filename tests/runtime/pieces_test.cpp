@@ -91,6 +91,21 @@ TEST(MappedFile, MapsFilesOnly) {
   EXPECT_EQ(static_cast<char>(a.bytes()[2]), 'c');
 }
 
+TEST(MappedFile, WhatWasReleasedIsReadAgain) {
+  const TemporaryFolder folder;
+  std::string text(300'000, 'a');
+  for (std::size_t i = 0; i < text.size(); ++i) text[i] = static_cast<char>(i * 7919 >> 3);
+  write_file(folder / "f", text);
+  const MappedFile file(folder / "f");
+  const auto is_whole = [&] { return std::memcmp(file.bytes().data(), text.data(), text.size()) == 0; };
+  EXPECT_TRUE(is_whole());
+  for (const auto& [begin, size] :
+       std::initializer_list<std::pair<std::size_t, std::size_t>>{{0, 300'000}, {5, 8192}, {4096, 4096}, {299'999, 1}, {7, 0}}) {
+    file.release(file.bytes().subspan(begin, size));
+    EXPECT_TRUE(is_whole()) << begin << " " << size;
+  }
+}
+
 TEST(Paths, AreCutAndJoined) {
   EXPECT_EQ(parent_of("a/b/c"), "a/b");
   EXPECT_EQ(parent_of("a/b/"), "a");
@@ -108,9 +123,11 @@ TEST(Paths, AreCutAndJoined) {
   write_file(folder / "x/f", "");
   EXPECT_EQ(list_directory(folder / "x"), (std::vector<std::string>{"f", "y"}));
   EXPECT_EQ(find_beside_program(folder / "x/f"), folder / "x/f");
+  EXPECT_EQ(required_beside_program(folder / "x/f"), folder / "x/f");
   EXPECT_ERROR(remove_path(folder / "x"), "cannot remove");
   remove_path(folder / "nobody");
   EXPECT_EQ(find_beside_program("no such file at all"), "");
+  EXPECT_ERROR(required_beside_program("nowhere"), "nowhere: expected this file beside the program, in the folder above it, ");
 }
 
 TEST(Sha256, OfTheStandard) {

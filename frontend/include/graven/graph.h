@@ -22,7 +22,8 @@
 // with_dynamic_input_shape(). Parameters stay those of the modules: what
 // either side writes, the other sees. Inputs and outputs are trees of tensors (tuple, pair, vector, array, map, optional). A tensor from outside
 // that belongs to no module becomes a constant. In-place operations are recorded as new values; an input of the graph changed in place is changed
-// within the graph only, the caller's tensor keeps its elements.
+// within the graph only, the caller's tensor keeps its elements. What is recorded sees parameters as they are before the update, also behind
+// backward(): an average of the weights, average.mul_(0.999).add_(weight * 0.001) in buffers, is a step behind one taken after the optimizer's.
 #pragma once
 
 #include <any>

@@ -228,6 +228,8 @@ class Tensor {
   Tensor ge(const Operand& other) const;
   Tensor maximum(const Operand& other) const;
   Tensor minimum(const Operand& other) const;
+  Tensor div(const Operand& other, std::string_view rounding_mode) const;
+  Tensor floor_divide(const Operand& other) const;
   Tensor remainder(const Operand& other) const;
   Tensor fmod(const Operand& other) const;
   Tensor logical_and(const Operand& other) const;

@@ -37,7 +37,7 @@ double allowance(const runtime::Comparison& comparison, const std::string& name,
 int main() {
   using graven::runtime::DType;
   try {
-    @{ namespace }@::Model model(std::make_shared<const @{ namespace }@::Weights>({% if has_weights %}runtime::find_beside_program("weights.safetensors"){% else %}""{% endif %}));
+    @{ namespace }@::Model model(std::make_shared<const @{ namespace }@::Weights>({% if has_weights %}runtime::required_beside_program("weights.safetensors"){% else %}""{% endif %}));
 {% for input in inputs %}
     alignas(64) static @{ input.public_type }@ @{ input.member }@[@{ input.storage }@];
 {% endfor %}
@@ -48,7 +48,7 @@ int main() {
     const std::int64_t @{ symbol.identifier }@ = @{ symbol.maximum }@;
 {% endfor %}
 {% if recorded %}
-    runtime::Comparison comparison(runtime::find_beside_program("selftest.safetensors"));
+    runtime::Comparison comparison(runtime::required_beside_program("selftest.safetensors"));
 {% for input in inputs %}
     comparison.load("input.@{ input.member }@", @{ input.member }@, DType::@{ input.element }@, {@{ input.maxima }@});
 {% endfor %}

@@ -34,7 +34,7 @@ class Program final : public runtime::TrainableModel {
         .loss = @{ loss_literal }@,
         .inputs = {
 {% for input in inputs %}
-            {.name = "@{ input.member }@", .dtype = DType::@{ input.element }@, .shape = {@{ input.maxima }@}, .batched = @{ input.batched }@, .classes = @{ input.classes }@},
+            {.name = "@{ input.member }@", .dtype = DType::@{ input.element }@, .shape = {@{ input.maxima }@}, .batched = @{ input.batched }@, .classes = @{ input.classes }@@{ input.ignored }@},
 {% endfor %}
         },
         .batch = @{ batch }@,

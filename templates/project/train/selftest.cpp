@@ -74,9 +74,9 @@ int main() {
 {% for symbol in symbols %}
     const std::int64_t @{ symbol.identifier }@ = @{ symbol.maximum }@;
 {% endfor %}
-    model.load(runtime::find_beside_program("weights.safetensors"));
+    model.load(runtime::required_beside_program("weights.safetensors"));
 {% if recorded %}
-    runtime::Comparison comparison(runtime::find_beside_program("selftest.safetensors"));
+    runtime::Comparison comparison(runtime::required_beside_program("selftest.safetensors"));
 {% for input in inputs %}
     comparison.load("input.@{ input.member }@", @{ input.member }@, DType::@{ input.element }@, {@{ input.maxima }@});
 {% endfor %}
@@ -138,7 +138,7 @@ int main() {
     }
 {% endif %}
     @{ namespace }@::Model other;
-    other.load(runtime::find_beside_program("weights.safetensors"));
+    other.load(runtime::required_beside_program("weights.safetensors"));
     other.forward(@{ argument_names }@);
     other.step(@{ argument_names }@, hyper);
     const auto agree = [&](const std::vector<@{ namespace }@::Tensor>& a, const std::vector<@{ namespace }@::Tensor>& b) {

@@ -34,11 +34,11 @@ double allowance(const runtime::Comparison& comparison, const std::string& name,
 int main() {
   using graven::runtime::DType;
   try {
-    my_linear::Model model(std::make_shared<const my_linear::Weights>(runtime::find_beside_program("weights.safetensors")));
+    my_linear::Model model(std::make_shared<const my_linear::Weights>(runtime::required_beside_program("weights.safetensors")));
     alignas(64) static float x[32];
     alignas(64) static float output[24], output_again[24];
     const std::int64_t batch = 8;
-    runtime::Comparison comparison(runtime::find_beside_program("selftest.safetensors"));
+    runtime::Comparison comparison(runtime::required_beside_program("selftest.safetensors"));
     comparison.load("input.x", x, DType::f32, {8, 4});
     model.forward(x, batch, output);
     std::printf("%s, level %s\n", "my_linear", model.level());

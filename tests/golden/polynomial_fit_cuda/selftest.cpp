@@ -61,8 +61,8 @@ int main() {
     polynomial_fit_cuda::Model model;
     alignas(64) static float x[6000];
     alignas(64) static float y[2000];
-    model.load(runtime::find_beside_program("weights.safetensors"));
-    runtime::Comparison comparison(runtime::find_beside_program("selftest.safetensors"));
+    model.load(runtime::required_beside_program("weights.safetensors"));
+    runtime::Comparison comparison(runtime::required_beside_program("selftest.safetensors"));
     comparison.load("input.x", x, DType::f32, {2000, 3});
     comparison.load("input.y", y, DType::f32, {2000});
     const double loss = model.forward(x, y);

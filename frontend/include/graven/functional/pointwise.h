@@ -5,6 +5,8 @@
 //   Tensor angle = atan2(y, x);
 #pragma once
 
+#include <string_view>
+
 #include "graven/functional.h"
 
 namespace graven {
@@ -41,6 +43,11 @@ Tensor bitwise_not(const Operand& x);
 Tensor atan2(const Operand& y, const Operand& x);
 /// log(exp(x) + exp(y)), without overflow.
 Tensor logaddexp(const Operand& x, const Operand& y);
+/// x / y rounded down, of integers too: Python's //. The quotient is rounded as it is exactly, so floor_divide(1, 0.1) is 9. The gradient is 0;
+/// integers over 0 give 0.
+Tensor floor_divide(const Operand& x, const Operand& y);
+/// x / y rounded: "floor", as floor_divide, or "trunc", towards 0, as C's integers. Keeps integers.
+Tensor div(const Operand& x, const Operand& y, std::string_view rounding_mode);
 /// With the sign of the divisor (remainder: Python's %) or of the dividend (fmod: C's).
 Tensor remainder(const Operand& x, const Operand& y);
 Tensor fmod(const Operand& x, const Operand& y);

@@ -9,6 +9,8 @@
 // it needs is an input of it.
 #pragma once
 
+#include <string_view>
+
 #include "graven/tensor.h"
 
 namespace graven {
@@ -19,6 +21,9 @@ Tensor dropout(const Operand& x, double p = 0.5, bool training = true);
 Tensor dropout1d(const Operand& x, double p = 0.5, bool training = true);
 Tensor dropout2d(const Operand& x, double p = 0.5, bool training = true);
 Tensor dropout3d(const Operand& x, double p = 0.5, bool training = true);
+/// What a residual branch gives, times 0 with probability p or 1 / (1 - p): drawn for each sample (mode "row") or for all together ("batch"). x when
+/// not training (torchvision.ops.stochastic_depth; Huang et al. 2016; drop path in other libraries).
+Tensor stochastic_depth(const Operand& x, double p, std::string_view mode = "row", bool training = true);
 
 /// Uniform in [0, 1); normal with mean 0 and deviation 1: of x's shape and floating dtype.
 Tensor rand_like(const Operand& x);

@@ -3,6 +3,8 @@
 //   nn::Dropout drop = child("drop", nn::Dropout(0.1));
 #pragma once
 
+#include <string>
+
 #include "graven/module.h"
 
 namespace graven::nn {
@@ -45,6 +47,18 @@ class Dropout3d : public Module<Dropout3d> {
 
  private:
   double p_;
+};
+
+/// The end of a residual branch: `x + drop_path(block(x))`. While training each sample's branch (mode "row"), or the whole batch's ("batch"), is
+/// left out with probability p and counts 1 / (1 - p) otherwise (torchvision.ops.StochasticDepth).
+class StochasticDepth : public Module<StochasticDepth> {
+ public:
+  explicit StochasticDepth(double p, std::string mode = "row");
+  Tensor forward(Tensor x);
+
+ private:
+  double p_;
+  std::string mode_;
 };
 
 /// Keeps the mean and the variance of selu's results.
