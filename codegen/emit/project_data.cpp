@@ -7,7 +7,9 @@
 #include <cstring>
 #include <optional>
 #include <set>
+#include <unordered_set>
 
+#include "codegen/emit/embedded.h"
 #include "codegen/emit/schedule_text.h"
 #include "codegen/emit/text.h"
 #include "codegen/index.h"
@@ -91,6 +93,25 @@ std::string constant_values(const ir::TensorData& data) {
     }
   }
   return join(items);
+}
+
+/// What the kernels' headers declare: functions without a result, and types.
+const std::unordered_set<std::string_view>& names_of_kernels() {
+  static const std::unordered_set<std::string_view> names = [] {
+    std::unordered_set<std::string_view> found;
+    for (const EmbeddedFile& file : embedded_files()) {
+      if (file.path.rfind("kernels/", 0) != 0) continue;
+      for (const std::string_view before : {"void ", "struct ", "class ", "using "})
+        for (std::size_t at = file.text.find(before); at != std::string_view::npos; at = file.text.find(before, at)) {
+          at += before.size();
+          std::size_t end = at;
+          while (end < file.text.size() && (std::isalnum(static_cast<unsigned char>(file.text[end])) || file.text[end] == '_')) ++end;
+          if (end > at) found.insert(file.text.substr(at, end - at));
+        }
+    }
+    return found;
+  }();
+  return names;
 }
 
 class Builder {
@@ -835,11 +856,12 @@ std::string project_name(const ir::Graph& graph, const EmitOptions& options) {
     name += static_cast<char>(std::tolower(c));
   }
   name = identifier(name.empty() ? "network" : name);
-  // A namespace may not have the name of a kernel, nor of anything of the C library; <unistd.h> has macros F_OK, R_OK, W_OK and X_OK.
+  // A namespace may not have the name of a kernel or a functor, nor of anything of the C library; <unistd.h> has macros F_OK, R_OK, W_OK and X_OK.
   static constexpr std::string_view kTaken[] = {
 #include "codegen/emit/c_library_names.inc"
-      "f", "r", "w", "x", "selftest", "train", "infer", "conv2d", "linear", "matmul", "softmax", "broadcast", "fill", "concat", "elementwise"};
-  if (ir::find_op(name) || std::find(std::begin(kTaken), std::end(kTaken), name) != std::end(kTaken)) name += "_model";
+      "f", "r", "w", "x", "selftest", "train", "infer"};
+  if (ir::find_op(name) || names_of_kernels().count(name) || std::find(std::begin(kTaken), std::end(kTaken), name) != std::end(kTaken))
+    name += "_model";
   return name;
 }
 

@@ -145,6 +145,16 @@ TEST(HostileNames, OutputsAndSizes) {
   EXPECT_EQ(complaints({"inference", inputs, words, words}, "outputs_and_sizes"), "");
 }
 
+/// A project's namespace would hide a kernel of its name.
+TEST(HostileNames, ProjectsAreNotCalledLikeKernels) {
+  const Graph g = network({"inference", {"x"}, {"y"}, {}});
+  for (const std::string name :
+       {"release", "strided_copy", "pack_linear_weight", "reduce_sum", "max_pool2d", "half", "identity", "linear", "relu", "fill"})
+    EXPECT_EQ(project_name(g, {.name = name}), name + "_model");
+  for (const std::string name : {"lenet", "resnet18", "copy", "packed", "weight", "kernel", "network"})
+    EXPECT_EQ(project_name(g, {.name = name}), name);
+}
+
 /// No namespace that a project can get is something else in the headers that the project includes.
 TEST(HostileNames, Projects) {
   const fs::path folder = fs::path(GRAVEN_BINARY_DIR) / "emitted" / "hostile_projects";
