@@ -240,7 +240,7 @@ BatchSource::BatchSource(const Dataset& data, const std::vector<TensorDescriptio
     bindings_by_input_.push_back(std::move(binding));
     bindings_.push_back(std::move(text));
   }
-  if (!any_image && (!normalization.mean.empty() || !normalization.std.empty()))
+  if (!any_image && normalization.required && (!normalization.mean.empty() || !normalization.std.empty()))
     throw UsageError("--mean and --std", "", "8-bit images to scale", "none in " + data.path());
 
   for (const Binding& binding : bindings_by_input_) {

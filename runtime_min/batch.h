@@ -46,6 +46,7 @@ class Batch {
 
 struct Normalization {
   std::vector<double> mean{}, std{};  ///< empty, one number, or one for each channel (dimension 0 of an image of three)
+  bool required = true;             ///< data without 8-bit images are an error; else they are taken as they are
 };
 
 class BatchSource {

@@ -301,7 +301,7 @@ int infer_main(int argc, char** argv, InferenceModel& model, const InferDefaults
   o.data.format = defaults.data_format;
   o.topk = defaults.topk;
   o.threads = defaults.threads;
-  o.normalization = {defaults.mean, defaults.std};
+  o.normalization = {defaults.mean, defaults.std, false};
   o.batch = description.batch;
   std::string batch_text = description.batch_is_symbolic ? "any batch up to " : "a batch of ";
   batch_text += std::to_string(description.batch) + ":";
@@ -332,6 +332,7 @@ int infer_main(int argc, char** argv, InferenceModel& model, const InferDefaults
   a.flag("json", o.json, "print the benchmark as one JSON line");
   try {
     if (!a.parse(argc, argv)) return 0;
+    o.normalization.required = a.given("mean") || a.given("std");
     if (a.given("bench")) {
       char* end = nullptr;
       o.bench_seconds = std::strtod(o.bench.c_str(), &end);

@@ -497,7 +497,7 @@ int train_main(int argc, char** argv, TrainableModel& model, const TrainDefaults
   options.warmup = defaults.warmup;
   options.shuffle = defaults.shuffle;
   options.drop_last = defaults.drop_last || !description.batch_is_symbolic;
-  options.normalization = {defaults.mean, defaults.std};
+  options.normalization = {defaults.mean, defaults.std, false};
   options.batch = description.batch;
   options.lr = description.groups.empty() ? 0 : description.groups[0].lr;
 
@@ -509,6 +509,7 @@ int train_main(int argc, char** argv, TrainableModel& model, const TrainDefaults
       "once.");
   try {
     if (!arguments.parse(argc, argv)) return 0;
+    options.normalization.required = arguments.given("mean") || arguments.given("std");
     if (arguments.given("resume") && options.resume.empty())
       throw UsageError("--resume", "", "the path of a checkpoint or of a folder of them, or no value at all", "an empty one");
     if (!description.batch_is_symbolic && arguments.given("drop-last") && !options.drop_last)

@@ -334,6 +334,7 @@ TEST(Batch, Converts) {
   EXPECT_ERROR(convert("|b1", from_hex("0102"), input(DType::boolean, 2)), "from 0 to 1, found 2");
   EXPECT_ERROR(convert("<f4", little_endian(1.0F), input(DType::i64, 1)), "integers for the model's input \"x\", i64, found f32");
   EXPECT_ERROR(convert("<f4", little_endian(1.0F), input(DType::f32, 1), {{0.5}, {}}), "8-bit images");
+  EXPECT_EQ(convert("<f4", little_endian(1.0F), input(DType::f32, 1), {{0.5}, {}, false}), (std::vector<double>{1})) << "the project's defaults";
   EXPECT_ERROR(convert("|u1", from_hex("00ff"), input(DType::f32, 2), {{0.5, 0.5}, {}}), "--mean: expected one number, found 2");
   EXPECT_ERROR(convert("|u1", from_hex("00ff"), input(DType::f32, 2), {{}, {0}}), "--std: expected numbers above 0");
 }
