@@ -611,16 +611,8 @@ class Builder {
     if (d["uses_cublas"]) libraries += " CUDA::cublasLt";
     if (d["uses_cudnn"]) libraries += " ${CUDNN_LIBRARY}";
     d["cuda_libraries"] = libraries;
-    const bool uses_configs = !calls.configs.empty() || !evaluation.configs.empty() || !d["inline_constants"].empty();
-    d["uses_configs"] = uses_configs;
+    d["uses_configs"] = !calls.configs.empty() || !evaluation.configs.empty() || !d["inline_constants"].empty();
 
-    auto includes = [&](bool functors, const std::set<std::string>& kernels) {
-      std::vector<std::string> list;
-      if (uses_configs) list.emplace_back("configs.h");
-      if (functors) list.emplace_back("functors.h");
-      list.insert(list.end(), kernels.begin(), kernels.end());
-      return list;
-    };
     const std::vector<std::string> headers = includes(functors_in_training, training_headers);
 
     std::size_t total = 0;
@@ -680,19 +672,24 @@ class Builder {
     return {{"is_main", is_main}, {"headers", headers}, {"functions", json::array()}, {"uses_copy", false}};
   }
 
-  /// What the calls from `begin` to `end` include.
+  /// What a file of calls includes: of the project, then of the kernels.
+  std::vector<std::string> includes(bool functors, const std::set<std::string>& kernels) const {
+    std::vector<std::string> list;
+    if (out_.common["uses_configs"]) list.emplace_back("configs.h");
+    if (functors) list.emplace_back("functors.h");
+    list.insert(list.end(), kernels.begin(), kernels.end());
+    return list;
+  }
+
+  /// The same, of the calls from `begin` to `end`.
   std::vector<std::string> used_headers(const std::vector<Call>& list, std::size_t begin, std::size_t end) const {
-    std::vector<std::string> headers;
-    if (out_.common["uses_configs"]) headers.emplace_back("configs.h");
     std::set<std::string> kernels;
     bool functors = false;
     for (std::size_t i = begin; i < end; ++i) {
       kernels.insert(list[i].headers.begin(), list[i].headers.end());
       functors = functors || list[i].uses_functor;
     }
-    if (functors) headers.emplace_back("functors.h");
-    headers.insert(headers.end(), kernels.begin(), kernels.end());
-    return headers;
+    return includes(functors, kernels);
   }
 
   /// Adds a function of the calls to `main`; when they are many, as calls of its parts, which get files of their own. Returns the parts' names.

@@ -2,14 +2,6 @@
 
 namespace graven::ir {
 
-static void gradient_floor_divide(GradientBuilder& g) {
-  for (std::size_t i = 0; i < 2; ++i)
-    if (g.needs(i)) {
-      const TensorType type = g.type(g.input(i));
-      g.set(i, g.call("full", {}, {{"shape", type.shape}, {"value", 0.0}, {"dtype", type.dtype}}));
-    }
-}
-
 extern const OpDef kFloorDivide;
 const OpDef kFloorDivide{
     .name = "floor_divide",
@@ -18,7 +10,7 @@ const OpDef kFloorDivide{
         "integers over 0. Broadcast as in NumPy. The gradient is 0.",
     .inputs = {{"x"}, {"y"}},
     .infer = ops::infer_binary,
-    .gradient = gradient_floor_divide,
+    .gradient = ops::gradient_zero,
     .scalar = {.body = "math::floor_divide(x, y)"},
     .cases = [] { return ops::binary_cases(-5, 5, 0.6, 3, true); },
 };

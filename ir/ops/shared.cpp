@@ -248,8 +248,11 @@ Term where(Term condition, Term a, Term b) { return condition.apply("where", {a,
 Term where(Term condition, Term a, double b) { return where(condition, a, a.constant(b)); }
 
 void gradient_zero(GradientBuilder& g) {
-  const TensorType type = g.type(g.input(0));
-  g.set(0, g.call("full", {}, {{"shape", type.shape}, {"value", 0.0}, {"dtype", type.dtype}}));
+  for (std::size_t i = 0; i < g.input_count(); ++i) {
+    if (!g.needs(i)) continue;
+    const TensorType type = g.type(g.input(i));
+    g.set(i, g.call("full", {}, {{"shape", type.shape}, {"value", 0.0}, {"dtype", type.dtype}}));
+  }
 }
 
 Term keep_dims(GradientBuilder& g, ValueId reduced) {
