@@ -115,6 +115,8 @@ class GradientBuilder {
 struct ScalarBody {
   std::string_view body = {};   ///< empty: not elementwise
   bool result_boolean = false;  ///< comparisons: the result is a bool whatever T is
+  /// Of operators that are min(max(x, least), most), NaN staying NaN: numbers or names of attributes; `least` empty: it is no such operator.
+  std::string_view least = {}, most = {};
 };
 
 /// A value of a config field, by C++ type: integers and dimensions are std::int64_t, numbers double, flags bool, lists std::int64_t[8], lists

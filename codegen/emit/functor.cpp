@@ -4,10 +4,13 @@
 
 #include <algorithm>
 #include <cctype>
+#include <charconv>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <set>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -349,6 +352,32 @@ ir::ScalarProgram in_order(ir::ScalarProgram program) {
   return program;
 }
 
+/// A limit as a float, beyond whose range nothing is limited.
+std::string limit_text(double value) {
+  if (std::abs(value) > static_cast<double>(std::numeric_limits<float>::max())) return value > 0 ? "__builtin_inff()" : "-__builtin_inff()";
+  const std::string text = fmt::format("{}", static_cast<float>(value));
+  return text + (text.find_first_of(".e") == std::string::npos ? ".0f" : "f");
+}
+
+/// The line `limits` of a program that keeps its input, or the sum of its two, between two numbers: convolutions can do that in registers
+/// (kernels/README.md). Empty for others.
+std::string limits_line(const ir::ScalarProgram& program) {
+  if (program.inputs < 1 || program.inputs > 2 || program.steps.size() != static_cast<std::size_t>(program.inputs)) return {};
+  const ir::ScalarProgram::Step& last = program.steps.back();
+  if (is_literal(last) || is_cast(last) || last.arguments != std::vector<std::int32_t>{program.inputs == 1 ? 0 : 2}) return {};
+  if (program.inputs == 2 && (program.steps[0].op != "add" || program.steps[0].arguments != std::vector<std::int32_t>{0, 1})) return {};
+  const ir::ScalarBody& scalar = ir::get_op(last.op).scalar;
+  if (scalar.least.empty()) return {};
+  const auto number = [&](std::string_view limit) {
+    double value = 0;
+    const auto [end, error] = std::from_chars(limit.data(), limit.data() + limit.size(), value);
+    return error == std::errc{} && end == limit.data() + limit.size() ? value : constant(last, limit);
+  };
+  const double least = number(scalar.least), most = number(scalar.most);
+  if (std::isnan(least) || std::isnan(most)) return {};
+  return fmt::format("  static constexpr float limits[] = {{{}, {}}};\n", limit_text(least), limit_text(most));
+}
+
 std::string functor_name(const ir::ScalarProgram& whole) {
   if (const std::string_view known = known_name(whole); !known.empty()) return std::string(known);
   const ir::ScalarProgram program = in_words(whole);
@@ -519,12 +548,13 @@ Functor make_functor(const ir::ScalarProgram& given) {
   functor.text = fmt::format(
       "struct {} {{\n"
       "  static constexpr int inputs = {};\n"
+      "{}"
       "  template <class T>\n"
       "  GRAVEN_DEVICE static {} apply({}) {{\n"
       "{}"
       "  }}\n"
       "}};\n",
-      functor.name, program.inputs, spelled ? "auto" : "T", parameters, lines);
+      functor.name, program.inputs, spelled ? "" : limits_line(program), spelled ? "auto" : "T", parameters, lines);
   return functor;
 }
 

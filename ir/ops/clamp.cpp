@@ -33,7 +33,7 @@ const OpDef kClamp{
                    {"max", AttributeType::number, std::numeric_limits<double>::infinity(), "upper limit"}},
     .infer = infer_clamp,
     .gradient = gradient_clamp,
-    .scalar = {.body = "(x < min ? min : x) > max ? max : x < min ? min : x"},
+    .scalar = {.body = "(x < min ? min : x) > max ? max : x < min ? min : x", .least = "min", .most = "max"},
     .amp = AmpClass::clear,
     .cases = [] { return ops::join(ops::unary_cases(-4, 4, {{"min", -1.0}, {"max", 2.0}}, true), ops::unary_cases(-4, 4, {{"min", 0.5}})); },
 };

@@ -25,7 +25,7 @@ const OpDef kHardtanh{
     .attributes = {{"min", AttributeType::number, -1.0, "lower limit"}, {"max", AttributeType::number, 1.0, "upper limit"}},
     .infer = infer_hardtanh,
     .gradient = gradient_hardtanh,
-    .scalar = {.body = "x < min ? min : x > max ? max : x"},
+    .scalar = {.body = "x < min ? min : x > max ? max : x", .least = "min", .most = "max"},
     .amp = AmpClass::clear,
     .cases = [] { return ops::join(ops::unary_cases(-4, 4, {}, true), ops::unary_cases(-4, 8, {{"min", 0.0}, {"max", 6.0}})); },
 };

@@ -16,7 +16,7 @@ const OpDef kRelu{
     .inputs = {{"x"}},
     .infer = ops::infer_number,
     .gradient = gradient_relu,
-    .scalar = {.body = "x < T(0) ? T(0) : x"},
+    .scalar = {.body = "x < T(0) ? T(0) : x", .least = "0", .most = "inf"},
     .cases = [] { return ops::unary_cases(-4, 4, {}, true); },
 };
 

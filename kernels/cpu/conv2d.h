@@ -95,8 +95,8 @@ struct gradient_parts {
   combine_parts(threads, s, dw, db, parts.weight, parts.bias, parts.splits);
 }
 
-[[gnu::noinline]] inline void backward_weight_of_dense(Threads& threads, const conv2d_config& s, const tile_table<gradient_tiles>& tiles, float* dw,
-                                                       float* db, const float* dy, const float* x, void* workspace) {
+[[gnu::noinline]] inline void backward_weight_of_dense(Threads& threads, const conv2d_config& s, const tile_table<gradient_function>& tiles,
+                                                       float* dw, float* db, const float* dy, const float* x, void* workspace) {
   const gradient_parts parts(s, workspace);
   const std::int64_t rows = s.batch * s.out_height, group_panels = conv2d_panels(s.out_channels / s.groups);
   if (conv2d_gradient_by_taps(s)) {
@@ -149,7 +149,7 @@ GRAVEN_ALWAYS_INLINE void conv2d(Threads& threads, const conv2d_config& config, 
   } else if (conv2d_is_depthwise(config)) {
     forward_depthwise(threads, config, y, x, packed, bias, last_step);
   } else {
-    forward_dense(threads, config, forward_tiles(config), y, x, packed, bias, last_step);
+    forward_dense(threads, config, choose_forward_tiles<end_of<Epilogue>()>(config), y, x, packed, bias, last_step);
   }
 }
 
@@ -164,7 +164,7 @@ GRAVEN_ALWAYS_INLINE void conv2d_backward_input(Threads& threads, const conv2d_c
   } else if (choose_backward_input(config) == backward_input_path::scatter) {
     scatter(threads, config, scatter_tiles<plain_tiles>(config), scatter_tiles<adding_tiles>(config), dx, dy, packed, last_step);
   } else {
-    backward_input_dense(threads, config, forward_tiles(turned_around(config)), dx, dy, packed, last_step);
+    backward_input_dense(threads, config, choose_forward_tiles<end_of<Epilogue>()>(turned_around(config)), dx, dy, packed, last_step);
   }
 }
 

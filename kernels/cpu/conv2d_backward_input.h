@@ -23,12 +23,12 @@ GRAVEN_ALWAYS_INLINE tile_sizes scatter_sizes(const conv2d_config& s, int panels
   return s.padding_height == 0 ? rows_of(panels, s.out_height) : any_rows(panels);
 }
 template <class Kind>
-GRAVEN_ALWAYS_INLINE tile_table<Kind> scatter_tiles(const conv2d_config& s) {
-  return make_tile_table<Kind>(scatter_sizes(s, 1), scatter_sizes(s, 2), scatter_sizes(s, 3), scatter_sizes(s, 4));
+GRAVEN_ALWAYS_INLINE tile_table<typename Kind::function> scatter_tiles(const conv2d_config& s) {
+  return make_tile_table<typename Kind::function>(scatter_sizes(s, 1), scatter_sizes(s, 2), scatter_sizes(s, 3), scatter_sizes(s, 4));
 }
 
 /// The gradient of one image's input channels of one group.
-inline void scatter_image(const conv2d_config& s, const tile_table<plain_tiles>& tiles, const tile_table<adding_tiles>& tiles_that_add, float* dx,
+inline void scatter_image(const conv2d_config& s, const tile_table<tile_function>& tiles, const tile_table<tile_function>& tiles_that_add, float* dx,
                           const float* dy, const float* packed, const epilogue& last_step, std::int64_t image, std::int64_t group) {
   const std::int64_t group_in = s.in_channels / s.groups, group_out = s.out_channels / s.groups;
   const bool merged = merged_columns(s);
@@ -55,7 +55,7 @@ inline void scatter_image(const conv2d_config& s, const tile_table<plain_tiles>&
         in.depth = group_out;
         in.w = packed + (((group * s.kernel_height + kh) * runs + tap) * panel_count + panel) * group_out * kPanel;
         in.w_panel = group_out * kPanel;
-        const row_tiles split(panels, rows.size());
+        const row_tiles split(tile_rows(panels), rows.size());
         for (std::int64_t ow = 0; ow < s.out_width; ++ow) {
           // Where the run's columns [begin, begin + width) fall in the row of dx, and the part of them inside the image.
           const std::int64_t pixel = ow * s.stride_width - s.padding_width + tap * s.dilation_width;
@@ -88,8 +88,8 @@ inline void scatter_image(const conv2d_config& s, const tile_table<plain_tiles>&
   last_step(dx, to - dx, s.in_height * s.in_width, s.in_channels, group_in);
 }
 
-[[gnu::noinline]] inline void scatter(Threads& threads, const conv2d_config& s, const tile_table<plain_tiles>& tiles,
-                                      const tile_table<adding_tiles>& tiles_that_add, float* dx, const float* dy, const float* packed,
+[[gnu::noinline]] inline void scatter(Threads& threads, const conv2d_config& s, const tile_table<tile_function>& tiles,
+                                      const tile_table<tile_function>& tiles_that_add, float* dx, const float* dy, const float* packed,
                                       const epilogue& last_step) {
   threads.run(s.batch * s.groups,
               [&](std::int64_t piece) { scatter_image(s, tiles, tiles_that_add, dx, dy, packed, last_step, piece / s.groups, piece % s.groups); });
@@ -105,8 +105,8 @@ GRAVEN_ALWAYS_INLINE conv2d_config turned_around(const conv2d_config& s) {
   return turned;
 }
 
-[[gnu::noinline]] inline void backward_input_dense(Threads& threads, const conv2d_config& s, const tile_table<plain_tiles>& tiles, float* dx,
-                                                   const float* dy, const float* packed, const epilogue& last_step) {
+[[gnu::noinline]] inline void backward_input_dense(Threads& threads, const conv2d_config& s, const forward_tiles& tiles, float* dx, const float* dy,
+                                                   const float* packed, const epilogue& last_step) {
   forward_dense(threads, turned_around(s), tiles, dx, dy, packed, nullptr, last_step);
 }
 

@@ -96,11 +96,11 @@ GRAVEN_ALWAYS_INLINE tile_sizes gradient_sizes(const conv2d_config& s, int panel
   if (uses_strips(s)) return group_in >= kStrip ? either(rows_of(panels, kStrip), rows_of(panels, group_in % kStrip)) : rows_of(panels, group_in);
   return rows_of(panels, group_in);
 }
-GRAVEN_ALWAYS_INLINE tile_table<gradient_tiles> choose_gradient_tiles(const conv2d_config& s) {
+GRAVEN_ALWAYS_INLINE tile_table<gradient_function> choose_gradient_tiles(const conv2d_config& s) {
   return make_tile_table<gradient_tiles>(gradient_sizes(s, 1), gradient_sizes(s, 2), gradient_sizes(s, 3), gradient_sizes(s, 4));
 }
 
-[[gnu::noinline]] inline void dense_backward_weight(const conv2d_config& s, const tile_table<gradient_tiles>& gradient_of, float* dw, float* db,
+[[gnu::noinline]] inline void dense_backward_weight(const conv2d_config& s, const tile_table<gradient_function>& gradient_of, float* dw, float* db,
                                                     const float* dy, const float* x, const gradient_block& b) {
   const std::int64_t group_in = s.in_channels / s.groups, group_out = s.out_channels / s.groups;
   const std::int64_t tap_weights = group_in * kPanel, panel_weights = s.kernel_height * s.kernel_width * tap_weights;
@@ -162,7 +162,7 @@ GRAVEN_ALWAYS_INLINE tile_table<gradient_tiles> choose_gradient_tiles(const conv
           in.pixels = w.size();
           float* to = block_dw + (kh * s.kernel_width + taps.begin) * tap_weights;
           const auto tiles = [&](std::int64_t rows) {
-            const row_tiles split(b.panels, rows);
+            const row_tiles split(tile_rows(b.panels), rows);
             for (std::int64_t i = 0; i < split.tiles; ++i) {
               const int tile_rows = split[i];
               gradient_of(b.panels, tile_rows)(in, to, panel_weights);
@@ -228,8 +228,8 @@ inline void gather_channels(float* to, const float* x, const std::int64_t* x_at,
 
 /// dw of one tap and of `strips` of the input channels, of all output channels: the product of x and dy over the pixels where the tap meets the
 /// image. Both are copied, block by block: x in strips of its channels, a tile's rows side by side, dy in blocks of panels.
-[[gnu::noinline]] inline void tap_backward_weight(const conv2d_config& s, const tile_table<gradient_tiles>& gradient_of, float* dw, const float* dy,
-                                                  const float* x, std::int64_t group, std::int64_t tap, range strips) {
+[[gnu::noinline]] inline void tap_backward_weight(const conv2d_config& s, const tile_table<gradient_function>& gradient_of, float* dw,
+                                                  const float* dy, const float* x, std::int64_t group, std::int64_t tap, range strips) {
   constexpr std::int64_t kPixels = 128;
   const std::int64_t group_in = s.in_channels / s.groups, group_out = s.out_channels / s.groups, panels = conv2d_panels(group_out);
   const std::int64_t tap_weights = group_in * kPanel, panel_weights = s.kernel_height * s.kernel_width * tap_weights;
@@ -268,7 +268,7 @@ inline void gather_channels(float* to, const float* x, const std::int64_t* x_at,
       float* to = tap_dw + part.begin * panel_weights + channels.begin * kPanel;
       float* from = left;
       for (std::int64_t strip = channels.begin; strip < channels.end; strip += kStrip) {
-        const row_tiles split(block_panels, smaller(kStrip, channels.end - strip));
+        const row_tiles split(tile_rows(block_panels), smaller(kStrip, channels.end - strip));
         std::int64_t channel = strip;
         for (std::int64_t t = 0; t < split.tiles; ++t) {
           const int tile_rows = split[t];

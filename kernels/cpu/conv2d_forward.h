@@ -21,6 +21,20 @@ struct block {
   range rows, columns, panels;
 };
 
+/// The micro-kernels of a call. Those that it never takes are nullptr.
+struct forward_tiles {
+  tile_end end = tile_end::none;
+  tile_table<tile_function> plain;        ///< without the end
+  tile_table<tile_function> ending;       ///< with it, where there is one
+  const tile_function* narrow = nullptr;  ///< by rows: one vector wide, with it
+};
+
+/// Rows of the kernel that are summed at a time: weights beyond half a second-level cache are taken a few at a time, partial sums waiting in y.
+GRAVEN_ALWAYS_INLINE std::int64_t kernel_rows_at_once(const conv2d_config& s, int panels) {
+  const std::int64_t row_bytes = s.kernel_width * (s.in_channels / s.groups) * kPanel * panels * 4;
+  return row_bytes * s.kernel_height > (640 << 10) ? larger(1, (400 << 10) / row_bytes) : s.kernel_height;
+}
+
 struct forward {
   const conv2d_config& s;
   float* y;
@@ -28,7 +42,7 @@ struct forward {
   const float* packed;
   const float* bias;
   epilogue last_step;
-  tile_table<plain_tiles> tiles;
+  forward_tiles tiles;
   std::int64_t group_in = s.in_channels / s.groups, group_out = s.out_channels / s.groups;
   bool merged = s.dilation_width == 1 && s.groups == 1;  // (kw, channel) is contiguous in x
   std::int64_t tap_weights = group_in * kPanel;          // packed weights of one tap
@@ -41,6 +55,11 @@ struct forward {
   [[gnu::noinline]] void run(const block& b, std::int64_t oh, std::int64_t ow, direction along, std::int64_t count, range h, range w,
                              std::int64_t panel, int panels, const float* bias_row, bool first, bool last) const {
     const std::int64_t columns = smaller(panels * kPanel, group_out - panel * kPanel);
+    // A residual is read as far as the tile goes, and what the epilogue may not see yet is not all summed.
+    const bool adds = tiles.end == tile_end::add_and_limit;
+    const bool narrow = tiles.narrow != nullptr && first && last && (columns == kLanes || (columns < kLanes && !adds));
+    const std::int64_t tile_columns = narrow ? kLanes : panels * kPanel;
+    const bool ends = last && tiles.end != tile_end::none && (columns == tile_columns || !adds);
     const bool down = along == direction::column, through = along == direction::batch;
     const std::int64_t y_step = (through ? s.out_height * s.out_width : down ? s.out_width : 1) * s.out_channels;
     const std::int64_t ih = oh * s.stride_height - s.padding_height + h.begin * s.dilation_height;
@@ -59,22 +78,24 @@ struct forward {
     in.w = packed + (b.group * conv2d_panels(group_out) + panel) * panel_weights + (h.begin * s.kernel_width + w.begin) * tap_weights;
     in.w_panel = panel_weights;
     std::int64_t at = ((b.image * s.out_height + oh) * s.out_width + ow) * s.out_channels + b.group * group_out + panel * kPanel;
-    const row_tiles split(panels, count);
+    in.least = last_step.least, in.most = last_step.most;
+    const row_tiles split(narrow ? kNarrowRows : tile_rows(panels), count);
     for (std::int64_t i = 0; i < split.tiles; ++i) {
       const int rows = split[i];
       in.ahead = in.outer == 1 && in.inner == 1 ? weights_ahead(i, split.tiles, panels, panel_weights) : 0;
-      const tile_function kernel = tiles(panels, rows);
+      in.residual = adds ? last_step.residual + at : nullptr;
+      const tile_function kernel = narrow ? tiles.narrow[rows - 1] : ends ? tiles.ending(panels, rows) : tiles.plain(panels, rows);
       float* const to = y + at;
-      if (columns == panels * kPanel) {
+      if (columns == tile_columns) {
         kernel(in, to, y_step, first ? bias_row : to, first ? 0 : y_step);
       } else {
         alignas(64) float buffer[12 * 4 * kPanel];
         if (!first)
-          for (int r = 0; r < rows; ++r) copy_row(buffer + r * panels * kPanel, to + r * y_step, columns);
-        kernel(in, buffer, panels * kPanel, first ? bias_row : buffer, first ? 0 : panels * kPanel);
-        for (int r = 0; r < rows; ++r) copy_row(to + r * y_step, buffer + r * panels * kPanel, columns);
+          for (int r = 0; r < rows; ++r) copy_row(buffer + r * tile_columns, to + r * y_step, columns);
+        kernel(in, buffer, tile_columns, first ? bias_row : buffer, first ? 0 : tile_columns);
+        for (int r = 0; r < rows; ++r) copy_row(to + r * y_step, buffer + r * tile_columns, columns);
       }
-      if (last) last_step(y, at, rows, y_step, columns);
+      if (last && !ends) last_step(y, at, rows, y_step, columns);
       in.x += rows * in.x_row;
       at += rows * y_step;
     }
@@ -95,11 +116,8 @@ struct forward {
       if (bias != nullptr)
         for (std::int64_t c = 0; c < panels * kPanel && panel * kPanel + c < group_out; ++c)
           bias_row[c] = bias[b.group * group_out + panel * kPanel + c];
-      // Weights beyond half a second-level cache are taken a few kernel rows at a time, partial sums waiting in y.
-      const std::int64_t row_bytes = s.kernel_width * tap_weights * panels * 4;
-      std::int64_t chunk = s.kernel_height;
-      if (row_bytes * s.kernel_height > (640 << 10) && b.images * b.rows.size() * b.columns.size() > 2 * tile_rows(panels))
-        chunk = larger(1, (400 << 10) / row_bytes);
+      const bool many = b.images * b.rows.size() * b.columns.size() > 2 * tile_rows(panels);
+      const std::int64_t chunk = many ? kernel_rows_at_once(s, panels) : s.kernel_height;
       for (std::int64_t kh = 0; kh < s.kernel_height; kh += chunk) {
         const range part{kh, smaller(kh + chunk, s.kernel_height)};
         const bool first = kh == 0, last = part.end == s.kernel_height;
@@ -180,21 +198,40 @@ GRAVEN_ALWAYS_INLINE conv2d_config as_one_row(conv2d_config s) {
   return s;
 }
 
-/// The tiles that forward_dense needs.
-GRAVEN_ALWAYS_INLINE tile_sizes forward_sizes(const conv2d_config& config, int panels) {
-  const conv2d_config s = as_one_row(config);
-  if (!has_tile_of(panels, conv2d_panels(s.out_channels / s.groups))) return {0, 0};
-  if (through_batch(s) || s.padding_height != 0 || s.padding_width != 0) return any_rows(panels);
-  if (s.out_height > 1) return rows_of(panels, s.out_width);
+/// The rows of the tiles that forward_dense takes, of up to `most`.
+GRAVEN_ALWAYS_INLINE tile_sizes forward_rows(const conv2d_config& s, int most) {
+  if (through_batch(s) || s.padding_height != 0 || s.padding_width != 0) return {1, most};
+  if (s.out_height > 1) return rows_in_tiles(most, s.out_width);
   // Pieces of a row are of more than 12 columns: no tile has less than half of the largest's rows.
-  return s.out_width >= 24 ? tile_sizes{tile_rows(panels) / 2, tile_rows(panels)} : any_rows(panels);
+  return s.out_width >= 24 ? tile_sizes{most / 2, most} : tile_sizes{1, most};
 }
-GRAVEN_ALWAYS_INLINE tile_table<plain_tiles> forward_tiles(const conv2d_config& s) {
-  return make_tile_table<plain_tiles>(forward_sizes(s, 1), forward_sizes(s, 2), forward_sizes(s, 3), forward_sizes(s, 4));
+/// Those of `panels` panels, without the end or with it.
+GRAVEN_ALWAYS_INLINE tile_sizes forward_sizes(const conv2d_config& s, tile_end end, bool plain, int panels) {
+  const std::int64_t columns = s.out_channels / s.groups, count = conv2d_panels(columns);
+  const bool in_chunks = kernel_rows_at_once(s, panels) < s.kernel_height, partly = columns % kPanel != 0;
+  const bool narrow = is_narrow(columns) && !in_chunks && (end != tile_end::add_and_limit || columns % kPanel == kLanes);
+  if ((narrow && count == 1) || !has_tile_of(panels, narrow ? count - 1 : count)) return {0, 0};
+  if (plain != (end == tile_end::none) && !(plain && (in_chunks || (partly && end == tile_end::add_and_limit)))) return {0, 0};
+  return forward_rows(s, tile_rows(panels));
+}
+template <tile_end End = tile_end::none>
+GRAVEN_ALWAYS_INLINE forward_tiles choose_forward_tiles(const conv2d_config& config) {
+  const conv2d_config s = as_one_row(config);
+  forward_tiles tiles;
+  tiles.end = End;
+  tiles.plain = make_tile_table<plain_tiles>(forward_sizes(s, End, true, 1), forward_sizes(s, End, true, 2), forward_sizes(s, End, true, 3),
+                                             forward_sizes(s, End, true, 4));
+  if constexpr (End != tile_end::none)
+    tiles.ending = make_tile_table<ending_tiles<End>>(forward_sizes(s, End, false, 1), forward_sizes(s, End, false, 2),
+                                                      forward_sizes(s, End, false, 3), forward_sizes(s, End, false, 4));
+  if constexpr (kNarrowRows > 0)
+    if (is_narrow(s.out_channels / s.groups))
+      tiles.narrow = choose_tiles<narrow_tiles<End>, 1>(forward_rows(s, kNarrowRows), std::make_integer_sequence<int, kNarrowRows>{});
+  return tiles;
 }
 
-[[gnu::noinline]] inline void forward_dense(Threads& threads, const conv2d_config& config, const tile_table<plain_tiles>& tiles, float* y,
-                                            const float* x, const float* packed, const float* bias, const epilogue& last_step) {
+[[gnu::noinline]] inline void forward_dense(Threads& threads, const conv2d_config& config, const forward_tiles& tiles, float* y, const float* x,
+                                            const float* packed, const float* bias, const epilogue& last_step) {
   const conv2d_config s = as_one_row(config);
   if (s.batch * s.out_height * s.out_width * s.out_channels == 0) return;
   const forward kernel{s, y, x, packed, bias, last_step, tiles};

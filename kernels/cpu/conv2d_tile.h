@@ -31,56 +31,67 @@ struct tile_input {
   const float* w;
   std::int64_t w_panel;    ///< from one panel to the next
   std::int64_t ahead = 0;  ///< weights that far on are asked for meanwhile, a line for each k (4 panels)
+  // For the ends of a tile; see below.
+  const float* residual = nullptr;  ///< of the tile's first pixel, as y lies
+  float least = 0, most = 0;
 };
 
-template <int Rows, int Panels>
-GRAVEN_ALWAYS_INLINE void accumulate(vec (&acc)[Rows][Panels * kPanelVectors], const tile_input& in) {
+template <int Rows, int Vectors>
+GRAVEN_ALWAYS_INLINE void accumulate(vec (&acc)[Rows][Vectors], const tile_input& in) {
   for (std::int64_t t = 0; t < in.outer; ++t)
     for (std::int64_t s = 0; s < in.inner; ++s) {
       const float* const x = in.x + t * in.x_outer + s * in.x_inner;
       const float* const w = in.w + t * in.w_outer + s * in.w_inner;
       const std::int64_t row = in.x_row;
       for (std::int64_t k = 0; k < in.depth; ++k) {
-        vec b[Panels * kPanelVectors];
-        if constexpr (Panels == 4) prefetch_to_l2(w + in.ahead + k * kPanel);  // narrower tiles have neither loads nor registers to spare
+        vec b[Vectors];
+        if constexpr (Vectors == 4 * kPanelVectors) prefetch_to_l2(w + in.ahead + k * kPanel);  // narrower tiles have no loads to spare
 #pragma GCC unroll 16
-        for (int p = 0; p < Panels; ++p)
-#pragma GCC unroll 16
-          for (int v = 0; v < kPanelVectors; ++v) b[p * kPanelVectors + v] = load(w + p * in.w_panel + k * kPanel + v * kLanes);
+        for (int v = 0; v < Vectors; ++v) b[v] = load(w + v / kPanelVectors * in.w_panel + k * kPanel + v % kPanelVectors * kLanes);
 #pragma GCC unroll 16
         for (int r = 0; r < Rows; ++r) {
           const vec a = broadcast(x[r * row + k]);
 #pragma GCC unroll 16
-          for (int c = 0; c < Panels * kPanelVectors; ++c) acc[r][c] = fma(a, b[c], acc[r][c]);
+          for (int c = 0; c < Vectors; ++c) acc[r][c] = fma(a, b[c], acc[r][c]);
         }
       }
     }
 }
 
+/// What a tile does to its sums while they are in registers.
+enum class tile_end {
+  none,
+  limit,          ///< min(max(sum, least), most); NaN stays NaN
+  add_and_limit,  ///< the same of sum + residual
+};
+
 /// y[r][c] = the sums, all of the tile's columns. start: `Rows` rows start_row apart (0: one row for all, the bias), or y itself.
-template <int Rows, int Panels>
+template <int Rows, int Vectors, tile_end End = tile_end::none>
 [[gnu::noinline]] void tile(const tile_input& in, float* y, std::int64_t y_row, const float* start, std::int64_t start_row) {
-  constexpr int kVectors = Panels * kPanelVectors;
-  vec acc[Rows][kVectors];
+  vec acc[Rows][Vectors];
 #pragma GCC unroll 16
   for (int r = 0; r < Rows; ++r)
 #pragma GCC unroll 16
-    for (int c = 0; c < kVectors; ++c) acc[r][c] = load(start + r * start_row + c * kLanes);
-  accumulate<Rows, Panels>(acc, in);
+    for (int c = 0; c < Vectors; ++c) acc[r][c] = load(start + r * start_row + c * kLanes);
+  accumulate(acc, in);
 #pragma GCC unroll 16
   for (int r = 0; r < Rows; ++r)
 #pragma GCC unroll 16
-    for (int c = 0; c < kVectors; ++c) store(y + r * y_row + c * kLanes, acc[r][c]);
+    for (int c = 0; c < Vectors; ++c) {
+      vec result = acc[r][c];
+      if constexpr (End == tile_end::add_and_limit) result += load(in.residual + r * y_row + c * kLanes);
+      if constexpr (End != tile_end::none) result = min(broadcast(in.most), max(broadcast(in.least), result));
+      store(y + r * y_row + c * kLanes, result);
+    }
 }
 
 /// y[r][c] += the sums where keep[c] is all ones; where it is 0, y stays as it is, even if the sums are not finite.
-template <int Rows, int Panels>
+template <int Rows, int Vectors>
 [[gnu::noinline]] void tile_add(const tile_input& in, float* y, std::int64_t y_row, const float* keep, std::int64_t) {
-  constexpr int kVectors = Panels * kPanelVectors;
-  vec acc[Rows][kVectors] = {};
-  accumulate<Rows, Panels>(acc, in);
+  vec acc[Rows][Vectors] = {};
+  accumulate(acc, in);
 #pragma GCC unroll 16
-  for (int c = 0; c < kVectors; ++c) {
+  for (int c = 0; c < Vectors; ++c) {
     const mask m = reinterpret_cast<mask>(load(keep + c * kLanes));
 #pragma GCC unroll 16
     for (int r = 0; r < Rows; ++r) {
@@ -104,12 +115,11 @@ constexpr int next_panels(std::int64_t left) {
   return left < 4 ? static_cast<int>(left) : 4;
 }
 
-/// `count` rows in tiles as even as possible: 14 is 5 + 5 + 4.
+/// `count` rows in tiles of up to `maximum`, as even as possible: 14 is 5 + 5 + 4.
 struct row_tiles {
   std::int64_t tiles, rows, longer;  ///< the first `longer` tiles have rows + 1
 
-  GRAVEN_ALWAYS_INLINE row_tiles(int panels, std::int64_t count) {
-    const std::int64_t maximum = tile_rows(panels);
+  GRAVEN_ALWAYS_INLINE row_tiles(std::int64_t maximum, std::int64_t count) {
     if (count <= maximum) {
       tiles = count > 0 ? 1 : 0, rows = count, longer = 0;
     } else {
@@ -134,12 +144,13 @@ struct tile_sizes {
   int least, most;
 };
 GRAVEN_ALWAYS_INLINE tile_sizes any_rows(int panels) { return {1, tile_rows(panels)}; }
-/// Those of `count` rows.
-GRAVEN_ALWAYS_INLINE tile_sizes rows_of(int panels, std::int64_t count) {
-  const row_tiles split(panels, count);
+/// Those of `count` rows, in tiles of up to `maximum`.
+GRAVEN_ALWAYS_INLINE tile_sizes rows_in_tiles(int maximum, std::int64_t count) {
+  const row_tiles split(maximum, count);
   if (split.tiles == 0) return {0, 0};
   return {static_cast<int>(split.rows), static_cast<int>(split.rows + (split.longer > 0 ? 1 : 0))};
 }
+GRAVEN_ALWAYS_INLINE tile_sizes rows_of(int panels, std::int64_t count) { return rows_in_tiles(tile_rows(panels), count); }
 /// Those of either.
 GRAVEN_ALWAYS_INLINE tile_sizes either(tile_sizes a, tile_sizes b) {
   if (a.most == 0) return b;
@@ -155,13 +166,19 @@ GRAVEN_ALWAYS_INLINE bool has_tile_of(int panels, std::int64_t count) {
   return rest == panels || (rest == 1 && count > 1);  // 5 is 3 + 2, or 4 + 1 where a piece ends
 }
 
-/// The micro-kernels of one kind that a call may need: those of `Kind`, by panels and rows. Which they are is chosen by functions that are inlined
-/// where the call stands: a config that the compiler knows names few of them, and what nobody names is not compiled.
-template <class Kind>
-struct tile_table {
-  const typename Kind::function* rows[kTilePanels];
+/// Where a panel is two vectors, the last one may have columns in the first alone: such tiles are one vector wide and have twice the rows.
+inline constexpr int kNarrowRows = kPanelVectors == 2 ? 12 : 0;
+[[gnu::always_inline]] constexpr bool is_narrow(std::int64_t columns) {
+  return kNarrowRows > 0 && columns % kPanel != 0 && columns % kPanel <= kLanes;
+}
 
-  GRAVEN_ALWAYS_INLINE typename Kind::function operator()(int panels, int row_count) const { return rows[panels - 1][row_count - 1]; }
+/// The micro-kernels of one kind that a call may need, by panels and rows. Which they are is chosen by functions that are inlined where the call
+/// stands: a config that the compiler knows names few of them, and what nobody names is not compiled.
+template <class Function>
+struct tile_table {
+  const Function* rows[kTilePanels] = {};
+
+  GRAVEN_ALWAYS_INLINE Function operator()(int panels, int row_count) const { return rows[panels - 1][row_count - 1]; }
 };
 
 template <class Kind, int Rows, int Panels, bool Needed>
@@ -180,7 +197,7 @@ struct tile_list<Kind, Panels, Least, Most, std::integer_sequence<int, Index...>
 
 template <class Kind, int Panels, int... Index>
 GRAVEN_ALWAYS_INLINE const typename Kind::function* choose_tiles(tile_sizes sizes, std::integer_sequence<int, Index...> all) {
-  constexpr int kMost = tile_rows(Panels);
+  constexpr int kMost = sizeof...(Index);
   const typename Kind::function* found = nullptr;
   if (sizes.most == 0) return found;
   if (sizes.least == sizes.most) {
@@ -192,8 +209,8 @@ GRAVEN_ALWAYS_INLINE const typename Kind::function* choose_tiles(tile_sizes size
 }
 /// From the sizes of the tiles of 1, 2, 3 and 4 panels.
 template <class Kind>
-GRAVEN_ALWAYS_INLINE tile_table<Kind> make_tile_table(tile_sizes one, tile_sizes two, tile_sizes three, tile_sizes four) {
-  tile_table<Kind> table;
+GRAVEN_ALWAYS_INLINE tile_table<typename Kind::function> make_tile_table(tile_sizes one, tile_sizes two, tile_sizes three, tile_sizes four) {
+  tile_table<typename Kind::function> table;
   table.rows[0] = choose_tiles<Kind, 1>(one, std::make_integer_sequence<int, tile_rows(1)>{});
   if constexpr (kTilePanels == 4) {
     table.rows[1] = choose_tiles<Kind, 2>(two, std::make_integer_sequence<int, tile_rows(2)>{});
@@ -205,23 +222,33 @@ GRAVEN_ALWAYS_INLINE tile_table<Kind> make_tile_table(tile_sizes one, tile_sizes
 
 /// All of them, where no config says more.
 template <class Kind>
-GRAVEN_ALWAYS_INLINE tile_table<Kind> every_tile() {
+GRAVEN_ALWAYS_INLINE tile_table<typename Kind::function> every_tile() {
   return make_tile_table<Kind>(any_rows(1), any_rows(2), any_rows(3), any_rows(4));
 }
 
-/// The kinds of tile_table.
-struct plain_tiles {
+/// Kinds of tiles.
+template <tile_end End>
+struct ending_tiles {
   using function = tile_function;
   template <int Rows, int Panels>
   static constexpr function tile() {
-    return &conv2d_detail::tile<Rows, Panels>;
+    return &conv2d_detail::tile<Rows, Panels * kPanelVectors, End>;
   }
 };
+using plain_tiles = ending_tiles<tile_end::none>;
 struct adding_tiles {
   using function = tile_function;
   template <int Rows, int Panels>
   static constexpr function tile() {
-    return &tile_add<Rows, Panels>;
+    return &tile_add<Rows, Panels * kPanelVectors>;
+  }
+};
+template <tile_end End>
+struct narrow_tiles {
+  using function = tile_function;
+  template <int Rows, int>
+  static constexpr function tile() {
+    return &conv2d_detail::tile<Rows, 1, End>;
   }
 };
 
@@ -257,10 +284,21 @@ template <class Epilogue>
   for (std::int64_t r = 0; r < rows; ++r) finish_run<Epilogue>(y + r * stride, Epilogue::inputs == 2 ? residual + r * stride : nullptr, columns);
 }
 
+/// What tiles can do of an epilogue in registers: limits, of the result or of the result + residual. All that a functor must be for that is stated
+/// by its `limits`.
+template <class Epilogue>
+constexpr tile_end end_of() {
+  if constexpr (requires { Epilogue::limits; })
+    return Epilogue::inputs == 2 ? tile_end::add_and_limit : tile_end::limit;
+  else
+    return tile_end::none;
+}
+
 /// An epilogue and its residual; both are nullptr where there is none.
 struct epilogue {
   finish_function finish;
   const float* residual;
+  float least = 0, most = 0;  ///< where the tiles can do it
 
   /// For what starts at element `at` of the output.
   GRAVEN_ALWAYS_INLINE void operator()(float* y, std::int64_t at, std::int64_t rows, std::int64_t stride, std::int64_t columns) const {
@@ -271,6 +309,8 @@ template <class Epilogue>
 GRAVEN_ALWAYS_INLINE epilogue make_epilogue(const float* residual) {
   if constexpr (same_type<Epilogue, identity>)
     return {nullptr, nullptr};
+  else if constexpr (end_of<Epilogue>() != tile_end::none)
+    return {&finish<Epilogue>, Epilogue::inputs == 2 ? residual : nullptr, Epilogue::limits[0], Epilogue::limits[1]};
   else
     return {&finish<Epilogue>, Epilogue::inputs == 2 ? residual : nullptr};
 }

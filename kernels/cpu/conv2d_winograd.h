@@ -107,7 +107,7 @@ template <int Edge>
 [[gnu::noinline]] inline void winograd_products(const conv2d_winograd_config& s, std::int64_t tiles, range panels, const float* v,
                                                 const float* weights, float* m) {
   alignas(64) static constexpr float kZero[4 * kPanel] = {};
-  const tile_table<plain_tiles> tile_of = every_tile<plain_tiles>();
+  const tile_table<tile_function> tile_of = every_tile<plain_tiles>();
   for (std::int64_t panel = panels.begin; panel < panels.end;) {
     const int count = next_panels(panels.end - panel);
     tile_input in{.x = v,
@@ -122,7 +122,7 @@ template <int Edge>
                   .w = weights + panel * s.in_channels * kPanel,
                   .w_panel = s.in_channels * kPanel};
     float* to = m + panel * kPanel;
-    const row_tiles split(count, tiles);
+    const row_tiles split(tile_rows(count), tiles);
     for (std::int64_t i = 0; i < split.tiles; ++i) {
       const int rows = split[i];
       in.ahead = weights_ahead(i, split.tiles, count, in.w_panel);

@@ -23,11 +23,34 @@ TEST(Functor, OneOperator) {
   EXPECT_EQ(make_functor(ir::get_op("relu"), {}).text,
             "struct relu {\n"
             "  static constexpr int inputs = 1;\n"
+            "  static constexpr float limits[] = {0.0f, __builtin_inff()};\n"
             "  template <class T>\n"
             "  GRAVEN_DEVICE static T apply(T x) {\n"
             "    return x < T(0) ? T(0) : x;\n"
             "  }\n"
             "};\n");
+}
+
+/// What keeps its input, or the sum of its inputs, between two numbers says so; nothing else may.
+TEST(Functor, LimitsAreStated) {
+  const double inf = std::numeric_limits<double>::infinity();
+  const auto limits = [](const ScalarProgram& program) {
+    const std::string text = make_functor(program).text;
+    const std::size_t at = text.find("limits[] = ");
+    return at == std::string::npos ? std::string() : text.substr(at + 11, text.find(';', at) - at - 11);
+  };
+  const auto clamp = [&](double least, double most, std::int32_t argument) { return step("clamp", {argument}, {{"min", least}, {"max", most}}); };
+  EXPECT_EQ(limits({1, {step("hardtanh", {0}, {{"min", 0}, {"max", 6}})}}), "{0.0f, 6.0f}");
+  EXPECT_EQ(limits({1, {clamp(-inf, 0.1, 0)}}), "{-__builtin_inff(), 0.1f}");
+  EXPECT_EQ(limits({1, {clamp(-1e300, 16777217, 0)}}), "{-__builtin_inff(), 16777216.0f}");
+  EXPECT_EQ(limits({1, {clamp(1e-5, 1e20, 0)}}), "{1e-05f, 1e+20f}");
+  EXPECT_EQ(limits({2, {step("add", {1, 0}), step("relu", {2})}}), "{0.0f, __builtin_inff()}");
+  for (const ScalarProgram& other :
+       {ScalarProgram{2, {step("add", {0, 1}), step("relu", {0})}}, ScalarProgram{2, {step("add", {0, 0}), step("relu", {2})}},
+        ScalarProgram{2, {step("mul", {0, 1}), step("relu", {2})}}, ScalarProgram{2, {step("relu", {1})}},
+        ScalarProgram{1, {step("relu", {0}), step("relu", {1})}}, ScalarProgram{1, {step("silu", {0})}},
+        ScalarProgram{1, {step("cast", {0}, {}, DType::i32), step("relu", {1}, {}, DType::i32)}}, ScalarProgram{2, {step("add", {0, 1})}}})
+    EXPECT_EQ(limits(other), "") << make_functor(other).text;
 }
 
 TEST(Functor, OneNameHasOneText) {

@@ -149,6 +149,24 @@ struct add_relu {
   }
 };
 
+/// What tiles do in registers: `limits`.
+struct within {
+  static constexpr int inputs = 1;
+  static constexpr float limits[] = {-0.3f, 0.4f};
+  template <class T>
+  static T apply(T x) {
+    return x < T(-0.3f) ? T(-0.3f) : x > T(0.4f) ? T(0.4f) : x;
+  }
+};
+struct add_within {
+  static constexpr int inputs = 2;
+  static constexpr float limits[] = {-0.3f, std::numeric_limits<float>::infinity()};
+  template <class T>
+  static T apply(T x, T y) {
+    return x + y < T(-0.3f) ? T(-0.3f) : x + y;
+  }
+};
+
 std::vector<float> random_values(std::int64_t n, std::uint32_t seed) {
   std::mt19937 generator(seed);
   std::uniform_real_distribution<float> uniform(-1, 1);
@@ -192,8 +210,8 @@ class Conv2d : public testing::TestWithParam<Case> {
 };
 
 template <class Epilogue>
-std::vector<float> forward(const Conv2d&, int threads, const conv2d_config& config, const std::vector<float>& x, const std::vector<float>& w,
-                           const float* bias, const float* residual, std::int64_t size) {
+std::vector<float> forward(int threads, const conv2d_config& config, const std::vector<float>& x, const std::vector<float>& w, const float* bias,
+                           const float* residual, std::int64_t size) {
   Threads pool(threads);
   std::vector<float> packed(static_cast<std::size_t>(conv2d_packed_elements(config)), std::numeric_limits<float>::quiet_NaN());
   pack_conv2d_weight(pool, config, packed.data(), w.data());
@@ -207,13 +225,17 @@ TEST_P(Conv2d, ForwardAgreesWithTheReference) {
   const double terms = taps * static_cast<double>(config.in_channels / config.groups);
   std::vector<double> expected(static_cast<std::size_t>(size.y));
   reference::conv2d(config, expected.data(), xd.data(), wd.data(), nullptr);
-  expect_close(forward<identity>(*this, 2, config, x, w, nullptr, nullptr, size.y), expected, terms, "y without bias");
+  expect_close(forward<identity>(2, config, x, w, nullptr, nullptr, size.y), expected, terms, "y without bias");
   reference::conv2d(config, expected.data(), xd.data(), wd.data(), bd.data());
-  expect_close(forward<identity>(*this, 2, config, x, w, bias.data(), nullptr, size.y), expected, terms, "y");
+  expect_close(forward<identity>(2, config, x, w, bias.data(), nullptr, size.y), expected, terms, "y");
   reference::conv2d<leaky>(config, expected.data(), xd.data(), wd.data(), bd.data());
-  expect_close(forward<leaky>(*this, 2, config, x, w, bias.data(), nullptr, size.y), expected, terms, "leaky(y)");
+  expect_close(forward<leaky>(2, config, x, w, bias.data(), nullptr, size.y), expected, terms, "leaky(y)");
   reference::conv2d<add_relu>(config, expected.data(), xd.data(), wd.data(), bd.data(), rd.data());
-  expect_close(forward<add_relu>(*this, 2, config, x, w, bias.data(), residual_y.data(), size.y), expected, terms, "relu(y + residual)");
+  expect_close(forward<add_relu>(2, config, x, w, bias.data(), residual_y.data(), size.y), expected, terms, "relu(y + residual)");
+  reference::conv2d<within>(config, expected.data(), xd.data(), wd.data(), bd.data());
+  expect_close(forward<within>(2, config, x, w, bias.data(), nullptr, size.y), expected, terms, "y within limits");
+  reference::conv2d<add_within>(config, expected.data(), xd.data(), wd.data(), bd.data(), rd.data());
+  expect_close(forward<add_within>(2, config, x, w, bias.data(), residual_y.data(), size.y), expected, terms, "y + residual within limits");
 }
 
 template <class Epilogue>
@@ -235,6 +257,8 @@ TEST_P(Conv2d, BackwardInputAgreesWithTheReference) {
   expect_close(backward_input<identity>(2, config, dy, w, nullptr, size.x), expected, terms, "dx");
   reference::conv2d_backward_input<add_relu>(config, expected.data(), dyd.data(), wd.data(), rd.data());
   expect_close(backward_input<add_relu>(2, config, dy, w, residual_x.data(), size.x), expected, terms, "relu(dx + residual)");
+  reference::conv2d_backward_input<add_within>(config, expected.data(), dyd.data(), wd.data(), rd.data());
+  expect_close(backward_input<add_within>(2, config, dy, w, residual_x.data(), size.x), expected, terms, "dx + residual within limits");
 }
 
 struct WeightGradient {
@@ -262,12 +286,14 @@ TEST_P(Conv2d, BackwardWeightAgreesWithTheReference) {
 }
 
 TEST_P(Conv2d, AnyNumberOfThreadsGivesTheSameBits) {
-  const auto y = forward<add_relu>(*this, 1, config, x, w, bias.data(), residual_y.data(), size.y);
+  const auto y = forward<add_relu>(1, config, x, w, bias.data(), residual_y.data(), size.y);
+  const auto limited = forward<within>(1, config, x, w, bias.data(), nullptr, size.y);
   const auto dx = backward_input<identity>(1, config, dy, w, nullptr, size.x);
   const auto g = backward_weight(1, config, dy, x, size.w, true);
   for (const int threads : {2, 3}) {
     const auto same = [](const std::vector<float>& a, const std::vector<float>& b) { return std::memcmp(a.data(), b.data(), a.size() * 4) == 0; };
-    EXPECT_TRUE(same(y, forward<add_relu>(*this, threads, config, x, w, bias.data(), residual_y.data(), size.y))) << threads << " threads";
+    EXPECT_TRUE(same(y, forward<add_relu>(threads, config, x, w, bias.data(), residual_y.data(), size.y))) << threads << " threads";
+    EXPECT_TRUE(same(limited, forward<within>(threads, config, x, w, bias.data(), nullptr, size.y))) << threads << " threads";
     EXPECT_TRUE(same(dx, backward_input<identity>(threads, config, dy, w, nullptr, size.x))) << threads << " threads";
     const auto other = backward_weight(threads, config, dy, x, size.w, true);
     EXPECT_TRUE(same(g.dw, other.dw) && same(g.db, other.db)) << threads << " threads";
@@ -275,6 +301,22 @@ TEST_P(Conv2d, AnyNumberOfThreadsGivesTheSameBits) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, Conv2d, testing::ValuesIn(kCases), [](const auto& info) { return info.param.name; });
+
+// Limits let NaN pass, as comparisons do.
+TEST(Conv2dLimits, KeepNotANumber) {
+  for (const std::int64_t channels : {std::int64_t{16}, std::int64_t{24}, std::int64_t{5}}) {
+    const conv2d_config config = Case{"", 1, 5, 5, 3, channels, 1, 1}.config();
+    std::vector<float> x = random_values(Sizes(config).x, 1), w = random_values(Sizes(config).w, 2), bias(static_cast<std::size_t>(channels), 0.1f);
+    const std::vector<float> residual(static_cast<std::size_t>(Sizes(config).y), 0.0f);
+    x[3 * 7] = std::numeric_limits<float>::quiet_NaN();
+    const std::vector<float> y = forward<within>(2, config, x, w, bias.data(), nullptr, Sizes(config).y);
+    const std::vector<float> sum = forward<add_within>(2, config, x, w, bias.data(), residual.data(), Sizes(config).y);
+    for (std::int64_t i = 0; i < Sizes(config).y; ++i) {
+      EXPECT_EQ(std::isnan(y[static_cast<std::size_t>(i)]), i / channels == 7) << i;
+      EXPECT_EQ(std::isnan(sum[static_cast<std::size_t>(i)]), i / channels == 7) << i;
+    }
+  }
+}
 
 // An infinite gradient stays inside the windows that it belongs to: padding columns of packed weights never turn their neighbours into NaN.
 TEST(Conv2dGradient, InfinityStaysInItsWindow) {
