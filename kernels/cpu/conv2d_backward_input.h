@@ -24,7 +24,7 @@ GRAVEN_ALWAYS_INLINE tile_sizes scatter_sizes(const conv2d_config& s, int panels
 }
 template <class Kind>
 GRAVEN_ALWAYS_INLINE tile_table<typename Kind::function> scatter_tiles(const conv2d_config& s) {
-  return make_tile_table<typename Kind::function>(scatter_sizes(s, 1), scatter_sizes(s, 2), scatter_sizes(s, 3), scatter_sizes(s, 4));
+  return make_tile_table<Kind>(scatter_sizes(s, 1), scatter_sizes(s, 2), scatter_sizes(s, 3), scatter_sizes(s, 4));
 }
 
 /// The gradient of one image's input channels of one group.

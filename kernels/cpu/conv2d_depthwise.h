@@ -64,7 +64,14 @@ struct depthwise_run {
   std::int64_t x_pixel, y_pixel;
   std::int64_t rows, x_row, w_row;
   std::int64_t columns, x_column, w_column;
+  bool limited;  ///< results are kept from least to most
+  float least, most;
 };
+
+/// A vector of results as it is stored.
+GRAVEN_ALWAYS_INLINE vec finished(const depthwise_run& run, vec v) {
+  return run.limited ? min(broadcast(run.most), max(broadcast(run.least), v)) : v;
+}
 
 /// `Columns`: the kernel's width where it is known, or 0.
 template <int Pixels, int Columns>
@@ -85,7 +92,7 @@ template <int Pixels, int Columns>
 #pragma GCC unroll 16
   for (int p = 0; p < Pixels; ++p)
 #pragma GCC unroll 16
-    for (int v = 0; v < kPanelVectors; ++v) store(run.y + p * run.y_pixel + v * kLanes, acc[p].v[v]);
+    for (int v = 0; v < kPanelVectors; ++v) store(run.y + p * run.y_pixel + v * kLanes, finished(run, acc[p].v[v]));
 }
 
 /// Pixels of one tile: what the registers hold.
@@ -118,6 +125,8 @@ GRAVEN_ALWAYS_INLINE void depthwise_pixels(depthwise_run& run, const panel_vec& 
       for (std::int64_t kw = 0; kw < run.columns; ++kw)
         multiply_add(acc, load_panel(run.x + p * run.x_pixel + kh * run.x_row + kw * run.x_column, channels),
                      load_panel(run.w + kh * run.w_row + kw * run.w_column));
+#pragma GCC unroll 16
+    for (int v = 0; v < kPanelVectors; ++v) acc.v[v] = finished(run, acc.v[v]);
     store_panel(run.y + p * run.y_pixel, acc, channels);
   }
 }
@@ -153,7 +162,7 @@ template <int Pixels, int Stride>
       }
     }
 #pragma GCC unroll 16
-    for (int p = 0; p < Pixels; ++p) store(run.y + p * run.y_pixel + c, acc[p]);
+    for (int p = 0; p < Pixels; ++p) store(run.y + p * run.y_pixel + c, finished(run, acc[p]));
   }
 }
 
@@ -173,13 +182,15 @@ GRAVEN_ALWAYS_INLINE depthwise_tile_width depthwise_three_of(std::int64_t width)
 }
 
 /// One row of outputs: pixels y + i*y_pixel, i < width, of `channels` channels, panels [panels). x: the image's rows, x_width pixels each. w: all
-/// panels.
+/// panels. limits: what is done to the results before they are stored, or nullptr.
 GRAVEN_ALWAYS_INLINE void depthwise_row(float* y, std::int64_t y_pixel, std::int64_t width, std::int64_t row, const float* x, std::int64_t x_width,
                                         const float* w, const float* bias, std::int64_t channels, range panels, const taps& h, const taps& v,
-                                        std::int64_t kernel_size) {
+                                        std::int64_t kernel_size, const epilogue* limits) {
   const range rows = h.count > 0 ? h.valid(row) : range{0, 0};
   const range inside = v.inside(width);
   depthwise_run run;
+  run.limited = limits != nullptr;
+  if (run.limited) run.least = limits->least, run.most = limits->most;
   run.y_pixel = y_pixel;
   run.x_pixel = v.stride * channels;
   run.x_row = h.dilation * x_width * channels;
@@ -239,11 +250,12 @@ inline void depthwise_forward(const conv2d_config& s, float* y, const float* x, 
   const taps h{s.kernel_height, s.in_height, s.stride_height, s.padding_height, s.dilation_height, 0, s.kernel_width};
   const taps v{s.kernel_width, s.in_width, s.stride_width, s.padding_width, s.dilation_width, 0, 1};
   const std::int64_t channels = s.out_channels, first = panels.begin * kPanel, width = smaller(panels.end * kPanel, channels) - first;
+  const bool limited = last_step.end == tile_end::limit;
   for (std::int64_t oh = rows.begin; oh < rows.end; ++oh) {
     const std::int64_t at = (image * s.out_height + oh) * s.out_width * channels;
     depthwise_row(y + at, channels, s.out_width, oh, x + image * s.in_height * s.in_width * channels, s.in_width, packed, bias, channels, panels, h,
-                  v, s.kernel_height * s.kernel_width);
-    last_step(y, at + first, s.out_width, channels, width);
+                  v, s.kernel_height * s.kernel_width, limited ? &last_step : nullptr);
+    if (!limited) last_step(y, at + first, s.out_width, channels, width);
   }
 }
 
@@ -267,7 +279,7 @@ inline void depthwise_turned(const conv2d_config& s, float* dx, const float* dy,
       const taps v = turned(s.kernel_width, s.out_width, s.stride_width, s.padding_width, s.dilation_width, phase, 1);
       depthwise_row(dx + at + phase * channels, s.stride_width * channels, (s.in_width - phase + s.stride_width - 1) / s.stride_width,
                     ih / s.stride_height, dy + image * s.out_height * s.out_width * channels, s.out_width, packed, nullptr, channels, panels, h, v,
-                    s.kernel_height * s.kernel_width);
+                    s.kernel_height * s.kernel_width, nullptr);
     }
     last_step(dx, at + first, s.in_width, channels, width);
   }

@@ -23,7 +23,6 @@ struct block {
 
 /// The micro-kernels of a call. Those that it never takes are nullptr.
 struct forward_tiles {
-  tile_end end = tile_end::none;
   tile_table<tile_function> plain;        ///< without the end
   tile_table<tile_function> ending;       ///< with it, where there is one
   const tile_function* narrow = nullptr;  ///< by rows: one vector wide, with it
@@ -56,10 +55,10 @@ struct forward {
                              std::int64_t panel, int panels, const float* bias_row, bool first, bool last) const {
     const std::int64_t columns = smaller(panels * kPanel, group_out - panel * kPanel);
     // A residual is read as far as the tile goes, and what the epilogue may not see yet is not all summed.
-    const bool adds = tiles.end == tile_end::add_and_limit;
+    const bool adds = last_step.end == tile_end::add_and_limit;
     const bool narrow = tiles.narrow != nullptr && first && last && (columns == kLanes || (columns < kLanes && !adds));
     const std::int64_t tile_columns = narrow ? kLanes : panels * kPanel;
-    const bool ends = last && tiles.end != tile_end::none && (columns == tile_columns || !adds);
+    const bool ends = last && last_step.end != tile_end::none && (columns == tile_columns || !adds);
     const bool down = along == direction::column, through = along == direction::batch;
     const std::int64_t y_step = (through ? s.out_height * s.out_width : down ? s.out_width : 1) * s.out_channels;
     const std::int64_t ih = oh * s.stride_height - s.padding_height + h.begin * s.dilation_height;
@@ -218,7 +217,6 @@ template <tile_end End = tile_end::none>
 GRAVEN_ALWAYS_INLINE forward_tiles choose_forward_tiles(const conv2d_config& config) {
   const conv2d_config s = as_one_row(config);
   forward_tiles tiles;
-  tiles.end = End;
   tiles.plain = make_tile_table<plain_tiles>(forward_sizes(s, End, true, 1), forward_sizes(s, End, true, 2), forward_sizes(s, End, true, 3),
                                              forward_sizes(s, End, true, 4));
   if constexpr (End != tile_end::none)

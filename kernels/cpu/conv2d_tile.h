@@ -298,7 +298,8 @@ constexpr tile_end end_of() {
 struct epilogue {
   finish_function finish;
   const float* residual;
-  float least = 0, most = 0;  ///< where the tiles can do it
+  tile_end end = tile_end::none;  ///< not none: tiles can do it all in registers, and finish is for what they leave
+  float least = 0, most = 0;
 
   /// For what starts at element `at` of the output.
   GRAVEN_ALWAYS_INLINE void operator()(float* y, std::int64_t at, std::int64_t rows, std::int64_t stride, std::int64_t columns) const {
@@ -310,7 +311,7 @@ GRAVEN_ALWAYS_INLINE epilogue make_epilogue(const float* residual) {
   if constexpr (same_type<Epilogue, identity>)
     return {nullptr, nullptr};
   else if constexpr (end_of<Epilogue>() != tile_end::none)
-    return {&finish<Epilogue>, Epilogue::inputs == 2 ? residual : nullptr, Epilogue::limits[0], Epilogue::limits[1]};
+    return {&finish<Epilogue>, Epilogue::inputs == 2 ? residual : nullptr, end_of<Epilogue>(), Epilogue::limits[0], Epilogue::limits[1]};
   else
     return {&finish<Epilogue>, Epilogue::inputs == 2 ? residual : nullptr};
 }
