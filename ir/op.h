@@ -169,6 +169,9 @@ struct OpDef {
   void (*gradient)(GradientBuilder&) = nullptr;     ///< nullptr: not differentiable
   ScalarBody scalar = {};                           ///< elementwise operators have this,
   KernelCall (*kernel)(const NodeView&) = nullptr;  ///< the others this,
+  /// What a node stands for in simpler operators, one after the other, the last one making its outputs; values between are added to the graph. Of
+  /// operators that the passes put together out of several with epilogues of their own: eager execution and the oracle run these. nullptr: none.
+  std::vector<Node> (*parts)(Graph&, const Node&) = nullptr;
   bool alias = false;                               ///< or this: output 0 is input 0's memory under another shape (reshape)
   Cost (*cost)(const NodeView&) = nullptr;          ///< nullptr: elementwise cost
   /// What a call's comment adds to the shapes, which leave it open: "dim 1, 2:5". nullptr: nothing.

@@ -18,18 +18,16 @@ namespace {
 using ir::ConfigField;
 using ir::Dim;
 
-/// The program that a node applies elementwise: its own, its epilogue, or none.
-struct Body {
-  Functor functor;
-  bool present = false;
-};
-Body body_of(const ir::Node& node, const ir::KernelCall& call, ir::DType result) {
-  for (const char* key : {"program", "epilogue"})
-    if (const ir::Attribute* a = node.attributes.find(key))
-      if (const auto* program = std::get_if<ir::ScalarProgram>(a); program && !program->empty()) return {make_functor(*program), true};
+/// The programs that a node applies elementwise, in the order of its attributes, the last ones left out where they are none: its own, its
+/// epilogues, or what its operator computes.
+std::vector<ir::ScalarProgram> programs_of(const ir::Node& node, const ir::KernelCall& call, ir::DType result) {
+  std::vector<ir::ScalarProgram> programs;
+  for (const ir::AttributeSpec& spec : node.op->attributes)
+    if (spec.type == ir::AttributeType::program) programs.push_back(node.attributes.program(spec.name));
+  while (!programs.empty() && programs.back().empty()) programs.pop_back();
   const bool runs_functor = call.name == "elementwise" || call.name == "broadcast";
-  if (runs_functor && node.op->elementwise()) return {make_functor(program_of(*node.op, node.attributes, result)), true};
-  return {};
+  if (programs.empty() && runs_functor && node.op->elementwise()) programs.push_back(program_of(*node.op, node.attributes, result));
+  return programs;
 }
 
 /// An optimizer's: it writes its first inputs, the parameters.
@@ -204,13 +202,18 @@ class Writer {
     const ir::Node& n = node(step);
     const std::string file = step.call.file.empty() ? step.call.name : step.call.file;
     const ir::DType result = n.outputs.empty() ? ir::DType::f32 : graph_.type(n.outputs[0]).dtype;
-    const Body body = body_of(n, step.call, result);
-
     std::vector<std::string> template_arguments;
-    if (body.present) {
-      template_arguments.push_back(body.functor.name);
-      const auto [known, fresh] = out_.functors.emplace(body.functor.name, body.functor);
-      GRAVEN_CHECK(fresh || known->second.text == body.functor.text, "two functors are called " + body.functor.name);
+    bool uses_functor = false;
+    for (const ir::ScalarProgram& program : programs_of(n, step.call, result)) {
+      if (program.empty()) {
+        template_arguments.emplace_back("identity");
+        continue;
+      }
+      const Functor functor = make_functor(program);
+      template_arguments.push_back(functor.name);
+      const auto [known, fresh] = out_.functors.emplace(functor.name, functor);
+      GRAVEN_CHECK(fresh || known->second.text == functor.text, "two functors are called " + functor.name);
+      uses_functor = true;
     }
     template_arguments.insert(template_arguments.end(), step.call.template_arguments.begin(), step.call.template_arguments.end());
 
@@ -250,7 +253,7 @@ class Writer {
       call.headers.insert(style_.release_header);
     }
     out_.headers.insert(call.headers.begin(), call.headers.end());
-    call.uses_functor = body.present;
+    call.uses_functor = uses_functor;
 
     call.description = describe_node(graph_, n);
     call.types = types(n);

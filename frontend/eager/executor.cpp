@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <deque>
+#include <map>
 #include <mutex>
 #include <set>
 
@@ -106,6 +107,7 @@ struct Executor::Impl {
     std::int64_t bytes() const { return numel * static_cast<std::int64_t>(ir::size_of(dtype)); }
   };
   std::vector<Slot> slots;
+  std::map<std::size_t, std::vector<ir::Node>> parts;  ///< by position of a node that stands for several
   std::int64_t scratch_bytes = 0;
 
   /// Where an argument of a step comes from.
@@ -161,6 +163,8 @@ struct Executor::Impl {
       GRAVEN_CHECK(layout->order.size() == graph.nodes.size() && layout->offset.size() == graph.values.size(), "a layout of another graph");
       allocate(layout->bytes);  // the arena is the beginning of the scratch memory
     }
+    for (std::size_t n = 0; n < graph.nodes.size(); ++n)
+      if (const ir::Node node = graph.nodes[n]; node.op->parts != nullptr) parts.emplace(n, node.op->parts(graph, node));
     slots.resize(graph.values.size());
     for (std::size_t i = 0; i < graph.values.size(); ++i) {
       const ir::TensorType& t = graph.values[i].type;
@@ -177,7 +181,12 @@ struct Executor::Impl {
     }
     for (std::size_t position = 0; position < graph.nodes.size(); ++position) {
       first_step.push_back(steps.size());
-      add(graph.nodes[layout ? static_cast<std::size_t>(layout->order[position]) : position]);
+      const std::size_t n = layout ? static_cast<std::size_t>(layout->order[position]) : position;
+      if (const auto several = parts.find(n); several != parts.end()) {
+        for (const ir::Node& part : several->second) add(part);
+      } else {
+        add(graph.nodes[n]);
+      }
       if (layout && layout->workspace[position] >= 0)
         for (std::size_t s = first_step.back(); s < steps.size(); ++s)
           if (steps[s].workspace >= 0) steps[s].workspace = layout->workspace[position];
@@ -187,7 +196,8 @@ struct Executor::Impl {
 
   void place_outputs(const ir::Node& n) {
     for (ValueId v : n.outputs) {
-      const std::int64_t planned = layout ? layout->offset[static_cast<std::size_t>(v)] : -1;
+      const bool known = layout && static_cast<std::size_t>(v) < layout->offset.size();  // not of parts
+      const std::int64_t planned = known ? layout->offset[static_cast<std::size_t>(v)] : -1;
       slot(v).offset = planned >= 0 ? planned : allocate(slot(v).bytes());
     }
   }

@@ -26,6 +26,7 @@ void choose_winograd(Graph& graph, const PassOptions& options);
 void pack_weights(Graph& graph, const PassOptions& options);
 void prepare_weights(Graph& graph, const PassOptions& options);
 void fuse_epilogues(Graph& graph, const PassOptions& options);
+void fuse_inverted_residuals(Graph& graph, const PassOptions& options);
 void fuse_elementwise(Graph& graph, const PassOptions& options);
 void fuse_reductions(Graph& graph, const PassOptions& options);
 void update_in_backward(Graph& graph, const PassOptions& options);

@@ -45,6 +45,7 @@ constexpr Pass kPipeline[] = {
     {"pack_weights", pack_weights, on_cpu, "makes the nodes that the prepare phase is for; convolutions take epilogues only with packed weights"},
     {"prepare_weights", prepare_weights, inference, "before fusion, which never mixes what is computed once with what is computed in each call"},
     {"fuse_epilogues", fuse_epilogues, nullptr, "before elementwise fusion, which would take the activations first"},
+    {"fuse_inverted_residuals", fuse_inverted_residuals, inference_on_cpu, "after the epilogues, which are part of such a block"},
     {"fuse_elementwise", fuse_elementwise, nullptr, "whatever elementwise work is left"},
     {"fuse_reductions", fuse_reductions, on_cpu, "chains are whole, and what only a sum reads need not be stored"},
     {"update_in_backward", update_in_backward, wants_update_in_backward,

@@ -72,7 +72,7 @@ class Threads {
  private:
   using Call = void (*)(const void* context, std::int64_t piece);
   static constexpr int kMaximum = 256;
-  static constexpr std::size_t kStackBytes = std::size_t{2} << 20;  // kernels keep up to 256 kB in local arrays
+  static constexpr std::size_t kStackBytes = std::size_t{2} << 20;  // kernels keep up to 350 kB in local arrays
   // Pieces of one region are numbered with 16 bits; more are done in several regions.
   static constexpr std::int64_t kPiecesPerRegion = 65535;
 
