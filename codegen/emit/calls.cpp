@@ -341,7 +341,8 @@ std::string describe_node(const ir::Graph& graph, const ir::Node& node) {
     if (const auto* p = std::get_if<ir::ScalarProgram>(program)) text = title(*p);
   for (std::size_t i = 0; i < node.op->inputs.size() && i < node.inputs.size(); ++i) {
     if (node.inputs[i] == ir::kNone) continue;
-    if (node.op->inputs[i].name == "weight" && !node.op->alias && text.find("pack") == std::string::npos) {
+    // An operator that begins with a weight rearranges it: its window and channels are those of the layer that it is for.
+    if (node.op->inputs[i].name == "weight" && i > 0) {
       const ir::Shape* shape = &graph.type(node.inputs[i]).shape;
       ir::Shape packed;
       if (const ir::Ints* sizes = integers("weight_shape"); sizes && !sizes->empty()) packed = ir::Shape::of(*sizes), shape = &packed;

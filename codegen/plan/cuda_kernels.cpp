@@ -47,6 +47,7 @@ constexpr CudaKernel kKernels[] = {
     {"binary_cross_entropy"},
     {"cross_entropy"},
     {"cross_entropy_backward"},
+    {"fold_batch_norm"},
     {"max_pool2d"},
     {"max_pool2d_backward"},
     {"avg_pool2d"},

@@ -3,8 +3,8 @@
 //
 //   scale = gamma / sqrt(var + eps),   weight' = weight * scale,   bias' = beta + (bias - mean) * scale
 //
-// The new weights are nodes, computed once after loading (prepare_weights moves them there), so that the weights in files stay those of the
-// user's modules, and may be replaced.
+// Both are results of one node, fold_batch_norm, computed once after loading (prepare_weights moves it there), so that the weights in files stay
+// those of the user's modules, and may be replaced.
 #include "ir/passes/passes.h"
 #include "ir/passes/rewriter.h"
 
@@ -66,27 +66,23 @@ class BatchNormFolder {
     if (graph_.type(mean).dtype != dtype || graph_.type(var).dtype != dtype) return false;
 
     // The new weights stand before the layer; what they read stands at the graph's border.
-    const Origins origins = norm.origins;
-    const Phase phase = layer.phase;
-    const std::string name = graph_.value(norm.outputs[0]).name + ".folded";
-    auto call = [&](std::string_view op, std::vector<ValueId> inputs, Attributes attributes, const char* part) {
-      return rewriter_.add_one(op, std::move(inputs), std::move(attributes), origins, phase, name + "." + part);
-    };
     Node moved = std::move(graph_.nodes[position]);
     graph_.nodes[position] = Node{};  // a hole, closed at the end
-    const ValueId eps = call("full", {}, {{"shape", Shape{}}, {"value", norm.attributes.number("eps")}, {"dtype", dtype}}, "eps");
-    ValueId scale = call("rsqrt", {call("add", {var, eps}, {}, "variance")}, {}, "scale");
-    if (gamma != kNone) scale = call("mul", {gamma, scale}, {}, "scale");
-    Shape column{graph_.type(scale).shape[0]};
-    for (std::size_t d = 1; d < graph_.type(weight).shape.rank(); ++d) column.push_back(1);
-    const ValueId new_weight = call("mul", {weight, call("reshape", {scale}, {{"shape", column}}, "scale")}, {}, "weight");
-    ValueId shift = bias == kNone ? call("neg", {mean}, {}, "shift") : call("sub", {bias, mean}, {}, "shift");
-    shift = call("mul", {shift, scale}, {}, "shift");
-    if (beta != kNone) shift = call("add", {shift, beta}, {}, "bias");
+    moved.origins = merge(moved.origins, norm.origins);
+    // "model.features.0.1.batch_norm" -> "model.features.0.1.folded_weight"
+    const std::string& name = graph_.value(norm.outputs[0]).name;
+    const std::string module = name.substr(0, name.rfind('.') + 1);
+    const ValueId new_weight = graph_.add_value(module + "folded_weight", ValueKind::node, graph_.type(weight)),
+                  new_bias = graph_.add_value(module + "folded_bias", ValueKind::node, graph_.type(mean));
+    rewriter_.keep({&get_op("fold_batch_norm"),
+                    {{"eps", norm.attributes.number("eps")}},
+                    {weight, bias, gamma, beta, mean, var},
+                    {new_weight, new_bias},
+                    moved.phase,
+                    moved.origins});
     moved.inputs.resize(std::max<std::size_t>(moved.inputs.size(), 3), kNone);
     moved.inputs[1] = new_weight;
-    moved.inputs[2] = shift;
-    moved.origins = merge(moved.origins, norm.origins);
+    moved.inputs[2] = new_bias;
     // The layer moves behind its new weights: nothing between reads its result.
     graph_.nodes.push_back(std::move(moved));
     producer_.resize(graph_.values.size(), -1);

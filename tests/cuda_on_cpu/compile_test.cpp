@@ -114,6 +114,7 @@ const std::vector<Case>& cases() {
         "softmax_backward_kernel<false, float>"}},
       {"binary_cross_entropy", {"binary_cross_entropy_kernel<float>", "binary_cross_entropy_kernel<double>"}},
       {"cross_entropy", {"cross_entropy_kernel<float>", "cross_entropy_backward_kernel<float>"}},
+      {"fold_batch_norm", {"fold_batch_norm_kernel<float>", "fold_batch_norm_kernel<double>"}},
       {"pool2d", {"max_pool2d_kernel<float>", "max_pool2d_backward_kernel<float>", "avg_pool2d_kernel<float>", "avg_pool2d_backward_kernel<double>"}},
       {"sgd", {"sgd_kernel<float>", "sgd_kernel<double>"}},
       {"adam", {"adam_kernel<float>", "adam_kernel<double>"}},

@@ -6,6 +6,7 @@
 #include "kernels/cuda/conv2d.cuh"
 #include "kernels/cuda/cross_entropy.cuh"
 #include "kernels/cuda/elementwise.cuh"
+#include "kernels/cuda/fold_batch_norm.cuh"
 #include "kernels/cuda/index.cuh"
 #include "kernels/cuda/linear.cuh"
 #include "kernels/cuda/matmul.cuh"
@@ -97,6 +98,8 @@ void every_kernel(CudaContext& context, T* y, const T* x, bool* b, std::int64_t*
   max_pool2d_backward(context, pool2d_config{}, y, x, const_index);
   avg_pool2d(context, pool2d_config{}, y, x);
   avg_pool2d_backward(context, pool2d_config{}, y, x);
+  fold_batch_norm(context, fold_batch_norm_config{}, y, y, x, x, x, x, x, x);
+  fold_batch_norm(context, fold_batch_norm_config{}, y, nullptr, x, nullptr, nullptr, nullptr, x, x);
   sgd(context, sgd_config{}, 1, &y, &x, nullptr, labels, 0.1, 1);
   adam(context, adam_config{}, 1, &y, &x, &y, &y, nullptr, labels, 0.1, 1);
   linear(context, linear_config{}, y, x, x, x);

@@ -13,6 +13,7 @@
 #include "kernels/cuda/cross_entropy.cuh"
 #include "kernels/cuda/elementwise.cuh"
 #include "kernels/cuda/epilogue.cuh"
+#include "kernels/cuda/fold_batch_norm.cuh"
 #include "kernels/cuda/index.cuh"
 #include "kernels/cuda/lamb.cuh"
 #include "kernels/cuda/pad.cuh"
@@ -564,6 +565,38 @@ TEST(CudaCrossEntropy, AWrongLabelMakesTheLossNaN) {
   });
   EXPECT_TRUE(std::isnan(got[0][0]));
   EXPECT_FALSE(std::isnan(got[0][1]));
+}
+
+TEST(CudaFoldBatchNorm, WithAndWithoutOptionalInputs) {
+  for (const std::int64_t channels : {0, 1, 19})
+    for (const std::int64_t inner : {0, 1, 27, 700})
+      for (const bool all : {true, false}) {
+        const fold_batch_norm_config c{.channels = channels, .inner = inner, .eps = 1e-3};
+        const auto weight = numbers<float>(channels * inner, 1), bias = numbers<float>(channels, 2), gamma = numbers<float>(channels, 3),
+                   beta = numbers<float>(channels, 4), mean = numbers<float>(channels, 5), var = numbers<float>(channels, 6, 0.1, 2);
+        const auto got = everywhere([&](CudaContext& context, Memory& memory) {
+          float *new_weight = memory.out<float>(channels * inner), *new_bias = memory.out<float>(channels), *in_place = memory.inout(weight);
+          const auto optional = [&](const std::vector<float>& v) { return all ? memory.in(v) : nullptr; };
+          const float *b = optional(bias), *g = optional(gamma), *s = optional(beta), *m = memory.in(mean), *v = memory.in(var);
+          fold_batch_norm(context, c, new_weight, new_bias, memory.in(weight), b, g, s, m, v);
+          fold_batch_norm(context, c, in_place, nullptr, static_cast<const float*>(in_place), b, g, s, m, v);
+          context.synchronize();
+          memory.result(new_weight, channels * inner);
+          memory.result(new_bias, channels);
+          memory.result(in_place, channels * inner);
+        });
+        std::vector<double> new_weight, new_bias;
+        for (std::size_t k = 0; k < static_cast<std::size_t>(channels); ++k) {
+          const double scale = (all ? static_cast<double>(gamma[k]) : 1.0) / std::sqrt(static_cast<double>(var[k]) + c.eps);
+          for (std::size_t i = 0; i < static_cast<std::size_t>(inner); ++i)
+            new_weight.push_back(static_cast<double>(weight[k * static_cast<std::size_t>(inner) + i]) * scale);
+          new_bias.push_back(((all ? static_cast<double>(bias[k]) : 0.0) - static_cast<double>(mean[k])) * scale +
+                             (all ? static_cast<double>(beta[k]) : 0.0));
+        }
+        expect_close(got[0], new_weight, tolerance_of::cuda_elementwise.f32, "weight");
+        expect_close(got[1], new_bias, tolerance_of::cuda_elementwise.f32, "bias");
+        EXPECT_EQ(got[2], got[0]);
+      }
 }
 
 TEST(CudaEpilogue, BiasResidualAndFunctor) {

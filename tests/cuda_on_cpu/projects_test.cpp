@@ -32,6 +32,26 @@ using ir::ValueId;
 
 Origins at(std::string module) { return {{std::move(module), "sample.cpp", 1}}; }
 
+/// A convolution and a linear layer with batch norms, in inference.
+Graph with_batch_norms() {
+  Graph g;
+  g.name = "BatchNorms";
+  const ValueId images = g.add_input("images", {DType::f32, {4, 3, 6, 6}});
+  const auto norm = [&](const std::string& module, ValueId x, std::int64_t channels) {
+    const ir::TensorType type{DType::f32, {channels}};
+    const ValueId gamma = g.add_parameter(module + ".weight", type, true), beta = g.add_parameter(module + ".bias", type, true);
+    return g.call("batch_norm", {x, gamma, beta, g.add_buffer(module + ".running_mean", type), g.add_buffer(module + ".running_var", type)}, {},
+                  at(module));
+  };
+  ValueId x = g.call("conv2d", {images, g.add_parameter("conv.weight", {DType::f32, {5, 3, 3, 3}}, true)}, {}, at("conv"));
+  x = g.call("relu", {norm("conv_norm", x, 5)}, {}, at("conv_norm"));
+  x = g.call("mean", {x}, {{"dims", ir::Ints{2, 3}}}, at("pool"));
+  x = g.call("linear", {x, g.add_parameter("fc.weight", {DType::f32, {7, 5}}, true), g.add_parameter("fc.bias", {DType::f32, {7}}, true)}, {},
+             at("fc"));
+  g.outputs = {norm("fc_norm", x, 7)};
+  return g;
+}
+
 /// A sum of linear layers, each trained by an optimizer of another kind.
 Graph every_optimizer() {
   Graph g;
@@ -358,6 +378,24 @@ TEST(CudaProjects, LeNetInfers) {
   ASSERT_EQ(expected.size(), 210u);
   ASSERT_EQ(got.size(), 210u);
   for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], expected[i], 1e-5);
+  projects.run("cuda", "selftest", {});
+}
+
+TEST(CudaProjects, BatchNormsAreFolded) {
+  Projects projects("batch_norms", with_batch_norms());
+  const std::string model = text_of(projects.folder() / "cuda/model.cu");
+  EXPECT_NE(model.find("fold_batch_norm(context, config::conv_norm_folded_weight, "), std::string::npos) << model;
+  write_npy(projects.folder() / "images.npy", "<f4", {8, 3, 6, 6}, numbers(864, 2));
+  projects.run("cpu", "batch_norms", {"--data", "../images.npy", "--output", "y.npy"});
+  const std::vector<float> expected = read_npy(projects.folder() / "cpu/y.npy");
+  ASSERT_EQ(expected.size(), 56u);
+  EXPECT_GT(std::abs(expected[0]), 1e-3);
+  for (const char* order : kOrders) {
+    projects.run("cuda", "batch_norms", {"--data", "../images.npy", "--output", "y.npy"}, order);
+    const std::vector<float> got = read_npy(projects.folder() / "cuda/y.npy");
+    ASSERT_EQ(got.size(), expected.size());
+    for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], expected[i], 1e-5 * (1 + std::abs(expected[i]))) << order;
+  }
   projects.run("cuda", "selftest", {});
 }
 

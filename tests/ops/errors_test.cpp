@@ -26,6 +26,7 @@ ir::Attribute number(std::int64_t n) { return n; }
 std::vector<Refusal> refusals() {
   const std::int64_t huge = std::int64_t{1} << 62;
   const Dim n("batch", 64);
+  const std::optional<ir::TensorType> none;
   return {
       // ---- the declaration ----
       {"relu", {}, {}, "relu: expects 1 input, got 0"},
@@ -104,6 +105,16 @@ std::vector<Refusal> refusals() {
        "max_pool2d: windows of more than 256 elements are not supported, got 17x17"},
       {"avg_pool2d", {f({1, 3, 2, 2})}, {{"kernel_size", Ints{3, 3}}}, "avg_pool2d: the window 3x3 does not fit into the padded image 2x2"},
       {"batch_norm", {f({2, 3, 4}), f({4}), f({3}), f({3}), f({3})}, {}, "batch_norm: weight expects 4 channels, input has 3"},
+      {"fold_batch_norm", {f({4}), none, none, none, f({4}), f({4})}, {}, "fold_batch_norm: the weight must have at least 2 dimensions, got f32[4]"},
+      {"fold_batch_norm", {f({4, 3}), none, f({3}), none, f({4}), f({4})}, {}, "fold_batch_norm: gamma expects 3 channels, input has 4"},
+      {"fold_batch_norm", {f({4, 3}), none, none, none, f({4}), of(DType::f64, {4})}, {}, "fold_batch_norm: var must be f32[4], got f64[4]"},
+      {"fold_batch_norm", {f({4, 3}), none, none, none, f({4}), f({4})}, {{"eps", -1.0}}, "fold_batch_norm: 'eps' must not be negative, got -1"},
+      {"fold_batch_norm", {f({4, 3}), none, none, none, none, f({4})}, {}, "fold_batch_norm: the input 'mean' is missing"},
+      {"fold_batch_norm",
+       {f({n, 3}), none, none, none, f({64}), f({64})},
+       {},
+       "fold_batch_norm: the number of channels must be fixed, got the symbol batch"},
+      {"fold_batch_norm", {of(DType::i32, {4, 3}), none, none, none, f({4}), f({4})}, {}, "fold_batch_norm: expects floating-point numbers, got i32"},
       {"batch_norm_training",
        {f({1, 3}), std::nullopt, std::nullopt, std::nullopt, std::nullopt},
        {},

@@ -106,6 +106,7 @@ TEST(Equivalence, AnySelectionOfPassesComputesTheSame) {
       {"lenet", [] { return lenet_training(2); }},
       {"lenet_inference", [] { return lenet_inference(2); }},
       {"residual_inference", [] { return residual_inference(2); }},
+      {"norms_inference", norms_inference},
       {"residual_training", [] { return residual_training(2); }},
       {"wide_inference", wide_inference},
       {"polynomial", [] { return polynomial_training(20); }},

@@ -209,4 +209,25 @@ inline std::shared_ptr<const ir::TensorData> floats(Shape shape, const std::vect
   return data;
 }
 
+/// Batch norms of every kind that is folded: of one linear layer twice in one module, without weight and bias, one of literal statistics; of a
+/// grouped convolution whose weight, too, is a literal.
+inline Graph norms_inference() {
+  Graph g;
+  g.name = "Norms";
+  Recorder record(g);
+  const ValueId rows = g.add_input("rows", {DType::f32, {2, 3}}), images = g.add_input("images", {DType::f32, {2, 4, 3, 3}});
+  const ValueId w = parameter(g, "model.fc.weight", {4, 3}), b = parameter(g, "model.fc.bias", {4});
+  const ValueId mean = g.add_buffer("model.running_mean", {DType::f32, {4}}), var = g.add_buffer("model.running_var", {DType::f32, {4}});
+  const ValueId means = g.add_constant("means", floats({4}, {0, 1, -2, 0.5f})),
+                variances = g.add_constant("variances", floats({4}, {1, 0.25f, 4, 0}));
+  const ValueId none = ir::kNone;
+  const ValueId first = record("model", "batch_norm", {record("model.fc", "linear", {rows, w, b}), none, none, mean, var}, {{"eps", 0.125}});
+  const ValueId second = record("model", "batch_norm",
+                                {record("model.fc", "linear", {rows, w}), none, parameter(g, "model.shift", {4}), means, variances}, {{"eps", 1e-3}});
+  const ValueId kernel = g.add_constant("kernel", floats({4, 2, 1, 1}, {1, -1, 2, -2, 3, -3, 4, -4}));
+  const ValueId image = record("", "conv2d", {images, kernel}, {{"groups", std::int64_t{2}}});
+  g.outputs = {first, second, record("", "batch_norm", {image, parameter(g, "gain", {4}), none, means, variances})};
+  return g;
+}
+
 }  // namespace graven::tests

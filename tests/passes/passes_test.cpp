@@ -400,6 +400,7 @@ const std::vector<Case>& cases() {
       {"merge_common_subexpressions", "repeats", repeats},
       {"recognize_linear", "my_linear", matrices},
       {"fold_batch_norm", "residual", [] { return prepared(residual_inference(), "recognize_linear"); }},
+      {"fold_batch_norm", "norms", [] { return prepared(norms_inference(), "recognize_linear"); }},
       {"choose_layout", "residual", [] { return prepared(residual_inference(), "fold_batch_norm"); }},
       {"choose_layout", "lenet", [] { return prepared(lenet_training(2), "fold_batch_norm"); }},
       {"choose_layout", "lenet_inference", [] { return prepared(lenet_inference(), "fold_batch_norm"); }},
