@@ -28,10 +28,10 @@ class InvertedResidualFuser {
   }
   static bool all(const Ints& list, std::int64_t value) { return list[0] == value && list[1] == value; }
   static bool is_pointwise(const Node& node) {
+    if (!is_convolution(node)) return false;
     const Attributes& a = node.attributes;
     const Ints& weight = a.integers("weight_shape");
-    return is_convolution(node) && weight[2] == 1 && weight[3] == 1 && all(a.integers("stride"), 1) && all(a.integers("padding"), 0) &&
-           a.integer("groups") == 1;
+    return weight[2] == 1 && weight[3] == 1 && all(a.integers("stride"), 1) && all(a.integers("padding"), 0) && a.integer("groups") == 1;
   }
   static bool is_depthwise(const Node& node) {
     if (!is_convolution(node)) return false;

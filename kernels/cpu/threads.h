@@ -5,7 +5,7 @@
 //
 // Pieces are claimed one by one, half of the threads from the first on, the others from the last backwards: with two threads, the same pieces run on
 // the same thread every time, where their memory is cached, and yet a thread that is slow or asleep is never waited for unless it holds a piece. A
-// kernel's result must not depend on who runs which piece: the pieces' borders and all that is summed depend on shapes alone, never on count().
+// kernel's result must not depend on who runs which piece, nor on count(): what is summed, and in which order, depends on shapes alone.
 //
 // A region costs under a microsecond while the workers spin; after `spin_microseconds` without work they sleep, and the caller starts alone
 // while they wake. With one thread, with one piece, or inside another region (nested use), the pieces run serially on the caller. One caller at

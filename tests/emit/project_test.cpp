@@ -190,6 +190,38 @@ TEST(Project, AnInferenceGivesUpTheMemoryOfLargeWeightsOncePacked) {
   EXPECT_EQ(render_project(train.graph(), {.format = false}).at("model.cpp").find("release("), std::string::npos);
 }
 
+// Blocks of MobileNetV2 that are computed in one pass over their rows, of any batch.
+struct Block : nn::Module<Block> {
+  nn::Conv2d expand, deep, project;
+  nn::BatchNorm2d norm = child("norm", nn::BatchNorm2d(120));
+  Block(std::int64_t in, std::int64_t kernel, std::int64_t stride)
+      : expand(child("expand", nn::Conv2d(in, 120, 1))),
+        deep(child("deep", nn::Conv2d(120, 120, kernel, {.stride = stride, .padding = kernel / 2, .groups = 120, .bias = false}))),
+        project(child("project", nn::Conv2d(120, 8, 1))) {}
+  Tensor forward(Tensor x) {
+    const Tensor y = project(relu6(norm(deep(relu6(expand(x))))));
+    return y.shape() == x.shape() ? y + x : relu(y);
+  }
+};
+struct InferBlocks : nn::Graph<InferBlocks> {
+  Block first = child("first", Block(8, 3, 1)), second = child("second", Block(8, 5, 2));
+  InferBlocks() { first.eval(), second.eval(); }
+  Tensor build(Tensor images) { return second(first(images)); }
+};
+
+TEST(Project, BlocksInOnePassBuildAndAgreeWithWhatWasRecorded) {
+  const Folder folder("blocks");
+  InferBlocks graph;
+  graph.compile(spec({Dim("batch", 3), 8, 37, 41}, "images"));
+  emit(graph, folder.path, {.name = "blocks"});
+  const std::string text = text_of(folder.path / "model.cpp");
+  for (const char* call : {"inverted_residual<hardtanh_0_6, hardtanh_0_6, add>(", "inverted_residual<hardtanh_0_6, hardtanh_0_6, relu>("})
+    EXPECT_NE(text.find(call), std::string::npos) << call << "\n" << text;
+  expect_runs({"cmake", "-S", folder.path.string(), "-B", (folder.path / "build").string(), "-DCMAKE_CXX_FLAGS=-Werror", "-DGRAVEN_LEVELS=all"});
+  expect_runs({"cmake", "--build", (folder.path / "build").string(), "--target", "selftest", "-j2"});
+  expect_runs({(folder.path / "build/selftest").string()}, folder.path);
+}
+
 TEST(Project, UpdateInBackwardBuildsAndAgreesWithWhatWasRecorded) {
   for (const char* kind : {"sgd", "adamw"}) {
     Graph graph = mlp_training();

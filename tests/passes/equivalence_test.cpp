@@ -109,6 +109,7 @@ TEST(Equivalence, AnySelectionOfPassesComputesTheSame) {
       {"norms_inference", norms_inference},
       {"residual_training", [] { return residual_training(2); }},
       {"wide_inference", wide_inference},
+      {"inverted_residuals", [] { return inverted_residuals(2); }},
       {"polynomial", [] { return polynomial_training(20); }},
   };
   std::mt19937 random(7);

@@ -145,6 +145,38 @@ inline Graph residual_inference(const ir::Dim& batch = 2) {
   return g;
 }
 
+/// Blocks of MobileNetV2: one with a shortcut, one of stride 2 with other epilogues and without biases, one too small to gain by being computed in
+/// one pass, and one whose wide tensor is read twice.
+inline Graph inverted_residuals(const ir::Dim& batch = 2) {
+  Graph g;
+  g.name = "Blocks";
+  Recorder record(g);
+  const ValueId images = g.add_input("images", {DType::f32, {batch, 8, 36, 36}});
+  auto convolution = [&](const std::string& path, ValueId x, const ir::Shape& weight, bool bias, Attributes attributes) {
+    std::vector<ValueId> inputs{x, parameter(g, path + ".weight", weight)};
+    if (bias) inputs.push_back(parameter(g, path + ".bias", {weight[0]}));
+    return record(path, "conv2d", inputs, std::move(attributes));
+  };
+  auto relu6 = [&](ValueId x) { return record("model", "hardtanh", {x}, {{"min", 0.0}, {"max", 6.0}}); };
+  auto deep = [&](const std::string& path, ValueId x, std::int64_t channels, std::int64_t kernel, std::int64_t stride, bool bias) {
+    return convolution(path + ".depthwise", x, {channels, 1, kernel, kernel}, bias,
+                       {{"stride", Ints{stride, stride}}, {"padding", Ints{kernel / 2, kernel / 2}}, {"groups", channels}});
+  };
+  ValueId x = relu6(convolution("model.first.expand", images, {104, 8, 1, 1}, true, {}));
+  x = relu6(deep("model.first", x, 104, 3, 1, true));
+  const ValueId first = record("model", "add", {convolution("model.first.project", x, {8, 104, 1, 1}, true, {}), images});
+  x = record("model", "silu", {convolution("model.second.expand", first, {104, 8, 1, 1}, false, {})});
+  x = convolution("model.second.project", deep("model.second", x, 104, 5, 2, false), {16, 104, 1, 1}, false, {});
+  const ValueId second = record("model", "relu", {x});
+  x = relu6(convolution("model.small.expand", second, {32, 16, 1, 1}, true, {}));
+  x = convolution("model.small.project", relu6(deep("model.small", x, 32, 3, 1, true)), {16, 32, 1, 1}, true, {});
+  const ValueId small = record("model", "add", {x, second});
+  const ValueId seen = relu6(convolution("model.seen.expand", first, {104, 8, 1, 1}, true, {}));
+  x = convolution("model.seen.project", relu6(deep("model.seen", seen, 104, 3, 1, true)), {4, 104, 1, 1}, true, {});
+  for (const ValueId result : {small, seen, x}) g.outputs.push_back(record("model", "mean", {result}, {{"dims", Ints{2, 3}}}));
+  return g;
+}
+
 /// Four 3x3 convolutions of 64 channels: two of one weight with a shortcut, which Winograd's form suits; one of stride 2, and one whose weight is
 /// given from outside, which it does not.
 inline Graph wide_inference() {

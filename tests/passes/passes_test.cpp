@@ -420,6 +420,7 @@ const std::vector<Case>& cases() {
       {"fuse_epilogues", "wide", [] { return prepared(wide_inference(), "prepare_weights"); }},
       {"fuse_epilogues", "my_linear", [] { return prepared(matrices(), "prepare_weights"); }},
       {"fuse_epilogues", "wider_residual", [] { return prepared(wider_residual(), "prepare_weights"); }},
+      {"fuse_inverted_residuals", "blocks", [] { return prepared(inverted_residuals(), "fuse_epilogues"); }},
       {"fuse_elementwise", "borders", [] { return prepared(borders_of_chains(), "fuse_epilogues"); }},
       {"fuse_elementwise", "chains", [] { return prepared(chains(), "fuse_epilogues"); }},
       {"fuse_elementwise", "polynomial", [] { return prepared(polynomial_training(), "fuse_epilogues"); }},
