@@ -1,5 +1,5 @@
 // Convolutions of LeNet, MobileNetV2 and ResNet: GFLOP/s and the fraction of what the processor's multiply-adds could do, one thread. Winograd's
-// form is credited with the operations of the direct one.
+// form is credited with the operations of the direct one. Blocks of MobileNetV2: as three convolutions, and in one pass.
 //
 //   bench_conv2d --benchmark_filter=lenet --benchmark_repetitions=10 --benchmark_report_aggregates_only=true
 //
@@ -13,12 +13,14 @@
 
 #include "kernels/cpu/conv2d.h"
 #include "kernels/cpu/conv2d_winograd.h"
+#include "kernels/cpu/inverted_residual.h"
 
 namespace graven::kernels {
 namespace {
 
 struct relu {
   static constexpr int inputs = 1;
+  static constexpr float limits[] = {0, __builtin_inff()};
   template <class T>
   static T apply(T x) {
     return x > 0 ? x : T(0);
@@ -163,6 +165,62 @@ void run(benchmark::State& state, const Shape& shape, Kernel kernel, double peak
   state.counters["of_peak"] = Counter(flops * 1e-9 / peak, Counter::kIsIterationInvariantRate);
 }
 
+struct Block {
+  const char* name;
+  std::int64_t size, in, wide, out, stride;
+
+  inverted_residual_config config() const {
+    const std::int64_t result = conv2d_out_size(size, 3, stride, 1, 1);
+    return {.batch = 1,
+            .in_height = size,
+            .in_width = size,
+            .in_channels = in,
+            .wide_channels = wide,
+            .out_height = result,
+            .out_width = result,
+            .out_channels = out,
+            .kernel_height = 3,
+            .kernel_width = 3,
+            .stride_height = stride,
+            .stride_width = stride,
+            .padding_height = 1,
+            .padding_width = 1};
+  }
+};
+
+constexpr Block kBlocks[] = {
+    // name   size  in  wide  out  s
+    {"112/2", 112, 16, 96, 24, 2}, {"56", 56, 24, 144, 24, 1},   {"56/2", 56, 24, 144, 32, 2},
+    {"28", 28, 32, 192, 32, 1},    {"28/2", 28, 32, 192, 64, 2}, {"14", 14, 64, 384, 64, 1},
+};
+
+void run_block(benchmark::State& state, const Block& block, bool in_one, double peak) {
+  const inverted_residual_config s = block.config();
+  const conv2d_config expand = inverted_residual_expand(s), depthwise = inverted_residual_depthwise(s), project = inverted_residual_project(s);
+  Threads threads(1);
+  const auto floats = [](std::int64_t n) { return std::vector<float>(static_cast<std::size_t>(n), 0.01f); };
+  const std::vector<float> x = floats(s.in_height * s.in_width * s.in_channels), bias = floats(s.wide_channels);
+  const std::vector<float> first = floats(conv2d_packed_elements(expand)), second = floats(conv2d_packed_elements(depthwise)),
+                           third = floats(conv2d_packed_elements(project));
+  std::vector<float> wide = floats(s.in_height * s.in_width * s.wide_channels), deep = floats(s.out_height * s.out_width * s.wide_channels),
+                     y = floats(s.out_height * s.out_width * s.out_channels);
+  for (auto _ : state) {
+    if (in_one) {
+      inverted_residual<relu, relu>(threads, s, y.data(), x.data(), first.data(), bias.data(), second.data(), bias.data(), third.data(), bias.data());
+    } else {
+      conv2d<relu>(threads, expand, wide.data(), x.data(), first.data(), bias.data());
+      conv2d<relu>(threads, depthwise, deep.data(), wide.data(), second.data(), bias.data());
+      conv2d(threads, project, y.data(), deep.data(), third.data(), bias.data());
+    }
+    benchmark::ClobberMemory();
+  }
+  const double flops = 2.0 * static_cast<double>(s.wide_channels) *
+                       static_cast<double>(s.in_height * s.in_width * s.in_channels + s.out_height * s.out_width * (9 + s.out_channels));
+  using benchmark::Counter;
+  state.counters["GFLOP/s"] = Counter(flops * 1e-9, Counter::kIsIterationInvariantRate);
+  state.counters["of_peak"] = Counter(flops * 1e-9 / peak, Counter::kIsIterationInvariantRate);
+}
+
 }  // namespace
 }  // namespace graven::kernels
 
@@ -188,6 +246,12 @@ int main(int argc, char** argv) {
         run(state, shape, k, peak);
       })->Unit(benchmark::kMicrosecond);
     }
+  for (const Block& block : kBlocks)
+    for (const bool in_one : {false, true})
+      benchmark::RegisterBenchmark((std::string(in_one ? "block_in_one/" : "block_in_three/") + block.name).c_str(), [&block, in_one,
+                                                                                                                      peak](benchmark::State& state) {
+        run_block(state, block, in_one, peak);
+      })->Unit(benchmark::kMicrosecond);
   benchmark::RunSpecifiedBenchmarks();
   benchmark::Shutdown();
   return 0;
