@@ -54,8 +54,8 @@ static void infer_inverted_residual(InferContext& c) {
   ops::check_conv2d_sizes(c, kernels::inverted_residual_depthwise(s));
   const bool packed = c.attributes.flag("packed");
   if (packed)
-    c.require(kernels::inverted_residual_rows(s) >= 1, "the rows behind one row of results do not fit into " +
-                                                           std::to_string(kernels::kInvertedResidualFloats) + " floats, of which a thread has room");
+    c.require(kernels::inverted_residual_rows(s) >= 1, "what lies behind one row of results is more than the " +
+                                                           std::to_string(kernels::kInvertedResidualFloats) + " numbers that a thread has room for");
   const std::array<Ints, 3> shapes = weight_shapes(s);
   const std::array<std::int64_t, 3> elements = {kernels::conv2d_packed_elements(kernels::inverted_residual_expand(s)),
                                                 kernels::conv2d_packed_elements(kernels::inverted_residual_depthwise(s)),

@@ -67,19 +67,25 @@ inline constexpr std::int64_t kInvertedResidualFloats = std::int64_t{80} << 10;
 /// Rows of y that are worked on at once, as many as leave all that they need within those floats; 0: not even one does.
 constexpr std::int64_t inverted_residual_rows(const inverted_residual_config& config) {
   const inverted_residual_config& s = config;
+  constexpr std::int64_t kMost = kInvertedResidualFloats;
+  const std::int64_t span = (s.kernel_height - 1) * s.dilation_height + 1;
+  // Whatever is larger by itself must not be multiplied: the product might not be a number.
+  if (span > kMost || s.stride_height > kMost || s.wide_channels > kMost || s.in_width > kMost || s.out_width > kMost) return 0;
   const std::int64_t wide_row = s.in_width * s.wide_channels, deep_row = s.out_width * s.wide_channels;
-  const std::int64_t span = (s.kernel_height - 1) * s.dilation_height + 1, step = s.stride_height * wide_row + deep_row;
+  if (wide_row > kMost || deep_row > kMost) return 0;
+  const std::int64_t step = s.stride_height * wide_row + deep_row, left = kMost - (span - s.stride_height) * wide_row;
   if (step == 0) return s.out_height;
-  const std::int64_t left = kInvertedResidualFloats - (span - s.stride_height) * wide_row;
   const std::int64_t rows = left < 0 ? 0 : left / step;
   return rows < s.out_height ? rows : s.out_height;
 }
 
-/// Whether one pass is faster than three convolutions: where wide is larger than a second-level cache, so that writing and reading it costs more
-/// than to make the rows again that two pieces of the image both see. Measured: tests/bench/bench_conv2d.cpp.
+/// Whether one pass is faster than three convolutions: where wide is larger than a second-level cache, 512 kB, so that writing and reading it costs
+/// more than to make the rows again that two pieces of the image both see. Measured: tests/bench/bench_conv2d.cpp, and in whole networks, where wide
+/// has left the cache when it is read.
 constexpr bool inverted_residual_is_faster(const inverted_residual_config& config) {
-  const std::int64_t wide = config.in_height * config.in_width * config.wide_channels * 4;
-  return wide >= (512 << 10) && config.out_height >= 8 && inverted_residual_rows(config) >= 2;
+  if (config.out_height < 8 || inverted_residual_rows(config) < 2) return false;
+  const std::int64_t row = config.in_width * config.wide_channels;
+  return row > 0 && config.in_height >= ((std::int64_t{512} << 10) / 4 + row - 1) / row;
 }
 
 }  // namespace graven::kernels

@@ -167,6 +167,21 @@ TEST(InvertedResidualRows, FitTheBuffer) {
   EXPECT_EQ(rows("one_band"), 9);
   // What does not fit at all is refused.
   EXPECT_EQ(inverted_residual_rows(Case{"", 1, 30, 200, 8, 200, 8}.config()), 0);
+  const std::int64_t huge = std::int64_t{1} << 60;
+  EXPECT_EQ(inverted_residual_rows({.in_height = huge, .in_width = huge, .wide_channels = huge, .out_height = huge, .out_width = huge}), 0);
+  EXPECT_EQ(inverted_residual_rows({.in_height = huge, .in_width = 1, .wide_channels = 1, .out_height = huge, .out_width = 1, .kernel_height = huge}),
+            0);
+  EXPECT_EQ(inverted_residual_rows({.in_height = huge, .in_width = 1, .wide_channels = 1, .out_height = huge, .out_width = 1}),
+            kInvertedResidualFloats / 2);
+}
+
+// Where wide has 512 kB or more.
+TEST(InvertedResidualRows, AreWorthItForLargeImages) {
+  EXPECT_TRUE(inverted_residual_is_faster(Case{"", 1, 28, 28, 32, 192, 32}.config()));
+  EXPECT_TRUE(inverted_residual_is_faster(Case{"", 1, 112, 112, 16, 96, 24, 3, 3, 2, 2}.config()));
+  EXPECT_FALSE(inverted_residual_is_faster(Case{"", 64, 14, 14, 64, 384, 64}.config()));
+  EXPECT_FALSE(inverted_residual_is_faster(Case{"", 1, 4, 200, 8, 200, 8}.config())) << "does not fit";
+  EXPECT_FALSE(inverted_residual_is_faster({.in_height = std::int64_t{1} << 62, .in_width = 0, .wide_channels = 9, .out_height = 9}));
 }
 
 }  // namespace
