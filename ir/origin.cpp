@@ -36,6 +36,22 @@ std::vector<std::string> modules_of(const Origins& origins) {
   return modules;
 }
 
+std::string common_module(const std::vector<std::string>& paths) {
+  if (paths.empty()) return {};
+  std::string common = paths.front();
+  for (const std::string& path : paths) {
+    std::size_t same = 0;
+    while (same < common.size() && same < path.size() && common[same] == path[same]) ++same;
+    const auto ends = [&](const std::string& p) { return same == p.size() || p[same] == '.'; };
+    if (!ends(common) || !ends(path)) {  // within a name
+      const std::size_t dot = common.substr(0, same).rfind('.');
+      same = dot == std::string::npos ? 0 : dot;
+    }
+    common.resize(same);
+  }
+  return common;
+}
+
 std::string braced(const std::vector<std::string>& paths) {
   struct Family {
     std::string parent;  // with its dot

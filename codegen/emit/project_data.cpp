@@ -767,7 +767,14 @@ class Builder {
         }
         group["calls"].push_back({{"comment", call_comment(list[i])}, {"lines", lines}});
       }
-      if (modules.size() > kModulesPerBanner) modules.resize(kModulesPerBanner), modules.emplace_back("...");
+      if (modules.size() > kModulesPerBanner) {
+        // A block's modules by the block; what has no more in common than the network, by the first of them.
+        const std::string block = ir::common_module(modules);
+        if (block.find('.') != std::string::npos)
+          modules = {block};
+        else
+          modules.resize(kModulesPerBanner), modules.emplace_back("...");
+      }
       group["banner"] = modules.empty() ? std::string() : rule("-", comment_text(ir::braced(modules)));
       result.push_back(std::move(group));
     }

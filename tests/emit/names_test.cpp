@@ -9,11 +9,14 @@
 #include <set>
 #include <sstream>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "codegen/emit/embedded.h"
 #include "codegen/emit/project.h"
 #include "codegen/emit/render.h"
 #include "ir/diagnostic.h"
+#include "ir/origin.h"
 
 namespace graven::codegen {
 namespace {
@@ -21,6 +24,19 @@ namespace {
 struct Case {
   std::string path, expected;
 };
+
+TEST(Modules, HaveAnInnermostOneAroundThemOrNone) {
+  const std::pair<std::vector<std::string>, std::string> cases[] = {
+      {{"model.features.2.conv.0.0", "model.features.2.conv.0.1", "model.features.2.conv.2"}, "model.features.2.conv"},
+      {{"model.block.conv", "model.block.convolution"}, "model.block"},
+      {{"model.block", "model.block.conv"}, "model.block"},
+      {{"model.block.conv", "model.block"}, "model.block"},
+      {{"model.a.x", "model.b.x"}, "model"},
+      {{"model.a", "other.a"}, ""},
+      {{"model"}, "model"},
+      {{}, ""}};
+  for (const auto& [paths, parent] : cases) EXPECT_EQ(ir::common_module(paths), parent) << ir::braced(paths);
+}
 
 TEST(Names, PathsBecomeIdentifiers) {
   const Case cases[] = {

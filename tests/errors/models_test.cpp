@@ -2,6 +2,7 @@
 // the texts anew. "line +3" is the third line after the one with the case's name, so that the texts show whether the right line is blamed.
 #include <graven/graven.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <filesystem>
@@ -28,10 +29,10 @@ struct Case {
   std::function<void()> mistake;
 };
 
-/// Two images and their labels, in a folder that goes away.
+/// Two images and their labels, in a folder of this process that goes away: ctest runs cases side by side.
 class TemporaryImages {
  public:
-  TemporaryImages() : path_(fs::temp_directory_path() / "graven_models_test_images") {
+  TemporaryImages() : path_(fs::temp_directory_path() / ("graven_models_test_images_" + std::to_string(::getpid()))) {
     fs::remove_all(path_);
     fs::create_directories(path_);
     const auto write = [&](const char* name, const std::string& text) { std::ofstream(path_ / name, std::ios::binary) << text; };

@@ -1,5 +1,6 @@
 // Modules: registration, names, print, state dictionaries, files, initialisers.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <graven/graven.h>
 #include <algorithm>
@@ -410,7 +411,7 @@ TEST(StateDict, LoadsAllOrNothing) {
 }
 
 TEST(StateDict, GoesThroughAFile) {
-  const std::string path = (std::filesystem::temp_directory_path() / "graven_module_test.safetensors").string();
+  const std::string path = (std::filesystem::temp_directory_path() / ("graven_module_test_" + std::to_string(::getpid()) + ".safetensors")).string();
   Net a, b;
   a.to(bf16);
   b.to(bf16);
@@ -418,7 +419,7 @@ TEST(StateDict, GoesThroughAFile) {
   b.load_state_dict(nn::load(path));
   for (std::size_t i = 0; i < a.state_dict().size(); ++i) EXPECT_TRUE(equal(a.state_dict()[i].second, b.state_dict()[i].second));
   std::filesystem::remove(path);
-  EXPECT_NE(error_of([&] { nn::load(path); }).find("graven_module_test.safetensors"), std::string::npos);
+  EXPECT_NE(error_of([&] { nn::load(path); }).find(path), std::string::npos);
 }
 
 TEST(Init, FollowsTheFormulas) {

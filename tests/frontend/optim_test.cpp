@@ -1,5 +1,6 @@
 // Optimizers and schedules against PyTorch's numbers (tests/fixtures/make_optimizers.py).
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <graven/graven.h>
 #include <algorithm>
@@ -283,7 +284,7 @@ TEST(OptimizerState, GoesThroughAFile) {
   Tensor p = tensor({1., 2.}, f64).requires_grad_();
   optim::LAMB trained({p}, {.lr = 0.3}), other({p});
   take_step(trained, 0);
-  const std::string path = testing::TempDir() + "graven_optimizer_state.safetensors";
+  const std::string path = testing::TempDir() + "graven_optimizer_state_" + std::to_string(::getpid()) + ".safetensors";
   nn::save(trained.state_dict(), path);
   other.load_state_dict(nn::load(path));
   std::remove(path.c_str());

@@ -1,6 +1,7 @@
 // Graphs read back from the folder that save() wrote: the numbers of the graph that was saved, without its code. Programs are compiled into the
 // cache.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <graven/graven.h>
 #include <filesystem>
@@ -53,7 +54,9 @@ struct Train : nn::Graph<Train> {
 
 class Folder {
  public:
-  explicit Folder(const std::string& name) : path_(fs::temp_directory_path() / ("graven_saved_graph_" + name)) { fs::remove_all(path_); }
+  explicit Folder(const std::string& name) : path_(fs::temp_directory_path() / ("graven_saved_graph_" + name + "_" + std::to_string(::getpid()))) {
+    fs::remove_all(path_);
+  }
   ~Folder() { fs::remove_all(path_); }
   std::string path() const { return path_.string(); }
   std::string operator/(const std::string& name) const { return (path_ / name).string(); }

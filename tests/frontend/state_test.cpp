@@ -2,6 +2,7 @@
 // first call. The programs of the graphs are compiled into the cache.
 #include <graven/graven.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -134,7 +135,7 @@ TEST(GraphState, LoadedBeforeOrAfterTheFirstCallGoesOnExactly) {
   Net net;
   Train graph(net, momentum(net));
   for (int i = 0; i < 3; ++i) (void)graph(x, y);
-  const std::string path = (std::filesystem::temp_directory_path() / "graven_state_test.safetensors").string();
+  const std::string path = (std::filesystem::temp_directory_path() / ("graven_state_test_" + std::to_string(::getpid()) + ".safetensors")).string();
   nn::save(graph.state_dict(), path);
   const nn::StateDict saved = nn::load(path);
   std::filesystem::remove(path);
@@ -307,7 +308,7 @@ TEST(TiedParameters, LearnAlikeEagerlyAndInGraphs) {
 TEST(TiedParameters, AreSavedAndLoaded) {
   manual_seed(6);
   Language model, other;
-  const std::string path = (std::filesystem::temp_directory_path() / "graven_tied_test.safetensors").string();
+  const std::string path = (std::filesystem::temp_directory_path() / ("graven_tied_test_" + std::to_string(::getpid()) + ".safetensors")).string();
   nn::save(model.state_dict(), path);
   other.load_state_dict(nn::load(path));
   std::filesystem::remove(path);
@@ -320,7 +321,7 @@ TEST(TiedParameters, AreSavedAndLoaded) {
 
   TrainLanguage graph(model);
   graph.compile(spec({6}, i64, "x"), spec({6}, i64, "y"));
-  const std::string folder = (std::filesystem::temp_directory_path() / "graven_tied_test").string();
+  const std::string folder = (std::filesystem::temp_directory_path() / ("graven_tied_test_" + std::to_string(::getpid()))).string();
   graph.save(folder);
   nn::SavedGraph saved(folder);
   std::filesystem::remove_all(folder);
