@@ -107,7 +107,6 @@ struct Executor::Impl {
     std::int64_t bytes() const { return numel * static_cast<std::int64_t>(ir::size_of(dtype)); }
   };
   std::vector<Slot> slots;
-  std::map<std::size_t, std::vector<ir::Node>> parts;  ///< by position of a node that stands for several
   std::int64_t scratch_bytes = 0;
 
   /// Where an argument of a step comes from.
@@ -163,8 +162,9 @@ struct Executor::Impl {
       GRAVEN_CHECK(layout->order.size() == graph.nodes.size() && layout->offset.size() == graph.values.size(), "a layout of another graph");
       allocate(layout->bytes);  // the arena is the beginning of the scratch memory
     }
+    std::map<std::size_t, std::vector<ir::Node>> parts;  // by position of a node that stands for several
     for (std::size_t n = 0; n < graph.nodes.size(); ++n)
-      if (const ir::Node node = graph.nodes[n]; node.op->parts != nullptr) parts.emplace(n, node.op->parts(graph, node));
+      if (const ir::Node& node = graph.nodes[n]; node.op->parts != nullptr) parts.emplace(n, node.op->parts(graph, node));
     slots.resize(graph.values.size());
     for (std::size_t i = 0; i < graph.values.size(); ++i) {
       const ir::TensorType& t = graph.values[i].type;

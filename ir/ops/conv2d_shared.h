@@ -4,6 +4,7 @@
 #include "ir/ops/shared.h"
 #include "kernels/config/conv2d.h"
 #include "kernels/config/conv2d_winograd.h"
+#include "kernels/config/inverted_residual.h"
 
 namespace graven::ir::ops {
 
@@ -132,6 +133,22 @@ inline std::vector<std::pair<std::string, ConfigField>> conv2d_winograd_fields(c
           {"padding_height", Dim(s.padding_height)},
           {"padding_width", Dim(s.padding_width)},
           {"tile", Dim(s.tile)}};
+}
+
+/// The config behind the attributes of inverted_residual and an input image, with batch 0.
+inline kernels::inverted_residual_config inverted_residual_sizes(const Attributes& a, const Shape& x) {
+  const Ints &kernel = a.integers("kernel_size"), &stride = a.integers("stride"), &padding = a.integers("padding"),
+             &dilation = a.integers("dilation");
+  kernels::inverted_residual_config s;
+  s.in_height = x[1].value(), s.in_width = x[2].value(), s.in_channels = x[3].value();
+  s.wide_channels = a.integer("wide_channels"), s.out_channels = a.integer("out_channels");
+  s.kernel_height = kernel[0], s.kernel_width = kernel[1];
+  s.stride_height = stride[0], s.stride_width = stride[1];
+  s.padding_height = padding[0], s.padding_width = padding[1];
+  s.dilation_height = dilation[0], s.dilation_width = dilation[1];
+  s.out_height = kernels::conv2d_out_size(s.in_height, s.kernel_height, s.stride_height, s.padding_height, s.dilation_height);
+  s.out_width = kernels::conv2d_out_size(s.in_width, s.kernel_width, s.stride_width, s.padding_width, s.dilation_width);
+  return s;
 }
 
 }  // namespace graven::ir::ops

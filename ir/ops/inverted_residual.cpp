@@ -1,5 +1,3 @@
-#include "kernels/config/inverted_residual.h"
-
 #include <array>
 
 #include "ir/ops/conv2d_shared.h"
@@ -11,23 +9,8 @@ namespace {
 // The inputs.
 constexpr std::size_t kExpand = 1, kDepthwise = 3, kProject = 5, kResidual = 7;  // a weight each, then its bias; the residual
 
-/// With batch 0.
-kernels::inverted_residual_config inverted_residual_sizes(const Attributes& a, const Shape& x) {
-  const Ints &kernel = a.integers("kernel_size"), &stride = a.integers("stride"), &padding = a.integers("padding"),
-             &dilation = a.integers("dilation");
-  kernels::inverted_residual_config s;
-  s.in_height = x[1].value(), s.in_width = x[2].value(), s.in_channels = x[3].value();
-  s.wide_channels = a.integer("wide_channels"), s.out_channels = a.integer("out_channels");
-  s.kernel_height = kernel[0], s.kernel_width = kernel[1];
-  s.stride_height = stride[0], s.stride_width = stride[1];
-  s.padding_height = padding[0], s.padding_width = padding[1];
-  s.dilation_height = dilation[0], s.dilation_width = dilation[1];
-  s.out_height = kernels::conv2d_out_size(s.in_height, s.kernel_height, s.stride_height, s.padding_height, s.dilation_height);
-  s.out_width = kernels::conv2d_out_size(s.in_width, s.kernel_width, s.stride_width, s.padding_width, s.dilation_width);
-  return s;
-}
 kernels::inverted_residual_config inverted_residual_sizes(const NodeView& node) {
-  return inverted_residual_sizes(node.attributes(), node.input(0).shape);
+  return ops::inverted_residual_sizes(node.attributes(), node.input(0).shape);
 }
 
 /// PyTorch's shapes of the three weights.
@@ -50,7 +33,7 @@ static void infer_inverted_residual(InferContext& c) {
     c.require(channels >= 1 && channels <= (1 << 24), std::string("'") + key + "' must lie from 1 to 2^24, got " + std::to_string(channels));
   }
   for (std::size_t d = 1; d < 4; ++d) (void)ops::fixed(c, x.shape[d], "the image's shape");
-  const kernels::inverted_residual_config s = inverted_residual_sizes(c.attributes, x.shape);
+  const kernels::inverted_residual_config s = ops::inverted_residual_sizes(c.attributes, x.shape);
   ops::check_conv2d_sizes(c, kernels::inverted_residual_depthwise(s));
   const bool packed = c.attributes.flag("packed");
   if (packed)
@@ -97,7 +80,7 @@ static KernelCall kernel_inverted_residual(const NodeView& node) {
 static std::vector<Node> parts_of_inverted_residual(Graph& graph, const Node& node) {
   const Attributes& a = node.attributes;
   const TensorType x = graph.type(node.inputs[0]), y = graph.type(node.outputs[0]);
-  const kernels::inverted_residual_config s = inverted_residual_sizes(a, x.shape);
+  const kernels::inverted_residual_config s = ops::inverted_residual_sizes(a, x.shape);
   const std::array<Ints, 3> shapes = weight_shapes(s);
   const auto between = [&](std::int64_t height, std::int64_t width, const char* name) {
     Value value;

@@ -4,10 +4,10 @@
 //   conv2d(conv2d(conv2d(x, w1), w2, groups = channels), w3)   inverted_residual(x, w1, w2, w3)
 #include <optional>
 
+#include "ir/ops/conv2d_shared.h"
 #include "ir/passes/passes.h"
 #include "ir/passes/rewriter.h"
 #include "ir/passes/scalar_program.h"
-#include "kernels/config/inverted_residual.h"
 
 namespace graven::ir {
 
@@ -23,22 +23,14 @@ class InvertedResidualFuser {
   }
 
  private:
-  static bool is_convolution(const Node& node) {
-    return node.op != nullptr && node.op->name == "conv2d" && node.attributes.flag("packed") && node.attributes.flag("channels_last");
+  /// Whether the node is a convolution with packed weights that `is` holds of.
+  bool is_convolution(const Node& node, bool (*is)(const kernels::conv2d_config&)) const {
+    if (node.op == nullptr || node.op->name != "conv2d" || !node.attributes.flag("packed")) return false;
+    const Shape& x = graph_.type(node.inputs[0]).shape;
+    return is(ops::conv2d_sizes(node.attributes, x[1].value(), x[2].value(), node.attributes.integers("weight_shape"), true));
   }
-  static bool all(const Ints& list, std::int64_t value) { return list[0] == value && list[1] == value; }
-  static bool is_pointwise(const Node& node) {
-    if (!is_convolution(node)) return false;
-    const Attributes& a = node.attributes;
-    const Ints& weight = a.integers("weight_shape");
-    return weight[2] == 1 && weight[3] == 1 && all(a.integers("stride"), 1) && all(a.integers("padding"), 0) && a.integer("groups") == 1;
-  }
-  static bool is_depthwise(const Node& node) {
-    if (!is_convolution(node)) return false;
-    const std::int64_t groups = node.attributes.integer("groups");
-    const Ints& weight = node.attributes.integers("weight_shape");
-    return groups > 1 && weight[0] == groups && weight[1] == 1;
-  }
+  bool is_pointwise(const Node& node) const { return is_convolution(node, kernels::conv2d_is_pointwise); }
+  bool is_depthwise(const Node& node) const { return is_convolution(node, kernels::conv2d_is_depthwise); }
   static ValueId input(const Node& node, std::size_t i) { return i < node.inputs.size() ? node.inputs[i] : kNone; }
 
   /// The position of what makes input 0 of `node`, if nothing else reads that, and it has no residual.
@@ -59,41 +51,26 @@ class InvertedResidualFuser {
     if (!first || !is_pointwise(graph_.nodes[*first])) return;
     Node &expand = graph_.nodes[*first], &depthwise = graph_.nodes[*middle], &project = graph_.nodes[n];
     const Attributes& window = depthwise.attributes;
-    const Ints &narrow = project.attributes.integers("weight_shape"), &kernel = window.integers("weight_shape"), &stride = window.integers("stride"),
-               &padding = window.integers("padding"), &dilation = window.integers("dilation");
-    const Shape &x = graph_.type(expand.inputs[0]).shape, &y = graph_.type(project.outputs[0]).shape;
-    const kernels::inverted_residual_config sizes{.in_height = x[1].value(),
-                                                  .in_width = x[2].value(),
-                                                  .in_channels = x[3].value(),
-                                                  .wide_channels = kernel[0],
-                                                  .out_height = y[1].value(),
-                                                  .out_width = y[2].value(),
-                                                  .out_channels = narrow[0],
-                                                  .kernel_height = kernel[2],
-                                                  .kernel_width = kernel[3],
-                                                  .stride_height = stride[0],
-                                                  .stride_width = stride[1],
-                                                  .padding_height = padding[0],
-                                                  .padding_width = padding[1],
-                                                  .dilation_height = dilation[0],
-                                                  .dilation_width = dilation[1]};
-    if (!kernels::inverted_residual_is_faster(sizes)) return;
+    const Ints& kernel = window.integers("weight_shape");
+    Attributes attributes;
+    attributes.set("kernel_size", Ints{kernel[2], kernel[3]});
+    for (const char* key : {"stride", "padding", "dilation"}) attributes.set(key, window.integers(key));
+    attributes.set("wide_channels", kernel[0]);
+    attributes.set("out_channels", project.attributes.integers("weight_shape")[0]);
+    attributes.set("packed", true);
+    attributes.set("expand_epilogue", expand.attributes.program("epilogue"));
+    attributes.set("depthwise_epilogue", window.program("epilogue"));
+    attributes.set("epilogue", project.attributes.program("epilogue"));
+    if (!kernels::inverted_residual_is_faster(ops::inverted_residual_sizes(attributes, graph_.type(expand.inputs[0]).shape))) return;
 
     Node block;
     block.op = &get_op("inverted_residual");
+    block.attributes = std::move(attributes);
     block.inputs = {expand.inputs[0],    expand.inputs[1],  input(expand, 2),  depthwise.inputs[1],
                     input(depthwise, 2), project.inputs[1], input(project, 2), input(project, 3)};
     block.outputs = project.outputs;
     block.phase = project.phase;
     block.origins = merge(merge(expand.origins, depthwise.origins), project.origins);
-    block.attributes.set("kernel_size", Ints{kernel[2], kernel[3]});
-    for (const char* key : {"stride", "padding", "dilation"}) block.attributes.set(key, window.integers(key));
-    block.attributes.set("wide_channels", kernel[0]);
-    block.attributes.set("out_channels", narrow[0]);
-    block.attributes.set("packed", true);
-    block.attributes.set("expand_epilogue", expand.attributes.program("epilogue"));
-    block.attributes.set("depthwise_epilogue", window.program("epilogue"));
-    block.attributes.set("epilogue", project.attributes.program("epilogue"));
     expand.op = depthwise.op = nullptr;
     project = std::move(block);
   }
