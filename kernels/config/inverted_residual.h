@@ -23,15 +23,24 @@ struct inverted_residual_config {
   std::int64_t dilation_height = 1, dilation_width = 1;
 };
 
-/// Its three convolutions.
+/// A 1x1 convolution of every pixel.
+[[gnu::always_inline]] constexpr conv2d_config conv2d_of_pixels(std::int64_t batch, std::int64_t height, std::int64_t width, std::int64_t in_channels,
+                                                                std::int64_t out_channels) {
+  return {.batch = batch,
+          .in_height = height,
+          .in_width = width,
+          .in_channels = in_channels,
+          .out_height = height,
+          .out_width = width,
+          .out_channels = out_channels};
+}
+
+/// The three convolutions.
 constexpr conv2d_config inverted_residual_expand(const inverted_residual_config& s) {
-  return {.batch = s.batch,
-          .in_height = s.in_height,
-          .in_width = s.in_width,
-          .in_channels = s.in_channels,
-          .out_height = s.in_height,
-          .out_width = s.in_width,
-          .out_channels = s.wide_channels};
+  return conv2d_of_pixels(s.batch, s.in_height, s.in_width, s.in_channels, s.wide_channels);
+}
+constexpr conv2d_config inverted_residual_project(const inverted_residual_config& s) {
+  return conv2d_of_pixels(s.batch, s.out_height, s.out_width, s.wide_channels, s.out_channels);
 }
 constexpr conv2d_config inverted_residual_depthwise(const inverted_residual_config& s) {
   return {.batch = s.batch,
@@ -50,15 +59,6 @@ constexpr conv2d_config inverted_residual_depthwise(const inverted_residual_conf
           .dilation_height = s.dilation_height,
           .dilation_width = s.dilation_width,
           .groups = s.wide_channels};
-}
-constexpr conv2d_config inverted_residual_project(const inverted_residual_config& s) {
-  return {.batch = s.batch,
-          .in_height = s.out_height,
-          .in_width = s.out_width,
-          .in_channels = s.wide_channels,
-          .out_height = s.out_height,
-          .out_width = s.out_width,
-          .out_channels = s.out_channels};
 }
 
 /// Floats of the rows of wide and deep that a thread works on: 320 kB, of a second-level cache.

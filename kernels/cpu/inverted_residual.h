@@ -30,13 +30,7 @@ struct pointwise {
   forward_tiles tiles;
 
   void operator()(std::int64_t pixels, std::int64_t in_channels, std::int64_t out_channels, float* y, const float* x, const epilogue& end) const {
-    const conv2d_config s{.batch = 1,
-                          .in_height = 1,
-                          .in_width = pixels,
-                          .in_channels = in_channels,
-                          .out_height = 1,
-                          .out_width = pixels,
-                          .out_channels = out_channels};
+    const conv2d_config s = conv2d_of_pixels(1, 1, pixels, in_channels, out_channels);
     const forward kernel{s, y, x, weight, bias, end, tiles};
     kernel({.image = 0, .group = 0, .images = 1, .rows = {0, 1}, .columns = {0, pixels}, .panels = {0, conv2d_panels(out_channels)}});
   }
@@ -98,8 +92,7 @@ struct inverted_residual_call {
 /// Tiles for rows of `width` pixels or more.
 template <class Epilogue>
 GRAVEN_ALWAYS_INLINE forward_tiles pointwise_tiles(std::int64_t width, std::int64_t in_channels, std::int64_t out_channels) {
-  return choose_forward_tiles<end_of<Epilogue>()>(
-      {.batch = 1, .in_height = 1, .in_width = width, .in_channels = in_channels, .out_height = 1, .out_width = width, .out_channels = out_channels});
+  return choose_forward_tiles<end_of<Epilogue>()>(conv2d_of_pixels(1, 1, width, in_channels, out_channels));
 }
 
 }  // namespace inverted_residual_detail
