@@ -10,3 +10,10 @@ if(GRAVEN_SANITIZE STREQUAL "address" AND CMAKE_CXX_COMPILER_ID STREQUAL "Clang"
     set(GRAVEN_FUZZ ON)
   endif()
 endif()
+
+# Has the target's code tell the fuzzers which branches were taken. For what they read with alone: it takes twice the time.
+function(graven_tell_fuzzers target)
+  if(GRAVEN_FUZZ)
+    target_compile_options(${target} PRIVATE -fsanitize=fuzzer-no-link)
+  endif()
+endfunction()

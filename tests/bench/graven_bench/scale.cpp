@@ -16,7 +16,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 double since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-/// One block of eight nodes: a small product, elementwise work, a residual.
+/// One block of nine nodes (0.5 is one): a small product, elementwise work, a residual.
 struct Block : nn::Module<Block> {
   nn::Linear up = child("up", nn::Linear(16, 16));
   Tensor forward(Tensor x) { return tanh(up(x)) * sigmoid(x) + relu(x - 0.5) + x; }
@@ -61,9 +61,9 @@ int measure_scale() {
     const Workload workload = make_workload(name);
     report(name, workload.graph.nodes.size(), workload.trace_seconds, workload.graph);
   }
-  for (const int blocks : {143, 1429, 14286}) {
+  for (const int nodes : {1'000, 10'000, 100'000}) {
     std::vector<Block> list;
-    for (int i = 0; i < blocks; ++i) list.emplace_back();
+    for (int i = 0; 9 * i < nodes; ++i) list.emplace_back();
     Deep deep(list);
     const auto start = Clock::now();
     const ir::Graph& graph = deep.trace(spec({8, 16}, "x"));
