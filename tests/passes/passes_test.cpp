@@ -459,9 +459,10 @@ void check_text(const std::filesystem::path& path, const std::string& text) {
   if (text == expected) return;
   std::istringstream now(text), then(expected);
   std::string a, b;
-  for (int line = 1; std::getline(now, a), std::getline(then, b), a == b && now; ++line) {
+  int line = 1;
+  for (; std::getline(now, a), std::getline(then, b), a == b && now; ++line) {
   }
-  ADD_FAILURE() << path << " differs.\n  now:      " << a << "\n  expected: " << b
+  ADD_FAILURE() << path << " differs in line " << line << ".\n  now:      " << a << "\n  expected: " << b
                 << "\nIf the change is meant, run: test_passes --bless, and read the difference";
 }
 
