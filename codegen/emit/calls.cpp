@@ -227,7 +227,10 @@ class Writer {
     if (is_variadic && !runs_functor) {
       lines = variadic(step, arguments);
     } else {
-      for (const ir::ValueId v : n.inputs) arguments.push_back(values_.expression(v));
+      for (const ir::ValueId v : n.inputs) {
+        const bool is_number = v != ir::kNone && graph_.value(v).kind == ir::ValueKind::hyper;
+        arguments.push_back(is_number && style_.random_by_value ? values_.hyper(v) : values_.expression(v));
+      }
       if (!is_variadic)
         for (std::size_t i = n.inputs.size(); i < n.op->inputs.size(); ++i) arguments.emplace_back("nullptr");
     }

@@ -835,7 +835,8 @@ TargetStyle target_style(ir::Target target) {
   style.calls = {.first_argument = "context",
                  .kernel_folder = "cuda",
                  .kernel_extension = ".cuh",
-                 .copy = "GRAVEN_CUDA(cudaMemcpyAsync({to}, {from}, {bytes}, cudaMemcpyDeviceToDevice, context.stream()));"};
+                 .copy = "GRAVEN_CUDA(cudaMemcpyAsync({to}, {from}, {bytes}, cudaMemcpyDeviceToDevice, context.stream()));",
+                 .random_by_value = true};
   style.model_extension = ".cu";
   style.execution_type = "CudaContext&";
   style.execution_name = "context";

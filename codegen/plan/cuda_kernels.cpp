@@ -31,7 +31,20 @@ constexpr CudaKernel kKernels[] = {
     {"resample_backward"},
     {"arange"},
     {"gather"},
+    {"scatter"},
     {"scatter_add"},
+    {"index_select"},
+    {"index_add"},
+    {"one_hot"},
+    {"random_uniform"},
+    {"random_normal"},
+    {"dropout"},
+    {"causal_mask"},
+    {"cumsum"},
+    {"cumprod"},
+    {"cumprod_backward"},
+    {"sort"},
+    {"sort_backward"},
     {"reduce_sum"},
     {"reduce_mean"},
     {"reduce_max"},
@@ -47,7 +60,16 @@ constexpr CudaKernel kKernels[] = {
     {"binary_cross_entropy"},
     {"cross_entropy"},
     {"cross_entropy_backward"},
+    {"batch_norm"},
+    {"batch_norm_inference"},
+    {"batch_norm_backward"},
     {"fold_batch_norm"},
+    {"layer_norm"},
+    {"layer_norm_backward"},
+    {"rms_norm"},
+    {"rms_norm_backward"},
+    {"group_norm"},
+    {"group_norm_backward"},
     {"max_pool2d"},
     {"max_pool2d_backward"},
     {"avg_pool2d"},
@@ -94,16 +116,12 @@ ir::KernelCall lower_for_cuda(const ir::NodeView& node) {
   ir::KernelCall call = ir::lower(node);
   if (call.name.empty()) return call;
   const auto* kernel = std::find_if(std::begin(kKernels), std::end(kKernels), [&](const CudaKernel& k) { return k.name == call.name; });
-  if (kernel == std::end(kKernels)) refuse(node, std::string(node.node.op->name) + " has no CUDA kernel (" + call.name + "): emit for the CPU");
+  if (kernel == std::end(kKernels) || node.node.op->name == "fused_reduction")
+    refuse(node, std::string(node.node.op->name) + " has no CUDA kernel (" + call.name + "): emit for the CPU");
   if (const ir::ValueId v = uncovered(node, *kernel); v != ir::kNone)
     refuse(node, "the CUDA kernel " + call.name + " does not take " + node.graph.type(v).to_string() + " (" + node.graph.value(v).name + ")");
   if (kernel->images && !node.attributes().flag("channels_last"))
     refuse(node, "the CUDA kernel " + call.name + " takes NHWC images: the pass choose_layout must run");
-  if (call.file == "cross_entropy") {
-    const std::size_t weight = node.node.op->name == "cross_entropy" ? 2 : 3;
-    if (node.has_input(weight) || node.attributes().number("label_smoothing") != 0 || node.attributes().integer("ignore_index") != -100)
-      refuse(node, "the CUDA kernel " + call.name + " has no weight, label_smoothing and ignore_index: emit for the CPU");
-  }
   call.reference = false;
   call.workspace_bytes = 0;
   if (kernel->product) call.in_place.clear();

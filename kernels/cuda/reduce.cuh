@@ -80,6 +80,20 @@ __global__ void reduce_columns_kernel(reduce_config config, std::int64_t pieces,
   }
 }
 
+/// A thread a column: what the pieces of two sums [2, pieces, columns] come to, in their order. Either result may be nullptr.
+template <class T>
+__global__ void add_pieces_kernel(std::int64_t columns, std::int64_t pieces, T* first, T* second, const T* sums) {
+  for (std::int64_t column = first_item(); column < columns; column += item_stride()) {
+    T a = 0, b = 0;
+    for (std::int64_t piece = 0; piece < pieces; ++piece) {
+      a += sums[piece * columns + column];
+      b += sums[(pieces + piece) * columns + column];
+    }
+    if (first != nullptr) first[column] = a;
+    if (second != nullptr) second[column] = b;
+  }
+}
+
 template <bool Maximum, class T>
 __global__ void argument_kernel(reduce_config config, std::int64_t* y, const T* x) {
   for (std::int64_t item = first_item(); item < config.outer * config.inner; item += item_stride()) {

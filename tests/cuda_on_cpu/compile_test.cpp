@@ -104,16 +104,33 @@ const std::vector<Case>& cases() {
       {"pad_border", {"pad_border_kernel<float>", "pad_border_kernel<std::int64_t>", "pad_border_backward_kernel<double>"}},
       {"resample", {"resample_kernel<float>", "resample_backward_kernel<float>", "resample_backward_kernel<double>"}},
       {"index",
-       {"gather_kernel<float>", "gather_kernel<std::int64_t>", "gather_kernel<bool>", "gather_copy_kernel<float>", "scatter_add_kernel<float>"}},
+       {"gather_kernel<float>", "gather_kernel<std::int64_t>", "gather_kernel<bool>", "gather_copy_kernel<float>", "scatter_kernel<true, float>",
+        "scatter_kernel<false, std::int64_t>", "index_select_kernel<float>", "index_add_kernel<double>", "one_hot_kernel<std::int64_t>"}},
+      {"random",
+       {"random_uniform_kernel<std::int64_t, float>", "random_uniform_kernel<const std::int64_t*, float>",
+        "random_normal_kernel<std::int64_t, float>", "random_normal_kernel<const std::int64_t*, double>", "dropout_kernel<std::int64_t, float>"}},
+      {"causal_mask", {"causal_mask_kernel<float>"}},
+      {"scan", {"scan_kernel<false, float>", "scan_kernel<true, std::int64_t>", "cumprod_backward_kernel<float>"}},
+      {"sort", {"sort_kernel<float>", "sort_kernel<std::int64_t>", "sort_backward_kernel<float>"}},
       {"arange", {"arange_kernel<float>", "arange_kernel<std::int64_t>"}},
       {"reduce",
        {"reduce_rows_kernel<sum_of, float>", "reduce_rows_kernel<maximum_of, double>", "reduce_rows_kernel<minimum_of, std::int64_t>",
-        "reduce_columns_kernel<product_of, float>", "argument_kernel<true, float>", "argument_kernel<false, std::int64_t>"}},
+        "reduce_columns_kernel<product_of, float>", "add_pieces_kernel<float>", "argument_kernel<true, float>",
+        "argument_kernel<false, std::int64_t>"}},
       {"softmax",
        {"softmax_kernel<true, float>", "softmax_kernel<false, double>", "softmax_backward_kernel<true, float>",
         "softmax_backward_kernel<false, float>"}},
       {"binary_cross_entropy", {"binary_cross_entropy_kernel<float>", "binary_cross_entropy_kernel<double>"}},
-      {"cross_entropy", {"cross_entropy_kernel<float>", "cross_entropy_backward_kernel<float>"}},
+      {"cross_entropy",
+       {"cross_entropy_kernel<float>", "cross_entropy_weights_kernel<float>", "cross_entropy_total_kernel<double>",
+        "cross_entropy_backward_kernel<float>"}},
+      {"batch_norm",
+       {"batch_norm_moments_kernel<float>", "batch_norm_statistics_kernel<float>", "batch_norm_apply_kernel<double>",
+        "batch_norm_gradient_sums_kernel<float>", "batch_norm_backward_kernel<float>"}},
+      {"layer_norm",
+       {"layer_norm_kernel<true, float>", "layer_norm_kernel<false, double>", "layer_norm_backward_kernel<true, float>",
+        "layer_norm_backward_kernel<false, float>", "layer_norm_gradient_sums_kernel<true, float>"}},
+      {"group_norm", {"group_norm_kernel<float>", "group_norm_backward_kernel<float>", "group_norm_gradient_sums_kernel<double>"}},
       {"fold_batch_norm", {"fold_batch_norm_kernel<float>", "fold_batch_norm_kernel<double>"}},
       {"pool2d", {"max_pool2d_kernel<float>", "max_pool2d_backward_kernel<float>", "avg_pool2d_kernel<float>", "avg_pool2d_backward_kernel<double>"}},
       {"sgd", {"sgd_kernel<float>", "sgd_kernel<double>"}},
@@ -156,7 +173,8 @@ TEST(CudaCompile, EveryHeaderIsCompiled) {
     bool found = false;
     for (const Case& c : cases()) found = found || name == c.header;
     // Headers of parts, compiled with the kernels that use them.
-    for (const char* part : {"context", "block", "tensor_list", "scalar_math", "cublas_lt", "cudnn", "mirror"}) found = found || name == part;
+    for (const char* part : {"context", "block", "moments", "tensor_list", "scalar_math", "cublas_lt", "cudnn", "mirror"})
+      found = found || name == part;
     if (!found) missing.push_back(name);
   }
   EXPECT_TRUE(missing.empty()) << missing[0] << ".cuh is in no case of this test";

@@ -1,23 +1,30 @@
 // Every CUDA kernel, instantiated: what nvcc compiles in compile_test.cpp. It is not run.
 #include "kernels/cuda/adam.cuh"
 #include "kernels/cuda/arange.cuh"
+#include "kernels/cuda/batch_norm.cuh"
 #include "kernels/cuda/binary_cross_entropy.cuh"
+#include "kernels/cuda/causal_mask.cuh"
 #include "kernels/cuda/concat.cuh"
 #include "kernels/cuda/conv2d.cuh"
 #include "kernels/cuda/cross_entropy.cuh"
 #include "kernels/cuda/elementwise.cuh"
 #include "kernels/cuda/fold_batch_norm.cuh"
+#include "kernels/cuda/group_norm.cuh"
 #include "kernels/cuda/index.cuh"
+#include "kernels/cuda/layer_norm.cuh"
 #include "kernels/cuda/linear.cuh"
 #include "kernels/cuda/matmul.cuh"
 #include "kernels/cuda/pad.cuh"
 #include "kernels/cuda/pad_border.cuh"
 #include "kernels/cuda/pool2d.cuh"
+#include "kernels/cuda/random.cuh"
 #include "kernels/cuda/reduce.cuh"
 #include "kernels/cuda/resample.cuh"
 #include "kernels/cuda/scalar_math.cuh"
+#include "kernels/cuda/scan.cuh"
 #include "kernels/cuda/sgd.cuh"
 #include "kernels/cuda/softmax.cuh"
+#include "kernels/cuda/sort.cuh"
 #include "kernels/cuda/strided_copy.cuh"
 
 namespace graven::kernels {
@@ -77,7 +84,25 @@ void every_kernel(CudaContext& context, T* y, const T* x, bool* b, std::int64_t*
   resample_backward(context, resample_config{}, y, x);
   arange(context, arange_config{}, y);
   gather(context, gather_config{}, y, x, const_labels);
+  scatter(context, gather_config{}, y, x, const_labels, x);
   scatter_add(context, gather_config{}, y, x, const_labels, x);
+  index_select(context, index_select_config{}, y, x, const_labels);
+  index_add(context, index_select_config{}, y, x, const_labels, x);
+  index_add(context, index_select_config{}, labels, const_labels, const_labels, nullptr);
+  one_hot(context, one_hot_config{}, labels, const_labels);
+  random_uniform(context, random_config{}, y, std::int64_t{1}, std::int64_t{2});
+  random_uniform(context, random_config{}, y, const_labels, const_labels);
+  random_normal(context, random_config{}, y, std::int64_t{1}, std::int64_t{2});
+  random_normal(context, random_config{}, y, const_labels, const_labels);
+  dropout(context, dropout_config{}, y, x, std::int64_t{1}, std::int64_t{2});
+  causal_mask(context, causal_mask_config{}, y);
+  cumsum(context, scan_config{}, y, x);
+  cumsum(context, scan_config{}, labels, const_labels);
+  cumprod(context, scan_config{}, y, x);
+  cumprod_backward(context, scan_config{}, y, x, x);
+  sort(context, sort_config{}, y, labels, x);
+  sort(context, sort_config{}, y, nullptr, x);
+  sort_backward(context, sort_config{}, y, x, const_labels);
   reduce_sum(context, reduce_config{}, y, x);
   reduce_mean(context, reduce_config{}, y, x);
   reduce_max(context, reduce_config{}, labels, const_labels);
@@ -93,7 +118,19 @@ void every_kernel(CudaContext& context, T* y, const T* x, bool* b, std::int64_t*
   binary_cross_entropy(context, binary_cross_entropy_config{}, y, x, x);
   cross_entropy(context, cross_entropy_config{}, y, y, x, const_labels);
   cross_entropy(context, cross_entropy_config{}, y, nullptr, x, const_labels);
+  cross_entropy(context, cross_entropy_config{}, y, nullptr, x, const_labels, x);
   cross_entropy_backward(context, cross_entropy_config{}, y, x, x, const_labels);
+  batch_norm(context, batch_norm_config{}, y, y, y, y, y, x, x, x, x, x);
+  batch_norm(context, batch_norm_config{}, y, nullptr, nullptr, nullptr, nullptr, x, nullptr, nullptr, nullptr, nullptr);
+  batch_norm_inference(context, batch_norm_config{}, y, x, x, nullptr, x, x);
+  batch_norm_backward(context, batch_norm_config{}, y, y, nullptr, x, x, x, x, x);
+  layer_norm(context, layer_norm_config{}, y, y, y, x, x, x);
+  layer_norm(context, layer_norm_config{}, y, nullptr, nullptr, x, nullptr, nullptr);
+  layer_norm_backward(context, layer_norm_config{}, y, y, y, x, x, x, x, x);
+  rms_norm(context, layer_norm_config{}, y, y, x, x);
+  rms_norm_backward(context, layer_norm_config{}, y, y, x, x, x, x);
+  group_norm(context, group_norm_config{}, y, y, y, x, x, x);
+  group_norm_backward(context, group_norm_config{}, y, y, y, x, x, x, x, x);
   max_pool2d(context, pool2d_config{}, y, index, x);
   max_pool2d_backward(context, pool2d_config{}, y, x, const_index);
   avg_pool2d(context, pool2d_config{}, y, x);

@@ -1,6 +1,9 @@
 #include "tests/cuda_on_cpu/oracle.h"
 
+#include "kernels/reference/batch_norm.h"
 #include "kernels/reference/conv2d.h"
+#include "kernels/reference/group_norm.h"
+#include "kernels/reference/layer_norm.h"
 #include "kernels/reference/pool2d.h"
 
 namespace graven::kernels::oracle {
@@ -16,5 +19,27 @@ void max_pool2d_backward(const pool2d_config& c, double* dx, const double* dy, c
 }
 void avg_pool2d(const pool2d_config& c, double* y, const double* x) { reference::avg_pool2d(c, y, x); }
 void avg_pool2d_backward(const pool2d_config& c, double* dx, const double* dy) { reference::avg_pool2d_backward(c, dx, dy); }
+void batch_norm(const batch_norm_config& c, double* y, double* mean, double* rstd, double* new_running_mean, double* new_running_var, const double* x,
+                const double* gamma, const double* beta, const double* running_mean, const double* running_var) {
+  reference::batch_norm(c, y, mean, rstd, new_running_mean, new_running_var, x, gamma, beta, running_mean, running_var);
+}
+void batch_norm_backward(const batch_norm_config& c, double* dx, double* dgamma, double* dbeta, const double* dy, const double* x,
+                         const double* gamma, const double* mean, const double* rstd) {
+  reference::batch_norm_backward(c, dx, dgamma, dbeta, dy, x, gamma, mean, rstd);
+}
+void layer_norm(const layer_norm_config& c, double* y, double* mean, double* rstd, const double* x, const double* gamma, const double* beta) {
+  reference::layer_norm(c, y, mean, rstd, x, gamma, beta);
+}
+void layer_norm_backward(const layer_norm_config& c, double* dx, double* dgamma, double* dbeta, const double* dy, const double* x,
+                         const double* gamma, const double* mean, const double* rstd) {
+  reference::layer_norm_backward(c, dx, dgamma, dbeta, dy, x, gamma, mean, rstd);
+}
+void group_norm(const group_norm_config& c, double* y, double* mean, double* rstd, const double* x, const double* gamma, const double* beta) {
+  reference::group_norm(c, y, mean, rstd, x, gamma, beta);
+}
+void group_norm_backward(const group_norm_config& c, double* dx, double* dgamma, double* dbeta, const double* dy, const double* x,
+                         const double* gamma, const double* mean, const double* rstd) {
+  reference::group_norm_backward(c, dx, dgamma, dbeta, dy, x, gamma, mean, rstd);
+}
 
 }  // namespace graven::kernels::oracle

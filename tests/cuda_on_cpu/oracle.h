@@ -3,7 +3,10 @@
 
 #include <cstdint>
 
+#include "kernels/config/batch_norm.h"
 #include "kernels/config/conv2d.h"
+#include "kernels/config/group_norm.h"
+#include "kernels/config/layer_norm.h"
 #include "kernels/config/pool2d.h"
 
 namespace graven::kernels::oracle {
@@ -15,5 +18,15 @@ void max_pool2d(const pool2d_config& c, double* y, std::uint8_t* index, const do
 void max_pool2d_backward(const pool2d_config& c, double* dx, const double* dy, const std::uint8_t* index);
 void avg_pool2d(const pool2d_config& c, double* y, const double* x);
 void avg_pool2d_backward(const pool2d_config& c, double* dx, const double* dy);
+void batch_norm(const batch_norm_config& c, double* y, double* mean, double* rstd, double* new_running_mean, double* new_running_var, const double* x,
+                const double* gamma, const double* beta, const double* running_mean, const double* running_var);
+void batch_norm_backward(const batch_norm_config& c, double* dx, double* dgamma, double* dbeta, const double* dy, const double* x,
+                         const double* gamma, const double* mean, const double* rstd);
+void layer_norm(const layer_norm_config& c, double* y, double* mean, double* rstd, const double* x, const double* gamma, const double* beta);
+void layer_norm_backward(const layer_norm_config& c, double* dx, double* dgamma, double* dbeta, const double* dy, const double* x,
+                         const double* gamma, const double* mean, const double* rstd);
+void group_norm(const group_norm_config& c, double* y, double* mean, double* rstd, const double* x, const double* gamma, const double* beta);
+void group_norm_backward(const group_norm_config& c, double* dx, double* dgamma, double* dbeta, const double* dy, const double* x,
+                         const double* gamma, const double* mean, const double* rstd);
 
 }  // namespace graven::kernels::oracle

@@ -1,6 +1,7 @@
 // Emitted CUDA projects, whole, on the emulated device: the graphs of samples 1 to 3, as the samples' programs save them, are emitted for the CPU and
 // for CUDA, built, and run as programs on the same data. Outputs and losses must agree, in every order of the device's threads; and the CUDA program
 // must give the same bits in all of them. Where nvcc is present it compiles the same projects.
+#include <graven/graven.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -363,6 +364,99 @@ TEST(CudaProjects, LeNetTrains) {
   projects.run("cuda", "lenet_train", resumed);
   EXPECT_EQ(losses(projects.folder() / "cuda/log"), first);
   projects.run("cuda", "selftest", {});
+}
+
+/// Trains on both, with a held-out set that the network evaluates as it infers: without its dropouts, with its running statistics.
+void train_a_network(const std::string& name, const Graph& graph) {
+  Projects projects(name, graph, /*evaluates_apart=*/true);
+  for (const auto& [x, y] : {std::pair{"x.npy", "y.npy"}, std::pair{"held_x.npy", "held_y.npy"}}) {
+    const bool held = x[0] == 'h';
+    const std::int64_t samples = held ? 9 : 32;  // the last batch of those held out is a partial one
+    if (name == "gpt2_train") {
+      std::vector<std::int64_t> tokens, next;
+      for (std::int64_t i = 0; i < samples * 12; ++i) {
+        tokens.push_back((i * 31 + i / 7) % 48);
+        next.push_back(((i + 1) * 31 + (i + 1) / 7) % 48);
+      }
+      write_npy(projects.folder() / x, "<i8", {samples, 12}, tokens);
+      write_npy(projects.folder() / y, "<i8", {samples, 12}, next);
+    } else {
+      std::vector<std::int64_t> labels;
+      for (std::int64_t i = 0; i < samples; ++i) labels.push_back(i * 7 % 10);
+      write_npy(projects.folder() / x, "<f4", {samples, 3, 16, 16}, numbers(static_cast<std::size_t>(samples) * 768, 2));
+      write_npy(projects.folder() / y, "<i8", {samples}, labels);
+    }
+  }
+  const std::vector<std::string> arguments = {
+      "--data", "../x.npy,../y.npy", "--test-data", "../held_x.npy,../held_y.npy", "--epochs", "2", "--log", "log", "--out", ""};
+  projects.run("cpu", name, arguments);
+  const std::vector<double> expected = losses(projects.folder() / "cpu/log");
+  const auto on_cpu = evaluations(projects.folder() / "cpu/log");
+  ASSERT_EQ(expected.size(), 8u);
+  ASSERT_EQ(on_cpu.size(), 2u);
+  std::vector<double> first;
+  for (const char* order : {"forward", "random:7"}) {
+    fs::remove(projects.folder() / "cuda/log");
+    projects.run("cuda", name, arguments, order);
+    const std::vector<double> got = losses(projects.folder() / "cuda/log");
+    expect_same_losses(got, expected, 1e-4);
+    EXPECT_TRUE(first.empty() || got == first) << "other losses in the order " << order;
+    first = got;
+    const auto on_cuda = evaluations(projects.folder() / "cuda/log");
+    ASSERT_EQ(on_cuda.size(), on_cpu.size());
+    for (std::size_t e = 0; e < on_cpu.size(); ++e) EXPECT_NEAR(on_cuda[e].first, on_cpu[e].first, 1e-4 * on_cpu[e].first) << order;
+  }
+  projects.run("cuda", "selftest", {});
+}
+
+/// Batch norms, depthwise convolutions, residuals and a dropout.
+struct SmallMobileNetV2 : models::MobileNetV2 {
+  SmallMobileNetV2()
+      : models::MobileNetV2(
+            {.num_classes = 10, .width_mult = 0.25, .inverted_residual_setting = {{1, 16, 1, 1}, {6, 24, 2, 2}, {6, 32, 1, 2}}, .dropout = 0.3}) {}
+};
+struct TrainMobileNetV2 : nn::Graph<TrainMobileNetV2> {
+  SmallMobileNetV2 model = child("model", SmallMobileNetV2());
+  TrainMobileNetV2() { add_optimizer(optim::SGD(model.parameters(), {.lr = 0.05, .momentum = 0.9})); }
+  Tensor build(Tensor x, Tensor y) {
+    Tensor loss = cross_entropy(model(x), y);
+    loss.backward();
+    return loss;
+  }
+};
+
+/// Embeddings, layer norms, attention behind a causal mask, dropouts, and a table that two layers share.
+struct SmallGpt2 : models::GPT2LMHeadModel {
+  SmallGpt2()
+      : models::GPT2LMHeadModel({.n_layer = 2,
+                                 .n_head = 2,
+                                 .n_embd = 32,
+                                 .n_positions = 16,
+                                 .vocab_size = 48,
+                                 .resid_pdrop = 0.1,
+                                 .embd_pdrop = 0.1,
+                                 .attn_pdrop = 0.1}) {}
+};
+struct TrainGpt2 : nn::Graph<TrainGpt2> {
+  SmallGpt2 model = child("model", SmallGpt2());
+  TrainGpt2() { add_optimizer(optim::AdamW(model.parameters(), {.lr = 1e-3})); }
+  Tensor build(Tensor x, Tensor y) {
+    Tensor loss = cross_entropy(model(x).flatten(0, -2), y.flatten());
+    loss.backward();
+    return loss;
+  }
+};
+
+TEST(CudaProjects, MobileNetV2Trains) {
+  manual_seed(1);
+  TrainMobileNetV2 graph;
+  train_a_network("mobilenet_v2_train", graph.trace(spec({8, 3, 16, 16}), spec({8}, i64)));
+}
+
+TEST(CudaProjects, Gpt2Trains) {
+  manual_seed(1);
+  TrainGpt2 graph;
+  train_a_network("gpt2_train", graph.trace(spec({8, 12}, i64), spec({8, 12}, i64)));
 }
 
 TEST(CudaProjects, LeNetInfers) {

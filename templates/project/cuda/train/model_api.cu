@@ -233,15 +233,27 @@ Model::~Model() = default;
 Model::Model(Model&&) noexcept = default;
 Model& Model::operator=(Model&&) noexcept = default;
 
-double Model::forward(@{ parameters }@) {
+double Model::forward(@{ parameters }@{% if random %}, const Hyper& hyper{% endif %}) {
+{% if random %}
+  Step step = memory_->step(@{ argument_names }@);
+  step.hyper = hyper;
+  program.forward(step);
+{% else %}
   program.forward(memory_->step(@{ argument_names }@));
+{% endif %}
   memory_->fetch_loss();
   return memory_->loss();
 }
 
 {% if not updates_in_backward %}
-void Model::backward(@{ parameters }@) {
+void Model::backward(@{ parameters }@{% if random %}, const Hyper& hyper{% endif %}) {
+{% if random %}
+  Step step = memory_->step(@{ argument_names }@);
+  step.hyper = hyper;
+  program.backward(step);
+{% else %}
   program.backward(memory_->step(@{ argument_names }@));
+{% endif %}
   memory_->context.synchronize();
 }
 

@@ -1,0 +1,95 @@
+// Random numbers by Philox4x32-10; config/random.h says which word is whose, so that they are those of the CPU.
+//
+//   random_uniform: y_i = (word >> 8) 2^-24, in [0, 1)
+//   random_normal:  y_2j = r cos a, y_2j+1 = r sin a, r = sqrt(-2 ln u), a = 2 pi v   (Box and Muller 1958), u in (0, 1] and v in [0, 1) from words
+//                   2j and 2j + 1
+//   dropout:        y_i = x_i / (1 - p), or 0 where the word is below p 2^32
+//
+//   dropout(context, dropout_config{.n = 64 * 256, .p = 0.5, .stream = 7}, y, x, seed, step);
+//
+// seed and step are numbers, or pointers to numbers on the device. A thread draws the four words of a counter. y may be x.
+#pragma once
+
+#include "../config/random.h"
+#include "context.cuh"
+#include "scalar_math.cuh"
+
+namespace graven::kernels {
+
+__device__ inline std::int64_t number_of(std::int64_t number) { return number; }
+__device__ inline std::int64_t number_of(const std::int64_t* number) { return *number; }
+
+struct random_words {
+  std::uint32_t word[4];
+};
+/// The words of elements 4 * block to 4 * block + 3.
+__device__ inline random_words draw(std::int64_t seed, std::int64_t stream, std::int64_t step, std::int64_t block) {
+  const std::uint64_t key = static_cast<std::uint64_t>(seed) ^ static_cast<std::uint64_t>(stream);
+  std::uint32_t k0 = static_cast<std::uint32_t>(key), k1 = static_cast<std::uint32_t>(key >> 32);
+  std::uint32_t c0 = static_cast<std::uint32_t>(block), c1 = static_cast<std::uint32_t>(static_cast<std::uint64_t>(block) >> 32),
+                c2 = static_cast<std::uint32_t>(step), c3 = static_cast<std::uint32_t>(static_cast<std::uint64_t>(step) >> 32);
+#pragma unroll
+  for (int round = 0; round < 10; ++round) {
+    const std::uint64_t a = std::uint64_t{0xD2511F53u} * c0, b = std::uint64_t{0xCD9E8D57u} * c2;
+    c0 = static_cast<std::uint32_t>(b >> 32) ^ c1 ^ k0;
+    c1 = static_cast<std::uint32_t>(b);
+    c2 = static_cast<std::uint32_t>(a >> 32) ^ c3 ^ k1;
+    c3 = static_cast<std::uint32_t>(a);
+    k0 += 0x9E3779B9u;
+    k1 += 0xBB67AE85u;
+  }
+  return {{c0, c1, c2, c3}};
+}
+
+/// `Number`: std::int64_t, or const std::int64_t*.
+template <class Number, class T>
+__global__ void random_uniform_kernel(random_config config, T* y, Number seed, Number step) {
+  for (std::int64_t block = first_item(); block * 4 < config.n; block += item_stride()) {
+    const random_words words = draw(number_of(seed), config.stream, number_of(step), block);
+    for (int i = 0; i < 4 && block * 4 + i < config.n; ++i) y[block * 4 + i] = static_cast<T>(static_cast<double>(words.word[i] >> 8) * 0x1p-24);
+  }
+}
+
+template <class Number, class T>
+__global__ void random_normal_kernel(random_config config, T* y, Number seed, Number step) {
+  for (std::int64_t block = first_item(); block * 4 < config.n; block += item_stride()) {
+    const random_words words = draw(number_of(seed), config.stream, number_of(step), block);
+    for (int i = 0; i < 4 && block * 4 + i < config.n; ++i) {
+      const double u = (static_cast<double>(words.word[i / 2 * 2] >> 8) + 1) * 0x1p-24;
+      const double v = static_cast<double>(words.word[i / 2 * 2 + 1] >> 8) * 0x1p-24;
+      const double radius = math::sqrt(-2 * math::log(u)), angle = 6.283185307179586 * v;
+      y[block * 4 + i] = static_cast<T>(radius * (i % 2 == 0 ? math::cos(angle) : math::sin(angle)));
+    }
+  }
+}
+
+template <class Number, class T>
+__global__ void dropout_kernel(dropout_config config, std::uint32_t threshold, T* y, const T* x, Number seed, Number step) {
+  const T scale = static_cast<T>(1 / (1 - config.p));
+  for (std::int64_t block = first_item(); block * 4 < config.n; block += item_stride()) {
+    const random_words words = draw(number_of(seed), config.stream, number_of(step), block);
+    for (int i = 0; i < 4 && block * 4 + i < config.n; ++i) {
+      const bool kept = config.p < 1 && words.word[i] >= threshold;
+      y[block * 4 + i] = kept ? x[block * 4 + i] * scale : T(0);
+    }
+  }
+}
+
+#ifndef __CUDACC_RTC__
+
+template <class T, class Number>
+void random_uniform(CudaContext& context, const random_config& config, T* y, Number seed, Number step) {
+  launch(context, "random_uniform", &random_uniform_kernel<Number, T>, launch_shape((config.n + 3) / 4), config, y, seed, step);
+}
+template <class T, class Number>
+void random_normal(CudaContext& context, const random_config& config, T* y, Number seed, Number step) {
+  launch(context, "random_normal", &random_normal_kernel<Number, T>, launch_shape((config.n + 3) / 4), config, y, seed, step);
+}
+template <class T, class Number>
+void dropout(CudaContext& context, const dropout_config& config, T* y, const T* x, Number seed, Number step) {
+  launch(context, "dropout", &dropout_kernel<Number, T>, launch_shape((config.n + 3) / 4), config, dropout_threshold(config.p), y, x, seed, step);
+}
+
+#endif  // __CUDACC_RTC__
+
+}  // namespace graven::kernels

@@ -1,0 +1,28 @@
+// Test cases on backends: what goes in, and how what comes out is compared with the reference kernels in double.
+#pragma once
+
+#include "tests/ops/backends.h"
+#include "tests/ops/case_graph.h"
+
+namespace graven::tests {
+
+/// Contents for every input of the graph: the case's own limits, [-1, 1) for gradients of outputs.
+std::vector<ir::TensorData> random_inputs(const CaseGraph& made, const ir::OpDef& op, const ir::TestCase& test_case);
+
+/// Runs one case's graph; `effect`: what was written into the inputs counts, too.
+void compare(const Backend& backend, const CaseGraph& made, const std::vector<ir::TensorData>& inputs, const ir::TestCase& test_case, bool effect);
+
+/// A gradient is a longer computation than the operator.
+ir::TestCase looser(const ir::TestCase& test_case);
+
+/// Packed weights are the kernels' own affair: to the reference kernels they are the weights as they are. What reads them is compared.
+bool is_packing(const ir::OpDef& op);
+
+/// What is worth a compiler's time, of what a user's graph may hold (the layout is chosen, and weights are packed, by passes): f32, and of the
+/// elementwise operators, which differ in one line of text, the first few cases.
+std::vector<NamedCase> cases_to_compile();
+
+/// All cases, or their gradients, in one graph: one compilation.
+void compare_batch(const Backend& backend, const std::vector<NamedCase>& cases, bool gradients);
+
+}  // namespace graven::tests
