@@ -36,6 +36,28 @@ std::vector<std::string> names_of(const nn::NamedTensors& tensors) {
   return names;
 }
 
+/// Made with braces, as an aggregate: its initialisers register members from where it is made.
+struct Braced : nn::Module<Braced> {
+  nn::Linear inner = child("inner", nn::Linear(2, 2));
+  Tensor scale = parameter("scale", ones({2}));
+  Tensor seen = buffer("seen", zeros({}));
+  Tensor forward(Tensor x) { return inner(x) * scale; }
+};
+struct HoldsBraced : nn::Module<HoldsBraced> {
+  Braced braced = child("braced", Braced{});
+  Tensor forward(Tensor x) { return braced(x); }
+};
+struct BracedGraph : nn::Graph<BracedGraph> {
+  HoldsBraced model = child("model", HoldsBraced{});
+  Tensor build(Tensor x) { return model(x); }
+};
+
+TEST(Modules, AreMadeWithBraces) {
+  EXPECT_EQ(HoldsBraced{}.named_parameters().size(), 3u);
+  BracedGraph graph{};
+  EXPECT_EQ(graph.trace(spec({1, 2})).parameters.size(), 3u);
+}
+
 TEST(Modules, NameWhatTheyHold) {
   const Net net;
   EXPECT_EQ(names_of(net.named_parameters()), (std::vector<std::string>{"blocks.0.scale", "blocks.0.conv.weight", "blocks.0.norm.weight",

@@ -169,9 +169,12 @@ class Graph : public GraphBase {
   auto operator()(const A& a, const B& b, const C& c, const D& d, const E& e, Location where = Location::current()) {
     return call(where, a, b, c, d, e);
   }
+  template <class A, class B, class C, class D, class E, class F>
+  auto operator()(const A& a, const B& b, const C& c, const D& d, const E& e, const F& f, Location where = Location::current()) {
+    return call(where, a, b, c, d, e, f);
+  }
 
- protected:
-  /// Registers a module under a name and returns it.
+  /// Registers a module under a name and returns it. Public for the same reason as a module's.
   template <class M>
   M child(Name name, M module) {
     static_assert(std::is_base_of_v<ModuleBase, M>, "a child must be a module");

@@ -159,13 +159,15 @@ class ModuleBase {
 
   const std::shared_ptr<ModuleState>& state() const { return state_; }
 
- protected:
+  // For the module itself, and public all the same: clang++ from 17 on takes the initialisers of members in `Net{}` for code of who writes `Net{}`.
   /// Registers a tensor as a parameter, or nothing when it is undefined. A tensor that is a parameter already is shared. The name must be new in
   /// this module, not empty, and without dots.
   Registration parameter(Name name, Tensor init);
   /// Registers a tensor that belongs to the module's state but is not learnt.
   Registration buffer(Name name, Tensor init);
   void register_child(Name name, const ModuleBase& module);
+
+ protected:
   /// What repr() prints between the parentheses.
   void set_arguments(std::string arguments);
   /// For containers, whose entries are used without a call of their own. User error within another module's forward() when nobody registered this
@@ -266,7 +268,6 @@ class Module : public ModuleBase {
     return call(where, std::forward<A>(a), std::forward<B>(b), std::forward<C>(c), std::forward<D>(d), std::forward<E>(e), std::forward<F>(f));
   }
 
- protected:
   /// Registers a child under a name and returns it: `nn::Linear hidden = child("hidden", nn::Linear(784, 256));`
   template <class M>
   M child(Name name, M module) {
