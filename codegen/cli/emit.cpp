@@ -24,9 +24,32 @@ struct EmitArguments {
   bool check = false, quiet = false, unformatted = false;
 };
 
-int check_project(const EmitArguments& o, codegen::EmitOptions options) {
+/// What the arguments say beside what is recorded.
+void apply(const EmitArguments& o, codegen::EmitOptions& options) {
+  const codegen::EmitOptions& given = o.emit;
+  if (!given.name.empty()) options.name = given.name;
+  if (!o.target.empty()) options.target = o.target == "cuda" ? ir::Target::cuda : ir::Target::cpu;
+  if (!given.passes.disabled.empty()) options.passes.disabled = given.passes.disabled;
+  options.passes.dump_directory = given.passes.dump_directory;
+  options.passes.from = given.passes.from;
+  options.passes.to = given.passes.to;
+  options.format = !o.unformatted;
+  if (given.memory_budget > 0) options.memory_budget = given.memory_budget;
+  options.update_in_backward = given.update_in_backward;
+}
+
+/// The project as the graph would be emitted into it now: with the options that the project was emitted with.
+int check_project(const EmitArguments& o) {
   const std::string directory = o.output.empty() ? o.path : o.output;
-  const std::vector<std::string> differences = codegen::check(directory, options);
+  std::string saved;
+  const ir::Graph graph = load_graph(o.path, &saved), project = o.output.empty() ? graph : load_graph(directory);
+  codegen::EmitOptions options = codegen::recorded_options(project, graph_file(directory));
+  apply(o, options);
+  options.update_in_backward = options.update_in_backward || project.flag(ir::kUpdateInBackward);
+  options.weights = load_weights(o.path, graph, saved);
+  options.evaluation = codegen::read_evaluation(graph_file(o.path));
+  options.execute = eager::double_reference;
+  const std::vector<std::string> differences = codegen::check(graph, directory, options);
   for (const std::string& line : differences) fmt::print("{}\n", line);
   if (differences.empty()) {
     fmt::print("{}: as it would be emitted now\n", directory);
@@ -40,24 +63,15 @@ int check_project(const EmitArguments& o, codegen::EmitOptions options) {
 }
 
 int emit(const EmitArguments& o) {
+  if (o.check) return check_project(o);
+  if (o.output.empty()) throw UserError("where should the project go?").note("expected  -o FOLDER");
   std::string saved;
   const ir::Graph graph = load_graph(o.path, &saved);
   codegen::EmitOptions options = codegen::recorded_options(graph, graph_file(o.path));
-  const codegen::EmitOptions& given = o.emit;
-  if (!given.name.empty()) options.name = given.name;
-  if (!o.target.empty()) options.target = o.target == "cuda" ? ir::Target::cuda : ir::Target::cpu;
-  if (!given.passes.disabled.empty()) options.passes.disabled = given.passes.disabled;
-  options.passes.dump_directory = given.passes.dump_directory;
-  options.passes.from = given.passes.from;
-  options.passes.to = given.passes.to;
-  options.format = !o.unformatted;
-  if (given.memory_budget > 0) options.memory_budget = given.memory_budget;
-  options.update_in_backward = given.update_in_backward;
+  apply(o, options);
   options.weights = load_weights(o.path, graph, saved);
   options.evaluation = codegen::read_evaluation(graph_file(o.path));
   options.execute = eager::double_reference;
-  if (o.check) return check_project(o, options);
-  if (o.output.empty()) throw UserError("where should the project go?").note("expected  -o FOLDER");
   const codegen::EmitReport report = codegen::emit(graph, o.output, options);
   for (const std::string& note : report.notes) std::fputs(("note: " + note + "\n").c_str(), stderr);
   if (!o.quiet) {

@@ -456,10 +456,38 @@ EmitReport emit(const ir::Graph& graph, const fs::path& directory, const EmitOpt
   return report;
 }
 
+namespace {
+
+/// What is wrong with the project's weights.safetensors, whatever its numbers are: "" where nothing is.
+std::string weights_differ(const fs::path& path, const std::map<std::string, const ir::TensorData*>& expected) {
+  std::error_code ignored;
+  if (!fs::exists(path, ignored)) return expected.empty() ? "" : "is missing";
+  try {
+    const runtime::SafetensorsFile file(path.string());
+    for (const auto& [name, data] : expected) {
+      const runtime::SafetensorsEntry* entry = file.find(name);
+      if (entry == nullptr) return "has no " + name;
+      const std::string dims = ir::Shape::of({entry->shape.begin(), entry->shape.end()}).to_string();
+      if (entry->dtype != runtime_dtype(data->type.dtype) || dims != data->type.shape.to_string())
+        return fmt::format("{} is {} {}, expected {}", name, entry->dtype_name, dims, data->type.to_string());
+    }
+    for (const runtime::SafetensorsEntry& entry : file.entries())
+      if (!expected.count(entry.name)) return "has " + entry.name + ", which the graph has not";
+  } catch (const runtime::Error& e) {
+    return std::string("cannot be read: ") + e.what();
+  }
+  return "";
+}
+
+}  // namespace
+
 std::vector<std::string> check(const fs::path& directory, const EmitOptions& given) {
-  const ir::Graph graph = ir::read_graph((directory / "graph.json").string());
   EmitOptions options = given;
   if (!options.evaluation) options.evaluation = read_evaluation(directory / "graph.json");
+  return check(ir::read_graph((directory / "graph.json").string()), directory, options);
+}
+
+std::vector<std::string> check(const ir::Graph& graph, const fs::path& directory, const EmitOptions& options) {
   EmitReport report;
   const Prepared p = prepare(graph, options, report);
   std::vector<std::string> differences, untold;
@@ -473,6 +501,12 @@ std::vector<std::string> check(const fs::path& directory, const EmitOptions& giv
       differences.push_back(path + ": differs");
   }
   for (const std::string& path : stale_files(directory, p.files)) differences.push_back(path + ": is superfluous");
+  std::vector<std::unique_ptr<ir::TensorData>> owned;
+  const std::string weights =
+      weights_differ(directory / "weights.safetensors", weights_of(p.graph, p.plan, p.evaluation.get(), options, owned, report));
+  if (!weights.empty()) differences.push_back("weights.safetensors: " + weights);
+  if (std::error_code ignored; options.execute && !fs::exists(directory / "selftest.safetensors", ignored))
+    differences.emplace_back("selftest.safetensors: is missing");
   // What differs before it is formatted may be the same after. What is certain is an answer all the same.
   if (differences.empty() && !untold.empty())
     throw UserError(directory.string() + ": cannot be compared: clang-format 19 was not found")

@@ -4,7 +4,7 @@
 //   codegen::EmitReport report = codegen::emit(traced, "lenet/", options);
 //   // cd lenet && cmake -B build && cmake --build build -j2 && build/lenet --help
 //
-//   codegen::check("lenet/", options)    // the names of the files that would differ if it were emitted again
+//   codegen::check(traced, "lenet/", options)    // the names of the files that would differ if it were emitted again
 //
 // The graph may be at any stage of the passes; those that are still to come are run. What was chosen at emission (name, target, defaults of the
 // options) is recorded in graph.json, so that emitting that file again gives the same bytes in another place. Files are only written when they
@@ -70,8 +70,11 @@ EmitReport emit(const ir::Graph& graph, const std::filesystem::path& directory, 
 /// The project as texts by path, without writing anything. Weights and recorded tensors are left out.
 std::map<std::string, std::string> render_project(const ir::Graph& graph, const EmitOptions& options = {}, EmitReport* report = nullptr);
 
-/// One line for each file of the checked-in project that is missing, superfluous or not what would be emitted now from its graph.json; empty
-/// when all is as it should be. User error when only the formatter, which is not installed, could tell.
+/// One line for each file of the checked-in project that is missing, superfluous or not what would be emitted now from the graph; empty when all is
+/// as it should be. Of weights.safetensors the names and types count, not the numbers, which a user may have trained; of selftest.safetensors, that
+/// it is there where `options.execute` would have written it. User error when only the formatter, which is not installed, could tell.
+std::vector<std::string> check(const ir::Graph& graph, const std::filesystem::path& directory, const EmitOptions& options = {});
+/// The same from the project's own graph.json.
 std::vector<std::string> check(const std::filesystem::path& directory, const EmitOptions& options = {});
 
 /// The options that graph.json records, for emitting it again.

@@ -92,6 +92,37 @@ TEST_F(Command, CheckNeedsTheFormatterOnlyWhereItDecides) {
   output({"emit", "plain", "--check", "--no-format"});
 }
 
+TEST_F(Command, CheckComparesWithTheGraphThatIsGiven) {
+  ir::Graph graph = tests::polynomial_training();
+  ir::write_graph((work / "saved/graph.json").string(), graph);
+  output({"emit", "saved", "-o", "project", "-q", "--no-format", "--name", "fit"});
+  // With the options that the project was emitted with.
+  output({"emit", "saved", "-o", "project", "--check", "--no-format"});
+  graph.name = "Another";
+  graph.optimizers[0].groups[0].options["lr"] = 0.5;
+  graph.optimizers[0].groups[0].options["momentum"] = 0.5;
+  fs::create_directories(work / "other");
+  ir::write_graph((work / "other/graph.json").string(), graph);
+  ProcessResult r = run({"emit", "other", "-o", "project", "--check", "--no-format"});
+  EXPECT_EQ(r.exit_status, 1);
+  EXPECT_NE(r.output.find("model.cpp: differs\n"), std::string::npos) << r.output;
+  // A pass that would no longer run.
+  r = run({"emit", "saved", "-o", "project", "--check", "--no-format", "--disable", "fuse_elementwise"});
+  EXPECT_EQ(r.exit_status, 1);
+  EXPECT_NE(r.output.find("graph.json: differs\n"), std::string::npos) << r.output;
+  for (const char* file : {"weights.safetensors", "selftest.safetensors"}) {
+    fs::rename(work / "project" / file, work / "away");
+    r = run({"emit", "project", "--check", "--no-format"});
+    EXPECT_EQ(r.exit_status, 1);
+    EXPECT_NE(r.output.find(std::string(file) + ": is missing\n"), std::string::npos) << r.output;
+    fs::rename(work / "away", work / "project" / file);
+  }
+  fs::copy_file(work / "project/selftest.safetensors", work / "project/weights.safetensors", fs::copy_options::overwrite_existing);
+  r = run({"emit", "saved", "-o", "project", "--check", "--no-format"});
+  EXPECT_EQ(r.exit_status, 1);
+  EXPECT_NE(r.output.find("weights.safetensors: has no "), std::string::npos) << r.output;
+}
+
 /// The differences of two projects' folders, weights and recorded tensors included.
 std::vector<std::string> differences(const fs::path& a, const fs::path& b) {
   std::vector<std::string> found;
