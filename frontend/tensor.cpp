@@ -97,6 +97,12 @@ Tensor make_view(const Tensor& base, Sizes sizes, Sizes strides, std::int64_t of
   return Tensor(std::move(impl));
 }
 
+Tensor unshared(const Tensor& result, const Tensor& x, Location where) {
+  TensorImpl &to = *result.impl(), &from = *x.impl();
+  const bool shared = &bottom_of(to) == &bottom_of(from) || (to.storage != nullptr && to.storage == from.storage);
+  return shared ? result.clone(where) : result;
+}
+
 Tensor alias_of(const Tensor& t) {
   const TensorImpl& from = get(t);
   auto impl = std::make_shared<TensorImpl>();

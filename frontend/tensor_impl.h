@@ -30,6 +30,8 @@ struct Storage {
   std::atomic<bool> has_recorded_views{false};
 };
 
+struct RecordedView;
+
 struct TensorImpl {
   DType dtype = DType::f32;
   Shape shape;
@@ -52,7 +54,8 @@ struct TensorImpl {
   // ---- tracing ----
   std::uint64_t trace_id = 0;  ///< 0: not recorded
   ir::ValueId value = ir::kNone;
-  std::shared_ptr<int> alias_token;  ///< shared by a recorded tensor and its views
+  std::shared_ptr<RecordedView> view;  ///< of what it is a view, and how
+  std::uint64_t changes = 0;           ///< how often it was changed in place, itself or through a view, while it was recorded
 
   std::byte* data() const { return storage->data + offset * static_cast<std::int64_t>(ir::size_of(dtype)); }
   std::int64_t numel() const {
@@ -75,6 +78,9 @@ Tensor make_tensor(DType dtype, const Shape& shape);
 Tensor make_view(const Tensor& base, Sizes sizes, Sizes strides, std::int64_t offset);
 /// The same memory, no history.
 Tensor alias_of(const Tensor& t);
+/// What a function computed from x, or a copy where that shares x's memory, for functions that copy whatever their arguments: a later write into the
+/// result is none into x.
+Tensor unshared(const Tensor& result, const Tensor& x, Location where);
 /// Copies elements between any strides, converting dtypes. Sizes are equal. Does not record; bumps the version.
 void copy_elements(const TensorImpl& source, TensorImpl& target);
 /// Row-major copy, or the tensor itself when it is contiguous. Does not record.

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 
 #include "frontend/dispatch.h"
 #include "frontend/module_state.h"
+#include "graven/functional.h"
 
 namespace graven::detail {
 
@@ -113,6 +115,12 @@ bool Trace::owns(const Tensor& t) const {
   return impl->trace_id == id || (impl->trace_id == 0 && (variables.count(impl) || impl->is_parameter));
 }
 
+TensorImpl& bottom_of(TensorImpl& impl) {
+  TensorImpl* at = &impl;
+  while (at->view) at = at->view->base.get();
+  return *at;
+}
+
 Tensor Trace::wrap(ir::ValueId value) {
   auto impl = std::make_shared<TensorImpl>();
   const ir::TensorType& type = graph.type(value);
@@ -125,8 +133,17 @@ Tensor Trace::wrap(ir::ValueId value) {
 
 ir::ValueId Trace::value_of(const Tensor& t, Location where) {
   if (!t.defined()) return ir::kNone;
-  const TensorImpl* impl = t.impl().get();
-  if (impl->trace_id == id) return impl->value;
+  TensorImpl* impl = t.impl().get();
+  if (impl->trace_id == id) {
+    const std::uint64_t changes = bottom_of(*impl).changes;
+    if (impl->view && impl->view->seen != changes) {
+      const Tensor base(impl->view->base);
+      impl->value = graph.add_node(*impl->view->op, {value_of(base, where)}, impl->view->attributes, origins_at(where)).at(0);
+      impl->requires_grad = base.impl()->requires_grad && impl->view->op->gradient != nullptr;
+      impl->view->seen = changes;
+    }
+    return impl->value;
+  }
   if (impl->trace_id != 0) fail("build", "the tensor " + t.describe() + " was recorded by another graph's build()", where);
   require_current(*impl, where);
   if (const auto it = variables.find(impl); it != variables.end()) return it->second.current;
@@ -179,26 +196,83 @@ std::vector<Tensor> Trace::record(const ir::OpDef& op, const std::vector<Tensor>
     outputs.push_back(wrap(v));
     outputs.back().impl()->requires_grad = requires_grad && op.gradient != nullptr && ir::is_floating(outputs.back().dtype());
   }
-  // Views share an alias token with what they are taken from: in-place changes look at who is alive.
   if (op.alias || op.name == "permute" || op.name == "expand" || op.name == "slice") {
-    TensorImpl& base = *inputs.at(0).impl();
-    if (!base.alias_token) base.alias_token = std::make_shared<int>(0);
-    outputs[0].impl()->alias_token = base.alias_token;
+    const std::shared_ptr<TensorImpl>& base = inputs.at(0).impl();
+    outputs[0].impl()->view = std::make_shared<RecordedView>(RecordedView{base, &op, graph.nodes.back().attributes, bottom_of(*base).changes});
   }
   return outputs;
 }
 
+namespace {
+
+/// Whether nobody but the view holds what it is a view of.
+bool is_all_that_is_left(const TensorImpl& view) {
+  for (const RecordedView* v = view.view.get(); v != nullptr; v = v->base->view.get())
+    if (v->base.use_count() > 1) return false;
+  return true;
+}
+
+}  // namespace
+
+Tensor Trace::written_through(const TensorImpl& view, const Tensor& value, const char* function, Location where) {
+  const std::string_view op = view.view->op->name;
+  const ir::Attributes& attributes = view.view->attributes;
+  const Tensor base(view.view->base);
+  if (op == "detach")
+    fail(function, "what detach() gave is changed in place in a graph: whether gradients flow through the change cannot be said; use a new tensor",
+         where);
+  if (op == "reshape") return value.reshape(base.shape(), where);
+  if (op == "permute") {
+    const ir::Ints& dims = attributes.integers("dims");
+    Sizes back(dims.size());
+    for (std::size_t d = 0; d < dims.size(); ++d)
+      back[static_cast<std::size_t>(normalize_dim(dims[d], base.dim(), function, where))] = static_cast<std::int64_t>(d);
+    return value.permute(back, where);
+  }
+  if (op == "expand") {
+    if (value.shape().numel() != base.shape().numel())
+      fail(function, "a tensor that was expanded is changed in place: several of its elements are one element of " + base.describe(), where);
+    return value.reshape(base.shape(), where);
+  }
+  GRAVEN_CHECK(op == "slice", "no inverse of the view " + std::string(op));
+  const std::int64_t dim = normalize_dim(attributes.integer("dim"), base.dim(), function, where);
+  const Dim whole = base.shape()[static_cast<std::size_t>(dim)];
+  if (!whole.is_static())
+    fail(function, "a part of a symbolic dimension, of " + base.describe() + ", is changed in place in a graph; use a new tensor", where);
+  const std::int64_t size = whole.value(), step = attributes.integer("step"), taken = value.size(dim);
+  const auto bound = [&](std::int64_t at) { return std::clamp(at < 0 ? at + size : at, std::int64_t{0}, size); };
+  const std::int64_t start = bound(attributes.integer("start"));
+  if (taken == 0) return base;
+  if (step == 1) {
+    std::vector<Tensor> parts;
+    if (start > 0) parts.push_back(base.slice(dim, 0, start, 1, where));
+    parts.push_back(value);
+    if (start + taken < size) parts.push_back(base.slice(dim, start + taken, size, 1, where));
+    return parts.size() == 1 ? value : cat(parts, dim, where);
+  }
+  // Every step-th one: the old elements with the new ones behind them, in the order in which they belong.
+  std::vector<std::int64_t> order(static_cast<std::size_t>(size));
+  std::iota(order.begin(), order.end(), 0);
+  for (std::int64_t k = 0; k < taken; ++k) order[static_cast<std::size_t>(start + k * step)] = size + k;
+  return index_select(Operand(cat({base, value}, dim, where), where), dim, from_data(order, {size}));
+}
+
 void Trace::assign(Tensor& x, const Tensor& value, const char* function, Location where) {
   TensorImpl& target = *x.impl();
-  if (target.alias_token && target.alias_token.use_count() > 1)
-    fail(function,
-         "a tensor is changed in place while a view of it, or what it is a view of, is still in use: in a graph they would differ; use a new tensor",
-         where);
   const ir::ValueId recorded = value_of(value, where);
+  if (target.view && is_all_that_is_left(target)) target.view.reset();
+  if (target.view) {
+    Tensor base(target.view->base);
+    assign(base, written_through(target, value, function, where), function, where);
+    target.value = recorded;
+    target.requires_grad = value.impl()->requires_grad;
+    target.view->seen = bottom_of(target).changes;
+    return;
+  }
+  ++target.changes;
   if (target.trace_id == id) {
     target.value = recorded;
     target.requires_grad = value.impl()->requires_grad;
-    target.alias_token.reset();
     return;
   }
   const auto it = variables.find(&target);

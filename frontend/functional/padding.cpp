@@ -36,7 +36,7 @@ Tensor pad(const Operand& x, const Sizes& pads, std::string_view mode, double va
   if (mode != "reflect" && mode != "replicate" && mode != "circular")
     fail("pad", "the mode must be 'constant', 'reflect', 'replicate' or 'circular', got '" + std::string(mode) + "'", x.where());
   const Sizes all = ordered(x.tensor(), pads, x.where());
-  if (std::all_of(all.begin(), all.end(), [](std::int64_t p) { return p == 0; })) return x.tensor();
+  if (std::all_of(all.begin(), all.end(), [](std::int64_t p) { return p == 0; })) return x.tensor().clone(x.where());
   return apply("pad_border", {x.tensor()}, {{"pads", all}, {"mode", std::string(mode)}}, x.where());
 }
 

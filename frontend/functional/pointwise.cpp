@@ -68,7 +68,7 @@ Tensor isfinite(const Operand& x) { return classify("isfinite", x, true); }
 Tensor nan_to_num(const Operand& x, double nan, std::optional<double> posinf, std::optional<double> neginf) {
   const Location at = x.where();
   const DType dtype = x.tensor().dtype();
-  if (!ir::is_floating(dtype)) return x.tensor();
+  if (!ir::is_floating(dtype)) return x.tensor().clone(at);
   const double largest = dtype == DType::f64    ? std::numeric_limits<double>::max()
                          : dtype == DType::f32  ? std::numeric_limits<float>::max()
                          : dtype == DType::bf16 ? 0x1.fep127

@@ -12,6 +12,7 @@ namespace graven {
 using detail::apply;
 using detail::batched;
 using detail::fail;
+using detail::unshared;
 
 namespace {
 
@@ -85,16 +86,17 @@ Tensor adaptive_avg_pool2d(const Operand& x, Size2 output_size) {
 
 Tensor adaptive_avg_pool1d(const Operand& x, std::int64_t output_size) {
   const Location at = x.where();
-  return batched(x, 3, "adaptive_avg_pool1d",
-                 [&](const Tensor& signals) { return adaptive_mean_along(signals, 2, output_size, "adaptive_avg_pool1d", at); });
+  return batched(x, 3, "adaptive_avg_pool1d", [&](const Tensor& signals) {
+    return unshared(adaptive_mean_along(signals, 2, output_size, "adaptive_avg_pool1d", at), signals, at);
+  });
 }
 
 Tensor adaptive_avg_pool3d(const Operand& x, Size3 output_size) {
   const Location at = x.where();
-  return batched(x, 5, "adaptive_avg_pool3d", [&](Tensor t) {
-    t = adaptive_mean_along(t, 2, output_size.depth, "adaptive_avg_pool3d", at);
+  return batched(x, 5, "adaptive_avg_pool3d", [&](const Tensor& volumes) {
+    Tensor t = adaptive_mean_along(volumes, 2, output_size.depth, "adaptive_avg_pool3d", at);
     t = adaptive_mean_along(t, 3, output_size.height, "adaptive_avg_pool3d", at);
-    return adaptive_mean_along(t, 4, output_size.width, "adaptive_avg_pool3d", at);
+    return unshared(adaptive_mean_along(t, 4, output_size.width, "adaptive_avg_pool3d", at), volumes, at);
   });
 }
 

@@ -14,6 +14,7 @@ namespace graven {
 using detail::apply;
 using detail::fail;
 using detail::normalize_dim;
+using detail::unshared;
 
 Tensor squeeze(const Operand& x) { return x.tensor().squeeze(x.where()); }
 Tensor squeeze(const Operand& x, std::int64_t dim) { return x.tensor().squeeze(dim, x.where()); }
@@ -126,7 +127,7 @@ Tensor roll(const Operand& x, const Sizes& shifts, const Sizes& dims) {
   const Location at = x.where();
   if (dims.empty()) {
     if (shifts.size() != 1) fail("roll", "without dims there is one shift, got " + std::to_string(shifts.size()), at);
-    if (t.dim() == 0) return t;
+    if (t.dim() == 0) return t.clone(at);
     return roll(Operand(t.reshape({-1}, at), at), shifts, {0}).reshape(t.shape(), at);
   }
   if (shifts.size() != dims.size()) fail("roll", fmt::format("{} shifts are given for {} dims", shifts.size(), dims.size()), at);
@@ -137,7 +138,7 @@ Tensor roll(const Operand& x, const Sizes& shifts, const Sizes& dims) {
     const std::int64_t shift = (shifts[i] % size + size) % size;
     if (shift != 0) t = cat({t.slice(axis, size - shift, size, 1, at), t.slice(axis, 0, size - shift, 1, at)}, axis, at);
   }
-  return t;
+  return unshared(t, x.tensor(), at);
 }
 
 Tensor repeat(const Operand& x, const Sizes& counts) {
@@ -160,7 +161,7 @@ Tensor repeat(const Operand& x, const Sizes& counts) {
     apart.push_back(size);
     wide.push_back(size);
   }
-  return t.reshape(Shape(apart), at).expand(Shape(wide), at).reshape(Shape(shape), at);
+  return unshared(t.reshape(Shape(apart), at).expand(Shape(wide), at).reshape(Shape(shape), at), t, at);
 }
 
 Tensor tile(const Operand& x, const Sizes& counts) {
@@ -177,7 +178,7 @@ Tensor repeat_interleave(const Operand& x, std::int64_t repeats, std::optional<s
   std::vector<Dim> wide = t.shape().dims(), shape = wide;
   wide.insert(wide.begin() + static_cast<std::ptrdiff_t>(axis) + 1, Dim(repeats));
   shape[axis] = shape[axis] * Dim(repeats);
-  return t.unsqueeze(static_cast<std::int64_t>(axis) + 1, at).expand(Shape(wide), at).reshape(Shape(shape), at);
+  return unshared(t.unsqueeze(static_cast<std::int64_t>(axis) + 1, at).expand(Shape(wide), at).reshape(Shape(shape), at), x.tensor(), at);
 }
 
 namespace {
@@ -263,7 +264,7 @@ Tensor regrouped(const Tensor& x, const std::array<Dim, 5>& apart, const std::ar
   for (const std::int64_t d : order) dims.push_back(x.dim() - 3 + d);
   wide.insert(wide.end(), apart.begin(), apart.end());
   shape.insert(shape.end(), joined.begin(), joined.end());
-  return x.reshape(Shape(std::move(wide)), at).permute(dims, at).reshape(Shape(std::move(shape)), at);
+  return unshared(x.reshape(Shape(std::move(wide)), at).permute(dims, at).reshape(Shape(std::move(shape)), at), x, at);
 }
 
 }  // namespace
@@ -296,7 +297,7 @@ Tensor channel_shuffle(const Operand& x, std::int64_t groups) {
   if (groups < 1) fail("channel_shuffle", "groups must be positive, got " + std::to_string(groups), at);
   if (t.dim() < 3 || t.size(1) % groups != 0)
     fail("channel_shuffle", fmt::format("expects [batch, channels, ...] with channels a multiple of {}, got {}", groups, t.describe()), at);
-  return unflatten(x, 1, {groups, t.size(1) / groups}).transpose(1, 2, at).reshape(t.shape(), at);
+  return unshared(unflatten(x, 1, {groups, t.size(1) / groups}).transpose(1, 2, at).reshape(t.shape(), at), t, at);
 }
 
 Tensor diff(const Operand& x, std::int64_t n, std::int64_t dim) {
@@ -309,7 +310,7 @@ Tensor diff(const Operand& x, std::int64_t n, std::int64_t dim) {
     const Tensor before = t.slice(axis, 0, t.size(axis) - 1, 1, at), behind = t.slice(axis, 1, t.size(axis), 1, at);
     t = t.dtype() == DType::boolean ? logical_xor(Operand(behind, at), Operand(before, at)) : sub(Operand(behind, at), Operand(before, at));
   }
-  return t;
+  return unshared(t, x.tensor(), at);
 }
 
 }  // namespace graven

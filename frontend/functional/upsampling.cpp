@@ -74,7 +74,7 @@ Tensor interpolate(const Operand& x, const InterpolateOptions& options) {
                       {{"dim", dim}, {"size", sizes[i]}, {"mode", std::string(mode->one_dimension)}, {"align_corners", align}, {"scale", steps[i]}},
                       where);
   }
-  return t;
+  return detail::unshared(t, x.tensor(), where);
 }
 
 // ---- at any places --------------------------------------------------------------------------------------------------------------------

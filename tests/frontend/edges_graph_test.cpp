@@ -110,6 +110,73 @@ TEST(EdgesGraph, WhatIsNoProbabilityIsAnError) {
   EXPECT_NEAR(graph(good, good).item<double>(), 0.693147 / 3, 1e-6) << "the graph goes on";
 }
 
+/// Writes through views of every kind, of views of views, of a base whose views are read afterwards, and of a buffer.
+struct Writes : nn::Module<Writes> {
+  Tensor seen = buffer("seen", zeros({2, 3}));
+  Tensor forward(Tensor x) {
+    Tensor y = x * 2;  // [4, 6]
+    Tensor flat = y.flatten(), turned = y.transpose(0, 1), pairs = y.reshape({4, 3, 2});
+    y.select(0, 1).add_(10);
+    y.slice(1, 1, 6, 2).mul_(3);
+    y.slice(0, -3, -1).sub_(0.25);
+    turned.narrow(0, 2, 2).relu_();
+    y.split(2, 0)[1].fill_(0.5);
+    pairs.select(2, 0).select(1, 2).mul_(-1);
+    y.unsqueeze(0).squeeze(0).add_(1);
+    y.narrow(1, 0, 0).fill_(7);
+    flat.slice(0, 3, 24, 5).copy_(arange(5).to(f32));
+    seen.select(0, 1).add_(x.slice(1, 0, 3).mean(0));
+    Tensor alone = (x + 1).reshape({-1});
+    alone.mul_(2);
+    return flat.reshape({4, 6}) + turned.transpose(0, 1) * 100 + pairs.reshape({4, 6}) * 10000 + seen.sum() + alone.sum();
+  }
+};
+struct InferWrites : nn::Graph<InferWrites> {
+  Writes model = child("model", Writes());
+  Tensor build(Tensor x) { return model(x); }
+};
+/// Gradients flow through what was written and around it; `written` says the same without a write.
+struct LearnWrites : nn::Graph<LearnWrites> {
+  struct Net : nn::Module<Net> {
+    Tensor w = parameter("w", tensor({{1.0, -2.0, 3.0}, {0.5, 4.0, -1.0}}));
+    Tensor forward(Tensor x) { return w * x; }
+  };
+  Net net = child("net", Net());
+  bool by_writing;
+  explicit LearnWrites(bool writes) : by_writing(writes) { add_optimizer(optim::SGD(net.parameters(), {.lr = 1})); }
+  Tensor build(Tensor x) {
+    Tensor y = net(x);
+    if (by_writing) {
+      Tensor row = y.select(0, 1);
+      row.mul_(row);
+      Tensor columns = y.slice(1, 0, 3, 2);
+      columns.copy_(sigmoid(columns));
+    } else {
+      y = stack({y.select(0, 0), y.select(0, 1) * y.select(0, 1)});
+      y = stack({sigmoid(y.select(1, 0)), y.select(1, 1), sigmoid(y.select(1, 2))}, 1);
+    }
+    Tensor loss = (y * y).sum();
+    loss.backward();
+    return loss;
+  }
+};
+
+TEST(EdgesGraph, WritesIntoViewsAreThoseOfEagerMode) {
+  manual_seed(5);
+  Writes eager;
+  InferWrites graph;
+  for (int call = 0; call < 2; ++call) {
+    const Tensor x = randn({4, 6}), before = x.clone();
+    const Tensor expected = eager(x);
+    EXPECT_TRUE(allclose(graph(x), expected, 1e-6, 1e-5)) << graph(x) << expected;
+    EXPECT_TRUE(equal(x, before));
+  }
+  LearnWrites written(true), plain(false);
+  const Tensor x = tensor({{0.5, 1.5, -0.25}, {2.0, -1.0, 0.75}});
+  EXPECT_NEAR(written(x).item<double>(), plain(x).item<double>(), 1e-5);
+  EXPECT_TRUE(allclose(written.net.w, plain.net.w, 1e-6, 1e-6));
+}
+
 struct Unasked : nn::Graph<Unasked> {
   Tensor build(Tensor x) { return where(x, 1, 2); }
 };

@@ -3,9 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <graven/graven.h>
 #include <cmath>
 #include <cstring>
-#include <graven/graven.h>
 
 #include "frontend/tensor_impl.h"
 #include "ir/passes/pass.h"

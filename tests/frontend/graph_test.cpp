@@ -253,15 +253,46 @@ TEST(Trace, InPlaceChangesBecomeValues) {
             "relu f32[3] = relu(add) \n"
             "full_3 f32[] = full() \nmul_2 f32[3] = mul(input_0, full_3) \n"
             "add_2 f32[3] = add(relu, mul_2) \n");
+}
+
+TEST(Trace, WritesIntoViewsAreSeenThroughWhatTheyAreViewsOf) {
   struct OnView : nn::Graph<OnView> {
     Tensor build(Tensor x) {
       Tensor y = x * 2;
-      Tensor v = y.flatten();
-      v.add_(1);
+      y.select(0, 0).add_(1);
       return y;
     }
   } on_view;
-  EXPECT_NE(error_of([&] { on_view.compile(spec({2, 2})); }).find("add_: a tensor is changed in place while a view of it"), std::string::npos);
+  EXPECT_EQ(text_of(on_view.trace(spec({2, 2}))),
+            "full f32[] = full() \nmul f32[2,2] = mul(input_0, full) \n"
+            "slice f32[1,2] = slice(mul) \nreshape f32[2] = reshape(slice) \n"
+            "full_2 f32[] = full() \nadd f32[2] = add(reshape, full_2) \n"
+            "reshape_2 f32[1,2] = reshape(add) \n"
+            "slice_2 f32[1,2] = slice(mul) \ncat f32[2,2] = cat(reshape_2, slice_2) \n");
+  struct Detached : nn::Graph<Detached> {
+    Tensor build(Tensor x) {
+      Tensor y = x * 2, z = y.detach();
+      z.add_(1);
+      return y;
+    }
+  } detached;
+  EXPECT_NE(error_of([&] { detached.compile(spec({2, 2})); }).find("add_: what detach() gave is changed in place in a graph"), std::string::npos);
+  struct Expanded : nn::Graph<Expanded> {
+    Tensor build(Tensor x) {
+      Tensor y = x * 2, z = y.expand({3, 2});
+      z.add_(1);
+      return y;
+    }
+  } expanded;
+  EXPECT_NE(error_of([&] { expanded.compile(spec({1, 2})); }).find("add_: a tensor that was expanded is changed in place"), std::string::npos);
+  struct OfSymbol : nn::Graph<OfSymbol> {
+    Tensor build(Tensor x) {
+      Tensor y = x * 2;
+      y.narrow(0, 0, 1).add_(1);
+      return y;
+    }
+  } of_symbol;
+  EXPECT_FALSE(error_of([&] { of_symbol.compile(spec({Dim("batch", 4), 2})); }).empty());
 }
 
 TEST(Trace, BuffersAreAssigned) {

@@ -29,9 +29,7 @@ const std::map<std::string, Make>& pytorch_schedules() {
       {"warm restarts from one step", [](O o) { return CosineAnnealingWarmRestarts(o, {.T_0 = 1, .T_mult = 3}); }},
       {"one cycle", [](O o) { return OneCycleLR(o, {.max_lr = 1, .total_steps = 50}); }},
       {"one cycle by group",
-       [](O o) {
-         return OneCycleLR(o, {.max_lr = {1.0, 0.3}, .total_steps = 60, .pct_start = 0.25, .div_factor = 10, .final_div_factor = 100});
-       }},
+       [](O o) { return OneCycleLR(o, {.max_lr = {1.0, 0.3}, .total_steps = 60, .pct_start = 0.25, .div_factor = 10, .final_div_factor = 100}); }},
       {"one cycle, linear",
        [](O o) { return OneCycleLR(o, {.max_lr = 0.5, .total_steps = 50, .pct_start = 0.33, .anneal_strategy = AnnealStrategy::linear}); }},
       {"one cycle, three phases", [](O o) { return OneCycleLR(o, {.max_lr = 1, .total_steps = 50, .three_phase = true}); }},
@@ -42,18 +40,13 @@ const std::map<std::string, Make>& pytorch_schedules() {
       {"one cycle, only down", [](O o) { return OneCycleLR(o, {.max_lr = 1, .total_steps = 50, .pct_start = 0}); }},
       {"one cycle, only up", [](O o) { return OneCycleLR(o, {.max_lr = 1, .total_steps = 50, .pct_start = 1}); }},
       {"cyclic", [](O o) { return CyclicLR(o, {.base_lr = 0.01, .max_lr = 0.1, .step_size_up = 8}); }},
-      {"cyclic by group",
-       [](O o) {
-         return CyclicLR(o, {.base_lr = {0.01, 0.03}, .max_lr = {0.1, 0.3}, .step_size_up = 4, .step_size_down = 9});
-       }},
+      {"cyclic by group", [](O o) { return CyclicLR(o, {.base_lr = {0.01, 0.03}, .max_lr = {0.1, 0.3}, .step_size_up = 4, .step_size_down = 9}); }},
       {"cyclic, halved",
        [](O o) { return CyclicLR(o, {.base_lr = 0.02, .max_lr = 0.5, .step_size_up = 6, .step_size_down = 3, .mode = CyclicMode::triangular2}); }},
       {"cyclic, exponential",
        [](O o) { return CyclicLR(o, {.base_lr = 0.02, .max_lr = 0.5, .step_size_up = 5, .mode = CyclicMode::exp_range, .gamma = 0.95}); }},
       {"constant, exponential",
-       [](O o) {
-         return SequentialLR(o, {ConstantLR(o, {.factor = 0.1, .total_iters = 20}), ExponentialLR(o, {.gamma = 0.9})}, {20});
-       }},
+       [](O o) { return SequentialLR(o, {ConstantLR(o, {.factor = 0.1, .total_iters = 20}), ExponentialLR(o, {.gamma = 0.9})}, {20}); }},
       {"linear, cosine, step",
        [](O o) {
          return SequentialLR(o,
@@ -241,57 +234,32 @@ TEST(Schedules, SayWhatIsWrong) {
       {[&] { PolynomialLR(sgd, {.end_learning_rate = -inf}); }, "PolynomialLR: end_learning_rate must be a finite number, got -inf"},
       {[&] { OneCycleLR(sgd, {.max_lr = 1}); }, "OneCycleLR: total_steps must be positive, got 0"},
       {[&] { OneCycleLR(sgd, {.total_steps = 5}); }, "OneCycleLR: max_lr must be one number, or one for each of the 2 parameter groups, got 0"},
-      {[&] {
-         OneCycleLR(sgd, {.max_lr = {1, 2, 3}, .total_steps = 5});
-       },
+      {[&] { OneCycleLR(sgd, {.max_lr = {1, 2, 3}, .total_steps = 5}); },
        "OneCycleLR: max_lr must be one number, or one for each of the 2 parameter groups, got 3"},
-      {[&] {
-         OneCycleLR(sgd, {.max_lr = {1, -2}, .total_steps = 5});
-       },
-       "OneCycleLR: max_lr must be finite and not negative, got -2"},
+      {[&] { OneCycleLR(sgd, {.max_lr = {1, -2}, .total_steps = 5}); }, "OneCycleLR: max_lr must be finite and not negative, got -2"},
       {[&] { OneCycleLR(sgd, {.max_lr = inf, .total_steps = 5}); }, "OneCycleLR: max_lr must be finite and not negative, got inf"},
       {[&] { OneCycleLR(sgd, {.max_lr = 1, .total_steps = 5, .pct_start = 1.5}); }, "OneCycleLR: pct_start must lie in [0, 1], got 1.500000"},
       {[&] { OneCycleLR(sgd, {.max_lr = 1, .total_steps = 5, .div_factor = 0}); }, "OneCycleLR: div_factor must be a finite number above 0, got 0"},
       {[&] { OneCycleLR(sgd, {.max_lr = 1, .total_steps = 5, .final_div_factor = -2}); },
        "OneCycleLR: final_div_factor must be a finite number above 0, got -2"},
       {[&] { CyclicLR(sgd, {.base_lr = 0, .max_lr = 1}); }, "CyclicLR: base_lr must be above 0, since the whole curve is a multiple of it"},
-      {[&] {
-         CyclicLR(sgd, {.base_lr = {1, 2, 3}, .max_lr = 1});
-       },
+      {[&] { CyclicLR(sgd, {.base_lr = {1, 2, 3}, .max_lr = 1}); },
        "CyclicLR: base_lr must be one number, or one for each of the 2 parameter groups, got 3"},
       {[&] { CyclicLR(sgd, {.base_lr = 1}); }, "CyclicLR: max_lr must be one number, or one for each of the 2 parameter groups, got 0"},
-      {[&] {
-         CyclicLR(sgd, {.base_lr = {0.1, 0.2}, .max_lr = 1});
-       },
+      {[&] { CyclicLR(sgd, {.base_lr = {0.1, 0.2}, .max_lr = 1}); },
        "CyclicLR: max_lr / base_lr must be the same for each parameter group, got 1 / 0.1 and 1 / 0.2"},
-      {[&] {
-         CyclicLR(sgd, {.base_lr = {0.1, 0}, .max_lr = {1, 0}});
-       },
+      {[&] { CyclicLR(sgd, {.base_lr = {0.1, 0}, .max_lr = {1, 0}}); },
        "CyclicLR: max_lr / base_lr must be the same for each parameter group, got 1 / 0.1 and 0 / 0"},
       {[&] { CyclicLR(sgd, {.base_lr = 1, .max_lr = 2, .step_size_up = 0}); }, "CyclicLR: step_size_up must be positive, got 0"},
       {[&] { CyclicLR(sgd, {.base_lr = 1, .max_lr = 2, .step_size_down = 0}); }, "CyclicLR: step_size_down must be positive, got 0"},
       {[&] { CyclicLR(sgd, {.base_lr = 1, .max_lr = 2, .gamma = inf}); }, "CyclicLR: gamma must be a finite number, got inf"},
       {[&] { SequentialLR(sgd, {}, {}); }, "SequentialLR: there are no schedulers"},
-      {[&] {
-         SequentialLR(sgd, {step, others}, {5});
-       },
-       "SequentialLR: scheduler 1 belongs to another optimizer"},
-      {[&] {
-         SequentialLR(sgd, {step, step}, {5, 6});
-       },
-       "SequentialLR: expected one milestone fewer than schedulers, got 2 and 2"},
-      {[&] {
-         SequentialLR(sgd, {step, step}, {0});
-       },
-       "SequentialLR: milestones must increase from above 0, got 0"},
-      {[&] {
-         SequentialLR(sgd, {step, step, step}, {5, 5});
-       },
-       "SequentialLR: milestones must increase from above 0, got 5, 5"},
+      {[&] { SequentialLR(sgd, {step, others}, {5}); }, "SequentialLR: scheduler 1 belongs to another optimizer"},
+      {[&] { SequentialLR(sgd, {step, step}, {5, 6}); }, "SequentialLR: expected one milestone fewer than schedulers, got 2 and 2"},
+      {[&] { SequentialLR(sgd, {step, step}, {0}); }, "SequentialLR: milestones must increase from above 0, got 0"},
+      {[&] { SequentialLR(sgd, {step, step, step}, {5, 5}); }, "SequentialLR: milestones must increase from above 0, got 5, 5"},
       {[&] { nested(9); }, "SequentialLR: schedules stand within schedules at most 8 deep, got 9"},
-      {[&] {
-         SequentialLR(sgd, {step, OneCycleLR(sgd, {.max_lr = 1, .total_steps = 5})}, {5});
-       },
+      {[&] { SequentialLR(sgd, {step, OneCycleLR(sgd, {.max_lr = 1, .total_steps = 5})}, {5}); },
        "SequentialLR: scheduler 0 starts from the learning rate 0.1, but scheduler 1 sets it to 0.04\n"
        "  make OneCycleLR or CyclicLR before the others: all start from the rate that it sets"},
       {[&] {

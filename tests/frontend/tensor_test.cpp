@@ -109,6 +109,43 @@ TEST(Views, RefuseWhatPyTorchRefuses) {
 
 // ---- factories --------------------------------------------------------------------------------------------------------------------------
 
+/// Whatever their arguments, also those that leave everything where it is.
+TEST(Views, AreNotWhatFunctionsThatCopyGive) {
+  const std::vector<std::pair<const char*, std::function<Tensor(Tensor)>>> functions = {
+      {"repeat", [](Tensor x) { return repeat(x, {1, 1, 1}); }},
+      {"tile", [](Tensor x) { return tile(x, {1}); }},
+      {"repeat_interleave", [](Tensor x) { return repeat_interleave(x, 1, 0); }},
+      {"roll", [](Tensor x) { return roll(x, {0}, {0}); }},
+      {"roll of all", [](Tensor x) { return roll(x, {0}); }},
+      {"roll of a scalar", [](Tensor x) { return roll(x.select(0, 0).select(0, 0).select(0, 0), {3}); }},
+      {"flip", [](Tensor x) { return flip(x, {}); }},
+      {"pad", [](Tensor x) { return pad(x, {0, 0}); }},
+      {"pad by reflection", [](Tensor x) { return pad(x, {0, 0}, "reflect"); }},
+      {"interpolate", [](Tensor x) { return interpolate(x, {.size = {3}}); }},
+      {"interpolate, linear", [](Tensor x) { return interpolate(x, {.size = {3}, .mode = "linear"}); }},
+      {"adaptive_avg_pool1d", [](Tensor x) { return adaptive_avg_pool1d(x, 3); }},
+      {"adaptive_avg_pool3d", [](Tensor x) { return adaptive_avg_pool3d(x.reshape({1, 4, 1, 2, 3}), {1, 2, 3}); }},
+      {"pixel_shuffle", [](Tensor x) { return pixel_shuffle(x, 1); }},
+      {"pixel_shuffle of one pixel", [](Tensor x) { return pixel_shuffle(x.flatten().slice(0, 0, 4).reshape({4, 1, 1}), 2); }},
+      {"pixel_unshuffle", [](Tensor x) { return pixel_unshuffle(x, 1); }},
+      {"channel_shuffle", [](Tensor x) { return channel_shuffle(x, 1); }},
+      {"diff", [](Tensor x) { return diff(x, 0); }},
+      {"nan_to_num", [](Tensor x) { return nan_to_num(x); }},
+      {"nan_to_num of integers", [](Tensor x) { return nan_to_num(x.to(i32)); }},
+      {"cat", [](Tensor x) { return cat({x}); }},
+      {"stack", [](Tensor x) { return stack({x}); }},
+      {"clone", [](Tensor x) { return x.clone(); }},
+  };
+  for (const auto& [name, f] : functions) {
+    const Tensor x = arange(24).to(f32).reshape({4, 2, 3}), before = x.clone();
+    f(x).fill_(-1);
+    EXPECT_TRUE(equal(x, before)) << name;
+    const Tensor whole = x.to(i32), first = whole.clone();
+    if (std::string(name) == "nan_to_num of integers") nan_to_num(whole).fill_(-1);
+    EXPECT_TRUE(equal(whole, first)) << name;
+  }
+}
+
 TEST(Factories, GiveTheElementsOfPyTorch) {
   EXPECT_EQ(arange(5).dtype(), i64);
   EXPECT_EQ(arange(0., 1., 0.25).to_vector<double>(), (std::vector<double>{0, 0.25, 0.5, 0.75}));

@@ -266,8 +266,8 @@ class Tensor {
   Tensor index(const std::vector<TensorIndex>& indices, Location where = Location::current()) const;
 
   // ---- in place ----
-  // The result is written into this tensor's memory, so every view of it changes too. While tracing the change is recorded as a new value of
-  // this tensor; where a view of it is still in use that would not be the same, and is an error.
+  // The result is written into this tensor's memory, so every view of it changes too, and what it is a view of. While tracing the change is recorded
+  // as a new value of these tensors.
   Tensor& add_(const Operand& other);
   Tensor& sub_(const Operand& other);
   Tensor& mul_(const Operand& other);
