@@ -129,6 +129,17 @@ OperatorLines operator_lines(const ir::Graph& graph, bool with_origins) {
   return lines;
 }
 
+/// Whether the value is a parameter, or a parameter's memory under another shape.
+bool is_parameters_memory(const ir::Graph& graph, ir::ValueId value) {
+  for (std::size_t n = graph.nodes.size(); n-- > 0 && graph.value(value).kind == ir::ValueKind::node;) {
+    const ir::Node& node = graph.nodes[n];
+    if (std::find(node.outputs.begin(), node.outputs.end(), value) == node.outputs.end()) continue;
+    if (!node.op->alias) return false;
+    value = node.inputs.at(0);
+  }
+  return graph.value(value).kind == ir::ValueKind::parameter;
+}
+
 }  // namespace
 
 struct GraphBase::State {
@@ -400,7 +411,11 @@ void GraphBase::add_output(Recording& recording, const Tensor& value, const std:
   if (!value.defined()) throw UserError("build() of " + state_->name + " returns an undefined tensor at '" + path + "'");
   Trace& trace = *recording.trace;
   tree.index = static_cast<std::int32_t>(trace.graph.outputs.size());
-  trace.graph.outputs.push_back(trace.value_of(value, {}));
+  ir::ValueId recorded = trace.value_of(value, {});
+  // A parameter is returned as build() sees it: before the update, which writes into its memory.
+  if (!state_->optimizers.empty() && is_parameters_memory(trace.graph, recorded))
+    recorded = trace.value_of(trace.record(ir::get_op("cast"), {value}, {{"dtype", value.dtype()}}, {}).at(0), {});
+  trace.graph.outputs.push_back(recorded);
 }
 
 void GraphBase::end_recording(Recording& recording, ir::Tree inputs, ir::Tree outputs, std::any result) {

@@ -38,6 +38,31 @@ struct Infer : nn::Graph<Infer> {
   Tensor build(Tensor x) { return model(x).softmax(1); }
 };
 
+/// What build() returns of a parameter is what it saw, whatever the update does to its memory.
+struct ShowsItsWeights : nn::Graph<ShowsItsWeights> {
+  struct Net : nn::Module<Net> {
+    Tensor w = parameter("w", tensor({1.0, 2.0, 3.0, 4.0}));
+    Tensor forward(Tensor x) { return w * x; }
+  };
+  Net net = child("net", Net());
+  ShowsItsWeights() { add_optimizer(optim::SGD(net.parameters(), {.lr = 1})); }
+  std::vector<Tensor> build(Tensor x) {
+    Tensor loss = net(x).sum();
+    loss.backward();
+    return {net.w,          net.w.reshape({2, 2}).reshape({4}),
+            net.w.detach(), net.w.clone(),
+            net.w + 0,      net.w.reshape({2, 2}).transpose(0, 1).transpose(0, 1).flatten(),
+            net.w * 1,      net.w.unsqueeze(0).squeeze(0)};
+  }
+};
+
+TEST(CompiledGraphs, ReturnParametersAsTheySawThem) {
+  ShowsItsWeights graph;
+  for (float first : {1.0f, 0.0f})
+    for (const Tensor& shown : graph(ones({4}))) EXPECT_EQ(shown.to_vector<float>(), (std::vector<float>{first, first + 1, first + 2, first + 3}));
+  EXPECT_EQ(graph.net.w.to_vector<float>(), (std::vector<float>{-1, 0, 1, 2}));
+}
+
 TEST(CompiledGraphs, UpdateInBackwardGivesTheSameBits) {
   const auto train = [](bool in_backward) {
     manual_seed(12);
