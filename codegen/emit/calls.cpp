@@ -45,8 +45,14 @@ class Writer {
       : graph_(graph), plan_(plan), values_(values), style_(style), out_(out), beside_training_(training != nullptr) {
     if (training != nullptr) shared_.insert(training->configs.begin(), training->configs.end());
     std::vector<std::string> owners;
+    std::unordered_set<std::string> variadic_owners;
     for (const Step& step : plan.steps)
-      if (!step.call.name.empty()) owners.push_back(owner(step));
+      if (!step.call.name.empty()) {
+        owners.push_back(owner(step));
+        if (is_variadic(*node(step).op) && !variadic_owners.insert(owner(step)).second) shared_owners_.insert(owner(step));
+      }
+    for (const Step& step : plan.steps)
+      if (!step.call.name.empty() && is_variadic(*node(step).op)) owners.push_back(sizes_owner(step));
     config_names_ = Names(owners, values.root());
   }
 
@@ -68,6 +74,12 @@ class Writer {
       if (v != ir::kNone && graph_.value(v).kind == ir::ValueKind::hyper && graph_.value(v).name.compare(0, 3, "lr.") == 0)
         return "optimizer." + graph_.value(v).name.substr(3);
     return std::string(n.op->name) + "." + graph_.value(n.inputs.at(0)).name;
+  }
+
+  /// What the sizes of a step's variadic input are named after: several updates of one optimizer have a config in common, but not these.
+  std::string sizes_owner(const Step& step) const {
+    const bool shared = shared_owners_.count(owner(step)) != 0;
+    return (shared ? graph_.value(node(step).inputs.at(0)).name + ".update" : owner(step)) + ".sizes";
   }
 
   std::string field(const ConfigField& value, bool& symbolic) const {
@@ -97,20 +109,23 @@ class Writer {
     bool symbolic = false;
     for (const auto& [key, value] : step.call.config) fields.push_back("." + key + " = " + field(value, symbolic));
     out_.config_headers.insert("kernels/config/" + file + ".h");
-    auto add = [&](std::string text) {
-      if (shared_.count(text)) return "config::" + name;
-      // The updates of one optimizer's parameters share its config.
-      if (written_.insert(text).second) out_.configs.push_back(std::move(text));
-      return (beside_training_ ? "config::evaluation::" : "config::") + name;
-    };
-    if (!symbolic) return add(declaration("inline constexpr " + type + " " + name + "{", fields, "};"));
+    if (!symbolic) return add_config(name, declaration("inline constexpr " + type + " " + name + "{", fields, "};"));
     std::vector<std::string> parameters, arguments;
     for (const Symbol& s : values_.symbols()) {
       if (!mentions(step.call, s.name)) continue;
       parameters.push_back("std::int64_t " + s.identifier);
       arguments.push_back("size." + s.identifier);
     }
-    return add(declaration("constexpr " + type + " " + name + "(" + join(parameters) + ") { return {", fields, "}; }")) + "(" + join(arguments) + ")";
+    return add_config(name, declaration("constexpr " + type + " " + name + "(" + join(parameters) + ") { return {", fields, "}; }")) + "(" +
+           join(arguments) + ")";
+  }
+
+  /// Adds a line to configs.h and returns how calls say its name.
+  std::string add_config(const std::string& name, std::string text) {
+    if (shared_.count(text)) return "config::" + name;
+    // The updates of one optimizer's parameters share its config.
+    if (written_.insert(text).second) out_.configs.push_back(std::move(text));
+    return (beside_training_ ? "config::evaluation::" : "config::") + name;
   }
 
   /// On one line, or as few as the fields fill: clang-format would give each field a line.
@@ -152,16 +167,39 @@ class Writer {
     return fmt::format("  {}{}* const {}[] = {{{}}};\n", mutated ? "" : "const ", element_type(dtype), name, join(items));
   }
 
-  std::string variadic(const Step& step, std::vector<std::string>& arguments) const {
+  static bool is_variadic(const ir::OpDef& op) {
+    return std::any_of(op.inputs.begin(), op.inputs.end(), [](const ir::InputSpec& s) { return s.variadic; });
+  }
+
+  /// Elements of each tensor of a variadic input; of cat, along its dimension. They are shapes and stand where those are, but for symbolic ones.
+  std::string sizes(const Step& step, const ir::InputRange& range, std::string& lines) {
     const ir::Node& n = node(step);
-    std::string lines;
+    std::vector<std::string> items;
+    bool symbolic = false;
+    const ir::Attribute* dim = n.op->has_effect() ? nullptr : n.attributes.find("dim");
+    for (std::size_t i = range.begin; i < range.begin + range.count; ++i) {
+      const ir::Shape& shape = graph_.type(n.inputs[i]).shape;
+      const Dim size = dim ? shape[static_cast<std::size_t>(std::get<std::int64_t>(*dim))] : shape.numel();
+      symbolic |= !size.is_static();
+      items.push_back(values_.dimension(size, "size."));
+    }
+    if (!symbolic) {
+      const std::string& name = config_names_[sizes_owner(step)];
+      return add_config(name, declaration("inline constexpr std::int64_t " + name + "[] = {", items, "};"));
+    }
+    lines += fmt::format("  const std::int64_t sizes[] = {{{}}};\n", join(items));
+    return "sizes";
+  }
+
+  std::string variadic(const Step& step, std::vector<std::string>& arguments) {
+    const ir::Node& n = node(step);
+    std::string lines, sizes_of_first;
     bool counted = false, sized = false;
-    std::vector<std::string> arrays;
     for (std::size_t s = 0; s < n.op->inputs.size(); ++s) {
       const ir::InputSpec& spec = n.op->inputs[s];
       const ir::InputRange range = input_range(*n.op, n.inputs.size(), s);
       if (!spec.variadic) {
-        if (!sized) arguments.push_back("sizes"), sized = true;
+        if (!sized) arguments.push_back(sizes_of_first), sized = true;
         const ir::ValueId v = n.inputs[range.begin];
         const bool number = v != ir::kNone && graph_.value(v).kind == ir::ValueKind::hyper;
         arguments.push_back(number ? values_.hyper(v) : values_.expression(v));
@@ -180,22 +218,10 @@ class Writer {
       const std::string name(spec.name);
       lines += pointers(n, range, name, spec.mutated);
       arguments.push_back(name);
-      if (arrays.empty()) {
-        // cat: elements along the dimension; optimizers: elements in all.
-        std::vector<std::string> sizes;
-        bool symbolic = false;
-        const ir::Attribute* dim = n.op->has_effect() ? nullptr : n.attributes.find("dim");
-        for (std::size_t i = range.begin; i < range.begin + range.count; ++i) {
-          const ir::Shape& shape = graph_.type(n.inputs[i]).shape;
-          const Dim size = dim ? shape[static_cast<std::size_t>(std::get<std::int64_t>(*dim))] : shape.numel();
-          symbolic |= !size.is_static();
-          sizes.push_back(values_.dimension(size, "size."));
-        }
-        arrays.push_back(fmt::format("  {} std::int64_t sizes[] = {{{}}};\n", symbolic ? "const" : "static constexpr", join(sizes)));
-      }
+      if (sizes_of_first.empty()) sizes_of_first = sizes(step, range, lines);
     }
-    if (!sized) arguments.push_back("sizes");
-    return lines + join(arrays, "");
+    if (!sized) arguments.push_back(sizes_of_first);
+    return lines;
   }
 
   void write(const Step& step) {
@@ -221,17 +247,17 @@ class Writer {
     if (!step.call.reference) arguments.push_back(style_.first_argument);
     arguments.push_back(config(step, file));
     for (const ir::ValueId v : n.outputs) arguments.push_back(values_.expression(v));
-    const bool is_variadic = std::any_of(n.op->inputs.begin(), n.op->inputs.end(), [](const ir::InputSpec& s) { return s.variadic; });
+    const bool variadic_inputs = is_variadic(*n.op);
     const bool runs_functor = step.call.name == "elementwise" || step.call.name == "broadcast" || n.op->name == "fused_reduction";
     std::string lines;
-    if (is_variadic && !runs_functor) {
+    if (variadic_inputs && !runs_functor) {
       lines = variadic(step, arguments);
     } else {
       for (const ir::ValueId v : n.inputs) {
         const bool is_number = v != ir::kNone && graph_.value(v).kind == ir::ValueKind::hyper;
         arguments.push_back(is_number && style_.random_by_value ? values_.hyper(v) : values_.expression(v));
       }
-      if (!is_variadic)
+      if (!variadic_inputs)
         for (std::size_t i = n.inputs.size(); i < n.op->inputs.size(); ++i) arguments.emplace_back("nullptr");
     }
     if (step.workspace >= 0) arguments.push_back("buf." + values_.workspace(step));
@@ -323,6 +349,7 @@ class Writer {
   const CallStyle& style_;
   Calls& out_;
   std::unordered_set<std::string> shared_, written_;  // texts of configs: of the training beside an evaluation, and so far
+  std::unordered_set<std::string> shared_owners_;     // of more than one step with a variadic input
   bool beside_training_ = false;
   Names config_names_;
 };

@@ -150,19 +150,18 @@ Changes changes(const Stack& from, const Stack& to) {
     graph.compile(spec({2, 1, 20, 20}, "images"), spec({2}, i64, "labels"));
     return render_project(graph.graph(), {.format = false});
   };
-  auto calls = [](const std::string& text) {
+  auto code = [](const std::string& text) {
     std::set<std::string> lines;
     std::istringstream in(text);
-    for (std::string line; std::getline(in, line);)
-      if (line.find("(threads, ") != std::string::npos) lines.insert(line);
+    for (std::string line; std::getline(in, line);) lines.insert(line.substr(0, line.find("//")));
     return lines;
   };
   const auto before = project(from), after = project(to);
   Changes c;
   for (const auto& [path, text] : before)
     if (after.count(path) == 0 || after.at(path) != text) c.files.insert(path);
-  const std::set<std::string> now = calls(after.at("model.cpp"));
-  for (const std::string& line : calls(before.at("model.cpp")))
+  const std::set<std::string> now = code(after.at("model.cpp"));
+  for (const std::string& line : code(before.at("model.cpp")))
     if (now.count(line) == 0) c.lines.insert(line);
   return c;
 }
@@ -175,7 +174,7 @@ TEST(Names, AChangedLayerChangesItsOwnLines) {
     EXPECT_EQ(wider.files.count(untouched), 0u) << untouched;
   // One more: the layer behind it reads another value, and hands its gradient to another.
   const Changes longer = changes(Stack(6), Stack(6, true));
-  EXPECT_LE(longer.lines.size(), 6u) << ::testing::PrintToString(longer.lines);
+  EXPECT_LE(longer.lines.size(), 10u) << ::testing::PrintToString(longer.lines);  // five calls; the optimizer and its four lists
   for (const std::string& line : longer.lines)
     EXPECT_TRUE(line.find("c2") != std::string::npos || line.find("adam(") != std::string::npos) << line;  // the optimizer has two parameters more
   for (const char* untouched : {"main.cpp", "model_api.cpp", "model.h", "selftest.cpp", "CMakeLists.txt"})

@@ -41,8 +41,7 @@ void Calls::update() const {
   {
     f32* const params[] = {param.layer_0_weight, param.layer_0_bias};
     const f32* const grads[] = {grad.layer_0_weight, grad.layer_0_bias};
-    static constexpr std::int64_t sizes[] = {3, 1};
-    sgd(threads, config::optimizer_0, 2, params, grads, nullptr, sizes, hyper.learning_rates[0], hyper.step);
+    sgd(threads, config::optimizer_0, 2, params, grads, nullptr, config::optimizer_0_sizes, hyper.learning_rates[0], hyper.step);
   }
 }
 
