@@ -160,7 +160,8 @@ struct GraphBase::State {
     std::unique_ptr<Trace> trace;
     std::any result;
     std::unique_ptr<graven::detail::CompiledProgram> program;
-    std::set<std::string> states = {};  ///< names of the optimizer state that its program has
+    std::set<std::string> states = {};                  ///< names of the optimizer state that its program has
+    std::vector<std::pair<Tensor, bool>> learned = {};  ///< what the optimizers were given, and whether it required a gradient
   };
   Recorded now;                  ///< what run() runs
   std::vector<Recorded> others;  ///< with dynamic input shapes: what was used before it, the last first
@@ -211,6 +212,17 @@ struct GraphBase::State {
     seen_replacements = changes;
   }
   std::uint64_t seen_replacements = 0;
+  /// User error where a parameter was frozen, or set free, since build() was recorded: the program would not know.
+  void require_learned_as_recorded(Location where) const {
+    for (const auto& [p, learned] : now.learned)
+      if (p.requires_grad() != learned)
+        fail_at(
+            fmt::format(
+                "{} {} when {} was recorded, and {} now: freeze what is not to be learnt before compile() and the first call, or make a new graph",
+                now.trace->graph.value(now.trace->variables.at(p.impl().get()).value).name, learned ? "required a gradient" : "was frozen", name,
+                learned ? "does not" : "is not"),
+            where);
+  }
   /// Whether the graph may write `p`: what was frozen before it was recorded it does not.
   bool trains(const Tensor& p) const {
     if (!now.trace) return p.requires_grad();
@@ -463,6 +475,9 @@ void GraphBase::end_recording(Recording& recording, ir::Tree inputs, ir::Tree ou
     if (state_->others.size() >= static_cast<std::size_t>(state_->dynamic_shapes)) state_->others.pop_back();
   }
   state_->now = {std::move(recording.trace), std::move(result), nullptr};
+  for (const auto& a : state_->optimizers)
+    for (const auto& g : a.optimizer.state()->groups)
+      for (const Tensor& t : g.parameters) state_->now.learned.emplace_back(t, t.requires_grad());
   const double milliseconds = recording.stopwatch.seconds() * 1e3;
   if (level >= 1) std::fputs(fmt::format("{}\n", state_->text(level - 1)).c_str(), stderr);
   if (level >= 0)
@@ -485,6 +500,7 @@ std::vector<Tensor> GraphBase::run(const std::vector<Tensor>& inputs, const std:
   s.require_current(where);
   const graven::detail::ProgramInputs checked = graven::detail::check_inputs(graph, s.name, inputs, paths, where);
   const bool training_graph = training();
+  if (training_graph) s.require_learned_as_recorded(where);
   if (!s.now.program) {
     const Stopwatch stopwatch;
     if (s.debug_level >= 0) std::fputs(fmt::format("{} start compiling.\n", s.log_name()).c_str(), stderr);
