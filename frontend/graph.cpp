@@ -162,6 +162,12 @@ struct GraphBase::State {
     std::unique_ptr<graven::detail::CompiledProgram> program;
     std::set<std::string> states = {};                  ///< names of the optimizer state that its program has
     std::vector<std::pair<Tensor, bool>> learned = {};  ///< what the optimizers were given, and whether it required a gradient
+    /// What an optimizer knows of a parameter that the program updates: the same tensors, by the state's name.
+    struct Known {
+      std::size_t optimizer, group, parameter;
+      std::vector<std::pair<std::string, Tensor>> states;
+    };
+    std::vector<Known> known = {};
   };
   Recorded now;                  ///< what run() runs
   std::vector<Recorded> others;  ///< with dynamic input shapes: what was used before it, the last first
@@ -232,29 +238,78 @@ struct GraphBase::State {
     if (now.program) return optimizer_states;  // bound
     StateDict before;
     before.swap(optimizer_states);
-    const auto add = [&](const std::string& state_name, const Tensor& like) {
+    // What the optimizer has of eager steps, or was given by load_state_dict(), goes on.
+    const auto add = [&](const std::string& state_name, const Tensor& own, const Tensor& like) {
       const auto it = std::find_if(before.begin(), before.end(), [&](const auto& entry) { return entry.first == state_name; });
-      optimizer_states.emplace_back(state_name, it == before.end() ? zeros_like(like) : it->second);
+      optimizer_states.emplace_back(state_name, own.defined() ? own : it == before.end() ? zeros_like(like) : it->second);
       now.states.insert(state_name);
+      return optimizer_states.back().second;
     };
     now.states.clear();
+    now.known.clear();
     const auto names = parameter_names({});
     // Until build() is recorded nobody knows which of them a loss depends on.
     std::optional<std::set<std::string>> trained;
     if (now.trace) trained = ir::parameters_with_gradients(now.trace->graph);
-    for (const Attached& a : optimizers)
-      for (const auto& group : a.optimizer.state()->groups)
-        for (const Tensor& p : group.parameters) {
+    for (std::size_t o = 0; o < optimizers.size(); ++o) {
+      const optim::Optimizer& optimizer = optimizers[o].optimizer;
+      for (std::size_t g = 0; g < optimizer.state()->groups.size(); ++g) {
+        const auto& group = optimizer.state()->groups[g];
+        for (std::size_t i = 0; i < group.parameters.size(); ++i) {
+          const Tensor& p = group.parameters[i];
           const std::string& name = names.at(p.impl().get());
           if (trained ? !trained->count(name) : !p.requires_grad()) continue;
-          for (const ir::OptimizerState& state : ir::optimizer_kind(a.optimizer.kind()).states)
-            if (ir::is_used(state, group.options)) add(name + "-" + std::string(state.name), p);
+          Recorded::Known known{o, g, i, {}};
+          for (const ir::OptimizerState& state : ir::optimizer_kind(optimizer.kind()).states) {
+            const std::string state_name(state.name);
+            if (ir::is_used(state, group.options))
+              known.states.emplace_back(state_name, add(name + "-" + state_name, group.states.at(state_name)[i], p));
+          }
+          now.known.push_back(std::move(known));
         }
+      }
+    }
     // With dynamic input shapes another program may train what this one does not.
     if (!others.empty())
       for (const auto& entry : before)
         if (!now.states.count(entry.first)) optimizer_states.push_back(entry);
     return optimizer_states;
+  }
+  optim::Optimizer::State::Group& group_of(const Recorded::Known& k) const { return optimizers[k.optimizer].optimizer.state()->groups[k.group]; }
+  /// The program's tensors become the optimizers' own, so that each sees what the other does.
+  void hand_states_to_optimizers() {
+    for (const Recorded::Known& k : now.known)
+      for (const auto& [state_name, t] : k.states) group_of(k).states.at(state_name)[k.parameter] = t;
+  }
+  /// Before a step: what was loaded into the optimizers since the last one, and how many eager steps they made.
+  void take_from_optimizers(Location where) {
+    NoGradGuard no_grad;
+    std::optional<std::int64_t> count;
+    for (const Recorded::Known& k : now.known) {
+      auto& group = group_of(k);
+      for (const auto& [state_name, t] : k.states) {
+        Tensor &own = group.states.at(state_name)[k.parameter], mine = t;
+        if (own.impl() == mine.impl()) continue;
+        if (own.defined())
+          mine.copy_(own);
+        else
+          mine.zero_();
+        own = mine;
+      }
+      if (count && *count != group.steps[k.parameter])
+        fail_at(
+            fmt::format("{} trains parameters of which its optimizers have updated one {} times and another {} times; a graph counts its steps once",
+                        name, *count, group.steps[k.parameter]),
+            where);
+      count = group.steps[k.parameter];
+    }
+    if (count) steps = *count;
+  }
+  /// Eager ones of its optimizers count, too.
+  std::int64_t steps_done() const { return now.known.empty() ? steps : group_of(now.known[0]).steps[now.known[0].parameter]; }
+  void set_steps(std::int64_t count) {
+    steps = count;
+    for (const Recorded::Known& k : now.known) group_of(k).steps[k.parameter] = count;
   }
 };
 
@@ -269,7 +324,7 @@ const std::string& GraphBase::name() const { return state_->name; }
 const std::string& GraphBase::class_name() const { return state_->class_name; }
 bool GraphBase::is_compiled() const { return state_->now.trace != nullptr; }
 bool GraphBase::training() const { return !state_->optimizers.empty(); }
-std::int64_t GraphBase::train_step() const { return state_->steps; }
+std::int64_t GraphBase::train_step() const { return state_->steps_done(); }
 const std::any& GraphBase::result() const { return state_->now.result; }
 void GraphBase::debug(int v_level) {
   if (v_level < -1 || v_level > 3) throw UserError("debug: the level must lie in [-1, 3], got " + std::to_string(v_level));
@@ -511,11 +566,13 @@ std::vector<Tensor> GraphBase::run(const std::vector<Tensor>& inputs, const std:
         if (s.now.states.count(path)) variables.push_back({path, t, true});
     s.now.program = std::make_unique<graven::detail::CompiledProgram>(
         graph, s.name, ir::CompileOptions{.threads = s.threads, .debug_level = s.debug_level, .log_name = s.log_name()}, variables);
+    if (training_graph) s.hand_states_to_optimizers();
     if (s.debug_level >= 0) std::fputs(fmt::format("{} end compiling: {:.1f} ms.\n", s.log_name(), stopwatch.seconds() * 1e3).c_str(), stderr);
   }
+  if (training_graph) s.take_from_optimizers(where);
   std::vector<Tensor> outputs = s.now.program->run(checked, learning_rates(), training_graph ? s.steps + 1 : 0, where);
   if (training_graph) {
-    ++s.steps;
+    s.set_steps(s.steps + 1);
     for (const auto& a : s.optimizers)
       if (a.schedule) {
         ++a.schedule->steps;
@@ -533,7 +590,7 @@ StateDict GraphBase::state_dict() const {
   for (const auto& [path, t] : state_->variables()) result.emplace_back(path, t->tensor);
   if (training()) {
     for (const auto& entry : state_->states()) result.push_back(entry);
-    result.emplace_back("train_step", tensor(state_->steps, DType::i64));
+    result.emplace_back("train_step", tensor(state_->steps_done(), DType::i64));
   }
   return result;
 }
@@ -552,7 +609,7 @@ LoadReport GraphBase::load_state_dict(const StateDict& state, bool strict, Locat
   if (training())
     for (const auto& [name, t] : targets)
       if (name == "train_step") {
-        state_->steps = t.item<std::int64_t>();
+        state_->set_steps(t.item<std::int64_t>());
         for (const auto& a : state_->optimizers)
           if (a.schedule) {
             a.schedule->steps = state_->steps;

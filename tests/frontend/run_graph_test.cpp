@@ -38,6 +38,85 @@ struct Infer : nn::Graph<Infer> {
   Tensor build(Tensor x) { return model(x).softmax(1); }
 };
 
+/// A network that eager mode and a graph train in turn, with one optimizer.
+struct InTurn : nn::Graph<InTurn> {
+  nn::Linear layer = child("layer", nn::Linear(3, 2));
+  optim::AdamW optimizer{layer.parameters(), {.lr = 0.1, .amsgrad = true}};
+  InTurn() { add_optimizer(optimizer); }
+  Tensor build(Tensor x) {
+    Tensor loss = (layer(x) * layer(x)).sum();
+    loss.backward();
+    return loss;
+  }
+  void eager_step(const Tensor& x) {
+    optimizer.zero_grad();
+    (layer(x) * layer(x)).sum().backward();
+    optimizer.step();
+  }
+};
+
+TEST(CompiledGraphs, ShareTheirOptimizersStateWithEagerSteps) {
+  const Tensor x = tensor({{0.5, -1.0, 2.0}, {1.5, 0.25, -0.75}});
+  const auto run = [&](const std::string& steps) {
+    manual_seed(7);
+    InTurn net;
+    for (const char step : steps) {
+      if (step == 'e') net.eager_step(x);
+      if (step == 'g') net(x);
+      if (step == 's') net.optimizer.load_state_dict(net.optimizer.state_dict());
+      if (step == 'd') net.load_state_dict(net.state_dict());
+    }
+    nn::StateDict state = net.optimizer.state_dict();
+    for (const auto& [name, p] : net.layer.named_parameters()) state.emplace_back(name, p);
+    return state;
+  };
+  const nn::StateDict expected = run("eeeeee");
+  for (const char* steps : {"eegggg", "gggggg", "ggggee", "egegeg", "eesgggg", "ggsgsgsgg", "gdggdggdg", "eeedggg"}) {
+    SCOPED_TRACE(steps);
+    const nn::StateDict found = run(steps);
+    ASSERT_EQ(found.size(), expected.size());
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      EXPECT_EQ(found[i].first, expected[i].first);
+      EXPECT_TRUE(allclose(found[i].second.to(f64), expected[i].second.to(f64), 1e-5, 1e-6))
+          << found[i].first << found[i].second << expected[i].second;
+    }
+  }
+}
+
+/// What was loaded into an optimizer counts from the next step of the graph on, before the first as after others.
+TEST(CompiledGraphs, GoOnFromWhatTheirOptimizersWereGiven) {
+  const Tensor x = tensor({{0.5, -1.0, 2.0}});
+  manual_seed(7);
+  InTurn source;
+  for (int i = 0; i < 3; ++i) source(x);
+  const nn::StateDict weights = source.layer.state_dict();
+  nn::StateDict kept_weights, kept;
+  for (const auto& [name, t] : weights) kept_weights.emplace_back(name, t.detach().clone());
+  for (const auto& [name, t] : source.optimizer.state_dict()) kept.emplace_back(name, t.clone());
+  source(x);
+  for (const int steps_before : {0, 2}) {
+    manual_seed(9);
+    InTurn other;
+    for (int i = 0; i < steps_before; ++i) other(x);
+    other.layer.load_state_dict(kept_weights);
+    other.optimizer.load_state_dict(kept);
+    other(x);
+    EXPECT_EQ(other.train_step(), 4);
+    EXPECT_TRUE(allclose(other.layer.weight, source.layer.weight, 1e-6, 1e-7)) << steps_before;
+  }
+  // Back to before the first step.
+  manual_seed(7);
+  InTurn fresh, again;
+  const nn::StateDict nothing = fresh.optimizer.state_dict();
+  again.layer.load_state_dict(fresh.layer.state_dict());
+  for (int i = 0; i < 2; ++i) again(x);
+  again.layer.load_state_dict(fresh.layer.state_dict());
+  again.optimizer.load_state_dict(nothing);
+  fresh(x);
+  again(x);
+  EXPECT_TRUE(equal(again.layer.weight, fresh.layer.weight));
+}
+
 /// What build() returns of a parameter is what it saw, whatever the update does to its memory.
 struct ShowsItsWeights : nn::Graph<ShowsItsWeights> {
   struct Net : nn::Module<Net> {
