@@ -54,7 +54,8 @@ struct DataLoader::State {
   }
 
   std::int64_t batches() const {
-    return options.drop_last ? dataset.size() / options.batch_size : (dataset.size() + options.batch_size - 1) / options.batch_size;
+    const std::int64_t full = dataset.size() / options.batch_size;
+    return options.drop_last || dataset.size() % options.batch_size == 0 ? full : full + 1;
   }
 
   DataLoaderOptions options;

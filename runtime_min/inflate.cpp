@@ -64,17 +64,37 @@ struct Huffman {
   }
 };
 
+/// What more than the limit is: an Error, or where decoding stops.
+enum class Beyond : std::uint8_t { fails, stops };
+
 /// Decodes one DEFLATE stream from `in`, appending to `out`.
 class Inflater {
  public:
-  Inflater(std::span<const std::byte> in, const std::string& file, std::size_t offset, std::uint64_t limit)
-      : in_(in), file_(file), offset_(offset), limit_(limit) {}
+  Inflater(std::span<const std::byte> in, const std::string& file, std::size_t offset, std::uint64_t limit, Beyond beyond = Beyond::fails)
+      : in_(in), file_(file), offset_(offset), limit_(limit), beyond_(beyond) {}
 
   /// `hint` is a guess of the size. Returns the bytes of `in` that the stream took.
   std::size_t run(std::vector<std::byte>& out, std::size_t hint) {
     out_ = &out;
     start_ = written_ = out.size();
     out.resize(start_ + hint);
+    try {
+      blocks();
+    } catch (const Enough&) {
+    }
+    out.resize(start_ + static_cast<std::size_t>(std::min<std::uint64_t>(written_ - start_, limit_)));  // the last match may have gone beyond
+    return at_ - static_cast<std::size_t>(held_) / 8;  // whole bytes that were taken in advance go back
+  }
+
+  [[noreturn]] void fail(const std::string& expected, const std::string& found) const {
+    throw Error(file_, std::string("compressed byte ") + std::to_string(offset_ + std::min(at_, in_.size())), expected, found);
+  }
+
+ private:
+  /// Thrown where decoding stops: out of the midst of a block, past loops that need not ask for it with each byte.
+  struct Enough {};
+
+  void blocks() {
     bool last = false;
     while (!last) {
       last = bits(1) != 0;
@@ -92,15 +112,8 @@ class Inflater {
           fail("a block of type 0, 1 or 2", "3");
       }
     }
-    out.resize(written_);
-    return at_ - static_cast<std::size_t>(held_) / 8;  // whole bytes that were taken in advance go back
   }
 
-  [[noreturn]] void fail(const std::string& expected, const std::string& found) const {
-    throw Error(file_, std::string("compressed byte ") + std::to_string(offset_ + std::min(at_, in_.size())), expected, found);
-  }
-
- private:
   /// At least `n` bits in hold_, zeros beyond the end of the input (whoever takes them fails).
   void refill() {
     if (in_.size() - at_ >= 8) {
@@ -154,8 +167,15 @@ class Inflater {
   }
 
   void reserve(std::size_t n) {
-    if (written_ - start_ + n > limit_) fail(std::string("at most ") + std::to_string(limit_) + " bytes of data", "more");
-    if (written_ + n > out_->size()) out_->resize(std::max(written_ + n, out_->size() + out_->size() / 2 + 65536));
+    if (written_ - start_ + n > limit_) {
+      if (beyond_ == Beyond::fails) fail(std::string("at most ") + std::to_string(limit_) + " bytes of data", "more");
+      if (written_ - start_ >= limit_) throw Enough{};
+    }
+    if (written_ + n <= out_->size()) return;
+    const std::uint64_t roomy = std::min<std::uint64_t>(out_->size() - start_ + out_->size() / 2 + 65536, limit_);
+    const std::size_t size = std::max(written_ + n, start_ + static_cast<std::size_t>(roomy));
+    out_->reserve(size);  // resize() alone would double what is there
+    out_->resize(size);
   }
 
   void stored() {
@@ -258,6 +278,7 @@ class Inflater {
   const std::string& file_;
   std::size_t offset_;
   std::uint64_t limit_;
+  Beyond beyond_;
   std::size_t at_ = 0;
   std::uint64_t hold_ = 0;
   int held_ = 0;
@@ -272,8 +293,7 @@ std::uint32_t little32(std::span<const std::byte> data, std::size_t at) {
   return value;
 }
 
-/// No more than DEFLATE can say with `compressed` bytes.
-std::uint64_t bound(std::size_t compressed, std::uint64_t limit) { return std::min(limit, std::uint64_t{1032} * compressed + 64); }
+std::uint64_t bound(std::size_t compressed, std::uint64_t limit) { return std::min(limit, inflated_at_most(compressed)); }
 
 std::string hex(std::uint32_t value) {
   std::string s;
@@ -282,6 +302,8 @@ std::string hex(std::uint32_t value) {
 }
 
 }  // namespace
+
+std::uint64_t inflated_at_most(std::uint64_t compressed) { return 1032 * std::min(compressed, UINT64_MAX / 1032 - 1) + 64; }
 
 std::uint32_t crc32(std::span<const std::byte> data) {
   std::uint32_t c = ~0U;
@@ -312,7 +334,7 @@ std::uint32_t adler32(std::span<const std::byte> data) {
 
 bool is_gzip(std::span<const std::byte> data) { return data.size() >= 2 && data[0] == std::byte{0x1F} && data[1] == std::byte{0x8B}; }
 
-std::vector<std::byte> gunzip(std::span<const std::byte> in, const std::string& file, std::uint64_t limit) {
+std::vector<std::byte> gunzip(std::span<const std::byte> in, const std::string& file, std::uint64_t most) {
   std::vector<std::byte> out;
   std::size_t at = 0;
   const auto fail = [&](const std::string& expected, const std::string& found) {
@@ -350,13 +372,13 @@ std::vector<std::byte> gunzip(std::span<const std::byte> in, const std::string& 
       at += 2;
     }
     const std::size_t before = out.size();
-    if (limit < before) fail(std::string("at most ") + std::to_string(limit) + " bytes of data", "more");
-    const std::uint64_t most = bound(in.size() - at, limit - before);
+    const std::uint64_t limit = bound(in.size() - at, most - before);
     // The last four bytes of the file are the size of its last member: in the usual file of one member, the size. A file that lies gets no more
     // memory at once than usual data would need.
-    const std::uint64_t usual = std::min(most, std::uint64_t{16} * in.size());
+    const std::uint64_t usual = std::min(limit, std::uint64_t{16} * in.size());
     const auto hint = static_cast<std::size_t>(std::min<std::uint64_t>(usual, little32(in, in.size() - 4)));
-    at += Inflater(in.subspan(at), file, at, most).run(out, hint);
+    at += Inflater(in.subspan(at), file, at, limit, Beyond::stops).run(out, hint);
+    if (out.size() == most) return out;
     need(8, "a gzip trailer of 8 bytes");
     const std::span<const std::byte> data = std::span<const std::byte>(out).subspan(before);
     if (const std::uint32_t found = crc32(data); found != little32(in, at)) fail(std::string("checksum ") + hex(little32(in, at)), hex(found));
@@ -364,6 +386,12 @@ std::vector<std::byte> gunzip(std::span<const std::byte> in, const std::string& 
       fail(std::to_string(little32(in, at + 4)) + " bytes of data", std::to_string(data.size()));
     at += 8;
   } while (at < in.size());
+  return out;
+}
+
+std::vector<std::byte> inflate_start(std::span<const std::byte> in, const std::string& file, std::size_t offset, std::uint64_t most) {
+  std::vector<std::byte> out;
+  Inflater(in, file, offset, bound(in.size(), most), Beyond::stops).run(out, 0);
   return out;
 }
 

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 #include "error.h"
 
@@ -130,21 +131,24 @@ bool is_npy(std::span<const std::byte> data) { return data.size() >= kMagic.size
 
 Array read_npy(const std::string& path) { return parse_npy(Bytes::map(path), path); }
 
-Array parse_npy(const Bytes& file, const std::string& path) {
-  const std::span<const std::byte> all = file.view;
-  const auto byte = [&](std::size_t i) { return static_cast<std::uint32_t>(all[i]); };
-  if (!is_npy(all)) throw Error(path, "npy header", "\\x93NUMPY", all.size() < 6 ? std::to_string(all.size()) + " bytes" : "other bytes");
-  if (all.size() < 10) throw Error(path, "npy header", "10 bytes", std::to_string(all.size()));
+NpyHeader parse_npy_header(std::span<const std::byte> start, std::uint64_t file_size, const std::string& path) {
+  const auto byte = [&](std::size_t i) { return static_cast<std::uint32_t>(start[i]); };
+  if (!is_npy(start)) throw Error(path, "npy header", "\\x93NUMPY", file_size < 6 ? std::to_string(file_size) + " bytes" : "other bytes");
+  if (start.size() < 10) throw Error(path, "npy header", "10 bytes", std::to_string(start.size()));
   const std::uint32_t major = byte(6), minor = byte(7);
   if (major < 1 || major > 3 || minor != 0)
     throw Error(path, "npy header", "version 1.0, 2.0 or 3.0", std::to_string(major) + "." + std::to_string(minor));
   const std::size_t prefix = major == 1 ? 10 : 12;
-  if (all.size() < prefix) throw Error(path, "npy header", std::to_string(prefix) + " bytes", std::to_string(all.size()));
+  if (start.size() < prefix) throw Error(path, "npy header", std::to_string(prefix) + " bytes", std::to_string(start.size()));
   std::size_t length = byte(8) | byte(9) << 8;
   if (major > 1) length |= byte(10) << 16 | byte(11) << 24;
-  if (length > all.size() - prefix)
-    throw Error(path, "npy header", std::to_string(length) + " bytes of header", std::to_string(all.size() - prefix) + " in the file");
-  const std::string_view text(reinterpret_cast<const char*>(all.data()) + prefix, length);
+  if (length > file_size - prefix)
+    throw Error(path, "npy header", std::to_string(length) + " bytes of header", std::to_string(file_size - prefix) + " in the file");
+  if (length > kMostNpyHeader - 12)
+    throw Error(path, "npy header", "at most " + std::to_string(kMostNpyHeader - 12) + " bytes of header", std::to_string(length));
+  if (length > start.size() - prefix)
+    throw Error(path, "npy header", std::to_string(length) + " bytes of header", std::to_string(start.size() - prefix));
+  const std::string_view text(reinterpret_cast<const char*>(start.data()) + prefix, length);
   HeaderParser header(text, path);
   header.run();
 
@@ -167,12 +171,17 @@ Array parse_npy(const Bytes& file, const std::string& path) {
   if (header.fortran && std::count_if(header.shape.begin(), header.shape.end(), [](std::int64_t d) { return d > 1; }) > 1) {
     throw Error(path, "npy header", "C order (numpy.ascontiguousarray makes it)", "Fortran order");
   }
-  const std::span<const std::byte> data = all.subspan(prefix + length);
-  if (data.size() != static_cast<std::uint64_t>(*bytes))
-    throw Error(path, "data", std::to_string(*bytes) + " bytes for " + describe(*dtype, header.shape), std::to_string(data.size()));
-  Array array{.dtype = *dtype, .shape = header.shape, .bytes = data, .path = path, .owner = file.owner};
-  if (order == '>' && size > 1) {
-    const Bytes little = swapped(data, size);
+  if (file_size - prefix - length != static_cast<std::uint64_t>(*bytes))
+    throw Error(path, "data", std::to_string(*bytes) + " bytes for " + describe(*dtype, header.shape), std::to_string(file_size - prefix - length));
+  return {.dtype = *dtype, .shape = std::move(header.shape), .big_endian = order == '>' && size > 1, .bytes = prefix + length};
+}
+
+Array parse_npy(const Bytes& file, const std::string& path) {
+  NpyHeader header = parse_npy_header(file.view.first(std::min(file.view.size(), kMostNpyHeader)), file.view.size(), path);
+  const std::span<const std::byte> data = file.view.subspan(header.bytes);
+  Array array{.dtype = header.dtype, .shape = std::move(header.shape), .bytes = data, .path = path, .owner = file.owner};
+  if (header.big_endian) {
+    const Bytes little = swapped(data, size_of(array.dtype));
     array.bytes = little.view;
     array.owner = little.owner;
   }

@@ -20,6 +20,17 @@ namespace graven::runtime {
 Array read_npy(const std::string& path);
 /// Of bytes that are a whole npy file; `path` is for messages.
 Array parse_npy(const Bytes& file, const std::string& path);
+/// What the first bytes of an npy file say of the rest.
+struct NpyHeader {
+  DType dtype = DType::u8;
+  Dims shape;
+  bool big_endian = false;
+  std::size_t bytes = 0;  ///< of the header; the data follows
+};
+/// No header that describes numbers needs more.
+constexpr std::size_t kMostNpyHeader = 12 + 65535;
+/// Of a file of `size` bytes, of which `start` are the first kMostNpyHeader, or all. An Error where the data's size is not the shape's.
+NpyHeader parse_npy_header(std::span<const std::byte> start, std::uint64_t size, const std::string& path);
 bool is_npy(std::span<const std::byte> data);
 
 class NpyWriter {

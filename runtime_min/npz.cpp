@@ -140,10 +140,19 @@ Array NpzFile::read(std::string_view name) const {
   const std::string_view held(reinterpret_cast<const char*>(all.data()) + member.offset + kLocalBytes, static_cast<std::size_t>(name_bytes));
   if (held != member.name + ".npy") throw Error(path_, where, "the same name at the data", printable(std::string(held)));
   const std::span<const std::byte> data = all.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(member.compressed));
-  const Bytes plain = member.deflated ? Bytes::hold(inflate(data, path_, static_cast<std::size_t>(begin), member.size)) : Bytes{data, file_.owner};
+  const std::string array = path_ + ": " + printable(member.name);
+  Bytes plain{data, file_.owner};
+  if (member.deflated) {
+    // No more memory than the array's own header declares, whatever the member inflates to, and none for what it cannot hold.
+    if (member.size > inflated_at_most(data.size()))
+      throw Error(path_, where, std::to_string(member.size) + " bytes of data", std::to_string(data.size()) + " bytes, compressed");
+    const auto offset = static_cast<std::size_t>(begin);
+    parse_npy_header(inflate_start(data, path_, offset, std::min<std::uint64_t>(member.size, kMostNpyHeader)), member.size, array);
+    plain = Bytes::hold(inflate(data, path_, offset, member.size));
+  }
   if (const std::uint32_t checksum = crc32(plain.view); checksum != member.checksum)
     throw Error(path_, where, "checksum " + std::to_string(member.checksum), std::to_string(checksum));
-  return parse_npy(plain, path_ + ": " + printable(member.name));
+  return parse_npy(plain, array);
 }
 
 }  // namespace graven::runtime

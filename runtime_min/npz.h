@@ -5,7 +5,7 @@
 //
 // Members are stored or deflated (also ZIP64, as NumPy has it for large ones), and their checksums verified when they are read. Anything else is an
 // Error: encryption, other methods, several disks, names that stand twice, data that lies outside of the file or is not as long as the directory
-// says.
+// and the array's own header say; nothing is decompressed beyond what both declare.
 #pragma once
 
 #include <cstdint>

@@ -195,6 +195,8 @@ Array read_png(const std::string& path) {
   if (header.colour == 3 && palette.empty()) throw Error(path, "", "a palette (PLTE)", "none");
 
   const std::uint64_t expected = static_cast<std::uint64_t>(header.height) * (header.row_bytes() + 1);
+  if (expected > inflated_at_most(compressed.size()))
+    throw Error(path, "pixels", std::to_string(expected) + " bytes", std::to_string(compressed.size()) + " bytes, compressed");
   std::vector<std::byte> rows = zlib_inflate(compressed, path, expected);
   if (rows.size() != expected) throw Error(path, "pixels", std::to_string(expected) + " bytes", std::to_string(rows.size()));
   unfilter(rows, header, path);

@@ -267,7 +267,9 @@ class Builder {
       again.push_back(member + "_again");
       erased_outputs.push_back(fmt::format("static_cast<{}*>(outputs[{}])", type, i));
     }
-    if (graph_.inputs.empty()) throw UserError("a graph without inputs cannot be emitted: it would compute the same at each call");
+    if (graph_.inputs.empty())
+      throw UserError(out_.training ? "a training graph without inputs cannot be emitted: there would be no samples to train on"
+                                    : "a graph without inputs cannot be emitted: it would compute the same at each call");
     if (graph_.outputs.empty() && !out_.training) throw UserError("a graph without outputs computes nothing");
     d["parameters"] = join(parameters);
     d["c_parameters"] = join(c_parameters);

@@ -554,6 +554,28 @@ TEST(Project, WeightsOfAnotherTypeAreRefused) {
   }
 }
 
+TEST(Project, RefusesGraphsWithoutInputs) {
+  for (const bool training : {false, true}) {
+    Graph graph;
+    graph.name = "Alone";
+    graph.training = training;
+    const ValueId w = graph.add_parameter("w", {ir::DType::f32, {3}}, training);
+    const ValueId sum = graph.call("sum", {graph.call("square", {w}, {}, {})}, {}, {});
+    graph.outputs = {sum};
+    if (training) {
+      graph.losses = {{sum, ir::kNone}};
+      graph.optimizers.push_back({"sgd", {{graph.parameters, {{"lr", 0.1}}}}, {}});
+    }
+    try {
+      (void)render_project(graph, {});
+      ADD_FAILURE() << training;
+    } catch (const UserError& e) {
+      EXPECT_EQ(std::string(e.what()), training ? "error: a training graph without inputs cannot be emitted: there would be no samples to train on"
+                                                : "error: a graph without inputs cannot be emitted: it would compute the same at each call");
+    }
+  }
+}
+
 TEST(Project, RefusesOptionsOfEmissionThatCannotBe) {
   const struct {
     const char* key;

@@ -1,5 +1,6 @@
 // Training and inference allocate nothing between one call of the model and the next. Counted by replacing operator new, which sanitizers do not
 // suffer: there the tests are skipped.
+#include <algorithm>
 #include <cstdlib>
 #include <new>
 
@@ -20,10 +21,12 @@
 namespace {
 std::size_t allocations = 0;
 }
+std::size_t graven::runtime::largest_allocation = 0;
 
 #if GRAVEN_COUNTS_ALLOCATIONS
 [[gnu::noinline]] void* operator new(std::size_t bytes) {
   ++allocations;
+  graven::runtime::largest_allocation = std::max(graven::runtime::largest_allocation, bytes);
   if (void* p = std::malloc(bytes)) return p;
   throw std::bad_alloc();
 }

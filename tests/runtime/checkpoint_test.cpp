@@ -5,7 +5,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
+#include <iostream>
+#include <random>
 
 #include "fixture.h"
 #include "runtime_min/safetensors.h"
@@ -261,14 +264,20 @@ TEST(Checkpoint, AFailedWriteLeavesTheOldOne) {
   EXPECT_EQ(load(out, model).first, 1);
 }
 
-// A process that saves again and again is killed at many moments; whatever it left, a checkpoint loads, and steps never go back.
+// A process that saves again and again is killed at hundreds of moments; whatever it left, a checkpoint loads, and steps never go back.
 TEST(Checkpoint, SurvivesKill) {
+  constexpr int kKills = 250;
   const TemporaryFolder folder;
   const std::string out = folder / "out";
-  save(out, 1, 2);
-  std::int64_t last = 1;
-  for (int round = 0; round < 25; ++round) {
+  const auto start = std::chrono::steady_clock::now();
+  for (std::int64_t step = 1; step <= 4; ++step) save(out, step, 2);
+  const auto saving = std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - start).count() / 4;
+  std::int64_t last = 4;
+  int kills = 0, midway = 0;
+  std::mt19937 random(20240117);
+  for (; kills < kKills; ++kills) {
     const pid_t child = ::fork();
+    ASSERT_GE(child, 0);
     if (child == 0) {
       try {
         for (std::int64_t step = last + 1;; ++step) {
@@ -279,21 +288,30 @@ TEST(Checkpoint, SurvivesKill) {
         ::_exit(1);
       }
     }
-    ::usleep(static_cast<useconds_t>(500 + 3000 * round));
-    if (round == 24) {  // however slow the disk, it has saved something in the end
-      for (int wait = 0; wait < 2000 && steps_in(out)[0] == 1; ++wait) ::usleep(10000);
+    // Within the first three times that it saves: at any moment of any of them, however slow the disk.
+    ::usleep(static_cast<useconds_t>(random() % static_cast<std::uint64_t>(3 * saving + 1)));
+    if (kills == kKills - 1) {  // at least one has saved something in the end
+      for (int wait = 0; wait < 2000 && steps_in(out)[0] == 4; ++wait) ::usleep(10000);
     }
     ASSERT_EQ(::kill(child, SIGKILL), 0);
     int status = 0;
-    ::waitpid(child, &status, 0);
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
     ASSERT_TRUE(WIFSIGNALED(status)) << "saving failed";
+    for (const auto& entry : fs::directory_iterator(out)) {
+      if (!entry.path().filename().string().starts_with(".tmp")) continue;
+      ++midway;
+      break;
+    }
     Model model;
     const auto [step, passed] = load(out, model);
     EXPECT_EQ(passed, 0) << "nothing half-written is under a checkpoint's name";
     EXPECT_GE(step, last);
     last = step;
   }
-  EXPECT_GT(last, 1) << "the child had time to save";
+  std::cout << kills << " kills, " << midway << " of them while a checkpoint was written, step " << last << "\n";
+  EXPECT_EQ(kills, kKills);
+  EXPECT_GT(midway, 0);
+  EXPECT_GT(last, 4) << "the child had time to save";
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include "runtime_min/half.h"
 #include "runtime_min/idx.h"
 #include "runtime_min/image.h"
+#include "runtime_min/inflate.h"
 #include "runtime_min/raw.h"
 #include "runtime_min/safetensors.h"
 #include "runtime_min/tokens.h"
@@ -17,6 +18,13 @@ std::string idx(unsigned char type, const std::vector<std::uint32_t>& dims, cons
   std::string s{'\0', '\0', static_cast<char>(type), static_cast<char>(dims.size())};
   for (const std::uint32_t d : dims) s += big_endian32(d);
   return s + data;
+}
+
+/// Wrapped, and stored: nothing is compressed.
+std::string gzipped(const std::string& data) {
+  const auto size = static_cast<std::uint16_t>(data.size());
+  return from_hex("1f8b0800000000000003 01") + little_endian(size) + little_endian(static_cast<std::uint16_t>(~size)) + data +
+         little_endian(crc32(as_span(data))) + little_endian(static_cast<std::uint32_t>(size));
 }
 
 std::string npy(const std::string& descr, const std::string& shape, const std::string& data) {
@@ -50,12 +58,18 @@ TEST(Idx, ReadsAndRefuses) {
   EXPECT_EQ(x, 1.5F) << "big-endian";
   write_file(path, idx(0x08, {0, 28}, ""));
   EXPECT_EQ(read_idx(path).shape, (Dims{0, 28}));
-  // Gzipped, the image of a set of one label, 7; then with another checksum.
-  const std::string stored = "1f8b0800000000000003 01 0900 f6ff 00000801 00000001 37 ";
-  write_file(path, from_hex(stored + "221d1cbf 09000000"));
-  EXPECT_EQ(static_cast<char>(read_idx(path).bytes[0]), '7');
-  write_file(path, from_hex(stored + "00000000 09000000"));
-  EXPECT_ERROR(read_idx(path), "checksum");
+  for (const std::string& data : {std::string("7"), std::string(5000, '7')}) {  // more than is read for the header, and less
+    const std::string plain = idx(0x08, {static_cast<std::uint32_t>(data.size())}, data), first = plain.substr(0, 5);
+    for (const std::string& good : {gzipped(plain), gzipped(first) + gzipped("") + gzipped(plain.substr(5))}) {
+      write_file(path, good);
+      a = read_idx(path);
+      EXPECT_EQ(std::string(reinterpret_cast<const char*>(a.bytes.data()), a.bytes.size()), data);
+      std::string bad = good;
+      bad[bad.size() - 5] = static_cast<char>(bad[bad.size() - 5] ^ 1);
+      write_file(path, bad);
+      EXPECT_ERROR(read_idx(path), "checksum");
+    }
+  }
 
   const struct {
     const char* note;
@@ -71,11 +85,20 @@ TEST(Idx, ReadsAndRefuses) {
       {"short", idx(0x08, {2, 3}, "abcde"), "6 bytes for u8[2,3], found 5"},
       {"long", idx(0x08, {2, 3}, "abcdefg"), "6 bytes for u8[2,3], found 7"},
       {"huge", idx(0x0E, {0xFFFFFFFFU}, "abcdefg"), "found 7"},
+      {"short, gzipped", gzipped(idx(0x08, {2}, "7")), "2 bytes for u8[2], found 1"},
+      {"long, gzipped", gzipped(idx(0x08, {2}, "777")), "2 bytes for u8[2], found more"},
+      {"long, in a second member", gzipped(idx(0x08, {2}, "77")) + gzipped("7"), "2 bytes for u8[2], found more"},
+      {"long, beyond what is read for the header", gzipped(idx(0x08, {2000}, std::string(2001, '7'))), "2000 bytes for u8[2000], found more"},
+      {"huge, gzipped", gzipped(idx(0x08, {0xFFFFFFFFU}, "7")), "4294967295 bytes for u8[4294967295], found a file of 32 bytes, compressed"},
+      {"without its header", gzipped(idx(0x08, {2}, "").substr(0, 7)), "8 bytes, found 7"},
+      {"a bomb", from_hex("1f8b0800000000000003") + deflate_bomb(idx(0x08, {4}, "abcd")), "4 bytes for u8[4], found more"},
   };
   for (const auto& c : cases) {
     SCOPED_TRACE(c.note);
     write_file(path, c.content);
+    largest_allocation = 0;
     EXPECT_ERROR(read_idx(path), c.error);
+    EXPECT_LT(largest_allocation, 100'000U);
   }
 }
 

@@ -17,6 +17,7 @@
 #include <iterator>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "runtime_min/error.h"
@@ -56,6 +57,30 @@ inline std::string read_file(const std::string& path) {
 }
 
 inline std::span<const std::byte> as_span(const std::string& s) { return std::as_bytes(std::span(s.data(), s.size())); }
+
+/// The largest block that was asked of operator new since this was set to 0. Sanitizers have an operator new of their own: there it stays 0.
+extern std::size_t largest_allocation;
+
+/// A DEFLATE stream of `start` and 300 MB of zeros, in 2 MB.
+inline std::string deflate_bomb(const std::string& start) {
+  const auto size = static_cast<std::uint16_t>(start.size()), inverted = static_cast<std::uint16_t>(~size);
+  std::string stream(1, '\0');  // a stored block, not the last
+  for (const std::uint16_t n : {size, inverted}) stream += {static_cast<char>(n & 0xFF), static_cast<char>(n >> 8)};
+  stream += start;
+  unsigned held = 0, used = 0;
+  const auto put = [&](std::string_view bits) {
+    for (const char b : bits) {
+      held |= (b == '1' ? 1U : 0U) << used;
+      if (++used < 8) continue;
+      stream += static_cast<char>(held);
+      held = used = 0;
+    }
+  };
+  put("11000110000");                                                // the last block, of fixed codes, and a zero
+  for (int i = 0; i < 300'000'000 / 258; ++i) put("1100010100000");  // 258 bytes, from one byte before
+  put("00000000000000");                                             // the end
+  return stream;
+}
 
 /// "1f8b 08" to bytes; white space is ignored.
 inline std::string from_hex(const std::string& hex) {

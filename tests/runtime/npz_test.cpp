@@ -84,6 +84,17 @@ struct ZipText {
   }
 };
 
+/// An archive of x.npy alone, deflated, of `size` bytes as its directory has it.
+std::string deflated_member(const std::string& stream, std::int64_t size) {
+  return ZipText{.members = {{.name = "x.npy", .data = stream, .method = 8, .size = size}}}.text();
+}
+
+/// A DEFLATE stream that compresses nothing.
+std::string stored_block(const std::string& data) {
+  const auto size = static_cast<std::uint16_t>(data.size());
+  return '\1' + little_endian(size) + little_endian(static_cast<std::uint16_t>(~size)) + data;
+}
+
 template <class T>
 std::vector<T> values_of(const Array& array) {
   std::vector<T> all(array.bytes.size() / sizeof(T));
@@ -181,9 +192,19 @@ TEST(Npz, RefusesBadArchives) {
        "the same name at the data, found \"y.npy\""},
       {"checksum", ZipText{.members = {{.name = "x.npy", .data = x, .checksum = 7}}}.text(), "member \"x.npy\": expected checksum 7, found"},
       {"damaged data", with(stored, 60, "x"), "member \"x.npy\": expected checksum"},
-      {"damaged stream", with(deflated, 60, "\xff\xff\xff"), "bad.npz: compressed byte"},
-      {"deflated, longer than it says", with(deflated, 0x10f + 24, std::string("\x20\0", 2)), "at most 32 bytes"},
-      {"deflated, shorter than it says", with(deflated, 0x10f + 24, std::string("\x99\0", 2)), "153 bytes of data, found 152"},
+      {"damaged stream", with(deflated, 60, "\xff\xff\xff"), "bad.npz: \"x\": npy header"},
+      {"damaged stream of the data", with(deflated, 130, "\xff\xff\xff"), "bad.npz: compressed byte"},
+      {"deflated, longer than the directory says", with(deflated, 0x10f + 24, std::string("\x97\0", 2)), "24 bytes for i32[2,3], found 23"},
+      {"deflated, shorter than the directory says", with(deflated, 0x10f + 24, std::string("\x99\0", 2)), "24 bytes for i32[2,3], found 25"},
+      {"deflated, longer than both say", deflated_member(stored_block(x + "d"), n), "at most 131 bytes of data, found more"},
+      {"deflated, shorter than both say", deflated_member(stored_block(x.substr(0, x.size() - 1)), n), "131 bytes of data, found 130"},
+      {"deflated, without its header", deflated_member(stored_block(x.substr(0, 100)), n), "118 bytes of header, found 90"},
+      {"a bomb that only the directory declares", deflated_member(deflate_bomb(x), n + 1 + 300'000'000 / 258 * 258),
+       "3 bytes for u8[3], found 29999"},
+      {"a bomb that nothing declares", deflated_member(deflate_bomb(x), n), "at most 131 bytes of data, found more"},
+      {"a bomb of a header", deflated_member(deflate_bomb(std::string("\x93NUMPY\2\0\0\0\0\x10", 12)), 300'000'000),
+       "at most 65535 bytes of header, found 268435456"},
+      {"more than the file can hold", deflated_member(stored_block(x), 400'000'000), "400000000 bytes of data, found 136 bytes, compressed"},
       {"no npy", ZipText{.members = {{"x.npy", "words"}}}.text(), "bad.npz: \"x\": npy header: expected \\x93NUMPY, found 5 bytes"},
       {"objects", ZipText{.members = {{"x.npy", array_file("|O", "(1,)", "12345678")}}}.text(), "Python objects"},
   };
@@ -191,7 +212,9 @@ TEST(Npz, RefusesBadArchives) {
   for (const auto& c : cases) {
     SCOPED_TRACE(c.note);
     write_file(folder / "bad.npz", c.content);
+    largest_allocation = 0;
     EXPECT_ERROR(NpzFile(folder / "bad.npz").read("x"), c.error);
+    EXPECT_LT(largest_allocation, 100'000U);
   }
 }
 

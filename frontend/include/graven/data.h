@@ -47,7 +47,7 @@ class DataLoader {
   /// Validates the files whole. User error naming file, place, expected and found; when there are no samples; when batch_size is not positive.
   explicit DataLoader(const std::string& path, DataLoaderOptions options = {});
 
-  /// Batches of an epoch.
+  /// Batches of an epoch. None when drop_last is set and all samples are fewer than a batch.
   std::int64_t size() const;
   /// Samples in all.
   std::int64_t samples() const;
