@@ -1,5 +1,6 @@
 #include "frontend/compiled_program.h"
 
+#include <new>
 #include <optional>
 #include <utility>
 
@@ -64,7 +65,12 @@ ProgramInputs check_inputs(const ir::Graph& graph, const std::string& owner, con
 }
 
 CompiledProgram::CompiledProgram(const ir::Graph& graph, std::string owner, const ir::CompileOptions& options, const std::vector<Variable>& variables)
-    : graph_(graph), owner_(std::move(owner)), executable_(ir::compile(graph, options)) {
+    : graph_(graph), owner_(std::move(owner)) {
+  try {
+    executable_ = ir::compile(graph, options);
+  } catch (const std::bad_alloc&) {
+    throw UserError("out of memory while " + owner_ + " was compiled");
+  }
   for (const Variable& v : variables) bound_.push_back({v, nullptr, 0});
 }
 
@@ -105,7 +111,11 @@ std::vector<Tensor> CompiledProgram::run(const ProgramInputs& inputs, const std:
     outputs.push_back(make_tensor(graph_.type(v).dtype, shape));
     out.push_back(outputs.back().impl()->data());
   }
-  executable_->run(in, out, symbols, learning_rates, step, static_cast<std::int64_t>(default_generator().initial_seed()));
+  try {
+    executable_->run(in, out, symbols, learning_rates, step, static_cast<std::int64_t>(default_generator().initial_seed()));
+  } catch (const std::bad_alloc&) {
+    throw UserError("out of memory while " + owner_ + " ran");
+  }
   for (Bound& b : bound_)
     if (b.variable.written) {
       b.variable.tensor.impl()->bump_version();

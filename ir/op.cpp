@@ -111,8 +111,10 @@ std::vector<TensorType> infer(const OpDef& op, const std::vector<std::optional<T
                     (required == 1 && fixed == 1 && !variadic ? " input, got " : " inputs, got ") + std::to_string(inputs.size()));
   for (std::size_t s = 0; s < op.inputs.size(); ++s) {
     const InputRange range = input_range(op, inputs.size(), s);
-    for (std::size_t i = range.begin; i < range.begin + range.count && i < inputs.size(); ++i)
-      if (!inputs[i] && !op.inputs[s].optional) throw UserError("the input '" + std::string(op.inputs[s].name) + "' is missing");
+    // A list that ends early lacks what stands behind its end: with optional inputs in the middle it may still be long enough.
+    for (std::size_t i = range.begin; i < range.begin + range.count; ++i)
+      if (!op.inputs[s].optional && (i >= inputs.size() || !inputs[i]))
+        throw UserError("the input '" + std::string(op.inputs[s].name) + "' is missing");
   }
   // ---- attributes ----
   std::vector<std::pair<std::string, Attribute>> changed;

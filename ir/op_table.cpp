@@ -80,6 +80,13 @@ std::string dtypes_of(const OpDef& op) {
       if (i.type.dtype == own) inputs.back()->dtype = d;
     }
     Attributes attributes = cases[0].attributes;
+    for (const auto& [key, value] : cases[0].attributes)
+      if (const auto* given = std::get_if<ScalarProgram>(&value)) {  // computes in the inputs' dtype, and says so
+        ScalarProgram program = *given;
+        for (ScalarProgram::Step& step : program.steps)
+          if (step.dtype == own) step.dtype = d;
+        attributes.set(key, std::move(program));
+      }
     try {
       (void)infer(op, inputs, attributes);
     } catch (const UserError&) {

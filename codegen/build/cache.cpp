@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <filesystem>
 
 #include "ir/diagnostic.h"
@@ -50,6 +51,18 @@ void write_small_file(const std::string& path, const std::string& text) {
 
 void rename_file(const std::string& from, const std::string& to) {
   if (std::rename(from.c_str(), to.c_str()) != 0) throw UserError(to + ": cannot be renamed: " + std::strerror(errno));
+}
+
+/// Whether the folder has no room for a compiled program (or the user's quota none), so that what failed there may have failed for that. It is tried:
+/// compilers say so in the user's language, and once they have failed they have given the room back that they had.
+bool lacks_space(const std::string& directory) {
+  constexpr off_t kRoom = off_t{16} << 20;  // more than the largest library and what is written beside it
+  const std::string path = directory + "/room.tmp." + std::to_string(getpid());
+  errno = 0;
+  const Descriptor file{open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)};
+  const int reason = file.fd < 0 ? errno : posix_fallocate(file.fd, 0, kRoom);
+  unlink(path.c_str());
+  return reason == ENOSPC || reason == EDQUOT;
 }
 
 }  // namespace
@@ -141,13 +154,21 @@ std::string ArtefactCache::make_entry(const std::string& directory, const std::s
 std::string ArtefactCache::get(const std::string& key, const std::function<void(const std::string& path)>& make) {
   hit_ = false;
   GRAVEN_CHECK(!key.empty() && key.find('/') == std::string::npos, "a key is a file name");
-  if (!directory_.empty() && warning_.empty()) {
+  if (!directory_.empty() && (warning_.empty() || full_)) {
     // What is there can be used even where nothing can be written.
     if (const std::string found = lookup(directory_, key); !found.empty() && usable(directory_)) {
       hit_ = true;
       return found;
     }
-    if (usable(directory_)) return make_entry(directory_, key, make);
+    if (!full_ && usable(directory_)) {
+      try {
+        return make_entry(directory_, key, make);
+      } catch (const std::exception&) {
+        if (!lacks_space(directory_)) throw;
+        full_ = true;
+        warning_ = "the cache " + directory_ + " is on a disk without space; compiled programs are kept for this process only";
+      }
+    }
   }
   if (temporary_.empty()) {
     const char* base = std::getenv("TMPDIR");

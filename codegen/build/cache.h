@@ -5,8 +5,8 @@
 //
 // Rules: an entry is written under a temporary name in the same folder, synced, closed, and renamed; beside it stands the hash of its content,
 // verified whenever it is read, and a mismatch makes it anew. Makers of the same entry wait for one another (a lock with a second look), readers take
-// no lock. A file is never overwritten, so a loaded library stays what it was. The folder is private (0700). When it cannot be used, entries go
-// to a temporary folder that lives as long as the process, and one warning says so.
+// no lock. A file is never overwritten, so a loaded library stays what it was. The folder is private (0700). When it cannot be used, or its
+// disk is full, entries go to a temporary folder that lives as long as the process, and one warning says so.
 #pragma once
 
 #include <functional>
@@ -39,6 +39,7 @@ class ArtefactCache {
 
   std::string directory_, temporary_, warning_;
   bool hit_ = false;
+  bool full_ = false;  ///< the folder can be read, and has no room for more
 };
 
 }  // namespace graven::codegen

@@ -9,6 +9,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <exception>
+#include <new>
 
 #include "codegen/build/process.h"
 #include "codegen/cli/command.h"
@@ -50,6 +51,12 @@ int main(int argc, char** argv) {
     return 2;
   } catch (const graven::UserError& error) {
     std::fprintf(stderr, "%s\n", error.what());
+    return 1;
+  } catch (const std::bad_alloc&) {
+    // No text is put together here: that would take memory.
+    const char* command = argc > 1 ? argv[1] : "";
+    const char* argument = argc > 2 && argv[2][0] != '-' ? argv[2] : "";
+    std::fprintf(stderr, "error: out of memory in graven %s%s%s\n", command, *argument ? " " : "", argument);
     return 1;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());

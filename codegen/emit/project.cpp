@@ -11,6 +11,7 @@
 #include <cstring>
 #include <fstream>
 #include <limits>
+#include <new>
 #include <optional>
 #include <set>
 #include <span>
@@ -346,6 +347,11 @@ std::map<std::string, const ir::TensorData*> weights_of(const ir::Graph& graph, 
       if (evaluation->graph.value(v).kind == ir::ValueKind::constant)
         weights[evaluation->graph.value(v).name] = evaluation->graph.constants.at(v).get();
   }
+  std::vector<const ir::Value*> missing;
+  for (const ir::ValueId v : values.stored())
+    if (const ir::Value& value = graph.value(v); value.kind != ir::ValueKind::constant && !options.weights.count(value.name))
+      missing.push_back(&value);
+  require_memory_to_make_up(graph.name, missing);
   for (const ir::ValueId v : values.stored()) {
     const ir::Value& value = graph.value(v);
     if (value.kind == ir::ValueKind::constant) {
@@ -425,6 +431,7 @@ EmitReport emit(const ir::Graph& graph, const fs::path& directory, const EmitOpt
   EmitReport report;
   Prepared p = prepare(graph, options, report);
   std::vector<std::unique_ptr<ir::TensorData>> owned;
+  require_memory_to_record(p.graph, p.evaluation.get(), options);
   const auto weights = weights_of(p.graph, p.plan, p.evaluation.get(), options, owned, report);
   try {
     runtime::make_directories(directory.string());
@@ -450,6 +457,8 @@ EmitReport emit(const ir::Graph& graph, const fs::path& directory, const EmitOpt
     throw UserError(e.what());
   } catch (const fs::filesystem_error& e) {
     throw UserError(e.what());
+  } catch (const std::bad_alloc&) {
+    throw UserError(p.graph.name + ": out of memory while its project was written to " + directory.string());
   }
   std::sort(report.written.begin(), report.written.end());
   std::sort(report.unchanged.begin(), report.unchanged.end());

@@ -1,8 +1,13 @@
 #include "codegen/emit/record.h"
 
+#include <fmt/format.h>
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <fstream>
+#include <limits>
 
 #include "codegen/emit/values.h"
 #include "codegen/plan/storage.h"
@@ -258,7 +263,74 @@ std::map<std::string, ir::TensorData> record_from(double low, const ir::Graph& g
   return recorded;
 }
 
+/// Bytes, and the tensor that has the most of them.
+struct Need {
+  double bytes = 0, largest = 0;
+  std::string tensor;
+
+  void add(const ir::Value& value, double per_element) {
+    const double own = per_element * static_cast<double>(value.type.shape.numel().maximum());
+    bytes += own;
+    if (tensor.empty() || own > largest) largest = own, tensor = value.name + ", " + value.type.to_string();
+  }
+};
+
+/// What this process can still have, as far as the system says: without swapping everything else out.
+double available_memory() {
+  double available = std::numeric_limits<double>::infinity();
+  std::ifstream info("/proc/meminfo");
+  double sum = 0;
+  bool known = false;
+  for (std::string key, unit; info >> key;) {
+    double kilobytes = 0;
+    if (!(info >> kilobytes)) break;
+    std::getline(info, unit);
+    if (key == "MemAvailable:" || key == "SwapFree:") sum += kilobytes * 1024;
+    known = known || key == "MemAvailable:";
+  }
+  if (known) available = sum;
+  double group = 0;  // a container's limit; the file says "max" where there is none
+  if (std::ifstream limit("/sys/fs/cgroup/memory.max"); limit >> group) available = std::min(available, group);
+  rlimit own{};
+  if (getrlimit(RLIMIT_AS, &own) == 0 && own.rlim_cur != RLIM_INFINITY) available = std::min(available, static_cast<double>(own.rlim_cur));
+  return available;
+}
+
+void require_memory(const Need& need, const std::string& name, const std::string& purpose) {
+  const double available = available_memory();
+  if (need.bytes <= available) return;
+  throw UserError(fmt::format("{}: {} takes {:.0f} bytes of memory, and {:.0f} are available", name, purpose, need.bytes, available))
+      .note("the largest tensor is " + need.tensor);
+}
+
 }  // namespace
+
+void require_memory_to_record(const ir::Graph& graph, const Evaluation* evaluation, const EmitOptions& options) {
+  // The execution keeps every result, in double precision, beside what it is given and its own copy of that.
+  const auto computed = [](const ir::Value& v) {
+    return static_cast<double>(ir::is_floating(v.type.dtype) ? sizeof(double) : ir::size_of(v.type.dtype));
+  };
+  const auto need_of = [&](const ir::Graph& g, bool update) {
+    Need need;
+    for (const auto* list : {&g.inputs, &g.parameters, &g.states})
+      for (const ir::ValueId v : *list) need.add(g.value(v), static_cast<double>(ir::size_of(g.type(v).dtype)) + computed(g.value(v)));
+    for (const ir::Node& n : g.nodes) {
+      // To the execution a packed weight is the weight.
+      if (n.op->alias || n.op->name.starts_with("pack_") || (n.phase == ir::Phase::update && !update)) continue;
+      for (const ir::ValueId v : n.outputs) need.add(g.value(v), computed(g.value(v)));
+    }
+    return need;
+  };
+  if (!options.execute) return;
+  require_memory(need_of(graph, ir::updates_in_backward(graph)), graph.name, "computing what the project's self-test compares with");
+  if (evaluation) require_memory(need_of(evaluation->graph, true), graph.name, "computing what the evaluation's self-test compares with");
+}
+
+void require_memory_to_make_up(const std::string& name, const std::vector<const ir::Value*>& values) {
+  Need need;
+  for (const ir::Value* v : values) need.add(*v, static_cast<double>(ir::size_of(v->type.dtype)));
+  require_memory(need, name, "making up the weights that were not given");
+}
 
 ir::TensorData made_up_weight(const ir::Value& value) {
   const ir::TensorType& type = value.type;

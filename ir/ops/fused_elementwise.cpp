@@ -7,7 +7,9 @@ static void infer_fused_elementwise(InferContext& c) {
   c.require(!program.empty(), "the program has no steps");
   c.require(c.input_count() > 0 && program.inputs == static_cast<std::int32_t>(c.input_count()),
             "the program takes " + ops::count_of(program.inputs, "input") + ", got " + std::to_string(c.input_count()));
-  ops::check_program(c, program);
+  std::vector<DType> inputs;
+  for (std::size_t i = 0; i < c.input_count(); ++i) inputs.push_back(c.input(i).dtype);
+  ops::check_program(c, program, inputs);
   const Shape shape = ops::broadcast_inputs(c);
   ops::require_kernel_rank(c, shape.rank());
   c.output(program.steps.back().dtype, shape);
@@ -34,7 +36,13 @@ const OpDef kFusedElementwise{
                                                 {.op = "add", .arguments = {3, 2}},
                                                 {.op = "clamp", .arguments = {4}, .constants = {{"min", -1.0}, {"max", 1.0}}},
                                                 {.op = "tanh", .arguments = {5}}}};
-          return std::vector<TestCase>{{.note = "one shape",
+          const ScalarProgram choice{.inputs = 2,
+                                     .steps = {{.op = "ne", .arguments = {0, 1}, .dtype = DType::boolean}, {.op = "where", .arguments = {2, 0, 1}}}};
+          return std::vector<TestCase>{{.note = "a choice, of any dtype",
+                                        .inputs = {ops::random(DType::f32, {4, 9}), ops::random(DType::f32, {4, 9})},
+                                        .attributes = {{"program", choice}},
+                                        .gradient = false},
+                                       {.note = "one shape",
                                         .inputs = {ops::random(DType::f32, {4, 9}), ops::random(DType::f32, {4, 9}), ops::random(DType::f32, {4, 9})},
                                         .attributes = {{"program", program}},
                                         .gradient = false},

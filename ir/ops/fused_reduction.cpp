@@ -12,7 +12,7 @@ static void infer_fused_reduction(InferContext& c) {
     c.require(c.input(i).shape == c.input(0).shape,
               "the inputs must have one shape, got " + c.input(0).to_string() + " and " + c.input(i).to_string());
   }
-  ops::check_program(c, program);
+  ops::check_program(c, program, std::vector<DType>(c.input_count(), DType::f32));
   c.require(program.steps.back().dtype == DType::f32, "the program's result must be f32");
   const std::string& reduction = c.attributes.text("reduction");
   c.require(reduction == "sum" || reduction == "mean", "the reduction is 'sum' or 'mean', got '" + reduction.substr(0, 100) + "'");

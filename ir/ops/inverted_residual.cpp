@@ -58,7 +58,9 @@ static void infer_inverted_residual(InferContext& c) {
   for (const char* key : {"expand_epilogue", "depthwise_epilogue"}) {
     const ScalarProgram& program = c.attributes.program(key);
     c.require(program.empty() || program.inputs == 1, std::string("'") + key + "' takes one input, got " + std::to_string(program.inputs));
-    ops::check_program(c, program);
+    ops::check_program(c, program, {x.dtype});
+    c.require(program.empty() || program.steps.back().dtype == x.dtype,
+              [&] { return std::string("'") + key + "' must give " + std::string(name(x.dtype)); });
   }
   ops::check_epilogue(c, kResidual, y);
   c.output(y.dtype, y.shape);

@@ -168,11 +168,68 @@ void check_epilogue(const InferContext& c, std::size_t i, const TensorType& resu
   c.require(takes == given, [&] {
     return "the epilogue takes " + count_of(takes, "input") + ", " + std::to_string(given) + (given == 1 ? " is" : " are") + " given";
   });
-  check_program(c, epilogue);
+  check_program(c, epilogue, std::vector<DType>(static_cast<std::size_t>(takes), result.dtype));
+  c.require(epilogue.empty() || epilogue.steps.back().dtype == result.dtype,
+            [&] { return "the epilogue must give " + std::string(name(result.dtype)) + ", got " + std::string(name(epilogue.steps.back().dtype)); });
 }
 
-void check_program(const InferContext& c, const ScalarProgram& program) {
+namespace {
+
+/// The step's constants are the operator's scalar attributes, each once and in the order of its declaration: a functor's name lists them so.
+void check_constants(const InferContext& c, const OpDef& op, const ScalarProgram::Step& step, const auto& which) {
+  for (const auto& constant : step.constants) {
+    bool known = false;
+    for (const AttributeSpec& a : op.attributes) known = known || a.name == constant.first;
+    c.require(known, [&] { return which() + ": " + step.op + " has no attribute '" + constant.first + "'"; });
+  }
+  std::size_t next = 0;
+  for (const AttributeSpec& a : op.attributes) {
+    if (a.type != AttributeType::boolean && a.type != AttributeType::integer && a.type != AttributeType::number) continue;
+    const bool given = std::any_of(step.constants.begin(), step.constants.end(), [&](const auto& constant) { return constant.first == a.name; });
+    c.require(given, [&] { return which() + " (" + step.op + ") lacks its constant '" + std::string(a.name) + "'"; });
+    c.require(next < step.constants.size() && step.constants[next].first == a.name,
+              [&] { return which() + " (" + step.op + "): the constants must stand in the order of the operator's attributes"; });
+    ++next;
+  }
+  c.require(next == step.constants.size(), [&] { return which() + " (" + step.op + ") has a constant too many"; });
+}
+
+/// The dtype that the step makes of values of the dtypes `arguments`: what its operator makes of scalars.
+DType infer_step(const InferContext& c, const OpDef& op, const ScalarProgram::Step& step, const std::vector<DType>& arguments, const auto& which) {
+  Attributes attributes;
+  for (const AttributeSpec& a : op.attributes) {
+    if (a.type == AttributeType::dtype) attributes.set(a.name, step.dtype);
+    if (a.type == AttributeType::shape) attributes.set(a.name, Shape());
+  }
+  for (const auto& [key, value] : step.constants) attributes.set(key, value);
+  std::vector<std::optional<TensorType>> types;
+  types.reserve(arguments.size());
+  for (const DType dtype : arguments) types.emplace_back(TensorType{dtype, Shape()});
+  try {
+    return infer(op, types, attributes).at(0).dtype;
+  } catch (const UserError& error) {
+    c.fail(which() + " (" + step.op + "): " + error.message());
+  }
+}
+
+/// The dtype that a step computes in: none where all is boolean, or where it only stores a bool.
+std::optional<DType> computes_in(const ScalarProgram::Step& step, const std::vector<DType>& arguments, bool last) {
+  // Inside a program a cast loads a value as what the program computes in; at its end it stores the result as something else.
+  if (step.op == "cast" && !last && step.dtype != DType::boolean) return step.dtype;
+  for (const DType dtype : arguments)
+    if (dtype != DType::boolean) return dtype;
+  return step.dtype == DType::boolean ? std::nullopt : std::optional(step.dtype);
+}
+
+}  // namespace
+
+void check_program(const InferContext& c, const ScalarProgram& program, const std::vector<DType>& inputs) {
   c.require(program.inputs >= 0, [&] { return "a program cannot have " + std::to_string(program.inputs) + " inputs"; });
+  if (program.empty()) return;
+  c.require(program.inputs == static_cast<std::int32_t>(inputs.size()),
+            [&] { return "the program takes " + count_of(program.inputs, "input") + ", got " + std::to_string(inputs.size()); });
+  std::vector<DType> known = inputs;
+  std::optional<DType> computes;
   for (std::size_t i = 0; i < program.steps.size(); ++i) {
     const ScalarProgram::Step& step = program.steps[i];
     const auto which = [&] { return "step " + std::to_string(i) + " of the program"; };
@@ -182,14 +239,24 @@ void check_program(const InferContext& c, const ScalarProgram& program) {
       return which() + " (" + step.op + ") takes " + count_of(static_cast<int>(op->inputs.size()), "argument") + ", got " +
              std::to_string(step.arguments.size());
     });
-    for (std::int32_t a : step.arguments)
-      c.require(a >= 0 && a < program.inputs + static_cast<std::int32_t>(i),
+    std::vector<DType> arguments;
+    for (std::int32_t a : step.arguments) {
+      c.require(a >= 0 && a < static_cast<std::int32_t>(known.size()),
                 [&] { return which() + " (" + step.op + ") uses value " + std::to_string(a) + ", which is not known yet"; });
-    for (const auto& constant : step.constants) {
-      bool known = false;
-      for (const AttributeSpec& a : op->attributes) known = known || a.name == constant.first;
-      c.require(known, [&] { return which() + ": " + step.op + " has no attribute '" + constant.first + "'"; });
+      arguments.push_back(known[static_cast<std::size_t>(a)]);
     }
+    check_constants(c, *op, step, which);
+    const DType made = infer_step(c, *op, step, arguments, which);
+    c.require(step.dtype == made, [&] {
+      return which() + " (" + step.op + ") gives " + std::string(name(made)) + ", and is recorded as " + std::string(name(step.dtype));
+    });
+    known.push_back(made);
+    // Kernels read all inputs as one type, which the program computes in.
+    const std::optional<DType> own = computes_in(step, arguments, i + 1 == program.steps.size());
+    c.require(!own || !computes || *own == *computes, [&] {
+      return which() + " (" + step.op + ") computes in " + std::string(name(*own)) + ", the steps before it in " + std::string(name(*computes));
+    });
+    if (own) computes = own;
   }
 }
 

@@ -117,6 +117,9 @@ extern "C" {
 void* graven_jit_create(int count) {
   try {
     return new Instance(count);
+  } catch (const std::bad_alloc&) {
+    failure = "out of memory: its buffers take " + std::to_string(own_bytes()) + " bytes";
+    return nullptr;
   } catch (const std::exception& e) {
     failure = e.what();
     return nullptr;

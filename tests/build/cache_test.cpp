@@ -3,15 +3,20 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <span>
 #include <sstream>
 
 #include "ir/diagnostic.h"
+#include "runtime_min/sha256.h"
 
 namespace graven::codegen {
 namespace {
@@ -181,6 +186,55 @@ TEST_F(CacheTest, FoldersThatCannotBeTrustedOrUsedMeanMemoryOnly) {
   ArtefactCache none("");
   EXPECT_EQ(read(none.get("key", [](const std::string& path) { write(path, "artefact"); })), "artefact");
   EXPECT_EQ(none.warning(), "");
+}
+
+/// A disk of one megabyte, mounted where that is allowed.
+class TinyDisk {
+ public:
+  explicit TinyDisk(std::string path) : path_(std::move(path)) {
+    fs::create_directories(path_);
+    mounted_ = mount("tmpfs", path_.c_str(), "tmpfs", 0, "size=1m,mode=0700") == 0;
+  }
+  TinyDisk(const TinyDisk&) = delete;
+  TinyDisk& operator=(const TinyDisk&) = delete;
+  ~TinyDisk() {
+    if (mounted_) umount2(path_.c_str(), MNT_DETACH);
+  }
+  bool mounted() const { return mounted_; }
+
+ private:
+  std::string path_;
+  bool mounted_;
+};
+
+TEST_F(CacheTest, AFullDiskMeansMemoryOnly) {
+  const TinyDisk disk(directory());
+  if (!disk.mounted()) GTEST_SKIP() << "no disk can be mounted here: " << std::strerror(errno);
+  // As a compiler does: it fails, says why in the user's language, and what it had written is gone.
+  int made = 0;
+  const auto make = [&](const std::string& path) {
+    ++made;
+    std::ofstream out(path, std::ios::binary);
+    out << std::string(2 << 20, 'a');
+    out.close();
+    if (out) return;
+    fs::remove(path);
+    throw UserError("the compiler failed");
+  };
+  write(directory() + "/early", "artefact");
+  write(directory() + "/early.sha256", runtime::sha256(std::as_bytes(std::span("artefact", 8))));
+  ArtefactCache cache(directory());
+  const std::string path = cache.get("key", make);
+  EXPECT_EQ(fs::file_size(path), 2u << 20);
+  EXPECT_NE(cache.warning().find("the cache " + directory() + " is on a disk without space"), std::string::npos) << cache.warning();
+  EXPECT_EQ(made, 2) << "in the cache, and in the temporary folder";
+  EXPECT_EQ(cache.get("key", make), path);
+  cache.get("another", make);
+  EXPECT_EQ(made, 3) << "the cache is not tried again";
+  EXPECT_EQ(cache.get("early", make), directory() + "/early") << "what it holds can be used";
+  // What fails for another reason is the user's to see, on a full disk as well as elsewhere.
+  ArtefactCache later(directory());
+  EXPECT_THROW(later.get("broken", [](const std::string&) { throw UserError("the compiler failed"); }), UserError);
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 
 #include "codegen/emit/project.h"
 #include "frontend/eager/oracle.h"
+#include "ir/diagnostic.h"
 #include "ir/op.h"
 #include "runtime_min/safetensors.h"
 
@@ -41,6 +42,35 @@ TEST(Record, MakesUpInputsThatTheGraphTakes) {
   EXPECT_LT(recorded_low("relu"), -0.9f);
   EXPECT_GE(recorded_low("log"), 0);
   EXPECT_GE(recorded_low("binary_cross_entropy"), 0);
+}
+
+/// A few lines may declare any shape: what that would take is asked before anything is written.
+TEST(Record, RefusesWhatTheMachineHasNoMemoryFor) {
+  const std::filesystem::path folder = std::filesystem::path(GRAVEN_BINARY_DIR) / "emitted/too_large";
+  std::filesystem::remove_all(folder);
+  const auto refusal = [&](const ir::TensorType& input, const ir::TensorType& weight, const EmitOptions& options) -> std::string {
+    ir::Graph g;
+    g.name = "Large";
+    const ir::ValueId x = g.add_input("x", input), w = g.add_parameter("w", weight, false);
+    g.outputs = {g.call("mul", {x, w}, {}, {})};
+    try {
+      emit(g, folder, options);
+    } catch (const UserError& e) {
+      return e.what();
+    }
+    return "";
+  };
+  const ir::TensorType small{ir::DType::f32, {3}};
+  const EmitOptions recorded{.name = "large", .execute = eager::double_reference, .format = false};
+  const std::string batch = refusal({ir::DType::f32, {ir::Dim("batch", std::int64_t{1} << 50), 3}}, small, recorded);
+  // Twice 3 * 2^50: the input with its copy in f64, and the result in f64.
+  EXPECT_NE(batch.find("error: Large: computing what the project's self-test compares with takes 67553994410557"), std::string::npos) << batch;
+  EXPECT_NE(batch.find("the largest tensor is x, f32[batch,3]"), std::string::npos) << batch;
+  const std::string weights = refusal(small, {ir::DType::f32, {std::int64_t{1} << 50, 3}}, {.name = "large", .format = false});
+  EXPECT_NE(weights.find("error: Large: making up the weights that were not given takes 13510798882111488 bytes of memory"), std::string::npos)
+      << weights;
+  EXPECT_NE(weights.find("the largest tensor is w, f32[1125899906842624,3]"), std::string::npos) << weights;
+  EXPECT_FALSE(std::filesystem::exists(folder)) << "nothing is written";
 }
 
 }  // namespace

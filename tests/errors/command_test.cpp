@@ -46,6 +46,11 @@ TEST(Command, GivesItsError) {
   }
   relu.value(relu.outputs[0]).type.shape = {2, 4};
   ir::write_graph((work / "types.json").string(), relu);
+  // A few lines that declare more than any machine holds.
+  ir::Graph large;
+  large.name = "Large";
+  large.outputs = {large.call("relu", {large.add_input("x", {ir::DType::f32, {ir::Dim("batch", std::int64_t{1} << 50), 3}})}, {}, {})};
+  ir::write_graph((work / "large.json").string(), large);
   const std::string graph = golden.string(), out = (work / "project").string(), on_cuda = (golden.parent_path() / "polynomial_fit_cuda").string();
 
   const struct {
@@ -87,6 +92,7 @@ TEST(Command, GivesItsError) {
       {{"emit", graph, "-o", out, "--memory-budget", "nan"}, 2, "--memory-budget"},
       {{"emit", graph, "-o", out, "--memory-budget", "99999999999999999999"}, 2, "--memory-budget"},
       {{"emit", (golden.parent_path() / "polynomial_fit").string(), "-o", out, "--memory-budget", "1000"}, 1, "memory budget is 1000"},
+      {{"emit", (work / "large.json").string(), "-o", out}, 1, "error: Large: computing what the project's self-test compares with takes "},
       {{"emit", (work / "other_shape").string(), "-o", out}, 1, "the tensor 'w' does not fit the graph\n  expected  f32[3]\n  found     f32[4]"},
       {{"emit", (work / "other_graph").string(), "-o", out}, 1, "were not saved together"},
       {{"check", (work / "other_shape").string()}, 1, "the tensor 'w' does not fit the graph"},
@@ -125,6 +131,22 @@ TEST(Command, GivesItsError) {
     EXPECT_FALSE(fs::exists(out)) << "nothing is written";
     fs::remove_all(out);
   }
+}
+
+/// Where the memory ends while a file is read: the sanitizers' own would not fit either.
+TEST(Command, SaysThatItIsOutOfMemory) {
+  if (GRAVEN_SANITIZED) GTEST_SKIP() << "a sanitizer's address space cannot be bounded";
+  const fs::path work = fs::path(GRAVEN_BINARY_DIR) / "errors_memory";
+  fs::remove_all(work);
+  fs::create_directories(work);
+  std::string numbers = "[0";
+  for (int i = 0; i < 8 << 20; ++i) numbers += ",0";
+  std::ofstream(work / "long.json") << numbers << "]";
+  const codegen::ProcessResult r = codegen::run_process({"sh", "-c", "ulimit -v 60000 && exec " GRAVEN_BINARY_DIR "/graven check long.json"},
+                                                        {.directory = work.string(), .seconds = 60});
+  EXPECT_EQ(r.exit_status, 1) << r.output;
+  EXPECT_EQ(r.output, "error: out of memory in graven check long.json\n");
+  fs::remove_all(work);
 }
 
 }  // namespace

@@ -575,6 +575,22 @@ TEST(Models, EveryTextHasItsCase) {
   EXPECT_EQ(texts, cases().size());
 }
 
+TEST(Models, SayThatTheyAreOutOfMemory) {
+  if (GRAVEN_SANITIZED) GTEST_SKIP() << "the sanitizers end a program that asks for so much";
+  struct Wide : nn::Graph<Wide> {
+    nn::Linear first = child("first", nn::Linear(3, 4)), second = child("second", nn::Linear(4, 2));
+    Tensor build(Tensor x) { return second(relu(first(x))); }
+  };
+  Wide graph;
+  graph.compile(spec({Dim("batch", std::int64_t{1} << 50), 3}));
+  try {
+    graph(ones({2, 3}));
+    FAIL() << "buffers of 2^54 bytes were made";
+  } catch (const UserError& e) {
+    EXPECT_EQ(std::string(e.what()).rfind("error: Wide: out of memory: its buffers take 180143985094", 0), 0U) << e.what();
+  }
+}
+
 }  // namespace
 }  // namespace graven
 

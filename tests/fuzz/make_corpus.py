@@ -144,9 +144,10 @@ put("tokens", "too_many", b"\0" + token_file(20240801, 7, [1, 2], "I", 2**32 - 1
 golden = pathlib.Path(__file__).parent.parent
 for name in ("my_linear", "polynomial_fit"):
     put("graph", name, (golden / "golden" / name / "graph.json").read_bytes())
-for name in ("valid", "schedule_parts"):
+for name in ("valid", "schedule_parts", "program_valid", "program_constant_missing", "input_behind_the_end"):
     put("graph", name, (golden / f"errors/json/{name}.json").read_bytes())
-for name in ("residual.after", "residual.before"):
-    path = golden / "passes/add_optimizer_updates" / (name + ".json")
+for case in ("add_optimizer_updates/residual.after", "add_optimizer_updates/residual.before", "fuse_elementwise/borders.after",
+             "fuse_epilogues/wider_residual.after", "fold_batch_norm/norms.before"):
+    path = golden / "passes" / (case + ".json")
     if path.exists():
-        put("graph", name, path.read_bytes())
+        put("graph", path.stem, path.read_bytes())
