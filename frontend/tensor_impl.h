@@ -54,8 +54,8 @@ struct TensorImpl {
   // ---- tracing ----
   std::uint64_t trace_id = 0;  ///< 0: not recorded
   ir::ValueId value = ir::kNone;
-  std::shared_ptr<RecordedView> view;  ///< of what it is a view, and how
-  std::uint64_t changes = 0;           ///< how often it was changed in place, itself or through a view, while it was recorded
+  std::shared_ptr<RecordedView> view;     ///< of what it is a view, and how
+  std::atomic<std::uint64_t> changes{0};  ///< how often it was changed in place, itself or through a view, by whatever graph was recorded
 
   std::byte* data() const { return storage->data + offset * static_cast<std::int64_t>(ir::size_of(dtype)); }
   std::int64_t numel() const {

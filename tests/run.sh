@@ -31,7 +31,7 @@ if has_fuzzer; then
   compiler=(-DCMAKE_CXX_COMPILER=clang++)
   fuzzers=(fuzzers)
 else
-  echo "tests/run.sh: SKIPPED: the fuzzers (10 programs), for want of a clang++ with libFuzzer"
+  echo "tests/run.sh: SKIPPED: the fuzzers (12 programs), for want of a clang++ with libFuzzer"
 fi
 cmake -S . -B "$build-sanitize" -G Ninja -DGRAVEN_SANITIZE=address "${compiler[@]}"
 if [ $sanitize = yes ]; then
