@@ -24,8 +24,8 @@ struct EmitArguments {
   bool check = false, quiet = false, unformatted = false;
 };
 
-/// What the arguments say beside what is recorded.
-void apply(const EmitArguments& o, codegen::EmitOptions& options) {
+/// What the arguments say beside what is recorded, and what stands beside the graph.
+void apply(const EmitArguments& o, const ir::Graph& graph, const std::string& saved, codegen::EmitOptions& options) {
   const codegen::EmitOptions& given = o.emit;
   if (!given.name.empty()) options.name = given.name;
   if (!o.target.empty()) options.target = o.target == "cuda" ? ir::Target::cuda : ir::Target::cpu;
@@ -36,6 +36,9 @@ void apply(const EmitArguments& o, codegen::EmitOptions& options) {
   options.format = !o.unformatted;
   if (given.memory_budget > 0) options.memory_budget = given.memory_budget;
   options.update_in_backward = given.update_in_backward;
+  options.weights = load_weights(o.path, graph, saved);
+  options.evaluation = codegen::read_evaluation(graph_file(o.path));
+  options.execute = eager::double_reference;
 }
 
 /// The project as the graph would be emitted into it now: with the options that the project was emitted with.
@@ -44,11 +47,8 @@ int check_project(const EmitArguments& o) {
   std::string saved;
   const ir::Graph graph = load_graph(o.path, &saved), project = o.output.empty() ? graph : load_graph(directory);
   codegen::EmitOptions options = codegen::recorded_options(project, graph_file(directory));
-  apply(o, options);
+  apply(o, graph, saved, options);
   options.update_in_backward = options.update_in_backward || project.flag(ir::kUpdateInBackward);
-  options.weights = load_weights(o.path, graph, saved);
-  options.evaluation = codegen::read_evaluation(graph_file(o.path));
-  options.execute = eager::double_reference;
   const std::vector<std::string> differences = codegen::check(graph, directory, options);
   for (const std::string& line : differences) fmt::print("{}\n", line);
   if (differences.empty()) {
@@ -68,10 +68,7 @@ int emit(const EmitArguments& o) {
   std::string saved;
   const ir::Graph graph = load_graph(o.path, &saved);
   codegen::EmitOptions options = codegen::recorded_options(graph, graph_file(o.path));
-  apply(o, options);
-  options.weights = load_weights(o.path, graph, saved);
-  options.evaluation = codegen::read_evaluation(graph_file(o.path));
-  options.execute = eager::double_reference;
+  apply(o, graph, saved, options);
   const codegen::EmitReport report = codegen::emit(graph, o.output, options);
   for (const std::string& note : report.notes) std::fputs(("note: " + note + "\n").c_str(), stderr);
   if (!o.quiet) {

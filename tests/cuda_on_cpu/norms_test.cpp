@@ -140,13 +140,8 @@ TEST(CudaLayerNorm, InPieces) {
                                      {.rows = 2, .size = 1500, .eps = 1e-5},
                                      {.rows = 0, .size = 7, .eps = 1e-5}})
     check_norm(
-        c, c.rows * c.size, c.size, c.rows,
-        [](CudaContext& context, const layer_norm_config& config, float* y, float* mean, float* rstd, const float* x, const float* gamma,
-           const float* beta) { layer_norm(context, config, y, mean, rstd, x, gamma, beta); },
-        [](CudaContext& context, const layer_norm_config& config, float* dx, float* dgamma, float* dbeta, const float* dy, const float* x,
-           const float* gamma, const float* mean,
-           const float* rstd) { layer_norm_backward(context, config, dx, dgamma, dbeta, dy, x, gamma, mean, rstd); },
-        oracle::layer_norm, oracle::layer_norm_backward);
+        c, c.rows * c.size, c.size, c.rows, [](auto&&... arguments) { layer_norm(arguments...); },
+        [](auto&&... arguments) { layer_norm_backward(arguments...); }, oracle::layer_norm, oracle::layer_norm_backward);
 }
 
 TEST(CudaGroupNorm, EveryGrouping) {
@@ -155,13 +150,8 @@ TEST(CudaGroupNorm, EveryGrouping) {
                                      {.batch = 2, .channels = 4, .groups = 4, .inner = 700, .eps = 1e-5},
                                      {.batch = 0, .channels = 4, .groups = 2, .inner = 3, .eps = 1e-5}})
     check_norm(
-        c, c.batch * c.channels * c.inner, c.channels, c.batch * c.groups,
-        [](CudaContext& context, const group_norm_config& config, float* y, float* mean, float* rstd, const float* x, const float* gamma,
-           const float* beta) { group_norm(context, config, y, mean, rstd, x, gamma, beta); },
-        [](CudaContext& context, const group_norm_config& config, float* dx, float* dgamma, float* dbeta, const float* dy, const float* x,
-           const float* gamma, const float* mean,
-           const float* rstd) { group_norm_backward(context, config, dx, dgamma, dbeta, dy, x, gamma, mean, rstd); },
-        oracle::group_norm, oracle::group_norm_backward);
+        c, c.batch * c.channels * c.inner, c.channels, c.batch * c.groups, [](auto&&... arguments) { group_norm(arguments...); },
+        [](auto&&... arguments) { group_norm_backward(arguments...); }, oracle::group_norm, oracle::group_norm_backward);
 }
 
 }  // namespace
