@@ -9,6 +9,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <numbers>
 #include <regex>
@@ -366,27 +367,12 @@ TEST(CudaProjects, LeNetTrains) {
   projects.run("cuda", "selftest", {});
 }
 
-/// Trains on both, with a held-out set that the network evaluates as it infers: without its dropouts, with its running statistics.
-void train_a_network(const std::string& name, const Graph& graph) {
+/// Trains on both, with a held-out set that the network evaluates as it infers: without its dropouts, with its running statistics. `write(x, y, n)`
+/// writes n samples into two files.
+void train_a_network(const std::string& name, const Graph& graph, const std::function<void(const fs::path&, const fs::path&, std::int64_t)>& write) {
   Projects projects(name, graph, /*evaluates_apart=*/true);
-  for (const auto& [x, y] : {std::pair{"x.npy", "y.npy"}, std::pair{"held_x.npy", "held_y.npy"}}) {
-    const bool held = x[0] == 'h';
-    const std::int64_t samples = held ? 9 : 32;  // the last batch of those held out is a partial one
-    if (name == "gpt2_train") {
-      std::vector<std::int64_t> tokens, next;
-      for (std::int64_t i = 0; i < samples * 12; ++i) {
-        tokens.push_back((i * 31 + i / 7) % 48);
-        next.push_back(((i + 1) * 31 + (i + 1) / 7) % 48);
-      }
-      write_npy(projects.folder() / x, "<i8", {samples, 12}, tokens);
-      write_npy(projects.folder() / y, "<i8", {samples, 12}, next);
-    } else {
-      std::vector<std::int64_t> labels;
-      for (std::int64_t i = 0; i < samples; ++i) labels.push_back(i * 7 % 10);
-      write_npy(projects.folder() / x, "<f4", {samples, 3, 16, 16}, numbers(static_cast<std::size_t>(samples) * 768, 2));
-      write_npy(projects.folder() / y, "<i8", {samples}, labels);
-    }
-  }
+  write(projects.folder() / "x.npy", projects.folder() / "y.npy", 32);
+  write(projects.folder() / "held_x.npy", projects.folder() / "held_y.npy", 9);  // the last batch is a partial one
   const std::vector<std::string> arguments = {
       "--data", "../x.npy,../y.npy", "--test-data", "../held_x.npy,../held_y.npy", "--epochs", "2", "--log", "log", "--out", ""};
   projects.run("cpu", name, arguments);
@@ -450,13 +436,23 @@ struct TrainGpt2 : nn::Graph<TrainGpt2> {
 TEST(CudaProjects, MobileNetV2Trains) {
   manual_seed(1);
   TrainMobileNetV2 graph;
-  train_a_network("mobilenet_v2_train", graph.trace(spec({8, 3, 16, 16}), spec({8}, i64)));
+  train_a_network("mobilenet_v2_train", graph.trace(spec({8, 3, 16, 16}), spec({8}, i64)), [](const fs::path& x, const fs::path& y, std::int64_t n) {
+    std::vector<std::int64_t> labels;
+    for (std::int64_t i = 0; i < n; ++i) labels.push_back(i * 7 % 10);
+    write_npy(x, "<f4", {n, 3, 16, 16}, numbers(static_cast<std::size_t>(n) * 768, 2));
+    write_npy(y, "<i8", {n}, labels);
+  });
 }
 
 TEST(CudaProjects, Gpt2Trains) {
   manual_seed(1);
   TrainGpt2 graph;
-  train_a_network("gpt2_train", graph.trace(spec({8, 12}, i64), spec({8, 12}, i64)));
+  train_a_network("gpt2_train", graph.trace(spec({8, 12}, i64), spec({8, 12}, i64)), [](const fs::path& x, const fs::path& y, std::int64_t n) {
+    std::vector<std::int64_t> tokens;
+    for (std::int64_t i = 0; i <= n * 12; ++i) tokens.push_back((i * 31 + i / 7) % 48);
+    write_npy(x, "<i8", {n, 12}, std::vector<std::int64_t>(tokens.begin(), tokens.end() - 1));
+    write_npy(y, "<i8", {n, 12}, std::vector<std::int64_t>(tokens.begin() + 1, tokens.end()));
+  });
 }
 
 TEST(CudaProjects, LeNetInfers) {
