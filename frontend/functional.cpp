@@ -2,10 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <numeric>
+
+#include <fmt/format.h>
 
 #include "frontend/autograd.h"
 #include "frontend/dispatch.h"
+#include "frontend/functional/at.h"
 #include "frontend/trace.h"
 
 namespace graven {
@@ -78,16 +82,31 @@ DType result_type(const Operand& a, const Operand& b) {
   return low.category > high.category ? low.dtype : high.dtype;
 }
 
+Operand detail::scaled(const Operand& x, double factor, DType dtype, const char* function) {
+  if (dtype == DType::boolean) fail(function, "bools are not scaled; alpha and beta must be 1", x.where());
+  const bool floating = ir::is_floating(dtype);
+  // 2^63 is the first double beyond i64.
+  if (!floating && !(std::trunc(factor) == factor && std::abs(factor) < 0x1p63))
+    fail(function, fmt::format("the factor of integers must be a whole number, got {}", factor), x.where());
+  const Scalar by = floating ? Scalar(factor) : Scalar(static_cast<std::int64_t>(factor));
+  if (!x.is_tensor()) {
+    if (floating) return {Scalar(x.scalar().number() * factor), x.where()};
+    const auto product = static_cast<std::uint64_t>(x.scalar().integer()) * static_cast<std::uint64_t>(by.integer());  // wraps around
+    return {Scalar(static_cast<std::int64_t>(product)), x.where()};
+  }
+  return {mul(Operand(x.tensor().to(dtype, x.where()), x.where()), Operand(by, x.where())), x.where()};
+}
+
 // ---- elementwise ----------------------------------------------------------------------------------------------------------------------
 
 Tensor add(const Operand& a, const Operand& b, double alpha) {
-  if (alpha != 1) return add(a, Operand(mul(b, Operand(alpha, b.where())), b.where()));
   const DType dtype = result_type(a, b);
+  if (alpha != 1) return add(a, detail::scaled(b, alpha, dtype, "add"));
   return dtype == DType::boolean ? binary_as("logical_or", a, b, dtype) : binary_as("add", a, b, dtype);
 }
 Tensor sub(const Operand& a, const Operand& b, double alpha) {
-  if (alpha != 1) return sub(a, Operand(mul(b, Operand(alpha, b.where())), b.where()));
   const DType dtype = result_type(a, b);
+  if (alpha != 1) return sub(a, detail::scaled(b, alpha, dtype, "sub"));
   if (dtype == DType::boolean) fail("sub", "bools cannot be subtracted; use ne() or logical_not()", a.where());
   return binary_as("sub", a, b, dtype);
 }

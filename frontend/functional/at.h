@@ -8,6 +8,9 @@
 
 namespace graven::detail {
 
+/// factor * x in `dtype`, as add's alpha and addmm's beta scale: integers stay integers, for which the factor must be whole; bools are refused.
+Operand scaled(const Operand& x, double factor, DType dtype, const char* function);
+
 class At {
  public:
   explicit At(Location where) : where_(where) {}

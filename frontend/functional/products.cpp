@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "frontend/dispatch.h"
+#include "frontend/functional/at.h"
 
 namespace graven {
 
@@ -20,11 +21,12 @@ void require_ranks(const Operand& a, const Operand& b, std::int64_t rank_a, std:
          a.where());
 }
 
-Tensor weighted_sum(const Operand& input, const Tensor& product, double beta, double alpha) {
-  const Location at = input.where();
-  const Tensor scaled = alpha == 1 ? product : mul(Operand(product, at), Operand(alpha, at));
-  if (beta == 0) return scaled;  // whatever input holds, NaN too
-  return add(beta == 1 ? input : Operand(mul(input, Operand(beta, at)), at), Operand(scaled, at));
+Tensor weighted_sum(const Operand& input, const Tensor& product, double beta, double alpha, const char* function) {
+  const Operand unscaled(product, input.where());
+  const DType dtype = result_type(input, unscaled);
+  const Operand scaled = alpha == 1 ? unscaled : detail::scaled(unscaled, alpha, dtype, function);
+  if (beta == 0) return scaled.tensor();  // whatever input holds, NaN too
+  return add(beta == 1 ? input : detail::scaled(input, beta, dtype, function), scaled);
 }
 
 }  // namespace
@@ -53,11 +55,11 @@ Tensor outer(const Operand& a, const Operand& b) {
 }
 Tensor addmm(const Operand& input, const Operand& a, const Operand& b, double beta, double alpha) {
   require_ranks(a, b, 2, 2, "addmm");
-  return weighted_sum(input, matmul(a, b), beta, alpha);
+  return weighted_sum(input, matmul(a, b), beta, alpha, "addmm");
 }
 Tensor baddbmm(const Operand& input, const Operand& a, const Operand& b, double beta, double alpha) {
   require_ranks(a, b, 3, 3, "baddbmm");
-  return weighted_sum(input, matmul(a, b), beta, alpha);
+  return weighted_sum(input, matmul(a, b), beta, alpha, "baddbmm");
 }
 
 // ---- einsum ---------------------------------------------------------------------------------------------------------------------------
