@@ -75,7 +75,16 @@ TEST(Convolution, AgreesWithPyTorch) {
     const Sizes w = f.tensor("weight").sizes();
     return run(nn::Conv2d(w[1], w[0], {w[2], w[3]}, {.padding = padding<Padding2, Size2>(f, size2), .padding_mode = f.text("padding_mode")}), f);
   });
-  functions["Conv3d"] = one([](const Fixture& f) { return run(nn::Conv3d(2, 2, 3, {.padding = 1, .padding_mode = f.text("padding_mode")}), f); });
+  functions["Conv3d"] = one([](const Fixture& f) {
+    const Sizes w = f.tensor("weight").sizes();
+    return run(nn::Conv3d(f.tensor("x").size(1), w[0], {w[2], w[3], w[4]},
+                          {.stride = size3(f, "stride", 1),
+                           .padding = size3(f, "padding", 0),
+                           .dilation = size3(f, "dilation", 1),
+                           .groups = number(f, "groups", 1),
+                           .padding_mode = f.text("padding_mode", "zeros")}),
+               f);
+  });
   expect_family("convolution", functions, tolerance::layers, tolerance::layer_gradients);
 }
 

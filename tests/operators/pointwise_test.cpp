@@ -48,6 +48,8 @@ TEST(Pointwise, AgreesWithPyTorch) {
     constexpr double kInfinity = std::numeric_limits<double>::infinity();
     return clamp(f.tensor("input"), f.number("min", -kInfinity), f.number("max", kInfinity));
   });
+  functions["add_scaled"] = one([](const Fixture& f) { return add(f.tensor("input"), f.tensor("other"), f.number("alpha")); });
+  functions["sub_scaled"] = one([](const Fixture& f) { return sub(f.tensor("input"), f.tensor("other"), f.number("alpha")); });
   functions["add"] = one([](const Fixture& f) { return add(f.tensor("input"), f.tensor("other")); });
   functions["sub"] = one([](const Fixture& f) { return sub(f.tensor("input"), f.tensor("other")); });
   functions["mul"] = binary(graven::mul);

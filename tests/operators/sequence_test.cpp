@@ -89,10 +89,13 @@ TEST(Sequence, AgreesWithPyTorch) {
                                           .num_decoder_layers = f.integer("num_decoder_layers"),
                                           .dim_feedforward = f.integer("dim_feedforward"),
                                           .dropout = f.number("dropout"),
-                                          .batch_first = f.flag("batch_first")});
+                                          .activation = f.text("activation", "relu"),
+                                          .batch_first = f.flag("batch_first"),
+                                          .norm_first = f.flag("norm_first")});
              f.give_parameters(transformer);
              return transformer(f.tensor("src"), f.tensor("tgt"),
-                                nn::TransformerMasks{.tgt_mask = f.tensor("tgt_mask"),
+                                nn::TransformerMasks{.src_mask = f.tensor("src_mask"),
+                                                     .tgt_mask = f.tensor("tgt_mask"),
                                                      .src_key_padding_mask = f.tensor("src_key_padding_mask"),
                                                      .memory_key_padding_mask = f.tensor("memory_key_padding_mask")});
            })},

@@ -41,7 +41,10 @@ TEST(Shapes, AgreeWithPyTorch) {
   functions["diagonal"] = one([](const Fixture& f) { return diagonal(f.tensor("x"), f.integer("offset")); });
   functions["diagonal_dims"] =
       one([](const Fixture& f) { return diagonal(f.tensor("x"), f.integer("offset"), f.integer("dim1"), f.integer("dim2")); });
-  functions["masked_fill"] = one([](const Fixture& f) { return masked_fill(f.tensor("x"), f.tensor("mask"), f.number("value")); });
+  functions["masked_fill"] = one([](const Fixture& f) {
+    const bool floating = ir::is_floating(f.tensor("x").dtype());
+    return masked_fill(f.tensor("x"), f.tensor("mask"), floating ? Operand(f.number("value")) : Operand(f.integer("value")));
+  });
   functions["stack"] = one([](const Fixture& f) { return stack({f.tensor("a"), f.tensor("b")}, f.integer("dim")); });
   functions["hstack"] = one([](const Fixture& f) { return hstack({f.tensor("a"), f.tensor("b")}); });
   functions["vstack"] = one([](const Fixture& f) { return vstack({f.tensor("a"), f.tensor("b")}); });
