@@ -14,7 +14,31 @@ namespace detail {
 
 namespace {
 thread_local bool recording_enabled = true;
+std::atomic<std::uint64_t> last_sequence{0};
+
+/// What was known of an eager view's history is from before somebody wrote into what it is a view of: takes the view again.
+void renew_history(const Tensor& t) {
+  std::vector<Tensor> outdated;
+  for (Tensor at = t; at.impl()->view && at.impl()->trace_id == 0; at = Tensor(at.impl()->view->base)) {
+    const TensorImpl& impl = *at.impl();
+    if (impl.view->seen == impl.storage->version.load(std::memory_order_relaxed) || (impl.requires_grad && !impl.grad_fn)) break;
+    outdated.push_back(at);
+  }
+  if (outdated.empty()) return;
+  const bool before = set_grad_enabled(true);
+  for (; !outdated.empty(); outdated.pop_back()) {
+    TensorImpl& impl = *outdated.back().impl();
+    impl.view->seen = impl.storage->version.load(std::memory_order_relaxed);
+    impl.requires_grad = false;
+    impl.grad_fn = nullptr;
+    std::vector<Tensor> outputs{outdated.back()};
+    record_on_tape(*impl.view->op, {Tensor(impl.view->base)}, outputs, impl.view->attributes, Location::current());
+  }
+  (void)set_grad_enabled(before);
 }
+}  // namespace
+
+std::uint64_t tape_position() { return last_sequence.load(std::memory_order_relaxed); }
 
 bool grad_enabled() { return recording_enabled; }
 bool set_grad_enabled(bool enabled) { return std::exchange(recording_enabled, enabled); }
@@ -36,18 +60,17 @@ GradNode::~GradNode() {
 
 bool any_requires_grad(const std::vector<Tensor>& tensors) {
   if (!recording_enabled) return false;
-  return std::any_of(tensors.begin(), tensors.end(), [](const Tensor& t) { return t.defined() && t.impl()->requires_grad; });
+  return std::any_of(tensors.begin(), tensors.end(), [](const Tensor& t) { return t.defined() && t.requires_grad(); });
 }
 
 void record_on_tape(const ir::OpDef& op, const std::vector<Tensor>& inputs, std::vector<Tensor>& outputs, const ir::Attributes& attributes,
                     Location where) {
   if (outputs.empty() || !op.gradient || !any_requires_grad(inputs) || !ir::is_floating(outputs[0].dtype())) return;
-  static std::atomic<std::uint64_t> sequence{0};
   std::vector<bool> needed(inputs.size(), false);
-  for (std::size_t i = 0; i < inputs.size(); ++i) needed[i] = inputs[i].defined() && inputs[i].impl()->requires_grad;
+  for (std::size_t i = 0; i < inputs.size(); ++i) needed[i] = inputs[i].defined() && inputs[i].requires_grad();
   auto node = std::make_shared<GradNode>();
   node->op = &op;
-  node->sequence = ++sequence;
+  node->sequence = ++last_sequence;
   node->where = where;
   node->output_type = {outputs[0].dtype(), outputs[0].shape()};
   node->program = eager::gradient_of(op, inputs, attributes, needed);
@@ -93,7 +116,7 @@ void run_backward(const std::vector<Tensor>& roots, const std::vector<Tensor>& g
     results->assign(wanted->size(), Tensor());
     for (std::size_t i = 0; i < wanted->size(); ++i) {
       const auto& impl = (*wanted)[i].impl();
-      if (impl->grad_fn)
+      if (!(*wanted)[i].is_leaf())
         wanted_node.emplace(impl->grad_fn.get(), i);
       else
         wanted_leaf.emplace(impl.get(), i);
@@ -120,7 +143,7 @@ void run_backward(const std::vector<Tensor>& roots, const std::vector<Tensor>& g
   };
   for (std::size_t i = 0; i < roots.size(); ++i) {
     const auto& impl = roots[i].impl();
-    if (impl->grad_fn)
+    if (!roots[i].is_leaf())
       flow(impl->grad_fn, gradients[i]);
     else
       into_leaf(impl, gradients[i]);
@@ -162,17 +185,24 @@ NoGradGuard::NoGradGuard() : previous_(detail::set_grad_enabled(false)) {}
 NoGradGuard::~NoGradGuard() { detail::set_grad_enabled(previous_); }
 bool is_grad_enabled() { return detail::grad_enabled(); }
 
-bool Tensor::requires_grad() const { return detail::get(*this).requires_grad; }
+bool Tensor::requires_grad() const {
+  (void)detail::get(*this);
+  detail::renew_history(*this);
+  return impl_->requires_grad;
+}
 Tensor& Tensor::requires_grad_(bool value, Location where) {
   detail::TensorImpl& impl = detail::get_mutable(*this);
   if (value && !ir::is_floating(impl.dtype)) detail::fail("requires_grad_", "only floating-point tensors have gradients, got " + describe(), where);
   if (impl.trace_id != 0) detail::fail("requires_grad_", "a recorded tensor cannot become a leaf", where);
-  if (impl.grad_fn && !value) detail::fail("requires_grad_", "only a leaf can stop to require a gradient; detach() this tensor", where);
+  if (!is_leaf() && !value) detail::fail("requires_grad_", "only a leaf can stop to require a gradient; detach() this tensor", where);
   if (value && !impl.requires_grad) impl.leaf_since = detail::next_moment();
   impl.requires_grad = value;
   return *this;
 }
-bool Tensor::is_leaf() const { return detail::get(*this).grad_fn == nullptr; }
+bool Tensor::is_leaf() const {
+  (void)requires_grad();
+  return impl_->grad_fn == nullptr;
+}
 Tensor Tensor::grad() const { return Tensor(detail::get(*this).grad); }
 void Tensor::set_grad(const Tensor& gradient) {
   if (gradient.defined() && (gradient.shape() != shape() || gradient.dtype() != dtype()))

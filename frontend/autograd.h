@@ -47,6 +47,9 @@ void record_on_tape(const ir::OpDef& op, const std::vector<Tensor>& inputs, std:
 bool grad_enabled();
 bool set_grad_enabled(bool enabled);  ///< returns the previous setting
 
+/// The sequence number of the node that was recorded last, on any thread.
+std::uint64_t tape_position();
+
 /// Whether any of them takes part in autograd now.
 bool any_requires_grad(const std::vector<Tensor>& tensors);
 

@@ -8,6 +8,7 @@
 #include "frontend/eager/program.h"
 #include "frontend/module_state.h"
 #include "frontend/trace.h"
+#include "graven/functional.h"
 
 namespace graven::detail {
 
@@ -118,15 +119,58 @@ Tensor apply(std::string_view op, std::vector<Tensor> inputs, ir::Attributes att
   return apply(ir::get_op(op), std::move(inputs), std::move(attributes), where).at(0);
 }
 
-void record_view(const ir::OpDef& op, const Tensor& x, const Tensor& view, ir::Attributes attributes, Location where) {
+void record_view(const ir::OpDef& op, const Tensor& x, const Tensor& view, const ir::Attributes& attributes, Location where) {
   require_registered({x}, where);
-  if (!any_requires_grad({x})) return;
+  if (!grad_enabled()) return;
+  const bool with_history = any_requires_grad({x});
+  view.impl()->view = std::make_shared<RecordedView>(x.impl(), op, attributes, *x.impl()->storage);
+  if (!with_history) return;
   std::vector<Tensor> outputs{view};
   record_on_tape(op, {x}, outputs, attributes, where);
-  view.impl()->storage->has_recorded_views = true;
 }
 
-void assign_in_place(Tensor& x, const Tensor& value, const char* function, Location where) {
+namespace {
+
+/// What a tensor, and each tensor that it is a view of, becomes when it is written into.
+struct NewHistory {
+  std::shared_ptr<TensorImpl> tensor;
+  Tensor value;
+};
+
+/// Innermost view first. Computed before the memory changes.
+std::vector<NewHistory> new_histories(const Tensor& x, const Tensor& value, const char* function, Location where) {
+  // Written over entirely by what has no history, it stays part of autograd, with a gradient of zero.
+  const bool keeps = x.impl()->requires_grad && !value.impl()->requires_grad;
+  std::vector<NewHistory> all{{x.impl(), keeps ? graven::where(Operand(tensor(false), where), Operand(x, where), Operand(value, where)) : value}};
+  while (all.back().tensor->view) {
+    const TensorImpl& view = *all.back().tensor;
+    all.push_back({view.view->base, written_through(view, all.back().value, function, where)});
+  }
+  return all;
+}
+
+/// What the operators of this call keep of x's memory for their gradients is what they read, not what is written now: x.mul_(w), x.pow_(3).
+void keep_what_was_read(const Tensor& value, const Storage& storage, std::uint64_t since, Location where) {
+  if (!value.impl()->grad_fn) return;
+  NoGradGuard no_grad;
+  std::vector<GradNode*> pending{value.impl()->grad_fn.get()};
+  while (!pending.empty()) {
+    GradNode& node = *pending.back();
+    pending.pop_back();
+    if (node.sequence <= since) continue;
+    for (SavedTensor& saved : node.saved) {
+      if (saved.tensor.impl()->storage.get() != &storage || saved.version != storage.version.load(std::memory_order_relaxed)) continue;
+      const Tensor kept = saved.tensor.clone(where);
+      saved = {kept, kept.impl()->storage->version.load(std::memory_order_relaxed)};
+    }
+    for (const Edge& edge : node.edges)
+      if (edge.node) pending.push_back(edge.node.get());
+  }
+}
+
+}  // namespace
+
+void assign_in_place(Tensor& x, const Tensor& value, const char* function, Location where, std::uint64_t since) {
   const TensorImpl& old = get(x);
   // Only a higher category is refused: a float32 result goes into a float16 tensor, but not into an integer one.
   const auto category = [](DType d) { return d == DType::boolean ? 0 : ir::is_floating(d) ? 2 : 1; };
@@ -146,30 +190,32 @@ void assign_in_place(Tensor& x, const Tensor& value, const char* function, Locat
       fail(function, "several elements of this expanded tensor share one place in memory; clone() it first", where);
   const bool with_history = any_requires_grad({x, value});
   if (with_history) {
-    if (target.requires_grad && !target.grad_fn)
-      fail(function, "a leaf that requires a gradient is changed in place; use NoGradGuard, or a new tensor", where);
-    if (target.is_view || target.storage->has_recorded_views)
-      fail(function, "a view, or a tensor with views, that takes part in autograd is changed in place; use a new tensor", where);
+    for (const TensorImpl* at = &target; at != nullptr; at = at->view ? at->view->base.get() : nullptr) {
+      if (at->requires_grad && !at->grad_fn)
+        fail(function,
+             std::string(at == &target ? "a leaf" : "a view of a leaf") +
+                 " that requires a gradient is changed in place; use NoGradGuard, or a new tensor",
+             where);
+      if (at->is_view && !at->view)
+        fail(function,
+             "what detach() gave, or a view that was taken under NoGradGuard, is changed in place by a value with history; use a new tensor", where);
+    }
   }
-  const Tensor converted = value.to(x.dtype(), where);
-  // What the operator itself keeps of this tensor for its gradient is what it read: x.clamp_(0, 1), x.mul_(w).
-  if (value.impl()->grad_fn)
-    for (SavedTensor& saved : value.impl()->grad_fn->saved) {
-      if (saved.tensor.impl()->storage != target.storage || saved.version != target.storage->version.load(std::memory_order_relaxed)) continue;
-      NoGradGuard no_grad;
-      const Tensor kept = saved.tensor.clone(where);
-      saved = {kept, kept.impl()->storage->version.load(std::memory_order_relaxed)};
-    }
+  Tensor converted = value.to(x.dtype(), where);
+  keep_what_was_read(converted, *target.storage, since, where);
+  const std::vector<NewHistory> histories = with_history ? new_histories(x, converted, function, where) : std::vector<NewHistory>();
   copy_elements(*converted.impl(), target);
-  if (with_history) {
-    target.requires_grad = converted.impl()->requires_grad;
-    target.grad_fn = converted.impl()->grad_fn;
-    target.output_index = converted.impl()->output_index;
-    if (!target.grad_fn && converted.impl()->requires_grad) {
-      // The value is itself a leaf (copy_): history of one step leads to it.
-      const Tensor step = apply("cast", {converted}, {{"dtype", x.dtype()}}, where);
-      target.grad_fn = step.impl()->grad_fn;
-    }
+  if (histories.empty()) return;
+  const std::uint64_t version = target.storage->version.load(std::memory_order_relaxed);
+  for (const NewHistory& h : histories) {
+    TensorImpl& changed = *h.tensor;
+    const TensorImpl& from = *h.value.impl();
+    // A value that is itself a leaf (copy_): history of one step leads to it.
+    const Tensor step = from.requires_grad && !from.grad_fn ? apply("cast", {h.value}, {{"dtype", changed.dtype}}, where) : h.value;
+    changed.requires_grad = step.impl()->requires_grad;
+    changed.grad_fn = step.impl()->grad_fn;
+    changed.output_index = step.impl()->output_index;
+    if (changed.view) changed.view->seen = version;
   }
 }
 

@@ -26,22 +26,26 @@ Tensor filled(const Shape& shape, double value, DType dtype, const Tensor& besid
 /// undefined tensor when strides cannot express it, and then the operator runs.
 template <class Make>
 Tensor apply_view(std::string_view op, const Tensor& x, ir::Attributes attributes, Location where, Make make);
-void record_view(const ir::OpDef& op, const Tensor& x, const Tensor& view, ir::Attributes attributes, Location where);
+void record_view(const ir::OpDef& op, const Tensor& x, const Tensor& view, const ir::Attributes& attributes, Location where);
+/// What the base of a view becomes when `value` is written into the view, as a new tensor.
+Tensor written_through(const TensorImpl& view, const Tensor& value, const char* function, Location where);
 
 template <class Make>
 Tensor apply_view(std::string_view op, const Tensor& x, ir::Attributes attributes, Location where, Make make) {
   if (!would_record({x})) {
     Tensor view = make();
     if (view.defined()) {
-      record_view(ir::get_op(op), x, view, std::move(attributes), where);
+      record_view(ir::get_op(op), x, view, attributes, where);
       return view;
     }
   }
   return apply(op, {x}, std::move(attributes), where);
 }
 
-/// Replaces x by `value` in place: eagerly copies the elements, while tracing rebinds the recorded value.
-void assign_in_place(Tensor& x, const Tensor& value, const char* function, Location where);
+/// Replaces x by `value` in place: eagerly copies the elements and gives x the value's history, while tracing rebinds the recorded value. What
+/// `value` was computed by after `since` (tape_position(), frontend/autograd.h) is part of the same call: it may need for its gradient what x held
+/// before.
+void assign_in_place(Tensor& x, const Tensor& value, const char* function, Location where, std::uint64_t since);
 
 /// Fails with the innermost module's path, the function and the line.
 [[noreturn]] void fail(const std::string& function, const std::string& message, Location where);

@@ -1,4 +1,9 @@
 // Methods of Tensor that are functions of the families in graven/functional/.
+#include <cstdint>
+#include <limits>
+
+#include "frontend/autograd.h"
+#include "frontend/dispatch.h"
 #include "graven/functional.h"
 
 namespace graven {
@@ -77,8 +82,8 @@ Tensor Tensor::mm(const Tensor& other, Location where) const { return graven::mm
 Tensor Tensor::bmm(const Tensor& other, Location where) const { return graven::bmm(Operand(*this, where), Operand(other, where)); }
 Tensor Tensor::mv(const Tensor& other, Location where) const { return graven::mv(Operand(*this, where), Operand(other, where)); }
 Tensor Tensor::dot(const Tensor& other, Location where) const { return graven::dot(Operand(*this, where), Operand(other, where)); }
-Tensor Tensor::add(const Operand& other) const { return graven::add(Operand(*this, other.where()), other); }
-Tensor Tensor::sub(const Operand& other) const { return graven::sub(Operand(*this, other.where()), other); }
+Tensor Tensor::add(const Operand& other, double alpha) const { return graven::add(Operand(*this, other.where()), other, alpha); }
+Tensor Tensor::sub(const Operand& other, double alpha) const { return graven::sub(Operand(*this, other.where()), other, alpha); }
 Tensor Tensor::mul(const Operand& other) const { return graven::mul(Operand(*this, other.where()), other); }
 Tensor Tensor::div(const Operand& other) const { return graven::div(Operand(*this, other.where()), other); }
 Tensor Tensor::eq(const Operand& other) const { return graven::eq(Operand(*this, other.where()), other); }
@@ -147,5 +152,153 @@ Tensor Tensor::view_as(const Tensor& other, Location where) const { return view(
 Tensor Tensor::reshape_as(const Tensor& other, Location where) const { return reshape(other.shape(), where); }
 Tensor Tensor::expand_as(const Tensor& other, Location where) const { return expand(other.shape(), where); }
 Tensor Tensor::type_as(const Tensor& other, Location where) const { return to(other.dtype(), where); }
+
+// ---- in place -------------------------------------------------------------------------------------------------------------------------
+
+namespace {
+
+/// Writes what `value` computes into x.
+template <class Value>
+Tensor& assigned(Tensor& x, const Value& value, const char* function, Location where) {
+  const std::uint64_t since = detail::tape_position();
+  detail::assign_in_place(x, value(), function, where, since);
+  return x;
+}
+
+}  // namespace
+
+Tensor& Tensor::add_(const Operand& other, double alpha) {
+  return assigned(*this, [&] { return add(other, alpha); }, "add_", other.where());
+}
+Tensor& Tensor::sub_(const Operand& other, double alpha) {
+  return assigned(*this, [&] { return sub(other, alpha); }, "sub_", other.where());
+}
+Tensor& Tensor::mul_(const Operand& other) {
+  return assigned(*this, [&] { return mul(other); }, "mul_", other.where());
+}
+Tensor& Tensor::div_(const Operand& other) {
+  return assigned(*this, [&] { return div(other); }, "div_", other.where());
+}
+Tensor& Tensor::div_(const Operand& other, std::string_view rounding_mode) {
+  return assigned(*this, [&] { return div(other, rounding_mode); }, "div_", other.where());
+}
+Tensor& Tensor::floor_divide_(const Operand& other) {
+  return assigned(*this, [&] { return floor_divide(other); }, "floor_divide_", other.where());
+}
+Tensor& Tensor::remainder_(const Operand& other) {
+  return assigned(*this, [&] { return remainder(other); }, "remainder_", other.where());
+}
+Tensor& Tensor::fmod_(const Operand& other) {
+  return assigned(*this, [&] { return fmod(other); }, "fmod_", other.where());
+}
+Tensor& Tensor::pow_(const Operand& exponent) {
+  return assigned(*this, [&] { return graven::pow(Operand(*this, exponent.where()), exponent); }, "pow_", exponent.where());
+}
+Tensor& Tensor::addcmul_(const Tensor& a, const Tensor& b, double value, Location where) {
+  return assigned(*this, [&] { return graven::addcmul(Operand(*this, where), Operand(a, where), Operand(b, where), value); }, "addcmul_", where);
+}
+Tensor& Tensor::addcdiv_(const Tensor& a, const Tensor& b, double value, Location where) {
+  return assigned(*this, [&] { return graven::addcdiv(Operand(*this, where), Operand(a, where), Operand(b, where), value); }, "addcdiv_", where);
+}
+Tensor& Tensor::lerp_(const Tensor& end, const Operand& weight) {
+  const Location where = weight.where();
+  return assigned(*this, [&] { return graven::lerp(Operand(*this, where), Operand(end, where), weight); }, "lerp_", where);
+}
+Tensor& Tensor::abs_(Location where) {
+  return assigned(*this, [&] { return abs(where); }, "abs_", where);
+}
+Tensor& Tensor::neg_(Location where) {
+  return assigned(*this, [&] { return neg(where); }, "neg_", where);
+}
+Tensor& Tensor::exp_(Location where) {
+  return assigned(*this, [&] { return exp(where); }, "exp_", where);
+}
+Tensor& Tensor::expm1_(Location where) {
+  return assigned(*this, [&] { return expm1(where); }, "expm1_", where);
+}
+Tensor& Tensor::log_(Location where) {
+  return assigned(*this, [&] { return log(where); }, "log_", where);
+}
+Tensor& Tensor::log1p_(Location where) {
+  return assigned(*this, [&] { return log1p(where); }, "log1p_", where);
+}
+Tensor& Tensor::sqrt_(Location where) {
+  return assigned(*this, [&] { return sqrt(where); }, "sqrt_", where);
+}
+Tensor& Tensor::rsqrt_(Location where) {
+  return assigned(*this, [&] { return rsqrt(where); }, "rsqrt_", where);
+}
+Tensor& Tensor::square_(Location where) {
+  return assigned(*this, [&] { return square(where); }, "square_", where);
+}
+Tensor& Tensor::reciprocal_(Location where) {
+  return assigned(*this, [&] { return reciprocal(where); }, "reciprocal_", where);
+}
+Tensor& Tensor::sigmoid_(Location where) {
+  return assigned(*this, [&] { return sigmoid(where); }, "sigmoid_", where);
+}
+Tensor& Tensor::tanh_(Location where) {
+  return assigned(*this, [&] { return tanh(where); }, "tanh_", where);
+}
+Tensor& Tensor::sin_(Location where) {
+  return assigned(*this, [&] { return sin(where); }, "sin_", where);
+}
+Tensor& Tensor::cos_(Location where) {
+  return assigned(*this, [&] { return cos(where); }, "cos_", where);
+}
+Tensor& Tensor::erf_(Location where) {
+  return assigned(*this, [&] { return erf(where); }, "erf_", where);
+}
+Tensor& Tensor::floor_(Location where) {
+  return assigned(*this, [&] { return floor(where); }, "floor_", where);
+}
+Tensor& Tensor::ceil_(Location where) {
+  return assigned(*this, [&] { return ceil(where); }, "ceil_", where);
+}
+Tensor& Tensor::round_(Location where) {
+  return assigned(*this, [&] { return round(where); }, "round_", where);
+}
+Tensor& Tensor::trunc_(Location where) {
+  return assigned(*this, [&] { return trunc(where); }, "trunc_", where);
+}
+Tensor& Tensor::sign_(Location where) {
+  return assigned(*this, [&] { return sign(where); }, "sign_", where);
+}
+Tensor& Tensor::relu_(Location where) {
+  return assigned(*this, [&] { return graven::relu(Operand(*this, where)); }, "relu_", where);
+}
+Tensor& Tensor::clamp_(double min, double max, Location where) {
+  return assigned(*this, [&] { return clamp(min, max, where); }, "clamp_", where);
+}
+Tensor& Tensor::clamp_min_(double min, Location where) {
+  return assigned(*this, [&] { return clamp_min(min, where); }, "clamp_min_", where);
+}
+Tensor& Tensor::clamp_max_(double max, Location where) {
+  return assigned(*this, [&] { return clamp_max(max, where); }, "clamp_max_", where);
+}
+Tensor& Tensor::nan_to_num_(double nan, std::optional<double> posinf, std::optional<double> neginf, Location where) {
+  return assigned(*this, [&] { return nan_to_num(nan, posinf, neginf, where); }, "nan_to_num_", where);
+}
+Tensor& Tensor::tril_(std::int64_t diagonal, Location where) {
+  return assigned(*this, [&] { return tril(diagonal, where); }, "tril_", where);
+}
+Tensor& Tensor::triu_(std::int64_t diagonal, Location where) {
+  return assigned(*this, [&] { return triu(diagonal, where); }, "triu_", where);
+}
+Tensor& Tensor::masked_fill_(const Tensor& mask, Scalar value, Location where) {
+  return assigned(*this, [&] { return masked_fill(mask, value, where); }, "masked_fill_", where);
+}
+Tensor& Tensor::scatter_(std::int64_t d, const Tensor& index, const Operand& source) {
+  return assigned(*this, [&] { return scatter(d, index, source, source.where()); }, "scatter_", source.where());
+}
+Tensor& Tensor::scatter_add_(std::int64_t d, const Tensor& index, const Tensor& source, Location where) {
+  return assigned(*this, [&] { return scatter_add(d, index, source, where); }, "scatter_add_", where);
+}
+Tensor& Tensor::index_add_(std::int64_t d, const Tensor& index, const Tensor& source, double alpha, Location where) {
+  return assigned(*this, [&] { return index_add(d, index, source, alpha, where); }, "index_add_", where);
+}
+Tensor& Tensor::index_put_(const std::vector<TensorIndex>& indices, const Operand& values, bool accumulate) {
+  return assigned(*this, [&] { return index_put(indices, values, accumulate); }, "index_put_", values.where());
+}
 
 }  // namespace graven

@@ -153,7 +153,7 @@ std::string to_string(const Tensor& t) {
     text = Printer(t).text(prefix.size());
   }
   if (show_dtype) suffixes.push_back("dtype=" + std::string(ir::name(impl.dtype)));
-  if (impl.grad_fn)
+  if (!t.is_leaf())
     suffixes.push_back("grad_fn=<" + std::string(impl.grad_fn->op->name) + ">");
   else if (impl.requires_grad)
     suffixes.push_back("requires_grad=True");

@@ -97,9 +97,20 @@ Tensor make_view(const Tensor& base, Sizes sizes, Sizes strides, std::int64_t of
   return Tensor(std::move(impl));
 }
 
+RecordedView::~RecordedView() {
+  // A long chain is taken apart in a loop: destroying it link by link would recurse once for each.
+  std::shared_ptr<TensorImpl> last = std::move(base);
+  while (last && last.use_count() == 1 && last->view && last->view.use_count() == 1) last = std::exchange(last->view->base, nullptr);
+}
+
 Tensor unshared(const Tensor& result, const Tensor& x, Location where) {
-  TensorImpl &to = *result.impl(), &from = *x.impl();
-  const bool shared = &bottom_of(to) == &bottom_of(from) || (to.storage != nullptr && to.storage == from.storage);
+  const auto bottom_of = [](const TensorImpl& impl) {
+    const TensorImpl* at = &impl;
+    while (at->view) at = at->view->base.get();
+    return at;
+  };
+  const TensorImpl &to = *result.impl(), &from = *x.impl();
+  const bool shared = to.storage && from.storage ? to.storage == from.storage : bottom_of(to) == bottom_of(from);
   return shared ? result.clone(where) : result;
 }
 
@@ -430,47 +441,24 @@ Tensor Tensor::detach(Location where) const {
 
 // ---- in place -------------------------------------------------------------------------------------------------------------------------
 
-Tensor& Tensor::add_(const Operand& other) {
-  detail::assign_in_place(*this, graven::add(Operand(*this, other.where()), other), "add_", other.where());
-  return *this;
-}
-Tensor& Tensor::sub_(const Operand& other) {
-  detail::assign_in_place(*this, graven::sub(Operand(*this, other.where()), other), "sub_", other.where());
-  return *this;
-}
-Tensor& Tensor::mul_(const Operand& other) {
-  detail::assign_in_place(*this, graven::mul(Operand(*this, other.where()), other), "mul_", other.where());
-  return *this;
-}
-Tensor& Tensor::div_(const Operand& other) {
-  detail::assign_in_place(*this, graven::div(Operand(*this, other.where()), other), "div_", other.where());
-  return *this;
-}
-Tensor& Tensor::relu_(Location where) {
-  detail::assign_in_place(*this, graven::relu(Operand(*this, where)), "relu_", where);
-  return *this;
-}
-Tensor& Tensor::clamp_(double min, double max, Location where) {
-  detail::assign_in_place(*this, graven::clamp(Operand(*this, where), min, max), "clamp_", where);
-  return *this;
-}
 Tensor& Tensor::copy_(const Tensor& source, Location where) {
+  const std::uint64_t since = detail::tape_position();
   Tensor value = source.to(dtype(), where);
   if (value.shape() != shape()) value = value.expand(shape(), where);
   if (value.is_same(*this)) return *this;
-  detail::assign_in_place(*this, value, "copy_", where);
+  detail::assign_in_place(*this, value, "copy_", where, since);
   return *this;
 }
 Tensor& Tensor::fill_(Scalar value, Location where) {
   if (detail::would_record({*this})) {
     const Tensor filled =
         detail::active_trace()->record(ir::get_op("full"), {}, {{"shape", shape()}, {"value", value.number()}, {"dtype", dtype()}}, where).at(0);
-    detail::assign_in_place(*this, filled, "fill_", where);
+    detail::assign_in_place(*this, filled, "fill_", where, 0);
     return *this;
   }
   (void)with_data(*this, "fill_()", where);
   const Tensor one = tensor(value, dtype());
-  detail::assign_in_place(*this, one.expand(shape(), where), "fill_", where);
+  detail::assign_in_place(*this, one.expand(shape(), where), "fill_", where, detail::tape_position());
   return *this;
 }
 Tensor& Tensor::zero_(Location where) { return fill_(0, where); }

@@ -26,11 +26,29 @@ struct Storage {
   std::size_t bytes = 0;
   /// Counts writes: autograd refuses saved tensors that were written since, graphs notice changed weights.
   std::atomic<std::uint64_t> version{0};
-  /// A view was taken under autograd: in-place changes with history are refused, as the view's history would not know of them.
-  std::atomic<bool> has_recorded_views{false};
 };
 
-struct RecordedView;
+struct TensorImpl;
+
+/// How a tensor came from another one's memory, in a graph or under autograd. What is written into either is seen through both: a write into a view
+/// gives what it is a view of a new value, or a new history, and a view whose base was written since is taken again when somebody asks for its own.
+struct RecordedView {
+  /// Eagerly: of a tensor of this storage.
+  RecordedView(std::shared_ptr<TensorImpl> base, const ir::OpDef& op, ir::Attributes attributes, const Storage& storage)
+      : base(std::move(base)), op(&op), attributes(std::move(attributes)), seen(storage.version.load(std::memory_order_relaxed)) {}
+  /// While tracing, where all views of a tensor share the count of its changes.
+  RecordedView(std::shared_ptr<TensorImpl> base, const ir::OpDef& op, ir::Attributes attributes, std::shared_ptr<std::uint64_t> changes)
+      : base(std::move(base)), op(&op), attributes(std::move(attributes)), seen(*changes), changes(std::move(changes)) {}
+  ~RecordedView();
+  RecordedView(const RecordedView&) = delete;
+  RecordedView& operator=(const RecordedView&) = delete;
+
+  std::shared_ptr<TensorImpl> base;
+  const ir::OpDef* op;
+  ir::Attributes attributes;
+  std::uint64_t seen;                      ///< the version of the memory, or the count of changes, when the view was taken
+  std::shared_ptr<std::uint64_t> changes;  ///< of what all of them are views of; null eagerly
+};
 
 struct TensorImpl {
   DType dtype = DType::f32;
@@ -54,8 +72,8 @@ struct TensorImpl {
   // ---- tracing ----
   std::uint64_t trace_id = 0;  ///< 0: not recorded
   ir::ValueId value = ir::kNone;
-  std::shared_ptr<RecordedView> view;     ///< of what it is a view, and how
-  std::atomic<std::uint64_t> changes{0};  ///< how often it was changed in place, itself or through a view, by whatever graph was recorded
+  // ---- tracing and autograd ----
+  std::shared_ptr<RecordedView> view;  ///< of what it is a view, and how
 
   std::byte* data() const { return storage->data + offset * static_cast<std::int64_t>(ir::size_of(dtype)); }
   std::int64_t numel() const {

@@ -115,12 +115,6 @@ bool Trace::owns(const Tensor& t) const {
   return impl->trace_id == id || (impl->trace_id == 0 && (variables.count(impl) || impl->is_parameter));
 }
 
-TensorImpl& bottom_of(TensorImpl& impl) {
-  TensorImpl* at = &impl;
-  while (at->view) at = at->view->base.get();
-  return *at;
-}
-
 Tensor Trace::wrap(ir::ValueId value) {
   auto impl = std::make_shared<TensorImpl>();
   const ir::TensorType& type = graph.type(value);
@@ -135,12 +129,15 @@ ir::ValueId Trace::value_of(const Tensor& t, Location where) {
   if (!t.defined()) return ir::kNone;
   TensorImpl* impl = t.impl().get();
   if (impl->trace_id == id) {
-    const std::uint64_t changes = bottom_of(*impl).changes;
-    if (impl->view && impl->view->seen != changes) {
-      const Tensor base(impl->view->base);
-      impl->value = graph.add_node(*impl->view->op, {value_of(base, where)}, impl->view->attributes, origins_at(where)).at(0);
-      impl->requires_grad = base.impl()->requires_grad && impl->view->op->gradient != nullptr;
-      impl->view->seen = changes;
+    std::vector<TensorImpl*> outdated;
+    for (TensorImpl* at = impl; at->view && at->trace_id == id && at->view->seen != *at->view->changes; at = at->view->base.get())
+      outdated.push_back(at);
+    for (; !outdated.empty(); outdated.pop_back()) {
+      TensorImpl& again = *outdated.back();
+      RecordedView& view = *again.view;
+      again.value = graph.add_node(*view.op, {value_of(Tensor(view.base), where)}, view.attributes, origins_at(where)).at(0);
+      again.requires_grad = view.base->requires_grad && view.op->gradient != nullptr;
+      view.seen = *view.changes;
     }
     return impl->value;
   }
@@ -198,9 +195,16 @@ std::vector<Tensor> Trace::record(const ir::OpDef& op, const std::vector<Tensor>
   }
   if (op.alias || op.name == "permute" || op.name == "expand" || op.name == "slice") {
     const std::shared_ptr<TensorImpl>& base = inputs.at(0).impl();
-    outputs[0].impl()->view = std::make_shared<RecordedView>(RecordedView{base, &op, graph.nodes.back().attributes, bottom_of(*base).changes});
+    outputs[0].impl()->view = std::make_shared<RecordedView>(base, op, graph.nodes.back().attributes, changes_of(base));
   }
   return outputs;
+}
+
+std::shared_ptr<std::uint64_t> Trace::changes_of(const std::shared_ptr<TensorImpl>& base) {
+  if (base->trace_id == id && base->view) return base->view->changes;
+  auto& count = changes[base.get()];
+  if (!count) count = std::make_shared<std::uint64_t>(0);
+  return count;
 }
 
 namespace {
@@ -214,74 +218,41 @@ bool is_all_that_is_left(const TensorImpl& view) {
 
 }  // namespace
 
-Tensor Trace::written_through(const TensorImpl& view, const Tensor& value, const char* function, Location where) {
-  const std::string_view op = view.view->op->name;
-  const ir::Attributes& attributes = view.view->attributes;
-  const Tensor base(view.view->base);
-  if (op == "detach")
-    fail(function, "what detach() gave is changed in place in a graph: whether gradients flow through the change cannot be said; use a new tensor",
-         where);
-  if (op == "reshape") return value.reshape(base.shape(), where);
-  if (op == "permute") {
-    const ir::Ints& dims = attributes.integers("dims");
-    Sizes back(dims.size());
-    for (std::size_t d = 0; d < dims.size(); ++d)
-      back[static_cast<std::size_t>(normalize_dim(dims[d], base.dim(), function, where))] = static_cast<std::int64_t>(d);
-    return value.permute(back, where);
-  }
-  if (op == "expand") {
-    if (value.shape().numel() != base.shape().numel())
-      fail(function, "a tensor that was expanded is changed in place: several of its elements are one element of " + base.describe(), where);
-    return value.reshape(base.shape(), where);
-  }
-  GRAVEN_CHECK(op == "slice", "no inverse of the view " + std::string(op));
-  const std::int64_t dim = normalize_dim(attributes.integer("dim"), base.dim(), function, where);
-  const Dim whole = base.shape()[static_cast<std::size_t>(dim)];
-  if (!whole.is_static())
-    fail(function, "a part of a symbolic dimension, of " + base.describe() + ", is changed in place in a graph; use a new tensor", where);
-  const std::int64_t size = whole.value(), step = attributes.integer("step"), taken = value.size(dim);
-  const auto bound = [&](std::int64_t at) { return std::clamp(at < 0 ? at + size : at, std::int64_t{0}, size); };
-  const std::int64_t start = bound(attributes.integer("start"));
-  if (taken == 0) return base;
-  if (step == 1) {
-    std::vector<Tensor> parts;
-    if (start > 0) parts.push_back(base.slice(dim, 0, start, 1, where));
-    parts.push_back(value);
-    if (start + taken < size) parts.push_back(base.slice(dim, start + taken, size, 1, where));
-    return parts.size() == 1 ? value : cat(parts, dim, where);
-  }
-  // Every step-th one: the old elements with the new ones behind them, in the order in which they belong.
-  std::vector<std::int64_t> order(static_cast<std::size_t>(size));
-  std::iota(order.begin(), order.end(), 0);
-  for (std::int64_t k = 0; k < taken; ++k) order[static_cast<std::size_t>(start + k * step)] = size + k;
-  return index_select(Operand(cat({base, value}, dim, where), where), dim, from_data(order, {size}));
-}
-
 void Trace::assign(Tensor& x, const Tensor& value, const char* function, Location where) {
-  TensorImpl& target = *x.impl();
-  const ir::ValueId recorded = value_of(value, where);
-  if (target.view && is_all_that_is_left(target)) target.view.reset();
-  if (target.view) {
-    Tensor base(target.view->base);
-    assign(base, written_through(target, value, function, where), function, where);
-    target.value = recorded;
-    target.requires_grad = value.impl()->requires_grad;
-    target.view->seen = bottom_of(target).changes;
-    return;
+  // Innermost view first: what it, and what it is a view of, become. Their values are asked for before any of them changes.
+  struct Written {
+    Tensor tensor, becomes;
+    ir::ValueId value;
+  };
+  std::vector<Written> written{{x, value, value_of(value, where)}};
+  for (;;) {
+    TensorImpl& target = *written.back().tensor.impl();
+    if (target.trace_id != id || !target.view) break;
+    if (is_all_that_is_left(target)) {
+      changes[&target] = target.view->changes;
+      target.view.reset();
+      break;
+    }
+    const Tensor becomes = written_through(target, written.back().becomes, function, where);
+    written.push_back({Tensor(target.view->base), becomes, value_of(becomes, where)});
   }
-  ++target.changes;
-  if (target.trace_id == id) {
-    target.value = recorded;
-    target.requires_grad = value.impl()->requires_grad;
-    return;
+  const TensorImpl& bottom = *written.back().tensor.impl();
+  if (const auto counted = changes.find(&bottom); counted != changes.end()) ++*counted->second;
+  for (const Written& w : written) {
+    TensorImpl& target = *w.tensor.impl();
+    if (target.trace_id != id) continue;
+    target.value = w.value;
+    target.requires_grad = w.becomes.impl()->requires_grad;
+    if (target.view) target.view->seen = *target.view->changes;
   }
-  const auto it = variables.find(&target);
+  if (bottom.trace_id == id) return;
+  const auto it = variables.find(&bottom);
   if (it != variables.end()) {
-    if (it->second.current == it->second.value) assigned.push_back(&target);
-    it->second.current = recorded;
+    if (it->second.current == it->second.value) assigned.push_back(&bottom);
+    it->second.current = written.back().value;
     return;
   }
-  if (target.is_parameter) (void)value_of(x, where);  // reports the parameter that nobody registered
+  if (bottom.is_parameter) (void)value_of(written.back().tensor, where);  // reports the parameter that nobody registered
   fail(function,
        "the tensor " + x.describe() + " from outside of build() is changed in place by a recorded value; register it as a buffer of a module", where);
 }

@@ -22,17 +22,6 @@ struct ModuleCall {
   std::vector<ir::TensorType> inputs, outputs;
 };
 
-/// How a recorded tensor came from another one's memory. What is written into either is seen through both: a write into a view is recorded as a new
-/// value of what it is a view of, and a view whose base was written since is taken again when somebody asks for its value.
-struct RecordedView {
-  std::shared_ptr<TensorImpl> base;
-  const ir::OpDef* op = nullptr;
-  ir::Attributes attributes;
-  std::uint64_t seen = 0;  ///< the changes of the tensor at the bottom, when the view was taken
-};
-/// What the tensor is a view of, through all views; itself where it is none.
-TensorImpl& bottom_of(TensorImpl& impl);
-
 struct Trace {
   std::uint64_t id = 0;
   ir::Graph graph;
@@ -46,6 +35,8 @@ struct Trace {
   /// Tensors from outside that belong to no module: constants of the graph, kept alive so that the address stays theirs.
   std::unordered_map<const TensorImpl*, ir::ValueId> captured;
   std::vector<Tensor> kept;
+  /// How often each tensor that has views, and is none, was changed in place, itself or through a view.
+  std::unordered_map<const TensorImpl*, std::shared_ptr<std::uint64_t>> changes;
   struct Module {
     std::string path;
     Location declared;
@@ -62,8 +53,8 @@ struct Trace {
   /// Whether the tensor is one of this graph's: recorded here, or a registered parameter or buffer.
   bool owns(const Tensor& t) const;
   void assign(Tensor& x, const Tensor& value, const char* function, Location where);
-  /// The base of `view` with `value` in the view's place.
-  Tensor written_through(const TensorImpl& view, const Tensor& value, const char* function, Location where);
+  /// The count of the changes of what `base` is a view of, or of itself.
+  std::shared_ptr<std::uint64_t> changes_of(const std::shared_ptr<TensorImpl>& base);
   /// Records the assignments to parameters and buffers. Called once, after build().
   void finish();
 };

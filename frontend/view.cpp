@@ -75,6 +75,53 @@ std::optional<Sizes> strides_for(const detail::TensorImpl& x, const Sizes& sizes
 
 }  // namespace
 
+namespace detail {
+
+Tensor written_through(const TensorImpl& view, const Tensor& value, const char* function, Location where) {
+  const std::string_view op = view.view->op->name;
+  const ir::Attributes& attributes = view.view->attributes;
+  const Tensor base(view.view->base);
+  if (op == "detach")
+    fail(function, "what detach() gave is changed in place in a graph: whether gradients flow through the change cannot be said; use a new tensor",
+         where);
+  if (op == "reshape") return value.reshape(base.shape(), where);
+  if (op == "permute") {
+    const ir::Ints& dims = attributes.integers("dims");
+    Sizes back(dims.size());
+    for (std::size_t d = 0; d < dims.size(); ++d)
+      back[static_cast<std::size_t>(normalize_dim(dims[d], base.dim(), function, where))] = static_cast<std::int64_t>(d);
+    return value.permute(back, where);
+  }
+  if (op == "expand") {
+    if (value.shape().numel() != base.shape().numel())
+      fail(function, "a tensor that was expanded is changed in place: several of its elements are one element of " + base.describe(), where);
+    return value.reshape(base.shape(), where);
+  }
+  GRAVEN_CHECK(op == "slice", "no inverse of the view " + std::string(op));
+  const std::int64_t dim = normalize_dim(attributes.integer("dim"), base.dim(), function, where);
+  const Dim whole = base.shape()[static_cast<std::size_t>(dim)];
+  if (!whole.is_static())
+    fail(function, "a part of a symbolic dimension, of " + base.describe() + ", is changed in place in a graph; use a new tensor", where);
+  const std::int64_t size = whole.value(), step = attributes.integer("step"), taken = value.size(dim);
+  const auto bound = [&](std::int64_t at) { return std::clamp(at < 0 ? at + size : at, std::int64_t{0}, size); };
+  const std::int64_t start = bound(attributes.integer("start"));
+  if (taken == 0) return base;
+  if (step == 1) {
+    std::vector<Tensor> parts;
+    if (start > 0) parts.push_back(base.slice(dim, 0, start, 1, where));
+    parts.push_back(value);
+    if (start + taken < size) parts.push_back(base.slice(dim, start + taken, size, 1, where));
+    return parts.size() == 1 ? value : cat(parts, dim, where);
+  }
+  // Every step-th one: the old elements with the new ones behind them, in the order in which they belong.
+  std::vector<std::int64_t> order(static_cast<std::size_t>(size));
+  std::iota(order.begin(), order.end(), 0);
+  for (std::int64_t k = 0; k < taken; ++k) order[static_cast<std::size_t>(start + k * step)] = size + k;
+  return index_select(Operand(cat({base, value}, dim, where), where), dim, from_data(order, {size}));
+}
+
+}  // namespace detail
+
 Tensor Tensor::reshape(const Shape& wanted, Location where) const {
   const Shape target = infer_shape(*this, wanted, "reshape", where);
   return apply_view("reshape", *this, {{"shape", target}}, where, [&]() -> Tensor {

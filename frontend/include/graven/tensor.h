@@ -216,8 +216,8 @@ class Tensor {
   Tensor bmm(const Tensor& other, Location where = Location::current()) const;
   Tensor mv(const Tensor& other, Location where = Location::current()) const;
   Tensor dot(const Tensor& other, Location where = Location::current()) const;
-  Tensor add(const Operand& other) const;
-  Tensor sub(const Operand& other) const;
+  Tensor add(const Operand& other, double alpha = 1) const;
+  Tensor sub(const Operand& other, double alpha = 1) const;
   Tensor mul(const Operand& other) const;
   Tensor div(const Operand& other) const;
   Tensor eq(const Operand& other) const;
@@ -268,12 +268,53 @@ class Tensor {
   // ---- in place ----
   // The result is written into this tensor's memory, so every view of it changes too, and what it is a view of. While tracing the change is recorded
   // as a new value of these tensors.
-  Tensor& add_(const Operand& other);
-  Tensor& sub_(const Operand& other);
+  /// + alpha * other.
+  Tensor& add_(const Operand& other, double alpha = 1);
+  Tensor& sub_(const Operand& other, double alpha = 1);
   Tensor& mul_(const Operand& other);
   Tensor& div_(const Operand& other);
+  Tensor& div_(const Operand& other, std::string_view rounding_mode);
+  Tensor& floor_divide_(const Operand& other);
+  Tensor& remainder_(const Operand& other);
+  Tensor& fmod_(const Operand& other);
+  Tensor& pow_(const Operand& exponent);
+  /// + value * a * b; + value * a / b.
+  Tensor& addcmul_(const Tensor& a, const Tensor& b, double value = 1, Location where = Location::current());
+  Tensor& addcdiv_(const Tensor& a, const Tensor& b, double value = 1, Location where = Location::current());
+  /// + weight * (end - this).
+  Tensor& lerp_(const Tensor& end, const Operand& weight);
+  Tensor& abs_(Location where = Location::current());
+  Tensor& neg_(Location where = Location::current());
+  Tensor& exp_(Location where = Location::current());
+  Tensor& expm1_(Location where = Location::current());
+  Tensor& log_(Location where = Location::current());
+  Tensor& log1p_(Location where = Location::current());
+  Tensor& sqrt_(Location where = Location::current());
+  Tensor& rsqrt_(Location where = Location::current());
+  Tensor& square_(Location where = Location::current());
+  Tensor& reciprocal_(Location where = Location::current());
+  Tensor& sigmoid_(Location where = Location::current());
+  Tensor& tanh_(Location where = Location::current());
+  Tensor& sin_(Location where = Location::current());
+  Tensor& cos_(Location where = Location::current());
+  Tensor& erf_(Location where = Location::current());
+  Tensor& floor_(Location where = Location::current());
+  Tensor& ceil_(Location where = Location::current());
+  Tensor& round_(Location where = Location::current());
+  Tensor& trunc_(Location where = Location::current());
+  Tensor& sign_(Location where = Location::current());
   Tensor& relu_(Location where = Location::current());
   Tensor& clamp_(double min, double max, Location where = Location::current());
+  Tensor& clamp_min_(double min, Location where = Location::current());
+  Tensor& clamp_max_(double max, Location where = Location::current());
+  Tensor& nan_to_num_(double nan = 0, std::optional<double> posinf = {}, std::optional<double> neginf = {}, Location where = Location::current());
+  Tensor& tril_(std::int64_t diagonal = 0, Location where = Location::current());
+  Tensor& triu_(std::int64_t diagonal = 0, Location where = Location::current());
+  Tensor& masked_fill_(const Tensor& mask, Scalar value, Location where = Location::current());
+  Tensor& scatter_(std::int64_t d, const Tensor& index, const Operand& source);
+  Tensor& scatter_add_(std::int64_t d, const Tensor& index, const Tensor& source, Location where = Location::current());
+  Tensor& index_add_(std::int64_t d, const Tensor& index, const Tensor& source, double alpha = 1, Location where = Location::current());
+  Tensor& index_put_(const std::vector<TensorIndex>& indices, const Operand& values, bool accumulate = false);
   Tensor& copy_(const Tensor& source, Location where = Location::current());
   Tensor& fill_(Scalar value, Location where = Location::current());
   Tensor& zero_(Location where = Location::current());

@@ -1,0 +1,331 @@
+// Every in-place form against the function it is named after: eagerly, through views, in gradients, and recorded in a graph.
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "graven/graven.h"
+#include "tests/frontend/error_text.h"
+
+namespace graven {
+using test::error_of;
+
+namespace {
+
+struct Form {
+  std::string name;
+  std::function<Tensor&(Tensor&)> in_place;
+  std::function<Tensor(const Tensor&)> value;
+};
+
+/// Of f32[2,3] with elements between 0.1 and 0.9.
+std::vector<Form> forms() {
+  const Tensor a = tensor({{0.5, 2.0, -1.5}, {3.0, 0.25, -4.0}}).to(DType::f32), b = tensor({2.0, -0.5, 4.0}).to(DType::f32);
+  const Tensor index = tensor({{2, 0}, {1, 1}}), rows = tensor({1, 1, 0}), mask = tensor({true, false, true});
+  return {
+      {"add_", [=](Tensor& x) -> Tensor& { return x.add_(a); }, [=](const Tensor& x) { return x + a; }},
+      {"add_ of a multiple", [=](Tensor& x) -> Tensor& { return x.add_(b, -0.5); }, [=](const Tensor& x) { return x - b * 0.5; }},
+      {"sub_", [=](Tensor& x) -> Tensor& { return x.sub_(2); }, [=](const Tensor& x) { return x - 2; }},
+      {"sub_ of a multiple", [=](Tensor& x) -> Tensor& { return x.sub_(a, 3); }, [=](const Tensor& x) { return x - a * 3; }},
+      {"mul_", [=](Tensor& x) -> Tensor& { return x.mul_(a); }, [=](const Tensor& x) { return x * a; }},
+      {"div_", [=](Tensor& x) -> Tensor& { return x.div_(b); }, [=](const Tensor& x) { return x / b; }},
+      {"div_ rounded", [=](Tensor& x) -> Tensor& { return x.div_(0.25, "trunc"); }, [=](const Tensor& x) { return trunc(x / 0.25); }},
+      {"floor_divide_", [=](Tensor& x) -> Tensor& { return x.floor_divide_(0.25); }, [=](const Tensor& x) { return floor(x / 0.25); }},
+      {"remainder_", [=](Tensor& x) -> Tensor& { return x.remainder_(0.25); }, [=](const Tensor& x) { return remainder(x, 0.25); }},
+      {"fmod_", [=](Tensor& x) -> Tensor& { return x.fmod_(0.25); }, [=](const Tensor& x) { return fmod(x, 0.25); }},
+      {"pow_", [=](Tensor& x) -> Tensor& { return x.pow_(a); }, [=](const Tensor& x) { return pow(x, a); }},
+      {"pow_ of a number", [=](Tensor& x) -> Tensor& { return x.pow_(3); }, [=](const Tensor& x) { return x * x * x; }},
+      {"addcmul_", [=](Tensor& x) -> Tensor& { return x.addcmul_(a, b, 0.5); }, [=](const Tensor& x) { return x + a * b * 0.5; }},
+      {"addcdiv_", [=](Tensor& x) -> Tensor& { return x.addcdiv_(a, b, -2); }, [=](const Tensor& x) { return x - a / b * 2; }},
+      {"addcdiv_ of itself", [=](Tensor& x) -> Tensor& { return x.addcdiv_(x, x + 1, 2); }, [=](const Tensor& x) { return x + x / (x + 1) * 2; }},
+      {"lerp_", [=](Tensor& x) -> Tensor& { return x.lerp_(a, 0.25); }, [=](const Tensor& x) { return x + (a - x) * 0.25; }},
+      {"lerp_ by a tensor", [=](Tensor& x) -> Tensor& { return x.lerp_(a, b); }, [=](const Tensor& x) { return x + (a - x) * b; }},
+      {"abs_", [](Tensor& x) -> Tensor& { return x.abs_(); }, [](const Tensor& x) { return abs(x); }},
+      {"neg_", [](Tensor& x) -> Tensor& { return x.neg_(); }, [](const Tensor& x) { return -x; }},
+      {"exp_", [](Tensor& x) -> Tensor& { return x.exp_(); }, [](const Tensor& x) { return exp(x); }},
+      {"expm1_", [](Tensor& x) -> Tensor& { return x.expm1_(); }, [](const Tensor& x) { return exp(x) - 1; }},
+      {"log_", [](Tensor& x) -> Tensor& { return x.log_(); }, [](const Tensor& x) { return log(x); }},
+      {"log1p_", [](Tensor& x) -> Tensor& { return x.log1p_(); }, [](const Tensor& x) { return log(x + 1); }},
+      {"sqrt_", [](Tensor& x) -> Tensor& { return x.sqrt_(); }, [](const Tensor& x) { return sqrt(x); }},
+      {"rsqrt_", [](Tensor& x) -> Tensor& { return x.rsqrt_(); }, [](const Tensor& x) { return 1 / sqrt(x); }},
+      {"square_", [](Tensor& x) -> Tensor& { return x.square_(); }, [](const Tensor& x) { return x * x; }},
+      {"reciprocal_", [](Tensor& x) -> Tensor& { return x.reciprocal_(); }, [](const Tensor& x) { return 1 / x; }},
+      {"sigmoid_", [](Tensor& x) -> Tensor& { return x.sigmoid_(); }, [](const Tensor& x) { return 1 / (exp(-x) + 1); }},
+      {"tanh_", [](Tensor& x) -> Tensor& { return x.tanh_(); }, [](const Tensor& x) { return tanh(x); }},
+      {"sin_", [](Tensor& x) -> Tensor& { return x.sin_(); }, [](const Tensor& x) { return sin(x); }},
+      {"cos_", [](Tensor& x) -> Tensor& { return x.cos_(); }, [](const Tensor& x) { return cos(x); }},
+      {"erf_", [](Tensor& x) -> Tensor& { return x.erf_(); }, [](const Tensor& x) { return erf(x); }},
+      {"floor_", [](Tensor& x) -> Tensor& { return x.floor_(); }, [](const Tensor& x) { return floor(x); }},
+      {"ceil_", [](Tensor& x) -> Tensor& { return x.ceil_(); }, [](const Tensor& x) { return ceil(x); }},
+      {"round_", [](Tensor& x) -> Tensor& { return x.round_(); }, [](const Tensor& x) { return round(x); }},
+      {"trunc_", [](Tensor& x) -> Tensor& { return x.trunc_(); }, [](const Tensor& x) { return trunc(x); }},
+      {"sign_", [](Tensor& x) -> Tensor& { return x.sign_(); }, [](const Tensor& x) { return sign(x); }},
+      {"relu_", [=](Tensor& x) -> Tensor& { return x.sub_(0.5).relu_(); }, [](const Tensor& x) { return relu(x - 0.5); }},
+      {"clamp_", [](Tensor& x) -> Tensor& { return x.clamp_(0.3, 0.6); }, [](const Tensor& x) { return clamp(x, 0.3, 0.6); }},
+      {"clamp_min_", [](Tensor& x) -> Tensor& { return x.clamp_min_(0.4); }, [](const Tensor& x) { return maximum(x, 0.4); }},
+      {"clamp_max_", [](Tensor& x) -> Tensor& { return x.clamp_max_(0.4); }, [](const Tensor& x) { return minimum(x, 0.4); }},
+      {"nan_to_num_", [](Tensor& x) -> Tensor& { return x.nan_to_num_(0.5); }, [](const Tensor& x) { return x * 1; }},
+      {"tril_", [](Tensor& x) -> Tensor& { return x.tril_(); }, [](const Tensor& x) { return tril(x); }},
+      {"triu_", [](Tensor& x) -> Tensor& { return x.triu_(1); }, [](const Tensor& x) { return triu(x, 1); }},
+      {"masked_fill_", [=](Tensor& x) -> Tensor& { return x.masked_fill_(mask, -2); }, [=](const Tensor& x) { return where(mask, -2, x); }},
+      {"scatter_", [=](Tensor& x) -> Tensor& { return x.scatter_(1, index, 7); }, [=](const Tensor& x) { return scatter(x, 1, index, 7); }},
+      {"scatter_add_", [=](Tensor& x) -> Tensor& { return x.scatter_add_(1, index, a); },
+       [=](const Tensor& x) { return scatter_add(x, 1, index, a); }},
+      {"index_add_", [=](Tensor& x) -> Tensor& { return x.index_add_(0, rows, ones({3, 3}), 0.5); },
+       [=](const Tensor& x) { return x + tensor({{0.5}, {1.0}}).to(DType::f32); }},
+      {"index_put_", [=](Tensor& x) -> Tensor& { return x.index_put_({rows, tensor({2, 2, 2})}, 3); },
+       [=](const Tensor& x) { return cat({x.slice(1, 0, 2), full({2, 1}, 3)}, 1); }},
+      {"copy_", [=](Tensor& x) -> Tensor& { return x.copy_(b); }, [=](const Tensor& x) { return b.expand(x.shape()) + x * 0; }},
+      {"fill_", [](Tensor& x) -> Tensor& { return x.fill_(2); }, [](const Tensor& x) { return x * 0 + 2; }},
+      {"zero_", [](Tensor& x) -> Tensor& { return x.zero_(); }, [](const Tensor& x) { return x * 0; }},
+  };
+}
+
+Tensor start() { return tensor({{0.1, 0.35, 0.8}, {0.55, 0.9, 0.2}}).to(DType::f32); }
+
+void expect_close(const Tensor& found, const Tensor& expected, const std::string& name) {
+  EXPECT_TRUE(allclose(found, expected, 1e-6, 1e-6)) << name << ": expected " << expected << ", found " << found;
+}
+
+TEST(InPlace, FormsGiveWhatTheirFunctionsDo) {
+  for (const Form& form : forms()) {
+    Tensor x = start();
+    const Tensor other = x.view({6}), expected = form.value(start());
+    EXPECT_TRUE(form.in_place(x).is_same(x)) << form.name;
+    expect_close(x, expected, form.name);
+    expect_close(other, expected.reshape({6}), form.name + ", a view");
+  }
+}
+
+TEST(InPlace, FormsHaveTheGradientsOfTheirFunctions) {
+  const Tensor weight = tensor({{1.0, -2.0, 0.5}, {3.0, 1.5, -1.0}}).to(DType::f32);
+  for (const Form& form : forms()) {
+    const auto gradient = [&](const auto& computed) {
+      Tensor x = start().requires_grad_();
+      (computed(x) * weight).sum().backward();
+      return x.grad();
+    };
+    const Tensor found = gradient([&](const Tensor& x) {
+      Tensor y = x * 1;
+      return form.in_place(y);
+    });
+    expect_close(found, gradient(form.value), form.name);
+  }
+}
+
+struct Changes : nn::Graph<Changes> {
+  std::vector<Tensor> build(Tensor x) {
+    std::vector<Tensor> changed;
+    for (const Form& form : forms()) {
+      Tensor y = x * 1;
+      const Tensor other = y.view({6});
+      form.in_place(y);
+      changed.push_back(stack({y, other.view({2, 3})}));
+    }
+    return {stack(changed)};
+  }
+};
+
+TEST(InPlace, FormsAreRecorded) {
+  Changes graph;
+  const Tensor found = graph(start())[0];
+  const std::vector<Form> all = forms();
+  ASSERT_EQ(found.size(0), static_cast<std::int64_t>(all.size()));
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const Tensor expected = all[i].value(start());
+    expect_close(found[static_cast<std::int64_t>(i)], stack({expected, expected}), all[i].name);
+  }
+}
+
+// ---- views under autograd -------------------------------------------------------------------------------------------------------------
+
+struct Written {
+  std::string name;
+  std::function<Tensor(const Tensor&)> by_writing, without;
+};
+
+/// Of f32[2,3].
+std::vector<Written> writes() {
+  const auto rows = [](const Tensor& x) { return std::pair(x.select(0, 0), x.select(0, 1)); };
+  return {
+      {"a row",
+       [](const Tensor& x) {
+         Tensor y = x * 2, row = y.select(0, 1);
+         row.mul_(row);
+         return y;
+       },
+       [=](const Tensor& x) {
+         const auto [a, b] = rows(x * 2);
+         return stack({a, b * b});
+       }},
+      {"a row of what has no history",
+       [](const Tensor& x) {
+         Tensor y = ones({3, 3});
+         y.select(0, 2).copy_(x.select(0, 0) * 3);
+         y.narrow(0, 0, 1).add_(x.select(0, 1));
+         return y;
+       },
+       [=](const Tensor& x) {
+         const auto [a, b] = rows(x);
+         return stack({b + 1, ones({3}), a * 3});
+       }},
+      {"the view is what is used",
+       [](const Tensor& x) {
+         Tensor y = x * 2, row = y.select(0, 1);
+         row.mul_(row);
+         return row * y;
+       },
+       [=](const Tensor& x) {
+         const auto [a, b] = rows(x * 2);
+         return stack({b * b * a, b * b * b * b});
+       }},
+      {"the base is written after the view was taken",
+       [](const Tensor& x) {
+         Tensor y = x * 2;
+         const Tensor flat = y.view({6});
+         y.mul_(x);
+         return flat * flat;
+       },
+       [](const Tensor& x) { return pow(x * x * 2, 2).view({6}); }},
+      {"another view sees it",
+       [](const Tensor& x) {
+         Tensor y = x * x;
+         const Tensor column = y.select(1, 1), turned = y.t();
+         y.select(0, 0).mul_(5);
+         return column.sum() * turned;
+       },
+       [=](const Tensor& x) {
+         const auto [a, b] = rows(x * x);
+         const Tensor y = stack({a * 5, b});
+         return y.select(1, 1).sum() * y.t();
+       }},
+      {"views of views, turned",
+       [](const Tensor& x) {
+         Tensor y = x * 1;
+         y.t().narrow(0, 1, 2).select(1, 0).view({2, 1}).sigmoid_();
+         return y;
+       },
+       [=](const Tensor& x) {
+         const auto [a, b] = rows(x);
+         return stack({cat({a.narrow(0, 0, 1), sigmoid(a.narrow(0, 1, 2))}), b});
+       }},
+      {"every other one",
+       [](const Tensor& x) {
+         Tensor y = x * 1;
+         y.view({6}).slice(0, 1, 6, 2).exp_();
+         return y;
+       },
+       [](const Tensor& x) { return where(tensor({{false, true, false}, {true, false, true}}), exp(x), x); }},
+      {"several times",
+       [](const Tensor& x) {
+         Tensor y = x * 1;
+         for (int i = 0; i < 3; ++i) {
+           y.select(1, i).add_(y.sum());
+           y.mul_(0.5);
+         }
+         return y;
+       },
+       [](const Tensor& x) {
+         Tensor y = x;
+         for (int i = 0; i < 3; ++i) {
+           const Tensor here = arange(3).eq(i).to(DType::f32);
+           y = (y + here * y.sum()) * 0.5;
+         }
+         return y;
+       }},
+      {"written over",
+       [](const Tensor& x) {
+         Tensor y = x * x;
+         y.select(0, 0).fill_(3);
+         y.select(1, 2).zero_();
+         return y;
+       },
+       [=](const Tensor& x) {
+         const auto [a, b] = rows(x * x);
+         return stack({tensor({3., 3., 0.}).to(DType::f32), b * tensor({1., 1., 0.}).to(DType::f32)});
+       }},
+      {"by a leaf",
+       [](const Tensor& x) {
+         Tensor y = zeros({2, 2, 3});
+         y.select(0, 1).copy_(x);
+         return y * y;
+       },
+       [](const Tensor& x) { return stack({x * 0, x * x}); }},
+      {"nothing",
+       [](const Tensor& x) {
+         Tensor y = x * 2;
+         y.narrow(1, 1, 0).mul_(3);
+         return y;
+       },
+       [](const Tensor& x) { return x * 2; }},
+      {"the same place again",
+       [](const Tensor& x) {
+         Tensor y = x * 2;
+         Tensor row = y.select(0, 0);
+         y.select(0, 0).mul_(3);
+         row.mul_(x.select(0, 1));
+         return y;
+       },
+       [=](const Tensor& x) {
+         const auto [a, b] = rows(x);
+         return stack({a * 6 * b, b * 2});
+       }},
+  };
+}
+
+TEST(InPlace, WritesIntoViewsHaveGradients) {
+  for (const Written& written : writes()) {
+    const auto run = [](const auto& computed) {
+      Tensor x = start().requires_grad_();
+      const Tensor y = computed(x);
+      (y * y.detach() + y).sum().backward();
+      return std::pair(y.detach(), x.grad());
+    };
+    const auto [found, gradient] = run(written.by_writing);
+    const auto [expected, expected_gradient] = run(written.without);
+    expect_close(found, expected, written.name);
+    expect_close(gradient, expected_gradient, written.name + ", gradient");
+  }
+}
+
+TEST(InPlace, WhatAutogradCannotFollowIsAnError) {
+  const Tensor w = start().requires_grad_();
+  const std::vector<std::pair<std::function<void()>, std::string>> cases = {
+      {[=] { w.select(0, 1).mul_(2); }, "mul_: a view of a leaf that requires a gradient is changed in place; use NoGradGuard, or a new tensor"},
+      {[=] { Tensor(w).mul_(2); }, "mul_: a leaf that requires a gradient is changed in place"},
+      {[=] { (w * 2).detach().mul_(w); }, "mul_: what detach() gave, or a view that was taken under NoGradGuard, is changed in place"},
+      {[=] { w.select(0, 0).unsqueeze(0).expand({2, 3}).mul_(w); }, "mul_: several elements of this expanded tensor share one place in memory"},
+      {[=] {
+         const Tensor y = w * 2, squares = y * y;
+         y.select(0, 1).mul_(2);
+         squares.sum().backward();
+       },
+       "that mul (in_place_test.cpp:"},
+  };
+  for (const auto& [f, expected] : cases) EXPECT_NE(error_of(f).find(expected), std::string::npos) << error_of(f);
+  EXPECT_TRUE(equal(w.detach(), start()));
+}
+
+TEST(InPlace, LongChainsOfViewsAreTakenApart) {
+  Tensor x = start(), y = start().requires_grad_() * 1;
+  for (int i = 0; i < 100000; ++i) {
+    x = x.unsqueeze(0).squeeze(0);
+    y = y.t();
+  }
+  EXPECT_EQ(x.sizes(), (Sizes{2, 3}));
+  EXPECT_EQ(y.sizes(), (Sizes{2, 3}));
+}
+
+TEST(InPlace, IntegersStayIntegers) {
+  Tensor n = tensor({7, -7, 12});
+  n.add_(tensor({1, 2, 3}), -2).floor_divide_(4);
+  EXPECT_EQ(n.to_vector<std::int64_t>(), (std::vector<std::int64_t>{1, -3, 1}));
+  EXPECT_NE(error_of([&] { n.add_(tensor({1, 2, 3}), 0.5); }).find("add: the factor of integers must be a whole number, got 0.5"), std::string::npos);
+  EXPECT_NE(error_of([&] { n.exp_(); }).find("exp_: a result of f32 cannot be stored in i64[3]"), std::string::npos);
+  Tensor flags = tensor({true, false});
+  EXPECT_NE(error_of([&] { flags.add_(flags, 2); }).find("add: bools are not scaled"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace graven
