@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -40,22 +41,32 @@ class BoundedText {
 
 /// The groups of the processes that are being waited for; 0: a free place. What finds none is not ended by a signal, and runs to its end.
 std::atomic<pid_t> running[64];
+constexpr pid_t kStarting = -1;
+
+constexpr int kEndingSignals[] = {SIGINT, SIGTERM, SIGHUP};
 
 void end_running(int signal) {
-  for (const std::atomic<pid_t>& group : running)
+  for (const std::atomic<pid_t>& group : running) {
+    // Another thread starts it now; this one does not, since it takes no signals meanwhile.
+    while (group.load() == kStarting) sched_yield();
     if (const pid_t id = group.load(); id > 0) kill(-id, signal);
+  }
   // As if there had been no handler; the signal waits until this one returns.
   ::signal(signal, SIG_DFL);
   raise(signal);
 }
 
-/// A group's place in `running`, while it lives.
+/// A place in `running` for a process that is about to be started. The signals that end it wait until it is known, or cannot be started.
 class Running {
  public:
-  explicit Running(pid_t group) {
+  Running() {
+    sigset_t ending;
+    sigemptyset(&ending);
+    for (const int signal : kEndingSignals) sigaddset(&ending, signal);
+    pthread_sigmask(SIG_BLOCK, &ending, &mask_);
     for (std::atomic<pid_t>& place : running) {
       pid_t free = 0;
-      if (!place.compare_exchange_strong(free, group)) continue;
+      if (!place.compare_exchange_strong(free, kStarting)) continue;
       place_ = &place;
       return;
     }
@@ -64,9 +75,25 @@ class Running {
   Running& operator=(const Running&) = delete;
   ~Running() {
     if (place_ != nullptr) place_->store(0);
+    if (starting_) pthread_sigmask(SIG_SETMASK, &mask_, nullptr);
+  }
+  void started(pid_t group) {
+    if (place_ != nullptr) place_->store(group);
+    starting_ = false;
+    pthread_sigmask(SIG_SETMASK, &mask_, nullptr);
+  }
+  /// In the new process: signals do to it what they do without end_processes_on_signals().
+  void in_child() const {
+    for (const int signal : kEndingSignals) {
+      struct sigaction action = {};
+      if (sigaction(signal, nullptr, &action) == 0 && action.sa_handler == end_running) ::signal(signal, SIG_DFL);
+    }
+    pthread_sigmask(SIG_SETMASK, &mask_, nullptr);
   }
 
  private:
+  sigset_t mask_;
+  bool starting_ = true;
   std::atomic<pid_t>* place_ = nullptr;
 };
 
@@ -77,7 +104,7 @@ void end_processes_on_signals() {
   action.sa_handler = end_running;
   action.sa_flags = SA_RESTART;
   sigemptyset(&action.sa_mask);
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP})
+  for (const int signal : kEndingSignals)
     if (sigaction(signal, nullptr, &old) == 0 && old.sa_handler != SIG_IGN) sigaction(signal, &action, nullptr);
 }
 
@@ -100,15 +127,18 @@ ProcessResult run_process(const std::vector<std::string>& arguments, const Proce
       if (other >= 0) close(other);
     throw UserError(arguments[0] + ": cannot be started: " + std::strerror(reason));
   }
+  Running waited_for;
   const pid_t child = fork();
   if (child < 0) {
+    const int reason = errno;
     close(ends[0]);
     close(ends[1]);
-    throw UserError(arguments[0] + ": cannot be started: " + std::strerror(errno));
+    throw UserError(arguments[0] + ": cannot be started: " + std::strerror(reason));
   }
   if (child == 0) {
     // Only calls that are safe between fork and exec of a process with threads.
     setpgid(0, 0);
+    waited_for.in_child();
     const int empty = open("/dev/null", O_RDONLY);
     if (empty >= 0) dup2(empty, 0);
     if (!options.echo) {
@@ -120,7 +150,7 @@ ProcessResult run_process(const std::vector<std::string>& arguments, const Proce
     _exit(127);
   }
   setpgid(child, child);  // in both processes, so that it holds whichever runs first
-  const Running waited_for(child);
+  waited_for.started(child);
   close(ends[1]);
   ProcessResult result;
   BoundedText text(options.output_limit);
