@@ -378,7 +378,31 @@ std::string limits_line(const ir::ScalarProgram& program) {
   return fmt::format("  static constexpr float limits[] = {{{}, {}}};\n", limit_text(least), limit_text(most));
 }
 
-std::string functor_name(const ir::ScalarProgram& whole) {
+/// The dtypes that the text of a program spells and the names of its operators leave open, "_f32": where a step converts, those of steps that read
+/// inputs alone; elsewhere bool, of a step that passes inputs on, as the first one of where(where(x, y, z), a, b) may.
+std::string type_suffix(const ir::ScalarProgram& program) {
+  const bool converts = types_of(program) == Types::converted;
+  bool all_open = true;  // no operator says what it makes: T it is
+  std::vector<ir::DType> open;
+  for (const ir::ScalarProgram::Step& step : program.steps) {
+    if (is_literal(step) || is_cast(step)) continue;
+    if (ir::get_op(step.op).scalar.result_boolean) {
+      all_open = false;
+      continue;
+    }
+    const auto first = step.arguments.begin() + (step.op == "where" ? 1 : 0);
+    const auto is_input = [&](std::int32_t argument) { return argument < program.inputs; };
+    const bool reads = converts ? std::all_of(first, step.arguments.end(), is_input) : std::any_of(first, step.arguments.end(), is_input);
+    if (!reads || (!converts && step.dtype != ir::DType::boolean)) continue;
+    if (std::find(open.begin(), open.end(), step.dtype) == open.end()) open.push_back(step.dtype);
+  }
+  if (!converts && all_open && main_dtype(program) == ir::DType::boolean) return "";
+  std::string suffix;
+  for (const ir::DType d : open) suffix += fmt::format("_{}", ir::name(d));
+  return suffix;
+}
+
+std::string name_in_words(const ir::ScalarProgram& whole) {
   if (const std::string_view known = known_name(whole); !known.empty()) return std::string(known);
   const ir::ScalarProgram program = in_words(whole);
   std::string name;
@@ -416,6 +440,8 @@ std::string functor_name(const ir::ScalarProgram& whole) {
   }
   return name + fmt::format("_{:08x}", wiring_digest(wiring(program)));
 }
+
+std::string functor_name(const ir::ScalarProgram& program) { return name_in_words(program) + type_suffix(program); }
 
 }  // namespace
 

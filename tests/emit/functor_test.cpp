@@ -2,10 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <limits>
+#include <map>
+#include <random>
 
+#include "ir/diagnostic.h"
 #include "ir/op.h"
 
 namespace graven::codegen {
@@ -66,6 +70,85 @@ TEST(Functor, OneNameHasOneText) {
     EXPECT_EQ(of(op, DType::boolean, inputs).name, of(op, DType::i64, inputs).name) << op;
     EXPECT_EQ(of(op, DType::boolean, inputs).text, of(op, DType::i64, inputs).text) << op;
   }
+}
+
+/// All programs of two steps of some operators, in all dtypes that they take: a graph may hold any two of them.
+TEST(Functor, EqualNamesAreEqualTexts) {
+  struct Operator {
+    const char* name;
+    std::size_t arguments;
+  };
+  const std::vector<Operator> operators{{"ne", 2}, {"maximum", 2}, {"where", 3}, {"bitwise_and", 2}, {"logical_not", 1}, {"cast", 1}};
+  const std::vector<DType> dtypes{DType::f32, DType::i64, DType::boolean};
+  const ir::OpDef& fused = ir::get_op("fused_elementwise");
+  std::map<std::string, std::string> texts;
+  const auto is_sound = [&](const ScalarProgram& program, DType x, DType y) {
+    ir::Attributes attributes{{"program", program}};
+    try {
+      (void)ir::infer(fused, {ir::TensorType{x, {3}}, ir::TensorType{y, {3}}}, attributes);
+      return true;
+    } catch (const UserError&) {
+      return false;
+    }
+  };
+  const auto steps = [&](std::int32_t values) {
+    std::vector<ScalarProgram::Step> all;
+    for (const Operator& op : operators)
+      for (const DType dtype : dtypes)
+        for (std::int32_t k = 0, end = static_cast<std::int32_t>(std::lround(std::pow(values, op.arguments))); k < end; ++k) {
+          std::vector<std::int32_t> arguments;
+          for (std::int32_t rest = k; arguments.size() < op.arguments; rest /= values) arguments.push_back(rest % values);
+          all.push_back(step(op.name, std::move(arguments), {}, dtype));
+        }
+    return all;
+  };
+  const std::vector<ScalarProgram::Step> second = steps(3);
+  int sound = 0;
+  for (const DType x : dtypes)
+    for (const DType y : dtypes)
+      for (const ScalarProgram::Step& a : steps(2)) {
+        if (!is_sound({2, {a}}, x, y)) continue;
+        for (const ScalarProgram::Step& b : second) {
+          if (std::find(b.arguments.begin(), b.arguments.end(), 2) == b.arguments.end()) continue;
+          const ScalarProgram program{2, {a, b}};
+          if (!is_sound(program, x, y)) continue;
+          ++sound;
+          const Functor functor = make_functor(program);
+          const auto [known, fresh] = texts.emplace(functor.name, functor.text);
+          ASSERT_EQ(known->second, functor.text);
+        }
+      }
+  EXPECT_GT(sound, 1000);
+  // And longer ones, drawn, with numbers among them.
+  std::mt19937 random(1);
+  const auto draw = [&](std::size_t n) { return static_cast<std::int32_t>(random() % n); };
+  for (int drawn = sound = 0; drawn < 50000; ++drawn) {
+    ScalarProgram program{2, {}};
+    std::vector<DType> types{dtypes[random() % 3], dtypes[random() % 3]};
+    const std::vector<DType> inputs = types;
+    for (int s = 0; s < 4; ++s) {
+      if (s < 3 && draw(4) == 0) {
+        program.steps.push_back(step("full", {}, {{"value", draw(2)}}, dtypes[random() % 3]));
+      } else {
+        const Operator& op = operators[random() % operators.size()];
+        std::vector<std::int32_t> arguments;
+        while (arguments.size() < op.arguments) arguments.push_back(draw(types.size()));
+        const bool boolean = ir::get_op(op.name).scalar.result_boolean, cast = op.name == std::string("cast");
+        const DType dtype = boolean ? DType::boolean : cast ? dtypes[random() % 3] : types[static_cast<std::size_t>(arguments.back())];
+        program.steps.push_back(step(op.name, std::move(arguments), {}, dtype));
+      }
+      types.push_back(program.steps.back().dtype);
+    }
+    std::vector<bool> read(types.size(), false);
+    for (const ScalarProgram::Step& st : program.steps)
+      for (const std::int32_t argument : st.arguments) read[static_cast<std::size_t>(argument)] = true;
+    if (std::find(read.begin() + 2, read.end() - 1, false) != read.end() - 1 || !is_sound(program, inputs[0], inputs[1])) continue;
+    ++sound;
+    const Functor functor = make_functor(program);
+    const auto [known, fresh] = texts.emplace(functor.name, functor.text);
+    ASSERT_EQ(known->second, functor.text);
+  }
+  EXPECT_GT(sound, 300);
 }
 
 TEST(Functor, ChainOfTwoIsNamedAfterTheOperators) {
