@@ -63,13 +63,21 @@ std::string attributes_of(const OpDef& op) {
   return out;
 }
 
-/// The dtypes that inference accepts in place of the first test case's.
 std::string dtypes_of(const OpDef& op) {
-  if (!op.cases) return "";
-  const std::vector<TestCase> cases = op.cases();
-  if (cases.empty() || cases[0].inputs.empty()) return "";
+  const std::vector<DType> claimed = claimed_dtypes(op);
+  if (claimed.size() == std::size(kAllDTypes)) return "all";
   std::string out;
-  std::size_t count = 0;
+  for (DType d : claimed) out += fmt::format("{}{}", out.empty() ? "" : " ", name(d));
+  return out;
+}
+
+}  // namespace
+
+std::vector<DType> claimed_dtypes(const OpDef& op) {
+  if (!op.cases) return {};
+  const std::vector<TestCase> cases = op.cases();
+  if (cases.empty() || cases[0].inputs.empty()) return {};
+  std::vector<DType> claimed;
   for (DType d : kAllDTypes) {
     std::vector<std::optional<TensorType>> inputs;
     const DType own = cases[0].inputs.back().type.dtype;
@@ -92,13 +100,10 @@ std::string dtypes_of(const OpDef& op) {
     } catch (const UserError&) {
       continue;
     }
-    out += fmt::format("{}{}", out.empty() ? "" : " ", name(d));
-    ++count;
+    claimed.push_back(d);
   }
-  return count == std::size(kAllDTypes) ? "all" : out;
+  return claimed;
 }
-
-}  // namespace
 
 std::string operator_table() {
   std::string out =

@@ -33,6 +33,7 @@ const OpDef kArange{
                 {.note = std::string(name(d)), .attributes = {{"shape", Shape{7}}, {"start", 2.0}, {"step", 3.0}, {"dtype", d}}, .gradient = false});
           cases.push_back(
               {.note = "falling", .attributes = {{"shape", Shape{5}}, {"start", 1.0}, {"step", -0.25}, {"dtype", DType::f32}}, .gradient = false});
+          cases.push_back({.note = "one", .attributes = {{"shape", Shape{1}}, {"start", 3.0}}, .gradient = false});
           cases.push_back({.note = "empty", .attributes = {{"shape", Shape{0}}}, .gradient = false});
           return cases;
         },

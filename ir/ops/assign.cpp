@@ -21,10 +21,10 @@ const OpDef kAssign{
     .cases =
         [] {
           std::vector<TestCase> cases;
-          for (const Shape& shape : {Shape{3, 5}, Shape{}, Shape{0}})
+          for (const Shape& shape : {Shape{3, 5}, Shape{}, Shape{0}, Shape{1, 1}})
             cases.push_back(
                 {.note = shape.to_string(), .inputs = {ops::random(DType::f32, shape), ops::random(DType::f32, shape)}, .gradient = false});
-          for (DType d : {DType::f64, DType::i64, DType::boolean})
+          for (DType d : kAllDTypes)
             cases.push_back({.note = std::string(name(d)), .inputs = {ops::random(d, {4}, 0, 2), ops::random(d, {4}, 0, 2)}, .gradient = false});
           return cases;
         },

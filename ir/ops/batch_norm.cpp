@@ -59,6 +59,7 @@ const OpDef kBatchNorm{
           add("without weight and bias", DType::f32, {2, 3, 4}, false, false);
           add("rows", DType::f32, {6, 5}, false, true);
           add("empty", DType::f32, {0, 3, 2, 2}, false, true);
+          add("one", DType::f32, {1, 1}, false, true);
           for (DType d : ops::kFloats) add(std::string(name(d)), d, {2, 3, 4}, false, true);
           return cases;
         },

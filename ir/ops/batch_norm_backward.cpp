@@ -45,6 +45,8 @@ const OpDef kBatchNormBackward{
           add("channels last", DType::f32, {4, 4, 5, 19}, true, true);
           add("many rows", DType::f32, {40, 7, 7, 8}, true, true);
           add("without weight", DType::f32, {3, 3, 4}, false, false);
+          add("one channel", DType::f32, {2, 1, 3}, false, true);
+          add("no channels", DType::f32, {4, 0, 2}, false, true);
           for (DType d : ops::kFloats) add(std::string(name(d)), d, {3, 3, 4}, false, true);
           return cases;
         },

@@ -68,6 +68,8 @@ const OpDef kBatchNormTraining{
           add("without weight and bias", DType::f32, {3, 3, 4}, false, false, true);
           add("without running statistics", DType::f32, {3, 3, 4}, false, true, false);
           add("rows", DType::f32, {6, 5}, false, true, true);
+          add("one channel", DType::f32, {2, 1, 3}, false, true, true);
+          add("no channels", DType::f32, {4, 0, 2}, false, true, true);
           for (DType d : ops::kFloats) add(std::string(name(d)), d, {3, 3, 4}, false, true, true);
           return cases;
         },

@@ -41,6 +41,7 @@ const OpDef kBinaryCrossEntropy{
           add("matrix", DType::f32, {7, 5});
           add("long", DType::f32, {9000});
           add("rank 0", DType::f32, {});
+          add("one", DType::f32, {1, 1});
           add("empty", DType::f32, {0, 3});
           for (DType d : ops::kFloats) add(std::string(name(d)), d, {3, 6});
           return cases;

@@ -28,6 +28,7 @@ const OpDef kBinaryCrossEntropyBackward{
           add("matrix", DType::f32, {7, 5}, {7, 5});
           add("one gradient", DType::f32, {}, {7, 5});
           add("empty", DType::f32, {0}, {0});
+          add("one", DType::f32, {1}, {1});
           for (DType d : ops::kFloats) add(std::string(name(d)), d, {3, 6}, {3, 6});
           return cases;
         },

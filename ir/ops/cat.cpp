@@ -77,6 +77,7 @@ const OpDef kCat{
                                        .inputs = {ops::random(DType::f32, {2, 3, 4}), ops::random(DType::f32, {2, 2, 4})},
                                        .attributes = {{"dim", std::int64_t{1}}}},
                                       {.note = "one", .inputs = {ops::random(DType::f32, {2, 3})}},
+                                      {.note = "of one each", .inputs = {ops::random(DType::f32, {1}), ops::random(DType::f32, {1})}},
                                       {.note = "with an empty one", .inputs = {ops::random(DType::f32, {0, 3}), ops::random(DType::f32, {2, 3})}}};
           for (DType d : kAllDTypes)
             cases.push_back({.note = std::string(name(d)),

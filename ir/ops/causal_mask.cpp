@@ -37,6 +37,7 @@ const OpDef kCausalMask{
           add("more keys", DType::f32, 2, 5);
           add("more queries", DType::f32, 5, 2);
           add("empty", DType::f32, 0, 2);
+          add("one", DType::f32, 1, 1);
           for (DType d : ops::kFloats) add(std::string(name(d)), d, 3, 3);
           return cases;
         },

@@ -74,20 +74,31 @@ const OpDef kConv2dBackwardInput{
     .cases =
         [] {
           // The gradient rule of conv2d goes through the other cases; here is what it does not reach.
-          return std::vector<TestCase>{{.note = "rows that no window reaches",
-                                        .inputs = {ops::random(DType::f32, {1, 4, 3, 3}), ops::random(DType::f32, {4, 2, 2, 2})},
-                                        .attributes = {{"stride", Ints{3, 3}}, {"input_size", Ints{10, 9}}},
-                                        .gradient = false},
-                                       {.note = "channels last",
-                                        .inputs = {ops::random(DType::f32, {2, 4, 4, 3}), ops::random(DType::f32, {3, 2, 3, 3})},
-                                        .attributes = {{"padding", Ints{1, 1}}, {"input_size", Ints{4, 4}}, {"channels_last", true}},
-                                        .gradient = false},
-                                       {.note = "transposed convolution",
-                                        .inputs = {ops::random(DType::f32, {2, 4, 3, 5}), ops::random(DType::f32, {4, 3, 3, 2})},
-                                        .attributes = {{"stride", Ints{2, 1}}, {"padding", Ints{1, 0}}, {"input_size", Ints{6, 6}}}},
-                                       {.note = "transposed convolution in groups",
-                                        .inputs = {ops::random(DType::f32, {1, 4, 4, 4}), ops::random(DType::f32, {4, 3, 3, 3})},
-                                        .attributes = {{"groups", std::int64_t{2}}, {"dilation", Ints{2, 1}}, {"input_size", Ints{8, 6}}}}};
+          std::vector<TestCase> cases{{.note = "rows that no window reaches",
+                                       .inputs = {ops::random(DType::f32, {1, 4, 3, 3}), ops::random(DType::f32, {4, 2, 2, 2})},
+                                       .attributes = {{"stride", Ints{3, 3}}, {"input_size", Ints{10, 9}}},
+                                       .gradient = false},
+                                      {.note = "channels last",
+                                       .inputs = {ops::random(DType::f32, {2, 4, 4, 3}), ops::random(DType::f32, {3, 2, 3, 3})},
+                                       .attributes = {{"padding", Ints{1, 1}}, {"input_size", Ints{4, 4}}, {"channels_last", true}},
+                                       .gradient = false},
+                                      {.note = "transposed convolution",
+                                       .inputs = {ops::random(DType::f32, {2, 4, 3, 5}), ops::random(DType::f32, {4, 3, 3, 2})},
+                                       .attributes = {{"stride", Ints{2, 1}}, {"padding", Ints{1, 0}}, {"input_size", Ints{6, 6}}}},
+                                      {.note = "transposed convolution in groups",
+                                       .inputs = {ops::random(DType::f32, {1, 4, 4, 4}), ops::random(DType::f32, {4, 3, 3, 3})},
+                                       .attributes = {{"groups", std::int64_t{2}}, {"dilation", Ints{2, 1}}, {"input_size", Ints{8, 6}}}},
+                                      {.note = "no images",
+                                       .inputs = {ops::random(DType::f32, {0, 4, 3, 5}), ops::random(DType::f32, {4, 3, 3, 2})},
+                                       .attributes = {{"input_size", Ints{5, 6}}}},
+                                      {.note = "one pixel",
+                                       .inputs = {ops::random(DType::f32, {1, 1, 1, 1}), ops::random(DType::f32, {1, 1, 1, 1})},
+                                       .attributes = {{"input_size", Ints{1, 1}}}}};
+          for (DType d : ops::kFloats)
+            cases.push_back({.note = std::string(name(d)),
+                             .inputs = {ops::random(d, {2, 4, 3, 5}), ops::random(d, {4, 3, 3, 2})},
+                             .attributes = {{"stride", Ints{2, 1}}, {"padding", Ints{1, 0}}, {"input_size", Ints{6, 6}}}});
+          return cases;
         },
 };
 

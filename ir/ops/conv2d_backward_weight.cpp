@@ -62,7 +62,7 @@ const OpDef kConv2dBackwardWeight{
     .cases =
         [] {
           // The gradient rule of conv2d goes through the other cases.
-          return std::vector<TestCase>{
+          std::vector<TestCase> cases{
               {.note = "channels last",
                .inputs = {ops::random(DType::f32, {2, 4, 5, 3}), ops::random(DType::f32, {2, 4, 5, 6})},
                .attributes = {{"padding", Ints{1, 1}}, {"kernel_size", Ints{3, 3}}, {"channels_last", true}},
@@ -71,6 +71,16 @@ const OpDef kConv2dBackwardWeight{
                .inputs = {ops::random(DType::f32, {2, 4, 5, 6}), ops::random(DType::f32, {2, 4, 5, 6})},
                .attributes = {{"padding", Ints{1, 1}}, {"kernel_size", Ints{3, 3}}, {"channels_last", true}, {"groups", std::int64_t{6}}},
                .gradient = false}};
+          const auto add = [&](std::string note, DType d, std::int64_t images, std::int64_t size, std::int64_t kernel) {
+            cases.push_back({.note = std::move(note),
+                             .inputs = {ops::random(d, {images, 3, size - kernel + 1, size - kernel + 1}), ops::random(d, {images, 2, size, size})},
+                             .attributes = {{"kernel_size", Ints{kernel, kernel}}},
+                             .gradient = false});
+          };
+          add("no images", DType::f32, 0, 5, 3);
+          add("one pixel", DType::f32, 1, 1, 1);
+          for (DType d : ops::kFloats) add(std::string(name(d)), d, 2, 5, 3);
+          return cases;
         },
 };
 

@@ -71,13 +71,13 @@ static Cost cost_conv2d_winograd(const NodeView& node) {
 
 static std::vector<TestCase> cases_conv2d_winograd() {
   std::vector<TestCase> cases;
-  auto add = [&](std::string note, Shape x, std::int64_t out, bool bias, std::int64_t padding, std::int64_t tile) {
+  auto add = [&](std::string note, Shape x, std::int64_t out, bool bias, std::int64_t padding, std::int64_t tile, DType d = DType::f32) {
     const Dim in = x[3];
     TestCase c{.note = std::move(note),
-               .inputs = {ops::random(DType::f32, std::move(x)), ops::random(DType::f32, {out, in, 3, 3})},
+               .inputs = {ops::random(d, std::move(x)), ops::random(d, {out, in, 3, 3})},
                .attributes = {{"padding", Ints{padding, padding}}, {"tile", tile}},
                .gradient = false};
-    if (bias) c.inputs.push_back(ops::random(DType::f32, {out}));
+    if (bias) c.inputs.push_back(ops::random(d, {out}));
     cases.push_back(std::move(c));
   };
   for (const std::int64_t tile : {std::int64_t{2}, std::int64_t{4}}) {
@@ -89,6 +89,7 @@ static std::vector<TestCase> cases_conv2d_winograd() {
   add("one pixel", {3, 1, 1, 16}, 16, true, 1, 4);
   add("more than one chunk", {1, 41, 38, 64}, 64, true, 1, 2);
   add("empty batch", {0, 5, 5, 16}, 16, true, 1, 4);
+  for (DType d : ops::kFloats) add(std::string(name(d)), {1, 5, 6, 16}, 16, true, 1, 4, d);
   return cases;
 }
 

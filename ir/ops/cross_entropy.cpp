@@ -66,6 +66,7 @@ const OpDef kCrossEntropy{
           add("smoothing", DType::f32, 6, 10, "mean", false, 0.1);
           add("smoothing, weights and an ignored label", DType::f32, 9, 3, "mean", true, 0.3, 1);
           add("smoothing, weights and an ignored label, sum", DType::f32, 9, 3, "sum", true, 0.3, 1);
+          for (const char* reduction : {"mean", "sum", "none"}) add("no rows, " + std::string(reduction), DType::f32, 0, 5, reduction);
           for (DType d : ops::kFloats) add(std::string(name(d)), d, 4, 5, "mean");
           return cases;
         },

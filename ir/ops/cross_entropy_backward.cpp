@@ -32,15 +32,17 @@ const OpDef kCrossEntropyBackward{
     .cases =
         [] {
           std::vector<TestCase> cases;
-          auto add = [&](std::string note, DType d, std::string reduction, bool weighted = false) {
+          auto add = [&](std::string note, DType d, std::string reduction, bool weighted = false, std::int64_t rows = 6) {
             cases.push_back({.note = std::move(note),
-                             .inputs = {ops::random(d, reduction == "none" ? Shape{6} : Shape{}), ops::random(d, {6, 10}, 0, 1),
-                                        ops::random(DType::i64, {6}, 0, 10), weighted ? ops::random(d, {10}, 0.5, 2) : ops::absent()},
+                             .inputs = {ops::random(d, reduction == "none" ? Shape{rows} : Shape{}), ops::random(d, {rows, 10}, 0, 1),
+                                        ops::random(DType::i64, {rows}, 0, 10), weighted ? ops::random(d, {10}, 0.5, 2) : ops::absent()},
                              .attributes = {{"reduction", std::move(reduction)}, {"label_smoothing", weighted ? 0.2 : 0.0}},
                              .gradient = false});
           };
           for (const char* reduction : {"mean", "sum", "none"}) add(reduction, DType::f32, reduction);
           add("weights and smoothing", DType::f32, "mean", true);
+          add("one row", DType::f32, "mean", false, 1);
+          add("no rows", DType::f32, "sum", false, 0);
           for (DType d : ops::kFloats) add(std::string(name(d)), d, "mean");
           return cases;
         },

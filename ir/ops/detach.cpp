@@ -10,7 +10,14 @@ const OpDef kDetach{
     .infer = ops::infer_any,
     .alias = true,
     .amp = AmpClass::clear,
-    .cases = [] { return std::vector<TestCase>{{.note = "matrix", .inputs = {ops::random(DType::f32, {2, 3})}, .gradient = false}}; },
+    .cases =
+        [] {
+          std::vector<TestCase> cases;
+          for (const Shape& shape : {Shape{2, 3}, Shape{0, 3}, Shape{1}, Shape{}})
+            cases.push_back({.note = "shape " + shape.to_string(), .inputs = {ops::random(DType::f32, shape)}, .gradient = false});
+          for (DType d : kAllDTypes) cases.push_back({.note = std::string(name(d)), .inputs = {ops::random(d, {6}, 0, 2)}, .gradient = false});
+          return cases;
+        },
 };
 
 }  // namespace graven::ir

@@ -54,6 +54,7 @@ const OpDef kDropout{
           add("nothing", DType::f32, {130}, 0, 1);
           add("everything", DType::f32, {130}, 1, 1);
           add("rank 0", DType::f32, {}, 0.5, 1);
+          add("one", DType::f32, {1, 1}, 0.5, 1);
           add("empty", DType::f32, {0, 3}, 0.5, 1);
           for (DType d : ops::kFloats) add(std::string(name(d)), d, {5, 7}, 0.25, 3);
           return cases;

@@ -56,6 +56,7 @@ const OpDef kEmbedding{
           add("sequences", DType::f32, 20, 33, {3, 5}, -1);
           add("one", DType::f32, 20, 33, {}, -1);
           add("none", DType::f32, 20, 33, {0}, -1);
+          add("one column", DType::f32, 1, 1, {1}, -1);
           add("padded", DType::f32, 4, 6, {3, 5}, 2);
           for (DType d : ops::kFloats) add(std::string(name(d)), d, 5, 4, {6}, -1);
           return cases;

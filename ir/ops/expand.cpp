@@ -51,7 +51,8 @@ const OpDef kExpand{
                                       {.note = "column", .inputs = {ops::random(DType::f32, {3, 1})}, .attributes = {{"shape", Shape{3, 5}}}},
                                       {.note = "middle", .inputs = {ops::random(DType::f32, {2, 1, 4})}, .attributes = {{"shape", Shape{2, 3, -1}}}},
                                       {.note = "rank 0", .inputs = {ops::random(DType::f32, {})}, .attributes = {{"shape", Shape{2, 2}}}},
-                                      {.note = "to nothing", .inputs = {ops::random(DType::f32, {1, 3})}, .attributes = {{"shape", Shape{0, 3}}}}};
+                                      {.note = "to nothing", .inputs = {ops::random(DType::f32, {1, 3})}, .attributes = {{"shape", Shape{0, 3}}}},
+                                      {.note = "of nothing", .inputs = {ops::random(DType::f32, {0, 1})}, .attributes = {{"shape", Shape{0, 4}}}}};
           for (DType d : kAllDTypes)
             cases.push_back({.note = std::string(name(d)),
                              .inputs = {ops::random(d, {3, 1}, 0, 2)},

@@ -60,6 +60,8 @@ const OpDef kFlip{
           add("outer two", DType::f32, {2, 3, 4}, {0, 2});
           add("none", DType::f32, {2, 3}, {});
           add("empty", DType::f32, {0, 3}, {0});
+          add("one", DType::f32, {1, 1}, {0});
+          add("rank 0", DType::f32, {}, {});
           for (DType d : kAllDTypes) add(std::string(name(d)), d, {2, 3}, {1});
           return cases;
         },

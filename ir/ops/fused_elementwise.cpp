@@ -38,18 +38,23 @@ const OpDef kFusedElementwise{
                                                 {.op = "tanh", .arguments = {5}}}};
           const ScalarProgram choice{.inputs = 2,
                                      .steps = {{.op = "ne", .arguments = {0, 1}, .dtype = DType::boolean}, {.op = "where", .arguments = {2, 0, 1}}}};
-          return std::vector<TestCase>{{.note = "a choice, of any dtype",
-                                        .inputs = {ops::random(DType::f32, {4, 9}), ops::random(DType::f32, {4, 9})},
-                                        .attributes = {{"program", choice}},
-                                        .gradient = false},
-                                       {.note = "one shape",
-                                        .inputs = {ops::random(DType::f32, {4, 9}), ops::random(DType::f32, {4, 9}), ops::random(DType::f32, {4, 9})},
-                                        .attributes = {{"program", program}},
-                                        .gradient = false},
-                                       {.note = "broadcast",
-                                        .inputs = {ops::random(DType::f32, {4, 9}), ops::random(DType::f32, {9}), ops::random(DType::f32, {4, 1})},
-                                        .attributes = {{"program", program}},
-                                        .gradient = false}};
+          std::vector<TestCase> cases;
+          const auto add = [&](std::string note, DType d, ScalarProgram program, const std::vector<Shape>& shapes) {
+            TestCase c{.note = std::move(note), .gradient = false};
+            for (const Shape& shape : shapes) c.inputs.push_back(ops::random(d, shape, is_floating(d) ? -1 : 0, is_floating(d) ? 1 : 2));
+            for (ScalarProgram::Step& step : program.steps)
+              if (step.dtype == DType::f32) step.dtype = d;
+            c.attributes = {{"program", std::move(program)}};
+            cases.push_back(std::move(c));
+          };
+          add("a choice, of any dtype", DType::f32, choice, {{4, 9}, {4, 9}});
+          add("one shape", DType::f32, program, {{4, 9}, {4, 9}, {4, 9}});
+          add("broadcast", DType::f32, program, {{4, 9}, {9}, {4, 1}});
+          add("no elements", DType::f32, program, {{0, 9}, {9}, {1, 1}});
+          add("rank 0", DType::f32, program, {{}, {}, {}});
+          for (DType d : ops::kFloats) add("numbers of " + std::string(name(d)), d, program, {{4, 9}, {9}, {4, 1}});
+          for (DType d : kAllDTypes) add(std::string(name(d)), d, choice, {{4, 9}, {4, 9}});
+          return cases;
         },
 };
 

@@ -48,6 +48,7 @@ static std::vector<TestCase> cases_fused_reduction() {
   add("first", {190, 7}, distance, "sum", {0}, true);
   add("middle", {2, 33, 5}, square, "mean", {1}, false);
   add("large", {3, 40000}, distance, "sum", {}, false);
+  add("one", {1, 1}, square, "sum", {1}, false);
   add("rank 0", {}, square, "sum", {}, false);
   add("no elements", {0, 3}, distance, "sum", {0}, false);
   add("no results", {3, 0}, square, "mean", {0}, false);

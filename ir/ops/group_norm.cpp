@@ -53,6 +53,8 @@ const OpDef kGroupNorm{
           add("without weight and bias", DType::f32, {2, 4, 16}, 2, false, false);
           add("without bias", DType::f32, {2, 4, 3}, 2, true, false);
           add("rows", DType::f32, {5, 12}, 3, true, true);
+          add("no images", DType::f32, {0, 4, 3}, 2, true, true);
+          add("one channel", DType::f32, {2, 1, 5}, 1, true, true);
           for (DType d : ops::kFloats) add(std::string(name(d)), d, {2, 4, 3}, 2, true, true);
           return cases;
         },

@@ -49,6 +49,8 @@ const OpDef kGroupNormBackward{
           };
           add("images", DType::f32, {3, 6, 5, 7}, 2, true);
           add("without weight", DType::f32, {2, 4, 16}, 4, false);
+          add("no images", DType::f32, {0, 4, 3}, 2, true);
+          add("one channel", DType::f32, {2, 1, 5}, 1, true);
           for (DType d : ops::kFloats) add(std::string(name(d)), d, {2, 4, 3}, 2, true);
           return cases;
         },

@@ -76,8 +76,10 @@ const OpDef kIndexAdd{
           add_to("onto the columns of a base", DType::f64, {3, 9, 5}, 1, 4, -1);
           add_to("onto a large base", DType::f32, {40, 128}, 0, 3000, -1);
           add_to("nothing onto a base", DType::f32, {0, 4}, 0, 3, -1);
-          for (DType d : {DType::f16, DType::bf16, DType::i64, DType::u8}) add_to("onto a base, " + std::string(name(d)), d, {5, 6}, 0, 4, -1);
+          for (DType d : {DType::f16, DType::bf16, DType::i8, DType::i32, DType::i64, DType::u8})
+            add_to("onto a base, " + std::string(name(d)), d, {5, 6}, 0, 4, -1);
           add("rows", DType::f32, {11, 70}, 0, 6, -1);
+          add("one", DType::f32, {1, 1}, 0, 1, -1);
           add("a skipped index", DType::f32, {11, 7}, 0, 3, 1);
           add("columns", DType::f32, {3, 9, 5}, 1, 4, -1);
           add("a large table", DType::f32, {40, 128}, 0, 3000, -1);

@@ -54,6 +54,7 @@ const OpDef kIndexSelect{
           add("columns, often", DType::f32, {3, 4, 5}, 1, 9);
           add("last", DType::f32, {3, 4, 5}, -1, 2);
           add("many", DType::f32, {300, 128}, 0, 500);
+          add("one", DType::f32, {1, 1}, 1, 1);
           add("no index", DType::f32, {3, 4}, 0, 0);
           for (DType d : kAllDTypes)
             if (d != DType::f32) add(std::string(name(d)), d, {5, 6}, 0, 4);

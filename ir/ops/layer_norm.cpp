@@ -52,6 +52,7 @@ const OpDef kLayerNorm{
           add("without bias", DType::f32, {4, 19}, 1, true, false);
           add("everything", DType::f32, {3, 7}, 2, true, true);
           add("no rows", DType::f32, {0, 7}, 1, true, true);
+          add("one row", DType::f32, {1, 7}, 1, true, true);
           for (DType d : ops::kFloats) add(std::string(name(d)), d, {4, 9}, 1, true, true);
           return cases;
         },

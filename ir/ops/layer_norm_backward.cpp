@@ -39,6 +39,8 @@ const OpDef kLayerNormBackward{
           add("rows", DType::f32, {6, 77}, true);
           add("several pieces", DType::f32, {700, 96}, true);
           add("without weight", DType::f32, {5, 16}, false);
+          add("no rows", DType::f32, {0, 7}, true);
+          add("one column", DType::f32, {3, 1}, true);
           for (DType d : ops::kFloats) add(std::string(name(d)), d, {4, 9}, true);
           return cases;
         },

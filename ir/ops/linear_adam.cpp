@@ -38,6 +38,8 @@ const OpDef kLinearAdam{
           add("amsgrad, rank 3", DType::f32, 3, {{"amsgrad", true}}, {2, 3, 4}, {2, 3, 5});
           add("many columns", DType::f32, 100, {{"weight_decay", 0.1}, {"maximize", true}}, {40, 29}, {40, 1100});
           add("without bias correction", DType::f32, 2, {{"do_bias_correction", false}}, {70, 9}, {70, 40});
+          add("one weight", DType::f32, 2, {}, {1, 1}, {1, 1});
+          add("no rows", DType::f32, 2, {}, {0, 4}, {0, 5});
           for (const DType d : ops::kFloats) add(std::string(name(d)), d, 7, {}, {4, 3}, {4, 6});
           return cases;
         },

@@ -45,6 +45,7 @@ const OpDef kLinearBackwardInput{
           add("panels", DType::f32, {33, 48}, {48, 64});
           add("ragged", DType::f32, {13, 37}, {37, 19});
           add("rank 3", DType::f32, {2, 3, 4}, {4, 5});
+          add("one", DType::f32, {1, 1}, {1, 1});
           add("no rows", DType::f32, {0, 4}, {4, 5});
           for (DType d : ops::kFloats) add(std::string(name(d)), d, {4, 3}, {3, 6});
           return cases;

@@ -31,6 +31,7 @@ const OpDef kLinearSgd{
           add("many columns", DType::f32, 2, {{"momentum", 0.9}, {"dampening", 0.5}, {"maximize", true}}, {40, 29}, {40, 1100});
           add("many rows", DType::f32, 1, {{"weight_decay", 0.1}}, {1300, 70}, {1300, 300});
           add("no rows", DType::f32, 1, {}, {0, 4}, {0, 5});
+          add("one weight", DType::f32, 1, {}, {1, 1}, {1, 1});
           for (const DType d : ops::kFloats) add(std::string(name(d)), d, 2, {{"momentum", 0.9}}, {4, 3}, {4, 6});
           return cases;
         },

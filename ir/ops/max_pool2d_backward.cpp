@@ -26,6 +26,14 @@ const OpDef kMaxPool2dBackward{
                                        {.note = "channels last",
                                         .inputs = {ops::random(DType::f32, {2, 3, 4, 19}), ops::random(DType::u8, {2, 3, 4, 19}, 0, 4)},
                                         .attributes = {{"kernel_size", Ints{2, 2}}, {"input_shape", Shape{2, 6, 8, 19}}, {"channels_last", true}},
+                                        .gradient = false},
+                                       {.note = "no images",
+                                        .inputs = {ops::random(DType::f32, {0, 3, 2, 2}), ops::random(DType::u8, {0, 3, 2, 2}, 0, 4)},
+                                        .attributes = {{"kernel_size", Ints{2, 2}}, {"input_shape", Shape{0, 3, 4, 4}}},
+                                        .gradient = false},
+                                       {.note = "one window",
+                                        .inputs = {ops::random(DType::f32, {1, 1, 1, 1}), ops::random(DType::u8, {1, 1, 1, 1}, 0, 4)},
+                                        .attributes = {{"kernel_size", Ints{2, 2}}, {"input_shape", Shape{1, 1, 2, 2}}},
                                         .gradient = false}};
         },
 };

@@ -35,6 +35,8 @@ const OpDef kOneHot{
           std::vector<TestCase> cases;
           cases.push_back(
               {.note = "rows", .inputs = {ops::index_input({3, 4}, 5)}, .attributes = {{"num_classes", std::int64_t{5}}}, .gradient = false});
+          cases.push_back(
+              {.note = "one class", .inputs = {ops::index_input({1}, 1)}, .attributes = {{"num_classes", std::int64_t{1}}}, .gradient = false});
           cases.push_back({.note = "one", .inputs = {ops::index_input({}, 3)}, .attributes = {{"num_classes", std::int64_t{3}}}, .gradient = false});
           cases.push_back(
               {.note = "none", .inputs = {ops::index_input({0}, 3)}, .attributes = {{"num_classes", std::int64_t{3}}}, .gradient = false});

@@ -108,7 +108,8 @@ inline TestCase optimizer_case(std::string note, DType dtype, std::optional<std:
                                Attributes attributes) {
   TestCase c{.note = std::move(note), .attributes = std::move(attributes), .gradient = false};
   for (const bool present : groups)
-    for (const Shape& shape : {Shape{3, 5}, Shape{}, Shape{37}}) c.inputs.push_back(present ? random(dtype, shape, 0, 1) : absent());
+    for (const Shape& shape : {Shape{3, 5}, Shape{}, Shape{37}, Shape{0, 4}, Shape{1}})
+      c.inputs.push_back(present ? random(dtype, shape, 0, 1) : absent());
   c.inputs.push_back(random(DType::f64, {}, 0.1, 0.2));
   if (step) c.inputs.push_back(random(DType::i64, {}, static_cast<double>(*step), static_cast<double>(*step) + 1));
   return c;

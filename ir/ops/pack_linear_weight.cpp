@@ -32,7 +32,7 @@ const OpDef kPackLinearWeight{
         [] {
           std::vector<TestCase> cases;
           for (const bool transposed : {false, true})
-            for (const Shape& w : {Shape{16, 5}, Shape{3, 7}, Shape{37, 33}, Shape{0, 4}})
+            for (const Shape& w : {Shape{16, 5}, Shape{3, 7}, Shape{37, 33}, Shape{0, 4}, Shape{1, 1}})
               cases.push_back({.note = w.to_string() + (transposed ? " transposed" : ""),
                                .inputs = {ops::random(DType::f32, w)},
                                .attributes = {{"transposed", transposed}},

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "ir/ops/pad_border_shared.h"
 
 namespace graven::ir {
@@ -30,10 +32,20 @@ const OpDef kPadBorderBackward{
     .cases =
         [] {
           // The gradient rule of pad_border goes through the others.
-          return std::vector<TestCase>{
-              {.note = "image",
-               .inputs = {ops::random(DType::f32, {1, 2, 6, 6})},
-               .attributes = {{"pads", Ints{0, 0, 0, 0, 1, 2, 2, 1}}, {"mode", std::string("reflect")}, {"input_shape", Shape{1, 2, 3, 3}}}}};
+          std::vector<TestCase> cases;
+          const auto add = [&](std::string note, DType d, std::int64_t images, std::int64_t size, const char* mode) {
+            const std::int64_t pad = std::min<std::int64_t>(size, 2);
+            cases.push_back(
+                {.note = std::move(note),
+                 .inputs = {ops::random(d, {images, 2, size + pad + 1, size + 1})},
+                 .attributes = {
+                     {"pads", Ints{0, 0, 0, 0, 1, pad, 1, 0}}, {"mode", std::string(mode)}, {"input_shape", Shape{images, 2, size, size}}}});
+          };
+          add("image", DType::f32, 1, 3, "reflect");
+          add("one pixel", DType::f32, 1, 1, "replicate");
+          add("no images", DType::f32, 0, 3, "reflect");
+          for (DType d : ops::kFloats) add(std::string(name(d)), d, 2, 4, "circular");
+          return cases;
         },
 };
 

@@ -53,6 +53,7 @@ inline std::vector<TestCase> random_cases() {
   add("a far stream", {3}, DType::f32, std::int64_t{0x3123456789abcdef});
   add("rank 0", {}, DType::f32, 2);
   add("empty", {0}, DType::f32, 2);
+  add("one", {1}, DType::f32, 2);
   return cases;
 }
 

@@ -32,11 +32,18 @@ const OpDef kResampleBackward{
     .cases =
         [] {
           // The gradient rule of resample goes through the others.
-          return std::vector<TestCase>{
-              {.note = "linear",
-               .inputs = {ops::random(DType::f32, {2, 8, 3})},
-               .attributes = {
-                   {"dim", std::int64_t{1}}, {"size", std::int64_t{8}}, {"mode", std::string("linear")}, {"input_size", std::int64_t{4}}}}};
+          std::vector<TestCase> cases;
+          const auto add = [&](std::string note, DType d, Shape dy, std::int64_t input_size, const char* mode) {
+            const std::int64_t size = dy[1].value();
+            cases.push_back({.note = std::move(note),
+                             .inputs = {ops::random(d, std::move(dy))},
+                             .attributes = {{"dim", std::int64_t{1}}, {"size", size}, {"mode", std::string(mode)}, {"input_size", input_size}}});
+          };
+          add("linear", DType::f32, {2, 8, 3}, 4, "linear");
+          add("from one", DType::f32, {2, 5, 1}, 1, "linear");
+          add("no lines", DType::f32, {0, 8, 3}, 4, "nearest");
+          for (DType d : ops::kFloats) add(std::string(name(d)), d, {2, 5, 3}, 7, "cubic");
+          return cases;
         },
 };
 

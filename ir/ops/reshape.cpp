@@ -48,9 +48,11 @@ const OpDef kReshape{
                                       {.note = "to rank 0", .inputs = {ops::random(DType::f32, {1, 1})}, .attributes = {{"shape", Shape{}}}},
                                       {.note = "from rank 0", .inputs = {ops::random(DType::f32, {})}, .attributes = {{"shape", Shape{1, 1}}}},
                                       {.note = "empty", .inputs = {ops::random(DType::f32, {0, 3})}, .attributes = {{"shape", Shape{5, 0}}}}};
-          for (DType d : ops::kIntegers)
-            cases.push_back(
-                {.note = std::string(name(d)), .inputs = {ops::random(d, {6}, 0, 9)}, .attributes = {{"shape", Shape{2, 3}}}, .gradient = false});
+          for (DType d : kAllDTypes)
+            cases.push_back({.note = std::string(name(d)),
+                             .inputs = {ops::random(d, {6}, 0, 2)},
+                             .attributes = {{"shape", Shape{2, 3}}},
+                             .gradient = is_floating(d)});
           return cases;
         },
 };

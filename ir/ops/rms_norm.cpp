@@ -47,6 +47,8 @@ const OpDef kRmsNorm{
           add("two dimensions", DType::f32, {3, 2, 5, 8}, 2, true);
           add("many rows", DType::f32, {500, 64}, 1, true);
           add("without weight", DType::f32, {4, 16}, 1, false);
+          add("no rows", DType::f32, {0, 7}, 1, true);
+          add("one column", DType::f32, {3, 1}, 1, true);
           for (DType d : ops::kFloats) add(std::string(name(d)), d, {4, 9}, 1, true);
           return cases;
         },

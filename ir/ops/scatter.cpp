@@ -49,6 +49,8 @@ const OpDef kScatter{
           };
           add("one a column", DType::f32, {5, 4}, {1, 4}, 0, true);
           add("one a row, a smaller index", DType::f32, {5, 4, 3}, {2, 1, 2}, 1, true);
+          add("no index", DType::f32, {3, 4}, {0, 4}, 0, true);
+          add("into nothing", DType::f32, {3, 0}, {2, 0}, 0, true);
           add("several for one place", DType::f32, {3, 4}, {7, 4}, 0, false);
           for (DType d : ops::kFloats) add(std::string(name(d)), d, {5, 6}, {1, 6}, 0, true);
           for (DType d : ops::kIntegers) add(std::string(name(d)), d, {5, 6}, {2, 6}, 0, false);

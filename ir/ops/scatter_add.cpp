@@ -48,6 +48,7 @@ const OpDef kScatterAdd{
           add("a smaller index", DType::f32, {5, 4, 3}, {2, 6, 1}, 1);
           add("a vector", DType::f32, {9}, {4}, 0);
           add("rank 0", DType::f32, {}, {}, 0);
+          add("no index", DType::f32, {3, 4}, {0, 4}, 0);
           for (DType d : ops::kFloats) add(std::string(name(d)), d, {5, 6}, {2, 6}, 0);
           for (DType d : ops::kIntegers) add(std::string(name(d)), d, {5, 6}, {2, 6}, 0);
           return cases;

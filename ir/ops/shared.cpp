@@ -603,13 +603,28 @@ std::vector<TestCase> comparison_cases() {
   return cases;
 }
 
+namespace {
+
+/// The first case with no elements, with one, and of rank 0.
+void add_small_sizes(std::vector<TestCase>& cases) {
+  for (const Shape& shape : {Shape{0, 7}, Shape{1}, Shape{}}) {
+    TestCase c = cases[0];
+    c.note = "shape " + shape.to_string();
+    for (TestCase::Input& i : c.inputs) i.type.shape = shape;
+    cases.push_back(std::move(c));
+  }
+}
+
+}  // namespace
+
 std::vector<TestCase> logical_cases(std::size_t inputs) {
   std::vector<TestCase> cases;
-  for (DType d : {DType::boolean, DType::i32, DType::u8, DType::f32}) {
+  for (DType d : kAllDTypes) {
     TestCase c{.note = std::string(name(d)), .gradient = false};
     for (std::size_t i = 0; i < inputs; ++i) c.inputs.push_back(random(d, i == 0 ? Shape{5, 7} : Shape{7}, 0, 2));
     cases.push_back(std::move(c));
   }
+  add_small_sizes(cases);
   return cases;
 }
 
@@ -620,6 +635,7 @@ std::vector<TestCase> comparison_cases_of(std::size_t inputs) {
     for (std::size_t i = 0; i < inputs; ++i) c.inputs.push_back(random(d, {5, 7}, -3, 3));
     cases.push_back(std::move(c));
   }
+  add_small_sizes(cases);
   return cases;
 }
 
@@ -631,6 +647,7 @@ std::vector<TestCase> bitwise_cases(std::size_t inputs) {
       c.inputs.push_back(random(d, i == 0 ? Shape{5, 7} : Shape{7}, d == DType::boolean || d == DType::u8 ? 0 : -100, d == DType::boolean ? 2 : 100));
     cases.push_back(std::move(c));
   }
+  add_small_sizes(cases);
   return cases;
 }
 

@@ -119,6 +119,8 @@ const OpDef kSlice{
                                       {.note = "step", .inputs = {ops::random(DType::f32, {7, 3})}, .attributes = slice(0, 1, 7, 2)},
                                       {.note = "step in the middle", .inputs = {ops::random(DType::f32, {2, 8, 3})}, .attributes = slice(1, 0, 8, 3)},
                                       {.note = "nothing", .inputs = {ops::random(DType::f32, {4, 3})}, .attributes = slice(0, 3, 2, 1)},
+                                      {.note = "of nothing", .inputs = {ops::random(DType::f32, {0, 3})}, .attributes = slice(0, 0, 2, 1)},
+                                      {.note = "one", .inputs = {ops::random(DType::f32, {1, 1})}, .attributes = slice(1, 0, 1, 1)},
                                       {.note = "everything", .inputs = {ops::random(DType::f32, {4})}, .attributes = {{"dim", std::int64_t{0}}}}};
           for (DType d : kAllDTypes)
             cases.push_back({.note = std::string(name(d)),

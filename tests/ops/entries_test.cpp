@@ -45,6 +45,30 @@ TEST(Entries, AreComplete) {
 
 class Entry : public testing::TestWithParam<const OpDef*> {};
 
+TEST_P(Entry, HasACaseOfEachDTypeThatItClaims) {
+  std::set<DType> tested;
+  for (const ir::TestCase& c : GetParam()->cases())
+    if (!c.inputs.empty()) tested.insert((c.inputs.back().absent ? c.inputs.front() : c.inputs.back()).type.dtype);
+  for (const DType d : ir::claimed_dtypes(*GetParam())) EXPECT_TRUE(tested.count(d)) << "no case has " << ir::name(d);
+}
+
+/// A dimension without elements, and one with one.
+TEST_P(Entry, HasCasesOfSmallSizes) {
+  bool empty = false, one = false;
+  for (const ir::TestCase& c : GetParam()->cases()) {
+    const CaseGraph made = make_forward(*GetParam(), c);
+    for (const ir::Value& v : made.graph.values)
+      for (std::size_t d = 0; d < v.type.shape.rank(); ++d) {
+        empty = empty || v.type.shape[d].value() == 0;
+        one = one || v.type.shape[d].value() == 1;
+      }
+  }
+  // Winograd's weights are packed for 16 channels and more.
+  const bool refuses = GetParam()->name == "pack_conv2d_winograd_weight";
+  EXPECT_TRUE(empty || refuses || GetParam()->name == "pack_conv2d_weight") << "no case has a dimension of size 0";
+  EXPECT_TRUE(one || refuses) << "no case has a dimension of size 1";
+}
+
 void infer_and_lower(const OpDef* op, const ir::TestCase& test_case) {
   CaseGraph made = make_forward(*op, test_case);
   const std::size_t outputs = op->has_effect() && made.graph.outputs.empty() ? 0 : 1;
