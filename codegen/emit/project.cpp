@@ -261,6 +261,7 @@ Prepared prepare(const ir::Graph& traced, const EmitOptions& options, EmitReport
     files["CMakeLists.txt"] = render("project/" + style.folder + "CMakeLists.txt", d);
     files["README.md"] = render("project/README.md", d);
     files["graph.json"] = graph_text;
+    for (const char* copied : {"kernels/", "runtime/"}) files[std::string(copied) + "LICENSE"] = embedded_text("LICENSE");
   }
   report.emit_milliseconds = milliseconds_since(start);
 
