@@ -75,6 +75,24 @@ void expect_c_interface(const fs::path& project, const std::string& name, const 
   EXPECT_EQ(expect_runs({(project / "build/client").string()}, project), "as it should be\n");
 }
 
+/// The calls of the project's library, built for all levels in build/, need no memory besides what they have from the start.
+void expect_no_allocations(const fs::path& project, const std::string& name, bool training) {
+  std::vector<std::string> command = {GRAVEN_CXX,
+                                      "-std=c++20",
+                                      "-I.",
+                                      "-DPROJECT=" + name,
+                                      training ? "-DTRAINING" : "-DINFERENCE",
+                                      GRAVEN_SOURCE_DIR "/tests/emit/host/allocations.cpp",
+                                      "build/lib" + name + "_model.a",
+                                      "-pthread",
+                                      "-o",
+                                      "build/allocations"};
+  for (const char* function : {"malloc", "calloc", "realloc", "aligned_alloc", "posix_memalign", "mmap"})
+    command.push_back(std::string("-Wl,--wrap=") + function);
+  expect_runs(command, project);
+  EXPECT_EQ(expect_runs({(project / "build/allocations").string()}, project), "some at the start, 0 in later calls\n");
+}
+
 TEST(Project, TrainingBuildsAndAgreesWithWhatWasRecorded) {
   const Folder folder("mlp_train");
   const EmitReport report = emit(mlp_training(), folder.path, {.name = "mlp_train", .execute = eager::double_reference});
@@ -84,6 +102,7 @@ TEST(Project, TrainingBuildsAndAgreesWithWhatWasRecorded) {
   EXPECT_TRUE(fs::exists(folder.path / "selftest.safetensors"));
   expect_runs({(folder.path / "build/selftest").string()}, folder.path);
   expect_runs({(folder.path / "build/mlp_train").string(), "--help"});
+  for (const char* copied : {"kernels/LICENSE", "runtime/LICENSE"}) EXPECT_EQ(text_of(folder.path / copied), text_of(GRAVEN_SOURCE_DIR "/LICENSE"));
   expect_c_interface(folder.path, "mlp_train", "training_client.c");
   // Away from its files, as where the build folder is not in the project, it says what it looked for and where.
   fs::rename(folder.path / "weights.safetensors", folder.path / "elsewhere");
@@ -145,6 +164,7 @@ TEST(Project, GradientsThatAreRoundingAloneAgreeWithWhatWasRecorded) {
   expect_runs({"cmake", "-S", folder.path.string(), "-B", (folder.path / "build").string(), "-DCMAKE_CXX_FLAGS=-Werror"});
   expect_runs({"cmake", "--build", (folder.path / "build").string(), "--target", "selftest", "-j2"});
   expect_runs({(folder.path / "build/selftest").string()}, folder.path);
+  expect_no_allocations(folder.path, "cancelling", true);
 }
 
 // A table that is looked up in and, packed, multiplied by; a large weight that is only multiplied by; a small one.
@@ -220,6 +240,7 @@ TEST(Project, BlocksInOnePassBuildAndAgreeWithWhatWasRecorded) {
   expect_runs({"cmake", "-S", folder.path.string(), "-B", (folder.path / "build").string(), "-DCMAKE_CXX_FLAGS=-Werror", "-DGRAVEN_LEVELS=all"});
   expect_runs({"cmake", "--build", (folder.path / "build").string(), "--target", "selftest", "-j2"});
   expect_runs({(folder.path / "build/selftest").string()}, folder.path);
+  expect_no_allocations(folder.path, "blocks", false);
 }
 
 TEST(Project, UpdateInBackwardBuildsAndAgreesWithWhatWasRecorded) {
