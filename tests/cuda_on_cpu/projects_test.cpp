@@ -325,25 +325,25 @@ TEST(CudaProjects, LeNetTrains) {
   Projects projects("lenet_train", lenet_train(), /*evaluates_apart=*/true);
   EXPECT_TRUE(fs::exists(projects.folder() / "cuda/evaluation.cu"));
   std::vector<std::int64_t> labels;
-  const std::vector<float> images = numbers(256 * 784, 2);
-  for (std::int64_t i = 0; i < 256; ++i) labels.push_back(i * 7 % 10);
-  write_npy(projects.folder() / "images.npy", "<f4", {256, 1, 28, 28}, images);
-  write_npy(projects.folder() / "labels.npy", "<i8", {256}, labels);
+  const std::vector<float> images = numbers(128 * 784, 2);
+  for (std::int64_t i = 0; i < 128; ++i) labels.push_back(i * 7 % 10);
+  write_npy(projects.folder() / "images.npy", "<f4", {128, 1, 28, 28}, images);
+  write_npy(projects.folder() / "labels.npy", "<i8", {128}, labels);
   // 100 held out: the last batch of 64 holds 36.
   write_npy(projects.folder() / "held_images.npy", "<f4", {100, 1, 28, 28},
-            std::vector<float>(images.begin() + 50 * 784, images.begin() + 150 * 784));
-  write_npy(projects.folder() / "held_labels.npy", "<i8", {100}, std::vector<std::int64_t>(labels.begin() + 50, labels.begin() + 150));
+            std::vector<float>(images.begin() + 20 * 784, images.begin() + 120 * 784));
+  write_npy(projects.folder() / "held_labels.npy", "<i8", {100}, std::vector<std::int64_t>(labels.begin() + 20, labels.begin() + 120));
   const auto arguments = [](const std::string& steps, const std::string& out) {
     return std::vector<std::string>{
         "--data", "../images.npy,../labels.npy", "--test-data", "../held_images.npy,../held_labels.npy", "--steps", steps, "--log", "log", "--out",
         out};
   };
-  projects.run("cpu", "lenet_train", arguments("8", ""));
+  projects.run("cpu", "lenet_train", arguments("4", ""));
   const std::vector<double> expected = losses(projects.folder() / "cpu/log");
   std::vector<double> first;
   for (const char* order : {"forward", "random:7"}) {
     fs::remove(projects.folder() / "cuda/log");
-    projects.run("cuda", "lenet_train", arguments("8", ""), order);
+    projects.run("cuda", "lenet_train", arguments("4", ""), order);
     const std::vector<double> got = losses(projects.folder() / "cuda/log");
     expect_same_losses(got, expected, 1e-4);
     EXPECT_TRUE(first.empty() || got == first) << "other losses in the order " << order;
@@ -356,11 +356,11 @@ TEST(CudaProjects, LeNetTrains) {
       EXPECT_EQ(on_cuda[e].second, on_cpu[e].second) << order;
     }
   }
-  // Stopped after 5 steps and resumed from the checkpoint: the same losses, bit for bit.
+  // Stopped within the second epoch and resumed from the checkpoint: the same losses, bit for bit.
   fs::remove(projects.folder() / "cuda/log");
-  auto stopped = arguments("5", "checkpoints");
+  auto stopped = arguments("3", "checkpoints");
   projects.run("cuda", "lenet_train", stopped);
-  auto resumed = arguments("8", "checkpoints");
+  auto resumed = arguments("4", "checkpoints");
   resumed.emplace_back("--resume");
   projects.run("cuda", "lenet_train", resumed);
   EXPECT_EQ(losses(projects.folder() / "cuda/log"), first);
@@ -371,14 +371,14 @@ TEST(CudaProjects, LeNetTrains) {
 /// writes n samples into two files.
 void train_a_network(const std::string& name, const Graph& graph, const std::function<void(const fs::path&, const fs::path&, std::int64_t)>& write) {
   Projects projects(name, graph, /*evaluates_apart=*/true);
-  write(projects.folder() / "x.npy", projects.folder() / "y.npy", 32);
+  write(projects.folder() / "x.npy", projects.folder() / "y.npy", 16);
   write(projects.folder() / "held_x.npy", projects.folder() / "held_y.npy", 9);  // the last batch is a partial one
   const std::vector<std::string> arguments = {
       "--data", "../x.npy,../y.npy", "--test-data", "../held_x.npy,../held_y.npy", "--epochs", "2", "--log", "log", "--out", ""};
   projects.run("cpu", name, arguments);
   const std::vector<double> expected = losses(projects.folder() / "cpu/log");
   const auto on_cpu = evaluations(projects.folder() / "cpu/log");
-  ASSERT_EQ(expected.size(), 8u);
+  ASSERT_EQ(expected.size(), 4u);
   ASSERT_EQ(on_cpu.size(), 2u);
   std::vector<double> first;
   for (const char* order : {"forward", "random:7"}) {
