@@ -23,6 +23,7 @@
 
 #include "codegen/build/process.h"
 #include "codegen/emit/project.h"
+#include "graven/graven.h"
 #include "ir/graph.h"
 #include "ir/op.h"
 #include "runtime_min/checkpoint.h"
@@ -73,6 +74,33 @@ ir::Graph inference_graph() {
   return g;
 }
 
+/// Convolutions, norms, pooling and attention, in one network: patches of an image that attend to one another.
+struct Patches : nn::Module<Patches> {
+  nn::Conv2d widen = child("widen", nn::Conv2d(1, 5, 3, {.padding = 1, .bias = false})), deep = child("deep", nn::Conv2d(5, 5, 3, {.groups = 5})),
+             patches = child("patches", nn::Conv2d(5, 12, 3, {.stride = 3}));
+  nn::BatchNorm2d norm = child("norm", nn::BatchNorm2d(5));
+  nn::MultiheadAttention attention = child("attention", nn::MultiheadAttention(12, 3));
+  nn::LayerNorm last_norm = child("last_norm", nn::LayerNorm(12));
+  nn::Dropout dropout = child("dropout", nn::Dropout(0.1));
+  nn::Linear logits = child("logits", nn::Linear(12, kClasses));
+  Tensor forward(Tensor x) {
+    const Tensor features = max_pool2d(relu6(norm(deep(widen(x)))), 2);
+    const Tensor tokens = patches(features).flatten(2).permute({2, 0, 1});
+    const Tensor seen = attention(tokens, tokens, tokens).first;
+    return logits(dropout(last_norm(gelu(tokens + seen))).mean(0));
+  }
+};
+struct TrainPatches : nn::Graph<TrainPatches> {
+  Patches model = child("model", Patches());
+  optim::AdamW optimizer{model.parameters(), {.lr = 0.01}};
+  TrainPatches() { add_optimizer(optimizer); }
+  Tensor build(Tensor images, Tensor labels) {
+    Tensor loss = cross_entropy(model(images), labels);
+    loss.backward();
+    return loss;
+  }
+};
+
 std::string read_file(const fs::path& path) {
   std::ifstream in(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(in), {}};
@@ -120,12 +148,13 @@ class Projects : public testing::Test {
     write_data(root() / "work/data/test", 11, 2);
   }
 
-  static void build(const ir::Graph& graph, const std::string& name) {
+  template <class Graph>
+  static void build(const Graph& graph, const std::string& name, const std::string& levels = "base") {
     const fs::path folder = root() / name;
     codegen::emit(graph, folder, {.name = name, .format = false});
     for (const std::vector<std::string>& command :
          {std::vector<std::string>{"cmake", "-S", folder.string(), "-B", (folder / "build").string(), "-DGRAVEN_SANITIZE=address",
-                                   "-DGRAVEN_LEVELS=base", "-DCMAKE_CXX_FLAGS_RELEASE=-O0", "-DCMAKE_CXX_FLAGS=-Werror"},
+                                   "-DGRAVEN_LEVELS=" + levels, "-DCMAKE_CXX_FLAGS_RELEASE=-O0", "-DCMAKE_CXX_FLAGS=-Werror"},
           {"cmake", "--build", (folder / "build").string(), "-j2"}}) {
       const ProcessResult r = codegen::run_process(command, {.seconds = 600});
       ASSERT_EQ(r.exit_status, 0) << r.output;
@@ -182,6 +211,29 @@ TEST_F(Projects, SelfTestsPass) {
         codegen::run_process({(root() / name / "build/selftest").string()}, {.directory = (root() / name).string(), .seconds = 100});
     EXPECT_EQ(r.exit_status, 0) << r.output;
   }
+}
+
+TEST_F(Projects, ConvolutionsAndAttentionTrain) {
+  TrainPatches training;
+  training.compile(spec({kBatch, 1, 14, 14}, "images"), spec({kBatch}, i64, "labels"));
+  build(training, "patches_train", "native");
+  const ProcessResult tested =
+      codegen::run_process({(root() / "patches_train/build/selftest").string()}, {.directory = (root() / "patches_train").string(), .seconds = 100});
+  EXPECT_EQ(tested.exit_status, 0) << tested.output;
+  // The class is where the bright half of an image begins.
+  const fs::path images = work() / "patches_data";
+  std::string pixels, labels;
+  for (int i = 0; i < kSamples; ++i) {
+    for (int at = 0; at < 14 * 14; ++at) pixels += static_cast<char>(at % 14 / 4 == i % kClasses ? 200 + i : i);
+    labels += static_cast<char>(i % kClasses);
+  }
+  for (const char* part : {"train", "test"}) {
+    write_npy(images / part / "images.npy", runtime::DType::u8, {kSamples, 1, 14, 14}, pixels);
+    write_npy(images / part / "labels.npy", runtime::DType::u8, {kSamples}, labels);
+  }
+  const std::string out = (work() / "patches_run").string();
+  const ProcessResult trained = run({program("patches_train"), "--data", images.string(), "--out", out, "--epochs", "4", "--threads", "2"});
+  EXPECT_EQ(trained.exit_status, 0) << trained.output;
 }
 
 TEST_F(Projects, TrainStopResume) {
