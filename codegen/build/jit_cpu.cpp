@@ -85,10 +85,14 @@ std::string processor() {
   return found;
 }
 
+/// The kernels' own, then $CXXFLAGS, as make and CMake take it, then what there is no library without: of two that contradict the last one counts.
 std::vector<std::string> flags(const Compiler& compiler) {
-  std::vector<std::string> all = {"-std=c++20", "-march=native", "-fPIC", "-shared", "-fvisibility=hidden", "-pthread", "-w", "-I."};
-  std::istringstream words(compiler.version.find("clang") == std::string::npos ? kKernelFlagsOfGnu : kKernelFlags);
+  const char* chosen = std::getenv("CXXFLAGS");
+  std::vector<std::string> all = {"-march=native"};
+  std::istringstream words(std::string(compiler.version.find("clang") == std::string::npos ? kKernelFlagsOfGnu : kKernelFlags) + " " +
+                           (chosen ? chosen : ""));
   for (std::string word; words >> word;) all.push_back(word);
+  all.insert(all.end(), {"-std=c++20", "-fPIC", "-shared", "-fvisibility=hidden", "-pthread", "-w", "-I."});
   return all;
 }
 

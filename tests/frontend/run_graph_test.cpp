@@ -4,6 +4,8 @@
 #include <graven/graven.h>
 #include <cstdlib>
 #include <limits>
+#include <optional>
+#include <string>
 
 #include "tests/frontend/error_text.h"
 
@@ -210,11 +212,25 @@ TEST(CompiledGraphs, GradientsThatAreNotStoredUpdateTheSame) {
   expect_same_training<optim::Adam>(optim::AdamOptions{.lr = 1e-2, .weight_decay = 0.1, .amsgrad = true});
 }
 
-TEST(CompiledGraphs, TheCompilerIsTheOneThatIsChosenOrAnError) {
-  const char* given = std::getenv("CXX");
-  const std::string before = given ? given : "";
-  const auto error_with = [](const char* compiler) -> std::string {
-    setenv("CXX", compiler, 1);
+/// An environment variable, until it goes.
+class EnvironmentVariable {
+ public:
+  EnvironmentVariable(const char* name, const char* value) : name_(name) {
+    if (const char* given = std::getenv(name)) before_ = given;
+    setenv(name, value, 1);
+  }
+  EnvironmentVariable(const EnvironmentVariable&) = delete;
+  EnvironmentVariable& operator=(const EnvironmentVariable&) = delete;
+  ~EnvironmentVariable() { before_ ? setenv(name_, before_->c_str(), 1) : unsetenv(name_); }
+
+ private:
+  const char* name_;
+  std::optional<std::string> before_;
+};
+
+TEST(CompiledGraphs, TheCompilerAndItsFlagsAreThoseThatAreChosenOrAnError) {
+  const auto error_with = [](const char* compiler, const char* flags = "-O1") -> std::string {
+    const EnvironmentVariable cxx("CXX", compiler), cxxflags("CXXFLAGS", flags);
     Mlp model;
     Infer graph(model);
     try {
@@ -226,7 +242,8 @@ TEST(CompiledGraphs, TheCompilerIsTheOneThatIsChosenOrAnError) {
   EXPECT_NE(error_with("/nonexistent/c++").find("CXX: expected a C++20 compiler, found '/nonexistent/c++': no such program"), std::string::npos);
   EXPECT_NE(error_with("false").find("CXX: expected a C++20 compiler, found 'false': it fails on --version"), std::string::npos);
   EXPECT_EQ(error_with("env GRAVEN_TEST=1 c++"), "none");
-  given ? setenv("CXX", before.c_str(), 1) : unsetenv("CXX");
+  EXPECT_EQ(error_with("c++", "-g1  -O0 -std=c++11"), "none") << "the standard is not the user's to choose";
+  EXPECT_NE(error_with("c++", "-fno-such-thing-as-this").find("failed on the generated code"), std::string::npos);
 }
 
 /// Each parameter of the Mlp in a group of its own: another norm each, and the last one's gradient small enough to stay as it is.
