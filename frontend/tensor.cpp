@@ -81,6 +81,7 @@ Tensor make_tensor(DType dtype, const Shape& shape) {
   impl->sizes = shape.values();
   impl->strides = contiguous_strides(impl->sizes);
   impl->storage = std::make_shared<Storage>(empty ? 0 : static_cast<std::size_t>(bytes));
+  if (const Trace* trace = active_trace()) impl->storage->made_in = trace->id;
   return Tensor(std::move(impl));
 }
 

@@ -26,6 +26,7 @@ struct Storage {
   std::size_t bytes = 0;
   /// Counts writes: autograd refuses saved tensors that were written since, graphs notice changed weights.
   std::atomic<std::uint64_t> version{0};
+  std::uint64_t made_in = 0;  ///< the trace in whose build() it was made
 };
 
 struct TensorImpl;

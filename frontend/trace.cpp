@@ -112,7 +112,7 @@ void note_declaration(UserError& error, Location where) {
 
 bool Trace::owns(const Tensor& t) const {
   const TensorImpl* impl = t.impl().get();
-  return impl->trace_id == id || (impl->trace_id == 0 && (variables.count(impl) || impl->is_parameter));
+  return impl->trace_id == id || (impl->trace_id == 0 && (variables.count(impl) || impl->is_parameter || adopted.count(impl->storage.get())));
 }
 
 Tensor Trace::wrap(ir::ValueId value) {
@@ -142,6 +142,14 @@ ir::ValueId Trace::value_of(const Tensor& t, Location where) {
     return impl->value;
   }
   if (impl->trace_id != 0) fail("build", "the tensor " + t.describe() + " was recorded by another graph's build()", where);
+  if (adopted.count(impl->storage.get())) {
+    if (adopt(t.impl(), where)) return value_of(t, where);
+    fail("build",
+         "the tensor " + t.describe() +
+             " shares the memory of one that was changed in place by a recorded value, and was taken by detach() or under " +
+             "NoGradGuard; take it after the change",
+         where);
+  }
   require_current(*impl, where);
   if (const auto it = variables.find(impl); it != variables.end()) return it->second.current;
   if (impl->is_parameter) {
@@ -152,7 +160,8 @@ ir::ValueId Trace::value_of(const Tensor& t, Location where) {
     throw error;
   }
   if (impl->requires_grad) fail_unregistered(t, "build() of " + graph_name, "", where);
-  if (const auto it = captured.find(impl); it != captured.end()) return it->second;
+  const std::uint64_t version = impl->storage->version.load(std::memory_order_relaxed);
+  if (const auto it = captured.find(impl); it != captured.end() && it->second.version == version) return it->second.value;
   auto data = std::make_shared<ir::TensorData>();
   data->type = {impl->dtype, impl->shape};
   const Tensor rows = contiguous_copy(t);
@@ -161,7 +170,7 @@ ir::ValueId Trace::value_of(const Tensor& t, Location where) {
   const auto& frames = module_frames();
   const std::string path = frames.empty() || frames.back().path.empty() ? std::string() : frames.back().path + ".";
   const ir::ValueId value = graph.add_constant(path + "constant", std::move(data));
-  captured.emplace(impl, value);
+  captured[impl] = {value, version};
   kept.push_back(t);
   return value;
 }
@@ -218,7 +227,33 @@ bool is_all_that_is_left(const TensorImpl& view) {
 
 }  // namespace
 
+bool Trace::adopt(const std::shared_ptr<TensorImpl>& impl, Location where) {
+  if (impl->trace_id != 0) return impl->trace_id == id;
+  std::vector<TensorImpl*> views;
+  TensorImpl* bottom = impl.get();
+  for (; bottom->trace_id == 0 && bottom->view; bottom = bottom->view->base.get()) views.push_back(bottom);
+  if (bottom->trace_id == 0) {
+    if (bottom->is_view || bottom->storage->made_in != id || bottom->is_parameter || bottom->requires_grad || variables.count(bottom)) return false;
+    bottom->value = value_of(Tensor(views.empty() ? impl : views.back()->view->base), where);
+    bottom->trace_id = id;
+    adopted.insert(bottom->storage.get());
+  }
+  if (bottom->trace_id != id) return false;
+  for (; !views.empty(); views.pop_back()) {
+    TensorImpl& again = *views.back();
+    RecordedView& view = *again.view;
+    again.value = graph.add_node(*view.op, {value_of(Tensor(view.base), where)}, view.attributes, origins_at(where)).at(0);
+    again.requires_grad = view.base->requires_grad && view.op->gradient != nullptr;
+    again.grad_fn = nullptr;
+    again.trace_id = id;
+    view.changes = changes_of(view.base);
+    view.seen = *view.changes;
+  }
+  return true;
+}
+
 void Trace::assign(Tensor& x, const Tensor& value, const char* function, Location where) {
+  (void)adopt(x.impl(), where);
   // Innermost view first: what it, and what it is a view of, become. Their values are asked for before any of them changes.
   struct Written {
     Tensor tensor, becomes;

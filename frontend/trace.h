@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "frontend/tensor_impl.h"
@@ -33,8 +34,14 @@ struct Trace {
   std::unordered_map<const TensorImpl*, Variable> variables;
   std::vector<const TensorImpl*> assigned;  ///< variables changed in place, in order of first change
   /// Tensors from outside that belong to no module: constants of the graph, kept alive so that the address stays theirs.
-  std::unordered_map<const TensorImpl*, ir::ValueId> captured;
+  struct Captured {
+    ir::ValueId value;
+    std::uint64_t version;  ///< of the memory, when its bytes were taken
+  };
+  std::unordered_map<const TensorImpl*, Captured> captured;
   std::vector<Tensor> kept;
+  /// Memory of tensors that build() made with data and then changed in place by recorded values: they are recorded ones from there on.
+  std::unordered_set<const Storage*> adopted;
   /// How often each tensor that has views, and is none, was changed in place, itself or through a view.
   std::unordered_map<const TensorImpl*, std::shared_ptr<std::uint64_t>> changes;
   struct Module {
@@ -52,6 +59,8 @@ struct Trace {
   ir::ValueId value_of(const Tensor& t, Location where);
   /// Whether the tensor is one of this graph's: recorded here, or a registered parameter or buffer.
   bool owns(const Tensor& t) const;
+  /// Makes a tensor that build() made with data a recorded one, and a view of such a one; whether it is one now.
+  bool adopt(const std::shared_ptr<TensorImpl>& impl, Location where);
   void assign(Tensor& x, const Tensor& value, const char* function, Location where);
   /// The count of the changes of what `base` is a view of, or of itself.
   std::shared_ptr<std::uint64_t> changes_of(const std::shared_ptr<TensorImpl>& base);

@@ -252,6 +252,35 @@ std::vector<Written> writes() {
          return y * y;
        },
        [](const Tensor& x) { return stack({x * 0, x * x}); }},
+      {"views taken before the first write with history",
+       [](const Tensor& x) {
+         Tensor y = zeros({2, 3}), flat = y.view({6}), second = flat.narrow(0, 3, 3);
+         const Tensor turned = y.t();
+         y.select(0, 0).copy_(x.select(0, 1));
+         second.add_(x.select(0, 0), 2);
+         flat.mul_(3);
+         y.add_(1);
+         return stack({y, turned.t(), flat.view({2, 3})});
+       },
+       [=](const Tensor& x) {
+         const auto [a, b] = rows(x);
+         const Tensor y = stack({b, a * 2}) * 3 + 1;
+         return stack({y, y, y});
+       }},
+      {"read and written with data before",
+       [](const Tensor& x) {
+         Tensor y = ones({2, 3});
+         const Tensor first = y + x;
+         y.select(0, 1).fill_(5);
+         const Tensor second = y + x;
+         y.mul_(x);
+         y.select(0, 0).zero_();
+         return stack({first, second, y});
+       },
+       [=](const Tensor& x) {
+         const auto [a, b] = rows(x);
+         return stack({x + 1, stack({a + 1, b + 5}), stack({a * 0, b * 5})});
+       }},
       {"nothing",
        [](const Tensor& x) {
          Tensor y = x * 2;
@@ -289,6 +318,45 @@ TEST(InPlace, WritesIntoViewsHaveGradients) {
   }
 }
 
+struct Start : nn::Module<Start> {
+  Tensor x = parameter("x", start());
+  Tensor forward() { return x; }
+};
+/// All of them, one behind the other.
+struct TrainWrites : nn::Graph<TrainWrites> {
+  Start model = child("model", Start());
+  optim::SGD optimizer{model.parameters(), {.lr = 1}};
+  TrainWrites() { add_optimizer(optimizer); }
+  Tensor build(Tensor weight) {
+    std::vector<Tensor> found;
+    for (const Written& written : writes()) found.push_back(written.by_writing(model()).flatten());
+    const Tensor all = cat(found);
+    (all * weight).sum().backward();
+    return all;
+  }
+};
+
+TEST(InPlace, WritesIntoViewsAreRecorded) {
+  Tensor x = start().requires_grad_();
+  std::vector<Tensor> values;
+  for (const Written& written : writes()) values.push_back(written.without(x).flatten());
+  const Tensor expected = cat(values), weight = randn(expected.shape());
+  (expected * weight).sum().backward();
+  TrainWrites graph;
+  expect_close(graph(weight), expected.detach(), "values");
+  EXPECT_TRUE(allclose(start() - graph.model.x.detach(), x.grad(), 1e-5, 1e-5)) << "expected " << x.grad();
+}
+
+/// What shares the memory without having been taken as a view has no part in it.
+struct Detached : nn::Graph<Detached> {
+  Tensor build(Tensor x) {
+    Tensor y = zeros({2, 3});
+    const Tensor other = y.detach();
+    y.add_(x);
+    return other + x;
+  }
+};
+
 TEST(InPlace, WhatAutogradCannotFollowIsAnError) {
   const Tensor w = start().requires_grad_();
   const std::vector<std::pair<std::function<void()>, std::string>> cases = {
@@ -304,6 +372,9 @@ TEST(InPlace, WhatAutogradCannotFollowIsAnError) {
        "that mul (in_place_test.cpp:"},
   };
   for (const auto& [f, expected] : cases) EXPECT_NE(error_of(f).find(expected), std::string::npos) << error_of(f);
+  Detached detached;
+  const std::string error = error_of([&] { detached(start()); });
+  EXPECT_NE(error.find("shares the memory of one that was changed in place by a recorded value"), std::string::npos) << error;
   EXPECT_TRUE(equal(w.detach(), start()));
 }
 
