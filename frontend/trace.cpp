@@ -132,13 +132,7 @@ ir::ValueId Trace::value_of(const Tensor& t, Location where) {
     std::vector<TensorImpl*> outdated;
     for (TensorImpl* at = impl; at->view && at->trace_id == id && at->view->seen != *at->view->changes; at = at->view->base.get())
       outdated.push_back(at);
-    for (; !outdated.empty(); outdated.pop_back()) {
-      TensorImpl& again = *outdated.back();
-      RecordedView& view = *again.view;
-      again.value = graph.add_node(*view.op, {value_of(Tensor(view.base), where)}, view.attributes, origins_at(where)).at(0);
-      again.requires_grad = view.base->requires_grad && view.op->gradient != nullptr;
-      view.seen = *view.changes;
-    }
+    for (; !outdated.empty(); outdated.pop_back()) take_again(*outdated.back(), where);
     return impl->value;
   }
   if (impl->trace_id != 0) fail("build", "the tensor " + t.describe() + " was recorded by another graph's build()", where);
@@ -216,6 +210,13 @@ std::shared_ptr<std::uint64_t> Trace::changes_of(const std::shared_ptr<TensorImp
   return count;
 }
 
+void Trace::take_again(TensorImpl& tensor, Location where) {
+  RecordedView& view = *tensor.view;
+  tensor.value = graph.add_node(*view.op, {value_of(Tensor(view.base), where)}, view.attributes, origins_at(where)).at(0);
+  tensor.requires_grad = view.base->requires_grad && view.op->gradient != nullptr;
+  view.seen = *view.changes;
+}
+
 namespace {
 
 /// Whether nobody but the view holds what it is a view of.
@@ -240,14 +241,11 @@ bool Trace::adopt(const std::shared_ptr<TensorImpl>& impl, Location where) {
   }
   if (bottom->trace_id != id) return false;
   for (; !views.empty(); views.pop_back()) {
-    TensorImpl& again = *views.back();
-    RecordedView& view = *again.view;
-    again.value = graph.add_node(*view.op, {value_of(Tensor(view.base), where)}, view.attributes, origins_at(where)).at(0);
-    again.requires_grad = view.base->requires_grad && view.op->gradient != nullptr;
-    again.grad_fn = nullptr;
-    again.trace_id = id;
-    view.changes = changes_of(view.base);
-    view.seen = *view.changes;
+    TensorImpl& view = *views.back();
+    view.grad_fn = nullptr;
+    view.trace_id = id;
+    view.view->changes = changes_of(view.view->base);
+    take_again(view, where);
   }
   return true;
 }

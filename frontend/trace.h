@@ -62,6 +62,8 @@ struct Trace {
   /// Makes a tensor that build() made with data a recorded one, and a view of such a one; whether it is one now.
   bool adopt(const std::shared_ptr<TensorImpl>& impl, Location where);
   void assign(Tensor& x, const Tensor& value, const char* function, Location where);
+  /// Records the view anew, of what its base is now.
+  void take_again(TensorImpl& tensor, Location where);
   /// The count of the changes of what `base` is a view of, or of itself.
   std::shared_ptr<std::uint64_t> changes_of(const std::shared_ptr<TensorImpl>& base);
   /// Records the assignments to parameters and buffers. Called once, after build().

@@ -30,30 +30,19 @@ const OpDef kSortBackward{
     .cases =
         [] {
           // One index a line, or two lines that cannot meet: positions within a line differ.
-          return std::vector<TestCase>{{.note = "one of five",
-                                        .inputs = {ops::random(DType::f32, {3, 1}), ops::random(DType::i64, {3, 1}, 0, 5)},
-                                        .attributes = {{"dim", std::int64_t{1}}, {"input_shape", Shape{3, 5}}},
-                                        .gradient = false},
-                                       {.note = "columns",
-                                        .inputs = {ops::random(DType::f32, {1, 4}), ops::random(DType::i64, {1, 4}, 0, 3)},
-                                        .attributes = {{"dim", std::int64_t{0}}, {"input_shape", Shape{3, 4}}},
-                                        .gradient = false},
-                                       {.note = "no lines",
-                                        .inputs = {ops::random(DType::f32, {0, 2}), ops::random(DType::i64, {0, 2}, 0, 3)},
-                                        .attributes = {{"dim", std::int64_t{1}}, {"input_shape", Shape{0, 3}}},
-                                        .gradient = false},
-                                       {.note = "f64",
-                                        .inputs = {ops::random(DType::f64, {3, 1}), ops::random(DType::i64, {3, 1}, 0, 5)},
-                                        .attributes = {{"dim", std::int64_t{1}}, {"input_shape", Shape{3, 5}}},
-                                        .gradient = false},
-                                       {.note = "f16",
-                                        .inputs = {ops::random(DType::f16, {3, 1}), ops::random(DType::i64, {3, 1}, 0, 5)},
-                                        .attributes = {{"dim", std::int64_t{1}}, {"input_shape", Shape{3, 5}}},
-                                        .gradient = false},
-                                       {.note = "bf16",
-                                        .inputs = {ops::random(DType::bf16, {3, 1}), ops::random(DType::i64, {3, 1}, 0, 5)},
-                                        .attributes = {{"dim", std::int64_t{1}}, {"input_shape", Shape{3, 5}}},
-                                        .gradient = false}};
+          std::vector<TestCase> cases;
+          const auto add = [&](std::string note, DType d, const Shape& picked, std::int64_t dim, Shape input) {
+            const auto size = static_cast<double>(input[static_cast<std::size_t>(dim)].value());
+            cases.push_back({.note = std::move(note),
+                             .inputs = {ops::random(d, picked), ops::random(DType::i64, picked, 0, size)},
+                             .attributes = {{"dim", dim}, {"input_shape", std::move(input)}},
+                             .gradient = false});
+          };
+          add("one of five", DType::f32, {3, 1}, 1, {3, 5});
+          add("columns", DType::f32, {1, 4}, 0, {3, 4});
+          add("no lines", DType::f32, {0, 2}, 1, {0, 3});
+          for (DType d : ops::kFloats) add(std::string(name(d)), d, {3, 1}, 1, {3, 5});
+          return cases;
         },
 };
 
