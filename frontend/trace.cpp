@@ -2,11 +2,9 @@
 
 #include <algorithm>
 #include <cstring>
-#include <numeric>
 
 #include "frontend/dispatch.h"
 #include "frontend/module_state.h"
-#include "graven/functional.h"
 
 namespace graven::detail {
 

@@ -50,6 +50,7 @@ const OpDef kPackConv2dWeight{
           };
           add("forward", {33, 5, 3, 3}, {});
           add("one", {1, 1, 1, 1}, {});
+          add("nothing", {0, 5, 3, 3}, {});
           add("forward, groups", {6, 2, 3, 3}, {{"groups", std::int64_t{2}}});
           add("forward, depthwise", {19, 1, 3, 3}, {{"groups", std::int64_t{19}}});
           return cases;

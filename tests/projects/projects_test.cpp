@@ -180,6 +180,12 @@ class Projects : public testing::Test {
     return r;
   }
 
+  static void expect_self_test_passes(const std::string& name) {
+    const ProcessResult r =
+        codegen::run_process({(root() / name / "build/selftest").string()}, {.directory = (root() / name).string(), .seconds = 100});
+    EXPECT_EQ(r.exit_status, 0) << r.output;
+  }
+
   static ProcessResult train(const std::string& out, std::vector<std::string> more = {}) {
     std::vector<std::string> command = {trainer(), "--data", data(), "--out", out, "--threads", "2"};
     command.insert(command.end(), more.begin(), more.end());
@@ -206,20 +212,14 @@ class Projects : public testing::Test {
 };
 
 TEST_F(Projects, SelfTestsPass) {
-  for (const char* name : {"classify_train", "classifier"}) {
-    const ProcessResult r =
-        codegen::run_process({(root() / name / "build/selftest").string()}, {.directory = (root() / name).string(), .seconds = 100});
-    EXPECT_EQ(r.exit_status, 0) << r.output;
-  }
+  for (const char* name : {"classify_train", "classifier"}) expect_self_test_passes(name);
 }
 
 TEST_F(Projects, ConvolutionsAndAttentionTrain) {
   TrainPatches training;
   training.compile(spec({kBatch, 1, 14, 14}, "images"), spec({kBatch}, i64, "labels"));
   build(training, "patches_train", "native");
-  const ProcessResult tested =
-      codegen::run_process({(root() / "patches_train/build/selftest").string()}, {.directory = (root() / "patches_train").string(), .seconds = 100});
-  EXPECT_EQ(tested.exit_status, 0) << tested.output;
+  expect_self_test_passes("patches_train");
   // The class is where the bright half of an image begins.
   const fs::path images = work() / "patches_data";
   std::string pixels, labels;
