@@ -2,9 +2,13 @@
 find_package(GTest REQUIRED)
 include(GoogleTest)
 
+add_library(graven_test_patterns STATIC tests/patterns.cpp)
+target_include_directories(graven_test_patterns PUBLIC ${CMAKE_SOURCE_DIR})
+graven_warnings(graven_test_patterns)
+
 # What every such program is compiled with: -O0, for what takes time when the tests run is the library.
 function(graven_test_options target)
-  target_link_libraries(${target} PRIVATE graven GTest::gtest GTest::gtest_main)
+  target_link_libraries(${target} PRIVATE graven graven_test_patterns GTest::gtest GTest::gtest_main)
   target_compile_definitions(${target} PRIVATE GRAVEN_SOURCE_DIR="${CMAKE_SOURCE_DIR}" GRAVEN_BINARY_DIR="${CMAKE_BINARY_DIR}")
   graven_warnings(${target})
   target_compile_options(${target} PRIVATE -O0)

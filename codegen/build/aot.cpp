@@ -1,7 +1,6 @@
 #include "codegen/build/aot.h"
 
 #include <fstream>
-#include <regex>
 #include <sstream>
 #include <thread>
 
@@ -30,13 +29,19 @@ void run_step(const std::vector<std::string>& command, const BuildOptions& optio
   throw error;
 }
 
+constexpr const char* kNameCharacters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_";
+
 /// The project's name, from `project(NAME ...)` in its CMakeLists.txt.
 std::string program_name(const fs::path& project) {
   std::ifstream in(project / "CMakeLists.txt");
-  static const std::regex kProject("^\\s*project\\(\\s*([A-Za-z0-9_]+)");
+  const std::string command = "project(";
   for (std::string line; std::getline(in, line);) {
-    std::smatch match;
-    if (std::regex_search(line, match, kProject)) return match[1];
+    line.erase(0, line.find_first_not_of(" \t"));
+    if (line.compare(0, command.size(), command) != 0) continue;
+    const std::size_t name = line.find_first_not_of(" \t", command.size());
+    if (name == std::string::npos) continue;
+    const std::size_t length = line.substr(name).find_first_not_of(kNameCharacters);
+    if (length != 0) return line.substr(name, length);
   }
   throw UserError(project.string() + ": is no emitted project: its CMakeLists.txt names no project");
 }

@@ -12,7 +12,6 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <numbers>
-#include <regex>
 #include <sstream>
 
 #include "codegen/build/process.h"
@@ -22,6 +21,7 @@
 #include "ir/op.h"
 #include "ir/passes/derive_evaluation.h"
 #include "nvrtc_library.h"
+#include "tests/patterns.h"
 
 namespace graven::codegen {
 namespace {
@@ -529,17 +529,17 @@ TEST(CudaProjects, NvrtcCompilesTheirGeneratedFunctors) {
     const auto found = files.find("functors.h");
     if (found == files.end()) continue;
     // program.h speaks of the host's memory too: what the functors need of it is the name of their namespace.
-    const std::string text = std::regex_replace(found->second, std::regex("#include \"program.h\"\n"), "#define GRAVEN_LEVEL_NAMESPACE on_cuda\n");
+    const std::string text = tests::replaced(found->second, "#include \"program.h\"\n", "#define GRAVEN_LEVEL_NAMESPACE on_cuda\n");
     ASSERT_NE(text, found->second);
     std::vector<std::string> kernels;
-    const std::regex functor("struct (\\w+) \\{\\s*static constexpr int inputs = (\\d+);");
-    for (auto it = std::sregex_iterator(text.begin(), text.end(), functor); it != std::sregex_iterator(); ++it) {
-      const std::string name = "project::" + (*it)[1].str();
+    for (const tests::Match& functor : tests::matches(text, "struct (\\w+) \\{\\s*static constexpr int inputs = (\\d+);")) {
+      const std::string name = "project::" + functor.groups[1];
+      const int inputs = std::stoi(functor.groups[2]);
       std::string types = "float";
-      for (int i = 0; i < std::stoi((*it)[2]); ++i) types += ", float";
+      for (int i = 0; i < inputs; ++i) types += ", float";
       kernels.push_back("graven::kernels::elementwise_kernel<" + name + ", " + types + ">");
       kernels.push_back("graven::kernels::broadcast_kernel<" + name + ", " + types + ">");
-      if (std::stoi((*it)[2]) <= 2) kernels.push_back("graven::kernels::epilogue_kernel<" + name + ", float>");
+      if (inputs <= 2) kernels.push_back("graven::kernels::epilogue_kernel<" + name + ", float>");
       ++seen;
     }
     const std::string source = "#include \"kernels/cuda/elementwise.cuh\"\n#include \"kernels/cuda/epilogue.cuh\"\n" + text;

@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <cctype>
-#include <regex>
 #include <set>
 #include <sstream>
 #include <string>
@@ -17,6 +16,7 @@
 #include "codegen/emit/render.h"
 #include "ir/diagnostic.h"
 #include "ir/origin.h"
+#include "tests/patterns.h"
 
 namespace graven::codegen {
 namespace {
@@ -186,8 +186,8 @@ std::set<std::string> digested(const nn::GraphBase& graph) {
   std::set<std::string> found;
   for (const auto& [path, text] : render_project(graph.graph(), {.format = false})) {
     if (path.find('/') != std::string::npos || path.ends_with(".json")) continue;
-    static const std::regex digest("\\b[a-z]\\w*_(?=[0-9a-f]*[0-9])(?=[0-9a-f]*[a-f])[0-9a-f]{8}\\b");
-    for (auto it = std::sregex_iterator(text.begin(), text.end(), digest); it != std::sregex_iterator(); ++it) found.insert(it->str());
+    for (const tests::Match& digest : tests::matches(text, "\\b[a-z]\\w*_(?=[0-9a-f]*[0-9])(?=[0-9a-f]*[a-f])[0-9a-f]{8}\\b"))
+      found.insert(digest.groups[0]);
   }
   return found;
 }
@@ -313,11 +313,10 @@ TEST(Render, UnknownVariablesAreErrors) {
 
 TEST(Render, TemplatesLoseNoBlanks) {
   // What is blank behind a statement is not copied: text on the same line must not begin with it.
-  static const std::regex lost("\\S.*%\\} +\\S");
   for (const EmbeddedFile& file : embedded_files()) {
     if (!file.path.starts_with("templates/")) continue;
     std::istringstream in{std::string(file.text)};
-    for (std::string line; std::getline(in, line);) EXPECT_FALSE(std::regex_search(line, lost)) << file.path << ": " << line;
+    for (std::string line; std::getline(in, line);) EXPECT_TRUE(tests::matches(line, "\\S.*%\\} +\\S").empty()) << file.path << ": " << line;
   }
 }
 

@@ -11,9 +11,10 @@
 #include <iostream>
 #include <limits>
 #include <optional>
-#include <regex>
 #include <sstream>
 #include <string>
+
+#include "tests/patterns.h"
 
 namespace graven {
 
@@ -531,17 +532,16 @@ std::string read_text(const fs::path& path) {
 
 /// "models_test.cpp:123" as "models_test.cpp, line +3"; the process's number in a temporary file's name as "PID".
 std::string relative(const std::string& given, int line) {
-  const std::string text = std::regex_replace(given, std::regex("\\.tmp\\.\\d+"), ".tmp.PID");
-  static const std::regex place("models_test\\.cpp:(\\d+)");
+  const std::string text = tests::replaced(given, "\\.tmp\\.\\d+", ".tmp.PID");
   std::string result;
-  auto from = text.cbegin();
-  for (std::sregex_iterator it(text.begin(), text.end(), place), end; it != end; ++it) {
-    result.append(from, text.cbegin() + it->position());
-    const int offset = std::stoi((*it)[1].str()) - line;
+  std::size_t from = 0;
+  for (const tests::Match& place : tests::matches(text, "models_test\\.cpp:(\\d+)")) {
+    result.append(text, from, place.position - from);
+    const int offset = std::stoi(place.groups[1]) - line;
     result += std::string("models_test.cpp, line ") + (offset < 0 ? "" : "+") + std::to_string(offset);
-    from = text.cbegin() + it->position() + it->length();
+    from = place.position + place.groups[0].size();
   }
-  return result.append(from, text.cend());
+  return result.append(text, from);
 }
 
 std::string outcome(const Case& c) {

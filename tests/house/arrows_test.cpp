@@ -5,9 +5,10 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <regex>
 #include <string>
 #include <vector>
+
+#include "tests/patterns.h"
 
 namespace {
 
@@ -51,12 +52,10 @@ std::vector<fs::path> sources(const fs::path& folder) {
 }
 
 std::vector<std::string> quoted_includes(const fs::path& file) {
-  static const std::regex kInclude("^\\s*#\\s*include\\s+\"([^\"]+)\"");
   std::ifstream in(file);
   std::vector<std::string> found;
   for (std::string line; std::getline(in, line);) {
-    std::smatch match;
-    if (std::regex_search(line, match, kInclude)) found.push_back(match[1]);
+    for (const graven::tests::Match& include : graven::tests::matches(line, "^\\s*#\\s*include\\s+\"([^\"]+)\"")) found.push_back(include.groups[1]);
   }
   return found;
 }

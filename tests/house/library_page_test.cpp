@@ -5,11 +5,12 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <regex>
 #include <set>
 #include <sstream>
 #include <string>
 #include <vector>
+
+#include "tests/patterns.h"
 
 namespace {
 
@@ -25,9 +26,7 @@ std::string text_of(const fs::path& file) {
 std::set<std::string> declared(const std::vector<fs::path>& headers, const std::string& pattern) {
   std::set<std::string> names;
   for (const fs::path& header : headers) {
-    const std::string text = text_of(header);
-    const std::regex expression(pattern, std::regex::ECMAScript | std::regex::multiline);
-    for (std::sregex_iterator i(text.begin(), text.end(), expression), end; i != end; ++i) names.insert((*i)[1]);
+    for (const graven::tests::Match& name : graven::tests::matches(text_of(header), pattern)) names.insert(name.groups[1]);
   }
   return names;
 }
@@ -37,12 +36,11 @@ std::set<std::string> named(const std::string& page, const std::string& section,
   std::set<std::string> names;
   std::istringstream lines(page);
   bool inside = false;
-  const std::regex name("`([A-Za-z0-9_]+)`");
   for (std::string line; std::getline(lines, line);) {
     if (line.compare(0, 3, "## ") == 0) inside = line == "## " + section;
     const std::size_t second = line.find('|', 1);
     if (!inside || line.compare(0, 2 + row.size(), "| " + row) != 0 || second == std::string::npos) continue;
-    for (std::sregex_iterator i(line.begin() + static_cast<std::ptrdiff_t>(second), line.end(), name), end; i != end; ++i) names.insert((*i)[1]);
+    for (const graven::tests::Match& name : graven::tests::matches(line.substr(second), "`([A-Za-z0-9_]+)`")) names.insert(name.groups[1]);
   }
   return names;
 }

@@ -92,9 +92,23 @@ Fixture Fixture::with(std::map<std::string, Tensor> inputs) const {
   return changed;
 }
 
+void Fixture::give_parameters(nn::ModuleBase& module) const {
+  for (auto [name, parameter] : module.named_parameters()) {
+    for (std::size_t dot = name.find('.'); dot != std::string::npos; dot = name.find('.')) name.replace(dot, 1, "__");
+    if (!tensor(name).defined()) throw UserError("the case has no parameter " + name);
+    NoGradGuard no_grad;
+    parameter.copy_(tensor(name));
+    parameters_->insert_or_assign(name, parameter);
+  }
+}
+
 Tensor Fixture::leaf(const std::string& name) const {
   const auto found = parameters_->find(name);
   return found == parameters_->end() ? tensor(name) : found->second;
+}
+
+Function one(Tensor (*function)(const Fixture&)) {
+  return [function](const Fixture& fixture) { return std::vector<Tensor>{function(fixture)}; };
 }
 
 void expect_family(const std::string& family, const std::map<std::string, Function>& functions, const tolerance::Tolerance& output_tolerance,

@@ -6,13 +6,16 @@
 namespace graven::tests {
 namespace {
 
-/// The layer under test, in the mode and with the parameters of the case.
-template <class M>
-M prepared(M module, const Fixture& f) {
+/// Puts a layer into the mode of the case, with its parameters.
+void prepare(nn::ModuleBase& module, const Fixture& f) {
   EXPECT_EQ(module.repr(), f.text("repr"));
   module.train(!f.flag("eval"));
   if (const DType dtype = f.tensor("x").dtype(); ir::is_floating(dtype)) module.to(dtype);
   f.give_parameters(module);
+}
+template <class M>
+M prepared(M module, const Fixture& f) {
+  prepare(module, f);
   return module;
 }
 

@@ -3,7 +3,6 @@
 
 #include <cmath>
 #include <fstream>
-#include <regex>
 #include <set>
 #include <sstream>
 
@@ -11,6 +10,7 @@
 #include "ir/op_table.h"
 #include "ir/passes/passes.h"
 #include "tests/ops/case_graph.h"
+#include "tests/patterns.h"
 
 namespace graven::tests {
 namespace {
@@ -143,12 +143,11 @@ std::vector<std::string> fields_of(const std::string& file, const std::string& t
   if (begin == std::string::npos) return {};
   std::istringstream lines(all.substr(begin, all.find("\n};", begin) - begin));
   std::vector<std::string> fields;
-  static const std::regex kDeclaration(R"(^\s*(?:std::int64_t|double|bool)\s+(.*?);)"), kName(R"((\w+)\s*(?:\[[^\]]*\]\s*)*(?:=[^,]*)?(?:,|$))");
+  const std::string declaration = R"(^\s*(?:std::int64_t|double|bool)\s+(.*?);)", name = R"((\w+)\s*(?:\[[^\]]*\]\s*)*(?:=[^,]*)?(?:,|$))";
   for (std::string line; std::getline(lines, line);) {
-    std::smatch match;
-    if (line.find("static") != std::string::npos || !std::regex_search(line, match, kDeclaration)) continue;
-    const std::string names = match[1];
-    for (std::sregex_iterator it(names.begin(), names.end(), kName), end; it != end; ++it) fields.push_back((*it)[1]);
+    if (line.find("static") != std::string::npos) continue;
+    for (const Match& declared : matches(line, declaration))
+      for (const Match& field : matches(declared.groups[1], name)) fields.push_back(field.groups[1]);
   }
   return fields;
 }

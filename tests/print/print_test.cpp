@@ -5,9 +5,10 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
-#include <regex>
 #include <sstream>
 #include <string>
+
+#include "tests/patterns.h"
 
 namespace graven::test {
 namespace {
@@ -18,9 +19,9 @@ const std::string kTexts = GRAVEN_SOURCE_DIR "/tests/print/texts/";
 
 /// Times depend on the machine, and whether a program was compiled on what ran before; lines of this file change with it.
 std::string masked(std::string text) {
-  text = std::regex_replace(text, std::regex("[0-9]+\\.[0-9]+ ms"), "<time> ms");
-  text = std::regex_replace(text, std::regex("take from the cache:|compile:"), "<compile or take from the cache>:");
-  return std::regex_replace(text, std::regex("print_test\\.cpp:[0-9]+"), "print_test.cpp:<line>");
+  text = tests::replaced(text, "[0-9]+\\.[0-9]+ ms", "<time> ms");
+  text = tests::replaced(text, "take from the cache:|compile:", "<compile or take from the cache>:");
+  return tests::replaced(text, "print_test\\.cpp:[0-9]+", "print_test.cpp:<line>");
 }
 
 void expect_text(const std::string& name, const std::string& found) {

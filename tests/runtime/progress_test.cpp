@@ -10,12 +10,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
-#include <regex>
 #include <string>
 #include <thread>
 #include <utility>
 
 #include "runtime_min/stopwatch.h"
+#include "tests/patterns.h"
 
 namespace graven::runtime {
 namespace {
@@ -52,8 +52,8 @@ std::string in_a_pipe(const std::function<void()>& body) {
 
 /// How fast it went and what is left depend on the machine.
 std::string masked(std::string text) {
-  text = std::regex_replace(text, std::regex("[0-9]+ samples/s"), "N samples/s");
-  return std::regex_replace(text, std::regex("[0-9:]+ left"), "M:SS left");
+  text = tests::replaced(text, "[0-9]+ samples/s", "N samples/s");
+  return tests::replaced(text, "[0-9:]+ left", "M:SS left");
 }
 
 void wait() { std::this_thread::sleep_for(std::chrono::milliseconds(120)); }  // longer than from one drawing to the next
@@ -77,7 +77,7 @@ TEST(Progress, RedrawsOneLineOfATerminalAndClearsIt) {
   });
   EXPECT_LE(static_cast<double>(std::count(text.begin(), text.end(), '[')), 2 * (10 * seconds + 1))
       << "ten times a second; each has a bar and an escape";
-  text = std::regex_replace(text, std::regex("\r[^\r]*loss 2\\.5000[^\r]*"), "");  // where the machine stood still, early was not so early
+  text = tests::replaced(text, "\r[^\r]*loss 2\\.5000[^\r]*", "");  // where the machine stood still, early was not so early
   EXPECT_EQ(masked(text),
             "\repoch 1/5 [>                       ]   0%  loss 2.2500  N samples/s  M:SS left \033[K"
             "\repoch 1/5 [============>           ]  50%  loss 0.5123  N samples/s  M:SS left \033[K"
@@ -105,9 +105,9 @@ TEST(Progress, EstimatesFromWhatThisRunDid) {
     wait();
     progress.update(901, 1, 64);
   });
-  std::smatch left;
-  ASSERT_TRUE(std::regex_search(text, left, std::regex("([0-9]+):([0-9]+) left"))) << text;
-  EXPECT_GE(60 * std::stoi(left[1]) + std::stoi(left[2]), 12) << text;  // 99 times 0.12 s
+  const std::vector<tests::Match> left = tests::matches(text, "([0-9]+):([0-9]+) left");
+  ASSERT_FALSE(left.empty()) << text;
+  EXPECT_GE(60 * std::stoi(left[0].groups[1]) + std::stoi(left[0].groups[2]), 12) << text;  // 99 times 0.12 s
 }
 
 TEST(Progress, DrawsNothingElsewhere) {
