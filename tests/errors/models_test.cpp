@@ -27,7 +27,7 @@ namespace fs = std::filesystem;
 struct Case {
   const char* name;
   int line;
-  std::function<void()> mistake;
+  void (*mistake)();
 };
 
 /// Two images and their labels, in a folder of this process that goes away: ctest runs cases side by side.

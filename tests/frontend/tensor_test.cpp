@@ -17,7 +17,7 @@ using test::error_of;
 
 struct ViewCase {
   const char* name;
-  std::function<Tensor(const Tensor&)> f;
+  Tensor (*f)(const Tensor&);
   Shape shape;
   std::vector<std::int64_t> elements;
   bool shares_memory;

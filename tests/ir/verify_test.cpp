@@ -28,7 +28,7 @@ TEST(Verify, AcceptsAGoodGraph) { EXPECT_EQ(find_violation(small()), std::nullop
 TEST(Verify, FindsEachViolation) {
   const struct {
     const char* expected;
-    std::function<void(Graph&)> damage;
+    void (*damage)(Graph&);
   } cases[] = {
       {"before it is made", [](Graph& g) { std::swap(g.nodes[0], g.nodes[1]); }},
       {"is made twice", [](Graph& g) { g.nodes[1].outputs = g.nodes[0].outputs; }},
