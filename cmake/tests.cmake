@@ -51,7 +51,7 @@ foreach(directory ${TEST_DIRECTORIES})
 endforeach()
 # It compiles what it emits.
 target_compile_definitions(test_emit PRIVATE GRAVEN_CXX="${CMAKE_CXX_COMPILER}" GRAVEN_SANITIZED=$<BOOL:${GRAVEN_SANITIZE}>)
-target_compile_definitions(test_errors PRIVATE GRAVEN_SANITIZED=$<BOOL:${GRAVEN_SANITIZE}>)
+target_compile_definitions(test_errors PRIVATE GRAVEN_CXX="${CMAKE_CXX_COMPILER}" GRAVEN_SANITIZED=$<BOOL:${GRAVEN_SANITIZE}>)
 foreach(name command emit errors)
   add_dependencies(test_${name} graven_command)
 endforeach()

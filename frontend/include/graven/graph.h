@@ -185,14 +185,33 @@ class Graph : public GraphBase {
  private:
   template <class T>
   using TreeOf = typename detail::TensorTree<std::remove_cvref_t<T>>::type;
-  /// D is Derived, named late, when it is complete.
+  /// Whether build() can be called with tensors in the places of these inputs. D is Derived, named late, when it is complete.
   template <class D, class... Inputs>
-  using ResultOf = decltype(std::declval<D&>().build(std::declval<TreeOf<Inputs>>()...));
+  static constexpr bool takes() {
+    if constexpr ((detail::IsTree<Inputs>::value && ...)) return requires { std::declval<D&>().build(std::declval<TreeOf<Inputs>>()...); };
+    return false;
+  }
+  /// What build() returns for these inputs; a mistake is one error of the compiler's.
+  template <class D, class... Inputs>
+  static constexpr auto result_of() {
+    constexpr bool trees = (detail::IsTree<Inputs>::value && ...);
+    static_assert(trees, "a graph's inputs are tensors, specs, and tuples, vectors, maps or optionals of them; other values belong into its members");
+    static_assert(!trees || takes<D, Inputs...>(), "the graph has no public build() that takes a tensor for each tensor or spec it is called with");
+    if constexpr (takes<D, Inputs...>())
+      return std::type_identity<decltype(std::declval<D&>().build(std::declval<TreeOf<Inputs>>()...))>();
+    else
+      return std::type_identity<void>();
+  }
+  template <class D, class... Inputs>
+  using ResultOf = typename decltype(result_of<D, Inputs...>())::type;
 
   template <class D = Derived, class... Inputs>
   void record(Location where, const Inputs&... inputs) {
-    static_assert((detail::IsTree<Inputs>::value && ...), "a graph's inputs are tensors, specs, and tuples, vectors, maps or optionals of them");
     using Result = ResultOf<D, Inputs...>;
+    if constexpr (takes<D, Inputs...>()) record_as<Result>(where, inputs...);
+  }
+  template <class Result, class... Inputs>
+  void record_as(Location where, const Inputs&... inputs) {
     const std::shared_ptr<Recording> recording = begin_recording(where);
     ir::Tree input_tree, output_tree;
     auto arguments = detail::map_tree(
@@ -216,7 +235,10 @@ class Graph : public GraphBase {
 
   template <class D = Derived, class... Inputs>
   ResultOf<D, Inputs...> call(Location where, const Inputs&... inputs) {
-    using Result = ResultOf<D, Inputs...>;
+    if constexpr (takes<D, Inputs...>()) return call_as<ResultOf<D, Inputs...>>(where, inputs...);
+  }
+  template <class Result, class... Inputs>
+  Result call_as(Location where, const Inputs&... inputs) {
     std::vector<Tensor> tensors;
     std::vector<std::string> paths;
     ir::Tree tree;
