@@ -8,6 +8,7 @@
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <thread>
@@ -27,6 +28,13 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 namespace fs = std::filesystem;
+
+/// Six digits: what a clock knows of a median.
+double rounded(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.6g", value);
+  return std::strtod(text, nullptr);
+}
 
 int bench(const std::string& name, int threads, double seconds, std::string directory) {
   const auto start = Clock::now();
@@ -64,10 +72,10 @@ int bench(const std::string& name, int threads, double seconds, std::string dire
                                        {"workload", name},
                                        {"threads", threads},
                                        {"runs", measured.at("runs")},
-                                       {"median_ms", measured.at("median_ms")},
-                                       {"min_ms", measured.at("min_ms")},
-                                       {"first_ms", first * 1e3},
-                                       {"rss_mb", measured.at("rss_mb")},
+                                       {"median_ms", rounded(measured.at("median_ms"))},
+                                       {"min_ms", rounded(measured.at("min_ms"))},
+                                       {"first_ms", rounded(first * 1e3)},
+                                       {"rss_mb", rounded(measured.at("rss_mb"))},
                                        {"flops", plan.flops},
                                        {"bytes", plan.bytes},
                                        {"arena_bytes", plan.arena_bytes},
@@ -92,7 +100,11 @@ int main(int argc, char** argv) {
   app.add_flag("--list", list, "Print the workloads");
   app.add_flag("--machine", machine, "Measure the machine's limits");
   app.add_flag("--scale", scale, "Time trace, passes, plan and emission of synthetic graphs of 1,000 to 100,000 nodes");
-  CLI11_PARSE(app, argc, argv);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    return app.exit(e) == 0 ? 0 : 2;
+  }
   try {
     if (list) {
       for (const std::string& name : graven::bench::workload_names()) std::printf("%s\n", name.c_str());
