@@ -3,6 +3,7 @@
 #pragma once
 
 #include <initializer_list>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -27,6 +28,8 @@ Tensor filled(const Shape& shape, double value, DType dtype, const Tensor& besid
 template <class Make>
 Tensor apply_view(std::string_view op, const Tensor& x, ir::Attributes attributes, Location where, Make make);
 void record_view(const ir::OpDef& op, const Tensor& x, const Tensor& view, const ir::Attributes& attributes, Location where);
+/// The strides of a view of these sizes, or nothing where only a copy can have its elements.
+std::optional<Sizes> strides_of_view(const TensorImpl& base, const ir::OpDef& op, const ir::Attributes& attributes, const Sizes& sizes);
 /// What the base of a view becomes when `value` is written into the view, as a new tensor.
 Tensor written_through(const TensorImpl& view, const Tensor& value, const char* function, Location where);
 

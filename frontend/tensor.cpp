@@ -384,7 +384,7 @@ std::int64_t Tensor::numel() const {
   if (!n.is_static()) throw UserError("numel(): the shape " + shape().to_string() + " has a symbolic dimension; use shape()");
   return n.value();
 }
-bool Tensor::is_contiguous() const { return is_traced() || get(*this).contiguous(); }
+bool Tensor::is_contiguous() const { return get(*this).contiguous(); }
 bool Tensor::is_traced() const { return get(*this).trace_id != 0; }
 bool Tensor::is_view() const { return get(*this).is_view; }
 std::string Tensor::describe() const { return ir::describe(dtype(), shape()); }
@@ -420,7 +420,7 @@ Tensor Tensor::clone(Location where) const {
 
 Tensor Tensor::contiguous(Location where) const {
   if (is_contiguous()) return *this;
-  return clone(where);
+  return detail::would_record({*this}) ? detail::active_trace()->copy_of(*this, where) : clone(where);
 }
 
 Tensor Tensor::to(DType wanted, Location where) const {

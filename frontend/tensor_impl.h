@@ -54,9 +54,10 @@ struct RecordedView {
 struct TensorImpl {
   DType dtype = DType::f32;
   Shape shape;
-  // ---- eager ----
+  // ---- memory: of a recorded tensor what it would have eagerly, with symbolic dimensions at their maxima ----
   Sizes sizes;
   Sizes strides;
+  // ---- eager ----
   std::int64_t offset = 0;
   std::shared_ptr<Storage> storage;
   bool is_view = false;

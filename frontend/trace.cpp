@@ -118,6 +118,8 @@ Tensor Trace::wrap(ir::ValueId value) {
   const ir::TensorType& type = graph.type(value);
   impl->dtype = type.dtype;
   impl->shape = type.shape;
+  impl->sizes = type.shape.maxima();
+  impl->strides = contiguous_strides(impl->sizes);
   impl->trace_id = id;
   impl->value = value;
   return Tensor(std::move(impl));
@@ -196,9 +198,21 @@ std::vector<Tensor> Trace::record(const ir::OpDef& op, const std::vector<Tensor>
   }
   if (op.alias || op.name == "permute" || op.name == "expand" || op.name == "slice") {
     const std::shared_ptr<TensorImpl>& base = inputs.at(0).impl();
-    outputs[0].impl()->view = std::make_shared<RecordedView>(base, op, graph.nodes.back().attributes, changes_of(base));
+    const ir::Attributes& taken = graph.nodes.back().attributes;
+    TensorImpl& result = *outputs[0].impl();
+    // A reshape that strides cannot express is a copy, eagerly and therefore here.
+    if (auto strides = strides_of_view(*base, op, taken, result.sizes)) {
+      result.strides = std::move(*strides);
+      result.view = std::make_shared<RecordedView>(base, op, taken, changes_of(base));
+    }
   }
   return outputs;
+}
+
+Tensor Trace::copy_of(const Tensor& t, Location where) {
+  Tensor copy = wrap(value_of(t, where));
+  copy.impl()->requires_grad = t.impl()->requires_grad;
+  return copy;
 }
 
 std::shared_ptr<std::uint64_t> Trace::changes_of(const std::shared_ptr<TensorImpl>& base) {

@@ -57,6 +57,8 @@ struct Trace {
   std::vector<Tensor> record(const ir::OpDef& op, const std::vector<Tensor>& inputs, ir::Attributes attributes, Location where);
   Tensor wrap(ir::ValueId value);
   ir::ValueId value_of(const Tensor& t, Location where);
+  /// The same elements in a tensor of their own.
+  Tensor copy_of(const Tensor& t, Location where);
   /// Whether the tensor is one of this graph's: recorded here, or a registered parameter or buffer.
   bool owns(const Tensor& t) const;
   /// Makes a tensor that build() made with data a recorded one, and a view of such a one; whether it is one now.

@@ -77,6 +77,26 @@ std::optional<Sizes> strides_for(const detail::TensorImpl& x, const Sizes& sizes
 
 namespace detail {
 
+std::optional<Sizes> strides_of_view(const TensorImpl& base, const ir::OpDef& op, const ir::Attributes& attributes, const Sizes& sizes) {
+  if (op.name == "detach") return base.strides;
+  if (op.name == "reshape") return strides_for(base, sizes);
+  const auto normalize = [&](std::int64_t d) { return d < 0 ? d + static_cast<std::int64_t>(base.sizes.size()) : d; };
+  Sizes strides = base.strides;
+  if (op.name == "permute") {
+    const ir::Ints& dims = attributes.integers("dims");
+    for (std::size_t i = 0; i < dims.size(); ++i) strides[i] = base.strides[static_cast<std::size_t>(normalize(dims[i]))];
+  } else if (op.name == "expand") {
+    const std::size_t added = sizes.size() - base.sizes.size();
+    strides.assign(sizes.size(), 0);
+    for (std::size_t i = 0; i < base.sizes.size(); ++i)
+      if (base.sizes[i] != 1 || sizes[added + i] == 1) strides[added + i] = base.strides[i];
+  } else {
+    GRAVEN_CHECK(op.name == "slice", "no strides for the view " + std::string(op.name));
+    strides[static_cast<std::size_t>(normalize(attributes.integer("dim")))] *= attributes.integer("step");
+  }
+  return strides;
+}
+
 Tensor written_through(const TensorImpl& view, const Tensor& value, const char* function, Location where) {
   const std::string_view op = view.view->op->name;
   const ir::Attributes& attributes = view.view->attributes;
@@ -133,7 +153,7 @@ Tensor Tensor::reshape(const Shape& wanted, Location where) const {
 
 Tensor Tensor::view(const Shape& wanted, Location where) const {
   const Shape target = infer_shape(*this, wanted, "view", where);
-  if (!is_traced() && !strides_for(get(*this), target.values()))
+  if (!strides_for(get(*this), target.maxima()))
     fail("view", "strides cannot express " + target.to_string() + " of this view of " + describe() + "; use reshape(), which copies", where);
   return reshape(target, where);
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <tuple>
 
 #include "error.h"
 #include "json_reader.h"
@@ -137,8 +138,9 @@ void SafetensorsFile::parse_header(std::string_view header) {
       throw Error(path(), "metadata", "each key once", std::string("a second ") + printable(metadata_[i].first));
   }
 
-  std::stable_sort(entries_.begin(), entries_.end(),
-                   [](const SafetensorsEntry& a, const SafetensorsEntry& b) { return a.begin != b.begin ? a.begin < b.begin : a.end < b.end; });
+  // Tensors without elements may begin and end where others do: by name. (stable_sort: a warning of clang++ about libstdc++'s own text.)
+  std::sort(entries_.begin(), entries_.end(),
+            [](const SafetensorsEntry& a, const SafetensorsEntry& b) { return std::tie(a.begin, a.end, a.name) < std::tie(b.begin, b.end, b.name); });
   const std::uint64_t data_bytes = file_.size() - data_begin_;
   std::uint64_t covered = 0;
   for (const SafetensorsEntry& entry : entries_) {

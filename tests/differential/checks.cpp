@@ -357,7 +357,9 @@ Graph without_node(const Graph& g, std::size_t n) {
   for (ValueId v : g.inputs)
     if (used[static_cast<std::size_t>(v)]) at(v) = smaller.add_input(g.value(v).name, g.type(v));
   for (ValueId v : g.parameters)
-    if (used[static_cast<std::size_t>(v)]) at(v) = smaller.add_parameter(g.value(v).name, g.type(v), g.value(v).trainable);
+    if (used[static_cast<std::size_t>(v)])
+      at(v) = g.value(v).kind == ir::ValueKind::buffer ? smaller.add_buffer(g.value(v).name, g.type(v))
+                                                       : smaller.add_parameter(g.value(v).name, g.type(v), g.value(v).trainable);
   for (std::size_t v = 0; v < g.values.size(); ++v)
     if (const auto it = g.constants.find(static_cast<ValueId>(v)); it != g.constants.end() && used[v])
       to[v] = smaller.add_constant(g.values[v].name, it->second);

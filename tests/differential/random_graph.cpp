@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <set>
 
 #include "ir/diagnostic.h"
 #include "ir/op.h"
@@ -114,7 +115,7 @@ class Builder {
   Entry leaf(const TestCase::Input& input) {
     const bool floating = ir::is_floating(input.type.dtype);
     const std::string name = fmt::format("leaf{}", leaves_++);
-    const std::size_t kind = random_.below(6);
+    const std::size_t kind = random_.below(7);
     Entry e;
     if (kind == 0) {
       auto data = std::make_shared<TensorData>(random_tensor(input.type, input.low, input.high, hash(name)));
@@ -128,10 +129,11 @@ class Builder {
       e.value = graph_.add_parameter(name, input.type, kind != 1);
       e.trains = kind != 1;
     } else {
-      e.value = graph_.add_input(name, input.type);
+      e.value = kind == 6 ? graph_.add_buffer(name, input.type) : graph_.add_input(name, input.type);
     }
     e.elements = contents(e.value, 0);
     e.changed = contents(e.value, kChange);
+    if (kind == 6) buffers_.push_back(e);
     return e;
   }
 
@@ -293,6 +295,32 @@ class Builder {
     return true;
   }
 
+  /// New contents for buffers, as they are recorded: behind all else, one after the other. What another one was before is among them.
+  void assign_buffers() {
+    std::set<ValueId> assigned;
+    for (const ir::Node& n : graph_.nodes) {
+      if (n.op->name != "batch_norm_training") continue;
+      for (std::size_t i = 3; i < n.inputs.size() && i < n.outputs.size(); ++i)  // the running statistics, as the frontend records them
+        if (n.inputs[i] != ir::kNone && graph_.value(n.inputs[i]).kind == ValueKind::buffer && assigned.insert(n.inputs[i]).second)
+          assignments_.emplace_back(n.inputs[i], n.outputs[i]);
+    }
+    for (const Entry& buffer : buffers_) {
+      if (assigned.count(buffer.value) || random_.one_in(3)) continue;
+      block_ = fmt::format("assign{}", buffer.value);
+      for (int tries = 0; tries < 8; ++tries) {
+        const Entry& drawn = pool_[random_.below(pool_.size())];
+        if (drawn.value == buffer.value || type(drawn).dtype != type(buffer).dtype) continue;
+        const Shape shape = type(buffer).shape;
+        const auto value = shaped(drawn, shape);
+        if (!value) continue;
+        assignments_.emplace_back(buffer.value, value->value);
+        break;
+      }
+    }
+    for (const auto& [buffer, value] : assignments_)
+      graph_.add_node(ir::get_op("assign"), {buffer, value}, {}, {{fmt::format("assign{}", buffer), "random.cpp", ++line_}});
+  }
+
   Graph finish() {
     block_ = "loss";
     // What nobody reads yet, or any, as results.
@@ -319,6 +347,9 @@ class Builder {
       graph_.losses = {{loss->value, ir::kNone}};
       train_reached_parameters();
     }
+    Graph unassigned = graph_;
+    assign_buffers();
+    if (graph_.training && !can_be_differentiated()) graph_ = std::move(unassigned);  // a gradient needs what is overwritten: a user's mistake
     make_trees(graph_);
     return std::move(graph_);
   }
@@ -350,6 +381,16 @@ class Builder {
     return {.kind = std::string(kind.name), .groups = {{{}, std::move(options)}}, .schedule = {}};
   }
 
+  bool can_be_differentiated() const {
+    Graph differentiated = graph_;
+    try {
+      ir::differentiate(differentiated, {});
+      return true;
+    } catch (const UserError&) {
+      return false;
+    }
+  }
+
   /// An optimizer over the parameters that the loss has a gradient for.
   void train_reached_parameters() {
     Graph differentiated = graph_;
@@ -374,7 +415,8 @@ class Builder {
   Graph graph_;
   Random random_;
   std::vector<const OpDef*> ops_;
-  std::vector<Entry> pool_;
+  std::vector<Entry> pool_, buffers_;
+  std::vector<std::pair<ValueId, ValueId>> assignments_;
   std::string block_;
   std::uint32_t line_ = 0;
   int leaves_ = 0;

@@ -367,7 +367,8 @@ TEST(Project, EveryCompilerTakesIt) {
       expect_runs({compiler, "-std=c++20", "-fsyntax-only", "-O2", level, "-Wall", "-Wextra", "-Werror", "-DGRAVEN_LEVEL_NAMESPACE=isa_level", "-I.",
                    "model.cpp"},
                   folder.path);
-    for (const char* file : {"model_api.cpp", "main.cpp", "selftest.cpp", "runtime/train.cpp", "runtime/checkpoint.cpp", "runtime/batch.cpp"})
+    for (const char* file :
+         {"model_api.cpp", "main.cpp", "selftest.cpp", "runtime/train.cpp", "runtime/checkpoint.cpp", "runtime/batch.cpp", "runtime/safetensors.cpp"})
       expect_runs({compiler, "-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-DGRAVEN_HAS_NATIVE", "-I.", file}, folder.path);
   }
 }

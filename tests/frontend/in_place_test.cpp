@@ -300,6 +300,44 @@ std::vector<Written> writes() {
          const auto [a, b] = rows(x);
          return stack({a * 6 * b, b * 2});
        }},
+      {"what only a copy can have",
+       [](const Tensor& x) {
+         Tensor y = x * 2;
+         const Tensor copies[] = {y.t().reshape({6}), y.t().contiguous().flatten(), y.narrow(1, 0, 2).flatten(), y.t().slice(0, 0, 3, 2).flatten()};
+         const Tensor views[] = {y.reshape({3, 2}), y.contiguous().flatten(), y.t().reshape({3, 1, 2}), y.slice(1, 0, 3, 2).unsqueeze(0)};
+         y.mul_(y);
+         Tensor sum = tensor(0.0f);
+         for (const Tensor& copy : copies) sum = sum + (copy * arange(0, copy.numel()).to(f32)).sum();
+         for (const Tensor& view : views) sum = sum + (view.flatten() * arange(0, view.numel()).to(f32)).sum();
+         return sum.reshape({1});
+       },
+       [](const Tensor& x) {
+         const Tensor old = x * 2, now = old * old;
+         Tensor sum = tensor(0.0f);
+         for (const Tensor& y : {old.t(), old.t(), old.narrow(1, 0, 2), old.t().slice(0, 0, 3, 2), now, now, now.t(), now.slice(1, 0, 3, 2)})
+           sum = sum + (y.flatten() * arange(0, y.numel()).to(f32)).sum();
+         return sum.reshape({1});
+       }},
+      {"a copy of a transpose is written",
+       [](const Tensor& x) {
+         Tensor y = x * 2;
+         y.t().reshape({6}).mul_(3);
+         y.t().contiguous().mul_(3);
+         y.t().reshape({3, 2, 1}).add_(1);
+         return y;
+       },
+       [](const Tensor& x) { return x * 2 + 1; }},
+      {"an expanded tensor's copy is written",
+       [](const Tensor& x) {
+         Tensor row = x.select(0, 0) * 1;
+         Tensor copy = row.expand({2, 3}).reshape({6});
+         copy.mul_(arange(0, 6).to(f32));
+         return cat({copy, row});
+       },
+       [=](const Tensor& x) {
+         const auto [a, b] = rows(x);
+         return cat({cat({a, a}) * arange(0, 6).to(f32), a});
+       }},
   };
 }
 

@@ -38,6 +38,14 @@ std::string error_output(int to, int from, const std::function<void()>& body) {
   return text;
 }
 
+/// Some containers have none: tests that need one are skipped there.
+bool has_pseudo_terminals() {
+  const int master = ::posix_openpt(O_RDWR | O_NOCTTY);
+  if (master < 0) return false;
+  ::close(master);
+  return true;
+}
+
 std::string on_a_terminal(const std::function<void()>& body) {
   const int master = ::posix_openpt(O_RDWR | O_NOCTTY);
   if (master < 0 || ::grantpt(master) != 0 || ::unlockpt(master) != 0) return "no pseudo-terminal";
@@ -59,6 +67,7 @@ std::string masked(std::string text) {
 void wait() { std::this_thread::sleep_for(std::chrono::milliseconds(120)); }  // longer than from one drawing to the next
 
 TEST(Progress, RedrawsOneLineOfATerminalAndClearsIt) {
+  if (!has_pseudo_terminals()) GTEST_SKIP() << "no pseudo-terminal";
   double seconds = 0;
   std::string text = on_a_terminal([&] {
     const Stopwatch watch;
@@ -86,6 +95,7 @@ TEST(Progress, RedrawsOneLineOfATerminalAndClearsIt) {
 }
 
 TEST(Progress, LeavesTheTerminalClearWhenTheRunIsCutOff) {
+  if (!has_pseudo_terminals()) GTEST_SKIP() << "no pseudo-terminal";
   const std::string text = on_a_terminal([] {
     const auto epoch = [] {
       Progress progress("epoch 2/5", 4, 1);
@@ -99,6 +109,7 @@ TEST(Progress, LeavesTheTerminalClearWhenTheRunIsCutOff) {
 }
 
 TEST(Progress, EstimatesFromWhatThisRunDid) {
+  if (!has_pseudo_terminals()) GTEST_SKIP() << "no pseudo-terminal";
   // Resumed at 900 of 1000: one step took the whole time, so 99 more take 99 times as long.
   const std::string text = on_a_terminal([] {
     Progress progress("epoch 3/5", 1000, 900);

@@ -18,7 +18,7 @@ mirror=${MIRROR:-}
 root=$(mktemp -d)
 chmod 755 "$root"  # apt fetches as a user of its own
 finish() {
-  umount "$root/proc" "$root/dev" 2>/dev/null || true
+  umount "$root/proc" "$root/dev/pts" "$root/dev" 2>/dev/null || true
   rm -rf --one-file-system "$root"
 }
 trap finish EXIT
@@ -32,6 +32,7 @@ mkdir -p "$root/etc/apt/apt.conf.d" "$root/etc/ssl"
 cp /etc/apt/apt.conf.d/*proxy* "$root/etc/apt/apt.conf.d/" 2>/dev/null || true
 cp -rL /etc/ssl/certs "$root/etc/ssl/" 2>/dev/null || true
 mount --bind /dev "$root/dev"
+[ ! -d /dev/pts ] || mount --bind /dev/pts "$root/dev/pts"  # terminals, which a folder of files has not
 mount -t proc proc "$root/proc"
 mkdir -p "$root/graven"
 git archive HEAD | tar -x -C "$root/graven"

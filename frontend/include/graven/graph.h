@@ -191,13 +191,23 @@ class Graph : public GraphBase {
     if constexpr ((detail::IsTree<Inputs>::value && ...)) return requires { std::declval<D&>().build(std::declval<TreeOf<Inputs>>()...); };
     return false;
   }
+  /// Whether it then also returns what a graph can return.
+  template <class D, class... Inputs>
+  static constexpr bool is_callable() {
+    if constexpr (takes<D, Inputs...>()) {
+      using Result = decltype(std::declval<D&>().build(std::declval<TreeOf<Inputs>>()...));
+      return std::is_void_v<Result> || detail::IsTree<Result>::value;
+    }
+    return false;
+  }
   /// What build() returns for these inputs; a mistake is one error of the compiler's.
   template <class D, class... Inputs>
   static constexpr auto result_of() {
-    constexpr bool trees = (detail::IsTree<Inputs>::value && ...);
+    constexpr bool trees = (detail::IsTree<Inputs>::value && ...), takes_them = takes<D, Inputs...>(), callable = is_callable<D, Inputs...>();
     static_assert(trees, "a graph's inputs are tensors, specs, and tuples, vectors, maps or optionals of them; other values belong into its members");
-    static_assert(!trees || takes<D, Inputs...>(), "the graph has no public build() that takes a tensor for each tensor or spec it is called with");
-    if constexpr (takes<D, Inputs...>())
+    static_assert(!trees || takes_them, "the graph has no public build() that takes a tensor for each tensor or spec it is called with");
+    static_assert(!takes_them || callable, "build() returns tensors, or tuples, vectors, maps or optionals of them");
+    if constexpr (callable)
       return std::type_identity<decltype(std::declval<D&>().build(std::declval<TreeOf<Inputs>>()...))>();
     else
       return std::type_identity<void>();
@@ -208,7 +218,7 @@ class Graph : public GraphBase {
   template <class D = Derived, class... Inputs>
   void record(Location where, const Inputs&... inputs) {
     using Result = ResultOf<D, Inputs...>;
-    if constexpr (takes<D, Inputs...>()) record_as<Result>(where, inputs...);
+    if constexpr (is_callable<D, Inputs...>()) record_as<Result>(where, inputs...);
   }
   template <class Result, class... Inputs>
   void record_as(Location where, const Inputs&... inputs) {
@@ -223,7 +233,6 @@ class Graph : public GraphBase {
       output_tree.kind = ir::Tree::Kind::none;
       end_recording(*recording, std::move(input_tree), std::move(output_tree), {});
     } else {
-      static_assert(detail::IsTree<Result>::value, "build() returns tensors, or tuples, vectors, maps or optionals of them");
       Result result = std::apply([&](auto&&... a) { return self.build(std::move(a)...); }, std::move(arguments));
       detail::map_tree(result, std::string(), output_tree, [&](const Tensor& leaf, const std::string& path, ir::Tree& t) {
         add_output(*recording, leaf, path, t);
@@ -235,7 +244,7 @@ class Graph : public GraphBase {
 
   template <class D = Derived, class... Inputs>
   ResultOf<D, Inputs...> call(Location where, const Inputs&... inputs) {
-    if constexpr (takes<D, Inputs...>()) return call_as<ResultOf<D, Inputs...>>(where, inputs...);
+    if constexpr (is_callable<D, Inputs...>()) return call_as<ResultOf<D, Inputs...>>(where, inputs...);
   }
   template <class Result, class... Inputs>
   Result call_as(Location where, const Inputs&... inputs) {
