@@ -69,7 +69,8 @@ TEST(Process, SignalsEndWhatIsRun) {
     const pid_t child = fork();
     if (child == 0) {
       end_processes_on_signals();
-      run_process({"sh", "-c", "echo $$ > '" + note.string() + "'.new && mv '" + note.string() + "'.new '" + note.string() + "'; sleep 600; true"});
+      // A process of the process. Neither shell starts another one once the note is there: a signal that comes meanwhile dash may lose.
+      run_process({"sh", "-c", R"(sh -c 'echo $$ > "$1.new" && mv "$1.new" "$1"; exec sleep 600' sh "$0"; true)", note.string()});
       _exit(1);
     }
     pid_t grandchild = 0;

@@ -55,19 +55,18 @@ struct Declared : nn::Module<Declared> {
   models::MLP mlp = child("mlp", models::MLP(4, {4}));                                                  // + 6
   nn::MultiheadAttention attention = child("attention", nn::MultiheadAttention(4, 2));
   nn::Linear given;
-  explicit Declared(nn::Linear linear)      // + 9
-      : given(child("given", linear)) {     // + 10
-    list.push_back(nn::Tanh());             // + 11
-    list.push_back("last", nn::Sigmoid());  // + 12
-    several.push_back(nn::Linear(4, 4));    // + 13
+  explicit Declared(nn::Linear linear) : given(child("given", linear)) {  // + 9
+    list.push_back(nn::Tanh());                                           // + 10
+    list.push_back("last", nn::Sigmoid());                                // + 11
+    several.push_back(nn::Linear(4, 4));                                  // + 12
     const std::string name = "made";
-    list.push_back(name, nn::SiLU());  // + 15
+    list.push_back(name, nn::SiLU());  // + 14
   }
   Tensor forward(Tensor x) {
     x = list(first(x));
     for (nn::Linear& l : several) x = l(x);
     x = attention(x, x, x).first;
-    return given(mlp(x)) * 2;  // + 21
+    return given(mlp(x)) * 2;  // + 20
   }
 };
 
@@ -92,17 +91,17 @@ TEST(Trace, LayersCarryTheLineThatDeclaresThem) {
   EXPECT_EQ(lines, (std::map<std::string, std::set<std::int64_t>>{{"model.first", line(2, 9)},
                                                                   {"model.list.0", line(4, 9)},
                                                                   {"model.list.1", line(4, 9)},
-                                                                  {"model.list.2", {11}},
-                                                                  {"model.list.last", {12}},
-                                                                  {"model.list.made", {15}},
+                                                                  {"model.list.2", {10}},
+                                                                  {"model.list.last", {11}},
+                                                                  {"model.list.made", {14}},
                                                                   {"model.several.0", line(5, 9)},
-                                                                  {"model.several.1", {13}},
+                                                                  {"model.several.1", {12}},
                                                                   {"model.attention", line(7, 9)},
                                                                   {"model.attention.out_proj", line(7, 9)},
                                                                   {"model.mlp.0", line(6, 9)},
-                                                                  {"model.given", {10}},
-                                                                  {"model", {21}},
-                                                                  {"loss_fn", line(loss, 26)}}));
+                                                                  {"model.given", {9}},
+                                                                  {"model", {20}},
+                                                                  {"loss_fn", line(loss, 25)}}));
 }
 
 TEST(Trace, ErrorsSayWhereALayerIsCalledAndWhereItIsDeclared) {

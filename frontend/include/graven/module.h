@@ -43,8 +43,9 @@ struct ModuleState;
 
 using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
 
-/// The name that something is registered under, and the line that registers it. Of a literal that is the literal's own line: a defaulted location
-/// within a member's initializer, where modules are mostly declared, would be the line of the constructor or of the class.
+/// The name that something is registered under, and the line that registers it. Of a literal that is the literal's own line, where the compiler tells
+/// it: a defaulted location within a member's initializer, where modules are mostly declared, would be the line of the constructor or of the class
+/// with all compilers, and is with newer ones (CWG 2631: g++ 14, clang++ 16).
 class Name {
  public:
   template <std::size_t N>
