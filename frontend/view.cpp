@@ -80,11 +80,11 @@ namespace detail {
 std::optional<Sizes> strides_of_view(const TensorImpl& base, const ir::OpDef& op, const ir::Attributes& attributes, const Sizes& sizes) {
   if (op.name == "detach") return base.strides;
   if (op.name == "reshape") return strides_for(base, sizes);
-  const auto normalize = [&](std::int64_t d) { return d < 0 ? d + static_cast<std::int64_t>(base.sizes.size()) : d; };
+  const auto at = [&](std::int64_t d) { return static_cast<std::size_t>(d < 0 ? d + static_cast<std::int64_t>(base.sizes.size()) : d); };
   Sizes strides = base.strides;
   if (op.name == "permute") {
-    const ir::Ints& dims = attributes.integers("dims");
-    for (std::size_t i = 0; i < dims.size(); ++i) strides[i] = base.strides[static_cast<std::size_t>(normalize(dims[i]))];
+    std::size_t i = 0;
+    for (const std::int64_t d : attributes.integers("dims")) strides[i++] = base.strides[at(d)];
   } else if (op.name == "expand") {
     const std::size_t added = sizes.size() - base.sizes.size();
     strides.assign(sizes.size(), 0);
@@ -92,7 +92,7 @@ std::optional<Sizes> strides_of_view(const TensorImpl& base, const ir::OpDef& op
       if (base.sizes[i] != 1 || sizes[added + i] == 1) strides[added + i] = base.strides[i];
   } else {
     GRAVEN_CHECK(op.name == "slice", "no strides for the view " + std::string(op.name));
-    strides[static_cast<std::size_t>(normalize(attributes.integer("dim")))] *= attributes.integer("step");
+    strides[at(attributes.integer("dim"))] *= attributes.integer("step");
   }
   return strides;
 }
@@ -184,14 +184,12 @@ Tensor Tensor::permute(const Sizes& wanted, Location where) const {
     seen[static_cast<std::size_t>(n)] = true;
     dims.push_back(n);
   }
-  return apply_view("permute", *this, {{"dims", dims}}, where, [&] {
+  const ir::Attributes attributes = {{"dims", dims}};
+  return apply_view("permute", *this, attributes, where, [&] {
     const detail::TensorImpl& x = get(*this);
-    Sizes sizes, strides;
-    for (std::int64_t d : dims) {
-      sizes.push_back(x.sizes[static_cast<std::size_t>(d)]);
-      strides.push_back(x.strides[static_cast<std::size_t>(d)]);
-    }
-    return detail::make_view(*this, sizes, strides, x.offset);
+    Sizes sizes;
+    for (std::int64_t d : dims) sizes.push_back(x.sizes[static_cast<std::size_t>(d)]);
+    return detail::make_view(*this, sizes, *detail::strides_of_view(x, ir::get_op("permute"), attributes, sizes), x.offset);
   });
 }
 
@@ -224,12 +222,11 @@ Tensor Tensor::expand(const Shape& wanted, Location where) const {
   }
   const Shape target(std::move(dims));
   if (target == shape()) return *this;
-  return apply_view("expand", *this, {{"shape", target}}, where, [&] {
+  const ir::Attributes attributes = {{"shape", target}};
+  return apply_view("expand", *this, attributes, where, [&] {
     const detail::TensorImpl& x = get(*this);
     const Sizes sizes = target.values();
-    Sizes strides(rank, 0);
-    for (std::size_t i = 0; i < own; ++i) strides[rank - own + i] = x.sizes[i] == 1 && sizes[rank - own + i] != 1 ? 0 : x.strides[i];
-    return detail::make_view(*this, sizes, strides, x.offset);
+    return detail::make_view(*this, sizes, *detail::strides_of_view(x, ir::get_op("expand"), attributes, sizes), x.offset);
   });
 }
 
@@ -272,13 +269,14 @@ Tensor Tensor::slice(std::int64_t d, std::int64_t start, std::int64_t end, std::
   end = std::clamp(end, start, length);
   const std::int64_t count = end > start ? (end - start - 1) / step + 1 : 0;
   if (count == length && step == 1) return *this;
-  return apply_view("slice", *this, {{"dim", axis}, {"start", start}, {"end", end}, {"step", step}}, where, [&] {
+  const ir::Attributes attributes = {{"dim", axis}, {"start", start}, {"end", end}, {"step", step}};
+  return apply_view("slice", *this, attributes, where, [&] {
     const detail::TensorImpl& x = get(*this);
-    Sizes sizes = x.sizes, strides = x.strides;
+    Sizes sizes = x.sizes;
     const auto i = static_cast<std::size_t>(axis);
     sizes[i] = count;
-    strides[i] *= step;
-    return detail::make_view(*this, sizes, strides, count ? x.offset + start * x.strides[i] : x.offset);
+    return detail::make_view(*this, sizes, *detail::strides_of_view(x, ir::get_op("slice"), attributes, sizes),
+                             count ? x.offset + start * x.strides[i] : x.offset);
   });
 }
 

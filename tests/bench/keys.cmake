@@ -36,7 +36,7 @@ endif()
 bench(0 line --machine --threads 1)
 expect_numbers("${line}" threads gflops gbps)
 
-# Every workload has a program for its peers, and nothing else is a workload.
+# Every workload has a program for its peers.
 bench(0 listed --list)
 file(READ ${CMAKE_CURRENT_LIST_DIR}/peers/workloads.py peers)
 string(REGEX MATCHALL "[^\n]+" names "${listed}")

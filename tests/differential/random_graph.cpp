@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <optional>
 #include <set>
 
 #include "ir/diagnostic.h"
@@ -298,11 +299,12 @@ class Builder {
   /// New contents for buffers, as they are recorded: behind all else, one after the other. What another one was before is among them.
   void assign_buffers() {
     std::set<ValueId> assigned;
+    std::vector<std::pair<ValueId, ValueId>> assignments;
     for (const ir::Node& n : graph_.nodes) {
       if (n.op->name != "batch_norm_training") continue;
       for (std::size_t i = 3; i < n.inputs.size() && i < n.outputs.size(); ++i)  // the running statistics, as the frontend records them
         if (n.inputs[i] != ir::kNone && graph_.value(n.inputs[i]).kind == ValueKind::buffer && assigned.insert(n.inputs[i]).second)
-          assignments_.emplace_back(n.inputs[i], n.outputs[i]);
+          assignments.emplace_back(n.inputs[i], n.outputs[i]);
     }
     for (const Entry& buffer : buffers_) {
       if (assigned.count(buffer.value) || random_.one_in(3)) continue;
@@ -313,11 +315,11 @@ class Builder {
         const Shape shape = type(buffer).shape;
         const auto value = shaped(drawn, shape);
         if (!value) continue;
-        assignments_.emplace_back(buffer.value, value->value);
+        assignments.emplace_back(buffer.value, value->value);
         break;
       }
     }
-    for (const auto& [buffer, value] : assignments_)
+    for (const auto& [buffer, value] : assignments)
       graph_.add_node(ir::get_op("assign"), {buffer, value}, {}, {{fmt::format("assign{}", buffer), "random.cpp", ++line_}});
   }
 
@@ -349,7 +351,7 @@ class Builder {
     }
     Graph unassigned = graph_;
     assign_buffers();
-    if (graph_.training && !can_be_differentiated()) graph_ = std::move(unassigned);  // a gradient needs what is overwritten: a user's mistake
+    if (graph_.training && !differentiated()) graph_ = std::move(unassigned);
     make_trees(graph_);
     return std::move(graph_);
   }
@@ -381,29 +383,28 @@ class Builder {
     return {.kind = std::string(kind.name), .groups = {{{}, std::move(options)}}, .schedule = {}};
   }
 
-  bool can_be_differentiated() const {
-    Graph differentiated = graph_;
+  /// None for an operator without gradient, nothing to train, or what a gradient needs and is overwritten.
+  std::optional<Graph> differentiated() const {
+    Graph g = graph_;
     try {
-      ir::differentiate(differentiated, {});
-      return true;
+      ir::differentiate(g, {});
+      return g;
     } catch (const UserError&) {
-      return false;
+      return std::nullopt;
     }
   }
 
   /// An optimizer over the parameters that the loss has a gradient for.
   void train_reached_parameters() {
-    Graph differentiated = graph_;
-    try {
-      ir::differentiate(differentiated, {});
-    } catch (const UserError&) {  // an operator without gradient, or nothing to train: inference
+    const std::optional<Graph> differentiated_graph = differentiated();
+    if (!differentiated_graph) {  // inference, then
       graph_.losses.clear();
       graph_.training = false;
       return;
     }
     ir::Optimizer optimizer = draw_optimizer();
-    for (const ir::Gradient& gradient : differentiated.gradients)
-      optimizer.groups[0].parameters.push_back(graph_.find(differentiated.value(gradient.parameter).name));
+    for (const ir::Gradient& gradient : differentiated_graph->gradients)
+      optimizer.groups[0].parameters.push_back(graph_.find(differentiated_graph->value(gradient.parameter).name));
     if (optimizer.groups[0].parameters.empty()) {
       graph_.losses.clear();
       graph_.training = false;
@@ -416,7 +417,6 @@ class Builder {
   Random random_;
   std::vector<const OpDef*> ops_;
   std::vector<Entry> pool_, buffers_;
-  std::vector<std::pair<ValueId, ValueId>> assignments_;
   std::string block_;
   std::uint32_t line_ = 0;
   int leaves_ = 0;
