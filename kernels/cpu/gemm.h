@@ -281,7 +281,8 @@ namespace detail {
 /// How a product is cut into pieces of whole tiles.
 struct gemm_cut {
   std::int64_t by_rows, by_columns;
-  bool transposed;  // pieces copy their part of A, which lies transposed
+  std::int64_t columns;  // of a tile
+  bool transposed;       // pieces copy their part of A, which lies transposed
 };
 
 inline gemm_cut cut_gemm(const gemm_problem& p) {
@@ -294,9 +295,17 @@ inline gemm_cut cut_gemm(const gemm_problem& p) {
                                                                                                                    : work < 64 ? work
                                                                                                                                : 64;
   std::int64_t most_columns = (p.n + kColumns - 1) / kColumns, most_rows = (p.m + least_rows - 1) / least_rows;
-  // Each piece copies its columns of B anew, which only many rows make up for.
+  // Each piece copies its columns of B anew, which takes as long as 5 rows' multiply-adds: pieces have many rows, and narrower tiles make enough of
+  // them.
   const bool copies = p.b_row != 0 || (!p.b_padded && !p.rows_first && p.b_k % 128 == 0);
-  if (copies && most_columns >= 8 && most_rows > (p.m + 127) / 128) most_rows = (p.m + 127) / 128;
+  std::int64_t columns = kColumns;
+  if (copies) {
+    const std::int64_t many_rows = (p.m + 127) / 128, enough = least(wanted, 8);
+    while (columns > kPanel && (p.n + columns - 1) / columns * many_rows < enough) columns /= 2;
+    most_columns = (p.n + columns - 1) / columns;
+    const std::int64_t rows = (enough + most_columns - 1) / most_columns;
+    most_rows = least(most_rows, rows > many_rows ? rows : many_rows);
+  }
   // A transposed A is copied for each piece: only many columns make up for that, fewer where A's lines collide in the cache or miss the table of
   // pages.
   const bool apart = p.k >= 256 && (p.a_k % 256 == 0 || p.a_k >= 4096);
@@ -315,7 +324,7 @@ inline gemm_cut cut_gemm(const gemm_problem& p) {
     by_rows = (wanted + by_columns - 1) / by_columns;
     by_rows = by_rows < most_rows ? by_rows : most_rows;
   }
-  return {least(by_rows, (p.m + kRows - 1) / kRows), by_columns, transposed};
+  return {least(by_rows, (p.m + kRows - 1) / kRows), by_columns, columns, transposed};
 }
 
 /// A piece's rows and columns. Pieces differ by one tile at most: threads that are equally fast finish together.
@@ -323,11 +332,11 @@ struct gemm_area {
   std::int64_t row, row_end, column, column_end;
 };
 inline gemm_area area_of(const gemm_problem& p, const gemm_cut& cut, std::int64_t piece) {
-  constexpr std::int64_t kColumns = kTilePanels * kPanel, kRows = kGroupRows;
-  const std::int64_t row_tiles = (p.m + kRows - 1) / kRows, column_tiles = (p.n + kColumns - 1) / kColumns;
+  constexpr std::int64_t kRows = kGroupRows;
+  const std::int64_t row_tiles = (p.m + kRows - 1) / kRows, column_tiles = (p.n + cut.columns - 1) / cut.columns;
   const std::int64_t i = p.rows_first ? piece / cut.by_columns : piece % cut.by_rows, j = p.rows_first ? piece % cut.by_columns : piece / cut.by_rows;
-  return {i * row_tiles / cut.by_rows * kRows, least((i + 1) * row_tiles / cut.by_rows * kRows, p.m), j * column_tiles / cut.by_columns * kColumns,
-          least((j + 1) * column_tiles / cut.by_columns * kColumns, p.n)};
+  return {i * row_tiles / cut.by_rows * kRows, least((i + 1) * row_tiles / cut.by_rows * kRows, p.m), j * column_tiles / cut.by_columns * cut.columns,
+          least((j + 1) * column_tiles / cut.by_columns * cut.columns, p.n)};
 }
 
 inline void gemm_piece(const gemm_problem& p, bool transposed, const gemm_area& area) {
