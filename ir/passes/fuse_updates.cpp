@@ -4,10 +4,14 @@
 //   dw, db = linear_backward_weight(dy, x)       db = linear_sgd(weight, momentum, dy, x, lr, step)
 //   sgd({weight, bias}, {dw, db}, ...)           sgd({bias}, {db}, ...)
 //
+// A convolution whose kernel is one pixel is such a layer, too. Where trim_kernels cut the kernel, the gradient comes back through a pad, with zeros
+// around it: the new node is told which of the taps has the gradient instead.
+//
 // The new node stands where the update stood, behind the last node that reads the weight. After update_in_backward, so only where the graph asks for
 // that; in f32, and where the gradient is summed over all rows at once: then the parameters are the same, bit for bit.
 #include <algorithm>
 
+#include "ir/ops/linear_update_shared.h"
 #include "ir/passes/passes.h"
 #include "ir/passes/rewriter.h"
 #include "kernels/config/linear.h"
@@ -20,7 +24,17 @@ namespace {
 struct Fusion {
   std::string_view gradient, update, fused;
 };
-constexpr Fusion kFusions[] = {{"linear_backward_weight", "sgd", "linear_sgd"}, {"linear_backward_weight", "adam", "linear_adam"}};
+constexpr Fusion kFusions[] = {{"linear_backward_weight", "sgd", "linear_sgd"},
+                               {"linear_backward_weight", "adam", "linear_adam"},
+                               {"conv2d_backward_weight", "sgd", "linear_sgd"},
+                               {"conv2d_backward_weight", "adam", "linear_adam"}};
+
+/// A gradient as an update takes it, and where it comes from.
+struct Source {
+  NodeId maker = -1;
+  std::vector<NodeId> between;     ///< reshapes and a pad
+  std::int64_t taps = 1, tap = 0;  ///< the pad puts each element at place `tap` of `taps`
+};
 
 constexpr std::size_t kGradients = 1;  ///< of an update's inputs
 
@@ -75,16 +89,17 @@ class UpdateFusion {
   bool fuse(std::size_t n, std::size_t i) {
     const Node& update = graph_.nodes[n];
     const ValueId gradient = update.inputs[input_range(*update.op, update.inputs.size(), kGradients).begin + i];
-    if (graph_.type(gradient).dtype != DType::f32 || is_result(gradient) || uses_.consumers[index_of(gradient)].size() != 1) return false;
-    const NodeId made = uses_.producer[index_of(gradient)];
-    if (made < 0 || replaced_[static_cast<std::size_t>(made)]) return false;
-    const Node& maker = graph_.nodes[static_cast<std::size_t>(made)];
+    const Source source = source_of(gradient);
+    if (source.maker < 0 || replaced_[static_cast<std::size_t>(source.maker)]) return false;
+    const Node& maker = graph_.nodes[static_cast<std::size_t>(source.maker)];
     const auto* const fusion = std::find_if(std::begin(kFusions), std::end(kFusions),
                                             [&](const Fusion& f) { return f.gradient == maker.op->name && f.update == update.op->name; });
-    if (fusion == std::end(kFusions) || maker.outputs[0] != gradient || !at_once(maker) || !stay(maker) || !can_wait(maker, n)) return false;
+    if (fusion == std::end(kFusions) || !is_linear(maker) || !at_once(maker) || !stay(maker) || !can_wait(maker, n)) return false;
     Node fused = maker;
     fused.op = &get_op(fusion->fused);
     fused.attributes = update.attributes;
+    fused.attributes.set("taps", source.taps);
+    fused.attributes.set("tap", source.tap);
     fused.inputs.clear();
     for (const bool of_parameter : {true, false}) {
       for (std::size_t s = 0; s < update.op->inputs.size(); ++s)
@@ -94,13 +109,55 @@ class UpdateFusion {
     }
     fused.outputs.erase(fused.outputs.begin());
     gone_[index_of(gradient)] = true;
-    replaced_[static_cast<std::size_t>(made)] = true;
+    replaced_[static_cast<std::size_t>(source.maker)] = true;
+    for (const NodeId node : source.between) replaced_[static_cast<std::size_t>(node)] = true;
     instead_[n].push_back(std::move(fused));
     for (const NodeId reader : earlier_readers(maker, n)) {
       instead_[n].push_back(std::move(graph_.nodes[static_cast<std::size_t>(reader)]));
       replaced_[static_cast<std::size_t>(reader)] = true;
     }
     return true;
+  }
+
+  /// The node whose first result the gradient is, through reshapes and one pad; none where anybody else reads what lies between.
+  Source source_of(ValueId gradient) const {
+    Source source;
+    for (ValueId v = gradient; graph_.type(v).dtype == DType::f32 && !is_result(v) && uses_.consumers[index_of(v)].size() == 1;) {
+      const NodeId made = uses_.producer[index_of(v)];
+      if (made < 0) return source;
+      const Node& node = graph_.nodes[static_cast<std::size_t>(made)];
+      if (node.op->name == "pad" && source.taps == 1) {
+        if (!take_taps(node, source)) return source;
+      } else if (node.op->name != "reshape") {
+        if (node.outputs[0] == v) source.maker = made;
+        return source;
+      }
+      source.between.push_back(made);
+      v = node.inputs[0];
+    }
+    return source;
+  }
+
+  /// Whether a pad spreads single elements with zeros around each: in its last dimension of more than one.
+  bool take_taps(const Node& pad, Source& source) const {
+    const Shape &from = graph_.type(pad.inputs[0]).shape, &to = graph_.type(pad.outputs[0]).shape;
+    const Ints& pads = pad.attributes.integers("pads");
+    std::size_t last = to.rank();
+    while (last > 0 && to[last - 1] == 1 && from[last - 1] == 1) --last;
+    if (last == 0 || from[last - 1] != 1 || pad.attributes.number("value") != 0) return false;
+    for (std::size_t d = 0; d + 1 < last; ++d)
+      if (pads[2 * d] != 0 || pads[2 * d + 1] != 0) return false;
+    source.taps = to[last - 1].value();
+    source.tap = pads[2 * (last - 1)];
+    return source.taps <= ops::kMostTaps && source.tap >= 0 && source.tap < source.taps;
+  }
+
+  /// Whether the gradient is the product of dy and x as matrices.
+  static bool is_linear(const Node& maker) {
+    if (maker.op->name != "conv2d_backward_weight") return true;
+    const Attributes& a = maker.attributes;
+    return a.flag("channels_last") && a.integer("groups") == 1 && a.integers("kernel_size") == Ints{1, 1} && a.integers("stride") == Ints{1, 1} &&
+           a.integers("padding") == Ints{0, 0};
   }
 
   bool is_result(ValueId v) const {
@@ -111,7 +168,8 @@ class UpdateFusion {
   /// Whether the gradient is one sum over all rows: so it is large.
   bool at_once(const Node& maker) const {
     const Shape& weight = graph_.type(maker.outputs[0]).shape;
-    return kernels::linear_backward_weight_chunks({.m = std::int64_t{1} << 31, .n = weight[0].value(), .k = weight.back().value()}) == 1;
+    const std::int64_t n = weight[0].value(), k = weight.numel().value() / std::max<std::int64_t>(n, 1);
+    return kernels::linear_backward_weight_chunks({.m = std::int64_t{1} << 31, .n = n, .k = k}) == 1;
   }
 
   /// Whether what the gradient is computed from is still the same later: nothing that an update writes.

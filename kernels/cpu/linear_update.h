@@ -2,9 +2,11 @@
 //
 //   dw[n,k] = dy[m,n]^T x[m,k]        db[n] = the sum of dy's rows        w[n,k] and its state: as sgd or adam make them of dw
 //
-//   inline constexpr linear_sgd_config hidden{.m = 64, .n = 256, .k = 784, .momentum = 0, .dampening = 0, .weight_decay = 0,
-//                                             .nesterov = false, .maximize = false};
+//   inline constexpr linear_sgd_config hidden{.m = 64, .n = 256, .k = 784, .taps = 1, .tap = 0, .momentum = 0, .dampening = 0,
+//                                             .weight_decay = 0, .nesterov = false, .maximize = false};
 //   linear_sgd(threads, hidden, db, w, nullptr, dy, x, &lr, &step);      // step counts from 1; db may be nullptr
+//
+// With taps, w is [n,k,taps]: a convolution's weight of which one tap alone meets the image. It has dw, and the other taps' gradients are 0.
 //
 // The same bits as linear_backward_weight and the update one after the other, where that sums over all rows at once
 // (linear_backward_weight_chunks).
@@ -23,14 +25,36 @@
 namespace graven::kernels {
 inline namespace GRAVEN_LEVEL_NAMESPACE {
 
+namespace detail {
+
+/// Calls update(first element, count, gradients) for a piece of a row of dw: with taps, with zeros around each element.
+template <class Config, class Update>
+GRAVEN_ALWAYS_INLINE void for_each_updated(const Config& c, std::int64_t row, std::int64_t column, std::int64_t columns, const float* dw,
+                                           const Update& update) {
+  const std::int64_t at = row * c.k + column;
+  if (c.taps == 1) return update(at, columns, dw);
+  constexpr std::int64_t kBuffer = 2048;
+  float gradients[kBuffer];
+  const std::int64_t most = kBuffer / c.taps, zeros = (columns < most ? columns : most) * c.taps;
+  for (std::int64_t i = 0; i < zeros; ++i) gradients[i] = 0;
+  for (std::int64_t first = 0; first < columns; first += most) {
+    const std::int64_t count = columns - first < most ? columns - first : most;
+    for (std::int64_t i = 0; i < count; ++i) gradients[i * c.taps + c.tap] = dw[first + i];
+    update((at + first) * c.taps, count * c.taps, gradients);
+  }
+}
+
+}  // namespace detail
+
 inline void linear_sgd(Threads& threads, const linear_sgd_config& c, float* db, float* w, float* momentum, const float* dy, const float* x,
                        const double* lr, const std::int64_t* step) {
   const sgd_config options = c.update();
   const detail::SgdNumbers<float> k = detail::sgd_numbers<float>(options, *lr);
   gemm_rows(threads, detail::backward_weight_problem(c.m, c.n, c.k, nullptr, dy, x),
             [&](std::int64_t row, std::int64_t column, std::int64_t columns, const float* dw) {
-              const std::int64_t at = row * c.k + column;
-              detail::sgd_range(options, k, *step, columns, w + at, dw, momentum == nullptr ? nullptr : momentum + at);
+              detail::for_each_updated(c, row, column, columns, dw, [&](std::int64_t at, std::int64_t count, const float* gradients) {
+                detail::sgd_range(options, k, *step, count, w + at, gradients, momentum == nullptr ? nullptr : momentum + at);
+              });
             });
   if (db != nullptr) detail::bias_gradient(c.m, c.n, db, dy);
 }
@@ -41,8 +65,9 @@ inline void linear_adam(Threads& threads, const linear_adam_config& c, float* db
   const detail::AdamNumbers<float> k = detail::adam_numbers<float>(options, *lr, *step);
   gemm_rows(threads, detail::backward_weight_problem(c.m, c.n, c.k, nullptr, dy, x),
             [&](std::int64_t row, std::int64_t column, std::int64_t columns, const float* dw) {
-              const std::int64_t at = row * c.k + column;
-              detail::adam_range(options, k, columns, w + at, dw, m + at, v + at, max_v == nullptr ? nullptr : max_v + at);
+              detail::for_each_updated(c, row, column, columns, dw, [&](std::int64_t at, std::int64_t count, const float* gradients) {
+                detail::adam_range(options, k, count, w + at, gradients, m + at, v + at, max_v == nullptr ? nullptr : max_v + at);
+              });
             });
   if (db != nullptr) detail::bias_gradient(c.m, c.n, db, dy);
 }

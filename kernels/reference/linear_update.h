@@ -19,14 +19,16 @@ inline namespace GRAVEN_LEVEL_NAMESPACE {
 namespace detail {
 
 /// update(element of the weight, its gradient) for each, and db.
-template <class T, class Update>
-void for_each_gradient(const linear_config& c, T* db, const T* dy, const T* x, const Update& update) {
+template <class T, class Config, class Update>
+void for_each_gradient(const Config& c, T* db, const T* dy, const T* x, const Update& update) {
   for (std::int64_t j = 0; j < c.n; ++j) {
     for_each_block(c.k, [&](std::int64_t first, std::int64_t count) {
       compute_t<T> sums[kLinearSums] = {};
       for (std::int64_t i = 0; i < c.m; ++i)
         for (std::int64_t l = 0; l < count; ++l) sums[l] += compute_t<T>(dy[i * c.n + j]) * compute_t<T>(x[i * c.k + first + l]);
-      for (std::int64_t l = 0; l < count; ++l) update(j * c.k + first + l, static_cast<T>(sums[l]));
+      for (std::int64_t l = 0; l < count; ++l)
+        for (std::int64_t tap = 0; tap < c.taps; ++tap)
+          update((j * c.k + first + l) * c.taps + tap, tap == c.tap ? static_cast<T>(sums[l]) : static_cast<T>(0));
     });
     if (db == nullptr) continue;
     compute_t<T> s = 0;
@@ -41,7 +43,7 @@ template <class T>
 void linear_sgd(const linear_sgd_config& c, T* db, plain_t<T>* w, plain_t<T>* momentum, const plain_t<T>* dy, const plain_t<T>* x, const double* lr,
                 const std::int64_t* step) {
   const std::int64_t one = 1;
-  detail::for_each_gradient(c.linear(), db, dy, x, [&](std::int64_t i, T gradient) {
+  detail::for_each_gradient(c, db, dy, x, [&](std::int64_t i, T gradient) {
     T* const p = w + i;
     const T* const g = &gradient;
     T* const b = momentum == nullptr ? nullptr : momentum + i;
@@ -53,7 +55,7 @@ template <class T>
 void linear_adam(const linear_adam_config& c, T* db, plain_t<T>* w, plain_t<T>* m, plain_t<T>* v, plain_t<T>* max_v, const plain_t<T>* dy,
                  const plain_t<T>* x, const double* lr, const std::int64_t* step) {
   const std::int64_t one = 1;
-  detail::for_each_gradient(c.linear(), db, dy, x, [&](std::int64_t i, T gradient) {
+  detail::for_each_gradient(c, db, dy, x, [&](std::int64_t i, T gradient) {
     T* const p = w + i;
     const T* const g = &gradient;
     T* const mean = m + i;

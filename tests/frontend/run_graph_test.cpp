@@ -164,19 +164,26 @@ TEST(CompiledGraphs, UpdateInBackwardGivesTheSameBits) {
   }
 }
 
-/// Layers whose gradients are large enough to be used where they are computed; their biases in a group of their own, without decay.
+/// Layers whose gradients are large enough to be used where they are computed. Of the first kernel one tap alone meets the image.
+struct WideNet : nn::Module<WideNet> {
+  nn::Conv2d around = child("around", nn::Conv2d(40, 420, 3, {.padding = 1})), pixel = child("pixel", nn::Conv2d(420, 60, 1));
+  models::MLP head = child("head", models::MLP(60, {600, 300, 3}));
+  Tensor forward(Tensor x) { return head(pixel(around(x.reshape({-1, 40, 1, 1})).relu()).flatten(1)); }
+};
+
+/// Their biases in a group of their own, without decay.
 template <class Optimizer, class Options>
 struct WideTrain : nn::Graph<WideTrain<Optimizer, Options>> {
-  models::MLP model;
+  WideNet model;
   Optimizer optimizer;
 
-  static std::vector<optim::Group<Options>> groups(const models::MLP& model, const Options& options) {
+  static std::vector<optim::Group<Options>> groups(const WideNet& model, const Options& options) {
     std::vector<optim::Group<Options>> result{{{}, options}, {{}, options}};
     result[1].options.weight_decay = 0;
     for (const Tensor& p : model.parameters()) result[p.dim() == 1 ? 1 : 0].parameters.push_back(p);
     return result;
   }
-  WideTrain(models::MLP net, const Options& options) : model(this->child("model", net)), optimizer(groups(net, options)) {
+  WideTrain(WideNet net, const Options& options) : model(this->child("model", net)), optimizer(groups(net, options)) {
     this->add_optimizer(optimizer);
   }
   Tensor build(Tensor x, Tensor labels) {
@@ -191,7 +198,7 @@ template <class Optimizer, class Options>
 nn::StateDict train_wide(const Options& options, bool in_backward, int threads) {
   manual_seed(13);
   const Tensor x = randn({70, 40}), labels = randint(0, 3, {70});
-  WideTrain<Optimizer, Options> graph(models::MLP(40, {600, 300, 3}), options);
+  WideTrain<Optimizer, Options> graph(WideNet(), options);
   graph.update_in_backward(in_backward);
   graph.set_threads(threads);
   for (int step = 0; step < 3; ++step) graph(x, labels);

@@ -78,6 +78,20 @@ inline Graph mlp_training(std::int64_t batch = 64, std::int64_t hidden = 256) {
   return train(g, loss, sgd(g));
 }
 
+/// A step on images of one pixel, which only one tap of the first kernel meets.
+inline Graph pixel_training() {
+  Graph g;
+  g.name = "TrainPixel";
+  Recorder record(g);
+  const ValueId pixels = g.add_input("pixels", {DType::f32, {4, 140, 1, 1}}), labels = g.add_input("labels", {DType::i64, {4}});
+  const ValueId around = parameter(g, "model.around.weight", {140, 140, 3, 3}), bias = parameter(g, "model.around.bias", {140});
+  const ValueId plain = parameter(g, "model.plain.weight", {140, 140, 1, 1});
+  ValueId x = record("model.around", "conv2d", {pixels, around, bias}, {{"padding", Ints{1, 1}}});
+  x = record("model.plain", "conv2d", {x, plain});
+  x = record("model", "reshape", {x}, {{"shape", Shape{4, 140}}});
+  return train(g, record("loss_fn", "cross_entropy", {x, labels}), sgd(g));
+}
+
 /// The network of LeNet-5 up to the logits.
 inline ValueId lenet_logits(Graph& g, ValueId images, const ir::Dim& batch) {
   Recorder record(g);

@@ -431,6 +431,7 @@ const std::vector<Case>& cases() {
       {"update_in_backward", "shared_parameter", [] { return prepared(asking_for_update_in_backward(shared_parameter()), "fuse_reductions"); }},
       {"update_in_backward", "view", [] { return prepared(asking_for_update_in_backward(view_of_weight()), "fuse_reductions"); }},
       {"fuse_updates", "wide_mlp", [] { return prepared(asking_for_update_in_backward(mlp_training(4, 160)), "update_in_backward"); }},
+      {"fuse_updates", "pixel", [] { return prepared(asking_for_update_in_backward(pixel_training()), "update_in_backward"); }},
       {"fuse_updates", "groups", [] { return prepared(asking_for_update_in_backward(with_groups(mlp_training(4, 160))), "update_in_backward"); }},
       {"fuse_reductions", "norms", [] { return prepared(norms(), "fuse_elementwise"); }},
   };

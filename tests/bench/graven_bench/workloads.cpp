@@ -164,7 +164,7 @@ const Entry kEntries[] = {
     {"mobilenetv2-224-b1", [] { return of_pictures(mobilenet(1000), 1, 224); }},
     {"mobilenetv2-224-b8", [] { return of_pictures(mobilenet(1000), 8, 224); }},
     {"resnet18-cifar-train",
-     [] { return train_classifier(models::resnet18({.num_classes = 10}), {.lr = 0.1, .momentum = 0.9, .weight_decay = 5e-4}, 3, 32); }},
+     [] { return train_classifier(models::resnet18({.num_classes = 10}), {.lr = 0.1, .momentum = 0.9, .weight_decay = 5e-4}, 3, 32, true); }},
     {"resnet18-224-b1", [] { return of_pictures(models::resnet18(), 1, 224); }},
     {"resnet50-224-b1", [] { return of_pictures(models::resnet50(), 1, 224); }},
     {"resnet50-224-b8", [] { return of_pictures(models::resnet50(), 8, 224); }},
