@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds everything and runs every test with ctest.
 #
-#   bash tests/run.sh               every test; those of the graph, the passes, the frontend, the run time, the readers and the kernels under
-#                                   AddressSanitizer and UndefinedBehaviorSanitizer, too, and half a minute of fuzzing (where there is a clang++ with
-#                                   libFuzzer)
+#   bash tests/run.sh               every test; those of the graph, the passes, the frontend, the operators, the errors, the run time, the readers
+#                                   and the kernels under AddressSanitizer and UndefinedBehaviorSanitizer, too, and half a minute of fuzzing (where
+#                                   there is a clang++ with libFuzzer)
 #   bash tests/run.sh --sanitize    the same with every test under these two, and the tests of threads under ThreadSanitizer: half an hour more
 #   BUILD=DIR bash tests/run.sh     another build folder (default: build)
 set -euo pipefail
@@ -41,9 +41,9 @@ if [ $sanitize = yes ]; then
   cmake --build "$build-thread" -j "$jobs" --target test_threads
   ctest --test-dir "$build-thread" --output-on-failure -L threads
 else
-  cmake --build "$build-sanitize" -j "$jobs" --target test_ir test_passes test_print test_frontend test_runtime test_kernels_baseline \
-    test_fuzz "${fuzzers[@]}"
-  ctest --test-dir "$build-sanitize" --output-on-failure -j "$jobs" -R '^(ir|passes|print|frontend|runtime|kernels|fuzz)/'
+  cmake --build "$build-sanitize" -j "$jobs" --target test_ir test_passes test_print test_frontend test_operators test_errors \
+    test_runtime test_kernels_baseline test_fuzz "${fuzzers[@]}"
+  ctest --test-dir "$build-sanitize" --output-on-failure -j "$jobs" -R '^(ir|passes|print|frontend|operators|errors|runtime|kernels|fuzz)/'
 fi
 cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release
 cmake --build "$build" -j "$jobs"
