@@ -18,8 +18,7 @@ ir::TestCase looser(const ir::TestCase& test_case);
 /// Packed weights are the kernels' own affair: to the reference kernels they are the weights as they are. What reads them is compared.
 bool is_packing(const ir::OpDef& op);
 
-/// What is worth a compiler's time, of what a user's graph may hold (the layout is chosen, and weights are packed, by passes): every case,
-/// but of the elementwise operators, which differ in one line of text and are templates of the dtype, the first few.
+/// What a user's graph may hold: the layout is chosen, and weights are packed, by passes.
 std::vector<NamedCase> cases_to_compile();
 
 /// All cases, or their gradients, in one graph: one compilation.
