@@ -106,8 +106,12 @@ Tensor add(const Operand& a, const Operand& b, double alpha) {
 }
 Tensor sub(const Operand& a, const Operand& b, double alpha) {
   const DType dtype = result_type(a, b);
+  // Neither from numbers: PyTorch refuses them, too.
+  const auto is_bool = [](const Operand& o) {
+    return o.is_tensor() ? o.tensor().dtype() == DType::boolean : o.scalar().category() == Scalar::Category::boolean;
+  };
+  if (is_bool(a) || is_bool(b)) fail("sub", "bools cannot be subtracted; use ne() or logical_not(), or make numbers of them with to()", a.where());
   if (alpha != 1) return sub(a, detail::scaled(b, alpha, dtype, "sub"));
-  if (dtype == DType::boolean) fail("sub", "bools cannot be subtracted; use ne() or logical_not()", a.where());
   return binary_as("sub", a, b, dtype);
 }
 Tensor mul(const Operand& a, const Operand& b) {

@@ -252,7 +252,11 @@ TEST(Arithmetic, ComputesAtOnce) {
   EXPECT_EQ(where(x > 2, x, 0).to_vector<double>(), (std::vector<double>{0, 0, 3}));
   EXPECT_EQ(n.pow(2).to_vector<std::int64_t>(), (std::vector<std::int64_t>{1, 4, 9}));
   EXPECT_EQ((tensor({true, false}) + tensor({true, true})).dtype(), boolean);
-  EXPECT_NE(error_of([&] { (void)(tensor({true}) - tensor({true})); }).find("bools cannot be subtracted"), std::string::npos);
+  const Tensor yes = tensor({true}), one = tensor({1.0});
+  for (const std::function<Tensor()>& difference :
+       std::vector<std::function<Tensor()>>{[&] { return yes - yes; }, [&] { return one - yes; }, [&] { return yes - one; }, [&] { return yes - 1; },
+                                            [&] { return 1.5 - yes; }, [&] { return one - true; }, [&] { return sub(one, yes, 2); }})
+    EXPECT_NE(error_of([&] { (void)difference(); }).find("bools cannot be subtracted"), std::string::npos);
   EXPECT_NE(error_of([&] { (void)(x + zeros({2})); }).find("tensor_test.cpp:"), std::string::npos);
 }
 
