@@ -7,8 +7,13 @@ static void infer_sort_backward(InferContext& c) {
   const Shape& x = c.attributes.shape("input_shape");
   c.require(c.input(1).dtype == DType::i64 && c.input(1).shape == c.input(0).shape,
             "index must be " + describe(DType::i64, c.input(0).shape) + ", got " + c.input(1).to_string());
-  ops::normalize_dim(c, "dim", x.rank());
-  c.require(x.rank() == c.input(0).shape.rank(), "'input_shape' must have the dimensions of dy, got " + x.to_string());
+  const auto dim = static_cast<std::size_t>(ops::normalize_dim(c, "dim", x.rank()));
+  Shape picked = x;
+  if (c.input(0).shape.rank() == x.rank() && !x.empty()) picked[dim] = c.input(0).shape[dim];
+  c.require(picked == c.input(0).shape && (x.empty() || picked[dim].maximum() <= x[dim].maximum()), [&] {
+    return "dy must be as 'input_shape', " + x.to_string() + ", and no longer along dimension " + std::to_string(dim) + ", got " +
+           c.input(0).to_string();
+  });
   c.output(c.input(0).dtype, x);
 }
 

@@ -19,6 +19,7 @@
 #include "ir/passes/pass.h"
 #include "ir/verify.h"
 #include "tests/differential/random_graph.h"
+#include "tests/differential/symbolic.h"
 #include "tests/ops/backends.h"
 #include "tests/tolerances.h"
 
@@ -44,12 +45,16 @@ Results results_of(const Graph& g, const eager::Environment& values, bool gradie
   return results;
 }
 
-Results run(const Graph& g, eager::Oracle oracle, double change = 0, const eager::MemoryLayout* layout = nullptr) {
-  eager::Environment values = leaves_of(g, change);
-  eager::execute(g, values, {.oracle = oracle, .symbols = {}, .keep_all = layout == nullptr, .layout = layout});
+using Symbols = std::map<std::string, std::int64_t>;
+
+Results run(const Graph& g, eager::Oracle oracle, double change = 0, const eager::MemoryLayout* layout = nullptr, const Symbols& symbols = {}) {
+  eager::Environment values = leaves_of(g, change, symbols);
+  eager::execute(g, values, {.oracle = oracle, .symbols = symbols, .keep_all = layout == nullptr, .layout = layout});
   return results_of(g, values, layout == nullptr);
 }
-Results run_double(const Graph& g, double change = 0) { return run(g, eager::Oracle::double_reference, change); }
+Results run_double(const Graph& g, double change = 0, const Symbols& symbols = {}) {
+  return run(g, eager::Oracle::double_reference, change, nullptr, symbols);
+}
 
 /// `allowed(name, expected tensor)`: the largest difference over 1 + the largest magnitude that may be.
 template <typename Allowed>
@@ -237,6 +242,36 @@ std::optional<Finding> check_update_in_backward(const Graph& traced, const Resul
   return check_memory(g, alone);
 }
 
+/// One dimension a symbol, which passes see and the executor gives a value.
+std::optional<Finding> check_symbol(const Graph& traced, std::mt19937& random) {
+  const std::optional<Graph> lifted = with_symbol(traced);
+  if (!lifted) return std::nullopt;
+  Graph plain = *lifted, lowered = *lifted;
+  ir::run_passes(plain, fewest_passes());
+  ir::run_passes(lowered, {});
+  if (auto finding = check_json(lowered)) return finding;
+  const auto [symbol, most] = lifted->symbols().at(0);
+  for (const std::int64_t size : {most, std::int64_t{1}, std::uniform_int_distribution<std::int64_t>(1, most)(random)}) {
+    const Symbols symbols{{symbol, size}};
+    Results expected;
+    try {
+      expected = run_double(plain, 0, symbols);
+    } catch (const UserError&) {
+      continue;  // an index counts what is fewer now
+    }
+    const Results moved = run_double(plain, 1e-6, symbols);
+    const auto rewritten = [](const std::string&, const TensorData&) { return tolerance::random_rewritten.f32; };
+    const auto computed = [&](const std::string& name, const TensorData& tensor) {
+      return ir::is_floating(tensor.type.dtype) ? tolerance::random_emitted.f32 + 20 * difference(tensor, moved.at(name)) : 0;
+    };
+    if (const auto text = first_of(expected, run_double(lowered, 0, symbols), rewritten))
+      return Finding{"symbol", fmt::format("{} = {}, after the passes: {}", symbol, size, *text)};
+    if (const auto text = first_of(expected, run(lowered, eager::Oracle::none, 0, nullptr, symbols), computed))
+      return Finding{"symbol", fmt::format("{} = {}, by the kernels: {}", symbol, size, *text)};
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::optional<Finding> check(const Graph& traced, std::uint64_t seed) {
@@ -264,37 +299,61 @@ std::optional<Finding> check(const Graph& traced, std::uint64_t seed) {
   if (const auto text = first_of(expected, alone, allowed)) return Finding{"kernels", *text};
   if (const auto text = first_bit(alone, shared)) return Finding{"threads", *text};
   if (auto finding = check_memory(lowered, alone)) return finding;
-  return check_update_in_backward(traced, expected, alone);
+  if (auto finding = check_update_in_backward(traced, expected, alone)) return finding;
+  return check_symbol(traced, random);
+}
+
+bool takes_ones(const Graph& traced) {
+  Graph plain = traced;
+  ir::run_passes(plain, fewest_passes());
+  Symbols ones;
+  for (const auto& [name, most] : plain.symbols()) ones[name] = 1;
+  try {
+    run_double(plain, 0, ones);
+    return true;
+  } catch (const UserError&) {
+    return false;
+  }
 }
 
 std::optional<Finding> check_emitted(const std::vector<Graph>& traced) {
   const Graph all = merge(traced);
   Graph plain = all;
   ir::run_passes(plain, fewest_passes());
-  const Results expected = run_double(plain), moved = run_double(plain, 1e-6);
   const std::unique_ptr<ir::Executable> program = ir::compile(all, {});
-  eager::Environment values = leaves_of(plain);
-  for (const auto* list : {&plain.parameters, &plain.states})
-    for (ValueId v : *list) program->bind(plain.value(v).name, values.at(v).bytes.data(), values.at(v).bytes.size());
-  program->weights_changed();
-  std::vector<const void*> inputs;
-  for (ValueId v : plain.inputs) inputs.push_back(values.at(v).bytes.data());
-  std::vector<TensorData> computed;
-  for (ValueId v : plain.outputs) {
-    const ir::TensorType& type = plain.type(v);
-    computed.push_back({type, std::vector<std::byte>(static_cast<std::size_t>(type.shape.numel().value()) * ir::size_of(type.dtype))});
+  const auto symbols = all.symbols();
+  for (const bool largest : symbols.empty() || !takes_ones(all) ? std::vector<bool>{true} : std::vector<bool>{true, false}) {
+    Symbols sizes;
+    std::vector<std::int64_t> in_order;
+    for (const auto& [name, most] : symbols) {
+      sizes[name] = largest ? most : 1;
+      in_order.push_back(sizes[name]);
+    }
+    const Results expected = run_double(plain, 0, sizes), moved = run_double(plain, 1e-6, sizes);
+    eager::Environment values = leaves_of(plain, 0, sizes);
+    for (const auto* list : {&plain.parameters, &plain.states})
+      for (ValueId v : *list) program->bind(plain.value(v).name, values.at(v).bytes.data(), values.at(v).bytes.size());
+    program->weights_changed();
+    std::vector<const void*> inputs;
+    for (ValueId v : plain.inputs) inputs.push_back(values.at(v).bytes.data());
+    std::vector<TensorData> computed;
+    for (ValueId v : plain.outputs) {
+      const ir::TensorType& type = expected.at(fmt::format("output {}", computed.size())).type;
+      computed.push_back({{plain.type(v).dtype, type.shape},
+                          std::vector<std::byte>(static_cast<std::size_t>(type.shape.numel().value()) * ir::size_of(plain.type(v).dtype))});
+    }
+    std::vector<void*> outputs;
+    for (TensorData& data : computed) outputs.push_back(data.bytes.data());
+    program->run(inputs, outputs, in_order, std::vector<double>(all.optimizers.size(), 0.1), 1);
+    const auto allowed = [&](const std::string& name, const TensorData& tensor) {
+      return ir::is_floating(tensor.type.dtype) ? tolerance::random_emitted.f32 + 20 * difference(tensor, moved.at(name)) : 0;
+    };
+    Results found;
+    for (std::size_t i = 0; i < computed.size(); ++i) found[fmt::format("output {}", i)] = computed[i];
+    for (const auto* list : {&plain.parameters, &plain.states})
+      for (ValueId v : *list) found[plain.value(v).name] = values.at(v);
+    if (const auto text = first_of(expected, found, allowed)) return Finding{"emitted", (largest ? "" : "symbols are 1: ") + *text};
   }
-  std::vector<void*> outputs;
-  for (TensorData& data : computed) outputs.push_back(data.bytes.data());
-  program->run(inputs, outputs, {}, std::vector<double>(all.optimizers.size(), 0.1), 1);
-  const auto allowed = [&](const std::string& name, const TensorData& tensor) {
-    return ir::is_floating(tensor.type.dtype) ? tolerance::random_emitted.f32 + 20 * difference(tensor, moved.at(name)) : 0;
-  };
-  Results found;
-  for (std::size_t i = 0; i < computed.size(); ++i) found[fmt::format("output {}", i)] = computed[i];
-  for (const auto* list : {&plain.parameters, &plain.states})
-    for (ValueId v : *list) found[plain.value(v).name] = values.at(v);
-  if (const auto text = first_of(expected, found, allowed)) return Finding{"emitted", *text};
   return std::nullopt;
 }
 
@@ -339,6 +398,20 @@ Graph merge(const std::vector<Graph>& graphs) {
   return all;
 }
 
+std::pair<double, double> limits_of(const Graph& traced, ValueId value) {
+  Graph decomposed = traced;  // what reductions and products need to run at all
+  decomposed.losses.clear();
+  decomposed.optimizers.clear();
+  decomposed.outputs.push_back(value);
+  ir::run_passes(decomposed, fewest_passes());
+  eager::Environment values = leaves_of(decomposed);
+  eager::execute(decomposed, values, {.oracle = eager::Oracle::double_reference, .symbols = {}, .keep_all = true});
+  const std::vector<double> elements = as_doubles(values.at(decomposed.find(traced.value(value).name)));
+  if (elements.empty()) return {0, 1};
+  const auto [low, high] = std::minmax_element(elements.begin(), elements.end());
+  return {*low, *high + (ir::is_floating(traced.type(value).dtype) ? 0 : 1)};
+}
+
 namespace {
 
 /// The graph without node `n`: what it made is given to the graph, with the values that were computed for it.
@@ -363,24 +436,15 @@ Graph without_node(const Graph& g, std::size_t n) {
   for (std::size_t v = 0; v < g.values.size(); ++v)
     if (const auto it = g.constants.find(static_cast<ValueId>(v)); it != g.constants.end() && used[v])
       to[v] = smaller.add_constant(g.values[v].name, it->second);
-  Graph decomposed = g;  // what reductions and products need to run at all
-  decomposed.losses.clear();
-  decomposed.optimizers.clear();
-  for (ValueId v : g.nodes[n].outputs)
-    if (used[static_cast<std::size_t>(v)]) decomposed.outputs.push_back(v);
-  ir::run_passes(decomposed, fewest_passes());
-  eager::Environment values = leaves_of(decomposed);
-  eager::execute(decomposed, values, {.oracle = eager::Oracle::double_reference, .symbols = {}, .keep_all = true});
   for (ValueId v : g.nodes[n].outputs) {
     if (!used[static_cast<std::size_t>(v)]) continue;
     const ir::TensorType& type = g.type(v);
-    const std::vector<double> elements = as_doubles(values.at(decomposed.find(g.value(v).name)));
-    const auto [low, high] = std::minmax_element(elements.begin(), elements.end());
     const bool training = ir::is_floating(type.dtype) && g.training;
     const std::string name = fmt::format("cut.{}", g.value(v).name);
     at(v) = training ? smaller.add_parameter(name, type, true) : smaller.add_input(name, type);
-    smaller.config["low:" + name] = elements.empty() ? 0.0 : *low;
-    smaller.config["high:" + name] = elements.empty() ? 1.0 : *high + (ir::is_floating(type.dtype) ? 0 : 1);
+    const auto [low, high] = limits_of(g, v);
+    smaller.config["low:" + name] = low;
+    smaller.config["high:" + name] = high;
   }
   for (std::size_t k = 0; k < g.nodes.size(); ++k) {
     if (k == n) continue;

@@ -21,6 +21,7 @@
 #include "ir/op.h"
 #include "tests/differential/checks.h"
 #include "tests/differential/random_graph.h"
+#include "tests/differential/symbolic.h"
 
 namespace graven::tests {
 namespace {
@@ -56,7 +57,10 @@ TEST(Differential, EmittedProgramsComputeTheSame) {
     auto& list = g.losses.empty() ? inference : training;
     if (list.size() < 6) list.push_back(std::move(g));
   }
-  for (const auto* list : {&training, &inference}) {
+  std::vector<ir::Graph> symbolic;
+  for (std::uint64_t seed = 2001; symbolic.size() < 6; ++seed)
+    if (std::optional<ir::Graph> g = with_symbol(random_graph(seed)); g && takes_ones(*g)) symbolic.push_back(std::move(*g));
+  for (const auto* list : {&training, &inference, &symbolic}) {
     const auto finding = check_emitted(*list);
     EXPECT_FALSE(finding) << finding->text;
   }
@@ -119,7 +123,10 @@ int fuzz(std::uint64_t seed, double seconds, std::uint64_t emitted, const std::s
   for (; elapsed() < seconds; ++seed, ++graphs) {
     const ir::Graph g = random_graph(seed);
     nodes += g.nodes.size();
-    if (emitted > 0) batch.push_back(g);
+    if (emitted > 0) {
+      const std::optional<ir::Graph> symbolic = seed % 2 == 0 ? with_symbol(g) : std::nullopt;
+      batch.push_back(symbolic && takes_ones(*symbolic) ? *symbolic : g);
+    }
     if (emitted > 0 && batch.size() == emitted) {
       if (const auto finding = check_emitted_or_throw(batch)) {
         ++findings;

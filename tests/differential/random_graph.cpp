@@ -439,12 +439,16 @@ std::uint64_t seed_of(const Graph& graph, const std::string& name) {
   return it == graph.config.end() ? hash(name) >> 12 : static_cast<std::uint64_t>(std::get<double>(it->second));
 }
 
-eager::Environment leaves_of(const Graph& graph, double change) {
+eager::Environment leaves_of(const Graph& graph, double change, const std::map<std::string, std::int64_t>& symbols) {
   eager::Environment values;
   for (std::size_t v = 0; v < graph.values.size(); ++v) {
     const ir::Value& value = graph.values[v];
     if (value.kind == ValueKind::node || value.kind == ValueKind::constant) continue;
-    const Shape shape = Shape::of(value.type.shape.maxima());
+    Shape shape = value.type.shape;
+    for (std::size_t d = 0; d < shape.rank(); ++d) {
+      const auto it = symbols.find(shape[d].symbol());
+      shape[d] = shape[d].at(it == symbols.end() ? shape[d].symbol_maximum() : it->second);
+    }
     double low = -1, high = 1;
     if (value.kind == ValueKind::state) low = high = 0;
     if (value.kind == ValueKind::hyper) low = high = value.name == "step" ? 1 : value.name == "seed" ? 7 : 0.1;

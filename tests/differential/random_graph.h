@@ -9,6 +9,8 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <string>
 
 #include "frontend/eager/executor.h"
 #include "ir/graph.h"
@@ -20,7 +22,8 @@ ir::Graph random_graph(std::uint64_t seed);
 
 /// Contents for inputs, parameters, buffers, states and hyper numbers, drawn by name within the limits that random_graph() noted in the graph's
 /// config, so that the graph has the same at every stage and after saving. `change`: every floating element times (1 + change * u), u in [-1, 1).
-eager::Environment leaves_of(const ir::Graph& graph, double change = 0);
+/// Symbolic dimensions are as `symbols` says, else as large as may be.
+eager::Environment leaves_of(const ir::Graph& graph, double change = 0, const std::map<std::string, std::int64_t>& symbols = {});
 
 /// What a leaf's contents are drawn from: its name, unless the config says otherwise; below 2^52.
 std::uint64_t seed_of(const ir::Graph& graph, const std::string& name);
