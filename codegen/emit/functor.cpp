@@ -402,10 +402,24 @@ std::string type_suffix(const ir::ScalarProgram& program) {
   return suffix;
 }
 
+/// Whether some of these words, one after the other, are the name of one operator: tanh of gelu is not gelu_tanh.
+bool read_as_another(const std::vector<std::string>& words) {
+  for (std::size_t first = 0; first < words.size(); ++first) {
+    std::string text = words[first];
+    for (std::size_t last = first + 1; last < words.size(); ++last) {
+      text += '_' + words[last];
+      if (ir::find_op(text) != nullptr || std::any_of(patterns().begin(), patterns().end(), [&](const Pattern& p) { return p.name == text; }))
+        return true;
+    }
+  }
+  return false;
+}
+
 std::string name_in_words(const ir::ScalarProgram& whole) {
   if (const std::string_view known = known_name(whole); !known.empty()) return std::string(known);
   const ir::ScalarProgram program = in_words(whole);
   std::string name;
+  std::vector<std::string> words;
   const ir::DType main = main_dtype(program);
   bool converts = false;
   for (std::size_t s = 0; s < program.steps.size(); ++s) {
@@ -422,6 +436,7 @@ std::string name_in_words(const ir::ScalarProgram& whole) {
     if (!name.empty()) name += '_';
     if (name.empty() && !before.empty()) name = "from_";
     name += before + step.op + behind;
+    words.push_back(step.op);
     if (is_cast(step) && (program.steps.size() > 1 || step.dtype == ir::DType::boolean)) name += fmt::format("_{}", ir::name(step.dtype));
     for (const auto& [key, value] : step.constants) name += '_' + number_name(value);
     if (s + 1 < program.steps.size() && step.dtype != main && step.dtype != ir::DType::boolean) converts = true;
@@ -432,7 +447,7 @@ std::string name_in_words(const ir::ScalarProgram& whole) {
   }
   if (types_of(program) == Types::unread) name += fmt::format("_{}", ir::name(main));
   constexpr std::size_t kLongest = 72;
-  if (!converts && is_chain(program) && name.size() <= kLongest) return name;
+  if (!converts && is_chain(program) && name.size() <= kLongest && !read_as_another(words)) return name;
   if (std::string spelled = spelled_name(program); types_of(program) != Types::unread && !converts && !spelled.empty() && spelled.size() <= kLongest)
     return spelled;
   if (name.size() > 48) {

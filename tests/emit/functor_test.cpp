@@ -151,6 +151,35 @@ TEST(Functor, EqualNamesAreEqualTexts) {
   EXPECT_GT(sound, 300);
 }
 
+/// One operator, and every two of which one reads the other: gelu_tanh is an operator, and tanh may read gelu.
+TEST(Functor, ChainsAreNotNamedAsOperatorsAre) {
+  std::vector<const ir::OpDef*> operators;
+  for (const ir::OpDef* op : ir::all_ops())
+    if (op->elementwise() && !op->inputs.empty() && !op->inputs[0].variadic && op->name != "cast") operators.push_back(op);
+  const auto apply = [](const ir::OpDef& op, std::int32_t fed, std::int32_t fresh) {
+    std::vector<std::int32_t> arguments;
+    for (std::size_t a = 0; a < op.inputs.size(); ++a) arguments.push_back(a == 0 && fed >= 0 ? fed : fresh++);
+    std::vector<std::pair<std::string, double>> constants;
+    for (const ir::AttributeSpec& spec : op.attributes)
+      if (spec.type == ir::AttributeType::number) constants.emplace_back(spec.name, 2);
+    return step(std::string(op.name), std::move(arguments), std::move(constants), op.scalar.result_boolean ? DType::boolean : DType::f32);
+  };
+  std::map<std::string, std::string> texts;
+  const auto add = [&](const ScalarProgram& program) {
+    const Functor functor = make_functor(program);
+    const auto [known, fresh] = texts.emplace(functor.name, functor.text);
+    EXPECT_EQ(known->second, functor.text) << functor.name;
+  };
+  for (const ir::OpDef* op : operators) add({static_cast<std::int32_t>(op->inputs.size()), {apply(*op, -1, 0)}});
+  for (const ir::OpDef* a : operators)
+    for (const ir::OpDef* b : operators) {
+      const auto inputs = static_cast<std::int32_t>(a->inputs.size() + b->inputs.size() - 1);
+      if (!a->scalar.result_boolean) add({inputs, {apply(*a, -1, 0), apply(*b, inputs, static_cast<std::int32_t>(a->inputs.size()))}});
+    }
+  EXPECT_GT(texts.size(), 1000u);
+  EXPECT_EQ(make_functor(ScalarProgram{1, {step("gelu", {0}), step("tanh", {1})}}).name, "gelu_x_tanh_r");
+}
+
 TEST(Functor, ChainOfTwoIsNamedAfterTheOperators) {
   const Functor f = make_functor(ScalarProgram{1, {step("relu", {0}), step("relu", {1})}});
   EXPECT_EQ(f.name, "relu_relu");
