@@ -6,6 +6,7 @@ static void infer_full(InferContext& c) {
   for (const Dim& d : c.attributes.shape("shape"))
     if (d.coefficient() < 0) c.fail("a dimension must not be negative, got " + c.attributes.shape("shape").to_string());
   (void)c.attributes.shape("shape").numel();  // an overflow is the user's error here, not later
+  ops::wrap_to_dtype(c, "value", c.attributes.dtype("dtype"));
   c.output(c.attributes.dtype("dtype"), c.attributes.shape("shape"));
 }
 

@@ -19,6 +19,7 @@ static void infer_pad(InferContext& c) {
     shape[d] = size;
   }
   (void)shape.numel();
+  ops::wrap_to_dtype(c, "value", c.input(0).dtype);
   c.output(c.input(0).dtype, shape);
 }
 

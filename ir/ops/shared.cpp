@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
+#include <utility>
 
 namespace graven::ir::ops {
 
@@ -95,27 +97,49 @@ void infer_floating(InferContext& c) {
   infer_any(c);
 }
 
-void clip_to_dtype(InferContext& c, std::string_view key) {
-  double low = 0, high = 0;
-  switch (c.input(0).dtype) {
+namespace {
+
+/// What an integer dtype can hold, as doubles; nothing for others.
+std::optional<std::pair<double, double>> integer_limits(DType dtype) {
+  switch (dtype) {
     case DType::i8:
-      low = -128, high = 127;
-      break;
+      return {{-128, 127}};
     case DType::u8:
-      low = 0, high = 255;
-      break;
+      return {{0, 255}};
     case DType::i32:
-      low = -2147483648.0, high = 2147483647.0;
-      break;
+      return {{-2147483648.0, 2147483647.0}};
     case DType::i64:
-      low = -9223372036854775808.0, high = 9223372036854774784.0;
-      break;  // the largest double below 2^63
+      return {{-9223372036854775808.0, 9223372036854774784.0}};  // the largest double below 2^63
     default:
-      return;
+      return std::nullopt;
   }
+}
+
+}  // namespace
+
+void clip_to_dtype(InferContext& c, std::string_view key) {
+  const auto limits = integer_limits(c.input(0).dtype);
+  if (!limits) return;
   const double value = c.attributes.number(key);
   c.require(value == value, [&] { return "'" + std::string(key) + "' must not be NaN for integers"; });
-  c.attributes.set(key, std::clamp(std::trunc(value), low, high));
+  c.attributes.set(key, std::clamp(std::trunc(value), limits->first, limits->second));
+}
+
+void wrap_to_dtype(InferContext& c, std::string_view key, DType dtype) {
+  if (!integer_limits(dtype)) return;
+  const double value = std::trunc(c.attributes.number(key));
+  require_fits(c, value, DType::i64, "'" + std::string(key) + "'");
+  auto integer = static_cast<std::int64_t>(value);
+  if (dtype == DType::i8) integer = static_cast<std::int8_t>(integer);
+  if (dtype == DType::u8) integer = static_cast<std::uint8_t>(integer);
+  if (dtype == DType::i32) integer = static_cast<std::int32_t>(integer);
+  c.attributes.set(key, static_cast<double>(integer));
+}
+
+void require_fits(const InferContext& c, double value, DType dtype, std::string_view what) {
+  const auto limits = integer_limits(dtype);
+  c.require(!limits || (std::trunc(value) >= limits->first && std::trunc(value) <= limits->second),
+            [&] { return std::string(what) + ", " + text_of(value) + ", is no " + std::string(name(dtype)); });
 }
 
 Shape broadcast_inputs(const InferContext& c, std::size_t first) {

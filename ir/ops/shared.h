@@ -58,6 +58,10 @@ void infer_number(InferContext& c);
 void infer_floating(InferContext& c);
 /// A limit in the attribute `key`, clipped to what the dtype of input 0 can hold when that is an integer.
 void clip_to_dtype(InferContext& c, std::string_view key);
+/// A number in the attribute `key` as an integer dtype has it: without its fraction, wrapped around as PyTorch's are; user error beyond i64.
+void wrap_to_dtype(InferContext& c, std::string_view key, DType dtype);
+/// User error where an integer dtype cannot hold the number, without its fraction. `what` completes "<what>, 300, is no u8".
+void require_fits(const InferContext& c, double value, DType dtype, std::string_view what);
 /// Two inputs of one dtype, broadcast as in NumPy: of numbers, of floating numbers, to bool, of anything to bool.
 void infer_binary(InferContext& c);
 void infer_binary_floating(InferContext& c);

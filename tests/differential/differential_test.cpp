@@ -124,19 +124,23 @@ int fuzz(std::uint64_t seed, double seconds, std::uint64_t emitted, const std::s
     const ir::Graph g = random_graph(seed);
     nodes += g.nodes.size();
     if (emitted > 0) {
-      const std::optional<ir::Graph> symbolic = seed % 2 == 0 ? with_symbol(g) : std::nullopt;
-      batch.push_back(symbolic && takes_ones(*symbolic) ? *symbolic : g);
+      // Every other batch is of graphs with symbols, as far as they have one.
+      const std::optional<ir::Graph> symbolic = graphs / emitted % 2 == 0 ? with_symbol(g) : std::nullopt;
+      if (symbolic && takes_ones(*symbolic))
+        batch.push_back(*symbolic);
+      else if (graphs / emitted % 2 != 0)
+        batch.push_back(g);
     }
-    if (emitted > 0 && batch.size() == emitted) {
+    if (emitted > 0 && graphs % emitted == emitted - 1 && !batch.empty()) {
       if (const auto finding = check_emitted_or_throw(batch)) {
         ++findings;
-        std::cout << fmt::format("seeds {} to {}, {}: {}\n", seed + 1 - emitted, seed, finding->check, finding->text);
+        std::cout << fmt::format("seeds up to {}, {}: {}\n", seed, finding->check, finding->text);
         for (std::size_t k = 0; k < batch.size(); ++k)
           if (const auto alone = check_emitted_or_throw({batch[k]})) {
             const ir::Graph small = shrink(batch[k], [](const ir::Graph& candidate) { return check_emitted_or_throw({candidate}).has_value(); });
-            const std::string file = fmt::format("{}/emitted-{}.json", corpus, seed + 1 - emitted + k);
+            const std::string file = fmt::format("{}/emitted-{}-{}.json", corpus, seed, k);
             ir::write_graph(file, small);
-            std::cout << fmt::format("  seed {}: {}\n  {} nodes: {}\n", seed + 1 - emitted + k, alone->text, small.nodes.size(), file);
+            std::cout << fmt::format("  graph {}: {}\n  {} nodes: {}\n", k, alone->text, small.nodes.size(), file);
           }
       }
       batch.clear();

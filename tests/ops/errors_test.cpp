@@ -1,6 +1,8 @@
 // What inference must refuse, and the words in which it does. A case that fails prints the whole message: paste it when it reads well.
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "ir/diagnostic.h"
 #include "tests/ops/case_graph.h"
 
@@ -46,6 +48,14 @@ std::vector<Refusal> refusals() {
       // ---- data movement ----
       {"full", {}, {{"shape", Shape{-2}}, {"value", 0.0}}, "full: a dimension must not be negative, got [-2]"},
       {"full", {}, {{"shape", Shape{huge, 4}}, {"value", 0.0}}, "full: a size is too large: 4611686018427387904 times 4 does not fit in 63 bits"},
+      {"full", {}, {{"shape", Shape{2}}, {"value", 1e30}, {"dtype", DType::u8}}, "full: 'value', 1e+30, is no i64"},
+      {"arange", {}, {{"shape", Shape{3}}, {"start", -2.0}, {"dtype", DType::u8}}, "arange: the first element, -2, is no u8"},
+      {"arange", {}, {{"shape", Shape{n}}, {"start", 100.0}, {"dtype", DType::i8}}, "arange: the last element, 163, is no i8"},
+      {"pad", {of(DType::i64, {2})}, {{"pads", Ints{1, 1}}, {"value", std::nan("")}}, "pad: 'value', nan, is no i64"},
+      {"sort_backward",
+       {f({2, 3}), of(DType::i64, {2, 3})},
+       {{"dim", std::int64_t{1}}, {"input_shape", Shape{4, 5}}},
+       "sort_backward: dy must be as 'input_shape', [4,5], and no longer along dimension 1, got f32[2,3]"},
       {"reshape", {f({2, 3})}, {{"shape", Shape{4, 2}}}, "reshape: the shape [4,2] holds 8 elements, the input [2,3] has 6"},
       {"reshape", {f({2, 3})}, {{"shape", Shape{4, -1}}}, "reshape: the shape [4,-1] does not fit 6 elements"},
       {"reshape", {f({2, 3})}, {{"shape", Shape{-1, -1}}}, "reshape: only one dimension of the new shape may be -1, got [-1,-1]"},
