@@ -42,6 +42,26 @@ struct LearnEdges : nn::Graph<LearnEdges> {
   }
 };
 
+/// Numbers that the tensor's dtype cannot hold wrap around, whose multiples of 256 PyTorch takes off, too.
+struct NumbersOfBytes : nn::Graph<NumbersOfBytes> {
+  static std::vector<Tensor> of(Tensor x) {
+    return {x + (-1), x * 300, x.masked_fill(x > 1, -1), where(x > 1, x, 300), x.eq(300), x.clamp(-5, 300), pad(x, {1, 2}, "constant", -3)};
+  }
+  std::vector<Tensor> build(Tensor x) { return of(x); }
+};
+
+TEST(EdgesGraph, NumbersBeyondADtypeWrap) {
+  const Tensor x = tensor({1, 2, 44}).to(u8);
+  NumbersOfBytes graph;
+  const std::vector<Tensor> eager = NumbersOfBytes::of(x), compiled = graph(x);
+  const std::vector<std::vector<std::int64_t>> expected{
+      {0, 1, 43}, {44, 88, 144}, {1, 255, 255}, {44, 2, 44}, {0, 0, 1}, {1, 2, 44}, {253, 1, 2, 44, 253, 253}};
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    EXPECT_EQ(eager[i].to(i64).to_vector<std::int64_t>(), expected[i]) << i;
+    EXPECT_EQ(compiled[i].to(i64).to_vector<std::int64_t>(), expected[i]) << i;
+  }
+}
+
 TEST(EdgesGraph, DoesWhatEagerModeDoes) {
   const Tensor mask = tensor({{false, false, false}, {true, false, false}, {true, true, false}}), target = tensor({0.0, 1.0, 0.5});
   Edges eager;
