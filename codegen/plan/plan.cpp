@@ -78,10 +78,12 @@ class Allocation {
       if (last_use_[at(r)] != s || buffer_[at(r)] < 0) continue;
       if (std::count(n.outputs.begin(), n.outputs.end(), plan_.buffers[at(buffer_[at(r)])].values.back()) > 0) continue;  // another output has it
       if (graph_.type(r).dtype != graph_.type(v).dtype || graph_.type(r).shape.numel() != graph_.type(v).shape.numel()) continue;
-      // The kernel reads each element where it writes it. Another input in the same memory would have to be the same tensor.
+      // The kernel reads each element of this input where it writes it. So it has to do of any other input in the same memory: the same tensor,
+      // given twice, may be read elsewhere the other time.
       bool elsewhere = false;
       for (std::size_t j = 0; j < n.inputs.size(); ++j)
-        elsewhere |= n.inputs[j] != ir::kNone && n.inputs[j] != input && storage_.root[at(n.inputs[j])] == r;
+        elsewhere |= n.inputs[j] != ir::kNone && storage_.root[at(n.inputs[j])] == r &&
+                     (n.inputs[j] != input || std::count(candidates.begin(), candidates.end(), static_cast<std::int32_t>(j)) == 0);
       if (!elsewhere) return buffer_[at(r)];
     }
     return -1;

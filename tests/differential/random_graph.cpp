@@ -297,7 +297,7 @@ class Builder {
   }
 
   /// New contents for buffers, as they are recorded: behind all else, one after the other. What another one was before is among them.
-  void assign_buffers() {
+  void assign_buffers(bool statistics_alone) {
     std::set<ValueId> assigned;
     std::vector<std::pair<ValueId, ValueId>> assignments;
     for (const ir::Node& n : graph_.nodes) {
@@ -307,6 +307,7 @@ class Builder {
           assignments.emplace_back(n.inputs[i], n.outputs[i]);
     }
     for (const Entry& buffer : buffers_) {
+      if (statistics_alone) break;
       if (assigned.count(buffer.value) || random_.one_in(3)) continue;
       block_ = fmt::format("assign{}", buffer.value);
       for (int tries = 0; tries < 8; ++tries) {
@@ -350,8 +351,18 @@ class Builder {
       train_reached_parameters();
     }
     Graph unassigned = graph_;
-    assign_buffers();
-    if (graph_.training && !differentiated()) graph_ = std::move(unassigned);
+    assign_buffers(false);
+    if (graph_.training && !differentiated()) {
+      // A gradient needs what is overwritten; running statistics are always recorded.
+      graph_ = unassigned;
+      assign_buffers(true);
+      if (!differentiated()) {
+        graph_ = std::move(unassigned);
+        graph_.losses.clear();
+        graph_.optimizers.clear();
+        graph_.training = false;
+      }
+    }
     make_trees(graph_);
     return std::move(graph_);
   }

@@ -120,11 +120,13 @@ TEST(Plan, NothingIsWrittenOverWhatIsReadElsewhere) {
   const ValueId x = b.graph.add_input("x", floats(16));
   const ValueId seen = b.call(kPlain, {x}), view = b.call(kView, {seen}), over = b.call(kInPlace, {seen, view});
   const ValueId number = b.call(kPlain, {x}), index = b.call(kInPlaceIndex, {number});
+  const ValueId given = b.call(kPlain, {x}), twice = b.call(kInPlace, {given, given});
   const ValueId one = b.call(kPlain, {x});
   const std::vector<ValueId> two = b.add(kTwoOver, {one});
-  b.graph.outputs = {b.call(kPlain, {over, index, two[0], two[1]})};
+  b.graph.outputs = {b.call(kPlain, {over, index, twice, two[0], two[1]})};
   const Plan plan = b.plan();
   EXPECT_NE(place(plan, over).buffer, place(plan, seen).buffer) << "the kernel reads a view of it, too";
+  EXPECT_NE(place(plan, twice).buffer, place(plan, given).buffer) << "of the input given twice, the kernel reads the second as it likes";
   EXPECT_NE(place(plan, index).buffer, place(plan, number).buffer) << "another type lies there";
   EXPECT_EQ(place(plan, two[0]).buffer, place(plan, one).buffer);
   EXPECT_NE(place(plan, two[1]).buffer, place(plan, one).buffer) << "the first result has its memory";
