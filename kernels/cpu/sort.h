@@ -76,7 +76,10 @@ inline void sort_backward(Threads& threads, const sort_config& c, T* dx, const T
   threads.run((c.outer + each - 1) / each, [&](std::int64_t piece) {
     for (std::int64_t o = piece * each; o < c.outer && o < (piece + 1) * each; ++o) {
       for (std::int64_t i = 0; i < slab; ++i) dx[o * slab + i] = T(0);
-      for (std::int64_t i = 0; i < taken; ++i) dx[o * slab + index[o * taken + i] * c.inner + i % c.inner] = dy[o * taken + i];
+      for (std::int64_t i = 0; i < taken; ++i) {
+        const std::int64_t to = index[o * taken + i];
+        if (to >= 0 && to < c.size) dx[o * slab + to * c.inner + i % c.inner] = dy[o * taken + i];
+      }
     }
   });
 }

@@ -41,8 +41,8 @@ template <class T>
 void sort_backward(const sort_config& c, T* dx, const T* dy, const std::int64_t* index) {
   for (std::int64_t i = 0; i < c.outer * c.size * c.inner; ++i) dx[i] = T(0);
   for (std::int64_t i = 0; i < c.outer * c.count * c.inner; ++i) {
-    const std::int64_t o = i / (c.count * c.inner);
-    dx[(o * c.size + index[i]) * c.inner + i % c.inner] = dy[i];
+    const std::int64_t o = i / (c.count * c.inner), to = index[i];
+    if (to >= 0 && to < c.size) dx[(o * c.size + to) * c.inner + i % c.inner] = dy[i];
   }
 }
 

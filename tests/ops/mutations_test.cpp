@@ -2,9 +2,14 @@
 // and touch no memory but the tensors' (this test also runs under sanitizers). A graph.json may say anything.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <iterator>
+#include <optional>
 #include <random>
 #include <string>
+#include <utility>
 #include <variant>
+#include <vector>
 
 #include "ir/diagnostic.h"
 #include "tests/ops/backends.h"
@@ -18,6 +23,7 @@ using ir::Dim;
 using ir::Ints;
 using ir::OpDef;
 using ir::Shape;
+using ir::TensorData;
 
 constexpr int kMutations = 100;                 // of each operator's cases
 constexpr std::int64_t kMostElements = 100000;  // of a tensor: a size may be multiplied
@@ -129,7 +135,12 @@ TEST_P(Mutations, AreRefusedOrComputed) {
     for (const Backend& backend : backends()) {
       if (backend.compiles) continue;
       try {
-        backend.run(made->graph, random_inputs(*made, op, c));
+        const std::vector<TensorData> inputs = random_inputs(*made, op, c);
+        // What max_pool2d and sort wrote means nothing to other sizes, two of sort's places may be one: no other memory is touched, and that is all.
+        if (op.name == "max_pool2d_backward" || op.name == "sort_backward")
+          backend.run(made->graph, inputs);
+        else
+          compare(backend, *made, inputs, c, op.has_effect());
       } catch (const UserError&) {
         continue;  // an index beyond what it counts, as the operators' messages say
       }
