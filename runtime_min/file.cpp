@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -27,6 +28,31 @@ struct Descriptor {
     if (value >= 0) ::close(value);
   }
 };
+
+bool is_named(int descriptor, const std::string& path) {
+  struct stat here, there;
+  return ::fstat(descriptor, &here) == 0 && ::lstat(path.c_str(), &there) == 0 && here.st_dev == there.st_dev && here.st_ino == there.st_ino;
+}
+
+/// A new file that this process holds a lock on as long as it is open; -1 and errno where there is none to be had.
+int create_locked(const std::string& path) {
+  for (;;) {
+    const int descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (descriptor < 0) return -1;
+    // Some file systems have no locks: then what a killed writer leaves stays.
+    if (::flock(descriptor, LOCK_EX) != 0 || is_named(descriptor, path)) return descriptor;
+    ::close(descriptor);  // taken for abandoned, and removed, before it was locked
+  }
+}
+
+/// Removes what create_locked() made in a process that is gone. False where it is somebody's.
+bool remove_abandoned(const std::string& path) {
+  const Descriptor file{::open(path.c_str(), O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)};
+  if (file.value < 0) return errno == ENOENT;
+  struct stat status;
+  if (::fstat(file.value, &status) != 0 || !S_ISREG(status.st_mode) || ::flock(file.value, LOCK_EX | LOCK_NB) != 0) return false;
+  return !is_named(file.value, path) || ::unlink(path.c_str()) == 0;
+}
 
 }  // namespace
 
@@ -65,21 +91,27 @@ void MappedFile::release(std::span<const std::byte> part) const {
   if (end > begin) ::madvise(const_cast<std::byte*>(data_) + begin, end - begin, MADV_DONTNEED);  // a wish: nothing depends on it
 }
 
-AtomicFile::AtomicFile(std::string path) : path_(std::move(path)), temporary_(path_ + ".tmp." + std::to_string(::getpid())), buffer_(kBufferBytes) {
-  // The name may be taken: by another thread that writes the same file, or by a process of that number that was killed.
-  const std::string first = temporary_;
-  for (int i = 1; i < 1000; ++i) {
-    descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (descriptor_ >= 0 || errno != EEXIST) break;
-    temporary_ = first + "." + std::to_string(i);
+AtomicFile::AtomicFile(std::string path) : path_(std::move(path)), buffer_(kBufferBytes) {
+  if (is_stream(path_)) {
+    descriptor_ = open_stream(path_);
+    return;
   }
-  if (descriptor_ < 0) throw system_error(path_, "create");
+  // A name that is taken belongs to another writer of the same file, or to one that was killed.
+  for (int i = 0; i < 1000; ++i) {
+    temporary_ = path_ + ".graven-tmp" + (i == 0 ? "" : "." + std::to_string(i));
+    do {
+      descriptor_ = create_locked(temporary_);
+      if (descriptor_ >= 0) return;
+      if (errno != EEXIST) throw system_error(path_, "create");
+    } while (remove_abandoned(temporary_));
+  }
+  throw Error(path_, "cannot create: a thousand others write it");
 }
 
 AtomicFile::~AtomicFile() {
   if (descriptor_ < 0) return;
+  if (!temporary_.empty()) ::unlink(temporary_.c_str());
   ::close(descriptor_);
-  ::unlink(temporary_.c_str());
 }
 
 void AtomicFile::write(const void* data, std::size_t size) {
@@ -106,17 +138,14 @@ void AtomicFile::flush() {
 
 void AtomicFile::commit(bool sync_folder) {
   flush();
+  if (temporary_.empty()) {
+    if (::close(std::exchange(descriptor_, -1)) != 0) throw system_error(path_, "close");
+    return;
+  }
   if (::fsync(descriptor_) != 0) throw system_error(path_, "write");
-  if (::close(std::exchange(descriptor_, -1)) != 0) {
-    const Error error = system_error(path_, "close");
-    ::unlink(temporary_.c_str());
-    throw error;
-  }
-  if (::rename(temporary_.c_str(), path_.c_str()) != 0) {
-    const Error error = system_error(path_, "create");
-    ::unlink(temporary_.c_str());
-    throw error;
-  }
+  // Renamed while it is locked: nobody takes it for one that was left behind.
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0) throw system_error(path_, "create");
+  if (::close(std::exchange(descriptor_, -1)) != 0) throw system_error(path_, "close");
   if (sync_folder) sync_directory(parent_of(path_));
 }
 
@@ -138,6 +167,31 @@ FileKind kind_of(const std::string& path) {
   if (::stat(path.c_str(), &status) != 0) return FileKind::absent;
   if (S_ISREG(status.st_mode)) return FileKind::regular;
   return S_ISDIR(status.st_mode) ? FileKind::directory : FileKind::other;
+}
+
+bool is_stream(const std::string& path) {
+  struct stat own, status;
+  if (::lstat(path.c_str(), &own) != 0 || S_ISREG(own.st_mode)) return false;
+  const bool reachable = ::stat(path.c_str(), &status) == 0;
+  if (reachable && (S_ISCHR(status.st_mode) || S_ISFIFO(status.st_mode))) return true;
+  if (reachable && S_ISDIR(status.st_mode)) throw Error(path, "", "a file", "a folder");
+  // Neither the link nor what it points to is somebody's to replace.
+  if (S_ISLNK(own.st_mode)) throw Error(path, "", "a file", "a link: give the file that it points to, or remove it");
+  throw Error(path, "", "a file", "something else");
+}
+
+int open_stream(const std::string& path, int flags) {
+  // A pipe without a reader would be waited for; written to, it is waited for as it should be.
+  const int descriptor = ::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NONBLOCK | flags, 0666);
+  if (descriptor < 0 && errno == ENXIO) throw Error(path, "", "a pipe that is read from", "one without a reader");
+  if (descriptor < 0) throw system_error(path, flags & O_APPEND ? "open for appending" : "open");
+  const int status = ::fcntl(descriptor, F_GETFL);
+  if (status < 0 || ::fcntl(descriptor, F_SETFL, status & ~O_NONBLOCK) != 0) {
+    const Error error = system_error(path, "open");
+    ::close(descriptor);
+    throw error;
+  }
+  return descriptor;
 }
 
 void make_directories(const std::string& path) {

@@ -3,9 +3,12 @@
 //   const MappedFile file(path);
 //   parse(file.bytes());                  // std::span<const std::byte>, valid while `file` lives
 //
-//   AtomicFile out("model.safetensors");  // writes model.safetensors.tmp.<pid> in the same folder
+//   AtomicFile out("model.safetensors");  // writes model.safetensors.graven-tmp in the same folder
 //   out.write(data, size);
 //   out.commit();                         // fsync, rename, fsync of the folder; without it the temporary file is removed
+//
+// What a killed writer left of a file is removed by the next one that writes it. A device or a pipe is written into as it is; a link or a folder in
+// the file's place is an Error.
 //
 // Every write, close and rename is checked; failures are Errors that name the path. A mapped file must not be written into by anybody while
 // it is mapped (AtomicFile never does: it replaces the name).
@@ -56,7 +59,7 @@ class AtomicFile {
  private:
   void flush();
 
-  std::string path_, temporary_;
+  std::string path_, temporary_;  ///< no temporary file: a stream
   std::vector<std::byte> buffer_;
   std::size_t used_ = 0;
   int descriptor_ = -1;
@@ -70,6 +73,11 @@ void flush_output();
 
 enum class FileKind : std::uint8_t { absent, regular, directory, other };
 FileKind kind_of(const std::string& path);
+/// Whether an output of this name is a character device or a pipe, also through a link such as /dev/stdout: that is written into, not replaced.
+/// Error where it can be neither: a folder, a link to a file or to nothing, a disk, a socket.
+bool is_stream(const std::string& path);
+/// Opens for writing without waiting for a pipe's reader: without one it is an Error. `flags`: more of open()'s.
+int open_stream(const std::string& path, int flags = 0);
 /// Makes the folder and those above it. Succeeds when it is there already.
 void make_directories(const std::string& path);
 /// Names in the folder, without "." and "..", sorted by bytes.

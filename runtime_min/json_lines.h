@@ -3,7 +3,7 @@
 //   JsonLines log("train.jsonl");
 //   log.write(JsonWriter().begin_object().key("step").value(1).end_object());
 //
-// A line is written with one call, so a killed run leaves whole lines (on local file systems). A failed write is an Error.
+// A pipe needs a reader. A line is written with one call, so a killed run leaves whole lines (on local file systems). A failed write is an Error.
 #pragma once
 
 #include <fcntl.h>
@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "error.h"
+#include "file.h"
 #include "json_writer.h"
 
 namespace graven::runtime {
@@ -23,8 +24,7 @@ class JsonLines {
   /// An empty path: nothing is written.
   explicit JsonLines(std::string path) : path_(std::move(path)) {
     if (path_.empty()) return;
-    descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-    if (descriptor_ < 0) throw system_error(path_, "open for appending");
+    descriptor_ = open_stream(path_, O_CREAT | O_APPEND);
   }
   JsonLines(const JsonLines&) = delete;
   JsonLines& operator=(const JsonLines&) = delete;

@@ -6,6 +6,8 @@
 #include "codegen/cli/command.h"
 #include "ir/diagnostic.h"
 #include "ir/json.h"
+#include "runtime_min/error.h"
+#include "runtime_min/file.h"
 
 namespace graven::cli {
 
@@ -29,13 +31,18 @@ std::string graph_file(const std::string& path) {
 ir::Graph load_graph(const std::string& path, std::string* saved) { return ir::read_graph(graph_file(path), saved); }
 
 void write_text(const std::string& path, const std::string& text) {
-  const bool screen = path.empty() || path == "-";
-  std::FILE* file = screen ? stdout : std::fopen(path.c_str(), "wb");
-  if (!file) throw UserError(path + ": cannot be written: " + std::strerror(errno));
-  const bool written = std::fwrite(text.data(), 1, text.size(), file) == text.size() && std::fflush(file) == 0;
-  const int reason = errno;
-  const bool closed = screen || std::fclose(file) == 0;
-  if (!written || !closed) throw UserError((screen ? "the screen" : path) + ": cannot be written: " + std::strerror(written ? errno : reason));
+  if (path.empty() || path == "-") {
+    const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
+    if (!written) throw UserError(std::string("the screen: cannot be written: ") + std::strerror(errno));
+    return;
+  }
+  try {
+    runtime::AtomicFile file(path);
+    file.write(text);
+    file.commit();
+  } catch (const runtime::Error& e) {
+    throw UserError(e.what());
+  }
 }
 
 }  // namespace graven::cli

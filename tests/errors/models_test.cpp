@@ -531,9 +531,8 @@ std::string read_text(const fs::path& path) {
   return text.str();
 }
 
-/// "models_test.cpp:123" as "models_test.cpp, line +3"; the process's number in a temporary file's name as "PID".
-std::string relative(const std::string& given, int line) {
-  const std::string text = tests::replaced(given, "\\.tmp\\.\\d+", ".tmp.PID");
+/// "models_test.cpp:123" as "models_test.cpp, line +3".
+std::string relative(const std::string& text, int line) {
   std::string result;
   std::size_t from = 0;
   for (const tests::Match& place : tests::matches(text, "models_test\\.cpp:(\\d+)")) {

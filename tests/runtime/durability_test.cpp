@@ -57,7 +57,7 @@ TEST(Durability, AFileIsOnTheDiskBeforeItHasItsName) {
     file.write("text");
     file.commit();
   });
-  EXPECT_EQ(calls, (std::vector<std::string>{"sync f.tmp", "rename f.tmp to f", "sync " + folder}));
+  EXPECT_EQ(calls, (std::vector<std::string>{"sync f.graven-tmp", "rename f.graven-tmp to f", "sync " + folder}));
 }
 
 TEST(Durability, ACheckpointIsOnTheDiskBeforeItHasItsName) {
@@ -70,12 +70,12 @@ TEST(Durability, ACheckpointIsOnTheDiskBeforeItHasItsName) {
   CheckpointFolder checkpoints(folder);
   const auto calls = calls_of(folder, [&] { checkpoints.save(state, weights, states, 0); });
   EXPECT_EQ(calls, (std::vector<std::string>{
-                       "sync .tmp-step-00000001/weights.safetensors.tmp",
-                       "rename .tmp-step-00000001/weights.safetensors.tmp to .tmp-step-00000001/weights.safetensors",
-                       "sync .tmp-step-00000001/optimizer.safetensors.tmp",
-                       "rename .tmp-step-00000001/optimizer.safetensors.tmp to .tmp-step-00000001/optimizer.safetensors",
-                       "sync .tmp-step-00000001/manifest.json.tmp",
-                       "rename .tmp-step-00000001/manifest.json.tmp to .tmp-step-00000001/manifest.json",
+                       "sync .tmp-step-00000001/weights.safetensors.graven-tmp",
+                       "rename .tmp-step-00000001/weights.safetensors.graven-tmp to .tmp-step-00000001/weights.safetensors",
+                       "sync .tmp-step-00000001/optimizer.safetensors.graven-tmp",
+                       "rename .tmp-step-00000001/optimizer.safetensors.graven-tmp to .tmp-step-00000001/optimizer.safetensors",
+                       "sync .tmp-step-00000001/manifest.json.graven-tmp",
+                       "rename .tmp-step-00000001/manifest.json.graven-tmp to .tmp-step-00000001/manifest.json",
                        "sync .tmp-step-00000001",
                        "rename .tmp-step-00000001 to step-00000001",
                        "sync " + folder,

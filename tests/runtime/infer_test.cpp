@@ -140,7 +140,7 @@ TEST_F(Inference, RefusesMistakes) {
       {{"--data", folder_ / "x.npy", "--output", "a.npy,b.npy"}, 2, "1 files"},
       {{"--data", folder_ / "x.npy", "--output", "a.npy,a.npy"}, 2, "1 files, one for each output, found 2"},
       {{"--data", folder_ / "x.npy", "--output", "a.ppm"}, 2, "one picture"},
-      {{"--data", folder_ / "x.npy", "--output", folder_.path()}, 1, "cannot create: Is a directory"},
+      {{"--data", folder_ / "x.npy", "--output", folder_.path()}, 1, "expected a file, found a folder"},
       {{"--data", folder_ / "pipe"}, 1, "pipe: expected a file, found something else"},
       {{"--data", "/dev/zero"}, 1, "/dev/zero: expected a file, found something else"},
       {{"--bench", "soon"}, 2, "--bench: expected a number of seconds"},

@@ -1,5 +1,6 @@
 // The small pieces of the run time: files, memory, hashes, scores, the self-test's comparison.
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -7,6 +8,7 @@
 #include "runtime_min/arena.h"
 #include "runtime_min/compare.h"
 #include "runtime_min/file.h"
+#include "runtime_min/json_lines.h"
 #include "runtime_min/progress.h"
 #include "runtime_min/sha256.h"
 #include "runtime_min/stopwatch.h"
@@ -51,9 +53,82 @@ TEST(AtomicFile, AppearsWholeOrNotAtAll) {
   EXPECT_EQ(read_file(path), "new");
   EXPECT_ERROR(AtomicFile(folder / "no/f"), "cannot create: No such file");
   std::filesystem::create_directory(folder / "d");
-  AtomicFile file(folder / "d");
+  EXPECT_ERROR(AtomicFile(folder / "d"), "d: expected a file, found a folder");
+  AtomicFile file(folder / "late");
+  std::filesystem::create_directory(folder / "late");
   EXPECT_ERROR(file.commit(), "cannot create");
-  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 2) << "no temporary file is left";
+}
+
+/// What stands where a file is to be written is neither replaced nor followed; a stream is written into.
+TEST(AtomicFile, LeavesLinksDevicesAndPipesInTheirPlace) {
+  namespace fs = std::filesystem;
+  const TemporaryFolder folder;
+  write_file(folder / "elsewhere/mine", "mine");
+  fs::create_symlink(folder / "elsewhere/mine", folder / "link");
+  fs::create_symlink(folder / "nowhere", folder / "dangling");
+  fs::create_symlink("/dev/null", folder / "null");
+  for (const char* name : {"link", "dangling"})
+    EXPECT_ERROR(AtomicFile(folder / name), "expected a file, found a link: give the file that it points to, or remove it");
+  EXPECT_EQ(read_file(folder / "elsewhere/mine"), "mine");
+  EXPECT_FALSE(fs::exists(folder / "nowhere"));
+  for (const std::string& path : {std::string("/dev/null"), folder / "null"}) {
+    AtomicFile file(path);
+    file.write("into nothing");
+    file.commit();
+    EXPECT_TRUE(fs::is_character_file(path)) << path;
+  }
+  EXPECT_TRUE(fs::is_symlink(folder / "null"));
+  AtomicFile full("/dev/full");
+  full.write("text");
+  EXPECT_ERROR(full.commit(), "/dev/full: cannot write: No space left on device");
+  const std::string pipe = folder / "pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_ERROR(AtomicFile{pipe}, "pipe: expected a pipe that is read from, found one without a reader");
+  EXPECT_ERROR(JsonLines{pipe}, "pipe: expected a pipe that is read from, found one without a reader");
+  const int reader = ::open(pipe.c_str(), O_RDONLY | O_NONBLOCK);
+  {
+    AtomicFile file(pipe);
+    file.write("through");
+    file.commit();
+    JsonLines log(pipe);
+    log.write(JsonWriter().begin_object().end_object());
+  }
+  char text[16] = {};
+  EXPECT_EQ(::read(reader, text, sizeof text), 10);
+  EXPECT_STREQ(text, "through{}\n");
+  ::close(reader);
+  EXPECT_TRUE(fs::is_fifo(pipe));
+  for (const auto& entry : fs::recursive_directory_iterator(folder.path()))
+    EXPECT_EQ(entry.path().string().find("graven-tmp"), std::string::npos) << entry.path();
+}
+
+TEST(AtomicFile, RemovesWhatAKilledWriterLeftAndNothingElse) {
+  namespace fs = std::filesystem;
+  const TemporaryFolder folder;
+  const std::string path = folder / "f";
+  const pid_t child = ::fork();
+  if (child == 0) {
+    AtomicFile file(path);
+    ::_exit(0);
+  }
+  ::waitpid(child, nullptr, 0);
+  ASSERT_TRUE(fs::exists(path + ".graven-tmp"));
+  {
+    AtomicFile first(path), second(path);  // the first one's is in use
+    EXPECT_TRUE(fs::exists(path + ".graven-tmp.1"));
+    first.write("first");
+    second.write("second");
+    second.commit();
+    first.commit();
+  }
+  EXPECT_EQ(read_file(path), "first");
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder.path()), {}), 1);
+  // A link of that name is nobody's that was killed.
+  write_file(folder / "mine", "mine");
+  fs::create_symlink(folder / "mine", path + ".graven-tmp");
+  AtomicFile(path).commit();
+  EXPECT_TRUE(fs::is_symlink(path + ".graven-tmp"));
+  EXPECT_EQ(read_file(folder / "mine"), "mine");
 }
 
 TEST(StandardStreams, ClosedOnesAreFilledAndCannotBeUsed) {
