@@ -2,6 +2,7 @@
 // The entry points of just-in-time compilation: the calls of model.cpp on memory that the host program owns.
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <new>
 #include <string>
 
@@ -39,10 +40,12 @@ constexpr std::size_t own_bytes() {
 }
 
 struct Instance {
-  explicit Instance(int count) : threads(count), memory(static_cast<std::byte*>(std::aligned_alloc(64, aligned(own_bytes())))) {
+  // Zeros from the system: pages that no call comes to, of a batch that stays smaller than it may be, are never there.
+  explicit Instance(int count) : threads(count), memory(std::calloc(1, own_bytes())) {
     if (memory == nullptr) throw std::bad_alloc();
-    std::memset(memory, 0, own_bytes());
-    std::byte* next = memory;
+    std::size_t space = own_bytes();
+    void* first = memory;
+    std::byte* next = static_cast<std::byte*>(std::align(64, space - 64, first, space));
 #define GRAVEN_VALUE(name, dtype, offset, bytes) buf.name = reinterpret_cast<dtype*>(next + (offset));
 #include "memory_plan.h"
     next += aligned(kArenaBytes);
@@ -72,7 +75,7 @@ struct Instance {
   }
 
   Threads threads;
-  std::byte* memory;
+  void* memory;
   Inputs in;
   Parameters param;
 {% if training %}

@@ -75,7 +75,7 @@ struct Buffers {
 };
 
 #define GRAVEN_VALUE(name, dtype, offset, bytes) \
-  static_assert((offset) % alignof(dtype) == 0 && (offset) + (bytes) <= kArenaBytes, #name " lies outside the arena");
+  static_assert((offset) % alignof(dtype) == 0 && std::size_t{offset} + (bytes) <= kArenaBytes, #name " lies outside the arena");
 #include "memory_plan.h"
 
 {% if length(symbols) > 0 %}
@@ -121,7 +121,7 @@ struct EvaluationBuffers {
 };
 
 #define GRAVEN_VALUE(name, dtype, offset, bytes) \
-  static_assert((offset) % alignof(dtype) == 0 && (offset) + (bytes) <= kEvaluationBytes, #name " lies outside the arena");
+  static_assert((offset) % alignof(dtype) == 0 && std::size_t{offset} + (bytes) <= kEvaluationBytes, #name " lies outside the arena");
 #include "evaluation_plan.h"
 
 /// Everything a call of an evaluation can name: no gradient, no state.

@@ -46,7 +46,7 @@ struct Buffers {
 };
 
 #define GRAVEN_VALUE(name, dtype, offset, bytes) \
-  static_assert((offset) % alignof(dtype) == 0 && (offset) + (bytes) <= kArenaBytes, #name " lies outside the arena");
+  static_assert((offset) % alignof(dtype) == 0 && std::size_t{offset} + (bytes) <= kArenaBytes, #name " lies outside the arena");
 #include "memory_plan.h"
 
 /// Everything a call can name.
