@@ -1,4 +1,5 @@
-// A training project compiled for other processors by a toolchain file, and run by an emulator: its self-test, and ten steps that learn.
+// A training project compiled for other processors by a toolchain file, and run by an emulator: its self-test, and ten
+// steps that learn.
 #include <graven/graven.h>
 #include <gtest/gtest.h>
 
@@ -42,7 +43,8 @@ void write_data(const fs::path& folder) {
   for (std::size_t i = 0; i < labels.size(); ++i) {
     labels[i] = static_cast<std::uint8_t>(i * 7 % 3);
     for (std::size_t k = 0; k < 64; ++k)
-      images[i * 64 + k] = static_cast<float>((i * 31 + k * 17) % 13) / 26 + (k / 8 == 2U * labels[i] + 1 ? 1.0f : 0.0f);
+      images[i * 64 + k] =
+          static_cast<float>((i * 31 + k * 17) % 13) / 26 + (k / 8 == 2U * labels[i] + 1 ? 1.0f : 0.0f);
   }
   runtime::NpyWriter x((folder / "images.npy").string(), runtime::DType::f32, {32, 1, 8, 8});
   x.write(images.data(), images.size() * sizeof(float));
@@ -65,19 +67,23 @@ TEST_P(CrossCompiled, TrainingProjectTestsItselfAndLearns) {
   TrainSmall graph;
   graph.compile(spec({8, 1, 8, 8}, "images"), spec({8}, i64, "labels"));
   emit(graph, folder, {.name = "small_train", .format = false});
-  std::ofstream(folder / "toolchain.cmake") << "set(CMAKE_SYSTEM_NAME Linux)\nset(CMAKE_SYSTEM_PROCESSOR " << processor << ")\nset(CMAKE_CXX_COMPILER "
-                                            << compiler << ")\nset(CMAKE_CROSSCOMPILING_EMULATOR " << emulator << " -L /usr/" << system << ")\n";
+  std::ofstream(folder / "toolchain.cmake")
+      << "set(CMAKE_SYSTEM_NAME Linux)\nset(CMAKE_SYSTEM_PROCESSOR " << processor << ")\nset(CMAKE_CXX_COMPILER "
+      << compiler << ")\nset(CMAKE_CROSSCOMPILING_EMULATOR " << emulator << " -L /usr/" << system << ")\n";
   const auto run = [&](const std::vector<std::string>& command) {
     return run_process(command, {.directory = folder.string(), .seconds = 500});
   };
-  std::vector<std::string> configure = {"cmake", "-S", ".", "-B", "build", "-DCMAKE_TOOLCHAIN_FILE=toolchain.cmake", "-DCMAKE_CXX_FLAGS=-Werror"};
-  for (const auto& command : {configure, std::vector<std::string>{"cmake", "--build", "build", "-j2"}, {"ctest", "--test-dir", "build", "-V"}}) {
+  std::vector<std::string> configure = {
+      "cmake", "-S", ".", "-B", "build", "-DCMAKE_TOOLCHAIN_FILE=toolchain.cmake", "-DCMAKE_CXX_FLAGS=-Werror"};
+  for (const auto& command : {configure,
+                              std::vector<std::string>{"cmake", "--build", "build", "-j2"},
+                              {"ctest", "--test-dir", "build", "-V"}}) {
     const ProcessResult r = run(command);
     ASSERT_EQ(r.exit_status, 0) << r.output;
   }
   write_data(folder);
-  const ProcessResult r = run({emulator, "-L", "/usr/" + system, "build/small_train", "--data", "images.npy,labels.npy", "--steps", "10", "--log", "log",
-                               "--log-every", "1", "--out", ""});
+  const ProcessResult r = run({emulator, "-L", "/usr/" + system, "build/small_train", "--data", "images.npy,labels.npy",
+                               "--steps", "10", "--log", "log", "--log-every", "1", "--out", ""});
   ASSERT_EQ(r.exit_status, 0) << r.output;
   std::vector<double> losses;
   std::ifstream log(folder / "log");
@@ -89,10 +95,13 @@ TEST_P(CrossCompiled, TrainingProjectTestsItselfAndLearns) {
   configure.emplace_back("-DGRAVEN_LEVELS=native");
   const ProcessResult refused = run(configure);
   EXPECT_NE(refused.exit_status, 0);
-  EXPECT_NE(refused.output.find("expected all, or a list of base (for " + processor + "), found native"), std::string::npos) << refused.output;
+  EXPECT_NE(refused.output.find("expected all, or a list of base (for " + processor + "), found native"),
+            std::string::npos)
+      << refused.output;
 }
 
-INSTANTIATE_TEST_SUITE_P(Processors, CrossCompiled, testing::Values("aarch64", "riscv64"), [](const auto& info) { return std::string(info.param); });
+INSTANTIATE_TEST_SUITE_P(Processors, CrossCompiled, testing::Values("aarch64", "riscv64"),
+                         [](const auto& info) { return std::string(info.param); });
 
 }  // namespace
 }  // namespace graven::codegen

@@ -37,7 +37,8 @@ std::int64_t resident() {
 }
 
 bool can_map(std::int64_t bytes) {
-  void* const data = mmap(nullptr, static_cast<std::size_t>(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* const data =
+      mmap(nullptr, static_cast<std::size_t>(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   return data != MAP_FAILED && munmap(data, static_cast<std::size_t>(bytes)) == 0;
 }
 

@@ -1,4 +1,5 @@
-// Tensors of more than 2^31 elements, of which kernels read a few: positions are 64 bits wide. The memory is mapped, and hardly any of it touched.
+// Tensors of more than 2^31 elements, of which kernels read a few: positions are 64 bits wide. The memory is mapped,
+// and hardly any of it touched.
 #include <sys/mman.h>
 
 #include "kernels/cpu/index.h"
@@ -14,7 +15,8 @@ constexpr std::int64_t kHalf = (std::int64_t{1} << 31) + 4096, kElements = 2 * k
 
 /// Zeros but for what is written: pages come as they are needed.
 struct Sparse {
-  float* data = static_cast<float*>(mmap(nullptr, kElements * sizeof(float), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+  float* data = static_cast<float*>(mmap(nullptr, kElements * sizeof(float), PROT_READ | PROT_WRITE,
+                                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
   ~Sparse() {
     if (exists()) munmap(data, kElements * sizeof(float));
   }
