@@ -22,8 +22,8 @@ std::string last_lines(const std::string& text, int lines) {
 
 void run_step(const std::vector<std::string>& command, const BuildOptions& options, const std::string& what) {
   const ProcessResult r = run_process(command, {.seconds = options.seconds, .echo = options.echo});
-  if (r.exit_status == 0 && !r.timed_out) return;
-  UserError error(what + (r.timed_out ? " took too long" : " failed"));
+  if (r.failure.empty()) return;
+  UserError error(what + (r.timed_out ? " " + r.failure : " failed"));
   std::istringstream lines(last_lines(r.output, 30));
   for (std::string line; std::getline(lines, line);) error.note(line);
   throw error;

@@ -3,18 +3,19 @@
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <exception>
 #include <filesystem>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <utility>
 
 #include "ir/diagnostic.h"
-#include "runtime_min/error.h"
-#include "runtime_min/file.h"
 #include "runtime_min/sha256.h"
 
 namespace graven::codegen {
@@ -26,52 +27,210 @@ namespace {
 /// Closes on leaving; a lock on it goes with it.
 struct Descriptor {
   int fd = -1;
+  explicit Descriptor(int descriptor) : fd(descriptor) {}
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
   ~Descriptor() {
     if (fd >= 0) close(fd);
   }
 };
 
-std::string content_hash(const std::string& path) {
-  const runtime::MappedFile file(path);
-  return runtime::sha256(file.bytes());
+UserError failed(const std::string& path, const char* what) {
+  return UserError(path + ": cannot be " + what + ": " + std::strerror(errno));
 }
 
-/// A file that is on the disk before it gets its name.
-void sync_and_close(const std::string& path) {
-  Descriptor file{open(path.c_str(), O_RDWR | O_CLOEXEC)};
-  if (file.fd < 0 || fsync(file.fd) != 0) throw UserError(path + ": cannot be written: " + std::strerror(errno));
+/// Whether only this user and root can write the file, under any name that it may have.
+bool is_own_file(int fd) {
+  struct stat info {};
+  return fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && (info.st_uid == geteuid() || info.st_uid == 0) &&
+         (info.st_mode & 022) == 0 && info.st_nlink == 1;
 }
 
-void write_small_file(const std::string& path, const std::string& text) {
-  std::FILE* file = std::fopen(path.c_str(), "wb");
-  if (!file) throw UserError(path + ": cannot be written: " + std::strerror(errno));
-  const bool written = std::fwrite(text.data(), 1, text.size(), file) == text.size() && std::fflush(file) == 0 && fsync(fileno(file)) == 0;
-  if (std::fclose(file) != 0 || !written) throw UserError(path + ": cannot be written: " + std::strerror(errno));
+std::optional<std::vector<std::byte>> read_all(int fd) {
+  std::vector<std::byte> content;
+  std::byte part[1 << 16];
+  for (;;) {
+    const ssize_t n = read(fd, part, sizeof part);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return std::nullopt;
+    if (n == 0) return content;
+    content.insert(content.end(), part, part + n);
+  }
 }
 
-void rename_file(const std::string& from, const std::string& to) {
-  if (std::rename(from.c_str(), to.c_str()) != 0) throw UserError(to + ": cannot be renamed: " + std::strerror(errno));
+/// A link is not followed, a pipe not waited for.
+std::optional<std::vector<std::byte>> read_file(const std::string& path, bool own = false) {
+  const Descriptor file(open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  if (file.fd < 0 || (own && !is_own_file(file.fd))) return std::nullopt;
+  return read_all(file.fd);
 }
 
-/// Whether the folder has no room for a compiled program (or the user's quota none), so that what failed there may have failed for that. It is tried:
-/// compilers say so in the user's language, and once they have failed they have given the room back that they had.
-bool lacks_space(const std::string& directory) {
-  constexpr off_t kRoom = off_t{16} << 20;  // more than the largest library and what is written beside it
-  const std::string path = directory + "/room.tmp." + std::to_string(getpid());
-  errno = 0;
-  const Descriptor file{open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)};
-  const int reason = file.fd < 0 ? errno : posix_fallocate(file.fd, 0, kRoom);
-  unlink(path.c_str());
-  return reason == ENOSPC || reason == EDQUOT;
+/// Of a file that nobody else can have written, none else.
+std::optional<std::vector<std::byte>> read_own_file(const std::string& path) { return read_file(path, true); }
+
+/// What stands beside an entry, as sha256sum writes it: an entry that was given another's name is none.
+std::string record_of(const std::string& key, const std::vector<std::byte>& content) {
+  return runtime::sha256(content) + "  " + key + "\n";
+}
+
+/// Whether an entry of that key, whole and untouched by others, lies in the folder.
+bool is_entry(const std::string& directory, const std::string& key) {
+  const auto record = read_own_file(directory + "/" + key + ".sha256");
+  if (!record) return false;
+  const auto content = read_own_file(directory + "/" + key);
+  return content &&
+         record_of(key, *content) == std::string(reinterpret_cast<const char*>(record->data()), record->size());
+}
+
+/// A new file beside `path`, on the disk before it gets that name. Programs are loaded from it: mode 0700.
+void write_whole(const std::string& path, const void* data, std::size_t size) {
+  std::string temporary = path + ".tmp.XXXXXX";
+  const Descriptor file(mkostemp(temporary.data(), O_CLOEXEC));
+  if (file.fd < 0) throw failed(path, "written");
+  const auto* from = static_cast<const char*>(data);
+  bool written = fchmod(file.fd, 0700) == 0;
+  while (written && size > 0) {
+    const ssize_t n = write(file.fd, from, size);
+    if (n < 0 && errno == EINTR) continue;
+    written = n > 0;
+    if (!written) break;
+    from += n;
+    size -= static_cast<std::size_t>(n);
+  }
+  if (written && fsync(file.fd) == 0 && rename(temporary.c_str(), path.c_str()) == 0) return;
+  const UserError error = failed(path, "written");
+  unlink(temporary.c_str());
+  throw error;
+}
+
+/// Makes the folder and those above it, as far as they are missing, for this user alone whatever the umask allows.
+bool make_private_folders(const fs::path& path) {
+  std::error_code ignored;
+  if (fs::exists(path, ignored)) return true;
+  if (path.has_parent_path() && path.parent_path() != path && !make_private_folders(path.parent_path())) return false;
+  return mkdir(path.c_str(), 0700) == 0 || errno == EEXIST;
+}
+
+/// Empty, or how others could put files of theirs there. `directory` has no links in it.
+std::string distrust(const fs::path& directory) {
+  struct stat info {
+  }, root{};
+  if (stat(directory.c_str(), &info) != 0 || !S_ISDIR(info.st_mode) || info.st_uid != geteuid() ||
+      (info.st_mode & 022) != 0)
+    return "is not a private folder of this user (0700)";
+  if (stat("/", &root) != 0) return "cannot be looked at";
+  for (fs::path above = directory; above != above.parent_path();) {
+    above = above.parent_path();
+    // In a sticky folder others cannot rename what is this user's. A group with the user's number is that user alone.
+    // Whoever owns the root can do everything anyway; in a user namespace that need not be user 0.
+    const bool owned =
+        stat(above.c_str(), &info) == 0 && (info.st_uid == geteuid() || info.st_uid == 0 || info.st_uid == root.st_uid);
+    const bool writable =
+        (info.st_mode & 002) != 0 || ((info.st_mode & 020) != 0 && info.st_gid != 0 && info.st_gid != geteuid());
+    if (!owned || (writable && (info.st_mode & S_ISVTX) == 0))
+      return "lies in " + above.string() + ", where other users may rename it,";
+  }
+  return {};
+}
+
+constexpr const char* kNoExec = "is on a disk from which no program may run (noexec)";
+
+bool may_run_programs(const std::string& directory) {
+  struct statvfs info {};
+  return statvfs(directory.c_str(), &info) != 0 || (info.f_flag & ST_NOEXEC) == 0;
+}
+
+/// The lock of an entry, or none where none can be had: then two may make the same entry, and either is right.
+int lock_entry(const std::string& path) {
+  const std::string lock = path + ".lock";
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    const int fd = open(lock.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
+    if (fd >= 0 && is_own_file(fd)) {
+      while (flock(fd, LOCK_EX) != 0) {
+        if (errno == EINTR) continue;
+        close(fd);
+        return -1;
+      }
+      return fd;
+    }
+    // Another user's, who may hold it for ever, or no file at all.
+    if (fd >= 0) close(fd);
+    if (unlink(lock.c_str()) != 0) return -1;
+  }
+  return -1;
+}
+
+/// A folder of this process alone, from which programs may run; removed on leaving.
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    UserError error(
+        "no private temporary folder can be made from which programs may run (TMPDIR, /tmp, /var/tmp, /dev/shm)");
+    const char* chosen = std::getenv("TMPDIR");
+    for (const std::string& base :
+         {std::string(chosen ? chosen : ""), std::string("/tmp"), std::string("/var/tmp"), std::string("/dev/shm")}) {
+      if (base.empty()) continue;
+      std::error_code failure;
+      std::string path = (fs::canonical(base, failure) / "graven-XXXXXX").string();
+      if (failure || mkdtemp(path.data()) == nullptr) {
+        error.note(base + ": " + (failure ? failure.message() : std::strerror(errno)));
+        continue;
+      }
+      std::string reason = distrust(path);
+      if (reason.empty() && !may_run_programs(path)) reason = kNoExec;
+      if (reason.empty()) {
+        path_ = path;
+        return;
+      }
+      error.note(path + " " + reason);
+      rmdir(path.c_str());
+    }
+    throw error;
+  }
+  TemporaryFolder(TemporaryFolder&& other) noexcept : path_(std::exchange(other.path_, {})), process_(other.process_) {}
+  TemporaryFolder& operator=(TemporaryFolder&&) = delete;
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    if (!path_.empty() && process_ == getpid())
+      fs::remove_all(path_, ignored);  // not in a process that was forked meanwhile
+  }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+  pid_t process_ = getpid();
+};
+
+/// What could not go into a cache, by cache and key, until the process ends.
+struct Kept {
+  std::mutex mutex;
+  std::map<std::pair<std::string, std::string>, TemporaryFolder> folders;
+};
+
+Kept& kept() {
+  static Kept all;
+  return all;
+}
+
+/// What makers that were killed left behind. Only whoever has the entry's lock may.
+void remove_leftovers(const std::string& directory, const std::string& key) {
+  std::error_code error;
+  for (fs::directory_iterator at(directory, error), end; !error && at != end; at.increment(error)) {
+    const std::string name = at->path().filename().string();
+    if (name.starts_with(key + ".tmp.") || name.starts_with(key + ".sha256.tmp.")) unlink(at->path().c_str());
+  }
 }
 
 }  // namespace
 
-ArtefactCache::ArtefactCache(std::string directory) : directory_(std::move(directory)) {}
-
-ArtefactCache::~ArtefactCache() {
-  std::error_code ignored;
-  if (!temporary_.empty()) fs::remove_all(temporary_, ignored);
+ArtefactCache::ArtefactCache(const std::string& directory) {
+  if (directory.empty()) return;
+  std::error_code error;
+  directory_ = fs::absolute(directory, error).string();
+  if (!error) return;
+  directory_ = directory;
+  opened_ = true;
+  do_without("cannot be found: " + error.message());
 }
 
 std::string ArtefactCache::default_directory() {
@@ -85,102 +244,91 @@ std::string ArtefactCache::default_directory() {
   return {};
 }
 
-bool ArtefactCache::usable(const std::string& directory) {
-  std::error_code error;
-  const bool there = fs::is_directory(directory, error);
-  if (!there) {
-    fs::create_directories(fs::path(directory).parent_path(), error);
-    if (mkdir(directory.c_str(), 0700) != 0 && errno != EEXIST) {
-      warning_ = "the cache " + directory + " cannot be made: " + std::strerror(errno) + "; compiled programs are kept for this process only";
-      return false;
-    }
-  }
-  struct stat info{};
-  if (stat(directory.c_str(), &info) != 0 || !S_ISDIR(info.st_mode) || info.st_uid != geteuid() || (info.st_mode & 022) != 0) {
-    // Whoever can write there could make this process run their code.
-    warning_ = "the cache " + directory + " is not a private folder of this user (0700); compiled programs are kept for this process only";
-    return false;
-  }
-  if (access(directory.c_str(), W_OK | X_OK) != 0) {
-    warning_ = "the cache " + directory + " cannot be written; compiled programs are kept for this process only";
-    return false;
-  }
-  return true;
+void ArtefactCache::do_without(const std::string& reason) {
+  writable_ = false;
+  if (warning_.empty())
+    warning_ = "the cache " + directory_ + " " + reason + "; compiled programs are kept for this process only";
 }
 
-std::string ArtefactCache::lookup(const std::string& directory, const std::string& key) const {
-  const std::string path = directory + "/" + key;
-  try {
-    if (access(path.c_str(), R_OK) != 0) return {};
-    const runtime::MappedFile recorded(path + ".sha256");
-    const std::string expected(reinterpret_cast<const char*>(recorded.bytes().data()), recorded.bytes().size());
-    if (content_hash(path) == expected) return path;
-  } catch (const runtime::Error&) {
-    // Truncated, vanished or unreadable: as if it were not there.
+/// Finds out, once, what the folder is good for.
+void ArtefactCache::open() {
+  if (std::exchange(opened_, true) || directory_.empty()) return;
+  if (!make_private_folders(directory_)) return do_without(std::string("cannot be made: ") + std::strerror(errno));
+  std::error_code error;
+  const fs::path real = fs::canonical(directory_, error);
+  if (error) return do_without("cannot be read: " + error.message());
+  if (const std::string reason = distrust(real); !reason.empty()) return do_without(reason);
+  directory_ = real.string();
+  if (!may_run_programs(directory_)) return do_without(kNoExec);
+  readable_ = true;
+  writable_ = access(directory_.c_str(), W_OK | X_OK) == 0;
+  if (!writable_) do_without(std::string("cannot be written: ") + std::strerror(errno));
+}
+
+/// The path of an entry that is there and works, or empty.
+std::string ArtefactCache::look(const std::string& key, const Try& attempt) {
+  hit_ = true;
+  const std::string path = directory_ + "/" + key;
+  if (readable_ && is_entry(directory_, key) && attempt(path).empty()) return path;
+  const std::lock_guard lock(kept().mutex);
+  if (const auto found = kept().folders.find({directory_, key}); found != kept().folders.end()) {
+    const std::string temporary = found->second.path() + "/" + key;
+    if (is_entry(found->second.path(), key) && attempt(temporary).empty()) return temporary;
+    kept().folders.erase(found);
   }
+  hit_ = false;
   return {};
 }
 
-std::string ArtefactCache::make_entry(const std::string& directory, const std::string& key, const std::function<void(const std::string&)>& make) {
-  const std::string path = directory + "/" + key;
-  Descriptor lock{open((path + ".lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)};
-  if (lock.fd < 0) throw UserError(path + ".lock: cannot be written: " + std::strerror(errno));
-  while (flock(lock.fd, LOCK_EX) != 0)
-    if (errno != EINTR) throw UserError(path + ".lock: cannot be locked: " + std::strerror(errno));
-  // The second look: whoever held the lock before may have made it.
-  if (const std::string found = lookup(directory, key); !found.empty()) {
-    hit_ = true;
-    return found;
-  }
-  const std::string temporary = path + ".tmp." + std::to_string(getpid());
-  try {
-    make(temporary);
-    sync_and_close(temporary);
-    const std::string hash = content_hash(temporary);
-    write_small_file(temporary + ".sha256", hash);
-    // The hash first: a reader that sees the entry finds its hash; an entry whose hash is of another content is made anew.
-    rename_file(temporary + ".sha256", path + ".sha256");
-    rename_file(temporary, path);
-  } catch (...) {
-    unlink(temporary.c_str());
-    unlink((temporary + ".sha256").c_str());
-    throw;
-  }
-  Descriptor folder{open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
+/// User error when the folder does not take it.
+void ArtefactCache::publish(const std::string& key, const std::vector<std::byte>& content) {
+  const std::string path = directory_ + "/" + key, record = record_of(key, content);
+  // The record first: a reader that sees the entry finds it; an entry whose record is of another content is made anew.
+  write_whole(path + ".sha256", record.data(), record.size());
+  write_whole(path, content.data(), content.size());
+  const Descriptor folder(::open(directory_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (folder.fd >= 0) fsync(folder.fd);
-  return path;
 }
 
-std::string ArtefactCache::get(const std::string& key, const std::function<void(const std::string& path)>& make) {
-  hit_ = false;
+std::string ArtefactCache::get(const std::string& key, const Make& make, const Try& attempt) {
   GRAVEN_CHECK(!key.empty() && key.find('/') == std::string::npos, "a key is a file name");
-  if (!directory_.empty() && (warning_.empty() || full_)) {
-    // What is there can be used even where nothing can be written.
-    if (const std::string found = lookup(directory_, key); !found.empty() && usable(directory_)) {
-      hit_ = true;
-      return found;
+  open();
+  if (std::string found = look(key, attempt); !found.empty()) return found;
+  const std::string path = directory_ + "/" + key;
+  const Descriptor lock(writable_ ? lock_entry(path) : -1);
+  if (lock.fd >= 0) {
+    // The second look: whoever held the lock before may have made it.
+    if (std::string found = look(key, attempt); !found.empty()) return found;
+    remove_leftovers(directory_, key);
+  }
+  TemporaryFolder folder;
+  const std::string made = folder.path() + "/" + key;
+  make(made);
+  const auto content = read_file(made);
+  if (!content)
+    throw UserError("the compiler reports success and leaves nothing that can be read: " +
+                    failed(made, "read").message());
+  if (writable_) {
+    try {
+      publish(key, *content);
+      const std::string reason = attempt(path);
+      if (reason.empty()) return path;
+      unlink(path.c_str());
+      unlink((path + ".sha256").c_str());
+      // Where it works from the temporary folder the cache is to blame; where not, the error below says it.
+      do_without("holds programs that cannot be used (" + reason + ")");
+    } catch (const UserError& error) {
+      do_without("cannot be used: " + error.message());
     }
-    if (!full_ && usable(directory_)) {
-      try {
-        return make_entry(directory_, key, make);
-      } catch (const std::exception&) {
-        if (!lacks_space(directory_)) throw;
-        full_ = true;
-        warning_ = "the cache " + directory_ + " is on a disk without space; compiled programs are kept for this process only";
-      }
-    }
   }
-  if (temporary_.empty()) {
-    const char* base = std::getenv("TMPDIR");
-    std::string pattern = std::string(base && *base ? base : "/tmp") + "/graven-XXXXXX";
-    if (!mkdtemp(pattern.data())) throw UserError(pattern + ": cannot be made: " + std::strerror(errno));
-    temporary_ = pattern;
-  }
-  if (const std::string found = lookup(temporary_, key); !found.empty()) {
-    hit_ = true;
-    return found;
-  }
-  return make_entry(temporary_, key, make);
+  // What the compiler made may be writable by others (umask 0); the folder is not open to them.
+  if (chmod(made.c_str(), 0700) != 0) throw failed(made, "written");
+  const std::string record = record_of(key, *content);
+  write_whole(made + ".sha256", record.data(), record.size());
+  if (const std::string reason = attempt(made); !reason.empty()) throw UserError(reason);
+  // Another thread may have made it meanwhile, and use it.
+  const std::lock_guard guard(kept().mutex);
+  return kept().folders.try_emplace({directory_, key}, std::move(folder)).first->second.path() + "/" + key;
 }
 
 }  // namespace graven::codegen

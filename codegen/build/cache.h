@@ -3,43 +3,59 @@
 //   ArtefactCache cache(ArtefactCache::default_directory());
 //   const std::string library = cache.get(key, [&](const std::string& path) { compile_to(path); });
 //
-// Rules: an entry is written under a temporary name in the same folder, synced, closed, and renamed; beside it stands the hash of its content,
-// verified whenever it is read, and a mismatch makes it anew. Makers of the same entry wait for one another (a lock with a second look), readers take
-// no lock. A file is never overwritten, so a loaded library stays what it was. The folder is private (0700). When it cannot be used, or its
-// disk is full, entries go to a temporary folder that lives as long as the process, and one warning says so.
+// Rules:
+//   - Nothing is used that another user could have put there. The folder is this user's and private (0700 when it is
+//   made), nobody else can rename
+//     what is above it, and an entry is a plain file of this user's (or root's) that no other can write. Its content
+//     has the hash that stands beside it. So between that look and the use of the path nobody else can change what lies
+//     there.
+//   - An entry is made in a temporary folder, outside the cache, and then copied: under a temporary name, synced,
+//   closed, renamed. A cache that
+//     cannot be made, trusted, read or written, that is full, deleted meanwhile or mounted without exec, is done
+//     without: the entry stays in the temporary folder until the process ends, and one warning says so.
+//   - Makers of the same entry wait for one another (a lock with a second look), readers take no lock. A file is never
+//   overwritten, so a loaded
+//     library stays what it was. What is there and does not work is made anew, once.
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <string>
+#include <vector>
 
 namespace graven::codegen {
 
 class ArtefactCache {
  public:
-  /// `directory` is made when it is first needed; empty: no cache on disk.
-  explicit ArtefactCache(std::string directory);
-  ~ArtefactCache();
-  ArtefactCache(const ArtefactCache&) = delete;
-  ArtefactCache& operator=(const ArtefactCache&) = delete;
+  /// `directory` is made when it is first needed; a relative one is below the current folder; empty: no cache on disk.
+  explicit ArtefactCache(const std::string& directory);
 
   /// $GRAVEN_CACHE, else $XDG_CACHE_HOME/graven, else $HOME/.cache/graven; empty when none is set, or GRAVEN_CACHE is "off".
   static std::string default_directory();
 
-  /// The path of the entry, made by `make(path)` unless it is there. Whatever `make` throws passes through and leaves no entry.
-  std::string get(const std::string& key, const std::function<void(const std::string& path)>& make);
+  using Make = std::function<void(const std::string& path)>;
+  /// Empty, or why what lies at the path cannot be used.
+  using Try = std::function<std::string(const std::string& path)>;
+  /// The path of the entry, made by `make(path)` unless it is there: `path` lies in a folder that is empty, private and
+  /// removed afterwards. Whatever `make` throws passes through and leaves no entry. What `attempt` refuses is not kept,
+  /// and made anew unless it was made just now: then its reason is the user error. The path returned is the one that
+  /// `attempt` accepted last.
+  std::string get(
+      const std::string& key, const Make& make, const Try& attempt = [](const std::string&) { return std::string(); });
   /// Of the last get(): whether the entry was there.
   bool was_hit() const { return hit_; }
   /// Empty, or why the folder on disk is not used.
   const std::string& warning() const { return warning_; }
 
  private:
-  bool usable(const std::string& directory);
-  std::string lookup(const std::string& directory, const std::string& key) const;
-  std::string make_entry(const std::string& directory, const std::string& key, const std::function<void(const std::string&)>& make);
+  void open();
+  void do_without(const std::string& reason);
+  std::string look(const std::string& key, const Try& attempt);
+  void publish(const std::string& key, const std::vector<std::byte>& content);
 
-  std::string directory_, temporary_, warning_;
+  std::string directory_, warning_;
   bool hit_ = false;
-  bool full_ = false;  ///< the folder can be read, and has no room for more
+  bool opened_ = false, readable_ = false, writable_ = false;
 };
 
 }  // namespace graven::codegen

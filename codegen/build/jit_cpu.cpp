@@ -1,19 +1,22 @@
 #include "codegen/build/jit_cpu.h"
 
 #include <dlfcn.h>
+#include <elf.h>
 #include <fmt/format.h>
+#include <link.h>
 #include <sys/utsname.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <sstream>
+#include <type_traits>
 
 #include "codegen/build/cache.h"
 #include "codegen/build/jit_abi.h"
@@ -22,6 +25,7 @@
 #include "codegen/kernel_flags.h"
 #include "codegen/plan/summary.h"
 #include "ir/diagnostic.h"
+#include "runtime_min/file.h"
 #include "runtime_min/sha256.h"
 
 namespace graven::codegen {
@@ -32,7 +36,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr double kCompileSeconds = 600;
+constexpr double kCompileSeconds = 600, kVersionSeconds = 20;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
@@ -58,20 +62,25 @@ Compiler chosen_compiler(const std::string& chosen) {
   command[0] = program;
   std::vector<std::string> question = command;
   question.emplace_back("--version");
-  const ProcessResult r = run_process(question, {.seconds = 20});
-  if (r.exit_status != 0) throw UserError(fmt::format("CXX: expected a C++20 compiler, found '{}': it fails on --version", chosen)).note(r.output);
+  const ProcessResult r = run_process(question, {.seconds = kVersionSeconds});
+  if (!r.failure.empty())
+    throw UserError(fmt::format("CXX: expected a C++20 compiler, found '{}': with --version it {}", chosen, r.failure))
+        .note(r.output);
   return {command, r.output};
 }
 
 Compiler find_compiler() {
   if (const char* chosen = std::getenv("CXX"); chosen && *chosen) return chosen_compiler(chosen);
+  UserError error(
+      "running a graph needs a C++20 compiler: CXX names none, and neither c++ nor g++ nor clang++ in PATH is one");
   for (const char* name : {"c++", "g++", "clang++"}) {
     const std::string path = find_program(name);
     if (path.empty()) continue;
-    const ProcessResult r = run_process({path, "--version"}, {.seconds = 20});
-    if (r.exit_status == 0) return {{path}, r.output};
+    const ProcessResult r = run_process({path, "--version"}, {.seconds = kVersionSeconds});
+    if (r.failure.empty()) return {{path}, r.output};
+    error.note(path + " --version " + r.failure);
   }
-  throw UserError("running a graph needs a C++20 compiler: CXX names none, and neither c++ nor g++ nor clang++ is in PATH");
+  throw error;
 }
 
 /// What -march=native depends on.
@@ -96,20 +105,6 @@ std::vector<std::string> flags(const Compiler& compiler) {
   return all;
 }
 
-/// Removes its folder on leaving.
-struct TemporaryFolder {
-  std::string path;
-  TemporaryFolder() {
-    const char* base = std::getenv("TMPDIR");
-    path = std::string(base && *base ? base : "/tmp") + "/graven-jit-XXXXXX";
-    if (!mkdtemp(path.data())) throw UserError(path + ": no temporary folder can be made");
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    fs::remove_all(path, ignored);
-  }
-};
-
 void write_file(const fs::path& path, const std::string& text) {
   std::error_code error;
   fs::create_directories(path.parent_path(), error);
@@ -126,73 +121,104 @@ bool belongs_to_library(const std::string& path) {
 
 void compile_library(const std::map<std::string, std::string>& texts, const Compiler& compiler, const std::string& output,
                      const std::string& graph_name) {
-  TemporaryFolder folder;
+  const fs::path sources = fs::path(output).parent_path() / "sources";
   std::vector<std::string> command = compiler.command;
   for (const std::string& f : flags(compiler)) command.push_back(f);
   for (const auto& [path, text] : texts) {
-    write_file(fs::path(folder.path) / path, text);
+    write_file(sources / path, text);
     if (belongs_to_library(path)) command.push_back(path);
   }
   command.insert(command.end(), {"-o", output});
-  const ProcessResult r = run_process(command, {.directory = folder.path, .seconds = kCompileSeconds});
-  if (r.exit_status == 0 && !r.timed_out) return;
-  UserError error(graph_name + ": the compiler " +
-                  (r.timed_out ? "took longer than " + std::to_string(static_cast<int>(kCompileSeconds)) + " s" : "failed on the generated code"));
+  const ProcessResult r = run_process(command, {.directory = sources.string(), .seconds = kCompileSeconds});
+  std::error_code ignored;
+  fs::remove_all(sources, ignored);
+  if (r.failure.empty()) return;
+  UserError error(fmt::format("{}: the compiler {} on the generated code", graph_name, r.failure));
   std::istringstream lines(r.output);
   int count = 0;
   for (std::string line; std::getline(lines, line) && count < 20; ++count) error.note(line);
   throw error;
 }
 
+/// Whether all that is loaded of a library lies in the file. The dynamic loader takes that for granted: beyond the end
+/// of a file there is SIGBUS.
+bool is_whole_library(const std::string& path) {
+  const runtime::MappedFile file(path);
+  const auto bytes = file.bytes();
+  ElfW(Ehdr) header;
+  if (bytes.size() < sizeof header) return false;
+  std::memcpy(&header, bytes.data(), sizeof header);
+  if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_phentsize != sizeof(ElfW(Phdr))) return false;
+  for (std::size_t i = 0; i < header.e_phnum; ++i) {
+    ElfW(Phdr) segment;
+    const std::size_t at = header.e_phoff + i * sizeof segment;
+    if (at > bytes.size() || bytes.size() - at < sizeof segment) return false;
+    std::memcpy(&segment, bytes.data() + at, sizeof segment);
+    if (segment.p_offset > bytes.size() || bytes.size() - segment.p_offset < segment.p_filesz) return false;
+  }
+  return header.e_phnum > 0;
+}
+
+/// A library of a model, open for good: its pool may be unwinding thread-local data whenever its last instance goes.
+struct Library {
+  JitError error = nullptr;
+  JitCreate create = nullptr;
+  JitDestroy destroy = nullptr;
+  JitBind bind = nullptr;
+  JitWeightsChanged weights_changed = nullptr;
+  JitRun run = nullptr;
+
+  /// Returns why it cannot be loaded, or empty.
+  std::string load(const std::string& path) {
+    if (!is_whole_library(path)) return "the compiled program cannot be loaded: it is no library, or a part of one";
+    void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (!handle) return std::string("the compiled program cannot be loaded: ") + dlerror();
+    const auto find = [&](auto& function, const char* name) {
+      function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(handle, name));
+      return function != nullptr;
+    };
+    if (find(error, "graven_jit_error") && find(create, "graven_jit_create") && find(destroy, "graven_jit_destroy") &&
+        find(bind, "graven_jit_bind") && find(weights_changed, "graven_jit_weights_changed") &&
+        find(run, "graven_jit_run"))
+      return {};
+    const std::string reason = std::string("the compiled program is not whole: ") + dlerror();
+    dlclose(handle);
+    return reason;
+  }
+};
+
 class JitExecutable : public ir::Executable {
  public:
   using Constants = std::map<std::string, std::shared_ptr<const ir::TensorData>>;
 
-  JitExecutable(const std::string& library, const std::string& graph_name, int threads, Constants constants)
-      : graph_name_(graph_name), constants_(std::move(constants)) {
-    handle_ = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (!handle_) throw UserError(graph_name + ": the compiled program cannot be loaded: " + dlerror());
-    error_ = symbol<JitError>("graven_jit_error");
-    destroy_ = symbol<JitDestroy>("graven_jit_destroy");
-    bind_ = symbol<JitBind>("graven_jit_bind");
-    weights_changed_ = symbol<JitWeightsChanged>("graven_jit_weights_changed");
-    run_ = symbol<JitRun>("graven_jit_run");
-    instance_ = symbol<JitCreate>("graven_jit_create")(threads);
-    if (!instance_) throw UserError(graph_name + ": " + error_(nullptr));
+  JitExecutable(const Library& library, const std::string& graph_name, int threads, Constants constants)
+      : graph_name_(graph_name), constants_(std::move(constants)), library_(library) {
+    instance_ = library_.create(threads);
+    if (!instance_) throw UserError(graph_name + ": " + library_.error(nullptr));
     // No program writes into a constant.
     for (const auto& [name, data] : constants_) bind(name, const_cast<std::byte*>(data->bytes.data()), data->bytes.size());
   }
   ~JitExecutable() override {
-    if (instance_) destroy_(instance_);
-    // The library stays loaded: its pool may still be unwinding thread-local data, and loading the same path again is free.
+    if (instance_) library_.destroy(instance_);
   }
-  void bind(const std::string& name, void* data, std::size_t bytes) override { check(bind_(instance_, name.c_str(), data, bytes)); }
+  void bind(const std::string& name, void* data, std::size_t bytes) override {
+    check(library_.bind(instance_, name.c_str(), data, bytes));
+  }
   void run(const std::vector<const void*>& inputs, const std::vector<void*>& outputs, const std::vector<std::int64_t>& symbols,
            const std::vector<double>& learning_rates, std::int64_t step, std::int64_t seed) override {
-    check(run_(instance_, inputs.data(), outputs.data(), symbols.data(), learning_rates.data(), step, seed));
+    check(library_.run(instance_, inputs.data(), outputs.data(), symbols.data(), learning_rates.data(), step, seed));
   }
-  void weights_changed() override { check(weights_changed_(instance_)); }
+  void weights_changed() override { check(library_.weights_changed(instance_)); }
 
  private:
-  template <class F>
-  F symbol(const char* name) {
-    void* found = dlsym(handle_, name);
-    GRAVEN_CHECK(found != nullptr, std::string("the compiled library has no ") + name);
-    return reinterpret_cast<F>(found);
-  }
   void check(int code) {
-    if (code != 0) throw UserError(graph_name_ + ": " + error_(instance_));
+    if (code != 0) throw UserError(graph_name_ + ": " + library_.error(instance_));
   }
 
   std::string graph_name_;
   Constants constants_;
-  void* handle_ = nullptr;
+  Library library_;
   void* instance_ = nullptr;
-  JitError error_ = nullptr;
-  JitDestroy destroy_ = nullptr;
-  JitBind bind_ = nullptr;
-  JitWeightsChanged weights_changed_ = nullptr;
-  JitRun run_ = nullptr;
 };
 
 /// What `debug_level` asks for.
@@ -244,7 +270,13 @@ std::unique_ptr<ir::Executable> compile_on_cpu(const ir::Graph& traced, const ir
   for (const std::string& f : flags(compiler)) all += f + "\n";
   for (const auto& [path, text] : texts) all += path + "\n" + std::to_string(text.size()) + "\n" + text;
   ArtefactCache cache(ArtefactCache::default_directory());
-  r.library = cache.get(hash_of(all) + ".so", [&](const std::string& path) { compile_library(texts, compiler, path, traced.name); });
+  Library library;
+  r.library = cache.get(
+      hash_of(all) + ".so", [&](const std::string& path) { compile_library(texts, compiler, path, traced.name); },
+      [&](const std::string& path) {
+        const std::string reason = library.load(path);
+        return reason.empty() ? reason : traced.name + ": " + reason;
+      });
   r.cached = cache.was_hit();
   r.compile_seconds = seconds_since(start);
   if (!cache.warning().empty()) {
@@ -252,7 +284,7 @@ std::unique_ptr<ir::Executable> compile_on_cpu(const ir::Graph& traced, const ir
     std::call_once(once, [&] { std::fprintf(stderr, "warning: %s\n", cache.warning().c_str()); });
   }
   if (options.debug_level >= 0) log_stages(traced, options, emit_options, emitted, r);
-  return std::make_unique<JitExecutable>(r.library, traced.name, options.threads, std::move(emitted.constants));
+  return std::make_unique<JitExecutable>(library, traced.name, options.threads, std::move(emitted.constants));
 }
 
 }  // namespace graven::codegen

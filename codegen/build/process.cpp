@@ -1,9 +1,12 @@
 #include "codegen/build/process.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -97,6 +100,45 @@ class Running {
   std::atomic<pid_t>* place_ = nullptr;
 };
 
+/// In the watcher: the thread that waits for the program is gone, and with it the process, however it was ended.
+/// Compilers remove their temporary files at SIGTERM.
+void end_group(int) {
+  ::signal(SIGTERM, SIG_IGN);
+  kill(0, SIGTERM);
+  sleep(1);
+  kill(0, SIGKILL);
+}
+
+void close_all() {
+  if (syscall(SYS_close_range, 0U, ~0U, 0U) == 0) return;
+  const long limit = sysconf(_SC_OPEN_MAX);  // a kernel before 5.9
+  for (int fd = 0; fd < limit; ++fd) close(fd);
+}
+
+/// Between this process and the program stands a watcher, which leads the group and ends it when this process is gone:
+/// SIGKILL leaves no time to do so here, and a compiler does not end what it has started. Returns in the program alone.
+/// Only calls that are safe between fork and exec of a process with threads.
+void watch(pid_t parent) {
+  ::signal(SIGUSR1, end_group);
+  sigset_t gone;
+  sigemptyset(&gone);
+  sigaddset(&gone, SIGUSR1);
+  pthread_sigmask(SIG_UNBLOCK, &gone, nullptr);
+  prctl(PR_SET_PDEATHSIG, SIGUSR1);
+  if (getppid() != parent) _exit(127);
+  const pid_t program = fork();
+  if (program == 0) {
+    ::signal(SIGUSR1, SIG_DFL);
+    return;
+  }
+  if (program < 0) _exit(127);
+  close_all();  // pipes and locks of this process's other threads
+  int status = 0;
+  while (waitpid(program, &status, 0) < 0 && errno == EINTR) {
+  }
+  _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
+}
+
 }  // namespace
 
 void end_processes_on_signals() {
@@ -128,6 +170,7 @@ ProcessResult run_process(const std::vector<std::string>& arguments, const Proce
     throw UserError(arguments[0] + ": cannot be started: " + std::strerror(reason));
   }
   Running waited_for;
+  const pid_t self = getpid();
   const pid_t child = fork();
   if (child < 0) {
     const int reason = errno;
@@ -139,6 +182,7 @@ ProcessResult run_process(const std::vector<std::string>& arguments, const Proce
     // Only calls that are safe between fork and exec of a process with threads.
     setpgid(0, 0);
     waited_for.in_child();
+    watch(self);
     const int empty = open("/dev/null", O_RDONLY);
     if (empty >= 0) dup2(empty, 0);
     if (!options.echo) {
@@ -186,6 +230,14 @@ ProcessResult run_process(const std::vector<std::string>& arguments, const Proce
   }
   close(ends[0]);
   result.exit_status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  if (result.timed_out) {
+    result.failure = fmt::format("takes longer than {:g} s", options.seconds);
+  } else if (result.exit_status > 128) {
+    result.failure = fmt::format("is ended by signal {}", result.exit_status - 128);
+  } else if (result.exit_status != 0) {
+    result.failure =
+        result.exit_status == 127 ? "cannot be started" : fmt::format("fails with exit status {}", result.exit_status);
+  }
   result.output = text.text();
   return result;
 }

@@ -1,7 +1,9 @@
 // Running a program: an argument vector, no shell; its output captured; a limit on its time.
 //
 //   const ProcessResult r = run_process({"c++", "--version"}, {.seconds = 10});
-//   if (r.exit_status != 0) throw UserError("...").note(r.output);
+//   if (!r.failure.empty()) throw UserError("c++ " + r.failure).note(r.output);
+//
+// When this process ends, however it does, so does what it waits for.
 #pragma once
 
 #include <cstddef>
@@ -20,6 +22,8 @@ struct ProcessOptions {
 struct ProcessResult {
   int exit_status = -1;  ///< 127: it could not be started; 128 + N: ended by signal N
   bool timed_out = false;
+  std::string failure =
+      {};  ///< empty, or what became of it, to follow its name: "takes longer than 20 s", "fails with exit status 1"
   std::string output;  ///< stdout and stderr as they came
 };
 

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 namespace graven::codegen {
 namespace {
@@ -48,6 +49,31 @@ TEST(Process, KillsTheWholeGroupAtItsLimit) {
   const ProcessResult r = run_process({"sh", "-c", "sleep 600 & sleep 600"}, {.seconds = 0.3});
   EXPECT_TRUE(r.timed_out);
   EXPECT_NE(r.exit_status, 0);
+  EXPECT_EQ(r.failure, "takes longer than 0.3 s");
+}
+
+TEST(Process, SaysWhatBecameOfIt) {
+  EXPECT_EQ(run_process({"true"}).failure, "");
+  EXPECT_EQ(run_process({"sh", "-c", "exit 3"}).failure, "fails with exit status 3");
+  EXPECT_EQ(run_process({"sh", "-c", "kill -9 $$"}).failure, "is ended by signal 9");
+  EXPECT_EQ(run_process({"/nonexistent/program"}).failure, "cannot be started");
+}
+
+TEST(Process, WaitsForItsOwnProgramOnly) {
+  // The other is started while this one's pipe is open, and outlives it.
+  const std::string stop = GRAVEN_BINARY_DIR "/process_stop";
+  std::filesystem::remove(stop);
+  ProcessResult first;
+  std::thread waiting([&] { first = run_process({"sh", "-c", "sleep 0.5; echo done"}, {.seconds = 20}); });
+  usleep(100'000);
+  std::thread other([&] {
+    run_process({"sh", "-c", R"(while [ ! -e "$0" ]; do sleep 0.02; done)", stop}, {.seconds = 60});
+  });
+  waiting.join();
+  std::ofstream(stop) << "";
+  other.join();
+  EXPECT_FALSE(first.timed_out);
+  EXPECT_EQ(first.output, "done\n");
 }
 
 TEST(Process, ReadsTheOutputWhereTheStandardStreamsAreClosed) {
@@ -62,12 +88,13 @@ TEST(Process, ReadsTheOutputWhereTheStandardStreamsAreClosed) {
   EXPECT_EQ(status, 0);
 }
 
-TEST(Process, SignalsEndWhatIsRun) {
+TEST(Process, WhateverEndsAProgramEndsWhatItRuns) {
   const std::filesystem::path note = std::filesystem::path(GRAVEN_BINARY_DIR) / "process_signals";
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGKILL, SIGSEGV}) {
     std::filesystem::remove(note);
     const pid_t child = fork();
     if (child == 0) {
+      ::signal(SIGSEGV, SIG_DFL);  // a sanitizer's handler would make it an exit
       end_processes_on_signals();
       // A process of the process. Neither shell starts another one once the note is there: a signal that comes meanwhile dash may lose.
       run_process({"sh", "-c", R"(sh -c 'echo $$ > "$1.new" && mv "$1.new" "$1"; exec sleep 600' sh "$0"; true)", note.string()});

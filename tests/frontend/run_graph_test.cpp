@@ -3,6 +3,8 @@
 
 #include <graven/graven.h>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <limits>
 #include <optional>
 #include <string>
@@ -247,10 +249,75 @@ TEST(CompiledGraphs, TheCompilerAndItsFlagsAreThoseThatAreChosenOrAnError) {
     }
   };
   EXPECT_NE(error_with("/nonexistent/c++").find("CXX: expected a C++20 compiler, found '/nonexistent/c++': no such program"), std::string::npos);
-  EXPECT_NE(error_with("false").find("CXX: expected a C++20 compiler, found 'false': it fails on --version"), std::string::npos);
+  EXPECT_NE(error_with("false").find(
+                "CXX: expected a C++20 compiler, found 'false': with --version it fails with exit status 1"),
+            std::string::npos);
   EXPECT_EQ(error_with("env GRAVEN_TEST=1 c++"), "none");
   EXPECT_EQ(error_with("c++", "-g1  -O0 -std=c++11"), "none") << "the standard is not the user's to choose";
-  EXPECT_NE(error_with("c++", "-fno-such-thing-as-this").find("failed on the generated code"), std::string::npos);
+  EXPECT_NE(error_with("c++", "-fno-such-thing-as-this").find("fails with exit status 1 on the generated code"),
+            std::string::npos);
+}
+
+/// A folder of its own, removed on leaving.
+struct Folder {
+  std::filesystem::path path;
+  Folder() {
+    std::string pattern = testing::TempDir() + "graven-run-XXXXXX";
+    path = mkdtemp(pattern.data());
+  }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  ~Folder() { std::filesystem::remove_all(path); }
+};
+
+TEST(CompiledGraphs, RunFromACacheInAnyFolder) {
+  const Folder folder;
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(folder.path);
+  const EnvironmentVariable cache("GRAVEN_CACHE", "some/cache"), flags("CXXFLAGS", "-O0");
+  Mlp model;
+  Infer graph(model);
+  EXPECT_TRUE(allclose(graph(ones({2, 6})), model(ones({2, 6})).softmax(1), 1e-5, 1e-6));
+  std::filesystem::current_path(before);
+  EXPECT_FALSE(std::filesystem::is_empty(folder.path / "some/cache"));
+}
+
+TEST(CompiledGraphs, WhatACompilerWritesWithoutAnErrorIsLookedAt) {
+  const Folder folder;
+  const EnvironmentVariable cache("GRAVEN_CACHE", (folder.path / "cache").c_str()), flags("CXXFLAGS", "-O0");
+  const std::string compiler = (folder.path / "compiler").string();
+  struct Case {
+    const char* what;
+    const char* does;  // "$out": the file that it is to write
+    const char* error;
+  };
+  const Case cases[] = {
+      {"nothing", "true", "leaves nothing that can be read"},
+      {"an empty file", ": > \"$out\"", "cannot be loaded"},
+      {"rubbish", "echo rubbish > \"$out\"", "cannot be loaded"},
+      {"half a library", "c++ \"$@\" && head -c 20000 \"$out\" > half && cat half > \"$out\"", "cannot be loaded"},
+      {"another library", "echo 'int x;' | c++ -shared -fPIC -x c++ - -o \"$out\"", "is not whole"},
+  };
+  Mlp model;
+  for (const Case& c : cases) {
+    std::ofstream(compiler)
+        << "#!/bin/sh\n[ \"$1\" = --version ] && { echo a compiler; exit 0; }\nfor out; do :; done\n"
+        << c.does << "\n";
+    std::filesystem::permissions(compiler, std::filesystem::perms::owner_all);
+    const EnvironmentVariable cxx("CXX", compiler.c_str());
+    Infer graph(model);
+    try {
+      graph(ones({2, 6}));
+      ADD_FAILURE() << c.what << " is run";
+    } catch (const UserError& e) {
+      EXPECT_NE(std::string(e.what()).find(c.error), std::string::npos) << c.what << ": " << e.what();
+    }
+  }
+  // The same command, which works meanwhile.
+  std::ofstream(compiler) << "#!/bin/sh\n[ \"$1\" = --version ] && { echo a compiler; exit 0; }\nexec c++ \"$@\"\n";
+  const EnvironmentVariable cxx("CXX", compiler.c_str());
+  Infer graph(model);
+  EXPECT_TRUE(allclose(graph(ones({2, 6})), model(ones({2, 6})).softmax(1), 1e-5, 1e-6));
 }
 
 /// Each parameter of the Mlp in a group of its own: another norm each, and the last one's gradient small enough to stay as it is.
