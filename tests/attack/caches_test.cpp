@@ -173,7 +173,7 @@ const std::vector<Tampering>& tamperings() {
 }
 
 TEST(Attack, Caches) {
-  Attack attack("caches", 60);
+  Attack attack("caches", 40);
   while (attack.next()) {
     SCOPED_TRACE(attack.where());
     const Folder folder;
