@@ -7,14 +7,14 @@
     python3 tests/mutants/mutate.py --list --count 10          what would be tried; nothing is built
     python3 tests/mutants/mutate.py --survivors                what survived in all runs whose results --work keeps
 
-One fault at a time, chosen by the seed, is planted into a copy of the tracked files in --work (default: build-mutants): an operator, a bound or a
-constant is changed. The suites that could notice are built and run, the cheapest first, until one fails. Nothing is written into the tree itself,
-so a run can be stopped at any time; what is done is kept in --work/results.jsonl, and the same command goes on where it was. A fault that does not compile
-is none, and another one is drawn. At the end stands the score: noticed by behaviour, by stored texts alone, not at all; and the survivors.
+One fault at a time, chosen by the seed, is planted into a copy of the tracked files in --work (default: build-mutants):
+an operator, a bound or a constant is changed. The suites that could notice are built and run, the cheapest first, until
+one fails. Nothing is written into the tree itself, so a run can be stopped at any time; what is done is kept in
+--work/results.jsonl, and the same command goes on where it was. A fault that does not compile is none, and another one
+is drawn. At the end stand the score (noticed by behaviour, by stored texts alone, not at all) and the survivors.
 
-Exits with 0 when --goal (percent noticed by behaviour or texts; default 95) is reached, 1 when not, 2 when nothing could be measured.
+Exits with 0 when --goal (percent noticed; default 95) is reached, 1 when not, 2 when nothing could be measured.
 """
-
 import argparse
 import fnmatch
 import json
@@ -30,8 +30,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# Where faults are planted, and the programs that could notice: the longest beginning of a path that fits decides. Those that compare stored texts
-# alone come last in every list: they notice any change, also one that nobody would.
+# Where faults are planted, and the programs that could notice: the longest beginning of a path that fits decides.
+# Those that compare stored texts alone come last in every list: they notice any change, also one that nobody would.
 TEXTS = ["test_print", "test_golden"]
 SUITES = {
     "ir/": [
@@ -231,11 +231,12 @@ def exclusions():
 
 
 def excluded(text, path, rules):
-    """The places of the text, as (first, behind the last) positions, where no fault is planted: lines that a pattern fits, and functions whose head it
-    fits, from there to the brace in the head's column.
+    """The places of the text, as (first, behind the last) positions, where no fault is planted: lines that a pattern
+    fits, and functions whose head it fits, from there to the brace in the head's column.
 
     >>> text = "int cost() {\\n  return 1;\\n}\\nint n = 2;  // hint\\nint m = 3;\\n"
-    >>> [text[a:b] for a, b in excluded(text, "a.h", [("*", "function", re.compile("cost")), ("*.h", "line", re.compile("hint"))])]
+    >>> rules = [("*", "function", re.compile("cost")), ("*.h", "line", re.compile("hint"))]
+    >>> [text[a:b] for a, b in excluded(text, "a.h", rules)]
     ['int cost() {\\n  return 1;\\n}\\n', 'int n = 2;  // hint\\n']
     """
     places, position, ends = [], 0, None
@@ -266,8 +267,9 @@ def line_at(text, position):
 
 
 def drawn(files, seed):
-    """All faults in the order that the seed gives, as path, position, token, what stands there instead: one of each file, in any order of the
-    files, then a second one of each, and so on. So a long file of tables is tried no more often than a short one of logic.
+    """All faults in the order that the seed gives, as path, position, token, what stands there instead: one of each
+    file, in any order of the files, then a second one of each, and so on. So a long file of tables is tried no more
+    often than a short one of logic.
     """
     chance, rules, rounds = random.Random(seed), exclusions(), {}
     for path in files:
@@ -336,7 +338,7 @@ def program_path(tree, program):
 
 
 def run_suite(tree, program, seconds):
-    """None when all tests pass; else the first that does not (or "hangs"). Runs in as many parts at once as there are processors."""
+    """None when all tests pass; else the first that does not (or "hangs"). Runs in one part for each processor."""
     path = program_path(tree, program)
     shards = os.cpu_count() or 1
     environment = dict(
