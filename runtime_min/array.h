@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -17,6 +18,11 @@
 #include "tensor.h"
 
 namespace graven::runtime {
+
+/// Told the dtype and shape of an array as soon as its reader knows them, before anything is decompressed or copied; an
+/// Error from it ends the reading.
+using HeaderCheck = std::function<void(DType dtype, const Dims& shape)>;
+inline void no_check(DType, const Dims&) {}
 
 struct Array {
   DType dtype = DType::u8;

@@ -115,12 +115,6 @@ void range_of(DType dtype, std::int64_t& low, std::int64_t& high) {
 
 bool is_integer(DType dtype) { return is_integral(dtype) || dtype == DType::boolean; }
 
-Dims without_ones(const Dims& shape) {
-  Dims kept;
-  std::copy_if(shape.begin(), shape.end(), std::back_inserter(kept), [](std::int64_t d) { return d != 1; });
-  return kept;
-}
-
 /// Where input i's values come from: the field of its name when every input has one, otherwise field i.
 std::vector<std::size_t> match(const Dataset& data, const std::vector<TensorDescription>& inputs) {
   std::vector<std::size_t> fields;
@@ -190,15 +184,7 @@ BatchSource::BatchSource(const Dataset& data, const std::vector<TensorDescriptio
     const TensorDescription& input = inputs[i];
     const Field& field = data.fields()[fields[i]];
     const Dims wanted = input.sample_shape();
-    const std::string place = std::string("field ") + printable(field.name);
-    if (field.batched != input.batched || without_ones(field.shape) != without_ones(wanted)) {
-      throw Error(data.path_of(fields[i]), place, std::string("samples of ") + describe(wanted) + " for the model's input \"" + input.name + "\"",
-                  describe(field.shape));
-    }
-    if (is_floating(field.dtype) && !is_floating(input.dtype)) {
-      throw Error(data.path_of(fields[i]), place, std::string("integers for the model's input \"") + input.name + "\", " + name(input.dtype),
-                  name(field.dtype));
-    }
+    check_field(field, data.path_of(fields[i]), input);
     Binding binding{.field = fields[i],
                     .elements = count_of(wanted),
                     .channel = 0,

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -34,6 +35,16 @@ class Damaged : public Error {
   using Error::Error;
 };
 
+/// A checkpoint of a format that this program does not know yet. It is no damage: an older one is not silently gone on
+/// from.
+class Newer : public Error {
+ public:
+  using Error::Error;
+};
+
+constexpr std::int64_t kVersion = 1;
+constexpr std::int64_t kMost = std::int64_t{1} << 53;  // of counts: doubles hold all below, and no sum of two overflows
+
 std::string folder_name(std::int64_t step) {
   char text[32];
   std::snprintf(text, sizeof text, "step-%08lld", static_cast<long long>(step));
@@ -51,7 +62,7 @@ struct FileRecord {
 std::string manifest_text(const TrainingState& state, const std::vector<FileRecord>& files) {
   JsonWriter json;
   json.begin_object();
-  json.line().key("format").value(kFormat).line().key("version").value(1);
+  json.line().key("format").value(kFormat).line().key("version").value(kVersion);
   json.line().key("model").value(state.model).line().key("graph").value(state.graph_hash).line().key("generator").value(state.generator);
   json.line().key("ranks").value(1);
   json.line().key("step").value(state.step).line().key("epoch").value(state.epoch).line().key("position").value(state.position);
@@ -78,22 +89,34 @@ TrainingState read_manifest(const std::string& path, std::vector<FileRecord>& fi
   if (check == std::string_view::npos || text.substr(check + kCheck.size()) != sha256(bytes_of(text.substr(0, check))) + "\"}\n")
     throw Error(path, "", "a manifest that agrees with its checksum", "one that does not");
 
+  std::string key;
+  JsonReader first(text, path);  // for the version, before all that a newer one may say otherwise
+  first.begin_object();
+  while (first.next_key(key)) {
+    if (key != "version") {
+      first.skip();
+    } else if (const std::int64_t version = first.integer(); version > kVersion) {
+      throw Newer(path, "", "version " + std::to_string(kVersion) + " of the checkpoint's format",
+                  std::to_string(version) + ": it was written by a program of a newer generator");
+    }
+  }
+
   TrainingState state;
   JsonReader json(text, path);
   std::vector<std::string> due = {"epoch", "files", "format", "graph", "position", "samples", "seed", "step", "version"};
-  std::string key;
   json.begin_object();
   while (json.next_key(key)) {
     due.erase(std::remove(due.begin(), due.end(), key), due.end());
     const auto count = [&json] {
       const std::int64_t n = json.integer();
-      if (n < 0) json.fail("a number from 0 up", std::to_string(n));
+      if (n < 0 || n > kMost) json.fail("a number from 0 to " + std::to_string(kMost), std::to_string(n));
       return n;
     };
     if (key == "format") {
       if (const std::string format = json.string(); format != kFormat) json.fail(printable(kFormat), printable(format));
     } else if (key == "version") {
-      if (const std::int64_t version = json.integer(); version != 1) json.fail("version 1", std::to_string(version));
+      if (const std::int64_t version = json.integer(); version != kVersion)
+        json.fail("version 1", std::to_string(version));
     } else if (key == "model") {
       state.model = json.string();
     } else if (key == "graph") {
@@ -175,20 +198,70 @@ SafetensorsFile open_verified(const std::string& folder, const std::vector<FileR
   return SafetensorsFile(join(folder, name));
 }
 
+bool is_link(const std::string& path) {
+  struct stat status;
+  return ::lstat(path.c_str(), &status) == 0 && S_ISLNK(status.st_mode);
+}
+
+/// Whether save() writes a file of that name into a checkpoint.
+bool is_own(const std::string& name) {
+  for (const std::string own : {kManifest, kWeights, kStates})
+    if (name == own || name.starts_with(own + ".graven-tmp")) return true;
+  return false;
+}
+
+/// Removes of a checkpoint what save() writes, the manifest first, and the folder unless a user has put something into
+/// it. Returns whether it is such a folder, and stays.
+bool remove_checkpoint(const std::string& path) {
+  if (is_link(path) || kind_of(path) != FileKind::directory) {
+    if (::unlink(path.c_str()) != 0 && errno != ENOENT) throw system_error(path, "remove");
+    return false;
+  }
+  const std::string manifest = join(path, kManifest);
+  if (::unlink(manifest.c_str()) != 0 && errno != ENOENT) throw system_error(manifest, "remove");
+  bool others = false;
+  for (const std::string& name : list_directory(path)) {
+    others = others || !is_own(name);
+    if (is_own(name) && ::unlink(join(path, name).c_str()) != 0) throw system_error(join(path, name), "remove");
+  }
+  if (!others && ::rmdir(path.c_str()) != 0) throw system_error(path, "remove");
+  return others;
+}
+
+/// What a user has put into the checkpoint that `to` takes the place of.
+void move_others(const std::string& from, const std::string& to) {
+  if (is_link(from) || kind_of(from) != FileKind::directory) return;
+  for (const std::string& name : list_directory(from))
+    if (!is_own(name) && ::rename(join(from, name).c_str(), join(to, name).c_str()) != 0)
+      throw system_error(join(to, name), "create");
+}
+
 /// Gives the folder `from` the name `to`. One that has it already (a damaged one, or the same step with its evaluation still to come) is left under
 /// `from`; where the system can exchange names, there is a whole one under `to` at every moment.
 void replace(const std::string& from, const std::string& to) {
   if (::rename(from.c_str(), to.c_str()) == 0) return;
   if (errno != EEXIST && errno != ENOTEMPTY && errno != ENOTDIR) throw system_error(to, "create");
 #ifdef RENAME_EXCHANGE
-  if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) == 0) return;
+  if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) == 0) return move_others(from, to);
 #endif
-  remove_path(to);
+  move_others(to, from);
+  remove_checkpoint(to);
   if (::rename(from.c_str(), to.c_str()) != 0) throw system_error(to, "create");
+}
+
+/// Removes the link `name`, or the copy of a checkpoint that it has become where a folder was copied with its links
+/// followed. False when it is something else, or a user has put something into it.
+bool remove_pointer(const std::string& folder, const std::string& name) {
+  const std::string path = join(folder, name);
+  if (is_link(path)) return ::unlink(path.c_str()) == 0;
+  if (kind_of(path) == FileKind::absent) return true;
+  return kind_of(join(path, kManifest)) == FileKind::regular && !remove_checkpoint(path);
 }
 
 /// Makes `name` in `folder` a link to `target`, at once. File systems without links do without.
 void point(const std::string& folder, const std::string& name, const std::string& target) {
+  if (!is_link(join(folder, name)) && !remove_pointer(folder, name))
+    throw Error(join(folder, name), "", "a link to a checkpoint", "something else, which is left alone");
   const std::string temporary = join(folder, std::string(kTemporary) + name);
   ::unlink(temporary.c_str());
   if (::symlink(target.c_str(), temporary.c_str()) != 0) {
@@ -200,7 +273,8 @@ void point(const std::string& folder, const std::string& name, const std::string
 
 }  // namespace
 
-CheckpointFolder::CheckpointFolder(std::string path) : path_(std::move(path)) {
+CheckpointFolder::CheckpointFolder(std::string path, Report report)
+    : path_(std::move(path)), report_(std::move(report)) {
   make_directories(path_);
   const std::string lock = join(path_, ".lock");
   lock_ = ::open(lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
@@ -213,7 +287,7 @@ CheckpointFolder::CheckpointFolder(std::string path) : path_(std::move(path)) {
   }
   try {
     for (const std::string& name : list_directory(path_)) {
-      if (name.starts_with(kTemporary)) remove_path(join(path_, name));
+      if (name.starts_with(kTemporary)) remove(join(path_, name));
     }
   } catch (...) {
     ::close(lock_);
@@ -229,7 +303,7 @@ std::string CheckpointFolder::save(const TrainingState& state, std::span<const V
                                    std::int64_t keep) {
   const std::string name = folder_name(state.step), target = join(path_, name);
   const std::string temporary = join(path_, std::string(kTemporary) + name);
-  remove_path(temporary);
+  remove(temporary);
   make_directories(temporary);
   try {
     const std::string metadata_step = std::to_string(state.step);
@@ -247,30 +321,55 @@ std::string CheckpointFolder::save(const TrainingState& state, std::span<const V
     manifest.commit();  // and with it the folder
     replace(temporary, target);
     sync_directory(path_);
-    remove_path(temporary);
+    remove(temporary);
   } catch (...) {
     try {
-      remove_path(temporary);
+      remove(temporary);
     } catch (const Error&) {  // the first error is the one to tell
     }
     throw;
   }
 
-  point(path_, "latest", name);
-  if (state.has_best && kind_of(join(path_, folder_name(state.best_step))) == FileKind::directory) point(path_, "best", folder_name(state.best_step));
+  tidy(state, keep);
+  return target;
+}
+
+/// The checkpoint is safe: what cannot be put in order around it is told, and the run goes on.
+void CheckpointFolder::tidy(const TrainingState& state, std::int64_t keep) {
+  const auto attempt = [&](const auto& body) {
+    try {
+      body();
+    } catch (const Error& error) {
+      tell(error.what());
+    }
+  };
+  attempt([&] { point(path_, "latest", folder_name(state.step)); });
+  if (state.has_best && kind_of(join(path_, folder_name(state.best_step))) == FileKind::directory)
+    attempt([&] { point(path_, "best", folder_name(state.best_step)); });
   std::int64_t kept = 0;
   for (const std::string& checkpoint : list_checkpoints(path_)) {
     const std::int64_t step = step_of(checkpoint);
     const bool later = step > state.step, best = state.has_best && step == state.best_step;
-    if (!later) ++kept;
-    if (later || (keep > 0 && kept > keep && !best)) remove_path(checkpoint);
+    // What is left of a folder that holds a user's files is no checkpoint any more.
+    const bool counts = !later && kind_of(join(checkpoint, kManifest)) == FileKind::regular;
+    if (counts) ++kept;
+    if (later || (keep > 0 && kept + (counts ? 0 : 1) > keep && !best)) attempt([&] { remove(checkpoint); });
   }
-  return target;
 }
 
 void CheckpointFolder::clear() {
-  for (const char* link : {"latest", "best"}) ::unlink(join(path_, link).c_str());
-  for (const std::string& checkpoint : list_checkpoints(path_)) remove_path(checkpoint);
+  for (const char* link : {"latest", "best"}) remove_pointer(path_, link);
+  for (const std::string& checkpoint : list_checkpoints(path_)) remove(checkpoint);
+}
+
+void CheckpointFolder::remove(const std::string& checkpoint) {
+  const bool checkpoint_like = kind_of(join(checkpoint, kManifest)) == FileKind::regular;
+  if (remove_checkpoint(checkpoint) && checkpoint_like)
+    tell(checkpoint + ": is removed but for the files in it that are not the checkpoint's");
+}
+
+void CheckpointFolder::tell(const std::string& text) {
+  if (report_ && told_.insert(text).second) report_(text);
 }
 
 std::int64_t step_of(const std::string& checkpoint) {
@@ -298,6 +397,8 @@ bool is_whole_checkpoint(const std::string& path) {
     open_verified(path, files, kWeights);
     open_verified(path, files, kStates);
     return true;
+  } catch (const Newer&) {
+    return true;  // for those who can read it
   } catch (const Error&) {
     return false;
   }
@@ -317,6 +418,8 @@ TrainingState load_checkpoint(const std::string& path, const std::string& graph_
       load_variables(states_file, states);
       return state;
     }
+  } catch (const Newer&) {
+    throw;
   } catch (const Error& error) {
     throw Damaged("damaged checkpoint", error.what());
   }

@@ -17,6 +17,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -49,21 +50,31 @@ struct TrainingState {
 
 class CheckpointFolder {
  public:
+  using Report = std::function<void(const std::string& text)>;
   /// Makes the folder, locks it, and removes what a killed run left half-written. An Error when another run has it.
-  explicit CheckpointFolder(std::string path);
+  /// `report` is told of what could not be put in order and does not end the run.
+  explicit CheckpointFolder(std::string path, Report report = {});
   CheckpointFolder(const CheckpointFolder&) = delete;
   CheckpointFolder& operator=(const CheckpointFolder&) = delete;
   ~CheckpointFolder();
 
-  /// Saves as step-<state.step>, points `latest` and `best` at it where it is, and removes all but the `keep` newest (0: none) and the best.
-  /// Checkpoints of later steps, which an exact run cannot have, are removed. Returns the path. On an Error the older ones are as they were.
+  /// Saves as step-<state.step>, points `latest` and `best` at it where it is, and removes all but the `keep` newest
+  /// (0: none) and the best. Checkpoints of later steps, which an exact run cannot have, are removed. Returns the path.
+  /// On an Error the older ones are as they were. Of a checkpoint only the three files are removed: whatever else lies
+  /// there is a user's, and stays with its folder. Once the new checkpoint is safe no fault of the others is an Error.
   std::string save(const TrainingState& state, std::span<const Variable> weights, std::span<const Variable> states, std::int64_t keep);
   /// Removes every checkpoint.
   void clear();
   const std::string& path() const { return path_; }
 
  private:
+  void tidy(const TrainingState& state, std::int64_t keep);
+  void remove(const std::string& checkpoint);
+  void tell(const std::string& text);
+
   std::string path_;
+  Report report_;
+  std::set<std::string> told_;  ///< once is enough
   int lock_ = -1;
 };
 
@@ -71,13 +82,14 @@ class CheckpointFolder {
 std::vector<std::string> list_checkpoints(const std::string& folder);
 /// The step in a checkpoint's name.
 std::int64_t step_of(const std::string& checkpoint);
-/// Whether its manifest and files agree in size and hash.
+/// Whether its manifest and files agree in size and hash, or it is of a newer format.
 bool is_whole_checkpoint(const std::string& path);
 /// Loads one checkpoint.
 TrainingState load_checkpoint(const std::string& path, const std::string& graph_hash, std::span<const Variable> weights,
                               std::span<const Variable> states);
-/// Loads the newest one that is whole; `report` is told why newer ones were passed over. An Error when there is none, or when the newest whole one
-/// belongs to another graph. `loaded`, if given, becomes its path.
+/// Loads the newest one that is whole; `report` is told why newer ones were passed over. An Error when there is none,
+/// or when the newest whole one belongs to another graph, or the newest is of a newer format. `loaded`, if given,
+/// becomes its path.
 TrainingState load_newest(const std::string& folder, const std::string& graph_hash, std::span<const Variable> weights,
                           std::span<const Variable> states, const std::function<void(const std::string&)>& report, std::string* loaded = nullptr);
 

@@ -70,10 +70,28 @@ Dataset open_safetensors(const std::string& path, const std::vector<TensorDescri
   return data;
 }
 
+Dims without_ones(const Dims& shape) {
+  Dims kept;
+  std::copy_if(shape.begin(), shape.end(), std::back_inserter(kept), [](std::int64_t d) { return d != 1; });
+  return kept;
+}
+
+/// Of a file that is to be the input's field of that name: what cannot be its values is not decompressed.
+HeaderCheck check_for(const std::string& path, const std::string& name, const TensorDescription& input) {
+  return [=, &input](DType dtype, const Dims& shape) {
+    Field field{name, dtype, shape, input.batched};
+    if (input.batched && shape.empty()) return;  // Dataset::add() says so
+    if (input.batched) field.shape.erase(field.shape.begin());
+    check_field(field, path, input);
+  };
+}
+
 Dataset open_npz(const std::string& path, const std::vector<TensorDescription>& inputs) {
   const NpzFile file(path);
   Dataset data(path);
-  for (const TensorDescription& input : inputs) data.add(input.name, file.read(input.name), input.batched);
+  for (const TensorDescription& input : inputs)
+    data.add(input.name, file.read(input.name, check_for(path + ": " + printable(input.name), input.name, input)),
+             input.batched);
   return data;
 }
 
@@ -83,7 +101,10 @@ bool has_npy_files(const std::string& folder, const std::vector<TensorDescriptio
 
 Dataset open_npy_folder(const std::string& folder, const std::vector<TensorDescription>& inputs) {
   Dataset data(folder);
-  for (const TensorDescription& input : inputs) data.add(input.name, read_npy(join(folder, std::string(input.name) + ".npy")), input.batched);
+  for (const TensorDescription& input : inputs) {
+    const std::string path = join(folder, std::string(input.name) + ".npy");
+    data.add(input.name, read_npy(path, check_for(path, input.name, input)), input.batched);
+  }
   return data;
 }
 
@@ -117,12 +138,13 @@ Dataset open_stream(const Array& stream, const std::vector<TensorDescription>& i
 
 /// One file for one input.
 Array read_file(const std::string& path, Format format, const TensorDescription& input) {
+  const HeaderCheck check = check_for(path, input.name, input);
   if (format == Format::automatic) {
     const Bytes file = Bytes::map(path);
     if (is_npy(file.view) || ends_with(path, ".npy")) {
       format = Format::npy;
     } else if (is_image(file.view) && (ends_with(path, ".ppm") || ends_with(path, ".pgm") || ends_with(path, ".png"))) {
-      return read_image(path);
+      return read_image(path, check);
     } else if (ends_with(path, ".gz") || path.find("idx") != std::string::npos) {
       format = Format::idx;
     } else if (ends_with(path, ".npz")) {
@@ -131,8 +153,8 @@ Array read_file(const std::string& path, Format format, const TensorDescription&
       format = Format::raw;
     }
   }
-  if (format == Format::npy) return read_npy(path);
-  if (format == Format::idx) return read_idx(path);
+  if (format == Format::npy) return read_npy(path, check);
+  if (format == Format::idx) return read_idx(path, check);
   if (format != Format::raw) throw UsageError("--data-format", "", "idx, npy or raw for one file an input", printable(path));
   Array array = read_raw(path, input.dtype, input.sample_shape());
   if (!input.batched) {
@@ -152,8 +174,20 @@ Dataset open_folder(const std::string& folder, Format format, const std::vector<
     const std::string images = find_idx(folder, names, stem + "-images"), labels = find_idx(folder, names, stem + "-labels");
     if (!images.empty() && !labels.empty()) {
       Dataset data(images);
-      data.add("images", read_idx(images));
-      data.add("labels", read_idx(labels));
+      // As BatchSource matches them: by name where each input has one's, else in order.
+      const auto is_field = [](const TensorDescription& input) {
+        return input.name == std::string_view("images") || input.name == std::string_view("labels");
+      };
+      const bool named = std::all_of(inputs.begin(), inputs.end(), is_field);
+      const auto add = [&](const char* name, const std::string& path, std::size_t place) {
+        const auto input =
+            named ? std::find_if(inputs.begin(), inputs.end(),
+                                 [&](const TensorDescription& i) { return i.name == std::string_view(name); })
+                  : inputs.begin() + static_cast<std::ptrdiff_t>(std::min(place, inputs.size()));
+        data.add(name, read_idx(path, input == inputs.end() ? no_check : check_for(path, name, *input)));
+      };
+      add("images", images, 0);
+      add("labels", labels, 1);
       return data;
     }
     if (!images.empty() || !labels.empty()) throw Error(folder, "", "both " + stem + "-images and " + stem + "-labels", "one of them");
@@ -191,6 +225,20 @@ Dataset open_folder(const std::string& folder, Format format, const std::vector<
 }
 
 }  // namespace
+
+void check_field(const Field& field, const std::string& path, const TensorDescription& input) {
+  const std::string place = std::string("field ") + printable(field.name);
+  if (field.batched != input.batched || without_ones(field.shape) != without_ones(input.sample_shape())) {
+    throw Error(
+        path, place,
+        std::string("samples of ") + describe(input.sample_shape()) + " for the model's input \"" + input.name + "\"",
+        describe(field.shape));
+  }
+  if (is_floating(field.dtype) && !is_floating(input.dtype)) {
+    throw Error(path, place, std::string("integers for the model's input \"") + input.name + "\", " + name(input.dtype),
+                name(field.dtype));
+  }
+}
 
 int Dataset::find(std::string_view name) const {
   for (std::size_t f = 0; f < fields_.size(); ++f) {

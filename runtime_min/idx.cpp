@@ -31,7 +31,7 @@ constexpr std::size_t kMostHeader = 4 + 4 * 255;
 
 }  // namespace
 
-Array read_idx(const std::string& path) {
+Array read_idx(const std::string& path, const HeaderCheck& check) {
   Bytes file = Bytes::map(path);
   const std::size_t compressed = is_gzip(file.view) ? file.view.size() : 0;
   const Bytes start = compressed != 0 ? Bytes::hold(gunzip(file.view, path, kMostHeader)) : file;
@@ -45,6 +45,7 @@ Array read_idx(const std::string& path) {
   if (start.view.size() < header) throw Error(path, "IDX header", std::to_string(header) + " bytes", std::to_string(start.view.size()));
   Array array{.dtype = *dtype, .shape = {}, .bytes = {}, .path = path, .owner = {}};
   for (std::size_t i = 4; i < header; i += 4) array.shape.push_back(byte(i) << 24 | byte(i + 1) << 16 | byte(i + 2) << 8 | byte(i + 3));
+  check(array.dtype, array.shape);
   const std::size_t size = size_of(*dtype);
   const std::optional<std::int64_t> bytes = checked_count(array.shape, static_cast<std::int64_t>(size));
   if (!bytes) throw Error(path, "IDX header", "dimensions whose bytes can be counted", describe(*dtype, array.shape));

@@ -12,6 +12,6 @@
 
 namespace graven::runtime {
 
-Array read_idx(const std::string& path);
+Array read_idx(const std::string& path, const HeaderCheck& check = no_check);
 
 }  // namespace graven::runtime

@@ -13,10 +13,10 @@ bool is_image(std::span<const std::byte> data) {
          (data.size() >= 3 && data[0] == std::byte{'P'} && (data[1] == std::byte{'5'} || data[1] == std::byte{'6'}) && data[2] <= std::byte{' '});
 }
 
-Array read_image(const std::string& path) {
+Array read_image(const std::string& path, const HeaderCheck& check) {
   const MappedFile file(path);
   const std::span<const std::byte> all = file.bytes();
-  if (is_png(all)) return read_png(path);
+  if (is_png(all)) return read_png(path, check);
   if (!is_image(all)) throw Error(path, "header", "a PNG picture, or P5 or P6, a binary PGM or PPM picture", "other bytes");
   const std::int64_t channels = all[1] == std::byte{'5'} ? 1 : 3;
   std::size_t at = 2;
@@ -45,6 +45,7 @@ Array read_image(const std::string& path) {
   if (most != 255) throw Error(path, "header, maximum", "255 (8 bits)", std::to_string(most));
   if (!is_space(byte())) throw Error(path, "header", "white space before the pixels", at >= all.size() ? "the end" : "other bytes");
   ++at;
+  check(DType::u8, {1, channels, height, width});
   const std::int64_t pixels = width * height;
   if (all.size() - at != static_cast<std::size_t>(pixels * channels)) {
     throw Error(path, "pixels", std::to_string(pixels * channels) + " bytes for " + std::to_string(width) + " x " + std::to_string(height),

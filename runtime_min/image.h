@@ -12,7 +12,7 @@
 namespace graven::runtime {
 
 /// Of any of the formats, whatever the name.
-Array read_image(const std::string& path);
+Array read_image(const std::string& path, const HeaderCheck& check = no_check);
 /// Whether it begins like one of them.
 bool is_image(std::span<const std::byte> data);
 /// `pixels` is u8[channels,height,width], with 1 channel or 3. A name that ends in ".png" makes it a PNG picture, any other PGM or PPM.

@@ -109,8 +109,13 @@ class Report {
     std::vector<std::int64_t> values;
     if (!from.empty()) {
       Bytes file = Bytes::map(from);
-      const Array array = is_npy(file.view) ? read_npy(from) : read_idx(from);
-      if (!is_integral(array.dtype) || array.shape.size() != 1) throw Error(from, "", "integers, one a sample", describe(array.dtype, array.shape));
+      const HeaderCheck check = [&](DType dtype, const Dims& shape) {
+        if (!is_integral(dtype) || shape.size() != 1)
+          throw Error(from, "", "integers, one a sample", describe(dtype, shape));
+        if (shape[0] != data.size())
+          throw Error(from, "", std::to_string(data.size()) + " labels, one a sample", std::to_string(shape[0]));
+      };
+      const Array array = is_npy(file.view) ? read_npy(from, check) : read_idx(from, check);
       for (std::int64_t i = 0; i < array.shape[0]; ++i) values.push_back(static_cast<std::int64_t>(number_at(array.dtype, array.bytes.data(), i)));
     } else if (const int f = data.find("labels"); f >= 0) {
       from = data.path();
@@ -121,8 +126,6 @@ class Report {
     } else {
       return;
     }
-    if (static_cast<std::int64_t>(values.size()) != data.size())
-      throw Error(from, "", std::to_string(data.size()) + " labels, one a sample", std::to_string(values.size()));
     for (std::size_t i = 0; i < values.size(); ++i) {
       if (values[i] < 0 || values[i] >= scores_)
         throw Error(from, std::string("label ") + std::to_string(i), std::string("0 to ") + std::to_string(scores_ - 1), std::to_string(values[i]));

@@ -129,7 +129,7 @@ class HeaderParser {
 
 bool is_npy(std::span<const std::byte> data) { return data.size() >= kMagic.size() && std::memcmp(data.data(), kMagic.data(), kMagic.size()) == 0; }
 
-Array read_npy(const std::string& path) { return parse_npy(Bytes::map(path), path); }
+Array read_npy(const std::string& path, const HeaderCheck& check) { return parse_npy(Bytes::map(path), path, check); }
 
 NpyHeader parse_npy_header(std::span<const std::byte> start, std::uint64_t file_size, const std::string& path) {
   const auto byte = [&](std::size_t i) { return static_cast<std::uint32_t>(start[i]); };
@@ -176,8 +176,9 @@ NpyHeader parse_npy_header(std::span<const std::byte> start, std::uint64_t file_
   return {.dtype = *dtype, .shape = std::move(header.shape), .big_endian = order == '>' && size > 1, .bytes = prefix + length};
 }
 
-Array parse_npy(const Bytes& file, const std::string& path) {
+Array parse_npy(const Bytes& file, const std::string& path, const HeaderCheck& check) {
   NpyHeader header = parse_npy_header(file.view.first(std::min(file.view.size(), kMostNpyHeader)), file.view.size(), path);
+  check(header.dtype, header.shape);
   const std::span<const std::byte> data = file.view.subspan(header.bytes);
   Array array{.dtype = header.dtype, .shape = std::move(header.shape), .bytes = data, .path = path, .owner = file.owner};
   if (header.big_endian) {

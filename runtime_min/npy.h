@@ -17,9 +17,9 @@
 
 namespace graven::runtime {
 
-Array read_npy(const std::string& path);
+Array read_npy(const std::string& path, const HeaderCheck& check = no_check);
 /// Of bytes that are a whole npy file; `path` is for messages.
-Array parse_npy(const Bytes& file, const std::string& path);
+Array parse_npy(const Bytes& file, const std::string& path, const HeaderCheck& check = no_check);
 /// What the first bytes of an npy file say of the rest.
 struct NpyHeader {
   DType dtype = DType::u8;

@@ -120,7 +120,7 @@ void NpzFile::read_directory() {
 
 bool NpzFile::has(std::string_view name) const { return std::find(names_.begin(), names_.end(), name) != names_.end(); }
 
-Array NpzFile::read(std::string_view name) const {
+Array NpzFile::read(std::string_view name, const HeaderCheck& check) const {
   const auto found = std::find(names_.begin(), names_.end(), name);
   if (found == names_.end()) {
     std::string all;
@@ -147,12 +147,14 @@ Array NpzFile::read(std::string_view name) const {
     if (member.size > inflated_at_most(data.size()))
       throw Error(path_, where, std::to_string(member.size) + " bytes of data", std::to_string(data.size()) + " bytes, compressed");
     const auto offset = static_cast<std::size_t>(begin);
-    parse_npy_header(inflate_start(data, path_, offset, std::min<std::uint64_t>(member.size, kMostNpyHeader)), member.size, array);
+    const NpyHeader header = parse_npy_header(
+        inflate_start(data, path_, offset, std::min<std::uint64_t>(member.size, kMostNpyHeader)), member.size, array);
+    check(header.dtype, header.shape);
     plain = Bytes::hold(inflate(data, path_, offset, member.size));
   }
   if (const std::uint32_t checksum = crc32(plain.view); checksum != member.checksum)
     throw Error(path_, where, "checksum " + std::to_string(member.checksum), std::to_string(checksum));
-  return parse_npy(plain, array);
+  return parse_npy(plain, array, check);
 }
 
 }  // namespace graven::runtime

@@ -26,7 +26,7 @@ class NpzFile {
   const std::vector<std::string>& names() const { return names_; }
   bool has(std::string_view name) const;
   /// An Error when there is none of that name.
-  Array read(std::string_view name) const;
+  Array read(std::string_view name, const HeaderCheck& check = no_check) const;
 
  private:
   struct Member {

@@ -112,6 +112,7 @@ class DeflateWriter {
 struct PngHeader {
   std::int64_t width, height;
   int depth, colour, samples;  ///< colour type 0 grey, 2 RGB, 3 palette, 4 grey with alpha, 6 RGB with alpha; samples of a pixel in the file
+  std::int64_t channels() const { return colour == 0 || colour == 4 ? 1 : 3; }  ///< of the picture
   std::size_t row_bytes() const { return static_cast<std::size_t>((width * samples * depth + 7) / 8); }
 };
 
@@ -160,7 +161,7 @@ bool is_png(std::span<const std::byte> data) {
   return data.size() >= kPngSignature.size() && std::memcmp(data.data(), kPngSignature.data(), kPngSignature.size()) == 0;
 }
 
-Array read_png(const std::string& path) {
+Array read_png(const std::string& path, const HeaderCheck& check) {
   const MappedFile file(path);
   const std::span<const std::byte> all = file.bytes();
   if (!is_png(all)) throw Error(path, "signature", "a PNG picture", "other bytes");
@@ -180,6 +181,7 @@ Array read_png(const std::string& path) {
     if (first != (type == "IHDR")) throw Error(path, place, first ? "IHDR, the first chunk" : "one IHDR", printable(type));
     if (first) {
       header = parse_png_header(data, path);
+      check(DType::u8, {1, header.channels(), header.height, header.width});
     } else if (type == "PLTE") {
       if (length % 3 != 0 || length == 0 || length > 768) throw Error(path, "PLTE", "1 to 256 colours of 3 bytes", std::to_string(length) + " bytes");
       palette = data;
@@ -201,7 +203,7 @@ Array read_png(const std::string& path) {
   if (rows.size() != expected) throw Error(path, "pixels", std::to_string(expected) + " bytes", std::to_string(rows.size()));
   unfilter(rows, header, path);
 
-  const std::int64_t channels = header.colour == 0 || header.colour == 4 ? 1 : 3, plane = header.height * header.width;
+  const std::int64_t channels = header.channels(), plane = header.height * header.width;
   std::vector<std::byte> planes(static_cast<std::size_t>(channels * plane));
   const auto* data = reinterpret_cast<const std::uint8_t*>(rows.data());
   const auto sample = [&](const std::uint8_t* row, std::int64_t i) -> unsigned {

@@ -20,7 +20,7 @@ namespace graven::runtime {
 /// Whether it begins like a PNG file.
 bool is_png(std::span<const std::byte> data);
 /// u8[1,1,height,width] for grey pictures, u8[1,3,height,width] for others. An Error for a damaged file; memory is bounded by the file's size.
-Array read_png(const std::string& path);
+Array read_png(const std::string& path, const HeaderCheck& check = no_check);
 /// `pixels` is u8[channels,height,width], with 1 channel (grey) or 3 (red, green, blue).
 void write_png(const std::string& path, const std::uint8_t* pixels, std::int64_t channels, std::int64_t height, std::int64_t width);
 

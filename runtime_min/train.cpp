@@ -383,7 +383,7 @@ int Trainer::run() {
   if (options_.steps > 0 && !arguments_.given("epochs")) options_.epochs = kMany;
 
   if (!options_.out.empty()) {
-    folder_.emplace(options_.out);
+    folder_.emplace(options_.out, [](const std::string& text) { std::fprintf(stderr, "note: %s\n", text.c_str()); });
     if (options_.resume.empty() && !list_checkpoints(options_.out).empty()) {
       if (!options_.overwrite)
         throw Error(options_.out,

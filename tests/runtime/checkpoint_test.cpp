@@ -11,6 +11,7 @@
 #include <random>
 
 #include "fixture.h"
+#include "runtime_min/file.h"
 #include "runtime_min/safetensors.h"
 #include "runtime_min/sha256.h"
 
@@ -188,6 +189,14 @@ TEST(Checkpoint, RefusesWhatDoesNotFit) {
   EXPECT_ERROR(CheckpointFolder(folder / "file/x"), "cannot create the folder");
 }
 
+/// The manifest with one text for another, and a checksum that agrees.
+void rewrite_manifest(const std::string& checkpoint, const std::string& text, const std::string& instead) {
+  std::string manifest = read_file(checkpoint + "/manifest.json");
+  manifest.replace(manifest.find(text), text.size(), instead);
+  const std::string body = manifest.substr(0, manifest.rfind(",\n\"manifest_sha256\":\""));
+  write_file(checkpoint + "/manifest.json", body + ",\n\"manifest_sha256\":\"" + sha256(as_span(body)) + "\"}\n");
+}
+
 // A manifest that agrees with its checksum, and says what cannot be.
 TEST(Checkpoint, RefusesManifestsThatMakeNoSense) {
   const struct {
@@ -195,26 +204,111 @@ TEST(Checkpoint, RefusesManifestsThatMakeNoSense) {
   } cases[] = {
       {"\"position\":17", "\"position\":101", "a position of at most 100, found 101"},
       {"\"seed\":-5", "\"warmup\":9", "expected a key \"seed\", found none"},
-      {"\"version\":1", "\"version\":2", "expected version 1, found 2"},
+      {"\"version\":1", "\"version\":0", "expected version 1, found 0"},
       {"\"ranks\":1", "\"ranks\":2", "expected 1 rank, found 2"},
-      {"\"epoch\":2", "\"epoch\":-2", "expected a number from 0 up, found -2"},
+      {"\"epoch\":2", "\"epoch\":-2", "expected a number from 0 to 9007199254740992, found -2"},
+      {"\"epoch\":2", "\"epoch\":9223372036854775807", "to 9007199254740992, found 9223372036854775807"},
+      {"\"step\":1", "\"step\":9007199254740993", "to 9007199254740992, found 9007199254740993"},
       {"\"warmup\"", "\"wormup\"", "expected a key of version 1, found \"wormup\""},
       {"optimizer.safetensors", "optimizer.safetensorz", "expected \"optimizer.safetensors\", found none of that name"},
   };
   for (const auto& c : cases) {
     SCOPED_TRACE(c.error);
     const TemporaryFolder folder;
-    const std::string path = save(folder / "out", 1), file = path + "/manifest.json";
-    std::string text = read_file(file);
-    text.replace(text.find(c.text), std::string_view(c.text).size(), c.instead);
-    const std::size_t check = text.rfind(",\n\"manifest_sha256\":\"");
-    const std::string body = text.substr(0, check);
-    write_file(file, body + ",\n\"manifest_sha256\":\"" + sha256(as_span(body)) + "\"}\n");
+    const std::string path = save(folder / "out", 1);
+    rewrite_manifest(path, c.text, c.instead);
     EXPECT_FALSE(is_whole_checkpoint(path));
     Model model;
     const auto weights = model.weights(), states = model.states();
     EXPECT_ERROR(load_checkpoint(path, "abc", weights, states), c.error);
   }
+}
+
+TEST(Checkpoint, OfANewerFormatIsNotPassedOver) {
+  const TemporaryFolder folder;
+  const std::string out = folder / "out";
+  save(out, 1);
+  const std::string newest = save(out, 2);
+  rewrite_manifest(newest, "\"version\":1", "\"version\":2");
+  rewrite_manifest(newest, "\"epoch\":2", "\"era\":\"iron\"");
+  rewrite_manifest(newest, "\"format\"", "\"alloys\":[1,{\"tin\":2}],\"format\"");
+  Model model;
+  const auto weights = model.weights(), states = model.states();
+  const auto silent = [](const std::string& text) { ADD_FAILURE() << text; };
+  const char* error =
+      "manifest.json: expected version 1 of the checkpoint's format, found 2: it was written by a program of a newer "
+      "generator";
+  EXPECT_ERROR(load_newest(out, "abc", weights, states, silent), error);
+  EXPECT_ERROR(load_checkpoint(newest, "abc", weights, states), error);
+  EXPECT_TRUE(is_whole_checkpoint(newest)) << "so that it is not lost by going on from an older one";
+  EXPECT_EQ(model.weight[0], 0);
+}
+
+TEST(Checkpoint, AFolderCopiedWithItsLinksFollowedIsGoneOnWith) {
+  const TemporaryFolder folder;
+  const std::string out = folder / "out", copy = folder / "copy";
+  save(out, 1, 0, 1);
+  save(out, 2, 0, 1);
+  fs::copy(out, copy, fs::copy_options::recursive);
+  ASSERT_FALSE(fs::is_symlink(copy + "/latest"));
+  save(copy, 3, 0, 1);
+  EXPECT_EQ(fs::read_symlink(copy + "/latest"), "step-00000003");
+  EXPECT_EQ(fs::read_symlink(copy + "/best"), "step-00000001");
+  EXPECT_EQ(steps_in(copy), (std::vector<std::int64_t>{3, 2, 1}));
+}
+
+TEST(Checkpoint, WhatAUserPutsAmongThemStays) {
+  const TemporaryFolder folder;
+  const std::string out = folder / "out";
+  std::vector<std::string> told;
+  CheckpointFolder checkpoints(out, [&](const std::string& text) { told.push_back(text); });
+  Model model;
+  const auto weights = model.weights(), states = model.states();
+  const auto save_step = [&](std::int64_t step) { checkpoints.save(state_at(step), weights, states, 2); };
+  save_step(1);
+  write_file(out + "/step-00000001/figures/loss.txt", "a plot");
+  write_file(out + "/step-00000001/weights.safetensors.mine", "a copy");
+  save_step(2);
+  write_file(out + "/step-00000002/notes.txt", "notes");
+  save_step(2);  // as when the evaluation was still to come
+  EXPECT_EQ(read_file(out + "/step-00000002/notes.txt"), "notes");
+  EXPECT_TRUE(is_whole_checkpoint(out + "/step-00000002"));
+  EXPECT_TRUE(told.empty());
+  for (std::int64_t step = 3; step <= 6; ++step) save_step(step);
+  EXPECT_EQ(read_file(out + "/step-00000001/figures/loss.txt"), "a plot");
+  EXPECT_EQ(read_file(out + "/step-00000001/weights.safetensors.mine"), "a copy");
+  EXPECT_EQ(list_directory(out + "/step-00000001").size(), 2U);
+  EXPECT_EQ(list_directory(out + "/step-00000002"), std::vector<std::string>{"notes.txt"});
+  EXPECT_EQ(steps_in(out), (std::vector<std::int64_t>{6, 5, 2, 1})) << "two whole ones, and the rests";
+  EXPECT_EQ(told, (std::vector<std::string>{
+                      out + "/step-00000001: is removed but for the files in it that are not the checkpoint's",
+                      out + "/step-00000002: is removed but for the files in it that are not the checkpoint's"}));
+  told.clear();
+  // What bears the name of a link and is none.
+  fs::remove(out + "/latest");
+  write_file(out + "/latest", "my notes");
+  write_file(out + "/best/mine.txt", "mine");
+  TrainingState best = state_at(7);
+  best.has_best = true;
+  best.best_step = 7;
+  for (int i = 0; i < 2; ++i) checkpoints.save(best, weights, states, 2);
+  EXPECT_EQ(read_file(out + "/latest"), "my notes");
+  EXPECT_EQ(read_file(out + "/best/mine.txt"), "mine");
+  EXPECT_EQ(told, (std::vector<std::string>{
+                      out + "/latest: expected a link to a checkpoint, found something else, which is left alone",
+                      out + "/best: expected a link to a checkpoint, found something else, which is left alone"}));
+  told.clear();
+  // What cannot be removed ends no training.
+  fs::remove(out + "/step-00000006/weights.safetensors");
+  fs::create_directory(out + "/step-00000006/weights.safetensors");
+  save_step(8);
+  save_step(9);
+  ASSERT_EQ(told.size(), 1U);
+  EXPECT_NE(told[0].find("weights.safetensors: cannot remove"), std::string::npos) << told[0];
+  fs::remove(out + "/step-00000006/weights.safetensors");
+  checkpoints.clear();
+  EXPECT_EQ(read_file(out + "/latest"), "my notes");
+  EXPECT_EQ(read_file(out + "/step-00000002/notes.txt"), "notes");
 }
 
 TEST(Checkpoint, ClearsWhatAKilledRunLeft) {

@@ -228,6 +228,45 @@ TEST(Dataset, OpensFoldersAndFiles) {
   EXPECT_ERROR(open_dataset({(folder / "scalar.npy") + "," + (folder / "scalar.npy")}, inputs, Split::train), "a first dimension");
 }
 
+// Whose header says that it cannot be the input's is not decompressed: what follows the headers here is damaged, and
+// would be the error.
+TEST(Dataset, ComparesShapesBeforeItDecompresses) {
+  const TemporaryFolder folder;
+  const std::vector<TensorDescription> both = images_and_labels(), images = {both[0]};
+  std::string header = big_endian32(60000) + big_endian32(60000) + from_hex("0800000000");
+  header = "IHDR" + header;
+  write_file(folder / "a.png", from_hex("89504e470d0a1a0a") + big_endian32(13) + header +
+                                   big_endian32(crc32(as_span(header))) + "damage");
+  write_file(folder / "a.ppm", "P6 60000 60000 255\ndamage");
+  write_file(folder / "a-idx.gz", gzipped(idx(8, {3, 60000, 60000}, "damage")));
+  write_file(folder / "idx/train-images-idx3-ubyte.gz", gzipped(idx(8, {3, 60000, 60000}, "damage")));
+  write_file(folder / "idx/train-labels-idx1-ubyte.gz", gzipped(idx(8, {3}, "abc")));
+  write_file(folder / "labels/train-images-idx3-ubyte.gz", gzipped(idx(8, {3, 2, 2}, "aaaabbbbcccc")));
+  write_file(folder / "labels/train-labels-idx1-ubyte.gz", gzipped(idx(8, {3, 60000, 60000}, "damage")));
+  const struct {
+    const char* name;
+    const std::vector<TensorDescription>& inputs;
+    const char* error;
+  } cases[] = {
+      {"a.png", images,
+       "a.png: field \"images\": expected samples of [1,2,2] for the model's input \"images\", found [1,60000,60000]"},
+      {"a.ppm", images,
+       "a.ppm: field \"images\": expected samples of [1,2,2] for the model's input \"images\", found [3,60000,60000]"},
+      {"a-idx.gz", images,
+       "a-idx.gz: field \"images\": expected samples of [1,2,2] for the model's input \"images\", found [60000,60000]"},
+      {"idx", both, "train-images-idx3-ubyte.gz: field \"images\": expected samples of [1,2,2]"},
+      {"idx", images, "train-images-idx3-ubyte.gz: field \"images\": expected samples of [1,2,2]"},
+      {"labels", both,
+       "train-labels-idx1-ubyte.gz: field \"labels\": expected samples of [] for the model's input \"labels\""},
+  };
+  for (const auto& c : cases) {
+    SCOPED_TRACE(c.name);
+    largest_allocation = 0;
+    EXPECT_ERROR(open_dataset({folder / c.name}, c.inputs, Split::train), c.error);
+    EXPECT_LT(largest_allocation, std::size_t{1} << 20);
+  }
+}
+
 /// One field of one dtype read into one input; the first sample's values as doubles.
 std::vector<double> convert(const std::string& descr, const std::string& data, TensorDescription input, const Normalization& normalization = {}) {
   const TemporaryFolder folder;

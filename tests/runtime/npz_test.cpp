@@ -209,6 +209,14 @@ TEST(Npz, RefusesBadArchives) {
       {"objects", ZipText{.members = {{"x.npy", array_file("|O", "(1,)", "12345678")}}}.text(), "Python objects"},
   };
   const TemporaryFolder folder;
+  // What its header makes useless is not inflated.
+  const std::string large = array_file("|u1", "(" + std::to_string(1 + 300'000'000 / 258 * 258) + ",)", "");
+  write_file(folder / "large.npz", deflated_member(deflate_bomb(large), large.size() + 1 + 300'000'000 / 258 * 258));
+  largest_allocation = 0;
+  const std::vector<TensorDescription> inputs = {{.name = "x", .dtype = DType::f32, .shape = {8, 3}}};
+  EXPECT_ERROR(open_dataset({folder / "large.npz"}, inputs, Split::train),
+               "samples of [3] for the model's input \"x\", found []");
+  EXPECT_LT(largest_allocation, 100'000U);
   for (const auto& c : cases) {
     SCOPED_TRACE(c.note);
     write_file(folder / "bad.npz", c.content);

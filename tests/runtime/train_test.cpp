@@ -5,6 +5,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
+#include <cstdlib>
 #include <functional>
 #include <sstream>
 
@@ -405,6 +407,77 @@ TEST_F(Training, AFixedBatchLeavesOutTheRest) {
   EXPECT_EQ(train({"--no-drop-last"}, &model).status, 2);
 }
 
+/// The numbers of the log's epochs under that key.
+std::vector<double> numbers_of_epochs(const std::string& log, const std::string& key) {
+  std::vector<double> numbers;
+  std::istringstream lines(read_file(log));
+  for (std::string line; std::getline(lines, line);) {
+    const std::size_t at = line.find("\"" + key + "\":");
+    if (line.find("\"event\":\"epoch\"") == std::string::npos || at == std::string::npos) continue;
+    numbers.push_back(std::stod(line.substr(at + key.size() + 3)));
+  }
+  return numbers;
+}
+
+// The mean over samples, not over steps: the last step of an epoch has two samples where the others have eight.
+TEST_F(Training, AnEpochsLossIsTheMeanOverItsSamples) {
+  MockTrainable model({kFeatures}, kClasses, 8, true);
+  model.loss_at = [](std::int64_t step) { return step % 7 == 0 ? 64.0 : static_cast<double>(step); };
+  EXPECT_EQ(train({"--epochs", "2", "--log", folder_ / "log"}, &model).status, 0);
+  const auto mean = [](double of_whole_batches) { return (8 * of_whole_batches + 2 * 64) / 50; };
+  EXPECT_EQ(numbers_of_epochs(folder_ / "log", "loss"),
+            (std::vector<double>{mean(1 + 2 + 3 + 4 + 5 + 6), mean(8 + 9 + 10 + 11 + 12 + 13)}));
+  EXPECT_EQ(
+      train({"--epochs", "1", "--drop-last", "--out", folder_ / "dropped", "--log", folder_ / "dropped.log"}, &model)
+          .status,
+      0);
+  EXPECT_EQ(numbers_of_epochs(folder_ / "dropped.log", "loss"), std::vector<double>{(1 + 2 + 3 + 4 + 5 + 6) / 6.0})
+      << "48 samples";
+  // Resumed within the epoch, of which each sample still counts once.
+  EXPECT_EQ(train({"--epochs", "1", "--steps", "3", "--out", folder_ / "part"}, &model).status, 0);
+  EXPECT_EQ(
+      train({"--resume", "--epochs", "1", "--out", folder_ / "part", "--log", folder_ / "part.log"}, &model).status, 0);
+  EXPECT_EQ(numbers_of_epochs(folder_ / "part.log", "loss"), std::vector<double>{mean(1 + 2 + 3 + 4 + 5 + 6)});
+}
+
+// A held-out set of any size, the batch fixed or not: each sample counts once. Nothing is learnt in epoch 1 before the
+// evaluation that another batch would change, for the rate is 0.
+TEST_F(Training, HeldOutSamplesCountOnceWhateverFillsTheBatch) {
+  for (const std::int64_t n : {1, 2, 3, 7, 8, 9, 15, 16, 17}) {
+    SCOPED_TRACE(n);
+    std::string images, labels;
+    double expected = 0;
+    int right = 0;
+    for (std::int64_t i = 0; i < n; ++i) {
+      for (int f = 0; f < kFeatures; ++f) {
+        const auto x = static_cast<float>((i * 7 + f * 3) % 11) - 5;
+        images.append(reinterpret_cast<const char*>(&x), sizeof x);
+      }
+      labels += static_cast<char>(i % kClasses);
+      // Weights of zeros and the biases below.
+      const double scores[] = {0, 1, 2};
+      expected += std::log(1 + std::exp(1.0) + std::exp(2.0)) - scores[i % kClasses];
+      right += i % kClasses == 2 ? 1 : 0;
+    }
+    write_npy("few/images.npy", "<f4", {n, kFeatures}, images);
+    write_npy("few/labels.npy", "|u1", {n}, labels);
+    SoftmaxRegression biased{kFeatures, kClasses};
+    biased.bias = {0, 1, 2};
+    save_variables(folder_ / "biased.safetensors", biased.variables());
+    for (const bool symbolic : {false, true}) {
+      MockTrainable model({kFeatures}, kClasses, 8, symbolic);
+      const std::string log = folder_ / (std::to_string(n) + (symbolic ? "any" : "fixed"));
+      const Result r = train({"--epochs", "1", "--lr", "0", "--weights", folder_ / "biased.safetensors", "--test-data",
+                              folder_ / "few", "--log", log, "--out", log + ".out"},
+                             &model);
+      ASSERT_EQ(r.status, 0) << r.error;
+      ASSERT_EQ(numbers_of_epochs(log, "test_loss").size(), 1U);
+      EXPECT_NEAR(numbers_of_epochs(log, "test_loss")[0], expected / static_cast<double>(n), 1e-12);
+      EXPECT_EQ(numbers_of_epochs(log, "accuracy"), std::vector<double>{right / static_cast<double>(n)});
+    }
+  }
+}
+
 TEST_F(Training, RefusesMistakes) {
   EXPECT_EQ(train({"--epochs", "1"}).status, 0);
   const struct {
@@ -478,6 +551,19 @@ TEST_F(Training, SavesAndPrintsAsOftenAsAsked) {
   EXPECT_EQ(r.out.find("test loss"), std::string::npos);
   EXPECT_EQ(train({"--epochs", "2", "--save-every", "0", "--overwrite"}).status, 0);
   EXPECT_EQ(list_checkpoints(folder_ / "out").size(), 1U);
+}
+
+TEST_F(Training, GoesOnInACopiedFolderAndWithAUsersFilesInIt) {
+  EXPECT_EQ(train({"--epochs", "2", "--out", folder_ / "whole"}).status, 0);
+  EXPECT_EQ(train({"--epochs", "1"}).status, 0);
+  fs::rename(folder_ / "out", folder_ / "moved");
+  ASSERT_EQ(std::system(("cp -RL '" + (folder_ / "moved") + "' '" + (folder_ / "out") + "'").c_str()), 0);
+  write_file(folder_ / "out/step-00000007/figures/loss.txt", "a plot");
+  const Result r = train({"--epochs", "2", "--resume", "--keep", "1"});
+  EXPECT_EQ(r.status, 0) << r.error;
+  EXPECT_EQ(bytes_of(folder_ / "out/latest"), bytes_of(folder_ / "whole/latest"));
+  EXPECT_EQ(fs::read_symlink(folder_ / "out/latest"), "step-00000014");
+  EXPECT_EQ(read_file(folder_ / "out/step-00000007/figures/loss.txt"), "a plot");
 }
 
 TEST_F(Training, ABatchNormsLastBatchIsNotOfOneSample) {
