@@ -11,6 +11,7 @@
 #include "codegen/emit/project.h"
 #include "frontend/eager/oracle.h"
 #include "ir/diagnostic.h"
+#include "ir/json.h"
 #include "ir/passes/pass.h"
 
 // What goes to stderr goes by fputs: fmt::print would throw where nothing can be said, of a project that is written.
@@ -34,6 +35,7 @@ void apply(const EmitArguments& o, const ir::Graph& graph, const std::string& sa
   options.passes.from = given.passes.from;
   options.passes.to = given.passes.to;
   options.format = !o.unformatted;
+  options.force = given.force;
   if (given.memory_budget > 0) options.memory_budget = given.memory_budget;
   options.update_in_backward = given.update_in_backward;
   options.weights = load_weights(o.path, graph, saved);
@@ -41,24 +43,39 @@ void apply(const EmitArguments& o, const ir::Graph& graph, const std::string& sa
   options.execute = eager::double_reference;
 }
 
-/// The project as the graph would be emitted into it now: with the options that the project was emitted with.
+/// A project is emitted again, and checked, with the options that it was emitted with; a new one with those of the
+/// graph.
+codegen::EmitOptions options_for(const EmitArguments& o, const ir::Graph& graph, const std::string& saved,
+                                 const std::string& directory) {
+  std::error_code ignored;
+  const bool again = std::filesystem::exists(std::filesystem::path(directory) / "graph.json", ignored);
+  const std::string file = graph_file(again ? directory : o.path);
+  const ir::Graph recorded = again ? ir::read_graph(file) : graph;
+  codegen::EmitOptions options = codegen::recorded_options(recorded, file);
+  apply(o, graph, saved, options);
+  options.update_in_backward = options.update_in_backward || recorded.flag(ir::kUpdateInBackward);
+  return options;
+}
+
 int check_project(const EmitArguments& o) {
   const std::string directory = o.output.empty() ? o.path : o.output;
   std::string saved;
-  const ir::Graph graph = load_graph(o.path, &saved), project = o.output.empty() ? graph : load_graph(directory);
-  codegen::EmitOptions options = codegen::recorded_options(project, graph_file(directory));
-  apply(o, graph, saved, options);
-  options.update_in_backward = options.update_in_backward || project.flag(ir::kUpdateInBackward);
-  const std::vector<std::string> differences = codegen::check(graph, directory, options);
+  const ir::Graph graph = load_graph(o.path, &saved);
+  if (!o.output.empty()) graph_file(directory);  // is there one?
+  codegen::EmitReport report;
+  const std::vector<std::string> differences =
+      codegen::check(graph, directory, options_for(o, graph, saved, directory), &report);
+  for (const std::string& path : report.kept) fmt::print("{}: edited, and left so by an emission\n", path);
   for (const std::string& line : differences) fmt::print("{}\n", line);
   if (differences.empty()) {
     fmt::print("{}: as it would be emitted now\n", directory);
     return 0;
   }
-  std::fputs(fmt::format("error: {}: {} of its files are not what would be emitted now\n  graven emit {} -o {} rewrites them\n", directory,
-                         differences.size(), o.path, directory)
-                 .c_str(),
-             stderr);
+  const std::string text = fmt::format(
+      "error: {}: {} of its files are not what would be emitted now\n"
+      "  graven emit {} -o {} rewrites them, with --force those that were edited, too\n",
+      directory, differences.size(), o.path, directory);
+  std::fputs(text.c_str(), stderr);
   return 1;
 }
 
@@ -67,8 +84,7 @@ int emit(const EmitArguments& o) {
   if (o.output.empty()) throw UserError("where should the project go?").note("expected  -o FOLDER");
   std::string saved;
   const ir::Graph graph = load_graph(o.path, &saved);
-  codegen::EmitOptions options = codegen::recorded_options(graph, graph_file(o.path));
-  apply(o, graph, saved, options);
+  const codegen::EmitOptions options = options_for(o, graph, saved, o.output);
   const codegen::EmitReport report = codegen::emit(graph, o.output, options);
   for (const std::string& note : report.notes) std::fputs(("note: " + note + "\n").c_str(), stderr);
   if (!o.quiet) {
@@ -76,6 +92,7 @@ int emit(const EmitArguments& o) {
     for (const ir::PassTiming& t : report.passes) passes += t.milliseconds;
     fmt::print("{}: {} files written, {} unchanged, {} removed; arena {} bytes (lower bound {})\n", o.output, report.written.size(),
                report.unchanged.size(), report.removed.size(), report.arena_bytes, report.lower_bound);
+    for (const std::string& path : report.kept) fmt::print("{}: edited, and left so\n", path);
     if (report.evaluation_bytes > 0) fmt::print("evaluation: arena {} bytes, in the same memory\n", report.evaluation_bytes);
     fmt::print("passes {:.1f} ms, plan {:.1f} ms, emit {:.1f} ms, format {:.1f} ms\n", passes, report.plan_milliseconds, report.emit_milliseconds,
                report.format_milliseconds);
@@ -94,7 +111,8 @@ void add_emit(CLI::App& app, int& status) {
   command->add_option("--target", o->target, "cpu or cuda; by default what the graph was emitted for before, or else cpu")
       ->type_name("TARGET")
       ->check(CLI::IsMember({"cpu", "cuda"}));
-  command->add_flag("--check", o->check, "Write nothing; fail when the project at --output (or the one given) is not what would be emitted now");
+  command->add_flag("--check", o->check,
+                    "Write nothing; fail when emitting into --output (or into the project given) would change a file");
   command->add_option("--disable", o->emit.passes.disabled, "Passes to leave out, with commas between them (graven passes lists them)")
       ->type_name("PASS")
       ->delimiter(',');
@@ -106,6 +124,9 @@ void add_emit(CLI::App& app, int& status) {
       ->check(whole_number(0, std::int64_t{1} << 60));
   command->add_flag("--update-in-backward", o->emit.update_in_backward,
                     "Update each parameter as soon as its gradient is there: one module's gradients in memory at a time");
+  command->add_flag(
+      "--force", o->emit.force,
+      "Write over files of the project that were edited since it was emitted; without it they are an error");
   command->add_flag("--no-format", o->unformatted, "Leave out clang-format");
   command->add_flag("-q,--quiet", o->quiet, "Say nothing but notes and errors");
   command->callback([o, &status] { status = emit(*o); });

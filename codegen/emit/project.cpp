@@ -1,13 +1,13 @@
 #include "codegen/emit/project.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <chrono>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <limits>
@@ -20,6 +20,7 @@
 #include "codegen/emit/embedded.h"
 #include "codegen/emit/evaluation.h"
 #include "codegen/emit/format.h"
+#include "codegen/emit/output_folder.h"
 #include "codegen/emit/project_data.h"
 #include "codegen/emit/record.h"
 #include "codegen/emit/render.h"
@@ -35,6 +36,7 @@ namespace graven::codegen {
 namespace {
 
 namespace fs = std::filesystem;
+constexpr const char *kWeightsFile = "weights.safetensors", *kSelfTestFile = "selftest.safetensors";
 using Clock = std::chrono::steady_clock;
 
 double milliseconds_since(Clock::time_point start) { return std::chrono::duration<double, std::milli>(Clock::now() - start).count(); }
@@ -81,8 +83,6 @@ void record_options(ir::Graph& graph, const EmitOptions& options) {
   c["emit.mean"] = numbers_text(options.mean);
   c["emit.std"] = numbers_text(options.std);
 }
-
-std::string sha256_of(const std::string& text) { return runtime::sha256(std::as_bytes(std::span(text.data(), text.size()))); }
 
 /// The files that `path` includes between quotes, resolved like the compiler does.
 std::vector<std::string> includes_of(const std::string& path, std::string_view text) {
@@ -201,7 +201,7 @@ Prepared prepare(const ir::Graph& traced, const EmitOptions& options, EmitReport
 
   start = Clock::now();
   const std::string graph_text = ir::to_json(p.graph);
-  ProjectData data = make_project_data(p.graph, p.plan, p.evaluation.get(), unknown, options, sha256_of(graph_text));
+  ProjectData data = make_project_data(p.graph, p.plan, p.evaluation.get(), unknown, options, hash_of(graph_text));
   for (const ir::ValueId v : data.stored_constants) report.constants.emplace(p.graph.value(v).name, p.graph.constants.at(v));
   nlohmann::json& d = data.common;
   const std::string kind = data.training ? "train" : "infer";
@@ -277,62 +277,20 @@ Prepared prepare(const ir::Graph& traced, const EmitOptions& options, EmitReport
   return p;
 }
 
-bool read_file(const fs::path& path, std::string& text) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) return false;
-  std::ostringstream all;
-  all << in.rdbuf();
-  text = all.str();
-  return !in.bad();
-}
-
-/// Writes `text` unless the file already holds it. True when it was written.
-bool write_if_changed(const fs::path& path, const std::string& text) {
-  std::string old;
-  if (read_file(path, old) && old == text) return false;
-  // Whole or not at all. Not forced to disk: a project that a power cut damages is emitted again.
-  const fs::path fresh = path.string() + fmt::format(".tmp.{}", getpid());
-  {
-    std::ofstream out(fresh, std::ios::binary);
-    out.write(text.data(), static_cast<std::streamsize>(text.size()));
-    out.close();
-    if (!out) {
-      const int reason = errno;
-      std::error_code ignored;
-      fs::remove(fresh, ignored);
-      throw UserError(path.string() + ": cannot be written: " + std::strerror(reason));
-    }
-  }
-  std::error_code failed, ignored;
-  fs::rename(fresh, path, failed);
-  if (failed) {
-    fs::remove(fresh, ignored);
-    throw UserError(path.string() + ": cannot be written: " + failed.message());
-  }
-  return true;
-}
-
 runtime::DType runtime_dtype(ir::DType dtype) {
   const auto found = runtime::dtype_named(ir::name(dtype));
   GRAVEN_CHECK(found, "a dtype without a file format");
   return *found;
 }
 
-/// Tensors as safetensors, written when they differ from what the file holds.
-bool write_tensors(const fs::path& path, const std::map<std::string, const ir::TensorData*>& tensors) {
+/// Tensors as safetensors. Returns the file's hash.
+std::string write_tensors(const std::string& file, const std::map<std::string, const ir::TensorData*>& tensors) {
   std::vector<runtime::Variable> variables;
-  for (const auto& [name, data] : tensors)
-    variables.push_back({name, runtime_dtype(data->type.dtype), data->type.shape.maxima(), const_cast<std::byte*>(data->bytes.data())});
-  const fs::path fresh = path.string() + ".new";
-  runtime::save_variables(fresh.string(), variables);
-  std::string now, old;
-  if (!read_file(fresh, now)) throw UserError(fresh.string() + ": cannot be read back");
-  if (read_file(path, old) && old == now) {
-    fs::remove(fresh);
-    return false;
-  }
-  fs::rename(fresh, path);
-  return true;
+  for (const auto& [path, data] : tensors)
+    variables.push_back(
+        {path, runtime_dtype(data->type.dtype), data->type.shape.maxima(), const_cast<std::byte*>(data->bytes.data())});
+  runtime::save_variables(file, variables);
+  return runtime::sha256(runtime::MappedFile(file).bytes());
 }
 
 /// Parameters, buffers and large constants, in the order of the weights file.
@@ -376,27 +334,6 @@ std::map<std::string, const ir::TensorData*> weights_of(const ir::Graph& graph, 
   return weights;
 }
 
-/// Files of an earlier emission that this one no longer has. Only what emission names itself is looked at.
-std::vector<std::string> stale_files(const fs::path& directory, const std::map<std::string, std::string>& files) {
-  std::vector<std::string> stale;
-  std::error_code ignored;
-  for (const char* folder : {"kernels", "runtime"})
-    for (auto it = fs::recursive_directory_iterator(directory / folder, ignored); it != fs::recursive_directory_iterator(); it.increment(ignored)) {
-      if (ignored) break;
-      const std::string path = it->path().lexically_relative(directory).generic_string();
-      if (it->is_regular_file(ignored) && !files.count(path)) stale.push_back(path);
-    }
-  for (auto it = fs::directory_iterator(directory, ignored); !ignored && it != fs::directory_iterator(); it.increment(ignored)) {
-    const std::string name = it->path().filename().string();
-    const bool calls = name.rfind("model_", 0) == 0 || name.rfind("evaluation.", 0) == 0 || name.rfind("evaluation_", 0) == 0;
-    const bool ours = name == "functors.h" || name == "configs.h" || name == kEvaluationFile || name == "evaluation_plan.h" ||
-                      (calls && (name.ends_with(".cpp") || name.ends_with(".cu")));
-    if (ours && !files.count(name)) stale.push_back(name);
-  }
-  std::sort(stale.begin(), stale.end());
-  return stale;
-}
-
 }  // namespace
 
 std::map<std::string, std::string> render_project(const ir::Graph& graph, const EmitOptions& options, EmitReport* report) {
@@ -406,54 +343,74 @@ std::map<std::string, std::string> render_project(const ir::Graph& graph, const 
 
 namespace {
 
-/// A project is written into a new or empty folder, or over a graph or project of Graven's: never among files of somebody else's, since what an
-/// earlier emission left behind is removed.
-void require_ours(const fs::path& directory) {
-  std::error_code ignored;
-  if (!fs::exists(directory, ignored)) return;
-  if (!fs::is_directory(directory, ignored)) throw UserError(directory.string() + ": is a file; a project needs a folder");
-  std::string text;
-  const bool readable = read_file(directory / "graph.json", text);
-  if (!readable && fs::exists(directory / "graph.json", ignored))
-    throw UserError((directory / "graph.json").string() + ": cannot be read: is this folder Graven's?");
-  if (readable && text.find("\"graven.graph\"") != std::string::npos) return;
-  for (const auto& entry : fs::directory_iterator(directory, ignored)) {
-    if (entry.path().filename().string().starts_with("graph.json.tmp.")) continue;  // an emission that was killed before it had written anything else
-    throw UserError(directory.string() + ": is not empty, and holds no graph of Graven's")
-        .note("expected  a new folder, an empty one, or one that a project was emitted into before")
-        .note("found     " + entry.path().filename().string());
-  }
+/// The files of tensors as they would be emitted, and their hashes. `place`: where each of them is written.
+void add_tensors(Hashes& hashes, const Prepared& p, const std::map<std::string, const ir::TensorData*>& weights,
+                 const EmitOptions& options, const std::function<std::string(const char*)>& place) {
+  if (!weights.empty()) hashes[kWeightsFile] = write_tensors(place(kWeightsFile), weights);
+  if (!options.execute) return;
+  const auto recorded = record(p.graph, p.plan, p.evaluation.get(), options);
+  std::map<std::string, const ir::TensorData*> tensors;
+  for (const auto& [name, data] : recorded) tensors[name] = &data;
+  hashes[kSelfTestFile] = write_tensors(place(kSelfTestFile), tensors);
+}
+
+void require_no_conflicts(const OutputFolder& folder, const OutputFolder::Changes& changes, const fs::path& directory,
+                          const EmitOptions& options) {
+  if (changes.conflicts.empty() || options.force) return;
+  constexpr std::size_t kNamed = 20;
+  UserError error(fmt::format(
+      "{}: {} of the files that would be overwritten {} Graven wrote {}: nothing was written", directory.string(),
+      changes.conflicts.size(), changes.conflicts.size() == 1 ? "is not as" : "are not as",
+      folder.has_record() ? "it" : "them, as far as can be told: the project has no record of it"));
+  for (std::size_t i = 0; i < std::min(kNamed, changes.conflicts.size()); ++i)
+    error.note("edited    " + changes.conflicts[i]);
+  if (changes.conflicts.size() > kNamed)
+    error.note(fmt::format("          and {} more", changes.conflicts.size() - kNamed));
+  throw error.note("expected  another folder, or these moved away; --force (EmitOptions::force) writes over them");
 }
 
 }  // namespace
 
 EmitReport emit(const ir::Graph& graph, const fs::path& directory, const EmitOptions& options) {
-  require_ours(directory);
   EmitReport report;
+  // What is wrong with the folder is said before the work is done, and a graph that is wrong makes no folder.
+  if (std::error_code ignored; fs::exists(directory, ignored))
+    OutputFolder(directory, OutputFolder::For::reading).require_project_or_empty();
   Prepared p = prepare(graph, options, report);
   std::vector<std::unique_ptr<ir::TensorData>> owned;
   require_memory_to_record(p.graph, p.evaluation.get(), options);
   const auto weights = weights_of(p.graph, p.plan, p.evaluation.get(), options, owned, report);
   try {
-    runtime::make_directories(directory.string());
-    // The graph first where there is none: a folder that was left half written, by a full disk say, is then known for Graven's and can be emitted
-    // again.
-    const bool first = !fs::exists(directory / "graph.json") && write_if_changed(directory / "graph.json", p.files.at("graph.json"));
-    for (const auto& [path, text] : p.files) {
-      runtime::make_directories((directory / path).parent_path().string());
-      const bool written = write_if_changed(directory / path, text) || (first && path == "graph.json");
-      (written ? report.written : report.unchanged).push_back(path);
+    OutputFolder folder(directory);
+    folder.require_project_or_empty();
+    Hashes hashes;
+    for (const auto& [path, text] : p.files) hashes[path] = hash_of(text);
+    require_no_conflicts(folder, folder.compare(hashes), directory,
+                         options);  // before tensors are computed and written
+    std::string name, staged;
+    try {
+      add_tensors(hashes, p, weights, options,
+                  [&](const char* file) { return name = file, staged = folder.staging(file); });
+    } catch (const runtime::Error& e) {  // is said of the file's own name
+      std::string text = e.what();
+      if (text.starts_with(staged)) text.replace(0, staged.size(), (directory / name).string());
+      throw UserError(text);
     }
-    if (!weights.empty())
-      (write_tensors(directory / "weights.safetensors", weights) ? report.written : report.unchanged).emplace_back("weights.safetensors");
-    if (options.execute) {
-      const auto recorded = record(p.graph, p.plan, p.evaluation.get(), options);
-      std::map<std::string, const ir::TensorData*> tensors;
-      for (const auto& [name, data] : recorded) tensors[name] = &data;
-      (write_tensors(directory / "selftest.safetensors", tensors) ? report.written : report.unchanged).emplace_back("selftest.safetensors");
+    const OutputFolder::Changes changes = folder.compare(hashes);
+    require_no_conflicts(folder, changes, directory, options);
+    folder.begin(hashes);
+    report.written = changes.write;
+    for (const auto* edited : {&changes.conflicts, &changes.kept})
+      for (const std::string& path : *edited)
+        (options.force && hashes.count(path) ? report.written : report.kept).push_back(path);
+    for (const std::string& path : report.written) {
+      const auto text = p.files.find(path);
+      text == p.files.end() ? folder.place(path) : folder.write(path, text->second);
     }
-    report.removed = stale_files(directory, p.files);
-    for (const std::string& path : report.removed) runtime::remove_path((directory / path).string());
+    for (const std::string& path : changes.stale) folder.remove(path);
+    folder.finish(hashes);
+    report.unchanged = changes.unchanged;
+    report.removed = changes.stale;
   } catch (const runtime::Error& e) {
     throw UserError(e.what());
   } catch (const fs::filesystem_error& e) {
@@ -462,7 +419,6 @@ EmitReport emit(const ir::Graph& graph, const fs::path& directory, const EmitOpt
     throw UserError(p.graph.name + ": out of memory while its project was written to " + directory.string());
   }
   std::sort(report.written.begin(), report.written.end());
-  std::sort(report.unchanged.begin(), report.unchanged.end());
   return report;
 }
 
@@ -489,34 +445,86 @@ std::string weights_differ(const fs::path& path, const std::map<std::string, con
   return "";
 }
 
+/// The parameters that the project has, of those that are as the graph's.
+std::map<std::string, std::shared_ptr<const ir::TensorData>> fitting_weights(const fs::path& path,
+                                                                             const ir::Graph& graph) {
+  std::map<std::string, std::shared_ptr<const ir::TensorData>> weights;
+  if (std::error_code ignored; !fs::exists(path, ignored)) return weights;
+  try {
+    const runtime::SafetensorsFile file(path.string());
+    for (const ir::ValueId v : graph.parameters) {
+      const ir::Value& value = graph.value(v);
+      const runtime::SafetensorsEntry* entry = file.find(value.name);
+      if (!entry || entry->dtype != runtime_dtype(value.type.dtype) || entry->shape != value.type.shape.maxima())
+        continue;
+      const auto bytes = file.bytes(*entry);
+      weights[value.name] = std::make_shared<ir::TensorData>(ir::TensorData{value.type, {bytes.begin(), bytes.end()}});
+    }
+  } catch (const runtime::Error&) {
+    return {};  // said where the file is compared
+  }
+  return weights;
+}
+
+/// A folder that is removed with all that lies in it.
+struct Scratch {
+  std::string path = (fs::temp_directory_path() / "graven.XXXXXX").string();
+  Scratch() {
+    if (!::mkdtemp(path.data())) throw UserError(path + ": cannot be made: " + std::strerror(errno));
+  }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+  ~Scratch() {
+    std::error_code ignored;
+    fs::remove_all(path, ignored);
+  }
+};
+
 }  // namespace
 
 std::vector<std::string> check(const fs::path& directory, const EmitOptions& given) {
   EmitOptions options = given;
   if (!options.evaluation) options.evaluation = read_evaluation(directory / "graph.json");
-  return check(ir::read_graph((directory / "graph.json").string()), directory, options);
+  const ir::Graph graph = ir::read_graph((directory / "graph.json").string());
+  if (options.weights.empty()) options.weights = fitting_weights(directory / kWeightsFile, graph);
+  return check(graph, directory, options);
 }
 
-std::vector<std::string> check(const ir::Graph& graph, const fs::path& directory, const EmitOptions& options) {
-  EmitReport report;
+std::vector<std::string> check(const ir::Graph& graph, const fs::path& directory, const EmitOptions& options,
+                               EmitReport* reported) {
+  EmitReport local, &report = reported ? *reported : local;
   const Prepared p = prepare(graph, options, report);
-  std::vector<std::string> differences, untold;
-  for (const auto& [path, text] : p.files) {
-    std::string old;
-    if (!read_file(directory / path, old))
-      differences.push_back(path + ": is missing");
-    else if (old != text && p.unformatted.count(path))
-      untold.push_back(path);
-    else if (old != text)
-      differences.push_back(path + ": differs");
-  }
-  for (const std::string& path : stale_files(directory, p.files)) differences.push_back(path + ": is superfluous");
   std::vector<std::unique_ptr<ir::TensorData>> owned;
-  const std::string weights =
-      weights_differ(directory / "weights.safetensors", weights_of(p.graph, p.plan, p.evaluation.get(), options, owned, report));
-  if (!weights.empty()) differences.push_back("weights.safetensors: " + weights);
-  if (std::error_code ignored; options.execute && !fs::exists(directory / "selftest.safetensors", ignored))
-    differences.emplace_back("selftest.safetensors: is missing");
+  const auto weights = weights_of(p.graph, p.plan, p.evaluation.get(), options, owned, report);
+  std::vector<std::string> differences, untold;
+  Hashes hashes;
+  for (const auto& [path, text] : p.files) hashes[path] = hash_of(text);
+  try {
+    const Scratch scratch;
+    require_memory_to_record(p.graph, p.evaluation.get(), options);
+    add_tensors(hashes, p, weights, options, [&](const char* name) { return scratch.path + "/" + name; });
+    const OutputFolder folder(directory, OutputFolder::For::reading);
+    const OutputFolder::Changes changes = folder.compare(hashes);
+    const std::string misfit = weights_differ(directory / kWeightsFile, weights);
+    for (const std::string& path : changes.write)
+      if (std::error_code ignored; !fs::exists(directory / path, ignored))
+        differences.push_back(path + ": is missing");
+      else if (p.unformatted.count(path))
+        untold.push_back(path);
+      else if (path != kWeightsFile || misfit.empty())
+        differences.push_back(path + ": differs");
+    for (const std::string& path : changes.conflicts)
+      if (p.unformatted.count(path))
+        untold.push_back(path);
+      else if (path != kWeightsFile || misfit.empty())
+        differences.push_back(path + ": differs, and is not as Graven wrote it");
+    for (const std::string& path : changes.stale)
+      if (path != kSelfTestFile || options.execute) differences.push_back(path + ": is superfluous");
+    if (!misfit.empty()) differences.push_back(std::string(kWeightsFile) + ": " + misfit);
+    report.kept = changes.kept;
+  } catch (const runtime::Error& e) {
+    throw UserError(e.what());
+  }
   // What differs before it is formatted may be the same after. What is certain is an answer all the same.
   if (differences.empty() && !untold.empty())
     throw UserError(directory.string() + ": cannot be compared: clang-format 19 was not found")

@@ -6,9 +6,10 @@
 //
 //   codegen::check(traced, "lenet/", options)    // the names of the files that would differ if it were emitted again
 //
-// The graph may be at any stage of the passes; those that are still to come are run. What was chosen at emission (name, target, defaults of the
-// options) is recorded in graph.json, so that emitting that file again gives the same bytes in another place. Files are only written when they
-// change; files of an earlier emission that are no longer part of the project are removed.
+// The graph may be at any stage of the passes; those that are still to come are run. What was chosen at emission (name,
+// target, defaults of the options) is recorded in graph.json, so that emitting that file again gives the same bytes in
+// another place. Files are only written when they change; files of an earlier emission that are no longer part of the
+// project are removed. Nothing is overwritten or removed that a user wrote or edited (output_folder.h).
 #pragma once
 
 #include <cstdint>
@@ -49,12 +50,15 @@ struct EmitOptions {
   /// (codegen::read_evaluation).
   std::shared_ptr<const ir::Graph> evaluation = {};
   ir::PassOptions passes = {};  ///< switched-off passes, dumps
+  bool force = false;           ///< write over what was edited, or is of unknown origin; it is a user error else
   bool jit_entry = false;       ///< render_project: what a host program loads (model.cpp, jit.cpp) instead of a standalone project
   bool format = true;           ///< run clang-format 19 over the generated files, where it is installed
 };
 
 struct EmitReport {
   std::vector<std::string> written, unchanged, removed;  ///< paths in the project, sorted
+  std::vector<std::string>
+      kept;  ///< edited, and left so: what Graven writes there is as before, or is no longer written
   std::vector<std::string> notes;                        ///< what the user should know: no clang-format, weights made up
   std::vector<ir::PassTiming> passes;
   double plan_milliseconds = 0, emit_milliseconds = 0, format_milliseconds = 0;
@@ -64,17 +68,19 @@ struct EmitReport {
   std::map<std::string, std::shared_ptr<const ir::TensorData>> constants;
 };
 
-/// Writes the project. User error when the graph cannot be emitted or the folder cannot be written.
+/// Writes the project. User error when the graph cannot be emitted, the folder cannot be written, it is another's, or
+/// files that would change were edited: then it names them, and nothing was written.
 EmitReport emit(const ir::Graph& graph, const std::filesystem::path& directory, const EmitOptions& options = {});
 
 /// The project as texts by path, without writing anything. Weights and recorded tensors are left out.
 std::map<std::string, std::string> render_project(const ir::Graph& graph, const EmitOptions& options = {}, EmitReport* report = nullptr);
 
-/// One line for each file of the checked-in project that is missing, superfluous or not what would be emitted now from the graph; empty when all is
-/// as it should be. Of weights.safetensors the names and types count, not the numbers, which a user may have trained; of selftest.safetensors, that
-/// it is there where `options.execute` would have written it. User error when only the formatter, which is not installed, could tell.
-std::vector<std::string> check(const ir::Graph& graph, const std::filesystem::path& directory, const EmitOptions& options = {});
-/// The same from the project's own graph.json.
+/// One line for each file of the project that emission would write, remove or refuse to overwrite; empty exactly where
+/// it would change nothing. An edited file that emission would leave is in `report->kept`, and is no difference; but
+/// weights that do not fit the graph are one. User error when only the formatter, which is not installed, could tell.
+std::vector<std::string> check(const ir::Graph& graph, const std::filesystem::path& directory,
+                               const EmitOptions& options = {}, EmitReport* report = nullptr);
+/// The same from the project's own graph.json, and its weights where `options` has none.
 std::vector<std::string> check(const std::filesystem::path& directory, const EmitOptions& options = {});
 
 /// The options that graph.json records, for emitting it again.

@@ -81,10 +81,10 @@ TEST_F(Command, CheckNeedsTheFormatterOnlyWhereItDecides) {
   EXPECT_NE(r.output.find("error: formatted: cannot be compared: clang-format 19 was not found"), std::string::npos) << r.output;
   EXPECT_EQ(r.output.find("are not what would be emitted now"), std::string::npos) << r.output;
   // A file that nobody formats decides by itself.
-  std::ofstream(work / "formatted/CMakeLists.txt", std::ios::app) << "# changed\n";
+  fs::remove(work / "formatted/CMakeLists.txt");
   r = run({"emit", "formatted", "--check"}, without);
   EXPECT_EQ(r.exit_status, 1);
-  EXPECT_NE(r.output.find("CMakeLists.txt: differs\n"), std::string::npos) << r.output;
+  EXPECT_NE(r.output.find("CMakeLists.txt: is missing\n"), std::string::npos) << r.output;
   EXPECT_NE(r.output.find("model.cpp: differs, perhaps for want of clang-format 19\n"), std::string::npos) << r.output;
   // What was emitted without it is compared without it.
   EXPECT_NE(output({"emit", "saved", "-o", "plain", "-q"}, without).find("note: clang-format 19 was not found"), std::string::npos);
@@ -123,6 +123,55 @@ TEST_F(Command, CheckComparesWithTheGraphThatIsGiven) {
   EXPECT_NE(r.output.find("weights.safetensors: has no "), std::string::npos) << r.output;
 }
 
+/// The check and the emission say the same of every change: sound exactly where nothing would be written.
+TEST_F(Command, CheckIsSoundExactlyWhereEmissionChangesNothing) {
+  const fs::path saved = work / "saved/graph.json", project = work / "project";
+  ir::Graph graph = tests::polynomial_training();
+  ir::write_graph(saved.string(), graph);
+  output({"emit", "saved", "-o", "first", "-q", "--no-format", "--name", "fit"});
+  // Options that a program gives, of which the saved graph knows nothing.
+  ir::Graph recorded = ir::read_graph((work / "first/graph.json").string());
+  const auto option = [&](const char* key, ir::Attribute value) { graph.config[key] = std::move(value); };
+  option("emit.name", std::string("fit"));
+  option("emit.mean", std::string("0.5 0.25"));
+  option("emit.epochs", std::int64_t{7});
+  fs::create_directories(work / "with");
+  ir::write_graph((work / "with/graph.json").string(), graph);
+  output({"emit", "with", "-o", "project", "-q", "--no-format"});
+  const std::vector<std::string> emission = {"emit", "saved", "-o", "project", "--no-format"};
+  const auto expect_agreement = [&](const std::string& change, int status) {
+    SCOPED_TRACE(change);
+    std::vector<std::string> check = emission;
+    check.emplace_back("--check");
+    const ProcessResult checked = run(check);
+    EXPECT_EQ(checked.exit_status, status) << checked.output;
+    const ProcessResult r = run(emission);
+    const bool sound = r.exit_status == 0 && r.output.find("project: 0 files written") != std::string::npos &&
+                       r.output.find(" 0 removed") != std::string::npos;
+    EXPECT_EQ(sound, status == 0) << r.output;
+    return checked.output + r.output;
+  };
+  expect_agreement("nothing", 0);
+  EXPECT_NE(text_of(project / "main.cpp").find("0.25"), std::string::npos) << "the normalisation";
+  std::ofstream(project / "model.cpp", std::ios::app) << "// mine\n";
+  std::ofstream(project / "mine.cpp") << "";
+  EXPECT_NE(expect_agreement("an edited file", 0).find("model.cpp: edited, and left so"), std::string::npos);
+  fs::remove(project / "model.h");
+  expect_agreement("a missing file", 1);
+  expect_agreement("after it was written", 0);
+  fs::rename(project / ".graven", work / "away");
+  expect_agreement("no record, and an edited file", 1);
+  fs::rename(work / "away", project / ".graven");
+  // Weights of other numbers.
+  fs::copy_file(work / "first/weights.safetensors", work / "saved/weights.safetensors");
+  {
+    std::fstream file(work / "saved/weights.safetensors", std::ios::binary | std::ios::in | std::ios::out);
+    file.seekp(-1, std::ios::end).put('\x3d');
+  }
+  expect_agreement("other weights", 1);
+  expect_agreement("after they were written", 0);
+}
+
 /// The differences of two projects' folders, weights and recorded tensors included.
 std::vector<std::string> differences(const fs::path& a, const fs::path& b) {
   std::vector<std::string> found;
@@ -142,12 +191,13 @@ TEST_F(Command, EmitsTheSameWhateverIsWrongWithTheMachine) {
     const std::string line = before + " " GRAVEN_BINARY_DIR "/graven emit saved -o project -q " + after;
     return codegen::run_process({"bash", "-c", line}, {.directory = work.string(), .seconds = 100});
   };
-  // Half a project, for want of space: it is emitted again, into the folder that holds it.
+  // No space: nothing of the project is there, and it is emitted again, into the same folder.
   ProcessResult r = in_shell("trap '' XFSZ; ulimit -f 12;", "");
   EXPECT_EQ(r.exit_status, 1) << r.output;
-  EXPECT_NE(r.output.find("cannot be written: File too large"), std::string::npos) << r.output;
-  EXPECT_TRUE(fs::exists(work / "project/graph.json"));
-  EXPECT_FALSE(fs::exists(work / "project/weights.safetensors"));
+  EXPECT_NE(r.output.find("error: project/selftest.safetensors: cannot write: File too large"), std::string::npos)
+      << r.output;
+  for (const auto& entry : fs::recursive_directory_iterator(work / "project"))
+    EXPECT_EQ(entry.path(), work / "project/.graven");
   output({"emit", "saved", "-o", "project", "-q"});
   EXPECT_EQ(differences(work / "whole", work / "project"), std::vector<std::string>());
   // Closed streams: what is said goes nowhere, and into no file; the formatter runs all the same.
