@@ -1,11 +1,12 @@
-// Learning-rate schedules: the closed formulas of torch.optim.lr_scheduler, computed in double from the number of steps done so far, so that
-// a resumed run needs no history.
+// Learning-rate schedules: the closed formulas of torch.optim.lr_scheduler, computed in double from the number of steps
+// done so far, so that a resumed run needs no history.
 //
 //   Schedule schedule{.kind = Schedule::Kind::cosine, .T_max = 10000};
 //   schedule.learning_rate(0.1, 0);       // 0.1: the first step
 //   schedule.learning_rate(0.1, 10000);   // eta_min
 //
-// One step is one update of the weights. A linear or constant warm-up may stand in front of any of them.
+// One step is one update of the weights. A linear or constant warm-up may stand in front of any of them. Powers and
+// cosines are sums and products here: those of C libraries differ in the last bit, and so would two trainings.
 #pragma once
 
 #include <algorithm>
@@ -121,13 +122,13 @@ struct Schedule {
       case Kind::linear:
         return total_iters == 0 ? lr * end_factor : lr * (start_factor + (end_factor - start_factor) * std::min(steps, total) / total);
       case Kind::step:
-        return lr * std::pow(gamma, static_cast<double>(t / step_size));
+        return lr * power_of(gamma, t / step_size);
       case Kind::multi_step: {
         const auto passed = std::count_if(milestones.begin(), milestones.end(), [t](std::int64_t m) { return m <= t; });
-        return lr * std::pow(gamma, static_cast<double>(passed));
+        return lr * power_of(gamma, passed);
       }
       case Kind::exponential:
-        return lr * std::pow(gamma, steps);
+        return lr * power_of(gamma, t);
       case Kind::cosine:
         return eta_min + (lr - eta_min) * half_wave(steps, static_cast<double>(T_max));
       case Kind::cosine_warm_restarts: {
@@ -142,16 +143,16 @@ struct Schedule {
       case Kind::polynomial: {
         if (total_iters == 0) return end_learning_rate;
         const double n = cycle ? total * std::max(1.0, std::ceil(steps / total)) : total;
-        return end_learning_rate + (lr - end_learning_rate) * std::pow(1 - std::min(steps, n) / n, power);
+        return end_learning_rate + (lr - end_learning_rate) * power_of(1 - std::min(steps, n) / n, power);
       }
       case Kind::one_cycle:
         return one_cycle(lr, steps);
       case Kind::triangular:
         return lr + triangle(lr, steps);
       case Kind::triangular2:
-        return lr + triangle(lr, steps) * std::exp2(-std::floor(steps / static_cast<double>(step_size_up + step_size_down)));
+        return lr + triangle(lr, steps) * power_of(0.5, t / (step_size_up + step_size_down));
       case Kind::exp_range:
-        return lr + triangle(lr, steps) * std::pow(gamma, steps);
+        return lr + triangle(lr, steps) * power_of(gamma, t);
       case Kind::sequential: {
         const auto next = std::upper_bound(milestones.begin(), milestones.end(), t);
         const std::int64_t start = next == milestones.begin() ? 0 : *std::prev(next);
@@ -184,7 +185,48 @@ struct Schedule {
   }
 
   /// Half a wave of a cosine: from 1 at t = 0 down to 0 at t = length.
-  static double half_wave(double t, double length) { return (1 + std::cos(std::numbers::pi * t / length)) / 2; }
+  static double half_wave(double t, double length) { return (1 + cosine_of(t / length)) / 2; }
+
+  /// cos(pi x), x >= 0.
+  static double cosine_of(double x) {
+    x = std::fmod(x, 2.0);
+    if (x > 1) x = 2 - x;
+    if (x > 0.5) return -cosine_of(1 - x);
+    // Of the half of the quadrant that is nearer to 0, the series of the cosine, of the other one that of the sine.
+    const bool is_sine = x > 0.25;
+    const double a = std::numbers::pi * (is_sine ? 0.5 - x : x);
+    double sum = 0, term = is_sine ? a : 1;
+    for (int n = is_sine ? 2 : 1; n < 20; n += 2) {
+      sum += term;
+      term *= -a * a / (n * (n + 1));
+    }
+    return sum;
+  }
+
+  /// x^n, n >= 0.
+  static double power_of(double x, std::int64_t n) {
+    double result = 1;
+    for (; n > 0; n >>= 1, x *= x)
+      if ((n & 1) != 0) result *= x;
+    return result;
+  }
+  /// x^y, x >= 0, y >= 0.
+  static double power_of(double x, double y) {
+    if (y == std::floor(y) && y < 1e15) return power_of(x, static_cast<std::int64_t>(y));
+    if (x == 0) return 0;
+    int exponent = 0;
+    const double m = std::frexp(x, &exponent), s = (m - 1) / (m + 1);  // log(m) = 2 artanh(s)
+    double artanh = 0, odd_power = s;
+    for (int n = 1; n < 60; n += 2, odd_power *= s * s) artanh += odd_power / n;
+    const double t = y * (exponent + 2 * artanh / std::numbers::ln2), whole = std::floor(t + 0.5),
+                 r = (t - whole) * std::numbers::ln2;
+    double sum = 0, term = 1;
+    for (int n = 1; n < 20; ++n) {
+      sum += term;
+      term *= r / n;
+    }
+    return whole < -1100 ? 0 : std::ldexp(sum, static_cast<int>(whole));
+  }
 };
 
 }  // namespace graven::runtime

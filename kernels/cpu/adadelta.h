@@ -35,13 +35,13 @@ inline void adadelta_range(std::int64_t n, T* p, const T* grad, T* square_avg, T
   GRAVEN_INDEPENDENT
   for (std::int64_t i = 0; i < n; ++i) {
     const C value = static_cast<C>(p[i]);
-    const C g = k.sign * static_cast<C>(grad[i]) + k.weight_decay * value;
-    const C square = k.rho * static_cast<C>(square_avg[i]) + k.toward_square * g * g;
+    const C g = fma(k.weight_decay, value, k.sign * static_cast<C>(grad[i]));
+    const C square = fma(k.toward_square * g, g, k.rho * static_cast<C>(square_avg[i]));
     const C before = static_cast<C>(acc_delta[i]);
     const C change = math::sqrt(before + k.eps) / math::sqrt(square + k.eps) * g;
     square_avg[i] = static_cast<T>(square);
-    acc_delta[i] = static_cast<T>(k.rho * before + k.toward_square * change * change);
-    p[i] = static_cast<T>(value - k.lr * change);
+    acc_delta[i] = static_cast<T>(fma(k.toward_square * change, change, k.rho * before));
+    p[i] = static_cast<T>(fma(-k.lr, change, value));
   }
 }
 

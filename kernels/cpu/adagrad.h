@@ -33,10 +33,10 @@ inline void adagrad_range(std::int64_t n, T* p, const T* grad, T* sums, const Ad
   GRAVEN_INDEPENDENT
   for (std::int64_t i = 0; i < n; ++i) {
     const C value = static_cast<C>(p[i]);
-    const C g = k.sign * static_cast<C>(grad[i]) + k.weight_decay * value;
-    const C sum = (FirstStep ? k.initial : static_cast<C>(sums[i])) + g * g;
+    const C g = fma(k.weight_decay, value, k.sign * static_cast<C>(grad[i]));
+    const C sum = fma(g, g, FirstStep ? k.initial : static_cast<C>(sums[i]));
     sums[i] = static_cast<T>(sum);
-    p[i] = static_cast<T>(value - k.rate * (g / (math::sqrt(sum) + k.eps)));
+    p[i] = static_cast<T>(fma(-k.rate, g / (math::sqrt(sum) + k.eps), value));
   }
 }
 

@@ -33,28 +33,26 @@ struct AdamNumbers {
 
 template <class C>
 inline AdamNumbers<C> adam_numbers(const adam_config& c, double lr, std::int64_t step) {
-  const double steps = static_cast<double>(step);
   return {.sign = c.maximize ? C(-1) : C(1),
           .weight_decay = c.decoupled ? C(0) : static_cast<C>(c.weight_decay),
           .shrink = c.decoupled ? static_cast<C>(1 - lr * c.weight_decay) : C(1),
           .toward_gradient = static_cast<C>(1 - c.beta1),
           .beta2 = static_cast<C>(c.beta2),
           .toward_square = static_cast<C>(1 - c.beta2),
-          .root_correction = c.do_bias_correction ? static_cast<C>(math::sqrt(1 - math::pow(c.beta2, steps))) : C(1),
+          .root_correction = c.do_bias_correction ? static_cast<C>(math::sqrt(1 - math::power(c.beta2, step))) : C(1),
           .eps = static_cast<C>(c.eps),
-          .step_size = static_cast<C>(c.do_bias_correction ? lr / (1 - math::pow(c.beta1, steps)) : lr)};
+          .step_size = static_cast<C>(c.do_bias_correction ? lr / (1 - math::power(c.beta1, step)) : lr)};
 }
 
-/// Not inlined: whoever updates, the compiler has contracted the same multiply-adds.
 template <bool Amsgrad, class T, class C>
 [[gnu::noinline]] void adam_some(std::int64_t n, T* p, const T* grad, T* m, T* v, T* max_v, const AdamNumbers<C> k) {
   GRAVEN_INDEPENDENT
   for (std::int64_t i = 0; i < n; ++i) {
     const C value = static_cast<C>(p[i]);
-    const C g = k.sign * static_cast<C>(grad[i]) + k.weight_decay * value;
+    const C g = fma(k.weight_decay, value, k.sign * static_cast<C>(grad[i]));
     const C before = static_cast<C>(m[i]);
-    const C mean = before + k.toward_gradient * (g - before);
-    const C square = k.beta2 * static_cast<C>(v[i]) + k.toward_square * g * g;
+    const C mean = fma(k.toward_gradient, g - before, before);
+    const C square = fma(k.toward_square * g, g, k.beta2 * static_cast<C>(v[i]));
     m[i] = static_cast<T>(mean);
     v[i] = static_cast<T>(square);
     C w = square;
@@ -62,7 +60,7 @@ template <bool Amsgrad, class T, class C>
       w = math::max(static_cast<C>(max_v[i]), w);
       max_v[i] = static_cast<T>(w);
     }
-    p[i] = static_cast<T>(value * k.shrink - k.step_size * (mean / (math::sqrt(w) / k.root_correction + k.eps)));
+    p[i] = static_cast<T>(fma(-k.step_size, mean / (math::sqrt(w) / k.root_correction + k.eps), value * k.shrink));
   }
 }
 

@@ -48,21 +48,25 @@ inline moments of_run(const float* x, std::int64_t n) {
   constexpr std::int64_t kBlock = 4096;
   moments all;
   for (std::int64_t begin = 0; begin < n; begin += kBlock) {
-    const std::int64_t size = smaller(kBlock, n - begin), whole = size / kLanes * kLanes;
+    const std::int64_t size = smaller(kBlock, n - begin), whole = size / kPanel * kPanel;
     const float* const p = x + begin;
     moments block;
     block.count = static_cast<double>(size);
-    vec total{};
-    for (std::int64_t i = 0; i < whole; i += kLanes) total += load(p + i);
+    vec total[kPanelVectors] = {};
+    for (std::int64_t i = 0; i < whole; i += kPanel)
+#pragma GCC unroll 4
+      for (int v = 0; v < kPanelVectors; ++v) total[v] += load(p + i + v * kLanes);
     double rest = 0;
     for (std::int64_t i = whole; i < size; ++i) rest += p[i];
     block.mean = (static_cast<double>(sum(total)) + rest) / block.count;
     const vec mean = broadcast(static_cast<float>(block.mean));
-    vec squares{};
-    for (std::int64_t i = 0; i < whole; i += kLanes) {
-      const vec d = load(p + i) - mean;
-      squares = fma(d, d, squares);
-    }
+    vec squares[kPanelVectors] = {};
+    for (std::int64_t i = 0; i < whole; i += kPanel)
+#pragma GCC unroll 4
+      for (int v = 0; v < kPanelVectors; ++v) {
+        const vec d = load(p + i + v * kLanes) - mean;
+        squares[v] = fma(d, d, squares[v]);
+      }
     block.squares = sum(squares);
     for (std::int64_t i = whole; i < size; ++i) {
       const double d = static_cast<double>(p[i]) - block.mean;
@@ -106,24 +110,25 @@ inline void of_rows(const float* x, range rows, std::int64_t channels, float* me
         store(mean + c, m), store(squares + c, q0 + q1);
       } else {
         const vec old = load(mean + c), difference = m - old;
-        store(mean + c, old + difference * share);
-        store(squares + c, load(squares + c) + (q0 + q1) + difference * difference * both);
+        store(mean + c, fma(difference, broadcast(share), old));
+        store(squares + c, fma(difference * difference, broadcast(both), load(squares + c) + (q0 + q1)));
       }
     }
     for (; c < channels; ++c) {
-      float s = 0, q = 0;
-      for (std::int64_t r = 0; r < size; ++r) s += p[r * channels + c];
-      const float m = s * reciprocal;
+      // In the same order: how many channels a vector has does not show.
+      float s[2] = {}, q[2] = {};
+      for (std::int64_t r = 0; r < size; ++r) s[r % 2] += p[r * channels + c];
+      const float m = (s[0] + s[1]) * reciprocal;
       for (std::int64_t r = 0; r < size; ++r) {
         const float d = p[r * channels + c] - m;
-        q += d * d;
+        q[r % 2] = fma(d, d, q[r % 2]);
       }
       if (first) {
-        mean[c] = m, squares[c] = q;
+        mean[c] = m, squares[c] = q[0] + q[1];
       } else {
         const float difference = m - mean[c];
-        mean[c] += difference * share;
-        squares[c] += q + difference * difference * both;
+        mean[c] = fma(difference, share, mean[c]);
+        squares[c] = fma(difference * difference, both, squares[c] + (q[0] + q[1]));
       }
     }
     count = total;
@@ -137,7 +142,7 @@ inline void scale_rows(float* y, const float* x, range rows, std::int64_t channe
     const float* const from = x + r * channels;
     float* const to = y + r * channels;
     GRAVEN_INDEPENDENT
-    for (std::int64_t c = 0; c < channels; ++c) to[c] = from[c] * scale[c] + shift[c];
+    for (std::int64_t c = 0; c < channels; ++c) to[c] = fma(from[c], scale[c], shift[c]);
   }
 }
 
@@ -184,7 +189,7 @@ inline void batch_norm(Threads& threads, const batch_norm_config& config, float*
         const float* const from = x + (o * channels + c) * inner;
         float* const to = y + (o * channels + c) * inner;
         GRAVEN_INDEPENDENT
-        for (std::int64_t i = 0; i < inner; ++i) to[i] = from[i] * f.scale + f.shift;
+        for (std::int64_t i = 0; i < inner; ++i) to[i] = fma(from[i], f.scale, f.shift);
       }
     });
     return;
@@ -227,7 +232,7 @@ inline void batch_norm_inference(Threads& threads, const batch_norm_config& conf
     threads.run(config.outer * channels, [&](std::int64_t piece) {
       const factors f = factors_of(piece % channels);
       GRAVEN_INDEPENDENT
-      for (std::int64_t i = 0; i < inner; ++i) y[piece * inner + i] = x[piece * inner + i] * f.scale + f.shift;
+      for (std::int64_t i = 0; i < inner; ++i) y[piece * inner + i] = fma(x[piece * inner + i], f.scale, f.shift);
     });
     return;
   }
@@ -247,7 +252,7 @@ inline void batch_norm_inference(Threads& threads, const batch_norm_config& conf
         const float* const from = x + r * channels + first;
         float* const to = y + r * channels + first;
         GRAVEN_INDEPENDENT
-        for (std::int64_t c = 0; c < n; ++c) to[c] = from[c] * scale[c] + shift[c];
+        for (std::int64_t c = 0; c < n; ++c) to[c] = fma(from[c], scale[c], shift[c]);
       }
     }
   });
@@ -279,13 +284,16 @@ inline void batch_norm_backward(Threads& threads, const batch_norm_config& confi
       for (std::int64_t o = 0; o < config.outer; ++o) {
         const std::int64_t at = (o * channels + c) * inner;
         for (std::int64_t begin = 0; begin < inner; begin += 4096) {
-          const std::int64_t size = smaller(4096, inner - begin), whole = size / kLanes * kLanes;
+          const std::int64_t size = smaller(4096, inner - begin), whole = size / kPanel * kPanel;
           const float *const g = dy + at + begin, *const v = x + at + begin;
-          vec s{}, p{};
-          for (std::int64_t i = 0; i < whole; i += kLanes) {
-            s += load(g + i);
-            p = fma(load(g + i), load(v + i) - broadcast(m), p);
-          }
+          vec s[kPanelVectors] = {}, p[kPanelVectors] = {};
+          for (std::int64_t i = 0; i < whole; i += kPanel)
+#pragma GCC unroll 4
+            for (int l = 0; l < kPanelVectors; ++l) {
+              const vec gradient = load(g + i + l * kLanes);
+              s[l] += gradient;
+              p[l] = fma(gradient, load(v + i + l * kLanes) - broadcast(m), p[l]);
+            }
           sum_dy += sum(s), sum_products += sum(p);
           for (std::int64_t i = whole; i < size; ++i) sum_dy += g[i], sum_products += g[i] * (v[i] - m);
         }
@@ -294,7 +302,7 @@ inline void batch_norm_backward(Threads& threads, const batch_norm_config& confi
       for (std::int64_t o = 0; o < config.outer; ++o) {
         const std::int64_t at = (o * channels + c) * inner;
         GRAVEN_INDEPENDENT
-        for (std::int64_t i = 0; i < inner; ++i) dx[at + i] = f.a * dy[at + i] + (f.b * (x[at + i] - m) + f.c);
+        for (std::int64_t i = 0; i < inner; ++i) dx[at + i] = fma(f.a, dy[at + i], fma(f.b, x[at + i] - m, f.c));
       }
     });
     return;
@@ -325,7 +333,7 @@ inline void batch_norm_backward(Threads& threads, const batch_norm_config& confi
         float s = 0, p = 0;
         for (std::int64_t r = begin; r < end; ++r) {
           s += dy[r * channels + c];
-          p += dy[r * channels + c] * (x[r * channels + c] - mean[c]);
+          p = fma(dy[r * channels + c], x[r * channels + c] - mean[c], p);
         }
         sums[c] += s, products[c] += p;
       }
@@ -349,7 +357,7 @@ inline void batch_norm_backward(Threads& threads, const batch_norm_config& confi
       const float *const g = dy + r * channels, *const v = x + r * channels;
       float* const to = dx + r * channels;
       GRAVEN_INDEPENDENT
-      for (std::int64_t c = 0; c < channels; ++c) to[c] = a[c] * g[c] + (b[c] * (v[c] - mean[c]) + last[c]);
+      for (std::int64_t c = 0; c < channels; ++c) to[c] = fma(a[c], g[c], fma(b[c], v[c] - mean[c], last[c]));
     }
   });
 }

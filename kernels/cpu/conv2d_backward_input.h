@@ -44,45 +44,57 @@ inline void scatter_image(const conv2d_config& s, const tile_table<tile_function
     float* const first_row = to + (rows.begin * s.stride_height - s.padding_height + kh * s.dilation_height) * line;
     for (std::int64_t tap = 0; tap < runs; ++tap)
       for (std::int64_t panel = 0; panel < panel_count;) {
-        const int panels = next_panels(panel_count - panel);
-        const std::int64_t begin = panel * kPanel, width = smaller(panels * kPanel, run - begin);
+        // So many panels of a pixel before the next pixel, of which the widest vectors make one tile: runs of
+        // neighbours meet in the same elements of dx, and this is the order of their sums.
+        const std::int64_t left = panel_count - panel, together = left == 5 ? 3 : smaller(left, 4);
         alignas(64) std::int32_t keep[4 * kPanel];
-        for (std::int64_t c = 0; c < panels * kPanel; ++c) keep[c] = c < width ? -1 : 0;
-        tile_input in;
-        in.x_row = s.out_width * s.out_channels;
-        in.outer = in.inner = 1;
-        in.x_outer = in.w_outer = in.x_inner = in.w_inner = 0;
-        in.depth = group_out;
-        in.w = packed + (((group * s.kernel_height + kh) * runs + tap) * panel_count + panel) * group_out * kPanel;
-        in.w_panel = group_out * kPanel;
-        const row_tiles split(tile_rows(panels), rows.size());
+        for (std::int64_t c = 0; c < together * kPanel; ++c) keep[c] = panel * kPanel + c < run ? -1 : 0;
         for (std::int64_t ow = 0; ow < s.out_width; ++ow) {
-          // Where the run's columns [begin, begin + width) fall in the row of dx, and the part of them inside the image.
           const std::int64_t pixel = ow * s.stride_width - s.padding_width + tap * s.dilation_width;
           if (!merged && (pixel < 0 || pixel >= s.in_width)) continue;
-          const std::int64_t at = pixel * s.in_channels + begin;
-          const std::int64_t low = larger(0, -at), high = smaller(width, line - at);
-          if (high <= low) continue;
-          // Columns beyond the run get + 0, which must not meet another thread's sum: with several groups, they may be another group's.
-          const bool whole = low == 0 && high == width && at + panels * kPanel <= line && (s.groups == 1 || width == panels * kPanel);
-          in.x = dy + ((image * s.out_height + rows.begin) * s.out_width + ow) * s.out_channels + group * group_out;
-          float* target = first_row + at;
-          for (std::int64_t i = 0; i < split.tiles; ++i) {
-            const int count = split[i];
-            if (whole) {
-              tiles_that_add(panels, count)(in, target, s.stride_height * line, reinterpret_cast<const float*>(keep), 0);
-            } else {
-              static constexpr float kZeros[4 * kPanel] = {};
-              alignas(64) float buffer[kTileMaximumRows * 4 * kPanel];
-              tiles(panels, count)(in, buffer, panels * kPanel, kZeros, 0);
-              for (int r = 0; r < count; ++r)
-                for (std::int64_t c = low; c < high; ++c) target[r * s.stride_height * line + c] += buffer[r * panels * kPanel + c];
+          for (std::int64_t p = panel; p < panel + together;) {
+            const int panels = next_panels(panel + together - p);
+            // Where the run's columns [begin, begin + width) fall in the row of dx, and the part of them inside the
+            // image.
+            const std::int64_t begin = p * kPanel, width = smaller(panels * kPanel, run - begin);
+            const std::int64_t at = pixel * s.in_channels + begin;
+            const std::int64_t low = larger(0, -at), high = smaller(width, line - at);
+            if (high > low) {
+              tile_input in;
+              in.x = dy + ((image * s.out_height + rows.begin) * s.out_width + ow) * s.out_channels + group * group_out;
+              in.x_row = s.out_width * s.out_channels;
+              in.outer = in.inner = 1;
+              in.x_outer = in.w_outer = in.x_inner = in.w_inner = 0;
+              in.depth = group_out;
+              in.w = packed + (((group * s.kernel_height + kh) * runs + tap) * panel_count + p) * group_out * kPanel;
+              in.w_panel = group_out * kPanel;
+              // Columns beyond the run get + 0, which must not meet another thread's sum: with several groups, they may
+              // be another group's.
+              const bool whole = low == 0 && high == width && at + panels * kPanel <= line &&
+                                 (s.groups == 1 || width == panels * kPanel);
+              float* target = first_row + at;
+              const row_tiles split(tile_rows(panels), rows.size());
+              for (std::int64_t i = 0; i < split.tiles; ++i) {
+                const int count = split[i];
+                if (whole) {
+                  tiles_that_add(panels, count)(in, target, s.stride_height * line,
+                                                reinterpret_cast<const float*>(keep + (p - panel) * kPanel), 0);
+                } else {
+                  static constexpr float kZeros[4 * kPanel] = {};
+                  alignas(64) float buffer[kTileMaximumRows * 4 * kPanel];
+                  tiles(panels, count)(in, buffer, panels * kPanel, kZeros, 0);
+                  for (int r = 0; r < count; ++r)
+                    for (std::int64_t c = low; c < high; ++c)
+                      target[r * s.stride_height * line + c] += buffer[r * panels * kPanel + c];
+                }
+                in.x += count * in.x_row;
+                target += count * s.stride_height * line;
+              }
             }
-            in.x += count * in.x_row;
-            target += count * s.stride_height * line;
+            p += panels;
           }
         }
-        panel += panels;
+        panel += together;
       }
   }
   last_step(dx, to - dx, s.in_height * s.in_width, s.in_channels, group_in);

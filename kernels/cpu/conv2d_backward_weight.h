@@ -1,9 +1,10 @@
 // conv2d, the gradients of its weights and bias: see conv2d.h.
 //
-// dw[kh][(kw, channel)][o] is a sum over pixels of x[(kw, channel)] * dy[o]. The output's rows are cut into splits (config/conv2d.h); each sums its
-// part into the workspace, laid out as packed weights, and the parts are added in order. Within a split, dy goes block by block through a small
-// buffer on the stack, and register tiles of (kw, channel) x 16 to 64 output channels run over its pixels: lines of one image or, where images are
-// small, one line of several.
+// dw[kh][(kw, channel)][o] is a sum over pixels of x[(kw, channel)] * dy[o]. The output's rows are cut into splits
+// (config/conv2d.h); each sums its part into the workspace, laid out as packed weights, and the parts are added in
+// order. Within a split, dy goes block by block through a small buffer on the stack, and register tiles of (kw,
+// channel) x 16 to 64 output channels run over its pixels: lines of one image or, where images are small, of several
+// images. Each weight's sum runs over the pixels in one order, whatever the blocks' and the tiles' sizes.
 #pragma once
 
 #include "../config/conv2d.h"
@@ -16,13 +17,13 @@ namespace graven::kernels {
 inline namespace GRAVEN_LEVEL_NAMESPACE {
 namespace conv2d_detail {
 
-/// Pixels that a gradient tile sums over: lines x pixels of x and of dy.
+/// Pixels that a gradient tile sums over: images x lines x pixels of x and of dy.
 struct gradient_input {
   const float* x;
-  std::int64_t x_line, x_pixel;
+  std::int64_t x_image, x_line, x_pixel;
   const float* dy;
-  std::int64_t dy_line, dy_pixel;
-  std::int64_t lines, pixels;
+  std::int64_t dy_image, dy_line, dy_pixel;
+  std::int64_t images, lines, pixels;
 };
 
 /// dw[c / 16][r*16 + c % 16] += sum over pixels of x[r] * dy[c]
@@ -36,9 +37,10 @@ template <int Rows, int Panels>
     for (int p = 0; p < Panels; ++p)
 #pragma GCC unroll 16
       for (int v = 0; v < kPanelVectors; ++v) acc[r][p * kPanelVectors + v] = load(dw + p * dw_panel + r * kPanel + v * kLanes);
-  for (std::int64_t l = 0; l < in.lines; ++l) {
-    const float* x = in.x + l * in.x_line;
-    const float* dy = in.dy + l * in.dy_line;
+  for (std::int64_t at = 0; at < in.images * in.lines; ++at) {
+    const std::int64_t image = in.images == 1 ? 0 : at / in.lines, l = at - image * in.lines;
+    const float* x = in.x + image * in.x_image + l * in.x_line;
+    const float* dy = in.dy + image * in.dy_image + l * in.dy_line;
     for (std::int64_t i = 0; i < in.pixels; ++i, x += in.x_pixel, dy += in.dy_pixel) {
       vec b[kVectors];
 #pragma GCC unroll 16
@@ -118,7 +120,10 @@ GRAVEN_ALWAYS_INLINE tile_table<gradient_function> choose_gradient_tiles(const c
   constexpr std::int64_t kBufferFloats = 64 * 64, kStripPixels = 64;  // 16 KiB, a third or half of a first-level cache, and 12 KiB
   alignas(64) float buffer[kBufferFloats];
   alignas(64) float strips[kStripPixels * kStrip];
-  const std::int64_t capacity = smaller(kBufferFloats / width, uses_strips(s) ? kStripPixels : kBufferFloats);
+  // Where the columns at the borders come after the others, a block's size shows in the sums' order: it is that of the
+  // widest vectors' blocks.
+  const std::int64_t block_width = merged ? smaller(4, conv2d_panels(group_out)) * kPanel : width;
+  const std::int64_t capacity = smaller(kBufferFloats / block_width, uses_strips(s) ? kStripPixels : kBufferFloats);
   const std::int64_t block_pixels = smaller(s.out_width, capacity), block_lines = larger(1, capacity / block_pixels);
 
   const bool whole = whole_images(s);
@@ -145,20 +150,24 @@ GRAVEN_ALWAYS_INLINE tile_table<gradient_function> choose_gradient_tiles(const c
       for (std::int64_t kh = b.taps_h.begin; kh < b.taps_h.end; ++kh) {
         range valid = valid_outputs({kh, kh + 1}, s.out_height, s.in_height, s.stride_height, s.padding_height, s.dilation_height);
         if (!whole) valid = {larger(valid.begin, oh), smaller(valid.end, oh + lines)};
-        // `count` lines from `line` on, or this line of all images; columns [w) of dy times taps [taps) of this kernel row.
-        const auto sum = [&](std::int64_t line, std::int64_t count, range w, range taps) {
+        if (valid.size() == 0) continue;
+        // The valid lines, of all images; columns [w) of dy times taps [taps) of this kernel row.
+        const auto sum = [&](range w, range taps) {
           w = {larger(w.begin, ow), smaller(w.end, ow + pixels)};
           if (w.size() == 0 || taps.size() == 0) return;
-          const std::int64_t ih = line * s.stride_height - s.padding_height + kh * s.dilation_height;
+          const std::int64_t ih = valid.begin * s.stride_height - s.padding_height + kh * s.dilation_height;
           const std::int64_t iw = w.begin * s.stride_width - s.padding_width + taps.begin * s.dilation_width;
           gradient_input in;
           in.x = x + ((image * s.in_height + ih) * s.in_width + iw) * s.in_channels + b.group * group_in;
-          in.x_line = (whole ? s.in_height : s.stride_height) * s.in_width * s.in_channels;
+          in.x_image = s.in_height * s.in_width * s.in_channels;
+          in.x_line = s.stride_height * s.in_width * s.in_channels;
           in.x_pixel = s.stride_width * s.in_channels;
-          in.dy = buffer + ((line - oh) * pixels + w.begin - ow) * width;
-          in.dy_line = (whole ? s.out_height : 1) * pixels * width;
+          in.dy = buffer + ((valid.begin - oh) * pixels + w.begin - ow) * width;
+          in.dy_image = s.out_height * pixels * width;
+          in.dy_line = pixels * width;
           in.dy_pixel = width;
-          in.lines = count;
+          in.images = images;
+          in.lines = valid.size();
           in.pixels = w.size();
           float* to = block_dw + (kh * s.kernel_width + taps.begin) * tap_weights;
           const auto tiles = [&](std::int64_t rows) {
@@ -174,32 +183,33 @@ GRAVEN_ALWAYS_INLINE tile_table<gradient_function> choose_gradient_tiles(const c
           if (!uses_strips(s)) return tiles(sums);
           // Pixels this far apart, perhaps by a power of two, would meet in few sets of the cache: some channels at a time go through a buffer too.
           const float* const from = in.x;
-          const std::int64_t from_line = in.x_line, from_pixel = in.x_pixel;
+          const std::int64_t from_image = in.x_image, from_line = in.x_line, from_pixel = in.x_pixel;
           for (std::int64_t k = 0; k < sums; k += kStrip) {
             const std::int64_t strip = smaller(kStrip, sums - k);
-            for (std::int64_t l = 0; l < in.lines; ++l)
-              for (std::int64_t p = 0; p < in.pixels; ++p)
-                copy_row(strips + (l * in.pixels + p) * kStrip, from + l * from_line + p * from_pixel + k, strip);
+            float* to = strips;
+            for (std::int64_t image = 0; image < in.images; ++image)
+              for (std::int64_t l = 0; l < in.lines; ++l)
+                for (std::int64_t p = 0; p < in.pixels; ++p, to += kStrip)
+                  copy_row(to, from + image * from_image + l * from_line + p * from_pixel + k, strip);
             in.x = strips;
+            in.x_image = in.lines * in.pixels * kStrip;
             in.x_line = in.pixels * kStrip;
             in.x_pixel = kStrip;
             tiles(strip);
           }
         };
-        for (std::int64_t line = valid.begin; line < valid.end;) {
-          const std::int64_t together = whole ? 1 : valid.size(), count = whole ? images : together;
-          if (!merged) {
-            for (std::int64_t kw = 0; kw < s.kernel_width; ++kw)
-              sum(line, count, valid_outputs({kw, kw + 1}, s.out_width, s.in_width, s.stride_width, s.padding_width, s.dilation_width), {kw, kw + 1});
-          } else {
-            sum(line, count, inside, all_w);
-            for (std::int64_t w = 0; w < s.out_width; ++w) {
-              if (w == inside.begin && inside.size() > 0) w = inside.end;
-              if (w < s.out_width)
-                sum(line, count, {w, w + 1}, valid_taps(w, s.in_width, s.kernel_width, s.stride_width, s.padding_width, s.dilation_width));
-            }
+        if (!merged) {
+          for (std::int64_t kw = 0; kw < s.kernel_width; ++kw)
+            sum(valid_outputs({kw, kw + 1}, s.out_width, s.in_width, s.stride_width, s.padding_width, s.dilation_width),
+                {kw, kw + 1});
+        } else {
+          sum(inside, all_w);
+          for (std::int64_t w = 0; w < s.out_width; ++w) {
+            if (w == inside.begin && inside.size() > 0) w = inside.end;
+            if (w < s.out_width)
+              sum({w, w + 1},
+                  valid_taps(w, s.in_width, s.kernel_width, s.stride_width, s.padding_width, s.dilation_width));
           }
-          line += together;
         }
       }
     }
@@ -275,8 +285,18 @@ inline void gather_channels(float* to, const float* x, const std::int64_t* x_at,
           // Every block of panels but an odd one cuts the strip alike.
           if (block == 0 || block_panels != part_of(panels, block - 1, blocks).size()) gather_channels(from, x + channel, x_at, count, tile_rows);
           gradient_of(block_panels, tile_rows)(
-              {.x = from, .x_line = 0, .x_pixel = tile_rows, .dy = right, .dy_line = 0, .dy_pixel = width, .lines = 1, .pixels = count}, to,
-              panel_weights);
+              {.x = from,
+               .x_image = 0,
+               .x_line = 0,
+               .x_pixel = tile_rows,
+               .dy = right,
+               .dy_image = 0,
+               .dy_line = 0,
+               .dy_pixel = width,
+               .images = 1,
+               .lines = 1,
+               .pixels = count},
+              to, panel_weights);
           channel += tile_rows;
           from += tile_rows * count;
           to += tile_rows * kPanel;

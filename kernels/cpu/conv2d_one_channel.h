@@ -15,9 +15,12 @@ namespace conv2d_detail {
 /// Floats of the stack buffers for padded rows of x and for planes of dy: together at most 48 KiB.
 inline constexpr std::int64_t kRowsBuffer = 6144, kPlanesBuffer = 6144;
 
-/// The width of a row in the buffers, of x and of the planes alike, as far as any tap of a whole number of vectors reads.
+/// The width of a row in the buffers, of x and of the planes alike, as far as any tap of a whole number of vectors
+/// reads; the same for vectors of any width.
 GRAVEN_ALWAYS_INLINE std::int64_t buffer_width(const conv2d_config& s) {
-  return divide_up(larger(s.out_width + (s.kernel_width - 1) * s.dilation_width, s.in_width + s.padding_width), 2 * kLanes) * 2 * kLanes;
+  return divide_up(larger(s.out_width + (s.kernel_width - 1) * s.dilation_width, s.in_width + s.padding_width),
+                   2 * kPanel) *
+         2 * kPanel;
 }
 /// Rows of x that `rows` rows of the output see.
 GRAVEN_ALWAYS_INLINE std::int64_t rows_seen(const conv2d_config& s, std::int64_t rows) {
@@ -194,7 +197,8 @@ template <int C>
   });
 }
 
-/// acc[t][c] += sum over `lines` runs of `size` pixels of x shifted by offsets[t] times plane c of dy.
+/// acc[t][c], a vector of a panel of sums, += those lanes of `lines` runs of `size` pixels of x shifted by offsets[t]
+/// times plane c of dy.
 template <int Taps, int Channels>
 [[gnu::noinline]] void plane_products(float* acc, const float* x, std::int64_t x_line, const std::int64_t* offsets, const float* dy,
                                       std::int64_t plane, std::int64_t lines, std::int64_t size) {
@@ -204,13 +208,13 @@ template <int Taps, int Channels>
 #pragma GCC unroll 16
   for (int t = 0; t < Taps; ++t)
 #pragma GCC unroll 16
-    for (int c = 0; c < Channels; ++c) sum[t][c] = load(acc + (t * kPanel + c) * kLanes);
+    for (int c = 0; c < Channels; ++c) sum[t][c] = load(acc + (t * kPanel + c) * kPanel);
   for (std::int64_t l = 0; l < lines; ++l) {
 #pragma GCC unroll 16
     for (int t = 0; t < Taps; ++t) from[t] = x + l * x_line + offsets[t];
 #pragma GCC unroll 16
     for (int c = 0; c < Channels; ++c) gradients[c] = dy + l * size + c * plane;
-    for (std::int64_t i = 0; i < size; i += kLanes) {
+    for (std::int64_t i = 0; i < size; i += kPanel) {
       vec g[Channels];
 #pragma GCC unroll 16
       for (int c = 0; c < Channels; ++c) g[c] = load(gradients[c] + i);
@@ -225,7 +229,7 @@ template <int Taps, int Channels>
 #pragma GCC unroll 16
   for (int t = 0; t < Taps; ++t)
 #pragma GCC unroll 16
-    for (int c = 0; c < Channels; ++c) store(acc + (t * kPanel + c) * kLanes, sum[t][c]);
+    for (int c = 0; c < Channels; ++c) store(acc + (t * kPanel + c) * kPanel, sum[t][c]);
 }
 
 /// dw [kernel_height][kernel_width][16] and db [16] (or nullptr) over output rows [rows) counted through all images.
@@ -235,14 +239,14 @@ template <int Taps, int Channels>
   alignas(64) float lines[kRowsBuffer];
   alignas(64) float planes[kPlanesBuffer];
   alignas(64) float pixels[kPlanesBuffer];
-  alignas(64) float sums[kTaps * kPanel * kLanes];
+  alignas(64) float sums[kTaps * kPanel * kPanel];
   float bias[kPanel] = {};
   for (std::int64_t first_tap = 0; first_tap < taps; first_tap += kTaps) {
     const std::int64_t some = smaller(kTaps, taps - first_tap);
     std::int64_t offsets[kTaps];
     for (std::int64_t t = 0; t < some; ++t)
       offsets[t] = (first_tap + t) / s.kernel_width * s.dilation_height * width + (first_tap + t) % s.kernel_width * s.dilation_width;
-    for (std::int64_t i = 0; i < some * kPanel * kLanes; ++i) sums[i] = 0;
+    for (std::int64_t i = 0; i < some * kPanel * kPanel; ++i) sums[i] = 0;
     for (std::int64_t row = rows.begin; row < rows.end;) {
       const std::int64_t image = row / s.out_height, oh = row % s.out_height;
       const std::int64_t count = block_rows(s, smaller(s.out_height - oh, rows.end - row)), plane = count * width;
@@ -262,8 +266,10 @@ template <int Taps, int Channels>
       }
       if (db != nullptr && first_tap == 0)
         for (std::int64_t c = 0; c < channels; ++c) {
-          vec total{};
-          for (std::int64_t i = 0; i < plane; i += kLanes) total += load(planes + c * plane + i);
+          vec total[kPanelVectors] = {};
+          for (std::int64_t i = 0; i < plane; i += kPanel)
+#pragma GCC unroll 4
+            for (int v = 0; v < kPanelVectors; ++v) total[v] += load(planes + c * plane + i + v * kLanes);
           bias[c] += sum(total);
         }
       // Rows of x as far apart as rows of dy make one run: what a tap reads behind its row meets the zeros behind the row of dy.
@@ -272,10 +278,13 @@ template <int Taps, int Channels>
         for (std::int64_t c = 0; c < channels; c += 3) {
           const std::int64_t now_t = smaller(4, some - t), now_c = smaller(3, channels - c);
           const auto call = [&]<int Taps>() {
-            float* const to = sums + (t * kPanel + c) * kLanes;
-            if (now_c == 3) plane_products<Taps, 3>(to, lines, x_run, offsets + t, planes + c * plane, plane, runs, size);
-            if (now_c == 2) plane_products<Taps, 2>(to, lines, x_run, offsets + t, planes + c * plane, plane, runs, size);
-            if (now_c == 1) plane_products<Taps, 1>(to, lines, x_run, offsets + t, planes + c * plane, plane, runs, size);
+            for (int v = 0; v < kPanelVectors; ++v) {
+              float* const to = sums + (t * kPanel + c) * kPanel + v * kLanes;
+              const float *const from = lines + v * kLanes, *const gradients = planes + c * plane + v * kLanes;
+              if (now_c == 3) plane_products<Taps, 3>(to, from, x_run, offsets + t, gradients, plane, runs, size);
+              if (now_c == 2) plane_products<Taps, 2>(to, from, x_run, offsets + t, gradients, plane, runs, size);
+              if (now_c == 1) plane_products<Taps, 1>(to, from, x_run, offsets + t, gradients, plane, runs, size);
+            }
           };
           if (now_t == 4) call.template operator()<4>();
           if (now_t == 3) call.template operator()<3>();
@@ -285,7 +294,11 @@ template <int Taps, int Channels>
       row += count;
     }
     for (std::int64_t t = 0; t < some; ++t)
-      for (std::int64_t c = 0; c < kPanel; ++c) dw[(first_tap + t) * kPanel + c] = c < channels ? sum(load(sums + (t * kPanel + c) * kLanes)) : 0.0f;
+      for (std::int64_t c = 0; c < kPanel; ++c) {
+        vec lanes[kPanelVectors];
+        for (int v = 0; v < kPanelVectors; ++v) lanes[v] = load(sums + (t * kPanel + c) * kPanel + v * kLanes);
+        dw[(first_tap + t) * kPanel + c] = c < channels ? sum(lanes) : 0.0f;
+      }
   }
   if (db != nullptr)
     for (std::int64_t c = 0; c < kPanel; ++c) db[c] = bias[c];

@@ -36,14 +36,15 @@ GRAVEN_ALWAYS_INLINE void transform_patch(const vec (&d)[4], vec (&v)[4]) {
 }
 GRAVEN_ALWAYS_INLINE void transform_patch(const vec (&d)[6], vec (&v)[6]) {
   const vec a = broadcast(kPointA), b = broadcast(kPointB), minus_a2 = broadcast(-kPointA2), minus_b2 = broadcast(-kPointB2);
+  const vec minus_a = broadcast(-kPointA), minus_b = broadcast(-kPointB);
   const vec product = broadcast(kPointA2 * kPointB2), minus_sum = broadcast(-(kPointA2 + kPointB2));
   v[0] = fma(product, d[0], fma(minus_sum, d[2], d[4]));
-  const vec even_a = fma(minus_b2, d[2], d[4]), odd_a = a * fma(minus_b2, d[1], d[3]);
-  v[1] = even_a + odd_a;
-  v[2] = even_a - odd_a;
-  const vec even_b = fma(minus_a2, d[2], d[4]), odd_b = b * fma(minus_a2, d[1], d[3]);
-  v[3] = even_b + odd_b;
-  v[4] = even_b - odd_b;
+  const vec even_a = fma(minus_b2, d[2], d[4]), odd_a = fma(minus_b2, d[1], d[3]);
+  v[1] = fma(a, odd_a, even_a);
+  v[2] = fma(minus_a, odd_a, even_a);
+  const vec even_b = fma(minus_a2, d[2], d[4]), odd_b = fma(minus_a2, d[1], d[3]);
+  v[3] = fma(b, odd_b, even_b);
+  v[4] = fma(minus_b, odd_b, even_b);
   v[5] = fma(product, d[1], fma(minus_sum, d[3], d[5]));
 }
 /// y = A^T m.

@@ -25,11 +25,12 @@ inline void group_norm(Threads& threads, const group_norm_config& c, float* y, f
   const std::int64_t per_group = c.channels / c.groups, size = per_group * c.inner;
   threads.run(c.batch * c.groups, [&](std::int64_t row) {
     const float* const in = x + row * size;
-    const float m = sum_row(size, [&](std::int64_t i, int count) { return load_up_to(in + i, count); }) / static_cast<float>(size);
+    const float m = sum_row(size, [&](vec sum, std::int64_t i, int count) { return sum + load_up_to(in + i, count); }) /
+                    static_cast<float>(size);
     const vec center = broadcast(m);
-    const float squares = sum_row(size, [&](std::int64_t i, int count) {
+    const float squares = sum_row(size, [&](vec sum, std::int64_t i, int count) {
       const vec d = keep_first(load_up_to(in + i, count) - center, count);
-      return d * d;
+      return fma(d, d, sum);
     });
     const float s = 1.0f / math::sqrt(squares / static_cast<float>(size) + static_cast<float>(c.eps));
     for (std::int64_t k = 0; k < per_group; ++k) {
@@ -37,7 +38,9 @@ inline void group_norm(Threads& threads, const group_norm_config& c, float* y, f
       const vec scale = broadcast(gamma != nullptr ? s * gamma[channel] : s), shift = broadcast(beta != nullptr ? beta[channel] : 0.0f);
       const float* const from = in + k * c.inner;
       float* const to = y + row * size + k * c.inner;
-      for_row(c.inner, [&](std::int64_t i, int count) { store_up_to(to + i, fma(load_up_to(from + i, count) - center, scale, shift), count); });
+      for_row(c.inner, [&](std::int64_t i, int count, int) {
+        store_up_to(to + i, fma(load_up_to(from + i, count) - center, scale, shift), count);
+      });
     }
     if (mean != nullptr) mean[row] = m;
     if (rstd != nullptr) rstd[row] = s;
@@ -56,9 +59,11 @@ inline void group_norm_backward(Threads& threads, const group_norm_config& c, fl
     for (std::int64_t k = 0; k < per_group; ++k) {
       const float* const in = x + (first + k) * c.inner;
       const float* const d = dy + (first + k) * c.inner;
-      const float bias = sum_row(c.inner, [&](std::int64_t i, int count) { return load_up_to(d + i, count); });
-      const float weight = sum_row(c.inner, [&](std::int64_t i, int count) {
-        return load_up_to(d + i, count) * (load_up_to(in + i, count) - center) * scale;  // dy is 0 beyond `count`
+      const float bias =
+          sum_row(c.inner, [&](vec sum, std::int64_t i, int count) { return sum + load_up_to(d + i, count); });
+      const float weight = sum_row(c.inner, [&](vec sum, std::int64_t i, int count) {
+        // dy is 0 beyond `count`.
+        return fma(load_up_to(d + i, count), (load_up_to(in + i, count) - center) * scale, sum);
       });
       sums[(first + k) * 2] = bias;
       sums[(first + k) * 2 + 1] = weight;
@@ -72,9 +77,9 @@ inline void group_norm_backward(Threads& threads, const group_norm_config& c, fl
       const float* const d = dy + (first + k) * c.inner;
       float* const to = dx + (first + k) * c.inner;
       const vec factor = broadcast(gamma != nullptr ? gamma[row % c.groups * per_group + k] : 1.0f);
-      for_row(c.inner, [&](std::int64_t i, int count) {
+      for_row(c.inner, [&](std::int64_t i, int count, int) {
         const vec h = (load_up_to(in + i, count) - center) * scale;
-        store_up_to(to + i, scale * (load_up_to(d + i, count) * factor - a - h * b), count);
+        store_up_to(to + i, scale * fma(h, -b, fma(load_up_to(d + i, count), factor, -a)), count);
       });
     }
   });

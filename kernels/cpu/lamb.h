@@ -38,7 +38,7 @@ struct LambNumbers {
 
 template <class C>
 GRAVEN_ALWAYS_INLINE C lamb_direction(C p, C m, C v, const LambNumbers<C>& k) {
-  return m * k.correct_m / (math::sqrt(v * k.correct_v) + k.eps) + k.decoupled_decay * p;
+  return fma(k.decoupled_decay, p, m * k.correct_m / (math::sqrt(v * k.correct_v) + k.eps));
 }
 
 /// Updates the means of n elements, and adds to the sums of p^2 and of the squared direction, an element to each.
@@ -48,15 +48,15 @@ GRAVEN_ALWAYS_INLINE void lamb_lanes(std::int64_t n, const T* p, const T* grad, 
   GRAVEN_INDEPENDENT
   for (std::int64_t i = 0; i < n; ++i) {
     const C value = static_cast<C>(p[i]);
-    const C g = k.sign * static_cast<C>(grad[i]) + k.coupled_decay * value;
+    const C g = fma(k.coupled_decay, value, k.sign * static_cast<C>(grad[i]));
     const C before = static_cast<C>(m[i]);
-    const C mean = before + k.toward_gradient * (g - before);
-    const C square = k.beta2 * static_cast<C>(v[i]) + k.toward_square * g * g;
+    const C mean = fma(k.toward_gradient, g - before, before);
+    const C square = fma(k.toward_square * g, g, k.beta2 * static_cast<C>(v[i]));
     m[i] = static_cast<T>(mean);
     v[i] = static_cast<T>(square);
     const double parameter = static_cast<double>(value), direction = static_cast<double>(lamb_direction(value, mean, square, k));
-    of_parameter[i] += parameter * parameter;
-    of_direction[i] += direction * direction;
+    of_parameter[i] = fma(parameter, parameter, of_parameter[i]);
+    of_direction[i] = fma(direction, direction, of_direction[i]);
   }
 }
 
@@ -80,7 +80,7 @@ inline void lamb_change(std::int64_t n, T* p, const T* m, const T* v, const Lamb
   GRAVEN_INDEPENDENT
   for (std::int64_t i = 0; i < n; ++i) {
     const C value = static_cast<C>(p[i]);
-    p[i] = static_cast<T>(value - rate * lamb_direction(value, static_cast<C>(m[i]), static_cast<C>(v[i]), k));
+    p[i] = static_cast<T>(fma(-rate, lamb_direction(value, static_cast<C>(m[i]), static_cast<C>(v[i]), k), value));
   }
 }
 
@@ -90,16 +90,16 @@ template <class T>
 inline void lamb(Threads& threads, const lamb_config& c, std::int64_t count, T* const* params, const plain_t<T>* const* grads, plain_t<T>* const* m,
                  plain_t<T>* const* v, const std::int64_t* sizes, double lr, std::int64_t step, void* workspace) {
   using C = compute_t<T>;
-  const double steps = static_cast<double>(step);
-  const detail::LambNumbers<C> k{.sign = c.maximize ? C(-1) : C(1),
-                                 .coupled_decay = c.decoupled ? C(0) : static_cast<C>(c.weight_decay),
-                                 .decoupled_decay = c.decoupled ? static_cast<C>(c.weight_decay) : C(0),
-                                 .toward_gradient = static_cast<C>(1 - c.beta1),
-                                 .beta2 = static_cast<C>(c.beta2),
-                                 .toward_square = static_cast<C>(1 - c.beta2),
-                                 .correct_m = c.do_bias_correction ? static_cast<C>(1 / (1 - math::pow(c.beta1, steps))) : C(1),
-                                 .correct_v = c.do_bias_correction ? static_cast<C>(1 / (1 - math::pow(c.beta2, steps))) : C(1),
-                                 .eps = static_cast<C>(c.eps)};
+  const detail::LambNumbers<C> k{
+      .sign = c.maximize ? C(-1) : C(1),
+      .coupled_decay = c.decoupled ? C(0) : static_cast<C>(c.weight_decay),
+      .decoupled_decay = c.decoupled ? static_cast<C>(c.weight_decay) : C(0),
+      .toward_gradient = static_cast<C>(1 - c.beta1),
+      .beta2 = static_cast<C>(c.beta2),
+      .toward_square = static_cast<C>(1 - c.beta2),
+      .correct_m = c.do_bias_correction ? static_cast<C>(1 / (1 - math::power(c.beta1, step))) : C(1),
+      .correct_v = c.do_bias_correction ? static_cast<C>(1 / (1 - math::power(c.beta2, step))) : C(1),
+      .eps = static_cast<C>(c.eps)};
   double* const ratios = static_cast<double*>(workspace);
   double* const sums = ratios + count;
   for_each_piece(threads, kLambPiece, count, sizes, [&](std::int64_t piece, std::int64_t t, std::int64_t first, std::int64_t n) {

@@ -22,20 +22,46 @@ inline namespace GRAVEN_LEVEL_NAMESPACE {
 
 namespace detail {
 
-/// Four sums side by side hide the latency of an addition.
-template <class Term>
-GRAVEN_ALWAYS_INLINE float sum_row(std::int64_t n, const Term& term) {
-  vec s0{}, s1{}, s2{}, s3{};
-  std::int64_t i = 0;
-  for (; i + 4 * kLanes <= n; i += 4 * kLanes) {
-    s0 += term(i, kLanes);
-    s1 += term(i + kLanes, kLanes);
-    s2 += term(i + 2 * kLanes, kLanes);
-    s3 += term(i + 3 * kLanes, kLanes);
+/// Calls body(first element, elements, vector of the panel) for the vectors of a panel of which `count` elements, at
+/// most 16, are there.
+template <class Body>
+GRAVEN_ALWAYS_INLINE void for_panel(std::int64_t first, int count, const Body& body) {
+#pragma GCC unroll 4
+  for (int v = 0; v < kPanelVectors; ++v) {
+    const int left = count - v * kLanes;
+    if (left > 0) body(first + v * kLanes, left < kLanes ? left : kLanes, v);
   }
-  for (; i + kLanes <= n; i += kLanes) s0 += term(i, kLanes);
-  if (i < n) s1 += term(i, static_cast<int>(n - i));
-  return sum((s0 + s1) + (s2 + s3));
+}
+/// For all of a row, panel by panel.
+template <class Body>
+GRAVEN_ALWAYS_INLINE void for_row(std::int64_t n, const Body& body) {
+  std::int64_t i = 0;
+  for (; i + kPanel <= n; i += kPanel) for_panel(i, kPanel, body);
+  if (i < n) for_panel(i, static_cast<int>(n - i), body);
+}
+/// Of terms that add(sum, first element, elements) adds to a vector. Four panels side by side hide the latency of an
+/// addition.
+template <class Add>
+GRAVEN_ALWAYS_INLINE float sum_row(std::int64_t n, const Add& add) {
+  vec s[4][kPanelVectors] = {};
+  std::int64_t i = 0;
+  for (; i + 4 * kPanel <= n; i += 4 * kPanel)
+#pragma GCC unroll 4
+    for (int p = 0; p < 4; ++p)
+#pragma GCC unroll 4
+      for (int v = 0; v < kPanelVectors; ++v) s[p][v] = add(s[p][v], i + p * kPanel + v * kLanes, kLanes);
+  for (; i + kPanel <= n; i += kPanel)
+#pragma GCC unroll 4
+    for (int v = 0; v < kPanelVectors; ++v) s[0][v] = add(s[0][v], i + v * kLanes, kLanes);
+  if (i < n)
+#pragma GCC unroll 4
+    for (int v = 0; v < kPanelVectors; ++v) {
+      const std::int64_t left = n - i - v * kLanes;
+      if (left > 0) s[1][v] = add(s[1][v], i + v * kLanes, static_cast<int>(left < kLanes ? left : kLanes));
+    }
+#pragma GCC unroll 4
+  for (int v = 0; v < kPanelVectors; ++v) s[0][v] = (s[0][v] + s[1][v]) + (s[2][v] + s[3][v]);
+  return sum(s[0]);
 }
 /// kLanes elements, or the first `count` and zeros.
 GRAVEN_ALWAYS_INLINE vec load_up_to(const float* p, int count) { return count == kLanes ? load(p) : load_partial(p, count); }
@@ -53,12 +79,6 @@ GRAVEN_ALWAYS_INLINE vec keep_first(vec v, int count) {
   for (int l = 0; l < kLanes; ++l) lanes[l] = l < count ? lanes[l] : 0.0f;
   return load(lanes);
 }
-template <class Body>
-GRAVEN_ALWAYS_INLINE void for_row(std::int64_t n, const Body& body) {
-  std::int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) body(i, kLanes);
-  if (i < n) body(i, static_cast<int>(n - i));
-}
 
 template <bool kCentered>
 inline void norm_rows(Threads& threads, const layer_norm_config& c, float* y, float* mean, float* rstd, const float* x, const float* gamma,
@@ -72,31 +92,31 @@ inline void norm_rows(Threads& threads, const layer_norm_config& c, float* y, fl
       float* const out = y + r * n;
       float m = 0;
       if constexpr (kCentered)
-        m = sum_row(
-                n, [&](std::int64_t i, int count) __attribute__((always_inline)) { return load_up_to(in + i, count); }) /
+        m = sum_row(n, [&](vec sum, std::int64_t i, int count)
+                           __attribute__((always_inline)) { return sum + load_up_to(in + i, count); }) /
             static_cast<float>(n);
       const vec center = broadcast(m);
       const float squares = sum_row(
-          n, [&](std::int64_t i, int count) __attribute__((always_inline)) {
+          n, [&](vec sum, std::int64_t i, int count) __attribute__((always_inline)) {
             const vec d = keep_first(load_up_to(in + i, count) - center, count);
-            return d * d;
+            return fma(d, d, sum);
           });
       const float s = 1.0f / math::sqrt(squares / static_cast<float>(n) + static_cast<float>(c.eps));
       const vec scale = broadcast(s);
       if (gamma != nullptr && beta != nullptr)
         for_row(
-            n, [&](std::int64_t i, int count) __attribute__((always_inline)) {
+            n, [&](std::int64_t i, int count, int) __attribute__((always_inline)) {
               store_up_to(out + i, fma((load_up_to(in + i, count) - center) * scale, load_up_to(gamma + i, count), load_up_to(beta + i, count)),
                           count);
             });
       else if (gamma != nullptr)
         for_row(
-            n, [&](std::int64_t i, int count) __attribute__((always_inline)) {
+            n, [&](std::int64_t i, int count, int) __attribute__((always_inline)) {
               store_up_to(out + i, (load_up_to(in + i, count) - center) * scale * load_up_to(gamma + i, count), count);
             });
       else
         for_row(
-            n, [&](std::int64_t i, int count) __attribute__((always_inline)) {
+            n, [&](std::int64_t i, int count, int) __attribute__((always_inline)) {
               const vec h = (load_up_to(in + i, count) - center) * scale;
               store_up_to(out + i, beta != nullptr ? h + load_up_to(beta + i, count) : h, count);
             });
@@ -123,24 +143,24 @@ inline void norm_rows_backward(Threads& threads, const layer_norm_config& c, flo
       const float* const d = dy + r * n;
       float* const out = dx + r * n;
       const vec center = broadcast(kCentered ? mean[r] : 0.0f), scale = broadcast(rstd[r]);
-      vec sum_g{}, sum_gh{};
+      vec sum_g[kPanelVectors] = {}, sum_gh[kPanelVectors] = {};
       for_row(
-          n, [&](std::int64_t i, int count) __attribute__((always_inline)) {
+          n, [&](std::int64_t i, int count, int v) __attribute__((always_inline)) {
             const vec dyi = load_up_to(d + i, count), h = (load_up_to(in + i, count) - center) * scale;
             const vec g = gamma != nullptr ? dyi * load_up_to(gamma + i, count) : dyi;  // 0 beyond `count`
-            sum_g += g;
-            sum_gh += g * h;
+            sum_g[v] += g;
+            sum_gh[v] = fma(g, h, sum_gh[v]);
             if (sums) {
-              store_up_to(weight + i, load_up_to(weight + i, count) + dyi * h, count);
+              store_up_to(weight + i, fma(dyi, h, load_up_to(weight + i, count)), count);
               if (kCentered) store_up_to(bias + i, load_up_to(bias + i, count) + dyi, count);
             }
           });
       const vec a = broadcast(kCentered ? sum(sum_g) / static_cast<float>(n) : 0.0f), b = broadcast(sum(sum_gh) / static_cast<float>(n));
       for_row(
-          n, [&](std::int64_t i, int count) __attribute__((always_inline)) {
+          n, [&](std::int64_t i, int count, int) __attribute__((always_inline)) {
             const vec dyi = load_up_to(d + i, count), h = (load_up_to(in + i, count) - center) * scale;
             const vec g = gamma != nullptr ? dyi * load_up_to(gamma + i, count) : dyi;
-            store_up_to(out + i, scale * (g - a - h * b), count);
+            store_up_to(out + i, scale * fma(h, -b, g - a), count);
           });
     }
   });

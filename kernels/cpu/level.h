@@ -31,6 +31,13 @@
 
 #define GRAVEN_ALWAYS_INLINE [[gnu::always_inline]] inline
 
+/// Whether the processor has an instruction that multiplies and adds and rounds once.
+#if defined(__FMA__) || defined(__aarch64__) || defined(__FP_FAST_FMAF)
+#define GRAVEN_HAS_FMA 1
+#else
+#define GRAVEN_HAS_FMA 0
+#endif
+
 /// Before a loop whose iterations do not depend on each other through memory, so that it is vectorised without checks for overlap.
 #if defined(__clang__)
 #define GRAVEN_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
@@ -39,3 +46,19 @@
 #else
 #define GRAVEN_INDEPENDENT _Pragma("GCC ivdep")
 #endif
+
+namespace graven::kernels {
+inline namespace GRAVEN_LEVEL_NAMESPACE {
+
+/// a * b + c, rounded once where the processor has an instruction for it; else the product is rounded, too. Kernels are
+/// compiled with -ffp-contract=off: this is the only way to ask for that instruction.
+#if GRAVEN_HAS_FMA
+GRAVEN_ALWAYS_INLINE float fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+GRAVEN_ALWAYS_INLINE double fma(double a, double b, double c) { return __builtin_fma(a, b, c); }
+#else
+GRAVEN_ALWAYS_INLINE float fma(float a, float b, float c) { return a * b + c; }
+GRAVEN_ALWAYS_INLINE double fma(double a, double b, double c) { return a * b + c; }
+#endif
+
+}  // namespace GRAVEN_LEVEL_NAMESPACE
+}  // namespace graven::kernels

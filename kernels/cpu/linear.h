@@ -46,7 +46,7 @@ template <int K, class Epilogue>
   for (std::int64_t i = first; i < last; ++i) {
     float s = bias;
 #pragma GCC unroll 4
-    for (int j = 0; j < K; ++j) s = x[i * K + j] * weight[j] + s;
+    for (int j = 0; j < K; ++j) s = fma(x[i * K + j], weight[j], s);
     y[i] = apply_epilogue<Epilogue>(s, residual, i);
   }
 }
@@ -55,14 +55,14 @@ inline constexpr std::int64_t kLongestDot = 4096;
 
 /// The scalar product of a row of x with one column of a panel, taken from a contiguous copy.
 inline float dot(const float* x, const float* w, std::int64_t k) {
-  vec a{}, b{};
+  constexpr int kVectors = 2 * kPanelVectors;
+  vec sums[kVectors] = {};
   std::int64_t j = 0;
-  for (; j + 2 * kLanes <= k; j += 2 * kLanes) {
-    a = fma(load(x + j), load(w + j), a);
-    b = fma(load(x + j + kLanes), load(w + j + kLanes), b);
-  }
-  float s = sum(a + b);
-  for (; j < k; ++j) s += x[j] * w[j];
+  for (; j + 2 * kPanel <= k; j += 2 * kPanel)
+#pragma GCC unroll 8
+    for (int v = 0; v < kVectors; ++v) sums[v] = fma(load(x + j + v * kLanes), load(w + j + v * kLanes), sums[v]);
+  float s = sum(sums);
+  for (; j < k; ++j) s = fma(x[j], w[j], s);
   return s;
 }
 
@@ -115,32 +115,41 @@ GRAVEN_ALWAYS_INLINE void add_rows(vec (&sums)[K], const float* x, vec dy, std::
   ((sums[V] = fma(load(x + V * kLanes), spread_rows<K, V>(dy, std::make_integer_sequence<int, kLanes>{}), sums[V])), ...);
 }
 
-/// dw of one output of few inputs, over groups of kLanes rows, whose K vectors are multiplied as they lie; blocks of 1024 rows are added up. Even
-/// and odd groups have sums of their own: one multiply-add after the other would wait for its result.
+template <int K>
+GRAVEN_ALWAYS_INLINE void add_group(vec (&sums)[kPanelVectors][K], const float* x, const float* dy) {
+#pragma GCC unroll 4
+  for (int g = 0; g < kPanelVectors; ++g)
+    add_rows<K>(sums[g], x + g * kLanes * K, load(dy + g * kLanes), std::make_integer_sequence<int, K>{});
+}
+
+/// dw of one output of few inputs, over groups of 16 rows, whose vectors are multiplied as they lie; blocks of 1024
+/// rows are added up. Even and odd groups have sums of their own: one multiply-add after the other would wait for its
+/// result.
 template <int K>
 [[gnu::noinline]] void backward_weight_one_output(std::int64_t m, float* dw, const float* dy, const float* x) {
-  constexpr std::make_integer_sequence<int, K> vectors;
-  vec total[K] = {};
+  vec total[kPanelVectors][K] = {};
   std::int64_t i = 0;
-  while (i + kLanes <= m) {
-    vec even[K] = {}, odd[K] = {};
+  while (i + kPanel <= m) {
+    vec even[kPanelVectors][K] = {}, odd[kPanelVectors][K] = {};
     const std::int64_t end = m - i < 1024 ? m : i + 1024;
-    for (; i + 2 * kLanes <= end; i += 2 * kLanes) {
-      add_rows<K>(even, x + i * K, load(dy + i), vectors);
-      add_rows<K>(odd, x + (i + kLanes) * K, load(dy + i + kLanes), vectors);
+    for (; i + 2 * kPanel <= end; i += 2 * kPanel) {
+      add_group<K>(even, x + i * K, dy + i);
+      add_group<K>(odd, x + (i + kPanel) * K, dy + i + kPanel);
     }
-    if (i + kLanes <= end) {
-      add_rows<K>(even, x + i * K, load(dy + i), vectors);
-      i += kLanes;
+    if (i + kPanel <= end) {
+      add_group<K>(even, x + i * K, dy + i);
+      i += kPanel;
     }
-    for (int v = 0; v < K; ++v) total[v] += even[v] + odd[v];
+    for (int g = 0; g < kPanelVectors; ++g)
+      for (int v = 0; v < K; ++v) total[g][v] += even[g][v] + odd[g][v];
   }
-  float lanes[K * kLanes];
-  for (int v = 0; v < K; ++v) store(lanes + v * kLanes, total[v]);
+  float lanes[K * kPanel];
+  for (int g = 0; g < kPanelVectors; ++g)
+    for (int v = 0; v < K; ++v) store(lanes + (g * K + v) * kLanes, total[g][v]);
   for (int j = 0; j < K; ++j) {
     float s = 0;
-    for (int l = 0; l < kLanes; ++l) s += lanes[l * K + j];
-    for (std::int64_t r = i; r < m; ++r) s += dy[r] * x[r * K + j];
+    for (int l = 0; l < kPanel; ++l) s += lanes[l * K + j];
+    for (std::int64_t r = i; r < m; ++r) s = fma(dy[r], x[r * K + j], s);
     dw[j] = s;
   }
 }

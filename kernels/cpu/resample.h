@@ -56,12 +56,13 @@ GRAVEN_ALWAYS_INLINE void gather(const resample_config& c, const Taps<compute_t<
   } else if (c.mode == kResampleLinear) {
     const T* const b = x + taps.at[j][1] * inner;
     const A u = taps.weight[j][0], v = taps.weight[j][1];
-    for (std::int64_t i = 0; i < n; ++i) y[i] = static_cast<T>(u * static_cast<A>(a[i]) + v * static_cast<A>(b[i]));
+    for (std::int64_t i = 0; i < n; ++i) y[i] = static_cast<T>(fma(u, static_cast<A>(a[i]), v * static_cast<A>(b[i])));
   } else if (c.mode == kResampleCubic) {
     const T *const b = x + taps.at[j][1] * inner, *const d = x + taps.at[j][2] * inner, *const e = x + taps.at[j][3] * inner;
     const A u = taps.weight[j][0], v = taps.weight[j][1], w = taps.weight[j][2], z = taps.weight[j][3];
     for (std::int64_t i = 0; i < n; ++i)
-      y[i] = static_cast<T>((u * static_cast<A>(a[i]) + v * static_cast<A>(b[i])) + (w * static_cast<A>(d[i]) + z * static_cast<A>(e[i])));
+      y[i] = static_cast<T>(fma(u, static_cast<A>(a[i]), v * static_cast<A>(b[i])) +
+                            fma(w, static_cast<A>(d[i]), z * static_cast<A>(e[i])));
   } else {
     const A share = taps.weight[j][0];
     A sums[kBlock];
@@ -85,7 +86,8 @@ GRAVEN_ALWAYS_INLINE void scatter(const resample_config& c, const Taps<compute_t
     T* const to = dx + (area ? taps.at[j][0] + k : taps.at[j][k]) * c.inner;
     const A weight = taps.weight[j][area ? 0 : k];
     GRAVEN_INDEPENDENT
-    for (std::int64_t i = 0; i < n; ++i) to[i] = static_cast<T>(static_cast<A>(to[i]) + weight * static_cast<A>(dy[i]));
+    for (std::int64_t i = 0; i < n; ++i)
+      to[i] = static_cast<T>(fma(weight, static_cast<A>(dy[i]), static_cast<A>(to[i])));
   }
 }
 

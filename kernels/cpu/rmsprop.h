@@ -36,22 +36,22 @@ inline void rmsprop_range(std::int64_t n, T* p, const T* grad, T* square_avg, T*
   GRAVEN_INDEPENDENT
   for (std::int64_t i = 0; i < n; ++i) {
     const C value = static_cast<C>(p[i]);
-    const C g = k.sign * static_cast<C>(grad[i]) + k.weight_decay * value;
-    const C square = k.alpha * static_cast<C>(square_avg[i]) + k.toward_gradient * g * g;
+    const C g = fma(k.weight_decay, value, k.sign * static_cast<C>(grad[i]));
+    const C square = fma(k.toward_gradient * g, g, k.alpha * static_cast<C>(square_avg[i]));
     square_avg[i] = static_cast<T>(square);
     C variance = square;
     if constexpr (Centered) {
       const C before = static_cast<C>(grad_avg[i]);
-      const C mean = before + k.toward_gradient * (g - before);
+      const C mean = fma(k.toward_gradient, g - before, before);
       grad_avg[i] = static_cast<T>(mean);
-      variance = math::max(square - mean * mean, C(0));
+      variance = math::max(fma(-mean, mean, square), C(0));
     }
     C change = g / (math::sqrt(variance) + k.eps);
     if constexpr (Momentum) {
-      change += k.momentum * static_cast<C>(buffer[i]);
+      change = fma(k.momentum, static_cast<C>(buffer[i]), change);
       buffer[i] = static_cast<T>(change);
     }
-    p[i] = static_cast<T>(value - k.lr * change);
+    p[i] = static_cast<T>(fma(-k.lr, change, value));
   }
 }
 

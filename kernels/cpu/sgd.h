@@ -39,20 +39,20 @@ inline SgdNumbers<C> sgd_numbers(const sgd_config& c, double lr) {
           .lr = static_cast<C>(lr)};
 }
 
-/// Momentum: 0 none, 1 the first step, 2 later steps. Not inlined: whoever updates, the compiler has contracted the same multiply-adds.
+/// Momentum: 0 none, 1 the first step, 2 later steps.
 template <int Momentum, bool Nesterov, class T, class C>
 [[gnu::noinline]] void sgd_some(std::int64_t n, T* p, const T* grad, T* buffer, const SgdNumbers<C> k) {
   GRAVEN_INDEPENDENT
   for (std::int64_t i = 0; i < n; ++i) {
     const C value = static_cast<C>(p[i]);
-    C g = k.sign * static_cast<C>(grad[i]) + k.weight_decay * value;
+    C g = fma(k.weight_decay, value, k.sign * static_cast<C>(grad[i]));
     if constexpr (Momentum != 0) {
       C b = g;
-      if constexpr (Momentum == 2) b = k.momentum * static_cast<C>(buffer[i]) + k.undamped * g;
+      if constexpr (Momentum == 2) b = fma(k.momentum, static_cast<C>(buffer[i]), k.undamped * g);
       buffer[i] = static_cast<T>(b);
-      g = Nesterov ? g + k.momentum * b : b;
+      g = Nesterov ? fma(k.momentum, b, g) : b;
     }
-    p[i] = static_cast<T>(value - k.lr * g);
+    p[i] = static_cast<T>(fma(-k.lr, g, value));
   }
 }
 

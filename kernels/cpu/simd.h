@@ -97,8 +97,30 @@ GRAVEN_ALWAYS_INLINE void store_partial(T* p, vec_of<T> v, std::int64_t count) {
 #define GRAVEN_SHUFFLE(a, b, ...) __builtin_shuffle(a, b, mask{__VA_ARGS__})
 #endif
 
-/// a * b + c: one instruction, rounded once, where the processor has it.
-GRAVEN_ALWAYS_INLINE vec fma(vec a, vec b, vec c) { return a * b + c; }
+/// a * b + c of each lane, as fma of floats (level.h). Builtins: only so does every compiler take the one instruction.
+GRAVEN_ALWAYS_INLINE vec fma(vec a, vec b, vec c) {
+#if defined(__AVX512CD__) && defined(__AVX512F__)  // every processor with the one has the other
+  return __builtin_ia32_vfmaddps512_mask(a, b, c, static_cast<unsigned short>(-1),
+                                         4);  // every lane, the current rounding
+#elif defined(__AVX512F__)
+  for (int i = 0; i < kLanes; ++i) c[i] = fma(a[i], b[i], c[i]);
+  return c;
+#elif defined(__FMA__) && defined(__AVX2__)
+  return __builtin_ia32_vfmaddps256(a, b, c);
+#elif defined(__FMA__)
+  return __builtin_ia32_vfmaddps(a, b, c);
+#elif defined(__aarch64__) && defined(__clang__)
+#pragma clang fp contract(on)
+  return a * b + c;
+#elif defined(__aarch64__)
+  return __builtin_aarch64_fmav4sf(a, b, c);
+#elif GRAVEN_HAS_FMA
+  for (int i = 0; i < kLanes; ++i) c[i] = fma(a[i], b[i], c[i]);
+  return c;
+#else
+  return a * b + c;
+#endif
+}
 GRAVEN_ALWAYS_INLINE vec select(mask m, vec yes, vec no) { return m ? yes : no; }
 /// The second argument where either is NaN, as the instructions do.
 GRAVEN_ALWAYS_INLINE vec min(vec a, vec b) { return a < b ? a : b; }
@@ -111,6 +133,19 @@ GRAVEN_ALWAYS_INLINE float sum(vec v) {
   for (int step = kLanes / 2; step > 0; step /= 2)
     for (int i = 0; i < step; ++i) x[i] += x[i + step];
   return x[0];
+}
+/// The sum of all lanes of several vectors, in halves likewise: of the same floats the same sum, whatever the vectors'
+/// width. `Vectors` is a power of two.
+template <int Vectors>
+GRAVEN_ALWAYS_INLINE float sum(const vec (&v)[Vectors]) {
+  vec x[Vectors];
+#pragma GCC unroll 64
+  for (int i = 0; i < Vectors; ++i) x[i] = v[i];
+#pragma GCC unroll 64
+  for (int step = Vectors / 2; step > 0; step /= 2)
+#pragma GCC unroll 64
+    for (int i = 0; i < step; ++i) x[i] += x[i + step];
+  return sum(x[0]);
 }
 GRAVEN_ALWAYS_INLINE float max_lane(vec v) {
   float x[kLanes];

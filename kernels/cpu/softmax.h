@@ -281,7 +281,7 @@ inline void softmax_backward(Threads& threads, const softmax_config& c, T* dx, c
         C total[detail::kGroup] = {};
         for (std::int64_t k = 0; k < c.size; k += detail::kGroup) {
           const detail::Group<T> a(dy + j + k, c.size - k, C(0)), b(y + j + k, c.size - k, C(0));
-          for (int l = 0; l < detail::kGroup; ++l) total[l] += a.value[l] * b.value[l];
+          for (int l = 0; l < detail::kGroup; ++l) total[l] = fma(a.value[l], b.value[l], total[l]);
         }
         const C sum = detail::sum_lanes(total);
         for (std::int64_t k = 0; k < c.size; k += detail::kGroup) {
@@ -298,7 +298,7 @@ inline void softmax_backward(Threads& threads, const softmax_config& c, T* dx, c
     C total[detail::kGroup] = {};
     for (std::int64_t k = 0; k < c.size; ++k) {
       const detail::Group<T> a(dy + first + k * c.inner, width, C(0)), b(y + first + k * c.inner, width, C(0));
-      for (int l = 0; l < detail::kGroup; ++l) total[l] += a.value[l] * b.value[l];
+      for (int l = 0; l < detail::kGroup; ++l) total[l] = fma(a.value[l], b.value[l], total[l]);
     }
     for (std::int64_t k = 0; k < c.size; ++k) {
       detail::Group<T> a(dy + first + k * c.inner, width, C(0));
@@ -324,7 +324,7 @@ inline void log_softmax_backward(Threads& threads, const softmax_config& c, T* d
         for (std::int64_t k = 0; k < c.size; k += detail::kGroup) {
           detail::Group<T> a(dy + j + k, c.size - k, C(0));
           const detail::Group<T> b(y + j + k, c.size - k, C(0));
-          for (int l = 0; l < detail::kGroup; ++l) a.value[l] = a.value[l] - math::exp(b.value[l]) * sum;
+          for (int l = 0; l < detail::kGroup; ++l) a.value[l] = fma(-math::exp(b.value[l]), sum, a.value[l]);
           a.store(dx + j + k, c.size - k);
         }
       }
@@ -340,7 +340,7 @@ inline void log_softmax_backward(Threads& threads, const softmax_config& c, T* d
     for (std::int64_t k = 0; k < c.size; ++k) {
       detail::Group<T> a(dy + first + k * c.inner, width, C(0));
       const detail::Group<T> b(y + first + k * c.inner, width, C(0));
-      for (int l = 0; l < detail::kGroup; ++l) a.value[l] = a.value[l] - math::exp(b.value[l]) * total[l];
+      for (int l = 0; l < detail::kGroup; ++l) a.value[l] = fma(-math::exp(b.value[l]), total[l], a.value[l]);
       a.store(dx + first + k * c.inner, width);
     }
   });

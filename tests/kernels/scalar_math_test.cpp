@@ -64,6 +64,16 @@ const Function kFunctions[] = {
     {FUNCTION(rsqrt), [](double x) { return 1 / std::sqrt(x); }, 1.5, INFINITY},
     {FUNCTION(sin), [](double x) { return std::sin(x); }, 1.7, 1e5},
     {FUNCTION(cos), [](double x) { return std::cos(x); }, 1.7, 1e5},
+    {FUNCTION(tan), [](double x) { return std::tan(x); }, 0.6, 1e5},
+    {FUNCTION(asin), [](double x) { return std::asin(x); }, 0.6, INFINITY},
+    {FUNCTION(acos), [](double x) { return std::acos(x); }, 0.6, INFINITY},
+    {FUNCTION(atan), [](double x) { return std::atan(x); }, 0.6, INFINITY},
+    {FUNCTION(sinh), [](double x) { return std::sinh(x); }, 0.6, INFINITY},
+    {FUNCTION(cosh), [](double x) { return std::cosh(x); }, 0.6, INFINITY},
+    {FUNCTION(asinh), [](double x) { return std::asinh(x); }, 0.6, INFINITY},
+    {FUNCTION(acosh), [](double x) { return std::acosh(x); }, 0.6, INFINITY},
+    {FUNCTION(atanh), [](double x) { return std::atanh(x); }, 0.6, INFINITY},
+    {FUNCTION(erfc), [](double x) { return std::erfc(x); }, 0.6, INFINITY},
     {FUNCTION(floor), [](double x) { return std::floor(x); }, 0, INFINITY},
     {FUNCTION(round), [](double x) { return std::nearbyint(x); }, 0, INFINITY},
     {FUNCTION(abs), [](double x) { return std::fabs(x); }, 0, INFINITY},
@@ -77,6 +87,7 @@ TEST(ScalarMath, FloatFunctionsAreAccurate) {
       if (f.largest == INFINITY || std::fabs(v) <= static_cast<float>(f.largest)) x.push_back(v);
     std::vector<float> y(x.size());
     f.run(static_cast<std::int64_t>(x.size()), y.data(), x.data());
+    record_bits(y, f.name);
     double worst = 0;
     std::size_t at = 0;
     for (std::size_t i = 0; i < x.size(); ++i) {
@@ -116,6 +127,33 @@ TEST(ScalarMath, Power) {
     const float n = std::floor(y * 4);
     ASSERT_LE(ulps(std::pow(-static_cast<double>(x), static_cast<double>(n)), math::pow(-x, n)), 0.6) << -x << " to the " << n;
   }
+}
+
+TEST(ScalarMath, ArcOfTwo) {
+  const float special[] = {0.0f, -0.0f, 1, -1, INFINITY, -INFINITY, NAN, 2, -3, 0.5f, 1e-40f, -1e38f, 1e30f, -1e-20f};
+  for (const float y : special)
+    for (const float x : special) {
+      const float got = math::atan2(y, x);
+      const double want = std::atan2(static_cast<double>(y), static_cast<double>(x));
+      EXPECT_LE(ulps(want, got), 0.6) << y << ", " << x;
+      if (want == want) {
+        EXPECT_EQ(std::signbit(got), std::signbit(want)) << y << ", " << x;
+      }
+    }
+  const auto ys = random_doubles(100000, 3, -4, 4), xs = random_doubles(100000, 4, -4, 4);
+  for (std::size_t i = 0; i < ys.size(); ++i) {
+    const float y = static_cast<float>(ys[i] * ys[i] * ys[i]), x = static_cast<float>(xs[i]);
+    ASSERT_LE(ulps(std::atan2(static_cast<double>(y), static_cast<double>(x)), math::atan2(y, x)), 0.6)
+        << y << ", " << x;
+  }
+}
+
+TEST(ScalarMath, PowerOfAnInteger) {
+  for (const std::int64_t n : {0, 1, 2, 7, 1000, 123456})
+    for (const double x : {0.0, 0.9, 0.999, 1.0}) {
+      const double want = std::pow(x, static_cast<double>(n));
+      EXPECT_NEAR(math::power(x, n), want, 2e-16 * static_cast<double>(n) * want) << x << " to the " << n;
+    }
 }
 
 TEST(ScalarMath, ExtremesPropagateNan) {
