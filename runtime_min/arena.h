@@ -35,7 +35,7 @@ class Arena {
   explicit Arena(std::size_t bytes) : bytes_(bytes) {
     if (bytes == 0) return;
     void* data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (data == MAP_FAILED) throw Error("memory", std::string("cannot allocate ") + std::to_string(bytes) + " bytes");
+    if (data == MAP_FAILED) throw OutOfMemory(bytes);
     data_ = static_cast<std::byte*>(data);
 #ifdef MADV_HUGEPAGE
     if (bytes >= (std::size_t{1} << 22)) ::madvise(data_, bytes_, MADV_HUGEPAGE);  // a wish: nothing depends on it

@@ -3,12 +3,15 @@
 //   throw Error(path, "header, byte 12", "a dtype", "\"F31\"");
 //   // weights.safetensors: header, byte 12: expected a dtype, found "F31"
 //
-// Whatever a user can get wrong arrives as an Error; nothing aborts. The programs print what() and exit with status 1, or 2 for a UsageError; the C
-// interface turns it into an error code and keeps the text.
+// Whatever a user can get wrong arrives as an Error; nothing aborts. The programs print what() and exit with status 1,
+// or 2 for a UsageError; the C interface turns it into an error code and keeps the text. Memory that is not to be had
+// is std::bad_alloc.
 #pragma once
 
 #include <cerrno>
+#include <cstddef>
 #include <cstring>
+#include <new>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -49,6 +52,18 @@ class Error : public std::runtime_error {
 class UsageError : public Error {
  public:
   using Error::Error;
+};
+
+/// Memory or address space that the system does not give. No Error: no file and no option is to blame, and nothing that
+/// was read is damaged.
+class OutOfMemory : public std::bad_alloc {
+ public:
+  explicit OutOfMemory(std::size_t bytes)
+      : text_("out of memory: cannot allocate " + std::to_string(bytes) + " bytes") {}
+  const char* what() const noexcept override { return text_.c_str(); }
+
+ private:
+  std::string text_;
 };
 
 /// A system call that failed: "out/step-3: cannot create: No space left on device". Call it before anything else can change errno.

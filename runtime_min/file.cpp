@@ -65,6 +65,7 @@ MappedFile::MappedFile(std::string path) : path_(std::move(path)) {
   size_ = static_cast<std::size_t>(status.st_size);
   if (size_ == 0) return;
   void* data = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.value, 0);
+  if (data == MAP_FAILED && errno == ENOMEM) throw OutOfMemory(size_);
   if (data == MAP_FAILED) throw system_error(path_, "map");
   data_ = static_cast<const std::byte*>(data);
 }

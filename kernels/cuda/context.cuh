@@ -4,8 +4,8 @@
 //   launch(context, "fill", &fill_kernel<float>, launch_shape(n), n, y, 0.0f);
 //   context.synchronize();
 //
-// Every call is checked: a failure throws CudaError with the call's text, CUDA's name for the error, file and line. A context is for one thread
-// at a time. This text compiles with nvcc; of it, NVRTC sees the device's part alone.
+// Every call is checked: memory that is not to be had throws CudaOutOfMemory, any other failure CudaError with the call's
+// text, CUDA's name for the error, file and line. A context is for one thread at a time. This text compiles with nvcc; of it, NVRTC sees the device's part alone.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +17,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <new>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -29,6 +30,16 @@ class CudaError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// Memory that the device or the system does not give.
+class CudaOutOfMemory : public std::bad_alloc {
+ public:
+  explicit CudaOutOfMemory(const char* call) : text_(std::string("CUDA: out of memory in ") + call) {}
+  const char* what() const noexcept override { return text_.c_str(); }
+
+ private:
+  std::string text_;
+};
+
 [[noreturn]] inline void throw_cuda_error(const char* library, const char* error, const char* call, const char* file, int line) {
   std::string path = file;
   throw CudaError(std::string(library) + ": " + error + " from " + call + " at " + path.substr(path.find_last_of('/') + 1) + ":" +
@@ -36,6 +47,7 @@ class CudaError : public std::runtime_error {
 }
 
 inline void check_cuda(cudaError_t error, const char* call, const char* file, int line) {
+  if (error == cudaErrorMemoryAllocation) throw CudaOutOfMemory(call);
   if (error != cudaSuccess)
     throw_cuda_error("CUDA", (std::string(cudaGetErrorName(error)) + " (" + cudaGetErrorString(error) + ")").c_str(), call, file, line);
 }

@@ -812,6 +812,10 @@ TEST(CudaLamb, AsInThePaper) {
         });
 }
 
+TEST(CudaContext, MemoryThatIsNotToBeHadIsAnErrorOfItsOwn) {
+  EXPECT_THROW(DeviceBuffer(std::size_t{1} << 60), std::bad_alloc);
+}
+
 TEST(CudaContext, ErrorsNameTheCall) {
   try {
     GRAVEN_CUDA(cudaSetDevice(77));

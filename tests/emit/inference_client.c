@@ -1,6 +1,8 @@
 /* A program in C that uses an emitted inference project, my_linear: linked with its library by tests/emit, run in its folder. */
+#define _XOPEN_SOURCE 700
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "model.h"
 
@@ -11,6 +13,14 @@
       return 1;                                                                               \
     }                                                                                         \
   } while (0)
+
+/* What is not to be had while no further memory may be mapped. */
+static int limit_memory(rlim_t limit) {
+  struct rlimit memory;
+  if (getrlimit(RLIMIT_AS, &memory) != 0) return -1;
+  memory.rlim_cur = limit < memory.rlim_max ? limit : memory.rlim_max;
+  return setrlimit(RLIMIT_AS, &memory);
+}
 
 int main(void) {
   enum { BATCH = 8, IN = 4, OUT = 3 };
@@ -24,6 +34,10 @@ int main(void) {
   EXPECT(strcmp(my_linear_error(), "path is NULL") == 0);
   EXPECT(my_linear_load("absent.safetensors", &weights) == MY_LINEAR_ERROR);
   EXPECT(strstr(my_linear_error(), "absent.safetensors") != NULL && weights == NULL);
+  EXPECT(limit_memory(1) == 0);
+  EXPECT(my_linear_load("weights.safetensors", &weights) == MY_LINEAR_NO_MEMORY && weights == NULL);
+  EXPECT(strcmp(my_linear_error(), "out of memory") == 0);
+  EXPECT(limit_memory(RLIM_INFINITY) == 0);
   EXPECT(my_linear_load("weights.safetensors", &weights) == MY_LINEAR_OK);
   EXPECT(my_linear_create(weights, 1, NULL) == MY_LINEAR_BAD_ARGUMENT);
   EXPECT(my_linear_create(weights, -1, &model) == MY_LINEAR_ERROR && model == NULL);

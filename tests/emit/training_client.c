@@ -1,6 +1,8 @@
 /* A program in C that uses an emitted training project, mlp_train: linked with its library by tests/emit, run in its folder. */
+#define _XOPEN_SOURCE 700
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "model.h"
 
@@ -15,6 +17,14 @@
 static float images[64 * 28 * 28];
 static int64_t labels[64];
 
+/* What is not to be had while no further memory may be mapped. */
+static int limit_memory(rlim_t limit) {
+  struct rlimit memory;
+  if (getrlimit(RLIMIT_AS, &memory) != 0) return -1;
+  memory.rlim_cur = limit < memory.rlim_max ? limit : memory.rlim_max;
+  return setrlimit(RLIMIT_AS, &memory);
+}
+
 int main(void) {
   const double rates[1] = {0.1};
   double before = -1, loss = -1, after = -1, evaluated = -1;
@@ -26,7 +36,14 @@ int main(void) {
   EXPECT(mlp_train_create(2, NULL) == MLP_TRAIN_BAD_ARGUMENT);
   EXPECT(mlp_train_create(-1, &model) == MLP_TRAIN_ERROR && model == NULL);
   EXPECT(strcmp(mlp_train_error(), "threads: expected 0 or more, found -1") == 0);
+  EXPECT(limit_memory(1) == 0);
+  EXPECT(mlp_train_create(2, &model) == MLP_TRAIN_NO_MEMORY && model == NULL);
+  EXPECT(strcmp(mlp_train_error(), "out of memory") == 0);
+  EXPECT(limit_memory(RLIM_INFINITY) == 0);
   EXPECT(mlp_train_create(2, &model) == MLP_TRAIN_OK);
+  EXPECT(limit_memory(1) == 0);
+  EXPECT(mlp_train_load(model, "weights.safetensors") == MLP_TRAIN_NO_MEMORY);
+  EXPECT(limit_memory(RLIM_INFINITY) == 0);
   EXPECT(mlp_train_load(model, "absent.safetensors") == MLP_TRAIN_ERROR);
   EXPECT(strstr(mlp_train_error(), "absent.safetensors") != NULL);
   EXPECT(mlp_train_load(model, "weights.safetensors") == MLP_TRAIN_OK);
