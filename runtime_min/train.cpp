@@ -14,6 +14,7 @@
 #include "file.h"
 #include "json_lines.h"
 #include "machine.h"
+#include "number.h"
 #include "progress.h"
 #include "safetensors.h"
 #include "sampler.h"
@@ -269,7 +270,13 @@ bool Trainer::train_epoch() {
     if (log_.enabled() && state_.step % options_.log_every == 0) {
       json_.clear();
       json_.begin_object().key("event").value("step").key("step").value(state_.step).key("epoch").value(state_.epoch + 1).key("loss").value(loss);
-      log_.write(json_.key("lr").value(rates_[0]).end_object());
+      json_.key("lr").value(rates_[0]);
+      const std::vector<Variable> numbers = model_.numbers();
+      if (!numbers.empty()) json_.key("results").begin_object();
+      for (const Variable& number : numbers)
+        json_.key(number.path).value(number_at(number.dtype, static_cast<const std::byte*>(number.data), 0));
+      if (!numbers.empty()) json_.end_object();
+      log_.write(json_.end_object());
     }
     if (options_.checkpoint_every > 0 && state_.step % options_.checkpoint_every == 0 && state_.position < end) save();
   }

@@ -7,7 +7,8 @@
 //     std::vector<Variable> weights() override { ... }            // parameters and buffers
 //     std::vector<Variable> states() override { ... }             // optimizer state
 //     double step(const void* const* inputs, std::int64_t batch, const StepNumbers& numbers) override {
-//       return model_->step(static_cast<const float*>(inputs[0]), static_cast<const std::int64_t*>(inputs[1]), numbers.learning_rates[0]);
+//       return model_->step(static_cast<const float*>(inputs[0]), static_cast<const std::int64_t*>(inputs[1]),
+//                           numbers.learning_rates[0]);
 //     }
 //     Evaluation evaluate(const void* const* inputs, std::int64_t batch, std::int64_t count) override { ... }
 //   };
@@ -17,9 +18,10 @@
 //     return graven::runtime::train_main(argc, argv, model, {.data = "data/fashion-mnist", .epochs = 5});
 //   }
 //
-// The loop: for each epoch a permutation of the samples from (seed, epoch); batch after batch gathered, converted and given to step(); the
-// held-out set evaluated; a checkpoint saved. A run that was killed goes on with --resume, bit for bit as if nothing had happened.
-// Nothing allocates between the first and the last step of an epoch. `--help` lists every option with its default.
+// The loop: for each epoch a permutation of the samples from (seed, epoch); batch after batch gathered, converted and
+// given to step(); the held-out set evaluated; a checkpoint saved. A run that was killed goes on with --resume, bit for
+// bit as if nothing had happened. Nothing but the log allocates between the first and the last step of an epoch.
+// `--help` lists every option with its default.
 #pragma once
 
 #include <cstdint>
@@ -83,6 +85,8 @@ class TrainableModel {
   virtual void weights_needed() {}
   /// Forward, backward, update; returns the loss. `inputs` are in the order of the description, 64-byte aligned, `batch` samples each.
   virtual double step(const void* const* inputs, std::int64_t batch, const StepNumbers& numbers) = 0;
+  /// Results of the last step() of one number each, besides the loss: the log has them by name.
+  virtual std::vector<Variable> numbers() { return {}; }
   /// Evaluates `batch` samples, in evaluation mode and without learning: the loss of all of them, the labels of the first `count`. With a symbolic
   /// batch, count == batch. With a fixed one the set's last samples may not fill it; the caller then repeats one sample and takes its share out.
   virtual Evaluation evaluate(const void* const* inputs, std::int64_t batch, std::int64_t count) = 0;

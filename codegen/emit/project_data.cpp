@@ -497,6 +497,15 @@ class Builder {
     }
     d["loss_count"] = fmt::format("{}", losses.size());
     d["loss_value"] = losses.empty() ? "0" : join(losses, " + ");
+    // What the program's log shows beside the loss: the other results of one number. Of several losses each is one.
+    std::vector<std::string> logged;
+    for (std::size_t i = 0; i < graph_.outputs.size(); ++i) {
+      const ir::ValueId v = graph_.outputs[i];
+      const bool is_loss = losses.size() == 1 && root(plan_, graph_.losses[0].value) == root(plan_, v);
+      if (graph_.type(v).shape.rank() == 0 && !is_loss) logged.push_back(fmt::format("results[{}]", i));
+    }
+    d["logs_results"] = !logged.empty();
+    d["logged_results"] = "{" + join(logged) + "}";
     std::string loss = "loss";
     for (const ir::Node& n : graph_.nodes)
       if (!n.outputs.empty() && !graph_.losses.empty() && root(plan_, graph_.losses[0].value) == n.outputs[0]) loss = describe_node(graph_, n);

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -52,14 +53,19 @@ struct Classify : nn::Graph<Classify> {
   }
 };
 
+/// The mean over samples of what a picture's mean is off.
+Tensor absolute_difference(const Tensor& pictures, const Tensor& targets) {
+  return mean(abs(mean(pictures, {1, 2, 3}) - targets));
+}
+
 struct Regress : nn::Graph<Regress> {
   nn::BatchNorm2d model = child("model", nn::BatchNorm2d(2));
   optim::SGD optimizer{model.parameters(), {.lr = 0.05}};
   Regress() { add_optimizer(optimizer); }
-  Tensor build(Tensor images, Tensor targets) {
-    Tensor loss = mse_loss(mean(model(images), {1, 2, 3}), targets);
+  std::map<std::string, Tensor> build(Tensor images, Tensor targets) {
+    Tensor pictures = model(images), loss = mse_loss(mean(pictures, {1, 2, 3}), targets);
     loss.backward();
-    return loss;
+    return {{"loss", loss}, {"difference", absolute_difference(pictures, targets)}, {"pictures", pictures}};
   }
 };
 
@@ -199,6 +205,21 @@ TEST(Evaluation, AnyLossCountsTheLastSamplesOfAFixedBatch) {
   write(project.folder / "y.npy", runtime::DType::f32, {kTraining}, numbers(kTraining, 2));
   write(project.folder / "held_x.npy", runtime::DType::f32, {kHeldOut, 2, 3, 3}, held);
   write(project.folder / "held_y.npy", runtime::DType::f32, {kHeldOut}, targets);
+  // The log of a step has the other numbers that build() returns.
+  run({(project.folder / "build/regress_train").string(), "--data", "x.npy,y.npy", "--steps", "1", "--no-shuffle",
+       "--log", "step", "--out", ""},
+      project.folder);
+  std::ifstream log(project.folder / "step");
+  nlohmann::json step = nlohmann::json::object();
+  for (std::string line; std::getline(log, line) && step.value("event", "") != "step";)
+    step = nlohmann::json::parse(line);
+  const std::vector<float> x = numbers(kTraining * 18, 1), y = numbers(kTraining, 2);
+  const double difference =
+      absolute_difference(graph.model(from_data(x.data(), {kBatch, 2, 3, 3})), from_data(y.data(), {kBatch}))
+          .item<double>();
+  ASSERT_EQ(step.at("results").size(), 1u) << step << ": the loss stands there already";
+  EXPECT_NEAR(step.at("results").at("difference").get<double>(), difference, 2e-6 * difference);
+
   const nlohmann::json epoch = project.train("regress_train", "2");
   EXPECT_FALSE(epoch.contains("accuracy"));
 

@@ -75,6 +75,12 @@ class Program final : public runtime::TrainableModel {
     hyper.seed = numbers.seed;
     return model_->step(@{ erased_arguments }@, hyper);
   }
+{% if logs_results %}
+  std::vector<Variable> numbers() override {
+    const std::vector<Variable> results = variables(model_->results());
+    return @{ logged_results }@;
+  }
+{% endif %}
 {% if has_evaluation == "true" %}
   runtime::Evaluation evaluate(const void* const* inputs, std::int64_t batch, std::int64_t@{ count_if_used }@) override {
     const double loss = model_->evaluate(@{ erased_arguments }@);
