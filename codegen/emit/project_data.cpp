@@ -872,11 +872,21 @@ std::string project_name(const ir::Graph& graph, const EmitOptions& options) {
     name += static_cast<char>(std::tolower(c));
   }
   name = identifier(name.empty() ? "network" : name);
-  // A namespace may not have the name of a kernel or a functor, nor of anything of the C library; <unistd.h> has macros F_OK, R_OK, W_OK and X_OK.
+  // A namespace may not have the name of a kernel or a functor, of what the project's files declare beside it, nor of
+  // anything of the C library; <unistd.h> has macros F_OK, R_OK, W_OK and X_OK. The program may not have the name of a
+  // target that CMake makes, or of a folder that it fills.
   static constexpr std::string_view kTaken[] = {
 #include "codegen/emit/c_library_names.inc"
-      "f", "r", "w", "x", "selftest", "train", "infer"};
-  if (ir::find_op(name) || names_of_kernels().count(name) || std::find(std::begin(kTaken), std::end(kTaken), name) != std::end(kTaken))
+      "f", "r", "w", "x", "train", "infer",
+      // templates/project/*/selftest.cpp, main.cpp and c_interface.inc; tests/emit/hostile_names_test.cpp says which
+      // are missing
+      "allowance", "bytes", "dtype_of", "guarded", "largest", "largest_of_all", "last_error", "missing", "variables",
+      // of the build folder
+      "all", "all_build", "clean", "default_target", "depend", "edit_cache", "help", "include", "install",
+      "list_install_components", "package", "package_source", "preinstall", "rebuild_cache", "run_tests", "selftest",
+      "test", "zero_check"};
+  if (name.starts_with("cmake_") || ir::find_op(name) || names_of_kernels().count(name) ||
+      std::find(std::begin(kTaken), std::end(kTaken), name) != std::end(kTaken))
     name += "_model";
   return name;
 }

@@ -2,10 +2,6 @@
 // themselves, and from what the headers they include declare: a new word there is tried as soon as it is written.
 #include <gtest/gtest.h>
 
-#if __has_include(<gnu/libc-version.h>)
-#include <gnu/libc-version.h>
-#endif
-
 #include <cctype>
 #include <filesystem>
 #include <fstream>
@@ -15,6 +11,7 @@
 #include "codegen/build/process.h"
 #include "codegen/emit/project.h"
 #include "codegen/emit/project_data.h"
+#include "frontend/eager/oracle.h"
 #include "ir/diagnostic.h"
 #include "ir/op.h"
 #include "tests/emit/graphs.h"
@@ -29,7 +26,8 @@ using ir::Graph;
 using ir::ValueId;
 
 struct Network {
-  std::string kind;  // "inference" or "training"
+  std::string kind;  // "inference", "training" with dropout, "plain training", whose evaluation is its forward phase,
+                     // or "update in backward"
   std::vector<std::string> inputs, outputs, sizes;
 };
 
@@ -37,7 +35,8 @@ struct Network {
 Graph network(const Network& c) {
   Graph g;
   g.name = "Hostile";
-  g.training = c.kind == "training";
+  g.training = c.kind != "inference";
+  if (c.kind == "update in backward") g.config[std::string(ir::kUpdateInBackward)] = true;
   const ir::Origins at{{"model", "hostile.cpp", 1}};
   const ValueId w = g.add_parameter("model.w", {DType::f32, {3}}, true);
   std::vector<ValueId> values;
@@ -56,10 +55,12 @@ Graph network(const Network& c) {
     }
     return g;
   }
-  const ValueId seed = g.add_value("seed", ir::ValueKind::hyper, {DType::i64, {}}),
-                step = g.add_value("step", ir::ValueKind::hyper, {DType::i64, {}});
-  const ValueId all =
-      g.call("dropout", {g.call("cat", values, {{"dim", std::int64_t{0}}}, at), seed, step}, {{"p", 0.5}, {"stream", std::int64_t{1}}}, at);
+  ValueId all = g.call("cat", values, {{"dim", std::int64_t{0}}}, at);
+  if (c.kind == "training") {
+    const ValueId seed = g.add_value("seed", ir::ValueKind::hyper, {DType::i64, {}}),
+                  step = g.add_value("step", ir::ValueKind::hyper, {DType::i64, {}});
+    all = g.call("dropout", {all, seed, step}, {{"p", 0.5}, {"stream", std::int64_t{1}}}, at);
+  }
   const ValueId loss = g.call("mean", {all}, {{"dims", ir::Ints{0, 1}}}, at);
   g.outputs = {loss};
   g.losses = {{loss, ir::kNone}};
@@ -128,9 +129,10 @@ std::vector<std::string> words_of(const std::string& kind) {
 }
 
 TEST(HostileNames, Inputs) {
-  for (const std::string kind : {"inference", "training"}) {
+  for (const std::string kind : {"inference", "training", "plain training", "update in backward"}) {
     const std::vector<std::string> words = words_of(kind);
     ASSERT_GT(words.size(), 100u);
+    SCOPED_TRACE(kind);
     EXPECT_EQ(complaints({kind, words, {}, {"batch"}}, kind + "_inputs"), "");
   }
 }
@@ -155,11 +157,28 @@ TEST(HostileNames, ProjectsAreNotCalledLikeKernels) {
     EXPECT_EQ(project_name(g, {.name = name}), name);
 }
 
-/// No namespace that a project can get is something else in the headers that the project includes.
+std::string text_of(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::ostringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+std::string errors_of(const std::string& output) {
+  std::string errors;
+  std::istringstream lines(output);
+  for (std::string line; std::getline(lines, line);)
+    if (line.find("error:") != std::string::npos) errors += line + "\n";
+  return errors.substr(0, 20000);
+}
+
+/// No namespace that a project can get, and no function of its C interface, is something else in the headers that the
+/// project includes.
 TEST(HostileNames, Projects) {
+  const Graph g = network({"training", {"x"}, {}, {"batch"}});
   const fs::path folder = fs::path(GRAVEN_BINARY_DIR) / "emitted" / "hostile_projects";
   fs::remove_all(folder);
-  emit(network({"training", {"x"}, {}, {}}), folder, {.format = false});
+  emit(g, folder, {.format = false});
   std::string includes;
   std::set<std::string> headers;
   for (const auto& entry : fs::recursive_directory_iterator(folder)) {
@@ -170,33 +189,122 @@ TEST(HostileNames, Projects) {
   }
   for (const std::string& h : headers) includes += h + "\n";
   std::ofstream(folder / "headers.cpp") << includes;
-#if defined(__GLIBC__)
-  if (std::string(gnu_get_libc_version()) > "2.36") GTEST_SKIP() << "codegen/emit/c_library_names.inc is of glibc 2.36; a newer one declares more";
-#endif
-  const ProcessResult preprocessed = run_process({"c++", "-std=c++20", "-E", "-P", "headers.cpp"}, {.directory = folder.string(), .seconds = 100});
-  ASSERT_EQ(preprocessed.exit_status, 0);
-  Graph g = network({"training", {"x"}, {}, {}});
+  // Into files: megabytes of text.
+  const auto preprocessed = [&](const std::string& option, const std::string& file) {
+    const ProcessResult r = run_process({"c++", "-std=c++20", "-E", option, "headers.cpp", "-o", file},
+                                        {.directory = folder.string(), .seconds = 100});
+    EXPECT_EQ(r.exit_status, 0) << r.output;
+    return text_of(folder / file);
+  };
+  std::set<std::string> words = identifiers(preprocessed("-P", "headers.ii"));
+  std::istringstream macros(preprocessed("-dM", "macros.h"));
+  for (std::string define, name; macros >> define >> name; std::getline(macros, define))
+    words.insert(name.substr(0, name.find('(')));
+  EXPECT_TRUE(words.count("printf") && words.count("memcpy") && words.count("sigaction"))
+      << "headers are not read whole";
+
+  // What the project declares for C, without its name.
+  std::set<std::string> suffixes;
+  const std::string own = project_name(g, {}) + "_";
+  for (const std::string& word : identifiers(text_of(folder / "model.h")))
+    if (word.starts_with(own)) suffixes.insert(word.substr(own.size()));
+  ASSERT_TRUE(suffixes.count("create") && suffixes.count("maximum_batch"));
   std::set<std::string> namespaces;
-  for (const std::string& word : identifiers(preprocessed.output))
-    if (std::islower(static_cast<unsigned char>(word[0]))) namespaces.insert(project_name(g, {.name = word}));
+  for (const std::string& word : words) {
+    if (!std::islower(static_cast<unsigned char>(word[0]))) continue;
+    namespaces.insert(project_name(g, {.name = word}));
+    for (const std::string& suffix : suffixes)
+      if (word.ends_with("_" + suffix))
+        namespaces.insert(project_name(g, {.name = word.substr(0, word.size() - suffix.size() - 1)}));
+  }
   for (const char letter : std::string("abcdefghijklmnopqrstuvwxyz")) namespaces.insert(project_name(g, {.name = std::string(1, letter)}));
   ASSERT_GT(namespaces.size(), 1000u);
-  std::string text = includes;
+  std::string beside, functions = includes + "struct Ours;\n";
   for (const std::string& name : namespaces) {
-    text += "namespace " + name + " {}\n";
+    beside += "namespace " + name + " {}\n";
     std::string upper;
     for (const char c : name) upper += static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
-    text += "enum { " + upper + "_OK, " + upper + "_ERROR, " + upper + "_NO_MEMORY, " + upper + "_BAD_ARGUMENT };\n";
+    beside += "enum { " + upper + "_OK, " + upper + "_ERROR, " + upper + "_NO_MEMORY, " + upper + "_BAD_ARGUMENT };\n";
+    for (const std::string& suffix : suffixes) functions += "extern \"C\" Ours* " + name + "_" + suffix + "(Ours*);\n";
   }
-  std::ofstream(folder / "namespaces.cpp") << text;
-  const ProcessResult r =
-      run_process({"c++", "-std=c++20", "-fsyntax-only", "-fmax-errors=0", "namespaces.cpp"}, {.directory = folder.string(), .seconds = 100});
-  std::string errors;
-  std::istringstream lines(r.output);
-  for (std::string line; std::getline(lines, line);)
-    if (line.find("error:") != std::string::npos) errors += line + "\n";
-  EXPECT_EQ(errors, "");
-  EXPECT_EQ(r.exit_status, 0);
+  for (const std::string& text : {includes + beside, functions}) {
+    std::ofstream(folder / "names.cpp") << text;
+    const ProcessResult r =
+        run_process({"c++", "-std=c++20", "-fsyntax-only", "-fmax-errors=0", "names.cpp"},
+                    {.directory = folder.string(), .seconds = 100, .output_limit = std::size_t{1} << 26});
+    EXPECT_EQ(errors_of(r.output), "") << "names for codegen/emit/c_library_names.inc";
+    EXPECT_EQ(r.exit_status, 0);
+  }
+}
+
+/// No namespace that a project can get is something else outside of namespaces in the project's own files.
+TEST(HostileNames, ProjectsAreNotCalledLikeWhatTheyHold) {
+  for (const std::string kind : {"inference", "training"}) {
+    SCOPED_TRACE(kind);
+    const Graph g = network({kind, {"x", "z"}, {"y"}, {"batch"}});
+    const fs::path folder = fs::path(GRAVEN_BINARY_DIR) / "emitted" / ("hostile_contents_of_" + kind);
+    fs::remove_all(folder);
+    emit(g, folder, {.execute = eager::double_reference, .format = false});
+    std::set<std::string> namespaces;
+    for (const std::string& file : sources())
+      for (const std::string& word : identifiers(text_of(folder / file)))
+        if (!word.starts_with(project_name(g, {}))) namespaces.insert(project_name(g, {.name = word}));
+    ASSERT_GT(namespaces.size(), 100u);
+    std::string before;
+    for (const std::string& name : namespaces) before += "namespace " + name + " {}\n";
+    for (const std::string& file : sources()) {
+      if (!file.ends_with(".cpp") || !fs::exists(folder / file)) continue;
+      std::ofstream(folder / "beside_namespaces.cpp") << before << "#include \"" << file << "\"\n";
+      const ProcessResult r =
+          run_process({"c++", "-std=c++20", "-fsyntax-only", "-fmax-errors=0", "-DGRAVEN_LEVEL_NAMESPACE=isa_base",
+                       "-DGRAVEN_HAS_BASE", "-I.", "beside_namespaces.cpp"},
+                      {.directory = folder.string(), .seconds = 100});
+      EXPECT_EQ(errors_of(r.output), "") << file << ": names for kTaken, codegen/emit/project_data.cpp";
+    }
+  }
+}
+
+/// The program's target is called like the project; those that CMake and its generators make themselves are taken.
+TEST(HostileNames, ProjectsAreNotCalledLikeTargetsOfCMake) {
+  const fs::path folder = fs::path(GRAVEN_BINARY_DIR) / "emitted" / "hostile_targets";
+  fs::remove_all(folder);
+  const Graph g = network({"inference", {"x"}, {"y"}, {}});
+  emit(g, folder, {.name = "zebra", .format = false});
+  std::set<std::string> names;
+  // The targets in the file that a generator writes, and what lies in its folder, where the program goes.
+  const auto add_names = [&](const std::string& generator, const std::string& file, const std::string& before) {
+    const ProcessResult r =
+        run_process({"cmake", "-S", ".", "-B", "build", "-G", generator}, {.directory = folder.string()});
+    ASSERT_EQ(r.exit_status, 0) << r.output;
+    std::istringstream lines(text_of(folder / "build" / file));
+    for (std::string line; std::getline(lines, line);) {
+      if (!line.starts_with(before)) continue;
+      const std::size_t end =
+          line.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789", before.size());
+      if (end != std::string::npos && line[end] == ':') names.insert(line.substr(before.size(), end - before.size()));
+    }
+    for (const auto& entry : fs::directory_iterator(folder / "build")) names.insert(entry.path().filename().string());
+    fs::remove_all(folder / "build");
+  };
+  add_names("Unix Makefiles", "Makefile", "");
+  if (!find_program("ninja").empty()) add_names("Ninja", "build.ninja", "build ");
+  for (const char* documented :
+       {"all", "ALL_BUILD", "help", "install", "INSTALL", "preinstall", "clean", "edit_cache", "rebuild_cache", "test",
+        "RUN_TESTS", "package", "PACKAGE", "package_source", "ZERO_CHECK"})
+    names.insert(documented);
+  ASSERT_TRUE(names.count("depend") && names.count("selftest") && names.count("include") && names.count("zebra"));
+  for (const std::string& name : names)
+    if (!name.starts_with("zebra")) {
+      EXPECT_NE(project_name(g, {.name = name}), name);
+    }
+  // Some of them, configured.
+  for (const char* name : {"Test", "Install"}) {
+    const fs::path project = folder / name;
+    emit(g, project, {.name = name, .format = false});
+    ProcessResult r =
+        run_process({"cmake", "-S", project.string(), "-B", (project / "build").string(), "-G", "Unix Makefiles"});
+    EXPECT_EQ(r.exit_status, 0) << r.output;
+  }
 }
 
 }  // namespace hostile

@@ -205,7 +205,7 @@ double Model::evaluate(@{ parameters }@) {
   memory_->program.evaluate(memory_->evaluation(@{ argument_names }@));
   return @{ evaluation_loss_value }@;
 {% else %}
-  return forward(@{ argument_names }@);
+  return this->forward(@{ argument_names }@);
 {% endif %}
 }
 

@@ -211,7 +211,7 @@ double Model::step(const float* x /* [2000,3] */, const float* y /* [2000] */, c
   return memory_->loss();
 }
 
-double Model::evaluate(const float* x /* [2000,3] */, const float* y /* [2000] */) { return forward(x, y); }
+double Model::evaluate(const float* x /* [2000,3] */, const float* y /* [2000] */) { return this->forward(x, y); }
 
 void Model::load(const std::string& path) {
   const auto variables = memory_->weight_variables();

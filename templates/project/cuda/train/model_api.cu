@@ -287,7 +287,7 @@ double Model::evaluate(@{ parameters }@) {
   memory_->fetch_evaluation_loss();
   return memory_->loss();
 {% else %}
-  return forward(@{ argument_names }@);
+  return this->forward(@{ argument_names }@);
 {% endif %}
 }
 
