@@ -125,14 +125,21 @@ Document::Document(std::string_view text, const std::string& file, std::size_t m
   Builder builder{*this, maximum_nesting};
   nlohmann::json::sax_parse(text.begin(), text.end(), &builder);
   if (builder.too_deep) throw UserError(file + ": expected JSON nested at most " + std::to_string(maximum_nesting) + " deep, found deeper nesting");
-  if (!builder.failed) return;
+  if (!builder.failed) {
+    // To the parser a NUL is the end of the text.
+    const std::size_t nul = text.find('\0');
+    if (nul == std::string_view::npos) return;
+    builder.error_position = nul + 1;
+    builder.error_text = "a NUL byte";
+  }
   // nlohmann's text: "[json.exception...] parse error at line 1, column 3: syntax error while parsing ...; last read: '...'"
   const std::size_t at = std::min(builder.error_position == 0 ? 0 : builder.error_position - 1, text.size());
   const std::size_t line = 1 + static_cast<std::size_t>(std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(at), '\n'));
   const std::size_t line_begin = at == 0 ? std::string_view::npos : text.rfind('\n', at - 1);
   const std::size_t column = at - (line_begin == std::string_view::npos ? 0 : line_begin + 1) + 1;
   std::string detail = builder.error_text;
-  if (const std::size_t cut = detail.find(": ", detail.find("column")); cut != std::string::npos) detail = detail.substr(cut + 2);
+  if (const std::size_t column_at = detail.find("column"); column_at != std::string::npos)
+    if (const std::size_t cut = detail.find(": ", column_at); cut != std::string::npos) detail = detail.substr(cut + 2);
   if (detail.size() > 200) detail = detail.substr(0, 200) + "...";
   std::string clean;  // of the offending bytes: a terminal must survive them
   for (char c : detail) clean += c >= 0x20 && c < 0x7f ? c : '?';

@@ -162,7 +162,7 @@ class Reader {
     for (auto it = object.begin(); it != object.end(); ++it) {
       const Item key = *it;
       ++it;
-      read(std::string(key.text()), *it, place.at(key.text()));
+      read(label(key.text(), key, place), *it, place.at(key.text()));
     }
   }
   bool boolean(Item item, const Place& place) const {
@@ -188,7 +188,9 @@ class Reader {
   /// Text that may stand in generated comments and messages: of bounded length, without control characters.
   std::string label(Item item, const Place& place) const {
     expect(item, Kind::text, place);
-    const std::string_view s = item.text();
+    return label(item.text(), item, place);
+  }
+  std::string label(std::string_view s, Item item, const Place& place) const {
     if (s.size() > kMaximumNameLength)
       fail(place, "a text of at most " + std::to_string(kMaximumNameLength) + " bytes", std::to_string(s.size()) + " bytes");
     if (std::any_of(s.begin(), s.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }))
@@ -507,10 +509,10 @@ class Reader {
     Item outputs = item, op = item, inputs = item, attributes = item, phase = item, origins = item;
     fields(item, place,
            {{"outputs", &outputs}, {"op", &op}, {"inputs", &inputs}, {"attributes", &attributes}, {"phase", &phase}, {"origins", &origins}});
-    expect(op, Kind::text, place.at("op"));
+    const std::string operator_name = label(op, place.at("op"));
     Node node;
-    node.op = find_op(op.text());
-    if (!node.op) node.op = located(place.at("op"), [&] { return &get_op(op.text()); });
+    node.op = find_op(operator_name);
+    if (!node.op) node.op = located(place.at("op"), [&] { return &get_op(operator_name); });
     std::vector<std::optional<TensorType>> types;
     types.reserve(inputs.kind() == Kind::array ? inputs.size() : 0);
     each(inputs, place.at("inputs"), [&](Item name, const Place& at) {

@@ -140,7 +140,8 @@ class Verifier {
 
   void check_nodes() {
     made_.assign(graph_.values.size(), false);
-    std::vector<bool> read_early(graph_.values.size(), false), prepared(graph_.values.size(), false);
+    made_in_.assign(graph_.values.size(), Phase::prepare);
+    std::vector<bool> prepared(graph_.values.size(), false);
     Phase phase = Phase::prepare;
     for (std::size_t n = 0; n < graph_.nodes.size(); ++n) {
       const Node& node = graph_.nodes[n];
@@ -177,6 +178,7 @@ class Verifier {
         if (graph_.value(v).kind != ValueKind::node) broken(node_text(n) + " makes " + value_text(v) + ", which is not a node's result");
         if (made_[static_cast<std::size_t>(v)]) broken(value_text(v) + " is made twice");
         made_[static_cast<std::size_t>(v)] = true;
+        made_in_[static_cast<std::size_t>(v)] = node.phase;
       }
     }
   }
@@ -210,20 +212,23 @@ class Verifier {
     }
   }
 
-  void need_made(ValueId v, std::string_view where) {
+  void need_made(ValueId v, std::string_view where, Phase last) {
     need_range(v, where);
     if (graph_.value(v).kind == ValueKind::node && !made_[static_cast<std::size_t>(v)])
       broken(std::string(where) + " refers to " + value_text(v) + ", which nothing makes");
+    if (const Phase phase = made_in_[static_cast<std::size_t>(v)]; phase > last)
+      broken(std::string(where) + " refers to " + value_text(v) + ", which the " + std::string(ir::name(phase)) +
+             " phase makes");
   }
 
   void check_results() {
-    for (ValueId v : graph_.outputs) need_made(v, "the list of outputs");
+    for (ValueId v : graph_.outputs) need_made(v, "the list of outputs", Phase::forward);
     for (const Loss& l : graph_.losses) {
-      need_made(l.value, "the list of losses");
+      need_made(l.value, "the list of losses", Phase::forward);
       const TensorType& type = graph_.type(l.value);
       if (!is_floating(type.dtype)) broken("the loss " + value_text(l.value) + " is " + type.to_string() + ", which has no gradient");
       if (l.gradient != kNone) {
-        need_made(l.gradient, "the list of losses");
+        need_made(l.gradient, "the list of losses", Phase::backward);
         if (graph_.type(l.gradient) != type)
           broken("the loss " + value_text(l.value) + " is " + type.to_string() + ", its gradient " + graph_.type(l.gradient).to_string());
       } else if (graph_.stage == "trace" && type.shape.numel() != Dim(1)) {
@@ -233,7 +238,7 @@ class Verifier {
     std::unordered_set<ValueId> differentiated;
     for (const Gradient& g : graph_.gradients) {
       need_range(g.parameter, "the list of gradients");
-      need_made(g.value, "the list of gradients");
+      need_made(g.value, "the list of gradients", Phase::backward);
       if (graph_.value(g.parameter).kind != ValueKind::parameter || !graph_.value(g.parameter).trainable)
         broken("the list of gradients has " + value_text(g.parameter) + ", which is no trainable parameter");
       if (graph_.type(g.parameter) != graph_.type(g.value))
@@ -280,6 +285,7 @@ class Verifier {
   const VerifyOptions& options_;
   std::map<std::string, std::int64_t> symbols_;
   std::vector<bool> listed_, made_;
+  std::vector<Phase> made_in_;
 };
 
 }  // namespace

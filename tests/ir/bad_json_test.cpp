@@ -2,6 +2,7 @@
 // `test_ir --bless` writes the texts anew.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
@@ -72,12 +73,15 @@ TEST(BadJson, LargeThingsAreBounded) {
     const char* what;
     std::string text, expected;
   } cases[] = {
-      {"rank 1000", changed("f32[4,3]", "f32[1" + repeated(",1", 999) + "]"), "expected a rank of at most 8, found rank 1000"},
+      {"rank 1000", changed("f32[4,3]", "f32[1" + repeated(",1", 999) + "]"),
+       "expected a rank of at most 8, found rank 1000"},
       {"nested arrays", repeated("[", 100000), "nested at most 64 deep"},
-      {"nested objects", changed("{\"tuple\": [0, 1]}", repeated("{\"tuple\": [", 100000) + repeated("]}", 100000)), "nested at most 64 deep"},
+      {"nested objects", changed("{\"tuple\": [0, 1]}", repeated("{\"tuple\": [", 100000) + repeated("]}", 100000)),
+       "nested at most 64 deep"},
       {"long name", changed("\"name\": \"w\"", "\"name\": \"" + std::string(1 << 20, 'w') + "\""),
        "expected a text of at most 4096 bytes, found 1048576 bytes"},
-      {"long operator", changed("\"op\": \"add\"", "\"op\": \"" + std::string(1 << 20, 'w') + "\""), "unknown operator"},
+      {"long operator", changed("\"op\": \"add\"", "\"op\": \"" + std::string(1 << 20, 'w') + "\""),
+       "expected a text of at most 4096 bytes, found 1048576 bytes"},
       {"many dims", changed("\"dims\": [1]", "\"dims\": [1" + repeated(",1", 99999) + "]"), "is named twice"},
   };
   for (const auto& c : cases) {
@@ -85,6 +89,39 @@ TEST(BadJson, LargeThingsAreBounded) {
     EXPECT_NE(found.find(c.expected), std::string::npos) << c.what << ": " << found.substr(0, 500);
     EXPECT_LT(found.size(), 2000u) << c.what;
   }
+}
+
+TEST(BadJson, ANulIsNotTheEndOfTheText) {
+  const std::string text = read_text(fs::path(GRAVEN_SOURCE_DIR) / "tests" / "errors" / "json" / "valid.json");
+  for (const std::string& behind : {std::string(1, '\0'), std::string("\0\0", 2), std::string("\0 more", 6)}) {
+    const std::string found = outcome(text + behind, "nul.json");
+    EXPECT_NE(found.find("not valid JSON: a NUL byte"), std::string::npos) << found;
+  }
+  EXPECT_NE(outcome(std::string(1, '\0') + text, "nul.json").find("not valid JSON"), std::string::npos);
+}
+
+TEST(BadJson, WhatIsPrintedHasNoControlCharacters) {
+  const std::pair<const char*, const char*> places[] = {
+      {"\"op\": \"add\"", "\"op\": \"@\""},
+      {"\"dims\": [1]", "\"@\": [1]"},
+      {"\"symbols\": {\"batch\"", "\"symbols\": {\"@\""},
+      {"\"config\": {}", "\"config\": {\"@\": 1}"},
+      {"\"name\": \"w\"", "\"name\": \"@\""},
+      {"\"name\": \"w\"", "\"@\": \"w\""},
+      {"f32[4,3]", "f32[@]"},
+      {"\"phase\": \"forward\"", "\"phase\": \"@\""},
+      {"\"tuple\"", "\"@\""},
+  };
+  for (const auto& [from, to] : places)
+    for (const std::string escape : {"\\u001b[31m", "\\u007f", "\\u0000", "\\n"}) {
+      std::string hostile = to;
+      hostile.replace(hostile.find('@'), 1, escape);
+      const std::string found = outcome(changed(from, hostile), "hostile.json");
+      EXPECT_TRUE(found.starts_with("error: hostile.json: ")) << hostile << ": " << found;
+      for (const char c : found)
+        EXPECT_TRUE(c == '\n' || (static_cast<unsigned char>(c) >= 0x20 && c != 0x7f)) << hostile << ": " << found;
+      EXPECT_EQ(std::count(found.begin(), found.end(), '\n'), 1) << hostile << ": " << found;
+    }
 }
 
 TEST(BadJson, TruncatedAnywhereIsAnError) {
