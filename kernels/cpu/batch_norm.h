@@ -77,6 +77,15 @@ inline moments of_run(const float* x, std::int64_t n) {
   return all;
 }
 
+/// Stores the lanes of `v` from `done` on, and `old` in those before.
+GRAVEN_ALWAYS_INLINE void store_last(float* p, vec v, vec old, int done) {
+  store(p, v);
+  if (done == 0) return;
+  float lanes[kLanes];
+  store(lanes, old);
+  for (int l = 0; l < done; ++l) p[l] = lanes[l];
+}
+
 /// mean[c] and squares[c] of rows [rows) of x [outer,channels].
 inline void of_rows(const float* x, range rows, std::int64_t channels, float* mean, float* squares) {
   const std::int64_t block_rows = 4096 / channels > 16 ? 4096 / channels : 16;
@@ -90,8 +99,11 @@ inline void of_rows(const float* x, range rows, std::int64_t channels, float* me
     const float both = total > 0 ? static_cast<float>(count * static_cast<double>(size) / total) : 0.0f;
     const float reciprocal = size > 0 ? 1.0f / static_cast<float>(size) : 0.0f;
     const bool first = begin == rows.begin;
-    std::int64_t c = 0;
-    for (; c + kLanes <= channels; c += kLanes) {
+    std::int64_t next = 0;
+    for (; next < channels && channels >= kLanes; next += kLanes) {
+      // The last vector may begin among channels that are done: these are computed again, and left as they are.
+      const std::int64_t c = smaller(next, channels - kLanes);
+      const int done = static_cast<int>(next - c);
       vec s0{}, s1{};
       std::int64_t r = 0;
       for (; r + 2 <= size; r += 2) s0 += load(p + r * channels + c), s1 += load(p + (r + 1) * channels + c);
@@ -109,26 +121,33 @@ inline void of_rows(const float* x, range rows, std::int64_t channels, float* me
       if (first) {
         store(mean + c, m), store(squares + c, q0 + q1);
       } else {
-        const vec old = load(mean + c), difference = m - old;
-        store(mean + c, fma(difference, broadcast(share), old));
-        store(squares + c, fma(difference * difference, broadcast(both), load(squares + c) + (q0 + q1)));
+        const vec old = load(mean + c), old_squares = load(squares + c), difference = m - old;
+        store_last(mean + c, fma(difference, broadcast(share), old), old, done);
+        store_last(squares + c, fma(difference * difference, broadcast(both), old_squares + (q0 + q1)), old_squares,
+                   done);
       }
     }
-    for (; c < channels; ++c) {
-      // In the same order: how many channels a vector has does not show.
-      float s[2] = {}, q[2] = {};
-      for (std::int64_t r = 0; r < size; ++r) s[r % 2] += p[r * channels + c];
-      const float m = (s[0] + s[1]) * reciprocal;
-      for (std::int64_t r = 0; r < size; ++r) {
+    for (std::int64_t c = next; c < channels; ++c) {
+      // Fewer channels than a vector has, in the same order: how many these are does not show.
+      float s0 = 0, s1 = 0, q0 = 0, q1 = 0;
+      std::int64_t r = 0;
+      for (; r + 2 <= size; r += 2) s0 += p[r * channels + c], s1 += p[(r + 1) * channels + c];
+      if (r < size) s0 += p[r * channels + c];
+      const float m = (s0 + s1) * reciprocal;
+      for (r = 0; r + 2 <= size; r += 2) {
+        const float d0 = p[r * channels + c] - m, d1 = p[(r + 1) * channels + c] - m;
+        q0 = fma(d0, d0, q0), q1 = fma(d1, d1, q1);
+      }
+      if (r < size) {
         const float d = p[r * channels + c] - m;
-        q[r % 2] = fma(d, d, q[r % 2]);
+        q0 = fma(d, d, q0);
       }
       if (first) {
-        mean[c] = m, squares[c] = q[0] + q[1];
+        mean[c] = m, squares[c] = q0 + q1;
       } else {
         const float difference = m - mean[c];
         mean[c] = fma(difference, share, mean[c]);
-        squares[c] = fma(difference * difference, both, squares[c] + (q[0] + q[1]));
+        squares[c] = fma(difference * difference, both, squares[c] + (q0 + q1));
       }
     }
     count = total;
@@ -317,8 +336,10 @@ inline void batch_norm_backward(Threads& threads, const batch_norm_config& confi
     const std::int64_t block_rows = 4096 / channels > 16 ? 4096 / channels : 16;
     for (std::int64_t begin = rows.begin; begin < rows.end; begin += block_rows) {
       const std::int64_t end = smaller(begin + block_rows, rows.end);
-      std::int64_t c = 0;
-      for (; c + kLanes <= channels; c += kLanes) {
+      std::int64_t next = 0;
+      for (; next < channels && channels >= kLanes; next += kLanes) {
+        const std::int64_t c = smaller(next, channels - kLanes);
+        const int done = static_cast<int>(next - c);
         const vec m = load(mean + c);
         vec s{}, p{};
         for (std::int64_t r = begin; r < end; ++r) {
@@ -326,10 +347,11 @@ inline void batch_norm_backward(Threads& threads, const batch_norm_config& confi
           s += g;
           p = fma(g, load(x + r * channels + c) - m, p);
         }
-        store(sums + c, load(sums + c) + s);
-        store(products + c, load(products + c) + p);
+        const vec old = load(sums + c), old_products = load(products + c);
+        store_last(sums + c, old + s, old, done);
+        store_last(products + c, old_products + p, old_products, done);
       }
-      for (; c < channels; ++c) {
+      for (std::int64_t c = next; c < channels; ++c) {
         float s = 0, p = 0;
         for (std::int64_t r = begin; r < end; ++r) {
           s += dy[r * channels + c];

@@ -49,31 +49,33 @@ inline void scatter_image(const conv2d_config& s, const tile_table<tile_function
         const std::int64_t left = panel_count - panel, together = left == 5 ? 3 : smaller(left, 4);
         alignas(64) std::int32_t keep[4 * kPanel];
         for (std::int64_t c = 0; c < together * kPanel; ++c) keep[c] = panel * kPanel + c < run ? -1 : 0;
+        const int panels = next_panels(together);
+        const row_tiles split(tile_rows(panels), rows.size());
+        tile_input in;
+        in.x_row = s.out_width * s.out_channels;
+        in.outer = in.inner = 1;
+        in.x_outer = in.w_outer = in.x_inner = in.w_inner = 0;
+        in.depth = group_out;
+        in.w_panel = group_out * kPanel;
+        const float* const weights =
+            packed + ((group * s.kernel_height + kh) * runs + tap) * panel_count * group_out * kPanel;
         for (std::int64_t ow = 0; ow < s.out_width; ++ow) {
           const std::int64_t pixel = ow * s.stride_width - s.padding_width + tap * s.dilation_width;
           if (!merged && (pixel < 0 || pixel >= s.in_width)) continue;
-          for (std::int64_t p = panel; p < panel + together;) {
-            const int panels = next_panels(panel + together - p);
+          for (std::int64_t p = panel; p < panel + together; p += panels) {
             // Where the run's columns [begin, begin + width) fall in the row of dx, and the part of them inside the
             // image.
             const std::int64_t begin = p * kPanel, width = smaller(panels * kPanel, run - begin);
             const std::int64_t at = pixel * s.in_channels + begin;
             const std::int64_t low = larger(0, -at), high = smaller(width, line - at);
             if (high > low) {
-              tile_input in;
               in.x = dy + ((image * s.out_height + rows.begin) * s.out_width + ow) * s.out_channels + group * group_out;
-              in.x_row = s.out_width * s.out_channels;
-              in.outer = in.inner = 1;
-              in.x_outer = in.w_outer = in.x_inner = in.w_inner = 0;
-              in.depth = group_out;
-              in.w = packed + (((group * s.kernel_height + kh) * runs + tap) * panel_count + p) * group_out * kPanel;
-              in.w_panel = group_out * kPanel;
+              in.w = weights + p * group_out * kPanel;
               // Columns beyond the run get + 0, which must not meet another thread's sum: with several groups, they may
               // be another group's.
               const bool whole = low == 0 && high == width && at + panels * kPanel <= line &&
                                  (s.groups == 1 || width == panels * kPanel);
               float* target = first_row + at;
-              const row_tiles split(tile_rows(panels), rows.size());
               for (std::int64_t i = 0; i < split.tiles; ++i) {
                 const int count = split[i];
                 if (whole) {
@@ -91,7 +93,6 @@ inline void scatter_image(const conv2d_config& s, const tile_table<tile_function
                 target += count * s.stride_height * line;
               }
             }
-            p += panels;
           }
         }
         panel += together;

@@ -37,22 +37,22 @@ template <int Rows, int Panels>
     for (int p = 0; p < Panels; ++p)
 #pragma GCC unroll 16
       for (int v = 0; v < kPanelVectors; ++v) acc[r][p * kPanelVectors + v] = load(dw + p * dw_panel + r * kPanel + v * kLanes);
-  for (std::int64_t at = 0; at < in.images * in.lines; ++at) {
-    const std::int64_t image = in.images == 1 ? 0 : at / in.lines, l = at - image * in.lines;
-    const float* x = in.x + image * in.x_image + l * in.x_line;
-    const float* dy = in.dy + image * in.dy_image + l * in.dy_line;
-    for (std::int64_t i = 0; i < in.pixels; ++i, x += in.x_pixel, dy += in.dy_pixel) {
-      vec b[kVectors];
+  for (std::int64_t image = 0; image < in.images; ++image)
+    for (std::int64_t l = 0; l < in.lines; ++l) {
+      const float* x = in.x + image * in.x_image + l * in.x_line;
+      const float* dy = in.dy + image * in.dy_image + l * in.dy_line;
+      for (std::int64_t i = 0; i < in.pixels; ++i, x += in.x_pixel, dy += in.dy_pixel) {
+        vec b[kVectors];
 #pragma GCC unroll 16
-      for (int c = 0; c < kVectors; ++c) b[c] = load(dy + c * kLanes);
+        for (int c = 0; c < kVectors; ++c) b[c] = load(dy + c * kLanes);
 #pragma GCC unroll 16
-      for (int r = 0; r < Rows; ++r) {
-        const vec a = broadcast(x[r]);
+        for (int r = 0; r < Rows; ++r) {
+          const vec a = broadcast(x[r]);
 #pragma GCC unroll 16
-        for (int c = 0; c < kVectors; ++c) acc[r][c] = fma(a, b[c], acc[r][c]);
+          for (int c = 0; c < kVectors; ++c) acc[r][c] = fma(a, b[c], acc[r][c]);
+        }
       }
     }
-  }
 #pragma GCC unroll 16
   for (int r = 0; r < Rows; ++r)
 #pragma GCC unroll 16

@@ -288,13 +288,13 @@ GRAVEN_ALWAYS_INLINE float rsqrt(float x) { return 1.0f / __builtin_sqrtf(x); }
 GRAVEN_ALWAYS_INLINE float reciprocal(float x) { return 1.0f / x; }
 
 GRAVEN_ALWAYS_INLINE float exp(float x) {
-  // Beyond these the result is infinity or 0 anyway. NaN passes both.
-  x = x > 89.0f ? 89.0f : x;
-  x = x < -105.0f ? -105.0f : x;
   const detail::ExpParts e = detail::exp_parts(x);
   // 2^n in two factors: n runs from -151 to 128.
   const std::uint32_t half = detail::halved(e.n);
-  return (e.expm1 + 1.0f) * detail::power_of_two(half) * detail::power_of_two(e.n - half);
+  float value = (e.expm1 + 1.0f) * detail::power_of_two(half) * detail::power_of_two(e.n - half);
+  // Beyond these it is not; chosen at the end, for nothing waits for that. NaN passes both.
+  value = x < -105.0f ? 0.0f : value;
+  return x > 89.0f ? detail::kInfinity : value;
 }
 /// exp(x) - 1 without cancellation.
 GRAVEN_ALWAYS_INLINE float expm1(float x) {
