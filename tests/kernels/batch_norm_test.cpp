@@ -13,6 +13,7 @@
 
 #include "kernels/reference/batch_norm.h"
 #include "tests/tolerances.h"
+#include "tests/kernels/bits.h"
 
 namespace graven::kernels {
 namespace {
@@ -70,6 +71,7 @@ class BatchNorm : public testing::TestWithParam<Case> {
   /// Rounding of inputs of size `offset` is what limits the result.
   double tolerance() const { return tolerance_of::normalisation.f32 + 4e-7 * std::abs(c.offset); }
   static void expect_close(const std::vector<float>& actual, const std::vector<double>& expected, double tolerance, const char* what) {
+    test::record_bits(actual, what);
     for (std::size_t i = 0; i < actual.size(); ++i)
       ASSERT_NEAR(actual[i], expected[i], tolerance * (1 + std::abs(expected[i]))) << what << " at " << i;
   }

@@ -12,6 +12,7 @@
 
 #include "kernels/reference/conv2d.h"
 #include "tests/tolerances.h"
+#include "tests/kernels/bits.h"
 
 namespace graven::kernels {
 namespace {
@@ -178,6 +179,7 @@ std::vector<double> to_double(const std::vector<float>& v) { return {v.begin(), 
 
 /// Every value within rounding of sums of `terms` products; the value beyond the end, put there by `guarded`, untouched.
 void expect_close(const std::vector<float>& actual, const std::vector<double>& expected, double terms, const char* what) {
+  test::record_bits(actual, what);
   ASSERT_EQ(actual.size(), expected.size() + 16);
   const double tolerance = tolerance_of::convolution.f32 * (std::sqrt(terms) + 2);
   for (std::size_t i = 0; i < expected.size(); ++i)

@@ -88,6 +88,7 @@ class Conv2dWinograd : public testing::TestWithParam<Case> {
 
 /// Four times what conv2d_test.cpp allows the direct form: the transforms multiply by up to 2.6 and cancel, and so does the error that they carry.
 void expect_close(const std::vector<float>& actual, const std::vector<double>& expected, std::int64_t channels, const char* what) {
+  test::record_bits(actual, what);
   ASSERT_EQ(actual.size(), expected.size());
   const double tolerance = tolerance_of::winograd.f32 * (std::sqrt(9.0 * static_cast<double>(channels)) + 2);
   for (std::size_t i = 0; i < expected.size(); ++i)

@@ -11,6 +11,7 @@
 
 #include "kernels/reference/fold_batch_norm.h"
 #include "tests/tolerances.h"
+#include "tests/kernels/bits.h"
 
 namespace graven::kernels {
 namespace {
@@ -59,6 +60,7 @@ class FoldBatchNorm : public testing::TestWithParam<Case> {
     return there ? v.data() : nullptr;
   }
   static void expect_close(const std::vector<float>& actual, const std::vector<double>& expected, const char* what) {
+    test::record_bits(actual, what);
     for (std::size_t i = 0; i < actual.size(); ++i)
       ASSERT_NEAR(actual[i], expected[i], tests::tolerance::elementwise.f32 * (1 + std::abs(expected[i]))) << what << " at " << i;
   }

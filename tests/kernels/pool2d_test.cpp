@@ -12,6 +12,7 @@
 
 #include "kernels/reference/pool2d.h"
 #include "tests/tolerances.h"
+#include "tests/kernels/bits.h"
 
 namespace graven::kernels {
 namespace {
@@ -87,6 +88,7 @@ class Pool2d : public testing::TestWithParam<std::tuple<Case, bool>> {
   std::int64_t y_size = config.batch * config.out_height * config.out_width * config.channels;
 
   static void expect_close(const std::vector<float>& actual, const std::vector<double>& expected, const char* what) {
+    test::record_bits(actual, what);
     ASSERT_EQ(actual.size(), expected.size());
     for (std::size_t i = 0; i < actual.size(); ++i) ASSERT_NEAR(actual[i], expected[i], tolerance_of::pooling.f32) << what << " at " << i;
   }
