@@ -57,4 +57,14 @@ inline double number_at(DType dtype, const std::byte* data, std::int64_t i) {
   return 0;
 }
 
+/// Sets an element of a floating dtype; others stay as they are.
+inline void put_number(DType dtype, std::byte* data, std::int64_t i, double x) {
+  const auto store = [&](auto y) { std::memcpy(data + static_cast<std::size_t>(i) * sizeof y, &y, sizeof y); };
+  const float y = static_cast<float>(x);
+  if (dtype == DType::f64) store(x);
+  if (dtype == DType::f32) store(y);
+  if (dtype == DType::f16) store(half_from_float(y));
+  if (dtype == DType::bf16) store(bfloat16_from_float(y));
+}
+
 }  // namespace graven::runtime

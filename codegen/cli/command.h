@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "ir/graph.h"
@@ -21,6 +22,9 @@ void add_ops(CLI::App& app, int& status);
 
 /// For an option: a whole number from `first` to `last`.
 CLI::Validator whole_number(std::int64_t first, std::int64_t last);
+
+/// "800000", "512K", "512M", "16G" (powers of 1024); nothing for other texts, 0 among them, and for what does not fit.
+std::optional<std::int64_t> byte_size(const std::string& text);
 
 /// The commands' arguments and options as Markdown, from the parser's table: the last part of docs/command.md.
 std::string options_markdown(const CLI::App& app);

@@ -20,7 +20,7 @@ namespace graven::cli {
 namespace {
 
 struct EmitArguments {
-  std::string path, output, target;
+  std::string path, output, target, selftest;
   codegen::EmitOptions emit;
   bool check = false, quiet = false, unformatted = false;
 };
@@ -37,10 +37,11 @@ void apply(const EmitArguments& o, const ir::Graph& graph, const std::string& sa
   options.format = !o.unformatted;
   options.force = given.force;
   if (given.memory_budget > 0) options.memory_budget = given.memory_budget;
+  if (!o.selftest.empty()) options.selftest = o.selftest == "off" ? 0 : byte_size(o.selftest).value();
   options.update_in_backward = given.update_in_backward;
   options.weights = load_weights(o.path, graph, saved);
   options.evaluation = codegen::read_evaluation(graph_file(o.path));
-  options.execute = eager::double_reference;
+  options.execute = eager::reference_run;
 }
 
 /// A project is emitted again, and checked, with the options that it was emitted with; a new one with those of the
@@ -122,6 +123,16 @@ void add_emit(CLI::App& app, int& status) {
   command->add_option("--memory-budget", o->emit.memory_budget, "Bytes that the arena may take; more is an error")
       ->type_name("BYTES")
       ->check(whole_number(0, std::int64_t{1} << 60));
+  command
+      ->add_option("--selftest", o->selftest,
+                   "Memory that computing what the self-test compares with may take, as in 512M or 16G (default 4G); off: two runs are compared")
+      ->type_name("SIZE")
+      ->check(CLI::Validator(
+          [](std::string& text) {
+            return text == "off" || byte_size(text) ? std::string()
+                                                    : "expected off, or a number of bytes as in 800000, 512M or 16G, found " + text.substr(0, 100);
+          },
+          "SIZE"));
   command->add_flag("--update-in-backward", o->emit.update_in_backward,
                     "Update each parameter as soon as its gradient is there: one module's gradients in memory at a time");
   command->add_flag(

@@ -20,6 +20,17 @@ CLI::Validator whole_number(std::int64_t first, std::int64_t last) {
       range);
 }
 
+std::optional<std::int64_t> byte_size(const std::string& text) {
+  std::int64_t value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  constexpr std::string_view kUnits = "KMG";
+  const std::size_t unit = end - stop == 1 ? kUnits.find(*stop) : std::string_view::npos;
+  const int shift = stop == end ? 0 : unit == std::string_view::npos ? -1 : 10 * (static_cast<int>(unit) + 1);
+  if (error != std::errc() || value <= 0 || shift < 0 || value > (std::int64_t{1} << 60 >> shift)) return std::nullopt;
+  return value << shift;
+}
+
 namespace {
 
 /// What stands after an option, without the checks that versions of the parser put there in words of their own. Empty: nothing, it is a flag.

@@ -75,6 +75,7 @@ void record_options(ir::Graph& graph, const EmitOptions& options) {
   c["emit.target"] = std::string(options.target == ir::Target::cuda ? "cuda" : "cpu");
   c["emit.threads"] = static_cast<std::int64_t>(options.threads);
   c["emit.memory_budget"] = options.memory_budget;
+  c["emit.selftest"] = options.selftest;
   c["emit.epochs"] = options.epochs;
   c["emit.seed"] = options.seed;
   c["emit.shuffle"] = options.shuffle;
@@ -130,6 +131,7 @@ struct Prepared {
   ir::Graph graph;
   Plan plan;
   std::shared_ptr<const Evaluation> evaluation;
+  Extent extent = {};  ///< of the self-test
   std::map<std::string, std::string> files;
   std::set<std::string> unformatted;  ///< generated files that are to be formatted, but for want of the formatter are not
 };
@@ -171,8 +173,22 @@ void ask_for_update_in_backward(ir::Graph& graph) {
   graph.config[std::string(ir::kUpdateInBackward)] = true;
 }
 
+void note_extent(const Extent& extent, const EmitOptions& options, EmitReport& report) {
+  if (extent.recorded && !extent.reduced) return;
+  std::string sizes;
+  for (const auto& [symbol, size] : extent.symbols) sizes += fmt::format("{}{} = {}", sizes.empty() ? "" : ", ", symbol, size);
+  report.notes.push_back(
+      extent.recorded
+          ? fmt::format("the self-test runs with {}: what it compares with takes {:.0f} bytes, of {} that it may (--selftest)", sizes, extent.bytes,
+                        options.selftest)
+          : fmt::format(
+                "the self-test compares nothing with a reference, only two runs with one another: a reference takes {:.0f} bytes{}, and may take "
+                "{} (--selftest)",
+                extent.bytes, sizes.empty() ? "" : " with " + sizes, options.selftest));
+}
+
 Prepared prepare(const ir::Graph& traced, const EmitOptions& options, EmitReport& report) {
-  Prepared p{traced, {}, {}, {}, {}};
+  Prepared p{traced, {}, {}, {}, {}, {}};
   require_passes_to_come(traced, options);
   if (options.update_in_backward) ask_for_update_in_backward(p.graph);
   record_options(p.graph, options);  // first: dumps can be emitted likewise
@@ -201,7 +217,9 @@ Prepared prepare(const ir::Graph& traced, const EmitOptions& options, EmitReport
 
   start = Clock::now();
   const std::string graph_text = ir::to_json(p.graph);
-  ProjectData data = make_project_data(p.graph, p.plan, p.evaluation.get(), unknown, options, hash_of(graph_text));
+  p.extent = extent_of(p.graph, p.evaluation.get(), options);
+  if (options.execute && options.selftest > 0) note_extent(p.extent, options, report);
+  ProjectData data = make_project_data(p.graph, p.plan, p.evaluation.get(), unknown, options, p.extent, hash_of(graph_text));
   for (const ir::ValueId v : data.stored_constants) report.constants.emplace(p.graph.value(v).name, p.graph.constants.at(v));
   nlohmann::json& d = data.common;
   const std::string kind = data.training ? "train" : "infer";
@@ -347,7 +365,7 @@ namespace {
 void add_tensors(Hashes& hashes, const Prepared& p, const std::map<std::string, const ir::TensorData*>& weights,
                  const EmitOptions& options, const std::function<std::string(const char*)>& place) {
   if (!weights.empty()) hashes[kWeightsFile] = write_tensors(place(kWeightsFile), weights);
-  if (!options.execute) return;
+  if (!p.extent.recorded) return;
   const auto recorded = record(p.graph, p.plan, p.evaluation.get(), options);
   std::map<std::string, const ir::TensorData*> tensors;
   for (const auto& [name, data] : recorded) tensors[name] = &data;
@@ -570,6 +588,7 @@ EmitOptions recorded_options(const ir::Graph& graph, const std::string& file) {
   read("emit.target", target);
   read_integer("emit.threads", threads, 4096);
   read_integer("emit.memory_budget", options.memory_budget, std::numeric_limits<std::int64_t>::max());
+  read_integer("emit.selftest", options.selftest, std::numeric_limits<std::int64_t>::max());
   read_integer("emit.epochs", options.epochs, kMost);
   read_integer("emit.seed", options.seed, kMost);
   read("emit.shuffle", options.shuffle);

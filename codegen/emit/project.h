@@ -1,6 +1,6 @@
 // Emission: one graph becomes one self-contained C++ project.
 //
-//   codegen::EmitOptions options{.name = "lenet", .weights = weights, .execute = eager_executor};
+//   codegen::EmitOptions options{.name = "lenet", .weights = weights, .execute = eager::reference_run};
 //   codegen::EmitReport report = codegen::emit(traced, "lenet/", options);
 //   // cd lenet && cmake -B build && cmake --build build -j2 && build/lenet --help
 //
@@ -34,9 +34,12 @@ struct EmitOptions {
   ir::Target target = ir::Target::cpu;  ///< what it runs on
   /// Parameters and buffers by name. Those that are missing are filled with small random numbers, and the report says so.
   std::map<std::string, std::shared_ptr<const ir::TensorData>> weights = {};
-  /// Runs the graph in double precision, independently of what is emitted: the self-test compares with its results. Without it the project
-  /// has no recorded results, and its self-test only checks that two runs agree.
-  std::function<void(const ir::Graph&, TensorValues&)> execute = {};
+  /// Runs the graph independently of what is emitted: in double precision, which the self-test compares with, or `rounded`, in its own dtypes and
+  /// with noise, which says how near. Without it the project has no recorded results, and its self-test only checks that two runs agree.
+  std::function<void(const ir::Graph&, TensorValues&, bool rounded)> execute = {};
+  /// Bytes of memory that recording may take, which go with the time that it takes. Symbols stand for less where that is not enough; where even that
+  /// is not, or where this is 0, nothing is recorded, and the report says so.
+  std::int64_t selftest = std::int64_t{4} << 30;
   std::int64_t memory_budget = 0;           ///< bytes that the arena may take; 0: no limit. Beyond it emission is a user error, and so is compiling
   int threads = 0;                          ///< default of --threads; 0: all processors
   bool update_in_backward = false;          ///< as nn::GraphBase::update_in_backward; user error for a graph that has been through its passes
@@ -59,7 +62,7 @@ struct EmitReport {
   std::vector<std::string> written, unchanged, removed;  ///< paths in the project, sorted
   std::vector<std::string>
       kept;  ///< edited, and left so: what Graven writes there is as before, or is no longer written
-  std::vector<std::string> notes;                        ///< what the user should know: no clang-format, weights made up
+  std::vector<std::string> notes;                        ///< what the user should know: no clang-format, weights made up, no self-test
   std::vector<ir::PassTiming> passes;
   double plan_milliseconds = 0, emit_milliseconds = 0, format_milliseconds = 0;
   std::int64_t arena_bytes = 0, lower_bound = 0;  ///< of a step; the memory of both is the larger of arena_bytes and evaluation_bytes

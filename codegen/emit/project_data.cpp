@@ -117,12 +117,13 @@ const std::unordered_set<std::string_view>& names_of_kernels() {
 class Builder {
  public:
   Builder(const ir::Graph& graph, const Plan& plan, const Evaluation* evaluation, bool evaluation_unknown, const EmitOptions& options,
-          const std::string& graph_hash)
+          const Extent& extent, const std::string& graph_hash)
       : graph_(graph),
         plan_(plan),
         evaluation_(evaluation),
         evaluation_unknown_(evaluation_unknown),
         options_(options),
+        extent_(extent),
         values_(graph, plan, evaluation ? &evaluation->graph : nullptr, project_name(graph, options)),
         style_(target_style(options.target)) {
     if (evaluation) evaluation_values_.emplace(evaluation->graph, evaluation->plan, values_);
@@ -195,9 +196,19 @@ class Builder {
     t["shape"] = type.shape.to_string();
     t["maxima"] = maxima(type.shape);
     t["storage"] = fmt::format("{}", std::max<std::int64_t>(1, type.shape.numel().maximum()));
+    t["tested"] = tested(type.shape);
+    t["tested_storage"] = fmt::format("{}", std::max<std::int64_t>(1, tested_count(type.shape)));
     t["count_in_step"] = type.shape.is_static() ? values_.dimension(type.shape.numel()) : step_dimension(type.shape.numel());
     return t;
   }
+  /// The shape that the self-test runs with.
+  std::string tested(const ir::Shape& shape) const {
+    std::vector<std::string> dims;
+    for (const ir::Dim& d : shape) dims.push_back(fmt::format("{}", tested_size(d)));
+    return join(dims);
+  }
+  std::int64_t tested_count(const ir::Shape& shape) const { return tested_size(shape.numel()); }
+  std::int64_t tested_size(const ir::Dim& d) const { return d.is_static() ? d.value() : d.at(extent_.symbols.at(d.symbol())); }
   std::string step_dimension(const ir::Dim& d) const {
     for (const Symbol& s : values_.symbols())
       if (s.name == d.symbol()) return fmt::format("{} * step.size.{}", d.coefficient(), s.identifier);
@@ -242,7 +253,8 @@ class Builder {
       erased.push_back(fmt::format("static_cast<const {}*>(inputs[{}])", type, i));
     }
     for (const Symbol& s : values_.symbols()) {
-      d["symbols"].push_back({{"identifier", s.identifier}, {"maximum", fmt::format("{}", s.maximum)}});
+      d["symbols"].push_back(
+          {{"identifier", s.identifier}, {"maximum", fmt::format("{}", s.maximum)}, {"tested", fmt::format("{}", extent_.symbols.at(s.name))}});
       parameters.push_back("std::int64_t " + s.identifier);
       c_parameters.push_back("int64_t " + s.identifier);
       names.push_back(s.identifier);
@@ -575,6 +587,7 @@ class Builder {
       t["element"] = element_type(type.dtype);
       t["dtype"] = ir::name(type.dtype);
       t["maxima"] = maxima(type.shape);
+      t["tested"] = tested(type.shape);
       t["storage"] = fmt::format("{}", std::max<std::int64_t>(1, type.shape.numel().maximum()));
       t["expression"] = values.expression(scores);
       t["writable"] = values.writable_expression_in("", scores);
@@ -808,20 +821,8 @@ class Builder {
     d["threads_default"] = options_.threads ? fmt::format(".threads = {}, ", options_.threads) : std::string();
     d["seed"] = fmt::format("{}", options_.seed);
     d["shuffle"] = options_.shuffle ? "true" : "false";
-    d["recorded"] = static_cast<bool>(options_.execute);
-    // What is recorded was computed in double: half the digits of a half are rounding's after a few operators.
-    const auto has = [&](ir::DType dtype) {
-      return std::any_of(graph_.values.begin(), graph_.values.end(), [&](const ir::Value& v) { return v.type.dtype == dtype; });
-    };
-    struct Closeness {
-      const char *relative, *share, *words;
-    };
-    const Closeness closeness = has(ir::DType::bf16)  ? Closeness{"0.1", "0.05", "a twentieth"}
-                                : has(ir::DType::f16) ? Closeness{"0.02", "0.01", "a hundredth"}
-                                                      : Closeness{"1e-3", "1e-4", "a ten-thousandth"};
-    d["tolerance"] = closeness.relative;
-    d["rounding"] = closeness.share;
-    d["rounding_in_words"] = closeness.words;
+    d["recorded"] = extent_.recorded;
+    d["has_states"] = !graph_.states.empty();
   }
 
   const ir::Graph& graph_;
@@ -830,6 +831,7 @@ class Builder {
   bool evaluation_unknown_;
   bool updates_in_backward_ = false;
   const EmitOptions& options_;
+  const Extent& extent_;
   ValueNames values_;
   std::optional<ValueNames> evaluation_values_;
   TargetStyle style_;
@@ -892,8 +894,8 @@ std::string project_name(const ir::Graph& graph, const EmitOptions& options) {
 }
 
 ProjectData make_project_data(const ir::Graph& graph, const Plan& plan, const Evaluation* evaluation, bool evaluation_unknown,
-                              const EmitOptions& options, const std::string& graph_hash) {
-  return Builder(graph, plan, evaluation, evaluation_unknown, options, graph_hash).take();
+                              const EmitOptions& options, const Extent& extent, const std::string& graph_hash) {
+  return Builder(graph, plan, evaluation, evaluation_unknown, options, extent, graph_hash).take();
 }
 
 }  // namespace graven::codegen

@@ -8,6 +8,7 @@
 #include "codegen/emit/calls.h"
 #include "codegen/emit/evaluation.h"
 #include "codegen/emit/project.h"
+#include "codegen/emit/record.h"
 #include "codegen/emit/values.h"
 #include "codegen/plan/plan.h"
 
@@ -46,8 +47,8 @@ struct ProjectData {
 /// "train_mlp" of "TrainMlp"; an identifier.
 std::string project_name(const ir::Graph& graph, const EmitOptions& options);
 
-/// `evaluation`: nullptr when the forward phase is the evaluation, or, with `evaluation_unknown`, when there is none.
+/// `extent`: of the self-test. `evaluation`: nullptr when the forward phase is the evaluation, or, with `evaluation_unknown`, when there is none.
 ProjectData make_project_data(const ir::Graph& graph, const Plan& plan, const Evaluation* evaluation, bool evaluation_unknown,
-                              const EmitOptions& options, const std::string& graph_hash);
+                              const EmitOptions& options, const Extent& extent, const std::string& graph_hash);
 
 }  // namespace graven::codegen

@@ -8,11 +8,14 @@
 #include <cstring>
 #include <fstream>
 #include <limits>
+#include <set>
 
 #include "codegen/emit/values.h"
 #include "codegen/plan/storage.h"
 #include "ir/diagnostic.h"
 #include "ir/passes/passes.h"
+#include "ir/passes/rewriter.h"
+#include "ir/sizes.h"
 #include "runtime_min/half.h"
 
 namespace graven::codegen {
@@ -34,6 +37,8 @@ double uniform(std::uint64_t seed, std::uint64_t i) {
 }
 
 ir::Shape at_maximum(const ir::Shape& shape) { return ir::Shape::of(shape.maxima()); }
+
+std::size_t element_count(const ir::TensorData& data) { return data.bytes.size() / ir::size_of(data.type.dtype); }
 
 /// Floating types in [low, high); integers in [0, count).
 ir::TensorData fill(const std::string& name, const ir::TensorType& type, double low, double high, std::int64_t count) {
@@ -104,41 +109,71 @@ double number_at(const ir::TensorData& data, std::size_t i) {
   }
 }
 
+/// Sets element i of a floating tensor.
+void put_number(ir::TensorData& data, std::size_t i, double x) {
+  const auto store = [&](auto y) { std::memcpy(data.bytes.data() + i * sizeof y, &y, sizeof y); };
+  if (data.type.dtype == ir::DType::f64) return store(x);
+  const float y = static_cast<float>(x);
+  if (data.type.dtype == ir::DType::f32) return store(y);
+  store(data.type.dtype == ir::DType::bf16 ? runtime::bfloat16_from_float(y) : runtime::half_from_float(y));
+}
+
 /// f64 results as what the program computes.
 ir::TensorData as_type(const ir::TensorData& data, ir::DType dtype) {
   if (data.type.dtype == dtype) return data;
   GRAVEN_CHECK(data.type.dtype == ir::DType::f64 && ir::is_floating(dtype), "recorded results are f64, or of the graph's dtype");
-  const std::size_t size = ir::size_of(dtype), n = data.bytes.size() / sizeof(double);
-  ir::TensorData out{{dtype, data.type.shape}, std::vector<std::byte>(n * size)};
-  for (std::size_t i = 0; i < n; ++i) {
-    const float y = static_cast<float>(number_at(data, i));
-    const std::uint16_t half = dtype == ir::DType::bf16 ? runtime::bfloat16_from_float(y) : runtime::half_from_float(y);
-    std::memcpy(out.bytes.data() + i * size, dtype == ir::DType::f32 ? static_cast<const void*>(&y) : &half, size);
-  }
+  ir::TensorData out{{dtype, data.type.shape}, std::vector<std::byte>(element_count(data) * ir::size_of(dtype))};
+  for (std::size_t i = 0; i < element_count(data); ++i) put_number(out, i, number_at(data, i));
   return out;
 }
 
-/// after - before, as `dtype`.
-ir::TensorData difference(const ir::TensorData& after, const ir::TensorData& before, ir::DType dtype) {
-  ir::TensorData out{{ir::DType::f64, after.type.shape}, {}};
-  const std::size_t n = after.bytes.size() / ir::size_of(after.type.dtype);
-  out.bytes.resize(n * sizeof(double));
-  for (std::size_t i = 0; i < n; ++i) {
-    const double x = number_at(after, i) - number_at(before, i);
-    std::memcpy(out.bytes.data() + i * sizeof x, &x, sizeof x);
-  }
-  return as_type(out, dtype);
+ir::TensorData number(const ir::TensorType& type, auto value) {
+  ir::TensorData scalar{type, std::vector<std::byte>(sizeof value)};
+  std::memcpy(scalar.bytes.data(), &value, sizeof value);
+  return scalar;
 }
 
-/// With rates of 1, what SGD changes is as large as the gradients.
-void take_rates_of_one(const ir::Graph& graph, TensorValues& known) {
-  for (std::size_t v = 0; v < graph.values.size(); ++v) {
-    if (graph.values[v].kind != ir::ValueKind::hyper || graph.values[v].name.compare(0, 3, "lr.") != 0) continue;
-    ir::TensorData scalar{graph.values[v].type, std::vector<std::byte>(sizeof(double))};
-    const double one = 1;
-    std::memcpy(scalar.bytes.data(), &one, sizeof one);
-    known.emplace(static_cast<ir::ValueId>(v), std::move(scalar));
+/// Half the distance between 1 and the next number.
+double epsilon_of(ir::DType dtype) {
+  switch (dtype) {
+    case ir::DType::f64:
+      return 0x1p-53;
+    case ir::DType::f32:
+      return 0x1p-24;
+    case ir::DType::f16:
+      return 0x1p-11;
+    case ir::DType::bf16:
+      return 0x1p-8;
+    default:
+      return 0;
   }
+}
+
+/// Each number by a random few roundings nearer to 0, where it stays within what it may be. In double and single precision up to 64, so that what
+/// jumps near a number (the slope of ReLU at 0) jumps here sooner than in a program.
+void round_at_random(const std::string& name, ir::TensorData& data) {
+  const ir::DType dtype = data.type.dtype;
+  if (!ir::is_floating(dtype)) return;
+  const double most = dtype == ir::DType::f64 || dtype == ir::DType::f32 ? 64 * epsilon_of(dtype) : epsilon_of(dtype);
+  const std::uint64_t seed = hash("rounding." + name);
+  for (std::size_t i = 0; i < element_count(data); ++i) put_number(data, i, number_at(data, i) * (1 - most * uniform(seed, i)));
+}
+
+double largest_of(const ir::TensorData& data) {
+  double largest = 0;
+  if (!ir::is_floating(data.type.dtype)) return 0;
+  for (std::size_t i = 0; i < element_count(data); ++i)
+    if (const double x = std::fabs(number_at(data, i)); std::isfinite(x)) largest = std::fmax(largest, x);
+  return largest;
+}
+
+/// The largest difference, where both are numbers.
+double distance(const ir::TensorData& a, const ir::TensorData& b) {
+  double most = 0;
+  if (!ir::is_floating(a.type.dtype)) return 0;
+  for (std::size_t i = 0; i < element_count(a); ++i)
+    if (const double d = std::fabs(number_at(a, i) - number_at(b, i)); std::isfinite(d)) most = std::fmax(most, d);
+  return most;
 }
 
 /// The parameters whose change is proportional to their gradients, SGD's. Adam's depends on the gradients' signs, which rounding decides where they
@@ -151,14 +186,12 @@ std::vector<ir::ValueId> changed_in_proportion(const ir::Graph& graph) {
   return parameters;
 }
 
-/// The sum of the scalar losses, as the program reports it, in f32.
-ir::TensorData sum_of(const std::vector<ir::ValueId>& losses, const TensorValues& known) {
-  double sum = 0;
-  for (const ir::ValueId v : losses) sum += number_at(known.at(v), 0);
-  const float rounded = static_cast<float>(sum);
-  ir::TensorData scalar{{ir::DType::f32, {}}, std::vector<std::byte>(4)};
-  std::memcpy(scalar.bytes.data(), &rounded, 4);
-  return scalar;
+/// |state| + max |state|: of the state's own size, and far enough from 0 that what divides by it, or takes its sign, does not jump.
+ir::TensorData later_state(const ir::TensorData& state) {
+  ir::TensorData later = state;
+  const double most = largest_of(state);
+  for (std::size_t i = 0; i < element_count(later); ++i) put_number(later, i, std::fabs(number_at(state, i)) + most);
+  return later;
 }
 
 bool has_nan(const std::map<std::string, ir::TensorData>& tensors) {
@@ -175,93 +208,236 @@ bool has_nan(const std::map<std::string, ir::TensorData>& tensors) {
   });
 }
 
-/// Floating inputs in [low, 1).
-std::map<std::string, ir::TensorData> record_from(double low, const ir::Graph& graph, const Plan& plan, const Evaluation* evaluation,
-                                                  const EmitOptions& options) {
-  std::map<std::string, ir::TensorData> recorded;
-  const ValueNames values(graph, plan);
-  TensorValues known;
-  for (const ir::ValueId v : graph.inputs) {
-    const std::int64_t classes = classes_of(graph, plan, v);
-    ir::TensorData data = fill("input." + graph.value(v).name, graph.type(v), low, 1, classes > 0 ? classes : 2);
-    recorded.emplace("input." + values.member(v), data);
-    known.emplace(v, std::move(data));
-  }
-  for (const ir::ValueId v : graph.parameters) {
-    const auto weight = options.weights.find(graph.value(v).name);
-    known.emplace(v, weight != options.weights.end() ? *weight->second : made_up_weight(graph.value(v)));
-  }
-  std::map<std::string, ir::TensorData> given;  // what an evaluation reads
-  if (evaluation)
-    for (const auto* list : {&graph.inputs, &graph.parameters})
-      for (const ir::ValueId v : *list) given.emplace(graph.value(v).name, known.at(v));
-  for (const ir::ValueId v : graph.states) known.emplace(v, zeros(graph.type(v)));
+using Tensors = std::map<std::string, ir::TensorData>;
 
-  // Hyper's defaults, which the self-test runs with.
-  for (std::size_t v = 0; v < graph.values.size(); ++v) {
-    const std::string& name = graph.values[v].name;
-    if (graph.values[v].kind != ir::ValueKind::hyper || (name != "seed" && name != "step")) continue;
-    const std::int64_t number = name == "step" ? 1 : 0;
-    ir::TensorData scalar{graph.values[v].type, std::vector<std::byte>(sizeof number)};
-    std::memcpy(scalar.bytes.data(), &number, sizeof number);
-    known.emplace(static_cast<ir::ValueId>(v), std::move(scalar));
+/// The executions behind one record, all from floating inputs in [low, 1).
+class Recorder {
+ public:
+  Recorder(double low, const ir::Graph& graph, const Plan& plan, const Evaluation* evaluation, const EmitOptions& options)
+      : graph_(graph),
+        plan_(plan),
+        evaluation_(evaluation),
+        options_(options),
+        values_(graph, plan),
+        symbols_(extent_of(graph, evaluation, options).symbols),
+        sized_(ir::with_sizes(graph, symbols_)),
+        updates_in_backward_(ir::updates_in_backward(graph)) {
+    for (const ir::ValueId v : graph.inputs) {
+      const std::int64_t classes = classes_of(graph, plan, v);
+      inputs_.emplace(v, fill("input." + graph.value(v).name, sized_.type(v), low, 1, classes > 0 ? classes : 2));
+    }
   }
 
-  ir::Graph forward = graph;
-  const auto gradients = parameter_gradients(graph);
-  const bool updates_in_backward = ir::updates_in_backward(graph);
-  const TensorValues before = updates_in_backward ? known : TensorValues();
-  if (updates_in_backward) {
-    take_rates_of_one(graph, known);
-  } else {
-    // The update is left out: what it reads, the gradients, are results here.
-    std::erase_if(forward.nodes, [](const ir::Node& n) { return n.phase == ir::Phase::update; });
-  }
-  for (const GradientOf& g : gradients) forward.outputs.push_back(g.gradient);
-  for (const ir::Loss& l : graph.losses) forward.outputs.push_back(l.value);
-  const bool training = !graph.optimizers.empty() || !graph.losses.empty();
-  options.execute(forward, known);
-
-  auto keep = [&](const std::string& name, ir::ValueId v) {
-    const auto found = known.find(v);
-    GRAVEN_CHECK(found != known.end(), "the graph's execution left out " + graph.value(v).name);
-    recorded.emplace(name, as_type(found->second, graph.type(v).dtype));
-  };
-  if (!training) {
-    for (std::size_t i = 0; i < graph.outputs.size(); ++i) keep("output." + values.output(i), graph.outputs[i]);
+  Tensors take() {
+    const Tensors exact = run(nullptr), rounded = run(&exact);
+    Tensors recorded;
+    for (const auto& [v, data] : inputs_) recorded.emplace("input." + values_.member(v), data);
+    std::map<std::string, double> most_of_kind;
+    const auto kind_of = [](const std::string& name) {
+      const std::size_t skip = name.starts_with("later.") ? 6 : 0;
+      return name.substr(0, name.find('.', skip));
+    };
+    for (const auto& [name, data] : exact) {
+      double& most = most_of_kind[kind_of(name)];
+      most = std::fmax(most, largest_of(data));
+    }
+    for (const auto& [name, data] : exact) {
+      const double epsilon = epsilon_of(data.type.dtype), apart = distance(data, rounded.at(name));
+      double own = largest_of(data), tolerance = 4 * apart;
+      if (apart > own / 1024) tolerance += 28 * apart + 64 * epsilon * most_of_kind.at(kind_of(name));
+      if (const auto before = magnitudes_.find(name); before != magnitudes_.end()) own += before->second;
+      tolerance += 8 * epsilon * own;
+      recorded.emplace("tolerance." + name, number({ir::DType::f64, {}}, tolerance));
+      recorded.emplace(name, data);
+    }
     return recorded;
   }
-  if (updates_in_backward) {
-    for (const ir::ValueId v : graph.states) keep("state." + graph.value(v).name, v);
-    for (const ir::ValueId v : changed_in_proportion(graph))
-      recorded.emplace("change." + graph.value(v).name, difference(known.at(v), before.at(v), graph.type(v).dtype));
-  }
-  for (const GradientOf& g : gradients)
-    if (plan.placements[static_cast<std::size_t>(root(plan, g.gradient))].home == Home::gradient) {
-      keep("gradient." + graph.value(g.parameter).name, g.gradient);
-      recorded.at("gradient." + graph.value(g.parameter).name).type.shape = graph.type(g.parameter).shape;
+
+ private:
+  /// One execution: in double precision, or, where what that gave is given, rounded. Results are of the graph's dtypes.
+  Tensors run(const Tensors* exact) {
+    Tensors results;
+    const bool rounded = exact != nullptr;
+    TensorValues known = given_to(rounded);
+    if (evaluation_) evaluate(known, rounded, results);
+    for (const ir::ValueId v : graph_.states) known.emplace(v, zeros(sized_.type(v)));
+    set_hyper(known, 1);
+
+    ir::Graph step = sized_;
+    // The update is left out where it can be: it is recorded by itself.
+    if (!updates_in_backward_) std::erase_if(step.nodes, [](const ir::Node& n) { return n.phase == ir::Phase::update; });
+    const auto gradients = parameter_gradients(graph_);
+    const std::vector<ir::ValueId> read_by_update = updates_in_backward_ ? std::vector<ir::ValueId>() : results_that_updates_read();
+    step.outputs.insert(step.outputs.end(), read_by_update.begin(), read_by_update.end());
+    for (const ir::Loss& l : graph_.losses) step.outputs.push_back(l.value);
+    options_.execute(step, known, rounded);
+
+    const auto keep = [&](const std::string& name, ir::ValueId v) {
+      const auto found = known.find(v);
+      GRAVEN_CHECK(found != known.end(), "the graph's execution left out " + graph_.value(v).name);
+      return &results.insert_or_assign(name, as_type(found->second, graph_.type(v).dtype)).first->second;
+    };
+    if (graph_.optimizers.empty() && graph_.losses.empty()) {
+      for (std::size_t i = 0; i < graph_.outputs.size(); ++i) keep("output." + values_.output(i), graph_.outputs[i]);
+      return results;
     }
-  std::vector<ir::ValueId> losses;
-  for (const ir::Loss& l : graph.losses) losses.push_back(l.value);
-  recorded.emplace("loss", sum_of(losses, known));
-  if (evaluation) {
-    const ir::Graph& e = evaluation->graph;
-    TensorValues values_of_evaluation;
-    for (const auto* list : {&e.inputs, &e.parameters})
-      for (const ir::ValueId v : *list) values_of_evaluation.emplace(v, given.at(e.value(v).name));
-    options.execute(e, values_of_evaluation);
-    losses.clear();
-    for (std::size_t i = 0; i < e.outputs.size(); ++i) {
-      if (e.output_tree.keys.at(i) != "scores") {
-        losses.push_back(e.outputs[i]);
-        continue;
+    std::vector<ir::ValueId> losses;
+    for (const ir::Loss& l : graph_.losses) losses.push_back(l.value);
+    results.emplace("loss", sum_of(losses, known));
+    for (const ir::Node& node : graph_.nodes)
+      for (std::size_t i = 0; i < node.inputs.size(); ++i)
+        if (ir::is_mutated(node, i) && graph_.value(node.inputs[i]).kind == ir::ValueKind::buffer)
+          keep("parameter." + graph_.value(node.inputs[i]).name, node.inputs[i]);
+    if (updates_in_backward_) {
+      for (const ir::ValueId v : graph_.states) keep("state." + graph_.value(v).name, v);
+      for (const ir::ValueId v : changed_in_proportion(graph_)) keep("parameter." + graph_.value(v).name, v);
+      note_magnitudes("parameter.");
+      if (!graph_.states.empty()) step_later(exact, results);
+      return results;
+    }
+    std::set<ir::ValueId> exactly_given;  // parameters whose gradients the self-test sets to what is recorded
+    for (const GradientOf& g : gradients) {
+      const Placement& place = plan_.placements[static_cast<std::size_t>(root(plan_, g.gradient))];
+      if (place.home != Home::gradient) continue;
+      keep("gradient." + graph_.value(g.parameter).name, g.gradient)->type.shape = graph_.type(g.parameter).shape;
+      exactly_given.insert(g.parameter);
+    }
+    update(known, gradients, exactly_given, exact, results);
+    return results;
+  }
+
+  ir::TensorData weight(ir::ValueId v) const {
+    const auto given = options_.weights.find(graph_.value(v).name);
+    return given != options_.weights.end() ? *given->second : made_up_weight(graph_.value(v));
+  }
+
+  /// Inputs and weights.
+  TensorValues given_to(bool rounded) const {
+    TensorValues given(inputs_.begin(), inputs_.end());
+    for (const ir::ValueId v : graph_.parameters) given.emplace(v, weight(v));
+    if (!rounded) return given;
+    for (auto& [v, data] : given) {
+      // Where only the step's result tells, a difference of the weights would hide what is added to them.
+      const bool is_input = graph_.value(v).kind == ir::ValueKind::input;
+      if (is_input || !updates_in_backward_) round_at_random(graph_.value(v).name, data);
+    }
+    return given;
+  }
+
+  void set_hyper(TensorValues& known, std::int64_t step) const {
+    for (std::size_t v = 0; v < graph_.values.size(); ++v) {
+      const ir::Value& value = graph_.values[v];
+      if (value.kind != ir::ValueKind::hyper) continue;
+      const auto id = static_cast<ir::ValueId>(v);
+      if (value.name == "seed" || value.name == "step") {
+        known.insert_or_assign(id, number(value.type, value.name == "step" ? step : std::int64_t{0}));
+      } else if (value.name.starts_with("lr.")) {
+        known.insert_or_assign(id, number(value.type, test_rate(std::stoll(value.name.substr(3)))));
       }
-      recorded.emplace("evaluation.scores", as_type(values_of_evaluation.at(e.outputs[i]), e.type(e.outputs[i]).dtype));
     }
-    recorded.emplace("evaluation.loss", sum_of(losses, values_of_evaluation));
   }
-  return recorded;
-}
+
+  std::vector<ir::ValueId> results_that_updates_read() const {
+    std::set<ir::ValueId> made, read;
+    for (const ir::Node& n : graph_.nodes)
+      if (n.phase != ir::Phase::update) made.insert(n.outputs.begin(), n.outputs.end());
+    for (const ir::Node& n : graph_.nodes)
+      for (const ir::ValueId v : n.inputs)
+        if (n.phase == ir::Phase::update && made.count(v)) read.insert(v);
+    return {read.begin(), read.end()};
+  }
+
+  /// The sum of the scalar losses: the program adds them up in double precision and reports them in f32.
+  static ir::TensorData sum_of(const std::vector<ir::ValueId>& losses, const TensorValues& known) {
+    double sum = 0;
+    for (const ir::ValueId v : losses) sum += number_at(known.at(v), 0);
+    return number({ir::DType::f32, {}}, static_cast<float>(sum));
+  }
+
+  void evaluate(const TensorValues& known, bool rounded, Tensors& results) const {
+    const ir::Graph e = ir::with_sizes(evaluation_->graph, symbols_);
+    std::map<std::string, const ir::TensorData*> given;
+    for (const auto& [v, data] : known) given.emplace(graph_.value(v).name, &data);
+    TensorValues values;
+    for (const auto* list : {&e.inputs, &e.parameters})
+      for (const ir::ValueId v : *list) values.emplace(v, *given.at(e.value(v).name));
+    options_.execute(e, values, rounded);
+    std::vector<ir::ValueId> losses;
+    for (std::size_t i = 0; i < e.outputs.size(); ++i) {
+      if (e.output_tree.keys.at(i) == "scores")
+        results.emplace("evaluation.scores", as_type(values.at(e.outputs[i]), e.type(e.outputs[i]).dtype));
+      else
+        losses.push_back(e.outputs[i]);
+    }
+    results.emplace("evaluation.loss", sum_of(losses, values));
+  }
+
+  /// Two updates by the gradients as they are recorded, from the weights as they are given: what is compared is the update's rounding alone.
+  void update(TensorValues& known, const std::vector<GradientOf>& gradients, const std::set<ir::ValueId>& exactly_given, const Tensors* exact,
+              Tensors& results) {
+    if (graph_.optimizers.empty()) return;
+    for (const ir::ValueId v : graph_.parameters)
+      if (graph_.value(v).kind == ir::ValueKind::parameter) known.insert_or_assign(v, weight(v));
+    for (const GradientOf& g : gradients) {
+      const auto recorded = (exact ? *exact : results).find("gradient." + graph_.value(g.parameter).name);
+      if (!exactly_given.count(g.parameter)) continue;
+      ir::TensorData data = recorded->second;
+      data.type.shape = sized_.type(g.gradient).shape;
+      known.insert_or_assign(g.gradient, std::move(data));
+    }
+    ir::Graph update = sized_;
+    std::erase_if(update.nodes, [](const ir::Node& n) { return n.phase != ir::Phase::update; });
+    update.outputs.clear();
+    update.losses.clear();
+    for (std::int64_t step = 1; step <= 2; ++step) {
+      set_hyper(known, step);
+      options_.execute(update, known, exact != nullptr);
+    }
+    std::set<ir::ValueId> compared = exactly_given;
+    for (const ir::ValueId v : changed_in_proportion(graph_)) compared.insert(v);
+    for (const GradientOf& g : gradients)
+      if (compared.count(g.parameter))
+        results.insert_or_assign("parameter." + graph_.value(g.parameter).name, as_type(known.at(g.parameter), graph_.type(g.parameter).dtype));
+    for (const ir::Node& node : update.nodes) {
+      // The states of a call of which every parameter is compared.
+      const auto unknown = [&](ir::ValueId v) { return v != ir::kNone && graph_.value(v).kind == ir::ValueKind::parameter && !compared.count(v); };
+      if (std::any_of(node.inputs.begin(), node.inputs.end(), unknown)) continue;
+      for (const ir::ValueId v : node.inputs)
+        if (v != ir::kNone && graph_.value(v).kind == ir::ValueKind::state)
+          results.insert_or_assign("state." + graph_.value(v).name, as_type(known.at(v), graph_.type(v).dtype));
+    }
+    note_magnitudes("parameter.");
+  }
+
+  /// Another step that updates in backward, from states that are none of zero's.
+  void step_later(const Tensors* exact, Tensors& results) {
+    TensorValues known = given_to(exact != nullptr);
+    for (const ir::ValueId v : graph_.states) known.emplace(v, later_state((exact ? *exact : results).at("state." + graph_.value(v).name)));
+    set_hyper(known, 2);
+    options_.execute(sized_, known, exact != nullptr);
+    for (const ir::ValueId v : graph_.states) results.emplace("later.state." + graph_.value(v).name, as_type(known.at(v), graph_.type(v).dtype));
+    for (const ir::ValueId v : graph_.parameters)
+      if (graph_.value(v).kind == ir::ValueKind::parameter)
+        results.emplace("later.parameter." + graph_.value(v).name, as_type(known.at(v), graph_.type(v).dtype));
+    note_magnitudes("later.parameter.");
+  }
+
+  /// What is added to a parameter is rounded with it.
+  void note_magnitudes(const std::string& kind) {
+    for (const ir::ValueId v : graph_.parameters) magnitudes_[kind + graph_.value(v).name] = largest_of(weight(v));
+  }
+
+  const ir::Graph& graph_;
+  const Plan& plan_;
+  const Evaluation* evaluation_;
+  const EmitOptions& options_;
+  const ValueNames values_;
+  const std::map<std::string, std::int64_t> symbols_;
+  const ir::Graph sized_;  ///< the graph at those sizes
+  const bool updates_in_backward_;
+  std::map<ir::ValueId, ir::TensorData> inputs_;
+  std::map<std::string, double> magnitudes_;
+};
 
 /// Bytes, and the tensor that has the most of them.
 struct Need {
@@ -303,27 +479,65 @@ void require_memory(const Need& need, const std::string& name, const std::string
       .note("the largest tensor is " + need.tensor);
 }
 
-}  // namespace
-
-void require_memory_to_record(const ir::Graph& graph, const Evaluation* evaluation, const EmitOptions& options) {
-  // The execution keeps every result, in double precision, beside what it is given and its own copy of that.
+/// What the executions keep: every result, in double precision, beside what they are given and their own copy of that; and what is compared.
+Need need_of(const ir::Graph& sized, bool update) {
   const auto computed = [](const ir::Value& v) {
     return static_cast<double>(ir::is_floating(v.type.dtype) ? sizeof(double) : ir::size_of(v.type.dtype));
   };
-  const auto need_of = [&](const ir::Graph& g, bool update) {
-    Need need;
-    for (const auto* list : {&g.inputs, &g.parameters, &g.states})
-      for (const ir::ValueId v : *list) need.add(g.value(v), static_cast<double>(ir::size_of(g.type(v).dtype)) + computed(g.value(v)));
-    for (const ir::Node& n : g.nodes) {
-      // To the execution a packed weight is the weight.
-      if (n.op->alias || n.op->name.starts_with("pack_") || (n.phase == ir::Phase::update && !update)) continue;
-      for (const ir::ValueId v : n.outputs) need.add(g.value(v), computed(g.value(v)));
+  Need need;
+  for (const auto* list : {&sized.inputs, &sized.parameters, &sized.states})
+    for (const ir::ValueId v : *list) need.add(sized.value(v), static_cast<double>(ir::size_of(sized.type(v).dtype)) + computed(sized.value(v)));
+  for (const ir::Node& n : sized.nodes) {
+    // To the execution a packed weight is the weight.
+    if (n.op->alias || n.op->name.starts_with("pack_") || (n.phase == ir::Phase::update && !update)) continue;
+    for (const ir::ValueId v : n.outputs) need.add(sized.value(v), computed(sized.value(v)));
+  }
+  // Gradients, parameters and states after the updates, of two executions.
+  if (!sized.optimizers.empty())
+    for (const auto* list : {&sized.parameters, &sized.parameters, &sized.states})
+      for (const ir::ValueId v : *list) need.add(sized.value(v), 2 * static_cast<double>(ir::size_of(sized.type(v).dtype)));
+  return need;
+}
+
+/// The larger of the step's and the evaluation's.
+Need need_of(const ir::Graph& graph, const Evaluation* evaluation, const std::map<std::string, std::int64_t>& sizes) {
+  const Need own = need_of(ir::with_sizes(graph, sizes), ir::updates_in_backward(graph));
+  if (!evaluation) return own;
+  const Need other = need_of(ir::with_sizes(evaluation->graph, sizes), true);
+  return other.bytes > own.bytes ? other : own;
+}
+
+}  // namespace
+
+Extent extent_of(const ir::Graph& graph, const Evaluation* evaluation, const EmitOptions& options) {
+  Extent extent;
+  const auto symbols = graph.symbols();
+  extent.symbols = {symbols.begin(), symbols.end()};
+  if (options.jit_entry) return extent;
+  const auto limit = static_cast<double>(options.selftest);
+  for (;;) {
+    extent.bytes = need_of(graph, evaluation, extent.symbols).bytes;
+    extent.recorded = options.execute && options.selftest > 0 && extent.bytes <= limit;
+    if (extent.bytes <= limit) return extent;
+    bool less = false;
+    for (auto& [name, size] : extent.symbols) {
+      // Statistics of a batch need two samples.
+      if (size > 2) size = (size + 1) / 2, less = true;
     }
-    return need;
-  };
-  if (!options.execute) return;
-  require_memory(need_of(graph, ir::updates_in_backward(graph)), graph.name, "computing what the project's self-test compares with");
-  if (evaluation) require_memory(need_of(evaluation->graph, true), graph.name, "computing what the evaluation's self-test compares with");
+    if (!less) return extent;
+    extent.reduced = true;
+  }
+}
+
+void require_memory_to_record(const ir::Graph& graph, const Evaluation* evaluation, const EmitOptions& options) {
+  const Extent extent = extent_of(graph, evaluation, options);
+  if (!extent.recorded) return;
+  try {
+    require_memory(need_of(graph, evaluation, extent.symbols), graph.name, "computing what the project's self-test compares with");
+  } catch (UserError& e) {
+    e.note(fmt::format("--selftest (EmitOptions::selftest) limits it, to {} bytes; off leaves it out", options.selftest));
+    throw;
+  }
 }
 
 void require_memory_to_make_up(const std::string& name, const std::vector<const ir::Value*>& values) {
@@ -340,17 +554,18 @@ ir::TensorData made_up_weight(const ir::Value& value) {
   return fill(value.name, type, -bound, bound, 2);
 }
 
-std::map<std::string, ir::TensorData> record(const ir::Graph& graph, const Plan& plan, const Evaluation* evaluation, const EmitOptions& options) {
+Tensors record(const ir::Graph& graph, const Plan& plan, const Evaluation* evaluation, const EmitOptions& options) {
   constexpr double kSigned = -1, kPositive = 0;
-  std::map<std::string, ir::TensorData> recorded;
+  const auto from = [&](double low) { return Recorder(low, graph, plan, evaluation, options).take(); };
+  Tensors recorded;
   try {
-    recorded = record_from(kSigned, graph, plan, evaluation, options);
+    recorded = from(kSigned);
     if (!has_nan(recorded)) return recorded;
   } catch (const UserError&) {
   }
   // Probabilities, and what a logarithm or a root is taken of.
   try {
-    std::map<std::string, ir::TensorData> positive = record_from(kPositive, graph, plan, evaluation, options);
+    Tensors positive = from(kPositive);
     return recorded.empty() || !has_nan(positive) ? positive : recorded;
   } catch (UserError& e) {
     if (!recorded.empty()) return recorded;

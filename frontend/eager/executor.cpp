@@ -6,12 +6,15 @@
 #include <map>
 #include <mutex>
 #include <set>
+#include <type_traits>
 
 #include "frontend/eager/table.h"
 #include "frontend/tensor_impl.h"
 #include "graven/threads.h"
 #include "ir/diagnostic.h"
 #include "ir/passes/passes.h"
+#include "ir/sizes.h"
+#include "kernels/cpu/dtype.h"
 #include "kernels/cpu/threads.h"
 
 namespace graven::eager {
@@ -53,33 +56,34 @@ void convert_elements(DType from, const void* source, DType to, void* target, st
 
 std::int64_t round_up(std::int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
-/// The graph with every symbol replaced by its value.
-ir::Graph specialise(ir::Graph graph, const std::map<std::string, std::int64_t>& symbols) {
-  const auto fix_dim = [&](ir::Dim& d) {
-    if (d.is_static()) return;
-    const auto it = symbols.find(d.symbol());
-    const std::int64_t value = it == symbols.end() ? d.symbol_maximum() : it->second;
-    if (value < 1 || value > d.symbol_maximum())
-      throw UserError("execute: " + d.symbol() + " must lie in [1, " + std::to_string(d.symbol_maximum()) + "], got " + std::to_string(value));
-    d = ir::Dim(d.at(value));
-  };
-  const auto fix = [&](ir::Shape& s) {
-    for (std::size_t i = 0; i < s.rank(); ++i) fix_dim(s[i]);
-  };
-  for (ir::Value& v : graph.values) fix(v.type.shape);
-  for (ir::Node& n : graph.nodes) {
-    std::vector<std::pair<std::string, ir::Shape>> changed;
-    for (const auto& [key, value] : n.attributes)
-      if (const auto* s = std::get_if<ir::Shape>(&value); s && !s->is_static()) changed.emplace_back(key, *s);
-    for (auto& [key, s] : changed) {
-      fix(s);
-      n.attributes.set(key, std::move(s));
-    }
+template <class T>
+void move_numbers(T* data, std::int64_t n, std::uint64_t seed, double most) {
+  for (std::int64_t i = 0; i < n; ++i) {
+    std::uint64_t x = (seed << 40) + static_cast<std::uint64_t>(i + 1) * 0x9e3779b97f4a7c15u;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    using Wide = std::conditional_t<std::is_same_v<T, double>, double, float>;  // halves convert to float alone
+    const double left = 1 - most * (static_cast<double>(x >> 11) * 0x1p-53);
+    data[i] = static_cast<T>(static_cast<Wide>(static_cast<double>(static_cast<Wide>(data[i])) * left));
   }
-  return graph;
 }
 
 }  // namespace
+
+void move_by_roundings(DType dtype, void* data, std::int64_t n, std::uint64_t seed) {
+  switch (dtype) {
+    case DType::f32:
+      return move_numbers(static_cast<float*>(data), n, seed, 0x1p-18);
+    case DType::f64:
+      return move_numbers(static_cast<double*>(data), n, seed, 0x1p-47);
+    case DType::f16:
+      return move_numbers(static_cast<kernels::f16*>(data), n, seed, 0x1p-11);
+    case DType::bf16:
+      return move_numbers(static_cast<kernels::bf16*>(data), n, seed, 0x1p-8);
+    default:
+      return;
+  }
+}
 
 ir::TensorData convert(const ir::TensorData& data, DType dtype) {
   ir::TensorData result;
@@ -136,6 +140,7 @@ struct Executor::Impl {
   std::vector<Step> steps;
   std::vector<std::size_t> first_step;  ///< by position of a node in the order of execution
   const MemoryLayout* layout = nullptr;
+  bool noise = false;
   std::deque<std::vector<std::byte>> owned;  ///< constants and scalar attributes
 
   DType mapped(DType d) const { return oracle == Oracle::double_reference && ir::is_floating(d) ? DType::f64 : d; }
@@ -154,10 +159,11 @@ struct Executor::Impl {
   }
 
   Impl(ir::Graph g, const ExecuteOptions& options)
-      : graph(specialise(std::move(g), options.symbols)),
+      : graph(ir::with_sizes(std::move(g), options.symbols)),
         oracle(options.oracle),
         updates_in_backward(ir::updates_in_backward(graph)),
-        layout(options.layout) {
+        layout(options.layout),
+        noise(options.noise) {
     if (layout) {
       GRAVEN_CHECK(layout->order.size() == graph.nodes.size() && layout->offset.size() == graph.values.size(), "a layout of another graph");
       allocate(layout->bytes);  // the arena is the beginning of the scratch memory
@@ -478,6 +484,16 @@ struct Executor::Impl {
 
   // ---- running ----
 
+  /// Moves what the node has computed nearer to 0, each number by some roundings of its own.
+  void add_noise(const ir::Node& node, const std::vector<void*>& memory) const {
+    if (node.op->alias) return;
+    for (const ValueId v : node.outputs) {
+      const Slot& slot = slots[static_cast<std::size_t>(v)];
+      void* const data = memory[static_cast<std::size_t>(v)];
+      if (slot.alias_of == kNone && data != nullptr) move_by_roundings(slot.dtype, data, slot.numel, static_cast<std::uint64_t>(v));
+    }
+  }
+
   /// `given`: memory by value, nullptr where the scratch memory is to be used. Fills in the rest.
   void run(std::vector<void*>& memory, std::byte* scratch) const {
     for (const auto& [v, p] : constants) memory[static_cast<std::size_t>(v)] = p;
@@ -507,15 +523,20 @@ struct Executor::Impl {
     std::vector<std::vector<void*>> lists;
     const std::span<std::byte> arena{scratch, layout ? static_cast<std::size_t>(layout->bytes) : 0};
     std::size_t position = 0;
+    const auto finish = [&](std::size_t done) {
+      if (layout && layout->after) layout->after(done, arena);
+      if (noise) add_noise(graph.nodes[layout ? static_cast<std::size_t>(layout->order[done]) : done], memory);
+    };
+    const bool watched = layout || noise;
     const auto advance = [&](std::size_t until) {  // past the nodes that have no steps, too
       for (; position < until; ++position) {
-        if (position > 0 && layout->after) layout->after(position - 1, arena);
-        if (position < first_step.size() && layout->before) layout->before(position, arena);
+        if (position > 0) finish(position - 1);
+        if (position < first_step.size() && layout && layout->before) layout->before(position, arena);
       }
     };
     for (std::size_t index = 0; index < steps.size(); ++index) {
       const Step& s = steps[index];
-      if (layout) advance(static_cast<std::size_t>(std::upper_bound(first_step.begin(), first_step.end(), index) - first_step.begin()));
+      if (watched) advance(static_cast<std::size_t>(std::upper_bound(first_step.begin(), first_step.end(), index) - first_step.begin()));
       tensors.clear();
       for (const Source& a : s.arguments) tensors.push_back(pointer(a));
       switch (s.kind) {
@@ -550,9 +571,9 @@ struct Executor::Impl {
         throw UserError(e.what());
       }
     }
-    if (layout && !first_step.empty()) {
+    if (watched && !first_step.empty()) {
       advance(first_step.size());
-      if (layout->after) layout->after(first_step.size() - 1, arena);
+      finish(first_step.size() - 1);
     }
   }
 };

@@ -46,6 +46,7 @@ struct ExecuteOptions {
   std::map<std::string, std::int64_t> symbols = {};  ///< of symbolic dimensions; the maximum where absent
   bool keep_all = false;                             ///< leave every node's results in the environment, not only outputs and losses
   const MemoryLayout* layout = nullptr;              ///< not with keep_all: memory is used again
+  bool noise = false;                                ///< every result of a node is moved by move_by_roundings() before others read it
 };
 
 /// Values by id. Before: inputs, parameters, buffers, states, hyper numbers (constants are the graph's own); in double_reference, f64 data is
@@ -70,6 +71,10 @@ class Executor {
   friend struct ExecutorAccess;
   std::unique_ptr<Impl> impl_;
 };
+
+/// Each floating number nearer to 0 by a random part, a function of seed and position, of 64 roundings (of one in f16 and bf16): what its computation
+/// in another order, of other terms or by another formula may make of it, and more.
+void move_by_roundings(ir::DType dtype, void* data, std::int64_t n, std::uint64_t seed);
 
 /// Row-major data of one dtype as another.
 ir::TensorData convert(const ir::TensorData& data, ir::DType dtype);

@@ -22,7 +22,7 @@ EmitReport emit(const nn::GraphBase& graph, const std::filesystem::path& directo
     if (!data->bytes.empty()) std::memcpy(data->bytes.data(), rows.impl()->data(), data->bytes.size());
     options.weights.emplace(name, std::move(data));
   }
-  if (!options.execute) options.execute = eager::double_reference;
+  if (!options.execute) options.execute = eager::reference_run;
   return emit(recorded, directory, options);
 }
 

@@ -259,7 +259,7 @@ TEST(Evaluation, ItsGraphStandsBesideTheProjectsAndGivesTheSameBytes) {
   emit(graph, folder / "project", options);
   EmitOptions recorded = recorded_options(ir::read_graph((folder / "project/graph.json").string()));
   recorded.format = false;
-  recorded.execute = eager::double_reference;
+  recorded.execute = eager::reference_run;
   EXPECT_EQ(check(folder / "project", recorded), std::vector<std::string>());
   // What is left out of the training is left out of the evaluation.
   EmitOptions apart = options;

@@ -95,7 +95,7 @@ void expect_no_allocations(const fs::path& project, const std::string& name, boo
 
 TEST(Project, TrainingBuildsAndAgreesWithWhatWasRecorded) {
   const Folder folder("mlp_train");
-  const EmitReport report = emit(mlp_training(), folder.path, {.name = "mlp_train", .execute = eager::double_reference});
+  const EmitReport report = emit(mlp_training(), folder.path, {.name = "mlp_train", .execute = eager::reference_run});
   EXPECT_GT(report.written.size(), 20u);
   expect_runs({"cmake", "-S", folder.path.string(), "-B", (folder.path / "build").string(), "-DCMAKE_CXX_FLAGS=-Werror"});
   expect_runs({"cmake", "--build", (folder.path / "build").string(), "-j2"});
@@ -252,7 +252,7 @@ TEST(Project, UpdateInBackwardBuildsAndAgreesWithWhatWasRecorded) {
     }
     const Folder folder(std::string("update_in_backward_") + kind);
     const EmitReport plain = emit(graph, folder.path, {.name = "mlp_train"});
-    const EmitReport report = emit(graph, folder.path, {.name = "mlp_train", .execute = eager::double_reference, .update_in_backward = true});
+    const EmitReport report = emit(graph, folder.path, {.name = "mlp_train", .execute = eager::reference_run, .update_in_backward = true});
     EXPECT_LT(report.arena_bytes, plain.arena_bytes + 4 * 256 * 784) << "the largest gradient comes and goes";
     const std::string header = text_of(folder.path / "model.h");
     EXPECT_EQ(header.find("gradients()"), std::string::npos);
@@ -267,7 +267,7 @@ TEST(Project, UpdateInBackwardBuildsAndAgreesWithWhatWasRecorded) {
     // From the file alone the same bytes.
     const Graph read = ir::read_graph((folder.path / "graph.json").string());
     EmitOptions options = recorded_options(read);
-    options.execute = eager::double_reference;
+    options.execute = eager::reference_run;
     EXPECT_TRUE(check(folder.path, options).empty());
   }
 }
@@ -375,7 +375,7 @@ TEST(Project, EveryCompilerTakesIt) {
 
 TEST(Project, InferenceBuildsForEveryLevel) {
   const Folder folder("my_linear");
-  emit(my_linear(), folder.path, {.execute = eager::double_reference});
+  emit(my_linear(), folder.path, {.execute = eager::reference_run});
   // By the command, which says where the program is.
   const std::string command = GRAVEN_BINARY_DIR "/graven";
   EXPECT_EQ(expect_runs({command, "build", folder.path.string(), "-j", "2"}), (folder.path / "build/my_linear").string() + "\n");
@@ -393,8 +393,8 @@ TEST(Project, InferenceBuildsForEveryLevel) {
 
 TEST(Project, SeveralLiveInTheProgramOfAHost) {
   const Folder folder("hosted");
-  emit(my_linear(), folder.path / "my_linear", {.execute = eager::double_reference});
-  emit(mlp_training(), folder.path / "mlp_train", {.name = "mlp_train", .execute = eager::double_reference});
+  emit(my_linear(), folder.path / "my_linear", {.execute = eager::reference_run});
+  emit(mlp_training(), folder.path / "mlp_train", {.name = "mlp_train", .execute = eager::reference_run});
   const std::string build = (folder.path / "build").string(), source = GRAVEN_SOURCE_DIR "/tests/emit/host";
   expect_runs({"cmake", "-S", source, "-B", build, "-DPROJECTS=" + folder.path.string(), "-DGRAVEN_LEVELS=base"});
   expect_runs({"cmake", "--build", build, "-j2"});
@@ -404,7 +404,7 @@ TEST(Project, SeveralLiveInTheProgramOfAHost) {
 
 TEST(Project, IsInstalledAsASharedLibrary) {
   const Folder folder("installed");
-  emit(my_linear(), folder.path, {.execute = eager::double_reference});
+  emit(my_linear(), folder.path, {.execute = eager::reference_run});
   const std::string build = (folder.path / "build").string(), prefix = (folder.path / "prefix").string();
   expect_runs({"cmake", "-S", folder.path.string(), "-B", build, "-DBUILD_SHARED_LIBS=ON", "-DGRAVEN_LEVELS=base"});
   expect_runs({"cmake", "--build", build, "-j2"});

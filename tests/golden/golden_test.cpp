@@ -32,7 +32,7 @@ void compare(const ir::Graph& graph, const std::string& name, ir::Target target 
   const fs::path folder = fs::path(GRAVEN_SOURCE_DIR) / "tests/golden" / name;
   if (bless) fs::remove_all(folder);
   std::size_t expected = 0;
-  for (const auto& [path, text] : render_project(graph, {.name = name, .target = target, .execute = eager::double_reference})) {
+  for (const auto& [path, text] : render_project(graph, {.name = name, .target = target, .execute = eager::reference_run})) {
     if (is_copied(path)) continue;
     ++expected;
     if (bless) {

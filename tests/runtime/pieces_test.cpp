@@ -264,8 +264,11 @@ TEST(Timings, MedianAndMinimum) {
 TEST(Comparison, PrintsOneLineATensor) {
   const TemporaryFolder folder;
   float recorded[4] = {1, -2, std::nanf(""), 0};
-  const Variable variable{"logits", DType::f32, {2, 2}, recorded};
-  save_variables(folder / "v.safetensors", {&variable, 1});
+  double tolerance = 3e-5;
+  const Variable variables[] = {{"logits", DType::f32, {2, 2}, recorded},
+                                {"no_tolerance", DType::f32, {2, 2}, recorded},
+                                {"tolerance.logits", DType::f64, {}, &tolerance}};
+  save_variables(folder / "v.safetensors", variables);
   Comparison comparison(folder / "v.safetensors");
   float loaded[4] = {};
   comparison.load("logits", loaded, DType::f32, {2, 2});
@@ -274,15 +277,16 @@ TEST(Comparison, PrintsOneLineATensor) {
   EXPECT_ERROR(comparison.load("other", loaded, DType::f32, {4}), "missing: other");
   const auto check = [&](std::vector<float> computed) {
     testing::internal::CaptureStdout();
-    const bool ok = comparison.check("logits", computed.data(), DType::f32, {2, 2}, 1e-5, 1e-6);
+    const bool ok = comparison.check("logits", computed.data(), DType::f32, {2, 2});
     return std::pair(ok, testing::internal::GetCapturedStdout());
   };
   const float nan = std::nanf("");
   EXPECT_TRUE(check({1, -2, nan, 0}).first);
   const auto near = check({1, -2.00001F, nan, 0});
   EXPECT_TRUE(near.first);
-  EXPECT_NE(near.second.find("OK, max diff 1e-05"), std::string::npos) << near.second;
-  EXPECT_FALSE(check({1, -2.001F, nan, 0}).first);
+  EXPECT_NE(near.second.find("OK, max diff 1e-05 of 3e-05"), std::string::npos) << near.second;
+  EXPECT_FALSE(check({1, -2.00004F, nan, 0}).first);
+  EXPECT_ERROR(comparison.check("no_tolerance", recorded, DType::f32, {2, 2}), "missing: tolerance.no_tolerance");
   EXPECT_FALSE(check({1, -2, 0, 0}).first) << "a number where NaN was recorded";
   const auto bad = check({1, nan, nan, 0});
   EXPECT_FALSE(bad.first);

@@ -124,6 +124,10 @@ class Model {
 {% if on_device %}
   /// Copies to the device what was written into the tensors of parameters() and states(), which are copies of the device's.
   void write_back();
+{% if not updates_in_backward %}
+  /// The same of gradients().
+  void write_back_gradients();
+{% endif %}
   /// "cuda".
 {% else %}
   /// The instruction-set level that was chosen.

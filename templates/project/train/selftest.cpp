@@ -1,10 +1,16 @@
 @{ banner }@
+{% if recorded %}
 {% if updates_in_backward %}
-// The self-test: one step, with learning rates of 1, on recorded inputs; the loss, the optimizer's states and what SGD changed against what was
-// recorded when the project was generated (in double precision, by plain loops); then the same with another model, which must give the same bits.
+// The self-test: a step on recorded inputs, and one with other states; the loss, the parameters and the optimizer's states against what was
+// recorded when the project was generated (in double precision, by plain loops), as near as rounding allows; then the first step again with
+// another model, which must give the same bits.
 {% else %}
-// The self-test: one step on recorded inputs; loss, results and gradients against what was recorded when the project was generated (in double
-// precision, by plain loops); then the same again, which must give the same bits.
+// The self-test: forward and backward on recorded inputs, and two updates by the recorded gradients; loss, gradients, parameters and the
+// optimizer's states against what was recorded when the project was generated (in double precision, by plain loops), as near as rounding allows;
+// then the same again, which must give the same bits.
+{% endif %}
+{% else %}
+// The self-test: two runs of the same step must give the same bits. Nothing was recorded to compare it with.
 {% endif %}
 #include <cmath>
 #include <cstddef>
@@ -15,154 +21,167 @@
 #include <vector>
 
 #include "model.h"
+#include "runtime/arena.h"
 #include "runtime/compare.h"
 #include "runtime/file.h"
 
-namespace runtime = graven::runtime;
-
+namespace @{ namespace }@ {
 namespace {
 
+namespace runtime = graven::runtime;
+using runtime::DType;
+
+DType dtype_of(const Tensor& tensor) { return runtime::dtype_named(tensor.dtype).value(); }
+std::size_t bytes_of(const Tensor& tensor) {
+  return static_cast<std::size_t>(runtime::count_of(tensor.shape)) * runtime::size_of(dtype_of(tensor));
+}
+
+using Contents = std::vector<std::vector<char>>;
+
+Contents contents(const std::vector<Tensor>& tensors) {
+  Contents copies;
+  for (const Tensor& t : tensors) copies.emplace_back(static_cast<const char*>(t.data), static_cast<const char*>(t.data) + bytes_of(t));
+  return copies;
+}
+
+[[maybe_unused]] void restore(const std::vector<Tensor>& tensors, const Contents& copies) {
+  for (std::size_t i = 0; i < tensors.size(); ++i) std::memcpy(tensors[i].data, copies[i].data(), copies[i].size());
+}
+
+/// Whether two runs left the same bits in these.
+bool agree(const std::vector<Tensor>& tensors, const Contents& before) {
+  const Contents after = contents(tensors);
+  for (std::size_t i = 0; i < tensors.size(); ++i)
+    if (after[i] != before[i]) return std::printf("%s: two runs differ\n", tensors[i].path.c_str()), false;
+  return true;
+}
 {% if recorded %}
-/// The tensor's largest recorded number.
-double largest(const runtime::Comparison& comparison, const std::string& name, runtime::DType dtype,
-               const runtime::Dims& shape) {
-  const std::int64_t n = runtime::count_of(shape);
-  std::vector<std::byte> recorded(static_cast<std::size_t>(n) * runtime::size_of(dtype));
-  comparison.load(name.c_str(), recorded.data(), dtype, shape);
-  double largest = 0;
-  for (std::int64_t i = 0; i < n; ++i) largest = std::fmax(largest, std::fabs(runtime::number_at(dtype, recorded.data(), i)));
-  return largest;
+
+/// Those that were recorded, under `kind` and their paths.
+void check(runtime::Comparison& comparison, const std::string& kind, const std::vector<Tensor>& tensors) {
+  for (const Tensor& t : tensors)
+    if (const std::string name = kind + t.path; comparison.has(name)) comparison.check(name.c_str(), t.data, dtype_of(t), t.shape);
 }
+{% if updates_in_backward and has_states %}
 
-/// The difference that rounding alone may make: @{ rounding_in_words }@ of the tensor's largest recorded number, so that small numbers are tested as
-/// strictly as large ones. A tensor that is nothing beside `all` of its kind, such as the gradient of a bias before a batch norm, is what rounding left
-/// of terms that cancel each other: there it is a share of those.
-double allowance(const runtime::Comparison& comparison, const std::string& name, runtime::DType dtype,
-                 const runtime::Dims& shape, double all = 0) {
-  const double own = largest(comparison, name, dtype, shape);
-  return @{ rounding }@ * (own > 1e-12 * all ? own : all);
-}
-
-{% endif %}
-runtime::DType dtype_of(const @{ namespace }@::Tensor& tensor) { return runtime::dtype_named(tensor.dtype).value(); }
-{% if recorded %}
-
-/// The largest recorded number of all tensors of a kind.
-double largest_of_all(const runtime::Comparison& comparison, const std::string& kind, const std::vector<@{ namespace }@::Tensor>& tensors) {
-  double all = 0;
-  for (const auto& t : tensors)
-    if (comparison.has(kind + t.path)) all = std::fmax(all, largest(comparison, kind + t.path, dtype_of(t), t.shape));
-  return all;
+/// |x| + max |x| of what was recorded: states that no step leaves at 0.
+void set_later_state(const runtime::Comparison& comparison, const Tensor& state) {
+  const DType dtype = dtype_of(state);
+  comparison.load(("state." + state.path).c_str(), state.data, dtype, state.shape);
+  auto* const data = static_cast<std::byte*>(state.data);
+  const std::int64_t n = runtime::count_of(state.shape);
+  double most = 0;
+  for (std::int64_t i = 0; i < n; ++i) most = std::fmax(most, std::fabs(runtime::number_at(dtype, data, i)));
+  for (std::int64_t i = 0; i < n; ++i) runtime::put_number(dtype, data, i, std::fabs(runtime::number_at(dtype, data, i)) + most);
 }
 {% endif %}
+{% endif %}
 
-std::vector<char> bytes(const @{ namespace }@::Tensor& tensor) {
-  const auto count = static_cast<std::size_t>(runtime::count_of(tensor.shape));
-  const char* const data = static_cast<const char*>(tensor.data);
-  return {data, data + count * runtime::size_of(dtype_of(tensor))};
-}
-
-}  // namespace
-
-int main() {
-  using graven::runtime::DType;
+int test() {
   try {
-    @{ namespace }@::Model model;
+    Model model;
 {% for input in inputs %}
-    alignas(64) static @{ input.public_type }@ @{ input.member }@[@{ input.storage }@];
+{% if loop.is_first %}
+    const runtime::Arena input_memory[] = {
+{% endif %}
+        runtime::Arena(sizeof(@{ input.public_type }@) * @{ input.tested_storage }@),
+{% if loop.is_last %}
+    };
+{% endif %}
+{% endfor %}
+{% for input in inputs %}
+    auto* const @{ input.member }@ = input_memory[@{ loop.index }@].at<@{ input.public_type }@>(0);
 {% endfor %}
 {% for symbol in symbols %}
-    const std::int64_t @{ symbol.identifier }@ = @{ symbol.maximum }@;
+    const std::int64_t @{ symbol.identifier }@ = @{ symbol.tested }@;
 {% endfor %}
     model.load(runtime::required_beside_program("weights.safetensors"));
+    // Also buffers, which a forward phase may both read and write.
+    const Contents weights = contents(model.parameters());
 {% if recorded %}
     runtime::Comparison comparison(runtime::required_beside_program("selftest.safetensors"));
 {% for input in inputs %}
-    comparison.load("input.@{ input.member }@", @{ input.member }@, DType::@{ input.element }@, {@{ input.maxima }@});
+    comparison.load("input.@{ input.member }@", @{ input.member }@, DType::@{ input.element }@, {@{ input.tested }@});
 {% endfor %}
 {% endif %}
 {% if recorded and evaluates_apart %}
-    // First of all: a step changes what an evaluation reads.
     const float evaluated = static_cast<float>(model.evaluate(@{ argument_names }@));
-    comparison.check("evaluation.loss", &evaluated, DType::f32, {}, @{ tolerance }@, 1e-6);
+    comparison.check("evaluation.loss", &evaluated, DType::f32, {});
 {% for output in scores %}
-    const DType score_type = DType::@{ output.element }@;
-    comparison.check("evaluation.scores", model.scores().data, score_type, {@{ output.maxima }@}, @{ tolerance }@, allowance(comparison, "evaluation.scores", score_type, {@{ output.maxima }@}));
+    comparison.check("evaluation.scores", model.scores().data, DType::@{ output.element }@, {@{ output.tested }@});
 {% endfor %}
 {% endif %}
-    const double loss = model.forward(@{ argument_names }@);
-{% if not updates_in_backward %}
-    model.backward(@{ argument_names }@);
+    // Learning rates that are large, for rounding to hide little of what is added to a parameter, and unlike one another.
+    Hyper hyper;
+{% if group_count != "0" %}
+    for (int i = 0; i < @{ group_count }@; ++i) hyper.learning_rates[i] = 1.0 / (2 + i % 8);
 {% endif %}
+{% if updates_in_backward %}
+    const double loss = model.step(@{ argument_names }@, hyper);
     std::printf("%s, level %s, loss %.9g\n", @{ name_literal }@, model.level(), loss);
 {% if recorded %}
     const float loss_f32 = static_cast<float>(loss);
-    comparison.check("loss", &loss_f32, DType::f32, {}, @{ tolerance }@, 1e-6);
+    comparison.check("loss", &loss_f32, DType::f32, {});
+    check(comparison, "parameter.", model.parameters());
+    check(comparison, "state.", model.states());
 {% endif %}
-{% if updates_in_backward %}
-    @{ namespace }@::Hyper hyper;
-    for (double& rate : hyper.learning_rates) rate = 1;
-{% if recorded %}
-    std::vector<std::vector<char>> before;
-    for (const auto& t : model.parameters()) before.push_back(bytes(t));
-{% endif %}
-    model.step(@{ argument_names }@, hyper);
-{% if recorded %}
-    const double changes = largest_of_all(comparison, "change.", model.parameters()), states = largest_of_all(comparison, "state.", model.states());
-    std::size_t index = 0;
-    for (const auto& t : model.parameters()) {
-      const std::vector<char>& old = before[index++];
-      const std::string name = "change." + t.path;
-      if (!comparison.has(name)) continue;
-      const DType dtype = dtype_of(t);
-      const auto* const now = static_cast<const std::byte*>(t.data);
-      const auto* const then = reinterpret_cast<const std::byte*>(old.data());
-      std::vector<char> change(old.size());
-      double parameter = 0;  // its largest element, whose rounding the difference has in it
-      for (std::size_t i = 0; i < old.size() / runtime::size_of(dtype); ++i) {
-        const double a = runtime::number_at(dtype, now, static_cast<std::int64_t>(i)), b = runtime::number_at(dtype, then, static_cast<std::int64_t>(i));
-        parameter = std::fmax(parameter, std::fmax(std::fabs(a), std::fabs(b)));
-        const float narrow = static_cast<float>(a - b);
-        if (dtype == DType::f64) {
-          const double wide = a - b;
-          std::memcpy(change.data() + i * sizeof wide, &wide, sizeof wide);
-        } else {
-          std::memcpy(change.data() + i * sizeof narrow, &narrow, sizeof narrow);
-        }
-      }
-      comparison.check(name.c_str(), change.data(), dtype, t.shape, @{ tolerance }@, allowance(comparison, name, dtype, t.shape, changes) + 2.5e-7 * parameter);
-    }
-    for (const auto& t : model.states()) {
-      const std::string name = "state." + t.path;
-      comparison.check(name.c_str(), t.data, dtype_of(t), t.shape, @{ tolerance }@, allowance(comparison, name, dtype_of(t), t.shape, states));
-    }
-{% endif %}
-    @{ namespace }@::Model other;
+    Model other;
     other.load(runtime::required_beside_program("weights.safetensors"));
-    other.forward(@{ argument_names }@);
     other.step(@{ argument_names }@, hyper);
-    const auto agree = [&](const std::vector<@{ namespace }@::Tensor>& a, const std::vector<@{ namespace }@::Tensor>& b) {
-      for (std::size_t i = 0; i < a.size(); ++i)
-        if (bytes(a[i]) != bytes(b[i])) return std::printf("%s: two runs differ\n", a[i].path.c_str()), false;
-      return true;
-    };
-    if (!agree(model.parameters(), other.parameters()) || !agree(model.states(), other.states())) return 1;
+    if (!agree(model.parameters(), contents(other.parameters())) || !agree(model.states(), contents(other.states()))) return 1;
     std::printf("two runs agree in every bit\n");
-{% else %}
-{% if recorded %}
-    const double gradients = largest_of_all(comparison, "gradient.", model.gradients());
-    for (const auto& t : model.gradients()) {
-      const std::string name = "gradient." + t.path;
-      comparison.check(name.c_str(), t.data, dtype_of(t), t.shape, @{ tolerance }@, allowance(comparison, name, dtype_of(t), t.shape, gradients));
-    }
+{% if recorded and has_states %}
+    restore(model.parameters(), weights);
+    for (const Tensor& t : model.states()) set_later_state(comparison, t);
+{% if on_device %}
+    model.write_back();
 {% endif %}
-    std::vector<std::vector<char>> first;
-    for (const auto& t : model.gradients()) first.push_back(bytes(t));
-    model.forward(@{ argument_names }@);
-    model.backward(@{ argument_names }@);
-    std::size_t index = 0;
-    for (const auto& t : model.gradients())
-      if (bytes(t) != first[index++]) return std::printf("%s: two runs differ\n", t.path.c_str()), 1;
+    hyper.step = 2;
+    model.step(@{ argument_names }@, hyper);
+    check(comparison, "later.parameter.", model.parameters());
+    check(comparison, "later.state.", model.states());
+{% endif %}
+{% else %}
+    const Contents states = contents(model.states());
+    double loss = 0;
+    const auto forward_and_backward = [&] {
+      loss = model.forward(@{ argument_names }@);
+      model.backward(@{ argument_names }@);
+    };
+    const auto update_twice = [&] {
+{% if recorded %}
+      // By what the gradients should be, so that it is the update that is compared.
+      for (const Tensor& t : model.gradients())
+        if (const std::string name = "gradient." + t.path; comparison.has(name)) comparison.load(name.c_str(), t.data, dtype_of(t), t.shape);
+{% if on_device %}
+      model.write_back_gradients();
+{% endif %}
+{% endif %}
+      for (hyper.step = 1; hyper.step <= 2; ++hyper.step) model.update(hyper);
+    };
+    forward_and_backward();
+    std::printf("%s, level %s, loss %.9g\n", @{ name_literal }@, model.level(), loss);
+{% if recorded %}
+    const float loss_f32 = static_cast<float>(loss);
+    comparison.check("loss", &loss_f32, DType::f32, {});
+    check(comparison, "gradient.", model.gradients());
+{% endif %}
+    const Contents gradients = contents(model.gradients());
+    update_twice();
+{% if recorded %}
+    check(comparison, "parameter.", model.parameters());
+    check(comparison, "state.", model.states());
+{% endif %}
+    const Contents updated = contents(model.parameters()), updated_states = contents(model.states());
+    restore(model.parameters(), weights);
+    restore(model.states(), states);
+{% if on_device %}
+    model.write_back();
+{% endif %}
+    forward_and_backward();
+    if (!agree(model.gradients(), gradients)) return 1;
+    update_twice();
+    if (!agree(model.parameters(), updated) || !agree(model.states(), updated_states)) return 1;
     std::printf("two runs agree in every bit\n");
 {% endif %}
 {% if recorded %}
@@ -175,3 +194,8 @@ int main() {
     return 1;
   }
 }
+
+}  // namespace
+}  // namespace @{ namespace }@
+
+int main() { return @{ namespace }@::test(); }

@@ -17,7 +17,7 @@ namespace my_linear {
 inline constexpr std::size_t kArenaBytes = 0;
 
 /// SHA-256 of graph.json, which checkpoints and saved weights name.
-inline constexpr char kGraphHash[] = "f4ab5a6a3f7aae1ac05ad355aae069a559b5a663126cfaa1157a2592e0f5cee2";
+inline constexpr char kGraphHash[] = "1703fb57c9efc1f2e15168358c28056e185e66ed8aa9cfd2cb7874e8c15b0cdf";
 
 }  // namespace my_linear
 #endif

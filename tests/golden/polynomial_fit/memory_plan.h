@@ -20,7 +20,7 @@ namespace polynomial_fit {
 inline constexpr std::size_t kArenaBytes = 8064;
 
 /// SHA-256 of graph.json, which checkpoints and saved weights name.
-inline constexpr char kGraphHash[] = "0299f3a99dc2ca46d46f730510ffd6992ec1e398a34bd5aa7f26eee5f7083a1f";
+inline constexpr char kGraphHash[] = "0aaedf1f01365fcf532078e1ba88b21d19e4b211c0381bc7cfe4abccfb3db5a3";
 
 }  // namespace polynomial_fit
 #endif

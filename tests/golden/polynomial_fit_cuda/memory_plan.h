@@ -21,7 +21,7 @@ namespace polynomial_fit_cuda {
 inline constexpr std::size_t kArenaBytes = 16640;
 
 /// SHA-256 of graph.json, which checkpoints and saved weights name.
-inline constexpr char kGraphHash[] = "9b5318d9003d9f2cae94b27de9bfac48a7c904e59fd494954b91c0cad864fe76";
+inline constexpr char kGraphHash[] = "abbbf61ea266610b8a89f4b89096a4a1d70d7c7e0a1c3739a7963c4aae6fcf28";
 
 }  // namespace polynomial_fit_cuda
 #endif

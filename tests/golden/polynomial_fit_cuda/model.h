@@ -79,6 +79,8 @@ class Model {
   std::vector<Tensor> results() const;
   /// Copies to the device what was written into the tensors of parameters() and states(), which are copies of the device's.
   void write_back();
+  /// The same of gradients().
+  void write_back_gradients();
   /// "cuda".
   const char* level() const;
 

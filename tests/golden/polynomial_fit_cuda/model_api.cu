@@ -231,6 +231,11 @@ void Model::write_back() {
   memory_->context.synchronize();
 }
 
+void Model::write_back_gradients() {
+  memory_->gradients.upload(memory_->context);
+  memory_->context.synchronize();
+}
+
 namespace {
 std::vector<Tensor> tensors(const std::vector<runtime::Variable>& variables) {
   std::vector<Tensor> list;

@@ -320,6 +320,13 @@ void Model::write_back() {
   memory_->context.synchronize();
 }
 
+{% if not updates_in_backward %}
+void Model::write_back_gradients() {
+  memory_->gradients.upload(memory_->context);
+  memory_->context.synchronize();
+}
+
+{% endif %}
 namespace {
 std::vector<Tensor> tensors(const std::vector<runtime::Variable>& variables) {
   std::vector<Tensor> list;
