@@ -199,7 +199,7 @@ std::string outcome(const std::string& text, const Seed& seed, const fs::path& f
     return "refused by the passes";
   }
   try {
-    options.execute = eager::double_reference;
+    options.execute = eager::reference_run;
     options.format = false;
     options.force = true;
     codegen::emit(graph, folder, options);

@@ -244,7 +244,7 @@ TEST(HostileNames, ProjectsAreNotCalledLikeWhatTheyHold) {
     const Graph g = network({kind, {"x", "z"}, {"y"}, {"batch"}});
     const fs::path folder = fs::path(GRAVEN_BINARY_DIR) / "emitted" / ("hostile_contents_of_" + kind);
     fs::remove_all(folder);
-    emit(g, folder, {.execute = eager::double_reference, .format = false});
+    emit(g, folder, {.execute = eager::reference_run, .format = false});
     std::set<std::string> namespaces;
     for (const std::string& file : sources())
       for (const std::string& word : identifiers(text_of(folder / file)))
