@@ -59,7 +59,7 @@ std::int64_t round_up(std::int64_t bytes) { return (bytes + 63) / 64 * 64; }
 template <class T>
 void move_numbers(T* data, std::int64_t n, std::uint64_t seed, double most) {
   for (std::int64_t i = 0; i < n; ++i) {
-    std::uint64_t x = (seed << 40) + static_cast<std::uint64_t>(i + 1) * 0x9e3779b97f4a7c15u;
+    std::uint64_t x = seed + static_cast<std::uint64_t>(i + 1) * 0x9e3779b97f4a7c15u;
     x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
     x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
     using Wide = std::conditional_t<std::is_same_v<T, double>, double, float>;  // halves convert to float alone
@@ -490,7 +490,11 @@ struct Executor::Impl {
     for (const ValueId v : node.outputs) {
       const Slot& slot = slots[static_cast<std::size_t>(v)];
       void* const data = memory[static_cast<std::size_t>(v)];
-      if (slot.alias_of == kNone && data != nullptr) move_by_roundings(slot.dtype, data, slot.numel, static_cast<std::uint64_t>(v));
+      if (slot.alias_of != kNone || data == nullptr) continue;
+      // By its name, not its number, which another reading of the same graph may give to another value.
+      std::uint64_t seed = 14695981039346656037u;
+      for (const char c : graph.value(v).name) seed = (seed ^ static_cast<unsigned char>(c)) * 1099511628211u;
+      move_by_roundings(slot.dtype, data, slot.numel, seed);
     }
   }
 
