@@ -16,6 +16,7 @@
 
 #include "codegen/build/process.h"
 #include "codegen/emit/project.h"
+#include "frontend/eager/oracle.h"
 #include "ir/diagnostic.h"
 #include "ir/json.h"
 #include "ir/op.h"
@@ -153,7 +154,7 @@ class Projects {
   /// `evaluates_apart`: the CUDA project evaluates by a function of its own.
   explicit Projects(const std::string& name, const Graph& graph, bool evaluates_apart = false) : Projects(name) {
     emit(graph, folder_ / "cpu", {.name = name, .format = false});
-    EmitOptions options{.name = name, .target = ir::Target::cuda, .format = false};
+    EmitOptions options{.name = name, .target = ir::Target::cuda, .execute = eager::reference_run, .format = false};
     if (evaluates_apart) options.evaluation = std::make_shared<Graph>(ir::evaluation_graph(graph));
     emit(graph, folder_ / "cuda", options);
     build();
