@@ -113,8 +113,9 @@ class GradientBuilder {
 /// integer, boolean) stand under their own names as T. Functions come from kernels/cpu/scalar_math.h (math::exp, math::tanh, ...).
 /// Comparisons yield bool. Write constants as T(0.5), or double creeps in.
 struct ScalarBody {
-  std::string_view body = {};   ///< empty: not elementwise
-  bool result_boolean = false;  ///< comparisons: the result is a bool whatever T is
+  std::string_view body = {};          ///< empty: not elementwise
+  std::string_view integer_body = {};  ///< of integers, where C++ leaves open what `body` does as they overflow: they wrap around
+  bool result_boolean = false;         ///< comparisons: the result is a bool whatever T is
   /// Of operators that are min(max(x, least), most), NaN staying NaN: numbers or names of attributes; `least` empty: it is no such operator.
   std::string_view least = {}, most = {};
 };

@@ -43,7 +43,7 @@ if [ $sanitize = yes ]; then
 else
   cmake --build "$build-sanitize" -j "$jobs" --target test_ir test_passes test_print test_frontend test_operators test_ops test_errors \
     test_runtime test_kernels_baseline test_fuzz "${fuzzers[@]}"
-  ctest --test-dir "$build-sanitize" --output-on-failure -j "$jobs" -R '^(ir|passes|print|frontend|operators|errors|runtime|kernels|fuzz)/|^ops/.*Mutations'
+  ctest --test-dir "$build-sanitize" --output-on-failure -j "$jobs" -R '^(ir|passes|print|frontend|operators|errors|runtime|kernels|fuzz)/|^ops/.*(Mutations|IntegerScalar)'
 fi
 cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release
 cmake --build "$build" -j "$jobs"

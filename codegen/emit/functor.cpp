@@ -456,7 +456,20 @@ std::string name_in_words(const ir::ScalarProgram& whole) {
   return name + fmt::format("_{:08x}", wiring_digest(wiring(program)));
 }
 
-std::string functor_name(const ir::ScalarProgram& program) { return name_in_words(program) + type_suffix(program); }
+bool wraps(const ir::ScalarProgram::Step& step) {
+  return !is_literal(step) && !is_cast(step) && step.dtype != ir::DType::boolean && !ir::is_floating(step.dtype) &&
+         !ir::get_op(step.op).scalar.integer_body.empty();
+}
+
+std::string_view body_of(const ir::ScalarProgram::Step& step) {
+  const ir::ScalarBody& scalar = ir::get_op(step.op).scalar;
+  return wraps(step) ? scalar.integer_body : scalar.body;
+}
+
+std::string functor_name(const ir::ScalarProgram& program) {
+  const bool integers = std::any_of(program.steps.begin(), program.steps.end(), wraps);
+  return name_in_words(program) + type_suffix(program) + (integers ? "_wrapping" : "");
+}
 
 }  // namespace
 
@@ -505,7 +518,8 @@ Functor make_functor_with_inputs(const ir::OpDef& op) {
   functor.inputs = static_cast<int>(parameters.size());
   std::string list;
   for (const std::string& parameter : parameters) list += (list.empty() ? "[[maybe_unused]] T " : ", [[maybe_unused]] T ") + parameter;
-  const std::string body(op.name == "cast" && op.scalar.body.empty() ? "x" : op.scalar.body);
+  // One text for all dtypes: that of integers serves floating types as well.
+  const std::string body(op.name == "cast" && op.scalar.body.empty() ? "x" : op.scalar.integer_body.empty() ? op.scalar.body : op.scalar.integer_body);
   functor.text = fmt::format(
       "struct {} {{\n"
       "  static constexpr int inputs = {};\n"
@@ -565,7 +579,7 @@ Functor make_functor(const ir::ScalarProgram& given) {
       for (std::size_t a = 0; a < step.arguments.size(); ++a)
         replacements[std::string(1, "xyz"[a])] = results[static_cast<std::size_t>(step.arguments[a])];
       for (const auto& [key, value] : step.constants) replacements[key] = fmt::format("T({})", number_text(value));
-      expression = substitute(op.scalar.body, replacements);
+      expression = substitute(body_of(step), replacements);
       for (const auto argument : step.arguments)
         if (bools.count(results[static_cast<std::size_t>(argument)])) read_bool(expression, results[static_cast<std::size_t>(argument)]);
     }

@@ -14,7 +14,7 @@ const OpDef kAdd{
     .inputs = {{"x"}, {"y"}},
     .infer = ops::infer_binary,
     .gradient = gradient_add,
-    .scalar = {.body = "x + y"},
+    .scalar = {.body = "x + y", .integer_body = "math::add(x, y)"},
     .commutative = true,
     .cases = [] { return ops::binary_cases(-4, 4, -4, 4, true); },
 };

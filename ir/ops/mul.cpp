@@ -15,7 +15,7 @@ const OpDef kMul{
     .inputs = {{"x"}, {"y"}},
     .infer = ops::infer_binary,
     .gradient = gradient_mul,
-    .scalar = {.body = "x * y"},
+    .scalar = {.body = "x * y", .integer_body = "math::mul(x, y)"},
     .commutative = true,
     .cases = [] { return ops::binary_cases(-4, 4, -4, 4, true); },
 };

@@ -11,7 +11,7 @@ const OpDef kNeg{
     .inputs = {{"x"}},
     .infer = ops::infer_number,
     .gradient = gradient_neg,
-    .scalar = {.body = "-x"},
+    .scalar = {.body = "-x", .integer_body = "math::neg(x)"},
     .cases = [] { return ops::unary_cases(-4, 4, {}, true); },
 };
 

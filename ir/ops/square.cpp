@@ -14,7 +14,7 @@ const OpDef kSquare{
     .inputs = {{"x"}},
     .infer = ops::infer_number,
     .gradient = gradient_square,
-    .scalar = {.body = "x * x"},
+    .scalar = {.body = "x * x", .integer_body = "math::mul(x, x)"},
     .cases = [] { return ops::unary_cases(-4, 4, {}, true); },
 };
 

@@ -14,7 +14,7 @@ const OpDef kSub{
     .inputs = {{"x"}, {"y"}},
     .infer = ops::infer_binary,
     .gradient = gradient_sub,
-    .scalar = {.body = "x - y"},
+    .scalar = {.body = "x - y", .integer_body = "math::sub(x, y)"},
     .cases = [] { return ops::binary_cases(-4, 4, -4, 4, true); },
 };
 

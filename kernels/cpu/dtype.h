@@ -4,6 +4,7 @@
 //   half h = half(0.1f);          // 0x2e66
 //   float f = float(h) * 2;
 //   compute_t<half> sum = 0;      // float: what a kernel computes in; every other type computes in itself
+//   wrapping_t<i32> total = 0;    // std::uint32_t: what integers are added and multiplied in, so that they wrap around
 #pragma once
 
 #include <cstdint>
@@ -95,5 +96,25 @@ struct compute_type<bfloat16> {
 /// The type that a kernel computes in for elements of type T.
 template <class T>
 using compute_t = typename types::compute_type<T>::type;
+
+namespace types {
+template <class T, bool Integer = T(0.5) == T(0), bool Wide = (sizeof(T) > 4)>
+struct wrapping_type {
+  using type = T;
+};
+template <class T>
+struct wrapping_type<T, true, false> {
+  using type = std::uint32_t;
+};
+template <class T>
+struct wrapping_type<T, true, true> {
+  using type = std::uint64_t;
+};
+}  // namespace types
+
+/// The type that numbers computed in T are added and multiplied in: of integers an unsigned one, for what signed ones do where they overflow is
+/// undefined; converted back they wrap around. Of all others T.
+template <class T>
+using wrapping_t = typename types::wrapping_type<T>::type;
 
 }  // namespace graven::kernels

@@ -43,6 +43,7 @@ template <class T>
 inline void index_add(Threads& threads, const index_select_config& c, T* y, const plain_t<T>* x, const std::int64_t* index, const plain_t<T>* base,
                       const char* where = "") {
   check_indices("index_add", index, c.count, c.size, where);
+  using C = wrapping_t<compute_t<T>>;
   const std::int64_t rows = c.outer * c.size;
   if (rows == 0 || c.inner == 0) return;
   // Every piece owns some rows of the result, and looks through the whole index for them: at most 64 pieces.
@@ -60,7 +61,7 @@ inline void index_add(Threads& threads, const index_select_config& c, T* y, cons
         T* const to = y + (o * c.size + index[k]) * c.inner;
         const T* const from = x + (o * c.count + k) * c.inner;
         GRAVEN_INDEPENDENT
-        for (std::int64_t i = 0; i < c.inner; ++i) to[i] += from[i];
+        for (std::int64_t i = 0; i < c.inner; ++i) to[i] = static_cast<T>(C(to[i]) + C(from[i]));
       }
     }
   });

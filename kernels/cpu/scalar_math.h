@@ -18,6 +18,7 @@
 
 #include <cstdint>
 
+#include "dtype.h"
 #include "level.h"
 
 namespace graven::kernels {
@@ -215,10 +216,31 @@ template <class T>
 GRAVEN_ALWAYS_INLINE T sign(T x) {
   return static_cast<T>(static_cast<T>(x > T(0)) - static_cast<T>(x < T(0)));
 }
+// Sums, differences and products; those of integers wrap around.
+template <class T>
+GRAVEN_ALWAYS_INLINE T add(T x, T y) {
+  return static_cast<T>(static_cast<wrapping_t<T>>(x) + static_cast<wrapping_t<T>>(y));
+}
+template <class T>
+GRAVEN_ALWAYS_INLINE T sub(T x, T y) {
+  return static_cast<T>(static_cast<wrapping_t<T>>(x) - static_cast<wrapping_t<T>>(y));
+}
+template <class T>
+GRAVEN_ALWAYS_INLINE T mul(T x, T y) {
+  return static_cast<T>(static_cast<wrapping_t<T>>(x) * static_cast<wrapping_t<T>>(y));
+}
+/// Of an integer 0 - x: the least is its own.
+template <class T>
+GRAVEN_ALWAYS_INLINE T neg(T x) {
+  if constexpr (T(0.5) == T(0))
+    return sub(T(0), x);
+  else
+    return -x;
+}
 /// Integers; the most negative number is its own.
 template <class T>
 GRAVEN_ALWAYS_INLINE T abs(T x) {
-  return x < T(0) ? static_cast<T>(T(0) - x) : x;
+  return x < T(0) ? neg(x) : x;
 }
 template <class T>
 GRAVEN_ALWAYS_INLINE T floor(T x) {

@@ -25,7 +25,7 @@ inline constexpr std::int64_t kColumns = 64, kPiece = 16384;
 
 template <class T>
 struct accumulator {
-  using type = compute_t<T>;
+  using type = wrapping_t<compute_t<T>>;
 };
 template <>
 struct accumulator<float> {

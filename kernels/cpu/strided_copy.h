@@ -129,6 +129,7 @@ inline void strided_copy(Threads& threads, const strided_copy_config& c, T* y, c
 
 template <class T>
 inline void strided_add(Threads& threads, const strided_copy_config& c, T* y, const T* x) {
+  using C = wrapping_t<compute_t<T>>;
   const Strides<1> s = merge_dimensions<1>(c.rank, c.shape, {c.strides});
   const std::int64_t n = s.size();
   if (n == 0) return;
@@ -141,13 +142,13 @@ inline void strided_add(Threads& threads, const strided_copy_config& c, T* y, co
       T* const to = y + at.offset[0];
       const T* const from = x + i;
       if (stride == 0) {
-        compute_t<T> sum = *to;
-        for (std::int64_t j = 0; j < run; ++j) sum = static_cast<compute_t<T>>(sum + compute_t<T>(from[j]));
+        C sum = static_cast<C>(*to);
+        for (std::int64_t j = 0; j < run; ++j) sum = static_cast<C>(sum + C(from[j]));
         *to = static_cast<T>(sum);
       } else if (stride == 1) {
-        for (std::int64_t j = 0; j < run; ++j) to[j] = static_cast<T>(compute_t<T>(to[j]) + compute_t<T>(from[j]));
+        for (std::int64_t j = 0; j < run; ++j) to[j] = static_cast<T>(C(to[j]) + C(from[j]));
       } else {
-        for (std::int64_t j = 0; j < run; ++j) to[j * stride] = static_cast<T>(compute_t<T>(to[j * stride]) + compute_t<T>(from[j]));
+        for (std::int64_t j = 0; j < run; ++j) to[j * stride] = static_cast<T>(C(to[j * stride]) + C(from[j]));
       }
       i += run;
       at.advance(run);

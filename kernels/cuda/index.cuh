@@ -12,6 +12,7 @@
 #pragma once
 
 #include "../config/index.h"
+#include "../cpu/dtype.h"
 #include "context.cuh"
 #include "elementwise.cuh"
 
@@ -72,7 +73,7 @@ __global__ void scatter_kernel(std::int64_t lines, gather_config config, T* y, c
       const std::int64_t at = line.index + k * line.index_step, to = index[at];
       if (to < 0 || to >= size) continue;
       T& place = y[line.x + to * line.x_step];
-      place = Add ? static_cast<T>(place + source[at]) : source[at];
+      place = Add ? static_cast<T>(wrapping_t<T>(place) + wrapping_t<T>(source[at])) : source[at];
     }
   }
 }
@@ -96,7 +97,7 @@ __global__ void index_add_kernel(index_select_config config, std::int64_t hands,
       const std::int64_t to = index[k];
       if (to < 0 || to >= config.size || to % hands != hand || to == config.skipped) continue;
       T& place = y[(o * config.size + to) * config.inner + i];
-      place = static_cast<T>(place + x[(o * config.count + k) * config.inner + i]);
+      place = static_cast<T>(wrapping_t<T>(place) + wrapping_t<T>(x[(o * config.count + k) * config.inner + i]));
     }
   }
 }

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "../config/reduce.h"
+#include "../cpu/dtype.h"
 #include "block.cuh"
 #include "context.cuh"
 
@@ -20,7 +21,7 @@ struct sum_of {
   }
   template <class T>
   __device__ static T join(T a, T b) {
-    return static_cast<T>(a + b);
+    return static_cast<T>(wrapping_t<T>(a) + wrapping_t<T>(b));
   }
 };
 struct product_of {
@@ -30,7 +31,7 @@ struct product_of {
   }
   template <class T>
   __device__ static T join(T a, T b) {
-    return static_cast<T>(a * b);
+    return static_cast<T>(wrapping_t<T>(a) * wrapping_t<T>(b));
   }
 };
 struct maximum_of {

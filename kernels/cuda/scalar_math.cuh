@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "../config/device.h"
+#include "../cpu/dtype.h"
 #ifndef __CUDACC_RTC__
 #include <cmath>
 #endif
@@ -43,10 +44,31 @@ template <class T>
 GRAVEN_DEVICE inline T sign(T x) {
   return static_cast<T>(static_cast<T>(x > T(0)) - static_cast<T>(x < T(0)));
 }
+// Sums, differences and products; those of integers wrap around.
+template <class T>
+GRAVEN_DEVICE inline T add(T x, T y) {
+  return static_cast<T>(static_cast<wrapping_t<T>>(x) + static_cast<wrapping_t<T>>(y));
+}
+template <class T>
+GRAVEN_DEVICE inline T sub(T x, T y) {
+  return static_cast<T>(static_cast<wrapping_t<T>>(x) - static_cast<wrapping_t<T>>(y));
+}
+template <class T>
+GRAVEN_DEVICE inline T mul(T x, T y) {
+  return static_cast<T>(static_cast<wrapping_t<T>>(x) * static_cast<wrapping_t<T>>(y));
+}
+/// Of an integer 0 - x: the least is its own.
+template <class T>
+GRAVEN_DEVICE inline T neg(T x) {
+  if constexpr (T(0.5) == T(0))
+    return sub(T(0), x);
+  else
+    return -x;
+}
 /// Integers; the most negative number is its own.
 template <class T>
 GRAVEN_DEVICE inline T abs(T x) {
-  return x < T(0) ? static_cast<T>(T(0) - x) : x;
+  return x < T(0) ? neg(x) : x;
 }
 template <class T>
 GRAVEN_DEVICE inline T floor(T x) {
@@ -90,7 +112,7 @@ GRAVEN_DEVICE inline T floor_divide(T x, T y) {
 /// x - y floor_divide(x, y): the sign of y, as in Python. 0 for a divisor of 0.
 template <class T>
 GRAVEN_DEVICE inline T fmod(T x, T y) {
-  return y == T(0) ? T(0) : static_cast<T>(x - divide(x, y) * y);
+  return y == T(0) ? T(0) : sub(x, mul(divide(x, y), y));
 }
 template <class T>
 GRAVEN_DEVICE inline T remainder(T x, T y) {

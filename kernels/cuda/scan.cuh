@@ -7,13 +7,14 @@
 #pragma once
 
 #include "../config/scan.h"
+#include "../cpu/dtype.h"
 #include "context.cuh"
 
 namespace graven::kernels {
 
 template <class T>
 struct accumulated {
-  using type = T;
+  using type = wrapping_t<T>;
 };
 template <>
 struct accumulated<float> {
@@ -24,10 +25,11 @@ template <bool Product, class T>
 __global__ void scan_kernel(scan_config config, T* y, const T* x) {
   for (std::int64_t line = first_item(); line < config.outer * config.inner; line += item_stride()) {
     const std::int64_t first = line / config.inner * config.size * config.inner + line % config.inner;
-    typename accumulated<T>::type value = Product ? 1 : 0;
+    using A = typename accumulated<T>::type;
+    A value = Product ? A(1) : A(0);
     for (std::int64_t k = 0; k < config.size; ++k) {
       const std::int64_t at = first + (config.reverse ? config.size - 1 - k : k) * config.inner;
-      value = Product ? value * x[at] : value + x[at];
+      value = static_cast<A>(Product ? value * static_cast<A>(x[at]) : value + static_cast<A>(x[at]));
       y[at] = static_cast<T>(value);
     }
   }

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "../config/strided_copy.h"
+#include "../cpu/dtype.h"
 #include "context.cuh"
 
 namespace graven::kernels {
@@ -33,9 +34,9 @@ __global__ void strided_add_kernel(std::int64_t n, strided_copy_config kept_y, s
   for (std::int64_t i = first_item(); i < n; i += item_stride()) {
     T& target = y[strided_copy_offset(kept_y, i)];
     const T* from = x + strided_copy_offset(kept_x, i);
-    T sum = target;
-    for (std::int64_t r = 0; r < repeats; ++r) sum = static_cast<T>(sum + from[strided_copy_offset(summed_x, r)]);
-    target = sum;
+    auto sum = static_cast<wrapping_t<T>>(target);
+    for (std::int64_t r = 0; r < repeats; ++r) sum += static_cast<wrapping_t<T>>(from[strided_copy_offset(summed_x, r)]);
+    target = static_cast<T>(sum);
   }
 }
 
@@ -44,7 +45,7 @@ template <class T>
 __global__ void strided_add_in_order_kernel(std::int64_t n, strided_copy_config config, T* y, const T* x) {
   for (std::int64_t i = 0; i < n; ++i) {
     T& target = y[strided_copy_offset(config, i)];
-    target = static_cast<T>(target + x[i]);
+    target = static_cast<T>(wrapping_t<T>(target) + wrapping_t<T>(x[i]));
   }
 }
 

@@ -25,7 +25,7 @@ void index_select(const index_select_config& c, T* y, const plain_t<T>* x, const
 template <class T>
 void index_add(const index_select_config& c, T* y, const plain_t<T>* x, const std::int64_t* index, const plain_t<T>* base, const char* where = "") {
   check_indices("index_add", index, c.count, c.size, where);
-  using C = compute_t<T>;
+  using C = wrapping_t<compute_t<T>>;
   for (std::int64_t o = 0; o < c.outer; ++o)
     for (std::int64_t s = 0; s < c.size; ++s)
       for (std::int64_t i = 0; i < c.inner; ++i) {
@@ -73,7 +73,7 @@ void scatter(const gather_config& c, T* y, const plain_t<T>* x, const std::int64
 /// y is x, with source added at the index, in order. y may be x.
 template <class T>
 void scatter_add(const gather_config& c, T* y, const plain_t<T>* x, const std::int64_t* index, const plain_t<T>* source, const char* where = "") {
-  using C = compute_t<T>;
+  using C = wrapping_t<compute_t<T>>;
   const std::int64_t n = gather_count(c.shape, c.rank);
   check_indices("scatter_add", index, n, c.x_shape[c.dim], where);
   const std::int64_t all = gather_count(c.x_shape, c.rank);

@@ -17,8 +17,9 @@ template <class Y, class T>
 void reduce_sum(const reduce_config& c, Y* y, const T* x) {
   for (std::int64_t o = 0; o < c.outer; ++o)
     for (std::int64_t i = 0; i < c.inner; ++i) {
-      compute_t<Y> s = 0;
-      for (std::int64_t k = 0; k < c.size; ++k) s = static_cast<compute_t<Y>>(s + static_cast<compute_t<Y>>(x[(o * c.size + k) * c.inner + i]));
+      using C = wrapping_t<compute_t<Y>>;
+      C s = 0;
+      for (std::int64_t k = 0; k < c.size; ++k) s = static_cast<C>(s + static_cast<C>(x[(o * c.size + k) * c.inner + i]));
       y[o * c.inner + i] = static_cast<Y>(s);
     }
 }
@@ -39,8 +40,9 @@ template <class Y, class T>
 void reduce_prod(const reduce_config& c, Y* y, const T* x) {
   for (std::int64_t o = 0; o < c.outer; ++o)
     for (std::int64_t i = 0; i < c.inner; ++i) {
-      compute_t<Y> s = 1;
-      for (std::int64_t k = 0; k < c.size; ++k) s = static_cast<compute_t<Y>>(s * static_cast<compute_t<Y>>(x[(o * c.size + k) * c.inner + i]));
+      using C = wrapping_t<compute_t<Y>>;
+      C s = 1;
+      for (std::int64_t k = 0; k < c.size; ++k) s = static_cast<C>(s * static_cast<C>(x[(o * c.size + k) * c.inner + i]));
       y[o * c.inner + i] = static_cast<Y>(s);
     }
 }

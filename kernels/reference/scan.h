@@ -15,12 +15,13 @@ inline namespace GRAVEN_LEVEL_NAMESPACE {
 /// y[k] = the sum of x[0..k] (x[k..] in reverse)
 template <class T>
 void cumsum(const scan_config& c, T* y, const T* x) {
+  using C = wrapping_t<compute_t<T>>;
   for (std::int64_t line = 0; line < c.outer * c.inner; ++line) {
     const std::int64_t first = line / c.inner * c.size * c.inner + line % c.inner;
-    compute_t<T> sum = 0;
+    C sum = 0;
     for (std::int64_t k = 0; k < c.size; ++k) {
       const std::int64_t at = first + (c.reverse ? c.size - 1 - k : k) * c.inner;
-      sum = static_cast<compute_t<T>>(sum + static_cast<compute_t<T>>(x[at]));
+      sum = static_cast<C>(sum + static_cast<C>(x[at]));
       y[at] = static_cast<T>(sum);
     }
   }
@@ -28,12 +29,13 @@ void cumsum(const scan_config& c, T* y, const T* x) {
 
 template <class T>
 void cumprod(const scan_config& c, T* y, const T* x) {
+  using C = wrapping_t<compute_t<T>>;
   for (std::int64_t line = 0; line < c.outer * c.inner; ++line) {
     const std::int64_t first = line / c.inner * c.size * c.inner + line % c.inner;
-    compute_t<T> product = 1;
+    C product = 1;
     for (std::int64_t k = 0; k < c.size; ++k) {
       const std::int64_t at = first + (c.reverse ? c.size - 1 - k : k) * c.inner;
-      product = static_cast<compute_t<T>>(product * static_cast<compute_t<T>>(x[at]));
+      product = static_cast<C>(product * static_cast<C>(x[at]));
       y[at] = static_cast<T>(product);
     }
   }

@@ -62,6 +62,53 @@ TEST(EdgesGraph, NumbersBeyondADtypeWrap) {
   }
 }
 
+/// Chains that a compiler could cut short if it took sums and products of integers not to overflow.
+struct Overflow : nn::Graph<Overflow> {
+  static std::vector<Tensor> of(Tensor i) {
+    return {(i + 1).gt(i),
+            floor_divide(i * 2, 2),
+            (i * 2).div(2, "trunc"),
+            abs(i).lt(0),
+            (i * i).lt(0),
+            square(i).ge(0),
+            (-i).eq(i),
+            (i - 1).lt(i),
+            (i + 7 - i).eq(7),
+            (i * 3 + i).ge(i * 4),
+            abs(i - 1).sign(),
+            cumsum(i, 0),
+            cumsum(i, 0).gt(i),
+            cumprod(i + 2, 0),
+            i.sum(),
+            i.prod(),
+            (i + i).sum(),
+            pow(i, 3).gt(0),
+            remainder(i * 2, 3),
+            i.expand({2, i.size(0)}).sum({0}),
+            zeros({2}, i.dtype()).index_add(0, zeros({i.size(0)}, i64), i),
+            scatter_add(zeros({2}, i.dtype()), 0, ones({i.size(0)}, i64), i)};
+  }
+  std::vector<Tensor> build(Tensor i) { return of(i); }
+};
+
+TEST(EdgesGraph, IntegersWrapInChains) {
+  constexpr std::int64_t kLeast = std::numeric_limits<std::int64_t>::min(), kMost = std::numeric_limits<std::int64_t>::max();
+  const Tensor wide = tensor({kMost, kLeast, kMost - 1, kLeast + 1, std::int64_t{3037000500}, -3, 0, 5});
+  constexpr std::int32_t kLeast32 = std::numeric_limits<std::int32_t>::min(), kMost32 = std::numeric_limits<std::int32_t>::max();
+  const Tensor narrow = tensor({kMost32, kLeast32, kMost32 - 1, kLeast32 + 1, 46341, -3, 0, 5}, i32);
+  for (const Tensor& i : {wide, narrow}) {
+    SCOPED_TRACE(i.describe());
+    Overflow graph;
+    const std::vector<Tensor> eager = Overflow::of(i), compiled = graph(i);
+    for (std::size_t k = 0; k < eager.size(); ++k) EXPECT_TRUE(equal(compiled[k], eager[k])) << k << ": " << compiled[k] << eager[k];
+    EXPECT_EQ(compiled[0].to_vector<bool>()[0], false);
+    EXPECT_EQ(compiled[1].to(i64).to_vector<std::int64_t>()[0], -1);
+    EXPECT_EQ(compiled[3].to_vector<bool>()[1], true);
+    EXPECT_EQ(compiled[4].to_vector<bool>()[4], true);
+    EXPECT_EQ(compiled[6].to_vector<bool>()[1], true);
+  }
+}
+
 TEST(EdgesGraph, DoesWhatEagerModeDoes) {
   const Tensor mask = tensor({{false, false, false}, {true, false, false}, {true, true, false}}), target = tensor({0.0, 1.0, 0.5});
   Edges eager;

@@ -5,7 +5,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <limits>
+#include <utility>
+#include <vector>
 
 #include "ir/diagnostic.h"
 #include "tests/ops/backends.h"
@@ -20,10 +23,29 @@ using ir::DType;
 using ir::OpDef;
 using ir::TensorData;
 
-class Operator : public testing::TestWithParam<const OpDef*> {};
+/// Whether one of the operator's cases reads tensors of the dtype.
+bool takes(const OpDef& op, DType dtype) {
+  for (const ir::TestCase& c : op.cases())
+    for (const ir::TestCase::Input& i : c.inputs)
+      if (i.type.dtype == dtype) return true;
+  return false;
+}
 
-TEST_P(Operator, ComputesTheSameOnEveryBackend) {
-  if (is_packing(*GetParam())) return;
+/// The operators that a rule picks: what it leaves out has no test that says it passed.
+std::vector<const OpDef*> operators(const std::function<bool(const OpDef&)>& rule) {
+  std::vector<const OpDef*> chosen;
+  for (const OpDef* op : ir::all_ops())
+    if (rule(*op)) chosen.push_back(op);
+  return chosen;
+}
+bool is_scalar(const OpDef& op) { return op.elementwise() && !op.inputs.empty(); }
+
+class Operator : public testing::TestWithParam<const OpDef*> {};
+class UnpackedOperator : public testing::TestWithParam<const OpDef*> {};
+class FloatingScalarOperator : public testing::TestWithParam<const OpDef*> {};
+class IntegerScalarOperator : public testing::TestWithParam<const OpDef*> {};
+
+TEST_P(UnpackedOperator, ComputesTheSameOnEveryBackend) {
   for (const ir::TestCase& c : GetParam()->cases())
     for (const Backend& backend : backends()) {
       if (backend.compiles) continue;
@@ -33,45 +55,65 @@ TEST_P(Operator, ComputesTheSameOnEveryBackend) {
     }
 }
 
-/// NaN, infinities and both zeros in every combination: the vectorised functions end where the C library's do.
-TEST_P(Operator, TreatsSpecialValuesAsTheReferenceDoes) {
-  const OpDef& op = *GetParam();
-  if (!op.elementwise() || op.inputs.empty()) return;
-  bool floating = false;  // bits of integers have no special values
-  for (const ir::TestCase& c : op.cases())
-    for (const ir::TestCase::Input& i : c.inputs) floating = floating || i.type.dtype == DType::f32;
-  if (!floating) return;
-  constexpr float kSpecial[] = {std::numeric_limits<float>::quiet_NaN(),
-                                std::numeric_limits<float>::infinity(),
-                                -std::numeric_limits<float>::infinity(),
-                                0.0f,
-                                -0.0f,
-                                1.0f,
-                                -2.0f};
-  constexpr std::size_t kCount = std::size(kSpecial);
-  ir::TestCase c{.note = "special values", .attributes = op.cases()[0].attributes};
+/// Every combination of these numbers as the inputs of a scalar operator (where's condition: both bools).
+template <class T>
+std::pair<ir::TestCase, std::vector<TensorData>> every_combination(const OpDef& op, DType dtype, const std::vector<T>& numbers) {
+  ir::TestCase c{.note = std::string(ir::name(dtype)), .attributes = op.cases()[0].attributes};
   std::vector<TensorData> inputs;
   std::size_t total = 1;
-  for (std::size_t i = 0; i < op.inputs.size(); ++i) total *= kCount;
-  for (std::size_t i = 0, step = 1; i < op.inputs.size(); ++i, step *= kCount) {
+  for (std::size_t i = 0; i < op.inputs.size(); ++i) total *= numbers.size();
+  for (std::size_t i = 0, step = 1; i < op.inputs.size(); ++i, step *= numbers.size()) {
     const bool condition = op.name == "where" && i == 0;
-    c.inputs.push_back({.type = {condition ? DType::boolean : DType::f32, {static_cast<std::int64_t>(total)}}});
-    TensorData data{c.inputs.back().type, std::vector<std::byte>(total * (condition ? 1 : sizeof(float)))};
+    c.inputs.push_back({.type = {condition ? DType::boolean : dtype, {static_cast<std::int64_t>(total)}}});
+    TensorData data{c.inputs.back().type, std::vector<std::byte>(total * (condition ? 1 : sizeof(T)))};
     for (std::size_t k = 0; k < total; ++k) {
-      const float value = kSpecial[k / step % kCount];
       if (condition)
         data.bytes[k] = std::byte(k / step % 2);
       else
-        std::memcpy(data.bytes.data() + k * sizeof value, &value, sizeof value);
+        std::memcpy(data.bytes.data() + k * sizeof(T), &numbers[k / step % numbers.size()], sizeof(T));
     }
     inputs.push_back(std::move(data));
   }
   if (op.name == "cast") c.attributes = {{"dtype", DType::f64}};
+  return {std::move(c), std::move(inputs)};
+}
+
+/// NaN, infinities and both zeros in every combination: the vectorised functions end where the C library's do.
+TEST_P(FloatingScalarOperator, TreatsSpecialValuesAsTheReferenceDoes) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  const auto [c, inputs] = every_combination<float>(
+      *GetParam(), DType::f32, {std::numeric_limits<float>::quiet_NaN(), kInfinity, -kInfinity, 0.0f, -0.0f, 1.0f, -2.0f});
   for (const Backend& backend : backends()) {
     if (backend.compiles) continue;
     SCOPED_TRACE(backend.name);
-    compare(backend, make_forward(op, c), inputs, c, false);
+    compare(backend, make_forward(*GetParam(), c), inputs, c, false);
   }
+}
+
+/// The least and the largest number in every combination: integers wrap around. This test also runs under UndefinedBehaviorSanitizer.
+template <class T>
+void compare_extremes(const OpDef& op, DType dtype) {
+  if (!takes(op, dtype)) return;
+  constexpr T kLeast = std::numeric_limits<T>::min(), kMost = std::numeric_limits<T>::max();
+  const auto [c, inputs] =
+      every_combination<T>(op, dtype, {kLeast, T(kLeast + 1), T(kLeast / 2), T(-1), T(0), T(1), T(2), T(7), T(kMost / 2), T(kMost - 1), kMost});
+  for (const Backend& backend : backends()) {
+    if (backend.compiles) continue;
+    SCOPED_TRACE(c.note + " on " + backend.name);
+    const Computed computed = backend.run(make_forward(op, c).graph, inputs);
+    const Computed expected = run_oracle(make_forward(op, c).graph, inputs);
+    // Not as doubles, which hold 53 bits.
+    if (!ir::is_floating(expected.outputs[0].type.dtype)) {
+      EXPECT_EQ(computed.outputs[0].bytes, expected.outputs[0].bytes);
+    }
+  }
+}
+
+TEST_P(IntegerScalarOperator, WrapsAsTheReferenceDoes) {
+  compare_extremes<std::int8_t>(*GetParam(), DType::i8);
+  compare_extremes<std::uint8_t>(*GetParam(), DType::u8);
+  compare_extremes<std::int32_t>(*GetParam(), DType::i32);
+  compare_extremes<std::int64_t>(*GetParam(), DType::i64);
 }
 
 TEST_P(Operator, GradientsAgreeOnEveryBackend) {
@@ -145,7 +187,15 @@ TEST_P(Operator, GradientsAreTheLimitsOfDifferences) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, Operator, testing::ValuesIn(ir::all_ops()), [](const auto& info) { return std::string(info.param->name); });
+const auto kName = [](const auto& info) { return std::string(info.param->name); };
+INSTANTIATE_TEST_SUITE_P(Backends, Operator, testing::ValuesIn(ir::all_ops()), kName);
+INSTANTIATE_TEST_SUITE_P(Backends, UnpackedOperator, testing::ValuesIn(operators([](const OpDef& op) { return !is_packing(op); })), kName);
+INSTANTIATE_TEST_SUITE_P(Backends, FloatingScalarOperator,
+                         testing::ValuesIn(operators([](const OpDef& op) { return is_scalar(op) && takes(op, DType::f32); })), kName);
+INSTANTIATE_TEST_SUITE_P(Backends, IntegerScalarOperator, testing::ValuesIn(operators([](const OpDef& op) {
+                           return is_scalar(op) && (takes(op, DType::i8) || takes(op, DType::u8) || takes(op, DType::i32) || takes(op, DType::i64));
+                         })),
+                         kName);
 
 }  // namespace
 }  // namespace graven::tests
