@@ -183,12 +183,16 @@ Tensor erf(const Operand& x) { return unary_floating("erf", x); }
 Tensor floor(const Operand& x) { return unary("floor", x); }
 Tensor ceil(const Operand& x) { return unary("ceil", x); }
 Tensor round(const Operand& x) { return unary("round", x); }
-Tensor clamp(const Operand& x, double min, double max) {
-  ir::Attributes attributes;
-  if (std::isfinite(min)) attributes.set("min", min);
-  if (std::isfinite(max)) attributes.set("max", max);
-  return unary("clamp", x, std::move(attributes));
+namespace {
+/// A limit that is NaN makes all of it NaN, which the operators' comparisons with their limits do not.
+Tensor limited(const char* op, const Operand& x, double min, double max) {
+  if (!std::isnan(min) && !std::isnan(max)) return unary(op, x, {{"min", min}, {"max", max}});
+  const Location at = x.where();
+  if (!ir::is_floating(x.tensor().dtype())) fail(op, "a limit of integers must not be NaN", at);
+  return minimum(Operand(maximum(x, Operand(min, at)), at), Operand(max, at));
 }
+}  // namespace
+Tensor clamp(const Operand& x, double min, double max) { return limited("clamp", x, min, max); }
 
 // ---- activations ----------------------------------------------------------------------------------------------------------------------
 
@@ -205,7 +209,7 @@ Tensor silu(const Operand& x) { return unary("silu", x); }
 Tensor softplus(const Operand& x, double beta, double threshold) { return unary("softplus", x, {{"beta", beta}, {"threshold", threshold}}); }
 Tensor leaky_relu(const Operand& x, double negative_slope) { return unary("leaky_relu", x, {{"negative_slope", negative_slope}}); }
 Tensor elu(const Operand& x, double alpha) { return unary("elu", x, {{"alpha", alpha}}); }
-Tensor hardtanh(const Operand& x, double min_val, double max_val) { return unary("hardtanh", x, {{"min", min_val}, {"max", max_val}}); }
+Tensor hardtanh(const Operand& x, double min_val, double max_val) { return limited("hardtanh", x, min_val, max_val); }
 Tensor softmax(const Operand& x, std::int64_t dim) {
   return unary("softmax", x, {{"dim", detail::normalize_dim(dim, x.tensor().dim(), "softmax", x.where())}});
 }

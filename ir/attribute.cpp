@@ -1,6 +1,7 @@
 #include "ir/attribute.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "ir/diagnostic.h"
 
@@ -14,6 +15,21 @@ auto lower(Items& items, std::string_view key) {
 }
 
 }  // namespace
+
+bool same_number(double a, double b) { return a == b ? std::signbit(a) == std::signbit(b) : std::isnan(a) && std::isnan(b); }
+
+bool operator==(const ScalarProgram::Step& a, const ScalarProgram::Step& b) {
+  return a.op == b.op && a.arguments == b.arguments && a.dtype == b.dtype &&
+         std::equal(a.constants.begin(), a.constants.end(), b.constants.begin(), b.constants.end(),
+                    [](const auto& x, const auto& y) { return x.first == y.first && same_number(x.second, y.second); });
+}
+
+bool operator==(const Attributes& a, const Attributes& b) {
+  return std::equal(a.items_.begin(), a.items_.end(), b.items_.begin(), b.items_.end(), [](const auto& x, const auto& y) {
+    const double *m = std::get_if<double>(&x.second), *n = std::get_if<double>(&y.second);
+    return x.first == y.first && (m && n ? same_number(*m, *n) : x.second == y.second);
+  });
+}
 
 std::string_view name(AttributeType type) {
   constexpr std::string_view kNames[] = {"boolean", "integer", "number", "text", "integers", "dtype", "shape", "program"};

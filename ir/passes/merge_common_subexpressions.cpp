@@ -63,20 +63,6 @@ class Hash {
   std::uint64_t state_ = 0x243f6a8885a308d3u;
 };
 
-/// Attributes are equal when their bits are: -0.0 is not 0.0, and NaN is NaN.
-bool same_attributes(const Attributes& a, const Attributes& b) {
-  if (a.size() != b.size()) return false;
-  for (auto i = a.begin(), j = b.begin(); i != a.end(); ++i, ++j) {
-    if (i->first != j->first || i->second.index() != j->second.index()) return false;
-    if (const double* x = std::get_if<double>(&i->second)) {
-      if (std::memcmp(x, &std::get<double>(j->second), sizeof *x) != 0) return false;
-    } else if (!(i->second == j->second)) {
-      return false;
-    }
-  }
-  return true;
-}
-
 }  // namespace
 
 void merge_common_subexpressions(Graph& graph, const PassOptions&) {
@@ -117,7 +103,7 @@ void merge_common_subexpressions(Graph& graph, const PassOptions&) {
     std::vector<Seen>& bucket = seen[hash.value()];
     const auto equal = std::find_if(bucket.begin(), bucket.end(), [&](const Seen& s) {
       const Node& other = graph.nodes[s.node];
-      return other.op == node.op && s.inputs == key.inputs && s.versions == key.versions && same_attributes(other.attributes, node.attributes);
+      return other.op == node.op && s.inputs == key.inputs && s.versions == key.versions && other.attributes == node.attributes;
     });
     if (equal == bucket.end()) {
       bucket.push_back(std::move(key));

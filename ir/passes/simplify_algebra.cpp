@@ -1,6 +1,6 @@
-// Rewrites single nodes by identities that hold for every input, NaN and infinities included (the sign of a zero aside):
+// Rewrites single nodes by identities that hold for every input, NaN, infinities and zeros of either sign included:
 //
-//   x + 0, x - 0, x * 1, x / 1, x ** 1            x                      x * -1, 0 - x           neg(x)
+//   x - 0, x + -0.0, x * 1, x / 1, x ** 1         x                      x * -1, -0.0 - x        neg(x)      (x + 0 and 0 - x of integers)
 //   x / 2**n, 1 / 2**n exact                      x * (1 / 2**n)         x ** 2, x ** -1         square, reciprocal
 //   neg(neg(x)), not(not(x)), relu(relu(x))       x, x, relu(x)          x + neg(y), x - neg(y)  x - y, x + y
 //   (x * a) * 2**n                                x * (a * 2**n)         where(c, x, x)          x
@@ -369,16 +369,20 @@ class Simplifier {
       const Node* m = maker(v, "neg");
       return m ? m->inputs[0] : kNone;
     };
+    // Whether adding the number changes nothing: -0.0 + 0.0 is 0.0, but -0.0 + -0.0 is -0.0.
+    auto is_none = [&](const std::optional<double>& number, bool negative) {
+      return number && *number == 0 && (!floating || std::signbit(*number) == negative);
+    };
     Result r = Result::unchanged;
     if (op == "add") {
-      if (b && *b == 0) r = same(node, x);
-      if (r == Result::unchanged && a && *a == 0) r = same(node, y);
+      if (is_none(b, true)) r = same(node, x);
+      if (r == Result::unchanged && is_none(a, true)) r = same(node, y);
       if (r == Result::unchanged && negated(y) != kNone) return become(node, "sub", {x, negated(y)});
       if (r == Result::unchanged && negated(x) != kNone) return become(node, "sub", {y, negated(x)});
       if (r == Result::unchanged) r = add_at_index(node);
     } else if (op == "sub") {
-      if (b && *b == 0) r = same(node, x);
-      if (r == Result::unchanged && a && *a == 0 && type(y) == type(node.outputs[0])) return become(node, "neg", {y});
+      if (is_none(b, false)) r = same(node, x);
+      if (r == Result::unchanged && is_none(a, true) && type(y) == type(node.outputs[0])) return become(node, "neg", {y});
       if (r == Result::unchanged && negated(y) != kNone) return become(node, "add", {x, negated(y)});
     } else if (op == "mul") {
       if (a && !b) return become(node, "mul", {y, x});  // numbers stand on the right

@@ -4,6 +4,7 @@
 
 #include <graven/graven.h>
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <map>
 #include <string>
@@ -90,6 +91,77 @@ struct Overflow : nn::Graph<Overflow> {
   }
   std::vector<Tensor> build(Tensor i) { return of(i); }
 };
+
+/// Numbers that are equal to themselves, or to others that compute something else: constants of graphs are such numbers, too.
+struct Constants : nn::Graph<Constants> {
+  double c = 0;
+  static std::vector<Tensor> of(Tensor x, double c) {
+    const Tensor positive = x > 0;
+    std::vector<Tensor> results = {x + c,
+                                   c - x,
+                                   x * c,
+                                   x / c,
+                                   c / x,
+                                   pow(x, c),
+                                   maximum(x, c),
+                                   minimum(c, x),
+                                   where(positive, x, c),
+                                   where(positive, c, x),
+                                   x.masked_fill(positive, c),
+                                   nan_to_num(x, c),
+                                   nan_to_num(x, 1, c, c),
+                                   pad(x, {1, 2}, c),
+                                   threshold(x, 0.5, c),
+                                   threshold(x, c, 5),
+                                   clamp(x, c, 1),
+                                   clamp(x, -1, c),
+                                   hardtanh(x, c, std::numeric_limits<double>::infinity()),
+                                   leaky_relu(x, c),
+                                   fmod(x, c),
+                                   remainder(x, c),
+                                   atan2(x, c),
+                                   full({2}, c),
+                                   full_like(x, c),
+                                   x.eq(c).to(f32),
+                                   x.ne(c).to(f32),
+                                   x.lt(c).to(f32),
+                                   x.ge(c).to(f32),
+                                   addcmul(x, x, x, c),
+                                   lerp(x, x + 1, c),
+                                   x * 0,
+                                   x * -0.0,
+                                   0 / x,
+                                   (x + 0.0) + (x - 0.0),
+                                   (x * c) - (x * -c)};
+    // The sign of a zero is seen by what is divided by it.
+    const std::size_t count = results.size();
+    for (std::size_t i = 0; i < count; ++i) results.push_back(1 / results[i]);
+    return results;
+  }
+  std::vector<Tensor> build(Tensor x) { return of(x, c); }
+};
+
+TEST(EdgesGraph, ConstantsThatAreNoCommonNumbers) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity(), kNaN = std::numeric_limits<double>::quiet_NaN();
+  const Tensor x = tensor({kNaN, kInfinity, -kInfinity, 0.0, -0.0, 1.0, -2.0, 1e-40, 3e38});
+  for (const double c : {kNaN, kInfinity, -kInfinity, 0.0, -0.0, 1e-45, 1e300}) {
+    SCOPED_TRACE(c);
+    Constants graph;
+    graph.c = c;
+    const std::vector<Tensor> eager = Constants::of(x, c), compiled = graph(x);
+    for (std::size_t i = 0; i < eager.size(); ++i) {
+      SCOPED_TRACE("result " + std::to_string(i));
+      const std::vector<float> expected = eager[i].to_vector<float>(), found = compiled[i].to_vector<float>();
+      ASSERT_EQ(found.size(), expected.size());
+      for (std::size_t k = 0; k < found.size(); ++k)
+        EXPECT_TRUE(std::isnan(expected[k]) ? std::isnan(found[k]) : found[k] == expected[k])
+            << k << ": " << found[k] << " in a graph, " << expected[k] << " eagerly";
+    }
+  }
+  EXPECT_TRUE(std::isnan(clamp(ones({1}), kNaN, 2).item<double>()) && std::isnan(hardtanh(ones({1}), 0, kNaN).item<double>()));
+  EXPECT_EQ(clamp(ones({1}), kInfinity, kInfinity).item<double>(), kInfinity);
+  EXPECT_EQ(clamp(ones({1}), -kInfinity, -kInfinity).item<double>(), -kInfinity);
+}
 
 TEST(EdgesGraph, IntegersWrapInChains) {
   constexpr std::int64_t kLeast = std::numeric_limits<std::int64_t>::min(), kMost = std::numeric_limits<std::int64_t>::max();
