@@ -203,8 +203,24 @@ bool Tensor::is_leaf() const {
   (void)requires_grad();
   return impl_->grad_fn == nullptr;
 }
-Tensor Tensor::grad() const { return Tensor(detail::get(*this).grad); }
-void Tensor::set_grad(const Tensor& gradient) {
+namespace {
+/// Within build() there are no gradients yet.
+void require_eager_gradients(const Tensor& t, const char* function, Location where) {
+  const detail::Trace* trace = detail::active_trace();
+  if (trace && t.defined() && trace->owns(t))
+    detail::fail(function,
+                 "within build() gradients are not there yet: backward() marks a loss, and the graph's step finds and uses them. " +
+                     std::string("clip_grad_norm_() and clip_grad_value_() work there; what else needs gradients is done eagerly"),
+                 where);
+}
+}  // namespace
+
+Tensor Tensor::grad(Location where) const {
+  require_eager_gradients(*this, "grad", where);
+  return Tensor(detail::get(*this).grad);
+}
+void Tensor::set_grad(const Tensor& gradient, Location where) {
+  require_eager_gradients(*this, "set_grad", where);
   if (gradient.defined() && (gradient.shape() != shape() || gradient.dtype() != dtype()))
     throw UserError("set_grad: the gradient of " + describe() + " cannot be " + gradient.describe());
   detail::get_mutable(*this).grad = gradient.impl();
@@ -248,15 +264,17 @@ void Tensor::backward(const Tensor& gradient, bool retain_graph, Location where)
 }
 
 std::vector<Tensor> grad(const std::vector<Tensor>& outputs, const std::vector<Tensor>& inputs, const std::vector<Tensor>& output_gradients,
-                         bool retain_graph) {
+                         bool retain_graph, Location where) {
+  for (const std::vector<Tensor>& tensors : {outputs, inputs})
+    for (const Tensor& t : tensors) require_eager_gradients(t, "grad", where);
   if (!output_gradients.empty() && output_gradients.size() != outputs.size())
-    throw UserError("grad: expected " + std::to_string(outputs.size()) + " gradients, got " + std::to_string(output_gradients.size()));
+    detail::fail_at("grad: expected " + std::to_string(outputs.size()) + " gradients, got " + std::to_string(output_gradients.size()), where);
   std::vector<Tensor> seeds, results;
   for (std::size_t i = 0; i < outputs.size(); ++i)
-    seeds.push_back(seed_of(outputs[i], output_gradients.empty() ? Tensor() : output_gradients[i], {}));
+    seeds.push_back(seed_of(outputs[i], output_gradients.empty() ? Tensor() : output_gradients[i], where));
   for (const Tensor& t : inputs)
-    if (!t.requires_grad()) throw UserError("grad: the tensor " + t.describe() + " does not require a gradient");
-  detail::run_backward(outputs, seeds, retain_graph, &inputs, &results, {});
+    if (!t.requires_grad()) detail::fail_at("grad: the tensor " + t.describe() + " does not require a gradient", where);
+  detail::run_backward(outputs, seeds, retain_graph, &inputs, &results, where);
   return results;
 }
 

@@ -142,7 +142,7 @@ bool is_parameters_memory(const ir::Graph& graph, ir::ValueId value) {
 
 }  // namespace
 
-struct GraphBase::State {
+struct GraphState {
   std::string class_name, name;
   std::shared_ptr<ModuleState> root = std::make_shared<ModuleState>();
   struct Attached {
@@ -160,6 +160,7 @@ struct GraphBase::State {
     std::unique_ptr<Trace> trace;
     std::any result;
     std::unique_ptr<graven::detail::CompiledProgram> program;
+    std::vector<std::uint64_t> loads = {};              ///< by optimizer: how often it had been loaded
     std::set<std::string> states = {};                  ///< names of the optimizer state that its program has
     std::vector<std::pair<Tensor, bool>> learned = {};  ///< what the optimizers were given, and whether it required a gradient
     /// What an optimizer knows of a parameter that the program updates: the same tensors, by the state's name.
@@ -215,6 +216,11 @@ struct GraphBase::State {
     for (const auto& [path, t] : variables())
       if (!now.trace->variables.count(t->tensor.impl().get()))
         fail_at(path + " is another tensor than when " + name + " was recorded: assign to layers before compile() and the first call", where);
+    walk([&](const std::string& path, const ModuleState& module) {
+      if (!now.trace->modules.count(&module))
+        fail_at("the module " + path + " (" + module.class_name + ") came after " + name + " was recorded: add it before compile() and the first call",
+                where);
+    });
     seen_replacements = changes;
   }
   std::uint64_t seen_replacements = 0;
@@ -228,6 +234,39 @@ struct GraphBase::State {
                 now.trace->graph.value(now.trace->variables.at(p.impl().get()).value).name, learned ? "required a gradient" : "was frozen", name,
                 learned ? "does not" : "is not"),
             where);
+  }
+  /// User error where a module is in another mode than when build() was recorded, an optimizer has other options, or the elements that became a
+  /// constant were written: the program would go on with the old ones.
+  void require_unchanged(Location where) const {
+    const ir::Graph& graph = now.trace->graph;
+    for (const auto& [module, training] : now.trace->modes)
+      if (module->training != training)
+        fail_at(fmt::format("{} {} was in {} mode when {} was recorded, and is in {} mode now: a program has one mode. Give the other its own graph, "
+                            "which shares the module",
+                            module->class_name, now.trace->modules.at(module).path, training ? "training" : "evaluation", name,
+                            training ? "evaluation" : "training"),
+                where);
+    for (const auto& [impl, taken] : now.trace->captured)
+      if (impl->storage->version.load(std::memory_order_relaxed) != taken.version)
+        fail_at(fmt::format("the tensor '{}' of {} was written since; tensors from outside are constants: make it an input, or a buffer of a module",
+                            graph.value(taken.value).name, name),
+                where);
+    for (std::size_t o = 0; o < optimizers.size(); ++o) {
+      const optim::Optimizer::State& state = *optimizers[o].optimizer.state();
+      if (state.loads == now.loads[o]) continue;
+      for (std::size_t g = 0; g < state.groups.size(); ++g)
+        for (const auto& [option, value] : state.groups[g].options)
+          if (const auto& recorded = graph.optimizers[o].groups[g].options; option != "lr" && (!recorded.count(option) || recorded.at(option) != value))
+            fail_at(fmt::format("{}: the option {} of group {} is {} now, and was another when {} was recorded; of a recorded graph the learning rate "
+                                "alone may change",
+                                optimizers[o].optimizer.kind(), option, g, value, name),
+                    where);
+    }
+    require_gradients(where);
+  }
+  void require_gradients(Location where) const {
+    if (!optimizers.empty() && !is_grad_enabled())
+      fail_at(name + " trains, and is called under NoGradGuard, where nothing is learnt; evaluate with a graph that has no optimizer", where);
   }
   /// Whether the graph may write `p`: what was frozen before it was recorded it does not.
   bool trains(const Tensor& p) const {
@@ -313,7 +352,7 @@ struct GraphBase::State {
   }
 };
 
-GraphBase::GraphBase(std::string class_name) : state_(std::make_unique<State>()) {
+GraphBase::GraphBase(std::string class_name) : state_(std::make_unique<GraphState>()) {
   state_->name = class_name + "_" + std::to_string(next_number(class_name));
   state_->class_name = std::move(class_name);
   state_->root->class_name = state_->class_name;
@@ -325,7 +364,7 @@ const std::string& GraphBase::class_name() const { return state_->class_name; }
 bool GraphBase::is_compiled() const { return state_->now.trace != nullptr; }
 bool GraphBase::training() const { return !state_->optimizers.empty(); }
 std::int64_t GraphBase::train_step() const { return state_->steps_done(); }
-const std::any& GraphBase::result() const { return state_->now.result; }
+const std::any& GraphBase::recorded_result() const { return state_->now.result; }
 void GraphBase::debug(int v_level) {
   if (v_level < -1 || v_level > 3) throw UserError("debug: the level must lie in [-1, 3], got " + std::to_string(v_level));
   state_->debug_level = v_level;
@@ -349,10 +388,10 @@ void GraphBase::with_dynamic_input_shape(int size, Location where) {
 }
 
 bool GraphBase::is_ready(const std::vector<Tensor>& inputs, const ir::Tree& tree) {
-  State& s = *state_;
+  GraphState& s = *state_;
   // Within another graph's build() nothing is recorded, and nothing is run: run() says so.
   if (s.dynamic_shapes == 0 || graven::detail::active_trace()) return s.now.trace != nullptr;
-  const auto fits = [&](const State::Recorded& r) {
+  const auto fits = [&](const GraphState::Recorded& r) {
     return r.trace && tree == r.trace->graph.input_tree && graven::detail::inputs_fit(r.trace->graph, inputs);
   };
   if (fits(s.now)) return true;
@@ -414,9 +453,9 @@ std::vector<double> GraphBase::learning_rates() const {
 
 // ---- recording ------------------------------------------------------------------------------------------------------------------------
 
-class GraphBase::Recording {
+class GraphRecording {
  public:
-  explicit Recording(std::unique_ptr<Trace> t) : trace(std::move(t)), scope(*trace) {}
+  explicit GraphRecording(std::unique_ptr<Trace> t) : trace(std::move(t)), scope(*trace) {}
   std::unique_ptr<Trace> trace;
   TraceScope scope;
   std::vector<std::string> input_paths;
@@ -424,9 +463,10 @@ class GraphBase::Recording {
   Location where;
 };
 
-std::shared_ptr<GraphBase::Recording> GraphBase::begin_recording(Location where) {
+std::shared_ptr<GraphRecording> GraphBase::begin_recording(Location where) {
   if (graven::detail::active_trace()) fail_at(state_->name + " is called within build() of " + graven::detail::active_trace()->graph_name, where);
   if (state_->debug_level >= 0) std::fputs(fmt::format("{} start building graph.\n", state_->log_name()).c_str(), stderr);
+  state_->require_gradients(where);
   (void)state_->parameter_names(where);
   auto trace = std::make_unique<Trace>();
   trace->id = next_trace_id();
@@ -443,12 +483,12 @@ std::shared_ptr<GraphBase::Recording> GraphBase::begin_recording(Location where)
     const ir::ValueId value = t->is_buffer ? trace->graph.add_buffer(path, type) : trace->graph.add_parameter(path, type, t->tensor.requires_grad());
     trace->variables.emplace(t->tensor.impl().get(), Trace::Variable{value, value});
   }
-  auto recording = std::make_shared<Recording>(std::move(trace));
+  auto recording = std::make_shared<GraphRecording>(std::move(trace));
   recording->where = where;
   return recording;
 }
 
-Tensor GraphBase::add_input(Recording& recording, const Spec& spec, const std::string& path, ir::Tree& tree) {
+Tensor GraphBase::add_input(GraphRecording& recording, const Spec& spec, const std::string& path, ir::Tree& tree) {
   const std::size_t index = recording.input_paths.size();
   for (const Dim& d : spec.shape)
     if (d.coefficient() < 0 || (!d.is_static() && d.symbol_maximum() < 1))
@@ -468,13 +508,13 @@ Tensor GraphBase::add_input(Recording& recording, const Spec& spec, const std::s
   return recording.trace->wrap(value);
 }
 
-Tensor GraphBase::add_input(Recording& recording, const Tensor& example, const std::string& path, ir::Tree& tree) {
+Tensor GraphBase::add_input(GraphRecording& recording, const Tensor& example, const std::string& path, ir::Tree& tree) {
   if (!example.defined()) throw UserError("input " + path + " of " + state_->name + " is an undefined tensor");
   if (example.is_traced()) throw UserError("input " + path + " of " + state_->name + " was recorded by another graph's build()");
   return add_input(recording, Spec{example.shape(), example.dtype(), {}}, path, tree);
 }
 
-void GraphBase::add_output(Recording& recording, const Tensor& value, const std::string& path, ir::Tree& tree) {
+void GraphBase::add_output(GraphRecording& recording, const Tensor& value, const std::string& path, ir::Tree& tree) {
   if (!value.defined()) throw UserError("build() of " + state_->name + " returns an undefined tensor at '" + path + "'");
   Trace& trace = *recording.trace;
   tree.index = static_cast<std::int32_t>(trace.graph.outputs.size());
@@ -485,7 +525,7 @@ void GraphBase::add_output(Recording& recording, const Tensor& value, const std:
   trace.graph.outputs.push_back(recorded);
 }
 
-void GraphBase::end_recording(Recording& recording, ir::Tree inputs, ir::Tree outputs, std::any result) {
+void GraphBase::end_recording(GraphRecording& recording, ir::Tree inputs, ir::Tree outputs, std::any result) {
   Trace& trace = *recording.trace;
   trace.finish();
   ir::Graph& graph = trace.graph;
@@ -516,7 +556,7 @@ void GraphBase::end_recording(Recording& recording, ir::Tree inputs, ir::Tree ou
     for (const auto& g : a.optimizer.state()->groups) {
       ir::ParameterGroup group;
       for (const Tensor& t : g.parameters)
-        if (t.requires_grad()) group.parameters.push_back(trace.variables.at(t.impl().get()).value);
+        if (const ir::ValueId v = trace.variables.at(t.impl().get()).value; graph.value(v).trainable) group.parameters.push_back(v);
       group.options = g.options;
       group.options["lr"] = a.schedule ? g.base_lr : g.options.at("lr");
       o.groups.push_back(std::move(group));
@@ -530,9 +570,11 @@ void GraphBase::end_recording(Recording& recording, ir::Tree inputs, ir::Tree ou
     if (state_->others.size() >= static_cast<std::size_t>(state_->dynamic_shapes)) state_->others.pop_back();
   }
   state_->now = {std::move(recording.trace), std::move(result), nullptr};
-  for (const auto& a : state_->optimizers)
+  for (const auto& a : state_->optimizers) {
+    state_->now.loads.push_back(a.optimizer.state()->loads);
     for (const auto& g : a.optimizer.state()->groups)
       for (const Tensor& t : g.parameters) state_->now.learned.emplace_back(t, t.requires_grad());
+  }
   const double milliseconds = recording.stopwatch.seconds() * 1e3;
   if (level >= 1) std::fputs(fmt::format("{}\n", state_->text(level - 1)).c_str(), stderr);
   if (level >= 0)
@@ -546,8 +588,8 @@ void GraphBase::warn_compiled_twice(Location) const {
 
 // ---- running --------------------------------------------------------------------------------------------------------------------------
 
-std::vector<Tensor> GraphBase::run(const std::vector<Tensor>& inputs, const std::vector<std::string>& paths, const ir::Tree& tree, Location where) {
-  State& s = *state_;
+std::vector<Tensor> GraphBase::run_program(const std::vector<Tensor>& inputs, const std::vector<std::string>& paths, const ir::Tree& tree, Location where) {
+  GraphState& s = *state_;
   const ir::Graph& graph = s.now.trace->graph;
   if (graven::detail::active_trace()) fail_at(s.name + " is called within build() of " + graven::detail::active_trace()->graph_name, where);
   if (!(tree == graph.input_tree))
@@ -555,6 +597,7 @@ std::vector<Tensor> GraphBase::run(const std::vector<Tensor>& inputs, const std:
   s.require_current(where);
   const graven::detail::ProgramInputs checked = graven::detail::check_inputs(graph, s.name, inputs, paths, where);
   const bool training_graph = training();
+  s.require_unchanged(where);
   if (training_graph) s.require_learned_as_recorded(where);
   if (!s.now.program) {
     const Stopwatch stopwatch;
@@ -666,8 +709,8 @@ void print_module(std::string& text, const std::string& path, const ModuleState&
 
 std::string GraphBase::repr() const { return state_->text(1); }
 
-std::string GraphBase::State::text(int with_operators) const {
-  const State& s = *this;
+std::string GraphState::text(int with_operators) const {
+  const GraphState& s = *this;
   std::string text = "(GRAPH:" + s.name + ":" + s.class_name + "): (\n";
   text += std::string("  (CONFIG:config:GraphConfig(training=") + (s.optimizers.empty() ? "False" : "True") +
           (s.update_in_backward ? ", update_in_backward=True" : "") + ", ))\n";

@@ -8,6 +8,7 @@
 #include "frontend/dispatch.h"
 #include "frontend/module_state.h"
 #include "frontend/optim_state.h"
+#include "frontend/trace.h"
 #include "ir/schedule.h"
 #include "runtime_min/schedule.h"
 
@@ -226,7 +227,9 @@ LRScheduler::LRScheduler(const optim::Optimizer& optimizer, ScheduleAndRates sch
   state_->apply();
 }
 
-void LRScheduler::step() {
+void LRScheduler::step(Location where) {
+  if (detail::active_trace())
+    detail::fail_at("step() of a schedule within build(), which runs once; give it to add_optimizer(), and it advances after every call", where);
   ++state_->steps;
   state_->apply();
 }

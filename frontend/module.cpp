@@ -135,6 +135,7 @@ void ModuleBase::register_child(Name name, const ModuleBase& module) {
   if (contains(*module.state_, state_.get()))
     fail_at("the child '" + std::string(name.text()) + "' of " + state_->class_name + " contains its parent", name.where());
   module.state_->registered = true;
+  replacements.fetch_add(1, std::memory_order_relaxed);
   state_->children.push_back({std::string(name.text()), module.state_, name.where()});
 }
 
@@ -321,11 +322,15 @@ LoadReport ModuleBase::load_state_dict(const StateDict& state, bool strict, Loca
 void ModuleBase::train(bool mode) {
   walk_modules(state_, {}, [mode](const std::string&, const std::shared_ptr<ModuleState>& s) { s->training = mode; });
 }
-bool ModuleBase::is_training() const { return state_->training; }
+bool ModuleBase::is_training() const {
+  if (graven::detail::Trace* trace = graven::detail::active_trace()) trace->note_mode(*state_);
+  return state_->training;
+}
 void ModuleBase::requires_grad_(bool value) {
   for (Tensor& t : parameters()) t.requires_grad_(value);
 }
-void ModuleBase::zero_grad() {
+void ModuleBase::zero_grad(Location where) {
+  if (graven::detail::Trace* trace = graven::detail::active_trace()) return trace->zero_grad(where);
   for (Tensor& t : parameters()) t.set_grad({});
 }
 

@@ -39,7 +39,7 @@ struct ModuleState {
   std::vector<Replaced> replaced;  ///< what was registered before another tensor was: older copies of the module have it
 };
 
-/// How often a registered tensor was replaced by another, in any module: graphs look again when it has changed.
+/// How often a registered tensor was replaced by another, or a module added, anywhere: graphs look again when it has changed.
 std::uint64_t count_replacements();
 
 /// "a.b" of "a" and "b"; "b" of "" and "b".

@@ -10,6 +10,7 @@
 #include "frontend/eager/program.h"
 #include "frontend/module_state.h"
 #include "frontend/optim_state.h"
+#include "frontend/trace.h"
 #include "graven/utils/clip_grad.h"
 #include "ir/optimizer_kind.h"
 
@@ -62,7 +63,8 @@ std::vector<Tensor> Optimizer::parameters() const {
   return all;
 }
 
-void Optimizer::zero_grad(bool set_to_none) {
+void Optimizer::zero_grad(bool set_to_none, Location where) {
+  if (detail::Trace* trace = detail::active_trace()) return trace->zero_grad(where);
   for (Tensor& t : parameters()) {
     if (set_to_none)
       t.set_grad({});
@@ -71,7 +73,9 @@ void Optimizer::zero_grad(bool set_to_none) {
   }
 }
 
-void Optimizer::step() {
+void Optimizer::step(Location where) {
+  if (detail::active_trace())
+    detail::fail_at("step() within build(): the graph itself updates after build(), at the end of each call; leave it out, and add_optimizer()", where);
   NoGradGuard no_grad;
   const ir::OptimizerKind& kind = ir::optimizer_kind(state_->kind);
   const ir::OpDef& op = ir::get_op(kind.op);
@@ -203,6 +207,7 @@ nn::LoadReport Optimizer::load_state_dict(const nn::StateDict& state, bool stric
   }
   for (const Buffer& b : buffers) *b.own = b.given->detach().to(b.dtype).clone();
   state_->groups = std::move(next);
+  ++state_->loads;
   return report;
 }
 

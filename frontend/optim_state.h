@@ -22,6 +22,7 @@ struct Optimizer::State {
     std::vector<std::int64_t> steps;  ///< by parameter: updates done
   };
   std::vector<Group> groups;
+  std::uint64_t loads = 0;  ///< how often load_state_dict() gave the groups options
   std::vector<std::string> state_names() const;
 };
 

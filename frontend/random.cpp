@@ -199,7 +199,10 @@ double below(double end, DType dtype) {
 
 }  // namespace detail
 
-void manual_seed(std::uint64_t seed) { detail::default_generator().seed(seed); }
+void manual_seed(std::uint64_t seed, Location where) {
+  if (detail::active_trace()) detail::fail_at("manual_seed: build() runs once, and would seed no step of the graph; seed outside of it", where);
+  detail::default_generator().seed(seed);
+}
 
 Tensor rand(const Shape& shape, TensorOptions options, Location where) {
   detail::require_floating("rand", options.dtype);

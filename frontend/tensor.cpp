@@ -328,15 +328,15 @@ Tensor contiguous_copy(const Tensor& t) {
   return copy;
 }
 
-std::vector<double> to_doubles(const Tensor& t) {
-  const Tensor wide = t.detach().to(DType::f64).contiguous();
-  const double* p = wide.data<double>();
+std::vector<double> to_doubles(const Tensor& t, Location where) {
+  const Tensor wide = t.detach(where).to(DType::f64, where).contiguous(where);
+  const double* p = wide.data<double>(where);
   return {p, p + wide.numel()};
 }
 
-std::vector<std::int64_t> to_integers(const Tensor& t) {
-  const Tensor wide = t.detach().to(DType::i64).contiguous();
-  const std::int64_t* p = wide.data<std::int64_t>();
+std::vector<std::int64_t> to_integers(const Tensor& t, Location where) {
+  const Tensor wide = t.detach(where).to(DType::i64, where).contiguous(where);
+  const std::int64_t* p = wide.data<std::int64_t>(where);
   return {p, p + wide.numel()};
 }
 
@@ -355,9 +355,20 @@ const detail::TensorImpl& with_data(const Tensor& t, const char* what, Location 
   if (impl.trace_id != 0) {
     UserError error(std::string(what) +
                     ": a tensor recorded by a graph's build() has no data until the graph runs; return it from build() to see it");
-    error.at(where.file_name(), where.line);
+    if (where.line != 0) error.at(where.file_name(), where.line);
     throw error;
   }
+  return impl;
+}
+
+/// The same for what looks at the elements themselves: those of a parameter or buffer are others in each of the graph's steps.
+const detail::TensorImpl& with_elements(const Tensor& t, const char* what, Location where) {
+  const detail::TensorImpl& impl = with_data(t, what, where);
+  const detail::Trace* trace = detail::active_trace();
+  if (trace && trace->variables.count(&impl))
+    detail::fail_at(std::string(what) + ": " + t.describe() + " (" + impl.owner + ") is looked at within build(), which runs once; what follows " +
+                        "from it would stay the same in every step. Compute with the tensor itself",
+                    where);
   return impl;
 }
 
@@ -389,15 +400,15 @@ bool Tensor::is_traced() const { return get(*this).trace_id != 0; }
 bool Tensor::is_view() const { return get(*this).is_view; }
 std::string Tensor::describe() const { return ir::describe(dtype(), shape()); }
 
-void* Tensor::data_ptr() const { return with_data(*this, "data_ptr()").data(); }
-void* Tensor::checked_data(DType wanted) const {
-  const detail::TensorImpl& impl = with_data(*this, "data()");
+void* Tensor::data_ptr(Location where) const { return with_elements(*this, "data_ptr()", where).data(); }
+void* Tensor::checked_data(DType wanted, Location where) const {
+  const detail::TensorImpl& impl = with_elements(*this, "data()", where);
   if (impl.dtype != wanted)
     throw UserError("data(): the tensor is " + describe() + ", not " + std::string(ir::name(wanted)) + "; convert it with to()");
   return impl.data();
 }
 Scalar Tensor::item_scalar(Location where) const {
-  const detail::TensorImpl& impl = with_data(*this, "item()", where);
+  const detail::TensorImpl& impl = with_elements(*this, "item()", where);
   if (impl.numel() != 1) {
     UserError error("item(): needs one element, the tensor is " + describe());
     error.at(where.file_name(), where.line);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
+#include <map>
 
 #include "frontend/dispatch.h"
 #include "frontend/module_state.h"
@@ -187,6 +189,7 @@ std::vector<Tensor> Trace::record(const ir::OpDef& op, const std::vector<Tensor>
     throw;
   }
   graph.nodes.back().origins = origins_at(where);
+  note_parameters(inputs);
   for (ir::ValueId v : results)
     if (graph.type(v).shape.symbolic_dimensions() > 1)
       fail(std::string(op.name), "the result " + graph.type(v).to_string() + " would have two symbolic dimensions; a tensor may have one", where);
@@ -225,6 +228,7 @@ std::shared_ptr<std::uint64_t> Trace::changes_of(const std::shared_ptr<TensorImp
 void Trace::take_again(TensorImpl& tensor, Location where) {
   RecordedView& view = *tensor.view;
   tensor.value = graph.add_node(*view.op, {value_of(Tensor(view.base), where)}, view.attributes, origins_at(where)).at(0);
+  note_parameters({Tensor(view.base)});
   tensor.requires_grad = view.base->requires_grad && view.op->gradient != nullptr;
   view.seen = *view.changes;
 }
@@ -302,7 +306,94 @@ void Trace::assign(Tensor& x, const Tensor& value, const char* function, Locatio
        "the tensor " + x.describe() + " from outside of build() is changed in place by a recorded value; register it as a buffer of a module", where);
 }
 
+void Trace::note_parameters(const std::vector<Tensor>& inputs) {
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const auto it = inputs[i].defined() ? variables.find(inputs[i].impl().get()) : variables.end();
+    if (it == variables.end() || it->second.current != it->second.value) continue;
+    ir::Value& parameter = graph.value(it->second.value);
+    if (parameter.kind != ir::ValueKind::parameter) continue;
+    if (inputs[i].impl()->requires_grad)
+      parameter.trainable = true;
+    else
+      frozen_reads.push_back({graph.nodes.size() - 1, i, it->second.value});
+  }
+}
+
+void Trace::note_mode(const nn::ModuleState& module) {
+  if (modules.count(&module) && std::none_of(modes.begin(), modes.end(), [&](const auto& m) { return m.first == &module; }))
+    modes.emplace_back(&module, module.training);
+}
+
+void Trace::zero_grad(Location where) const {
+  if (!graph.losses.empty())
+    fail_at("zero_grad() behind backward() within build() would leave nothing to update with; leave it out: each call begins without gradients", where);
+}
+
+void Trace::clip(ir::Clip clip, const std::vector<Tensor>& parameters, const char* function, Location where) {
+  if (graph.losses.empty())
+    fail_at(std::string(function) + ": there are no gradients before backward(); in a graph each call begins without any", where);
+  for (const Tensor& p : parameters) {
+    if (!p.defined()) continue;
+    const ir::ValueId value = owns(p) && variables.count(p.impl().get()) ? variables.at(p.impl().get()).value : value_of(p, where);
+    if (graph.value(value).kind != ir::ValueKind::parameter)
+      fail_at(std::string(function) + ": expected parameters of modules of the graph, got another tensor " + p.describe(), where);
+    clip.parameters.push_back(value);
+  }
+  graph.clips.push_back(std::move(clip));
+  clip_calls.push_back({graph.losses.size(), function, where});
+}
+
+namespace {
+
+/// Parameters that losses from `first` on depend on in a differentiable way.
+std::unordered_set<ir::ValueId> reached_by_losses(const ir::Graph& graph, std::size_t first) {
+  std::unordered_set<ir::ValueId> reached;
+  for (std::size_t l = first; l < graph.losses.size(); ++l) reached.insert(graph.losses[l].value);
+  for (std::size_t n = graph.nodes.size(); n-- > 0;) {
+    const ir::Node& node = graph.nodes[n];
+    if (node.op->name == "detach" || node.op->has_effect()) continue;
+    if (std::any_of(node.outputs.begin(), node.outputs.end(), [&](ir::ValueId v) { return reached.count(v) != 0; }))
+      for (const ir::ValueId v : node.inputs)
+        if (v != ir::kNone && ir::is_floating(graph.type(v).dtype)) reached.insert(v);
+  }
+  return reached;
+}
+
+}  // namespace
+
 void Trace::finish() {
+  for (auto& [module, training] : modes) training = module->training;
+  for (auto& [impl, taken] : captured) taken.version = impl->storage->version.load(std::memory_order_relaxed);
+  // One detached value for each parameter, before the first node that reads it.
+  std::unordered_map<ir::ValueId, ir::ValueId> detached;
+  std::map<std::size_t, std::vector<ir::Node>> before;
+  for (const FrozenRead& read : frozen_reads) {
+    if (!graph.value(read.parameter).trainable) continue;
+    const auto [it, is_new] = detached.emplace(read.parameter, ir::kNone);
+    if (is_new) {
+      it->second = graph.call("detach", {read.parameter}, {}, graph.nodes[read.node].origins, ir::Phase::forward,
+                              graph.value(read.parameter).name + ".detach");
+      before[read.node].push_back(std::move(graph.nodes.back()));
+      graph.nodes.pop_back();
+    }
+    graph.nodes[read.node].inputs[read.input] = it->second;
+  }
+  std::vector<ir::Node> nodes;
+  nodes.reserve(graph.nodes.size() + detached.size());
+  for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
+    if (const auto it = before.find(n); it != before.end()) std::move(it->second.begin(), it->second.end(), std::back_inserter(nodes));
+    nodes.push_back(std::move(graph.nodes[n]));
+  }
+  graph.nodes = std::move(nodes);
+  for (std::size_t c = 0; c < clip_calls.size(); ++c) {
+    if (clip_calls[c].losses == graph.losses.size()) continue;
+    const auto reached = reached_by_losses(graph, clip_calls[c].losses);
+    for (const ir::ValueId p : graph.clips[c].parameters)
+      if (graph.value(p).trainable && reached.count(p))
+        fail_at(std::string(clip_calls[c].function) + ": a later backward() adds to the gradient of " + graph.value(p).name +
+                    "; clip behind the last backward() that reaches it",
+                clip_calls[c].where);
+  }
   for (const TensorImpl* impl : assigned) {
     const Variable& v = variables.at(impl);
     if (v.current == v.value) continue;

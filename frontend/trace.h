@@ -6,6 +6,7 @@
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "frontend/tensor_impl.h"
@@ -50,9 +51,24 @@ struct Trace {
   };
   std::unordered_map<const nn::ModuleState*, Module> modules;  ///< all that are registered
   std::unordered_map<const nn::ModuleState*, ModuleCall> calls;
+  std::vector<std::pair<const nn::ModuleState*, bool>> modes;  ///< of the modules that were asked for it; finish() gives it the last one
   /// The hyper values of random operators, and how many of them each module path has: calls are told apart by both.
   ir::ValueId seed = ir::kNone, step = ir::kNone;
   std::unordered_map<std::string, int> random_calls;
+
+  /// Where a parameter is read while it requires no gradient: no gradient flows to it from there.
+  struct FrozenRead {
+    std::size_t node, input;
+    ir::ValueId parameter;
+  };
+  std::vector<FrozenRead> frozen_reads;
+  /// By index into graph.clips.
+  struct ClipCall {
+    std::size_t losses;  ///< how many went backward before it
+    const char* function;
+    Location where;
+  };
+  std::vector<ClipCall> clip_calls;
 
   std::vector<Tensor> record(const ir::OpDef& op, const std::vector<Tensor>& inputs, ir::Attributes attributes, Location where);
   Tensor wrap(ir::ValueId value);
@@ -63,12 +79,21 @@ struct Trace {
   bool owns(const Tensor& t) const;
   /// Makes a tensor that build() made with data a recorded one, and a view of such a one; whether it is one now.
   bool adopt(const std::shared_ptr<TensorImpl>& impl, Location where);
+  /// Of the node that was recorded last: remembers which of its inputs are frozen parameters, and that the others are trained.
+  void note_parameters(const std::vector<Tensor>& inputs);
   void assign(Tensor& x, const Tensor& value, const char* function, Location where);
   /// Records the view anew, of what its base is now.
   void take_again(TensorImpl& tensor, Location where);
   /// The count of the changes of what `base` is a view of, or of itself.
   std::shared_ptr<std::uint64_t> changes_of(const std::shared_ptr<TensorImpl>& base);
-  /// Records the assignments to parameters and buffers. Called once, after build().
+  /// Remembers that the module was asked whether it trains: what was recorded then is of the mode that build() left it in.
+  void note_mode(const nn::ModuleState& module);
+  /// Nothing before backward(): each call begins without gradients. User error behind it.
+  void zero_grad(Location where) const;
+  /// Clips the gradients that backward() has given these parameters so far. User error before backward(), and of what is no parameter of the graph.
+  void clip(ir::Clip clip, const std::vector<Tensor>& parameters, const char* function, Location where);
+  /// Records the assignments to parameters and buffers, and cuts off what parameters gave while they were frozen. Called once, after build(). User
+  /// error where a backward() behind a clip gives the clipped parameters further gradients.
   void finish();
 };
 

@@ -149,6 +149,7 @@ void Graph::compact() {
     keep(g.parameter);
     keep(g.value);
   }
+  for (const Clip& c : clips) keep_all(c.parameters);
   for (const Optimizer& o : optimizers)
     for (const ParameterGroup& g : o.groups) keep_all(g.parameters);
 
@@ -174,6 +175,7 @@ void Graph::compact() {
     renumber(g.parameter);
     renumber(g.value);
   }
+  for (Clip& c : clips) renumber_all(c.parameters);
   for (Optimizer& o : optimizers)
     for (ParameterGroup& g : o.groups) renumber_all(g.parameters);
   std::unordered_map<ValueId, std::shared_ptr<const TensorData>> kept_constants;

@@ -86,6 +86,14 @@ struct Gradient {
   ValueId value = kNone;
 };
 
+/// Gradients that are scaled down, or clamped, between backward and the updates: clip_grad_norm_() and clip_grad_value_() within build().
+struct Clip {
+  enum class Kind : std::uint8_t { norm, value } kind = Kind::norm;
+  std::vector<ValueId> parameters;  ///< of whatever groups and optimizers, or of none; without a gradient they have no part in it
+  double limit = 0;                 ///< of the norm of all these gradients as one vector, or of each element's magnitude; at least 0
+  double norm_type = 2;             ///< of a norm: its order, positive; infinity: the largest magnitude
+};
+
 /// Learning-rate schedule: `kind` is "constant", "step", "cosine", ...; options are its numbers by PyTorch's names.
 struct Schedule {
   std::string kind;  ///< empty: none
@@ -140,6 +148,7 @@ class Graph {
   std::vector<ValueId> states;      ///< optimizer state, once autograd has run
   std::vector<Loss> losses;
   std::vector<Gradient> gradients;  ///< in the order of `parameters`, once autograd has run; parameters that no loss depends on are left out
+  std::vector<Clip> clips;          ///< in the order in which they are done; none any more once clip_gradients has run
   std::vector<Optimizer> optimizers;
   std::vector<ModuleInfo> modules;
   Tree input_tree, output_tree;

@@ -48,17 +48,18 @@ class Reader {
     const Place top;
     Item format = document_.root(), version = format, saved = format, name = format, stage = format, training = format, config = format,
          symbols = format, modules = format, inputs = format, input_tree = format, parameters = format, states = format, hypers = format,
-         constants = format, nodes = format, outputs = format, output_tree = format, losses = format, gradients = format, optimizers = format;
+         constants = format, nodes = format, outputs = format, output_tree = format, losses = format, gradients = format, clips = format,
+         optimizers = format;
     // The version decides what else may stand here, so it is looked at first.
     expect(document_.root(), Kind::object, top);
     check_version(document_.root(), top);
-    bool has_saved = false;
+    bool has_saved = false, has_clips = false;
     fields(document_.root(), top,
            {{"format", &format},         {"version", &version},       {"saved", &saved, &has_saved}, {"name", &name},       {"stage", &stage},
             {"training", &training},     {"config", &config},         {"symbols", &symbols},         {"modules", &modules}, {"inputs", &inputs},
             {"input_tree", &input_tree}, {"parameters", &parameters}, {"states", &states},           {"hypers", &hypers},   {"constants", &constants},
             {"nodes", &nodes},           {"outputs", &outputs},       {"output_tree", &output_tree}, {"losses", &losses},   {"gradients", &gradients},
-            {"optimizers", &optimizers}});
+            {"clips", &clips, &has_clips}, {"optimizers", &optimizers}});
     if (has_saved) {
       std::string digest = label(saved, top.at("saved"));
       if (saved_with) *saved_with = std::move(digest);
@@ -87,6 +88,7 @@ class Reader {
       fields(item, place, {{"parameter", &parameter}, {"value", &value}});
       graph_.gradients.push_back({reference(parameter, place.at("parameter")), reference(value, place.at("value"))});
     });
+    if (has_clips) each(clips, top.at("clips"), [&](Item item, const Place& place) { read_clip(item, place); });
     each(optimizers, top.at("optimizers"), [&](Item item, const Place& place) { read_optimizer(item, place); });
     if (const auto violation = find_violation(graph_, {.infer = false})) throw UserError(file_ + ": " + *violation);
     return std::move(graph_);
@@ -606,6 +608,18 @@ class Reader {
     Item value = item, gradient = item;
     fields(item, place, {{"value", &value}, {"gradient", &gradient}});
     graph_.losses.push_back({reference(value, place.at("value")), reference(gradient, place.at("gradient"), true)});
+  }
+  void read_clip(Item item, const Place& place) {
+    Item kind = item, limit = item, norm_type = item, parameters = item;
+    fields(item, place, {{"kind", &kind}, {"limit", &limit}, {"norm_type", &norm_type}, {"parameters", &parameters}});
+    const std::string name = label(kind, place.at("kind"));
+    if (name != "norm" && name != "value") fail(place.at("kind"), "norm or value", kind.quote());
+    Clip clip{name == "norm" ? Clip::Kind::norm : Clip::Kind::value, {}, number(limit, place.at("limit")),
+              number(norm_type, place.at("norm_type"))};
+    if (!(clip.limit >= 0)) fail(place.at("limit"), "a number of at least 0", limit.quote());
+    if (!(clip.norm_type > 0)) fail(place.at("norm_type"), "a positive number", norm_type.quote());
+    each(parameters, place.at("parameters"), [&](Item p, const Place& at) { clip.parameters.push_back(reference(p, at)); });
+    graph_.clips.push_back(std::move(clip));
   }
   std::map<std::string, double> options(Item item, const Place& place) const {
     std::map<std::string, double> m;

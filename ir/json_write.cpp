@@ -164,6 +164,19 @@ class Writer {
       reference(g.value);
       line_.raw("}");
     });
+    if (!graph_.clips.empty())
+      section("clips", graph_.clips, [&](const Clip& c) {
+        line_.raw("{");
+        line_.key("kind", true);
+        line_.text(c.kind == Clip::Kind::norm ? "norm" : "value");
+        line_.key("limit");
+        line_.number(c.limit);
+        line_.key("norm_type");
+        line_.number(c.norm_type);
+        line_.key("parameters");
+        names(c.parameters);
+        line_.raw("}");
+      });
     section("optimizers", graph_.optimizers, [&](const Optimizer& o) { optimizer(o); });
     out_ += "\n}\n";
     return std::move(out_);

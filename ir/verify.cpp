@@ -246,6 +246,13 @@ class Verifier {
                graph_.type(g.value).to_string());
       if (!differentiated.insert(g.parameter).second) broken("the parameter " + value_text(g.parameter) + " has two gradients");
     }
+    for (const Clip& c : graph_.clips) {
+      if (!(c.limit >= 0) || !(c.norm_type > 0)) broken("gradients are clipped to a negative limit, or by a norm whose order is not positive");
+      for (ValueId v : c.parameters) {
+        need_range(v, "the list of clips");
+        if (graph_.value(v).kind != ValueKind::parameter) broken("the gradient of " + value_text(v) + ", which is no parameter, is clipped");
+      }
+    }
     std::unordered_set<ValueId> owned;
     for (const Optimizer& o : graph_.optimizers)
       for (const ParameterGroup& g : o.groups)

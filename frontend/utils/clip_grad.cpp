@@ -3,11 +3,28 @@
 #include <algorithm>
 #include <cmath>
 
+#include "frontend/dispatch.h"
+#include "frontend/trace.h"
+
 namespace graven::nn::utils {
 
-double clip_grad_norm_(const std::vector<Tensor>& parameters, double max_norm, double norm_type, bool error_if_nonfinite) {
-  if (!(max_norm >= 0)) throw UserError("clip_grad_norm_: max_norm must not be negative, got " + std::to_string(max_norm));
-  if (!(norm_type > 0)) throw UserError("clip_grad_norm_: norm_type must be positive, got " + std::to_string(norm_type));
+using graven::detail::active_trace;
+using graven::detail::fail_at;
+
+GradientNorm::operator double() const {
+  if (is_recorded_)
+    fail_at("clip_grad_norm_: the norm is a number that the graph finds when it runs; its build() cannot look at it", where_);
+  return norm_;
+}
+
+GradientNorm clip_grad_norm_(const std::vector<Tensor>& parameters, double max_norm, double norm_type, bool error_if_nonfinite, Location where) {
+  if (!(max_norm >= 0)) fail_at("clip_grad_norm_: max_norm must not be negative, got " + std::to_string(max_norm), where);
+  if (!(norm_type > 0)) fail_at("clip_grad_norm_: norm_type must be positive, got " + std::to_string(norm_type), where);
+  if (graven::detail::Trace* trace = active_trace()) {
+    if (error_if_nonfinite) fail_at("clip_grad_norm_: a graph's program has no errors for error_if_nonfinite", where);
+    trace->clip({ir::Clip::Kind::norm, {}, max_norm, norm_type}, parameters, "clip_grad_norm_", where);
+    return GradientNorm(where);
+  }
   NoGradGuard no_grad;
   const bool largest = std::isinf(norm_type);
   double total = 0;
@@ -23,16 +40,18 @@ double clip_grad_norm_(const std::vector<Tensor>& parameters, double max_norm, d
   }
   if (!largest) total = norm_type == 2 ? std::sqrt(total) : std::pow(total, 1 / norm_type);
   if (error_if_nonfinite && !std::isfinite(total))
-    throw UserError("clip_grad_norm_: the norm of the gradients is " + std::to_string(total) + ", and error_if_nonfinite is set");
+    fail_at("clip_grad_norm_: the norm of the gradients is " + std::to_string(total) + ", and error_if_nonfinite is set", where);
   const double factor = std::isnan(total) ? total : std::min(1.0, max_norm / (total + 1e-6));
-  if (factor == 1) return total;
+  if (factor == 1) return GradientNorm(total);
   for (const Tensor& p : parameters)
     if (Tensor g = p.grad(); g.defined()) g.mul_(factor);
-  return total;
+  return GradientNorm(total);
 }
 
-void clip_grad_value_(const std::vector<Tensor>& parameters, double clip_value) {
-  if (!(clip_value >= 0)) throw UserError("clip_grad_value_: clip_value must not be negative, got " + std::to_string(clip_value));
+void clip_grad_value_(const std::vector<Tensor>& parameters, double clip_value, Location where) {
+  if (!(clip_value >= 0)) fail_at("clip_grad_value_: clip_value must not be negative, got " + std::to_string(clip_value), where);
+  if (graven::detail::Trace* trace = active_trace())
+    return trace->clip({ir::Clip::Kind::value, {}, clip_value, 2}, parameters, "clip_grad_value_", where);
   NoGradGuard no_grad;
   for (const Tensor& p : parameters)
     if (Tensor g = p.grad(); g.defined()) g.clamp_(-clip_value, clip_value);

@@ -1,13 +1,17 @@
-// Clips the gradients of each optimizer group that has the option clip_grad_max_norm, before anything is updated: over all gradients of the group
-// as one vector,
+// Clips gradients before anything is updated. First what build() asks for (Graph::clips), in its order: a norm over any parameters, or a largest
+// magnitude of each element. Then the gradients of each optimizer group that has the option clip_grad_max_norm. A norm is that of all these
+// gradients as one vector:
 //
 //   factor = min(max_norm / (norm + 1e-6), 1)          gradient <- gradient * factor
 //
-// with the norm of order clip_grad_norm_type (2 by default; infinity: the largest magnitude): torch.nn.utils.clip_grad_norm_. From here on the
+// of the order clip_grad_norm_type (2 by default; infinity: the largest magnitude): torch.nn.utils.clip_grad_norm_. From here on the
 // clipped gradient is the parameter's gradient, as .grad is after clip_grad_norm_. Gradients narrower than f32 are added up in f32.
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <set>
 #include <unordered_map>
+#include <utility>
 
 #include "ir/diagnostic.h"
 #include "ir/optimizer_kind.h"
@@ -75,38 +79,55 @@ double option(const ParameterGroup& group, std::string_view name, double fallbac
   return found->second;
 }
 
-void clip_group(Graph& graph, const ParameterGroup& group, std::size_t index, const std::unordered_map<ValueId, Gradient*>& gradient_of) {
-  const double max_norm = option(group, kClipMaxNorm, std::numeric_limits<double>::infinity());
-  const double order = option(group, kClipNormType, 2);
-  if (std::isinf(max_norm)) return;
-  std::vector<Gradient*> clipped;
-  DType dtype = DType::f32;
-  for (const ValueId p : group.parameters) {
-    const auto found = gradient_of.find(p);
-    // Of a gradient without elements there is nothing to clip, and no largest element.
-    if (found == gradient_of.end() || graph.type(p).shape.numel() == Dim(0)) continue;
-    clipped.push_back(found->second);
-    if (graph.type(p).dtype == DType::f64) dtype = DType::f64;
+/// The gradients of a graph, by parameter, and what is made of them.
+class Gradients {
+ public:
+  explicit Gradients(Graph& graph) : graph_(graph) {
+    for (Gradient& g : graph.gradients) of_.emplace(g.parameter, &g);
   }
-  if (clipped.empty()) return;
-  Clipping clipping(graph, dtype, order);
-  const auto name_of = [&](const Gradient* g) { return graph.value(g->parameter).name; };
-  for (const Gradient* g : clipped) clipping.add(name_of(g), g->value);
-  const ValueId factor = clipping.factor("clip." + std::to_string(index), max_norm);
-  for (Gradient* g : clipped) {
-    const ValueId before = g->value;
-    g->value = clipping.scale(name_of(g) + ".clipped_gradient", before, factor);
-    // The name "grad(p)" goes with what is the gradient now.
-    const std::string name = "grad(" + name_of(g) + ")";
-    if (graph.value(before).name != name) continue;
-    graph.value(before).name = name_of(g) + ".unclipped_gradient";
-    graph.value(g->value).name = name;
+
+  void clip_norm(const std::string& name, const std::vector<ValueId>& parameters, double max_norm, double order) {
+    const std::vector<Gradient*> clipped = of(parameters);
+    if (clipped.empty() || std::isinf(max_norm)) return;
+    const bool wide = std::any_of(clipped.begin(), clipped.end(), [&](const Gradient* g) { return graph_.type(g->value).dtype == DType::f64; });
+    Clipping clipping(graph_, wide ? DType::f64 : DType::f32, order);
+    for (const Gradient* g : clipped) clipping.add(name_of(*g), g->value);
+    const ValueId factor = clipping.factor(name, max_norm);
+    for (Gradient* g : clipped) replace(*g, clipping.scale(name_of(*g) + ".clipped_gradient", g->value, factor));
   }
-}
+  void clip_values(const std::vector<ValueId>& parameters, double most) {
+    for (Gradient* g : of(parameters))
+      replace(*g, graph_.call("clamp", {g->value}, {{"min", -most}, {"max", most}}, {Origin{"optimizer", {}, 0}}, Phase::backward,
+                              name_of(*g) + ".clipped_gradient.clamp"));
+  }
+
+ private:
+  /// Those of the parameters that have one. Of a gradient without elements there is nothing to clip, and no largest element.
+  std::vector<Gradient*> of(const std::vector<ValueId>& parameters) const {
+    std::vector<Gradient*> found;
+    for (const ValueId p : parameters)
+      if (const auto it = of_.find(p); it != of_.end() && graph_.type(p).shape.numel() != Dim(0)) found.push_back(it->second);
+    return found;
+  }
+  const std::string& name_of(const Gradient& g) const { return graph_.value(g.parameter).name; }
+  /// The name "grad(p)" goes with what is the gradient now.
+  void replace(Gradient& gradient, ValueId clipped) {
+    std::string &before = graph_.value(gradient.value).name, &now = graph_.value(clipped).name;
+    gradient.value = clipped;
+    if (before != "grad(" + name_of(gradient) + ")") return;
+    std::swap(before, now);
+    if (clipped_once_.insert(gradient.parameter).second) before = name_of(gradient) + ".unclipped_gradient";
+  }
+
+  Graph& graph_;
+  std::unordered_map<ValueId, Gradient*> of_;
+  std::set<ValueId> clipped_once_;
+};
 
 }  // namespace
 
 bool clips_gradients(const Graph& graph) {
+  if (!graph.clips.empty()) return true;
   for (const Optimizer& o : graph.optimizers)
     for (const ParameterGroup& g : o.groups)
       if (g.options.count(std::string(kClipMaxNorm))) return true;
@@ -114,11 +135,18 @@ bool clips_gradients(const Graph& graph) {
 }
 
 void clip_gradients(Graph& graph, const PassOptions&) {
-  std::unordered_map<ValueId, Gradient*> gradient_of;
-  for (Gradient& g : graph.gradients) gradient_of.emplace(g.parameter, &g);
-  std::size_t index = 0;  // groups are counted through all optimizers, as those of learning rates are
+  Gradients gradients(graph);
+  std::size_t number = 0, index = 0;
+  for (const Clip& c : std::exchange(graph.clips, {}))
+    if (c.kind == Clip::Kind::value)
+      gradients.clip_values(c.parameters, c.limit);
+    else
+      gradients.clip_norm("clip_grad_norm." + std::to_string(number++), c.parameters, c.limit, c.norm_type);
+  // Groups are counted through all optimizers, as those of learning rates are.
   for (const Optimizer& o : std::vector<Optimizer>(graph.optimizers))
-    for (const ParameterGroup& g : o.groups) clip_group(graph, g, index++, gradient_of);
+    for (const ParameterGroup& g : o.groups)
+      gradients.clip_norm("clip." + std::to_string(index++), g.parameters, option(g, kClipMaxNorm, std::numeric_limits<double>::infinity()),
+                          option(g, kClipNormType, 2));
   sort_by_phase(graph);
   graph.compact();  // looks the names up anew
 }

@@ -57,6 +57,7 @@ Graph evaluation_graph(const Graph& traced) {
   GRAVEN_CHECK(traced.stage == "trace", "evaluation is derived from the trace");
   Graph graph = traced;
   graph.training = false;
+  graph.clips.clear();
   graph.optimizers.clear();
   graph.outputs.clear();
   for (const Loss& loss : traced.losses)

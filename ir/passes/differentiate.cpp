@@ -84,7 +84,7 @@ class Differentiation {
     return static_cast<std::size_t>(v) < flags.size() && flags[static_cast<std::size_t>(v)];
   }
 
-  /// Trainable parameters; where there are optimizers, only those that one of them trains.
+  /// Trainable parameters; where there are optimizers, only those that one of them trains, or whose gradients are part of a norm.
   void mark_wanted() {
     wanted_.assign(graph_.values.size(), false);
     if (graph_.optimizers.empty()) {
@@ -93,6 +93,8 @@ class Differentiation {
       for (const Optimizer& o : graph_.optimizers)
         for (const ParameterGroup& g : o.groups)
           for (ValueId p : g.parameters) wanted_[static_cast<std::size_t>(p)] = true;
+      for (const Clip& c : graph_.clips)
+        for (ValueId p : c.parameters) wanted_[static_cast<std::size_t>(p)] = true;
     }
     for (ValueId p : graph_.parameters) {
       const Value& v = graph_.value(p);

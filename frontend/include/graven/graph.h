@@ -45,6 +45,9 @@
 
 namespace graven::nn {
 
+struct GraphState;
+class GraphRecording;  ///< while build() runs
+
 /// Everything about a graph but its build().
 class GraphBase {
  public:
@@ -98,30 +101,27 @@ class GraphBase {
   /// OneFlow's print: modules, parameters and buffers; once recorded, inputs and outputs too.
   std::string repr() const;
 
-  struct State;
-
  protected:
   void add_optimizer(const optim::Optimizer& optimizer, Location where = Location::current());
   /// The schedule advances after every call.
   void add_optimizer(const optim::Optimizer& optimizer, const lr_scheduler::LRScheduler& scheduler, Location where = Location::current());
   void register_child(Name name, const ModuleBase& module);
 
-  // ---- what Graph<Derived> is made of ----
-  class Recording;  ///< while build() runs
-  std::shared_ptr<Recording> begin_recording(Location where);
-  Tensor add_input(Recording& recording, const Spec& spec, const std::string& path, ir::Tree& tree);
-  Tensor add_input(Recording& recording, const Tensor& example, const std::string& path, ir::Tree& tree);
-  void add_output(Recording& recording, const Tensor& value, const std::string& path, ir::Tree& tree);
-  void end_recording(Recording& recording, ir::Tree inputs, ir::Tree outputs, std::any result);
-  const std::any& result() const;
+  // ---- what Graph<Derived> is made of. No types, and no names that a build() might call functions of its own by ----
+  std::shared_ptr<GraphRecording> begin_recording(Location where);
+  Tensor add_input(GraphRecording& recording, const Spec& spec, const std::string& path, ir::Tree& tree);
+  Tensor add_input(GraphRecording& recording, const Tensor& example, const std::string& path, ir::Tree& tree);
+  void add_output(GraphRecording& recording, const Tensor& value, const std::string& path, ir::Tree& tree);
+  void end_recording(GraphRecording& recording, ir::Tree inputs, ir::Tree outputs, std::any result);
+  const std::any& recorded_result() const;
   /// Checks the inputs against the recorded types, and runs the program.
-  std::vector<Tensor> run(const std::vector<Tensor>& inputs, const std::vector<std::string>& paths, const ir::Tree& tree, Location where);
+  std::vector<Tensor> run_program(const std::vector<Tensor>& inputs, const std::vector<std::string>& paths, const ir::Tree& tree, Location where);
   void warn_compiled_twice(Location where) const;
-  /// Whether there is a program for these inputs; with dynamic input shapes it becomes the one that run() runs.
+  /// Whether there is a program for these inputs; with dynamic input shapes it becomes the one that run_program() runs.
   bool is_ready(const std::vector<Tensor>& inputs, const ir::Tree& tree);
 
  private:
-  std::unique_ptr<State> state_;
+  std::unique_ptr<GraphState> state_;
 };
 
 std::ostream& operator<<(std::ostream& out, const GraphBase& graph);
@@ -139,39 +139,54 @@ class Graph : public GraphBase {
     if (is_compiled())
       warn_compiled_twice({});
     else
-      record(Location{}, inputs...);
+      record_build(Location{}, inputs...);
   }
   /// The same, and returns the recorded graph.
   template <class... Inputs>
   const ir::Graph& trace(const Inputs&... inputs) {
-    if (!is_compiled()) record(Location{}, inputs...);
+    if (!is_compiled()) record_build(Location{}, inputs...);
     return graph();
   }
 
-  auto operator()(Location where = Location::current()) { return call(where); }
+  auto operator()(Location where = Location::current()) { return call_program(where); }
   template <class A>
   auto operator()(const A& a, Location where = Location::current()) {
-    return call(where, a);
+    return call_program(where, a);
   }
   template <class A, class B>
   auto operator()(const A& a, const B& b, Location where = Location::current()) {
-    return call(where, a, b);
+    return call_program(where, a, b);
   }
   template <class A, class B, class C>
   auto operator()(const A& a, const B& b, const C& c, Location where = Location::current()) {
-    return call(where, a, b, c);
+    return call_program(where, a, b, c);
   }
   template <class A, class B, class C, class D>
   auto operator()(const A& a, const B& b, const C& c, const D& d, Location where = Location::current()) {
-    return call(where, a, b, c, d);
+    return call_program(where, a, b, c, d);
   }
   template <class A, class B, class C, class D, class E>
   auto operator()(const A& a, const B& b, const C& c, const D& d, const E& e, Location where = Location::current()) {
-    return call(where, a, b, c, d, e);
+    return call_program(where, a, b, c, d, e);
   }
   template <class A, class B, class C, class D, class E, class F>
   auto operator()(const A& a, const B& b, const C& c, const D& d, const E& e, const F& f, Location where = Location::current()) {
-    return call(where, a, b, c, d, e, f);
+    return call_program(where, a, b, c, d, e, f);
+  }
+  template <class A, class B, class C, class D, class E, class F, class G>
+  auto operator()(const A& a, const B& b, const C& c, const D& d, const E& e, const F& f, const G& g, Location where = Location::current()) {
+    return call_program(where, a, b, c, d, e, f, g);
+  }
+  template <class A, class B, class C, class D, class E, class F, class G, class H>
+  auto operator()(const A& a, const B& b, const C& c, const D& d, const E& e, const F& f, const G& g, const H& h,
+                  Location where = Location::current()) {
+    return call_program(where, a, b, c, d, e, f, g, h);
+  }
+  template <class... Inputs>
+    requires(sizeof...(Inputs) > 9 || (sizeof...(Inputs) == 9 && !detail::kEndsWithLocation<Inputs...>))
+  Tensor operator()(const Inputs&...) {
+    static_assert(sizeof...(Inputs) == 0, "a graph is called with at most eight inputs; put some of them into a tuple, a vector or a map");
+    return {};
   }
 
   /// Registers a module under a name and returns it. Public for the same reason as a module's.
@@ -184,45 +199,45 @@ class Graph : public GraphBase {
 
  private:
   template <class T>
-  using TreeOf = typename detail::TensorTree<std::remove_cvref_t<T>>::type;
+  using GraphTreeOf = typename detail::TensorTree<std::remove_cvref_t<T>>::type;
   /// Whether build() can be called with tensors in the places of these inputs. D is Derived, named late, when it is complete.
   template <class D, class... Inputs>
-  static constexpr bool takes() {
-    if constexpr ((detail::IsTree<Inputs>::value && ...)) return requires { std::declval<D&>().build(std::declval<TreeOf<Inputs>>()...); };
+  static constexpr bool build_takes() {
+    if constexpr ((detail::IsTree<Inputs>::value && ...)) return requires { std::declval<D&>().build(std::declval<GraphTreeOf<Inputs>>()...); };
     return false;
   }
   /// Whether it then also returns what a graph can return.
   template <class D, class... Inputs>
-  static constexpr bool is_callable() {
-    if constexpr (takes<D, Inputs...>()) {
-      using Result = decltype(std::declval<D&>().build(std::declval<TreeOf<Inputs>>()...));
+  static constexpr bool build_returns_tree() {
+    if constexpr (build_takes<D, Inputs...>()) {
+      using Result = decltype(std::declval<D&>().build(std::declval<GraphTreeOf<Inputs>>()...));
       return std::is_void_v<Result> || detail::IsTree<Result>::value;
     }
     return false;
   }
   /// What build() returns for these inputs; a mistake is one error of the compiler's.
   template <class D, class... Inputs>
-  static constexpr auto result_of() {
-    constexpr bool trees = (detail::IsTree<Inputs>::value && ...), takes_them = takes<D, Inputs...>(), callable = is_callable<D, Inputs...>();
+  static constexpr auto build_result_of() {
+    constexpr bool trees = (detail::IsTree<Inputs>::value && ...), takes_them = build_takes<D, Inputs...>(), callable = build_returns_tree<D, Inputs...>();
     static_assert(trees, "a graph's inputs are tensors, specs, and tuples, vectors, maps or optionals of them; other values belong into its members");
     static_assert(!trees || takes_them, "the graph has no public build() that takes a tensor for each tensor or spec it is called with");
     static_assert(!takes_them || callable, "build() returns tensors, or tuples, vectors, maps or optionals of them");
     if constexpr (callable)
-      return std::type_identity<decltype(std::declval<D&>().build(std::declval<TreeOf<Inputs>>()...))>();
+      return std::type_identity<decltype(std::declval<D&>().build(std::declval<GraphTreeOf<Inputs>>()...))>();
     else
       return std::type_identity<void>();
   }
   template <class D, class... Inputs>
-  using ResultOf = typename decltype(result_of<D, Inputs...>())::type;
+  using GraphResultOf = typename decltype(build_result_of<D, Inputs...>())::type;
 
   template <class D = Derived, class... Inputs>
-  void record(Location where, const Inputs&... inputs) {
-    using Result = ResultOf<D, Inputs...>;
-    if constexpr (is_callable<D, Inputs...>()) record_as<Result>(where, inputs...);
+  void record_build(Location where, const Inputs&... inputs) {
+    using Result = GraphResultOf<D, Inputs...>;
+    if constexpr (build_returns_tree<D, Inputs...>()) record_build_as<Result>(where, inputs...);
   }
   template <class Result, class... Inputs>
-  void record_as(Location where, const Inputs&... inputs) {
-    const std::shared_ptr<Recording> recording = begin_recording(where);
+  void record_build_as(Location where, const Inputs&... inputs) {
+    const std::shared_ptr<GraphRecording> recording = begin_recording(where);
     ir::Tree input_tree, output_tree;
     auto arguments = detail::map_tree(
         std::tuple<Inputs...>(inputs...), std::string(), input_tree,
@@ -243,11 +258,11 @@ class Graph : public GraphBase {
   }
 
   template <class D = Derived, class... Inputs>
-  ResultOf<D, Inputs...> call(Location where, const Inputs&... inputs) {
-    if constexpr (is_callable<D, Inputs...>()) return call_as<ResultOf<D, Inputs...>>(where, inputs...);
+  GraphResultOf<D, Inputs...> call_program(Location where, const Inputs&... inputs) {
+    if constexpr (build_returns_tree<D, Inputs...>()) return call_program_as<GraphResultOf<D, Inputs...>>(where, inputs...);
   }
   template <class Result, class... Inputs>
-  Result call_as(Location where, const Inputs&... inputs) {
+  Result call_program_as(Location where, const Inputs&... inputs) {
     std::vector<Tensor> tensors;
     std::vector<std::string> paths;
     ir::Tree tree;
@@ -257,12 +272,12 @@ class Graph : public GraphBase {
       paths.push_back(path.empty() ? path : path.substr(1));
       return leaf;
     });
-    if (!is_ready(tensors, tree)) record(where, inputs...);
-    const std::vector<Tensor> outputs = run(tensors, paths, tree, where);
+    if (!is_ready(tensors, tree)) record_build(where, inputs...);
+    const std::vector<Tensor> outputs = run_program(tensors, paths, tree, where);
     if constexpr (!std::is_void_v<Result>) {
       std::size_t next = 0;
       ir::Tree ignored;
-      return detail::map_tree(std::any_cast<const Result&>(result()), std::string(), ignored,
+      return detail::map_tree(std::any_cast<const Result&>(recorded_result()), std::string(), ignored,
                               [&](const Tensor&, const std::string&, ir::Tree&) { return outputs.at(next++); });
     }
   }

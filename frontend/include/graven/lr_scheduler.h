@@ -36,8 +36,8 @@ struct WarmupOptions {
 
 class LRScheduler {
  public:
-  /// After the optimizer's step: the rates of the next one.
-  void step();
+  /// After the optimizer's step: the rates of the next one. User error within build(): a graph's own schedule advances with each call.
+  void step(Location where = Location::current());
   /// Of the next step, by parameter group.
   std::vector<double> get_last_lr() const;
   /// Steps done.

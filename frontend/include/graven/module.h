@@ -144,7 +144,8 @@ class ModuleBase {
   void eval() { train(false); }
   bool is_training() const;
   void requires_grad_(bool value = true);
-  void zero_grad();
+  /// Within build() nothing before backward(), where each call begins without gradients anyway, and a user error behind it.
+  void zero_grad(Location where = Location::current());
   /// Converts floating-point parameters and buffers, where they are.
   void to(DType dtype);
   /// Calls f for this module and everything below it, children first, as PyTorch does.
@@ -235,6 +236,10 @@ template <class T>
   requires(!IsTree<T>::value)
 struct IsTransparent<std::optional<T>> : IsTransparent<T> {};
 
+template <class... Arguments>
+inline constexpr bool kEndsWithLocation =
+    std::is_same_v<std::remove_cvref_t<std::tuple_element_t<sizeof...(Arguments) - 1, std::tuple<Arguments...>>>, Location>;
+
 }  // namespace detail
 
 /// The base of every module: `struct Net : nn::Module<Net>`. Derived has `forward(...)`, and may have `std::string extra_repr() const`.
@@ -243,30 +248,46 @@ class Module : public ModuleBase {
  public:
   Module() : ModuleBase(detail::class_name_of<Derived>()) {}
 
-  auto operator()(Location where = Location::current()) const { return call(where); }
+  auto operator()(Location where = Location::current()) const { return call_forward(where); }
   template <class A>
   auto operator()(A&& a, Location where = Location::current()) const {
-    return call(where, std::forward<A>(a));
+    return call_forward(where, std::forward<A>(a));
   }
   template <class A, class B>
   auto operator()(A&& a, B&& b, Location where = Location::current()) const {
-    return call(where, std::forward<A>(a), std::forward<B>(b));
+    return call_forward(where, std::forward<A>(a), std::forward<B>(b));
   }
   template <class A, class B, class C>
   auto operator()(A&& a, B&& b, C&& c, Location where = Location::current()) const {
-    return call(where, std::forward<A>(a), std::forward<B>(b), std::forward<C>(c));
+    return call_forward(where, std::forward<A>(a), std::forward<B>(b), std::forward<C>(c));
   }
   template <class A, class B, class C, class D>
   auto operator()(A&& a, B&& b, C&& c, D&& d, Location where = Location::current()) const {
-    return call(where, std::forward<A>(a), std::forward<B>(b), std::forward<C>(c), std::forward<D>(d));
+    return call_forward(where, std::forward<A>(a), std::forward<B>(b), std::forward<C>(c), std::forward<D>(d));
   }
   template <class A, class B, class C, class D, class E>
   auto operator()(A&& a, B&& b, C&& c, D&& d, E&& e, Location where = Location::current()) const {
-    return call(where, std::forward<A>(a), std::forward<B>(b), std::forward<C>(c), std::forward<D>(d), std::forward<E>(e));
+    return call_forward(where, std::forward<A>(a), std::forward<B>(b), std::forward<C>(c), std::forward<D>(d), std::forward<E>(e));
   }
   template <class A, class B, class C, class D, class E, class F>
   auto operator()(A&& a, B&& b, C&& c, D&& d, E&& e, F&& f, Location where = Location::current()) const {
-    return call(where, std::forward<A>(a), std::forward<B>(b), std::forward<C>(c), std::forward<D>(d), std::forward<E>(e), std::forward<F>(f));
+    return call_forward(where, std::forward<A>(a), std::forward<B>(b), std::forward<C>(c), std::forward<D>(d), std::forward<E>(e), std::forward<F>(f));
+  }
+  template <class A, class B, class C, class D, class E, class F, class G>
+  auto operator()(A&& a, B&& b, C&& c, D&& d, E&& e, F&& f, G&& g, Location where = Location::current()) const {
+    return call_forward(where, std::forward<A>(a), std::forward<B>(b), std::forward<C>(c), std::forward<D>(d), std::forward<E>(e),
+                        std::forward<F>(f), std::forward<G>(g));
+  }
+  template <class A, class B, class C, class D, class E, class F, class G, class H>
+  auto operator()(A&& a, B&& b, C&& c, D&& d, E&& e, F&& f, G&& g, H&& h, Location where = Location::current()) const {
+    return call_forward(where, std::forward<A>(a), std::forward<B>(b), std::forward<C>(c), std::forward<D>(d), std::forward<E>(e),
+                        std::forward<F>(f), std::forward<G>(g), std::forward<H>(h));
+  }
+  template <class... Arguments>
+    requires(sizeof...(Arguments) > 9 || (sizeof...(Arguments) == 9 && !detail::kEndsWithLocation<Arguments...>))
+  Tensor operator()(Arguments&&...) const {
+    static_assert(sizeof...(Arguments) == 0, "a module is called with at most eight arguments; put some of them into a tuple, a vector or a struct");
+    return {};
   }
 
   /// Registers a child under a name and returns it: `nn::Linear hidden = child("hidden", nn::Linear(784, 256));`
@@ -278,8 +299,21 @@ class Module : public ModuleBase {
   }
 
  private:
+  template <class D, class... Arguments>
+  static constexpr bool forward_takes() {
+    return requires { std::declval<D&>().forward(std::declval<Arguments>()...); };
+  }
   template <class... Arguments>
-  auto call(Location where, Arguments&&... arguments) const {
+  auto call_forward(Location where, Arguments&&... arguments) const {
+    constexpr bool takes_them = forward_takes<Derived, Arguments...>();
+    static_assert(takes_them, "the module has no public forward() that takes these arguments");
+    if constexpr (takes_them)
+      return call_checked(where, std::forward<Arguments>(arguments)...);
+    else
+      return Tensor();  // one error is enough
+  }
+  template <class... Arguments>
+  auto call_checked(Location where, Arguments&&... arguments) const {
     detail::CallScope scope(*this, where);
     if (scope.wants_inputs()) {
       std::vector<Tensor> tensors;
@@ -308,7 +342,11 @@ class AnyModule : public ModuleBase {
   template <class M>
     requires(std::is_base_of_v<ModuleBase, M> && !std::is_same_v<M, AnyModule>)
   AnyModule(M module)  // NOLINT: implicit, so that Sequential(Linear(1, 2), ReLU()) works
-      : ModuleBase(module), forward_([module](const Tensor& x, Location where) { return module(x, where); }) {}
+      : ModuleBase(module) {
+    constexpr bool maps_tensor = requires(M m, Tensor x) { requires std::is_convertible_v<decltype(m.forward(x)), Tensor>; };
+    static_assert(maps_tensor, "a module of a Sequential or a list has a forward() from one tensor to one tensor; call others from a forward()");
+    if constexpr (maps_tensor) forward_ = [module](const Tensor& x, Location where) { return module(x, where); };
+  }
 
   Tensor operator()(const Tensor& x, Location where = Location::current()) const { return forward_(x, where); }
 
@@ -321,10 +359,11 @@ class Sequential : public Module<Sequential> {
  public:
   Sequential() = default;
   template <class... Modules>
-    requires(sizeof...(Modules) > 0 && (std::is_base_of_v<ModuleBase, std::remove_cvref_t<Modules>> && ...) &&
-             !(sizeof...(Modules) == 1 && (std::is_same_v<std::remove_cvref_t<Modules>, Sequential> && ...)))
+    requires(sizeof...(Modules) > 0 && !(sizeof...(Modules) == 1 && (std::is_same_v<std::remove_cvref_t<Modules>, Sequential> && ...)))
   explicit Sequential(Modules&&... modules) {
-    (push_back(AnyModule(std::forward<Modules>(modules)), Location{}), ...);
+    constexpr bool are_modules = (std::is_base_of_v<ModuleBase, std::remove_cvref_t<Modules>> && ...);
+    static_assert(are_modules, "Sequential(...) takes modules, such as nn::Linear(4, 3); a function of one tensor belongs into a forward()");
+    if constexpr (are_modules) (push_back(AnyModule(std::forward<Modules>(modules)), Location{}), ...);
   }
   Sequential& push_back(AnyModule module, Location where = Location::current());
   /// Under a name of its own.

@@ -29,10 +29,11 @@ namespace graven::optim {
 
 class Optimizer {
  public:
-  /// One update from grad() of each parameter; parameters without a gradient are left alone.
-  void step();
-  /// set_to_none: forget the gradients, as PyTorch does by default; otherwise fill them with zeros.
-  void zero_grad(bool set_to_none = true);
+  /// One update from grad() of each parameter; parameters without a gradient are left alone. User error within build(): the graph's step updates.
+  void step(Location where = Location::current());
+  /// set_to_none: forget the gradients, as PyTorch does by default; otherwise fill them with zeros. Within build() nothing
+  /// before backward(), where each call begins without gradients anyway, and a user error behind it.
+  void zero_grad(bool set_to_none = true, Location where = Location::current());
   /// By group.
   std::vector<double> learning_rates() const;
   void set_learning_rate(double lr);

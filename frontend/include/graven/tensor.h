@@ -73,10 +73,10 @@ class Tensor {
   // ---- its elements ----
   /// Pointer to the first element; T must be the dtype's C++ type. Elements of a view lie strides() apart: contiguous() first.
   template <class T>
-  T* data() const {
-    return static_cast<T*>(checked_data(dtype_of<T>()));
+  T* data(Location where = Location::current()) const {
+    return static_cast<T*>(checked_data(dtype_of<T>(), where));
   }
-  void* data_ptr() const;
+  void* data_ptr(Location where = Location::current()) const;
   /// The only element. User error when there are more.
   template <class T>
   T item(Location where = Location::current()) const {
@@ -85,15 +85,16 @@ class Tensor {
   }
   /// All elements, row-major, converted.
   template <class T>
-  std::vector<T> to_vector() const;
+  std::vector<T> to_vector(Location where = Location::current()) const;
 
   // ---- autograd ----
   bool requires_grad() const;
   Tensor& requires_grad_(bool value = true, Location where = Location::current());
   bool is_leaf() const;
-  /// The accumulated gradient; undefined before backward().
-  Tensor grad() const;
-  void set_grad(const Tensor& gradient);
+  /// The accumulated gradient; undefined before backward(). Within build() both are user errors: there backward() marks a loss, and gradients are
+  /// found when the graph runs.
+  Tensor grad(Location where = Location::current()) const;
+  void set_grad(const Tensor& gradient, Location where = Location::current());
   /// Adds d(this)/d(leaf) to grad() of every leaf that requires it. Without `gradient` this tensor must have one element. The graph behind it is
   /// freed unless `retain_graph`. Inside build(): marks this tensor as a loss.
   void backward(const Tensor& gradient = {}, bool retain_graph = false, Location where = Location::current()) const;
@@ -326,7 +327,7 @@ class Tensor {
   const std::shared_ptr<detail::TensorImpl>& impl() const { return impl_; }
 
  private:
-  void* checked_data(DType wanted) const;
+  void* checked_data(DType wanted, Location where) const;
   Scalar item_scalar(Location where) const;
 
   std::shared_ptr<detail::TensorImpl> impl_;
@@ -416,17 +417,17 @@ Tensor from_data(const std::vector<T>& data, const Shape& shape) {
 }
 
 namespace detail {
-std::vector<double> to_doubles(const Tensor& t);
-std::vector<std::int64_t> to_integers(const Tensor& t);
+std::vector<double> to_doubles(const Tensor& t, Location where = Location::current());
+std::vector<std::int64_t> to_integers(const Tensor& t, Location where = Location::current());
 }  // namespace detail
 
 template <class T>
-std::vector<T> Tensor::to_vector() const {
+std::vector<T> Tensor::to_vector(Location where) const {
   std::vector<T> result;
   if constexpr (std::is_floating_point_v<T>) {
-    for (double v : detail::to_doubles(*this)) result.push_back(static_cast<T>(v));
+    for (double v : detail::to_doubles(*this, where)) result.push_back(static_cast<T>(v));
   } else {
-    for (std::int64_t v : detail::to_integers(*this)) result.push_back(static_cast<T>(v));
+    for (std::int64_t v : detail::to_integers(*this, where)) result.push_back(static_cast<T>(v));
   }
   return result;
 }
@@ -472,7 +473,8 @@ DType result_type(const Operand& a, const Operand& b);
 // ---- random numbers ----
 /// Seeds the process's default generator: Philox4x32-10, counter-based, so the numbers depend on the seed and on how many were drawn before,
 /// and on nothing else (PyTorch's generator on the CPU is another one: numbers differ, distributions do not).
-void manual_seed(std::uint64_t seed);
+/// User error within build(): a graph's numbers come from the seed, the step and the place, so it is seeded outside.
+void manual_seed(std::uint64_t seed, Location where = Location::current());
 
 // ---- autograd ----
 /// No history is recorded on this thread while one lives.
@@ -488,9 +490,10 @@ class NoGradGuard {
 };
 bool is_grad_enabled();
 
-/// Gradients of the sum of `outputs` (or of outputs times `output_gradients`) with respect to `inputs`, without touching grad().
+/// Gradients of the sum of `outputs` (or of outputs times `output_gradients`) with respect to `inputs`, without touching grad(). User error within
+/// build().
 std::vector<Tensor> grad(const std::vector<Tensor>& outputs, const std::vector<Tensor>& inputs, const std::vector<Tensor>& output_gradients = {},
-                         bool retain_graph = false);
+                         bool retain_graph = false, Location where = Location::current());
 
 /// max |a - b| <= atol + rtol |b|, everywhere.
 bool allclose(const Tensor& a, const Tensor& b, double rtol = 1e-5, double atol = 1e-8);
