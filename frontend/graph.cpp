@@ -533,9 +533,9 @@ void GraphBase::end_recording(GraphRecording& recording, ir::Tree inputs, ir::Tr
   graph.output_tree = std::move(outputs);
   graph.training = training();
   if (!graph.losses.empty() && state_->optimizers.empty())
-    throw UserError("build() of " + state_->name + " calls backward(), but the graph has no optimizer: call add_optimizer() in its constructor");
+    fail_at("build() of " + state_->name + " calls backward(), but the graph has no optimizer: call add_optimizer() in its constructor", recording.where);
   if (graph.losses.empty() && !state_->optimizers.empty())
-    throw UserError(state_->name + " has an optimizer, but its build() calls backward() on no loss");
+    fail_at(state_->name + " has an optimizer, but its build() calls backward() on no loss", recording.where);
   if (state_->optimizers.empty())
     for (const ir::Node& n : graph.nodes)
       if (n.op->random) {
