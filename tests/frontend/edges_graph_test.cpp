@@ -85,9 +85,9 @@ struct Overflow : nn::Graph<Overflow> {
             (i + i).sum(),
             pow(i, 3).gt(0),
             remainder(i * 2, 3),
-            i.expand({2, i.size(0)}).sum({0}),
-            zeros({2}, i.dtype()).index_add(0, zeros({i.size(0)}, i64), i),
-            scatter_add(zeros({2}, i.dtype()), 0, ones({i.size(0)}, i64), i)};
+            i.expand({2, i.size(0)}).sum(0),
+            zeros({2}, i.dtype()).index_add(0, zeros_like(i).to(i64), i),
+            scatter_add(zeros({2}, i.dtype()), 0, ones_like(i).to(i64), i)};
   }
   std::vector<Tensor> build(Tensor i) { return of(i); }
 };
