@@ -361,9 +361,8 @@ std::unordered_set<ir::ValueId> reached_by_losses(const ir::Graph& graph, std::s
 
 }  // namespace
 
-void Trace::finish() {
-  for (auto& [module, training] : modes) training = module->training;
-  for (auto& [impl, taken] : captured) taken.version = impl->storage->version.load(std::memory_order_relaxed);
+/// Where a frozen parameter was read that is trained elsewhere, what was read has no gradient.
+void Trace::detach_frozen_reads() {
   // One detached value for each parameter, before the first node that reads it.
   std::unordered_map<ir::ValueId, ir::ValueId> detached;
   std::map<std::size_t, std::vector<ir::Node>> before;
@@ -385,6 +384,10 @@ void Trace::finish() {
     nodes.push_back(std::move(graph.nodes[n]));
   }
   graph.nodes = std::move(nodes);
+}
+
+/// User error where a gradient grows behind the call that clips it.
+void Trace::check_clips() const {
   for (std::size_t c = 0; c < clip_calls.size(); ++c) {
     if (clip_calls[c].losses == graph.losses.size()) continue;
     const auto reached = reached_by_losses(graph, clip_calls[c].losses);
@@ -394,6 +397,13 @@ void Trace::finish() {
                     "; clip behind the last backward() that reaches it",
                 clip_calls[c].where);
   }
+}
+
+void Trace::finish() {
+  for (auto& [module, training] : modes) training = module->training;
+  for (auto& [impl, taken] : captured) taken.version = impl->storage->version.load(std::memory_order_relaxed);
+  detach_frozen_reads();
+  check_clips();
   for (const TensorImpl* impl : assigned) {
     const Variable& v = variables.at(impl);
     if (v.current == v.value) continue;

@@ -95,6 +95,8 @@ struct Trace {
   /// Records the assignments to parameters and buffers, and cuts off what parameters gave while they were frozen. Called once, after build(). User
   /// error where a backward() behind a clip gives the clipped parameters further gradients.
   void finish();
+  void detach_frozen_reads();
+  void check_clips() const;
 };
 
 /// The trace that runs on this thread, nullptr when none does.

@@ -17,17 +17,14 @@
 #include "error.h"
 
 namespace graven::runtime {
+
+Descriptor::~Descriptor() {
+  if (value >= 0) ::close(value);
+}
+
 namespace {
 
 constexpr std::size_t kBufferBytes = std::size_t{1} << 18;
-
-/// Closes the descriptor on every way out.
-struct Descriptor {
-  int value;
-  ~Descriptor() {
-    if (value >= 0) ::close(value);
-  }
-};
 
 bool is_named(int descriptor, const std::string& path) {
   struct stat here, there;
@@ -47,7 +44,7 @@ int create_locked(const std::string& path) {
 
 /// Removes what create_locked() made in a process that is gone. False where it is somebody's.
 bool remove_abandoned(const std::string& path) {
-  const Descriptor file{::open(path.c_str(), O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)};
+  const Descriptor file(::open(path.c_str(), O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   if (file.value < 0) return errno == ENOENT;
   struct stat status;
   if (::fstat(file.value, &status) != 0 || !S_ISREG(status.st_mode) || ::flock(file.value, LOCK_EX | LOCK_NB) != 0) return false;
@@ -57,7 +54,7 @@ bool remove_abandoned(const std::string& path) {
 }  // namespace
 
 MappedFile::MappedFile(std::string path) : path_(std::move(path)) {
-  const Descriptor file{::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};  // a pipe is refused below, not waited for
+  const Descriptor file(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));  // a pipe is refused below, not waited for
   if (file.value < 0) throw system_error(path_, "open");
   struct stat status;
   if (::fstat(file.value, &status) != 0) throw system_error(path_, "read");
@@ -219,7 +216,7 @@ std::vector<std::string> list_directory(const std::string& path) {
 }
 
 void sync_directory(const std::string& path) {
-  const Descriptor folder{::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
+  const Descriptor folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (folder.value < 0) throw system_error(path, "open");
   // Some file systems cannot sync a folder and say so with EINVAL: then there is nothing to wait for.
   if (::fsync(folder.value) != 0 && errno != EINVAL) throw system_error(path, "write");

@@ -71,6 +71,15 @@ void fill_standard_streams();
 /// Results that were not printed, because the disk is full or the reader has gone, are lost: that is an Error.
 void flush_output();
 
+/// An open file of the system, closed on every way out; -1: none.
+struct Descriptor {
+  int value;
+  explicit Descriptor(int opened) : value(opened) {}
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  ~Descriptor();
+};
+
 enum class FileKind : std::uint8_t { absent, regular, directory, other };
 FileKind kind_of(const std::string& path);
 /// Whether an output of this name is a character device or a pipe, also through a link such as /dev/stdout: that is written into, not replaced.

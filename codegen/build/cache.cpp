@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "ir/diagnostic.h"
+#include "runtime_min/file.h"
 #include "runtime_min/sha256.h"
 
 namespace graven::codegen {
@@ -24,16 +25,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Closes on leaving; a lock on it goes with it.
-struct Descriptor {
-  int fd = -1;
-  explicit Descriptor(int descriptor) : fd(descriptor) {}
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  ~Descriptor() {
-    if (fd >= 0) close(fd);
-  }
-};
+using runtime::Descriptor;
 
 UserError failed(const std::string& path, const char* what) {
   return UserError(path + ": cannot be " + what + ": " + std::strerror(errno));
@@ -61,8 +53,8 @@ std::optional<std::vector<std::byte>> read_all(int fd) {
 /// A link is not followed, a pipe not waited for.
 std::optional<std::vector<std::byte>> read_file(const std::string& path, bool own = false) {
   const Descriptor file(open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
-  if (file.fd < 0 || (own && !is_own_file(file.fd))) return std::nullopt;
-  return read_all(file.fd);
+  if (file.value < 0 || (own && !is_own_file(file.value))) return std::nullopt;
+  return read_all(file.value);
 }
 
 /// Of a file that nobody else can have written, none else.
@@ -86,18 +78,18 @@ bool is_entry(const std::string& directory, const std::string& key) {
 void write_whole(const std::string& path, const void* data, std::size_t size) {
   std::string temporary = path + ".tmp.XXXXXX";
   const Descriptor file(mkostemp(temporary.data(), O_CLOEXEC));
-  if (file.fd < 0) throw failed(path, "written");
+  if (file.value < 0) throw failed(path, "written");
   const auto* from = static_cast<const char*>(data);
-  bool written = fchmod(file.fd, 0700) == 0;
+  bool written = fchmod(file.value, 0700) == 0;
   while (written && size > 0) {
-    const ssize_t n = write(file.fd, from, size);
+    const ssize_t n = write(file.value, from, size);
     if (n < 0 && errno == EINTR) continue;
     written = n > 0;
     if (!written) break;
     from += n;
     size -= static_cast<std::size_t>(n);
   }
-  if (written && fsync(file.fd) == 0 && rename(temporary.c_str(), path.c_str()) == 0) return;
+  if (written && fsync(file.value) == 0 && rename(temporary.c_str(), path.c_str()) == 0) return;
   const UserError error = failed(path, "written");
   unlink(temporary.c_str());
   throw error;
@@ -287,7 +279,7 @@ void ArtefactCache::publish(const std::string& key, const std::vector<std::byte>
   write_whole(path + ".sha256", record.data(), record.size());
   write_whole(path, content.data(), content.size());
   const Descriptor folder(::open(directory_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (folder.fd >= 0) fsync(folder.fd);
+  if (folder.value >= 0) fsync(folder.value);
 }
 
 std::string ArtefactCache::get(const std::string& key, const Make& make, const Try& attempt) {
@@ -296,7 +288,7 @@ std::string ArtefactCache::get(const std::string& key, const Make& make, const T
   if (std::string found = look(key, attempt); !found.empty()) return found;
   const std::string path = directory_ + "/" + key;
   const Descriptor lock(writable_ ? lock_entry(path) : -1);
-  if (lock.fd >= 0) {
+  if (lock.value >= 0) {
     // The second look: whoever held the lock before may have made it.
     if (std::string found = look(key, attempt); !found.empty()) return found;
     remove_leftovers(directory_, key);

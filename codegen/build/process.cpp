@@ -3,14 +3,13 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
-#include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <atomic>
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
@@ -42,64 +41,6 @@ class BoundedText {
   std::string head_, tail_;
 };
 
-/// The groups of the processes that are being waited for; 0: a free place. What finds none is not ended by a signal, and runs to its end.
-std::atomic<pid_t> running[64];
-constexpr pid_t kStarting = -1;
-
-constexpr int kEndingSignals[] = {SIGINT, SIGTERM, SIGHUP};
-
-void end_running(int signal) {
-  for (const std::atomic<pid_t>& group : running) {
-    // Another thread starts it now; this one does not, since it takes no signals meanwhile.
-    while (group.load() == kStarting) sched_yield();
-    if (const pid_t id = group.load(); id > 0) kill(-id, signal);
-  }
-  // As if there had been no handler; the signal waits until this one returns.
-  ::signal(signal, SIG_DFL);
-  raise(signal);
-}
-
-/// A place in `running` for a process that is about to be started. The signals that end it wait until it is known, or cannot be started.
-class Running {
- public:
-  Running() {
-    sigset_t ending;
-    sigemptyset(&ending);
-    for (const int signal : kEndingSignals) sigaddset(&ending, signal);
-    pthread_sigmask(SIG_BLOCK, &ending, &mask_);
-    for (std::atomic<pid_t>& place : running) {
-      pid_t free = 0;
-      if (!place.compare_exchange_strong(free, kStarting)) continue;
-      place_ = &place;
-      return;
-    }
-  }
-  Running(const Running&) = delete;
-  Running& operator=(const Running&) = delete;
-  ~Running() {
-    if (place_ != nullptr) place_->store(0);
-    if (starting_) pthread_sigmask(SIG_SETMASK, &mask_, nullptr);
-  }
-  void started(pid_t group) {
-    if (place_ != nullptr) place_->store(group);
-    starting_ = false;
-    pthread_sigmask(SIG_SETMASK, &mask_, nullptr);
-  }
-  /// In the new process: signals do to it what they do without end_processes_on_signals().
-  void in_child() const {
-    for (const int signal : kEndingSignals) {
-      struct sigaction action = {};
-      if (sigaction(signal, nullptr, &action) == 0 && action.sa_handler == end_running) ::signal(signal, SIG_DFL);
-    }
-    pthread_sigmask(SIG_SETMASK, &mask_, nullptr);
-  }
-
- private:
-  sigset_t mask_;
-  bool starting_ = true;
-  std::atomic<pid_t>* place_ = nullptr;
-};
-
 /// In the watcher: the thread that waits for the program is gone, and with it the process, however it was ended.
 /// Compilers remove their temporary files at SIGTERM.
 void end_group(int) {
@@ -119,6 +60,7 @@ void close_all() {
 /// SIGKILL leaves no time to do so here, and a compiler does not end what it has started. Returns in the program alone.
 /// Only calls that are safe between fork and exec of a process with threads.
 void watch(pid_t parent) {
+  ::signal(SIGCHLD, SIG_DFL);  // who ignores it cannot wait
   ::signal(SIGUSR1, end_group);
   sigset_t gone;
   sigemptyset(&gone);
@@ -132,6 +74,7 @@ void watch(pid_t parent) {
     return;
   }
   if (program < 0) _exit(127);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) ::signal(signal, SIG_IGN);  // they are the program's to answer
   close_all();  // pipes and locks of this process's other threads
   int status = 0;
   while (waitpid(program, &status, 0) < 0 && errno == EINTR) {
@@ -140,15 +83,6 @@ void watch(pid_t parent) {
 }
 
 }  // namespace
-
-void end_processes_on_signals() {
-  struct sigaction action = {}, old = {};
-  action.sa_handler = end_running;
-  action.sa_flags = SA_RESTART;
-  sigemptyset(&action.sa_mask);
-  for (const int signal : kEndingSignals)
-    if (sigaction(signal, nullptr, &old) == 0 && old.sa_handler != SIG_IGN) sigaction(signal, &action, nullptr);
-}
 
 ProcessResult run_process(const std::vector<std::string>& arguments, const ProcessOptions& options) {
   GRAVEN_CHECK(!arguments.empty(), "no program");
@@ -169,7 +103,6 @@ ProcessResult run_process(const std::vector<std::string>& arguments, const Proce
       if (other >= 0) close(other);
     throw UserError(arguments[0] + ": cannot be started: " + std::strerror(reason));
   }
-  Running waited_for;
   const pid_t self = getpid();
   const pid_t child = fork();
   if (child < 0) {
@@ -181,7 +114,6 @@ ProcessResult run_process(const std::vector<std::string>& arguments, const Proce
   if (child == 0) {
     // Only calls that are safe between fork and exec of a process with threads.
     setpgid(0, 0);
-    waited_for.in_child();
     watch(self);
     const int empty = open("/dev/null", O_RDONLY);
     if (empty >= 0) dup2(empty, 0);
@@ -194,7 +126,6 @@ ProcessResult run_process(const std::vector<std::string>& arguments, const Proce
     _exit(127);
   }
   setpgid(child, child);  // in both processes, so that it holds whichever runs first
-  waited_for.started(child);
   close(ends[1]);
   ProcessResult result;
   BoundedText text(options.output_limit);

@@ -20,19 +20,14 @@ struct ProcessOptions {
 };
 
 struct ProcessResult {
-  int exit_status = -1;  ///< 127: it could not be started; 128 + N: ended by signal N
+  int exit_status = -1;      ///< 127: it could not be started; 128 + N: ended by signal N
   bool timed_out = false;
-  std::string failure =
-      {};  ///< empty, or what became of it, to follow its name: "takes longer than 20 s", "fails with exit status 1"
-  std::string output;  ///< stdout and stderr as they came
+  std::string failure = {};  ///< empty, or to follow its name: "takes longer than 20 s", "fails with exit status 1"
+  std::string output;        ///< stdout and stderr as they came
 };
 
 /// User error when there is no process to be had. Standard input is empty.
 ProcessResult run_process(const std::vector<std::string>& arguments, const ProcessOptions& options = {});
-
-/// SIGINT, SIGTERM and SIGHUP end the programs that run_process() is waiting for, and then this one: they are in process groups of their own, which
-/// what is typed at a terminal does not reach. For the beginning of main().
-void end_processes_on_signals();
 
 /// The path of a program in PATH; empty when there is none.
 std::string find_program(const std::string& name);

@@ -11,14 +11,12 @@
 #include <exception>
 #include <new>
 
-#include "codegen/build/process.h"
 #include "codegen/cli/command.h"
 #include "ir/diagnostic.h"
 #include "runtime_min/file.h"
 
 int main(int argc, char** argv) {
   graven::runtime::fill_standard_streams();
-  graven::codegen::end_processes_on_signals();
   CLI::App app{"Graven carves neural networks into standalone C++ and CUDA projects."};
   app.name("graven");
   app.require_subcommand(0, 1);  // none and an unknown one are told apart below

@@ -28,15 +28,7 @@ namespace fs = std::filesystem;
 constexpr const char* kRecords = ".graven";
 constexpr std::string_view kTemporary = "tmp.";
 
-struct Handle {
-  int value = -1;
-  explicit Handle(int descriptor) : value(descriptor) {}
-  Handle(const Handle&) = delete;
-  Handle& operator=(const Handle&) = delete;
-  ~Handle() {
-    if (value >= 0) ::close(value);
-  }
-};
+using runtime::Descriptor;
 
 UserError cannot_be(const std::string& path, const char* what) {
   const int reason = errno;
@@ -133,7 +125,7 @@ void OutputFolder::require_project_or_empty() const {
     if (name != "graph.json" && name != kRecords && first.empty()) first = name;
     if (name != "graph.json") continue;
     std::string text;
-    const Handle file(::openat(root_, "graph.json", O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+    const Descriptor file(::openat(root_, "graph.json", O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
     if (file.value < 0 && errno == ELOOP) throw in_the_way(place_of(name), "file");
     char part[65536];
     ssize_t n = -1;
@@ -172,7 +164,7 @@ int OutputFolder::open_parent(const std::string& path, bool make, std::string* o
   std::string so_far;
   for (std::size_t i = 0; i + 1 < parts.size(); ++i) {
     so_far += (i > 0 ? "/" : "") + parts[i];
-    const Handle above(folder);
+    const Descriptor above(folder);
     if (make && ::mkdirat(above.value, parts[i].c_str(), 0777) != 0 && errno != EEXIST)
       throw cannot_be(place_of(so_far), "made");
     folder = ::openat(above.value, parts[i].c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -192,7 +184,7 @@ struct OutputFolder::Found {
 };
 
 OutputFolder::Found OutputFolder::find(const std::string& path) const {
-  const Handle parent(open_parent(path, false, nullptr));
+  const Descriptor parent(open_parent(path, false, nullptr));
   const std::string name = components(path).back();
   struct stat status;
   if (parent.value < 0) return {};
@@ -201,7 +193,7 @@ OutputFolder::Found OutputFolder::find(const std::string& path) const {
     throw cannot_be(place_of(path), "looked at");
   }
   if (!S_ISREG(status.st_mode)) throw in_the_way(place_of(path), "file");
-  const Handle file(::openat(parent.value, name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  const Descriptor file(::openat(parent.value, name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   if (file.value < 0) throw cannot_be(place_of(path), "read");
   try {
     return {true, runtime::sha256(runtime::MappedFile("/proc/self/fd/" + std::to_string(file.value)).bytes())};
@@ -229,7 +221,7 @@ OutputFolder::Changes OutputFolder::compare(const Hashes& hashes) const {
   for (const auto& [path, known] : record_) {
     if (hashes.count(path)) continue;
     std::string obstacle;
-    const Handle parent(open_parent(path, false, &obstacle));
+    const Descriptor parent(open_parent(path, false, &obstacle));
     struct stat status;
     // What a user put in the place of a file that is no longer needed is left where it is.
     if (parent.value < 0 || ::fstatat(parent.value, components(path).back().c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0)
@@ -247,7 +239,7 @@ int OutputFolder::records_folder() { return open_parent(kManifest, true, nullptr
 /// What this emission, or one that was killed, left of files: nobody else emits here now.
 void OutputFolder::remove_abandoned() {
   if (!locked_) return;
-  const Handle records(open_parent(kManifest, false, nullptr));
+  const Descriptor records(open_parent(kManifest, false, nullptr));
   if (records.value < 0) return;
   for (const std::string& name : names_in(records.value, place_of(kRecords)))
     if (name.starts_with(kTemporary)) ::unlinkat(records.value, name.c_str(), 0);
@@ -259,10 +251,10 @@ std::string OutputFolder::temporary_of(const std::string& path) {
 }
 
 void OutputFolder::write(const std::string& path, std::string_view text) {
-  const Handle records(records_folder()), parent(open_parent(path, true, nullptr));
+  const Descriptor records(records_folder()), parent(open_parent(path, true, nullptr));
   const std::string temporary = temporary_of(path);
   {
-    const Handle file(
+    const Descriptor file(
         ::openat(records.value, temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666));
     if (file.value < 0) throw cannot_be(place_of(path), "written");
     try {
@@ -280,18 +272,18 @@ void OutputFolder::write(const std::string& path, std::string_view text) {
 }
 
 std::string OutputFolder::staging(const std::string& path) {
-  const Handle records(records_folder());
+  const Descriptor records(records_folder());
   return place_of(std::string(kRecords) + "/" + temporary_of(path));
 }
 
 void OutputFolder::place(const std::string& path) {
-  const Handle records(records_folder()), parent(open_parent(path, true, nullptr));
+  const Descriptor records(records_folder()), parent(open_parent(path, true, nullptr));
   if (::renameat(records.value, temporary_of(path).c_str(), parent.value, components(path).back().c_str()) != 0)
     throw cannot_be(place_of(path), "written");
 }
 
 void OutputFolder::remove(const std::string& path) {
-  const Handle parent(open_parent(path, false, nullptr));
+  const Descriptor parent(open_parent(path, false, nullptr));
   if (parent.value >= 0 && ::unlinkat(parent.value, components(path).back().c_str(), 0) != 0 && errno != ENOENT)
     throw cannot_be(place_of(path), "removed");
 }
@@ -300,9 +292,9 @@ void OutputFolder::remove(const std::string& path) {
 // -----------------------------------------------------------------------------------------------------------------------
 
 void OutputFolder::read_record() {
-  const Handle parent(open_parent(kManifest, false, nullptr));
+  const Descriptor parent(open_parent(kManifest, false, nullptr));
   if (parent.value < 0) return;
-  const Handle file(::openat(parent.value, "manifest.json", O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  const Descriptor file(::openat(parent.value, "manifest.json", O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   if (file.value < 0 && errno == ENOENT) return;
   const auto damaged = [&] {
     return UserError(place_of(kManifest) + ": is not what Graven wrote")

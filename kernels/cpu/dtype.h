@@ -98,7 +98,9 @@ template <class T>
 using compute_t = typename types::compute_type<T>::type;
 
 namespace types {
-template <class T, bool Integer = T(0.5) == T(0), bool Wide = (sizeof(T) > 4)>
+template <class T>
+inline constexpr bool is_integer = T(0.5) == T(0);  // of bool it is not: every number but 0 is true
+template <class T, bool Integer = is_integer<T>, bool Wide = (sizeof(T) > 4)>
 struct wrapping_type {
   using type = T;
 };

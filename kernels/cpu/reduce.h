@@ -54,11 +54,6 @@ struct smaller_value {
     return math::min(a, b);
   }
 };
-// Integers wrap as unsigned numbers do; signed overflow would be undefined.
-template <class A>
-struct accumulator {
-  using type = typename types::choose<types::is_floating<A>, A, std::uint64_t>::type;
-};
 template <class Op>
 inline constexpr bool starts_from_element = same_type<Op, larger_value> || same_type<Op, smaller_value>;
 template <class Op, class A>
@@ -201,14 +196,14 @@ inline void fill_outputs(const reduce_config& c, Y* y, Y value) {
 
 template <class Y, class T>
 inline void reduce_sum(Threads& threads, const reduce_config& c, Y* y, const T* x) {
-  using A = typename detail::accumulator<compute_t<Y>>::type;
+  using A = wrapping_t<compute_t<Y>>;
   if (c.size == 0) return detail::fill_outputs(c, y, static_cast<Y>(0));
   detail::reduce<detail::add_values, A>(threads, c, y, x, [](A s) { return static_cast<Y>(s); });
 }
 
 template <class Y, class T>
 inline void reduce_prod(Threads& threads, const reduce_config& c, Y* y, const T* x) {
-  using A = typename detail::accumulator<compute_t<Y>>::type;
+  using A = wrapping_t<compute_t<Y>>;
   if (c.size == 0) return detail::fill_outputs(c, y, static_cast<Y>(1));
   detail::reduce<detail::multiply_values, A>(threads, c, y, x, [](A s) { return static_cast<Y>(s); });
 }

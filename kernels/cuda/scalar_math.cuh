@@ -60,7 +60,7 @@ GRAVEN_DEVICE inline T mul(T x, T y) {
 /// Of an integer 0 - x: the least is its own.
 template <class T>
 GRAVEN_DEVICE inline T neg(T x) {
-  if constexpr (T(0.5) == T(0))
+  if constexpr (types::is_integer<T>)
     return sub(T(0), x);
   else
     return -x;
@@ -100,13 +100,13 @@ GRAVEN_DEVICE inline T pow(T x, T y) {
 /// Integer quotient rounded toward zero; 0 for a divisor of 0.
 template <class T>
 GRAVEN_DEVICE inline T divide(T x, T y) {
-  return y == T(0) ? T(0) : y == static_cast<T>(-1) ? static_cast<T>(T(0) - static_cast<std::uint64_t>(x)) : static_cast<T>(x / y);
+  return y == T(0) ? T(0) : T(-1) < T(0) && y == T(-1) ? neg(x) : static_cast<T>(x / y);
 }
 /// Rounded toward minus infinity.
 template <class T>
 GRAVEN_DEVICE inline T floor_divide(T x, T y) {
   const T q = divide(x, y);
-  const T r = static_cast<T>(static_cast<std::uint64_t>(x) - static_cast<std::uint64_t>(q) * static_cast<std::uint64_t>(y));
+  const T r = sub(x, mul(q, y));
   return static_cast<T>(q - static_cast<T>(y != T(0) && r != T(0) && (r < T(0)) != (y < T(0))));
 }
 /// x - y floor_divide(x, y): the sign of y, as in Python. 0 for a divisor of 0.
@@ -116,8 +116,7 @@ GRAVEN_DEVICE inline T fmod(T x, T y) {
 }
 template <class T>
 GRAVEN_DEVICE inline T remainder(T x, T y) {
-  const std::uint64_t q = static_cast<std::uint64_t>(floor_divide(x, y));
-  return y == T(0) ? T(0) : static_cast<T>(static_cast<std::uint64_t>(x) - q * static_cast<std::uint64_t>(y));
+  return y == T(0) ? T(0) : sub(x, mul(floor_divide(x, y), y));
 }
 
 // ---- float and double -----------------------------------------------------------------------------------------------------------------

@@ -179,6 +179,11 @@ TEST(EdgesGraph, IntegersWrapInChains) {
     EXPECT_EQ(compiled[4].to_vector<bool>()[4], true);
     EXPECT_EQ(compiled[6].to_vector<bool>()[1], true);
   }
+  // Of bytes 255 is no -1.
+  const Tensor ten = tensor({10, 255, 254}).to(u8), most = tensor({255, 255, 255}).to(u8);
+  EXPECT_EQ(floor_divide(ten, most).to_vector<std::int64_t>(), (std::vector<std::int64_t>{0, 1, 0}));
+  EXPECT_EQ(remainder(ten, most).to_vector<std::int64_t>(), (std::vector<std::int64_t>{10, 0, 254}));
+  EXPECT_EQ(fmod(ten, most).to_vector<std::int64_t>(), (std::vector<std::int64_t>{10, 0, 254}));
 }
 
 TEST(EdgesGraph, DoesWhatEagerModeDoes) {

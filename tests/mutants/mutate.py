@@ -5,7 +5,6 @@
     python3 tests/mutants/mutate.py --count 100 --seed 7       100 others
     python3 tests/mutants/mutate.py --in frontend --count 30   in files whose paths begin with frontend
     python3 tests/mutants/mutate.py --list --count 10          what would be tried; nothing is built
-    python3 tests/mutants/mutate.py --survivors                what survived in all runs whose results --work keeps
 
 One fault at a time, chosen by the seed, is planted into a copy of the tracked files in --work (default: build-mutants):
 an operator, a bound or a constant is changed. The suites that could notice are built and run, the cheapest first, until
@@ -395,10 +394,8 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--in", dest="beginning", default="", help="files whose paths begin so")
     parser.add_argument("--goal", type=float, default=95)
-    parser.add_argument("--hours", type=float, default=0, help="begin no fault after so many")
     parser.add_argument("--work", type=Path, default=ROOT / "build-mutants")
     parser.add_argument("--list", action="store_true")
-    parser.add_argument("--survivors", action="store_true")
     options = parser.parse_args()
 
     files = [f for f in tracked() if f.startswith(options.beginning) and f.endswith(EXTENSIONS) and suites_for(f)]
@@ -420,11 +417,6 @@ def main():
     work, tree = options.work.resolve(), options.work.resolve() / "tree"
     results = work / "results.jsonl"
     tree.mkdir(parents=True, exist_ok=True)
-    if options.survivors:
-        for line in results.read_text().splitlines() if results.exists() else []:
-            if json.loads(line)["noticed"] == "no":
-                print(json.loads(line)["fault"])
-        return 0
     same_tree(tree)
     if not (tree / "build/build.ninja").exists():
         # One file at a time is compiled anew: no unity build.
@@ -463,9 +455,9 @@ def main():
     for line in results.read_text().splitlines() if results.exists() else []:
         entry = json.loads(line)
         tried[entry["fault"]] = entry
-    start, score, survivors, planted = time.monotonic(), {"behaviour": 0, "texts": 0, "no": 0}, [], 0
+    score, survivors, planted = {"behaviour": 0, "texts": 0, "no": 0}, [], 0
     for fault in faults:
-        if planted == options.count or (options.hours and time.monotonic() - start > options.hours * 3600):
+        if planted == options.count:
             break
         path, position, token, new = fault
         name = describe(*fault)
