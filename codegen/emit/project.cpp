@@ -232,6 +232,7 @@ Prepared prepare(const ir::Graph& traced, const EmitOptions& options, EmitReport
   };
   d["level_choice"] = render("project/" + style.folder + "levels.inc", d);
   d["c_interface"] = render("project/" + kind + "/c_interface.inc", d);
+  d["selftest_inputs"] = render("project/selftest_inputs.inc", d);
   add("params.h", "params.h");
   add("memory_plan.h", "memory_plan.h");
   if (p.evaluation) {

@@ -617,8 +617,8 @@ TEST(Project, RefusesOptionsOfEmissionThatCannotBe) {
       {"emit.mean", std::string("0.5 x"), "config.emit.mean: expected finite numbers with spaces between them, found '0.5 x'"},
       {"emit.std", std::string("1 0"), "config.emit.std: expected finite numbers above 0 with spaces between them, found '1 0'"},
       {"emit.foo", true,
-       "config.emit.foo: expected one of emit.data, emit.epochs, emit.mean, emit.memory_budget, emit.name, emit.seed, emit.shuffle, "
-       "emit.std, emit.target, emit.test_data, emit.threads, found another key"},
+       "config.emit.foo: expected one of emit.data, emit.epochs, emit.mean, emit.memory_budget, emit.name, emit.seed, "
+       "emit.selftest, emit.shuffle, emit.std, emit.target, emit.test_data, emit.threads, found another key"},
   };
   for (const auto& c : cases) {
     Graph graph = polynomial_fit();

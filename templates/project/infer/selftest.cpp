@@ -27,42 +27,21 @@ int test() {
 {% endif %}
   try {
     Model model(std::make_shared<const Weights>({% if has_weights %}runtime::required_beside_program("weights.safetensors"){% else %}""{% endif %}));
-{% for input in inputs %}
-{% if loop.is_first %}
-    const runtime::Arena input_memory[] = {
-{% endif %}
-        runtime::Arena(sizeof(@{ input.public_type }@) * @{ input.tested_storage }@),
-{% if loop.is_last %}
-    };
-{% endif %}
-{% endfor %}
+@{ selftest_inputs }@
+    // Of both runs, one beside the other.
 {% for output in outputs %}
 {% if loop.is_first %}
     const runtime::Arena output_memory[] = {
 {% endif %}
         runtime::Arena(sizeof(@{ output.public_type }@) * @{ output.tested_storage }@),
-{% if loop.is_last %}
-    };
-{% endif %}
-{% endfor %}
-{% for output in outputs %}
-{% if loop.is_first %}
-    const runtime::Arena again_memory[] = {
-{% endif %}
         runtime::Arena(sizeof(@{ output.public_type }@) * @{ output.tested_storage }@),
 {% if loop.is_last %}
     };
 {% endif %}
 {% endfor %}
-{% for input in inputs %}
-    auto* const @{ input.member }@ = input_memory[@{ loop.index }@].at<@{ input.public_type }@>(0);
-{% endfor %}
 {% for output in outputs %}
-    auto* const @{ output.member }@ = output_memory[@{ loop.index }@].at<@{ output.public_type }@>(0);
-    auto* const @{ output.member }@_again = again_memory[@{ loop.index }@].at<@{ output.public_type }@>(0);
-{% endfor %}
-{% for symbol in symbols %}
-    const std::int64_t @{ symbol.identifier }@ = @{ symbol.tested }@;
+    auto* const @{ output.member }@ = output_memory[@{ 2 * loop.index }@].at<@{ output.public_type }@>(0);
+    auto* const @{ output.member }@_again = output_memory[@{ 2 * loop.index + 1 }@].at<@{ output.public_type }@>(0);
 {% endfor %}
 {% if recorded %}
     runtime::Comparison comparison(runtime::required_beside_program("selftest.safetensors"));
@@ -79,7 +58,7 @@ int test() {
 {% endif %}
     model.forward(@{ argument_names }@, @{ output_names_again }@);
 {% for output in outputs %}
-    if (std::memcmp(@{ output.member }@, @{ output.member }@_again, output_memory[@{ loop.index }@].bytes()) != 0) return std::printf("@{ output.member }@: two runs differ\n"), 1;
+    if (std::memcmp(@{ output.member }@, @{ output.member }@_again, output_memory[@{ 2 * loop.index }@].bytes()) != 0) return std::printf("@{ output.member }@: two runs differ\n"), 1;
 {% endfor %}
     std::printf("two runs agree in every bit\n");
 {% if recorded %}

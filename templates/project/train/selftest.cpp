@@ -80,21 +80,7 @@ void set_later_state(const runtime::Comparison& comparison, const Tensor& state)
 int test() {
   try {
     Model model;
-{% for input in inputs %}
-{% if loop.is_first %}
-    const runtime::Arena input_memory[] = {
-{% endif %}
-        runtime::Arena(sizeof(@{ input.public_type }@) * @{ input.tested_storage }@),
-{% if loop.is_last %}
-    };
-{% endif %}
-{% endfor %}
-{% for input in inputs %}
-    auto* const @{ input.member }@ = input_memory[@{ loop.index }@].at<@{ input.public_type }@>(0);
-{% endfor %}
-{% for symbol in symbols %}
-    const std::int64_t @{ symbol.identifier }@ = @{ symbol.tested }@;
-{% endfor %}
+@{ selftest_inputs }@
     model.load(runtime::required_beside_program("weights.safetensors"));
     // Also buffers, which a forward phase may both read and write.
     const Contents weights = contents(model.parameters());

@@ -24,16 +24,16 @@ int test() {
     const runtime::Arena input_memory[] = {
         runtime::Arena(sizeof(float) * 32),
     };
+    auto* const x = input_memory[0].at<float>(0);
+    const std::int64_t batch = 8;
+
+    // Of both runs, one beside the other.
     const runtime::Arena output_memory[] = {
         runtime::Arena(sizeof(float) * 24),
-    };
-    const runtime::Arena again_memory[] = {
         runtime::Arena(sizeof(float) * 24),
     };
-    auto* const x = input_memory[0].at<float>(0);
     auto* const output = output_memory[0].at<float>(0);
-    auto* const output_again = again_memory[0].at<float>(0);
-    const std::int64_t batch = 8;
+    auto* const output_again = output_memory[1].at<float>(0);
     runtime::Comparison comparison(runtime::required_beside_program("selftest.safetensors"));
     comparison.load("input.x", x, DType::f32, {8, 4});
     model.forward(x, batch, output);

@@ -61,6 +61,7 @@ int test() {
     };
     auto* const x = input_memory[0].at<float>(0);
     auto* const y = input_memory[1].at<float>(0);
+
     model.load(runtime::required_beside_program("weights.safetensors"));
     // Also buffers, which a forward phase may both read and write.
     const Contents weights = contents(model.parameters());
