@@ -98,10 +98,12 @@ std::string processor() {
 std::vector<std::string> flags(const Compiler& compiler) {
   const char* chosen = std::getenv("CXXFLAGS");
   std::vector<std::string> all = {"-march=native"};
-  std::istringstream words(std::string(compiler.version.find("clang") == std::string::npos ? kKernelFlagsOfGnu : kKernelFlags) + " " +
-                           (chosen ? chosen : ""));
+  const bool gnu = compiler.version.find("clang") == std::string::npos;
+  std::istringstream words(std::string(gnu ? kKernelFlagsOfGnu : kKernelFlags) + " " + (chosen ? chosen : ""));
   for (std::string word; words >> word;) all.push_back(word);
   all.insert(all.end(), {"-std=c++20", "-fPIC", "-shared", "-fvisibility=hidden", "-pthread", "-w", "-I."});
+  // g++ would have the process share variables of inline functions of the standard library, and keep what defines them.
+  if (gnu) all.emplace_back("-fno-gnu-unique");
   return all;
 }
 

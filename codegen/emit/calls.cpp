@@ -109,14 +109,14 @@ class Writer {
     bool symbolic = false;
     for (const auto& [key, value] : step.call.config) fields.push_back("." + key + " = " + field(value, symbolic));
     out_.config_headers.insert("kernels/config/" + file + ".h");
-    if (!symbolic) return add_config(name, declaration("inline constexpr " + type + " " + name + "{", fields, "};"));
+    if (!symbolic) return add_config(name, declaration("constexpr " + type + " " + name + "{", fields, "};"));
     std::vector<std::string> parameters, arguments;
     for (const Symbol& s : values_.symbols()) {
       if (!mentions(step.call, s.name)) continue;
       parameters.push_back("std::int64_t " + s.identifier);
       arguments.push_back("size." + s.identifier);
     }
-    return add_config(name, declaration("constexpr " + type + " " + name + "(" + join(parameters) + ") { return {", fields, "}; }")) + "(" +
+    return add_config(name, declaration("static constexpr " + type + " " + name + "(" + join(parameters) + ") { return {", fields, "}; }")) + "(" +
            join(arguments) + ")";
   }
 
@@ -185,7 +185,7 @@ class Writer {
     }
     if (!symbolic) {
       const std::string& name = config_names_[sizes_owner(step)];
-      return add_config(name, declaration("inline constexpr std::int64_t " + name + "[] = {", items, "};"));
+      return add_config(name, declaration("constexpr std::int64_t " + name + "[] = {", items, "};"));
     }
     lines += fmt::format("  const std::int64_t sizes[] = {{{}}};\n", join(items));
     return "sizes";

@@ -97,6 +97,15 @@ std::vector<std::string> includes_of(const std::string& path, std::string_view t
   return found;
 }
 
+/// Graven's text as a project has it: what it defines is the library's own. Else the libraries of two projects in one
+/// process would share it, of whatever version, compiled for whatever processor, in the order of loading.
+std::string copied(std::string_view text) {
+  const std::size_t begin = text.find("\nnamespace graven");
+  if (begin == std::string_view::npos) return std::string(text);
+  return fmt::format("{}#pragma GCC visibility push(hidden)\n{}#pragma GCC visibility pop\n", text.substr(0, begin + 1),
+                     text.substr(begin + 1));
+}
+
 /// Adds kernels/ and runtime/ files with everything that they include. runtime/x.h brings runtime/x.cpp.
 void add_copied(std::map<std::string, std::string>& files, std::vector<std::string> wanted) {
   while (!wanted.empty()) {
@@ -105,7 +114,7 @@ void add_copied(std::map<std::string, std::string>& files, std::vector<std::stri
     if (files.count(path)) continue;
     const bool runtime = path.compare(0, 8, "runtime/") == 0;
     const std::string_view text = embedded_text(runtime ? "runtime_min/" + path.substr(8) : path);
-    files.emplace(path, text);
+    files.emplace(path, copied(text));
     for (std::string& included : includes_of(path, text)) wanted.push_back(std::move(included));
     if (runtime && path.ends_with(".h")) {
       const std::string source = path.substr(0, path.size() - 2) + ".cpp";
@@ -276,6 +285,7 @@ Prepared prepare(const ir::Graph& traced, const EmitOptions& options, EmitReport
     busy.insert(before.begin(), before.end());
     d["busy_runtime_sources"] = sources_in(files, busy);
     d["other_runtime_sources"] = sources_in(files, others);
+    d["shared_library"] = render("project/shared_library.cmake", d);
     d["install"] = render("project/install.cmake", d);
     files["CMakeLists.txt"] = render("project/" + style.folder + "CMakeLists.txt", d);
     files["README.md"] = render("project/README.md", d);

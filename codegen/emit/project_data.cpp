@@ -143,6 +143,7 @@ class Builder {
     d["constant_prefix"] = upper(name_);
     d["graph_name"] = comment_text(graph.name);
     d["graph_hash"] = graph_hash;
+    d["version"] = "graph_" + graph_hash.substr(0, 12);
     d["generator"] = std::string("graven ") + kVersion;
     d["generator_version"] = kVersion;
     d["name_literal"] = string_literal(name_);

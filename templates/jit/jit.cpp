@@ -11,7 +11,7 @@
 {% endif %}
 #include "program.h"
 
-namespace @{ namespace }@ {
+namespace [[gnu::visibility("hidden")]] @{ namespace }@ {
 inline namespace GRAVEN_LEVEL_NAMESPACE {
 extern const Program program;
 }

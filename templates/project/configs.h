@@ -13,7 +13,7 @@ namespace @{ namespace }@::constant {
 using namespace graven::kernels;
 
 {% endif %}
-inline constexpr @{ constant.type }@ @{ constant.name }@[] = {@{ constant.values }@};  // @{ constant.comment }@
+constexpr @{ constant.type }@ @{ constant.name }@[] = {@{ constant.values }@};  // @{ constant.comment }@
 {% if loop.is_last %}
 
 }  // namespace @{ namespace }@::constant

@@ -6,7 +6,7 @@
 #include "@{ scalar_math }@"
 #include "program.h"
 
-namespace @{ namespace }@ {
+namespace [[gnu::visibility("hidden")]] @{ namespace }@ {
 inline namespace GRAVEN_LEVEL_NAMESPACE {
 
 {% for functor in functors %}

@@ -10,7 +10,7 @@
 #include "@{ header }@"
 {% endfor %}
 
-namespace @{ namespace }@ {
+namespace [[gnu::visibility("hidden")]] @{ namespace }@ {
 inline namespace GRAVEN_LEVEL_NAMESPACE {
 {% for function in file.functions %}
 

@@ -11,13 +11,15 @@
 #include "evaluation_plan.h"
 {% endif %}
 #include "memory_plan.h"
+// What a library that holds the model shows. Its own calls go to it, even where another has functions of the same names.
+#define GRAVEN_API [[gnu::visibility("protected")]]
 #include "model.h"
 {% if on_device %}
 
 #define GRAVEN_LEVEL_NAMESPACE on_cuda
 {% endif %}
 
-namespace @{ namespace }@ {
+namespace [[gnu::visibility("hidden")]] @{ namespace }@ {
 
 using namespace graven::kernels;
 

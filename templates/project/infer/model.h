@@ -21,6 +21,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* What a library shows of the project, where it is compiled; nothing to whoever uses it. */
+#ifndef GRAVEN_API
+#define GRAVEN_API
+#endif
+
 #ifdef __cplusplus
 #include <cstddef>
 #include <cstdint>
@@ -28,14 +33,16 @@
 #include <string>
 
 namespace @{ namespace }@ {
+// Of this graph: what a program makes of these types, inline or of a template, is another's for another version.
+inline namespace @{ version }@ {
 {% for symbol in symbols %}
 
 /// The largest @{ symbol.identifier }@; any from 1 on will do.
-inline constexpr std::int64_t maximum_@{ symbol.identifier }@ = @{ symbol.maximum }@;
+constexpr std::int64_t maximum_@{ symbol.identifier }@ = @{ symbol.maximum }@;
 {% endfor %}
 
 /// Parameters, and what is computed from them once. Never changes after it was made.
-class Weights {
+class GRAVEN_API Weights {
  public:
   /// Reads a safetensors file, all or nothing. An empty path leaves all weights zero.
   explicit Weights(const std::string& path);
@@ -49,7 +56,7 @@ class Weights {
   std::unique_ptr<Memory> memory_;
 };
 
-class Model {
+class GRAVEN_API Model {
  public:
 {% if on_device %}
   /// On this CUDA device, where the weights must lie too.
@@ -78,6 +85,7 @@ class Model {
   std::unique_ptr<Memory> memory_;
 };
 
+}  // namespace @{ version }@
 }  // namespace @{ namespace }@
 
 extern "C" {
@@ -88,19 +96,20 @@ typedef struct @{ namespace }@_weights @{ namespace }@_weights;
 typedef struct @{ namespace }@_model @{ namespace }@_model;
 enum { @{ constant_prefix }@_OK = 0, @{ constant_prefix }@_ERROR = 1, @{ constant_prefix }@_NO_MEMORY = 2, @{ constant_prefix }@_BAD_ARGUMENT = 3 };
 
-int @{ namespace }@_load(const char* path, @{ namespace }@_weights** weights);
+GRAVEN_API int @{ namespace }@_load(const char* path, @{ namespace }@_weights** weights);
 /* Models that use the weights keep them alive. */
-void @{ namespace }@_unload(@{ namespace }@_weights* weights);
-int @{ namespace }@_create(const @{ namespace }@_weights* weights, int @{ create_argument }@, @{ namespace }@_model** model);
-void @{ namespace }@_destroy(@{ namespace }@_model* model);
-int @{ namespace }@_use(@{ namespace }@_model* model, const @{ namespace }@_weights* weights);
-int @{ namespace }@_forward(@{ namespace }@_model* model, @{ c_parameters }@, @{ c_output_parameters }@);
+GRAVEN_API void @{ namespace }@_unload(@{ namespace }@_weights* weights);
+GRAVEN_API int @{ namespace }@_create(const @{ namespace }@_weights* weights, int @{ create_argument }@, @{ namespace }@_model** model);
+GRAVEN_API void @{ namespace }@_destroy(@{ namespace }@_model* model);
+GRAVEN_API int @{ namespace }@_use(@{ namespace }@_model* model, const @{ namespace }@_weights* weights);
+GRAVEN_API int @{ namespace }@_forward(@{ namespace }@_model* model, @{ c_parameters }@, @{ c_output_parameters }@);
 {% for symbol in symbols %}
 /* The largest @{ symbol.identifier }@; any from 1 on will do. */
-int64_t @{ namespace }@_maximum_@{ symbol.identifier }@(void);
+GRAVEN_API int64_t @{ namespace }@_maximum_@{ symbol.identifier }@(void);
 {% endfor %}
-const char* @{ namespace }@_error(void);
+GRAVEN_API const char* @{ namespace }@_error(void);
 
 #ifdef __cplusplus
 }
 #endif
+#undef GRAVEN_API

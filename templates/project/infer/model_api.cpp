@@ -1,5 +1,6 @@
 @{ banner }@
 // The memory of the model, its weights file, and both interfaces of model.h.
+#include <cstdio>
 #include <new>
 #include <stdexcept>
 
@@ -8,7 +9,7 @@
 #include "runtime/safetensors.h"
 #include "runtime/tensor.h"
 
-namespace @{ namespace }@ {
+namespace [[gnu::visibility("hidden")]] @{ namespace }@ {
 
 namespace runtime = graven::runtime;
 
@@ -41,7 +42,7 @@ constexpr std::size_t weight_bytes() {
 
 }  // namespace
 
-struct Weights::Memory {
+struct [[gnu::visibility("hidden")]] Weights::Memory {
   Memory() : block(weight_bytes()) {
     [[maybe_unused]] std::byte* next = block.at<std::byte>(0);
 #define GRAVEN_FIXED(name, dtype, path, ...) param.name = take<dtype>(next, numel({__VA_ARGS__}));
@@ -56,7 +57,7 @@ struct Weights::Memory {
 {% endif %}
 };
 
-struct Model::Memory {
+struct [[gnu::visibility("hidden")]] Model::Memory {
   Memory(std::shared_ptr<const Weights> given, int count) : weights(std::move(given)), threads(count), arena(kArenaBytes) {
     [[maybe_unused]] std::byte* const base = arena.at<std::byte>(0);
 #define GRAVEN_VALUE(name, dtype, offset, bytes) buf.name = reinterpret_cast<dtype*>(base + (offset));

@@ -29,6 +29,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* What a library shows of the project, where it is compiled; nothing to whoever uses it. */
+#ifndef GRAVEN_API
+#define GRAVEN_API
+#endif
+
 #ifdef __cplusplus
 #include <cstddef>
 #include <cstdint>
@@ -37,10 +42,12 @@
 #include <vector>
 
 namespace @{ namespace }@ {
+// Of this graph: what a program makes of these types, inline or of a template, is another's for another version.
+inline namespace @{ version }@ {
 {% for symbol in symbols %}
 
 /// The largest @{ symbol.identifier }@; any from 1 on will do.
-inline constexpr std::int64_t maximum_@{ symbol.identifier }@ = @{ symbol.maximum }@;
+constexpr std::int64_t maximum_@{ symbol.identifier }@ = @{ symbol.maximum }@;
 {% endfor %}
 
 /// The numbers that change from step to step.
@@ -60,7 +67,7 @@ struct Tensor {
   void* data;
 };
 
-class Model {
+class GRAVEN_API Model {
  public:
 {% if on_device %}
   /// On this CUDA device.
@@ -139,6 +146,7 @@ class Model {
   std::unique_ptr<Memory> memory_;
 };
 
+}  // namespace @{ version }@
 }  // namespace @{ namespace }@
 
 extern "C" {
@@ -148,22 +156,23 @@ extern "C" {
 typedef struct @{ namespace }@_model @{ namespace }@_model;
 enum { @{ constant_prefix }@_OK = 0, @{ constant_prefix }@_ERROR = 1, @{ constant_prefix }@_NO_MEMORY = 2, @{ constant_prefix }@_BAD_ARGUMENT = 3 };
 
-int @{ namespace }@_create(int @{ create_argument }@, @{ namespace }@_model** model);
-void @{ namespace }@_destroy(@{ namespace }@_model* model);
+GRAVEN_API int @{ namespace }@_create(int @{ create_argument }@, @{ namespace }@_model** model);
+GRAVEN_API void @{ namespace }@_destroy(@{ namespace }@_model* model);
 /* Forward, backward, update. `learning_rates`: @{ group_count }@; `step` counts from 1. The loss is stored where `loss` points, unless that is NULL. */
-int @{ namespace }@_step(@{ namespace }@_model* model, @{ c_parameters }@, const double* learning_rates, int64_t step, {% if random %}int64_t seed, {% endif %}double* loss);
-int @{ namespace }@_forward(@{ namespace }@_model* model, @{ c_parameters }@, {% if random %}int64_t step, int64_t seed, {% endif %}double* loss);
+GRAVEN_API int @{ namespace }@_step(@{ namespace }@_model* model, @{ c_parameters }@, const double* learning_rates, int64_t step, {% if random %}int64_t seed, {% endif %}double* loss);
+GRAVEN_API int @{ namespace }@_forward(@{ namespace }@_model* model, @{ c_parameters }@, {% if random %}int64_t step, int64_t seed, {% endif %}double* loss);
 {% if has_evaluation == "true" %}
-int @{ namespace }@_evaluate(@{ namespace }@_model* model, @{ c_parameters }@, double* loss);
+GRAVEN_API int @{ namespace }@_evaluate(@{ namespace }@_model* model, @{ c_parameters }@, double* loss);
 {% endif %}
-int @{ namespace }@_load(@{ namespace }@_model* model, const char* path);
-int @{ namespace }@_save(const @{ namespace }@_model* model, const char* path);
+GRAVEN_API int @{ namespace }@_load(@{ namespace }@_model* model, const char* path);
+GRAVEN_API int @{ namespace }@_save(const @{ namespace }@_model* model, const char* path);
 {% for symbol in symbols %}
 /* The largest @{ symbol.identifier }@; any from 1 on will do. */
-int64_t @{ namespace }@_maximum_@{ symbol.identifier }@(void);
+GRAVEN_API int64_t @{ namespace }@_maximum_@{ symbol.identifier }@(void);
 {% endfor %}
-const char* @{ namespace }@_error(void);
+GRAVEN_API const char* @{ namespace }@_error(void);
 
 #ifdef __cplusplus
 }
 #endif
+#undef GRAVEN_API

@@ -3,6 +3,7 @@
 {% if evaluates_apart %}
 #include <algorithm>
 {% endif %}
+#include <cstdio>
 #include <cstring>
 #include <new>
 #include <stdexcept>
@@ -12,7 +13,7 @@
 #include "runtime/safetensors.h"
 #include "runtime/tensor.h"
 
-namespace @{ namespace }@ {
+namespace [[gnu::visibility("hidden")]] @{ namespace }@ {
 
 namespace runtime = graven::runtime;
 
@@ -63,7 +64,7 @@ void require_step(const Hyper& hyper) {
 
 }  // namespace
 
-struct Model::Memory {
+struct [[gnu::visibility("hidden")]] Model::Memory {
   explicit Memory(int count) : threads(count), weights(weight_bytes()), {% if not updates_in_backward %}gradients(gradient_bytes()), {% endif %}states(state_bytes()), arena({% if evaluates_apart %}std::max(kArenaBytes, kEvaluationBytes){% else %}kArenaBytes{% endif %}) {
     std::byte* next = weights.at<std::byte>(0);
 #define GRAVEN_PARAM(name, dtype, path, ...) param.name = take<dtype>(next, numel({__VA_ARGS__}));

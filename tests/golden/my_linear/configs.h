@@ -9,8 +9,8 @@ namespace my_linear::config {
 
 using namespace graven::kernels;
 
-inline constexpr strided_copy_config weight_transposed{.rank = 2, .shape = {3, 4}, .strides = {1, 3}, .offset = 0};
-inline constexpr linear_config weight_transposed_packed{.m = 0, .n = 3, .k = 4, .packed = false};
-constexpr linear_config add(std::int64_t batch) { return {.m = batch, .n = 3, .k = 4, .packed = true}; }
+constexpr strided_copy_config weight_transposed{.rank = 2, .shape = {3, 4}, .strides = {1, 3}, .offset = 0};
+constexpr linear_config weight_transposed_packed{.m = 0, .n = 3, .k = 4, .packed = false};
+static constexpr linear_config add(std::int64_t batch) { return {.m = batch, .n = 3, .k = 4, .packed = true}; }
 
 }  // namespace my_linear::config

@@ -14,10 +14,10 @@
 namespace my_linear {
 
 /// The peak. No placement can be below 0 bytes (ratio 1.000); without reuse it would be 0.
-inline constexpr std::size_t kArenaBytes = 0;
+constexpr std::size_t kArenaBytes = 0;
 
 /// SHA-256 of graph.json, which checkpoints and saved weights name.
-inline constexpr char kGraphHash[] = "1703fb57c9efc1f2e15168358c28056e185e66ed8aa9cfd2cb7874e8c15b0cdf";
+constexpr char kGraphHash[] = "1703fb57c9efc1f2e15168358c28056e185e66ed8aa9cfd2cb7874e8c15b0cdf";
 
 }  // namespace my_linear
 #endif

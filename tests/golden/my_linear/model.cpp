@@ -5,7 +5,7 @@
 #include "kernels/cpu/strided_copy.h"
 #include "program.h"
 
-namespace my_linear {
+namespace [[gnu::visibility("hidden")]] my_linear {
 inline namespace GRAVEN_LEVEL_NAMESPACE {
 
 // ==== prepare: 2 calls, once after the weights were loaded =========================================================

@@ -17,6 +17,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* What a library shows of the project, where it is compiled; nothing to whoever uses it. */
+#ifndef GRAVEN_API
+#define GRAVEN_API
+#endif
+
 #ifdef __cplusplus
 #include <cstddef>
 #include <cstdint>
@@ -24,12 +29,14 @@
 #include <string>
 
 namespace my_linear {
+// Of this graph: what a program makes of these types, inline or of a template, is another's for another version.
+inline namespace graph_1703fb57c9ef {
 
 /// The largest batch; any from 1 on will do.
-inline constexpr std::int64_t maximum_batch = 8;
+constexpr std::int64_t maximum_batch = 8;
 
 /// Parameters, and what is computed from them once. Never changes after it was made.
-class Weights {
+class GRAVEN_API Weights {
  public:
   /// Reads a safetensors file, all or nothing. An empty path leaves all weights zero.
   explicit Weights(const std::string& path);
@@ -43,7 +50,7 @@ class Weights {
   std::unique_ptr<Memory> memory_;
 };
 
-class Model {
+class GRAVEN_API Model {
  public:
   /// Runs on `threads` threads; 0: every processor.
   explicit Model(std::shared_ptr<const Weights> weights, int threads = 1);
@@ -63,6 +70,7 @@ class Model {
   std::unique_ptr<Memory> memory_;
 };
 
+}  // namespace graph_1703fb57c9ef
 }  // namespace my_linear
 
 extern "C" {
@@ -73,17 +81,18 @@ typedef struct my_linear_weights my_linear_weights;
 typedef struct my_linear_model my_linear_model;
 enum { MY_LINEAR_OK = 0, MY_LINEAR_ERROR = 1, MY_LINEAR_NO_MEMORY = 2, MY_LINEAR_BAD_ARGUMENT = 3 };
 
-int my_linear_load(const char* path, my_linear_weights** weights);
+GRAVEN_API int my_linear_load(const char* path, my_linear_weights** weights);
 /* Models that use the weights keep them alive. */
-void my_linear_unload(my_linear_weights* weights);
-int my_linear_create(const my_linear_weights* weights, int threads, my_linear_model** model);
-void my_linear_destroy(my_linear_model* model);
-int my_linear_use(my_linear_model* model, const my_linear_weights* weights);
-int my_linear_forward(my_linear_model* model, const float* x, int64_t batch, float* output);
+GRAVEN_API void my_linear_unload(my_linear_weights* weights);
+GRAVEN_API int my_linear_create(const my_linear_weights* weights, int threads, my_linear_model** model);
+GRAVEN_API void my_linear_destroy(my_linear_model* model);
+GRAVEN_API int my_linear_use(my_linear_model* model, const my_linear_weights* weights);
+GRAVEN_API int my_linear_forward(my_linear_model* model, const float* x, int64_t batch, float* output);
 /* The largest batch; any from 1 on will do. */
-int64_t my_linear_maximum_batch(void);
-const char* my_linear_error(void);
+GRAVEN_API int64_t my_linear_maximum_batch(void);
+GRAVEN_API const char* my_linear_error(void);
 
 #ifdef __cplusplus
 }
 #endif
+#undef GRAVEN_API

@@ -8,9 +8,11 @@
 #include "kernels/cpu/level.h"
 #include "kernels/cpu/threads.h"
 #include "memory_plan.h"
+// What a library that holds the model shows. Its own calls go to it, even where another has functions of the same names.
+#define GRAVEN_API [[gnu::visibility("protected")]]
 #include "model.h"
 
-namespace my_linear {
+namespace [[gnu::visibility("hidden")]] my_linear {
 
 using namespace graven::kernels;
 

@@ -6,7 +6,7 @@
 #include "kernels/cpu/scalar_math.h"
 #include "program.h"
 
-namespace polynomial_fit {
+namespace [[gnu::visibility("hidden")]] polynomial_fit {
 inline namespace GRAVEN_LEVEL_NAMESPACE {
 
 struct mul_2 {

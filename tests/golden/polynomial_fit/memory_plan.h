@@ -17,10 +17,10 @@ GRAVEN_VALUE(loss_fn_square_backward_mul, f32,    0, 8000)  // f32[2000]        
 namespace polynomial_fit {
 
 /// The peak. No placement can be below 8064 bytes (ratio 1.000); without reuse it would be 8064.
-inline constexpr std::size_t kArenaBytes = 8064;
+constexpr std::size_t kArenaBytes = 8064;
 
 /// SHA-256 of graph.json, which checkpoints and saved weights name.
-inline constexpr char kGraphHash[] = "0aaedf1f01365fcf532078e1ba88b21d19e4b211c0381bc7cfe4abccfb3db5a3";
+constexpr char kGraphHash[] = "0aaedf1f01365fcf532078e1ba88b21d19e4b211c0381bc7cfe4abccfb3db5a3";
 
 }  // namespace polynomial_fit
 #endif

@@ -8,7 +8,7 @@
 #include "kernels/cpu/sgd.h"
 #include "program.h"
 
-namespace polynomial_fit {
+namespace [[gnu::visibility("hidden")]] polynomial_fit {
 inline namespace GRAVEN_LEVEL_NAMESPACE {
 
 // ==== forward: 2 calls =============================================================================================

@@ -8,9 +8,11 @@
 #include "kernels/cpu/level.h"
 #include "kernels/cpu/threads.h"
 #include "memory_plan.h"
+// What a library that holds the model shows. Its own calls go to it, even where another has functions of the same names.
+#define GRAVEN_API [[gnu::visibility("protected")]]
 #include "model.h"
 
-namespace polynomial_fit {
+namespace [[gnu::visibility("hidden")]] polynomial_fit {
 
 using namespace graven::kernels;
 

@@ -6,7 +6,7 @@
 #include "kernels/cuda/scalar_math.cuh"
 #include "program.h"
 
-namespace polynomial_fit_cuda {
+namespace [[gnu::visibility("hidden")]] polynomial_fit_cuda {
 inline namespace GRAVEN_LEVEL_NAMESPACE {
 
 struct mul_2 {

@@ -18,10 +18,10 @@ GRAVEN_VALUE(loss_fn_square_backward_mul, f32,     0, 8000)  // f32[2000]       
 namespace polynomial_fit_cuda {
 
 /// The peak. No placement can be below 16640 bytes (ratio 1.000); without reuse it would be 16640.
-inline constexpr std::size_t kArenaBytes = 16640;
+constexpr std::size_t kArenaBytes = 16640;
 
 /// SHA-256 of graph.json, which checkpoints and saved weights name.
-inline constexpr char kGraphHash[] = "abbbf61ea266610b8a89f4b89096a4a1d70d7c7e0a1c3739a7963c4aae6fcf28";
+constexpr char kGraphHash[] = "abbbf61ea266610b8a89f4b89096a4a1d70d7c7e0a1c3739a7963c4aae6fcf28";
 
 }  // namespace polynomial_fit_cuda
 #endif

@@ -8,7 +8,7 @@
 #include "kernels/cuda/sgd.cuh"
 #include "program.h"
 
-namespace polynomial_fit_cuda {
+namespace [[gnu::visibility("hidden")]] polynomial_fit_cuda {
 inline namespace GRAVEN_LEVEL_NAMESPACE {
 
 // ==== forward: 3 calls =============================================================================================

@@ -20,6 +20,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* What a library shows of the project, where it is compiled; nothing to whoever uses it. */
+#ifndef GRAVEN_API
+#define GRAVEN_API
+#endif
+
 #ifdef __cplusplus
 #include <cstddef>
 #include <cstdint>
@@ -28,6 +33,8 @@
 #include <vector>
 
 namespace polynomial_fit_cuda {
+// Of this graph: what a program makes of these types, inline or of a template, is another's for another version.
+inline namespace graph_abbbf61ea266 {
 
 /// The numbers that change from step to step.
 struct Hyper {
@@ -44,7 +51,7 @@ struct Tensor {
   void* data;
 };
 
-class Model {
+class GRAVEN_API Model {
  public:
   /// On this CUDA device.
   explicit Model(int device = 0);
@@ -89,6 +96,7 @@ class Model {
   std::unique_ptr<Memory> memory_;
 };
 
+}  // namespace graph_abbbf61ea266
 }  // namespace polynomial_fit_cuda
 
 extern "C" {
@@ -98,17 +106,18 @@ extern "C" {
 typedef struct polynomial_fit_cuda_model polynomial_fit_cuda_model;
 enum { POLYNOMIAL_FIT_CUDA_OK = 0, POLYNOMIAL_FIT_CUDA_ERROR = 1, POLYNOMIAL_FIT_CUDA_NO_MEMORY = 2, POLYNOMIAL_FIT_CUDA_BAD_ARGUMENT = 3 };
 
-int polynomial_fit_cuda_create(int device, polynomial_fit_cuda_model** model);
-void polynomial_fit_cuda_destroy(polynomial_fit_cuda_model* model);
+GRAVEN_API int polynomial_fit_cuda_create(int device, polynomial_fit_cuda_model** model);
+GRAVEN_API void polynomial_fit_cuda_destroy(polynomial_fit_cuda_model* model);
 /* Forward, backward, update. `learning_rates`: 1; `step` counts from 1. The loss is stored where `loss` points, unless that is NULL. */
-int polynomial_fit_cuda_step(polynomial_fit_cuda_model* model, const float* x, const float* y, const double* learning_rates, int64_t step,
-                             double* loss);
-int polynomial_fit_cuda_forward(polynomial_fit_cuda_model* model, const float* x, const float* y, double* loss);
-int polynomial_fit_cuda_evaluate(polynomial_fit_cuda_model* model, const float* x, const float* y, double* loss);
-int polynomial_fit_cuda_load(polynomial_fit_cuda_model* model, const char* path);
-int polynomial_fit_cuda_save(const polynomial_fit_cuda_model* model, const char* path);
-const char* polynomial_fit_cuda_error(void);
+GRAVEN_API int polynomial_fit_cuda_step(polynomial_fit_cuda_model* model, const float* x, const float* y, const double* learning_rates,
+                                        int64_t step, double* loss);
+GRAVEN_API int polynomial_fit_cuda_forward(polynomial_fit_cuda_model* model, const float* x, const float* y, double* loss);
+GRAVEN_API int polynomial_fit_cuda_evaluate(polynomial_fit_cuda_model* model, const float* x, const float* y, double* loss);
+GRAVEN_API int polynomial_fit_cuda_load(polynomial_fit_cuda_model* model, const char* path);
+GRAVEN_API int polynomial_fit_cuda_save(const polynomial_fit_cuda_model* model, const char* path);
+GRAVEN_API const char* polynomial_fit_cuda_error(void);
 
 #ifdef __cplusplus
 }
 #endif
+#undef GRAVEN_API

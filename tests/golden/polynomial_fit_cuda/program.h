@@ -7,11 +7,13 @@
 #include "kernels/cpu/dtype.h"
 #include "kernels/cuda/context.cuh"
 #include "memory_plan.h"
+// What a library that holds the model shows. Its own calls go to it, even where another has functions of the same names.
+#define GRAVEN_API [[gnu::visibility("protected")]]
 #include "model.h"
 
 #define GRAVEN_LEVEL_NAMESPACE on_cuda
 
-namespace polynomial_fit_cuda {
+namespace [[gnu::visibility("hidden")]] polynomial_fit_cuda {
 
 using namespace graven::kernels;
 

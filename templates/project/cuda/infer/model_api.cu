@@ -1,5 +1,6 @@
 @{ banner }@
 // The memory of the model on the device, its weights file, and both interfaces of model.h.
+#include <cstdio>
 #include <new>
 #include <stdexcept>
 
@@ -8,7 +9,7 @@
 #include "runtime/safetensors.h"
 #include "runtime/tensor.h"
 
-namespace @{ namespace }@ {
+namespace [[gnu::visibility("hidden")]] @{ namespace }@ {
 
 namespace runtime = graven::runtime;
 
@@ -60,7 +61,7 @@ int select(int device) {
 
 }  // namespace
 
-struct Weights::Memory {
+struct [[gnu::visibility("hidden")]] Weights::Memory {
   Memory() : block(weight_bytes()) {
     [[maybe_unused]] char* next = block.device<char>(0);
 #define GRAVEN_FIXED(name, dtype, path, ...) param.name = take<dtype>(next, numel({__VA_ARGS__}));
@@ -75,7 +76,7 @@ struct Weights::Memory {
 {% endif %}
 };
 
-struct Model::Memory {
+struct [[gnu::visibility("hidden")]] Model::Memory {
   /// Where the inputs go.
   struct Staged {
 {% for input in inputs %}

@@ -3,6 +3,7 @@
 {% if evaluates_apart %}
 #include <algorithm>
 {% endif %}
+#include <cstdio>
 #include <cstring>
 #include <new>
 #include <stdexcept>
@@ -12,7 +13,7 @@
 #include "runtime/safetensors.h"
 #include "runtime/tensor.h"
 
-namespace @{ namespace }@ {
+namespace [[gnu::visibility("hidden")]] @{ namespace }@ {
 
 namespace runtime = graven::runtime;
 
@@ -90,7 +91,7 @@ void require_step(const Hyper& hyper) {
 
 }  // namespace
 
-struct Model::Memory {
+struct [[gnu::visibility("hidden")]] Model::Memory {
   /// Where the inputs go.
   struct Staged {
 {% for input in inputs %}
