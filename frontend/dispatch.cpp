@@ -80,16 +80,11 @@ Tensor filled(const Shape& shape, double value, DType dtype, const Tensor& besid
   return active_trace()->record(ir::get_op("full"), {}, {{"shape", shape}, {"value", value}, {"dtype", dtype}}, where).at(0);
 }
 
-namespace {
-
-/// A tensor of a graph that is not being recorded here has no data to compute with.
-void require_data(const ir::OpDef& op, const std::vector<Tensor>& inputs, Location where) {
-  for (const Tensor& t : inputs)
+void require_data(std::string_view function, const std::vector<Tensor>& tensors, Location where) {
+  for (const Tensor& t : tensors)
     if (t.defined() && t.impl()->trace_id != 0)
-      fail(std::string(op.name), "the tensor " + t.describe() + " was recorded by a graph's build(), and is used outside of it", where);
+      fail(std::string(function), "the tensor " + t.describe() + " was recorded by a graph's build(), and is used outside of it", where);
 }
-
-}  // namespace
 
 std::vector<Tensor> apply(const ir::OpDef& op, std::vector<Tensor> inputs, ir::Attributes attributes, Location where) {
   if (would_record(inputs)) {
@@ -100,7 +95,7 @@ std::vector<Tensor> apply(const ir::OpDef& op, std::vector<Tensor> inputs, ir::A
         if (outputs[i].impl()->requires_grad) outputs[i] = trace.record(ir::get_op("detach"), {outputs[i]}, {}, where).at(0);
     return outputs;
   }
-  require_data(op, inputs, where);
+  require_data(op.name, inputs, where);
   require_registered(inputs, where);
   try {
     std::vector<Tensor> outputs = eager::run(op, inputs, attributes);

@@ -23,6 +23,9 @@ bool would_record(const std::vector<Tensor>& inputs);
 /// A tensor of one value, recorded where a call on `beside` would be.
 Tensor filled(const Shape& shape, double value, DType dtype, const Tensor& beside, Location where);
 
+/// User error for a tensor of a graph that is not being recorded here: it has no data to compute with.
+void require_data(std::string_view function, const std::vector<Tensor>& tensors, Location where);
+
 /// For views: `op` with `attributes` describes the view to the trace and to autograd; eagerly `make` computes it by strides, or returns an
 /// undefined tensor when strides cannot express it, and then the operator runs.
 template <class Make>
@@ -36,6 +39,7 @@ Tensor written_through(const TensorImpl& view, const Tensor& value, const char* 
 template <class Make>
 Tensor apply_view(std::string_view op, const Tensor& x, ir::Attributes attributes, Location where, Make make) {
   if (!would_record({x})) {
+    require_data(op, {x}, where);
     Tensor view = make();
     if (view.defined()) {
       record_view(ir::get_op(op), x, view, attributes, where);

@@ -41,9 +41,9 @@ if [ $sanitize = yes ]; then
   cmake --build "$build-thread" -j "$jobs" --target test_threads
   ctest --test-dir "$build-thread" --output-on-failure -L threads
 else
-  cmake --build "$build-sanitize" -j "$jobs" --target test_ir test_passes test_print test_frontend test_operators test_ops test_errors \
+  cmake --build "$build-sanitize" -j "$jobs" --target test_ir test_passes test_print test_frontend test_operators test_ops test_errors test_attack \
     test_runtime test_kernels_baseline test_fuzz "${fuzzers[@]}"
-  ctest --test-dir "$build-sanitize" --output-on-failure -j "$jobs" -R '^(ir|passes|print|frontend|operators|errors|runtime|kernels|fuzz)/|^ops/.*(Mutations|IntegerScalar)'
+  ctest --test-dir "$build-sanitize" --output-on-failure -j "$jobs" -R '^(ir|passes|print|frontend|operators|errors|runtime|kernels|fuzz)/|^attack/Data|^ops/.*(Mutations|IntegerScalar)'
 fi
 cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release
 cmake --build "$build" -j "$jobs"

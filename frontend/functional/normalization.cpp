@@ -1,5 +1,6 @@
 #include "graven/functional/normalization.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "frontend/dispatch.h"
@@ -110,12 +111,15 @@ Tensor local_response_norm(const Operand& x, std::int64_t size, double alpha, do
   const Tensor& t = x.tensor();
   if (size < 1) fail("local_response_norm", "size must be positive, got " + std::to_string(size), where);
   if (t.dim() < 3) fail("local_response_norm", "expects [batch, channels, ...] with at least one more dimension, got " + t.describe(), where);
+  // Channels that are not there are 0, however far a window goes beyond them.
+  const std::int64_t beside = std::max<std::int64_t>(t.size(1) - 1, 0);
+  const std::int64_t before = std::min(size / 2, beside), after = std::min((size - 1) / 2, beside);
   Sizes pads(static_cast<std::size_t>(2 * (t.dim() - 1)), 0);
-  pads[pads.size() - 2] = size / 2;
-  pads[pads.size() - 1] = (size - 1) / 2;
+  pads[pads.size() - 2] = before;
+  pads[pads.size() - 1] = after;
   const Tensor squares = pad(Operand(square(x), where), pads);
   Tensor sum;
-  for (std::int64_t i = 0; i < size; ++i) {
+  for (std::int64_t i = 0; i <= before + after; ++i) {
     const Tensor part = squares.slice(1, i, i + t.size(1), 1, where);
     sum = sum.defined() ? add(Operand(sum, where), Operand(part, where)) : part;
   }

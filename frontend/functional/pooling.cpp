@@ -33,12 +33,21 @@ Tensor adaptive_max_along(const Tensor& images, std::int64_t dim, std::int64_t o
   if (in == out) return images;
   const auto window = [dim](std::int64_t n) { return dim == 2 ? Size2(n, 1) : Size2(1, n); };
   if (in % out == 0) return max_pool2d(Operand(images, at), window(in / out));
+  // Of more windows than elements many are the same: each is pooled once, and stands where it belongs.
+  const Tensor places = zeros({out}, DType::i64);
+  std::int64_t* const place = places.data<std::int64_t>(at);
   std::vector<Tensor> parts;
+  std::int64_t last_begin = -1, last_end = -1;
   for (std::int64_t i = 0; i < out; ++i) {
     const std::int64_t begin = i * in / out, end = ((i + 1) * in + out - 1) / out;
-    parts.push_back(max_pool2d(Operand(images.slice(dim, begin, end, 1, at), at), window(end - begin)));
+    if (begin != last_begin || end != last_end)
+      parts.push_back(max_pool2d(Operand(images.slice(dim, begin, end, 1, at), at), window(end - begin)));
+    place[i] = static_cast<std::int64_t>(parts.size()) - 1;
+    last_begin = begin;
+    last_end = end;
   }
-  return cat(parts, dim, at);
+  const Tensor distinct = cat(parts, dim, at);
+  return static_cast<std::int64_t>(parts.size()) == out ? distinct : index_select(Operand(distinct, at), dim, places);
 }
 
 Tensor adaptive_mean_along(const Tensor& t, std::int64_t dim, std::int64_t out, const char* function, Location at) {

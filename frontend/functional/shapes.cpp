@@ -194,6 +194,7 @@ Tensor triangle(const Operand& x, std::int64_t diagonal, bool lower, const char*
   const Tensor& t = x.tensor();
   const Location at = x.where();
   if (t.dim() < 2) fail(function, "expects a matrix or a batch of them, got " + t.describe(), at);
+  if (!detail::would_record({t})) detail::require_data(function, {t}, at);
   const Tensor rows = counted(t.shape().back(1), t, at).unsqueeze(1, at), columns = counted(t.shape().back(0), t, at);
   const Operand limit(diagonal == 0 ? rows : add(Operand(rows, at), Operand(diagonal, at)), at);
   const Tensor inside = lower ? le(Operand(columns, at), limit) : ge(Operand(columns, at), limit);

@@ -32,6 +32,8 @@ class Attack {
   /// The number of this try, from 1.
   std::int64_t number() const { return number_; }
   std::string where() const;
+  /// Whether it goes on for GRAVEN_ATTACK_SECONDS.
+  bool is_long() const { return seconds_ > 0; }
 
   std::mt19937_64& random() { return random_; }
   /// A number from 0 to `count` - 1.

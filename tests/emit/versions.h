@@ -1,4 +1,5 @@
-// Versions of one project, which tests build and have live in one process: the same name and interface, other shapes and numbers.
+// Versions of one project, which tests build and have live in one process: the same name and interface, other shapes
+// and numbers.
 #pragma once
 
 #include <graven/graven.h>
@@ -13,7 +14,8 @@
 
 namespace graven::codegen {
 
-/// What is computed; of two versions everything differs. Its kernels take constants, configs and functors by the same names.
+/// What is computed; of two versions everything differs. Its kernels take constants, configs and functors by the same
+/// names.
 struct VersionNet : nn::Module<VersionNet> {
   double scale;
   nn::Conv2d conv;
@@ -25,7 +27,8 @@ struct VersionNet : nn::Module<VersionNet> {
         out(child("out", nn::Linear(4 * size, 3))) {}
   Tensor forward(Tensor x) {
     const Tensor pooled = relu(conv(x)).mean({2, 3});
-    return out(relu(hidden(pooled)) * scale + tensor({0.5f, -0.25f, 1.f}).sum() * scale) * tensor({scale, 1., -scale}, f32);
+    return out(relu(hidden(pooled)) * scale + tensor({0.5f, -0.25f, 1.f}).sum() * scale) *
+           tensor({scale, 1., -scale}, f32);
   }
 };
 struct InferVersion : nn::Graph<InferVersion> {
@@ -63,13 +66,12 @@ inline void emit_version(std::int64_t size, bool training, const std::filesystem
   }
 }
 
-/// What g++ needs, or a library is not unloaded: else it has the process share what the standard library's headers define.
-inline constexpr const char* kSharesNothing =
-#if defined(__clang__)
-    "-fvisibility=default";
-#else
-    "-fno-gnu-unique";
-#endif
+/// What a library needs that is compiled by hand, or it may not be unloaded: what the standard library's headers define
+/// is its own. Else g++ has the process share some of it, and libraries opened with RTLD_GLOBAL share all.
+inline std::vector<std::string> shares_nothing(const std::string& compiler) {
+  if (compiler.find("clang") != std::string::npos) return {"-Wl,-Bsymbolic"};
+  return {"-fno-gnu-unique", "-Wl,-Bsymbolic"};
+}
 
 /// What the calls of a project are compiled for, where there is no CMake: docs/emitted_project.md names the flags.
 struct ByHand {

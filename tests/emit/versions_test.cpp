@@ -110,6 +110,7 @@ const std::vector<std::vector<std::string>>& orders() {
       {"g0", "l1", "r1", "r0", "t", "u1", "r0", "u0"},
       {"g1", "g0", "t", "r0", "r1", "e0", "u0", "r1", "u1"},
       {"l0", "t", "u0", "l1", "t", "u1", "l0", "t", "u0"},
+      {"g0", "g1", "r0", "t", "u0", "r1", "u1"},
   };
   return all;
 }
@@ -126,14 +127,15 @@ TEST(Versions, CompiledByHandLiveInOneProcess) {
   for (const bool training : {false, true}) {
     for (const int size : {5, 2}) emit_version(size, training, folder / std::to_string(size));
     for (const std::string& compiler : compilers(training)) {
-      const bool gnu = compiler.find("clang") == std::string::npos;
       SCOPED_TRACE(compiler + (training ? ", training" : ", inference"));
-      // Nothing is inlined: all that could be shared is there. What g++ makes unique of the standard library is no matter for numbers.
+      // Nothing is inlined: all that could be shared is there. What g++ makes unique of the standard library is no
+      // matter for numbers.
       std::vector<Version> versions;
       for (const std::string size : {"5", "2"}) {
-        ByHand how{compiler, {"-O0"}};
-        if (gnu) how.flags.emplace_back("-fno-gnu-unique");
-        versions.push_back({library_by_hand(how, folder / size, "by_hand.so"), (folder / size / "weights.safetensors").string()});
+        ByHand how{compiler, shares_nothing(compiler)};
+        how.flags.emplace_back("-O0");
+        versions.push_back(
+            {library_by_hand(how, folder / size, "by_hand.so"), (folder / size / "weights.safetensors").string()});
         const Shown shown = shown_by(versions.back().library);
         EXPECT_EQ(shown.unique, std::vector<std::string>());
         EXPECT_TRUE(shows_interface(shown));
@@ -151,15 +153,19 @@ TEST(Versions, NumbersNeedNoFlagOfTheCompiler) {
   for (const int size : {4, 3}) {
     const fs::path project = folder / std::to_string(size);
     emit_version(size, false, project);
-    versions.push_back({library_by_hand({GRAVEN_CXX, {"-O1"}}, project, "by_hand.so"), (project / "weights.safetensors").string()});
+    versions.push_back(
+        {library_by_hand({GRAVEN_CXX, {"-O1"}}, project, "by_hand.so"), (project / "weights.safetensors").string()});
     EXPECT_EQ(doubtful(shown_by(versions.back().library)), std::vector<std::string>());
   }
   for (Version& v : versions) v.alone = alone(host, v);
-  for (const auto& steps : {std::vector<std::string>{"l0", "l1", "r0", "r1", "t"}, {"l1", "l0", "r1", "r0", "t"}, {"g1", "g0", "r0", "r1", "t"}})
+  for (const auto& steps : {std::vector<std::string>{"l0", "l1", "r0", "r1", "t"},
+                            {"l1", "l0", "r1", "r0", "t"},
+                            {"g1", "g0", "r0", "r1", "t"}})
     EXPECT_EQ(fault_of_host(host, versions, steps), "");
 }
 
-/// Both versions in the libraries `first` and `second` of a host: what is computed, opened by path in any order and linked in both orders.
+/// Both versions in the libraries `first` and `second` of a host: what is computed, opened by path in any order and
+/// linked in both orders.
 void expect_apart_in_libraries_of_a_host(const fs::path& folder, bool training, bool shared) {
   const std::string host = build_host_of_versions(folder), source = GRAVEN_SOURCE_DIR "/tests/emit/host/versions";
   std::vector<Version> users, models;
@@ -167,8 +173,9 @@ void expect_apart_in_libraries_of_a_host(const fs::path& folder, bool training, 
     const fs::path project = folder / user;
     emit_version(user == "first" ? 3 : 6, training, project);
     const std::string build = (project / "build").string(), weights = (project / "weights.safetensors").string();
-    output_of({"cmake", "-S", source, "-B", build, "-DPROJECT=" + project.string(), "-DUSER=" + user, "-DGRAVEN_LEVELS=base",
-               std::string("-DTRAINING=") + (training ? "ON" : "OFF"), std::string("-DBUILD_SHARED_LIBS=") + (shared ? "ON" : "OFF")});
+    output_of({"cmake", "-S", source, "-B", build, "-DPROJECT=" + project.string(), "-DUSER=" + user,
+               "-DGRAVEN_LEVELS=base", std::string("-DTRAINING=") + (training ? "ON" : "OFF"),
+               std::string("-DBUILD_SHARED_LIBS=") + (shared ? "ON" : "OFF")});
     output_of({"cmake", "--build", build, "-j2"});
     users.push_back({build + "/lib" + user + ".so", weights});
     const Shown shown = shown_by(users.back().library);
@@ -219,8 +226,9 @@ TEST(Versions, LibrariesCompiledJustInTimeShowTheirEntriesAlone) {
     const Shown shown = shown_by(report.library);
     EXPECT_EQ(shown.unique, std::vector<std::string>());
     for (const std::string& name : shown.names)
-      EXPECT_TRUE(name.rfind("graven_jit_", 0) == 0 || (name.find("graven") == std::string::npos && name.find("train_mlp") == std::string::npos &&
-                                                        name.find("my_linear") == std::string::npos))
+      EXPECT_TRUE(name.rfind("graven_jit_", 0) == 0 ||
+                  (name.find("graven") == std::string::npos && name.find("train_mlp") == std::string::npos &&
+                   name.find("my_linear") == std::string::npos))
           << name;
   }
 }

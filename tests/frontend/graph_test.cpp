@@ -427,6 +427,31 @@ TEST(Graphs, SayWhatIsWrong) {
   peeks.compile(spec({2}));
   EXPECT_NE(error_of([&] { (void)peeks.kept.item<float>(); }).find("has no data until the graph runs"), std::string::npos);
   EXPECT_NE(error_of([&] { (void)(peeks.kept + 1); }).find("was recorded by a graph's build(), and is used outside of it"), std::string::npos);
+  const struct {
+    const char* name;
+    void (*use)(Tensor& t);
+  } uses[] = {
+      {"reshape", [](Tensor& t) { t.reshape({1, 2}); }},
+      {"view", [](Tensor& t) { t.view({2, 1}); }},
+      {"permute", [](Tensor& t) { t.permute({0}); }},
+      {"expand", [](Tensor& t) { t.expand({3, 2}); }},
+      {"slice", [](Tensor& t) { t.slice(0, 1); }},
+      {"select", [](Tensor& t) { t.select(0, 1); }},
+      {"unsqueeze", [](Tensor& t) { t.unsqueeze(0); }},
+      {"detach", [](Tensor& t) { t.detach(); }},
+      {"stack", [](Tensor& t) { stack({t, t}); }},
+      {"index", [](Tensor& t) { t.index({tensor({1, 0})}); }},
+      {"add_", [](Tensor& t) { t.add_(1); }},
+  };
+  for (const auto& use : uses) {
+    SCOPED_TRACE(use.name);
+    const std::string error = error_of([&] { use.use(peeks.kept); });
+    EXPECT_NE(error.find("was recorded by a graph's build(), and is used outside of it"), std::string::npos) << error;
+  }
+  Peeks symbolic;
+  symbolic.compile(spec({Dim("batch", 4), 3}));
+  for (Tensor (*triangle)(const Operand&, std::int64_t) : {&tril, &triu})
+    EXPECT_NE(error_of([&] { triangle(symbolic.kept, 0); }).find("is used outside of it"), std::string::npos);
   EXPECT_NE(error_of([&] { (void)Peeks().graph(); }).find("has not been recorded yet"), std::string::npos);
 }
 

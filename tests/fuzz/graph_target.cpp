@@ -45,7 +45,7 @@ void carve(ir::Graph graph) {
 
 }  // namespace
 
-void graph(Input input) {
+bool graph(Input input) {
   const std::string_view text(reinterpret_cast<const char*>(input.data()), input.size());
   try {
     ir::Graph read = ir::from_json(text, "graph.json");
@@ -54,10 +54,12 @@ void graph(Input input) {
     const std::string canonical = ir::to_json(read);
     GRAVEN_FUZZ_CHECK(ir::to_json(ir::from_json(canonical, "canonical.json")) == canonical);
     if (is_small(read)) carve(std::move(read));
+    return true;
   } catch (const UserError& error) {
     const std::string what = error.what();
     GRAVEN_FUZZ_CHECK(what.find("graph.json") != std::string::npos);
     GRAVEN_FUZZ_CHECK(what.size() < 16384);
+    return false;
   }
 }
 

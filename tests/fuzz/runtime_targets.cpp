@@ -43,12 +43,14 @@ void check_error(const Error& error, const std::string& file) {
 }
 
 template <class Read>
-void read_file(Input input, const Read& read) {
+bool read_file(Input input, const Read& read) {
   const FileInMemory file(input);
   try {
     read(file.path());
+    return true;
   } catch (const Error& error) {
     check_error(error, file.path());
+    return false;
   }
 }
 
@@ -62,8 +64,8 @@ std::string text_of(Input input) { return {reinterpret_cast<const char*>(input.d
 
 }  // namespace
 
-void safetensors(Input input) {
-  read_file(input, [](const std::string& path) {
+bool safetensors(Input input) {
+  return read_file(input, [](const std::string& path) {
     const SafetensorsFile file(path);
     for (const SafetensorsEntry& entry : file.entries()) {
       GRAVEN_FUZZ_CHECK(file.find(entry.name) == &entry);
@@ -75,12 +77,12 @@ void safetensors(Input input) {
   });
 }
 
-void npy(Input input) {
-  read_file(input, [](const std::string& path) { check_array(read_npy(path)); });
+bool npy(Input input) {
+  return read_file(input, [](const std::string& path) { check_array(read_npy(path)); });
 }
 
-void npz(Input input) {
-  read_file(input, [](const std::string& path) {
+bool npz(Input input) {
+  return read_file(input, [](const std::string& path) {
     const NpzFile file(path);
     for (const std::string& name : file.names()) {
       GRAVEN_FUZZ_CHECK(file.has(name));
@@ -94,32 +96,34 @@ void npz(Input input) {
   });
 }
 
-void idx(Input input) {
-  read_file(input, [](const std::string& path) { check_array(read_idx(path)); });
+bool idx(Input input) {
+  return read_file(input, [](const std::string& path) { check_array(read_idx(path)); });
 }
 
-void cifar(Input input) {
-  if (input.empty()) return;
+bool cifar(Input input) {
+  if (input.empty()) return false;
   const CifarKind kind = input[0] % 2 == 0 ? CifarKind::cifar10 : CifarKind::cifar100;
-  read_file(input.subspan(1), [kind](const std::string& path) {
+  return read_file(input.subspan(1), [kind](const std::string& path) {
     const CifarFile file = read_cifar(path, kind);
     GRAVEN_FUZZ_CHECK(file.bytes.view.size() == static_cast<std::size_t>(file.records * (label_bytes(kind) + kCifarImageBytes)));
     touch(file.bytes.view);
   });
 }
 
-void image(Input input) {
-  read_file(input, [](const std::string& path) { check_array(read_image(path)); });
+bool image(Input input) {
+  return read_file(input, [](const std::string& path) { check_array(read_image(path)); });
 }
 
-void json(Input input) {
+bool json(Input input) {
   const std::string text = text_of(input);
+  bool sound = true;
   try {
     JsonReader reader(text, "file.json");
     reader.skip();
     reader.end();
   } catch (const Error& error) {
     check_error(error, "file.json");
+    sound = false;
   }
   try {
     JsonReader reader(text, "file.json");
@@ -131,9 +135,10 @@ void json(Input input) {
   } catch (const Error& error) {
     check_error(error, "file.json");
   }
+  return sound;
 }
 
-void manifest(Input input) {
+bool manifest(Input input) {
   // Behind the right checksum, or nothing but the comparison would ever be tried.
   const std::string body = text_of(input);
   const std::string folder = (std::filesystem::temp_directory_path() / ("graven_fuzz_" + std::to_string(::getpid()))).string();
@@ -151,9 +156,10 @@ void manifest(Input input) {
     check_error(error, folder);
   }
   std::filesystem::remove_all(folder);
+  return false;
 }
 
-void arguments(Input input) {
+bool arguments(Input input) {
   std::vector<std::string> words = {"program"};
   for (const std::uint8_t c : input) {
     if (c == '\n') {
@@ -180,21 +186,24 @@ void arguments(Input input) {
   parser.flag("shuffle", shuffle, "order");
   parser.text("data", data, "PATH", "data");
   parser.optional_text("bench", bench, "5", "SECONDS", "time");
+  bool sound = true;
   try {
     GRAVEN_FUZZ_CHECK(parser.parse(static_cast<int>(argv.size()), argv.data()));
   } catch (const UsageError& error) {
     GRAVEN_FUZZ_CHECK(std::string(error.what()).size() < 4096);
+    sound = false;
   }
   GRAVEN_FUZZ_CHECK(steps >= 0 && steps <= 1000);
   GRAVEN_FUZZ_CHECK(rate >= 0 && rate <= 10);
   for (const double x : mean) GRAVEN_FUZZ_CHECK(std::isfinite(x));
+  return sound;
 }
 
-void dataset(Input input) {
+bool dataset(Input input) {
   static const std::vector<TensorDescription> inputs = {{.name = "images", .dtype = DType::f32, .shape = {8, 1, 2, 2}, .batched = true, .classes = 0},
                                                         {.name = "labels", .dtype = DType::i64, .shape = {8}, .batched = true, .classes = 3}};
   static constexpr const char* kFormats[] = {"idx", "npy", "raw", "auto"};
-  if (input.size() < 2) return;
+  if (input.size() < 2) return false;
   const char* format = kFormats[input[0] % 4];
   const std::size_t images_bytes = std::min<std::size_t>(input[1], input.size() - 2);
   const FileInMemory images(input.subspan(2, images_bytes)), labels(input.subspan(2 + images_bytes));
@@ -209,15 +218,17 @@ void dataset(Input input) {
       const std::int64_t label = reinterpret_cast<const std::int64_t*>(batch.row(1, 0))[i];
       GRAVEN_FUZZ_CHECK(label >= 0 && label < 3);
     }
+    return true;
   } catch (const Error& error) {
     check_error(error, "/proc/self/fd/");
+    return false;
   }
 }
 
-void tokens(Input input) {
+bool tokens(Input input) {
   static const std::vector<TensorDescription> inputs = {{.name = "tokens", .dtype = DType::i64, .shape = {2, 3}, .batched = true, .classes = 50},
                                                         {.name = "targets", .dtype = DType::i64, .shape = {2, 3}, .batched = true, .classes = 50}};
-  if (input.empty()) return;
+  if (input.empty()) return false;
   const char* format = input[0] % 2 == 0 ? "tokens" : "text";
   const FileInMemory file(input.subspan(1));
   try {
@@ -233,8 +244,10 @@ void tokens(Input input) {
         GRAVEN_FUZZ_CHECK(token(0, row, i) >= 0 && token(0, row, i) < 50);
         GRAVEN_FUZZ_CHECK(i == 2 || token(1, row, i) == token(0, row, i + 1));
       }
+    return true;
   } catch (const Error& error) {
     check_error(error, file.path());
+    return false;
   }
 }
 

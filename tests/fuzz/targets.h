@@ -1,4 +1,4 @@
-// What is fuzzed: every reader of what a user hands in. A target takes any bytes; it returns, or fails the run by a crash, by an exception that is
+// What is fuzzed: every reader of what a user hands in. A target takes any bytes; it says whether they are sound, or fails the run by a crash, by an exception that is
 // not the reader's own error, or by a broken promise (GRAVEN_FUZZ_CHECK). libFuzzer drives one target a program (fuzzer.cpp); the plain tests
 // run the saved corpus through all of them (corpus_test.cpp).
 //
@@ -15,22 +15,22 @@ namespace graven::fuzz {
 
 using Input = std::span<const std::uint8_t>;
 
-void safetensors(Input input);
-void npy(Input input);
-void npz(Input input);
-void idx(Input input);
-void cifar(Input input);
-void image(Input input);
-void json(Input input);
-void manifest(Input input);
-void arguments(Input input);
-void dataset(Input input);
-void tokens(Input input);
-void graph(Input input);
+bool safetensors(Input input);
+bool npy(Input input);
+bool npz(Input input);
+bool idx(Input input);
+bool cifar(Input input);
+bool image(Input input);
+bool json(Input input);
+bool manifest(Input input);
+bool arguments(Input input);
+bool dataset(Input input);
+bool tokens(Input input);
+bool graph(Input input);
 
 struct Target {
   const char* name;
-  void (*run)(Input input);
+  bool (*run)(Input input);  ///< whether it was taken; else it was refused
 };
 
 inline constexpr Target kTargets[] = {

@@ -4,7 +4,7 @@
 //
 //   l0  opens the first library for itself (RTLD_LOCAL), g0 for all (RTLD_GLOBAL)
 //   r0  makes a model of it, calls it, and compares what comes out with EXPECTED; prints it where that is empty
-//   e0  has it report an error, which this thread then keeps
+//   e0  calls it wrongly in every way: it reports errors, the last of which this thread then keeps
 //   t   r of every open library, each in two threads, all at once
 //   u0  closes it: nothing of it stays in the process
 #include <dlfcn.h>
@@ -59,7 +59,8 @@ std::string run(const Library& library) {
     const double rates[1] = {0.05};
     check(library, function<int(int, void**)>(library, "version_create")(2, &model));
     check(library, function<int(void*, const char*)>(library, "version_load")(model, library.weights.c_str()));
-    auto* const step = function<int(void*, const float*, const std::int64_t*, const double*, std::int64_t, double*)>(library, "version_step");
+    auto* const step = function<int(void*, const float*, const std::int64_t*, const double*, std::int64_t, double*)>(
+        library, "version_step");
     for (std::int64_t number = 1; number <= 4; ++number) {
       double loss = 0;
       check(library, step(model, x.data(), labels, rates, number, &loss));
@@ -71,7 +72,8 @@ std::string run(const Library& library) {
     check(library, function<int(const char*, void**)>(library, "version_load")(library.weights.c_str(), &weights));
     check(library, function<int(const void*, int, void**)>(library, "version_create")(weights, 2, &model));
     function<void(void*)>(library, "version_unload")(weights);
-    check(library, function<int(void*, const float*, std::int64_t, float*)>(library, "version_forward")(model, x.data(), batch, y.data()));
+    check(library, function<int(void*, const float*, std::int64_t, float*)>(library, "version_forward")(
+                       model, x.data(), batch, y.data()));
     add(static_cast<double>(batch));
     for (std::int64_t i = 0; i < 3 * batch; ++i) add(static_cast<double>(y[static_cast<std::size_t>(i)]));
   }
@@ -87,14 +89,74 @@ void compare(const Library& library) {
     fail(library.path + ": expected " + library.expected + ", found " + found);
 }
 
+/// Wrong calls of the interface in C: each returns a code, and tells why. What is there afterwards works.
 void report_error(const Library& library) {
+  const auto refused = [&](const char* what, int code, int expected, const char* part) {
+    const std::string text = function<const char*()>(library, "version_error")();
+    if (code != expected || text.find(part) == std::string::npos)
+      fail(library.path + ": " + what + " gives " + std::to_string(code) + ", '" + text + "'");
+  };
+  constexpr int kError = 1, kBadArgument = 3;
+  std::vector<float> x(kNumbers), y(kNumbers);
   void* model = nullptr;
-  const bool trains = dlsym(library.handle, "version_step") != nullptr;
-  const int code = trains ? function<int(int, void**)>(library, "version_create")(-1, &model)
-                          : function<int(const char*, void**)>(library, "version_load")("/absent", &model);
-  const std::string text = function<const char*()>(library, "version_error")();
-  if (code != 1 || text.find(trains ? "threads: expected 0 or more, found -1" : "/absent") == std::string::npos)
-    fail(library.path + ": an error is told of as '" + text + "'");
+  if (dlsym(library.handle, "version_step") != nullptr) {
+    auto* const create = function<int(int, void**)>(library, "version_create");
+    auto* const load = function<int(void*, const char*)>(library, "version_load");
+    auto* const save = function<int(const void*, const char*)>(library, "version_save");
+    auto* const step = function<int(void*, const float*, const std::int64_t*, const double*, std::int64_t, double*)>(
+        library, "version_step");
+    auto* const forward = function<int(void*, const float*, const std::int64_t*, double*)>(library, "version_forward");
+    const std::int64_t labels[2] = {2, 0}, none[2] = {2, 77};
+    const double rates[1] = {0.05};
+    refused("create", create(1, nullptr), kBadArgument, "model is NULL");
+    refused("create", create(-1, &model), kError, "threads: expected 0 or more, found -1");
+    refused("load", load(nullptr, "x"), kBadArgument, "model is NULL");
+    function<void(void*)>(library, "version_destroy")(nullptr);
+    check(library, create(1, &model));
+    refused("load", load(model, nullptr), kBadArgument, "path is NULL");
+    for (const char* path : {"/absent", "/", "", "/dev/null", "/proc/self/maps"})
+      refused("load", load(model, path), kError, path);
+    refused("save", save(model, nullptr), kBadArgument, "path is NULL");
+    for (const char* path : {"/absent/x", "/", ""}) refused("save", save(model, path), kError, path);
+    refused("step", step(nullptr, x.data(), labels, rates, 1, nullptr), kBadArgument, "model is NULL");
+    refused("step", step(model, nullptr, labels, rates, 1, nullptr), kBadArgument, "x is NULL");
+    refused("step", step(model, x.data(), nullptr, rates, 1, nullptr), kBadArgument, "labels is NULL");
+    refused("step", step(model, x.data(), labels, nullptr, 1, nullptr), kBadArgument, "learning_rates is NULL");
+    for (const std::int64_t number : {std::int64_t{0}, std::int64_t{-1}, INT64_MIN})
+      refused("step", step(model, x.data(), labels, rates, number, nullptr), kError, "step: expected 1 or more");
+    refused("step", step(model, x.data(), none, rates, 1, nullptr), kError, "77");
+    refused("forward", forward(model, x.data(), none, nullptr), kError, "77");
+    refused("forward", forward(nullptr, x.data(), labels, nullptr), kBadArgument, "model is NULL");
+    check(library, forward(model, x.data(), labels, nullptr));
+  } else {
+    auto* const load = function<int(const char*, void**)>(library, "version_load");
+    auto* const create = function<int(const void*, int, void**)>(library, "version_create");
+    auto* const use = function<int(void*, const void*)>(library, "version_use");
+    auto* const forward = function<int(void*, const float*, std::int64_t, float*)>(library, "version_forward");
+    const std::int64_t batch = function<std::int64_t()>(library, "version_maximum_batch")();
+    void* weights = nullptr;
+    refused("load", load(nullptr, &weights), kBadArgument, "path is NULL");
+    refused("load", load("", nullptr), kBadArgument, "weights is NULL");
+    for (const char* path : {"/absent", "/", "/dev/null", "/proc/self/maps"})
+      refused("load", load(path, &weights), kError, path);
+    refused("create", create(nullptr, 1, &model), kBadArgument, "weights is NULL");
+    function<void(void*)>(library, "version_destroy")(nullptr);
+    function<void(void*)>(library, "version_unload")(nullptr);
+    check(library, load("", &weights));
+    refused("create", create(weights, 1, nullptr), kBadArgument, "model is NULL");
+    refused("create", create(weights, INT32_MIN, &model), kError, "threads: expected 0 or more");
+    check(library, create(weights, 1, &model));
+    refused("use", use(model, nullptr), kBadArgument, "weights is NULL");
+    refused("use", use(nullptr, weights), kBadArgument, "model is NULL");
+    function<void(void*)>(library, "version_unload")(weights);
+    refused("forward", forward(nullptr, x.data(), 1, y.data()), kBadArgument, "model is NULL");
+    refused("forward", forward(model, nullptr, 1, y.data()), kBadArgument, "x is NULL");
+    refused("forward", forward(model, x.data(), 1, nullptr), kBadArgument, "output is NULL");
+    for (const std::int64_t rows : {std::int64_t{0}, std::int64_t{-1}, batch + 1, INT64_MAX, INT64_MIN})
+      refused("forward", forward(model, x.data(), rows, y.data()), kError, "batch: expected 1 to");
+    check(library, forward(model, x.data(), batch, y.data()));
+  }
+  function<void(void*)>(library, "version_destroy")(model);
 }
 
 bool is_mapped(const std::string& path) {
@@ -109,13 +171,15 @@ bool is_mapped(const std::string& path) {
 int main(int argc, char** argv) {
   std::vector<Library> libraries;
   int at = 1;
-  for (; at + 2 < argc && std::strcmp(argv[at], "--") != 0; at += 3) libraries.push_back({argv[at], argv[at + 1], argv[at + 2]});
+  for (; at + 2 < argc && std::strcmp(argv[at], "--") != 0; at += 3)
+    libraries.push_back({argv[at], argv[at + 1], argv[at + 2]});
   for (++at; at < argc; ++at) {
     const char step = argv[at][0];
     if (step == 't') {
       std::vector<std::thread> threads;
       for (const Library& library : libraries)
-        for (int twice = 0; twice < 2 && library.handle != nullptr; ++twice) threads.emplace_back([&] { compare(library); });
+        for (int twice = 0; twice < 2 && library.handle != nullptr; ++twice)
+          threads.emplace_back([&] { compare(library); });
       for (std::thread& thread : threads) thread.join();
       continue;
     }

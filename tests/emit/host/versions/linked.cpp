@@ -20,7 +20,8 @@ int main(int, char** argv) {
       char again[8192];
       for (int round = 0; round < 20; ++round) {
         (i % 2 == 0 ? first : second)(argv[1 + i % 2], again, sizeof again);
-        if (std::strcmp(again, i % 2 == 0 ? of_first : of_second) != 0) __atomic_store_n(&same, false, __ATOMIC_RELAXED);
+        if (std::strcmp(again, i % 2 == 0 ? of_first : of_second) != 0)
+          __atomic_store_n(&same, false, __ATOMIC_RELAXED);
       }
     });
   for (std::thread& thread : threads) thread.join();

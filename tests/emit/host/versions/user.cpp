@@ -39,7 +39,8 @@ extern "C" int USER(const char* path, char* text, std::size_t size) try {
   version::Model model(weights, 2);
   model.forward(x.data(), version::maximum_batch, y.data());
   numbers.push_back(static_cast<double>(version::maximum_batch));
-  for (std::int64_t i = 0; i < 3 * version::maximum_batch; ++i) numbers.push_back(static_cast<double>(y[static_cast<std::size_t>(i)]));
+  for (std::int64_t i = 0; i < 3 * version::maximum_batch; ++i)
+    numbers.push_back(static_cast<double>(y[static_cast<std::size_t>(i)]));
 #endif
   std::snprintf(text, size, "%s", text_of(numbers).c_str());
   return 0;
