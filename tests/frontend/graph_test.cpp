@@ -438,7 +438,6 @@ TEST(Graphs, SayWhatIsWrong) {
       {"slice", [](Tensor& t) { t.slice(0, 1); }},
       {"select", [](Tensor& t) { t.select(0, 1); }},
       {"unsqueeze", [](Tensor& t) { t.unsqueeze(0); }},
-      {"detach", [](Tensor& t) { t.detach(); }},
       {"stack", [](Tensor& t) { stack({t, t}); }},
       {"index", [](Tensor& t) { t.index({tensor({1, 0})}); }},
       {"add_", [](Tensor& t) { t.add_(1); }},
