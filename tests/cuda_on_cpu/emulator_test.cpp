@@ -113,6 +113,132 @@ TEST_F(CudaOnCpu, AStreamRunsWhenTheHostSynchronises) {
   EXPECT_EQ(host, 0);
 }
 
+/// 64 numbers on the device, set to `value` by a kernel on the stream.
+__global__ void set_all(int* data, int value) { data[threadIdx.x] = value; }
+cudaError_t set_on(cudaStream_t stream, int* data, int value) {
+  cudaLaunchConfig_t config;
+  config.gridDim = 1;
+  config.blockDim = 64;
+  config.stream = stream;
+  return cudaLaunchKernelEx(&config, set_all, data, value);
+}
+
+/// Work that nothing orders is as late as it may be, whichever of the calls of the runtime gave it to the default stream.
+TEST_F(CudaOnCpu, TheDefaultStreamIsNotOrderedWithNonBlockingOnes) {
+  using Give = cudaError_t (*)(int* to, const int* from, const int* host);
+  static constexpr std::size_t kBytes = 64 * sizeof(int);
+  const std::pair<const char*, Give> calls[] = {
+      {"cudaMemset", [](int* to, const int*, const int*) { return cudaMemset(to, 0, kBytes); }},
+      {"cudaMemsetAsync", [](int* to, const int*, const int*) { return cudaMemsetAsync(to, 0, kBytes, nullptr); }},
+      {"cudaMemcpy from pageable memory",
+       [](int* to, const int*, const int* host) { return cudaMemcpy(to, host, kBytes, cudaMemcpyHostToDevice); }},
+      {"cudaMemcpy within the device", [](int* to, const int* from, const int*) { return cudaMemcpy(to, from, kBytes, cudaMemcpyDeviceToDevice); }},
+      {"cudaMemcpyAsync", [](int* to, const int*, const int* host) { return cudaMemcpyAsync(to, host, kBytes, cudaMemcpyHostToDevice, nullptr); }},
+      {"a kernel", [](int* to, const int*, const int*) { return set_on(nullptr, to, 0); }},
+  };
+  const std::vector<int> zeros(64, 0);
+  for (const auto& [name, give] : calls)
+    for (const unsigned flags : {cudaStreamNonBlocking, cudaStreamDefault}) {
+      OnDevice<int> to(64), from(zeros);
+      cudaDeviceSynchronize();
+      cudaStream_t stream = nullptr;
+      ASSERT_EQ(cudaStreamCreateWithFlags(&stream, flags), cudaSuccess);
+      ASSERT_EQ(give(to.get(), from.get(), zeros.data()), cudaSuccess);
+      ASSERT_EQ(set_on(stream, to.get(), 7), cudaSuccess);
+      ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+      // The default stream comes first for a blocking stream, and after a non-blocking one, for which it need not have run.
+      EXPECT_EQ(to.host()[5], flags == cudaStreamNonBlocking ? 0 : 7) << name;
+      ASSERT_EQ(cudaStreamDestroy(stream), cudaSuccess);
+    }
+}
+
+TEST_F(CudaOnCpu, ACopyToTheHostDoesNotWaitForANonBlockingStream) {
+  for (const unsigned flags : {cudaStreamNonBlocking, cudaStreamDefault}) {
+    OnDevice<int> data(std::vector<int>(64, 1));
+    cudaDeviceSynchronize();
+    cudaStream_t stream = nullptr;
+    ASSERT_EQ(cudaStreamCreateWithFlags(&stream, flags), cudaSuccess);
+    ASSERT_EQ(set_on(stream, data.get(), 7), cudaSuccess);
+    EXPECT_EQ(data.host()[5], flags == cudaStreamNonBlocking ? 1 : 7);
+    cudaDeviceSynchronize();
+    EXPECT_EQ(data.host()[5], 7);
+    ASSERT_EQ(cudaStreamDestroy(stream), cudaSuccess);
+  }
+}
+
+TEST_F(CudaOnCpu, StreamsThatNothingOrdersDifferWithTheOrder) {
+  std::set<int> seen;
+  in_every_order([&] {
+    OnDevice<int> data(64);
+    cudaStream_t streams[2];
+    for (cudaStream_t& stream : streams) ASSERT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
+    for (int i = 0; i < 2; ++i) ASSERT_EQ(set_on(streams[i], data.get(), i), cudaSuccess);
+    cudaDeviceSynchronize();
+    seen.insert(data.host()[0]);
+    for (cudaStream_t stream : streams) ASSERT_EQ(cudaStreamDestroy(stream), cudaSuccess);
+  });
+  EXPECT_EQ(seen.size(), 2u);
+}
+
+TEST_F(CudaOnCpu, StreamsAndEventsThatAreNotThereAreReported) {
+  OnDevice<int> data(64);
+  cudaStream_t stream = nullptr;
+  ASSERT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
+  ASSERT_EQ(cudaStreamDestroy(stream), cudaSuccess);
+  EXPECT_MENTIONS(failure([&] { set_on(stream, data.get(), 1); }), "a stream is used that was destroyed");
+  EXPECT_MENTIONS(failure([&] { cudaMemsetAsync(data.get(), 0, 4, stream); }), "a stream is used that was destroyed");
+  EXPECT_MENTIONS(failure([&] { cudaStreamSynchronize(stream); }), "a stream is used that was destroyed");
+  cudaEvent_t event = nullptr, other = nullptr;
+  ASSERT_EQ(cudaEventCreate(&event), cudaSuccess);
+  ASSERT_EQ(cudaEventCreate(&other), cudaSuccess);
+  EXPECT_MENTIONS(failure([&] { cudaEventSynchronize(event); }), "the event was never recorded");
+  ASSERT_EQ(cudaEventRecord(event), cudaSuccess);
+  float milliseconds = 0;
+  EXPECT_MENTIONS(failure([&] { cudaEventElapsedTime(&milliseconds, event, other); }), "the event was never recorded");
+  ASSERT_EQ(cudaEventRecord(other), cudaSuccess);
+  EXPECT_EQ(cudaEventElapsedTime(&milliseconds, event, other), cudaErrorNotReady);
+  EXPECT_EQ(cudaGetLastError(), cudaErrorNotReady);
+  EXPECT_EQ(cudaEventSynchronize(other), cudaSuccess);
+  EXPECT_EQ(cudaEventElapsedTime(&milliseconds, event, other), cudaSuccess);
+  ASSERT_EQ(cudaEventDestroy(event), cudaSuccess);
+  ASSERT_EQ(cudaEventDestroy(other), cudaSuccess);
+}
+
+TEST_F(CudaOnCpu, AnErrorThatNobodyLooksAtIsReported) {
+  OnDevice<int> data(64);
+  EXPECT_EQ(launch(set_all, 0, 64, data.get(), 1), cudaErrorInvalidConfiguration);
+  EXPECT_MENTIONS(failure([] { cudaDeviceSynchronize(); }), "cudaLaunchKernelEx returned cudaErrorInvalidConfiguration, which nobody looked at");
+  EXPECT_EQ(failure([] { cudaDeviceSynchronize(); }), "");
+  EXPECT_EQ(launch(set_all, 0, 64, data.get(), 1), cudaErrorInvalidConfiguration);
+  EXPECT_EQ(cudaGetLastError(), cudaErrorInvalidConfiguration);
+  EXPECT_EQ(failure([] { cudaDeviceSynchronize(); }), "");
+}
+
+// ---- devices --------------------------------------------------------------------------------------------------------------------------------
+
+TEST_F(CudaOnCpu, MemoryAndStreamsAreOneDevices) {
+  int count = 0;
+  ASSERT_EQ(cudaGetDeviceCount(&count), cudaSuccess);
+  ASSERT_EQ(count, 2);
+  OnDevice<int> on_first(64);
+  cudaStream_t stream = nullptr;
+  ASSERT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
+  ASSERT_EQ(cudaSetDevice(1), cudaSuccess);
+  EXPECT_MENTIONS(failure([&] { launch(set_all, 1, 64, on_first.get(), 1); }), "is memory of device 0, and device 1 is the current one");
+  EXPECT_EQ(set_on(stream, on_first.get(), 1), cudaErrorInvalidResourceHandle);
+  EXPECT_EQ(cudaGetLastError(), cudaErrorInvalidResourceHandle);
+  OnDevice<int> on_second(64);
+  EXPECT_EQ(launch(set_all, 1, 64, on_second.get(), 3), cudaSuccess);
+  EXPECT_EQ(on_second.host()[63], 3);
+  EXPECT_EQ(cudaSetDevice(2), cudaErrorInvalidDevice);
+  EXPECT_EQ(cudaGetLastError(), cudaErrorInvalidDevice);
+  int device = -1;
+  EXPECT_EQ(cudaGetDevice(&device), cudaSuccess);
+  EXPECT_EQ(device, 1);
+  ASSERT_EQ(cudaSetDevice(0), cudaSuccess);
+  ASSERT_EQ(cudaStreamDestroy(stream), cudaSuccess);
+}
+
 // ---- barriers -------------------------------------------------------------------------------------------------------------------------------
 
 template <bool Barrier>
@@ -383,6 +509,7 @@ TEST_F(CudaOnCpu, UseAfterFreeIsReported) {
   ASSERT_EQ(cudaFree(data), cudaSuccess);
   EXPECT_MENTIONS(failure([&] { launch(write_at, 1, 1, data, 0L); }), "is not device memory");
   EXPECT_EQ(cudaFree(data), cudaErrorInvalidValue);
+  EXPECT_EQ(cudaGetLastError(), cudaErrorInvalidValue);
 }
 
 TEST_F(CudaOnCpu, HostPointersAreRefused) {
@@ -393,6 +520,28 @@ TEST_F(CudaOnCpu, HostPointersAreRefused) {
   EXPECT_MENTIONS(failure([&] { cudaMemcpy(&host, device.get(), 4, cudaMemcpyHostToHost); }), "the source is said to be the host's");
   EXPECT_MENTIONS(failure([&] { cudaMemcpy(&host, device.get(), 8, cudaMemcpyDeviceToHost); }), "8 bytes of device memory expected");
   EXPECT_MENTIONS(failure([] { __syncthreads(); }), "called by the host");
+}
+
+/// As optimizers have them: pointers within what is passed by value.
+struct Lists {
+  int* data[2][3];
+};
+struct Strided {
+  const int* data;
+  long stride;
+};
+__global__ void first_of_lists(int* out, Lists lists, Strided strided) { *out = *lists.data[1][2] + *strided.data; }
+
+TEST_F(CudaOnCpu, HostPointersWithinStructsAreRefused) {
+  OnDevice<int> out(1), one(std::vector<int>{1}), two(std::vector<int>{2});
+  Lists lists{};
+  lists.data[1][2] = one.get();
+  int host = 0;
+  EXPECT_EQ(failure([&] { launch(first_of_lists, 1, 1, out.get(), lists, Strided{two.get(), 1}); }), "");
+  EXPECT_EQ(out.host()[0], 3);
+  EXPECT_MENTIONS(failure([&] { launch(first_of_lists, 1, 1, out.get(), lists, Strided{&host, 1}); }), "is not device memory");
+  lists.data[0][1] = &host;
+  EXPECT_MENTIONS(failure([&] { launch(first_of_lists, 1, 1, out.get(), lists, Strided{two.get(), 1}); }), "is not device memory");
 }
 
 TEST_F(CudaOnCpu, TheHostCannotTouchDeviceMemory) {
@@ -414,6 +563,9 @@ TEST_F(CudaOnCpu, ErrorsThatADeviceReturns) {
   EXPECT_EQ(launch(write_at, 1, 1025, out.get(), 0L), cudaErrorInvalidConfiguration);
   EXPECT_EQ(launch(write_at, 0, 1, out.get(), 0L), cudaErrorInvalidConfiguration);
   EXPECT_EQ(launch(write_at, dim3(1, 65536), 1, out.get(), 0L), cudaErrorInvalidConfiguration);
+  EXPECT_EQ(cudaPeekAtLastError(), cudaErrorInvalidConfiguration);
+  EXPECT_EQ(cudaGetLastError(), cudaErrorInvalidConfiguration);
+  EXPECT_EQ(cudaGetLastError(), cudaSuccess);
   EXPECT_STREQ(cudaGetErrorName(cudaErrorInvalidConfiguration), "cudaErrorInvalidConfiguration");
 }
 

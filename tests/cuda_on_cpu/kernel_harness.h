@@ -28,6 +28,7 @@ class OnDevice {
   explicit OnDevice(const std::vector<T>& values, std::size_t offset = 0) : OnDevice(values.size(), offset) {
     const std::vector<char> bytes = pack(values);
     if (n_ > 0) GRAVEN_CUDA(cudaMemcpy(get(), bytes.data(), bytes.size(), cudaMemcpyHostToDevice));
+    GRAVEN_CUDA(cudaDeviceSynchronize());  // no context's stream waits for the default one
   }
   ~OnDevice() {
     if (base_ != nullptr) (void)cudaFree(base_);
@@ -37,6 +38,7 @@ class OnDevice {
   T* get() const { return base_ + offset_; }
   std::vector<T> host() const {
     std::vector<char> bytes(n_ * sizeof(T));
+    GRAVEN_CUDA(cudaDeviceSynchronize());
     if (n_ > 0) GRAVEN_CUDA(cudaMemcpy(bytes.data(), get(), bytes.size(), cudaMemcpyDeviceToHost));
     std::vector<T> values(n_);
     for (std::size_t i = 0; i < n_; ++i) {
@@ -83,6 +85,7 @@ class Memory {
   template <class T>
   void result(const T* data, std::int64_t n) {
     std::vector<char> bytes(static_cast<std::size_t>(n) * sizeof(T));
+    GRAVEN_CUDA(cudaDeviceSynchronize());
     if (n > 0) GRAVEN_CUDA(cudaMemcpy(bytes.data(), data, bytes.size(), cudaMemcpyDeviceToHost));
     std::vector<double> values;
     for (std::int64_t i = 0; i < n; ++i) {

@@ -118,6 +118,7 @@ const char* cublasLtGetStatusString(cublasStatus_t status) {
 }
 
 cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
+  cuda_on_cpu::count_descriptor();
   *handle = new cublasLtContext;
   return CUBLAS_STATUS_SUCCESS;
 }
@@ -127,6 +128,7 @@ cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
 }
 
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* product, cublasComputeType_t compute, cudaDataType_t scale) {
+  cuda_on_cpu::count_descriptor();
   *product = new cublasLtMatmulDescOpaque{.compute = compute, .scale = scale};
   return CUBLAS_STATUS_SUCCESS;
 }
@@ -152,6 +154,7 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t product, cubl
 cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* layout, cudaDataType_t type, std::uint64_t rows, std::uint64_t columns,
                                           std::int64_t leading) {
   if (rows == 0 || columns == 0 || leading < static_cast<std::int64_t>(rows)) return CUBLAS_STATUS_INVALID_VALUE;
+  cuda_on_cpu::count_descriptor();
   *layout = new cublasLtMatrixLayoutOpaque{
       .type = type, .rows = static_cast<std::int64_t>(rows), .columns = static_cast<std::int64_t>(columns), .leading = leading};
   return CUBLAS_STATUS_SUCCESS;
@@ -172,6 +175,7 @@ cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout, c
 }
 
 cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* preference) {
+  cuda_on_cpu::count_descriptor();
   *preference = new cublasLtMatmulPreferenceOpaque;
   return CUBLAS_STATUS_SUCCESS;
 }
@@ -206,18 +210,20 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t product, const void* alpha, const void* a,
                               cublasLtMatrixLayout_t a_layout, const void* b, cublasLtMatrixLayout_t b_layout, const void* beta, const void* c,
                               cublasLtMatrixLayout_t c_layout, void* d, cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t* algorithm,
-                              void* workspace, std::size_t workspace_bytes, cudaStream_t) {
+                              void* workspace, std::size_t workspace_bytes, cudaStream_t stream) {
   if (handle == nullptr || product == nullptr || alpha == nullptr || beta == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
   const cublasStatus_t status = check(*product, *a_layout, *b_layout, *c_layout, *d_layout);
   if (status != CUBLAS_STATUS_SUCCESS) return status;
-  using cuda_on_cpu::require_device;
-  require_device(a, a_layout->bytes(), "cublasLtMatmul, A");
-  require_device(b, b_layout->bytes(), "cublasLtMatmul, B");
-  require_device(c, c_layout->bytes(), "cublasLtMatmul, C");
-  require_device(d, d_layout->bytes(), "cublasLtMatmul, D");
-  if (workspace_bytes > 0) require_device(workspace, workspace_bytes, "cublasLtMatmul, workspace");
+  using cuda_on_cpu::require_current_device;
+  if (cuda_on_cpu::existing(stream)->device != cuda_on_cpu::current_device())
+    throw cuda_on_cpu::Failure("cublasLtMatmul: the stream is another device's than the current one");
+  require_current_device(a, a_layout->bytes(), "cublasLtMatmul, A");
+  require_current_device(b, b_layout->bytes(), "cublasLtMatmul, B");
+  require_current_device(c, c_layout->bytes(), "cublasLtMatmul, C");
+  require_current_device(d, d_layout->bytes(), "cublasLtMatmul, D");
+  if (workspace_bytes > 0) require_current_device(workspace, workspace_bytes, "cublasLtMatmul, workspace");
   if ((product->epilogue & CUBLASLT_EPILOGUE_BIAS) != 0)
-    require_device(product->bias, static_cast<std::size_t>(d_layout->rows) * d_layout->element_bytes(), "cublasLtMatmul, bias");
+    require_current_device(product->bias, static_cast<std::size_t>(d_layout->rows) * d_layout->element_bytes(), "cublasLtMatmul, bias");
   if (algorithm != nullptr && algorithm->data[0] != 0) {
     for (const void* p : {a, b, c, static_cast<const void*>(d)})
       if (reinterpret_cast<std::uintptr_t>(p) % algorithm->data[0] != 0)
@@ -229,11 +235,14 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t prod
     T factor_alpha, factor_beta;
     std::memcpy(&factor_alpha, alpha, sizeof(T));
     std::memcpy(&factor_beta, beta, sizeof(T));
-    cuda_on_cpu::enqueue("cublasLtMatmul", [=, p = *product, la = *a_layout, lb = *b_layout, lc = *c_layout, ld = *d_layout] {
-      if (workspace_bytes > 0) std::memset(workspace, 0xff, workspace_bytes);
-      multiply(p, la, lb, lc, ld, factor_alpha, static_cast<const T*>(a), static_cast<const T*>(b), factor_beta, static_cast<const T*>(c),
-               static_cast<T*>(d));
-    });
+    cuda_on_cpu::enqueue(
+        "cublasLtMatmul",
+        [=, p = *product, la = *a_layout, lb = *b_layout, lc = *c_layout, ld = *d_layout] {
+          if (workspace_bytes > 0) std::memset(workspace, 0xff, workspace_bytes);
+          multiply(p, la, lb, lc, ld, factor_alpha, static_cast<const T*>(a), static_cast<const T*>(b), factor_beta, static_cast<const T*>(c),
+                   static_cast<T*>(d));
+        },
+        stream);
   };
   if (product->scale == CUDA_R_32F)
     enqueue(float{});

@@ -3,7 +3,9 @@
 
 #include <cstdio>
 
-struct cudnnContext {};
+struct cudnnContext {
+  cudaStream_t stream = nullptr;  // the default one, until another is set
+};
 struct cudnnTensorStruct {
   cudnnTensorFormat_t format = CUDNN_TENSOR_NCHW;
   cudnnDataType_t type = CUDNN_DATA_FLOAT;
@@ -68,7 +70,7 @@ cudnnStatus_t check_factors(const void* alpha, const void* beta) {
 
 /// Checks everything, then enqueues: clears `to` and the workspace, and adds up the products.
 template <class F>
-cudnnStatus_t run(const char* name, const void* alpha, const void* beta, const cudnnTensorStruct& x_descriptor, const void* x,
+cudnnStatus_t run(const char* name, cudnnHandle_t handle, const void* alpha, const void* beta, const cudnnTensorStruct& x_descriptor, const void* x,
                   const cudnnFilterStruct& w_descriptor, const void* w, const cudnnConvolutionStruct& v, const cudnnTensorStruct& y_descriptor,
                   const void* y, void* workspace, std::size_t workspace_bytes, void* to, std::size_t to_bytes, F product) {
   cudnnStatus_t status = check(x_descriptor, w_descriptor, v, y_descriptor);
@@ -76,16 +78,21 @@ cudnnStatus_t run(const char* name, const void* alpha, const void* beta, const c
   if (status != CUDNN_STATUS_SUCCESS) return status;
   if (workspace_bytes < kScratch) return CUDNN_STATUS_BAD_PARAM;
   const std::string prefix = name;
-  cuda_on_cpu::require_device(x, x_descriptor.bytes(), prefix + ", x");
-  cuda_on_cpu::require_device(w, w_descriptor.bytes(), prefix + ", w");
-  cuda_on_cpu::require_device(y, y_descriptor.bytes(), prefix + ", y");
-  cuda_on_cpu::require_device(workspace, workspace_bytes, prefix + ", workspace");
+  if (cuda_on_cpu::existing(handle->stream)->device != cuda_on_cpu::current_device())
+    throw cuda_on_cpu::Failure(prefix + ": the handle's stream is another device's than the current one");
+  cuda_on_cpu::require_current_device(x, x_descriptor.bytes(), prefix + ", x");
+  cuda_on_cpu::require_current_device(w, w_descriptor.bytes(), prefix + ", w");
+  cuda_on_cpu::require_current_device(y, y_descriptor.bytes(), prefix + ", y");
+  cuda_on_cpu::require_current_device(workspace, workspace_bytes, prefix + ", workspace");
   cuda_on_cpu::count_library_call();
-  cuda_on_cpu::enqueue(name, [=] {
-    std::memset(workspace, 0xff, workspace_bytes);
-    std::memset(to, 0, to_bytes);
-    for_each_product(x_descriptor, w_descriptor, v, y_descriptor, product);
-  });
+  cuda_on_cpu::enqueue(
+      name,
+      [=] {
+        std::memset(workspace, 0xff, workspace_bytes);
+        std::memset(to, 0, to_bytes);
+        for_each_product(x_descriptor, w_descriptor, v, y_descriptor, product);
+      },
+      handle->stream);
   return CUDNN_STATUS_SUCCESS;
 }
 
@@ -104,6 +111,7 @@ const char* cudnnGetErrorString(cudnnStatus_t status) {
 }
 
 cudnnStatus_t cudnnCreate(cudnnHandle_t* handle) {
+  cuda_on_cpu::count_descriptor();
   *handle = new cudnnContext;
   return CUDNN_STATUS_SUCCESS;
 }
@@ -111,9 +119,13 @@ cudnnStatus_t cudnnDestroy(cudnnHandle_t handle) {
   delete handle;
   return CUDNN_STATUS_SUCCESS;
 }
-cudnnStatus_t cudnnSetStream(cudnnHandle_t, cudaStream_t) { return CUDNN_STATUS_SUCCESS; }
+cudnnStatus_t cudnnSetStream(cudnnHandle_t handle, cudaStream_t stream) {
+  handle->stream = stream;
+  return CUDNN_STATUS_SUCCESS;
+}
 
 cudnnStatus_t cudnnCreateTensorDescriptor(cudnnTensorDescriptor_t* tensor) {
+  cuda_on_cpu::count_descriptor();
   *tensor = new cudnnTensorStruct;
   return CUDNN_STATUS_SUCCESS;
 }
@@ -128,6 +140,7 @@ cudnnStatus_t cudnnSetTensor4dDescriptor(cudnnTensorDescriptor_t tensor, cudnnTe
   return CUDNN_STATUS_SUCCESS;
 }
 cudnnStatus_t cudnnCreateFilterDescriptor(cudnnFilterDescriptor_t* filter) {
+  cuda_on_cpu::count_descriptor();
   *filter = new cudnnFilterStruct;
   return CUDNN_STATUS_SUCCESS;
 }
@@ -140,6 +153,7 @@ cudnnStatus_t cudnnSetFilter4dDescriptor(cudnnFilterDescriptor_t filter, cudnnDa
   return cudnnSetTensor4dDescriptor(filter, format, type, k, c, h, w);
 }
 cudnnStatus_t cudnnCreateConvolutionDescriptor(cudnnConvolutionDescriptor_t* convolution) {
+  cuda_on_cpu::count_descriptor();
   *convolution = new cudnnConvolutionStruct;
   return CUDNN_STATUS_SUCCESS;
 }
@@ -185,32 +199,33 @@ cudnnStatus_t cudnnGetConvolutionBackwardFilterWorkspaceSize(cudnnHandle_t, cons
   return check(*x, *dw, *convolution, *dy);
 }
 
-cudnnStatus_t cudnnConvolutionForward(cudnnHandle_t, const void* alpha, const cudnnTensorDescriptor_t x_descriptor, const void* x,
+cudnnStatus_t cudnnConvolutionForward(cudnnHandle_t handle, const void* alpha, const cudnnTensorDescriptor_t x_descriptor, const void* x,
                                       const cudnnFilterDescriptor_t w_descriptor, const void* w, const cudnnConvolutionDescriptor_t convolution,
                                       cudnnConvolutionFwdAlgo_t, void* workspace, std::size_t workspace_bytes, const void* beta,
                                       const cudnnTensorDescriptor_t y_descriptor, void* y) {
   const auto *from_x = static_cast<const float*>(x), *from_w = static_cast<const float*>(w);
   auto* to = static_cast<float*>(y);
-  return run("cudnnConvolutionForward", alpha, beta, *x_descriptor, x, *w_descriptor, w, *convolution, *y_descriptor, y, workspace, workspace_bytes,
-             y, y_descriptor->bytes(), [=](std::int64_t ix, std::int64_t iw, std::int64_t iy) { to[iy] += from_x[ix] * from_w[iw]; });
+  return run("cudnnConvolutionForward", handle, alpha, beta, *x_descriptor, x, *w_descriptor, w, *convolution, *y_descriptor, y, workspace,
+             workspace_bytes, y, y_descriptor->bytes(),
+             [=](std::int64_t ix, std::int64_t iw, std::int64_t iy) { to[iy] += from_x[ix] * from_w[iw]; });
 }
-cudnnStatus_t cudnnConvolutionBackwardData(cudnnHandle_t, const void* alpha, const cudnnFilterDescriptor_t w_descriptor, const void* w,
+cudnnStatus_t cudnnConvolutionBackwardData(cudnnHandle_t handle, const void* alpha, const cudnnFilterDescriptor_t w_descriptor, const void* w,
                                            const cudnnTensorDescriptor_t dy_descriptor, const void* dy,
                                            const cudnnConvolutionDescriptor_t convolution, cudnnConvolutionBwdDataAlgo_t, void* workspace,
                                            std::size_t workspace_bytes, const void* beta, const cudnnTensorDescriptor_t dx_descriptor, void* dx) {
   const auto *from_dy = static_cast<const float*>(dy), *from_w = static_cast<const float*>(w);
   auto* to = static_cast<float*>(dx);
-  return run("cudnnConvolutionBackwardData", alpha, beta, *dx_descriptor, dx, *w_descriptor, w, *convolution, *dy_descriptor, dy, workspace,
+  return run("cudnnConvolutionBackwardData", handle, alpha, beta, *dx_descriptor, dx, *w_descriptor, w, *convolution, *dy_descriptor, dy, workspace,
              workspace_bytes, dx, dx_descriptor->bytes(),
              [=](std::int64_t ix, std::int64_t iw, std::int64_t iy) { to[ix] += from_dy[iy] * from_w[iw]; });
 }
-cudnnStatus_t cudnnConvolutionBackwardFilter(cudnnHandle_t, const void* alpha, const cudnnTensorDescriptor_t x_descriptor, const void* x,
+cudnnStatus_t cudnnConvolutionBackwardFilter(cudnnHandle_t handle, const void* alpha, const cudnnTensorDescriptor_t x_descriptor, const void* x,
                                              const cudnnTensorDescriptor_t dy_descriptor, const void* dy,
                                              const cudnnConvolutionDescriptor_t convolution, cudnnConvolutionBwdFilterAlgo_t, void* workspace,
                                              std::size_t workspace_bytes, const void* beta, const cudnnFilterDescriptor_t dw_descriptor, void* dw) {
   const auto *from_x = static_cast<const float*>(x), *from_dy = static_cast<const float*>(dy);
   auto* to = static_cast<float*>(dw);
-  return run("cudnnConvolutionBackwardFilter", alpha, beta, *x_descriptor, x, *dw_descriptor, dw, *convolution, *dy_descriptor, dy, workspace,
+  return run("cudnnConvolutionBackwardFilter", handle, alpha, beta, *x_descriptor, x, *dw_descriptor, dw, *convolution, *dy_descriptor, dy, workspace,
              workspace_bytes, dw, dw_descriptor->bytes(),
              [=](std::int64_t ix, std::int64_t iw, std::int64_t iy) { to[iw] += from_x[ix] * from_dy[iy]; });
 }

@@ -1,4 +1,4 @@
-// The device: its memory, its one queue of work, the faults it reports.
+// The devices: their memory, their work, the faults they report.
 #include "cuda_on_cpu/device.h"
 
 #include <signal.h>
@@ -6,13 +6,20 @@
 #include <ucontext.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <iterator>
+#include <map>
 #include <mutex>
+#include <new>
 #include <optional>
+#include <random>
+#include <utility>
+#include <vector>
 
 #include "memory.h"
 #include "scheduler.h"
@@ -26,7 +33,14 @@ namespace {
 struct Work {
   const char* name;
   std::function<void()> run;
+  const CUstream_st* stream;
 };
+
+/// Whether what one stream was given earlier comes before what the other was given later.
+bool orders(const CUstream_st& earlier, const CUstream_st& later) {
+  if (&earlier == &later) return true;
+  return earlier.device == later.device && (earlier.is_default ? later.blocking : later.is_default && earlier.blocking);
+}
 
 class Device {
  public:
@@ -41,14 +55,21 @@ class Device {
   std::optional<Symbols> symbols;
   Order order;
   Statistics statistics;
-  std::deque<Work> queue;
+  std::deque<Work> queue;  // in the order in which it was given, whatever the stream
+  CUstream_st default_streams[kDevices];
+  bool default_stream_is_refused = false;
+  std::map<const char*, std::size_t> pinned;
   std::recursive_mutex mutex;
   char fault_message[256] = {};
   struct sigaction previous_segv{};
 
-  void run_queue();
+  /// Runs what a stream was given, and what had to come before it; nothing else.
+  void run(const CUstream_st& stream);
+  void run_all();
 
  private:
+  void run(std::vector<Work> work);
+  std::mt19937_64 random_{1};
   Device();
 };
 
@@ -100,6 +121,14 @@ void on_fault(int signal, siginfo_t* info, void* raw_context) {
 }
 
 Device::Device() {
+  for (int device = 0; device < kDevices; ++device) {
+    default_streams[device].device = device;
+    default_streams[device].is_default = true;
+  }
+  if (const char* text = std::getenv("CUDA_ON_CPU_DEFAULT_STREAM"); text != nullptr) {
+    if (std::string(text) != "refuse") throw Failure(std::string("CUDA_ON_CPU_DEFAULT_STREAM is '") + text + "'; it can be refuse");
+    default_stream_is_refused = true;
+  }
   if (const char* text = std::getenv("CUDA_ON_CPU_ORDER"); text != nullptr) {
     const std::string name = text;
     if (name == "reverse")
@@ -125,15 +154,53 @@ Device::Device() {
   sigaction(SIGSEGV, &action, &previous_segv);
 }
 
-void Device::run_queue() {
-  if (queue.empty()) return;
+void Device::run(const CUstream_st& stream) {
+  // Backwards: due is what the stream was given, and what comes before something that is due.
+  std::vector<const CUstream_st*> later;
+  std::vector<Work> due;
+  std::deque<Work> left;
+  while (!queue.empty()) {
+    Work work = std::move(queue.back());
+    queue.pop_back();
+    const bool needed =
+        work.stream == &stream || std::any_of(later.begin(), later.end(), [&](const CUstream_st* l) { return orders(*work.stream, *l); });
+    if (!needed) {
+      left.push_front(std::move(work));
+      continue;
+    }
+    if (std::find(later.begin(), later.end(), work.stream) == later.end()) later.push_back(work.stream);
+    due.push_back(std::move(work));
+  }
+  queue = std::move(left);
+  std::reverse(due.begin(), due.end());
+  run(std::move(due));
+}
+
+void Device::run_all() {
+  // Streams that nothing orders can run one after the other, in any order. What a program wrongly takes for done is done last if the stream that was
+  // given work first is the last to run.
+  std::vector<const CUstream_st*> groups;
+  const auto group_of = [this](const Work& work) { return work.stream->blocking ? &default_streams[work.stream->device] : work.stream; };
+  for (const Work& work : queue)
+    if (std::find(groups.begin(), groups.end(), group_of(work)) == groups.end()) groups.push_back(group_of(work));
+  if (order.kind == Order::Kind::forward) std::reverse(groups.begin(), groups.end());
+  if (order.kind == Order::Kind::random) std::shuffle(groups.begin(), groups.end(), random_);
+  std::vector<Work> work;
+  for (const CUstream_st* group : groups)
+    for (Work& each : queue)
+      if (each.run && group_of(each) == group) {
+        work.push_back({each.name, std::move(each.run), each.stream});
+        each.run = nullptr;
+      }
+  queue.clear();
+  run(std::move(work));
+}
+
+void Device::run(std::vector<Work> work) {
+  if (work.empty()) return;
   memory.open();
   try {
-    while (!queue.empty()) {
-      Work work = std::move(queue.front());
-      queue.pop_front();
-      work.run();
-    }
+    for (const Work& each : work) each.run();
   } catch (...) {
     queue.clear();  // after a fault nothing more runs
     try {
@@ -144,6 +211,8 @@ void Device::run_queue() {
   }
   memory.close();
 }
+
+thread_local int current = 0;
 
 void require_kernel(const char* name) {
   if (!Device::instance().scheduler.running()) throw Failure(std::string(name) + " was called by the host");
@@ -165,6 +234,7 @@ void set_order(const Order& order) { Device::instance().order = order; }
 Statistics statistics() {
   Statistics result = Device::instance().statistics;
   result.bytes_allocated = static_cast<std::int64_t>(Device::instance().memory.allocated());
+  for (const auto& [address, bytes] : Device::instance().pinned) result.bytes_pinned += static_cast<std::int64_t>(bytes);
   return result;
 }
 
@@ -193,43 +263,76 @@ void check_alignment(const void* address, std::size_t alignment, const char* typ
   throw Failure(text + (device.scheduler.running() ? "\n  in " + device.scheduler.place() : std::string()));
 }
 
-void enqueue_launch(Launch launch) {
+int current_device() { return current; }
+void set_current_device(int device) { current = device; }
+
+CUstream_st* existing(CUstream_st* stream) {
+  if (stream == nullptr) return &Device::instance().default_streams[current];
+  if (stream->destroyed) throw Failure("a stream is used that was destroyed");
+  return stream;
+}
+
+void enqueue_launch(Launch launch, CUstream_st* stream) {
   Device& device = Device::instance();
   const std::lock_guard lock(device.mutex);
   if (device.scheduler.running()) throw Failure("a kernel launches a kernel: that is not emulated");
   if (!device.symbols) device.symbols.emplace();
   const std::string name = device.symbols->function_name(launch.kernel);
-  for (std::size_t i = 0; i < launch.pointer_arguments.size(); ++i)
-    if (launch.pointer_arguments[i] != nullptr && !device.memory.contains(launch.pointer_arguments[i], 0))
-      throw Failure("pointer argument " + std::to_string(i) + " (of the pointers alone, from 0) of kernel " + name + " is not device memory");
-  enqueue("kernel", [&device, name, launch = std::move(launch)] {
-    device.scheduler.run(launch, name, device.order, [&device] { device.symbols->poison_shared(); }, device.statistics);
-  });
+  for (std::size_t i = 0; i < launch.pointer_arguments.size(); ++i) {
+    const void* pointer = launch.pointer_arguments[i];
+    if (pointer == nullptr) continue;
+    const std::string which = "pointer argument " + std::to_string(i) + " (of the pointers alone, from 0) of kernel " + name + " is ";
+    if (!device.memory.contains(pointer, 0)) throw Failure(which + "not device memory");
+    if (const int other = device.memory.device_of(pointer); other != current)
+      throw Failure(which + "memory of device " + std::to_string(other) + ", and device " + std::to_string(current) + " is the current one");
+  }
+  enqueue(
+      "kernel",
+      [&device, name, launch = std::move(launch)] {
+        device.scheduler.run(launch, name, device.order, [&device] { device.symbols->poison_shared(); }, device.statistics);
+      },
+      stream);
 }
 
-void enqueue(const char* name, std::function<void()> work) {
+void enqueue(const char* name, std::function<void()> work, CUstream_st* stream) {
   Device& device = Device::instance();
   const std::lock_guard lock(device.mutex);
-  device.queue.push_back({name, std::move(work)});
+  const CUstream_st* target = existing(stream);
+  if (target->is_default && device.default_stream_is_refused)
+    throw Failure(std::string(name) + ": work on the default stream, which waits for no stream that is non-blocking");
+  device.queue.push_back({name, std::move(work), target});
 }
 
 void synchronize() {
   Device& device = Device::instance();
   const std::lock_guard lock(device.mutex);
-  device.run_queue();
+  device.run_all();
+}
+
+void synchronize(CUstream_st* stream) {
+  Device& device = Device::instance();
+  const std::lock_guard lock(device.mutex);
+  device.run(*existing(stream));
 }
 
 void* allocate(std::size_t bytes) {
   Device& device = Device::instance();
   const std::lock_guard lock(device.mutex);
-  return device.memory.allocate(bytes);
+  ++device.statistics.allocations;
+  return device.memory.allocate(bytes, current);
 }
 
 bool release(void* address) {
   Device& device = Device::instance();
   const std::lock_guard lock(device.mutex);
-  device.run_queue();  // cudaFree waits
+  device.run_all();  // cudaFree waits
   return device.memory.release(address);
+}
+
+void require_current_device(const void* address, std::size_t bytes, const std::string& what) {
+  require_device(address, bytes, what);
+  if (const int other = Device::instance().memory.device_of(address); other != current)
+    throw Failure(what + ": memory of device " + std::to_string(other) + ", and device " + std::to_string(current) + " is the current one");
 }
 
 void require_device(const void* address, std::size_t bytes, const std::string& what) {
@@ -242,6 +345,34 @@ void require_device(const void* address, std::size_t bytes, const std::string& w
 
 bool is_device(const void* address) { return Device::instance().memory.contains(address, 0); }
 
+void* allocate_pinned(std::size_t bytes) {
+  Device& device = Device::instance();
+  const std::lock_guard lock(device.mutex);
+  ++device.statistics.allocations;
+  void* address = ::operator new(bytes, std::align_val_t{256}, std::nothrow);
+  if (address != nullptr) device.pinned[static_cast<const char*>(address)] = bytes;
+  return address;
+}
+
+bool release_pinned(void* address) {
+  Device& device = Device::instance();
+  const std::lock_guard lock(device.mutex);
+  if (device.pinned.erase(static_cast<const char*>(address)) == 0) return false;
+  device.run_all();  // cudaFreeHost waits
+  ::operator delete(address, std::align_val_t{256});
+  return true;
+}
+
+bool is_pinned(const void* address) {
+  Device& device = Device::instance();
+  const std::lock_guard lock(device.mutex);
+  const auto* p = static_cast<const char*>(address);
+  const auto after = device.pinned.upper_bound(p);
+  return after != device.pinned.begin() && p < std::prev(after)->first + std::prev(after)->second;
+}
+
 void count_library_call() { ++Device::instance().statistics.library_calls; }
+void count_descriptor() { ++Device::instance().statistics.descriptors; }
+void count_bytes_to_host(std::size_t bytes) { Device::instance().statistics.bytes_to_host += static_cast<std::int64_t>(bytes); }
 
 }  // namespace cuda_on_cpu

@@ -24,14 +24,14 @@ std::size_t page_bytes() {
 
 }  // namespace
 
-void* DeviceMemory::allocate(std::size_t bytes) {
+void* DeviceMemory::allocate(std::size_t bytes, int device) {
   if (bytes > kDeviceBytes - allocated_) return nullptr;
   const std::size_t page = page_bytes();
   const std::size_t padded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
   const std::size_t inner = (padded + page - 1) / page * page;
   void* mapping = mmap(nullptr, inner + 2 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (mapping == MAP_FAILED) return nullptr;
-  Allocation allocation{static_cast<char*>(mapping), inner + 2 * page, static_cast<char*>(mapping) + page + inner - padded, bytes};
+  Allocation allocation{static_cast<char*>(mapping), inner + 2 * page, static_cast<char*>(mapping) + page + inner - padded, bytes, device};
   protect(allocation, PROT_READ | PROT_WRITE);
   char* begin = allocation.mapping + page;
   std::memset(begin, kCanary, static_cast<std::size_t>(allocation.data - begin));
@@ -122,13 +122,20 @@ void DeviceMemory::check_canary(const Allocation& allocation) const {
   check(allocation.data + allocation.bytes, end, true);
 }
 
-bool DeviceMemory::contains(const void* address, std::size_t bytes) const {
+const DeviceMemory::Allocation* DeviceMemory::find(const void* address, std::size_t bytes) const {
   const auto* p = static_cast<const char*>(address);
   auto it = allocations_.upper_bound(p);
-  if (it == allocations_.begin()) return false;
+  if (it == allocations_.begin()) return nullptr;
   const Allocation& a = std::prev(it)->second;
-  if (p < a.data || p > a.data + a.bytes) return false;
-  return bytes <= static_cast<std::size_t>(a.data + a.bytes - p);
+  if (p < a.data || p > a.data + a.bytes) return nullptr;
+  return bytes <= static_cast<std::size_t>(a.data + a.bytes - p) ? &a : nullptr;
+}
+
+bool DeviceMemory::contains(const void* address, std::size_t bytes) const { return find(address, bytes) != nullptr; }
+
+int DeviceMemory::device_of(const void* address) const {
+  const Allocation* found = find(address, 0);
+  return found != nullptr ? found->device : -1;
 }
 
 bool DeviceMemory::describe(const void* address, char* text, std::size_t text_bytes) const {

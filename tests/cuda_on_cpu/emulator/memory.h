@@ -10,7 +10,7 @@ namespace cuda_on_cpu {
 class DeviceMemory {
  public:
   /// nullptr when the device is full (16 GiB) or the system gives no more.
-  void* allocate(std::size_t bytes);
+  void* allocate(std::size_t bytes, int device);
   /// False when `address` was not allocated. Failure when what lies after the allocation was overwritten.
   bool release(void* address);
   /// While open, device memory can be read and written: an allocation is made accessible when a fault shows that it is used, so that a run costs
@@ -21,6 +21,8 @@ class DeviceMemory {
   /// For the fault handler: whether the fault is cured, and what faulted can go on.
   bool admit(const void* address);
   bool contains(const void* address, std::size_t bytes) const;
+  /// The device that it is memory of, or -1.
+  int device_of(const void* address) const;
   /// "4 bytes past the end of an allocation of 256 bytes", or "" when no allocation is near. Allocates nothing: for signal handlers.
   bool describe(const void* address, char* text, std::size_t text_bytes) const;
   std::size_t allocated() const { return allocated_; }
@@ -31,9 +33,11 @@ class DeviceMemory {
     std::size_t mapping_bytes;  // with both guard pages
     char* data;
     std::size_t bytes;
+    int device = 0;
     bool accessible = false;
     Allocation* next_accessible = nullptr;
   };
+  const Allocation* find(const void* address, std::size_t bytes) const;
   void protect(const Allocation& allocation, int protection) const;
   void check_canary(const Allocation& allocation) const;
 

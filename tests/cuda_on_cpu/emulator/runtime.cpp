@@ -1,14 +1,43 @@
 // The runtime's calls.
 #include <chrono>
 #include <cstdlib>
-#include <new>
+#include <memory>
+#include <string>
+#include <utility>
 
 #include "cuda_runtime.h"
 
-struct CUstream_st {};
 struct CUevent_st {
   std::chrono::steady_clock::time_point time;
+  cudaStream_t stream = nullptr;
+  bool recorded = false, happened = false;
 };
+
+using cuda_on_cpu::returned;
+
+namespace {
+
+thread_local cudaError_t last_error = cudaSuccess;
+thread_local const char* last_call = "";
+
+/// Before the host waits: an error that nobody looked at would be taken for success.
+void require_acknowledged() {
+  const cudaError_t error = std::exchange(last_error, cudaSuccess);
+  if (error != cudaSuccess) throw cuda_on_cpu::Failure(std::string(last_call) + " returned " + cudaGetErrorName(error) + ", which nobody looked at");
+}
+
+}  // namespace
+
+cudaError_t cuda_on_cpu::returned(cudaError_t error, const char* call) {
+  if (error != cudaSuccess) {
+    last_error = error;
+    last_call = call;
+  }
+  return error;
+}
+
+cudaError_t cudaGetLastError() { return std::exchange(last_error, cudaSuccess); }
+cudaError_t cudaPeekAtLastError() { return last_error; }
 
 const char* cudaGetErrorName(cudaError_t error) {
   switch (error) {
@@ -28,6 +57,8 @@ const char* cudaGetErrorName(cudaError_t error) {
       return "cudaErrorInvalidDevice";
     case cudaErrorInvalidResourceHandle:
       return "cudaErrorInvalidResourceHandle";
+    case cudaErrorNotReady:
+      return "cudaErrorNotReady";
   }
   return "unrecognized error code";
 }
@@ -50,22 +81,28 @@ const char* cudaGetErrorString(cudaError_t error) {
       return "invalid device ordinal";
     case cudaErrorInvalidResourceHandle:
       return "invalid resource handle";
+    case cudaErrorNotReady:
+      return "device not ready";
   }
   return "unrecognized error code";
 }
 
 cudaError_t cudaGetDeviceCount(int* count) {
-  *count = 1;
+  *count = cuda_on_cpu::kDevices;
   return cudaSuccess;
 }
 cudaError_t cudaGetDevice(int* device) {
-  *device = 0;
+  *device = cuda_on_cpu::current_device();
   return cudaSuccess;
 }
-cudaError_t cudaSetDevice(int device) { return device == 0 ? cudaSuccess : cudaErrorInvalidDevice; }
+cudaError_t cudaSetDevice(int device) {
+  if (device < 0 || device >= cuda_on_cpu::kDevices) return returned(cudaErrorInvalidDevice, "cudaSetDevice");
+  cuda_on_cpu::set_current_device(device);
+  return cudaSuccess;
+}
 
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
-  if (device != 0) return cudaErrorInvalidDevice;
+  if (device < 0 || device >= cuda_on_cpu::kDevices) return returned(cudaErrorInvalidDevice, "cudaGetDeviceProperties");
   *properties = {};
   std::strcpy(properties->name, "cuda_on_cpu");
   properties->totalGlobalMem = std::size_t{16} << 30;
@@ -77,6 +114,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
 }
 
 cudaError_t cudaDeviceSynchronize() {
+  require_acknowledged();
   cuda_on_cpu::synchronize();
   return cudaSuccess;
 }
@@ -87,23 +125,26 @@ cudaError_t cudaRuntimeGetVersion(int* version) {
 }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
-  if (flags > cudaStreamNonBlocking) return cudaErrorInvalidValue;
-  *stream = new CUstream_st;
+  if (flags > cudaStreamNonBlocking) return returned(cudaErrorInvalidValue, "cudaStreamCreateWithFlags");
+  cuda_on_cpu::count_descriptor();
+  *stream = new CUstream_st{.device = cuda_on_cpu::current_device(), .blocking = flags == cudaStreamDefault};
   return cudaSuccess;
 }
 cudaError_t cudaStreamCreate(cudaStream_t* stream) { return cudaStreamCreateWithFlags(stream, cudaStreamDefault); }
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
-  delete stream;  // what was enqueued still runs at the next synchronisation
+  cuda_on_cpu::existing(stream)->destroyed = true;  // what was enqueued still runs when the device is waited for
   return cudaSuccess;
 }
 
-cudaError_t cudaStreamSynchronize(cudaStream_t) {
-  cuda_on_cpu::synchronize();
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  require_acknowledged();
+  cuda_on_cpu::synchronize(stream);
   return cudaSuccess;
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+  cuda_on_cpu::count_descriptor();
   *event = new CUevent_st;
   return cudaSuccess;
 }
@@ -115,84 +156,117 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
   return cudaSuccess;
 }
 
-cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t) {
-  cuda_on_cpu::enqueue("cudaEventRecord", [event] { event->time = std::chrono::steady_clock::now(); });
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  event->stream = cuda_on_cpu::existing(stream);
+  event->recorded = true;
+  event->happened = false;
+  const auto record = [event] {
+    event->time = std::chrono::steady_clock::now();
+    event->happened = true;
+  };
+  cuda_on_cpu::enqueue("cudaEventRecord", record, stream);
   return cudaSuccess;
 }
 
-cudaError_t cudaEventSynchronize(cudaEvent_t) {
-  cuda_on_cpu::synchronize();
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  require_acknowledged();
+  if (!event->recorded) throw cuda_on_cpu::Failure("cudaEventSynchronize: the event was never recorded");
+  if (!event->happened) cuda_on_cpu::synchronize(event->stream);
   return cudaSuccess;
 }
 
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t end) {
+  if (!start->recorded || !end->recorded) throw cuda_on_cpu::Failure("cudaEventElapsedTime: the event was never recorded");
+  if (!start->happened || !end->happened) return returned(cudaErrorNotReady, "cudaEventElapsedTime");
   *milliseconds = std::chrono::duration<float, std::milli>(end->time - start->time).count();
   return cudaSuccess;
 }
 
 cudaError_t cudaMalloc(void** address, std::size_t bytes) {
-  if (address == nullptr) return cudaErrorInvalidValue;
+  if (address == nullptr) return returned(cudaErrorInvalidValue, "cudaMalloc");
   *address = nullptr;
   if (bytes == 0) return cudaSuccess;
   *address = cuda_on_cpu::allocate(bytes);
-  return *address != nullptr ? cudaSuccess : cudaErrorMemoryAllocation;
+  return returned(*address != nullptr ? cudaSuccess : cudaErrorMemoryAllocation, "cudaMalloc");
 }
 
 cudaError_t cudaFree(void* address) {
   if (address == nullptr) return cudaSuccess;
-  return cuda_on_cpu::release(address) ? cudaSuccess : cudaErrorInvalidValue;
+  return returned(cuda_on_cpu::release(address) ? cudaSuccess : cudaErrorInvalidValue, "cudaFree");
 }
 
 cudaError_t cudaMallocHost(void** address, std::size_t bytes) {
-  *address = ::operator new(bytes, std::align_val_t{256}, std::nothrow);
-  if (*address == nullptr) return cudaErrorMemoryAllocation;
+  *address = cuda_on_cpu::allocate_pinned(bytes);
+  if (*address == nullptr) return returned(cudaErrorMemoryAllocation, "cudaMallocHost");
   std::memset(*address, 0xff, bytes);
   return cudaSuccess;
 }
 
 cudaError_t cudaFreeHost(void* address) {
-  cuda_on_cpu::synchronize();
-  ::operator delete(address, std::align_val_t{256});
+  if (address == nullptr) return cudaSuccess;
+  return returned(cuda_on_cpu::release_pinned(address) ? cudaSuccess : cudaErrorInvalidValue, "cudaFreeHost");
+}
+
+namespace {
+
+/// Where the two sides of a copy lie; nothing is asked of a copy of no bytes.
+struct Sides {
+  bool to_device = false, from_device = false;
+};
+
+cudaError_t check_copy(const void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, Sides& sides) {
+  if (kind < cudaMemcpyHostToHost || kind > cudaMemcpyDefault) return cudaErrorInvalidMemcpyDirection;
+  sides.to_device = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice;
+  sides.from_device = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
+  if (kind == cudaMemcpyDefault) sides = {cuda_on_cpu::is_device(to), cuda_on_cpu::is_device(from)};
+  if (sides.to_device) cuda_on_cpu::require_device(to, bytes, "cudaMemcpy, destination");
+  if (sides.from_device) cuda_on_cpu::require_device(from, bytes, "cudaMemcpy, source");
+  if (!sides.to_device && cuda_on_cpu::is_device(to))
+    throw cuda_on_cpu::Failure("cudaMemcpy: the destination is said to be the host's, and is device memory");
+  if (!sides.from_device && cuda_on_cpu::is_device(from))
+    throw cuda_on_cpu::Failure("cudaMemcpy: the source is said to be the host's, and is device memory");
+  if (sides.from_device && !sides.to_device) cuda_on_cpu::count_bytes_to_host(bytes);
   return cudaSuccess;
 }
 
-cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, cudaStream_t) {
+}  // namespace
+
+cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
   if (bytes == 0) return cudaSuccess;
-  if (kind < cudaMemcpyHostToHost || kind > cudaMemcpyDefault) return cudaErrorInvalidMemcpyDirection;
-  bool to_device = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice;
-  bool from_device = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
-  if (kind == cudaMemcpyDefault) {
-    to_device = cuda_on_cpu::is_device(to);
-    from_device = cuda_on_cpu::is_device(from);
-  }
-  if (to_device) cuda_on_cpu::require_device(to, bytes, "cudaMemcpy, destination");
-  if (from_device) cuda_on_cpu::require_device(from, bytes, "cudaMemcpy, source");
-  if (!to_device && cuda_on_cpu::is_device(to))
-    throw cuda_on_cpu::Failure("cudaMemcpy: the destination is said to be the host's, and is device memory");
-  if (!from_device && cuda_on_cpu::is_device(from))
-    throw cuda_on_cpu::Failure("cudaMemcpy: the source is said to be the host's, and is device memory");
-  cuda_on_cpu::enqueue("cudaMemcpy", [=] { std::memmove(to, from, bytes); });
+  Sides sides;
+  const cudaError_t error = check_copy(to, from, bytes, kind, sides);
+  if (error != cudaSuccess) return returned(error, "cudaMemcpyAsync");
+  cuda_on_cpu::enqueue("cudaMemcpyAsync", [=] { std::memmove(to, from, bytes); }, stream);
   return cudaSuccess;
 }
 
 cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
-  const cudaError_t error = cudaMemcpyAsync(to, from, bytes, kind);
-  cuda_on_cpu::synchronize();
-  return error;
-}
-
-cudaError_t cudaMemsetAsync(void* address, int value, std::size_t bytes, cudaStream_t) {
+  require_acknowledged();
   if (bytes == 0) return cudaSuccess;
-  cuda_on_cpu::require_device(address, bytes, "cudaMemset");
-  cuda_on_cpu::enqueue("cudaMemset", [=] { std::memset(address, value, bytes); });
+  Sides sides;
+  const cudaError_t error = check_copy(to, from, bytes, kind, sides);
+  if (error != cudaSuccess) return returned(error, "cudaMemcpy");
+  if (sides.to_device && !sides.from_device && !cuda_on_cpu::is_pinned(from)) {
+    // Staged by the time it returns, and underway to the device.
+    cuda_on_cpu::synchronize(nullptr);
+    const auto* bytes_now = static_cast<const char*>(from);
+    auto staged = std::make_shared<std::string>(bytes_now, bytes);
+    cuda_on_cpu::enqueue("cudaMemcpy", [=] { std::memcpy(to, staged->data(), bytes); }, nullptr);
+    return cudaSuccess;
+  }
+  cuda_on_cpu::enqueue("cudaMemcpy", [=] { std::memmove(to, from, bytes); }, nullptr);
+  if (!sides.to_device || !sides.from_device) cuda_on_cpu::synchronize(nullptr);
   return cudaSuccess;
 }
 
-cudaError_t cudaMemset(void* address, int value, std::size_t bytes) {
-  const cudaError_t error = cudaMemsetAsync(address, value, bytes);
-  cuda_on_cpu::synchronize();
-  return error;
+cudaError_t cudaMemsetAsync(void* address, int value, std::size_t bytes, cudaStream_t stream) {
+  if (bytes == 0) return cudaSuccess;
+  cuda_on_cpu::require_device(address, bytes, "cudaMemset");
+  cuda_on_cpu::enqueue("cudaMemset", [=] { std::memset(address, value, bytes); }, stream);
+  return cudaSuccess;
 }
+
+cudaError_t cudaMemset(void* address, int value, std::size_t bytes) { return cudaMemsetAsync(address, value, bytes, nullptr); }
 
 cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
   *total = std::size_t{16} << 30;
@@ -205,6 +279,7 @@ cudaError_t cuda_on_cpu::check_launch(const cudaLaunchConfig_t& config) {
   if (g.x == 0 || g.y == 0 || g.z == 0 || b.x == 0 || b.y == 0 || b.z == 0) return cudaErrorInvalidConfiguration;
   if (b.x > 1024 || b.y > 1024 || b.z > 64 || std::uint64_t{b.x} * b.y * b.z > 1024) return cudaErrorInvalidConfiguration;
   if (g.x > 0x7fffffffu || g.y > 65535 || g.z > 65535) return cudaErrorInvalidConfiguration;
+  if (existing(config.stream)->device != current_device()) return cudaErrorInvalidResourceHandle;
   if (config.dynamicSmemBytes != 0) throw Failure("cuda_on_cpu does not emulate dynamic shared memory");
   if (config.numAttrs != 0) throw Failure("cuda_on_cpu does not emulate launch attributes");
   return cudaSuccess;

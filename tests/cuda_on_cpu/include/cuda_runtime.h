@@ -200,13 +200,21 @@ enum cudaError {
   cudaErrorNoDevice = 100,
   cudaErrorInvalidDevice = 101,
   cudaErrorInvalidResourceHandle = 400,
+  cudaErrorNotReady = 600,
 };
 using cudaError_t = cudaError;
 const char* cudaGetErrorName(cudaError_t error);
 const char* cudaGetErrorString(cudaError_t error);
-/// What is wrong with a launch or call is returned by that call; nothing is kept.
-inline cudaError_t cudaGetLastError() { return cudaSuccess; }
-inline cudaError_t cudaPeekAtLastError() { return cudaSuccess; }
+/// The last error that a call returned to this thread, which is thereby acknowledged.
+cudaError_t cudaGetLastError();
+cudaError_t cudaPeekAtLastError();
+
+namespace cuda_on_cpu {
+
+/// Keeps an error, so that one that nobody looks at is found.
+cudaError_t returned(cudaError_t error, const char* call);
+
+}  // namespace cuda_on_cpu
 
 // ---- device --------------------------------------------------------------------------------------------------------------------------------
 struct cudaDeviceProp {
@@ -221,8 +229,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device);
 cudaError_t cudaDeviceSynchronize();
 cudaError_t cudaRuntimeGetVersion(int* version);
 
-// ---- streams and events: one queue, run when the host synchronises --------------------------------------------------------------------------
-struct CUstream_st;
+// ---- streams and events: run when the host synchronises, see cuda_on_cpu/device.h ------------------------------------------------------------
 using cudaStream_t = CUstream_st*;
 struct CUevent_st;
 using cudaEvent_t = CUevent_st*;
@@ -258,6 +265,7 @@ cudaError_t cudaMallocHost(T** address, std::size_t bytes) {
   return cudaMallocHost(reinterpret_cast<void**>(address), bytes);
 }
 cudaError_t cudaFreeHost(void* address);
+/// From pageable memory, and within the device: has not happened when it returns.
 cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind);
 /// The host's side is read or written when the queue runs, as it is for page-locked memory.
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, cudaStream_t stream = nullptr);
@@ -280,22 +288,29 @@ namespace cuda_on_cpu {
 /// cudaSuccess when a device would take the launch.
 cudaError_t check_launch(const cudaLaunchConfig_t& config);
 
+/// Pointers, arrays of them, and those in a struct's member `data`.
 template <class T>
-void note_pointer(std::vector<const void*>& pointers, const T& argument) {
-  if constexpr (std::is_pointer_v<T> && !std::is_function_v<std::remove_pointer_t<T>>) pointers.push_back(argument);
+void note_pointers(std::vector<const void*>& pointers, const T& argument) {
+  if constexpr (std::is_pointer_v<T>) {
+    if constexpr (!std::is_function_v<std::remove_pointer_t<T>>) pointers.push_back(argument);
+  } else if constexpr (std::is_array_v<T>) {
+    for (const auto& each : argument) note_pointers(pointers, each);
+  } else if constexpr (requires { argument.data; }) {
+    note_pointers(pointers, argument.data);
+  }
 }
 
 template <class... Parameters>
 cudaError_t launch(const cudaLaunchConfig_t& config, void (*kernel)(Parameters...), std::decay_t<Parameters>... arguments) {
   const cudaError_t error = check_launch(config);
-  if (error != cudaSuccess) return error;
+  if (error != cudaSuccess) return returned(error, "cudaLaunchKernelEx");
   Launch work;
   work.kernel = reinterpret_cast<const void*>(kernel);
   work.grid = {config.gridDim.x, config.gridDim.y, config.gridDim.z};
   work.block = {config.blockDim.x, config.blockDim.y, config.blockDim.z};
-  (note_pointer(work.pointer_arguments, arguments), ...);
+  (note_pointers(work.pointer_arguments, arguments), ...);
   work.body = [kernel, values = std::tuple<std::decay_t<Parameters>...>(arguments...)] { std::apply(kernel, values); };
-  enqueue_launch(std::move(work));
+  enqueue_launch(std::move(work), config.stream);
   return cudaSuccess;
 }
 

@@ -1,17 +1,23 @@
 // cuda_on_cpu: a CUDA device made of the processor at hand, strict where a real one is silent. It runs CUDA C++ text, whole projects
 // included, as ordinary C++: this folder's cuda_runtime.h, cublasLt.h and cudnn.h stand in for the toolkit's.
 //
-//   g++ -std=c++20 -Itests/cuda_on_cpu/include -x c++ model.cu ... libcuda_on_cpu.a
+//   g++ -std=c++20 -Itests/cuda_on_cpu/include -x c++ model.cu ... -x none libcuda_on_cpu.a
 //
 // What runs: one fiber a CUDA thread, blocks one after the other; __syncthreads, shuffles, votes and __syncwarp give way to a scheduler.
-// Work on a stream waits until the host synchronises, as it may on a device, and then runs in the order in which it was enqueued.
+// Work on a stream is as late as it may legally be: it waits until the host synchronises that stream, or something that the stream orders. The
+// default (NULL) stream orders itself with blocking streams alone: what it was given does not run when a stream made with cudaStreamNonBlocking is
+// waited for, nor the other way round. cudaMemset, and cudaMemcpy from pageable memory or within the device, return before they have happened.
 //
 // What it reports, naming kernel, block, thread and line, as an exception `cuda_on_cpu::Failure` from the synchronising call:
 //   - a barrier or warp operation that some threads reach and others don't, or reach at another line;
 //   - a vector (float4, ...) read or written at an address that is not a multiple of its size;
 //   - an access outside device memory, or device memory used by the host (such memory is unreadable while the host runs);
 //   - writes past the end of an allocation that fall short of its guard page, found when it is freed or when the device synchronises;
-//   - a host pointer given to a kernel, a copy or a library call that wants device memory.
+//   - a host pointer given to a kernel, a copy or a library call that wants device memory, also within a struct's member `data`;
+//   - memory or a stream of another device than the current one in a kernel or a library call;
+//   - a stream that was destroyed, and an event that is waited for and was never recorded;
+//   - an error that a call returned and nobody acknowledged with cudaGetLastError() before the next synchronisation;
+//   - work on the default stream, where CUDA_ON_CPU_DEFAULT_STREAM=refuse is in the environment.
 // Fresh device memory and, at the start of each block, shared memory are filled with NaN (0xff bytes), so that what nobody wrote is seen.
 // A race changes its result with the order in which threads and blocks run: run under several orders and compare,
 //
@@ -19,7 +25,7 @@
 //
 // or set CUDA_ON_CPU_ORDER=forward, reverse or random:SEED in the environment of a whole program.
 //
-// Limits. One device; kernels are launched with cudaLaunchKernelEx (a `<<<>>>` is no C++). Shared memory is `static thread_local` inside the
+// Limits. Two devices, alike; kernels are launched with cudaLaunchKernelEx (a `<<<>>>` is no C++). Shared memory is `static thread_local` inside the
 // kernel (plain `static` under AddressSanitizer, which then checks its bounds, but it is not filled with NaN): the emulated program keeps no
 // function-local thread_local variables of its own, and is not stripped. No dynamic shared memory, no atomics on floats, no textures, no
 // cooperative launches. What is not emulated does not compile, or fails by name.
@@ -31,6 +37,13 @@
 #include <stdexcept>
 #include <string>
 #include <vector>
+
+/// A stream. Those that were destroyed stay, so that their use is seen.
+struct CUstream_st {
+  int device = 0;
+  bool blocking = true;  ///< waits for the default stream of its device, which waits for it
+  bool is_default = false, destroyed = false;
+};
 
 namespace cuda_on_cpu {
 
@@ -53,7 +66,11 @@ void set_order(const Order& order);
 /// What has run since the last call of reset_statistics().
 struct Statistics {
   std::int64_t launches = 0, blocks = 0, threads = 0, barriers = 0, warp_operations = 0, library_calls = 0;
+  std::int64_t allocations = 0;      ///< of device memory and of page-locked memory
+  std::int64_t descriptors = 0;      ///< handles, descriptors, streams and events that were made
+  std::int64_t bytes_to_host = 0;    ///< copied from the device
   std::int64_t bytes_allocated = 0;  ///< on the device, now
+  std::int64_t bytes_pinned = 0;     ///< page-locked memory of the host, now
 };
 Statistics statistics();
 void reset_statistics();
@@ -89,19 +106,37 @@ struct Launch {
   std::function<void()> body;  ///< calls the kernel; runs once a thread
   std::vector<const void*> pointer_arguments;
 };
-void enqueue_launch(Launch launch);
-/// Any other work on the stream; `name` for diagnostics.
-void enqueue(const char* name, std::function<void()> work);
-/// Runs all that was enqueued.
+void enqueue_launch(Launch launch, CUstream_st* stream);
+/// Any other work on a stream, nullptr being the current device's default one; `name` for diagnostics.
+void enqueue(const char* name, std::function<void()> work, CUstream_st* stream);
+/// Runs all that was enqueued: first of streams that nothing orders is the one that was given work last.
 void synchronize();
+/// Runs what a stream was given, and what had to come before it.
+void synchronize(CUstream_st* stream);
+/// The stream, or the current device's default one for nullptr. Failure when it was destroyed.
+CUstream_st* existing(CUstream_st* stream);
+
+inline constexpr int kDevices = 2;
+/// The host thread's.
+int current_device();
+void set_current_device(int device);
 
 /// Nullptr when `bytes` are more than the emulated device has.
 void* allocate(std::size_t bytes);
 bool release(void* address);
 /// Failure when [address, address + bytes) is not all inside one device allocation.
 void require_device(const void* address, std::size_t bytes, const std::string& what);
+/// The same, for what a library computes with: of the current device.
+void require_current_device(const void* address, std::size_t bytes, const std::string& what);
 bool is_device(const void* address);
 
+/// Page-locked memory of the host.
+void* allocate_pinned(std::size_t bytes);
+bool release_pinned(void* address);
+bool is_pinned(const void* address);
+
 void count_library_call();
+void count_descriptor();
+void count_bytes_to_host(std::size_t bytes);
 
 }  // namespace cuda_on_cpu
