@@ -66,6 +66,8 @@ Arguments::Entry& Arguments::find(const std::string& name, const std::string& as
   if (name.starts_with("no-")) {
     if (const auto at = match(name.substr(3)); at != entries_.end() && at->kind == Kind::flag) return *at;
   }
+  for (const Refused& refused : refused_)
+    if (refused.name == name) throw UsageError("--" + name, refused.why);
   const Entry* closest = nullptr;
   std::size_t best = std::min<std::size_t>(3, name.size() / 2) + 1;
   for (const Entry& entry : entries_) {

@@ -14,6 +14,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "error.h"
@@ -47,6 +48,8 @@ class Arguments {
   void optional_text(const char* name, std::string& target, std::string without, const char* value, const char* help) {
     add({.kind = Kind::text, .name = name, .value = value, .target = &target, .without = std::move(without), .value_optional = true, .help = help});
   }
+  /// An option that other programs have: given to this one, the error says why it has not.
+  void refuse(std::string name, std::string why) { refused_.push_back({std::move(name), std::move(why)}); }
   /// A paragraph at the end of --help.
   void note(const std::string& text) { notes_.push_back(text); }
 
@@ -77,6 +80,10 @@ class Arguments {
   std::string program_, summary_;
   std::vector<Entry> entries_;
   std::vector<std::string> notes_;
+  struct Refused {
+    std::string name, why;
+  };
+  std::vector<Refused> refused_;
 };
 
 }  // namespace graven::runtime

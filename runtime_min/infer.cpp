@@ -11,6 +11,7 @@
 #include "arguments.h"
 #include "batch.h"
 #include "dataset.h"
+#include "execution.h"
 #include "file.h"
 #include "idx.h"
 #include "image.h"
@@ -29,11 +30,12 @@ constexpr std::int64_t kMaxTopk = 100;
 struct Options {
   DatasetOptions data;
   std::string weights, output, names, labels;
-  std::int64_t topk = 5, show = 10, batch = 1, threads = 0, seed = 0;
+  std::int64_t topk = 5, show = 10, batch = 1, seed = 0;
   double bench_seconds = 0;
   std::string bench;
   bool softmax = false, json = false;
   Normalization normalization;
+  Execution execution;
 };
 
 std::string describe_tensors(const char* title, const std::vector<TensorDescription>& tensors) {
@@ -232,7 +234,7 @@ void start(InferenceModel& model, const Options& options, bool weights_needed) {
                 std::string("a file ") + printable(options.weights) + " beside the program, in the folder above it, in share/ there, or in this one",
                 "none");
   }
-  model.start(options.threads > 0 ? static_cast<int>(options.threads) : processor_count(), path);
+  model.start(options.execution.number(), path);
 }
 
 void run(InferenceModel& model, const Options& options, bool weights_given) {
@@ -278,16 +280,24 @@ void bench(InferenceModel& model, const Options& options, bool weights_given) {
     if (i == -2) first = seconds;
     if (i >= 0) timings.add(seconds);
   }
-  const std::int64_t threads = options.threads > 0 ? options.threads : processor_count();
+  const Execution& execution = options.execution;
   if (!options.json) {
-    std::printf("%s, batch %lld, %lld threads: median %.5f ms, minimum %.5f ms a call, of %zu calls\n", description.name,
-                static_cast<long long>(options.batch), static_cast<long long>(threads), timings.median() * 1e3, timings.minimum() * 1e3,
+    const std::string number = std::to_string(execution.number());
+    const std::string where = execution.on_device ? "device " + number : number + " threads";
+    std::printf("%s, batch %lld, %s: median %.5f ms, minimum %.5f ms a call, of %zu calls\n", description.name,
+                static_cast<long long>(options.batch), where.c_str(), timings.median() * 1e3, timings.minimum() * 1e3,
                 timings.count());
     flush_output();
     return;
   }
   JsonWriter json;
-  json.begin_object().key("peer").value("graven").key("workload").value(description.name).key("threads").value(threads);
+  json.begin_object()
+      .key("peer")
+      .value("graven")
+      .key("workload")
+      .value(description.name)
+      .key(execution.name())
+      .value(execution.number());
   json.key("batch").value(options.batch).key("runs").value(timings.count()).key("median_ms").value(timings.median() * 1e3);
   json.key("min_ms").value(timings.minimum() * 1e3).key("first_ms").value(first * 1e3).key("rss_mb").value(peak_memory_mb()).end_object();
   std::printf("%s\n", json.text().c_str());
@@ -303,7 +313,7 @@ int infer_main(int argc, char** argv, InferenceModel& model, const InferDefaults
   o.weights = defaults.weights;
   o.data.format = defaults.data_format;
   o.topk = defaults.topk;
-  o.threads = defaults.threads;
+  o.execution = {.on_device = description.on_device, .threads = defaults.threads};
   o.normalization = {defaults.mean, defaults.std, false};
   o.batch = description.batch;
   std::string batch_text = description.batch_is_symbolic ? "any batch up to " : "a batch of ";
@@ -330,7 +340,7 @@ int infer_main(int argc, char** argv, InferenceModel& model, const InferDefaults
   a.section("Running");
   a.text("weights", o.weights, "FILE", "a bare name is looked for beside the program, in the folder above it, in share/ there, and here");
   a.integer("batch", o.batch, description.batch_is_symbolic ? 1 : description.batch, description.batch, "N", "samples a call, at the most");
-  a.integer("threads", o.threads, 0, 4096, "N", "0: one for each processor");
+  o.execution.add_option(a);
   a.optional_text("bench", o.bench, "5", "SECONDS", "time calls on random data for so long (5 seconds) and stop");
   a.flag("json", o.json, "print the benchmark as one JSON line");
   try {

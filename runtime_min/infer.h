@@ -38,14 +38,16 @@ struct InferenceDescription {
   bool has_weights = true;         ///< results need a weights file; a benchmark does without
   const char* graph_hash = "";
   const char* generator = "";  ///< "graven 0.1.0"
+  bool on_device = false;      ///< it computes on a device: --device chooses which, and there is no --threads
 };
 
 class InferenceModel {
  public:
   virtual ~InferenceModel() = default;
   virtual const InferenceDescription& description() const = 0;
-  /// Allocates everything and loads the weights, all or nothing. `threads` is 1 or more; `weights` is a path, empty when the program found
-  /// no file and none was asked for: a model without weights, or a benchmark, whose weights are then all zero.
+  /// Allocates everything and loads the weights, all or nothing. `threads` is 1 or more; of a model on a device it is
+  /// the device's number, from 0. `weights` is a path, empty when the program found no file and none was asked for: a
+  /// model without weights, or a benchmark, whose weights are then all zero.
   virtual void start(int threads, const std::string& weights) = 0;
   /// Inputs and outputs in the order of the description, 64-byte aligned, `batch` samples each.
   virtual void forward(const void* const* inputs, std::int64_t batch, void* const* outputs) = 0;
@@ -56,7 +58,7 @@ struct InferDefaults {
   std::string weights = "weights.safetensors";  ///< --weights, looked for beside the program, above it (also in share/PROGRAM), and here
   std::string data_format = "auto";             ///< --data-format
   std::int64_t topk = 5;                        ///< --topk
-  std::int64_t threads = 0;                     ///< --threads; 0: one for each processor
+  std::int64_t threads = 0;                     ///< --threads; 0: one for each processor.
   std::vector<double> mean{}, std{};            ///< --mean, --std: of 8-bit images after scaling to [0, 1], one number or one a channel
 };
 

@@ -11,6 +11,7 @@
 #include "batch.h"
 #include "checkpoint.h"
 #include "dataset.h"
+#include "execution.h"
 #include "file.h"
 #include "json_lines.h"
 #include "machine.h"
@@ -30,10 +31,12 @@ struct Options {
   DatasetOptions data, test_data;
   std::string weights, out, resume, log;
   std::int64_t epochs = 1, steps = 0, batch = 1, seed = 0, warmup = 0, total_steps = 0;
-  std::int64_t checkpoint_every = 0, save_every = 1, keep = 3, eval_every = 1, print_every = 1, log_every = 1, threads = 0, bench = 0;
+  std::int64_t checkpoint_every = 0, save_every = 1, keep = 3, eval_every = 1, print_every = 1, log_every = 1,
+               bench = 0;
   double lr = 0, bench_seconds = 0;
   bool shuffle = true, drop_last = false, overwrite = false;
   Normalization normalization;
+  Execution execution;
 };
 
 std::string describe_inputs(const std::vector<TensorDescription>& inputs, std::int64_t batch, bool symbolic) {
@@ -68,7 +71,7 @@ void register_options(Arguments& a, Options& o, const TrainingDescription& descr
   a.integer("total-steps", o.total_steps, 0, kMany, "N", "length of the learning-rate schedule; 0: as it was emitted");
   a.integer("seed", o.seed, 0, kMany, "N", "of the order of the samples, and of random operators");
   a.text("weights", o.weights, "FILE", "initial weights; a bare name is looked for beside the program, above it, in share/ there, and here");
-  a.integer("threads", o.threads, 0, 4096, "N", "0: one for each processor");
+  o.execution.add_option(a);
   a.section("Checkpoints");
   a.text("out", o.out, "DIR", "where checkpoints go; empty: none are made");
   a.optional_text("resume", o.resume, "newest", "PATH",
@@ -132,7 +135,7 @@ class Trainer {
 };
 
 void Trainer::start() {
-  model_.start(options_.threads > 0 ? static_cast<int>(options_.threads) : processor_count());
+  model_.start(options_.execution.number());
   weights_ = model_.weights();
   states_ = model_.states();
   groups_ = description_.groups;
@@ -477,7 +480,7 @@ void Trainer::bench() {
     if (timings.full() || (options_.bench == 0 && i >= 4 && total.seconds() >= options_.bench_seconds)) break;
   }
   json_.begin_object().key("peer").value("graven").key("workload").value(description_.name);
-  json_.key("threads").value(options_.threads > 0 ? options_.threads : processor_count()).key("batch").value(options_.batch);
+  json_.key(options_.execution.name()).value(options_.execution.number()).key("batch").value(options_.batch);
   json_.key("runs").value(timings.count()).key("median_ms").value(timings.median() * 1e3).key("min_ms").value(timings.minimum() * 1e3);
   json_.key("first_ms").value(first * 1e3).key("rss_mb").value(peak_memory_mb()).end_object();
   std::printf("%s\n", json_.text().c_str());
@@ -500,7 +503,7 @@ int train_main(int argc, char** argv, TrainableModel& model, const TrainDefaults
   options.eval_every = defaults.eval_every;
   options.print_every = defaults.print_every;
   options.seed = defaults.seed;
-  options.threads = defaults.threads;
+  options.execution = {.on_device = description.on_device, .threads = defaults.threads};
   options.warmup = defaults.warmup;
   options.shuffle = defaults.shuffle;
   options.drop_last = defaults.drop_last || !description.batch_is_symbolic;

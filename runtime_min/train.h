@@ -51,6 +51,7 @@ struct TrainingDescription {
   const char* generator = "";   ///< "graven 0.1.0"
   bool has_evaluation = true;   ///< evaluate() may be called
   bool has_accuracy = false;    ///< Evaluation::correct means something
+  bool on_device = false;       ///< it computes on a device: --device chooses which, and there is no --threads
 };
 
 /// The numbers that change from step to step.
@@ -73,7 +74,8 @@ class TrainableModel {
   virtual ~TrainableModel() = default;
 
   virtual const TrainingDescription& description() const = 0;
-  /// Allocates everything. Called once, after the options have been read and before anything below. `threads` is 1 or more.
+  /// Allocates everything. Called once, after the options have been read and before anything below. `threads` is 1 or
+  /// more; of a model on a device it is the device's number, from 0.
   virtual void start(int threads) = 0;
   /// Parameters and buffers, in the weights file and in checkpoints. The memory stays where it is.
   virtual std::vector<Variable> weights() = 0;
@@ -104,7 +106,7 @@ struct TrainDefaults {
   std::int64_t eval_every = 1;                  ///< --eval-every: epochs
   std::int64_t print_every = 1;                 ///< --print-every: epochs
   std::int64_t seed = 0;                        ///< --seed
-  std::int64_t threads = 0;                     ///< --threads; 0: one for each processor
+  std::int64_t threads = 0;                     ///< --threads; 0: one for each processor.
   std::int64_t warmup = 0;                      ///< --warmup: steps of linear warm-up, over the schedule's own
   bool shuffle = true;                          ///< --shuffle, --no-shuffle
   bool drop_last = false;                       ///< --drop-last: always so with a fixed batch

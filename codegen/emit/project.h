@@ -41,7 +41,7 @@ struct EmitOptions {
   /// is not, or where this is 0, nothing is recorded, and the report says so.
   std::int64_t selftest = std::int64_t{4} << 30;
   std::int64_t memory_budget = 0;           ///< bytes that the arena may take; 0: no limit. Beyond it emission is a user error, and so is compiling
-  int threads = 0;                          ///< default of --threads; 0: all processors
+  int threads = 0;  ///< default of --threads; 0: all processors. A CUDA program has no such option
   bool update_in_backward = false;          ///< as nn::GraphBase::update_in_backward; user error for a graph that has been through its passes
   std::string data = {};                    ///< default of --data
   std::string test_data = {};               ///< default of --test-data

@@ -594,6 +594,7 @@ class Builder {
       t["writable"] = values.writable_expression_in("", scores);
       d["scores"].push_back(t);
       d["has_accuracy"] = "true";
+      if (style_.on_device) out_.headers.emplace_back("kernels/cuda/reduce.cuh");  // its argmax
       d["score_type"] = public_type(type.dtype);
       d["label_input"] = fmt::format("{}", input - graph.inputs.begin());
       d["label_type"] = public_type(graph.type(labels).dtype);
@@ -819,7 +820,8 @@ class Builder {
     d["test_data_literal"] = string_literal(options_.test_data);
     d["epochs"] = fmt::format("{}", options_.epochs);
     d["threads"] = fmt::format("{}", options_.threads);
-    d["threads_default"] = options_.threads ? fmt::format(".threads = {}, ", options_.threads) : std::string();
+    d["threads_default"] =
+        options_.threads && !style_.on_device ? fmt::format(".threads = {}, ", options_.threads) : std::string();
     d["seed"] = fmt::format("{}", options_.seed);
     d["shuffle"] = options_.shuffle ? "true" : "false";
     d["recorded"] = extent_.recorded;
@@ -849,7 +851,7 @@ TargetStyle target_style(ir::Target target) {
   style.calls = {.first_argument = "context",
                  .kernel_folder = "cuda",
                  .kernel_extension = ".cuh",
-                 .copy = "GRAVEN_CUDA(cudaMemcpyAsync({to}, {from}, {bytes}, cudaMemcpyDeviceToDevice, context.stream()));",
+                 .copy = "copy_on_device(context, {to}, {from}, {bytes});",
                  .random_by_value = true};
   style.model_extension = ".cu";
   style.execution_type = "CudaContext&";

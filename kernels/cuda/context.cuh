@@ -1,11 +1,19 @@
-// CudaContext: what CUDA kernels are called with: a stream, the libraries' handles, scratch memory; and launch, which starts a kernel on it.
+// CudaContext: what CUDA kernels are called with: a stream, the libraries' handles, scratch memory; and launch, which
+// starts a kernel on it.
 //
 //   CudaContext context;                                             // on the current device
 //   launch(context, "fill", &fill_kernel<float>, launch_shape(n), n, y, 0.0f);
 //   context.synchronize();
 //
-// Every call is checked: memory that is not to be had throws CudaOutOfMemory, any other failure CudaError with the call's
-// text, CUDA's name for the error, file and line. A context is for one thread at a time. This text compiles with nvcc; of it, NVRTC sees the device's part alone.
+// All work goes to the context's stream, which is ordered with no other: nothing may be given to the default one. A
+// context that rehearses calls first finds out what they need, so that later they allocate nothing and make no
+// descriptor:
+//
+//   context.rehearse([&] { program.forward(step); });
+//
+// Every call is checked: memory that is not to be had throws CudaOutOfMemory, any other failure CudaError with the
+// call's text, CUDA's name for the error, file and line. A context is for one thread at a time. This text compiles with
+// nvcc; of it, NVRTC sees the device's part alone.
 #pragma once
 
 #include <cstdint>
@@ -47,13 +55,39 @@ class CudaOutOfMemory : public std::bad_alloc {
 }
 
 inline void check_cuda(cudaError_t error, const char* call, const char* file, int line) {
+  if (error == cudaSuccess) return;
+  (void)cudaGetLastError();  // or it would be found by whoever asks next
   if (error == cudaErrorMemoryAllocation) throw CudaOutOfMemory(call);
-  if (error != cudaSuccess)
-    throw_cuda_error("CUDA", (std::string(cudaGetErrorName(error)) + " (" + cudaGetErrorString(error) + ")").c_str(), call, file, line);
+  throw_cuda_error("CUDA", (std::string(cudaGetErrorName(error)) + " (" + cudaGetErrorString(error) + ")").c_str(),
+                   call, file, line);
 }
 #define GRAVEN_CUDA(call) ::graven::kernels::check_cuda((call), #call, __FILE__, __LINE__)
 
-/// Device memory with one owner.
+/// Makes a device the thread's current one, and in the end the one that it was before.
+class DeviceGuard {
+ public:
+  explicit DeviceGuard(int device) {
+    GRAVEN_CUDA(cudaGetDevice(&before_));
+    if (device == before_) return;
+    int count = 0;
+    GRAVEN_CUDA(cudaGetDeviceCount(&count));
+    if (device < 0 || device >= count)
+      throw CudaError("device: expected 0 to " + std::to_string(count - 1) + ", found " + std::to_string(device));
+    GRAVEN_CUDA(cudaSetDevice(device));
+    changed_ = true;
+  }
+  ~DeviceGuard() {
+    if (changed_) (void)cudaSetDevice(before_);
+  }
+  DeviceGuard(const DeviceGuard&) = delete;
+  DeviceGuard& operator=(const DeviceGuard&) = delete;
+
+ private:
+  int before_ = 0;
+  bool changed_ = false;
+};
+
+/// Memory of the current device, with one owner.
 class DeviceBuffer {
  public:
   DeviceBuffer() = default;
@@ -84,29 +118,59 @@ class DeviceBuffer {
   std::size_t bytes_ = 0;
 };
 
+/// Of one device: the one that was current when it was made, and that must be when it is used.
 class CudaContext {
  public:
-  CudaContext() { GRAVEN_CUDA(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking)); }
+  CudaContext() {
+    GRAVEN_CUDA(cudaGetDevice(&device_));
+    GRAVEN_CUDA(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
+  }
   ~CudaContext() {
-    for (auto& library : libraries_) library.reset();
+    try {
+      const DeviceGuard guard(device_);
+      for (int slot = kLibraries - 1; slot >= 0; --slot) libraries_[slot].reset();
+    } catch (...) {  // without the device there is nothing to give back
+    }
     (void)cudaStreamDestroy(stream_);
   }
   CudaContext(const CudaContext&) = delete;
   CudaContext& operator=(const CudaContext&) = delete;
 
+  int device() const { return device_; }
   cudaStream_t stream() const { return stream_; }
   void synchronize() const { GRAVEN_CUDA(cudaStreamSynchronize(stream_)); }
 
-  /// At least `bytes` of device memory for use by the next kernel or library call on the stream alone; 256-byte aligned. It grows when a call
-  /// asks for more than all before it (which waits for the stream), so after the first pass over a model nothing is allocated.
+  /// `bytes` of device memory for use by the next kernel or library call on the stream alone; 256-byte aligned. It
+  /// grows, waiting for the stream, when a call asks for more than all before it and all that were rehearsed.
   void* workspace(std::size_t bytes) {
-    if (bytes > workspace_.bytes()) {
-      synchronize();
-      workspace_ = DeviceBuffer();
-      workspace_ = DeviceBuffer(bytes);
+    const std::size_t whole = (bytes + 255) / 256 * 256;
+    if (rehearses_) {
+      if (whole > rehearsed_bytes_) rehearsed_bytes_ = whole;
+      return reinterpret_cast<void*>(std::uintptr_t{256});  // for nobody to use
     }
-    return workspace_.data();
+    reserve(whole);
+    // The end of the memory: a call that uses more than it asked for leaves the allocation, however much others had
+    // asked for.
+    return static_cast<char*>(workspace_.data()) + (workspace_.bytes() - whole);
   }
+
+  /// Makes `calls` without the device's work: kernels are not started and nothing is computed, but libraries make their
+  /// descriptors and choose their algorithms, and the workspace becomes as large as the most that was asked for.
+  template <class Calls>
+  void rehearse(const Calls& calls) {
+    struct Rehearsal {
+      explicit Rehearsal(bool& flag) : flag(flag) { flag = true; }
+      ~Rehearsal() { flag = false; }
+      bool& flag;
+    };
+    {
+      const Rehearsal rehearsal(rehearses_);
+      calls();
+    }
+    reserve(rehearsed_bytes_);
+  }
+  /// Whether calls are to do without the device's work.
+  bool rehearses() const { return rehearses_; }
 
   /// A library's handles, made when first asked for. `Library` has `static constexpr int slot` (0 to 3) and a constructor from the stream.
   template <class Library>
@@ -117,27 +181,45 @@ class CudaContext {
   }
 
  private:
+  void reserve(std::size_t bytes) {
+    if (bytes <= workspace_.bytes()) return;
+    synchronize();
+    workspace_ = DeviceBuffer();
+    workspace_ = DeviceBuffer(bytes);
+  }
+
+  static constexpr int kLibraries = 4;
+  int device_ = 0;
   cudaStream_t stream_ = nullptr;
   DeviceBuffer workspace_;
-  std::shared_ptr<void> libraries_[4];
+  std::size_t rehearsed_bytes_ = 0;
+  bool rehearses_ = false;
+  std::shared_ptr<void> libraries_[kLibraries];
 };
 
-/// Blocks and threads of a launch.
+/// Copies `bytes` within the device when the stream comes to it.
+inline void copy_on_device(CudaContext& context, void* to, const void* from, std::size_t bytes) {
+  if (bytes == 0 || context.rehearses()) return;
+  GRAVEN_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, context.stream()));
+}
+
+/// Blocks and threads of a launch. No blocks are an error, unless it is said that there are no items.
 struct LaunchShape {
   dim3 blocks, threads;
+  bool empty = false;
 };
 
 /// One thread an item, in blocks of 256; more than 2^20 blocks are folded (kernels stride over their items).
 inline LaunchShape launch_shape(std::int64_t items, int threads = 256) {
   std::int64_t blocks = (items + threads - 1) / threads;
   if (blocks > (std::int64_t{1} << 20)) blocks = std::int64_t{1} << 20;
-  return {dim3(static_cast<unsigned>(blocks)), dim3(static_cast<unsigned>(threads))};
+  return {dim3(static_cast<unsigned>(blocks)), dim3(static_cast<unsigned>(threads)), items == 0};
 }
 
-/// Starts a kernel on the context's stream. Without blocks it does nothing.
+/// Starts a kernel on the context's stream. Without items it does nothing.
 template <class... Parameters, class... Arguments>
 void launch(CudaContext& context, const char* name, void (*kernel)(Parameters...), const LaunchShape& shape, Arguments&&... arguments) {
-  if (shape.blocks.x == 0 || shape.blocks.y == 0) return;
+  if (shape.empty || context.rehearses()) return;
   cudaLaunchConfig_t config{};
   config.gridDim = shape.blocks;
   config.blockDim = shape.threads;

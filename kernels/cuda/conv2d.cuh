@@ -1,11 +1,13 @@
-// conv2d and its gradients by cuDNN: x [batch,in_height,in_width,in_channels], y [batch,out_height,out_width,out_channels] (NHWC), weights in
-// PyTorch's layout [out_channels,in_channels/groups,kernel_height,kernel_width].
+// conv2d and its gradients by cuDNN: x [batch,in_height,in_width,in_channels], y
+// [batch,out_height,out_width,out_channels] (NHWC), weights in PyTorch's layout
+// [out_channels,in_channels/groups,kernel_height,kernel_width].
 //
 //   conv2d<relu>(context, config, y, x, w, bias);
 //
-// cuDNN's NHWC convolutions want weights [out,kernel_height,kernel_width,in]: they are rearranged into the context's workspace first (small beside
-// the images). The bias, residual and epilogue follow in one pass over y. Algorithms are fixed and deterministic: IMPLICIT_PRECOMP_GEMM forward and
-// ALGO_1 backward; arithmetic is float without TF32.
+// cuDNN's NHWC convolutions want weights [out,kernel_height,kernel_width,in]: they are rearranged into the context's
+// workspace first (small beside the images). The bias, residual and epilogue follow in one pass over y. Algorithms are
+// fixed and deterministic: IMPLICIT_PRECOMP_GEMM forward and ALGO_1 backward; arithmetic is float without TF32. A
+// context keeps the descriptors of each convolution that it was asked for.
 #pragma once
 
 #include "../config/conv2d.h"
@@ -13,6 +15,12 @@
 #include "elementwise.cuh"
 #include "epilogue.cuh"
 #include "reduce.cuh"
+
+#ifndef __CUDACC_RTC__
+#include <array>
+#include <map>
+#include <memory>
+#endif
 
 namespace graven::kernels {
 
@@ -52,6 +60,67 @@ class Conv2dDescriptors {
   CudnnConvolution convolution;
 };
 
+enum class Conv2dDirection { forward, backward_input, backward_weight };
+inline constexpr cudnnConvolutionFwdAlgo_t kConv2dForward = CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM;
+inline constexpr cudnnConvolutionBwdDataAlgo_t kConv2dBackwardInput = CUDNN_CONVOLUTION_BWD_DATA_ALGO_1;
+inline constexpr cudnnConvolutionBwdFilterAlgo_t kConv2dBackwardWeight = CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1;
+
+/// A convolution's descriptors, and the scratch that the library wants for it.
+struct Conv2dPlan {
+  Conv2dPlan(cudnnHandle_t handle, const conv2d_config& config, Conv2dDirection direction) : d(config) {
+    switch (direction) {
+      case Conv2dDirection::forward:
+        GRAVEN_CUDNN(
+            cudnnGetConvolutionForwardWorkspaceSize(handle, d.x, d.w, d.convolution, d.y, kConv2dForward, &bytes));
+        break;
+      case Conv2dDirection::backward_input:
+        GRAVEN_CUDNN(cudnnGetConvolutionBackwardDataWorkspaceSize(handle, d.w, d.y, d.convolution, d.x,
+                                                                  kConv2dBackwardInput, &bytes));
+        break;
+      case Conv2dDirection::backward_weight:
+        GRAVEN_CUDNN(cudnnGetConvolutionBackwardFilterWorkspaceSize(handle, d.x, d.y, d.convolution, d.w,
+                                                                    kConv2dBackwardWeight, &bytes));
+        break;
+    }
+  }
+  Conv2dDescriptors d;
+  std::size_t bytes = 0;
+};
+
+/// The plans of a context's convolutions, made when they are first asked for.
+class Conv2dPlans {
+ public:
+  static constexpr int slot = 2;
+  explicit Conv2dPlans(cudaStream_t) {}
+
+  const Conv2dPlan& plan(cudnnHandle_t handle, const conv2d_config& s, Conv2dDirection direction) {
+    const Key key{static_cast<std::int64_t>(direction),
+                  s.batch,
+                  s.in_height,
+                  s.in_width,
+                  s.in_channels,
+                  s.out_height,
+                  s.out_width,
+                  s.out_channels,
+                  s.kernel_height,
+                  s.kernel_width,
+                  s.stride_height,
+                  s.stride_width,
+                  s.padding_height,
+                  s.padding_width,
+                  s.dilation_height,
+                  s.dilation_width,
+                  s.groups};
+    auto found = plans_.find(key);
+    if (found == plans_.end()) found = plans_.emplace(key, std::make_unique<Conv2dPlan>(handle, s, direction)).first;
+    return *found->second;
+  }
+
+ private:
+  using Key = std::array<std::int64_t, 17>;
+  std::map<Key, std::unique_ptr<const Conv2dPlan>> plans_;
+};
+
 constexpr std::int64_t conv2d_weights(const conv2d_config& s) {
   return s.out_channels * (s.in_channels / s.groups) * s.kernel_height * s.kernel_width;
 }
@@ -89,16 +158,15 @@ void conv2d(CudaContext& context, const conv2d_config& config, float* y, const f
   if (detail::conv2d_is_empty(config)) {
     fill(context, fill_config{.n = rows * config.out_channels, .value = 0}, y);
   } else {
-    constexpr cudnnConvolutionFwdAlgo_t algorithm = CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM;
     cudnnHandle_t handle = context.library<Cudnn>().handle();
-    const detail::Conv2dDescriptors d(config);
-    std::size_t bytes = 0;
-    GRAVEN_CUDNN(cudnnGetConvolutionForwardWorkspaceSize(handle, d.x, d.w, d.convolution, d.y, algorithm, &bytes));
+    const auto& [d, bytes] =
+        context.library<detail::Conv2dPlans>().plan(handle, config, detail::Conv2dDirection::forward);
     const detail::Conv2dWorkspace workspace(context, config, bytes);
     detail::conv2d_rearrange<false>(context, config, workspace.weights, w);
     const float one = 1, zero = 0;
-    GRAVEN_CUDNN(
-        cudnnConvolutionForward(handle, &one, d.x, x, d.w, workspace.weights, d.convolution, algorithm, workspace.library, bytes, &zero, d.y, y));
+    if (!context.rehearses())
+      GRAVEN_CUDNN(cudnnConvolutionForward(handle, &one, d.x, x, d.w, workspace.weights, d.convolution,
+                                           detail::kConv2dForward, workspace.library, bytes, &zero, d.y, y));
   }
   epilogue<Epilogue>(context, rows, config.out_channels, y, bias, residual);
 }
@@ -111,16 +179,16 @@ void conv2d_backward_input(CudaContext& context, const conv2d_config& config, fl
   if (detail::conv2d_is_empty(config)) {
     fill(context, fill_config{.n = rows * config.in_channels, .value = 0}, dx);
   } else {
-    constexpr cudnnConvolutionBwdDataAlgo_t algorithm = CUDNN_CONVOLUTION_BWD_DATA_ALGO_1;
     cudnnHandle_t handle = context.library<Cudnn>().handle();
-    const detail::Conv2dDescriptors d(config);
-    std::size_t bytes = 0;
-    GRAVEN_CUDNN(cudnnGetConvolutionBackwardDataWorkspaceSize(handle, d.w, d.y, d.convolution, d.x, algorithm, &bytes));
+    const auto& [d, bytes] =
+        context.library<detail::Conv2dPlans>().plan(handle, config, detail::Conv2dDirection::backward_input);
     const detail::Conv2dWorkspace workspace(context, config, bytes);
     detail::conv2d_rearrange<false>(context, config, workspace.weights, w);
     const float one = 1, zero = 0;
-    GRAVEN_CUDNN(cudnnConvolutionBackwardData(handle, &one, d.w, workspace.weights, d.y, dy, d.convolution, algorithm, workspace.library, bytes,
-                                              &zero, d.x, dx));
+    if (!context.rehearses())
+      GRAVEN_CUDNN(cudnnConvolutionBackwardData(handle, &one, d.w, workspace.weights, d.y, dy, d.convolution,
+                                                detail::kConv2dBackwardInput, workspace.library, bytes, &zero, d.x,
+                                                dx));
   }
   epilogue<Epilogue, float>(context, rows, config.in_channels, dx, nullptr, residual);
 }
@@ -130,15 +198,15 @@ inline void conv2d_backward_weight(CudaContext& context, const conv2d_config& co
   if (detail::conv2d_is_empty(config)) {
     fill(context, fill_config{.n = detail::conv2d_weights(config), .value = 0}, dw);
   } else {
-    constexpr cudnnConvolutionBwdFilterAlgo_t algorithm = CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1;
     cudnnHandle_t handle = context.library<Cudnn>().handle();
-    const detail::Conv2dDescriptors d(config);
-    std::size_t bytes = 0;
-    GRAVEN_CUDNN(cudnnGetConvolutionBackwardFilterWorkspaceSize(handle, d.x, d.y, d.convolution, d.w, algorithm, &bytes));
+    const auto& [d, bytes] =
+        context.library<detail::Conv2dPlans>().plan(handle, config, detail::Conv2dDirection::backward_weight);
     const detail::Conv2dWorkspace workspace(context, config, bytes);
     const float one = 1, zero = 0;
-    GRAVEN_CUDNN(cudnnConvolutionBackwardFilter(handle, &one, d.x, x, d.y, dy, d.convolution, algorithm, workspace.library, bytes, &zero, d.w,
-                                                workspace.weights));
+    if (!context.rehearses())
+      GRAVEN_CUDNN(cudnnConvolutionBackwardFilter(handle, &one, d.x, x, d.y, dy, d.convolution,
+                                                  detail::kConv2dBackwardWeight, workspace.library, bytes, &zero, d.w,
+                                                  workspace.weights));
     detail::conv2d_rearrange<true>(context, config, dw, workspace.weights);
   }
   if (db != nullptr)

@@ -15,6 +15,7 @@
 #include <map>
 #include <tuple>
 #include <type_traits>
+#include <utility>
 
 namespace graven::kernels {
 
@@ -41,10 +42,7 @@ class CublasLt {
   static constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20;  // what NVIDIA recommends for Hopper
 
   explicit CublasLt(cudaStream_t) { GRAVEN_CUBLAS(cublasLtCreate(&handle_)); }
-  ~CublasLt() {
-    for (auto& [key, plan] : plans_) plan.destroy();
-    (void)cublasLtDestroy(handle_);
-  }
+  ~CublasLt() { (void)cublasLtDestroy(handle_); }
   CublasLt(const CublasLt&) = delete;
   CublasLt& operator=(const CublasLt&) = delete;
 
@@ -55,26 +53,84 @@ class CublasLt {
     const std::uintptr_t addresses = address(a) | address(b) | address(c) | address(bias);
     std::uint32_t alignment = 256;
     while (addresses % alignment != 0) alignment /= 2;
-    Plan& plan = plan_for(Key{shape.key(), epilogue, alignment, sizeof(T)}, shape, std::is_same_v<T, float> ? CUDA_R_32F : CUDA_R_64F,
-                          std::is_same_v<T, float> ? CUBLAS_COMPUTE_32F : CUBLAS_COMPUTE_64F, epilogue, bias, alignment);
+    const Key key{shape.key(), epilogue, alignment, sizeof(T)};
+    auto found = plans_.find(key);
+    if (found == plans_.end())  // whole before it is kept: making it may fail
+      found = plans_
+                  .emplace(key, Plan(handle_, shape, std::is_same_v<T, float> ? CUDA_R_32F : CUDA_R_64F,
+                                     std::is_same_v<T, float> ? CUBLAS_COMPUTE_32F : CUBLAS_COMPUTE_64F, epilogue, bias,
+                                     alignment))
+                  .first;
+    const Plan& plan = found->second;
+    // Rehearsed is the most that an algorithm may take: with sizes that were not rehearsed another one may be chosen.
+    void* const workspace = context.workspace(context.rehearses() ? kWorkspaceBytes : plan.workspace_bytes);
+    if (context.rehearses()) return;
     if (bias != nullptr) set(plan.product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
     const T one = 1, zero = 0;
     // Matrix "A" of the library is b, its "B" is a.
-    GRAVEN_CUBLAS(cublasLtMatmul(handle_, plan.product, &one, b, plan.b, a, plan.a, &zero, c, plan.c, c, plan.c, &plan.algorithm,
-                                 context.workspace(plan.workspace_bytes), plan.workspace_bytes, context.stream()));
+    GRAVEN_CUBLAS(cublasLtMatmul(handle_, plan.product, &one, b, plan.b, a, plan.a, &zero, c, plan.c, c, plan.c,
+                                 &plan.algorithm, workspace, plan.workspace_bytes, context.stream()));
   }
 
  private:
+  /// What the library makes, with one owner.
+  template <class Made, cublasStatus_t (*Destroy)(Made)>
+  class Owned {
+   public:
+    Owned() = default;
+    ~Owned() {
+      if (made_ != nullptr) (void)Destroy(made_);
+    }
+    Owned(Owned&& other) noexcept : made_(std::exchange(other.made_, nullptr)) {}
+    Owned& operator=(Owned&&) = delete;
+    Made* place() { return &made_; }
+    operator Made() const { return made_; }
+
+   private:
+    Made made_ = nullptr;
+  };
+  using Product = Owned<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy>;
+  using Layout = Owned<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy>;
+  using Preference = Owned<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy>;
+
+  /// The descriptors of a product and the algorithm that was chosen for it.
   struct Plan {
-    cublasLtMatmulDesc_t product = nullptr;
-    cublasLtMatrixLayout_t a = nullptr, b = nullptr, c = nullptr;
+    Plan(cublasLtHandle_t handle, const matrix_product_shape& s, cudaDataType_t type, cublasComputeType_t compute,
+         fused_epilogue epilogue, const void* bias, std::uint32_t alignment)
+        : a(s.transpose_a ? layout(type, s.k, s.m, s.batch, s.a_stride) : layout(type, s.m, s.k, s.batch, s.a_stride)),
+          b(s.transpose_b ? layout(type, s.n, s.k, s.batch, s.b_stride) : layout(type, s.k, s.n, s.batch, s.b_stride)),
+          c(layout(type, s.m, s.n, s.batch, s.c_stride)) {
+      GRAVEN_CUBLAS(cublasLtMatmulDescCreate(product.place(), compute, type));
+      set(product, CUBLASLT_MATMUL_DESC_TRANSA, s.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
+      set(product, CUBLASLT_MATMUL_DESC_TRANSB, s.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
+      const cublasLtEpilogue_t fused = epilogue == fused_epilogue::bias        ? CUBLASLT_EPILOGUE_BIAS
+                                       : epilogue == fused_epilogue::relu      ? CUBLASLT_EPILOGUE_RELU
+                                       : epilogue == fused_epilogue::relu_bias ? CUBLASLT_EPILOGUE_RELU_BIAS
+                                                                               : CUBLASLT_EPILOGUE_DEFAULT;
+      set(product, CUBLASLT_MATMUL_DESC_EPILOGUE, fused);
+      if (bias != nullptr)
+        set(product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);  // part of what the algorithm is chosen for
+
+      Preference preference;
+      GRAVEN_CUBLAS(cublasLtMatmulPreferenceCreate(preference.place()));
+      GRAVEN_CUBLAS(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                                                         &kWorkspaceBytes, sizeof kWorkspaceBytes));
+      for (cublasLtMatmulPreferenceAttributes_t attribute :
+           {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+            CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
+        GRAVEN_CUBLAS(cublasLtMatmulPreferenceSetAttribute(preference, attribute, &alignment, sizeof alignment));
+      cublasLtMatmulHeuristicResult_t choice{};
+      int found = 0;
+      GRAVEN_CUBLAS(cublasLtMatmulAlgoGetHeuristic(handle, product, b, a, c, c, preference, 1, &choice, &found));
+      if (found == 0) GRAVEN_CUBLAS(CUBLAS_STATUS_NOT_SUPPORTED);
+      algorithm = choice.algo;
+      workspace_bytes = choice.workspaceSize;
+    }
+
+    Product product;
+    Layout a, b, c;
     cublasLtMatmulAlgo_t algorithm{};
     std::size_t workspace_bytes = 0;
-    void destroy() {
-      for (cublasLtMatrixLayout_t layout : {a, b, c})
-        if (layout != nullptr) (void)cublasLtMatrixLayoutDestroy(layout);
-      if (product != nullptr) (void)cublasLtMatmulDescDestroy(product);
-    }
   };
   using Key = std::tuple<decltype(matrix_product_shape{}.key()), fused_epilogue, std::uint32_t, std::size_t>;
 
@@ -84,52 +140,17 @@ class CublasLt {
   }
 
   /// A row-major [rows, columns] matrix, as the column-major matrix of columns x rows that it is to the library.
-  static cublasLtMatrixLayout_t layout(cudaDataType_t type, std::int64_t rows, std::int64_t columns, std::int64_t batch, std::int64_t stride) {
-    cublasLtMatrixLayout_t result = nullptr;
-    GRAVEN_CUBLAS(cublasLtMatrixLayoutCreate(&result, type, static_cast<std::uint64_t>(columns), static_cast<std::uint64_t>(rows), columns));
+  static Layout layout(cudaDataType_t type, std::int64_t rows, std::int64_t columns, std::int64_t batch,
+                       std::int64_t stride) {
+    Layout result;
+    GRAVEN_CUBLAS(cublasLtMatrixLayoutCreate(result.place(), type, static_cast<std::uint64_t>(columns),
+                                             static_cast<std::uint64_t>(rows), columns));
     if (batch > 1) {
       const auto count = static_cast<std::int32_t>(batch);
       GRAVEN_CUBLAS(cublasLtMatrixLayoutSetAttribute(result, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof count));
       GRAVEN_CUBLAS(cublasLtMatrixLayoutSetAttribute(result, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride, sizeof stride));
     }
     return result;
-  }
-
-  Plan& plan_for(const Key& key, const matrix_product_shape& s, cudaDataType_t type, cublasComputeType_t compute, fused_epilogue epilogue,
-                 const void* bias, std::uint32_t alignment) {
-    if (auto found = plans_.find(key); found != plans_.end()) return found->second;
-    Plan& plan = plans_[key];
-    GRAVEN_CUBLAS(cublasLtMatmulDescCreate(&plan.product, compute, type));
-    set(plan.product, CUBLASLT_MATMUL_DESC_TRANSA, s.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
-    set(plan.product, CUBLASLT_MATMUL_DESC_TRANSB, s.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
-    const cublasLtEpilogue_t fused = epilogue == fused_epilogue::bias        ? CUBLASLT_EPILOGUE_BIAS
-                                     : epilogue == fused_epilogue::relu      ? CUBLASLT_EPILOGUE_RELU
-                                     : epilogue == fused_epilogue::relu_bias ? CUBLASLT_EPILOGUE_RELU_BIAS
-                                                                             : CUBLASLT_EPILOGUE_DEFAULT;
-    set(plan.product, CUBLASLT_MATMUL_DESC_EPILOGUE, fused);
-    if (bias != nullptr) set(plan.product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);  // part of what the algorithm is chosen for
-    plan.a = s.transpose_a ? layout(type, s.k, s.m, s.batch, s.a_stride) : layout(type, s.m, s.k, s.batch, s.a_stride);
-    plan.b = s.transpose_b ? layout(type, s.n, s.k, s.batch, s.b_stride) : layout(type, s.k, s.n, s.batch, s.b_stride);
-    plan.c = layout(type, s.m, s.n, s.batch, s.c_stride);
-
-    cublasLtMatmulPreference_t preference = nullptr;
-    GRAVEN_CUBLAS(cublasLtMatmulPreferenceCreate(&preference));
-    struct Destroy {
-      cublasLtMatmulPreference_t preference;
-      ~Destroy() { (void)cublasLtMatmulPreferenceDestroy(preference); }
-    } destroy{preference};
-    GRAVEN_CUBLAS(
-        cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &kWorkspaceBytes, sizeof kWorkspaceBytes));
-    for (cublasLtMatmulPreferenceAttributes_t attribute : {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
-                                                           CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
-      GRAVEN_CUBLAS(cublasLtMatmulPreferenceSetAttribute(preference, attribute, &alignment, sizeof alignment));
-    cublasLtMatmulHeuristicResult_t choice{};
-    int found = 0;
-    GRAVEN_CUBLAS(cublasLtMatmulAlgoGetHeuristic(handle_, plan.product, plan.b, plan.a, plan.c, plan.c, preference, 1, &choice, &found));
-    if (found == 0) GRAVEN_CUBLAS(CUBLAS_STATUS_NOT_SUPPORTED);
-    plan.algorithm = choice.algo;
-    plan.workspace_bytes = choice.workspaceSize;
-    return plan;
   }
 
   cublasLtHandle_t handle_ = nullptr;

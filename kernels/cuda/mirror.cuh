@@ -1,6 +1,6 @@
-// Tensors that live on the device, with a copy on the host: one block each, cut up once.
+// Tensors that live on the device, and a copy on the host for who asks for it: one block each, cut up once.
 //
-//   Mirror weights(bytes);                                 // zero on both sides
+//   Mirror weights(context, bytes);                        // zero on both sides
 //   float* w = weights.device<float>(offset);
 //   load(weights.host(w)); weights.upload(context);        // host -> device
 //   weights.download(context); save(weights.host(w));      // device -> host; waits for the stream
@@ -9,7 +9,9 @@
 #include "context.cuh"
 
 #ifndef __CUDACC_RTC__
+#include <cstdlib>
 #include <cstring>
+#include <memory>
 
 namespace graven::kernels {
 
@@ -36,10 +38,31 @@ class PinnedBuffer {
   void* data_ = nullptr;
 };
 
+/// Memory of the host that is zero, and is taken when it is first asked for. It is not page-locked: there may be much
+/// of it, and it is rarely copied.
+class LazyHostBuffer {
+ public:
+  explicit LazyHostBuffer(std::size_t bytes) : bytes_(bytes) {}
+  void* data() const {
+    if (data_ == nullptr && bytes_ > 0) {
+      data_.reset(std::calloc(bytes_, 1));
+      if (data_ == nullptr) throw std::bad_alloc();
+    }
+    return data_.get();
+  }
+
+ private:
+  struct Free {
+    void operator()(void* data) const { std::free(data); }
+  };
+  std::size_t bytes_;
+  mutable std::unique_ptr<void, Free> data_;
+};
+
 class Mirror {
  public:
-  explicit Mirror(std::size_t bytes) : device_(bytes), host_(bytes) {
-    if (bytes > 0) GRAVEN_CUDA(cudaMemset(device_.data(), 0, bytes));
+  Mirror(CudaContext& context, std::size_t bytes) : device_(bytes), host_(bytes) {
+    if (bytes > 0) GRAVEN_CUDA(cudaMemsetAsync(device_.data(), 0, bytes, context.stream()));
   }
 
   template <class T>
@@ -53,18 +76,38 @@ class Mirror {
     return reinterpret_cast<T*>(static_cast<char*>(host_.data()) + offset);
   }
 
-  /// The copies run when the stream comes to them; the host's side must stay as it is until then.
-  void upload(CudaContext& context) const {
-    if (device_.bytes() > 0) GRAVEN_CUDA(cudaMemcpyAsync(device_.data(), host_.data(), device_.bytes(), cudaMemcpyHostToDevice, context.stream()));
+  /// The copy runs when the stream comes to it; the host's side must stay as it is until then.
+  void upload(CudaContext& context) {
+    if (device_.bytes() > 0)
+      GRAVEN_CUDA(
+          cudaMemcpyAsync(device_.data(), host_.data(), device_.bytes(), cudaMemcpyHostToDevice, context.stream()));
+    agrees_ = true;
   }
-  void download(CudaContext& context) const {
-    if (device_.bytes() > 0) GRAVEN_CUDA(cudaMemcpyAsync(host_.data(), device_.data(), device_.bytes(), cudaMemcpyDeviceToHost, context.stream()));
+  void download(CudaContext& context) {
+    if (device_.bytes() > 0)
+      GRAVEN_CUDA(
+          cudaMemcpyAsync(host_.data(), device_.data(), device_.bytes(), cudaMemcpyDeviceToHost, context.stream()));
     context.synchronize();
+    agrees_ = true;
+  }
+  /// Gives the host's memory back.
+  void forget_host() {
+    host_ = LazyHostBuffer(device_.bytes());
+    agrees_ = false;
+  }
+  /// The device's side changes: until it is downloaded again the host's is an old one.
+  void outdate() { agrees_ = false; }
+  /// Uploads what was written into the host's side. False, and nothing, where that is an old one or was never asked
+  /// for.
+  bool write_back(CudaContext& context) {
+    if (agrees_) upload(context);
+    return agrees_;
   }
 
  private:
   DeviceBuffer device_;
-  PinnedBuffer host_;
+  LazyHostBuffer host_;
+  bool agrees_ = false;  ///< the two sides, but for what was written into the host's
 };
 
 /// Copies `count` elements to the device when the stream comes to it.

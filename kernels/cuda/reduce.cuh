@@ -114,9 +114,48 @@ __global__ void argument_kernel(reduce_config config, std::int64_t* y, const T* 
   }
 }
 
+/// The same of lines that lie side by side (inner 1): one warp a line, of whose lanes neighbours read neighbours.
+template <bool Maximum, class T>
+__global__ void argument_rows_kernel(std::int64_t rows, std::int64_t size, std::int64_t* y, const T* x) {
+  const auto lane = static_cast<std::int64_t>(threadIdx.x % 32);
+  // NaN comes before every number; of equals the first comes first.
+  const auto before = [](T a, std::int64_t at, T b, std::int64_t bt) {
+    if (a != a || b != b) return a != a && (b == b || at < bt);
+    return a == b ? at < bt : Maximum ? a > b : a < b;
+  };
+  for (std::int64_t row = first_item() / 32; row < rows; row += item_stride() / 32) {
+    const T* from = x + row * size;
+    std::int64_t best = lane < size ? lane : 0;  // a lane without items of its own speaks for the first
+    T value = size > 0 ? from[best] : T(0);
+    for (std::int64_t i = lane + 32; i < size; i += 32)
+      if (const T candidate = from[i]; before(candidate, i, value, best)) {
+        value = candidate;
+        best = i;
+      }
+    for (int lanes = 16; lanes > 0; lanes /= 2) {
+      const T other = __shfl_xor_sync(0xffffffffu, value, lanes);
+      const std::int64_t other_best = __shfl_xor_sync(0xffffffffu, best, lanes);
+      if (before(other, other_best, value, best)) {
+        value = other;
+        best = other_best;
+      }
+    }
+    if (lane == 0) y[row] = best;
+  }
+}
+
 #ifndef __CUDACC_RTC__
 
 namespace detail {
+
+template <bool Maximum, class T>
+void argument(CudaContext& context, const char* name, const reduce_config& config, std::int64_t* y, const T* x) {
+  if (config.inner == 1)
+    launch(context, name, &argument_rows_kernel<Maximum, T>, launch_shape(config.outer * 32), config.outer, config.size,
+           y, x);
+  else
+    launch(context, name, &argument_kernel<Maximum, T>, launch_shape(config.outer * config.inner), config, y, x);
+}
 
 /// Pieces that a reduction is cut into where there are too few results to keep a device busy.
 constexpr std::int64_t reduce_pieces(const reduce_config& config) {
@@ -169,11 +208,11 @@ void reduce_prod(CudaContext& context, const reduce_config& config, T* y, const 
 }
 template <class T>
 void argmax(CudaContext& context, const reduce_config& config, std::int64_t* y, const T* x) {
-  launch(context, "argmax", &argument_kernel<true, T>, launch_shape(config.outer * config.inner), config, y, x);
+  detail::argument<true>(context, "argmax", config, y, x);
 }
 template <class T>
 void argmin(CudaContext& context, const reduce_config& config, std::int64_t* y, const T* x) {
-  launch(context, "argmin", &argument_kernel<false, T>, launch_shape(config.outer * config.inner), config, y, x);
+  detail::argument<false>(context, "argmin", config, y, x);
 }
 
 #endif  // __CUDACC_RTC__

@@ -123,7 +123,8 @@ cudaError_t set_on(cudaStream_t stream, int* data, int value) {
   return cudaLaunchKernelEx(&config, set_all, data, value);
 }
 
-/// Work that nothing orders is as late as it may be, whichever of the calls of the runtime gave it to the default stream.
+/// Work that nothing orders is as late as it may be, whichever of the calls of the runtime gave it to the default
+/// stream.
 TEST_F(CudaOnCpu, TheDefaultStreamIsNotOrderedWithNonBlockingOnes) {
   using Give = cudaError_t (*)(int* to, const int* from, const int* host);
   static constexpr std::size_t kBytes = 64 * sizeof(int);
@@ -132,8 +133,12 @@ TEST_F(CudaOnCpu, TheDefaultStreamIsNotOrderedWithNonBlockingOnes) {
       {"cudaMemsetAsync", [](int* to, const int*, const int*) { return cudaMemsetAsync(to, 0, kBytes, nullptr); }},
       {"cudaMemcpy from pageable memory",
        [](int* to, const int*, const int* host) { return cudaMemcpy(to, host, kBytes, cudaMemcpyHostToDevice); }},
-      {"cudaMemcpy within the device", [](int* to, const int* from, const int*) { return cudaMemcpy(to, from, kBytes, cudaMemcpyDeviceToDevice); }},
-      {"cudaMemcpyAsync", [](int* to, const int*, const int* host) { return cudaMemcpyAsync(to, host, kBytes, cudaMemcpyHostToDevice, nullptr); }},
+      {"cudaMemcpy within the device",
+       [](int* to, const int* from, const int*) { return cudaMemcpy(to, from, kBytes, cudaMemcpyDeviceToDevice); }},
+      {"cudaMemcpyAsync",
+       [](int* to, const int*, const int* host) {
+         return cudaMemcpyAsync(to, host, kBytes, cudaMemcpyHostToDevice, nullptr);
+       }},
       {"a kernel", [](int* to, const int*, const int*) { return set_on(nullptr, to, 0); }},
   };
   const std::vector<int> zeros(64, 0);
@@ -146,7 +151,8 @@ TEST_F(CudaOnCpu, TheDefaultStreamIsNotOrderedWithNonBlockingOnes) {
       ASSERT_EQ(give(to.get(), from.get(), zeros.data()), cudaSuccess);
       ASSERT_EQ(set_on(stream, to.get(), 7), cudaSuccess);
       ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
-      // The default stream comes first for a blocking stream, and after a non-blocking one, for which it need not have run.
+      // The default stream comes first for a blocking stream, and after a non-blocking one, for which it need not have
+      // run.
       EXPECT_EQ(to.host()[5], flags == cudaStreamNonBlocking ? 0 : 7) << name;
       ASSERT_EQ(cudaStreamDestroy(stream), cudaSuccess);
     }
@@ -171,7 +177,8 @@ TEST_F(CudaOnCpu, StreamsThatNothingOrdersDifferWithTheOrder) {
   in_every_order([&] {
     OnDevice<int> data(64);
     cudaStream_t streams[2];
-    for (cudaStream_t& stream : streams) ASSERT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
+    for (cudaStream_t& stream : streams)
+      ASSERT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
     for (int i = 0; i < 2; ++i) ASSERT_EQ(set_on(streams[i], data.get(), i), cudaSuccess);
     cudaDeviceSynchronize();
     seen.insert(data.host()[0]);
@@ -207,14 +214,16 @@ TEST_F(CudaOnCpu, StreamsAndEventsThatAreNotThereAreReported) {
 TEST_F(CudaOnCpu, AnErrorThatNobodyLooksAtIsReported) {
   OnDevice<int> data(64);
   EXPECT_EQ(launch(set_all, 0, 64, data.get(), 1), cudaErrorInvalidConfiguration);
-  EXPECT_MENTIONS(failure([] { cudaDeviceSynchronize(); }), "cudaLaunchKernelEx returned cudaErrorInvalidConfiguration, which nobody looked at");
+  EXPECT_MENTIONS(failure([] { cudaDeviceSynchronize(); }),
+                  "cudaLaunchKernelEx returned cudaErrorInvalidConfiguration, which nobody looked at");
   EXPECT_EQ(failure([] { cudaDeviceSynchronize(); }), "");
   EXPECT_EQ(launch(set_all, 0, 64, data.get(), 1), cudaErrorInvalidConfiguration);
   EXPECT_EQ(cudaGetLastError(), cudaErrorInvalidConfiguration);
   EXPECT_EQ(failure([] { cudaDeviceSynchronize(); }), "");
 }
 
-// ---- devices --------------------------------------------------------------------------------------------------------------------------------
+// ---- devices
+// --------------------------------------------------------------------------------------------------------------------------------
 
 TEST_F(CudaOnCpu, MemoryAndStreamsAreOneDevices) {
   int count = 0;
@@ -224,7 +233,8 @@ TEST_F(CudaOnCpu, MemoryAndStreamsAreOneDevices) {
   cudaStream_t stream = nullptr;
   ASSERT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
   ASSERT_EQ(cudaSetDevice(1), cudaSuccess);
-  EXPECT_MENTIONS(failure([&] { launch(set_all, 1, 64, on_first.get(), 1); }), "is memory of device 0, and device 1 is the current one");
+  EXPECT_MENTIONS(failure([&] { launch(set_all, 1, 64, on_first.get(), 1); }),
+                  "is memory of device 0, and device 1 is the current one");
   EXPECT_EQ(set_on(stream, on_first.get(), 1), cudaErrorInvalidResourceHandle);
   EXPECT_EQ(cudaGetLastError(), cudaErrorInvalidResourceHandle);
   OnDevice<int> on_second(64);
@@ -539,9 +549,11 @@ TEST_F(CudaOnCpu, HostPointersWithinStructsAreRefused) {
   int host = 0;
   EXPECT_EQ(failure([&] { launch(first_of_lists, 1, 1, out.get(), lists, Strided{two.get(), 1}); }), "");
   EXPECT_EQ(out.host()[0], 3);
-  EXPECT_MENTIONS(failure([&] { launch(first_of_lists, 1, 1, out.get(), lists, Strided{&host, 1}); }), "is not device memory");
+  EXPECT_MENTIONS(failure([&] { launch(first_of_lists, 1, 1, out.get(), lists, Strided{&host, 1}); }),
+                  "is not device memory");
   lists.data[0][1] = &host;
-  EXPECT_MENTIONS(failure([&] { launch(first_of_lists, 1, 1, out.get(), lists, Strided{two.get(), 1}); }), "is not device memory");
+  EXPECT_MENTIONS(failure([&] { launch(first_of_lists, 1, 1, out.get(), lists, Strided{two.get(), 1}); }),
+                  "is not device memory");
 }
 
 TEST_F(CudaOnCpu, TheHostCannotTouchDeviceMemory) {

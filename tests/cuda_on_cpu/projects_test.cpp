@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 #include <numbers>
 #include <sstream>
+#include <tuple>
 
 #include "codegen/build/process.h"
 #include "codegen/emit/project.h"
@@ -166,52 +167,92 @@ class Projects {
     build();
   }
   const fs::path& folder() const { return folder_; }
-  /// Runs a program of the project ("selftest", or the name) with these arguments.
+  /// Runs a program of the project ("selftest", or the name) with these arguments. No CUDA program gives work to the
+  /// default stream.
   std::string run(const std::string& target, const std::string& program, const std::vector<std::string>& arguments, const std::string& order = "") {
-    std::vector<std::string> command;
-    if (!order.empty()) command = {"/usr/bin/env", "CUDA_ON_CPU_ORDER=" + order};
+    std::vector<std::string> command = {"/usr/bin/env", "CUDA_ON_CPU_DEFAULT_STREAM=refuse"};
+    if (!order.empty()) command.push_back("CUDA_ON_CPU_ORDER=" + order);
     command.push_back((folder_ / target / program).string());
     command.insert(command.end(), arguments.begin(), arguments.end());
     return codegen::run(command, folder_ / target);
   }
+  /// What a run that fails says.
+  std::string failure(const std::string& target, const std::string& program,
+                      const std::vector<std::string>& arguments) {
+    try {
+      return "it succeeded: " + run(target, program, arguments);
+    } catch (const std::runtime_error& e) {
+      return e.what();
+    }
+  }
+  /// A further program that uses the CUDA project's model: what it prints.
+  std::string run_user(const std::string& text) {
+    std::ofstream(folder_ / "cuda/user.cpp") << text;
+    link(cuda_, compile(cuda_, "user.cpp"), "user");
+    return run("cuda", "user", {});
+  }
+  /// The CUDA project's self-test, with `to` instead of `from` in one of its files: how it fails.
+  std::string fails_with(const std::string& file, const std::string& from, const std::string& to) {
+    const std::string text = text_of(folder_ / "cuda" / file);
+    const std::size_t at = text.find(from);
+    if (at == std::string::npos) return "there is no '" + from + "' in " + file;
+    std::ofstream(folder_ / "cuda" / file) << std::string(text).replace(at, from.size(), to);
+    Compiled compiled = cuda_;
+    compiled.options.emplace_back("-w");
+    for (std::string& object : compiled.objects) object = compile(compiled, object.substr(0, object.size() - 2));
+    link(compiled, "selftest.cpp.o", "selftest_with_fault");
+    std::ofstream(folder_ / "cuda" / file) << text;
+    return failure("cuda", "selftest_with_fault", {});
+  }
 
  private:
+  struct Compiled {
+    fs::path at;
+    std::vector<std::string> options, libraries, objects;
+  };
   explicit Projects(const std::string& name) : name_(name), folder_(fs::path(GRAVEN_BINARY_DIR) / "cuda_projects" / name) {
     fs::remove_all(folder_);
     fs::create_directories(folder_);
   }
   void build() {
     build("cpu", ".cpp", {"-DGRAVEN_HAS_BASE", "-DGRAVEN_LEVEL_NAMESPACE=isa_base"}, {});
-    build("cuda", ".cu", {std::string("-I") + GRAVEN_SOURCE_DIR + "/tests/cuda_on_cpu/include", "-Wno-unknown-pragmas"}, {GRAVEN_EMULATOR});
+    cuda_ = build("cuda", ".cu",
+                  {std::string("-I") + GRAVEN_SOURCE_DIR + "/tests/cuda_on_cpu/include", "-Wno-unknown-pragmas"},
+                  {GRAVEN_EMULATOR});
   }
-  void build(const std::string& target, const std::string& extension, std::vector<std::string> options, const std::vector<std::string>& libraries) {
-    const fs::path at = folder_ / target;
+  Compiled build(const std::string& target, const std::string& extension, std::vector<std::string> options,
+                 std::vector<std::string> libraries) {
     options.insert(options.end(), {"-std=c++20", "-O1", "-Wall", "-Wextra", "-Werror", "-I."});
     if (GRAVEN_SANITIZED)
       options.insert(options.end(), {"-fsanitize=address,undefined", "-fno-sanitize=alignment", "-fno-sanitize-recover=all", "-g1"});
-    std::vector<std::string> objects;
-    const auto compile = [&](const std::string& file) {
-      std::vector<std::string> command = {GRAVEN_CXX};
-      command.insert(command.end(), options.begin(), options.end());
-      command.insert(command.end(), {"-x", "c++", "-c", file, "-o", file + ".o"});
-      codegen::run(command, at);
-      return file + ".o";
-    };
-    for (const auto& entry : fs::directory_iterator(at)) {
+    Compiled compiled{folder_ / target, std::move(options), std::move(libraries), {}};
+    for (const auto& entry : fs::directory_iterator(compiled.at)) {
       const std::string file = entry.path().filename().string();
-      if (file.ends_with(extension) && file != "main.cpp" && file != "selftest.cpp") objects.push_back(compile(file));
+      if (file.ends_with(extension) && file != "main.cpp" && file != "selftest.cpp")
+        compiled.objects.push_back(compile(compiled, file));
     }
-    // The run time is the same text as the library's.
-    for (const auto& [source, program] : {std::pair{"main.cpp", name_.c_str()}, std::pair{"selftest.cpp", "selftest"}}) {
-      std::vector<std::string> command = {GRAVEN_CXX, compile(source)};
-      command.insert(command.end(), objects.begin(), objects.end());
-      command.insert(command.end(), libraries.begin(), libraries.end());
-      if (GRAVEN_SANITIZED) command.emplace_back("-fsanitize=address,undefined");
-      command.insert(command.end(), {std::string(GRAVEN_BINARY_DIR) + "/libgraven.a", "-lpthread", "-o", program});
-      codegen::run(command, at);
-    }
+    link(compiled, compile(compiled, "main.cpp"), name_);
+    link(compiled, compile(compiled, "selftest.cpp"), "selftest");
+    return compiled;
+  }
+  static std::string compile(const Compiled& with, const std::string& file) {
+    std::vector<std::string> command = {GRAVEN_CXX};
+    command.insert(command.end(), with.options.begin(), with.options.end());
+    command.insert(command.end(), {"-x", "c++", "-c", file, "-o", file + ".o"});
+    codegen::run(command, with.at);
+    return file + ".o";
+  }
+  /// The run time is the same text as the library's.
+  static void link(const Compiled& with, const std::string& object, const std::string& program) {
+    std::vector<std::string> command = {GRAVEN_CXX, object};
+    command.insert(command.end(), with.objects.begin(), with.objects.end());
+    command.insert(command.end(), with.libraries.begin(), with.libraries.end());
+    if (GRAVEN_SANITIZED) command.emplace_back("-fsanitize=address,undefined");
+    command.insert(command.end(), {std::string(GRAVEN_BINARY_DIR) + "/libgraven.a", "-lpthread", "-o", program});
+    codegen::run(command, with.at);
   }
 
+  Compiled cuda_;
   std::string name_;
   fs::path folder_;
 };
@@ -256,6 +297,133 @@ std::vector<float> numbers(std::size_t n, double scale) {
 
 constexpr const char* kOrders[] = {"forward", "reverse", "random:7"};
 
+/// `text` with what stands for NAME, TYPE and so on.
+std::string filled(std::string text, const std::vector<std::pair<std::string, std::string>>& values) {
+  for (const auto& [name, value] : values)
+    for (std::size_t at = text.find(name); at != std::string::npos; at = text.find(name, at + value.size()))
+      text.replace(at, name.size(), value);
+  return text;
+}
+
+/// A program that trains on device 1: what its calls allocate once the model is made, and what is copied to the host.
+const char* const kTrainingUser = R"(
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <vector>
+
+#include <cuda_runtime.h>
+
+#include "model.h"
+
+using namespace NAME;
+
+std::vector<char> copy_of(const std::vector<Tensor>& tensors) {
+  std::vector<char> bytes;
+  for (const Tensor& t : tensors) {
+    std::size_t n = 4;
+    for (const std::int64_t d : t.shape) n *= static_cast<std::size_t>(d);
+    if (std::strcmp(t.dtype, "f32") == 0) bytes.insert(bytes.end(), static_cast<char*>(t.data), static_cast<char*>(t.data) + n);
+  }
+  return bytes;
+}
+
+int main() {
+  Model model(1);
+  model.load("weights.safetensors");
+  std::vector<TYPE> x(COUNT);
+  std::vector<std::int64_t> y(ROWS, 3);
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<TYPE>(i * 5 % 7);
+  Hyper hyper;
+  cuda_on_cpu::reset_statistics();
+  for (int i = 0; i < 2; ++i, ++hyper.step) {
+    model.forward(x.data(), y.data(), hyper);
+    model.backward(x.data(), y.data(), hyper);
+    model.update(hyper);
+    model.step(x.data(), y.data(), hyper);
+    model.evaluate(x.data(), y.data());
+  }
+  const auto before = cuda_on_cpu::statistics();
+  const Tensor predictions = model.predictions();
+  const auto after = cuda_on_cpu::statistics();
+  std::printf("calls: %lld allocations, %lld descriptors\n", static_cast<long long>(after.allocations), static_cast<long long>(after.descriptors));
+  std::printf("predictions: %lld bytes\n", static_cast<long long>(after.bytes_to_host - before.bytes_to_host));
+  const Tensor scores = model.scores();
+  const std::int64_t classes = scores.shape[1];
+  for (std::int64_t row = 0; row < scores.shape[0]; ++row) {
+    const float* score = static_cast<const float*>(scores.data) + row * classes;
+    std::int64_t best = 0;
+    for (std::int64_t c = 1; c < classes; ++c)
+      if (score[c] > score[best]) best = c;
+    if (static_cast<const std::int64_t*>(predictions.data)[row] != best) std::printf("row %lld: another prediction\n", static_cast<long long>(row));
+  }
+  const std::vector<char> old_states = copy_of(model.states());
+  model.step(x.data(), y.data(), hyper);
+  try {
+    model.write_back();
+    std::printf("copies of before the step were written back\n");
+  } catch (const std::exception& e) {
+    std::printf("error: %s\n", e.what());
+  }
+  const std::vector<Tensor> parameters = model.parameters();
+  static_cast<float*>(parameters[0].data)[0] = 42;
+  model.write_back();
+  if (copy_of(model.states()) == old_states) std::printf("the states are old ones\n");
+  std::printf("parameter: %g\n", static_cast<double>(*static_cast<float*>(model.parameters()[0].data)));
+  model.gradients();
+  model.results();
+  int device = -1;
+  cudaGetDevice(&device);
+  std::printf("%lld bytes pinned, device %d\n", static_cast<long long>(cuda_on_cpu::statistics().bytes_pinned), device);
+  try {
+    Model(7);
+  } catch (const std::exception& e) {
+    std::printf("error: %s\n", e.what());
+  }
+}
+)";
+
+/// The same of inference, in BATCH samples of FEATURES numbers, with RESULTS results.
+const char* const kInferenceUser = R"(
+#include <cstdio>
+#include <exception>
+#include <vector>
+
+#include <cuda_runtime.h>
+
+#include "model.h"
+
+using namespace NAME;
+
+int main() {
+  const auto on_second = std::make_shared<const Weights>("weights.safetensors", 1), on_first = std::make_shared<const Weights>("weights.safetensors");
+  Model model(on_second), other(on_first);
+  std::vector<float> x(BATCH * FEATURES), y(BATCH * RESULTS), z(BATCH * RESULTS);
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i * 5 % 7);
+  const auto report = [](const char* what) {
+    const auto s = cuda_on_cpu::statistics();
+    std::printf("%s: %lld allocations, %lld descriptors\n", what, static_cast<long long>(s.allocations), static_cast<long long>(s.descriptors));
+    cuda_on_cpu::reset_statistics();
+  };
+  cuda_on_cpu::reset_statistics();
+  FORWARD
+  other.forward(x.data(), MORE z.data());
+  if (y != z) std::printf("two devices differ\n");
+  std::printf("%lld bytes pinned\n", static_cast<long long>(cuda_on_cpu::statistics().bytes_pinned));
+  try {
+    model.use(on_first);
+  } catch (const std::exception& e) {
+    std::printf("error: %s\n", e.what());
+  }
+  NAME_weights* weights = nullptr;
+  const int status = NAME_load("weights.safetensors", 2, &weights);
+  std::printf("%d: %s\n", status, NAME_error());
+  int device = -1;
+  cudaGetDevice(&device);
+  std::printf("device %d\n", device);
+}
+)";
+
 TEST(CudaProjects, MyLinear) {
   Projects projects("my_linear", my_linear());
   write_npy(projects.folder() / "x.npy", "<f4", {11, 4}, numbers(44, 2));  // a whole batch and a partial one
@@ -273,6 +441,18 @@ TEST(CudaProjects, MyLinear) {
     first = bytes;
   }
   projects.run("cuda", "selftest", {});
+  // On another device; and options that are wrong there.
+  projects.run("cuda", "my_linear", {"--data", "../x.npy", "--output", "y.npy", "--device", "1"});
+  EXPECT_EQ(text_of(projects.folder() / "cuda/y.npy"), first);
+  const std::tuple<const char*, const char*, const char*> wrong[] = {
+      {"cuda", "--device=7", "device: expected 0 to 1, found 7"},
+      {"cuda", "--threads=2", "--threads: all work is the CUDA device's; --device N chooses which"},
+      {"cpu", "--device=1", "--device: the program was emitted for the processor"},
+  };
+  for (const auto& [target, option, message] : wrong) {
+    const std::string said = projects.failure(target, "my_linear", {"--data", "../x.npy", option});
+    EXPECT_NE(said.find(message), std::string::npos) << said;
+  }
 }
 
 void fit_a_polynomial(const std::string& name, bool update_in_backward) {
@@ -305,6 +485,28 @@ void fit_a_polynomial(const std::string& name, bool update_in_backward) {
 
 TEST(CudaProjects, PolynomialFit) { fit_a_polynomial("fit_polynomial", false); }
 TEST(CudaProjects, PolynomialFitUpdatesInBackward) { fit_a_polynomial("fit_polynomial_updates_in_backward", true); }
+
+/// One at a time; the self-test, which runs every phase, says what is wrong.
+TEST(CudaProjects, FaultsInTheTextAreNoticed) {
+  Projects projects("faults", fit_polynomial());
+  struct Fault {
+    const char *file, *from, *to, *message;
+  };
+  const Fault faults[] = {
+      {"kernels/cuda/mirror.cuh", "cudaMemsetAsync(device_.data(), 0, bytes, context.stream())",
+       "cudaMemset(device_.data(), 0, bytes)", "cudaMemset: work on the default stream"},
+      {"kernels/cuda/context.cuh", "(items + threads - 1) / threads", "items / threads",
+       "cudaErrorInvalidConfiguration"},
+      {"kernels/cuda/sgd.cuh", "i < list.sizes[blockIdx.y]", "i + 1 < list.sizes[blockIdx.y]", "parameter.model"},
+      {"kernels/cuda/sgd.cuh", "p[i] -= rate * g", "p[i] -= rate * g * T(1.0001)", "parameter.model"},
+      {"kernels/cuda/tensor_list.cuh", "list.data[a][t] = arrays[a] != nullptr ? arrays[a][first + t] : nullptr",
+       "list.data[a][t] = reinterpret_cast<T*>(&list)", "is not device memory"},
+  };
+  for (const Fault& fault : faults) {
+    const std::string said = projects.fails_with(fault.file, fault.from, fault.to);
+    EXPECT_NE(said.find(fault.message), std::string::npos) << fault.file << ", " << fault.to << ":\n" << said;
+  }
+}
 
 TEST(CudaProjects, EveryOptimizerSteps) {
   Projects projects("every_optimizer", every_optimizer());
@@ -368,9 +570,12 @@ TEST(CudaProjects, LeNetTrains) {
   projects.run("cuda", "selftest", {});
 }
 
-/// Trains on both, with a held-out set that the network evaluates as it infers: without its dropouts, with its running statistics. `write(x, y, n)`
-/// writes n samples into two files.
-void train_a_network(const std::string& name, const Graph& graph, const std::function<void(const fs::path&, const fs::path&, std::int64_t)>& write) {
+/// Trains on both, with a held-out set that the network evaluates as it infers: without its dropouts, with its running
+/// statistics. `write(x, y, n)` writes n samples into two files. `x`: what a step's first input is made of, and how
+/// much of it; `rows`: labels of a step.
+void train_a_network(const std::string& name, const Graph& graph, const std::pair<std::string, std::int64_t>& x,
+                     std::int64_t rows,
+                     const std::function<void(const fs::path&, const fs::path&, std::int64_t)>& write) {
   Projects projects(name, graph, /*evaluates_apart=*/true);
   write(projects.folder() / "x.npy", projects.folder() / "y.npy", 16);
   write(projects.folder() / "held_x.npy", projects.folder() / "held_y.npy", 9);  // the last batch is a partial one
@@ -391,9 +596,25 @@ void train_a_network(const std::string& name, const Graph& graph, const std::fun
     first = got;
     const auto on_cuda = evaluations(projects.folder() / "cuda/log");
     ASSERT_EQ(on_cuda.size(), on_cpu.size());
-    for (std::size_t e = 0; e < on_cpu.size(); ++e) EXPECT_NEAR(on_cuda[e].first, on_cpu[e].first, 1e-4 * on_cpu[e].first) << order;
+    for (std::size_t e = 0; e < on_cpu.size(); ++e) {
+      EXPECT_NEAR(on_cuda[e].first, on_cpu[e].first, 1e-4 * on_cpu[e].first) << order;
+      EXPECT_EQ(on_cuda[e].second, on_cpu[e].second) << order;
+    }
   }
   projects.run("cuda", "selftest", {});
+  EXPECT_EQ(
+      projects.run_user(filled(
+          kTrainingUser,
+          {{"NAME", name}, {"TYPE", x.first}, {"COUNT", std::to_string(x.second)}, {"ROWS", std::to_string(rows)}})),
+      "calls: 0 allocations, 0 descriptors\n"
+      "predictions: " +
+          std::to_string(8 * rows) +
+          " bytes\n"
+          "error: write_back: expected parameters() or states() to have been called since the last step, forward() or "
+          "update()\n"
+          "parameter: 42\n"
+          "8 bytes pinned, device 0\n"
+          "error: device: expected 0 to 1, found 7\n");
 }
 
 /// Batch norms, depthwise convolutions, residuals and a dropout.
@@ -437,23 +658,25 @@ struct TrainGpt2 : nn::Graph<TrainGpt2> {
 TEST(CudaProjects, MobileNetV2Trains) {
   manual_seed(1);
   TrainMobileNetV2 graph;
-  train_a_network("mobilenet_v2_train", graph.trace(spec({8, 3, 16, 16}), spec({8}, i64)), [](const fs::path& x, const fs::path& y, std::int64_t n) {
-    std::vector<std::int64_t> labels;
-    for (std::int64_t i = 0; i < n; ++i) labels.push_back(i * 7 % 10);
-    write_npy(x, "<f4", {n, 3, 16, 16}, numbers(static_cast<std::size_t>(n) * 768, 2));
-    write_npy(y, "<i8", {n}, labels);
-  });
+  train_a_network("mobilenet_v2_train", graph.trace(spec({8, 3, 16, 16}), spec({8}, i64)), {"float", 8 * 768}, 8,
+                  [](const fs::path& x, const fs::path& y, std::int64_t n) {
+                    std::vector<std::int64_t> labels;
+                    for (std::int64_t i = 0; i < n; ++i) labels.push_back(i * 7 % 10);
+                    write_npy(x, "<f4", {n, 3, 16, 16}, numbers(static_cast<std::size_t>(n) * 768, 2));
+                    write_npy(y, "<i8", {n}, labels);
+                  });
 }
 
 TEST(CudaProjects, Gpt2Trains) {
   manual_seed(1);
   TrainGpt2 graph;
-  train_a_network("gpt2_train", graph.trace(spec({8, 12}, i64), spec({8, 12}, i64)), [](const fs::path& x, const fs::path& y, std::int64_t n) {
-    std::vector<std::int64_t> tokens;
-    for (std::int64_t i = 0; i <= n * 12; ++i) tokens.push_back((i * 31 + i / 7) % 48);
-    write_npy(x, "<i8", {n, 12}, std::vector<std::int64_t>(tokens.begin(), tokens.end() - 1));
-    write_npy(y, "<i8", {n, 12}, std::vector<std::int64_t>(tokens.begin() + 1, tokens.end()));
-  });
+  train_a_network("gpt2_train", graph.trace(spec({8, 12}, i64), spec({8, 12}, i64)), {"std::int64_t", 96}, 96,
+                  [](const fs::path& x, const fs::path& y, std::int64_t n) {
+                    std::vector<std::int64_t> tokens;
+                    for (std::int64_t i = 0; i <= n * 12; ++i) tokens.push_back((i * 31 + i / 7) % 48);
+                    write_npy(x, "<i8", {n, 12}, std::vector<std::int64_t>(tokens.begin(), tokens.end() - 1));
+                    write_npy(y, "<i8", {n, 12}, std::vector<std::int64_t>(tokens.begin() + 1, tokens.end()));
+                  });
 }
 
 TEST(CudaProjects, LeNetInfers) {
@@ -470,6 +693,25 @@ TEST(CudaProjects, LeNetInfers) {
   ASSERT_EQ(got.size(), 210u);
   for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], expected[i], 1e-5);
   projects.run("cuda", "selftest", {});
+  // Sizes below the largest have their descriptors made at their first call: four of each convolution, five of each
+  // product.
+  EXPECT_EQ(projects.run_user(
+                filled(kInferenceUser, {{"FORWARD",
+                                         "model.forward(x.data(), maximum_batch, y.data());\n  report(\"largest\");\n"
+                                         "  model.forward(x.data(), 3, z.data());\n  report(\"smaller\");\n"
+                                         "  model.forward(x.data(), 3, z.data());\n  report(\"again\");"},
+                                        {"MORE", "maximum_batch, "},
+                                        {"NAME", "lenet"},
+                                        {"BATCH", "maximum_batch"},
+                                        {"FEATURES", "784"},
+                                        {"RESULTS", "10"}})),
+            "largest: 0 allocations, 0 descriptors\n"
+            "smaller: 0 allocations, 23 descriptors\n"
+            "again: 0 allocations, 0 descriptors\n"
+            "0 bytes pinned\n"
+            "error: weights: expected on the model's device, 1, found on device 0\n"
+            "1: device: expected 0 to 1, found 2\n"
+            "device 0\n");
 }
 
 TEST(CudaProjects, BatchNormsAreFolded) {
@@ -488,6 +730,34 @@ TEST(CudaProjects, BatchNormsAreFolded) {
     for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], expected[i], 1e-5 * (1 + std::abs(expected[i]))) << order;
   }
   projects.run("cuda", "selftest", {});
+  EXPECT_EQ(projects.run_user(filled(
+                kInferenceUser,
+                {{"FORWARD", "for (int i = 0; i < 2; ++i) model.forward(x.data(), y.data());\n  report(\"calls\");"},
+                 {"MORE", ""},
+                 {"NAME", "batch_norms"},
+                 {"BATCH", "4"},
+                 {"FEATURES", "108"},
+                 {"RESULTS", "7"}})),
+            "calls: 0 allocations, 0 descriptors\n"
+            "0 bytes pinned\n"
+            "error: weights: expected on the model's device, 1, found on device 0\n"
+            "1: device: expected 0 to 1, found 2\n"
+            "device 0\n");
+}
+
+/// docs/cuda.md, where it says how to do without a GPU.
+TEST(CudaProjects, TheDocumentedCommandBuildsAProgram) {
+  const fs::path folder = fs::path(GRAVEN_BINARY_DIR) / "cuda_projects/documented";
+  fs::remove_all(folder);
+  emit(fit_polynomial(), folder, {.name = "fit_polynomial", .target = ir::Target::cuda, .format = false});
+  const std::string docs = text_of(fs::path(GRAVEN_SOURCE_DIR) / "docs/cuda.md");
+  const std::size_t begin = docs.find("    g++ "), end = docs.find('\n', begin);
+  ASSERT_NE(begin, std::string::npos);
+  const std::string command = GRAVEN_CXX + docs.substr(begin + 7, end - begin - 7);
+  run({"/usr/bin/env", std::string("GRAVEN=") + GRAVEN_SOURCE_DIR, std::string("GRAVEN_BUILD=") + GRAVEN_BINARY_DIR,
+       "bash", "-c", command},
+      folder);
+  EXPECT_NE(run({"./program", "--help"}, folder).find("--device N"), std::string::npos);
 }
 
 TEST(CudaProjects, NvccCompilesThem) {

@@ -29,6 +29,7 @@ struct Network {
   std::string kind;  // "inference", "training" with dropout, "plain training", whose evaluation is its forward phase,
                      // or "update in backward"
   std::vector<std::string> inputs, outputs, sizes;
+  ir::Target target = ir::Target::cpu;
 };
 
 /// A graph that takes every input, all of [size, 3], one size after the other, and gives as many outputs as it has names for.
@@ -93,7 +94,9 @@ std::set<std::string> identifiers(const std::string& text) {
 }
 
 const std::set<std::string>& sources() {
-  static const std::set<std::string> names{"model.cpp", "evaluation.cpp", "model_api.cpp", "main.cpp", "selftest.cpp", "model.h", "program.h"};
+  static const std::set<std::string> names{"model.cpp",     "evaluation.cpp", "model_api.cpp", "model.cu",
+                                           "evaluation.cu", "model_api.cu",   "main.cpp",      "selftest.cpp",
+                                           "model.h",       "program.h"};
   return names;
 }
 
@@ -101,7 +104,7 @@ const std::set<std::string>& sources() {
 std::string complaints(const Network& c, const std::string& folder_name) {
   const fs::path folder = fs::path(GRAVEN_BINARY_DIR) / "emitted" / ("hostile_" + folder_name);
   fs::remove_all(folder);
-  emit(network(c), folder, {.format = false});
+  emit(network(c), folder, {.target = c.target, .format = false});
   std::string all;
   auto compile = [&](std::vector<std::string> command) {
     const ProcessResult r = run_process(command, {.directory = folder.string(), .seconds = 500});
@@ -109,9 +112,16 @@ std::string complaints(const Network& c, const std::string& folder_name) {
   };
   // One unit: what each file has in an unnamed namespace stays apart where the names of its users cannot reach it.
   for (const std::string& file : sources())
-    if (file.ends_with(".cpp") && fs::exists(folder / file))
-      compile({"c++", "-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-DGRAVEN_LEVEL_NAMESPACE=isa_base", "-DGRAVEN_HAS_BASE", "-I.",
-               file});
+    if (!file.ends_with(".h") && fs::exists(folder / file)) {
+      std::vector<std::string> command{"c++", "-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-I."};
+      if (c.target == ir::Target::cpu)
+        command.insert(command.end(), {"-DGRAVEN_LEVEL_NAMESPACE=isa_base", "-DGRAVEN_HAS_BASE"});
+      else
+        command.insert(command.end(),
+                       {"-I" GRAVEN_SOURCE_DIR "/tests/cuda_on_cpu/include", "-Wno-unknown-pragmas", "-x", "c++"});
+      command.push_back(file);
+      compile(command);
+    }
   std::ofstream(folder / "only_header.c") << "#include \"model.h\"\n";
   std::ofstream(folder / "only_header.cpp") << "#include \"model.h\"\n";
   compile({"cc", "-std=c11", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-I.", "only_header.c"});
@@ -120,21 +130,24 @@ std::string complaints(const Network& c, const std::string& folder_name) {
 }
 
 /// Every word of the sources that the kind is emitted as.
-std::vector<std::string> words_of(const std::string& kind) {
+std::vector<std::string> words_of(const std::string& kind, ir::Target target) {
   std::set<std::string> words;
-  for (const auto& [path, text] : render_project(network({kind, {"x", "z"}, {"y"}, {"batch"}}), {.format = false}))
+  for (const auto& [path, text] :
+       render_project(network({kind, {"x", "z"}, {"y"}, {"batch"}}), {.target = target, .format = false}))
     if (sources().count(path)) words.merge(identifiers(text));
   for (const char* ours : {"x", "y", "z", "batch", "step", "seed"}) words.erase(ours);  // step and seed: the training loop's, refused with a text
   return {words.begin(), words.end()};
 }
 
 TEST(HostileNames, Inputs) {
-  for (const std::string kind : {"inference", "training", "plain training", "update in backward"}) {
-    const std::vector<std::string> words = words_of(kind);
-    ASSERT_GT(words.size(), 100u);
-    SCOPED_TRACE(kind);
-    EXPECT_EQ(complaints({kind, words, {}, {"batch"}}, kind + "_inputs"), "");
-  }
+  for (const ir::Target target : {ir::Target::cpu, ir::Target::cuda})
+    for (const std::string kind : {"inference", "training", "plain training", "update in backward"}) {
+      const std::vector<std::string> words = words_of(kind, target);
+      ASSERT_GT(words.size(), 100u);
+      const std::string what = kind + (target == ir::Target::cuda ? "_on_cuda" : "");
+      SCOPED_TRACE(what);
+      EXPECT_EQ(complaints({kind, words, {}, {"batch"}, target}, what + "_inputs"), "");
+    }
 }
 
 /// Named as inputs are, and of sizes what no input can hide: they are members where kernels and functors are called.

@@ -30,6 +30,7 @@ Parsed parse(const std::vector<const char*>& words) {
   a.text("data", p.options.data, "PATH", "where it is");
   a.optional_text("resume", p.options.resume, "newest", "PATH", "go on");
   a.numbers("mean", p.options.mean, "X[,X...]", "means");
+  a.refuse("threads", "it computes elsewhere");
   std::vector<const char*> argv = {"prog"};
   argv.insert(argv.end(), words.begin(), words.end());
   p.ran = a.parse(static_cast<int>(argv.size()), argv.data());
@@ -65,6 +66,8 @@ TEST(Arguments, RefusesMistakes) {
       {{"--epoch", "5"}, "unknown option \"--epoch\"; did you mean --epochs?"},
       {{"--something-else"}, "unknown option \"--something-else\"; --help lists them"},
       {{"--no-epochs"}, "unknown option"},
+      {{"--threads", "2"}, "--threads: it computes elsewhere"},
+      {{"--threads=2"}, "--threads: it computes elsewhere"},
       {{"file"}, "expected options, --name value, found \"file\""},
       {{"-x"}, "expected options"},
       {{"--epochs"}, "--epochs: expected a value, N, found the end of the line"},

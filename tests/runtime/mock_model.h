@@ -52,7 +52,8 @@ class MockTrainable : public TrainableModel {
 
   const TrainingDescription& description() const override { return description_; }
   TrainingDescription& description() { return description_; }
-  void start(int) override {}
+  void start(int threads_or_device) override { started_on = threads_or_device; }
+  int started_on = -1;
   std::vector<Variable> weights() override { return model_.variables(); }
   void weights_changed() override { note("changed"); }
   void weights_needed() override { note("needed"); }

@@ -787,6 +787,32 @@ TEST_F(Training, BenchPrintsOneLine) {
   EXPECT_FALSE(fs::exists(folder_ / "out"));
 }
 
+TEST_F(Training, ProcessorsAndDevicesAreChosenByTheirOwnOptions) {
+  const struct {
+    bool on_device;
+    std::vector<std::string> words;
+    int started_on;
+    const char* said;
+  } cases[] = {
+      {false, {"--threads", "3"}, 3, "\"threads\":3"},
+      {false, {"--device", "1"}, -1, "--device: the program was emitted for the processor"},
+      {true, {}, 0, "\"device\":0"},
+      {true, {"--device", "2"}, 2, "\"device\":2"},
+      {true, {"--device", "-1"}, -1, "--device: expected a whole number from 0 to 4095, found \"-1\""},
+      {true, {"--threads", "3"}, -1, "--threads: all work is the CUDA device's; --device N chooses which"},
+  };
+  for (const auto& c : cases) {
+    MockTrainable model({kFeatures}, kClasses, 8, true);
+    model.description().on_device = c.on_device;
+    std::vector<std::string> words = {"--bench", "2"};
+    words.insert(words.end(), c.words.begin(), c.words.end());
+    const Result r = train(words, &model);
+    EXPECT_EQ(model.started_on, c.started_on);
+    EXPECT_EQ(r.status, c.started_on < 0 ? 2 : 0);
+    EXPECT_NE((r.out + r.error).find(c.said), std::string::npos) << r.out << r.error;
+  }
+}
+
 TEST_F(Training, HelpNamesInputsAndDefaults) {
   const Result r = train({"--help"});
   EXPECT_EQ(r.status, 0);

@@ -34,12 +34,15 @@ class Program final : public runtime::InferenceModel {
 {% endif %}
         .graph_hash = @{ namespace }@::kGraphHash,
         .generator = "@{ generator }@",
+{% if on_device %}
+        .on_device = true,
+{% endif %}
     };
     return text;
   }
 {% if on_device %}
-  void start(int /* threads: all work is the device's */, const std::string& weights) override {
-    model_ = std::make_unique<@{ namespace }@::Model>(std::make_shared<const @{ namespace }@::Weights>(weights));
+  void start(int device, const std::string& weights) override {
+    model_ = std::make_unique<@{ namespace }@::Model>(std::make_shared<const @{ namespace }@::Weights>(weights, device));
   }
 {% else %}
   void start(int threads, const std::string& weights) override {

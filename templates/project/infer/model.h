@@ -1,7 +1,7 @@
 @{ banner }@
 // @{ name }@: inference. Weights holds what was learned, Model the memory of one caller; many Models may share one Weights.
 //
-//   auto weights = std::make_shared<const @{ namespace }@::Weights>("weights.safetensors");
+//   auto weights = std::make_shared<const @{ namespace }@::Weights>("weights.safetensors"{% if on_device %}, /*device=*/0{% endif %});
 //   @{ namespace }@::Model model(weights);
 //   model.forward(@{ argument_names }@, @{ output_names }@);
 //
@@ -15,6 +15,12 @@
 // Inputs and outputs are row-major and must not overlap. forward() allocates nothing. Each thread needs a Model of its own; Weights may be
 // shared by all, and replaced in a Model at any time. Errors arrive as std::runtime_error. A C interface follows at the end; it turns errors into
 // codes.
+{% if on_device %}
+// Every call leaves the thread's current CUDA device as it was.
+{% if length(symbols) > 0 %}
+// Sizes below the largest have the libraries' descriptors made at their first forward(), and memory, should a library want more scratch for less.
+{% endif %}
+{% endif %}
 #pragma once
 
 #include <stdbool.h>
@@ -44,8 +50,13 @@ constexpr std::int64_t maximum_@{ symbol.identifier }@ = @{ symbol.maximum }@;
 /// Parameters, and what is computed from them once. Never changes after it was made.
 class GRAVEN_API Weights {
  public:
+{% if on_device %}
+  /// Reads a safetensors file, all or nothing, into the memory of this CUDA device. An empty path leaves all weights zero.
+  explicit Weights(const std::string& path, int device = 0);
+{% else %}
   /// Reads a safetensors file, all or nothing. An empty path leaves all weights zero.
   explicit Weights(const std::string& path);
+{% endif %}
   ~Weights();
   Weights(const Weights&) = delete;
   Weights& operator=(const Weights&) = delete;
@@ -59,8 +70,8 @@ class GRAVEN_API Weights {
 class GRAVEN_API Model {
  public:
 {% if on_device %}
-  /// On this CUDA device, where the weights must lie too.
-  explicit Model(std::shared_ptr<const Weights> weights, int device = 0);
+  /// On the device of the weights.
+  explicit Model(std::shared_ptr<const Weights> weights);
 {% else %}
   /// Runs on `threads` threads; 0: every processor.
   explicit Model(std::shared_ptr<const Weights> weights, int threads = 1);
@@ -71,7 +82,11 @@ class GRAVEN_API Model {
   Model& operator=(Model&&) noexcept;
 
   void forward(@{ parameters }@, @{ output_parameters }@);
+{% if on_device %}
+  /// Uses other weights, which must lie on the same device, from the next forward() on.
+{% else %}
   /// Uses other weights from the next forward() on.
+{% endif %}
   void use(std::shared_ptr<const Weights> weights);
 {% if on_device %}
   /// "cuda".
@@ -96,10 +111,10 @@ typedef struct @{ namespace }@_weights @{ namespace }@_weights;
 typedef struct @{ namespace }@_model @{ namespace }@_model;
 enum { @{ constant_prefix }@_OK = 0, @{ constant_prefix }@_ERROR = 1, @{ constant_prefix }@_NO_MEMORY = 2, @{ constant_prefix }@_BAD_ARGUMENT = 3 };
 
-GRAVEN_API int @{ namespace }@_load(const char* path, @{ namespace }@_weights** weights);
+GRAVEN_API int @{ namespace }@_load(const char* path, {% if on_device %}int device, {% endif %}@{ namespace }@_weights** weights);
 /* Models that use the weights keep them alive. */
 GRAVEN_API void @{ namespace }@_unload(@{ namespace }@_weights* weights);
-GRAVEN_API int @{ namespace }@_create(const @{ namespace }@_weights* weights, int @{ create_argument }@, @{ namespace }@_model** model);
+GRAVEN_API int @{ namespace }@_create(const @{ namespace }@_weights* weights, {% if not on_device %}int threads, {% endif %}@{ namespace }@_model** model);
 GRAVEN_API void @{ namespace }@_destroy(@{ namespace }@_model* model);
 GRAVEN_API int @{ namespace }@_use(@{ namespace }@_model* model, const @{ namespace }@_weights* weights);
 GRAVEN_API int @{ namespace }@_forward(@{ namespace }@_model* model, @{ c_parameters }@, @{ c_output_parameters }@);

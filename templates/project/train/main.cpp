@@ -51,11 +51,14 @@ class Program final : public runtime::TrainableModel {
         .generator = "@{ generator }@",
         .has_evaluation = @{ has_evaluation }@,
         .has_accuracy = @{ has_accuracy }@,
+{% if on_device %}
+        .on_device = true,
+{% endif %}
     };
     return text;
   }
 {% if on_device %}
-  void start(int /* threads: all work is the device's */) override { model_ = std::make_unique<@{ namespace }@::Model>(); }
+  void start(int device) override { model_ = std::make_unique<@{ namespace }@::Model>(device); }
   void weights_changed() override { model_->write_back(); }
   void weights_needed() override {
     model_->parameters();
@@ -89,7 +92,17 @@ class Program final : public runtime::TrainableModel {
 {% else %}
     runtime::Evaluation sums{.loss_sum = loss * static_cast<double>(batch), .samples = batch};  // the loss is a mean over the samples
 {% endif %}
-{% if has_accuracy == "true" %}
+{% if has_accuracy == "true" and on_device %}
+    const auto predictions = model_->predictions();
+    const auto* predicted = static_cast<const std::int64_t*>(predictions.data);  // [rows]
+    const auto* labels = static_cast<const @{ label_type }@*>(inputs[@{ label_input }@]);
+    for (std::int64_t row = 0; row < count@{ times_rows_per_sample }@; ++row) {
+      if (labels[row] < 0 || labels[row] >= @{ classes }@) continue;  // ignored by the loss as well
+      sums.correct += predicted[row] == labels[row];
+      ++sums.labels;
+    }
+{% endif %}
+{% if has_accuracy == "true" and not on_device %}
     const auto scores = model_->scores();
     const auto* score = static_cast<const @{ score_type }@*>(scores.data);  // [rows, classes]
     const auto* labels = static_cast<const @{ label_type }@*>(inputs[@{ label_input }@]);
@@ -123,7 +136,7 @@ int main(int argc, char** argv) {
                                       .test_data = @{ test_data_literal }@,
                                       .epochs = @{ epochs }@,
                                       .seed = @{ seed }@,
-{% if threads != "0" %}
+{% if threads != "0" and not on_device %}
                                       .threads = @{ threads }@,
 {% endif %}
                                       .shuffle = @{ shuffle }@,

@@ -1,5 +1,9 @@
 @{ banner }@
+{% if on_device %}
+// @{ name }@: training. One Model is the network, its optimizer and their memory; everything that a step needs is allocated when it is made.
+{% else %}
 // @{ name }@: training. One Model is the network, its optimizer and their memory; everything is allocated when it is made.
+{% endif %}
 //
 {% if on_device %}
 //   @{ namespace }@::Model model(/*device=*/0);
@@ -23,6 +27,10 @@
 //
 // One thread at a time may use a Model; results are the same, bit for bit, whatever the number of threads that it runs on. Inputs are row-major.
 // Errors arrive as std::runtime_error. A C interface follows at the end; it turns errors into codes.
+{% if on_device %}
+// parameters(), gradients(), states() and results() are copies on the host, which take memory there from their first call on. Every call leaves the
+// thread's current CUDA device as it was.
+{% endif %}
 #pragma once
 
 #include <stdbool.h>
@@ -110,6 +118,11 @@ class GRAVEN_API Model {
 {% if has_accuracy == "true" %}
   /// How the last evaluate() rated the classes, [rows, classes]: the largest of a row is the prediction. Valid until the next call.
   Tensor scores() const;
+{% if on_device %}
+  /// The predictions themselves, i64 [rows], without the scores leaving the device: of the largest scores of a row the first. Valid until the next
+  /// call.
+  Tensor predictions() const;
+{% endif %}
 {% endif %}
 {% endif %}
 
@@ -129,10 +142,11 @@ class GRAVEN_API Model {
   /// Results of the last forward() or step().
   std::vector<Tensor> results() const;
 {% if on_device %}
-  /// Copies to the device what was written into the tensors of parameters() and states(), which are copies of the device's.
+  /// Copies to the device what was written into the tensors of parameters() and of states(), which are copies of the device's: of those that were
+  /// called since the last step, forward() or update(). An error when neither was.
   void write_back();
 {% if not updates_in_backward %}
-  /// The same of gradients().
+  /// The same of gradients(), since the last step or backward().
   void write_back_gradients();
 {% endif %}
   /// "cuda".

@@ -208,9 +208,10 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
 }
 
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t product, const void* alpha, const void* a,
-                              cublasLtMatrixLayout_t a_layout, const void* b, cublasLtMatrixLayout_t b_layout, const void* beta, const void* c,
-                              cublasLtMatrixLayout_t c_layout, void* d, cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t* algorithm,
-                              void* workspace, std::size_t workspace_bytes, cudaStream_t stream) {
+                              cublasLtMatrixLayout_t a_layout, const void* b, cublasLtMatrixLayout_t b_layout,
+                              const void* beta, const void* c, cublasLtMatrixLayout_t c_layout, void* d,
+                              cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t* algorithm, void* workspace,
+                              std::size_t workspace_bytes, cudaStream_t stream) {
   if (handle == nullptr || product == nullptr || alpha == nullptr || beta == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
   const cublasStatus_t status = check(*product, *a_layout, *b_layout, *c_layout, *d_layout);
   if (status != CUBLAS_STATUS_SUCCESS) return status;
@@ -223,7 +224,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t prod
   require_current_device(d, d_layout->bytes(), "cublasLtMatmul, D");
   if (workspace_bytes > 0) require_current_device(workspace, workspace_bytes, "cublasLtMatmul, workspace");
   if ((product->epilogue & CUBLASLT_EPILOGUE_BIAS) != 0)
-    require_current_device(product->bias, static_cast<std::size_t>(d_layout->rows) * d_layout->element_bytes(), "cublasLtMatmul, bias");
+    require_current_device(product->bias, static_cast<std::size_t>(d_layout->rows) * d_layout->element_bytes(),
+                           "cublasLtMatmul, bias");
   if (algorithm != nullptr && algorithm->data[0] != 0) {
     for (const void* p : {a, b, c, static_cast<const void*>(d)})
       if (reinterpret_cast<std::uintptr_t>(p) % algorithm->data[0] != 0)
@@ -239,8 +241,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t prod
         "cublasLtMatmul",
         [=, p = *product, la = *a_layout, lb = *b_layout, lc = *c_layout, ld = *d_layout] {
           if (workspace_bytes > 0) std::memset(workspace, 0xff, workspace_bytes);
-          multiply(p, la, lb, lc, ld, factor_alpha, static_cast<const T*>(a), static_cast<const T*>(b), factor_beta, static_cast<const T*>(c),
-                   static_cast<T*>(d));
+          multiply(p, la, lb, lc, ld, factor_alpha, static_cast<const T*>(a), static_cast<const T*>(b), factor_beta,
+                   static_cast<const T*>(c), static_cast<T*>(d));
         },
         stream);
   };

@@ -70,9 +70,10 @@ cudnnStatus_t check_factors(const void* alpha, const void* beta) {
 
 /// Checks everything, then enqueues: clears `to` and the workspace, and adds up the products.
 template <class F>
-cudnnStatus_t run(const char* name, cudnnHandle_t handle, const void* alpha, const void* beta, const cudnnTensorStruct& x_descriptor, const void* x,
-                  const cudnnFilterStruct& w_descriptor, const void* w, const cudnnConvolutionStruct& v, const cudnnTensorStruct& y_descriptor,
-                  const void* y, void* workspace, std::size_t workspace_bytes, void* to, std::size_t to_bytes, F product) {
+cudnnStatus_t run(const char* name, cudnnHandle_t handle, const void* alpha, const void* beta,
+                  const cudnnTensorStruct& x_descriptor, const void* x, const cudnnFilterStruct& w_descriptor,
+                  const void* w, const cudnnConvolutionStruct& v, const cudnnTensorStruct& y_descriptor, const void* y,
+                  void* workspace, std::size_t workspace_bytes, void* to, std::size_t to_bytes, F product) {
   cudnnStatus_t status = check(x_descriptor, w_descriptor, v, y_descriptor);
   if (status == CUDNN_STATUS_SUCCESS) status = check_factors(alpha, beta);
   if (status != CUDNN_STATUS_SUCCESS) return status;
@@ -199,33 +200,40 @@ cudnnStatus_t cudnnGetConvolutionBackwardFilterWorkspaceSize(cudnnHandle_t, cons
   return check(*x, *dw, *convolution, *dy);
 }
 
-cudnnStatus_t cudnnConvolutionForward(cudnnHandle_t handle, const void* alpha, const cudnnTensorDescriptor_t x_descriptor, const void* x,
-                                      const cudnnFilterDescriptor_t w_descriptor, const void* w, const cudnnConvolutionDescriptor_t convolution,
-                                      cudnnConvolutionFwdAlgo_t, void* workspace, std::size_t workspace_bytes, const void* beta,
+cudnnStatus_t cudnnConvolutionForward(cudnnHandle_t handle, const void* alpha,
+                                      const cudnnTensorDescriptor_t x_descriptor, const void* x,
+                                      const cudnnFilterDescriptor_t w_descriptor, const void* w,
+                                      const cudnnConvolutionDescriptor_t convolution, cudnnConvolutionFwdAlgo_t,
+                                      void* workspace, std::size_t workspace_bytes, const void* beta,
                                       const cudnnTensorDescriptor_t y_descriptor, void* y) {
   const auto *from_x = static_cast<const float*>(x), *from_w = static_cast<const float*>(w);
   auto* to = static_cast<float*>(y);
-  return run("cudnnConvolutionForward", handle, alpha, beta, *x_descriptor, x, *w_descriptor, w, *convolution, *y_descriptor, y, workspace,
-             workspace_bytes, y, y_descriptor->bytes(),
+  return run("cudnnConvolutionForward", handle, alpha, beta, *x_descriptor, x, *w_descriptor, w, *convolution,
+             *y_descriptor, y, workspace, workspace_bytes, y, y_descriptor->bytes(),
              [=](std::int64_t ix, std::int64_t iw, std::int64_t iy) { to[iy] += from_x[ix] * from_w[iw]; });
 }
-cudnnStatus_t cudnnConvolutionBackwardData(cudnnHandle_t handle, const void* alpha, const cudnnFilterDescriptor_t w_descriptor, const void* w,
+cudnnStatus_t cudnnConvolutionBackwardData(cudnnHandle_t handle, const void* alpha,
+                                           const cudnnFilterDescriptor_t w_descriptor, const void* w,
                                            const cudnnTensorDescriptor_t dy_descriptor, const void* dy,
-                                           const cudnnConvolutionDescriptor_t convolution, cudnnConvolutionBwdDataAlgo_t, void* workspace,
-                                           std::size_t workspace_bytes, const void* beta, const cudnnTensorDescriptor_t dx_descriptor, void* dx) {
+                                           const cudnnConvolutionDescriptor_t convolution,
+                                           cudnnConvolutionBwdDataAlgo_t, void* workspace, std::size_t workspace_bytes,
+                                           const void* beta, const cudnnTensorDescriptor_t dx_descriptor, void* dx) {
   const auto *from_dy = static_cast<const float*>(dy), *from_w = static_cast<const float*>(w);
   auto* to = static_cast<float*>(dx);
-  return run("cudnnConvolutionBackwardData", handle, alpha, beta, *dx_descriptor, dx, *w_descriptor, w, *convolution, *dy_descriptor, dy, workspace,
-             workspace_bytes, dx, dx_descriptor->bytes(),
+  return run("cudnnConvolutionBackwardData", handle, alpha, beta, *dx_descriptor, dx, *w_descriptor, w, *convolution,
+             *dy_descriptor, dy, workspace, workspace_bytes, dx, dx_descriptor->bytes(),
              [=](std::int64_t ix, std::int64_t iw, std::int64_t iy) { to[ix] += from_dy[iy] * from_w[iw]; });
 }
-cudnnStatus_t cudnnConvolutionBackwardFilter(cudnnHandle_t handle, const void* alpha, const cudnnTensorDescriptor_t x_descriptor, const void* x,
+cudnnStatus_t cudnnConvolutionBackwardFilter(cudnnHandle_t handle, const void* alpha,
+                                             const cudnnTensorDescriptor_t x_descriptor, const void* x,
                                              const cudnnTensorDescriptor_t dy_descriptor, const void* dy,
-                                             const cudnnConvolutionDescriptor_t convolution, cudnnConvolutionBwdFilterAlgo_t, void* workspace,
-                                             std::size_t workspace_bytes, const void* beta, const cudnnFilterDescriptor_t dw_descriptor, void* dw) {
+                                             const cudnnConvolutionDescriptor_t convolution,
+                                             cudnnConvolutionBwdFilterAlgo_t, void* workspace,
+                                             std::size_t workspace_bytes, const void* beta,
+                                             const cudnnFilterDescriptor_t dw_descriptor, void* dw) {
   const auto *from_x = static_cast<const float*>(x), *from_dy = static_cast<const float*>(dy);
   auto* to = static_cast<float*>(dw);
-  return run("cudnnConvolutionBackwardFilter", handle, alpha, beta, *x_descriptor, x, *dw_descriptor, dw, *convolution, *dy_descriptor, dy, workspace,
-             workspace_bytes, dw, dw_descriptor->bytes(),
+  return run("cudnnConvolutionBackwardFilter", handle, alpha, beta, *x_descriptor, x, *dw_descriptor, dw, *convolution,
+             *dy_descriptor, dy, workspace, workspace_bytes, dw, dw_descriptor->bytes(),
              [=](std::int64_t ix, std::int64_t iw, std::int64_t iy) { to[iw] += from_x[ix] * from_dy[iy]; });
 }

@@ -126,7 +126,8 @@ Device::Device() {
     default_streams[device].is_default = true;
   }
   if (const char* text = std::getenv("CUDA_ON_CPU_DEFAULT_STREAM"); text != nullptr) {
-    if (std::string(text) != "refuse") throw Failure(std::string("CUDA_ON_CPU_DEFAULT_STREAM is '") + text + "'; it can be refuse");
+    if (std::string(text) != "refuse")
+      throw Failure(std::string("CUDA_ON_CPU_DEFAULT_STREAM is '") + text + "'; it can be refuse");
     default_stream_is_refused = true;
   }
   if (const char* text = std::getenv("CUDA_ON_CPU_ORDER"); text != nullptr) {
@@ -162,8 +163,9 @@ void Device::run(const CUstream_st& stream) {
   while (!queue.empty()) {
     Work work = std::move(queue.back());
     queue.pop_back();
-    const bool needed =
-        work.stream == &stream || std::any_of(later.begin(), later.end(), [&](const CUstream_st* l) { return orders(*work.stream, *l); });
+    const bool needed = work.stream == &stream || std::any_of(later.begin(), later.end(), [&](const CUstream_st* l) {
+                          return orders(*work.stream, *l);
+                        });
     if (!needed) {
       left.push_front(std::move(work));
       continue;
@@ -177,10 +179,12 @@ void Device::run(const CUstream_st& stream) {
 }
 
 void Device::run_all() {
-  // Streams that nothing orders can run one after the other, in any order. What a program wrongly takes for done is done last if the stream that was
-  // given work first is the last to run.
+  // Streams that nothing orders can run one after the other, in any order. What a program wrongly takes for done is
+  // done last if the stream that was given work first is the last to run.
   std::vector<const CUstream_st*> groups;
-  const auto group_of = [this](const Work& work) { return work.stream->blocking ? &default_streams[work.stream->device] : work.stream; };
+  const auto group_of = [this](const Work& work) {
+    return work.stream->blocking ? &default_streams[work.stream->device] : work.stream;
+  };
   for (const Work& work : queue)
     if (std::find(groups.begin(), groups.end(), group_of(work)) == groups.end()) groups.push_back(group_of(work));
   if (order.kind == Order::Kind::forward) std::reverse(groups.begin(), groups.end());
@@ -234,7 +238,8 @@ void set_order(const Order& order) { Device::instance().order = order; }
 Statistics statistics() {
   Statistics result = Device::instance().statistics;
   result.bytes_allocated = static_cast<std::int64_t>(Device::instance().memory.allocated());
-  for (const auto& [address, bytes] : Device::instance().pinned) result.bytes_pinned += static_cast<std::int64_t>(bytes);
+  for (const auto& [address, bytes] : Device::instance().pinned)
+    result.bytes_pinned += static_cast<std::int64_t>(bytes);
   return result;
 }
 
@@ -281,15 +286,18 @@ void enqueue_launch(Launch launch, CUstream_st* stream) {
   for (std::size_t i = 0; i < launch.pointer_arguments.size(); ++i) {
     const void* pointer = launch.pointer_arguments[i];
     if (pointer == nullptr) continue;
-    const std::string which = "pointer argument " + std::to_string(i) + " (of the pointers alone, from 0) of kernel " + name + " is ";
+    const std::string which =
+        "pointer argument " + std::to_string(i) + " (of the pointers alone, from 0) of kernel " + name + " is ";
     if (!device.memory.contains(pointer, 0)) throw Failure(which + "not device memory");
     if (const int other = device.memory.device_of(pointer); other != current)
-      throw Failure(which + "memory of device " + std::to_string(other) + ", and device " + std::to_string(current) + " is the current one");
+      throw Failure(which + "memory of device " + std::to_string(other) + ", and device " + std::to_string(current) +
+                    " is the current one");
   }
   enqueue(
       "kernel",
       [&device, name, launch = std::move(launch)] {
-        device.scheduler.run(launch, name, device.order, [&device] { device.symbols->poison_shared(); }, device.statistics);
+        device.scheduler.run(
+            launch, name, device.order, [&device] { device.symbols->poison_shared(); }, device.statistics);
       },
       stream);
 }
@@ -332,7 +340,8 @@ bool release(void* address) {
 void require_current_device(const void* address, std::size_t bytes, const std::string& what) {
   require_device(address, bytes, what);
   if (const int other = Device::instance().memory.device_of(address); other != current)
-    throw Failure(what + ": memory of device " + std::to_string(other) + ", and device " + std::to_string(current) + " is the current one");
+    throw Failure(what + ": memory of device " + std::to_string(other) + ", and device " + std::to_string(current) +
+                  " is the current one");
 }
 
 void require_device(const void* address, std::size_t bytes, const std::string& what) {
@@ -373,6 +382,8 @@ bool is_pinned(const void* address) {
 
 void count_library_call() { ++Device::instance().statistics.library_calls; }
 void count_descriptor() { ++Device::instance().statistics.descriptors; }
-void count_bytes_to_host(std::size_t bytes) { Device::instance().statistics.bytes_to_host += static_cast<std::int64_t>(bytes); }
+void count_bytes_to_host(std::size_t bytes) {
+  Device::instance().statistics.bytes_to_host += static_cast<std::int64_t>(bytes);
+}
 
 }  // namespace cuda_on_cpu

@@ -31,7 +31,8 @@ void* DeviceMemory::allocate(std::size_t bytes, int device) {
   const std::size_t inner = (padded + page - 1) / page * page;
   void* mapping = mmap(nullptr, inner + 2 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (mapping == MAP_FAILED) return nullptr;
-  Allocation allocation{static_cast<char*>(mapping), inner + 2 * page, static_cast<char*>(mapping) + page + inner - padded, bytes, device};
+  Allocation allocation{static_cast<char*>(mapping), inner + 2 * page,
+                        static_cast<char*>(mapping) + page + inner - padded, bytes, device};
   protect(allocation, PROT_READ | PROT_WRITE);
   char* begin = allocation.mapping + page;
   std::memset(begin, kCanary, static_cast<std::size_t>(allocation.data - begin));

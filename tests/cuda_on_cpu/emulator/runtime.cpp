@@ -23,7 +23,9 @@ thread_local const char* last_call = "";
 /// Before the host waits: an error that nobody looked at would be taken for success.
 void require_acknowledged() {
   const cudaError_t error = std::exchange(last_error, cudaSuccess);
-  if (error != cudaSuccess) throw cuda_on_cpu::Failure(std::string(last_call) + " returned " + cudaGetErrorName(error) + ", which nobody looked at");
+  if (error != cudaSuccess)
+    throw cuda_on_cpu::Failure(std::string(last_call) + " returned " + cudaGetErrorName(error) +
+                               ", which nobody looked at");
 }
 
 }  // namespace
@@ -176,7 +178,8 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
 }
 
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t end) {
-  if (!start->recorded || !end->recorded) throw cuda_on_cpu::Failure("cudaEventElapsedTime: the event was never recorded");
+  if (!start->recorded || !end->recorded)
+    throw cuda_on_cpu::Failure("cudaEventElapsedTime: the event was never recorded");
   if (!start->happened || !end->happened) return returned(cudaErrorNotReady, "cudaEventElapsedTime");
   *milliseconds = std::chrono::duration<float, std::milli>(end->time - start->time).count();
   return cudaSuccess;
@@ -266,7 +269,9 @@ cudaError_t cudaMemsetAsync(void* address, int value, std::size_t bytes, cudaStr
   return cudaSuccess;
 }
 
-cudaError_t cudaMemset(void* address, int value, std::size_t bytes) { return cudaMemsetAsync(address, value, bytes, nullptr); }
+cudaError_t cudaMemset(void* address, int value, std::size_t bytes) {
+  return cudaMemsetAsync(address, value, bytes, nullptr);
+}
 
 cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
   *total = std::size_t{16} << 30;

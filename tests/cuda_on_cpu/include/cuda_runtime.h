@@ -229,7 +229,8 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device);
 cudaError_t cudaDeviceSynchronize();
 cudaError_t cudaRuntimeGetVersion(int* version);
 
-// ---- streams and events: run when the host synchronises, see cuda_on_cpu/device.h ------------------------------------------------------------
+// ---- streams and events: run when the host synchronises, see cuda_on_cpu/device.h
+// ------------------------------------------------------------
 using cudaStream_t = CUstream_st*;
 struct CUevent_st;
 using cudaEvent_t = CUevent_st*;

@@ -41,10 +41,11 @@ class Program final : public runtime::TrainableModel {
         .generator = "graven 0.1.0",
         .has_evaluation = true,
         .has_accuracy = false,
+        .on_device = true,
     };
     return text;
   }
-  void start(int /* threads: all work is the device's */) override { model_ = std::make_unique<polynomial_fit_cuda::Model>(); }
+  void start(int device) override { model_ = std::make_unique<polynomial_fit_cuda::Model>(device); }
   void weights_changed() override { model_->write_back(); }
   void weights_needed() override {
     model_->parameters();

@@ -54,21 +54,17 @@ constexpr std::size_t output_bytes() {
   return bytes;
 }
 
-int select(int device) {
-  GRAVEN_CUDA(cudaSetDevice(device));
-  return device;
-}
-
 }  // namespace
 
 struct [[gnu::visibility("hidden")]] Weights::Memory {
-  Memory() : block(weight_bytes()) {
+  explicit Memory(CudaContext& context) : device(context.device()), block(context, weight_bytes()) {
     [[maybe_unused]] char* next = block.device<char>(0);
 #define GRAVEN_FIXED(name, dtype, path, ...) param.name = take<dtype>(next, numel({__VA_ARGS__}));
 #define GRAVEN_PREPARED(name, dtype, path, ...) prepared.name = take<dtype>(next, numel({__VA_ARGS__}));
 #include "params.h"
   }
 
+  int device;
   Mirror block;
   Parameters param;
 {% if has_prepared %}
@@ -84,8 +80,8 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
 {% endfor %}
   };
 
-  Memory(std::shared_ptr<const Weights> given, int index)
-      : device(select(index)), weights(std::move(given)), inputs(input_bytes()), outputs(output_bytes()), arena(kArenaBytes) {
+  explicit Memory(std::shared_ptr<const Weights> given)
+      : weights(std::move(given)), inputs(input_bytes()), outputs(output_bytes()), arena(kArenaBytes) {
     char* next = static_cast<char*>(inputs.data());
 {% for input in inputs %}
     staged.@{ input.member }@ = take<@{ input.element }@>(next, @{ input.storage }@);
@@ -98,9 +94,15 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
     [[maybe_unused]] char* const base = static_cast<char*>(arena.data());
 #define GRAVEN_VALUE(name, dtype, offset, bytes) buf.name = reinterpret_cast<dtype*>(base + (offset));
 #include "memory_plan.h"
+    context.rehearse([&] { program.forward(step()); });
   }
 
-  int device;
+  /// With the largest sizes that there can be.
+  Step step() {
+    const Weights::Memory& loaded = *weights->memory_;
+    return {context, in, out, loaded.param{% if has_prepared %}, loaded.prepared{% endif %}, buf};
+  }
+
   CudaContext context;
   std::shared_ptr<const Weights> weights;
   DeviceBuffer inputs, outputs, arena;
@@ -110,14 +112,18 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
   Buffers buf;
 };
 
-Weights::Weights(const std::string& path) : memory_(std::make_unique<Memory>()) {
+Weights::Weights(const std::string& path, int device) {
+  const DeviceGuard guard(device);
   CudaContext context;
+  memory_ = std::make_unique<Memory>(context);
   if (!path.empty()) {
     std::vector<runtime::Variable> variables;
 #define GRAVEN_FIXED(name, dtype, path, ...) runtime::add(variables, path, runtime::DType::dtype, {__VA_ARGS__}, memory_->block.host(memory_->param.name));
 #include "params.h"
     runtime::load_variables(runtime::SafetensorsFile(path), variables);
     memory_->block.upload(context);
+    context.synchronize();
+    memory_->block.forget_host();
   }
 {% if has_prepare %}
   const Inputs in;
@@ -129,9 +135,10 @@ Weights::Weights(const std::string& path) : memory_(std::make_unique<Memory>()) 
 }
 Weights::~Weights() = default;
 
-Model::Model(std::shared_ptr<const Weights> weights, int device) {
+Model::Model(std::shared_ptr<const Weights> weights) {
   if (weights == nullptr) throw std::runtime_error("a model needs weights");
-  memory_ = std::make_unique<Memory>(std::move(weights), device);
+  const DeviceGuard guard(weights->memory_->device);
+  memory_ = std::make_unique<Memory>(std::move(weights));
 }
 Model::~Model() = default;
 Model::Model(Model&&) noexcept = default;
@@ -139,13 +146,12 @@ Model& Model::operator=(Model&&) noexcept = default;
 
 void Model::forward(@{ parameters }@, @{ output_parameters }@) {
   Memory& own = *memory_;
-  select(own.device);
+  const DeviceGuard guard(own.context.device());
 {% for symbol in symbols %}
   if (@{ symbol.identifier }@ < 1 || @{ symbol.identifier }@ > @{ symbol.maximum }@)
     throw std::runtime_error("@{ symbol.identifier }@: expected 1 to @{ symbol.maximum }@, found " + std::to_string(@{ symbol.identifier }@));
 {% endfor %}
-  const Weights::Memory& loaded = *own.weights->memory_;
-  Step step{own.context, own.in, own.out, loaded.param{% if has_prepared %}, loaded.prepared{% endif %}, own.buf};
+  {% if length(symbols) == 0 %}const {% endif %}Step step = own.step();
 {% for symbol in symbols %}
   step.size.@{ symbol.identifier }@ = @{ symbol.identifier }@;
 {% endfor %}
@@ -161,6 +167,9 @@ void Model::forward(@{ parameters }@, @{ output_parameters }@) {
 
 void Model::use(std::shared_ptr<const Weights> weights) {
   if (weights == nullptr) throw std::runtime_error("a model needs weights");
+  const int expected = memory_->context.device(), found = weights->memory_->device;
+  if (found != expected)
+    throw std::runtime_error("weights: expected on the model's device, " + std::to_string(expected) + ", found on device " + std::to_string(found));
   memory_->weights = std::move(weights);
 }
 

@@ -1,5 +1,5 @@
 @{ banner }@
-// The memory of the model, on the device and copies of it on the host, its files, and both interfaces of model.h.
+// The memory of the model, on the device and, for who asks, copies of it on the host; its files, and both interfaces of model.h.
 {% if evaluates_apart %}
 #include <algorithm>
 {% endif %}
@@ -9,6 +9,9 @@
 #include <stdexcept>
 
 #include "kernels/cuda/mirror.cuh"
+{% if has_accuracy == "true" %}
+#include "kernels/cuda/reduce.cuh"
+{% endif %}
 #include "program.h"
 #include "runtime/safetensors.h"
 #include "runtime/tensor.h"
@@ -79,11 +82,6 @@ constexpr std::size_t result_bytes() {
   return bytes;
 }
 
-int select(int device) {
-  GRAVEN_CUDA(cudaSetDevice(device));
-  return device;
-}
-
 /// Before anything is changed: the optimizers' first step is number 1.
 void require_step(const Hyper& hyper) {
   if (hyper.step < 1) throw std::runtime_error("step: expected 1 or more, found " + std::to_string(hyper.step));
@@ -99,18 +97,19 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
 {% endfor %}
   };
 
-  explicit Memory(int index)
-      : device(select(index)),
-        weights(weight_bytes()),
+  Memory()
+      : weights(context, weight_bytes()),
 {% if not updates_in_backward %}
-        gradients(gradient_bytes()),
+        gradients(context, gradient_bytes()),
 {% endif %}
-        states(state_bytes()),
+        states(context, state_bytes()),
         inputs(input_bytes()),
         arena({% if evaluates_apart %}std::max(kArenaBytes, kEvaluationBytes){% else %}kArenaBytes{% endif %}),
         results(result_bytes()),
 {% for output in scores %}
         scores(sizeof(@{ output.element }@) * @{ output.storage }@),
+        predictions(sizeof(std::int64_t) * (@{ output.storage }@ / @{ classes }@)),
+        host_predictions(predictions.bytes()),
 {% endfor %}
         losses(sizeof(double) * @{ loss_count }@) {
     [[maybe_unused]] Cutter next_weight(weights), {% if not updates_in_backward %}next_gradient(gradients), {% endif %}next_state(states);
@@ -136,6 +135,15 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
 #define GRAVEN_VALUE(name, dtype, offset, bytes) evaluation_buf.name = reinterpret_cast<dtype*>(next + (offset));
 #include "evaluation_plan.h"
 {% endif %}
+    context.rehearse([&] {
+      const Step step = whole_step();
+{% for function in functions %}
+      program.@{ function.name }@(step);
+{% endfor %}
+{% if evaluates_apart %}
+      program.evaluate(EvaluationStep{context, in, param, evaluation_buf});
+{% endif %}
+    });
   }
 
   // The host's copies.
@@ -161,10 +169,11 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
     return list;
   }
 
+  /// With the largest sizes that there can be.
+  Step whole_step() { return {context, in, param, {% if not updates_in_backward %}grad, {% endif %}state, buf}; }
   /// Sends the inputs on their way.
   Step step(@{ parameters }@) {
-    select(device);
-    Step step{context, in, param, {% if not updates_in_backward %}grad, {% endif %}state, buf};
+    Step step = whole_step();
 {% for symbol in symbols %}
     if (@{ symbol.identifier }@ < 1 || @{ symbol.identifier }@ > @{ symbol.maximum }@)
       throw std::runtime_error("@{ symbol.identifier }@: expected 1 to @{ symbol.maximum }@, found " + std::to_string(@{ symbol.identifier }@));
@@ -211,11 +220,21 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
     return sum;
   }
 
-  int device;
+  /// The host's copies of what a forward phase or an update changes are old from now on.
+  void outdate() {
+    weights.outdate();
+    states.outdate();
+  }
+
   CudaContext context;
   Mirror weights, {% if not updates_in_backward %}gradients, {% endif %}states;
   DeviceBuffer inputs, arena;
-  PinnedBuffer results{% if has_accuracy == "true" %}, scores{% endif %}, losses;
+  LazyHostBuffer results{% if has_accuracy == "true" %}, scores{% endif %};
+{% if has_accuracy == "true" %}
+  DeviceBuffer predictions;
+  LazyHostBuffer host_predictions;
+{% endif %}
+  PinnedBuffer losses;
   Staged staged;
   Inputs in;
   Parameters param;
@@ -229,12 +248,17 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
 {% endif %}
 };
 
-Model::Model(int device) : memory_(std::make_unique<Memory>(device)) {}
+Model::Model(int device) {
+  const DeviceGuard guard(device);
+  memory_ = std::make_unique<Memory>();
+}
 Model::~Model() = default;
 Model::Model(Model&&) noexcept = default;
 Model& Model::operator=(Model&&) noexcept = default;
 
 double Model::forward(@{ parameters }@{% if random %}, const Hyper& hyper{% endif %}) {
+  const DeviceGuard guard(memory_->context.device());
+  memory_->outdate();
 {% if random %}
   Step step = memory_->step(@{ argument_names }@);
   step.hyper = hyper;
@@ -248,6 +272,8 @@ double Model::forward(@{ parameters }@{% if random %}, const Hyper& hyper{% endi
 
 {% if not updates_in_backward %}
 void Model::backward(@{ parameters }@{% if random %}, const Hyper& hyper{% endif %}) {
+  const DeviceGuard guard(memory_->context.device());
+  memory_->gradients.outdate();
 {% if random %}
   Step step = memory_->step(@{ argument_names }@);
   step.hyper = hyper;
@@ -260,8 +286,9 @@ void Model::backward(@{ parameters }@{% if random %}, const Hyper& hyper{% endif
 
 void Model::update(const Hyper& hyper) {
   require_step(hyper);
-  select(memory_->device);
-  Step step{memory_->context, memory_->in, memory_->param, memory_->grad, memory_->state, memory_->buf};
+  const DeviceGuard guard(memory_->context.device());
+  memory_->outdate();
+  Step step = memory_->whole_step();
   step.hyper = hyper;
   program.update(step);
   memory_->context.synchronize();
@@ -270,6 +297,11 @@ void Model::update(const Hyper& hyper) {
 {% endif %}
 double Model::step(@{ parameters }@, const Hyper& hyper) {
   require_step(hyper);
+  const DeviceGuard guard(memory_->context.device());
+  memory_->outdate();
+{% if not updates_in_backward %}
+  memory_->gradients.outdate();
+{% endif %}
   Step step = memory_->step(@{ argument_names }@);
   step.hyper = hyper;
   program.forward(step);
@@ -284,6 +316,7 @@ double Model::step(@{ parameters }@, const Hyper& hyper) {
 {% if has_evaluation == "true" %}
 double Model::evaluate(@{ parameters }@) {
 {% if evaluates_apart %}
+  const DeviceGuard guard(memory_->context.device());
   program.evaluate(memory_->evaluation(@{ argument_names }@));
   memory_->fetch_evaluation_loss();
   return memory_->loss();
@@ -294,6 +327,7 @@ double Model::evaluate(@{ parameters }@) {
 
 {% for output in scores %}
 Tensor Model::scores() const {
+  const DeviceGuard guard(memory_->context.device());
   const auto& buf = memory_->{% if evaluates_apart %}evaluation_{% endif %}buf;
   @{ output.element }@* const host = static_cast<@{ output.element }@*>(memory_->scores.data());
   download(memory_->context, host, const_cast<const @{ output.element }@*>(@{ output.expression }@), @{ output.storage }@);
@@ -301,9 +335,22 @@ Tensor Model::scores() const {
   return {"scores", "@{ output.dtype }@", {@{ output.maxima }@}, host};
 }
 
+Tensor Model::predictions() const {
+  const DeviceGuard guard(memory_->context.device());
+  const auto& buf = memory_->{% if evaluates_apart %}evaluation_{% endif %}buf;
+  constexpr std::int64_t rows = @{ output.storage }@ / @{ classes }@;
+  std::int64_t* const found = static_cast<std::int64_t*>(memory_->predictions.data());
+  std::int64_t* const host = static_cast<std::int64_t*>(memory_->host_predictions.data());
+  argmax(memory_->context, reduce_config{.outer = rows, .size = @{ classes }@, .inner = 1}, found, const_cast<const @{ output.element }@*>(@{ output.expression }@));
+  download(memory_->context, host, const_cast<const std::int64_t*>(found), rows);
+  memory_->context.synchronize();
+  return {"predictions", "i64", {rows}, host};
+}
+
 {% endfor %}
 {% endif %}
 void Model::load(const std::string& path) {
+  const DeviceGuard guard(memory_->context.device());
   const auto variables = memory_->weight_variables();
   runtime::load_variables(runtime::SafetensorsFile(path), variables);
   memory_->weights.upload(memory_->context);
@@ -311,19 +358,24 @@ void Model::load(const std::string& path) {
 }
 
 void Model::save(const std::string& path) const {
+  const DeviceGuard guard(memory_->context.device());
   memory_->weights.download(memory_->context);
   runtime::save_variables(path, memory_->weight_variables(), {{"graph", kGraphHash}});
 }
 
 void Model::write_back() {
-  memory_->weights.upload(memory_->context);
-  memory_->states.upload(memory_->context);
+  const DeviceGuard guard(memory_->context.device());
+  const bool weights = memory_->weights.write_back(memory_->context), states = memory_->states.write_back(memory_->context);
   memory_->context.synchronize();
+  if (!weights && !states)
+    throw std::runtime_error("write_back: expected parameters() or states() to have been called since the last step, forward() or update()");
 }
 
 {% if not updates_in_backward %}
 void Model::write_back_gradients() {
-  memory_->gradients.upload(memory_->context);
+  const DeviceGuard guard(memory_->context.device());
+  if (!memory_->gradients.write_back(memory_->context))
+    throw std::runtime_error("write_back_gradients: expected gradients() to have been called since the last step or backward()");
   memory_->context.synchronize();
 }
 
@@ -337,20 +389,24 @@ std::vector<Tensor> tensors(const std::vector<runtime::Variable>& variables) {
 }  // namespace
 
 std::vector<Tensor> Model::parameters() const {
+  const DeviceGuard guard(memory_->context.device());
   memory_->weights.download(memory_->context);
   return tensors(memory_->weight_variables());
 }
 {% if not updates_in_backward %}
 std::vector<Tensor> Model::gradients() const {
+  const DeviceGuard guard(memory_->context.device());
   memory_->gradients.download(memory_->context);
   return tensors(memory_->gradient_variables());
 }
 {% endif %}
 std::vector<Tensor> Model::states() const {
+  const DeviceGuard guard(memory_->context.device());
   memory_->states.download(memory_->context);
   return tensors(memory_->state_variables());
 }
 std::vector<Tensor> Model::results() const {
+  const DeviceGuard guard(memory_->context.device());
   std::vector<Tensor> list;
   char* next = static_cast<char*>(memory_->results.data());
 {% for output in outputs %}

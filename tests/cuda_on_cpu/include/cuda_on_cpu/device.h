@@ -1,34 +1,42 @@
-// cuda_on_cpu: a CUDA device made of the processor at hand, strict where a real one is silent. It runs CUDA C++ text, whole projects
-// included, as ordinary C++: this folder's cuda_runtime.h, cublasLt.h and cudnn.h stand in for the toolkit's.
+// cuda_on_cpu: a CUDA device made of the processor at hand, strict where a real one is silent. It runs CUDA C++ text,
+// whole projects included, as ordinary C++: this folder's cuda_runtime.h, cublasLt.h and cudnn.h stand in for the
+// toolkit's.
 //
 //   g++ -std=c++20 -Itests/cuda_on_cpu/include -x c++ model.cu ... -x none libcuda_on_cpu.a
 //
-// What runs: one fiber a CUDA thread, blocks one after the other; __syncthreads, shuffles, votes and __syncwarp give way to a scheduler.
-// Work on a stream is as late as it may legally be: it waits until the host synchronises that stream, or something that the stream orders. The
-// default (NULL) stream orders itself with blocking streams alone: what it was given does not run when a stream made with cudaStreamNonBlocking is
-// waited for, nor the other way round. cudaMemset, and cudaMemcpy from pageable memory or within the device, return before they have happened.
+// What runs: one fiber a CUDA thread, blocks one after the other; __syncthreads, shuffles, votes and __syncwarp give
+// way to a scheduler. Work on a stream is as late as it may legally be: it waits until the host synchronises that
+// stream, or something that the stream orders. The default (NULL) stream orders itself with blocking streams alone:
+// what it was given does not run when a stream made with cudaStreamNonBlocking is waited for, nor the other way round.
+// cudaMemset, and cudaMemcpy from pageable memory or within the device, return before they have happened.
 //
-// What it reports, naming kernel, block, thread and line, as an exception `cuda_on_cpu::Failure` from the synchronising call:
+// What it reports, naming kernel, block, thread and line, as an exception `cuda_on_cpu::Failure` from the synchronising
+// call:
 //   - a barrier or warp operation that some threads reach and others don't, or reach at another line;
 //   - a vector (float4, ...) read or written at an address that is not a multiple of its size;
-//   - an access outside device memory, or device memory used by the host (such memory is unreadable while the host runs);
-//   - writes past the end of an allocation that fall short of its guard page, found when it is freed or when the device synchronises;
-//   - a host pointer given to a kernel, a copy or a library call that wants device memory, also within a struct's member `data`;
+//   - an access outside device memory, or device memory used by the host (such memory is unreadable while the host
+//   runs);
+//   - writes past the end of an allocation that fall short of its guard page, found when it is freed or when the device
+//   synchronises;
+//   - a host pointer given to a kernel, a copy or a library call that wants device memory, also within a struct's
+//   member `data`;
 //   - memory or a stream of another device than the current one in a kernel or a library call;
 //   - a stream that was destroyed, and an event that is waited for and was never recorded;
 //   - an error that a call returned and nobody acknowledged with cudaGetLastError() before the next synchronisation;
 //   - work on the default stream, where CUDA_ON_CPU_DEFAULT_STREAM=refuse is in the environment.
-// Fresh device memory and, at the start of each block, shared memory are filled with NaN (0xff bytes), so that what nobody wrote is seen.
-// A race changes its result with the order in which threads and blocks run: run under several orders and compare,
+// Fresh device memory and, at the start of each block, shared memory are filled with NaN (0xff bytes), so that what
+// nobody wrote is seen. A race changes its result with the order in which threads and blocks run: run under several
+// orders and compare,
 //
 //   for (const auto& order : cuda_on_cpu::orders()) { cuda_on_cpu::set_order(order); run(); }
 //
 // or set CUDA_ON_CPU_ORDER=forward, reverse or random:SEED in the environment of a whole program.
 //
-// Limits. Two devices, alike; kernels are launched with cudaLaunchKernelEx (a `<<<>>>` is no C++). Shared memory is `static thread_local` inside the
-// kernel (plain `static` under AddressSanitizer, which then checks its bounds, but it is not filled with NaN): the emulated program keeps no
-// function-local thread_local variables of its own, and is not stripped. No dynamic shared memory, no atomics on floats, no textures, no
-// cooperative launches. What is not emulated does not compile, or fails by name.
+// Limits. Two devices, alike; kernels are launched with cudaLaunchKernelEx (a `<<<>>>` is no C++). Shared memory is
+// `static thread_local` inside the kernel (plain `static` under AddressSanitizer, which then checks its bounds, but it
+// is not filled with NaN): the emulated program keeps no function-local thread_local variables of its own, and is not
+// stripped. No dynamic shared memory, no atomics on floats, no textures, no cooperative launches. What is not emulated
+// does not compile, or fails by name.
 #pragma once
 
 #include <cstddef>
