@@ -29,6 +29,7 @@ inline constexpr Tolerance winograd{"kernels: Winograd's form of n terms, times 
 inline constexpr Tolerance normalisation{"kernels: batch normalisation, around 0", kNone, 2e-5, kNone, kNone};
 inline constexpr Tolerance moment{"kernels: batch normalisation's means", kNone, 1e-6, kNone, kNone};
 inline constexpr Tolerance pooling{"kernels: pooling", kNone, 2e-5, kNone, kNone};
+inline constexpr Tolerance recurrent{"kernels: recurrent layers and their gradients", kNone, 4e-6, kNone, kNone};
 inline constexpr Tolerance update{"kernels: an optimizer's steps", kNone, 5e-5, kNone, kNone};
 inline constexpr Tolerance plain_update{"kernels: the steps of sgd", kNone, 1e-6, kNone, kNone};
 inline constexpr Tolerance adaptive_update{"kernels: the steps of adagrad and adadelta", kNone, 1e-5, kNone, kNone};
@@ -63,10 +64,39 @@ inline constexpr Tolerance random_emitted{"random graphs, run and emitted, again
                                           kNone, 4e-5, kNone, kNone};
 
 inline constexpr const Tolerance* kAll[] = {
-    &elementwise, &reduction,      &softmax,          &cross_entropy,      &product,         &convolution,        &winograd,         &normalisation,
-    &moment,      &pooling,        &update,           &plain_update,       &adaptive_update, &cuda_elementwise,   &cuda_softmax,     &cuda_product,
-    &cuda_weight, &cuda_update,    &operators,        &operator_gradients, &functions,       &function_gradients, &layers,           &layer_gradients,
-    &models,      &network_output, &network_gradient, &network_loss,       &network_final,   &rewritten,          &random_rewritten, &random_emitted,
+    &elementwise,
+    &reduction,
+    &softmax,
+    &cross_entropy,
+    &product,
+    &convolution,
+    &winograd,
+    &normalisation,
+    &moment,
+    &pooling,
+    &recurrent,
+    &update,
+    &plain_update,
+    &adaptive_update,
+    &cuda_elementwise,
+    &cuda_softmax,
+    &cuda_product,
+    &cuda_weight,
+    &cuda_update,
+    &operators,
+    &operator_gradients,
+    &functions,
+    &function_gradients,
+    &layers,
+    &layer_gradients,
+    &models,
+    &network_output,
+    &network_gradient,
+    &network_loss,
+    &network_final,
+    &rewritten,
+    &random_rewritten,
+    &random_emitted,
 };
 
 }  // namespace graven::tests::tolerance

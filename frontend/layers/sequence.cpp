@@ -148,7 +148,7 @@ struct Gates {
   bool rectified;
 };
 
-/// One step: `projected` is W_ih x + b_ih[batch, gates * hidden].
+/// One step of a cell: `projected` is W_ih x + b_ih[batch, gates * hidden].
 std::vector<Tensor> step(const Gates& gates, const RecurrentWeights& w, const Tensor& projected, const std::vector<Tensor>& state, Location where) {
   const At at(where);
   const Tensor recurrent = linear(at(state[0]), w.weight_hh, w.bias_hh);
@@ -188,6 +188,10 @@ Recurrent<Layer>::Recurrent(const char* name, std::int64_t gates, std::int64_t i
   check_recurrent(name_, gates, input_size, hidden_size, options_.nonlinearity);
   require(options_.num_layers > 0, fmt::format("num_layers must be positive, got {}", options_.num_layers));
   require(options_.dropout >= 0 && options_.dropout <= 1, "dropout must lie in [0, 1], got " + number(options_.dropout));
+  require(options_.proj_size == 0 || gates == 4, "proj_size is of an LSTM alone");
+  require(options_.proj_size >= 0 && options_.proj_size < hidden_size,
+          fmt::format("proj_size must be smaller than hidden_size, {}, and not negative, got {}", hidden_size, options_.proj_size));
+  state_ = options_.proj_size > 0 ? options_.proj_size : hidden_size;
   const double bound = 1 / std::sqrt(static_cast<double>(hidden_size));
   const std::int64_t rows = gates * hidden_size, count = options_.bidirectional ? 2 : 1;
   for (std::int64_t layer = 0; layer < options_.num_layers; ++layer)
@@ -197,15 +201,17 @@ Recurrent<Layer>::Recurrent(const char* name, std::int64_t gates, std::int64_t i
         return this->parameter(what + suffix, init::uniform_(zeros(shape), -bound, bound));
       };
       RecurrentWeights direction;
-      direction.weight_ih = make("weight_ih", {rows, layer == 0 ? input_size : count * hidden_size});
-      direction.weight_hh = make("weight_hh", {rows, hidden_size});
+      direction.weight_ih = make("weight_ih", {rows, layer == 0 ? input_size : count * state_});
+      direction.weight_hh = make("weight_hh", {rows, state_});
       if (options_.bias) {
         direction.bias_ih = make("bias_ih", {rows});
         direction.bias_hh = make("bias_hh", {rows});
       }
+      if (options_.proj_size > 0) direction.weight_hr = make("weight_hr", {state_, hidden_size});
       directions_.push_back(std::move(direction));
     }
   std::string text = fmt::format("{}, {}", input_size, hidden_size);
+  if (options_.proj_size != 0) text += fmt::format(", proj_size={}", options_.proj_size);
   if (options_.num_layers != 1) text += fmt::format(", num_layers={}", options_.num_layers);
   if (!options_.bias) text += ", bias=False";
   if (options_.batch_first) text += ", batch_first=True";
@@ -223,45 +229,42 @@ std::pair<Tensor, std::vector<Tensor>> Recurrent<Layer>::run(Tensor x, std::vect
   if (x.shape().back() != Dim(input_)) fail(name_, "expects " + std::to_string(input_) + " numbers a step, got " + x.describe(), where);
   if (!batched) x = x.unsqueeze(1, where);
   if (batched && options_.batch_first) x = x.transpose(0, 1, where);
-  const std::int64_t length = x.size(0), count = options_.bidirectional ? 2 : 1, states = gates_ == 4 ? 2 : 1;
-  const Dim batch = x.shape()[1];
-  if (length == 0) fail(name_, "expects at least one step, got " + x.describe(), where);
-  const Shape expected{options_.num_layers * count, batch, hidden_};
-  for (Tensor& s : state) {
-    if (!s.defined()) continue;
-    if (!batched) s = s.unsqueeze(1, where);
-    if (s.shape() != expected) fail(name_, "a state must be " + ir::describe(x.dtype(), expected) + ", got " + s.describe(), where);
+  const Dim length = x.shape()[0], batch = x.shape()[1];
+  const std::int64_t count = options_.bidirectional ? 2 : 1, states = gates_ == 4 ? 2 : 1;
+  if (length == Dim(0)) fail(name_, "expects at least one step, got " + x.describe(), where);
+  if (!length.is_static() && !batch.is_static())
+    fail(name_,
+         "the length and the batch may not both be symbols, got " + x.describe() +
+             ": fix one of them, or pass one sequence at a time, without a batch",
+         where);
+  constexpr const char* kNames[] = {"h0", "c0"};
+  for (std::size_t s = 0; s < state.size(); ++s) {
+    if (!state[s].defined()) continue;
+    if (!batched) state[s] = state[s].unsqueeze(1, where);
+    const Shape expected{options_.num_layers * count, batch, s == 0 ? state_ : hidden_};
+    if (state[s].shape() != expected)
+      fail(name_, std::string(kNames[s]) + " must be " + ir::describe(x.dtype(), expected) + ", got " + state[s].describe(), where);
   }
-  // Zeros of the step's shape, recorded where x is.
-  Tensor none;
-  const auto initial = [&](std::int64_t which, std::int64_t index) {
-    if (static_cast<std::size_t>(which) < state.size() && state[static_cast<std::size_t>(which)].defined())
-      return state[static_cast<std::size_t>(which)].select(0, index, where);
-    if (!none.defined()) none = graven::detail::filled({batch, hidden_}, 0, x.dtype(), x, where);
-    return none;
+  // A state that is not given is zero: the operators know that.
+  const auto initial = [&](std::size_t which, std::int64_t index) {
+    return which < state.size() && state[which].defined() ? state[which].select(0, index, where) : Tensor();
   };
-  const Gates gates{gates_, hidden_, options_.nonlinearity == "relu"};
+  const ir::OpDef& op = ir::get_op(gates_ == 4 ? "lstm" : gates_ == 3 ? "gru" : "rnn");
   std::vector<std::vector<Tensor>> last(static_cast<std::size_t>(states));
   for (std::int64_t layer = 0; layer < options_.num_layers; ++layer) {
-    std::vector<std::vector<Tensor>> results;
+    std::vector<Tensor> sides;
     for (std::int64_t d = 0; d < count; ++d) {
       const std::int64_t index = layer * count + d;
       const RecurrentWeights& direction = directions_[static_cast<std::size_t>(index)];
-      // All steps' inputs in one product.
-      const Tensor projected = linear(at(x), direction.weight_ih, direction.bias_ih);
-      std::vector<Tensor> now;
-      for (std::int64_t s = 0; s < states; ++s) now.push_back(initial(s, index));
-      std::vector<Tensor> outputs(static_cast<std::size_t>(length));
-      for (std::int64_t t = 0; t < length; ++t) {
-        const std::int64_t at_step = d == 0 ? t : length - 1 - t;
-        now = step(gates, direction, projected.select(0, at_step, where), now, where);
-        outputs[static_cast<std::size_t>(at_step)] = now[0];
-      }
-      for (std::size_t s = 0; s < last.size(); ++s) last[s].push_back(now[s]);
-      results.push_back(std::move(outputs));
+      // All steps' inputs in one product; only what depends on the step before is the recurrent operator's.
+      std::vector<Tensor> inputs{linear(at(x), direction.weight_ih, direction.bias_ih), direction.weight_hh, direction.bias_hh, initial(0, index)};
+      if (gates_ == 4) inputs.insert(inputs.end(), {initial(1, index), direction.weight_hr});
+      ir::Attributes attributes{{"reverse", d == 1}};
+      if (gates_ == 1) attributes.set("relu", options_.nonlinearity == "relu");
+      const std::vector<Tensor> results = graven::detail::apply(op, std::move(inputs), std::move(attributes), where);
+      sides.push_back(results[0]);
+      for (std::size_t s = 0; s < last.size(); ++s) last[s].push_back(results[s + 1]);
     }
-    std::vector<Tensor> sides;
-    for (const auto& r : results) sides.push_back(stack(r, 0, where));
     x = sides.size() == 1 ? sides[0] : cat(sides, -1, where);
     if (layer + 1 < options_.num_layers) x = dropout(at(x), options_.dropout, this->is_training());
   }

@@ -6,7 +6,8 @@
 //   auto [out, state] = lstm(sequence);                   // sequence[length, batch, 32]; state = (h, c)
 //   auto [more, last] = lstm(next, state);                // or lstm(next, {h, c})
 //
-// A recurrent layer is recorded step by step: the length of its sequence is fixed in a graph.
+// A recurrent layer is one operator a direction, whatever the length of its sequences, which may be a symbol in a graph, as the batch may be, but not
+// both.
 #pragma once
 
 #include <optional>
@@ -61,15 +62,17 @@ struct RecurrentOptions {
   double dropout = 0;  ///< of each layer's result but the last's
   bool bidirectional = false;
   std::string nonlinearity = "tanh";  ///< RNN alone: tanh or relu
+  std::int64_t proj_size = 0;         ///< LSTM alone: h is projected to so many numbers (Sak et al. 2014); 0: it is not
 };
 
 /// The parameters of one direction of one layer, or of a cell.
 struct RecurrentWeights {
   Tensor weight_ih, weight_hh, bias_ih, bias_hh;
+  Tensor weight_hr = {};  ///< of an LSTM with proj_size
 };
 
-/// What RNN, LSTM and GRU share. Parameters weight_ih_l0, weight_hh_l0, bias_ih_l0, bias_hh_l0, ..., with _reverse for the second direction, all
-/// start uniform in +-1/sqrt(hidden_size).
+/// What RNN, LSTM and GRU share. Parameters weight_ih_l0, weight_hh_l0, bias_ih_l0, bias_hh_l0 (and weight_hr_l0 with proj_size), ..., with _reverse
+/// for the second direction, all start uniform in +-1/sqrt(hidden_size).
 template <class Layer>
 class Recurrent : public Module<Layer> {
  public:
@@ -84,6 +87,7 @@ class Recurrent : public Module<Layer> {
  private:
   std::string name_;
   std::int64_t gates_, input_, hidden_;
+  std::int64_t state_ = 0;  ///< numbers in h
   RecurrentOptions options_;
   std::vector<RecurrentWeights> directions_;  ///< by layer, forwards and backwards
 };
@@ -96,7 +100,9 @@ class RNN : public Recurrent<RNN> {
   std::pair<Tensor, Tensor> forward(Tensor x, Tensor h0 = {});
 };
 
-/// i, f, o = sigmoid, g = tanh of their rows of W_ih x + b_ih + W_hh h + b_hh; c = f c + i g; h = o tanh(c) (Hochreiter and Schmidhuber 1997).
+/// i, f, o = sigmoid, g = tanh of their rows of W_ih x + b_ih + W_hh h + b_hh; c = f c + i g; h = o tanh(c) (Hochreiter and Schmidhuber 1997), or,
+/// with proj_size, W_hr (o tanh(c)): then the result and h0 have proj_size numbers instead of hidden_size, c0 has hidden_size. Gives the last layer's
+/// result and the last (h, c).
 class LSTM : public Recurrent<LSTM> {
  public:
   LSTM(std::int64_t input_size, std::int64_t hidden_size, RecurrentOptions options = {});
