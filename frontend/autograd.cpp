@@ -72,7 +72,8 @@ void record_on_tape(const ir::OpDef& op, const std::vector<Tensor>& inputs, std:
   node->op = &op;
   node->sequence = ++last_sequence;
   node->where = where;
-  node->output_type = {outputs[0].dtype(), outputs[0].shape()};
+  const std::size_t flowing = std::min(op.gradient_outputs, outputs.size());
+  for (std::size_t i = 0; i < flowing; ++i) node->output_types.push_back({outputs[i].dtype(), outputs[i].shape()});
   node->program = eager::gradient_of(op, inputs, attributes, needed);
   if (!node->program) return;
   const auto save = [&node](const Tensor& t) { node->saved.push_back({alias_of(t), t.impl()->storage->version.load(std::memory_order_relaxed)}); };
@@ -87,10 +88,12 @@ void record_on_tape(const ir::OpDef& op, const std::vector<Tensor>& inputs, std:
     else
       node->edges[i] = {nullptr, 0, inputs[i].impl()};
   }
-  TensorImpl& result = *outputs[0].impl();
-  result.requires_grad = true;
-  result.grad_fn = std::move(node);
-  result.output_index = 0;
+  for (std::size_t i = 0; i < flowing; ++i) {
+    TensorImpl& result = *outputs[i].impl();
+    result.requires_grad = true;
+    result.grad_fn = node;
+    result.output_index = static_cast<std::int32_t>(i);
+  }
 }
 
 namespace {
@@ -108,16 +111,20 @@ Tensor accumulate(const Tensor& a, const Tensor& b) {
 void run_backward(const std::vector<Tensor>& roots, const std::vector<Tensor>& gradients, bool retain_graph, const std::vector<Tensor>* wanted,
                   std::vector<Tensor>* results, Location where) {
   NoGradGuard no_grad;
-  // By sequence, latest first: every node comes after all that consume its output.
-  std::map<std::uint64_t, std::pair<std::shared_ptr<GradNode>, Tensor>, std::greater<>> pending;
+  // By sequence, latest first: every node comes after all that consume its outputs, whose gradients stand side by side, undefined where there is none.
+  struct Pending {
+    std::shared_ptr<GradNode> node;
+    std::vector<Tensor> gradients;
+  };
+  std::map<std::uint64_t, Pending, std::greater<>> pending;
   std::unordered_map<const TensorImpl*, std::size_t> wanted_leaf;
-  std::unordered_map<const GradNode*, std::size_t> wanted_node;
+  std::map<std::pair<const GradNode*, std::int32_t>, std::size_t> wanted_output;
   if (wanted) {
     results->assign(wanted->size(), Tensor());
     for (std::size_t i = 0; i < wanted->size(); ++i) {
       const auto& impl = (*wanted)[i].impl();
       if (!(*wanted)[i].is_leaf())
-        wanted_node.emplace(impl->grad_fn.get(), i);
+        wanted_output.emplace(std::pair(impl->grad_fn.get(), impl->output_index), i);
       else
         wanted_leaf.emplace(impl.get(), i);
     }
@@ -136,27 +143,32 @@ void run_backward(const std::vector<Tensor>& roots, const std::vector<Tensor>& g
       copy_elements(*accumulate(sum, gradient).impl(), *leaf->grad);
     }
   };
-  const auto flow = [&](const std::shared_ptr<GradNode>& node, const Tensor& gradient) {
-    auto& slot = pending[node->sequence];
-    slot.first = node;
-    slot.second = accumulate(slot.second, gradient);
+  const auto flow = [&](const std::shared_ptr<GradNode>& node, std::int32_t output, const Tensor& gradient) {
+    Pending& slot = pending[node->sequence];
+    slot.node = node;
+    slot.gradients.resize(node->output_types.size());
+    Tensor& sum = slot.gradients[static_cast<std::size_t>(output)];
+    sum = accumulate(sum, gradient);
   };
   for (std::size_t i = 0; i < roots.size(); ++i) {
     const auto& impl = roots[i].impl();
     if (!roots[i].is_leaf())
-      flow(impl->grad_fn, gradients[i]);
+      flow(impl->grad_fn, impl->output_index, gradients[i]);
     else
       into_leaf(impl, gradients[i]);
   }
   while (!pending.empty()) {
-    const std::shared_ptr<GradNode> node = pending.begin()->second.first;
-    const Tensor gradient = pending.begin()->second.second;
+    const std::shared_ptr<GradNode> node = pending.begin()->second.node;
+    std::vector<Tensor> inputs = std::move(pending.begin()->second.gradients);
     pending.erase(pending.begin());
-    if (const auto it = wanted_node.find(node.get()); it != wanted_node.end()) (*results)[it->second] = gradient;
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      const auto it = wanted_output.find({node.get(), static_cast<std::int32_t>(i)});
+      if (it != wanted_output.end()) (*results)[it->second] = inputs[i];
+      if (!inputs[i].defined()) inputs[i] = zeros(node->output_types[i].shape, node->output_types[i].dtype);
+    }
     if (node->released)
       fail_backward("the history of " + std::string(node->op->name) + " was freed by an earlier backward(); call that one with retain_graph = true",
                     where);
-    std::vector<Tensor> inputs{gradient};
     for (const SavedTensor& s : node->saved) {
       if (s.tensor.impl()->storage->version.load(std::memory_order_relaxed) != s.version)
         fail_backward("a tensor " + s.tensor.describe() + " that " + std::string(node->op->name) + " (" + node->where.file_name() + ":" +
@@ -168,7 +180,7 @@ void run_backward(const std::vector<Tensor>& roots, const std::vector<Tensor>& g
     for (std::size_t i = 0; i < flowing.size(); ++i) {
       const Edge& edge = node->edges[static_cast<std::size_t>(node->program->wanted[i])];
       if (edge.node)
-        flow(edge.node, flowing[i]);
+        flow(edge.node, edge.output, flowing[i]);
       else if (edge.leaf)
         into_leaf(edge.leaf, flowing[i]);
     }

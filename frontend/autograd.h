@@ -34,8 +34,8 @@ struct GradNode {
   std::uint64_t sequence = 0;  ///< later nodes first: a topological order of the backward pass
   std::vector<Edge> edges;     ///< by input
   std::shared_ptr<const eager::GradientProgram> program;
-  std::vector<SavedTensor> saved;  ///< in the order of the program's inputs, after the output's gradient
-  ir::TensorType output_type;
+  std::vector<SavedTensor> saved;            ///< in the order of the program's inputs, after the outputs' gradients
+  std::vector<ir::TensorType> output_types;  ///< of the outputs through which gradients flow
   Location where;
   bool released = false;
 };

@@ -168,6 +168,7 @@ struct OpDef {
   std::vector<std::string_view> outputs = {};  ///< names, where there are several: the first one's value is called after the node alone
   void (*infer)(InferContext&) = nullptr;
   void (*gradient)(GradientBuilder&) = nullptr;     ///< nullptr: not differentiable
+  std::size_t gradient_outputs = 1;                 ///< through so many outputs, from the first on, gradients flow
   ScalarBody scalar = {};                           ///< elementwise operators have this,
   KernelCall (*kernel)(const NodeView&) = nullptr;  ///< the others this,
   /// What a node stands for in simpler operators, one after the other, the last one making its outputs; values between are added to the graph. Of

@@ -153,12 +153,14 @@ std::shared_ptr<const GradientProgram> gradient_of(const ir::OpDef& op, const st
     std::vector<std::optional<ir::TensorType>> types;
     for (const Tensor& t : inputs) types.push_back(t.defined() ? std::optional(ir::TensorType{t.dtype(), t.shape()}) : std::nullopt);
     const std::vector<ir::TensorType> results = ir::infer(op, types, node.attributes);  // fills in the defaults
-    const ValueId dy = graph.add_input("dy", results.at(0));
+    std::vector<ValueId> output_gradients(results.size(), kNone), remaining;
+    for (std::size_t i = 0; i < op.gradient_outputs; ++i) {
+      output_gradients.at(i) = graph.add_input("dy_" + std::to_string(i), results[i]);
+      remaining.push_back(output_gradients[i]);
+    }
     for (std::size_t i = 0; i < inputs.size(); ++i)
       node.inputs.push_back(types[i] ? graph.add_input("input_" + std::to_string(i), *types[i]) : kNone);
     for (std::size_t i = 0; i < results.size(); ++i) node.outputs.push_back(graph.add_input("output_" + std::to_string(i), results[i]));
-    std::vector<ValueId> output_gradients(results.size(), kNone);
-    output_gradients[0] = dy;
     ir::GradientBuilder builder(graph, node, output_gradients, needed);
     op.gradient(builder);
     auto program = std::make_shared<GradientProgram>();
@@ -187,7 +189,6 @@ std::shared_ptr<const GradientProgram> gradient_of(const ir::OpDef& op, const st
       kept.push_back(std::move(n));
     }
     graph.nodes.assign(std::make_move_iterator(kept.rbegin()), std::make_move_iterator(kept.rend()));
-    std::vector<ValueId> remaining{dy};
     for (std::size_t i = 0; i < node.inputs.size(); ++i)
       if (node.inputs[i] != kNone && used[static_cast<std::size_t>(node.inputs[i])]) {
         program->saved_inputs.push_back(static_cast<std::int32_t>(i));

@@ -15,8 +15,8 @@ namespace graven::eager {
 /// Runs op(inputs) now. Inputs are any strides; absent ones undefined. Mutated inputs are written in place.
 std::vector<Tensor> run(const ir::OpDef& op, const std::vector<Tensor>& inputs, const ir::Attributes& attributes);
 
-/// The gradient rule of an operator on these types, as a program: inputs are the gradient of output 0, then the operator's inputs and outputs that
-/// the rule reads; outputs are the gradients of the inputs that need one.
+/// The gradient rule of an operator on these types, as a program: inputs are the gradients of its first `gradient_outputs` outputs, then the operator's
+/// inputs and outputs that the rule reads; outputs are the gradients of the inputs that need one.
 struct GradientProgram {
   std::vector<std::int32_t> saved_inputs;   ///< indices into the operator's inputs
   std::vector<std::int32_t> saved_outputs;  ///< indices into its outputs

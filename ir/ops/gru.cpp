@@ -17,27 +17,34 @@ static void gradient_gru(GradientBuilder& g) {
   const ValueId dy = g.output_gradient(0), dh_n = g.output_gradient(1);
   if (dy == kNone && dh_n == kNone) return;
   const std::vector<ValueId> grads =
-      g.call_many("gru_backward", {dy, dh_n, g.output(0), g.output(2), g.input(1), g.has_input(3) ? g.input(3) : kNone}, g.attributes());
+      g.call_many("gru_backward", {dy, dh_n, g.output(0), g.output(2), g.input(1), g.has_input(3) ? g.input(3) : kNone},
+                  g.attributes());
   if (g.needs(0)) g.set(0, grads[1]);
   ops::set_recurrent_weights(g, grads[0], grads[3]);
   if (g.has_input(3) && g.needs(3)) g.set(3, grads[2]);
 }
 
-static ops::RecurrentSizes sizes_of_gru(const NodeView& node) { return ops::recurrent_sizes(node.input(0).shape, node.input(1).shape, 3); }
+static ops::RecurrentSizes sizes_of_gru(const NodeView& node) {
+  return ops::recurrent_sizes(node.input(0).shape, node.input(1).shape, 3);
+}
 
 extern const OpDef kGru;
 const OpDef kGru{
     .name = "gru",
     .doc =
-        "One layer of gated recurrent units in one direction: r, z = sigmoid of their rows of x + weight_hh h + bias_hh, n = tanh(x_n + r m) with "
-        "m = weight_hn h + bias_hn, h = n + z (h - n), for each step of x[steps, batch, 3 * hidden], which is W_ih of the layer's input + b_ih. "
-        "y[steps, batch, hidden] is h after each step, h_n[batch, hidden] the last; it starts as h0, or as 0 (Cho et al. 2014; PyTorch's GRU). "
+        "One layer of gated recurrent units in one direction: r, z = sigmoid of their rows of x + weight_hh h + "
+        "bias_hh, n = tanh(x_n + r m) with "
+        "m = weight_hn h + bias_hn, h = n + z (h - n), for each step of x[steps, batch, 3 * hidden], which is W_ih of "
+        "the layer's input + b_ih. "
+        "y[steps, batch, hidden] is h after each step, h_n[batch, hidden] the last; it starts as h0, or as 0 (Cho et "
+        "al. 2014; PyTorch's GRU). "
         "gates[steps, batch, 4 * hidden] are r, z, n and m, for the gradient; none flows through them.",
     .inputs = {{"x"}, {"weight_hh"}, {.name = "bias_hh", .optional = true}, {.name = "h0", .optional = true}},
     .attributes = {ops::reverse_attribute()},
     .outputs = {"y", "h_n", "gates"},
     .infer = infer_gru,
     .gradient = gradient_gru,
+    .gradient_outputs = 2,
     .kernel = [](const NodeView& node) { return ops::recurrent_call(node, "gru", sizes_of_gru(node), false); },
     .cost = [](const NodeView& node) { return ops::recurrent_cost(sizes_of_gru(node)); },
     .amp = AmpClass::white,
@@ -46,11 +53,14 @@ const OpDef kGru{
           std::vector<TestCase> cases;
           for (const ops::RecurrentCase& r : ops::recurrent_cases()) {
             const std::int64_t n = r.hidden;
-            const auto state = [&](const Shape& shape) { return r.states ? ops::random(r.dtype, shape) : ops::absent(); };
-            cases.push_back({.note = r.note,
-                             .inputs = {ops::random(r.dtype, {r.steps, r.batch, 3 * n}), ops::random(r.dtype, {3 * n, n}, -0.5, 0.5), state({3 * n}),
-                                        state({r.batch, n})},
-                             .attributes = {{"reverse", r.reverse}}});
+            const auto state = [&](const Shape& shape) {
+              return r.states ? ops::random(r.dtype, shape) : ops::absent();
+            };
+            cases.push_back(
+                {.note = r.note,
+                 .inputs = {ops::random(r.dtype, {r.steps, r.batch, 3 * n}),
+                            ops::random(r.dtype, {3 * n, n}, -0.5, 0.5), state({3 * n}), state({r.batch, n})},
+                 .attributes = {{"reverse", r.reverse}}});
           }
           return cases;
         },

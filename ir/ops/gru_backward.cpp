@@ -24,8 +24,10 @@ extern const OpDef kGruBackward;
 const OpDef kGruBackward{
     .name = "gru_backward",
     .doc =
-        "The gradients of gru through all steps: dsums, that of weight_hh h + bias_hh; dx, which differs from it by what r does to m; dh0; and "
-        "`before`, h before each step. So the gradients of weight_hh and bias_hh are linear_backward_weight of dsums and `before`.",
+        "The gradients of gru through all steps: dsums, that of weight_hh h + bias_hh; dx, which differs from it by "
+        "what r does to m; dh0; and "
+        "`before`, h before each step. So the gradients of weight_hh and bias_hh are linear_backward_weight of dsums "
+        "and `before`.",
     .inputs = {{.name = "dy", .optional = true},
                {.name = "dh_n", .optional = true},
                {"y"},
@@ -35,7 +37,10 @@ const OpDef kGruBackward{
     .attributes = {ops::reverse_attribute()},
     .outputs = {"dsums", "dx", "dh0", "before"},
     .infer = infer_gru_backward,
-    .kernel = [](const NodeView& node) { return ops::recurrent_call(node, "gru_backward", sizes_of_gru_backward(node), true); },
+    .kernel =
+        [](const NodeView& node) {
+          return ops::recurrent_call(node, "gru_backward", sizes_of_gru_backward(node), true);
+        },
     .cost = [](const NodeView& node) { return ops::recurrent_cost(sizes_of_gru_backward(node)); },
     .amp = AmpClass::white,
     .cases =
@@ -43,12 +48,14 @@ const OpDef kGruBackward{
           std::vector<TestCase> cases;
           for (const ops::RecurrentCase& r : ops::recurrent_cases()) {
             const std::int64_t n = r.hidden;
-            const auto state = [&](const Shape& shape) { return r.states ? ops::random(r.dtype, shape) : ops::absent(); };
+            const auto state = [&](const Shape& shape) {
+              return r.states ? ops::random(r.dtype, shape) : ops::absent();
+            };
             const Shape all{r.steps, r.batch, n};
             cases.push_back({.note = r.note,
                              .inputs = {ops::random(r.dtype, all), state({r.batch, n}), ops::random(r.dtype, all),
-                                        ops::random(r.dtype, {r.steps, r.batch, 4 * n}), ops::random(r.dtype, {3 * n, n}, -0.5, 0.5),
-                                        state({r.batch, n})},
+                                        ops::random(r.dtype, {r.steps, r.batch, 4 * n}),
+                                        ops::random(r.dtype, {3 * n, n}, -0.5, 0.5), state({r.batch, n})},
                              .attributes = {{"reverse", r.reverse}},
                              .gradient = false});
           }

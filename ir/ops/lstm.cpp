@@ -20,8 +20,10 @@ static void gradient_lstm(GradientBuilder& g) {
   const ValueId dy = g.output_gradient(0), dh_n = g.output_gradient(1), dc_n = g.output_gradient(2);
   if (dy == kNone && dh_n == kNone && dc_n == kNone) return;
   const auto given = [&](std::size_t i) { return g.has_input(i) ? g.input(i) : kNone; };
-  const std::vector<ValueId> grads = g.call_many(
-      "lstm_backward", {dy, dh_n, dc_n, g.output(0), g.output(3), g.output(4), g.input(1), given(3), given(4), given(5)}, g.attributes());
+  const std::vector<ValueId> grads =
+      g.call_many("lstm_backward",
+                  {dy, dh_n, dc_n, g.output(0), g.output(3), g.output(4), g.input(1), given(3), given(4), given(5)},
+                  g.attributes());
   if (g.needs(0)) g.set(0, grads[0]);
   ops::set_recurrent_weights(g, grads[0], grads[3]);
   if (g.has_input(3) && g.needs(3)) g.set(3, grads[1]);
@@ -30,21 +32,29 @@ static void gradient_lstm(GradientBuilder& g) {
     // What is projected, anew: o tanh(c).
     const ops::Term gates(g, g.output(4)), cells(g, g.output(3));
     const std::int64_t hidden = g.type(g.output(3)).shape[2].value();
-    const ops::Term o = gates.apply("slice", {}, {{"dim", std::int64_t{2}}, {"start", 3 * hidden}, {"end", 4 * hidden}});
+    const ops::Term o =
+        gates.apply("slice", {}, {{"dim", std::int64_t{2}}, {"start", 3 * hidden}, {"end", 4 * hidden}});
     g.set(5, g.call_many("linear_backward_weight", {grads[4], o * cells.apply("tanh")})[0]);
   }
 }
 
-static ops::RecurrentSizes sizes_of_lstm(const NodeView& node) { return ops::recurrent_sizes(node.input(0).shape, node.input(1).shape, 4); }
+static ops::RecurrentSizes sizes_of_lstm(const NodeView& node) {
+  return ops::recurrent_sizes(node.input(0).shape, node.input(1).shape, 4);
+}
 
 extern const OpDef kLstm;
 const OpDef kLstm{
     .name = "lstm",
     .doc =
-        "One layer of long short-term memory in one direction: i, f, o = sigmoid and g = tanh of their rows of x + weight_hh h + bias_hh (i, f, g, o), "
-        "c = f c + i g, h = o tanh(c), or weight_hr (o tanh(c)), for each step of x[steps, batch, 4 * hidden], which is W_ih of the layer's input + "
-        "b_ih. y[steps, batch, state] is h after each step, h_n[batch, state] and c_n[batch, hidden] the last; they start as h0 and c0, or as 0 "
-        "(Hochreiter and Schmidhuber 1997; Sak et al. 2014; PyTorch's LSTM). cells[steps, batch, hidden] is c after each step, gates[steps, batch, "
+        "One layer of long short-term memory in one direction: i, f, o = sigmoid and g = tanh of their rows of x + "
+        "weight_hh h + bias_hh (i, f, g, "
+        "o), "
+        "c = f c + i g, h = o tanh(c), or weight_hr (o tanh(c)), for each step of x[steps, batch, 4 * hidden], which "
+        "is W_ih of the layer's input + "
+        "b_ih. y[steps, batch, state] is h after each step, h_n[batch, state] and c_n[batch, hidden] the last; they "
+        "start as h0 and c0, or as 0 "
+        "(Hochreiter and Schmidhuber 1997; Sak et al. 2014; PyTorch's LSTM). cells[steps, batch, hidden] is c after "
+        "each step, gates[steps, batch, "
         "4 * hidden] are i, f, g and o, for the gradient; none flows through them.",
     .inputs = {{"x"},
                {"weight_hh"},
@@ -56,6 +66,7 @@ const OpDef kLstm{
     .outputs = {"y", "h_n", "c_n", "cells", "gates"},
     .infer = infer_lstm,
     .gradient = gradient_lstm,
+    .gradient_outputs = 3,
     .kernel = [](const NodeView& node) { return ops::recurrent_call(node, "lstm", sizes_of_lstm(node), false); },
     .cost = [](const NodeView& node) { return ops::recurrent_cost(sizes_of_lstm(node)); },
     .amp = AmpClass::white,
@@ -66,10 +77,13 @@ const OpDef kLstm{
             for (const bool projects : {false, true}) {
               const std::int64_t n = r.hidden, state = projects ? n / 2 : n;
               if (state == 0) continue;
-              const auto given = [&](const Shape& shape) { return r.states ? ops::random(r.dtype, shape) : ops::absent(); };
+              const auto given = [&](const Shape& shape) {
+                return r.states ? ops::random(r.dtype, shape) : ops::absent();
+              };
               cases.push_back({.note = r.note + (projects ? ", projected" : ""),
-                               .inputs = {ops::random(r.dtype, {r.steps, r.batch, 4 * n}), ops::random(r.dtype, {4 * n, state}, -0.5, 0.5),
-                                          given({4 * n}), given({r.batch, state}), given({r.batch, n}),
+                               .inputs = {ops::random(r.dtype, {r.steps, r.batch, 4 * n}),
+                                          ops::random(r.dtype, {4 * n, state}, -0.5, 0.5), given({4 * n}),
+                                          given({r.batch, state}), given({r.batch, n}),
                                           projects ? ops::random(r.dtype, {state, n}, -0.5, 0.5) : ops::absent()},
                                .attributes = {{"reverse", r.reverse}}});
             }

@@ -28,8 +28,11 @@ extern const OpDef kLstmBackward;
 const OpDef kLstmBackward{
     .name = "lstm_backward",
     .doc =
-        "The gradients of lstm through all steps: dx, which is also that of weight_hh h + bias_hh; dh0, dc0; `before`, h before each step; and dh, h's "
-        "own gradient in each step. So the gradients of weight_hh and bias_hh are linear_backward_weight of dx and `before`, that of weight_hr is "
+        "The gradients of lstm through all steps: dx, which is also that of weight_hh h + bias_hh; dh0, dc0; `before`, "
+        "h before each step; and dh, "
+        "h's "
+        "own gradient in each step. So the gradients of weight_hh and bias_hh are linear_backward_weight of dx and "
+        "`before`, that of weight_hr is "
         "linear_backward_weight of dh and o tanh(c).",
     .inputs = {{.name = "dy", .optional = true},
                {.name = "dh_n", .optional = true},
@@ -44,7 +47,10 @@ const OpDef kLstmBackward{
     .attributes = {ops::reverse_attribute()},
     .outputs = {"dx", "dh0", "dc0", "before", "dh"},
     .infer = infer_lstm_backward,
-    .kernel = [](const NodeView& node) { return ops::recurrent_call(node, "lstm_backward", sizes_of_lstm_backward(node), true); },
+    .kernel =
+        [](const NodeView& node) {
+          return ops::recurrent_call(node, "lstm_backward", sizes_of_lstm_backward(node), true);
+        },
     .cost = [](const NodeView& node) { return ops::recurrent_cost(sizes_of_lstm_backward(node)); },
     .amp = AmpClass::white,
     .cases =
@@ -54,12 +60,16 @@ const OpDef kLstmBackward{
             for (const bool projects : {false, true}) {
               const std::int64_t n = r.hidden, state = projects ? n / 2 : n;
               if (state == 0) continue;
-              const auto given = [&](const Shape& shape) { return r.states ? ops::random(r.dtype, shape) : ops::absent(); };
+              const auto given = [&](const Shape& shape) {
+                return r.states ? ops::random(r.dtype, shape) : ops::absent();
+              };
               const Shape all{r.steps, r.batch, state};
               cases.push_back({.note = r.note + (projects ? ", projected" : ""),
-                               .inputs = {ops::random(r.dtype, all), given({r.batch, state}), given({r.batch, n}), ops::random(r.dtype, all),
-                                          ops::random(r.dtype, {r.steps, r.batch, n}), ops::random(r.dtype, {r.steps, r.batch, 4 * n}),
-                                          ops::random(r.dtype, {4 * n, state}, -0.5, 0.5), given({r.batch, state}), given({r.batch, n}),
+                               .inputs = {ops::random(r.dtype, all), given({r.batch, state}), given({r.batch, n}),
+                                          ops::random(r.dtype, all), ops::random(r.dtype, {r.steps, r.batch, n}),
+                                          ops::random(r.dtype, {r.steps, r.batch, 4 * n}),
+                                          ops::random(r.dtype, {4 * n, state}, -0.5, 0.5), given({r.batch, state}),
+                                          given({r.batch, n}),
                                           projects ? ops::random(r.dtype, {state, n}, -0.5, 0.5) : ops::absent()},
                                .attributes = {{"reverse", r.reverse}},
                                .gradient = false});

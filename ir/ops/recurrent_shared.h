@@ -19,21 +19,23 @@ struct RecurrentSizes {
 };
 
 /// From a tensor[steps, batch, `parts` * hidden] and weight_hh[gates * hidden, state], which are checked.
-inline RecurrentSizes recurrent_sizes(const InferContext& c, std::size_t tensor, std::string_view what, std::int64_t parts, std::size_t weight,
-                                      std::int64_t gates) {
+inline RecurrentSizes recurrent_sizes(const InferContext& c, std::size_t tensor, std::string_view what,
+                                      std::int64_t parts, std::size_t weight, std::int64_t gates) {
   require_floating(c, tensor);
   require_rank(c, tensor, 3, what);
   require_rank(c, weight, 2, "weight_hh");
   require_same_dtype(c, tensor, weight);
   const Shape &x = c.input(tensor).shape, &w = c.input(weight).shape;
-  const std::int64_t numbers = fixed(c, x[2], "the last dimension of " + std::string(what)), rows = fixed(c, w[0], "weight_hh's first dimension");
+  const std::int64_t numbers = fixed(c, x[2], "the last dimension of " + std::string(what)),
+                     rows = fixed(c, w[0], "weight_hh's first dimension");
   c.require(rows > 0 && rows % gates == 0, [&] {
-    return "weight_hh must have rows" + (gates > 1 ? " for each of " + std::to_string(gates) + " gates" : std::string()) + ", got " +
+    return "weight_hh must have rows" +
+           (gates > 1 ? " for each of " + std::to_string(gates) + " gates" : std::string()) + ", got " +
            c.input(weight).to_string();
   });
   c.require(numbers == rows / gates * parts, [&] {
-    return std::string(what) + " must have " + std::to_string(rows / gates * parts) + " numbers a step for weight_hh, " +
-           c.input(weight).to_string() + ", got " + c.input(tensor).to_string();
+    return std::string(what) + " must have " + std::to_string(rows / gates * parts) +
+           " numbers a step for weight_hh, " + c.input(weight).to_string() + ", got " + c.input(tensor).to_string();
   });
   const RecurrentSizes s{x[0], x[1], gates, rows / gates, fixed(c, w[1], "weight_hh's last dimension")};
   c.require(s.steps != Dim(0), [&] { return "expects at least one step, got " + c.input(tensor).to_string(); });
@@ -41,22 +43,27 @@ inline RecurrentSizes recurrent_sizes(const InferContext& c, std::size_t tensor,
 }
 
 /// Input `i`, if it is there, must be this.
-inline void require_shape(const InferContext& c, std::size_t i, std::string_view what, DType dtype, const Shape& shape) {
+inline void require_shape(const InferContext& c, std::size_t i, std::string_view what, DType dtype,
+                          const Shape& shape) {
   if (!c.has_input(i)) return;
-  c.require(c.input(i) == TensorType{dtype, shape},
-            [&] { return std::string(what) + " must be " + describe(dtype, shape) + ", got " + c.input(i).to_string(); });
+  c.require(c.input(i) == TensorType{dtype, shape}, [&] {
+    return std::string(what) + " must be " + describe(dtype, shape) + ", got " + c.input(i).to_string();
+  });
 }
 /// h has `hidden` numbers.
 inline void require_whole_state(const InferContext& c, const RecurrentSizes& s, DType dtype) {
   c.require(s.state == s.hidden, [&] {
-    return "weight_hh must be " + describe(dtype, {s.gates * s.hidden, s.hidden}) + ", got " + describe(dtype, {s.gates * s.hidden, s.state});
+    return "weight_hh must be " + describe(dtype, {s.gates * s.hidden, s.hidden}) + ", got " +
+           describe(dtype, {s.gates * s.hidden, s.state});
   });
 }
 /// h has `hidden` numbers, or, where weight_hr[state, hidden] is input `i`, fewer.
 inline void require_projected_state(const InferContext& c, const RecurrentSizes& s, std::size_t i, DType dtype) {
   if (!c.has_input(i)) return require_whole_state(c, s, dtype);
-  c.require(s.state > 0 && s.state < s.hidden,
-            [&] { return "a projection must make h smaller than c, got " + std::to_string(s.state) + " and " + std::to_string(s.hidden); });
+  c.require(s.state > 0 && s.state < s.hidden, [&] {
+    return "a projection must make h smaller than c, got " + std::to_string(s.state) + " and " +
+           std::to_string(s.hidden);
+  });
   require_shape(c, i, "weight_hr", dtype, {s.state, s.hidden});
 }
 
@@ -84,21 +91,25 @@ inline KernelCall recurrent_call(const NodeView& node, std::string name, const R
                                        .reverse = reverse,
                                        .relu = rectified};
   if (!call.reference)
-    call.workspace_bytes =
-        backward ? kernels::recurrent_backward_workspace_bytes(most, s.gates) : kernels::recurrent_workspace_bytes(most, s.gates);
+    call.workspace_bytes = backward ? kernels::recurrent_backward_workspace_bytes(most, s.gates)
+                                    : kernels::recurrent_workspace_bytes(most, s.gates);
   return call;
 }
 
 inline Cost recurrent_cost(const RecurrentSizes& s) {
   const double rows = static_cast<double>(s.steps.maximum()) * static_cast<double>(s.batch.maximum());
-  const double products = static_cast<double>(s.gates * s.hidden * s.state + (s.state == s.hidden ? 0 : s.state * s.hidden));
+  const double products =
+      static_cast<double>(s.gates * s.hidden * s.state + (s.state == s.hidden ? 0 : s.state * s.hidden));
   return {.flops = rows * (2 * products + 10 * static_cast<double>(s.hidden))};
 }
 
-inline AttributeSpec reverse_attribute() { return {"reverse", AttributeType::boolean, false, "from the last step to the first"}; }
+inline AttributeSpec reverse_attribute() {
+  return {"reverse", AttributeType::boolean, false, "from the last step to the first"};
+}
 inline AttributeSpec relu_attribute() { return {"relu", AttributeType::boolean, false, "instead of tanh"}; }
 
-/// Sets the gradients of weight_hh (input 1) and bias_hh (input 2): those of a linear layer whose input is h before each step.
+/// Sets the gradients of weight_hh (input 1) and bias_hh (input 2): those of a linear layer whose input is h before
+/// each step.
 inline void set_recurrent_weights(GradientBuilder& g, ValueId dsums, ValueId before) {
   const bool bias = g.has_input(2) && g.needs(2);
   if (!g.needs(1) && !bias) return;

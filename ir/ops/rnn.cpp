@@ -15,27 +15,33 @@ static void infer_rnn(InferContext& c) {
 static void gradient_rnn(GradientBuilder& g) {
   const ValueId dy = g.output_gradient(0), dh_n = g.output_gradient(1);
   if (dy == kNone && dh_n == kNone) return;
-  const std::vector<ValueId> grads =
-      g.call_many("rnn_backward", {dy, dh_n, g.output(0), g.input(1), g.has_input(3) ? g.input(3) : kNone}, g.attributes());
+  const std::vector<ValueId> grads = g.call_many(
+      "rnn_backward", {dy, dh_n, g.output(0), g.input(1), g.has_input(3) ? g.input(3) : kNone}, g.attributes());
   if (g.needs(0)) g.set(0, grads[0]);
   ops::set_recurrent_weights(g, grads[0], grads[2]);
   if (g.has_input(3) && g.needs(3)) g.set(3, grads[1]);
 }
 
-static ops::RecurrentSizes sizes_of_rnn(const NodeView& node) { return ops::recurrent_sizes(node.input(0).shape, node.input(1).shape, 1); }
+static ops::RecurrentSizes sizes_of_rnn(const NodeView& node) {
+  return ops::recurrent_sizes(node.input(0).shape, node.input(1).shape, 1);
+}
 
 extern const OpDef kRnn;
 const OpDef kRnn{
     .name = "rnn",
     .doc =
-        "One layer of a recurrent network in one direction: h = tanh(x + weight_hh h + bias_hh), or relu, for each step of x[steps, batch, hidden], "
-        "which is W_ih of the layer's input + b_ih. y[steps, batch, hidden] is h after each step, h_n[batch, hidden] the last; it starts as h0, or as "
+        "One layer of a recurrent network in one direction: h = tanh(x + weight_hh h + bias_hh), or relu, for each "
+        "step of x[steps, batch, hidden], "
+        "which is W_ih of the layer's input + b_ih. y[steps, batch, hidden] is h after each step, h_n[batch, hidden] "
+        "the last; it starts as h0, or "
+        "as "
         "0 (Elman 1990; PyTorch's RNN).",
     .inputs = {{"x"}, {"weight_hh"}, {.name = "bias_hh", .optional = true}, {.name = "h0", .optional = true}},
     .attributes = {ops::reverse_attribute(), ops::relu_attribute()},
     .outputs = {"y", "h_n"},
     .infer = infer_rnn,
     .gradient = gradient_rnn,
+    .gradient_outputs = 2,
     .kernel = [](const NodeView& node) { return ops::recurrent_call(node, "rnn", sizes_of_rnn(node), false); },
     .cost = [](const NodeView& node) { return ops::recurrent_cost(sizes_of_rnn(node)); },
     .amp = AmpClass::white,
@@ -45,11 +51,13 @@ const OpDef kRnn{
           for (const ops::RecurrentCase& r : ops::recurrent_cases())
             for (const bool relu : {false, true}) {
               const std::int64_t n = r.hidden;
-              const auto state = [&](const Shape& shape) { return r.states ? ops::random(r.dtype, shape) : ops::absent(); };
-              cases.push_back(
-                  {.note = r.note + (relu ? ", relu" : ""),
-                   .inputs = {ops::random(r.dtype, {r.steps, r.batch, n}), ops::random(r.dtype, {n, n}, -0.5, 0.5), state({n}), state({r.batch, n})},
-                   .attributes = {{"reverse", r.reverse}, {"relu", relu}}});
+              const auto state = [&](const Shape& shape) {
+                return r.states ? ops::random(r.dtype, shape) : ops::absent();
+              };
+              cases.push_back({.note = r.note + (relu ? ", relu" : ""),
+                               .inputs = {ops::random(r.dtype, {r.steps, r.batch, n}),
+                                          ops::random(r.dtype, {n, n}, -0.5, 0.5), state({n}), state({r.batch, n})},
+                               .attributes = {{"reverse", r.reverse}, {"relu", relu}}});
             }
           return cases;
         },

@@ -22,7 +22,8 @@ extern const OpDef kRnnBackward;
 const OpDef kRnnBackward{
     .name = "rnn_backward",
     .doc =
-        "The gradients of rnn through all steps: dx, which is also that of weight_hh h + bias_hh; dh0; and `before`, h before each step. So the "
+        "The gradients of rnn through all steps: dx, which is also that of weight_hh h + bias_hh; dh0; and `before`, h "
+        "before each step. So the "
         "gradients of weight_hh and bias_hh are linear_backward_weight of dx and `before`.",
     .inputs = {{.name = "dy", .optional = true},
                {.name = "dh_n", .optional = true},
@@ -32,7 +33,10 @@ const OpDef kRnnBackward{
     .attributes = {ops::reverse_attribute(), ops::relu_attribute()},
     .outputs = {"dx", "dh0", "before"},
     .infer = infer_rnn_backward,
-    .kernel = [](const NodeView& node) { return ops::recurrent_call(node, "rnn_backward", sizes_of_rnn_backward(node), true); },
+    .kernel =
+        [](const NodeView& node) {
+          return ops::recurrent_call(node, "rnn_backward", sizes_of_rnn_backward(node), true);
+        },
     .cost = [](const NodeView& node) { return ops::recurrent_cost(sizes_of_rnn_backward(node)); },
     .amp = AmpClass::white,
     .cases =
@@ -41,7 +45,9 @@ const OpDef kRnnBackward{
           for (const ops::RecurrentCase& r : ops::recurrent_cases())
             for (const bool relu : {false, true}) {
               const std::int64_t n = r.hidden;
-              const auto state = [&](const Shape& shape) { return r.states ? ops::random(r.dtype, shape) : ops::absent(); };
+              const auto state = [&](const Shape& shape) {
+                return r.states ? ops::random(r.dtype, shape) : ops::absent();
+              };
               const Shape all{r.steps, r.batch, n};
               cases.push_back({.note = r.note + (relu ? ", relu" : ""),
                                .inputs = {ops::random(r.dtype, all), state({r.batch, n}), ops::random(r.dtype, all),

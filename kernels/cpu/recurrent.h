@@ -1,14 +1,18 @@
-// Recurrent layers, one layer in one direction, and their gradients, in float; formulas and shapes: config/recurrent.h, reference/recurrent.h.
+// Recurrent layers, one layer in one direction, and their gradients, in float; formulas and shapes: config/recurrent.h,
+// reference/recurrent.h.
 //
-//   inline constexpr recurrent_config encoder{.steps = 200, .batch = 16, .hidden = 128, .state = 128, .reverse = false, .relu = false};
-//   lstm(threads, encoder, y, h_n, c_n, cells, gates, x, w_hh, b_hh, h0, c0, nullptr, workspace);      // recurrent_workspace_bytes(encoder, 4)
-//   lstm_backward(threads, encoder, dx, dh0, dc0, before, nullptr, dy, dh_n, dc_n, y, cells, gates, w_hh, h0, c0, nullptr, workspace);
+//   inline constexpr recurrent_config encoder{.steps = 200, .batch = 16, .hidden = 128, .state = 128, .reverse = false,
+//   .relu = false}; lstm(threads, encoder, y, h_n, c_n, cells, gates, x, w_hh, b_hh, h0, c0, nullptr, workspace); //
+//   recurrent_workspace_bytes(encoder, 4) lstm_backward(threads, encoder, dx, dh0, dc0, before, nullptr, dy, dh_n,
+//   dc_n, y, cells, gates, w_hh, h0, c0, nullptr, workspace);
 //
-// All outputs but the first may be nullptr, and what is added to x and h0, c0; of the gradients' inputs dy, dh_n and dc_n.
+// All outputs but the first may be nullptr, and what is added to x and h0, c0; of the gradients' inputs dy, dh_n and
+// dc_n.
 //
-// A step is a product of few rows, W_hh in panels, and its gates are computed where the product's tile lies. The panels of the gates of 16 units stand
-// side by side, so that one tile has all that these units need. Sequences do not wait for each other: where they are many, and W_hh stays in the
-// second-level cache, each thread takes some through all steps. Else threads divide the units of each step. An element's sum is the same either way.
+// A step is a product of few rows, W_hh in panels, and its gates are computed where the product's tile lies. The panels
+// of the gates of 16 units stand side by side, so that one tile has all that these units need. Sequences do not wait
+// for each other: where they are many, and W_hh stays in the second-level cache, each thread takes some through all
+// steps. Else threads divide the units of each step. An element's sum is the same either way.
 #pragma once
 
 #include <cstdint>
@@ -55,7 +59,7 @@ GRAVEN_ALWAYS_INLINE void write(float* to, std::int64_t count, const lanes& v) {
   }
 }
 
-// ---- the layers: what they do with 16 units of one sequence -----------------------------------------------------------------------------
+// ---- the layers: what they do with 16 units of one sequence ---------------------------------------------------------
 
 /// x and sum: of each gate. `last`: of an lstm the cell, of a gru h; forward() gives h, and the cell in `last`.
 struct rnn_layer {
@@ -73,8 +77,8 @@ struct rnn_layer {
     }
   }
   /// dsum: the gradient of `sum`; `carried`: what goes to the step before besides.
-  GRAVEN_ALWAYS_INLINE void backward(const lanes& dh, const lanes& h, const lanes&, const lanes&, const lanes (&)[4], lanes (&dsum)[1], lanes&,
-                                     lanes&) const {
+  GRAVEN_ALWAYS_INLINE void backward(const lanes& dh, const lanes& h, const lanes&, const lanes&, const lanes (&)[4],
+                                     lanes (&dsum)[1], lanes&, lanes&) const {
     if (relu) {
       for (int l = 0; l < kPanel; ++l) dsum[0].x[l] = h.x[l] > 0.0f ? dh.x[l] : 0.0f;
     } else {
@@ -86,7 +90,8 @@ struct rnn_layer {
 struct lstm_layer {
   static constexpr int gates = 4, kept = 4;
 
-  GRAVEN_ALWAYS_INLINE void forward(const lanes (&x)[4], const lanes (&sum)[4], lanes& last, lanes& h, lanes (&gate)[4]) const {
+  GRAVEN_ALWAYS_INLINE void forward(const lanes (&x)[4], const lanes (&sum)[4], lanes& last, lanes& h,
+                                    lanes (&gate)[4]) const {
     for (int g = 0; g < 4; ++g) {
       if (g == 2) {
         for (int l = 0; l < kPanel; ++l) gate[g].x[l] = math::tanh(x[g].x[l] + sum[g].x[l]);
@@ -98,8 +103,8 @@ struct lstm_layer {
     for (int l = 0; l < kPanel; ++l) h.x[l] = gate[3].x[l] * math::tanh(last.x[l]);
   }
   /// `last`: the cell before the step, `cell` after it; `carried`: the cell's gradient.
-  GRAVEN_ALWAYS_INLINE void backward(const lanes& dh, const lanes&, const lanes& last, const lanes& cell, const lanes (&gate)[4], lanes (&dsum)[4],
-                                     lanes& carried, lanes&) const {
+  GRAVEN_ALWAYS_INLINE void backward(const lanes& dh, const lanes&, const lanes& last, const lanes& cell,
+                                     const lanes (&gate)[4], lanes (&dsum)[4], lanes& carried, lanes&) const {
     lanes t;
     for (int l = 0; l < kPanel; ++l) t.x[l] = math::tanh(cell.x[l]);
     for (int l = 0; l < kPanel; ++l) {
@@ -117,7 +122,8 @@ struct lstm_layer {
 struct gru_layer {
   static constexpr int gates = 3, kept = 4;
 
-  GRAVEN_ALWAYS_INLINE void forward(const lanes (&x)[3], const lanes (&sum)[3], lanes& last, lanes& h, lanes (&gate)[4]) const {
+  GRAVEN_ALWAYS_INLINE void forward(const lanes (&x)[3], const lanes (&sum)[3], lanes& last, lanes& h,
+                                    lanes (&gate)[4]) const {
     for (int g = 0; g < 2; ++g)
       for (int l = 0; l < kPanel; ++l) gate[g].x[l] = math::sigmoid(x[g].x[l] + sum[g].x[l]);
     for (int l = 0; l < kPanel; ++l) gate[2].x[l] = math::tanh(fma(gate[0].x[l], sum[2].x[l], x[2].x[l]));
@@ -127,8 +133,8 @@ struct gru_layer {
     }
   }
   /// `last`: h before the step; `of_x`: the gradient of x of the third gate, which is not that of its sum.
-  GRAVEN_ALWAYS_INLINE void backward(const lanes& dh, const lanes&, const lanes& last, const lanes&, const lanes (&gate)[4], lanes (&dsum)[3],
-                                     lanes& carried, lanes& of_x) const {
+  GRAVEN_ALWAYS_INLINE void backward(const lanes& dh, const lanes&, const lanes& last, const lanes&,
+                                     const lanes (&gate)[4], lanes (&dsum)[3], lanes& carried, lanes& of_x) const {
     for (int l = 0; l < kPanel; ++l) {
       const float r = gate[0].x[l], z = gate[1].x[l], n = gate[2].x[l], m = gate[3].x[l];
       const float dn = dh.x[l] * (1.0f - z) * fma(-n, n, 1.0f);
@@ -141,21 +147,26 @@ struct gru_layer {
   }
 };
 
-// ---- what all share ---------------------------------------------------------------------------------------------------------------------
+// ---- what all share -------------------------------------------------------------------------------------------------
 
 /// The place in the tensors of the step that is made as number `made`.
-GRAVEN_ALWAYS_INLINE std::int64_t place(const recurrent_config& c, std::int64_t made) { return c.reverse ? c.steps - 1 - made : made; }
+GRAVEN_ALWAYS_INLINE std::int64_t place(const recurrent_config& c, std::int64_t made) {
+  return c.reverse ? c.steps - 1 - made : made;
+}
 /// Of h or c after each step, what it is before the step: `first` before the first.
-GRAVEN_ALWAYS_INLINE const float* before_step(const recurrent_config& c, std::int64_t made, const float* all, const float* first,
-                                              std::int64_t numbers) {
+GRAVEN_ALWAYS_INLINE const float* before_step(const recurrent_config& c, std::int64_t made, const float* all,
+                                              const float* first, std::int64_t numbers) {
   return made == 0 ? first : all + place(c, made - 1) * c.batch * numbers;
 }
-GRAVEN_ALWAYS_INLINE const float* row_of(const float* rows, std::int64_t i) { return rows == nullptr ? nullptr : rows + i; }
+GRAVEN_ALWAYS_INLINE const float* row_of(const float* rows, std::int64_t i) {
+  return rows == nullptr ? nullptr : rows + i;
+}
 GRAVEN_ALWAYS_INLINE float* row_of(float* rows, std::int64_t i) { return rows == nullptr ? nullptr : rows + i; }
 
 /// y[rows, n] (+)= x[rows, k] times k rows of packed panels (+ bias).
-GRAVEN_ALWAYS_INLINE gemm_problem product(std::int64_t rows, std::int64_t n, std::int64_t k, float* y, std::int64_t y_row, const float* x,
-                                          const float* panels, const float* bias, bool add) {
+GRAVEN_ALWAYS_INLINE gemm_problem product(std::int64_t rows, std::int64_t n, std::int64_t k, float* y,
+                                          std::int64_t y_row, const float* x, const float* panels, const float* bias,
+                                          bool add) {
   return {.m = rows,
           .n = n,
           .k = k,
@@ -175,7 +186,8 @@ GRAVEN_ALWAYS_INLINE gemm_problem product(std::int64_t rows, std::int64_t n, std
           .rows_first = false};
 }
 
-/// How a layer is divided: rows of the batch through all steps, or columns of each step. By the config alone, though no number depends on it.
+/// How a layer is divided: rows of the batch through all steps, or columns of each step. By the config alone, though no
+/// number depends on it.
 struct division {
   std::int64_t rows;     // of a piece; 0: by columns
   std::int64_t columns;  // pieces of a step
@@ -192,11 +204,11 @@ inline division divide(const recurrent_config& c, std::int64_t gates, std::int64
   return {0, pieces < blocks ? pieces : blocks};
 }
 
-/// Calls step(threads' piece of rows or columns) for all steps in order: step(made, first row, last row, first block, last block), then
-/// join(made, first row, last row, whether all rows), which needs all columns of the step.
+/// Calls step(threads' piece of rows or columns) for all steps in order: step(made, first row, last row, first block,
+/// last block), then join(made, first row, last row, whether all rows), which needs all columns of the step.
 template <class Step, class Join>
-GRAVEN_ALWAYS_INLINE void for_each_step(Threads& threads, const recurrent_config& c, const division& by, std::int64_t blocks, bool backward,
-                                        const Step& step, const Join& join) {
+GRAVEN_ALWAYS_INLINE void for_each_step(Threads& threads, const recurrent_config& c, const division& by,
+                                        std::int64_t blocks, bool backward, const Step& step, const Join& join) {
   if (by.rows > 0) {
     threads.run((c.batch + by.rows - 1) / by.rows, [&](std::int64_t piece) {
       const std::int64_t first = piece * by.rows, last = first + by.rows < c.batch ? first + by.rows : c.batch;
@@ -233,13 +245,15 @@ GRAVEN_ALWAYS_INLINE void for_each_panel(Threads& threads, std::int64_t panels, 
     for (std::int64_t p = piece * each; p < panels && p < (piece + 1) * each; ++p) pack(p);
   });
 }
-GRAVEN_ALWAYS_INLINE std::int64_t width_of(std::int64_t n, std::int64_t first) { return n - first < kPanel ? n - first : kPanel; }
+GRAVEN_ALWAYS_INLINE std::int64_t width_of(std::int64_t n, std::int64_t first) {
+  return n - first < kPanel ? n - first : kPanel;
+}
 
 inline void copy(float* to, const float* from, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) to[i] = from == nullptr ? 0.0f : from[i];
 }
 
-// ---- forward ----------------------------------------------------------------------------------------------------------------------------
+// ---- forward --------------------------------------------------------------------------------------------------------
 
 struct forward_call {
   recurrent_config config;
@@ -269,16 +283,19 @@ template <class Layer>
   });
   if (projects)
     for_each_panel(threads, padded(state) / kPanel, kPanel * hidden, [&](std::int64_t p) {
-      pack_rows_panel(call.w_hr + p * kPanel * hidden, hidden, width_of(state, p * kPanel), hidden, projection + p * kPanel * hidden);
+      pack_rows_panel(call.w_hr + p * kPanel * hidden, hidden, width_of(state, p * kPanel), hidden,
+                      projection + p * kPanel * hidden);
     });
 
   const std::int64_t blocks = (units + kPanelsOfBlock - 1) / kPanelsOfBlock;
-  const auto step = [&](std::int64_t made, std::int64_t first, std::int64_t last, std::int64_t block, std::int64_t block_end) {
+  const auto step = [&](std::int64_t made, std::int64_t first, std::int64_t last, std::int64_t block,
+                        std::int64_t block_end) {
     const std::int64_t t = place(c, made);
     const float* const before = before_step(c, made, call.y, call.h0, state);
     float* const h = projects ? wide : call.y + t * c.batch * state;
     for (; block < block_end; ++block) {
-      const std::int64_t unit = block * kPanelsOfBlock, count = units - unit < kPanelsOfBlock ? units - unit : kPanelsOfBlock;
+      const std::int64_t unit = block * kPanelsOfBlock,
+                         count = units - unit < kPanelsOfBlock ? units - unit : kPanelsOfBlock;
       for (std::int64_t from = first; from < last; from += kRows) {
         const std::int64_t rows = last - from < kRows ? last - from : kRows;
         float stage[kRows * kBlock];
@@ -290,7 +307,8 @@ template <class Layer>
         detail::gemm_block(p, 0, rows, 0, p.n);
         for (std::int64_t r = 0; r < rows; ++r)
           for (std::int64_t q = 0; q < count; ++q) {
-            const std::int64_t row = from + r, j = (unit + q) * kPanel, width = width_of(hidden, j), at = row * hidden + j;
+            const std::int64_t row = from + r, j = (unit + q) * kPanel, width = width_of(hidden, j),
+                               at = row * hidden + j;
             lanes x[kGates], sum[kGates], now, gate[4];
             for (int g = 0; g < kGates; ++g) {
               x[g] = read(call.x + ((t * c.batch + row) * kGates + g) * hidden + j, width);
@@ -317,8 +335,8 @@ template <class Layer>
   const auto join = [&](std::int64_t made, std::int64_t first, std::int64_t last, bool divided) {
     if (!projects) return;
     multiply(threads,
-             product(last - first, state, hidden, call.y + (place(c, made) * c.batch + first) * state, state, wide + first * hidden, projection,
-                     nullptr, false),
+             product(last - first, state, hidden, call.y + (place(c, made) * c.batch + first) * state, state,
+                     wide + first * hidden, projection, nullptr, false),
              divided);
   };
   for_each_step(threads, c, divide(c, kGates, blocks), blocks, false, step, join);
@@ -326,7 +344,7 @@ template <class Layer>
   if (kCells && call.c_n != nullptr) copy(call.c_n, cell, c.batch * hidden);
 }
 
-// ---- backward ---------------------------------------------------------------------------------------------------------------------------
+// ---- backward -------------------------------------------------------------------------------------------------------
 
 struct backward_call {
   recurrent_config config;
@@ -347,15 +365,18 @@ template <class Layer>
   float* const of_h = kCarries ? carried + padded(c.batch * hidden) : carried;
   float* const projection = projects ? of_h + padded(in_step) : of_h;
   for_each_panel(threads, padded(state) / kPanel, kPanel * columns, [&](std::int64_t p) {
-    pack_columns_panel(call.w_hh + p * kPanel, state, columns, width_of(state, p * kPanel), panels + p * kPanel * columns);
+    pack_columns_panel(call.w_hh + p * kPanel, state, columns, width_of(state, p * kPanel),
+                       panels + p * kPanel * columns);
   });
   if (projects)
     for_each_panel(threads, padded(hidden) / kPanel, kPanel * state, [&](std::int64_t p) {
-      pack_columns_panel(call.w_hr + p * kPanel, hidden, state, width_of(hidden, p * kPanel), projection + p * kPanel * state);
+      pack_columns_panel(call.w_hr + p * kPanel, hidden, state, width_of(hidden, p * kPanel),
+                         projection + p * kPanel * state);
     });
   if (call.before != nullptr)
-    threads.run(c.steps,
-                [&](std::int64_t made) { copy(call.before + place(c, made) * in_step, before_step(c, made, call.y, call.h0, state), in_step); });
+    threads.run(c.steps, [&](std::int64_t made) {
+      copy(call.before + place(c, made) * in_step, before_step(c, made, call.y, call.h0, state), in_step);
+    });
 
   // The gradients of the sums of the step after this one; nullptr at the last.
   const auto after = [&](std::int64_t made) -> const float* {
@@ -378,11 +399,15 @@ template <class Layer>
       for (std::int64_t j = 0; j < state; j += kPanel)
         write(dh + r * state + j, width_of(state, j), given(made, r * state + j, width_of(state, j)));
     if (const float* const next = after(made); next != nullptr)
-      multiply(threads, product(last - first, state, columns, dh + first * state, state, next + first * columns, panels, nullptr, true), divided);
+      multiply(threads,
+               product(last - first, state, columns, dh + first * state, state, next + first * columns, panels, nullptr,
+                       true),
+               divided);
   };
 
   const std::int64_t blocks = (hidden + kBlock - 1) / kBlock;
-  const auto step = [&](std::int64_t made, std::int64_t first, std::int64_t last, std::int64_t block, std::int64_t block_end) {
+  const auto step = [&](std::int64_t made, std::int64_t first, std::int64_t last, std::int64_t block,
+                        std::int64_t block_end) {
     const std::int64_t t = place(c, made);
     const float* const next = after(made);
     const float* const from_h = projects ? (call.dh != nullptr ? call.dh + t * in_step : of_h) : next;
@@ -395,8 +420,8 @@ template <class Layer>
         const std::int64_t rows = last - from < kRows ? last - from : kRows;
         float stage[kRows * kBlock];
         if (from_h != nullptr)
-          detail::gemm_block(product(rows, count, terms, stage, kBlock, from_h + from * terms, (projects ? projection : panels) + unit * terms,
-                                     nullptr, false),
+          detail::gemm_block(product(rows, count, terms, stage, kBlock, from_h + from * terms,
+                                     (projects ? projection : panels) + unit * terms, nullptr, false),
                              0, rows, 0, count);
         for (std::int64_t r = 0; r < rows; ++r)
           for (std::int64_t q = 0; q < count; q += kPanel) {
@@ -413,7 +438,9 @@ template <class Layer>
               if (next != nullptr) carry = read(carried + at, width);
               for (int l = 0; l < kPanel; ++l) dh.x[l] += carry.x[l];
             }
-            for (int g = 0; g < Layer::kept; ++g) gate[g] = read(call.gates + ((t * c.batch + row) * Layer::kept + g) * hidden + j, width);
+            if (!projects) write(row_of(call.dh, t * in_step + at), width, dh);
+            for (int g = 0; g < Layer::kept; ++g)
+              gate[g] = read(call.gates + ((t * c.batch + row) * Layer::kept + g) * hidden + j, width);
             lanes now = {}, old = {};
             if constexpr (kCells) {
               now = read(call.cells + t * c.batch * hidden + at, width);
@@ -438,9 +465,10 @@ template <class Layer>
   if (projects && by.rows == 0) {
     // All threads compute a step's dh before they divide its units.
     whole(c.steps - 1, 0, c.batch, true);
-    for_each_step(threads, c, by, blocks, true, step, [&](std::int64_t made, std::int64_t first, std::int64_t last, bool divided) {
-      if (made > 0) whole(made - 1, first, last, divided);
-    });
+    for_each_step(threads, c, by, blocks, true, step,
+                  [&](std::int64_t made, std::int64_t first, std::int64_t last, bool divided) {
+                    if (made > 0) whole(made - 1, first, last, divided);
+                  });
   } else {
     for_each_step(
         threads, c, by, blocks, true,
@@ -451,7 +479,8 @@ template <class Layer>
         [](std::int64_t, std::int64_t, std::int64_t, bool) {});
   }
   if (call.dh0 != nullptr) {
-    gemm(threads, product(c.batch, state, columns, call.dh0, state, call.dsums + place(c, 0) * c.batch * columns, panels, nullptr, false));
+    gemm(threads, product(c.batch, state, columns, call.dh0, state, call.dsums + place(c, 0) * c.batch * columns,
+                          panels, nullptr, false));
     if (kGates == 3)
       for (std::int64_t i = 0; i < in_step; ++i) call.dh0[i] += carried[i];
   }
@@ -460,8 +489,8 @@ template <class Layer>
 
 }  // namespace recurrent_detail
 
-inline void rnn(Threads& threads, const recurrent_config& c, float* y, float* h_n, const float* x, const float* w_hh, const float* b_hh,
-                const float* h0, void* workspace) {
+inline void rnn(Threads& threads, const recurrent_config& c, float* y, float* h_n, const float* x, const float* w_hh,
+                const float* b_hh, const float* h0, void* workspace) {
   recurrent_detail::forward(threads, recurrent_detail::rnn_layer{c.relu},
                             {.config = c,
                              .y = y,
@@ -478,8 +507,9 @@ inline void rnn(Threads& threads, const recurrent_config& c, float* y, float* h_
                              .workspace = workspace});
 }
 
-inline void lstm(Threads& threads, const recurrent_config& c, float* y, float* h_n, float* c_n, float* cells, float* gates, const float* x,
-                 const float* w_hh, const float* b_hh, const float* h0, const float* c0, const float* w_hr, void* workspace) {
+inline void lstm(Threads& threads, const recurrent_config& c, float* y, float* h_n, float* c_n, float* cells,
+                 float* gates, const float* x, const float* w_hh, const float* b_hh, const float* h0, const float* c0,
+                 const float* w_hr, void* workspace) {
   recurrent_detail::forward(threads, recurrent_detail::lstm_layer{},
                             {.config = c,
                              .y = y,
@@ -496,8 +526,8 @@ inline void lstm(Threads& threads, const recurrent_config& c, float* y, float* h
                              .workspace = workspace});
 }
 
-inline void gru(Threads& threads, const recurrent_config& c, float* y, float* h_n, float* gates, const float* x, const float* w_hh,
-                const float* b_hh, const float* h0, void* workspace) {
+inline void gru(Threads& threads, const recurrent_config& c, float* y, float* h_n, float* gates, const float* x,
+                const float* w_hh, const float* b_hh, const float* h0, void* workspace) {
   recurrent_detail::forward(threads, recurrent_detail::gru_layer{},
                             {.config = c,
                              .y = y,
@@ -514,8 +544,9 @@ inline void gru(Threads& threads, const recurrent_config& c, float* y, float* h_
                              .workspace = workspace});
 }
 
-inline void rnn_backward(Threads& threads, const recurrent_config& c, float* dx, float* dh0, float* before, const float* dy, const float* dh_n,
-                         const float* y, const float* w_hh, const float* h0, void* workspace) {
+inline void rnn_backward(Threads& threads, const recurrent_config& c, float* dx, float* dh0, float* before,
+                         const float* dy, const float* dh_n, const float* y, const float* w_hh, const float* h0,
+                         void* workspace) {
   recurrent_detail::backward(threads, recurrent_detail::rnn_layer{c.relu},
                              {.config = c,
                               .dsums = dx,
@@ -537,9 +568,10 @@ inline void rnn_backward(Threads& threads, const recurrent_config& c, float* dx,
                               .workspace = workspace});
 }
 
-inline void lstm_backward(Threads& threads, const recurrent_config& c, float* dx, float* dh0, float* dc0, float* before, float* dh, const float* dy,
-                          const float* dh_n, const float* dc_n, const float* y, const float* cells, const float* gates, const float* w_hh,
-                          const float* h0, const float* c0, const float* w_hr, void* workspace) {
+inline void lstm_backward(Threads& threads, const recurrent_config& c, float* dx, float* dh0, float* dc0, float* before,
+                          float* dh, const float* dy, const float* dh_n, const float* dc_n, const float* y,
+                          const float* cells, const float* gates, const float* w_hh, const float* h0, const float* c0,
+                          const float* w_hr, void* workspace) {
   recurrent_detail::backward(threads, recurrent_detail::lstm_layer{},
                              {.config = c,
                               .dsums = dx,
@@ -561,8 +593,9 @@ inline void lstm_backward(Threads& threads, const recurrent_config& c, float* dx
                               .workspace = workspace});
 }
 
-inline void gru_backward(Threads& threads, const recurrent_config& c, float* dsums, float* dx, float* dh0, float* before, const float* dy,
-                         const float* dh_n, const float* y, const float* gates, const float* w_hh, const float* h0, void* workspace) {
+inline void gru_backward(Threads& threads, const recurrent_config& c, float* dsums, float* dx, float* dh0,
+                         float* before, const float* dy, const float* dh_n, const float* y, const float* gates,
+                         const float* w_hh, const float* h0, void* workspace) {
   recurrent_detail::backward(threads, recurrent_detail::gru_layer{},
                              {.config = c,
                               .dsums = dsums,

@@ -18,6 +18,7 @@
 #include "kernels/cuda/pad_border.cuh"
 #include "kernels/cuda/pool2d.cuh"
 #include "kernels/cuda/random.cuh"
+#include "kernels/cuda/recurrent.cuh"
 #include "kernels/cuda/reduce.cuh"
 #include "kernels/cuda/resample.cuh"
 #include "kernels/cuda/scalar_math.cuh"
@@ -124,6 +125,13 @@ void every_kernel(CudaContext& context, T* y, const T* x, bool* b, std::int64_t*
   batch_norm(context, batch_norm_config{}, y, nullptr, nullptr, nullptr, nullptr, x, nullptr, nullptr, nullptr, nullptr);
   batch_norm_inference(context, batch_norm_config{}, y, x, x, nullptr, x, x);
   batch_norm_backward(context, batch_norm_config{}, y, y, nullptr, x, x, x, x, x);
+  rnn(context, recurrent_config{}, y, y, x, x, x, x);
+  rnn_backward(context, recurrent_config{}, y, y, y, x, x, x, x, x);
+  lstm(context, recurrent_config{}, y, y, y, y, y, x, x, x, x, x, x);
+  lstm(context, recurrent_config{}, y, nullptr, nullptr, nullptr, nullptr, x, x, nullptr, nullptr, nullptr, nullptr);
+  lstm_backward(context, recurrent_config{}, y, y, y, y, y, x, x, x, x, x, x, x, x, x, x);
+  gru(context, recurrent_config{}, y, y, y, x, x, x, x);
+  gru_backward(context, recurrent_config{}, y, y, y, y, x, x, x, x, x, x);
   layer_norm(context, layer_norm_config{}, y, y, y, x, x, x);
   layer_norm(context, layer_norm_config{}, y, nullptr, nullptr, x, nullptr, nullptr);
   layer_norm_backward(context, layer_norm_config{}, y, y, y, x, x, x, x, x);

@@ -8,6 +8,7 @@
 #include "kernels/config/group_norm.h"
 #include "kernels/config/layer_norm.h"
 #include "kernels/config/pool2d.h"
+#include "kernels/config/recurrent.h"
 
 namespace graven::kernels::oracle {
 
@@ -28,5 +29,16 @@ void layer_norm_backward(const layer_norm_config& c, double* dx, double* dgamma,
 void group_norm(const group_norm_config& c, double* y, double* mean, double* rstd, const double* x, const double* gamma, const double* beta);
 void group_norm_backward(const group_norm_config& c, double* dx, double* dgamma, double* dbeta, const double* dy, const double* x,
                          const double* gamma, const double* mean, const double* rstd);
+void rnn(const recurrent_config& c, double* y, double* h_n, const double* x, const double* w_hh, const double* b_hh, const double* h0);
+void rnn_backward(const recurrent_config& c, double* dx, double* dh0, double* before, const double* dy, const double* dh_n, const double* y,
+                  const double* w_hh, const double* h0);
+void lstm(const recurrent_config& c, double* y, double* h_n, double* c_n, double* cells, double* gates, const double* x, const double* w_hh,
+          const double* b_hh, const double* h0, const double* c0, const double* w_hr);
+void lstm_backward(const recurrent_config& c, double* dx, double* dh0, double* dc0, double* before, double* dh, const double* dy, const double* dh_n,
+                   const double* dc_n, const double* y, const double* cells, const double* gates, const double* w_hh, const double* h0,
+                   const double* c0, const double* w_hr);
+void gru(const recurrent_config& c, double* y, double* h_n, double* gates, const double* x, const double* w_hh, const double* b_hh, const double* h0);
+void gru_backward(const recurrent_config& c, double* dsums, double* dx, double* dh0, double* before, const double* dy, const double* dh_n,
+                  const double* y, const double* gates, const double* w_hh, const double* h0);
 
 }  // namespace graven::kernels::oracle

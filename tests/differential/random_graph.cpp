@@ -177,14 +177,14 @@ class Builder {
       const Computed computed = run_oracle(alone, given), moved = run_oracle(alone, given_changed);
       std::vector<Entry> results;
       for (std::size_t i = 0; i < computed.outputs.size(); ++i) {
-        Entry e{ir::kNone, as_doubles(computed.outputs[i]), as_doubles(moved.outputs[i]), trains && op.gradient != nullptr && i == 0};
+        Entry e{ir::kNone, as_doubles(computed.outputs[i]), as_doubles(moved.outputs[i]), trains && op.gradient != nullptr && i < op.gradient_outputs};
         for (std::size_t k = 0; k < e.elements.size(); ++k) {
           const double x = e.elements[k];
           if (!std::isfinite(x) || std::fabs(x) > kLarge) return std::nullopt;
           if (!(std::fabs(x - e.changed[k]) <= 100 * kChange * (1 + std::fabs(x)))) return std::nullopt;
         }
-        // Gradients flow from first results alone. Without a rule, only what is constant piece by piece (rounding, comparisons) has none to tell of.
-        e.cut = cut || (trains && (i > 0 || op.name == "detach" || (!op.gradient && !op.elementwise())));
+        // Gradients flow from some results alone. Without a rule, only what is constant piece by piece (rounding, comparisons) has none to tell of.
+        e.cut = cut || (trains && (i >= op.gradient_outputs || op.name == "detach" || (!op.gradient && !op.elementwise())));
         e.trains = e.trains && ir::is_floating(alone.type(alone.outputs[i]).dtype);
         results.push_back(std::move(e));
       }

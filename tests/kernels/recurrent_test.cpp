@@ -13,7 +13,8 @@ struct Case {
   recurrent_config config;
   bool given;  ///< whether there are states, biases and gradients of the last states
 };
-// By columns of a step, by rows of the batch, with ragged units and projections; weights too large for a cache, and for one block of a product.
+// By columns of a step, by rows of the batch, with ragged units and projections; weights too large for a cache, and for
+// one block of a product.
 const Case kCases[] = {
     {{.steps = 1, .batch = 1, .hidden = 1, .state = 1, .reverse = false, .relu = false}, false},
     {{.steps = 5, .batch = 3, .hidden = 17, .state = 17, .reverse = false, .relu = true}, true},
@@ -32,8 +33,8 @@ const Case kProjections[] = {
 
 std::string text(const Case& c) {
   const recurrent_config& r = c.config;
-  return std::to_string(r.steps) + "x" + std::to_string(r.batch) + "x" + std::to_string(r.hidden) + "->" + std::to_string(r.state) +
-         (r.reverse ? " reverse" : "") + (r.relu ? " relu" : "") + (c.given ? " given" : "");
+  return std::to_string(r.steps) + "x" + std::to_string(r.batch) + "x" + std::to_string(r.hidden) + "->" +
+         std::to_string(r.state) + (r.reverse ? " reverse" : "") + (r.relu ? " relu" : "") + (c.given ? " given" : "");
 }
 
 /// Tensors by their sizes, which differ between float and the reference in nothing but the type.
@@ -60,8 +61,11 @@ Inputs<float> random_inputs(const Case& c, std::int64_t gates) {
           c.given};
 }
 Inputs<double> wide(const Inputs<float>& f) {
-  return {converted<double>(f.x),    converted<double>(f.w_hh), converted<double>(f.b_hh), converted<double>(f.h0),   converted<double>(f.c0),
-          converted<double>(f.w_hr), converted<double>(f.dy),   converted<double>(f.dh_n), converted<double>(f.dc_n), f.given};
+  return {converted<double>(f.x),    converted<double>(f.w_hh),
+          converted<double>(f.b_hh), converted<double>(f.h0),
+          converted<double>(f.c0),   converted<double>(f.w_hr),
+          converted<double>(f.dy),   converted<double>(f.dh_n),
+          converted<double>(f.dc_n), f.given};
 }
 
 /// Outputs of these sizes, guarded, one behind the other; some of them left out.
@@ -88,10 +92,11 @@ class Outputs {
   std::vector<Guarded<T>> tensors_;
 };
 
-/// run(threads or nullptr for the reference, outputs, workspace), compared; once more with the first output alone, which must be the same.
+/// run(threads or nullptr for the reference, outputs, workspace), compared; once more with the first output alone,
+/// which must be the same.
 template <class Fast, class Reference>
-void compare(const std::string& what, const std::vector<std::int64_t>& sizes, std::int64_t workspace_bytes, const Fast& fast,
-             const Reference& reference) {
+void compare(const std::string& what, const std::vector<std::int64_t>& sizes, std::int64_t workspace_bytes,
+             const Fast& fast, const Reference& reference) {
   SCOPED_TRACE(what);
   Outputs<double> expected(sizes, true);
   reference(expected);
@@ -120,7 +125,9 @@ TEST(Recurrent, Rnn) {
         [&](Threads& t, Outputs<float>& o, float* workspace) {
           rnn(t, r, o[0], o[1], f.x.data(), f.w_hh.data(), f.optional(f.b_hh), f.optional(f.h0), workspace);
         },
-        [&](Outputs<double>& o) { reference::rnn(r, o[0], o[1], d.x.data(), d.w_hh.data(), d.optional(d.b_hh), d.optional(d.h0)); });
+        [&](Outputs<double>& o) {
+          reference::rnn(r, o[0], o[1], d.x.data(), d.w_hh.data(), d.optional(d.b_hh), d.optional(d.h0));
+        });
     std::vector<double> y(d.dy.size());
     reference::rnn(r, y.data(), nullptr, d.x.data(), d.w_hh.data(), d.optional(d.b_hh), d.optional(d.h0));
     const auto yf = converted<float>(y);
@@ -128,10 +135,12 @@ TEST(Recurrent, Rnn) {
     compare(
         "rnn_backward " + text(c), {all, one, all}, recurrent_backward_workspace_bytes(r, 1),
         [&](Threads& t, Outputs<float>& o, float* workspace) {
-          rnn_backward(t, r, o[0], o[1], o[2], f.dy.data(), f.optional(f.dh_n), yf.data(), f.w_hh.data(), f.optional(f.h0), workspace);
+          rnn_backward(t, r, o[0], o[1], o[2], f.dy.data(), f.optional(f.dh_n), yf.data(), f.w_hh.data(),
+                       f.optional(f.h0), workspace);
         },
         [&](Outputs<double>& o) {
-          reference::rnn_backward(r, o[0], o[1], o[2], d.dy.data(), d.optional(d.dh_n), y.data(), d.w_hh.data(), d.optional(d.h0));
+          reference::rnn_backward(r, o[0], o[1], o[2], d.dy.data(), d.optional(d.dh_n), y.data(), d.w_hh.data(),
+                                  d.optional(d.h0));
         });
   }
 }
@@ -141,15 +150,17 @@ void check_lstm(const Case& c) {
   const Inputs<float> f = random_inputs(c, 4);
   const Inputs<double> d = wide(f);
   const std::int64_t rows = r.steps * r.batch;
-  const std::vector<std::int64_t> sizes{rows * r.state, r.batch * r.state, r.batch * r.hidden, rows * r.hidden, rows * 4 * r.hidden};
+  const std::vector<std::int64_t> sizes{rows * r.state, r.batch * r.state, r.batch * r.hidden, rows * r.hidden,
+                                        rows * 4 * r.hidden};
   const auto expected = [&](double* y, double* h_n, double* c_n, double* cells, double* gates) {
-    reference::lstm(r, y, h_n, c_n, cells, gates, d.x.data(), d.w_hh.data(), d.optional(d.b_hh), d.optional(d.h0), d.optional(d.c0), d.projection());
+    reference::lstm(r, y, h_n, c_n, cells, gates, d.x.data(), d.w_hh.data(), d.optional(d.b_hh), d.optional(d.h0),
+                    d.optional(d.c0), d.projection());
   };
   compare(
       "lstm " + text(c), sizes, recurrent_workspace_bytes(r, 4),
       [&](Threads& t, Outputs<float>& o, float* workspace) {
-        lstm(t, r, o[0], o[1], o[2], o[3], o[4], f.x.data(), f.w_hh.data(), f.optional(f.b_hh), f.optional(f.h0), f.optional(f.c0), f.projection(),
-             workspace);
+        lstm(t, r, o[0], o[1], o[2], o[3], o[4], f.x.data(), f.w_hh.data(), f.optional(f.b_hh), f.optional(f.h0),
+             f.optional(f.c0), f.projection(), workspace);
       },
       [&](Outputs<double>& o) { expected(o[0], o[1], o[2], o[3], o[4]); });
   std::vector<double> y(d.dy.size()), cells(static_cast<std::size_t>(rows * r.hidden)), gates(d.x.size());
@@ -157,17 +168,18 @@ void check_lstm(const Case& c) {
   const auto yf = converted<float>(y), cellsf = converted<float>(cells), gatesf = converted<float>(gates);
   y = converted<double>(yf), cells = converted<double>(cellsf), gates = converted<double>(gatesf);
   compare(
-      "lstm_backward " + text(c), {rows * 4 * r.hidden, r.batch * r.state, r.batch * r.hidden, rows * r.state, r.state == r.hidden ? 0 : rows * r.state},
+      "lstm_backward " + text(c),
+      {rows * 4 * r.hidden, r.batch * r.state, r.batch * r.hidden, rows * r.state, rows * r.state},
       recurrent_backward_workspace_bytes(r, 4),
       [&](Threads& t, Outputs<float>& o, float* workspace) {
-        float* const dh = r.state == r.hidden ? nullptr : o[4];
-        lstm_backward(t, r, o[0], o[1], o[2], o[3], dh, f.dy.data(), f.optional(f.dh_n), f.optional(f.dc_n), yf.data(), cellsf.data(), gatesf.data(),
-                      f.w_hh.data(), f.optional(f.h0), f.optional(f.c0), f.projection(), workspace);
+        lstm_backward(t, r, o[0], o[1], o[2], o[3], o[4], f.dy.data(), f.optional(f.dh_n), f.optional(f.dc_n),
+                      yf.data(), cellsf.data(), gatesf.data(), f.w_hh.data(), f.optional(f.h0), f.optional(f.c0),
+                      f.projection(), workspace);
       },
       [&](Outputs<double>& o) {
-        double* const dh = r.state == r.hidden ? nullptr : o[4];
-        reference::lstm_backward(r, o[0], o[1], o[2], o[3], dh, d.dy.data(), d.optional(d.dh_n), d.optional(d.dc_n), y.data(), cells.data(),
-                                 gates.data(), d.w_hh.data(), d.optional(d.h0), d.optional(d.c0), d.projection());
+        reference::lstm_backward(r, o[0], o[1], o[2], o[3], o[4], d.dy.data(), d.optional(d.dh_n), d.optional(d.dc_n),
+                                 y.data(), cells.data(), gates.data(), d.w_hh.data(), d.optional(d.h0),
+                                 d.optional(d.c0), d.projection());
       });
 }
 
@@ -198,14 +210,15 @@ TEST(Recurrent, Gru) {
     const auto yf = converted<float>(y), gatesf = converted<float>(gates);
     y = converted<double>(yf), gates = converted<double>(gatesf);
     compare(
-        "gru_backward " + text(c), {rows * 3 * r.hidden, rows * 3 * r.hidden, one, rows * r.hidden}, recurrent_backward_workspace_bytes(r, 3),
+        "gru_backward " + text(c), {rows * 3 * r.hidden, rows * 3 * r.hidden, one, rows * r.hidden},
+        recurrent_backward_workspace_bytes(r, 3),
         [&](Threads& t, Outputs<float>& o, float* workspace) {
-          gru_backward(t, r, o[0], o[1], o[2], o[3], f.dy.data(), f.optional(f.dh_n), yf.data(), gatesf.data(), f.w_hh.data(), f.optional(f.h0),
-                       workspace);
+          gru_backward(t, r, o[0], o[1], o[2], o[3], f.dy.data(), f.optional(f.dh_n), yf.data(), gatesf.data(),
+                       f.w_hh.data(), f.optional(f.h0), workspace);
         },
         [&](Outputs<double>& o) {
-          reference::gru_backward(r, o[0], o[1], o[2], o[3], d.dy.data(), d.optional(d.dh_n), y.data(), gates.data(), d.w_hh.data(),
-                                  d.optional(d.h0));
+          reference::gru_backward(r, o[0], o[1], o[2], o[3], d.dy.data(), d.optional(d.dh_n), y.data(), gates.data(),
+                                  d.w_hh.data(), d.optional(d.h0));
         });
   }
 }

@@ -361,6 +361,8 @@ std::map<std::string, Function> printed_layers() {
       {"RNN(3, 4, num_layers=2, bias=False)", printed(nn::RNN(3, 4, {.num_layers = 2, .bias = false}))},
       {"LSTM(3, 4, batch_first=True, bidirectional=True)", printed(nn::LSTM(3, 4, {.batch_first = true, .bidirectional = true}))},
       {"LSTM(3, 4, num_layers=2, dropout=0.5)", printed(nn::LSTM(3, 4, {.num_layers = 2, .dropout = 0.5}))},
+      {"LSTM(3, 4, proj_size=2, num_layers=2, bidirectional=True)",
+       printed(nn::LSTM(3, 4, {.num_layers = 2, .bidirectional = true, .proj_size = 2}))},
       {"GRU(3, 4)", printed(nn::GRU(3, 4))},
       {"Sequential(Linear(2, 3), ReLU(), Sequential(Dropout(), Linear(3, 1)))",
        printed(nn::Sequential(nn::Linear(2, 3), nn::ReLU(), nn::Sequential(nn::Dropout(), nn::Linear(3, 1))))},

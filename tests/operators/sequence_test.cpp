@@ -10,7 +10,8 @@ nn::RecurrentOptions recurrent_options(const Fixture& f) {
           .bias = f.flag("bias", true),
           .batch_first = f.flag("batch_first"),
           .bidirectional = f.flag("bidirectional"),
-          .nonlinearity = f.text("nonlinearity", "tanh")};
+          .nonlinearity = f.text("nonlinearity", "tanh"),
+          .proj_size = f.integer("proj_size", 0)};
 }
 
 nn::TransformerLayerOptions transformer_options(const Fixture& f) {
@@ -29,6 +30,7 @@ nn::TransformerEncoderMasks encoder_masks(const Fixture& f) {
 template <class Layer>
 std::vector<Tensor> with_one_state(const Fixture& f) {
   Layer layer(f.integer("input_size"), f.integer("hidden_size"), recurrent_options(f));
+  layer.to(f.tensor("x").dtype());
   f.give_parameters(layer);
   const auto [y, h] = layer(f.tensor("x"), f.tensor("h0"));
   return {y, h};
@@ -111,6 +113,7 @@ TEST(Sequence, AgreesWithPyTorch) {
           {"LSTM",
            [](const Fixture& f) {
              nn::LSTM layer(f.integer("input_size"), f.integer("hidden_size"), recurrent_options(f));
+             layer.to(f.tensor("x").dtype());
              f.give_parameters(layer);
              const auto [y, state] = layer(f.tensor("x"), std::pair(f.tensor("h0"), f.tensor("c0")));
              return std::vector<Tensor>{y, state.first, state.second};
@@ -124,6 +127,10 @@ TEST(Sequence, SaysWhatIsWrong) {
   EXPECT_THROW(nn::LSTM(3, 4, {.nonlinearity = "relu"}), UserError);
   EXPECT_THROW(nn::GRU(3, 4)(ones({5, 2, 4})), UserError);
   EXPECT_THROW(nn::GRU(3, 4)(ones({5, 2, 3}), ones({1, 2, 5})), UserError);
+  EXPECT_THROW(nn::GRU(3, 4)(ones({0, 2, 3})), UserError);
+  EXPECT_THROW(nn::GRU(3, 4, {.proj_size = 2}), UserError);
+  EXPECT_THROW(nn::LSTM(3, 4, {.proj_size = 4}), UserError);
+  EXPECT_THROW(nn::LSTM(3, 4, {.proj_size = 2})(ones({5, 2, 3}), {ones({1, 2, 4}), ones({1, 2, 4})}), UserError);
   EXPECT_THROW(nn::LSTMCell(3, 4)(ones({2, 4})), UserError);
   EXPECT_THROW(nn::RNNCell(3, 4)(ones({2, 3}), ones({3, 4})), UserError);
   EXPECT_THROW(nn::TransformerEncoderLayer(4, 2, {.activation = "tanh"}), UserError);

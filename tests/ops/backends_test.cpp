@@ -164,8 +164,9 @@ TEST_P(Operator, GradientsAreTheLimitsOfDifferences) {
         if (!values.empty()) std::memcpy(t.bytes.data(), values.data(), t.bytes.size());
       }
     const Computed gradients = run_oracle(backward.graph, inputs);
-    const TensorData& dy = inputs.back();
-    std::vector<TensorData> moved(inputs.begin(), inputs.end() - 1);
+    // Behind the operator's inputs, the gradients of those outputs through which they flow.
+    const auto flowing = static_cast<std::ptrdiff_t>(GetParam()->gradient_outputs);
+    std::vector<TensorData> moved(inputs.begin(), inputs.end() - flowing);
     for (std::size_t g = 0; g < gradients.outputs.size(); ++g) {
       const auto input =
           static_cast<std::size_t>(std::find(backward.input_of.begin(), backward.input_of.end(), backward.output_of[g]) - backward.input_of.begin());
@@ -177,7 +178,11 @@ TEST_P(Operator, GradientsAreTheLimitsOfDifferences) {
         std::memcpy(&x, at, sizeof x);
         const auto loss_at = [&](double value) {
           std::memcpy(at, &value, sizeof value);
-          return inner_product(dy, run_oracle(forward.graph, moved).outputs[0]);
+          const std::vector<TensorData> outputs = run_oracle(forward.graph, moved).outputs;
+          double loss = 0;
+          for (std::ptrdiff_t k = 0; k < flowing; ++k)
+            loss += inner_product(inputs[moved.size() + static_cast<std::size_t>(k)], outputs[static_cast<std::size_t>(k)]);
+          return loss;
         };
         const double slope = (loss_at(x + kStep) - loss_at(x - kStep)) / (2 * kStep);
         std::memcpy(at, &x, sizeof x);

@@ -44,7 +44,7 @@ CaseGraph make_gradient(const ir::OpDef& op, const ir::TestCase& test_case, bool
   std::vector<ValueId> gradients;
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     const ir::TensorType type = made.graph.type(outputs[i]);
-    const bool flows = ir::is_floating(type.dtype) && (i == 0 || all_outputs);
+    const bool flows = ir::is_floating(type.dtype) && (i < op.gradient_outputs || all_outputs);
     gradients.push_back(flows ? made.graph.add_input(fmt::format("dy{}", i), type) : kNone);
     if (flows) made.input_of.push_back(-1 - static_cast<int>(i));
   }

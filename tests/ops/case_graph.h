@@ -23,7 +23,7 @@ struct CaseGraph {
 /// The operator alone. Throws what inference throws.
 CaseGraph make_forward(const ir::OpDef& op, const ir::TestCase& test_case);
 
-/// The gradient rule. Gradients flow into output 0, and into the others that are floating when `all_outputs`.
+/// The gradient rule. Gradients flow into the outputs that have them, and into the others that are floating when `all_outputs`.
 CaseGraph make_gradient(const ir::OpDef& op, const ir::TestCase& test_case, bool all_outputs = false);
 
 /// "conv2d/stride 2", spaces and the like replaced: a name that GoogleTest takes.

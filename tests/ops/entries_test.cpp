@@ -215,6 +215,10 @@ TEST(Symbols, PassThroughInference) {
       {"conv2d", {f({n, 3, 32, 32}), f({8, 3, 3, 3})}, {{"padding", ir::Ints{1, 1}}, {"stride", ir::Ints{2, 2}}}, "f32[batch,8,16,16]"},
       {"max_pool2d", {f({n, 3, 32, 32})}, {{"kernel_size", ir::Ints{2, 2}}}, "f32[batch,3,16,16]"},
       {"batch_norm_training", {f({n, 3, 8, 8}), f({3}), f({3}), f({3}), f({3})}, {}, "f32[batch,3,8,8]"},
+      {"lstm", {f({n, 3, 20}), f({20, 5})}, {}, "f32[batch,3,5]"},
+      {"lstm", {f({3, n, 20}), f({20, 2}), f({20}), f({n, 2}), f({n, 5}), f({2, 5})}, {}, "f32[3,batch,2]"},
+      {"gru", {f({n, 3, 15}), f({15, 5})}, {}, "f32[batch,3,5]"},
+      {"rnn", {f({3, n, 5}), f({5, 5})}, {}, "f32[3,batch,5]"},
       {"cross_entropy", {f({n, 10}), ir::TensorType{DType::i64, {n}}}, {{"reduction", std::string("none")}}, "f32[batch]"},
   };
   for (const SymbolCase& c : cases) {
