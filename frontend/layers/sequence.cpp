@@ -232,11 +232,6 @@ std::pair<Tensor, std::vector<Tensor>> Recurrent<Layer>::run(Tensor x, std::vect
   const Dim length = x.shape()[0], batch = x.shape()[1];
   const std::int64_t count = options_.bidirectional ? 2 : 1, states = gates_ == 4 ? 2 : 1;
   if (length == Dim(0)) fail(name_, "expects at least one step, got " + x.describe(), where);
-  if (!length.is_static() && !batch.is_static())
-    fail(name_,
-         "the length and the batch may not both be symbols, got " + x.describe() +
-             ": fix one of them, or pass one sequence at a time, without a batch",
-         where);
   constexpr const char* kNames[] = {"h0", "c0"};
   for (std::size_t s = 0; s < state.size(); ++s) {
     if (!state[s].defined()) continue;

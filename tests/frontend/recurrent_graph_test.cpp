@@ -91,7 +91,8 @@ TEST(RecurrentGraph, TakesOneSymbolAtATime) {
     Tensor build(Tensor x) { return lstm(x).first; }
   } graph;
   const std::string text = test::error_of([&] { graph.compile(spec({Dim("length", 7), Dim("batch", 20), 4})); });
-  EXPECT_EQ(text, "x");
+  EXPECT_NE(text.find("has the shape [length,batch,4]; a tensor may have one symbolic dimension"), std::string::npos)
+      << text;
 }
 
 }  // namespace
