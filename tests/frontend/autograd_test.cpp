@@ -152,6 +152,20 @@ TEST(Autograd, OperatorsInPlaceKeepWhatTheyRead) {
   EXPECT_EQ(grad({z.sum()}, {x})[0].to_vector<double>(), (std::vector<double>{1, 1, 1}));
 }
 
+// A recurrent layer's result and its last state are outputs of one operator.
+TEST(Autograd, FlowsThroughEveryOutputOfAnOperator) {
+  manual_seed(2);
+  nn::GRU gru(2, 3);
+  const Tensor x = randn({4, 1, 2}).requires_grad_();
+  const auto [y, h] = gru(x);
+  const auto gradient_of = [&](const Tensor& loss, const Tensor& to) { return grad({loss}, {to}, {}, true)[0]; };
+  const Tensor of_last = gradient_of(sum(y.select(0, -1)), x), of_h = gradient_of(sum(h), x);
+  EXPECT_TRUE(allclose(of_h, of_last, 1e-6, 1e-6));
+  EXPECT_TRUE(allclose(gradient_of(sum(y.select(0, -1)) + 2 * sum(h), x), 3 * of_last, 1e-5, 1e-5));
+  // The gradient of one output is not another's.
+  EXPECT_TRUE(allclose(gradient_of(2 * sum(y) + sum(h), y), full({4, 1, 3}, 2.0)));
+}
+
 TEST(Autograd, FreesALongChain) {
   Tensor x = tensor(0.).requires_grad_(), y = x;
   for (int i = 0; i < 20000; ++i) y = y + 1;
