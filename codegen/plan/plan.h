@@ -108,8 +108,10 @@ inline std::optional<std::int64_t> ignored_label(const ir::Graph& graph, const P
   return ignored && (*ignored < 0 || *ignored >= classes_of(graph, plan, value)) ? ignored : std::nullopt;
 }
 
-/// Checks what must hold of every plan: every node once, after what it depends on and before what overwrites its inputs; no two buffers
-/// that live at one time share a byte; every value inside its buffer's life; offsets aligned; peak and bound as stated. Internal error otherwise.
+/// Checks what must hold of every plan, by other code than what makes plans: every node once, finding in the plan's
+/// memory what it finds in the graph's order, in a first call and in a second; no two buffers that live at one time
+/// share a byte; every value inside its buffer's life; nothing written over what its kernel still reads; offsets
+/// aligned; peak and bound as stated. Internal error otherwise.
 void verify_plan(const ir::Graph& graph, const Plan& plan);
 
 }  // namespace graven::codegen

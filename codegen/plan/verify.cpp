@@ -1,118 +1,373 @@
+// Checks a plan by running it, with marks instead of numbers: in the order of the graph, where each value has memory of
+// its own, and in the order and the memory of the plan. Every node must find the same marks both times, and so must
+// whoever reads the results. This shares no code with what makes plans: neither storage, nor schedule, nor arena is
+// asked for anything.
 #include <algorithm>
 #include <map>
+#include <set>
+#include <tuple>
+#include <utility>
 #include <vector>
 
-#include "codegen/plan/arena.h"
-#include "codegen/plan/plan.h"
-#include "codegen/plan/schedule.h"
-#include "codegen/plan/storage.h"
 #include "codegen/index.h"
+#include "codegen/plan/plan.h"
 #include "ir/diagnostic.h"
 
 namespace graven::codegen {
 
 namespace {
 
-void verify_order(const ir::Graph& graph, const Plan& plan, const Storage& storage) {
-  std::vector<std::int32_t> step_of(graph.nodes.size(), -1);
-  for (std::size_t s = 0; s < plan.steps.size(); ++s) {
-    const ir::NodeId n = plan.steps[s].node;
-    step_of[at(n)] = static_cast<std::int32_t>(s);
-    GRAVEN_CHECK(s == 0 || graph.nodes[at(plan.steps[s - 1].node)].phase <= graph.nodes[at(n)].phase, "phases are out of order");
-  }
-  const auto before = dependencies(graph, storage);
-  for (std::size_t n = 0; n < graph.nodes.size(); ++n)
-    for (const ir::NodeId b : before[n])
-      GRAVEN_CHECK(step_of[at(b)] < step_of[n], "the order breaks a dependency of " + std::string(graph.nodes[n].op->name));
+using ir::NodeId;
+using ir::ValueId;
+
+/// What memory holds: a number for each result of each node in each call, or for what was there before the first.
+using Mark = std::int64_t;
+constexpr Mark kNothing = -1;
+
+std::int64_t bytes_of(const ir::TensorType& type) {
+  std::int64_t bytes = static_cast<std::int64_t>(ir::size_of(type.dtype));
+  for (const ir::Dim& d : type.shape) bytes *= d.maximum();
+  return bytes;
 }
 
-/// Sweeps over the steps: whatever lives is kept by offset, so only neighbours need comparing.
-void verify_no_overlap(const Plan& plan) {
-  std::vector<std::int32_t> starts, ends;
-  for (std::size_t i = 0; i < plan.buffers.size(); ++i) {
-    const Buffer& b = plan.buffers[i];
-    GRAVEN_CHECK(b.first <= b.last && b.first >= 0 && at(b.last) < plan.steps.size(), b.name + " has no life");
-    GRAVEN_CHECK(b.bytes >= 0 && b.offset >= 0 && b.offset + b.bytes <= plan.arena_bytes, b.name + " lies outside the arena");
-    GRAVEN_CHECK(b.offset % plan.alignment == 0 && b.bytes % plan.alignment == 0, b.name + " is not aligned");
-    if (b.bytes == 0) continue;
-    starts.push_back(static_cast<std::int32_t>(i));
-    ends.push_back(static_cast<std::int32_t>(i));
-  }
-  auto buffer = [&](std::int32_t i) -> const Buffer& { return plan.buffers[at(i)]; };
-  std::sort(starts.begin(), starts.end(), [&](auto a, auto b) { return buffer(a).first < buffer(b).first; });
-  std::sort(ends.begin(), ends.end(), [&](auto a, auto b) { return buffer(a).last < buffer(b).last; });
-  std::map<std::int64_t, std::int32_t> alive;  // by offset
-  std::size_t e = 0;
-  for (const std::int32_t i : starts) {
-    for (; buffer(ends[e]).last < buffer(i).first; ++e) alive.erase(buffer(ends[e]).offset);
-    const auto [place, fresh] = alive.emplace(buffer(i).offset, i);
-    GRAVEN_CHECK(fresh, buffer(i).name + " and " + buffer(place->second).name + " live at one time in one place");
-    if (place != alive.begin()) {
-      const Buffer& below = buffer(std::prev(place)->second);
-      GRAVEN_CHECK(below.offset + below.bytes <= buffer(i).offset, buffer(i).name + " and " + below.name + " overlap while both live");
-    }
-    if (std::next(place) != alive.end()) {
-      const Buffer& above = buffer(std::next(place)->second);
-      GRAVEN_CHECK(buffer(i).offset + buffer(i).bytes <= above.offset, buffer(i).name + " and " + above.name + " overlap while both live");
-    }
-  }
-}
+/// The marks of what is not in the arena, and of pieces of the arena.
+class Memory {
+ public:
+  Mark& of(ValueId value) { return marks_.try_emplace(value, kNothing).first->second; }
+  Mark& of(Home home, std::int32_t index) { return homes_.try_emplace({home, index}, kNothing).first->second; }
 
-/// Every value is in its buffer from its writing to its last reading, and nothing else is written there meanwhile.
-void verify_values(const ir::Graph& graph, const Plan& plan, const Storage& storage) {
-  std::vector<ir::ValueId> holds(plan.buffers.size(), ir::kNone);  // what each buffer contains at the moment
-  for (std::size_t s = 0; s < plan.steps.size(); ++s) {
-    const ir::Node& node = graph.nodes[at(plan.steps[s].node)];
-    const std::int32_t step = static_cast<std::int32_t>(s);
-    for (const ir::ValueId v : node.inputs) {
-      if (!storage.in_arena(v)) continue;
-      const ir::ValueId r = root(plan, v);
-      const std::int32_t b = plan.placements[at(r)].buffer;
-      GRAVEN_CHECK(b >= 0, graph.value(v).name + " is read but has no buffer");
-      GRAVEN_CHECK(holds[at(b)] == r, graph.value(v).name + " is read after its memory was given to another");
-      GRAVEN_CHECK(plan.buffers[at(b)].first <= step && step <= plan.buffers[at(b)].last, graph.value(v).name + " is read outside its buffer's life");
-    }
-    if (node.op->alias) continue;
-    for (const ir::ValueId v : node.outputs) {
-      const std::int32_t b = plan.placements[at(v)].buffer;
-      if (plan.placements[at(v)].home != Home::arena || b < 0) continue;
-      GRAVEN_CHECK(plan.buffers[at(b)].bytes >= byte_count(graph.type(v)), graph.value(v).name + " does not fit its buffer");
-      GRAVEN_CHECK(plan.buffers[at(b)].first <= step && step <= plan.buffers[at(b)].last,
-                   graph.value(v).name + " is written outside its buffer's life");
-      holds[at(b)] = v;
-    }
-    if (plan.steps[s].workspace >= 0) {
-      const Buffer& b = plan.buffers[at(plan.steps[s].workspace)];
-      GRAVEN_CHECK(b.first == step && b.last == step && b.bytes >= plan.steps[s].call.workspace_bytes, b.name + " is too small or at another step");
+  Mark piece(std::int64_t begin, std::int64_t bytes) const {
+    const auto found = pieces_.find(begin);
+    return found != pieces_.end() && found->second.first == begin + bytes ? found->second.second : kNothing;
+  }
+  void write(std::int64_t begin, std::int64_t bytes, Mark mark) {
+    const std::int64_t end = begin + bytes;
+    auto next = pieces_.lower_bound(begin);
+    if (next != pieces_.begin() && std::prev(next)->second.first > begin) --next;
+    while (next != pieces_.end() && next->first < end) next = pieces_.erase(next);
+    if (bytes > 0 && mark != kNothing) pieces_.emplace(begin, std::pair(end, mark));
+  }
+
+ private:
+  std::map<ValueId, Mark> marks_;
+  std::map<std::pair<Home, std::int32_t>, Mark> homes_;
+  std::map<std::int64_t, std::pair<std::int64_t, Mark>> pieces_;  // by begin: end, mark; they do not overlap
+};
+
+class Verifier {
+ public:
+  Verifier(const ir::Graph& graph, const Plan& plan) : graph_(graph), plan_(plan) {}
+
+  void run() {
+    verify_steps();
+    verify_placements();
+    verify_buffers();
+    for (std::size_t v = 0; v < graph_.values.size(); ++v)
+      if (graph_.values[v].kind != ir::ValueKind::node) given(static_cast<ValueId>(v));
+    // What is prepared, and what a call leaves behind, must do for the next call, too.
+    for (int call = 0; call < 2; ++call) {
+      run_graph(call);
+      run_plan(call);
+      for (const ValueId v : graph_.outputs) verify_result(v);
+      for (const ir::Loss& loss : graph_.losses) verify_result(loss.value);
+      for (const auto* kept : {&graph_.parameters, &graph_.states})
+        for (const ValueId v : *kept)
+          if (!given_up_.count(v)) verify_result(v);
     }
   }
-  for (std::size_t v = 0; v < graph.values.size(); ++v) {
-    if (!storage.pinned[v]) continue;
-    const std::int32_t b = plan.placements[v].buffer;
-    GRAVEN_CHECK(b >= 0 && holds[at(b)] == static_cast<ir::ValueId>(v), graph.values[v].name + " is a result, but its memory was given to another");
-    GRAVEN_CHECK(at(plan.buffers[at(b)].last) + 1 == plan.steps.size(),
-                 graph.values[v].name + " is a result, but its buffer does not live to the end");
+
+ private:
+  const ir::Node& node_of(const Step& step) const { return graph_.nodes[at(step.node)]; }
+  const Placement& place(ValueId v) const { return plan_.placements[at(v)]; }
+  const std::string& name(ValueId v) const { return graph_.values[at(v)].name; }
+  ValueId owner(ValueId v) const { return place(v).home == Home::alias ? place(v).alias_of : v; }
+  bool in_arena(ValueId v) const { return place(owner(v)).home == Home::arena; }
+  /// The first byte in the arena and the number of bytes there; of what has no buffer, -1.
+  std::pair<std::int64_t, std::int64_t> piece(ValueId v) const {
+    const std::int32_t buffer = place(owner(v)).buffer;
+    return {buffer < 0 ? -1 : plan_.buffers[at(buffer)].offset, bytes_of(graph_.type(owner(v)))};
   }
-}
+  bool is_empty(ValueId v) const { return bytes_of(graph_.type(v)) == 0; }
+
+  void verify_steps() const {
+    GRAVEN_CHECK(plan_.steps.size() == graph_.nodes.size(), "the plan leaves nodes out or repeats them");
+    std::vector<bool> seen(graph_.nodes.size(), false);
+    for (std::size_t s = 0; s < plan_.steps.size(); ++s) {
+      const NodeId n = plan_.steps[s].node;
+      GRAVEN_CHECK(n >= 0 && at(n) < graph_.nodes.size() && !seen[at(n)], "a node is run twice or does not exist");
+      seen[at(n)] = true;
+      GRAVEN_CHECK(s == 0 || node_of(plan_.steps[s - 1]).phase <= node_of(plan_.steps[s]).phase,
+                   "phases are out of order");
+    }
+  }
+
+  void verify_placements() const {
+    GRAVEN_CHECK(plan_.placements.size() == graph_.values.size(), "values without a placement");
+    for (std::size_t v = 0; v < graph_.values.size(); ++v) {
+      const Placement& p = plan_.placements[v];
+      const std::string& name = graph_.values[v].name;
+      if (p.home == Home::alias) {
+        GRAVEN_CHECK(p.alias_of >= 0 && at(p.alias_of) < graph_.values.size() && place(p.alias_of).home != Home::alias,
+                     name + " is an alias of nothing");
+        GRAVEN_CHECK(bytes_of(graph_.type(p.alias_of)) == bytes_of(graph_.values[v].type),
+                     name + " is not as large as what it is an alias of");
+      }
+      if (p.home == Home::arena && p.buffer >= 0) {
+        GRAVEN_CHECK(at(p.buffer) < plan_.buffers.size(), name + " has a buffer that does not exist");
+        GRAVEN_CHECK(plan_.buffers[at(p.buffer)].bytes >= bytes_of(graph_.values[v].type),
+                     name + " does not fit its buffer");
+      }
+      if (p.home == Home::gradient) {
+        GRAVEN_CHECK(p.parameter >= 0 && at(p.parameter) < graph_.values.size(), name + " is the gradient of nothing");
+        const ir::TensorType &own = graph_.values[v].type, &parameter = graph_.type(p.parameter);
+        GRAVEN_CHECK(own.dtype == parameter.dtype && bytes_of(own) == bytes_of(parameter),
+                     name + " does not fit its parameter's gradient");
+      }
+      if (p.home == Home::output)
+        GRAVEN_CHECK(p.buffer >= 0 && at(p.buffer) < graph_.outputs.size(), name + " is a result that does not exist");
+    }
+  }
+
+  /// Sweeps over the steps: whatever lives is kept by offset, so only neighbours need comparing.
+  void verify_buffers() const {
+    std::int64_t peak = 0;
+    std::map<std::int32_t, std::int64_t> change;  // of the bytes alive, by step
+    std::vector<std::int32_t> starts, ends;
+    for (std::size_t i = 0; i < plan_.buffers.size(); ++i) {
+      const Buffer& b = plan_.buffers[i];
+      GRAVEN_CHECK(b.first <= b.last && b.first >= 0 && at(b.last) < plan_.steps.size(), b.name + " has no life");
+      GRAVEN_CHECK(b.bytes >= 0 && b.offset >= 0 && b.offset + b.bytes <= plan_.arena_bytes,
+                   b.name + " lies outside the arena");
+      GRAVEN_CHECK(b.offset % plan_.alignment == 0 && b.bytes % plan_.alignment == 0, b.name + " is not aligned");
+      if (b.bytes == 0) continue;
+      peak = std::max(peak, b.offset + b.bytes);
+      change[b.first] += b.bytes;
+      change[b.last + 1] -= b.bytes;
+      starts.push_back(static_cast<std::int32_t>(i));
+      ends.push_back(static_cast<std::int32_t>(i));
+    }
+    const auto buffer = [&](std::int32_t i) -> const Buffer& { return plan_.buffers[at(i)]; };
+    std::sort(starts.begin(), starts.end(), [&](auto a, auto b) { return buffer(a).first < buffer(b).first; });
+    std::sort(ends.begin(), ends.end(), [&](auto a, auto b) { return buffer(a).last < buffer(b).last; });
+    std::map<std::int64_t, std::int32_t> alive;  // by offset
+    std::size_t ended = 0;
+    for (const std::int32_t i : starts) {
+      for (; buffer(ends[ended]).last < buffer(i).first; ++ended) alive.erase(buffer(ends[ended]).offset);
+      const auto [place, fresh] = alive.emplace(buffer(i).offset, i);
+      GRAVEN_CHECK(fresh, buffer(i).name + " and " + buffer(place->second).name + " live at one time in one place");
+      if (place != alive.begin()) {
+        const Buffer& below = buffer(std::prev(place)->second);
+        GRAVEN_CHECK(below.offset + below.bytes <= buffer(i).offset,
+                     buffer(i).name + " and " + below.name + " overlap while both live");
+      }
+      if (std::next(place) != alive.end()) {
+        const Buffer& above = buffer(std::next(place)->second);
+        GRAVEN_CHECK(buffer(i).offset + buffer(i).bytes <= above.offset,
+                     buffer(i).name + " and " + above.name + " overlap while both live");
+      }
+    }
+    GRAVEN_CHECK(peak == plan_.arena_bytes, "the stated peak is not the peak");
+    std::int64_t alive_bytes = 0, most = 0;
+    for (const auto& [step, bytes] : change) most = std::max(most, alive_bytes += bytes);
+    GRAVEN_CHECK(most == plan_.lower_bound, "the stated bound is not the bound");
+  }
+
+  /// A mark that stands in the value before the first call, in the graph's memory and in the plan's.
+  void given(ValueId v) {
+    const Mark mark = next_mark_++;
+    in_graph_.of(v) = mark;
+    if (place(v).home != Home::alias && place(v).home != Home::arena) planned(v) = mark;
+  }
+  /// The plan's memory of a value that is not in the arena.
+  Mark& planned(ValueId v) {
+    const ValueId o = owner(v);
+    if (place(o).home == Home::output) return in_plan_.of(Home::output, place(o).buffer);
+    if (place(o).home == Home::gradient) return in_plan_.of(Home::gradient, place(o).parameter);
+    return in_plan_.of(o);
+  }
+  Mark read(ValueId v) {
+    if (!in_arena(v)) return planned(v);
+    const auto [begin, bytes] = piece(v);
+    return begin < 0 ? kNothing : in_plan_.piece(begin, bytes);
+  }
+
+  /// The value whose memory `v` is where nothing is planned: its own, unless a view made it.
+  ValueId memory_in_graph(ValueId v) {
+    const auto found = memory_.find(v);
+    return found == memory_.end() ? v : found->second;
+  }
+  static bool prepares(const ir::Node& node) { return node.phase == ir::Phase::prepare; }
+  static bool copies(const ir::Node& node) { return node.op->name == "assign"; }
+
+  /// In the graph's order; notes what each node reads and makes.
+  void run_graph(int call) {
+    reads_.assign(graph_.nodes.size(), {});
+    makes_.assign(graph_.nodes.size(), 0);
+    for (std::size_t n = 0; n < graph_.nodes.size(); ++n) {
+      const ir::Node& node = graph_.nodes[n];
+      if (call > 0 && prepares(node)) continue;
+      if (node.op->alias) {
+        memory_[node.outputs[0]] = memory_in_graph(node.inputs[0]);
+        continue;
+      }
+      for (const ValueId v : node.inputs)
+        reads_[n].push_back(v == ir::kNone ? kNothing : in_graph_.of(memory_in_graph(v)));
+      makes_[n] = next_mark_;
+      next_mark_ += static_cast<Mark>(node.outputs.size() + node.inputs.size());
+      for (std::size_t i = 0; i < node.outputs.size(); ++i)
+        in_graph_.of(node.outputs[i]) = makes_[n] + static_cast<Mark>(i);
+      for (std::size_t i = 0; i < node.inputs.size(); ++i)
+        if (node.inputs[i] != ir::kNone && ir::is_mutated(node, i))
+          in_graph_.of(memory_in_graph(node.inputs[i])) = mark_of_write(n, i);
+    }
+  }
+  /// What the node leaves in the input that it writes into.
+  Mark mark_of_write(std::size_t n, std::size_t input) const {
+    const ir::Node& node = graph_.nodes[n];
+    return copies(node) ? reads_[n][1] : makes_[n] + static_cast<Mark>(node.outputs.size() + input);
+  }
+
+  void run_plan(int call) {
+    for (std::size_t s = 0; s < plan_.steps.size(); ++s)
+      if (const ir::Node& node = node_of(plan_.steps[s]); !node.op->alias && (call == 0 || !prepares(node)))
+        run_step(s);
+  }
+  void run_step(std::size_t s) {
+    const Step& step = plan_.steps[s];
+    const ir::Node& node = node_of(step);
+    const std::size_t n = at(step.node);
+    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+      const ValueId v = node.inputs[i];
+      if (v == ir::kNone || is_empty(v) || (copies(node) && i == 0))
+        continue;  // an assignment does not read what it overwrites
+      GRAVEN_CHECK(read(v) == reads_[n][i],
+                   std::string(node.op->name) + " does not find " + name(v) + " where the plan has it");
+      verify_life(v, s, "read");
+    }
+    // An assignment of what was computed where it belongs has nothing to do.
+    if (step.call.name.empty()) {
+      GRAVEN_CHECK(copies(node) && owner(node.inputs[0]) == owner(node.inputs[1]),
+                   std::string(node.op->name) + " is not run");
+      return;
+    }
+    verify_workspace(s);
+    for (std::size_t i = 0; i < node.outputs.size(); ++i) {
+      const ValueId v = node.outputs[i];
+      if (in_arena(v) && place(owner(v)).buffer < 0) {
+        GRAVEN_CHECK(i > 0 || node.op->has_effect(), name(v) + " is written and has no memory");
+        continue;
+      }
+      verify_writable(v, node);
+      verify_life(v, s, "written");
+      verify_apart(s, i);
+    }
+    for (std::size_t i = 0; i < node.outputs.size(); ++i) write(node.outputs[i], makes_[n] + static_cast<Mark>(i));
+    for (std::size_t i = 0; i < node.inputs.size(); ++i)
+      if (node.inputs[i] != ir::kNone && ir::is_mutated(node, i)) {
+        verify_writable(node.inputs[i], node);
+        write(node.inputs[i], mark_of_write(n, i));
+      }
+    for (const ValueId v : step.last_reads) {
+      GRAVEN_CHECK(prepares(node) && !in_arena(v), name(v) + " is given up by a step that is run again");
+      planned(v) = kNothing;
+      given_up_.insert(v);
+    }
+  }
+  void write(ValueId v, Mark mark) {
+    if (!in_arena(v)) {
+      planned(v) = mark;
+      return;
+    }
+    if (const auto [begin, bytes] = piece(v); begin >= 0) in_plan_.write(begin, bytes, mark);
+  }
+
+  void verify_writable(ValueId v, const ir::Node& node) const {
+    const Home home = place(owner(v)).home;
+    GRAVEN_CHECK(home != Home::constant && home != Home::hyper,
+                 std::string(node.op->name) + " writes into " + name(v) + ", which is constant");
+    GRAVEN_CHECK((home == Home::prepared) == prepares(node) || home != Home::prepared,
+                 name(v) + " is prepared, and written in every call");
+    GRAVEN_CHECK(!prepares(node) || home == Home::prepared,
+                 name(v) + " is made once, where each call has memory of its own");
+  }
+  void verify_life(ValueId v, std::size_t s, const char* what) const {
+    const ValueId o = owner(v);
+    if (place(o).home != Home::arena || place(o).buffer < 0 || is_empty(v)) return;
+    const Buffer& b = plan_.buffers[at(place(o).buffer)];
+    GRAVEN_CHECK(at(b.first) <= s && s <= at(b.last), name(v) + " is " + what + " outside its buffer's life");
+  }
+  void verify_workspace(std::size_t s) const {
+    const Step& step = plan_.steps[s];
+    const std::string_view op = node_of(step).op->name;
+    GRAVEN_CHECK((step.workspace >= 0) == (step.call.workspace_bytes > 0),
+                 std::string(op) + " has scratch memory that it does not need, or none");
+    if (step.workspace < 0) return;
+    GRAVEN_CHECK(at(step.workspace) < plan_.buffers.size(),
+                 std::string(op) + " has scratch memory that does not exist");
+    const Buffer& b = plan_.buffers[at(step.workspace)];
+    const auto here = static_cast<std::int32_t>(s);
+    GRAVEN_CHECK(b.values.empty() && b.first == here && b.last == here && b.bytes >= step.call.workspace_bytes,
+                 b.name + " is too small or at another step");
+  }
+  /// Where an output lies over an input, the kernel must take that, of every input that lies there.
+  void verify_apart(std::size_t s, std::size_t output) {
+    const Step& step = plan_.steps[s];
+    const ir::Node& node = node_of(step);
+    const ValueId v = node.outputs[output];
+    if (is_empty(v)) return;
+    for (std::size_t other = 0; other < output; ++other)
+      GRAVEN_CHECK(is_empty(node.outputs[other]) || !overlap(v, node.outputs[other]),
+                   "two results of " + std::string(node.op->name) + " lie in one place");
+    ValueId below = ir::kNone;
+    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+      const ValueId x = node.inputs[i];
+      if (x == ir::kNone || is_empty(x) || !overlap(v, x)) continue;
+      GRAVEN_CHECK(below == ir::kNone || below == x,
+                   std::string(node.op->name) + " reads what it overwrites as two shapes");
+      below = x;
+      const auto input = static_cast<std::int32_t>(i);
+      const auto& over = step.call.over;
+      const bool takes = (output == 0 && std::count(step.call.in_place.begin(), step.call.in_place.end(), input) > 0) ||
+                         std::count(over.begin(), over.end(), std::pair(static_cast<std::int32_t>(output), input)) > 0;
+      GRAVEN_CHECK(takes && same_place(v, x),
+                   std::string(node.op->name) + " writes " + name(v) + " over " + name(x) + ", which it reads");
+    }
+  }
+  bool overlap(ValueId a, ValueId b) {
+    if (in_arena(a) != in_arena(b)) return false;
+    if (!in_arena(a)) return &planned(a) == &planned(b);
+    const auto [begin_a, bytes_a] = piece(a);
+    const auto [begin_b, bytes_b] = piece(b);
+    return begin_a >= 0 && begin_b >= 0 && begin_a < begin_b + bytes_b && begin_b < begin_a + bytes_a;
+  }
+  /// Element upon element.
+  bool same_place(ValueId a, ValueId b) const {
+    return ir::size_of(graph_.type(a).dtype) == ir::size_of(graph_.type(b).dtype) &&
+           bytes_of(graph_.type(a)) == bytes_of(graph_.type(b)) && (!in_arena(a) || piece(a).first == piece(b).first);
+  }
+
+  /// After a call: what the caller reads is what the graph makes of it.
+  void verify_result(ValueId v) {
+    if (is_empty(v)) return;
+    GRAVEN_CHECK(read(v) == in_graph_.of(memory_in_graph(v)),
+                 name(v) + " is a result, but its memory was given to another");
+    if (in_arena(v))
+      GRAVEN_CHECK(at(plan_.buffers[at(place(owner(v)).buffer)].last) + 1 == plan_.steps.size(),
+                   name(v) + " is a result, but its buffer does not live to the end");
+  }
+
+  const ir::Graph& graph_;
+  const Plan& plan_;
+  Memory in_graph_, in_plan_;
+  Mark next_mark_ = 0;
+  std::map<ValueId, ValueId> memory_;     // of what views made
+  std::vector<std::vector<Mark>> reads_;  // by node: of each input
+  std::vector<Mark> makes_;     // by node: of its first output; those of the others, and of what it writes into, follow
+  std::set<ValueId> given_up_;  // weights that nobody reads after the prepare phase
+};
 
 }  // namespace
 
-void verify_plan(const ir::Graph& graph, const Plan& plan) {
-  GRAVEN_CHECK(plan.placements.size() == graph.values.size(), "values without a placement");
-  GRAVEN_CHECK(plan.steps.size() == graph.nodes.size(), "the plan leaves nodes out or repeats them");
-  std::vector<const ir::KernelCall*> calls(graph.nodes.size(), nullptr);
-  for (const Step& step : plan.steps) {
-    GRAVEN_CHECK(step.node >= 0 && at(step.node) < graph.nodes.size() && !calls[at(step.node)], "a node is run twice or does not exist");
-    calls[at(step.node)] = &step.call;
-  }
-  const Storage storage(graph, plan.alignment, plan.keeps_results, calls);
-  verify_order(graph, plan, storage);
-  verify_no_overlap(plan);
-  verify_values(graph, plan, storage);
-  std::int64_t peak = 0;
-  for (const Buffer& b : plan.buffers) peak = std::max(peak, b.bytes == 0 ? 0 : b.offset + b.bytes);
-  GRAVEN_CHECK(peak == plan.arena_bytes, "the stated peak is not the peak");
-  GRAVEN_CHECK(arena_lower_bound(plan.buffers) == plan.lower_bound, "the stated bound is not the bound");
-}
+void verify_plan(const ir::Graph& graph, const Plan& plan) { Verifier(graph, plan).run(); }
 
 }  // namespace graven::codegen

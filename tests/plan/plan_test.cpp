@@ -349,20 +349,97 @@ TEST(Plan, WhatIsAssignedIsComputedWhereItBelongs) {
   })) << "it is a result of the graph";
 }
 
-// A result that lies in a buffer is written when all that reads the old contents is done.
-TEST(Plan, WhatIsWrittenThroughWaitsForReaders) {
-  Builder b;
-  const ValueId x = b.graph.add_input("x", floats(16)), buffer = b.graph.add_buffer("buffer", floats(16));
-  const ValueId old = b.call(kPlain, {buffer}), value = b.call(kPlain, {x});
-  b.add(kAssign, {buffer, value});
-  b.graph.outputs = {old};
+/// What the schedule keeps before each node.
+std::vector<std::vector<ir::NodeId>> edges(const Graph& graph) {
   std::vector<KernelCall> calls;
   std::vector<const KernelCall*> by_node;
-  for (const ir::Node& node : b.graph.nodes) calls.push_back(ir::lower({b.graph, node}));
+  for (const ir::Node& node : graph.nodes) calls.push_back(ir::lower({graph, node}));
   for (const KernelCall& call : calls) by_node.push_back(&call);
-  const Storage storage(b.graph, 64, false, by_node);
-  ASSERT_EQ(storage.root[static_cast<std::size_t>(value)], buffer);
-  EXPECT_EQ(dependencies(b.graph, storage)[1], (std::vector<ir::NodeId>{0}));
+  return dependencies(graph, Storage(graph, 64, false, by_node));
+}
+
+// Nothing but a write and a read of one memory keeps these nodes in order: no result of one is an input of the other.
+TEST(Plan, ReadsAndWritesOfOneMemoryStayInOrder) {
+  using Edges = std::vector<std::vector<ir::NodeId>>;
+  const struct {
+    const char* what;
+    void (*build)(Builder& b, ValueId x, ValueId buffer);
+    Edges expected;
+  } cases[] = {
+      {"a write after a read, a read after a write",
+       [](Builder& b, ValueId x, ValueId buffer) {
+         b.call(kPlain, {buffer});
+         b.add(kWrite, {buffer, x});
+         b.call(kPlain, {buffer});
+       },
+       {{}, {0}, {1}}},
+      {"a write after two reads",
+       [](Builder& b, ValueId x, ValueId buffer) {
+         b.call(kPlain, {buffer});
+         b.call(kPlain, {x, buffer});
+         b.add(kWrite, {buffer, x});
+       },
+       {{}, {}, {0, 1}}},
+      {"a write after a write",
+       [](Builder& b, ValueId x, ValueId buffer) {
+         b.add(kWrite, {buffer, x});
+         b.add(kWrite, {buffer, x});
+       },
+       {{}, {0}}},
+      {"two reads between two writes",
+       [](Builder& b, ValueId x, ValueId buffer) {
+         b.add(kWrite, {buffer, x});
+         b.call(kPlain, {buffer});
+         b.call(kPlain, {buffer});
+         b.add(kWrite, {buffer, x});
+         b.call(kPlain, {buffer});
+       },
+       {{}, {0}, {0}, {0, 1, 2}, {3}}},
+      {"a read through a view, which is passed first",
+       [](Builder& b, ValueId x, ValueId buffer) {
+         b.call(kPlain, {b.call(kView, {buffer})});
+         b.add(kWrite, {buffer, x});
+       },
+       {{}, {}, {0, 1}}},
+      {"a write through a view",
+       [](Builder& b, ValueId x, ValueId buffer) {
+         b.call(kPlain, {buffer});
+         b.add(kWrite, {b.call(kView, {buffer}), x});
+         b.call(kPlain, {buffer});
+       },
+       {{}, {}, {0, 1}, {2}}},
+      {"each of several that are written at once, but not what is only read beside them",
+       [](Builder& b, ValueId x, ValueId buffer) {
+         const ValueId other = b.graph.add_buffer("other", floats(16)), read = b.graph.add_buffer("read", floats(16));
+         b.call(kPlain, {other});
+         b.call(kPlain, {read});
+         b.add(kUpdate, {buffer, other, x, read});
+         b.call(kPlain, {read});
+         b.call(kPlain, {buffer});
+         b.add(kWrite, {read, x});
+       },
+       {{}, {}, {0}, {}, {2}, {1, 2, 3}}},
+      {"what is computed where it is assigned to waits for who reads the old contents",
+       [](Builder& b, ValueId x, ValueId buffer) {
+         b.call(kPlain, {buffer});
+         b.add(kAssign, {buffer, b.call(kPlain, {x})});
+       },
+       {{}, {0}, {1}}},
+      {"and who reads the new ones waits for it",
+       [](Builder& b, ValueId x, ValueId buffer) {
+         b.add(kAssign, {buffer, b.call(kPlain, {x})});
+         b.call(kPlain, {buffer});
+       },
+       {{}, {0}, {0}}},
+  };
+  for (const auto& c : cases) {
+    SCOPED_TRACE(c.what);
+    Builder b;
+    const ValueId x = b.graph.add_input("x", floats(16)), buffer = b.graph.add_buffer("buffer", floats(16));
+    c.build(b, x, buffer);
+    EXPECT_EQ(edges(b.graph), c.expected);
+    EXPECT_NO_THROW(b.plan());
+  }
 }
 
 TEST(Plan, WhatIsPreparedOutlivesTheCall) {
@@ -514,6 +591,175 @@ TEST(Plan, TheCheckerCatchesOverlapsAndLateReads) {
   bad = both;
   bad.placements[static_cast<std::size_t>(second)].buffer = bad.placements[static_cast<std::size_t>(first)].buffer;
   EXPECT_THROW(verify_plan(pair.graph, bad), InternalError);
+}
+
+/// The step that runs a node.
+Step& step_of(Plan& plan, ir::NodeId node) {
+  return *std::find_if(plan.steps.begin(), plan.steps.end(), [&](const Step& s) { return s.node == node; });
+}
+Placement& placed(Plan& plan, ValueId v) { return plan.placements[static_cast<std::size_t>(v)]; }
+Buffer& buffer_of(Plan& plan, ValueId v) { return plan.buffers.at(static_cast<std::size_t>(placed(plan, v).buffer)); }
+void swap_steps(Plan& plan, ir::NodeId a, ir::NodeId b) { std::swap(step_of(plan, a), step_of(plan, b)); }
+
+// Each plan computes something else, at once or in the next call, or reads what is not there. The checker knows nothing
+// of the code that made it.
+TEST(Plan, TheCheckerNoticesWhatComputesSomethingElse) {
+  struct Nodes {
+    ValueId x, buffer, weight;
+  };
+  const struct {
+    const char* what;
+    void (*build)(Builder& b, const Nodes& given);
+    void (*damage)(const Graph& g, Plan& plan);
+    const char* says;
+  } cases[] = {
+      {"a write before the read of the old contents",
+       [](Builder& b, const Nodes& given) {
+         b.graph.outputs = {b.call(kPlain, {given.buffer})};
+         b.add(kWrite, {given.buffer, given.x});
+       },
+       [](const Graph&, Plan& plan) { swap_steps(plan, 0, 1); }, "does not find"},
+      {"a read before the write",
+       [](Builder& b, const Nodes& given) {
+         b.add(kWrite, {given.buffer, given.x});
+         b.graph.outputs = {b.call(kPlain, {given.buffer})};
+       },
+       [](const Graph&, Plan& plan) { swap_steps(plan, 0, 1); }, "does not find"},
+      {"two writes in the other order",
+       [](Builder& b, const Nodes& given) {
+         b.add(kWrite, {given.buffer, given.x});
+         b.add(kWrite, {given.buffer, given.weight});
+       },
+       [](const Graph&, Plan& plan) { swap_steps(plan, 0, 1); }, "does not find"},
+      {"a write before a read through a view",
+       [](Builder& b, const Nodes& given) {
+         b.graph.outputs = {b.call(kPlain, {b.call(kView, {given.buffer})})};
+         b.add(kWrite, {given.buffer, given.x});
+       },
+       [](const Graph&, Plan& plan) { swap_steps(plan, 1, 2); }, "does not find"},
+      {"a result where another is still to be read",
+       [](Builder& b, const Nodes& given) {
+         const ValueId y = b.call(kPlain, {given.x}), z = b.call(kPlain, {given.x});
+         b.graph.outputs = {b.call(kPlain, {y, z})};
+       },
+       [](const Graph& g, Plan& plan) {
+         buffer_of(plan, g.nodes[1].outputs[0]).offset = buffer_of(plan, g.nodes[0].outputs[0]).offset;
+       },
+       "live at one time"},
+      {"a result over an input that the kernel reads as it likes",
+       [](Builder& b, const Nodes& given) {
+         b.graph.outputs = {b.call(kPlain, {b.call(kPlain, {b.call(kPlain, {given.x})})})};
+       },
+       [](const Graph& g, Plan& plan) {
+         const ValueId y = g.nodes[0].outputs[0], z = g.nodes[1].outputs[0];
+         buffer_of(plan, y).last = buffer_of(plan, z).last;
+         placed(plan, z).buffer = placed(plan, y).buffer;
+         plan.buffers.pop_back();
+         plan.arena_bytes = plan.lower_bound = 64;
+       },
+       "which it reads"},
+      {"scratch memory over an input",
+       [](Builder& b, const Nodes& given) { b.graph.outputs = {b.call(kScratch, {b.call(kPlain, {given.x})})}; },
+       [](const Graph& g, Plan& plan) {
+         plan.buffers.at(static_cast<std::size_t>(step_of(plan, 1).workspace)).offset =
+             buffer_of(plan, g.nodes[0].outputs[0]).offset;
+       },
+       "live at one time"},
+      {"no scratch memory", [](Builder& b, const Nodes& given) { b.graph.outputs = {b.call(kScratch, {given.x})}; },
+       [](const Graph&, Plan& plan) { step_of(plan, 0).workspace = -1; }, "scratch memory"},
+      {"two results in one place",
+       [](Builder& b, const Nodes& given) {
+         const std::vector<ValueId> two = b.add(kTwo, {given.x});
+         b.graph.outputs = {b.call(kPlain, two)};
+       },
+       [](const Graph& g, Plan& plan) {
+         placed(plan, g.nodes[0].outputs[1]).buffer = placed(plan, g.nodes[0].outputs[0]).buffer;
+       },
+       "two results"},
+      {"a view of another value",
+       [](Builder& b, const Nodes& given) {
+         const ValueId y = b.call(kPlain, {given.x}), z = b.call(kPlain, {given.x});
+         b.graph.outputs = {b.call(kPlain, {b.call(kView, {y}), y, z})};
+       },
+       [](const Graph& g, Plan& plan) { placed(plan, g.nodes[2].outputs[0]).alias_of = g.nodes[1].outputs[0]; },
+       "does not find"},
+      {"what is prepared once in memory of each call",
+       [](Builder& b, const Nodes& given) {
+         const ValueId packed = b.call(kPlain, {given.weight}, Phase::prepare), y = b.call(kPlain, {given.x});
+         b.graph.outputs = {b.call(kPlain, {packed, y})};
+       },
+       [](const Graph& g, Plan& plan) {
+         placed(plan, g.nodes[0].outputs[0]) = placed(plan, g.nodes[1].outputs[0]);
+         buffer_of(plan, g.nodes[0].outputs[0]).first = 0;
+       },
+       "is made once"},
+      {"a weight that is given up and read",
+       [](Builder& b, const Nodes& given) {
+         const ValueId packed = b.call(kPlain, {given.weight}, Phase::prepare);
+         b.graph.outputs = {b.call(kPlain, {given.x, packed, given.weight})};
+       },
+       [](const Graph& g, Plan& plan) { step_of(plan, 0).last_reads = {g.nodes[0].inputs[0]}; }, "does not find"},
+      {"an assignment that is not made",
+       [](Builder& b, const Nodes& given) {
+         const ValueId y = b.call(kPlain, {given.buffer});
+         b.graph.outputs = {b.call(kPlain, {y})};
+         b.add(kAssign, {given.buffer, y});
+       },
+       [](const Graph&, Plan& plan) { step_of(plan, 2).call = {}; }, "is not run"},
+      {"a new content that is computed in the buffer before the old one is read",
+       [](Builder& b, const Nodes& given) {
+         const ValueId y = b.call(kPlain, {given.x});
+         b.graph.outputs = {b.call(kPlain, {given.buffer})};
+         b.add(kAssign, {given.buffer, y});
+       },
+       [](const Graph& g, Plan& plan) {
+         placed(plan, g.nodes[0].outputs[0]) = {.home = Home::alias, .alias_of = g.nodes[2].inputs[0]};
+         step_of(plan, 2).call = {};
+         plan.buffers.clear();
+         plan.arena_bytes = plan.lower_bound = 0;
+       },
+       "does not find"},
+      {"a result in the place of another",
+       [](Builder& b, const Nodes& given) { b.graph.outputs = {b.call(kPlain, {given.x}), b.call(kPlain, {given.x})}; },
+       [](const Graph& g, Plan& plan) { placed(plan, g.nodes[1].outputs[0]).buffer = 0; },
+       "is a result, but its memory was given to another"},
+      {"what is made in the update before forward has read it",
+       [](Builder& b, const Nodes& given) {
+         b.graph.outputs = {b.call(kPlain, {given.weight, given.x})};
+         b.add(kUpdate, {given.weight, given.x}, {}, Phase::update);
+       },
+       [](const Graph&, Plan& plan) { swap_steps(plan, 0, 1); }, "phases"},
+      {"a node that is left out",
+       [](Builder& b, const Nodes& given) { b.graph.outputs = {b.call(kPlain, {b.call(kPlain, {given.x})})}; },
+       [](const Graph&, Plan& plan) { step_of(plan, 1).node = 0; }, "run twice"},
+      {"a buffer at an address that is not aligned",
+       [](Builder& b, const Nodes& given) { b.graph.outputs = {b.call(kPlain, {b.call(kPlain, {given.x})})}; },
+       [](const Graph&, Plan& plan) {
+         plan.buffers[0].offset += 4;
+         plan.arena_bytes += 4;
+       },
+       "not aligned"},
+      {"a bound that is not the bound",
+       [](Builder& b, const Nodes& given) { b.graph.outputs = {b.call(kPlain, {b.call(kPlain, {given.x})})}; },
+       [](const Graph&, Plan& plan) { plan.lower_bound -= 64; }, "bound"},
+  };
+  for (const auto& c : cases) {
+    SCOPED_TRACE(c.what);
+    Builder b;
+    const Nodes given{b.graph.add_input("x", floats(16)), b.graph.add_buffer("buffer", floats(16)),
+                      b.graph.add_parameter("weight", floats(16), true)};
+    c.build(b, given);
+    Plan plan;
+    ASSERT_NO_THROW(plan = b.plan());
+    c.damage(b.graph, plan);
+    std::string said;
+    try {
+      verify_plan(b.graph, plan);
+    } catch (const InternalError& error) {
+      said = error.what();
+    }
+    EXPECT_NE(said.find(c.says), std::string::npos) << said;
+  }
 }
 
 TEST(Plan, LargeGraphsArePlanned) {
