@@ -18,7 +18,6 @@ const OpDef kMaximum{
     .gradient = gradient_maximum,
     .scalar = {.body = "math::max(x, y)"},
     .amp = AmpClass::clear,
-    .commutative = true,
     .cases = [] { return ops::binary_cases(-4, 4, -4, 4, true); },
 };
 

@@ -18,7 +18,6 @@ const OpDef kMinimum{
     .gradient = gradient_minimum,
     .scalar = {.body = "math::min(x, y)"},
     .amp = AmpClass::clear,
-    .commutative = true,
     .cases = [] { return ops::binary_cases(-4, 4, -4, 4, true); },
 };
 

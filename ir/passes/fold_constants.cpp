@@ -25,7 +25,7 @@ struct Known {
 using Unary = double (*)(double);
 using Binary = double (*)(double, double);
 
-double sign(double x) { return x > 0 ? 1 : x < 0 ? -1 : x; }
+double sign(double x) { return static_cast<double>((x > 0) - (x < 0)); }  // of NaN and both zeros 0
 double maximum(double x, double y) { return std::isnan(x) || x > y ? x : y; }
 double minimum(double x, double y) { return std::isnan(x) || x < y ? x : y; }
 

@@ -245,8 +245,12 @@ class Simplifier {
     if (ones) return type(x) == type(node.outputs[0]) ? gone(node, x) : become_reshape(node, x);
     const auto value = uniform(x);
     if (!value || !fixed) return Result::unchanged;
-    if (node.op->name == "amax" || node.op->name == "amin" || node.op->name == "mean") return become_full(node, *value);
-    if (node.op->name == "sum" && can_hold(type(x).dtype, *value * count)) return become_full(node, *value * count);
+    if (node.op->name == "amax" || node.op->name == "amin") return become_full(node, *value);
+    // A sum beyond the dtype is infinite, and so is a mean over it.
+    const double sum = *value * count + 0.0;  // which begins with 0, so that it is no -0.0
+    const bool overflows = std::isfinite(*value) && !std::isfinite(round_to(type(x).dtype, sum));
+    if (node.op->name == "mean" && !overflows) return become_full(node, *value + 0.0);
+    if (node.op->name == "sum" && can_hold(type(x).dtype, sum)) return become_full(node, sum);
     return Result::unchanged;
   }
   Result rewrite_matmul(Node& node) {

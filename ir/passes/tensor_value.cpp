@@ -81,7 +81,7 @@ double round_to(DType dtype, double value) {
     case DType::boolean:
       return value != 0 ? 1 : 0;
     default:
-      return std::trunc(value);
+      return std::trunc(value) + 0.0;  // integers have one zero
   }
 }
 

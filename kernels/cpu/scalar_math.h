@@ -111,7 +111,9 @@ GRAVEN_ALWAYS_INLINE float sine(float x, std::uint32_t quadrant) {
   const float r = static_cast<float>(angle.r);
   const std::uint32_t q = angle.quadrant + quadrant;
   const float z = r * r;
-  const float s = fma(fma(fma(-1.9515295891e-4f, z, 8.3321608736e-3f), z, -1.6666654611e-1f), z * r, r);
+  // A sine has the sign of its small angle, which the sum of 0 and -0 has not.
+  const float s =
+      __builtin_copysignf(fma(fma(fma(-1.9515295891e-4f, z, 8.3321608736e-3f), z, -1.6666654611e-1f), z * r, r), r);
   const float c = fma(fma(fma(2.443315711809948e-5f, z, -1.388731625493765e-3f), z, 4.166664568298827e-2f), z * z,
                       fma(-0.5f, z, 1.0f));
   const float value = (q & 1u) != 0 ? c : s;
@@ -351,7 +353,8 @@ GRAVEN_ALWAYS_INLINE float log1p(float x) {
   const detail::LogParts p = detail::log_parts(u);
   float lost = (x - (u - 1.0f)) / u;
   lost = u == 0.0f || !(u < detail::kInfinity) ? 0.0f : lost;
-  return detail::log_special(u, fma(p.e, 0.693359375f, p.f + (fma(p.e, -2.12194440e-4f, p.log1p) + lost)));
+  const float value = detail::log_special(u, fma(p.e, 0.693359375f, p.f + (fma(p.e, -2.12194440e-4f, p.log1p) + lost)));
+  return x == 0.0f ? x : value;
 }
 GRAVEN_ALWAYS_INLINE float tanh(float x) {
   const float magnitude = __builtin_fabsf(x);

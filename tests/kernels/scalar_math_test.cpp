@@ -107,6 +107,19 @@ TEST(ScalarMath, FloatFunctionsAreAccurate) {
   }
 }
 
+// Where a function is 0 at 0, which is of one sign for each zero, and what it is at infinity and NaN.
+TEST(ScalarMath, ZerosAndInfinitiesAreThoseOfC) {
+  for (const Function& f : kFunctions)
+    for (const float x : {0.0f, -0.0f, INFINITY, -INFINITY, NAN}) {
+      if (f.largest != INFINITY && std::isinf(x)) continue;
+      float y;
+      f.run(1, &y, &x);
+      const auto want = static_cast<float>(f.exact(static_cast<double>(x)));
+      EXPECT_TRUE(std::isnan(want) ? std::isnan(y) : y == want && std::signbit(y) == std::signbit(want))
+          << "math::" << f.name << "(" << x << ") = " << y << ", in C " << want;
+    }
+}
+
 TEST(ScalarMath, SineOfLargeAngles) {
   for (const float x : {1e6f, -3e6f, 1e7f, 12345678.0f, 1e9f}) {
     EXPECT_NEAR(math::sin(x), std::sin(static_cast<double>(x)), 1e-6 + 2e-16 * std::fabs(x)) << x;

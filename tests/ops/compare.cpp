@@ -74,6 +74,12 @@ ir::TestCase looser(const ir::TestCase& test_case) {
 }
 
 bool is_packing(const OpDef& op) { return op.name.substr(0, 5) == "pack_"; }
+std::vector<const OpDef*> operators(const std::function<bool(const OpDef&)>& rule) {
+  std::vector<const OpDef*> chosen;
+  for (const OpDef* op : ir::all_ops())
+    if (rule(*op)) chosen.push_back(op);
+  return chosen;
+}
 
 std::vector<NamedCase> cases_to_compile() {
   std::vector<NamedCase> cases = all_cases();

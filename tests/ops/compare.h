@@ -1,6 +1,9 @@
 // Test cases on backends: what goes in, and how what comes out is compared with the reference kernels in double.
 #pragma once
 
+#include <functional>
+#include <vector>
+
 #include "tests/ops/backends.h"
 #include "tests/ops/case_graph.h"
 
@@ -17,6 +20,8 @@ ir::TestCase looser(const ir::TestCase& test_case);
 
 /// Packed weights are the kernels' own affair: to the reference kernels they are the weights as they are. What reads them is compared.
 bool is_packing(const ir::OpDef& op);
+/// The operators that a rule picks: what it leaves out has no test that says it passed.
+std::vector<const ir::OpDef*> operators(const std::function<bool(const ir::OpDef&)>& rule);
 
 /// What a user's graph may hold: the layout is chosen, and weights are packed, by passes.
 std::vector<NamedCase> cases_to_compile();

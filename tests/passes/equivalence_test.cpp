@@ -2,11 +2,15 @@
 // optimizer state. Computed by the reference kernels in double, so that only the order of sums differs.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <functional>
 #include <map>
+#include <numeric>
 #include <random>
+#include <string>
+#include <vector>
 
 #include "frontend/eager/executor.h"
 #include "graphs.h"
@@ -96,7 +100,7 @@ void check(const std::string& name, const std::function<Graph()>& make, std::mt1
     Graph g = make();
     ir::run_passes(g, options);
     expect_equal(expected, run(g), name + " without" + left_out);
-    if (testing::Test::HasFatalFailure()) return;
+    if (testing::Test::HasFatalFailure()) return;  // it has failed
   }
 }
 
@@ -293,6 +297,92 @@ TEST(Equivalence, WhatIsNearlyARewriteIsNone) {
   for (const auto& [name, make] : borders) check(name, make, random, 3);
 }
 
+// What lies behind a convolution is computed with the channels last: every operator that follows, with what it says of
+// each dimension. The dimensions differ in size, and what is said of them differs on both sides.
+TEST(Equivalence, WhatFollowsAConvolutionKeepsItsDimensions) {
+  struct Case {
+    std::string what;
+    std::function<ValueId(Graph& g, Recorder& r, ValueId x)> build;
+  };
+  std::vector<Case> cases;
+  const auto one = [&](const std::string& op, const Attributes& attributes, const std::string& note) {
+    cases.push_back({op + " " + note, [=](Graph&, Recorder& r, ValueId x) { return r("", op, {x}, attributes); }});
+  };
+  const auto text = [](const Ints& numbers) {
+    std::string all;
+    for (const std::int64_t n : numbers) all += std::to_string(n) + ",";
+    return all;
+  };
+  for (std::size_t d = 0; d < 4; ++d)
+    for (std::size_t side = 0; side < 2; ++side) {
+      Ints pads(8, 0);
+      pads[2 * d + side] = 1 + static_cast<std::int64_t>(d);
+      one("pad", {{"pads", pads}, {"value", 0.25}}, text(pads));
+      pads[2 * d + side] = 1;
+      if (d >= 2) one("pad_border", {{"pads", pads}, {"mode", std::string("reflect")}}, text(pads));
+    }
+  one("pad", {{"pads", Ints{0, 1, 2, 0, 0, 3, 1, 2}}, {"value", -0.5}}, "on all sides");
+  for (std::int64_t d = 0; d < 4; ++d) {
+    one("slice", {{"dim", d}, {"start", std::int64_t{1}}, {"end", std::int64_t{2}}, {"step", std::int64_t{1}}},
+        std::to_string(d));
+    one("cumsum", {{"dim", d}}, std::to_string(d));
+    one("cumprod", {{"dim", d}}, std::to_string(d));
+    cases.push_back({"cat " + std::to_string(d), [=](Graph&, Recorder& r, ValueId x) {
+                       return r("", "cat", {x, r("", "tanh", {x})}, {{"dim", d}});
+                     }});
+    for (const char* op : {"sum", "mean", "amax", "prod"})
+      for (const bool keep : {false, true}) {
+        one(op, {{"dims", Ints{d}}, {"keepdim", keep}}, std::to_string(d) + (keep ? " kept" : ""));
+        for (std::int64_t e = d + 1; e < 4; ++e)
+          one(op, {{"dims", Ints{d, e}}, {"keepdim", keep}}, text({d, e}) + (keep ? " kept" : ""));
+      }
+  }
+  for (Ints dims{0, 1, 2, 3};;) {
+    one("permute", {{"dims", dims}}, text(dims));
+    if (!std::next_permutation(dims.begin(), dims.end())) break;
+  }
+  for (const Shape& shape :
+       {Shape{2, 60}, Shape{4, 30}, Shape{2, 3, 20}, Shape{2, 12, 5}, Shape{120}, Shape{2, 3, 2, 2, 5}})
+    one("reshape", {{"shape", shape}}, shape.to_string());
+  for (const Shape& shape :
+       {Shape{5}, Shape{4, 1}, Shape{3, 1, 1}, Shape{3, 4, 5}, Shape{2, 1, 1, 5}, Shape{1, 3, 4, 1}, Shape{}})
+    for (const char* op : {"sub", "maximum"})
+      cases.push_back({op + (" with " + shape.to_string()), [=](Graph& g, Recorder& r, ValueId x) {
+                         return r("", op, {parameter(g, "beside", shape), x});
+                       }});
+  cases.push_back({"softmax of channels",
+                   [](Graph&, Recorder& r, ValueId x) { return r("", "softmax", {x}, {{"dim", std::int64_t{1}}}); }});
+  cases.push_back({"linear of columns", [](Graph& g, Recorder& r, ValueId x) {
+                     return r("", "linear",
+                              {r("", "reshape", {x}, {{"shape", Shape{2, 60}}}), parameter(g, "columns", {7, 60})});
+                   }});
+  std::mt19937 random(17);
+  for (const Case& c : cases)
+    for (const bool trains : {false, true}) {
+      const auto make = [&] {
+        Graph g;
+        g.name = "Follows";
+        Recorder r(g);
+        const ValueId images = g.add_input("images", {DType::f32, {2, 2, 4, 5}}), w = parameter(g, "w", {3, 2, 3, 3});
+        const ValueId x = r("", "conv2d", {images, w}, {{"padding", Ints{1, 1}}}), y = c.build(g, r, x);
+        if (!trains) {
+          // As it is, and where an image goes on.
+          g.outputs = {y};
+          if (g.type(y).shape.rank() == 4 && g.type(y).shape[1] == ir::Dim(3))
+            g.outputs.push_back(r("", "conv2d", {y, parameter(g, "more", {2, 3, 1, 1})}));
+          return g;
+        }
+        // Each element with a weight of its own.
+        const ValueId weighted = r("", "mul", {y, parameter(g, "weights", g.type(y).shape)});
+        Ints all(g.type(y).shape.rank());
+        std::iota(all.begin(), all.end(), 0);
+        return train(g, r("", "sum", {r("", "tanh", {weighted})}, {{"dims", all}}), sgd(g));
+      };
+      check(c.what + (trains ? ", its gradient" : ""), make, random, 2);
+      if (testing::Test::HasFatalFailure()) FAIL() << c.what;
+    }
+}
+
 /// A random network of elementwise nodes, movements of data, reductions, products, convolutions and pooling; values stay moderate.
 Graph random_network(std::uint32_t seed) {
   std::mt19937 random(seed);
@@ -383,7 +473,7 @@ TEST(Equivalence, RandomNetworks) {
   std::mt19937 random(11);
   for (std::uint32_t seed = 0; seed < 120; ++seed) {
     check("seed " + std::to_string(seed), [&] { return random_network(seed); }, random, 3);
-    if (testing::Test::HasFatalFailure()) return;
+    if (testing::Test::HasFatalFailure()) FAIL() << "the first that differs";
   }
 }
 

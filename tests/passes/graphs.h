@@ -30,6 +30,7 @@ class Recorder {
     return graph_.add_node(ir::get_op(op), std::move(inputs), std::move(attributes), {{module, "network.cpp", ++line_}});
   }
   ValueId number(double value, DType dtype = DType::f32) { return (*this)("", "full", {}, {{"shape", Shape{}}, {"value", value}, {"dtype", dtype}}); }
+  const Graph& graph() const { return graph_; }
 
  private:
   Graph& graph_;
