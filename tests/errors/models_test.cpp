@@ -562,10 +562,7 @@ TEST_P(ModelMistakes, GiveTheirError) {
   const fs::path path = fs::path(GRAVEN_SOURCE_DIR) / "tests/errors/models" / (std::string(GetParam().name) + ".txt");
   const std::string found = outcome(GetParam());
   EXPECT_EQ(found.rfind("error: ", 0), 0U) << found;
-  if (bless) {
-    std::ofstream(path, std::ios::binary) << found;
-    return;
-  }
+  if (bless) std::ofstream(path, std::ios::binary) << found;
   // Where the compiler says other lines of members' initializers, lines are not compared.
   const auto compared = [](const std::string& text) { return test::members_have_lines() ? text : tests::replaced(text, ", line [-+0-9]+", ""); };
   EXPECT_EQ(compared(found), compared(read_text(path))) << "If the change is meant, run: test_errors --bless, and read the difference";

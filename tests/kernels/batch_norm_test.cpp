@@ -4,8 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <iterator>
 #include <limits>
 #include <random>
 #include <string>
@@ -101,8 +103,9 @@ class BatchNorm : public testing::TestWithParam<Case> {
   }
 };
 
-TEST_P(BatchNorm, TrainingAgreesWithTheReference) {
-  if (size == 0) return;
+class BatchNormOfRows : public BatchNorm {};  // of none there are no statistics
+
+TEST_P(BatchNormOfRows, TrainingAgreesWithTheReference) {
   const auto xd = wide(x), gd = wide(gamma), bd = wide(beta), md = wide(running_mean), vd = wide(running_var);
   std::vector<double> y(size), mean(channels), rstd(channels), new_mean(channels), new_var(channels);
   reference::batch_norm(config, y.data(), mean.data(), rstd.data(), new_mean.data(), new_var.data(), xd.data(), optional(gd), optional(bd), md.data(),
@@ -127,8 +130,7 @@ TEST_P(BatchNorm, TrainingAgreesWithTheReference) {
   EXPECT_EQ(again, t.y);
 }
 
-TEST_P(BatchNorm, GradientAgreesWithTheReference) {
-  if (size == 0) return;
+TEST_P(BatchNormOfRows, GradientAgreesWithTheReference) {
   const Training t = train(2);
   const auto xd = wide(x), dyd = wide(dy), gd = wide(gamma), md = wide(t.mean), rd = wide(t.rstd);
   std::vector<double> dx(size), dgamma(channels), dbeta(channels);
@@ -172,7 +174,14 @@ TEST(BatchNormTraining, RefusesOneValueAChannel) {
   EXPECT_EQ(var[0], 1);
 }
 
-INSTANTIATE_TEST_SUITE_P(Cases, BatchNorm, testing::ValuesIn(kCases), [](const auto& info) { return info.param.name; });
+std::vector<Case> cases_of_rows() {
+  std::vector<Case> cases;
+  std::copy_if(kCases.begin(), kCases.end(), std::back_inserter(cases), [](const Case& c) { return c.outer > 0; });
+  return cases;
+}
+const auto kName = [](const auto& info) { return info.param.name; };
+INSTANTIATE_TEST_SUITE_P(Cases, BatchNorm, testing::ValuesIn(kCases), kName);
+INSTANTIATE_TEST_SUITE_P(Cases, BatchNormOfRows, testing::ValuesIn(cases_of_rows()), kName);
 
 }  // namespace
 }  // namespace graven::kernels
