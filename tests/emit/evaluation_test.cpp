@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -15,6 +16,8 @@
 #include "codegen/emit/evaluation.h"
 #include "frontend/eager/oracle.h"
 #include "ir/json.h"
+#include "ir/op.h"
+#include "ir/passes/pass.h"
 #include "runtime_min/npy.h"
 #include "tests/emit/self_tests.h"
 
@@ -230,6 +233,64 @@ TEST(Evaluation, AnyLossCountsTheLastSamplesOfAFixedBatch) {
   const NoGradGuard no_grad;
   const double expected = mse_loss(mean(graph.model(from_data(held, {kHeldOut, 2, 3, 3})), {1, 2, 3}), from_data(targets, {kHeldOut})).item<double>();
   EXPECT_NEAR(epoch.at("test_loss").get<double>(), expected, 2e-6 * std::abs(expected));
+}
+
+// Constants stand in one file and one namespace with the training graph's: those of one name are one only where all of
+// them is equal.
+TEST(Evaluation, OnlyEqualConstantsOfOneNameAreShared) {
+  const auto table = [](std::vector<float> elements, Shape shape) {
+    ir::TensorData data{{ir::DType::f32, std::move(shape)}, {}};
+    data.bytes.resize(elements.size() * sizeof(float));
+    std::memcpy(data.bytes.data(), elements.data(), data.bytes.size());
+    return std::make_shared<const ir::TensorData>(std::move(data));
+  };
+  const auto with_constant = [](std::shared_ptr<const ir::TensorData> data, const std::string& name, bool trains) {
+    ir::Graph g;
+    g.name = "Shares";
+    const ir::ValueId x = g.add_input("x", {ir::DType::f32, {2, 2}}), constant = g.add_constant(name, std::move(data));
+    const ir::ValueId weight = g.add_parameter("weight", {ir::DType::f32, {2, 2}}, true);
+    const auto mul = [&](ir::ValueId a, ir::ValueId b) { return g.add_node(ir::get_op("mul"), {a, b}, {}, {})[0]; };
+    const ir::ValueId loss =
+        g.add_node(ir::get_op("sum"), {mul(mul(x, weight), constant)}, {{"dims", ir::Ints{0, 1}}}, {})[0];
+    g.outputs = {loss};
+    g.training = trains;
+    if (trains) g.losses = {{loss, ir::kNone}};
+    g.value(constant).name = name;
+    return g;
+  };
+  const auto first = table({1, 2, 3, 4}, {2, 2});
+  const struct {
+    const char* what;
+    std::shared_ptr<const ir::TensorData> data;
+    const char* name;
+    bool is_shared;
+  } cases[] = {
+      {"the same", table({1, 2, 3, 4}, {2, 2}), "scale", true},
+      {"another number", table({1, 2, 3, 5}, {2, 2}), "scale", false},
+      {"another sign of zero", table({1, 2, 3, -4}, {2, 2}), "scale", false},
+      {"another shape", table({1, 2, 3, 4}, {1, 2, 2}), "scale", false},
+      {"the beginning alone", table({1, 2}, {1, 2}), "scale", false},
+      {"another name", table({1, 2, 3, 4}, {2, 2}), "other", false},
+  };
+  for (const auto& c : cases) {
+    SCOPED_TRACE(c.what);
+    ir::Graph lowered = with_constant(first, "scale", true);
+    ir::run_passes(lowered, {});
+    EmitOptions options;
+    options.evaluation = std::make_shared<const ir::Graph>(with_constant(c.data, c.name, false));
+    bool unknown = false;
+    const auto evaluation = make_evaluation(lowered, lowered, options, unknown);
+    ASSERT_TRUE(evaluation);
+    ASSERT_EQ(evaluation->graph.constants.size(), 1U);
+    const auto& [id, kept] = *evaluation->graph.constants.begin();
+    EXPECT_EQ(kept->bytes, c.data->bytes) << "it computes with its own";
+    const std::string& name = evaluation->graph.value(id).name;
+    const bool found = std::any_of(lowered.constants.begin(), lowered.constants.end(),
+                                   [&](const auto& entry) { return lowered.value(entry.first).name == name; });
+    EXPECT_EQ(found, c.is_shared) << name;
+    for (const ir::Value& value : lowered.values)
+      EXPECT_TRUE(c.is_shared || value.name != name) << name << " is another value's name";
+  }
 }
 
 TEST(Evaluation, ABatchNormOfOneValueASampleNeedsTwoSamples) {
