@@ -794,6 +794,15 @@ def judged(build, tests, fault, seconds):
         trial.close()
 
 
+def cheapest_first(faults, count, build, planted):
+    """The first `count` faults that can be planted; of those that are drawn together, what reaches little comes first."""
+    begin = 0
+    while planted() < count and begin < len(faults):
+        end = begin + count - planted()
+        yield from sorted(faults[begin:end], key=lambda f: len(build.of_file.get(str(build.tree / f.path), ())))
+        begin = end
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0], epilog="See the head of this file.")
     parser.add_argument("--count", type=int, default=20)
@@ -831,9 +840,7 @@ def main():
         entry = json.loads(line)
         tried[entry["fault"]] = entry
     score, survivors, planted = {"behaviour": 0, "texts": 0, "no": 0}, [], 0
-    for fault in faults:
-        if planted == options.count:
-            break
+    for fault in cheapest_first(faults, options.count, build, lambda: planted):
         entry = tried.get(fault.name)
         if entry is None or (options.survivors and entry["noticed"] == "no"):
             began = time.monotonic()
