@@ -60,7 +60,11 @@ void fail_at(const std::string& message, Location where) {
 
 void fail(const std::string& function, const std::string& message, Location where) {
   UserError error(message);
-  error.in(scope(), function);
+  throw_at(error, function, where);
+}
+
+void throw_at(UserError& error, const std::string& function, Location where) {
+  error.in(scope(), where.function == nullptr ? function : where.function);
   const Location line = users_line(where);
   error.at(line.file_name(), line.line);
   note_declaration(error, line);
@@ -77,7 +81,54 @@ bool would_record(const std::vector<Tensor>& inputs) {
 
 Tensor filled(const Shape& shape, double value, DType dtype, const Tensor& beside, Location where) {
   if (!would_record({beside})) return full(shape, value, dtype);
-  return active_trace()->record(ir::get_op("full"), {}, {{"shape", shape}, {"value", value}, {"dtype", dtype}}, where).at(0);
+  return recorded("full", {{"shape", shape}, {"value", value}, {"dtype", dtype}}, where);
+}
+
+Tensor recorded(std::string_view op, ir::Attributes attributes, Location where) {
+  return active_trace()->record(ir::get_op(op), {}, std::move(attributes), where).at(0);
+}
+
+void require_one_symbol(const Shape& shape, const char* function, Location where) {
+  if (shape.symbolic_dimensions() < 2) return;
+  UserError error("the shape " + shape.to_string() + " has two symbolic dimensions; a tensor may have one");
+  error.note("fix one of them in the graph's spec, or let with_dynamic_input_shape() compile a program for each shape");
+  throw_at(error, function, where);
+}
+
+void require_recording(const Shape& shape, const char* function, Location where) {
+  require_one_symbol(shape, function, where);
+  if (shape.is_static() || active_trace()) return;
+  fail(function, "the shape " + shape.to_string() + " has a symbol, which stands for a number only where a graph runs: call it within build()",
+       where);
+}
+
+std::int64_t fixed_size(const Tensor& t, std::int64_t dim, const char* function, Location where, std::string_view instead) {
+  const auto at = static_cast<std::size_t>(normalize_dim(dim, t.dim(), function, where));
+  const Dim size = t.dim() == 0 ? Dim(1) : t.shape()[at];
+  if (size.is_static()) return size.value();
+  refuse_symbol(t, static_cast<std::int64_t>(at), function, where, instead);
+}
+
+void refuse_symbol(const Tensor& t, std::int64_t dim, const char* function, Location where, std::string_view instead) {
+  const Dim& size = t.shape()[static_cast<std::size_t>(dim)];
+  UserError error("dimension " + std::to_string(dim) + " of " + t.describe() + " must be a fixed number here, and is the symbol " + size.to_string());
+  error.note(instead.empty() ? "give this dimension a number in the graph's spec, and the symbol to one that the function leaves as it is"
+                             : std::string(instead));
+  throw_at(error, function, where);
+}
+
+Tensor size_value(const Dim& size, DType dtype, const char* function, Location where) {
+  if (size.is_static()) return tensor(size.value(), dtype);
+  require_recording(Shape{size}, function, where);
+  // As many as the symbol says, each of which counts its coefficient.
+  const Shape each{size / Dim(size.coefficient())};
+  const Tensor all = recorded("full", {{"shape", each}, {"value", static_cast<double>(size.coefficient())}, {"dtype", DType::i64}}, where);
+  return apply("sum", {all}, {{"dims", Sizes{}}, {"keepdim", false}}, where).to(dtype, where);
+}
+
+Tensor counted(const Dim& size, const Tensor& beside, Location where) {
+  if (!would_record({beside})) return arange(size, where);
+  return recorded("arange", {{"shape", Shape{size}}, {"dtype", DType::i64}}, where);
 }
 
 void require_data(std::string_view function, const std::vector<Tensor>& tensors, Location where) {
@@ -102,7 +153,7 @@ std::vector<Tensor> apply(const ir::OpDef& op, std::vector<Tensor> inputs, ir::A
     record_on_tape(op, inputs, outputs, attributes, where);
     return outputs;
   } catch (UserError& e) {
-    e.in(scope(), std::string(op.name));
+    e.in(scope(), where.function == nullptr ? std::string(op.name) : where.function);
     const Location line = users_line(where);
     e.at(line.file_name(), line.line);
     note_declaration(e, line);

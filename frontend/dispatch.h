@@ -22,6 +22,22 @@ bool would_record(const std::vector<Tensor>& inputs);
 
 /// A tensor of one value, recorded where a call on `beside` would be.
 Tensor filled(const Shape& shape, double value, DType dtype, const Tensor& beside, Location where);
+/// What an operator without inputs gives, as a part of the graph that is being recorded.
+Tensor recorded(std::string_view op, ir::Attributes attributes, Location where);
+
+// ---- sizes that may be symbols ----
+
+/// User error where more than one dimension of the shape is a symbol.
+void require_one_symbol(const Shape& shape, const char* function, Location where);
+/// User error where the shape has a symbol and no graph is being recorded, or several.
+void require_recording(const Shape& shape, const char* function, Location where);
+/// The size of a dimension, which must be a number: a symbol is a user error that says so of `function`, and what to write `instead`.
+std::int64_t fixed_size(const Tensor& t, std::int64_t dim, const char* function, Location where, std::string_view instead = {});
+[[noreturn]] void refuse_symbol(const Tensor& t, std::int64_t dim, const char* function, Location where, std::string_view instead = {});
+/// A size as a scalar tensor: of a symbol what it stands for when the graph runs.
+Tensor size_value(const Dim& size, DType dtype, const char* function, Location where);
+/// 0, 1, ..., i64, as a part of the graph that records `beside`, or at once.
+Tensor counted(const Dim& size, const Tensor& beside, Location where);
 
 /// User error for a tensor of a graph that is not being recorded here: it has no data to compute with.
 void require_data(std::string_view function, const std::vector<Tensor>& tensors, Location where);
@@ -54,8 +70,10 @@ Tensor apply_view(std::string_view op, const Tensor& x, ir::Attributes attribute
 /// before.
 void assign_in_place(Tensor& x, const Tensor& value, const char* function, Location where, std::uint64_t since);
 
-/// Fails with the innermost module's path, the function and the line.
+/// Fails with the innermost module's path, the function (that the user called, where `where` knows it) and the line.
 [[noreturn]] void fail(const std::string& function, const std::string& message, Location where);
+/// The same of an error that has notes.
+[[noreturn]] void throw_at(UserError& error, const std::string& function, Location where);
 /// Fails with the line alone.
 [[noreturn]] void fail_at(const std::string& message, Location where);
 

@@ -15,7 +15,8 @@ TensorIndex::TensorIndex(const char* dots) : kind_(Kind::ellipsis) {
   if (dots == nullptr || std::string_view(dots) != "...") throw UserError("index: the only text that is an index is \"...\"");
 }
 
-Tensor Tensor::index(const std::vector<TensorIndex>& indices, Location where) const {
+Tensor Tensor::index(const std::vector<TensorIndex>& indices, Location given) const {
+  const Location where = given.in("index");
   const auto count = [&](TensorIndex::Kind kind) {
     return std::count_if(indices.begin(), indices.end(), [kind](const TensorIndex& i) { return i.kind() == kind; });
   };

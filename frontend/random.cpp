@@ -206,6 +206,7 @@ void manual_seed(std::uint64_t seed, Location where) {
 
 Tensor rand(const Shape& shape, TensorOptions options, Location where) {
   detail::require_floating("rand", options.dtype);
+  detail::require_recording(shape, "rand", where);
   if (detail::active_trace()) {
     Tensor u = detail::record_draw("random_uniform", shape, options.dtype, where);
     if (u.dtype() != options.dtype) u = u.clamp(0, detail::below(1, options.dtype), where);
@@ -217,11 +218,13 @@ Tensor rand(const Shape& shape, TensorOptions options, Location where) {
 
 Tensor randn(const Shape& shape, TensorOptions options, Location where) {
   detail::require_floating("randn", options.dtype);
+  detail::require_recording(shape, "randn", where);
   if (detail::active_trace()) return detail::finished(detail::record_draw("random_normal", shape, options.dtype, where), options, where);
   return detail::drawn(detail::Distribution::normal, shape, options, [](double v) { return v; });
 }
 
 Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, TensorOptions options, Location where) {
+  detail::require_recording(shape, "randint", where);
   if (low >= high) throw UserError("randint: low must be less than high, got " + std::to_string(low) + " and " + std::to_string(high));
   if (detail::active_trace()) {
     // As many steps as a uniform number has.

@@ -183,16 +183,15 @@ std::vector<Tensor> Trace::record(const ir::OpDef& op, const std::vector<Tensor>
   // An error is about the call; what was recorded well belongs to the layer.
   std::vector<ir::ValueId> results;
   try {
-    results = graph.add_node(op, std::move(values), std::move(attributes), at_line(where));
+    results = graph.add_node(op, std::move(values), std::move(attributes), at_line(where), ir::Phase::forward, {},
+                             where.function == nullptr ? std::string_view() : where.function);
   } catch (UserError& e) {
     note_declaration(e, where);
     throw;
   }
   graph.nodes.back().origins = origins_at(where);
   note_parameters(inputs);
-  for (ir::ValueId v : results)
-    if (graph.type(v).shape.symbolic_dimensions() > 1)
-      fail(std::string(op.name), "the result " + graph.type(v).to_string() + " would have two symbolic dimensions; a tensor may have one", where);
+  for (ir::ValueId v : results) require_one_symbol(graph.type(v).shape, std::string(op.name).c_str(), where);
   std::vector<Tensor> outputs;
   outputs.reserve(results.size());
   for (ir::ValueId v : results) {
@@ -212,6 +211,15 @@ std::vector<Tensor> Trace::record(const ir::OpDef& op, const std::vector<Tensor>
   return outputs;
 }
 
+Tensor Trace::view_at(const Tensor& x, std::int64_t dim, const Tensor& positions, Location where) {
+  const ir::Attributes attributes{{"dim", dim}};
+  const ir::OpDef& op = ir::get_op("index_select");
+  Tensor part = record(op, {x, positions}, attributes, where).at(0);
+  part.impl()->strides = x.impl()->strides;
+  part.impl()->view = std::make_shared<RecordedView>(x.impl(), op, attributes, changes_of(x.impl()), positions);
+  return part;
+}
+
 Tensor Trace::copy_of(const Tensor& t, Location where) {
   Tensor copy = wrap(value_of(t, where));
   copy.impl()->requires_grad = t.impl()->requires_grad;
@@ -227,7 +235,9 @@ std::shared_ptr<std::uint64_t> Trace::changes_of(const std::shared_ptr<TensorImp
 
 void Trace::take_again(TensorImpl& tensor, Location where) {
   RecordedView& view = *tensor.view;
-  tensor.value = graph.add_node(*view.op, {value_of(Tensor(view.base), where)}, view.attributes, origins_at(where)).at(0);
+  std::vector<ir::ValueId> inputs{value_of(Tensor(view.base), where)};
+  if (view.positions.defined()) inputs.push_back(value_of(view.positions, where));
+  tensor.value = graph.add_node(*view.op, std::move(inputs), view.attributes, origins_at(where)).at(0);
   note_parameters({Tensor(view.base)});
   tensor.requires_grad = view.base->requires_grad && view.op->gradient != nullptr;
   view.seen = *view.changes;

@@ -2,7 +2,10 @@
 #include <algorithm>
 #include <numeric>
 
+#include <fmt/format.h>
+
 #include "frontend/dispatch.h"
+#include "frontend/trace.h"
 #include "graven/functional.h"
 #include "graven/tensor.h"
 
@@ -17,6 +20,7 @@ namespace {
 
 /// Fills in -1. The count may be symbolic.
 Shape infer_shape(const Tensor& x, const Shape& wanted, const char* function, Location where) {
+  detail::require_one_symbol(wanted, function, where);
   std::vector<Dim> dims = wanted.dims();
   Dim known = 1;
   std::ptrdiff_t open = -1;
@@ -77,6 +81,16 @@ std::optional<Sizes> strides_for(const detail::TensorImpl& x, const Sizes& sizes
 
 namespace detail {
 
+namespace {
+/// base with `value` in the place of its slices along dim at these positions.
+Tensor written_at(const Tensor& base, const Tensor& value, const Tensor& positions, std::int64_t dim, Location where) {
+  std::vector<Dim> column(value.shape().rank(), Dim(1));
+  column[static_cast<std::size_t>(dim)] = value.shape()[static_cast<std::size_t>(dim)];
+  const Tensor index = positions.reshape(Shape(std::move(column)), where).expand(value.shape(), where);
+  return apply("scatter", {base, index, value}, {{"dim", dim}}, where);
+}
+}  // namespace
+
 std::optional<Sizes> strides_of_view(const TensorImpl& base, const ir::OpDef& op, const ir::Attributes& attributes, const Sizes& sizes) {
   if (op.name == "detach") return base.strides;
   if (op.name == "reshape") return strides_for(base, sizes);
@@ -117,11 +131,17 @@ Tensor written_through(const TensorImpl& view, const Tensor& value, const char* 
       fail(function, "a tensor that was expanded is changed in place: several of its elements are one element of " + base.describe(), where);
     return value.reshape(base.shape(), where);
   }
+  if (op == "index_select") return written_at(base, value, view.view->positions, attributes.integer("dim"), where);
   GRAVEN_CHECK(op == "slice", "no inverse of the view " + std::string(op));
   const std::int64_t dim = normalize_dim(attributes.integer("dim"), base.dim(), function, where);
   const Dim whole = base.shape()[static_cast<std::size_t>(dim)];
-  if (!whole.is_static())
-    fail(function, "a part of a symbolic dimension, of " + base.describe() + ", is changed in place in a graph; use a new tensor", where);
+  if (!whole.is_static()) {
+    if (attributes.flag("of_symbol"))
+      fail(function, "a part of a symbolic dimension, of " + base.describe() + ", is changed in place in a graph; use a new tensor", where);
+    const Operand count(counted(value.shape()[static_cast<std::size_t>(dim)], base, where), where);
+    const Operand apart(mul(count, Operand(attributes.integer("step"), where)), where);
+    return written_at(base, value, add(apart, Operand(attributes.integer("start"), where)), dim, where);
+  }
   const std::int64_t size = whole.value(), step = attributes.integer("step"), taken = value.size(dim);
   const auto bound = [&](std::int64_t at) { return std::clamp(at < 0 ? at + size : at, std::int64_t{0}, size); };
   const std::int64_t start = bound(attributes.integer("start"));
@@ -208,6 +228,7 @@ Tensor Tensor::t(Location where) const {
 }
 
 Tensor Tensor::expand(const Shape& wanted, Location where) const {
+  detail::require_one_symbol(wanted, "expand", where);
   const std::size_t rank = wanted.rank(), own = shape().rank();
   if (rank < own) fail("expand", "the shape " + wanted.to_string() + " has fewer dimensions than " + describe(), where);
   std::vector<Dim> dims = wanted.dims();
@@ -223,6 +244,10 @@ Tensor Tensor::expand(const Shape& wanted, Location where) const {
   const Shape target(std::move(dims));
   if (target == shape()) return *this;
   const ir::Attributes attributes = {{"shape", target}};
+  if (!target.is_static()) {  // a symbol stands for a number only in a graph: what is no part of it yet becomes one
+    detail::require_recording(target, "expand", where);
+    if (!detail::would_record({*this})) return detail::active_trace()->record(ir::get_op("expand"), {*this}, attributes, where).at(0);
+  }
   return apply_view("expand", *this, attributes, where, [&] {
     const detail::TensorImpl& x = get(*this);
     const Sizes sizes = target.values();
@@ -253,15 +278,74 @@ Tensor Tensor::unsqueeze(std::int64_t d, Location where) const {
   return reshape(Shape(std::move(dims)), where);
 }
 
+namespace {
+
+constexpr std::string_view kUseChunk =
+    "how many parts there are must not depend on the symbol: narrow() and select() take some, chunk() equal parts of a multiple of a symbol";
+
+/// `length` slices from `start` on (counted from the end where negative) of a symbolic dimension. The program checks those that are not always there.
+Tensor part_of_symbol(const Tensor& x, std::int64_t axis, std::int64_t start, std::int64_t length, const char* function, Location where) {
+  const Dim& whole = x.shape()[static_cast<std::size_t>(axis)];
+  const bool beyond = start < -whole.maximum() || length > whole.maximum() || (start < 0 ? start + length > 0 : start > whole.maximum() - length);
+  if (beyond)
+    fail(function,
+         "start " + std::to_string(start) + " and length " + std::to_string(length) + " leave dimension " + std::to_string(axis) + " of " +
+             x.describe(),
+         where);
+  const Location at = where.in(function);
+  detail::require_recording(x.shape(), function, where);
+  if (start >= 0 && start + length <= whole.coefficient()) {
+    const ir::Attributes attributes = {{"dim", axis}, {"start", start}, {"end", start + length}, {"step", std::int64_t{1}}};
+    return detail::apply("slice", {x}, attributes, at);
+  }
+  const ir::Attributes counted{{"shape", Shape{length}}, {"start", static_cast<double>(start)}, {"dtype", DType::i64}};
+  Tensor positions = detail::recorded("arange", counted, at);
+  if (start < 0) positions = add(Operand(positions, at), Operand(detail::size_value(whole, DType::i64, function, at), at));
+  const Tensor part = detail::active_trace()->view_at(x, axis, positions, at);
+  return is_grad_enabled() || !part.requires_grad() ? part : part.detach(at);
+}
+
+/// Part i of `count` equal ones of a dimension that is a multiple of a symbol.
+Tensor part_of_multiple(const Tensor& x, std::int64_t axis, std::int64_t i, std::int64_t count, Location where) {
+  const std::int64_t each = x.shape()[static_cast<std::size_t>(axis)].coefficient() / count;
+  const ir::Attributes attributes = {
+      {"dim", axis}, {"start", i * each}, {"end", (i + 1) * each}, {"step", std::int64_t{1}}, {"of_symbol", true}};
+  return detail::apply("slice", {x}, attributes, where);
+}
+
+/// Python's slice of a symbolic dimension: it is there where how many elements it has follows from the symbol.
+Tensor slice_of_symbol(const Tensor& x, std::int64_t axis, std::int64_t start, std::int64_t end, std::int64_t step, Location where) {
+  constexpr std::int64_t kOpen = std::numeric_limits<std::int64_t>::max();
+  const Dim& whole = x.shape()[static_cast<std::size_t>(axis)];
+  const std::int64_t each = whole.coefficient();
+  if (start == 0 && end == kOpen && step == 1) return x;
+  if (end == kOpen && start >= 0 && start < step && each % step == 0) {
+    std::vector<Dim> apart = x.shape().dims();
+    apart[static_cast<std::size_t>(axis)] = whole / Dim(step);
+    apart.insert(apart.begin() + axis + 1, Dim(step));
+    return x.reshape(Shape(std::move(apart)), where).select(axis + 1, start, where.in("slice"));
+  }
+  if (start < 0 && end == kOpen) end = 0;
+  const bool from_start = start >= 0 && end >= 0 && (end <= each || end <= start), from_end = start < 0 && start >= -each && end <= 0;
+  if (!from_start && !from_end) {
+    UserError error(fmt::format("how many elements {}:{}:{} leaves of dimension {} of {} depends on the size that the symbol stands for", start,
+                                end == kOpen ? "" : std::to_string(end), step, axis, x.describe()));
+    error.note("narrow() takes a fixed number of them, which is checked when the graph runs; index_select() takes positions");
+    detail::throw_at(error, "slice", where);
+  }
+  if (end <= start) return part_of_symbol(x, axis, 0, 0, "slice", where);
+  const Tensor part = part_of_symbol(x, axis, start, end - start, "slice", where);
+  return step == 1 ? part : part.slice(axis, 0, kOpen, step, where);
+}
+
+}  // namespace
+
 Tensor Tensor::slice(std::int64_t d, std::int64_t start, std::int64_t end, std::int64_t step, Location where) const {
   if (dim() == 0) fail("slice", "a scalar has no dimensions", where);
   if (step < 1) fail("slice", "the step must be 1 or more, got " + std::to_string(step), where);
   const std::int64_t axis = normalize_dim(d, dim(), "slice", where);
   const Dim& length_dim = shape()[static_cast<std::size_t>(axis)];
-  if (!length_dim.is_static()) {
-    if (start == 0 && end == std::numeric_limits<std::int64_t>::max() && step == 1) return *this;
-    fail("slice", "dimension " + std::to_string(axis) + " is the symbol '" + length_dim.to_string() + "' and cannot be sliced", where);
-  }
+  if (!length_dim.is_static()) return slice_of_symbol(*this, axis, start, end, step, where);
   const std::int64_t length = length_dim.value();
   if (start < 0) start = std::max<std::int64_t>(start + length, 0);
   if (end < 0) end = std::max<std::int64_t>(end + length, 0);
@@ -281,7 +365,12 @@ Tensor Tensor::slice(std::int64_t d, std::int64_t start, std::int64_t end, std::
 }
 
 Tensor Tensor::narrow(std::int64_t d, std::int64_t start, std::int64_t length, Location where) const {
+  if (dim() == 0) fail("narrow", "a scalar has no dimensions", where);
   const std::int64_t axis = normalize_dim(d, dim(), "narrow", where);
+  if (const Dim& whole = shape()[static_cast<std::size_t>(axis)]; !whole.is_static()) {
+    if (length < 0) fail("narrow", "the length must not be negative, got " + std::to_string(length), where);
+    return part_of_symbol(*this, axis, start, length, "narrow", where);
+  }
   const std::int64_t total = size(axis);
   if (start < 0) start += total;
   if (start < 0 || length < 0 || start > total - length)
@@ -295,11 +384,12 @@ Tensor Tensor::narrow(std::int64_t d, std::int64_t start, std::int64_t length, L
 Tensor Tensor::select(std::int64_t d, std::int64_t index, Location where) const {
   if (dim() == 0) fail("select", "a scalar has no dimensions", where);
   const std::int64_t axis = normalize_dim(d, dim(), "select", where);
-  const std::int64_t total = size(axis);
-  if (index < -total || index >= total)
+  const Dim& whole = shape()[static_cast<std::size_t>(axis)];
+  if (index < -whole.maximum() || index >= whole.maximum())
     fail("select", "index " + std::to_string(index) + " is out of range for dimension " + std::to_string(axis) + " of " + describe(), where);
-  if (index < 0) index += total;
-  const Tensor one = slice(axis, index, index + 1, 1, where);
+  if (whole.is_static() && index < 0) index += whole.value();
+  const Tensor one =
+      whole.is_static() ? slice(axis, index, index + 1, 1, where) : part_of_symbol(*this, axis, index, 1, "select", where);
   std::vector<Dim> dims = one.shape().dims();
   dims.erase(dims.begin() + axis);
   return one.reshape(Shape(std::move(dims)), where);
@@ -308,7 +398,8 @@ Tensor Tensor::select(std::int64_t d, std::int64_t index, Location where) const 
 std::vector<Tensor> Tensor::split(std::int64_t split_size, std::int64_t d, Location where) const {
   if (split_size < 1) fail("split", "the size must be 1 or more, got " + std::to_string(split_size), where);
   if (dim() == 0) fail("split", "a scalar has no dimensions", where);
-  const std::int64_t axis = normalize_dim(d, dim(), "split", where), total = size(axis);
+  const std::int64_t axis = normalize_dim(d, dim(), "split", where);
+  const std::int64_t total = detail::fixed_size(*this, axis, "split", where, kUseChunk);
   std::vector<Tensor> parts;
   for (std::int64_t start = 0; start < total || parts.empty(); start += split_size)
     parts.push_back(slice(axis, start, std::min(start + split_size, total), 1, where));
@@ -317,7 +408,14 @@ std::vector<Tensor> Tensor::split(std::int64_t split_size, std::int64_t d, Locat
 
 std::vector<Tensor> Tensor::chunk(std::int64_t chunks, std::int64_t d, Location where) const {
   if (chunks < 1) fail("chunk", "the number of chunks must be 1 or more, got " + std::to_string(chunks), where);
-  const std::int64_t total = size(normalize_dim(d, dim(), "chunk", where));
+  if (dim() == 0) fail("chunk", "a scalar has no dimensions", where);
+  const std::int64_t axis = normalize_dim(d, dim(), "chunk", where);
+  if (const Dim& whole = shape()[static_cast<std::size_t>(axis)]; !whole.is_static() && whole.coefficient() % chunks == 0) {
+    std::vector<Tensor> parts;
+    for (std::int64_t i = 0; i < chunks; ++i) parts.push_back(part_of_multiple(*this, axis, i, chunks, where));
+    return parts;
+  }
+  const std::int64_t total = detail::fixed_size(*this, axis, "chunk", where, kUseChunk);
   return split(std::max<std::int64_t>((total + chunks - 1) / chunks, 1), d, where);
 }
 

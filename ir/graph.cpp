@@ -82,7 +82,7 @@ std::string Graph::naming_module(const std::vector<ValueId>& node_inputs, const 
 }
 
 std::vector<ValueId> Graph::add_node(const OpDef& op, std::vector<ValueId> node_inputs, Attributes attributes, Origins origins, Phase phase,
-                                     std::string result_name) {
+                                     std::string result_name, std::string_view called) {
   std::vector<std::optional<TensorType>> types;
   types.reserve(node_inputs.size());
   for (ValueId v : node_inputs) {
@@ -95,7 +95,7 @@ std::vector<ValueId> Graph::add_node(const OpDef& op, std::vector<ValueId> node_
   try {
     results = infer(op, types, attributes);
   } catch (UserError& e) {
-    e.in(owner_of(origins), std::string(op.name));
+    e.in(owner_of(origins), std::string(called.empty() ? op.name : called));
     for (std::size_t i = 0; i < node_inputs.size(); ++i) {
       if (node_inputs[i] == kNone) continue;
       const Value& v = value(node_inputs[i]);

@@ -21,6 +21,15 @@ Graph with_sizes(Graph graph, const std::map<std::string, std::int64_t>& sizes) 
   const auto fix = [&](Shape& s) {
     for (std::size_t i = 0; i < s.rank(); ++i) fix_dim(s[i]);
   };
+  for (Node& n : graph.nodes) {
+    if (n.op->name != "slice" || !n.attributes.flag("of_symbol")) continue;
+    Dim whole = graph.type(n.inputs[0]).shape[static_cast<std::size_t>(n.attributes.integer("dim"))];
+    if (whole.is_static()) continue;
+    Dim each(whole.symbol(), whole.symbol_maximum());
+    fix_dim(each);
+    for (const char* bound : {"start", "end"}) n.attributes.set(bound, n.attributes.integer(bound) * each.value());
+    n.attributes.set("of_symbol", false);
+  }
   for (Value& v : graph.values) fix(v.type.shape);
   for (Node& n : graph.nodes) {
     std::vector<std::pair<std::string, Shape>> changed;

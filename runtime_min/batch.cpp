@@ -134,6 +134,37 @@ std::vector<std::size_t> match(const Dataset& data, const std::vector<TensorDesc
 
 }  // namespace
 
+std::vector<std::int64_t> sizes_in(const Dataset& data, const std::vector<TensorDescription>& inputs, const std::vector<SymbolDescription>& symbols) {
+  std::vector<std::int64_t> sizes(symbols.size(), 0);
+  if (symbols.empty()) return sizes;
+  const std::vector<std::size_t> fields = match(data, inputs);
+  std::vector<const char*> from(symbols.size(), "");
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const Field& field = data.fields()[fields[i]];
+    check_field(field, data.path_of(fields[i]), inputs[i]);
+    const std::size_t samples = inputs[i].batched ? 1 : 0;
+    for (const SymbolicDimension& d : inputs[i].symbolic) {
+      if (field.shape.size() + samples != inputs[i].shape.size()) continue;  // a dimension of 1 is left out: the rest is as large as it may be
+      const std::int64_t size = field.shape[d.dimension - samples] / d.coefficient;
+      if (sizes[d.symbol] != 0 && sizes[d.symbol] != size)
+        throw Error(data.path_of(fields[i]), std::string("field ") + printable(field.name),
+                    std::string(symbols[d.symbol].name) + " of " + std::to_string(sizes[d.symbol]) + ", as the input \"" + from[d.symbol] + "\" has",
+                    std::to_string(size));
+      sizes[d.symbol] = size;
+      from[d.symbol] = inputs[i].name;
+    }
+  }
+  for (std::size_t s = 0; s < symbols.size(); ++s)
+    if (sizes[s] == 0) sizes[s] = symbols[s].maximum;
+  return sizes;
+}
+
+std::vector<TensorDescription> with_sizes(std::vector<TensorDescription> tensors, const std::vector<std::int64_t>& sizes) {
+  for (TensorDescription& tensor : tensors)
+    for (const SymbolicDimension& d : tensor.symbolic) tensor.shape[d.dimension] = d.coefficient * sizes[d.symbol];
+  return tensors;
+}
+
 Batch::Batch(const std::vector<TensorDescription>& tensors, std::int64_t samples) : samples_(samples) {
   ArenaPlan plan;
   std::vector<std::size_t> offsets;

@@ -230,10 +230,23 @@ Dataset open_folder(const std::string& folder, Format format, const std::vector<
 
 void check_field(const Field& field, const std::string& path, const TensorDescription& input) {
   const std::string place = std::string("field ") + printable(field.name);
-  if (field.batched != input.batched || without_ones(field.shape) != without_ones(input.sample_shape())) {
+  const std::size_t samples = input.batched ? 1 : 0;
+  // As it would be with the field's sizes in the places of symbols, where those can be.
+  Dims wanted = input.sample_shape();
+  if (field.shape.size() == wanted.size()) {
+    for (const SymbolicDimension& d : input.symbolic) {
+      const std::int64_t found = field.shape[d.dimension - samples];
+      if (found >= d.coefficient && found <= wanted[d.dimension - samples] && found % d.coefficient == 0) wanted[d.dimension - samples] = found;
+    }
+  }
+  if (field.batched != input.batched || without_ones(field.shape) != without_ones(wanted)) {
+    std::string larger;
+    for (const SymbolicDimension& d : input.symbolic)
+      larger += (larger.empty() ? ", or smaller in dimension " : " and ") + std::to_string(d.dimension - samples) +
+                (d.coefficient == 1 ? std::string() : " by multiples of " + std::to_string(d.coefficient)) + (samples == 1 ? " of a sample" : "");
     throw Error(
         path, place,
-        std::string("samples of ") + describe(input.sample_shape()) + " for the model's input \"" + input.name + "\"",
+        std::string("samples of ") + describe(input.sample_shape()) + larger + " for the model's input \"" + input.name + "\"",
         describe(field.shape));
   }
   if (is_floating(field.dtype) && !is_floating(input.dtype)) {

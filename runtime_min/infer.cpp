@@ -238,13 +238,18 @@ void start(InferenceModel& model, const Options& options, bool weights_needed) {
 }
 
 void run(InferenceModel& model, const Options& options, bool weights_given) {
-  const InferenceDescription& description = model.description();
-  const bool weights_needed = weights_given || description.has_weights;
+  const InferenceDescription& described = model.description();
+  const bool weights_needed = weights_given || described.has_weights;
   // A set for training and a set for testing: the network is tried on the latter.
-  const bool test = has_test_split(options.data, description.inputs);
-  const Dataset data = open_dataset(options.data, description.inputs, test ? Split::test : Split::train);
+  const bool test = has_test_split(options.data, described.inputs);
+  const Dataset data = open_dataset(options.data, described.inputs, test ? Split::test : Split::train);
+  const std::vector<std::int64_t> sizes = sizes_in(data, described.inputs, described.symbols);
+  InferenceDescription description = described;
+  description.inputs = with_sizes(described.inputs, sizes);
+  description.outputs = with_sizes(described.outputs, sizes);
   const BatchSource source(data, description.inputs, options.normalization);
   start(model, options, weights_needed);
+  model.resize(sizes.data());
   Batch inputs(description.inputs, options.batch), outputs(description.outputs, options.batch);
   Report report(description, options, data);
   source.fill_shared(inputs);

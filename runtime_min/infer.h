@@ -33,6 +33,7 @@ namespace graven::runtime {
 struct InferenceDescription {
   const char* name = "model";  ///< "lenet"
   std::vector<TensorDescription> inputs{}, outputs{};
+  std::vector<SymbolDescription> symbols{};  ///< besides the batch: the files say what they stand for
   std::int64_t batch = 1;          ///< samples of a call at the most
   bool batch_is_symbolic = false;  ///< any batch from 1 to `batch` will do; otherwise it is exactly `batch`
   bool has_weights = true;         ///< results need a weights file; a benchmark does without
@@ -49,6 +50,8 @@ class InferenceModel {
   /// the device's number, from 0. `weights` is a path, empty when the program found no file and none was asked for: a
   /// model without weights, or a benchmark, whose weights are then all zero.
   virtual void start(int threads, const std::string& weights) = 0;
+  /// What the symbols of the description stand for in the calls that follow; the largest before.
+  virtual void resize(const std::int64_t* /* sizes */) {}
   /// Inputs and outputs in the order of the description, 64-byte aligned, `batch` samples each.
   virtual void forward(const void* const* inputs, std::int64_t batch, void* const* outputs) = 0;
 };

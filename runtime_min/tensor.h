@@ -73,6 +73,19 @@ inline std::string describe(const Dims& shape) {
 /// "f32[64,1,28,28]".
 inline std::string describe(DType dtype, const Dims& shape) { return name(dtype) + describe(shape); }
 
+/// A size that the files decide: a symbol of the model that is not the batch.
+struct SymbolDescription {
+  const char* name = "";     ///< "length"
+  std::int64_t maximum = 1;  ///< it may be anything from 1 to this
+};
+
+/// A dimension that is a multiple of a symbol.
+struct SymbolicDimension {
+  std::size_t dimension = 0;     ///< of the tensor's shape
+  std::size_t symbol = 0;        ///< of the model's list of symbols
+  std::int64_t coefficient = 1;  ///< the dimension is coefficient * symbol
+};
+
 /// An input or output of the model.
 struct TensorDescription {
   const char* name = "";  ///< "images"
@@ -82,6 +95,7 @@ struct TensorDescription {
   std::int64_t classes = 0;     ///< integers: valid values are 0 to classes - 1; 0 when there is no such bound
   std::int64_t ignored = -100;  ///< with classes: a value beside them that is valid too, of labels that do not count
   const char* comment = "";     ///< for --help: "images, 28 x 28, one channel"
+  std::vector<SymbolicDimension> symbolic{};  ///< whose sizes in `shape` are the largest
 
   /// The shape of one sample: without dimension 0 when batched.
   Dims sample_shape() const { return batched ? Dims(shape.begin() + 1, shape.end()) : shape; }

@@ -125,7 +125,9 @@ class Trainer {
   std::optional<CheckpointFolder> folder_;
   std::optional<Dataset> data_, test_;
   std::optional<BatchSource> source_, test_source_;
-  std::optional<Batch> batch_;
+  std::vector<std::int64_t> sizes_, test_sizes_;  ///< what the symbols stand for in data_ and test_
+  std::vector<TensorDescription> inputs_, test_inputs_;
+  std::optional<Batch> batch_, test_batch_;  ///< the latter where test_ has other sizes
   std::vector<ParameterGroup> groups_;
   std::vector<double> rates_;
   TrainingState state_;
@@ -289,25 +291,28 @@ bool Trainer::train_epoch() {
 std::optional<Evaluation> Trainer::evaluate() {
   if (!test_source_ || !description_.has_evaluation || options_.eval_every == 0 || !epoch_is_due(options_.eval_every)) return std::nullopt;
   Evaluation total;
-  const std::int64_t n = test_->size(), batch = batch_->samples();
-  test_source_->fill_shared(*batch_);
+  Batch& held_out = test_batch_ ? *test_batch_ : *batch_;
+  const std::int64_t n = test_->size(), batch = held_out.samples();
+  test_source_->fill_shared(held_out);
+  model_.resize(test_sizes_.data());
   for (std::int64_t first = 0; first < n; first += batch) {
     const std::int64_t count = std::min(batch, n - first), rows = description_.batch_is_symbolic ? count : batch;
-    test_source_->fill(*batch_, rows, [&](std::int64_t i) { return i < count ? first + i : first; });
-    const Evaluation part = model_.evaluate(batch_->pointers(), rows, count);
+    test_source_->fill(held_out, rows, [&](std::int64_t i) { return i < count ? first + i : first; });
+    const Evaluation part = model_.evaluate(held_out.pointers(), rows, count);
     total.loss_sum += part.loss_sum;
     total.samples += count;
     total.correct += part.correct;
     total.labels += part.labels;
     if (rows > count) {
       // A fixed batch that the last samples do not fill: the first of them stands in the other rows. A batch of it alone says what it adds there.
-      test_source_->fill(*batch_, rows, [&](std::int64_t) { return first; });
-      const Evaluation repeated = model_.evaluate(batch_->pointers(), rows, 0);
+      test_source_->fill(held_out, rows, [&](std::int64_t) { return first; });
+      const Evaluation repeated = model_.evaluate(held_out.pointers(), rows, 0);
       total.loss_sum -= repeated.loss_sum * (static_cast<double>(rows - count) / static_cast<double>(rows));
     }
     if (stop_signal() != 0) break;
   }
   source_->fill_shared(*batch_);
+  model_.resize(sizes_.data());
   if (stop_signal() != 0) return std::nullopt;
   return total;
 }
@@ -369,7 +374,9 @@ void Trainer::finish_epoch(const Stopwatch& watch) {
 
 int Trainer::run() {
   data_.emplace(open_dataset(options_.data, description_.inputs, Split::train));
-  source_.emplace(*data_, description_.inputs, options_.normalization);
+  sizes_ = sizes_in(*data_, description_.inputs, description_.symbols);
+  inputs_ = with_sizes(description_.inputs, sizes_);
+  source_.emplace(*data_, inputs_, options_.normalization);
   if (!options_.test_data.path.empty() && !description_.has_evaluation)
     throw Error(
         "--test-data",
@@ -379,7 +386,9 @@ int Trainer::run() {
     options_.test_data.format = options_.data.format;
     if (options_.test_data.path.empty()) options_.test_data.path = options_.data.path;
     test_.emplace(open_dataset(options_.test_data, description_.inputs, Split::test));
-    test_source_.emplace(*test_, description_.inputs, options_.normalization);
+    test_sizes_ = sizes_in(*test_, description_.inputs, description_.symbols);
+    test_inputs_ = with_sizes(description_.inputs, test_sizes_);
+    test_source_.emplace(*test_, test_inputs_, options_.normalization);
   }
   if (!description_.batch_is_symbolic) options_.drop_last = true;
   state_ = {.model = description_.name, .graph_hash = description_.graph_hash, .generator = description_.generator, .samples = data_->size()};
@@ -417,8 +426,11 @@ int Trainer::run() {
   prepare_schedules();
   // Only now that nothing is wrong with the new run; its first weights may be an old checkpoint's.
   if (folder_ && options_.resume.empty()) folder_->clear();
-  batch_.emplace(description_.inputs, std::max(state_.batch, description_.batch_is_symbolic ? state_.batch : description_.batch));
+  const std::int64_t most = std::max(state_.batch, description_.batch_is_symbolic ? state_.batch : description_.batch);
+  batch_.emplace(inputs_, most);
+  if (test_ && test_sizes_ != sizes_) test_batch_.emplace(test_inputs_, most);
   source_->fill_shared(*batch_);
+  model_.resize(sizes_.data());
 
   std::printf("%s: %lld training samples", description_.name, static_cast<long long>(data_->size()));
   if (test_) std::printf(", %lld held out", static_cast<long long>(test_->size()));

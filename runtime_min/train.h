@@ -43,6 +43,7 @@ struct TrainingDescription {
   const char* name = "model";  ///< "lenet"
   const char* loss = "loss";   ///< "cross_entropy(mean)", for --help and the log
   std::vector<TensorDescription> inputs{};
+  std::vector<SymbolDescription> symbols{};  ///< besides the batch: the files say what they stand for
   std::int64_t batch = 1;          ///< samples of a step at the most
   bool batch_is_symbolic = false;  ///< any batch from 1 to `batch` will do; otherwise it is exactly `batch`
   std::int64_t least_batch = 1;    ///< of a symbolic batch: 2 where a batch norm has one value a sample and channel
@@ -85,6 +86,8 @@ class TrainableModel {
   virtual void weights_changed() {}
   /// Called before they are read from outside: a model whose weights live on a device copies them to the memory that weights() and states() name.
   virtual void weights_needed() {}
+  /// What the symbols of the description stand for in the calls that follow; the largest before.
+  virtual void resize(const std::int64_t* /* sizes */) {}
   /// Forward, backward, update; returns the loss. `inputs` are in the order of the description, 64-byte aligned, `batch` samples each.
   virtual double step(const void* const* inputs, std::int64_t batch, const StepNumbers& numbers) = 0;
   /// Results of the last step() of one number each, besides the loss: the log has them by name.

@@ -220,6 +220,7 @@ class Builder {
   void signature() {
     json& d = out_.common;
     std::vector<std::string> parameters, c_parameters, names, outputs, c_outputs, output_names, again, erased, erased_outputs;
+    std::vector<std::string> others, described, largest;  // the symbols besides the batch
     d["inputs"] = json::array();
     d["outputs"] = json::array();
     d["symbols"] = json::array();
@@ -259,7 +260,14 @@ class Builder {
       parameters.push_back("std::int64_t " + s.identifier);
       c_parameters.push_back("int64_t " + s.identifier);
       names.push_back(s.identifier);
-      erased.push_back(s.name == batch_symbol_ ? "batch" : fmt::format("{}", s.maximum));
+      if (s.name == batch_symbol_) {
+        erased.emplace_back("batch");
+        continue;
+      }
+      erased.push_back(fmt::format("sizes_[{}]", others.size()));
+      described.push_back(fmt::format("{{{}, {}}}", string_literal(s.name), s.maximum));
+      largest.push_back(fmt::format("{}", s.maximum));
+      others.push_back(s.name);
     }
     for (std::size_t i = 0; i < graph_.outputs.size(); ++i) {
       const ir::ValueId v = graph_.outputs[i];
@@ -293,6 +301,23 @@ class Builder {
     d["output_names_again"] = join(again);
     d["erased_arguments"] = join(erased);
     d["erased_outputs"] = join(erased_outputs);
+    d["other_symbols"] = others;
+    d["described_symbols"] = join(described);
+    d["largest_sizes"] = join(largest);
+    const auto say_symbolic = [&](json& tensors, const std::vector<ir::ValueId>& values) {
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        std::vector<std::string> dimensions;
+        const ir::Shape& shape = graph_.type(values[i]).shape;
+        for (std::size_t k = 0; k < shape.rank(); ++k) {
+          const auto found = std::find(others.begin(), others.end(), shape[k].symbol());
+          if (!shape[k].is_static() && found != others.end())
+            dimensions.push_back(fmt::format("{{{}, {}, {}}}", k, found - others.begin(), shape[k].coefficient()));
+        }
+        tensors[i]["symbolic"] = dimensions.empty() ? std::string() : fmt::format(", .symbolic = {{{}}}", join(dimensions));
+      }
+    };
+    say_symbolic(d["inputs"], graph_.inputs);
+    say_symbolic(d["outputs"], graph_.outputs);
     d["batch"] = fmt::format("{}", batch);
     d["batch_if_passed"] = batch_symbol_.empty() ? " /* batch */" : " batch";
     d["batch_is_symbolic"] = batch_symbol_.empty() ? "false" : "true";

@@ -13,6 +13,7 @@ namespace graven {
 using detail::apply;
 using detail::batched;
 using detail::fail;
+using detail::fixed_size;
 
 namespace {
 
@@ -45,13 +46,13 @@ void check_transposed(const char* function, std::int64_t stride, std::int64_t di
 }  // namespace
 
 Tensor conv2d(const Operand& x, const Tensor& weight, const Tensor& bias, const Conv2dFunctionOptions& o) {
-  const Location at = x.where();
+  const Location at = x.where().in("conv2d");
   return batched(x, 4, "conv2d", [&](Tensor images) {
     Sizes padding = list(o.padding.value);
     if (o.padding.same) {
       require_weight(weight, 4, "conv2d", at);
-      const Sides h = sides(true, 0, weight.size(2), o.stride.height, o.dilation.height, "conv2d", at);
-      const Sides w = sides(true, 0, weight.size(3), o.stride.width, o.dilation.width, "conv2d", at);
+      const Sides h = sides(true, 0, fixed_size(weight, 2, "conv2d", at), o.stride.height, o.dilation.height, "conv2d", at);
+      const Sides w = sides(true, 0, fixed_size(weight, 3, "conv2d", at), o.stride.width, o.dilation.width, "conv2d", at);
       // An even window needs one row or column more behind than before.
       if (h.before != h.behind || w.before != w.behind) images = pad(Operand(images, at), {0, w.behind - w.before, 0, h.behind - h.before});
       padding = {h.before, w.before};
@@ -62,7 +63,7 @@ Tensor conv2d(const Operand& x, const Tensor& weight, const Tensor& bias, const 
 }
 
 Tensor conv1d(const Operand& x, const Tensor& weight, const Tensor& bias, const Conv1dFunctionOptions& o) {
-  const Location at = x.where();
+  const Location at = x.where().in("conv1d");
   require_weight(weight, 3, "conv1d", at);
   return batched(x, 3, "conv1d", [&](const Tensor& signals) {
     Conv2dFunctionOptions options{.stride = {1, o.stride}, .padding = Size2(0, o.padding.value), .dilation = {1, o.dilation}, .groups = o.groups};
@@ -72,10 +73,11 @@ Tensor conv1d(const Operand& x, const Tensor& weight, const Tensor& bias, const 
 }
 
 Tensor conv3d(const Operand& x, const Tensor& weight, const Tensor& bias, const Conv3dFunctionOptions& o) {
-  const Location at = x.where();
+  const Location at = x.where().in("conv3d");
   require_weight(weight, 5, "conv3d", at);
   return batched(x, 5, "conv3d", [&](const Tensor& volumes) {
-    const std::int64_t taps = weight.size(2);
+    const std::int64_t taps = fixed_size(weight, 2, "conv3d", at);
+    (void)fixed_size(volumes, 2, "conv3d", at);
     const Sides around = sides(o.padding.same, o.padding.value.depth, taps, o.stride.depth, o.dilation.depth, "conv3d", at);
     if (o.stride.depth < 1 || o.dilation.depth < 1 || around.before < 0)
       fail("conv3d", "stride and dilation must be positive, padding not negative", at);
@@ -103,7 +105,7 @@ Tensor conv3d(const Operand& x, const Tensor& weight, const Tensor& bias, const 
 }
 
 Tensor conv_transpose2d(const Operand& x, const Tensor& weight, const Tensor& bias, const ConvTranspose2dFunctionOptions& o) {
-  const Location at = x.where();
+  const Location at = x.where().in("conv_transpose2d");
   require_weight(weight, 4, "conv_transpose2d", at);
   return batched(x, 4, "conv_transpose2d", [&](const Tensor& images) {
     const Sizes stride = list(o.stride), padding = list(o.padding), more = list(o.output_padding), dilation = list(o.dilation);
@@ -112,7 +114,8 @@ Tensor conv_transpose2d(const Operand& x, const Tensor& weight, const Tensor& bi
     for (std::size_t d = 0; d < 2; ++d) {
       check_transposed("conv_transpose2d", stride[d], dilation[d], padding[d], more[d], at);
       const auto dim = static_cast<std::int64_t>(d) + 2;
-      size[d] = (images.size(dim) - 1) * stride[d] - 2 * padding[d] + dilation[d] * (weight.size(dim) - 1) + more[d] + 1;
+      const std::int64_t from = fixed_size(images, dim, "conv_transpose2d", at), taps = fixed_size(weight, dim, "conv_transpose2d", at);
+      size[d] = (from - 1) * stride[d] - 2 * padding[d] + dilation[d] * (taps - 1) + more[d] + 1;
       if (size[d] < 1)
         fail("conv_transpose2d", fmt::format("dimension {} of the result would have {} elements: the padding is too large", dim, size[d]), at);
       reaches = reaches && more[d] < stride[d];
@@ -131,15 +134,15 @@ Tensor conv_transpose2d(const Operand& x, const Tensor& weight, const Tensor& bi
       y = pad(Operand(transposed({0, 0}, full), at), {-padding[1], more[1] - padding[1], -padding[0], more[0] - padding[0]});
     }
     if (!bias.defined()) return y;
-    const std::int64_t channels = y.size(1);
-    if (bias.dim() != 1 || bias.size(0) != channels)
+    const std::int64_t channels = fixed_size(y, 1, "conv_transpose2d", at);
+    if (bias.shape() != Shape{channels})
       fail("conv_transpose2d", fmt::format("bias must have {} elements, got {}", channels, bias.describe()), at);
     return add(Operand(y, at), Operand(bias.reshape({channels, 1, 1}, at), at));
   });
 }
 
 Tensor conv_transpose1d(const Operand& x, const Tensor& weight, const Tensor& bias, const ConvTranspose1dFunctionOptions& o) {
-  const Location at = x.where();
+  const Location at = x.where().in("conv_transpose1d");
   require_weight(weight, 3, "conv_transpose1d", at);
   return batched(x, 3, "conv_transpose1d", [&](const Tensor& signals) {
     return conv_transpose2d(Operand(signals.unsqueeze(2, at), at), weight.unsqueeze(2, at), bias,
@@ -153,10 +156,10 @@ Tensor conv_transpose1d(const Operand& x, const Tensor& weight, const Tensor& bi
 }
 
 Tensor conv_transpose3d(const Operand& x, const Tensor& weight, const Tensor& bias, const ConvTranspose3dFunctionOptions& o) {
-  const Location at = x.where();
+  const Location at = x.where().in("conv_transpose3d");
   require_weight(weight, 5, "conv_transpose3d", at);
   return batched(x, 5, "conv_transpose3d", [&](const Tensor& volumes) {
-    const std::int64_t taps = weight.size(2), count = volumes.size(2);
+    const std::int64_t taps = fixed_size(weight, 2, "conv_transpose3d", at), count = fixed_size(volumes, 2, "conv_transpose3d", at);
     const std::int64_t stride = o.stride.depth, dilation = o.dilation.depth, padding = o.padding.depth, more = o.output_padding.depth;
     check_transposed("conv_transpose3d", stride, dilation, padding, more, at);
     const std::int64_t depth = (count - 1) * stride - 2 * padding + dilation * (taps - 1) + more + 1;
@@ -179,8 +182,8 @@ Tensor conv_transpose3d(const Operand& x, const Tensor& weight, const Tensor& bi
     }
     const Tensor y = sum.permute({0, 2, 1, 3, 4}, at);
     if (!bias.defined()) return y;
-    const std::int64_t channels = y.size(1);
-    if (bias.dim() != 1 || bias.size(0) != channels)
+    const std::int64_t channels = fixed_size(y, 1, "conv_transpose3d", at);
+    if (bias.shape() != Shape{channels})
       fail("conv_transpose3d", fmt::format("bias must have {} elements, got {}", channels, bias.describe()), at);
     return add(Operand(y, at), Operand(bias.reshape({channels, 1, 1, 1}, at), at));
   });

@@ -9,26 +9,26 @@ using detail::At;
 using detail::fail;
 
 Tensor normalize(const Operand& x, double p, std::int64_t dim, double eps) {
-  const At at(x.where());
-  return at.div(x.tensor(), clamp(at(norm(x, p, {dim}, true)), eps));
+  const At at(x.where().in("normalize"));
+  return at.div(x.tensor(), clamp(at(norm(at(x), p, {dim}, true)), eps));
 }
 
 Tensor cosine_similarity(const Operand& x1, const Operand& x2, std::int64_t dim, double eps) {
-  const At at(x1.where());
-  const Tensor a = at.div(x1.tensor(), clamp(at(norm(x1, 2, {dim}, true)), eps));
+  const At at(x1.where().in("cosine_similarity"));
+  const Tensor a = at.div(x1.tensor(), clamp(at(norm(at(x1), 2, {dim}, true)), eps));
   const Tensor b = at.div(x2.tensor(), clamp(at(norm(at(x2.tensor()), 2, {dim}, true)), eps));
   return sum(at(at.mul(a, b)), {dim});
 }
 
 Tensor pairwise_distance(const Operand& x1, const Operand& x2, double p, double eps, bool keepdim) {
-  const At at(x1.where());
-  const Tensor difference = sub(x1, x2);
+  const At at(x1.where().in("pairwise_distance"));
+  const Tensor difference = at.sub(x1, x2);
   if (difference.dim() == 0) fail("pairwise_distance", "expects vectors, got " + difference.describe(), at.where());
   return norm(at(at.add(difference, eps)), p, {-1}, keepdim);
 }
 
 Tensor cdist(const Operand& x1, const Operand& x2, double p) {
-  const At at(x1.where());
+  const At at(x1.where().in("cdist"));
   const Tensor &a = x1.tensor(), &b = x2.tensor();
   if (!(p >= 0)) fail("cdist", "p must not be negative, got " + std::to_string(p), at.where());
   if (a.dim() < 2 || b.dim() < 2 || a.shape().back() != b.shape().back())

@@ -45,17 +45,17 @@ Tensor cut_to(const char* function, const Tensor& source, const Tensor& index, L
 }
 
 /// Positions that count from the end where negative, counted from the start.
-Tensor from_start(const Tensor& at, std::int64_t size, Location where) {
-  return graven::where(Operand(lt(Operand(at, where), Operand(0, where)), where), Operand(add(Operand(at, where), Operand(size, where)), where),
-                       Operand(at, where));
+Tensor from_start(const Tensor& at, const Dim& size, const char* function, Location where) {
+  const Operand count = size.is_static() ? Operand(size.value(), where) : Operand(detail::size_value(size, DType::i64, function, where), where);
+  return graven::where(Operand(lt(Operand(at, where), Operand(0, where)), where), Operand(add(Operand(at, where), count), where), Operand(at, where));
 }
 
 /// Each index times `step`, by a table of `size` entries: an index outside of it is an error that says where it stands.
-Tensor looked_up(const Tensor& index, std::int64_t size, std::int64_t step, Location where) {
+Tensor looked_up(const Tensor& index, const Dim& size, std::int64_t step, Location where) {
   const ir::Attributes entries{{"shape", Shape{size}}, {"start", 0.0}, {"step", static_cast<double>(step)}, {"dtype", DType::i64}};
   // Recorded as what it is: a graph has no need to store it.
-  const Tensor table = detail::would_record({index}) ? detail::active_trace()->record(ir::get_op("arange"), {}, entries, where).at(0)
-                                                     : apply("arange", {}, entries, where);
+  const Tensor table =
+      detail::would_record({index}) || !size.is_static() ? detail::recorded("arange", entries, where) : apply("arange", {}, entries, where);
   const Tensor found = apply("index_select", {table, index.reshape({index.shape().numel()}, where)}, {{"dim", std::int64_t{0}}}, where);
   return found.reshape(index.shape(), where);
 }
@@ -63,11 +63,11 @@ Tensor looked_up(const Tensor& index, std::int64_t size, std::int64_t step, Loca
 }  // namespace
 
 Tensor embedding(const Operand& indices, const Tensor& weight, std::optional<std::int64_t> padding_idx) {
-  const Location where = indices.where();
+  const Location where = indices.where().in("embedding");
   if (weight.dim() != 2) fail("embedding", "the weight must be [embeddings, size], got " + weight.describe(), where);
   std::int64_t padding = -1;
   if (padding_idx) {
-    const std::int64_t rows = weight.size(0);
+    const std::int64_t rows = detail::fixed_size(weight, 0, "embedding", where);
     padding = *padding_idx < 0 ? *padding_idx + rows : *padding_idx;
     if (padding < 0 || padding >= rows)
       fail("embedding", "padding_idx must be one of the " + std::to_string(rows) + " rows, got " + std::to_string(*padding_idx), where);
@@ -76,7 +76,7 @@ Tensor embedding(const Operand& indices, const Tensor& weight, std::optional<std
 }
 
 Tensor one_hot(const Operand& indices, std::int64_t num_classes) {
-  const Location where = indices.where();
+  const Location where = indices.where().in("one_hot");
   const Tensor index = checked_index("one_hot", indices.tensor(), where);
   if (num_classes < 0) {
     if (index.is_traced()) fail("one_hot", "needs num_classes when it is recorded: the data are not known then", where);
@@ -93,7 +93,7 @@ Tensor gather(const Operand& x, std::int64_t dim, const Tensor& index) {
 }
 
 Tensor scatter(const Operand& x, std::int64_t dim, const Tensor& positions, const Operand& source) {
-  const Location where = x.where();
+  const Location where = x.where().in("scatter");
   const Tensor index = checked_index("scatter", positions, where);
   Tensor values;
   if (source.is_tensor())
@@ -105,26 +105,27 @@ Tensor scatter(const Operand& x, std::int64_t dim, const Tensor& positions, cons
 }
 
 Tensor scatter_add(const Operand& x, std::int64_t dim, const Tensor& positions, const Tensor& source) {
-  const Location where = x.where();
+  const Location where = x.where().in("scatter_add");
   const Tensor index = checked_index("scatter_add", positions, where);
   return apply("scatter_add", {x.tensor(), index, cut_to("scatter_add", source, index, where)},
                {{"dim", checked_dim("scatter_add", dim, x.tensor(), where)}}, where);
 }
 
 Tensor index_select(const Operand& x, std::int64_t dim, const Tensor& positions) {
-  const Location where = x.where();
+  const Location where = x.where().in("index_select");
   const Tensor index = checked_index("index_select", positions, where);
   return apply("index_select", {x.tensor(), index.dim() == 0 ? index.reshape({1}, where) : index},
                {{"dim", checked_dim("index_select", dim, x.tensor(), where)}}, where);
 }
 
 Tensor index(const Operand& x, std::int64_t dim, const Tensor& positions) {
-  const Location where = x.where();
+  const Location where = x.where().in("index");
   const Tensor& t = x.tensor();
   const std::int64_t d = checked_dim("index", dim, t, where);
   Tensor at = checked_index("index", positions, where);
   const Shape wanted = at.shape();
-  at = from_start(at.reshape({wanted.numel()}, where), t.size(d), where);
+  if (t.dim() == 0) fail("index", "a scalar has no dimensions", where);
+  at = from_start(at.reshape({wanted.numel()}, where), t.shape()[static_cast<std::size_t>(d)], "index", where);
   const Tensor picked = apply("index_select", {t, at}, {{"dim", d}}, where);
   Shape shape;
   for (std::int64_t k = 0; k < t.dim(); ++k) {
@@ -137,16 +138,30 @@ Tensor index(const Operand& x, std::int64_t dim, const Tensor& positions) {
   return picked.reshape(shape, where);
 }
 
+namespace {
+/// Zeros of `size` slices along dim, to which those of x are added at their index.
+Tensor added_at(const char* function, const Tensor& x, const Tensor& index, std::int64_t dim, const Dim& size, Location where) {
+  const Location at = where.in(function);
+  if (size.is_static()) return apply("index_add", {x, index}, {{"dim", dim}, {"size", size.value()}}, at);
+  Shape shape = x.shape();
+  if (static_cast<std::size_t>(dim) < shape.rank()) shape[static_cast<std::size_t>(dim)] = size;
+  detail::require_recording(shape, function, where);
+  const Tensor zeros = detail::recorded("full", {{"shape", shape}, {"value", 0.0}, {"dtype", x.dtype()}}, at);
+  return apply("index_add", {x, index, zeros}, {{"dim", dim}}, at);
+}
+}  // namespace
+
 Tensor index_add(const Operand& x, std::int64_t dim, const Tensor& positions, const Tensor& source, double alpha) {
-  const Location where = x.where();
+  const Location where = x.where().in("index_add");
   const Tensor& t = x.tensor();
   const std::int64_t d = checked_dim("index_add", dim, t, where);
-  const Tensor added = apply("index_add", {source, checked_index("index_add", positions, where)}, {{"dim", d}, {"size", t.size(d)}}, where);
+  if (t.dim() == 0) fail("index_add", "a scalar has no dimensions", where);
+  const Tensor added = added_at("index_add", source, checked_index("index_add", positions, where), d, t.shape()[static_cast<std::size_t>(d)], where);
   return add(Operand(t, where), Operand(added, where), alpha);
 }
 
 Tensor take_along_dim(const Operand& x, const Tensor& indices, std::optional<std::int64_t> dim) {
-  const Location where = x.where();
+  const Location where = x.where().in("take_along_dim");
   Tensor t = x.tensor(), at = checked_index("take_along_dim", indices, where);
   if (!dim) {
     t = t.reshape({t.shape().numel()}, where);
@@ -167,7 +182,7 @@ Tensor take_along_dim(const Operand& x, const Tensor& indices, std::optional<std
 }
 
 Tensor take(const Operand& x, const Tensor& indices) {
-  const Location where = x.where();
+  const Location where = x.where().in("take");
   const Tensor& t = x.tensor();
   return index(Operand(t.reshape({t.shape().numel()}, where), where), 0, checked_index("take", indices, where));
 }
@@ -205,14 +220,14 @@ Indexed indexed_rows(const char* function, const Tensor& x, const detail::IndexT
   const auto indexed = [&](std::int64_t d) { return std::any_of(indices.begin(), indices.end(), [d](const auto& i) { return i.first == d; }); };
   for (std::int64_t d = 0; d < x.dim(); ++d)
     if (!indexed(d)) rows.order.push_back(d);
-  std::int64_t count = 1;
-  Sizes sizes;
+  Dim count = 1;
+  std::vector<Dim> sizes;
   for (std::size_t k = 0; k < indices.size(); ++k) {
-    const std::int64_t size = x.size(indices[k].first);
+    const Dim size = x.shape()[static_cast<std::size_t>(indices[k].first)];
     rows.order.insert(rows.order.begin() + static_cast<std::ptrdiff_t>(rows.dim + k), indices[k].first);
     rows.inner.push_back(size);
     sizes.push_back(size);
-    count *= size;
+    count = count * size;
   }
   const Tensor turned = neighbours ? x : x.permute(rows.order, where);
   Shape shape;
@@ -222,7 +237,7 @@ Indexed indexed_rows(const char* function, const Tensor& x, const detail::IndexT
     else if (k == rows.dim)
       shape.push_back(count);
   rows.x = turned.reshape(shape, where);
-  std::int64_t stride = count;
+  Dim stride = count;
   for (std::size_t k = 0; k < indices.size(); ++k) {
     const Tensor& given = indices[k].second;
     if (!given.defined()) fail(function, "an index tensor is undefined", where);
@@ -237,10 +252,13 @@ Indexed indexed_rows(const char* function, const Tensor& x, const detail::IndexT
       if (a != b && a != Dim(1) && b != Dim(1))
         fail(function, "the index tensors must broadcast together, got " + at.describe() + " beside " + rows.at.describe(), where);
     }
-    stride = sizes[k] == 0 ? 0 : stride / sizes[k];
-    Tensor part = from_start(at, sizes[k], where);
+    stride = sizes[k] == Dim(0) ? Dim(0) : stride / sizes[k];
+    Tensor part = from_start(at, sizes[k], function, where);
     // Looked up, not multiplied: an index outside of its own dimension is an error, whatever row it would come to.
-    if (indices.size() > 1 || alone) part = looked_up(part, sizes[k], std::max<std::int64_t>(stride, 1), where);
+    if (indices.size() > 1 || alone)
+      part = looked_up(part, sizes[k], stride.is_static() ? std::max<std::int64_t>(stride.value(), 1) : 1, where);
+    if (!stride.is_static())
+      part = mul(Operand(part, where), Operand(detail::size_value(stride, DType::i64, function, where), where));
     rows.at = rows.at.defined() ? add(Operand(rows.at, where), Operand(part, where)) : part;
   }
   return rows;
@@ -256,7 +274,7 @@ Tensor detail::index_by(const Tensor& x, const IndexTensors& indices, Location w
 }
 
 Tensor index_put(const Operand& x, const std::vector<TensorIndex>& indices, const Operand& given, bool accumulate) {
-  const Location where = x.where();
+  const Location where = x.where().in("index_put");
   const Tensor& t = x.tensor();
   detail::IndexTensors tensors;
   const auto dots = std::count_if(indices.begin(), indices.end(), [](const TensorIndex& i) { return i.kind() == TensorIndex::Kind::ellipsis; });
@@ -303,7 +321,8 @@ Tensor index_put(const Operand& x, const std::vector<TensorIndex>& indices, cons
   Tensor put;
   if (accumulate) {
     if (t.dtype() == DType::boolean) fail("index_put", "bools cannot be added", where);
-    put = apply("index_add", {values, places, rows.x}, {{"dim", dim}, {"size", rows.x.size(dim)}}, where);
+    const Dim& size = rows.x.shape()[rows.dim];
+    put = apply("index_add", {values, places, rows.x}, {{"dim", dim}, {"size", size.is_static() ? size.value() : -1}}, where);
   } else {
     Shape column;
     for (std::size_t k = 0; k < flat.rank(); ++k) column.push_back(k == rows.dim ? flat[k] : Dim(1));
@@ -319,11 +338,14 @@ Tensor index_put(const Operand& x, const std::vector<TensorIndex>& indices, cons
 
 namespace {
 
+constexpr std::string_view kFixedProducts =
+    "products are made of an index of a fixed length; sum, mean, amax and amin take a symbol, and exp() of the sum of log() is a product, too";
+
 /// Elements of x[..., n, ...] along `dim`, each multiplied by those before it whose key is the same: equal keys are neighbours. In log2(n) steps,
 /// each of which reaches twice as far.
 Tensor running_products(Tensor x, const Tensor& key, std::int64_t dim, Location where) {
   const detail::At at(where);
-  const std::int64_t n = key.size(dim);
+  const std::int64_t n = detail::fixed_size(key, dim, "scatter_reduce", where, kFixedProducts);
   for (std::int64_t step = 1; step < n; step *= 2) {
     const Tensor same = eq(at(key.slice(dim, step, n, 1, where)), at(key.slice(dim, 0, n - step, 1, where)));
     const Tensor before = graven::where(at(same), at(x.slice(dim, 0, n - step, 1, where)), Operand(1, where));
@@ -342,7 +364,7 @@ Tensor nothing_of(const Tensor& x, Location where) {
 }  // namespace
 
 Tensor scatter_reduce(const Operand& x, std::int64_t dim, const Tensor& positions, const Tensor& given, std::string_view reduce, bool include_self) {
-  const Location where = x.where();
+  const Location where = x.where().in("scatter_reduce");
   const detail::At at(where);
   const Tensor& t = x.tensor();
   constexpr const char* kName = "scatter_reduce";
@@ -366,8 +388,9 @@ Tensor scatter_reduce(const Operand& x, std::int64_t dim, const Tensor& position
   const std::int64_t d = checked_dim(kName, dim, t, where);
   const Tensor source = cut_to(kName, given, whole, where);
   // What is sorted first would be reported at its sorted place.
-  const bool sorted = reduce != "sum" && reduce != "mean" && t.size(d) > 0;
-  const Tensor index = sorted ? looked_up(whole, t.size(d), 1, where) : whole;
+  const Dim size = t.shape()[static_cast<std::size_t>(d)];
+  const bool sorted = reduce != "sum" && reduce != "mean" && size != Dim(0);
+  const Tensor index = sorted ? looked_up(whole, size, 1, where) : whole;
   const auto added = [&](const Tensor& base, const Tensor& where_to, const Tensor& values) {
     return apply("scatter_add", {base, where_to, values}, {{"dim", d}}, where);
   };
@@ -388,7 +411,7 @@ Tensor scatter_reduce(const Operand& x, std::int64_t dim, const Tensor& position
   if (reduce == "prod") {
     const auto [key, order] = sort(at(index), d);
     const Tensor products = running_products(gathered(source, order), key, d, where);
-    const std::int64_t n = index.size(d);
+    const std::int64_t n = detail::fixed_size(index, d, kName, where, kFixedProducts);
     // The last one of a key has the product of all.
     Tensor lasts = products;
     if (n > 1) {
@@ -440,7 +463,7 @@ Tensor largest_in_bags(const Tensor& rows, const Tensor& compared, const Tensor&
   const Tensor wide = bag.unsqueeze(1, where).expand(rows.shape(), where);
   const Tensor target = apply("gather", {wide, order}, {{"dim", std::int64_t{0}}}, where);
   // Written from the smallest to the largest: the last one stays.
-  const Tensor none = detail::filled({bags, rows.size(1)}, 0, DType::i64, order, where);
+  const Tensor none = detail::filled({bags, rows.shape()[1]}, 0, DType::i64, order, where);
   const Tensor winner = apply("scatter", {none, flip(at(target), {0}), flip(at(order), {0})}, {{"dim", std::int64_t{0}}}, where);
   return apply("gather", {rows, winner}, {{"dim", std::int64_t{0}}}, where);
 }
@@ -448,7 +471,7 @@ Tensor largest_in_bags(const Tensor& rows, const Tensor& compared, const Tensor&
 }  // namespace
 
 Tensor embedding_bag(const Operand& indices, const Tensor& weight, const EmbeddingBagFunctionOptions& o) {
-  const Location where = indices.where();
+  const Location where = indices.where().in("embedding_bag");
   const detail::At at(where);
   const Tensor index = checked_index(kBag, indices.tensor(), where);
   if (o.mode != "sum" && o.mode != "mean" && o.mode != "max") fail(kBag, "mode must be sum, mean or max, got '" + o.mode + "'", where);
@@ -469,7 +492,7 @@ Tensor embedding_bag(const Operand& indices, const Tensor& weight, const Embeddi
   }
   Tensor rows = embedding(at(index), weight, o.padding_idx);
   Tensor counted;  // bool, of the indices' shape; none: all are
-  if (o.padding_idx) counted = ne(at(index), Operand(*o.padding_idx < 0 ? *o.padding_idx + weight.size(0) : *o.padding_idx, where));
+  if (o.padding_idx) counted = ne(at(index), Operand(*o.padding_idx < 0 ? *o.padding_idx + detail::fixed_size(weight, 0, kBag, where) : *o.padding_idx, where));
   const bool largest = o.mode == "max";
   const auto only_counted = [&](const Tensor& of, double otherwise) {
     return counted.defined() ? graven::where(at(counted.unsqueeze(-1, where)), at(of), Operand(otherwise, where)) : of;
@@ -483,7 +506,7 @@ Tensor embedding_bag(const Operand& indices, const Tensor& weight, const Embeddi
   const double lowest = -std::numeric_limits<double>::infinity();
 
   if (index.dim() == 2) {
-    if (largest && index.size(1) > 0) {
+    if (largest && index.shape()[1] != Dim(0)) {
       const Tensor winner = argmax(at(only_counted(rows.detach(where), lowest)), 1, true);
       const Tensor best = apply("gather", {rows, winner}, {{"dim", std::int64_t{1}}}, where).squeeze(1, where);
       if (!counted.defined()) return best;
@@ -496,7 +519,9 @@ Tensor embedding_bag(const Operand& indices, const Tensor& weight, const Embeddi
   if (o.offsets.dim() != 1 || !ir::is_integral(o.offsets.dtype()))
     fail(kBag, "the offsets must be a vector of integers, got " + o.offsets.describe(), where);
   Tensor offsets = checked_index(kBag, o.offsets, where);
-  const std::int64_t n = index.size(0), bags = offsets.size(0) - (o.include_last_offset ? 1 : 0);
+  constexpr std::string_view kRows = "indices of [bags, length] take a symbol in either dimension, with padding_idx for what is not there";
+  const std::int64_t n = detail::fixed_size(index, 0, kBag, where, kRows);
+  const std::int64_t bags = detail::fixed_size(offsets, 0, kBag, where, kRows) - (o.include_last_offset ? 1 : 0);
   if (bags < 0) fail(kBag, "include_last_offset needs one offset at least, got " + offsets.describe(), where);
   if (!offsets.is_traced() && offsets.numel() > 0)
     if (const std::int64_t first = offsets.to_vector<std::int64_t>().front(); first != 0)

@@ -93,12 +93,14 @@ Tensor cross_entropy_of_probabilities(const Operand& logits, const Operand& prob
   Tensor target = probabilities.tensor();
   if (target.shape() != x.shape() || target.dtype() != x.dtype())
     fail("cross_entropy", "probabilities must be " + x.describe() + " as the logits are, got " + target.describe(), probabilities.where());
-  const std::int64_t dim = x.dim() == 1 ? 0 : 1, classes = x.size(dim);
-  if (o.label_smoothing > 0) target = at.add(at.mul(target, 1 - o.label_smoothing), o.label_smoothing / static_cast<double>(classes));
+  const std::int64_t dim = x.dim() == 1 ? 0 : 1;
+  const Dim classes = x.shape()[static_cast<std::size_t>(dim)];
+  if (o.label_smoothing > 0)
+    target = add(at(at.mul(target, 1 - o.label_smoothing)), detail::over_size(o.label_smoothing, classes, x.dtype(), "cross_entropy", at.where()));
   Tensor terms = at.mul(target, log_softmax(at(x), dim));
   if (o.weight.defined()) {
     Shape shape;
-    for (std::int64_t d = 0; d < x.dim(); ++d) shape.push_back(d == dim ? Dim(classes) : Dim(1));
+    for (std::int64_t d = 0; d < x.dim(); ++d) shape.push_back(d == dim ? classes : Dim(1));
     terms = at.mul(terms, o.weight.reshape(shape, at.where()));
   }
   const Tensor losses = neg(at(sum(at(terms), {dim})));
@@ -129,7 +131,7 @@ Tensor cross_entropy(const Operand& logits, const Operand& target, Reduction red
 }
 
 Tensor nll_loss(const Operand& log_probabilities, const Operand& labels, const NllLossOptions& o) {
-  const At at(log_probabilities.where());
+  const At at(log_probabilities.where().in("nll_loss"));
   if (log_probabilities.tensor().dim() >= 1) check_class_weight("nll_loss", o.weight, log_probabilities.tensor(), at.where());
   const Rows rows = rows_of(log_probabilities, labels, "nll_loss");
   const Operand ignored(o.ignore_index, at.where()), none(0, at.where());
@@ -149,34 +151,34 @@ Tensor nll_loss(const Operand& log_probabilities, const Operand& labels, Reducti
 }
 
 Tensor mse_loss(const Operand& input, const Operand& target, Reduction reduction) {
-  const Location at = input.where();
-  return reduce_loss(square(Operand(sub(input, target), at)), reduction, "mse_loss", at);
+  const At at(input.where().in("mse_loss"));
+  return reduce_loss(square(at(at.sub(input, target))), reduction, "mse_loss", at.where());
 }
 
 Tensor l1_loss(const Operand& input, const Operand& target, Reduction reduction) {
-  const Location at = input.where();
-  return reduce_loss(abs(Operand(sub(input, target), at)), reduction, "l1_loss", at);
+  const At at(input.where().in("l1_loss"));
+  return reduce_loss(abs(at(at.sub(input, target))), reduction, "l1_loss", at.where());
 }
 
 Tensor smooth_l1_loss(const Operand& input, const Operand& target, Reduction reduction, double beta) {
-  const At at(input.where());
+  const At at(input.where().in("smooth_l1_loss"));
   if (!(beta >= 0)) fail("smooth_l1_loss", "beta must not be negative, got " + std::to_string(beta), at.where());
-  if (beta == 0) return l1_loss(input, target, reduction);
-  const Tensor d = sub(input, target), size = abs(at(d));
+  if (beta == 0) return l1_loss(at(input), target, reduction);
+  const Tensor d = at.sub(input, target), size = abs(at(d));
   const Tensor inside = at.mul(square(at(d)), 0.5 / beta), outside = at.add(size, -0.5 * beta);
   return reduce_loss(graven::where(at(lt(at(size), at(beta))), at(inside), at(outside)), reduction, "smooth_l1_loss", at.where());
 }
 
 Tensor huber_loss(const Operand& input, const Operand& target, Reduction reduction, double delta) {
-  const At at(input.where());
+  const At at(input.where().in("huber_loss"));
   if (!(delta > 0)) fail("huber_loss", "delta must be positive, got " + std::to_string(delta), at.where());
-  const Tensor d = sub(input, target), size = abs(at(d));
+  const Tensor d = at.sub(input, target), size = abs(at(d));
   const Tensor inside = at.mul(square(at(d)), 0.5), outside = at.mul(at.add(size, -0.5 * delta), delta);
   return reduce_loss(graven::where(at(le(at(size), at(delta))), at(inside), at(outside)), reduction, "huber_loss", at.where());
 }
 
 Tensor binary_cross_entropy(const Operand& input, const Operand& target, const BinaryCrossEntropyOptions& o) {
-  const At at(input.where());
+  const At at(input.where().in("binary_cross_entropy"));
   if (o.pos_weight.defined()) fail("binary_cross_entropy", "pos_weight is an option of binary_cross_entropy_with_logits", at.where());
   const Tensor &p = input.tensor(), &t = target.tensor();
   if (p.shape() != t.shape())
@@ -187,7 +189,7 @@ Tensor binary_cross_entropy(const Operand& input, const Operand& target, const B
 }
 
 Tensor binary_cross_entropy_with_logits(const Operand& input, const Operand& target, const BinaryCrossEntropyOptions& o) {
-  const At at(input.where());
+  const At at(input.where().in("binary_cross_entropy_with_logits"));
   const Tensor &x = input.tensor(), &t = target.tensor();
   if (x.shape() != t.shape())
     fail("binary_cross_entropy_with_logits", "the target must be " + x.describe() + " as the input is, got " + t.describe(), at.where());
@@ -202,7 +204,7 @@ Tensor binary_cross_entropy_with_logits(const Operand& input, const Operand& tar
 }
 
 Tensor kl_div(const Operand& input, const Operand& target, const KLDivOptions& o) {
-  const At at(input.where());
+  const At at(input.where().in("kl_div"));
   const Tensor &x = input.tensor(), &t = target.tensor();
   Tensor losses;
   if (o.log_target) {
@@ -214,24 +216,24 @@ Tensor kl_div(const Operand& input, const Operand& target, const KLDivOptions& o
   }
   if (o.reduction != Reduction::batchmean) return reduce_loss(losses, o.reduction, "kl_div", at.where());
   if (x.dim() < 1) fail("kl_div", "the reduction batchmean needs a dimension 0, got " + x.describe(), at.where());
-  return at.mul(sum(at(losses)), 1 / static_cast<double>(x.size(0)));
+  return mul(at(sum(at(losses))), detail::over_size(1, x.shape()[0], losses.dtype(), "kl_div", at.where()));
 }
 
 Tensor margin_ranking_loss(const Operand& input1, const Operand& input2, const Operand& target, double margin, Reduction reduction) {
-  const At at(input1.where());
-  const Tensor difference = sub(input1, input2), sign = target.tensor().to(difference.dtype(), at.where());
+  const At at(input1.where().in("margin_ranking_loss"));
+  const Tensor difference = at.sub(input1, input2), sign = target.tensor().to(difference.dtype(), at.where());
   return reduce_loss(clamp(at(at.add(at.mul(neg(at(sign)), difference), margin)), 0), reduction, "margin_ranking_loss", at.where());
 }
 
 Tensor hinge_embedding_loss(const Operand& input, const Operand& target, double margin, Reduction reduction) {
-  const At at(input.where());
-  const Tensor far = clamp(at(at.add(neg(input), margin)), 0);
-  const Tensor apart = graven::where(at(ne(target, at(1))), at(far), at(0)), together = graven::where(at(ne(target, at(-1))), input, at(0));
+  const At at(input.where().in("hinge_embedding_loss"));
+  const Tensor far = clamp(at(at.add(neg(at(input)), margin)), 0);
+  const Tensor apart = graven::where(at(ne(target, at(1))), at(far), at(0)), together = graven::where(at(ne(target, at(-1))), at(input), at(0));
   return reduce_loss(at.add(apart, together), reduction, "hinge_embedding_loss", at.where());
 }
 
 Tensor cosine_embedding_loss(const Operand& input1, const Operand& input2, const Operand& target, double margin, Reduction reduction) {
-  const At at(input1.where());
+  const At at(input1.where().in("cosine_embedding_loss"));
   const Tensor &a = input1.tensor(), &b = input2.tensor(), &t = target.tensor();
   if (a.dim() < 1 || a.dim() > 2 || a.shape() != b.shape())
     fail("cosine_embedding_loss", "expects two tensors of [size] or [batch, size], got " + a.describe() + " and " + b.describe(), at.where());
@@ -247,16 +249,16 @@ Tensor cosine_embedding_loss(const Operand& input1, const Operand& input2, const
 }
 
 Tensor triplet_margin_loss(const Operand& anchor, const Operand& positive, const Operand& negative, const TripletMarginLossOptions& o) {
-  const At at(anchor.where());
+  const At at(anchor.where().in("triplet_margin_loss"));
   if (!(o.margin > 0)) fail("triplet_margin_loss", "margin must be positive, got " + std::to_string(o.margin), at.where());
-  const Tensor near = pairwise_distance(anchor, positive, o.p, o.eps);
-  Tensor far = pairwise_distance(anchor, negative, o.p, o.eps);
+  const Tensor near = pairwise_distance(at(anchor), positive, o.p, o.eps);
+  Tensor far = pairwise_distance(at(anchor), negative, o.p, o.eps);
   if (o.swap) far = minimum(at(far), at(pairwise_distance(at(positive.tensor()), negative, o.p, o.eps)));
   return reduce_loss(clamp(at(at.add(at.sub(near, far), o.margin)), 0), o.reduction, "triplet_margin_loss", at.where());
 }
 
 Tensor soft_margin_loss(const Operand& input, const Operand& target, Reduction reduction) {
-  const At at(input.where());
+  const At at(input.where().in("soft_margin_loss"));
   const Tensor &x = input.tensor(), sign = target.tensor().to(x.dtype(), at.where());
   if (sign.shape() != x.shape())
     fail("soft_margin_loss", "the target must be " + x.shape().to_string() + " as the input is, got " + sign.shape().to_string(), at.where());
@@ -264,39 +266,39 @@ Tensor soft_margin_loss(const Operand& input, const Operand& target, Reduction r
 }
 
 Tensor multilabel_soft_margin_loss(const Operand& input, const Operand& target, const MultilabelSoftMarginLossOptions& o) {
-  const At at(input.where());
+  const At at(input.where().in("multilabel_soft_margin_loss"));
   const Tensor &x = input.tensor(), t = target.tensor().to(x.dtype(), at.where());
   if (x.dim() < 1 || t.shape() != x.shape())
     fail("multilabel_soft_margin_loss",
          "expects an input of [..., classes] and a target of its shape, got " + x.describe() + " and " + target.tensor().describe(), at.where());
-  Tensor losses = neg(at(at.add(at.mul(t, logsigmoid(input)), at.mul(at.sub(1.0, t), logsigmoid(at(neg(input)))))));
+  Tensor losses = neg(at(at.add(at.mul(t, logsigmoid(at(input))), at.mul(at.sub(1.0, t), logsigmoid(at(neg(at(input))))))));
   if (o.weight.defined()) losses = at.mul(losses, o.weight);
   return reduce_loss(mean(at(losses), {-1}), o.reduction, "multilabel_soft_margin_loss", at.where());
 }
 
 Tensor multi_margin_loss(const Operand& input, const Operand& target, const MultiMarginLossOptions& o) {
-  const At at(input.where());
+  const At at(input.where().in("multi_margin_loss"));
   if (o.p != 1 && o.p != 2) fail("multi_margin_loss", "p must be 1 or 2, got " + std::to_string(o.p), at.where());
   const Tensor& x = input.tensor();
   if (x.dim() < 1 || x.dim() > 2) fail("multi_margin_loss", "expects an input of [classes] or [batch, classes], got " + x.describe(), at.where());
   check_class_weight("multi_margin_loss", o.weight, x, at.where());
   const Rows rows = rows_of(input, target, "multi_margin_loss");
-  const std::int64_t classes = rows.scores.size(1);
+  const Dim classes = rows.scores.shape()[1];
   const Tensor column = rows.labels.unsqueeze(1, at.where());
   Tensor short_of = clamp(at(at.add(at.sub(rows.scores, gather(at(rows.scores), 1, column)), o.margin)), 0);
   if (o.p == 2) short_of = square(at(short_of));
   if (o.weight.defined()) short_of = at.mul(short_of, index_select(at(o.weight), 0, rows.labels).unsqueeze(1, at.where()));
   // The label's own term is no loss.
   const Tensor others = scatter(at(short_of), 1, column, at(0));
-  const Tensor losses = at.mul(sum(at(others), {1}), 1 / static_cast<double>(classes));
+  const Tensor losses = mul(at(sum(at(others), {1})), detail::over_size(1, classes, others.dtype(), "multi_margin_loss", at.where()));
   return reduce_loss(losses.shape() == rows.label_shape ? losses : losses.reshape(rows.label_shape, at.where()), o.reduction, "multi_margin_loss",
                      at.where());
 }
 
 Tensor poisson_nll_loss(const Operand& input, const Operand& target, const PoissonNllLossOptions& o) {
-  const At at(input.where());
+  const At at(input.where().in("poisson_nll_loss"));
   const Tensor &x = input.tensor(), t = target.tensor().to(x.dtype(), at.where());
-  Tensor losses = o.log_input ? at.sub(exp(input), at.mul(t, x)) : at.sub(x, at.mul(t, log(at(at.add(x, o.eps)))));
+  Tensor losses = o.log_input ? at.sub(exp(at(input)), at.mul(t, x)) : at.sub(x, at.mul(t, log(at(at.add(x, o.eps)))));
   if (o.full) {
     // Stirling's approximation of log t!; where t <= 1 the logarithm of 1 stands in for that of t, whose term counts nothing.
     const Tensor counts = gt(at(t), at(1)), safe = graven::where(at(counts), at(t), at(1));
@@ -307,7 +309,7 @@ Tensor poisson_nll_loss(const Operand& input, const Operand& target, const Poiss
 }
 
 Tensor gaussian_nll_loss(const Operand& input, const Operand& target, const Operand& var, const GaussianNllLossOptions& o) {
-  const At at(input.where());
+  const At at(input.where().in("gaussian_nll_loss"));
   const Tensor& x = input.tensor();
   Tensor variance = var.tensor();
   if (!(o.eps > 0)) fail("gaussian_nll_loss", "eps must be positive, got " + std::to_string(o.eps), at.where());
@@ -325,7 +327,7 @@ Tensor gaussian_nll_loss(const Operand& input, const Operand& target, const Oper
   // At least eps; the gradient goes through as if it were not held there.
   const Tensor plain = variance.detach(at.where());
   variance = at.add(variance, at.sub(clamp(at(plain), o.eps), plain));
-  Tensor losses = at.mul(at.add(log(at(variance)), at.div(square(at(sub(input, target))), variance)), 0.5);
+  Tensor losses = at.mul(at.add(log(at(variance)), at.div(square(at(at.sub(input, target))), variance)), 0.5);
   if (o.full) losses = at.add(losses, 0.5 * std::log(2 * std::numbers::pi));
   return reduce_loss(losses, o.reduction, "gaussian_nll_loss", at.where());
 }

@@ -66,7 +66,7 @@ Tensor isinf(const Operand& x) { return classify("isinf", x, false); }
 Tensor isfinite(const Operand& x) { return classify("isfinite", x, true); }
 
 Tensor nan_to_num(const Operand& x, double nan, std::optional<double> posinf, std::optional<double> neginf) {
-  const Location at = x.where();
+  const Location at = x.where().in("nan_to_num");
   const DType dtype = x.tensor().dtype();
   if (!ir::is_floating(dtype)) return x.tensor().clone(at);
   const double largest = dtype == DType::f64    ? std::numeric_limits<double>::max()
@@ -144,20 +144,22 @@ Tensor threshold(const Operand& x, double threshold, double value) {
 Tensor logsigmoid(const Operand& x) { return apply("logsigmoid", {x.tensor()}, {}, x.where()); }
 
 Tensor glu(const Operand& x, std::int64_t dim) {
-  const Location at = x.where();
+  const Location at = x.where().in("glu");
   const Tensor& t = x.tensor();
   if (t.dim() == 0) fail("glu", "a scalar has no halves", at);
-  const std::int64_t size = t.size(detail::normalize_dim(dim, t.dim(), "glu", at));
-  if (size % 2 != 0) fail("glu", fmt::format("dimension {} of {} has no two halves", dim, t.describe()), at);
-  return mul(Operand(t.narrow(dim, 0, size / 2, at), at), Operand(sigmoid(Operand(t.narrow(dim, size / 2, size / 2, at), at)), at));
+  const Dim& size = t.shape()[static_cast<std::size_t>(detail::normalize_dim(dim, t.dim(), "glu", at))];
+  if (size.coefficient() % 2 != 0) fail("glu", fmt::format("dimension {} of {} has no two halves", dim, t.describe()), at);
+  if (size == Dim(0)) return mul(Operand(t, at), Operand(sigmoid(Operand(t, at)), at));
+  const std::vector<Tensor> halves = t.chunk(2, dim, at);
+  return mul(Operand(halves[0], at), Operand(sigmoid(Operand(halves[1], at)), at));
 }
 
 Tensor prelu(const Operand& x, const Tensor& weight) {
-  const Location at = x.where();
+  const Location at = x.where().in("prelu");
   const Tensor& t = x.tensor();
   if (!weight.defined() || weight.dim() > 1) fail("prelu", "the weight must be a scalar or a vector", at);
   Tensor factor = weight;
-  if (weight.dim() == 1 && weight.size(0) != 1) {
+  if (weight.dim() == 1 && weight.shape()[0] != Dim(1)) {
     const Dim channels = t.dim() >= 2 ? t.shape()[1] : Dim(1);
     if (channels != weight.shape()[0])
       fail("prelu", fmt::format("the weight must have 1 or {} elements for {}, got {}", channels.to_string(), t.describe(), weight.describe()), at);

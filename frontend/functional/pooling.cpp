@@ -12,14 +12,16 @@ namespace graven {
 using detail::apply;
 using detail::batched;
 using detail::fail;
+using detail::fixed_size;
 using detail::unshared;
 
 namespace {
 
 /// f on volumes [n, c, d, h, w] as images [n, c * d, h, w], then g on what comes out as images [n, c, d, h * w].
 template <class F, class G>
-Tensor planes_then_depth(const Tensor& volumes, Location at, F&& f, G&& g) {
+Tensor planes_then_depth(const Tensor& volumes, const char* function, Location at, F&& f, G&& g) {
   const Shape& s = volumes.shape();
+  for (std::int64_t d = 2; d < 5; ++d) (void)fixed_size(volumes, d, function, at);
   const Tensor flat = f(volumes.reshape({s[0], s[1] * s[2], s[3], s[4]}, at));
   const std::int64_t height = flat.size(2), width = flat.size(3);
   const Tensor deep = g(flat.reshape({s[0], s[1], s[2], height * width}, at));
@@ -28,7 +30,7 @@ Tensor planes_then_depth(const Tensor& volumes, Location at, F&& f, G&& g) {
 
 /// The largest of each window of an adaptive pooling along dimension 2 or 3 of images. Equal ones: the first gets the gradient.
 Tensor adaptive_max_along(const Tensor& images, std::int64_t dim, std::int64_t out, const char* function, Location at) {
-  const std::int64_t in = images.size(dim);
+  const std::int64_t in = fixed_size(images, dim, function, at);
   if (out < 1 || in < 1) fail(function, fmt::format("cannot make {} elements of dimension {} of {}", out, dim, images.describe()), at);
   if (in == out) return images;
   const auto window = [dim](std::int64_t n) { return dim == 2 ? Size2(n, 1) : Size2(1, n); };
@@ -51,8 +53,9 @@ Tensor adaptive_max_along(const Tensor& images, std::int64_t dim, std::int64_t o
 }
 
 Tensor adaptive_mean_along(const Tensor& t, std::int64_t dim, std::int64_t out, const char* function, Location at) {
-  if (out < 1 || t.size(dim) < 1) fail(function, fmt::format("cannot make {} elements of dimension {} of {}", out, dim, t.describe()), at);
-  if (t.size(dim) == out) return t;
+  const std::int64_t in = fixed_size(t, dim, function, at);
+  if (out < 1 || in < 1) fail(function, fmt::format("cannot make {} elements of dimension {} of {}", out, dim, t.describe()), at);
+  if (in == out) return t;
   return apply("resample", {t}, {{"dim", dim}, {"size", out}, {"mode", std::string("area")}}, at);
 }
 
@@ -82,9 +85,9 @@ Tensor avg_pool2d(const Operand& x, Size2 kernel_size, const AvgPool2dOptions& o
 }
 
 Tensor adaptive_avg_pool2d(const Operand& x, Size2 output_size) {
-  const Location at = x.where();
+  const Location at = x.where().in("adaptive_avg_pool2d");
   return batched(x, 4, "adaptive_avg_pool2d", [&](const Tensor& images) {
-    const std::int64_t height = images.size(2), width = images.size(3);
+    const std::int64_t height = fixed_size(images, 2, "adaptive_avg_pool2d", at), width = fixed_size(images, 3, "adaptive_avg_pool2d", at);
     const bool divides = output_size.height >= 1 && output_size.width >= 1 && height >= 1 && width >= 1 && height % output_size.height == 0 &&
                          width % output_size.width == 0;
     if (divides) return avg_pool2d(Operand(images, at), Size2(height / output_size.height, width / output_size.width), {});
@@ -94,14 +97,14 @@ Tensor adaptive_avg_pool2d(const Operand& x, Size2 output_size) {
 }
 
 Tensor adaptive_avg_pool1d(const Operand& x, std::int64_t output_size) {
-  const Location at = x.where();
+  const Location at = x.where().in("adaptive_avg_pool1d");
   return batched(x, 3, "adaptive_avg_pool1d", [&](const Tensor& signals) {
     return unshared(adaptive_mean_along(signals, 2, output_size, "adaptive_avg_pool1d", at), signals, at);
   });
 }
 
 Tensor adaptive_avg_pool3d(const Operand& x, Size3 output_size) {
-  const Location at = x.where();
+  const Location at = x.where().in("adaptive_avg_pool3d");
   return batched(x, 5, "adaptive_avg_pool3d", [&](const Tensor& volumes) {
     Tensor t = adaptive_mean_along(volumes, 2, output_size.depth, "adaptive_avg_pool3d", at);
     t = adaptive_mean_along(t, 3, output_size.height, "adaptive_avg_pool3d", at);
@@ -110,16 +113,16 @@ Tensor adaptive_avg_pool3d(const Operand& x, Size3 output_size) {
 }
 
 Tensor adaptive_max_pool1d(const Operand& x, std::int64_t output_size) {
-  const Location at = x.where();
+  const Location at = x.where().in("adaptive_max_pool1d");
   return batched(x, 3, "adaptive_max_pool1d", [&](const Tensor& signals) {
     return adaptive_max_along(signals.unsqueeze(2, at), 3, output_size, "adaptive_max_pool1d", at).squeeze(2, at);
   });
 }
 
 Tensor adaptive_max_pool2d(const Operand& x, Size2 output_size) {
-  const Location at = x.where();
+  const Location at = x.where().in("adaptive_max_pool2d");
   return batched(x, 4, "adaptive_max_pool2d", [&](const Tensor& images) {
-    const std::int64_t height = images.size(2), width = images.size(3);
+    const std::int64_t height = fixed_size(images, 2, "adaptive_max_pool2d", at), width = fixed_size(images, 3, "adaptive_max_pool2d", at);
     if (output_size.height >= 1 && output_size.width >= 1 && height >= 1 && width >= 1 && height % output_size.height == 0 &&
         width % output_size.width == 0 && (height / output_size.height) * (width / output_size.width) <= 256)
       return max_pool2d(Operand(images, at), Size2(height / output_size.height, width / output_size.width));
@@ -130,16 +133,16 @@ Tensor adaptive_max_pool2d(const Operand& x, Size2 output_size) {
 }
 
 Tensor adaptive_max_pool3d(const Operand& x, Size3 output_size) {
-  const Location at = x.where();
+  const Location at = x.where().in("adaptive_max_pool3d");
   return batched(x, 5, "adaptive_max_pool3d", [&](const Tensor& volumes) {
     return planes_then_depth(
-        volumes, at, [&](const Tensor& t) { return adaptive_max_pool2d(Operand(t, at), Size2(output_size.height, output_size.width)); },
+        volumes, "adaptive_max_pool3d", at, [&](const Tensor& t) { return adaptive_max_pool2d(Operand(t, at), Size2(output_size.height, output_size.width)); },
         [&](const Tensor& t) { return adaptive_max_along(t, 2, output_size.depth, "adaptive_max_pool3d", at); });
   });
 }
 
 Tensor max_pool1d(const Operand& x, std::int64_t kernel_size, const MaxPool1dOptions& o) {
-  const Location at = x.where();
+  const Location at = x.where().in("max_pool1d");
   return batched(x, 3, "max_pool1d", [&](const Tensor& signals) {
     return max_pool2d(
                Operand(signals.unsqueeze(2, at), at), {1, kernel_size},
@@ -149,11 +152,11 @@ Tensor max_pool1d(const Operand& x, std::int64_t kernel_size, const MaxPool1dOpt
 }
 
 Tensor max_pool3d(const Operand& x, Size3 kernel_size, const MaxPool3dOptions& o) {
-  const Location at = x.where();
+  const Location at = x.where().in("max_pool3d");
   const Size3 stride = o.stride.value_or(kernel_size);
   return batched(x, 5, "max_pool3d", [&](const Tensor& volumes) {
     return planes_then_depth(
-        volumes, at,
+        volumes, "max_pool3d", at,
         [&](const Tensor& t) {
           return max_pool2d(Operand(t, at), {kernel_size.height, kernel_size.width},
                             {.stride = Size2(stride.height, stride.width),
@@ -170,7 +173,7 @@ Tensor max_pool3d(const Operand& x, Size3 kernel_size, const MaxPool3dOptions& o
 }
 
 Tensor avg_pool1d(const Operand& x, std::int64_t kernel_size, const AvgPool1dOptions& o) {
-  const Location at = x.where();
+  const Location at = x.where().in("avg_pool1d");
   return batched(x, 3, "avg_pool1d", [&](const Tensor& signals) {
     return avg_pool2d(Operand(signals.unsqueeze(2, at), at), {1, kernel_size},
                       {.stride = Size2(1, o.stride.value_or(kernel_size)),
@@ -182,12 +185,12 @@ Tensor avg_pool1d(const Operand& x, std::int64_t kernel_size, const AvgPool1dOpt
 }
 
 Tensor avg_pool3d(const Operand& x, Size3 kernel_size, const AvgPool3dOptions& o) {
-  const Location at = x.where();
+  const Location at = x.where().in("avg_pool3d");
   const Size3 stride = o.stride.value_or(kernel_size);
   const bool include = o.count_include_pad || o.divisor_override.has_value();
   return batched(x, 5, "avg_pool3d", [&](const Tensor& volumes) {
     const Tensor y = planes_then_depth(
-        volumes, at,
+        volumes, "avg_pool3d", at,
         [&](const Tensor& t) {
           return avg_pool2d(Operand(t, at), {kernel_size.height, kernel_size.width},
                             {.stride = Size2(stride.height, stride.width),
@@ -219,20 +222,22 @@ void require_norm(double norm_type, const char* function, Location at) {
 }  // namespace
 
 Tensor lp_pool1d(const Operand& x, double norm_type, std::int64_t kernel_size, std::optional<std::int64_t> stride, bool ceil_mode) {
-  require_norm(norm_type, "lp_pool1d", x.where());
-  const Tensor powers = pow(x, Operand(norm_type, x.where()));
-  return root(avg_pool1d(Operand(powers, x.where()), kernel_size, {.stride = stride, .ceil_mode = ceil_mode}), norm_type, kernel_size, x.where());
+  const Location at = x.where().in("lp_pool1d");
+  require_norm(norm_type, "lp_pool1d", at);
+  const Tensor powers = pow(Operand(x.tensor(), at), Operand(norm_type, at));
+  return root(avg_pool1d(Operand(powers, at), kernel_size, {.stride = stride, .ceil_mode = ceil_mode}), norm_type, kernel_size, at);
 }
 
 Tensor lp_pool2d(const Operand& x, double norm_type, Size2 kernel_size, std::optional<Size2> stride, bool ceil_mode) {
-  require_norm(norm_type, "lp_pool2d", x.where());
-  const Tensor powers = pow(x, Operand(norm_type, x.where()));
-  return root(avg_pool2d(Operand(powers, x.where()), kernel_size, {.stride = stride, .ceil_mode = ceil_mode}), norm_type,
-              kernel_size.height * kernel_size.width, x.where());
+  const Location at = x.where().in("lp_pool2d");
+  require_norm(norm_type, "lp_pool2d", at);
+  const Tensor powers = pow(Operand(x.tensor(), at), Operand(norm_type, at));
+  return root(avg_pool2d(Operand(powers, at), kernel_size, {.stride = stride, .ceil_mode = ceil_mode}), norm_type,
+              kernel_size.height * kernel_size.width, at);
 }
 
 std::tuple<Tensor, Tensor> max_pool2d_with_indices(const Operand& x, Size2 kernel_size, const MaxPool2dOptions& o) {
-  const Location at = x.where();
+  const Location at = x.where().in("max_pool2d_with_indices");
   const bool single = x.tensor().dim() == 3;
   if (!single && x.tensor().dim() != 4) fail("max_pool2d_with_indices", "expects a tensor of 3 or 4 dimensions, got " + x.tensor().describe(), at);
   const Tensor images = single ? x.tensor().unsqueeze(0, at) : x.tensor();
@@ -245,7 +250,8 @@ std::tuple<Tensor, Tensor> max_pool2d_with_indices(const Operand& x, Size2 kerne
                                                     {"ceil_mode", o.ceil_mode}},
                                                    at);
   // The kernel's indices are places in the window: what each place adds to the position of the window's corner.
-  const std::int64_t width = images.size(3), rows = pooled[0].size(2), columns = pooled[0].size(3);
+  const std::int64_t width = fixed_size(images, 3, "max_pool2d_with_indices", at);
+  const std::int64_t rows = fixed_size(pooled[0], 2, "max_pool2d_with_indices", at), columns = fixed_size(pooled[0], 3, "max_pool2d_with_indices", at);
   std::vector<std::int64_t> places, corners;
   for (std::int64_t i = 0; i < kernel_size.height; ++i)
     for (std::int64_t j = 0; j < kernel_size.width; ++j) places.push_back(i * o.dilation.height * width + j * o.dilation.width);
@@ -258,14 +264,15 @@ std::tuple<Tensor, Tensor> max_pool2d_with_indices(const Operand& x, Size2 kerne
 }
 
 Tensor max_unpool2d(const Operand& x, const Tensor& indices, Size2 kernel_size, const MaxUnpool2dOptions& o) {
-  const Location at = x.where();
+  const Location at = x.where().in("max_unpool2d");
   const Tensor& t = x.tensor();
   const Size2 stride = o.stride.value_or(kernel_size);
   if (t.dim() != 3 && t.dim() != 4) fail("max_unpool2d", "expects a tensor of 3 or 4 dimensions, got " + t.describe(), at);
   if (indices.dtype() != DType::i64 || indices.shape() != t.shape())
     fail("max_unpool2d", "the indices must be " + ir::describe(DType::i64, t.shape()) + ", got " + indices.describe(), at);
-  const Size2 size = o.output_size.value_or(Size2((t.size(-2) - 1) * stride.height - 2 * o.padding.height + kernel_size.height,
-                                                  (t.size(-1) - 1) * stride.width - 2 * o.padding.width + kernel_size.width));
+  const std::int64_t height = fixed_size(t, -2, "max_unpool2d", at), width = fixed_size(t, -1, "max_unpool2d", at);
+  const Size2 size = o.output_size.value_or(Size2((height - 1) * stride.height - 2 * o.padding.height + kernel_size.height,
+                                                  (width - 1) * stride.width - 2 * o.padding.width + kernel_size.width));
   if (size.height < 1 || size.width < 1) fail("max_unpool2d", fmt::format("the result would be {}x{}", size.height, size.width), at);
   std::vector<Dim> planes(t.shape().begin(), t.shape().end() - 2), shape = planes, flat = planes;
   planes.emplace_back(t.shape().back(1) * t.shape().back(0));

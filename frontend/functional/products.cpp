@@ -21,7 +21,10 @@ void require_ranks(const Operand& a, const Operand& b, std::int64_t rank_a, std:
          a.where());
 }
 
-Tensor weighted_sum(const Operand& input, const Tensor& product, double beta, double alpha, const char* function) {
+Tensor product(const Operand& a, const Operand& b, const char* function) { return matmul(Operand(a.tensor(), a.where().in(function)), b); }
+
+Tensor weighted_sum(const Operand& given, const Tensor& product, double beta, double alpha, const char* function) {
+  const Operand input(given.tensor(), given.where().in(function));
   const Operand unscaled(product, input.where());
   const DType dtype = result_type(input, unscaled);
   const Operand scaled = alpha == 1 ? unscaled : detail::scaled(unscaled, alpha, dtype, function);
@@ -33,33 +36,34 @@ Tensor weighted_sum(const Operand& input, const Tensor& product, double beta, do
 
 Tensor mm(const Operand& a, const Operand& b) {
   require_ranks(a, b, 2, 2, "mm");
-  return matmul(a, b);
+  return product(a, b, "mm");
 }
 Tensor bmm(const Operand& a, const Operand& b) {
   require_ranks(a, b, 3, 3, "bmm");
   if (a.tensor().shape()[0] != b.tensor().shape()[0])
     fail("bmm", "the batches differ: " + a.tensor().describe() + " and " + b.tensor().describe(), a.where());
-  return matmul(a, b);
+  return product(a, b, "bmm");
 }
 Tensor mv(const Operand& a, const Operand& b) {
   require_ranks(a, b, 2, 1, "mv");
-  return matmul(a, b);
+  return product(a, b, "mv");
 }
 Tensor dot(const Operand& a, const Operand& b) {
   require_ranks(a, b, 1, 1, "dot");
-  return matmul(a, b);
+  return product(a, b, "dot");
 }
 Tensor outer(const Operand& a, const Operand& b) {
   require_ranks(a, b, 1, 1, "outer");
-  return mul(Operand(a.tensor().unsqueeze(1, a.where()), a.where()), b);
+  const Location at = a.where().in("outer");
+  return mul(Operand(a.tensor().unsqueeze(1, at), at), b);
 }
 Tensor addmm(const Operand& input, const Operand& a, const Operand& b, double beta, double alpha) {
   require_ranks(a, b, 2, 2, "addmm");
-  return weighted_sum(input, matmul(a, b), beta, alpha, "addmm");
+  return weighted_sum(input, product(a, b, "addmm"), beta, alpha, "addmm");
 }
 Tensor baddbmm(const Operand& input, const Operand& a, const Operand& b, double beta, double alpha) {
   require_ranks(a, b, 3, 3, "baddbmm");
-  return weighted_sum(input, matmul(a, b), beta, alpha, "baddbmm");
+  return weighted_sum(input, product(a, b, "baddbmm"), beta, alpha, "baddbmm");
 }
 
 // ---- einsum ---------------------------------------------------------------------------------------------------------------------------
@@ -178,8 +182,8 @@ class Einsum {
     for (std::size_t i = 0; i < t.labels.size(); ++i)
       for (std::size_t j = i + 1; j < t.labels.size(); ++j) {
         if (t.labels[i] != t.labels[j]) continue;
-        const std::int64_t n = t.tensor.size(static_cast<std::int64_t>(i));
-        if (t.tensor.size(static_cast<std::int64_t>(j)) != n) refuse("a repeated letter has two sizes in " + t.tensor.describe());
+        const std::int64_t n = detail::fixed_size(t.tensor, static_cast<std::int64_t>(i), "einsum", at_);
+        if (detail::fixed_size(t.tensor, static_cast<std::int64_t>(j), "einsum", at_) != n) refuse("a repeated letter has two sizes in " + t.tensor.describe());
         Sizes order;
         Labels labels;
         for (std::size_t d = 0; d < t.labels.size(); ++d)
@@ -286,11 +290,11 @@ class Einsum {
 
 Tensor einsum(std::string_view equation, const std::vector<Tensor>& operands, Location where) {
   if (operands.empty()) fail("einsum", "needs at least one tensor", where);
-  return Einsum(equation, operands, where).run();
+  return Einsum(equation, operands, where.in("einsum")).run();
 }
 
 Tensor bilinear(const Operand& x1, const Operand& x2, const Tensor& weight, const Tensor& bias) {
-  const Location at = x1.where();
+  const Location at = x1.where().in("bilinear");
   const Tensor &a = x1.tensor(), &b = x2.tensor();
   if (!weight.defined() || weight.dim() != 3)
     fail("bilinear", "the weight must be [out, in1, in2], got " + (weight.defined() ? weight.describe() : std::string("none")), at);
@@ -306,15 +310,16 @@ Tensor bilinear(const Operand& x1, const Operand& x2, const Tensor& weight, cons
 
 Tensor trace(const Operand& x) {
   if (x.tensor().dim() != 2) fail("trace", "expects a matrix, got " + x.tensor().describe(), x.where());
-  return sum(Operand(diagonal(x), x.where()));
+  const Location at = x.where().in("trace");
+  return sum(Operand(diagonal(Operand(x.tensor(), at)), at));
 }
 
 Tensor cross(const Operand& a, const Operand& b, std::int64_t dim) {
-  const Location at = a.where();
+  const Location at = a.where().in("cross");
   const Tensor &x = a.tensor(), &y = b.tensor();
   if (x.dim() == 0 || x.dim() != y.dim()) fail("cross", "expects tensors of as many dimensions, got " + x.describe() + " and " + y.describe(), at);
   const std::int64_t axis = detail::normalize_dim(dim, x.dim(), "cross", at);
-  if (x.size(axis) != 3 || y.size(axis) != 3)
+  if (x.shape()[static_cast<std::size_t>(axis)] != Dim(3) || y.shape()[static_cast<std::size_t>(axis)] != Dim(3))
     fail("cross", "dimension " + std::to_string(axis) + " must have 3 elements, got " + x.describe() + " and " + y.describe(), at);
   // (1, 2, 0) and (2, 0, 1) of each.
   const auto turned = [&](const Tensor& t, std::int64_t by) { return Operand(roll(Operand(t, at), {-by}, {axis}), at); };

@@ -35,14 +35,17 @@ struct Moments {
   Tensor variance, mean;  ///< dimensions kept
 };
 Moments moments(const Operand& x, const Sizes& dims, double correction, const char* function) {
-  const Location at = x.where();
+  const Location at = x.where().in(function);
   const Tensor t = floating(x, function);
   const Dim n = count_of(t, dims, function, at);
   const Tensor mean = graven::mean(Operand(t, at), dims, true);
   const Tensor squares = square(Operand(sub(Operand(t, at), Operand(mean, at)), at));
   if (correction == 0) return {graven::mean(Operand(squares, at), dims, true), mean};
-  if (!n.is_static())
-    fail(function, "over the symbolic dimension " + n.to_string() + " is supported with correction 0 only: the divisor must be known", at);
+  if (!n.is_static()) {
+    const Operand count(detail::size_value(n, t.dtype(), function, at), at);
+    const Tensor divisor = maximum(Operand(sub(count, Operand(correction, at)), at), Operand(0, at));
+    return {div(Operand(sum(Operand(squares, at), dims, true), at), Operand(divisor, at)), mean};
+  }
   const double divisor = std::max(0.0, static_cast<double>(n.value()) - correction);
   return {div(Operand(sum(Operand(squares, at), dims, true), at), Operand(divisor, at)), mean};
 }
@@ -70,7 +73,7 @@ Tensor dropped(const Tensor& kept, const Sizes& dims, bool keepdim, Location at)
 std::tuple<Tensor, Tensor> sorted(const Operand& x, std::int64_t dim, bool descending, std::int64_t count, const char* function) {
   const std::int64_t d = detail::normalize_dim(dim, x.tensor().dim(), function, x.where());
   const std::vector<Tensor> results =
-      detail::apply(ir::get_op("sort"), {x.tensor()}, {{"dim", d}, {"descending", descending}, {"count", count}}, x.where());
+      detail::apply(ir::get_op("sort"), {x.tensor()}, {{"dim", d}, {"descending", descending}, {"count", count}}, x.where().in(function));
   return {results.at(0), results.at(1)};
 }
 
@@ -92,7 +95,7 @@ Tensor std(const Operand& x, const Sizes& dims, VarianceOptions o) {
 }
 
 Tensor norm(const Operand& x, double p, const Sizes& dims, bool keepdim) {
-  const Location at = x.where();
+  const Location at = x.where().in("norm");
   const Tensor t = floating(x, "norm");
   const Operand magnitude(abs(Operand(t, at)), at);
   if (p == std::numeric_limits<double>::infinity()) return amax(magnitude, dims, keepdim);
@@ -114,7 +117,7 @@ Tensor norm(const Operand& x, double p, const Sizes& dims, bool keepdim) {
 }
 
 Tensor logsumexp(const Operand& x, const Sizes& dims, bool keepdim) {
-  const Location at = x.where();
+  const Location at = x.where().in("logsumexp");
   const Tensor t = ir::is_floating(x.tensor().dtype()) ? x.tensor() : x.tensor().to(DType::f32, at);
   const Tensor top = amax(Operand(t.detach(at), at), dims, true);
   const Tensor shift = where(Operand(isfinite(Operand(top, at)), at), Operand(top, at), Operand(0, at));
@@ -123,15 +126,15 @@ Tensor logsumexp(const Operand& x, const Sizes& dims, bool keepdim) {
 }
 
 Tensor count_nonzero(const Operand& x, const Sizes& dims) {
-  const Location at = x.where();
+  const Location at = x.where().in("count_nonzero");
   return sum(Operand(ne(x, Operand(0, at)), at), dims);
 }
 Tensor any(const Operand& x, const Sizes& dims, bool keepdim) {
-  const Location at = x.where();
+  const Location at = x.where().in("any");
   return ne(Operand(sum(Operand(ne(x, Operand(0, at)), at), dims, keepdim), at), Operand(0, at));
 }
 Tensor all(const Operand& x, const Sizes& dims, bool keepdim) {
-  const Location at = x.where();
+  const Location at = x.where().in("all");
   return eq(Operand(sum(Operand(eq(x, Operand(0, at)), at), dims, keepdim), at), Operand(0, at));
 }
 
@@ -145,20 +148,30 @@ Tensor scan(std::string_view op, const Operand& x, std::int64_t dim) {
 Tensor cumsum(const Operand& x, std::int64_t dim) { return scan("cumsum", x, dim); }
 Tensor cumprod(const Operand& x, std::int64_t dim) { return scan("cumprod", x, dim); }
 
+namespace {
+/// The first k in order, of which there must be `least`. Of a symbol those that are not always there are checked when the graph runs.
+std::tuple<Tensor, Tensor> first_sorted(const Operand& x, std::int64_t k, std::int64_t least, std::int64_t dim, bool descending,
+                                        const char* function) {
+  const Tensor& t = x.tensor();
+  const Location at = x.where().in(function);
+  const std::int64_t d = detail::normalize_dim(dim, t.dim(), function, at);
+  const Dim size = t.dim() == 0 ? Dim(1) : t.shape()[static_cast<std::size_t>(d)];
+  if (k < least || k > size.maximum()) fail(function, fmt::format("k must lie in [{}, {}], got {}", least, size.maximum(), k), at);
+  if (k <= size.coefficient()) return sorted(Operand(t, at), d, descending, k, function);
+  const auto [values, indices] = sorted(Operand(t, at), d, descending, -1, function);
+  return {values.narrow(d, 0, k, at), indices.narrow(d, 0, k, at)};
+}
+}  // namespace
+
 std::tuple<Tensor, Tensor> sort(const Operand& x, std::int64_t dim, bool descending) { return sorted(x, dim, descending, -1, "sort"); }
 Tensor argsort(const Operand& x, std::int64_t dim, bool descending) { return std::get<1>(sorted(x, dim, descending, -1, "argsort")); }
 std::tuple<Tensor, Tensor> topk(const Operand& x, std::int64_t k, std::int64_t dim, bool largest) {
-  const Tensor& t = x.tensor();
-  const std::int64_t size = t.dim() == 0 ? 1 : t.size(detail::normalize_dim(dim, t.dim(), "topk", x.where()));
-  if (k < 0 || k > size) fail("topk", fmt::format("k must lie in [0, {}], got {}", size, k), x.where());
-  return sorted(x, dim, largest, k, "topk");
+  return first_sorted(x, k, 0, dim, largest, "topk");
 }
 std::tuple<Tensor, Tensor> kthvalue(const Operand& x, std::int64_t k, std::int64_t dim, bool keepdim) {
   const Tensor& t = x.tensor();
-  const Location at = x.where();
-  const std::int64_t size = t.dim() == 0 ? 1 : t.size(detail::normalize_dim(dim, t.dim(), "kthvalue", at));
-  if (k < 1 || k > size) fail("kthvalue", fmt::format("k must lie in [1, {}], got {}", size, k), at);
-  auto [values, indices] = sorted(x, dim, false, k, "kthvalue");
+  const Location at = x.where().in("kthvalue");
+  auto [values, indices] = first_sorted(Operand(t, at), k, 1, dim, false, "kthvalue");
   if (t.dim() == 0) return {values, indices};
   const std::int64_t d = detail::normalize_dim(dim, t.dim(), "kthvalue", at);
   if (keepdim) return {values.slice(d, k - 1, k, 1, at), indices.slice(d, k - 1, k, 1, at)};
@@ -166,12 +179,20 @@ std::tuple<Tensor, Tensor> kthvalue(const Operand& x, std::int64_t k, std::int64
 }
 std::tuple<Tensor, Tensor> median(const Operand& x, std::int64_t dim, bool keepdim) {
   const Tensor& t = x.tensor();
-  const std::int64_t size = t.dim() == 0 ? 1 : t.size(detail::normalize_dim(dim, t.dim(), "median", x.where()));
-  if (size == 0) fail("median", "has no elements to choose from in " + t.describe(), x.where());
-  return kthvalue(x, (size - 1) / 2 + 1, dim, keepdim);
+  const Location at = x.where().in("median");
+  const std::int64_t d = detail::normalize_dim(dim, t.dim(), "median", at);
+  const Dim size = t.dim() == 0 ? Dim(1) : t.shape()[static_cast<std::size_t>(d)];
+  if (size == Dim(0)) fail("median", "has no elements to choose from in " + t.describe(), at);
+  if (size.is_static()) return kthvalue(Operand(t, at), (size.value() - 1) / 2 + 1, dim, keepdim);
+  const auto [values, indices] = sorted(Operand(t, at), d, false, -1, "median");
+  const Operand last(sub(Operand(detail::size_value(size, DType::i64, "median", at), at), Operand(1, at)), at);
+  const Tensor middle = floor_divide(last, Operand(2, at)).reshape({1}, at);
+  const Tensor value = index_select(Operand(values, at), d, middle), index = index_select(Operand(indices, at), d, middle);
+  if (keepdim) return {value, index};
+  return {value.squeeze(d, at), index.squeeze(d, at)};
 }
 Tensor median(const Operand& x) {
-  const Location at = x.where();
+  const Location at = x.where().in("median");
   const Tensor t = x.tensor().reshape({-1}, at);
   const Tensor middle = std::get<0>(median(Operand(t.detach(at), at), 0, false));
   if (!ir::is_floating(t.dtype())) return middle;

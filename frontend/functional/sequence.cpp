@@ -13,9 +13,12 @@ using detail::fail;
 
 namespace {
 
+constexpr std::string_view kGiveMask = "is_causal makes a mask of fixed lengths; the lengths of attn_mask may be a symbol where the other is fixed";
+
 /// 0 where a query sees a key, -infinity elsewhere: [queries, keys]. All layers of a graph share one.
 Tensor causal_mask(const Tensor& q, std::int64_t keys, Location where) {
-  const ir::Attributes attributes{{"queries", q.size(-2)}, {"keys", keys}, {"dtype", q.dtype()}};
+  const std::int64_t queries = detail::fixed_size(q, -2, "scaled_dot_product_attention", where, kGiveMask);
+  const ir::Attributes attributes{{"queries", queries}, {"keys", keys}, {"dtype", q.dtype()}};
   const ir::OpDef& op = ir::get_op("causal_mask");
   return detail::would_record({q}) ? detail::active_trace()->record(op, {}, attributes, where).at(0) : detail::apply(op, {}, attributes, where).at(0);
 }
@@ -23,16 +26,18 @@ Tensor causal_mask(const Tensor& q, std::int64_t keys, Location where) {
 }  // namespace
 
 Tensor scaled_dot_product_attention(const Operand& query, const Tensor& all_keys, const Tensor& all_values, const AttentionOptions& o) {
-  const Location where = query.where();
+  const Location where = query.where().in("scaled_dot_product_attention");
   const Tensor& q = query.tensor();
   constexpr const char* kName = "scaled_dot_product_attention";
   const auto at = [where](const Tensor& t) { return Operand(t, where); };
   Tensor key = all_keys, value = all_values;
   if (o.enable_gqa) {
     for (Tensor* t : {&key, &value}) {
-      if (q.dim() < 3 || t->dim() < 3 || t->size(-3) < 1 || q.size(-3) % t->size(-3) != 0)
+      if (q.dim() < 3 || t->dim() < 3) fail(kName, "enable_gqa is for [..., heads, length, size], got " + q.describe(), where);
+      const std::int64_t queries = detail::fixed_size(q, -3, kName, where), heads = detail::fixed_size(*t, -3, kName, where);
+      if (heads < 1 || queries % heads != 0)
         fail(kName, "with enable_gqa the heads of key and value must divide the query's, got " + q.describe() + " and " + t->describe(), where);
-      if (t->size(-3) != q.size(-3)) *t = repeat_interleave(at(*t), q.size(-3) / t->size(-3), -3);
+      if (heads != queries) *t = repeat_interleave(at(*t), queries / heads, -3);
     }
   }
   if (q.dim() < 2 || key.dim() < 2 || value.dim() < 2)
@@ -41,13 +46,15 @@ Tensor scaled_dot_product_attention(const Operand& query, const Tensor& all_keys
   if (key.shape().back(1) != value.shape().back(1))
     fail(kName, "key and value must have one length, got " + key.describe() + " and " + value.describe(), where);
   if (o.is_causal && o.attn_mask.defined()) fail(kName, "takes attn_mask or is_causal, not both", where);
-  const std::int64_t size = q.size(-1);
-  const double scale = o.scale.value_or(1 / std::sqrt(static_cast<double>(size)));
   // The queries are the smaller tensor, so the scale goes there.
-  const Tensor scaled = mul(at(q), Operand(scale, where));
+  const Dim& size = q.shape().back();
+  const Operand scale = o.scale            ? Operand(*o.scale, where)
+                        : size.is_static() ? Operand(1 / std::sqrt(static_cast<double>(size.value())), where)
+                                           : Operand(rsqrt(at(detail::size_value(size, q.dtype(), kName, where))), where);
+  const Tensor scaled = mul(at(q), scale);
   Tensor scores = matmul(at(scaled), at(key.transpose(-2, -1, where)));
   if (o.is_causal) {
-    scores = add(at(scores), at(causal_mask(q, key.size(-2), where)));
+    scores = add(at(scores), at(causal_mask(q, detail::fixed_size(key, -2, kName, where, kGiveMask), where)));
   } else if (o.attn_mask.defined() && o.attn_mask.dtype() == DType::boolean) {
     scores = graven::where(at(o.attn_mask), at(scores), Operand(-std::numeric_limits<double>::infinity(), where));
   } else if (o.attn_mask.defined()) {

@@ -13,6 +13,7 @@ namespace graven {
 
 using detail::apply;
 using detail::fail;
+using detail::fixed_size;
 using detail::normalize_dim;
 using detail::unshared;
 
@@ -24,7 +25,13 @@ Tensor narrow(const Operand& x, std::int64_t dim, std::int64_t start, std::int64
 }
 Tensor select(const Operand& x, std::int64_t dim, std::int64_t index) { return x.tensor().select(dim, index, x.where()); }
 Tensor swapaxes(const Operand& x, std::int64_t dim0, std::int64_t dim1) { return x.tensor().transpose(dim0, dim1, x.where()); }
-Tensor broadcast_to(const Operand& x, const Shape& shape) { return x.tensor().expand(shape, x.where()); }
+Tensor broadcast_to(const Operand& x, const Shape& shape) { return x.tensor().expand(shape, x.where().in("broadcast_to")); }
+Tensor size_of(const Operand& x, std::int64_t dim) {
+  const Location at = x.where().in("size_of");
+  const Tensor& t = x.tensor();
+  if (t.dim() == 0) fail("size_of", "a scalar has no dimensions", at);
+  return detail::size_value(t.shape()[static_cast<std::size_t>(normalize_dim(dim, t.dim(), "size_of", at))], DType::i64, "size_of", at);
+}
 std::vector<Tensor> split(const Operand& x, std::int64_t split_size, std::int64_t dim) { return x.tensor().split(split_size, dim, x.where()); }
 std::vector<Tensor> chunk(const Operand& x, std::int64_t chunks, std::int64_t dim) { return x.tensor().chunk(chunks, dim, x.where()); }
 
@@ -32,6 +39,7 @@ Tensor unflatten(const Operand& x, std::int64_t dim, const Shape& sizes) {
   const Tensor& t = x.tensor();
   if (t.dim() == 0) fail("unflatten", "a scalar has no dimensions", x.where());
   const auto at = static_cast<std::size_t>(normalize_dim(dim, t.dim(), "unflatten", x.where()));
+  detail::require_one_symbol(sizes, "unflatten", x.where());
   std::vector<Dim> dims = sizes.dims();
   Dim known = 1;
   std::ptrdiff_t open = -1;
@@ -77,10 +85,16 @@ Tensor movedim(const Operand& x, const Sizes& source, const Sizes& destination) 
   return x.tensor().permute(order, x.where());
 }
 
+namespace {
+constexpr std::string_view kFixedParts =
+    "how many parts there are must not depend on the symbol: narrow() and select() take some, chunk() equal parts of a multiple of a symbol";
+}  // namespace
+
 std::vector<Tensor> split(const Operand& x, const Sizes& split_sizes, std::int64_t dim) {
   const Tensor& t = x.tensor();
   if (t.dim() == 0) fail("split", "a scalar has no dimensions", x.where());
-  const std::int64_t axis = normalize_dim(dim, t.dim(), "split", x.where()), total = t.size(axis);
+  const std::int64_t axis = normalize_dim(dim, t.dim(), "split", x.where());
+  const std::int64_t total = fixed_size(t, axis, "split", x.where(), kFixedParts);
   std::int64_t sum = 0;
   for (const std::int64_t s : split_sizes) {
     if (s < 0 || s > total - sum) sum = total + 1;
@@ -102,29 +116,48 @@ std::vector<Tensor> unbind(const Operand& x, std::int64_t dim) {
   if (t.dim() == 0) fail("unbind", "a scalar has no dimensions", x.where());
   const std::int64_t axis = normalize_dim(dim, t.dim(), "unbind", x.where());
   std::vector<Tensor> parts;
-  for (std::int64_t i = 0; i < t.size(axis); ++i) parts.push_back(t.select(axis, i, x.where()));
+  const std::int64_t count = fixed_size(t, axis, "unbind", x.where(), kFixedParts);
+  for (std::int64_t i = 0; i < count; ++i) parts.push_back(t.select(axis, i, x.where()));
   return parts;
 }
 
-Tensor hstack(const std::vector<Tensor>& tensors, Location where) {
+Tensor hstack(const std::vector<Tensor>& tensors, Location given) {
+  const Location where = given.in("hstack");
   std::vector<Tensor> parts;
   for (const Tensor& t : tensors) parts.push_back(t.dim() == 0 ? t.reshape({1}, where) : t);
   return cat(parts, parts.empty() || parts[0].dim() == 1 ? 0 : 1, where);
 }
-Tensor vstack(const std::vector<Tensor>& tensors, Location where) {
+Tensor vstack(const std::vector<Tensor>& tensors, Location given) {
+  const Location where = given.in("vstack");
   std::vector<Tensor> parts;
   for (const Tensor& t : tensors) parts.push_back(t.dim() == 0 ? t.reshape({1, 1}, where) : t.dim() == 1 ? t.unsqueeze(0, where) : t);
   return cat(parts, 0, where);
 }
 
 Tensor flip(const Operand& x, const Sizes& dims) {
-  if (dims.empty() || x.tensor().dim() == 0) return x.tensor().clone(x.where());
-  return apply("flip", {x.tensor()}, {{"dims", dims}}, x.where());
+  const Location at = x.where().in("flip");
+  if (dims.empty() || x.tensor().dim() == 0) return x.tensor().clone(at);
+  if (x.tensor().shape().is_static()) return apply("flip", {x.tensor()}, {{"dims", dims}}, at);
+  Tensor t = x.tensor();
+  std::vector<bool> turned(t.shape().rank(), false);
+  for (const std::int64_t d : dims) {
+    const std::int64_t axis = normalize_dim(d, t.dim(), "flip", at);
+    if (turned[static_cast<std::size_t>(axis)]) fail("flip", fmt::format("dimension {} is named twice", axis), at);
+    turned[static_cast<std::size_t>(axis)] = true;
+    const Dim& size = t.shape()[static_cast<std::size_t>(axis)];
+    if (size.is_static()) {
+      t = apply("flip", {t}, {{"dims", Sizes{axis}}}, at);
+      continue;
+    }
+    const Operand last(sub(Operand(detail::size_value(size, DType::i64, "flip", at), at), Operand(1, at)), at);
+    t = index_select(Operand(t, at), axis, sub(last, Operand(detail::counted(size, t, at), at)));
+  }
+  return t;
 }
 
 Tensor roll(const Operand& x, const Sizes& shifts, const Sizes& dims) {
   Tensor t = x.tensor();
-  const Location at = x.where();
+  const Location at = x.where().in("roll");
   if (dims.empty()) {
     if (shifts.size() != 1) fail("roll", "without dims there is one shift, got " + std::to_string(shifts.size()), at);
     if (t.dim() == 0) return t.clone(at);
@@ -133,7 +166,14 @@ Tensor roll(const Operand& x, const Sizes& shifts, const Sizes& dims) {
   if (shifts.size() != dims.size()) fail("roll", fmt::format("{} shifts are given for {} dims", shifts.size(), dims.size()), at);
   for (std::size_t i = 0; i < dims.size(); ++i) {
     if (t.dim() == 0) fail("roll", "a scalar has no dimensions", at);
-    const std::int64_t axis = normalize_dim(dims[i], t.dim(), "roll", at), size = t.size(axis);
+    const std::int64_t axis = normalize_dim(dims[i], t.dim(), "roll", at);
+    if (const Dim& whole = t.shape()[static_cast<std::size_t>(axis)]; !whole.is_static()) {
+      const Operand n(detail::size_value(whole, DType::i64, "roll", at), at);
+      const Operand moved(sub(Operand(detail::counted(whole, t, at), at), Operand(shifts[i], at)), at);
+      t = index_select(Operand(t, at), axis, remainder(moved, n));
+      continue;
+    }
+    const std::int64_t size = fixed_size(t, axis, "roll", at);
     if (size == 0) continue;
     const std::int64_t shift = (shifts[i] % size + size) % size;
     if (shift != 0) t = cat({t.slice(axis, size - shift, size, 1, at), t.slice(axis, 0, size - shift, 1, at)}, axis, at);
@@ -143,7 +183,7 @@ Tensor roll(const Operand& x, const Sizes& shifts, const Sizes& dims) {
 
 Tensor repeat(const Operand& x, const Sizes& counts) {
   const Tensor& t = x.tensor();
-  const Location at = x.where();
+  const Location at = x.where().in("repeat");
   if (counts.size() < t.shape().rank())
     fail("repeat", fmt::format("expects at least {} counts for {}, got {}", t.dim(), t.describe(), counts.size()), at);
   for (const std::int64_t n : counts)
@@ -171,7 +211,7 @@ Tensor tile(const Operand& x, const Sizes& counts) {
 }
 
 Tensor repeat_interleave(const Operand& x, std::int64_t repeats, std::optional<std::int64_t> dim) {
-  const Location at = x.where();
+  const Location at = x.where().in("repeat_interleave");
   if (repeats < 0) fail("repeat_interleave", "the number of repeats must not be negative, got " + std::to_string(repeats), at);
   const Tensor t = dim && x.tensor().dim() > 0 ? x.tensor() : x.tensor().reshape({-1}, at);
   const auto axis = static_cast<std::size_t>(normalize_dim(dim.value_or(0), t.dim(), "repeat_interleave", at));
@@ -183,22 +223,16 @@ Tensor repeat_interleave(const Operand& x, std::int64_t repeats, std::optional<s
 
 namespace {
 
-/// 0, 1, ... as a part of the graph that records `like`, or at once.
-Tensor counted(const Dim& n, const Tensor& like, Location at) {
-  const ir::Attributes attributes{{"shape", Shape{n}}, {"dtype", DType::i64}};
-  if (detail::would_record({like})) return detail::active_trace()->record(ir::get_op("arange"), {}, attributes, at).at(0);
-  return arange(n.value());
-}
-
 Tensor triangle(const Operand& x, std::int64_t diagonal, bool lower, const char* function) {
   const Tensor& t = x.tensor();
-  const Location at = x.where();
+  const Location at = x.where().in(function);
   if (t.dim() < 2) fail(function, "expects a matrix or a batch of them, got " + t.describe(), at);
   if (!detail::would_record({t})) detail::require_data(function, {t}, at);
-  const Tensor rows = counted(t.shape().back(1), t, at).unsqueeze(1, at), columns = counted(t.shape().back(0), t, at);
+  const Tensor rows = detail::counted(t.shape().back(1), t, at).unsqueeze(1, at),
+               columns = detail::counted(t.shape().back(0), t, at);
   const Operand limit(diagonal == 0 ? rows : add(Operand(rows, at), Operand(diagonal, at)), at);
   const Tensor inside = lower ? le(Operand(columns, at), limit) : ge(Operand(columns, at), limit);
-  return where(Operand(inside, at), x, Operand(t.dtype() == DType::boolean ? Scalar(false) : Scalar(0), at));
+  return where(Operand(inside, at), Operand(t, at), Operand(t.dtype() == DType::boolean ? Scalar(false) : Scalar(0), at));
 }
 
 }  // namespace
@@ -208,12 +242,12 @@ Tensor triu(const Operand& x, std::int64_t diagonal) { return triangle(x, diagon
 
 Tensor diagonal(const Operand& x, std::int64_t offset, std::int64_t dim1, std::int64_t dim2) {
   const Tensor& t = x.tensor();
-  const Location at = x.where();
+  const Location at = x.where().in("diagonal");
   if (t.dim() < 2) fail("diagonal", "expects at least two dimensions, got " + t.describe(), at);
   const std::int64_t a = normalize_dim(dim1, t.dim(), "diagonal", at), b = normalize_dim(dim2, t.dim(), "diagonal", at);
   if (a == b) fail("diagonal", "dim1 and dim2 must differ", at);
-  const Tensor last = movedim(x, {a, b}, {-2, -1});
-  const std::int64_t rows = last.size(-2), columns = last.size(-1);
+  const Tensor last = movedim(Operand(t, at), {a, b}, {-2, -1});
+  const std::int64_t rows = fixed_size(last, -2, "diagonal", at), columns = fixed_size(last, -1, "diagonal", at);
   const std::int64_t count = std::max<std::int64_t>(0, offset >= 0 ? std::min(rows, columns - offset) : std::min(rows + offset, columns));
   std::vector<Dim> shape(last.shape().begin(), last.shape().end() - 2);
   shape.emplace_back(rows * columns);
@@ -229,7 +263,8 @@ Tensor masked_fill(const Operand& x, const Tensor& mask, const Operand& value) {
   return filled.to(x.tensor().dtype(), x.where());
 }
 
-std::vector<Tensor> meshgrid(const std::vector<Tensor>& tensors, std::string_view indexing, Location where) {
+std::vector<Tensor> meshgrid(const std::vector<Tensor>& tensors, std::string_view indexing, Location given) {
+  const Location where = given.in("meshgrid");
   if (tensors.empty()) fail("meshgrid", "needs at least one tensor", where);
   if (indexing != "ij" && indexing != "xy") fail("meshgrid", "indexing must be 'ij' or 'xy', got '" + std::string(indexing) + "'", where);
   const bool exchanged = indexing == "xy" && tensors.size() > 1;
@@ -244,6 +279,7 @@ std::vector<Tensor> meshgrid(const std::vector<Tensor>& tensors, std::string_vie
     const std::size_t place = exchanged && i < 2 ? 1 - i : i;
     std::vector<Dim> ones(shape.size(), Dim(1));
     ones[place] = shape[place];
+    detail::require_one_symbol(Shape(shape), "meshgrid", where);
     grids.push_back(tensors[i].reshape(Shape(ones), where).expand(Shape(shape), where));
   }
   return grids;
@@ -272,43 +308,45 @@ Tensor regrouped(const Tensor& x, const std::array<Dim, 5>& apart, const std::ar
 
 Tensor pixel_shuffle(const Operand& x, std::int64_t upscale_factor) {
   const Tensor& t = x.tensor();
-  const Location at = x.where();
+  const Location at = x.where().in("pixel_shuffle");
   const std::int64_t f = upscale_factor;
   require_factor("pixel_shuffle", "upscale_factor", f, at);
-  if (t.dim() < 3 || t.size(-3) % (f * f) != 0)
+  if (t.dim() < 3 || fixed_size(t, -3, "pixel_shuffle", at) % (f * f) != 0)
     fail("pixel_shuffle", fmt::format("expects [..., channels, h, w] with channels a multiple of {}, got {}", f * f, t.describe()), at);
-  const Dim channels(t.size(-3) / (f * f)), height = t.shape().back(1), width = t.shape().back(0);
+  const Dim channels = t.shape().back(2) / Dim(f * f), height = t.shape().back(1), width = t.shape().back(0);
   return regrouped(t, {channels, f, f, height, width}, {0, 3, 1, 4, 2}, {channels, height * Dim(f), width * Dim(f)}, at);
 }
 
 Tensor pixel_unshuffle(const Operand& x, std::int64_t downscale_factor) {
   const Tensor& t = x.tensor();
-  const Location at = x.where();
+  const Location at = x.where().in("pixel_unshuffle");
   const std::int64_t f = downscale_factor;
   require_factor("pixel_unshuffle", "downscale_factor", f, at);
-  if (t.dim() < 3 || t.size(-2) % f != 0 || t.size(-1) % f != 0)
+  // Of a symbol its multiple is divided.
+  if (t.dim() < 3 || t.shape().back(1).coefficient() % f != 0 || t.shape().back(0).coefficient() % f != 0)
     fail("pixel_unshuffle", fmt::format("expects [..., channels, h, w] with h and w multiples of {}, got {}", f, t.describe()), at);
-  const Dim channels = t.shape().back(2), height(t.size(-2) / f), width(t.size(-1) / f);
+  const Dim channels = t.shape().back(2), height = t.shape().back(1) / Dim(f), width = t.shape().back(0) / Dim(f);
   return regrouped(t, {channels, height, f, width, f}, {0, 2, 4, 1, 3}, {channels * Dim(f * f), height, width}, at);
 }
 
 Tensor channel_shuffle(const Operand& x, std::int64_t groups) {
   const Tensor& t = x.tensor();
-  const Location at = x.where();
+  const Location at = x.where().in("channel_shuffle");
   if (groups < 1) fail("channel_shuffle", "groups must be positive, got " + std::to_string(groups), at);
-  if (t.dim() < 3 || t.size(1) % groups != 0)
+  if (t.dim() < 3 || fixed_size(t, 1, "channel_shuffle", at) % groups != 0)
     fail("channel_shuffle", fmt::format("expects [batch, channels, ...] with channels a multiple of {}, got {}", groups, t.describe()), at);
-  return unshared(unflatten(x, 1, {groups, t.size(1) / groups}).transpose(1, 2, at).reshape(t.shape(), at), t, at);
+  return unshared(unflatten(Operand(t, at), 1, {groups, t.shape()[1] / Dim(groups)}).transpose(1, 2, at).reshape(t.shape(), at), t, at);
 }
 
 Tensor diff(const Operand& x, std::int64_t n, std::int64_t dim) {
   Tensor t = x.tensor();
-  const Location at = x.where();
+  const Location at = x.where().in("diff");
   if (n < 0) fail("diff", "n must not be negative, got " + std::to_string(n), at);
   if (t.dim() == 0) fail("diff", "a scalar has no dimensions", at);
   const std::int64_t axis = normalize_dim(dim, t.dim(), "diff", at);
-  for (; n > 0 && t.size(axis) > 0; --n) {
-    const Tensor before = t.slice(axis, 0, t.size(axis) - 1, 1, at), behind = t.slice(axis, 1, t.size(axis), 1, at);
+  std::int64_t size = n == 0 ? 0 : fixed_size(t, axis, "diff", at, "a symbol less one is no dimension: x - roll(x, {1}, {dim}) has all differences, and one of the ends");
+  for (; n > 0 && size > 0; --n, --size) {
+    const Tensor before = t.slice(axis, 0, size - 1, 1, at), behind = t.slice(axis, 1, size, 1, at);
     t = t.dtype() == DType::boolean ? logical_xor(Operand(behind, at), Operand(before, at)) : sub(Operand(behind, at), Operand(before, at));
   }
   return unshared(t, x.tensor(), at);

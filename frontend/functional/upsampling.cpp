@@ -32,7 +32,7 @@ constexpr Mode kModes[] = {{"nearest", "nearest", 0, false}, {"nearest-exact", "
 
 Tensor interpolate(const Operand& x, const InterpolateOptions& options) {
   Tensor t = x.tensor();
-  const Location where = x.where();
+  const Location where = x.where().in("interpolate");
   const auto rank = t.dim();
   if (rank < 3 || rank > 5) fail("interpolate", "expects [batch, channels, ...] of 3 to 5 dimensions, got " + t.describe(), where);
   const auto* mode = std::find_if(std::begin(kModes), std::end(kModes), [&](const Mode& m) { return options.mode == m.name; });
@@ -50,7 +50,7 @@ Tensor interpolate(const Operand& x, const InterpolateOptions& options) {
   std::vector<double> steps(count, 0);  // 0: the quotient of the sizes
   std::vector<double> growth(count);
   for (std::size_t i = 0; i < count; ++i) {
-    const std::int64_t from = t.size(static_cast<std::int64_t>(i) + 2);
+    const std::int64_t from = detail::fixed_size(t, static_cast<std::int64_t>(i) + 2, "interpolate", where);
     if (!options.size.empty()) {
       sizes[i] = options.size[given == 1 ? 0 : i];
     } else {
@@ -102,7 +102,7 @@ Tensor pixel_of(const Tensor& x, std::int64_t size, const GridSampleOptions& o, 
 }  // namespace
 
 Tensor grid_sample(const Operand& x, const Tensor& grid, const GridSampleOptions& o) {
-  const Location where = x.where();
+  const Location where = x.where().in("grid_sample");
   const detail::At at(where);
   const Tensor& image = x.tensor();
   constexpr const char* kName = "grid_sample";
@@ -116,10 +116,10 @@ Tensor grid_sample(const Operand& x, const Tensor& grid, const GridSampleOptions
          "expects a grid " + std::string(ir::name(image.dtype())) + "[" + image.shape()[0].to_string() + ",height,width,2] for " + image.describe() +
              ", got " + (grid.defined() ? grid.describe() : "an undefined tensor"),
          where);
-  const std::int64_t height = image.size(2), width = image.size(3);
+  const std::int64_t height = detail::fixed_size(image, 2, kName, where), width = detail::fixed_size(image, 3, kName, where);
   if (height < 1 || width < 1) fail(kName, "the images have no pixels: " + image.describe(), where);
   const Dim batch = image.shape()[0], channels = image.shape()[1];
-  const std::int64_t out_height = grid.size(1), out_width = grid.size(2), count = out_height * out_width;
+  const Dim out_height = grid.shape()[1], out_width = grid.shape()[2], count = out_height * out_width;
   const Tensor pixels = image.reshape({batch, channels, height * width}, where), places = grid.reshape({batch, 1, count, 2}, where);
   const Tensor px = pixel_of(places.select(3, 0, where), width, o, where), py = pixel_of(places.select(3, 1, where), height, o, where);
 
@@ -156,7 +156,7 @@ Tensor grid_sample(const Operand& x, const Tensor& grid, const GridSampleOptions
 }
 
 Tensor affine_grid(const Operand& x, const Shape& size, bool align_corners) {
-  const Location where = x.where();
+  const Location where = x.where().in("affine_grid");
   const detail::At at(where);
   const Tensor& theta = x.tensor();
   constexpr const char* kName = "affine_grid";

@@ -13,9 +13,10 @@ namespace graven {
 
 using detail::batched;
 using detail::fail;
+using detail::fixed_size;
 
 Tensor detail::placed(const Tensor& x, std::int64_t dim, std::int64_t stride, std::int64_t offset, std::int64_t size, Location where) {
-  const std::int64_t count = x.size(dim);
+  const std::int64_t count = fixed_size(x, dim, "fold", where);
   // Pads of the dimensions from the last one to `dim`.
   const auto padded = [&](const Tensor& t, std::int64_t d, std::int64_t before, std::int64_t behind) {
     Sizes pads(static_cast<std::size_t>(2 * (t.dim() - d)), 0);
@@ -55,9 +56,9 @@ Size2 windows_in(Size2 size, Size2 kernel, const WindowOptions& o, const char* f
 }  // namespace
 
 Tensor unfold(const Operand& x, Size2 kernel_size, const WindowOptions& o) {
-  const Location at = x.where();
+  const Location at = x.where().in("unfold");
   return batched(x, 4, "unfold", [&](const Tensor& images) {
-    const Size2 windows = windows_in({images.size(2), images.size(3)}, kernel_size, o, "unfold", at);
+    const Size2 windows = windows_in({fixed_size(images, 2, "unfold", at), fixed_size(images, 3, "unfold", at)}, kernel_size, o, "unfold", at);
     const Tensor around = pad(Operand(images, at), {o.padding.width, o.padding.width, o.padding.height, o.padding.height});
     std::vector<Tensor> taps;
     for (std::int64_t i = 0; i < kernel_size.height; ++i)
@@ -72,16 +73,17 @@ Tensor unfold(const Operand& x, Size2 kernel_size, const WindowOptions& o) {
 }
 
 Tensor fold(const Operand& x, Size2 output_size, Size2 kernel_size, const WindowOptions& o) {
-  const Location at = x.where();
+  const Location at = x.where().in("fold");
   return batched(x, 3, "fold", [&](const Tensor& columns) {
     const Size2 windows = windows_in(output_size, kernel_size, o, "fold", at);
     const std::int64_t taps = kernel_size.height * kernel_size.width;
-    if (columns.size(1) % taps != 0 || columns.size(2) != windows.height * windows.width)
+    const std::int64_t rows = fixed_size(columns, 1, "fold", at);
+    if (rows % taps != 0 || fixed_size(columns, 2, "fold", at) != windows.height * windows.width)
       fail("fold",
            fmt::format("expects [batch, channels * {}, {}] for windows of {}x{} in {}x{}, got {}", taps, windows.height * windows.width,
                        kernel_size.height, kernel_size.width, output_size.height, output_size.width, columns.describe()),
            at);
-    const Tensor apart = columns.reshape({columns.shape()[0], columns.size(1) / taps, taps, windows.height, windows.width}, at);
+    const Tensor apart = columns.reshape({columns.shape()[0], rows / taps, taps, windows.height, windows.width}, at);
     Tensor sum;
     for (std::int64_t i = 0; i < kernel_size.height; ++i)
       for (std::int64_t j = 0; j < kernel_size.width; ++j) {

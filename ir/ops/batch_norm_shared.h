@@ -14,7 +14,7 @@ inline std::int64_t check_batch_norm_input(const InferContext& c, std::size_t i)
   const TensorType& x = c.input(i);
   c.require(x.shape.rank() >= 2, "the input must have at least 2 dimensions, got " + x.to_string());
   c.require(c.attributes.number("eps") >= 0, "'eps' must not be negative, got " + ops::text_of(c.attributes.number("eps")));
-  return fixed(c, x.shape[channel_dim(x.shape, c.attributes.flag("channels_last"))], "the number of channels");
+  return fixed(x.shape[channel_dim(x.shape, c.attributes.flag("channels_last"))], "the number of channels");
 }
 
 /// User error unless input `i`, if present, is a vector with one element a channel, of input `like`'s dtype.

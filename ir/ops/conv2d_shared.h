@@ -114,7 +114,7 @@ inline Ints conv2d_weight_shape(InferContext& c, std::size_t weight) {
   }
   require_rank(c, weight, 4, "weight");
   Ints shape;
-  for (const Dim& d : w.shape) shape.push_back(fixed(c, d, "the weight's shape"));
+  for (const Dim& d : w.shape) shape.push_back(fixed(d, "the weight's shape"));
   const Ints& said = c.attributes.integers("weight_shape");
   c.require(said.empty() || said == shape, "the weight is " + w.to_string() + ", the attribute weight_shape says " + Shape::of(said).to_string());
   c.attributes.set("weight_shape", shape);

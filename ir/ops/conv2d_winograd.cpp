@@ -36,7 +36,7 @@ static void infer_conv2d_winograd(InferContext& c) {
   c.require(weight[0] % 16 == 0 && weight[1] % 16 == 0,
             "channels must be multiples of 16, got " + std::to_string(weight[1]) + " and " + std::to_string(weight[0]));
   c.require(x.shape[3] == Dim(weight[1]), "weight expects " + ops::count_of(weight[1], "channel") + ", input has " + x.shape[3].to_string());
-  (void)ops::fixed(c, x.shape[1], "the image's height"), (void)ops::fixed(c, x.shape[2], "the image's width");
+  (void)ops::fixed(x.shape[1], "the image's height"), (void)ops::fixed(x.shape[2], "the image's width");
   const kernels::conv2d_winograd_config s = winograd_sizes(c.attributes, x.shape, weight);
   c.require(s.out_height >= 1 && s.out_width >= 1, "the kernel does not fit into the padded image");
   if (c.attributes.flag("packed")) {

@@ -31,7 +31,7 @@ inline std::vector<AttributeSpec> cross_entropy_attributes() {
 inline void check_cross_entropy(const InferContext& c, std::size_t i, const TensorType& scores) {
   const double smoothing = c.attributes.number("label_smoothing");
   c.require(smoothing >= 0 && smoothing <= 1, "'label_smoothing' must lie in [0, 1], got " + text_of(smoothing));
-  fixed(c, scores.shape[1], "the number of classes");
+  fixed(scores.shape[1], "the number of classes");
   if (!c.has_input(i)) return;
   const TensorType expected{scores.dtype, {scores.shape[1]}};
   c.require(c.input(i) == expected, "weight must be " + expected.to_string() + ", got " + c.input(i).to_string());

@@ -7,9 +7,9 @@ static void infer_embedding(InferContext& c) {
   ops::require_rank(c, 0, 2, "the weight");
   ops::require_index(c, 1);
   const TensorType& weight = c.input(0);
-  const std::int64_t rows = ops::fixed(c, weight.shape[0], "the number of embeddings"), padding = c.attributes.integer("padding_idx");
-  ops::fixed(c, weight.shape[1], "the size of an embedding");
-  c.require(padding < rows, "'padding_idx' must be less than the " + std::to_string(rows) + " embeddings, got " + std::to_string(padding));
+  const std::int64_t padding = c.attributes.integer("padding_idx");
+  c.require(padding < weight.shape[0].coefficient(),
+            "'padding_idx' must be less than the " + weight.shape[0].to_string() + " embeddings, got " + std::to_string(padding));
   Shape y = c.input(1).shape;
   y.push_back(weight.shape[1]);
   c.output(weight.dtype, y);
@@ -20,8 +20,7 @@ static void gradient_embedding(GradientBuilder& g) {
   const Dim count = g.type(g.input(1)).shape.numel();
   const ValueId dy = g.call("reshape", {g.output_gradient()}, {{"shape", Shape{count, weight.shape[1]}}});
   const ValueId index = g.call("reshape", {g.input(1)}, {{"shape", Shape{count}}});
-  g.set(0, g.call("index_add", {dy, index},
-                  {{"dim", std::int64_t{0}}, {"size", weight.shape[0].value()}, {"skipped", g.attributes().integer("padding_idx")}}));
+  g.set(0, ops::added_at(g, dy, index, weight, 0, g.attributes().integer("padding_idx")));
 }
 
 extern const OpDef kEmbedding;

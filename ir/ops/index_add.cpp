@@ -12,9 +12,10 @@ static void infer_index_add(InferContext& c) {
   c.require(x.shape[static_cast<std::size_t>(dim)] == c.input(1).shape[0],
             "expects an index for each of the " + x.shape[static_cast<std::size_t>(dim)].to_string() + " slices, got " + c.input(1).to_string());
   const std::int64_t size = c.attributes.integer("size");
-  c.require(size >= 0, "'size' must not be negative, got " + std::to_string(size));
+  const bool as_base = size < 0 && c.has_input(2) && c.input(2).shape.rank() == x.shape.rank();
+  c.require(size >= 0 || as_base, "'size' must not be negative without a base, got " + std::to_string(size));
   Shape y = x.shape;
-  y[static_cast<std::size_t>(dim)] = size;
+  y[static_cast<std::size_t>(dim)] = as_base ? c.input(2).shape[static_cast<std::size_t>(dim)] : Dim(size);
   c.require(!c.has_input(2) || (c.input(2).dtype == x.dtype && c.input(2).shape == y),
             "expects a base of the type " + TensorType{x.dtype, y}.to_string() + (c.has_input(2) ? ", got " + c.input(2).to_string() : ""));
   c.output(x.dtype, y);
@@ -43,7 +44,7 @@ const OpDef kIndexAdd{
         "The gradient of index_select; slices with the index 'skipped' are left out, as the padding of an embedding is.",
     .inputs = {{"x"}, {"index"}, {.name = "base", .optional = true}},
     .attributes = {ops::gather_dim_attribute(),
-                   {"size", AttributeType::integer, {}, "of the result along dim"},
+                   {"size", AttributeType::integer, std::int64_t{-1}, "of the result along dim; -1: as the base has, which may be a symbol"},
                    {"skipped", AttributeType::integer, std::int64_t{-1}, "an index whose slices are not added; negative: none"}},
     .infer = infer_index_add,
     .gradient = gradient_index_add,

@@ -8,7 +8,6 @@ static void infer_index_select(InferContext& c) {
   const TensorType& x = c.input(0);
   const std::int64_t dim = ops::normalize_dim(c, "dim", x.shape.rank());
   c.require(x.shape.rank() > 0, "expects at least one dimension, got " + x.to_string());
-  ops::fixed(c, x.shape[static_cast<std::size_t>(dim)], "the indexed dimension");
   Shape y = x.shape;
   y[static_cast<std::size_t>(dim)] = c.input(1).shape[0];
   c.output(x.dtype, y);
@@ -16,8 +15,7 @@ static void infer_index_select(InferContext& c) {
 
 static void gradient_index_select(GradientBuilder& g) {
   const std::int64_t dim = g.attributes().integer("dim");
-  g.set(0, g.call("index_add", {g.output_gradient(), g.input(1)},
-                  {{"dim", dim}, {"size", g.type(g.input(0)).shape[static_cast<std::size_t>(dim)].value()}}));
+  g.set(0, ops::added_at(g, g.output_gradient(), g.input(1), g.type(g.input(0)), dim, -1));
 }
 
 extern const OpDef kIndexSelect;

@@ -32,7 +32,7 @@ static void infer_inverted_residual(InferContext& c) {
     const std::int64_t channels = c.attributes.integer(key);
     c.require(channels >= 1 && channels <= (1 << 24), std::string("'") + key + "' must lie from 1 to 2^24, got " + std::to_string(channels));
   }
-  for (std::size_t d = 1; d < 4; ++d) (void)ops::fixed(c, x.shape[d], "the image's shape");
+  for (std::size_t d = 1; d < 4; ++d) (void)ops::fixed(x.shape[d], "the image's shape");
   const kernels::inverted_residual_config s = ops::inverted_residual_sizes(c.attributes, x.shape);
   ops::check_conv2d_sizes(c, kernels::inverted_residual_depthwise(s));
   const bool packed = c.attributes.flag("packed");

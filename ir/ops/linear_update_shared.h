@@ -25,8 +25,8 @@ inline void infer_linear_update(InferContext& c, std::size_t states, bool last) 
   require_same_dtype(c, 0, x);
   c.require(!c.input(dy).shape.empty() && !c.input(x).shape.empty() && rows_of(c.input(dy).shape) == rows_of(c.input(x).shape),
             [&] { return "dy and x must have the same rows, got " + c.input(dy).to_string() + " and " + c.input(x).to_string(); });
-  const std::int64_t n = fixed(c, c.input(dy).shape.back(), "the last dimension of dy"),
-                     k = fixed(c, c.input(x).shape.back(), "the last dimension of x");
+  const std::int64_t n = fixed(c.input(dy).shape.back(), "the last dimension of dy"),
+                     k = fixed(c.input(x).shape.back(), "the last dimension of x");
   const std::int64_t taps = c.attributes.integer("taps"), tap = c.attributes.integer("tap");
   c.require(taps >= 1 && taps <= kMostTaps && tap >= 0 && tap < taps, [&] {
     return "'taps' must be from 1 to " + std::to_string(kMostTaps) + " and 'tap' less, got " + std::to_string(taps) + " and " + std::to_string(tap);

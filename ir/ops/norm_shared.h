@@ -19,7 +19,7 @@ inline Shape normalized_shape(const InferContext& c, std::size_t i) {
   c.require(c.attributes.number("eps") >= 0, "'eps' must not be negative, got " + text_of(c.attributes.number("eps")));
   Shape row;
   for (std::size_t d = x.shape.rank() - static_cast<std::size_t>(dims); d < x.shape.rank(); ++d) {
-    c.require(fixed(c, x.shape[d], "a normalised dimension") > 0, "a normalised dimension must not be empty, got " + x.to_string());
+    c.require(fixed(x.shape[d], "a normalised dimension") > 0, "a normalised dimension must not be empty, got " + x.to_string());
     row.push_back(x.shape[d]);
   }
   return row;
@@ -61,7 +61,7 @@ inline std::int64_t check_group_norm_input(const InferContext& c, std::size_t i)
   require_floating(c, i);
   const TensorType& x = c.input(i);
   c.require(x.shape.rank() >= 2, "the input must have at least 2 dimensions, got " + x.to_string());
-  const std::int64_t channels = fixed(c, x.shape[1], "the number of channels"), groups = c.attributes.integer("groups");
+  const std::int64_t channels = fixed(x.shape[1], "the number of channels"), groups = c.attributes.integer("groups");
   c.require(groups >= 1 && channels % groups == 0,
             "'groups' must divide the " + std::to_string(channels) + " channels, got " + std::to_string(groups));
   c.require(c.attributes.number("eps") >= 0, "'eps' must not be negative, got " + text_of(c.attributes.number("eps")));

@@ -15,7 +15,7 @@ static void infer_pack_conv2d_weight(InferContext& c) {
   ops::require_rank(c, 0, 4, "weight");
   ops::check_window(c);
   Ints shape;
-  for (const Dim& d : w.shape) shape.push_back(ops::fixed(c, d, "the weight's shape"));
+  for (const Dim& d : w.shape) shape.push_back(ops::fixed(d, "the weight's shape"));
   const std::int64_t groups = c.attributes.integer("groups");
   c.require(shape[0] % groups == 0, "'groups' must divide the " + std::to_string(shape[0]) + " output channels, got " + std::to_string(groups));
   const kernels::conv2d_config s = sizes(c.attributes, shape);

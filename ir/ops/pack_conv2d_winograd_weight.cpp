@@ -12,7 +12,7 @@ static void infer_pack_conv2d_winograd_weight(InferContext& c) {
   c.require(w.dtype == DType::f32, "weights are packed in f32 only, got " + w.to_string());
   ops::require_rank(c, 0, 4, "weight");
   Ints shape;
-  for (const Dim& d : w.shape) shape.push_back(ops::fixed(c, d, "the weight's shape"));
+  for (const Dim& d : w.shape) shape.push_back(ops::fixed(d, "the weight's shape"));
   const std::int64_t tile = c.attributes.integer("tile");
   c.require(tile == 2 || tile == 4, "'tile' must be 2 or 4, got " + std::to_string(tile));
   c.require(shape[2] == 3 && shape[3] == 3, "the kernel must be 3x3, got " + std::to_string(shape[2]) + "x" + std::to_string(shape[3]));

@@ -11,7 +11,7 @@ static void infer_pad(InferContext& c) {
   for (std::size_t d = 0; d < shape.rank(); ++d) {
     std::int64_t size = 0;
     if (pads[2 * d] == 0 && pads[2 * d + 1] == 0) continue;
-    const std::int64_t from = ops::fixed(c, shape[d], "dimension " + std::to_string(d) + ", which is padded,");
+    const std::int64_t from = ops::fixed(shape[d], "dimension " + std::to_string(d) + ", which is padded,");
     const bool overflow = __builtin_add_overflow(from, pads[2 * d], &size) || __builtin_add_overflow(size, pads[2 * d + 1], &size);
     c.require(!overflow && size >= 0 && from + pads[2 * d] >= 0 && from + pads[2 * d + 1] >= 0,
               "the pads " + std::to_string(pads[2 * d]) + " and " + std::to_string(pads[2 * d + 1]) + " leave nothing of dimension " +

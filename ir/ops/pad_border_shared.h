@@ -52,7 +52,7 @@ inline Shape infer_border(const InferContext& c, Shape shape) {
     const std::int64_t before = pads[2 * d], after = pads[2 * d + 1];
     if (before == 0 && after == 0) continue;
     const std::string where = "dimension " + std::to_string(d) + " of " + c.input(0).to_string();
-    const std::int64_t size = fixed(c, shape[d], where + ", which is padded,");
+    const std::int64_t size = fixed(shape[d], where + ", which is padded,");
     const std::int64_t most = mode == "reflect" ? size - 1 : mode == "circular" ? size : (std::int64_t{1} << 32);
     c.require(size >= 1, where + " is empty: there is nothing to pad it with");
     c.require(before <= most && after <= most, "the pads " + std::to_string(before) + " and " + std::to_string(after) + " of " + where +

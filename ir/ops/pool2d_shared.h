@@ -32,8 +32,8 @@ inline kernels::pool2d_config infer_pool2d(InferContext& c, const Shape& x) {
   const bool channels_last = c.attributes.flag("channels_last"), ceil_mode = c.attributes.flag("ceil_mode");
   const ImageLayout layout(channels_last);
   kernels::pool2d_config s;
-  s.channels = fixed(c, x[layout.channels], "the number of channels");
-  s.in_height = fixed(c, x[layout.height], "the image's height"), s.in_width = fixed(c, x[layout.width], "the image's width");
+  s.channels = fixed(x[layout.channels], "the number of channels");
+  s.in_height = fixed(x[layout.height], "the image's height"), s.in_width = fixed(x[layout.width], "the image's width");
   s.kernel_height = kernel[0], s.kernel_width = kernel[1];
   s.stride_height = stride[0], s.stride_width = stride[1];
   s.padding_height = padding[0], s.padding_width = padding[1];

@@ -59,9 +59,11 @@ Span3 around(const Shape& shape, std::int64_t dim) {
   return {product(shape, 0, d), shape[d], product(shape, d + 1, shape.rank())};
 }
 
-std::int64_t fixed(const InferContext& c, const Dim& dim, const std::string& what) {
-  if (!dim.is_static()) c.fail(what + " must be fixed, got the symbol " + dim.to_string());
-  return dim.value();
+std::int64_t fixed(const Dim& dim, const std::string& what) {
+  if (dim.is_static()) return dim.value();
+  UserError error(what + " must be fixed, got the symbol " + dim.to_string());
+  error.note("give this dimension a number in the graph's spec, and the symbol to one that the operator leaves as it is");
+  throw error;
 }
 
 std::string text_of(double number) { return fmt::format("{}", number); }

@@ -27,8 +27,13 @@ static void infer_slice(InferContext& c) {
     start = std::clamp<std::int64_t>(start < 0 ? start + size : start, 0, size);
     end = std::clamp<std::int64_t>(end < 0 ? end + size : end, start, size);
     shape[dim] = (end - start + step - 1) / step;
+  } else if (start >= 0 && end <= from[dim].coefficient() && end >= 0) {
+    // A symbol is 1 at least, so these are always there.
+    start = std::min(start, end);
+    shape[dim] = (end - start + step - 1) / step;
   } else if (start != 0 || end < from[dim].maximum() || step != 1) {
-    c.fail("dimension " + std::to_string(dim) + " must be fixed to be sliced, got the symbol " + from[dim].to_string());
+    c.fail("of the symbol " + from[dim].to_string() + " in dimension " + std::to_string(dim) + " only the first " +
+           std::to_string(from[dim].coefficient()) + " are always there, got " + std::to_string(start) + ":" + std::to_string(end));
   }
   c.attributes.set("start", start);
   c.attributes.set("end", end);
@@ -53,7 +58,17 @@ static void gradient_slice(GradientBuilder& g) {
     zeros(from[d].coefficient() - g.attributes().integer("end"));
     return g.set(0, parts.size() == 1 ? parts[0] : g.call("cat", parts, {{"dim", dim}}));
   }
-  if (!from[d].is_static()) return g.set(0, g.output_gradient());
+  if (!from[d].is_static() && to[d] == from[d]) return g.set(0, g.output_gradient());
+  if (!from[d].is_static()) {
+    const DType dtype = g.type(g.output()).dtype;
+    const ValueId zeros = g.call("full", {}, {{"shape", from}, {"value", 0.0}, {"dtype", dtype}});
+    const ValueId places = g.call("arange", {},
+                                  {{"shape", Shape{to[d]}},
+                                   {"start", static_cast<double>(start)},
+                                   {"step", static_cast<double>(step)},
+                                   {"dtype", DType::i64}});
+    return g.set(0, g.call("index_add", {g.output_gradient(), places, zeros}, {{"dim", dim}}));
+  }
   // Zeros come back around the slice; with a step, also behind each of its elements first.
   const std::int64_t size = from[d].value(), taken = to[d].value();
   const ops::Span3 span = ops::around(to, dim);
@@ -91,7 +106,8 @@ static std::string remark_slice(const NodeView& node) {
 extern const OpDef kSlice;
 const OpDef kSlice{
     .name = "slice",
-    .doc = "y = x[start:end:step] along dim. Negative bounds count from the end, bounds outside are clipped, as in Python.",
+    .doc = "y = x[start:end:step] along dim. Negative bounds count from the end, bounds outside are clipped, as in Python. Of a symbolic dimension what "
+           "is there at every size: all of it, or from its beginning no more than its coefficient.",
     .inputs = {{"x"}},
     .attributes = {{"dim", AttributeType::integer, {}, "counted from the end when negative"},
                    {"start", AttributeType::integer, std::int64_t{0}, "first index"},

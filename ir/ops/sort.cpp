@@ -8,9 +8,10 @@ static void infer_sort(InferContext& c) {
   const std::int64_t count = c.attributes.integer("count");
   Shape shape = x.shape;
   if (count >= 0) {
-    const std::int64_t size = x.shape.empty() ? 1 : ops::fixed(c, x.shape[dim], "dimension " + std::to_string(dim) + ", of which some are taken,");
-    c.require(count <= size,
-              "dimension " + std::to_string(dim) + " has " + std::to_string(size) + " elements, of which 'count' wants " + std::to_string(count));
+    // A symbol is 1 at least, so as many as its coefficient are always there.
+    const Dim size = x.shape.empty() ? Dim(1) : x.shape[dim];
+    c.require(count <= size.coefficient(),
+              "dimension " + std::to_string(dim) + " has " + size.to_string() + " elements, of which 'count' wants " + std::to_string(count));
     if (!shape.empty())
       shape[dim] = count;
     else

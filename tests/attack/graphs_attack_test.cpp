@@ -230,5 +230,55 @@ TEST(Graphs, WithAChangedFieldAreRefusedOrEmitted) {
   }
 }
 
+/// The graph with a number that stands among its dimensions made a symbol: everywhere, in all types and shapes, or here and there.
+std::string with_a_symbol(ir::Graph& graph, Attack& attack) {
+  std::set<std::int64_t> numbers;
+  for (const ir::Value& value : graph.values)
+    for (const ir::Dim& d : value.type.shape)
+      if (d.is_static() && d.value() > 1) numbers.insert(d.value());
+  if (numbers.empty()) return "no dimension";
+  auto chosen = numbers.begin();
+  std::advance(chosen, attack.below(numbers.size()));
+  const std::int64_t most = *chosen;
+  const bool everywhere = attack.below(2) == 0;
+  const auto change = [&](ir::Shape& shape) {
+    for (std::size_t d = 0; d < shape.rank(); ++d) {
+      if (!shape[d].is_static() || (!everywhere && attack.below(4) != 0)) continue;
+      if (shape[d].value() == most || (attack.below(2) == 0 && shape[d].value() % most == 0))
+        shape[d] = ir::Dim("n", most) * ir::Dim(shape[d].value() / most);
+    }
+  };
+  for (ir::Value& value : graph.values)
+    if (value.kind != ir::ValueKind::constant) change(value.type.shape);
+  for (ir::Node& node : graph.nodes)
+    for (const char* key : {"shape", "input_shape"})
+      if (const ir::Attribute* a = node.attributes.find(key); a != nullptr && std::holds_alternative<ir::Shape>(*a)) {
+        ir::Shape shape = std::get<ir::Shape>(*a);
+        change(shape);
+        node.attributes.set(key, shape);
+      }
+  return std::to_string(most) + (everywhere ? " everywhere" : " here and there");
+}
+
+TEST(Graphs, WithADimensionThatIsASymbolAreRefusedOrEmitted) {
+  const fs::path folder = fs::path(GRAVEN_BINARY_DIR) / "attack/symbols";
+  fs::remove_all(folder);
+  Attack attack("dimensions of graph files", 120);
+  while (attack.next()) {
+    SCOPED_TRACE(attack.where());
+    const Seed& seed = attack.choose(seeds());
+    ir::Graph graph = seed.graph;
+    SCOPED_TRACE(seed.name + ": a symbol for " + with_a_symbol(graph, attack));
+    try {
+      attack.count(outcome(ir::to_json(graph), seed, folder));
+    } catch (const UserError&) {
+      attack.count("refused by the writer");
+    } catch (const std::exception& e) {
+      attack.count("internal error");
+      ADD_FAILURE() << e.what();
+    }
+  }
+}
+
 }  // namespace
 }  // namespace graven::attack

@@ -213,5 +213,74 @@ TEST_F(Inference, HelpNamesInputsAndOutputs) {
     EXPECT_NE(help.find(part), std::string::npos) << part;
 }
 
+/// Sums of samples x[length, 2] times a mask [length] that all share: f32[batch] and, of each position, f32[batch, 2 * length].
+class Lengths : public InferenceModel {
+ public:
+  const InferenceDescription& description() const override { return description_; }
+  void start(int, const std::string&) override {}
+  void resize(const std::int64_t* sizes) override { length_ = sizes[0]; }
+  void forward(const void* const* inputs, std::int64_t batch, void* const* outputs) override {
+    const auto *x = static_cast<const float*>(inputs[0]), *mask = static_cast<const float*>(inputs[1]);
+    auto *sums = static_cast<float*>(outputs[0]), *each = static_cast<float*>(outputs[1]);
+    for (std::int64_t i = 0; i < batch; ++i) {
+      sums[i] = 0;
+      for (std::int64_t k = 0; k < 2 * length_; ++k) {
+        each[i * 2 * length_ + k] = x[i * 2 * length_ + k] * mask[k / 2];
+        sums[i] += each[i * 2 * length_ + k];
+      }
+    }
+  }
+
+ private:
+  std::int64_t length_ = 6;
+  InferenceDescription description_{
+      .name = "lengths",
+      .inputs = {{.name = "x", .dtype = DType::f32, .shape = {4, 6, 2}, .symbolic = {{1, 0, 1}}},
+                 {.name = "mask", .dtype = DType::f32, .shape = {6}, .batched = false, .symbolic = {{0, 0, 1}}}},
+      .outputs = {{.name = "sums", .dtype = DType::f32, .shape = {4}}, {.name = "each", .dtype = DType::f32, .shape = {4, 12}, .symbolic = {{1, 0, 2}}}},
+      .symbols = {{"length", 6}},
+      .batch = 4,
+      .batch_is_symbolic = true,
+      .has_weights = false};
+};
+
+TEST_F(Inference, FilesSayWhatSymbolsStandFor) {
+  const auto numbers = [&](int count) {
+    std::string data;
+    for (int i = 0; i < count; ++i) data += little_endian(static_cast<float>(i));
+    return data;
+  };
+  const auto run = [&](int length, int masked) {
+    write_file(folder_ / "sequences.npy", npy("<f4", "(5, " + std::to_string(length) + ", 2)", numbers(5 * length * 2)));
+    write_file(folder_ / "mask.npy", npy("<f4", "(" + std::to_string(masked) + ",)", numbers(masked)));
+    const std::string data = folder_ / "sequences.npy" + "," + std::string(folder_ / "mask.npy");
+    const std::string output = folder_ / "sums.npy" + "," + std::string(folder_ / "each.npy");
+    std::vector<std::string> words{"lengths", "--data", data, "--output", output};
+    std::vector<char*> argv;
+    for (std::string& word : words) argv.push_back(word.data());
+    Lengths model;
+    testing::internal::CaptureStderr();
+    const int status = infer_main(static_cast<int>(argv.size()), argv.data(), model, {});
+    return std::pair(status, testing::internal::GetCapturedStderr());
+  };
+  for (const int length : {6, 1, 2, 4}) {
+    const auto [status, error] = run(length, length);
+    ASSERT_EQ(status, 0) << error;
+    const Array sums = read_npy(folder_ / "sums.npy"), each = read_npy(folder_ / "each.npy");
+    ASSERT_EQ(each.shape, (Dims{5, 2 * length}));
+    for (int i = 0; i < 5; ++i) {
+      float expected = 0;
+      for (int k = 0; k < 2 * length; ++k) expected += static_cast<float>(i * 2 * length + k) * static_cast<float>(k / 2);
+      EXPECT_EQ(reinterpret_cast<const float*>(sums.bytes.data())[i], expected) << "sample " << i << " of length " << length;
+    }
+  }
+  const auto [differ, of_mask] = run(4, 3);
+  EXPECT_EQ(differ, 1);
+  EXPECT_NE(of_mask.find("length of 4, as the input \"x\" has"), std::string::npos) << of_mask;
+  const auto [longer, of_length] = run(7, 7);
+  EXPECT_EQ(longer, 1);
+  EXPECT_NE(of_length.find("[6,2], or smaller in dimension 0 of a sample"), std::string::npos) << of_length;
+}
+
 }  // namespace
 }  // namespace graven::runtime

@@ -11,6 +11,7 @@
 // data, and its dimensions may be symbolic (spec({Dim("batch", 64), 3})).
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
@@ -33,7 +34,13 @@ class TensorIndex;
 
 namespace detail {
 struct TensorImpl;
-}
+/// A dimension, which is made of no number: arange(5) means a Scalar.
+struct Length {
+  template <std::same_as<Dim> D>
+  Length(const D& size) : size(size) {}  // NOLINT: implicit, as its use is
+  Dim size;
+};
+}  // namespace detail
 
 /// Options of the factories.
 struct TensorOptions {
@@ -55,12 +62,12 @@ class Tensor {
   const Shape& shape() const;
   /// The number of dimensions.
   std::int64_t dim() const;
-  /// The size of one dimension; negative counts from the end. User error when it is symbolic.
-  std::int64_t size(std::int64_t d) const;
-  Sizes sizes() const;
+  /// The size of one dimension; negative counts from the end. User error when it is symbolic: shape() has it, and size_of(x, d) as a tensor.
+  std::int64_t size(std::int64_t d, Location where = Location::current()) const;
+  Sizes sizes(Location where = Location::current()) const;
   Sizes strides() const;
   std::int64_t storage_offset() const;
-  std::int64_t numel() const;
+  std::int64_t numel(Location where = Location::current()) const;
   bool is_contiguous() const;
   /// Recorded by a graph's build(): has a type, but no data.
   bool is_traced() const;
@@ -354,15 +361,19 @@ class Operand {
 };
 
 // ---- factories ----
-Tensor empty(const Shape& shape, TensorOptions options = {});
-Tensor zeros(const Shape& shape, TensorOptions options = {});
-Tensor ones(const Shape& shape, TensorOptions options = {});
-Tensor full(const Shape& shape, Scalar value, TensorOptions options = {});
-Tensor zeros_like(const Tensor& like);
-Tensor ones_like(const Tensor& like);
-Tensor full_like(const Tensor& like, Scalar value);
+// Within build() a dimension of the shape may be a symbol, zeros({x.shape()[0], 3}); elsewhere that is a user error.
+Tensor empty(const Shape& shape, TensorOptions options = {}, Location where = Location::current());
+Tensor zeros(const Shape& shape, TensorOptions options = {}, Location where = Location::current());
+Tensor ones(const Shape& shape, TensorOptions options = {}, Location where = Location::current());
+Tensor full(const Shape& shape, Scalar value, TensorOptions options = {}, Location where = Location::current());
+Tensor empty_like(const Tensor& like, Location where = Location::current());
+Tensor zeros_like(const Tensor& like, Location where = Location::current());
+Tensor ones_like(const Tensor& like, Location where = Location::current());
+Tensor full_like(const Tensor& like, Scalar value, Location where = Location::current());
 /// start, start + step, ... before end. i64 when all three are integers, f32 otherwise, unless a dtype is given.
 Tensor arange(Scalar end);
+/// 0, 1, ... of a dimension, which may be a symbol: arange(x.shape()[0]). i64.
+Tensor arange(const detail::Length& end, Location where = Location::current());
 Tensor arange(Scalar start, Scalar end, Scalar step = 1);
 Tensor arange(Scalar start, Scalar end, Scalar step, DType dtype);
 /// `steps` numbers from start to end, both included.
@@ -409,7 +420,7 @@ Tensor from_bytes(const void* data, std::size_t bytes, DType dtype, const Shape&
 
 template <class T>
 Tensor from_data(const T* data, const Shape& shape) {
-  return from_bytes(data, static_cast<std::size_t>(shape.numel().value()) * sizeof(T), dtype_of<T>(), shape);
+  return from_bytes(data, static_cast<std::size_t>(shape.is_static() ? shape.numel().value() : 0) * sizeof(T), dtype_of<T>(), shape);
 }
 template <class T>
 Tensor from_data(const std::vector<T>& data, const Shape& shape) {

@@ -33,8 +33,14 @@ using Sizes = std::vector<std::int64_t>;
 struct Location {
   const char* file = "";
   std::uint32_t line = 0;
+  /// What was called there, where that is made of other functions: an error of one of those is the function's. None: whoever reports it says so.
+  const char* function = nullptr;
 
-  static constexpr Location current(const char* file = __builtin_FILE(), std::uint32_t line = __builtin_LINE()) { return {file, line}; }
+  static constexpr Location current(const char* file = __builtin_FILE(), std::uint32_t line = __builtin_LINE()) {
+    return {file, line, nullptr};
+  }
+  /// The same line, within this function. The outermost one's name stays.
+  constexpr Location in(const char* name) const { return {file, line, function == nullptr ? name : function}; }
   /// The file's base name, so that nothing depends on where the user's code lies.
   std::string file_name() const;
 };

@@ -19,14 +19,17 @@ class Program final : public runtime::InferenceModel {
         .name = @{ name_literal }@,
         .inputs = {
 {% for input in inputs %}
-            {.name = "@{ input.member }@", .dtype = DType::@{ input.element }@, .shape = {@{ input.maxima }@}, .batched = @{ input.batched }@},
+            {.name = "@{ input.member }@", .dtype = DType::@{ input.element }@, .shape = {@{ input.maxima }@}, .batched = @{ input.batched }@@{ input.symbolic }@},
 {% endfor %}
         },
         .outputs = {
 {% for output in outputs %}
-            {.name = "@{ output.member }@", .dtype = DType::@{ output.element }@, .shape = {@{ output.maxima }@}, .batched = @{ output.batched }@},
+            {.name = "@{ output.member }@", .dtype = DType::@{ output.element }@, .shape = {@{ output.maxima }@}, .batched = @{ output.batched }@@{ output.symbolic }@},
 {% endfor %}
         },
+{% if length(other_symbols) > 0 %}
+        .symbols = {@{ described_symbols }@},
+{% endif %}
         .batch = @{ batch }@,
         .batch_is_symbolic = @{ batch_is_symbolic }@,
 {% if not has_weights %}
@@ -49,12 +52,20 @@ class Program final : public runtime::InferenceModel {
     model_ = std::make_unique<@{ namespace }@::Model>(std::make_shared<const @{ namespace }@::Weights>(weights), threads);
   }
 {% endif %}
+{% if length(other_symbols) > 0 %}
+  void resize(const std::int64_t* sizes) override {
+    for (std::size_t s = 0; s < @{ length(other_symbols) }@; ++s) sizes_[s] = sizes[s];
+  }
+{% endif %}
   void forward(const void* const* inputs, std::int64_t@{ batch_if_passed }@, void* const* outputs) override {
     model_->forward(@{ erased_arguments }@, @{ erased_outputs }@);
   }
 
  private:
   std::unique_ptr<@{ namespace }@::Model> model_;
+{% if length(other_symbols) > 0 %}
+  std::int64_t sizes_[@{ length(other_symbols) }@] = {@{ largest_sizes }@};
+{% endif %}
 };
 
 }  // namespace

@@ -34,9 +34,12 @@ class Program final : public runtime::TrainableModel {
         .loss = @{ loss_literal }@,
         .inputs = {
 {% for input in inputs %}
-            {.name = "@{ input.member }@", .dtype = DType::@{ input.element }@, .shape = {@{ input.maxima }@}, .batched = @{ input.batched }@, .classes = @{ input.classes }@@{ input.ignored }@},
+            {.name = "@{ input.member }@", .dtype = DType::@{ input.element }@, .shape = {@{ input.maxima }@}, .batched = @{ input.batched }@, .classes = @{ input.classes }@@{ input.ignored }@@{ input.symbolic }@},
 {% endfor %}
         },
+{% if length(other_symbols) > 0 %}
+        .symbols = {@{ described_symbols }@},
+{% endif %}
         .batch = @{ batch }@,
         .batch_is_symbolic = @{ batch_is_symbolic }@,
 {% if least_batch_is_two %}
@@ -66,6 +69,11 @@ class Program final : public runtime::TrainableModel {
   }
 {% else %}
   void start(int threads) override { model_ = std::make_unique<@{ namespace }@::Model>(threads); }
+{% endif %}
+{% if length(other_symbols) > 0 %}
+  void resize(const std::int64_t* sizes) override {
+    for (std::size_t s = 0; s < @{ length(other_symbols) }@; ++s) sizes_[s] = sizes[s];
+  }
 {% endif %}
   std::vector<Variable> weights() override { return variables(model_->parameters()); }
   std::vector<Variable> states() override { return variables(model_->states()); }
@@ -125,6 +133,9 @@ class Program final : public runtime::TrainableModel {
 
  private:
   std::unique_ptr<@{ namespace }@::Model> model_;
+{% if length(other_symbols) > 0 %}
+  std::int64_t sizes_[@{ length(other_symbols) }@] = {@{ largest_sizes }@};
+{% endif %}
 };
 
 }  // namespace
