@@ -8,6 +8,7 @@
 
 #include "frontend/dispatch.h"
 #include "frontend/random.h"
+#include "ir/sizes.h"
 
 namespace graven::detail {
 
@@ -20,6 +21,7 @@ struct Mismatch {
 
 /// The first input that does not fit; what the symbols stand for is added to `symbols`.
 std::optional<Mismatch> find_mismatch(const ir::Graph& graph, const std::vector<Tensor>& inputs, std::map<std::string, std::int64_t>& symbols) {
+  const std::map<std::string, std::int64_t> least = ir::least_sizes(graph);
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const ir::TensorType& expected = graph.type(graph.inputs[i]);
     if (!inputs[i].defined()) return Mismatch{i, ""};
@@ -34,7 +36,10 @@ std::optional<Mismatch> find_mismatch(const ir::Graph& graph, const std::vector<
       }
       if (got % dim.coefficient() != 0) return Mismatch{i, ""};
       const std::int64_t value = got / dim.coefficient();
-      if (value < 1 || value > dim.symbol_maximum()) return Mismatch{i, fmt::format(": {} must lie in [1, {}]", dim.symbol(), dim.symbol_maximum())};
+      const auto bound = least.find(dim.symbol());
+      const std::int64_t lowest = bound == least.end() ? 1 : bound->second;
+      if (value < lowest || value > dim.symbol_maximum())
+        return Mismatch{i, fmt::format(": {} must lie in [{}, {}]", dim.symbol(), lowest, dim.symbol_maximum())};
       const auto [it, fresh] = symbols.emplace(dim.symbol(), value);
       if (!fresh && it->second != value) return Mismatch{i, fmt::format(": {} is {} in an earlier input", dim.symbol(), it->second)};
     }

@@ -1,6 +1,7 @@
 #include "frontend/dispatch.h"
 
 #include <algorithm>
+#include <cctype>
 #include <string>
 #include <string_view>
 
@@ -9,6 +10,7 @@
 #include "frontend/module_state.h"
 #include "frontend/trace.h"
 #include "graven/functional.h"
+#include "ir/sizes.h"
 
 namespace graven::detail {
 
@@ -63,7 +65,27 @@ void fail(const std::string& function, const std::string& message, Location wher
   throw_at(error, function, where);
 }
 
+void note_symbols(UserError& error) {
+  const Trace* trace = active_trace();
+  if (!trace || std::any_of(error.notes().begin(), error.notes().end(),
+                            [](const std::string& note) { return note.find("  ") == std::string::npos; }))
+    return;
+  const std::string& text = error.message();
+  for (const auto& [symbol, maximum] : trace->graph.symbols()) {
+    const auto is_letter = [&](std::size_t at) {
+      return at < text.size() && (std::isalnum(static_cast<unsigned char>(text[at])) || text[at] == '_');
+    };
+    for (std::size_t at = text.find(symbol); at != std::string::npos; at = text.find(symbol, at + 1)) {
+      if ((at > 0 && is_letter(at - 1)) || is_letter(at + symbol.size())) continue;
+      error.note(symbol + " is a symbol, of any size from 1 to " + std::to_string(maximum) +
+                 ": where a number is due, the graph's spec must give this dimension one");
+      return;
+    }
+  }
+}
+
 void throw_at(UserError& error, const std::string& function, Location where) {
+  note_symbols(error);
   error.in(scope(), where.function == nullptr ? function : where.function);
   const Location line = users_line(where);
   error.at(line.file_name(), line.line);
@@ -98,11 +120,14 @@ void require_one_symbol(const Shape& shape, const char* function, Location where
 void require_recording(const Shape& shape, const char* function, Location where) {
   require_one_symbol(shape, function, where);
   if (shape.is_static() || active_trace()) return;
-  fail(function, "the shape " + shape.to_string() + " has a symbol, which stands for a number only where a graph runs: call it within build()",
+  fail(function,
+       "the shape " + shape.to_string() +
+           " has a symbol, which stands for a number only where a graph runs: call it within build()",
        where);
 }
 
-std::int64_t fixed_size(const Tensor& t, std::int64_t dim, const char* function, Location where, std::string_view instead) {
+std::int64_t fixed_size(const Tensor& t, std::int64_t dim, const char* function, Location where,
+                        std::string_view instead) {
   const auto at = static_cast<std::size_t>(normalize_dim(dim, t.dim(), function, where));
   const Dim size = t.dim() == 0 ? Dim(1) : t.shape()[at];
   if (size.is_static()) return size.value();
@@ -111,10 +136,18 @@ std::int64_t fixed_size(const Tensor& t, std::int64_t dim, const char* function,
 
 void refuse_symbol(const Tensor& t, std::int64_t dim, const char* function, Location where, std::string_view instead) {
   const Dim& size = t.shape()[static_cast<std::size_t>(dim)];
-  UserError error("dimension " + std::to_string(dim) + " of " + t.describe() + " must be a fixed number here, and is the symbol " + size.to_string());
-  error.note(instead.empty() ? "give this dimension a number in the graph's spec, and the symbol to one that the function leaves as it is"
-                             : std::string(instead));
+  UserError error("dimension " + std::to_string(dim) + " of " + t.describe() +
+                  " must be a fixed number here, and is the symbol " + size.to_string());
+  error.note(
+      instead.empty()
+          ? "give this dimension a number in the graph's spec, and the symbol to one that the function leaves as it is"
+          : std::string(instead));
   throw_at(error, function, where);
+}
+
+void require_two(const Dim& size) {
+  if (size.is_static() || size.coefficient() > 1 || !active_trace()) return;
+  active_trace()->graph.config[std::string(ir::kLeastSize) + size.symbol()] = std::int64_t{2};
 }
 
 Tensor size_value(const Dim& size, DType dtype, const char* function, Location where) {
@@ -122,7 +155,8 @@ Tensor size_value(const Dim& size, DType dtype, const char* function, Location w
   require_recording(Shape{size}, function, where);
   // As many as the symbol says, each of which counts its coefficient.
   const Shape each{size / Dim(size.coefficient())};
-  const Tensor all = recorded("full", {{"shape", each}, {"value", static_cast<double>(size.coefficient())}, {"dtype", DType::i64}}, where);
+  const Tensor all = recorded(
+      "full", {{"shape", each}, {"value", static_cast<double>(size.coefficient())}, {"dtype", DType::i64}}, where);
   return apply("sum", {all}, {{"dims", Sizes{}}, {"keepdim", false}}, where).to(dtype, where);
 }
 

@@ -31,9 +31,15 @@ Tensor recorded(std::string_view op, ir::Attributes attributes, Location where);
 void require_one_symbol(const Shape& shape, const char* function, Location where);
 /// User error where the shape has a symbol and no graph is being recorded, or several.
 void require_recording(const Shape& shape, const char* function, Location where);
-/// The size of a dimension, which must be a number: a symbol is a user error that says so of `function`, and what to write `instead`.
-std::int64_t fixed_size(const Tensor& t, std::int64_t dim, const char* function, Location where, std::string_view instead = {});
-[[noreturn]] void refuse_symbol(const Tensor& t, std::int64_t dim, const char* function, Location where, std::string_view instead = {});
+/// The size of a dimension, which must be a number: a symbol is a user error that says so of `function`, and what to
+/// write `instead`.
+std::int64_t fixed_size(const Tensor& t, std::int64_t dim, const char* function, Location where,
+                        std::string_view instead = {});
+[[noreturn]] void refuse_symbol(const Tensor& t, std::int64_t dim, const char* function, Location where,
+                                std::string_view instead = {});
+/// The graph that is being recorded refuses a size of fewer than two, where what the symbol stands for alone decides
+/// that.
+void require_two(const Dim& size);
 /// A size as a scalar tensor: of a symbol what it stands for when the graph runs.
 Tensor size_value(const Dim& size, DType dtype, const char* function, Location where);
 /// 0, 1, ..., i64, as a part of the graph that records `beside`, or at once.
@@ -72,6 +78,8 @@ void assign_in_place(Tensor& x, const Tensor& value, const char* function, Locat
 
 /// Fails with the innermost module's path, the function (that the user called, where `where` knows it) and the line.
 [[noreturn]] void fail(const std::string& function, const std::string& message, Location where);
+/// Says of a symbol that an error's message names what it is, where nothing else is advised.
+void note_symbols(UserError& error);
 /// The same of an error that has notes.
 [[noreturn]] void throw_at(UserError& error, const std::string& function, Location where);
 /// Fails with the line alone.

@@ -379,10 +379,13 @@ const Shape& Tensor::shape() const { return get(*this).shape; }
 std::int64_t Tensor::dim() const { return static_cast<std::int64_t>(get(*this).shape.rank()); }
 std::int64_t Tensor::size(std::int64_t d, Location where) const {
   if (dim() == 0) detail::fail("size", "a scalar has no dimensions", where);
-  return detail::fixed_size(*this, d, "size", where, "shape() has the symbol, for other shapes; size_of() gives what it stands for, as a tensor");
+  return detail::fixed_size(
+      *this, d, "size", where,
+      "shape() has the symbol, for other shapes; size_of() gives what it stands for, as a tensor");
 }
 Sizes Tensor::sizes(Location where) const {
-  if (!shape().is_static()) detail::fail("sizes", "the shape " + shape().to_string() + " has a symbolic dimension; use shape()", where);
+  if (!shape().is_static())
+    detail::fail("sizes", "the shape " + shape().to_string() + " has a symbolic dimension; use shape()", where);
   return shape().values();
 }
 Sizes Tensor::strides() const { return with_data(*this, "strides()").strides; }
@@ -498,27 +501,42 @@ Tensor generate(const Shape& shape, const TensorOptions& options, F&& value) {
 
 }  // namespace
 
-Tensor empty(const Shape& shape, TensorOptions options, Location where) { return zeros(shape, options, where.in("empty")); }
+Tensor empty(const Shape& shape, TensorOptions options, Location where) {
+  return zeros(shape, options, where.in("empty"));
+}
 Tensor zeros(const Shape& shape, TensorOptions options, Location where) {
   if (!shape.is_static()) return full(shape, 0, options, where.in("zeros"));
   Tensor t = detail::make_tensor(options.dtype, shape);
   std::memset(t.impl()->storage->data, 0, t.impl()->storage->bytes);
   return with_options(std::move(t), options);
 }
-Tensor ones(const Shape& shape, TensorOptions options, Location where) { return full(shape, 1, options, where.in("ones")); }
+Tensor ones(const Shape& shape, TensorOptions options, Location where) {
+  return full(shape, 1, options, where.in("ones"));
+}
 Tensor full(const Shape& shape, Scalar value, TensorOptions options, Location where) {
   if (!shape.is_static()) {
     detail::require_recording(shape, "full", where);
     if (options.requires_grad)
-      detail::fail("full", "a tensor of the shape " + shape.to_string() + " cannot require a gradient: it is no parameter of fixed size", where);
+      detail::fail(
+          "full",
+          "a tensor of the shape " + shape.to_string() + " cannot require a gradient: it is no parameter of fixed size",
+          where);
     return detail::recorded("full", {{"shape", shape}, {"value", value.number()}, {"dtype", options.dtype}}, where);
   }
   return generate(shape, options, [&](std::int64_t) { return value; });
 }
-Tensor empty_like(const Tensor& like, Location where) { return zeros(like.shape(), {like.dtype()}, where.in("empty_like")); }
-Tensor zeros_like(const Tensor& like, Location where) { return zeros(like.shape(), {like.dtype()}, where.in("zeros_like")); }
-Tensor ones_like(const Tensor& like, Location where) { return ones(like.shape(), {like.dtype()}, where.in("ones_like")); }
-Tensor full_like(const Tensor& like, Scalar value, Location where) { return full(like.shape(), value, {like.dtype()}, where.in("full_like")); }
+Tensor empty_like(const Tensor& like, Location where) {
+  return zeros(like.shape(), {like.dtype()}, where.in("empty_like"));
+}
+Tensor zeros_like(const Tensor& like, Location where) {
+  return zeros(like.shape(), {like.dtype()}, where.in("zeros_like"));
+}
+Tensor ones_like(const Tensor& like, Location where) {
+  return ones(like.shape(), {like.dtype()}, where.in("ones_like"));
+}
+Tensor full_like(const Tensor& like, Scalar value, Location where) {
+  return full(like.shape(), value, {like.dtype()}, where.in("full_like"));
+}
 
 Tensor arange(const detail::Length& end, Location where) {
   if (end.size.is_static()) return arange(end.size.value());
@@ -566,7 +584,8 @@ Tensor eye(std::int64_t n, TensorOptions options) {
 
 Tensor from_bytes(const void* data, std::size_t bytes, DType dtype, const Shape& shape) {
   if (!shape.is_static())
-    throw UserError("from_data: the shape " + shape.to_string() + " has a symbol; data have as many elements as they have. Make them an input");
+    throw UserError("from_data: the shape " + shape.to_string() +
+                    " has a symbol; data have as many elements as they have. Make them an input");
   Tensor t = detail::make_tensor(dtype, shape);
   if (t.impl()->storage->bytes != bytes)
     throw UserError("from_data: " + ir::describe(dtype, shape) + " takes " + std::to_string(t.impl()->storage->bytes) + " bytes, got " +

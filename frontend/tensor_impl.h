@@ -38,8 +38,8 @@ struct RecordedView {
   RecordedView(std::shared_ptr<TensorImpl> base, const ir::OpDef& op, ir::Attributes attributes, const Storage& storage)
       : base(std::move(base)), op(&op), attributes(std::move(attributes)), seen(storage.version.load(std::memory_order_relaxed)) {}
   /// While tracing, where all views of a tensor share the count of its changes.
-  RecordedView(std::shared_ptr<TensorImpl> base, const ir::OpDef& op, ir::Attributes attributes, std::shared_ptr<std::uint64_t> changes,
-               Tensor positions = {})
+  RecordedView(std::shared_ptr<TensorImpl> base, const ir::OpDef& op, ir::Attributes attributes,
+               std::shared_ptr<std::uint64_t> changes, Tensor positions = {})
       : base(std::move(base)),
         op(&op),
         attributes(std::move(attributes)),
@@ -53,7 +53,7 @@ struct RecordedView {
   std::shared_ptr<TensorImpl> base;
   const ir::OpDef* op;
   ir::Attributes attributes;
-  Tensor positions = {};  ///< of a part of a symbolic dimension, by index_select; else undefined
+  Tensor positions = {};                   ///< of a part of a symbolic dimension, by index_select; else undefined
   std::uint64_t seen;                      ///< the version of the memory, or the count of changes, when the view was taken
   std::shared_ptr<std::uint64_t> changes;  ///< of what all of them are views of; null eagerly
 };

@@ -186,6 +186,7 @@ std::vector<Tensor> Trace::record(const ir::OpDef& op, const std::vector<Tensor>
     results = graph.add_node(op, std::move(values), std::move(attributes), at_line(where), ir::Phase::forward, {},
                              where.function == nullptr ? std::string_view() : where.function);
   } catch (UserError& e) {
+    note_symbols(e);
     note_declaration(e, where);
     throw;
   }

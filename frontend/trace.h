@@ -73,7 +73,8 @@ struct Trace {
   std::vector<Tensor> record(const ir::OpDef& op, const std::vector<Tensor>& inputs, ir::Attributes attributes, Location where);
   Tensor wrap(ir::ValueId value);
   ir::ValueId value_of(const Tensor& t, Location where);
-  /// The slices of x along dim at these positions, as a view: of a symbolic dimension, whose size decides where they are.
+  /// The slices of x along dim at these positions, as a view: of a symbolic dimension, whose size decides where they
+  /// are.
   Tensor view_at(const Tensor& x, std::int64_t dim, const Tensor& positions, Location where);
   /// The same elements in a tensor of their own.
   Tensor copy_of(const Tensor& t, Location where);

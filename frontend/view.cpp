@@ -137,7 +137,10 @@ Tensor written_through(const TensorImpl& view, const Tensor& value, const char* 
   const Dim whole = base.shape()[static_cast<std::size_t>(dim)];
   if (!whole.is_static()) {
     if (attributes.flag("of_symbol"))
-      fail(function, "a part of a symbolic dimension, of " + base.describe() + ", is changed in place in a graph; use a new tensor", where);
+      fail(function,
+           "a part of a symbolic dimension, of " + base.describe() +
+               ", is changed in place in a graph; use a new tensor",
+           where);
     const Operand count(counted(value.shape()[static_cast<std::size_t>(dim)], base, where), where);
     const Operand apart(mul(count, Operand(attributes.integer("step"), where)), where);
     return written_at(base, value, add(apart, Operand(attributes.integer("start"), where)), dim, where);
@@ -246,7 +249,8 @@ Tensor Tensor::expand(const Shape& wanted, Location where) const {
   const ir::Attributes attributes = {{"shape", target}};
   if (!target.is_static()) {  // a symbol stands for a number only in a graph: what is no part of it yet becomes one
     detail::require_recording(target, "expand", where);
-    if (!detail::would_record({*this})) return detail::active_trace()->record(ir::get_op("expand"), {*this}, attributes, where).at(0);
+    if (!detail::would_record({*this}))
+      return detail::active_trace()->record(ir::get_op("expand"), {*this}, attributes, where).at(0);
   }
   return apply_view("expand", *this, attributes, where, [&] {
     const detail::TensorImpl& x = get(*this);
@@ -255,16 +259,27 @@ Tensor Tensor::expand(const Shape& wanted, Location where) const {
   });
 }
 
+namespace {
+/// Whether the dimension would be dropped at one size and stay at the others.
+bool may_be_one(const Dim& d) { return !d.is_static() && d.coefficient() == 1; }
+constexpr std::string_view kSayWhich =
+    "a symbol that stands for 1 would be dropped, and stay at other sizes: squeeze(dim) drops a dimension that is "
+    "always 1, reshape() any";
+}  // namespace
+
 Tensor Tensor::squeeze(Location where) const {
   std::vector<Dim> dims;
-  for (const Dim& d : shape())
-    if (d != Dim(1)) dims.push_back(d);
+  for (std::size_t d = 0; d < shape().rank(); ++d) {
+    if (may_be_one(shape()[d])) detail::refuse_symbol(*this, static_cast<std::int64_t>(d), "squeeze", where, kSayWhich);
+    if (shape()[d] != Dim(1)) dims.push_back(shape()[d]);
+  }
   return dims.size() == shape().rank() ? *this : reshape(Shape(std::move(dims)), where);
 }
 
 Tensor Tensor::squeeze(std::int64_t d, Location where) const {
   if (dim() == 0) return *this;
   const auto at = static_cast<std::size_t>(normalize_dim(d, dim(), "squeeze", where));
+  if (may_be_one(shape()[at])) detail::refuse_symbol(*this, static_cast<std::int64_t>(at), "squeeze", where, kSayWhich);
   if (shape()[at] != Dim(1)) return *this;
   std::vector<Dim> dims = shape().dims();
   dims.erase(dims.begin() + static_cast<std::ptrdiff_t>(at));
@@ -281,26 +296,32 @@ Tensor Tensor::unsqueeze(std::int64_t d, Location where) const {
 namespace {
 
 constexpr std::string_view kUseChunk =
-    "how many parts there are must not depend on the symbol: narrow() and select() take some, chunk() equal parts of a multiple of a symbol";
+    "how many parts there are must not depend on the symbol: narrow() and select() take some, chunk() equal parts of a "
+    "multiple of a symbol";
 
-/// `length` slices from `start` on (counted from the end where negative) of a symbolic dimension. The program checks those that are not always there.
-Tensor part_of_symbol(const Tensor& x, std::int64_t axis, std::int64_t start, std::int64_t length, const char* function, Location where) {
+/// `length` slices from `start` on (counted from the end where negative) of a symbolic dimension. The program checks
+/// those that are not always there.
+Tensor part_of_symbol(const Tensor& x, std::int64_t axis, std::int64_t start, std::int64_t length, const char* function,
+                      Location where) {
   const Dim& whole = x.shape()[static_cast<std::size_t>(axis)];
-  const bool beyond = start < -whole.maximum() || length > whole.maximum() || (start < 0 ? start + length > 0 : start > whole.maximum() - length);
+  const bool beyond = start < -whole.maximum() || length > whole.maximum() ||
+                      (start < 0 ? start + length > 0 : start > whole.maximum() - length);
   if (beyond)
     fail(function,
-         "start " + std::to_string(start) + " and length " + std::to_string(length) + " leave dimension " + std::to_string(axis) + " of " +
-             x.describe(),
+         "start " + std::to_string(start) + " and length " + std::to_string(length) + " leave dimension " +
+             std::to_string(axis) + " of " + x.describe(),
          where);
   const Location at = where.in(function);
   detail::require_recording(x.shape(), function, where);
   if (start >= 0 && start + length <= whole.coefficient()) {
-    const ir::Attributes attributes = {{"dim", axis}, {"start", start}, {"end", start + length}, {"step", std::int64_t{1}}};
+    const ir::Attributes attributes = {
+        {"dim", axis}, {"start", start}, {"end", start + length}, {"step", std::int64_t{1}}};
     return detail::apply("slice", {x}, attributes, at);
   }
   const ir::Attributes counted{{"shape", Shape{length}}, {"start", static_cast<double>(start)}, {"dtype", DType::i64}};
   Tensor positions = detail::recorded("arange", counted, at);
-  if (start < 0) positions = add(Operand(positions, at), Operand(detail::size_value(whole, DType::i64, function, at), at));
+  if (start < 0)
+    positions = add(Operand(positions, at), Operand(detail::size_value(whole, DType::i64, function, at), at));
   const Tensor part = detail::active_trace()->view_at(x, axis, positions, at);
   return is_grad_enabled() || !part.requires_grad() ? part : part.detach(at);
 }
@@ -314,7 +335,8 @@ Tensor part_of_multiple(const Tensor& x, std::int64_t axis, std::int64_t i, std:
 }
 
 /// Python's slice of a symbolic dimension: it is there where how many elements it has follows from the symbol.
-Tensor slice_of_symbol(const Tensor& x, std::int64_t axis, std::int64_t start, std::int64_t end, std::int64_t step, Location where) {
+Tensor slice_of_symbol(const Tensor& x, std::int64_t axis, std::int64_t start, std::int64_t end, std::int64_t step,
+                       Location where) {
   constexpr std::int64_t kOpen = std::numeric_limits<std::int64_t>::max();
   const Dim& whole = x.shape()[static_cast<std::size_t>(axis)];
   const std::int64_t each = whole.coefficient();
@@ -326,11 +348,14 @@ Tensor slice_of_symbol(const Tensor& x, std::int64_t axis, std::int64_t start, s
     return x.reshape(Shape(std::move(apart)), where).select(axis + 1, start, where.in("slice"));
   }
   if (start < 0 && end == kOpen) end = 0;
-  const bool from_start = start >= 0 && end >= 0 && (end <= each || end <= start), from_end = start < 0 && start >= -each && end <= 0;
+  const bool from_start = start >= 0 && end >= 0 && (end <= each || end <= start),
+             from_end = start < 0 && start >= -each && end <= 0;
   if (!from_start && !from_end) {
-    UserError error(fmt::format("how many elements {}:{}:{} leaves of dimension {} of {} depends on the size that the symbol stands for", start,
-                                end == kOpen ? "" : std::to_string(end), step, axis, x.describe()));
-    error.note("narrow() takes a fixed number of them, which is checked when the graph runs; index_select() takes positions");
+    UserError error(fmt::format(
+        "how many elements {}:{}:{} leaves of dimension {} of {} depends on the size that the symbol stands for", start,
+        end == kOpen ? "" : std::to_string(end), step, axis, x.describe()));
+    error.note(
+        "narrow() takes a fixed number of them, which is checked when the graph runs; index_select() takes positions");
     detail::throw_at(error, "slice", where);
   }
   if (end <= start) return part_of_symbol(x, axis, 0, 0, "slice", where);
@@ -388,8 +413,8 @@ Tensor Tensor::select(std::int64_t d, std::int64_t index, Location where) const 
   if (index < -whole.maximum() || index >= whole.maximum())
     fail("select", "index " + std::to_string(index) + " is out of range for dimension " + std::to_string(axis) + " of " + describe(), where);
   if (whole.is_static() && index < 0) index += whole.value();
-  const Tensor one =
-      whole.is_static() ? slice(axis, index, index + 1, 1, where) : part_of_symbol(*this, axis, index, 1, "select", where);
+  const Tensor one = whole.is_static() ? slice(axis, index, index + 1, 1, where)
+                                       : part_of_symbol(*this, axis, index, 1, "select", where);
   std::vector<Dim> dims = one.shape().dims();
   dims.erase(dims.begin() + axis);
   return one.reshape(Shape(std::move(dims)), where);
@@ -410,7 +435,8 @@ std::vector<Tensor> Tensor::chunk(std::int64_t chunks, std::int64_t d, Location 
   if (chunks < 1) fail("chunk", "the number of chunks must be 1 or more, got " + std::to_string(chunks), where);
   if (dim() == 0) fail("chunk", "a scalar has no dimensions", where);
   const std::int64_t axis = normalize_dim(d, dim(), "chunk", where);
-  if (const Dim& whole = shape()[static_cast<std::size_t>(axis)]; !whole.is_static() && whole.coefficient() % chunks == 0) {
+  if (const Dim& whole = shape()[static_cast<std::size_t>(axis)];
+      !whole.is_static() && whole.coefficient() % chunks == 0) {
     std::vector<Tensor> parts;
     for (std::int64_t i = 0; i < chunks; ++i) parts.push_back(part_of_multiple(*this, axis, i, chunks, where));
     return parts;

@@ -81,8 +81,8 @@ std::string Graph::naming_module(const std::vector<ValueId>& node_inputs, const 
   return module;
 }
 
-std::vector<ValueId> Graph::add_node(const OpDef& op, std::vector<ValueId> node_inputs, Attributes attributes, Origins origins, Phase phase,
-                                     std::string result_name, std::string_view called) {
+std::vector<ValueId> Graph::add_node(const OpDef& op, std::vector<ValueId> node_inputs, Attributes attributes,
+                                     Origins origins, Phase phase, std::string result_name, std::string_view called) {
   std::vector<std::optional<TensorType>> types;
   types.reserve(node_inputs.size());
   for (ValueId v : node_inputs) {

@@ -167,12 +167,14 @@ class Graph {
   ValueId add_constant(std::string name, std::shared_ptr<const TensorData> data);
   ValueId add_state(std::string name, TensorType type);
 
-  /// Appends a node: checks attributes against the declaration and fills in defaults, infers the outputs' types, names the outputs, and returns
-  /// their ids. A name is `result_name`, or a module path and the operator: of the child whose result comes in ("model.conv1.relu"), or else of
-  /// the last origin ("model.relu"); so a layer added elsewhere in the module renames nothing. User error when the operator rejects it.
-  /// `called`: what the error calls it, where the operator is a part of a function that the user called.
-  std::vector<ValueId> add_node(const OpDef& op, std::vector<ValueId> inputs, Attributes attributes, Origins origins, Phase phase = Phase::forward,
-                                std::string result_name = {}, std::string_view called = {});
+  /// Appends a node: checks attributes against the declaration and fills in defaults, infers the outputs' types, names
+  /// the outputs, and returns their ids. A name is `result_name`, or a module path and the operator: of the child whose
+  /// result comes in ("model.conv1.relu"), or else of the last origin ("model.relu"); so a layer added elsewhere in the
+  /// module renames nothing. User error when the operator rejects it. `called`: what the error calls it, where the
+  /// operator is a part of a function that the user called.
+  std::vector<ValueId> add_node(const OpDef& op, std::vector<ValueId> inputs, Attributes attributes, Origins origins,
+                                Phase phase = Phase::forward, std::string result_name = {},
+                                std::string_view called = {});
   /// The same for an operator with one output, by name.
   ValueId call(std::string_view op, std::vector<ValueId> inputs, Attributes attributes, Origins origins, Phase phase = Phase::forward,
                std::string result_name = {});

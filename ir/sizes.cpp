@@ -1,5 +1,6 @@
 #include "ir/sizes.h"
 
+#include <algorithm>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -8,14 +9,32 @@
 
 namespace graven::ir {
 
+std::map<std::string, std::int64_t> least_sizes(const Graph& graph) {
+  std::map<std::string, std::int64_t> least;
+  for (const auto& [key, value] : graph.config)
+    if (const auto* number = std::get_if<std::int64_t>(&value);
+        number != nullptr && key.compare(0, kLeastSize.size(), kLeastSize) == 0)
+      least[key.substr(kLeastSize.size())] = *number;
+  for (const Node& node : graph.nodes) {
+    if (node.op->name != "batch_norm_training") continue;
+    const Dim values = graph.type(node.inputs[0]).shape.numel();
+    if (!values.is_static() && Dim(values.coefficient()) == graph.type(node.outputs[1]).shape.numel())
+      least[values.symbol()] = std::max<std::int64_t>(least[values.symbol()], 2);
+  }
+  return least;
+}
+
 Graph with_sizes(Graph graph, const std::map<std::string, std::int64_t>& sizes) {
+  const std::map<std::string, std::int64_t> least = least_sizes(graph);
   const auto fix_dim = [&](Dim& d) {
     if (d.is_static()) return;
     const auto it = sizes.find(d.symbol());
     const std::int64_t value = it == sizes.end() ? d.symbol_maximum() : it->second;
-    if (value < 1 || value > d.symbol_maximum())
-      throw UserError(d.symbol() + " must lie in [1, " + std::to_string(d.symbol_maximum()) + "], got " +
-                      std::to_string(value));
+    const auto bound = least.find(d.symbol());
+    const std::int64_t lowest = bound == least.end() ? 1 : bound->second;
+    if (value < lowest || value > d.symbol_maximum())
+      throw UserError(d.symbol() + " must lie in [" + std::to_string(lowest) + ", " +
+                      std::to_string(d.symbol_maximum()) + "], got " + std::to_string(value));
     d = Dim(d.at(value));
   };
   const auto fix = [&](Shape& s) {

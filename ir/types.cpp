@@ -54,8 +54,10 @@ std::int64_t Dim::value() const {
 
 Dim operator*(const Dim& a, const Dim& b) {
   if (!a.is_static() && !b.is_static())
-    throw UserError("a size is a number or a number times one symbol, and " + a.to_string() + " times " + b.to_string() + " is neither")
-        .note("fix one of them in the graph's spec, or let with_dynamic_input_shape() compile a program for each shape");
+    throw UserError("a size is a number or a number times one symbol, and " + a.to_string() + " times " +
+                    b.to_string() + " is neither")
+        .note(
+            "fix one of them in the graph's spec, or let with_dynamic_input_shape() compile a program for each shape");
   Dim r = a.is_static() ? b : a;
   if (__builtin_mul_overflow(a.coefficient_, b.coefficient_, &r.coefficient_))
     throw UserError("a size is too large: " + a.to_string() + " times " + b.to_string() + " does not fit in 63 bits");

@@ -134,7 +134,8 @@ std::vector<std::size_t> match(const Dataset& data, const std::vector<TensorDesc
 
 }  // namespace
 
-std::vector<std::int64_t> sizes_in(const Dataset& data, const std::vector<TensorDescription>& inputs, const std::vector<SymbolDescription>& symbols) {
+std::vector<std::int64_t> sizes_in(const Dataset& data, const std::vector<TensorDescription>& inputs,
+                                   const std::vector<SymbolDescription>& symbols) {
   std::vector<std::int64_t> sizes(symbols.size(), 0);
   if (symbols.empty()) return sizes;
   const std::vector<std::size_t> fields = match(data, inputs);
@@ -144,11 +145,13 @@ std::vector<std::int64_t> sizes_in(const Dataset& data, const std::vector<Tensor
     check_field(field, data.path_of(fields[i]), inputs[i]);
     const std::size_t samples = inputs[i].batched ? 1 : 0;
     for (const SymbolicDimension& d : inputs[i].symbolic) {
-      if (field.shape.size() + samples != inputs[i].shape.size()) continue;  // a dimension of 1 is left out: the rest is as large as it may be
+      if (field.shape.size() + samples != inputs[i].shape.size())
+        continue;  // a dimension of 1 is left out: the rest is as large as it may be
       const std::int64_t size = field.shape[d.dimension - samples] / d.coefficient;
       if (sizes[d.symbol] != 0 && sizes[d.symbol] != size)
         throw Error(data.path_of(fields[i]), std::string("field ") + printable(field.name),
-                    std::string(symbols[d.symbol].name) + " of " + std::to_string(sizes[d.symbol]) + ", as the input \"" + from[d.symbol] + "\" has",
+                    std::string(symbols[d.symbol].name) + " of " + std::to_string(sizes[d.symbol]) +
+                        ", as the input \"" + from[d.symbol] + "\" has",
                     std::to_string(size));
       sizes[d.symbol] = size;
       from[d.symbol] = inputs[i].name;
@@ -159,7 +162,8 @@ std::vector<std::int64_t> sizes_in(const Dataset& data, const std::vector<Tensor
   return sizes;
 }
 
-std::vector<TensorDescription> with_sizes(std::vector<TensorDescription> tensors, const std::vector<std::int64_t>& sizes) {
+std::vector<TensorDescription> with_sizes(std::vector<TensorDescription> tensors,
+                                          const std::vector<std::int64_t>& sizes) {
   for (TensorDescription& tensor : tensors)
     for (const SymbolicDimension& d : tensor.symbolic) tensor.shape[d.dimension] = d.coefficient * sizes[d.symbol];
   return tensors;

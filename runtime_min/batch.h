@@ -44,11 +44,13 @@ class Batch {
   std::vector<const void*> constants_;
 };
 
-/// What each symbol stands for in the data: their largest size where no field says, and an Error where two fields differ. Fields are found by the
-/// inputs' names, or else by their order, as BatchSource does.
-std::vector<std::int64_t> sizes_in(const Dataset& data, const std::vector<TensorDescription>& inputs, const std::vector<SymbolDescription>& symbols);
+/// What each symbol stands for in the data: their largest size where no field says, and an Error where two fields
+/// differ. Fields are found by the inputs' names, or else by their order, as BatchSource does.
+std::vector<std::int64_t> sizes_in(const Dataset& data, const std::vector<TensorDescription>& inputs,
+                                   const std::vector<SymbolDescription>& symbols);
 /// The descriptions with these sizes of the symbols.
-std::vector<TensorDescription> with_sizes(std::vector<TensorDescription> tensors, const std::vector<std::int64_t>& sizes);
+std::vector<TensorDescription> with_sizes(std::vector<TensorDescription> tensors,
+                                          const std::vector<std::int64_t>& sizes);
 
 struct Normalization {
   std::vector<double> mean{}, std{};  ///< empty, one number, or one for each channel (dimension 0 of an image of three)

@@ -236,18 +236,20 @@ void check_field(const Field& field, const std::string& path, const TensorDescri
   if (field.shape.size() == wanted.size()) {
     for (const SymbolicDimension& d : input.symbolic) {
       const std::int64_t found = field.shape[d.dimension - samples];
-      if (found >= d.coefficient && found <= wanted[d.dimension - samples] && found % d.coefficient == 0) wanted[d.dimension - samples] = found;
+      if (found >= d.coefficient && found <= wanted[d.dimension - samples] && found % d.coefficient == 0)
+        wanted[d.dimension - samples] = found;
     }
   }
   if (field.batched != input.batched || without_ones(field.shape) != without_ones(wanted)) {
     std::string larger;
     for (const SymbolicDimension& d : input.symbolic)
       larger += (larger.empty() ? ", or smaller in dimension " : " and ") + std::to_string(d.dimension - samples) +
-                (d.coefficient == 1 ? std::string() : " by multiples of " + std::to_string(d.coefficient)) + (samples == 1 ? " of a sample" : "");
-    throw Error(
-        path, place,
-        std::string("samples of ") + describe(input.sample_shape()) + larger + " for the model's input \"" + input.name + "\"",
-        describe(field.shape));
+                (d.coefficient == 1 ? std::string() : " by multiples of " + std::to_string(d.coefficient)) +
+                (samples == 1 ? " of a sample" : "");
+    throw Error(path, place,
+                std::string("samples of ") + describe(input.sample_shape()) + larger + " for the model's input \"" +
+                    input.name + "\"",
+                describe(field.shape));
   }
   if (is_floating(field.dtype) && !is_floating(input.dtype)) {
     throw Error(path, place, std::string("integers for the model's input \"") + input.name + "\", " + name(input.dtype),

@@ -38,8 +38,8 @@ struct Field {
   std::string path = {};  ///< of the file that it comes from; empty: the dataset's
 };
 
-/// An Error unless the field's samples can be the input's: of its shape but for dimensions of 1, a symbolic dimension with any size up to its
-/// largest, and integers where it takes integers. `path`: the file that the field comes from.
+/// An Error unless the field's samples can be the input's: of its shape but for dimensions of 1, a symbolic dimension
+/// with any size up to its largest, and integers where it takes integers. `path`: the file that the field comes from.
 void check_field(const Field& field, const std::string& path, const TensorDescription& input);
 
 enum class Split : std::uint8_t { train, test };

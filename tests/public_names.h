@@ -29,24 +29,30 @@ inline std::set<std::string> declared(const std::vector<std::filesystem::path>& 
   return names;
 }
 
-inline std::filesystem::path public_headers() { return std::filesystem::path(GRAVEN_SOURCE_DIR) / "frontend/include/graven"; }
+inline std::filesystem::path public_headers() {
+  return std::filesystem::path(GRAVEN_SOURCE_DIR) / "frontend/include/graven";
+}
 
 struct PublicNames {
   std::set<std::string> layers, functions, methods;  ///< of nn::, of graven::, of Tensor
 };
 inline PublicNames public_names() {
   const std::filesystem::path include = public_headers();
-  std::vector<std::filesystem::path> layers{include / "layers.h"}, functions{include / "tensor.h", include / "functional.h"};
+  std::vector<std::filesystem::path> layers{include / "layers.h"},
+      functions{include / "tensor.h", include / "functional.h"};
   for (const auto& entry : std::filesystem::directory_iterator(include / "layers")) layers.push_back(entry.path());
-  for (const auto& entry : std::filesystem::directory_iterator(include / "functional")) functions.push_back(entry.path());
+  for (const auto& entry : std::filesystem::directory_iterator(include / "functional"))
+    functions.push_back(entry.path());
   PublicNames names;
   names.layers = declared(layers, "^class ([A-Za-z0-9]+) : public");
-  for (const char* base : {"BatchNormNd", "InstanceNormNd", "Recurrent", "RecurrentCell"}) EXPECT_EQ(names.layers.erase(base), 1u) << base;
+  for (const char* base : {"BatchNormNd", "InstanceNormNd", "Recurrent", "RecurrentCell"})
+    EXPECT_EQ(names.layers.erase(base), 1u) << base;
   names.layers.insert({"Sequential", "ModuleList"});
   names.functions = declared(functions, "^(?:Tensor|std::(?:pair|tuple|vector)<[^(\\n]*>|bool) ([a-z_0-9]+)\\(");
   const std::string tensor = text_of_file(include / "tensor.h");
   const std::size_t begin = tensor.find("\nclass Tensor {"), end = tensor.find("\n};", begin);
-  for (const Match& name : matches(tensor.substr(begin, end - begin), "^  [A-Za-z][^(\\n]* ([a-z_0-9]+)\\(")) names.methods.insert(name.groups[1]);
+  for (const Match& name : matches(tensor.substr(begin, end - begin), "^  [A-Za-z][^(\\n]* ([a-z_0-9]+)\\("))
+    names.methods.insert(name.groups[1]);
   return names;
 }
 

@@ -18,6 +18,7 @@
 #include "ir/diagnostic.h"
 #include "ir/optimizer_kind.h"
 #include "ir/passes/passes.h"
+#include "ir/sizes.h"
 
 namespace graven::codegen {
 
@@ -254,9 +255,13 @@ class Builder {
       names.push_back(member);
       erased.push_back(fmt::format("static_cast<const {}*>(inputs[{}])", type, i));
     }
+    const std::map<std::string, std::int64_t> least = ir::least_sizes(graph_);
     for (const Symbol& s : values_.symbols()) {
-      d["symbols"].push_back(
-          {{"identifier", s.identifier}, {"maximum", fmt::format("{}", s.maximum)}, {"tested", fmt::format("{}", extent_.symbols.at(s.name))}});
+      const auto bound = least.find(s.name);
+      d["symbols"].push_back({{"identifier", s.identifier},
+                              {"least", fmt::format("{}", bound == least.end() ? 1 : bound->second)},
+                              {"maximum", fmt::format("{}", s.maximum)},
+                              {"tested", fmt::format("{}", extent_.symbols.at(s.name))}});
       parameters.push_back("std::int64_t " + s.identifier);
       c_parameters.push_back("int64_t " + s.identifier);
       names.push_back(s.identifier);
@@ -313,7 +318,8 @@ class Builder {
           if (!shape[k].is_static() && found != others.end())
             dimensions.push_back(fmt::format("{{{}, {}, {}}}", k, found - others.begin(), shape[k].coefficient()));
         }
-        tensors[i]["symbolic"] = dimensions.empty() ? std::string() : fmt::format(", .symbolic = {{{}}}", join(dimensions));
+        tensors[i]["symbolic"] =
+            dimensions.empty() ? std::string() : fmt::format(", .symbolic = {{{}}}", join(dimensions));
       }
     };
     say_symbolic(d["inputs"], graph_.inputs);
@@ -322,11 +328,7 @@ class Builder {
     d["batch_if_passed"] = batch_symbol_.empty() ? " /* batch */" : " batch";
     d["batch_is_symbolic"] = batch_symbol_.empty() ? "false" : "true";
     // Statistics of a batch need more than one value a channel: where a sample has one, two samples.
-    d["least_batch_is_two"] = !batch_symbol_.empty() && std::any_of(graph_.nodes.begin(), graph_.nodes.end(), [&](const ir::Node& node) {
-      if (node.op->name != "batch_norm_training") return false;
-      const ir::Dim values = graph_.type(node.inputs[0]).shape.numel();
-      return values.symbol() == batch_symbol_ && values.at(1) == graph_.type(node.outputs[1]).shape.numel().value();
-    });
+    d["least_batch_is_two"] = !batch_symbol_.empty() && least.count(batch_symbol_) != 0;
   }
 
   /// The samples of a call: the first symbol's maximum, or the first dimension of the first input that has one.

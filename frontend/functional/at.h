@@ -12,7 +12,8 @@ namespace graven::detail {
 /// factor * x in `dtype`, as add's alpha and addmm's beta scale: integers stay integers, for which the factor must be whole; bools are refused.
 Operand scaled(const Operand& x, double factor, DType dtype, const char* function);
 
-/// number / size, for arithmetic with tensors of this dtype: of a symbol as a tensor that is computed when the graph runs.
+/// number / size, for arithmetic with tensors of this dtype: of a symbol as a tensor that is computed when the graph
+/// runs.
 inline Operand over_size(double number, const Dim& size, DType dtype, const char* function, Location where) {
   if (size.is_static()) return {number / static_cast<double>(size.value()), where};
   const Operand value(size_value(size, dtype, function, where), where);
@@ -24,7 +25,9 @@ class At {
   explicit At(Location where) : where_(where) {}
   Operand operator()(const Tensor& t) const { return {t, where_}; }
   Operand operator()(double number) const { return {number, where_}; }
-  Operand operator()(const Operand& x) const { return x.is_tensor() ? Operand(x.tensor(), where_) : Operand(x.scalar(), where_); }
+  Operand operator()(const Operand& x) const {
+    return x.is_tensor() ? Operand(x.tensor(), where_) : Operand(x.scalar(), where_);
+  }
   template <class A, class B>
   Tensor add(const A& a, const B& b) const {
     return graven::add((*this)(a), (*this)(b));

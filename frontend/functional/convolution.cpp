@@ -51,8 +51,10 @@ Tensor conv2d(const Operand& x, const Tensor& weight, const Tensor& bias, const 
     Sizes padding = list(o.padding.value);
     if (o.padding.same) {
       require_weight(weight, 4, "conv2d", at);
-      const Sides h = sides(true, 0, fixed_size(weight, 2, "conv2d", at), o.stride.height, o.dilation.height, "conv2d", at);
-      const Sides w = sides(true, 0, fixed_size(weight, 3, "conv2d", at), o.stride.width, o.dilation.width, "conv2d", at);
+      const Sides h =
+          sides(true, 0, fixed_size(weight, 2, "conv2d", at), o.stride.height, o.dilation.height, "conv2d", at);
+      const Sides w =
+          sides(true, 0, fixed_size(weight, 3, "conv2d", at), o.stride.width, o.dilation.width, "conv2d", at);
       // An even window needs one row or column more behind than before.
       if (h.before != h.behind || w.before != w.behind) images = pad(Operand(images, at), {0, w.behind - w.before, 0, h.behind - h.before});
       padding = {h.before, w.before};
@@ -83,9 +85,12 @@ Tensor conv3d(const Operand& x, const Tensor& weight, const Tensor& bias, const 
       fail("conv3d", "stride and dilation must be positive, padding not negative", at);
     // Planes behind each other are images side by side; a tap along the depth is a conv2d of every stride-th plane.
     Tensor planes = volumes.permute({0, 2, 1, 3, 4}, at);
-    if (around.before != 0 || around.behind != 0) planes = pad(Operand(planes, at), {0, 0, 0, 0, 0, 0, around.before, around.behind});
+    if (around.before != 0 || around.behind != 0)
+      planes = pad(Operand(planes, at), {0, 0, 0, 0, 0, 0, around.before, around.behind});
     const std::int64_t reach = o.dilation.depth * (taps - 1) + 1, depth = planes.size(1) < reach ? 0 : (planes.size(1) - reach) / o.stride.depth + 1;
-    if (taps < 1 || depth < 1) fail("conv3d", fmt::format("the kernel's depth {} does not fit into the padded depth {}", taps, planes.size(1)), at);
+    if (taps < 1 || depth < 1)
+      fail("conv3d", fmt::format("the kernel's depth {} does not fit into the padded depth {}", taps, planes.size(1)),
+           at);
     const Dim images = planes.shape()[0] * Dim(depth);
     Conv2dFunctionOptions options{.stride = {o.stride.height, o.stride.width},
                                   .padding = Size2(o.padding.value.height, o.padding.value.width),
@@ -114,7 +119,8 @@ Tensor conv_transpose2d(const Operand& x, const Tensor& weight, const Tensor& bi
     for (std::size_t d = 0; d < 2; ++d) {
       check_transposed("conv_transpose2d", stride[d], dilation[d], padding[d], more[d], at);
       const auto dim = static_cast<std::int64_t>(d) + 2;
-      const std::int64_t from = fixed_size(images, dim, "conv_transpose2d", at), taps = fixed_size(weight, dim, "conv_transpose2d", at);
+      const std::int64_t from = fixed_size(images, dim, "conv_transpose2d", at),
+                         taps = fixed_size(weight, dim, "conv_transpose2d", at);
       size[d] = (from - 1) * stride[d] - 2 * padding[d] + dilation[d] * (taps - 1) + more[d] + 1;
       if (size[d] < 1)
         fail("conv_transpose2d", fmt::format("dimension {} of the result would have {} elements: the padding is too large", dim, size[d]), at);
@@ -159,7 +165,8 @@ Tensor conv_transpose3d(const Operand& x, const Tensor& weight, const Tensor& bi
   const Location at = x.where().in("conv_transpose3d");
   require_weight(weight, 5, "conv_transpose3d", at);
   return batched(x, 5, "conv_transpose3d", [&](const Tensor& volumes) {
-    const std::int64_t taps = fixed_size(weight, 2, "conv_transpose3d", at), count = fixed_size(volumes, 2, "conv_transpose3d", at);
+    const std::int64_t taps = fixed_size(weight, 2, "conv_transpose3d", at),
+                       count = fixed_size(volumes, 2, "conv_transpose3d", at);
     const std::int64_t stride = o.stride.depth, dilation = o.dilation.depth, padding = o.padding.depth, more = o.output_padding.depth;
     check_transposed("conv_transpose3d", stride, dilation, padding, more, at);
     const std::int64_t depth = (count - 1) * stride - 2 * padding + dilation * (taps - 1) + more + 1;

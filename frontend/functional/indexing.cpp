@@ -46,16 +46,18 @@ Tensor cut_to(const char* function, const Tensor& source, const Tensor& index, L
 
 /// Positions that count from the end where negative, counted from the start.
 Tensor from_start(const Tensor& at, const Dim& size, const char* function, Location where) {
-  const Operand count = size.is_static() ? Operand(size.value(), where) : Operand(detail::size_value(size, DType::i64, function, where), where);
-  return graven::where(Operand(lt(Operand(at, where), Operand(0, where)), where), Operand(add(Operand(at, where), count), where), Operand(at, where));
+  const Operand count = size.is_static() ? Operand(size.value(), where)
+                                         : Operand(detail::size_value(size, DType::i64, function, where), where);
+  return graven::where(Operand(lt(Operand(at, where), Operand(0, where)), where),
+                       Operand(add(Operand(at, where), count), where), Operand(at, where));
 }
 
 /// Each index times `step`, by a table of `size` entries: an index outside of it is an error that says where it stands.
 Tensor looked_up(const Tensor& index, const Dim& size, std::int64_t step, Location where) {
   const ir::Attributes entries{{"shape", Shape{size}}, {"start", 0.0}, {"step", static_cast<double>(step)}, {"dtype", DType::i64}};
   // Recorded as what it is: a graph has no need to store it.
-  const Tensor table =
-      detail::would_record({index}) || !size.is_static() ? detail::recorded("arange", entries, where) : apply("arange", {}, entries, where);
+  const Tensor table = detail::would_record({index}) || !size.is_static() ? detail::recorded("arange", entries, where)
+                                                                          : apply("arange", {}, entries, where);
   const Tensor found = apply("index_select", {table, index.reshape({index.shape().numel()}, where)}, {{"dim", std::int64_t{0}}}, where);
   return found.reshape(index.shape(), where);
 }
@@ -140,7 +142,8 @@ Tensor index(const Operand& x, std::int64_t dim, const Tensor& positions) {
 
 namespace {
 /// Zeros of `size` slices along dim, to which those of x are added at their index.
-Tensor added_at(const char* function, const Tensor& x, const Tensor& index, std::int64_t dim, const Dim& size, Location where) {
+Tensor added_at(const char* function, const Tensor& x, const Tensor& index, std::int64_t dim, const Dim& size,
+                Location where) {
   const Location at = where.in(function);
   if (size.is_static()) return apply("index_add", {x, index}, {{"dim", dim}, {"size", size.value()}}, at);
   Shape shape = x.shape();
@@ -156,7 +159,8 @@ Tensor index_add(const Operand& x, std::int64_t dim, const Tensor& positions, co
   const Tensor& t = x.tensor();
   const std::int64_t d = checked_dim("index_add", dim, t, where);
   if (t.dim() == 0) fail("index_add", "a scalar has no dimensions", where);
-  const Tensor added = added_at("index_add", source, checked_index("index_add", positions, where), d, t.shape()[static_cast<std::size_t>(d)], where);
+  const Tensor added = added_at("index_add", source, checked_index("index_add", positions, where), d,
+                                t.shape()[static_cast<std::size_t>(d)], where);
   return add(Operand(t, where), Operand(added, where), alpha);
 }
 
@@ -322,7 +326,8 @@ Tensor index_put(const Operand& x, const std::vector<TensorIndex>& indices, cons
   if (accumulate) {
     if (t.dtype() == DType::boolean) fail("index_put", "bools cannot be added", where);
     const Dim& size = rows.x.shape()[rows.dim];
-    put = apply("index_add", {values, places, rows.x}, {{"dim", dim}, {"size", size.is_static() ? size.value() : -1}}, where);
+    put = apply("index_add", {values, places, rows.x}, {{"dim", dim}, {"size", size.is_static() ? size.value() : -1}},
+                where);
   } else {
     Shape column;
     for (std::size_t k = 0; k < flat.rank(); ++k) column.push_back(k == rows.dim ? flat[k] : Dim(1));
@@ -339,7 +344,8 @@ Tensor index_put(const Operand& x, const std::vector<TensorIndex>& indices, cons
 namespace {
 
 constexpr std::string_view kFixedProducts =
-    "products are made of an index of a fixed length; sum, mean, amax and amin take a symbol, and exp() of the sum of log() is a product, too";
+    "products are made of an index of a fixed length; sum, mean, amax and amin take a symbol, and exp() of the sum of "
+    "log() is a product, too";
 
 /// Elements of x[..., n, ...] along `dim`, each multiplied by those before it whose key is the same: equal keys are neighbours. In log2(n) steps,
 /// each of which reaches twice as far.
@@ -492,7 +498,10 @@ Tensor embedding_bag(const Operand& indices, const Tensor& weight, const Embeddi
   }
   Tensor rows = embedding(at(index), weight, o.padding_idx);
   Tensor counted;  // bool, of the indices' shape; none: all are
-  if (o.padding_idx) counted = ne(at(index), Operand(*o.padding_idx < 0 ? *o.padding_idx + detail::fixed_size(weight, 0, kBag, where) : *o.padding_idx, where));
+  if (o.padding_idx)
+    counted = ne(at(index), Operand(*o.padding_idx < 0 ? *o.padding_idx + detail::fixed_size(weight, 0, kBag, where)
+                                                       : *o.padding_idx,
+                                    where));
   const bool largest = o.mode == "max";
   const auto only_counted = [&](const Tensor& of, double otherwise) {
     return counted.defined() ? graven::where(at(counted.unsqueeze(-1, where)), at(of), Operand(otherwise, where)) : of;
@@ -519,7 +528,8 @@ Tensor embedding_bag(const Operand& indices, const Tensor& weight, const Embeddi
   if (o.offsets.dim() != 1 || !ir::is_integral(o.offsets.dtype()))
     fail(kBag, "the offsets must be a vector of integers, got " + o.offsets.describe(), where);
   Tensor offsets = checked_index(kBag, o.offsets, where);
-  constexpr std::string_view kRows = "indices of [bags, length] take a symbol in either dimension, with padding_idx for what is not there";
+  constexpr std::string_view kRows =
+      "indices of [bags, length] take a symbol in either dimension, with padding_idx for what is not there";
   const std::int64_t n = detail::fixed_size(index, 0, kBag, where, kRows);
   const std::int64_t bags = detail::fixed_size(offsets, 0, kBag, where, kRows) - (o.include_last_offset ? 1 : 0);
   if (bags < 0) fail(kBag, "include_last_offset needs one offset at least, got " + offsets.describe(), where);

@@ -96,7 +96,8 @@ Tensor cross_entropy_of_probabilities(const Operand& logits, const Operand& prob
   const std::int64_t dim = x.dim() == 1 ? 0 : 1;
   const Dim classes = x.shape()[static_cast<std::size_t>(dim)];
   if (o.label_smoothing > 0)
-    target = add(at(at.mul(target, 1 - o.label_smoothing)), detail::over_size(o.label_smoothing, classes, x.dtype(), "cross_entropy", at.where()));
+    target = add(at(at.mul(target, 1 - o.label_smoothing)),
+                 detail::over_size(o.label_smoothing, classes, x.dtype(), "cross_entropy", at.where()));
   Tensor terms = at.mul(target, log_softmax(at(x), dim));
   if (o.weight.defined()) {
     Shape shape;
@@ -228,7 +229,8 @@ Tensor margin_ranking_loss(const Operand& input1, const Operand& input2, const O
 Tensor hinge_embedding_loss(const Operand& input, const Operand& target, double margin, Reduction reduction) {
   const At at(input.where().in("hinge_embedding_loss"));
   const Tensor far = clamp(at(at.add(neg(at(input)), margin)), 0);
-  const Tensor apart = graven::where(at(ne(target, at(1))), at(far), at(0)), together = graven::where(at(ne(target, at(-1))), at(input), at(0));
+  const Tensor apart = graven::where(at(ne(target, at(1))), at(far), at(0)),
+               together = graven::where(at(ne(target, at(-1))), at(input), at(0));
   return reduce_loss(at.add(apart, together), reduction, "hinge_embedding_loss", at.where());
 }
 
@@ -271,7 +273,8 @@ Tensor multilabel_soft_margin_loss(const Operand& input, const Operand& target, 
   if (x.dim() < 1 || t.shape() != x.shape())
     fail("multilabel_soft_margin_loss",
          "expects an input of [..., classes] and a target of its shape, got " + x.describe() + " and " + target.tensor().describe(), at.where());
-  Tensor losses = neg(at(at.add(at.mul(t, logsigmoid(at(input))), at.mul(at.sub(1.0, t), logsigmoid(at(neg(at(input))))))));
+  Tensor losses =
+      neg(at(at.add(at.mul(t, logsigmoid(at(input))), at.mul(at.sub(1.0, t), logsigmoid(at(neg(at(input))))))));
   if (o.weight.defined()) losses = at.mul(losses, o.weight);
   return reduce_loss(mean(at(losses), {-1}), o.reduction, "multilabel_soft_margin_loss", at.where());
 }
@@ -290,7 +293,8 @@ Tensor multi_margin_loss(const Operand& input, const Operand& target, const Mult
   if (o.weight.defined()) short_of = at.mul(short_of, index_select(at(o.weight), 0, rows.labels).unsqueeze(1, at.where()));
   // The label's own term is no loss.
   const Tensor others = scatter(at(short_of), 1, column, at(0));
-  const Tensor losses = mul(at(sum(at(others), {1})), detail::over_size(1, classes, others.dtype(), "multi_margin_loss", at.where()));
+  const Tensor losses =
+      mul(at(sum(at(others), {1})), detail::over_size(1, classes, others.dtype(), "multi_margin_loss", at.where()));
   return reduce_loss(losses.shape() == rows.label_shape ? losses : losses.reshape(rows.label_shape, at.where()), o.reduction, "multi_margin_loss",
                      at.where());
 }

@@ -51,17 +51,20 @@ void update_running(const Tensor& running, const Tensor& statistic, double momen
 
 Tensor batch_norm(const Operand& x, const Tensor& running_mean, const Tensor& running_var, const Tensor& weight, const Tensor& bias, bool training,
                   double momentum, double eps) {
+  const Location where = x.where().in("batch_norm");
   if (!training) {
-    if (!running_mean.defined() || !running_var.defined()) fail("batch_norm", "needs running statistics when not training", x.where());
-    return apply("batch_norm", {x.tensor(), weight, bias, running_mean, running_var}, {{"eps", eps}}, x.where());
+    if (!running_mean.defined() || !running_var.defined())
+      fail("batch_norm", "needs running statistics when not training", where);
+    return apply("batch_norm", {x.tensor(), weight, bias, running_mean, running_var}, {{"eps", eps}}, where);
   }
-  std::vector<Tensor> results = detail::apply(ir::get_op("batch_norm_training"), {x.tensor(), weight, bias, running_mean, running_var},
-                                              {{"eps", eps}, {"momentum", momentum}}, x.where());
+  std::vector<Tensor> results =
+      detail::apply(ir::get_op("batch_norm_training"), {x.tensor(), weight, bias, running_mean, running_var},
+                    {{"eps", eps}, {"momentum", momentum}}, where);
   if (running_mean.defined() && running_var.defined()) {
     NoGradGuard no_grad;
     Tensor mean = running_mean, variance = running_var;
-    mean.copy_(results.at(3), x.where());
-    variance.copy_(results.at(4), x.where());
+    mean.copy_(results.at(3), where);
+    variance.copy_(results.at(4), where);
   }
   return results.at(0);
 }
@@ -91,13 +94,15 @@ Tensor instance_norm(const Operand& operand, const Tensor& running_mean, const T
   }
   Dim positions = 1;
   for (std::size_t d = 2; d < x.shape().rank(); ++d) positions = positions * x.shape()[d];
+  detail::require_two(positions);
   if (positions == Dim(1)) fail("instance_norm", "expects more than 1 value per channel, got " + x.describe(), where);
   if (running_mean.defined() && running_var.defined()) {
     NoGradGuard no_grad;
     Sizes inner;
     for (std::int64_t d = 2; d < x.dim(); ++d) inner.push_back(d);
     const Tensor constant = x.detach(where), center = mean(Operand(constant, where), inner, true);
-    const Tensor squares = mean(Operand(square(Operand(sub(Operand(constant, where), Operand(center, where)), where)), where), inner);
+    const Tensor squares =
+        mean(Operand(square(Operand(sub(Operand(constant, where), Operand(center, where)), where)), where), inner);
     update_running(running_mean, mean(Operand(center.reshape({x.shape()[0], x.shape()[1]}, where), where), {0}), momentum, where);
     const Operand biased(mean(Operand(squares, where), {0}), where);
     if (positions.is_static()) {

@@ -54,7 +54,8 @@ Tensor adaptive_max_along(const Tensor& images, std::int64_t dim, std::int64_t o
 
 Tensor adaptive_mean_along(const Tensor& t, std::int64_t dim, std::int64_t out, const char* function, Location at) {
   const std::int64_t in = fixed_size(t, dim, function, at);
-  if (out < 1 || in < 1) fail(function, fmt::format("cannot make {} elements of dimension {} of {}", out, dim, t.describe()), at);
+  if (out < 1 || in < 1)
+    fail(function, fmt::format("cannot make {} elements of dimension {} of {}", out, dim, t.describe()), at);
   if (in == out) return t;
   return apply("resample", {t}, {{"dim", dim}, {"size", out}, {"mode", std::string("area")}}, at);
 }
@@ -87,10 +88,12 @@ Tensor avg_pool2d(const Operand& x, Size2 kernel_size, const AvgPool2dOptions& o
 Tensor adaptive_avg_pool2d(const Operand& x, Size2 output_size) {
   const Location at = x.where().in("adaptive_avg_pool2d");
   return batched(x, 4, "adaptive_avg_pool2d", [&](const Tensor& images) {
-    const std::int64_t height = fixed_size(images, 2, "adaptive_avg_pool2d", at), width = fixed_size(images, 3, "adaptive_avg_pool2d", at);
+    const std::int64_t height = fixed_size(images, 2, "adaptive_avg_pool2d", at),
+                       width = fixed_size(images, 3, "adaptive_avg_pool2d", at);
     const bool divides = output_size.height >= 1 && output_size.width >= 1 && height >= 1 && width >= 1 && height % output_size.height == 0 &&
                          width % output_size.width == 0;
-    if (divides) return avg_pool2d(Operand(images, at), Size2(height / output_size.height, width / output_size.width), {});
+    if (divides)
+      return avg_pool2d(Operand(images, at), Size2(height / output_size.height, width / output_size.width), {});
     const Tensor rows = adaptive_mean_along(images, 2, output_size.height, "adaptive_avg_pool2d", at);
     return adaptive_mean_along(rows, 3, output_size.width, "adaptive_avg_pool2d", at);
   });
@@ -122,7 +125,8 @@ Tensor adaptive_max_pool1d(const Operand& x, std::int64_t output_size) {
 Tensor adaptive_max_pool2d(const Operand& x, Size2 output_size) {
   const Location at = x.where().in("adaptive_max_pool2d");
   return batched(x, 4, "adaptive_max_pool2d", [&](const Tensor& images) {
-    const std::int64_t height = fixed_size(images, 2, "adaptive_max_pool2d", at), width = fixed_size(images, 3, "adaptive_max_pool2d", at);
+    const std::int64_t height = fixed_size(images, 2, "adaptive_max_pool2d", at),
+                       width = fixed_size(images, 3, "adaptive_max_pool2d", at);
     if (output_size.height >= 1 && output_size.width >= 1 && height >= 1 && width >= 1 && height % output_size.height == 0 &&
         width % output_size.width == 0 && (height / output_size.height) * (width / output_size.width) <= 256)
       return max_pool2d(Operand(images, at), Size2(height / output_size.height, width / output_size.width));
@@ -136,7 +140,10 @@ Tensor adaptive_max_pool3d(const Operand& x, Size3 output_size) {
   const Location at = x.where().in("adaptive_max_pool3d");
   return batched(x, 5, "adaptive_max_pool3d", [&](const Tensor& volumes) {
     return planes_then_depth(
-        volumes, "adaptive_max_pool3d", at, [&](const Tensor& t) { return adaptive_max_pool2d(Operand(t, at), Size2(output_size.height, output_size.width)); },
+        volumes, "adaptive_max_pool3d", at,
+        [&](const Tensor& t) {
+          return adaptive_max_pool2d(Operand(t, at), Size2(output_size.height, output_size.width));
+        },
         [&](const Tensor& t) { return adaptive_max_along(t, 2, output_size.depth, "adaptive_max_pool3d", at); });
   });
 }
@@ -225,7 +232,8 @@ Tensor lp_pool1d(const Operand& x, double norm_type, std::int64_t kernel_size, s
   const Location at = x.where().in("lp_pool1d");
   require_norm(norm_type, "lp_pool1d", at);
   const Tensor powers = pow(Operand(x.tensor(), at), Operand(norm_type, at));
-  return root(avg_pool1d(Operand(powers, at), kernel_size, {.stride = stride, .ceil_mode = ceil_mode}), norm_type, kernel_size, at);
+  return root(avg_pool1d(Operand(powers, at), kernel_size, {.stride = stride, .ceil_mode = ceil_mode}), norm_type,
+              kernel_size, at);
 }
 
 Tensor lp_pool2d(const Operand& x, double norm_type, Size2 kernel_size, std::optional<Size2> stride, bool ceil_mode) {
@@ -251,7 +259,8 @@ std::tuple<Tensor, Tensor> max_pool2d_with_indices(const Operand& x, Size2 kerne
                                                    at);
   // The kernel's indices are places in the window: what each place adds to the position of the window's corner.
   const std::int64_t width = fixed_size(images, 3, "max_pool2d_with_indices", at);
-  const std::int64_t rows = fixed_size(pooled[0], 2, "max_pool2d_with_indices", at), columns = fixed_size(pooled[0], 3, "max_pool2d_with_indices", at);
+  const std::int64_t rows = fixed_size(pooled[0], 2, "max_pool2d_with_indices", at),
+                     columns = fixed_size(pooled[0], 3, "max_pool2d_with_indices", at);
   std::vector<std::int64_t> places, corners;
   for (std::int64_t i = 0; i < kernel_size.height; ++i)
     for (std::int64_t j = 0; j < kernel_size.width; ++j) places.push_back(i * o.dilation.height * width + j * o.dilation.width);
@@ -271,8 +280,9 @@ Tensor max_unpool2d(const Operand& x, const Tensor& indices, Size2 kernel_size, 
   if (indices.dtype() != DType::i64 || indices.shape() != t.shape())
     fail("max_unpool2d", "the indices must be " + ir::describe(DType::i64, t.shape()) + ", got " + indices.describe(), at);
   const std::int64_t height = fixed_size(t, -2, "max_unpool2d", at), width = fixed_size(t, -1, "max_unpool2d", at);
-  const Size2 size = o.output_size.value_or(Size2((height - 1) * stride.height - 2 * o.padding.height + kernel_size.height,
-                                                  (width - 1) * stride.width - 2 * o.padding.width + kernel_size.width));
+  const Size2 size =
+      o.output_size.value_or(Size2((height - 1) * stride.height - 2 * o.padding.height + kernel_size.height,
+                                   (width - 1) * stride.width - 2 * o.padding.width + kernel_size.width));
   if (size.height < 1 || size.width < 1) fail("max_unpool2d", fmt::format("the result would be {}x{}", size.height, size.width), at);
   std::vector<Dim> planes(t.shape().begin(), t.shape().end() - 2), shape = planes, flat = planes;
   planes.emplace_back(t.shape().back(1) * t.shape().back(0));

@@ -21,7 +21,9 @@ void require_ranks(const Operand& a, const Operand& b, std::int64_t rank_a, std:
          a.where());
 }
 
-Tensor product(const Operand& a, const Operand& b, const char* function) { return matmul(Operand(a.tensor(), a.where().in(function)), b); }
+Tensor product(const Operand& a, const Operand& b, const char* function) {
+  return matmul(Operand(a.tensor(), a.where().in(function)), b);
+}
 
 Tensor weighted_sum(const Operand& given, const Tensor& product, double beta, double alpha, const char* function) {
   const Operand input(given.tensor(), given.where().in(function));
@@ -183,7 +185,8 @@ class Einsum {
       for (std::size_t j = i + 1; j < t.labels.size(); ++j) {
         if (t.labels[i] != t.labels[j]) continue;
         const std::int64_t n = detail::fixed_size(t.tensor, static_cast<std::int64_t>(i), "einsum", at_);
-        if (detail::fixed_size(t.tensor, static_cast<std::int64_t>(j), "einsum", at_) != n) refuse("a repeated letter has two sizes in " + t.tensor.describe());
+        if (detail::fixed_size(t.tensor, static_cast<std::int64_t>(j), "einsum", at_) != n)
+          refuse("a repeated letter has two sizes in " + t.tensor.describe());
         Sizes order;
         Labels labels;
         for (std::size_t d = 0; d < t.labels.size(); ++d)

@@ -73,7 +73,8 @@ Tensor dropped(const Tensor& kept, const Sizes& dims, bool keepdim, Location at)
 std::tuple<Tensor, Tensor> sorted(const Operand& x, std::int64_t dim, bool descending, std::int64_t count, const char* function) {
   const std::int64_t d = detail::normalize_dim(dim, x.tensor().dim(), function, x.where());
   const std::vector<Tensor> results =
-      detail::apply(ir::get_op("sort"), {x.tensor()}, {{"dim", d}, {"descending", descending}, {"count", count}}, x.where().in(function));
+      detail::apply(ir::get_op("sort"), {x.tensor()}, {{"dim", d}, {"descending", descending}, {"count", count}},
+                    x.where().in(function));
   return {results.at(0), results.at(1)};
 }
 
@@ -149,14 +150,16 @@ Tensor cumsum(const Operand& x, std::int64_t dim) { return scan("cumsum", x, dim
 Tensor cumprod(const Operand& x, std::int64_t dim) { return scan("cumprod", x, dim); }
 
 namespace {
-/// The first k in order, of which there must be `least`. Of a symbol those that are not always there are checked when the graph runs.
-std::tuple<Tensor, Tensor> first_sorted(const Operand& x, std::int64_t k, std::int64_t least, std::int64_t dim, bool descending,
-                                        const char* function) {
+/// The first k in order, of which there must be `least`. Of a symbol those that are not always there are checked when
+/// the graph runs.
+std::tuple<Tensor, Tensor> first_sorted(const Operand& x, std::int64_t k, std::int64_t least, std::int64_t dim,
+                                        bool descending, const char* function) {
   const Tensor& t = x.tensor();
   const Location at = x.where().in(function);
   const std::int64_t d = detail::normalize_dim(dim, t.dim(), function, at);
   const Dim size = t.dim() == 0 ? Dim(1) : t.shape()[static_cast<std::size_t>(d)];
-  if (k < least || k > size.maximum()) fail(function, fmt::format("k must lie in [{}, {}], got {}", least, size.maximum(), k), at);
+  if (k < least || k > size.maximum())
+    fail(function, fmt::format("k must lie in [{}, {}], got {}", least, size.maximum(), k), at);
   if (k <= size.coefficient()) return sorted(Operand(t, at), d, descending, k, function);
   const auto [values, indices] = sorted(Operand(t, at), d, descending, -1, function);
   return {values.narrow(d, 0, k, at), indices.narrow(d, 0, k, at)};
@@ -187,7 +190,8 @@ std::tuple<Tensor, Tensor> median(const Operand& x, std::int64_t dim, bool keepd
   const auto [values, indices] = sorted(Operand(t, at), d, false, -1, "median");
   const Operand last(sub(Operand(detail::size_value(size, DType::i64, "median", at), at), Operand(1, at)), at);
   const Tensor middle = floor_divide(last, Operand(2, at)).reshape({1}, at);
-  const Tensor value = index_select(Operand(values, at), d, middle), index = index_select(Operand(indices, at), d, middle);
+  const Tensor value = index_select(Operand(values, at), d, middle),
+               index = index_select(Operand(indices, at), d, middle);
   if (keepdim) return {value, index};
   return {value.squeeze(d, at), index.squeeze(d, at)};
 }

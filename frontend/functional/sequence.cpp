@@ -13,7 +13,8 @@ using detail::fail;
 
 namespace {
 
-constexpr std::string_view kGiveMask = "is_causal makes a mask of fixed lengths; the lengths of attn_mask may be a symbol where the other is fixed";
+constexpr std::string_view kGiveMask =
+    "is_causal makes a mask of fixed lengths; the lengths of attn_mask may be a symbol where the other is fixed";
 
 /// 0 where a query sees a key, -infinity elsewhere: [queries, keys]. All layers of a graph share one.
 Tensor causal_mask(const Tensor& q, std::int64_t keys, Location where) {
@@ -33,8 +34,10 @@ Tensor scaled_dot_product_attention(const Operand& query, const Tensor& all_keys
   Tensor key = all_keys, value = all_values;
   if (o.enable_gqa) {
     for (Tensor* t : {&key, &value}) {
-      if (q.dim() < 3 || t->dim() < 3) fail(kName, "enable_gqa is for [..., heads, length, size], got " + q.describe(), where);
-      const std::int64_t queries = detail::fixed_size(q, -3, kName, where), heads = detail::fixed_size(*t, -3, kName, where);
+      if (q.dim() < 3 || t->dim() < 3)
+        fail(kName, "enable_gqa is for [..., heads, length, size], got " + q.describe(), where);
+      const std::int64_t queries = detail::fixed_size(q, -3, kName, where),
+                         heads = detail::fixed_size(*t, -3, kName, where);
       if (heads < 1 || queries % heads != 0)
         fail(kName, "with enable_gqa the heads of key and value must divide the query's, got " + q.describe() + " and " + t->describe(), where);
       if (heads != queries) *t = repeat_interleave(at(*t), queries / heads, -3);
@@ -48,9 +51,10 @@ Tensor scaled_dot_product_attention(const Operand& query, const Tensor& all_keys
   if (o.is_causal && o.attn_mask.defined()) fail(kName, "takes attn_mask or is_causal, not both", where);
   // The queries are the smaller tensor, so the scale goes there.
   const Dim& size = q.shape().back();
-  const Operand scale = o.scale            ? Operand(*o.scale, where)
-                        : size.is_static() ? Operand(1 / std::sqrt(static_cast<double>(size.value())), where)
-                                           : Operand(rsqrt(at(detail::size_value(size, q.dtype(), kName, where))), where);
+  const Operand scale = o.scale ? Operand(*o.scale, where)
+                        : size.is_static()
+                            ? Operand(1 / std::sqrt(static_cast<double>(size.value())), where)
+                            : Operand(rsqrt(at(detail::size_value(size, q.dtype(), kName, where))), where);
   const Tensor scaled = mul(at(q), scale);
   Tensor scores = matmul(at(scaled), at(key.transpose(-2, -1, where)));
   if (o.is_causal) {

@@ -25,12 +25,15 @@ Tensor narrow(const Operand& x, std::int64_t dim, std::int64_t start, std::int64
 }
 Tensor select(const Operand& x, std::int64_t dim, std::int64_t index) { return x.tensor().select(dim, index, x.where()); }
 Tensor swapaxes(const Operand& x, std::int64_t dim0, std::int64_t dim1) { return x.tensor().transpose(dim0, dim1, x.where()); }
-Tensor broadcast_to(const Operand& x, const Shape& shape) { return x.tensor().expand(shape, x.where().in("broadcast_to")); }
+Tensor broadcast_to(const Operand& x, const Shape& shape) {
+  return x.tensor().expand(shape, x.where().in("broadcast_to"));
+}
 Tensor size_of(const Operand& x, std::int64_t dim) {
   const Location at = x.where().in("size_of");
   const Tensor& t = x.tensor();
   if (t.dim() == 0) fail("size_of", "a scalar has no dimensions", at);
-  return detail::size_value(t.shape()[static_cast<std::size_t>(normalize_dim(dim, t.dim(), "size_of", at))], DType::i64, "size_of", at);
+  return detail::size_value(t.shape()[static_cast<std::size_t>(normalize_dim(dim, t.dim(), "size_of", at))], DType::i64,
+                            "size_of", at);
 }
 std::vector<Tensor> split(const Operand& x, std::int64_t split_size, std::int64_t dim) { return x.tensor().split(split_size, dim, x.where()); }
 std::vector<Tensor> chunk(const Operand& x, std::int64_t chunks, std::int64_t dim) { return x.tensor().chunk(chunks, dim, x.where()); }
@@ -87,7 +90,8 @@ Tensor movedim(const Operand& x, const Sizes& source, const Sizes& destination) 
 
 namespace {
 constexpr std::string_view kFixedParts =
-    "how many parts there are must not depend on the symbol: narrow() and select() take some, chunk() equal parts of a multiple of a symbol";
+    "how many parts there are must not depend on the symbol: narrow() and select() take some, chunk() equal parts of a "
+    "multiple of a symbol";
 }  // namespace
 
 std::vector<Tensor> split(const Operand& x, const Sizes& split_sizes, std::int64_t dim) {
@@ -232,7 +236,8 @@ Tensor triangle(const Operand& x, std::int64_t diagonal, bool lower, const char*
                columns = detail::counted(t.shape().back(0), t, at);
   const Operand limit(diagonal == 0 ? rows : add(Operand(rows, at), Operand(diagonal, at)), at);
   const Tensor inside = lower ? le(Operand(columns, at), limit) : ge(Operand(columns, at), limit);
-  return where(Operand(inside, at), Operand(t, at), Operand(t.dtype() == DType::boolean ? Scalar(false) : Scalar(0), at));
+  return where(Operand(inside, at), Operand(t, at),
+               Operand(t.dtype() == DType::boolean ? Scalar(false) : Scalar(0), at));
 }
 
 }  // namespace
@@ -335,7 +340,9 @@ Tensor channel_shuffle(const Operand& x, std::int64_t groups) {
   if (groups < 1) fail("channel_shuffle", "groups must be positive, got " + std::to_string(groups), at);
   if (t.dim() < 3 || fixed_size(t, 1, "channel_shuffle", at) % groups != 0)
     fail("channel_shuffle", fmt::format("expects [batch, channels, ...] with channels a multiple of {}, got {}", groups, t.describe()), at);
-  return unshared(unflatten(Operand(t, at), 1, {groups, t.shape()[1] / Dim(groups)}).transpose(1, 2, at).reshape(t.shape(), at), t, at);
+  return unshared(
+      unflatten(Operand(t, at), 1, {groups, t.shape()[1] / Dim(groups)}).transpose(1, 2, at).reshape(t.shape(), at), t,
+      at);
 }
 
 Tensor diff(const Operand& x, std::int64_t n, std::int64_t dim) {
@@ -344,7 +351,12 @@ Tensor diff(const Operand& x, std::int64_t n, std::int64_t dim) {
   if (n < 0) fail("diff", "n must not be negative, got " + std::to_string(n), at);
   if (t.dim() == 0) fail("diff", "a scalar has no dimensions", at);
   const std::int64_t axis = normalize_dim(dim, t.dim(), "diff", at);
-  std::int64_t size = n == 0 ? 0 : fixed_size(t, axis, "diff", at, "a symbol less one is no dimension: x - roll(x, {1}, {dim}) has all differences, and one of the ends");
+  std::int64_t size =
+      n == 0
+          ? 0
+          : fixed_size(
+                t, axis, "diff", at,
+                "a symbol less one is no dimension: x - roll(x, {1}, {dim}) has all differences, and one of the ends");
   for (; n > 0 && size > 0; --n, --size) {
     const Tensor before = t.slice(axis, 0, size - 1, 1, at), behind = t.slice(axis, 1, size, 1, at);
     t = t.dtype() == DType::boolean ? logical_xor(Operand(behind, at), Operand(before, at)) : sub(Operand(behind, at), Operand(before, at));

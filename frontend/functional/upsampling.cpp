@@ -116,7 +116,8 @@ Tensor grid_sample(const Operand& x, const Tensor& grid, const GridSampleOptions
          "expects a grid " + std::string(ir::name(image.dtype())) + "[" + image.shape()[0].to_string() + ",height,width,2] for " + image.describe() +
              ", got " + (grid.defined() ? grid.describe() : "an undefined tensor"),
          where);
-  const std::int64_t height = detail::fixed_size(image, 2, kName, where), width = detail::fixed_size(image, 3, kName, where);
+  const std::int64_t height = detail::fixed_size(image, 2, kName, where),
+                     width = detail::fixed_size(image, 3, kName, where);
   if (height < 1 || width < 1) fail(kName, "the images have no pixels: " + image.describe(), where);
   const Dim batch = image.shape()[0], channels = image.shape()[1];
   const Dim out_height = grid.shape()[1], out_width = grid.shape()[2], count = out_height * out_width;

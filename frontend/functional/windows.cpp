@@ -58,7 +58,8 @@ Size2 windows_in(Size2 size, Size2 kernel, const WindowOptions& o, const char* f
 Tensor unfold(const Operand& x, Size2 kernel_size, const WindowOptions& o) {
   const Location at = x.where().in("unfold");
   return batched(x, 4, "unfold", [&](const Tensor& images) {
-    const Size2 windows = windows_in({fixed_size(images, 2, "unfold", at), fixed_size(images, 3, "unfold", at)}, kernel_size, o, "unfold", at);
+    const Size2 windows = windows_in({fixed_size(images, 2, "unfold", at), fixed_size(images, 3, "unfold", at)},
+                                     kernel_size, o, "unfold", at);
     const Tensor around = pad(Operand(images, at), {o.padding.width, o.padding.width, o.padding.height, o.padding.height});
     std::vector<Tensor> taps;
     for (std::int64_t i = 0; i < kernel_size.height; ++i)

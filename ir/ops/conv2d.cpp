@@ -16,8 +16,9 @@ static void infer_conv2d(InferContext& c) {
   const Dim in_channels = Dim(weight[1]) * Dim(groups);
   c.require(x.shape[layout.channels] == in_channels,
             "weight expects " + ops::count_of(in_channels, "channel") + ", input has " + x.shape[layout.channels].to_string());
-  const kernels::conv2d_config s = ops::conv2d_sizes(c.attributes, ops::fixed(x.shape[layout.height], "the image's height"),
-                                                     ops::fixed(x.shape[layout.width], "the image's width"), weight, channels_last);
+  const kernels::conv2d_config s =
+      ops::conv2d_sizes(c.attributes, ops::fixed(x.shape[layout.height], "the image's height"),
+                        ops::fixed(x.shape[layout.width], "the image's width"), weight, channels_last);
   ops::check_conv2d_sizes(c, s);
   c.require(!packed || channels_last, "packed weights need channels_last");
   if (packed) {

@@ -18,8 +18,9 @@ static void infer_conv2d_backward_weight(InferContext& c) {
   c.require(out % groups == 0 && in % groups == 0,
             "'groups' must divide " + std::to_string(in) + " input and " + std::to_string(out) + " output channels, got " + std::to_string(groups));
   const Ints weight{out, in / groups, kernel[0], kernel[1]};
-  const kernels::conv2d_config s = ops::conv2d_sizes(c.attributes, ops::fixed(x.shape[layout.height], "the image's height"),
-                                                     ops::fixed(x.shape[layout.width], "the image's width"), weight, channels_last);
+  const kernels::conv2d_config s =
+      ops::conv2d_sizes(c.attributes, ops::fixed(x.shape[layout.height], "the image's height"),
+                        ops::fixed(x.shape[layout.width], "the image's width"), weight, channels_last);
   ops::check_conv2d_sizes(c, s);
   const Shape expected = layout.shape(x.shape[0], s.out_channels, s.out_height, s.out_width);
   c.require(dy.shape == expected, "dy must be " + describe(dy.dtype, expected) + ", got " + dy.to_string());

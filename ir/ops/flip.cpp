@@ -10,7 +10,8 @@ static void infer_flip(InferContext& c) {
   if (!c.attributes.integers("dims").empty()) {  // an empty list is no dimension here
     bool before = false, behind = false;
     for (const std::int64_t d : ops::normalize_dims(c, "dims", shape.rank())) {
-      (void)ops::fixed(shape[static_cast<std::size_t>(d)], "dimension " + std::to_string(d) + ", which is turned round,");
+      (void)ops::fixed(shape[static_cast<std::size_t>(d)],
+                       "dimension " + std::to_string(d) + ", which is turned round,");
       (ops::product(shape, static_cast<std::size_t>(d), shape.rank()).is_static() ? behind : before) = true;
     }
     c.require(!before || !behind, [&] {
@@ -29,7 +30,8 @@ static KernelCall kernel_flip(const NodeView& node) {
   for (const std::int64_t dim : node.attributes().integers("dims")) {
     const auto d = static_cast<std::size_t>(dim);
     const Dim last = strides[d] * Dim(std::max<std::int64_t>(shape[d].value() - 1, 0));
-    GRAVEN_CHECK(last == Dim(0) || offset == Dim(0) || offset.symbol() == last.symbol(), "flip of dimensions before and behind a symbol");
+    GRAVEN_CHECK(last == Dim(0) || offset == Dim(0) || offset.symbol() == last.symbol(),
+                 "flip of dimensions before and behind a symbol");
     offset = offset == Dim(0)   ? last
              : last == Dim(0)   ? offset
              : last.is_static() ? Dim(offset.coefficient() + last.coefficient())

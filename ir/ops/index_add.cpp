@@ -39,13 +39,17 @@ extern const OpDef kIndexAdd;
 const OpDef kIndexAdd{
     .name = "index_add",
     .doc =
-        "y = base (zeros where it is absent) with 'size' slices along dim, to which slice k of x is added at index[k], in the order of the index "
+        "y = base (zeros where it is absent) with 'size' slices along dim, to which slice k of x is added at index[k], "
+        "in the order of the index "
         "(PyTorch's index_add). "
-        "The gradient of index_select; slices with the index 'skipped' are left out, as the padding of an embedding is.",
+        "The gradient of index_select; slices with the index 'skipped' are left out, as the padding of an embedding "
+        "is.",
     .inputs = {{"x"}, {"index"}, {.name = "base", .optional = true}},
     .attributes = {ops::gather_dim_attribute(),
-                   {"size", AttributeType::integer, std::int64_t{-1}, "of the result along dim; -1: as the base has, which may be a symbol"},
-                   {"skipped", AttributeType::integer, std::int64_t{-1}, "an index whose slices are not added; negative: none"}},
+                   {"size", AttributeType::integer, std::int64_t{-1},
+                    "of the result along dim; -1: as the base has, which may be a symbol"},
+                   {"skipped", AttributeType::integer, std::int64_t{-1},
+                    "an index whose slices are not added; negative: none"}},
     .infer = infer_index_add,
     .gradient = gradient_index_add,
     .kernel =
@@ -56,7 +60,8 @@ const OpDef kIndexAdd{
           if (node.has_input(2)) call.in_place = {2};
           return call;
         },
-    .cost = [](const NodeView& node) { return Cost{.flops = static_cast<double>(node.input(0).shape.numel().maximum())}; },
+    .cost =
+        [](const NodeView& node) { return Cost{.flops = static_cast<double>(node.input(0).shape.numel().maximum())}; },
     .remark = ops::dim_remark,
     .cases =
         [] {

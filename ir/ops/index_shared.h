@@ -51,10 +51,13 @@ inline KernelCall index_select_call(std::string name, bool reference, const Span
           .checks_indices = true};
 }
 
-/// Zeros of the type `to`, to which the slices of x along dim are added at their index. Slices with the index `skipped` are left out.
-inline ValueId added_at(GradientBuilder& g, ValueId x, ValueId index, const TensorType& to, std::int64_t dim, std::int64_t skipped) {
+/// Zeros of the type `to`, to which the slices of x along dim are added at their index. Slices with the index `skipped`
+/// are left out.
+inline ValueId added_at(GradientBuilder& g, ValueId x, ValueId index, const TensorType& to, std::int64_t dim,
+                        std::int64_t skipped) {
   const Dim& size = to.shape[static_cast<std::size_t>(dim)];
-  if (size.is_static()) return g.call("index_add", {x, index}, {{"dim", dim}, {"size", size.value()}, {"skipped", skipped}});
+  if (size.is_static())
+    return g.call("index_add", {x, index}, {{"dim", dim}, {"size", size.value()}, {"skipped", skipped}});
   const ValueId zeros = g.call("full", {}, {{"shape", to.shape}, {"value", 0.0}, {"dtype", to.dtype}});
   return g.call("index_add", {x, index, zeros}, {{"dim", dim}, {"skipped", skipped}});
 }

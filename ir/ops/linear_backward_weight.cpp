@@ -8,7 +8,8 @@ static void infer_linear_backward_weight(InferContext& c) {
   ops::require_same_dtype(c, 0, 1);
   c.require(!dy.shape.empty() && !x.shape.empty() && ops::rows_of(dy.shape) == ops::rows_of(x.shape),
             "dy and x must have the same rows, got " + dy.to_string() + " and " + x.to_string());
-  const std::int64_t n = ops::fixed(dy.shape.back(), "the last dimension of dy"), k = ops::fixed(x.shape.back(), "the last dimension of x");
+  const std::int64_t n = ops::fixed(dy.shape.back(), "the last dimension of dy"),
+                     k = ops::fixed(x.shape.back(), "the last dimension of x");
   c.output(x.dtype, {n, k});
   c.output(x.dtype, {n});
 }

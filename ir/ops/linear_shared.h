@@ -26,7 +26,8 @@ inline LinearSizes linear_weight(InferContext& c, std::size_t weight, bool trans
   LinearSizes s{.n = c.attributes.integer("out_features"), .k = c.attributes.integer("in_features")};
   if (!c.attributes.flag("packed")) {
     require_rank(c, weight, 2, "weight");
-    const std::int64_t n = fixed(w.shape[0], "the weight's out_features"), k = fixed(w.shape[1], "the weight's in_features");
+    const std::int64_t n = fixed(w.shape[0], "the weight's out_features"),
+                       k = fixed(w.shape[1], "the weight's in_features");
     c.require((s.n == 0 || s.n == n) && (s.k == 0 || s.k == k), [&] {
       return "the weight is " + w.to_string() + ", the attributes say out_features " + std::to_string(s.n) + ", in_features " + std::to_string(s.k);
     });

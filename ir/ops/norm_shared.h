@@ -19,7 +19,8 @@ inline Shape normalized_shape(const InferContext& c, std::size_t i) {
   c.require(c.attributes.number("eps") >= 0, "'eps' must not be negative, got " + text_of(c.attributes.number("eps")));
   Shape row;
   for (std::size_t d = x.shape.rank() - static_cast<std::size_t>(dims); d < x.shape.rank(); ++d) {
-    c.require(fixed(x.shape[d], "a normalised dimension") > 0, "a normalised dimension must not be empty, got " + x.to_string());
+    c.require(fixed(x.shape[d], "a normalised dimension") > 0,
+              "a normalised dimension must not be empty, got " + x.to_string());
     row.push_back(x.shape[d]);
   }
   return row;

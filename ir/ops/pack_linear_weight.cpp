@@ -5,7 +5,8 @@ namespace graven::ir {
 static void infer_pack_linear_weight(InferContext& c) {
   c.require(c.input(0).dtype == DType::f32, "weights are packed in f32 only, got " + c.input(0).to_string());
   ops::require_rank(c, 0, 2, "weight");
-  const std::int64_t n = ops::fixed(c.input(0).shape[0], "out_features"), k = ops::fixed(c.input(0).shape[1], "in_features");
+  const std::int64_t n = ops::fixed(c.input(0).shape[0], "out_features"),
+                     k = ops::fixed(c.input(0).shape[1], "in_features");
   c.output(DType::f32, c.attributes.flag("transposed") ? Shape{(k + 15) / 16, n, 16} : Shape{(n + 15) / 16, k, 16});
 }
 

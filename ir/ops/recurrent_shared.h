@@ -26,8 +26,8 @@ inline RecurrentSizes recurrent_sizes(const InferContext& c, std::size_t tensor,
   require_rank(c, weight, 2, "weight_hh");
   require_same_dtype(c, tensor, weight);
   const Shape &x = c.input(tensor).shape, &w = c.input(weight).shape;
-  const std::int64_t numbers = fixed(c, x[2], "the last dimension of " + std::string(what)),
-                     rows = fixed(c, w[0], "weight_hh's first dimension");
+  const std::int64_t numbers = fixed(x[2], "the last dimension of " + std::string(what)),
+                     rows = fixed(w[0], "weight_hh's first dimension");
   c.require(rows > 0 && rows % gates == 0, [&] {
     return "weight_hh must have rows" +
            (gates > 1 ? " for each of " + std::to_string(gates) + " gates" : std::string()) + ", got " +
@@ -37,7 +37,7 @@ inline RecurrentSizes recurrent_sizes(const InferContext& c, std::size_t tensor,
     return std::string(what) + " must have " + std::to_string(rows / gates * parts) +
            " numbers a step for weight_hh, " + c.input(weight).to_string() + ", got " + c.input(tensor).to_string();
   });
-  const RecurrentSizes s{x[0], x[1], gates, rows / gates, fixed(c, w[1], "weight_hh's last dimension")};
+  const RecurrentSizes s{x[0], x[1], gates, rows / gates, fixed(w[1], "weight_hh's last dimension")};
   c.require(s.steps != Dim(0), [&] { return "expects at least one step, got " + c.input(tensor).to_string(); });
   return s;
 }

@@ -35,7 +35,8 @@ inline Shape infer_resample(InferContext& c, Shape shape) {
   const auto dim = static_cast<std::size_t>(normalize_dim(c, "dim", shape.rank()));
   c.require(resample_mode(c.attributes) >= 0,
             "'mode' must be nearest, nearest-exact, linear, cubic or area, got '" + c.attributes.text("mode") + "'");
-  const std::int64_t size = c.attributes.integer("size"), from = fixed(shape[dim], "dimension " + std::to_string(dim) + ", which is resampled,");
+  const std::int64_t size = c.attributes.integer("size"),
+                     from = fixed(shape[dim], "dimension " + std::to_string(dim) + ", which is resampled,");
   c.require(size >= 1 && size <= (1 << 30), "'size' must be at least 1, got " + std::to_string(size));
   c.require(from >= 1, "dimension " + std::to_string(dim) + ", which is resampled, is empty");
   const double scale = c.attributes.number("scale");

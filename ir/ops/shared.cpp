@@ -62,7 +62,8 @@ Span3 around(const Shape& shape, std::int64_t dim) {
 std::int64_t fixed(const Dim& dim, const std::string& what) {
   if (dim.is_static()) return dim.value();
   UserError error(what + " must be fixed, got the symbol " + dim.to_string());
-  error.note("give this dimension a number in the graph's spec, and the symbol to one that the operator leaves as it is");
+  error.note(
+      "give this dimension a number in the graph's spec, and the symbol to one that the operator leaves as it is");
   throw error;
 }
 

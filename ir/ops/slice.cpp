@@ -33,7 +33,8 @@ static void infer_slice(InferContext& c) {
     shape[dim] = (end - start + step - 1) / step;
   } else if (start != 0 || end < from[dim].maximum() || step != 1) {
     c.fail("of the symbol " + from[dim].to_string() + " in dimension " + std::to_string(dim) + " only the first " +
-           std::to_string(from[dim].coefficient()) + " are always there, got " + std::to_string(start) + ":" + std::to_string(end));
+           std::to_string(from[dim].coefficient()) + " are always there, got " + std::to_string(start) + ":" +
+           std::to_string(end));
   }
   c.attributes.set("start", start);
   c.attributes.set("end", end);
@@ -106,14 +107,17 @@ static std::string remark_slice(const NodeView& node) {
 extern const OpDef kSlice;
 const OpDef kSlice{
     .name = "slice",
-    .doc = "y = x[start:end:step] along dim. Negative bounds count from the end, bounds outside are clipped, as in Python. Of a symbolic dimension what "
-           "is there at every size: all of it, or from its beginning no more than its coefficient.",
+    .doc =
+        "y = x[start:end:step] along dim. Negative bounds count from the end, bounds outside are clipped, as in "
+        "Python. Of a symbolic dimension what "
+        "is there at every size: all of it, or from its beginning no more than its coefficient.",
     .inputs = {{"x"}},
     .attributes = {{"dim", AttributeType::integer, {}, "counted from the end when negative"},
                    {"start", AttributeType::integer, std::int64_t{0}, "first index"},
                    {"end", AttributeType::integer, std::numeric_limits<std::int64_t>::max(), "index behind the last"},
                    {"step", AttributeType::integer, std::int64_t{1}, "at least 1"},
-                   {"of_symbol", AttributeType::boolean, false, "start and end count the dimension's symbol: x[start * batch : end * batch]"}},
+                   {"of_symbol", AttributeType::boolean, false,
+                    "start and end count the dimension's symbol: x[start * batch : end * batch]"}},
     .infer = infer_slice,
     .gradient = gradient_slice,
     .kernel = kernel_slice,

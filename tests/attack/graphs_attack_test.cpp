@@ -230,7 +230,8 @@ TEST(Graphs, WithAChangedFieldAreRefusedOrEmitted) {
   }
 }
 
-/// The graph with a number that stands among its dimensions made a symbol: everywhere, in all types and shapes, or here and there.
+/// The graph with a number that stands among its dimensions made a symbol: everywhere, in all types and shapes, or here
+/// and there.
 std::string with_a_symbol(ir::Graph& graph, Attack& attack) {
   std::set<std::int64_t> numbers;
   for (const ir::Value& value : graph.values)

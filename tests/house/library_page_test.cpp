@@ -1,4 +1,5 @@
-// docs/library.md names every layer, function, optimizer, schedule and initialiser that the headers declare, and nothing else.
+// docs/library.md names every layer, function, optimizer, schedule and initialiser that the headers declare, and
+// nothing else.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -30,7 +31,8 @@ TEST(LibraryPage, NamesWhatTheHeadersDeclare) {
     for (const std::string& name : c.expected)
       EXPECT_TRUE(found.count(name)) << name << " is not in docs/library.md under " << c.section << " " << c.row;
     for (const std::string& name : found)
-      EXPECT_TRUE(c.expected.count(name)) << name << " in docs/library.md under " << c.section << " is declared nowhere";
+      EXPECT_TRUE(c.expected.count(name))
+          << name << " in docs/library.md under " << c.section << " is declared nowhere";
   }
 }
 

@@ -236,6 +236,72 @@ TEST_F(Projects, ConvolutionsAndAttentionTrain) {
   EXPECT_EQ(trained.exit_status, 0) << trained.output;
 }
 
+/// Sequences of any length up to 6: their means, and each number less it.
+struct Centre : nn::Graph<Centre> {
+  std::vector<Tensor> build(Tensor x) {
+    const Tensor mean = x.mean(1, true);
+    return {mean.squeeze(1), x - mean};
+  }
+};
+struct TrainMeans : nn::Graph<TrainMeans> {
+  nn::Linear layer = child("layer", nn::Linear(2, 1));
+  optim::SGD optimizer{layer.parameters(), {.lr = 0.05}};
+  TrainMeans() { add_optimizer(optimizer); }
+  Tensor build(Tensor x, Tensor y) {
+    Tensor loss = mse_loss(layer(x.mean(1)).squeeze(1), y);
+    loss.backward();
+    return loss;
+  }
+};
+
+TEST_F(Projects, SymbolsBesidesTheBatchAreWhatFilesSay) {
+  constexpr std::int64_t kRows = 3, kLongest = 6, kCount = 7;
+  Centre centre;
+  centre.compile(spec({kRows, Dim("length", kLongest), 2}, "x"));
+  build(centre, "centre");
+  expect_self_test_passes("centre");
+  TrainMeans training;
+  training.compile(spec({kRows, Dim("length", kLongest), 2}, "x"), spec({kRows}, "y"));
+  build(training, "means_train");
+  expect_self_test_passes("means_train");
+  const auto write_sequences = [&](const fs::path& folder, std::int64_t length) {
+    std::vector<float> x, y;
+    for (std::int64_t i = 0; i < kCount; ++i) {
+      for (std::int64_t k = 0; k < 2 * length; ++k) x.push_back(static_cast<float>((i * 7 + k * k) % 11));
+      y.push_back(static_cast<float>(i));
+    }
+    const auto text = [](const std::vector<float>& v) {
+      return std::string(reinterpret_cast<const char*>(v.data()), v.size() * sizeof(float));
+    };
+    write_npy(folder / "x.npy", runtime::DType::f32, {kCount, length, 2}, text(x));
+    write_npy(folder / "y.npy", runtime::DType::f32, {kCount}, text(y));
+    return from_data(x, {kCount, length, 2});
+  };
+  for (const std::int64_t length : {kLongest, std::int64_t{1}, std::int64_t{2}, std::int64_t{4}}) {
+    const fs::path folder = work() / ("length" + std::to_string(length));
+    const Tensor x = write_sequences(folder, length);
+    const std::string means = (folder / "means.npy").string(), rest = (folder / "rest.npy").string();
+    const ProcessResult r =
+        run({program("centre"), "--data", (folder / "x.npy").string(), "--output", means + "," + rest});
+    ASSERT_EQ(r.exit_status, 0) << r.output;
+    const runtime::Array first = runtime::read_npy(means), second = runtime::read_npy(rest);
+    ASSERT_EQ(second.shape, (runtime::Dims{kCount, length, 2}));
+    EXPECT_TRUE(allclose(from_bytes(first.bytes.data(), first.bytes.size(), f32, {kCount, 2}), x.mean(1), 1e-5, 1e-5));
+    EXPECT_TRUE(allclose(from_bytes(second.bytes.data(), second.bytes.size(), f32, x.shape()), x - x.mean(1, true),
+                         1e-5, 1e-5));
+  }
+  const fs::path sets = work() / "sequences";
+  write_sequences(sets / "train", 4);
+  write_sequences(sets / "test", 2);
+  const ProcessResult trained =
+      run({program("means_train"), "--data", sets.string(), "--out", (work() / "means_run").string(), "--epochs", "3"});
+  EXPECT_EQ(trained.exit_status, 0) << trained.output;
+  EXPECT_NE(trained.output.find("test loss"), std::string::npos) << trained.output;
+  write_sequences(work() / "too_long", kLongest + 1);
+  expect_errors({program("centre"), "--data"},
+                {{{(work() / "too_long/x.npy").string()}, 1, "[6,2], or smaller in dimension 0 of a sample"}});
+}
+
 TEST_F(Projects, TrainStopResume) {
   const std::string straight = (work() / "straight").string(), cut = (work() / "cut").string();
   EXPECT_EQ(train(straight, {"--epochs", "3"}).exit_status, 0);

@@ -213,7 +213,8 @@ TEST_F(Inference, HelpNamesInputsAndOutputs) {
     EXPECT_NE(help.find(part), std::string::npos) << part;
 }
 
-/// Sums of samples x[length, 2] times a mask [length] that all share: f32[batch] and, of each position, f32[batch, 2 * length].
+/// Sums of samples x[length, 2] times a mask [length] that all share: f32[batch] and, of each position, f32[batch, 2 *
+/// length].
 class Lengths : public InferenceModel {
  public:
   const InferenceDescription& description() const override { return description_; }
@@ -237,7 +238,8 @@ class Lengths : public InferenceModel {
       .name = "lengths",
       .inputs = {{.name = "x", .dtype = DType::f32, .shape = {4, 6, 2}, .symbolic = {{1, 0, 1}}},
                  {.name = "mask", .dtype = DType::f32, .shape = {6}, .batched = false, .symbolic = {{0, 0, 1}}}},
-      .outputs = {{.name = "sums", .dtype = DType::f32, .shape = {4}}, {.name = "each", .dtype = DType::f32, .shape = {4, 12}, .symbolic = {{1, 0, 2}}}},
+      .outputs = {{.name = "sums", .dtype = DType::f32, .shape = {4}},
+                  {.name = "each", .dtype = DType::f32, .shape = {4, 12}, .symbolic = {{1, 0, 2}}}},
       .symbols = {{"length", 6}},
       .batch = 4,
       .batch_is_symbolic = true,
@@ -251,7 +253,8 @@ TEST_F(Inference, FilesSayWhatSymbolsStandFor) {
     return data;
   };
   const auto run = [&](int length, int masked) {
-    write_file(folder_ / "sequences.npy", npy("<f4", "(5, " + std::to_string(length) + ", 2)", numbers(5 * length * 2)));
+    write_file(folder_ / "sequences.npy",
+               npy("<f4", "(5, " + std::to_string(length) + ", 2)", numbers(5 * length * 2)));
     write_file(folder_ / "mask.npy", npy("<f4", "(" + std::to_string(masked) + ",)", numbers(masked)));
     const std::string data = folder_ / "sequences.npy" + "," + std::string(folder_ / "mask.npy");
     const std::string output = folder_ / "sums.npy" + "," + std::string(folder_ / "each.npy");
@@ -270,8 +273,10 @@ TEST_F(Inference, FilesSayWhatSymbolsStandFor) {
     ASSERT_EQ(each.shape, (Dims{5, 2 * length}));
     for (int i = 0; i < 5; ++i) {
       float expected = 0;
-      for (int k = 0; k < 2 * length; ++k) expected += static_cast<float>(i * 2 * length + k) * static_cast<float>(k / 2);
-      EXPECT_EQ(reinterpret_cast<const float*>(sums.bytes.data())[i], expected) << "sample " << i << " of length " << length;
+      for (int k = 0; k < 2 * length; ++k)
+        expected += static_cast<float>(i * 2 * length + k) * static_cast<float>(k / 2);
+      EXPECT_EQ(reinterpret_cast<const float*>(sums.bytes.data())[i], expected)
+          << "sample " << i << " of length " << length;
     }
   }
   const auto [differ, of_mask] = run(4, 3);

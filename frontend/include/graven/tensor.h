@@ -62,7 +62,8 @@ class Tensor {
   const Shape& shape() const;
   /// The number of dimensions.
   std::int64_t dim() const;
-  /// The size of one dimension; negative counts from the end. User error when it is symbolic: shape() has it, and size_of(x, d) as a tensor.
+  /// The size of one dimension; negative counts from the end. User error when it is symbolic: shape() has it, and
+  /// size_of(x, d) as a tensor.
   std::int64_t size(std::int64_t d, Location where = Location::current()) const;
   Sizes sizes(Location where = Location::current()) const;
   Sizes strides() const;
@@ -420,7 +421,8 @@ Tensor from_bytes(const void* data, std::size_t bytes, DType dtype, const Shape&
 
 template <class T>
 Tensor from_data(const T* data, const Shape& shape) {
-  return from_bytes(data, static_cast<std::size_t>(shape.is_static() ? shape.numel().value() : 0) * sizeof(T), dtype_of<T>(), shape);
+  return from_bytes(data, static_cast<std::size_t>(shape.is_static() ? shape.numel().value() : 0) * sizeof(T),
+                    dtype_of<T>(), shape);
 }
 template <class T>
 Tensor from_data(const std::vector<T>& data, const Shape& shape) {

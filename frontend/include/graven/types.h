@@ -33,7 +33,8 @@ using Sizes = std::vector<std::int64_t>;
 struct Location {
   const char* file = "";
   std::uint32_t line = 0;
-  /// What was called there, where that is made of other functions: an error of one of those is the function's. None: whoever reports it says so.
+  /// What was called there, where that is made of other functions: an error of one of those is the function's. None:
+  /// whoever reports it says so.
   const char* function = nullptr;
 
   static constexpr Location current(const char* file = __builtin_FILE(), std::uint32_t line = __builtin_LINE()) {

@@ -18,7 +18,8 @@ Tensor swapaxes(const Operand& x, std::int64_t dim0, std::int64_t dim1);
 /// Dimensions `source` moved to the places `destination`, the others in their order.
 Tensor movedim(const Operand& x, const Sizes& source, const Sizes& destination);
 Tensor broadcast_to(const Operand& x, const Shape& shape);
-/// i64[]: the size of a dimension as a tensor. Of a symbol it is what the symbol stands for when the graph runs: x / size_of(x, 0).
+/// i64[]: the size of a dimension as a tensor. Of a symbol it is what the symbol stands for when the graph runs: x /
+/// size_of(x, 0).
 Tensor size_of(const Operand& x, std::int64_t dim);
 Tensor narrow(const Operand& x, std::int64_t dim, std::int64_t start, std::int64_t length);
 Tensor select(const Operand& x, std::int64_t dim, std::int64_t index);

@@ -148,8 +148,8 @@ void Model::forward(@{ parameters }@, @{ output_parameters }@) {
   Memory& own = *memory_;
   const DeviceGuard guard(own.context.device());
 {% for symbol in symbols %}
-  if (@{ symbol.identifier }@ < 1 || @{ symbol.identifier }@ > @{ symbol.maximum }@)
-    throw std::runtime_error("@{ symbol.identifier }@: expected 1 to @{ symbol.maximum }@, found " + std::to_string(@{ symbol.identifier }@));
+  if (@{ symbol.identifier }@ < @{ symbol.least }@ || @{ symbol.identifier }@ > @{ symbol.maximum }@)
+    throw std::runtime_error("@{ symbol.identifier }@: expected @{ symbol.least }@ to @{ symbol.maximum }@, found " + std::to_string(@{ symbol.identifier }@));
 {% endfor %}
   {% if length(symbols) == 0 %}const {% endif %}Step step = own.step();
 {% for symbol in symbols %}
