@@ -30,7 +30,7 @@ if(GRAVEN_SANITIZE)
 endif()
 
 # Their graphs are compiled to be run once or twice; those of other tests with the flags that users' have.
-set(GRAVEN_COMPILES_ONCE frontend networks ops)
+set(GRAVEN_COMPILES_ONCE frontend networks ops symbols)
 
 # NO_PRETTY_VALUES: tests of a table are called by their entries' names, which CMake would follow with the bytes of the entries.
 file(GLOB TEST_DIRECTORIES CONFIGURE_DEPENDS LIST_DIRECTORIES true tests/*)
