@@ -187,6 +187,13 @@ std::vector<Tensor> apply(const ir::OpDef& op, std::vector<Tensor> inputs, ir::A
     record_on_tape(op, inputs, outputs, attributes, where);
     return outputs;
   } catch (UserError& e) {
+    const std::string own = std::string(op.name) + ": ";
+    if (where.function != nullptr && e.message().compare(0, own.size(), own) == 0) {
+      // Of a part of what was called.
+      UserError renamed(e.message().substr(own.size()));
+      for (const std::string& note : e.notes()) renamed.note(note);
+      throw_at(renamed, std::string(op.name), where);
+    }
     e.in(scope(), where.function == nullptr ? std::string(op.name) : where.function);
     const Location line = users_line(where);
     e.at(line.file_name(), line.line);

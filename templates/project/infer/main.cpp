@@ -27,18 +27,12 @@ class Program final : public runtime::InferenceModel {
             {.name = "@{ output.member }@", .dtype = DType::@{ output.element }@, .shape = {@{ output.maxima }@}, .batched = @{ output.batched }@@{ output.symbolic }@},
 {% endfor %}
         },
-{
-          % if length (other_symbols) > 0 %
-        }
-        .symbols =
-        { @{described_symbols} @ },
-        { % endif % }.batch =
-            @{ batch } @,
-        .batch_is_symbolic =
-            @{ batch_is_symbolic } @,
-        {
-          % if not has_weights %
-        }
+{% if length(other_symbols) > 0 %}
+        .symbols = {@{ described_symbols }@},
+{% endif %}
+        .batch = @{ batch }@,
+        .batch_is_symbolic = @{ batch_is_symbolic }@,
+{% if not has_weights %}
         .has_weights = false,
 {% endif %}
         .graph_hash = @{ namespace }@::kGraphHash,
@@ -57,14 +51,10 @@ class Program final : public runtime::InferenceModel {
   void start(int threads, const std::string& weights) override {
     model_ = std::make_unique<@{ namespace }@::Model>(std::make_shared<const @{ namespace }@::Weights>(weights), threads);
   }
-  {
-    % endif %
-  }
-  {
-    % if length (other_symbols) > 0 %
-  }
+{% endif %}
+{% if length(other_symbols) > 0 %}
   void resize(const std::int64_t* sizes) override {
-    for (std::size_t s = 0; s < @{ length(other_symbols) } @; ++s) sizes_[s] = sizes[s];
+    for (std::size_t s = 0; s < @{ length(other_symbols) }@; ++s) sizes_[s] = sizes[s];
   }
 {% endif %}
   void forward(const void* const* inputs, std::int64_t@{ batch_if_passed }@, void* const* outputs) override {
@@ -73,13 +63,9 @@ class Program final : public runtime::InferenceModel {
 
  private:
   std::unique_ptr<@{ namespace }@::Model> model_;
-  {
-    % if length (other_symbols) > 0 %
-  }
-  std::int64_t sizes_[@{ length(other_symbols) } @] = { @{largest_sizes} @ };
-  {
-    % endif %
-  }
+{% if length(other_symbols) > 0 %}
+  std::int64_t sizes_[@{ length(other_symbols) }@] = {@{ largest_sizes }@};
+{% endif %}
 };
 
 }  // namespace

@@ -102,10 +102,8 @@ Model& Model::operator=(Model&&) noexcept = default;
 void Model::forward(@{ parameters }@, @{ output_parameters }@) {
   Memory& own = *memory_;
 {% for symbol in symbols %}
-if (@{ symbol.identifier } @ < @{ symbol.least } @ || @{ symbol.identifier } @ > @{ symbol.maximum } @)
-  throw std::runtime_error("@{ symbol.identifier }@: expected @{ symbol.least }@ to @{ symbol.maximum }@, found " +
-                           std::to_string(
-                               @{ symbol.identifier } @));
+  if (@{ symbol.identifier }@ < @{ symbol.least }@ || @{ symbol.identifier }@ > @{ symbol.maximum }@)
+    throw std::runtime_error("@{ symbol.identifier }@: expected @{ symbol.least }@ to @{ symbol.maximum }@, found " + std::to_string(@{ symbol.identifier }@));
 {% endfor %}
 {% for input in inputs %}
   own.in.@{ input.member }@ = @{ input.converted }@;

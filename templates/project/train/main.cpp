@@ -37,18 +37,12 @@ class Program final : public runtime::TrainableModel {
             {.name = "@{ input.member }@", .dtype = DType::@{ input.element }@, .shape = {@{ input.maxima }@}, .batched = @{ input.batched }@, .classes = @{ input.classes }@@{ input.ignored }@@{ input.symbolic }@},
 {% endfor %}
         },
-{
-          % if length (other_symbols) > 0 %
-        }
-        .symbols =
-        { @{described_symbols} @ },
-        { % endif % }.batch =
-            @{ batch } @,
-        .batch_is_symbolic =
-            @{ batch_is_symbolic } @,
-        {
-          % if least_batch_is_two %
-        }
+{% if length(other_symbols) > 0 %}
+        .symbols = {@{ described_symbols }@},
+{% endif %}
+        .batch = @{ batch }@,
+        .batch_is_symbolic = @{ batch_is_symbolic }@,
+{% if least_batch_is_two %}
         .least_batch = 2,
 {% endif %}
         .groups = {
@@ -75,14 +69,10 @@ class Program final : public runtime::TrainableModel {
   }
 {% else %}
   void start(int threads) override { model_ = std::make_unique<@{ namespace }@::Model>(threads); }
-  {
-    % endif %
-  }
-  {
-    % if length (other_symbols) > 0 %
-  }
+{% endif %}
+{% if length(other_symbols) > 0 %}
   void resize(const std::int64_t* sizes) override {
-    for (std::size_t s = 0; s < @{ length(other_symbols) } @; ++s) sizes_[s] = sizes[s];
+    for (std::size_t s = 0; s < @{ length(other_symbols) }@; ++s) sizes_[s] = sizes[s];
   }
 {% endif %}
   std::vector<Variable> weights() override { return variables(model_->parameters()); }
@@ -143,13 +133,9 @@ class Program final : public runtime::TrainableModel {
 
  private:
   std::unique_ptr<@{ namespace }@::Model> model_;
-  {
-    % if length (other_symbols) > 0 %
-  }
-  std::int64_t sizes_[@{ length(other_symbols) } @] = { @{largest_sizes} @ };
-  {
-    % endif %
-  }
+{% if length(other_symbols) > 0 %}
+  std::int64_t sizes_[@{ length(other_symbols) }@] = {@{ largest_sizes }@};
+{% endif %}
 };
 
 }  // namespace
