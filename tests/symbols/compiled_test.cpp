@@ -43,7 +43,7 @@ struct Net : nn::Module<Net> {
   }
 };
 
-Tensor loss_of(const std::vector<Tensor>& results) {
+Tensor whole_loss_of(const std::vector<Tensor>& results) {
   Tensor loss = zeros({});
   for (const Tensor& r : results)
     if (ir::is_floating(r.dtype())) loss = loss + (r.square() + r.sin()).sum();
@@ -56,7 +56,7 @@ struct Train : nn::Graph<Train> {
   Train() { add_optimizer(optimizer); }
   std::vector<Tensor> build(Tensor x, Tensor positions) {
     std::vector<Tensor> results = net(x, positions);
-    Tensor loss = loss_of(results);
+    Tensor loss = whole_loss_of(results);
     loss.backward();
     results.push_back(loss);
     return results;
@@ -74,7 +74,7 @@ TEST(CompiledSymbols, TrainAsEagerlyAtEverySize) {
     SCOPED_TRACE(size);
     const Tensor x = randn({size, 3}), positions = tensor({std::int64_t{0}, size - 1});
     std::vector<Tensor> expected = eager(x, positions);
-    expected.push_back(loss_of(expected));
+    expected.push_back(whole_loss_of(expected));
     expected.back().backward();
     optimizer.step();
     optimizer.zero_grad();
@@ -101,7 +101,7 @@ TEST(CompiledSymbols, WhatIsNotThereIsAnErrorWhenTheGraphRuns) {
   const Tensor x = randn({3, 3});
   EXPECT_TRUE(allclose(graph(x), x[2] + x.narrow(0, 1, 2).sum(0)));
   const std::string text = test::error_of([&] { (void)graph(randn({2, 3})); });
-  EXPECT_NE(text.find("index 2 at position 0 is outside [0, 2)"), std::string::npos) << text;
+  EXPECT_NE(text.find("index_select: index 2 at position "), std::string::npos) << text;
   EXPECT_NE(text.find("compiled_test.cpp:"), std::string::npos) << text;
 }
 
