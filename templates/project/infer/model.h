@@ -119,7 +119,7 @@ GRAVEN_API void @{ namespace }@_destroy(@{ namespace }@_model* model);
 GRAVEN_API int @{ namespace }@_use(@{ namespace }@_model* model, const @{ namespace }@_weights* weights);
 GRAVEN_API int @{ namespace }@_forward(@{ namespace }@_model* model, @{ c_parameters }@, @{ c_output_parameters }@);
 {% for symbol in symbols %}
-/* The largest @{ symbol.identifier }@; any from 1 on will do. */
+/* The largest @{ symbol.identifier }@; any from @{ symbol.least }@ on will do. */
 GRAVEN_API int64_t @{ namespace }@_maximum_@{ symbol.identifier }@(void);
 {% endfor %}
 GRAVEN_API const char* @{ namespace }@_error(void);
