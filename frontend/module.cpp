@@ -488,6 +488,8 @@ void CallScope::outputs(std::vector<Tensor> tensors) {
 
 // ---- Sequential -----------------------------------------------------------------------------------------------------------------------
 
+Tensor Lambda::forward(Tensor x) { return function_(x, call_location()); }
+
 Sequential& Sequential::push_back(AnyModule module, Location where) {
   return push_back({std::to_string(modules_->size()), where}, std::move(module));
 }

@@ -348,6 +348,50 @@ TEST(Containers, TrainInGraphsAsEagerly) {
     EXPECT_TRUE(allclose(trained[i].second, before[i].second.detach() - before[i].second.grad() * 0.5, 1e-5, 1e-6)) << trained[i].first;
 }
 
+Tensor doubled(const Tensor& x) { return x * 2; }
+
+TEST(Containers, TakeFunctionsAsModules) {
+  int calls = 0;
+  nn::Sequential net(
+      nn::Linear(2, 3), relu, doubled, [](Tensor x) { return x - 1; },
+      [&calls](const auto& x) {
+        ++calls;
+        return x.sum(-1);
+      });
+  EXPECT_EQ(names_of(net.named_parameters()), (std::vector<std::string>{"0.weight", "0.bias"}));
+  EXPECT_EQ(net.repr(),
+            "Sequential(\n"
+            "  (0): Linear(in_features=2, out_features=3, bias=True)\n"
+            "  (1): Lambda()\n"
+            "  (2): Lambda()\n"
+            "  (3): Lambda()\n"
+            "  (4): Lambda()\n"
+            ")");
+  nn::Linear fc(2, 3);
+  fc.weight = net.named_parameters()[0].second;
+  fc.bias = net.named_parameters()[1].second;
+  const Tensor x = randn({4, 2});
+  EXPECT_TRUE(equal(net(x), (relu(fc(x)) * 2 - 1).sum(-1)));
+  const nn::Sequential copy(net);
+  EXPECT_EQ(copy.size(), 5u);
+  EXPECT_TRUE(equal(copy(x), net(x)));
+  EXPECT_EQ(calls, 3);
+  nn::Sequential outer;
+  outer.push_back(net);
+  outer.push_back("negative", nn::Lambda(neg));
+  EXPECT_EQ(names_of(outer.named_parameters()), (std::vector<std::string>{"0.0.weight", "0.0.bias"}));
+  EXPECT_TRUE(equal(outer(x), -net(x)));
+  // The line of the call is that of a function that has none of its own.
+  const nn::Sequential wrong([](Tensor t) { return t.reshape({7}); }), bare(linalg::inv);
+  const std::string own = error_of([&] { wrong(x); }), named = error_of([&] { bare(x); });
+  EXPECT_NE(own.find("module_test.cpp:" + std::to_string(__LINE__ - 2)), std::string::npos) << own;
+  EXPECT_NE(named.find("module_test.cpp:" + std::to_string(__LINE__ - 2)), std::string::npos) << named;
+  // What a function captures is nobody's: it would not be trained.
+  Tensor forgotten = ones({2}).requires_grad_();
+  const std::string text = error_of([&] { nn::Sequential([&](Tensor t) { return t * forgotten; })(x); });
+  EXPECT_NE(text.find("registered"), std::string::npos) << text;
+}
+
 TEST(Containers, RefuseWhatIsForgottenOrNotThere) {
   struct ListOfModules : nn::Module<ListOfModules> {
     nn::ModuleList<nn::Linear> layers{nn::Linear(2, 2)};

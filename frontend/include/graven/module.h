@@ -293,8 +293,9 @@ class Module : public ModuleBase {
   /// Registers a child under a name and returns it: `nn::Linear hidden = child("hidden", nn::Linear(784, 256));`
   template <class M>
   M child(Name name, M module) {
-    static_assert(std::is_base_of_v<ModuleBase, M>, "a child must be a module");
-    register_child(name, module);
+    constexpr bool is_module = std::is_base_of_v<ModuleBase, M>;
+    static_assert(is_module, "a child must be a module");
+    if constexpr (is_module) register_child(name, module);
     return module;
   }
 
@@ -336,6 +337,28 @@ class Module : public ModuleBase {
   }
 };
 
+/// A function from one tensor to one tensor as a module without parameters: what a Sequential or a list makes of
+/// `[](Tensor x) { return x.relu(); }`, and of the name of a function, `relu`. What it captures belongs to somebody
+/// else: layers with parameters are modules of their own.
+class Lambda : public Module<Lambda> {
+ public:
+  template <class F>
+    requires(!std::is_base_of_v<ModuleBase, std::remove_cvref_t<F>> &&
+             std::is_invocable_r_v<Tensor, std::decay_t<F>&, Tensor>)
+  explicit Lambda(F&& function) {
+    if constexpr (std::is_same_v<std::decay_t<F>, Tensor (*)(const Operand&)>)
+      function_ = [function](const Tensor& x, Location where) { return function(Operand(x, where)); };
+    else
+      function_ = [own = std::decay_t<F>(std::forward<F>(function))](const Tensor& x, Location) mutable -> Tensor {
+        return own(x);
+      };
+  }
+  Tensor forward(Tensor x);
+
+ private:
+  std::function<Tensor(const Tensor&, Location)> function_;
+};
+
 /// Any module from one tensor to one tensor.
 class AnyModule : public ModuleBase {
  public:
@@ -348,21 +371,33 @@ class AnyModule : public ModuleBase {
     if constexpr (maps_tensor) forward_ = [module](const Tensor& x, Location where) { return module(x, where); };
   }
 
+  template <class F>
+    requires(!std::is_base_of_v<ModuleBase, std::remove_cvref_t<F>> && std::is_constructible_v<Lambda, F>)
+  AnyModule(F&& function) : AnyModule(Lambda(std::forward<F>(function))) {}  // NOLINT: Sequential(Linear(1, 2), relu)
+
   Tensor operator()(const Tensor& x, Location where = Location::current()) const { return forward_(x, where); }
 
  private:
   std::function<Tensor(const Tensor&, Location)> forward_;
 };
 
-/// Modules one after another; children are named "0", "1", ...
+/// Modules, and functions of one tensor, one after another; children are named "0", "1", ...
+///
+///   nn::Sequential net(nn::Linear(4, 8), relu, nn::Linear(8, 1), [](Tensor x) { return x.squeeze(-1); });
+///
+/// Sequential(another) is a copy as of all modules: the same layers, not a Sequential within one, which
+/// push_back(another) makes.
 class Sequential : public Module<Sequential> {
  public:
   Sequential() = default;
   template <class... Modules>
     requires(sizeof...(Modules) > 0 && !(sizeof...(Modules) == 1 && (std::is_same_v<std::remove_cvref_t<Modules>, Sequential> && ...)))
   explicit Sequential(Modules&&... modules) {
-    constexpr bool are_modules = (std::is_base_of_v<ModuleBase, std::remove_cvref_t<Modules>> && ...);
-    static_assert(are_modules, "Sequential(...) takes modules, such as nn::Linear(4, 3); a function of one tensor belongs into a forward()");
+    constexpr bool are_modules =
+        ((std::is_base_of_v<ModuleBase, std::remove_cvref_t<Modules>> || std::is_constructible_v<Lambda, Modules>) &&
+         ...);
+    static_assert(are_modules,
+                  "Sequential(...) takes modules, such as nn::Linear(4, 3), and functions of one tensor that give one");
     if constexpr (are_modules) (push_back(AnyModule(std::forward<Modules>(modules)), Location{}), ...);
   }
   Sequential& push_back(AnyModule module, Location where = Location::current());
