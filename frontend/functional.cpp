@@ -219,19 +219,23 @@ Tensor log_softmax(const Operand& x, std::int64_t dim) {
 
 // ---- reductions -----------------------------------------------------------------------------------------------------------------------
 
-Tensor sum(const Operand& x, const Sizes& dims, bool keepdim) {
+Tensor sum(const Operand& x, const OneOrMore& dims, bool keepdim) {
   Tensor t = tensor_of(x);
   if (!ir::is_floating(t.dtype())) t = t.to(DType::i64, x.where());
   return reduce("sum", t, dims, keepdim, x.where());
 }
-Tensor mean(const Operand& x, const Sizes& dims, bool keepdim) {
+Tensor mean(const Operand& x, const OneOrMore& dims, bool keepdim) {
   const Tensor t = tensor_of(x);
   if (!ir::is_floating(t.dtype())) fail("mean", "needs a floating-point tensor, got " + t.describe() + "; convert it with to(f32)", x.where());
   return reduce("mean", t, dims, keepdim, x.where());
 }
-Tensor amax(const Operand& x, const Sizes& dims, bool keepdim) { return reduce("amax", tensor_of(x), dims, keepdim, x.where()); }
-Tensor amin(const Operand& x, const Sizes& dims, bool keepdim) { return reduce("amin", tensor_of(x), dims, keepdim, x.where()); }
-Tensor prod(const Operand& x, const Sizes& dims, bool keepdim) {
+Tensor amax(const Operand& x, const OneOrMore& dims, bool keepdim) {
+  return reduce("amax", tensor_of(x), dims, keepdim, x.where());
+}
+Tensor amin(const Operand& x, const OneOrMore& dims, bool keepdim) {
+  return reduce("amin", tensor_of(x), dims, keepdim, x.where());
+}
+Tensor prod(const Operand& x, const OneOrMore& dims, bool keepdim) {
   Tensor t = tensor_of(x);
   if (!ir::is_floating(t.dtype())) t = t.to(DType::i64, x.where());
   return reduce("prod", t, dims, keepdim, x.where());
@@ -340,17 +344,27 @@ Tensor Tensor::cos(Location where) const { return graven::cos(Operand(*this, whe
 Tensor Tensor::tanh(Location where) const { return graven::tanh(Operand(*this, where)); }
 Tensor Tensor::sigmoid(Location where) const { return graven::sigmoid(Operand(*this, where)); }
 Tensor Tensor::relu(Location where) const { return graven::relu(Operand(*this, where)); }
+Tensor Tensor::silu(Location where) const { return graven::silu(Operand(*this, where)); }
+Tensor Tensor::gelu(std::string_view approximate, Location where) const {
+  return graven::gelu(Operand(*this, where), approximate);
+}
 Tensor Tensor::pow(const Operand& exponent) const { return graven::pow(Operand(*this, exponent.where()), exponent); }
 Tensor Tensor::clamp(double min, double max, Location where) const { return graven::clamp(Operand(*this, where), min, max); }
-Tensor Tensor::sum(Location where) const { return graven::sum(Operand(*this, where)); }
-Tensor Tensor::sum(const Sizes& dims, bool keepdim, Location where) const { return graven::sum(Operand(*this, where), dims, keepdim); }
-Tensor Tensor::sum(std::int64_t d, bool keepdim, Location where) const { return graven::sum(Operand(*this, where), {d}, keepdim); }
-Tensor Tensor::mean(Location where) const { return graven::mean(Operand(*this, where)); }
-Tensor Tensor::mean(const Sizes& dims, bool keepdim, Location where) const { return graven::mean(Operand(*this, where), dims, keepdim); }
-Tensor Tensor::mean(std::int64_t d, bool keepdim, Location where) const { return graven::mean(Operand(*this, where), {d}, keepdim); }
-Tensor Tensor::amax(const Sizes& dims, bool keepdim, Location where) const { return graven::amax(Operand(*this, where), dims, keepdim); }
-Tensor Tensor::amin(const Sizes& dims, bool keepdim, Location where) const { return graven::amin(Operand(*this, where), dims, keepdim); }
-Tensor Tensor::prod(Location where) const { return graven::prod(Operand(*this, where)); }
+Tensor Tensor::sum(const OneOrMore& dims, bool keepdim, Location where) const {
+  return graven::sum(Operand(*this, where), dims, keepdim);
+}
+Tensor Tensor::mean(const OneOrMore& dims, bool keepdim, Location where) const {
+  return graven::mean(Operand(*this, where), dims, keepdim);
+}
+Tensor Tensor::amax(const OneOrMore& dims, bool keepdim, Location where) const {
+  return graven::amax(Operand(*this, where), dims, keepdim);
+}
+Tensor Tensor::amin(const OneOrMore& dims, bool keepdim, Location where) const {
+  return graven::amin(Operand(*this, where), dims, keepdim);
+}
+Tensor Tensor::prod(const OneOrMore& dims, bool keepdim, Location where) const {
+  return graven::prod(Operand(*this, where), dims, keepdim);
+}
 Tensor Tensor::argmax(std::optional<std::int64_t> d, bool keepdim, Location where) const { return graven::argmax(Operand(*this, where), d, keepdim); }
 Tensor Tensor::argmin(std::optional<std::int64_t> d, bool keepdim, Location where) const { return graven::argmin(Operand(*this, where), d, keepdim); }
 Tensor Tensor::softmax(std::int64_t d, Location where) const { return graven::softmax(Operand(*this, where), d); }

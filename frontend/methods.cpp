@@ -35,16 +35,24 @@ Tensor Tensor::logical_not(Location where) const { return graven::logical_not(Op
 Tensor Tensor::isnan(Location where) const { return graven::isnan(Operand(*this, where)); }
 Tensor Tensor::isinf(Location where) const { return graven::isinf(Operand(*this, where)); }
 Tensor Tensor::isfinite(Location where) const { return graven::isfinite(Operand(*this, where)); }
-Tensor Tensor::var(const Sizes& dims, double correction, bool keepdim, Location where) const {
+Tensor Tensor::var(const OneOrMore& dims, double correction, bool keepdim, Location where) const {
   return graven::var(Operand(*this, where), dims, {.correction = correction, .keepdim = keepdim});
 }
-Tensor Tensor::std(const Sizes& dims, double correction, bool keepdim, Location where) const {
+Tensor Tensor::std(const OneOrMore& dims, double correction, bool keepdim, Location where) const {
   return graven::std(Operand(*this, where), dims, {.correction = correction, .keepdim = keepdim});
 }
-Tensor Tensor::norm(double p, const Sizes& dims, bool keepdim, Location where) const { return graven::norm(Operand(*this, where), p, dims, keepdim); }
-Tensor Tensor::logsumexp(const Sizes& dims, bool keepdim, Location where) const { return graven::logsumexp(Operand(*this, where), dims, keepdim); }
-Tensor Tensor::all(const Sizes& dims, bool keepdim, Location where) const { return graven::all(Operand(*this, where), dims, keepdim); }
-Tensor Tensor::any(const Sizes& dims, bool keepdim, Location where) const { return graven::any(Operand(*this, where), dims, keepdim); }
+Tensor Tensor::norm(double p, const OneOrMore& dims, bool keepdim, Location where) const {
+  return graven::norm(Operand(*this, where), p, dims, keepdim);
+}
+Tensor Tensor::logsumexp(const OneOrMore& dims, bool keepdim, Location where) const {
+  return graven::logsumexp(Operand(*this, where), dims, keepdim);
+}
+Tensor Tensor::all(const OneOrMore& dims, bool keepdim, Location where) const {
+  return graven::all(Operand(*this, where), dims, keepdim);
+}
+Tensor Tensor::any(const OneOrMore& dims, bool keepdim, Location where) const {
+  return graven::any(Operand(*this, where), dims, keepdim);
+}
 Tensor Tensor::cumsum(std::int64_t d, Location where) const { return graven::cumsum(Operand(*this, where), d); }
 Tensor Tensor::cumprod(std::int64_t d, Location where) const { return graven::cumprod(Operand(*this, where), d); }
 std::tuple<Tensor, Tensor> Tensor::sort(std::int64_t d, bool descending, Location where) const {
@@ -60,11 +68,13 @@ std::vector<Tensor> Tensor::split(const Sizes& split_sizes, std::int64_t d, Loca
 std::vector<Tensor> Tensor::unbind(std::int64_t d, Location where) const { return graven::unbind(Operand(*this, where), d); }
 Tensor Tensor::unflatten(std::int64_t d, const Shape& sizes, Location where) const { return graven::unflatten(Operand(*this, where), d, sizes); }
 Tensor Tensor::swapaxes(std::int64_t dim0, std::int64_t dim1, Location where) const { return graven::swapaxes(Operand(*this, where), dim0, dim1); }
-Tensor Tensor::movedim(const Sizes& source, const Sizes& destination, Location where) const {
+Tensor Tensor::movedim(const OneOrMore& source, const OneOrMore& destination, Location where) const {
   return graven::movedim(Operand(*this, where), source, destination);
 }
-Tensor Tensor::flip(const Sizes& dims, Location where) const { return graven::flip(Operand(*this, where), dims); }
-Tensor Tensor::roll(const Sizes& shifts, const Sizes& dims, Location where) const { return graven::roll(Operand(*this, where), shifts, dims); }
+Tensor Tensor::flip(const OneOrMore& dims, Location where) const { return graven::flip(Operand(*this, where), dims); }
+Tensor Tensor::roll(const OneOrMore& shifts, const OneOrMore& dims, Location where) const {
+  return graven::roll(Operand(*this, where), shifts, dims);
+}
 Tensor Tensor::repeat(const Sizes& counts, Location where) const { return graven::repeat(Operand(*this, where), counts); }
 Tensor Tensor::tile(const Sizes& counts, Location where) const { return graven::tile(Operand(*this, where), counts); }
 Tensor Tensor::repeat_interleave(std::int64_t repeats, std::optional<std::int64_t> d, Location where) const {
@@ -104,6 +114,12 @@ Tensor Tensor::logical_and(const Operand& other) const { return graven::logical_
 Tensor Tensor::logical_or(const Operand& other) const { return graven::logical_or(Operand(*this, other.where()), other); }
 Tensor Tensor::max(Location where) const { return graven::amax(Operand(*this, where)); }
 Tensor Tensor::min(Location where) const { return graven::amin(Operand(*this, where)); }
+Tensor Tensor::max(const Tensor& other, Location where) const {
+  return graven::maximum(Operand(*this, where), Operand(other, where));
+}
+Tensor Tensor::min(const Tensor& other, Location where) const {
+  return graven::minimum(Operand(*this, where), Operand(other, where));
+}
 std::tuple<Tensor, Tensor> Tensor::max(std::int64_t d, bool keepdim, Location where) const { return graven::max(Operand(*this, where), d, keepdim); }
 std::tuple<Tensor, Tensor> Tensor::min(std::int64_t d, bool keepdim, Location where) const { return graven::min(Operand(*this, where), d, keepdim); }
 Tensor Tensor::median(Location where) const { return graven::median(Operand(*this, where)); }
@@ -113,7 +129,9 @@ std::tuple<Tensor, Tensor> Tensor::median(std::int64_t d, bool keepdim, Location
 std::tuple<Tensor, Tensor> Tensor::kthvalue(std::int64_t k, std::int64_t d, bool keepdim, Location where) const {
   return graven::kthvalue(Operand(*this, where), k, d, keepdim);
 }
-Tensor Tensor::count_nonzero(const Sizes& dims, Location where) const { return graven::count_nonzero(Operand(*this, where), dims); }
+Tensor Tensor::count_nonzero(const OneOrMore& dims, Location where) const {
+  return graven::count_nonzero(Operand(*this, where), dims);
+}
 Tensor Tensor::gather(std::int64_t d, const Tensor& index, Location where) const { return graven::gather(Operand(*this, where), d, index); }
 Tensor Tensor::scatter(std::int64_t d, const Tensor& index, const Operand& source, Location where) const {
   return graven::scatter(Operand(*this, where), d, index, source);
@@ -152,6 +170,63 @@ Tensor Tensor::view_as(const Tensor& other, Location where) const { return view(
 Tensor Tensor::reshape_as(const Tensor& other, Location where) const { return reshape(other.shape(), where); }
 Tensor Tensor::expand_as(const Tensor& other, Location where) const { return expand(other.shape(), where); }
 Tensor Tensor::type_as(const Tensor& other, Location where) const { return to(other.dtype(), where); }
+
+Tensor Tensor::new_empty(const Shape& shape, std::optional<DType> dtype, Location where) const {
+  return new_full(shape, 0, dtype, where);
+}
+Tensor Tensor::new_zeros(const Shape& shape, std::optional<DType> dtype, Location where) const {
+  return new_full(shape, 0, dtype, where);
+}
+Tensor Tensor::new_ones(const Shape& shape, std::optional<DType> dtype, Location where) const {
+  return new_full(shape, 1, dtype, where);
+}
+Tensor Tensor::new_full(const Shape& shape, Scalar value, std::optional<DType> wanted, Location where) const {
+  const DType dtype = wanted.value_or(this->dtype());
+  // Integers beyond 2^53 are no doubles.
+  if (!detail::would_record({*this})) return full(shape, value, dtype);
+  return detail::filled(shape, value.number(), dtype, *this, where);
+}
+Tensor Tensor::where(const Tensor& condition, const Operand& other) const {
+  return graven::where(Operand(condition, other.where()), Operand(*this, other.where()), other);
+}
+Tensor Tensor::lerp(const Tensor& end, const Operand& weight) const {
+  return graven::lerp(Operand(*this, weight.where()), Operand(end, weight.where()), weight);
+}
+Tensor Tensor::addcmul(const Tensor& a, const Tensor& b, double value, Location where) const {
+  return graven::addcmul(Operand(*this, where), Operand(a, where), Operand(b, where), value);
+}
+Tensor Tensor::addcdiv(const Tensor& a, const Tensor& b, double value, Location where) const {
+  return graven::addcdiv(Operand(*this, where), Operand(a, where), Operand(b, where), value);
+}
+Tensor Tensor::index_copy(std::int64_t d, const Tensor& index, const Tensor& source, Location where) const {
+  return graven::index_copy(Operand(*this, where), d, index, source);
+}
+Tensor Tensor::index_fill(std::int64_t d, const Tensor& index, const Operand& value) const {
+  return graven::index_fill(Operand(*this, value.where()), d, index, value);
+}
+Tensor Tensor::diag(std::int64_t diagonal, Location where) const {
+  return graven::diag(Operand(*this, where), diagonal);
+}
+Tensor Tensor::clip(double min, double max, Location where) const { return clamp(min, max, where); }
+std::tuple<Tensor, Tensor> Tensor::cummax(std::int64_t d, Location where) const {
+  return graven::cummax(Operand(*this, where), d);
+}
+std::tuple<Tensor, Tensor> Tensor::cummin(std::int64_t d, Location where) const {
+  return graven::cummin(Operand(*this, where), d);
+}
+Tensor Tensor::quantile(double q, std::optional<std::int64_t> d, bool keepdim, std::string_view interpolation,
+                        Location where) const {
+  return graven::quantile(Operand(*this, where), q, d, keepdim, interpolation);
+}
+Tensor Tensor::isclose(const Tensor& other, double rtol, double atol, bool equal_nan, Location where) const {
+  return graven::isclose(Operand(*this, where), Operand(other, where), rtol, atol, equal_nan);
+}
+Tensor Tensor::multinomial(std::int64_t num_samples, bool replacement, Location where) const {
+  return graven::multinomial(Operand(*this, where), num_samples, replacement);
+}
+Tensor Tensor::bincount(const Tensor& weights, std::int64_t minlength, Location where) const {
+  return graven::bincount(Operand(*this, where), weights, minlength);
+}
 
 // ---- in place -------------------------------------------------------------------------------------------------------------------------
 

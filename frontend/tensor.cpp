@@ -555,7 +555,8 @@ Tensor arange(Scalar start, Scalar end, Scalar step, DType dtype) {
   const double count = std::ceil((end.number() - start.number()) / step.number());
   if (count < 0) throw UserError("arange: the end lies on the other side of the start than the step goes");
   if (count > 1e15) throw UserError("arange: too many elements");
-  const bool integers = start.category() != Scalar::Category::floating && step.category() != Scalar::Category::floating;
+  const bool numbers = start.category() == Scalar::Category::floating || step.category() == Scalar::Category::floating;
+  const bool integers = !numbers || !ir::is_floating(dtype);
   return generate({static_cast<std::int64_t>(count)}, {dtype}, [&](std::int64_t i) {
     return integers ? Scalar(start.integer() + i * step.integer()) : Scalar(start.number() + static_cast<double>(i) * step.number());
   });

@@ -229,6 +229,11 @@ Tensor Tensor::t(Location where) const {
   if (dim() > 2) fail("t", "expects a matrix, got " + describe(), where);
   return dim() < 2 ? *this : transpose(0, 1, where);
 }
+Tensor Tensor::T(Location where) const {
+  Sizes dims;
+  for (std::int64_t d = dim(); d > 0; --d) dims.push_back(d - 1);
+  return permute(dims, where);
+}
 
 Tensor Tensor::expand(const Shape& wanted, Location where) const {
   detail::require_one_symbol(wanted, "expand", where);

@@ -164,6 +164,88 @@ Tensor index_add(const Operand& x, std::int64_t dim, const Tensor& positions, co
   return add(Operand(t, where), Operand(added, where), alpha);
 }
 
+namespace {
+
+/// x with values[..., count, ...] written at the positions along d.
+Tensor with_slices(const Tensor& x, std::int64_t d, const Tensor& positions, const Tensor& values, Location where) {
+  Shape column;
+  for (std::size_t k = 0; k < x.shape().rank(); ++k)
+    column.push_back(k == static_cast<std::size_t>(d) ? positions.shape()[0] : Dim(1));
+  const Tensor everywhere = positions.reshape(column, where).expand(values.shape(), where);
+  return apply("scatter", {x, everywhere, values}, {{"dim", d}}, where);
+}
+
+/// A vector of positions, of a number or a vector.
+Tensor checked_positions(const char* function, const Tensor& index, Location where) {
+  const Tensor positions = checked_index(function, index, where);
+  if (positions.dim() > 1) fail(function, "the index must be a vector, got " + index.describe(), where);
+  return positions.dim() == 0 ? positions.reshape({1}, where) : positions;
+}
+
+}  // namespace
+
+Tensor index_copy(const Operand& x, std::int64_t dim, const Tensor& index, const Tensor& source) {
+  const Location where = x.where();
+  const Tensor& t = x.tensor();
+  if (t.dim() == 0) {
+    const Tensor one = source.defined() ? source.reshape({1}, where) : source;
+    return index_copy(Operand(t.reshape({1}, where), where), dim, index, one).reshape(Shape{}, where);
+  }
+  const std::int64_t d = checked_dim("index_copy", dim, t, where);
+  const Tensor positions = checked_positions("index_copy", index, where);
+  std::vector<Dim> wanted = t.shape().dims();
+  wanted[static_cast<std::size_t>(d)] = positions.shape()[0];
+  const ir::TensorType type{t.dtype(), Shape(wanted)};
+  if (!source.defined() || source.dtype() != type.dtype || source.shape() != type.shape)
+    fail("index_copy",
+         "the source must be " + type.to_string() + ", a slice for each index, got " +
+             (source.defined() ? source.describe() : "an undefined tensor"),
+         where);
+  return with_slices(t, d, positions, source, where);
+}
+
+Tensor index_fill(const Operand& x, std::int64_t dim, const Tensor& index, const Operand& value) {
+  const Location where = x.where();
+  const Tensor& t = x.tensor();
+  if (t.dim() == 0) return index_fill(Operand(t.reshape({1}, where), where), dim, index, value).reshape(Shape{}, where);
+  const std::int64_t d = checked_dim("index_fill", dim, t, where);
+  if (value.is_tensor() && value.tensor().dim() != 0)
+    fail("index_fill", "the value must be a number or a tensor without dimensions, got " + value.tensor().describe(),
+         where);
+  const Tensor positions = from_start(checked_positions("index_fill", index, where), t.size(d), where);
+  std::vector<Dim> shape = t.shape().dims();
+  shape[static_cast<std::size_t>(d)] = positions.shape()[0];
+  const Tensor one =
+      value.is_tensor() ? value.tensor().to(t.dtype(), where) : t.new_full({}, value.scalar(), {}, where);
+  return with_slices(t, d, positions, one.expand(Shape(shape), where), where);
+}
+
+Tensor bincount(const Operand& x, const Tensor& weights, std::int64_t minlength) {
+  const Location where = x.where();
+  const Tensor index = checked_index("bincount", x.tensor(), where);
+  if (index.dim() != 1) fail("bincount", "expects a vector, got " + x.tensor().describe(), where);
+  if (minlength < 0) fail("bincount", fmt::format("minlength must not be negative, got {}", minlength), where);
+  if (weights.defined() && weights.shape() != index.shape())
+    fail("bincount",
+         "the weights must have the shape of the numbers, got " + weights.describe() + " for " + x.tensor().describe(),
+         where);
+  std::int64_t size = minlength;
+  if (index.is_traced()) {
+    if (size == 0)
+      fail("bincount", "needs minlength when it is recorded, the size of the result: the numbers are not known then",
+           where);
+  } else {
+    for (const std::int64_t i : index.to_vector<std::int64_t>()) {
+      if (i < 0) fail("bincount", fmt::format("the numbers must not be negative, got {}", i), where);
+      size = std::max(size, i + 1);
+    }
+  }
+  Tensor each = weights.defined() ? weights.detach(where) : detail::filled(index.shape(), 1, DType::i64, index, where);
+  if (weights.defined() && !ir::is_floating(each.dtype())) each = each.to(DType::f64, where);
+  return apply("scatter_add", {detail::filled({size}, 0, each.dtype(), index, where), index, each},
+               {{"dim", std::int64_t{0}}}, where);
+}
+
 Tensor take_along_dim(const Operand& x, const Tensor& indices, std::optional<std::int64_t> dim) {
   const Location where = x.where().in("take_along_dim");
   Tensor t = x.tensor(), at = checked_index("take_along_dim", indices, where);

@@ -129,6 +129,25 @@ Tensor clamp(const Operand& x, const Tensor& min, const Tensor& max) {
   return max.defined() ? minimum(Operand(y, at), Operand(max, at)) : y;
 }
 
+Tensor clip(const Operand& x, double min, double max) { return clamp(x, min, max); }
+Tensor clip(const Operand& x, const Tensor& min, const Tensor& max) { return clamp(x, min, max); }
+
+Tensor isclose(const Operand& a, const Operand& b, double rtol, double atol, bool equal_nan) {
+  const Location at = a.where();
+  if (!(rtol >= 0 && atol >= 0))
+    fail("isclose", fmt::format("rtol and atol must not be negative, got {} and {}", rtol, atol), at);
+  Tensor close = eq(a, b);
+  const DType dtype = result_type(a, b);
+  if (equal_nan && ir::is_floating(dtype))
+    close = logical_or(Operand(close, at), Operand(logical_and(Operand(isnan(a), at), Operand(isnan(b), at)), at));
+  if (dtype == DType::boolean || (rtol == 0 && atol == 0)) return close;
+  const Tensor difference = abs(Operand(sub(a, b), at));
+  const Tensor allowed = add(Operand(abs(Operand(mul(b, Operand(rtol, at)), at)), at), Operand(atol, at));
+  const Tensor within = logical_and(Operand(isfinite(Operand(difference, at)), at),
+                                    Operand(le(Operand(difference, at), Operand(allowed, at)), at));
+  return logical_or(Operand(close, at), Operand(within, at));
+}
+
 Tensor hardsigmoid(const Operand& x) { return apply("hardsigmoid", {x.tensor()}, {}, x.where()); }
 Tensor hardswish(const Operand& x) { return apply("hardswish", {x.tensor()}, {}, x.where()); }
 Tensor mish(const Operand& x) { return apply("mish", {x.tensor()}, {}, x.where()); }

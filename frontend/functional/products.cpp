@@ -30,7 +30,12 @@ Tensor weighted_sum(const Operand& given, const Tensor& product, double beta, do
   const Operand unscaled(product, input.where());
   const DType dtype = result_type(input, unscaled);
   const Operand scaled = alpha == 1 ? unscaled : detail::scaled(unscaled, alpha, dtype, function);
-  if (beta == 0) return scaled.tensor();  // whatever input holds, NaN too
+  if (beta == 0) {  // whatever input holds, NaN too
+    if (!is_grad_enabled() || !input.is_tensor() || !input.tensor().requires_grad()) return scaled.tensor();
+    // -0, which changes no number, with a slope of 0 as PyTorch has it.
+    const Operand nothing(where(Operand(false, input.where()), input, Operand(-0.0, input.where())), input.where());
+    return add(nothing, scaled);
+  }
   return add(beta == 1 ? input : detail::scaled(input, beta, dtype, function), scaled);
 }
 

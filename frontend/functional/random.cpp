@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "frontend/dispatch.h"
+#include "frontend/functional/at.h"
 #include "frontend/random.h"
 #include "frontend/trace.h"
 #include "graven/functional.h"
@@ -86,6 +87,80 @@ Tensor randn_like(const Operand& x) { return draw("randn_like", "random_normal",
 Tensor bernoulli(const Operand& p) {
   const Tensor u = draw("bernoulli", "random_uniform", p);
   return lt(Operand(u, p.where()), Operand(p.tensor().detach(p.where()).to(u.dtype(), p.where()), p.where())).to(p.tensor().dtype(), p.where());
+}
+
+namespace {
+
+/// What an eager call can know of the numbers in the rows of p[..., n].
+void check_weights(const Tensor& p, std::int64_t num_samples, bool replacement, Location where) {
+  const std::vector<double> numbers = p.to_vector<double>();
+  const auto n = static_cast<std::size_t>(p.size(-1));
+  for (std::size_t row = 0; row < numbers.size(); row += n) {
+    std::int64_t positive = 0;
+    for (std::size_t i = row; i < row + n; ++i) {
+      if (!(numbers[i] >= 0) || std::isinf(numbers[i]))
+        fail("multinomial", "the probabilities must be finite and not negative, got " + std::to_string(numbers[i]),
+             where);
+      if (numbers[i] > 0) ++positive;
+    }
+    if (positive == 0) fail("multinomial", "a row of zeros has nothing to draw", where);
+    if (!replacement && positive < num_samples)
+      fail("multinomial",
+           "without replacement there must be as many positive probabilities as samples, got " +
+               std::to_string(positive) + " and " + std::to_string(num_samples),
+           where);
+  }
+}
+
+}  // namespace
+
+Tensor multinomial(const Operand& operand, std::int64_t num_samples, bool replacement) {
+  const Location where = operand.where();
+  const detail::At at(where);
+  Tensor p = operand.tensor().detach(where);
+  if (!ir::is_floating(p.dtype())) fail("multinomial", "needs a floating-point tensor, got " + p.describe(), where);
+  if (p.dim() != 1 && p.dim() != 2) fail("multinomial", "expects [n] or [rows, n], got " + p.describe(), where);
+  if (p.dtype() != DType::f64) p = p.to(DType::f32, where);
+  const std::int64_t n = p.size(-1);
+  if (num_samples < 1 || (!replacement && num_samples > n))
+    fail("multinomial",
+         "the number of samples must be positive" +
+             (replacement ? std::string() : ", and without replacement at most " + std::to_string(n)) + ", got " +
+             std::to_string(num_samples),
+         where);
+  if (n == 0) fail("multinomial", "there is nothing to draw from in " + p.describe(), where);
+  if (!p.is_traced()) check_weights(p, num_samples, replacement, where);
+  if (!replacement) {
+    // The largest of log p with Gumbel noise (Efraimidis and Spirakis 2006). Noise that is minus infinity would make
+    // all as unlikely as 0.
+    const Tensor u = maximum(at(draw("multinomial", "random_uniform", at(p))), at(1e-30));
+    const Tensor noise = log(at(neg(at(log(at(u))))));
+    return std::get<1>(topk(at(at.sub(log(at(p)), noise)), num_samples));
+  }
+  // The first position up to which the sum exceeds a part of the whole, and which has a part in it.
+  const Tensor upto = cumsum(at(p), -1), whole = upto.slice(-1, n - 1, n, 1, where);
+  Shape shape(std::vector<Dim>(p.shape().begin(), p.shape().end() - 1));
+  shape.push_back(num_samples);
+  const Tensor part =
+      at.mul(draw("multinomial", "random_uniform", at(detail::filled(shape, 0, p.dtype(), p, where))), whole);
+  const Tensor passed = le(at(upto.unsqueeze(-2, where)), at(part.unsqueeze(-1, where)));
+  const Tensor inner = lt(at(upto), at(whole)).unsqueeze(-2, where);
+  return sum(at(logical_and(at(passed), at(inner))), -1);
+}
+
+Tensor gumbel_softmax(const Operand& logits, double tau, bool hard, std::int64_t dim) {
+  const Location where = logits.where();
+  const detail::At at(where);
+  const Tensor& x = logits.tensor();
+  if (!(tau > 0)) fail("gumbel_softmax", "tau must be positive, got " + std::to_string(tau), where);
+  if (!ir::is_floating(x.dtype())) fail("gumbel_softmax", "needs a floating-point tensor, got " + x.describe(), where);
+  const Tensor u = draw("gumbel_softmax", "random_uniform", logits);
+  const Tensor noise = neg(at(log(at(neg(at(log(at(u)))))))).to(x.dtype(), where);
+  const Tensor soft = softmax(at(at.div(at.add(x, noise), tau)), dim);
+  if (!hard) return soft;
+  const Tensor chosen = argmax(at(soft.detach(where)), dim, true);
+  const Tensor one_hot = scatter(at(detail::filled(x.shape(), 0, x.dtype(), x, where)), dim, chosen, Operand(1, where));
+  return at.add(at.sub(one_hot, soft.detach(where)), soft);
 }
 
 Tensor alpha_dropout(const Operand& operand, double p, bool training) {

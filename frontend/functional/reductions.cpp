@@ -1,11 +1,14 @@
 #include "graven/functional/reductions.h"
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 
 #include <fmt/format.h>
 
 #include "frontend/dispatch.h"
+#include "frontend/functional/at.h"
 
 namespace graven {
 
@@ -80,22 +83,22 @@ std::tuple<Tensor, Tensor> sorted(const Operand& x, std::int64_t dim, bool desce
 
 }  // namespace
 
-std::tuple<Tensor, Tensor> var_mean(const Operand& x, const Sizes& dims, VarianceOptions o) {
+std::tuple<Tensor, Tensor> var_mean(const Operand& x, const OneOrMore& dims, VarianceOptions o) {
   const Moments m = moments(x, dims, o.correction, "var_mean");
   return {dropped(m.variance, dims, o.keepdim, x.where()), dropped(m.mean, dims, o.keepdim, x.where())};
 }
-std::tuple<Tensor, Tensor> std_mean(const Operand& x, const Sizes& dims, VarianceOptions o) {
+std::tuple<Tensor, Tensor> std_mean(const Operand& x, const OneOrMore& dims, VarianceOptions o) {
   const Moments m = moments(x, dims, o.correction, "std_mean");
   return {dropped(root_of(m.variance, 2, x.where()), dims, o.keepdim, x.where()), dropped(m.mean, dims, o.keepdim, x.where())};
 }
-Tensor var(const Operand& x, const Sizes& dims, VarianceOptions o) {
+Tensor var(const Operand& x, const OneOrMore& dims, VarianceOptions o) {
   return dropped(moments(x, dims, o.correction, "var").variance, dims, o.keepdim, x.where());
 }
-Tensor std(const Operand& x, const Sizes& dims, VarianceOptions o) {
+Tensor std(const Operand& x, const OneOrMore& dims, VarianceOptions o) {
   return dropped(root_of(moments(x, dims, o.correction, "std").variance, 2, x.where()), dims, o.keepdim, x.where());
 }
 
-Tensor norm(const Operand& x, double p, const Sizes& dims, bool keepdim) {
+Tensor norm(const Operand& x, double p, const OneOrMore& dims, bool keepdim) {
   const Location at = x.where().in("norm");
   const Tensor t = floating(x, "norm");
   const Operand magnitude(abs(Operand(t, at)), at);
@@ -117,7 +120,7 @@ Tensor norm(const Operand& x, double p, const Sizes& dims, bool keepdim) {
   return root_of(sum(Operand(powers, at), dims, keepdim), p, at);
 }
 
-Tensor logsumexp(const Operand& x, const Sizes& dims, bool keepdim) {
+Tensor logsumexp(const Operand& x, const OneOrMore& dims, bool keepdim) {
   const Location at = x.where().in("logsumexp");
   const Tensor t = ir::is_floating(x.tensor().dtype()) ? x.tensor() : x.tensor().to(DType::f32, at);
   const Tensor top = amax(Operand(t.detach(at), at), dims, true);
@@ -126,15 +129,15 @@ Tensor logsumexp(const Operand& x, const Sizes& dims, bool keepdim) {
   return dropped(add(Operand(log(Operand(total, at)), at), Operand(shift, at)), dims, keepdim, at);
 }
 
-Tensor count_nonzero(const Operand& x, const Sizes& dims) {
+Tensor count_nonzero(const Operand& x, const OneOrMore& dims) {
   const Location at = x.where().in("count_nonzero");
   return sum(Operand(ne(x, Operand(0, at)), at), dims);
 }
-Tensor any(const Operand& x, const Sizes& dims, bool keepdim) {
+Tensor any(const Operand& x, const OneOrMore& dims, bool keepdim) {
   const Location at = x.where().in("any");
   return ne(Operand(sum(Operand(ne(x, Operand(0, at)), at), dims, keepdim), at), Operand(0, at));
 }
-Tensor all(const Operand& x, const Sizes& dims, bool keepdim) {
+Tensor all(const Operand& x, const OneOrMore& dims, bool keepdim) {
   const Location at = x.where().in("all");
   return eq(Operand(sum(Operand(eq(x, Operand(0, at)), at), dims, keepdim), at), Operand(0, at));
 }
@@ -180,20 +183,42 @@ std::tuple<Tensor, Tensor> kthvalue(const Operand& x, std::int64_t k, std::int64
   if (keepdim) return {values.slice(d, k - 1, k, 1, at), indices.slice(d, k - 1, k, 1, at)};
   return {values.select(d, k - 1, at), indices.select(d, k - 1, at)};
 }
+
+namespace {
+/// The element that stands at the position, which is the one that gets the gradient: amax would share it among equals.
+std::tuple<Tensor, Tensor> extreme(const Operand& x, const Tensor& position, std::int64_t dim, bool keepdim) {
+  const Tensor value = gather(x, dim, position);
+  if (keepdim || x.tensor().dim() == 0) return {value, position};
+  return {value.squeeze(dim, x.where()), position.squeeze(dim, x.where())};
+}
+}  // namespace
+namespace {
+/// The lower of the two in the middle of a sorted row, and its position, with the dimension kept; NaN counts as largest.
+std::tuple<Tensor, Tensor> middle(const Operand& x, std::int64_t dim, const Dim& size) {
+  if (size.is_static()) return kthvalue(x, (size.value() - 1) / 2 + 1, dim, true);
+  const Location at = x.where();
+  const auto [values, indices] = sorted(x, dim, false, -1, "median");
+  const Operand last(sub(Operand(detail::size_value(size, DType::i64, "median", at), at), Operand(1, at)), at);
+  const Tensor place = floor_divide(last, Operand(2, at)).reshape({1}, at);
+  return {index_select(Operand(values, at), dim, place), index_select(Operand(indices, at), dim, place)};
+}
+}  // namespace
 std::tuple<Tensor, Tensor> median(const Operand& x, std::int64_t dim, bool keepdim) {
   const Tensor& t = x.tensor();
   const Location at = x.where().in("median");
   const std::int64_t d = detail::normalize_dim(dim, t.dim(), "median", at);
   const Dim size = t.dim() == 0 ? Dim(1) : t.shape()[static_cast<std::size_t>(d)];
   if (size == Dim(0)) fail("median", "has no elements to choose from in " + t.describe(), at);
-  if (size.is_static()) return kthvalue(Operand(t, at), (size.value() - 1) / 2 + 1, dim, keepdim);
-  const auto [values, indices] = sorted(Operand(t, at), d, false, -1, "median");
-  const Operand last(sub(Operand(detail::size_value(size, DType::i64, "median", at), at), Operand(1, at)), at);
-  const Tensor middle = floor_divide(last, Operand(2, at)).reshape({1}, at);
-  const Tensor value = index_select(Operand(values, at), d, middle),
-               index = index_select(Operand(indices, at), d, middle);
-  if (keepdim) return {value, index};
-  return {value.squeeze(d, at), index.squeeze(d, at)};
+  const auto [value, position] = middle(Operand(t, at), d, size);
+  if (!ir::is_floating(t.dtype()) || t.dim() == 0) {
+    if (keepdim || t.dim() == 0) return {value, position};
+    return {value.squeeze(d, at), position.squeeze(d, at)};
+  }
+  // Where a row has NaN it is the first of those that is chosen.
+  const Tensor nan = isnan(Operand(t, at));
+  const Tensor first = argmax(Operand(nan.to(DType::i64, at), at), d, true);
+  const Operand has_nan(any(Operand(nan, at), d, true), at);
+  return extreme(Operand(t, at), where(has_nan, Operand(first, at), Operand(position, at)), d, keepdim);
 }
 Tensor median(const Operand& x) {
   const Location at = x.where().in("median");
@@ -206,15 +231,125 @@ Tensor median(const Operand& x) {
   return amax(Operand(where(Operand(others, at), Operand(-std::numeric_limits<double>::infinity(), at), all), at));
 }
 
-namespace {
-/// The element that stands at the position, which is the one that gets the gradient: amax would share it among equals.
-std::tuple<Tensor, Tensor> extreme(const Operand& x, const Tensor& position, std::int64_t dim, bool keepdim) {
-  const Tensor value = gather(x, dim, position);
-  if (keepdim || x.tensor().dim() == 0) return {value, position};
-  return {value.squeeze(dim, x.where()), position.squeeze(dim, x.where())};
+std::tuple<Tensor, Tensor> max(const Operand& x, std::int64_t dim, bool keepdim) {
+  return extreme(x, argmax(x, dim, true), dim, keepdim);
 }
+std::tuple<Tensor, Tensor> min(const Operand& x, std::int64_t dim, bool keepdim) {
+  return extreme(x, argmin(x, dim, true), dim, keepdim);
+}
+Tensor max(const Operand& x) { return amax(x); }
+Tensor min(const Operand& x) { return amin(x); }
+Tensor max(const Operand& x, const Tensor& other) { return maximum(x, Operand(other, x.where())); }
+Tensor min(const Operand& x, const Tensor& other) { return minimum(x, Operand(other, x.where())); }
+
+// ---- running extremes -----------------------------------------------------------------------------------------------
+
+namespace {
+
+/// In log2(n) steps, each of which reaches twice as far: of the best up to an element, and the best of as many before
+/// it, the better.
+std::tuple<Tensor, Tensor> running_extreme(const char* function, const Operand& x, std::int64_t dim, bool largest) {
+  const Location where_called = x.where();
+  const detail::At at(where_called);
+  const Tensor& t = x.tensor();
+  const std::int64_t d = detail::normalize_dim(dim, t.dim(), function, where_called);
+  if (t.dim() == 0) return {t.clone(where_called), detail::filled({}, 0, DType::i64, t, where_called)};
+  const std::int64_t n = t.size(d);
+  Shape along;
+  for (std::int64_t k = 0; k < t.dim(); ++k) along.push_back(k == d ? Dim(n) : Dim(1));
+  Tensor position = detail::counted(n, t, where_called).reshape(along, where_called).expand(t.shape(), where_called);
+  Tensor best = t.dtype() == DType::boolean ? t.to(DType::i64, where_called) : t.detach(where_called);
+  for (std::int64_t step = 1; step < n; step *= 2) {
+    const auto later = [&](const Tensor& of) { return at(of.slice(d, step, n, 1, where_called)); };
+    const auto earlier = [&](const Tensor& of) { return at(of.slice(d, 0, n - step, 1, where_called)); };
+    Tensor stays = largest ? ge(later(best), earlier(best)) : le(later(best), earlier(best));
+    if (ir::is_floating(t.dtype())) stays = logical_or(at(stays), at(isnan(later(best))));
+    const auto better = [&](const Tensor& of) {
+      return cat({of.slice(d, 0, step, 1, where_called), where(at(stays), later(of), earlier(of))}, d, where_called);
+    };
+    position = better(position);
+    best = better(best);
+  }
+  return {gather(x, d, position), position};
+}
+
 }  // namespace
-std::tuple<Tensor, Tensor> max(const Operand& x, std::int64_t dim, bool keepdim) { return extreme(x, argmax(x, dim, true), dim, keepdim); }
-std::tuple<Tensor, Tensor> min(const Operand& x, std::int64_t dim, bool keepdim) { return extreme(x, argmin(x, dim, true), dim, keepdim); }
+
+std::tuple<Tensor, Tensor> cummax(const Operand& x, std::int64_t dim) {
+  return running_extreme("cummax", x, dim, true);
+}
+std::tuple<Tensor, Tensor> cummin(const Operand& x, std::int64_t dim) {
+  return running_extreme("cummin", x, dim, false);
+}
+
+// ---- quantiles ------------------------------------------------------------------------------------------------------
+
+Tensor quantile(const Operand& x, const std::vector<double>& q, std::optional<std::int64_t> dim, bool keepdim,
+                std::string_view interpolation) {
+  const Location at = x.where();
+  constexpr std::string_view kKinds[] = {"linear", "lower", "higher", "midpoint", "nearest"};
+  if (std::find(std::begin(kKinds), std::end(kKinds), interpolation) == std::end(kKinds))
+    fail("quantile",
+         fmt::format("interpolation must be linear, lower, higher, midpoint or nearest, got '{}'", interpolation), at);
+  if (x.tensor().dtype() != DType::f32 && x.tensor().dtype() != DType::f64)
+    fail("quantile", "expects f32 or f64, got " + x.tensor().describe(), at);
+  if (q.empty()) fail("quantile", "needs at least one number", at);
+  for (const double part : q)
+    if (!(part >= 0 && part <= 1)) fail("quantile", fmt::format("a part must lie in [0, 1], got {}", part), at);
+  const Tensor t = dim && x.tensor().dim() > 0 ? x.tensor() : x.tensor().reshape({-1}, at);
+  const std::int64_t d = detail::normalize_dim(dim.value_or(0), t.dim(), "quantile", at), n = t.size(d);
+  if (n == 0) fail("quantile", "has no elements to choose from in " + t.describe(), at);
+  const Tensor in_order = std::get<0>(sort(Operand(t, at), d));
+  const Tensor nan = any(Operand(isnan(Operand(t, at)), at), d, true);
+  std::vector<Tensor> results;
+  for (const double part : q) {
+    // Where between two elements, in the precision of the elements.
+    const double last = static_cast<double>(n - 1);
+    double place = t.dtype() == DType::f32 ? static_cast<double>(static_cast<float>(part) * static_cast<float>(last))
+                                           : part * last;
+    if (interpolation == "lower") place = std::floor(place);
+    if (interpolation == "higher") place = std::ceil(place);
+    if (interpolation == "nearest") place = std::nearbyint(place);
+    const auto element = [&](double i) {
+      return in_order.slice(d, static_cast<std::int64_t>(i), static_cast<std::int64_t>(i) + 1, 1, at);
+    };
+    const Tensor below = element(std::floor(place));
+    Tensor value = below;
+    if (place != std::floor(place)) {
+      const double weight = interpolation == "midpoint" ? 0.5 : place - std::floor(place);
+      value = lerp(Operand(below, at), Operand(element(std::ceil(place)), at), Operand(weight, at));
+    }
+    value = where(Operand(nan, at), Operand(std::numeric_limits<double>::quiet_NaN(), at), Operand(value, at));
+    if (!keepdim)
+      value = value.squeeze(d, at);
+    else if (!dim || x.tensor().dim() == 0)
+      value = value.reshape(Shape(std::vector<Dim>(x.tensor().shape().rank(), Dim(1))), at);
+    results.push_back(x.tensor().dim() == 0 ? value.reshape(Shape{}, at) : value);
+  }
+  return stack(results, 0, at);
+}
+Tensor quantile(const Operand& x, double q, std::optional<std::int64_t> dim, bool keepdim,
+                std::string_view interpolation) {
+  return quantile(x, std::vector<double>{q}, dim, keepdim, interpolation).squeeze(0, x.where());
+}
+
+Tensor searchsorted(const Operand& sorted, const Operand& values, bool right) {
+  const Location at = sorted.where();
+  const Tensor& row = sorted.tensor();
+  const Tensor wanted =
+      values.is_tensor() ? values.tensor() : detail::filled({}, values.scalar().number(), row.dtype(), row, at);
+  const bool shared = row.dim() == 1;
+  const bool alike =
+      row.dim() == wanted.dim() && std::equal(row.shape().begin(), row.shape().end() - 1, wanted.shape().begin());
+  if (row.dim() == 0 || (!shared && !alike))
+    fail("searchsorted",
+         "the sorted numbers must be a vector, or have the values' sizes but for the last one, got " + row.describe() +
+             " and " + wanted.describe(),
+         at);
+  // As many as are smaller: written so that NaN comes behind all numbers.
+  const Operand each(shared ? row : row.unsqueeze(-2, at), at), value(wanted.unsqueeze(-1, at), at);
+  const Tensor behind = right ? gt(each, value) : ge(each, value);
+  return sum(Operand(logical_not(Operand(behind, at)), at), -1);
+}
 
 }  // namespace graven

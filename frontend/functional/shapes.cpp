@@ -7,6 +7,8 @@
 #include <fmt/format.h>
 
 #include "frontend/dispatch.h"
+#include "frontend/functional/at.h"
+#include "frontend/functional/windows.h"
 #include "frontend/trace.h"
 
 namespace graven {
@@ -67,7 +69,7 @@ Tensor unflatten(const Operand& x, std::int64_t dim, const Shape& sizes) {
   return t.reshape(Shape(std::move(shape)), x.where());
 }
 
-Tensor movedim(const Operand& x, const Sizes& source, const Sizes& destination) {
+Tensor movedim(const Operand& x, const OneOrMore& source, const OneOrMore& destination) {
   const std::int64_t rank = x.tensor().dim();
   if (source.size() != destination.size()) fail("movedim", "source and destination must have as many dimensions", x.where());
   Sizes order(static_cast<std::size_t>(rank), -1);
@@ -125,6 +127,10 @@ std::vector<Tensor> unbind(const Operand& x, std::int64_t dim) {
   return parts;
 }
 
+Tensor concat(const std::vector<Tensor>& tensors, std::int64_t dim, Location where) {
+  return cat(tensors, dim, where.in("concat"));
+}
+
 Tensor hstack(const std::vector<Tensor>& tensors, Location given) {
   const Location where = given.in("hstack");
   std::vector<Tensor> parts;
@@ -138,10 +144,10 @@ Tensor vstack(const std::vector<Tensor>& tensors, Location given) {
   return cat(parts, 0, where);
 }
 
-Tensor flip(const Operand& x, const Sizes& dims) {
+Tensor flip(const Operand& x, const OneOrMore& dims) {
   const Location at = x.where().in("flip");
   if (dims.empty() || x.tensor().dim() == 0) return x.tensor().clone(at);
-  if (x.tensor().shape().is_static()) return apply("flip", {x.tensor()}, {{"dims", dims}}, at);
+  if (x.tensor().shape().is_static()) return apply("flip", {x.tensor()}, {{"dims", Sizes(dims)}}, at);
   Tensor t = x.tensor();
   std::vector<bool> turned(t.shape().rank(), false);
   for (const std::int64_t d : dims) {
@@ -159,7 +165,7 @@ Tensor flip(const Operand& x, const Sizes& dims) {
   return t;
 }
 
-Tensor roll(const Operand& x, const Sizes& shifts, const Sizes& dims) {
+Tensor roll(const Operand& x, const OneOrMore& shifts, const OneOrMore& dims) {
   Tensor t = x.tensor();
   const Location at = x.where().in("roll");
   if (dims.empty()) {
@@ -260,6 +266,19 @@ Tensor diagonal(const Operand& x, std::int64_t offset, std::int64_t dim1, std::i
   const Tensor flat = last.reshape(Shape(std::move(shape)), at);
   if (count == 0) return flat.slice(dim, 0, 0, 1, at);
   return flat.slice(dim, first, first + (count - 1) * (columns + 1) + 1, columns + 1, at);
+}
+
+Tensor diag(const Operand& x, std::int64_t offset) {
+  const Tensor& t = x.tensor();
+  const Location at = x.where();
+  if (t.dim() == 2) return diagonal(x, offset);
+  if (t.dim() != 1) fail("diag", "expects a vector or a matrix, got " + t.describe(), at);
+  if (offset > 1 << 30 || offset < -(1 << 30))
+    fail("diag", fmt::format("the diagonal must lie within 2^30, got {}", offset), at);
+  // Of n + |offset| rows, as one vector, every (rows + 1)-th element.
+  const std::int64_t size = t.size(0) + std::abs(offset), first = offset >= 0 ? offset : -offset * size;
+  if (t.size(0) == 0) return pad(x, {0, size * size}).reshape({size, size}, at);
+  return detail::placed(t, 0, size + 1, first, size * size, at).reshape({size, size}, at);
 }
 
 Tensor masked_fill(const Operand& x, const Tensor& mask, const Operand& value) {

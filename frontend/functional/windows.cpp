@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "frontend/dispatch.h"
+#include "frontend/functional/at.h"
 #include "frontend/functional/batched.h"
 #include "frontend/functional/windows.h"
 
@@ -95,6 +96,21 @@ Tensor fold(const Operand& x, Size2 output_size, Size2 kernel_size, const Window
       }
     return sum;
   });
+}
+
+Tensor Tensor::unfold(std::int64_t d, std::int64_t size, std::int64_t step, Location where) const {
+  const detail::At at(where);
+  const Tensor x = dim() == 0 ? reshape({1}, where) : *this;
+  const std::int64_t axis = detail::normalize_dim(d, x.dim(), "unfold", where), n = x.size(axis);
+  if (size < 0 || size > n)
+    fail("unfold", fmt::format("the windows' size must lie in [0, {}], got {}", n, size), where);
+  if (step < 1) fail("unfold", fmt::format("the step must be positive, got {}", step), where);
+  const std::int64_t windows = (n - size) / step + 1;
+  const Tensor start = graven::mul(at(detail::counted(windows, x, where)), Operand(step, where)).unsqueeze(1, where);
+  const Tensor each = at.add(start, detail::counted(size, x, where)).reshape({windows * size}, where);
+  const Tensor picked = graven::unflatten(at(graven::index_select(at(x), axis, each)), axis, {windows, size});
+  const Tensor result = graven::movedim(at(picked), axis + 1, -1);
+  return dim() == 0 ? result.reshape({size}, where) : result;
 }
 
 }  // namespace graven

@@ -55,6 +55,91 @@ TEST(CompositesGraph, GivesWhatEagerModeGives) {
   }
 }
 
+/// What is made of other operators, without parameters: its results, and the gradients of both inputs.
+class Rearranged : public nn::Graph<Rearranged> {
+ public:
+  std::vector<Tensor> build(Tensor x, Tensor square, Tensor index) {
+    std::vector<Tensor> results;
+    const auto [most, where_most] = cummax(x, 1);
+    const auto [least, where_least] = cummin(x, 0);
+    results.insert(results.end(), {most, where_most, least, where_least});
+    results.push_back(quantile(x, {0.2, 0.5}, 1));
+    results.push_back(searchsorted(std::get<0>(sort(x, 1)), x));
+    results.push_back(std::get<0>(median(x, 1)));
+    results.push_back(isclose(x, x + 0.1, 0.5));
+    results.push_back(index_copy(x, 0, index, x.narrow(0, 0, 2) * 2));
+    results.push_back(index_fill(x, 1, index, 3));
+    results.push_back(bincount(index, {}, 5));
+    results.push_back(diag(x.select(0, 0), -1));
+    results.push_back(x.unfold(1, 3, 2));
+    results.push_back(x.T() + x.new_full({5, 1}, 0.5));
+    results.push_back(x.where(x > 0, x.new_zeros({})).max(x * 0.5));
+    results.push_back(linalg::solve(square, x.narrow(1, 0, 2)));
+    results.push_back(linalg::inv(square) * linalg::det(square));
+    results.push_back(linalg::cholesky(matmul(square, square.T()) + eye(4)));
+    results.push_back(linalg::matrix_norm(square, 1) + linalg::vector_norm(x, 3));
+    results.push_back(baddbmm(square, x.reshape({1, 4, 5}), x.reshape({1, 5, 4}), 0));
+    return results;
+  }
+};
+
+TEST(CompositesGraph, RearrangesAsEagerModeDoes) {
+  manual_seed(6);
+  const Tensor x = randn({4, 5}), square = randn({4, 4}) + 3 * flip(eye(4), 0), index = tensor({2, 0});
+  Rearranged graph;
+  const std::vector<Tensor> expected = graph.build(x, square, index), found = graph(x, square, index);
+  ASSERT_EQ(found.size(), expected.size());
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    ASSERT_EQ(found[i].shape(), expected[i].shape()) << i;
+    ASSERT_EQ(found[i].dtype(), expected[i].dtype()) << i;
+    EXPECT_TRUE(allclose(found[i], expected[i], 1e-4, 1e-4)) << i;
+  }
+}
+
+/// Learns through them.
+struct Learner : nn::Module<Learner> {
+  Tensor x = parameter("x", linspace(-1, 1, 20).reshape({4, 5}) + (arange(20).reshape({4, 5}) % 7).to(f32) * 0.3);
+  nn::Sequential net =
+      child("net", nn::Sequential(nn::Linear(5, 4), relu, [](Tensor t) { return std::get<0>(cummax(t, 1)); }));
+  Tensor forward(Tensor input) {
+    const Tensor square = matmul(x, x.T()) + 4 * eye(4);
+    return net(input + x).sum() + quantile(x, 0.3) + linalg::solve(square, x).sum() + linalg::det(square) * 0.01 +
+           x.unfold(1, 2, 1).prod(-1).sum() + linalg::cholesky(square).trace() + diag(x.select(1, 2)).sum() +
+           index_fill(x, 0, tensor({1}), 0).norm();
+  }
+};
+struct Learning : nn::Graph<Learning> {
+  Learner learner;
+  optim::SGD optimizer;
+  explicit Learning(const Learner& given)
+      : learner(child("learner", given)), optimizer(learner.parameters(), {.lr = 0.01}) {
+    add_optimizer(optimizer);
+  }
+  Tensor build(Tensor input) {
+    Tensor loss = learner(input);
+    loss.backward();
+    return loss;
+  }
+};
+
+TEST(CompositesGraph, LearnsAsEagerModeDoes) {
+  manual_seed(7);
+  const Tensor input = randn({4, 5});
+  Learner eager, recorded;
+  recorded.load_state_dict(eager.state_dict());
+  Learning graph(recorded);
+  optim::SGD optimizer(eager.parameters(), {.lr = 0.01});
+  for (int step = 0; step < 3; ++step) {
+    optimizer.zero_grad();
+    const Tensor loss = eager(input);
+    loss.backward();
+    optimizer.step();
+    EXPECT_TRUE(allclose(graph(input), loss.detach(), 1e-4, 1e-4)) << step;
+    for (std::size_t i = 0; i < eager.parameters().size(); ++i)
+      EXPECT_TRUE(allclose(recorded.parameters()[i], eager.parameters()[i], 1e-4, 1e-4)) << step << ", parameter " << i;
+  }
+}
+
 /// The statistics of all batches so far, and a number that depends on the batch's own.
 class Averaged : public nn::Graph<Averaged> {
  public:

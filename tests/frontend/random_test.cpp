@@ -52,6 +52,56 @@ TEST(Random, MomentsAreThoseOfTheDistributions) {
   for (const double u : rand_like(zeros({2000}, f16)).to_vector<double>()) ASSERT_TRUE(u >= 0 && u < 1);
 }
 
+TEST(Random, MultinomialDrawsInProportion) {
+  manual_seed(8);
+  constexpr std::int64_t kCount = 40000;
+  const Tensor p = tensor({{0.0, 1.0, 3.0, 0.0, 4.0}, {2.0, 0.0, 0.0, 0.0, 2.0}});
+  const std::vector<std::vector<double>> share = {{0, 0.125, 0.375, 0, 0.5}, {0.5, 0, 0, 0, 0.5}};
+  const Tensor many = multinomial(p, kCount, true);
+  ASSERT_EQ(many.sizes(), (Sizes{2, kCount}));
+  ASSERT_EQ(many.dtype(), i64);
+  const Tensor firsts = multinomial(p.select(0, 0).expand({kCount, 5}), 3);
+  ASSERT_EQ(firsts.sizes(), (Sizes{kCount, 3}));
+  for (std::int64_t row = 0; row < 2; ++row) {
+    const std::vector<double> found = bincount(many[row], {}, 5).to_vector<double>();
+    for (std::size_t i = 0; i < 5; ++i) {
+      const double q = share[static_cast<std::size_t>(row)][i];
+      EXPECT_NEAR(found[i] / kCount, q, 5 * std::sqrt(q * (1 - q) / kCount)) << row << ", " << i;
+    }
+  }
+  // Without replacement the first is drawn in proportion, too, and all three that are possible come once.
+  const std::vector<double> first = bincount(firsts.select(1, 0), {}, 5).to_vector<double>();
+  for (std::size_t i = 0; i < 5; ++i)
+    EXPECT_NEAR(first[i] / kCount, share[0][i], 5 * std::sqrt(share[0][i] * (1 - share[0][i]) / kCount)) << i;
+  EXPECT_TRUE(equal(std::get<0>(sort(firsts, 1)), tensor({1, 2, 4}).expand({kCount, 3})));
+  EXPECT_EQ(multinomial(tensor({0.0, 2.0}), 1).to_vector<int>(), (std::vector<int>{1}));
+}
+
+TEST(Random, GumbelSoftmaxDrawsFromTheSoftmax) {
+  manual_seed(9);
+  constexpr std::int64_t kCount = 40000;
+  const Tensor logits = log(tensor({1.0, 3.0, 4.0})).expand({kCount, 3});
+  const Tensor hard = gumbel_softmax(logits, 0.7, true);
+  EXPECT_TRUE(allclose(hard.sum(-1), ones({kCount}), 1e-6, 1e-6));
+  EXPECT_TRUE(allclose(hard.amax(-1), ones({kCount}), 1e-6, 1e-6));
+  const std::vector<double> found = hard.mean(0).to_vector<double>();
+  const double share[] = {0.125, 0.375, 0.5};
+  for (std::size_t i = 0; i < 3; ++i)
+    EXPECT_NEAR(found[i], share[i], 5 * std::sqrt(share[i] * (1 - share[i]) / kCount)) << i;
+  const Tensor soft = gumbel_softmax(logits, 2);
+  EXPECT_TRUE(allclose(soft.sum(-1), ones({kCount}), 1e-5, 1e-5));
+  // The one-hot result has the soft one's gradient, which a constant sum of weights makes nothing.
+  Tensor leaf = randn({4, 3}).requires_grad_();
+  manual_seed(10);
+  (gumbel_softmax(leaf, 1, true) * arange(3)).sum().backward();
+  const Tensor of_hard = leaf.grad().clone();
+  leaf.set_grad({});
+  manual_seed(10);
+  (gumbel_softmax(leaf) * arange(3)).sum().backward();
+  EXPECT_TRUE(allclose(of_hard, leaf.grad(), 1e-6, 1e-6));
+  EXPECT_GT(abs(of_hard).sum().item<double>(), 0);
+}
+
 TEST(Random, TheGradientHasTheMaskOfTheResult) {
   manual_seed(6);
   Tensor x = ones({50, 40}).requires_grad_();

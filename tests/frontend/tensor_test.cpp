@@ -150,6 +150,12 @@ TEST(Factories, GiveTheElementsOfPyTorch) {
   EXPECT_EQ(arange(5).dtype(), i64);
   EXPECT_EQ(arange(0., 1., 0.25).to_vector<double>(), (std::vector<double>{0, 0.25, 0.5, 0.75}));
   EXPECT_EQ(arange(5, 0, -2).to_vector<std::int64_t>(), (std::vector<std::int64_t>{5, 3, 1}));
+  // As many as by the step itself; the elements are by what is left of start and step as integers.
+  EXPECT_EQ(arange(0, 5, 1.5, i64).to_vector<std::int64_t>(), (std::vector<std::int64_t>{0, 1, 2, 3}));
+  EXPECT_EQ(arange(1, 9, 2.7, i32).to_vector<std::int64_t>(), (std::vector<std::int64_t>{1, 3, 5}));
+  EXPECT_EQ(arange(0, -5, -1.5, i64).to_vector<std::int64_t>(), (std::vector<std::int64_t>{0, -1, -2, -3}));
+  EXPECT_EQ(arange(0.7, 5, 1, i32).to_vector<std::int64_t>(), (std::vector<std::int64_t>{0, 1, 2, 3, 4}));
+  EXPECT_EQ(arange(0, 2, 0.5, i64).to_vector<std::int64_t>(), (std::vector<std::int64_t>{0, 0, 0, 0}));
   EXPECT_EQ(linspace(-1, 1, 5).to_vector<double>(), (std::vector<double>{-1, -0.5, 0, 0.5, 1}));
   EXPECT_EQ(linspace(0, 1, 1).to_vector<double>(), (std::vector<double>{0}));
   EXPECT_EQ(eye(2).to_vector<double>(), (std::vector<double>{1, 0, 0, 1}));

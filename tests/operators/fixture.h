@@ -31,6 +31,7 @@ class Fixture {
   Tensor tensor(const std::string& name) const;
   bool has(const std::string& option) const { return options_.contains(option); }
   bool is_text(const std::string& option) const { return has(option) && options_.at(option).is_string(); }
+  bool is_list(const std::string& option) const { return has(option) && options_.at(option).is_array(); }
   /// A number, or the text inf.
   double number(const std::string& option, double fallback = 0) const {
     const auto found = options_.find(option);

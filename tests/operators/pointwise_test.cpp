@@ -124,6 +124,9 @@ TEST(Pointwise, AgreesWithPyTorch) {
   functions["clamp"] = one([](const Fixture& f) { return clamp(f.tensor("input"), f.tensor("min"), f.tensor("max")); });
   functions["logit"] = one([](const Fixture& f) { return logit(f.tensor("x"), f.has("eps") ? std::optional(f.number("eps")) : std::nullopt); });
   functions["xlogy"] = one([](const Fixture& f) { return xlogy(f.tensor("x"), f.tensor("y")); });
+  functions["isclose"] = one([](const Fixture& f) {
+    return isclose(f.tensor("a"), f.tensor("b"), f.number("rtol", 1e-5), f.number("atol", 1e-8), f.flag("equal_nan"));
+  });
   expect_family("pointwise", functions);
 }
 
@@ -156,6 +159,39 @@ TEST(Pointwise, DTypesAreThoseOfPyTorch) {
   EXPECT_THROW(pow(tensor({2}), -1), UserError);
   EXPECT_EQ(pow(tensor({2}), -1.0).dtype(), f32);
   EXPECT_EQ(pow(tensor({3}), 35).item<std::int64_t>(), 50031545098999707);
+}
+
+TEST(Pointwise, MethodsAreTheFunctions) {
+  manual_seed(2);
+  const Tensor x = randn({2, 3}), y = randn({2, 3}), z = randn({3});
+  const struct {
+    const char* name;
+    Tensor method, function;
+  } cases[] = {
+      {"silu", x.silu(), silu(x)},
+      {"gelu", x.gelu(), gelu(x)},
+      {"gelu, tanh", x.gelu("tanh"), gelu(x, "tanh")},
+      {"lerp", x.lerp(y, 0.25), lerp(x, y, 0.25)},
+      {"lerp by a tensor", x.lerp(y, z), lerp(x, y, z)},
+      {"addcmul", x.addcmul(y, z, 2), addcmul(x, y, z, 2)},
+      {"addcdiv", x.addcdiv(y, z), addcdiv(x, y, z)},
+      {"where", x.where(y > 0, 3.0), where(y > 0, x, 3.0)},
+      {"clip", x.clip(-0.5, 0.5), clamp(x, -0.5, 0.5)},
+      {"clip as a function", clip(x, -0.5, 0.5), clamp(x, -0.5, 0.5)},
+      {"clip by tensors", clip(x, y, {}), clamp(x, y, {})},
+      {"max", x.max(y), maximum(x, y)},
+      {"isclose", x.isclose(y, 0.1, 1), isclose(x, y, 0.1, 1)},
+      {"new_zeros", x.new_zeros({2}), zeros({2})},
+      {"new_ones", x.to(f64).new_ones({2, 1}), ones({2, 1}, f64)},
+      {"new_full", x.new_full({2}, 7, i64), full({2}, 7, i64)},
+      {"new_empty", x.new_empty({3}), zeros({3})},
+      {"empty_like", empty_like(x.to(i32)), zeros({2, 3}, i32)},
+      {"concat", concat({x, y}, 1), cat({x, y}, 1)},
+      {"diag", z.diag(1), diag(z, 1)},
+  };
+  for (const auto& c : cases) EXPECT_TRUE(equal(c.method, c.function)) << c.name;
+  EXPECT_THROW(isclose(x, y, -1), UserError);
+  EXPECT_EQ(full({1}, INT64_MAX, i64).new_full({1}, INT64_MAX).item<std::int64_t>(), INT64_MAX);
 }
 
 TEST(Pointwise, AConditionIsBool) {

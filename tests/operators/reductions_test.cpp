@@ -50,6 +50,20 @@ TEST(Reductions, AgreeWithPyTorch) {
   functions["argmin_dim"] = one([](const Fixture& f) { return argmin(f.tensor("input"), f.integer("dim"), f.flag("keepdim")); });
   functions["softmax"] = one([](const Fixture& f) { return softmax(f.tensor("x"), f.integer("dim")); });
   functions["log_softmax"] = one([](const Fixture& f) { return log_softmax(f.tensor("x"), f.integer("dim")); });
+  functions["cummax"] = [](const Fixture& f) { return pair_of(cummax(f.tensor("input"), f.integer("dim"))); };
+  functions["cummin"] = [](const Fixture& f) { return pair_of(f.tensor("input").cummin(f.integer("dim"))); };
+  functions["quantile"] = one([](const Fixture& f) {
+    const std::optional<std::int64_t> dim = f.has("dim") ? std::optional(f.integer("dim")) : std::nullopt;
+    const std::string kind = f.text("interpolation", "linear");
+    if (f.is_list("q")) return quantile(f.tensor("x"), f.numbers("q"), dim, f.flag("keepdim"), kind);
+    return f.tensor("x").quantile(f.number("q"), dim, f.flag("keepdim"), kind);
+  });
+  functions["searchsorted"] =
+      one([](const Fixture& f) { return searchsorted(f.tensor("row"), f.tensor("values"), f.flag("right")); });
+  functions["max"] = one([](const Fixture& f) { return max(f.tensor("x")); });
+  functions["min"] = one([](const Fixture& f) { return min(f.tensor("x")); });
+  functions["max_of_two"] = one([](const Fixture& f) { return max(f.tensor("x"), f.tensor("other")); });
+  functions["min_of_two"] = one([](const Fixture& f) { return f.tensor("x").min(f.tensor("other")); });
   expect_family("reductions", functions);
 }
 
@@ -62,6 +76,39 @@ TEST(Reductions, OfNothingAndOfScalars) {
   EXPECT_EQ(tensor({1.0, 3.0}).std().item<float>(), std::sqrt(2.0f));
 }
 
+TEST(Reductions, TakeOneDimensionOrSeveral) {
+  manual_seed(1);
+  const Tensor x = randn({2, 3, 4});
+  const struct {
+    const char* name;
+    Tensor one, several;
+  } cases[] = {
+      {"sum", x.sum(1), sum(x, {1})},
+      {"sum of all", x.sum({}), sum(x)},
+      {"mean", x.mean(-1, true), mean(x, {2}, true)},
+      {"prod", x.prod(0), prod(x, {0})},
+      {"prod of all", x.prod(), prod(x)},
+      {"amax", x.amax(1), amax(x, {1})},
+      {"amin", amin(x, -1), amin(x, {2})},
+      {"var", x.var(0), var(x, {0})},
+      {"var of all", x.var({}), var(x)},
+      {"std", x.std(2, 0, true), std(x, {2}, {.correction = 0, .keepdim = true})},
+      {"norm", x.norm(2, 1), norm(x, 2, {1})},
+      {"logsumexp", x.logsumexp(1), logsumexp(x, {1})},
+      {"all", (x > -1).all(1), all(x > -1, {1})},
+      {"any", (x > 1).any(0, true), any(x > 1, {0}, true)},
+      {"count_nonzero", x.count_nonzero(1), count_nonzero(x, {1})},
+      {"flip", x.flip(1), flip(x, {1})},
+      {"roll", x.roll(1, 2), roll(x, {1}, {2})},
+      {"movedim", x.movedim(0, -1), movedim(x, {0}, {2})},
+      {"several", x.sum({0, 2}), x.sum(2).sum(0)},
+  };
+  for (const auto& c : cases) {
+    EXPECT_EQ(c.one.shape(), c.several.shape()) << c.name;
+    EXPECT_TRUE(allclose(c.one, c.several, 1e-6, 1e-6)) << c.name;
+  }
+}
+
 TEST(Reductions, RefuseWhatHasNoMeaning) {
   const Tensor x = zeros({2, 3});
   EXPECT_THROW(var(x.to(i64)), UserError);
@@ -71,6 +118,15 @@ TEST(Reductions, RefuseWhatHasNoMeaning) {
   EXPECT_THROW(median(zeros({2, 0}), 1), UserError);
   EXPECT_THROW(cumsum(x, 2), UserError);
   EXPECT_THROW(sort(x, -3), UserError);
+  EXPECT_THROW(cummax(x, 2), UserError);
+  EXPECT_THROW(quantile(x, 1.5), UserError);
+  EXPECT_THROW(quantile(x, std::numeric_limits<double>::quiet_NaN()), UserError);
+  EXPECT_THROW(quantile(x, std::vector<double>{}), UserError);
+  EXPECT_THROW(quantile(x, 0.5, 0, false, "cubic"), UserError);
+  EXPECT_THROW(quantile(x.to(i64), 0.5), UserError);
+  EXPECT_THROW(quantile(zeros({0}), 0.5), UserError);
+  EXPECT_THROW(searchsorted(x, zeros({3, 3})), UserError);
+  EXPECT_THROW(searchsorted(tensor(1.0), x), UserError);
 }
 
 }  // namespace

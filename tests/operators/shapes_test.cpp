@@ -58,6 +58,10 @@ TEST(Shapes, AgreeWithPyTorch) {
   functions["slice"] =
       one([](const Fixture& f) { return f.tensor("x").slice(f.integer("dim"), f.integer("start"), f.integer("end"), f.integer("step")); });
   functions["cat"] = one([](const Fixture& f) { return cat({f.tensor("a"), f.tensor("b")}, f.integer("dim")); });
+  functions["diag"] = one([](const Fixture& f) { return diag(f.tensor("x"), f.integer("diagonal")); });
+  functions["unfold"] = one(
+      [](const Fixture& f) { return f.tensor("x").unfold(f.integer("dim"), f.integer("size"), f.integer("step")); });
+  functions["T"] = one([](const Fixture& f) { return f.tensor("x").T(); });
   expect_family("shapes", functions);
 }
 

@@ -115,11 +115,11 @@ Tensor softmax(const Operand& x, std::int64_t dim);
 Tensor log_softmax(const Operand& x, std::int64_t dim);
 
 // ---- reductions; empty dims: all of them ----
-Tensor sum(const Operand& x, const Sizes& dims = {}, bool keepdim = false);
-Tensor mean(const Operand& x, const Sizes& dims = {}, bool keepdim = false);
-Tensor amax(const Operand& x, const Sizes& dims = {}, bool keepdim = false);
-Tensor amin(const Operand& x, const Sizes& dims = {}, bool keepdim = false);
-Tensor prod(const Operand& x, const Sizes& dims = {}, bool keepdim = false);
+Tensor sum(const Operand& x, const OneOrMore& dims = {}, bool keepdim = false);
+Tensor mean(const Operand& x, const OneOrMore& dims = {}, bool keepdim = false);
+Tensor amax(const Operand& x, const OneOrMore& dims = {}, bool keepdim = false);
+Tensor amin(const Operand& x, const OneOrMore& dims = {}, bool keepdim = false);
+Tensor prod(const Operand& x, const OneOrMore& dims = {}, bool keepdim = false);
 /// i64; over the flattened tensor when no dimension is given.
 Tensor argmax(const Operand& x, std::optional<std::int64_t> dim = {}, bool keepdim = false);
 Tensor argmin(const Operand& x, std::optional<std::int64_t> dim = {}, bool keepdim = false);
@@ -170,6 +170,7 @@ Tensor adaptive_avg_pool2d(const Operand& x, Size2 output_size);
 #include "graven/functional/convolution.h"    // IWYU pragma: export
 #include "graven/functional/distances.h"      // IWYU pragma: export
 #include "graven/functional/indexing.h"       // IWYU pragma: export
+#include "graven/functional/linalg.h"         // IWYU pragma: export
 #include "graven/functional/losses.h"         // IWYU pragma: export
 #include "graven/functional/normalization.h"  // IWYU pragma: export
 #include "graven/functional/padding.h"        // IWYU pragma: export

@@ -123,6 +123,8 @@ class Tensor {
   Tensor transpose(std::int64_t dim0, std::int64_t dim1, Location where = Location::current()) const;
   /// Of a matrix.
   Tensor t(Location where = Location::current()) const;
+  /// The dimensions in reverse order: PyTorch's property T.
+  Tensor T(Location where = Location::current()) const;
   Tensor permute(const Sizes& dims, Location where = Location::current()) const;
   Tensor expand(const Shape& shape, Location where = Location::current()) const;
   Tensor squeeze(Location where = Location::current()) const;
@@ -133,6 +135,9 @@ class Tensor {
                Location where = Location::current()) const;
   Tensor narrow(std::int64_t d, std::int64_t start, std::int64_t length, Location where = Location::current()) const;
   Tensor select(std::int64_t d, std::int64_t index, Location where = Location::current()) const;
+  /// Windows of `size` elements along dimension d, each `step` behind the one before, as a last dimension: [..., n,
+  /// ...] becomes [..., (n - size) / step + 1, ..., size]. A copy; PyTorch's is a view.
+  Tensor unfold(std::int64_t d, std::int64_t size, std::int64_t step, Location where = Location::current()) const;
   std::vector<Tensor> chunk(std::int64_t chunks, std::int64_t d = 0, Location where = Location::current()) const;
   std::vector<Tensor> split(std::int64_t split_size, std::int64_t d = 0, Location where = Location::current()) const;
   Tensor operator[](std::int64_t index) const { return select(0, index); }
@@ -150,18 +155,18 @@ class Tensor {
   Tensor tanh(Location where = Location::current()) const;
   Tensor sigmoid(Location where = Location::current()) const;
   Tensor relu(Location where = Location::current()) const;
+  Tensor silu(Location where = Location::current()) const;
+  /// approximate: "none" or "tanh".
+  Tensor gelu(std::string_view approximate = "none", Location where = Location::current()) const;
   Tensor pow(const Operand& exponent) const;
   Tensor clamp(double min = -std::numeric_limits<double>::infinity(), double max = std::numeric_limits<double>::infinity(),
                Location where = Location::current()) const;
-  Tensor sum(Location where = Location::current()) const;
-  Tensor sum(const Sizes& dims, bool keepdim = false, Location where = Location::current()) const;
-  Tensor sum(std::int64_t d, bool keepdim = false, Location where = Location::current()) const;
-  Tensor mean(Location where = Location::current()) const;
-  Tensor mean(const Sizes& dims, bool keepdim = false, Location where = Location::current()) const;
-  Tensor mean(std::int64_t d, bool keepdim = false, Location where = Location::current()) const;
-  Tensor amax(const Sizes& dims = {}, bool keepdim = false, Location where = Location::current()) const;
-  Tensor amin(const Sizes& dims = {}, bool keepdim = false, Location where = Location::current()) const;
-  Tensor prod(Location where = Location::current()) const;
+  /// Over one dimension, `0`, several, `{0, 2}`, or all of them, as all reductions.
+  Tensor sum(const OneOrMore& dims = {}, bool keepdim = false, Location where = Location::current()) const;
+  Tensor mean(const OneOrMore& dims = {}, bool keepdim = false, Location where = Location::current()) const;
+  Tensor amax(const OneOrMore& dims = {}, bool keepdim = false, Location where = Location::current()) const;
+  Tensor amin(const OneOrMore& dims = {}, bool keepdim = false, Location where = Location::current()) const;
+  Tensor prod(const OneOrMore& dims = {}, bool keepdim = false, Location where = Location::current()) const;
   Tensor argmax(std::optional<std::int64_t> d = {}, bool keepdim = false, Location where = Location::current()) const;
   Tensor argmin(std::optional<std::int64_t> d = {}, bool keepdim = false, Location where = Location::current()) const;
   Tensor softmax(std::int64_t d, Location where = Location::current()) const;
@@ -196,12 +201,15 @@ class Tensor {
   Tensor isnan(Location where = Location::current()) const;
   Tensor isinf(Location where = Location::current()) const;
   Tensor isfinite(Location where = Location::current()) const;
-  Tensor var(const Sizes& dims = {}, double correction = 1, bool keepdim = false, Location where = Location::current()) const;
-  Tensor std(const Sizes& dims = {}, double correction = 1, bool keepdim = false, Location where = Location::current()) const;
-  Tensor norm(double p = 2, const Sizes& dims = {}, bool keepdim = false, Location where = Location::current()) const;
-  Tensor logsumexp(const Sizes& dims, bool keepdim = false, Location where = Location::current()) const;
-  Tensor all(const Sizes& dims = {}, bool keepdim = false, Location where = Location::current()) const;
-  Tensor any(const Sizes& dims = {}, bool keepdim = false, Location where = Location::current()) const;
+  Tensor var(const OneOrMore& dims = {}, double correction = 1, bool keepdim = false,
+             Location where = Location::current()) const;
+  Tensor std(const OneOrMore& dims = {}, double correction = 1, bool keepdim = false,
+             Location where = Location::current()) const;
+  Tensor norm(double p = 2, const OneOrMore& dims = {}, bool keepdim = false,
+              Location where = Location::current()) const;
+  Tensor logsumexp(const OneOrMore& dims, bool keepdim = false, Location where = Location::current()) const;
+  Tensor all(const OneOrMore& dims = {}, bool keepdim = false, Location where = Location::current()) const;
+  Tensor any(const OneOrMore& dims = {}, bool keepdim = false, Location where = Location::current()) const;
   Tensor cumsum(std::int64_t d, Location where = Location::current()) const;
   Tensor cumprod(std::int64_t d, Location where = Location::current()) const;
   std::tuple<Tensor, Tensor> sort(std::int64_t d = -1, bool descending = false, Location where = Location::current()) const;
@@ -211,9 +219,9 @@ class Tensor {
   std::vector<Tensor> unbind(std::int64_t d = 0, Location where = Location::current()) const;
   Tensor unflatten(std::int64_t d, const Shape& sizes, Location where = Location::current()) const;
   Tensor swapaxes(std::int64_t dim0, std::int64_t dim1, Location where = Location::current()) const;
-  Tensor movedim(const Sizes& source, const Sizes& destination, Location where = Location::current()) const;
-  Tensor flip(const Sizes& dims, Location where = Location::current()) const;
-  Tensor roll(const Sizes& shifts, const Sizes& dims = {}, Location where = Location::current()) const;
+  Tensor movedim(const OneOrMore& source, const OneOrMore& destination, Location where = Location::current()) const;
+  Tensor flip(const OneOrMore& dims, Location where = Location::current()) const;
+  Tensor roll(const OneOrMore& shifts, const OneOrMore& dims = {}, Location where = Location::current()) const;
   Tensor repeat(const Sizes& counts, Location where = Location::current()) const;
   Tensor tile(const Sizes& counts, Location where = Location::current()) const;
   Tensor repeat_interleave(std::int64_t repeats, std::optional<std::int64_t> d = {}, Location where = Location::current()) const;
@@ -245,12 +253,15 @@ class Tensor {
   Tensor logical_or(const Operand& other) const;
   Tensor max(Location where = Location::current()) const;
   Tensor min(Location where = Location::current()) const;
+  /// Element by element: maximum() and minimum().
+  Tensor max(const Tensor& other, Location where = Location::current()) const;
+  Tensor min(const Tensor& other, Location where = Location::current()) const;
   std::tuple<Tensor, Tensor> max(std::int64_t d, bool keepdim = false, Location where = Location::current()) const;
   std::tuple<Tensor, Tensor> min(std::int64_t d, bool keepdim = false, Location where = Location::current()) const;
   Tensor median(Location where = Location::current()) const;
   std::tuple<Tensor, Tensor> median(std::int64_t d, bool keepdim = false, Location where = Location::current()) const;
   std::tuple<Tensor, Tensor> kthvalue(std::int64_t k, std::int64_t d = -1, bool keepdim = false, Location where = Location::current()) const;
-  Tensor count_nonzero(const Sizes& dims = {}, Location where = Location::current()) const;
+  Tensor count_nonzero(const OneOrMore& dims = {}, Location where = Location::current()) const;
   Tensor gather(std::int64_t d, const Tensor& index, Location where = Location::current()) const;
   Tensor scatter(std::int64_t d, const Tensor& index, const Operand& source, Location where = Location::current()) const;
   Tensor scatter_add(std::int64_t d, const Tensor& index, const Tensor& source, Location where = Location::current()) const;
@@ -271,6 +282,32 @@ class Tensor {
   Tensor reshape_as(const Tensor& other, Location where = Location::current()) const;
   Tensor expand_as(const Tensor& other, Location where = Location::current()) const;
   Tensor type_as(const Tensor& other, Location where = Location::current()) const;
+  /// Tensors of another shape, and of this one's dtype unless another is given.
+  Tensor new_empty(const Shape& shape, std::optional<DType> dtype = {}, Location where = Location::current()) const;
+  Tensor new_zeros(const Shape& shape, std::optional<DType> dtype = {}, Location where = Location::current()) const;
+  Tensor new_ones(const Shape& shape, std::optional<DType> dtype = {}, Location where = Location::current()) const;
+  Tensor new_full(const Shape& shape, Scalar value, std::optional<DType> dtype = {},
+                  Location where = Location::current()) const;
+  /// This tensor where the condition, which is bool, holds; other elsewhere.
+  Tensor where(const Tensor& condition, const Operand& other) const;
+  /// this + weight * (end - this); this + value * a * b; this + value * a / b
+  Tensor lerp(const Tensor& end, const Operand& weight) const;
+  Tensor addcmul(const Tensor& a, const Tensor& b, double value = 1, Location where = Location::current()) const;
+  Tensor addcdiv(const Tensor& a, const Tensor& b, double value = 1, Location where = Location::current()) const;
+  Tensor index_copy(std::int64_t d, const Tensor& index, const Tensor& source,
+                    Location where = Location::current()) const;
+  Tensor index_fill(std::int64_t d, const Tensor& index, const Operand& value) const;
+  Tensor diag(std::int64_t diagonal = 0, Location where = Location::current()) const;
+  Tensor clip(double min = -std::numeric_limits<double>::infinity(),
+              double max = std::numeric_limits<double>::infinity(), Location where = Location::current()) const;
+  std::tuple<Tensor, Tensor> cummax(std::int64_t d, Location where = Location::current()) const;
+  std::tuple<Tensor, Tensor> cummin(std::int64_t d, Location where = Location::current()) const;
+  Tensor quantile(double q, std::optional<std::int64_t> d = {}, bool keepdim = false,
+                  std::string_view interpolation = "linear", Location where = Location::current()) const;
+  Tensor isclose(const Tensor& other, double rtol = 1e-5, double atol = 1e-8, bool equal_nan = false,
+                 Location where = Location::current()) const;
+  Tensor multinomial(std::int64_t num_samples, bool replacement = false, Location where = Location::current()) const;
+  Tensor bincount(const Tensor& weights = {}, std::int64_t minlength = 0, Location where = Location::current()) const;
   /// x[1, 2:, ...] as views: x.index({1, Slice(2, None), "..."}); with tensors among the indices, x[rows, columns], a copy (graven/indexing.h).
   Tensor index(const std::vector<TensorIndex>& indices, Location where = Location::current()) const;
 
@@ -367,11 +404,13 @@ Tensor empty(const Shape& shape, TensorOptions options = {}, Location where = Lo
 Tensor zeros(const Shape& shape, TensorOptions options = {}, Location where = Location::current());
 Tensor ones(const Shape& shape, TensorOptions options = {}, Location where = Location::current());
 Tensor full(const Shape& shape, Scalar value, TensorOptions options = {}, Location where = Location::current());
+/// Zeros, too: no memory is left as it was found.
 Tensor empty_like(const Tensor& like, Location where = Location::current());
 Tensor zeros_like(const Tensor& like, Location where = Location::current());
 Tensor ones_like(const Tensor& like, Location where = Location::current());
 Tensor full_like(const Tensor& like, Scalar value, Location where = Location::current());
-/// start, start + step, ... before end. i64 when all three are integers, f32 otherwise, unless a dtype is given.
+/// start, start + step, ... before end. i64 when all three are integers, f32 otherwise, unless a dtype is given. As
+/// many as there are by the step itself; start and step then become integers where the dtype is one of them.
 Tensor arange(Scalar end);
 /// 0, 1, ... of a dimension, which may be a symbol: arange(x.shape()[0]). i64.
 Tensor arange(const detail::Length& end, Location where = Location::current());

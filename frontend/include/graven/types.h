@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "ir/diagnostic.h"
@@ -27,6 +29,17 @@ inline constexpr DType boolean = DType::boolean;
 
 /// Sizes and dimensions.
 using Sizes = std::vector<std::int64_t>;
+
+/// One number, or several: `x.sum(0)`, `x.sum({0, 2})`. Of dimensions to reduce none at all, `{}`, means every one.
+class OneOrMore : public Sizes {
+ public:
+  OneOrMore() = default;
+  template <class T>
+    requires(std::is_integral_v<T> && !std::is_same_v<T, bool>)
+  OneOrMore(T number) : Sizes{static_cast<std::int64_t>(number)} {}           // NOLINT: x.sum(0)
+  OneOrMore(std::initializer_list<std::int64_t> numbers) : Sizes(numbers) {}  // NOLINT: x.sum({0, 2})
+  OneOrMore(Sizes numbers) : Sizes(std::move(numbers)) {}                     // NOLINT: of as many as a program has
+};
 
 /// A line of user code. As a defaulted argument it is the caller's: `void f(Location where = Location::current())`. Not std::source_location,
 /// which clang++ 14 lacks.

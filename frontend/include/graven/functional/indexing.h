@@ -46,6 +46,14 @@ Tensor index_select(const Operand& x, std::int64_t dim, const Tensor& index);
 Tensor index(const Operand& x, std::int64_t dim, const Tensor& index);
 /// A copy of x to which alpha * source's slices are added at index along dim.
 Tensor index_add(const Operand& x, std::int64_t dim, const Tensor& index, const Tensor& source, double alpha = 1);
+/// A copy of x with source's slices (one value: the same everywhere) written at index along dim. Of several for one
+/// place the last stays. The indices of index_fill count from the end where negative.
+Tensor index_copy(const Operand& x, std::int64_t dim, const Tensor& index, const Tensor& source);
+Tensor index_fill(const Operand& x, std::int64_t dim, const Tensor& index, const Operand& value);
+/// How often each of 0, 1, ... stands in a vector of integers, i64; with weights, of f32 or f64, the sums of theirs. As
+/// many as the largest needs, minlength at least. In a graph, where the numbers are not known, exactly minlength: a
+/// larger number is an error when it runs. No gradient.
+Tensor bincount(const Operand& x, const Tensor& weights = {}, std::int64_t minlength = 0);
 /// gather with the indices broadcast against x in the other dimensions, as argsort's and argmax's are; without a dimension of both as vectors.
 Tensor take_along_dim(const Operand& x, const Tensor& indices, std::optional<std::int64_t> dim = {});
 /// The elements of x at positions in row-major order, from the end where negative, in the indices' shape.

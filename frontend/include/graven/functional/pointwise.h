@@ -63,6 +63,12 @@ Tensor addcmul(const Operand& x, const Operand& a, const Operand& b, double valu
 Tensor addcdiv(const Operand& x, const Operand& a, const Operand& b, double value = 1);
 /// min(max(x, min), max) with tensors as limits.
 Tensor clamp(const Operand& x, const Tensor& min, const Tensor& max);
+/// clamp's other name.
+Tensor clip(const Operand& x, double min = -std::numeric_limits<double>::infinity(),
+            double max = std::numeric_limits<double>::infinity());
+Tensor clip(const Operand& x, const Tensor& min, const Tensor& max);
+/// bool: |a - b| <= atol + rtol |b|; infinities are close to themselves, NaN to NaN with equal_nan alone.
+Tensor isclose(const Operand& a, const Operand& b, double rtol = 1e-5, double atol = 1e-8, bool equal_nan = false);
 
 // ---- activations ----
 Tensor hardsigmoid(const Operand& x);

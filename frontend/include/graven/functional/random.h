@@ -30,6 +30,14 @@ Tensor rand_like(const Operand& x);
 Tensor randn_like(const Operand& x);
 /// 1 with probability p, else 0, of p's shape and floating dtype. No gradient.
 Tensor bernoulli(const Operand& p);
+/// i64[..., num_samples]: positions in the rows of p[..., n], each drawn with a probability in proportion to its number
+/// there; without replacement no position twice, the first drawn first. No gradient. Numbers that are negative or not
+/// finite, rows of zeros and, without replacement, fewer positive ones than samples are errors eagerly; within a graph
+/// they are not looked for.
+Tensor multinomial(const Operand& p, std::int64_t num_samples, bool replacement = false);
+/// softmax((logits + Gumbel noise) / tau): a differentiable draw from softmax(logits) (Jang et al. 2017). hard:
+/// one-hot, with the soft one's gradient.
+Tensor gumbel_softmax(const Operand& logits, double tau = 1, bool hard = false, std::int64_t dim = -1);
 /// Dropout that keeps the mean and the variance of selu's results (Klambauer et al. 2017): what is dropped becomes selu's lower limit, and all is
 /// scaled and shifted.
 Tensor alpha_dropout(const Operand& x, double p = 0.5, bool training = true);

@@ -16,7 +16,7 @@ Tensor unsqueeze(const Operand& x, std::int64_t dim);
 Tensor unflatten(const Operand& x, std::int64_t dim, const Shape& sizes);
 Tensor swapaxes(const Operand& x, std::int64_t dim0, std::int64_t dim1);
 /// Dimensions `source` moved to the places `destination`, the others in their order.
-Tensor movedim(const Operand& x, const Sizes& source, const Sizes& destination);
+Tensor movedim(const Operand& x, const OneOrMore& source, const OneOrMore& destination);
 Tensor broadcast_to(const Operand& x, const Shape& shape);
 /// i64[]: the size of a dimension as a tensor. Of a symbol it is what the symbol stands for when the graph runs: x /
 /// size_of(x, 0).
@@ -30,13 +30,15 @@ std::vector<Tensor> split(const Operand& x, const Sizes& split_sizes, std::int64
 std::vector<Tensor> chunk(const Operand& x, std::int64_t chunks, std::int64_t dim = 0);
 /// Every index of dim by itself, without the dimension.
 std::vector<Tensor> unbind(const Operand& x, std::int64_t dim = 0);
+/// cat's other name.
+Tensor concat(const std::vector<Tensor>& tensors, std::int64_t dim = 0, Location where = Location::current());
 Tensor hstack(const std::vector<Tensor>& tensors, Location where = Location::current());
 Tensor vstack(const std::vector<Tensor>& tensors, Location where = Location::current());
 
 /// The order along dims turned round: a copy.
-Tensor flip(const Operand& x, const Sizes& dims);
+Tensor flip(const Operand& x, const OneOrMore& dims);
 /// Elements moved by shifts along dims, those that fall off come in at the other end. No dims: of the flattened tensor.
-Tensor roll(const Operand& x, const Sizes& shifts, const Sizes& dims = {});
+Tensor roll(const Operand& x, const OneOrMore& shifts, const OneOrMore& dims = {});
 /// Copies of x side by side: repeat counts from the last dimension, more counts than dimensions add some in front.
 Tensor repeat(const Operand& x, const Sizes& counts);
 /// As repeat, but fewer counts than dimensions are taken as 1.
@@ -49,6 +51,8 @@ Tensor tril(const Operand& x, std::int64_t diagonal = 0);
 Tensor triu(const Operand& x, std::int64_t diagonal = 0);
 /// The diagonal of the dimensions dim1 and dim2, as the last dimension.
 Tensor diagonal(const Operand& x, std::int64_t offset = 0, std::int64_t dim1 = 0, std::int64_t dim2 = 1);
+/// Of a vector the square matrix that has it on a diagonal, and zeros elsewhere; of a matrix its diagonal.
+Tensor diag(const Operand& x, std::int64_t diagonal = 0);
 /// x where the mask is false, value elsewhere.
 Tensor masked_fill(const Operand& x, const Tensor& mask, const Operand& value);
 /// Coordinates: of vectors of n0, n1, ... tensors of [n0, n1, ...]; indexing "ij", or "xy", which exchanges the first two.
