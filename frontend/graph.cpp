@@ -23,6 +23,7 @@
 #include "ir/json.h"
 #include "ir/optimizer_kind.h"
 #include "ir/passes/passes.h"
+#include "ir/schedule.h"
 
 namespace graven::nn {
 
@@ -664,6 +665,7 @@ LoadReport GraphBase::load_state_dict(const StateDict& state, bool strict, Locat
 
 void GraphBase::save(const std::string& directory) const {
   const ir::Graph& recorded = graph();
+  for (const ir::Optimizer& o : recorded.optimizers) ir::require_portable(o.schedule);
   state_->require_current({});
   std::error_code error;
   std::filesystem::create_directories(directory, error);

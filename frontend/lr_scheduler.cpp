@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <map>
 
 #include "frontend/dispatch.h"
 #include "frontend/module_state.h"
@@ -188,6 +190,10 @@ ir::Schedule sequence(const optim::Optimizer& optimizer, const std::vector<LRSch
   for (std::size_t i = 0; i < milestones.size(); ++i)
     require(milestones[i] > (i == 0 ? 0 : milestones[i - 1]),
             fmt::format("SequentialLR: milestones must increase from above 0, got {}", fmt::join(milestones, ", ")));
+  for (std::size_t i = 0; i < schedulers.size(); ++i)
+    require(schedulers[i].state()->factors.empty(),
+            fmt::format(
+                "SequentialLR: scheduler {} is a LambdaLR, which stands alone: let its function count the steps", i));
   check_base_lrs(schedulers);
   ir::Schedule schedule{"sequential", {}, std::vector<double>(milestones.begin(), milestones.end())};
   for (const LRScheduler& part : schedulers) schedule.parts.push_back(part.state()->schedule);
@@ -201,6 +207,16 @@ ir::Schedule sequence(const optim::Optimizer& optimizer, const std::vector<LRSch
 double scheduled_rate(const ir::Schedule& schedule, double lr, std::int64_t steps) { return schedule_of(schedule).learning_rate(lr, steps); }
 
 std::vector<double> LRScheduler::State::rates() const {
+  if (!factors.empty()) {
+    std::vector<double> rates;
+    for (std::size_t i = 0; i < factors.size(); ++i) {
+      const double factor = factors[i](steps);
+      require(std::isfinite(factor),
+              fmt::format("LambdaLR: the function gave {} for step {}; a factor must be finite", factor, steps));
+      rates.push_back(optimizer->groups[i].base_lr * factor);
+    }
+    return rates;
+  }
   const runtime::Schedule formula = schedule_of(schedule);
   std::vector<double> rates;
   for (const auto& g : optimizer->groups) rates.push_back(formula.learning_rate(g.base_lr, steps));
@@ -212,18 +228,26 @@ void LRScheduler::State::apply() const {
   for (std::size_t i = 0; i < now.size(); ++i) optimizer->groups[i].options["lr"] = now[i];
 }
 
-LRScheduler::LRScheduler(const optim::Optimizer& optimizer, ir::Schedule schedule) : state_(std::make_shared<State>()) {
-  state_->optimizer = optimizer.state();
-  state_->schedule = std::move(schedule);
-  for (const auto& g : state_->optimizer->groups) state_->first_base_lrs.push_back(g.base_lr);
-  state_->apply();
-}
+LRScheduler::LRScheduler(const optim::Optimizer& optimizer, ir::Schedule schedule)
+    : LRScheduler(optimizer, std::move(schedule), {}) {}
 LRScheduler::LRScheduler(const optim::Optimizer& optimizer, ScheduleAndRates schedule) : state_(std::make_shared<State>()) {
   state_->optimizer = optimizer.state();
   state_->schedule = std::move(schedule.first);
   state_->first_base_lrs = std::move(schedule.second);
   state_->sets_base_lr = true;
   for (std::size_t i = 0; i < state_->first_base_lrs.size(); ++i) state_->optimizer->groups[i].base_lr = state_->first_base_lrs[i];
+  state_->apply();
+}
+
+LRScheduler::LRScheduler(const optim::Optimizer& optimizer, std::vector<std::function<double(std::int64_t)>> factors)
+    : LRScheduler(optimizer, ir::Schedule{std::string(ir::kProgramsOwnSchedule), {}, {}}, std::move(factors)) {}
+LRScheduler::LRScheduler(const optim::Optimizer& optimizer, ir::Schedule schedule,
+                         std::vector<std::function<double(std::int64_t)>> factors)
+    : state_(std::make_shared<State>()) {
+  state_->optimizer = optimizer.state();
+  state_->schedule = std::move(schedule);
+  state_->factors = std::move(factors);
+  for (const auto& g : state_->optimizer->groups) state_->first_base_lrs.push_back(g.base_lr);
   state_->apply();
 }
 
@@ -291,7 +315,7 @@ nn::LoadReport LRScheduler::load_state_dict(const nn::StateDict& state, bool str
     if (!(rate >= 0 && std::isfinite(rate)))
       detail::fail_at(fmt::format("{}: base_lrs must be finite and not negative, got {}; nothing was loaded", what, rate), where);
   try {
-    ir::check_schedule(schedule);
+    if (state_->factors.empty()) ir::check_schedule(schedule);
   } catch (UserError& e) {
     e.note(what + "; nothing was loaded").at(where.file_name(), where.line);
     throw;
@@ -304,6 +328,7 @@ nn::LoadReport LRScheduler::load_state_dict(const nn::StateDict& state, bool str
 }
 
 LRScheduler& LRScheduler::warmup(std::int64_t iters, WarmupOptions options) {
+  require(state_->factors.empty(), "warmup: a LambdaLR has none: let its function begin with it");
   require(iters >= 0, "warmup: the number of steps must not be negative, got " + std::to_string(iters));
   require(options.factor >= 0 && options.factor <= 1, "warmup: the factor must lie in [0, 1], got " + std::to_string(options.factor));
   state_->schedule.options["warmup_iters"] = static_cast<double>(iters);
@@ -360,9 +385,123 @@ OneCycleLR::OneCycleLR(const optim::Optimizer& optimizer, OneCycleLROptions o) :
 
 CyclicLR::CyclicLR(const optim::Optimizer& optimizer, CyclicLROptions o) : LRScheduler(optimizer, cyclic(optimizer, o)) {}
 
+namespace {
+std::vector<LambdaLR::Function> functions_of(const optim::Optimizer& optimizer,
+                                             std::vector<LambdaLR::Function> functions) {
+  const std::size_t groups = optimizer.state()->groups.size();
+  require(functions.size() == groups,
+          fmt::format("LambdaLR: expected one function, or one for each of the {} parameter groups, got {}", groups,
+                      functions.size()));
+  for (const LambdaLR::Function& f : functions) require(static_cast<bool>(f), "LambdaLR: a function is empty");
+  return functions;
+}
+}  // namespace
+LambdaLR::LambdaLR(const optim::Optimizer& optimizer, Function lr_lambda)
+    : LambdaLR(optimizer, std::vector<Function>(optimizer.state()->groups.size(), std::move(lr_lambda))) {}
+LambdaLR::LambdaLR(const optim::Optimizer& optimizer, std::vector<Function> lr_lambda)
+    : LRScheduler(optimizer, functions_of(optimizer, std::move(lr_lambda))) {}
+
 SequentialLR::SequentialLR(const optim::Optimizer& optimizer, const std::vector<LRScheduler>& schedulers, const std::vector<std::int64_t>& milestones)
     : LRScheduler(optimizer, sequence(optimizer, schedulers, milestones)) {
   for (const LRScheduler& part : schedulers) state()->sets_base_lr |= part.state()->sets_base_lr;
+}
+
+// ---- on a plateau ---------------------------------------------------------------------------------------------------
+
+struct ReduceLROnPlateau::State {
+  std::shared_ptr<optim::Optimizer::State> optimizer;
+  ReduceLROnPlateauOptions options;
+  std::vector<double> min_lr;
+  double best = 0;
+  std::int64_t bad_epochs = 0, cooldown = 0, epoch = 0;
+
+  bool is_better(double x) const {
+    const bool least = options.mode == PlateauMode::min;
+    if (options.threshold_mode == ThresholdMode::abs)
+      return least ? x < best - options.threshold : x > best + options.threshold;
+    return least ? x < best * (1 - options.threshold) : x > best * (1 + options.threshold);
+  }
+};
+
+ReduceLROnPlateau::ReduceLROnPlateau(const optim::Optimizer& optimizer, ReduceLROnPlateauOptions o)
+    : state_(std::make_shared<State>()) {
+  require(o.factor < 1 && o.factor >= 0, fmt::format("ReduceLROnPlateau: factor must lie in [0, 1), got {}", o.factor));
+  const std::string mistake = first(
+      {not_negative("ReduceLROnPlateau: patience", o.patience), not_negative("ReduceLROnPlateau: cooldown", o.cooldown),
+       finite("ReduceLROnPlateau: threshold", o.threshold), finite("ReduceLROnPlateau: eps", o.eps)});
+  require(mistake.empty(), mistake);
+  state_->optimizer = optimizer.state();
+  state_->min_lr = by_group("ReduceLROnPlateau: min_lr", optimizer, o.min_lr);
+  state_->best =
+      o.mode == PlateauMode::min ? std::numeric_limits<double>::infinity() : -std::numeric_limits<double>::infinity();
+  state_->options = std::move(o);
+}
+
+void ReduceLROnPlateau::step(double metric, Location where) {
+  if (detail::active_trace())
+    detail::fail_at(
+        "step() of ReduceLROnPlateau within build(), which runs once; call it after each epoch, with the epoch's loss",
+        where);
+  State& s = *state_;
+  ++s.epoch;
+  if (s.is_better(metric)) {
+    s.best = metric;
+    s.bad_epochs = 0;
+  } else {
+    ++s.bad_epochs;
+  }
+  if (s.cooldown > 0) {
+    --s.cooldown;
+    s.bad_epochs = 0;
+  }
+  if (s.bad_epochs <= s.options.patience) return;
+  for (std::size_t i = 0; i < s.min_lr.size(); ++i) {
+    double& rate = s.optimizer->groups[i].options.at("lr");
+    const double reduced = std::max(rate * s.options.factor, s.min_lr[i]);
+    if (rate - reduced > s.options.eps) rate = reduced;
+  }
+  s.cooldown = s.options.cooldown;
+  s.bad_epochs = 0;
+}
+void ReduceLROnPlateau::step(const Tensor& metric, Location where) {
+  if (metric.defined() && metric.is_traced()) return step(0.0, where);  // says why not
+  step(metric.item<double>(where), where);
+}
+
+std::vector<double> ReduceLROnPlateau::get_last_lr() const {
+  std::vector<double> rates;
+  for (const auto& g : state_->optimizer->groups) rates.push_back(g.options.at("lr"));
+  return rates;
+}
+double ReduceLROnPlateau::best() const { return state_->best; }
+std::int64_t ReduceLROnPlateau::num_bad_epochs() const { return state_->bad_epochs; }
+std::int64_t ReduceLROnPlateau::last_epoch() const { return state_->epoch; }
+bool ReduceLROnPlateau::in_cooldown() const { return state_->cooldown > 0; }
+
+nn::StateDict ReduceLROnPlateau::state_dict() const {
+  return {{"best", tensor(state_->best, DType::f64)},
+          {"num_bad_epochs", tensor(state_->bad_epochs, DType::i64)},
+          {"cooldown_counter", tensor(state_->cooldown, DType::i64)},
+          {"last_epoch", tensor(state_->epoch, DType::i64)}};
+}
+nn::LoadReport ReduceLROnPlateau::load_state_dict(const nn::StateDict& state, bool strict, Location where) {
+  const std::string what = "load_state_dict of ReduceLROnPlateau";
+  State next = *state_;
+  const std::pair<const char*, std::int64_t*> counts[] = {
+      {"num_bad_epochs", &next.bad_epochs}, {"cooldown_counter", &next.cooldown}, {"last_epoch", &next.epoch}};
+  std::vector<nn::LoadTarget> expected{{"best", {DType::f64, Shape{}}}};
+  for (const auto& [name, count] : counts) expected.push_back({name, {DType::i64, Shape{}}});
+  nn::LoadReport report = nn::check_entries(expected, state, strict, what, where);
+  const std::map<std::string, Tensor> given(state.begin(), state.end());
+  if (const auto it = given.find("best"); it != given.end()) next.best = it->second.item<double>();
+  for (const auto& [name, count] : counts) {
+    if (const auto it = given.find(name); it != given.end()) *count = it->second.item<std::int64_t>();
+    if (*count < 0)
+      detail::fail_at(fmt::format("{}: {} must not be negative, got {}; nothing was loaded", what, name, *count),
+                      where);
+  }
+  *state_ = std::move(next);
+  return report;
 }
 
 }  // namespace graven::lr_scheduler

@@ -1,6 +1,7 @@
 // What optimizer and scheduler handles refer to.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -40,6 +41,8 @@ struct LRScheduler::State {
   std::vector<double> first_base_lrs;
   bool sets_base_lr = false;  ///< it, or a part of it, gave the groups those
   std::int64_t steps = 0;
+  /// LambdaLR's, by group; none: the schedule's formula.
+  std::vector<std::function<double(std::int64_t)>> factors;
   /// By group, after `steps` finished steps.
   std::vector<double> rates() const;
   void apply() const;

@@ -116,6 +116,12 @@ void check_parts(const Schedule& schedule) {
 std::span<const ScheduleOption> schedule_options() { return kScheduleOptions; }
 std::span<const ScheduleOption> warmup_options() { return kWarmupOptions; }
 
+void require_portable(const Schedule& schedule) {
+  if (schedule.kind != kProgramsOwnSchedule) return;
+  throw UserError("the learning-rate schedule LambdaLR is a function of this program, which cannot be saved or emitted")
+      .note("use one of the other schedules, or SequentialLR with several of them");
+}
+
 void check_schedule(const Schedule& schedule) {
   if (schedule.kind.empty() || schedule.kind == "none") {
     if (!schedule.options.empty() || !schedule.milestones.empty() || !schedule.parts.empty())

@@ -22,6 +22,13 @@ std::span<const ScheduleOption> schedule_options();
 /// warmup_factor and warmup_iters, which count where there is a third, warmup_linear.
 std::span<const ScheduleOption> warmup_options();
 
+/// The kind of a schedule that is a function of the program that recorded the graph: that program's calls have its
+/// rates, and no file can.
+inline constexpr std::string_view kProgramsOwnSchedule = "lambda";
+
+/// User error for that: the graph is saved or emitted.
+void require_portable(const Schedule& schedule);
+
 /// User error when there is no such schedule, or none could be computed: from a file anything may come.
 void check_schedule(const Schedule& schedule);
 

@@ -518,7 +518,10 @@ class Builder {
       for (const ir::ParameterGroup& g : o.groups) {
         const auto lr = g.options.find("lr");
         rates.push_back(number_text(lr == g.options.end() ? 0 : lr->second));
-        d["groups"].push_back({{"lr", rates.back()}, {"schedule", schedule_text(o.schedule, std::string(12, ' '))}});
+        // A host program gives the rates of each step itself.
+        const std::string schedule =
+            options_.jit_entry ? std::string() : schedule_text(o.schedule, std::string(12, ' '));
+        d["groups"].push_back({{"lr", rates.back()}, {"schedule", schedule}});
         if (d["groups"].back()["schedule"] != "") d["has_schedule"] = true;
       }
       descriptions.push_back(description(o));

@@ -31,6 +31,7 @@ void add_schedule_options(std::vector<std::string>& fields, const ir::Schedule& 
 }  // namespace
 
 std::string schedule_text(const ir::Schedule& schedule, const std::string& indent) {
+  ir::require_portable(schedule);
   ir::check_schedule(schedule);
   if (schedule.kind.empty() || schedule.kind == "none") return {};
   std::vector<std::string> fields{".kind = Schedule::Kind::" + schedule.kind};

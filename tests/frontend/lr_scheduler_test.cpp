@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <graven/graven.h>
+#include <unistd.h>
+#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <limits>
@@ -25,14 +27,23 @@ const std::map<std::string, Make>& pytorch_schedules() {
   using O = const optim::Optimizer&;
   static const std::map<std::string, Make> all = {
       {"warm restarts", [](O o) { return CosineAnnealingWarmRestarts(o, {.T_0 = 7}); }},
-      {"warm restarts, longer and longer", [](O o) { return CosineAnnealingWarmRestarts(o, {.T_0 = 3, .T_mult = 2, .eta_min = 0.01}); }},
+      {"warm restarts, longer and longer",
+       [](O o) { return CosineAnnealingWarmRestarts(o, {.T_0 = 3, .T_mult = 2, .eta_min = 0.01}); }},
       {"warm restarts from one step", [](O o) { return CosineAnnealingWarmRestarts(o, {.T_0 = 1, .T_mult = 3}); }},
       {"one cycle", [](O o) { return OneCycleLR(o, {.max_lr = 1, .total_steps = 50}); }},
       {"one cycle by group",
-       [](O o) { return OneCycleLR(o, {.max_lr = {1.0, 0.3}, .total_steps = 60, .pct_start = 0.25, .div_factor = 10, .final_div_factor = 100}); }},
+       [](O o) {
+         return OneCycleLR(
+             o,
+             {.max_lr = {1.0, 0.3}, .total_steps = 60, .pct_start = 0.25, .div_factor = 10, .final_div_factor = 100});
+       }},
       {"one cycle, linear",
-       [](O o) { return OneCycleLR(o, {.max_lr = 0.5, .total_steps = 50, .pct_start = 0.33, .anneal_strategy = AnnealStrategy::linear}); }},
-      {"one cycle, three phases", [](O o) { return OneCycleLR(o, {.max_lr = 1, .total_steps = 50, .three_phase = true}); }},
+       [](O o) {
+         return OneCycleLR(
+             o, {.max_lr = 0.5, .total_steps = 50, .pct_start = 0.33, .anneal_strategy = AnnealStrategy::linear});
+       }},
+      {"one cycle, three phases",
+       [](O o) { return OneCycleLR(o, {.max_lr = 1, .total_steps = 50, .three_phase = true}); }},
       {"one cycle, three phases, linear",
        [](O o) {
          return OneCycleLR(o, {.max_lr = 1, .total_steps = 55, .pct_start = 0.42, .anneal_strategy = AnnealStrategy::linear, .three_phase = true});
@@ -40,13 +51,26 @@ const std::map<std::string, Make>& pytorch_schedules() {
       {"one cycle, only down", [](O o) { return OneCycleLR(o, {.max_lr = 1, .total_steps = 50, .pct_start = 0}); }},
       {"one cycle, only up", [](O o) { return OneCycleLR(o, {.max_lr = 1, .total_steps = 50, .pct_start = 1}); }},
       {"cyclic", [](O o) { return CyclicLR(o, {.base_lr = 0.01, .max_lr = 0.1, .step_size_up = 8}); }},
-      {"cyclic by group", [](O o) { return CyclicLR(o, {.base_lr = {0.01, 0.03}, .max_lr = {0.1, 0.3}, .step_size_up = 4, .step_size_down = 9}); }},
+      {"cyclic by group",
+       [](O o) {
+         return CyclicLR(o, {.base_lr = {0.01, 0.03}, .max_lr = {0.1, 0.3}, .step_size_up = 4, .step_size_down = 9});
+       }},
       {"cyclic, halved",
-       [](O o) { return CyclicLR(o, {.base_lr = 0.02, .max_lr = 0.5, .step_size_up = 6, .step_size_down = 3, .mode = CyclicMode::triangular2}); }},
+       [](O o) {
+         return CyclicLR(
+             o,
+             {.base_lr = 0.02, .max_lr = 0.5, .step_size_up = 6, .step_size_down = 3, .mode = CyclicMode::triangular2});
+       }},
       {"cyclic, exponential",
-       [](O o) { return CyclicLR(o, {.base_lr = 0.02, .max_lr = 0.5, .step_size_up = 5, .mode = CyclicMode::exp_range, .gamma = 0.95}); }},
+       [](O o) {
+         return CyclicLR(
+             o, {.base_lr = 0.02, .max_lr = 0.5, .step_size_up = 5, .mode = CyclicMode::exp_range, .gamma = 0.95});
+       }},
       {"constant, exponential",
-       [](O o) { return SequentialLR(o, {ConstantLR(o, {.factor = 0.1, .total_iters = 20}), ExponentialLR(o, {.gamma = 0.9})}, {20}); }},
+       [](O o) {
+         return SequentialLR(o, {ConstantLR(o, {.factor = 0.1, .total_iters = 20}), ExponentialLR(o, {.gamma = 0.9})},
+                             {20});
+       }},
       {"linear, cosine, step",
        [](O o) {
          return SequentialLR(o,
@@ -70,6 +94,13 @@ const std::map<std::string, Make>& pytorch_schedules() {
        [](O o) {
          const OneCycleLR main(o, {.max_lr = 1, .total_steps = 40});
          return SequentialLR(o, {LinearLR(o, {.start_factor = 0.2, .total_iters = 10}), main}, {10});
+       }},
+      {"lambda",
+       [](O o) { return LambdaLR(o, [](std::int64_t t) { return 1 / (1 + 0.1 * static_cast<double>(t)); }); }},
+      {"lambda by group",
+       [](O o) {
+         return LambdaLR(o, {[](std::int64_t t) { return 1.0 + static_cast<double>(t / 5); },
+                             [](std::int64_t t) { return t < 20 ? 0.5 : 0.25; }});
        }},
   };
   return all;
@@ -226,38 +257,70 @@ TEST(Schedules, SayWhatIsWrong) {
     std::function<void()> mistake;
     const char* error;
   } cases[] = {
-      {[&] { CosineAnnealingWarmRestarts(sgd, {.T_0 = 0}); }, "CosineAnnealingWarmRestarts: T_0 must be positive, got 0"},
-      {[&] { CosineAnnealingWarmRestarts(sgd, {.T_mult = 0}); }, "CosineAnnealingWarmRestarts: T_mult must be positive, got 0"},
-      {[&] { CosineAnnealingWarmRestarts(sgd, {.eta_min = inf}); }, "CosineAnnealingWarmRestarts: eta_min must be a finite number, got inf"},
+      {[&] { CosineAnnealingWarmRestarts(sgd, {.T_0 = 0}); },
+       "CosineAnnealingWarmRestarts: T_0 must be positive, got 0"},
+      {[&] { CosineAnnealingWarmRestarts(sgd, {.T_mult = 0}); },
+       "CosineAnnealingWarmRestarts: T_mult must be positive, got 0"},
+      {[&] { CosineAnnealingWarmRestarts(sgd, {.eta_min = inf}); },
+       "CosineAnnealingWarmRestarts: eta_min must be a finite number, got inf"},
       {[&] { CosineDecayLR(sgd, {.decay_steps = -1}); }, "CosineDecayLR: decay_steps must be positive, got -1"},
       {[&] { CosineDecayLR(sgd, {.alpha = inf}); }, "CosineDecayLR: alpha must be a finite number, got inf"},
-      {[&] { PolynomialLR(sgd, {.end_learning_rate = -inf}); }, "PolynomialLR: end_learning_rate must be a finite number, got -inf"},
+      {[&] { PolynomialLR(sgd, {.end_learning_rate = -inf}); },
+       "PolynomialLR: end_learning_rate must be a finite number, got -inf"},
       {[&] { OneCycleLR(sgd, {.max_lr = 1}); }, "OneCycleLR: total_steps must be positive, got 0"},
-      {[&] { OneCycleLR(sgd, {.total_steps = 5}); }, "OneCycleLR: max_lr must be one number, or one for each of the 2 parameter groups, got 0"},
+      {[&] { OneCycleLR(sgd, {.total_steps = 5}); },
+       "OneCycleLR: max_lr must be one number, or one for each of the 2 parameter groups, got 0"},
       {[&] { OneCycleLR(sgd, {.max_lr = {1, 2, 3}, .total_steps = 5}); },
        "OneCycleLR: max_lr must be one number, or one for each of the 2 parameter groups, got 3"},
-      {[&] { OneCycleLR(sgd, {.max_lr = {1, -2}, .total_steps = 5}); }, "OneCycleLR: max_lr must be finite and not negative, got -2"},
-      {[&] { OneCycleLR(sgd, {.max_lr = inf, .total_steps = 5}); }, "OneCycleLR: max_lr must be finite and not negative, got inf"},
-      {[&] { OneCycleLR(sgd, {.max_lr = 1, .total_steps = 5, .pct_start = 1.5}); }, "OneCycleLR: pct_start must lie in [0, 1], got 1.500000"},
-      {[&] { OneCycleLR(sgd, {.max_lr = 1, .total_steps = 5, .div_factor = 0}); }, "OneCycleLR: div_factor must be a finite number above 0, got 0"},
+      {[&] { OneCycleLR(sgd, {.max_lr = {1, -2}, .total_steps = 5}); },
+       "OneCycleLR: max_lr must be finite and not negative, got -2"},
+      {[&] { OneCycleLR(sgd, {.max_lr = inf, .total_steps = 5}); },
+       "OneCycleLR: max_lr must be finite and not negative, got inf"},
+      {[&] { OneCycleLR(sgd, {.max_lr = 1, .total_steps = 5, .pct_start = 1.5}); },
+       "OneCycleLR: pct_start must lie in [0, 1], got 1.500000"},
+      {[&] { OneCycleLR(sgd, {.max_lr = 1, .total_steps = 5, .div_factor = 0}); },
+       "OneCycleLR: div_factor must be a finite number above 0, got 0"},
       {[&] { OneCycleLR(sgd, {.max_lr = 1, .total_steps = 5, .final_div_factor = -2}); },
        "OneCycleLR: final_div_factor must be a finite number above 0, got -2"},
-      {[&] { CyclicLR(sgd, {.base_lr = 0, .max_lr = 1}); }, "CyclicLR: base_lr must be above 0, since the whole curve is a multiple of it"},
+      {[&] { CyclicLR(sgd, {.base_lr = 0, .max_lr = 1}); },
+       "CyclicLR: base_lr must be above 0, since the whole curve is a multiple of it"},
       {[&] { CyclicLR(sgd, {.base_lr = {1, 2, 3}, .max_lr = 1}); },
        "CyclicLR: base_lr must be one number, or one for each of the 2 parameter groups, got 3"},
-      {[&] { CyclicLR(sgd, {.base_lr = 1}); }, "CyclicLR: max_lr must be one number, or one for each of the 2 parameter groups, got 0"},
+      {[&] { CyclicLR(sgd, {.base_lr = 1}); },
+       "CyclicLR: max_lr must be one number, or one for each of the 2 parameter groups, got 0"},
       {[&] { CyclicLR(sgd, {.base_lr = {0.1, 0.2}, .max_lr = 1}); },
        "CyclicLR: max_lr / base_lr must be the same for each parameter group, got 1 / 0.1 and 1 / 0.2"},
       {[&] { CyclicLR(sgd, {.base_lr = {0.1, 0}, .max_lr = {1, 0}}); },
        "CyclicLR: max_lr / base_lr must be the same for each parameter group, got 1 / 0.1 and 0 / 0"},
-      {[&] { CyclicLR(sgd, {.base_lr = 1, .max_lr = 2, .step_size_up = 0}); }, "CyclicLR: step_size_up must be positive, got 0"},
-      {[&] { CyclicLR(sgd, {.base_lr = 1, .max_lr = 2, .step_size_down = 0}); }, "CyclicLR: step_size_down must be positive, got 0"},
-      {[&] { CyclicLR(sgd, {.base_lr = 1, .max_lr = 2, .gamma = inf}); }, "CyclicLR: gamma must be a finite number, got inf"},
+      {[&] { CyclicLR(sgd, {.base_lr = 1, .max_lr = 2, .step_size_up = 0}); },
+       "CyclicLR: step_size_up must be positive, got 0"},
+      {[&] { CyclicLR(sgd, {.base_lr = 1, .max_lr = 2, .step_size_down = 0}); },
+       "CyclicLR: step_size_down must be positive, got 0"},
+      {[&] { CyclicLR(sgd, {.base_lr = 1, .max_lr = 2, .gamma = inf}); },
+       "CyclicLR: gamma must be a finite number, got inf"},
+      {[&] { LambdaLR(sgd, std::vector<LambdaLR::Function>(3, [](std::int64_t) { return 1.0; })); },
+       "LambdaLR: expected one function, or one for each of the 2 parameter groups, got 3"},
+      {[&] { LambdaLR(sgd, LambdaLR::Function()); }, "LambdaLR: a function is empty"},
+      {[&] { LambdaLR(two_groups(), [](std::int64_t t) { return 1.0 / static_cast<double>(t); }); },
+       "LambdaLR: the function gave inf for step 0; a factor must be finite"},
+      {[&] { LambdaLR(two_groups(), [](std::int64_t) { return 1.0; }).warmup(3); },
+       "warmup: a LambdaLR has none: let its function begin with it"},
+      {[&] { SequentialLR(sgd, {step, LambdaLR(sgd, [](std::int64_t) { return 1.0; })}, {5}); },
+       "SequentialLR: scheduler 1 is a LambdaLR, which stands alone: let its function count the steps"},
+      {[&] { ReduceLROnPlateau(sgd, {.factor = 1}); }, "ReduceLROnPlateau: factor must lie in [0, 1), got 1"},
+      {[&] { ReduceLROnPlateau(sgd, {.patience = -1}); }, "ReduceLROnPlateau: patience must not be negative, got -1"},
+      {[&] { ReduceLROnPlateau(sgd, {.cooldown = -2}); }, "ReduceLROnPlateau: cooldown must not be negative, got -2"},
+      {[&] { ReduceLROnPlateau(sgd, {.threshold = inf}); },
+       "ReduceLROnPlateau: threshold must be a finite number, got inf"},
+      {[&] { ReduceLROnPlateau(sgd, {.min_lr = {1, 2, 3}}); },
+       "ReduceLROnPlateau: min_lr must be one number, or one for each of the 2 parameter groups, got 3"},
       {[&] { SequentialLR(sgd, {}, {}); }, "SequentialLR: there are no schedulers"},
       {[&] { SequentialLR(sgd, {step, others}, {5}); }, "SequentialLR: scheduler 1 belongs to another optimizer"},
-      {[&] { SequentialLR(sgd, {step, step}, {5, 6}); }, "SequentialLR: expected one milestone fewer than schedulers, got 2 and 2"},
+      {[&] { SequentialLR(sgd, {step, step}, {5, 6}); },
+       "SequentialLR: expected one milestone fewer than schedulers, got 2 and 2"},
       {[&] { SequentialLR(sgd, {step, step}, {0}); }, "SequentialLR: milestones must increase from above 0, got 0"},
-      {[&] { SequentialLR(sgd, {step, step, step}, {5, 5}); }, "SequentialLR: milestones must increase from above 0, got 5, 5"},
+      {[&] { SequentialLR(sgd, {step, step, step}, {5, 5}); },
+       "SequentialLR: milestones must increase from above 0, got 5, 5"},
       {[&] { nested(9); }, "SequentialLR: schedules stand within schedules at most 8 deep, got 9"},
       {[&] { SequentialLR(sgd, {step, OneCycleLR(sgd, {.max_lr = 1, .total_steps = 5})}, {5}); },
        "SequentialLR: scheduler 0 starts from the learning rate 0.1, but scheduler 1 sets it to 0.04\n"
@@ -362,6 +425,81 @@ struct Scheduled : nn::Graph<Scheduled> {
   }
 };
 
+ReduceLROnPlateauOptions plateau_options(const nlohmann::json& o) {
+  ReduceLROnPlateauOptions options;
+  options.mode = o.value("mode", "min") == "min" ? PlateauMode::min : PlateauMode::max;
+  options.factor = o.value("factor", options.factor);
+  options.patience = o.value("patience", options.patience);
+  options.threshold = o.value("threshold", options.threshold);
+  options.threshold_mode = o.value("threshold_mode", "rel") == "rel" ? ThresholdMode::rel : ThresholdMode::abs;
+  options.cooldown = o.value("cooldown", options.cooldown);
+  if (o.contains("min_lr")) options.min_lr = o.at("min_lr").get<std::vector<double>>();
+  options.eps = o.value("eps", options.eps);
+  return options;
+}
+
+TEST(Plateaus, GiveTheRatesOfPyTorch) {
+  std::ifstream file(GRAVEN_SOURCE_DIR "/tests/fixtures/optimizers.json");
+  const nlohmann::json cases = nlohmann::json::parse(file).at("plateaus");
+  ASSERT_GT(cases.size(), 3u);
+  std::size_t reductions = 0;
+  for (const auto& c : cases) {
+    SCOPED_TRACE(c.at("options").dump());
+    const optim::SGD optimizer = two_groups();
+    ReduceLROnPlateau schedule(optimizer, plateau_options(c.at("options")));
+    std::vector<double> before = optimizer.learning_rates();
+    for (const auto& epoch : c.at("epochs")) {
+      // Each epoch in one that was loaded from the state of the epoch before.
+      ReduceLROnPlateau resumed(optimizer, plateau_options(c.at("options")));
+      resumed.load_state_dict(schedule.state_dict());
+      resumed.step(std::stod(epoch.at("metric").get<std::string>()));
+      schedule = resumed;
+      EXPECT_EQ(schedule.get_last_lr(), epoch.at("rates").get<std::vector<double>>())
+          << "epoch " << schedule.last_epoch();
+      EXPECT_EQ(schedule.num_bad_epochs(), epoch.at("bad").get<std::int64_t>()) << "epoch " << schedule.last_epoch();
+      reductions += optimizer.learning_rates() != before ? 1 : 0;
+      before = optimizer.learning_rates();
+    }
+  }
+  EXPECT_GT(reductions, 10u);
+}
+
+TEST(Plateaus, LowerTheRateOfAGraph) {
+  manual_seed(14);
+  const Tensor x = randn({8, 6}), labels = randint(0, 3, {8});
+  struct Plain : nn::Graph<Plain> {
+    Mlp model = child("model", Mlp());
+    optim::SGD optimizer{model.parameters(), {.lr = 0.1}};
+    Plain() { add_optimizer(optimizer); }
+    Tensor build(Tensor x, Tensor labels) {
+      Tensor loss = cross_entropy(model(x), labels);
+      loss.backward();
+      return loss;
+    }
+  } graph;
+  ReduceLROnPlateau schedule(graph.optimizer, {.factor = 0, .patience = 0});
+  const Tensor first = graph(x, labels);
+  schedule.step(first);
+  schedule.step(first);  // no better than before: the rate is 0 from here on
+  EXPECT_EQ(graph.learning_rates(), (std::vector<double>{0}));
+  const Tensor second = graph(x, labels);
+  EXPECT_LT(second.item<double>(), first.item<double>());
+  EXPECT_TRUE(equal(graph(x, labels), second));
+}
+
+TEST(Schedules, AFunctionOfTheProgramIsNeitherSavedNorEmitted) {
+  Scheduled graph(
+      Mlp(), [](const optim::Optimizer& o) { return LambdaLR(o, [](std::int64_t t) { return t < 2 ? 1.0 : 0.5; }); });
+  graph.compile(spec({8, 6}), spec({8}, i64));
+  const std::string error =
+      "error: the learning-rate schedule LambdaLR is a function of this program, which cannot be saved or emitted\n"
+      "  use one of the other schedules, or SequentialLR with several of them";
+  const std::string folder = testing::TempDir() + "graven_lambda_" + std::to_string(::getpid());
+  EXPECT_EQ(test::error_of([&] { graph.save(folder); }), error);
+  EXPECT_EQ(test::error_of([&] { codegen::emit(graph, folder); }), error);
+  EXPECT_FALSE(std::filesystem::exists(folder));
+}
+
 TEST(Schedules, StepInGraphsAsEagerly) {
   const struct {
     const char* name;
@@ -380,6 +518,9 @@ TEST(Schedules, StepInGraphsAsEagerly) {
              {.max_lr = 0.5, .total_steps = 5, .pct_start = 0.6, .anneal_strategy = AnnealStrategy::linear, .div_factor = 5, .final_div_factor = 10});
        },
        {0.1, 0.3, 0.5, 0.255, 0.01, 0.01}},
+      {"lambda",
+       [](const optim::Optimizer& o) { return LambdaLR(o, [](std::int64_t t) { return t < 3 ? 1.0 : 0.25; }); },
+       {0.1, 0.1, 0.1, 0.025, 0.025, 0.025}},
   };
   manual_seed(13);
   const Tensor x = randn({8, 6}), labels = randint(0, 3, {8});

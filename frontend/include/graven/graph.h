@@ -70,7 +70,10 @@ class GraphBase {
   /// Training calls so far.
   std::int64_t train_step() const;
 
-  /// Parameters and buffers by path ("model.hidden.weight"); when training also optimizer state ("model.hidden.weight-momentum") and "train_step".
+  /// Parameters and buffers by path ("model.hidden.weight"); when training also optimizer state
+  /// ("model.hidden.weight-momentum") and "train_step". What else a run is resumed with is said where it was said at
+  /// first: the seed by manual_seed(), and a rate that set_learning_rate() or ReduceLROnPlateau gave by
+  /// optimizer.state_dict(). A schedule's rate follows from the step.
   StateDict state_dict() const;
   /// All or nothing, before or after the first call.
   LoadReport load_state_dict(const StateDict& state, bool strict = true, Location where = Location::current());
@@ -105,6 +108,20 @@ class GraphBase {
   void add_optimizer(const optim::Optimizer& optimizer, Location where = Location::current());
   /// The schedule advances after every call.
   void add_optimizer(const optim::Optimizer& optimizer, const lr_scheduler::LRScheduler& scheduler, Location where = Location::current());
+  template <class T>
+    requires std::is_same_v<T, optim::LBFGS>
+  void add_optimizer(const T&) {
+    static_assert(sizeof(T) == 0,
+                  "LBFGS is eager only: it evaluates the loss as often as it needs, and a graph's call is one "
+                  "evaluation and update");
+  }
+  template <class T>
+    requires std::is_same_v<T, lr_scheduler::ReduceLROnPlateau>
+  void add_optimizer(const optim::Optimizer&, const T&) {
+    static_assert(
+        sizeof(T) == 0,
+        "ReduceLROnPlateau is no part of a graph: add_optimizer(optimizer), and call its step(loss) after each epoch");
+  }
   void register_child(Name name, const ModuleBase& module);
 
   // ---- what Graph<Derived> is made of. No types, and no names that a build() might call functions of its own by ----
@@ -192,8 +209,9 @@ class Graph : public GraphBase {
   /// Registers a module under a name and returns it. Public for the same reason as a module's.
   template <class M>
   M child(Name name, M module) {
-    static_assert(std::is_base_of_v<ModuleBase, M>, "a child must be a module");
-    register_child(name, module);
+    constexpr bool is_module = std::is_base_of_v<ModuleBase, M>;
+    static_assert(is_module, "a child must be a module");
+    if constexpr (is_module) register_child(name, module);
     return module;
   }
 

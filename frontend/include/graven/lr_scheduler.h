@@ -5,20 +5,25 @@
 //   for (...) { ...; optimizer.step(); schedule.step(); }          // eager
 //   add_optimizer(optimizer, schedule);                            // in a graph, which steps it after each call
 //
-// Any schedule can start with a warm-up: schedule.warmup(500) raises the rate linearly from a third of itself over the first 500 steps. Or one
-// schedule follows another:
+// Any schedule can start with a warm-up: schedule.warmup(500) raises the rate linearly from a third of itself over the
+// first 500 steps. Or one schedule follows another:
 //
 //   lr_scheduler::SequentialLR schedule(optimizer,
 //                                       {lr_scheduler::LinearLR(optimizer, {.start_factor = 0.1, .total_iters = 500}),
 //                                        lr_scheduler::CosineAnnealingLR(optimizer, {.T_max = 9500})},
 //                                       {500});
 //
-// Each step's rate follows from the number of steps before it alone, so what is resumed goes on exactly; an emitted program has the same formulas
-// (its runtime/schedule.h).
+// ReduceLROnPlateau, which follows a loss and not the number of steps, is a class of its own at the end of this file.
+// For the others:
+//
+// Each step's rate follows from the number of steps before it alone, so what is resumed goes on exactly; an emitted
+// program has the same formulas (its runtime/schedule.h).
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -60,8 +65,12 @@ class LRScheduler {
   using ScheduleAndRates = std::pair<ir::Schedule, std::vector<double>>;
   LRScheduler(const optim::Optimizer& optimizer, ir::Schedule schedule);
   LRScheduler(const optim::Optimizer& optimizer, ScheduleAndRates schedule);
+  /// Factors of the groups' rates by the number of steps done.
+  LRScheduler(const optim::Optimizer& optimizer, std::vector<std::function<double(std::int64_t)>> factors);
 
  private:
+  LRScheduler(const optim::Optimizer& optimizer, ir::Schedule schedule,
+              std::vector<std::function<double(std::int64_t)>> factors);
   std::shared_ptr<State> state_;
 };
 
@@ -219,6 +228,61 @@ class CyclicLR : public LRScheduler {
 class SequentialLR : public LRScheduler {
  public:
   SequentialLR(const optim::Optimizer& optimizer, const std::vector<LRScheduler>& schedulers, const std::vector<std::int64_t>& milestones);
+};
+
+/// lr f(t), for a function of the program's own: one for all groups, or one for each.
+///
+///   lr_scheduler::LambdaLR schedule(optimizer, [](std::int64_t t) { return 1.0 / (1 + 0.01 * t); });
+///
+/// Eagerly and in graphs of the same program. Saving and emitting such a graph is an error, since a project cannot hold
+/// the function. It is no part of a SequentialLR and has no warm-up: the function itself may do what they do.
+/// state_dict() has the steps, not the function.
+class LambdaLR : public LRScheduler {
+ public:
+  using Function = std::function<double(std::int64_t)>;
+  LambdaLR(const optim::Optimizer& optimizer, Function lr_lambda);
+  /// User error when there are not as many as groups, or one is empty.
+  LambdaLR(const optim::Optimizer& optimizer, std::vector<Function> lr_lambda);
+};
+
+enum class PlateauMode : std::uint8_t { min, max };
+enum class ThresholdMode : std::uint8_t { rel, abs };
+struct ReduceLROnPlateauOptions {
+  PlateauMode mode = PlateauMode::min;  ///< min: less is better, as of losses; max: more, as of an accuracy
+  double factor = 0.1;                  ///< below 1
+  std::int64_t patience = 10;           ///< epochs without an improvement that it waits for
+  double threshold = 1e-4;              ///< an improvement is by more than this, or than this part of the best
+  ThresholdMode threshold_mode = ThresholdMode::rel;
+  std::int64_t cooldown = 0;  ///< epochs after a reduction that do not count
+  GroupRates min_lr = 0.0;
+  double eps = 1e-8;  ///< what a rate must change by at least
+};
+/// Multiplies the rates by `factor` when a number has not improved for more than `patience` epochs:
+///
+///   lr_scheduler::ReduceLROnPlateau schedule(optimizer, {.patience = 3});
+///   for (...) { ...; schedule.step(validation_loss); }
+///
+/// The optimizer may be a graph's: the graph's next call has the new rate. It is no part of the graph, and of what is
+/// emitted neither: a program that trains by itself has no number to follow but its own, so add_optimizer() does not
+/// take it.
+class ReduceLROnPlateau {
+ public:
+  explicit ReduceLROnPlateau(const optim::Optimizer& optimizer, ReduceLROnPlateauOptions options = {});
+  /// After an epoch, with its loss or accuracy: a number, or a tensor of one element.
+  void step(double metric, Location where = Location::current());
+  void step(const Tensor& metric, Location where = Location::current());
+  std::vector<double> get_last_lr() const;
+  double best() const;
+  std::int64_t num_bad_epochs() const;
+  std::int64_t last_epoch() const;
+  bool in_cooldown() const;
+  /// "best", "num_bad_epochs", "cooldown_counter", "last_epoch". The rates are the optimizer's own state.
+  nn::StateDict state_dict() const;
+  nn::LoadReport load_state_dict(const nn::StateDict& state, bool strict = true, Location where = Location::current());
+
+ private:
+  struct State;
+  std::shared_ptr<State> state_;
 };
 
 }  // namespace graven::lr_scheduler

@@ -1,22 +1,29 @@
-// Optimizers, with PyTorch's formulas and defaults (LAMB, which PyTorch does not have: the paper's, and OneFlow's defaults).
+// Optimizers, with PyTorch's formulas and defaults (LAMB, which PyTorch does not have: the paper's, and OneFlow's
+// defaults).
 //
 //   optim::SGD optimizer(model.parameters(), {.lr = 0.1, .momentum = 0.9});
 //   loss.backward();
 //   optimizer.step();
 //   optimizer.zero_grad();
 //
-//   optim::AdamW optimizer({{decayed, {.lr = 3e-4, .weight_decay = 0.1}}, {others, {.lr = 3e-4, .weight_decay = 0}}});   // groups
+//   optim::AdamW optimizer({{decayed, {.lr = 3e-4, .weight_decay = 0.1}}, {others, {.lr = 3e-4, .weight_decay = 0}}});
+//   // groups
 //
-// clip_grad_max_norm, an option of every optimizer and group: before the update, the gradients of the group are scaled down to that norm, as one
-// vector, by nn::utils::clip_grad_norm_'s formula; within a graph too. clip_grad_norm_type: 2, another positive order, or infinity.
+// clip_grad_max_norm, an option of every optimizer and group: before the update, the gradients of the group are scaled
+// down to that norm, as one vector, by nn::utils::clip_grad_norm_'s formula; within a graph too. clip_grad_norm_type:
+// 2, another positive order, or infinity.
+//
+// LBFGS, which evaluates the loss as often as it needs, has a class of its own at the end of this file.
 //
 // An optimizer is a handle, like a module. Within a graph, add_optimizer(optimizer) makes it part of the program.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -195,6 +202,53 @@ class LAMB : public Optimizer {
  public:
   explicit LAMB(std::vector<Tensor> parameters, LAMBOptions options = {});
   explicit LAMB(const std::vector<Group<LAMBOptions>>& groups);
+};
+
+enum class LineSearch : std::uint8_t { none, strong_wolfe };
+struct LBFGSOptions {
+  double lr = 1;
+  std::int64_t max_iter = 20;                           ///< directions of a step
+  std::optional<std::int64_t> max_eval = std::nullopt;  ///< calls of the closure in a step; none: max_iter * 5 / 4
+  double tolerance_grad = 1e-7;                         ///< it ends where no gradient's magnitude is above
+  double tolerance_change = 1e-9;                ///< it ends where neither the loss nor a parameter changes by more
+  std::int64_t history_size = 100;               ///< changes that the curvature is estimated from
+  LineSearch line_search_fn = LineSearch::none;  ///< none: steps of lr
+};
+
+/// Limited-memory BFGS (Liu and Nocedal 1989), with steps of lr or by a search for the strong Wolfe conditions (Nocedal
+/// and Wright 2006, 3.5):
+///
+///   optim::LBFGS optimizer(model.parameters(), {.line_search_fn = optim::LineSearch::strong_wolfe});
+///   optimizer.step([&] {
+///     optimizer.zero_grad();
+///     Tensor loss = mse_loss(model(x), y);
+///     loss.backward();
+///     return loss;
+///   });
+///
+/// Eager only: a graph's call is one evaluation and one update, and this takes as many as the loss asks for.
+class LBFGS {
+ public:
+  /// User error when there are no parameters, they differ in their dtype, one is no floating-point leaf or is given
+  /// twice, or an option is out of range.
+  explicit LBFGS(const std::vector<Tensor>& parameters, LBFGSOptions options = {});
+  /// The closure forgets the gradients, computes the loss, calls its backward() and returns it. Gives the loss of the
+  /// first evaluation. Parameters without a gradient are left where they are.
+  Tensor step(const std::function<Tensor()>& closure, Location where = Location::current());
+  void zero_grad(bool set_to_none = true, Location where = Location::current());
+  std::vector<Tensor> parameters() const;
+  const LBFGSOptions& options() const;
+  double learning_rate() const { return options().lr; }
+  void set_learning_rate(double lr);
+  /// What it has learnt of the curvature, and how far it has come; not the options.
+  nn::StateDict state_dict() const;
+  /// All or nothing.
+  nn::LoadReport load_state_dict(const nn::StateDict& state, bool strict = true, Location where = Location::current());
+
+  struct State;
+
+ private:
+  std::shared_ptr<State> state_;
 };
 
 }  // namespace graven::optim
