@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -70,6 +72,102 @@ TEST(DataLoader, HasTheBatchesOfPyTorch) {
       EXPECT_EQ(error_of([&] { loader.batch(0, 9); }), "error: DataLoader: an epoch has " + size + " batches, there is no batch 9");
     }
   }
+}
+
+struct Squares : data::Dataset {
+  std::int64_t count = 7;
+  std::int64_t size() const override { return count; }
+  data::Batch get(std::int64_t index) const override {
+    const double x = static_cast<double>(index);
+    return {tensor({x, x * x}), tensor(index, i64)};
+  }
+};
+/// Without a target.
+struct Alone : data::Dataset {
+  std::int64_t size() const override { return 3; }
+  data::Batch get(std::int64_t index) const override { return {full({2}, index), {}}; }
+};
+/// The last sample is of another shape.
+struct Uneven : data::Dataset {
+  std::int64_t size() const override { return 3; }
+  data::Batch get(std::int64_t index) const override { return {zeros({index == 2 ? 4 : 5}), tensor(1)}; }
+};
+
+std::vector<std::int64_t> labels_of(const data::DataLoader& loader, std::int64_t epoch, std::int64_t first = 0) {
+  std::vector<std::int64_t> labels;
+  for (const data::Batch& batch : loader.epoch(epoch, first))
+    for (const std::int64_t label : batch.target.to_vector<std::int64_t>()) labels.push_back(label);
+  return labels;
+}
+
+TEST(DataLoader, OfTensorsAndOfAClassHasTheOrderOfFiles) {
+  const FiveImages images;
+  Squares five;
+  five.count = 5;
+  const Tensor rows = stack({arange(5), arange(5) * arange(5)}, 1).to(f32);
+  for (const bool shuffle : {false, true})
+    for (const bool drop_last : {false, true})
+      for (const std::int64_t seed : {0, 7}) {
+        const data::DataLoaderOptions options{
+            .batch_size = 2, .shuffle = shuffle, .seed = seed, .drop_last = drop_last};
+        const data::DataLoader files(images.path(), options), own(five, options),
+            memory(data::TensorDataset(rows, arange(5)), options);
+        for (std::int64_t epoch = 0; epoch < 3; ++epoch) {
+          SCOPED_TRACE(testing::Message() << shuffle << drop_last << ", seed " << seed << ", epoch " << epoch);
+          const std::vector<std::int64_t> expected = labels_of(files, epoch);
+          EXPECT_EQ(labels_of(own, epoch), expected);
+          EXPECT_EQ(labels_of(memory, epoch), expected);
+          // One that goes on where another stopped.
+          EXPECT_EQ(labels_of(memory, epoch, 1), std::vector<std::int64_t>(expected.begin() + 2, expected.end()));
+          for (std::int64_t b = 0; b < own.size(); ++b) {
+            EXPECT_TRUE(equal(own.batch(epoch, b).data, memory.batch(epoch, b).data));
+            EXPECT_TRUE(equal(own.batch(epoch, b).data.select(1, 0).to(i64), own.batch(epoch, b).target));
+          }
+        }
+        EXPECT_EQ(own.samples(), 5);
+      }
+}
+
+TEST(DataLoader, TargetsMayBeLeftOut) {
+  const data::DataLoader own(std::make_shared<Alone>(), {.batch_size = 2}),
+      memory(data::TensorDataset(zeros({3, 2})), {.batch_size = 2});
+  EXPECT_TRUE(equal(own.batch(0, 1).data, full({1, 2}, 2)));
+  EXPECT_EQ(memory.batch(0, 0).data.sizes(), (Sizes{2, 2}));
+  EXPECT_FALSE(own.batch(0, 0).target.defined());
+  EXPECT_FALSE(memory.batch(0, 0).target.defined());
+  EXPECT_FALSE(data::TensorDataset(zeros({3, 2})).get(1).target.defined());
+}
+
+TEST(DataLoader, SaysWhatIsWrongWithADataset) {
+  const Tensor x = zeros({3, 2});
+  Squares none;
+  none.count = 0;
+  const std::string of_files =
+      "error: DataLoader: split, mean, std, num_classes and format are of files; a dataset of the program's own gives "
+      "its samples as they are";
+  const struct {
+    std::function<void()> mistake;
+    std::string error;
+  } cases[] = {
+      {[&] { data::TensorDataset(x, zeros({4})); },
+       "error: TensorDataset: the target must have as many samples as the data, got f32[4] for f32[3,2]"},
+      {[&] { data::TensorDataset(tensor(1.0)); },
+       "error: TensorDataset: expected a tensor of samples along its first dimension, got f32[]"},
+      {[&] { data::TensorDataset{Tensor()}; },
+       "error: TensorDataset: expected a tensor of samples along its first dimension, got none"},
+      {[&] { data::DataLoader{none}; }, "error: DataLoader: the dataset must have samples, its size is 0"},
+      {[&] { data::DataLoader{std::shared_ptr<const data::Dataset>()}; }, "error: DataLoader: there is no dataset"},
+      {[&] { data::DataLoader(Squares(), {.batch_size = 0}); },
+       "error: DataLoader: batch_size must be positive, got 0"},
+      {[&] { data::DataLoader(Squares(), {.mean = {0.5}}); }, of_files},
+      {[&] { data::DataLoader(Squares(), {.split = data::Split::test}); }, of_files},
+      {[&] { data::DataLoader(Squares(), {.format = "idx"}); }, of_files},
+      {[&] { data::DataLoader(Squares(), {.num_classes = 3}); }, of_files},
+      {[&] { data::DataLoader(Uneven(), {.batch_size = 3}).batch(0, 0); },
+       "error: DataLoader: the samples of a dataset must have the same shapes and dtypes\n"
+       "  sample 0 is f32[5] and i64[], sample 2 f32[4] and i64[]"},
+  };
+  for (const auto& c : cases) EXPECT_EQ(error_of(c.mistake), c.error);
 }
 
 }  // namespace

@@ -1,12 +1,22 @@
-// Data from disk, in batches: for training loops of user programs. (Emitted programs read the same formats themselves, in the same order.)
+// Data in batches, from disk, from memory or from a class of one's own: for training loops of user programs. (Emitted
+// programs read the files themselves, in the same order.)
 //
 //   data::DataLoader train("cifar-10-batches-bin", {.batch_size = 64, .shuffle = true, .drop_last = true});
 //   for (std::int64_t epoch = 0; epoch < 10; ++epoch)
 //     for (auto [images, labels] : train.epoch(epoch)) step(images, labels);      // f32[64,3,32,32] in [0, 1], i64[64]
 //
-// A path is a folder with IDX files (MNIST, Fashion-MNIST, also gzipped), with CIFAR-10 or CIFAR-100 binary batches, or with images.npy and
-// labels.npy (also under train/ and test/); or a safetensors or npz file with arrays `images` and `labels`. 8-bit images become x / 255, as
-// torchvision's ToTensor has it, then (x - mean) / std for each channel; pictures without a channel dimension get one of size 1.
+// A path is a folder with IDX files (MNIST, Fashion-MNIST, also gzipped), with CIFAR-10 or CIFAR-100 binary batches, or
+// with images.npy and labels.npy (also under train/ and test/); or a safetensors or npz file with arrays `images` and
+// `labels`. 8-bit images become x / 255, as torchvision's ToTensor has it, then (x - mean) / std for each channel;
+// pictures without a channel dimension get one of size 1.
+//
+//   data::DataLoader memory(data::TensorDataset(x, y), {.batch_size = 16, .shuffle = true});
+//
+//   struct Squares : data::Dataset {
+//     std::int64_t size() const override { return 100; }
+//     data::Batch get(std::int64_t index) const override { return {tensor(1.0 * index), tensor(1.0 * index * index)}; }
+//   };
+//   data::DataLoader own(Squares(), {.batch_size = 10});              // f32[10], f32[10]
 #pragma once
 
 #include <cstddef>
@@ -14,6 +24,8 @@
 #include <iterator>
 #include <memory>
 #include <string>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "graven/tensor.h"
@@ -34,9 +46,62 @@ struct DataLoaderOptions {
   std::string format = "auto";    ///< auto, idx, cifar10, cifar100, npy, npz, safetensors
 };
 
-/// Images f32[n,channels,height,width] and labels i64[n].
+/// Of files: images f32[n,channels,height,width] and labels i64[n]. Of other datasets what they have, with as many
+/// samples as the first dimension.
 struct Batch {
   Tensor data, target;
+};
+
+/// Samples that a program has or makes.
+class Dataset {
+ public:
+  Dataset() = default;
+  Dataset(const Dataset&) = default;
+  Dataset& operator=(const Dataset&) = default;
+  virtual ~Dataset() = default;
+  /// How many samples there are; always the same.
+  virtual std::int64_t size() const = 0;
+  /// Sample `index`, from 0 to size() - 1, without a batch dimension; the target may be undefined. All samples have the
+  /// same shapes and dtypes.
+  virtual Batch get(std::int64_t index) const = 0;
+  /// Several of them: what get() gives, stacked. User error naming the first sample that is unlike the one before it.
+  virtual Batch get_batch(const Sizes& indices) const;
+};
+
+/// Samples along the first dimension of tensors: `data`, and a `target` where there is one.
+class TensorDataset : public Dataset {
+ public:
+  /// User error when the two have different numbers of samples, or one has no dimension.
+  explicit TensorDataset(Tensor data, Tensor target = {});
+  std::int64_t size() const override;
+  Batch get(std::int64_t index) const override;
+  Batch get_batch(const Sizes& indices) const override;
+
+ private:
+  Tensor data_, target_;
+};
+
+/// What a DataLoader reads: a path, a dataset, or one that is shared. Made implicitly.
+class Source {
+ public:
+  template <class Path>
+    requires std::is_convertible_v<const Path&, std::string>
+  Source(const Path& path) : path_(path) {}  // NOLINT: DataLoader("fashion-mnist")
+  template <class D>
+    requires std::is_base_of_v<Dataset, D>
+  Source(D dataset) : dataset_(std::make_shared<const D>(std::move(dataset))) {}  // NOLINT: DataLoader(Squares())
+  template <class D>
+    requires std::is_base_of_v<Dataset, D>
+  Source(std::shared_ptr<D> dataset) : dataset_(std::move(dataset)), is_dataset_(true) {}  // NOLINT
+
+  bool is_dataset() const { return is_dataset_ || dataset_; }
+  const std::string& path() const { return path_; }
+  const std::shared_ptr<const Dataset>& dataset() const { return dataset_; }
+
+ private:
+  std::string path_;
+  std::shared_ptr<const Dataset> dataset_;
+  bool is_dataset_ = false;
 };
 
 /// One split of a dataset. Copies share the data.
@@ -44,8 +109,10 @@ class DataLoader {
  public:
   class Epoch;
 
-  /// Validates the files whole. User error naming file, place, expected and found; when there are no samples; when batch_size is not positive.
-  explicit DataLoader(const std::string& path, DataLoaderOptions options = {});
+  /// Of files: validates them whole; user error naming file, place, expected and found. Of a dataset: batches, order
+  /// and epochs are as those of files; user error for options that say what files hold: split, mean, std, num_classes,
+  /// format. User error when there are no samples, and when batch_size is not positive.
+  explicit DataLoader(Source source, DataLoaderOptions options = {});
 
   /// Batches of an epoch. None when drop_last is set and all samples are fewer than a batch.
   std::int64_t size() const;
