@@ -17,6 +17,11 @@ install(FILES ${IR_HEADERS} DESTINATION ${GRAVEN_INCLUDE_DIR}/ir)
 install(FILES ir/passes/pass.h DESTINATION ${GRAVEN_INCLUDE_DIR}/ir/passes)
 install(FILES codegen/emit/project.h DESTINATION ${GRAVEN_INCLUDE_DIR}/codegen/emit)
 
+# The README's links into docs/ hold there, too.
+install(FILES LICENSE README.md DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/graven)
+install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/graven FILES_MATCHING PATTERN "*.md")
+
+string(REGEX MATCH "^[0-9]+" fmt_VERSION_MAJOR "${fmt_VERSION}")
 install(EXPORT graven-targets NAMESPACE graven:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/graven)
 configure_package_config_file(cmake/graven-config.cmake.in ${CMAKE_BINARY_DIR}/graven-config.cmake INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/graven)
 write_basic_package_version_file(${CMAKE_BINARY_DIR}/graven-config-version.cmake COMPATIBILITY SameMinorVersion)

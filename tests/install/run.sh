@@ -12,6 +12,39 @@ cmake --install "$build" --prefix "$work/prefix" >"$work/install.log"
 cp -r "$here/consumer" "$work/consumer"
 cmake -S "$work/consumer" -B "$work/build" -G Ninja -DCMAKE_PREFIX_PATH="$work/prefix" -DCMAKE_BUILD_TYPE=Release >"$work/configure.log" || { cat "$work/configure.log"; exit 1; }
 cmake --build "$work/build"
+
+fail() {
+  echo "tests/install: FAILED: $1" >&2
+  exit 1
+}
+for file in LICENSE README.md docs/library.md docs/emitted_project.md; do
+  cmp -s "$here/../../$file" "$work/prefix/share/doc/graven/$file" || fail "share/doc/graven/$file is not installed"
+done
+
+# Without what the library is linked with, one message says what that is.
+mkdir "$work/other_fmt"
+echo 'set(fmt_FOUND TRUE)' >"$work/other_fmt/fmt-config.cmake"
+printf 'set(PACKAGE_VERSION 1.2.3)\n' >"$work/other_fmt/fmt-config-version.cmake"
+lacking() {
+  local sentence=$1
+  shift
+  if cmake -S "$work/consumer" -B "$work/build_without" -G Ninja -DCMAKE_PREFIX_PATH="$work/prefix" "$@" \
+    >"$work/without.log" 2>&1; then
+    fail "the consumer is configured with $*"
+  fi
+  # In lines of one length, as CMake prints it.
+  tr -s ' \n' '  ' <"$work/without.log" >"$work/without.txt"
+  grep -qF "libfmt-dev and nlohmann-json3-dev), with which it was built: $sentence" "$work/without.txt" || {
+    cat "$work/without.log"
+    fail "no message of what $* lacks"
+  }
+  [ "$(grep -c 'CMake Error' "$work/without.log")" = 1 ] || fail "several errors with $*"
+  rm -r "$work/build_without"
+}
+lacking "fmt is not found." -DCMAKE_DISABLE_FIND_PACKAGE_fmt=ON
+lacking "nlohmann_json is not found." -DCMAKE_DISABLE_FIND_PACKAGE_nlohmann_json=ON
+lacking "fmt is of version 1.2.3." -Dfmt_DIR="$work/other_fmt"
+
 cd "$work"
 HOME=$work GRAVEN_CACHE=$work/cache "$work/build/consumer" "$work/saved"
 "$work/prefix/bin/graven" check "$work/saved"
