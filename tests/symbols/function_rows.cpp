@@ -105,6 +105,9 @@ void add_pointwise(std::vector<Row>& rows) {
           [](X x) { return R{where(x[0], x[1], x[2]), where(x[0], x[1], 0)}; }),
       row("clamp", {f("a4 b3"), f("b3", -1, 0), f("b3", 0, 1)},
           [](X x) { return R{clamp(x[0], -0.5, 0.5), clamp(x[0], x[1], x[2])}; }),
+      row("clip", {f("a4 b3"), f("b3", -1, 0), f("b3", 0, 1)},
+          [](X x) { return R{clip(x[0], -0.5, 0.5), clip(x[0], x[1], x[2])}; }),
+      row("isclose", {f("a4 b3"), f("b3")}, [](X x) { return R{isclose(x[0], x[1], 0.5)}; }),
       row("gelu", {f("a4 b3")}, [](X x) { return R{gelu(x[0]), gelu(x[0], "tanh")}; }),
       row("softplus", {f("a4 b3")}, [](X x) { return R{softplus(x[0], 2)}; }),
       row("leaky_relu", {f("a4 b3")}, [](X x) { return R{leaky_relu(x[0])}; }),
@@ -142,6 +145,10 @@ void add_factories(std::vector<Row>& rows) {
       row("zeros_like", {f("a4 b3")}, [](X x) { return R{x[0] + zeros_like(x[0])}; }),
       row("ones_like", {f("a4 b3")}, [](X x) { return R{x[0] * ones_like(x[0])}; }),
       row("full_like", {f("a4 b3")}, [](X x) { return R{x[0] * full_like(x[0], 3)}; }),
+      row("new_empty", {f("a4 b3")}, [](X x) { return R{x[0] + x[0].new_empty({x[0].shape()[0], 1}).zero_()}; }),
+      row("new_zeros", {f("a4 b3")}, [](X x) { return R{x[0] + x[0].new_zeros(x[0].shape())}; }),
+      row("new_ones", {f("a4 b3")}, [](X x) { return R{x[0] * x[0].new_ones({x[0].shape()[0], 1})}; }),
+      row("new_full", {f("a4 b3")}, [](X x) { return R{x[0] * x[0].new_full({x[0].shape()[0], 1}, 3)}; }),
       row("arange", {f("a4 b3")}, [](X x) { return R{x[0] * arange(x[0].shape()[1]), arange(x[0].shape()[0])}; }),
       row("size_of", {f("a4 b3")},
           [](X x) { return R{x[0] / size_of(x[0], 0), size_of(x[0], -1), size_of(x[0].flatten(), 0)}; }),
@@ -151,6 +158,11 @@ void add_factories(std::vector<Row>& rows) {
       random_row("rand_like", {f("a4 b3")}, [](X x) { return R{x[0] + rand_like(x[0])}; }),
       random_row("randn_like", {f("a4 b3")}, [](X x) { return R{x[0] + randn_like(x[0])}; }),
       random_row("bernoulli", {f("a4 b3", 0, 1)}, [](X x) { return R{x[0] + bernoulli(x[0])}; }),
+      random_row("gumbel_softmax", {f("a4 b3")},
+                 [](X x) { return R{gumbel_softmax(x[0]), gumbel_softmax(x[0], 2, true)}; }),
+      random_row(
+          "multinomial", {f("a4 b3", 1, 2)}, [](X x) { return R{multinomial(x[0], 2), multinomial(x[0], 4, true)}; },
+          "b"),
       random_row("dropout", {f("a4 b3")}, [](X x) { return R{dropout(x[0])}; }),
       random_row("dropout1d", {f("a4 b3 c2")}, [](X x) { return R{dropout1d(x[0])}; }),
       random_row("dropout2d", {f("a4 b3 c2 d2")}, [](X x) { return R{dropout2d(x[0])}; }),
@@ -163,7 +175,7 @@ void add_factories(std::vector<Row>& rows) {
 }
 
 void add_reductions(std::vector<Row>& rows) {
-  using Reduction = Tensor (*)(const Operand&, const Sizes&, bool);
+  using Reduction = Tensor (*)(const Operand&, const OneOrMore&, bool);
   const std::pair<const char*, Reduction> reductions[] = {
       {"sum", sum}, {"mean", mean}, {"amax", amax}, {"amin", amin}, {"prod", prod}, {"all", all}, {"any", any}};
   for (const auto& [name, function] : reductions)
@@ -198,6 +210,17 @@ void add_reductions(std::vector<Row>& rows) {
       row("median", {f("a4 b3")}, [](X x) { return R{median(x[0])}; }),
       row("median", {f("a4 b3")}, [](X x) { return both(median(x[0], 0)); }),
       row("median", {f("a4 b3")}, [](X x) { return both(median(x[0], 1, true)); }),
+      row("max", {f("a4 b3"), f("b3")}, [](X x) { return R{max(x[0]), max(x[0], x[1])}; }),
+      row("min", {f("a4 b3"), f("b3")}, [](X x) { return R{min(x[0]), min(x[0], x[1])}; }),
+      row(
+          "cummax", {f("a4 b3")}, [](X x) { return both(cummax(x[0], 1)); }, "b"),
+      row(
+          "cummin", {f("a4 b3")}, [](X x) { return both(cummin(x[0], 0)); }, "a 2a"),
+      row(
+          "quantile", {f("a4 b3")}, [](X x) { return R{quantile(x[0], 0.3, 1)}; }, "b"),
+      row("searchsorted", {f("a4"), f("b3 c2")}, [](X x) { return R{searchsorted(std::get<0>(sort(x[0])), x[1])}; }),
+      row("searchsorted", {f("a4 b3"), f("a4 c2")},
+          [](X x) { return R{searchsorted(std::get<0>(sort(x[0], 1)), x[1], true)}; }),
       row("max", {f("a4 b3")}, [](X x) { return both(max(x[0], 0)); }),
       row("min", {f("a4 b3")}, [](X x) { return both(min(x[0], 1, true)); }),
       row("normalize", {f("a4 b3")}, [](X x) { return R{normalize(x[0]), normalize(x[0], 1, 0)}; }),
@@ -226,6 +249,7 @@ void add_shapes(std::vector<Row>& rows) {
       row("cat", {f("a4 b3"), f("a4 b3")}, [](X x) { return R{cat({x[0], x[1]}, 0), cat({x[0], x[1], x[0]}, 1)}; }),
       row(
           "cat", {f("a4 b3"), f("c2 b3")}, [](X x) { return R{cat({x[0], x[1]})}; }, "a 2a c 2c"),
+      row("concat", {f("a4 b3"), f("a4 b3")}, [](X x) { return R{concat({x[0], x[1]}, 1)}; }),
       row("stack", {f("a4 b3"), f("a4 b3")}, [](X x) { return R{stack({x[0], x[1]}), stack({x[0], x[1]}, 2)}; }),
       row("hstack", {f("a4 b3"), f("a4 b3")}, [](X x) { return R{hstack({x[0], x[1]})}; }),
       row("vstack", {f("a4 b3"), f("a4 b3")}, [](X x) { return R{vstack({x[0], x[1]})}; }),
@@ -267,6 +291,8 @@ void add_shapes(std::vector<Row>& rows) {
       row("triu", {f("a4 b3 c2")}, [](X x) { return R{triu(x[0]), triu(x[0], -1)}; }),
       row(
           "diagonal", {f("a4 b3 c2")}, [](X x) { return R{diagonal(x[0], 0, 1, 2)}; }, "b c 2c"),
+      row(
+          "diag", {f("a4")}, [](X x) { return R{diag(x[0], 1)}; }, "a 2a"),
       row("masked_fill", {f("a4 b3"), o("a4 1")}, [](X x) { return R{masked_fill(x[0], x[1], 7)}; }),
       row("meshgrid", {f("a4"), f("b3")}, [](X x) { return meshgrid({x[0], x[1]}); }),
       row(
@@ -323,6 +349,9 @@ void add_indexing(std::vector<Row>& rows) {
           [](X x) { return R{x[0].index({0}), x[0].index({None, Slice(), -1}), x[0].index({"...", Slice(0, 1)})}; }),
       row("index_add", {f("a4 b3"), i("c2", "a"), f("c2 b3")},
           [](X x) { return R{index_add(x[0], 0, x[1], x[2], 2)}; }),
+      row("index_copy", {f("a4 b3"), i("1", "a"), f("1 b3")}, [](X x) { return R{index_copy(x[0], 0, x[1], x[2])}; }),
+      row("index_fill", {f("a4 b3"), i("c2", "a")}, [](X x) { return R{index_fill(x[0], 0, x[1], 2)}; }),
+      row("bincount", {i("a4", 5)}, [](X x) { return R{bincount(x[0], {}, 5)}; }),
       row("index_put", {f("a4 b3"), i("c2", "a"), f("c2 b3")},
           [](X x) { return R{index_put(x[0], {x[1]}, x[2], true)}; }),
       row("index_put", {f("a4 b3"), i("1", "a"), i("1", "b"), f("1")},
@@ -357,6 +386,16 @@ void add_products(std::vector<Row>& rows) {
       row(
           "trace", {f("b3 c2")}, [](X x) { return R{trace(x[0])}; }, "b c 2c"),
       row("cross", {f("a4 3"), f("a4 3")}, [](X x) { return R{cross(x[0], x[1])}; }),
+      row("vector_norm", {f("a4 b3")}, [](X x) { return R{linalg::vector_norm(x[0], 2, 0)}; }),
+      row("matrix_norm", {f("a4 b3 c2")},
+          [](X x) {
+            return R{linalg::matrix_norm(x[0]), linalg::matrix_norm(x[0], 1), linalg::matrix_norm(x[0], -1)};
+          }),
+      row("solve", {f("a4 2 2"), f("a4 2 1")}, [](X x) { return R{linalg::solve(x[0] + 3 * eye(2), x[1])}; }),
+      row("inv", {f("a4 2 2")}, [](X x) { return R{linalg::inv(x[0] + 3 * eye(2))}; }),
+      row("det", {f("a4 2 2")}, [](X x) { return R{linalg::det(x[0] + 3 * eye(2))}; }),
+      row("cholesky", {f("a4 2 2")},
+          [](X x) { return R{linalg::cholesky(x[0] + transpose(x[0], 1, 2) + 5 * eye(2))}; }),
       row("scaled_dot_product_attention", {f("n2 q4 e2"), f("n2 k3 e2"), f("n2 k3 v2")},
           [](X x) { return R{scaled_dot_product_attention(x[0], x[1], x[2])}; }),
       row(
