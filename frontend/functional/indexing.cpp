@@ -185,7 +185,7 @@ Tensor checked_positions(const char* function, const Tensor& index, Location whe
 }  // namespace
 
 Tensor index_copy(const Operand& x, std::int64_t dim, const Tensor& index, const Tensor& source) {
-  const Location where = x.where();
+  const Location where = x.where().in("index_copy");
   const Tensor& t = x.tensor();
   if (t.dim() == 0) {
     const Tensor one = source.defined() ? source.reshape({1}, where) : source;
@@ -205,14 +205,15 @@ Tensor index_copy(const Operand& x, std::int64_t dim, const Tensor& index, const
 }
 
 Tensor index_fill(const Operand& x, std::int64_t dim, const Tensor& index, const Operand& value) {
-  const Location where = x.where();
+  const Location where = x.where().in("index_fill");
   const Tensor& t = x.tensor();
   if (t.dim() == 0) return index_fill(Operand(t.reshape({1}, where), where), dim, index, value).reshape(Shape{}, where);
   const std::int64_t d = checked_dim("index_fill", dim, t, where);
   if (value.is_tensor() && value.tensor().dim() != 0)
     fail("index_fill", "the value must be a number or a tensor without dimensions, got " + value.tensor().describe(),
          where);
-  const Tensor positions = from_start(checked_positions("index_fill", index, where), t.size(d), where);
+  const Tensor positions = from_start(checked_positions("index_fill", index, where),
+                                      t.shape()[static_cast<std::size_t>(d)], "index_fill", where);
   std::vector<Dim> shape = t.shape().dims();
   shape[static_cast<std::size_t>(d)] = positions.shape()[0];
   const Tensor one =
@@ -221,7 +222,7 @@ Tensor index_fill(const Operand& x, std::int64_t dim, const Tensor& index, const
 }
 
 Tensor bincount(const Operand& x, const Tensor& weights, std::int64_t minlength) {
-  const Location where = x.where();
+  const Location where = x.where().in("bincount");
   const Tensor index = checked_index("bincount", x.tensor(), where);
   if (index.dim() != 1) fail("bincount", "expects a vector, got " + x.tensor().describe(), where);
   if (minlength < 0) fail("bincount", fmt::format("minlength must not be negative, got {}", minlength), where);

@@ -28,7 +28,7 @@ Tensor matrices(const char* function, const Operand& x) {
 /// The n of matrices of [..., n, n].
 std::int64_t order_of(const char* function, const Operand& x) {
   const Tensor t = matrices(function, x);
-  const std::int64_t n = t.size(-1);
+  const std::int64_t n = graven::detail::fixed_size(t, t.dim() - 1, function, x.where());
   if (t.shape().back(1) != Dim(n)) fail(function, "the matrices must be square, got " + t.describe(), x.where());
   return n;
 }
@@ -66,7 +66,7 @@ Tensor factors(const Tensor& t, std::int64_t k, bool below_only, Location where)
 }
 
 Tensor axes_norm(const Operand& x, double ord, const OneOrMore& dim, bool keepdim) {
-  const Location where = x.where();
+  const Location where = x.where().in("matrix_norm");
   const At at(where);
   const Tensor t = matrices("matrix_norm", x);
   if (dim.size() != 2) fail("matrix_norm", fmt::format("dim must be two dimensions, got {}", dim.size()), where);
@@ -101,7 +101,7 @@ Tensor matrix_norm(const Operand& x, double ord, const OneOrMore& dim, bool keep
 }
 
 Tensor solve(const Operand& a, const Operand& b) {
-  const Location where = a.where();
+  const Location where = a.where().in("solve");
   const At at(where);
   const std::int64_t n = order_of("solve", a);
   const Tensor& left = a.tensor();
@@ -132,7 +132,7 @@ Tensor solve(const Operand& a, const Operand& b) {
 }
 
 Tensor inv(const Operand& a) {
-  const Location where = a.where();
+  const Location where = a.where().in("inv");
   const std::int64_t n = order_of("inv", a);
   const Tensor& t = a.tensor();
   const Tensor row = row_numbers(n, t, where);
@@ -141,7 +141,7 @@ Tensor inv(const Operand& a) {
 }
 
 Tensor det(const Operand& a) {
-  const Location where = a.where();
+  const Location where = a.where().in("det");
   const At at(where);
   const std::int64_t n = order_of("det", a);
   Tensor t = a.tensor();
@@ -164,7 +164,7 @@ Tensor det(const Operand& a) {
 }
 
 Tensor cholesky(const Operand& a) {
-  const Location where = a.where();
+  const Location where = a.where().in("cholesky");
   const At at(where);
   const std::int64_t n = order_of("cholesky", a);
   if (n == 0) return a.tensor().clone(where);

@@ -133,7 +133,7 @@ Tensor clip(const Operand& x, double min, double max) { return clamp(x, min, max
 Tensor clip(const Operand& x, const Tensor& min, const Tensor& max) { return clamp(x, min, max); }
 
 Tensor isclose(const Operand& a, const Operand& b, double rtol, double atol, bool equal_nan) {
-  const Location at = a.where();
+  const Location at = a.where().in("isclose");
   if (!(rtol >= 0 && atol >= 0))
     fail("isclose", fmt::format("rtol and atol must not be negative, got {} and {}", rtol, atol), at);
   Tensor close = eq(a, b);

@@ -115,13 +115,13 @@ void check_weights(const Tensor& p, std::int64_t num_samples, bool replacement, 
 }  // namespace
 
 Tensor multinomial(const Operand& operand, std::int64_t num_samples, bool replacement) {
-  const Location where = operand.where();
+  const Location where = operand.where().in("multinomial");
   const detail::At at(where);
   Tensor p = operand.tensor().detach(where);
   if (!ir::is_floating(p.dtype())) fail("multinomial", "needs a floating-point tensor, got " + p.describe(), where);
   if (p.dim() != 1 && p.dim() != 2) fail("multinomial", "expects [n] or [rows, n], got " + p.describe(), where);
   if (p.dtype() != DType::f64) p = p.to(DType::f32, where);
-  const std::int64_t n = p.size(-1);
+  const std::int64_t n = detail::fixed_size(p, p.dim() - 1, "multinomial", where);
   if (num_samples < 1 || (!replacement && num_samples > n))
     fail("multinomial",
          "the number of samples must be positive" +
@@ -149,7 +149,7 @@ Tensor multinomial(const Operand& operand, std::int64_t num_samples, bool replac
 }
 
 Tensor gumbel_softmax(const Operand& logits, double tau, bool hard, std::int64_t dim) {
-  const Location where = logits.where();
+  const Location where = logits.where().in("gumbel_softmax");
   const detail::At at(where);
   const Tensor& x = logits.tensor();
   if (!(tau > 0)) fail("gumbel_softmax", "tau must be positive, got " + std::to_string(tau), where);

@@ -192,33 +192,28 @@ std::tuple<Tensor, Tensor> extreme(const Operand& x, const Tensor& position, std
   return {value.squeeze(dim, x.where()), position.squeeze(dim, x.where())};
 }
 }  // namespace
-namespace {
-/// The lower of the two in the middle of a sorted row, and its position, with the dimension kept; NaN counts as largest.
-std::tuple<Tensor, Tensor> middle(const Operand& x, std::int64_t dim, const Dim& size) {
-  if (size.is_static()) return kthvalue(x, (size.value() - 1) / 2 + 1, dim, true);
-  const Location at = x.where();
-  const auto [values, indices] = sorted(x, dim, false, -1, "median");
-  const Operand last(sub(Operand(detail::size_value(size, DType::i64, "median", at), at), Operand(1, at)), at);
-  const Tensor place = floor_divide(last, Operand(2, at)).reshape({1}, at);
-  return {index_select(Operand(values, at), dim, place), index_select(Operand(indices, at), dim, place)};
-}
-}  // namespace
 std::tuple<Tensor, Tensor> median(const Operand& x, std::int64_t dim, bool keepdim) {
   const Tensor& t = x.tensor();
   const Location at = x.where().in("median");
   const std::int64_t d = detail::normalize_dim(dim, t.dim(), "median", at);
   const Dim size = t.dim() == 0 ? Dim(1) : t.shape()[static_cast<std::size_t>(d)];
   if (size == Dim(0)) fail("median", "has no elements to choose from in " + t.describe(), at);
-  const auto [value, position] = middle(Operand(t, at), d, size);
-  if (!ir::is_floating(t.dtype()) || t.dim() == 0) {
-    if (keepdim || t.dim() == 0) return {value, position};
-    return {value.squeeze(d, at), position.squeeze(d, at)};
+  const Operand detached(t.detach(at), at);
+  Tensor position;
+  if (size.is_static()) {
+    position = std::get<1>(kthvalue(detached, (size.value() - 1) / 2 + 1, dim, true));
+  } else {
+    const Operand last(sub(Operand(detail::size_value(size, DType::i64, "median", at), at), Operand(1, at)), at);
+    const Tensor middle = floor_divide(last, Operand(2, at)).reshape({1}, at);
+    position = index_select(Operand(std::get<1>(sorted(detached, d, false, -1, "median")), at), d, middle);
   }
-  // Where a row has NaN it is the first of those that is chosen.
-  const Tensor nan = isnan(Operand(t, at));
-  const Tensor first = argmax(Operand(nan.to(DType::i64, at), at), d, true);
-  const Operand has_nan(any(Operand(nan, at), d, true), at);
-  return extreme(Operand(t, at), where(has_nan, Operand(first, at), Operand(position, at)), d, keepdim);
+  if (ir::is_floating(t.dtype()) && t.dim() > 0) {
+    // Where a row has NaN it is the first of those that is chosen.
+    const Tensor nan = isnan(Operand(t, at));
+    const Tensor first = argmax(Operand(nan.to(DType::i64, at), at), dim, true);
+    position = where(Operand(any(Operand(nan, at), dim, true), at), Operand(first, at), Operand(position, at));
+  }
+  return extreme(Operand(t, at), position, dim, keepdim);
 }
 Tensor median(const Operand& x) {
   const Location at = x.where().in("median");
@@ -249,12 +244,12 @@ namespace {
 /// In log2(n) steps, each of which reaches twice as far: of the best up to an element, and the best of as many before
 /// it, the better.
 std::tuple<Tensor, Tensor> running_extreme(const char* function, const Operand& x, std::int64_t dim, bool largest) {
-  const Location where_called = x.where();
+  const Location where_called = x.where().in(function);
   const detail::At at(where_called);
   const Tensor& t = x.tensor();
   const std::int64_t d = detail::normalize_dim(dim, t.dim(), function, where_called);
   if (t.dim() == 0) return {t.clone(where_called), detail::filled({}, 0, DType::i64, t, where_called)};
-  const std::int64_t n = t.size(d);
+  const std::int64_t n = detail::fixed_size(t, d, function, where_called);
   Shape along;
   for (std::int64_t k = 0; k < t.dim(); ++k) along.push_back(k == d ? Dim(n) : Dim(1));
   Tensor position = detail::counted(n, t, where_called).reshape(along, where_called).expand(t.shape(), where_called);
@@ -286,7 +281,7 @@ std::tuple<Tensor, Tensor> cummin(const Operand& x, std::int64_t dim) {
 
 Tensor quantile(const Operand& x, const std::vector<double>& q, std::optional<std::int64_t> dim, bool keepdim,
                 std::string_view interpolation) {
-  const Location at = x.where();
+  const Location at = x.where().in("quantile");
   constexpr std::string_view kKinds[] = {"linear", "lower", "higher", "midpoint", "nearest"};
   if (std::find(std::begin(kKinds), std::end(kKinds), interpolation) == std::end(kKinds))
     fail("quantile",
@@ -297,7 +292,8 @@ Tensor quantile(const Operand& x, const std::vector<double>& q, std::optional<st
   for (const double part : q)
     if (!(part >= 0 && part <= 1)) fail("quantile", fmt::format("a part must lie in [0, 1], got {}", part), at);
   const Tensor t = dim && x.tensor().dim() > 0 ? x.tensor() : x.tensor().reshape({-1}, at);
-  const std::int64_t d = detail::normalize_dim(dim.value_or(0), t.dim(), "quantile", at), n = t.size(d);
+  const std::int64_t d = detail::normalize_dim(dim.value_or(0), t.dim(), "quantile", at),
+                     n = detail::fixed_size(t, d, "quantile", at);
   if (n == 0) fail("quantile", "has no elements to choose from in " + t.describe(), at);
   const Tensor in_order = std::get<0>(sort(Operand(t, at), d));
   const Tensor nan = any(Operand(isnan(Operand(t, at)), at), d, true);
@@ -334,7 +330,7 @@ Tensor quantile(const Operand& x, double q, std::optional<std::int64_t> dim, boo
 }
 
 Tensor searchsorted(const Operand& sorted, const Operand& values, bool right) {
-  const Location at = sorted.where();
+  const Location at = sorted.where().in("searchsorted");
   const Tensor& row = sorted.tensor();
   const Tensor wanted =
       values.is_tensor() ? values.tensor() : detail::filled({}, values.scalar().number(), row.dtype(), row, at);

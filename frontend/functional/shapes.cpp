@@ -270,14 +270,15 @@ Tensor diagonal(const Operand& x, std::int64_t offset, std::int64_t dim1, std::i
 
 Tensor diag(const Operand& x, std::int64_t offset) {
   const Tensor& t = x.tensor();
-  const Location at = x.where();
-  if (t.dim() == 2) return diagonal(x, offset);
+  const Location at = x.where().in("diag");
+  if (t.dim() == 2) return diagonal(Operand(t, at), offset);
   if (t.dim() != 1) fail("diag", "expects a vector or a matrix, got " + t.describe(), at);
   if (offset > 1 << 30 || offset < -(1 << 30))
     fail("diag", fmt::format("the diagonal must lie within 2^30, got {}", offset), at);
   // Of n + |offset| rows, as one vector, every (rows + 1)-th element.
-  const std::int64_t size = t.size(0) + std::abs(offset), first = offset >= 0 ? offset : -offset * size;
-  if (t.size(0) == 0) return pad(x, {0, size * size}).reshape({size, size}, at);
+  const std::int64_t n = fixed_size(t, 0, "diag", at), size = n + std::abs(offset),
+                     first = offset >= 0 ? offset : -offset * size;
+  if (n == 0) return pad(Operand(t, at), {0, size * size}).reshape({size, size}, at);
   return detail::placed(t, 0, size + 1, first, size * size, at).reshape({size, size}, at);
 }
 

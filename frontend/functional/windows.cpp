@@ -98,10 +98,12 @@ Tensor fold(const Operand& x, Size2 output_size, Size2 kernel_size, const Window
   });
 }
 
-Tensor Tensor::unfold(std::int64_t d, std::int64_t size, std::int64_t step, Location where) const {
+Tensor Tensor::unfold(std::int64_t d, std::int64_t size, std::int64_t step, Location given) const {
+  const Location where = given.in("unfold");
   const detail::At at(where);
   const Tensor x = dim() == 0 ? reshape({1}, where) : *this;
-  const std::int64_t axis = detail::normalize_dim(d, x.dim(), "unfold", where), n = x.size(axis);
+  const std::int64_t axis = detail::normalize_dim(d, x.dim(), "unfold", where),
+                     n = detail::fixed_size(x, axis, "unfold", where);
   if (size < 0 || size > n)
     fail("unfold", fmt::format("the windows' size must lie in [0, {}], got {}", n, size), where);
   if (step < 1) fail("unfold", fmt::format("the step must be positive, got {}", step), where);
