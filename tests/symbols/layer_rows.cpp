@@ -116,12 +116,9 @@ std::vector<Row> layer_rows() {
       layer_row("EmbeddingBag", {i("a4 b3", 5)}, nn::EmbeddingBag(5, 2, {.mode = "max"}), kOne),
       layer_row("MultiheadAttention", {f("n2 q4 4"), f("n2 k3 4")}, nn::MultiheadAttention(4, 2, {.batch_first = true}),
                 [](auto& layer, X x) { return R{layer(x[0], x[1], x[1]).first}; }),
-      layer_row(
-          "RNN", {f("l4 n2 3")}, nn::RNN(3, 2), [](auto& layer, X x) { return R{layer(x[0]).first}; }, "l 2l"),
-      layer_row(
-          "LSTM", {f("l4 n2 3")}, nn::LSTM(3, 2), [](auto& layer, X x) { return R{layer(x[0]).first}; }, "l 2l"),
-      layer_row(
-          "GRU", {f("l4 n2 3")}, nn::GRU(3, 2), [](auto& layer, X x) { return R{layer(x[0]).first}; }, "l 2l"),
+      layer_row("RNN", {f("l4 n2 3")}, nn::RNN(3, 2), [](auto& layer, X x) { return R{layer(x[0]).first}; }),
+      layer_row("LSTM", {f("l4 n2 3")}, nn::LSTM(3, 2), [](auto& layer, X x) { return R{layer(x[0]).first}; }),
+      layer_row("GRU", {f("l4 n2 3")}, nn::GRU(3, 2), [](auto& layer, X x) { return R{layer(x[0]).first}; }),
       layer_row("RNNCell", {f("n4 3")}, nn::RNNCell(3, 2), kOne),
       layer_row("LSTMCell", {f("n4 3")}, nn::LSTMCell(3, 2), [](auto& layer, X x) { return R{layer(x[0]).first}; }),
       layer_row("GRUCell", {f("n4 3")}, nn::GRUCell(3, 2), kOne),
