@@ -249,7 +249,7 @@ GRAVEN_ALWAYS_INLINE std::int64_t width_of(std::int64_t n, std::int64_t first) {
   return n - first < kPanel ? n - first : kPanel;
 }
 
-inline void copy(float* to, const float* from, std::int64_t n) {
+inline void copy_or_zero(float* to, const float* from, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) to[i] = from == nullptr ? 0.0f : from[i];
 }
 
@@ -340,8 +340,8 @@ template <class Layer>
              divided);
   };
   for_each_step(threads, c, divide(c, kGates, blocks), blocks, false, step, join);
-  if (call.h_n != nullptr) copy(call.h_n, call.y + place(c, c.steps - 1) * c.batch * state, c.batch * state);
-  if (kCells && call.c_n != nullptr) copy(call.c_n, cell, c.batch * hidden);
+  if (call.h_n != nullptr) copy_or_zero(call.h_n, call.y + place(c, c.steps - 1) * c.batch * state, c.batch * state);
+  if (kCells && call.c_n != nullptr) copy_or_zero(call.c_n, cell, c.batch * hidden);
 }
 
 // ---- backward -------------------------------------------------------------------------------------------------------
@@ -375,7 +375,7 @@ template <class Layer>
     });
   if (call.before != nullptr)
     threads.run(c.steps, [&](std::int64_t made) {
-      copy(call.before + place(c, made) * in_step, before_step(c, made, call.y, call.h0, state), in_step);
+      copy_or_zero(call.before + place(c, made) * in_step, before_step(c, made, call.y, call.h0, state), in_step);
     });
 
   // The gradients of the sums of the step after this one; nullptr at the last.
@@ -484,7 +484,7 @@ template <class Layer>
     if (kGates == 3)
       for (std::int64_t i = 0; i < in_step; ++i) call.dh0[i] += carried[i];
   }
-  if (kCells && call.dc0 != nullptr) copy(call.dc0, carried, c.batch * hidden);
+  if (kCells && call.dc0 != nullptr) copy_or_zero(call.dc0, carried, c.batch * hidden);
 }
 
 }  // namespace recurrent_detail
