@@ -101,9 +101,9 @@ SUITES = {
     ],
     "kernels/config/": ["test_kernels_native", "test_cuda_on_cpu", "test_ops", "test_operators", "test_networks"],
     "kernels/reference/": ["test_kernels_native", "test_ops", "test_operators", "test_passes"],
-    "kernels/cuda/": ["test_cuda_on_cpu"],
+    "kernels/cuda/": ["test_cuda_on_cpu", "test_cuda_projects"],
     "runtime_min/": ["test_runtime", "test_command", "test_errors", "test_emit", "test_projects"],
-    "templates/project/cuda/": ["test_cuda_on_cpu"],
+    "templates/project/cuda/": ["test_cuda_on_cpu", "test_cuda_projects"],
     "templates/": ["test_emit", "test_projects"],
 }
 EXTENSIONS = (".h", ".cpp", ".cuh", ".inc")
@@ -367,7 +367,7 @@ class Build:
 
     def configure(self):
         if not (self.folder / "compile_commands.json").exists():
-            options = ["-DCMAKE_BUILD_TYPE=Release", "-DGRAVEN_BUILD_SAMPLES=OFF", "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON"]
+            options = ["-DCMAKE_BUILD_TYPE=Release", "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON"]
             subprocess.run(
                 ["cmake", "-S", str(self.tree), "-B", str(self.folder), "-G", "Ninja", *options],
                 check=True,

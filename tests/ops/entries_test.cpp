@@ -45,6 +45,21 @@ TEST(Entries, AreComplete) {
   }
 }
 
+// What its entry says of a scalar operator's result, and what it infers: a bool whatever the numbers are, or a number.
+TEST(Entries, SayWhichResultsAreBools) {
+  int bools = 0;
+  for (const OpDef* op :
+       operators([](const OpDef& o) { return o.elementwise() && o.name != "cast" && !o.inputs.empty(); }))
+    for (const ir::TestCase& c : op->cases()) {
+      if (c.inputs.back().type.dtype == DType::boolean) continue;
+      const CaseGraph made = make_forward(*op, c);
+      const bool found = made.graph.type(made.graph.outputs[0]).dtype == DType::boolean;
+      EXPECT_EQ(op->scalar.result_boolean, found) << op->name << ", " << c.note;
+      bools += found ? 1 : 0;
+    }
+  EXPECT_GT(bools, 20);
+}
+
 class Entry : public testing::TestWithParam<const OpDef*> {};
 class EntryWithGradient : public testing::TestWithParam<const OpDef*> {};
 
