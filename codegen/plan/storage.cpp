@@ -174,6 +174,7 @@ void Storage::write_through(const ir::Graph& graph, std::span<const ir::KernelCa
     const ir::ValueId target = node.inputs[0], value = node.inputs[1];
     const ir::NodeId made = access[at(value)].made;
     if (root[at(target)] != target || root[at(value)] != value || made < 0) continue;
+    if (moved[at(value)] != value) continue;  // another assignment has it: this one copies
     if (home[at(target)] != Home::parameter || home[at(value)] != Home::arena || pinned[at(value)] || access[at(target)].writes != 1) continue;
     const ir::Node& maker = graph.nodes[at(made)];
     if (maker.phase != node.phase || graph.type(value) != graph.type(target)) continue;

@@ -349,6 +349,21 @@ TEST(Plan, WhatIsAssignedIsComputedWhereItBelongs) {
   })) << "it is a result of the graph";
 }
 
+// What is assigned to two buffers lies in one, and is copied into the other.
+TEST(Plan, WhatIsAssignedTwiceIsCopiedOnce) {
+  Builder b;
+  const ValueId x = b.graph.add_input("x", floats(16)), value = b.call(kPlain, {x});
+  const ValueId first = b.graph.add_buffer("first", floats(16)), second = b.graph.add_buffer("second", floats(16));
+  b.add(kAssign, {first, value});
+  b.add(kAssign, {second, value});
+  b.graph.outputs = {b.call(kPlain, {first, second})};
+  const Plan plan = b.plan();
+  EXPECT_EQ(place(plan, value).alias_of, first);
+  std::vector<std::string> calls;
+  for (const Step& step : plan.steps) calls.push_back(step.call.name);
+  EXPECT_EQ(calls, (std::vector<std::string>{"plain", "", "plain", "plain"}));
+}
+
 /// What the schedule keeps before each node.
 std::vector<std::vector<ir::NodeId>> edges(const Graph& graph) {
   std::vector<KernelCall> calls;
