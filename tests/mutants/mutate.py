@@ -795,7 +795,7 @@ def judged(build, tests, fault, seconds):
 
 
 def cheapest_first(faults, count, build, planted):
-    """The first `count` faults that can be planted; of those that are drawn together, what reaches little comes first."""
+    """The first `count` faults that can be planted; of those drawn together, what reaches little comes first."""
     begin = 0
     while planted() < count and begin < len(faults):
         end = begin + count - planted()
