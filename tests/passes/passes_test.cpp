@@ -544,6 +544,19 @@ TEST(Pipeline, EveryDumpIsAValidInputAgain) {
   std::filesystem::remove_all(directory);
 }
 
+// A graph that has been through the last pass, as every emitted project's, is finished as it is.
+TEST(Pipeline, NothingIsLeftOfAFinishedGraph) {
+  for (const auto& [name, make] : networks()) {
+    Graph g = make();
+    ir::finish_passes(g, {});
+    const std::string finished = ir::to_json(g);
+    EXPECT_EQ(g.stage, ir::pipeline().back().name);
+    EXPECT_TRUE(ir::finish_passes(g, {}).empty()) << name;
+    EXPECT_EQ(ir::to_json(g), finished) << name;
+    EXPECT_THROW(ir::finish_passes(g, {.disabled = {"no_such_pass"}}), UserError);
+  }
+}
+
 TEST(Pipeline, IsDeterministic) {
   for (const auto& [name, make] : networks()) {
     Graph a = make(), b = make();
