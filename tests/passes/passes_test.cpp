@@ -553,7 +553,9 @@ TEST(Pipeline, NothingIsLeftOfAFinishedGraph) {
     EXPECT_EQ(g.stage, ir::pipeline().back().name);
     EXPECT_TRUE(ir::finish_passes(g, {}).empty()) << name;
     EXPECT_EQ(ir::to_json(g), finished) << name;
-    EXPECT_THROW(ir::finish_passes(g, {.disabled = {"no_such_pass"}}), UserError);
+    ir::PassOptions unknown;
+    unknown.disabled = {"no_such_pass"};
+    EXPECT_THROW(ir::finish_passes(g, unknown), UserError);
   }
 }
 
