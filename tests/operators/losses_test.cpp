@@ -88,7 +88,7 @@ TEST(Losses, SayWhatIsWrong) {
     std::string wanted, found;
   } cases[] = {
       {"cross_entropy: label 3 at position 1 is outside [0, 3)", error_of([&] { return cross_entropy(scores, labels); })},
-      {"gather: index 3 at position 1 is outside [0, 3)", error_of([&] { return nll_loss(scores, labels); })},
+      {"nll_loss: index 3 at position 1 is outside [0, 3)", error_of([&] { return nll_loss(scores, labels); })},
       {"labels must be i64[2] for scores f32[2,3], got i64[3]", error_of([&] { return cross_entropy(scores, tensor({0, 1, 2})); })},
       {"weight must be f32[3], got f32[2]", error_of([&] { return cross_entropy(scores, tensor({0, 1}), {.weight = ones({2})}); })},
       {"label_smoothing must lie in [0, 1]", error_of([&] { return cross_entropy(scores, tensor({0, 1}), {.label_smoothing = 1.5}); })},
@@ -96,7 +96,7 @@ TEST(Losses, SayWhatIsWrong) {
        error_of([&] { return binary_cross_entropy(tensor({0.5, 1.5}), tensor({0.0, 1.0})); })},
       {"binary_cross_entropy: input nan at position 0 is outside [0, 1]",
        error_of([&] { return binary_cross_entropy(tensor({std::nan("")}), tensor({1.0})); })},
-      {"binary_cross_entropy: target -1 at position 0 is outside [0, 1]",
+      {"BCELoss (binary_cross_entropy): target -1 at position 0 is outside [0, 1]",
        error_of([&] { return nn::BCELoss()(tensor({0.5, 0.5}), tensor({-1.0, 1.0})); })},
       {"batchmean is kl_div's", error_of([&] { return mse_loss(scores, scores, Reduction::batchmean); })},
       {"the target must be [2] for inputs f32[2,3], got f32[3]", error_of([&] { return cosine_embedding_loss(scores, scores, ones({3})); })},

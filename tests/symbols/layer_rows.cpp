@@ -49,6 +49,7 @@ std::vector<Row> layer_rows() {
       pointwise("LogSoftmax", nn::LogSoftmax(0)),
       pointwise("Softmin", nn::Softmin(1)),
       pointwise("Identity", nn::Identity()),
+      pointwise("Lambda", nn::Lambda([](Tensor x) { return relu(x); })),
       pointwise("Flatten", nn::Flatten(0)),
       layer_row("GLU", {f("a4 b4")}, nn::GLU(), kOne, "b"),
       layer_row("PReLU", {f("a4 b3")}, nn::PReLU(3), kOne, "b"),
