@@ -79,7 +79,7 @@ for combination in "${combinations[@]}"; do
     exit 1
   fi
   found=
-  for network in mlp lenet residual transformer lstm; do
+  for network in mlp lenet residual transformer sequences; do
     found+=$("${run[@]}" "$folder/train_$network" "$work/networks/$network/weights.safetensors")$'\n'
   done
   if [ -z "$expected" ]; then

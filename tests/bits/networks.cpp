@@ -100,7 +100,7 @@ int main(int argc, char** argv) try {
   emit<Residual, optim::SGD, optim::SGDOptions>(
       folder, "residual", {.lr = 0.05, .momentum = 0.9, .weight_decay = 1e-3, .nesterov = true}, {5, 3, 13, 13}, f32);
   emit<Transformer, optim::AdamW, optim::AdamWOptions>(folder, "transformer", {.lr = 0.005}, {4, 11, 36}, f32);
-  emit<Lstm, optim::AdamW, optim::AdamWOptions>(folder, "lstm", {.lr = 0.01}, {6, 4}, i64);
+  emit<Lstm, optim::AdamW, optim::AdamWOptions>(folder, "sequences", {.lr = 0.01}, {6, 4}, i64);
   return 0;
 } catch (const std::exception& e) {
   std::cerr << e.what() << "\n";
