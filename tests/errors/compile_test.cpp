@@ -85,6 +85,12 @@ const Mistake kMistakes[] = {
      "ReduceLROnPlateau is no part of a graph"},
 };
 
+#ifdef __clang__
+constexpr const char* kAllErrors = "-ferror-limit=0";
+#else
+constexpr const char* kAllErrors = "-fmax-errors=0";
+#endif
+
 /// What this compiler says of a file.
 codegen::ProcessResult checked(const fs::path& file, const std::vector<std::string>& options = {}) {
   std::vector<std::string> command{GRAVEN_CXX, "-std=c++20",           "-fsyntax-only",
@@ -106,7 +112,7 @@ TEST(Compile, MistakesAreNamed) {
   std::size_t line = 1 + tests::matches(text, "\n").size();
   for (const Mistake& m : kMistakes) text += "{ " + std::string(m.line) + " }\n";
   const fs::path file = written("mistakes.cpp", text + "}\n");
-  const codegen::ProcessResult r = checked(file, {"-ftemplate-backtrace-limit=0", "-fmax-errors=0"});
+  const codegen::ProcessResult r = checked(file, {"-ftemplate-backtrace-limit=0", kAllErrors});
   EXPECT_NE(r.exit_status, 0);
   // The same sentence may stand for several lines; each of them is named.
   for (const Mistake& m : kMistakes) {
