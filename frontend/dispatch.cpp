@@ -194,11 +194,7 @@ std::vector<Tensor> apply(const ir::OpDef& op, std::vector<Tensor> inputs, ir::A
       for (const std::string& note : e.notes()) renamed.note(note);
       throw_at(renamed, std::string(op.name), where);
     }
-    e.in(scope(), where.function == nullptr ? std::string(op.name) : where.function);
-    const Location line = users_line(where);
-    e.at(line.file_name(), line.line);
-    note_declaration(e, line);
-    throw;
+    throw_at(e, std::string(op.name), where);
   }
 }
 

@@ -255,11 +255,12 @@ inline void copy_or_zero(float* to, const float* from, std::int64_t n) {
 
 // ---- forward --------------------------------------------------------------------------------------------------------
 
+/// What a kind of layer has no use for stays nullptr, as does what the caller leaves out.
 struct forward_call {
   recurrent_config config;
-  float *y, *h_n, *c_n, *cells, *gates;
-  const float *x, *w_hh, *b_hh, *h0, *c0, *w_hr;
-  void* workspace;
+  float *y = nullptr, *h_n = nullptr, *c_n = nullptr, *cells = nullptr, *gates = nullptr;
+  const float *x = nullptr, *w_hh = nullptr, *b_hh = nullptr, *h0 = nullptr, *c0 = nullptr, *w_hr = nullptr;
+  void* workspace = nullptr;
 };
 
 template <class Layer>
@@ -346,11 +347,13 @@ template <class Layer>
 
 // ---- backward -------------------------------------------------------------------------------------------------------
 
+/// Likewise.
 struct backward_call {
   recurrent_config config;
-  float *dsums, *dx, *dh0, *dc0, *before, *dh;
-  const float *dy, *dh_n, *dc_n, *y, *cells, *gates, *w_hh, *h0, *c0, *w_hr;
-  void* workspace;
+  float *dsums = nullptr, *dx = nullptr, *dh0 = nullptr, *dc0 = nullptr, *before = nullptr, *dh = nullptr;
+  const float *dy = nullptr, *dh_n = nullptr, *dc_n = nullptr, *y = nullptr, *cells = nullptr, *gates = nullptr;
+  const float *w_hh = nullptr, *h0 = nullptr, *c0 = nullptr, *w_hr = nullptr;
+  void* workspace = nullptr;
 };
 
 template <class Layer>
@@ -495,15 +498,10 @@ inline void rnn(Threads& threads, const recurrent_config& c, float* y, float* h_
                             {.config = c,
                              .y = y,
                              .h_n = h_n,
-                             .c_n = nullptr,
-                             .cells = nullptr,
-                             .gates = nullptr,
                              .x = x,
                              .w_hh = w_hh,
                              .b_hh = b_hh,
                              .h0 = h0,
-                             .c0 = nullptr,
-                             .w_hr = nullptr,
                              .workspace = workspace});
 }
 
@@ -532,15 +530,11 @@ inline void gru(Threads& threads, const recurrent_config& c, float* y, float* h_
                             {.config = c,
                              .y = y,
                              .h_n = h_n,
-                             .c_n = nullptr,
-                             .cells = nullptr,
                              .gates = gates,
                              .x = x,
                              .w_hh = w_hh,
                              .b_hh = b_hh,
                              .h0 = h0,
-                             .c0 = nullptr,
-                             .w_hr = nullptr,
                              .workspace = workspace});
 }
 
@@ -550,21 +544,13 @@ inline void rnn_backward(Threads& threads, const recurrent_config& c, float* dx,
   recurrent_detail::backward(threads, recurrent_detail::rnn_layer{c.relu},
                              {.config = c,
                               .dsums = dx,
-                              .dx = nullptr,
                               .dh0 = dh0,
-                              .dc0 = nullptr,
                               .before = before,
-                              .dh = nullptr,
                               .dy = dy,
                               .dh_n = dh_n,
-                              .dc_n = nullptr,
                               .y = y,
-                              .cells = nullptr,
-                              .gates = nullptr,
                               .w_hh = w_hh,
                               .h0 = h0,
-                              .c0 = nullptr,
-                              .w_hr = nullptr,
                               .workspace = workspace});
 }
 
@@ -575,7 +561,6 @@ inline void lstm_backward(Threads& threads, const recurrent_config& c, float* dx
   recurrent_detail::backward(threads, recurrent_detail::lstm_layer{},
                              {.config = c,
                               .dsums = dx,
-                              .dx = nullptr,
                               .dh0 = dh0,
                               .dc0 = dc0,
                               .before = before,
@@ -601,19 +586,13 @@ inline void gru_backward(Threads& threads, const recurrent_config& c, float* dsu
                               .dsums = dsums,
                               .dx = dx,
                               .dh0 = dh0,
-                              .dc0 = nullptr,
                               .before = before,
-                              .dh = nullptr,
                               .dy = dy,
                               .dh_n = dh_n,
-                              .dc_n = nullptr,
                               .y = y,
-                              .cells = nullptr,
                               .gates = gates,
                               .w_hh = w_hh,
                               .h0 = h0,
-                              .c0 = nullptr,
-                              .w_hr = nullptr,
                               .workspace = workspace});
 }
 
