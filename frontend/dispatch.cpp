@@ -187,13 +187,8 @@ std::vector<Tensor> apply(const ir::OpDef& op, std::vector<Tensor> inputs, ir::A
     record_on_tape(op, inputs, outputs, attributes, where);
     return outputs;
   } catch (UserError& e) {
-    const std::string own = std::string(op.name) + ": ";
-    if (where.function != nullptr && e.message().compare(0, own.size(), own) == 0) {
-      // Of a part of what was called.
-      UserError renamed(e.message().substr(own.size()));
-      for (const std::string& note : e.notes()) renamed.note(note);
-      throw_at(renamed, std::string(op.name), where);
-    }
+    // Where the operator is a part of what was called, that is what the user knows.
+    if (where.function != nullptr && e.operator_name() == op.name) e.called(where.function);
     throw_at(e, std::string(op.name), where);
   }
 }

@@ -5,7 +5,12 @@
 namespace graven {
 
 void UserError::render() {
-  text_ = "error: " + message_;
+  first_line_ = message_;
+  if (!module_path_.empty())
+    first_line_ = module_path_ + " (" + operator_ + "): " + message_;
+  else if (!operator_.empty())
+    first_line_ = operator_ + ": " + message_;
+  text_ = "error: " + first_line_;
   for (const std::string& n : notes_) text_ += "\n  " + n;
 }
 
@@ -22,20 +27,20 @@ UserError& UserError::at(const ir::Origins& origins) {
 }
 
 UserError& UserError::in(const std::string& module_path, const std::string& operator_name) {
-  if (has_context_) {
+  if (!has_context_) {
+    module_path_ = module_path;
+    operator_ = operator_name;
+    has_context_ = true;
+  } else if (module_path_.empty() && operator_ == operator_name) {
     // An operator that knew of no module: eagerly, its caller does.
-    const std::string known = operator_name + ": ";
-    if (!module_path.empty() && message_.compare(0, known.size(), known) == 0) {
-      message_ = module_path + " (" + operator_name + "): " + message_.substr(known.size());
-      render();
-    }
-    return *this;
+    module_path_ = module_path;
   }
-  has_context_ = true;
-  if (!module_path.empty())
-    message_ = module_path + " (" + operator_name + "): " + message_;
-  else if (!operator_name.empty())
-    message_ = operator_name + ": " + message_;
+  render();
+  return *this;
+}
+
+UserError& UserError::called(const std::string& function) {
+  operator_ = function;
   render();
   return *this;
 }

@@ -31,11 +31,16 @@ class UserError : public std::exception {
   }
   UserError& at(const std::string& file, std::uint32_t line);
   UserError& at(const ir::Origins& origins);
-  /// Puts "path (operator): " before the message, once; later calls (from outer frames) change nothing, but for a path where there was none.
+  /// Puts "path (operator): " before the message, once; later calls (from outer frames) change nothing, but for a path
+  /// where the same operator had none.
   UserError& in(const std::string& module_path, const std::string& operator_name);
+  /// The operator that in() named; empty: none.
+  const std::string& operator_name() const { return operator_; }
+  /// What the user called in place of that operator, which is a part of it.
+  UserError& called(const std::string& function);
 
   /// The first line, without "error: ".
-  const std::string& message() const { return message_; }
+  const std::string& message() const { return first_line_; }
   const std::vector<std::string>& notes() const { return notes_; }
   bool has_location() const { return has_location_; }
   /// The whole text, "error: " first, no newline at the end.
@@ -43,7 +48,8 @@ class UserError : public std::exception {
 
  private:
   void render();
-  std::string message_, text_;
+  std::string message_, module_path_, operator_;
+  std::string first_line_, text_;  // of these
   std::vector<std::string> notes_;
   bool has_location_ = false, has_context_ = false;
 };

@@ -202,6 +202,11 @@ Tensor logit(const Operand& x, std::optional<double> eps) {
 
 Tensor xlogy(const Operand& x, const Operand& y) {
   const Location at = x.is_tensor() ? x.where() : y.where();
+  if (!y.is_tensor()) {
+    if (!x.is_tensor()) fail("xlogy", "expects a tensor, got two numbers", at);
+    const DType dtype = ir::is_floating(x.tensor().dtype()) ? x.tensor().dtype() : DType::f32;
+    return xlogy(x, Operand(detail::filled(Shape{}, y.scalar().number(), dtype, x.tensor(), at), at));
+  }
   const Tensor edge = logical_or(Operand(le(y, Operand(0, at)), at), Operand(isinf(y), at));
   const Tensor nothing = logical_and(Operand(eq(x, Operand(0, at)), at), Operand(edge, at));
   // There log 1 stands in for log y, which is infinite, has no slope, or is no number.

@@ -227,7 +227,7 @@ TEST(Attack, Kills) {
     const bool in_compiler = attack.below(2) == 0;
     const pid_t maker = fork();
     if (maker == 0) {
-      for (int round = 0;; ++round) {
+      for (;;) {
         fs::remove(fs::path(directory) / key);
         ArtefactCache(directory).get(key, [&](const std::string& path) {
           write(path, content_of(key));

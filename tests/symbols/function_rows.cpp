@@ -95,7 +95,8 @@ void add_pointwise(std::vector<Row>& rows) {
   for (const auto& [name, function] : bits)
     rows.push_back(row(name, {i("a4 b3", 9), i("a4 b3", 9)}, [f = function](X x) { return R{f(x[0], x[1])}; }));
   const std::vector<Row> others{
-      row("xlogy", {f("a4 b3"), f("b3", 1, 2)}, [](X x) { return R{xlogy(x[0], x[1]), xlogy(2, x[1])}; }),
+      row("xlogy", {f("a4 b3"), f("b3", 1, 2)},
+          [](X x) { return R{xlogy(x[0], x[1]), xlogy(2, x[1]), xlogy(x[0], 2)}; }),
       row("add", {f("a4 b3"), f("a4 1")}, [](X x) { return R{add(x[0], x[1], 2), x[0] + x[1], x[0] + 1}; }),
       row("sub", {f("a4 b3"), f("1 b3")}, [](X x) { return R{sub(x[0], x[1], 2), 1 - x[0]}; }),
       row("div", {f("a4 b3", 1, 2), f("a4 b3", 1, 2)},

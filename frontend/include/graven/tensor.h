@@ -22,6 +22,7 @@
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <type_traits>
 #include <vector>
 
 #include "graven/types.h"
@@ -39,6 +40,15 @@ struct Length {
   template <std::same_as<Dim> D>
   Length(const D& size) : size(size) {}  // NOLINT: implicit, as its use is
   Dim size;
+};
+/// An index with the line that it stands on: operators take no further argument.
+struct Position {
+  template <class T>
+    requires std::convertible_to<T, std::int64_t> && (std::is_integral_v<T> || std::is_enum_v<T>)
+  Position(T index, Location where = Location::current())  // NOLINT: implicit, as its use is
+      : index(static_cast<std::int64_t>(index)), where(where) {}
+  std::int64_t index;
+  Location where;
 };
 }  // namespace detail
 
@@ -140,7 +150,8 @@ class Tensor {
   Tensor unfold(std::int64_t d, std::int64_t size, std::int64_t step, Location where = Location::current()) const;
   std::vector<Tensor> chunk(std::int64_t chunks, std::int64_t d = 0, Location where = Location::current()) const;
   std::vector<Tensor> split(std::int64_t split_size, std::int64_t d = 0, Location where = Location::current()) const;
-  Tensor operator[](std::int64_t index) const { return select(0, index); }
+  /// select(0, position): x[3], x[-1].
+  Tensor operator[](detail::Position position) const { return select(0, position.index, position.where); }
 
   // ---- functions of one tensor (graven/functional.h has them all) ----
   Tensor abs(Location where = Location::current()) const;

@@ -116,9 +116,9 @@ class Program final : public runtime::TrainableModel {
     const auto* labels = static_cast<const @{ label_type }@*>(inputs[@{ label_input }@]);
     for (std::int64_t row = 0; row < count@{ times_rows_per_sample }@; ++row, score += @{ classes }@) {
       if (labels[row] < 0 || labels[row] >= @{ classes }@) continue;  // ignored by the loss as well
-      std::int64_t best = 0;
-      for (std::int64_t c = 1; c < @{ classes }@; ++c)
-        if (score[c] > score[best]) best = c;
+      std::int64_t best = 0;  // the first of the largest, as torch.argmax has it: NaN is larger than any number
+      for (std::int64_t c = 1; c < @{ classes }@ && score[best] == score[best]; ++c)
+        if (!(score[c] <= score[best])) best = c;
       sums.correct += best == labels[row];
       ++sums.labels;
     }
