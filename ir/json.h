@@ -59,8 +59,8 @@ bool has_large_constants(const Graph& graph);
 /// file appears whole or not at all. User error when it cannot be written.
 void write_graph(const std::string& path, const Graph& graph, std::string_view saved = {});
 
-/// Reads what write_graph wrote. Large constants come from the ".safetensors" beside it or, failing that, "weights.safetensors" in the folder.
-/// User error where that file was saved with another graph.
+/// Reads what write_graph wrote, or the compact text of ir/text.h. Large constants come from the ".safetensors" beside
+/// it or, failing that, "weights.safetensors" in the folder. User error where that file was saved with another graph.
 Graph read_graph(const std::string& path, std::string* saved = nullptr);
 
 /// The key of the digest in the metadata of safetensors files.

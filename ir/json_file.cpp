@@ -4,6 +4,7 @@
 
 #include "ir/diagnostic.h"
 #include "ir/json.h"
+#include "ir/text.h"
 #include "runtime_min/error.h"
 #include "runtime_min/file.h"
 #include "runtime_min/safetensors.h"
@@ -120,10 +121,10 @@ Graph read_graph(const std::string& path, std::string* saved) {
     const runtime::MappedFile file(path);
     ConstantFiles constants(path);
     const auto bytes = file.bytes();
+    const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    const auto load = [&](const std::string& tensor, const TensorType& type) { return constants.load(tensor, type); };
     std::string own;
-    Graph graph = from_json(
-        {reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path,
-        [&](const std::string& tensor, const TensorType& type) { return constants.load(tensor, type); }, &own);
+    Graph graph = text.starts_with("graph ") ? from_text(text, path, load) : from_json(text, path, load, &own);
     constants.check(path, own);
     if (saved) *saved = std::move(own);
     return graph;

@@ -199,49 +199,4 @@ std::string memory_picture(const ir::Graph& graph, const Plan& plan) {
   return out + "</svg>\n";
 }
 
-std::string graph_text(const ir::Graph& graph) {
-  std::string out = fmt::format("graph {} ({}{}), {} nodes\n", graph.name, graph.stage, graph.training ? ", training" : "", graph.nodes.size());
-  for (const ir::ValueId v : graph.inputs) out += fmt::format("  input      {}  {}\n", graph.value(v).name, graph.type(v).to_string());
-  for (const ir::ValueId v : graph.parameters)
-    out += fmt::format("  {:<9}  {}  {}{}\n", graph.value(v).kind == ir::ValueKind::buffer ? "buffer" : "parameter", graph.value(v).name,
-                       graph.type(v).to_string(), graph.value(v).kind == ir::ValueKind::parameter && !graph.value(v).trainable ? "  (frozen)" : "");
-  std::string module;
-  ir::Phase phase = ir::Phase::forward;
-  bool first = true;
-  for (const ir::Node& node : graph.nodes) {
-    if (first || node.phase != phase) out += fmt::format("==== {}\n", name(node.phase)), module.clear();
-    if (first || node.phase != phase || ir::owner_of(node.origins) != module) {
-      module = ir::owner_of(node.origins);
-      if (!module.empty()) out += fmt::format("  ---- {}\n", module);
-    }
-    phase = node.phase;
-    first = false;
-    std::string inputs, outputs;
-    for (const ir::ValueId v : node.inputs) {
-      if (!inputs.empty()) inputs += ", ";
-      inputs += v == ir::kNone ? "-" : graph.value(v).name;
-      if (inputs.size() > 400) {
-        inputs += fmt::format(", ... ({} inputs)", node.inputs.size());
-        break;
-      }
-    }
-    for (const ir::ValueId v : node.outputs) outputs += (outputs.empty() ? "" : ", ") + graph.value(v).name + " " + graph.type(v).to_string();
-    const std::string place = ir::place_of(node.origins);
-    out += fmt::format("  {} = {}({}){}\n", outputs.empty() ? "()" : outputs, node.op->name, inputs, place.empty() ? "" : "   " + place);
-  }
-  for (std::size_t i = 0; i < graph.outputs.size(); ++i)
-    out += fmt::format("  output {}   {}  {}\n", i, graph.value(graph.outputs[i]).name, graph.type(graph.outputs[i]).to_string());
-  for (const ir::Loss& l : graph.losses) out += fmt::format("  loss       {}\n", graph.value(l.value).name);
-  for (const ir::Optimizer& o : graph.optimizers) {
-    out += fmt::format("  optimizer  {}", o.kind);
-    for (const ir::ParameterGroup& g : o.groups) {
-      out += fmt::format(" [{} parameters:", g.parameters.size());
-      for (const auto& [key, number] : g.options) out += fmt::format(" {}={}", key, number);
-      out += "]";
-    }
-    out += "\n";
-  }
-  return out;
-}
-
 }  // namespace graven::codegen

@@ -18,7 +18,4 @@ std::string graph_picture(const ir::Graph& graph);
 /// shows its values, shape, bytes and live range. The peak and the lower bound are drawn as lines.
 std::string memory_picture(const ir::Graph& graph, const Plan& plan);
 
-/// The graph as text: modules as banners, one line a node with shapes and the line of user code.
-std::string graph_text(const ir::Graph& graph);
-
 }  // namespace graven::codegen

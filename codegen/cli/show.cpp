@@ -17,6 +17,7 @@
 #include "ir/json.h"
 #include "ir/passes/derive_evaluation.h"
 #include "ir/passes/pass.h"
+#include "ir/text.h"
 
 namespace graven::cli {
 
@@ -85,7 +86,7 @@ int show(const ShowArguments& o) {
     ir::finish_passes(graph, passes);
   }
   if (o.format == "text") {
-    write_text(o.output, codegen::graph_text(graph));
+    write_text(o.output, ir::to_text(graph));
   } else if (o.format == "json") {
     write_text(o.output, ir::to_json(graph));
   } else if (o.format == "dot") {

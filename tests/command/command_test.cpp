@@ -248,6 +248,10 @@ TEST_F(Command, ShowsWhereTheMemoryGoes) {
 
 TEST_F(Command, ShowsTheGraphAsJson) {
   EXPECT_EQ(output({"show", "saved", "-f", "json"}), text_of(work / "saved/graph.json"));
+  // The text is a file of the graph as well.
+  EXPECT_EQ(output({"show", "saved", "-o", "saved/net.graph"}), "");
+  EXPECT_EQ(output({"show", "saved/net.graph", "-f", "json"}), text_of(work / "saved/graph.json"));
+  EXPECT_EQ(output({"show", "saved/net.graph", "--after", "final"}), output({"show", "saved", "--after", "final"}));
   ir::Graph evaluation = ir::evaluation_graph(tests::residual_training());
   EXPECT_EQ(output({"show", "saved", "-f", "json", "--evaluation"}), ir::to_json(evaluation));
   // The graph after a pass is a graph again, and what comes after it is the same.

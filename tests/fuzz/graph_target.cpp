@@ -1,4 +1,4 @@
-// The reader of graphs, and what is made of a graph that was read: what is called sound goes through the passes and has a plan and functors.
+// The readers of graphs, as JSON and as text, and what is made of a graph that was read: what is called sound goes through the passes and has a plan and functors.
 #include <map>
 #include <string>
 #include <string_view>
@@ -8,6 +8,7 @@
 #include "ir/diagnostic.h"
 #include "ir/json.h"
 #include "ir/passes/pass.h"
+#include "ir/text.h"
 #include "ir/verify.h"
 #include "tests/fuzz/targets.h"
 
@@ -48,11 +49,12 @@ void carve(ir::Graph graph) {
 bool graph(Input input) {
   const std::string_view text(reinterpret_cast<const char*>(input.data()), input.size());
   try {
-    ir::Graph read = ir::from_json(text, "graph.json");
+    ir::Graph read = text.starts_with("graph ") ? ir::from_text(text, "graph.json") : ir::from_json(text, "graph.json");
     ir::verify(read);
     // What was read is written in one way only.
     const std::string canonical = ir::to_json(read);
     GRAVEN_FUZZ_CHECK(ir::to_json(ir::from_json(canonical, "canonical.json")) == canonical);
+    GRAVEN_FUZZ_CHECK(ir::to_json(ir::from_text(ir::to_text(read), "canonical.txt")) == canonical);
     if (is_small(read)) carve(std::move(read));
     return true;
   } catch (const UserError& error) {

@@ -1,5 +1,5 @@
-// Graphs that must not be read. Each tests/errors/json/<case>.json gives the error in <case>.txt ("valid" when it must be read).
-// `test_ir --bless` writes the texts anew.
+// Graphs that must not be read. Each tests/errors/json/<case>.json, and each tests/errors/text/<case>.graph, gives the
+// error in <case>.txt ("valid" when it must be read). `test_ir --bless` writes the texts anew.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,6 +10,7 @@
 
 #include "ir/diagnostic.h"
 #include "ir/json.h"
+#include "ir/text.h"
 #include "ir/verify.h"
 
 namespace graven::ir {
@@ -29,8 +30,9 @@ std::string read_text(const fs::path& path) {
 
 std::string outcome(const std::string& text, const std::string& file) {
   try {
-    const Graph g = from_json(text, file);
+    const Graph g = file.ends_with(".graph") ? from_text(text, file) : from_json(text, file);
     verify(g);
+    EXPECT_EQ(to_json(from_text(to_text(g), file)), to_json(g));
     EXPECT_EQ(to_json(from_json(to_json(g), file)), to_json(g));
     return "valid\n";
   } catch (const UserError& e) {
@@ -38,10 +40,13 @@ std::string outcome(const std::string& text, const std::string& file) {
   }
 }
 
-TEST(BadJson, GivesItsError) {
+class BadGraph : public testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Forms, BadGraph, testing::Values("json", "text"), [](const auto& i) { return std::string(i.param); });
+
+TEST_P(BadGraph, GivesItsError) {
   std::size_t count = 0;
-  for (const auto& entry : fs::directory_iterator(fs::path(GRAVEN_SOURCE_DIR) / "tests" / "errors" / "json")) {
-    if (entry.path().extension() != ".json") continue;
+  for (const auto& entry : fs::directory_iterator(fs::path(GRAVEN_SOURCE_DIR) / "tests" / "errors" / GetParam())) {
+    if (entry.path().extension() == ".txt") continue;
     ++count;
     const std::string found = outcome(read_text(entry.path()), entry.path().filename().string());
     fs::path expected = entry.path();

@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "ir/diagnostic.h"
+#include "ir/text.h"
 #include "ir/verify.h"
 
 namespace graven::ir {
@@ -98,6 +99,15 @@ TEST(Json, ReadsBackWhatItWrites) {
   const auto& before = g.constants.begin()->second->bytes;
   const auto& after = r.constants.begin()->second->bytes;
   EXPECT_EQ(std::memcmp(before.data(), after.data(), before.size()), 0);
+}
+
+TEST(Text, SaysTheSameAsTheJson) {
+  const Graph g = everything();
+  const std::string text = to_text(g);
+  const Graph r = from_text(text, "graph.txt");
+  verify(r);
+  EXPECT_EQ(to_json(r), to_json(g));
+  EXPECT_EQ(to_text(r), text);
 }
 
 TEST(Json, OneNodeALine) {
