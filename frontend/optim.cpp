@@ -91,13 +91,14 @@ void Optimizer::step(Location where) {
       std::vector<Tensor> inputs;
       for (const ir::InputSpec& spec : op.inputs) {
         if (!spec.variadic) {
-          inputs.push_back(spec.name == "lr" ? tensor(g.options.at("lr"), DType::f64) : tensor(key.first + 1, DType::i64));
+          inputs.push_back(spec.role == ir::InputRole::rate ? tensor(g.options.at("lr"), DType::f64)
+                                                            : tensor(key.first + 1, DType::i64));
           continue;
         }
         const ir::OptimizerState* state = ir::state_of(kind, spec.name);
         for (std::size_t i : indices) {
           if (!state) {
-            inputs.push_back(spec.mutated ? g.parameters[i] : g.parameters[i].grad());
+            inputs.push_back(spec.role == ir::InputRole::parameter ? g.parameters[i] : g.parameters[i].grad());
           } else if (!ir::is_used(*state, g.options)) {
             inputs.emplace_back();  // absent; the operator's inputs keep their places
           } else {

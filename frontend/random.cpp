@@ -67,18 +67,19 @@ RandomSource random_source() {
     return {tensor(static_cast<std::int64_t>(s.seed), DType::i64), tensor(static_cast<std::int64_t>(s.counter), DType::i64), stream_of("eager")};
   }
   Trace& trace = *active_trace();
-  const auto hyper = [&trace](ir::ValueId& value, const char* name) {
+  const auto hyper = [&trace](ir::ValueId& value, std::string_view name) {
     if (value == ir::kNone) {
       if (trace.graph.find(name) != ir::kNone)
         throw UserError("the name '" + std::string(name) + "' is the random operators': no input of " + trace.graph_name + " may be called so");
-      value = trace.graph.add_value(name, ir::ValueKind::hyper, {DType::i64, {}});
+      value = trace.graph.add_value(std::string(name), ir::ValueKind::hyper, {DType::i64, {}});
     }
     return trace.wrap(value);
   };
   const auto& frames = module_frames();
   const std::string path = frames.empty() ? std::string() : frames.back().path;
   const int call = trace.random_calls[path]++;
-  return {hyper(trace.seed, "seed"), hyper(trace.step, "step"), stream_of(path + "#" + std::to_string(call))};
+  return {hyper(trace.seed, ir::kSeedName), hyper(trace.step, ir::kStepName),
+          stream_of(path + "#" + std::to_string(call))};
 }
 
 namespace {

@@ -33,8 +33,10 @@ enum class ValueKind : std::uint8_t {
   buffer,     ///< a module's buffer (running statistics), in weights and checkpoints
   constant,   ///< data known when the graph was made (Graph::constants)
   state,      ///< optimizer state: in checkpoints, not in weights
-  hyper,      ///< a number the training loop sets before each step: "lr.<group>" (f64 scalar), "step" (i64 scalar, from 1), "seed" (i64)
+  hyper,      ///< a number the training loop sets before each step, called as below
 };
+/// Of values of the kind `hyper`: "lr.<group>" (f64 scalar), "step" (i64 scalar, from 1), "seed" (i64 scalar).
+inline constexpr std::string_view kRatePrefix = "lr.", kStepName = "step", kSeedName = "seed";
 
 struct TensorType {
   DType dtype = DType::f32;

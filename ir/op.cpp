@@ -82,6 +82,23 @@ const OpDef& get_op(std::string_view name) {
   throw error;
 }
 
+/// The first input of this role; as many as there are inputs where there is none.
+static std::size_t input_of(const OpDef& op, InputRole role) {
+  const auto found =
+      std::find_if(op.inputs.begin(), op.inputs.end(), [role](const InputSpec& i) { return i.role == role; });
+  return static_cast<std::size_t>(found - op.inputs.begin());
+}
+
+bool is_update(const OpDef& op) { return input_of(op, InputRole::gradient) < op.inputs.size(); }
+
+bool updates_parameter(const OpDef& op) {
+  return input_of(op, InputRole::parameter) < op.inputs.size() && !is_update(op);
+}
+
+InputRange input_range(const Node& node, InputRole role) {
+  return input_range(*node.op, node.inputs.size(), input_of(*node.op, role));
+}
+
 InputRange input_range(const OpDef& op, std::size_t flat_count, std::size_t spec) {
   std::size_t variadic = 0;
   for (const InputSpec& i : op.inputs) variadic += i.variadic;

@@ -24,12 +24,33 @@
 
 namespace graven::ir {
 
+/// What an input is to its operator.
+enum class InputRole : std::uint8_t {
+  value,      ///< what it computes with, and nothing below
+  operand,    ///< of a functor: where there are several, each is an argument of its own
+  weight,     ///< a layer's
+  bias,       ///< a layer's
+  residual,   ///< the second operand of the epilogue
+  target,     ///< what it writes a value into
+  parameter,  ///< what it updates
+  gradient,   ///< of the parameters that it updates
+  state,      ///< what it keeps of each parameter from step to step
+  rate,       ///< the learning rate, f64
+  step,       ///< the training loop's, i64, from 1
+  seed,       ///< of random numbers, i64
+};
+
 struct InputSpec {
   std::string_view name = {};
+  InputRole role = InputRole::value;
   bool optional = false;
   bool variadic = false;  ///< any number of values; several variadic inputs of one operator have equal counts
-  bool mutated = false;   ///< the node writes into it (update, assign): such a node is never dead and never merged
   int classes_of = -1;    ///< labels: each is an index into the last dimension of that input; -1: no labels
+
+  /// Whether the node writes into it: such a node is never dead and never merged.
+  bool mutated() const { return role == InputRole::target || role == InputRole::parameter || role == InputRole::state; }
+  /// Whether the training loop sets it before each step.
+  bool number() const { return role == InputRole::rate || role == InputRole::step || role == InputRole::seed; }
 };
 
 struct AttributeSpec {
@@ -124,7 +145,7 @@ struct ScalarBody {
 /// of lists std::int64_t[][8].
 using ConfigField = std::variant<Dim, double, bool, std::vector<Dim>, std::vector<std::vector<Dim>>>;
 
-/// What a node becomes: one call `name<epilogue>(threads, config, outputs..., inputs..., workspace)`. See kernels/README.md.
+/// What a node becomes: one call `name<epilogue>(...)`, whose arguments ir/call.h lists.
 struct KernelCall {
   std::string name = {};                                         ///< the function, in kernels/cpu/<file>.h and kernels/reference/<file>.h
   std::string file = {};                                         ///< empty: the same as name
@@ -181,16 +202,22 @@ struct OpDef {
   AmpClass amp = AmpClass::gray;
   bool commutative = false;
   bool random = false;                  ///< depends on the step's seed: never folded, never merged
+  bool packs = false;                   ///< rearranges a weight; the reference kernels take it as it was
   bool change_is_proportional = false;  ///< an update: what it adds to the parameters is proportional to their gradients
   std::vector<TestCase> (*cases)() = nullptr;
 
   bool elementwise() const { return !scalar.body.empty(); }
   bool has_effect() const {
     for (const auto& i : inputs)
-      if (i.mutated) return true;
+      if (i.mutated()) return true;
     return false;
   }
 };
+
+/// An optimizer's: it is given lists of parameters and of their gradients.
+bool is_update(const OpDef& op);
+/// It updates one parameter and computes the gradient as well: linear_sgd.
+bool updates_parameter(const OpDef& op);
 
 /// Every operator, in the order of op_list.inc.
 std::span<const OpDef* const> all_ops();
@@ -204,6 +231,8 @@ struct InputRange {
   std::size_t begin, count;
 };
 InputRange input_range(const OpDef& op, std::size_t flat_count, std::size_t spec);
+/// Of the first input of this role, which the node's operator has.
+InputRange input_range(const Node& node, InputRole role);
 
 /// Checks attributes against the declaration, fills in defaults, runs inference. User error on any mismatch.
 std::vector<TensorType> infer(const OpDef& op, const std::vector<std::optional<TensorType>>& inputs, Attributes& attributes);

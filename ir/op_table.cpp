@@ -48,7 +48,8 @@ std::string text_of(const Attribute& value) {
 std::string inputs_of(const OpDef& op) {
   std::string out;
   for (const InputSpec& i : op.inputs)
-    out += fmt::format("{}{}{}{}{}", out.empty() ? "" : ", ", i.name, i.variadic ? "..." : "", i.optional ? "?" : "", i.mutated ? " (written)" : "");
+    out += fmt::format("{}{}{}{}{}", out.empty() ? "" : ", ", i.name, i.variadic ? "..." : "", i.optional ? "?" : "",
+                       i.mutated() ? " (written)" : "");
   for (std::size_t i = 0; i < op.outputs.size(); ++i) out += fmt::format("{}{}", i == 0 ? " → " : ", ", op.outputs[i]);
   return out;
 }

@@ -162,7 +162,7 @@ class Verifier {
       }
       check_types(n);
       for (std::size_t s = 0; s < node.op->inputs.size(); ++s) {
-        if (!node.op->inputs[s].mutated) continue;
+        if (!node.op->inputs[s].mutated()) continue;
         const InputRange range = input_range(*node.op, node.inputs.size(), s);
         for (std::size_t i = range.begin; i < range.begin + range.count && i < node.inputs.size(); ++i) {
           const ValueId v = node.inputs[i];

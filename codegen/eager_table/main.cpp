@@ -16,6 +16,7 @@
 
 #include "codegen/emit/functor.h"
 #include "frontend/eager/table.h"
+#include "ir/call.h"
 #include "ir/diagnostic.h"
 #include "ir/optimizer_kind.h"
 
@@ -158,9 +159,9 @@ class Table {
       std::vector<ir::ValueId> inputs;
       for (const ir::InputSpec& spec : op.inputs) {
         const bool absent = spec.optional;
-        const ir::TensorType type = spec.name == "lr"     ? ir::TensorType{DType::f64, {}}
-                                    : spec.name == "step" ? ir::TensorType{DType::i64, {}}
-                                                          : ir::TensorType{dtype, {4}};
+        const ir::TensorType type = spec.role == ir::InputRole::rate   ? ir::TensorType{DType::f64, {}}
+                                    : spec.role == ir::InputRole::step ? ir::TensorType{DType::i64, {}}
+                                                                       : ir::TensorType{dtype, {4}};
         inputs.push_back(absent ? ir::kNone : graph.add_input("x", type));
       }
       graph.add_node(op, inputs, {}, {});
@@ -189,12 +190,12 @@ class Table {
       // The oracle computes in double, except for the numbers that kernels take by value.
       const auto wide = [&](ir::ValueId v) { return ir::is_floating(dtype(v)) ? DType::f64 : dtype(v); };
       const Signature own = eager::signature_of(node, dtype), doubles = eager::signature_of(node, wide);
-      add_kernel(node, call, call.reference, own);
-      add_kernel(node, call, true, own);
-      add_kernel(node, call, true, doubles);
+      add_kernel(node, call, own);
       // To the oracle, packed weights are the weights: it packs nothing.
-      const bool packs = node.op->name.substr(0, 5) == "pack_";
-      if (!call.reference && !packs && !has_reference(call)) add_kernel(node, call, false, doubles);
+      if (!call.reference && !node.op->packs && !has_function(call, true)) add_kernel(node, call, doubles);
+      call.reference = true;
+      add_kernel(node, call, own);
+      add_kernel(node, call, doubles);
     }
   }
 
@@ -217,17 +218,14 @@ class Table {
     return text.find(" " + call.name + "(") != std::string::npos ||
            (!reference && !text.empty() && text.find("#include \"" + call.name) != std::string::npos);
   }
-  bool has_reference(const ir::KernelCall& call) { return has_function(call, true); }
 
-  void add_kernel(const ir::Node& node, const ir::KernelCall& call, bool reference, const Signature& s) {
-    const std::string key = eager::kernel_key(reference, call, s.outputs, s.inputs);
+  void add_kernel(const ir::Node& node, const ir::KernelCall& call, const Signature& s) {
+    const std::string key = eager::kernel_key(call, s.outputs, s.inputs);
     if (entries_.count(key)) {
-      if (call.workspace_bytes == 0 || reference) return;
-    } else if (!has_function(call, reference)) {
+      if (call.workspace_bytes == 0 || call.reference) return;
+    } else if (!has_function(call, call.reference)) {
       return;
     }
-    const ir::OpDef& op = *node.op;
-    const bool variadic = std::any_of(op.inputs.begin(), op.inputs.end(), [](const ir::InputSpec& i) { return i.variadic; });
     const std::string config_type = call.config_type.empty() ? (call.file.empty() ? call.name : call.file) + "_config" : call.config_type;
     std::string text;
     if (!call.config.empty()) {
@@ -235,34 +233,51 @@ class Table {
       for (std::size_t i = 0; i < call.config.size(); ++i) text += fmt::format("  read_field(*a.call, {}, config.{});\n", i, call.config[i].first);
       text += "  ";
     }
-    std::string arguments = reference ? "" : "a.threads";
-    const auto add = [&](const std::string& argument) { arguments.append(arguments.empty() ? "" : ", ").append(argument); };
-    if (!call.config.empty()) add("config");
-    std::size_t at = 0;
-    for (DType d : s.outputs) add(fmt::format("static_cast<{}*>(a.tensors[{}])", type_name(d), at++));
-    if (variadic) add("a.count");
-    for (std::size_t i = 0; i < op.inputs.size(); ++i, ++at) {
-      if (!op.inputs[i].variadic) continue;
-      add(fmt::format("static_cast<{}{}* const*>(a.tensors[{}])", op.inputs[i].mutated ? "" : "const ", type_name(s.inputs[i]), at));
-    }
-    if (variadic) add("a.sizes");
-    at = s.outputs.size();
-    for (std::size_t i = 0; i < op.inputs.size(); ++i, ++at) {
-      if (op.inputs[i].variadic) continue;
-      if (variadic && op.inputs[i].name == "lr")
-        add(fmt::format("*static_cast<const double*>(a.tensors[{}])", at));
-      else if (variadic && op.inputs[i].name == "step")
-        add(fmt::format("*static_cast<const std::int64_t*>(a.tensors[{}])", at));
-      else if (op.inputs[i].mutated)
-        add(fmt::format("static_cast<{}*>(a.tensors[{}])", type_name(s.inputs[i]), at));
-      else
-        add(fmt::format("static_cast<const {}*>(a.tensors[{}])", type_name(s.inputs[i]), at));
-    }
-    if (!reference && call.workspace_bytes > 0) add("a.workspace");
+    std::string arguments;
+    std::size_t tensor = 0;
+    for (const ir::Argument& a : ir::arguments_of(node, call))
+      if (const std::string argument = argument_text(node, a, s, tensor); !argument.empty())
+        arguments.append(arguments.empty() ? "" : ", ").append(argument);
     std::string templates;
     for (const std::string& t : call.template_arguments) templates.append(templates.empty() ? "" : ", ").append(t);
-    text += fmt::format("kernels::{}{}{}({});", reference ? "reference::" : "", call.name, templates.empty() ? "" : "<" + templates + ">", arguments);
-    entries_[key] = {file_of(call, reference), text, {}};
+    text += fmt::format("kernels::{}{}{}({});", call.reference ? "reference::" : "", call.name,
+                        templates.empty() ? "" : "<" + templates + ">", arguments);
+    entries_[key] = {file_of(call, call.reference), text, {}};
+  }
+
+  /// How a thunk passes an argument on; those that have pointers take `tensors` in order.
+  static std::string argument_text(const ir::Node& node, const ir::Argument& argument, const Signature& s,
+                                   std::size_t& tensor) {
+    using Kind = ir::Argument::Kind;
+    const auto from = [&](std::string_view form, const char* qualifier, DType d) {
+      return fmt::format(fmt::runtime(form), qualifier, type_name(d), tensor++);
+    };
+    const auto from_input = [&](std::string_view form) {
+      return from(form, node.op->inputs[argument.index].mutated() ? "" : "const ", s.inputs[argument.index]);
+    };
+    switch (argument.kind) {
+      case Kind::threads:
+        return "a.threads";
+      case Kind::config:
+        return "config";
+      case Kind::output:
+        return from("static_cast<{}{}*>(a.tensors[{}])", "", s.outputs[argument.index]);
+      case Kind::input:
+        return from_input("static_cast<{}{}*>(a.tensors[{}])");
+      case Kind::list:
+        return from_input("static_cast<{}{}* const*>(a.tensors[{}])");
+      case Kind::number:
+        return from_input("*static_cast<{}{}*>(a.tensors[{}])");
+      case Kind::count:
+        return "static_cast<std::int64_t>(a.sizes.size())";
+      case Kind::sizes:
+        return "a.sizes.data()";
+      case Kind::workspace:
+        return "a.workspace";
+      case Kind::where:
+        break;  // an operator that runs at once stands in no module
+    }
+    return {};
   }
 
   std::string part_text(std::size_t part, const std::vector<std::string>& keys) const {

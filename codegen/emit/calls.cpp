@@ -2,6 +2,7 @@
 #include "codegen/emit/text.h"
 #include "codegen/index.h"
 #include "codegen/plan/storage.h"
+#include "ir/call.h"
 
 #include <fmt/format.h>
 
@@ -29,12 +30,6 @@ std::vector<ir::ScalarProgram> programs_of(const ir::Node& node, const ir::Kerne
   if (programs.empty() && runs_functor && node.op->elementwise()) programs.push_back(program_of(*node.op, node.attributes, result));
   return programs;
 }
-
-/// An optimizer's: it writes its first inputs, the parameters.
-bool is_update(const ir::OpDef& op) { return !op.inputs.empty() && op.inputs[0].variadic && op.inputs[0].mutated; }
-
-/// One that computes its parameter's gradient as well, linear_sgd: it writes its first input.
-bool updates_parameter(const ir::OpDef& op) { return op.name != "assign" && !op.inputs.empty() && !op.inputs[0].variadic && op.inputs[0].mutated; }
 
 /// Of a weight: less is not worth a line.
 constexpr std::int64_t kReleasedBytes = std::int64_t{1} << 20;
@@ -68,11 +63,12 @@ class Writer {
   /// What a step's config is named after: its result, or what it writes into.
   std::string owner(const Step& step) const {
     const ir::Node& n = node(step);
-    if (updates_parameter(*n.op)) return graph_.value(n.inputs[0]).name + ".update";
+    if (ir::updates_parameter(*n.op)) return graph_.value(n.inputs[0]).name + ".update";
     if (!n.outputs.empty()) return graph_.value(n.outputs[0]).name;
-    for (const ir::ValueId v : n.inputs)
-      if (v != ir::kNone && graph_.value(v).kind == ir::ValueKind::hyper && graph_.value(v).name.compare(0, 3, "lr.") == 0)
-        return "optimizer." + graph_.value(v).name.substr(3);
+    if (ir::is_update(*n.op)) {
+      const ir::Value& value = graph_.value(n.inputs[ir::input_range(n, ir::InputRole::rate).begin]);
+      if (value.kind == ir::ValueKind::hyper) return "optimizer." + value.name.substr(value.name.find('.') + 1);
+    }
     return std::string(n.op->name) + "." + graph_.value(n.inputs.at(0)).name;
   }
 
@@ -157,29 +153,26 @@ class Writer {
   }
 
   /// An array of the pointers of one variadic input.
-  std::string pointers(const ir::Node& n, const ir::InputRange& range, const std::string& name, bool mutated) const {
+  std::string pointers(const ir::Argument& argument, const ir::InputSpec& spec) const {
     std::vector<std::string> items;
     ir::DType dtype = ir::DType::f32;
-    for (std::size_t i = range.begin; i < range.begin + range.count; ++i) {
-      items.push_back(values_.expression(n.inputs[i]));
-      if (n.inputs[i] != ir::kNone) dtype = graph_.type(n.inputs[i]).dtype;
+    for (const ir::ValueId v : argument.values) {
+      items.push_back(values_.expression(v));
+      if (v != ir::kNone) dtype = graph_.type(v).dtype;
     }
-    return fmt::format("  {}{}* const {}[] = {{{}}};\n", mutated ? "" : "const ", element_type(dtype), name, join(items));
+    return fmt::format("  {}{}* const {}[] = {{{}}};\n", spec.mutated() ? "" : "const ", element_type(dtype), spec.name,
+                       join(items));
   }
 
   static bool is_variadic(const ir::OpDef& op) {
     return std::any_of(op.inputs.begin(), op.inputs.end(), [](const ir::InputSpec& s) { return s.variadic; });
   }
 
-  /// Elements of each tensor of a variadic input; of cat, along its dimension. They are shapes and stand where those are, but for symbolic ones.
-  std::string sizes(const Step& step, const ir::InputRange& range, std::string& lines) {
-    const ir::Node& n = node(step);
+  /// They are shapes and stand where those are, but for symbolic ones.
+  std::string sizes(const ir::Argument& argument, const Step& step, std::string& lines) {
     std::vector<std::string> items;
     bool symbolic = false;
-    const ir::Attribute* dim = n.op->has_effect() ? nullptr : n.attributes.find("dim");
-    for (std::size_t i = range.begin; i < range.begin + range.count; ++i) {
-      const ir::Shape& shape = graph_.type(n.inputs[i]).shape;
-      const Dim size = dim ? shape[static_cast<std::size_t>(std::get<std::int64_t>(*dim))] : shape.numel();
+    for (const Dim& size : ir::sizes_of(graph_, step.call, argument)) {
       symbolic |= !size.is_static();
       items.push_back(values_.dimension(size, "size."));
     }
@@ -191,42 +184,48 @@ class Writer {
     return "sizes";
   }
 
-  std::string variadic(const Step& step, std::vector<std::string>& arguments) {
-    const ir::Node& n = node(step);
-    std::string lines, sizes_of_first;
-    bool counted = false, sized = false;
-    for (std::size_t s = 0; s < n.op->inputs.size(); ++s) {
-      const ir::InputSpec& spec = n.op->inputs[s];
-      const ir::InputRange range = input_range(*n.op, n.inputs.size(), s);
-      if (!spec.variadic) {
-        if (!sized) arguments.push_back(sizes_of_first), sized = true;
-        const ir::ValueId v = n.inputs[range.begin];
-        const bool number = v != ir::kNone && graph_.value(v).kind == ir::ValueKind::hyper;
-        arguments.push_back(number ? values_.hyper(v) : values_.expression(v));
-        continue;
+  /// One argument's text, empty where it is left out; `lines` are what stands before the call.
+  std::string text_of(const ir::Argument& argument, const Step& step, const Call& call, std::string& lines) {
+    using Kind = ir::Argument::Kind;
+    switch (argument.kind) {
+      case Kind::threads:
+        return style_.first_argument;
+      case Kind::config:
+        return config(step, file_of(step.call));
+      case Kind::count:
+        return fmt::format("{}", argument.values.size());
+      case Kind::number:
+        if (const ir::ValueId v = argument.value(); v != ir::kNone && graph_.value(v).kind == ir::ValueKind::hyper)
+          return values_.hyper(v);
+        [[fallthrough]];
+      case Kind::output:
+      case Kind::input:
+        return values_.expression(argument.value());
+      case Kind::list: {
+        if (std::all_of(argument.values.begin(), argument.values.end(), [](ir::ValueId v) { return v == ir::kNone; }))
+          return "nullptr";
+        const ir::InputSpec& spec = node(step).op->inputs[argument.index];
+        lines += pointers(argument, spec);
+        return std::string(spec.name);
       }
-      if (!counted) {
-        arguments.push_back(fmt::format("{}", range.count));
-        counted = true;
-      }
-      bool present = false;
-      for (std::size_t i = range.begin; i < range.begin + range.count; ++i) present |= n.inputs[i] != ir::kNone;
-      if (!present) {
-        arguments.push_back("nullptr");
-        continue;
-      }
-      const std::string name(spec.name);
-      lines += pointers(n, range, name, spec.mutated);
-      arguments.push_back(name);
-      if (sizes_of_first.empty()) sizes_of_first = sizes(step, range, lines);
+      case Kind::sizes:
+        return sizes(argument, step, lines);
+      case Kind::workspace:
+        return "buf." + values_.workspace(step);
+      case Kind::where:
+        break;
     }
-    if (!sized) arguments.push_back(sizes_of_first);
-    return lines;
+    if (style_.kernel_folder != "cpu") return {};
+    const std::string owner = call.owner(),
+                      where = owner + (owner.empty() || call.location.empty() ? "" : ", ") + call.location;
+    return where.empty() ? where : string_literal(where);
   }
+
+  static const std::string& file_of(const ir::KernelCall& call) { return call.file.empty() ? call.name : call.file; }
 
   void write(const Step& step) {
     const ir::Node& n = node(step);
-    const std::string file = step.call.file.empty() ? step.call.name : step.call.file;
+    const std::string& file = file_of(step.call);
     const ir::DType result = n.outputs.empty() ? ir::DType::f32 : graph_.type(n.outputs[0]).dtype;
     std::vector<std::string> template_arguments;
     bool uses_functor = false;
@@ -243,31 +242,13 @@ class Writer {
     }
     template_arguments.insert(template_arguments.end(), step.call.template_arguments.begin(), step.call.template_arguments.end());
 
-    std::vector<std::string> arguments;
-    if (!step.call.reference) arguments.push_back(style_.first_argument);
-    arguments.push_back(config(step, file));
-    for (const ir::ValueId v : n.outputs) arguments.push_back(values_.expression(v));
-    const bool variadic_inputs = is_variadic(*n.op);
-    const bool runs_functor = step.call.name == "elementwise" || step.call.name == "broadcast" || n.op->name == "fused_reduction";
-    std::string lines;
-    if (variadic_inputs && !runs_functor) {
-      lines = variadic(step, arguments);
-    } else {
-      for (const ir::ValueId v : n.inputs) {
-        const bool is_number = v != ir::kNone && graph_.value(v).kind == ir::ValueKind::hyper;
-        arguments.push_back(is_number && style_.random_by_value ? values_.hyper(v) : values_.expression(v));
-      }
-      if (!variadic_inputs)
-        for (std::size_t i = n.inputs.size(); i < n.op->inputs.size(); ++i) arguments.emplace_back("nullptr");
-    }
-    if (step.workspace >= 0) arguments.push_back("buf." + values_.workspace(step));
     Call call;
     call.modules = ir::modules_of(n.origins);
     call.location = ir::place_of(n.origins);
-    if (step.call.checks_indices && style_.kernel_folder == "cpu") {
-      const std::string owner = call.owner(), where = owner + (owner.empty() || call.location.empty() ? "" : ", ") + call.location;
-      if (!where.empty()) arguments.push_back(string_literal(where));
-    }
+    std::vector<std::string> arguments;
+    std::string lines;
+    for (const ir::Argument& argument : ir::arguments_of(n, step.call, style_.numbers_by_value))
+      if (std::string text = text_of(argument, step, call, lines); !text.empty()) arguments.push_back(std::move(text));
 
     std::string code = step.call.reference ? "reference::" + step.call.name : step.call.name;
     if (!template_arguments.empty()) code += "<" + join(template_arguments) + ">";
@@ -292,7 +273,7 @@ class Writer {
 
   /// "f32[64,784] -> f32[64,256]": what flows; weights are left out unless nothing else comes in.
   std::string types(const ir::Node& n) const {
-    if (is_update(*n.op)) {
+    if (ir::is_update(*n.op)) {
       const std::size_t count = ir::input_range(*n.op, n.inputs.size(), 0).count;
       std::int64_t values = 0;
       for (std::size_t i = 0; i < count; ++i) values += graph_.type(n.inputs[i]).shape.numel().value();
@@ -308,11 +289,12 @@ class Writer {
       for (std::size_t i = 0; i < n.inputs.size(); ++i) {
         const ir::ValueId v = n.inputs[i];
         if (v == ir::kNone || graph_.value(v).kind == ir::ValueKind::hyper || ir::is_mutated(n, i)) continue;
-        const bool weight = i < n.op->inputs.size() && (n.op->inputs[i].name == "weight" || n.op->inputs[i].name == "bias");
+        const ir::InputRole role = i < n.op->inputs.size() ? n.op->inputs[i].role : ir::InputRole::value;
+        const bool weight = role == ir::InputRole::weight || role == ir::InputRole::bias;
         if (all || (flows(v) && !weight)) from.push_back(graph_.type(v).to_string());
       }
     }
-    if (updates_parameter(*n.op)) to.push_back(graph_.type(n.inputs[0]).to_string());
+    if (ir::updates_parameter(*n.op)) to.push_back(graph_.type(n.inputs[0]).to_string());
     for (const ir::ValueId v : n.outputs)
       if (values_.expression(v) != "nullptr") to.push_back(graph_.type(v).to_string());
     auto shorten = [](std::vector<std::string>& list) {
@@ -359,7 +341,7 @@ class Writer {
 std::string describe_node(const ir::Graph& graph, const ir::Node& node) {
   const ir::Attributes& a = node.attributes;
   std::string text(node.op->name);
-  if (is_update(*node.op) || updates_parameter(*node.op)) {
+  if (ir::is_update(*node.op) || ir::updates_parameter(*node.op)) {
     const std::string options = describe_options(*node.op, a);
     return options.empty() ? text : text + ", " + options;
   }
@@ -372,7 +354,7 @@ std::string describe_node(const ir::Graph& graph, const ir::Node& node) {
   for (std::size_t i = 0; i < node.op->inputs.size() && i < node.inputs.size(); ++i) {
     if (node.inputs[i] == ir::kNone) continue;
     // An operator that begins with a weight rearranges it: its window and channels are those of the layer that it is for.
-    if (node.op->inputs[i].name == "weight" && i > 0) {
+    if (node.op->inputs[i].role == ir::InputRole::weight && i > 0) {
       const ir::Shape* shape = &graph.type(node.inputs[i]).shape;
       ir::Shape packed;
       if (const ir::Ints* sizes = integers("weight_shape"); sizes && !sizes->empty()) packed = ir::Shape::of(*sizes), shape = &packed;
@@ -388,7 +370,7 @@ std::string describe_node(const ir::Graph& graph, const ir::Node& node) {
         text += fmt::format(", stride {}",
                             (*stride)[0] == stride->back() ? fmt::format("{}", (*stride)[0]) : fmt::format("{}x{}", (*stride)[0], stride->back()));
     }
-    if (node.op->inputs[i].name == "bias") text += " + bias";
+    if (node.op->inputs[i].role == ir::InputRole::bias) text += " + bias";
   }
   if (node.op->remark != nullptr)
     if (const std::string remark = node.op->remark({graph, node}); !remark.empty()) text += " " + remark;

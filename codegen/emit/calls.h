@@ -23,7 +23,7 @@ struct CallStyle {
   /// How the memory of a large weight is given up once the prepare phase has read it for the last time; empty: it is kept.
   std::string release = "";
   std::string release_header = "";
-  bool random_by_value = false;  ///< random operators take the step's seed and number themselves: a device cannot read the host's
+  bool numbers_by_value = false;  ///< of every kernel: a device cannot read what the host has (ir/call.h)
 };
 
 struct Call {

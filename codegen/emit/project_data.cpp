@@ -882,7 +882,7 @@ TargetStyle target_style(ir::Target target) {
                  .kernel_folder = "cuda",
                  .kernel_extension = ".cuh",
                  .copy = "copy_on_device(context, {to}, {from}, {bytes});",
-                 .random_by_value = true};
+                 .numbers_by_value = true};
   style.model_extension = ".cu";
   style.execution_type = "CudaContext&";
   style.execution_name = "context";

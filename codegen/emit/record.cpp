@@ -329,10 +329,11 @@ class Recorder {
       const ir::Value& value = graph_.values[v];
       if (value.kind != ir::ValueKind::hyper) continue;
       const auto id = static_cast<ir::ValueId>(v);
-      if (value.name == "seed" || value.name == "step") {
-        known.insert_or_assign(id, number(value.type, value.name == "step" ? step : std::int64_t{0}));
-      } else if (value.name.starts_with("lr.")) {
-        known.insert_or_assign(id, number(value.type, test_rate(std::stoll(value.name.substr(3)))));
+      if (value.name == ir::kSeedName || value.name == ir::kStepName) {
+        known.insert_or_assign(id, number(value.type, value.name == ir::kStepName ? step : std::int64_t{0}));
+      } else if (value.name.starts_with(ir::kRatePrefix)) {
+        known.insert_or_assign(id,
+                               number(value.type, test_rate(std::stoll(value.name.substr(ir::kRatePrefix.size())))));
       }
     }
   }
@@ -489,7 +490,7 @@ Need need_of(const ir::Graph& sized, bool update) {
     for (const ir::ValueId v : *list) need.add(sized.value(v), static_cast<double>(ir::size_of(sized.type(v).dtype)) + computed(sized.value(v)));
   for (const ir::Node& n : sized.nodes) {
     // To the execution a packed weight is the weight.
-    if (n.op->alias || n.op->name.starts_with("pack_") || (n.phase == ir::Phase::update && !update)) continue;
+    if (n.op->alias || n.op->packs || (n.phase == ir::Phase::update && !update)) continue;
     for (const ir::ValueId v : n.outputs) need.add(sized.value(v), computed(sized.value(v)));
   }
   // Gradients, parameters and states after the updates, of two executions.

@@ -297,10 +297,10 @@ const std::string& ValueNames::workspace(const Step& step) const { return names_
 
 std::string ValueNames::hyper(ir::ValueId value) const {
   const std::string& name = graph_.value(value).name;
-  if (name == "step" || name == "seed") return "hyper." + name;
-  GRAVEN_CHECK(name.compare(0, 3, "lr.") == 0, "unknown hyper-parameter " + name);
+  if (name == ir::kStepName || name == ir::kSeedName) return "hyper." + name;
+  GRAVEN_CHECK(name.starts_with(ir::kRatePrefix), "unknown hyper-parameter " + name);
   int group = -1;
-  std::from_chars(name.data() + 3, name.data() + name.size(), group);
+  std::from_chars(name.data() + ir::kRatePrefix.size(), name.data() + name.size(), group);
   GRAVEN_CHECK(group >= 0, "unknown hyper-parameter " + name);
   return fmt::format("hyper.learning_rates[{}]", group);
 }

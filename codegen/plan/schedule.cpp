@@ -191,7 +191,7 @@ std::vector<std::vector<NodeId>> dependencies(const ir::Graph& graph, const Stor
     const ir::Node& node = graph.nodes[n];
     std::vector<bool> mutates(node.inputs.size(), false);
     for (std::size_t s = 0; s < node.op->inputs.size() && !storage.written_through[n]; ++s) {
-      if (!node.op->inputs[s].mutated) continue;
+      if (!node.op->inputs[s].mutated()) continue;
       const ir::InputRange range = input_range(*node.op, node.inputs.size(), s);
       for (std::size_t i = range.begin; i < range.begin + range.count && i < node.inputs.size(); ++i) mutates[i] = true;
     }

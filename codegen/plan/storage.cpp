@@ -46,18 +46,8 @@ std::int64_t byte_count(const ir::TensorType& type) {
 std::vector<GradientOf> parameter_gradients(const ir::Graph& graph) {
   std::vector<GradientOf> found;
   for (const ir::Node& node : graph.nodes) {
-    if (node.phase != ir::Phase::update) continue;
-    std::size_t parameters = node.op->inputs.size(), gradients = parameters;
-    for (std::size_t s = 0; s < node.op->inputs.size(); ++s) {
-      const ir::InputSpec& spec = node.op->inputs[s];
-      if (!spec.variadic) continue;
-      if (parameters == node.op->inputs.size() && spec.mutated)
-        parameters = s;
-      else if (gradients == node.op->inputs.size() && !spec.mutated)
-        gradients = s;
-    }
-    if (parameters == node.op->inputs.size() || gradients == node.op->inputs.size()) continue;
-    const ir::InputRange p = input_range(*node.op, node.inputs.size(), parameters), g = input_range(*node.op, node.inputs.size(), gradients);
+    if (node.phase != ir::Phase::update || !ir::is_update(*node.op)) continue;
+    const ir::InputRange p = input_range(node, ir::InputRole::parameter), g = input_range(node, ir::InputRole::gradient);
     for (std::size_t i = 0; i < g.count; ++i)
       if (graph.value(node.inputs[p.begin + i]).kind == ir::ValueKind::parameter)
         found.push_back({node.inputs[g.begin + i], node.inputs[p.begin + i]});

@@ -35,7 +35,7 @@ struct Storage {
 /// Bytes of a value at the symbols' maxima. User error when they do not fit 63 bits.
 std::int64_t byte_count(const ir::TensorType& type);
 
-/// Where the optimizer operators name parameters and gradients: for each mutated variadic "params", the "grads" beside it.
+/// What the optimizers' updates are given: of each parameter, its gradient.
 struct GradientOf {
   ir::ValueId gradient, parameter;
 };

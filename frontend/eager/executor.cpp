@@ -11,6 +11,7 @@
 #include "frontend/eager/table.h"
 #include "frontend/tensor_impl.h"
 #include "graven/threads.h"
+#include "ir/call.h"
 #include "ir/diagnostic.h"
 #include "ir/passes/passes.h"
 #include "ir/sizes.h"
@@ -123,16 +124,14 @@ struct Executor::Impl {
   struct Step {
     enum class Kind : std::uint8_t { kernel, elementwise, convert, fill, copy } kind = Kind::kernel;
     Thunk thunk = nullptr;
-    std::vector<Source> arguments;  ///< outputs, then inputs; variadic ones are listed in `lists`
+    std::vector<Source> arguments;  ///< Arguments::tensors, or what this kind of step takes
     ir::KernelCall call;
     kernels::broadcast_config broadcast{};
     // convert, copy, fill
     DType from = DType::f32, to = DType::f32;
     std::int64_t n = 0;
     double value = 0;
-    // variadic
-    bool variadic = false;
-    std::int64_t count = 0;
+    // of a call with lists
     std::vector<std::vector<Source>> lists;  ///< by argument; empty where it is a single one
     std::vector<std::int64_t> sizes;
     std::int64_t workspace = -1;
@@ -366,9 +365,8 @@ struct Executor::Impl {
   void add(const ir::Node& n) {
     const ir::OpDef& op = *n.op;
     const std::string_view name = op.name;
-    const bool packs = name.substr(0, 5) == "pack_";
     // The reference kernels take weights as they are in checkpoints: packing is nothing to them.
-    const bool packs_nothing = packs && oracle != Oracle::none;
+    const bool packs_nothing = op.packs && oracle != Oracle::none;
     if (op.alias || (packs_nothing && !updates_in_backward)) {
       slot(n.outputs[0]).alias_of = n.inputs[0];
       return;
@@ -414,11 +412,11 @@ struct Executor::Impl {
     add_program(n.attributes.program("program"), terms, x.dtype, x.sizes, operands);
     Step step;
     step.call = n.op->kernel(ir::NodeView{graph, n});
+    step.call.reference = oracle != Oracle::none;
     const Signature s = signature_of(n, [this](ValueId v) { return slots[static_cast<std::size_t>(v)].dtype; });
-    step.thunk = find_thunk(kernel_key(oracle != Oracle::none, step.call, s.outputs, s.inputs));
+    step.thunk = find_thunk(kernel_key(step.call, s.outputs, s.inputs));
     GRAVEN_CHECK(step.thunk, "reductions of floating types are compiled");
     step.arguments = {of(n.outputs[0]), terms};
-    step.lists.resize(step.arguments.size());
     steps.push_back(std::move(step));
   }
 
@@ -431,54 +429,62 @@ struct Executor::Impl {
     const ir::Attribute* attribute = n.attributes.find("epilogue");
     const auto* epilogue = attribute ? std::get_if<ir::ScalarProgram>(attribute) : nullptr;
     const bool finishes = epilogue && !epilogue->empty();
-    ValueId residual = kNone;
-    std::vector<ValueId> inputs = n.inputs;
-    if (finishes)
-      for (std::size_t i = 0; i < op.inputs.size() && i < inputs.size(); ++i)
-        if (op.inputs[i].name == "residual") residual = std::exchange(inputs[i], kNone);
     const Signature s = signature_of(n, [this](ValueId v) { return slots[static_cast<std::size_t>(v)].dtype; });
-    const bool wants_reference = oracle != Oracle::none || step.call.reference;
-    bool reference = wants_reference;
-    std::string key = kernel_key(reference, step.call, s.outputs, s.inputs);
+    const bool has_fast = !step.call.reference;
+    step.call.reference |= oracle != Oracle::none;
+    const std::string key = kernel_key(step.call, s.outputs, s.inputs);
     step.thunk = find_thunk(key);
-    if (!step.thunk && oracle != Oracle::none && !step.call.reference) {
-      reference = false;  // no reference version: data movement
-      step.thunk = find_thunk(kernel_key(false, step.call, s.outputs, s.inputs));
+    if (!step.thunk && step.call.reference && has_fast) {  // no reference version: data movement
+      step.call.reference = false;
+      step.thunk = find_thunk(kernel_key(step.call, s.outputs, s.inputs));
     }
     if (!step.thunk) throw UserError("there is no compiled kernel " + key + ": " + std::string(op.name) + " does not take these dtypes eagerly");
-    for (ValueId v : n.outputs) step.arguments.push_back(of(v));
+    ValueId residual = kNone;
+    for (const ir::Argument& a : ir::arguments_of(n, step.call)) {
+      bind(step, a);
+      if (!finishes || a.kind != ir::Argument::Kind::input || op.inputs[a.index].role != ir::InputRole::residual)
+        continue;
+      residual = a.value();
+      step.arguments.back() = {};
+    }
     // The result may be planned over the residual, which the epilogue has yet to read.
     if (finishes && layout) step.arguments[0] = {Source::Kind::scratch, kNone, allocate(slot(n.outputs[0]).bytes()), nullptr};
     const Source product = step.arguments.empty() ? Source{} : step.arguments[0];  // updates have no results
-    step.lists.resize(n.outputs.size() + op.inputs.size());
-    for (std::size_t i = 0; i < op.inputs.size(); ++i) {
-      const ir::InputRange range = ir::input_range(op, inputs.size(), i);
-      if (!op.inputs[i].variadic) {
-        step.arguments.push_back(range.begin < inputs.size() ? of(inputs[range.begin]) : Source{});
-        continue;
-      }
-      step.arguments.push_back({});
-      const bool first = !step.variadic;
-      step.variadic = true;
-      step.count = static_cast<std::int64_t>(range.count);
-      bool present = false;
-      std::vector<Source> list;
-      for (std::size_t k = range.begin; k < range.begin + range.count; ++k) {
-        list.push_back(of(inputs[k]));
-        present = present || inputs[k] != kNone;
-        if (!first) continue;
-        const std::size_t position = k - range.begin;
-        step.sizes.push_back(position < step.call.sizes.size() ? step.call.sizes[position].value() : inputs[k] == kNone ? 0 : slot(inputs[k]).numel);
-      }
-      if (present) step.lists[n.outputs.size() + i] = std::move(list);
-    }
-    if (step.call.workspace_bytes > 0 && !reference) step.workspace = allocate(step.call.workspace_bytes);
     steps.push_back(std::move(step));
     if (finishes) {
       std::vector<Operand> operands{operand(n.outputs[0])};
       operands[0].source = product;
       if (residual != kNone) operands.push_back(operand(residual));
       add_program(*epilogue, of(n.outputs[0]), slot(n.outputs[0]).dtype, slot(n.outputs[0]).sizes, operands);
+    }
+  }
+
+  /// Adds what a thunk is given for one of its arguments.
+  void bind(Step& step, const ir::Argument& argument) {
+    using Kind = ir::Argument::Kind;
+    switch (argument.kind) {
+      case Kind::output:
+      case Kind::input:
+      case Kind::number:
+        step.arguments.push_back(of(argument.value()));
+        break;
+      case Kind::list:
+        step.arguments.emplace_back();
+        step.lists.resize(step.arguments.size());
+        if (std::any_of(argument.values.begin(), argument.values.end(), [](ValueId v) { return v != kNone; }))
+          for (const ValueId v : argument.values) step.lists.back().push_back(of(v));
+        break;
+      case Kind::sizes:
+        for (const ir::Dim& d : ir::sizes_of(graph, step.call, argument)) step.sizes.push_back(d.value());
+        break;
+      case Kind::workspace:
+        step.workspace = allocate(step.call.workspace_bytes);
+        break;
+      case Kind::threads:
+      case Kind::config:
+      case Kind::count:
+      case Kind::where:
+        break;  // the thunk has them
     }
   }
 
@@ -561,16 +567,15 @@ struct Executor::Impl {
         case Step::Kind::elementwise:
           break;
       }
-      if (s.variadic) {
-        lists.assign(s.lists.size(), {});
-        for (std::size_t i = 0; i < s.lists.size(); ++i) {
-          if (s.lists[i].empty()) continue;
-          for (const Source& a : s.lists[i]) lists[i].push_back(pointer(a));
-          tensors[i] = lists[i].data();
-        }
+      lists.assign(s.lists.size(), {});
+      for (std::size_t i = 0; i < s.lists.size(); ++i) {
+        if (s.lists[i].empty()) continue;
+        for (const Source& a : s.lists[i]) lists[i].push_back(pointer(a));
+        tensors[i] = lists[i].data();
       }
       try {
-        s.thunk({*p.threads, &s.call, &s.broadcast, tensors.data(), s.count, s.sizes.data(), s.workspace >= 0 ? scratch + s.workspace : nullptr});
+        s.thunk({*p.threads, &s.call, &s.broadcast, tensors.data(), s.sizes,
+                 s.workspace >= 0 ? scratch + s.workspace : nullptr});
       } catch (const std::exception& e) {  // an index in the data is out of range
         throw UserError(e.what());
       }
@@ -651,13 +656,13 @@ void execute(const ir::Graph& graph, Environment& values, const ExecuteOptions& 
   };
   for (const ir::Node& n : e.graph.nodes) {
     for (std::size_t i = 0; i < n.op->inputs.size(); ++i) {
-      if (!n.op->inputs[i].mutated) continue;
+      if (!n.op->inputs[i].mutated()) continue;
       const ir::InputRange range = ir::input_range(*n.op, n.inputs.size(), i);
       for (std::size_t k = range.begin; k < range.begin + range.count && k < n.inputs.size(); ++k)
         if (n.inputs[k] != kNone) store(n.inputs[k]);
     }
     // To the oracle a packed weight is the weight: there is nothing of the packed size to keep.
-    const bool packs_nothing = options.oracle != Oracle::none && n.op->name.substr(0, 5) == "pack_";
+    const bool packs_nothing = options.oracle != Oracle::none && n.op->packs;
     if (options.keep_all && !packs_nothing)
       for (ValueId v : n.outputs) store(v);
   }

@@ -19,8 +19,9 @@ std::string types_text(const std::vector<ir::DType>& outputs, const std::vector<
 
 }  // namespace
 
-std::string kernel_key(bool reference, const ir::KernelCall& call, const std::vector<ir::DType>& outputs, const std::vector<ir::DType>& inputs) {
-  std::string text = reference ? "reference/" : "cpu/";
+std::string kernel_key(const ir::KernelCall& call, const std::vector<ir::DType>& outputs,
+                       const std::vector<ir::DType>& inputs) {
+  std::string text = call.reference ? "reference/" : "cpu/";
   text += call.name;
   for (const std::string& a : call.template_arguments) text.append("<").append(a).append(">");
   return text + types_text(outputs, inputs);

@@ -101,7 +101,7 @@ std::shared_ptr<const OperatorProgram> make_program(const ir::OpDef& op, const s
   graph.outputs = graph.add_node(op, ids, attributes, {});
   for (ValueId v : graph.outputs) program->results.push_back(graph.type(v));
   for (std::size_t s = 0; s < op.inputs.size(); ++s) {
-    if (!op.inputs[s].mutated) continue;
+    if (!op.inputs[s].mutated()) continue;
     const ir::InputRange range = ir::input_range(op, inputs.size(), s);
     for (std::size_t i = range.begin; i < range.begin + range.count && i < inputs.size(); ++i)
       if (inputs[i].defined()) program->mutated.push_back(i);

@@ -23,10 +23,10 @@ struct Arguments {
   kernels::Threads& threads;
   const ir::KernelCall* call = nullptr;                  ///< its config, with fixed dimensions
   const kernels::broadcast_config* broadcast = nullptr;  ///< elementwise operators
-  /// Outputs, then inputs, one each; nullptr where absent. A variadic input is an array of pointers.
+  /// The call's outputs, inputs, lists and numbers, in its order (ir/call.h): one pointer each, nullptr where absent. A
+  /// list is an array of pointers.
   void* const* tensors = nullptr;
-  std::int64_t count = 0;               ///< of each variadic input
-  const std::int64_t* sizes = nullptr;  ///< of the first variadic input's tensors: KernelCall::sizes, or their elements
+  std::span<const std::int64_t> sizes = {};  ///< of the lists' tensors
   void* workspace = nullptr;
 };
 
@@ -43,7 +43,8 @@ std::span<const std::span<const TableEntry>> table_parts();
 Thunk find_thunk(const std::string& key);
 
 /// "cpu/linear(f32;f32,f32,f32,f32)": folder, function, template arguments, and the element types of outputs and inputs.
-std::string kernel_key(bool reference, const ir::KernelCall& call, const std::vector<ir::DType>& outputs, const std::vector<ir::DType>& inputs);
+std::string kernel_key(const ir::KernelCall& call, const std::vector<ir::DType>& outputs,
+                       const std::vector<ir::DType>& inputs);
 /// "elementwise/add(f32;f32,f32)"
 std::string elementwise_key(std::string_view op, ir::DType output, const std::vector<ir::DType>& inputs);
 

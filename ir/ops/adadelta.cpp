@@ -15,11 +15,11 @@ const OpDef kAdadelta{
         "Adadelta (Zeiler 2012), torch.optim.Adadelta: g = grad (negated to maximize) + weight_decay * param; "
         "square_avg = rho * square_avg + (1 - rho) * g^2; change = sqrt(acc_delta + eps) / sqrt(square_avg + eps) * g; "
         "acc_delta = rho * acc_delta + (1 - rho) * change^2; param -= lr * change.",
-    .inputs = {{.name = "params", .variadic = true, .mutated = true},
-               {.name = "grads", .variadic = true},
-               {.name = "square_avg", .variadic = true, .mutated = true},
-               {.name = "acc_delta", .variadic = true, .mutated = true},
-               {"lr"}},
+    .inputs = {{.name = "params", .role = InputRole::parameter, .variadic = true},
+               {.name = "grads", .role = InputRole::gradient, .variadic = true},
+               {.name = "square_avg", .role = InputRole::state, .variadic = true},
+               {.name = "acc_delta", .role = InputRole::state, .variadic = true},
+               {"lr", InputRole::rate}},
     .attributes = {{"rho", AttributeType::number, 0.9, "decay of both means"},
                    {"eps", AttributeType::number, 1e-6, "added below the roots"},
                    {"weight_decay", AttributeType::number, 0.0, "L2 penalty"},

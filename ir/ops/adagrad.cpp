@@ -10,11 +10,11 @@ const OpDef kAdagrad{
     .doc =
         "Adagrad (Duchi, Hazan and Singer 2011), torch.optim.Adagrad: g = grad (negated to maximize) + weight_decay * param; "
         "sum = (initial_accumulator_value in step 1, later sum) + g^2; param -= lr / (1 + (step - 1) * lr_decay) * g / (sqrt(sum) + eps).",
-    .inputs = {{.name = "params", .variadic = true, .mutated = true},
-               {.name = "grads", .variadic = true},
-               {.name = "sums", .variadic = true, .mutated = true},
-               {"lr"},
-               {"step"}},
+    .inputs = {{.name = "params", .role = InputRole::parameter, .variadic = true},
+               {.name = "grads", .role = InputRole::gradient, .variadic = true},
+               {.name = "sums", .role = InputRole::state, .variadic = true},
+               {"lr", InputRole::rate},
+               {"step", InputRole::step}},
     .attributes = {{"lr_decay", AttributeType::number, 0.0, "of the rate"},
                    {"eps", AttributeType::number, 1e-10, "added to the root"},
                    {"weight_decay", AttributeType::number, 0.0, "L2 penalty"},

@@ -15,13 +15,13 @@ const OpDef kAdam{
         "decoupled: param *= 1 - lr * weight_decay, else g += weight_decay * param; m = beta1 * m + (1 - beta1) * g; "
         "v = beta2 * v + (1 - beta2) * g^2; with amsgrad v is replaced below by max_v = max(max_v, v); "
         "param -= lr / (1 - beta1^step) * m / (sqrt(v) / sqrt(1 - beta2^step) + eps), without bias correction lr * m / (sqrt(v) + eps).",
-    .inputs = {{.name = "params", .variadic = true, .mutated = true},
-               {.name = "grads", .variadic = true},
-               {.name = "m", .variadic = true, .mutated = true},
-               {.name = "v", .variadic = true, .mutated = true},
-               {.name = "max_v", .optional = true, .variadic = true, .mutated = true},
-               {"lr"},
-               {"step"}},
+    .inputs = {{.name = "params", .role = InputRole::parameter, .variadic = true},
+               {.name = "grads", .role = InputRole::gradient, .variadic = true},
+               {.name = "m", .role = InputRole::state, .variadic = true},
+               {.name = "v", .role = InputRole::state, .variadic = true},
+               {.name = "max_v", .role = InputRole::state, .optional = true, .variadic = true},
+               {"lr", InputRole::rate},
+               {"step", InputRole::step}},
     .attributes = ops::adam_attributes(),
     .infer = infer_adam,
     .kernel =

@@ -10,7 +10,7 @@ extern const OpDef kAssign;
 const OpDef kAssign{
     .name = "assign",
     .doc = "target = value: the new contents of a buffer or parameter.",
-    .inputs = {{.name = "target", .mutated = true}, {"value"}},
+    .inputs = {{.name = "target", .role = InputRole::target}, {"value"}},
     .infer = infer_assign,
     .kernel =
         [](const NodeView& node) {

@@ -32,7 +32,7 @@ const OpDef kBatchNorm{
     .doc =
         "y = (x - running_mean) / sqrt(running_var + eps) * weight + bias, for each channel: batch normalisation with known statistics "
         "(Ioffe and Szegedy 2015), PyTorch's eval mode.",
-    .inputs = {{"x"}, {.name = "weight", .optional = true}, {.name = "bias", .optional = true}, {"running_mean"}, {"running_var"}},
+    .inputs = {{"x"}, ops::kOptionalWeight, ops::kOptionalBias, {"running_mean"}, {"running_var"}},
     .attributes = ops::batch_norm_attributes(),
     .infer = infer_batch_norm,
     .gradient = gradient_batch_norm,

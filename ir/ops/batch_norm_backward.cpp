@@ -24,7 +24,7 @@ const OpDef kBatchNormBackward{
     .doc =
         "dx, dweight, dbias of batch_norm_training: with h = (x - mean) * rstd, dbias = sum dy, dweight = sum dy * h, "
         "dx = weight * rstd * (dy - (dbias + h * dweight) / count).",
-    .inputs = {{"dy"}, {"x"}, {.name = "weight", .optional = true}, {"mean"}, {"rstd"}},
+    .inputs = {{"dy"}, {"x"}, ops::kOptionalWeight, {"mean"}, {"rstd"}},
     .attributes = ops::batch_norm_attributes(),
     .outputs = {"dx", "dweight", "dbias"},
     .infer = infer_batch_norm_backward,

@@ -38,8 +38,8 @@ const OpDef kBatchNormTraining{
         "(Ioffe and Szegedy 2015; PyTorch's training mode). Outputs: y, mean, rstd, new_running_mean, new_running_var; no gradient flows through "
         "the last four.",
     .inputs = {{"x"},
-               {.name = "weight", .optional = true},
-               {.name = "bias", .optional = true},
+               ops::kOptionalWeight,
+               ops::kOptionalBias,
                {.name = "running_mean", .optional = true},
                {.name = "running_var", .optional = true}},
     .attributes =

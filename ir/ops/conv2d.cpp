@@ -106,7 +106,7 @@ const OpDef kConv2d{
     .doc =
         "y[n, o, h, w] = bias[o] + the sum over i, kh, kw of x[n, i, h * stride - padding + kh * dilation, ...] * weight[o, i, kh, kw], then the "
         "epilogue: PyTorch's conv2d, a cross-correlation. Output size: floor((in + 2 * padding - dilation * (kernel - 1) - 1) / stride) + 1.",
-    .inputs = {{"x"}, {"weight"}, {.name = "bias", .optional = true}, {.name = "residual", .optional = true}},
+    .inputs = {{"x"}, {"weight", InputRole::weight}, ops::kOptionalBias, ops::kResidual},
     .attributes = ops::conv2d_attributes(),
     .infer = infer_conv2d,
     .gradient = gradient_conv2d,

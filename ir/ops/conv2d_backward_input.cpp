@@ -64,7 +64,7 @@ extern const OpDef kConv2dBackwardInput;
 const OpDef kConv2dBackwardInput{
     .name = "conv2d_backward_input",
     .doc = "dx, the gradient of conv2d with respect to x, then the epilogue. It is also the transposed convolution of dy.",
-    .inputs = {{"dy"}, {"weight"}, {.name = "residual", .optional = true}},
+    .inputs = {{"dy"}, {"weight", InputRole::weight}, ops::kResidual},
     .attributes = ops::join(ops::conv2d_attributes(), {{"input_size", AttributeType::integers, {}, "height and width of x"}}),
     .infer = infer_conv2d_backward_input,
     .gradient = gradient_conv2d_backward_input,

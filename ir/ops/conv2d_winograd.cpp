@@ -100,7 +100,7 @@ const OpDef kConv2dWinograd{
         "conv2d of NHWC images with a 3x3 kernel, stride 1, in tiles of tile x tile outputs with 2.25 (tile 2) or 4 (tile 4) times fewer "
         "multiplications: Winograd's minimal filtering, Lavin and Gray 2016. The pass choose_winograd puts it where it is faster. Formula: "
         "kernels/config/conv2d_winograd.h.",
-    .inputs = {{"x"}, {"weight"}, {.name = "bias", .optional = true}, {.name = "residual", .optional = true}},
+    .inputs = {{"x"}, {"weight", InputRole::weight}, ops::kOptionalBias, ops::kResidual},
     .attributes = {{"padding", AttributeType::integers, Ints{0, 0}, "zeros above and below, left and right"},
                    {"tile", AttributeType::integer, std::int64_t{4}, "2 or 4"},
                    {"packed", AttributeType::boolean, false, "the weight is what pack_conv2d_winograd_weight made"},

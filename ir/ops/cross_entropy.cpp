@@ -33,7 +33,7 @@ const OpDef kCrossEntropy{
         "rows with "
         "the label ignore_index do not count, any other label outside [0, classes) is an error when it runs. Outputs: loss, p. weight gets no "
         "gradient.",
-    .inputs = {{"logits"}, {.name = "labels", .classes_of = 0}, {.name = "weight", .optional = true}},
+    .inputs = {{"logits"}, {.name = "labels", .classes_of = 0}, ops::kOptionalWeight},
     .attributes = ops::cross_entropy_attributes(),
     .outputs = {"loss", "probabilities"},
     .infer = infer_cross_entropy,

@@ -19,7 +19,7 @@ const OpDef kCrossEntropyBackward{
     .doc =
         "dlogits[row, c] = scale * (p_c ((1 - e) w_y + e / classes * sum of w) - (c == y) (1 - e) w_y - e / classes * w_c) with the letters of "
         "cross_entropy; scale = dloss, divided by the sum of w_y for a mean; 0 in rows with the label ignore_index.",
-    .inputs = {{"dloss"}, {"probabilities"}, {.name = "labels", .classes_of = 1}, {.name = "weight", .optional = true}},
+    .inputs = {{"dloss"}, {"probabilities"}, {.name = "labels", .classes_of = 1}, ops::kOptionalWeight},
     .attributes = ops::cross_entropy_attributes(),
     .infer = infer_cross_entropy_backward,
     .kernel =

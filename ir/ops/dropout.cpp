@@ -33,7 +33,7 @@ const OpDef kDropout{
         "is "
         "dropped where word i % 4 of Philox4x32-10 with key seed ^ stream and counter (i / 4, step) is below p 2^32 (Salmon et al. 2011): nothing is "
         "stored for the gradient, which is the same operator on dy. evaluation_graph() replaces it by x.",
-    .inputs = {{"x"}, {"seed"}, {"step"}},
+    .inputs = {{"x"}, {"seed", InputRole::seed}, {"step", InputRole::step}},
     .attributes = {{"p", AttributeType::number, 0.5, "the probability of 0, in [0, 1]"}, ops::stream_attribute()},
     .infer = infer_dropout,
     .gradient = gradient_dropout,

@@ -31,7 +31,7 @@ const OpDef kEmbedding{
         "y[..., :] = weight[index[...], :] (PyTorch's embedding). Row padding_idx gets no gradient. An index outside of [0, rows of weight) is an "
         "error "
         "when it runs.",
-    .inputs = {{"weight"}, {"index"}},
+    .inputs = {{"weight", InputRole::weight}, {"index"}},
     .attributes = {{"padding_idx", AttributeType::integer, std::int64_t{-1}, "a row that gets no gradient; negative: none"}},
     .infer = infer_embedding,
     .gradient = gradient_embedding,

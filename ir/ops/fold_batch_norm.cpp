@@ -21,7 +21,12 @@ const OpDef kFoldBatchNorm{
         "The weight[out, ...] and bias of a convolution or linear layer that does the batch normalisation behind it as well: with scale = gamma / "
         "sqrt(var + eps), weight * scale and (bias - mean) * scale + beta for each output channel. Inference: the pass fold_batch_norm makes it.",
     .inputs =
-        {{"weight"}, {.name = "bias", .optional = true}, {.name = "gamma", .optional = true}, {.name = "beta", .optional = true}, {"mean"}, {"var"}},
+        {{"weight", InputRole::weight},
+         ops::kOptionalBias,
+         {.name = "gamma", .optional = true},
+         {.name = "beta", .optional = true},
+         {"mean"},
+         {"var"}},
     .attributes = {{"eps", AttributeType::number, 1e-5, "added to the variance"}},
     .outputs = {"weight", "bias"},
     .infer = infer_fold_batch_norm,

@@ -24,7 +24,7 @@ extern const OpDef kFusedElementwise;
 const OpDef kFusedElementwise{
     .name = "fused_elementwise",
     .doc = "y = program(xs...): a chain of elementwise operators in one pass over memory, inputs broadcast as in NumPy. Made by the fusion pass.",
-    .inputs = {{.name = "xs", .variadic = true}},
+    .inputs = {{.name = "xs", .role = InputRole::operand, .variadic = true}},
     .attributes = {{"program", AttributeType::program, {}, "what is computed for each element"}},
     .infer = infer_fused_elementwise,
     .kernel = ops::elementwise_call,

@@ -59,7 +59,7 @@ extern const OpDef kFusedReduction;
 const OpDef kFusedReduction{
     .name = "fused_reduction",
     .doc = "y = the sum or mean over dims of program(xs...), which is never stored; one or two xs of one shape. Made by the fusion pass.",
-    .inputs = {{.name = "xs", .variadic = true}},
+    .inputs = {{.name = "xs", .role = InputRole::operand, .variadic = true}},
     .attributes = attributes_of_fused_reduction(),
     .infer = infer_fused_reduction,
     .kernel = [](const NodeView& node) { return ops::reduce_call(node, "reduce_" + node.attributes().text("reduction")); },

@@ -30,7 +30,7 @@ const OpDef kGroupNorm{
         "itself, rstd = 1 / sqrt(var + eps), var biased (Wu and He 2018; PyTorch's group_norm, and instance_norm with a group a channel). Outputs: "
         "y, "
         "mean[batch, groups], rstd; no gradient flows through the last two.",
-    .inputs = {{"x"}, {.name = "weight", .optional = true}, {.name = "bias", .optional = true}},
+    .inputs = {{"x"}, ops::kOptionalWeight, ops::kOptionalBias},
     .attributes = ops::group_norm_attributes(),
     .outputs = {"y", "mean", "rstd"},
     .infer = infer_group_norm,

@@ -30,7 +30,7 @@ const OpDef kGroupNormBackward{
         "dx, dweight, dbias of group_norm: with h = (x - mean) * rstd and g = dy * weight[channel], dx = rstd * (g - mean(g) - h * mean(g * h)) with "
         "means "
         "over the group, dweight = the sum over everything but channels of dy * h, dbias = the sum of dy.",
-    .inputs = {{"dy"}, {"x"}, {.name = "weight", .optional = true}, {"mean"}, {"rstd"}},
+    .inputs = {{"dy"}, {"x"}, ops::kOptionalWeight, {"mean"}, {"rstd"}},
     .attributes = ops::group_norm_attributes(),
     .outputs = {"dx", "dweight", "dbias"},
     .infer = infer_group_norm_backward,

@@ -177,7 +177,7 @@ const OpDef kInvertedResidual{
                {.name = "depthwise_bias", .optional = true},
                {"project_weight"},
                {.name = "project_bias", .optional = true},
-               {.name = "residual", .optional = true}},
+               ops::kResidual},
     .attributes = {{"kernel_size", AttributeType::integers, std::nullopt, "of the depthwise convolution, height and width, as are the next three"},
                    {"stride", AttributeType::integers, Ints{1, 1}, "of the window"},
                    {"padding", AttributeType::integers, Ints{0, 0}, "zeros above and below, left and right"},

@@ -17,12 +17,12 @@ const OpDef kLamb{
         "v = beta2 * v + (1 - beta2) * g^2; r = m / (1 - beta1^step) / (sqrt(v / (1 - beta2^step)) + eps), without bias correction m / (sqrt(v) + "
         "eps), "
         "decoupled + weight_decay * param; param -= lr * |param| / |r| * r, the norms being the tensor's; the ratio is 1 where either is 0.",
-    .inputs = {{.name = "params", .variadic = true, .mutated = true},
-               {.name = "grads", .variadic = true},
-               {.name = "m", .variadic = true, .mutated = true},
-               {.name = "v", .variadic = true, .mutated = true},
-               {"lr"},
-               {"step"}},
+    .inputs = {{.name = "params", .role = InputRole::parameter, .variadic = true},
+               {.name = "grads", .role = InputRole::gradient, .variadic = true},
+               {.name = "m", .role = InputRole::state, .variadic = true},
+               {.name = "v", .role = InputRole::state, .variadic = true},
+               {"lr", InputRole::rate},
+               {"step", InputRole::step}},
     .attributes = {{"beta1", AttributeType::number, 0.9, "decay of the mean of gradients"},
                    {"beta2", AttributeType::number, 0.999, "decay of the mean of squared gradients"},
                    {"eps", AttributeType::number, 1e-8, "added to the root"},

@@ -26,7 +26,7 @@ const OpDef kLayerNorm{
     .doc =
         "y = (x - mean) * rstd * weight + bias over each row, the last 'dims' dimensions together; rstd = 1 / sqrt(var + eps), mean and var (biased) "
         "of the row (Ba, Kiros and Hinton 2016; PyTorch's layer_norm). Outputs: y, mean, rstd; no gradient flows through the last two.",
-    .inputs = {{"x"}, {.name = "weight", .optional = true}, {.name = "bias", .optional = true}},
+    .inputs = {{"x"}, ops::kOptionalWeight, ops::kOptionalBias},
     .attributes = ops::layer_norm_attributes(),
     .outputs = {"y", "mean", "rstd"},
     .infer = infer_layer_norm,

@@ -20,7 +20,7 @@ const OpDef kLayerNormBackward{
         "dx, dweight, dbias of layer_norm: with h = (x - mean) * rstd and g = dy * weight, dx = rstd * (g - mean(g) - h * mean(g * h)), dweight = "
         "the sum "
         "over rows of dy * h, dbias = the sum of dy.",
-    .inputs = {{"dy"}, {"x"}, {.name = "weight", .optional = true}, {"mean"}, {"rstd"}},
+    .inputs = {{"dy"}, {"x"}, ops::kOptionalWeight, {"mean"}, {"rstd"}},
     .attributes = ops::layer_norm_attributes(),
     .outputs = {"dx", "dweight", "dbias"},
     .infer = infer_layer_norm_backward,

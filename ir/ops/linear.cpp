@@ -66,7 +66,7 @@ extern const OpDef kLinear;
 const OpDef kLinear{
     .name = "linear",
     .doc = "y[..., n] = x[..., k] w[n, k]^T + bias[n], then the epilogue: PyTorch's linear. Leading dimensions of x are rows.",
-    .inputs = {{"x"}, {"weight"}, {.name = "bias", .optional = true}, {.name = "residual", .optional = true}},
+    .inputs = {{"x"}, {"weight", InputRole::weight}, ops::kOptionalBias, ops::kResidual},
     .attributes = ops::linear_attributes(),
     .infer = infer_linear,
     .gradient = gradient_linear,

@@ -28,7 +28,7 @@ extern const OpDef kLinearBackwardInput;
 const OpDef kLinearBackwardInput{
     .name = "linear_backward_input",
     .doc = "dx[..., k] = dy[..., n] w[n, k], then the epilogue: the gradient of linear with respect to x.",
-    .inputs = {{"dy"}, {"weight"}, {.name = "residual", .optional = true}},
+    .inputs = {{"dy"}, {"weight", InputRole::weight}, ops::kResidual},
     .attributes = ops::linear_attributes(),
     .infer = infer_linear_backward_input,
     .kernel = kernel_linear_backward_input,

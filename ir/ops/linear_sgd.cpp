@@ -11,7 +11,12 @@ const OpDef kLinearSgd{
         "linear_backward_weight and sgd in one: dw[n, k] = dy[m, n]^T x[m, k] updates the parameter where it is computed and is not kept; "
         "db[n] = the sum of dy over rows. With taps the parameter is [n, k, taps], of which dw is one tap's gradient and 0 the others'. Made by the "
         "pass fuse_updates.",
-    .inputs = {{.name = "param", .mutated = true}, {.name = "momentum_buffer", .optional = true, .mutated = true}, {"dy"}, {"x"}, {"lr"}, {"step"}},
+    .inputs = {{.name = "param", .role = InputRole::parameter},
+               {.name = "momentum_buffer", .role = InputRole::state, .optional = true},
+               {"dy"},
+               {"x"},
+               {"lr", InputRole::rate},
+               {"step", InputRole::step}},
     .attributes = ops::linear_update_attributes(ops::sgd_attributes()),
     .outputs = {"db"},
     .infer = infer_linear_sgd,

@@ -72,7 +72,7 @@ inline Cost linear_update_cost(const NodeView& node, std::size_t states, double 
   for (std::size_t i = 0; i < node.input_count(); ++i)
     if (node.has_input(i))
       cost.bytes += static_cast<double>(node.input(i).shape.numel().maximum()) * static_cast<double>(size_of(node.input(i).dtype)) *
-                    (node.node.op->inputs[i].mutated ? 2 : 1);
+                    (node.node.op->inputs[i].mutated() ? 2 : 1);
   cost.bytes += static_cast<double>(node.output().shape.numel().maximum()) * static_cast<double>(size_of(node.output().dtype));
   return cost;
 }

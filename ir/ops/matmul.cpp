@@ -164,7 +164,7 @@ const OpDef kMatmul{
     .doc =
         "c[..., m, n] = a[..., m, k] b[..., k, n]: PyTorch's matmul. A vector on the left is a row, on the right a column, and its dimension is "
         "dropped from the result; leading dimensions are batches and broadcast. The epilogue is applied last.",
-    .inputs = {{"a"}, {"b"}, {.name = "residual", .optional = true}},
+    .inputs = {{"a"}, {"b"}, ops::kResidual},
     .attributes = {{"transpose_a", AttributeType::boolean, false, "a is stored [..., k, m]"},
                    {"transpose_b", AttributeType::boolean, false, "b is stored [..., n, k]"},
                    ops::epilogue_attribute()},

@@ -95,7 +95,7 @@ inline Cost optimizer_cost(const NodeView& node, double per_element) {
       if (!node.has_input(i)) continue;
       const TensorType& t = node.input(i);
       const double n = static_cast<double>(t.shape.numel().maximum());
-      cost.bytes += n * static_cast<double>(size_of(t.dtype)) * (node.node.op->inputs[spec].mutated ? 2 : 1);
+      cost.bytes += n * static_cast<double>(size_of(t.dtype)) * (node.node.op->inputs[spec].mutated() ? 2 : 1);
       if (spec == 0) cost.flops += per_element * n;
     }
   }

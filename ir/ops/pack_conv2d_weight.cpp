@@ -35,12 +35,13 @@ const OpDef kPackConv2dWeight{
     .doc =
         "The weight[out, in / groups, h, w] in panels of 16 output channels, zero-padded, as the kernels of conv2d (backward: of "
         "conv2d_backward_input) read it. The window's attributes are the convolution's. Layout: kernels/config/conv2d.h.",
-    .inputs = {{"weight"}},
+    .inputs = {{"weight", InputRole::weight}},
     .attributes = ops::join(ops::window_attributes(), {{"backward", AttributeType::boolean, false, "for conv2d_backward_input"}}),
     .infer = infer_pack_conv2d_weight,
     .kernel = kernel_pack_conv2d_weight,
     .cost = [](const NodeView&) { return Cost{}; },
     .amp = AmpClass::black,
+    .packs = true,
     .cases =
         [] {
           std::vector<TestCase> cases;

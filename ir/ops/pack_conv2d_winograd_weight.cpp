@@ -32,12 +32,13 @@ const OpDef kPackConv2dWinogradWeight{
     .doc =
         "The weight[out, in, 3, 3] transformed, G w G^T, in panels of 16 output channels, as the kernel of conv2d_winograd reads it. Layout: "
         "kernels/config/conv2d_winograd.h.",
-    .inputs = {{"weight"}},
+    .inputs = {{"weight", InputRole::weight}},
     .attributes = {{"tile", AttributeType::integer, std::int64_t{4}, "2 or 4"}},
     .infer = infer_pack_conv2d_winograd_weight,
     .kernel = kernel_pack_conv2d_winograd_weight,
     .cost = [](const NodeView&) { return Cost{}; },
     .amp = AmpClass::black,
+    .packs = true,
     .cases =
         [] {
           std::vector<TestCase> cases;

@@ -23,12 +23,13 @@ const OpDef kPackLinearWeight{
     .doc =
         "Panels of 16 columns of w[n, k] for linear: packed[n / 16][k][16], zero-padded; transposed, for linear_backward_input: "
         "packed[k / 16][n][16].",
-    .inputs = {{"weight"}},
+    .inputs = {{"weight", InputRole::weight}},
     .attributes = {{"transposed", AttributeType::boolean, false, "for products with w itself"}},
     .infer = infer_pack_linear_weight,
     .kernel = kernel_pack_linear_weight,
     .cost = [](const NodeView&) { return Cost{}; },
     .amp = AmpClass::black,
+    .packs = true,
     .cases =
         [] {
           std::vector<TestCase> cases;

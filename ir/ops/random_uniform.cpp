@@ -9,7 +9,7 @@ const OpDef kRandomUniform{
         "y uniform in [0, 1), in steps of 2^-24: the words of Philox4x32-10 with key seed ^ stream and counter (element / 4, step) (Salmon et al. "
         "2011). "
         "PyTorch's rand by another generator: numbers differ, the distribution does not.",
-    .inputs = {{"seed"}, {"step"}},
+    .inputs = {{"seed", InputRole::seed}, {"step", InputRole::step}},
     .attributes = ops::random_attributes(),
     .infer = ops::infer_random,
     .kernel = [](const NodeView& node) { return ops::random_call(node, "random_uniform"); },

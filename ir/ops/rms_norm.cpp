@@ -25,7 +25,7 @@ const OpDef kRmsNorm{
         "y = x * rstd * weight over each row, the last 'dims' dimensions together; rstd = 1 / sqrt(mean of x^2 + eps) (Zhang and Sennrich 2019; "
         "PyTorch's "
         "rms_norm). Outputs: y, rstd; no gradient flows through the second.",
-    .inputs = {{"x"}, {.name = "weight", .optional = true}},
+    .inputs = {{"x"}, ops::kOptionalWeight},
     .attributes = ops::layer_norm_attributes(),
     .outputs = {"y", "rstd"},
     .infer = infer_rms_norm,

@@ -17,7 +17,7 @@ const OpDef kRmsNormBackward{
     .name = "rms_norm_backward",
     .doc =
         "dx, dweight of rms_norm: with h = x * rstd and g = dy * weight, dx = rstd * (g - h * mean(g * h)), dweight = the sum over rows of dy * h.",
-    .inputs = {{"dy"}, {"x"}, {.name = "weight", .optional = true}, {"rstd"}},
+    .inputs = {{"dy"}, {"x"}, ops::kOptionalWeight, {"rstd"}},
     .attributes = ops::layer_norm_attributes(),
     .outputs = {"dx", "dweight"},
     .infer = infer_rms_norm_backward,

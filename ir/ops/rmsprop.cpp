@@ -21,12 +21,12 @@ const OpDef kRmsprop{
         "0 where it rounds below; otherwise variance = square_avg; change = g / (sqrt(variance) + eps); with momentum buf = momentum * buf + change "
         "and "
         "change = buf; param -= lr * change.",
-    .inputs = {{.name = "params", .variadic = true, .mutated = true},
-               {.name = "grads", .variadic = true},
-               {.name = "square_avg", .variadic = true, .mutated = true},
-               {.name = "grad_avg", .optional = true, .variadic = true, .mutated = true},
-               {.name = "momentum_buffers", .optional = true, .variadic = true, .mutated = true},
-               {"lr"}},
+    .inputs = {{.name = "params", .role = InputRole::parameter, .variadic = true},
+               {.name = "grads", .role = InputRole::gradient, .variadic = true},
+               {.name = "square_avg", .role = InputRole::state, .variadic = true},
+               {.name = "grad_avg", .role = InputRole::state, .optional = true, .variadic = true},
+               {.name = "momentum_buffers", .role = InputRole::state, .optional = true, .variadic = true},
+               {"lr", InputRole::rate}},
     .attributes = {{"alpha", AttributeType::number, 0.99, "decay of the means"},
                    {"eps", AttributeType::number, 1e-8, "added to the root"},
                    {"weight_decay", AttributeType::number, 0.0, "L2 penalty"},

@@ -15,11 +15,11 @@ const OpDef kSgd{
     .doc =
         "Stochastic gradient descent, torch.optim.SGD: g = grad (negated to maximize) + weight_decay * param; with momentum buf = g in step 1, then "
         "momentum * buf + (1 - dampening) * g, and g = g + momentum * buf (Nesterov) or buf; param -= lr * g.",
-    .inputs = {{.name = "params", .variadic = true, .mutated = true},
-               {.name = "grads", .variadic = true},
-               {.name = "momentum_buffers", .optional = true, .variadic = true, .mutated = true},
-               {"lr"},
-               {"step"}},
+    .inputs = {{.name = "params", .role = InputRole::parameter, .variadic = true},
+               {.name = "grads", .role = InputRole::gradient, .variadic = true},
+               {.name = "momentum_buffers", .role = InputRole::state, .optional = true, .variadic = true},
+               {"lr", InputRole::rate},
+               {"step", InputRole::step}},
     .attributes = ops::sgd_attributes(),
     .infer = infer_sgd,
     .kernel =

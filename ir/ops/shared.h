@@ -19,6 +19,12 @@
 
 namespace graven::ir::ops {
 
+// ---- inputs that many have ----
+
+inline constexpr InputSpec kOptionalWeight{.name = "weight", .role = InputRole::weight, .optional = true};
+inline constexpr InputSpec kOptionalBias{.name = "bias", .role = InputRole::bias, .optional = true};
+inline constexpr InputSpec kResidual{.name = "residual", .role = InputRole::residual, .optional = true};
+
 // ---- attributes and dimensions ------------------------------------------------------------------------------------------------------
 
 /// The dimension `dim` of a tensor of this rank, counted from the end when negative. User error outside [-rank, rank - 1]; a scalar counts as

@@ -40,13 +40,14 @@ void add_update(Graph& graph, const OptimizerKind& kind, const ParameterGroup& g
         else if (state)
           inputs.push_back(graph.add_state(graph.value(p).name + "-" + std::string(state->name), graph.type(p)));
         else
-          inputs.push_back(spec.mutated ? p : gradient_of.at(p));
+          inputs.push_back(spec.role == InputRole::parameter ? p : gradient_of.at(p));
       }
-    } else if (spec.name == "lr") {
-      inputs.push_back(hyper(graph, "lr." + std::to_string(index), DType::f64));
+    } else if (spec.role == InputRole::rate) {
+      inputs.push_back(hyper(graph, std::string(kRatePrefix) + std::to_string(index), DType::f64));
     } else {
-      GRAVEN_CHECK(spec.name == "step", std::string(op.name) + " has an input '" + std::string(spec.name) + "' that no optimizer gives");
-      inputs.push_back(hyper(graph, "step", DType::i64));
+      GRAVEN_CHECK(spec.role == InputRole::step,
+                   std::string(op.name) + " has an input '" + std::string(spec.name) + "' that no optimizer gives");
+      inputs.push_back(hyper(graph, std::string(kStepName), DType::i64));
     }
   }
   graph.add_node(op, std::move(inputs), update_attributes(kind, group.options), {Origin{"optimizer", {}, 0}}, Phase::update);

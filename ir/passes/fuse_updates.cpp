@@ -36,10 +36,6 @@ struct Source {
   std::int64_t taps = 1, tap = 0;  ///< the pad puts each element at place `tap` of `taps`
 };
 
-constexpr std::size_t kGradients = 1;  ///< of an update's inputs
-
-bool is_list_update(const Node& node) { return !node.op->inputs.empty() && node.op->inputs[0].variadic && node.op->inputs[0].mutated; }
-
 std::size_t index_of(ValueId v) { return static_cast<std::size_t>(v); }
 
 class UpdateFusion {
@@ -49,7 +45,7 @@ class UpdateFusion {
 
   void run() {
     for (std::size_t n = 0; n < graph_.nodes.size(); ++n) {
-      if (!replaced_[n] && graph_.nodes[n].phase == Phase::backward && is_list_update(graph_.nodes[n])) fuse(n);
+      if (!replaced_[n] && graph_.nodes[n].phase == Phase::backward && is_update(*graph_.nodes[n].op)) fuse(n);
     }
     std::vector<Node> nodes;
     nodes.reserve(graph_.nodes.size());
@@ -88,7 +84,7 @@ class UpdateFusion {
 
   bool fuse(std::size_t n, std::size_t i) {
     const Node& update = graph_.nodes[n];
-    const ValueId gradient = update.inputs[input_range(*update.op, update.inputs.size(), kGradients).begin + i];
+    const ValueId gradient = update.inputs[input_range(update, InputRole::gradient).begin + i];
     const Source source = source_of(gradient);
     if (source.maker < 0 || replaced_[static_cast<std::size_t>(source.maker)]) return false;
     const Node& maker = graph_.nodes[static_cast<std::size_t>(source.maker)];
@@ -103,7 +99,7 @@ class UpdateFusion {
     fused.inputs.clear();
     for (const bool of_parameter : {true, false}) {
       for (std::size_t s = 0; s < update.op->inputs.size(); ++s)
-        if (update.op->inputs[s].variadic == of_parameter && s != kGradients)
+        if (update.op->inputs[s].variadic == of_parameter && update.op->inputs[s].role != InputRole::gradient)
           fused.inputs.push_back(update.inputs[input_range(*update.op, update.inputs.size(), s).begin + (of_parameter ? i : 0)]);
       if (of_parameter) fused.inputs.insert(fused.inputs.end(), maker.inputs.begin(), maker.inputs.end());
     }
@@ -198,7 +194,8 @@ class UpdateFusion {
       if (is_result(maker.outputs[o])) return false;
     const std::vector<NodeId> readers = earlier_readers(maker, n);
     return std::all_of(readers.begin(), readers.end(), [&](NodeId reader) {
-      return !replaced_[static_cast<std::size_t>(reader)] && is_list_update(graph_.nodes[static_cast<std::size_t>(reader)]);
+      return !replaced_[static_cast<std::size_t>(reader)] &&
+             is_update(*graph_.nodes[static_cast<std::size_t>(reader)].op);
     });
   }
 

@@ -10,7 +10,7 @@ bool is_mutated(const Node& node, std::size_t i) {
   if (!node.op->has_effect() || node.inputs[i] == kNone) return false;
   for (std::size_t s = 0; s < node.op->inputs.size(); ++s) {
     const InputRange range = input_range(*node.op, node.inputs.size(), s);
-    if (i >= range.begin && i < range.begin + range.count) return node.op->inputs[s].mutated;
+    if (i >= range.begin && i < range.begin + range.count) return node.op->inputs[s].mutated();
   }
   return false;
 }

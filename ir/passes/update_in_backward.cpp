@@ -42,13 +42,6 @@ std::string module_of(const std::string& parameter) {
   return dot == std::string::npos ? std::string() : parameter.substr(0, dot);
 }
 
-/// Index of the operator's input that lists the parameters, -1 when it is no optimizer's update.
-int parameter_list(const OpDef& op) {
-  for (std::size_t s = 0; s < op.inputs.size(); ++s)
-    if (op.inputs[s].variadic && op.inputs[s].mutated) return static_cast<int>(s);
-  return -1;
-}
-
 /// The update of some of a node's parameters, by index into its lists.
 Node part_of_update(const Node& node, const std::vector<std::size_t>& chosen, const std::string& module) {
   Node part = node;
@@ -80,9 +73,8 @@ void update_in_backward(Graph& graph, const PassOptions&) {
   std::vector<bool> replaced(graph.nodes.size(), false);
   for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
     const Node& node = graph.nodes[n];
-    const int list = node.phase == Phase::update ? parameter_list(*node.op) : -1;
-    if (list < 0) continue;
-    const InputRange parameters = input_range(*node.op, node.inputs.size(), static_cast<std::size_t>(list));
+    if (node.phase != Phase::update || !is_update(*node.op)) continue;
+    const InputRange parameters = input_range(node, InputRole::parameter);
     struct Group {
       std::vector<std::size_t> chosen;
       NodeId ready = 0;
@@ -96,7 +88,8 @@ void update_in_backward(Graph& graph, const PassOptions&) {
         const InputRange range = input_range(*node.op, node.inputs.size(), s);
         if (!node.op->inputs[s].variadic || node.inputs[range.begin + i] == kNone) continue;
         const ValueId v = node.inputs[range.begin + i];
-        group.ready = std::max({group.ready, readiness.made(v), node.op->inputs[s].mutated ? readiness.last_use(v) : NodeId{-1}});
+        group.ready = std::max(
+            {group.ready, readiness.made(v), node.op->inputs[s].mutated() ? readiness.last_use(v) : NodeId{-1}});
       }
     }
     for (const auto& [module, group] : groups) behind[static_cast<std::size_t>(group.ready)].push_back(part_of_update(node, group.chosen, module));

@@ -70,7 +70,7 @@ bool flag(const Attributes& attributes, std::string_view name) {
 
 /// Operators and cases that a user's graph may hold, before any pass.
 bool is_user_level(const OpDef& op) {
-  return op.cases && !op.has_effect() && op.name.substr(0, 5) != "pack_" && op.name.substr(0, 6) != "fused_" && op.name != "full";
+  return op.cases && !op.has_effect() && !op.packs && op.name.substr(0, 6) != "fused_" && op.name != "full";
 }
 bool is_user_level(const TestCase& c) {
   if (flag(c.attributes, "channels_last") || flag(c.attributes, "packed")) return false;

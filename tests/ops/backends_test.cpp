@@ -229,7 +229,8 @@ TEST_P(DifferentiableOperator, GradientsAreTheLimitsOfDifferences) {
 
 const auto kName = [](const auto& info) { return std::string(info.param->name); };
 INSTANTIATE_TEST_SUITE_P(Backends, DifferentiableOperator, testing::ValuesIn(operators(is_differentiable)), kName);
-INSTANTIATE_TEST_SUITE_P(Backends, UnpackedOperator, testing::ValuesIn(operators([](const OpDef& op) { return !is_packing(op); })), kName);
+INSTANTIATE_TEST_SUITE_P(Backends, UnpackedOperator,
+                         testing::ValuesIn(operators([](const OpDef& op) { return !op.packs; })), kName);
 INSTANTIATE_TEST_SUITE_P(Backends, FloatingScalarOperator,
                          testing::ValuesIn(operators([](const OpDef& op) { return is_scalar(op) && takes(op, DType::f32); })), kName);
 INSTANTIATE_TEST_SUITE_P(Backends, IntegerScalarOperator, testing::ValuesIn(operators([](const OpDef& op) {

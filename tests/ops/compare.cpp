@@ -44,7 +44,7 @@ void expect_close(const std::vector<TensorData>& expected, const std::vector<Ten
 
 bool is_compiled(const NamedCase& c) {
   const ir::Attribute* channels_last = c.test_case.attributes.find("channels_last");
-  return !c.op->has_effect() && !is_packing(*c.op) && !(channels_last && std::get<bool>(*channels_last));
+  return !c.op->has_effect() && !c.op->packs && !(channels_last && std::get<bool>(*channels_last));
 }
 
 }  // namespace
@@ -73,7 +73,6 @@ ir::TestCase looser(const ir::TestCase& test_case) {
   return changed;
 }
 
-bool is_packing(const OpDef& op) { return op.name.substr(0, 5) == "pack_"; }
 std::vector<const OpDef*> operators(const std::function<bool(const OpDef&)>& rule) {
   std::vector<const OpDef*> chosen;
   for (const OpDef* op : ir::all_ops())

@@ -18,8 +18,6 @@ void compare(const Backend& backend, const CaseGraph& made, const std::vector<ir
 /// A gradient is a longer computation than the operator.
 ir::TestCase looser(const ir::TestCase& test_case);
 
-/// Packed weights are the kernels' own affair: to the reference kernels they are the weights as they are. What reads them is compared.
-bool is_packing(const ir::OpDef& op);
 /// The operators that a rule picks: what it leaves out has no test that says it passed.
 std::vector<const ir::OpDef*> operators(const std::function<bool(const ir::OpDef&)>& rule);
 

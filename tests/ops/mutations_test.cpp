@@ -147,8 +147,7 @@ TEST_P(Mutations, AreRefusedOrComputed) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, Mutations,
-                         testing::ValuesIn(operators([](const OpDef& op) { return !is_packing(op); })),
+INSTANTIATE_TEST_SUITE_P(Backends, Mutations, testing::ValuesIn(operators([](const OpDef& op) { return !op.packs; })),
                          [](const auto& info) { return std::string(info.param->name); });
 
 }  // namespace

@@ -19,6 +19,7 @@ using ir::Attributes;
 using ir::DType;
 using ir::Graph;
 using ir::InferContext;
+using ir::InputRole;
 using ir::KernelCall;
 using ir::NodeView;
 using ir::OpDef;
@@ -58,11 +59,14 @@ const OpDef kInPlaceIndex{.name = "in_place_index",
                           .infer = [](InferContext& c) { c.output(DType::i32, c.input(0).shape); },
                           .kernel = kInPlace.kernel};
 const OpDef kView{.name = "view", .inputs = {{"x"}}, .infer = same_as_first, .alias = true};
-const OpDef kWrite{
-    .name = "write", .inputs = {{.name = "target", .mutated = true}, {"value"}}, .infer = [](InferContext&) {}, .kernel = plain_kernel};
+const OpDef kWrite{.name = "write",
+                   .inputs = {{.name = "target", .role = InputRole::target}, {"value"}},
+                   .infer = [](InferContext&) {},
+                   .kernel = plain_kernel};
 const OpDef kAssign{.name = "assign", .inputs = kWrite.inputs, .infer = kWrite.infer, .kernel = plain_kernel};
 const OpDef kUpdate{.name = "update",
-                    .inputs = {{.name = "params", .variadic = true, .mutated = true}, {.name = "grads", .variadic = true}},
+                    .inputs = {{.name = "params", .role = InputRole::parameter, .variadic = true},
+                               {.name = "grads", .role = InputRole::gradient, .variadic = true}},
                     .infer = [](InferContext&) {},
                     .kernel = plain_kernel};
 

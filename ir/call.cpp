@@ -1,0 +1,53 @@
+#include "ir/call.h"
+
+#include <algorithm>
+
+namespace graven::ir {
+
+/// The node's values of one of the operator's inputs; none where the list of inputs ends before.
+static std::span<const ValueId> values_of(const Node& node, std::size_t input) {
+  const InputRange range = input_range(*node.op, node.inputs.size(), input);
+  if (range.begin + range.count > node.inputs.size()) return {};
+  return std::span(node.inputs).subspan(range.begin, range.count);
+}
+
+/// Whether an input is an array of pointers: the operands of a functor are arguments of their own.
+static bool is_list(const InputSpec& input) { return input.variadic && input.role != InputRole::operand; }
+
+std::vector<Argument> arguments_of(const Node& node, const KernelCall& call, bool numbers_by_value) {
+  using Kind = Argument::Kind;
+  const std::vector<InputSpec>& inputs = node.op->inputs;
+  std::vector<Argument> list;
+  if (!call.reference) list.push_back({Kind::threads});
+  list.push_back({Kind::config});
+  for (std::size_t i = 0; i < node.outputs.size(); ++i)
+    list.push_back({Kind::output, i, std::span(node.outputs).subspan(i, 1)});
+  if (const auto first = std::find_if(inputs.begin(), inputs.end(), is_list); first != inputs.end()) {
+    const auto of_first = static_cast<std::size_t>(first - inputs.begin());
+    list.push_back({Kind::count, of_first, values_of(node, of_first)});
+    for (std::size_t i = 0; i < inputs.size(); ++i)
+      if (is_list(inputs[i])) list.push_back({Kind::list, i, values_of(node, i)});
+    list.push_back({Kind::sizes, of_first, values_of(node, of_first)});
+  }
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (is_list(inputs[i])) continue;
+    const std::span<const ValueId> values = values_of(node, i);
+    const Kind kind = inputs[i].number() && (numbers_by_value || is_update(*node.op)) ? Kind::number : Kind::input;
+    if (inputs[i].variadic)
+      for (std::size_t k = 0; k < values.size(); ++k) list.push_back({kind, i, values.subspan(k, 1)});
+    else
+      list.push_back({kind, i, values});
+  }
+  if (!call.reference && call.workspace_bytes > 0) list.push_back({Kind::workspace});
+  if (call.checks_indices) list.push_back({Kind::where});
+  return list;
+}
+
+std::vector<Dim> sizes_of(const Graph& graph, const KernelCall& call, const Argument& sizes) {
+  if (!call.sizes.empty()) return call.sizes;
+  std::vector<Dim> elements;
+  for (const ValueId v : sizes.values) elements.push_back(graph.type(v).shape.numel());
+  return elements;
+}
+
+}  // namespace graven::ir
