@@ -249,25 +249,13 @@ class Table {
   static std::string argument_text(const ir::Node& node, const ir::Argument& argument, const Signature& s,
                                    std::size_t& tensor) {
     using Kind = ir::Argument::Kind;
-    const auto from = [&](std::string_view form, const char* qualifier, DType d) {
-      return fmt::format(fmt::runtime(form), qualifier, type_name(d), tensor++);
-    };
-    const auto from_input = [&](std::string_view form) {
-      return from(form, node.op->inputs[argument.index].mutated() ? "" : "const ", s.inputs[argument.index]);
-    };
+    const std::size_t i = argument.index;
+    std::string type;
     switch (argument.kind) {
       case Kind::threads:
         return "a.threads";
       case Kind::config:
         return "config";
-      case Kind::output:
-        return from("static_cast<{}{}*>(a.tensors[{}])", "", s.outputs[argument.index]);
-      case Kind::input:
-        return from_input("static_cast<{}{}*>(a.tensors[{}])");
-      case Kind::list:
-        return from_input("static_cast<{}{}* const*>(a.tensors[{}])");
-      case Kind::number:
-        return from_input("*static_cast<{}{}*>(a.tensors[{}])");
       case Kind::count:
         return "static_cast<std::int64_t>(a.sizes.size())";
       case Kind::sizes:
@@ -275,9 +263,18 @@ class Table {
       case Kind::workspace:
         return "a.workspace";
       case Kind::where:
-        break;  // an operator that runs at once stands in no module
+        return {};  // an operator that runs at once stands in no module
+      case Kind::output:
+        type = type_name(s.outputs[i]);
+        break;
+      case Kind::input:
+      case Kind::list:
+      case Kind::number:
+        type = (node.op->inputs[i].mutated() ? "" : "const ") + type_name(s.inputs[i]);
+        break;
     }
-    return {};
+    return fmt::format("{}static_cast<{}{}>(a.tensors[{}])", argument.kind == Kind::number ? "*" : "", type,
+                       argument.kind == Kind::list ? "* const*" : "*", tensor++);
   }
 
   std::string part_text(std::size_t part, const std::vector<std::string>& keys) const {

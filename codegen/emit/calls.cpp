@@ -274,9 +274,9 @@ class Writer {
   /// "f32[64,784] -> f32[64,256]": what flows; weights are left out unless nothing else comes in.
   std::string types(const ir::Node& n) const {
     if (ir::is_update(*n.op)) {
-      const std::size_t count = ir::input_range(*n.op, n.inputs.size(), 0).count;
+      const auto [begin, count] = ir::input_range(n, ir::InputRole::parameter);
       std::int64_t values = 0;
-      for (std::size_t i = 0; i < count; ++i) values += graph_.type(n.inputs[i]).shape.numel().value();
+      for (std::size_t i = 0; i < count; ++i) values += graph_.type(n.inputs[begin + i]).shape.numel().value();
       return fmt::format("{} parameter{}, {} value{}", count, count == 1 ? "" : "s", values, values == 1 ? "" : "s");
     }
     std::vector<std::string> from, to;

@@ -62,7 +62,7 @@ class UpdateFusion {
   /// Takes out of an update each parameter whose gradient can be computed there.
   void fuse(std::size_t n) {
     std::vector<std::size_t> left;
-    const std::size_t count = input_range(*graph_.nodes[n].op, graph_.nodes[n].inputs.size(), 0).count;
+    const std::size_t count = input_range(graph_.nodes[n], InputRole::parameter).count;
     for (std::size_t i = 0; i < count; ++i)
       if (!fuse(n, i)) left.push_back(i);
     if (left.empty())
