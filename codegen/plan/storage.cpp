@@ -47,7 +47,8 @@ std::vector<GradientOf> parameter_gradients(const ir::Graph& graph) {
   std::vector<GradientOf> found;
   for (const ir::Node& node : graph.nodes) {
     if (node.phase != ir::Phase::update || !ir::is_update(*node.op)) continue;
-    const ir::InputRange p = input_range(node, ir::InputRole::parameter), g = input_range(node, ir::InputRole::gradient);
+    const ir::InputRange p = input_range(node, ir::InputRole::parameter);
+    const ir::InputRange g = input_range(node, ir::InputRole::gradient);
     for (std::size_t i = 0; i < g.count; ++i)
       if (graph.value(node.inputs[p.begin + i]).kind == ir::ValueKind::parameter)
         found.push_back({node.inputs[g.begin + i], node.inputs[p.begin + i]});
