@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
 #include <unordered_set>
 
 #include "ir/diagnostic.h"
@@ -152,16 +153,18 @@ class Writer {
     return false;
   }
 
-  /// An array of the pointers of one variadic input.
-  std::string pointers(const ir::Argument& argument, const ir::InputSpec& spec) const {
+  /// An array of the pointers of one variadic input. `each`: what stands for one where it is a list of all parameters.
+  std::string pointers(const ir::Argument& argument, const ir::InputSpec& spec, const std::string& each) const {
     std::vector<std::string> items;
     ir::DType dtype = ir::DType::f32;
     for (const ir::ValueId v : argument.values) {
       items.push_back(values_.expression(v));
       if (v != ir::kNone) dtype = graph_.type(v).dtype;
     }
-    return fmt::format("  {}{}* const {}[] = {{{}}};\n", spec.mutated() ? "" : "const ", element_type(dtype), spec.name,
-                       join(items));
+    const std::string declaration =
+        fmt::format("{}{}* const {}", spec.mutated() ? "" : "const ", element_type(dtype), spec.name);
+    if (!each.empty()) return list_of_parameters(declaration, each);
+    return fmt::format("  {}[] = {{{}}};\n", declaration, join(items));
   }
 
   static bool is_variadic(const ir::OpDef& op) {
@@ -184,6 +187,47 @@ class Writer {
     return "sizes";
   }
 
+  /// What stands for one tensor of a list where it is the list of all parameters, in order, or of what belongs to each:
+  /// "param.name", "grad.name", "state.name##_m". Empty where it is another list.
+  std::string of_each_parameter(std::span<const ir::ValueId> list) const {
+    const std::vector<ir::ValueId>& parameters = values_.with_gradient();
+    if (parameters.empty() || list.size() != parameters.size()) return {};
+    std::string pattern;
+    for (std::size_t i = 0; i < list.size(); ++i) {
+      if (list[i] == ir::kNone) return {};
+      const std::string text = values_.expression(list[i]), own = values_.member(parameters[i]);
+      const std::size_t dot = text.find('.');
+      if (dot == std::string::npos || text.compare(dot + 1, own.size(), own) != 0) return {};
+      const std::string suffix = text.substr(dot + 1 + own.size());
+      const std::string one = text.substr(0, dot + 1) + "name" + (suffix.empty() ? "" : "##" + suffix);
+      if (!pattern.empty() && one != pattern) return {};
+      pattern = one;
+    }
+    return pattern;
+  }
+
+  static bool is_absent(std::span<const ir::ValueId> list) {
+    return std::all_of(list.begin(), list.end(), [](ir::ValueId v) { return v == ir::kNone; });
+  }
+
+  /// Whether an update is of all parameters: then its lists are made of the lines of params.h, and a parameter more or
+  /// less changes none of them.
+  bool is_of_all_parameters(const ir::Node& n) const {
+    if (!is_update(*n.op)) return false;
+    for (const ir::Argument& a : arguments_of(n, {}))
+      if (a.kind == ir::Argument::Kind::list && !is_absent(a.values) && of_each_parameter(a.values).empty()) return false;
+    const auto& parameters = values_.with_gradient();
+    const ir::DType dtype = graph_.type(n.inputs[0]).dtype;
+    return std::equal(parameters.begin(), parameters.end(), n.inputs.begin(),
+                      [&](ir::ValueId p, ir::ValueId v) { return p == v && graph_.type(p).dtype == dtype; });
+  }
+
+  /// "f32* const params[] = {" and a line for each parameter, which the compiler reads in params.h.
+  static std::string list_of_parameters(const std::string& declaration, const std::string& each) {
+    return fmt::format("  {}[] = {{\n#define GRAVEN_PARAM(name, dtype, path, ...) {},\n#include \"params.h\"\n  }};\n",
+                       declaration, each);
+  }
+
   /// One argument's text, empty where it is left out; `lines` are what stands before the call.
   std::string text_of(const ir::Argument& argument, const Step& step, const Call& call, std::string& lines) {
     using Kind = ir::Argument::Kind;
@@ -193,7 +237,7 @@ class Writer {
       case Kind::config:
         return config(step, file_of(step.call));
       case Kind::count:
-        return fmt::format("{}", argument.values.size());
+        return is_of_all_parameters(node(step)) ? "std::size(sizes)" : fmt::format("{}", argument.values.size());
       case Kind::number:
         if (const ir::ValueId v = argument.value(); v != ir::kNone && graph_.value(v).kind == ir::ValueKind::hyper)
           return values_.hyper(v);
@@ -202,14 +246,15 @@ class Writer {
       case Kind::input:
         return values_.expression(argument.value());
       case Kind::list: {
-        if (std::all_of(argument.values.begin(), argument.values.end(), [](ir::ValueId v) { return v == ir::kNone; }))
-          return "nullptr";
+        if (is_absent(argument.values)) return "nullptr";
         const ir::InputSpec& spec = node(step).op->inputs[argument.index];
-        lines += pointers(argument, spec);
+        lines += pointers(argument, spec, is_of_all_parameters(node(step)) ? of_each_parameter(argument.values) : "");
         return std::string(spec.name);
       }
       case Kind::sizes:
-        return sizes(argument, step, lines);
+        if (!is_of_all_parameters(node(step))) return sizes(argument, step, lines);
+        lines += list_of_parameters("static constexpr std::int64_t sizes", "numel({__VA_ARGS__})");
+        return "sizes";
       case Kind::workspace:
         return "buf." + values_.workspace(step);
       case Kind::where:
@@ -274,10 +319,8 @@ class Writer {
   /// "f32[64,784] -> f32[64,256]": what flows; weights are left out unless nothing else comes in.
   std::string types(const ir::Node& n) const {
     if (ir::is_update(*n.op)) {
-      const auto [begin, count] = ir::input_range(n, ir::InputRole::parameter);
-      std::int64_t values = 0;
-      for (std::size_t i = 0; i < count; ++i) values += graph_.type(n.inputs[begin + i]).shape.numel().value();
-      return fmt::format("{} parameter{}, {} value{}", count, count == 1 ? "" : "s", values, values == 1 ? "" : "s");
+      const std::size_t count = ir::input_range(n, ir::InputRole::parameter).count;
+      return is_of_all_parameters(n) ? "all parameters" : fmt::format("{} parameter{}", count, count == 1 ? "" : "s");
     }
     std::vector<std::string> from, to;
     auto flows = [&](ir::ValueId v) {

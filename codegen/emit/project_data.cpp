@@ -29,6 +29,9 @@ using nlohmann::json;
 constexpr std::size_t kCallsPerFile = 1000;
 constexpr std::size_t kModulesPerBanner = 6;
 constexpr int kTypesColumn = 50, kPlaceColumn = 106;  // of a call's comment
+// Columns of params.h and of the plans. They are where they are whatever else stands in the file, so that a longer name
+// moves its own line alone.
+constexpr int kParameterColumn = 52, kPathColumn = 58, kShapeColumn = 104, kValueColumn = 68;
 constexpr const char* kVersion = "0.1.0";
 
 std::string quantity(double value, std::string_view unit) {
@@ -41,6 +44,13 @@ std::string quantity(double value, std::string_view unit) {
 std::string rule(std::string_view mark, const std::string& title) {
   std::string text = fmt::format("// {0}{0}{0}{0} {1} ", mark, title);
   while (text.size() < 118) text += mark;
+  return text;
+}
+
+/// Up to the column; one space behind what is longer.
+std::string padded(std::string text, int column) {
+  const auto wanted = static_cast<std::size_t>(column);
+  text.append(text.size() < wanted ? wanted - text.size() : 1, ' ');
   return text;
 }
 
@@ -144,7 +154,6 @@ class Builder {
     d["constant_prefix"] = upper(name_);
     d["graph_name"] = comment_text(graph.name);
     d["graph_hash"] = graph_hash;
-    d["version"] = "graph_" + graph_hash.substr(0, 12);
     d["generator"] = std::string("graven ") + kVersion;
     d["generator_version"] = kVersion;
     d["name_literal"] = string_literal(name_);
@@ -250,7 +259,7 @@ class Builder {
       t["converted"] =
           cast ? fmt::format("static_cast<const {}*>(static_cast<const void*>({}))", element_type(graph_.type(v).dtype), member) : member;
       d["inputs"].push_back(t);
-      parameters.push_back(fmt::format("const {}* {} /* {} */", type, member, graph_.type(v).shape.to_string()));
+      parameters.push_back(fmt::format("const {}* {}", type, member));
       c_parameters.push_back(fmt::format("const {}* {}", c_type(type), member));
       names.push_back(member);
       erased.push_back(fmt::format("static_cast<const {}*>(inputs[{}])", type, i));
@@ -287,7 +296,7 @@ class Builder {
       const bool cast = type == "std::uint16_t";
       t["converted"] = cast ? fmt::format("static_cast<{}*>(static_cast<void*>({}))", element_type(graph_.type(v).dtype), member) : member;
       d["outputs"].push_back(t);
-      outputs.push_back(fmt::format("{}* {} /* {} */", type, member, graph_.type(v).shape.to_string()));
+      outputs.push_back(fmt::format("{}* {}", type, member));
       c_outputs.push_back(fmt::format("{}* {}", c_type(type), member));
       output_names.push_back(member);
       again.push_back(member + "_again");
@@ -381,16 +390,11 @@ class Builder {
       }
     for (const ir::ValueId v : graph_.states) add("GRAVEN_STATE", v, {});
     for (const ir::ValueId v : values_.prepared()) add("GRAVEN_PREPARED", v, {});
-    std::size_t names = 0, dtypes = 0, paths = 0;
-    for (const Line& l : lines) {
-      names = std::max(names, l.macro.size() + l.name.size());
-      dtypes = std::max(dtypes, l.dtype.size());
-      paths = std::max(paths, std::min<std::size_t>(l.path.size(), 80));
-    }
     d["parameter_lines"] = json::array();
     for (const Line& l : lines) {
-      const std::string head = fmt::format("{:<{}}", l.macro + "(" + l.name + ",", names + 2) + fmt::format(" {:<{}}", l.dtype + ",", dtypes + 1);
-      d["parameter_lines"].push_back(head + (l.shape.empty() ? " " + l.path + ")" : fmt::format(" {:<{}} {})", l.path + ",", paths + 1, l.shape)));
+      std::string text = padded(l.macro + "(" + l.name + ",", kParameterColumn) + l.dtype + ",";
+      text = padded(std::move(text), kPathColumn) + l.path;
+      d["parameter_lines"].push_back(l.shape.empty() ? text + ")" : padded(text + ",", kShapeColumn) + l.shape + ")");
     }
     d["parameter_count"] = fmt::format("{}", count);
     d["parameter_bytes"] = fmt::format("{}", bytes);
@@ -412,7 +416,6 @@ class Builder {
     plan_data(d, graph_, plan_, values_);
     d["plan_subject"] = out_.training ? "The arena of a step" : "The arena";
     d["plan_constant"] = "kArenaBytes";
-    d["names_graph"] = true;
     d["plan_guard"] = upper(name_) + "_MEMORY_PLAN";
     d["evaluates_apart"] = evaluation_ != nullptr;
     if (!evaluation_) return;
@@ -421,9 +424,8 @@ class Builder {
     plan_data(e, evaluation_->graph, evaluation_->plan, *evaluation_values_);
     e["plan_subject"] = "The arena of an evaluation, which lies in the memory of a step's";
     e["plan_constant"] = "kEvaluationBytes";
-    e["names_graph"] = false;
     e["plan_guard"] = upper(name_) + "_EVALUATION_PLAN";
-    for (const char* key : {"arena_bytes", "lower_bound", "without_reuse", "arena_ratio"}) d[std::string("evaluation_") + key] = e[key];
+    for (const char* key : {"arena_bytes", "lower_bound", "arena_ratio"}) d[std::string("evaluation_") + key] = e[key];
   }
 
   /// What memory_plan.h says of one plan.
@@ -431,7 +433,6 @@ class Builder {
     d["arena_lines"] = arena_lines(graph, plan, values);
     d["arena_bytes"] = fmt::format("{}", plan.arena_bytes);
     d["lower_bound"] = fmt::format("{}", plan.lower_bound);
-    d["without_reuse"] = fmt::format("{}", plan.without_reuse);
     d["arena_ratio"] =
         fmt::format("{:.3f}", plan.lower_bound > 0 ? static_cast<double>(plan.arena_bytes) / static_cast<double>(plan.lower_bound) : 1.0);
     d["memory_budget"] = fmt::format("{}", options_.memory_budget);
@@ -477,36 +478,19 @@ class Builder {
         lines.push_back({values.workspace(step), "u8", fmt::format("{:<22} {}", "scratch", where(index)), b.offset, b.bytes});
       }
     }
-    std::size_t names = 0, offsets = 0, bytes = 0;
-    for (const Line& l : lines) {
-      names = std::max(names, l.name.size());
-      offsets = std::max(offsets, fmt::formatted_size("{}", l.offset));
-      bytes = std::max(bytes, fmt::formatted_size("{}", l.bytes));
-    }
     json result = json::array();
     for (const Line& l : lines)
-      result.push_back(fmt::format("GRAVEN_VALUE({:<{}} {:<4} {:>{}}, {:>{}})  // {}", l.name + ",", names + 1, l.dtype + ",", l.offset, offsets,
-                                   l.bytes, bytes, l.comment));
+      result.push_back(padded("GRAVEN_VALUE(" + l.name + ",", kValueColumn) +
+                       fmt::format("{:<4} {:>9}, {:>9})  // {}", l.dtype + ",", l.offset, l.bytes, l.comment));
     return result;
   }
 
-  /// "sgd, momentum 0.9: 10 parameters, 61706 values".
-  std::string description(const ir::Optimizer& optimizer) const {
-    std::string text = optimizer.kind;
-    std::size_t parameters = 0;
-    std::int64_t values = 0;
-    for (const ir::ParameterGroup& g : optimizer.groups) {
-      parameters += g.parameters.size();
-      for (const ir::ValueId v : g.parameters) values += graph_.type(v).shape.numel().value();
-    }
-    if (optimizer.groups.size() == 1) {
-      const ir::OptimizerKind& kind = ir::optimizer_kind(optimizer.kind);
-      const std::string options = describe_options(ir::get_op(kind.op), ir::update_attributes(kind, optimizer.groups[0].options));
-      if (!options.empty()) text += ", " + options;
-    } else {
-      text += fmt::format(", {} groups", optimizer.groups.size());
-    }
-    return text + fmt::format(": {} parameter{}, {} value{}", parameters, parameters == 1 ? "" : "s", values, values == 1 ? "" : "s");
+  /// "sgd, momentum 0.9".
+  static std::string description(const ir::Optimizer& optimizer) {
+    if (optimizer.groups.size() != 1) return fmt::format("{}, {} groups", optimizer.kind, optimizer.groups.size());
+    const ir::OptimizerKind& kind = ir::optimizer_kind(optimizer.kind);
+    const std::string options = describe_options(ir::get_op(kind.op), ir::update_attributes(kind, optimizer.groups[0].options));
+    return options.empty() ? optimizer.kind : optimizer.kind + ", " + options;
   }
 
   void optimizers() {
@@ -675,14 +659,10 @@ class Builder {
     for (const auto& [phase, list] : calls.phases) total += list.size();
     const auto prepare = calls.phases.find(ir::Phase::prepare);
     const std::size_t prepared = prepare == calls.phases.end() ? 0 : prepare->second.size();
-    d["call_count"] =
-        fmt::format("{}", total - prepared) + (prepared == 0 ? "" : fmt::format(", and {} once after the weights were loaded", prepared));
+    d["call_count"] = fmt::format("{} kernel call{}", total - prepared, total - prepared == 1 ? "" : "s") +
+                      (prepared == 0 ? "" : fmt::format(", and {} once after the weights were loaded", prepared));
     d["flops_text"] = quantity(plan_.flops, "FLOP");
     d["bytes_text"] = quantity(plan_.bytes, "B");
-    d["summary"] = fmt::format("A {} is {} kernel call{}, {}, {} moved, arena {} (lower bound {}).", out_.training ? "step" : "call",
-                               total - prepared, total - prepared == 1 ? "" : "s", quantity(plan_.flops, "FLOP"), quantity(plan_.bytes, "B"),
-                               quantity(static_cast<double>(plan_.arena_bytes), "B"), quantity(static_cast<double>(plan_.lower_bound), "B"));
-
     ModelFile main{"model" + style_.model_extension, {}};
     main.data = file_data(true, headers);
     d["functions"] = json::array();
@@ -695,7 +675,7 @@ class Builder {
       if (!wanted) continue;
       const std::string name(ir::name(phase));
       const std::vector<Call>& list = calls.phases[phase];
-      const json parts = add_function(main, others, "model", "Calls", name, title(phase, list.size()), list, split);
+      const json parts = add_function(main, others, "model", "Calls", name, title(phase), list, split);
       d["functions"].push_back({{"name", name}, {"parts", parts}});
       if (phase != ir::Phase::prepare) d["step_functions"].push_back(name);
     }
@@ -711,7 +691,7 @@ class Builder {
       ModelFile file{"evaluation" + style_.model_extension, {}};
       file.data = file_data(false, own);
       d["evaluation_parts"] =
-          add_function(file, others, "evaluation", "EvaluationCalls", "evaluate", evaluation_title(list.size()), list, long_evaluation);
+          add_function(file, others, "evaluation", "EvaluationCalls", "evaluate", double_rule("evaluate"), list, long_evaluation);
       if (long_evaluation) file.data["headers"] = json::array();
       d["evaluation_call_count"] = fmt::format("{}", list.size());
       d["evaluation_flops_text"] = quantity(evaluation_->plan.flops, "FLOP");
@@ -778,16 +758,15 @@ class Builder {
     return parts;
   }
 
-  static std::string evaluation_title(std::size_t count) {
-    std::string text = fmt::format("evaluate: {} call{} ", count, count == 1 ? "" : "s");
-    while (text.size() < 110) text += '=';
-    return text;
+  /// How many calls there are is said once, in the README: another call changes its own lines.
+  std::string title(ir::Phase phase) const {
+    std::string text(ir::name(phase));
+    if (phase == ir::Phase::prepare) text += ", once after the weights were loaded";
+    if (phase == (updates_in_backward_ ? ir::Phase::backward : ir::Phase::update) && !optimizer_text_.empty()) text += ": " + optimizer_text_;
+    return double_rule(std::move(text));
   }
 
-  std::string title(ir::Phase phase, std::size_t count) const {
-    std::string text = fmt::format("{}: {} call{}", ir::name(phase), count, count == 1 ? "" : "s");
-    if (phase == ir::Phase::prepare) text += ", once after the weights were loaded";
-    if (phase == (updates_in_backward_ ? ir::Phase::backward : ir::Phase::update) && !optimizer_text_.empty()) text += ", " + optimizer_text_;
+  static std::string double_rule(std::string text) {
     text += ' ';
     while (text.size() < 110) text += '=';
     return text;

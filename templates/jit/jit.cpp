@@ -18,11 +18,6 @@ extern const Program program;
 
 namespace {
 
-constexpr std::int64_t numel(std::initializer_list<std::int64_t> shape) {
-  std::int64_t n = 1;
-  for (const std::int64_t d : shape) n *= d;
-  return n;
-}
 constexpr std::size_t aligned(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 /// What no host memory is bound to: gradients, prepared values, the arena.

@@ -16,15 +16,10 @@
 
 namespace @{ namespace }@ {
 
-/// The peak. No placement can be below @{ lower_bound }@ bytes (ratio @{ arena_ratio }@); without reuse it would be @{ without_reuse }@.
+/// The peak.
 constexpr std::size_t @{ plan_constant }@ = @{ arena_bytes }@;
 {% if memory_budget != "0" %}
 static_assert(@{ plan_constant }@ <= @{ memory_budget }@, "the arena does not fit the memory budget of @{ memory_budget }@ bytes");
-{% endif %}
-{% if names_graph %}
-
-/// SHA-256 of graph.json, which checkpoints and saved weights name.
-constexpr char kGraphHash[] = "@{ graph_hash }@";
 {% endif %}
 
 }  // namespace @{ namespace }@

@@ -1,7 +1,4 @@
 @{ banner }@
-{% if file.is_main %}
-// @{ summary }@
-{% endif %}
 #include "program.h"
 {% if file.uses_copy %}
 #include <cstring>

@@ -2,7 +2,10 @@
 // What a step touches: pointers by name. The calls are in model@{ model_extension }@, the memory in model_api@{ model_extension }@. Not for users of the model: they include model.h.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <initializer_list>
+#include <iterator>
 
 {% for header in program_headers %}
 #include "@{ header }@"
@@ -38,6 +41,13 @@ struct Outputs {
 {% endfor %}
 };
 {% endif %}
+
+/// Elements of a tensor.
+constexpr std::size_t numel(std::initializer_list<std::int64_t> shape) {
+  std::int64_t n = 1;
+  for (const std::int64_t d : shape) n *= d;
+  return static_cast<std::size_t>(n);
+}
 
 /// Parameters and buffers.
 struct Parameters {
@@ -141,6 +151,11 @@ struct EvaluationStep {
 /// The name of the level that is being compiled.
 #define GRAVEN_TEXT_OF(x) #x
 #define GRAVEN_TEXT(x) GRAVEN_TEXT_OF(x)
+{% if training %}
+
+/// SHA-256 of graph.json, which saved weights name: what follows "graph_" in model.h.
+constexpr const char* kGraphHash = &GRAVEN_TEXT(@{ constant_prefix }@_GRAPH)[6];
+{% endif %}
 
 /// The program, once for each instruction-set level.
 struct Program {

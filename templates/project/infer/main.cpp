@@ -2,13 +2,17 @@
 // The program: reads images or arrays, runs the model, writes or prints results. See --help.
 #include <memory>
 
-#include "memory_plan.h"
 #include "model.h"
 #include "runtime/infer.h"
 
 namespace runtime = graven::runtime;
 
 namespace {
+
+#define GRAVEN_TEXT_OF(x) #x
+#define GRAVEN_TEXT(x) GRAVEN_TEXT_OF(x)
+/// SHA-256 of graph.json: what follows "graph_" in model.h.
+constexpr const char* kGraphHash = &GRAVEN_TEXT(@{ constant_prefix }@_GRAPH)[6];
 
 using graven::runtime::DType;
 
@@ -35,7 +39,7 @@ class Program final : public runtime::InferenceModel {
 {% if not has_weights %}
         .has_weights = false,
 {% endif %}
-        .graph_hash = @{ namespace }@::kGraphHash,
+        .graph_hash = kGraphHash,
         .generator = "@{ generator }@",
 {% if on_device %}
         .on_device = true,

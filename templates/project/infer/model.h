@@ -27,6 +27,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* SHA-256 of graph.json, which checkpoints and saved weights name. */
+#define @{ constant_prefix }@_GRAPH graph_@{ graph_hash }@
+
 /* What a library shows of the project, where it is compiled; nothing to whoever uses it. */
 #ifndef GRAVEN_API
 #define GRAVEN_API
@@ -40,7 +43,7 @@
 
 namespace @{ namespace }@ {
 // Of this graph: what a program makes of these types, inline or of a template, is another's for another version.
-inline namespace @{ version }@ {
+inline namespace @{ constant_prefix }@_GRAPH {
 {% for symbol in symbols %}
 
 /// The largest @{ symbol.identifier }@; any from 1 on will do.
@@ -100,7 +103,7 @@ class GRAVEN_API Model {
   std::unique_ptr<Memory> memory_;
 };
 
-}  // namespace @{ version }@
+}  // namespace @{ constant_prefix }@_GRAPH
 }  // namespace @{ namespace }@
 
 extern "C" {

@@ -6,13 +6,17 @@
 #include <stdexcept>
 {% endif %}
 
-#include "memory_plan.h"
 #include "model.h"
 #include "runtime/train.h"
 
 namespace runtime = graven::runtime;
 
 namespace {
+
+#define GRAVEN_TEXT_OF(x) #x
+#define GRAVEN_TEXT(x) GRAVEN_TEXT_OF(x)
+/// SHA-256 of graph.json: what follows "graph_" in model.h.
+constexpr const char* kGraphHash = &GRAVEN_TEXT(@{ constant_prefix }@_GRAPH)[6];
 
 using graven::runtime::DType;
 {% if has_schedule %}
@@ -50,7 +54,7 @@ class Program final : public runtime::TrainableModel {
             {.lr = @{ group.lr }@, .schedule = {@{ group.schedule }@}},
 {% endfor %}
         },
-        .graph_hash = @{ namespace }@::kGraphHash,
+        .graph_hash = kGraphHash,
         .generator = "@{ generator }@",
         .has_evaluation = @{ has_evaluation }@,
         .has_accuracy = @{ has_accuracy }@,

@@ -24,11 +24,6 @@ namespace runtime = graven::runtime;
 
 namespace {
 
-constexpr std::size_t numel(std::initializer_list<std::int64_t> shape) {
-  std::int64_t n = 1;
-  for (const std::int64_t d : shape) n *= d;
-  return static_cast<std::size_t>(n);
-}
 constexpr std::size_t aligned(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
 
 /// Cuts a block of the device's memory into tensors.
