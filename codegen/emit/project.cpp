@@ -239,6 +239,7 @@ Prepared prepare(const ir::Graph& traced, const EmitOptions& options, EmitReport
     files[path] = render("project/" + template_name, d);
     generated.push_back(path);
   };
+  d["places"] = render("project/places.inc", d);
   d["level_choice"] = render("project/" + style.folder + "levels.inc", d);
   d["c_interface"] = render("project/" + kind + "/c_interface.inc", d);
   d["selftest_inputs"] = render("project/selftest_inputs.inc", d);

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <optional>
 #include <set>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "codegen/emit/embedded.h"
@@ -31,7 +32,7 @@ constexpr std::size_t kModulesPerBanner = 6;
 constexpr int kTypesColumn = 50, kPlaceColumn = 106;  // of a call's comment
 // Columns of params.h and of the plans. They are where they are whatever else stands in the file, so that a longer name
 // moves its own line alone.
-constexpr int kParameterColumn = 52, kPathColumn = 58, kShapeColumn = 104, kValueColumn = 68;
+constexpr int kParameterColumn = 52, kPathColumn = 58, kShapeColumn = 104, kValueColumn = 68, kOffsetColumn = 60;
 constexpr const char* kVersion = "0.1.0";
 
 std::string quantity(double value, std::string_view unit) {
@@ -416,6 +417,8 @@ class Builder {
     plan_data(d, graph_, plan_, values_);
     d["plan_subject"] = out_.training ? "The arena of a step" : "The arena";
     d["plan_constant"] = "kArenaBytes";
+    d["ends"] = "end";
+    d["plans"] = json::array({{{"ends", "end"}, {"file", "memory_plan.h"}, {"bytes", "kArenaBytes"}}});
     d["plan_guard"] = upper(name_) + "_MEMORY_PLAN";
     d["evaluates_apart"] = evaluation_ != nullptr;
     if (!evaluation_) return;
@@ -424,6 +427,8 @@ class Builder {
     plan_data(e, evaluation_->graph, evaluation_->plan, *evaluation_values_);
     e["plan_subject"] = "The arena of an evaluation, which lies in the memory of a step's";
     e["plan_constant"] = "kEvaluationBytes";
+    e["ends"] = "evaluation_end";
+    d["plans"].push_back({{"ends", "evaluation_end"}, {"file", "evaluation_plan.h"}, {"bytes", "kEvaluationBytes"}});
     e["plan_guard"] = upper(name_) + "_EVALUATION_PLAN";
     for (const char* key : {"arena_bytes", "lower_bound", "arena_ratio"}) d[std::string("evaluation_") + key] = e[key];
   }
@@ -438,12 +443,55 @@ class Builder {
     d["memory_budget"] = fmt::format("{}", options_.memory_budget);
   }
 
+  static std::int64_t aligned(std::int64_t bytes, std::int64_t alignment) { return (bytes + alignment - 1) / alignment * alignment; }
+
+  /// Where each buffer lies: "0", or behind one that lives at the same time, "end::hidden_linear()", so that what changes
+  /// the size of one changes its line alone. Of several that end there the one that is written first; a number where there
+  /// is none, and where so many would stand on one another that a compiler might refuse to follow them.
+  std::vector<std::string> offset_texts(const ir::Graph& graph, const Plan& plan, const ValueNames& values) const {
+    const std::string ends_of = &graph == &graph_ ? "end::" : "evaluation_end::";
+    std::vector<std::string> names(plan.buffers.size());
+    for (std::size_t b = 0; b < plan.buffers.size(); ++b)
+      for (const ir::ValueId v : plan.buffers[b].values)
+        // What takes over a buffer may fill less of it.
+        if (names[b].empty() && aligned(byte_count(graph.type(v)), plan.alignment) == plan.buffers[b].bytes) names[b] = values.member(v);
+    for (const Step& step : plan.steps)
+      if (step.workspace >= 0) names[at(step.workspace)] = values.workspace(step);
+    std::unordered_map<std::int64_t, std::vector<std::size_t>> ends;
+    std::vector<std::size_t> upwards(plan.buffers.size());
+    for (std::size_t b = 0; b < plan.buffers.size(); ++b) {
+      upwards[b] = b;
+      if (plan.buffers[b].bytes > 0) ends[plan.buffers[b].offset + plan.buffers[b].bytes].push_back(b);
+    }
+    std::stable_sort(upwards.begin(), upwards.end(),
+                     [&](std::size_t a, std::size_t b) { return plan.buffers[a].offset < plan.buffers[b].offset; });
+    constexpr int kDeepest = 200;
+    std::vector<int> depth(plan.buffers.size(), 0);
+    std::vector<std::string> texts(plan.buffers.size());
+    for (const std::size_t b : upwards) {
+      const Buffer& own = plan.buffers[b];
+      texts[b] = fmt::format("{}", own.offset);
+      if (own.offset == 0) continue;
+      const auto below = ends.find(own.offset);
+      if (below == ends.end()) continue;
+      for (const std::size_t other : below->second) {
+        const Buffer& under = plan.buffers[other];
+        if (under.last < own.first || own.last < under.first || names[other].empty() || depth[other] >= kDeepest) continue;
+        texts[b] = ends_of + names[other] + "()";
+        depth[b] = depth[other] + 1;
+        break;
+      }
+    }
+    return texts;
+  }
+
   /// One line a value: name, offset, bytes; who writes it, who reads it last, whose memory it takes over.
   json arena_lines(const ir::Graph& graph, const Plan& plan, const ValueNames& values) const {
     struct Line {
-      std::string name, dtype, comment;
-      std::int64_t offset, bytes;
+      std::string name, dtype, comment, offset;
+      std::int64_t bytes;
     };
+    const std::vector<std::string> offsets = offset_texts(graph, plan, values);
     std::vector<std::int32_t> last(graph.values.size(), -1), first(graph.values.size(), -1);
     for (std::size_t s = 0; s < plan.steps.size(); ++s) {
       const ir::Node& n = graph.nodes[at(plan.steps[s].node)];
@@ -466,22 +514,23 @@ class Builder {
         const ir::ValueId v = arena_values[next];
         const auto& outputs = graph.nodes[at(step.node)].outputs;
         if (std::find(outputs.begin(), outputs.end(), v) == outputs.end()) break;
-        const Buffer& b = plan.buffers[at(plan.placements[at(v)].buffer)];
+        const std::size_t buffer = at(plan.placements[at(v)].buffer);
+        const Buffer& b = plan.buffers[buffer];
         std::string comment = fmt::format("{:<22} {} .. {}", graph.type(v).to_string(), where(first[at(v)]), where(last[at(v)]));
         const auto own = std::find(b.values.begin(), b.values.end(), v);
         if (own != b.values.begin() && own != b.values.end()) comment += "; takes over " + values.member(*std::prev(own)) + ", in place";
-        lines.push_back({values.member(v), std::string(element_type(graph.type(v).dtype)), comment, b.offset, byte_count(graph.type(v))});
+        lines.push_back({values.member(v), std::string(element_type(graph.type(v).dtype)), comment, offsets[buffer], byte_count(graph.type(v))});
       }
       if (step.workspace >= 0) {
         const Buffer& b = plan.buffers[at(step.workspace)];
         const std::int32_t index = static_cast<std::int32_t>(&step - plan.steps.data());
-        lines.push_back({values.workspace(step), "u8", fmt::format("{:<22} {}", "scratch", where(index)), b.offset, b.bytes});
+        lines.push_back({values.workspace(step), "u8", fmt::format("{:<22} {}", "scratch", where(index)), offsets[at(step.workspace)], b.bytes});
       }
     }
     json result = json::array();
     for (const Line& l : lines)
       result.push_back(padded("GRAVEN_VALUE(" + l.name + ",", kValueColumn) +
-                       fmt::format("{:<4} {:>9}, {:>9})  // {}", l.dtype + ",", l.offset, l.bytes, l.comment));
+                       padded(fmt::format("{:<4} {},", l.dtype + ",", l.offset), kOffsetColumn) + fmt::format("{:>9})  // {}", l.bytes, l.comment));
     return result;
   }
 

@@ -16,6 +16,7 @@ inline namespace GRAVEN_LEVEL_NAMESPACE {
 extern const Program program;
 }
 
+@{ places }@
 namespace {
 
 constexpr std::size_t aligned(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
@@ -41,7 +42,8 @@ struct Instance {
     std::size_t space = own_bytes();
     void* first = memory;
     std::byte* next = static_cast<std::byte*>(std::align(64, space - 64, first, space));
-#define GRAVEN_VALUE(name, dtype, offset, bytes) buf.name = reinterpret_cast<dtype*>(next + (offset));
+#define GRAVEN_VALUE(name, dtype, offset, bytes) \
+  { constexpr std::size_t at = offset; buf.name = reinterpret_cast<dtype*>(next + at); }
 #include "memory_plan.h"
     next += aligned(kArenaBytes);
 {% if training and not updates_in_backward %}

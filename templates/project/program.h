@@ -86,10 +86,6 @@ struct Buffers {
 #include "memory_plan.h"
 };
 
-#define GRAVEN_VALUE(name, dtype, offset, bytes) \
-  static_assert((offset) % alignof(dtype) == 0 && std::size_t{offset} + (bytes) <= kArenaBytes, #name " lies outside the arena");
-#include "memory_plan.h"
-
 {% if length(symbols) > 0 %}
 /// The sizes that a call brings with it.
 struct Sizes {
@@ -131,10 +127,6 @@ struct EvaluationBuffers {
 #define GRAVEN_VALUE(name, dtype, offset, bytes) dtype* name = nullptr;
 #include "evaluation_plan.h"
 };
-
-#define GRAVEN_VALUE(name, dtype, offset, bytes) \
-  static_assert((offset) % alignof(dtype) == 0 && std::size_t{offset} + (bytes) <= kEvaluationBytes, #name " lies outside the arena");
-#include "evaluation_plan.h"
 
 /// Everything a call of an evaluation can name: no gradient, no state.
 struct EvaluationStep {

@@ -15,6 +15,7 @@ namespace runtime = graven::runtime;
 
 @{ level_choice }@
 
+@{ places }@
 namespace {
 
 constexpr std::size_t aligned(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
@@ -55,7 +56,8 @@ struct [[gnu::visibility("hidden")]] Weights::Memory {
 struct [[gnu::visibility("hidden")]] Model::Memory {
   Memory(std::shared_ptr<const Weights> given, int count) : weights(std::move(given)), threads(count), arena(kArenaBytes) {
     [[maybe_unused]] std::byte* const base = arena.at<std::byte>(0);
-#define GRAVEN_VALUE(name, dtype, offset, bytes) buf.name = reinterpret_cast<dtype*>(base + (offset));
+#define GRAVEN_VALUE(name, dtype, offset, bytes) \
+  { constexpr std::size_t at = offset; buf.name = reinterpret_cast<dtype*>(base + at); }
 #include "memory_plan.h"
   }
 

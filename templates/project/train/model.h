@@ -64,10 +64,13 @@ constexpr std::int64_t maximum_@{ symbol.identifier }@ = @{ symbol.maximum }@;
 /// The numbers that change from step to step.
 struct Hyper {
 {% if group_count != "0" %}
-  double learning_rates[@{ group_count }@] = {@{ learning_rates }@};  ///< one per parameter group
+  /// One per parameter group.
+  double learning_rates[@{ group_count }@] = {@{ learning_rates }@};
 {% endif %}
-  std::int64_t step = 1;  ///< from 1
-  std::int64_t seed = 0;  ///< of random operators
+  /// From 1.
+  std::int64_t step = 1;
+  /// Of random operators.
+  std::int64_t seed = 0;
 };
 
 /// A tensor of the model, where it lies.

@@ -19,6 +19,7 @@ namespace runtime = graven::runtime;
 
 @{ level_choice }@
 
+@{ places }@
 namespace {
 
 constexpr std::size_t aligned(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
@@ -74,10 +75,12 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
 #define GRAVEN_STATE(name, dtype, path, ...) state.name = take<dtype>(next, numel({__VA_ARGS__}));
 #include "params.h"
     next = arena.at<std::byte>(0);
-#define GRAVEN_VALUE(name, dtype, offset, bytes) buf.name = reinterpret_cast<dtype*>(next + (offset));
+#define GRAVEN_VALUE(name, dtype, offset, bytes) \
+  { constexpr std::size_t at = offset; buf.name = reinterpret_cast<dtype*>(next + at); }
 #include "memory_plan.h"
 {% if evaluates_apart %}
-#define GRAVEN_VALUE(name, dtype, offset, bytes) evaluation_buf.name = reinterpret_cast<dtype*>(next + (offset));
+#define GRAVEN_VALUE(name, dtype, offset, bytes) \
+  { constexpr std::size_t at = offset; evaluation_buf.name = reinterpret_cast<dtype*>(next + at); }
 #include "evaluation_plan.h"
 {% endif %}
   }

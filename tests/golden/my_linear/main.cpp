@@ -2,13 +2,17 @@
 // The program: reads images or arrays, runs the model, writes or prints results. See --help.
 #include <memory>
 
-#include "memory_plan.h"
 #include "model.h"
 #include "runtime/infer.h"
 
 namespace runtime = graven::runtime;
 
 namespace {
+
+#define GRAVEN_TEXT_OF(x) #x
+#define GRAVEN_TEXT(x) GRAVEN_TEXT_OF(x)
+/// SHA-256 of graph.json: what follows "graph_" in model.h.
+constexpr const char* kGraphHash = &GRAVEN_TEXT(MY_LINEAR_GRAPH)[6];
 
 using graven::runtime::DType;
 
@@ -27,7 +31,7 @@ class Program final : public runtime::InferenceModel {
             },
         .batch = 8,
         .batch_is_symbolic = true,
-        .graph_hash = my_linear::kGraphHash,
+        .graph_hash = kGraphHash,
         .generator = "graven 0.1.0",
     };
     return text;

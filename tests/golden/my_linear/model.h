@@ -17,6 +17,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* SHA-256 of graph.json, which checkpoints and saved weights name. */
+#define MY_LINEAR_GRAPH graph_1703fb57c9efc1f2e15168358c28056e185e66ed8aa9cfd2cb7874e8c15b0cdf
+
 /* What a library shows of the project, where it is compiled; nothing to whoever uses it. */
 #ifndef GRAVEN_API
 #define GRAVEN_API
@@ -30,7 +33,7 @@
 
 namespace my_linear {
 // Of this graph: what a program makes of these types, inline or of a template, is another's for another version.
-inline namespace graph_1703fb57c9ef {
+inline namespace MY_LINEAR_GRAPH {
 
 /// The largest batch; any from 1 on will do.
 constexpr std::int64_t maximum_batch = 8;
@@ -59,7 +62,7 @@ class GRAVEN_API Model {
   Model(Model&&) noexcept;
   Model& operator=(Model&&) noexcept;
 
-  void forward(const float* x /* [batch,4] */, std::int64_t batch, float* output /* [batch,3] */);
+  void forward(const float* x, std::int64_t batch, float* output);
   /// Uses other weights from the next forward() on.
   void use(std::shared_ptr<const Weights> weights);
   /// The instruction-set level that was chosen.
@@ -70,7 +73,7 @@ class GRAVEN_API Model {
   std::unique_ptr<Memory> memory_;
 };
 
-}  // namespace graph_1703fb57c9ef
+}  // namespace MY_LINEAR_GRAPH
 }  // namespace my_linear
 
 extern "C" {

@@ -69,13 +69,20 @@ static const Program& choose_program() {
 #endif
 }
 
+/// Where the values of the arena end, by name. The plan says of most that they lie where another one ends.
+namespace end {
+#define GRAVEN_VALUE(name, dtype, offset, bytes) constexpr std::size_t name();
+#include "memory_plan.h"
+#define GRAVEN_VALUE(name, dtype, offset, bytes) \
+  constexpr std::size_t name() { return (std::size_t{offset} + (bytes) + 63) / 64 * 64; }
+#include "memory_plan.h"
+}  // namespace end
+#define GRAVEN_VALUE(name, dtype, offset, bytes) \
+  static_assert((offset) % alignof(dtype) == 0 && std::size_t{offset} + (bytes) <= kArenaBytes, #name " lies outside the arena");
+#include "memory_plan.h"
+
 namespace {
 
-constexpr std::size_t numel(std::initializer_list<std::int64_t> shape) {
-  std::int64_t n = 1;
-  for (const std::int64_t d : shape) n *= d;
-  return static_cast<std::size_t>(n);
-}
 constexpr std::size_t aligned(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 template <class T>
@@ -112,7 +119,11 @@ struct [[gnu::visibility("hidden")]] Weights::Memory {
 struct [[gnu::visibility("hidden")]] Model::Memory {
   Memory(std::shared_ptr<const Weights> given, int count) : weights(std::move(given)), threads(count), arena(kArenaBytes) {
     [[maybe_unused]] std::byte* const base = arena.at<std::byte>(0);
-#define GRAVEN_VALUE(name, dtype, offset, bytes) buf.name = reinterpret_cast<dtype*>(base + (offset));
+#define GRAVEN_VALUE(name, dtype, offset, bytes)    \
+  {                                                 \
+    constexpr std::size_t at = offset;              \
+    buf.name = reinterpret_cast<dtype*>(base + at); \
+  }
 #include "memory_plan.h"
   }
 
@@ -149,7 +160,7 @@ Model::~Model() = default;
 Model::Model(Model&&) noexcept = default;
 Model& Model::operator=(Model&&) noexcept = default;
 
-void Model::forward(const float* x /* [batch,4] */, std::int64_t batch, float* output /* [batch,3] */) {
+void Model::forward(const float* x, std::int64_t batch, float* output) {
   Memory& own = *memory_;
   if (batch < 1 || batch > 8) throw std::runtime_error("batch: expected 1 to 8, found " + std::to_string(batch));
   own.in.x = x;

@@ -2,7 +2,10 @@
 // What a step touches: pointers by name. The calls are in model.cpp, the memory in model_api.cpp. Not for users of the model: they include model.h.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <initializer_list>
+#include <iterator>
 
 #include "kernels/cpu/dtype.h"
 #include "kernels/cpu/level.h"
@@ -26,6 +29,13 @@ struct Outputs {
   f32* output = nullptr;  ///< [batch,3]
 };
 
+/// Elements of a tensor.
+constexpr std::size_t numel(std::initializer_list<std::int64_t> shape) {
+  std::int64_t n = 1;
+  for (const std::int64_t d : shape) n *= d;
+  return static_cast<std::size_t>(n);
+}
+
 /// Parameters and buffers.
 struct Parameters {
 #define GRAVEN_PARAM(name, dtype, path, ...) dtype* name = nullptr;
@@ -44,10 +54,6 @@ struct Buffers {
 #define GRAVEN_VALUE(name, dtype, offset, bytes) dtype* name = nullptr;
 #include "memory_plan.h"
 };
-
-#define GRAVEN_VALUE(name, dtype, offset, bytes) \
-  static_assert((offset) % alignof(dtype) == 0 && std::size_t{offset} + (bytes) <= kArenaBytes, #name " lies outside the arena");
-#include "memory_plan.h"
 
 /// The sizes that a call brings with it.
 struct Sizes {

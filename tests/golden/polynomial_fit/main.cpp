@@ -3,13 +3,17 @@
 #include <cstring>
 #include <memory>
 
-#include "memory_plan.h"
 #include "model.h"
 #include "runtime/train.h"
 
 namespace runtime = graven::runtime;
 
 namespace {
+
+#define GRAVEN_TEXT_OF(x) #x
+#define GRAVEN_TEXT(x) GRAVEN_TEXT_OF(x)
+/// SHA-256 of graph.json: what follows "graph_" in model.h.
+constexpr const char* kGraphHash = &GRAVEN_TEXT(POLYNOMIAL_FIT_GRAPH)[6];
 
 using graven::runtime::DType;
 using graven::runtime::Variable;
@@ -37,7 +41,7 @@ class Program final : public runtime::TrainableModel {
             {
                 {.lr = 1e-06, .schedule = {}},
             },
-        .graph_hash = polynomial_fit::kGraphHash,
+        .graph_hash = kGraphHash,
         .generator = "graven 0.1.0",
         .has_evaluation = true,
         .has_accuracy = false,

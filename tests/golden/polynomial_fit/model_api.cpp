@@ -70,13 +70,20 @@ static const Program& choose_program() {
 #endif
 }
 
+/// Where the values of the arena end, by name. The plan says of most that they lie where another one ends.
+namespace end {
+#define GRAVEN_VALUE(name, dtype, offset, bytes) constexpr std::size_t name();
+#include "memory_plan.h"
+#define GRAVEN_VALUE(name, dtype, offset, bytes) \
+  constexpr std::size_t name() { return (std::size_t{offset} + (bytes) + 63) / 64 * 64; }
+#include "memory_plan.h"
+}  // namespace end
+#define GRAVEN_VALUE(name, dtype, offset, bytes) \
+  static_assert((offset) % alignof(dtype) == 0 && std::size_t{offset} + (bytes) <= kArenaBytes, #name " lies outside the arena");
+#include "memory_plan.h"
+
 namespace {
 
-constexpr std::size_t numel(std::initializer_list<std::int64_t> shape) {
-  std::int64_t n = 1;
-  for (const std::int64_t d : shape) n *= d;
-  return static_cast<std::size_t>(n);
-}
 constexpr std::size_t aligned(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 template <class T>
@@ -127,7 +134,11 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
 #define GRAVEN_STATE(name, dtype, path, ...) state.name = take<dtype>(next, numel({__VA_ARGS__}));
 #include "params.h"
     next = arena.at<std::byte>(0);
-#define GRAVEN_VALUE(name, dtype, offset, bytes) buf.name = reinterpret_cast<dtype*>(next + (offset));
+#define GRAVEN_VALUE(name, dtype, offset, bytes)    \
+  {                                                 \
+    constexpr std::size_t at = offset;              \
+    buf.name = reinterpret_cast<dtype*>(next + at); \
+  }
 #include "memory_plan.h"
   }
 
@@ -151,7 +162,7 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
     return list;
   }
 
-  Step step(const float* x /* [2000,3] */, const float* y /* [2000] */) {
+  Step step(const float* x, const float* y) {
     in.x = x;
     in.y = y;
     Step step{threads, in, param, grad, state, buf};
@@ -177,12 +188,12 @@ Model::~Model() = default;
 Model::Model(Model&&) noexcept = default;
 Model& Model::operator=(Model&&) noexcept = default;
 
-double Model::forward(const float* x /* [2000,3] */, const float* y /* [2000] */) {
+double Model::forward(const float* x, const float* y) {
   memory_->program.forward(memory_->step(x, y));
   return memory_->loss();
 }
 
-void Model::backward(const float* x /* [2000,3] */, const float* y /* [2000] */) { memory_->program.backward(memory_->step(x, y)); }
+void Model::backward(const float* x, const float* y) { memory_->program.backward(memory_->step(x, y)); }
 
 void Model::update(const Hyper& hyper) {
   require_step(hyper);
@@ -191,7 +202,7 @@ void Model::update(const Hyper& hyper) {
   memory_->program.update(step);
 }
 
-double Model::step(const float* x /* [2000,3] */, const float* y /* [2000] */, const Hyper& hyper) {
+double Model::step(const float* x, const float* y, const Hyper& hyper) {
   require_step(hyper);
   Step step = memory_->step(x, y);
   step.hyper = hyper;
@@ -202,7 +213,7 @@ double Model::step(const float* x /* [2000,3] */, const float* y /* [2000] */, c
   return loss;
 }
 
-double Model::evaluate(const float* x /* [2000,3] */, const float* y /* [2000] */) { return this->forward(x, y); }
+double Model::evaluate(const float* x, const float* y) { return this->forward(x, y); }
 
 void Model::load(const std::string& path) {
   const auto variables = memory_->weight_variables();

@@ -22,6 +22,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* SHA-256 of graph.json, which checkpoints and saved weights name. */
+#define POLYNOMIAL_FIT_CUDA_GRAPH graph_abbbf61ea266610b8a89f4b89096a4a1d70d7c7e0a1c3739a7963c4aae6fcf28
+
 /* What a library shows of the project, where it is compiled; nothing to whoever uses it. */
 #ifndef GRAVEN_API
 #define GRAVEN_API
@@ -36,13 +39,16 @@
 
 namespace polynomial_fit_cuda {
 // Of this graph: what a program makes of these types, inline or of a template, is another's for another version.
-inline namespace graph_abbbf61ea266 {
+inline namespace POLYNOMIAL_FIT_CUDA_GRAPH {
 
 /// The numbers that change from step to step.
 struct Hyper {
-  double learning_rates[1] = {1e-06};  ///< one per parameter group
-  std::int64_t step = 1;               ///< from 1
-  std::int64_t seed = 0;               ///< of random operators
+  /// One per parameter group.
+  double learning_rates[1] = {1e-06};
+  /// From 1.
+  std::int64_t step = 1;
+  /// Of random operators.
+  std::int64_t seed = 0;
 };
 
 /// A tensor of the model, where it lies.
@@ -63,15 +69,15 @@ class GRAVEN_API Model {
   Model& operator=(Model&&) noexcept;
 
   /// Forward, backward, update. Returns the loss before the update.
-  double step(const float* x /* [2000,3] */, const float* y /* [2000] */, const Hyper& hyper);
+  double step(const float* x, const float* y, const Hyper& hyper);
   /// The forward phase of a step, as it is in training; returns the loss.
-  double forward(const float* x /* [2000,3] */, const float* y /* [2000] */);
+  double forward(const float* x, const float* y);
   /// The gradients of the loss, after forward() with the same inputs.
-  void backward(const float* x /* [2000,3] */, const float* y /* [2000] */);
+  void backward(const float* x, const float* y);
   /// Changes the parameters by their gradients, after backward().
   void update(const Hyper& hyper);
   /// The loss alone; nothing is learned. This network is the same function in training and in evaluation mode.
-  double evaluate(const float* x /* [2000,3] */, const float* y /* [2000] */);
+  double evaluate(const float* x, const float* y);
 
   /// Reads parameters and buffers from a safetensors file, all or nothing.
   void load(const std::string& path);
@@ -99,7 +105,7 @@ class GRAVEN_API Model {
   std::unique_ptr<Memory> memory_;
 };
 
-}  // namespace graph_abbbf61ea266
+}  // namespace POLYNOMIAL_FIT_CUDA_GRAPH
 }  // namespace polynomial_fit_cuda
 
 extern "C" {

@@ -18,13 +18,20 @@ inline namespace on_cuda {
 extern const Program program;
 }
 
+/// Where the values of the arena end, by name. The plan says of most that they lie where another one ends.
+namespace end {
+#define GRAVEN_VALUE(name, dtype, offset, bytes) constexpr std::size_t name();
+#include "memory_plan.h"
+#define GRAVEN_VALUE(name, dtype, offset, bytes) \
+  constexpr std::size_t name() { return (std::size_t{offset} + (bytes) + 63) / 64 * 64; }
+#include "memory_plan.h"
+}  // namespace end
+#define GRAVEN_VALUE(name, dtype, offset, bytes) \
+  static_assert((offset) % alignof(dtype) == 0 && std::size_t{offset} + (bytes) <= kArenaBytes, #name " lies outside the arena");
+#include "memory_plan.h"
+
 namespace {
 
-constexpr std::size_t numel(std::initializer_list<std::int64_t> shape) {
-  std::int64_t n = 1;
-  for (const std::int64_t d : shape) n *= d;
-  return static_cast<std::size_t>(n);
-}
 constexpr std::size_t aligned(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
 
 /// Cuts a block of the device's memory into tensors.
@@ -111,7 +118,11 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
     in.y = staged.y;
     next += aligned(sizeof(f32) * 2000);
     next = static_cast<char*>(arena.data());
-#define GRAVEN_VALUE(name, dtype, offset, bytes) buf.name = reinterpret_cast<dtype*>(next + (offset));
+#define GRAVEN_VALUE(name, dtype, offset, bytes)    \
+  {                                                 \
+    constexpr std::size_t at = offset;              \
+    buf.name = reinterpret_cast<dtype*>(next + at); \
+  }
 #include "memory_plan.h"
     context.rehearse([&] {
       const Step step = whole_step();
@@ -145,7 +156,7 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
   /// With the largest sizes that there can be.
   Step whole_step() { return {context, in, param, grad, state, buf}; }
   /// Sends the inputs on their way.
-  Step step(const float* x /* [2000,3] */, const float* y /* [2000] */) {
+  Step step(const float* x, const float* y) {
     Step step = whole_step();
     upload(context, staged.x, x, 6000);
     upload(context, staged.y, y, 2000);
@@ -191,7 +202,7 @@ Model::~Model() = default;
 Model::Model(Model&&) noexcept = default;
 Model& Model::operator=(Model&&) noexcept = default;
 
-double Model::forward(const float* x /* [2000,3] */, const float* y /* [2000] */) {
+double Model::forward(const float* x, const float* y) {
   const DeviceGuard guard(memory_->context.device());
   memory_->outdate();
   program.forward(memory_->step(x, y));
@@ -199,7 +210,7 @@ double Model::forward(const float* x /* [2000,3] */, const float* y /* [2000] */
   return memory_->loss();
 }
 
-void Model::backward(const float* x /* [2000,3] */, const float* y /* [2000] */) {
+void Model::backward(const float* x, const float* y) {
   const DeviceGuard guard(memory_->context.device());
   memory_->gradients.outdate();
   program.backward(memory_->step(x, y));
@@ -216,7 +227,7 @@ void Model::update(const Hyper& hyper) {
   memory_->context.synchronize();
 }
 
-double Model::step(const float* x /* [2000,3] */, const float* y /* [2000] */, const Hyper& hyper) {
+double Model::step(const float* x, const float* y, const Hyper& hyper) {
   require_step(hyper);
   const DeviceGuard guard(memory_->context.device());
   memory_->outdate();
@@ -230,7 +241,7 @@ double Model::step(const float* x /* [2000,3] */, const float* y /* [2000] */, c
   return memory_->loss();
 }
 
-double Model::evaluate(const float* x /* [2000,3] */, const float* y /* [2000] */) { return this->forward(x, y); }
+double Model::evaluate(const float* x, const float* y) { return this->forward(x, y); }
 
 void Model::load(const std::string& path) {
   const DeviceGuard guard(memory_->context.device());

@@ -2,7 +2,10 @@
 // What a step touches: pointers by name. The calls are in model.cu, the memory in model_api.cu. Not for users of the model: they include model.h.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <initializer_list>
+#include <iterator>
 
 #include "kernels/cpu/dtype.h"
 #include "kernels/cuda/context.cuh"
@@ -22,6 +25,13 @@ struct Inputs {
   const f32* x = nullptr;  ///< [2000,3]
   const f32* y = nullptr;  ///< [2000]
 };
+
+/// Elements of a tensor.
+constexpr std::size_t numel(std::initializer_list<std::int64_t> shape) {
+  std::int64_t n = 1;
+  for (const std::int64_t d : shape) n *= d;
+  return static_cast<std::size_t>(n);
+}
 
 /// Parameters and buffers.
 struct Parameters {
@@ -48,10 +58,6 @@ struct Buffers {
 #include "memory_plan.h"
 };
 
-#define GRAVEN_VALUE(name, dtype, offset, bytes) \
-  static_assert((offset) % alignof(dtype) == 0 && std::size_t{offset} + (bytes) <= kArenaBytes, #name " lies outside the arena");
-#include "memory_plan.h"
-
 /// Everything a call can name.
 struct Step {
   CudaContext& context;
@@ -66,6 +72,9 @@ struct Step {
 /// The name of the level that is being compiled.
 #define GRAVEN_TEXT_OF(x) #x
 #define GRAVEN_TEXT(x) GRAVEN_TEXT_OF(x)
+
+/// SHA-256 of graph.json, which saved weights name: what follows "graph_" in model.h.
+constexpr const char* kGraphHash = &GRAVEN_TEXT(POLYNOMIAL_FIT_CUDA_GRAPH)[6];
 
 /// The program, once for each instruction-set level.
 struct Program {

@@ -15,6 +15,7 @@ namespace runtime = graven::runtime;
 
 @{ level_choice }@
 
+@{ places }@
 namespace {
 
 constexpr std::size_t aligned(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
@@ -87,7 +88,8 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
     out.@{ output.member }@ = take<@{ output.element }@>(next, @{ output.storage }@);
 {% endfor %}
     [[maybe_unused]] char* const base = static_cast<char*>(arena.data());
-#define GRAVEN_VALUE(name, dtype, offset, bytes) buf.name = reinterpret_cast<dtype*>(base + (offset));
+#define GRAVEN_VALUE(name, dtype, offset, bytes) \
+  { constexpr std::size_t at = offset; buf.name = reinterpret_cast<dtype*>(base + at); }
 #include "memory_plan.h"
     context.rehearse([&] { program.forward(step()); });
   }

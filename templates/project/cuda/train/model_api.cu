@@ -22,6 +22,7 @@ namespace runtime = graven::runtime;
 
 @{ level_choice }@
 
+@{ places }@
 namespace {
 
 constexpr std::size_t aligned(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
@@ -124,10 +125,12 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
     next += aligned(sizeof(@{ input.element }@) * @{ input.storage }@);
 {% endfor %}
     next = static_cast<char*>(arena.data());
-#define GRAVEN_VALUE(name, dtype, offset, bytes) buf.name = reinterpret_cast<dtype*>(next + (offset));
+#define GRAVEN_VALUE(name, dtype, offset, bytes) \
+  { constexpr std::size_t at = offset; buf.name = reinterpret_cast<dtype*>(next + at); }
 #include "memory_plan.h"
 {% if evaluates_apart %}
-#define GRAVEN_VALUE(name, dtype, offset, bytes) evaluation_buf.name = reinterpret_cast<dtype*>(next + (offset));
+#define GRAVEN_VALUE(name, dtype, offset, bytes) \
+  { constexpr std::size_t at = offset; evaluation_buf.name = reinterpret_cast<dtype*>(next + at); }
 #include "evaluation_plan.h"
 {% endif %}
     context.rehearse([&] {
