@@ -1,4 +1,5 @@
 #include "codegen/emit/calls.h"
+#include "codegen/emit/embedded.h"
 #include "codegen/emit/text.h"
 #include "codegen/index.h"
 #include "codegen/plan/storage.h"
@@ -30,6 +31,37 @@ std::vector<ir::ScalarProgram> programs_of(const ir::Node& node, const ir::Kerne
   const bool runs_functor = call.name == "elementwise" || call.name == "broadcast";
   if (programs.empty() && runs_functor && node.op->elementwise()) programs.push_back(program_of(*node.op, node.attributes, result));
   return programs;
+}
+
+/// What the fields of a config's struct are where nothing is said, as its header has it: "std::int64_t batch = 0, groups = 1;".
+std::map<std::string, std::string> defaults_of(const std::string& type, const std::string& file) {
+  std::map<std::string, std::string> defaults;
+  const EmbeddedFile* header = find_embedded("kernels/config/" + file + ".h");
+  if (header == nullptr) return defaults;
+  const std::string_view text = header->text;
+  const std::size_t begin = text.find("struct " + type + " {");
+  if (begin == std::string_view::npos) return defaults;
+  const auto is_blank = [](char c) { return c == ' ' || c == '\n'; };
+  std::string declarator;  // "std::int64_t batch = 0"
+  const auto finish = [&] {
+    if (const std::size_t equals = declarator.find('='); equals != std::string::npos && declarator.find("static") == std::string::npos) {
+      std::size_t stop = equals, from = equals + 1;
+      while (stop > 0 && is_blank(declarator[stop - 1])) --stop;
+      std::size_t start = stop;
+      while (start > 0 && !is_blank(declarator[start - 1])) --start;
+      while (from < declarator.size() && is_blank(declarator[from])) ++from;
+      defaults[declarator.substr(start, stop - start)] = declarator.substr(from);
+    }
+    declarator.clear();
+  };
+  for (std::size_t at = text.find('{', begin) + 1; at < text.size() && text[at] != '}'; ++at) {
+    if (text.compare(at, 2, "//") == 0) at = std::min(text.find('\n', at), text.size() - 1);
+    if (text[at] == ',' || text[at] == ';')
+      finish();
+    else
+      declarator += text[at];
+  }
+  return defaults;
 }
 
 /// Of a weight: less is not worth a line.
@@ -104,7 +136,13 @@ class Writer {
     const std::string type = step.call.config_type.empty() ? file + "_config" : step.call.config_type;
     std::vector<std::string> fields;
     bool symbolic = false;
-    for (const auto& [key, value] : step.call.config) fields.push_back("." + key + " = " + field(value, symbolic));
+    auto known = defaults_.find(type);
+    if (known == defaults_.end()) known = defaults_.emplace(type, defaults_of(type, file)).first;
+    for (const auto& [key, value] : step.call.config) {
+      const std::string text = field(value, symbolic);
+      const auto usual = known->second.find(key);
+      if (usual == known->second.end() || usual->second != text) fields.push_back("." + key + " = " + text);
+    }
     out_.config_headers.insert("kernels/config/" + file + ".h");
     if (!symbolic) return add_config(name, declaration("constexpr " + type + " " + name + "{", fields, "};"));
     std::vector<std::string> parameters, arguments;
@@ -376,6 +414,7 @@ class Writer {
   std::unordered_set<std::string> shared_, written_;  // texts of configs: of the training beside an evaluation, and so far
   std::unordered_set<std::string> shared_owners_;     // of more than one step with a variadic input
   bool beside_training_ = false;
+  std::map<std::string, std::map<std::string, std::string>> defaults_;  // by config struct: what its fields are unless said
   Names config_names_;
 };
 

@@ -32,7 +32,7 @@ constexpr std::size_t kModulesPerBanner = 6;
 constexpr int kTypesColumn = 50, kPlaceColumn = 106;  // of a call's comment
 // Columns of params.h and of the plans. They are where they are whatever else stands in the file, so that a longer name
 // moves its own line alone.
-constexpr int kParameterColumn = 52, kPathColumn = 58, kShapeColumn = 104, kValueColumn = 68, kOffsetColumn = 60;
+constexpr int kParameterColumn = 48, kPathColumn = 54, kShapeColumn = 96, kValueColumn = 58, kOffsetColumn = 46;
 constexpr const char* kVersion = "0.1.0";
 
 std::string quantity(double value, std::string_view unit) {
@@ -710,6 +710,7 @@ class Builder {
     const std::size_t prepared = prepare == calls.phases.end() ? 0 : prepare->second.size();
     d["call_count"] = fmt::format("{} kernel call{}", total - prepared, total - prepared == 1 ? "" : "s") +
                       (prepared == 0 ? "" : fmt::format(", and {} once after the weights were loaded", prepared));
+    d["unit"] = out_.training ? "step" : "call";
     d["flops_text"] = quantity(plan_.flops, "FLOP");
     d["bytes_text"] = quantity(plan_.bytes, "B");
     ModelFile main{"model" + style_.model_extension, {}};

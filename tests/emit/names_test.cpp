@@ -149,8 +149,8 @@ Changes changes(const Stack& from, const Stack& to) {
     Train<Stack> graph(model);
     graph.compile(spec({2, 1, 20, 20}, "images"), spec({2}, i64, "labels"));
     auto files = render_project(graph.graph(), {.format = false});
-    // Its types are the graph's, by one name in two lines.
-    files["model.h"] = tests::replaced(files.at("model.h"), "graph_[0-9a-f]{12}", "graph");
+    // The graph's hash, which its types are called after, stands in one line.
+    files["model.h"] = tests::replaced(files.at("model.h"), "graph_[0-9a-f]{64}", "graph");
     return files;
   };
   auto code = [](const std::string& text) {
@@ -177,9 +177,8 @@ TEST(Names, AChangedLayerChangesItsOwnLines) {
     EXPECT_EQ(wider.files.count(untouched), 0u) << untouched;
   // One more: the layer behind it reads another value, and hands its gradient to another.
   const Changes longer = changes(Stack(6), Stack(6, true));
-  EXPECT_LE(longer.lines.size(), 10u) << ::testing::PrintToString(longer.lines);  // five calls; the optimizer and its four lists
-  for (const std::string& line : longer.lines)
-    EXPECT_TRUE(line.find("c2") != std::string::npos || line.find("adam(") != std::string::npos) << line;  // the optimizer has two parameters more
+  EXPECT_LE(longer.lines.size(), 5u) << ::testing::PrintToString(longer.lines);
+  for (const std::string& line : longer.lines) EXPECT_NE(line.find("c2"), std::string::npos) << line;
   for (const char* untouched : {"main.cpp", "model_api.cpp", "model.h", "selftest.cpp", "CMakeLists.txt"})
     EXPECT_EQ(longer.files.count(untouched), 0u) << untouched;
 }

@@ -109,7 +109,8 @@ class Reader {
       for (const auto& [key, value] : step.call.config) config += fmt::format(" {} = {}", key, field(value));
       // What the updates of several groups share, and an evaluation has of the training, is one line.
       if (!n.op->has_effect() || shared.insert(config).second)
-        if (!evaluation_ || !out_["configs.h"].contains(forward_of(config))) out_["configs.h"].insert(forward_of(config));
+        if (!evaluation_ || !out_["configs.h"].contains(forward_of(config)))
+          out_["configs.h"].insert(forward_of(config));
 
       std::string code = step.call.name;
       for (const ir::AttributeSpec& spec : n.op->attributes)
@@ -120,8 +121,8 @@ class Reader {
         }
       const bool plain = step.call.name == "elementwise" || step.call.name == "broadcast";
       if (plain && n.op->elementwise()) {
-        const codegen::Functor functor = codegen::make_functor(
-            codegen::program_of(*n.op, n.attributes, graph_.type(n.outputs[0]).dtype));
+        const codegen::Functor functor =
+            codegen::make_functor(codegen::program_of(*n.op, n.attributes, graph_.type(n.outputs[0]).dtype));
         code += "<" + functor.name + ">";
         functors_[functor.name] = functor.text;
       }
@@ -158,8 +159,8 @@ class Reader {
         types += " ->";
         for (const ValueId v : n.outputs) add(v);
       }
-      out_[calls_file()].insert(fmt::format("comment of {}: {},{} {}", place(n), codegen::describe_node(graph_, n), types,
-                                            ir::place_of(n.origins)));
+      out_[calls_file()].insert(fmt::format("comment of {}: {},{} {}", place(n), codegen::describe_node(graph_, n),
+                                            types, ir::place_of(n.origins)));
     }
     end_banner();
     out_[calls_file()].insert(headers.begin(), headers.end());
@@ -168,7 +169,8 @@ class Reader {
     for (const auto& [name, text] : functors_) {
       std::istringstream lines(text);
       for (std::string line; std::getline(lines, line);)
-        if (!evaluation_ || !out_["functors.h"].contains(name + ": " + line)) out_["functors.h"].insert(name + ": " + line);
+        if (!evaluation_ || !out_["functors.h"].contains(name + ": " + line))
+          out_["functors.h"].insert(name + ": " + line);
     }
   }
 
@@ -212,14 +214,16 @@ void parameters(const Graph& graph, Statements& out) {
 }
 
 void interface(const Graph& graph, bool evaluates_apart, Statements& out) {
-  const bool random = std::any_of(graph.nodes.begin(), graph.nodes.end(), [](const ir::Node& n) { return n.op->random; });
+  const bool random =
+      std::any_of(graph.nodes.begin(), graph.nodes.end(), [](const ir::Node& n) { return n.op->random; });
   std::string types;
   for (const ValueId v : graph.inputs) {
     const std::string name = graph.value(v).name, type = graph.type(v).to_string();
     types += fmt::format("{} {}, ", codegen::public_type(graph.type(v).dtype), name);
     for (const char* file : {"model.h", "program.h", "main.cpp", "README.md"})
       out[file].insert(fmt::format("input {} {}", name, type));
-    for (const char* what : {"memory", "recorded"}) out["selftest.cpp"].insert(fmt::format("input {} {}, {}", name, type, what));
+    for (const char* what : {"memory", "recorded"})
+      out["selftest.cpp"].insert(fmt::format("input {} {}, {}", name, type, what));
   }
   for (const ValueId v : graph.outputs)
     for (const char* file : {"model.h", "model_api.cpp", "README.md"})
@@ -227,17 +231,21 @@ void interface(const Graph& graph, bool evaluates_apart, Statements& out) {
   const std::string drawn = random ? " and random numbers" : "";
   for (const char* function : {"step", "evaluate", "C step", "C evaluate"}) {
     const std::string numbers = std::string_view(function) == "C step" ? drawn : "";
-    for (const char* file : {"model.h", "model_api.cpp"}) out[file].insert(fmt::format("{} takes {}{}", function, types, numbers));
+    for (const char* file : {"model.h", "model_api.cpp"})
+      out[file].insert(fmt::format("{} takes {}{}", function, types, numbers));
   }
   for (const char* function : {"forward", "backward", "C forward"})
-    for (const char* file : {"model.h", "model_api.cpp"}) out[file].insert(fmt::format("{} takes {}{}", function, types, drawn));
+    for (const char* file : {"model.h", "model_api.cpp"})
+      out[file].insert(fmt::format("{} takes {}{}", function, types, drawn));
   // The pointers of a step, and of an evaluation, are set by functions of their own.
   out["model_api.cpp"].insert("pointers of a step from " + types);
   if (evaluates_apart) out["model_api.cpp"].insert("pointers of an evaluation from " + types);
-  for (const char* function : {"step", "evaluate"}) out["main.cpp"].insert(fmt::format("calls {} with {}", function, types));
+  for (const char* function : {"step", "evaluate"})
+    out["main.cpp"].insert(fmt::format("calls {} with {}", function, types));
   for (const ir::Optimizer& o : graph.optimizers)
     for (const ir::ParameterGroup& g : o.groups)
-      for (const char* file : {"model.h", "main.cpp"}) out[file].insert(fmt::format("learning rate {}", g.options.at("lr")));
+      for (const char* file : {"model.h", "main.cpp"})
+        out[file].insert(fmt::format("learning rate {}", g.options.at("lr")));
   const ir::Shape& shape = graph.type(graph.inputs[0]).shape;
   out["main.cpp"].insert("batch " + shape[0].to_string());
 }

@@ -13,17 +13,17 @@ namespace graven::review {
 struct TrainingOptions {
   std::int64_t batch = 64;
   double lr = 0.05;
-  bool adam = false;              ///< instead of SGD with momentum; of GPT-2, SGD with momentum instead of AdamW
-  std::string child = "model";    ///< what the graph calls the network
+  bool adam = false;            ///< instead of SGD with momentum; of GPT-2, SGD with momentum instead of AdamW
+  std::string child = "model";  ///< what the graph calls the network
 };
 
 struct LeNetOptions : TrainingOptions {
   std::int64_t image = 28, kernel = 5, hidden = 120, classes = 10;
-  bool tanh = false;              ///< the first activation
-  bool normalised = false;        ///< a BatchNorm2d before everything else of `features`
-  bool dropout = false;           ///< before the last layer
-  bool without_84 = false;        ///< no linear layer of 84 and no activation behind it
-  bool bytes = false;             ///< images u8, which build() converts
+  bool tanh = false;        ///< the first activation
+  bool normalised = false;  ///< a BatchNorm2d before everything else of `features`
+  bool dropout = false;     ///< before the last layer
+  bool without_84 = false;  ///< no linear layer of 84 and no activation behind it
+  bool bytes = false;       ///< images u8, which build() converts
   std::string features = "features";
 };
 
@@ -69,8 +69,8 @@ struct MobileNetOptions : TrainingOptions {
   std::int64_t image = 32, stem_kernel = 3, classes = 10;
   std::vector<models::InvertedResidualSetting> blocks = {{1, 16, 1, 1}, {6, 24, 2, 2},  {6, 32, 3, 2}, {6, 64, 4, 2},
                                                          {6, 96, 3, 1}, {6, 160, 3, 2}, {6, 320, 1, 1}};
-  bool hardswish = false;         ///< the last activation
-  bool dropout = false;           ///< in front of the last layer
+  bool hardswish = false;  ///< the last activation
+  bool dropout = false;    ///< in front of the last layer
   std::string features = "features";
 };
 

@@ -18,10 +18,10 @@
 #define GRAVEN_PREPARED(name, dtype, path, ...)
 #endif
 // clang-format off
-GRAVEN_FIXED(weight,                                f32,  "model.weight",                               4, 3)
-GRAVEN_FIXED(bias,                                  f32,  "model.bias",                                 3)
-GRAVEN_PREPARED(weight_transposed,                  f32,  "model.weight.transposed",                    3, 4)
-GRAVEN_PREPARED(weight_transposed_packed,           f32,  "model.weight.transposed.packed",             1, 4, 16)
+GRAVEN_FIXED(weight,                            f32,  "model.weight",                           4, 3)
+GRAVEN_FIXED(bias,                              f32,  "model.bias",                             3)
+GRAVEN_PREPARED(weight_transposed,              f32,  "model.weight.transposed",                3, 4)
+GRAVEN_PREPARED(weight_transposed_packed,       f32,  "model.weight.transposed.packed",         1, 4, 16)
 // clang-format on
 #undef GRAVEN_PARAM
 #undef GRAVEN_FIXED

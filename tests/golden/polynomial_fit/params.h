@@ -18,8 +18,8 @@
 #define GRAVEN_PREPARED(name, dtype, path, ...)
 #endif
 // clang-format off
-GRAVEN_PARAM(layer_0_weight,                        f32,  "model.0.weight",                             1, 3)
-GRAVEN_PARAM(layer_0_bias,                          f32,  "model.0.bias",                               1)
+GRAVEN_PARAM(layer_0_weight,                    f32,  "model.0.weight",                         1, 3)
+GRAVEN_PARAM(layer_0_bias,                      f32,  "model.0.bias",                           1)
 // clang-format on
 #undef GRAVEN_PARAM
 #undef GRAVEN_FIXED
