@@ -33,7 +33,8 @@ std::vector<ir::ScalarProgram> programs_of(const ir::Node& node, const ir::Kerne
   return programs;
 }
 
-/// What the fields of a config's struct are where nothing is said, as its header has it: "std::int64_t batch = 0, groups = 1;".
+/// What the fields of a config's struct are where nothing is said, as its header has it: "std::int64_t batch = 0,
+/// groups = 1;".
 std::map<std::string, std::string> defaults_of(const std::string& type, const std::string& file) {
   std::map<std::string, std::string> defaults;
   const EmbeddedFile* header = find_embedded("kernels/config/" + file + ".h");
@@ -44,7 +45,8 @@ std::map<std::string, std::string> defaults_of(const std::string& type, const st
   const auto is_blank = [](char c) { return c == ' ' || c == '\n'; };
   std::string declarator;  // "std::int64_t batch = 0"
   const auto finish = [&] {
-    if (const std::size_t equals = declarator.find('='); equals != std::string::npos && declarator.find("static") == std::string::npos) {
+    if (const std::size_t equals = declarator.find('=');
+        equals != std::string::npos && declarator.find("static") == std::string::npos) {
       std::size_t stop = equals, from = equals + 1;
       while (stop > 0 && is_blank(declarator[stop - 1])) --stop;
       std::size_t start = stop;
@@ -414,7 +416,8 @@ class Writer {
   std::unordered_set<std::string> shared_, written_;  // texts of configs: of the training beside an evaluation, and so far
   std::unordered_set<std::string> shared_owners_;     // of more than one step with a variadic input
   bool beside_training_ = false;
-  std::map<std::string, std::map<std::string, std::string>> defaults_;  // by config struct: what its fields are unless said
+  std::map<std::string, std::map<std::string, std::string>>
+      defaults_;  // by config struct: what its fields are unless said
   Names config_names_;
 };
 

@@ -32,7 +32,7 @@ constexpr std::size_t kModulesPerBanner = 6;
 constexpr int kTypesColumn = 50, kPlaceColumn = 106;  // of a call's comment
 // Columns of params.h and of the plans. They are where they are whatever else stands in the file, so that a longer name
 // moves its own line alone.
-constexpr int kParameterColumn = 48, kPathColumn = 54, kShapeColumn = 96, kValueColumn = 58, kOffsetColumn = 46;
+constexpr int kParameterColumn = 48, kPathColumn = 54, kShapeColumn = 96, kValueColumn = 58, kBytesColumn = 54;
 constexpr const char* kVersion = "0.1.0";
 
 std::string quantity(double value, std::string_view unit) {
@@ -443,18 +443,21 @@ class Builder {
     d["memory_budget"] = fmt::format("{}", options_.memory_budget);
   }
 
-  static std::int64_t aligned(std::int64_t bytes, std::int64_t alignment) { return (bytes + alignment - 1) / alignment * alignment; }
+  static std::int64_t aligned(std::int64_t bytes, std::int64_t alignment) {
+    return (bytes + alignment - 1) / alignment * alignment;
+  }
 
-  /// Where each buffer lies: "0", or behind one that lives at the same time, "end::hidden_linear()", so that what changes
-  /// the size of one changes its line alone. Of several that end there the one that is written first; a number where there
-  /// is none, and where so many would stand on one another that a compiler might refuse to follow them.
+  /// Where each buffer lies: "0", or behind one that lives at the same time, "end::hidden_linear()", so that what
+  /// changes the size of one changes its line alone. Of several that end there the one that is written first; a number
+  /// where there is none, and where so many would stand on one another that a compiler might refuse to follow them.
   std::vector<std::string> offset_texts(const ir::Graph& graph, const Plan& plan, const ValueNames& values) const {
     const std::string ends_of = &graph == &graph_ ? "end::" : "evaluation_end::";
     std::vector<std::string> names(plan.buffers.size());
     for (std::size_t b = 0; b < plan.buffers.size(); ++b)
       for (const ir::ValueId v : plan.buffers[b].values)
         // What takes over a buffer may fill less of it.
-        if (names[b].empty() && aligned(byte_count(graph.type(v)), plan.alignment) == plan.buffers[b].bytes) names[b] = values.member(v);
+        if (names[b].empty() && aligned(byte_count(graph.type(v)), plan.alignment) == plan.buffers[b].bytes)
+          names[b] = values.member(v);
     for (const Step& step : plan.steps)
       if (step.workspace >= 0) names[at(step.workspace)] = values.workspace(step);
     std::unordered_map<std::int64_t, std::vector<std::size_t>> ends;
@@ -476,7 +479,8 @@ class Builder {
       if (below == ends.end()) continue;
       for (const std::size_t other : below->second) {
         const Buffer& under = plan.buffers[other];
-        if (under.last < own.first || own.last < under.first || names[other].empty() || depth[other] >= kDeepest) continue;
+        if (under.last < own.first || own.last < under.first || names[other].empty() || depth[other] >= kDeepest)
+          continue;
         texts[b] = ends_of + names[other] + "()";
         depth[b] = depth[other] + 1;
         break;
@@ -519,18 +523,23 @@ class Builder {
         std::string comment = fmt::format("{:<22} {} .. {}", graph.type(v).to_string(), where(first[at(v)]), where(last[at(v)]));
         const auto own = std::find(b.values.begin(), b.values.end(), v);
         if (own != b.values.begin() && own != b.values.end()) comment += "; takes over " + values.member(*std::prev(own)) + ", in place";
-        lines.push_back({values.member(v), std::string(element_type(graph.type(v).dtype)), comment, offsets[buffer], byte_count(graph.type(v))});
+        lines.push_back({values.member(v), std::string(element_type(graph.type(v).dtype)), comment, offsets[buffer],
+                         byte_count(graph.type(v))});
       }
       if (step.workspace >= 0) {
         const Buffer& b = plan.buffers[at(step.workspace)];
         const std::int32_t index = static_cast<std::int32_t>(&step - plan.steps.data());
-        lines.push_back({values.workspace(step), "u8", fmt::format("{:<22} {}", "scratch", where(index)), offsets[at(step.workspace)], b.bytes});
+        lines.push_back({values.workspace(step), "u8", fmt::format("{:<22} {}", "scratch", where(index)),
+                         offsets[at(step.workspace)], b.bytes});
       }
     }
     json result = json::array();
-    for (const Line& l : lines)
+    for (const Line& l : lines) {
+      const std::string bytes = fmt::format("{}", l.bytes);
+      const std::string place = fmt::format("{:<4} {},", l.dtype + ",", l.offset);
       result.push_back(padded("GRAVEN_VALUE(" + l.name + ",", kValueColumn) +
-                       padded(fmt::format("{:<4} {},", l.dtype + ",", l.offset), kOffsetColumn) + fmt::format("{:>9})  // {}", l.bytes, l.comment));
+                       padded(place, kBytesColumn - static_cast<int>(bytes.size())) + bytes + ")  // " + l.comment);
+    }
     return result;
   }
 
@@ -538,7 +547,8 @@ class Builder {
   static std::string description(const ir::Optimizer& optimizer) {
     if (optimizer.groups.size() != 1) return fmt::format("{}, {} groups", optimizer.kind, optimizer.groups.size());
     const ir::OptimizerKind& kind = ir::optimizer_kind(optimizer.kind);
-    const std::string options = describe_options(ir::get_op(kind.op), ir::update_attributes(kind, optimizer.groups[0].options));
+    const std::string options =
+        describe_options(ir::get_op(kind.op), ir::update_attributes(kind, optimizer.groups[0].options));
     return options.empty() ? optimizer.kind : optimizer.kind + ", " + options;
   }
 
@@ -740,8 +750,8 @@ class Builder {
       const bool long_evaluation = list.size() > kCallsPerFile;
       ModelFile file{"evaluation" + style_.model_extension, {}};
       file.data = file_data(false, own);
-      d["evaluation_parts"] =
-          add_function(file, others, "evaluation", "EvaluationCalls", "evaluate", double_rule("evaluate"), list, long_evaluation);
+      d["evaluation_parts"] = add_function(file, others, "evaluation", "EvaluationCalls", "evaluate",
+                                           double_rule("evaluate"), list, long_evaluation);
       if (long_evaluation) file.data["headers"] = json::array();
       d["evaluation_call_count"] = fmt::format("{}", list.size());
       d["evaluation_flops_text"] = quantity(evaluation_->plan.flops, "FLOP");
@@ -812,7 +822,8 @@ class Builder {
   std::string title(ir::Phase phase) const {
     std::string text(ir::name(phase));
     if (phase == ir::Phase::prepare) text += ", once after the weights were loaded";
-    if (phase == (updates_in_backward_ ? ir::Phase::backward : ir::Phase::update) && !optimizer_text_.empty()) text += ": " + optimizer_text_;
+    if (phase == (updates_in_backward_ ? ir::Phase::backward : ir::Phase::update) && !optimizer_text_.empty())
+      text += ": " + optimizer_text_;
     return double_rule(std::move(text));
   }
 

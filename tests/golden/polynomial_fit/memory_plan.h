@@ -3,9 +3,9 @@
 // Included for its lines as well: define GRAVEN_VALUE(name, dtype, offset, bytes). end::NAME() is where NAME ends.
 #ifdef GRAVEN_VALUE
 // clang-format off
-GRAVEN_VALUE(layer_0_linear,                              f32, 0,                                            8000)  // f32[2000,1]            model.0 .. loss_fn (backward)
-GRAVEN_VALUE(loss_fn_sum,                                 f32, end::layer_0_linear(),                           4)  // f32[]                  loss_fn .. nobody
-GRAVEN_VALUE(loss_fn_square_backward_mul,                 f32, 0,                                            8000)  // f32[2000]              loss_fn (backward) .. model.0 (backward); takes over layer_0_linear, in place
+GRAVEN_VALUE(layer_0_linear,                              f32, 0,                                           8000)  // f32[2000,1]            model.0 .. loss_fn (backward)
+GRAVEN_VALUE(loss_fn_sum,                                 f32, end::layer_0_linear(),                          4)  // f32[]                  loss_fn .. nobody
+GRAVEN_VALUE(loss_fn_square_backward_mul,                 f32, 0,                                           8000)  // f32[2000]              loss_fn (backward) .. model.0 (backward); takes over layer_0_linear, in place
 // clang-format on
 #undef GRAVEN_VALUE
 #endif
