@@ -169,6 +169,25 @@ std::vector<TensorDescription> with_sizes(std::vector<TensorDescription> tensors
   return tensors;
 }
 
+void require_samples(const std::vector<TensorDescription>& inputs) {
+  std::string all;
+  bool any = false;
+  for (const TensorDescription& input : inputs) {
+    any = any || input.batched;
+    all += std::string(all.empty() ? "" : ", ") + input.name + " " + input.type();
+    if (input.batch_dimensions.empty()) continue;
+    std::string found;
+    for (const BatchDimension& d : input.batch_dimensions)
+      found += (found.empty() ? "" : " and ") + (d.coefficient == 1 ? std::string("batch") : std::to_string(d.coefficient) + "*batch") +
+               " as dimension " + std::to_string(d.dimension);
+    throw Error(std::string("input \"") + input.name + "\" " + input.type(), "",
+                "the batch as dimension 0 and nowhere else, along which files hold samples (take it so in build() and "
+                "transpose or reshape it there; the library, model.h, takes it as it is)",
+                found);
+  }
+  if (!any) throw Error("the model's inputs", "", "one whose dimension 0 is the batch, along which files hold samples", all);
+}
+
 Batch::Batch(const std::vector<TensorDescription>& tensors, std::int64_t samples) : samples_(samples) {
   ArenaPlan plan;
   std::vector<std::size_t> offsets;
@@ -183,6 +202,14 @@ Batch::Batch(const std::vector<TensorDescription>& tensors, std::int64_t samples
     pointers_.push_back(rows_.back());
     constants_.push_back(rows_.back());
   }
+}
+
+void Batch::set_rows(const std::vector<TensorDescription>& tensors, std::size_t tensor, std::int64_t first_row,
+                     std::int64_t value) {
+  const DType dtype = tensors[tensor].dtype;
+  const std::size_t size = size_of(dtype);
+  const std::byte* const end = row(tensor, samples_);
+  for (std::byte* at = row(tensor, first_row); at < end; at += size) narrow_integers(dtype, at, &value, 1);
 }
 
 void Batch::randomize(const std::vector<TensorDescription>& tensors, std::int64_t seed) {
@@ -258,6 +285,7 @@ BatchSource::BatchSource(const Dataset& data, const std::vector<TensorDescriptio
       add("mean", normalization.mean);
       add("std", normalization.std);
     }
+    if (!input.batched) text += ", the same for every batch";
     bindings_by_input_.push_back(std::move(binding));
     bindings_.push_back(std::move(text));
   }

@@ -32,6 +32,9 @@ class Batch {
   std::byte* row(std::size_t tensor, std::int64_t sample) const { return rows_[tensor] + static_cast<std::size_t>(sample) * strides_[tensor]; }
   const void* const* pointers() const { return constants_.data(); }
   void* const* writable() const { return pointers_.data(); }
+  /// Writes `value` into every element of the rows from `first_row` on, of an input of integers that hold it.
+  void set_rows(const std::vector<TensorDescription>& tensors, std::size_t tensor, std::int64_t first_row,
+                std::int64_t value);
   /// Fills with what a benchmark needs: floats uniform in [-1, 1), integers below `classes` (or 0 and 1), the same for the same seed.
   void randomize(const std::vector<TensorDescription>& tensors, std::int64_t seed);
 
@@ -51,6 +54,10 @@ std::vector<std::int64_t> sizes_in(const Dataset& data, const std::vector<Tensor
 /// The descriptions with these sizes of the symbols.
 std::vector<TensorDescription> with_sizes(std::vector<TensorDescription> tensors,
                                           const std::vector<std::int64_t>& sizes);
+
+/// An Error unless samples of files can be fed to the inputs: one of them is batched, and the batch is nowhere but in
+/// dimension 0 of those that are.
+void require_samples(const std::vector<TensorDescription>& inputs);
 
 struct Normalization {
   std::vector<double> mean{}, std{};  ///< empty, one number, or one for each channel (dimension 0 of an image of three)

@@ -237,8 +237,30 @@ void start(InferenceModel& model, const Options& options, bool weights_needed) {
   model.start(options.execution.number(), path);
 }
 
+/// What is neither of samples nor shared by all of them is a whole call's: a sum over the batch, or rows in another
+/// order. One call gives it, in its true size; an Error where more are needed, or a fixed batch would be filled up, for
+/// an output that is written or printed.
+void fit_to_call(InferenceDescription& description, const Options& options, const Dataset& data) {
+  const std::int64_t n = data.size();
+  const bool fits = description.batch_is_symbolic ? n <= options.batch : n == options.batch;
+  const bool all = options.output.find(',') != std::string::npos;
+  for (std::size_t t = 0; t < description.outputs.size(); ++t) {
+    TensorDescription& output = description.outputs[t];
+    if (output.batched || output.shared) continue;
+    if (!fits && (t == 0 || all)) {
+      throw Error(data.path(), std::string("output \"") + output.name + "\" " + output.type(),
+                  std::string(description.batch_is_symbolic ? "at most " : "exactly ") + std::to_string(options.batch) +
+                      " samples, those of one call, whose numbers these are: dimension 0 does not count samples",
+                  std::to_string(n));
+    }
+    if (fits && description.batch_is_symbolic)
+      for (const BatchDimension& d : output.batch_dimensions) output.shape[d.dimension] = d.coefficient * n;
+  }
+}
+
 void run(InferenceModel& model, const Options& options, bool weights_given) {
   const InferenceDescription& described = model.description();
+  require_samples(described.inputs);
   const bool weights_needed = weights_given || described.has_weights;
   // A set for training and a set for testing: the network is tried on the latter.
   const bool test = has_test_split(options.data, described.inputs);
@@ -247,6 +269,7 @@ void run(InferenceModel& model, const Options& options, bool weights_given) {
   InferenceDescription description = described;
   description.inputs = with_sizes(described.inputs, sizes);
   description.outputs = with_sizes(described.outputs, sizes);
+  fit_to_call(description, options, data);
   const BatchSource source(data, description.inputs, options.normalization);
   start(model, options, weights_needed);
   model.resize(sizes.data());

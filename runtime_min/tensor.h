@@ -86,6 +86,12 @@ struct SymbolicDimension {
   std::int64_t coefficient = 1;  ///< the dimension is coefficient * symbol
 };
 
+/// A dimension that is a multiple of the batch.
+struct BatchDimension {
+  std::size_t dimension = 0;     ///< of the tensor's shape
+  std::int64_t coefficient = 1;  ///< the dimension is coefficient * batch
+};
+
 /// An input or output of the model.
 struct TensorDescription {
   const char* name = "";  ///< "images"
@@ -96,10 +102,25 @@ struct TensorDescription {
   std::int64_t ignored = -100;  ///< with classes: a value beside them that is valid too, of labels that do not count
   const char* comment = "";     ///< for --help: "images, 28 x 28, one channel"
   std::vector<SymbolicDimension> symbolic{};  ///< whose sizes in `shape` are the largest
+  /// All dimensions that are of the batch, where that is not just dimension 0: samples are then neither rows of it nor
+  /// left out of it, and it is not batched.
+  std::vector<BatchDimension> batch_dimensions{};
+  bool shared = false;  ///< of an output that is not batched: the samples have no part in it
 
   /// The shape of one sample: without dimension 0 when batched.
   Dims sample_shape() const { return batched ? Dims(shape.begin() + 1, shape.end()) : shape; }
   std::size_t sample_bytes() const { return static_cast<std::size_t>(count_of(sample_shape())) * size_of(dtype); }
+  /// "f32[5,batch,3]": as describe(), with "batch" and "2*batch" for dimensions of batch_dimensions.
+  std::string type() const {
+    std::string s = std::string(runtime::name(dtype)) + "[";
+    for (std::size_t i = 0; i < shape.size(); ++i) {
+      std::string size = std::to_string(shape[i]);
+      for (const BatchDimension& d : batch_dimensions)
+        if (d.dimension == i) size = (d.coefficient == 1 ? "" : std::to_string(d.coefficient) + "*") + std::string("batch");
+      s += (i == 0 ? "" : ",") + size;
+    }
+    return s + "]";
+  }
 };
 
 /// A parameter, buffer or optimizer state in the model's memory, under its path in checkpoints and weights files.

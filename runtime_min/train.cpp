@@ -298,17 +298,37 @@ std::optional<Evaluation> Trainer::evaluate() {
   for (std::int64_t first = 0; first < n; first += batch) {
     const std::int64_t count = std::min(batch, n - first), rows = description_.batch_is_symbolic ? count : batch;
     test_source_->fill(held_out, rows, [&](std::int64_t i) { return i < count ? first + i : first; });
+    // A fixed batch that the last samples do not fill: the first of them stands in the other rows.
+    const bool filled = rows > count, ignored = filled && description_.ignorable_labels >= 0;
+    if (ignored) {
+      const auto labels = static_cast<std::size_t>(description_.ignorable_labels);
+      held_out.set_rows(description_.inputs, labels, count, description_.inputs[labels].ignored);
+    }
     const Evaluation part = model_.evaluate(held_out.pointers(), rows, count);
-    total.loss_sum += part.loss_sum;
-    total.samples += count;
     total.correct += part.correct;
     total.labels += part.labels;
-    if (rows > count) {
-      // A fixed batch that the last samples do not fill: the first of them stands in the other rows. A batch of it alone says what it adds there.
+    double loss_sum = part.loss_sum;
+    if (ignored) {
+      // The loss is that of the samples alone. Of a mean, evaluate() has made a sum over all rows.
+      if (!description_.loss_is_sum) loss_sum *= static_cast<double>(count) / static_cast<double>(rows);
+    } else if (filled) {
+      // A batch of that sample alone says what it adds there.
       test_source_->fill(held_out, rows, [&](std::int64_t) { return first; });
       const Evaluation repeated = model_.evaluate(held_out.pointers(), rows, 0);
-      total.loss_sum -= repeated.loss_sum * (static_cast<double>(rows - count) / static_cast<double>(rows));
+      const double share = repeated.loss_sum * (static_cast<double>(rows - count) / static_cast<double>(rows));
+      if (!std::isfinite(share)) {
+        std::fprintf(stderr,
+                     "warning: the test loss leaves out the last %lld of %lld samples: they do not fill a batch of %lld, and the loss of a "
+                     "batch of sample %lld alone is not finite\n",
+                     static_cast<long long>(count), static_cast<long long>(n), static_cast<long long>(rows),
+                     static_cast<long long>(first));
+        if (total.samples == 0) total = {.loss_sum = share, .samples = count, .correct = total.correct, .labels = total.labels};
+        break;
+      }
+      loss_sum -= share;
     }
+    total.loss_sum += loss_sum;
+    total.samples += count;
     if (stop_signal() != 0) break;
   }
   source_->fill_shared(*batch_);
@@ -359,8 +379,9 @@ void Trainer::finish_epoch(const Stopwatch& watch) {
   const bool due = epoch_is_due(options_.save_every);
   // The best is a checkpoint, so only epochs that are saved compete; with a held-out set, only those that are evaluated.
   if (due && (evaluation || !test_source_)) {
-    const double metric = !evaluation ? -loss : description_.has_accuracy ? static_cast<double>(evaluation->correct) : -evaluation->loss_sum;
-    if (std::isfinite(metric) && (!state_.has_best || metric > state_.best_metric)) {
+    const double compared = evaluation ? evaluation->loss_sum : loss;  // an epoch whose loss is NaN is never the best
+    const double metric = evaluation && description_.has_accuracy ? static_cast<double>(evaluation->correct) : -compared;
+    if (std::isfinite(compared) && (!state_.has_best || metric > state_.best_metric)) {
       state_.has_best = true;
       state_.best_metric = metric;
       state_.best_step = state_.step;
@@ -373,6 +394,7 @@ void Trainer::finish_epoch(const Stopwatch& watch) {
 }
 
 int Trainer::run() {
+  require_samples(description_.inputs);
   data_.emplace(open_dataset(options_.data, description_.inputs, Split::train));
   sizes_ = sizes_in(*data_, description_.inputs, description_.symbols);
   inputs_ = with_sizes(description_.inputs, sizes_);

@@ -52,6 +52,10 @@ struct TrainingDescription {
   const char* generator = "";   ///< "graven 0.1.0"
   bool has_evaluation = true;   ///< evaluate() may be called
   bool has_accuracy = false;    ///< Evaluation::correct means something
+  /// Of a fixed batch: the input whose TensorDescription::ignored takes a sample out of the loss, exactly; -1: there is
+  /// none, or the loss is more than an operator of labels.
+  std::int64_t ignorable_labels = -1;
+  bool loss_is_sum = false;     ///< with ignorable_labels: a sum over the samples, not a mean
   bool on_device = false;       ///< it computes on a device: --device chooses which, and there is no --threads
 };
 
@@ -93,7 +97,8 @@ class TrainableModel {
   /// Results of the last step() of one number each, besides the loss: the log has them by name.
   virtual std::vector<Variable> numbers() { return {}; }
   /// Evaluates `batch` samples, in evaluation mode and without learning: the loss of all of them, the labels of the first `count`. With a symbolic
-  /// batch, count == batch. With a fixed one the set's last samples may not fill it; the caller then repeats one sample and takes its share out.
+  /// batch, count == batch. With a fixed one the set's last samples may not fill it; the caller then repeats one sample, and either gives it the
+  /// label that is ignored or takes its share out.
   virtual Evaluation evaluate(const void* const* inputs, std::int64_t batch, std::int64_t count) = 0;
 };
 

@@ -229,6 +229,7 @@ Prepared prepare(const ir::Graph& traced, const EmitOptions& options, EmitReport
   p.extent = extent_of(p.graph, p.evaluation.get(), options);
   if (options.execute && options.selftest > 0) note_extent(p.extent, options, report);
   ProjectData data = make_project_data(p.graph, p.plan, p.evaluation.get(), unknown, options, p.extent, hash_of(graph_text));
+  report.notes.insert(report.notes.end(), data.notes.begin(), data.notes.end());
   for (const ir::ValueId v : data.stored_constants) report.constants.emplace(p.graph.value(v).name, p.graph.constants.at(v));
   nlohmann::json& d = data.common;
   const std::string kind = data.training ? "train" : "infer";

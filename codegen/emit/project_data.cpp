@@ -241,7 +241,7 @@ class Builder {
 
     const std::int64_t batch = batch_ = batch_size();
     auto is_batched = [&](const ir::Shape& s) {
-      if (s.empty()) return false;
+      if (s.empty() || !batch_dimensions(s).empty()) return false;
       return batch_symbol_.empty() ? s[0].is_static() && s[0].value() == batch : !s[0].is_static() && s[0] == ir::Dim(batch_symbol_, batch);
     };
     auto c_type = [](std::string type) { return type.compare(0, 5, "std::") == 0 ? type.substr(5) : type; };
@@ -319,7 +319,21 @@ class Builder {
     d["other_symbols"] = others;
     d["described_symbols"] = join(described);
     d["largest_sizes"] = join(largest);
-    const auto say_symbolic = [&](json& tensors, const std::vector<ir::ValueId>& values) {
+    // Values that the samples of a call have a part in.
+    std::vector<bool> depends(graph_.values.size(), false);
+    for (const ir::ValueId v : graph_.inputs) {
+      const ir::Shape& shape = graph_.type(v).shape;
+      depends[at(v)] = is_batched(shape) || !batch_dimensions(shape).empty();
+      if (!options_.jit_entry && !batch_dimensions(shape).empty())
+        out_.notes.push_back(fmt::format(
+            "the program cannot be fed: the input '{}' {} has the batch elsewhere than as its first dimension; the "
+            "library (model.h) takes it",
+            graph_.value(v).name, graph_.type(v).to_string()));
+    }
+    for (const ir::Node& n : graph_.nodes)
+      if (std::any_of(n.inputs.begin(), n.inputs.end(), [&](ir::ValueId v) { return v != ir::kNone && depends[at(v)]; }))
+        for (const ir::ValueId v : n.outputs) depends[at(v)] = true;
+    const auto say_symbolic = [&](json& tensors, const std::vector<ir::ValueId>& values, bool are_inputs) {
       for (std::size_t i = 0; i < values.size(); ++i) {
         std::vector<std::string> dimensions;
         const ir::Shape& shape = graph_.type(values[i]).shape;
@@ -328,12 +342,15 @@ class Builder {
           if (!shape[k].is_static() && found != others.end())
             dimensions.push_back(fmt::format("{{{}, {}, {}}}", k, found - others.begin(), shape[k].coefficient()));
         }
-        tensors[i]["symbolic"] =
-            dimensions.empty() ? std::string() : fmt::format(", .symbolic = {{{}}}", join(dimensions));
+        std::string text = dimensions.empty() ? std::string() : fmt::format(", .symbolic = {{{}}}", join(dimensions));
+        if (const std::vector<std::string> elsewhere = batch_dimensions(shape); !elsewhere.empty())
+          text += fmt::format(", .batch_dimensions = {{{}}}", join(elsewhere));
+        if (!are_inputs && !is_batched(shape) && !depends[at(values[i])]) text += ", .shared = true";
+        tensors[i]["symbolic"] = text;
       }
     };
-    say_symbolic(d["inputs"], graph_.inputs);
-    say_symbolic(d["outputs"], graph_.outputs);
+    say_symbolic(d["inputs"], graph_.inputs, true);
+    say_symbolic(d["outputs"], graph_.outputs, false);
     d["batch"] = fmt::format("{}", batch);
     d["batch_if_passed"] = batch_symbol_.empty() ? " /* batch */" : " batch";
     d["batch_is_symbolic"] = batch_symbol_.empty() ? "false" : "true";
@@ -341,16 +358,43 @@ class Builder {
     d["least_batch_is_two"] = !batch_symbol_.empty() && least.count(batch_symbol_) != 0;
   }
 
-  /// The samples of a call: the first symbol's maximum, or the first dimension of the first input that has one.
+  /// The samples of a call: the maximum of the symbol that is an input's first dimension, or the first dimension of the
+  /// first input that has one. Of several such symbols it is the first that no input has elsewhere.
   std::int64_t batch_size() {
+    const auto is_elsewhere = [&](const std::string& symbol) {
+      return std::any_of(graph_.inputs.begin(), graph_.inputs.end(),
+                         [&](ir::ValueId v) { return !dimensions_elsewhere(graph_.type(v).shape, symbol).empty(); });
+    };
+    const ir::Dim* batch = nullptr;
     for (const ir::ValueId v : graph_.inputs)
-      if (const ir::Shape& s = graph_.type(v).shape; !s.empty() && !s[0].is_static() && s[0].coefficient() == 1) {
-        batch_symbol_ = s[0].symbol();
-        return s[0].maximum();
-      }
+      if (const ir::Shape& s = graph_.type(v).shape; !s.empty() && !s[0].is_static() && s[0].coefficient() == 1)
+        if (batch == nullptr || (is_elsewhere(batch->symbol()) && !is_elsewhere(s[0].symbol()))) batch = &s[0];
+    if (batch != nullptr) {
+      batch_symbol_ = counted_ = batch->symbol();
+      return batch->maximum();
+    }
+    // No input has a symbol there, but one may be called a batch: whatever a first dimension counts, it is not samples.
+    for (const ir::ValueId v : graph_.inputs)
+      for (const ir::Dim& d : graph_.type(v).shape)
+        if (counted_.empty() && !d.is_static() && d.symbol().find("batch") != std::string::npos) counted_ = d.symbol();
     for (const ir::ValueId v : graph_.inputs)
       if (const ir::Shape& s = graph_.type(v).shape; !s.empty() && s[0].is_static()) return s[0].value();
     return 1;
+  }
+
+  /// Where the symbol stands, as {dimension, coefficient} in C++; nothing where it is just the first dimension.
+  static std::vector<std::string> dimensions_elsewhere(const ir::Shape& shape, const std::string& symbol) {
+    std::vector<std::string> dimensions;
+    bool plain = true;
+    for (std::size_t k = 0; k < shape.rank(); ++k)
+      if (!shape[k].is_static() && shape[k].symbol() == symbol) {
+        dimensions.push_back(fmt::format("{{{}, {}}}", k, shape[k].coefficient()));
+        plain = plain && k == 0 && shape[k].coefficient() == 1;
+      }
+    return plain ? std::vector<std::string>() : dimensions;
+  }
+  std::vector<std::string> batch_dimensions(const ir::Shape& shape) const {
+    return counted_.empty() ? std::vector<std::string>() : dimensions_elsewhere(shape, counted_);
   }
 
   void memory() {
@@ -637,6 +681,7 @@ class Builder {
       sums = sums && sum;
     }
     d["loss_is_sum"] = sums;
+    d["ignorable_labels"] = ignorable_labels(graph, plan, losses);
     d["evaluation_loss_value"] = terms.empty() ? "0" : join(terms, " + ");
 
     for (const ir::Node& n : graph.nodes) {
@@ -675,6 +720,36 @@ class Builder {
       d["times_rows_per_sample"] = rows == batch ? std::string() : fmt::format(" * {}", rows / batch);
       d["count_if_used"] = " count";
     }
+  }
+
+  /// The input of the labels of the loss, as a number in C++, where a sample whose labels are the ignored one leaves the
+  /// loss as it is without that sample: the loss is one operator's of labels, which the forward phase reads nowhere else
+  /// but element by element. Empty otherwise, and for a symbolic batch, which is never filled up.
+  std::string ignorable_labels(const ir::Graph& graph, const Plan& plan, const std::vector<ir::ValueId>& losses) const {
+    if (losses.size() != 1 || !batch_symbol_.empty()) return {};
+    for (std::size_t i = 0; i < graph.inputs.size(); ++i) {
+      const ir::ValueId labels = graph.inputs[i];
+      const ir::TensorType& type = graph.type(labels);
+      const std::optional<std::int64_t> ignored = ignored_label(graph, plan, labels);
+      if (!ignored || out_.common["inputs"].at(i)["batched"] != "true") continue;
+      const bool fits = type.dtype == ir::DType::i32   ? *ignored >= INT32_MIN && *ignored <= INT32_MAX
+                        : type.dtype == ir::DType::i8 ? *ignored >= INT8_MIN && *ignored <= INT8_MAX
+                        : type.dtype == ir::DType::u8 ? *ignored >= 0 && *ignored <= UINT8_MAX
+                                                      : type.dtype == ir::DType::i64;
+      bool is_loss = false, others_bear_it = true;
+      for (const ir::Node& n : graph.nodes) {
+        if (n.phase != ir::Phase::forward) continue;
+        for (std::size_t k = 0; k < n.inputs.size(); ++k) {
+          if (n.inputs[k] == ir::kNone || root(plan, n.inputs[k]) != labels) continue;
+          const bool as_labels = k < n.op->inputs.size() && n.op->inputs[k].classes_of >= 0;
+          const bool is_view = n.outputs.size() == 1 && root(plan, n.outputs[0]) == labels;
+          is_loss = is_loss || (as_labels && n.outputs[0] == root(plan, losses[0]));
+          others_bear_it = others_bear_it && (as_labels || is_view || n.op->elementwise());
+        }
+      }
+      if (fits && is_loss && others_bear_it) return fmt::format("{}", i);
+    }
+    return {};
   }
 
   void calls() {
@@ -911,6 +986,7 @@ class Builder {
   ProjectData out_;
   std::int64_t batch_ = 1;
   std::string name_, batch_symbol_, optimizer_text_;
+  std::string counted_;  ///< the batch symbol, or one that is called so and is no input's first dimension
 };
 
 }  // namespace

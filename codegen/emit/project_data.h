@@ -41,6 +41,7 @@ struct ProjectData {
   std::vector<ModelFile> files;
   std::vector<std::string> headers;           ///< kernels' files that generated files include
   std::vector<ir::ValueId> stored_constants;  ///< those that lie among the weights
+  std::vector<std::string> notes;             ///< for EmitReport::notes
   bool training = false;
 };
 

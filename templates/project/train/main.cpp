@@ -58,6 +58,12 @@ class Program final : public runtime::TrainableModel {
         .generator = "@{ generator }@",
         .has_evaluation = @{ has_evaluation }@,
         .has_accuracy = @{ has_accuracy }@,
+{% if ignorable_labels != "" %}
+        .ignorable_labels = @{ ignorable_labels }@,
+{% if loss_is_sum %}
+        .loss_is_sum = true,
+{% endif %}
+{% endif %}
 {% if on_device %}
         .on_device = true,
 {% endif %}
