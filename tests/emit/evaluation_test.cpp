@@ -83,6 +83,24 @@ struct Columns : nn::Graph<Columns> {
   }
 };
 
+/// Labels of two classes, some of them ignored; with dropout, evaluation is a function of its own.
+struct Weighted : nn::Graph<Weighted> {
+  nn::Linear model = child("model", nn::Linear(1, 2));
+  nn::Dropout dropout = child("dropout", nn::Dropout(0.5));
+  nn::CrossEntropyLoss loss_fn;
+  optim::SGD optimizer{model.parameters(), {.lr = 0.05}};
+  bool drops;
+  Weighted(CrossEntropyOptions options, bool drops_some)
+      : loss_fn(child("loss_fn", nn::CrossEntropyLoss(std::move(options)))), drops(drops_some) {
+    add_optimizer(optimizer);
+  }
+  Tensor build(Tensor x, Tensor y) {
+    Tensor loss = loss_fn(drops ? dropout(model(x)) : model(x), y);
+    loss.backward();
+    return loss;
+  }
+};
+
 std::vector<float> numbers(std::int64_t count, double seed) {
   std::vector<float> values;
   for (std::int64_t i = 0; i < count; ++i) values.push_back(static_cast<float>(std::sin(seed + 1.7 * static_cast<double>(i)) * 1.5 + 0.3));
@@ -129,11 +147,13 @@ struct Project {
     for (const auto& [source, program] : {std::pair{"main.cpp", name.c_str()}, std::pair{"selftest.cpp", "selftest"}}) {
       std::vector<std::string> full = command;
       if (program == name) {
-        full.insert(full.end(), {"-c", "model.cpp", "evaluation.cpp", "model_api.cpp"});
+        full.insert(full.end(), {"-c", "model.cpp", "model_api.cpp"});
+        if (report.evaluation_bytes > 0) full.emplace_back("evaluation.cpp");
         run(full, folder);
         full = command;
       }
-      full.insert(full.end(), {source, "model.o", "evaluation.o", "model_api.o"});
+      full.insert(full.end(), {source, "model.o", "model_api.o"});
+      if (report.evaluation_bytes > 0) full.emplace_back("evaluation.o");
       full.insert(full.end(), library.begin(), library.end());
       full.push_back((folder / "build" / program).string());
       run(full, folder);
@@ -233,6 +253,87 @@ TEST(Evaluation, AnyLossCountsTheLastSamplesOfAFixedBatch) {
   const NoGradGuard no_grad;
   const double expected = mse_loss(mean(graph.model(from_data(held, {kHeldOut, 2, 3, 3})), {1, 2, 3}), from_data(targets, {kHeldOut})).item<double>();
   EXPECT_NEAR(epoch.at("test_loss").get<double>(), expected, 2e-6 * std::abs(expected));
+}
+
+// Where ignored labels and class weights weigh the mean, a batch's loss counts by its samples, and the last samples' is
+// what it is of exactly those.
+TEST(Evaluation, TheLossOfTheLastSamplesIsTheirsWithIgnoredLabelsAndClassWeights) {
+  const std::vector<float> x = {0.1F, 0.2F, 0.3F, 0.4F, 0.5F, 0.6F};
+  const struct {
+    const char* name;
+    CrossEntropyOptions options;
+    bool drops;
+    std::vector<std::int64_t> labels;
+  } cases[] = {
+      {"ignored_train", {}, false, {0, 1, 0, 1, -100, 1}},
+      {"weighted_train", {.weight = tensor({1.0, 5.0}), .ignore_index = -7}, true, {0, 1, 1, 1, 0, 1}},
+  };
+  for (const auto& c : cases) {
+    SCOPED_TRACE(c.name);
+    manual_seed(4);
+    Weighted graph(c.options, c.drops);
+    graph.compile(spec({4, 1}, "x"), spec({4}, i64, "y"));
+    Project project(graph, c.name);
+    const std::vector<std::int64_t> first(c.labels.begin(), c.labels.begin() + 4);
+    write(project.folder / "x.npy", runtime::DType::f32, {4, 1}, std::vector<float>(x.begin(), x.begin() + 4));
+    write(project.folder / "y.npy", runtime::DType::i64, {4}, first);
+    write(project.folder / "held_x.npy", runtime::DType::f32, {6, 1}, x);
+    write(project.folder / "held_y.npy", runtime::DType::i64, {6}, c.labels);
+    const nlohmann::json epoch = project.train(c.name, "1");
+
+    nn::StateDict own;
+    for (auto& [name, value] : nn::load(project.weights("1")))
+      if (name.starts_with("model.")) own.emplace_back(name.substr(std::string("model.").size()), value);
+    graph.model.load_state_dict(own);
+    const NoGradGuard no_grad;
+    const auto loss_of = [&](std::ptrdiff_t begin, std::ptrdiff_t end) {
+      const std::vector<float> inputs(x.begin() + begin, x.begin() + end);
+      const std::vector<std::int64_t> labels(c.labels.begin() + begin, c.labels.begin() + end);
+      return cross_entropy(graph.model(from_data(inputs, {end - begin, 1})), from_data(labels, {end - begin}), c.options).item<double>();
+    };
+    const double expected = (4 * loss_of(0, 4) + 2 * loss_of(4, 6)) / 6;
+    ASSERT_TRUE(std::isfinite(expected));
+    EXPECT_NEAR(epoch.at("test_loss").get<double>(), expected, 2e-6 * std::abs(expected));
+  }
+}
+
+// A label outside of the classes is put into a batch only where every reader of the labels takes it.
+TEST(Evaluation, OnlyLabelsThatTheLossAloneReadsMayBeIgnored) {
+  const auto main_of = [](const auto& record, const ir::Shape& x_shape) {
+    ir::Graph g;
+    g.name = "Labelled";
+    g.training = true;
+    const ir::ValueId x = g.add_input("x", {ir::DType::f32, x_shape});
+    const ir::ValueId y = g.add_input("y", {ir::DType::i64, ir::Shape{x_shape[0]}});
+    const ir::ValueId w = g.add_parameter("w", {ir::DType::f32, {2, 3}}, true);
+    const ir::ValueId loss = record(g, g.call("linear", {x, w}, {}, {}), y);
+    g.outputs = {loss};
+    g.losses = {{loss, ir::kNone}};
+    g.optimizers.push_back({"sgd", {{{w}, {{"lr", 0.1}}}}, {}});
+    return render_project(g, {.format = false}).at("main.cpp");
+  };
+  using ir::ValueId;
+  const auto plain = [](ir::Graph& g, ValueId logits, ValueId y) { return g.call("cross_entropy", {logits, y}, {}, {}); };
+  const auto sum = [](ir::Graph& g, ValueId logits, ValueId y) {
+    return g.call("cross_entropy", {logits, y}, {{"reduction", std::string("sum")}}, {});
+  };
+  const auto scaled = [](ir::Graph& g, ValueId logits, ValueId y) {
+    const ValueId loss = g.call("cross_entropy", {logits, y}, {}, {});
+    return g.call("mul", {loss, loss}, {}, {});
+  };
+  const auto embedded = [](ir::Graph& g, ValueId logits, ValueId y) {
+    const ValueId table = g.add_parameter("table", {ir::DType::f32, {2, 2}}, false);
+    return g.call("cross_entropy", {g.call("add", {logits, g.call("embedding", {table, y}, {}, {})}, {}, {}), y}, {}, {});
+  };
+  const std::string labels = ".ignorable_labels = 1", is_sum = ".loss_is_sum = true";
+  const ir::Shape fixed{4, 3}, any{ir::Dim("batch", 4), 3};
+  EXPECT_NE(main_of(plain, fixed).find(labels), std::string::npos);
+  EXPECT_EQ(main_of(plain, fixed).find(is_sum), std::string::npos);
+  EXPECT_NE(main_of(sum, fixed).find(labels), std::string::npos);
+  EXPECT_NE(main_of(sum, fixed).find(is_sum), std::string::npos);
+  EXPECT_EQ(main_of(plain, any).find(labels), std::string::npos) << "it is never filled up";
+  EXPECT_EQ(main_of(scaled, fixed).find(labels), std::string::npos) << "the loss is more than the cross entropy";
+  EXPECT_EQ(main_of(embedded, fixed).find(labels), std::string::npos) << "an index of -100 is an error";
 }
 
 // Constants stand in one file and one namespace with the training graph's: those of one name are one only where all of

@@ -424,6 +424,65 @@ TEST(Project, IsInstalledAsASharedLibrary) {
   EXPECT_NE(expect_runs({client, prefix + "/share/my_linear/weights.safetensors"}), expect_runs({client}));
 }
 
+// What programs may feed and write: the batch as dimension 0 alone, or nothing of the batch.
+TEST(Project, TheProgramKnowsWhereTheBatchIs) {
+  const auto main_of = [](const std::vector<ir::Shape>& shapes, std::vector<std::string>* notes = nullptr) {
+    Graph g;
+    g.name = "Layouts";
+    std::vector<ValueId> results;
+    for (std::size_t i = 0; i < shapes.size(); ++i) {
+      const ValueId x = g.add_input("x" + std::to_string(i), {DType::f32, shapes[i]});
+      results.push_back(g.call("relu", {x}, {}, {}));
+    }
+    g.outputs = results;
+    EmitReport report;
+    const std::string text = render_project(g, {.format = false}, &report).at("main.cpp");
+    if (notes) *notes = report.notes;
+    return text;
+  };
+  const ir::Dim batch("batch", 8), twice = batch * ir::Dim(2);
+  const struct {
+    const char* what;
+    std::vector<ir::Shape> shapes;
+    std::vector<std::string> lines;  // of the inputs' descriptions
+    std::size_t refused;
+  } cases[] = {
+      {"the batch alone", {{batch, 3}, {5}}, {"{8, 3}, .batched = true}", "{5}, .batched = false}"}, 0},
+      {"another dimension", {{5, batch, 3}, {batch}}, {"{5, 8, 3}, .batched = false, .batch_dimensions = {{1, 1}}}"}, 1},
+      {"a multiple", {{twice, 3}, {batch}}, {"{16, 3}, .batched = false, .batch_dimensions = {{0, 2}}}"}, 1},
+      {"twice", {{batch, batch}}, {"{8, 8}, .batched = false, .batch_dimensions = {{0, 1}, {1, 1}}}"}, 1},
+      {"called so", {{3, batch}}, {".batch_dimensions = {{1, 1}}}"}, 1},
+      {"a size of another name", {{3, ir::Dim("length", 8)}}, {"{3, 8}, .batched = true, .symbolic = {{1, 0, 1}}}"}, 0},
+      {"a size that stands first elsewhere",
+       {{ir::Dim("length", 6)}, {batch, ir::Dim("length", 6)}},
+       {"{6}, .batched = false, .symbolic = {{0, 0, 1}}}", "{8, 6}, .batched = true, .symbolic = {{1, 0, 1}}}"},
+       0},
+  };
+  for (const auto& c : cases) {
+    SCOPED_TRACE(c.what);
+    std::vector<std::string> notes;
+    const std::string text = main_of(c.shapes, &notes);
+    for (const std::string& line : c.lines) EXPECT_NE(text.find(line), std::string::npos) << line << "\n" << text;
+    std::size_t refused = 0;
+    for (const std::string& note : notes) refused += note.find("the program cannot be fed: the input 'x0'") == 0;
+    EXPECT_EQ(refused, c.refused);
+  }
+  // Of outputs: where the batch is, and whether the samples have a part in them.
+  const std::string text = main_of({{batch, 3}, {5}});
+  EXPECT_NE(text.find("{8, 3}, .batched = true},"), std::string::npos) << text;
+  EXPECT_NE(text.find("{5}, .batched = false, .shared = true},"), std::string::npos) << text;
+  Graph g;
+  g.name = "Sums";
+  const ValueId x = g.add_input("x", {DType::f32, {batch, 3}});
+  g.outputs = {g.call("sum", {x}, {{"dims", ir::Ints{0}}}, {}),
+               g.call("permute", {x}, {{"dims", ir::Ints{1, 0}}}, {}),
+               g.call("reshape", {x}, {{"shape", ir::Shape{batch * ir::Dim(3)}}}, {})};
+  const std::string sums = render_project(g, {.format = false}).at("main.cpp");
+  for (const char* line : {"{3}, .batched = false},", "{3, 8}, .batched = false, .batch_dimensions = {{1, 1}}},",
+                           "{24}, .batched = false, .batch_dimensions = {{0, 3}}},"})
+    EXPECT_NE(sums.find(line), std::string::npos) << line << "\n" << sums;
+}
+
 TEST(Project, EmittingAgainChangesNothing) {
   const Folder folder("again"), other("again_from_json");
   emit(mlp_training(), folder.path);

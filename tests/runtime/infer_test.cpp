@@ -4,6 +4,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
 #include "fixture.h"
 #include "mock_model.h"
 #include "runtime_min/image.h"
@@ -112,10 +117,152 @@ TEST_F(Inference, WritesAPicture) {
 
 TEST_F(Inference, PrintsWhatAllSamplesShareOnce) {
   MockInference model({3}, 4, 1, true);
-  model.description().outputs[0] = {.name = "scores", .dtype = DType::f32, .shape = {4}, .batched = false};
+  model.description().outputs[0] = {.name = "scores", .dtype = DType::f32, .shape = {4}, .batched = false, .shared = true};
   const Result r = infer({"--data", folder_ / "x.npy"}, &model);
   EXPECT_EQ(r.status, 0) << r.error;
   EXPECT_EQ(r.out, "0: 2 -2 -2 0\n");
+}
+
+/// Of x[batch, 2] the sum of all, then x itself, x with its dimensions exchanged, its rows in one, and twice.
+class Layouts : public InferenceModel {
+ public:
+  explicit Layouts(bool symbolic) {
+    description_ = {
+        .name = "layouts",
+        .inputs = {{.name = "x", .dtype = DType::f32, .shape = {8, 2}}},
+        .outputs = {{.name = "sum", .dtype = DType::f32, .shape = {}, .batched = false},
+                    {.name = "same", .dtype = DType::f32, .shape = {8, 2}},
+                    {.name = "exchanged", .dtype = DType::f32, .shape = {2, 8}, .batched = false},
+                    {.name = "flat", .dtype = DType::f32, .shape = {16}, .batched = false},
+                    {.name = "twice", .dtype = DType::f32, .shape = {2, 8, 2}, .batched = false}},
+        .batch = 8,
+        .batch_is_symbolic = symbolic,
+        .has_weights = false};
+    if (!symbolic) return;
+    description_.outputs[2].batch_dimensions = {{1, 1}};
+    description_.outputs[3].batch_dimensions = {{0, 2}};
+    description_.outputs[4].batch_dimensions = {{1, 1}};
+  }
+  const InferenceDescription& description() const override { return description_; }
+  InferenceDescription& description() { return description_; }
+  void start(int, const std::string&) override {}
+  void forward(const void* const* inputs, std::int64_t batch, void* const* outputs) override {
+    const auto* x = static_cast<const float*>(inputs[0]);
+    const auto output = [&](std::size_t t) { return static_cast<float*>(outputs[t]); };
+    *output(0) = 0;
+    for (std::int64_t i = 0; i < 2 * batch; ++i) {
+      *output(0) += x[i];
+      output(2)[i % 2 * batch + i / 2] = x[i];
+      for (const std::size_t t : {1, 3}) output(t)[i] = x[i];
+      for (const std::int64_t half : {0, 1}) output(4)[half * 2 * batch + i] = x[i];
+    }
+  }
+
+ private:
+  InferenceDescription description_;
+};
+
+TEST_F(Inference, WhatIsNotOfSamplesTakesOneCall) {
+  const auto run = [&](Layouts& model, int samples, const std::string& output, std::vector<std::string> more = {}) {
+    std::string data;
+    for (int i = 0; i < 2 * samples; ++i) data += little_endian(static_cast<float>(i));
+    write_file(folder_ / "rows.npy", npy("<f4", "(" + std::to_string(samples) + ", 2)", data));
+    more.insert(more.begin(), {"layouts", "--data", folder_ / "rows.npy"});
+    if (!output.empty()) more.insert(more.end(), {"--output", output});
+    std::vector<char*> argv;
+    for (std::string& word : more) argv.push_back(word.data());
+    testing::internal::CaptureStdout();
+    testing::internal::CaptureStderr();
+    Result r{infer_main(static_cast<int>(argv.size()), argv.data(), model, {}), "", ""};
+    r.out = testing::internal::GetCapturedStdout();
+    r.error = testing::internal::GetCapturedStderr();
+    return r;
+  };
+  const std::vector<std::string> names = {"sum", "same", "exchanged", "flat", "twice"};
+  std::string all;
+  for (const std::string& name : names) all += (all.empty() ? "" : ",") + std::string(folder_ / (name + ".npy"));
+  for (const auto& [symbolic, samples] : {std::pair(true, 5), {true, 8}, {true, 1}, {false, 8}}) {
+    SCOPED_TRACE(std::to_string(samples) + (symbolic ? "" : " of a fixed batch"));
+    Layouts model(symbolic);
+    for (const std::string& name : names) std::filesystem::remove(folder_ / (name + ".npy"));
+    const Result r = run(model, samples, all);
+    ASSERT_EQ(r.status, 0) << r.error;
+    const std::int64_t n = samples;
+    const Dims shapes[] = {{}, {n, 2}, {2, n}, {2 * n}, {2, n, 2}};
+    for (std::size_t t = 0; t < names.size(); ++t) {
+      SCOPED_TRACE(names[t]);
+      const Array a = read_npy(folder_ / (names[t] + ".npy"));
+      ASSERT_EQ(a.shape, shapes[t]);
+      std::vector<float> found(static_cast<std::size_t>(count_of(a.shape))), expected;
+      std::memcpy(found.data(), a.bytes.data(), found.size() * sizeof(float));
+      for (std::int64_t i = 0; i < static_cast<std::int64_t>(found.size()); ++i)
+        expected.push_back(static_cast<float>(t == 0   ? n * (2 * n - 1)
+                                              : t == 2 ? i % n * 2 + i / n
+                                                       : i % (2 * n)));
+      EXPECT_EQ(found, expected);
+    }
+  }
+  // More than a call of samples, or a fixed batch that they do not fill: an error before anything is written.
+  const struct {
+    const char* note;
+    bool symbolic;
+    int samples;
+    std::vector<std::string> more;
+    bool all_outputs;
+    std::string error;
+  } refused[] = {
+      {"several calls", true, 20, {}, true, "output \"sum\" f32[]: expected at most 8 samples"},
+      {"a smaller batch", true, 5, {"--batch", "4"}, true, "expected at most 4 samples"},
+      {"printed", true, 20, {}, false, "output \"sum\" f32[]: expected at most 8 samples"},
+      {"a fixed batch filled up", false, 5, {}, true, "expected exactly 8 samples"},
+      {"a fixed batch, twice", false, 16, {}, true, "expected exactly 8 samples"},
+  };
+  for (const auto& c : refused) {
+    SCOPED_TRACE(c.note);
+    Layouts model(c.symbolic);
+    std::filesystem::remove(folder_ / "same.npy");
+    const Result r = run(model, c.samples, c.all_outputs ? all : "", c.more);
+    EXPECT_EQ(r.status, 1);
+    EXPECT_NE(r.error.find(c.error), std::string::npos) << r.error;
+    EXPECT_EQ(r.out, "");
+    EXPECT_FALSE(std::ifstream(folder_ / "same.npy").good());
+  }
+  // Outputs that are not asked for do not matter, and a shape says where the batch is.
+  Layouts model(true);
+  std::swap(model.description().outputs[0], model.description().outputs[2]);
+  EXPECT_NE(run(model, 20, "").error.find("output \"exchanged\" f32[2,batch]"), std::string::npos);
+  model.description().outputs[0].batch_dimensions = {{0, 2}, {1, 1}};
+  EXPECT_NE(run(model, 20, "").error.find("output \"exchanged\" f32[2*batch,batch]"), std::string::npos);
+}
+
+TEST_F(Inference, InputsWithTheBatchElsewhereAreNotFed) {
+  const struct {
+    const char* note;
+    Dims shape;
+    std::vector<BatchDimension> dimensions;
+    std::string error;
+  } cases[] = {
+      {"another dimension", {5, 4, 3}, {{1, 1}}, "input \"second\" f32[5,batch,3]: expected the batch as dimension 0 and nowhere else"},
+      {"a multiple", {8, 3}, {{0, 2}}, "f32[2*batch,3]: expected"},
+      {"twice", {4, 4}, {{0, 1}, {1, 1}}, "found batch as dimension 0 and batch as dimension 1"},
+  };
+  for (const auto& c : cases) {
+    SCOPED_TRACE(c.note);
+    MockInference model({3}, 4, 4, true);
+    model.description().inputs.push_back(
+        {.name = "second", .dtype = DType::f32, .shape = c.shape, .batched = false, .batch_dimensions = c.dimensions});
+    const Result r = infer({"--data", folder_ / "x.npy,x.npy"}, &model);
+    EXPECT_EQ(r.status, 1);
+    EXPECT_NE(r.error.find(c.error), std::string::npos) << r.error;
+    EXPECT_EQ(std::count(r.error.begin(), r.error.end(), '\n'), 1) << r.error;
+  }
+  MockInference model({3}, 4, 4, false);
+  model.description().inputs[0].batched = false;
+  const Result r = infer({"--data", folder_ / "x.npy"}, &model);
+  EXPECT_EQ(r.status, 1);
+  EXPECT_NE(r.error.find("expected one whose dimension 0 is the batch, along which files hold samples, found images f32[4,3]"),
+            std::string::npos)
+      << r.error;
 }
 
 TEST_F(Inference, RefusesMistakes) {

@@ -98,6 +98,7 @@ class MockTrainable : public TrainableModel {
 
   Evaluation evaluate(const void* const* inputs, std::int64_t batch, std::int64_t count) override {
     note("evaluation", description_.inputs.size() > 2 ? *static_cast<const float*>(inputs[2]) : 0);
+    if (evaluation_of) return evaluation_of(inputs, count);
     if (evaluation) return evaluation(count);
     std::vector<float> p(static_cast<std::size_t>(model_.classes));
     Evaluation result;
@@ -118,6 +119,8 @@ class MockTrainable : public TrainableModel {
   std::int64_t nan_at_step = -1;
   std::function<double(std::int64_t step)> loss_at;            ///< instead of the loss
   std::function<Evaluation(std::int64_t samples)> evaluation;  ///< instead of an evaluation
+
+  std::function<Evaluation(const void* const* inputs, std::int64_t samples)> evaluation_of;  ///< the same, of the inputs
 
   /// A call of the program: "step", "evaluation", "changed" or "needed" (the weights).
   struct Note {

@@ -723,6 +723,79 @@ TEST_F(Training, EvaluationsLeaveInputsThatAllSamplesShareAlone) {
   EXPECT_EQ(evaluations, 6);
 }
 
+// What fills the last batch has the ignored label, and the loss counts by the samples that are there.
+TEST_F(Training, RowsThatFillTheBatchAreIgnoredWhereTheLossCanIgnoreThem) {
+  write_npy("five/images.npy", "<f4", {5, kFeatures}, std::string(5 * kFeatures * 4, '\0'));
+  write_npy("five/labels.npy", "|u1", {5}, std::string(5, '\1'));
+  const std::string log = folder_ / "ignored.log";
+  for (const bool is_sum : {false, true}) {
+    SCOPED_TRACE(is_sum);
+    MockTrainable model({kFeatures}, kClasses, 8, false);
+    model.description().ignorable_labels = 1;
+    model.description().inputs[1].ignored = -7;
+    model.description().loss_is_sum = is_sum;
+    std::vector<std::vector<std::int64_t>> labels;
+    model.evaluation_of = [&](const void* const* inputs, std::int64_t count) {
+      const auto* given = static_cast<const std::int64_t*>(inputs[1]);
+      labels.emplace_back(given, given + 8);
+      // A mean of 3 as evaluate() gives it, the sum over all rows; or a sum.
+      return Evaluation{.loss_sum = is_sum ? 15.0 : 8 * 3.0, .samples = 8, .correct = count, .labels = count};
+    };
+    const std::string epoch_log = log + (is_sum ? "s" : "m");
+    const Result r = train({"--epochs", "1", "--test-data", folder_ / "five", "--log", epoch_log, "--out", ""}, &model);
+    ASSERT_EQ(r.status, 0) << r.error;
+    EXPECT_EQ(labels, (std::vector<std::vector<std::int64_t>>{{1, 1, 1, 1, 1, -7, -7, -7}})) << "one call";
+    EXPECT_EQ(numbers_of_epochs(epoch_log, "test_loss"), std::vector<double>{3});
+    EXPECT_EQ(numbers_of_epochs(epoch_log, "accuracy"), std::vector<double>{1});
+  }
+}
+
+// A share that is no number cannot be taken out: the samples are left out instead, and one line says so.
+TEST_F(Training, ALossWhoseShareIsNotFiniteLeavesItsSamplesOut) {
+  write_npy("ten/images.npy", "<f4", {10, kFeatures}, std::string(10 * kFeatures * 4, '\0'));
+  write_npy("ten/labels.npy", "|u1", {10}, std::string(10, '\0'));
+  MockTrainable model({kFeatures}, kClasses, 8, false);
+  model.evaluation = [](std::int64_t count) {
+    return Evaluation{.loss_sum = count == 0 ? std::nan("") : 8 * 3.0, .samples = 8, .correct = count, .labels = count};
+  };
+  const Result r = train({"--epochs", "1", "--test-data", folder_ / "ten", "--log", folder_ / "log", "--out", folder_ / "left"}, &model);
+  ASSERT_EQ(r.status, 0) << r.error;
+  EXPECT_EQ(numbers_of_epochs(folder_ / "log", "test_loss"), std::vector<double>{3});
+  EXPECT_NE(r.error.find("warning: the test loss leaves out the last 2 of 10 samples"), std::string::npos) << r.error;
+  EXPECT_TRUE(fs::is_symlink(folder_ / "left/best"));
+}
+
+TEST_F(Training, AnEpochWhoseLossIsNaNIsNeverTheBest) {
+  write_npy("one/images.npy", "<f4", {8, kFeatures}, std::string(8 * kFeatures * 4, '\0'));
+  write_npy("one/labels.npy", "|u1", {8}, std::string(8, '\0'));
+  for (const bool accuracy : {true, false}) {
+    SCOPED_TRACE(accuracy);
+    MockTrainable model({kFeatures}, kClasses, 8, true);
+    model.description().has_accuracy = accuracy;
+    int epoch = 0;
+    model.evaluation = [&](std::int64_t samples) {
+      const bool second = ++epoch == 2;
+      return Evaluation{.loss_sum = second ? 5.0 : std::nan(""), .samples = samples, .correct = second ? 1 : 8, .labels = samples};
+    };
+    const std::string out = folder_ / (accuracy ? "nan_accuracy" : "nan_loss");
+    const Result r = train({"--epochs", "3", "--test-data", folder_ / "one", "--out", out}, &model);
+    ASSERT_EQ(r.status, 0) << r.error;
+    EXPECT_EQ(fs::read_symlink(out + "/best"), "step-00000014") << "epoch 2";
+  }
+}
+
+TEST_F(Training, InputsWithTheBatchElsewhereAreNotFed) {
+  MockTrainable model({kFeatures}, kClasses, 8, true);
+  model.description().inputs[0] = {
+      .name = "images", .dtype = DType::f32, .shape = {kFeatures, 8}, .batched = false, .batch_dimensions = {{1, 1}}};
+  const Result r = train({}, &model);
+  EXPECT_EQ(r.status, 1);
+  EXPECT_NE(r.error.find("input \"images\" f32[6,batch]: expected the batch as dimension 0 and nowhere else"), std::string::npos)
+      << r.error;
+  EXPECT_NE(r.error.find("found batch as dimension 1"), std::string::npos) << r.error;
+  EXPECT_FALSE(fs::exists(folder_ / "out"));
+}
+
 TEST_F(Training, TheBestEpochIsTheFirstOfTheBest) {
   write_npy("one/images.npy", "<f4", {8, kFeatures}, std::string(8 * kFeatures * 4, '\0'));
   write_npy("one/labels.npy", "|u1", {8}, std::string(8, '\0'));
