@@ -62,7 +62,8 @@ struct EmitReport {
   std::vector<std::string> written, unchanged, removed;  ///< paths in the project, sorted
   std::vector<std::string>
       kept;  ///< edited, and left so: what Graven writes there is as before, or is no longer written
-  std::vector<std::string> notes;                        ///< what the user should know: no clang-format, weights made up, no self-test
+  std::vector<std::string> notes;                        ///< what the user should know: names that emission changed, inputs that the
+                                                         ///< program cannot be fed, weights made up, no self-test, no clang-format
   std::vector<ir::PassTiming> passes;
   double plan_milliseconds = 0, emit_milliseconds = 0, format_milliseconds = 0;
   std::int64_t arena_bytes = 0, lower_bound = 0;  ///< of a step; the memory of both is the larger of arena_bytes and evaluation_bytes

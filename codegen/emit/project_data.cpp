@@ -126,6 +126,19 @@ const std::unordered_set<std::string_view>& names_of_kernels() {
   return names;
 }
 
+/// "train_mlp" of "TrainMlp".
+std::string snake_case(const std::string& given) {
+  std::string name;
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    const unsigned char c = static_cast<unsigned char>(given[i]);
+    if (std::isupper(c) && i > 0 &&
+        (std::islower(static_cast<unsigned char>(given[i - 1])) || std::isdigit(static_cast<unsigned char>(given[i - 1]))))
+      name += '_';
+    name += static_cast<char>(std::tolower(c));
+  }
+  return name;
+}
+
 class Builder {
  public:
   Builder(const ir::Graph& graph, const Plan& plan, const Evaluation* evaluation, bool evaluation_unknown, const EmitOptions& options,
@@ -178,6 +191,7 @@ class Builder {
     out_.headers.push_back("kernels/config/device.h");
     if (!style_.api_header.empty()) out_.headers.push_back(style_.api_header);
     signature();
+    note_names();
     memory();
     optimizers();
     evaluation_results();
@@ -395,6 +409,27 @@ class Builder {
   }
   std::vector<std::string> batch_dimensions(const ir::Shape& shape) const {
     return counted_.empty() ? std::vector<std::string>() : dimensions_elsewhere(shape, counted_);
+  }
+
+  /// What users gave a name that the project cannot have is found under another one: they are told.
+  void note_names() {
+    if (options_.jit_entry) return;
+    const std::string wanted = options_.name.empty() ? snake_case(graph_.name) : options_.name;
+    if (name_ != wanted && !wanted.empty())
+      out_.notes.push_back(fmt::format(
+          "the project, its library and its program are called '{}': '{}' is no identifier, or another name that its code or its build has",
+          name_, comment_text(wanted)));
+    const auto compare = [&](const char* what, const std::string& given, const std::string& name) {
+      if (given != name)
+        out_.notes.push_back(fmt::format("the {} '{}' is called '{}' in the project", what, comment_text(given), name));
+    };
+    for (const ir::ValueId v : graph_.inputs) compare("input", graph_.value(v).name, values_.member(v));
+    for (std::size_t i = 0; i < graph_.outputs.size(); ++i) {
+      std::string path = values_.output_path(i);  // of nested keys and places, underscores are the rule
+      std::replace(path.begin(), path.end(), '.', '_');
+      compare("output", path, values_.output(i));
+    }
+    for (const Symbol& s : values_.symbols()) compare("size", s.name, s.identifier);
   }
 
   void memory() {
@@ -1013,15 +1048,7 @@ TargetStyle target_style(ir::Target target) {
 }
 
 std::string project_name(const ir::Graph& graph, const EmitOptions& options) {
-  std::string name;
-  const std::string& given = options.name.empty() ? graph.name : options.name;
-  for (std::size_t i = 0; i < given.size(); ++i) {
-    const unsigned char c = static_cast<unsigned char>(given[i]);
-    if (std::isupper(c) && i > 0 &&
-        (std::islower(static_cast<unsigned char>(given[i - 1])) || std::isdigit(static_cast<unsigned char>(given[i - 1]))))
-      name += '_';
-    name += static_cast<char>(std::tolower(c));
-  }
+  std::string name = snake_case(options.name.empty() ? graph.name : options.name);
   name = identifier(name.empty() ? "network" : name);
   // A namespace may not have the name of a kernel or a functor, of what the project's files declare beside it, nor of
   // anything of the C library; <unistd.h> has macros F_OK, R_OK, W_OK and X_OK. The program may not have the name of a

@@ -194,6 +194,7 @@ ValueNames::ValueNames(const ir::Graph& graph, const Plan& plan, const ir::Graph
   name_outputs(graph.output_tree, {}, results);
   for (std::size_t i = 0; i < results.size(); ++i)
     if (results[i].empty()) results[i] = results.size() == 1 ? "output" : fmt::format("output.{}", i);
+  output_paths_ = results;
   // Inputs, outputs and sizes are parameters of one function.
   std::vector<std::string> parameters, sizes;
   for (const ir::ValueId v : graph.inputs) parameters.push_back(graph.value(v).name);

@@ -42,6 +42,8 @@ class ValueNames {
   std::string hyper(ir::ValueId value) const;
   /// The member of the outputs' struct.
   const std::string& output(std::size_t index) const { return outputs_[index]; }
+  /// What it is called after: its keys in the result, with dots between, or "output.0".
+  const std::string& output_path(std::size_t index) const { return output_paths_[index]; }
 
   const std::string& root() const { return root_; }
   const std::vector<Symbol>& symbols() const { return symbols_; }
@@ -69,7 +71,7 @@ class ValueNames {
   const Plan& plan_;
   std::string root_;
   Names names_[8];  // by scope
-  std::vector<std::string> outputs_;
+  std::vector<std::string> outputs_, output_paths_;
   std::vector<Symbol> symbols_;
   std::vector<ir::ValueId> stored_, inline_constants_, prepared_, arena_, with_gradient_;
   std::vector<bool> has_gradient_, is_stored_;

@@ -424,6 +424,41 @@ TEST(Project, IsInstalledAsASharedLibrary) {
   EXPECT_NE(expect_runs({client, prefix + "/share/my_linear/weights.safetensors"}), expect_runs({client}));
 }
 
+// A project that is found under another name than was asked for, and what of its interface is, are in the notes.
+TEST(Project, NamesThatEmissionChangesAreNoted) {
+  const auto notes_of = [](const std::string& graph_name, const std::string& name, const std::string& input,
+                           const std::string& output, const std::string& size) {
+    Graph g;
+    g.name = graph_name;
+    const ValueId x = g.add_input(input, {DType::f32, {ir::Dim(size, 8), 3}});
+    g.outputs = {g.call("relu", {x}, {}, {})};
+    if (!output.empty()) {
+      g.output_tree.kind = ir::Tree::Kind::map;
+      g.output_tree.keys = {output};
+      g.output_tree.children = {ir::Tree()};
+    }
+    EmitReport report;
+    render_project(g, {.name = name, .format = false}, &report);
+    std::string all;
+    for (const std::string& note : report.notes)
+      if (note.find(" called '") != std::string::npos) all += note + "\n";
+    return all;
+  };
+  EXPECT_EQ(notes_of("TrainMlp", "", "x", "", "batch"), "");
+  EXPECT_EQ(notes_of("TrainMlp", "digits", "x", "scores", "batch"), "");
+  const std::string lstm = "the project, its library and its program are called 'lstm_model': 'lstm' is no identifier, or "
+                           "another name that its code or its build has\n";
+  EXPECT_EQ(notes_of("TrainMlp", "lstm", "x", "", "batch"), lstm);
+  EXPECT_EQ(notes_of("Lstm", "", "x", "", "batch"), lstm);
+  EXPECT_EQ(notes_of("Lstm", "lstm_model", "x", "", "batch"), "") << "as graph.json records it";
+  EXPECT_NE(notes_of("N", "my net", "x", "", "batch").find("'my_net': 'my net' is no identifier"), std::string::npos);
+  EXPECT_EQ(notes_of("Net", "", "class", "for", "int"),
+            "the input 'class' is called 'class_' in the project\n"
+            "the output 'for' is called 'for_' in the project\n"
+            "the size 'int' is called 'int_' in the project\n");
+  EXPECT_EQ(notes_of("Net", "", "x", "x", "batch"), "the output 'x' is called 'x_output' in the project\n");
+}
+
 // What programs may feed and write: the batch as dimension 0 alone, or nothing of the batch.
 TEST(Project, TheProgramKnowsWhereTheBatchIs) {
   const auto main_of = [](const std::vector<ir::Shape>& shapes, std::vector<std::string>* notes = nullptr) {
