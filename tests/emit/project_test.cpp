@@ -402,6 +402,36 @@ TEST(Project, SeveralLiveInTheProgramOfAHost) {
   EXPECT_EQ(expect_runs({build + "/mlp_train"}), "0 0 0\n") << "weights of zero";
 }
 
+// A static library, which throws and catches, in hosts whose CMake knows no C++: in a subdirectory, and installed.
+TEST(Project, LivesInTheProgramOfAHostInCAlone) {
+  const Folder folder("hosted_in_c");
+  const fs::path project = folder.path / "my_linear", prefix = folder.path / "prefix";
+  emit(my_linear(), project, {.execute = eager::reference_run});
+  const std::string build = (project / "build").string();
+  expect_runs({"cmake", "-S", project.string(), "-B", build, "-DGRAVEN_LEVELS=base"});
+  expect_runs({"cmake", "--build", build, "-j2"});
+  expect_runs({"cmake", "--install", build, "--prefix", prefix.string()});
+  const std::string weights = (project / "weights.safetensors").string();
+  std::string with_weights;
+  for (const std::string& how : {"add_subdirectory(" + project.string() + " model)", std::string("find_package(my_linear REQUIRED)")}) {
+    SCOPED_TRACE(how);
+    const fs::path host = folder.path / (with_weights.empty() ? "subdirectory" : "installed");
+    fs::create_directories(host);
+    std::ofstream(host / "CMakeLists.txt") << "cmake_minimum_required(VERSION 3.16)\nproject(host LANGUAGES C)\n" << how
+                                           << "\nadd_executable(client " GRAVEN_SOURCE_DIR
+                                              "/tests/emit/host/client.c)\ntarget_link_libraries(client PRIVATE my_linear::model)\n";
+    expect_runs({"cmake", "-S", host.string(), "-B", (host / "build").string(), "-DCMAKE_PREFIX_PATH=" + prefix.string(), "-DGRAVEN_LEVELS=base"});
+    expect_runs({"cmake", "--build", (host / "build").string()});
+    const std::string client = (host / "build/client").string(), printed = expect_runs({client, weights});
+    EXPECT_NE(printed, expect_runs({client}));
+    if (!with_weights.empty()) {
+      EXPECT_EQ(printed, with_weights);
+    }
+    with_weights = printed;
+    EXPECT_NE(run_process({client, (folder.path / "none").string()}).exit_status, 0) << "an error is thrown and caught within";
+  }
+}
+
 TEST(Project, IsInstalledAsASharedLibrary) {
   const Folder folder("installed");
   emit(my_linear(), folder.path, {.execute = eager::reference_run});
