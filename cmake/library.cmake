@@ -59,7 +59,8 @@ graven_optimise(graven)
 graven_warnings(graven)
 
 # ---- the texts of emitted projects, compiled into the library ----------------------------------------------------------------------------
-file(GLOB_RECURSE EMBEDDED_FILES RELATIVE ${CMAKE_SOURCE_DIR} CONFIGURE_DEPENDS LICENSE templates/* kernels/*.h kernels/*.cuh runtime_min/*.h runtime_min/*.cpp)
+file(GLOB_RECURSE EMBEDDED_FILES RELATIVE ${CMAKE_SOURCE_DIR} CONFIGURE_DEPENDS templates/* kernels/*.h kernels/*.cuh runtime_min/*.h runtime_min/*.cpp)
+list(APPEND EMBEDDED_FILES LICENSE)  # not in the GLOB: it would be every folder's, of build trees and their projects as well
 list(SORT EMBEDDED_FILES)
 string(REPLACE ";" "\n" EMBEDDED_LIST "${EMBEDDED_FILES}")
 file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/embedded_files.txt CONTENT "${EMBEDDED_LIST}\n" @ONLY)
