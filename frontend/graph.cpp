@@ -460,6 +460,7 @@ class GraphRecording {
   std::unique_ptr<Trace> trace;
   TraceScope scope;
   std::vector<std::string> input_paths;
+  std::map<const graven::detail::TensorImpl*, long> handles;  ///< of each parameter and buffer, when build() begins
   Stopwatch stopwatch;
   Location where;
 };
@@ -486,6 +487,10 @@ std::shared_ptr<GraphRecording> GraphBase::begin_recording(Location where) {
   }
   auto recording = std::make_shared<GraphRecording>(std::move(trace));
   recording->where = where;
+  for (const auto& [path, t] : state_->variables()) {
+    t->tensor.impl()->was_let_go.store(false, std::memory_order_relaxed);
+    recording->handles.emplace(t->tensor.impl().get(), t->tensor.impl().use_count());
+  }
   return recording;
 }
 
@@ -526,8 +531,36 @@ void GraphBase::add_output(GraphRecording& recording, const Tensor& value, const
   trace.graph.outputs.push_back(recorded);
 }
 
+namespace {
+
+/// User error where a member of a module that had a registered tensor was given another one within build(): every step
+/// would begin with what is registered, and nothing would change that. Handles of one tensor are alike, so their number
+/// tells, and that one of them was assigned to: a local name that is assigned to came, and goes, within build().
+void require_handles_kept(const std::vector<std::pair<std::string, const ModuleState::Named*>>& variables,
+                          const std::map<const graven::detail::TensorImpl*, long>& before, const std::string& graph,
+                          Location where) {
+  for (const auto& [path, t] : variables) {
+    const std::shared_ptr<graven::detail::TensorImpl>& impl = t->tensor.impl();
+    const auto known = before.find(impl.get());
+    if (known == before.end() || impl.use_count() >= known->second ||
+        !impl->was_let_go.load(std::memory_order_relaxed))
+      continue;
+    fail_at(fmt::format("{} ({}): the member of the {} '{}' was given another tensor within build() of {}, and what "
+                        "is registered would stay as it is in every step. {}",
+                        path, impl->owner, t->is_buffer ? "buffer" : "parameter", t->name, graph,
+                        t->is_buffer ? fmt::format("Write into its memory: {}.copy_(...)", t->name)
+                                     : fmt::format("Give the result a name of its own, or write into the parameter's "
+                                                   "memory under NoGradGuard: {}.copy_(...)",
+                                                   t->name)),
+            where);
+  }
+}
+
+}  // namespace
+
 void GraphBase::end_recording(GraphRecording& recording, ir::Tree inputs, ir::Tree outputs, std::any result) {
   Trace& trace = *recording.trace;
+  require_handles_kept(state_->variables(), recording.handles, state_->name, recording.where);
   trace.finish();
   ir::Graph& graph = trace.graph;
   graph.input_tree = std::move(inputs);
@@ -703,7 +736,7 @@ void print_module(std::string& text, const std::string& path, const ModuleState&
   if (call)
     for (std::size_t i = 0; i < call->outputs.size(); ++i)
       body += inner + "(OUTPUT:_" + path + "-output_" + std::to_string(i) + ":" + describe_tensor(call->outputs[i], true, false) + ")\n";
-  text += indent + "(MODULE:" + path + ":" + s.class_name + "(" + s.arguments + ")): (";
+  text += indent + "(MODULE:" + path + ":" + s.class_name + "(" + s.printed() + ")): (";
   text += body.empty() ? ")\n" : "\n" + body + indent + ")\n";
 }
 

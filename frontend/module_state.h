@@ -15,6 +15,11 @@ namespace graven::nn {
 struct ModuleState {
   std::string class_name;
   std::string arguments;
+  std::string extra_repr;  ///< what the module's own extra_repr() said: for print alone, graphs do not have it
+  /// Between the parentheses.
+  std::string printed() const {
+    return arguments.empty() || extra_repr.empty() ? arguments + extra_repr : arguments + ", " + extra_repr;
+  }
   /// Lists and dictionaries of parameters print them, each in its way.
   enum class PrintsParameters : std::uint8_t { no, as_dtypes, as_tensors };
   PrintsParameters prints_parameters = PrintsParameters::no;

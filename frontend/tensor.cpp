@@ -345,6 +345,43 @@ std::vector<std::int64_t> to_integers(const Tensor& t, Location where) {
 using detail::get;
 using detail::get_mutable;
 
+// ---- handles --------------------------------------------------------------------------------------------------------
+
+namespace {
+/// A member that forgets what its module registered is noticed at the end of build(), by the number of handles.
+void note_let_go(detail::TensorImpl* impl) noexcept {
+  if (impl != nullptr && detail::active_trace() != nullptr) impl->was_let_go.store(true, std::memory_order_relaxed);
+}
+}  // namespace
+
+Tensor& Tensor::operator=(const Tensor& other) & {
+  if (impl_ == other.impl_) return *this;
+  note_let_go(impl_.get());
+  impl_ = other.impl_;
+  return *this;
+}
+
+Tensor& Tensor::operator=(Tensor&& other) & noexcept {
+  if (impl_ != other.impl_) note_let_go(impl_.get());
+  impl_ = std::move(other.impl_);
+  return *this;
+}
+
+Tensor Tensor::operator=(const Operand& value) && {
+  const detail::TensorImpl& impl = get(*this);
+  const bool is_seen = impl_.use_count() > 1 || impl.is_view || impl.view || (impl.storage && impl.storage.use_count() > 1);
+  if (!is_seen) {
+    UserError error("assigns to " + describe() + ", which is a copy and no view: nobody would see what is written");
+    error.note("index_put_() and masked_fill_() write where index tensors say");
+    detail::throw_at(error, "operator=", value.where());
+  }
+  if (value.is_tensor())
+    copy_(value.tensor(), value.where());
+  else
+    fill_(value.scalar(), value.where());
+  return *this;
+}
+
 // ---- what it is -----------------------------------------------------------------------------------------------------------------------
 
 namespace {

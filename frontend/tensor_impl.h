@@ -77,7 +77,9 @@ struct TensorImpl {
   // ---- modules ----
   bool is_parameter = false;
   bool is_replaced = false;  ///< some module has another tensor in its place by now
-  std::string owner;         ///< class of the module that registered it, as a parameter or a buffer, and its name there
+  std::atomic<bool> was_let_go = false;  ///< a handle was given another tensor within a build()
+  std::string owner;         ///< class of the module that registered it, as a parameter or a buffer, and its name there;
+                             ///< of a recorded tensor the name of its value
   // ---- tracing ----
   std::uint64_t trace_id = 0;  ///< 0: not recorded
   ir::ValueId value = ir::kNone;

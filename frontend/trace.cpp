@@ -124,6 +124,7 @@ Tensor Trace::wrap(ir::ValueId value) {
   impl->strides = contiguous_strides(impl->sizes);
   impl->trace_id = id;
   impl->value = value;
+  impl->owner = graph.value(value).name;
   return Tensor(std::move(impl));
 }
 

@@ -1,6 +1,10 @@
 // Every in-place form against the function it is named after: eagerly, through views, in gradients, and recorded in a graph.
+#include <algorithm>
 #include <functional>
 #include <string>
+#include <tuple>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -383,6 +387,125 @@ TEST(InPlace, WritesIntoViewsAreRecorded) {
   TrainWrites graph;
   expect_close(graph(weight), expected.detach(), "values");
   EXPECT_TRUE(allclose(start() - graph.model.x.detach(), x.grad(), 1e-5, 1e-5)) << "expected " << x.grad();
+}
+
+/// Assignments to views that have no name, and what they are short for.
+struct Assignment {
+  std::string name;
+  std::function<void(Tensor& x, const Tensor& value)> assigned, copied;
+};
+
+/// Of f32[2,3], and f32[3].
+std::vector<Assignment> assignments() {
+  using indexing::None;
+  using indexing::Slice;
+  return {
+      {"row", [](Tensor& x, const Tensor& v) { x[0] = v; }, [](Tensor& x, const Tensor& v) { x.select(0, 0).copy_(v); }},
+      {"last row", [](Tensor& x, const Tensor& v) { x[-1] = v * 2; },
+       [](Tensor& x, const Tensor& v) { x.select(0, -1).copy_(v * 2); }},
+      {"element", [](Tensor& x, const Tensor& v) { x[1][2] = v[0]; },
+       [](Tensor& x, const Tensor& v) { x.select(0, 1).select(0, 2).copy_(v.select(0, 0)); }},
+      {"number", [](Tensor& x, const Tensor&) { x[0] = 5.0; }, [](Tensor& x, const Tensor&) { x.select(0, 0).fill_(5.0); }},
+      {"integer", [](Tensor& x, const Tensor&) { x[0] = 5; }, [](Tensor& x, const Tensor&) { x.select(0, 0).fill_(5); }},
+      {"column", [](Tensor& x, const Tensor&) { x.index({Slice(), 0}) = ones({2}); },
+       [](Tensor& x, const Tensor&) { x.select(1, 0).copy_(ones({2})); }},
+      {"steps", [](Tensor& x, const Tensor& v) { x.index({Slice(), Slice(None, None, 2)}) = v[1]; },
+       [](Tensor& x, const Tensor& v) { x.slice(1, 0, 3, 2).copy_(v.select(0, 1)); }},
+      {"everything", [](Tensor& x, const Tensor& v) { x.index({Slice()}) = v; }, [](Tensor& x, const Tensor& v) { x.copy_(v); }},
+      {"narrow", [](Tensor& x, const Tensor& v) { x.narrow(1, 1, 2) = v.narrow(0, 0, 2); },
+       [](Tensor& x, const Tensor& v) { x.narrow(1, 1, 2).copy_(v.narrow(0, 0, 2)); }},
+      {"transposed", [](Tensor& x, const Tensor& v) { x.t()[1] = v.slice(0, 1); },
+       [](Tensor& x, const Tensor& v) { x.select(1, 1).copy_(v.slice(0, 1)); }},
+      {"reshaped", [](Tensor& x, const Tensor& v) { x.view({6}).narrow(0, 2, 3) = v; },
+       [](Tensor& x, const Tensor& v) { x.view({6}).narrow(0, 2, 3).copy_(v); }},
+      {"integers", [](Tensor& x, const Tensor&) { x[1] = tensor({3, 2, 1}); },
+       [](Tensor& x, const Tensor&) { x.select(0, 1).copy_(tensor({3, 2, 1})); }},
+      {"itself", [](Tensor& x, const Tensor&) { x[0] = x[1]; },
+       [](Tensor& x, const Tensor&) { x.select(0, 0).copy_(x.select(0, 1)); }},
+  };
+}
+
+struct AssignsToViews : nn::Graph<AssignsToViews> {
+  std::vector<Tensor> build(Tensor x, Tensor value) {
+    std::vector<Tensor> results;
+    for (const Assignment& a : assignments()) {
+      Tensor y = x * 1;
+      a.assigned(y, value);
+      results.push_back(y);
+    }
+    return results;
+  }
+};
+
+TEST(InPlace, AssigningToAViewWritesItsElements) {
+  const Tensor value = tensor({-1.0, -2.0, -3.0}).to(DType::f32);
+  AssignsToViews graph;
+  const std::vector<Tensor> recorded = graph(start(), value);
+  const std::vector<Assignment> all = assignments();
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    SCOPED_TRACE(all[i].name);
+    Tensor expected = start(), found = start();
+    all[i].copied(expected, value);
+    all[i].assigned(found, value);
+    EXPECT_FALSE(equal(expected, start()));
+    EXPECT_TRUE(equal(found, expected)) << found << expected;
+    EXPECT_TRUE(equal(recorded[i], expected)) << recorded[i] << expected;
+  }
+  Tensor n = zeros({2, 2}, DType::i64);
+  n[0] = 2.75;
+  n[1] = tensor({-1.5, 7.0});
+  EXPECT_EQ(n.to_vector<std::int64_t>(), (std::vector<std::int64_t>{2, 2, -1, 7}));
+  Tensor x = start(), w = tensor({1.0, 2.0, 3.0}).to(DType::f32).requires_grad_();
+  x[0] = w * 2;
+  x.sum().backward();
+  EXPECT_TRUE(equal(w.grad(), full({3}, 2.0)));
+}
+
+TEST(InPlace, AssigningToACopyIsAnError) {
+  Tensor x = start();
+  const Tensor rows = tensor({0, 1});
+  const std::vector<std::function<void()>> cases = {
+      [&] { x.index({rows}) = ones({2, 3}); },
+      [&] { x.clone()[0].clone() = 1; },
+      [&] { x.t().reshape({6}) = 1; },
+      [&] { x + 1 = x; },
+  };
+  for (const auto& f : cases) {
+    const std::string error = error_of(f);
+    EXPECT_NE(error.find("operator=: assigns to f32["), std::string::npos) << error;
+    EXPECT_NE(error.find("at in_place_test.cpp:"), std::string::npos) << error;
+  }
+  EXPECT_NE(error_of([&] { x[0] = ones({2}); }).find("in_place_test.cpp:"), std::string::npos);
+  EXPECT_TRUE(equal(x, start()));
+}
+
+/// Names keep assigning handles, whatever moves them about.
+TEST(InPlace, HandlesStayHandles) {
+  static_assert(std::is_copy_assignable_v<Tensor> && std::is_nothrow_move_assignable_v<Tensor> &&
+                std::is_nothrow_move_constructible_v<Tensor> && std::is_nothrow_swappable_v<Tensor>);
+  Tensor a = ones({2}), b = zeros({2});
+  const Tensor first = a, second = b;
+  std::swap(a, b);
+  EXPECT_TRUE(a.is_same(second) && b.is_same(first));
+  const Tensor old = std::exchange(a, b);
+  EXPECT_TRUE(old.is_same(second) && a.is_same(first));
+  std::vector<Tensor> list{first, second};
+  list.insert(list.begin(), ones({3}));
+  list.erase(list.begin());
+  std::rotate(list.begin(), list.begin() + 1, list.end());
+  EXPECT_TRUE(list[0].is_same(second) && list[1].is_same(first));
+  std::tie(a, b) = std::make_tuple(second, first);
+  EXPECT_TRUE(a.is_same(second) && b.is_same(first));
+  const auto identity = [](Tensor t) { return t; };
+  a = identity(first);
+  EXPECT_TRUE(a.is_same(first));
+  Tensor& self = a;
+  a = self;
+  a = std::move(self);
+  EXPECT_TRUE(a.is_same(first));
+  a = {};
+  EXPECT_FALSE(a.defined());
+  EXPECT_TRUE(equal(first, ones({2})) && equal(second, zeros({2})));
 }
 
 /// What shares the memory without having been taken as a view has no part in it.

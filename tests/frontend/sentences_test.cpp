@@ -186,6 +186,38 @@ std::vector<Case> cases() {
          s.net.scale.mul_(0.9);
          return loss;
        }},
+      {"AssignToARow", [](const Step& s) {
+         Tensor x = s.x * 1;
+         x[0] = s.net.first.bias.narrow(0, 0, 3);
+         x[-1] = 0.5;
+         x.index({indexing::Slice(), 1}) = s.y.select(1, 0);
+         Tensor loss = mse_loss(s.net(x), s.y);
+         loss.backward();
+         return loss;
+       }},
+      {"AssignToAPartOfABuffer", [](const Step& s) {
+         Tensor loss = mse_loss(s.net.second(s.net.first(s.x)) * s.net.scale.clone(), s.y);
+         loss.backward();
+         NoGradGuard no_grad;
+         s.net.scale[0] = s.net.scale[1] * 0.5;
+         return loss;
+       }},
+      {"ALocalNameOfAParameterIsAssignedTo", [](const Step& s) {
+         Tensor w = s.net.second.weight;
+         w = w * 0.5;
+         Tensor loss = mse_loss(linear(s.net.first(s.x), w, s.net.second.bias), s.y);
+         loss.backward();
+         return loss;
+       }},
+      {"ABufferIsAssignedTo",
+       [](const Step& s) {
+         Tensor loss = mse_loss(s.net.second(s.net.first(s.x)), s.y);
+         loss.backward();
+         NoGradGuard no_grad;
+         s.net.scale = s.net.scale * 0.9;
+         return loss;
+       },
+       "Write into its memory: scale.copy_(...)"},
       {"ABufferThatTheGradientReadsIsWritten",
        [](const Step& s) {
          Tensor loss = s.loss();

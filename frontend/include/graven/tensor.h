@@ -64,6 +64,16 @@ class Tensor {
  public:
   /// No tensor at all: an absent bias, for example.
   Tensor() = default;
+  Tensor(const Tensor&) = default;
+  Tensor(Tensor&&) noexcept = default;
+  ~Tensor() = default;
+  /// Assigning to a name assigns the handle: it refers to the other's tensor from now on.
+  Tensor& operator=(const Tensor& other) &;
+  Tensor& operator=(Tensor&& other) & noexcept;
+  /// Assigning to a view without a name writes its elements, what it is a view of included: x[0] = ones({3}),
+  /// x.index({Slice(), 0}) = 5. As copy_() and fill_(): broadcast, and converted to the view's dtype. User error where
+  /// nobody would see it, since what is assigned to is a copy, such as x.index() with index tensors.
+  Tensor operator=(const Operand& value) &&;
 
   bool defined() const { return impl_ != nullptr; }
 
