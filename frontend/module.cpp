@@ -386,7 +386,7 @@ std::string printed_entries(const ModuleState& state) {
 }
 
 std::string repr_of(const ModuleState& state) {
-  std::string text = state.class_name + "(" + state.arguments;
+  std::string text = state.class_name + "(" + state.printed();
   if (state.prints_parameters != ModuleState::PrintsParameters::no) text += printed_entries(state);
   if (state.children.empty()) return text + ")";
   std::string lines;
@@ -404,6 +404,8 @@ std::string repr_of(const ModuleState& state) {
 
 std::string ModuleBase::repr() const { return repr_of(*state_); }
 std::ostream& operator<<(std::ostream& out, const ModuleBase& module) { return out << module.repr(); }
+
+void detail::set_extra_repr(const ModuleBase& module, std::string text) { module.state()->extra_repr = std::move(text); }
 
 // ---- calls ----------------------------------------------------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <sstream>
 
 #include "tests/frontend/error_text.h"
 
@@ -85,6 +86,57 @@ TEST(Modules, PrintAsPyTorchDoes) {
             ")");
   EXPECT_EQ(nn::MaxPool2d(2).repr(), "MaxPool2d(kernel_size=2, stride=2, padding=0, dilation=1, ceil_mode=False)");
   EXPECT_EQ(nn::GELU().repr(), "GELU(approximate='none')");
+}
+
+struct Scaled : nn::Module<Scaled> {
+  double factor;
+  nn::Linear inner = child("inner", nn::Linear(2, 3));
+  explicit Scaled(double f) : factor(f) {}
+  std::string extra_repr() const { return "factor=" + std::to_string(static_cast<int>(factor)); }
+  Tensor forward(Tensor x) { return inner(x) * factor; }
+};
+struct Halved : nn::Module<Halved> {
+  std::string extra_repr() const { return "by=2"; }
+  Tensor forward(Tensor x) { return x / 2; }
+};
+struct HoldsScaled : nn::Module<HoldsScaled> {
+  Scaled one = child("one", Scaled(4));
+  nn::Sequential list = child("list", nn::Sequential(Halved(), nn::ReLU()));
+  nn::ModuleList<Halved> more = child("more", nn::ModuleList<Halved>{Halved()});
+  nn::ModuleDict<Halved> keys = child("keys", nn::ModuleDict<Halved>{{"a", Halved()}});
+  Tensor forward(Tensor x) { return list(one(x)); }
+};
+struct ScaledGraph : nn::Graph<ScaledGraph> {
+  Scaled model = child("model", Scaled(7));
+  Tensor build(Tensor x) { return model(x); }
+};
+
+TEST(Modules, PrintWhatTheySayOfThemselves) {
+  Scaled scaled(3);
+  const std::string expected = "Scaled(factor=3\n  (inner): Linear(in_features=2, out_features=3, bias=True)\n)";
+  EXPECT_EQ(scaled.repr(), expected);
+  std::ostringstream out;
+  out << scaled;
+  EXPECT_EQ(out.str(), expected);
+  scaled.factor = 5;
+  EXPECT_EQ(scaled.repr().find("Scaled(factor=5\n"), 0u) << scaled.repr();
+  EXPECT_EQ(HoldsScaled().repr(),
+            "HoldsScaled(\n"
+            "  (one): Scaled(factor=4\n"
+            "    (inner): Linear(in_features=2, out_features=3, bias=True)\n"
+            "  )\n"
+            "  (list): Sequential(\n"
+            "    (0): Halved(by=2)\n"
+            "    (1): ReLU()\n"
+            "  )\n"
+            "  (more): ModuleList(\n"
+            "    (0): Halved(by=2)\n"
+            "  )\n"
+            "  (keys): ModuleDict(\n"
+            "    (a): Halved(by=2)\n"
+            "  )\n"
+            ")");
+  EXPECT_NE(ScaledGraph().repr().find("(MODULE:model:Scaled(factor=7)): ("), std::string::npos) << ScaledGraph().repr();
 }
 
 TEST(Modules, CopiesShareEverything) {

@@ -211,7 +211,10 @@ class Graph : public GraphBase {
   M child(Name name, M module) {
     constexpr bool is_module = std::is_base_of_v<ModuleBase, M>;
     static_assert(is_module, "a child must be a module");
-    if constexpr (is_module) register_child(name, module);
+    if constexpr (is_module) {
+      register_child(name, module);
+      detail::note_extra_repr(module);
+    }
     return module;
   }
 

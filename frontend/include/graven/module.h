@@ -22,6 +22,7 @@
 // registered, within forward() or a graph's build(). What forward() makes itself, and arguments of the call, may require gradients as they like.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <functional>
 #include <iosfwd>
@@ -189,6 +190,18 @@ std::ostream& operator<<(std::ostream& out, const ModuleBase& module);
 
 namespace detail {
 
+template <class M>
+concept HasExtraRepr = requires(const M& module) {
+  { module.extra_repr() } -> std::convertible_to<std::string>;
+};
+void set_extra_repr(const ModuleBase& module, std::string text);
+/// What a module says of itself where it is printed. Asked for where its type is known: where it is registered, and
+/// where it is printed itself.
+template <class M>
+void note_extra_repr(const M& module) {
+  if constexpr (HasExtraRepr<M>) set_extra_repr(module, module.extra_repr());
+}
+
 /// "Mlp" of graven::Mlp, "Block" of (anonymous namespace)::Block<3>.
 std::string short_type_name(std::string_view pretty);
 
@@ -242,11 +255,25 @@ inline constexpr bool kEndsWithLocation =
 
 }  // namespace detail
 
-/// The base of every module: `struct Net : nn::Module<Net>`. Derived has `forward(...)`, and may have `std::string extra_repr() const`.
+template <class M>
+  requires(std::is_base_of_v<ModuleBase, M> && detail::HasExtraRepr<M>)
+std::ostream& operator<<(std::ostream& out, const M& module) {
+  detail::note_extra_repr(module);
+  return out << static_cast<const ModuleBase&>(module);
+}
+
+/// The base of every module: `struct Net : nn::Module<Net>`. Derived has `forward(...)`, and may have `std::string
+/// extra_repr() const`, which is printed between the parentheses: as it was when the module was registered as a child,
+/// or, of the module that is printed itself, as it is now.
 template <class Derived>
 class Module : public ModuleBase {
  public:
   Module() : ModuleBase(detail::class_name_of<Derived>()) {}
+
+  std::string repr() const {
+    detail::note_extra_repr(static_cast<const Derived&>(*this));
+    return ModuleBase::repr();
+  }
 
   auto operator()(Location where = Location::current()) const { return call_forward(where); }
   template <class A>
@@ -295,7 +322,10 @@ class Module : public ModuleBase {
   M child(Name name, M module) {
     constexpr bool is_module = std::is_base_of_v<ModuleBase, M>;
     static_assert(is_module, "a child must be a module");
-    if constexpr (is_module) register_child(name, module);
+    if constexpr (is_module) {
+      register_child(name, module);
+      detail::note_extra_repr(module);
+    }
     return module;
   }
 
@@ -366,6 +396,7 @@ class AnyModule : public ModuleBase {
     requires(std::is_base_of_v<ModuleBase, M> && !std::is_same_v<M, AnyModule>)
   AnyModule(M module)  // NOLINT: implicit, so that Sequential(Linear(1, 2), ReLU()) works
       : ModuleBase(module) {
+    detail::note_extra_repr(module);
     constexpr bool maps_tensor = requires(M m, Tensor x) { requires std::is_convertible_v<decltype(m.forward(x)), Tensor>; };
     static_assert(maps_tensor, "a module of a Sequential or a list has a forward() from one tensor to one tensor; call others from a forward()");
     if constexpr (maps_tensor) forward_ = [module](const Tensor& x, Location where) { return module(x, where); };
@@ -426,6 +457,7 @@ class ModuleList : public Module<ModuleList<M>> {
   }
   ModuleList& push_back(M module, Location where = Location::current()) {
     this->register_child({std::to_string(modules_->size()), where}, module);
+    detail::note_extra_repr(module);
     modules_->push_back(std::move(module));
     return *this;
   }

@@ -55,6 +55,7 @@ class ModuleDict : public Module<ModuleDict<M>> {
   /// The key must be new, not empty, and without dots.
   ModuleDict& insert(Name key, M module) {
     this->register_child(key, module);
+    detail::note_extra_repr(module);
     modules_->emplace_back(std::string(key.text()), std::move(module));
     return *this;
   }
