@@ -110,6 +110,18 @@ Tensor recorded(std::string_view op, ir::Attributes attributes, Location where) 
   return active_trace()->record(ir::get_op(op), {}, std::move(attributes), where).at(0);
 }
 
+bool has_countable_bytes(const ir::TensorType& type) {
+  std::int64_t bytes = static_cast<std::int64_t>(ir::size_of(type.dtype));
+  bool fits = true, empty = false;
+  for (const Dim& d : type.shape) {
+    std::int64_t maximum = 0;
+    if (__builtin_mul_overflow(d.coefficient(), d.symbol_maximum(), &maximum)) return false;
+    empty |= maximum == 0;
+    fits = fits && !__builtin_mul_overflow(bytes, maximum, &bytes);
+  }
+  return fits || empty;
+}
+
 void require_one_symbol(const Shape& shape, const char* function, Location where) {
   if (shape.symbolic_dimensions() < 2) return;
   UserError error("the shape " + shape.to_string() + " has two symbolic dimensions; a tensor may have one");

@@ -27,6 +27,8 @@ Tensor recorded(std::string_view op, ir::Attributes attributes, Location where);
 
 // ---- sizes that may be symbols ----
 
+/// Whether the bytes of such a tensor, symbols at their maxima, fit in 63 bits.
+bool has_countable_bytes(const ir::TensorType& type);
 /// User error where more than one dimension of the shape is a symbol.
 void require_one_symbol(const Shape& shape, const char* function, Location where);
 /// User error where the shape has a symbol and no graph is being recorded, or several.

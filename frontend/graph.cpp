@@ -24,6 +24,7 @@
 #include "ir/optimizer_kind.h"
 #include "ir/passes/passes.h"
 #include "ir/schedule.h"
+#include "ir/verify.h"
 
 namespace graven::nn {
 
@@ -496,17 +497,32 @@ std::shared_ptr<GraphRecording> GraphBase::begin_recording(Location where) {
 
 Tensor GraphBase::add_input(GraphRecording& recording, const Spec& spec, const std::string& path, ir::Tree& tree) {
   const std::size_t index = recording.input_paths.size();
-  for (const Dim& d : spec.shape)
-    if (d.coefficient() < 0 || (!d.is_static() && d.symbol_maximum() < 1))
-      throw UserError("the spec of input " + path + " has the dimension " + d.to_string() + "; dimensions must not be negative, maxima at least 1");
+  const auto refuse = [&](const std::string& why, const std::string& note = {}) {
+    UserError error("the spec of input " + path + why);
+    if (!note.empty()) error.note(note);
+    error.at(spec.where.file_name(), spec.where.line);
+    throw error;
+  };
+  for (const Dim& d : spec.shape) {
+    if (d.coefficient() < 0 || d.symbol_maximum() < 1)
+      refuse(" has the dimension " + d.to_string() + "; dimensions must not be negative, maxima at least 1");
+    if (d.is_static() ? d.symbol_maximum() != 1 : !ir::is_symbol_name(d.symbol()))
+      refuse(" has the symbol '" + d.symbol() + "'; a symbol's name is made of letters, digits and underscores, and " +
+                 "begins with no digit",
+             "such as Dim(\"batch\", " + std::to_string(d.symbol_maximum()) + ")");
+  }
   if (spec.shape.symbolic_dimensions() > 1)
-    throw UserError("the spec of input " + path + " has the shape " + spec.shape.to_string() + "; a tensor may have one symbolic dimension")
-        .note("fix the others, or let with_dynamic_input_shape() compile a program for each shape");
+    refuse(" has the shape " + spec.shape.to_string() + "; a tensor may have one symbolic dimension",
+           "fix the others, or let with_dynamic_input_shape() compile a program for each shape");
+  if (spec.shape.rank() > ir::kMaximumRank)
+    refuse(fmt::format(" has {} dimensions; the most are {}", spec.shape.rank(), ir::kMaximumRank));
+  if (!graven::detail::has_countable_bytes({spec.dtype, spec.shape}))
+    refuse(" is too large: the bytes of " + ir::describe(spec.dtype, spec.shape) + " do not fit in 63 bits");
   for (const auto& [symbol, maximum] : recording.trace->graph.symbols())
     for (const Dim& d : spec.shape)
       if (d.symbol() == symbol && d.symbol_maximum() != maximum)
-        throw UserError(
-            fmt::format("the spec of input {}: the symbol '{}' has the maximum {} here, and {} before", path, symbol, d.symbol_maximum(), maximum));
+        refuse(fmt::format(": the symbol '{}' has the maximum {} here, and {} before", symbol, d.symbol_maximum(),
+                           maximum));
   const ir::ValueId value =
       recording.trace->graph.add_input(spec.name.empty() ? "input_" + std::to_string(index) : spec.name, {spec.dtype, spec.shape});
   recording.input_paths.push_back(path);
@@ -515,9 +531,13 @@ Tensor GraphBase::add_input(GraphRecording& recording, const Spec& spec, const s
 }
 
 Tensor GraphBase::add_input(GraphRecording& recording, const Tensor& example, const std::string& path, ir::Tree& tree) {
-  if (!example.defined()) throw UserError("input " + path + " of " + state_->name + " is an undefined tensor");
-  if (example.is_traced()) throw UserError("input " + path + " of " + state_->name + " was recorded by another graph's build()");
-  return add_input(recording, Spec{example.shape(), example.dtype(), {}}, path, tree);
+  if (!example.defined())
+    fail_at("input " + path + " of " + state_->name + " is an undefined tensor", recording.where);
+  if (example.is_traced())
+    fail_at("input " + path + " of " + state_->name + " ('" + example.impl()->owner + "') was recorded by another " +
+                "graph's build()",
+            recording.where);
+  return add_input(recording, Spec{example.shape(), example.dtype(), {}, recording.where}, path, tree);
 }
 
 void GraphBase::add_output(GraphRecording& recording, const Tensor& value, const std::string& path, ir::Tree& tree) {
@@ -709,8 +729,12 @@ void GraphBase::save(const std::string& directory) const {
   // The graph last: a folder that has one is whole. Over another graph's folder, the digest tells its files from this one's; other weights of one
   // graph are as good as these.
   const std::string saved = ir::digest_of(recorded);
+  // What could not be read again is not written, and what is there stays.
+  const std::string file = directory + "/graph.json";
+  (void)ir::from_json(ir::to_json(recorded, saved), file,
+                      [&](const std::string& name, const ir::TensorType&) { return recorded.constants.at(recorded.find(name)); });
   save_file(weights, directory + "/weights.safetensors", {{std::string(ir::kSavedKey), saved}});
-  ir::write_graph(directory + "/graph.json", recorded, saved);
+  ir::write_graph(file, recorded, saved);
 }
 
 // ---- print ----------------------------------------------------------------------------------------------------------------------------

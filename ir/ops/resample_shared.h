@@ -37,7 +37,7 @@ inline Shape infer_resample(InferContext& c, Shape shape) {
             "'mode' must be nearest, nearest-exact, linear, cubic or area, got '" + c.attributes.text("mode") + "'");
   const std::int64_t size = c.attributes.integer("size"),
                      from = fixed(shape[dim], "dimension " + std::to_string(dim) + ", which is resampled,");
-  c.require(size >= 1 && size <= (1 << 30), "'size' must be at least 1, got " + std::to_string(size));
+  c.require(size >= 1 && size <= (1 << 30), "'size' must lie in [1, 1073741824], got " + std::to_string(size));
   c.require(from >= 1, "dimension " + std::to_string(dim) + ", which is resampled, is empty");
   const double scale = c.attributes.number("scale");
   c.require(scale >= 0 && scale <= 1e9, "'scale' must be positive, got " + text_of(scale));

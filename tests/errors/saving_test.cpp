@@ -10,10 +10,12 @@
 #include <filesystem>
 #include <functional>
 #include <iostream>
+#include <limits>
 #include <random>
 #include <vector>
 
 #include "ir/json.h"
+#include "tests/frontend/error_text.h"
 
 namespace graven {
 namespace {
@@ -241,6 +243,70 @@ TEST_F(Saving, AFullDiskKeepsTheOldFile) {
   EXPECT_EQ(status, 0);
   EXPECT_EQ(value_in(path), 1);
   EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), 1) << "no temporary file is left";
+}
+
+struct Doubles : nn::Graph<Doubles> {
+  Tensor build(Tensor x) { return x * 2; }
+};
+struct Widens : nn::Graph<Widens> {
+  Tensor build(Tensor x) { return x.expand({std::int64_t{1} << 61, 3}) * 2; }
+};
+
+/// What a symbol may be called, and how large a tensor may be, is said where the graph takes it: a graph that is there
+/// can be called, emitted, saved and read again.
+TEST_F(Saving, NamesAndSizesThatCouldNotBeReadAgainAreRefusedBefore) {
+  const std::string saved = (folder_ / "saved").string();
+  {
+    Doubles good;
+    good.compile(spec({Dim("batch", 5), 3}));
+    good.save(saved);
+  }
+  const std::string before = ir::to_json(ir::read_graph(saved + "/graph.json"));
+  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+  const std::pair<Shape, std::string> cases[] = {
+      {{Dim("batch-size", 5), 3}, "has the symbol 'batch-size'; a symbol's name is made of letters, digits"},
+      {{Dim("2*b", 5), 3}, "has the symbol '2*b'"},
+      {{Dim("a b", 5), 3}, "has the symbol 'a b'"},
+      {{Dim("2b", 5), 3}, "has the symbol '2b'"},
+      {{Dim("gr\xc3\xb6\xc3\x9f" "e", 5), 3}, "has the symbol 'gr"},
+      {{Dim("a\nb", 5), 3}, "has the symbol 'a"},
+      {{Dim("*/", 5), 3}, "has the symbol '*/'"},
+      {{Dim("", 5), 3}, "has the symbol ''"},
+      {{Dim(std::string(300, 'a'), 5), 3}, "has the symbol 'aaa"},
+      {{Dim("b", 0), 3}, "maxima at least 1"},
+      {{Dim("b", -5), 3}, "maxima at least 1"},
+      {{Dim("b", std::int64_t{1} << 60), 3}, "do not fit in 63 bits"},
+      {{Dim("b", kMost), 3}, "do not fit in 63 bits"},
+      {{Dim("b", kMost) * Dim(3)}, "do not fit in 63 bits"},
+      {{std::int64_t{1} << 62}, "do not fit in 63 bits"},
+      {{std::int64_t{1} << 40, std::int64_t{1} << 40}, "do not fit in 63 bits"},
+      {{1, 1, 1, 1, 1, 1, 1, 1, 1}, "has 9 dimensions; the most are 8"},
+  };
+  for (const auto& [shape, expected] : cases) {
+    SCOPED_TRACE(expected);
+    Doubles graph;
+    const std::string error = test::error_of([&, &shape = shape] { graph.compile(spec(shape)); });
+    EXPECT_NE(error.find(expected), std::string::npos) << error;
+    EXPECT_NE(error.find("at saving_test.cpp:"), std::string::npos) << error;
+    EXPECT_FALSE(graph.is_compiled());
+    EXPECT_NE(test::error_of([&] { graph.save(saved); }), "no error");
+    EXPECT_NE(test::error_of([&] { codegen::emit(graph, folder_ / "emitted"); }), "no error");
+    EXPECT_EQ(ir::to_json(ir::read_graph(saved + "/graph.json")), before);
+  }
+  Widens wide;
+  const std::string error = test::error_of([&] { wide.compile(spec({1, 3})); });
+  EXPECT_NE(error.find("is too large: its bytes do not fit in 63 bits"), std::string::npos) << error;
+  EXPECT_NE(error.find("at saving_test.cpp:"), std::string::npos) << error;
+
+  for (const char* name : {"b", "B2", "_b", "batch_size", "int", "x"}) {
+    SCOPED_TRACE(name);
+    Doubles graph;
+    graph.compile(spec({Dim(name, 5), 3}));
+    EXPECT_TRUE(equal(graph(ones({2, 3})), full({2, 3}, 2.0)));
+    graph.save(saved);
+    EXPECT_EQ(ir::to_json(ir::read_graph(saved + "/graph.json")).find("\"" + std::string(name) + "\"") != std::string::npos, true);
+    EXPECT_EQ(test::error_of([&] { codegen::emit(graph, folder_ / "emitted" / name); }), "no error");
+  }
 }
 
 }  // namespace

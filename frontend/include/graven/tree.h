@@ -22,11 +22,16 @@ struct Spec {
   Shape shape;
   DType dtype = DType::f32;
   std::string name;  ///< of the graph's input; empty: input_<index>
+  Location where = {};
 };
 
 /// `name` is what the emitted program calls the input.
-inline Spec spec(Shape shape, DType dtype = DType::f32, std::string name = {}) { return {std::move(shape), dtype, std::move(name)}; }
-inline Spec spec(Shape shape, std::string name) { return {std::move(shape), DType::f32, std::move(name)}; }
+inline Spec spec(Shape shape, DType dtype = DType::f32, std::string name = {}, Location where = Location::current()) {
+  return {std::move(shape), dtype, std::move(name), where};
+}
+inline Spec spec(Shape shape, std::string name, Location where = Location::current()) {
+  return {std::move(shape), DType::f32, std::move(name), where};
+}
 
 namespace nn::detail {
 
