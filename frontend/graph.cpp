@@ -666,15 +666,19 @@ std::vector<Tensor> GraphBase::run_program(const std::vector<Tensor>& inputs, co
     if (training_graph) s.hand_states_to_optimizers();
     if (s.debug_level >= 0) std::fputs(fmt::format("{} end compiling: {:.1f} ms.\n", s.log_name(), stopwatch.seconds() * 1e3).c_str(), stderr);
   }
-  if (training_graph) s.take_from_optimizers(where);
+  // Of the step after this one: a function that throws leaves everything as it was.
+  std::vector<std::vector<double>> next_rates;
+  if (training_graph) {
+    s.take_from_optimizers(where);
+    for (const auto& a : s.optimizers)
+      if (a.schedule) next_rates.push_back(a.schedule->rates_at(a.schedule->next_step()));
+  }
   std::vector<Tensor> outputs = s.now.program->run(checked, learning_rates(), training_graph ? s.steps + 1 : 0, where);
   if (training_graph) {
     s.set_steps(s.steps + 1);
+    auto next = next_rates.begin();
     for (const auto& a : s.optimizers)
-      if (a.schedule) {
-        ++a.schedule->steps;
-        a.schedule->apply();
-      }
+      if (a.schedule) a.schedule->set_steps(a.schedule->steps + 1, *next++);
   }
   return outputs;
 }

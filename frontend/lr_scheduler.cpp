@@ -206,26 +206,30 @@ ir::Schedule sequence(const optim::Optimizer& optimizer, const std::vector<LRSch
 
 double scheduled_rate(const ir::Schedule& schedule, double lr, std::int64_t steps) { return schedule_of(schedule).learning_rate(lr, steps); }
 
-std::vector<double> LRScheduler::State::rates() const {
+std::vector<double> LRScheduler::State::rates_at(std::int64_t after) const {
   if (!factors.empty()) {
     std::vector<double> rates;
     for (std::size_t i = 0; i < factors.size(); ++i) {
-      const double factor = factors[i](steps);
+      const double factor = factors[i](after);
       require(std::isfinite(factor),
-              fmt::format("LambdaLR: the function gave {} for step {}; a factor must be finite", factor, steps));
+              fmt::format("LambdaLR: the function gave {} for step {}; a factor must be finite", factor, after));
       rates.push_back(optimizer->groups[i].base_lr * factor);
     }
     return rates;
   }
   const runtime::Schedule formula = schedule_of(schedule);
   std::vector<double> rates;
-  for (const auto& g : optimizer->groups) rates.push_back(formula.learning_rate(g.base_lr, steps));
+  for (const auto& g : optimizer->groups) rates.push_back(formula.learning_rate(g.base_lr, after));
   return rates;
 }
 
-void LRScheduler::State::apply() const {
-  const std::vector<double> now = rates();
+void LRScheduler::State::set(const std::vector<double>& now) const {
   for (std::size_t i = 0; i < now.size(); ++i) optimizer->groups[i].options["lr"] = now[i];
+}
+
+std::int64_t LRScheduler::State::next_step() const {
+  require(steps < std::numeric_limits<std::int64_t>::max(), "step() of a schedule: there are no more steps to count");
+  return steps + 1;
 }
 
 LRScheduler::LRScheduler(const optim::Optimizer& optimizer, ir::Schedule schedule)
@@ -237,6 +241,7 @@ LRScheduler::LRScheduler(const optim::Optimizer& optimizer, ScheduleAndRates sch
   state_->sets_base_lr = true;
   for (std::size_t i = 0; i < state_->first_base_lrs.size(); ++i) state_->optimizer->groups[i].base_lr = state_->first_base_lrs[i];
   state_->apply();
+  state_->optimizer->schedule = state_;
 }
 
 LRScheduler::LRScheduler(const optim::Optimizer& optimizer, std::vector<std::function<double(std::int64_t)>> factors)
@@ -249,20 +254,19 @@ LRScheduler::LRScheduler(const optim::Optimizer& optimizer, ir::Schedule schedul
   state_->factors = std::move(factors);
   for (const auto& g : state_->optimizer->groups) state_->first_base_lrs.push_back(g.base_lr);
   state_->apply();
+  state_->optimizer->schedule = state_;
 }
 
 void LRScheduler::step(Location where) {
   if (detail::active_trace())
     detail::fail_at("step() of a schedule within build(), which runs once; give it to add_optimizer(), and it advances after every call", where);
-  ++state_->steps;
-  state_->apply();
+  state_->go_to(state_->next_step());
 }
 std::vector<double> LRScheduler::get_last_lr() const { return state_->rates(); }
 std::int64_t LRScheduler::last_epoch() const { return state_->steps; }
 void LRScheduler::set_last_epoch(std::int64_t steps) {
   require(steps >= 0, "a schedule cannot stand before its first step");
-  state_->steps = steps;
-  state_->apply();
+  state_->go_to(steps);
 }
 
 namespace {
@@ -437,12 +441,37 @@ ReduceLROnPlateau::ReduceLROnPlateau(const optim::Optimizer& optimizer, ReduceLR
   state_->options = std::move(o);
 }
 
+namespace {
+
+/// What a user calls a schedule that sets each step's rate anew, whatever it was before: a reduction would be gone with
+/// the next step. Null: one that multiplies the rate it finds, or what lies above its least rate.
+const char* sets_rates_anew(const ir::Schedule& schedule) {
+  constexpr std::pair<std::string_view, const char*> kKinds[] = {
+      {ir::kProgramsOwnSchedule, "LambdaLR"}, {"cosine_warm_restarts", "CosineAnnealingWarmRestarts"},
+      {"one_cycle", "OneCycleLR"},            {"triangular", "CyclicLR"},
+      {"triangular2", "CyclicLR"},            {"exp_range", "CyclicLR"},
+      {"sequential", "SequentialLR"}};
+  for (const auto& [kind, name] : kKinds)
+    if (schedule.kind == kind) return name;
+  return nullptr;
+}
+
+}  // namespace
+
 void ReduceLROnPlateau::step(double metric, Location where) {
   if (detail::active_trace())
     detail::fail_at(
         "step() of ReduceLROnPlateau within build(), which runs once; call it after each epoch, with the epoch's loss",
         where);
   State& s = *state_;
+  const std::shared_ptr<LRScheduler::State> schedule = s.optimizer->schedule.lock();
+  if (const char* name = schedule ? sets_rates_anew(schedule->schedule) : nullptr)
+    detail::fail_at(fmt::format("step() of ReduceLROnPlateau: the optimizer's {} sets the rate of each step anew, and "
+                                "a reduction would be gone with the next one; have one of the two",
+                                name),
+                    where);
+  if (s.epoch == std::numeric_limits<std::int64_t>::max())
+    detail::fail_at("step() of ReduceLROnPlateau: there are no more epochs to count", where);
   ++s.epoch;
   if (s.is_better(metric)) {
     s.best = metric;
@@ -456,9 +485,21 @@ void ReduceLROnPlateau::step(double metric, Location where) {
   }
   if (s.bad_epochs <= s.options.patience) return;
   for (std::size_t i = 0; i < s.min_lr.size(); ++i) {
-    double& rate = s.optimizer->groups[i].options.at("lr");
-    const double reduced = std::max(rate * s.options.factor, s.min_lr[i]);
-    if (rate - reduced > s.options.eps) rate = reduced;
+    auto& group = s.optimizer->groups[i];
+    double& rate = group.options.at("lr");
+    double reduced = std::max(rate * s.options.factor, s.min_lr[i]);
+    if (!schedule) {
+      if (rate - reduced > s.options.eps) rate = reduced;
+      continue;
+    }
+    // These schedules are straight lines in the rate they start from: starting from another they go on from here as
+    // PyTorch's, which multiply what they find.
+    const double least = scheduled_rate(schedule->schedule, 0, schedule->steps),
+                 slope = scheduled_rate(schedule->schedule, 1, schedule->steps) - least;
+    reduced = std::max(reduced, least);
+    if (!(rate - reduced > s.options.eps) || !(slope > 0)) continue;
+    group.base_lr = (reduced - least) / slope;
+    rate = scheduled_rate(schedule->schedule, group.base_lr, schedule->steps);
   }
   s.cooldown = s.options.cooldown;
   s.bad_epochs = 0;

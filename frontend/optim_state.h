@@ -25,6 +25,8 @@ struct Optimizer::State {
   std::vector<Group> groups;
   std::uint64_t loads = 0;  ///< how often load_state_dict() gave the groups options
   std::vector<std::string> state_names() const;
+  /// The one that was made last and is still there: a reduction of the rates must reach what it computes them from.
+  std::weak_ptr<lr_scheduler::LRScheduler::State> schedule;
 };
 
 }  // namespace graven::optim
@@ -44,8 +46,18 @@ struct LRScheduler::State {
   /// LambdaLR's, by group; none: the schedule's formula.
   std::vector<std::function<double(std::int64_t)>> factors;
   /// By group, after `steps` finished steps.
-  std::vector<double> rates() const;
-  void apply() const;
+  std::vector<double> rates() const { return rates_at(steps); }
+  std::vector<double> rates_at(std::int64_t after) const;
+  void apply() const { set(rates()); }
+  /// These many finished steps, and their rates.
+  void go_to(std::int64_t after) { set_steps(after, rates_at(after)); }
+  void set_steps(std::int64_t after, const std::vector<double>& now) {
+    steps = after;
+    set(now);
+  }
+  void set(const std::vector<double>& now) const;
+  /// One more; user error where there are no more numbers.
+  std::int64_t next_step() const;
 };
 
 }  // namespace graven::lr_scheduler

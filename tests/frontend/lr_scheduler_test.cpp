@@ -4,11 +4,13 @@
 
 #include <graven/graven.h>
 #include <unistd.h>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <stdexcept>
 
 #include "tests/frontend/error_text.h"
 
@@ -485,6 +487,122 @@ TEST(Plateaus, LowerTheRateOfAGraph) {
   const Tensor second = graph(x, labels);
   EXPECT_LT(second.item<double>(), first.item<double>());
   EXPECT_TRUE(equal(graph(x, labels), second));
+}
+
+/// Beside a schedule a reduction stays: the schedule goes on from the reduced rate, as PyTorch's chainable formulas
+/// have it, which are repeated here.
+TEST(Plateaus, ReduceWhatAScheduleGoesOnFrom) {
+  constexpr double kPi = 3.14159265358979323846;
+  const struct {
+    const char* name;
+    Make schedule;
+    std::function<double(double lr, int t)> next;  ///< PyTorch's get_lr() of step t, from the rate of the one before
+  } cases[] = {
+      {"step", [](const optim::Optimizer& o) { return StepLR(o, {.step_size = 2, .gamma = 0.5}); },
+       [](double lr, int t) { return t % 2 == 0 ? lr * 0.5 : lr; }},
+      {"a step that is far away", [](const optim::Optimizer& o) { return StepLR(o, {.step_size = 1000}); },
+       [](double lr, int) { return lr; }},
+      {"exponential", [](const optim::Optimizer& o) { return ExponentialLR(o, {.gamma = 0.9}); },
+       [](double lr, int) { return lr * 0.9; }},
+      {"cosine", [](const optim::Optimizer& o) { return CosineAnnealingLR(o, {.T_max = 20, .eta_min = 0.001}); },
+       [](double lr, int t) {
+         return (1 + std::cos(kPi * t / 20)) / (1 + std::cos(kPi * (t - 1) / 20)) * (lr - 0.001) + 0.001;
+       }},
+      {"linear",
+       [](const optim::Optimizer& o) { return LinearLR(o, {.start_factor = 0.5, .end_factor = 1, .total_iters = 5}); },
+       [](double lr, int t) { return t > 5 ? lr : lr * (1 + 0.5 / (5 * 0.5 + (t - 1) * 0.5)); }},
+  };
+  manual_seed(15);
+  const Tensor x = randn({8, 6}), labels = randint(0, 3, {8});
+  for (const auto& c : cases) {
+    SCOPED_TRACE(c.name);
+    Mlp eager, shared;
+    shared.load_state_dict(eager.state_dict());
+    Scheduled graph(shared, c.schedule);
+    optim::SGD optimizer(eager.parameters(), {.lr = 0.1, .momentum = 0.9});
+    LRScheduler schedule = c.schedule(optimizer);
+    const ReduceLROnPlateauOptions options{.factor = 0.5, .patience = 1};
+    ReduceLROnPlateau plateau(optimizer, options), of_graph(graph.optimizer, options);
+    double expected = optimizer.learning_rates()[0];
+    for (int t = 1; t <= 9; ++t) {
+      optimizer.zero_grad();
+      cross_entropy(eager(x), labels).backward();
+      optimizer.step();
+      (void)graph(x, labels);
+      schedule.step();
+      plateau.step(1.0);
+      of_graph.step(1.0);
+      expected = c.next(expected, t);
+      if (t == 3 || t == 5 || t == 7 || t == 9) expected *= 0.5;  // each second epoch that is no better than the first
+      EXPECT_NEAR(optimizer.learning_rates()[0], expected, 1e-12) << "step " << t;
+      EXPECT_EQ(graph.optimizer.learning_rates(), optimizer.learning_rates()) << "step " << t;
+      EXPECT_EQ(graph.learning_rates(), optimizer.learning_rates()) << "step " << t;
+      EXPECT_TRUE(allclose(shared.parameters()[0], eager.parameters()[0], 1e-4, 1e-5)) << "step " << t;
+    }
+    EXPECT_EQ(schedule.get_last_lr(), optimizer.learning_rates());
+  }
+}
+
+TEST(Plateaus, AreRefusedBesideSchedulesThatSetEachRateAnew) {
+  const std::pair<const char*, Make> cases[] = {
+      {"LambdaLR", [](const optim::Optimizer& o) { return LambdaLR(o, [](std::int64_t) { return 1.0; }); }},
+      {"OneCycleLR", [](const optim::Optimizer& o) { return OneCycleLR(o, {.max_lr = 1, .total_steps = 50}); }},
+      {"CosineAnnealingWarmRestarts", [](const optim::Optimizer& o) { return CosineAnnealingWarmRestarts(o, {.T_0 = 7}); }},
+      {"SequentialLR",
+       [](const optim::Optimizer& o) {
+         return SequentialLR(o, {StepLR(o, {.step_size = 2}), StepLR(o, {.step_size = 3})}, {2});
+       }},
+  };
+  for (const auto& [name, make] : cases) {
+    optim::SGD optimizer = one_group(0.1);
+    ReduceLROnPlateau plateau(optimizer, {.patience = 0});
+    {
+      const LRScheduler schedule = make(optimizer);
+      const std::string error = test::error_of([&] { plateau.step(1.0); });
+      EXPECT_NE(error.find("the optimizer's " + std::string(name) + " sets the rate of each step anew"), std::string::npos)
+          << error;
+      EXPECT_NE(error.find("at lr_scheduler_test.cpp:"), std::string::npos) << error;
+      EXPECT_EQ(plateau.last_epoch(), 0);
+    }
+    EXPECT_EQ(test::error_of([&] { plateau.step(1.0); }), "no error");  // the schedule is gone
+  }
+}
+
+TEST(Schedules, AFunctionThatThrowsLeavesThemAsTheyWere) {
+  const Make make = [](const optim::Optimizer& o) {
+    return LambdaLR(o, [](std::int64_t t) {
+      if (t == 2) throw std::runtime_error("no rate");
+      return 1.0 / static_cast<double>(1 + t);
+    });
+  };
+  optim::SGD optimizer = one_group(0.1);
+  LRScheduler schedule = make(optimizer);
+  schedule.step();
+  EXPECT_THROW(schedule.step(), std::runtime_error);
+  EXPECT_THROW(schedule.set_last_epoch(2), std::runtime_error);
+  EXPECT_EQ(schedule.last_epoch(), 1);
+  EXPECT_EQ(optimizer.learning_rates(), (std::vector<double>{0.05}));
+  schedule.set_last_epoch(3);
+  EXPECT_EQ(optimizer.learning_rates(), (std::vector<double>{0.025}));
+
+  manual_seed(16);
+  const Tensor x = randn({8, 6}), labels = randint(0, 3, {8});
+  Scheduled graph(Mlp(), make);
+  (void)graph(x, labels);
+  const Tensor before = graph.model.parameters()[0].detach().clone();
+  EXPECT_THROW((void)graph(x, labels), std::runtime_error);
+  EXPECT_EQ(graph.train_step(), 1);
+  EXPECT_EQ(graph.learning_rates(), (std::vector<double>{0.05}));
+  EXPECT_TRUE(equal(graph.model.parameters()[0].detach(), before));
+}
+
+TEST(Schedules, CountToTheLastNumber) {
+  optim::SGD optimizer = one_group(0.1);
+  StepLR schedule(optimizer, {.step_size = 2});
+  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+  schedule.set_last_epoch(kMost);
+  EXPECT_NE(test::error_of([&] { schedule.step(); }).find("there are no more steps to count"), std::string::npos);
+  EXPECT_EQ(schedule.last_epoch(), kMost);
 }
 
 TEST(Schedules, AFunctionOfTheProgramIsNeitherSavedNorEmitted) {

@@ -262,6 +262,11 @@ struct ReduceLROnPlateauOptions {
 ///   lr_scheduler::ReduceLROnPlateau schedule(optimizer, {.patience = 3});
 ///   for (...) { ...; schedule.step(validation_loss); }
 ///
+/// With a schedule of the optimizer beside it the reduction stays: the schedule goes on from the reduced rate, as
+/// PyTorch's do, eagerly and in a graph. User error in step() beside LambdaLR, OneCycleLR, CyclicLR,
+/// CosineAnnealingWarmRestarts and SequentialLR, which set each step's rate anew. A rate that a schedule has at its
+/// least (eta_min) is not reduced.
+///
 /// The optimizer may be a graph's: the graph's next call has the new rate. It is no part of the graph, and of what is
 /// emitted neither: a program that trains by itself has no number to follow but its own, so add_optimizer() does not
 /// take it.
