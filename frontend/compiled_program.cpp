@@ -1,5 +1,6 @@
 #include "frontend/compiled_program.h"
 
+#include <algorithm>
 #include <new>
 #include <optional>
 #include <utility>
@@ -47,6 +48,15 @@ std::optional<Mismatch> find_mismatch(const ir::Graph& graph, const std::vector<
   return std::nullopt;
 }
 
+/// Whether the input has fewer rows than were recorded, and is else as it was.
+bool is_part_of_batch(const ir::TensorType& expected, const Tensor& got) {
+  const Shape& shape = expected.shape;
+  if (!got.defined() || got.is_traced() || got.dtype() != expected.dtype || shape.rank() == 0 ||
+      got.shape().rank() != shape.rank() || !shape[0].is_static() || got.shape()[0].value() >= shape[0].value())
+    return false;
+  return std::equal(shape.begin() + 1, shape.end(), got.shape().begin() + 1);
+}
+
 }  // namespace
 
 bool inputs_fit(const ir::Graph& graph, const std::vector<Tensor>& inputs) {
@@ -62,6 +72,10 @@ ProgramInputs check_inputs(const ir::Graph& graph, const std::string& owner, con
     const Tensor& got = inputs[mismatch->input];
     UserError error("input " + paths[mismatch->input] + " ('" + expected.name + "') of " + owner + ": expected " + expected.type.to_string() +
                     ", got " + (got.defined() ? got.describe() : "an undefined tensor") + mismatch->why);
+    if (is_part_of_batch(expected.type, got))
+      error.note("a last batch that is smaller: a DataLoader's drop_last leaves it out; Dim(\"batch\", " +
+                 expected.type.shape[0].to_string() + ") in the spec takes every size up to that; " +
+                 "with_dynamic_input_shape() compiles a program for each shape");
     error.at(where.file_name(), where.line);
     throw error;
   }

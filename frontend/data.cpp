@@ -71,11 +71,12 @@ TensorDataset::TensorDataset(Tensor data, Tensor target) : data_(std::move(data)
 }
 std::int64_t TensorDataset::size() const { return data_.size(0); }
 Batch TensorDataset::get(std::int64_t index) const {
-  return {data_.select(0, index), target_.defined() ? target_.select(0, index) : Tensor()};
+  return {data_.select(0, index, Location{}), target_.defined() ? target_.select(0, index, Location{}) : Tensor()};
 }
 Batch TensorDataset::get_batch(const Sizes& indices) const {
   const Tensor at = from_data(indices, {static_cast<std::int64_t>(indices.size())});
-  return {index_select(data_, 0, at), target_.defined() ? index_select(target_, 0, at) : Tensor()};
+  const auto rows = [&](const Tensor& t) { return index_select(Operand(t, Location{}), 0, at); };
+  return {rows(data_), target_.defined() ? rows(target_) : Tensor()};
 }
 
 // ---- files ----------------------------------------------------------------------------------------------------------
@@ -189,7 +190,17 @@ Batch DataLoader::batch(std::int64_t number, std::int64_t index) const {
   const runtime::Permutation order(samples(), s.options.seed, number);
   Sizes indices;
   for (std::int64_t i = begin; i < begin + count; ++i) indices.push_back(s.options.shuffle ? order[i] : i);
-  return s.files ? s.files->get_batch(indices) : s.own->get_batch(indices);
+  if (s.files) return s.files->get_batch(indices);
+  Batch own = s.own->get_batch(indices);
+  const auto require_rows = [&](const Tensor& t, const char* what) {
+    if (!t.defined() || (t.dim() > 0 && t.shape()[0] == Dim(count))) return;
+    throw UserError("DataLoader: get_batch() of a dataset must give a row for each index, expected " +
+                    std::to_string(count) + " rows of " + what + ", got " + t.describe());
+  };
+  if (!own.data.defined()) throw UserError("DataLoader: get_batch() of a dataset gave undefined data");
+  require_rows(own.data, "data");
+  require_rows(own.target, "targets");
+  return own;
 }
 
 bool is_available(const std::string& path, Split split) {

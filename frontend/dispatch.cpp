@@ -84,7 +84,13 @@ void note_symbols(UserError& error) {
   }
 }
 
+void note_conversion(UserError& error) {
+  if (error.message().find("expects inputs of one dtype") != std::string::npos)
+    error.note("convert one of them: an input with x.to(f32), a module's weights with module.to(f64)");
+}
+
 void throw_at(UserError& error, const std::string& function, Location where) {
+  note_conversion(error);
   note_symbols(error);
   error.in(scope(), where.function == nullptr ? function : where.function);
   const Location line = users_line(where);

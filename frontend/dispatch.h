@@ -27,6 +27,8 @@ Tensor recorded(std::string_view op, ir::Attributes attributes, Location where);
 
 // ---- sizes that may be symbols ----
 
+/// Where two dtypes meet, how one becomes the other.
+void note_conversion(UserError& error);
 /// Whether the bytes of such a tensor, symbols at their maxima, fit in 63 bits.
 bool has_countable_bytes(const ir::TensorType& type);
 /// User error where more than one dimension of the shape is a symbol.

@@ -553,6 +553,20 @@ void GraphBase::add_output(GraphRecording& recording, const Tensor& value, const
 
 namespace {
 
+/// Parameters that require a gradient, and have one, and that nothing updates.
+std::string without_optimizer(const ir::Graph& graph) {
+  if (graph.optimizers.empty()) return {};
+  std::set<ir::ValueId> updated;
+  for (const ir::Optimizer& o : graph.optimizers)
+    for (const ir::ParameterGroup& g : o.groups) updated.insert(g.parameters.begin(), g.parameters.end());
+  const auto reached = graven::detail::reached_by_losses(graph, 0);
+  std::string names;
+  for (const ir::ValueId p : graph.parameters)
+    if (graph.value(p).trainable && reached.count(p) && !updated.count(p))
+      names += (names.empty() ? "" : ", ") + graph.value(p).name;
+  return names;
+}
+
 /// User error where a member of a module that had a registered tensor was given another one within build(): every step
 /// would begin with what is registered, and nothing would change that. Handles of one tensor are alike, so their number
 /// tells, and that one of them was assigned to: a local name that is assigned to came, and goes, within build().
@@ -630,7 +644,12 @@ void GraphBase::end_recording(GraphRecording& recording, ir::Tree inputs, ir::Tr
       for (const Tensor& t : g.parameters) state_->now.learned.emplace_back(t, t.requires_grad());
   }
   const double milliseconds = recording.stopwatch.seconds() * 1e3;
-  if (level >= 1) std::fputs(fmt::format("{}\n", state_->text(level - 1)).c_str(), stderr);
+  if (level >= 1) {
+    std::fputs(fmt::format("{}\n", state_->text(level - 1)).c_str(), stderr);
+    if (const std::string names = without_optimizer(graph); !names.empty())
+      std::fputs(fmt::format("{} in no optimizer, though a loss depends on them: {}.\n", state_->log_name(), names).c_str(),
+                 stderr);
+  }
   if (level >= 0)
     std::fputs(fmt::format("{} end building graph: {} operators, {:.1f} ms.\n", state_->log_name(), graph.nodes.size(), milliseconds).c_str(),
                stderr);

@@ -176,6 +176,7 @@ Tensor LBFGS::step(const std::function<Tensor()>& closure, Location where) {
         "step() of LBFGS within build(): it evaluates its closure as often as it needs, and a graph's call is one "
         "evaluation",
         where);
+  if (!closure) detail::fail_at("step() of LBFGS: the closure, which computes the loss, is empty", where);
   State& s = *state_;
   const LBFGSOptions& o = s.options;
   const auto evaluated = [&] {

@@ -187,6 +187,7 @@ std::vector<Tensor> Trace::record(const ir::OpDef& op, const std::vector<Tensor>
     results = graph.add_node(op, std::move(values), std::move(attributes), at_line(where), ir::Phase::forward, {},
                              where.function == nullptr ? std::string_view() : where.function);
   } catch (UserError& e) {
+    note_conversion(e);
     note_symbols(e);
     note_declaration(e, where);
     throw;
@@ -360,9 +361,6 @@ void Trace::clip(ir::Clip clip, const std::vector<Tensor>& parameters, const cha
   clip_calls.push_back({graph.losses.size(), function, where});
 }
 
-namespace {
-
-/// Parameters that losses from `first` on depend on in a differentiable way.
 std::unordered_set<ir::ValueId> reached_by_losses(const ir::Graph& graph, std::size_t first) {
   std::unordered_set<ir::ValueId> reached;
   for (std::size_t l = first; l < graph.losses.size(); ++l) reached.insert(graph.losses[l].value);
@@ -375,8 +373,6 @@ std::unordered_set<ir::ValueId> reached_by_losses(const ir::Graph& graph, std::s
   }
   return reached;
 }
-
-}  // namespace
 
 /// Where a frozen parameter was read that is trained elsewhere, what was read has no gradient.
 void Trace::detach_frozen_reads() {

@@ -142,4 +142,7 @@ ir::Origins origins_at(Location where);
 /// Adds to an error of a layer's own operator, which says where the layer is called, where it is declared.
 void note_declaration(UserError& error, Location where);
 
+/// Values, parameters among them, that losses from `first` on depend on in a differentiable way.
+std::unordered_set<ir::ValueId> reached_by_losses(const ir::Graph& graph, std::size_t first);
+
 }  // namespace graven::detail

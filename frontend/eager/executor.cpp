@@ -577,7 +577,13 @@ struct Executor::Impl {
         s.thunk({*p.threads, &s.call, &s.broadcast, tensors.data(), s.sizes,
                  s.workspace >= 0 ? scratch + s.workspace : nullptr});
       } catch (const std::exception& e) {  // an index in the data is out of range
-        throw UserError(e.what());
+        const std::string text = e.what();
+        const std::size_t colon = text.find(": ");
+        const std::string kernel = text.substr(0, colon);
+        if (colon == std::string::npos || ir::find_op(kernel) == nullptr) throw UserError(text);
+        UserError error(text.substr(colon + 2));
+        error.in("", kernel);
+        throw error;
       }
     }
     if (watched && !first_step.empty()) {

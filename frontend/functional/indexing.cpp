@@ -46,6 +46,14 @@ Tensor cut_to(const char* function, const Tensor& source, const Tensor& index, L
 
 /// Positions that count from the end where negative, counted from the start.
 Tensor from_start(const Tensor& at, const Dim& size, const char* function, Location where) {
+  // What is below all of them is said as it was given; what is above, the operator says.
+  if (size.is_static() && !detail::would_record({at})) {
+    const std::vector<std::int64_t> given = at.to_vector<std::int64_t>(where);
+    for (std::size_t i = 0; i < given.size(); ++i)
+      if (given[i] < -size.value())
+        fail(function,
+             fmt::format("index {} at position {} is outside [{}, {})", given[i], i, -size.value(), size.value()), where);
+  }
   const Operand count = size.is_static() ? Operand(size.value(), where)
                                          : Operand(detail::size_value(size, DType::i64, function, where), where);
   return graven::where(Operand(lt(Operand(at, where), Operand(0, where)), where),
@@ -84,7 +92,10 @@ Tensor one_hot(const Operand& indices, std::int64_t num_classes) {
     if (index.is_traced()) fail("one_hot", "needs num_classes when it is recorded: the data are not known then", where);
     const std::vector<std::int64_t> values = index.to_vector<std::int64_t>();
     if (values.empty()) fail("one_hot", "needs num_classes for an empty tensor", where);
-    num_classes = std::max<std::int64_t>(0, *std::max_element(values.begin(), values.end())) + 1;
+    const std::int64_t largest = std::max<std::int64_t>(0, *std::max_element(values.begin(), values.end()));
+    if (largest == std::numeric_limits<std::int64_t>::max())
+      fail("one_hot", fmt::format("the class {} is too large", largest), where);
+    num_classes = largest + 1;
   }
   return apply("one_hot", {index}, {{"num_classes", num_classes}}, where);
 }
@@ -204,6 +215,32 @@ Tensor index_copy(const Operand& x, std::int64_t dim, const Tensor& index, const
   return with_slices(t, d, positions, source, where);
 }
 
+namespace {
+
+/// Whether a number can become one of an integer dtype without running over, as PyTorch counts it: of u8 negative ones
+/// wrap around, and fractions are cut off.
+bool is_storable(const Scalar& number, DType dtype) {
+  double low = 0, high = 0;
+  switch (dtype) {
+    case DType::u8:
+      low = -255, high = 255;
+      break;
+    case DType::i8:
+      low = -128, high = 127;
+      break;
+    case DType::i32:
+      low = -0x1p31, high = 0x1p31 - 1;
+      break;
+    case DType::i64:
+      return number.category() != Scalar::Category::floating || (number.number() >= -0x1p63 && number.number() < 0x1p63);
+    default:
+      return true;
+  }
+  return number.number() >= low && number.number() <= high;
+}
+
+}  // namespace
+
 Tensor index_fill(const Operand& x, std::int64_t dim, const Tensor& index, const Operand& value) {
   const Location where = x.where().in("index_fill");
   const Tensor& t = x.tensor();
@@ -212,6 +249,15 @@ Tensor index_fill(const Operand& x, std::int64_t dim, const Tensor& index, const
   if (value.is_tensor() && value.tensor().dim() != 0)
     fail("index_fill", "the value must be a number or a tensor without dimensions, got " + value.tensor().describe(),
          where);
+  if (!value.is_tensor() && !is_storable(value.scalar(), t.dtype())) {
+    const Scalar number = value.scalar();
+    fail("index_fill",
+         "the value " +
+             (number.category() == Scalar::Category::floating ? fmt::format("{}", number.number())
+                                                              : std::to_string(number.integer())) +
+             " does not fit into " + std::string(ir::name(t.dtype())),
+         where);
+  }
   const Tensor positions = from_start(checked_positions("index_fill", index, where),
                                       t.shape()[static_cast<std::size_t>(d)], "index_fill", where);
   std::vector<Dim> shape = t.shape().dims();
@@ -238,6 +284,8 @@ Tensor bincount(const Operand& x, const Tensor& weights, std::int64_t minlength)
   } else {
     for (const std::int64_t i : index.to_vector<std::int64_t>()) {
       if (i < 0) fail("bincount", fmt::format("the numbers must not be negative, got {}", i), where);
+      if (i == std::numeric_limits<std::int64_t>::max())
+        fail("bincount", fmt::format("the number {} is too large", i), where);
       size = std::max(size, i + 1);
     }
   }

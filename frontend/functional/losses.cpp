@@ -1,7 +1,12 @@
 #include "graven/functional/losses.h"
 
+#include <fmt/format.h>
+
 #include <cmath>
+#include <cstdio>
+#include <mutex>
 #include <numbers>
+#include <set>
 
 #include "frontend/dispatch.h"
 #include "frontend/functional/at.h"
@@ -41,6 +46,22 @@ Tensor reduce_loss(const Tensor& losses, Reduction reduction, const char* functi
       break;
   }
   fail(function, "the reduction batchmean is kl_div's", where);
+}
+
+/// Once for each line: a target that is broadcast against the input, [4] against [4, 1], is seldom meant. Other than
+/// where one of them is a part of the other's size, which means what it says.
+void warn_of_broadcast(const Tensor& result, const Operand& input, const Operand& target, Location where) {
+  if (!input.is_tensor() || !target.is_tensor()) return;
+  const Tensor &x = input.tensor(), &t = target.tensor();
+  if (result.shape() == x.shape() || result.shape() == t.shape()) return;
+  static std::mutex mutex;
+  static std::set<std::string> said;
+  const std::string place = where.line == 0 ? "" : " (" + where.file_name() + ":" + std::to_string(where.line) + ")";
+  const std::string text =
+      fmt::format("warning: {}: the input {} and the target {} are broadcast to {}; give both one shape{}\n",
+                  where.function, x.describe(), t.describe(), result.shape().to_string(), place);
+  const std::lock_guard lock(mutex);
+  if (said.insert(text).second) std::fputs(text.c_str(), stderr);
 }
 
 Dim product(const Shape& shape, std::size_t begin, std::size_t end) {
@@ -91,6 +112,14 @@ Tensor cross_entropy_of_probabilities(const Operand& logits, const Operand& prob
   const At at(logits.where());
   const Tensor& x = logits.tensor();
   Tensor target = probabilities.tensor();
+  Shape labels;
+  for (std::size_t d = 0; d < x.shape().rank(); ++d)
+    if (d != (x.dim() == 1 ? 0u : 1u)) labels.push_back(x.shape()[d]);
+  if (target.shape() == labels)
+    fail("cross_entropy",
+         "labels that are numbers of classes must be " + ir::describe(DType::i64, labels) + ", got " + target.describe() +
+             ": to(i64); probabilities, one for each class, would be " + x.describe(),
+         probabilities.where());
   if (target.shape() != x.shape() || target.dtype() != x.dtype())
     fail("cross_entropy", "probabilities must be " + x.describe() + " as the logits are, got " + target.describe(), probabilities.where());
   const std::int64_t dim = x.dim() == 1 ? 0 : 1;
@@ -153,12 +182,16 @@ Tensor nll_loss(const Operand& log_probabilities, const Operand& labels, Reducti
 
 Tensor mse_loss(const Operand& input, const Operand& target, Reduction reduction) {
   const At at(input.where().in("mse_loss"));
-  return reduce_loss(square(at(at.sub(input, target))), reduction, "mse_loss", at.where());
+  const Tensor d = at.sub(input, target);
+  warn_of_broadcast(d, input, target, at.where());
+  return reduce_loss(square(at(d)), reduction, "mse_loss", at.where());
 }
 
 Tensor l1_loss(const Operand& input, const Operand& target, Reduction reduction) {
   const At at(input.where().in("l1_loss"));
-  return reduce_loss(abs(at(at.sub(input, target))), reduction, "l1_loss", at.where());
+  const Tensor d = at.sub(input, target);
+  warn_of_broadcast(d, input, target, at.where());
+  return reduce_loss(abs(at(d)), reduction, "l1_loss", at.where());
 }
 
 Tensor smooth_l1_loss(const Operand& input, const Operand& target, Reduction reduction, double beta) {
@@ -166,6 +199,7 @@ Tensor smooth_l1_loss(const Operand& input, const Operand& target, Reduction red
   if (!(beta >= 0)) fail("smooth_l1_loss", "beta must not be negative, got " + std::to_string(beta), at.where());
   if (beta == 0) return l1_loss(at(input), target, reduction);
   const Tensor d = at.sub(input, target), size = abs(at(d));
+  warn_of_broadcast(d, input, target, at.where());
   const Tensor inside = at.mul(square(at(d)), 0.5 / beta), outside = at.add(size, -0.5 * beta);
   return reduce_loss(graven::where(at(lt(at(size), at(beta))), at(inside), at(outside)), reduction, "smooth_l1_loss", at.where());
 }
@@ -174,6 +208,7 @@ Tensor huber_loss(const Operand& input, const Operand& target, Reduction reducti
   const At at(input.where().in("huber_loss"));
   if (!(delta > 0)) fail("huber_loss", "delta must be positive, got " + std::to_string(delta), at.where());
   const Tensor d = at.sub(input, target), size = abs(at(d));
+  warn_of_broadcast(d, input, target, at.where());
   const Tensor inside = at.mul(square(at(d)), 0.5), outside = at.mul(at.add(size, -0.5 * delta), delta);
   return reduce_loss(graven::where(at(le(at(size), at(delta))), at(inside), at(outside)), reduction, "huber_loss", at.where());
 }

@@ -97,12 +97,15 @@ void check_weights(const Tensor& p, std::int64_t num_samples, bool replacement, 
   const auto n = static_cast<std::size_t>(p.size(-1));
   for (std::size_t row = 0; row < numbers.size(); row += n) {
     std::int64_t positive = 0;
+    double whole = 0;
     for (std::size_t i = row; i < row + n; ++i) {
+      whole += numbers[i];
       if (!(numbers[i] >= 0) || std::isinf(numbers[i]))
         fail("multinomial", "the probabilities must be finite and not negative, got " + std::to_string(numbers[i]),
              where);
       if (numbers[i] > 0) ++positive;
     }
+    if (std::isinf(whole)) fail("multinomial", "the sum of the probabilities is not finite", where);
     if (positive == 0) fail("multinomial", "a row of zeros has nothing to draw", where);
     if (!replacement && positive < num_samples)
       fail("multinomial",
@@ -138,11 +141,13 @@ Tensor multinomial(const Operand& operand, std::int64_t num_samples, bool replac
     return std::get<1>(topk(at(at.sub(log(at(p)), noise)), num_samples));
   }
   // The first position up to which the sum exceeds a part of the whole, and which has a part in it.
-  const Tensor upto = cumsum(at(p), -1), whole = upto.slice(-1, n - 1, n, 1, where);
+  // In double: the sum of large numbers of f32 is one, too.
+  const Tensor upto = cumsum(at(p.to(DType::f64, where)), -1), whole = upto.slice(-1, n - 1, n, 1, where);
   Shape shape(std::vector<Dim>(p.shape().begin(), p.shape().end() - 1));
   shape.push_back(num_samples);
   const Tensor part =
-      at.mul(draw("multinomial", "random_uniform", at(detail::filled(shape, 0, p.dtype(), p, where))), whole);
+      at.mul(draw("multinomial", "random_uniform", at(detail::filled(shape, 0, p.dtype(), p, where))).to(DType::f64, where),
+             whole);
   const Tensor passed = le(at(upto.unsqueeze(-2, where)), at(part.unsqueeze(-1, where)));
   const Tensor inner = lt(at(upto), at(whole)).unsqueeze(-2, where);
   return sum(at(logical_and(at(passed), at(inner))), -1);

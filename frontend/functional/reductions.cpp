@@ -294,6 +294,10 @@ Tensor quantile(const Operand& x, const std::vector<double>& q, std::optional<st
   const Tensor t = dim && x.tensor().dim() > 0 ? x.tensor() : x.tensor().reshape({-1}, at);
   const std::int64_t d = detail::normalize_dim(dim.value_or(0), t.dim(), "quantile", at),
                      n = detail::fixed_size(t, d, "quantile", at);
+  // Places beyond it are no numbers of f32, as PyTorch's limit says of all dtypes.
+  if (constexpr std::int64_t kMost = std::int64_t{1} << 24; n > kMost && t.dtype() == DType::f32)
+    fail("quantile",
+         fmt::format("the input is too large: at most {} elements of f32, got {}; to(f64) has no limit", kMost, n), at);
   if (n == 0) fail("quantile", "has no elements to choose from in " + t.describe(), at);
   const Tensor in_order = std::get<0>(sort(Operand(t, at), d));
   const Tensor nan = any(Operand(isnan(Operand(t, at)), at), d, true);
@@ -329,11 +333,35 @@ Tensor quantile(const Operand& x, double q, std::optional<std::int64_t> dim, boo
   return quantile(x, std::vector<double>{q}, dim, keepdim, interpolation).squeeze(0, x.where());
 }
 
+namespace {
+
+/// The whole number that stands for `number` among integers, and on which side: as many of them are smaller than 2.5 as
+/// are than 3, and as many are at most 2.5 as are at most 2. NaN comes behind all.
+std::pair<std::int64_t, bool> among_integers(const Scalar& number, bool right) {
+  using Limits = std::numeric_limits<std::int64_t>;
+  if (number.category() != Scalar::Category::floating) return {number.integer(), right};
+  const double value = number.number();
+  if (!(value < 0x1p63)) return {Limits::max(), true};
+  if (value < -0x1p63) return {Limits::min(), false};
+  const double whole = right ? std::floor(value) : std::ceil(value);
+  return {static_cast<std::int64_t>(whole), right};
+}
+
+}  // namespace
+
 Tensor searchsorted(const Operand& sorted, const Operand& values, bool right) {
   const Location at = sorted.where().in("searchsorted");
-  const Tensor& row = sorted.tensor();
-  const Tensor wanted =
-      values.is_tensor() ? values.tensor() : detail::filled({}, values.scalar().number(), row.dtype(), row, at);
+  Tensor row = sorted.tensor(), wanted;
+  if (values.is_tensor()) {
+    wanted = values.tensor();
+  } else if (ir::is_floating(row.dtype())) {
+    wanted = detail::filled({}, values.scalar().number(), row.dtype(), row, at);
+  } else {
+    const auto [whole, side] = among_integers(values.scalar(), right);
+    row = row.to(DType::i64, at);
+    wanted = tensor(Scalar(whole), DType::i64);
+    right = side;
+  }
   const bool shared = row.dim() == 1;
   const bool alike =
       row.dim() == wanted.dim() && std::equal(row.shape().begin(), row.shape().end() - 1, wanted.shape().begin());

@@ -173,6 +173,9 @@ void check_recurrent(const std::string& name, std::int64_t gates, std::int64_t i
                      const std::string& nonlinearity) {
   if (input_size < 1 || hidden_size < 1)
     throw UserError(fmt::format("{}: input_size and hidden_size must be positive, got {} and {}", name, input_size, hidden_size));
+  // All gates' rows of both directions must be countable; what is too large for memory is said where it is allocated.
+  if (constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max() / 8; input_size > kMost || hidden_size > kMost)
+    throw UserError(fmt::format("{}: input_size and hidden_size are too large, got {} and {}", name, input_size, hidden_size));
   if (nonlinearity != "tanh" && (nonlinearity != "relu" || gates != 1))
     throw UserError(name + ": nonlinearity must be tanh, or relu for an RNN, got '" + nonlinearity + "'");
 }
@@ -187,6 +190,9 @@ Recurrent<Layer>::Recurrent(const char* name, std::int64_t gates, std::int64_t i
   };
   check_recurrent(name_, gates, input_size, hidden_size, options_.nonlinearity);
   require(options_.num_layers > 0, fmt::format("num_layers must be positive, got {}", options_.num_layers));
+  constexpr std::int64_t kMostLayers = 65536;
+  require(options_.num_layers <= kMostLayers,
+          fmt::format("num_layers must be at most {}, got {}", kMostLayers, options_.num_layers));
   require(options_.dropout >= 0 && options_.dropout <= 1, "dropout must lie in [0, 1], got " + number(options_.dropout));
   require(options_.proj_size == 0 || gates == 4, "proj_size is of an LSTM alone");
   require(options_.proj_size >= 0 && options_.proj_size < hidden_size,

@@ -93,6 +93,17 @@ struct Uneven : data::Dataset {
   data::Batch get(std::int64_t index) const override { return {zeros({index == 2 ? 4 : 5}), tensor(1)}; }
 };
 
+/// Gives other numbers of rows than it is asked for.
+struct Miscounts : data::Dataset {
+  std::int64_t rows, targets;
+  Miscounts(std::int64_t rows, std::int64_t targets) : rows(rows), targets(targets) {}
+  std::int64_t size() const override { return 4; }
+  data::Batch get(std::int64_t) const override { return {}; }
+  data::Batch get_batch(const Sizes&) const override {
+    return {rows < 0 ? Tensor() : zeros({rows, 3}), targets < 0 ? tensor(1.0) : zeros({targets})};
+  }
+};
+
 std::vector<std::int64_t> labels_of(const data::DataLoader& loader, std::int64_t epoch, std::int64_t first = 0) {
   std::vector<std::int64_t> labels;
   for (const data::Batch& batch : loader.epoch(epoch, first))
@@ -166,6 +177,15 @@ TEST(DataLoader, SaysWhatIsWrongWithADataset) {
       {[&] { data::DataLoader(Uneven(), {.batch_size = 3}).batch(0, 0); },
        "error: DataLoader: the samples of a dataset must have the same shapes and dtypes\n"
        "  sample 0 is f32[5] and i64[], sample 2 f32[4] and i64[]"},
+      {[&] { data::DataLoader(Miscounts(99, 2), {.batch_size = 2}).batch(0, 0); },
+       "error: DataLoader: get_batch() of a dataset must give a row for each index, expected 2 rows of data, got f32[99,3]"},
+      {[&] { data::DataLoader(Miscounts(2, 1), {.batch_size = 2}).batch(0, 0); },
+       "error: DataLoader: get_batch() of a dataset must give a row for each index, expected 2 rows of targets, got f32[1]"},
+      {[&] { data::DataLoader(Miscounts(2, -1), {.batch_size = 2}).batch(0, 0); },
+       "error: DataLoader: get_batch() of a dataset must give a row for each index, expected 2 rows of targets, got f32[]"},
+      {[&] { data::DataLoader(Miscounts(-1, 2), {.batch_size = 2}).batch(0, 0); },
+       "error: DataLoader: get_batch() of a dataset gave undefined data"},
+      {[&] { data::TensorDataset(x).get_batch({5}); }, "error: index_select: index 5 at position 0 is outside [0, 3)"},
   };
   for (const auto& c : cases) EXPECT_EQ(error_of(c.mistake), c.error);
 }

@@ -497,5 +497,114 @@ TEST(Graphs, KeepTheirStateUnderStableNames) {
   EXPECT_EQ(b.learning_rates(), (std::vector<double>{0.1}));
 }
 
+/// A running mean in a buffer, kept in one of two ways.
+struct Center : nn::Module<Center> {
+  bool assigns;
+  Tensor mean = buffer("mean", zeros({1}));
+  Tensor scale = parameter("scale", ones({1}));
+  explicit Center(bool assigns) : assigns(assigns) {}
+  Tensor forward(Tensor x) {
+    const Tensor next = 0.9 * mean + 0.1 * x.detach().mean();
+    if (assigns)
+      mean = next;
+    else
+      mean.copy_(next);
+    Tensor local = scale;  // a name of this call's own
+    local = local * 2;
+    return (x - next) * local;
+  }
+};
+struct Centers : nn::Graph<Centers> {
+  Center model;
+  explicit Centers(Center m) : model(child("model", std::move(m))) {}
+  Tensor build(Tensor x) { return model(x); }
+};
+/// Keeps no handle of what it registers.
+struct KeepsNothing : nn::Module<KeepsNothing> {
+  KeepsNothing() { (void)buffer("mean", zeros({1})); }
+  Tensor forward(Tensor x) {
+    Tensor mean = named("mean");
+    mean = mean + x.mean();
+    return x - mean;
+  }
+};
+struct Tied : nn::Module<Tied> {
+  nn::Linear first = child("first", nn::Linear(3, 3)), second = child("second", nn::Linear(3, 3));
+  Tied() { second.weight = first.weight; }
+  Tensor forward(Tensor x) {
+    Tensor w = second.weight;
+    w = w * 0.5;
+    return first(x) + linear(x, w);
+  }
+};
+template <class M>
+struct Holds : nn::Graph<Holds<M>> {
+  M model;
+  explicit Holds(M m) : model(this->child("model", std::move(m))) {}
+  Tensor build(Tensor x) { return model(x); }
+};
+
+TEST(Graphs, AMemberThatForgetsWhatIsRegisteredIsAnError) {
+  const Center outside(true);
+  Centers graph(outside);
+  const std::string error = error_of([&] { graph(ones({4})); });
+  EXPECT_EQ(error.find("error: model.mean (Center.mean): the member of the buffer 'mean' was given another tensor within "
+                       "build() of Centers_"),
+            0u)
+      << error;
+  EXPECT_NE(error.find("Write into its memory: mean.copy_(...)"), std::string::npos) << error;
+  EXPECT_NE(error.find("at graph_test.cpp:"), std::string::npos) << error;
+
+  Center kept(false);
+  Centers copies(kept), moved(Center(false));
+  for (Centers* good : {&copies, &moved})
+    for (const double mean : {0.1, 0.19, 0.271}) {
+      (void)(*good)(ones({4}));
+      EXPECT_NEAR(good->model.mean.item<double>(), mean, 1e-6);
+    }
+  EXPECT_NEAR(kept.state_dict().at(1).second.item<double>() + kept.state_dict().at(0).second.item<double>(), 1.271, 1e-6);
+  EXPECT_EQ(error_of([] { Holds<KeepsNothing>(KeepsNothing()).compile(spec({4})); }), "no error");
+  EXPECT_EQ(error_of([] { Holds<Tied>(Tied()).compile(spec({2, 3})); }), "no error");
+}
+
+struct Forgets : nn::Graph<Forgets> {
+  Mlp model = child("model", Mlp());
+  optim::SGD optimizer{model.hidden.parameters(), {.lr = 0.1}};
+  Forgets() { add_optimizer(optimizer); }
+  Tensor build(Tensor x, Tensor labels) {
+    Tensor loss = cross_entropy(model(x), labels);
+    loss.backward();
+    return loss;
+  }
+};
+
+TEST(Graphs, SayWhatNoOptimizerHas) {
+  const auto said = [](auto&& graph, int level) {
+    graph.debug(level);
+    testing::internal::CaptureStderr();
+    graph.compile(spec({2, 4}), spec({2}, i64));
+    return testing::internal::GetCapturedStderr();
+  };
+  const std::string line = "in no optimizer, though a loss depends on them: model.logits.weight, model.logits.bias.\n";
+  EXPECT_NE(said(Forgets(), 1).find(line), std::string::npos);
+  EXPECT_EQ(said(Forgets(), 0).find("in no optimizer"), std::string::npos);
+  EXPECT_EQ(said(TrainMlp(), 1).find("in no optimizer"), std::string::npos);
+  Forgets frozen;
+  frozen.model.logits.requires_grad_(false);
+  EXPECT_EQ(said(frozen, 1).find("in no optimizer"), std::string::npos);
+}
+
+TEST(Graphs, ASmallerLastBatchIsToldWhatTakesIt) {
+  Holds<Mlp> graph{Mlp()};
+  graph.compile(spec({4, 4}));
+  const std::string error = error_of([&] { graph(ones({3, 4})); });
+  EXPECT_NE(error.find("expected f32[4,4], got f32[3,4]\n  a last batch that is smaller: a DataLoader's drop_last leaves it "
+                       "out; Dim(\"batch\", 4) in the spec"),
+            std::string::npos)
+      << error;
+  EXPECT_EQ(error_of([&] { graph(ones({5, 4})); }).find("a last batch"), std::string::npos);
+  EXPECT_EQ(error_of([&] { graph(ones({3, 5})); }).find("a last batch"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace graven

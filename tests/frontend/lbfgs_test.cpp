@@ -117,6 +117,7 @@ TEST(Lbfgs, SaysWhatIsWrong) {
       {[&] { optim::LBFGS({p}, {.history_size = 0}); }, "lbfgs: history_size must be positive, got 0"},
       {[&] { optim::LBFGS(optimizer).step([&] { return ones({2}); }); },
        "step() of LBFGS: the closure must return the loss, a tensor of one element, got f32[2]"},
+      {[&] { optim::LBFGS(optimizer).step({}); }, "step() of LBFGS: the closure, which computes the loss, is empty"},
       {[&] { graph.compile(spec({2})); },
        "step() of LBFGS within build(): it evaluates its closure as often as it needs"},
       {[&] { optim::LBFGS(optimizer).load_state_dict({}); }, "missing     n_iter"},

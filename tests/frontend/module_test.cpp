@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <functional>
+#include <limits>
 #include <sstream>
 
 #include "tests/frontend/error_text.h"
@@ -619,6 +621,44 @@ TEST(Layers, ComputeWhatTheyAreNamedFor) {
   EXPECT_EQ(norm.num_batches_tracked.item<int>(), 1);
   norm.eval();
   EXPECT_NEAR(norm(tensor({0.2}).view({1, 1, 1, 1})).item<double>(), 0, 1e-6);
+}
+
+TEST(Modules, EmptyFunctionsAreRefusedWhereTheyAreGiven) {
+  const std::function<Tensor(Tensor)> none;
+  Tensor (*const nobody)(const Operand&) = nullptr;
+  EXPECT_NE(error_of([&] { nn::Sequential net(nn::ReLU(), none); }).find("the function that a Sequential or a list is to call is empty"),
+            std::string::npos);
+  EXPECT_NE(error_of([&] { nn::ModuleList<> list{nn::AnyModule(nobody)}; }).find("is empty"), std::string::npos);
+  EXPECT_EQ(error_of([&] { nn::Sequential net(nn::ReLU(), std::function<Tensor(Tensor)>([](Tensor x) { return x; }), tanh); }),
+            "no error");
+}
+
+TEST(Modules, StatesUnderAnotherPrefixSayIt) {
+  nn::Linear layer(2, 3);
+  nn::StateDict graphs;
+  for (const auto& [name, t] : layer.state_dict()) graphs.emplace_back("model." + name, t);
+  const std::string error = error_of([&] { layer.load_state_dict(graphs); });
+  EXPECT_NE(error.find("the names of what is loaded begin with 'model.'"), std::string::npos) << error;
+  struct Holds : nn::Module<Holds> {
+    nn::Linear model = child("model", nn::Linear(2, 3));
+    Tensor forward(Tensor x) { return model(x); }
+  } holds;
+  const std::string other = error_of([&] { holds.load_state_dict(layer.state_dict()); });
+  EXPECT_NE(other.find("the names here begin with 'model.'"), std::string::npos) << other;
+  EXPECT_NE(other.find("graph.model.load_state_dict()"), std::string::npos) << other;
+  const std::string unlike = error_of([&] { layer.load_state_dict({{"model.bias", zeros({3})}}); });
+  EXPECT_EQ(unlike.find("begin with"), std::string::npos) << unlike;
+}
+
+TEST(Modules, RecurrentLayersOfImpossibleSizesAreRefused) {
+  constexpr std::int64_t kHuge = std::int64_t{1} << 62, kMost = std::numeric_limits<std::int64_t>::max();
+  EXPECT_NE(error_of([] { nn::LSTM(2, kHuge); }).find("LSTM: input_size and hidden_size are too large"), std::string::npos);
+  EXPECT_NE(error_of([] { nn::GRU(kHuge, 2); }).find("GRU: input_size and hidden_size are too large"), std::string::npos);
+  EXPECT_NE(error_of([] { nn::LSTMCell(2, kHuge / 2); }).find("LSTMCell: input_size and hidden_size are too large"),
+            std::string::npos);
+  EXPECT_NE(error_of([] { nn::RNN(2, std::int64_t{1} << 59); }).find("is too large"), std::string::npos);
+  EXPECT_NE(error_of([] { nn::GRU(2, 3, {.num_layers = kMost}); }).find("GRU: num_layers must be at most 65536"),
+            std::string::npos);
 }
 
 }  // namespace

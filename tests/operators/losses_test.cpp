@@ -106,6 +106,44 @@ TEST(Losses, SayWhatIsWrong) {
       {"delta must be positive", error_of([&] { return huber_loss(scores, scores, Reduction::mean, 0); })},
   };
   for (const auto& c : cases) EXPECT_NE(c.found.find(c.wanted), std::string::npos) << c.wanted << "\n" << c.found;
+  // Once, whether the operator or its kernel says it.
+  EXPECT_EQ(cases[0].found.find("error: cross_entropy: label 3"), 0u) << cases[0].found;
+  EXPECT_EQ(error_of([&] { return index_select(scores, 0, labels); }).find("error: index_select: index 3 at"), 0u);
+}
+
+TEST(Losses, WarnOnceOfShapesThatAreBroadcastAgainstEachOther) {
+  const Tensor column = zeros({4, 1}), row = ones({4});
+  const auto said = [](const auto& call) {
+    testing::internal::CaptureStderr();
+    call();
+    return testing::internal::GetCapturedStderr();
+  };
+  const struct {
+    const char* name;
+    Tensor (*loss)(const Tensor& x, const Tensor& y);
+  } cases[] = {
+      {"mse_loss", [](const Tensor& x, const Tensor& y) { return mse_loss(x, y); }},
+      {"l1_loss", [](const Tensor& x, const Tensor& y) { return l1_loss(x, y); }},
+      {"smooth_l1_loss", [](const Tensor& x, const Tensor& y) { return smooth_l1_loss(x, y); }},
+      {"huber_loss", [](const Tensor& x, const Tensor& y) { return huber_loss(x, y); }},
+  };
+  for (const auto& c : cases) {
+    const std::string text = said([&] {
+      c.loss(column, row);
+      c.loss(column, row);
+    });
+    EXPECT_EQ(text.find("warning: " + std::string(c.name) +
+                        ": the input f32[4,1] and the target f32[4] are broadcast to [4,4]; give both one shape (losses_test.cpp:"),
+              0u)
+        << text;
+    EXPECT_EQ(text.find("warning", 1), std::string::npos) << text;
+    EXPECT_EQ(said([&] {
+                c.loss(column, column);
+                c.loss(column, tensor(1.0));
+                c.loss(zeros({2, 4}), row);
+              }),
+              "");
+  }
 }
 
 }  // namespace

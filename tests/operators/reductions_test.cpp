@@ -109,6 +109,61 @@ TEST(Reductions, TakeOneDimensionOrSeveral) {
   }
 }
 
+TEST(Reductions, SearchForNumbersAmongIntegersIsExact) {
+  constexpr std::int64_t kLarge = std::int64_t{1} << 53;
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const Tensor small = tensor({1, 2, 3}), bytes = tensor({1, 2, 3}, DType::u8), large = tensor({kLarge, kLarge + 2});
+  const struct {
+    const char* name;
+    Tensor row;
+    Scalar value;
+    std::int64_t left, right;
+  } cases[] = {
+      {"between", small, 2.5, 2, 2},
+      {"equal", small, 2.0, 1, 2},
+      {"an integer", small, 2, 1, 2},
+      {"below, as a fraction", tensor({0, 2, 3}), -0.5, 0, 0},
+      {"negative among bytes", bytes, -1, 0, 0},
+      {"above the bytes", bytes, 300, 3, 3},
+      {"fraction among bytes", bytes, 1.5, 1, 1},
+      {"what f64 has not", large, kLarge + 1, 1, 1},
+      {"what f64 has", large, kLarge + 2, 1, 2},
+      {"infinite", small, kInfinity, 3, 3},
+      {"minus infinite", small, -kInfinity, 0, 0},
+      {"none", small, std::numeric_limits<double>::quiet_NaN(), 3, 3},
+      {"largest", tensor({std::numeric_limits<std::int64_t>::max()}), 1e30, 1, 1},
+      {"among floats", tensor({1.0, 2.0, 3.0}), 2.5, 2, 2},
+  };
+  for (const auto& c : cases) {
+    SCOPED_TRACE(c.name);
+    EXPECT_EQ(searchsorted(c.row, c.value).item<std::int64_t>(), c.left);
+    EXPECT_EQ(searchsorted(c.row, c.value, true).item<std::int64_t>(), c.right);
+    struct Search : nn::Graph<Search> {
+      Scalar value = 0;
+      std::pair<Tensor, Tensor> build(Tensor row) {
+        return {searchsorted(row, value), searchsorted(row, value, true)};
+      }
+    } graph;
+    graph.value = c.value;
+    graph.compile(spec(c.row.shape(), c.row.dtype()));
+    const auto [left, right] = graph(c.row);
+    EXPECT_EQ(left.item<std::int64_t>(), c.left);
+    EXPECT_EQ(right.item<std::int64_t>(), c.right);
+  }
+}
+
+TEST(Reductions, QuantilesOfMoreThanFloatsCanCountAreRefused) {
+  const Tensor x = zeros({(std::int64_t{1} << 24) + 1});
+  try {
+    (void)quantile(x, 0.5);
+    FAIL();
+  } catch (const UserError& e) {
+    EXPECT_NE(std::string(e.what()).find("quantile: the input is too large: at most 16777216 elements of f32"),
+              std::string::npos)
+        << e.what();
+  }
+}
+
 TEST(Reductions, RefuseWhatHasNoMeaning) {
   const Tensor x = zeros({2, 3});
   EXPECT_THROW(var(x.to(i64)), UserError);

@@ -108,6 +108,7 @@ class Source {
 class DataLoader {
  public:
   class Epoch;
+  using Iterating = const Batch*;
 
   /// Of files: validates them whole; user error naming file, place, expected and found. Of a dataset: batches, order
   /// and epochs are as those of files; user error for options that say what files hold: split, mean, std, num_classes,
@@ -122,6 +123,16 @@ class DataLoader {
 
   /// The batches of epoch `number`, from batch `first` on: a run that goes on where another stopped sees what that would have seen.
   Epoch epoch(std::int64_t number = 0, std::int64_t first = 0) const;
+  /// A loader has no epoch of its own: `for (auto [x, y] : loader)` does not compile, and says what does.
+  template <class T = void>
+  Iterating begin() const {
+    static_assert(sizeof(T*) == 0, "a loader is read epoch by epoch: for (auto [x, y] : loader.epoch(epoch))");
+    return {};
+  }
+  template <class T = void>
+  Iterating end() const {
+    return {};
+  }
   /// Batch `index` of epoch `number`.
   Batch batch(std::int64_t number, std::int64_t index) const;
 

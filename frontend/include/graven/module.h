@@ -190,6 +190,13 @@ std::ostream& operator<<(std::ostream& out, const ModuleBase& module);
 
 namespace detail {
 
+template <class F>
+struct MayBeEmpty : std::is_pointer<F> {};
+template <class R, class... A>
+struct MayBeEmpty<std::function<R(A...)>> : std::true_type {};
+/// User error for a function that is none.
+void require_function(bool is_there);
+
 template <class M>
 concept HasExtraRepr = requires(const M& module) {
   { module.extra_repr() } -> std::convertible_to<std::string>;
@@ -376,6 +383,10 @@ class Lambda : public Module<Lambda> {
     requires(!std::is_base_of_v<ModuleBase, std::remove_cvref_t<F>> &&
              std::is_invocable_r_v<Tensor, std::decay_t<F>&, Tensor>)
   explicit Lambda(F&& function) {
+    if constexpr (detail::MayBeEmpty<std::decay_t<F>>::value) {
+      const std::decay_t<F>& given = function;
+      detail::require_function(static_cast<bool>(given));
+    }
     if constexpr (std::is_same_v<std::decay_t<F>, Tensor (*)(const Operand&)>)
       function_ = [function](const Tensor& x, Location where) { return function(Operand(x, where)); };
     else
