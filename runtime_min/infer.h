@@ -19,7 +19,8 @@
 //   $ lenet --bench
 //
 // Samples are read, cut into batches (any batch up to the maximum; a model with a fixed batch gets its last one filled up, and the surplus
-// outputs are dropped), and run. Nothing allocates between the first call of forward() and the last.
+// outputs are dropped), and run. An output that has no rows of samples is a whole call's: it needs all samples in one
+// call, and a fixed batch that they fill. Nothing allocates between the first call of forward() and the last.
 #pragma once
 
 #include <cstdint>

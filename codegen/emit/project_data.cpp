@@ -766,7 +766,9 @@ class Builder {
       const ir::ValueId labels = graph.inputs[i];
       const ir::TensorType& type = graph.type(labels);
       const std::optional<std::int64_t> ignored = ignored_label(graph, plan, labels);
-      if (!ignored || out_.common["inputs"].at(i)["batched"] != "true") continue;
+      // It is the one that main.cpp states, of all that reads the labels in training.
+      if (!ignored || ignored != ignored_label(graph_, plan_, graph_.inputs.at(i))) continue;
+      if (out_.common["inputs"].at(i)["batched"] != "true") continue;
       const bool fits = type.dtype == ir::DType::i32   ? *ignored >= INT32_MIN && *ignored <= INT32_MAX
                         : type.dtype == ir::DType::i8 ? *ignored >= INT8_MIN && *ignored <= INT8_MAX
                         : type.dtype == ir::DType::u8 ? *ignored >= 0 && *ignored <= UINT8_MAX

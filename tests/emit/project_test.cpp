@@ -515,12 +515,12 @@ TEST(Project, TheProgramKnowsWhereTheBatchIs) {
       {"the batch alone", {{batch, 3}, {5}}, {"{8, 3}, .batched = true}", "{5}, .batched = false}"}, 0},
       {"another dimension", {{5, batch, 3}, {batch}}, {"{5, 8, 3}, .batched = false, .batch_dimensions = {{1, 1}}}"}, 1},
       {"a multiple", {{twice, 3}, {batch}}, {"{16, 3}, .batched = false, .batch_dimensions = {{0, 2}}}"}, 1},
-      {"twice", {{batch, batch}}, {"{8, 8}, .batched = false, .batch_dimensions = {{0, 1}, {1, 1}}}"}, 1},
       {"called so", {{3, batch}}, {".batch_dimensions = {{1, 1}}}"}, 1},
       {"a size of another name", {{3, ir::Dim("length", 8)}}, {"{3, 8}, .batched = true, .symbolic = {{1, 0, 1}}}"}, 0},
       {"a size that stands first elsewhere",
-       {{ir::Dim("length", 6)}, {batch, ir::Dim("length", 6)}},
-       {"{6}, .batched = false, .symbolic = {{0, 0, 1}}}", "{8, 6}, .batched = true, .symbolic = {{1, 0, 1}}}"},
+       {{ir::Dim("length", 6)}, {batch, 2}, {3, ir::Dim("length", 6)}},
+       {"{6}, .batched = false, .symbolic = {{0, 0, 1}}}", "{8, 2}, .batched = true}",
+        "{3, 6}, .batched = false, .symbolic = {{1, 0, 1}}}"},
        0},
   };
   for (const auto& c : cases) {

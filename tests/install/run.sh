@@ -17,9 +17,23 @@ fail() {
   echo "tests/install: FAILED: $1" >&2
   exit 1
 }
-for file in LICENSE README.md docs/library.md docs/emitted_project.md; do
+for file in LICENSE ARCHITECTURE.md docs/emitted_project.md; do
   cmp -s "$here/../../$file" "$work/prefix/share/doc/graven/$file" || fail "share/doc/graven/$file is not installed"
 done
+# What the pages link to is there, and a page differs from its source in links to headers alone.
+pages=0 links=0
+while IFS= read -r page; do
+  pages=$((pages + 1))
+  source=$here/../../${page#"$work/prefix/share/doc/graven/"}
+  if diff "$source" "$page" | grep '^<' | grep -v 'frontend/include/graven'; then fail "$page is not the source's"; fi
+  while IFS= read -r link; do
+    links=$((links + 1))
+    [ -e "$(dirname "$page")/${link%%#*}" ] || fail "$page: the link $link leads nowhere"
+  done < <(grep -o ']([^)]*)' "$page" | sed 's/^](//; s/)$//' | grep -v '^[a-z]*:\|^#')
+done < <(find "$work/prefix/share/doc/graven" -name '*.md' -not -path '*/samples/*')
+[ "$pages" -ge 9 ] && [ "$links" -ge 25 ] || fail "only $links links on $pages pages"
+grep -qF "include/graven-0.1.0/graven" "$work/prefix/share/doc/graven/README.md" || fail "no page says where the headers are"
+[ -f "$work/prefix/include/graven-0.1.0/graven/graven.h" ] || fail "the headers are elsewhere than the pages say"
 
 # Without what the library is linked with, one message says what that is.
 mkdir "$work/other_fmt"
