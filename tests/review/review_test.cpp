@@ -298,6 +298,8 @@ TEST(Review, AnEditChangesItsOwnLines) {
   }
   std::sort(ratios.begin(), ratios.end());
   std::printf("median %.2f, worst %.2f, of %zu edits\n", ratios[ratios.size() / 2], ratios.back(), ratios.size());
+  EXPECT_LE(ratios[ratios.size() / 2], 1.5);
+  EXPECT_LE(ratios.back(), 2.5);
   // A line of comment above the network, of which nothing had to change: every call's comment names the line of its
   // layer.
   std::printf("one line more above LeNet: %d lines changed\n", changed_by_a_line_above());
