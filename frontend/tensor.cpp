@@ -352,6 +352,14 @@ namespace {
 void note_let_go(detail::TensorImpl* impl) noexcept {
   if (impl != nullptr && detail::active_trace() != nullptr) impl->was_let_go.store(true, std::memory_order_relaxed);
 }
+
+/// Whether another handle, or what shares the memory, would see what is written into this tensor.
+bool is_seen_by_others(const std::shared_ptr<detail::TensorImpl>& impl) {
+  long own = 1;  // this tensor, and what it was taken from
+  const std::shared_ptr<detail::TensorImpl>* at = &impl;
+  for (; at->use_count() == 1 && (*at)->view; at = &(*at)->view->base) ++own;
+  return at->use_count() > 1 || ((*at)->storage && (*at)->storage.use_count() > own);
+}
 }  // namespace
 
 Tensor& Tensor::operator=(const Tensor& other) & {
@@ -368,9 +376,8 @@ Tensor& Tensor::operator=(Tensor&& other) & noexcept {
 }
 
 Tensor Tensor::operator=(const Operand& value) && {
-  const detail::TensorImpl& impl = get(*this);
-  const bool is_seen = impl_.use_count() > 1 || impl.is_view || impl.view || (impl.storage && impl.storage.use_count() > 1);
-  if (!is_seen) {
+  (void)get(*this);
+  if (!is_seen_by_others(impl_)) {
     UserError error("assigns to " + describe() + ", which is a copy and no view: nobody would see what is written");
     error.note("index_put_() and masked_fill_() write where index tensors say");
     detail::throw_at(error, "operator=", value.where());

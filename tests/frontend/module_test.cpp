@@ -656,7 +656,7 @@ TEST(Modules, RecurrentLayersOfImpossibleSizesAreRefused) {
   EXPECT_NE(error_of([] { nn::GRU(kHuge, 2); }).find("GRU: input_size and hidden_size are too large"), std::string::npos);
   EXPECT_NE(error_of([] { nn::LSTMCell(2, kHuge / 2); }).find("LSTMCell: input_size and hidden_size are too large"),
             std::string::npos);
-  EXPECT_NE(error_of([] { nn::RNN(2, std::int64_t{1} << 59); }).find("is too large"), std::string::npos);
+  EXPECT_NE(error_of([] { nn::LSTM(2, std::int64_t{1} << 59); }).find("is too large"), std::string::npos);
   EXPECT_NE(error_of([] { nn::GRU(2, 3, {.num_layers = kMost}); }).find("GRU: num_layers must be at most 65536"),
             std::string::npos);
 }
