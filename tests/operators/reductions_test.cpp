@@ -134,21 +134,28 @@ TEST(Reductions, SearchForNumbersAmongIntegersIsExact) {
       {"largest", tensor({std::numeric_limits<std::int64_t>::max()}), 1e30, 1, 1},
       {"among floats", tensor({1.0, 2.0, 3.0}), 2.5, 2, 2},
   };
+  struct Search : nn::Graph<Search> {
+    std::vector<Scalar> values;
+    std::vector<Tensor> build(std::vector<Tensor> rows) {
+      std::vector<Tensor> results;
+      for (std::size_t i = 0; i < rows.size(); ++i)
+        for (const bool right : {false, true}) results.push_back(searchsorted(rows[i], values[i], right));
+      return results;
+    }
+  } graph;
+  std::vector<Tensor> rows;
   for (const auto& c : cases) {
     SCOPED_TRACE(c.name);
     EXPECT_EQ(searchsorted(c.row, c.value).item<std::int64_t>(), c.left);
     EXPECT_EQ(searchsorted(c.row, c.value, true).item<std::int64_t>(), c.right);
-    struct Search : nn::Graph<Search> {
-      Scalar value = 0;
-      std::pair<Tensor, Tensor> build(Tensor row) {
-        return {searchsorted(row, value), searchsorted(row, value, true)};
-      }
-    } graph;
-    graph.value = c.value;
-    graph.compile(spec(c.row.shape(), c.row.dtype()));
-    const auto [left, right] = graph(c.row);
-    EXPECT_EQ(left.item<std::int64_t>(), c.left);
-    EXPECT_EQ(right.item<std::int64_t>(), c.right);
+    rows.push_back(c.row);
+    graph.values.push_back(c.value);
+  }
+  const std::vector<Tensor> found = graph(rows);
+  for (std::size_t i = 0; i < std::size(cases); ++i) {
+    SCOPED_TRACE(cases[i].name);
+    EXPECT_EQ(found[2 * i].item<std::int64_t>(), cases[i].left);
+    EXPECT_EQ(found[2 * i + 1].item<std::int64_t>(), cases[i].right);
   }
 }
 
