@@ -186,7 +186,10 @@ Tensor counted(const Dim& size, const Tensor& beside, Location where) {
 void require_data(std::string_view function, const std::vector<Tensor>& tensors, Location where) {
   for (const Tensor& t : tensors)
     if (t.defined() && t.impl()->trace_id != 0)
-      fail(std::string(function), "the tensor " + t.describe() + " ('" + t.impl()->owner + "') was recorded by a graph's build(), and is used outside of it", where);
+      fail(std::string(function),
+           "the tensor " + t.describe() + " ('" + t.impl()->owner +
+               "') was recorded by a graph's build(), and is used outside of it",
+           where);
 }
 
 std::vector<Tensor> apply(const ir::OpDef& op, std::vector<Tensor> inputs, ir::Attributes attributes, Location where) {
@@ -279,7 +282,11 @@ void assign_in_place(Tensor& x, const Tensor& value, const char* function, Locat
     trace->assign(x, value.to(x.dtype(), where), function, where);
     return;
   }
-  if (old.trace_id != 0) fail(function, "the tensor " + x.describe() + " ('" + old.owner + "') was recorded by a graph's build(), and is used outside of it", where);
+  if (old.trace_id != 0)
+    fail(function,
+         "the tensor " + x.describe() + " ('" + old.owner +
+             "') was recorded by a graph's build(), and is used outside of it",
+         where);
   TensorImpl& target = *x.impl();
   for (std::size_t d = 0; d < target.sizes.size(); ++d)
     if (target.strides[d] == 0 && target.sizes[d] > 1)

@@ -531,8 +531,7 @@ Tensor GraphBase::add_input(GraphRecording& recording, const Spec& spec, const s
 }
 
 Tensor GraphBase::add_input(GraphRecording& recording, const Tensor& example, const std::string& path, ir::Tree& tree) {
-  if (!example.defined())
-    fail_at("input " + path + " of " + state_->name + " is an undefined tensor", recording.where);
+  if (!example.defined()) fail_at("input " + path + " of " + state_->name + " is an undefined tensor", recording.where);
   if (example.is_traced())
     fail_at("input " + path + " of " + state_->name + " ('" + example.impl()->owner + "') was recorded by another " +
                 "graph's build()",
@@ -576,8 +575,7 @@ void require_handles_kept(const std::vector<std::pair<std::string, const ModuleS
   for (const auto& [path, t] : variables) {
     const std::shared_ptr<graven::detail::TensorImpl>& impl = t->tensor.impl();
     const auto known = before.find(impl.get());
-    if (known == before.end() || impl.use_count() >= known->second ||
-        !impl->was_let_go.load(std::memory_order_relaxed))
+    if (known == before.end() || impl.use_count() >= known->second || !impl->was_let_go.load(std::memory_order_relaxed))
       continue;
     fail_at(fmt::format("{} ({}): the member of the {} '{}' was given another tensor within build() of {}, and what "
                         "is registered would stay as it is in every step. {}",
@@ -647,8 +645,9 @@ void GraphBase::end_recording(GraphRecording& recording, ir::Tree inputs, ir::Tr
   if (level >= 1) {
     std::fputs(fmt::format("{}\n", state_->text(level - 1)).c_str(), stderr);
     if (const std::string names = without_optimizer(graph); !names.empty())
-      std::fputs(fmt::format("{} in no optimizer, though a loss depends on them: {}.\n", state_->log_name(), names).c_str(),
-                 stderr);
+      std::fputs(
+          fmt::format("{} in no optimizer, though a loss depends on them: {}.\n", state_->log_name(), names).c_str(),
+          stderr);
   }
   if (level >= 0)
     std::fputs(fmt::format("{} end building graph: {} operators, {:.1f} ms.\n", state_->log_name(), graph.nodes.size(), milliseconds).c_str(),
@@ -754,8 +753,9 @@ void GraphBase::save(const std::string& directory) const {
   const std::string saved = ir::digest_of(recorded);
   // What could not be read again is not written, and what is there stays.
   const std::string file = directory + "/graph.json";
-  (void)ir::from_json(ir::to_json(recorded, saved), file,
-                      [&](const std::string& name, const ir::TensorType&) { return recorded.constants.at(recorded.find(name)); });
+  (void)ir::from_json(ir::to_json(recorded, saved), file, [&](const std::string& name, const ir::TensorType&) {
+    return recorded.constants.at(recorded.find(name));
+  });
   save_file(weights, directory + "/weights.safetensors", {{std::string(ir::kSavedKey), saved}});
   ir::write_graph(file, recorded, saved);
 }

@@ -447,9 +447,12 @@ namespace {
 /// the next step. Null: one that multiplies the rate it finds, or what lies above its least rate.
 const char* sets_rates_anew(const ir::Schedule& schedule) {
   constexpr std::pair<std::string_view, const char*> kKinds[] = {
-      {ir::kProgramsOwnSchedule, "LambdaLR"}, {"cosine_warm_restarts", "CosineAnnealingWarmRestarts"},
-      {"one_cycle", "OneCycleLR"},            {"triangular", "CyclicLR"},
-      {"triangular2", "CyclicLR"},            {"exp_range", "CyclicLR"},
+      {ir::kProgramsOwnSchedule, "LambdaLR"},
+      {"cosine_warm_restarts", "CosineAnnealingWarmRestarts"},
+      {"one_cycle", "OneCycleLR"},
+      {"triangular", "CyclicLR"},
+      {"triangular2", "CyclicLR"},
+      {"exp_range", "CyclicLR"},
       {"sequential", "SequentialLR"}};
   for (const auto& [kind, name] : kKinds)
     if (schedule.kind == kind) return name;

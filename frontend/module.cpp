@@ -265,7 +265,8 @@ std::string prefix_between(const std::vector<std::string>& longer, const std::ve
   const std::set<std::string> known(longer.begin(), longer.end());
   for (std::size_t dot = longer[0].find('.'); dot != std::string::npos; dot = longer[0].find('.', dot + 1)) {
     const std::string prefix = longer[0].substr(0, dot + 1);
-    if (std::all_of(shorter.begin(), shorter.end(), [&](const std::string& name) { return known.count(prefix + name) != 0; }))
+    if (std::all_of(shorter.begin(), shorter.end(),
+                    [&](const std::string& name) { return known.count(prefix + name) != 0; }))
       return prefix;
   }
   return {};
@@ -307,11 +308,14 @@ LoadReport check_entries(const std::vector<LoadTarget>& targets, const StateDict
     UserError error(what + ": " + std::to_string(problems.size()) + (problems.size() == 1 ? " entry does" : " entries do") +
                     " not fit; nothing was loaded");
     if (const std::string prefix = prefix_between(report.unexpected, report.missing); !prefix.empty())
-      error.note("the names of what is loaded begin with '" + prefix + "', as a graph's do, and those here do not: load it into the graph or "
-                 "module that has them, or take '" + prefix + "' from the names");
+      error.note("the names of what is loaded begin with '" + prefix +
+                 "', as a graph's do, and those here do not: load it into the graph or "
+                 "module that has them, or take '" +
+                 prefix + "' from the names");
     else if (const std::string other = prefix_between(report.missing, report.unexpected); !other.empty())
-      error.note("the names here begin with '" + other + "', as a graph's do, and those of what is loaded do not: load it into " +
-                 "that module, graph." + other + "load_state_dict()");
+      error.note("the names here begin with '" + other +
+                 "', as a graph's do, and those of what is loaded do not: load it into " + "that module, graph." +
+                 other + "load_state_dict()");
     constexpr std::size_t kMost = 20;
     for (std::size_t i = 0; i < problems.size() && i < kMost; ++i) error.note(problems[i]);
     if (problems.size() > kMost) error.note("... and " + std::to_string(problems.size() - kMost) + " more");
@@ -432,7 +436,9 @@ void detail::require_function(bool is_there) {
   if (!is_there) throw UserError("Lambda: the function that a Sequential or a list is to call is empty");
 }
 
-void detail::set_extra_repr(const ModuleBase& module, std::string text) { module.state()->extra_repr = std::move(text); }
+void detail::set_extra_repr(const ModuleBase& module, std::string text) {
+  module.state()->extra_repr = std::move(text);
+}
 
 // ---- calls ----------------------------------------------------------------------------------------------------------------------------
 

@@ -52,7 +52,8 @@ Tensor from_start(const Tensor& at, const Dim& size, const char* function, Locat
     for (std::size_t i = 0; i < given.size(); ++i)
       if (given[i] < -size.value())
         fail(function,
-             fmt::format("index {} at position {} is outside [{}, {})", given[i], i, -size.value(), size.value()), where);
+             fmt::format("index {} at position {} is outside [{}, {})", given[i], i, -size.value(), size.value()),
+             where);
   }
   const Operand count = size.is_static() ? Operand(size.value(), where)
                                          : Operand(detail::size_value(size, DType::i64, function, where), where);
@@ -232,7 +233,8 @@ bool is_storable(const Scalar& number, DType dtype) {
       low = -0x1p31, high = 0x1p31 - 1;
       break;
     case DType::i64:
-      return number.category() != Scalar::Category::floating || (number.number() >= -0x1p63 && number.number() < 0x1p63);
+      return number.category() != Scalar::Category::floating ||
+             (number.number() >= -0x1p63 && number.number() < 0x1p63);
     default:
       return true;
   }

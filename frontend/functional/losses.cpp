@@ -117,8 +117,8 @@ Tensor cross_entropy_of_probabilities(const Operand& logits, const Operand& prob
     if (d != (x.dim() == 1 ? 0u : 1u)) labels.push_back(x.shape()[d]);
   if (target.shape() == labels)
     fail("cross_entropy",
-         "labels that are numbers of classes must be " + ir::describe(DType::i64, labels) + ", got " + target.describe() +
-             ": to(i64); probabilities, one for each class, would be " + x.describe(),
+         "labels that are numbers of classes must be " + ir::describe(DType::i64, labels) + ", got " +
+             target.describe() + ": to(i64); probabilities, one for each class, would be " + x.describe(),
          probabilities.where());
   if (target.shape() != x.shape() || target.dtype() != x.dtype())
     fail("cross_entropy", "probabilities must be " + x.describe() + " as the logits are, got " + target.describe(), probabilities.where());

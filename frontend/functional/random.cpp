@@ -145,9 +145,9 @@ Tensor multinomial(const Operand& operand, std::int64_t num_samples, bool replac
   const Tensor upto = cumsum(at(p.to(DType::f64, where)), -1), whole = upto.slice(-1, n - 1, n, 1, where);
   Shape shape(std::vector<Dim>(p.shape().begin(), p.shape().end() - 1));
   shape.push_back(num_samples);
-  const Tensor part =
-      at.mul(draw("multinomial", "random_uniform", at(detail::filled(shape, 0, p.dtype(), p, where))).to(DType::f64, where),
-             whole);
+  const Tensor part = at.mul(
+      draw("multinomial", "random_uniform", at(detail::filled(shape, 0, p.dtype(), p, where))).to(DType::f64, where),
+      whole);
   const Tensor passed = le(at(upto.unsqueeze(-2, where)), at(part.unsqueeze(-1, where)));
   const Tensor inner = lt(at(upto), at(whole)).unsqueeze(-2, where);
   return sum(at(logical_and(at(passed), at(inner))), -1);

@@ -174,8 +174,10 @@ void check_recurrent(const std::string& name, std::int64_t gates, std::int64_t i
   if (input_size < 1 || hidden_size < 1)
     throw UserError(fmt::format("{}: input_size and hidden_size must be positive, got {} and {}", name, input_size, hidden_size));
   // All gates' rows of both directions must be countable; what is too large for memory is said where it is allocated.
-  if (constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max() / 8; input_size > kMost || hidden_size > kMost)
-    throw UserError(fmt::format("{}: input_size and hidden_size are too large, got {} and {}", name, input_size, hidden_size));
+  if (constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max() / 8;
+      input_size > kMost || hidden_size > kMost)
+    throw UserError(
+        fmt::format("{}: input_size and hidden_size are too large, got {} and {}", name, input_size, hidden_size));
   if (nonlinearity != "tanh" && (nonlinearity != "relu" || gates != 1))
     throw UserError(name + ": nonlinearity must be tanh, or relu for an RNN, got '" + nonlinearity + "'");
 }

@@ -268,7 +268,11 @@ TEST_F(Saving, NamesAndSizesThatCouldNotBeReadAgainAreRefusedBefore) {
       {{Dim("2*b", 5), 3}, "has the symbol '2*b'"},
       {{Dim("a b", 5), 3}, "has the symbol 'a b'"},
       {{Dim("2b", 5), 3}, "has the symbol '2b'"},
-      {{Dim("gr\xc3\xb6\xc3\x9f" "e", 5), 3}, "has the symbol 'gr"},
+      {{Dim("gr\xc3\xb6\xc3\x9f"
+            "e",
+            5),
+        3},
+       "has the symbol 'gr"},
       {{Dim("a\nb", 5), 3}, "has the symbol 'a"},
       {{Dim("*/", 5), 3}, "has the symbol '*/'"},
       {{Dim("", 5), 3}, "has the symbol ''"},
@@ -304,7 +308,9 @@ TEST_F(Saving, NamesAndSizesThatCouldNotBeReadAgainAreRefusedBefore) {
     graph.compile(spec({Dim(name, 5), 3}));
     EXPECT_TRUE(equal(graph(ones({2, 3})), full({2, 3}, 2.0)));
     graph.save(saved);
-    EXPECT_EQ(ir::to_json(ir::read_graph(saved + "/graph.json")).find("\"" + std::string(name) + "\"") != std::string::npos, true);
+    EXPECT_EQ(
+        ir::to_json(ir::read_graph(saved + "/graph.json")).find("\"" + std::string(name) + "\"") != std::string::npos,
+        true);
     EXPECT_EQ(test::error_of([&] { codegen::emit(graph, folder_ / "emitted" / name); }), "no error");
   }
 }

@@ -178,11 +178,14 @@ TEST(DataLoader, SaysWhatIsWrongWithADataset) {
        "error: DataLoader: the samples of a dataset must have the same shapes and dtypes\n"
        "  sample 0 is f32[5] and i64[], sample 2 f32[4] and i64[]"},
       {[&] { data::DataLoader(Miscounts(99, 2), {.batch_size = 2}).batch(0, 0); },
-       "error: DataLoader: get_batch() of a dataset must give a row for each index, expected 2 rows of data, got f32[99,3]"},
+       "error: DataLoader: get_batch() of a dataset must give a row for each index, expected 2 rows of data, got "
+       "f32[99,3]"},
       {[&] { data::DataLoader(Miscounts(2, 1), {.batch_size = 2}).batch(0, 0); },
-       "error: DataLoader: get_batch() of a dataset must give a row for each index, expected 2 rows of targets, got f32[1]"},
+       "error: DataLoader: get_batch() of a dataset must give a row for each index, expected 2 rows of targets, got "
+       "f32[1]"},
       {[&] { data::DataLoader(Miscounts(2, -1), {.batch_size = 2}).batch(0, 0); },
-       "error: DataLoader: get_batch() of a dataset must give a row for each index, expected 2 rows of targets, got f32[]"},
+       "error: DataLoader: get_batch() of a dataset must give a row for each index, expected 2 rows of targets, got "
+       "f32[]"},
       {[&] { data::DataLoader(Miscounts(-1, 2), {.batch_size = 2}).batch(0, 0); },
        "error: DataLoader: get_batch() of a dataset gave undefined data"},
       {[&] { data::TensorDataset(x).get_batch({5}); }, "error: index_select: index 5 at position 0 is outside [0, 3)"},

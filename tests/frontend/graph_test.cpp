@@ -548,9 +548,10 @@ TEST(Graphs, AMemberThatForgetsWhatIsRegisteredIsAnError) {
   const Center outside(true);
   Centers graph(outside);
   const std::string error = error_of([&] { graph(ones({4})); });
-  EXPECT_EQ(error.find("error: model.mean (Center.mean): the member of the buffer 'mean' was given another tensor within "
-                       "build() of Centers_"),
-            0u)
+  EXPECT_EQ(
+      error.find("error: model.mean (Center.mean): the member of the buffer 'mean' was given another tensor within "
+                 "build() of Centers_"),
+      0u)
       << error;
   EXPECT_NE(error.find("Write into its memory: mean.copy_(...)"), std::string::npos) << error;
   EXPECT_NE(error.find("at graph_test.cpp:"), std::string::npos) << error;
@@ -562,7 +563,8 @@ TEST(Graphs, AMemberThatForgetsWhatIsRegisteredIsAnError) {
       (void)(*good)(ones({4}));
       EXPECT_NEAR(good->model.mean.item<double>(), mean, 1e-6);
     }
-  EXPECT_NEAR(kept.state_dict().at(1).second.item<double>() + kept.state_dict().at(0).second.item<double>(), 1.271, 1e-6);
+  EXPECT_NEAR(kept.state_dict().at(1).second.item<double>() + kept.state_dict().at(0).second.item<double>(), 1.271,
+              1e-6);
   EXPECT_EQ(error_of([] { Holds<KeepsNothing>(KeepsNothing()).compile(spec({4})); }), "no error");
   EXPECT_EQ(error_of([] { Holds<Tied>(Tied()).compile(spec({2, 3})); }), "no error");
 }
@@ -598,9 +600,10 @@ TEST(Graphs, ASmallerLastBatchIsToldWhatTakesIt) {
   Holds<Mlp> graph{Mlp()};
   graph.compile(spec({4, 4}));
   const std::string error = error_of([&] { graph(ones({3, 4})); });
-  EXPECT_NE(error.find("expected f32[4,4], got f32[3,4]\n  a last batch that is smaller: a DataLoader's drop_last leaves it "
-                       "out; Dim(\"batch\", 4) in the spec"),
-            std::string::npos)
+  EXPECT_NE(
+      error.find("expected f32[4,4], got f32[3,4]\n  a last batch that is smaller: a DataLoader's drop_last leaves it "
+                 "out; Dim(\"batch\", 4) in the spec"),
+      std::string::npos)
       << error;
   EXPECT_EQ(error_of([&] { graph(ones({5, 4})); }).find("a last batch"), std::string::npos);
   EXPECT_EQ(error_of([&] { graph(ones({3, 5})); }).find("a last batch"), std::string::npos);

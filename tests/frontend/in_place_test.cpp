@@ -392,7 +392,7 @@ TEST(InPlace, WritesIntoViewsAreRecorded) {
 /// Assignments to views that have no name, and what they are short for.
 struct Assignment {
   std::string name;
-  std::function<void(Tensor& x, const Tensor& value)> assigned, copied;
+  std::function<void(Tensor&x, const Tensor&value)> assigned, copied;
 };
 
 /// Of f32[2,3], and f32[3].
@@ -400,26 +400,41 @@ std::vector<Assignment> assignments() {
   using indexing::None;
   using indexing::Slice;
   return {
-      {"row", [](Tensor& x, const Tensor& v) { x[0] = v; }, [](Tensor& x, const Tensor& v) { x.select(0, 0).copy_(v); }},
+      {"row", [](Tensor& x, const Tensor& v) { x[0] = v; },
+       [](Tensor& x, const Tensor& v) { x.select(0, 0).copy_(v); }},
       {"last row", [](Tensor& x, const Tensor& v) { x[-1] = v * 2; },
        [](Tensor& x, const Tensor& v) { x.select(0, -1).copy_(v * 2); }},
       {"element", [](Tensor& x, const Tensor& v) { x[1][2] = v[0]; },
        [](Tensor& x, const Tensor& v) { x.select(0, 1).select(0, 2).copy_(v.select(0, 0)); }},
-      {"number", [](Tensor& x, const Tensor&) { x[0] = 5.0; }, [](Tensor& x, const Tensor&) { x.select(0, 0).fill_(5.0); }},
-      {"integer", [](Tensor& x, const Tensor&) { x[0] = 5; }, [](Tensor& x, const Tensor&) { x.select(0, 0).fill_(5); }},
-      {"column", [](Tensor& x, const Tensor&) { x.index({Slice(), 0}) = ones({2}); },
+      {"number", [](Tensor& x, const Tensor&) { x[0] = 5.0; },
+       [](Tensor& x, const Tensor&) { x.select(0, 0).fill_(5.0); }},
+      {"integer", [](Tensor& x, const Tensor&) { x[0] = 5; },
+       [](Tensor& x, const Tensor&) { x.select(0, 0).fill_(5); }},
+      {"column",
+       [](Tensor& x, const Tensor&) {
+         x.index({Slice(), 0}) = ones({2});
+       },
        [](Tensor& x, const Tensor&) { x.select(1, 0).copy_(ones({2})); }},
-      {"steps", [](Tensor& x, const Tensor& v) { x.index({Slice(), Slice(None, None, 2)}) = v[1]; },
+      {"steps",
+       [](Tensor& x, const Tensor& v) {
+         x.index({Slice(), Slice(None, None, 2)}) = v[1];
+       },
        [](Tensor& x, const Tensor& v) { x.slice(1, 0, 3, 2).copy_(v.select(0, 1)); }},
-      {"everything", [](Tensor& x, const Tensor& v) { x.index({Slice()}) = v; }, [](Tensor& x, const Tensor& v) { x.copy_(v); }},
+      {"everything", [](Tensor& x, const Tensor& v) { x.index({Slice()}) = v; },
+       [](Tensor& x, const Tensor& v) { x.copy_(v); }},
       {"narrow", [](Tensor& x, const Tensor& v) { x.narrow(1, 1, 2) = v.narrow(0, 0, 2); },
        [](Tensor& x, const Tensor& v) { x.narrow(1, 1, 2).copy_(v.narrow(0, 0, 2)); }},
       {"transposed", [](Tensor& x, const Tensor& v) { x.t()[1] = v.slice(0, 1); },
        [](Tensor& x, const Tensor& v) { x.select(1, 1).copy_(v.slice(0, 1)); }},
       {"reshaped", [](Tensor& x, const Tensor& v) { x.view({6}).narrow(0, 2, 3) = v; },
        [](Tensor& x, const Tensor& v) { x.view({6}).narrow(0, 2, 3).copy_(v); }},
-      {"integers", [](Tensor& x, const Tensor&) { x[1] = tensor({3, 2, 1}); },
-       [](Tensor& x, const Tensor&) { x.select(0, 1).copy_(tensor({3, 2, 1})); }},
+      {"integers",
+       [](Tensor& x, const Tensor&) {
+         x[1] = tensor({3, 2, 1});
+       },
+       [](Tensor& x, const Tensor&) {
+         x.select(0, 1).copy_(tensor({3, 2, 1}));
+       }},
       {"itself", [](Tensor& x, const Tensor&) { x[0] = x[1]; },
        [](Tensor& x, const Tensor&) { x.select(0, 0).copy_(x.select(0, 1)); }},
   };
@@ -465,7 +480,9 @@ TEST(InPlace, AssigningToACopyIsAnError) {
   Tensor x = start();
   const Tensor rows = tensor({0, 1});
   const std::vector<std::function<void()>> cases = {
-      [&] { x.index({rows}) = ones({2, 3}); },
+      [&] {
+        x.index({rows}) = ones({2, 3});
+      },
       [&] { x.clone()[0].clone() = 1; },
       [&] { x.t().reshape({6}) = 1; },
       [&] { x + 1 = x; },

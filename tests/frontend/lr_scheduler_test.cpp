@@ -547,7 +547,8 @@ TEST(Plateaus, AreRefusedBesideSchedulesThatSetEachRateAnew) {
   const std::pair<const char*, Make> cases[] = {
       {"LambdaLR", [](const optim::Optimizer& o) { return LambdaLR(o, [](std::int64_t) { return 1.0; }); }},
       {"OneCycleLR", [](const optim::Optimizer& o) { return OneCycleLR(o, {.max_lr = 1, .total_steps = 50}); }},
-      {"CosineAnnealingWarmRestarts", [](const optim::Optimizer& o) { return CosineAnnealingWarmRestarts(o, {.T_0 = 7}); }},
+      {"CosineAnnealingWarmRestarts",
+       [](const optim::Optimizer& o) { return CosineAnnealingWarmRestarts(o, {.T_0 = 7}); }},
       {"SequentialLR",
        [](const optim::Optimizer& o) {
          return SequentialLR(o, {StepLR(o, {.step_size = 2}), StepLR(o, {.step_size = 3})}, {2});
@@ -559,7 +560,8 @@ TEST(Plateaus, AreRefusedBesideSchedulesThatSetEachRateAnew) {
     {
       const LRScheduler schedule = make(optimizer);
       const std::string error = test::error_of([&] { plateau.step(1.0); });
-      EXPECT_NE(error.find("the optimizer's " + std::string(name) + " sets the rate of each step anew"), std::string::npos)
+      EXPECT_NE(error.find("the optimizer's " + std::string(name) + " sets the rate of each step anew"),
+                std::string::npos)
           << error;
       EXPECT_NE(error.find("at lr_scheduler_test.cpp:"), std::string::npos) << error;
       EXPECT_EQ(plateau.last_epoch(), 0);

@@ -626,10 +626,14 @@ TEST(Layers, ComputeWhatTheyAreNamedFor) {
 TEST(Modules, EmptyFunctionsAreRefusedWhereTheyAreGiven) {
   const std::function<Tensor(Tensor)> none;
   Tensor (*const nobody)(const Operand&) = nullptr;
-  EXPECT_NE(error_of([&] { nn::Sequential net(nn::ReLU(), none); }).find("the function that a Sequential or a list is to call is empty"),
+  EXPECT_NE(error_of([&] {
+              nn::Sequential net(nn::ReLU(), none);
+            }).find("the function that a Sequential or a list is to call is empty"),
             std::string::npos);
   EXPECT_NE(error_of([&] { nn::ModuleList<> list{nn::AnyModule(nobody)}; }).find("is empty"), std::string::npos);
-  EXPECT_EQ(error_of([&] { nn::Sequential net(nn::ReLU(), std::function<Tensor(Tensor)>([](Tensor x) { return x; }), tanh); }),
+  EXPECT_EQ(error_of([&] {
+              nn::Sequential net(nn::ReLU(), std::function<Tensor(Tensor)>([](Tensor x) { return x; }), tanh);
+            }),
             "no error");
 }
 
@@ -652,8 +656,10 @@ TEST(Modules, StatesUnderAnotherPrefixSayIt) {
 
 TEST(Modules, RecurrentLayersOfImpossibleSizesAreRefused) {
   constexpr std::int64_t kHuge = std::int64_t{1} << 62, kMost = std::numeric_limits<std::int64_t>::max();
-  EXPECT_NE(error_of([] { nn::LSTM(2, kHuge); }).find("LSTM: input_size and hidden_size are too large"), std::string::npos);
-  EXPECT_NE(error_of([] { nn::GRU(kHuge, 2); }).find("GRU: input_size and hidden_size are too large"), std::string::npos);
+  EXPECT_NE(error_of([] { nn::LSTM(2, kHuge); }).find("LSTM: input_size and hidden_size are too large"),
+            std::string::npos);
+  EXPECT_NE(error_of([] { nn::GRU(kHuge, 2); }).find("GRU: input_size and hidden_size are too large"),
+            std::string::npos);
   EXPECT_NE(error_of([] { nn::LSTMCell(2, kHuge / 2); }).find("LSTMCell: input_size and hidden_size are too large"),
             std::string::npos);
   EXPECT_NE(error_of([] { nn::LSTM(2, std::int64_t{1} << 59); }).find("is too large"), std::string::npos);

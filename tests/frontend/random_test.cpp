@@ -80,10 +80,11 @@ TEST(Random, MultinomialDrawsInProportion) {
 TEST(Random, MultinomialSumsLargeNumbersInDouble) {
   manual_seed(9);
   constexpr std::int64_t kCount = 3000;
-  const std::vector<double> found =
-      bincount(multinomial(full({3}, 3e38), kCount, true), {}, 3).to_vector<double>();
+  const std::vector<double> found = bincount(multinomial(full({3}, 3e38), kCount, true), {}, 3).to_vector<double>();
   for (const double n : found) EXPECT_NEAR(n / kCount, 1.0 / 3, 0.05);
-  EXPECT_NE(test::error_of([] { multinomial(full({3}, 1e308, f64), 2, true); }).find("the sum of the probabilities is not finite"),
+  EXPECT_NE(test::error_of([] {
+              multinomial(full({3}, 1e308, f64), 2, true);
+            }).find("the sum of the probabilities is not finite"),
             std::string::npos);
 }
 

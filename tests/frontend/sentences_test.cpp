@@ -92,14 +92,16 @@ std::vector<Case> cases() {
          clip_grad_norm_(s.net.parameters(), 0.08);
          clip_grad_value_(s.net.parameters(), 0.02);
        })},
-      {"FreezeALayer", [](const Step& s) {
+      {"FreezeALayer",
+       [](const Step& s) {
          s.net.first.requires_grad_(false);
          Tensor loss = s.loss();
          loss.backward();
          s.net.first.requires_grad_(true);
          return loss;
        }},
-      {"FreezeALayerForOneOfTwoLosses", [](const Step& s) {
+      {"FreezeALayerForOneOfTwoLosses",
+       [](const Step& s) {
          s.net.first.requires_grad_(false);
          Tensor one = s.loss();
          one.backward();
@@ -108,19 +110,22 @@ std::vector<Case> cases() {
          two.backward();
          return one + two;
        }},
-      {"FreezeAParameter", [](const Step& s) {
+      {"FreezeAParameter",
+       [](const Step& s) {
          s.net.second.weight.requires_grad_(false);
          Tensor loss = s.loss();
          loss.backward();
          s.net.second.weight.requires_grad_(true);
          return loss;
        }},
-      {"Detach", [](const Step& s) {
+      {"Detach",
+       [](const Step& s) {
          Tensor loss = mse_loss(s.net.second(tanh(s.net.first(s.x)).detach()), s.y) + s.net.first.weight.square().mean();
          loss.backward();
          return loss;
        }},
-      {"NoGradForAPart", [](const Step& s) {
+      {"NoGradForAPart",
+       [](const Step& s) {
          Tensor hidden;
          {
            NoGradGuard no_grad;
@@ -130,7 +135,8 @@ std::vector<Case> cases() {
          loss.backward();
          return loss;
        }},
-      {"TwoLosses", [](const Step& s) {
+      {"TwoLosses",
+       [](const Step& s) {
          Tensor one = s.loss(), two = l1_loss(s.net(s.x), s.y);
          one.backward();
          two.backward();
@@ -144,49 +150,57 @@ std::vector<Case> cases() {
          return loss;
        },
        "this loss went backward in this build() already"},
-      {"BackwardWithAGradient", [](const Step& s) {
+      {"BackwardWithAGradient",
+       [](const Step& s) {
          Tensor out = s.net(s.x);
          out.backward((out - s.y).detach() * 0.25);
          return mse_loss(out, s.y);
        }},
-      {"ZeroGradBeforeBackward", [](const Step& s) {
+      {"ZeroGradBeforeBackward",
+       [](const Step& s) {
          s.optimizer.zero_grad();
          Tensor loss = s.loss();
          loss.backward();
          return loss;
        }},
-      {"ZeroGradOfTheModuleBeforeBackward", [](const Step& s) {
+      {"ZeroGradOfTheModuleBeforeBackward",
+       [](const Step& s) {
          s.net.zero_grad();
          Tensor loss = s.loss();
          loss.backward();
          return loss;
        }},
-      {"EvalWithinTheStep", [](const Step& s) {
+      {"EvalWithinTheStep",
+       [](const Step& s) {
          s.net.eval();
          Tensor loss = mse_loss(s.net.second(s.net.dropout(s.net.norm(s.net.first(s.x)))), s.y);
          s.net.train();
          loss.backward();
          return loss;
        }},
-      {"BatchNormTrains", [](const Step& s) {
+      {"BatchNormTrains",
+       [](const Step& s) {
          Tensor loss = mse_loss(s.net.second(s.net.norm(s.net.first(s.x))), s.y);
          loss.backward();
          return loss;
        }},
-      {"AMetricWithoutGradient", [](const Step& s) {
+      {"AMetricWithoutGradient",
+       [](const Step& s) {
          Tensor loss = s.loss();
          loss.backward();
          NoGradGuard no_grad;
          return (s.net(s.x) - s.y).abs().mean();
        }},
-      {"ABufferIsWritten", [](const Step& s) {
+      {"ABufferIsWritten",
+       [](const Step& s) {
          Tensor loss = mse_loss(s.net.second(s.net.first(s.x)) * s.net.scale.clone(), s.y);
          loss.backward();
          NoGradGuard no_grad;
          s.net.scale.mul_(0.9);
          return loss;
        }},
-      {"AssignToARow", [](const Step& s) {
+      {"AssignToARow",
+       [](const Step& s) {
          Tensor x = s.x * 1;
          x[0] = s.net.first.bias.narrow(0, 0, 3);
          x[-1] = 0.5;
@@ -195,14 +209,16 @@ std::vector<Case> cases() {
          loss.backward();
          return loss;
        }},
-      {"AssignToAPartOfABuffer", [](const Step& s) {
+      {"AssignToAPartOfABuffer",
+       [](const Step& s) {
          Tensor loss = mse_loss(s.net.second(s.net.first(s.x)) * s.net.scale.clone(), s.y);
          loss.backward();
          NoGradGuard no_grad;
          s.net.scale[0] = s.net.scale[1] * 0.5;
          return loss;
        }},
-      {"ALocalNameOfAParameterIsAssignedTo", [](const Step& s) {
+      {"ALocalNameOfAParameterIsAssignedTo",
+       [](const Step& s) {
          Tensor w = s.net.second.weight;
          w = w * 0.5;
          Tensor loss = mse_loss(linear(s.net.first(s.x), w, s.net.second.bias), s.y);
@@ -227,14 +243,20 @@ std::vector<Case> cases() {
          return loss;
        },
        "is changed in place after it is used"},
-      {"AModuleIsCalledTwice", [](const Step& s) {
+      {"AModuleIsCalledTwice",
+       [](const Step& s) {
          Tensor loss = mse_loss(s.net(s.x) + s.net(-s.x), s.y);
          loss.backward();
          return loss;
        }},
-      {"NothingIsLearnt", [](const Step& s) { return s.loss(); }, "has an optimizer, but its build() calls backward() on no loss"},
-      {"ReadAGradient", after([](const Step& s) { (void)s.net.first.weight.grad(); }), "grad: within build() gradients are not there yet"},
-      {"SetAGradient", after([](const Step& s) { s.net.first.weight.set_grad(zeros({8, 3})); }), "set_grad: within build() gradients are not there yet"},
+      {"NothingIsLearnt", [](const Step& s) { return s.loss(); },
+       "has an optimizer, but its build() calls backward() on no loss"},
+      {"ReadAGradient", after([](const Step& s) { (void)s.net.first.weight.grad(); }),
+       "grad: within build() gradients are not there yet"},
+      {"SetAGradient", after([](const Step& s) {
+         s.net.first.weight.set_grad(zeros({8, 3}));
+       }),
+       "set_grad: within build() gradients are not there yet"},
       {"GradOfALoss",
        [](const Step& s) {
          Tensor loss = s.loss();
@@ -244,8 +266,10 @@ std::vector<Case> cases() {
        },
        "grad: within build() gradients are not there yet"},
       {"StepOfTheOptimizer", after([](const Step& s) { s.optimizer.step(); }), "step()"},
-      {"ZeroGradBehindBackward", after([](const Step& s) { s.optimizer.zero_grad(); }), "zero_grad() behind backward()"},
-      {"ZeroGradOfTheModuleBehindBackward", after([](const Step& s) { s.net.zero_grad(); }), "zero_grad() behind backward()"},
+      {"ZeroGradBehindBackward", after([](const Step& s) { s.optimizer.zero_grad(); }),
+       "zero_grad() behind backward()"},
+      {"ZeroGradOfTheModuleBehindBackward", after([](const Step& s) { s.net.zero_grad(); }),
+       "zero_grad() behind backward()"},
       {"ClipBeforeBackward",
        [](const Step& s) {
          Tensor loss = s.loss();
@@ -264,13 +288,13 @@ std::vector<Case> cases() {
          return other;
        },
        "a later backward() adds to the gradient"},
-      {"LookAtTheNorm",
-       after([](const Step& s) {
+      {"LookAtTheNorm", after([](const Step& s) {
          const double norm = clip_grad_norm_(s.net.parameters(), 0.1);
          if (norm > 1) s.net.eval();
        }),
        "the norm is a number that the graph finds when it runs"},
-      {"ErrorIfNotFinite", after([](const Step& s) { clip_grad_norm_(s.net.parameters(), 0.1, 2, true); }), "error_if_nonfinite"},
+      {"ErrorIfNotFinite", after([](const Step& s) { clip_grad_norm_(s.net.parameters(), 0.1, 2, true); }),
+       "error_if_nonfinite"},
       {"LookAtTheLoss",
        [](const Step& s) {
          Tensor loss = s.loss();

@@ -132,9 +132,11 @@ TEST(Losses, WarnOnceOfShapesThatAreBroadcastAgainstEachOther) {
       c.loss(column, row);
       c.loss(column, row);
     });
-    EXPECT_EQ(text.find("warning: " + std::string(c.name) +
-                        ": the input f32[4,1] and the target f32[4] are broadcast to [4,4]; give both one shape (losses_test.cpp:"),
-              0u)
+    EXPECT_EQ(
+        text.find(
+            "warning: " + std::string(c.name) +
+            ": the input f32[4,1] and the target f32[4] are broadcast to [4,4]; give both one shape (losses_test.cpp:"),
+        0u)
         << text;
     EXPECT_EQ(text.find("warning", 1), std::string::npos) << text;
     EXPECT_EQ(said([&] {
