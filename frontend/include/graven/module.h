@@ -262,13 +262,6 @@ inline constexpr bool kEndsWithLocation =
 
 }  // namespace detail
 
-template <class M>
-  requires(std::is_base_of_v<ModuleBase, M> && detail::HasExtraRepr<M>)
-std::ostream& operator<<(std::ostream& out, const M& module) {
-  detail::note_extra_repr(module);
-  return out << static_cast<const ModuleBase&>(module);
-}
-
 /// The base of every module: `struct Net : nn::Module<Net>`. Derived has `forward(...)`, and may have `std::string
 /// extra_repr() const`, which is printed between the parentheses: as it was when the module was registered as a child,
 /// or, of the module that is printed itself, as it is now.
@@ -280,6 +273,10 @@ class Module : public ModuleBase {
   std::string repr() const {
     detail::note_extra_repr(static_cast<const Derived&>(*this));
     return ModuleBase::repr();
+  }
+  friend std::ostream& operator<<(std::ostream& out, const Module& module) {
+    detail::note_extra_repr(static_cast<const Derived&>(module));
+    return out << static_cast<const ModuleBase&>(module);
   }
 
   auto operator()(Location where = Location::current()) const { return call_forward(where); }
