@@ -497,6 +497,8 @@ class Builder {
     d["plan_subject"] = out_.training ? "The arena of a step" : "The arena";
     d["plan_constant"] = "kArenaBytes";
     d["ends"] = "end";
+    d["alignment"] = plan_.alignment;
+    d["below_alignment"] = plan_.alignment - 1;
     d["plans"] = json::array({{{"ends", "end"}, {"file", "memory_plan.h"}, {"bytes", "kArenaBytes"}}});
     d["plan_guard"] = upper(name_) + "_MEMORY_PLAN";
     d["evaluates_apart"] = evaluation_ != nullptr;
