@@ -157,6 +157,7 @@ TEST(Threads, SaveTheSameFile) {
 // The emitted library: instances that share weights, weights replaced meanwhile, and the C interface, from host threads that each have a pool.
 TEST(Threads, RunEmittedInstances) {
   const fs::path folder = fs::path(GRAVEN_BINARY_DIR) / "threads_project";
+  fs::remove_all(folder);  // a host of its own is added to what is emitted
   codegen::emit(codegen::my_linear(), folder, {.name = "my_linear", .format = false});
   std::ofstream(folder / "host.cpp") << R"(#include <cmath>
 #include <cstdio>
