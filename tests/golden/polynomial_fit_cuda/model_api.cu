@@ -23,7 +23,7 @@ namespace end {
 #define GRAVEN_VALUE(name, dtype, offset, bytes) constexpr std::size_t name();
 #include "memory_plan.h"
 #define GRAVEN_VALUE(name, dtype, offset, bytes) \
-  constexpr std::size_t name() { return (std::size_t{offset} + (bytes) + 63) / 64 * 64; }
+  constexpr std::size_t name() { return (std::size_t{offset} + (bytes) + 255) / 256 * 256; }
 #include "memory_plan.h"
 }  // namespace end
 #define GRAVEN_VALUE(name, dtype, offset, bytes) \
