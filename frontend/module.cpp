@@ -265,8 +265,11 @@ std::string prefix_between(const std::vector<std::string>& longer, const std::ve
   const std::set<std::string> known(longer.begin(), longer.end());
   for (std::size_t dot = longer[0].find('.'); dot != std::string::npos; dot = longer[0].find('.', dot + 1)) {
     const std::string prefix = longer[0].substr(0, dot + 1);
-    if (std::all_of(shorter.begin(), shorter.end(),
-                    [&](const std::string& name) { return known.count(prefix + name) != 0; }))
+    const auto fits = [&](const std::string& name) { return known.count(prefix + name) != 0; };
+    const auto has_prefix = [&](const std::string& name) {
+      return name.find('.') == std::string::npos || name.compare(0, prefix.size(), prefix) == 0;
+    };
+    if (std::all_of(shorter.begin(), shorter.end(), fits) && std::all_of(longer.begin(), longer.end(), has_prefix))
       return prefix;
   }
   return {};
