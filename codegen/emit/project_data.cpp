@@ -498,7 +498,6 @@ class Builder {
     d["plan_constant"] = "kArenaBytes";
     d["ends"] = "end";
     d["alignment"] = plan_.alignment;
-    d["below_alignment"] = plan_.alignment - 1;
     d["plans"] = json::array({{{"ends", "end"}, {"file", "memory_plan.h"}, {"bytes", "kArenaBytes"}}});
     d["plan_guard"] = upper(name_) + "_MEMORY_PLAN";
     d["evaluates_apart"] = evaluation_ != nullptr;
@@ -524,10 +523,6 @@ class Builder {
     d["memory_budget"] = fmt::format("{}", options_.memory_budget);
   }
 
-  static std::int64_t aligned(std::int64_t bytes, std::int64_t alignment) {
-    return (bytes + alignment - 1) / alignment * alignment;
-  }
-
   /// Where each buffer lies: "0", or behind one that lives at the same time, "end::hidden_linear()", so that what
   /// changes the size of one changes its line alone. Of several that end there the one that is written first; a number
   /// where there is none, and where so many would stand on one another that a compiler might refuse to follow them.
@@ -537,7 +532,7 @@ class Builder {
     for (std::size_t b = 0; b < plan.buffers.size(); ++b)
       for (const ir::ValueId v : plan.buffers[b].values)
         // What takes over a buffer may fill less of it.
-        if (names[b].empty() && aligned(byte_count(graph.type(v)), plan.alignment) == plan.buffers[b].bytes)
+        if (names[b].empty() && plan.aligned(byte_count(graph.type(v))) == plan.buffers[b].bytes)
           names[b] = values.member(v);
     for (const Step& step : plan.steps)
       if (step.workspace >= 0) names[at(step.workspace)] = values.workspace(step);

@@ -56,7 +56,7 @@ class Allocation {
     }
     if (step.call.workspace_bytes > 0) {
       step.workspace = static_cast<std::int32_t>(plan_.buffers.size());
-      const std::int64_t bytes = (step.call.workspace_bytes + plan_.alignment - 1) / plan_.alignment * plan_.alignment;
+      const std::int64_t bytes = plan_.aligned(step.call.workspace_bytes);
       const std::string& name = graph_.value(n.outputs.empty() ? n.inputs[0] : n.outputs[0]).name;
       plan_.buffers.push_back({name + " workspace", {}, bytes, 0, s, s});
     }

@@ -67,6 +67,8 @@ struct Plan {
   std::vector<Buffer> buffers;        ///< by first use
   ir::Target target = ir::Target::cpu;
   std::int64_t alignment = 64;
+  /// Rounded up to the alignment.
+  std::int64_t aligned(std::int64_t bytes) const { return (bytes + alignment - 1) / alignment * alignment; }
   std::int64_t arena_bytes = 0;    ///< the peak
   std::int64_t lower_bound = 0;    ///< the largest sum of live bytes over the steps
   std::int64_t without_reuse = 0;  ///< the sum of all buffers

@@ -19,8 +19,6 @@ extern const Program program;
 @{ places }@
 namespace {
 
-constexpr std::size_t aligned(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
-
 /// What no host memory is bound to: gradients, prepared values, the arena.
 constexpr std::size_t own_bytes() {
   std::size_t bytes = aligned(kArenaBytes) + 64;

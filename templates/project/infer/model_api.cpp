@@ -18,8 +18,6 @@ namespace runtime = graven::runtime;
 @{ places }@
 namespace {
 
-constexpr std::size_t aligned(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
-
 template <class T>
 T* take(std::byte*& next, std::size_t count) {
   T* const taken = reinterpret_cast<T*>(next);

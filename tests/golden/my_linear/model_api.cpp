@@ -69,12 +69,19 @@ static const Program& choose_program() {
 #endif
 }
 
+namespace {
+
+/// Every tensor begins where the one before it ends, at a multiple of 64.
+constexpr std::size_t aligned(std::size_t bytes) { return (bytes + 64 - 1) / 64 * 64; }
+
+}  // namespace
+
 /// Where the values of the arena end, by name. The plan says of most that they lie where another one ends.
 namespace end {
 #define GRAVEN_VALUE(name, dtype, offset, bytes) constexpr std::size_t name();
 #include "memory_plan.h"
 #define GRAVEN_VALUE(name, dtype, offset, bytes) \
-  constexpr std::size_t name() { return (std::size_t{offset} + (bytes) + 63) / 64 * 64; }
+  constexpr std::size_t name() { return aligned(std::size_t{offset} + (bytes)); }
 #include "memory_plan.h"
 }  // namespace end
 #define GRAVEN_VALUE(name, dtype, offset, bytes) \
@@ -82,8 +89,6 @@ namespace end {
 #include "memory_plan.h"
 
 namespace {
-
-constexpr std::size_t aligned(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 template <class T>
 T* take(std::byte*& next, std::size_t count) {

@@ -18,12 +18,19 @@ inline namespace on_cuda {
 extern const Program program;
 }
 
+namespace {
+
+/// Every tensor begins where the one before it ends, at a multiple of 256.
+constexpr std::size_t aligned(std::size_t bytes) { return (bytes + 256 - 1) / 256 * 256; }
+
+}  // namespace
+
 /// Where the values of the arena end, by name. The plan says of most that they lie where another one ends.
 namespace end {
 #define GRAVEN_VALUE(name, dtype, offset, bytes) constexpr std::size_t name();
 #include "memory_plan.h"
 #define GRAVEN_VALUE(name, dtype, offset, bytes) \
-  constexpr std::size_t name() { return (std::size_t{offset} + (bytes) + 255) / 256 * 256; }
+  constexpr std::size_t name() { return aligned(std::size_t{offset} + (bytes)); }
 #include "memory_plan.h"
 }  // namespace end
 #define GRAVEN_VALUE(name, dtype, offset, bytes) \
@@ -31,8 +38,6 @@ namespace end {
 #include "memory_plan.h"
 
 namespace {
-
-constexpr std::size_t aligned(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
 
 /// Cuts a block of the device's memory into tensors.
 class Cutter {

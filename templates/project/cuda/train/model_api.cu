@@ -25,8 +25,6 @@ namespace runtime = graven::runtime;
 @{ places }@
 namespace {
 
-constexpr std::size_t aligned(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
-
 /// Cuts a block of the device's memory into tensors.
 class Cutter {
  public:
