@@ -16,12 +16,15 @@ namespace {
 thread_local bool recording_enabled = true;
 std::atomic<std::uint64_t> last_sequence{0};
 
-/// What was known of an eager view's history is from before somebody wrote into what it is a view of: takes the view again.
+/// What was known of an eager view's history is from before somebody wrote into what it is a view of: takes the view
+/// again.
 void renew_history(const Tensor& t) {
   std::vector<Tensor> outdated;
   for (Tensor at = t; at.impl()->view && at.impl()->trace_id == 0; at = Tensor(at.impl()->view->base)) {
     const TensorImpl& impl = *at.impl();
-    if (impl.view->seen == impl.storage->version.load(std::memory_order_relaxed) || (impl.requires_grad && !impl.grad_fn)) break;
+    if (impl.view->seen == impl.storage->version.load(std::memory_order_relaxed) ||
+        (impl.requires_grad && !impl.grad_fn))
+      break;
     outdated.push_back(at);
   }
   if (outdated.empty()) return;
@@ -63,8 +66,8 @@ bool any_requires_grad(const std::vector<Tensor>& tensors) {
   return std::any_of(tensors.begin(), tensors.end(), [](const Tensor& t) { return t.defined() && t.requires_grad(); });
 }
 
-void record_on_tape(const ir::OpDef& op, const std::vector<Tensor>& inputs, std::vector<Tensor>& outputs, const ir::Attributes& attributes,
-                    Location where) {
+void record_on_tape(const ir::OpDef& op, const std::vector<Tensor>& inputs, std::vector<Tensor>& outputs,
+                    const ir::Attributes& attributes, Location where) {
   if (outputs.empty() || !op.gradient || !any_requires_grad(inputs) || !ir::is_floating(outputs[0].dtype())) return;
   std::vector<bool> needed(inputs.size(), false);
   for (std::size_t i = 0; i < inputs.size(); ++i) needed[i] = inputs[i].defined() && inputs[i].requires_grad();
@@ -76,7 +79,9 @@ void record_on_tape(const ir::OpDef& op, const std::vector<Tensor>& inputs, std:
   for (std::size_t i = 0; i < flowing; ++i) node->output_types.push_back({outputs[i].dtype(), outputs[i].shape()});
   node->program = eager::gradient_of(op, inputs, attributes, needed);
   if (!node->program) return;
-  const auto save = [&node](const Tensor& t) { node->saved.push_back({alias_of(t), t.impl()->storage->version.load(std::memory_order_relaxed)}); };
+  const auto save = [&node](const Tensor& t) {
+    node->saved.push_back({alias_of(t), t.impl()->storage->version.load(std::memory_order_relaxed)});
+  };
   for (std::int32_t i : node->program->saved_inputs) save(inputs[static_cast<std::size_t>(i)]);
   for (std::int32_t i : node->program->saved_outputs) save(outputs[static_cast<std::size_t>(i)]);
   node->edges.resize(inputs.size());
@@ -108,10 +113,11 @@ Tensor accumulate(const Tensor& a, const Tensor& b) {
 
 }  // namespace
 
-void run_backward(const std::vector<Tensor>& roots, const std::vector<Tensor>& gradients, bool retain_graph, const std::vector<Tensor>* wanted,
-                  std::vector<Tensor>* results, Location where) {
+void run_backward(const std::vector<Tensor>& roots, const std::vector<Tensor>& gradients, bool retain_graph,
+                  const std::vector<Tensor>* wanted, std::vector<Tensor>* results, Location where) {
   NoGradGuard no_grad;
-  // By sequence, latest first: every node comes after all that consume its outputs, whose gradients stand side by side, undefined where there is none.
+  // By sequence, latest first: every node comes after all that consume its outputs, whose gradients stand side by side,
+  // undefined where there is none.
   struct Pending {
     std::shared_ptr<GradNode> node;
     std::vector<Tensor> gradients;
@@ -167,12 +173,14 @@ void run_backward(const std::vector<Tensor>& roots, const std::vector<Tensor>& g
       if (!inputs[i].defined()) inputs[i] = zeros(node->output_types[i].shape, node->output_types[i].dtype);
     }
     if (node->released)
-      fail_backward("the history of " + std::string(node->op->name) + " was freed by an earlier backward(); call that one with retain_graph = true",
+      fail_backward("the history of " + std::string(node->op->name) +
+                        " was freed by an earlier backward(); call that one with retain_graph = true",
                     where);
     for (const SavedTensor& s : node->saved) {
       if (s.tensor.impl()->storage->version.load(std::memory_order_relaxed) != s.version)
-        fail_backward("a tensor " + s.tensor.describe() + " that " + std::string(node->op->name) + " (" + node->where.file_name() + ":" +
-                          std::to_string(node->where.line) + ") needs for its gradient was changed in place since",
+        fail_backward("a tensor " + s.tensor.describe() + " that " + std::string(node->op->name) + " (" +
+                          node->where.file_name() + ":" + std::to_string(node->where.line) +
+                          ") needs for its gradient was changed in place since",
                       where);
       inputs.push_back(s.tensor);
     }
@@ -204,9 +212,11 @@ bool Tensor::requires_grad() const {
 }
 Tensor& Tensor::requires_grad_(bool value, Location where) {
   detail::TensorImpl& impl = detail::get_mutable(*this);
-  if (value && !ir::is_floating(impl.dtype)) detail::fail("requires_grad_", "only floating-point tensors have gradients, got " + describe(), where);
+  if (value && !ir::is_floating(impl.dtype))
+    detail::fail("requires_grad_", "only floating-point tensors have gradients, got " + describe(), where);
   if (impl.trace_id != 0) detail::fail("requires_grad_", "a recorded tensor cannot become a leaf", where);
-  if (!is_leaf() && !value) detail::fail("requires_grad_", "only a leaf can stop to require a gradient; detach() this tensor", where);
+  if (!is_leaf() && !value)
+    detail::fail("requires_grad_", "only a leaf can stop to require a gradient; detach() this tensor", where);
   if (value && !impl.requires_grad) impl.leaf_since = detail::next_moment();
   impl.requires_grad = value;
   return *this;
@@ -220,10 +230,13 @@ namespace {
 void require_eager_gradients(const Tensor& t, const char* function, Location where) {
   const detail::Trace* trace = detail::active_trace();
   if (trace && t.defined() && trace->owns(t))
-    detail::fail(function,
-                 "within build() gradients are not there yet: backward() marks a loss, and the graph's step finds and uses them. " +
-                     std::string("clip_grad_norm_() and clip_grad_value_() work there; what else needs gradients is done eagerly"),
-                 where);
+    detail::fail(
+        function,
+        "within build() gradients are not there yet: backward() marks a loss, and the graph's step finds and uses "
+        "them. " +
+            std::string(
+                "clip_grad_norm_() and clip_grad_value_() work there; what else needs gradients is done eagerly"),
+        where);
 }
 }  // namespace
 
@@ -241,9 +254,12 @@ void Tensor::set_grad(const Tensor& gradient, Location where) {
 namespace {
 Tensor seed_of(const Tensor& root, const Tensor& gradient, Location where) {
   if (!root.requires_grad())
-    detail::fail("backward", "the tensor " + root.describe() + " does not require a gradient: nothing it was computed from does", where);
+    detail::fail("backward",
+                 "the tensor " + root.describe() + " does not require a gradient: nothing it was computed from does",
+                 where);
   if (!gradient.defined()) {
-    if (root.numel() != 1) detail::fail("backward", "needs a gradient for a tensor of more than one element, got " + root.describe(), where);
+    if (root.numel() != 1)
+      detail::fail("backward", "needs a gradient for a tensor of more than one element, got " + root.describe(), where);
     return ones_like(root);
   }
   if (gradient.shape() != root.shape() || gradient.dtype() != root.dtype())
@@ -256,31 +272,40 @@ void Tensor::backward(const Tensor& gradient, bool retain_graph, Location where)
   const detail::TensorImpl& impl = detail::get(*this);
   if (impl.trace_id != 0) {
     detail::Trace* trace = detail::active_trace();
-    if (!trace || !trace->owns(*this)) detail::fail("backward", "this tensor was recorded by a graph's build() that is over", where);
-    if (!impl.requires_grad) detail::fail("backward", "the tensor " + describe() + " does not depend on any parameter", where);
+    if (!trace || !trace->owns(*this))
+      detail::fail("backward", "this tensor was recorded by a graph's build() that is over", where);
+    if (!impl.requires_grad)
+      detail::fail("backward", "the tensor " + describe() + " does not depend on any parameter", where);
     ir::Loss loss{impl.value, ir::kNone};
     if (gradient.defined()) {
       if (gradient.shape() != shape() || gradient.dtype() != dtype())
         detail::fail("backward", "the gradient must be " + describe() + ", got " + gradient.describe(), where);
       loss.gradient = trace->value_of(gradient, where);
     } else if (shape().numel() != Dim(1)) {
-      detail::fail("backward", "a loss must have one element, got " + describe() + "; reduce it, or give backward() a gradient", where);
+      detail::fail("backward",
+                   "a loss must have one element, got " + describe() + "; reduce it, or give backward() a gradient",
+                   where);
     }
     for (const ir::Loss& earlier : trace->graph.losses)
       if (earlier.value == loss.value)
-        detail::fail("backward", "this loss went backward in this build() already; for its gradient twice, scale it: (2 * loss).backward()", where);
+        detail::fail(
+            "backward",
+            "this loss went backward in this build() already; for its gradient twice, scale it: (2 * loss).backward()",
+            where);
     trace->graph.losses.push_back(loss);
     return;
   }
   detail::run_backward({*this}, {seed_of(*this, gradient, where)}, retain_graph, nullptr, nullptr, where);
 }
 
-std::vector<Tensor> grad(const std::vector<Tensor>& outputs, const std::vector<Tensor>& inputs, const std::vector<Tensor>& output_gradients,
-                         bool retain_graph, Location where) {
+std::vector<Tensor> grad(const std::vector<Tensor>& outputs, const std::vector<Tensor>& inputs,
+                         const std::vector<Tensor>& output_gradients, bool retain_graph, Location where) {
   for (const std::vector<Tensor>& tensors : {outputs, inputs})
     for (const Tensor& t : tensors) require_eager_gradients(t, "grad", where);
   if (!output_gradients.empty() && output_gradients.size() != outputs.size())
-    detail::fail_at("grad: expected " + std::to_string(outputs.size()) + " gradients, got " + std::to_string(output_gradients.size()), where);
+    detail::fail_at("grad: expected " + std::to_string(outputs.size()) + " gradients, got " +
+                        std::to_string(output_gradients.size()),
+                    where);
   std::vector<Tensor> seeds, results;
   for (std::size_t i = 0; i < outputs.size(); ++i)
     seeds.push_back(seed_of(outputs[i], output_gradients.empty() ? Tensor() : output_gradients[i], where));

@@ -1,4 +1,5 @@
-// Eager autograd: a tape of nodes, each an operator with what its gradient rule needs. The rule builds IR; backward runs it.
+// Eager autograd: a tape of nodes, each an operator with what its gradient rule needs. The rule builds IR; backward
+// runs it.
 #pragma once
 
 #include <cstdint>
@@ -41,8 +42,8 @@ struct GradNode {
 };
 
 /// Remembers `outputs = op(inputs)`; nothing happens when no input requires a gradient or recording is off.
-void record_on_tape(const ir::OpDef& op, const std::vector<Tensor>& inputs, std::vector<Tensor>& outputs, const ir::Attributes& attributes,
-                    Location where);
+void record_on_tape(const ir::OpDef& op, const std::vector<Tensor>& inputs, std::vector<Tensor>& outputs,
+                    const ir::Attributes& attributes, Location where);
 
 bool grad_enabled();
 bool set_grad_enabled(bool enabled);  ///< returns the previous setting
@@ -53,7 +54,7 @@ std::uint64_t tape_position();
 /// Whether any of them takes part in autograd now.
 bool any_requires_grad(const std::vector<Tensor>& tensors);
 
-void run_backward(const std::vector<Tensor>& roots, const std::vector<Tensor>& gradients, bool retain_graph, const std::vector<Tensor>* wanted,
-                  std::vector<Tensor>* results, Location where);
+void run_backward(const std::vector<Tensor>& roots, const std::vector<Tensor>& gradients, bool retain_graph,
+                  const std::vector<Tensor>* wanted, std::vector<Tensor>* results, Location where);
 
 }  // namespace graven::detail

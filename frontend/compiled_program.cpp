@@ -21,13 +21,15 @@ struct Mismatch {
 };
 
 /// The first input that does not fit; what the symbols stand for is added to `symbols`.
-std::optional<Mismatch> find_mismatch(const ir::Graph& graph, const std::vector<Tensor>& inputs, std::map<std::string, std::int64_t>& symbols) {
+std::optional<Mismatch> find_mismatch(const ir::Graph& graph, const std::vector<Tensor>& inputs,
+                                      std::map<std::string, std::int64_t>& symbols) {
   const std::map<std::string, std::int64_t> least = ir::least_sizes(graph);
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const ir::TensorType& expected = graph.type(graph.inputs[i]);
     if (!inputs[i].defined()) return Mismatch{i, ""};
     if (inputs[i].is_traced()) return Mismatch{i, ", recorded by another graph's build()"};
-    if (inputs[i].dtype() != expected.dtype || inputs[i].shape().rank() != expected.shape.rank()) return Mismatch{i, ""};
+    if (inputs[i].dtype() != expected.dtype || inputs[i].shape().rank() != expected.shape.rank())
+      return Mismatch{i, ""};
     for (std::size_t d = 0; d < expected.shape.rank(); ++d) {
       const Dim& dim = expected.shape[d];
       const std::int64_t got = inputs[i].shape()[d].value();
@@ -42,7 +44,8 @@ std::optional<Mismatch> find_mismatch(const ir::Graph& graph, const std::vector<
       if (value < lowest || value > dim.symbol_maximum())
         return Mismatch{i, fmt::format(": {} must lie in [{}, {}]", dim.symbol(), lowest, dim.symbol_maximum())};
       const auto [it, fresh] = symbols.emplace(dim.symbol(), value);
-      if (!fresh && it->second != value) return Mismatch{i, fmt::format(": {} is {} in an earlier input", dim.symbol(), it->second)};
+      if (!fresh && it->second != value)
+        return Mismatch{i, fmt::format(": {} is {} in an earlier input", dim.symbol(), it->second)};
     }
   }
   return std::nullopt;
@@ -64,14 +67,15 @@ bool inputs_fit(const ir::Graph& graph, const std::vector<Tensor>& inputs) {
   return inputs.size() == graph.inputs.size() && !find_mismatch(graph, inputs, symbols);
 }
 
-ProgramInputs check_inputs(const ir::Graph& graph, const std::string& owner, const std::vector<Tensor>& inputs, const std::vector<std::string>& paths,
-                           Location where) {
+ProgramInputs check_inputs(const ir::Graph& graph, const std::string& owner, const std::vector<Tensor>& inputs,
+                           const std::vector<std::string>& paths, Location where) {
   ProgramInputs checked;
   if (const auto mismatch = find_mismatch(graph, inputs, checked.symbols)) {
     const ir::Value& expected = graph.value(graph.inputs[mismatch->input]);
     const Tensor& got = inputs[mismatch->input];
-    UserError error("input " + paths[mismatch->input] + " ('" + expected.name + "') of " + owner + ": expected " + expected.type.to_string() +
-                    ", got " + (got.defined() ? got.describe() : "an undefined tensor") + mismatch->why);
+    UserError error("input " + paths[mismatch->input] + " ('" + expected.name + "') of " + owner + ": expected " +
+                    expected.type.to_string() + ", got " + (got.defined() ? got.describe() : "an undefined tensor") +
+                    mismatch->why);
     if (is_part_of_batch(expected.type, got))
       error.note("a last batch that is smaller: a DataLoader's drop_last leaves it out; Dim(\"batch\", " +
                  expected.type.shape[0].to_string() + ") in the spec takes every size up to that; " +
@@ -83,7 +87,8 @@ ProgramInputs check_inputs(const ir::Graph& graph, const std::string& owner, con
   return checked;
 }
 
-CompiledProgram::CompiledProgram(const ir::Graph& graph, std::string owner, const ir::CompileOptions& options, const std::vector<Variable>& variables)
+CompiledProgram::CompiledProgram(const ir::Graph& graph, std::string owner, const ir::CompileOptions& options,
+                                 const std::vector<Variable>& variables)
     : graph_(graph), owner_(std::move(owner)) {
   try {
     executable_ = ir::compile(graph, options);
@@ -102,8 +107,8 @@ void CompiledProgram::bind_variables(Location where) {
     if (impl.storage != b.storage) {
       const ir::ValueId id = graph_.find(b.variable.name);
       if (id != ir::kNone && (graph_.type(id).dtype != impl.dtype || graph_.type(id).shape != impl.shape))
-        fail_at("the parameter " + b.variable.name + " of " + owner_ + " was recorded as " + graph_.type(id).to_string() + ", and is " +
-                    b.variable.tensor.describe() + " now",
+        fail_at("the parameter " + b.variable.name + " of " + owner_ + " was recorded as " +
+                    graph_.type(id).to_string() + ", and is " + b.variable.tensor.describe() + " now",
                 where);
       executable_->bind(b.variable.name, impl.data(), static_cast<std::size_t>(impl.numel()) * ir::size_of(impl.dtype));
       b.storage = impl.storage;
@@ -116,22 +121,26 @@ void CompiledProgram::bind_variables(Location where) {
   if (changed) executable_->weights_changed();
 }
 
-std::vector<Tensor> CompiledProgram::run(const ProgramInputs& inputs, const std::vector<double>& learning_rates, std::int64_t step, Location where) {
+std::vector<Tensor> CompiledProgram::run(const ProgramInputs& inputs, const std::vector<double>& learning_rates,
+                                         std::int64_t step, Location where) {
   bind_variables(where);
   std::vector<std::int64_t> symbols;
-  for (const auto& [symbol, maximum] : graph_.symbols()) symbols.push_back(inputs.symbols.count(symbol) ? inputs.symbols.at(symbol) : maximum);
+  for (const auto& [symbol, maximum] : graph_.symbols())
+    symbols.push_back(inputs.symbols.count(symbol) ? inputs.symbols.at(symbol) : maximum);
   std::vector<Tensor> outputs;
   std::vector<const void*> in;
   std::vector<void*> out;
   for (const Tensor& t : inputs.tensors) in.push_back(t.impl()->data());
   for (ir::ValueId v : graph_.outputs) {
     Shape shape;
-    for (const Dim& d : graph_.type(v).shape) shape.push_back(d.is_static() ? d : Dim(d.at(inputs.symbols.at(d.symbol()))));
+    for (const Dim& d : graph_.type(v).shape)
+      shape.push_back(d.is_static() ? d : Dim(d.at(inputs.symbols.at(d.symbol()))));
     outputs.push_back(make_tensor(graph_.type(v).dtype, shape));
     out.push_back(outputs.back().impl()->data());
   }
   try {
-    executable_->run(in, out, symbols, learning_rates, step, static_cast<std::int64_t>(default_generator().initial_seed()));
+    executable_->run(in, out, symbols, learning_rates, step,
+                     static_cast<std::int64_t>(default_generator().initial_seed()));
   } catch (const std::bad_alloc&) {
     throw UserError("out of memory while " + owner_ + " ran");
   }

@@ -23,9 +23,10 @@ struct ProgramInputs {
 /// Whether the graph can be run with these tensors: as many as it has inputs, of the types that it was recorded with.
 bool inputs_fit(const ir::Graph& graph, const std::vector<Tensor>& inputs);
 
-/// User error, naming `owner`, the input's index or path and its name, where a tensor is not of the type that the graph was recorded with.
-ProgramInputs check_inputs(const ir::Graph& graph, const std::string& owner, const std::vector<Tensor>& inputs, const std::vector<std::string>& paths,
-                           Location where);
+/// User error, naming `owner`, the input's index or path and its name, where a tensor is not of the type that the graph
+/// was recorded with.
+ProgramInputs check_inputs(const ir::Graph& graph, const std::string& owner, const std::vector<Tensor>& inputs,
+                           const std::vector<std::string>& paths, Location where);
 
 class CompiledProgram {
  public:
@@ -36,11 +37,14 @@ class CompiledProgram {
   };
 
   /// Compiles the graph, which must outlive the program. `owner` is what errors call it.
-  CompiledProgram(const ir::Graph& graph, std::string owner, const ir::CompileOptions& options, const std::vector<Variable>& variables);
+  CompiledProgram(const ir::Graph& graph, std::string owner, const ir::CompileOptions& options,
+                  const std::vector<Variable>& variables);
   ~CompiledProgram();
 
-  /// Runs once. What was written to the variables since the last time counts, whoever wrote it and wherever they lie now.
-  std::vector<Tensor> run(const ProgramInputs& inputs, const std::vector<double>& learning_rates, std::int64_t step, Location where);
+  /// Runs once. What was written to the variables since the last time counts, whoever wrote it and wherever they lie
+  /// now.
+  std::vector<Tensor> run(const ProgramInputs& inputs, const std::vector<double>& learning_rates, std::int64_t step,
+                          Location where);
 
  private:
   void bind_variables(Location where);

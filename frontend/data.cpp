@@ -17,7 +17,9 @@ namespace graven::data {
 
 namespace {
 
-runtime::Split runtime_split(Split split) { return split == Split::train ? runtime::Split::train : runtime::Split::test; }
+runtime::Split runtime_split(Split split) {
+  return split == Split::train ? runtime::Split::train : runtime::Split::test;
+}
 
 /// What files are looked for by name.
 std::vector<runtime::TensorDescription> names() {
@@ -89,7 +91,8 @@ struct Files {
       : dataset(
             runtime::open_dataset({.path = path, .format = options.format}, names(), runtime_split(options.split))) {
     if (options.batch_size < 1)
-      throw UserError("DataLoader: batch_size must be positive, got " + std::to_string(options.batch_size)).note("of " + path);
+      throw UserError("DataLoader: batch_size must be positive, got " + std::to_string(options.batch_size))
+          .note("of " + path);
     if (dataset.fields().size() < 2)
       throw UserError("DataLoader: " + path + " holds no labels beside its images")
           .note("expected two fields, found " + std::to_string(dataset.fields().size()));
@@ -136,10 +139,14 @@ struct DataLoader::State {
       : options(std::move(given)), files(std::in_place, path, options) {
   } catch (const runtime::UsageError& e) {
     // In the words of DataLoaderOptions, not of a command line.
-    static const std::map<std::string, std::string> names = {
-        {"--data", "path"}, {"--data-format", "format"}, {"--mean", "mean"}, {"--std", "std"}, {"--mean and --std", "mean and std"}};
+    static const std::map<std::string, std::string> names = {{"--data", "path"},
+                                                             {"--data-format", "format"},
+                                                             {"--mean", "mean"},
+                                                             {"--std", "std"},
+                                                             {"--mean and --std", "mean and std"}};
     const auto name = names.find(e.file());
-    throw UserError("DataLoader: " + (name == names.end() ? e.file() : name->second) + ": expected " + e.expected() + ", found " + e.found());
+    throw UserError("DataLoader: " + (name == names.end() ? e.file() : name->second) + ": expected " + e.expected() +
+                    ", found " + e.found());
   } catch (const runtime::Error& e) {
     throw UserError(e.what());
   }
@@ -178,14 +185,16 @@ const DataLoaderOptions& DataLoader::options() const { return state_->options; }
 
 DataLoader::Epoch DataLoader::epoch(std::int64_t number, std::int64_t first) const {
   if (first < 0 || first > size())
-    throw UserError("DataLoader: the first batch must lie in [0, " + std::to_string(size()) + "], got " + std::to_string(first));
+    throw UserError("DataLoader: the first batch must lie in [0, " + std::to_string(size()) + "], got " +
+                    std::to_string(first));
   return {*this, number, first};
 }
 
 Batch DataLoader::batch(std::int64_t number, std::int64_t index) const {
   const State& s = *state_;
   if (index < 0 || index >= size())
-    throw UserError("DataLoader: an epoch has " + std::to_string(size()) + " batches, there is no batch " + std::to_string(index));
+    throw UserError("DataLoader: an epoch has " + std::to_string(size()) + " batches, there is no batch " +
+                    std::to_string(index));
   const std::int64_t begin = index * s.options.batch_size, count = std::min(s.options.batch_size, samples() - begin);
   const runtime::Permutation order(samples(), s.options.seed, number);
   Sizes indices;

@@ -26,7 +26,8 @@ bool is_own(Location where) {
 Location users_line(Location where) {
   if (!is_own(where)) return where;
   const auto& frames = module_frames();
-  const auto found = std::find_if(frames.rbegin(), frames.rend(), [](const ModuleFrame& f) { return !is_own(f.where); });
+  const auto found =
+      std::find_if(frames.rbegin(), frames.rend(), [](const ModuleFrame& f) { return !is_own(f.where); });
   return found == frames.rend() ? where : found->where;
 }
 
@@ -39,7 +40,8 @@ std::string name_below(const nn::ModuleState& module, const nn::ModuleState& wan
   return {};
 }
 
-/// The module whose forward() runs: in a graph its path there; eagerly "Net.features.0", after the class of the outermost one.
+/// The module whose forward() runs: in a graph its path there; eagerly "Net.features.0", after the class of the
+/// outermost one.
 std::string scope() {
   const auto& frames = module_frames();
   if (frames.empty()) return {};
@@ -198,7 +200,8 @@ std::vector<Tensor> apply(const ir::OpDef& op, std::vector<Tensor> inputs, ir::A
     std::vector<Tensor> outputs = trace.record(op, inputs, std::move(attributes), where);
     if (!grad_enabled())
       for (std::size_t i = 0; i < outputs.size(); ++i)
-        if (outputs[i].impl()->requires_grad) outputs[i] = trace.record(ir::get_op("detach"), {outputs[i]}, {}, where).at(0);
+        if (outputs[i].impl()->requires_grad)
+          outputs[i] = trace.record(ir::get_op("detach"), {outputs[i]}, {}, where).at(0);
     return outputs;
   }
   require_data(op.name, inputs, where);
@@ -218,7 +221,8 @@ Tensor apply(std::string_view op, std::vector<Tensor> inputs, ir::Attributes att
   return apply(ir::get_op(op), std::move(inputs), std::move(attributes), where).at(0);
 }
 
-void record_view(const ir::OpDef& op, const Tensor& x, const Tensor& view, const ir::Attributes& attributes, Location where) {
+void record_view(const ir::OpDef& op, const Tensor& x, const Tensor& view, const ir::Attributes& attributes,
+                 Location where) {
   require_registered({x}, where);
   if (!grad_enabled()) return;
   const bool with_history = any_requires_grad({x});
@@ -240,7 +244,9 @@ struct NewHistory {
 std::vector<NewHistory> new_histories(const Tensor& x, const Tensor& value, const char* function, Location where) {
   // Written over entirely by what has no history, it stays part of autograd, with a gradient of zero.
   const bool keeps = x.impl()->requires_grad && !value.impl()->requires_grad;
-  std::vector<NewHistory> all{{x.impl(), keeps ? graven::where(Operand(tensor(false), where), Operand(x, where), Operand(value, where)) : value}};
+  std::vector<NewHistory> all{
+      {x.impl(),
+       keeps ? graven::where(Operand(tensor(false), where), Operand(x, where), Operand(value, where)) : value}};
   while (all.back().tensor->view) {
     const TensorImpl& view = *all.back().tensor;
     all.push_back({view.view->base, written_through(view, all.back().value, function, where)});
@@ -248,7 +254,8 @@ std::vector<NewHistory> new_histories(const Tensor& x, const Tensor& value, cons
   return all;
 }
 
-/// What the operators of this call keep of x's memory for their gradients is what they read, not what is written now: x.mul_(w), x.pow_(3).
+/// What the operators of this call keep of x's memory for their gradients is what they read, not what is written now:
+/// x.mul_(w), x.pow_(3).
 void keep_what_was_read(const Tensor& value, const Storage& storage, std::uint64_t since, Location where) {
   if (!value.impl()->grad_fn) return;
   NoGradGuard no_grad;
@@ -258,7 +265,9 @@ void keep_what_was_read(const Tensor& value, const Storage& storage, std::uint64
     pending.pop_back();
     if (node.sequence <= since) continue;
     for (SavedTensor& saved : node.saved) {
-      if (saved.tensor.impl()->storage.get() != &storage || saved.version != storage.version.load(std::memory_order_relaxed)) continue;
+      if (saved.tensor.impl()->storage.get() != &storage ||
+          saved.version != storage.version.load(std::memory_order_relaxed))
+        continue;
       const Tensor kept = saved.tensor.clone(where);
       saved = {kept, kept.impl()->storage->version.load(std::memory_order_relaxed)};
     }
@@ -274,8 +283,10 @@ void assign_in_place(Tensor& x, const Tensor& value, const char* function, Locat
   // Only a higher category is refused: a float32 result goes into a float16 tensor, but not into an integer one.
   const auto category = [](DType d) { return d == DType::boolean ? 0 : ir::is_floating(d) ? 2 : 1; };
   if (category(value.dtype()) > category(old.dtype))
-    fail(function, "a result of " + std::string(ir::name(value.dtype())) + " cannot be stored in " + x.describe(), where);
-  if (value.shape() != old.shape) fail(function, "a result of shape " + value.shape().to_string() + " does not fit into " + x.describe(), where);
+    fail(function, "a result of " + std::string(ir::name(value.dtype())) + " cannot be stored in " + x.describe(),
+         where);
+  if (value.shape() != old.shape)
+    fail(function, "a result of shape " + value.shape().to_string() + " does not fit into " + x.describe(), where);
 
   Trace* trace = active_trace();
   if (trace && (trace->owns(x) || (value.defined() && trace->owns(value)))) {
@@ -301,12 +312,15 @@ void assign_in_place(Tensor& x, const Tensor& value, const char* function, Locat
              where);
       if (at->is_view && !at->view)
         fail(function,
-             "what detach() gave, or a view that was taken under NoGradGuard, is changed in place by a value with history; use a new tensor", where);
+             "what detach() gave, or a view that was taken under NoGradGuard, is changed in place by a value with "
+             "history; use a new tensor",
+             where);
     }
   }
   Tensor converted = value.to(x.dtype(), where);
   keep_what_was_read(converted, *target.storage, since, where);
-  const std::vector<NewHistory> histories = with_history ? new_histories(x, converted, function, where) : std::vector<NewHistory>();
+  const std::vector<NewHistory> histories =
+      with_history ? new_histories(x, converted, function, where) : std::vector<NewHistory>();
   copy_elements(*converted.impl(), target);
   if (histories.empty()) return;
   const std::uint64_t version = target.storage->version.load(std::memory_order_relaxed);
@@ -314,7 +328,8 @@ void assign_in_place(Tensor& x, const Tensor& value, const char* function, Locat
     TensorImpl& changed = *h.tensor;
     const TensorImpl& from = *h.value.impl();
     // A value that is itself a leaf (copy_): history of one step leads to it.
-    const Tensor step = from.requires_grad && !from.grad_fn ? apply("cast", {h.value}, {{"dtype", changed.dtype}}, where) : h.value;
+    const Tensor step =
+        from.requires_grad && !from.grad_fn ? apply("cast", {h.value}, {{"dtype", changed.dtype}}, where) : h.value;
     changed.requires_grad = step.impl()->requires_grad;
     changed.grad_fn = step.impl()->grad_fn;
     changed.output_index = step.impl()->output_index;

@@ -1,5 +1,5 @@
-// The one gate through which every function passes: while this thread traces a graph, and an input belongs to it, the call is recorded;
-// otherwise it runs at once, and autograd remembers it.
+// The one gate through which every function passes: while this thread traces a graph, and an input belongs to it, the
+// call is recorded; otherwise it runs at once, and autograd remembers it.
 #pragma once
 
 #include <initializer_list>
@@ -52,13 +52,15 @@ Tensor counted(const Dim& size, const Tensor& beside, Location where);
 /// User error for a tensor of a graph that is not being recorded here: it has no data to compute with.
 void require_data(std::string_view function, const std::vector<Tensor>& tensors, Location where);
 
-/// For views: `op` with `attributes` describes the view to the trace and to autograd; eagerly `make` computes it by strides, or returns an
-/// undefined tensor when strides cannot express it, and then the operator runs.
+/// For views: `op` with `attributes` describes the view to the trace and to autograd; eagerly `make` computes it by
+/// strides, or returns an undefined tensor when strides cannot express it, and then the operator runs.
 template <class Make>
 Tensor apply_view(std::string_view op, const Tensor& x, ir::Attributes attributes, Location where, Make make);
-void record_view(const ir::OpDef& op, const Tensor& x, const Tensor& view, const ir::Attributes& attributes, Location where);
+void record_view(const ir::OpDef& op, const Tensor& x, const Tensor& view, const ir::Attributes& attributes,
+                 Location where);
 /// The strides of a view of these sizes, or nothing where only a copy can have its elements.
-std::optional<Sizes> strides_of_view(const TensorImpl& base, const ir::OpDef& op, const ir::Attributes& attributes, const Sizes& sizes);
+std::optional<Sizes> strides_of_view(const TensorImpl& base, const ir::OpDef& op, const ir::Attributes& attributes,
+                                     const Sizes& sizes);
 /// What the base of a view becomes when `value` is written into the view, as a new tensor.
 Tensor written_through(const TensorImpl& view, const Tensor& value, const char* function, Location where);
 
@@ -75,9 +77,9 @@ Tensor apply_view(std::string_view op, const Tensor& x, ir::Attributes attribute
   return apply(op, {x}, std::move(attributes), where);
 }
 
-/// Replaces x by `value` in place: eagerly copies the elements and gives x the value's history, while tracing rebinds the recorded value. What
-/// `value` was computed by after `since` (tape_position(), frontend/autograd.h) is part of the same call: it may need for its gradient what x held
-/// before.
+/// Replaces x by `value` in place: eagerly copies the elements and gives x the value's history, while tracing rebinds
+/// the recorded value. What `value` was computed by after `since` (tape_position(), frontend/autograd.h) is part of the
+/// same call: it may need for its gradient what x held before.
 void assign_in_place(Tensor& x, const Tensor& value, const char* function, Location where, std::uint64_t since);
 
 /// Fails with the innermost module's path, the function (that the user called, where `where` knows it) and the line.

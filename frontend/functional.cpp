@@ -25,7 +25,9 @@ int category(DType d) { return d == DType::boolean ? 0 : ir::is_floating(d) ? 2 
 Tensor scalar_like(Scalar value, DType dtype, bool recording, Location where) {
   if (!recording) return tensor(value, dtype);
   const ir::OpDef& op = ir::get_op("full");
-  return detail::active_trace()->record(op, {}, {{"shape", Shape{}}, {"value", value.number()}, {"dtype", dtype}}, where).at(0);
+  return detail::active_trace()
+      ->record(op, {}, {{"shape", Shape{}}, {"value", value.number()}, {"dtype", dtype}}, where)
+      .at(0);
 }
 
 Tensor materialize(const Operand& x, DType dtype, bool recording) {
@@ -42,7 +44,9 @@ Tensor binary_as(std::string_view op, const Operand& a, const Operand& b, DType 
   return apply(op, {materialize(a, dtype, recording), materialize(b, dtype, recording)}, {}, a.where());
 }
 
-Tensor binary(std::string_view op, const Operand& a, const Operand& b) { return binary_as(op, a, b, result_type(a, b)); }
+Tensor binary(std::string_view op, const Operand& a, const Operand& b) {
+  return binary_as(op, a, b, result_type(a, b));
+}
 
 /// The operand as a tensor: a number becomes a scalar.
 Tensor tensor_of(const Operand& x) { return x.is_tensor() ? x.tensor() : tensor(x.scalar()); }
@@ -65,8 +69,8 @@ Tensor reduce(std::string_view op, const Tensor& x, const Sizes& dims, bool keep
 }  // namespace
 
 DType result_type(const Operand& a, const Operand& b) {
-  // Three kinds, in PyTorch's order of say: tensors with dimensions, scalar tensors, numbers. A lower kind counts only where its category
-  // (bool, integer, floating) is higher.
+  // Three kinds, in PyTorch's order of say: tensors with dimensions, scalar tensors, numbers. A lower kind counts only
+  // where its category (bool, integer, floating) is higher.
   struct Say {
     int kind, category;
     DType dtype;
@@ -91,13 +95,15 @@ Operand detail::scaled(const Operand& x, double factor, DType dtype, const char*
   const Scalar by = floating ? Scalar(factor) : Scalar(static_cast<std::int64_t>(factor));
   if (!x.is_tensor()) {
     if (floating) return {Scalar(x.scalar().number() * factor), x.where()};
-    const auto product = static_cast<std::uint64_t>(x.scalar().integer()) * static_cast<std::uint64_t>(by.integer());  // wraps around
+    const auto product =
+        static_cast<std::uint64_t>(x.scalar().integer()) * static_cast<std::uint64_t>(by.integer());  // wraps around
     return {Scalar(static_cast<std::int64_t>(product)), x.where()};
   }
   return {mul(Operand(x.tensor().to(dtype, x.where()), x.where()), Operand(by, x.where())), x.where()};
 }
 
-// ---- elementwise ----------------------------------------------------------------------------------------------------------------------
+// ---- elementwise
+// ---------------------------------------------------------------------------------------------------------------------
 
 Tensor add(const Operand& a, const Operand& b, double alpha) {
   const DType dtype = result_type(a, b);
@@ -110,7 +116,8 @@ Tensor sub(const Operand& a, const Operand& b, double alpha) {
   const auto is_bool = [](const Operand& o) {
     return o.is_tensor() ? o.tensor().dtype() == DType::boolean : o.scalar().category() == Scalar::Category::boolean;
   };
-  if (is_bool(a) || is_bool(b)) fail("sub", "bools cannot be subtracted; use ne() or logical_not(), or make numbers of them with to()", a.where());
+  if (is_bool(a) || is_bool(b))
+    fail("sub", "bools cannot be subtracted; use ne() or logical_not(), or make numbers of them with to()", a.where());
   if (alpha != 1) return sub(a, detail::scaled(b, alpha, dtype, "sub"));
   return binary_as("sub", a, b, dtype);
 }
@@ -135,7 +142,9 @@ Tensor pow(const Operand& base, const Operand& exponent) {
   if (ir::is_floating(dtype)) return binary_as("pow", base, exponent, dtype);
   if (dtype == DType::boolean) fail("pow", "is not defined for bools", base.where());
   if (!exponent.is_tensor() && exponent.scalar().number() < 0)
-    fail("pow", "integers have no negative powers: convert " + (base.is_tensor() ? base.tensor().describe() : "the base") + " with to(f32)",
+    fail("pow",
+         "integers have no negative powers: convert " + (base.is_tensor() ? base.tensor().describe() : "the base") +
+             " with to(f32)",
          base.where());
   return binary_as("pow", base, exponent, dtype);
 }
@@ -159,11 +168,14 @@ Tensor logical_not(const Operand& x) { return unary("logical_not", x); }
 
 Tensor where(const Operand& condition, const Operand& x, const Operand& y) {
   if (condition.is_tensor() && condition.tensor().dtype() != DType::boolean)
-    fail("where", "the condition must be bool, got " + condition.tensor().describe() + ": compare it, as in x != 0", condition.where());
+    fail("where", "the condition must be bool, got " + condition.tensor().describe() + ": compare it, as in x != 0",
+         condition.where());
   const DType dtype = result_type(x, y);
   const bool recording = records(condition, condition) || records(x, y);
-  return apply("where", {materialize(condition, DType::boolean, recording), materialize(x, dtype, recording), materialize(y, dtype, recording)}, {},
-               condition.where());
+  return apply("where",
+               {materialize(condition, DType::boolean, recording), materialize(x, dtype, recording),
+                materialize(y, dtype, recording)},
+               {}, condition.where());
 }
 
 Tensor neg(const Operand& x) { return unary("neg", x); }
@@ -194,7 +206,8 @@ Tensor limited(const char* op, const Operand& x, double min, double max) {
 }  // namespace
 Tensor clamp(const Operand& x, double min, double max) { return limited("clamp", x, min, max); }
 
-// ---- activations ----------------------------------------------------------------------------------------------------------------------
+// ---- activations
+// ---------------------------------------------------------------------------------------------------------------------
 
 Tensor relu(const Operand& x) { return unary("relu", x); }
 Tensor relu6(const Operand& x) { return hardtanh(x, 0, 6); }
@@ -206,8 +219,12 @@ Tensor gelu(const Operand& x, std::string_view approximate) {
   fail("gelu", "approximate must be 'none' or 'tanh', got '" + std::string(approximate) + "'", x.where());
 }
 Tensor silu(const Operand& x) { return unary("silu", x); }
-Tensor softplus(const Operand& x, double beta, double threshold) { return unary("softplus", x, {{"beta", beta}, {"threshold", threshold}}); }
-Tensor leaky_relu(const Operand& x, double negative_slope) { return unary("leaky_relu", x, {{"negative_slope", negative_slope}}); }
+Tensor softplus(const Operand& x, double beta, double threshold) {
+  return unary("softplus", x, {{"beta", beta}, {"threshold", threshold}});
+}
+Tensor leaky_relu(const Operand& x, double negative_slope) {
+  return unary("leaky_relu", x, {{"negative_slope", negative_slope}});
+}
 Tensor elu(const Operand& x, double alpha) { return unary("elu", x, {{"alpha", alpha}}); }
 Tensor hardtanh(const Operand& x, double min_val, double max_val) { return limited("hardtanh", x, min_val, max_val); }
 Tensor softmax(const Operand& x, std::int64_t dim) {
@@ -217,7 +234,8 @@ Tensor log_softmax(const Operand& x, std::int64_t dim) {
   return unary("log_softmax", x, {{"dim", detail::normalize_dim(dim, x.tensor().dim(), "log_softmax", x.where())}});
 }
 
-// ---- reductions -----------------------------------------------------------------------------------------------------------------------
+// ---- reductions
+// ---------------------------------------------------------------------------------------------------------------------
 
 Tensor sum(const Operand& x, const OneOrMore& dims, bool keepdim) {
   Tensor t = tensor_of(x);
@@ -226,7 +244,8 @@ Tensor sum(const Operand& x, const OneOrMore& dims, bool keepdim) {
 }
 Tensor mean(const Operand& x, const OneOrMore& dims, bool keepdim) {
   const Tensor t = tensor_of(x);
-  if (!ir::is_floating(t.dtype())) fail("mean", "needs a floating-point tensor, got " + t.describe() + "; convert it with to(f32)", x.where());
+  if (!ir::is_floating(t.dtype()))
+    fail("mean", "needs a floating-point tensor, got " + t.describe() + "; convert it with to(f32)", x.where());
   return reduce("mean", t, dims, keepdim, x.where());
 }
 Tensor amax(const Operand& x, const OneOrMore& dims, bool keepdim) {
@@ -245,15 +264,24 @@ namespace {
 Tensor arg_extreme(std::string_view op, const Operand& x, std::optional<std::int64_t> dim, bool keepdim) {
   const Tensor t = tensor_of(x);
   if (dim)
-    return apply(op, {t}, {{"dim", detail::normalize_dim(*dim, t.dim(), std::string(op).c_str(), x.where())}, {"keepdim", keepdim}}, x.where());
-  const Tensor flat = apply(op, {t.reshape({-1}, x.where())}, {{"dim", std::int64_t{0}}, {"keepdim", false}}, x.where());
+    return apply(
+        op, {t},
+        {{"dim", detail::normalize_dim(*dim, t.dim(), std::string(op).c_str(), x.where())}, {"keepdim", keepdim}},
+        x.where());
+  const Tensor flat =
+      apply(op, {t.reshape({-1}, x.where())}, {{"dim", std::int64_t{0}}, {"keepdim", false}}, x.where());
   return keepdim ? flat.reshape(Shape(std::vector<Dim>(t.shape().rank(), Dim(1))), x.where()) : flat;
 }
 }  // namespace
-Tensor argmax(const Operand& x, std::optional<std::int64_t> dim, bool keepdim) { return arg_extreme("argmax", x, dim, keepdim); }
-Tensor argmin(const Operand& x, std::optional<std::int64_t> dim, bool keepdim) { return arg_extreme("argmin", x, dim, keepdim); }
+Tensor argmax(const Operand& x, std::optional<std::int64_t> dim, bool keepdim) {
+  return arg_extreme("argmax", x, dim, keepdim);
+}
+Tensor argmin(const Operand& x, std::optional<std::int64_t> dim, bool keepdim) {
+  return arg_extreme("argmin", x, dim, keepdim);
+}
 
-// ---- shapes ---------------------------------------------------------------------------------------------------------------------------
+// ---- shapes
+// ---------------------------------------------------------------------------------------------------------------------
 
 Tensor cat(const std::vector<Tensor>& tensors, std::int64_t dim, Location where) {
   if (tensors.empty()) fail("cat", "needs at least one tensor", where);
@@ -275,17 +303,22 @@ Tensor stack(const std::vector<Tensor>& tensors, std::int64_t dim, Location wher
   return cat(wide, detail::normalize_dim(dim, tensors[0].dim() + 1, "stack", where), where);
 }
 
-// ---- products -------------------------------------------------------------------------------------------------------------------------
+// ---- products
+// ---------------------------------------------------------------------------------------------------------------------
 
-Tensor linear(const Operand& x, const Tensor& weight, const Tensor& bias) { return apply("linear", {x.tensor(), weight, bias}, {}, x.where()); }
+Tensor linear(const Operand& x, const Tensor& weight, const Tensor& bias) {
+  return apply("linear", {x.tensor(), weight, bias}, {}, x.where());
+}
 
 Tensor matmul(const Operand& a, const Operand& b) {
   if (a.tensor().dtype() != b.tensor().dtype())
-    fail("matmul", "both must have one dtype, got " + a.tensor().describe() + " and " + b.tensor().describe(), a.where());
+    fail("matmul", "both must have one dtype, got " + a.tensor().describe() + " and " + b.tensor().describe(),
+         a.where());
   return apply("matmul", {a.tensor(), b.tensor()}, {}, a.where());
 }
 
-// ---- images ---------------------------------------------------------------------------------------------------------------------------
+// ---- images
+// ---------------------------------------------------------------------------------------------------------------------
 
 namespace {
 Sizes pair(Size2 s) { return {s.height, s.width}; }
@@ -295,7 +328,9 @@ template <class F>
 Tensor on_images(const Operand& x, const char* function, F&& f) {
   const Tensor& t = x.tensor();
   if (t.dim() == 3) return f(t.unsqueeze(0, x.where())).squeeze(0, x.where());
-  if (t.dim() != 4) fail(function, "expects [batch, channels, height, width] or [channels, height, width], got " + t.describe(), x.where());
+  if (t.dim() != 4)
+    fail(function, "expects [batch, channels, height, width] or [channels, height, width], got " + t.describe(),
+         x.where());
   return f(t);
 }
 }  // namespace
@@ -312,7 +347,8 @@ Tensor max_pool2d(const Operand& x, Size2 kernel_size, const MaxPool2dOptions& o
   });
 }
 
-// ---- operators and methods ------------------------------------------------------------------------------------------------------------
+// ---- operators and methods
+// ------------------------------------------------------------------------------------------------------------
 
 Tensor operator+(const Operand& a, const Operand& b) { return add(a, b); }
 Tensor operator-(const Operand& a, const Operand& b) { return sub(a, b); }
@@ -349,7 +385,9 @@ Tensor Tensor::gelu(std::string_view approximate, Location where) const {
   return graven::gelu(Operand(*this, where), approximate);
 }
 Tensor Tensor::pow(const Operand& exponent) const { return graven::pow(Operand(*this, exponent.where()), exponent); }
-Tensor Tensor::clamp(double min, double max, Location where) const { return graven::clamp(Operand(*this, where), min, max); }
+Tensor Tensor::clamp(double min, double max, Location where) const {
+  return graven::clamp(Operand(*this, where), min, max);
+}
 Tensor Tensor::sum(const OneOrMore& dims, bool keepdim, Location where) const {
   return graven::sum(Operand(*this, where), dims, keepdim);
 }
@@ -365,10 +403,18 @@ Tensor Tensor::amin(const OneOrMore& dims, bool keepdim, Location where) const {
 Tensor Tensor::prod(const OneOrMore& dims, bool keepdim, Location where) const {
   return graven::prod(Operand(*this, where), dims, keepdim);
 }
-Tensor Tensor::argmax(std::optional<std::int64_t> d, bool keepdim, Location where) const { return graven::argmax(Operand(*this, where), d, keepdim); }
-Tensor Tensor::argmin(std::optional<std::int64_t> d, bool keepdim, Location where) const { return graven::argmin(Operand(*this, where), d, keepdim); }
+Tensor Tensor::argmax(std::optional<std::int64_t> d, bool keepdim, Location where) const {
+  return graven::argmax(Operand(*this, where), d, keepdim);
+}
+Tensor Tensor::argmin(std::optional<std::int64_t> d, bool keepdim, Location where) const {
+  return graven::argmin(Operand(*this, where), d, keepdim);
+}
 Tensor Tensor::softmax(std::int64_t d, Location where) const { return graven::softmax(Operand(*this, where), d); }
-Tensor Tensor::log_softmax(std::int64_t d, Location where) const { return graven::log_softmax(Operand(*this, where), d); }
-Tensor Tensor::matmul(const Tensor& other, Location where) const { return graven::matmul(Operand(*this, where), Operand(other, where)); }
+Tensor Tensor::log_softmax(std::int64_t d, Location where) const {
+  return graven::log_softmax(Operand(*this, where), d);
+}
+Tensor Tensor::matmul(const Tensor& other, Location where) const {
+  return graven::matmul(Operand(*this, where), Operand(other, where));
+}
 
 }  // namespace graven

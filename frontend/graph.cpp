@@ -64,18 +64,20 @@ std::string python_shape(const Shape& shape) {
 
 /// "float32": the names that OneFlow and PyTorch print.
 std::string long_name(DType dtype) {
-  constexpr const char* kNames[] = {"float32", "float64", "float16", "bfloat16", "int8", "int32", "int64", "uint8", "bool"};
+  constexpr const char* kNames[] = {"float32", "float64", "float16", "bfloat16", "int8",
+                                    "int32",   "int64",   "uint8",   "bool"};
   return kNames[static_cast<std::size_t>(dtype)];
 }
 
 std::string describe_tensor(const ir::TensorType& type, bool recorded, bool requires_grad) {
-  return "tensor(..., " + std::string(recorded ? "is_lazy='True', " : "") + "size=" + python_shape(type.shape) + ", dtype=" + long_name(type.dtype) +
-         (requires_grad ? ", requires_grad=True" : "") + ")";
+  return "tensor(..., " + std::string(recorded ? "is_lazy='True', " : "") + "size=" + python_shape(type.shape) +
+         ", dtype=" + long_name(type.dtype) + (requires_grad ? ", requires_grad=True" : "") + ")";
 }
 
 /// "(OPERATOR:model.relu:relu(model.hidden.linear) -> f32[64,256])"
 std::string operator_line(const ir::Graph& graph, const ir::Node& n, bool with_origins) {
-  std::string line = "(OPERATOR:" + graph.value(n.outputs.empty() ? n.inputs.at(0) : n.outputs[0]).name + ":" + std::string(n.op->name) + "(";
+  std::string line = "(OPERATOR:" + graph.value(n.outputs.empty() ? n.inputs.at(0) : n.outputs[0]).name + ":" +
+                     std::string(n.op->name) + "(";
   bool first = true;
   for (ir::ValueId v : n.inputs) {
     if (v == ir::kNone) continue;
@@ -109,10 +111,12 @@ std::string describe_tree(const ir::Tree& tree) {
   return {};
 }
 
-/// "input 1[2]: expected a tensor, got nothing": the first place where the two differ. Empty where they do not, but for the tensors' numbers.
+/// "input 1[2]: expected a tensor, got nothing": the first place where the two differ. Empty where they do not, but for
+/// the tensors' numbers.
 std::string tree_difference(const ir::Tree& expected, const ir::Tree& got, const std::string& path) {
   if (expected.kind != got.kind || expected.children.size() != got.children.size() || expected.keys != got.keys)
-    return (path.empty() ? "inputs" : "input " + path) + ": expected " + describe_tree(expected) + ", got " + describe_tree(got);
+    return (path.empty() ? "inputs" : "input " + path) + ": expected " + describe_tree(expected) + ", got " +
+           describe_tree(got);
   for (std::size_t i = 0; i < expected.children.size(); ++i) {
     const std::string own = expected.kind == ir::Tree::Kind::map    ? path + "[\"" + expected.keys[i] + "\"]"
                             : expected.kind == ir::Tree::Kind::list ? path + "[" + std::to_string(i) + "]"
@@ -162,9 +166,10 @@ struct GraphState {
     std::unique_ptr<Trace> trace;
     std::any result;
     std::unique_ptr<graven::detail::CompiledProgram> program;
-    std::vector<std::uint64_t> loads = {};              ///< by optimizer: how often it had been loaded
-    std::set<std::string> states = {};                  ///< names of the optimizer state that its program has
-    std::vector<std::pair<Tensor, bool>> learned = {};  ///< what the optimizers were given, and whether it required a gradient
+    std::vector<std::uint64_t> loads = {};  ///< by optimizer: how often it had been loaded
+    std::set<std::string> states = {};      ///< names of the optimizer state that its program has
+    std::vector<std::pair<Tensor, bool>> learned =
+        {};  ///< what the optimizers were given, and whether it required a gradient
     /// What an optimizer knows of a parameter that the program updates: the same tensors, by the state's name.
     struct Known {
       std::size_t optimizer, group, parameter;
@@ -206,8 +211,8 @@ struct GraphState {
     for (const Attached& a : optimizers)
       for (const Tensor& p : a.optimizer.parameters())
         if (!names.count(p.impl().get()))
-          fail_at("the optimizer " + a.optimizer.kind() + " of " + name + " has a parameter " + p.describe() + " (" + p.impl()->owner +
-                      ") in whose place another was registered: make the optimizer after that",
+          fail_at("the optimizer " + a.optimizer.kind() + " of " + name + " has a parameter " + p.describe() + " (" +
+                      p.impl()->owner + ") in whose place another was registered: make the optimizer after that",
                   where);
     return names;
   }
@@ -217,10 +222,13 @@ struct GraphState {
     if (!now.trace || changes == seen_replacements) return;
     for (const auto& [path, t] : variables())
       if (!now.trace->variables.count(t->tensor.impl().get()))
-        fail_at(path + " is another tensor than when " + name + " was recorded: assign to layers before compile() and the first call", where);
+        fail_at(path + " is another tensor than when " + name +
+                    " was recorded: assign to layers before compile() and the first call",
+                where);
     walk([&](const std::string& path, const ModuleState& module) {
       if (!now.trace->modules.count(&module))
-        fail_at("the module " + path + " (" + module.class_name + ") came after " + name + " was recorded: add it before compile() and the first call",
+        fail_at("the module " + path + " (" + module.class_name + ") came after " + name +
+                    " was recorded: add it before compile() and the first call",
                 where);
     });
     seen_replacements = changes;
@@ -230,27 +238,28 @@ struct GraphState {
   void require_learned_as_recorded(Location where) const {
     for (const auto& [p, learned] : now.learned)
       if (p.requires_grad() != learned)
-        fail_at(
-            fmt::format(
-                "{} {} when {} was recorded, and {} now: freeze what is not to be learnt before compile() and the first call, or make a new graph",
-                now.trace->graph.value(now.trace->variables.at(p.impl().get()).value).name, learned ? "required a gradient" : "was frozen", name,
-                learned ? "does not" : "is not"),
-            where);
+        fail_at(fmt::format("{} {} when {} was recorded, and {} now: freeze what is not to be learnt before compile() "
+                            "and the first call, or make a new graph",
+                            now.trace->graph.value(now.trace->variables.at(p.impl().get()).value).name,
+                            learned ? "required a gradient" : "was frozen", name, learned ? "does not" : "is not"),
+                where);
   }
-  /// User error where a module is in another mode than when build() was recorded, an optimizer has other options, or the elements that became a
-  /// constant were written: the program would go on with the old ones.
+  /// User error where a module is in another mode than when build() was recorded, an optimizer has other options, or
+  /// the elements that became a constant were written: the program would go on with the old ones.
   void require_unchanged(Location where) const {
     const ir::Graph& graph = now.trace->graph;
     for (const auto& [module, training] : now.trace->modes)
       if (module->training != training)
-        fail_at(fmt::format("{} {} was in {} mode when {} was recorded, and is in {} mode now: a program has one mode. Give the other its own graph, "
+        fail_at(fmt::format("{} {} was in {} mode when {} was recorded, and is in {} mode now: a program has one mode. "
+                            "Give the other its own graph, "
                             "which shares the module",
-                            module->class_name, now.trace->modules.at(module).path, training ? "training" : "evaluation", name,
-                            training ? "evaluation" : "training"),
+                            module->class_name, now.trace->modules.at(module).path,
+                            training ? "training" : "evaluation", name, training ? "evaluation" : "training"),
                 where);
     for (const auto& [impl, taken] : now.trace->captured)
       if (impl->storage->version.load(std::memory_order_relaxed) != taken.version)
-        fail_at(fmt::format("the tensor '{}' of {} was written since; tensors from outside are constants: make it an input, or a buffer of a module",
+        fail_at(fmt::format("the tensor '{}' of {} was written since; tensors from outside are constants: make it an "
+                            "input, or a buffer of a module",
                             graph.value(taken.value).name, name),
                 where);
     for (std::size_t o = 0; o < optimizers.size(); ++o) {
@@ -258,8 +267,10 @@ struct GraphState {
       if (state.loads == now.loads[o]) continue;
       for (std::size_t g = 0; g < state.groups.size(); ++g)
         for (const auto& [option, value] : state.groups[g].options)
-          if (const auto& recorded = graph.optimizers[o].groups[g].options; option != "lr" && (!recorded.count(option) || recorded.at(option) != value))
-            fail_at(fmt::format("{}: the option {} of group {} is {} now, and was another when {} was recorded; of a recorded graph the learning rate "
+          if (const auto& recorded = graph.optimizers[o].groups[g].options;
+              option != "lr" && (!recorded.count(option) || recorded.at(option) != value))
+            fail_at(fmt::format("{}: the option {} of group {} is {} now, and was another when {} was recorded; of a "
+                                "recorded graph the learning rate "
                                 "alone may change",
                                 optimizers[o].optimizer.kind(), option, g, value, name),
                     where);
@@ -268,7 +279,10 @@ struct GraphState {
   }
   void require_gradients(Location where) const {
     if (!optimizers.empty() && !is_grad_enabled())
-      fail_at(name + " trains, and is called under NoGradGuard, where nothing is learnt; evaluate with a graph that has no optimizer", where);
+      fail_at(name +
+                  " trains, and is called under NoGradGuard, where nothing is learnt; evaluate with a graph that has "
+                  "no optimizer",
+              where);
   }
   /// Whether the graph may write `p`: what was frozen before it was recorded it does not.
   bool trains(const Tensor& p) const {
@@ -281,8 +295,11 @@ struct GraphState {
     before.swap(optimizer_states);
     // What the optimizer has of eager steps, or was given by load_state_dict(), goes on.
     const auto add = [&](const std::string& state_name, const Tensor& own, const Tensor& like) {
-      const auto it = std::find_if(before.begin(), before.end(), [&](const auto& entry) { return entry.first == state_name; });
-      optimizer_states.emplace_back(state_name, own.defined() ? own : it == before.end() ? zeros_like(like) : it->second);
+      const auto it =
+          std::find_if(before.begin(), before.end(), [&](const auto& entry) { return entry.first == state_name; });
+      optimizer_states.emplace_back(state_name, own.defined()        ? own
+                                                : it == before.end() ? zeros_like(like)
+                                                                     : it->second);
       now.states.insert(state_name);
       return optimizer_states.back().second;
     };
@@ -316,7 +333,9 @@ struct GraphState {
         if (!now.states.count(entry.first)) optimizer_states.push_back(entry);
     return optimizer_states;
   }
-  optim::Optimizer::State::Group& group_of(const Recorded::Known& k) const { return optimizers[k.optimizer].optimizer.state()->groups[k.group]; }
+  optim::Optimizer::State::Group& group_of(const Recorded::Known& k) const {
+    return optimizers[k.optimizer].optimizer.state()->groups[k.group];
+  }
   /// The program's tensors become the optimizers' own, so that each sees what the other does.
   void hand_states_to_optimizers() {
     for (const Recorded::Known& k : now.known)
@@ -338,16 +357,18 @@ struct GraphState {
         own = mine;
       }
       if (count && *count != group.steps[k.parameter])
-        fail_at(
-            fmt::format("{} trains parameters of which its optimizers have updated one {} times and another {} times; a graph counts its steps once",
-                        name, *count, group.steps[k.parameter]),
-            where);
+        fail_at(fmt::format("{} trains parameters of which its optimizers have updated one {} times and another {} "
+                            "times; a graph counts its steps once",
+                            name, *count, group.steps[k.parameter]),
+                where);
       count = group.steps[k.parameter];
     }
     if (count) steps = *count;
   }
   /// Eager ones of its optimizers count, too.
-  std::int64_t steps_done() const { return now.known.empty() ? steps : group_of(now.known[0]).steps[now.known[0].parameter]; }
+  std::int64_t steps_done() const {
+    return now.known.empty() ? steps : group_of(now.known[0]).steps[now.known[0].parameter];
+  }
   void set_steps(std::int64_t count) {
     steps = count;
     for (const Recorded::Known& k : now.known) group_of(k).steps[k.parameter] = count;
@@ -368,7 +389,8 @@ bool GraphBase::training() const { return !state_->optimizers.empty(); }
 std::int64_t GraphBase::train_step() const { return state_->steps_done(); }
 const std::any& GraphBase::recorded_result() const { return state_->now.result; }
 void GraphBase::debug(int v_level) {
-  if (v_level < -1 || v_level > 3) throw UserError("debug: the level must lie in [-1, 3], got " + std::to_string(v_level));
+  if (v_level < -1 || v_level > 3)
+    throw UserError("debug: the level must lie in [-1, 3], got " + std::to_string(v_level));
   state_->debug_level = v_level;
 }
 void GraphBase::set_threads(int threads) {
@@ -378,14 +400,22 @@ void GraphBase::set_threads(int threads) {
 }
 
 void GraphBase::update_in_backward(bool on, Location where) {
-  if (is_compiled()) fail_at("update_in_backward: " + state_->name + " is recorded already; ask for it before compile() and the first call", where);
+  if (is_compiled())
+    fail_at(
+        "update_in_backward: " + state_->name + " is recorded already; ask for it before compile() and the first call",
+        where);
   state_->update_in_backward = on;
 }
 
 void GraphBase::with_dynamic_input_shape(int size, Location where) {
   if (is_compiled())
-    fail_at("with_dynamic_input_shape: " + state_->name + " is recorded already; ask for it before compile() and the first call", where);
-  if (size < 1) fail_at("with_dynamic_input_shape: the number of programs that are kept must be positive, got " + std::to_string(size), where);
+    fail_at("with_dynamic_input_shape: " + state_->name +
+                " is recorded already; ask for it before compile() and the first call",
+            where);
+  if (size < 1)
+    fail_at(
+        "with_dynamic_input_shape: the number of programs that are kept must be positive, got " + std::to_string(size),
+        where);
   state_->dynamic_shapes = size;
 }
 
@@ -410,13 +440,16 @@ const ir::Graph& GraphBase::graph() const {
 }
 
 void GraphBase::register_child(Name name, const ModuleBase& module) {
-  if (is_compiled()) fail_at("the child '" + std::string(name.text()) + "' comes too late: " + state_->name + " has been recorded", name.where());
+  if (is_compiled())
+    fail_at("the child '" + std::string(name.text()) + "' comes too late: " + state_->name + " has been recorded",
+            name.where());
   check_name(*state_->root, name, "child");
   module.state()->registered = true;
   state_->root->children.push_back({std::string(name.text()), module.state(), name.where()});
 }
 
-// ---- optimizers -----------------------------------------------------------------------------------------------------------------------
+// ---- optimizers
+// ---------------------------------------------------------------------------------------------------------------------
 
 void GraphBase::add_optimizer(const optim::Optimizer& optimizer, Location where) {
   if (is_compiled()) fail_at("the optimizer comes too late: " + state_->name + " has been recorded", where);
@@ -430,7 +463,8 @@ void GraphBase::add_optimizer(const optim::Optimizer& optimizer, Location where)
     const auto it = names.find(t.impl().get());
     if (it == names.end())
       fail_at("add_optimizer: the optimizer " + optimizer.kind() + " has a parameter " + t.describe() +
-                  (t.impl()->owner.empty() ? "" : " (" + t.impl()->owner + ")") + " that is not in the graph " + state_->name,
+                  (t.impl()->owner.empty() ? "" : " (" + t.impl()->owner + ")") + " that is not in the graph " +
+                  state_->name,
               where);
     if (taken.count(t.impl().get()))
       fail_at("add_optimizer: the parameter " + it->second + " belongs to another optimizer of " + state_->name, where);
@@ -438,8 +472,10 @@ void GraphBase::add_optimizer(const optim::Optimizer& optimizer, Location where)
   state_->optimizers.push_back({optimizer, nullptr});
 }
 
-void GraphBase::add_optimizer(const optim::Optimizer& optimizer, const lr_scheduler::LRScheduler& scheduler, Location where) {
-  if (scheduler.state()->optimizer != optimizer.state()) fail_at("add_optimizer: the schedule belongs to another optimizer", where);
+void GraphBase::add_optimizer(const optim::Optimizer& optimizer, const lr_scheduler::LRScheduler& scheduler,
+                              Location where) {
+  if (scheduler.state()->optimizer != optimizer.state())
+    fail_at("add_optimizer: the schedule belongs to another optimizer", where);
   add_optimizer(optimizer, where);
   state_->optimizers.back().schedule = scheduler.state();
 }
@@ -453,7 +489,8 @@ std::vector<double> GraphBase::learning_rates() const {
   return rates;
 }
 
-// ---- recording ------------------------------------------------------------------------------------------------------------------------
+// ---- recording
+// ---------------------------------------------------------------------------------------------------------------------
 
 class GraphRecording {
  public:
@@ -467,8 +504,10 @@ class GraphRecording {
 };
 
 std::shared_ptr<GraphRecording> GraphBase::begin_recording(Location where) {
-  if (graven::detail::active_trace()) fail_at(state_->name + " is called within build() of " + graven::detail::active_trace()->graph_name, where);
-  if (state_->debug_level >= 0) std::fputs(fmt::format("{} start building graph.\n", state_->log_name()).c_str(), stderr);
+  if (graven::detail::active_trace())
+    fail_at(state_->name + " is called within build() of " + graven::detail::active_trace()->graph_name, where);
+  if (state_->debug_level >= 0)
+    std::fputs(fmt::format("{} start building graph.\n", state_->log_name()).c_str(), stderr);
   state_->require_gradients(where);
   (void)state_->parameter_names(where);
   auto trace = std::make_unique<Trace>();
@@ -480,10 +519,12 @@ std::shared_ptr<GraphRecording> GraphBase::begin_recording(Location where) {
     trace->modules.emplace(&s, Trace::Module{path, {}});
     trace->graph.modules.push_back({path, s.class_name, s.arguments});
   });
-  walk_declarations(*state_->root, [&](const ModuleState& s, Location where) { trace->modules.at(&s).declared = where; });
+  walk_declarations(*state_->root,
+                    [&](const ModuleState& s, Location where) { trace->modules.at(&s).declared = where; });
   for (const auto& [path, t] : state_->variables()) {
     const ir::TensorType type{t->tensor.dtype(), t->tensor.shape()};
-    const ir::ValueId value = t->is_buffer ? trace->graph.add_buffer(path, type) : trace->graph.add_parameter(path, type, t->tensor.requires_grad());
+    const ir::ValueId value = t->is_buffer ? trace->graph.add_buffer(path, type)
+                                           : trace->graph.add_parameter(path, type, t->tensor.requires_grad());
     trace->variables.emplace(t->tensor.impl().get(), Trace::Variable{value, value});
   }
   auto recording = std::make_shared<GraphRecording>(std::move(trace));
@@ -523,8 +564,8 @@ Tensor GraphBase::add_input(GraphRecording& recording, const Spec& spec, const s
       if (d.symbol() == symbol && d.symbol_maximum() != maximum)
         refuse(fmt::format(": the symbol '{}' has the maximum {} here, and {} before", symbol, d.symbol_maximum(),
                            maximum));
-  const ir::ValueId value =
-      recording.trace->graph.add_input(spec.name.empty() ? "input_" + std::to_string(index) : spec.name, {spec.dtype, spec.shape});
+  const ir::ValueId value = recording.trace->graph.add_input(
+      spec.name.empty() ? "input_" + std::to_string(index) : spec.name, {spec.dtype, spec.shape});
   recording.input_paths.push_back(path);
   tree.index = static_cast<std::int32_t>(index);
   return recording.trace->wrap(value);
@@ -540,7 +581,8 @@ Tensor GraphBase::add_input(GraphRecording& recording, const Tensor& example, co
 }
 
 void GraphBase::add_output(GraphRecording& recording, const Tensor& value, const std::string& path, ir::Tree& tree) {
-  if (!value.defined()) throw UserError("build() of " + state_->name + " returns an undefined tensor at '" + path + "'");
+  if (!value.defined())
+    throw UserError("build() of " + state_->name + " returns an undefined tensor at '" + path + "'");
   Trace& trace = *recording.trace;
   tree.index = static_cast<std::int32_t>(trace.graph.outputs.size());
   ir::ValueId recorded = trace.value_of(value, {});
@@ -599,17 +641,21 @@ void GraphBase::end_recording(GraphRecording& recording, ir::Tree inputs, ir::Tr
   graph.output_tree = std::move(outputs);
   graph.training = training();
   if (!graph.losses.empty() && state_->optimizers.empty())
-    fail_at("build() of " + state_->name + " calls backward(), but the graph has no optimizer: call add_optimizer() in its constructor", recording.where);
+    fail_at("build() of " + state_->name +
+                " calls backward(), but the graph has no optimizer: call add_optimizer() in its constructor",
+            recording.where);
   if (graph.losses.empty() && !state_->optimizers.empty())
     fail_at(state_->name + " has an optimizer, but its build() calls backward() on no loss", recording.where);
   if (state_->optimizers.empty())
     for (const ir::Node& n : graph.nodes)
       if (n.op->random) {
-        UserError error("draws random numbers, and " + state_->name + " has no optimizer: only training programs have a seed and a step");
+        UserError error("draws random numbers, and " + state_->name +
+                        " has no optimizer: only training programs have a seed and a step");
         error.in(ir::owner_of(n.origins), std::string(n.op->name));
         error.note(n.op->name == "dropout"
                        ? "call eval() on the module before it is recorded: dropout is the identity then"
-                       : "draw them outside and make them an input; where a module draws only in training, call its eval() first");
+                       : "draw them outside and make them an input; where a module draws only in training, call its "
+                         "eval() first");
         error.at(n.origins);
         throw error;
       }
@@ -622,7 +668,8 @@ void GraphBase::end_recording(GraphRecording& recording, ir::Tree inputs, ir::Tr
     for (const auto& g : a.optimizer.state()->groups) {
       ir::ParameterGroup group;
       for (const Tensor& t : g.parameters)
-        if (const ir::ValueId v = trace.variables.at(t.impl().get()).value; graph.value(v).trainable) group.parameters.push_back(v);
+        if (const ir::ValueId v = trace.variables.at(t.impl().get()).value; graph.value(v).trainable)
+          group.parameters.push_back(v);
       group.options = g.options;
       group.options["lr"] = a.schedule ? g.base_lr : g.options.at("lr");
       o.groups.push_back(std::move(group));
@@ -650,22 +697,30 @@ void GraphBase::end_recording(GraphRecording& recording, ir::Tree inputs, ir::Tr
           stderr);
   }
   if (level >= 0)
-    std::fputs(fmt::format("{} end building graph: {} operators, {:.1f} ms.\n", state_->log_name(), graph.nodes.size(), milliseconds).c_str(),
+    std::fputs(fmt::format("{} end building graph: {} operators, {:.1f} ms.\n", state_->log_name(), graph.nodes.size(),
+                           milliseconds)
+                   .c_str(),
                stderr);
 }
 
 void GraphBase::warn_compiled_twice(Location) const {
-  std::fputs(fmt::format("warning: {} is compiled already; compiling it again changes nothing\n", state_->name).c_str(), stderr);
+  std::fputs(fmt::format("warning: {} is compiled already; compiling it again changes nothing\n", state_->name).c_str(),
+             stderr);
 }
 
-// ---- running --------------------------------------------------------------------------------------------------------------------------
+// ---- running
+// ---------------------------------------------------------------------------------------------------------------------
 
-std::vector<Tensor> GraphBase::run_program(const std::vector<Tensor>& inputs, const std::vector<std::string>& paths, const ir::Tree& tree, Location where) {
+std::vector<Tensor> GraphBase::run_program(const std::vector<Tensor>& inputs, const std::vector<std::string>& paths,
+                                           const ir::Tree& tree, Location where) {
   GraphState& s = *state_;
   const ir::Graph& graph = s.now.trace->graph;
-  if (graven::detail::active_trace()) fail_at(s.name + " is called within build() of " + graven::detail::active_trace()->graph_name, where);
+  if (graven::detail::active_trace())
+    fail_at(s.name + " is called within build() of " + graven::detail::active_trace()->graph_name, where);
   if (!(tree == graph.input_tree))
-    fail_at("the inputs of " + s.name + " are arranged otherwise than when it was recorded: " + tree_difference(graph.input_tree, tree, ""), where);
+    fail_at("the inputs of " + s.name +
+                " are arranged otherwise than when it was recorded: " + tree_difference(graph.input_tree, tree, ""),
+            where);
   s.require_current(where);
   const graven::detail::ProgramInputs checked = graven::detail::check_inputs(graph, s.name, inputs, paths, where);
   const bool training_graph = training();
@@ -675,14 +730,18 @@ std::vector<Tensor> GraphBase::run_program(const std::vector<Tensor>& inputs, co
     const Stopwatch stopwatch;
     if (s.debug_level >= 0) std::fputs(fmt::format("{} start compiling.\n", s.log_name()).c_str(), stderr);
     std::vector<graven::detail::CompiledProgram::Variable> variables;
-    for (const auto& [path, t] : s.variables()) variables.push_back({path, t->tensor, training_graph && (t->is_buffer || s.trains(t->tensor))});
+    for (const auto& [path, t] : s.variables())
+      variables.push_back({path, t->tensor, training_graph && (t->is_buffer || s.trains(t->tensor))});
     if (training_graph)
       for (const auto& [path, t] : s.states())
         if (s.now.states.count(path)) variables.push_back({path, t, true});
     s.now.program = std::make_unique<graven::detail::CompiledProgram>(
-        graph, s.name, ir::CompileOptions{.threads = s.threads, .debug_level = s.debug_level, .log_name = s.log_name()}, variables);
+        graph, s.name, ir::CompileOptions{.threads = s.threads, .debug_level = s.debug_level, .log_name = s.log_name()},
+        variables);
     if (training_graph) s.hand_states_to_optimizers();
-    if (s.debug_level >= 0) std::fputs(fmt::format("{} end compiling: {:.1f} ms.\n", s.log_name(), stopwatch.seconds() * 1e3).c_str(), stderr);
+    if (s.debug_level >= 0)
+      std::fputs(fmt::format("{} end compiling: {:.1f} ms.\n", s.log_name(), stopwatch.seconds() * 1e3).c_str(),
+                 stderr);
   }
   // Of the step after this one: a function that throws leaves everything as it was.
   std::vector<std::vector<double>> next_rates;
@@ -701,7 +760,8 @@ std::vector<Tensor> GraphBase::run_program(const std::vector<Tensor>& inputs, co
   return outputs;
 }
 
-// ---- state ----------------------------------------------------------------------------------------------------------------------------
+// ---- state
+// ---------------------------------------------------------------------------------------------------------------------
 
 StateDict GraphBase::state_dict() const {
   state_->require_current({});
@@ -721,7 +781,8 @@ LoadReport GraphBase::load_state_dict(const StateDict& state, bool strict, Locat
   for (const auto& entry : targets) names.insert(entry.first);
   walk_paths(state_->root, {}, [&](const std::string& path, const std::shared_ptr<ModuleState>& s) {
     for (const auto& t : s->tensors)
-      if (std::string name = join_path(path, t.name); names.insert(name).second) targets.emplace_back(std::move(name), t.tensor);
+      if (std::string name = join_path(path, t.name); names.insert(name).second)
+        targets.emplace_back(std::move(name), t.tensor);
   });
   if (training()) check_train_step(state, "load_state_dict of " + state_->name, where);
   LoadReport report = load_tensors(targets, state, strict, "load_state_dict of " + state_->name, where);
@@ -748,8 +809,8 @@ void GraphBase::save(const std::string& directory) const {
   StateDict weights;
   for (const auto& [path, t] : state_->variables())
     if (recorded.find(path) != ir::kNone) weights.emplace_back(path, t->tensor);
-  // The graph last: a folder that has one is whole. Over another graph's folder, the digest tells its files from this one's; other weights of one
-  // graph are as good as these.
+  // The graph last: a folder that has one is whole. Over another graph's folder, the digest tells its files from this
+  // one's; other weights of one graph are as good as these.
   const std::string saved = ir::digest_of(recorded);
   // What could not be read again is not written, and what is there stays.
   const std::string file = directory + "/graph.json";
@@ -760,12 +821,13 @@ void GraphBase::save(const std::string& directory) const {
   ir::write_graph(file, recorded, saved);
 }
 
-// ---- print ----------------------------------------------------------------------------------------------------------------------------
+// ---- print
+// ---------------------------------------------------------------------------------------------------------------------
 
 namespace {
 
-void print_module(std::string& text, const std::string& path, const ModuleState& s, const Trace* trace, const OperatorLines& operators,
-                  std::size_t depth) {
+void print_module(std::string& text, const std::string& path, const ModuleState& s, const Trace* trace,
+                  const OperatorLines& operators, std::size_t depth) {
   const std::string indent(2 * depth, ' '), inner(2 * depth + 2, ' ');
   std::string body;
   const graven::detail::ModuleCall* call = nullptr;
@@ -773,7 +835,8 @@ void print_module(std::string& text, const std::string& path, const ModuleState&
     if (const auto it = trace->calls.find(&s); it != trace->calls.end()) call = &it->second;
   if (call)
     for (std::size_t i = 0; i < call->inputs.size(); ++i)
-      body += inner + "(INPUT:_" + path + "-input_" + std::to_string(i) + ":" + describe_tensor(call->inputs[i], true, false) + ")\n";
+      body += inner + "(INPUT:_" + path + "-input_" + std::to_string(i) + ":" +
+              describe_tensor(call->inputs[i], true, false) + ")\n";
   for (const auto& t : s.tensors)
     body += inner + (t.is_buffer ? "(BUFFER:" : "(PARAMETER:") + join_path(path, t.name) + ":" +
             describe_tensor({t.tensor.dtype(), t.tensor.shape()}, false, t.tensor.requires_grad()) + "): ()\n";
@@ -782,7 +845,8 @@ void print_module(std::string& text, const std::string& path, const ModuleState&
     for (const std::string& o : it->second) body += inner + o + "\n";
   if (call)
     for (std::size_t i = 0; i < call->outputs.size(); ++i)
-      body += inner + "(OUTPUT:_" + path + "-output_" + std::to_string(i) + ":" + describe_tensor(call->outputs[i], true, false) + ")\n";
+      body += inner + "(OUTPUT:_" + path + "-output_" + std::to_string(i) + ":" +
+              describe_tensor(call->outputs[i], true, false) + ")\n";
   text += indent + "(MODULE:" + path + ":" + s.class_name + "(" + s.printed() + ")): (";
   text += body.empty() ? ")\n" : "\n" + body + indent + ")\n";
 }
@@ -801,13 +865,16 @@ std::string GraphState::text(int with_operators) const {
             describe_tensor(s.now.trace->graph.type(v), false, false) + ")\n";
   };
   if (s.now.trace)
-    for (std::size_t i = 0; i < s.now.trace->graph.inputs.size(); ++i) line("INPUT", "input", i, s.now.trace->graph.inputs[i]);
-  const OperatorLines operators = s.now.trace && with_operators > 0 ? operator_lines(s.now.trace->graph, with_operators > 1) : OperatorLines();
+    for (std::size_t i = 0; i < s.now.trace->graph.inputs.size(); ++i)
+      line("INPUT", "input", i, s.now.trace->graph.inputs[i]);
+  const OperatorLines operators =
+      s.now.trace && with_operators > 0 ? operator_lines(s.now.trace->graph, with_operators > 1) : OperatorLines();
   for (const auto& c : s.root->children) print_module(text, c.name, *c.state, s.now.trace.get(), operators, 1);
   if (const auto it = operators.find(""); it != operators.end())
     for (const std::string& o : it->second) text += "  " + o + "\n";
   if (s.now.trace)
-    for (std::size_t i = 0; i < s.now.trace->graph.outputs.size(); ++i) line("OUTPUT", "output", i, s.now.trace->graph.outputs[i]);
+    for (std::size_t i = 0; i < s.now.trace->graph.outputs.size(); ++i)
+      line("OUTPUT", "output", i, s.now.trace->graph.outputs[i]);
   return text + ")";
 }
 

@@ -12,7 +12,8 @@
 namespace graven {
 
 TensorIndex::TensorIndex(const char* dots) : kind_(Kind::ellipsis) {
-  if (dots == nullptr || std::string_view(dots) != "...") throw UserError("index: the only text that is an index is \"...\"");
+  if (dots == nullptr || std::string_view(dots) != "...")
+    throw UserError("index: the only text that is an index is \"...\"");
 }
 
 Tensor Tensor::index(const std::vector<TensorIndex>& indices, Location given) const {
@@ -20,7 +21,8 @@ Tensor Tensor::index(const std::vector<TensorIndex>& indices, Location given) co
   const auto count = [&](TensorIndex::Kind kind) {
     return std::count_if(indices.begin(), indices.end(), [kind](const TensorIndex& i) { return i.kind() == kind; });
   };
-  const std::int64_t taken = count(TensorIndex::Kind::position) + count(TensorIndex::Kind::slice) + count(TensorIndex::Kind::tensor);
+  const std::int64_t taken =
+      count(TensorIndex::Kind::position) + count(TensorIndex::Kind::slice) + count(TensorIndex::Kind::tensor);
   if (count(TensorIndex::Kind::ellipsis) > 1) detail::fail("index", "one ellipsis at most", where);
   if (taken > dim()) detail::fail("index", fmt::format("{} indices for {}", taken, describe()), where);
   Tensor x = *this;
@@ -33,8 +35,8 @@ Tensor Tensor::index(const std::vector<TensorIndex>& indices, Location given) co
         break;
       case TensorIndex::Kind::slice: {
         const indexing::Slice& s = index.slice();
-        x = x.slice(at++, s.start.value.value_or(0), s.stop.value.value_or(std::numeric_limits<std::int64_t>::max()), s.step.value.value_or(1),
-                    where);
+        x = x.slice(at++, s.start.value.value_or(0), s.stop.value.value_or(std::numeric_limits<std::int64_t>::max()),
+                    s.step.value.value_or(1), where);
         break;
       }
       case TensorIndex::Kind::none:

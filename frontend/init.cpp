@@ -53,10 +53,11 @@ Tensor filled_with(Tensor t, const std::vector<double>& values) {
 Tensor trunc_normal_(Tensor t, double mean, double std, double low, double high) {
   graven::detail::require_floating("init::trunc_normal_", t.dtype());
   if (!(std > 0) || !(low < high) || !std::isfinite(mean)) {
-    throw UserError("init::trunc_normal_: expected std > 0 and low < high, got mean " + std::to_string(mean) + ", std " + std::to_string(std) +
-                    ", low " + std::to_string(low) + ", high " + std::to_string(high));
+    throw UserError("init::trunc_normal_: expected std > 0 and low < high, got mean " + std::to_string(mean) +
+                    ", std " + std::to_string(std) + ", low " + std::to_string(low) + ", high " + std::to_string(high));
   }
-  const double scale = std * std::numbers::sqrt2, from = std::erf((low - mean) / scale), to = std::erf((high - mean) / scale);
+  const double scale = std * std::numbers::sqrt2, from = std::erf((low - mean) / scale),
+               to = std::erf((high - mean) / scale);
   std::vector<double> values = graven::detail::draw_uniform(t.numel());
   for (double& v : values) v = std::clamp(mean + scale * inverse_erf(from + (to - from) * v), low, high);
   return filled_with(std::move(t), values);
@@ -65,14 +66,17 @@ Tensor trunc_normal_(Tensor t, double mean, double std, double low, double high)
 Tensor eye_(Tensor t) {
   if (t.dim() != 2) throw UserError("init::eye_: expected a matrix, got " + t.describe());
   std::vector<double> values(static_cast<std::size_t>(t.numel()), 0.0);
-  for (std::int64_t i = 0; i < std::min(t.size(0), t.size(1)); ++i) values[static_cast<std::size_t>(i * t.size(1) + i)] = 1;
+  for (std::int64_t i = 0; i < std::min(t.size(0), t.size(1)); ++i)
+    values[static_cast<std::size_t>(i * t.size(1) + i)] = 1;
   return filled_with(std::move(t), values);
 }
 
 Tensor dirac_(Tensor t, std::int64_t groups) {
-  if (t.dim() < 3 || t.dim() > 5) throw UserError("init::dirac_: expected the weight of a convolution, of 3 to 5 dimensions, got " + t.describe());
+  if (t.dim() < 3 || t.dim() > 5)
+    throw UserError("init::dirac_: expected the weight of a convolution, of 3 to 5 dimensions, got " + t.describe());
   if (groups < 1 || t.size(0) % groups != 0)
-    throw UserError("init::dirac_: groups must divide the " + std::to_string(t.size(0)) + " output channels, got " + std::to_string(groups));
+    throw UserError("init::dirac_: groups must divide the " + std::to_string(t.size(0)) + " output channels, got " +
+                    std::to_string(groups));
   std::int64_t kernel = 1, centre = 0;
   for (std::int64_t d = 2; d < t.dim(); ++d) {
     kernel *= t.size(d);
@@ -81,7 +85,8 @@ Tensor dirac_(Tensor t, std::int64_t groups) {
   std::vector<double> values(static_cast<std::size_t>(t.numel()), 0.0);
   const std::int64_t out = t.size(0) / groups, in = t.size(1);
   for (std::int64_t g = 0; g < groups && kernel > 0; ++g)
-    for (std::int64_t c = 0; c < std::min(out, in); ++c) values[static_cast<std::size_t>(((g * out + c) * in + c) * kernel + centre)] = 1;
+    for (std::int64_t c = 0; c < std::min(out, in); ++c)
+      values[static_cast<std::size_t>(((g * out + c) * in + c) * kernel + centre)] = 1;
   return filled_with(std::move(t), values);
 }
 
@@ -89,8 +94,10 @@ Tensor orthogonal_(Tensor t, double gain) {
   graven::detail::require_floating("init::orthogonal_", t.dtype());
   if (t.dim() < 2) throw UserError("init::orthogonal_: expected two dimensions or more, got " + t.describe());
   if (t.numel() == 0) return t;
-  const std::int64_t rows = t.size(0), columns = t.numel() / rows, vectors = std::min(rows, columns), length = std::max(rows, columns);
-  // Vectors one after the other: Gram and Schmidt's method, twice, without which rounding would leave them less than orthogonal.
+  const std::int64_t rows = t.size(0), columns = t.numel() / rows, vectors = std::min(rows, columns),
+                     length = std::max(rows, columns);
+  // Vectors one after the other: Gram and Schmidt's method, twice, without which rounding would leave them less than
+  // orthogonal.
   std::vector<double> q = graven::detail::draw_normal(vectors * length);
   const auto vector = [&](std::int64_t v) { return q.data() + v * length; };
   const auto dot = [&](const double* a, const double* b) {
@@ -129,7 +136,8 @@ double calculate_gain(const std::string& nonlinearity, double a) {
   if (nonlinearity == "relu") return std::sqrt(2.0);
   if (nonlinearity == "leaky_relu") return std::sqrt(2 / (1 + a * a));
   if (nonlinearity == "selu") return 0.75;
-  throw UserError("init: unknown nonlinearity '" + nonlinearity + "'; known are linear, sigmoid, conv2d, tanh, relu, leaky_relu, selu");
+  throw UserError("init: unknown nonlinearity '" + nonlinearity +
+                  "'; known are linear, sigmoid, conv2d, tanh, relu, leaky_relu, selu");
 }
 
 Tensor xavier_uniform_(Tensor t, double gain) {
@@ -145,7 +153,8 @@ Tensor xavier_normal_(Tensor t, double gain) {
 namespace {
 double kaiming_std(const Tensor& t, const KaimingOptions& options) {
   const auto [in, out] = fans(t);
-  return calculate_gain(options.nonlinearity, options.a) / std::sqrt(static_cast<double>(options.mode == FanMode::fan_in ? in : out));
+  return calculate_gain(options.nonlinearity, options.a) /
+         std::sqrt(static_cast<double>(options.mode == FanMode::fan_in ? in : out));
 }
 }  // namespace
 

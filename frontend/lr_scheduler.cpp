@@ -40,7 +40,8 @@ runtime::Schedule schedule_of(const ir::Schedule& s) {
   for (const auto& [name, kind] : kKinds)
     if (s.kind == name) r.kind = kind;
   const auto read = [&](const char* name, auto& field) {
-    if (const auto it = s.options.find(name); it != s.options.end()) field = static_cast<std::remove_reference_t<decltype(field)>>(it->second);
+    if (const auto it = s.options.find(name); it != s.options.end())
+      field = static_cast<std::remove_reference_t<decltype(field)>>(it->second);
   };
   read("factor", r.factor);
   read("start_factor", r.start_factor);
@@ -80,12 +81,15 @@ void require(bool condition, const std::string& message) {
 }
 
 /// The schedule, if `mistake` is empty; it is checked before the first rate is computed.
-ir::Schedule make(const std::string& mistake, std::string kind, std::map<std::string, double> options, std::vector<double> milestones = {}) {
+ir::Schedule make(const std::string& mistake, std::string kind, std::map<std::string, double> options,
+                  std::vector<double> milestones = {}) {
   require(mistake.empty(), mistake);
   return {std::move(kind), std::move(options), std::move(milestones)};
 }
 
-std::string positive(const char* name, std::int64_t n) { return n >= 1 ? "" : std::string(name) + " must be positive, got " + std::to_string(n); }
+std::string positive(const char* name, std::int64_t n) {
+  return n >= 1 ? "" : std::string(name) + " must be positive, got " + std::to_string(n);
+}
 std::string not_negative(const char* name, std::int64_t n) {
   return n >= 0 ? "" : std::string(name) + " must not be negative, got " + std::to_string(n);
 }
@@ -93,7 +97,9 @@ std::string finite(const char* name, double x) {
   return std::isfinite(x) ? "" : std::string(name) + " must be a finite number, got " + std::to_string(x);
 }
 std::string above_zero(const char* name, double x) {
-  return std::isfinite(x) && x > 0 ? "" : std::string(name) + " must be a finite number above 0, got " + fmt::format("{}", x);
+  return std::isfinite(x) && x > 0
+             ? ""
+             : std::string(name) + " must be a finite number above 0, got " + fmt::format("{}", x);
 }
 /// From 0 to 1, or above 0 to 1.
 std::string part(const char* name, double x, bool zero = true) {
@@ -107,7 +113,8 @@ std::string first(std::initializer_list<std::string> mistakes) {
   return "";
 }
 
-/// What is OneFlow's alone stands only where it is used: the hash of graphs that don't is as it was, and their checkpoints go on.
+/// What is OneFlow's alone stands only where it is used: the hash of graphs that don't is as it was, and their
+/// checkpoints go on.
 std::map<std::string, double> polynomial_options(const PolynomialLROptions& o) {
   std::map<std::string, double> options{{"power", o.power}, {"total_iters", static_cast<double>(o.total_iters)}};
   if (o.end_learning_rate != 0) options["end_learning_rate"] = o.end_learning_rate;
@@ -121,8 +128,10 @@ std::vector<double> by_group(const std::string& name, const optim::Optimizer& op
   std::vector<double> list = rates.list();
   if (list.size() == 1) list.resize(groups, list[0]);
   require(list.size() == groups,
-          fmt::format("{} must be one number, or one for each of the {} parameter groups, got {}", name, groups, rates.list().size()));
-  for (const double rate : list) require(rate >= 0 && std::isfinite(rate), fmt::format("{} must be finite and not negative, got {}", name, rate));
+          fmt::format("{} must be one number, or one for each of the {} parameter groups, got {}", name, groups,
+                      rates.list().size()));
+  for (const double rate : list)
+    require(rate >= 0 && std::isfinite(rate), fmt::format("{} must be finite and not negative, got {}", name, rate));
   return list;
 }
 
@@ -130,7 +139,8 @@ std::pair<ir::Schedule, std::vector<double>> one_cycle(const optim::Optimizer& o
   std::vector<double> rates = by_group("OneCycleLR: max_lr", optimizer, o.max_lr);
   ir::Schedule schedule =
       make(first({positive("OneCycleLR: total_steps", o.total_steps), part("OneCycleLR: pct_start", o.pct_start),
-                  above_zero("OneCycleLR: div_factor", o.div_factor), above_zero("OneCycleLR: final_div_factor", o.final_div_factor)}),
+                  above_zero("OneCycleLR: div_factor", o.div_factor),
+                  above_zero("OneCycleLR: final_div_factor", o.final_div_factor)}),
            "one_cycle",
            {{"total_steps", static_cast<double>(o.total_steps)},
             {"pct_start", o.pct_start},
@@ -143,19 +153,25 @@ std::pair<ir::Schedule, std::vector<double>> one_cycle(const optim::Optimizer& o
 }
 
 std::pair<ir::Schedule, std::vector<double>> cyclic(const optim::Optimizer& optimizer, const CyclicLROptions& o) {
-  std::vector<double> base = by_group("CyclicLR: base_lr", optimizer, o.base_lr), top = by_group("CyclicLR: max_lr", optimizer, o.max_lr);
+  std::vector<double> base = by_group("CyclicLR: base_lr", optimizer, o.base_lr),
+                      top = by_group("CyclicLR: max_lr", optimizer, o.max_lr);
   const std::int64_t down = o.step_size_down.value_or(o.step_size_up);
   require(base[0] > 0, "CyclicLR: base_lr must be above 0, since the whole curve is a multiple of it");
   const double factor = top[0] / base[0];
   for (std::size_t i = 1; i < base.size(); ++i)  // factors that differ by rounding are one
     require(base[i] > 0 && std::abs(top[i] / base[i] - factor) <= 1e-12 * factor,
-            fmt::format("CyclicLR: max_lr / base_lr must be the same for each parameter group, got {} / {} and {} / {}", top[0], base[0], top[i],
-                        base[i]));
-  std::string kind = o.mode == CyclicMode::triangular ? "triangular" : o.mode == CyclicMode::triangular2 ? "triangular2" : "exp_range";
+            fmt::format("CyclicLR: max_lr / base_lr must be the same for each parameter group, got {} / {} and {} / {}",
+                        top[0], base[0], top[i], base[i]));
+  std::string kind = o.mode == CyclicMode::triangular    ? "triangular"
+                     : o.mode == CyclicMode::triangular2 ? "triangular2"
+                                                         : "exp_range";
   ir::Schedule schedule =
-      make(first({positive("CyclicLR: step_size_up", o.step_size_up), positive("CyclicLR: step_size_down", down), finite("CyclicLR: gamma", o.gamma),
-                  finite("CyclicLR: max_lr / base_lr", factor)}),
-           kind, {{"max_factor", factor}, {"step_size_up", static_cast<double>(o.step_size_up)}, {"step_size_down", static_cast<double>(down)}});
+      make(first({positive("CyclicLR: step_size_up", o.step_size_up), positive("CyclicLR: step_size_down", down),
+                  finite("CyclicLR: gamma", o.gamma), finite("CyclicLR: max_lr / base_lr", factor)}),
+           kind,
+           {{"max_factor", factor},
+            {"step_size_up", static_cast<double>(o.step_size_up)},
+            {"step_size_down", static_cast<double>(down)}});
   if (o.mode == CyclicMode::exp_range) schedule.options["gamma"] = o.gamma;
   return {std::move(schedule), std::move(base)};
 }
@@ -166,27 +182,32 @@ std::size_t depth(const ir::Schedule& schedule) {
   return deepest + 1;
 }
 
-/// A program's groups have one rate each that all parts start from, so OneCycleLR and CyclicLR set it for every one of them. A part that was made for
-/// another would silently change.
+/// A program's groups have one rate each that all parts start from, so OneCycleLR and CyclicLR set it for every one of
+/// them. A part that was made for another would silently change.
 void check_base_lrs(const std::vector<LRScheduler>& schedulers) {
   for (std::size_t i = 0; i < schedulers.size(); ++i)
     for (std::size_t j = 0; j < schedulers.size(); ++j) {
       const LRScheduler::State &one = *schedulers[i].state(), &other = *schedulers[j].state();
       if (!other.sets_base_lr) continue;
-      const auto differing = std::mismatch(one.first_base_lrs.begin(), one.first_base_lrs.end(), other.first_base_lrs.begin());
+      const auto differing =
+          std::mismatch(one.first_base_lrs.begin(), one.first_base_lrs.end(), other.first_base_lrs.begin());
       if (differing.first == one.first_base_lrs.end()) continue;
-      throw UserError(fmt::format("SequentialLR: scheduler {} starts from the learning rate {}, but scheduler {} sets it to {}", i, *differing.first,
-                                  j, *differing.second))
+      throw UserError(
+          fmt::format("SequentialLR: scheduler {} starts from the learning rate {}, but scheduler {} sets it to {}", i,
+                      *differing.first, j, *differing.second))
           .note("make OneCycleLR or CyclicLR before the others: all start from the rate that it sets");
     }
 }
 
-ir::Schedule sequence(const optim::Optimizer& optimizer, const std::vector<LRScheduler>& schedulers, const std::vector<std::int64_t>& milestones) {
+ir::Schedule sequence(const optim::Optimizer& optimizer, const std::vector<LRScheduler>& schedulers,
+                      const std::vector<std::int64_t>& milestones) {
   require(!schedulers.empty(), "SequentialLR: there are no schedulers");
   for (std::size_t i = 0; i < schedulers.size(); ++i)
-    require(schedulers[i].state()->optimizer == optimizer.state(), fmt::format("SequentialLR: scheduler {} belongs to another optimizer", i));
+    require(schedulers[i].state()->optimizer == optimizer.state(),
+            fmt::format("SequentialLR: scheduler {} belongs to another optimizer", i));
   require(milestones.size() + 1 == schedulers.size(),
-          fmt::format("SequentialLR: expected one milestone fewer than schedulers, got {} and {}", milestones.size(), schedulers.size()));
+          fmt::format("SequentialLR: expected one milestone fewer than schedulers, got {} and {}", milestones.size(),
+                      schedulers.size()));
   for (std::size_t i = 0; i < milestones.size(); ++i)
     require(milestones[i] > (i == 0 ? 0 : milestones[i - 1]),
             fmt::format("SequentialLR: milestones must increase from above 0, got {}", fmt::join(milestones, ", ")));
@@ -198,13 +219,16 @@ ir::Schedule sequence(const optim::Optimizer& optimizer, const std::vector<LRSch
   ir::Schedule schedule{"sequential", {}, std::vector<double>(milestones.begin(), milestones.end())};
   for (const LRScheduler& part : schedulers) schedule.parts.push_back(part.state()->schedule);
   require(depth(schedule) <= ir::kMaximumScheduleDepth,
-          fmt::format("SequentialLR: schedules stand within schedules at most {} deep, got {}", ir::kMaximumScheduleDepth, depth(schedule)));
+          fmt::format("SequentialLR: schedules stand within schedules at most {} deep, got {}",
+                      ir::kMaximumScheduleDepth, depth(schedule)));
   return schedule;
 }
 
 }  // namespace
 
-double scheduled_rate(const ir::Schedule& schedule, double lr, std::int64_t steps) { return schedule_of(schedule).learning_rate(lr, steps); }
+double scheduled_rate(const ir::Schedule& schedule, double lr, std::int64_t steps) {
+  return schedule_of(schedule).learning_rate(lr, steps);
+}
 
 std::vector<double> LRScheduler::State::rates_at(std::int64_t after) const {
   if (!factors.empty()) {
@@ -234,12 +258,14 @@ std::int64_t LRScheduler::State::next_step() const {
 
 LRScheduler::LRScheduler(const optim::Optimizer& optimizer, ir::Schedule schedule)
     : LRScheduler(optimizer, std::move(schedule), {}) {}
-LRScheduler::LRScheduler(const optim::Optimizer& optimizer, ScheduleAndRates schedule) : state_(std::make_shared<State>()) {
+LRScheduler::LRScheduler(const optim::Optimizer& optimizer, ScheduleAndRates schedule)
+    : state_(std::make_shared<State>()) {
   state_->optimizer = optimizer.state();
   state_->schedule = std::move(schedule.first);
   state_->first_base_lrs = std::move(schedule.second);
   state_->sets_base_lr = true;
-  for (std::size_t i = 0; i < state_->first_base_lrs.size(); ++i) state_->optimizer->groups[i].base_lr = state_->first_base_lrs[i];
+  for (std::size_t i = 0; i < state_->first_base_lrs.size(); ++i)
+    state_->optimizer->groups[i].base_lr = state_->first_base_lrs[i];
   state_->apply();
   state_->optimizer->schedule = state_;
 }
@@ -259,7 +285,10 @@ LRScheduler::LRScheduler(const optim::Optimizer& optimizer, ir::Schedule schedul
 
 void LRScheduler::step(Location where) {
   if (detail::active_trace())
-    detail::fail_at("step() of a schedule within build(), which runs once; give it to add_optimizer(), and it advances after every call", where);
+    detail::fail_at(
+        "step() of a schedule within build(), which runs once; give it to add_optimizer(), and it advances after every "
+        "call",
+        where);
   state_->go_to(state_->next_step());
 }
 std::vector<double> LRScheduler::get_last_lr() const { return state_->rates(); }
@@ -273,7 +302,8 @@ namespace {
 
 /// The numbers of a schedule and of its parts, each under its name.
 template <class AnySchedule, class OnNumber, class OnMilestones>
-void for_each_number(AnySchedule& schedule, const std::string& prefix, OnNumber&& on_number, OnMilestones&& on_milestones) {
+void for_each_number(AnySchedule& schedule, const std::string& prefix, OnNumber&& on_number,
+                     OnMilestones&& on_milestones) {
   for (auto& [name, value] : schedule.options) on_number(prefix + name, value);
   if (!schedule.milestones.empty()) on_milestones(prefix + "milestones", schedule.milestones);
   for (std::size_t i = 0; i < schedule.parts.size(); ++i)
@@ -287,10 +317,14 @@ Shape list_of(std::size_t n) { return Shape{static_cast<std::int64_t>(n)}; }
 nn::StateDict LRScheduler::state_dict() const {
   std::vector<double> rates;
   for (const auto& g : state_->optimizer->groups) rates.push_back(g.base_lr);
-  nn::StateDict result{{"last_epoch", tensor(state_->steps, DType::i64)}, {"base_lrs", from_data(rates, list_of(rates.size()))}};
+  nn::StateDict result{{"last_epoch", tensor(state_->steps, DType::i64)},
+                       {"base_lrs", from_data(rates, list_of(rates.size()))}};
   for_each_number(
-      state_->schedule, "", [&](const std::string& name, double value) { result.emplace_back(name, tensor(value, DType::f64)); },
-      [&](const std::string& name, const std::vector<double>& values) { result.emplace_back(name, from_data(values, list_of(values.size()))); });
+      state_->schedule, "",
+      [&](const std::string& name, double value) { result.emplace_back(name, tensor(value, DType::f64)); },
+      [&](const std::string& name, const std::vector<double>& values) {
+        result.emplace_back(name, from_data(values, list_of(values.size())));
+      });
   return result;
 }
 
@@ -300,10 +334,13 @@ nn::LoadReport LRScheduler::load_state_dict(const nn::StateDict& state, bool str
   std::vector<double> rates;
   for (const auto& g : state_->optimizer->groups) rates.push_back(g.base_lr);
   ir::Schedule schedule = state_->schedule;
-  std::vector<nn::LoadTarget> expected{{"last_epoch", {DType::i64, Shape{}}}, {"base_lrs", {DType::f64, list_of(rates.size())}}};
+  std::vector<nn::LoadTarget> expected{{"last_epoch", {DType::i64, Shape{}}},
+                                       {"base_lrs", {DType::f64, list_of(rates.size())}}};
   for_each_number(
       schedule, "", [&](const std::string& name, double) { expected.push_back({name, {DType::f64, Shape{}}}); },
-      [&](const std::string& name, const std::vector<double>& values) { expected.push_back({name, {DType::f64, list_of(values.size())}}); });
+      [&](const std::string& name, const std::vector<double>& values) {
+        expected.push_back({name, {DType::f64, list_of(values.size())}});
+      });
   nn::LoadReport report = nn::check_entries(expected, state, strict, what, where);
   const std::map<std::string, Tensor> given(state.begin(), state.end());
   const auto read = [&](const std::string& name, auto&& take) {
@@ -312,12 +349,17 @@ nn::LoadReport LRScheduler::load_state_dict(const nn::StateDict& state, bool str
   read("last_epoch", [&](const Tensor& t) { steps = t.item<std::int64_t>(); });
   read("base_lrs", [&](const Tensor& t) { rates = t.to_vector<double>(); });
   for_each_number(
-      schedule, "", [&](const std::string& name, double& value) { read(name, [&](const Tensor& t) { value = t.item<double>(); }); },
-      [&](const std::string& name, std::vector<double>& values) { read(name, [&](const Tensor& t) { values = t.to_vector<double>(); }); });
-  if (steps < 0) detail::fail_at(fmt::format("{}: last_epoch must not be negative, got {}; nothing was loaded", what, steps), where);
+      schedule, "",
+      [&](const std::string& name, double& value) { read(name, [&](const Tensor& t) { value = t.item<double>(); }); },
+      [&](const std::string& name, std::vector<double>& values) {
+        read(name, [&](const Tensor& t) { values = t.to_vector<double>(); });
+      });
+  if (steps < 0)
+    detail::fail_at(fmt::format("{}: last_epoch must not be negative, got {}; nothing was loaded", what, steps), where);
   for (const double rate : rates)
     if (!(rate >= 0 && std::isfinite(rate)))
-      detail::fail_at(fmt::format("{}: base_lrs must be finite and not negative, got {}; nothing was loaded", what, rate), where);
+      detail::fail_at(
+          fmt::format("{}: base_lrs must be finite and not negative, got {}; nothing was loaded", what, rate), where);
   try {
     if (state_->factors.empty()) ir::check_schedule(schedule);
   } catch (UserError& e) {
@@ -334,7 +376,8 @@ nn::LoadReport LRScheduler::load_state_dict(const nn::StateDict& state, bool str
 LRScheduler& LRScheduler::warmup(std::int64_t iters, WarmupOptions options) {
   require(state_->factors.empty(), "warmup: a LambdaLR has none: let its function begin with it");
   require(iters >= 0, "warmup: the number of steps must not be negative, got " + std::to_string(iters));
-  require(options.factor >= 0 && options.factor <= 1, "warmup: the factor must lie in [0, 1], got " + std::to_string(options.factor));
+  require(options.factor >= 0 && options.factor <= 1,
+          "warmup: the factor must lie in [0, 1], got " + std::to_string(options.factor));
   state_->schedule.options["warmup_iters"] = static_cast<double>(iters);
   state_->schedule.options["warmup_factor"] = options.factor;
   state_->schedule.options["warmup_linear"] = options.method == Warmup::linear ? 1 : 0;
@@ -343,51 +386,68 @@ LRScheduler& LRScheduler::warmup(std::int64_t iters, WarmupOptions options) {
 }
 
 StepLR::StepLR(const optim::Optimizer& optimizer, StepLROptions o)
-    : LRScheduler(optimizer, make(first({positive("StepLR: step_size", o.step_size), finite("StepLR: gamma", o.gamma)}), "step",
-                                  {{"step_size", static_cast<double>(o.step_size)}, {"gamma", o.gamma}})) {}
+    : LRScheduler(optimizer, make(first({positive("StepLR: step_size", o.step_size), finite("StepLR: gamma", o.gamma)}),
+                                  "step", {{"step_size", static_cast<double>(o.step_size)}, {"gamma", o.gamma}})) {}
 
 MultiStepLR::MultiStepLR(const optim::Optimizer& optimizer, MultiStepLROptions o)
-    : LRScheduler(optimizer, make(first({std::is_sorted(o.milestones.begin(), o.milestones.end()) ? "" : "MultiStepLR: milestones must increase",
+    : LRScheduler(optimizer, make(first({std::is_sorted(o.milestones.begin(), o.milestones.end())
+                                             ? ""
+                                             : "MultiStepLR: milestones must increase",
                                          finite("MultiStepLR: gamma", o.gamma)}),
-                                  "multi_step", {{"gamma", o.gamma}}, std::vector<double>(o.milestones.begin(), o.milestones.end()))) {}
+                                  "multi_step", {{"gamma", o.gamma}},
+                                  std::vector<double>(o.milestones.begin(), o.milestones.end()))) {}
 
 ExponentialLR::ExponentialLR(const optim::Optimizer& optimizer, ExponentialLROptions o)
     : LRScheduler(optimizer, make(finite("ExponentialLR: gamma", o.gamma), "exponential", {{"gamma", o.gamma}})) {}
 
 CosineAnnealingLR::CosineAnnealingLR(const optim::Optimizer& optimizer, CosineAnnealingLROptions o)
-    : LRScheduler(optimizer, make(first({positive("CosineAnnealingLR: T_max", o.T_max), finite("CosineAnnealingLR: eta_min", o.eta_min)}), "cosine",
-                                  {{"T_max", static_cast<double>(o.T_max)}, {"eta_min", o.eta_min}})) {}
-
-LinearLR::LinearLR(const optim::Optimizer& optimizer, LinearLROptions o)
     : LRScheduler(
           optimizer,
-          make(first({part("LinearLR: start_factor", o.start_factor, false), part("LinearLR: end_factor", o.end_factor),
-                      not_negative("LinearLR: total_iters", o.total_iters)}),
-               "linear", {{"start_factor", o.start_factor}, {"end_factor", o.end_factor}, {"total_iters", static_cast<double>(o.total_iters)}})) {}
+          make(first({positive("CosineAnnealingLR: T_max", o.T_max), finite("CosineAnnealingLR: eta_min", o.eta_min)}),
+               "cosine", {{"T_max", static_cast<double>(o.T_max)}, {"eta_min", o.eta_min}})) {}
+
+LinearLR::LinearLR(const optim::Optimizer& optimizer, LinearLROptions o)
+    : LRScheduler(optimizer, make(first({part("LinearLR: start_factor", o.start_factor, false),
+                                         part("LinearLR: end_factor", o.end_factor),
+                                         not_negative("LinearLR: total_iters", o.total_iters)}),
+                                  "linear",
+                                  {{"start_factor", o.start_factor},
+                                   {"end_factor", o.end_factor},
+                                   {"total_iters", static_cast<double>(o.total_iters)}})) {}
 
 ConstantLR::ConstantLR(const optim::Optimizer& optimizer, ConstantLROptions o)
-    : LRScheduler(optimizer, make(first({part("ConstantLR: factor", o.factor), not_negative("ConstantLR: total_iters", o.total_iters)}), "constant",
-                                  {{"factor", o.factor}, {"total_iters", static_cast<double>(o.total_iters)}})) {}
+    : LRScheduler(
+          optimizer,
+          make(first({part("ConstantLR: factor", o.factor), not_negative("ConstantLR: total_iters", o.total_iters)}),
+               "constant", {{"factor", o.factor}, {"total_iters", static_cast<double>(o.total_iters)}})) {}
 
 PolynomialLR::PolynomialLR(const optim::Optimizer& optimizer, PolynomialLROptions o)
-    : LRScheduler(optimizer, make(first({positive("PolynomialLR: total_iters", o.total_iters), finite("PolynomialLR: power", o.power),
+    : LRScheduler(optimizer, make(first({positive("PolynomialLR: total_iters", o.total_iters),
+                                         finite("PolynomialLR: power", o.power),
                                          finite("PolynomialLR: end_learning_rate", o.end_learning_rate)}),
                                   "polynomial", polynomial_options(o))) {}
 
 CosineDecayLR::CosineDecayLR(const optim::Optimizer& optimizer, CosineDecayLROptions o)
-    : LRScheduler(optimizer, make(first({positive("CosineDecayLR: decay_steps", o.decay_steps), finite("CosineDecayLR: alpha", o.alpha)}),
-                                  "cosine_decay", {{"decay_steps", static_cast<double>(o.decay_steps)}, {"alpha", o.alpha}})) {}
-
-CosineAnnealingWarmRestarts::CosineAnnealingWarmRestarts(const optim::Optimizer& optimizer, CosineAnnealingWarmRestartsOptions o)
     : LRScheduler(
           optimizer,
-          make(first({positive("CosineAnnealingWarmRestarts: T_0", o.T_0), positive("CosineAnnealingWarmRestarts: T_mult", o.T_mult),
-                      finite("CosineAnnealingWarmRestarts: eta_min", o.eta_min)}),
-               "cosine_warm_restarts", {{"T_0", static_cast<double>(o.T_0)}, {"T_mult", static_cast<double>(o.T_mult)}, {"eta_min", o.eta_min}})) {}
+          make(first({positive("CosineDecayLR: decay_steps", o.decay_steps), finite("CosineDecayLR: alpha", o.alpha)}),
+               "cosine_decay", {{"decay_steps", static_cast<double>(o.decay_steps)}, {"alpha", o.alpha}})) {}
 
-OneCycleLR::OneCycleLR(const optim::Optimizer& optimizer, OneCycleLROptions o) : LRScheduler(optimizer, one_cycle(optimizer, o)) {}
+CosineAnnealingWarmRestarts::CosineAnnealingWarmRestarts(const optim::Optimizer& optimizer,
+                                                         CosineAnnealingWarmRestartsOptions o)
+    : LRScheduler(optimizer, make(first({positive("CosineAnnealingWarmRestarts: T_0", o.T_0),
+                                         positive("CosineAnnealingWarmRestarts: T_mult", o.T_mult),
+                                         finite("CosineAnnealingWarmRestarts: eta_min", o.eta_min)}),
+                                  "cosine_warm_restarts",
+                                  {{"T_0", static_cast<double>(o.T_0)},
+                                   {"T_mult", static_cast<double>(o.T_mult)},
+                                   {"eta_min", o.eta_min}})) {}
 
-CyclicLR::CyclicLR(const optim::Optimizer& optimizer, CyclicLROptions o) : LRScheduler(optimizer, cyclic(optimizer, o)) {}
+OneCycleLR::OneCycleLR(const optim::Optimizer& optimizer, OneCycleLROptions o)
+    : LRScheduler(optimizer, one_cycle(optimizer, o)) {}
+
+CyclicLR::CyclicLR(const optim::Optimizer& optimizer, CyclicLROptions o)
+    : LRScheduler(optimizer, cyclic(optimizer, o)) {}
 
 namespace {
 std::vector<LambdaLR::Function> functions_of(const optim::Optimizer& optimizer,
@@ -405,7 +465,8 @@ LambdaLR::LambdaLR(const optim::Optimizer& optimizer, Function lr_lambda)
 LambdaLR::LambdaLR(const optim::Optimizer& optimizer, std::vector<Function> lr_lambda)
     : LRScheduler(optimizer, functions_of(optimizer, std::move(lr_lambda))) {}
 
-SequentialLR::SequentialLR(const optim::Optimizer& optimizer, const std::vector<LRScheduler>& schedulers, const std::vector<std::int64_t>& milestones)
+SequentialLR::SequentialLR(const optim::Optimizer& optimizer, const std::vector<LRScheduler>& schedulers,
+                           const std::vector<std::int64_t>& milestones)
     : LRScheduler(optimizer, sequence(optimizer, schedulers, milestones)) {
   for (const LRScheduler& part : schedulers) state()->sets_base_lr |= part.state()->sets_base_lr;
 }

@@ -58,16 +58,24 @@ Tensor Tensor::cumprod(std::int64_t d, Location where) const { return graven::cu
 std::tuple<Tensor, Tensor> Tensor::sort(std::int64_t d, bool descending, Location where) const {
   return graven::sort(Operand(*this, where), d, descending);
 }
-Tensor Tensor::argsort(std::int64_t d, bool descending, Location where) const { return graven::argsort(Operand(*this, where), d, descending); }
+Tensor Tensor::argsort(std::int64_t d, bool descending, Location where) const {
+  return graven::argsort(Operand(*this, where), d, descending);
+}
 std::tuple<Tensor, Tensor> Tensor::topk(std::int64_t k, std::int64_t d, bool largest, Location where) const {
   return graven::topk(Operand(*this, where), k, d, largest);
 }
 std::vector<Tensor> Tensor::split(const Sizes& split_sizes, std::int64_t d, Location where) const {
   return graven::split(Operand(*this, where), split_sizes, d);
 }
-std::vector<Tensor> Tensor::unbind(std::int64_t d, Location where) const { return graven::unbind(Operand(*this, where), d); }
-Tensor Tensor::unflatten(std::int64_t d, const Shape& sizes, Location where) const { return graven::unflatten(Operand(*this, where), d, sizes); }
-Tensor Tensor::swapaxes(std::int64_t dim0, std::int64_t dim1, Location where) const { return graven::swapaxes(Operand(*this, where), dim0, dim1); }
+std::vector<Tensor> Tensor::unbind(std::int64_t d, Location where) const {
+  return graven::unbind(Operand(*this, where), d);
+}
+Tensor Tensor::unflatten(std::int64_t d, const Shape& sizes, Location where) const {
+  return graven::unflatten(Operand(*this, where), d, sizes);
+}
+Tensor Tensor::swapaxes(std::int64_t dim0, std::int64_t dim1, Location where) const {
+  return graven::swapaxes(Operand(*this, where), dim0, dim1);
+}
 Tensor Tensor::movedim(const OneOrMore& source, const OneOrMore& destination, Location where) const {
   return graven::movedim(Operand(*this, where), source, destination);
 }
@@ -75,25 +83,43 @@ Tensor Tensor::flip(const OneOrMore& dims, Location where) const { return graven
 Tensor Tensor::roll(const OneOrMore& shifts, const OneOrMore& dims, Location where) const {
   return graven::roll(Operand(*this, where), shifts, dims);
 }
-Tensor Tensor::repeat(const Sizes& counts, Location where) const { return graven::repeat(Operand(*this, where), counts); }
+Tensor Tensor::repeat(const Sizes& counts, Location where) const {
+  return graven::repeat(Operand(*this, where), counts);
+}
 Tensor Tensor::tile(const Sizes& counts, Location where) const { return graven::tile(Operand(*this, where), counts); }
 Tensor Tensor::repeat_interleave(std::int64_t repeats, std::optional<std::int64_t> d, Location where) const {
   return graven::repeat_interleave(Operand(*this, where), repeats, d);
 }
-Tensor Tensor::tril(std::int64_t diagonal, Location where) const { return graven::tril(Operand(*this, where), diagonal); }
-Tensor Tensor::triu(std::int64_t diagonal, Location where) const { return graven::triu(Operand(*this, where), diagonal); }
+Tensor Tensor::tril(std::int64_t diagonal, Location where) const {
+  return graven::tril(Operand(*this, where), diagonal);
+}
+Tensor Tensor::triu(std::int64_t diagonal, Location where) const {
+  return graven::triu(Operand(*this, where), diagonal);
+}
 Tensor Tensor::diagonal(std::int64_t offset, std::int64_t dim1, std::int64_t dim2, Location where) const {
   return graven::diagonal(Operand(*this, where), offset, dim1, dim2);
 }
 Tensor Tensor::masked_fill(const Tensor& mask, Scalar value, Location where) const {
   return graven::masked_fill(Operand(*this, where), mask, Operand(value, where));
 }
-Tensor Tensor::mm(const Tensor& other, Location where) const { return graven::mm(Operand(*this, where), Operand(other, where)); }
-Tensor Tensor::bmm(const Tensor& other, Location where) const { return graven::bmm(Operand(*this, where), Operand(other, where)); }
-Tensor Tensor::mv(const Tensor& other, Location where) const { return graven::mv(Operand(*this, where), Operand(other, where)); }
-Tensor Tensor::dot(const Tensor& other, Location where) const { return graven::dot(Operand(*this, where), Operand(other, where)); }
-Tensor Tensor::add(const Operand& other, double alpha) const { return graven::add(Operand(*this, other.where()), other, alpha); }
-Tensor Tensor::sub(const Operand& other, double alpha) const { return graven::sub(Operand(*this, other.where()), other, alpha); }
+Tensor Tensor::mm(const Tensor& other, Location where) const {
+  return graven::mm(Operand(*this, where), Operand(other, where));
+}
+Tensor Tensor::bmm(const Tensor& other, Location where) const {
+  return graven::bmm(Operand(*this, where), Operand(other, where));
+}
+Tensor Tensor::mv(const Tensor& other, Location where) const {
+  return graven::mv(Operand(*this, where), Operand(other, where));
+}
+Tensor Tensor::dot(const Tensor& other, Location where) const {
+  return graven::dot(Operand(*this, where), Operand(other, where));
+}
+Tensor Tensor::add(const Operand& other, double alpha) const {
+  return graven::add(Operand(*this, other.where()), other, alpha);
+}
+Tensor Tensor::sub(const Operand& other, double alpha) const {
+  return graven::sub(Operand(*this, other.where()), other, alpha);
+}
 Tensor Tensor::mul(const Operand& other) const { return graven::mul(Operand(*this, other.where()), other); }
 Tensor Tensor::div(const Operand& other) const { return graven::div(Operand(*this, other.where()), other); }
 Tensor Tensor::eq(const Operand& other) const { return graven::eq(Operand(*this, other.where()), other); }
@@ -107,11 +133,17 @@ Tensor Tensor::minimum(const Operand& other) const { return graven::minimum(Oper
 Tensor Tensor::div(const Operand& other, std::string_view rounding_mode) const {
   return graven::div(Operand(*this, other.where()), other, rounding_mode);
 }
-Tensor Tensor::floor_divide(const Operand& other) const { return graven::floor_divide(Operand(*this, other.where()), other); }
+Tensor Tensor::floor_divide(const Operand& other) const {
+  return graven::floor_divide(Operand(*this, other.where()), other);
+}
 Tensor Tensor::remainder(const Operand& other) const { return graven::remainder(Operand(*this, other.where()), other); }
 Tensor Tensor::fmod(const Operand& other) const { return graven::fmod(Operand(*this, other.where()), other); }
-Tensor Tensor::logical_and(const Operand& other) const { return graven::logical_and(Operand(*this, other.where()), other); }
-Tensor Tensor::logical_or(const Operand& other) const { return graven::logical_or(Operand(*this, other.where()), other); }
+Tensor Tensor::logical_and(const Operand& other) const {
+  return graven::logical_and(Operand(*this, other.where()), other);
+}
+Tensor Tensor::logical_or(const Operand& other) const {
+  return graven::logical_or(Operand(*this, other.where()), other);
+}
 Tensor Tensor::max(Location where) const { return graven::amax(Operand(*this, where)); }
 Tensor Tensor::min(Location where) const { return graven::amin(Operand(*this, where)); }
 Tensor Tensor::max(const Tensor& other, Location where) const {
@@ -120,8 +152,12 @@ Tensor Tensor::max(const Tensor& other, Location where) const {
 Tensor Tensor::min(const Tensor& other, Location where) const {
   return graven::minimum(Operand(*this, where), Operand(other, where));
 }
-std::tuple<Tensor, Tensor> Tensor::max(std::int64_t d, bool keepdim, Location where) const { return graven::max(Operand(*this, where), d, keepdim); }
-std::tuple<Tensor, Tensor> Tensor::min(std::int64_t d, bool keepdim, Location where) const { return graven::min(Operand(*this, where), d, keepdim); }
+std::tuple<Tensor, Tensor> Tensor::max(std::int64_t d, bool keepdim, Location where) const {
+  return graven::max(Operand(*this, where), d, keepdim);
+}
+std::tuple<Tensor, Tensor> Tensor::min(std::int64_t d, bool keepdim, Location where) const {
+  return graven::min(Operand(*this, where), d, keepdim);
+}
 Tensor Tensor::median(Location where) const { return graven::median(Operand(*this, where)); }
 std::tuple<Tensor, Tensor> Tensor::median(std::int64_t d, bool keepdim, Location where) const {
   return graven::median(Operand(*this, where), d, keepdim);
@@ -132,7 +168,9 @@ std::tuple<Tensor, Tensor> Tensor::kthvalue(std::int64_t k, std::int64_t d, bool
 Tensor Tensor::count_nonzero(const OneOrMore& dims, Location where) const {
   return graven::count_nonzero(Operand(*this, where), dims);
 }
-Tensor Tensor::gather(std::int64_t d, const Tensor& index, Location where) const { return graven::gather(Operand(*this, where), d, index); }
+Tensor Tensor::gather(std::int64_t d, const Tensor& index, Location where) const {
+  return graven::gather(Operand(*this, where), d, index);
+}
 Tensor Tensor::scatter(std::int64_t d, const Tensor& index, const Operand& source, Location where) const {
   return graven::scatter(Operand(*this, where), d, index, source);
 }
@@ -142,28 +180,38 @@ Tensor Tensor::scatter_add(std::int64_t d, const Tensor& index, const Tensor& so
 Tensor Tensor::index_select(std::int64_t d, const Tensor& index, Location where) const {
   return graven::index_select(Operand(*this, where), d, index);
 }
-Tensor Tensor::index_add(std::int64_t d, const Tensor& index, const Tensor& source, double alpha, Location where) const {
+Tensor Tensor::index_add(std::int64_t d, const Tensor& index, const Tensor& source, double alpha,
+                         Location where) const {
   return graven::index_add(Operand(*this, where), d, index, source, alpha);
 }
-Tensor Tensor::scatter_reduce(std::int64_t d, const Tensor& index, const Tensor& source, std::string_view reduce, bool include_self,
-                              Location where) const {
+Tensor Tensor::scatter_reduce(std::int64_t d, const Tensor& index, const Tensor& source, std::string_view reduce,
+                              bool include_self, Location where) const {
   return graven::scatter_reduce(Operand(*this, where), d, index, source, reduce, include_self);
 }
 Tensor Tensor::take_along_dim(const Tensor& indices, std::optional<std::int64_t> d, Location where) const {
   return graven::take_along_dim(Operand(*this, where), indices, d);
 }
-Tensor Tensor::take(const Tensor& indices, Location where) const { return graven::take(Operand(*this, where), indices); }
+Tensor Tensor::take(const Tensor& indices, Location where) const {
+  return graven::take(Operand(*this, where), indices);
+}
 Tensor Tensor::index_put(const std::vector<TensorIndex>& indices, const Operand& values, bool accumulate) const {
   return graven::index_put(Operand(*this, values.where()), indices, values, accumulate);
 }
-Tensor Tensor::outer(const Tensor& other, Location where) const { return graven::outer(Operand(*this, where), Operand(other, where)); }
+Tensor Tensor::outer(const Tensor& other, Location where) const {
+  return graven::outer(Operand(*this, where), Operand(other, where));
+}
 Tensor Tensor::addmm(const Tensor& a, const Tensor& b, double beta, double alpha, Location where) const {
   return graven::addmm(Operand(*this, where), Operand(a, where), Operand(b, where), beta, alpha);
 }
 Tensor Tensor::trace(Location where) const { return graven::trace(Operand(*this, where)); }
-Tensor Tensor::clamp_min(double min, Location where) const { return clamp(min, std::numeric_limits<double>::infinity(), where); }
-Tensor Tensor::clamp_max(double max, Location where) const { return clamp(-std::numeric_limits<double>::infinity(), max, where); }
-Tensor Tensor::nan_to_num(double nan, std::optional<double> posinf, std::optional<double> neginf, Location where) const {
+Tensor Tensor::clamp_min(double min, Location where) const {
+  return clamp(min, std::numeric_limits<double>::infinity(), where);
+}
+Tensor Tensor::clamp_max(double max, Location where) const {
+  return clamp(-std::numeric_limits<double>::infinity(), max, where);
+}
+Tensor Tensor::nan_to_num(double nan, std::optional<double> posinf, std::optional<double> neginf,
+                          Location where) const {
   return graven::nan_to_num(Operand(*this, where), nan, posinf, neginf);
 }
 Tensor Tensor::view_as(const Tensor& other, Location where) const { return view(other.shape(), where); }
@@ -228,7 +276,8 @@ Tensor Tensor::bincount(const Tensor& weights, std::int64_t minlength, Location 
   return graven::bincount(Operand(*this, where), weights, minlength);
 }
 
-// ---- in place -------------------------------------------------------------------------------------------------------------------------
+// ---- in place
+// ---------------------------------------------------------------------------------------------------------------------
 
 namespace {
 
@@ -267,17 +316,23 @@ Tensor& Tensor::fmod_(const Operand& other) {
   return assigned(*this, [&] { return fmod(other); }, "fmod_", other.where());
 }
 Tensor& Tensor::pow_(const Operand& exponent) {
-  return assigned(*this, [&] { return graven::pow(Operand(*this, exponent.where()), exponent); }, "pow_", exponent.where());
+  return assigned(
+      *this, [&] { return graven::pow(Operand(*this, exponent.where()), exponent); }, "pow_", exponent.where());
 }
 Tensor& Tensor::addcmul_(const Tensor& a, const Tensor& b, double value, Location where) {
-  return assigned(*this, [&] { return graven::addcmul(Operand(*this, where), Operand(a, where), Operand(b, where), value); }, "addcmul_", where);
+  return assigned(
+      *this, [&] { return graven::addcmul(Operand(*this, where), Operand(a, where), Operand(b, where), value); },
+      "addcmul_", where);
 }
 Tensor& Tensor::addcdiv_(const Tensor& a, const Tensor& b, double value, Location where) {
-  return assigned(*this, [&] { return graven::addcdiv(Operand(*this, where), Operand(a, where), Operand(b, where), value); }, "addcdiv_", where);
+  return assigned(
+      *this, [&] { return graven::addcdiv(Operand(*this, where), Operand(a, where), Operand(b, where), value); },
+      "addcdiv_", where);
 }
 Tensor& Tensor::lerp_(const Tensor& end, const Operand& weight) {
   const Location where = weight.where();
-  return assigned(*this, [&] { return graven::lerp(Operand(*this, where), Operand(end, where), weight); }, "lerp_", where);
+  return assigned(
+      *this, [&] { return graven::lerp(Operand(*this, where), Operand(end, where), weight); }, "lerp_", where);
 }
 Tensor& Tensor::abs_(Location where) {
   return assigned(*this, [&] { return abs(where); }, "abs_", where);

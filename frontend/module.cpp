@@ -18,15 +18,19 @@ using graven::detail::fail_at;
 using graven::detail::module_frames;
 using graven::detail::ModuleFrame;
 
-// ---- registration ---------------------------------------------------------------------------------------------------------------------
+// ---- registration
+// ---------------------------------------------------------------------------------------------------------------------
 
-ModuleBase::ModuleBase(std::string class_name) : state_(std::make_shared<ModuleState>()) { state_->class_name = std::move(class_name); }
+ModuleBase::ModuleBase(std::string class_name) : state_(std::make_shared<ModuleState>()) {
+  state_->class_name = std::move(class_name);
+}
 
 namespace {
 
 bool contains(const ModuleState& tree, const ModuleState* wanted) {
   if (&tree == wanted) return true;
-  return std::any_of(tree.children.begin(), tree.children.end(), [&](const auto& c) { return contains(*c.state, wanted); });
+  return std::any_of(tree.children.begin(), tree.children.end(),
+                     [&](const auto& c) { return contains(*c.state, wanted); });
 }
 
 }  // namespace
@@ -37,8 +41,9 @@ void check_name(const ModuleState& state, Name wanted, const char* kind) {
   const std::string quoted = std::string(kind) + " '" + std::string(name) + "' of " + state.class_name;
   if (name.empty()) fail_at("a " + std::string(kind) + " of " + state.class_name + " has an empty name", where);
   if (name.find('.') != std::string_view::npos) fail_at("the " + quoted + " has a dot in its name", where);
-  const bool taken = std::any_of(state.tensors.begin(), state.tensors.end(), [&](const auto& t) { return t.name == name; }) ||
-                     std::any_of(state.children.begin(), state.children.end(), [&](const auto& c) { return c.name == name; });
+  const bool taken =
+      std::any_of(state.tensors.begin(), state.tensors.end(), [&](const auto& t) { return t.name == name; }) ||
+      std::any_of(state.children.begin(), state.children.end(), [&](const auto& c) { return c.name == name; });
   if (taken) fail_at("the " + quoted + " has a name that is taken", where);
 }
 
@@ -47,8 +52,10 @@ namespace {
 /// What a parameter that is made of `init` is: the tensor itself where it can be one.
 Tensor as_parameter(Tensor init, const ModuleState& state, const std::string& name, Location where) {
   if (!ir::is_floating(init.dtype()))
-    fail_at("the parameter '" + name + "' of " + state.class_name + " must be floating-point, got " + init.describe(), where);
-  if (init.is_traced()) fail_at("the parameter '" + name + "' of " + state.class_name + " is made within a graph's build()", where);
+    fail_at("the parameter '" + name + "' of " + state.class_name + " must be floating-point, got " + init.describe(),
+            where);
+  if (init.is_traced())
+    fail_at("the parameter '" + name + "' of " + state.class_name + " is made within a graph's build()", where);
   if (init.impl()->is_parameter) return init;
   init = init.is_contiguous() && !init.is_view() && init.is_leaf() ? init : init.detach().clone();
   init.requires_grad_();
@@ -58,7 +65,8 @@ Tensor as_parameter(Tensor init, const ModuleState& state, const std::string& na
 }
 
 Tensor as_buffer(Tensor init, const ModuleState& state, const std::string& name, Location where) {
-  if (init.is_traced()) fail_at("the buffer '" + name + "' of " + state.class_name + " is made within a graph's build()", where);
+  if (init.is_traced())
+    fail_at("the buffer '" + name + "' of " + state.class_name + " is made within a graph's build()", where);
   if (!init.is_contiguous() || init.is_view() || init.requires_grad()) init = init.detach().clone();
   if (init.impl()->owner.empty()) init.impl()->owner = state.class_name + "." + name;
   return init;
@@ -90,26 +98,32 @@ Registration ModuleBase::buffer(Name wanted, Tensor init) {
   return {std::move(init), state_, name, true};
 }
 
-Tensor detail::replace_registered(const std::weak_ptr<ModuleState>& module, const std::string& name, bool is_buffer, const Tensor& own,
-                                  const Tensor& given) {
+Tensor detail::replace_registered(const std::weak_ptr<ModuleState>& module, const std::string& name, bool is_buffer,
+                                  const Tensor& own, const Tensor& given) {
   const std::shared_ptr<ModuleState> state = module.lock();
   if (!state) {
     if (!given.defined() && !own.defined()) return {};
-    throw UserError("a tensor is assigned to a member that its module did not register, as the bias of a layer that was made without one")
+    throw UserError(
+        "a tensor is assigned to a member that its module did not register, as the bias of a layer that was made "
+        "without one")
         .note("registered are parameter(\"name\", ...) and buffer(\"name\", ...)");
   }
   const std::string quoted = "'" + name + "' of " + state->class_name;
-  const auto entry = std::find_if(state->tensors.begin(), state->tensors.end(), [&](const auto& t) { return t.name == name; });
+  const auto entry =
+      std::find_if(state->tensors.begin(), state->tensors.end(), [&](const auto& t) { return t.name == name; });
   const bool has_entry = entry != state->tensors.end();
   if (given.is_same(own) && (!has_entry || entry->tensor.is_same(given))) return given;
   if (!module_frames().empty() || graven::detail::active_trace())
     throw UserError("another tensor is assigned to " + quoted + " within forward() or build()")
-        .note("a local copy is a Tensor: write Tensor, not auto; what is in the memory of a parameter is changed by copy_()");
+        .note(
+            "a local copy is a Tensor: write Tensor, not auto; what is in the memory of a parameter is changed by "
+            "copy_()");
   if (given.defined() && !given.is_leaf())
     throw UserError("the result of an operator, " + given.describe() + ", is assigned to " + quoted)
         .note("detach() makes a parameter of it; a local copy is a Tensor: write Tensor, not auto");
   Tensor next = given;
-  if (next.defined()) next = is_buffer ? as_buffer(std::move(next), *state, name, {}) : as_parameter(std::move(next), *state, name, {});
+  if (next.defined())
+    next = is_buffer ? as_buffer(std::move(next), *state, name, {}) : as_parameter(std::move(next), *state, name, {});
   if (has_entry) {
     const std::shared_ptr<graven::detail::TensorImpl> old = entry->tensor.impl();
     old->is_replaced = true;
@@ -117,7 +131,8 @@ Tensor detail::replace_registered(const std::weak_ptr<ModuleState>& module, cons
       entry->tensor = next;
     else
       state->tensors.erase(entry);
-    if (std::none_of(state->tensors.begin(), state->tensors.end(), [&](const auto& t) { return t.tensor.impl() == old; }))
+    if (std::none_of(state->tensors.begin(), state->tensors.end(),
+                     [&](const auto& t) { return t.tensor.impl() == old; }))
       state->replaced.push_back({name, old});
   } else if (next.defined()) {
     state->tensors.push_back({name, next, is_buffer});
@@ -133,7 +148,8 @@ Tensor detail::replace_registered(const std::weak_ptr<ModuleState>& module, cons
 void ModuleBase::register_child(Name name, const ModuleBase& module) {
   check_name(*state_, name, "child");
   if (contains(*module.state_, state_.get()))
-    fail_at("the child '" + std::string(name.text()) + "' of " + state_->class_name + " contains its parent", name.where());
+    fail_at("the child '" + std::string(name.text()) + "' of " + state_->class_name + " contains its parent",
+            name.where());
   module.state_->registered = true;
   replacements.fetch_add(1, std::memory_order_relaxed);
   state_->children.push_back({std::string(name.text()), module.state_, name.where()});
@@ -144,7 +160,8 @@ void ModuleBase::set_arguments(std::string arguments) { state_->arguments = std:
 void ModuleBase::require_registered() const {
   const auto& frames = module_frames();
   if (frames.empty() || state_->registered || frames.back().module == state_.get()) return;
-  UserError error("the " + class_name() + " is used within forward() of " + frames.back().module->class_name + ", but is not registered");
+  UserError error("the " + class_name() + " is used within forward() of " + frames.back().module->class_name +
+                  ", but is not registered");
   error.note("register it where it is declared: child(\"name\", " + class_name() + "(...))");
   error.at(frames.back().where.file_name(), frames.back().where.line);
   throw error;
@@ -154,20 +171,22 @@ void ModuleBase::require_entry(std::size_t index, std::size_t size) const {
   require_registered();
   if (index < size) return;
   const Location where = call_location();
-  fail_at(
-      class_name() + ": index " + std::to_string(index) + " is out of range, it has " + std::to_string(size) + (size == 1 ? " entry" : " entries"),
-      where);
+  fail_at(class_name() + ": index " + std::to_string(index) + " is out of range, it has " + std::to_string(size) +
+              (size == 1 ? " entry" : " entries"),
+          where);
 }
 
 Location ModuleBase::call_location() { return module_frames().empty() ? Location{} : module_frames().back().where; }
 
 const std::string& ModuleBase::class_name() const { return state_->class_name; }
 
-// ---- the tree of modules --------------------------------------------------------------------------------------------------------------
+// ---- the tree of modules
+// --------------------------------------------------------------------------------------------------------------
 
 namespace {
 
-void walk(const std::shared_ptr<ModuleState>& state, const std::string& path, std::unordered_set<const ModuleState*>& seen,
+void walk(const std::shared_ptr<ModuleState>& state, const std::string& path,
+          std::unordered_set<const ModuleState*>& seen,
           const std::function<void(const std::string&, const std::shared_ptr<ModuleState>&)>& f) {
   if (!seen.insert(state.get()).second) return;
   f(path, state);
@@ -234,7 +253,9 @@ std::vector<Tensor> ModuleBase::parameters() const {
 
 std::vector<std::pair<std::string, ModuleBase>> ModuleBase::named_modules() const {
   std::vector<std::pair<std::string, ModuleBase>> result;
-  walk_modules(state_, {}, [&](const std::string& path, const std::shared_ptr<ModuleState>& state) { result.emplace_back(path, ModuleBase(state)); });
+  walk_modules(state_, {}, [&](const std::string& path, const std::shared_ptr<ModuleState>& state) {
+    result.emplace_back(path, ModuleBase(state));
+  });
   return result;
 }
 
@@ -277,7 +298,8 @@ std::string prefix_between(const std::vector<std::string>& longer, const std::ve
 
 }  // namespace
 
-LoadReport check_entries(const std::vector<LoadTarget>& targets, const StateDict& state, bool strict, const std::string& what, Location where) {
+LoadReport check_entries(const std::vector<LoadTarget>& targets, const StateDict& state, bool strict,
+                         const std::string& what, Location where) {
   std::map<std::string, Tensor> given;
   std::vector<std::string> problems;
   for (const auto& [name, t] : state)
@@ -305,11 +327,12 @@ LoadReport check_entries(const std::vector<LoadTarget>& targets, const StateDict
   for (const auto& [name, t] : state)
     if (!known.count(name)) {
       report.unexpected.push_back(name);
-      if (strict) problems.push_back("unexpected  " + name + "  " + (t.defined() ? t.describe() : "an undefined tensor"));
+      if (strict)
+        problems.push_back("unexpected  " + name + "  " + (t.defined() ? t.describe() : "an undefined tensor"));
     }
   if (!problems.empty()) {
-    UserError error(what + ": " + std::to_string(problems.size()) + (problems.size() == 1 ? " entry does" : " entries do") +
-                    " not fit; nothing was loaded");
+    UserError error(what + ": " + std::to_string(problems.size()) +
+                    (problems.size() == 1 ? " entry does" : " entries do") + " not fit; nothing was loaded");
     if (const std::string prefix = prefix_between(report.unexpected, report.missing); !prefix.empty())
       error.note("the names of what is loaded begin with '" + prefix +
                  "', as a graph's do, and those here do not: load it into the graph or "
@@ -331,12 +354,15 @@ LoadReport check_entries(const std::vector<LoadTarget>& targets, const StateDict
 void check_train_step(const StateDict& state, const std::string& what, Location where) {
   for (const auto& [name, t] : state)
     if (name == "train_step" && t.defined() && t.numel() == 1 && t.dtype() == DType::i64 && t.item<std::int64_t>() < 0)
-      graven::detail::fail_at(what + ": train_step must not be negative, got " + std::to_string(t.item<std::int64_t>()), where);
+      graven::detail::fail_at(what + ": train_step must not be negative, got " + std::to_string(t.item<std::int64_t>()),
+                              where);
 }
 
-LoadReport load_tensors(const StateDict& targets, const StateDict& state, bool strict, const std::string& what, Location where) {
+LoadReport load_tensors(const StateDict& targets, const StateDict& state, bool strict, const std::string& what,
+                        Location where) {
   std::vector<LoadTarget> expected;
-  for (const auto& [name, target] : targets) expected.push_back({name, {target.dtype(), target.shape()}, target.impl().get()});
+  for (const auto& [name, target] : targets)
+    expected.push_back({name, {target.dtype(), target.shape()}, target.impl().get()});
   LoadReport report = check_entries(expected, state, strict, what, where);
   std::map<std::string, Tensor> given(state.begin(), state.end());
   NoGradGuard no_grad;
@@ -365,7 +391,8 @@ void ModuleBase::zero_grad(Location where) {
 }
 
 void ModuleBase::to(DType dtype) {
-  if (!ir::is_floating(dtype)) throw UserError("to: a module is converted to floating-point dtypes only, got " + std::string(ir::name(dtype)));
+  if (!ir::is_floating(dtype))
+    throw UserError("to: a module is converted to floating-point dtypes only, got " + std::string(ir::name(dtype)));
   for (auto& [name, t] : state_dict()) {
     if (!ir::is_floating(t.dtype()) || t.dtype() == dtype) continue;
     const Tensor converted = t.detach().to(dtype);
@@ -383,7 +410,8 @@ void ModuleBase::apply(const std::function<void(ModuleBase&)>& f) {
   f(*this);
 }
 
-// ---- print ----------------------------------------------------------------------------------------------------------------------------
+// ---- print
+// ---------------------------------------------------------------------------------------------------------------------
 
 namespace {
 
@@ -401,7 +429,8 @@ std::string printed_dtype(DType dtype, bool as_tensor) {
   }
 }
 
-/// The entries of a list or dictionary of parameters, as PyTorch's print has them: one of them in the line, several below it.
+/// The entries of a list or dictionary of parameters, as PyTorch's print has them: one of them in the line, several
+/// below it.
 std::string printed_entries(const ModuleState& state) {
   const bool as_tensor = state.prints_parameters == ModuleState::PrintsParameters::as_tensors;
   std::string text;
@@ -409,8 +438,8 @@ std::string printed_entries(const ModuleState& state) {
   for (const auto& t : state.tensors) {
     std::string sizes;
     for (const Dim& d : t.tensor.shape()) sizes += (sizes.empty() ? "" : "x") + d.to_string();
-    text += (several ? "\n    (" : "  (") + t.name + "): Parameter containing: [" + printed_dtype(t.tensor.dtype(), as_tensor) + " of size " + sizes +
-            "]";
+    text += (several ? "\n    (" : "  (") + t.name + "): Parameter containing: [" +
+            printed_dtype(t.tensor.dtype(), as_tensor) + " of size " + sizes + "]";
   }
   return several ? text + "\n" : text;
 }
@@ -443,12 +472,14 @@ void detail::set_extra_repr(const ModuleBase& module, std::string text) {
   module.state()->extra_repr = std::move(text);
 }
 
-// ---- calls ----------------------------------------------------------------------------------------------------------------------------
+// ---- calls
+// ---------------------------------------------------------------------------------------------------------------------
 
 namespace detail {
 
 std::string short_type_name(std::string_view pretty) {
-  // "... class_name_of() [with T = graven::nn::Linear; std::string = ...]" (g++), "... class_name_of() [T = graven::nn::Linear]" (clang++)
+  // "... class_name_of() [with T = graven::nn::Linear; std::string = ...]" (g++), "... class_name_of() [T =
+  // graven::nn::Linear]" (clang++)
   const std::size_t begin = pretty.find("T = ");
   if (begin == std::string_view::npos) return "Module";
   std::string_view type = pretty.substr(begin + 4);
@@ -474,7 +505,8 @@ CallScope::CallScope(const ModuleBase& module, Location where) {
   if (graven::detail::Trace* trace = graven::detail::active_trace()) {
     const auto it = trace->modules.find(state);
     if (it == trace->modules.end()) {
-      UserError error("the module " + module.class_name() + " is called in build() of " + trace->graph_name + ", but is not registered");
+      UserError error("the module " + module.class_name() + " is called in build() of " + trace->graph_name +
+                      ", but is not registered");
       if (!frames.empty() && !frames.back().path.empty()) error.note("called by " + frames.back().path);
       error.note("register it where it is declared: child(\"name\", " + module.class_name() + "(...))");
       error.at(where.file_name(), where.line);
@@ -484,8 +516,8 @@ CallScope::CallScope(const ModuleBase& module, Location where) {
     declared = it->second.declared;
     observed_ = true;
   } else if (!frames.empty() && !state->registered) {
-    UserError error("the module " + module.class_name() + " is called within forward() of " + frames.back().module->class_name +
-                    ", but is not registered");
+    UserError error("the module " + module.class_name() + " is called within forward() of " +
+                    frames.back().module->class_name + ", but is not registered");
     error.note("register it where it is declared: child(\"name\", " + module.class_name() + "(...))");
     error.at(where.file_name(), where.line);
     throw error;
@@ -524,7 +556,8 @@ void CallScope::outputs(std::vector<Tensor> tensors) {
 
 }  // namespace detail
 
-// ---- Sequential -----------------------------------------------------------------------------------------------------------------------
+// ---- Sequential
+// ---------------------------------------------------------------------------------------------------------------------
 
 Tensor Lambda::forward(Tensor x) { return function_(x, call_location()); }
 
@@ -539,7 +572,8 @@ Sequential& Sequential::push_back(Name name, AnyModule module) {
 std::size_t Sequential::size() const { return modules_->size(); }
 const AnyModule& Sequential::operator[](std::size_t index) const {
   if (index >= modules_->size())
-    throw UserError("Sequential: index " + std::to_string(index) + " is out of range, it has " + std::to_string(modules_->size()) + " modules");
+    throw UserError("Sequential: index " + std::to_string(index) + " is out of range, it has " +
+                    std::to_string(modules_->size()) + " modules");
   return (*modules_)[index];
 }
 Tensor Sequential::forward(Tensor x) {

@@ -41,16 +41,21 @@ struct ModuleState {
     std::string name;
     std::weak_ptr<graven::detail::TensorImpl> tensor;
   };
-  std::vector<Replaced> replaced;  ///< what was registered before another tensor was: older copies of the module have it
+  std::vector<Replaced>
+      replaced;  ///< what was registered before another tensor was: older copies of the module have it
 };
 
-/// How often a registered tensor was replaced by another, or a module added, anywhere: graphs look again when it has changed.
+/// How often a registered tensor was replaced by another, or a module added, anywhere: graphs look again when it has
+/// changed.
 std::uint64_t count_replacements();
 
 /// "a.b" of "a" and "b"; "b" of "" and "b".
-inline std::string join_path(const std::string& prefix, const std::string& name) { return prefix.empty() ? name : prefix + "." + name; }
+inline std::string join_path(const std::string& prefix, const std::string& name) {
+  return prefix.empty() ? name : prefix + "." + name;
+}
 
-/// Walks a module and everything below it, parents first; f(path, state) is called once for each module, under its first path.
+/// Walks a module and everything below it, parents first; f(path, state) is called once for each module, under its
+/// first path.
 void walk_modules(const std::shared_ptr<ModuleState>& root, const std::string& path,
                   const std::function<void(const std::string&, const std::shared_ptr<ModuleState>&)>& f);
 
@@ -64,21 +69,24 @@ struct LoadTarget {
   ir::TensorType type;
   const void* variable = nullptr;  ///< nullptr: its own
 };
-/// What of `targets` and `state` has no counterpart. User error, before anything is copied, where shapes or kinds of dtype differ, a name stands
-/// twice, or, when strict, anything has no counterpart. `what` begins the message.
-LoadReport check_entries(const std::vector<LoadTarget>& targets, const StateDict& state, bool strict, const std::string& what, Location where);
+/// What of `targets` and `state` has no counterpart. User error, before anything is copied, where shapes or kinds of
+/// dtype differ, a name stands twice, or, when strict, anything has no counterpart. `what` begins the message.
+LoadReport check_entries(const std::vector<LoadTarget>& targets, const StateDict& state, bool strict,
+                         const std::string& what, Location where);
 
 /// User error when `state` has a train_step below 0.
 void check_train_step(const StateDict& state, const std::string& what, Location where);
 
-/// Copies `state` into the tensors of `targets`, all or nothing. A tensor that stands under several names needs to come under one of them; of
-/// several the last counts. `what` begins the message.
-LoadReport load_tensors(const StateDict& targets, const StateDict& state, bool strict, const std::string& what, Location where);
+/// Copies `state` into the tensors of `targets`, all or nothing. A tensor that stands under several names needs to come
+/// under one of them; of several the last counts. `what` begins the message.
+LoadReport load_tensors(const StateDict& targets, const StateDict& state, bool strict, const std::string& what,
+                        Location where);
 
 /// Checks a name for a child, parameter or buffer.
 void check_name(const ModuleState& state, Name name, const char* kind);
 
-/// The line that declares each module below `root`: what registered it on its first path, or else the module that holds it.
+/// The line that declares each module below `root`: what registered it on its first path, or else the module that holds
+/// it.
 void walk_declarations(const ModuleState& root, const std::function<void(const ModuleState&, Location)>& f);
 
 }  // namespace graven::nn

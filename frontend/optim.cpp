@@ -22,7 +22,8 @@ std::vector<std::string> Optimizer::State::state_names() const {
   return names;
 }
 
-Optimizer::Optimizer(std::string kind, std::vector<std::pair<std::vector<Tensor>, Options>> groups) : state_(std::make_shared<State>()) {
+Optimizer::Optimizer(std::string kind, std::vector<std::pair<std::vector<Tensor>, Options>> groups)
+    : state_(std::make_shared<State>()) {
   state_->kind = std::move(kind);
   std::unordered_set<const detail::TensorImpl*> seen;
   for (auto& [parameters, options] : groups) {
@@ -30,9 +31,12 @@ Optimizer::Optimizer(std::string kind, std::vector<std::pair<std::vector<Tensor>
     State::Group group;
     for (const Tensor& t : parameters) {
       if (!t.defined()) continue;
-      if (!t.is_leaf()) throw UserError(state_->kind + ": a parameter must be a leaf, got the result of an operator, " + t.describe());
-      if (!ir::is_floating(t.dtype())) throw UserError(state_->kind + ": a parameter must be floating-point, got " + t.describe());
-      if (!seen.insert(t.impl().get()).second) throw UserError(state_->kind + ": a parameter " + t.describe() + " is given twice");
+      if (!t.is_leaf())
+        throw UserError(state_->kind + ": a parameter must be a leaf, got the result of an operator, " + t.describe());
+      if (!ir::is_floating(t.dtype()))
+        throw UserError(state_->kind + ": a parameter must be floating-point, got " + t.describe());
+      if (!seen.insert(t.impl().get()).second)
+        throw UserError(state_->kind + ": a parameter " + t.describe() + " is given twice");
       group.parameters.push_back(t);
     }
     group.options = options;
@@ -75,7 +79,10 @@ void Optimizer::zero_grad(bool set_to_none, Location where) {
 
 void Optimizer::step(Location where) {
   if (detail::active_trace())
-    detail::fail_at("step() within build(): the graph itself updates after build(), at the end of each call; leave it out, and add_optimizer()", where);
+    detail::fail_at(
+        "step() within build(): the graph itself updates after build(), at the end of each call; leave it out, and "
+        "add_optimizer()",
+        where);
   NoGradGuard no_grad;
   const ir::OptimizerKind& kind = ir::optimizer_kind(state_->kind);
   const ir::OpDef& op = ir::get_op(kind.op);
@@ -83,7 +90,8 @@ void Optimizer::step(Location where) {
     if (g.options.count("clip_grad_max_norm"))
       nn::utils::clip_grad_norm_(g.parameters, g.options.at("clip_grad_max_norm"), g.options.at("clip_grad_norm_type"));
     const ir::Attributes attributes = ir::update_attributes(kind, g.options);
-    // One operator call updates all parameters that have done the same number of steps and share a dtype: normally all of them.
+    // One operator call updates all parameters that have done the same number of steps and share a dtype: normally all
+    // of them.
     std::map<std::pair<std::int64_t, DType>, std::vector<std::size_t>> batches;
     for (std::size_t i = 0; i < g.parameters.size(); ++i)
       if (g.parameters[i].grad().defined()) batches[{g.steps[i], g.parameters[i].dtype()}].push_back(i);
@@ -116,7 +124,8 @@ void Optimizer::step(Location where) {
 
 namespace {
 
-/// Every option, also where there is no clipping, and the rate that schedules start from: what state_dict() has of a group.
+/// Every option, also where there is no clipping, and the rate that schedules start from: what state_dict() has of a
+/// group.
 std::map<std::string, double> written_options(const Optimizer::State::Group& group) {
   std::map<std::string, double> options = group.options;
   options.emplace(ir::kClipMaxNorm, std::numeric_limits<double>::infinity());
@@ -147,7 +156,8 @@ nn::StateDict Optimizer::state_dict() const {
         if (group.states.at(name)[i].defined()) result.emplace_back(prefix + name, group.states.at(name)[i]);
       result.emplace_back(prefix + "step", tensor(group.steps[i], DType::i64));
     }
-    for (const auto& [name, value] : written_options(group)) result.emplace_back(fmt::format("{}.{}", g, name), tensor(value, DType::f64));
+    for (const auto& [name, value] : written_options(group))
+      result.emplace_back(fmt::format("{}.{}", g, name), tensor(value, DType::f64));
   }
   return result;
 }
@@ -168,7 +178,9 @@ nn::LoadReport Optimizer::load_state_dict(const nn::StateDict& state, bool stric
     expected.push_back({name, {dtype, Shape{}}});
     const auto it = given.find(name);
     if (it == given.end() || !it->second.defined() || !it->second.sizes().empty()) return nullptr;
-    return ir::is_floating(it->second.dtype()) == ir::is_floating(dtype) && it->second.dtype() != DType::boolean ? &it->second : nullptr;
+    return ir::is_floating(it->second.dtype()) == ir::is_floating(dtype) && it->second.dtype() != DType::boolean
+               ? &it->second
+               : nullptr;
   };
   for (std::size_t g = 0; g < next.size(); ++g) {
     State::Group& group = next[g];
@@ -204,7 +216,9 @@ nn::LoadReport Optimizer::load_state_dict(const nn::StateDict& state, bool stric
       throw;
     }
     for (std::size_t i = 0; i < next[g].steps.size(); ++i)
-      if (next[g].steps[i] < 0) detail::fail_at(fmt::format("{}: {}.{}.step must not be negative, got {}", what, g, i, next[g].steps[i]), where);
+      if (next[g].steps[i] < 0)
+        detail::fail_at(fmt::format("{}: {}.{}.step must not be negative, got {}", what, g, i, next[g].steps[i]),
+                        where);
   }
   for (const Buffer& b : buffers) *b.own = b.given->detach().to(b.dtype).clone();
   state_->groups = std::move(next);
@@ -212,7 +226,8 @@ nn::LoadReport Optimizer::load_state_dict(const nn::StateDict& state, bool stric
   return report;
 }
 
-// ---- kinds ----------------------------------------------------------------------------------------------------------------------------
+// ---- kinds
+// ---------------------------------------------------------------------------------------------------------------------
 
 namespace {
 
@@ -267,7 +282,12 @@ std::map<std::string, double> options_of(const AdagradOptions& o) {
                        o);
 }
 std::map<std::string, double> options_of(const AdadeltaOptions& o) {
-  return with_clipping({{"lr", o.lr}, {"rho", o.rho}, {"eps", o.eps}, {"weight_decay", o.weight_decay}, {"maximize", o.maximize ? 1 : 0}}, o);
+  return with_clipping({{"lr", o.lr},
+                        {"rho", o.rho},
+                        {"eps", o.eps},
+                        {"weight_decay", o.weight_decay},
+                        {"maximize", o.maximize ? 1 : 0}},
+                       o);
 }
 std::map<std::string, double> options_of(const LAMBOptions& o) {
   return with_clipping({{"lr", o.lr},
@@ -281,7 +301,8 @@ std::map<std::string, double> options_of(const LAMBOptions& o) {
                        o);
 }
 template <class AnyGroup>
-std::vector<std::pair<std::vector<Tensor>, std::map<std::string, double>>> groups_of(const std::vector<AnyGroup>& groups) {
+std::vector<std::pair<std::vector<Tensor>, std::map<std::string, double>>> groups_of(
+    const std::vector<AnyGroup>& groups) {
   std::vector<std::pair<std::vector<Tensor>, std::map<std::string, double>>> result;
   for (const AnyGroup& g : groups) result.emplace_back(g.parameters, options_of(g.options));
   return result;
@@ -289,19 +310,26 @@ std::vector<std::pair<std::vector<Tensor>, std::map<std::string, double>>> group
 
 }  // namespace
 
-SGD::SGD(std::vector<Tensor> parameters, SGDOptions options) : Optimizer("sgd", {{std::move(parameters), options_of(options)}}) {}
+SGD::SGD(std::vector<Tensor> parameters, SGDOptions options)
+    : Optimizer("sgd", {{std::move(parameters), options_of(options)}}) {}
 SGD::SGD(const std::vector<Group<SGDOptions>>& groups) : Optimizer("sgd", groups_of(groups)) {}
-Adam::Adam(std::vector<Tensor> parameters, AdamOptions options) : Optimizer("adam", {{std::move(parameters), options_of(options)}}) {}
+Adam::Adam(std::vector<Tensor> parameters, AdamOptions options)
+    : Optimizer("adam", {{std::move(parameters), options_of(options)}}) {}
 Adam::Adam(const std::vector<Group<AdamOptions>>& groups) : Optimizer("adam", groups_of(groups)) {}
-AdamW::AdamW(std::vector<Tensor> parameters, AdamWOptions options) : Optimizer("adamw", {{std::move(parameters), options_of(options)}}) {}
+AdamW::AdamW(std::vector<Tensor> parameters, AdamWOptions options)
+    : Optimizer("adamw", {{std::move(parameters), options_of(options)}}) {}
 AdamW::AdamW(const std::vector<Group<AdamWOptions>>& groups) : Optimizer("adamw", groups_of(groups)) {}
-RMSprop::RMSprop(std::vector<Tensor> parameters, RMSpropOptions options) : Optimizer("rmsprop", {{std::move(parameters), options_of(options)}}) {}
+RMSprop::RMSprop(std::vector<Tensor> parameters, RMSpropOptions options)
+    : Optimizer("rmsprop", {{std::move(parameters), options_of(options)}}) {}
 RMSprop::RMSprop(const std::vector<Group<RMSpropOptions>>& groups) : Optimizer("rmsprop", groups_of(groups)) {}
-Adagrad::Adagrad(std::vector<Tensor> parameters, AdagradOptions options) : Optimizer("adagrad", {{std::move(parameters), options_of(options)}}) {}
+Adagrad::Adagrad(std::vector<Tensor> parameters, AdagradOptions options)
+    : Optimizer("adagrad", {{std::move(parameters), options_of(options)}}) {}
 Adagrad::Adagrad(const std::vector<Group<AdagradOptions>>& groups) : Optimizer("adagrad", groups_of(groups)) {}
-Adadelta::Adadelta(std::vector<Tensor> parameters, AdadeltaOptions options) : Optimizer("adadelta", {{std::move(parameters), options_of(options)}}) {}
+Adadelta::Adadelta(std::vector<Tensor> parameters, AdadeltaOptions options)
+    : Optimizer("adadelta", {{std::move(parameters), options_of(options)}}) {}
 Adadelta::Adadelta(const std::vector<Group<AdadeltaOptions>>& groups) : Optimizer("adadelta", groups_of(groups)) {}
-LAMB::LAMB(std::vector<Tensor> parameters, LAMBOptions options) : Optimizer("lamb", {{std::move(parameters), options_of(options)}}) {}
+LAMB::LAMB(std::vector<Tensor> parameters, LAMBOptions options)
+    : Optimizer("lamb", {{std::move(parameters), options_of(options)}}) {}
 LAMB::LAMB(const std::vector<Group<LAMBOptions>>& groups) : Optimizer("lamb", groups_of(groups)) {}
 
 }  // namespace graven::optim

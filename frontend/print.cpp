@@ -1,4 +1,5 @@
-// Printing as PyTorch does (torch/_tensor_str.py): 4 decimals, 3 items at each edge of what has more than 1000 elements, 80 columns.
+// Printing as PyTorch does (torch/_tensor_str.py): 4 decimals, 3 items at each edge of what has more than 1000
+// elements, 80 columns.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -32,10 +33,12 @@ class Printer {
 
  private:
   double number(std::int64_t at) const {
-    return detail::read_element(impl_.dtype, impl_.storage->data + at * static_cast<std::int64_t>(ir::size_of(impl_.dtype)));
+    return detail::read_element(impl_.dtype,
+                                impl_.storage->data + at * static_cast<std::int64_t>(ir::size_of(impl_.dtype)));
   }
   std::int64_t integer(std::int64_t at) const {
-    return detail::read_integer(impl_.dtype, impl_.storage->data + at * static_cast<std::int64_t>(ir::size_of(impl_.dtype)));
+    return detail::read_integer(impl_.dtype,
+                                impl_.storage->data + at * static_cast<std::int64_t>(ir::size_of(impl_.dtype)));
   }
   /// The indices of dimension d that are shown; -1 stands for the dots.
   std::vector<std::int64_t> shown(std::size_t d) const {

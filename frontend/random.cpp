@@ -21,8 +21,8 @@ std::array<std::uint32_t, 4> philox(std::uint64_t seed, std::uint64_t counter) {
   std::array<std::uint32_t, 4> c{static_cast<std::uint32_t>(counter), static_cast<std::uint32_t>(counter >> 32), 0, 0};
   for (int round = 0; round < 10; ++round) {
     const std::uint64_t a = std::uint64_t{0xD2511F53u} * c[0], b = std::uint64_t{0xCD9E8D57u} * c[2];
-    c = {static_cast<std::uint32_t>(b >> 32) ^ c[1] ^ key0, static_cast<std::uint32_t>(b), static_cast<std::uint32_t>(a >> 32) ^ c[3] ^ key1,
-         static_cast<std::uint32_t>(a)};
+    c = {static_cast<std::uint32_t>(b >> 32) ^ c[1] ^ key0, static_cast<std::uint32_t>(b),
+         static_cast<std::uint32_t>(a >> 32) ^ c[3] ^ key1, static_cast<std::uint32_t>(a)};
     key0 += 0x9E3779B9u;
     key1 += 0xBB67AE85u;
   }
@@ -64,13 +64,15 @@ std::int64_t stream_of(const std::string& text) {
 RandomSource random_source() {
   if (!active_trace()) {
     const Generator::Stream s = default_generator().take(1);
-    return {tensor(static_cast<std::int64_t>(s.seed), DType::i64), tensor(static_cast<std::int64_t>(s.counter), DType::i64), stream_of("eager")};
+    return {tensor(static_cast<std::int64_t>(s.seed), DType::i64),
+            tensor(static_cast<std::int64_t>(s.counter), DType::i64), stream_of("eager")};
   }
   Trace& trace = *active_trace();
   const auto hyper = [&trace](ir::ValueId& value, std::string_view name) {
     if (value == ir::kNone) {
       if (trace.graph.find(name) != ir::kNone)
-        throw UserError("the name '" + std::string(name) + "' is the random operators': no input of " + trace.graph_name + " may be called so");
+        throw UserError("the name '" + std::string(name) + "' is the random operators': no input of " +
+                        trace.graph_name + " may be called so");
       value = trace.graph.add_value(std::string(name), ir::ValueKind::hyper, {DType::i64, {}});
     }
     return trace.wrap(value);
@@ -84,15 +86,17 @@ RandomSource random_source() {
 
 namespace {
 /// 53 random bits in [0, 1).
-double unit(std::uint32_t high, std::uint32_t low) { return static_cast<double>((static_cast<std::uint64_t>(high) << 21) ^ (low >> 11)) * 0x1p-53; }
+double unit(std::uint32_t high, std::uint32_t low) {
+  return static_cast<double>((static_cast<std::uint64_t>(high) << 21) ^ (low >> 11)) * 0x1p-53;
+}
 }  // namespace
 
 namespace {
 
 enum class Distribution : std::uint8_t { uniform, normal };
 
-/// Draws n numbers in pieces, on all threads; use(first, values, count) gets each piece once. A number's counter depends on its place alone, so the
-/// threads do not show in the result.
+/// Draws n numbers in pieces, on all threads; use(first, values, count) gets each piece once. A number's counter
+/// depends on its place alone, so the threads do not show in the result.
 template <class Use>
 void draw_pieces(Distribution distribution, std::uint64_t n, const Use& use) {
   constexpr std::uint64_t kPiece = 4096;  // even: counters give pairs
@@ -107,7 +111,8 @@ void draw_pieces(Distribution distribution, std::uint64_t n, const Use& use) {
         values[i] = u;
         values[i + 1] = v;
       } else {
-        const double radius = std::sqrt(-2 * std::log(1 - u)), angle = 2 * std::numbers::pi * v;  // Box and Muller 1958; 1 - u lies in (0, 1]
+        const double radius = std::sqrt(-2 * std::log(1 - u)),
+                     angle = 2 * std::numbers::pi * v;  // Box and Muller 1958; 1 - u lies in (0, 1]
         values[i] = radius * std::cos(angle);
         values[i + 1] = radius * std::sin(angle);
       }
@@ -129,10 +134,12 @@ template <class Finish>
 Tensor drawn(Distribution distribution, const Shape& shape, TensorOptions options, const Finish& finish) {
   Tensor t = make_tensor(options.dtype, shape);
   std::byte* const data = t.impl()->data();
-  draw_pieces(distribution, static_cast<std::uint64_t>(t.numel()), [&](std::uint64_t first, double* values, std::uint64_t count) {
-    for (std::uint64_t i = 0; i < count; ++i) values[i] = finish(values[i]);
-    convert_buffer(DType::f64, values, options.dtype, data + first * ir::size_of(options.dtype), static_cast<std::int64_t>(count));
-  });
+  draw_pieces(distribution, static_cast<std::uint64_t>(t.numel()),
+              [&](std::uint64_t first, double* values, std::uint64_t count) {
+                for (std::uint64_t i = 0; i < count; ++i) values[i] = finish(values[i]);
+                convert_buffer(DType::f64, values, options.dtype, data + first * ir::size_of(options.dtype),
+                               static_cast<std::int64_t>(count));
+              });
   if (options.requires_grad) t.requires_grad_();
   return t;
 }
@@ -165,16 +172,18 @@ Tensor from_numbers(const Shape& shape, const std::vector<double>& values, Tenso
 }
 
 void require_floating(const char* function, DType dtype) {
-  if (!ir::is_floating(dtype)) throw UserError(std::string(function) + ": needs a floating-point dtype, got " + std::string(ir::name(dtype)));
+  if (!ir::is_floating(dtype))
+    throw UserError(std::string(function) + ": needs a floating-point dtype, got " + std::string(ir::name(dtype)));
 }
 
 namespace {
 
-/// While a graph is being recorded, what PyTorch would draw anew in every step is drawn by its program: an operator, in the place of numbers that
-/// would be the same in every step.
+/// While a graph is being recorded, what PyTorch would draw anew in every step is drawn by its program: an operator, in
+/// the place of numbers that would be the same in every step.
 Tensor record_draw(const char* op, const Shape& shape, DType dtype, Location where) {
   const RandomSource source = random_source();
-  return apply(op, {source.seed, source.step}, {{"shape", shape}, {"dtype", dtype == DType::f64 ? dtype : DType::f32}, {"stream", source.stream}},
+  return apply(op, {source.seed, source.step},
+               {{"shape", shape}, {"dtype", dtype == DType::f64 ? dtype : DType::f32}, {"stream", source.stream}},
                where);
 }
 Tensor finished(Tensor t, const TensorOptions& options, Location where) {
@@ -201,7 +210,8 @@ double below(double end, DType dtype) {
 }  // namespace detail
 
 void manual_seed(std::uint64_t seed, Location where) {
-  if (detail::active_trace()) detail::fail_at("manual_seed: build() runs once, and would seed no step of the graph; seed outside of it", where);
+  if (detail::active_trace())
+    detail::fail_at("manual_seed: build() runs once, and would seed no step of the graph; seed outside of it", where);
   detail::default_generator().seed(seed);
 }
 
@@ -220,36 +230,43 @@ Tensor rand(const Shape& shape, TensorOptions options, Location where) {
 Tensor randn(const Shape& shape, TensorOptions options, Location where) {
   detail::require_floating("randn", options.dtype);
   detail::require_recording(shape, "randn", where);
-  if (detail::active_trace()) return detail::finished(detail::record_draw("random_normal", shape, options.dtype, where), options, where);
+  if (detail::active_trace())
+    return detail::finished(detail::record_draw("random_normal", shape, options.dtype, where), options, where);
   return detail::drawn(detail::Distribution::normal, shape, options, [](double v) { return v; });
 }
 
 Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, TensorOptions options, Location where) {
   detail::require_recording(shape, "randint", where);
-  if (low >= high) throw UserError("randint: low must be less than high, got " + std::to_string(low) + " and " + std::to_string(high));
+  if (low >= high)
+    throw UserError("randint: low must be less than high, got " + std::to_string(low) + " and " + std::to_string(high));
   if (detail::active_trace()) {
     // As many steps as a uniform number has.
     constexpr double kMost = 0x1p24;
     const double range = static_cast<double>(high) - static_cast<double>(low);
-    if (range > kMost) detail::fail("randint", "within a graph high - low must be at most 2^24, got " + std::to_string(high - low), where);
+    if (range > kMost)
+      detail::fail("randint", "within a graph high - low must be at most 2^24, got " + std::to_string(high - low),
+                   where);
     const Tensor u = detail::record_draw("random_uniform", shape, DType::f64, where);
     const Tensor scaled = floor(Operand(mul(Operand(u, where), Operand(range, where)), where)).to(DType::i64, where);
     return detail::finished(add(Operand(scaled, where), Operand(low, where)), options, where);
   }
   Tensor t = detail::make_tensor(options.dtype, shape);
   const std::vector<std::int64_t> values = detail::draw_integers(low, high, t.numel());
-  detail::convert_buffer(DType::i64, values.data(), options.dtype, t.impl()->data(), static_cast<std::int64_t>(values.size()));
+  detail::convert_buffer(DType::i64, values.data(), options.dtype, t.impl()->data(),
+                         static_cast<std::int64_t>(values.size()));
   if (options.requires_grad) t.requires_grad_();
   return t;
 }
 
 Tensor randperm(std::int64_t n, Location where) {
-  if (detail::active_trace()) return detail::record_draw("random_uniform", {n}, DType::f64, where).argsort(0, false, where);
+  if (detail::active_trace())
+    return detail::record_draw("random_uniform", {n}, DType::f64, where).argsort(0, false, where);
   Tensor t = arange(n);
   std::int64_t* p = t.data<std::int64_t>();
   if (n < 2) return t;
   const std::vector<double> u = detail::draw_uniform(n);  // Fisher and Yates
-  for (std::int64_t i = n - 1; i > 0; --i) std::swap(p[i], p[static_cast<std::int64_t>(u[static_cast<std::size_t>(i)] * static_cast<double>(i + 1))]);
+  for (std::int64_t i = n - 1; i > 0; --i)
+    std::swap(p[i], p[static_cast<std::int64_t>(u[static_cast<std::size_t>(i)] * static_cast<double>(i + 1))]);
   return t;
 }
 
@@ -258,11 +275,13 @@ Tensor& Tensor::uniform_(double from, double to, Location where) {
   if (!(from <= to)) detail::fail("uniform_", "from must not be greater than to", where);
   if (detail::active_trace()) {
     const Tensor u = detail::record_draw("random_uniform", shape(), dtype(), where);
-    const Tensor scaled = graven::add(Operand(graven::mul(Operand(u, where), Operand(to - from, where)), where), Operand(from, where));
+    const Tensor scaled =
+        graven::add(Operand(graven::mul(Operand(u, where), Operand(to - from, where)), where), Operand(from, where));
     return copy_(scaled.clamp(from, from < to ? detail::below(to, dtype()) : to, where), where);
   }
   const double limit = from < to ? detail::below(to, dtype()) : to;
-  return copy_(detail::drawn(detail::Distribution::uniform, shape(), {dtype()}, [&](double u) { return std::min(from + (to - from) * u, limit); }),
+  return copy_(detail::drawn(detail::Distribution::uniform, shape(), {dtype()},
+                             [&](double u) { return std::min(from + (to - from) * u, limit); }),
                where);
 }
 
@@ -271,9 +290,12 @@ Tensor& Tensor::normal_(double mean, double std, Location where) {
   if (!(std >= 0)) detail::fail("normal_", "the standard deviation must not be negative", where);
   if (detail::active_trace()) {
     const Tensor normal = detail::record_draw("random_normal", shape(), dtype(), where);
-    return copy_(graven::add(Operand(graven::mul(Operand(normal, where), Operand(std, where)), where), Operand(mean, where)), where);
+    return copy_(
+        graven::add(Operand(graven::mul(Operand(normal, where), Operand(std, where)), where), Operand(mean, where)),
+        where);
   }
-  return copy_(detail::drawn(detail::Distribution::normal, shape(), {dtype()}, [&](double v) { return mean + std * v; }), where);
+  return copy_(
+      detail::drawn(detail::Distribution::normal, shape(), {dtype()}, [&](double v) { return mean + std * v; }), where);
 }
 
 }  // namespace graven

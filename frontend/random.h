@@ -42,8 +42,9 @@ Tensor from_numbers(const Shape& shape, const std::vector<double>& values, Tenso
 /// User error where numbers of the dtype cannot be what is drawn.
 void require_floating(const char* function, DType dtype);
 
-/// What a random operator is called with: the key and the step of its numbers. While a graph is recorded, the training program's seed and step, and a
-/// stream that depends on the module's path and on how many such calls stand before this one under that path; eagerly, the default generator's.
+/// What a random operator is called with: the key and the step of its numbers. While a graph is recorded, the training
+/// program's seed and step, and a stream that depends on the module's path and on how many such calls stand before this
+/// one under that path; eagerly, the default generator's.
 struct RandomSource {
   Tensor seed, step;
   std::int64_t stream = 0;

@@ -36,7 +36,8 @@ SavedGraph::SavedGraph(const std::string& directory, Location where) : state_(st
   std::vector<LoadTarget> expected;
   for (const ir::Value& v : s.graph.values)
     if (v.kind == ir::ValueKind::parameter || v.kind == ir::ValueKind::buffer) expected.push_back({v.name, v.type});
-  // The file's tensors become the graph's: what fits has the size that the graph says, so nothing is allocated for a graph alone.
+  // The file's tensors become the graph's: what fits has the size that the graph says, so nothing is allocated for a
+  // graph alone.
   StateDict weights;
   try {
     const runtime::SafetensorsFile file(directory + "/weights.safetensors");
@@ -49,7 +50,8 @@ SavedGraph::SavedGraph(const std::string& directory, Location where) : state_(st
   const std::map<std::string, Tensor> given(weights.begin(), weights.end());
   for (const LoadTarget& target : expected) {
     const ir::Value& v = s.graph.value(s.graph.find(target.name));
-    s.variables.push_back({target.name, given.at(target.name).to(target.type.dtype), training() && (v.kind == ir::ValueKind::buffer || v.trainable)});
+    s.variables.push_back({target.name, given.at(target.name).to(target.type.dtype),
+                           training() && (v.kind == ir::ValueKind::buffer || v.trainable)});
   }
   const std::set<std::string> trained = ir::parameters_with_gradients(s.graph);
   for (const ir::Optimizer& optimizer : s.graph.optimizers)
@@ -57,7 +59,8 @@ SavedGraph::SavedGraph(const std::string& directory, Location where) : state_(st
       for (const ir::ValueId p : group.parameters)
         for (const ir::OptimizerState& state : ir::optimizer_kind(optimizer.kind).states)
           if (trained.count(s.graph.value(p).name) && ir::is_used(state, group.options))
-            s.variables.push_back({s.graph.value(p).name + "-" + std::string(state.name), zeros(s.graph.type(p).shape, s.graph.type(p).dtype), true});
+            s.variables.push_back({s.graph.value(p).name + "-" + std::string(state.name),
+                                   zeros(s.graph.type(p).shape, s.graph.type(p).dtype), true});
 }
 
 const std::string& SavedGraph::name() const { return state_->graph.name; }
@@ -91,17 +94,21 @@ std::vector<double> SavedGraph::learning_rates() const {
 std::vector<Tensor> SavedGraph::operator()(const std::vector<Tensor>& inputs, Location where) {
   State& s = *state_;
   if (graven::detail::active_trace())
-    fail_at(
-        name() + ", read from a file, is called within build() of " + graven::detail::active_trace()->graph_name + ": a graph is no part of another",
-        where);
+    fail_at(name() + ", read from a file, is called within build() of " + graven::detail::active_trace()->graph_name +
+                ": a graph is no part of another",
+            where);
   if (inputs.size() != s.graph.inputs.size())
-    fail_at(name() + " takes " + std::to_string(s.graph.inputs.size()) + " inputs, got " + std::to_string(inputs.size()), where);
+    fail_at(
+        name() + " takes " + std::to_string(s.graph.inputs.size()) + " inputs, got " + std::to_string(inputs.size()),
+        where);
   std::vector<std::string> indices;
   for (std::size_t i = 0; i < inputs.size(); ++i) indices.push_back(std::to_string(i));
   const graven::detail::ProgramInputs checked = graven::detail::check_inputs(s.graph, name(), inputs, indices, where);
   if (!s.program)
     s.program = std::make_unique<CompiledProgram>(
-        s.graph, name(), ir::CompileOptions{.threads = s.threads, .debug_level = s.debug_level, .log_name = "(GRAPH:" + name() + ")"}, s.variables);
+        s.graph, name(),
+        ir::CompileOptions{.threads = s.threads, .debug_level = s.debug_level, .log_name = "(GRAPH:" + name() + ")"},
+        s.variables);
   std::vector<Tensor> outputs = s.program->run(checked, learning_rates(), training() ? s.steps + 1 : 0, where);
   if (training()) ++s.steps;
   return outputs;
@@ -123,7 +130,8 @@ LoadReport SavedGraph::load_state_dict(const StateDict& state, bool strict, Loca
 }
 
 void SavedGraph::debug(int v_level) {
-  if (v_level < -1 || v_level > 3) throw UserError("debug: the level must lie in [-1, 3], got " + std::to_string(v_level));
+  if (v_level < -1 || v_level > 3)
+    throw UserError("debug: the level must lie in [-1, 3], got " + std::to_string(v_level));
   state_->debug_level = v_level;
 }
 

@@ -37,12 +37,14 @@ runtime::DType runtime_dtype(DType d) {
 
 }  // namespace
 
-void save_file(const StateDict& state, const std::string& path, std::vector<std::pair<std::string, std::string>> metadata) {
+void save_file(const StateDict& state, const std::string& path,
+               std::vector<std::pair<std::string, std::string>> metadata) {
   std::vector<Tensor> rows;
   std::vector<runtime::Variable> variables;
   for (const auto& [name, t] : state) {
     if (!t.defined()) throw UserError(path + ": cannot save '" + name + "': the tensor is undefined");
-    if (t.is_traced()) throw UserError(path + ": cannot save '" + name + "': it was recorded by a graph's build() and has no data");
+    if (t.is_traced())
+      throw UserError(path + ": cannot save '" + name + "': it was recorded by a graph's build() and has no data");
     rows.push_back(graven::detail::contiguous_copy(t));
     variables.push_back({name, runtime_dtype(t.dtype()), t.sizes(), rows.back().impl()->data()});
   }
@@ -62,7 +64,8 @@ StateDict tensors_of(const runtime::SafetensorsFile& file) {
     std::optional<DType> dtype;
     for (DType d : ir::kAllDTypes)
       if (entry.dtype && runtime_dtype(d) == *entry.dtype) dtype = d;
-    if (!dtype) throw UserError(path + ": '" + entry.name + "': expected a dtype that Graven has, found " + entry.dtype_name);
+    if (!dtype)
+      throw UserError(path + ": '" + entry.name + "': expected a dtype that Graven has, found " + entry.dtype_name);
     const auto bytes = file.bytes(entry);
     state.emplace_back(entry.name, from_bytes(bytes.data(), bytes.size(), *dtype, Shape::of(entry.shape)));
   }

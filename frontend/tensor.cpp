@@ -23,7 +23,8 @@ std::string Location::file_name() const {
 
 namespace detail {
 
-// ---- memory ---------------------------------------------------------------------------------------------------------------------------
+// ---- memory
+// ---------------------------------------------------------------------------------------------------------------------
 
 namespace {
 constexpr std::align_val_t kAlignment{64};
@@ -74,7 +75,8 @@ Tensor make_tensor(DType dtype, const Shape& shape) {
   }
   if (!empty)
     for (const Dim& d : shape)
-      if (__builtin_mul_overflow(bytes, d.value(), &bytes)) throw UserError("a tensor " + ir::describe(dtype, shape) + " is too large");
+      if (__builtin_mul_overflow(bytes, d.value(), &bytes))
+        throw UserError("a tensor " + ir::describe(dtype, shape) + " is too large");
   auto impl = std::make_shared<TensorImpl>();
   impl->dtype = dtype;
   impl->shape = shape;
@@ -101,7 +103,8 @@ Tensor make_view(const Tensor& base, Sizes sizes, Sizes strides, std::int64_t of
 RecordedView::~RecordedView() {
   // A long chain is taken apart in a loop: destroying it link by link would recurse once for each.
   std::shared_ptr<TensorImpl> last = std::move(base);
-  while (last && last.use_count() == 1 && last->view && last->view.use_count() == 1) last = std::exchange(last->view->base, nullptr);
+  while (last && last.use_count() == 1 && last->view && last->view.use_count() == 1)
+    last = std::exchange(last->view->base, nullptr);
 }
 
 Tensor unshared(const Tensor& result, const Tensor& x, Location where) {
@@ -141,11 +144,15 @@ TensorImpl& get_mutable(const Tensor& t) {
 std::int64_t normalize_dim(std::int64_t d, std::int64_t rank, const char* function, Location where) {
   const std::int64_t limit = std::max<std::int64_t>(rank, 1);
   if (d < -limit || d >= limit)
-    fail(function, "dimension " + std::to_string(d) + " is out of range [" + std::to_string(-limit) + ", " + std::to_string(limit - 1) + "]", where);
+    fail(function,
+         "dimension " + std::to_string(d) + " is out of range [" + std::to_string(-limit) + ", " +
+             std::to_string(limit - 1) + "]",
+         where);
   return d < 0 ? d + limit : d;
 }
 
-// ---- elements -------------------------------------------------------------------------------------------------------------------------
+// ---- elements
+// ---------------------------------------------------------------------------------------------------------------------
 
 std::uint16_t to_half(float value) {
   const std::uint32_t word = std::bit_cast<std::uint32_t>(value);
@@ -160,9 +167,11 @@ std::uint16_t to_half(float value) {
 }
 
 float from_half(std::uint16_t bits) {
-  const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000u) << 16, exponent = (bits >> 10) & 31u, fraction = bits & 0x3ffu;
+  const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000u) << 16, exponent = (bits >> 10) & 31u,
+                      fraction = bits & 0x3ffu;
   if (exponent == 31) return std::bit_cast<float>(sign | 0x7f800000u | (fraction << 13));
-  if (exponent == 0) return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(std::ldexp(static_cast<float>(fraction), -24)));
+  if (exponent == 0)
+    return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(std::ldexp(static_cast<float>(fraction), -24)));
   return std::bit_cast<float>(sign | ((exponent + 112) << 23) | (fraction << 13));
 }
 
@@ -224,8 +233,10 @@ To convert_element(From value) {
   else if constexpr (std::is_same_v<To, bool>)
     return value != From(0);
   else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To>) {
-    // Towards zero; what does not fit is not defined by C++, so it goes through the widest integer where it can: all from -2^63 to below 2^63.
-    if (!(value >= From(-0x1p63) && value < From(0x1p63))) return static_cast<To>(std::numeric_limits<std::int64_t>::min());
+    // Towards zero; what does not fit is not defined by C++, so it goes through the widest integer where it can: all
+    // from -2^63 to below 2^63.
+    if (!(value >= From(-0x1p63) && value < From(0x1p63)))
+      return static_cast<To>(std::numeric_limits<std::int64_t>::min());
     return static_cast<To>(static_cast<std::int64_t>(value));
   } else
     return static_cast<To>(value);
@@ -280,7 +291,8 @@ std::int64_t read_integer(DType dtype, const std::byte* p) {
 void write_element(DType dtype, std::byte* p, Scalar value) {
   visit(dtype, [&](auto zero) {
     using T = decltype(zero);
-    const T v = value.category() == Scalar::Category::floating ? convert_element<T>(value.number()) : convert_element<T>(value.integer());
+    const T v = value.category() == Scalar::Category::floating ? convert_element<T>(value.number())
+                                                               : convert_element<T>(value.integer());
     std::memcpy(p, &v, sizeof v);
   });
 }
@@ -294,7 +306,8 @@ void copy_elements(const TensorImpl& source, TensorImpl& target) {
     return;
   }
   const std::size_t rank = source.sizes.size();
-  const std::int64_t inner = rank ? source.sizes.back() : 1, from_step = rank ? source.strides.back() : 1, to_step = rank ? target.strides.back() : 1;
+  const std::int64_t inner = rank ? source.sizes.back() : 1, from_step = rank ? source.strides.back() : 1,
+                     to_step = rank ? target.strides.back() : 1;
   visit(source.dtype, [&](auto from_zero) {
     using From = decltype(from_zero);
     visit(target.dtype, [&](auto to_zero) {
@@ -389,7 +402,8 @@ Tensor Tensor::operator=(const Operand& value) && {
   return *this;
 }
 
-// ---- what it is -----------------------------------------------------------------------------------------------------------------------
+// ---- what it is
+// ---------------------------------------------------------------------------------------------------------------------
 
 namespace {
 
@@ -397,20 +411,23 @@ namespace {
 const detail::TensorImpl& with_data(const Tensor& t, const char* what, Location where = {}) {
   const detail::TensorImpl& impl = get(t);
   if (impl.trace_id != 0) {
-    UserError error(std::string(what) +
-                    ": a tensor recorded by a graph's build() has no data until the graph runs; return it from build() to see it");
+    UserError error(
+        std::string(what) +
+        ": a tensor recorded by a graph's build() has no data until the graph runs; return it from build() to see it");
     if (where.line != 0) error.at(where.file_name(), where.line);
     throw error;
   }
   return impl;
 }
 
-/// The same for what looks at the elements themselves: those of a parameter or buffer are others in each of the graph's steps.
+/// The same for what looks at the elements themselves: those of a parameter or buffer are others in each of the graph's
+/// steps.
 const detail::TensorImpl& with_elements(const Tensor& t, const char* what, Location where) {
   const detail::TensorImpl& impl = with_data(t, what, where);
   const detail::Trace* trace = detail::active_trace();
   if (trace && trace->variables.count(&impl))
-    detail::fail_at(std::string(what) + ": " + t.describe() + " (" + impl.owner + ") is looked at within build(), which runs once; what follows " +
+    detail::fail_at(std::string(what) + ": " + t.describe() + " (" + impl.owner +
+                        ") is looked at within build(), which runs once; what follows " +
                         "from it would stay the same in every step. Compute with the tensor itself",
                     where);
   return impl;
@@ -452,7 +469,8 @@ void* Tensor::data_ptr(Location where) const { return with_elements(*this, "data
 void* Tensor::checked_data(DType wanted, Location where) const {
   const detail::TensorImpl& impl = with_elements(*this, "data()", where);
   if (impl.dtype != wanted)
-    throw UserError("data(): the tensor is " + describe() + ", not " + std::string(ir::name(wanted)) + "; convert it with to()");
+    throw UserError("data(): the tensor is " + describe() + ", not " + std::string(ir::name(wanted)) +
+                    "; convert it with to()");
   return impl.data();
 }
 Scalar Tensor::item_scalar(Location where) const {
@@ -466,7 +484,8 @@ Scalar Tensor::item_scalar(Location where) const {
   return detail::read_integer(impl.dtype, impl.data());
 }
 
-// ---- copies ---------------------------------------------------------------------------------------------------------------------------
+// ---- copies
+// ---------------------------------------------------------------------------------------------------------------------
 
 Tensor Tensor::clone(Location where) const {
   if (detail::would_record({*this}) || (detail::grad_enabled() && requires_grad()))
@@ -484,7 +503,8 @@ Tensor Tensor::contiguous(Location where) const {
 
 Tensor Tensor::to(DType wanted, Location where) const {
   if (wanted == dtype()) return *this;
-  if (detail::would_record({*this}) || (detail::grad_enabled() && requires_grad())) return detail::apply("cast", {*this}, {{"dtype", wanted}}, where);
+  if (detail::would_record({*this}) || (detail::grad_enabled() && requires_grad()))
+    return detail::apply("cast", {*this}, {{"dtype", wanted}}, where);
   const detail::TensorImpl& from = with_data(*this, "to()", where);
   Tensor copy = detail::make_tensor(wanted, from.shape);
   detail::copy_elements(from, *copy.impl());
@@ -499,7 +519,8 @@ Tensor Tensor::detach(Location where) const {
   return t;
 }
 
-// ---- in place -------------------------------------------------------------------------------------------------------------------------
+// ---- in place
+// ---------------------------------------------------------------------------------------------------------------------
 
 Tensor& Tensor::copy_(const Tensor& source, Location where) {
   const std::uint64_t since = detail::tape_position();
@@ -512,7 +533,9 @@ Tensor& Tensor::copy_(const Tensor& source, Location where) {
 Tensor& Tensor::fill_(Scalar value, Location where) {
   if (detail::would_record({*this})) {
     const Tensor filled =
-        detail::active_trace()->record(ir::get_op("full"), {}, {{"shape", shape()}, {"value", value.number()}, {"dtype", dtype()}}, where).at(0);
+        detail::active_trace()
+            ->record(ir::get_op("full"), {}, {{"shape", shape()}, {"value", value.number()}, {"dtype", dtype()}}, where)
+            .at(0);
     detail::assign_in_place(*this, filled, "fill_", where, 0);
     return *this;
   }
@@ -523,7 +546,8 @@ Tensor& Tensor::fill_(Scalar value, Location where) {
 }
 Tensor& Tensor::zero_(Location where) { return fill_(0, where); }
 
-// ---- factories ------------------------------------------------------------------------------------------------------------------------
+// ---- factories
+// ---------------------------------------------------------------------------------------------------------------------
 
 namespace {
 
@@ -539,7 +563,8 @@ Tensor generate(const Shape& shape, const TensorOptions& options, F&& value) {
   std::byte* p = t.impl()->data();
   const std::size_t step = ir::size_of(options.dtype);
   const std::int64_t n = t.numel();
-  for (std::int64_t i = 0; i < n; ++i) detail::write_element(options.dtype, p + static_cast<std::size_t>(i) * step, value(i));
+  for (std::int64_t i = 0; i < n; ++i)
+    detail::write_element(options.dtype, p + static_cast<std::size_t>(i) * step, value(i));
   return with_options(std::move(t), options);
 }
 
@@ -589,12 +614,13 @@ Tensor arange(const detail::Length& end, Location where) {
 }
 Tensor arange(Scalar end) { return arange(0, end, 1); }
 Tensor arange(Scalar start, Scalar end, Scalar step) {
-  const bool floating =
-      start.category() == Scalar::Category::floating || end.category() == Scalar::Category::floating || step.category() == Scalar::Category::floating;
+  const bool floating = start.category() == Scalar::Category::floating ||
+                        end.category() == Scalar::Category::floating || step.category() == Scalar::Category::floating;
   return arange(start, end, step, floating ? DType::f32 : DType::i64);
 }
 Tensor arange(Scalar start, Scalar end, Scalar step, DType dtype) {
-  if (!(step.number() != 0) || !std::isfinite(start.number()) || !std::isfinite(end.number()) || !std::isfinite(step.number()))
+  if (!(step.number() != 0) || !std::isfinite(start.number()) || !std::isfinite(end.number()) ||
+      !std::isfinite(step.number()))
     throw UserError("arange: start, end and step must be finite, and step not 0");
   const double count = std::ceil((end.number() - start.number()) / step.number());
   if (count < 0) throw UserError("arange: the end lies on the other side of the start than the step goes");
@@ -602,29 +628,34 @@ Tensor arange(Scalar start, Scalar end, Scalar step, DType dtype) {
   const bool numbers = start.category() == Scalar::Category::floating || step.category() == Scalar::Category::floating;
   const bool integers = !numbers || !ir::is_floating(dtype);
   return generate({static_cast<std::int64_t>(count)}, {dtype}, [&](std::int64_t i) {
-    return integers ? Scalar(start.integer() + i * step.integer()) : Scalar(start.number() + static_cast<double>(i) * step.number());
+    return integers ? Scalar(start.integer() + i * step.integer())
+                    : Scalar(start.number() + static_cast<double>(i) * step.number());
   });
 }
 
 Tensor linspace(double start, double end, std::int64_t steps, TensorOptions options) {
   if (steps < 0) throw UserError("linspace: the number of steps must not be negative, got " + std::to_string(steps));
   const double step = steps > 1 ? (end - start) / static_cast<double>(steps - 1) : 0;
-  // From both ends, as PyTorch does, so that the last element is exactly `end`. In the dtype's own precision where that is f32.
+  // From both ends, as PyTorch does, so that the last element is exactly `end`. In the dtype's own precision where that
+  // is f32.
   if (options.dtype == DType::f32) {
     const float first = static_cast<float>(start), last = static_cast<float>(end);
     const float width = steps > 1 ? (last - first) / static_cast<float>(steps - 1) : 0;
     return generate({steps}, options, [&](std::int64_t i) {
-      return Scalar(i < steps / 2 || steps == 1 ? first + width * static_cast<float>(i) : last - width * static_cast<float>(steps - i - 1));
+      return Scalar(i < steps / 2 || steps == 1 ? first + width * static_cast<float>(i)
+                                                : last - width * static_cast<float>(steps - i - 1));
     });
   }
   return generate({steps}, options, [&](std::int64_t i) {
-    return Scalar(i < steps / 2 || steps == 1 ? start + step * static_cast<double>(i) : end - step * static_cast<double>(steps - i - 1));
+    return Scalar(i < steps / 2 || steps == 1 ? start + step * static_cast<double>(i)
+                                              : end - step * static_cast<double>(steps - i - 1));
   });
 }
 
 Tensor eye(std::int64_t n, TensorOptions options) {
-  return generate({n, n}, options,
-                  [&](std::int64_t i) { return Scalar(i / std::max<std::int64_t>(n, 1) == i % std::max<std::int64_t>(n, 1) ? 1 : 0); });
+  return generate({n, n}, options, [&](std::int64_t i) {
+    return Scalar(i / std::max<std::int64_t>(n, 1) == i % std::max<std::int64_t>(n, 1) ? 1 : 0);
+  });
 }
 
 Tensor from_bytes(const void* data, std::size_t bytes, DType dtype, const Shape& shape) {
@@ -633,8 +664,8 @@ Tensor from_bytes(const void* data, std::size_t bytes, DType dtype, const Shape&
                     " has a symbol; data have as many elements as they have. Make them an input");
   Tensor t = detail::make_tensor(dtype, shape);
   if (t.impl()->storage->bytes != bytes)
-    throw UserError("from_data: " + ir::describe(dtype, shape) + " takes " + std::to_string(t.impl()->storage->bytes) + " bytes, got " +
-                    std::to_string(bytes));
+    throw UserError("from_data: " + ir::describe(dtype, shape) + " takes " + std::to_string(t.impl()->storage->bytes) +
+                    " bytes, got " + std::to_string(bytes));
   if (bytes) std::memcpy(t.impl()->data(), data, bytes);
   return t;
 }
@@ -651,12 +682,13 @@ void shape_of(const NestedList& list, std::size_t depth, Sizes& sizes, Scalar::C
   if (depth == sizes.size())
     sizes.push_back(length);
   else if (sizes[depth] != length)
-    throw UserError("tensor: a list of " + std::to_string(length) + " stands beside one of " + std::to_string(sizes[depth]) + " at depth " +
-                    std::to_string(depth));
+    throw UserError("tensor: a list of " + std::to_string(length) + " stands beside one of " +
+                    std::to_string(sizes[depth]) + " at depth " + std::to_string(depth));
   bool first = true;
   for (const NestedList& item : list.items()) {
     // Only the first item may open another dimension.
-    if (!first && item.is_list() && depth + 1 == sizes.size()) throw UserError("tensor: the nested lists have different depths");
+    if (!first && item.is_list() && depth + 1 == sizes.size())
+      throw UserError("tensor: the nested lists have different depths");
     shape_of(item, depth + 1, sizes, category);
     first = false;
   }
@@ -698,7 +730,8 @@ Tensor tensor(Scalar value, DType dtype) {
   return generate({}, {dtype}, [&](std::int64_t) { return value; });
 }
 
-// ---- comparison -----------------------------------------------------------------------------------------------------------------------
+// ---- comparison
+// ---------------------------------------------------------------------------------------------------------------------
 
 bool allclose(const Tensor& a, const Tensor& b, double rtol, double atol) {
   if (a.shape() != b.shape()) return false;

@@ -31,12 +31,16 @@ struct Storage {
 
 struct TensorImpl;
 
-/// How a tensor came from another one's memory, in a graph or under autograd. What is written into either is seen through both: a write into a view
-/// gives what it is a view of a new value, or a new history, and a view whose base was written since is taken again when somebody asks for its own.
+/// How a tensor came from another one's memory, in a graph or under autograd. What is written into either is seen
+/// through both: a write into a view gives what it is a view of a new value, or a new history, and a view whose base
+/// was written since is taken again when somebody asks for its own.
 struct RecordedView {
   /// Eagerly: of a tensor of this storage.
   RecordedView(std::shared_ptr<TensorImpl> base, const ir::OpDef& op, ir::Attributes attributes, const Storage& storage)
-      : base(std::move(base)), op(&op), attributes(std::move(attributes)), seen(storage.version.load(std::memory_order_relaxed)) {}
+      : base(std::move(base)),
+        op(&op),
+        attributes(std::move(attributes)),
+        seen(storage.version.load(std::memory_order_relaxed)) {}
   /// While tracing, where all views of a tensor share the count of its changes.
   RecordedView(std::shared_ptr<TensorImpl> base, const ir::OpDef& op, ir::Attributes attributes,
                std::shared_ptr<std::uint64_t> changes, Tensor positions = {})
@@ -53,8 +57,8 @@ struct RecordedView {
   std::shared_ptr<TensorImpl> base;
   const ir::OpDef* op;
   ir::Attributes attributes;
-  Tensor positions = {};                   ///< of a part of a symbolic dimension, by index_select; else undefined
-  std::uint64_t seen;                      ///< the version of the memory, or the count of changes, when the view was taken
+  Tensor positions = {};  ///< of a part of a symbolic dimension, by index_select; else undefined
+  std::uint64_t seen;     ///< the version of the memory, or the count of changes, when the view was taken
   std::shared_ptr<std::uint64_t> changes;  ///< of what all of them are views of; null eagerly
 };
 
@@ -76,7 +80,7 @@ struct TensorImpl {
   std::int32_t output_index = 0;
   // ---- modules ----
   bool is_parameter = false;
-  bool is_replaced = false;  ///< some module has another tensor in its place by now
+  bool is_replaced = false;              ///< some module has another tensor in its place by now
   std::atomic<bool> was_let_go = false;  ///< a handle was given another tensor within a build()
   std::string owner;  ///< class of the module that registered it, as a parameter or a buffer, and its name there;
                       ///< of a recorded tensor the name of its value
@@ -107,8 +111,8 @@ Tensor make_tensor(DType dtype, const Shape& shape);
 Tensor make_view(const Tensor& base, Sizes sizes, Sizes strides, std::int64_t offset);
 /// The same memory, no history.
 Tensor alias_of(const Tensor& t);
-/// What a function computed from x, or a copy where that shares x's memory, for functions that copy whatever their arguments: a later write into the
-/// result is none into x.
+/// What a function computed from x, or a copy where that shares x's memory, for functions that copy whatever their
+/// arguments: a later write into the result is none into x.
 Tensor unshared(const Tensor& result, const Tensor& x, Location where);
 /// Copies elements between any strides, converting dtypes. Sizes are equal. Does not record; bumps the version.
 void copy_elements(const TensorImpl& source, TensorImpl& target);

@@ -31,8 +31,10 @@ OutermostCall& outermost_call() {
 namespace {
 
 [[noreturn]] void fail_unregistered(const Tensor& t, const std::string& place, const char* otherwise, Location where) {
-  UserError error("the tensor " + t.describe() + " requires a gradient and is used in " + place + ", but is no registered parameter");
-  error.note(std::string("register it in a module: parameter(\"name\", ...); ") + otherwise + "or detach() it, to make it a constant");
+  UserError error("the tensor " + t.describe() + " requires a gradient and is used in " + place +
+                  ", but is no registered parameter");
+  error.note(std::string("register it in a module: parameter(\"name\", ...); ") + otherwise +
+             "or detach() it, to make it a constant");
   error.at(where.file_name(), where.line);
   throw error;
 }
@@ -63,8 +65,11 @@ void require_registered(const std::vector<Tensor>& inputs, Location where) {
     const TensorImpl& impl = *t.impl();
     if (!impl.requires_grad || impl.grad_fn || !impl.owner.empty() || impl.trace_id != 0) continue;
     const OutermostCall& call = outermost_call();
-    if (impl.leaf_since > call.began || std::find(call.arguments.begin(), call.arguments.end(), &impl) != call.arguments.end()) continue;
-    fail_unregistered(t, "forward() of " + frames.back().module->class_name, "pass it to the outermost module as an argument; ", where);
+    if (impl.leaf_since > call.began ||
+        std::find(call.arguments.begin(), call.arguments.end(), &impl) != call.arguments.end())
+      continue;
+    fail_unregistered(t, "forward() of " + frames.back().module->class_name,
+                      "pass it to the outermost module as an argument; ", where);
   }
 }
 
@@ -85,7 +90,8 @@ Location declaration() {
   Location known;
   for (std::size_t i = 1; i < frames.size(); ++i) {
     const auto& children = frames[i - 1].module->children;
-    const auto found = std::find_if(children.begin(), children.end(), [&](const auto& c) { return c.state.get() == frames[i].module; });
+    const auto found = std::find_if(children.begin(), children.end(),
+                                    [&](const auto& c) { return c.state.get() == frames[i].module; });
     if (found == children.end())
       known = {};
     else if (found->where.line != 0)
@@ -107,12 +113,14 @@ void note_declaration(UserError& error, Location where) {
   if (frames.empty() || !same_line(where, frames.back().where)) return;
   const Location declared = declaration();
   if (declared.line == 0 || same_line(declared, where)) return;
-  error.note("the " + frames.back().module->class_name + " is declared at " + declared.file_name() + ":" + std::to_string(declared.line));
+  error.note("the " + frames.back().module->class_name + " is declared at " + declared.file_name() + ":" +
+             std::to_string(declared.line));
 }
 
 bool Trace::owns(const Tensor& t) const {
   const TensorImpl* impl = t.impl().get();
-  return impl->trace_id == id || (impl->trace_id == 0 && (variables.count(impl) || impl->is_parameter || adopted.count(impl->storage.get())));
+  return impl->trace_id == id ||
+         (impl->trace_id == 0 && (variables.count(impl) || impl->is_parameter || adopted.count(impl->storage.get())));
 }
 
 Tensor Trace::wrap(ir::ValueId value) {
@@ -133,17 +141,20 @@ ir::ValueId Trace::value_of(const Tensor& t, Location where) {
   TensorImpl* impl = t.impl().get();
   if (impl->trace_id == id) {
     std::vector<TensorImpl*> outdated;
-    for (TensorImpl* at = impl; at->view && at->trace_id == id && at->view->seen != *at->view->changes; at = at->view->base.get())
+    for (TensorImpl* at = impl; at->view && at->trace_id == id && at->view->seen != *at->view->changes;
+         at = at->view->base.get())
       outdated.push_back(at);
     for (; !outdated.empty(); outdated.pop_back()) take_again(*outdated.back(), where);
     return impl->value;
   }
-  if (impl->trace_id != 0) fail("build", "the tensor " + t.describe() + " was recorded by another graph's build()", where);
+  if (impl->trace_id != 0)
+    fail("build", "the tensor " + t.describe() + " was recorded by another graph's build()", where);
   if (adopted.count(impl->storage.get())) {
     if (adopt(t.impl(), where)) return value_of(t, where);
     fail("build",
          "the tensor " + t.describe() +
-             " shares the memory of one that was changed in place by a recorded value, and was taken by detach() or under " +
+             " shares the memory of one that was changed in place by a recorded value, and was taken by detach() or "
+             "under " +
              "NoGradGuard; take it after the change",
          where);
   }
@@ -158,7 +169,8 @@ ir::ValueId Trace::value_of(const Tensor& t, Location where) {
   }
   if (impl->requires_grad) fail_unregistered(t, "build() of " + graph_name, "", where);
   const std::uint64_t version = impl->storage->version.load(std::memory_order_relaxed);
-  if (const auto it = captured.find(impl); it != captured.end() && it->second.version == version) return it->second.value;
+  if (const auto it = captured.find(impl); it != captured.end() && it->second.version == version)
+    return it->second.value;
   auto data = std::make_shared<ir::TensorData>();
   data->type = {impl->dtype, impl->shape};
   const Tensor rows = contiguous_copy(t);
@@ -172,7 +184,8 @@ ir::ValueId Trace::value_of(const Tensor& t, Location where) {
   return value;
 }
 
-std::vector<Tensor> Trace::record(const ir::OpDef& op, const std::vector<Tensor>& inputs, ir::Attributes attributes, Location where) {
+std::vector<Tensor> Trace::record(const ir::OpDef& op, const std::vector<Tensor>& inputs, ir::Attributes attributes,
+                                  Location where) {
   std::vector<ir::ValueId> values;
   values.reserve(inputs.size());
   bool requires_grad = false;
@@ -204,7 +217,8 @@ std::vector<Tensor> Trace::record(const ir::OpDef& op, const std::vector<Tensor>
   outputs.reserve(results.size());
   for (ir::ValueId v : results) {
     outputs.push_back(wrap(v));
-    outputs.back().impl()->requires_grad = requires_grad && op.gradient != nullptr && ir::is_floating(outputs.back().dtype());
+    outputs.back().impl()->requires_grad =
+        requires_grad && op.gradient != nullptr && ir::is_floating(outputs.back().dtype());
   }
   if (op.alias || op.name == "permute" || op.name == "expand" || op.name == "slice") {
     const std::shared_ptr<TensorImpl>& base = inputs.at(0).impl();
@@ -268,7 +282,9 @@ bool Trace::adopt(const std::shared_ptr<TensorImpl>& impl, Location where) {
   TensorImpl* bottom = impl.get();
   for (; bottom->trace_id == 0 && bottom->view; bottom = bottom->view->base.get()) views.push_back(bottom);
   if (bottom->trace_id == 0) {
-    if (bottom->is_view || bottom->storage->made_in != id || bottom->is_parameter || bottom->requires_grad || variables.count(bottom)) return false;
+    if (bottom->is_view || bottom->storage->made_in != id || bottom->is_parameter || bottom->requires_grad ||
+        variables.count(bottom))
+      return false;
     bottom->value = value_of(Tensor(views.empty() ? impl : views.back()->view->base), where);
     bottom->trace_id = id;
     adopted.insert(bottom->storage.get());
@@ -286,7 +302,8 @@ bool Trace::adopt(const std::shared_ptr<TensorImpl>& impl, Location where) {
 
 void Trace::assign(Tensor& x, const Tensor& value, const char* function, Location where) {
   (void)adopt(x.impl(), where);
-  // Innermost view first: what it, and what it is a view of, become. Their values are asked for before any of them changes.
+  // Innermost view first: what it, and what it is a view of, become. Their values are asked for before any of them
+  // changes.
   struct Written {
     Tensor tensor, becomes;
     ir::ValueId value;
@@ -319,9 +336,12 @@ void Trace::assign(Tensor& x, const Tensor& value, const char* function, Locatio
     it->second.current = written.back().value;
     return;
   }
-  if (bottom.is_parameter) (void)value_of(written.back().tensor, where);  // reports the parameter that nobody registered
+  if (bottom.is_parameter)
+    (void)value_of(written.back().tensor, where);  // reports the parameter that nobody registered
   fail(function,
-       "the tensor " + x.describe() + " from outside of build() is changed in place by a recorded value; register it as a buffer of a module", where);
+       "the tensor " + x.describe() +
+           " from outside of build() is changed in place by a recorded value; register it as a buffer of a module",
+       where);
 }
 
 void Trace::note_parameters(const std::vector<Tensor>& inputs) {
@@ -338,23 +358,32 @@ void Trace::note_parameters(const std::vector<Tensor>& inputs) {
 }
 
 void Trace::note_mode(const nn::ModuleState& module) {
-  if (modules.count(&module) && std::none_of(modes.begin(), modes.end(), [&](const auto& m) { return m.first == &module; }))
+  if (modules.count(&module) &&
+      std::none_of(modes.begin(), modes.end(), [&](const auto& m) { return m.first == &module; }))
     modes.emplace_back(&module, module.training);
 }
 
 void Trace::zero_grad(Location where) const {
   if (!graph.losses.empty())
-    fail_at("zero_grad() behind backward() within build() would leave nothing to update with; leave it out: each call begins without gradients", where);
+    fail_at(
+        "zero_grad() behind backward() within build() would leave nothing to update with; leave it out: each call "
+        "begins without gradients",
+        where);
 }
 
 void Trace::clip(ir::Clip clip, const std::vector<Tensor>& parameters, const char* function, Location where) {
   if (graph.losses.empty())
-    fail_at(std::string(function) + ": there are no gradients before backward(); in a graph each call begins without any", where);
+    fail_at(
+        std::string(function) + ": there are no gradients before backward(); in a graph each call begins without any",
+        where);
   for (const Tensor& p : parameters) {
     if (!p.defined()) continue;
-    const ir::ValueId value = owns(p) && variables.count(p.impl().get()) ? variables.at(p.impl().get()).value : value_of(p, where);
+    const ir::ValueId value =
+        owns(p) && variables.count(p.impl().get()) ? variables.at(p.impl().get()).value : value_of(p, where);
     if (graph.value(value).kind != ir::ValueKind::parameter)
-      fail_at(std::string(function) + ": expected parameters of modules of the graph, got another tensor " + p.describe(), where);
+      fail_at(
+          std::string(function) + ": expected parameters of modules of the graph, got another tensor " + p.describe(),
+          where);
     clip.parameters.push_back(value);
   }
   graph.clips.push_back(std::move(clip));
@@ -393,7 +422,8 @@ void Trace::detach_frozen_reads() {
   std::vector<ir::Node> nodes;
   nodes.reserve(graph.nodes.size() + detached.size());
   for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
-    if (const auto it = before.find(n); it != before.end()) std::move(it->second.begin(), it->second.end(), std::back_inserter(nodes));
+    if (const auto it = before.find(n); it != before.end())
+      std::move(it->second.begin(), it->second.end(), std::back_inserter(nodes));
     nodes.push_back(std::move(graph.nodes[n]));
   }
   graph.nodes = std::move(nodes);
@@ -406,8 +436,8 @@ void Trace::check_clips() const {
     const auto reached = reached_by_losses(graph, clip_calls[c].losses);
     for (const ir::ValueId p : graph.clips[c].parameters)
       if (graph.value(p).trainable && reached.count(p))
-        fail_at(std::string(clip_calls[c].function) + ": a later backward() adds to the gradient of " + graph.value(p).name +
-                    "; clip behind the last backward() that reaches it",
+        fail_at(std::string(clip_calls[c].function) + ": a later backward() adds to the gradient of " +
+                    graph.value(p).name + "; clip behind the last backward() that reaches it",
                 clip_calls[c].where);
   }
 }
@@ -422,7 +452,8 @@ void Trace::finish() {
     if (v.current == v.value) continue;
     const std::string& path = graph.value(v.value).name;
     const std::size_t dot = path.find_last_of('.');
-    graph.add_node(ir::get_op("assign"), {v.value, v.current}, {}, {{dot == std::string::npos ? std::string() : path.substr(0, dot), "", 0}});
+    graph.add_node(ir::get_op("assign"), {v.value, v.current}, {},
+                   {{dot == std::string::npos ? std::string() : path.substr(0, dot), "", 0}});
   }
 }
 

@@ -34,14 +34,16 @@ struct Trace {
   };
   std::unordered_map<const TensorImpl*, Variable> variables;
   std::vector<const TensorImpl*> assigned;  ///< variables changed in place, in order of first change
-  /// Tensors from outside that belong to no module: constants of the graph, kept alive so that the address stays theirs.
+  /// Tensors from outside that belong to no module: constants of the graph, kept alive so that the address stays
+  /// theirs.
   struct Captured {
     ir::ValueId value;
     std::uint64_t version;  ///< of the memory, when its bytes were taken
   };
   std::unordered_map<const TensorImpl*, Captured> captured;
   std::vector<Tensor> kept;
-  /// Memory of tensors that build() made with data and then changed in place by recorded values: they are recorded ones from there on.
+  /// Memory of tensors that build() made with data and then changed in place by recorded values: they are recorded ones
+  /// from there on.
   std::unordered_set<const Storage*> adopted;
   /// How often each tensor that has views, and is none, was changed in place, itself or through a view.
   std::unordered_map<const TensorImpl*, std::shared_ptr<std::uint64_t>> changes;
@@ -51,7 +53,8 @@ struct Trace {
   };
   std::unordered_map<const nn::ModuleState*, Module> modules;  ///< all that are registered
   std::unordered_map<const nn::ModuleState*, ModuleCall> calls;
-  std::vector<std::pair<const nn::ModuleState*, bool>> modes;  ///< of the modules that were asked for it; finish() gives it the last one
+  std::vector<std::pair<const nn::ModuleState*, bool>>
+      modes;  ///< of the modules that were asked for it; finish() gives it the last one
   /// The hyper values of random operators, and how many of them each module path has: calls are told apart by both.
   ir::ValueId seed = ir::kNone, step = ir::kNone;
   std::unordered_map<std::string, int> random_calls;
@@ -70,7 +73,8 @@ struct Trace {
   };
   std::vector<ClipCall> clip_calls;
 
-  std::vector<Tensor> record(const ir::OpDef& op, const std::vector<Tensor>& inputs, ir::Attributes attributes, Location where);
+  std::vector<Tensor> record(const ir::OpDef& op, const std::vector<Tensor>& inputs, ir::Attributes attributes,
+                             Location where);
   Tensor wrap(ir::ValueId value);
   ir::ValueId value_of(const Tensor& t, Location where);
   /// The slices of x along dim at these positions, as a view: of a symbolic dimension, whose size decides where they
@@ -82,21 +86,25 @@ struct Trace {
   bool owns(const Tensor& t) const;
   /// Makes a tensor that build() made with data a recorded one, and a view of such a one; whether it is one now.
   bool adopt(const std::shared_ptr<TensorImpl>& impl, Location where);
-  /// Of the node that was recorded last: remembers which of its inputs are frozen parameters, and that the others are trained.
+  /// Of the node that was recorded last: remembers which of its inputs are frozen parameters, and that the others are
+  /// trained.
   void note_parameters(const std::vector<Tensor>& inputs);
   void assign(Tensor& x, const Tensor& value, const char* function, Location where);
   /// Records the view anew, of what its base is now.
   void take_again(TensorImpl& tensor, Location where);
   /// The count of the changes of what `base` is a view of, or of itself.
   std::shared_ptr<std::uint64_t> changes_of(const std::shared_ptr<TensorImpl>& base);
-  /// Remembers that the module was asked whether it trains: what was recorded then is of the mode that build() left it in.
+  /// Remembers that the module was asked whether it trains: what was recorded then is of the mode that build() left it
+  /// in.
   void note_mode(const nn::ModuleState& module);
   /// Nothing before backward(): each call begins without gradients. User error behind it.
   void zero_grad(Location where) const;
-  /// Clips the gradients that backward() has given these parameters so far. User error before backward(), and of what is no parameter of the graph.
+  /// Clips the gradients that backward() has given these parameters so far. User error before backward(), and of what
+  /// is no parameter of the graph.
   void clip(ir::Clip clip, const std::vector<Tensor>& parameters, const char* function, Location where);
-  /// Records the assignments to parameters and buffers, and cuts off what parameters gave while they were frozen. Called once, after build(). User
-  /// error where a backward() behind a clip gives the clipped parameters further gradients.
+  /// Records the assignments to parameters and buffers, and cuts off what parameters gave while they were frozen.
+  /// Called once, after build(). User error where a backward() behind a clip gives the clipped parameters further
+  /// gradients.
   void finish();
   void detach_frozen_reads();
   void check_clips() const;
@@ -125,7 +133,8 @@ struct ModuleFrame {
 };
 std::vector<ModuleFrame>& module_frames();
 
-/// The outermost module's call on this thread, eagerly: what it may use that requires a gradient and that nobody registered.
+/// The outermost module's call on this thread, eagerly: what it may use that requires a gradient and that nobody
+/// registered.
 struct OutermostCall {
   std::uint64_t began = 0;                   ///< what requires a gradient since is the call's own
   std::vector<const TensorImpl*> arguments;  ///< leaves among its arguments
@@ -134,10 +143,12 @@ struct OutermostCall {
 OutermostCall& outermost_call();
 /// User error when the innermost module has another tensor in the place of this one by now.
 void require_current(const TensorImpl& impl, Location where);
-/// User error when one of them is a leaf that requires a gradient, belongs to no module, and came into the outermost call neither as an argument
-/// nor by being made there: a parameter that somebody forgot to register would never be learnt, saved or loaded.
+/// User error when one of them is a leaf that requires a gradient, belongs to no module, and came into the outermost
+/// call neither as an argument nor by being made there: a parameter that somebody forgot to register would never be
+/// learnt, saved or loaded.
 void require_registered(const std::vector<Tensor>& inputs, Location where);
-/// The innermost module, and its declaration where `where` is its call: the operator is the layer's own. Otherwise `where`.
+/// The innermost module, and its declaration where `where` is its call: the operator is the layer's own. Otherwise
+/// `where`.
 ir::Origins origins_at(Location where);
 /// Adds to an error of a layer's own operator, which says where the layer is called, where it is declared.
 void note_declaration(UserError& error, Location where);

@@ -37,12 +37,18 @@ Shape infer_shape(const Tensor& x, const Shape& wanted, const char* function, Lo
   const Dim total = x.shape().numel();
   if (open >= 0) {
     if (known == Dim(0)) fail(function, "the dimension -1 of " + wanted.to_string() + " can have any size", where);
-    const bool divisible = total.coefficient() % known.coefficient() == 0 && (known.is_static() || known.symbol() == total.symbol());
+    const bool divisible =
+        total.coefficient() % known.coefficient() == 0 && (known.is_static() || known.symbol() == total.symbol());
     if (!divisible)
-      fail(function, "the shape " + wanted.to_string() + " does not fit the " + total.to_string() + " elements of " + x.describe(), where);
+      fail(
+          function,
+          "the shape " + wanted.to_string() + " does not fit the " + total.to_string() + " elements of " + x.describe(),
+          where);
     dims[static_cast<std::size_t>(open)] = total / known;
   } else if (known != total) {
-    fail(function, "the shape " + wanted.to_string() + " has " + known.to_string() + " elements, " + x.describe() + " has " + total.to_string(),
+    fail(function,
+         "the shape " + wanted.to_string() + " has " + known.to_string() + " elements, " + x.describe() + " has " +
+             total.to_string(),
          where);
   }
   return Shape(std::move(dims));
@@ -91,10 +97,13 @@ Tensor written_at(const Tensor& base, const Tensor& value, const Tensor& positio
 }
 }  // namespace
 
-std::optional<Sizes> strides_of_view(const TensorImpl& base, const ir::OpDef& op, const ir::Attributes& attributes, const Sizes& sizes) {
+std::optional<Sizes> strides_of_view(const TensorImpl& base, const ir::OpDef& op, const ir::Attributes& attributes,
+                                     const Sizes& sizes) {
   if (op.name == "detach") return base.strides;
   if (op.name == "reshape") return strides_for(base, sizes);
-  const auto at = [&](std::int64_t d) { return static_cast<std::size_t>(d < 0 ? d + static_cast<std::int64_t>(base.sizes.size()) : d); };
+  const auto at = [&](std::int64_t d) {
+    return static_cast<std::size_t>(d < 0 ? d + static_cast<std::int64_t>(base.sizes.size()) : d);
+  };
   Sizes strides = base.strides;
   if (op.name == "permute") {
     std::size_t i = 0;
@@ -116,19 +125,25 @@ Tensor written_through(const TensorImpl& view, const Tensor& value, const char* 
   const ir::Attributes& attributes = view.view->attributes;
   const Tensor base(view.view->base);
   if (op == "detach")
-    fail(function, "what detach() gave is changed in place in a graph: whether gradients flow through the change cannot be said; use a new tensor",
+    fail(function,
+         "what detach() gave is changed in place in a graph: whether gradients flow through the change cannot be said; "
+         "use a new tensor",
          where);
   if (op == "reshape") return value.reshape(base.shape(), where);
   if (op == "permute") {
     const ir::Ints& dims = attributes.integers("dims");
     Sizes back(dims.size());
     for (std::size_t d = 0; d < dims.size(); ++d)
-      back[static_cast<std::size_t>(normalize_dim(dims[d], base.dim(), function, where))] = static_cast<std::int64_t>(d);
+      back[static_cast<std::size_t>(normalize_dim(dims[d], base.dim(), function, where))] =
+          static_cast<std::int64_t>(d);
     return value.permute(back, where);
   }
   if (op == "expand") {
     if (value.shape().numel() != base.shape().numel())
-      fail(function, "a tensor that was expanded is changed in place: several of its elements are one element of " + base.describe(), where);
+      fail(function,
+           "a tensor that was expanded is changed in place: several of its elements are one element of " +
+               base.describe(),
+           where);
     return value.reshape(base.shape(), where);
   }
   if (op == "index_select") return written_at(base, value, view.view->positions, attributes.integer("dim"), where);
@@ -177,7 +192,10 @@ Tensor Tensor::reshape(const Shape& wanted, Location where) const {
 Tensor Tensor::view(const Shape& wanted, Location where) const {
   const Shape target = infer_shape(*this, wanted, "view", where);
   if (!strides_for(get(*this), target.maxima()))
-    fail("view", "strides cannot express " + target.to_string() + " of this view of " + describe() + "; use reshape(), which copies", where);
+    fail("view",
+         "strides cannot express " + target.to_string() + " of this view of " + describe() +
+             "; use reshape(), which copies",
+         where);
   return reshape(target, where);
 }
 
@@ -185,7 +203,9 @@ Tensor Tensor::flatten(std::int64_t start_dim, std::int64_t end_dim, Location wh
   if (dim() == 0) return reshape({1}, where);
   const auto start = static_cast<std::size_t>(normalize_dim(start_dim, dim(), "flatten", where));
   const auto end = static_cast<std::size_t>(normalize_dim(end_dim, dim(), "flatten", where));
-  if (start > end) fail("flatten", "start_dim " + std::to_string(start_dim) + " comes after end_dim " + std::to_string(end_dim), where);
+  if (start > end)
+    fail("flatten", "start_dim " + std::to_string(start_dim) + " comes after end_dim " + std::to_string(end_dim),
+         where);
   std::vector<Dim> dims;
   for (std::size_t i = 0; i < shape().rank(); ++i) {
     if (i > start && i <= end)
@@ -198,7 +218,9 @@ Tensor Tensor::flatten(std::int64_t start_dim, std::int64_t end_dim, Location wh
 
 Tensor Tensor::permute(const Sizes& wanted, Location where) const {
   if (static_cast<std::int64_t>(wanted.size()) != dim())
-    fail("permute", "needs each of the " + std::to_string(dim()) + " dimensions once, got " + std::to_string(wanted.size()), where);
+    fail("permute",
+         "needs each of the " + std::to_string(dim()) + " dimensions once, got " + std::to_string(wanted.size()),
+         where);
   Sizes dims;
   std::vector<bool> seen(wanted.size(), false);
   for (std::int64_t d : wanted) {
@@ -212,12 +234,14 @@ Tensor Tensor::permute(const Sizes& wanted, Location where) const {
     const detail::TensorImpl& x = get(*this);
     Sizes sizes;
     for (std::int64_t d : dims) sizes.push_back(x.sizes[static_cast<std::size_t>(d)]);
-    return detail::make_view(*this, sizes, *detail::strides_of_view(x, ir::get_op("permute"), attributes, sizes), x.offset);
+    return detail::make_view(*this, sizes, *detail::strides_of_view(x, ir::get_op("permute"), attributes, sizes),
+                             x.offset);
   });
 }
 
 Tensor Tensor::transpose(std::int64_t dim0, std::int64_t dim1, Location where) const {
-  const std::int64_t a = normalize_dim(dim0, dim(), "transpose", where), b = normalize_dim(dim1, dim(), "transpose", where);
+  const std::int64_t a = normalize_dim(dim0, dim(), "transpose", where),
+                     b = normalize_dim(dim1, dim(), "transpose", where);
   if (a == b) return *this;
   Sizes dims(shape().rank());
   std::iota(dims.begin(), dims.end(), 0);
@@ -242,12 +266,14 @@ Tensor Tensor::expand(const Shape& wanted, Location where) const {
   std::vector<Dim> dims = wanted.dims();
   for (std::size_t i = 0; i < rank; ++i) {
     if (i < rank - own) {
-      if (dims[i].coefficient() < 0) fail("expand", "-1 stands for no existing dimension in " + wanted.to_string(), where);
+      if (dims[i].coefficient() < 0)
+        fail("expand", "-1 stands for no existing dimension in " + wanted.to_string(), where);
       continue;
     }
     const Dim& from = shape()[i - (rank - own)];
     if (dims[i] == Dim(-1)) dims[i] = from;
-    if (dims[i] != from && from != Dim(1)) fail("expand", describe() + " cannot be expanded to " + wanted.to_string(), where);
+    if (dims[i] != from && from != Dim(1))
+      fail("expand", describe() + " cannot be expanded to " + wanted.to_string(), where);
   }
   const Shape target(std::move(dims));
   if (target == shape()) return *this;
@@ -260,7 +286,8 @@ Tensor Tensor::expand(const Shape& wanted, Location where) const {
   return apply_view("expand", *this, attributes, where, [&] {
     const detail::TensorImpl& x = get(*this);
     const Sizes sizes = target.values();
-    return detail::make_view(*this, sizes, *detail::strides_of_view(x, ir::get_op("expand"), attributes, sizes), x.offset);
+    return detail::make_view(*this, sizes, *detail::strides_of_view(x, ir::get_op("expand"), attributes, sizes),
+                             x.offset);
   });
 }
 
@@ -404,10 +431,10 @@ Tensor Tensor::narrow(std::int64_t d, std::int64_t start, std::int64_t length, L
   const std::int64_t total = size(axis);
   if (start < 0) start += total;
   if (start < 0 || length < 0 || start > total - length)
-    fail(
-        "narrow",
-        "start " + std::to_string(start) + " and length " + std::to_string(length) + " leave dimension " + std::to_string(axis) + " of " + describe(),
-        where);
+    fail("narrow",
+         "start " + std::to_string(start) + " and length " + std::to_string(length) + " leave dimension " +
+             std::to_string(axis) + " of " + describe(),
+         where);
   return slice(axis, start, start + length, 1, where);
 }
 
@@ -416,7 +443,10 @@ Tensor Tensor::select(std::int64_t d, std::int64_t index, Location where) const 
   const std::int64_t axis = normalize_dim(d, dim(), "select", where);
   const Dim& whole = shape()[static_cast<std::size_t>(axis)];
   if (index < -whole.maximum() || index >= whole.maximum())
-    fail("select", "index " + std::to_string(index) + " is out of range for dimension " + std::to_string(axis) + " of " + describe(), where);
+    fail("select",
+         "index " + std::to_string(index) + " is out of range for dimension " + std::to_string(axis) + " of " +
+             describe(),
+         where);
   if (whole.is_static() && index < 0) index += whole.value();
   const Tensor one = whole.is_static() ? slice(axis, index, index + 1, 1, where)
                                        : part_of_symbol(*this, axis, index, 1, "select", where);
@@ -451,8 +481,12 @@ std::vector<Tensor> Tensor::chunk(std::int64_t chunks, std::int64_t d, Location 
 }
 
 Tensor reshape(const Operand& x, const Shape& shape) { return x.tensor().reshape(shape, x.where()); }
-Tensor flatten(const Operand& x, std::int64_t start_dim, std::int64_t end_dim) { return x.tensor().flatten(start_dim, end_dim, x.where()); }
-Tensor transpose(const Operand& x, std::int64_t dim0, std::int64_t dim1) { return x.tensor().transpose(dim0, dim1, x.where()); }
+Tensor flatten(const Operand& x, std::int64_t start_dim, std::int64_t end_dim) {
+  return x.tensor().flatten(start_dim, end_dim, x.where());
+}
+Tensor transpose(const Operand& x, std::int64_t dim0, std::int64_t dim1) {
+  return x.tensor().transpose(dim0, dim1, x.where());
+}
 Tensor permute(const Operand& x, const Sizes& dims) { return x.tensor().permute(dims, x.where()); }
 
 }  // namespace graven

@@ -11,12 +11,15 @@ namespace {
 
 template <class Items>
 auto lower(Items& items, std::string_view key) {
-  return std::lower_bound(items.begin(), items.end(), key, [](const auto& item, std::string_view k) { return item.first < k; });
+  return std::lower_bound(items.begin(), items.end(), key,
+                          [](const auto& item, std::string_view k) { return item.first < k; });
 }
 
 }  // namespace
 
-bool same_number(double a, double b) { return a == b ? std::signbit(a) == std::signbit(b) : std::isnan(a) && std::isnan(b); }
+bool same_number(double a, double b) {
+  return a == b ? std::signbit(a) == std::signbit(b) : std::isnan(a) && std::isnan(b);
+}
 
 bool operator==(const ScalarProgram::Step& a, const ScalarProgram::Step& b) {
   return a.op == b.op && a.arguments == b.arguments && a.dtype == b.dtype &&
@@ -25,14 +28,16 @@ bool operator==(const ScalarProgram::Step& a, const ScalarProgram::Step& b) {
 }
 
 bool operator==(const Attributes& a, const Attributes& b) {
-  return std::equal(a.items_.begin(), a.items_.end(), b.items_.begin(), b.items_.end(), [](const auto& x, const auto& y) {
-    const double *m = std::get_if<double>(&x.second), *n = std::get_if<double>(&y.second);
-    return x.first == y.first && (m && n ? same_number(*m, *n) : x.second == y.second);
-  });
+  return std::equal(a.items_.begin(), a.items_.end(), b.items_.begin(), b.items_.end(),
+                    [](const auto& x, const auto& y) {
+                      const double *m = std::get_if<double>(&x.second), *n = std::get_if<double>(&y.second);
+                      return x.first == y.first && (m && n ? same_number(*m, *n) : x.second == y.second);
+                    });
 }
 
 std::string_view name(AttributeType type) {
-  constexpr std::string_view kNames[] = {"boolean", "integer", "number", "text", "integers", "dtype", "shape", "program"};
+  constexpr std::string_view kNames[] = {"boolean",  "integer", "number", "text",
+                                         "integers", "dtype",   "shape",  "program"};
   return kNames[static_cast<std::size_t>(type)];
 }
 

@@ -19,16 +19,17 @@ class Attributes;
 /// Whether two numbers compute the same wherever they stand: NaN is NaN, and -0.0 is not 0.0.
 bool same_number(double a, double b);
 
-/// A small straight-line program over scalars: what a fused elementwise node, or the epilogue of a matrix product, computes.
-/// Step i applies the elementwise operator `op` to earlier results. An argument is an input (0 .. inputs - 1) or a step's result
-/// (inputs + step). The last step is the result. Its body text comes from the operator's entry, so a fusion is never a new operator.
+/// A small straight-line program over scalars: what a fused elementwise node, or the epilogue of a matrix product,
+/// computes. Step i applies the elementwise operator `op` to earlier results. An argument is an input (0 .. inputs - 1)
+/// or a step's result (inputs + step). The last step is the result. Its body text comes from the operator's entry, so a
+/// fusion is never a new operator.
 struct ScalarProgram {
   struct Step {
     std::string op = {};
     std::vector<std::int32_t> arguments = {};
     std::vector<std::pair<std::string, double>> constants = {};  ///< the operator's scalar attributes, by name
     DType dtype = DType::f32;                                    ///< of the step's result
-    friend bool operator==(const Step& a, const Step& b);  ///< numbers as same_number() compares them
+    friend bool operator==(const Step& a, const Step& b);        ///< numbers as same_number() compares them
   };
   std::int32_t inputs = 1;
   std::vector<Step> steps = {};

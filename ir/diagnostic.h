@@ -1,5 +1,6 @@
-// Two kinds of errors. A UserError is the user's to mend: it names the module path, the operator, what was expected, what came, and
-// where. An InternalError is ours: it names file, line and the condition that broke. Nothing aborts on user input.
+// Two kinds of errors. A UserError is the user's to mend: it names the module path, the operator, what was expected,
+// what came, and where. An InternalError is ours: it names file, line and the condition that broke. Nothing aborts on
+// user input.
 //
 //   throw UserError("model.layer1.0.conv1 (conv2d): weight expects 64 channels, input has 32")
 //       .note("input  f32[1,32,56,56] from model.maxpool")

@@ -1,4 +1,5 @@
-// A graph made ready to run: the seam between the frontend, which asks for one, and codegen/build, which makes it. Neither includes the other.
+// A graph made ready to run: the seam between the frontend, which asks for one, and codegen/build, which makes it.
+// Neither includes the other.
 #pragma once
 
 #include <cstddef>
@@ -14,22 +15,25 @@ namespace graven::ir {
 class Executable {
  public:
   virtual ~Executable() = default;
-  /// Makes value `name` (parameter, buffer, state) live in the caller's memory from now on. Size in bytes is checked. The memory must
-  /// outlive the executable; what either side writes, the other sees.
+  /// Makes value `name` (parameter, buffer, state) live in the caller's memory from now on. Size in bytes is checked.
+  /// The memory must outlive the executable; what either side writes, the other sees.
   virtual void bind(const std::string& name, void* data, std::size_t bytes) = 0;
-  /// Runs once: inputs and outputs in the graph's order, row-major; `symbols` in the order of Graph::symbols(). `learning_rates` holds one
-  /// number per optimizer group in order, empty for inference; `step` counts training steps from 1, `seed` is that of
-  /// random operators. UserError when an index in the data is out of range. Not for two threads at a time.
-  virtual void run(const std::vector<const void*>& inputs, const std::vector<void*>& outputs, const std::vector<std::int64_t>& symbols,
-                   const std::vector<double>& learning_rates, std::int64_t step = 0, std::int64_t seed = 0) = 0;
-  /// Recomputes what depends on weights only (packed and folded weights). Called after any bound weight changed, before the next run.
+  /// Runs once: inputs and outputs in the graph's order, row-major; `symbols` in the order of Graph::symbols().
+  /// `learning_rates` holds one number per optimizer group in order, empty for inference; `step` counts training steps
+  /// from 1, `seed` is that of random operators. UserError when an index in the data is out of range. Not for two
+  /// threads at a time.
+  virtual void run(const std::vector<const void*>& inputs, const std::vector<void*>& outputs,
+                   const std::vector<std::int64_t>& symbols, const std::vector<double>& learning_rates,
+                   std::int64_t step = 0, std::int64_t seed = 0) = 0;
+  /// Recomputes what depends on weights only (packed and folded weights). Called after any bound weight changed, before
+  /// the next run.
   virtual void weights_changed() = 0;
 };
 
 struct CompileOptions {
   int threads = 0;  ///< 0: all
-  /// What is printed on stderr, each line under `log_name`: -1 nothing; 0 stages with their times; 1 also each pass; 2 also the memory summary; 3
-  /// also the order of the program and every buffer with its life.
+  /// What is printed on stderr, each line under `log_name`: -1 nothing; 0 stages with their times; 1 also each pass; 2
+  /// also the memory summary; 3 also the order of the program and every buffer with its life.
   int debug_level = -1;
   std::string log_name = {};
 };

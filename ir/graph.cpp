@@ -74,7 +74,8 @@ std::string Graph::naming_module(const std::vector<ValueId>& node_inputs, const 
   for (const ValueId v : node_inputs) {
     if (v == kNone) continue;
     const std::string& name = value(v).name;
-    if (name.size() <= module.size() || name.compare(0, module.size(), module) != 0 || name[module.size()] != '.') continue;
+    if (name.size() <= module.size() || name.compare(0, module.size(), module) != 0 || name[module.size()] != '.')
+      continue;
     const std::size_t end = name.find('.', module.size() + 1);
     if (end != std::string::npos) return name.substr(0, end);
   }
@@ -100,26 +101,31 @@ std::vector<ValueId> Graph::add_node(const OpDef& op, std::vector<ValueId> node_
       if (node_inputs[i] == kNone) continue;
       const Value& v = value(node_inputs[i]);
       const std::size_t spec = std::min(i, op.inputs.empty() ? 0 : op.inputs.size() - 1);
-      e.note(std::string(op.inputs.empty() ? "input" : op.inputs[spec].name) + "  " + v.type.to_string() + " from " + v.name);
+      e.note(std::string(op.inputs.empty() ? "input" : op.inputs[spec].name) + "  " + v.type.to_string() + " from " +
+             v.name);
     }
     e.at(origins);
     throw;
   }
-  GRAVEN_CHECK(results.size() == 1 || results.size() == op.outputs.size(), std::string(op.name) + " does not name all of its outputs");
+  GRAVEN_CHECK(results.size() == 1 || results.size() == op.outputs.size(),
+               std::string(op.name) + " does not name all of its outputs");
   if (result_name.empty()) {
     result_name = naming_module(node_inputs, owner_of(origins));
     result_name = result_name.empty() ? std::string(op.name) : result_name + "." + std::string(op.name);
   }
   Node node{&op, std::move(attributes), std::move(node_inputs), {}, phase, std::move(origins)};
   for (std::size_t i = 0; i < results.size(); ++i)
-    node.outputs.push_back(add_value(i == 0 ? result_name : result_name + "." + std::string(op.outputs[i]), ValueKind::node, std::move(results[i])));
+    node.outputs.push_back(add_value(i == 0 ? result_name : result_name + "." + std::string(op.outputs[i]),
+                                     ValueKind::node, std::move(results[i])));
   nodes.push_back(std::move(node));
   return nodes.back().outputs;
 }
 
-ValueId Graph::call(std::string_view op, std::vector<ValueId> node_inputs, Attributes attributes, Origins origins, Phase phase,
-                    std::string result_name) {
-  return add_node(get_op(op), std::move(node_inputs), std::move(attributes), std::move(origins), phase, std::move(result_name)).at(0);
+ValueId Graph::call(std::string_view op, std::vector<ValueId> node_inputs, Attributes attributes, Origins origins,
+                    Phase phase, std::string result_name) {
+  return add_node(get_op(op), std::move(node_inputs), std::move(attributes), std::move(origins), phase,
+                  std::move(result_name))
+      .at(0);
 }
 
 void Graph::compact() {
@@ -207,7 +213,8 @@ std::vector<std::pair<std::string, std::int64_t>> Graph::symbols() const {
   return found;
 }
 
-Uses::Uses(const Graph& graph) : producer(graph.values.size(), -1), consumers(graph.values.size()), is_output(graph.values.size(), false) {
+Uses::Uses(const Graph& graph)
+    : producer(graph.values.size(), -1), consumers(graph.values.size()), is_output(graph.values.size(), false) {
   for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
     for (ValueId v : graph.nodes[n].inputs) {
       if (v == kNone) continue;

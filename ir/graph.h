@@ -1,8 +1,9 @@
 // The graph: what is computed. The first of Graven's two data structures (the other is codegen::Plan, how it runs).
 //
-// Values are referred to by index and never move; nodes stand in a topological order, which is also the order of execution until the
-// scheduler changes it. A pass reads the old node list and writes the new one in a single walk (ir/passes/rewriter.h), so every pass is
-// linear in the size of the graph. Serialised as versioned JSON (ir/json.h), weights beside it as safetensors.
+// Values are referred to by index and never move; nodes stand in a topological order, which is also the order of
+// execution until the scheduler changes it. A pass reads the old node list and writes the new one in a single walk
+// (ir/passes/rewriter.h), so every pass is linear in the size of the graph. Serialised as versioned JSON (ir/json.h),
+// weights beside it as safetensors.
 #pragma once
 
 #include <cstddef>
@@ -64,7 +65,8 @@ std::string_view name(Phase phase);
 struct Node {
   const OpDef* op = nullptr;
   Attributes attributes;
-  std::vector<ValueId> inputs;  ///< kNone where an optional input is absent; variadic inputs are laid out one group after another
+  std::vector<ValueId>
+      inputs;  ///< kNone where an optional input is absent; variadic inputs are laid out one group after another
   std::vector<ValueId> outputs;
   Phase phase = Phase::forward;
   Origins origins;
@@ -88,12 +90,14 @@ struct Gradient {
   ValueId value = kNone;
 };
 
-/// Gradients that are scaled down, or clamped, between backward and the updates: clip_grad_norm_() and clip_grad_value_() within build().
+/// Gradients that are scaled down, or clamped, between backward and the updates: clip_grad_norm_() and
+/// clip_grad_value_() within build().
 struct Clip {
   enum class Kind : std::uint8_t { norm, value } kind = Kind::norm;
-  std::vector<ValueId> parameters;  ///< of whatever groups and optimizers, or of none; without a gradient they have no part in it
-  double limit = 0;                 ///< of the norm of all these gradients as one vector, or of each element's magnitude; at least 0
-  double norm_type = 2;             ///< of a norm: its order, positive; infinity: the largest magnitude
+  std::vector<ValueId>
+      parameters;    ///< of whatever groups and optimizers, or of none; without a gradient they have no part in it
+  double limit = 0;  ///< of the norm of all these gradients as one vector, or of each element's magnitude; at least 0
+  double norm_type = 2;  ///< of a norm: its order, positive; infinity: the largest magnitude
 };
 
 /// Learning-rate schedule: `kind` is "constant", "step", "cosine", ...; options are its numbers by PyTorch's names.
@@ -109,7 +113,8 @@ inline constexpr std::size_t kMaximumScheduleDepth = 8;
 
 struct ParameterGroup {
   std::vector<ValueId> parameters;
-  std::map<std::string, double> options;  ///< lr, momentum, weight_decay, ...: every option of the kind, defaults filled in
+  std::map<std::string, double>
+      options;  ///< lr, momentum, weight_decay, ...: every option of the kind, defaults filled in
 };
 
 struct Optimizer {
@@ -149,7 +154,8 @@ class Graph {
   std::vector<ValueId> parameters;  ///< parameters and buffers, in order of registration
   std::vector<ValueId> states;      ///< optimizer state, once autograd has run
   std::vector<Loss> losses;
-  std::vector<Gradient> gradients;  ///< in the order of `parameters`, once autograd has run; parameters that no loss depends on are left out
+  std::vector<Gradient> gradients;  ///< in the order of `parameters`, once autograd has run; parameters that no loss
+                                    ///< depends on are left out
   std::vector<Clip> clips;          ///< in the order in which they are done; none any more once clip_gradients has run
   std::vector<Optimizer> optimizers;
   std::vector<ModuleInfo> modules;
@@ -178,8 +184,8 @@ class Graph {
                                 Phase phase = Phase::forward, std::string result_name = {},
                                 std::string_view called = {});
   /// The same for an operator with one output, by name.
-  ValueId call(std::string_view op, std::vector<ValueId> inputs, Attributes attributes, Origins origins, Phase phase = Phase::forward,
-               std::string result_name = {});
+  ValueId call(std::string_view op, std::vector<ValueId> inputs, Attributes attributes, Origins origins,
+               Phase phase = Phase::forward, std::string result_name = {});
   /// Finds a value by name, kNone when absent. Linear the first time after a change.
   ValueId find(std::string_view name) const;
 

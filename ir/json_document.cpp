@@ -9,7 +9,8 @@
 namespace graven::ir::json {
 
 std::string_view describe(Kind kind) {
-  constexpr std::string_view kNames[] = {"null", "a boolean", "an integer", "a number", "a string", "an array", "an object"};
+  constexpr std::string_view kNames[] = {"null",     "a boolean", "an integer", "a number",
+                                         "a string", "an array",  "an object"};
   return kNames[static_cast<std::size_t>(kind)];
 }
 
@@ -26,7 +27,9 @@ std::string Item::quote() const {
     case Kind::text: {
       std::string_view all = text();
       const bool cut = all.size() > 60;
-      return "the string " + nlohmann::json(std::string(all.substr(0, 60))).dump(-1, ' ', true, nlohmann::json::error_handler_t::ignore) +
+      return "the string " +
+             nlohmann::json(std::string(all.substr(0, 60)))
+                 .dump(-1, ' ', true, nlohmann::json::error_handler_t::ignore) +
              (cut ? "... of " + std::to_string(all.size()) + " bytes" : "");
     }
     case Kind::array:
@@ -79,7 +82,8 @@ struct Builder {
   bool boolean(bool value) { return push_number(Kind::boolean, value); }
   bool number_integer(std::int64_t value) { return push_number(Kind::integer, value); }
   bool number_unsigned(std::uint64_t value) {
-    if (value > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) return push_float(static_cast<double>(value));
+    if (value > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()))
+      return push_float(static_cast<double>(value));
     return push_number(Kind::integer, static_cast<std::int64_t>(value));
   }
   bool number_float(double value, const std::string&) { return push_float(value); }
@@ -124,7 +128,9 @@ Document::Document(std::string_view text, const std::string& file, std::size_t m
   if (text.empty()) throw UserError(file + ": line 1, column 1: not valid JSON: the text is empty");
   Builder builder{*this, maximum_nesting};
   nlohmann::json::sax_parse(text.begin(), text.end(), &builder);
-  if (builder.too_deep) throw UserError(file + ": expected JSON nested at most " + std::to_string(maximum_nesting) + " deep, found deeper nesting");
+  if (builder.too_deep)
+    throw UserError(file + ": expected JSON nested at most " + std::to_string(maximum_nesting) +
+                    " deep, found deeper nesting");
   if (!builder.failed) {
     // To the parser a NUL is the end of the text.
     const std::size_t nul = text.find('\0');
@@ -132,9 +138,11 @@ Document::Document(std::string_view text, const std::string& file, std::size_t m
     builder.error_position = nul + 1;
     builder.error_text = "a NUL byte";
   }
-  // nlohmann's text: "[json.exception...] parse error at line 1, column 3: syntax error while parsing ...; last read: '...'"
+  // nlohmann's text: "[json.exception...] parse error at line 1, column 3: syntax error while parsing ...; last read:
+  // '...'"
   const std::size_t at = std::min(builder.error_position == 0 ? 0 : builder.error_position - 1, text.size());
-  const std::size_t line = 1 + static_cast<std::size_t>(std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(at), '\n'));
+  const std::size_t line =
+      1 + static_cast<std::size_t>(std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(at), '\n'));
   const std::size_t line_begin = at == 0 ? std::string_view::npos : text.rfind('\n', at - 1);
   const std::size_t column = at - (line_begin == std::string_view::npos ? 0 : line_begin + 1) + 1;
   std::string detail = builder.error_text;
@@ -143,7 +151,8 @@ Document::Document(std::string_view text, const std::string& file, std::size_t m
   if (detail.size() > 200) detail = detail.substr(0, 200) + "...";
   std::string clean;  // of the offending bytes: a terminal must survive them
   for (char c : detail) clean += c >= 0x20 && c < 0x7f ? c : '?';
-  throw UserError(file + ": line " + std::to_string(line) + ", column " + std::to_string(column) + ": not valid JSON: " + clean);
+  throw UserError(file + ": line " + std::to_string(line) + ", column " + std::to_string(column) +
+                  ": not valid JSON: " + clean);
 }
 
 }  // namespace graven::ir::json

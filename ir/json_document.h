@@ -1,5 +1,6 @@
-// A parsed JSON text as one flat tape: 16 bytes a token, whatever the text says. nlohmann's parser does the parsing; this keeps what a strict
-// reader needs and its document does not: repeated keys, the order of keys, and a bound on nesting. Private to the readers of ir/.
+// A parsed JSON text as one flat tape: 16 bytes a token, whatever the text says. nlohmann's parser does the parsing;
+// this keeps what a strict reader needs and its document does not: repeated keys, the order of keys, and a bound on
+// nesting. Private to the readers of ir/.
 //
 //   json::Document document(text, "graph.json", /*maximum_nesting=*/64);
 //   for (json::Item item : document.root().items()) ...
@@ -81,8 +82,12 @@ inline const Token& Item::token() const { return document_->tokens_[position_]; 
 inline Kind Item::kind() const { return token().kind; }
 inline bool Item::boolean() const { return token().integer != 0; }
 inline std::int64_t Item::integer() const { return token().integer; }
-inline double Item::number() const { return kind() == Kind::integer ? static_cast<double>(token().integer) : token().number; }
-inline std::string_view Item::text() const { return std::string_view(document_->characters_).substr(token().offset, token().extent); }
+inline double Item::number() const {
+  return kind() == Kind::integer ? static_cast<double>(token().integer) : token().number;
+}
+inline std::string_view Item::text() const {
+  return std::string_view(document_->characters_).substr(token().offset, token().extent);
+}
 inline std::size_t Item::size() const { return static_cast<std::size_t>(token().offset); }
 inline Item::Iterator Item::end() const { return {*document_, position_ + token().extent}; }
 inline Item::Iterator& Item::Iterator::operator++() {

@@ -29,7 +29,9 @@ runtime::DType file_dtype(DType dtype) {
 /// What to_json leaves to the file beside it, or nullptr.
 const TensorData* large_constant(const Graph& graph, ValueId value) {
   const auto constant = graph.constants.find(value);
-  return constant == graph.constants.end() || constant->second->bytes.size() <= kInlineConstantBytes ? nullptr : constant->second.get();
+  return constant == graph.constants.end() || constant->second->bytes.size() <= kInlineConstantBytes
+             ? nullptr
+             : constant->second.get();
 }
 
 std::vector<std::pair<std::string, std::string>> metadata_of(std::string_view saved) {
@@ -44,7 +46,8 @@ void write_constants(const std::string& path, const Graph& graph, std::string_vi
     if (!found) continue;
     const TensorData& data = *found;
     // Only read from, though a variable could be written into.
-    variables.push_back({graph.values[v].name, file_dtype(data.type.dtype), data.type.shape.values(), const_cast<std::byte*>(data.bytes.data())});
+    variables.push_back({graph.values[v].name, file_dtype(data.type.dtype), data.type.shape.values(),
+                         const_cast<std::byte*>(data.bytes.data())});
   }
   runtime::save_variables(path, variables, metadata_of(saved));
 }
@@ -59,7 +62,8 @@ class ConstantFiles {
     for (const std::string& path : candidates_) {
       if (!files_.count(path)) {
         std::error_code ignored;
-        files_[path] = std::filesystem::exists(path, ignored) ? std::make_unique<runtime::SafetensorsFile>(path) : nullptr;
+        files_[path] =
+            std::filesystem::exists(path, ignored) ? std::make_unique<runtime::SafetensorsFile>(path) : nullptr;
       }
       const runtime::SafetensorsFile* file = files_[path].get();
       const runtime::SafetensorsEntry* entry = file ? file->find(tensor) : nullptr;
@@ -68,7 +72,8 @@ class ConstantFiles {
       auto data = std::make_shared<TensorData>();
       data->type = {type.dtype, Shape::of(entry->shape)};
       if (!entry->dtype || *entry->dtype != file_dtype(type.dtype))
-        throw UserError(path + ": tensor '" + tensor + "': expected " + std::string(name(type.dtype)) + ", found " + entry->dtype_name);
+        throw UserError(path + ": tensor '" + tensor + "': expected " + std::string(name(type.dtype)) + ", found " +
+                        entry->dtype_name);
       data->bytes.assign(bytes.begin(), bytes.end());
       return data;
     }
@@ -88,10 +93,13 @@ class ConstantFiles {
 }  // namespace
 
 std::string digest_of(const Graph& graph) {
-  const auto digest = [](std::string_view text) { return runtime::sha256(std::as_bytes(std::span(text.data(), text.size()))); };
+  const auto digest = [](std::string_view text) {
+    return runtime::sha256(std::as_bytes(std::span(text.data(), text.size())));
+  };
   std::string parts = digest(to_json(graph));
   for (std::size_t v = 0; v < graph.values.size(); ++v)
-    if (const TensorData* data = large_constant(graph, static_cast<ValueId>(v))) parts += graph.values[v].name + "\n" + runtime::sha256(data->bytes);
+    if (const TensorData* data = large_constant(graph, static_cast<ValueId>(v)))
+      parts += graph.values[v].name + "\n" + runtime::sha256(data->bytes);
   return digest(parts);
 }
 
@@ -99,7 +107,8 @@ void check_saved_together(const std::string& graph_path, std::string_view saved,
   if (saved.empty()) return;
   for (const auto& [key, value] : file.metadata())
     if (key == kSavedKey && value != saved)
-      throw UserError(graph_path + " and " + file.path() + " were not saved together: one of them is another graph's, or saving was interrupted")
+      throw UserError(graph_path + " and " + file.path() +
+                      " were not saved together: one of them is another graph's, or saving was interrupted")
           .note("save the graph again, or copy both files of one folder");
 }
 

@@ -34,7 +34,8 @@ struct Place {
     if (key.empty()) return s;
     if (!s.empty()) s += '.';
     for (char c : key.substr(0, 100))
-      s += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? '?' : c;  // keys are the file's: a terminal must survive them
+      s += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? '?'
+                                                             : c;  // keys are the file's: a terminal must survive them
     return s;
   }
 };
@@ -46,20 +47,37 @@ class Reader {
 
   Graph read(std::string* saved_with) {
     const Place top;
-    Item format = document_.root(), version = format, saved = format, name = format, stage = format, training = format, config = format,
-         symbols = format, modules = format, inputs = format, input_tree = format, parameters = format, states = format, hypers = format,
-         constants = format, nodes = format, outputs = format, output_tree = format, losses = format, gradients = format, clips = format,
-         optimizers = format;
+    Item format = document_.root(), version = format, saved = format, name = format, stage = format, training = format,
+         config = format, symbols = format, modules = format, inputs = format, input_tree = format, parameters = format,
+         states = format, hypers = format, constants = format, nodes = format, outputs = format, output_tree = format,
+         losses = format, gradients = format, clips = format, optimizers = format;
     // The version decides what else may stand here, so it is looked at first.
     expect(document_.root(), Kind::object, top);
     check_version(document_.root(), top);
     bool has_saved = false, has_clips = false;
     fields(document_.root(), top,
-           {{"format", &format},         {"version", &version},       {"saved", &saved, &has_saved}, {"name", &name},       {"stage", &stage},
-            {"training", &training},     {"config", &config},         {"symbols", &symbols},         {"modules", &modules}, {"inputs", &inputs},
-            {"input_tree", &input_tree}, {"parameters", &parameters}, {"states", &states},           {"hypers", &hypers},   {"constants", &constants},
-            {"nodes", &nodes},           {"outputs", &outputs},       {"output_tree", &output_tree}, {"losses", &losses},   {"gradients", &gradients},
-            {"clips", &clips, &has_clips}, {"optimizers", &optimizers}});
+           {{"format", &format},
+            {"version", &version},
+            {"saved", &saved, &has_saved},
+            {"name", &name},
+            {"stage", &stage},
+            {"training", &training},
+            {"config", &config},
+            {"symbols", &symbols},
+            {"modules", &modules},
+            {"inputs", &inputs},
+            {"input_tree", &input_tree},
+            {"parameters", &parameters},
+            {"states", &states},
+            {"hypers", &hypers},
+            {"constants", &constants},
+            {"nodes", &nodes},
+            {"outputs", &outputs},
+            {"output_tree", &output_tree},
+            {"losses", &losses},
+            {"gradients", &gradients},
+            {"clips", &clips, &has_clips},
+            {"optimizers", &optimizers}});
     if (has_saved) {
       std::string digest = label(saved, top.at("saved"));
       if (saved_with) *saved_with = std::move(digest);
@@ -79,7 +97,8 @@ class Reader {
     nodes_ = nodes;
     graph_.nodes.reserve(nodes.size());
     each(nodes, top.at("nodes"), [&](Item item, const Place& place) { read_node(item, place); });
-    each(outputs, top.at("outputs"), [&](Item item, const Place& place) { graph_.outputs.push_back(reference(item, place)); });
+    each(outputs, top.at("outputs"),
+         [&](Item item, const Place& place) { graph_.outputs.push_back(reference(item, place)); });
     graph_.input_tree = tree(input_tree, top.at("input_tree"), graph_.inputs.size());
     graph_.output_tree = tree(output_tree, top.at("output_tree"), graph_.outputs.size());
     each(losses, top.at("losses"), [&](Item item, const Place& place) { read_loss(item, place); });
@@ -194,7 +213,8 @@ class Reader {
   }
   std::string label(std::string_view s, Item item, const Place& place) const {
     if (s.size() > kMaximumNameLength)
-      fail(place, "a text of at most " + std::to_string(kMaximumNameLength) + " bytes", std::to_string(s.size()) + " bytes");
+      fail(place, "a text of at most " + std::to_string(kMaximumNameLength) + " bytes",
+           std::to_string(s.size()) + " bytes");
     if (std::any_of(s.begin(), s.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }))
       fail(place, "a text without control characters", item.quote());
     return std::string(s);
@@ -222,13 +242,16 @@ class Reader {
       symbol.remove_prefix(1);
     }
     const auto found = symbols_.find(std::string(symbol));
-    if (found == symbols_.end()) fail(place, "dimensions that are integers or symbols with a maximum under \"symbols\"", item.quote());
+    if (found == symbols_.end())
+      fail(place, "dimensions that are integers or symbols with a maximum under \"symbols\"", item.quote());
     std::int64_t largest = 0;
-    if (__builtin_mul_overflow(coefficient, found->second, &largest)) fail(place, "a dimension of at most 63 bits", item.quote());
+    if (__builtin_mul_overflow(coefficient, found->second, &largest))
+      fail(place, "a dimension of at most 63 bits", item.quote());
     return Dim(coefficient) * Dim(found->first, found->second);
   }
   void check_rank(std::size_t rank, const Place& place) const {
-    if (rank > kMaximumRank) fail(place, "a rank of at most " + std::to_string(kMaximumRank), "rank " + std::to_string(rank));
+    if (rank > kMaximumRank)
+      fail(place, "a rank of at most " + std::to_string(kMaximumRank), "rank " + std::to_string(rank));
   }
   /// "f32[64,784*batch]"
   TensorType type(Item item, const Place& place) const {
@@ -296,7 +319,8 @@ class Reader {
         if ((*it).kind() != Kind::array) continue;
         for (Item item : *it) {
           if (key.text() == "inputs" && item.kind() == Kind::text) reads.back().push_back(item.text());
-          if (key.text() == "outputs" && item.kind() == Kind::array && item.size() > 0 && (*item.begin()).kind() == Kind::text)
+          if (key.text() == "outputs" && item.kind() == Kind::array && item.size() > 0 &&
+              (*item.begin()).kind() == Kind::text)
             makers.emplace((*item.begin()).text(), n);
         }
       }
@@ -328,7 +352,8 @@ class Reader {
       const Item item = *it;
       if (key.text() == "format") {
         format_seen = true;
-        if (item.kind() != Kind::text || item.text() != "graven.graph") fail(top.at("format"), "\"graven.graph\"", item.quote());
+        if (item.kind() != Kind::text || item.text() != "graven.graph")
+          fail(top.at("format"), "\"graven.graph\"", item.quote());
       } else if (key.text() == "version") {
         version_seen = true;
         if (item.kind() != Kind::integer || item.integer() != kGraphFormatVersion)
@@ -341,7 +366,8 @@ class Reader {
   void read_symbols(Item item, const Place& place) {
     each_pair(item, place, [&](const std::string& name, Item maximum, const Place& at) {
       if (!is_symbol_name(name)) fail(at, "a symbol of letters, digits and underscores", "another name");
-      if (!symbols_.emplace(name, integer(maximum, at, 1)).second) fail(place, "each symbol once", "'" + name + "' twice");
+      if (!symbols_.emplace(name, integer(maximum, at, 1)).second)
+        fail(place, "each symbol once", "'" + name + "' twice");
     });
   }
   void read_config(Item item, const Place& place) {
@@ -363,7 +389,8 @@ class Reader {
   void read_module(Item item, const Place& place) {
     Item path = item, class_name = item, arguments = item;
     fields(item, place, {{"path", &path}, {"class", &class_name}, {"arguments", &arguments}});
-    graph_.modules.push_back({label(path, place.at("path")), label(class_name, place.at("class")), label(arguments, place.at("arguments"))});
+    graph_.modules.push_back(
+        {label(path, place.at("path")), label(class_name, place.at("class")), label(arguments, place.at("arguments"))});
   }
   /// A name that no value has yet.
   std::string fresh_name(Item item, const Place& place) const {
@@ -383,8 +410,10 @@ class Reader {
     Item name = item, type_item = item, kind = item, trainable = item;
     fields(item, place, {{"name", &name}, {"type", &type_item}, {"kind", &kind}, {"trainable", &trainable}});
     expect(kind, Kind::text, place.at("kind"));
-    if (kind.text() != "parameter" && kind.text() != "buffer") fail(place.at("kind"), "\"parameter\" or \"buffer\"", kind.quote());
-    const ValueId v = graph_.add_value(fresh_name(name, place.at("name")), kind.text() == "parameter" ? ValueKind::parameter : ValueKind::buffer,
+    if (kind.text() != "parameter" && kind.text() != "buffer")
+      fail(place.at("kind"), "\"parameter\" or \"buffer\"", kind.quote());
+    const ValueId v = graph_.add_value(fresh_name(name, place.at("name")),
+                                       kind.text() == "parameter" ? ValueKind::parameter : ValueKind::buffer,
                                        type(type_item, place.at("type")));
     graph_.value(v).trainable = boolean(trainable, place.at("trainable"));
     graph_.parameters.push_back(v);
@@ -404,15 +433,18 @@ class Reader {
       contents = elements(data, t, place.at("data"));
     } else {
       if (load_constant_) contents = load_constant_(text, t);
-      if (!contents) fail(place, "\"data\", or a safetensors file beside the graph that holds the tensor '" + text + "'", "neither");
-      if (contents->type != t) fail(place.at("type"), t.to_string() + " in the safetensors file, too", contents->type.to_string());
+      if (!contents)
+        fail(place, "\"data\", or a safetensors file beside the graph that holds the tensor '" + text + "'", "neither");
+      if (contents->type != t)
+        fail(place.at("type"), t.to_string() + " in the safetensors file, too", contents->type.to_string());
     }
     graph_.add_constant(std::move(text), std::move(contents));
   }
   std::shared_ptr<const TensorData> elements(Item item, const TensorType& t, const Place& place) const {
     expect(item, Kind::array, place);
     const std::int64_t count = t.shape.numel().value();
-    if (static_cast<std::int64_t>(item.size()) != count) fail(place, std::to_string(count) + " elements", std::to_string(item.size()));
+    if (static_cast<std::int64_t>(item.size()) != count)
+      fail(place, std::to_string(count) + " elements", std::to_string(item.size()));
     auto data = std::make_shared<TensorData>();
     data->type = t;
     data->bytes.reserve(static_cast<std::size_t>(count) * size_of(t.dtype));
@@ -432,8 +464,8 @@ class Reader {
         case DType::i8:
           return append(static_cast<std::int8_t>(integer(e, at, -128, 127)));
         case DType::i32:
-          return append(
-              static_cast<std::int32_t>(integer(e, at, std::numeric_limits<std::int32_t>::min(), std::numeric_limits<std::int32_t>::max())));
+          return append(static_cast<std::int32_t>(
+              integer(e, at, std::numeric_limits<std::int32_t>::min(), std::numeric_limits<std::int32_t>::max())));
         case DType::i64:
           return append(integer(e, at));
         case DType::u8:
@@ -490,12 +522,15 @@ class Reader {
       const OpDef* def = find_op(s.op);
       if (!def || !(def->elementwise() || s.op == "full")) fail(at.at("op"), "an elementwise operator", op.quote());
       const std::int64_t known = p.inputs + static_cast<std::int64_t>(p.steps.size());
-      each(arguments, at.at("arguments"),
-           [&](Item a, const Place& where) { s.arguments.push_back(static_cast<std::int32_t>(integer(a, where, 0, known - 1))); });
+      each(arguments, at.at("arguments"), [&](Item a, const Place& where) {
+        s.arguments.push_back(static_cast<std::int32_t>(integer(a, where, 0, known - 1)));
+      });
       if (s.arguments.size() != def->inputs.size())
-        fail(at.at("arguments"), std::to_string(def->inputs.size()) + " arguments of '" + s.op + "'", std::to_string(s.arguments.size()));
+        fail(at.at("arguments"), std::to_string(def->inputs.size()) + " arguments of '" + s.op + "'",
+             std::to_string(s.arguments.size()));
       each_pair(constants, at.at("constants"), [&](const std::string& key, Item value, const Place& where) {
-        if (std::none_of(def->attributes.begin(), def->attributes.end(), [&](const AttributeSpec& a) { return a.name == key; }))
+        if (std::none_of(def->attributes.begin(), def->attributes.end(),
+                         [&](const AttributeSpec& a) { return a.name == key; }))
           fail(where, "an attribute of '" + s.op + "'", "another name");
         for (const auto& [k, v] : s.constants)
           if (k == key) fail(where, "each constant once", "it twice");
@@ -510,7 +545,12 @@ class Reader {
   void read_node(Item item, const Place& place) {
     Item outputs = item, op = item, inputs = item, attributes = item, phase = item, origins = item;
     fields(item, place,
-           {{"outputs", &outputs}, {"op", &op}, {"inputs", &inputs}, {"attributes", &attributes}, {"phase", &phase}, {"origins", &origins}});
+           {{"outputs", &outputs},
+            {"op", &op},
+            {"inputs", &inputs},
+            {"attributes", &attributes},
+            {"phase", &phase},
+            {"origins", &origins}});
     const std::string operator_name = label(op, place.at("op"));
     Node node;
     node.op = find_op(operator_name);
@@ -525,8 +565,10 @@ class Reader {
         types.emplace_back(graph_.type(node.inputs.back()));
     });
     each_pair(attributes, place.at("attributes"), [&](const std::string& key, Item value, const Place& at) {
-      const auto spec = std::find_if(node.op->attributes.begin(), node.op->attributes.end(), [&](const AttributeSpec& a) { return a.name == key; });
-      if (spec == node.op->attributes.end()) fail(at, "an attribute of '" + std::string(node.op->name) + "'", "another name");
+      const auto spec = std::find_if(node.op->attributes.begin(), node.op->attributes.end(),
+                                     [&](const AttributeSpec& a) { return a.name == key; });
+      if (spec == node.op->attributes.end())
+        fail(at, "an attribute of '" + std::string(node.op->name) + "'", "another name");
       if (node.attributes.find(key)) fail(at, "each attribute once", "it twice");
       node.attributes.set(key, attribute(value, spec->type, at));
     });
@@ -553,12 +595,15 @@ class Reader {
     } catch (const UserError& e) {
       UserError located(file_ + ": " + place.to_string() + " (" + std::string(node.op->name) + "): " + e.message());
       for (std::size_t i = 0; i < types.size(); ++i)
-        if (types[i]) located.note("input " + std::to_string(i) + "  " + types[i]->to_string() + " from " + graph_.value(node.inputs[i]).name);
+        if (types[i])
+          located.note("input " + std::to_string(i) + "  " + types[i]->to_string() + " from " +
+                       graph_.value(node.inputs[i]).name);
       throw located;
     }
     expect(outputs, Kind::array, place.at("outputs"));
     if (outputs.size() != results.size())
-      fail(place.at("outputs"), std::to_string(results.size()) + " results of '" + std::string(node.op->name) + "'", std::to_string(outputs.size()));
+      fail(place.at("outputs"), std::to_string(results.size()) + " results of '" + std::string(node.op->name) + "'",
+           std::to_string(outputs.size()));
     std::size_t i = 0;
     each(outputs, place.at("outputs"), [&](Item output, const Place& at) {
       expect(output, Kind::array, at);
@@ -567,7 +612,9 @@ class Reader {
       std::string name = fresh_name(*it, at.at(0));
       ++it;
       const TensorType declared = type(*it, at.at(1));
-      if (declared != results[i]) fail(at.at(1), results[i].to_string() + ", which '" + std::string(node.op->name) + "' gives", declared.to_string());
+      if (declared != results[i])
+        fail(at.at(1), results[i].to_string() + ", which '" + std::string(node.op->name) + "' gives",
+             declared.to_string());
       node.outputs.push_back(graph_.add_value(std::move(name), ValueKind::node, std::move(results[i++])));
     });
     graph_.nodes.push_back(std::move(node));
@@ -576,7 +623,8 @@ class Reader {
   Tree tree(Item item, const Place& place, std::size_t leaves) const {
     Tree t;
     if (item.kind() == Kind::integer) {
-      t.index = static_cast<std::int32_t>(integer(item, place, 0, std::max<std::int64_t>(0, static_cast<std::int64_t>(leaves) - 1)));
+      t.index = static_cast<std::int32_t>(
+          integer(item, place, 0, std::max<std::int64_t>(0, static_cast<std::int64_t>(leaves) - 1)));
       return t;
     }
     if (item.kind() == Kind::null) {
@@ -614,11 +662,14 @@ class Reader {
     fields(item, place, {{"kind", &kind}, {"limit", &limit}, {"norm_type", &norm_type}, {"parameters", &parameters}});
     const std::string name = label(kind, place.at("kind"));
     if (name != "norm" && name != "value") fail(place.at("kind"), "norm or value", kind.quote());
-    Clip clip{name == "norm" ? Clip::Kind::norm : Clip::Kind::value, {}, number(limit, place.at("limit")),
+    Clip clip{name == "norm" ? Clip::Kind::norm : Clip::Kind::value,
+              {},
+              number(limit, place.at("limit")),
               number(norm_type, place.at("norm_type"))};
     if (!(clip.limit >= 0)) fail(place.at("limit"), "a number of at least 0", limit.quote());
     if (!(clip.norm_type > 0)) fail(place.at("norm_type"), "a positive number", norm_type.quote());
-    each(parameters, place.at("parameters"), [&](Item p, const Place& at) { clip.parameters.push_back(reference(p, at)); });
+    each(parameters, place.at("parameters"),
+         [&](Item p, const Place& at) { clip.parameters.push_back(reference(p, at)); });
     graph_.clips.push_back(std::move(clip));
   }
   std::map<std::string, double> options(Item item, const Place& place) const {
@@ -633,19 +684,22 @@ class Reader {
     fields(item, place, {{"kind", &kind}, {"groups", &groups}, {"schedule", &schedule}});
     Optimizer o;
     o.kind = label(kind, place.at("kind"));
-    const OptimizerKind& known = located(place.at("kind"), [&]() -> const OptimizerKind& { return optimizer_kind(o.kind); });
+    const OptimizerKind& known =
+        located(place.at("kind"), [&]() -> const OptimizerKind& { return optimizer_kind(o.kind); });
     each(groups, place.at("groups"), [&](Item group, const Place& at) {
       Item parameters = group, group_options = group;
       fields(group, at, {{"options", &group_options}, {"parameters", &parameters}});
       ParameterGroup g;
-      each(parameters, at.at("parameters"), [&](Item p, const Place& where) { g.parameters.push_back(reference(p, where)); });
+      each(parameters, at.at("parameters"),
+           [&](Item p, const Place& where) { g.parameters.push_back(reference(p, where)); });
       const Place options_place = at.at("options");
       g.options = options(group_options, options_place);
       if (!g.options.count("lr")) fail(options_place, "the option lr", "none");
       if (g.options.count(std::string(kClipMaxNorm)) != g.options.count(std::string(kClipNormType)))
         fail(options_place, std::string(kClipMaxNorm) + " and " + std::string(kClipNormType), "one of them");
       for (const auto& [name, value] : g.options)
-        if (!std::isfinite(value) && name != kClipNormType) fail(options_place.at(name), "a finite number", std::isnan(value) ? "nan" : "infinity");
+        if (!std::isfinite(value) && name != kClipNormType)
+          fail(options_place.at(name), "a finite number", std::isnan(value) ? "nan" : "infinity");
       located(options_place, [&] {
         check_options(o.kind, g.options);
         return update_attributes(known, g.options);
@@ -664,12 +718,17 @@ class Reader {
       fail(place, "schedules within schedules at most " + std::to_string(kMaximumScheduleDepth) + " deep", "one more");
     Item kind = item, schedule_options = item, milestones = item, parts = item;
     bool has_parts = false;
-    fields(item, place, {{"kind", &kind}, {"options", &schedule_options}, {"milestones", &milestones}, {"parts", &parts, &has_parts}});
+    fields(
+        item, place,
+        {{"kind", &kind}, {"options", &schedule_options}, {"milestones", &milestones}, {"parts", &parts, &has_parts}});
     Schedule s;
     s.kind = label(kind, place.at("kind"));
     s.options = options(schedule_options, place.at("options"));
-    each(milestones, place.at("milestones"), [&](Item m, const Place& where) { s.milestones.push_back(number(m, where)); });
-    if (has_parts) each(parts, place.at("parts"), [&](Item part, const Place& where) { s.parts.push_back(read_schedule(part, where, depth + 1)); });
+    each(milestones, place.at("milestones"),
+         [&](Item m, const Place& where) { s.milestones.push_back(number(m, where)); });
+    if (has_parts)
+      each(parts, place.at("parts"),
+           [&](Item part, const Place& where) { s.parts.push_back(read_schedule(part, where, depth + 1)); });
     return s;
   }
 
@@ -683,7 +742,8 @@ class Reader {
 
 }  // namespace
 
-Graph from_json(std::string_view text, const std::string& file, const ConstantLoader& load_constant, std::string* saved) {
+Graph from_json(std::string_view text, const std::string& file, const ConstantLoader& load_constant,
+                std::string* saved) {
   if (saved) saved->clear();
   return Reader(text, file, load_constant).read(saved);
 }

@@ -20,7 +20,8 @@ class Line {
 
   void raw(std::string_view text) { out_ += text; }
   void text(std::string_view s) {
-    const bool plain = std::all_of(s.begin(), s.end(), [](char c) { return c >= 0x20 && c < 0x7f && c != '"' && c != '\\'; });
+    const bool plain =
+        std::all_of(s.begin(), s.end(), [](char c) { return c >= 0x20 && c < 0x7f && c != '"' && c != '\\'; });
     if (plain) {
       out_ += '"';
       out_ += s;
@@ -30,7 +31,8 @@ class Line {
         out_ += nlohmann::json(std::string(s)).dump();
       } catch (const nlohmann::json::exception&) {
         throw UserError("a text of the graph is not valid UTF-8")
-            .note("it begins " + nlohmann::json(std::string(s.substr(0, 40))).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace));
+            .note("it begins " + nlohmann::json(std::string(s.substr(0, 40)))
+                                     .dump(-1, ' ', true, nlohmann::json::error_handler_t::replace));
       }
     }
   }
@@ -431,7 +433,8 @@ class Writer {
 std::string to_json(const Graph& graph, std::string_view saved) { return Writer(graph, saved).write(); }
 
 bool has_large_constants(const Graph& graph) {
-  return std::any_of(graph.constants.begin(), graph.constants.end(), [](const auto& c) { return c.second->bytes.size() > kInlineConstantBytes; });
+  return std::any_of(graph.constants.begin(), graph.constants.end(),
+                     [](const auto& c) { return c.second->bytes.size() > kInlineConstantBytes; });
 }
 
 }  // namespace graven::ir

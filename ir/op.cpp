@@ -111,7 +111,8 @@ InputRange input_range(const OpDef& op, std::size_t flat_count, std::size_t spec
 
 void InferContext::fail(const std::string& message) const { throw UserError(message); }
 
-std::vector<TensorType> infer(const OpDef& op, const std::vector<std::optional<TensorType>>& inputs, Attributes& attributes) {
+std::vector<TensorType> infer(const OpDef& op, const std::vector<std::optional<TensorType>>& inputs,
+                              Attributes& attributes) {
   // ---- inputs ----
   std::size_t variadic = 0, required = 0;
   for (const InputSpec& i : op.inputs) {
@@ -125,10 +126,12 @@ std::vector<TensorType> infer(const OpDef& op, const std::vector<std::optional<T
                     (variadic            ? " or more"
                      : required != fixed ? " to " + std::to_string(fixed)
                                          : "") +
-                    (required == 1 && fixed == 1 && !variadic ? " input, got " : " inputs, got ") + std::to_string(inputs.size()));
+                    (required == 1 && fixed == 1 && !variadic ? " input, got " : " inputs, got ") +
+                    std::to_string(inputs.size()));
   for (std::size_t s = 0; s < op.inputs.size(); ++s) {
     const InputRange range = input_range(op, inputs.size(), s);
-    // A list that ends early lacks what stands behind its end: with optional inputs in the middle it may still be long enough.
+    // A list that ends early lacks what stands behind its end: with optional inputs in the middle it may still be long
+    // enough.
     for (std::size_t i = range.begin; i < range.begin + range.count; ++i)
       if (!op.inputs[s].optional && (i >= inputs.size() || !inputs[i]))
         throw UserError("the input '" + std::string(op.inputs[s].name) + "' is missing");
@@ -136,12 +139,14 @@ std::vector<TensorType> infer(const OpDef& op, const std::vector<std::optional<T
   // ---- attributes ----
   std::vector<std::pair<std::string, Attribute>> changed;
   for (const auto& [key, value] : attributes) {
-    const auto spec = std::find_if(op.attributes.begin(), op.attributes.end(), [&k = key](const AttributeSpec& a) { return a.name == k; });
+    const auto spec = std::find_if(op.attributes.begin(), op.attributes.end(),
+                                   [&k = key](const AttributeSpec& a) { return a.name == k; });
     if (spec == op.attributes.end()) throw UserError("has no attribute '" + key + "'");
     if (type_of(value) == spec->type) continue;
     Attribute converted = value;
     if (!coerce(converted, spec->type))
-      throw UserError("the attribute '" + key + "' must be of type " + std::string(name(spec->type)) + ", got " + std::string(name(type_of(value))));
+      throw UserError("the attribute '" + key + "' must be of type " + std::string(name(spec->type)) + ", got " +
+                      std::string(name(type_of(value))));
     changed.emplace_back(key, std::move(converted));
   }
   for (auto& [key, value] : changed) attributes.set(key, std::move(value));
@@ -163,12 +168,15 @@ Cost cost_of(const NodeView& node) {
   if (op.cost) {
     cost = op.cost(node);
   } else if (!op.alias) {
-    for (std::size_t i = 0; i < node.node.outputs.size(); ++i) cost.flops += static_cast<double>(node.output(i).shape.numel().maximum());
+    for (std::size_t i = 0; i < node.node.outputs.size(); ++i)
+      cost.flops += static_cast<double>(node.output(i).shape.numel().maximum());
   }
   if (cost.bytes < 0) {
     cost.bytes = 0;
     if (op.alias) return cost;
-    auto bytes = [](const TensorType& t) { return static_cast<double>(t.shape.numel().maximum()) * static_cast<double>(size_of(t.dtype)); };
+    auto bytes = [](const TensorType& t) {
+      return static_cast<double>(t.shape.numel().maximum()) * static_cast<double>(size_of(t.dtype));
+    };
     for (std::size_t i = 0; i < node.node.inputs.size(); ++i)
       if (node.has_input(i)) cost.bytes += bytes(node.input(i));
     for (std::size_t i = 0; i < node.node.outputs.size(); ++i) cost.bytes += bytes(node.output(i));
@@ -184,9 +192,11 @@ KernelCall lower(const NodeView& node) {
   return ops::elementwise_call(node);
 }
 
-// ---- gradients ----------------------------------------------------------------------------------------------------------------------
+// ---- gradients
+// ---------------------------------------------------------------------------------------------------------------------
 
-std::vector<ValueId> GradientBuilder::call_many(std::string_view op, std::vector<ValueId> inputs, Attributes attributes) {
+std::vector<ValueId> GradientBuilder::call_many(std::string_view op, std::vector<ValueId> inputs,
+                                                Attributes attributes) {
   std::string base = graph_.value(node_.outputs.empty() ? node_.inputs[0] : node_.outputs[0]).name;
   return graph_.add_node(get_op(op), std::move(inputs), std::move(attributes), node_.origins, Phase::backward,
                          "grad(" + base + ")." + std::string(op));
@@ -207,7 +217,8 @@ void GradientBuilder::set_reduced(std::size_t i, ValueId gradient) {
     const std::size_t extra = from.shape.rank() - target.shape.rank();
     Ints dims;
     for (std::size_t d = 0; d < from.shape.rank(); ++d)
-      if (d < extra || (target.shape[d - extra] == Dim(1) && from.shape[d] != Dim(1))) dims.push_back(static_cast<std::int64_t>(d));
+      if (d < extra || (target.shape[d - extra] == Dim(1) && from.shape[d] != Dim(1)))
+        dims.push_back(static_cast<std::int64_t>(d));
     if (!dims.empty()) gradient = call("sum", {gradient}, {{"dims", dims}, {"keepdim", false}});
     if (graph_.type(gradient).shape != target.shape) gradient = call("reshape", {gradient}, {{"shape", target.shape}});
   }

@@ -1,13 +1,14 @@
-// One operator, one place: an OpDef says everything Graven knows about an operator. It stands in ir/ops/<op>.cpp; beside it at most one
-// file of the kernel's name in each of kernels/config, kernels/reference, kernels/cpu, kernels/cuda. Dispatch, JSON, eager mode, fusion,
-// tests and the table of operators follow from the entry.
+// One operator, one place: an OpDef says everything Graven knows about an operator. It stands in ir/ops/<op>.cpp;
+// beside it at most one file of the kernel's name in each of kernels/config, kernels/reference, kernels/cpu,
+// kernels/cuda. Dispatch, JSON, eager mode, fusion, tests and the table of operators follow from the entry.
 //
 //   static void infer(InferContext& c) { c.output(c.input(0).dtype, c.input(0).shape); }
 //   static void gradient(GradientBuilder& g) { g.set(0, g.call("mul", {g.output_gradient(), g.call("gt", ...)})); }
 //   extern const OpDef kRelu{.name = "relu", .doc = "y = max(x, 0)", .inputs = {{"x"}}, .infer = infer, .gradient = gradient,
 //                            .scalar = {.body = "x > 0 ? x : T(0)"}};
 //
-// and one line in ir/op_list.inc. Everything here is data or a function from a node to data; nothing calls into codegen.
+// and one line in ir/op_list.inc. Everything here is data or a function from a node to data; nothing calls into
+// codegen.
 #pragma once
 
 #include <concepts>
@@ -90,7 +91,8 @@ class InferContext {
   std::vector<std::optional<TensorType>> inputs_;
 };
 
-/// What a gradient rule sees and sets. It adds nodes; it computes nothing, so backward gets every backend and every fusion for free.
+/// What a gradient rule sees and sets. It adds nodes; it computes nothing, so backward gets every backend and every
+/// fusion for free.
 class GradientBuilder {
  public:
   GradientBuilder(Graph& graph, const Node& node, std::vector<ValueId> output_gradients, std::vector<bool> needed)
@@ -130,34 +132,38 @@ class GradientBuilder {
   std::vector<ValueId> gradients_;
 };
 
-/// An elementwise operator's computation, stated once in C++ over a scalar type T. Arguments are named x, y, z; scalar attributes (number,
-/// integer, boolean) stand under their own names as T. Functions come from kernels/cpu/scalar_math.h (math::exp, math::tanh, ...).
-/// Comparisons yield bool. Write constants as T(0.5), or double creeps in.
+/// An elementwise operator's computation, stated once in C++ over a scalar type T. Arguments are named x, y, z; scalar
+/// attributes (number, integer, boolean) stand under their own names as T. Functions come from
+/// kernels/cpu/scalar_math.h (math::exp, math::tanh, ...). Comparisons yield bool. Write constants as T(0.5), or double
+/// creeps in.
 struct ScalarBody {
-  std::string_view body = {};          ///< empty: not elementwise
-  std::string_view integer_body = {};  ///< of integers, where C++ leaves open what `body` does as they overflow: they wrap around
-  bool result_boolean = false;         ///< comparisons: the result is a bool whatever T is
-  /// Of operators that are min(max(x, least), most), NaN staying NaN: numbers or names of attributes; `least` empty: it is no such operator.
+  std::string_view body = {};  ///< empty: not elementwise
+  std::string_view integer_body =
+      {};  ///< of integers, where C++ leaves open what `body` does as they overflow: they wrap around
+  bool result_boolean = false;  ///< comparisons: the result is a bool whatever T is
+  /// Of operators that are min(max(x, least), most), NaN staying NaN: numbers or names of attributes; `least` empty: it
+  /// is no such operator.
   std::string_view least = {}, most = {};
 };
 
-/// A value of a config field, by C++ type: integers and dimensions are std::int64_t, numbers double, flags bool, lists std::int64_t[8], lists
-/// of lists std::int64_t[][8].
+/// A value of a config field, by C++ type: integers and dimensions are std::int64_t, numbers double, flags bool, lists
+/// std::int64_t[8], lists of lists std::int64_t[][8].
 using ConfigField = std::variant<Dim, double, bool, std::vector<Dim>, std::vector<std::vector<Dim>>>;
 
 /// What a node becomes: one call `name<epilogue>(...)`, whose arguments ir/call.h lists.
 struct KernelCall {
-  std::string name = {};                                         ///< the function, in kernels/cpu/<file>.h and kernels/reference/<file>.h
-  std::string file = {};                                         ///< empty: the same as name
-  std::string config_type = {};                                  ///< struct of kernels/config/<file>.h; empty: file + "_config"
+  std::string name = {};         ///< the function, in kernels/cpu/<file>.h and kernels/reference/<file>.h
+  std::string file = {};         ///< empty: the same as name
+  std::string config_type = {};  ///< struct of kernels/config/<file>.h; empty: file + "_config"
   std::vector<std::pair<std::string, ConfigField>> config = {};  ///< its fields, in the order of the struct
   std::vector<std::string> template_arguments = {};              ///< besides the epilogue
-  bool reference = false;                                        ///< call kernels/reference (a dtype or layout the fast kernels do not cover)
-  bool checks_indices = false;                                   ///< one in its data may be out of range: CPU kernels take a last argument `where`
-  std::int64_t workspace_bytes = 0;                              ///< scratch, at the symbols' maxima; 0: no workspace argument
-  std::vector<Dim> sizes = {};                                   ///< of a variadic input's tensors: the argument `sizes`; empty: their elements
-  std::vector<std::int32_t> in_place = {};                       ///< inputs whose buffer output 0 may take over, where their lives end here
-  std::vector<std::pair<std::int32_t, std::int32_t>> over = {};  ///< (output, input): a further output that may lie where that input does
+  bool reference = false;            ///< call kernels/reference (a dtype or layout the fast kernels do not cover)
+  bool checks_indices = false;       ///< one in its data may be out of range: CPU kernels take a last argument `where`
+  std::int64_t workspace_bytes = 0;  ///< scratch, at the symbols' maxima; 0: no workspace argument
+  std::vector<Dim> sizes = {};       ///< of a variadic input's tensors: the argument `sizes`; empty: their elements
+  std::vector<std::int32_t> in_place = {};  ///< inputs whose buffer output 0 may take over, where their lives end here
+  std::vector<std::pair<std::int32_t, std::int32_t>> over =
+      {};  ///< (output, input): a further output that may lie where that input does
 };
 
 struct Cost {
@@ -186,24 +192,27 @@ struct OpDef {
   std::string_view doc = {};  ///< the formula, layouts and the source of both
   std::vector<InputSpec> inputs = {};
   std::vector<AttributeSpec> attributes = {};
-  std::vector<std::string_view> outputs = {};  ///< names, where there are several: the first one's value is called after the node alone
+  std::vector<std::string_view> outputs =
+      {};  ///< names, where there are several: the first one's value is called after the node alone
   void (*infer)(InferContext&) = nullptr;
   void (*gradient)(GradientBuilder&) = nullptr;     ///< nullptr: not differentiable
   std::size_t gradient_outputs = 1;                 ///< through so many outputs, from the first on, gradients flow
   ScalarBody scalar = {};                           ///< elementwise operators have this,
   KernelCall (*kernel)(const NodeView&) = nullptr;  ///< the others this,
-  /// What a node stands for in simpler operators, one after the other, the last one making its outputs; values between are added to the graph. Of
-  /// operators that the passes put together out of several with epilogues of their own: eager execution and the oracle run these. nullptr: none.
+  /// What a node stands for in simpler operators, one after the other, the last one making its outputs; values between
+  /// are added to the graph. Of operators that the passes put together out of several with epilogues of their own:
+  /// eager execution and the oracle run these. nullptr: none.
   std::vector<Node> (*parts)(Graph&, const Node&) = nullptr;
-  bool alias = false;                               ///< or this: output 0 is input 0's memory under another shape (reshape)
-  Cost (*cost)(const NodeView&) = nullptr;          ///< nullptr: elementwise cost
+  bool alias = false;                       ///< or this: output 0 is input 0's memory under another shape (reshape)
+  Cost (*cost)(const NodeView&) = nullptr;  ///< nullptr: elementwise cost
   /// What a call's comment adds to the shapes, which leave it open: "dim 1, 2:5". nullptr: nothing.
   std::string (*remark)(const NodeView&) = nullptr;
   AmpClass amp = AmpClass::gray;
   bool commutative = false;
-  bool random = false;                  ///< depends on the step's seed: never folded, never merged
-  bool packs = false;                   ///< rearranges a weight; the reference kernels take it as it was
-  bool change_is_proportional = false;  ///< an update: what it adds to the parameters is proportional to their gradients
+  bool random = false;  ///< depends on the step's seed: never folded, never merged
+  bool packs = false;   ///< rearranges a weight; the reference kernels take it as it was
+  bool change_is_proportional =
+      false;  ///< an update: what it adds to the parameters is proportional to their gradients
   std::vector<TestCase> (*cases)() = nullptr;
 
   bool elementwise() const { return !scalar.body.empty(); }
@@ -235,12 +244,13 @@ InputRange input_range(const OpDef& op, std::size_t flat_count, std::size_t spec
 InputRange input_range(const Node& node, InputRole role);
 
 /// Checks attributes against the declaration, fills in defaults, runs inference. User error on any mismatch.
-std::vector<TensorType> infer(const OpDef& op, const std::vector<std::optional<TensorType>>& inputs, Attributes& attributes);
+std::vector<TensorType> infer(const OpDef& op, const std::vector<std::optional<TensorType>>& inputs,
+                              Attributes& attributes);
 
 Cost cost_of(const NodeView& node);
 
-/// What the node becomes: the operator's kernel, `elementwise` or `broadcast` for a scalar body (the functor is the emitter's), a call without a
-/// name for an alias.
+/// What the node becomes: the operator's kernel, `elementwise` or `broadcast` for a scalar body (the functor is the
+/// emitter's), a call without a name for an alias.
 KernelCall lower(const NodeView& node);
 
 }  // namespace graven::ir

@@ -8,7 +8,8 @@
 namespace graven::ir {
 
 const std::vector<OptimizerKind>& optimizer_kinds() {
-  static const std::vector<OptimizerState> adam_states = {{"m", "m", {}}, {"v", "v", {}}, {"max_v", "max_v", "amsgrad"}};
+  static const std::vector<OptimizerState> adam_states = {
+      {"m", "m", {}}, {"v", "v", {}}, {"max_v", "max_v", "amsgrad"}};
   static const std::vector<OptimizerKind> table = {
       {"sgd", "sgd", {}, {{"momentum_buffers", "momentum", "momentum"}}},
       {"adam", "adam", {{"decoupled", false}}, adam_states},
@@ -16,7 +17,9 @@ const std::vector<OptimizerKind>& optimizer_kinds() {
       {"rmsprop",
        "rmsprop",
        {},
-       {{"square_avg", "square_avg", {}}, {"grad_avg", "grad_avg", "centered"}, {"momentum_buffers", "momentum", "momentum"}}},
+       {{"square_avg", "square_avg", {}},
+        {"grad_avg", "grad_avg", "centered"},
+        {"momentum_buffers", "momentum", "momentum"}}},
       {"adagrad", "adagrad", {}, {{"sums", "sum", {}}}},
       {"adadelta", "adadelta", {}, {{"square_avg", "square_avg", {}}, {"acc_delta", "acc_delta", {}}}},
       {"lamb", "lamb", {}, {{"m", "m", {}}, {"v", "v", {}}}},
@@ -34,7 +37,8 @@ const OptimizerKind& optimizer_kind(std::string_view name) {
 }
 
 const OptimizerState* state_of(const OptimizerKind& kind, std::string_view input) {
-  const auto found = std::find_if(kind.states.begin(), kind.states.end(), [&](const OptimizerState& s) { return s.input == input; });
+  const auto found =
+      std::find_if(kind.states.begin(), kind.states.end(), [&](const OptimizerState& s) { return s.input == input; });
   return found == kind.states.end() ? nullptr : &*found;
 }
 
@@ -72,13 +76,15 @@ void check_options(std::string_view kind, const std::map<std::string, double>& o
                                       {"beta1", "betas[0]", kBelowOne},
                                       {"beta2", "betas[1]", kBelowOne}};
   for (const Range& range : kRanges)
-    if (const auto it = options.find(range.option); it != options.end()) check_range(kind, range.shown, it->second, range.most);
+    if (const auto it = options.find(range.option); it != options.end())
+      check_range(kind, range.shown, it->second, range.most);
   const auto at = [&](const char* name) {
     const auto it = options.find(name);
     return it == options.end() ? 0 : it->second;
   };
   if (options.count("clip_grad_norm_type") && !(at("clip_grad_norm_type") > 0))
-    throw UserError(std::string(kind) + ": the option clip_grad_norm_type must be positive, got " + std::to_string(at("clip_grad_norm_type")));
+    throw UserError(std::string(kind) + ": the option clip_grad_norm_type must be positive, got " +
+                    std::to_string(at("clip_grad_norm_type")));
   if (at("nesterov") != 0 && (at("momentum") <= 0 || at("dampening") != 0))
     throw UserError(std::string(kind) + ": nesterov needs momentum above 0 and dampening 0");
 }
@@ -90,9 +96,12 @@ Attributes update_attributes(const OptimizerKind& kind, const std::map<std::stri
     const std::string& name = entry.first;
     const double value = entry.second;
     if (name == "lr" || name == kClipMaxNorm || name == kClipNormType) continue;
-    const auto spec = std::find_if(op.attributes.begin(), op.attributes.end(), [&](const AttributeSpec& a) { return a.name == name; });
-    const bool is_fixed = std::any_of(kind.fixed.begin(), kind.fixed.end(), [&](const auto& f) { return f.first == name; });
-    if (spec == op.attributes.end() || is_fixed) throw UserError("the optimizer '" + std::string(kind.name) + "' has no option '" + name + "'");
+    const auto spec = std::find_if(op.attributes.begin(), op.attributes.end(),
+                                   [&](const AttributeSpec& a) { return a.name == name; });
+    const bool is_fixed =
+        std::any_of(kind.fixed.begin(), kind.fixed.end(), [&](const auto& f) { return f.first == name; });
+    if (spec == op.attributes.end() || is_fixed)
+      throw UserError("the optimizer '" + std::string(kind.name) + "' has no option '" + name + "'");
     if (spec->type == AttributeType::boolean)
       attributes.set(name, value != 0);
     else

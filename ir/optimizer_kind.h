@@ -1,5 +1,5 @@
-// The kinds of optimizers: what eager steps, the pass that adds updates to graphs, and checkpoints have in common. Another optimizer is an update
-// operator (ir/ops/sgd.cpp), its kernels, a line here, and its class in the frontend.
+// The kinds of optimizers: what eager steps, the pass that adds updates to graphs, and checkpoints have in common.
+// Another optimizer is an update operator (ir/ops/sgd.cpp), its kernels, a line here, and its class in the frontend.
 //
 //   const OptimizerKind& kind = optimizer_kind("adamw");
 //   for (const OptimizerState& s : kind.states)
@@ -19,7 +19,8 @@ namespace graven::ir {
 /// Options of every kind's groups, beside lr and the kind's own: what the pass clip_gradients reads.
 inline constexpr std::string_view kClipMaxNorm = "clip_grad_max_norm", kClipNormType = "clip_grad_norm_type";
 
-/// A variadic input of the update operator that is state: one tensor a parameter, of its type, zeros before the first step.
+/// A variadic input of the update operator that is state: one tensor a parameter, of its type, zeros before the first
+/// step.
 struct OptimizerState {
   std::string_view input;   ///< the operator's name for it
   std::string_view name;    ///< what checkpoints append to the parameter's name: "<parameter>-momentum"
@@ -27,8 +28,8 @@ struct OptimizerState {
 };
 
 struct OptimizerKind {
-  std::string_view name;                                 ///< "adamw"
-  std::string_view op;                                   ///< the update operator, whose attributes are the options, without lr
+  std::string_view name;  ///< "adamw"
+  std::string_view op;    ///< the update operator, whose attributes are the options, without lr
   std::vector<std::pair<std::string_view, bool>> fixed;  ///< attributes that the kind itself sets
   std::vector<OptimizerState> states;
 };

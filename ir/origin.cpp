@@ -32,7 +32,8 @@ std::string place_of(const Origins& origins) {
 std::vector<std::string> modules_of(const Origins& origins) {
   std::vector<std::string> modules;
   for (const Origin& o : origins)
-    if (!o.module.empty() && std::find(modules.begin(), modules.end(), o.module) == modules.end()) modules.push_back(o.module);
+    if (!o.module.empty() && std::find(modules.begin(), modules.end(), o.module) == modules.end())
+      modules.push_back(o.module);
   return modules;
 }
 
@@ -68,7 +69,8 @@ std::string braced(const std::vector<std::string>& paths) {
   std::string text;
   for (const Family& family : families) {
     std::string children;
-    for (const std::string& child : family.children) children += (children.empty() ? "" : family.parent.empty() ? ", " : ",") + child;
+    for (const std::string& child : family.children)
+      children += (children.empty() ? "" : family.parent.empty() ? ", " : ",") + child;
     if (family.children.size() > 1 && !family.parent.empty()) children = "{" + children + "}";
     text += (text.empty() ? "" : ", ") + family.parent + children;
   }

@@ -1,5 +1,5 @@
-// Where a node comes from: the module path that recorded it, and the line of user code. Travels through every pass; a fused node keeps
-// all of its parts' origins, in order of computation.
+// Where a node comes from: the module path that recorded it, and the line of user code. Travels through every pass; a
+// fused node keeps all of its parts' origins, in order of computation.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +23,8 @@ using Origins = std::vector<Origin>;
 /// Joins two lists, dropping repeats, keeping order.
 Origins merge(const Origins& a, const Origins& b);
 
-/// The module that a node is filed under: the first that its origins name, that of the operator which the others were fused into. Empty outside
-/// of any module.
+/// The module that a node is filed under: the first that its origins name, that of the operator which the others were
+/// fused into. Empty outside of any module.
 std::string owner_of(const Origins& origins);
 
 /// The line of user code that a node is filed under, "mlp.cpp:8". Empty when there is none.

@@ -40,7 +40,8 @@ constexpr ScheduleOption kScheduleOptions[] = {
     {"anneal_linear", ScheduleNumber::flag},
     {"three_phase", ScheduleNumber::flag},
 };
-constexpr ScheduleOption kWarmupOptions[] = {{"warmup_factor", ScheduleNumber::any}, {"warmup_iters", ScheduleNumber::from_0}};
+constexpr ScheduleOption kWarmupOptions[] = {{"warmup_factor", ScheduleNumber::any},
+                                             {"warmup_iters", ScheduleNumber::from_0}};
 
 /// The options that a kind has, and those of them that it may do without.
 struct ScheduleKind {
@@ -100,11 +101,13 @@ void check_number(const Schedule& schedule, const std::string& name, double x, S
 void check_parts(const Schedule& schedule) {
   const auto& milestones = schedule.milestones;
   if (schedule.kind != "sequential") {
-    if (!schedule.parts.empty()) throw UserError("the schedule '" + schedule.kind + "' has parts, as only 'sequential' may");
+    if (!schedule.parts.empty())
+      throw UserError("the schedule '" + schedule.kind + "' has parts, as only 'sequential' may");
     return;
   }
   if (milestones.size() + 1 != schedule.parts.size())
-    refuse(schedule, "one milestone fewer than parts", fmt::format("{} and {}", milestones.size(), schedule.parts.size()));
+    refuse(schedule, "one milestone fewer than parts",
+           fmt::format("{} and {}", milestones.size(), schedule.parts.size()));
   for (std::size_t i = 0; i < milestones.size(); ++i)
     if (!(milestones[i] > (i == 0 ? 0 : milestones[i - 1])))
       refuse(schedule, "milestones that increase from above 0", fmt::format("{}", fmt::join(milestones, ", ")));
@@ -129,11 +132,13 @@ void check_schedule(const Schedule& schedule) {
     return;
   }
   const auto& kinds = schedule_kinds();
-  const auto kind = std::find_if(kinds.begin(), kinds.end(), [&](const ScheduleKind& k) { return k.name == schedule.kind; });
+  const auto kind =
+      std::find_if(kinds.begin(), kinds.end(), [&](const ScheduleKind& k) { return k.name == schedule.kind; });
   if (kind == kinds.end()) {
     std::vector<std::string_view> names;
     for (const ScheduleKind& k : kinds) names.push_back(k.name);
-    throw UserError("there is no learning-rate schedule of kind '" + schedule.kind + "'").note(fmt::format("known  {}", fmt::join(names, ", ")));
+    throw UserError("there is no learning-rate schedule of kind '" + schedule.kind + "'")
+        .note(fmt::format("known  {}", fmt::join(names, ", ")));
   }
   for (const auto& [name, x] : schedule.options) {
     const bool warmup = std::find(std::begin(kWarmup), std::end(kWarmup), name) != std::end(kWarmup);
@@ -152,10 +157,14 @@ void check_schedule(const Schedule& schedule) {
     refuse(schedule, "milestones that increase", fmt::format("{}", fmt::join(schedule.milestones, ", ")));
   check_parts(schedule);
   for (const std::string_view name : kind->options)
-    if (!schedule.options.count(std::string(name))) throw UserError(fmt::format("the schedule '{}' lacks the option '{}'", schedule.kind, name));
-  const std::size_t warmup = static_cast<std::size_t>(
-      std::count_if(std::begin(kWarmup), std::end(kWarmup), [&](std::string_view name) { return schedule.options.count(std::string(name)) != 0; }));
-  if (warmup != 0 && warmup != std::size(kWarmup)) refuse(schedule, fmt::format("all of {}", fmt::join(kWarmup, ", ")), "some of them");
+    if (!schedule.options.count(std::string(name)))
+      throw UserError(fmt::format("the schedule '{}' lacks the option '{}'", schedule.kind, name));
+  const std::size_t warmup =
+      static_cast<std::size_t>(std::count_if(std::begin(kWarmup), std::end(kWarmup), [&](std::string_view name) {
+        return schedule.options.count(std::string(name)) != 0;
+      }));
+  if (warmup != 0 && warmup != std::size(kWarmup))
+    refuse(schedule, fmt::format("all of {}", fmt::join(kWarmup, ", ")), "some of them");
 }
 
 }  // namespace graven::ir

@@ -1,4 +1,5 @@
-// What a learning-rate schedule may say: its kinds, and the names and ranges of its options. The formulas are those of runtime_min/schedule.h.
+// What a learning-rate schedule may say: its kinds, and the names and ranges of its options. The formulas are those of
+// runtime_min/schedule.h.
 #pragma once
 
 #include <cstdint>

@@ -53,8 +53,8 @@ std::string literal(const Json& value) {
   }
   if (!value.is_string()) return value.dump();
   const std::string& s = value.get_ref<const std::string&>();
-  const bool is_something_else = s == "true" || s == "false" || s == "null" || (!s.empty() && !is_letter(s[0])) ||
-                                 Json::accept(s);
+  const bool is_something_else =
+      s == "true" || s == "false" || s == "null" || (!s.empty() && !is_letter(s[0])) || Json::accept(s);
   return is_something_else ? value.dump() : word(value);
 }
 
@@ -165,8 +165,10 @@ class Writer {
       for (const auto& [key, value] : n["attributes"].items()) {
         const auto spec = std::find_if(node.op->attributes.begin(), node.op->attributes.end(),
                                        [&k = key](const AttributeSpec& a) { return a.name == k; });
-        if (spec->fallback && Attributes{{key, *spec->fallback}} == Attributes{{key, node.attributes.at(key)}}) continue;
-        attributes += (attributes.empty() ? "" : ", ") + key + "=" + (value.is_object() ? program(value) : literal(value));
+        if (spec->fallback && Attributes{{key, *spec->fallback}} == Attributes{{key, node.attributes.at(key)}})
+          continue;
+        attributes +=
+            (attributes.empty() ? "" : ", ") + key + "=" + (value.is_object() ? program(value) : literal(value));
       }
       for (const Json& o : n["origins"]) {
         const std::string module = o[0] == "" ? "-" : word(o[0]);
@@ -192,8 +194,9 @@ class Writer {
 class Reader {
  public:
   Reader(std::string_view text, const std::string& file) : text_(text), file_(file) {
-    json_ = {{"format", "graven.graph"}, {"version", kGraphFormatVersion}, {"name", ""}, {"stage", ""},
-             {"training", false}, {"config", Json::object()}, {"symbols", Json::object()}};
+    json_ = {
+        {"format", "graven.graph"}, {"version", kGraphFormatVersion}, {"name", ""}, {"stage", ""}, {"training", false},
+        {"config", Json::object()}, {"symbols", Json::object()}};
     for (const char* section : {"modules", "inputs", "parameters", "states", "hypers", "constants", "nodes", "outputs",
                                 "losses", "gradients", "clips", "optimizers"})
       json_[section] = Json::array();
@@ -245,8 +248,10 @@ class Reader {
   }
   [[noreturn]] void fail(const std::string& expected) const {
     const std::string_view rest = text_.substr(at_, text_.find('\n', at_) - at_);
-    const std::string found = rest.empty() ? "the end of the line" : Json(std::string(rest.substr(0, 40))).dump(
-        -1, ' ', true, nlohmann::json::error_handler_t::replace);
+    const std::string found =
+        rest.empty()
+            ? "the end of the line"
+            : Json(std::string(rest.substr(0, 40))).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
     UserError error(file_ + ": expected " + expected + ", found " + found);
     error.at(file_, line());
     throw error;
@@ -523,8 +528,9 @@ class Reader {
       optimizer["schedule"] = no_schedule();
       add("optimizers", optimizer);
     } else {
-      fail_before(what, "a statement: graph, config, symbol, module, input, parameter, buffer, state, hyper, constant, "
-                        "a phase, output, loss, gradient, clip or optimizer; nodes are indented");
+      fail_before(what,
+                  "a statement: graph, config, symbol, module, input, parameter, buffer, state, hyper, constant, "
+                  "a phase, output, loss, gradient, clip or optimizer; nodes are indented");
     }
   }
   /// An indented one: a part of an optimizer, or a node.

@@ -16,8 +16,9 @@
 //     group lr=0.1, momentum=0.9 (model.0.weight)
 //
 // One statement a line; a line goes on where a bracket is open. "-" is an absent input; several results stand in
-// parentheses, and so does none. What stands after "#" is a comment. Names that hold other characters than letters, digits, "_", ".", "*", "/", "-" and "+", or
-// parentheses that pair up, stand in quotes, as in JSON. A scalar program is numbered: {%0, %1: %2 = mul(%0, %1) f32}.
+// parentheses, and so does none. What stands after "#" is a comment. Names that hold other characters than letters,
+// digits, "_", ".", "*", "/", "-" and "+", or parentheses that pair up, stand in quotes, as in JSON. A scalar program
+// is numbered: {%0, %1: %2 = mul(%0, %1) f32}.
 #pragma once
 
 #include <string>

@@ -13,7 +13,8 @@ struct DTypeInfo {
   std::size_t size;
 };
 
-constexpr DTypeInfo kInfo[] = {{"f32", 4}, {"f64", 8}, {"f16", 2}, {"bf16", 2}, {"i8", 1}, {"i32", 4}, {"i64", 8}, {"u8", 1}, {"bool", 1}};
+constexpr DTypeInfo kInfo[] = {{"f32", 4}, {"f64", 8}, {"f16", 2}, {"bf16", 2}, {"i8", 1},
+                               {"i32", 4}, {"i64", 8}, {"u8", 1},  {"bool", 1}};
 
 }  // namespace
 

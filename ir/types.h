@@ -1,7 +1,7 @@
 // The vocabulary of tensors: element types, dimensions, shapes.
 //
-// A dimension is an integer, or an integer times a named symbol whose maximum is known ("batch", at most 64). Shape inference carries
-// symbols, memory is planned for the maximum, and the emitted loops run to the actual value:
+// A dimension is an integer, or an integer times a named symbol whose maximum is known ("batch", at most 64). Shape
+// inference carries symbols, memory is planned for the maximum, and the emitted loops run to the actual value:
 //
 //   Shape images{Dim("batch", 64), 1, 28, 28};
 //   images.numel()            // 784*batch
@@ -21,7 +21,8 @@ namespace graven::ir {
 /// Element types. `boolean` is one byte, 0 or 1.
 enum class DType : std::uint8_t { f32, f64, f16, bf16, i8, i32, i64, u8, boolean };
 
-inline constexpr DType kAllDTypes[] = {DType::f32, DType::f64, DType::f16, DType::bf16, DType::i8, DType::i32, DType::i64, DType::u8, DType::boolean};
+inline constexpr DType kAllDTypes[] = {DType::f32, DType::f64, DType::f16, DType::bf16,   DType::i8,
+                                       DType::i32, DType::i64, DType::u8,  DType::boolean};
 
 /// "f32", ..., "i64", "u8", "bool": the spelling in JSON, in messages and in generated comments.
 std::string_view name(DType dtype);
@@ -40,7 +41,8 @@ class Dim {
   Dim() = default;
   Dim(std::int64_t value) : coefficient_(value) {}  // NOLINT: implicit, so that {64, 1, 28, 28} is a shape
   Dim(int value) : coefficient_(value) {}           // NOLINT
-  Dim(std::string symbol, std::int64_t maximum) : coefficient_(1), symbol_maximum_(maximum), symbol_(std::move(symbol)) {}
+  Dim(std::string symbol, std::int64_t maximum)
+      : coefficient_(1), symbol_maximum_(maximum), symbol_(std::move(symbol)) {}
 
   bool is_static() const { return symbol_.empty(); }
   std::int64_t coefficient() const { return coefficient_; }
@@ -58,7 +60,8 @@ class Dim {
   /// Exact quotient: user error when `b` does not divide `a`.
   friend Dim operator/(const Dim& a, const Dim& b);
   friend bool operator==(const Dim& a, const Dim& b) {
-    return a.coefficient_ == b.coefficient_ && a.symbol_ == b.symbol_ && (a.is_static() || a.symbol_maximum_ == b.symbol_maximum_);
+    return a.coefficient_ == b.coefficient_ && a.symbol_ == b.symbol_ &&
+           (a.is_static() || a.symbol_maximum_ == b.symbol_maximum_);
   }
   friend bool operator!=(const Dim& a, const Dim& b) { return !(a == b); }
   /// "64", "batch", "784*batch".
@@ -76,7 +79,8 @@ class Shape {
   Shape() = default;
   Shape(std::initializer_list<Dim> dims) : dims_(dims) {}
   explicit Shape(std::vector<Dim> dims) : dims_(std::move(dims)) {}
-  Shape(const std::vector<std::int64_t>& dims) : dims_(dims.begin(), dims.end()) {}  // NOLINT: implicit, so that zeros(x.sizes()) works
+  Shape(const std::vector<std::int64_t>& dims)
+      : dims_(dims.begin(), dims.end()) {}  // NOLINT: implicit, so that zeros(x.sizes()) works
   static Shape of(const std::vector<std::int64_t>& dims) { return Shape(std::vector<Dim>(dims.begin(), dims.end())); }
 
   std::size_t rank() const { return dims_.size(); }

@@ -39,9 +39,11 @@ class Verifier {
     return text + ")";
   }
   bool in_range(ValueId v) const { return v >= 0 && static_cast<std::size_t>(v) < graph_.values.size(); }
-  /// `where` names a place, as a text or as a function that gives one: texts of places that are in order would be most of the work.
+  /// `where` names a place, as a text or as a function that gives one: texts of places that are in order would be most
+  /// of the work.
   void need_range(ValueId v, const auto& where) const {
-    if (!in_range(v)) broken(text_of(where) + " refers to value " + std::to_string(v) + " of " + std::to_string(graph_.values.size()));
+    if (!in_range(v))
+      broken(text_of(where) + " refers to value " + std::to_string(v) + " of " + std::to_string(graph_.values.size()));
   }
   void need_range_in_node(ValueId v, std::size_t n) const {
     need_range(v, [&] { return node_text(n); });
@@ -56,7 +58,8 @@ class Verifier {
   /// The type of value `v`.
   void check_type(const TensorType& type, ValueId v) {
     const auto fail = [&](const std::string& text) { broken(value_text(v) + text); };
-    if (type.shape.rank() > kMaximumRank) fail(" has rank " + std::to_string(type.shape.rank()) + "; the maximum is " + std::to_string(kMaximumRank));
+    if (type.shape.rank() > kMaximumRank)
+      fail(" has rank " + std::to_string(type.shape.rank()) + "; the maximum is " + std::to_string(kMaximumRank));
     std::int64_t bytes = static_cast<std::int64_t>(size_of(type.dtype));
     bool zero = false;
     for (const Dim& d : type.shape) {
@@ -72,10 +75,12 @@ class Verifier {
         if (d.symbol_maximum() < 1) fail(": the maximum of the symbol '" + d.symbol() + "' is not positive");
         const auto [known, fresh] = symbols_.emplace(d.symbol(), d.symbol_maximum());
         if (!fresh && known->second != d.symbol_maximum())
-          fail(": the symbol '" + d.symbol() + "' has two maxima, " + std::to_string(known->second) + " and " + std::to_string(d.symbol_maximum()));
+          fail(": the symbol '" + d.symbol() + "' has two maxima, " + std::to_string(known->second) + " and " +
+               std::to_string(d.symbol_maximum()));
       }
       std::int64_t maximum = 0;
-      if (__builtin_mul_overflow(d.coefficient(), d.symbol_maximum(), &maximum) || (!zero && __builtin_mul_overflow(bytes, maximum, &bytes)))
+      if (__builtin_mul_overflow(d.coefficient(), d.symbol_maximum(), &maximum) ||
+          (!zero && __builtin_mul_overflow(bytes, maximum, &bytes)))
         fail(" is too large: " + type.to_string());
     }
   }
@@ -86,7 +91,8 @@ class Verifier {
     for (std::size_t i = 0; i < graph_.values.size(); ++i) {
       const Value& v = graph_.values[i];
       if (v.name.empty()) broken("value " + std::to_string(i) + " has no name");
-      if (std::any_of(v.name.begin(), v.name.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }))
+      if (std::any_of(v.name.begin(), v.name.end(),
+                      [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }))
         broken("the name of value " + std::to_string(i) + " holds a control character");
       if (!names.insert(v.name).second) broken("two values are named '" + v.name + "'");
       check_type(v.type, static_cast<ValueId>(i));
@@ -98,13 +104,16 @@ class Verifier {
     auto check = [&](const std::vector<ValueId>& list, std::string_view what, auto allowed) {
       for (ValueId v : list) {
         need_range(v, [&] { return "the list of " + std::string(what); });
-        if (!allowed(graph_.value(v).kind)) broken(value_text(v) + " stands in the list of " + std::string(what) + ", but is of another kind");
-        if (listed_[static_cast<std::size_t>(v)]) broken(value_text(v) + " stands twice in the list of " + std::string(what));
+        if (!allowed(graph_.value(v).kind))
+          broken(value_text(v) + " stands in the list of " + std::string(what) + ", but is of another kind");
+        if (listed_[static_cast<std::size_t>(v)])
+          broken(value_text(v) + " stands twice in the list of " + std::string(what));
         listed_[static_cast<std::size_t>(v)] = true;
       }
     };
     check(graph_.inputs, "inputs", [](ValueKind k) { return k == ValueKind::input; });
-    check(graph_.parameters, "parameters", [](ValueKind k) { return k == ValueKind::parameter || k == ValueKind::buffer; });
+    check(graph_.parameters, "parameters",
+          [](ValueKind k) { return k == ValueKind::parameter || k == ValueKind::buffer; });
     check(graph_.states, "states", [](ValueKind k) { return k == ValueKind::state; });
     for (std::size_t i = 0; i < graph_.values.size(); ++i) {
       const ValueId v = static_cast<ValueId>(i);
@@ -117,8 +126,10 @@ class Verifier {
           break;
         case ValueKind::constant: {
           const auto found = graph_.constants.find(v);
-          if (found == graph_.constants.end() || !found->second) broken("the constant " + value_text(v) + " has no data");
-          if (found->second->type != graph_.type(v)) broken("the constant " + value_text(v) + " has data of type " + found->second->type.to_string());
+          if (found == graph_.constants.end() || !found->second)
+            broken("the constant " + value_text(v) + " has no data");
+          if (found->second->type != graph_.type(v))
+            broken("the constant " + value_text(v) + " has data of type " + found->second->type.to_string());
           if (!graph_.type(v).shape.is_static()) broken("the constant " + value_text(v) + " has a symbolic shape");
           if (static_cast<std::int64_t>(found->second->bytes.size()) !=
               graph_.type(v).shape.numel().value() * static_cast<std::int64_t>(size_of(graph_.type(v).dtype)))
@@ -147,7 +158,8 @@ class Verifier {
       const Node& node = graph_.nodes[n];
       if (!node.op) broken(node_text(n) + " has no operator");
       if (node.phase < phase)
-        broken(node_text(n) + " of the " + std::string(ir::name(node.phase)) + " phase stands after the " + std::string(ir::name(phase)) + " phase");
+        broken(node_text(n) + " of the " + std::string(ir::name(node.phase)) + " phase stands after the " +
+               std::string(ir::name(phase)) + " phase");
       phase = node.phase;
       for (ValueId v : node.inputs) {
         if (v == kNone) continue;
@@ -170,12 +182,14 @@ class Verifier {
           const ValueKind kind = graph_.value(v).kind;
           if (kind != ValueKind::parameter && kind != ValueKind::buffer && kind != ValueKind::state)
             broken(node_text(n) + " writes into " + value_text(v) + ", which is no parameter, buffer or state");
-          if (prepared[static_cast<std::size_t>(v)]) broken(node_text(n) + " writes into " + value_text(v) + ", which the prepare phase has read");
+          if (prepared[static_cast<std::size_t>(v)])
+            broken(node_text(n) + " writes into " + value_text(v) + ", which the prepare phase has read");
         }
       }
       for (ValueId v : node.outputs) {
         need_range_in_node(v, n);
-        if (graph_.value(v).kind != ValueKind::node) broken(node_text(n) + " makes " + value_text(v) + ", which is not a node's result");
+        if (graph_.value(v).kind != ValueKind::node)
+          broken(node_text(n) + " makes " + value_text(v) + ", which is not a node's result");
         if (made_[static_cast<std::size_t>(v)]) broken(value_text(v) + " is made twice");
         made_[static_cast<std::size_t>(v)] = true;
         made_in_[static_cast<std::size_t>(v)] = node.phase;
@@ -201,14 +215,16 @@ class Verifier {
     } catch (const UserError& e) {
       broken(node_text(n) + ": " + e.message());
     }
-    if (!(attributes == node.attributes)) broken(node_text(n) + ": its attributes lack defaults, or are not in normal form");
+    if (!(attributes == node.attributes))
+      broken(node_text(n) + ": its attributes lack defaults, or are not in normal form");
     if (results.size() != node.outputs.size())
-      broken(node_text(n) + " has " + std::to_string(node.outputs.size()) + " results; its operator gives " + std::to_string(results.size()));
+      broken(node_text(n) + " has " + std::to_string(node.outputs.size()) + " results; its operator gives " +
+             std::to_string(results.size()));
     for (std::size_t i = 0; i < results.size(); ++i) {
       need_range_in_node(node.outputs[i], n);
       if (results[i] != graph_.type(node.outputs[i]))
-        broken(node_text(n) + ": result " + value_text(node.outputs[i]) + " is " + graph_.type(node.outputs[i]).to_string() +
-               "; its operator gives " + results[i].to_string());
+        broken(node_text(n) + ": result " + value_text(node.outputs[i]) + " is " +
+               graph_.type(node.outputs[i]).to_string() + "; its operator gives " + results[i].to_string());
     }
   }
 
@@ -226,13 +242,16 @@ class Verifier {
     for (const Loss& l : graph_.losses) {
       need_made(l.value, "the list of losses", Phase::forward);
       const TensorType& type = graph_.type(l.value);
-      if (!is_floating(type.dtype)) broken("the loss " + value_text(l.value) + " is " + type.to_string() + ", which has no gradient");
+      if (!is_floating(type.dtype))
+        broken("the loss " + value_text(l.value) + " is " + type.to_string() + ", which has no gradient");
       if (l.gradient != kNone) {
         need_made(l.gradient, "the list of losses", Phase::backward);
         if (graph_.type(l.gradient) != type)
-          broken("the loss " + value_text(l.value) + " is " + type.to_string() + ", its gradient " + graph_.type(l.gradient).to_string());
+          broken("the loss " + value_text(l.value) + " is " + type.to_string() + ", its gradient " +
+                 graph_.type(l.gradient).to_string());
       } else if (graph_.stage == "trace" && type.shape.numel() != Dim(1)) {
-        broken("the loss " + value_text(l.value) + " is " + type.to_string() + "; without a gradient it must have one element");
+        broken("the loss " + value_text(l.value) + " is " + type.to_string() +
+               "; without a gradient it must have one element");
       }
     }
     std::unordered_set<ValueId> differentiated;
@@ -242,15 +261,18 @@ class Verifier {
       if (graph_.value(g.parameter).kind != ValueKind::parameter || !graph_.value(g.parameter).trainable)
         broken("the list of gradients has " + value_text(g.parameter) + ", which is no trainable parameter");
       if (graph_.type(g.parameter) != graph_.type(g.value))
-        broken("the parameter " + value_text(g.parameter) + " is " + graph_.type(g.parameter).to_string() + ", its gradient " +
-               graph_.type(g.value).to_string());
-      if (!differentiated.insert(g.parameter).second) broken("the parameter " + value_text(g.parameter) + " has two gradients");
+        broken("the parameter " + value_text(g.parameter) + " is " + graph_.type(g.parameter).to_string() +
+               ", its gradient " + graph_.type(g.value).to_string());
+      if (!differentiated.insert(g.parameter).second)
+        broken("the parameter " + value_text(g.parameter) + " has two gradients");
     }
     for (const Clip& c : graph_.clips) {
-      if (!(c.limit >= 0) || !(c.norm_type > 0)) broken("gradients are clipped to a negative limit, or by a norm whose order is not positive");
+      if (!(c.limit >= 0) || !(c.norm_type > 0))
+        broken("gradients are clipped to a negative limit, or by a norm whose order is not positive");
       for (ValueId v : c.parameters) {
         need_range(v, "the list of clips");
-        if (graph_.value(v).kind != ValueKind::parameter) broken("the gradient of " + value_text(v) + ", which is no parameter, is clipped");
+        if (graph_.value(v).kind != ValueKind::parameter)
+          broken("the gradient of " + value_text(v) + ", which is no parameter, is clipped");
       }
     }
     std::unordered_set<ValueId> owned;
@@ -258,7 +280,8 @@ class Verifier {
       for (const ParameterGroup& g : o.groups)
         for (ValueId v : g.parameters) {
           need_range(v, "an optimizer");
-          if (graph_.value(v).kind != ValueKind::parameter) broken("an optimizer has " + value_text(v) + ", which is no parameter");
+          if (graph_.value(v).kind != ValueKind::parameter)
+            broken("an optimizer has " + value_text(v) + ", which is no parameter");
           if (!owned.insert(v).second) broken("the parameter " + value_text(v) + " stands in two optimizer groups");
         }
     check_tree(graph_.input_tree, graph_.inputs.size(), "input");
@@ -271,7 +294,8 @@ class Verifier {
       if (tree.index < 0 || (static_cast<std::size_t>(tree.index) >= leaves && tree.index != 0))
         broken("the " + what + " tree refers to leaf " + std::to_string(tree.index) + " of " + std::to_string(leaves));
     }
-    if (tree.kind == Tree::Kind::map && tree.keys.size() != tree.children.size()) broken("the " + what + " tree has a map whose keys do not match");
+    if (tree.kind == Tree::Kind::map && tree.keys.size() != tree.children.size())
+      broken("the " + what + " tree has a map whose keys do not match");
     for (const Tree& child : tree.children) check_tree(child, leaves, what);
   }
 
@@ -281,9 +305,11 @@ class Verifier {
     if (!graph_.states.empty()) broken("a traced graph has optimizer state");
     for (std::size_t n = 0; n < graph_.nodes.size(); ++n) {
       const Node& node = graph_.nodes[n];
-      if (node.phase != Phase::forward) broken(node_text(n) + " of a traced graph is of the " + std::string(ir::name(node.phase)) + " phase");
+      if (node.phase != Phase::forward)
+        broken(node_text(n) + " of a traced graph is of the " + std::string(ir::name(node.phase)) + " phase");
       for (const char* flag : {"packed", "channels_last"})
-        if (const Attribute* a = node.attributes.find(flag); a && type_of(*a) == AttributeType::boolean && std::get<bool>(*a))
+        if (const Attribute* a = node.attributes.find(flag);
+            a && type_of(*a) == AttributeType::boolean && std::get<bool>(*a))
           broken(node_text(n) + " of a traced graph is " + flag);
     }
   }

@@ -1,5 +1,5 @@
-// What must hold of every graph, and of a graph at each stage. Runs after every pass in tests and debug builds, and on every graph that is
-// read from a file.
+// What must hold of every graph, and of a graph at each stage. Runs after every pass in tests and debug builds, and on
+// every graph that is read from a file.
 //
 //   verify(graph);                       // internal error when broken: a pass made a mistake
 //   if (auto v = find_violation(graph))  // "node 3 (linear, 'model.hidden.linear'): reads 'x' before it is made"
@@ -45,7 +45,8 @@ void verify(const Graph& graph);
 /// Letters, digits and underscores, no digit first: what a symbol of a dimension may be called.
 bool is_symbol_name(std::string_view name);
 
-/// The symbols of all values' types and of attributes, with their maxima, sorted by name. User error when two maxima disagree.
+/// The symbols of all values' types and of attributes, with their maxima, sorted by name. User error when two maxima
+/// disagree.
 std::vector<std::pair<std::string, std::int64_t>> all_symbols(const Graph& graph);
 
 }  // namespace graven::ir

@@ -60,7 +60,8 @@ void Arguments::add(Entry entry) {
 
 Arguments::Entry& Arguments::find(const std::string& name, const std::string& as_written) {
   const auto match = [&](const std::string& wanted) {
-    return std::find_if(entries_.begin(), entries_.end(), [&](const Entry& e) { return e.kind != Kind::section && e.name == wanted; });
+    return std::find_if(entries_.begin(), entries_.end(),
+                        [&](const Entry& e) { return e.kind != Kind::section && e.name == wanted; });
   };
   if (const auto at = match(name); at != entries_.end()) return *at;
   if (name.starts_with("no-")) {
@@ -78,7 +79,8 @@ Arguments::Entry& Arguments::find(const std::string& name, const std::string& as
     }
   }
   throw UsageError(program_,
-                   "unknown option " + as_written + (closest != nullptr ? "; did you mean --" + closest->name + "?" : "; --help lists them"));
+                   "unknown option " + as_written +
+                       (closest != nullptr ? "; did you mean --" + closest->name + "?" : "; --help lists them"));
 }
 
 void Arguments::set(Entry& entry, const std::string& value) const {
@@ -88,9 +90,9 @@ void Arguments::set(Entry& entry, const std::string& value) const {
       std::int64_t x = 0;
       if (!read(value, x) || x < entry.low || x > entry.high)
         throw UsageError(option, "",
-                         entry.low == entry.high
-                             ? std::to_string(entry.low) + ", which is fixed"
-                             : std::string("a whole number from ") + std::to_string(entry.low) + " to " + std::to_string(entry.high),
+                         entry.low == entry.high ? std::to_string(entry.low) + ", which is fixed"
+                                                 : std::string("a whole number from ") + std::to_string(entry.low) +
+                                                       " to " + std::to_string(entry.high),
                          found);
       *static_cast<std::int64_t*>(entry.target) = x;
       return;
@@ -98,7 +100,8 @@ void Arguments::set(Entry& entry, const std::string& value) const {
     case Kind::number: {
       double x = 0;
       if (!read(value, x) || !std::isfinite(x) || x < entry.least || x > entry.most)
-        throw UsageError(option, "", std::string("a number from ") + to_text(entry.least) + " to " + to_text(entry.most), found);
+        throw UsageError(option, "",
+                         std::string("a number from ") + to_text(entry.least) + " to " + to_text(entry.most), found);
       *static_cast<double*>(entry.target) = x;
       return;
     }
@@ -107,7 +110,8 @@ void Arguments::set(Entry& entry, const std::string& value) const {
       for (std::size_t begin = 0; begin <= value.size();) {
         const std::size_t end = std::min(value.find(',', begin), value.size());
         double x = 0;
-        if (!read(value.substr(begin, end - begin), x) || !std::isfinite(x)) throw UsageError(option, "", "numbers with commas between", found);
+        if (!read(value.substr(begin, end - begin), x) || !std::isfinite(x))
+          throw UsageError(option, "", "numbers with commas between", found);
         all.push_back(x);
         begin = end + 1;
       }
@@ -139,7 +143,8 @@ bool Arguments::parse(int argc, const char* const* argv) {
     entry.given = true;
     if (entry.kind == Kind::flag) {
       if (equals != std::string::npos)
-        throw UsageError(option, "", "no value (--" + entry.name + " or --no-" + entry.name + ")", printable(argument.substr(equals + 1)));
+        throw UsageError(option, "", "no value (--" + entry.name + " or --no-" + entry.name + ")",
+                         printable(argument.substr(equals + 1)));
       *static_cast<bool*>(entry.target) = name == entry.name;
       continue;
     }
@@ -151,7 +156,8 @@ bool Arguments::parse(int argc, const char* const* argv) {
     } else if (entry.value_optional) {
       set(entry, entry.without);
     } else {
-      throw UsageError(option, "", "a value, " + entry.value, i + 1 < argc ? printable(argv[i + 1]) : "the end of the line");
+      throw UsageError(option, "", "a value, " + entry.value,
+                       i + 1 < argc ? printable(argv[i + 1]) : "the end of the line");
     }
   }
   return true;

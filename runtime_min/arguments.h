@@ -8,8 +8,8 @@
 //   arguments.flag("shuffle", shuffle, "a new order each epoch");        // --shuffle and --no-shuffle
 //   if (!arguments.parse(argc, argv)) return 0;                          // --help was printed
 //
-// Defaults are what the variables hold when they are registered. `--name value` and `--name=value` are the same. A wrong option is a
-// UsageError that names the option, what it expects and what it got.
+// Defaults are what the variables hold when they are registered. `--name value` and `--name=value` are the same. A
+// wrong option is a UsageError that names the option, what it expects and what it got.
 #pragma once
 
 #include <cstdint>
@@ -28,14 +28,29 @@ class Arguments {
   /// A heading in --help for the options that follow.
   void section(const std::string& title) { entries_.push_back({.kind = Kind::section, .help = title}); }
   /// --name and --no-name.
-  void flag(const char* name, bool& target, const char* help) { add({.kind = Kind::flag, .name = name, .target = &target, .help = help}); }
+  void flag(const char* name, bool& target, const char* help) {
+    add({.kind = Kind::flag, .name = name, .target = &target, .help = help});
+  }
   /// A whole number from `low` to `high`.
-  void integer(const char* name, std::int64_t& target, std::int64_t low, std::int64_t high, const char* value, const char* help) {
-    add({.kind = Kind::integer, .name = name, .value = value, .target = &target, .low = low, .high = high, .help = help});
+  void integer(const char* name, std::int64_t& target, std::int64_t low, std::int64_t high, const char* value,
+               const char* help) {
+    add({.kind = Kind::integer,
+         .name = name,
+         .value = value,
+         .target = &target,
+         .low = low,
+         .high = high,
+         .help = help});
   }
   /// A finite number from `low` to `high`.
   void number(const char* name, double& target, double low, double high, const char* value, const char* help) {
-    add({.kind = Kind::number, .name = name, .value = value, .target = &target, .least = low, .most = high, .help = help});
+    add({.kind = Kind::number,
+         .name = name,
+         .value = value,
+         .target = &target,
+         .least = low,
+         .most = high,
+         .help = help});
   }
   /// Finite numbers, commas between.
   void numbers(const char* name, std::vector<double>& target, const char* value, const char* help) {
@@ -46,7 +61,13 @@ class Arguments {
   }
   /// The same, but the value may be left out: then `target` becomes `without`.
   void optional_text(const char* name, std::string& target, std::string without, const char* value, const char* help) {
-    add({.kind = Kind::text, .name = name, .value = value, .target = &target, .without = std::move(without), .value_optional = true, .help = help});
+    add({.kind = Kind::text,
+         .name = name,
+         .value = value,
+         .target = &target,
+         .without = std::move(without),
+         .value_optional = true,
+         .help = help});
   }
   /// An option that other programs have: given to this one, the error says why it has not.
   void refuse(std::string name, std::string why) { refused_.push_back({std::move(name), std::move(why)}); }

@@ -124,8 +124,10 @@ std::vector<std::size_t> match(const Dataset& data, const std::vector<TensorDesc
   if (fields.size() == inputs.size()) return fields;
   if (data.fields().size() < inputs.size()) {
     std::string names;
-    for (const TensorDescription& input : inputs) names += std::string(names.empty() ? "" : ", ") + std::string(input.name);
-    throw Error(data.path(), "", std::to_string(inputs.size()) + " fields, for the model's inputs " + names, std::to_string(data.fields().size()));
+    for (const TensorDescription& input : inputs)
+      names += std::string(names.empty() ? "" : ", ") + std::string(input.name);
+    throw Error(data.path(), "", std::to_string(inputs.size()) + " fields, for the model's inputs " + names,
+                std::to_string(data.fields().size()));
   }
   fields.clear();
   for (std::size_t i = 0; i < inputs.size(); ++i) fields.push_back(i);
@@ -178,14 +180,16 @@ void require_samples(const std::vector<TensorDescription>& inputs) {
     if (input.batch_dimensions.empty()) continue;
     std::string found;
     for (const BatchDimension& d : input.batch_dimensions)
-      found += (found.empty() ? "" : " and ") + (d.coefficient == 1 ? std::string("batch") : std::to_string(d.coefficient) + "*batch") +
+      found += (found.empty() ? "" : " and ") +
+               (d.coefficient == 1 ? std::string("batch") : std::to_string(d.coefficient) + "*batch") +
                " as dimension " + std::to_string(d.dimension);
     throw Error(std::string("input \"") + input.name + "\" " + input.type(), "",
                 "the batch as dimension 0 and nowhere else, along which files hold samples (take it so in build() and "
                 "transpose or reshape it there; the library, model.h, takes it as it is)",
                 found);
   }
-  if (!any) throw Error("the model's inputs", "", "one whose dimension 0 is the batch, along which files hold samples", all);
+  if (!any)
+    throw Error("the model's inputs", "", "one whose dimension 0 is the batch, along which files hold samples", all);
 }
 
 Batch::Batch(const std::vector<TensorDescription>& tensors, std::int64_t samples) : samples_(samples) {
@@ -224,8 +228,11 @@ void Batch::randomize(const std::vector<TensorDescription>& tensors, std::int64_
     const DType dtype = tensors[t].dtype;
     std::int64_t low = 0, high = 0;
     range_of(dtype, low, high);
-    const std::int64_t bound = tensors[t].classes > 0 ? std::min(tensors[t].classes, high) : dtype == DType::u8 ? 256 : 2;
-    const std::int64_t n = static_cast<std::int64_t>(tensors[t].sample_bytes() / size_of(dtype)) * (tensors[t].batched ? samples_ : 1);
+    const std::int64_t bound = tensors[t].classes > 0 ? std::min(tensors[t].classes, high)
+                               : dtype == DType::u8   ? 256
+                                                      : 2;
+    const std::int64_t n =
+        static_cast<std::int64_t>(tensors[t].sample_bytes() / size_of(dtype)) * (tensors[t].batched ? samples_ : 1);
     for (std::int64_t i = 0; i < n; ++i) {
       std::byte* to = rows_[t] + static_cast<std::size_t>(i) * size_of(dtype);
       if (is_floating(dtype)) {
@@ -239,7 +246,9 @@ void Batch::randomize(const std::vector<TensorDescription>& tensors, std::int64_
   }
 }
 
-BatchSource::BatchSource(const Dataset& data, const std::vector<TensorDescription>& inputs, const Normalization& normalization) : data_(&data) {
+BatchSource::BatchSource(const Dataset& data, const std::vector<TensorDescription>& inputs,
+                         const Normalization& normalization)
+    : data_(&data) {
   const std::vector<std::size_t> fields = match(data, inputs);
   bool any_image = false;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
@@ -256,15 +265,19 @@ BatchSource::BatchSource(const Dataset& data, const std::vector<TensorDescriptio
                     .ignored = input.ignored,
                     .batched = input.batched,
                     .table = {}};
-    std::string text = std::string(input.name) + " " + describe(input.dtype, wanted) + " from " + describe(field.dtype, field.shape);
+    std::string text =
+        std::string(input.name) + " " + describe(input.dtype, wanted) + " from " + describe(field.dtype, field.shape);
     if (field.dtype == DType::u8 && is_floating(input.dtype) && binding.elements > 1) {
       any_image = true;
       const std::int64_t channels = wanted.size() == 3 ? wanted[0] : 1;
       binding.channel = binding.elements / channels;
-      const auto number = [&](const std::vector<double>& numbers, const char* option, std::int64_t c, double otherwise) {
+      const auto number = [&](const std::vector<double>& numbers, const char* option, std::int64_t c,
+                              double otherwise) {
         if (numbers.empty()) return otherwise;
         if (numbers.size() != 1 && numbers.size() != static_cast<std::size_t>(channels))
-          throw UsageError(option, "", channels == 1 ? std::string("one number") : "one number or " + std::to_string(channels) + ", one a channel",
+          throw UsageError(option, "",
+                           channels == 1 ? std::string("one number")
+                                         : "one number or " + std::to_string(channels) + ", one a channel",
                            std::to_string(numbers.size()));
         return numbers[numbers.size() == 1 ? 0 : static_cast<std::size_t>(c)];
       };
@@ -280,7 +293,8 @@ BatchSource::BatchSource(const Dataset& data, const std::vector<TensorDescriptio
       }
       text += " / 255";
       const auto add = [&](const char* what, const std::vector<double>& numbers) {
-        for (std::size_t i = 0; i < numbers.size(); ++i) text += (i == 0 ? std::string(", ") + what + " " : ",") + to_text(numbers[i]);
+        for (std::size_t i = 0; i < numbers.size(); ++i)
+          text += (i == 0 ? std::string(", ") + what + " " : ",") + to_text(numbers[i]);
       };
       add("mean", normalization.mean);
       add("std", normalization.std);
@@ -295,7 +309,8 @@ BatchSource::BatchSource(const Dataset& data, const std::vector<TensorDescriptio
   for (const Binding& binding : bindings_by_input_) {
     if (binding.classes == 0 && (binding.from == binding.to || !is_integer(binding.to))) continue;
     std::vector<std::byte> scratch(static_cast<std::size_t>(binding.elements) * size_of(binding.to));
-    for (std::int64_t s = 0; s < (binding.batched ? data.size() : 1); ++s) convert(binding, scratch.data(), data.sample(binding.field, s), s);
+    for (std::int64_t s = 0; s < (binding.batched ? data.size() : 1); ++s)
+      convert(binding, scratch.data(), data.sample(binding.field, s), s);
   }
 }
 
@@ -315,7 +330,8 @@ void BatchSource::fill_shared(Batch& batch) const {
 
 void BatchSource::convert(const Binding& binding, std::byte* to, const std::byte* from, std::int64_t index) const {
   const std::int64_t n = binding.elements;
-  const auto from_size = static_cast<std::int64_t>(size_of(binding.from)), to_size = static_cast<std::int64_t>(size_of(binding.to));
+  const auto from_size = static_cast<std::int64_t>(size_of(binding.from)),
+             to_size = static_cast<std::int64_t>(size_of(binding.to));
   if (!binding.table.empty() && binding.to == DType::f32) {
     auto* floats = reinterpret_cast<float*>(to);
     const auto* pixels = reinterpret_cast<const unsigned char*>(from);
@@ -327,7 +343,8 @@ void BatchSource::convert(const Binding& binding, std::byte* to, const std::byte
   }
   if (!binding.table.empty()) {
     for (std::int64_t i = 0; i < n; ++i) {
-      const double x = binding.table[static_cast<std::size_t>(i / binding.channel * 256 + static_cast<std::int64_t>(from[i]))];
+      const double x =
+          binding.table[static_cast<std::size_t>(i / binding.channel * 256 + static_cast<std::int64_t>(from[i]))];
       narrow_numbers(binding.to, to + i * to_size, &x, 1);
     }
     return;
@@ -348,7 +365,8 @@ void BatchSource::convert(const Binding& binding, std::byte* to, const std::byte
   std::int64_t low, high;
   range_of(binding.to, low, high);
   // Labels that do not count may lie beside the classes; not in an unsigned type, which would make them a class.
-  const bool ignores = binding.classes > 0 && binding.ignored >= low && binding.ignored <= high && binding.from != DType::u64;
+  const bool ignores =
+      binding.classes > 0 && binding.ignored >= low && binding.ignored <= high && binding.from != DType::u64;
   if (binding.classes > 0) {
     low = 0;
     high = std::min(high, binding.classes - 1);
@@ -358,12 +376,15 @@ void BatchSource::convert(const Binding& binding, std::byte* to, const std::byte
     const std::int64_t m = std::min(kPiece, n - i);
     widen_integers(binding.from, piece, from + i * from_size, m);
     for (std::int64_t k = 0; k < m; ++k) {
-      // An unsigned number of 2^63 and more has become negative: out of every range that starts at 0, and of i64's only as itself.
+      // An unsigned number of 2^63 and more has become negative: out of every range that starts at 0, and of i64's only
+      // as itself.
       if (piece[k] < low || piece[k] > high || (binding.from == DType::u64 && piece[k] < 0)) {
         if (ignores && piece[k] == binding.ignored) continue;
-        throw Error(data_->path_of(binding.field),
-                    std::string("sample ") + std::to_string(index) + " of " + printable(data_->fields()[binding.field].name),
-                    std::string("a number from ") + std::to_string(low) + " to " + std::to_string(high), std::to_string(piece[k]));
+        throw Error(
+            data_->path_of(binding.field),
+            std::string("sample ") + std::to_string(index) + " of " + printable(data_->fields()[binding.field].name),
+            std::string("a number from ") + std::to_string(low) + " to " + std::to_string(high),
+            std::to_string(piece[k]));
       }
     }
     narrow_integers(binding.to, to + i * to_size, piece, m);

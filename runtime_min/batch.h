@@ -5,11 +5,12 @@
 //   source.fill(batch, 64, [&](auto i) { return order[start + i]; });
 //   model.step(batch.pointers(), 64, ...);
 //
-// A field serves the input of its name; when the names don't match, fields serve inputs in order. Shapes must agree but for dimensions of 1:
-// an image u8[28,28] fits f32[1,28,28]. Conversions: whatever is exact or rounds (integers to floats, floats to floats, integers to integers
-// that hold them); 8-bit unsigned samples of more than one element become x / 255 where the model wants floats, as torchvision's ToTensor has
-// it, then (x - mean) / std for each channel. Integers are checked against the input's number of classes, all of them when the source is made
-// and again as they are copied. fill() allocates nothing.
+// A field serves the input of its name; when the names don't match, fields serve inputs in order. Shapes must agree but
+// for dimensions of 1: an image u8[28,28] fits f32[1,28,28]. Conversions: whatever is exact or rounds (integers to
+// floats, floats to floats, integers to integers that hold them); 8-bit unsigned samples of more than one element
+// become x / 255 where the model wants floats, as torchvision's ToTensor has it, then (x - mean) / std for each
+// channel. Integers are checked against the input's number of classes, all of them when the source is made and again as
+// they are copied. fill() allocates nothing.
 #pragma once
 
 #include <cstddef>
@@ -29,13 +30,16 @@ class Batch {
   Batch(const std::vector<TensorDescription>& tensors, std::int64_t samples);
 
   std::int64_t samples() const { return samples_; }
-  std::byte* row(std::size_t tensor, std::int64_t sample) const { return rows_[tensor] + static_cast<std::size_t>(sample) * strides_[tensor]; }
+  std::byte* row(std::size_t tensor, std::int64_t sample) const {
+    return rows_[tensor] + static_cast<std::size_t>(sample) * strides_[tensor];
+  }
   const void* const* pointers() const { return constants_.data(); }
   void* const* writable() const { return pointers_.data(); }
   /// Writes `value` into every element of the rows from `first_row` on, of an input of integers that hold it.
   void set_rows(const std::vector<TensorDescription>& tensors, std::size_t tensor, std::int64_t first_row,
                 std::int64_t value);
-  /// Fills with what a benchmark needs: floats uniform in [-1, 1), integers below `classes` (or 0 and 1), the same for the same seed.
+  /// Fills with what a benchmark needs: floats uniform in [-1, 1), integers below `classes` (or 0 and 1), the same for
+  /// the same seed.
   void randomize(const std::vector<TensorDescription>& tensors, std::int64_t seed);
 
  private:
@@ -61,7 +65,7 @@ void require_samples(const std::vector<TensorDescription>& inputs);
 
 struct Normalization {
   std::vector<double> mean{}, std{};  ///< empty, one number, or one for each channel (dimension 0 of an image of three)
-  bool required = true;             ///< data without 8-bit images are an error; else they are taken as they are
+  bool required = true;               ///< data without 8-bit images are an error; else they are taken as they are
 };
 
 class BatchSource {

@@ -29,7 +29,8 @@ constexpr std::string_view kFormat = "graven checkpoint";
 constexpr std::string_view kTemporary = ".tmp-";
 constexpr std::string_view kCheck = ",\n\"manifest_sha256\":\"";
 
-/// A checkpoint that cannot be used because it is damaged, not because it is another graph's: load_newest looks further.
+/// A checkpoint that cannot be used because it is damaged, not because it is another graph's: load_newest looks
+/// further.
 class Damaged : public Error {
  public:
   using Error::Error;
@@ -51,7 +52,9 @@ std::string folder_name(std::int64_t step) {
   return text;
 }
 
-std::span<const std::byte> bytes_of(std::string_view text) { return std::as_bytes(std::span(text.data(), text.size())); }
+std::span<const std::byte> bytes_of(std::string_view text) {
+  return std::as_bytes(std::span(text.data(), text.size()));
+}
 
 struct FileRecord {
   std::string name;
@@ -63,17 +66,50 @@ std::string manifest_text(const TrainingState& state, const std::vector<FileReco
   JsonWriter json;
   json.begin_object();
   json.line().key("format").value(kFormat).line().key("version").value(kVersion);
-  json.line().key("model").value(state.model).line().key("graph").value(state.graph_hash).line().key("generator").value(state.generator);
+  json.line()
+      .key("model")
+      .value(state.model)
+      .line()
+      .key("graph")
+      .value(state.graph_hash)
+      .line()
+      .key("generator")
+      .value(state.generator);
   json.line().key("ranks").value(1);
-  json.line().key("step").value(state.step).line().key("epoch").value(state.epoch).line().key("position").value(state.position);
+  json.line()
+      .key("step")
+      .value(state.step)
+      .line()
+      .key("epoch")
+      .value(state.epoch)
+      .line()
+      .key("position")
+      .value(state.position);
   json.line().key("samples").value(state.samples).line().key("loss_sum").value(state.loss_sum);
   json.line().key("seed").value(state.seed).line().key("batch").value(state.batch);
   json.line().key("shuffle").value(state.shuffle).line().key("drop_last").value(state.drop_last);
-  json.line().key("lr").value(state.lr).line().key("warmup").value(state.warmup).line().key("total_steps").value(state.total_steps);
-  if (state.has_best) json.line().key("best_metric").value(state.best_metric).line().key("best_step").value(state.best_step);
+  json.line()
+      .key("lr")
+      .value(state.lr)
+      .line()
+      .key("warmup")
+      .value(state.warmup)
+      .line()
+      .key("total_steps")
+      .value(state.total_steps);
+  if (state.has_best)
+    json.line().key("best_metric").value(state.best_metric).line().key("best_step").value(state.best_step);
   json.line().key("files").begin_array();
   for (const FileRecord& file : files) {
-    json.line("\n  ").begin_object().key("name").value(file.name).key("bytes").value(file.bytes).key("sha256").value(file.hash).end_object();
+    json.line("\n  ")
+        .begin_object()
+        .key("name")
+        .value(file.name)
+        .key("bytes")
+        .value(file.bytes)
+        .key("sha256")
+        .value(file.hash)
+        .end_object();
   }
   json.end_array();
   const std::string& body = json.text();
@@ -83,10 +119,12 @@ std::string manifest_text(const TrainingState& state, const std::vector<FileReco
 /// Reads and verifies the manifest; the files that it names are not looked at.
 TrainingState read_manifest(const std::string& path, std::vector<FileRecord>& files) {
   const MappedFile file(path);
-  if (file.size() > (std::size_t{1} << 20)) throw Error(path, "", "at most 1 MB", std::to_string(file.size()) + " bytes");
+  if (file.size() > (std::size_t{1} << 20))
+    throw Error(path, "", "at most 1 MB", std::to_string(file.size()) + " bytes");
   const std::string_view text(reinterpret_cast<const char*>(file.bytes().data()), file.size());
   const std::size_t check = text.rfind(kCheck);
-  if (check == std::string_view::npos || text.substr(check + kCheck.size()) != sha256(bytes_of(text.substr(0, check))) + "\"}\n")
+  if (check == std::string_view::npos ||
+      text.substr(check + kCheck.size()) != sha256(bytes_of(text.substr(0, check))) + "\"}\n")
     throw Error(path, "", "a manifest that agrees with its checksum", "one that does not");
 
   std::string key;
@@ -103,7 +141,8 @@ TrainingState read_manifest(const std::string& path, std::vector<FileRecord>& fi
 
   TrainingState state;
   JsonReader json(text, path);
-  std::vector<std::string> due = {"epoch", "files", "format", "graph", "position", "samples", "seed", "step", "version"};
+  std::vector<std::string> due = {"epoch",   "files", "format", "graph",  "position",
+                                  "samples", "seed",  "step",   "version"};
   json.begin_object();
   while (json.next_key(key)) {
     due.erase(std::remove(due.begin(), due.end(), key), due.end());
@@ -182,18 +221,22 @@ TrainingState read_manifest(const std::string& path, std::vector<FileRecord>& fi
   json.end();
   if (!due.empty()) throw Error(path, "", std::string("a key ") + printable(due[0]), "none");
   if (state.position > state.samples)
-    throw Error(path, "", std::string("a position of at most ") + std::to_string(state.samples), std::to_string(state.position));
+    throw Error(path, "", std::string("a position of at most ") + std::to_string(state.samples),
+                std::to_string(state.position));
   return state;
 }
 
 /// Opens a file of the checkpoint after comparing size and hash.
-SafetensorsFile open_verified(const std::string& folder, const std::vector<FileRecord>& files, const std::string& name) {
+SafetensorsFile open_verified(const std::string& folder, const std::vector<FileRecord>& files,
+                              const std::string& name) {
   const auto record = std::find_if(files.begin(), files.end(), [&](const FileRecord& r) { return r.name == name; });
   if (record == files.end()) throw Error(join(folder, kManifest), "files", printable(name), "none of that name");
   {
     const MappedFile file(join(folder, name));
-    if (file.size() != record->bytes) throw Error(file.path(), "", std::to_string(record->bytes) + " bytes", std::to_string(file.size()));
-    if (sha256(file.bytes()) != record->hash) throw Error(file.path(), "", "content with the hash in the manifest", "another");
+    if (file.size() != record->bytes)
+      throw Error(file.path(), "", std::to_string(record->bytes) + " bytes", std::to_string(file.size()));
+    if (sha256(file.bytes()) != record->hash)
+      throw Error(file.path(), "", "content with the hash in the manifest", "another");
   }
   return SafetensorsFile(join(folder, name));
 }
@@ -236,8 +279,9 @@ void move_others(const std::string& from, const std::string& to) {
       throw system_error(join(to, name), "create");
 }
 
-/// Gives the folder `from` the name `to`. One that has it already (a damaged one, or the same step with its evaluation still to come) is left under
-/// `from`; where the system can exchange names, there is a whole one under `to` at every moment.
+/// Gives the folder `from` the name `to`. One that has it already (a damaged one, or the same step with its evaluation
+/// still to come) is left under `from`; where the system can exchange names, there is a whole one under `to` at every
+/// moment.
 void replace(const std::string& from, const std::string& to) {
   if (::rename(from.c_str(), to.c_str()) == 0) return;
   if (errno != EEXIST && errno != ENOTEMPTY && errno != ENOTDIR) throw system_error(to, "create");
@@ -268,7 +312,8 @@ void point(const std::string& folder, const std::string& name, const std::string
     if (errno == EPERM || errno == ENOTSUP) return;
     throw system_error(temporary, "create the link");
   }
-  if (::rename(temporary.c_str(), join(folder, name).c_str()) != 0) throw system_error(join(folder, name), "create the link");
+  if (::rename(temporary.c_str(), join(folder, name).c_str()) != 0)
+    throw system_error(join(folder, name), "create the link");
 }
 
 }  // namespace
@@ -299,8 +344,8 @@ CheckpointFolder::~CheckpointFolder() {
   if (lock_ >= 0) ::close(lock_);
 }
 
-std::string CheckpointFolder::save(const TrainingState& state, std::span<const Variable> weights, std::span<const Variable> states,
-                                   std::int64_t keep) {
+std::string CheckpointFolder::save(const TrainingState& state, std::span<const Variable> weights,
+                                   std::span<const Variable> states, std::int64_t keep) {
   const std::string name = folder_name(state.step), target = join(path_, name);
   const std::string temporary = join(path_, std::string(kTemporary) + name);
   remove(temporary);
@@ -376,7 +421,9 @@ std::int64_t step_of(const std::string& checkpoint) {
   const std::size_t slash = checkpoint.rfind('/');
   const std::string name = slash == std::string::npos ? checkpoint : checkpoint.substr(slash + 1);
   const auto digit = [](char c) { return c >= '0' && c <= '9'; };
-  if (!name.starts_with("step-") || name.size() < 6 || name.size() > 23 || !std::all_of(name.begin() + 5, name.end(), digit)) return -1;
+  if (!name.starts_with("step-") || name.size() < 6 || name.size() > 23 ||
+      !std::all_of(name.begin() + 5, name.end(), digit))
+    return -1;
   return std::stoll(name.substr(5));
 }
 
@@ -386,7 +433,8 @@ std::vector<std::string> list_checkpoints(const std::string& folder) {
   for (const std::string& name : list_directory(folder)) {
     if (step_of(name) >= 0) found.push_back(join(folder, name));
   }
-  std::sort(found.begin(), found.end(), [](const std::string& a, const std::string& b) { return step_of(a) > step_of(b); });
+  std::sort(found.begin(), found.end(),
+            [](const std::string& a, const std::string& b) { return step_of(a) > step_of(b); });
   return found;
 }
 
@@ -410,7 +458,8 @@ TrainingState load_checkpoint(const std::string& path, const std::string& graph_
   try {
     std::vector<FileRecord> files;
     state = read_manifest(join(path, kManifest), files);
-    const SafetensorsFile weights_file = open_verified(path, files, kWeights), states_file = open_verified(path, files, kStates);
+    const SafetensorsFile weights_file = open_verified(path, files, kWeights),
+                          states_file = open_verified(path, files, kStates);
     if (state.graph_hash == graph_hash) {
       check_variables(weights_file, weights);
       check_variables(states_file, states);
@@ -423,11 +472,13 @@ TrainingState load_checkpoint(const std::string& path, const std::string& graph_
   } catch (const Error& error) {
     throw Damaged("damaged checkpoint", error.what());
   }
-  throw Error(path, "graph", graph_hash, state.graph_hash + ": the checkpoint is another model's (" + printable(state.model) + ")");
+  throw Error(path, "graph", graph_hash,
+              state.graph_hash + ": the checkpoint is another model's (" + printable(state.model) + ")");
 }
 
 TrainingState load_newest(const std::string& folder, const std::string& graph_hash, std::span<const Variable> weights,
-                          std::span<const Variable> states, const std::function<void(const std::string&)>& report, std::string* loaded) {
+                          std::span<const Variable> states, const std::function<void(const std::string&)>& report,
+                          std::string* loaded) {
   for (const std::string& checkpoint : list_checkpoints(folder)) {
     try {
       TrainingState state = load_checkpoint(checkpoint, graph_hash, weights, states);

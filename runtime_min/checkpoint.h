@@ -9,10 +9,10 @@
 //   folder.save(state, weights, states, keep);
 //   TrainingState state = load_newest("checkpoints", graph_hash, weights, states, report);
 //
-// A checkpoint is written under a temporary name, every file synced, the manifest with the sizes and SHA-256 of the others last, the folder
-// renamed, its parent synced; so whenever the program or the machine stops, the newest checkpoint or the one before it loads. Loading verifies
-// sizes, hashes, names, dtypes and shapes before it touches the model, and is all or nothing. Doubles in the manifest read back to the same
-// bits.
+// A checkpoint is written under a temporary name, every file synced, the manifest with the sizes and SHA-256 of the
+// others last, the folder renamed, its parent synced; so whenever the program or the machine stops, the newest
+// checkpoint or the one before it loads. Loading verifies sizes, hashes, names, dtypes and shapes before it touches the
+// model, and is all or nothing. Doubles in the manifest read back to the same bits.
 #pragma once
 
 #include <cstdint>
@@ -62,7 +62,8 @@ class CheckpointFolder {
   /// (0: none) and the best. Checkpoints of later steps, which an exact run cannot have, are removed. Returns the path.
   /// On an Error the older ones are as they were. Of a checkpoint only the three files are removed: whatever else lies
   /// there is a user's, and stays with its folder. Once the new checkpoint is safe no fault of the others is an Error.
-  std::string save(const TrainingState& state, std::span<const Variable> weights, std::span<const Variable> states, std::int64_t keep);
+  std::string save(const TrainingState& state, std::span<const Variable> weights, std::span<const Variable> states,
+                   std::int64_t keep);
   /// Removes every checkpoint.
   void clear();
   const std::string& path() const { return path_; }
@@ -78,7 +79,8 @@ class CheckpointFolder {
   int lock_ = -1;
 };
 
-/// Paths of the checkpoints in the folder, newest first, whether they are valid or not. Empty when there is no such folder.
+/// Paths of the checkpoints in the folder, newest first, whether they are valid or not. Empty when there is no such
+/// folder.
 std::vector<std::string> list_checkpoints(const std::string& folder);
 /// The step in a checkpoint's name.
 std::int64_t step_of(const std::string& checkpoint);
@@ -91,6 +93,7 @@ TrainingState load_checkpoint(const std::string& path, const std::string& graph_
 /// or when the newest whole one belongs to another graph, or the newest is of a newer format. `loaded`, if given,
 /// becomes its path.
 TrainingState load_newest(const std::string& folder, const std::string& graph_hash, std::span<const Variable> weights,
-                          std::span<const Variable> states, const std::function<void(const std::string&)>& report, std::string* loaded = nullptr);
+                          std::span<const Variable> states, const std::function<void(const std::string&)>& report,
+                          std::string* loaded = nullptr);
 
 }  // namespace graven::runtime

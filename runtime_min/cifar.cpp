@@ -18,8 +18,8 @@ CifarFile read_cifar(const std::string& path, CifarKind kind) {
     for (std::int64_t k = 0; k < labels; ++k) {
       const int label = static_cast<int>(file.bytes.view[static_cast<std::size_t>(i * record + k)]);
       if (label >= classes[k]) {
-        throw Error(path, std::string("record ") + std::to_string(i), std::string("a label from 0 to ") + std::to_string(classes[k] - 1),
-                    std::to_string(label));
+        throw Error(path, std::string("record ") + std::to_string(i),
+                    std::string("a label from 0 to ") + std::to_string(classes[k] - 1), std::to_string(label));
       }
     }
   }

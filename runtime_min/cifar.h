@@ -1,4 +1,5 @@
-// CIFAR-10 and CIFAR-100 in their binary form: records of labels and 3072 bytes, 1024 red, 1024 green, 1024 blue, row by row.
+// CIFAR-10 and CIFAR-100 in their binary form: records of labels and 3072 bytes, 1024 red, 1024 green, 1024 blue, row
+// by row.
 //
 //   const CifarFile file = read_cifar("cifar-10-batches-bin/data_batch_1.bin", CifarKind::cifar10);
 //   file.records;                    // 10000

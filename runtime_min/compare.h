@@ -30,8 +30,9 @@ class Comparison {
     load_variables(file_, {&variable, 1}, Unexpected::ignore);
   }
 
-  /// Compares `data` with the recorded tensor: no number may be further from its own than the recorded "tolerance.<name>", which says what rounding
-  /// explains, and NaN stands only where NaN was recorded. Prints one line.
+  /// Compares `data` with the recorded tensor: no number may be further from its own than the recorded
+  /// "tolerance.<name>", which says what rounding explains, and NaN stands only where NaN was recorded. Prints one
+  /// line.
   bool check(const char* name, const void* data, DType dtype, const Dims& shape) {
     const Variable variable{name, dtype, shape, nullptr};
     check_variables(file_, {&variable, 1}, Unexpected::ignore);
@@ -55,9 +56,10 @@ class Comparison {
       std::printf("%-40s OK, max diff %.2g of %.2g\n", name, most, tolerance);
     } else {
       ++failed_;
-      std::printf("%-40s FAILED, max diff %.2g of %.2g, %lld of %lld differ, the first at %lld: recorded %.9g, computed %.9g\n", name, most,
-                  tolerance, static_cast<long long>(wrong), static_cast<long long>(n), static_cast<long long>(first),
-                  number_at(dtype, recorded, first), number_at(dtype, computed, first));
+      std::printf(
+          "%-40s FAILED, max diff %.2g of %.2g, %lld of %lld differ, the first at %lld: recorded %.9g, computed %.9g\n",
+          name, most, tolerance, static_cast<long long>(wrong), static_cast<long long>(n),
+          static_cast<long long>(first), number_at(dtype, recorded, first), number_at(dtype, computed, first));
     }
     return wrong == 0;
   }

@@ -31,11 +31,14 @@ std::vector<std::string> split_commas(const std::string& text) {
 
 bool ends_with(std::string_view text, std::string_view end) { return text.ends_with(end); }
 
-/// The IDX file of the folder for "train-images" and the like, gzipped or not, with '-' or '.' before "idx"; empty when there is none.
+/// The IDX file of the folder for "train-images" and the like, gzipped or not, with '-' or '.' before "idx"; empty when
+/// there is none.
 std::string find_idx(const std::string& folder, const std::vector<std::string>& names, const std::string& stem) {
   for (const std::string& name : names) {
-    const std::string_view rest = name.starts_with(stem) ? std::string_view(name).substr(stem.size()) : std::string_view();
-    if ((rest.starts_with("-idx") || rest.starts_with(".idx")) && (ends_with(rest, "-ubyte") || ends_with(rest, "-ubyte.gz")))
+    const std::string_view rest =
+        name.starts_with(stem) ? std::string_view(name).substr(stem.size()) : std::string_view();
+    if ((rest.starts_with("-idx") || rest.starts_with(".idx")) &&
+        (ends_with(rest, "-ubyte") || ends_with(rest, "-ubyte.gz")))
       return join(folder, name);
   }
   return "";
@@ -55,8 +58,14 @@ void add_cifar(Dataset& data, const std::string& path, CifarKind kind) {
 }
 
 Array as_array(const std::shared_ptr<const SafetensorsFile>& file, const SafetensorsEntry& entry) {
-  if (!entry.dtype) throw Error(file->path(), std::string("tensor ") + printable(entry.name), "a dtype that the program has", entry.dtype_name);
-  return {.dtype = *entry.dtype, .shape = entry.shape, .bytes = file->bytes(entry), .path = file->path() + ": " + entry.name, .owner = file};
+  if (!entry.dtype)
+    throw Error(file->path(), std::string("tensor ") + printable(entry.name), "a dtype that the program has",
+                entry.dtype_name);
+  return {.dtype = *entry.dtype,
+          .shape = entry.shape,
+          .bytes = file->bytes(entry),
+          .path = file->path() + ": " + entry.name,
+          .owner = file};
 }
 
 Dataset open_safetensors(const std::string& path, const std::vector<TensorDescription>& inputs) {
@@ -64,7 +73,8 @@ Dataset open_safetensors(const std::string& path, const std::vector<TensorDescri
   Dataset data(path);
   for (const TensorDescription& input : inputs) {
     const SafetensorsEntry* entry = file->find(input.name);
-    if (entry == nullptr) throw Error(path, "", std::string("a tensor \"") + input.name + "\" for the model's input", "none of that name");
+    if (entry == nullptr)
+      throw Error(path, "", std::string("a tensor \"") + input.name + "\" for the model's input", "none of that name");
     data.add(input.name, as_array(file, *entry), input.batched);
   }
   return data;
@@ -76,8 +86,8 @@ Dims without_ones(const Dims& shape) {
   return kept;
 }
 
-/// Of a file that is to be the input's field of that name: what cannot be its values is not decompressed. Of an input that is batched and has no
-/// shape the name alone is known: any shape will do.
+/// Of a file that is to be the input's field of that name: what cannot be its values is not decompressed. Of an input
+/// that is batched and has no shape the name alone is known: any shape will do.
 HeaderCheck check_for(const std::string& path, const std::string& name, const TensorDescription& input) {
   if (input.batched && input.shape.empty()) return no_check;
   return [=, &input](DType dtype, const Dims& shape) {
@@ -113,22 +123,27 @@ Dataset open_npy_folder(const std::string& folder, const std::vector<TensorDescr
 enum class Format : std::uint8_t { automatic, idx, cifar10, cifar100, npy, npz, safetensors, raw, text, tokens };
 
 Format format_named(const std::string& name) {
-  static constexpr std::string_view kNames[] = {"auto", "idx", "cifar10", "cifar100", "npy", "npz", "safetensors", "raw", "text", "tokens"};
+  static constexpr std::string_view kNames[] = {"auto", "idx",         "cifar10", "cifar100", "npy",
+                                                "npz",  "safetensors", "raw",     "text",     "tokens"};
   const auto* found = std::find(std::begin(kNames), std::end(kNames), name);
   if (found == std::end(kNames))
-    throw UsageError("--data-format", "", "auto, idx, cifar10, cifar100, npy, npz, safetensors, raw, text or tokens", printable(name));
+    throw UsageError("--data-format", "", "auto, idx, cifar10, cifar100, npy, npz, safetensors, raw, text or tokens",
+                     printable(name));
   return static_cast<Format>(found - std::begin(kNames));
 }
 
-/// The stream of a text or token file as the windows of a language model: its tokens, and its targets if it has two inputs.
+/// The stream of a text or token file as the windows of a language model: its tokens, and its targets if it has two
+/// inputs.
 Dataset open_stream(const Array& stream, const std::vector<TensorDescription>& inputs) {
-  const bool fits =
-      (inputs.size() == 1 || inputs.size() == 2) && std::all_of(inputs.begin(), inputs.end(), [&](const TensorDescription& input) {
-        return input.batched && is_integral(input.dtype) && input.sample_shape().size() == 1 && input.sample_shape() == inputs[0].sample_shape();
-      });
+  const bool fits = (inputs.size() == 1 || inputs.size() == 2) &&
+                    std::all_of(inputs.begin(), inputs.end(), [&](const TensorDescription& input) {
+                      return input.batched && is_integral(input.dtype) && input.sample_shape().size() == 1 &&
+                             input.sample_shape() == inputs[0].sample_shape();
+                    });
   if (!fits) {
     std::string found;
-    for (const TensorDescription& input : inputs) found += (found.empty() ? "" : ", ") + describe(input.dtype, input.shape);
+    for (const TensorDescription& input : inputs)
+      found += (found.empty() ? "" : ", ") + describe(input.dtype, input.shape);
     throw Error(stream.path, "", "a model of tokens, or of tokens and targets, integers [batch,length] both", found);
   }
   std::vector<std::string> names;
@@ -157,23 +172,27 @@ Array read_file(const std::string& path, Format format, const TensorDescription&
   }
   if (format == Format::npy) return read_npy(path, check);
   if (format == Format::idx) return read_idx(path, check);
-  if (format != Format::raw) throw UsageError("--data-format", "", "idx, npy or raw for one file an input", printable(path));
+  if (format != Format::raw)
+    throw UsageError("--data-format", "", "idx, npy or raw for one file an input", printable(path));
   Array array = read_raw(path, input.dtype, input.sample_shape());
   if (!input.batched) {
-    if (array.shape[0] != 1) throw Error(path, "", describe(input.dtype, input.shape), std::to_string(array.shape[0]) + " times that");
+    if (array.shape[0] != 1)
+      throw Error(path, "", describe(input.dtype, input.shape), std::to_string(array.shape[0]) + " times that");
     array.shape.erase(array.shape.begin());
   }
   return array;
 }
 
-Dataset open_folder(const std::string& folder, Format format, const std::vector<TensorDescription>& inputs, Split split) {
+Dataset open_folder(const std::string& folder, Format format, const std::vector<TensorDescription>& inputs,
+                    Split split) {
   const std::vector<std::string> names = list_directory(folder);
   const auto has = [&](const char* name) { return std::binary_search(names.begin(), names.end(), std::string(name)); };
   const bool any = format == Format::automatic;
 
   if (any || format == Format::idx) {
     const std::string stem = split == Split::train ? "train" : "t10k";
-    const std::string images = find_idx(folder, names, stem + "-images"), labels = find_idx(folder, names, stem + "-labels");
+    const std::string images = find_idx(folder, names, stem + "-images"),
+                      labels = find_idx(folder, names, stem + "-labels");
     if (!images.empty() && !labels.empty()) {
       Dataset data(images);
       // As BatchSource matches them: by name where each input has one's, else in order.
@@ -192,7 +211,8 @@ Dataset open_folder(const std::string& folder, Format format, const std::vector<
       add("labels", labels, 1);
       return data;
     }
-    if (!images.empty() || !labels.empty()) throw Error(folder, "", "both " + stem + "-images and " + stem + "-labels", "one of them");
+    if (!images.empty() || !labels.empty())
+      throw Error(folder, "", "both " + stem + "-images and " + stem + "-labels", "one of them");
   }
   if (any || format == Format::cifar10) {
     std::vector<std::string> files;
@@ -221,7 +241,8 @@ Dataset open_folder(const std::string& folder, Format format, const std::vector<
   }
   throw Error(folder, "",
               std::string("a ") + (split == Split::train ? "training" : "test") +
-                  " set: IDX files (train-images-..., t10k-images-...), CIFAR batches, train.safetensors and test.safetensors, train.npz and "
+                  " set: IDX files (train-images-..., t10k-images-...), CIFAR batches, train.safetensors and "
+                  "test.safetensors, train.npz and "
                   "test.npz, or an .npy file for each input",
               "none of these");
 }
@@ -268,12 +289,14 @@ void Dataset::add(const std::string& name, const Array& array, bool batched) {
   Field field{name, array.dtype, array.shape, batched, array.path};
   std::int64_t count = INT64_MAX, stride = 0;
   if (batched) {
-    if (array.shape.empty()) throw Error(array.path, "", "samples along a first dimension", describe(array.dtype, array.shape));
+    if (array.shape.empty())
+      throw Error(array.path, "", "samples along a first dimension", describe(array.dtype, array.shape));
     count = array.shape[0];
     field.shape.erase(field.shape.begin());
     stride = count == 0 ? 0 : static_cast<std::int64_t>(array.bytes.size()) / count;
     if (count == 0) throw Error(array.path, "", "at least one sample", describe(array.dtype, array.shape));
-    if (size_ >= 0 && count != size_) throw Error(array.path, "", std::to_string(size_) + " samples, as in " + path_, std::to_string(count));
+    if (size_ >= 0 && count != size_)
+      throw Error(array.path, "", std::to_string(size_) + " samples, as in " + path_, std::to_string(count));
     size_ = count;
   }
   fields_.push_back(std::move(field));
@@ -281,8 +304,8 @@ void Dataset::add(const std::string& name, const Array& array, bool batched) {
   owners_.push_back(array.owner);
 }
 
-void Dataset::append(const std::vector<Field>& fields, const std::vector<const std::byte*>& data, std::int64_t stride, std::int64_t count,
-                     std::shared_ptr<const void> owner) {
+void Dataset::append(const std::vector<Field>& fields, const std::vector<const std::byte*>& data, std::int64_t stride,
+                     std::int64_t count, std::shared_ptr<const void> owner) {
   if (fields_.empty()) {
     fields_ = fields;
     segments_.resize(fields.size());
@@ -302,9 +325,12 @@ Dataset open_dataset(const DatasetOptions& options, const std::vector<TensorDesc
   if (files.size() == 1) {
     if (format == Format::safetensors || (format == Format::automatic && ends_with(files[0], ".safetensors")))
       return open_safetensors(files[0], inputs);
-    if (format == Format::npz || (format == Format::automatic && ends_with(files[0], ".npz"))) return open_npz(files[0], inputs);
-    if (format == Format::text || (format == Format::automatic && ends_with(files[0], ".txt"))) return open_stream(read_text(files[0]), inputs);
-    if (format == Format::tokens || (format == Format::automatic && ends_with(files[0], ".bin") && is_tokens(Bytes::map(files[0]).view)))
+    if (format == Format::npz || (format == Format::automatic && ends_with(files[0], ".npz")))
+      return open_npz(files[0], inputs);
+    if (format == Format::text || (format == Format::automatic && ends_with(files[0], ".txt")))
+      return open_stream(read_text(files[0]), inputs);
+    if (format == Format::tokens ||
+        (format == Format::automatic && ends_with(files[0], ".bin") && is_tokens(Bytes::map(files[0]).view)))
       return open_stream(read_tokens(files[0]), inputs);
     const bool batch_name = files[0].find("_batch") != std::string::npos && ends_with(files[0], ".bin");
     if (format == Format::cifar10 || format == Format::cifar100 || (format == Format::automatic && batch_name)) {
@@ -316,14 +342,16 @@ Dataset open_dataset(const DatasetOptions& options, const std::vector<TensorDesc
   if (files.size() != inputs.size()) {
     if (files.size() == 1) const MappedFile there(files[0]);  // where it is not, that is the error
     std::string names;
-    for (const TensorDescription& input : inputs) names += std::string(names.empty() ? "" : ", ") + std::string(input.name);
-    throw Error(
-        options.path, "",
-        std::string("a folder, or a file for each of the model's ") + std::to_string(inputs.size()) + " inputs (" + names + "), commas between",
-        std::to_string(files.size()) + (files.size() == 1 ? " file" : " files"));
+    for (const TensorDescription& input : inputs)
+      names += std::string(names.empty() ? "" : ", ") + std::string(input.name);
+    throw Error(options.path, "",
+                std::string("a folder, or a file for each of the model's ") + std::to_string(inputs.size()) +
+                    " inputs (" + names + "), commas between",
+                std::to_string(files.size()) + (files.size() == 1 ? " file" : " files"));
   }
   Dataset data(files[0]);
-  for (std::size_t i = 0; i < files.size(); ++i) data.add(inputs[i].name, read_file(files[i], format, inputs[i]), inputs[i].batched);
+  for (std::size_t i = 0; i < files.size(); ++i)
+    data.add(inputs[i].name, read_file(files[i], format, inputs[i]), inputs[i].batched);
   if (data.size() < 0) throw Error(options.path, "", "an input that counts samples", "none");
   return data;
 }
@@ -334,9 +362,10 @@ bool has_test_split(const DatasetOptions& options, const std::vector<TensorDescr
   const auto has = [&](const char* name) { return std::binary_search(names.begin(), names.end(), std::string(name)); };
   const Format format = format_named(options.format);
   const auto may = [&](Format f) { return format == Format::automatic || format == f; };
-  return (may(Format::idx) && !find_idx(options.path, names, "t10k-images").empty()) || (may(Format::cifar10) && has("test_batch.bin")) ||
-         (may(Format::cifar100) && has("test.bin")) || (may(Format::safetensors) && has("test.safetensors")) ||
-         (may(Format::npz) && has("test.npz")) || (may(Format::npy) && has_npy_files(join(options.path, "test"), inputs));
+  return (may(Format::idx) && !find_idx(options.path, names, "t10k-images").empty()) ||
+         (may(Format::cifar10) && has("test_batch.bin")) || (may(Format::cifar100) && has("test.bin")) ||
+         (may(Format::safetensors) && has("test.safetensors")) || (may(Format::npz) && has("test.npz")) ||
+         (may(Format::npy) && has_npy_files(join(options.path, "test"), inputs));
 }
 
 }  // namespace graven::runtime

@@ -16,7 +16,8 @@
 //   a token file                   llm.c's, of 16 or 32 bits a token: the same
 //   several files, comma between   one for each input of the model, in order: IDX (also gzipped), npy, a PGM or PPM
 //                                  picture, or raw samples of the input's type
-// and --data-format says which where the names don't. Files are validated whole when they are opened: sizes, shapes, labels in range.
+// and --data-format says which where the names don't. Files are validated whole when they are opened: sizes, shapes,
+// labels in range.
 #pragma once
 
 #include <cstddef>
@@ -59,14 +60,18 @@ class Dataset {
   }
   /// What it was made from, for messages; and what one field was.
   const std::string& path() const { return path_; }
-  const std::string& path_of(std::size_t field) const { return fields_[field].path.empty() ? path_ : fields_[field].path; }
+  const std::string& path_of(std::size_t field) const {
+    return fields_[field].path.empty() ? path_ : fields_[field].path;
+  }
 
   explicit Dataset(std::string path) : path_(std::move(path)) {}
-  /// Adds an array as a field: its first dimension counts samples, unless it is not batched. All fields must agree on the number.
+  /// Adds an array as a field: its first dimension counts samples, unless it is not batched. All fields must agree on
+  /// the number.
   void add(const std::string& name, const Array& array, bool batched = true);
-  /// Adds `count` more samples to the fields, which lie `stride` bytes apart from `data[f]` on; the first such call says what the fields are.
-  void append(const std::vector<Field>& fields, const std::vector<const std::byte*>& data, std::int64_t stride, std::int64_t count,
-              std::shared_ptr<const void> owner);
+  /// Adds `count` more samples to the fields, which lie `stride` bytes apart from `data[f]` on; the first such call
+  /// says what the fields are.
+  void append(const std::vector<Field>& fields, const std::vector<const std::byte*>& data, std::int64_t stride,
+              std::int64_t count, std::shared_ptr<const void> owner);
 
  private:
   struct Segment {
@@ -87,8 +92,8 @@ struct DatasetOptions {
   std::string format = "auto";  ///< auto, idx, cifar10, cifar100, npy, npz, safetensors, raw, text, tokens
 };
 
-/// Opens one split. A path that has no splits (files) is whatever it is asked for. An Error when there is nothing, when fields disagree on
-/// the number of samples, or when there are no samples.
+/// Opens one split. A path that has no splits (files) is whatever it is asked for. An Error when there is nothing, when
+/// fields disagree on the number of samples, or when there are no samples.
 Dataset open_dataset(const DatasetOptions& options, const std::vector<TensorDescription>& inputs, Split split);
 /// Whether the path is a folder that holds a test set of its own.
 bool has_test_split(const DatasetOptions& options, const std::vector<TensorDescription>& inputs);

@@ -37,7 +37,8 @@ class Error : public std::runtime_error {
   const std::string& found() const { return found_; }
 
  private:
-  static std::string text(const std::string& file, const std::string& place, const std::string& expected, const std::string& found) {
+  static std::string text(const std::string& file, const std::string& place, const std::string& expected,
+                          const std::string& found) {
     std::string s = file;
     if (!place.empty()) s += ": " + place;
     s += ": expected " + expected;
@@ -66,13 +67,15 @@ class OutOfMemory : public std::bad_alloc {
   std::string text_;
 };
 
-/// A system call that failed: "out/step-3: cannot create: No space left on device". Call it before anything else can change errno.
+/// A system call that failed: "out/step-3: cannot create: No space left on device". Call it before anything else can
+/// change errno.
 inline Error system_error(const std::string& file, const std::string& action) {
   const int code = errno;
   return Error(file, "cannot " + action + ": " + std::strerror(code));
 }
 
-/// `text` between double quotes, control bytes and what is not ASCII as \xNN, at most 80 bytes of it: safe to print whatever a file holds.
+/// `text` between double quotes, control bytes and what is not ASCII as \xNN, at most 80 bytes of it: safe to print
+/// whatever a file holds.
 inline std::string printable(std::string_view text) {
   static constexpr char kDigits[] = "0123456789abcdef";
   std::string s = "\"";

@@ -28,7 +28,8 @@ constexpr std::size_t kBufferBytes = std::size_t{1} << 18;
 
 bool is_named(int descriptor, const std::string& path) {
   struct stat here, there;
-  return ::fstat(descriptor, &here) == 0 && ::lstat(path.c_str(), &there) == 0 && here.st_dev == there.st_dev && here.st_ino == there.st_ino;
+  return ::fstat(descriptor, &here) == 0 && ::lstat(path.c_str(), &there) == 0 && here.st_dev == there.st_dev &&
+         here.st_ino == there.st_ino;
 }
 
 /// A new file that this process holds a lock on as long as it is open; -1 and errno where there is none to be had.
@@ -47,18 +48,21 @@ bool remove_abandoned(const std::string& path) {
   const Descriptor file(::open(path.c_str(), O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   if (file.value < 0) return errno == ENOENT;
   struct stat status;
-  if (::fstat(file.value, &status) != 0 || !S_ISREG(status.st_mode) || ::flock(file.value, LOCK_EX | LOCK_NB) != 0) return false;
+  if (::fstat(file.value, &status) != 0 || !S_ISREG(status.st_mode) || ::flock(file.value, LOCK_EX | LOCK_NB) != 0)
+    return false;
   return !is_named(file.value, path) || ::unlink(path.c_str()) == 0;
 }
 
 }  // namespace
 
 MappedFile::MappedFile(std::string path) : path_(std::move(path)) {
-  const Descriptor file(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));  // a pipe is refused below, not waited for
+  const Descriptor file(
+      ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));  // a pipe is refused below, not waited for
   if (file.value < 0) throw system_error(path_, "open");
   struct stat status;
   if (::fstat(file.value, &status) != 0) throw system_error(path_, "read");
-  if (!S_ISREG(status.st_mode)) throw Error(path_, "", "a file", S_ISDIR(status.st_mode) ? "a folder" : "something else");
+  if (!S_ISREG(status.st_mode))
+    throw Error(path_, "", "a file", S_ISDIR(status.st_mode) ? "a folder" : "something else");
   size_ = static_cast<std::size_t>(status.st_size);
   if (size_ == 0) return;
   void* data = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.value, 0);
@@ -86,7 +90,8 @@ void MappedFile::release(std::span<const std::byte> part) const {
   const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
   const std::size_t begin = static_cast<std::size_t>(part.data() - data_) / page * page;
   const std::size_t end = static_cast<std::size_t>(part.data() - data_) + part.size();
-  if (end > begin) ::madvise(const_cast<std::byte*>(data_) + begin, end - begin, MADV_DONTNEED);  // a wish: nothing depends on it
+  if (end > begin)
+    ::madvise(const_cast<std::byte*>(data_) + begin, end - begin, MADV_DONTNEED);  // a wish: nothing depends on it
 }
 
 AtomicFile::AtomicFile(std::string path) : path_(std::move(path)), buffer_(kBufferBytes) {
@@ -150,7 +155,8 @@ void AtomicFile::commit(bool sync_folder) {
 void fill_standard_streams() {
   for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (::fcntl(stream, F_GETFD) >= 0 || errno != EBADF) continue;
-    // The least number that is free is this one, since those below are taken. Opened the other way round, so that using it is an error.
+    // The least number that is free is this one, since those below are taken. Opened the other way round, so that using
+    // it is an error.
     const int file = ::open("/dev/null", stream == STDIN_FILENO ? O_WRONLY : O_RDONLY);
     if (file >= 0 && file != stream) ::close(file);
   }
@@ -261,7 +267,8 @@ std::string find_beside_program(const std::string& name) {
     folders.push_back(parent_of(path));
     folders.push_back(parent_of(folders[0]));
     folders.push_back(join(folders[1], "share" + path.substr(path.rfind('/'))));  // where cmake --install puts it
-    // CMake's generators for several configurations build in a folder of each: build/Debug, where the project lies one further up.
+    // CMake's generators for several configurations build in a folder of each: build/Debug, where the project lies one
+    // further up.
     if (kind_of(join(folders[1], "CMakeCache.txt")) == FileKind::regular) folders.push_back(parent_of(folders[1]));
   }
   folders.push_back(".");
@@ -273,7 +280,9 @@ std::string find_beside_program(const std::string& name) {
 
 std::string required_beside_program(const std::string& name) {
   std::string path = find_beside_program(name);
-  if (path.empty()) throw Error(name, "", "this file beside the program, in the folder above it, in share/ there, or in this one", "no such file");
+  if (path.empty())
+    throw Error(name, "", "this file beside the program, in the folder above it, in share/ there, or in this one",
+                "no such file");
   return path;
 }
 

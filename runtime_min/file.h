@@ -7,11 +7,11 @@
 //   out.write(data, size);
 //   out.commit();                         // fsync, rename, fsync of the folder; without it the temporary file is removed
 //
-// What a killed writer left of a file is removed by the next one that writes it. A device or a pipe is written into as it is; a link or a folder in
-// the file's place is an Error.
+// What a killed writer left of a file is removed by the next one that writes it. A device or a pipe is written into as
+// it is; a link or a folder in the file's place is an Error.
 //
-// Every write, close and rename is checked; failures are Errors that name the path. A mapped file must not be written into by anybody while
-// it is mapped (AtomicFile never does: it replaces the name).
+// Every write, close and rename is checked; failures are Errors that name the path. A mapped file must not be written
+// into by anybody while it is mapped (AtomicFile never does: it replaces the name).
 #pragma once
 
 #include <cstddef>
@@ -34,7 +34,8 @@ class MappedFile {
   const std::string& path() const { return path_; }
   std::span<const std::byte> bytes() const { return {data_, size_}; }
   std::size_t size() const { return size_; }
-  /// Part of bytes() that was read: its pages no longer count as this process's memory, and are read again should they be touched.
+  /// Part of bytes() that was read: its pages no longer count as this process's memory, and are read again should they
+  /// be touched.
   void release(std::span<const std::byte> part) const;
 
  private:
@@ -65,8 +66,9 @@ class AtomicFile {
   int descriptor_ = -1;
 };
 
-/// Fills the places of standard input, output and error where they are closed, so that no file that is opened later gets their number, and with it
-/// what is printed. Printing still fails, as on a closed stream. For the beginning of main().
+/// Fills the places of standard input, output and error where they are closed, so that no file that is opened later
+/// gets their number, and with it what is printed. Printing still fails, as on a closed stream. For the beginning of
+/// main().
 void fill_standard_streams();
 /// Results that were not printed, because the disk is full or the reader has gone, are lost: that is an Error.
 void flush_output();
@@ -82,8 +84,9 @@ struct Descriptor {
 
 enum class FileKind : std::uint8_t { absent, regular, directory, other };
 FileKind kind_of(const std::string& path);
-/// Whether an output of this name is a character device or a pipe, also through a link such as /dev/stdout: that is written into, not replaced.
-/// Error where it can be neither: a folder, a link to a file or to nothing, a disk, a socket.
+/// Whether an output of this name is a character device or a pipe, also through a link such as /dev/stdout: that is
+/// written into, not replaced. Error where it can be neither: a folder, a link to a file or to nothing, a disk, a
+/// socket.
 bool is_stream(const std::string& path);
 /// Opens for writing without waiting for a pipe's reader: without one it is an Error. `flags`: more of open()'s.
 int open_stream(const std::string& path, int flags = 0);
@@ -99,9 +102,9 @@ void remove_path(const std::string& path);
 std::string join(const std::string& folder, const std::string& name);
 /// "a/b" of "a/b/c", "." of "c", "/" of "/c".
 std::string parent_of(const std::string& path);
-/// The first of these that exists: `name` itself when it has a folder in it; otherwise beside the running program, in the folder above it, in
-/// share/PROGRAM there, above the build folder where the program lies in build/Debug or its like, and in the current folder. Empty when there is
-/// none.
+/// The first of these that exists: `name` itself when it has a folder in it; otherwise beside the running program, in
+/// the folder above it, in share/PROGRAM there, above the build folder where the program lies in build/Debug or its
+/// like, and in the current folder. Empty when there is none.
 std::string find_beside_program(const std::string& name);
 /// The same, and an error that says where it was looked for when there is none.
 std::string required_beside_program(const std::string& name);

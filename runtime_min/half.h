@@ -9,7 +9,9 @@
 
 namespace graven::runtime {
 
-inline float float_from_bfloat16(std::uint16_t bits) { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); }
+inline float float_from_bfloat16(std::uint16_t bits) {
+  return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
+}
 
 inline std::uint16_t bfloat16_from_float(float x) {
   const auto bits = std::bit_cast<std::uint32_t>(x);
@@ -18,7 +20,8 @@ inline std::uint16_t bfloat16_from_float(float x) {
 }
 
 inline float float_from_half(std::uint16_t h) {
-  const std::uint32_t sign = static_cast<std::uint32_t>(h & 0x8000U) << 16, exponent = h >> 10 & 31U, fraction = h & 0x3FFU;
+  const std::uint32_t sign = static_cast<std::uint32_t>(h & 0x8000U) << 16, exponent = h >> 10 & 31U,
+                      fraction = h & 0x3FFU;
   if (exponent == 31) return std::bit_cast<float>(sign | 0x7F800000U | fraction << 13);
   if (exponent != 0) return std::bit_cast<float>(sign | (exponent + 112) << 23 | fraction << 13);
   const float magnitude = static_cast<float>(fraction) * 0x1p-24F;
@@ -30,9 +33,10 @@ inline std::uint16_t half_from_float(float x) {
   const std::uint32_t sign = bits >> 16 & 0x8000U, magnitude = bits & 0x7FFFFFFFU;
   if (magnitude > 0x7F800000U) return static_cast<std::uint16_t>(sign | 0x7E00U);
   if (magnitude >= 0x477FF000U) return static_cast<std::uint16_t>(sign | 0x7C00U);  // rounds to 65536 or more
-  if (magnitude < 0x38800000U) {                                                    // below 2^-14: count units of 2^-24; the addition rounds
+  if (magnitude < 0x38800000U) {  // below 2^-14: count units of 2^-24; the addition rounds
     const float units = std::bit_cast<float>(magnitude) + 0.5F;
-    return static_cast<std::uint16_t>(sign | (std::bit_cast<std::uint32_t>(units) - std::bit_cast<std::uint32_t>(0.5F)));
+    return static_cast<std::uint16_t>(sign |
+                                      (std::bit_cast<std::uint32_t>(units) - std::bit_cast<std::uint32_t>(0.5F)));
   }
   const std::uint32_t rounded = magnitude + 0xFFFU + (magnitude >> 13 & 1U);
   return static_cast<std::uint16_t>(sign | (rounded - 0x38000000U) >> 13);

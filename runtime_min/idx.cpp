@@ -37,14 +37,18 @@ Array read_idx(const std::string& path, const HeaderCheck& check) {
   const Bytes start = compressed != 0 ? Bytes::hold(gunzip(file.view, path, kMostHeader)) : file;
   const auto byte = [&](std::size_t i) { return static_cast<unsigned>(start.view[i]); };
   if (start.view.size() < 4) throw Error(path, "IDX header", "4 bytes", std::to_string(start.view.size()));
-  if (byte(0) != 0 || byte(1) != 0) throw Error(path, "IDX header", "two zero bytes", std::to_string(byte(0)) + " and " + std::to_string(byte(1)));
+  if (byte(0) != 0 || byte(1) != 0)
+    throw Error(path, "IDX header", "two zero bytes", std::to_string(byte(0)) + " and " + std::to_string(byte(1)));
   const std::optional<DType> dtype = dtype_of(byte(2));
-  if (!dtype) throw Error(path, "IDX header, byte 2", "an element type 8, 9, 11, 12, 13 or 14", std::to_string(byte(2)));
+  if (!dtype)
+    throw Error(path, "IDX header, byte 2", "an element type 8, 9, 11, 12, 13 or 14", std::to_string(byte(2)));
   const std::size_t rank = byte(3), header = 4 + 4 * rank;
   if (rank == 0) throw Error(path, "IDX header, byte 3", "at least one dimension", "0");
-  if (start.view.size() < header) throw Error(path, "IDX header", std::to_string(header) + " bytes", std::to_string(start.view.size()));
+  if (start.view.size() < header)
+    throw Error(path, "IDX header", std::to_string(header) + " bytes", std::to_string(start.view.size()));
   Array array{.dtype = *dtype, .shape = {}, .bytes = {}, .path = path, .owner = {}};
-  for (std::size_t i = 4; i < header; i += 4) array.shape.push_back(byte(i) << 24 | byte(i + 1) << 16 | byte(i + 2) << 8 | byte(i + 3));
+  for (std::size_t i = 4; i < header; i += 4)
+    array.shape.push_back(byte(i) << 24 | byte(i + 1) << 16 | byte(i + 2) << 8 | byte(i + 3));
   check(array.dtype, array.shape);
   const std::size_t size = size_of(*dtype);
   const std::optional<std::int64_t> bytes = checked_count(array.shape, static_cast<std::int64_t>(size));

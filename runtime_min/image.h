@@ -15,7 +15,9 @@ namespace graven::runtime {
 Array read_image(const std::string& path, const HeaderCheck& check = no_check);
 /// Whether it begins like one of them.
 bool is_image(std::span<const std::byte> data);
-/// `pixels` is u8[channels,height,width], with 1 channel or 3. A name that ends in ".png" makes it a PNG picture, any other PGM or PPM.
-void write_image(const std::string& path, const std::uint8_t* pixels, std::int64_t channels, std::int64_t height, std::int64_t width);
+/// `pixels` is u8[channels,height,width], with 1 channel or 3. A name that ends in ".png" makes it a PNG picture, any
+/// other PGM or PPM.
+void write_image(const std::string& path, const std::uint8_t* pixels, std::int64_t channels, std::int64_t height,
+                 std::int64_t width);
 
 }  // namespace graven::runtime

@@ -67,12 +67,13 @@ std::vector<std::string> read_lines(const std::string& path) {
 /// What becomes of the outputs of each sample: printed, compared with labels, written.
 class Report {
  public:
-  Report(const InferenceDescription& description, const Options& options, const Dataset& data) : description_(description), options_(options) {
+  Report(const InferenceDescription& description, const Options& options, const Dataset& data)
+      : description_(description), options_(options) {
     const TensorDescription& first = description.outputs.at(0);
     scores_ = count_of(first.sample_shape());
     const Dims sample = first.sample_shape();
-    classifies_ =
-        first.batched && is_floating(first.dtype) && scores_ > 1 && std::count_if(sample.begin(), sample.end(), [](auto d) { return d > 1; }) == 1;
+    classifies_ = first.batched && is_floating(first.dtype) && scores_ > 1 &&
+                  std::count_if(sample.begin(), sample.end(), [](auto d) { return d > 1; }) == 1;
     row_.resize(static_cast<std::size_t>(scores_));
     if (!options.names.empty()) names_ = read_lines(options.names);
     if (!classifies_ && (!options.names.empty() || !options.labels.empty()))
@@ -101,8 +102,8 @@ class Report {
     if (prints_ && options_.show > 0 && samples > options_.show)
       std::printf("... and %lld more (--show 0 prints all)\n", static_cast<long long>(samples - options_.show));
     if (!labels_.empty())
-      std::printf("accuracy %.4f (%lld of %lld)\n", static_cast<double>(correct_) / static_cast<double>(samples), static_cast<long long>(correct_),
-                  static_cast<long long>(samples));
+      std::printf("accuracy %.4f (%lld of %lld)\n", static_cast<double>(correct_) / static_cast<double>(samples),
+                  static_cast<long long>(correct_), static_cast<long long>(samples));
   }
 
  private:
@@ -118,19 +119,22 @@ class Report {
           throw Error(from, "", std::to_string(data.size()) + " labels, one a sample", std::to_string(shape[0]));
       };
       const Array array = is_npy(file.view) ? read_npy(from, check) : read_idx(from, check);
-      for (std::int64_t i = 0; i < array.shape[0]; ++i) values.push_back(static_cast<std::int64_t>(number_at(array.dtype, array.bytes.data(), i)));
+      for (std::int64_t i = 0; i < array.shape[0]; ++i)
+        values.push_back(static_cast<std::int64_t>(number_at(array.dtype, array.bytes.data(), i)));
     } else if (const int f = data.find("labels"); f >= 0) {
       from = data.path();
       const Field& field = data.fields()[static_cast<std::size_t>(f)];
       if (!is_integral(field.dtype) || !field.shape.empty()) return;
       for (std::int64_t i = 0; i < data.size(); ++i)
-        values.push_back(static_cast<std::int64_t>(number_at(field.dtype, data.sample(static_cast<std::size_t>(f), i), 0)));
+        values.push_back(
+            static_cast<std::int64_t>(number_at(field.dtype, data.sample(static_cast<std::size_t>(f), i), 0)));
     } else {
       return;
     }
     for (std::size_t i = 0; i < values.size(); ++i) {
       if (values[i] < 0 || values[i] >= scores_)
-        throw Error(from, std::string("label ") + std::to_string(i), std::string("0 to ") + std::to_string(scores_ - 1), std::to_string(values[i]));
+        throw Error(from, std::string("label ") + std::to_string(i), std::string("0 to ") + std::to_string(scores_ - 1),
+                    std::to_string(values[i]));
     }
     labels_ = std::move(values);
   }
@@ -147,9 +151,11 @@ class Report {
       }
     }
     if (paths.size() != description_.outputs.size() && paths.size() != 1)
-      throw UsageError("--output", "", std::to_string(description_.outputs.size()) + " files, one for each output", std::to_string(paths.size()));
+      throw UsageError("--output", "", std::to_string(description_.outputs.size()) + " files, one for each output",
+                       std::to_string(paths.size()));
     for (std::size_t t = 1; t < paths.size(); ++t) {
-      if (std::find(paths.begin(), paths.begin() + static_cast<std::ptrdiff_t>(t), paths[t]) != paths.begin() + static_cast<std::ptrdiff_t>(t))
+      if (std::find(paths.begin(), paths.begin() + static_cast<std::ptrdiff_t>(t), paths[t]) !=
+          paths.begin() + static_cast<std::ptrdiff_t>(t))
         throw UsageError("--output", "", "a file of its own for each output", printable(paths[t]) + " twice");
     }
     const bool png = paths[0].ends_with(".png"), ppm = paths[0].ends_with(".ppm"), pgm = paths[0].ends_with(".pgm");
@@ -180,7 +186,8 @@ class Report {
     const Dims shape = tensor.sample_shape();
     std::vector<std::uint8_t> pixels(static_cast<std::size_t>(count_of(shape)));
     for (std::size_t i = 0; i < pixels.size(); ++i) {
-      const double x = number_at(tensor.dtype, outputs.row(0, 0), static_cast<std::int64_t>(i)) * (is_floating(tensor.dtype) ? 255 : 1);
+      const double x = number_at(tensor.dtype, outputs.row(0, 0), static_cast<std::int64_t>(i)) *
+                       (is_floating(tensor.dtype) ? 255 : 1);
       pixels[i] = x > 0 ? static_cast<std::uint8_t>(std::min(x + 0.5, 255.0)) : std::uint8_t{0};  // NaN becomes black
     }
     write_image(picture_, pixels.data(), shape[0], shape[1], shape[2]);
@@ -194,7 +201,8 @@ class Report {
     if (!classifies_) {
       if (!description_.outputs[0].batched && index != 0) return;
       std::printf("%lld:", static_cast<long long>(index));
-      for (std::int64_t i = 0; i < std::min<std::int64_t>(scores_, 8); ++i) std::printf(" %.6g", row_[static_cast<std::size_t>(i)]);
+      for (std::int64_t i = 0; i < std::min<std::int64_t>(scores_, 8); ++i)
+        std::printf(" %.6g", row_[static_cast<std::size_t>(i)]);
       std::printf(scores_ > 8 ? " ... (%lld numbers)\n" : "\n", static_cast<long long>(scores_));
       return;
     }
@@ -231,7 +239,8 @@ void start(InferenceModel& model, const Options& options, bool weights_needed) {
   const std::string path = find_beside_program(options.weights);
   if (path.empty() && weights_needed) {
     throw Error("--weights", "",
-                std::string("a file ") + printable(options.weights) + " beside the program, in the folder above it, in share/ there, or in this one",
+                std::string("a file ") + printable(options.weights) +
+                    " beside the program, in the folder above it, in share/ there, or in this one",
                 "none");
   }
   model.start(options.execution.number(), path);
@@ -279,7 +288,8 @@ void run(InferenceModel& model, const Options& options, bool weights_given) {
   const std::int64_t n = data.size();
   double seconds = 0;
   for (std::int64_t first = 0; first < n; first += options.batch) {
-    const std::int64_t count = std::min(options.batch, n - first), rows = description.batch_is_symbolic ? count : options.batch;
+    const std::int64_t count = std::min(options.batch, n - first),
+                       rows = description.batch_is_symbolic ? count : options.batch;
     source.fill(inputs, rows, [&](std::int64_t i) { return first + i % count; });
     const Stopwatch watch;
     model.forward(inputs.pointers(), rows, outputs.writable());
@@ -326,8 +336,19 @@ void bench(InferenceModel& model, const Options& options, bool weights_given) {
       .value(description.name)
       .key(execution.name())
       .value(execution.number());
-  json.key("batch").value(options.batch).key("runs").value(timings.count()).key("median_ms").value(timings.median() * 1e3);
-  json.key("min_ms").value(timings.minimum() * 1e3).key("first_ms").value(first * 1e3).key("rss_mb").value(peak_memory_mb()).end_object();
+  json.key("batch")
+      .value(options.batch)
+      .key("runs")
+      .value(timings.count())
+      .key("median_ms")
+      .value(timings.median() * 1e3);
+  json.key("min_ms")
+      .value(timings.minimum() * 1e3)
+      .key("first_ms")
+      .value(first * 1e3)
+      .key("rss_mb")
+      .value(peak_memory_mb())
+      .end_object();
   std::printf("%s\n", json.text().c_str());
   flush_output();
 }
@@ -352,13 +373,17 @@ int infer_main(int argc, char** argv, InferenceModel& model, const InferDefaults
                                     describe_tensors("Outputs:", description.outputs));
   a.section("Data");
   a.text("data", o.data.path, "PATH",
-         "samples: a file (npy, npz, IDX, CIFAR, PNG, PGM, PPM, safetensors, raw), one for each input with commas between, or a folder of them");
-  a.text("data-format", o.data.format, "FORMAT", "auto, idx, cifar10, cifar100, npy, npz, safetensors, raw, text or tokens");
-  a.numbers("mean", o.normalization.mean, "X[,X...]", "subtracted from 8-bit images, which are x / 255; one number or one a channel");
+         "samples: a file (npy, npz, IDX, CIFAR, PNG, PGM, PPM, safetensors, raw), one for each input with commas "
+         "between, or a folder of them");
+  a.text("data-format", o.data.format, "FORMAT",
+         "auto, idx, cifar10, cifar100, npy, npz, safetensors, raw, text or tokens");
+  a.numbers("mean", o.normalization.mean, "X[,X...]",
+            "subtracted from 8-bit images, which are x / 255; one number or one a channel");
   a.numbers("std", o.normalization.std, "X[,X...]", "what they are then divided by");
   a.section("Results");
   a.text("output", o.output, "FILE",
-         "write the outputs as npy (one file an output, commas between), or one picture as .png, .ppm or .pgm (numbers from 0 to 1), instead of "
+         "write the outputs as npy (one file an output, commas between), or one picture as .png, .ppm or .pgm (numbers "
+         "from 0 to 1), instead of "
          "printing");
   a.integer("topk", o.topk, 0, kMaxTopk, "K", "print the K classes with the largest scores");
   a.flag("softmax", o.softmax, "print probabilities instead of the scores themselves");
@@ -366,8 +391,10 @@ int infer_main(int argc, char** argv, InferenceModel& model, const InferDefaults
   a.text("labels", o.labels, "FILE", "true classes (IDX or npy), for the accuracy; a folder's own labels are found");
   a.integer("show", o.show, 0, INT64_MAX, "N", "samples to print; 0: all");
   a.section("Running");
-  a.text("weights", o.weights, "FILE", "a bare name is looked for beside the program, in the folder above it, in share/ there, and here");
-  a.integer("batch", o.batch, description.batch_is_symbolic ? 1 : description.batch, description.batch, "N", "samples a call, at the most");
+  a.text("weights", o.weights, "FILE",
+         "a bare name is looked for beside the program, in the folder above it, in share/ there, and here");
+  a.integer("batch", o.batch, description.batch_is_symbolic ? 1 : description.batch, description.batch, "N",
+            "samples a call, at the most");
   o.execution.add_option(a);
   a.optional_text("bench", o.bench, "5", "SECONDS", "time calls on random data for so long (5 seconds) and stop");
   a.flag("json", o.json, "print the benchmark as one JSON line");
@@ -381,7 +408,8 @@ int infer_main(int argc, char** argv, InferenceModel& model, const InferDefaults
         throw UsageError("--bench", "", "a number of seconds from 0 to 1000000", printable(o.bench));
       bench(model, o, a.given("weights"));
     } else {
-      if (o.data.path.empty()) throw UsageError("--data", "", "samples to run on (or --bench; --help lists the options)", "nothing");
+      if (o.data.path.empty())
+        throw UsageError("--data", "", "samples to run on (or --bench; --help lists the options)", "nothing");
       run(model, o, a.given("weights"));
     }
     return 0;

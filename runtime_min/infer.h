@@ -1,4 +1,5 @@
-// The inference program: everything of it but the model. main.cpp of an emitted project wraps its model and hands it over:
+// The inference program: everything of it but the model. main.cpp of an emitted project wraps its model and hands it
+// over:
 //
 //   class Servable : public InferenceModel {
 //    public:
@@ -18,9 +19,10 @@
 //   $ lenet --data images.npy --output logits.npy
 //   $ lenet --bench
 //
-// Samples are read, cut into batches (any batch up to the maximum; a model with a fixed batch gets its last one filled up, and the surplus
-// outputs are dropped), and run. An output that has no rows of samples is a whole call's: it needs all samples in one
-// call, and a fixed batch that they fill. Nothing allocates between the first call of forward() and the last.
+// Samples are read, cut into batches (any batch up to the maximum; a model with a fixed batch gets its last one filled
+// up, and the surplus outputs are dropped), and run. An output that has no rows of samples is a whole call's: it needs
+// all samples in one call, and a fixed batch that they fill. Nothing allocates between the first call of forward() and
+// the last.
 #pragma once
 
 #include <cstdint>
@@ -35,9 +37,9 @@ struct InferenceDescription {
   const char* name = "model";  ///< "lenet"
   std::vector<TensorDescription> inputs{}, outputs{};
   std::vector<SymbolDescription> symbols{};  ///< besides the batch: the files say what they stand for
-  std::int64_t batch = 1;          ///< samples of a call at the most
-  bool batch_is_symbolic = false;  ///< any batch from 1 to `batch` will do; otherwise it is exactly `batch`
-  bool has_weights = true;         ///< results need a weights file; a benchmark does without
+  std::int64_t batch = 1;                    ///< samples of a call at the most
+  bool batch_is_symbolic = false;            ///< any batch from 1 to `batch` will do; otherwise it is exactly `batch`
+  bool has_weights = true;                   ///< results need a weights file; a benchmark does without
   const char* graph_hash = "";
   const char* generator = "";  ///< "graven 0.1.0"
   bool on_device = false;      ///< it computes on a device: --device chooses which, and there is no --threads
@@ -59,11 +61,13 @@ class InferenceModel {
 
 /// Defaults of the options, chosen when the project was emitted.
 struct InferDefaults {
-  std::string weights = "weights.safetensors";  ///< --weights, looked for beside the program, above it (also in share/PROGRAM), and here
-  std::string data_format = "auto";             ///< --data-format
-  std::int64_t topk = 5;                        ///< --topk
-  std::int64_t threads = 0;                     ///< --threads; 0: one for each processor.
-  std::vector<double> mean{}, std{};            ///< --mean, --std: of 8-bit images after scaling to [0, 1], one number or one a channel
+  std::string weights =
+      "weights.safetensors";  ///< --weights, looked for beside the program, above it (also in share/PROGRAM), and here
+  std::string data_format = "auto";  ///< --data-format
+  std::int64_t topk = 5;             ///< --topk
+  std::int64_t threads = 0;          ///< --threads; 0: one for each processor.
+  std::vector<double> mean{},
+      std{};  ///< --mean, --std: of 8-bit images after scaling to [0, 1], one number or one a channel
 };
 
 /// Reads the options, runs, and returns the exit status: 0 done, 1 error (on stderr), 2 wrong options.

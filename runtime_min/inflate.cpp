@@ -32,7 +32,8 @@ struct Huffman {
   std::uint16_t count[kMaxBits + 1];   ///< codes of each length
   std::uint16_t symbol[288];           ///< in the order of the codes
 
-  /// False when the lengths over-subscribe the code, or leave some of it unused (unless it is a single code, which DEFLATE allows).
+  /// False when the lengths over-subscribe the code, or leave some of it unused (unless it is a single code, which
+  /// DEFLATE allows).
   bool build(const std::uint8_t* lengths, int n) {
     std::fill(std::begin(count), std::end(count), std::uint16_t{0});
     for (int i = 0; i < n; ++i) ++count[lengths[i]];
@@ -58,7 +59,8 @@ struct Huffman {
       if (length > kFastBits) continue;
       unsigned reversed = 0;  // DEFLATE packs codes from their first bit into the lowest
       for (int b = 0; b < length; ++b) reversed |= (c >> b & 1U) << (length - 1 - b);
-      for (unsigned f = reversed; f < (1U << kFastBits); f += 1U << length) fast[f] = static_cast<std::uint16_t>(i << 4 | length);
+      for (unsigned f = reversed; f < (1U << kFastBits); f += 1U << length)
+        fast[f] = static_cast<std::uint16_t>(i << 4 | length);
     }
     return true;
   }
@@ -70,7 +72,8 @@ enum class Beyond : std::uint8_t { fails, stops };
 /// Decodes one DEFLATE stream from `in`, appending to `out`.
 class Inflater {
  public:
-  Inflater(std::span<const std::byte> in, const std::string& file, std::size_t offset, std::uint64_t limit, Beyond beyond = Beyond::fails)
+  Inflater(std::span<const std::byte> in, const std::string& file, std::size_t offset, std::uint64_t limit,
+           Beyond beyond = Beyond::fails)
       : in_(in), file_(file), offset_(offset), limit_(limit), beyond_(beyond) {}
 
   /// `hint` is a guess of the size. Returns the bytes of `in` that the stream took.
@@ -82,12 +85,14 @@ class Inflater {
       blocks();
     } catch (const Enough&) {
     }
-    out.resize(start_ + static_cast<std::size_t>(std::min<std::uint64_t>(written_ - start_, limit_)));  // the last match may have gone beyond
-    return at_ - static_cast<std::size_t>(held_) / 8;  // whole bytes that were taken in advance go back
+    out.resize(start_ + static_cast<std::size_t>(std::min<std::uint64_t>(
+                            written_ - start_, limit_)));  // the last match may have gone beyond
+    return at_ - static_cast<std::size_t>(held_) / 8;      // whole bytes that were taken in advance go back
   }
 
   [[noreturn]] void fail(const std::string& expected, const std::string& found) const {
-    throw Error(file_, std::string("compressed byte ") + std::to_string(offset_ + std::min(at_, in_.size())), expected, found);
+    throw Error(file_, std::string("compressed byte ") + std::to_string(offset_ + std::min(at_, in_.size())), expected,
+                found);
   }
 
  private:
@@ -182,11 +187,13 @@ class Inflater {
     drop(held_ % 8);
     const unsigned length = bits(16), complement = bits(16);
     if ((length ^ complement) != 0xFFFF)
-      fail("a stored block's length twice, once inverted", std::to_string(length) + " and " + std::to_string(complement));
+      fail("a stored block's length twice, once inverted",
+           std::to_string(length) + " and " + std::to_string(complement));
     at_ -= static_cast<std::size_t>(held_) / 8;
     hold_ = 0;
     held_ = 0;
-    if (in_.size() - at_ < length) fail(std::string("a stored block of ") + std::to_string(length) + " bytes", std::to_string(in_.size() - at_));
+    if (in_.size() - at_ < length)
+      fail(std::string("a stored block of ") + std::to_string(length) + " bytes", std::to_string(in_.size() - at_));
     reserve(length);
     if (length != 0) std::memcpy(out_->data() + written_, in_.data() + at_, length);
     at_ += length;
@@ -206,7 +213,8 @@ class Inflater {
   }
 
   void dynamic() {
-    const int literals = static_cast<int>(bits(5)) + 257, distances = static_cast<int>(bits(5)) + 1, lengths_codes = static_cast<int>(bits(4)) + 4;
+    const int literals = static_cast<int>(bits(5)) + 257, distances = static_cast<int>(bits(5)) + 1,
+              lengths_codes = static_cast<int>(bits(4)) + 4;
     if (literals > 286 || distances > 30)
       fail("at most 286 length and 30 distance codes", std::to_string(literals) + " and " + std::to_string(distances));
     static constexpr std::uint8_t kOrder[19] = {16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15};
@@ -236,9 +244,11 @@ class Inflater {
   void codes() {
     static constexpr std::uint16_t kLength[29] = {3,  4,  5,  6,  7,  8,  9,  10, 11,  13,  15,  17,  19,  23, 27,
                                                   31, 35, 43, 51, 59, 67, 83, 99, 115, 131, 163, 195, 227, 258};
-    static constexpr std::uint8_t kLengthBits[29] = {0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3, 4, 4, 4, 4, 5, 5, 5, 5, 0};
-    static constexpr std::uint16_t kDistance[30] = {1,   2,   3,   4,   5,   7,    9,    13,   17,   25,   33,   49,   65,    97,    129,
-                                                    193, 257, 385, 513, 769, 1025, 1537, 2049, 3073, 4097, 6145, 8193, 12289, 16385, 24577};
+    static constexpr std::uint8_t kLengthBits[29] = {0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2,
+                                                     2, 3, 3, 3, 3, 4, 4, 4, 4, 5, 5, 5, 5, 0};
+    static constexpr std::uint16_t kDistance[30] = {1,    2,    3,    4,    5,    7,    9,    13,    17,    25,
+                                                    33,   49,   65,   97,   129,  193,  257,  385,   513,   769,
+                                                    1025, 1537, 2049, 3073, 4097, 6145, 8193, 12289, 16385, 24577};
     static constexpr std::uint8_t kDistanceBits[30] = {0, 0, 0, 0, 1, 1, 2, 2,  3,  3,  4,  4,  5,  5,  6,
                                                        6, 7, 7, 8, 8, 9, 9, 10, 10, 11, 11, 12, 12, 13, 13};
     for (;;) {
@@ -262,13 +272,15 @@ class Inflater {
       const unsigned code = decode(distances_);
       if (code > 29) fail("a distance code of at most 29", std::to_string(code));
       const std::size_t distance = kDistance[code] + bits(kDistanceBits[code]);
-      if (distance > written_ - start_) fail(std::string("a distance of at most ") + std::to_string(written_ - start_), std::to_string(distance));
+      if (distance > written_ - start_)
+        fail(std::string("a distance of at most ") + std::to_string(written_ - start_), std::to_string(distance));
       reserve(length);
       std::byte* to = out_->data() + written_;
       if (distance >= length) {
         std::memcpy(to, to - distance, length);
       } else {
-        for (unsigned k = 0; k < length; ++k) to[k] = (to - distance)[k];  // overlapping: the copy repeats what it writes
+        for (unsigned k = 0; k < length; ++k)
+          to[k] = (to - distance)[k];  // overlapping: the copy repeats what it writes
       }
       written_ += length;
     }
@@ -293,7 +305,9 @@ std::uint32_t little32(std::span<const std::byte> data, std::size_t at) {
   return value;
 }
 
-std::uint64_t bound(std::size_t compressed, std::uint64_t limit) { return std::min(limit, inflated_at_most(compressed)); }
+std::uint64_t bound(std::size_t compressed, std::uint64_t limit) {
+  return std::min(limit, inflated_at_most(compressed));
+}
 
 std::string hex(std::uint32_t value) {
   std::string s;
@@ -303,15 +317,17 @@ std::string hex(std::uint32_t value) {
 
 }  // namespace
 
-std::uint64_t inflated_at_most(std::uint64_t compressed) { return 1032 * std::min(compressed, UINT64_MAX / 1032 - 1) + 64; }
+std::uint64_t inflated_at_most(std::uint64_t compressed) {
+  return 1032 * std::min(compressed, UINT64_MAX / 1032 - 1) + 64;
+}
 
 std::uint32_t crc32(std::span<const std::byte> data) {
   std::uint32_t c = ~0U;
   std::size_t i = 0;
   for (; i + 8 <= data.size(); i += 8) {
     const std::uint32_t low = little32(data, i) ^ c, high = little32(data, i + 4);
-    c = kCrc[7][low & 0xFF] ^ kCrc[6][low >> 8 & 0xFF] ^ kCrc[5][low >> 16 & 0xFF] ^ kCrc[4][low >> 24] ^ kCrc[3][high & 0xFF] ^
-        kCrc[2][high >> 8 & 0xFF] ^ kCrc[1][high >> 16 & 0xFF] ^ kCrc[0][high >> 24];
+    c = kCrc[7][low & 0xFF] ^ kCrc[6][low >> 8 & 0xFF] ^ kCrc[5][low >> 16 & 0xFF] ^ kCrc[4][low >> 24] ^
+        kCrc[3][high & 0xFF] ^ kCrc[2][high >> 8 & 0xFF] ^ kCrc[1][high >> 16 & 0xFF] ^ kCrc[0][high >> 24];
   }
   for (; i < data.size(); ++i) c = (c >> 8) ^ kCrc[0][(c ^ static_cast<std::uint32_t>(data[i])) & 0xFF];
   return ~c;
@@ -332,7 +348,9 @@ std::uint32_t adler32(std::span<const std::byte> data) {
   return b << 16 | a;
 }
 
-bool is_gzip(std::span<const std::byte> data) { return data.size() >= 2 && data[0] == std::byte{0x1F} && data[1] == std::byte{0x8B}; }
+bool is_gzip(std::span<const std::byte> data) {
+  return data.size() >= 2 && data[0] == std::byte{0x1F} && data[1] == std::byte{0x8B};
+}
 
 std::vector<std::byte> gunzip(std::span<const std::byte> in, const std::string& file, std::uint64_t most) {
   std::vector<std::byte> out;
@@ -373,15 +391,16 @@ std::vector<std::byte> gunzip(std::span<const std::byte> in, const std::string& 
     }
     const std::size_t before = out.size();
     const std::uint64_t limit = bound(in.size() - at, most - before);
-    // The last four bytes of the file are the size of its last member: in the usual file of one member, the size. A file that lies gets no more
-    // memory at once than usual data would need.
+    // The last four bytes of the file are the size of its last member: in the usual file of one member, the size. A
+    // file that lies gets no more memory at once than usual data would need.
     const std::uint64_t usual = std::min(limit, std::uint64_t{16} * in.size());
     const auto hint = static_cast<std::size_t>(std::min<std::uint64_t>(usual, little32(in, in.size() - 4)));
     at += Inflater(in.subspan(at), file, at, limit, Beyond::stops).run(out, hint);
     if (out.size() == most) return out;
     need(8, "a gzip trailer of 8 bytes");
     const std::span<const std::byte> data = std::span<const std::byte>(out).subspan(before);
-    if (const std::uint32_t found = crc32(data); found != little32(in, at)) fail(std::string("checksum ") + hex(little32(in, at)), hex(found));
+    if (const std::uint32_t found = crc32(data); found != little32(in, at))
+      fail(std::string("checksum ") + hex(little32(in, at)), hex(found));
     if (little32(in, at + 4) != static_cast<std::uint32_t>(data.size()))
       fail(std::to_string(little32(in, at + 4)) + " bytes of data", std::to_string(data.size()));
     at += 8;
@@ -389,16 +408,19 @@ std::vector<std::byte> gunzip(std::span<const std::byte> in, const std::string& 
   return out;
 }
 
-std::vector<std::byte> inflate_start(std::span<const std::byte> in, const std::string& file, std::size_t offset, std::uint64_t most) {
+std::vector<std::byte> inflate_start(std::span<const std::byte> in, const std::string& file, std::size_t offset,
+                                     std::uint64_t most) {
   std::vector<std::byte> out;
   Inflater(in, file, offset, bound(in.size(), most), Beyond::stops).run(out, 0);
   return out;
 }
 
-std::vector<std::byte> inflate(std::span<const std::byte> in, const std::string& file, std::size_t offset, std::uint64_t size) {
+std::vector<std::byte> inflate(std::span<const std::byte> in, const std::string& file, std::size_t offset,
+                               std::uint64_t size) {
   std::vector<std::byte> out;
   const std::uint64_t usual = std::min<std::uint64_t>(bound(in.size(), size), std::uint64_t{16} * in.size());
-  const std::size_t taken = Inflater(in, file, offset, bound(in.size(), size)).run(out, static_cast<std::size_t>(usual));
+  const std::size_t taken =
+      Inflater(in, file, offset, bound(in.size(), size)).run(out, static_cast<std::size_t>(usual));
   const std::string place = std::string("compressed byte ") + std::to_string(offset + taken);
   if (taken != in.size()) throw Error(file, place, "the end", std::to_string(in.size() - taken) + " bytes more");
   if (out.size() != size) throw Error(file, place, std::to_string(size) + " bytes of data", std::to_string(out.size()));
@@ -408,11 +430,13 @@ std::vector<std::byte> inflate(std::span<const std::byte> in, const std::string&
 std::vector<std::byte> zlib_inflate(std::span<const std::byte> in, const std::string& file, std::uint64_t limit) {
   if (in.size() < 6) throw Error(file, "zlib stream", "at least 6 bytes", std::to_string(in.size()));
   const auto method = static_cast<unsigned>(in[0]), flags = static_cast<unsigned>(in[1]);
-  if ((method & 15) != 8 || method >> 4 > 7 || (method << 8 | flags) % 31 != 0) throw Error(file, "zlib stream", "a zlib header", "other data");
+  if ((method & 15) != 8 || method >> 4 > 7 || (method << 8 | flags) % 31 != 0)
+    throw Error(file, "zlib stream", "a zlib header", "other data");
   if ((flags & 32) != 0) throw Error(file, "zlib stream", "no preset dictionary", "one");
   std::vector<std::byte> out;
   const std::size_t at = 2 + Inflater(in.subspan(2), file, 2, bound(in.size(), limit)).run(out, 0);
-  if (in.size() - at != 4) throw Error(file, "zlib stream", "a checksum of 4 bytes at its end", std::to_string(in.size() - at) + " bytes");
+  if (in.size() - at != 4)
+    throw Error(file, "zlib stream", "a checksum of 4 bytes at its end", std::to_string(in.size() - at) + " bytes");
   const std::uint32_t stored = __builtin_bswap32(little32(in, at)), found = adler32(out);
   if (stored != found) throw Error(file, "zlib stream", std::string("checksum ") + hex(stored), hex(found));
   return out;

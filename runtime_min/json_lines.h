@@ -3,7 +3,8 @@
 //   JsonLines log("train.jsonl");
 //   log.write(JsonWriter().begin_object().key("step").value(1).end_object());
 //
-// A pipe needs a reader. A line is written with one call, so a killed run leaves whole lines (on local file systems). A failed write is an Error.
+// A pipe needs a reader. A line is written with one call, so a killed run leaves whole lines (on local file systems). A
+// failed write is an Error.
 #pragma once
 
 #include <fcntl.h>

@@ -22,7 +22,8 @@ std::size_t utf8_length(std::string_view s) {
     return 3;
   }
   if (first >= 0xF0 && first <= 0xF4) {
-    if (!tail(1) || !tail(2) || !tail(3) || (first == 0xF0 && second < 0x90) || (first == 0xF4 && second > 0x8F)) return 0;
+    if (!tail(1) || !tail(2) || !tail(3) || (first == 0xF0 && second < 0x90) || (first == 0xF4 && second > 0x8F))
+      return 0;
     return 4;
   }
   return 0;
@@ -54,11 +55,13 @@ int hex4(std::string_view text, std::size_t at) {
 void JsonReader::fail(const std::string& expected, std::string found) const {
   const auto lines = 1 + std::count(text_.begin(), text_.begin() + static_cast<std::ptrdiff_t>(position_), '\n');
   if (found.empty()) found = position_ == text_.size() ? "the end" : printable(text_.substr(position_, 16));
-  throw Error(file_, std::string("byte ") + std::to_string(position_) + " (line " + std::to_string(lines) + ")", expected, found);
+  throw Error(file_, std::string("byte ") + std::to_string(position_) + " (line " + std::to_string(lines) + ")",
+              expected, found);
 }
 
 void JsonReader::white_space() {
-  while (position_ < text_.size() && (text_[position_] == ' ' || text_[position_] == '\n' || text_[position_] == '\r' || text_[position_] == '\t'))
+  while (position_ < text_.size() &&
+         (text_[position_] == ' ' || text_[position_] == '\n' || text_[position_] == '\r' || text_[position_] == '\t'))
     ++position_;
 }
 
@@ -213,7 +216,8 @@ std::uint64_t JsonReader::unsigned_integer() {
   const std::string_view s = number_text("an integer");
   std::uint64_t value = 0;
   const auto [end, error] = std::from_chars(s.data(), s.data() + s.size(), value);
-  if (error != std::errc() || end != s.data() + s.size()) fail("an integer from 0 up, of 64 bits", std::string(s.substr(0, 40)));
+  if (error != std::errc() || end != s.data() + s.size())
+    fail("an integer from 0 up, of 64 bits", std::string(s.substr(0, 40)));
   position_ += s.size();
   return value;
 }
@@ -222,7 +226,8 @@ double JsonReader::number() {
   const std::string_view s = number_text("a number");
   double value = 0;
   const auto [end, error] = std::from_chars(s.data(), s.data() + s.size(), value);
-  if (error != std::errc() || end != s.data() + s.size()) fail("a number that a double holds", std::string(s.substr(0, 40)));
+  if (error != std::errc() || end != s.data() + s.size())
+    fail("a number that a double holds", std::string(s.substr(0, 40)));
   position_ += s.size();
   return value;
 }

@@ -1,4 +1,5 @@
-// A strict JSON reader that builds nothing: the caller pulls what it expects, so memory stays with the caller and depth with its code.
+// A strict JSON reader that builds nothing: the caller pulls what it expects, so memory stays with the caller and depth
+// with its code.
 //
 //   JsonReader json(text, "manifest.json");
 //   std::string key;
@@ -10,8 +11,9 @@
 //   }
 //   json.end();                            // nothing but white space may follow
 //
-// RFC 8259 to the letter: UTF-8 is validated, no comments, no trailing commas, no leading zeros. Errors name the file, the byte and the
-// line. `skip()` passes over any value, at most 64 levels deep. Duplicate keys are the caller's to find: only it knows which it has seen.
+// RFC 8259 to the letter: UTF-8 is validated, no comments, no trailing commas, no leading zeros. Errors name the file,
+// the byte and the line. `skip()` passes over any value, at most 64 levels deep. Duplicate keys are the caller's to
+// find: only it knows which it has seen.
 #pragma once
 
 #include <cstddef>

@@ -64,7 +64,11 @@ class HeaderParser {
     white_space();
     if (position_ != text_.size()) fail("the end of the header");
     if (!has_descr || !has_fortran || !has_shape) {
-      fail("'descr', 'fortran_order' and 'shape'", std::string("no '") + (!has_descr ? "descr" : !has_fortran ? "fortran_order" : "shape") + "'");
+      fail("'descr', 'fortran_order' and 'shape'", std::string("no '") +
+                                                       (!has_descr     ? "descr"
+                                                        : !has_fortran ? "fortran_order"
+                                                                       : "shape") +
+                                                       "'");
     }
   }
 
@@ -127,25 +131,31 @@ class HeaderParser {
 
 }  // namespace
 
-bool is_npy(std::span<const std::byte> data) { return data.size() >= kMagic.size() && std::memcmp(data.data(), kMagic.data(), kMagic.size()) == 0; }
+bool is_npy(std::span<const std::byte> data) {
+  return data.size() >= kMagic.size() && std::memcmp(data.data(), kMagic.data(), kMagic.size()) == 0;
+}
 
 Array read_npy(const std::string& path, const HeaderCheck& check) { return parse_npy(Bytes::map(path), path, check); }
 
 NpyHeader parse_npy_header(std::span<const std::byte> start, std::uint64_t file_size, const std::string& path) {
   const auto byte = [&](std::size_t i) { return static_cast<std::uint32_t>(start[i]); };
-  if (!is_npy(start)) throw Error(path, "npy header", "\\x93NUMPY", file_size < 6 ? std::to_string(file_size) + " bytes" : "other bytes");
+  if (!is_npy(start))
+    throw Error(path, "npy header", "\\x93NUMPY", file_size < 6 ? std::to_string(file_size) + " bytes" : "other bytes");
   if (start.size() < 10) throw Error(path, "npy header", "10 bytes", std::to_string(start.size()));
   const std::uint32_t major = byte(6), minor = byte(7);
   if (major < 1 || major > 3 || minor != 0)
     throw Error(path, "npy header", "version 1.0, 2.0 or 3.0", std::to_string(major) + "." + std::to_string(minor));
   const std::size_t prefix = major == 1 ? 10 : 12;
-  if (start.size() < prefix) throw Error(path, "npy header", std::to_string(prefix) + " bytes", std::to_string(start.size()));
+  if (start.size() < prefix)
+    throw Error(path, "npy header", std::to_string(prefix) + " bytes", std::to_string(start.size()));
   std::size_t length = byte(8) | byte(9) << 8;
   if (major > 1) length |= byte(10) << 16 | byte(11) << 24;
   if (length > file_size - prefix)
-    throw Error(path, "npy header", std::to_string(length) + " bytes of header", std::to_string(file_size - prefix) + " in the file");
+    throw Error(path, "npy header", std::to_string(length) + " bytes of header",
+                std::to_string(file_size - prefix) + " in the file");
   if (length > kMostNpyHeader - 12)
-    throw Error(path, "npy header", "at most " + std::to_string(kMostNpyHeader - 12) + " bytes of header", std::to_string(length));
+    throw Error(path, "npy header", "at most " + std::to_string(kMostNpyHeader - 12) + " bytes of header",
+                std::to_string(length));
   if (length > start.size() - prefix)
     throw Error(path, "npy header", std::to_string(length) + " bytes of header", std::to_string(start.size() - prefix));
   const std::string_view text(reinterpret_cast<const char*>(start.data()) + prefix, length);
@@ -168,19 +178,26 @@ NpyHeader parse_npy_header(std::span<const std::byte> start, std::uint64_t file_
     throw Error(path, "npy header", "a byte order '<', '>' or '|'", printable(descr));
   const std::optional<std::int64_t> bytes = checked_count(header.shape, static_cast<std::int64_t>(size));
   if (!bytes) throw Error(path, "npy header", "a shape whose bytes can be counted", describe(*dtype, header.shape));
-  if (header.fortran && std::count_if(header.shape.begin(), header.shape.end(), [](std::int64_t d) { return d > 1; }) > 1) {
+  if (header.fortran &&
+      std::count_if(header.shape.begin(), header.shape.end(), [](std::int64_t d) { return d > 1; }) > 1) {
     throw Error(path, "npy header", "C order (numpy.ascontiguousarray makes it)", "Fortran order");
   }
   if (file_size - prefix - length != static_cast<std::uint64_t>(*bytes))
-    throw Error(path, "data", std::to_string(*bytes) + " bytes for " + describe(*dtype, header.shape), std::to_string(file_size - prefix - length));
-  return {.dtype = *dtype, .shape = std::move(header.shape), .big_endian = order == '>' && size > 1, .bytes = prefix + length};
+    throw Error(path, "data", std::to_string(*bytes) + " bytes for " + describe(*dtype, header.shape),
+                std::to_string(file_size - prefix - length));
+  return {.dtype = *dtype,
+          .shape = std::move(header.shape),
+          .big_endian = order == '>' && size > 1,
+          .bytes = prefix + length};
 }
 
 Array parse_npy(const Bytes& file, const std::string& path, const HeaderCheck& check) {
-  NpyHeader header = parse_npy_header(file.view.first(std::min(file.view.size(), kMostNpyHeader)), file.view.size(), path);
+  NpyHeader header =
+      parse_npy_header(file.view.first(std::min(file.view.size(), kMostNpyHeader)), file.view.size(), path);
   check(header.dtype, header.shape);
   const std::span<const std::byte> data = file.view.subspan(header.bytes);
-  Array array{.dtype = header.dtype, .shape = std::move(header.shape), .bytes = data, .path = path, .owner = file.owner};
+  Array array{
+      .dtype = header.dtype, .shape = std::move(header.shape), .bytes = data, .path = path, .owner = file.owner};
   if (header.big_endian) {
     const Bytes little = swapped(data, size_of(array.dtype));
     array.bytes = little.view;
@@ -189,14 +206,17 @@ Array parse_npy(const Bytes& file, const std::string& path, const HeaderCheck& c
   return array;
 }
 
-NpyWriter::NpyWriter(const std::string& path, DType dtype, const Dims& shape) : file_(path), path_(path), dtype_(dtype) {
+NpyWriter::NpyWriter(const std::string& path, DType dtype, const Dims& shape)
+    : file_(path), path_(path), dtype_(dtype) {
   const DType stored = dtype == DType::bf16 ? DType::f32 : dtype;
   std::string_view code;
   for (const Descr& d : kDescrs) {
     if (d.dtype == stored) code = d.code;
   }
-  std::string header = std::string("{'descr': '") + (size_of(stored) == 1 ? '|' : '<') + std::string(code) + "', 'fortran_order': False, 'shape': (";
-  for (std::size_t i = 0; i < shape.size(); ++i) header += std::to_string(shape[i]) + (i + 1 < shape.size() ? ", " : shape.size() == 1 ? "," : "");
+  std::string header = std::string("{'descr': '") + (size_of(stored) == 1 ? '|' : '<') + std::string(code) +
+                       "', 'fortran_order': False, 'shape': (";
+  for (std::size_t i = 0; i < shape.size(); ++i)
+    header += std::to_string(shape[i]) + (i + 1 < shape.size() ? ", " : shape.size() == 1 ? "," : "");
   header += "), }";
   const std::size_t prefix = header.size() + 128 <= 65535 ? 10 : 12;
   const std::size_t total = (prefix + header.size() + 1 + 63) / 64 * 64;
@@ -212,7 +232,8 @@ NpyWriter::NpyWriter(const std::string& path, DType dtype, const Dims& shape) : 
 }
 
 void NpyWriter::write(const void* data, std::size_t bytes) {
-  if (bytes > due_) throw Error(path_, "data", std::string("at most ") + std::to_string(due_) + " bytes more", std::to_string(bytes));
+  if (bytes > due_)
+    throw Error(path_, "data", std::string("at most ") + std::to_string(due_) + " bytes more", std::to_string(bytes));
   due_ -= bytes;
   if (dtype_ != DType::bf16) {
     file_.write(data, bytes);

@@ -5,8 +5,8 @@
 //   out.write(rows, bytes);                               // in pieces, as they come
 //   out.commit();                                         // atomically; exactly the shape's bytes must have come
 //
-// Big-endian data is converted. Refused with an Error: objects, structures, strings, complex numbers, and Fortran order (unless at most one
-// dimension exceeds 1, where both orders agree). bfloat16, which NumPy lacks, is written as f32.
+// Big-endian data is converted. Refused with an Error: objects, structures, strings, complex numbers, and Fortran order
+// (unless at most one dimension exceeds 1, where both orders agree). bfloat16, which NumPy lacks, is written as f32.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,8 @@ struct NpyHeader {
 };
 /// No header that describes numbers needs more.
 constexpr std::size_t kMostNpyHeader = 12 + 65535;
-/// Of a file of `size` bytes, of which `start` are the first kMostNpyHeader, or all. An Error where the data's size is not the shape's.
+/// Of a file of `size` bytes, of which `start` are the first kMostNpyHeader, or all. An Error where the data's size is
+/// not the shape's.
 NpyHeader parse_npy_header(std::span<const std::byte> start, std::uint64_t size, const std::string& path);
 bool is_npy(std::span<const std::byte> data);
 

@@ -3,9 +3,10 @@
 //   const NpzFile file("set.npz");               // mapped; the directory is validated whole
 //   const Array images = file.read("images");    // u8[100,28,28]; where it lies when it is stored, in memory when it is compressed
 //
-// Members are stored or deflated (also ZIP64, as NumPy has it for large ones), and their checksums verified when they are read. Anything else is an
-// Error: encryption, other methods, several disks, names that stand twice, data that lies outside of the file or is not as long as the directory
-// and the array's own header say; nothing is decompressed beyond what both declare.
+// Members are stored or deflated (also ZIP64, as NumPy has it for large ones), and their checksums verified when they
+// are read. Anything else is an Error: encryption, other methods, several disks, names that stand twice, data that lies
+// outside of the file or is not as long as the directory and the array's own header say; nothing is decompressed beyond
+// what both declare.
 #pragma once
 
 #include <cstdint>

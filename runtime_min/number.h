@@ -1,4 +1,5 @@
-// Numbers for reports, never for computation in bulk: one element of a tensor of any dtype, as a double, and a double as text.
+// Numbers for reports, never for computation in bulk: one element of a tensor of any dtype, as a double, and a double
+// as text.
 //
 //   number_at(DType::f16, bytes, 3);     // the fourth; 64-bit integers beyond 2^53 are rounded
 //   to_text(0.1);                        // "0.1": as few digits as tell it from its neighbours

@@ -90,7 +90,8 @@ class DeflateWriter {
     int extra;
     std::uint32_t rest;
   };
-  /// Both tables of the format are of one kind: `base` classes share each number of extra bits, the first 2 `base` have none.
+  /// Both tables of the format are of one kind: `base` classes share each number of extra bits, the first 2 `base` have
+  /// none.
   static Class classify(std::uint32_t value, std::uint32_t base) {
     if (value < 2 * base) return {value, 0, 0};
     int extra = 0;
@@ -111,7 +112,8 @@ class DeflateWriter {
 
 struct PngHeader {
   std::int64_t width, height;
-  int depth, colour, samples;  ///< colour type 0 grey, 2 RGB, 3 palette, 4 grey with alpha, 6 RGB with alpha; samples of a pixel in the file
+  int depth, colour, samples;  ///< colour type 0 grey, 2 RGB, 3 palette, 4 grey with alpha, 6 RGB with alpha; samples
+                               ///< of a pixel in the file
   std::int64_t channels() const { return colour == 0 || colour == 4 ? 1 : 3; }  ///< of the picture
   std::size_t row_bytes() const { return static_cast<std::size_t>((width * samples * depth + 7) / 8); }
 };
@@ -125,16 +127,21 @@ PngHeader parse_png_header(std::span<const std::byte> data, const std::string& p
               .samples = 1};
   const auto size = [&] { return std::to_string(h.width) + " x " + std::to_string(h.height); };
   if (h.width == 0 || h.height == 0) throw Error(path, "IHDR", "a picture of at least one pixel", size());
-  if (h.width > kMaxPngSide || h.height > kMaxPngSide) throw Error(path, "IHDR", "sides of at most 1000000 pixels", size());
+  if (h.width > kMaxPngSide || h.height > kMaxPngSide)
+    throw Error(path, "IHDR", "sides of at most 1000000 pixels", size());
   const int d = h.depth;
   const bool whole = d == 8 || d == 16, small = d == 1 || d == 2 || d == 4;
-  const bool valid = h.colour == 0 ? whole || small : h.colour == 3 ? small || d == 8 : (h.colour == 2 || h.colour == 4 || h.colour == 6) && whole;
+  const bool valid = h.colour == 0   ? whole || small
+                     : h.colour == 3 ? small || d == 8
+                                     : (h.colour == 2 || h.colour == 4 || h.colour == 6) && whole;
   if (!valid)
     throw Error(path, "IHDR", "a colour type and depth that PNG has",
                 "colour type " + std::to_string(h.colour) + " with " + std::to_string(d) + " bits");
-  if (data[10] != std::byte{0} || data[11] != std::byte{0}) throw Error(path, "IHDR", "compression 0 and filter 0", "others");
+  if (data[10] != std::byte{0} || data[11] != std::byte{0})
+    throw Error(path, "IHDR", "compression 0 and filter 0", "others");
   if (data[12] != std::byte{0})
-    throw Error(path, "IHDR", "a picture that is not interlaced", "interlace method " + std::to_string(static_cast<int>(data[12])));
+    throw Error(path, "IHDR", "a picture that is not interlaced",
+                "interlace method " + std::to_string(static_cast<int>(data[12])));
   h.samples = h.colour == 2 ? 3 : h.colour == 4 ? 2 : h.colour == 6 ? 4 : 1;
   return h;
 }
@@ -158,7 +165,8 @@ void unfilter(std::vector<std::byte>& rows, const PngHeader& h, const std::strin
 }  // namespace
 
 bool is_png(std::span<const std::byte> data) {
-  return data.size() >= kPngSignature.size() && std::memcmp(data.data(), kPngSignature.data(), kPngSignature.size()) == 0;
+  return data.size() >= kPngSignature.size() &&
+         std::memcmp(data.data(), kPngSignature.data(), kPngSignature.size()) == 0;
 }
 
 Array read_png(const std::string& path, const HeaderCheck& check) {
@@ -173,17 +181,20 @@ Array read_png(const std::string& path, const HeaderCheck& check) {
     const std::string place = "byte " + std::to_string(at);
     if (all.size() - at < 12) throw Error(path, place, "a chunk", std::to_string(all.size() - at) + " bytes");
     const std::size_t length = get_big32(all, at);
-    if (length > all.size() - at - 12) throw Error(path, place, "a chunk of " + std::to_string(length) + " bytes", "the end");
+    if (length > all.size() - at - 12)
+      throw Error(path, place, "a chunk of " + std::to_string(length) + " bytes", "the end");
     const std::span<const std::byte> data = all.subspan(at + 8, length);
     const std::string_view type(reinterpret_cast<const char*>(all.data() + at + 4), 4);
     if (crc32(all.subspan(at + 4, length + 4)) != get_big32(all, at + 8 + length))
       throw Error(path, place, "a chunk with its checksum", "another checksum");
-    if (first != (type == "IHDR")) throw Error(path, place, first ? "IHDR, the first chunk" : "one IHDR", printable(type));
+    if (first != (type == "IHDR"))
+      throw Error(path, place, first ? "IHDR, the first chunk" : "one IHDR", printable(type));
     if (first) {
       header = parse_png_header(data, path);
       check(DType::u8, {1, header.channels(), header.height, header.width});
     } else if (type == "PLTE") {
-      if (length % 3 != 0 || length == 0 || length > 768) throw Error(path, "PLTE", "1 to 256 colours of 3 bytes", std::to_string(length) + " bytes");
+      if (length % 3 != 0 || length == 0 || length > 768)
+        throw Error(path, "PLTE", "1 to 256 colours of 3 bytes", std::to_string(length) + " bytes");
       palette = data;
     } else if (type == "IDAT") {
       compressed.insert(compressed.end(), data.begin(), data.end());
@@ -198,9 +209,11 @@ Array read_png(const std::string& path, const HeaderCheck& check) {
 
   const std::uint64_t expected = static_cast<std::uint64_t>(header.height) * (header.row_bytes() + 1);
   if (expected > inflated_at_most(compressed.size()))
-    throw Error(path, "pixels", std::to_string(expected) + " bytes", std::to_string(compressed.size()) + " bytes, compressed");
+    throw Error(path, "pixels", std::to_string(expected) + " bytes",
+                std::to_string(compressed.size()) + " bytes, compressed");
   std::vector<std::byte> rows = zlib_inflate(compressed, path, expected);
-  if (rows.size() != expected) throw Error(path, "pixels", std::to_string(expected) + " bytes", std::to_string(rows.size()));
+  if (rows.size() != expected)
+    throw Error(path, "pixels", std::to_string(expected) + " bytes", std::to_string(rows.size()));
   unfilter(rows, header, path);
 
   const std::int64_t channels = header.channels(), plane = header.height * header.width;
@@ -224,15 +237,21 @@ Array read_png(const std::string& path, const HeaderCheck& check) {
           continue;
         }
         if (3 * value >= palette.size())
-          throw Error(path, "row " + std::to_string(y), std::string("colours below ") + std::to_string(palette.size() / 3), std::to_string(value));
+          throw Error(path, "row " + std::to_string(y),
+                      std::string("colours below ") + std::to_string(palette.size() / 3), std::to_string(value));
         to = palette[3 * value + static_cast<std::size_t>(c)];
       }
   }
   const Bytes held = Bytes::hold(std::move(planes));
-  return {.dtype = DType::u8, .shape = {1, channels, header.height, header.width}, .bytes = held.view, .path = path, .owner = held.owner};
+  return {.dtype = DType::u8,
+          .shape = {1, channels, header.height, header.width},
+          .bytes = held.view,
+          .path = path,
+          .owner = held.owner};
 }
 
-void write_png(const std::string& path, const std::uint8_t* pixels, std::int64_t channels, std::int64_t height, std::int64_t width) {
+void write_png(const std::string& path, const std::uint8_t* pixels, std::int64_t channels, std::int64_t height,
+               std::int64_t width) {
   if (channels != 1 && channels != 3) throw Error(path, "", "pictures of 1 or 3 channels", std::to_string(channels));
   if (height < 1 || width < 1 || height > kMaxPngSide || width > kMaxPngSide)
     throw Error(path, "", "sides of 1 to 1000000 pixels", std::to_string(width) + " x " + std::to_string(height));
@@ -243,7 +262,8 @@ void write_png(const std::string& path, const std::uint8_t* pixels, std::int64_t
   rows.reserve(static_cast<std::size_t>(height) * (n + 1));
   for (std::int64_t y = 0; y < height; ++y) {
     for (std::int64_t x = 0; x < width; ++x)
-      for (std::int64_t c = 0; c < channels; ++c) row[static_cast<std::size_t>(x * channels + c)] = pixels[c * plane + y * width + x];
+      for (std::int64_t c = 0; c < channels; ++c)
+        row[static_cast<std::size_t>(x * channels + c)] = pixels[c * plane + y * width + x];
     // The filter with the least sum of differences, as the standard suggests.
     std::int64_t least = INT64_MAX;
     int type = 0;
@@ -292,12 +312,13 @@ std::vector<std::byte> zlib_deflate(std::span<const std::byte> data) {
   constexpr int kHashBits = 15;
   std::vector<std::byte> out{std::byte{0x78}, std::byte{0x01}};  // a window of 32 kB, the fastest level
   DeflateWriter writer(out);
-  writer.bits(1, 1);                                                     // the last block
-  writer.bits(1, 2);                                                     // fixed codes
-  std::vector<std::size_t> last(std::size_t{1} << kHashBits, SIZE_MAX);  // where three bytes of this hash were seen last
+  writer.bits(1, 1);  // the last block
+  writer.bits(1, 2);  // fixed codes
+  std::vector<std::size_t> last(std::size_t{1} << kHashBits,
+                                SIZE_MAX);  // where three bytes of this hash were seen last
   const auto hash = [&](std::size_t i) {
-    const std::uint32_t three =
-        static_cast<std::uint32_t>(data[i]) | static_cast<std::uint32_t>(data[i + 1]) << 8 | static_cast<std::uint32_t>(data[i + 2]) << 16;
+    const std::uint32_t three = static_cast<std::uint32_t>(data[i]) | static_cast<std::uint32_t>(data[i + 1]) << 8 |
+                                static_cast<std::uint32_t>(data[i + 2]) << 16;
     return (three * 2654435761U) >> (32 - kHashBits);
   };
   for (std::size_t i = 0; i < data.size();) {

@@ -43,17 +43,20 @@ class Progress {
     if (now < due_ || now < interval_) return;
     due_ = now + interval_;
     const double rate = static_cast<double>(samples) / now;
-    const double left = done > start_ ? now / static_cast<double>(done - start_) * static_cast<double>(total_ - done) : 0;
+    const double left =
+        done > start_ ? now / static_cast<double>(done - start_) * static_cast<double>(total_ - done) : 0;
     const int percent = total_ > 0 ? static_cast<int>(100 * done / total_) : 100;
     char bar[kWidth + 1];
     const int filled = kWidth * percent / 100;
     for (int i = 0; i < kWidth; ++i) bar[i] = i < filled ? '=' : i == filled ? '>' : ' ';
     bar[kWidth] = '\0';
     if (terminal_) {
-      std::fprintf(stderr, "\r%s [%s] %3d%%  loss %.4f  %.0f samples/s  %s left \033[K", title_, bar, percent, loss, rate, clock_time(left).c_str());
+      std::fprintf(stderr, "\r%s [%s] %3d%%  loss %.4f  %.0f samples/s  %s left \033[K", title_, bar, percent, loss,
+                   rate, clock_time(left).c_str());
       drawn_ = true;
     } else {
-      std::fprintf(stderr, "%s  %d%%  loss %.4f  %.0f samples/s  %s left\n", title_, percent, loss, rate, clock_time(left).c_str());
+      std::fprintf(stderr, "%s  %d%%  loss %.4f  %.0f samples/s  %s left\n", title_, percent, loss, rate,
+                   clock_time(left).c_str());
     }
     std::fflush(stderr);
   }

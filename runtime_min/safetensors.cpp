@@ -14,20 +14,23 @@ namespace graven::runtime {
 namespace {
 
 constexpr std::uint64_t kMaxHeader = 100'000'000;
-constexpr std::size_t kReleasedBytes = std::size_t{1} << 20;  // of a tensor: what is larger is not held twice while it is loaded
+constexpr std::size_t kReleasedBytes = std::size_t{1}
+                                       << 20;  // of a tensor: what is larger is not held twice while it is loaded
 
 /// Every dtype of the format, in its own order (by alignment): the writer's order, backwards.
 struct FileDType {
   std::string_view name;
   unsigned bits;
 };
-constexpr FileDType kFileDTypes[] = {{"BOOL", 8},    {"F4", 4},      {"F6_E2M3", 6}, {"F6_E3M2", 6},     {"U8", 8},          {"I8", 8},
-                                     {"F8_E5M2", 8}, {"F8_E4M3", 8}, {"F8_E8M0", 8}, {"F8_E4M3FNUZ", 8}, {"F8_E5M2FNUZ", 8}, {"I16", 16},
-                                     {"U16", 16},    {"F16", 16},    {"BF16", 16},   {"I32", 32},        {"U32", 32},        {"F32", 32},
-                                     {"C64", 64},    {"F64", 64},    {"I64", 64},    {"U64", 64}};
+constexpr FileDType kFileDTypes[] = {
+    {"BOOL", 8},    {"F4", 4},      {"F6_E2M3", 6}, {"F6_E3M2", 6},     {"U8", 8},          {"I8", 8},
+    {"F8_E5M2", 8}, {"F8_E4M3", 8}, {"F8_E8M0", 8}, {"F8_E4M3FNUZ", 8}, {"F8_E5M2FNUZ", 8}, {"I16", 16},
+    {"U16", 16},    {"F16", 16},    {"BF16", 16},   {"I32", 32},        {"U32", 32},        {"F32", 32},
+    {"C64", 64},    {"F64", 64},    {"I64", 64},    {"U64", 64}};
 
 const FileDType* find_dtype(std::string_view name) {
-  const auto* found = std::find_if(std::begin(kFileDTypes), std::end(kFileDTypes), [&](const FileDType& d) { return d.name == name; });
+  const auto* found =
+      std::find_if(std::begin(kFileDTypes), std::end(kFileDTypes), [&](const FileDType& d) { return d.name == name; });
   return found == std::end(kFileDTypes) ? nullptr : found;
 }
 
@@ -84,11 +87,12 @@ SafetensorsEntry read_entry(JsonReader& json, std::string name) {
     }
   }
   if (!has_dtype || !has_shape || !has_offsets)
-    json.fail(std::string("\"dtype\", \"shape\" and \"data_offsets\" of ") + printable(entry.name), std::string("no \"") +
-                                                                                                        (!has_dtype   ? "dtype"
-                                                                                                         : !has_shape ? "shape"
-                                                                                                                      : "data_offsets") +
-                                                                                                        "\"");
+    json.fail(std::string("\"dtype\", \"shape\" and \"data_offsets\" of ") + printable(entry.name),
+              std::string("no \"") +
+                  (!has_dtype   ? "dtype"
+                   : !has_shape ? "shape"
+                                : "data_offsets") +
+                  "\"");
   return entry;
 }
 
@@ -104,12 +108,15 @@ std::string list(const std::vector<std::string>& names) {
 
 SafetensorsFile::SafetensorsFile(std::string path) : file_(std::move(path)) {
   const std::span<const std::byte> all = file_.bytes();
-  if (all.size() < 8) throw Error(file_.path(), "header", "8 bytes of length", std::to_string(all.size()) + " bytes in the file");
+  if (all.size() < 8)
+    throw Error(file_.path(), "header", "8 bytes of length", std::to_string(all.size()) + " bytes in the file");
   std::uint64_t header_bytes = 0;
   std::memcpy(&header_bytes, all.data(), 8);
-  if (header_bytes > kMaxHeader) throw Error(file_.path(), "header", "a length of at most 100000000", std::to_string(header_bytes));
+  if (header_bytes > kMaxHeader)
+    throw Error(file_.path(), "header", "a length of at most 100000000", std::to_string(header_bytes));
   if (header_bytes > all.size() - 8)
-    throw Error(file_.path(), "header", std::to_string(header_bytes) + " bytes of JSON", std::to_string(all.size() - 8) + " bytes in the file");
+    throw Error(file_.path(), "header", std::to_string(header_bytes) + " bytes of JSON",
+                std::to_string(all.size() - 8) + " bytes in the file");
   data_begin_ = 8 + header_bytes;
   parse_header({reinterpret_cast<const char*>(all.data()) + 8, static_cast<std::size_t>(header_bytes)});
 }
@@ -138,28 +145,37 @@ void SafetensorsFile::parse_header(std::string_view header) {
       throw Error(path(), "metadata", "each key once", std::string("a second ") + printable(metadata_[i].first));
   }
 
-  // Tensors without elements may begin and end where others do: by name. (stable_sort: a warning of clang++ about libstdc++'s own text.)
-  std::sort(entries_.begin(), entries_.end(),
-            [](const SafetensorsEntry& a, const SafetensorsEntry& b) { return std::tie(a.begin, a.end, a.name) < std::tie(b.begin, b.end, b.name); });
+  // Tensors without elements may begin and end where others do: by name. (stable_sort: a warning of clang++ about
+  // libstdc++'s own text.)
+  std::sort(entries_.begin(), entries_.end(), [](const SafetensorsEntry& a, const SafetensorsEntry& b) {
+    return std::tie(a.begin, a.end, a.name) < std::tie(b.begin, b.end, b.name);
+  });
   const std::uint64_t data_bytes = file_.size() - data_begin_;
   std::uint64_t covered = 0;
   for (const SafetensorsEntry& entry : entries_) {
     const std::string offsets = std::string("[") + std::to_string(entry.begin) + "," + std::to_string(entry.end) + "]";
     if (entry.end < entry.begin) throw Error(path(), place(entry), "offsets in order", offsets);
     if (entry.begin != covered)
-      throw Error(path(), place(entry), std::string("data from byte ") + std::to_string(covered) + " on", "offsets " + offsets);
+      throw Error(path(), place(entry), std::string("data from byte ") + std::to_string(covered) + " on",
+                  "offsets " + offsets);
     if (entry.end > data_bytes)
-      throw Error(path(), place(entry), std::string("at most ") + std::to_string(data_bytes) + " bytes of data", "offsets " + offsets);
+      throw Error(path(), place(entry), std::string("at most ") + std::to_string(data_bytes) + " bytes of data",
+                  "offsets " + offsets);
     const std::optional<std::uint64_t> bytes = bytes_of(entry.shape, find_dtype(entry.dtype_name)->bits);
-    if (!bytes) throw Error(path(), place(entry), "a shape whose bytes can be counted", entry.dtype_name + describe(entry.shape));
+    if (!bytes)
+      throw Error(path(), place(entry), "a shape whose bytes can be counted", entry.dtype_name + describe(entry.shape));
     if (*bytes != entry.end - entry.begin) {
-      throw Error(path(), place(entry), std::to_string(*bytes) + " bytes for " + entry.dtype_name + describe(entry.shape), "offsets " + offsets);
+      throw Error(path(), place(entry),
+                  std::to_string(*bytes) + " bytes for " + entry.dtype_name + describe(entry.shape),
+                  "offsets " + offsets);
     }
     covered = entry.end;
   }
-  if (covered != data_bytes) throw Error(path(), "data", std::to_string(covered) + " bytes", std::to_string(data_bytes));
+  if (covered != data_bytes)
+    throw Error(path(), "data", std::to_string(covered) + " bytes", std::to_string(data_bytes));
 
-  std::sort(entries_.begin(), entries_.end(), [](const SafetensorsEntry& a, const SafetensorsEntry& b) { return a.name < b.name; });
+  std::sort(entries_.begin(), entries_.end(),
+            [](const SafetensorsEntry& a, const SafetensorsEntry& b) { return a.name < b.name; });
   for (std::size_t i = 1; i < entries_.size(); ++i) {
     if (entries_[i - 1].name == entries_[i].name)
       throw Error(path(), "header", "each name once", std::string("a second ") + printable(entries_[i].name));
@@ -167,12 +183,14 @@ void SafetensorsFile::parse_header(std::string_view header) {
 }
 
 const SafetensorsEntry* SafetensorsFile::find(std::string_view name) const {
-  const auto at = std::lower_bound(entries_.begin(), entries_.end(), name, [](const SafetensorsEntry& e, std::string_view n) { return e.name < n; });
+  const auto at = std::lower_bound(entries_.begin(), entries_.end(), name,
+                                   [](const SafetensorsEntry& e, std::string_view n) { return e.name < n; });
   return at != entries_.end() && at->name == name ? &*at : nullptr;
 }
 
 std::span<const std::byte> SafetensorsFile::bytes(const SafetensorsEntry& entry) const {
-  return file_.bytes().subspan(static_cast<std::size_t>(data_begin_ + entry.begin), static_cast<std::size_t>(entry.end - entry.begin));
+  return file_.bytes().subspan(static_cast<std::size_t>(data_begin_ + entry.begin),
+                               static_cast<std::size_t>(entry.end - entry.begin));
 }
 
 void check_variables(const SafetensorsFile& file, std::span<const Variable> variables, Unexpected unexpected) {
@@ -184,14 +202,17 @@ void check_variables(const SafetensorsFile& file, std::span<const Variable> vari
     if (entry == nullptr) {
       missing.push_back(variable.path);
     } else if (entry->dtype != variable.dtype || entry->shape != variable.shape) {
-      const std::string held = (entry->dtype ? name(*entry->dtype) : entry->dtype_name.c_str()) + describe(entry->shape);
-      wrong.push_back(variable.path + " (expected " + describe(variable.dtype, variable.shape) + ", found " + held + ")");
+      const std::string held =
+          (entry->dtype ? name(*entry->dtype) : entry->dtype_name.c_str()) + describe(entry->shape);
+      wrong.push_back(variable.path + " (expected " + describe(variable.dtype, variable.shape) + ", found " + held +
+                      ")");
     }
   }
   if (unexpected == Unexpected::refuse) {
     std::sort(names.begin(), names.end());
     for (const SafetensorsEntry& entry : file.entries()) {
-      if (!std::binary_search(names.begin(), names.end(), std::string_view(entry.name))) surplus.push_back(printable(entry.name));
+      if (!std::binary_search(names.begin(), names.end(), std::string_view(entry.name)))
+        surplus.push_back(printable(entry.name));
     }
   }
   if (!missing.empty() || !wrong.empty() || !surplus.empty()) {
@@ -212,13 +233,14 @@ void load_variables(const SafetensorsFile& file, std::span<const Variable> varia
   }
 }
 
-void save_variables(const std::string& path, std::span<const Variable> variables, std::vector<std::pair<std::string, std::string>> metadata,
-                    bool sync_folder) {
+void save_variables(const std::string& path, std::span<const Variable> variables,
+                    std::vector<std::pair<std::string, std::string>> metadata, bool sync_folder) {
   std::vector<const Variable*> order;
   for (const Variable& variable : variables) order.push_back(&variable);
   const auto rank = [](const Variable* v) { return find_dtype(info(v->dtype).safetensors); };
-  std::sort(order.begin(), order.end(),
-            [&](const Variable* a, const Variable* b) { return rank(a) != rank(b) ? rank(a) > rank(b) : a->path < b->path; });
+  std::sort(order.begin(), order.end(), [&](const Variable* a, const Variable* b) {
+    return rank(a) != rank(b) ? rank(a) > rank(b) : a->path < b->path;
+  });
   std::vector<std::string_view> names = {"__metadata__"};  // taken by the format
   for (const Variable& variable : variables) names.push_back(variable.path);
   std::sort(names.begin(), names.end());
@@ -237,7 +259,12 @@ void save_variables(const std::string& path, std::span<const Variable> variables
   }
   std::uint64_t offset = 0;
   for (const Variable* variable : order) {
-    json.key(variable->path).begin_object().key("dtype").value(info(variable->dtype).safetensors).key("shape").begin_array();
+    json.key(variable->path)
+        .begin_object()
+        .key("dtype")
+        .value(info(variable->dtype).safetensors)
+        .key("shape")
+        .begin_array();
     for (const std::int64_t d : variable->shape) json.value(d);
     json.end_array().key("data_offsets").begin_array().value(offset);
     offset += variable->bytes();

@@ -1,13 +1,15 @@
-// safetensors (https://github.com/huggingface/safetensors): named tensors in one file. u64 length N, N bytes of JSON, data.
+// safetensors (https://github.com/huggingface/safetensors): named tensors in one file. u64 length N, N bytes of JSON,
+// data.
 //
 //   const SafetensorsFile file("weights.safetensors");          // mapped, and validated whole
 //   file.find("model.conv1.weight")->shape;
 //   load_variables(file, variables);                            // all or nothing: dtypes, shapes, missing and unexpected names
 //   save_variables("weights.safetensors", variables, {{"graph", hash}});   // atomically, canonical bytes
 //
-// A file is valid iff N <= 100,000,000 and 8 + N <= its size; the tensors, in the order of their offsets, cover the data from its first
-// byte to its last without hole or overlap; and each one's bytes are its shape times its dtype. Anything else is an Error, before memory is
-// allocated for it: what is allocated is bounded by a small multiple of the header's size.
+// A file is valid iff N <= 100,000,000 and 8 + N <= its size; the tensors, in the order of their offsets, cover the
+// data from its first byte to its last without hole or overlap; and each one's bytes are its shape times its dtype.
+// Anything else is an Error, before memory is allocated for it: what is allocated is bounded by a small multiple of the
+// header's size.
 #pragma once
 
 #include <cstddef>
@@ -58,17 +60,20 @@ class SafetensorsFile {
 
 enum class Unexpected : std::uint8_t { refuse, ignore };
 
-/// Copies the file's tensors into the variables of the same names. Nothing is written unless everything fits: a name that is missing, one
-/// that no variable has (unless ignored), another dtype or shape is an Error that lists up to eight of each.
-void load_variables(const SafetensorsFile& file, std::span<const Variable> variables, Unexpected unexpected = Unexpected::refuse);
+/// Copies the file's tensors into the variables of the same names. Nothing is written unless everything fits: a name
+/// that is missing, one that no variable has (unless ignored), another dtype or shape is an Error that lists up to
+/// eight of each.
+void load_variables(const SafetensorsFile& file, std::span<const Variable> variables,
+                    Unexpected unexpected = Unexpected::refuse);
 
 /// The checks of load_variables alone.
-void check_variables(const SafetensorsFile& file, std::span<const Variable> variables, Unexpected unexpected = Unexpected::refuse);
+void check_variables(const SafetensorsFile& file, std::span<const Variable> variables,
+                     Unexpected unexpected = Unexpected::refuse);
 
-/// Writes the variables as one file: in descending order of dtype, then by name, header padded with spaces to a multiple of 8. The old file,
-/// if any, stays until the new one is complete. Two variables of one name are an Error.
+/// Writes the variables as one file: in descending order of dtype, then by name, header padded with spaces to a
+/// multiple of 8. The old file, if any, stays until the new one is complete. Two variables of one name are an Error.
 /// `sync_folder` false: the caller syncs the folder itself.
-void save_variables(const std::string& path, std::span<const Variable> variables, std::vector<std::pair<std::string, std::string>> metadata = {},
-                    bool sync_folder = true);
+void save_variables(const std::string& path, std::span<const Variable> variables,
+                    std::vector<std::pair<std::string, std::string>> metadata = {}, bool sync_folder = true);
 
 }  // namespace graven::runtime

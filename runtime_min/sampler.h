@@ -1,11 +1,13 @@
-// The order of the samples in an epoch: a permutation that depends on (seed, epoch, count) alone, computed entry by entry.
+// The order of the samples in an epoch: a permutation that depends on (seed, epoch, count) alone, computed entry by
+// entry.
 //
 //   const Permutation order(60000, seed, epoch);
 //   order[0], order[1], ...          // each of 0 to 59999 once; any entry at any time, nothing is stored
 //
-// So a run that resumes in mid-epoch needs no replay, any number of processes can slice one order, and a set of any size costs no memory.
-// It is a Feistel network over pairs (left, right) of base-`width` digits, keyed by (seed, epoch), eight rounds; numbers at and above
-// `count` are walked through again (Black and Rogaway, Ciphers with Arbitrary Finite Domains, 2002). Integers only: the same everywhere.
+// So a run that resumes in mid-epoch needs no replay, any number of processes can slice one order, and a set of any
+// size costs no memory. It is a Feistel network over pairs (left, right) of base-`width` digits, keyed by (seed,
+// epoch), eight rounds; numbers at and above `count` are walked through again (Black and Rogaway, Ciphers with
+// Arbitrary Finite Domains, 2002). Integers only: the same everywhere.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +16,10 @@ namespace graven::runtime {
 
 class Permutation {
  public:
-  Permutation(std::int64_t count, std::int64_t seed, std::int64_t epoch) : count_(static_cast<std::uint64_t>(count)), width_(width_for(count_)) {
-    std::uint64_t key = mix(mix(static_cast<std::uint64_t>(seed)) ^ (static_cast<std::uint64_t>(epoch) + 0x9E3779B97F4A7C15U));
+  Permutation(std::int64_t count, std::int64_t seed, std::int64_t epoch)
+      : count_(static_cast<std::uint64_t>(count)), width_(width_for(count_)) {
+    std::uint64_t key =
+        mix(mix(static_cast<std::uint64_t>(seed)) ^ (static_cast<std::uint64_t>(epoch) + 0x9E3779B97F4A7C15U));
     for (std::uint64_t& k : keys_) k = key = mix(key + 0x9E3779B97F4A7C15U);
   }
 

@@ -19,55 +19,60 @@ namespace graven::runtime {
 
 struct Schedule {
   enum class Kind : std::uint8_t {
-    none,                  ///< lr
-    constant,              ///< ConstantLR: lr factor until total_iters, then lr
-    linear,                ///< LinearLR: lr (start_factor + (end_factor - start_factor) min(t, total_iters) / total_iters)
-    step,                  ///< StepLR: lr gamma^floor(t / step_size)
-    multi_step,            ///< MultiStepLR: lr gamma^(number of milestones <= t)
-    exponential,           ///< ExponentialLR: lr gamma^t
-    cosine,                ///< CosineAnnealingLR: eta_min + (lr - eta_min) (1 + cos(pi t / T_max)) / 2
-    cosine_warm_restarts,  ///< CosineAnnealingWarmRestarts: the same over T_0 steps, then anew over T_0 T_mult, T_0 T_mult^2, ...
-    cosine_decay,          ///< CosineDecayLR: lr ((1 - alpha) (1 + cos(pi min(t, decay_steps) / decay_steps)) / 2 + alpha)
-    polynomial,            ///< PolynomialLR: end + (lr - end) (1 - min(t, n) / n)^power, end = end_learning_rate, n = total_iters; with cycle, n is
-                           ///< the first multiple of total_iters that is not below t
-    one_cycle,             ///< OneCycleLR: from lr to lr div_factor, then down to lr / final_div_factor at step total_steps - 1, and there it stays
-    triangular,            ///< CyclicLR: from lr to lr max_factor in step_size_up steps, back in step_size_down, again and again
-    triangular2,           ///< the same, each cycle half as high as the one before
-    exp_range,             ///< the same, the height above lr times gamma^t
-    sequential,            ///< SequentialLR: parts[0], from step milestones[0] on parts[1], ...; each counts from its own first step
+    none,         ///< lr
+    constant,     ///< ConstantLR: lr factor until total_iters, then lr
+    linear,       ///< LinearLR: lr (start_factor + (end_factor - start_factor) min(t, total_iters) / total_iters)
+    step,         ///< StepLR: lr gamma^floor(t / step_size)
+    multi_step,   ///< MultiStepLR: lr gamma^(number of milestones <= t)
+    exponential,  ///< ExponentialLR: lr gamma^t
+    cosine,       ///< CosineAnnealingLR: eta_min + (lr - eta_min) (1 + cos(pi t / T_max)) / 2
+    cosine_warm_restarts,  ///< CosineAnnealingWarmRestarts: the same over T_0 steps, then anew over T_0 T_mult, T_0
+                           ///< T_mult^2, ...
+    cosine_decay,  ///< CosineDecayLR: lr ((1 - alpha) (1 + cos(pi min(t, decay_steps) / decay_steps)) / 2 + alpha)
+    polynomial,    ///< PolynomialLR: end + (lr - end) (1 - min(t, n) / n)^power, end = end_learning_rate, n =
+                   ///< total_iters; with cycle, n is the first multiple of total_iters that is not below t
+    one_cycle,    ///< OneCycleLR: from lr to lr div_factor, then down to lr / final_div_factor at step total_steps - 1,
+                  ///< and there it stays
+    triangular,   ///< CyclicLR: from lr to lr max_factor in step_size_up steps, back in step_size_down, again and again
+    triangular2,  ///< the same, each cycle half as high as the one before
+    exp_range,    ///< the same, the height above lr times gamma^t
+    sequential,   ///< SequentialLR: parts[0], from step milestones[0] on parts[1], ...; each counts from its own first
+                  ///< step
   };
   enum class Warmup : std::uint8_t { none, constant, linear };
 
   Kind kind = Kind::none;
-  double factor = 1.0 / 3;                 ///< constant
-  double start_factor = 1.0 / 3;           ///< linear
-  double end_factor = 1;                   ///< linear
-  double gamma = 0.1;                      ///< step, multi_step, exponential, exp_range
-  double eta_min = 0;                      ///< cosine, cosine_warm_restarts
-  double alpha = 0;                        ///< cosine_decay
-  double power = 1;                        ///< polynomial
-  double end_learning_rate = 0;            ///< polynomial
-  double div_factor = 25;                  ///< one_cycle
-  double final_div_factor = 1e4;           ///< one_cycle
-  double pct_start = 0.3;                  ///< one_cycle: the part of total_steps in which the rate rises
-  double max_factor = 1;                   ///< triangular, triangular2, exp_range
-  std::int64_t total_iters = 5;            ///< constant, linear, polynomial
-  std::int64_t step_size = 1;              ///< step
-  std::int64_t T_max = 1;                  ///< cosine
-  std::int64_t T_0 = 1;                    ///< cosine_warm_restarts
-  std::int64_t T_mult = 1;                 ///< cosine_warm_restarts
-  std::int64_t decay_steps = 1;            ///< cosine_decay
-  std::int64_t total_steps = 1;            ///< one_cycle
-  std::int64_t step_size_up = 2000;        ///< triangular, triangular2, exp_range
-  std::int64_t step_size_down = 2000;      ///< triangular, triangular2, exp_range
-  bool cycle = false;                      ///< polynomial
-  bool anneal_linear = false;              ///< one_cycle: straight lines; otherwise half waves of a cosine
-  bool three_phase = false;                ///< one_cycle: back to lr in as many steps as it rose, and from there to the end
-  std::vector<std::int64_t> milestones{};  ///< multi_step: one that stands twice counts twice; sequential: one fewer than parts
-  std::vector<Schedule> parts{};           ///< sequential
+  double factor = 1.0 / 3;             ///< constant
+  double start_factor = 1.0 / 3;       ///< linear
+  double end_factor = 1;               ///< linear
+  double gamma = 0.1;                  ///< step, multi_step, exponential, exp_range
+  double eta_min = 0;                  ///< cosine, cosine_warm_restarts
+  double alpha = 0;                    ///< cosine_decay
+  double power = 1;                    ///< polynomial
+  double end_learning_rate = 0;        ///< polynomial
+  double div_factor = 25;              ///< one_cycle
+  double final_div_factor = 1e4;       ///< one_cycle
+  double pct_start = 0.3;              ///< one_cycle: the part of total_steps in which the rate rises
+  double max_factor = 1;               ///< triangular, triangular2, exp_range
+  std::int64_t total_iters = 5;        ///< constant, linear, polynomial
+  std::int64_t step_size = 1;          ///< step
+  std::int64_t T_max = 1;              ///< cosine
+  std::int64_t T_0 = 1;                ///< cosine_warm_restarts
+  std::int64_t T_mult = 1;             ///< cosine_warm_restarts
+  std::int64_t decay_steps = 1;        ///< cosine_decay
+  std::int64_t total_steps = 1;        ///< one_cycle
+  std::int64_t step_size_up = 2000;    ///< triangular, triangular2, exp_range
+  std::int64_t step_size_down = 2000;  ///< triangular, triangular2, exp_range
+  bool cycle = false;                  ///< polynomial
+  bool anneal_linear = false;          ///< one_cycle: straight lines; otherwise half waves of a cosine
+  bool three_phase = false;            ///< one_cycle: back to lr in as many steps as it rose, and from there to the end
+  std::vector<std::int64_t>
+      milestones{};               ///< multi_step: one that stands twice counts twice; sequential: one fewer than parts
+  std::vector<Schedule> parts{};  ///< sequential
 
-  /// During the first warmup_iters steps the schedule's rate is replaced: constant: lr warmup_factor; linear: from lr warmup_factor up to the
-  /// rate that the schedule has when the warm-up ends. The schedule's own clock runs from step 0, warm-up included.
+  /// During the first warmup_iters steps the schedule's rate is replaced: constant: lr warmup_factor; linear: from lr
+  /// warmup_factor up to the rate that the schedule has when the warm-up ends. The schedule's own clock runs from step
+  /// 0, warm-up included.
   Warmup warmup = Warmup::none;
   double warmup_factor = 1.0 / 3;
   std::int64_t warmup_iters = 0;
@@ -80,8 +85,8 @@ struct Schedule {
     return start + (end - start) * (static_cast<double>(t) / static_cast<double>(warmup_iters));
   }
 
-  /// Sets the length of a schedule that has one (T_max, total_iters, decay_steps, total_steps); false when it has none. A sequence has its last
-  /// part's, less the steps before it.
+  /// Sets the length of a schedule that has one (T_max, total_iters, decay_steps, total_steps); false when it has none.
+  /// A sequence has its last part's, less the steps before it.
   bool set_length(std::int64_t steps) {
     switch (kind) {
       case Kind::cosine:
@@ -99,7 +104,8 @@ struct Schedule {
         total_steps = steps;
         return true;
       case Kind::sequential:
-        return steps > start_of_last_part() && parts.back().set_length(steps - (milestones.empty() ? 0 : milestones.back()));
+        return steps > start_of_last_part() &&
+               parts.back().set_length(steps - (milestones.empty() ? 0 : milestones.back()));
       default:
         return false;
     }
@@ -120,7 +126,8 @@ struct Schedule {
       case Kind::constant:
         return t < total_iters ? lr * factor : lr;
       case Kind::linear:
-        return total_iters == 0 ? lr * end_factor : lr * (start_factor + (end_factor - start_factor) * std::min(steps, total) / total);
+        return total_iters == 0 ? lr * end_factor
+                                : lr * (start_factor + (end_factor - start_factor) * std::min(steps, total) / total);
       case Kind::step:
         return lr * power_of(gamma, t / step_size);
       case Kind::multi_step: {
@@ -164,7 +171,8 @@ struct Schedule {
 
   double one_cycle(double lr, double t) const {
     const double total = static_cast<double>(total_steps), peak = lr * div_factor, end = lr / final_div_factor;
-    const double top = pct_start * total - 1, last = total - 1;  // the rate turns there; as in PyTorch, `top` may lie between two steps
+    const double top = pct_start * total - 1,
+                 last = total - 1;  // the rate turns there; as in PyTorch, `top` may lie between two steps
     t = std::min(t, last);
     if (t <= top) return anneal(lr, peak, t, top);
     if (!three_phase) return anneal(peak, end, t - top, last - top);
@@ -180,7 +188,8 @@ struct Schedule {
 
   /// The height above lr of a cycle that rises to lr max_factor.
   double triangle(double lr, double t) const {
-    const double up = static_cast<double>(step_size_up), down = static_cast<double>(step_size_down), at = std::fmod(t, up + down);
+    const double up = static_cast<double>(step_size_up), down = static_cast<double>(step_size_down),
+                 at = std::fmod(t, up + down);
     return lr * (max_factor - 1) * (at <= up ? at / up : (up + down - at) / down);
   }
 

@@ -1,6 +1,7 @@
-// Signals while training: the first asks the loop to finish its step, save and stop. A second SIGINT or SIGTERM ends the program at once; SIGHUP (the
-// terminal has gone) and SIGPIPE (whoever read the output has) come more than once for one reason, and never do. What the program was started to
-// ignore stays ignored: nohup, a job in the background of a script.
+// Signals while training: the first asks the loop to finish its step, save and stop. A second SIGINT or SIGTERM ends
+// the program at once; SIGHUP (the terminal has gone) and SIGPIPE (whoever read the output has) come more than once for
+// one reason, and never do. What the program was started to ignore stays ignored: nohup, a job in the background of a
+// script.
 //
 //   const StopSignals signals;               // handlers stand while it lives, the old ones come back afterwards
 //   while (signals.received() == 0) step();

@@ -27,11 +27,12 @@ struct DTypeInfo {
 };
 
 /// By value of DType.
-inline constexpr DTypeInfo kDTypes[] = {{"bool", "BOOL", 1, false, false}, {"u8", "U8", 1, false, true},   {"i8", "I8", 1, false, true},
-                                        {"u16", "U16", 2, false, true},    {"i16", "I16", 2, false, true}, {"f16", "F16", 2, true, false},
-                                        {"bf16", "BF16", 2, true, false},  {"u32", "U32", 4, false, true}, {"i32", "I32", 4, false, true},
-                                        {"f32", "F32", 4, true, false},    {"u64", "U64", 8, false, true}, {"i64", "I64", 8, false, true},
-                                        {"f64", "F64", 8, true, false}};
+inline constexpr DTypeInfo kDTypes[] = {
+    {"bool", "BOOL", 1, false, false}, {"u8", "U8", 1, false, true},   {"i8", "I8", 1, false, true},
+    {"u16", "U16", 2, false, true},    {"i16", "I16", 2, false, true}, {"f16", "F16", 2, true, false},
+    {"bf16", "BF16", 2, true, false},  {"u32", "U32", 4, false, true}, {"i32", "I32", 4, false, true},
+    {"f32", "F32", 4, true, false},    {"u64", "U64", 8, false, true}, {"i64", "I64", 8, false, true},
+    {"f64", "F64", 8, true, false}};
 
 constexpr const DTypeInfo& info(DType dtype) { return kDTypes[static_cast<std::size_t>(dtype)]; }
 constexpr const char* name(DType dtype) { return info(dtype).name; }
@@ -54,7 +55,8 @@ inline std::int64_t count_of(const Dims& shape) {
   return n;
 }
 
-/// The product of the dimensions times `unit`, or nothing when a dimension is negative or a step of the product does not fit 63 bits.
+/// The product of the dimensions times `unit`, or nothing when a dimension is negative or a step of the product does
+/// not fit 63 bits.
 inline std::optional<std::int64_t> checked_count(const Dims& shape, std::int64_t unit = 1) {
   std::int64_t n = 1;
   for (const std::int64_t d : shape) {
@@ -67,7 +69,8 @@ inline std::optional<std::int64_t> checked_count(const Dims& shape, std::int64_t
 /// "[64,1,28,28]"; of more than 16 dimensions the first ones and their number.
 inline std::string describe(const Dims& shape) {
   std::string s = "[";
-  for (std::size_t i = 0; i < shape.size() && i < 16; ++i) s += std::string(i == 0 ? "" : ",") + std::to_string(shape[i]);
+  for (std::size_t i = 0; i < shape.size() && i < 16; ++i)
+    s += std::string(i == 0 ? "" : ",") + std::to_string(shape[i]);
   return s + (shape.size() > 16 ? ",...] (" + std::to_string(shape.size()) + " dimensions)" : "]");
 }
 /// "f32[64,1,28,28]".
@@ -116,7 +119,8 @@ struct TensorDescription {
     for (std::size_t i = 0; i < shape.size(); ++i) {
       std::string size = std::to_string(shape[i]);
       for (const BatchDimension& d : batch_dimensions)
-        if (d.dimension == i) size = (d.coefficient == 1 ? "" : std::to_string(d.coefficient) + "*") + std::string("batch");
+        if (d.dimension == i)
+          size = (d.coefficient == 1 ? "" : std::to_string(d.coefficient) + "*") + std::string("batch");
       s += (i == 0 ? "" : ",") + size;
     }
     return s + "]";
@@ -133,8 +137,10 @@ struct Variable {
   std::size_t bytes() const { return static_cast<std::size_t>(count_of(shape)) * size_of(dtype); }
 };
 
-/// Appends a variable. A function apart from those that list a model's hundreds of variables, which so stay quick to compile.
-[[gnu::noinline]] inline void add(std::vector<Variable>& list, const char* path, DType dtype, std::initializer_list<std::int64_t> shape, void* data) {
+/// Appends a variable. A function apart from those that list a model's hundreds of variables, which so stay quick to
+/// compile.
+[[gnu::noinline]] inline void add(std::vector<Variable>& list, const char* path, DType dtype,
+                                  std::initializer_list<std::int64_t> shape, void* data) {
   list.push_back({path, dtype, shape, data});
 }
 

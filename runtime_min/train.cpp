@@ -25,7 +25,8 @@
 namespace graven::runtime {
 namespace {
 
-constexpr std::int64_t kMany = std::int64_t{1} << 53;  // no count of steps or samples reaches it, and doubles hold every one below
+constexpr std::int64_t kMany = std::int64_t{1}
+                               << 53;  // no count of steps or samples reaches it, and doubles hold every one below
 
 struct Options {
   DatasetOptions data, test_data;
@@ -40,7 +41,8 @@ struct Options {
 };
 
 std::string describe_inputs(const std::vector<TensorDescription>& inputs, std::int64_t batch, bool symbolic) {
-  std::string text = std::string("A step's inputs, for a batch of ") + std::string(symbolic ? "1 to " : "") + std::to_string(batch) + ":\n";
+  std::string text = std::string("A step's inputs, for a batch of ") + std::string(symbolic ? "1 to " : "") +
+                     std::to_string(batch) + ":\n";
   for (const TensorDescription& input : inputs) {
     text += std::string("  ") + input.name + "  " + describe(input.dtype, input.shape);
     if (input.classes > 0) text += std::string(", from 0 to ") + std::to_string(input.classes - 1);
@@ -54,31 +56,42 @@ std::string describe_inputs(const std::vector<TensorDescription>& inputs, std::i
 void register_options(Arguments& a, Options& o, const TrainingDescription& description) {
   const std::int64_t least_batch = description.batch_is_symbolic ? description.least_batch : description.batch;
   a.section("Data");
-  a.text("data", o.data.path, "PATH", "training set: a folder (IDX, CIFAR, npy, npz, safetensors), a file, or a file for each input, commas between");
-  a.text("test-data", o.test_data.path, "PATH", "held-out set; without it the test set in --data's folder, if it has one");
-  a.text("data-format", o.data.format, "FORMAT", "auto, idx, cifar10, cifar100, npy, npz, safetensors, raw, text or tokens");
-  a.numbers("mean", o.normalization.mean, "X[,X...]", "subtracted from 8-bit images, which are x / 255; one number or one a channel");
+  a.text(
+      "data", o.data.path, "PATH",
+      "training set: a folder (IDX, CIFAR, npy, npz, safetensors), a file, or a file for each input, commas between");
+  a.text("test-data", o.test_data.path, "PATH",
+         "held-out set; without it the test set in --data's folder, if it has one");
+  a.text("data-format", o.data.format, "FORMAT",
+         "auto, idx, cifar10, cifar100, npy, npz, safetensors, raw, text or tokens");
+  a.numbers("mean", o.normalization.mean, "X[,X...]",
+            "subtracted from 8-bit images, which are x / 255; one number or one a channel");
   a.numbers("std", o.normalization.std, "X[,X...]", "what they are then divided by");
   a.flag("shuffle", o.shuffle, "a new order each epoch, from the seed and the epoch's number");
   a.flag("drop-last", o.drop_last, "leave out an epoch's last samples when they don't fill a batch");
   a.section("Training");
   a.integer("epochs", o.epochs, 0, kMany, "N", "passes over the training set");
-  a.integer("steps", o.steps, 0, kMany, "N",
-            "stop after step N, counted from the run's first; without --epochs, as many epochs as it takes; 0: no limit");
+  a.integer(
+      "steps", o.steps, 0, kMany, "N",
+      "stop after step N, counted from the run's first; without --epochs, as many epochs as it takes; 0: no limit");
   a.integer("batch", o.batch, least_batch, description.batch, "N", "samples a step");
   a.number("lr", o.lr, 0, 1e30, "X", "learning rate of the first parameter group; the others keep their ratio to it");
-  a.integer("warmup", o.warmup, 0, kMany, "N", "steps of linear warm-up in place of the schedule's own; 0: the schedule's own");
+  a.integer("warmup", o.warmup, 0, kMany, "N",
+            "steps of linear warm-up in place of the schedule's own; 0: the schedule's own");
   a.integer("total-steps", o.total_steps, 0, kMany, "N", "length of the learning-rate schedule; 0: as it was emitted");
   a.integer("seed", o.seed, 0, kMany, "N", "of the order of the samples, and of random operators");
-  a.text("weights", o.weights, "FILE", "initial weights; a bare name is looked for beside the program, above it, in share/ there, and here");
+  a.text("weights", o.weights, "FILE",
+         "initial weights; a bare name is looked for beside the program, above it, in share/ there, and here");
   o.execution.add_option(a);
   a.section("Checkpoints");
   a.text("out", o.out, "DIR", "where checkpoints go; empty: none are made");
   a.optional_text("resume", o.resume, "newest", "PATH",
-                  "go on exactly where a run stopped: from the newest whole checkpoint of --out, or of PATH, or from the one at PATH");
+                  "go on exactly where a run stopped: from the newest whole checkpoint of --out, or of PATH, or from "
+                  "the one at PATH");
   a.flag("overwrite", o.overwrite, "a new run may remove the checkpoints in --out");
-  a.integer("checkpoint-every", o.checkpoint_every, 0, kMany, "N", "steps between checkpoints within an epoch; 0: none but those at its end");
-  a.integer("save-every", o.save_every, 0, kMany, "N", "epochs between the checkpoints that are made at their ends; 0: the last epoch only");
+  a.integer("checkpoint-every", o.checkpoint_every, 0, kMany, "N",
+            "steps between checkpoints within an epoch; 0: none but those at its end");
+  a.integer("save-every", o.save_every, 0, kMany, "N",
+            "epochs between the checkpoints that are made at their ends; 0: the last epoch only");
   a.integer("keep", o.keep, 0, kMany, "K", "keep the newest K, and the best; 0: all");
   a.section("Reports");
   a.integer("eval-every", o.eval_every, 0, kMany, "N", "epochs between evaluations of the held-out set; 0: never");
@@ -92,7 +105,11 @@ void register_options(Arguments& a, Options& o, const TrainingDescription& descr
 class Trainer {
  public:
   Trainer(TrainableModel& model, Options options, const Arguments& arguments)
-      : model_(model), description_(model.description()), options_(std::move(options)), arguments_(arguments), log_(options_.log) {}
+      : model_(model),
+        description_(model.description()),
+        options_(std::move(options)),
+        arguments_(arguments),
+        log_(options_.log) {}
 
   int run();
   void bench();
@@ -110,7 +127,9 @@ class Trainer {
   [[noreturn]] void fail_on_loss(double loss) const;
   std::string epoch_title() const;
   bool epoch_is_due(std::int64_t every) const;
-  double mean_loss() const { return state_.loss_sum / static_cast<double>(std::max<std::int64_t>(state_.position, 1)); }  ///< of the epoch so far
+  double mean_loss() const {
+    return state_.loss_sum / static_cast<double>(std::max<std::int64_t>(state_.position, 1));
+  }  ///< of the epoch so far
   void report_epoch(const std::optional<Evaluation>& evaluation, double loss, double seconds);
   void report_last_step(double seconds) const;
   int stop_signal() const { return signals_ ? signals_->received() : 0; }
@@ -151,8 +170,10 @@ void Trainer::load_initial_weights(bool required) {
     load_variables(SafetensorsFile(path), weights_);
     model_.weights_changed();
   } else if (required) {
-    throw Error("--weights", "", printable(options_.weights) + " beside the program, in the folder above it, in share/ there, or in this one",
-                "no such file");
+    throw Error(
+        "--weights", "",
+        printable(options_.weights) + " beside the program, in the folder above it, in share/ there, or in this one",
+        "no such file");
   }
 }
 
@@ -172,19 +193,23 @@ void Trainer::prepare_schedules() {
   }
   if (state_.total_steps == 0 || any_length) return;
   if (state_.total_steps <= before) {
-    throw UsageError("--total-steps", "", "more than the " + std::to_string(before) + " steps before the learning-rate schedule's last part",
+    throw UsageError("--total-steps", "",
+                     "more than the " + std::to_string(before) + " steps before the learning-rate schedule's last part",
                      std::to_string(state_.total_steps));
   }
   throw UsageError("--total-steps", "the model's learning-rate schedule has no length to set");
 }
 
 void Trainer::set_learning_rates() {
-  for (std::size_t g = 0; g < groups_.size(); ++g) rates_[g] = groups_[g].schedule.learning_rate(groups_[g].lr, state_.step);
+  for (std::size_t g = 0; g < groups_.size(); ++g)
+    rates_[g] = groups_[g].schedule.learning_rate(groups_[g].lr, state_.step);
 }
 
 void Trainer::resume() {
   const std::string& from = options_.resume;
-  const auto report = [](const std::string& text) { std::fprintf(stderr, "warning: %s; looking for an older one\n", text.c_str()); };
+  const auto report = [](const std::string& text) {
+    std::fprintf(stderr, "warning: %s; looking for an older one\n", text.c_str());
+  };
   std::string path = from;
   TrainingState loaded;
   if (from != "newest" && kind_of(join(from, "manifest.json")) == FileKind::regular) {
@@ -196,11 +221,14 @@ void Trainer::resume() {
   }
   model_.weights_changed();
   if (loaded.samples != state_.samples) {
-    throw Error(path, "", std::string("a training set of ") + std::to_string(loaded.samples) + " samples, as the checkpoint's",
-                std::to_string(state_.samples) + " (a new run from these weights: --weights " + join(path, "weights.safetensors") + ")");
+    throw Error(path, "",
+                std::string("a training set of ") + std::to_string(loaded.samples) + " samples, as the checkpoint's",
+                std::to_string(state_.samples) + " (a new run from these weights: --weights " +
+                    join(path, "weights.safetensors") + ")");
   }
   if (loaded.batch < 1 || loaded.batch > description_.batch)
-    throw Error(path, "batch", std::string("1 to ") + std::to_string(description_.batch) + " samples", std::to_string(loaded.batch));
+    throw Error(path, "batch", std::string("1 to ") + std::to_string(description_.batch) + " samples",
+                std::to_string(loaded.batch));
   const TrainingState chosen = state_;
   state_ = loaded;
   state_.generator = chosen.generator;
@@ -208,7 +236,8 @@ void Trainer::resume() {
   const auto take = [&](const char* option, auto TrainingState::* field) {
     if (!arguments_.given(option) || chosen.*field == loaded.*field) return;
     state_.*field = chosen.*field;
-    std::fprintf(stderr, "warning: --%s is not the checkpoint's: the run will not be the one that was stopped\n", option);
+    std::fprintf(stderr, "warning: --%s is not the checkpoint's: the run will not be the one that was stopped\n",
+                 option);
   };
   take("seed", &TrainingState::seed);
   take("batch", &TrainingState::batch);
@@ -222,8 +251,10 @@ void Trainer::resume() {
     for (const std::string& other : list_checkpoints(options_.out)) {
       if (step_of(other) <= state_.step) break;
       if (is_whole_checkpoint(other)) {
-        throw UsageError("--resume", "", "another --out, because " + options_.out + " holds a checkpoint of step " + std::to_string(step_of(other)),
-                         printable(from));
+        throw UsageError(
+            "--resume", "",
+            "another --out, because " + options_.out + " holds a checkpoint of step " + std::to_string(step_of(other)),
+            printable(from));
       }
     }
   }
@@ -240,13 +271,21 @@ void Trainer::save() {
   saved_step_ = state_.step;
   if (!log_.enabled()) return;
   json_.clear();
-  log_.write(json_.begin_object().key("event").value("checkpoint").key("step").value(state_.step).key("path").value(saved_path_).end_object());
+  log_.write(json_.begin_object()
+                 .key("event")
+                 .value("checkpoint")
+                 .key("step")
+                 .value(state_.step)
+                 .key("path")
+                 .value(saved_path_)
+                 .end_object());
 }
 
 void Trainer::fail_on_loss(double loss) const {
   const std::string kept = saved_path_.empty() ? "no checkpoint was made" : "the last checkpoint is " + saved_path_;
-  throw Error("training", std::string("step ") + std::to_string(state_.step + 1), "a finite loss",
-              (std::isnan(loss) ? std::string("NaN") : std::string("infinity")) + "; " + kept + "; a lower --lr may help");
+  throw Error(
+      "training", std::string("step ") + std::to_string(state_.step + 1), "a finite loss",
+      (std::isnan(loss) ? std::string("NaN") : std::string("infinity")) + "; " + kept + "; a lower --lr may help");
 }
 
 std::string Trainer::epoch_title() const {
@@ -266,7 +305,8 @@ bool Trainer::train_epoch() {
     const std::int64_t first = state_.position, count = std::min(batch, end - first);
     source_->fill(*batch_, count, [&](std::int64_t i) { return shuffle ? order[first + i] : first + i; });
     set_learning_rates();
-    const double loss = model_.step(batch_->pointers(), count, {.learning_rates = rates_.data(), .step = state_.step + 1, .seed = state_.seed});
+    const double loss = model_.step(batch_->pointers(), count,
+                                    {.learning_rates = rates_.data(), .step = state_.step + 1, .seed = state_.seed});
     if (!std::isfinite(loss)) fail_on_loss(loss);
     state_.step += 1;
     state_.position += count;
@@ -274,7 +314,15 @@ bool Trainer::train_epoch() {
     progress.update(state_.position, state_.loss_sum / static_cast<double>(state_.position), state_.position - start);
     if (log_.enabled() && state_.step % options_.log_every == 0) {
       json_.clear();
-      json_.begin_object().key("event").value("step").key("step").value(state_.step).key("epoch").value(state_.epoch + 1).key("loss").value(loss);
+      json_.begin_object()
+          .key("event")
+          .value("step")
+          .key("step")
+          .value(state_.step)
+          .key("epoch")
+          .value(state_.epoch + 1)
+          .key("loss")
+          .value(loss);
       json_.key("lr").value(rates_[0]);
       const std::vector<Variable> numbers = model_.numbers();
       if (!numbers.empty()) json_.key("results").begin_object();
@@ -289,7 +337,8 @@ bool Trainer::train_epoch() {
 }
 
 std::optional<Evaluation> Trainer::evaluate() {
-  if (!test_source_ || !description_.has_evaluation || options_.eval_every == 0 || !epoch_is_due(options_.eval_every)) return std::nullopt;
+  if (!test_source_ || !description_.has_evaluation || options_.eval_every == 0 || !epoch_is_due(options_.eval_every))
+    return std::nullopt;
   Evaluation total;
   Batch& held_out = test_batch_ ? *test_batch_ : *batch_;
   const std::int64_t n = test_->size(), batch = held_out.samples();
@@ -318,11 +367,13 @@ std::optional<Evaluation> Trainer::evaluate() {
       const double share = repeated.loss_sum * (static_cast<double>(rows - count) / static_cast<double>(rows));
       if (!std::isfinite(share)) {
         std::fprintf(stderr,
-                     "warning: the test loss leaves out the last %lld of %lld samples: they do not fill a batch of %lld, and the loss of a "
+                     "warning: the test loss leaves out the last %lld of %lld samples: they do not fill a batch of "
+                     "%lld, and the loss of a "
                      "batch of sample %lld alone is not finite\n",
                      static_cast<long long>(count), static_cast<long long>(n), static_cast<long long>(rows),
                      static_cast<long long>(first));
-        if (total.samples == 0) total = {.loss_sum = share, .samples = count, .correct = total.correct, .labels = total.labels};
+        if (total.samples == 0)
+          total = {.loss_sum = share, .samples = count, .correct = total.correct, .labels = total.labels};
         break;
       }
       loss_sum -= share;
@@ -344,8 +395,12 @@ bool Trainer::epoch_is_due(std::int64_t every) const {
 }
 
 void Trainer::report_epoch(const std::optional<Evaluation>& evaluation, double loss, double seconds) {
-  const auto mean_loss = [](const Evaluation& e) { return e.loss_sum / static_cast<double>(std::max<std::int64_t>(e.samples, 1)); };
-  const auto accuracy = [](const Evaluation& e) { return static_cast<double>(e.correct) / static_cast<double>(std::max<std::int64_t>(e.labels, 1)); };
+  const auto mean_loss = [](const Evaluation& e) {
+    return e.loss_sum / static_cast<double>(std::max<std::int64_t>(e.samples, 1));
+  };
+  const auto accuracy = [](const Evaluation& e) {
+    return static_cast<double>(e.correct) / static_cast<double>(std::max<std::int64_t>(e.labels, 1));
+  };
   if (epoch_is_due(options_.print_every)) {
     std::printf("%s  loss %.4f", epoch_title().c_str(), loss);
     if (evaluation) {
@@ -357,7 +412,15 @@ void Trainer::report_epoch(const std::optional<Evaluation>& evaluation, double l
   }
   if (!log_.enabled()) return;
   json_.clear();
-  json_.begin_object().key("event").value("epoch").key("epoch").value(state_.epoch + 1).key("step").value(state_.step).key("loss").value(loss);
+  json_.begin_object()
+      .key("event")
+      .value("epoch")
+      .key("epoch")
+      .value(state_.epoch + 1)
+      .key("step")
+      .value(state_.step)
+      .key("loss")
+      .value(loss);
   if (evaluation) {
     json_.key("test_loss").value(mean_loss(*evaluation));
     if (description_.has_accuracy) json_.key("accuracy").value(accuracy(*evaluation));
@@ -367,8 +430,9 @@ void Trainer::report_epoch(const std::optional<Evaluation>& evaluation, double l
 
 /// The closing line of a run that --steps ends within an epoch, which has no line of its own yet.
 void Trainer::report_last_step(double seconds) const {
-  std::printf("%s, step %lld  loss %.4f  %.1f s  %s%s\n", epoch_title().c_str(), static_cast<long long>(state_.step), mean_loss(), seconds,
-              folder_ ? "saved " : "not saved: --out is empty", folder_ ? saved_path_.c_str() : "");
+  std::printf("%s, step %lld  loss %.4f  %.1f s  %s%s\n", epoch_title().c_str(), static_cast<long long>(state_.step),
+              mean_loss(), seconds, folder_ ? "saved " : "not saved: --out is empty",
+              folder_ ? saved_path_.c_str() : "");
 }
 
 void Trainer::finish_epoch(const Stopwatch& watch) {
@@ -377,10 +441,12 @@ void Trainer::finish_epoch(const Stopwatch& watch) {
   const double loss = mean_loss();
   report_epoch(evaluation, loss, watch.seconds());
   const bool due = epoch_is_due(options_.save_every);
-  // The best is a checkpoint, so only epochs that are saved compete; with a held-out set, only those that are evaluated.
+  // The best is a checkpoint, so only epochs that are saved compete; with a held-out set, only those that are
+  // evaluated.
   if (due && (evaluation || !test_source_)) {
     const double compared = evaluation ? evaluation->loss_sum : loss;  // an epoch whose loss is NaN is never the best
-    const double metric = evaluation && description_.has_accuracy ? static_cast<double>(evaluation->correct) : -compared;
+    const double metric =
+        evaluation && description_.has_accuracy ? static_cast<double>(evaluation->correct) : -compared;
     if (std::isfinite(compared) && (!state_.has_best || metric > state_.best_metric)) {
       state_.has_best = true;
       state_.best_metric = metric;
@@ -400,11 +466,12 @@ int Trainer::run() {
   inputs_ = with_sizes(description_.inputs, sizes_);
   source_.emplace(*data_, inputs_, options_.normalization);
   if (!options_.test_data.path.empty() && !description_.has_evaluation)
-    throw Error(
-        "--test-data",
-        "this program was emitted without an evaluation, because the network behaves otherwise when it is evaluated (batch norm, dropout) and "
-        "the graph was past its trace: emit it from the trace, or with its evaluation.json beside it");
-  if (description_.has_evaluation && (!options_.test_data.path.empty() || has_test_split(options_.data, description_.inputs))) {
+    throw Error("--test-data",
+                "this program was emitted without an evaluation, because the network behaves otherwise when it is "
+                "evaluated (batch norm, dropout) and "
+                "the graph was past its trace: emit it from the trace, or with its evaluation.json beside it");
+  if (description_.has_evaluation &&
+      (!options_.test_data.path.empty() || has_test_split(options_.data, description_.inputs))) {
     options_.test_data.format = options_.data.format;
     if (options_.test_data.path.empty()) options_.test_data.path = options_.data.path;
     test_.emplace(open_dataset(options_.test_data, description_.inputs, Split::test));
@@ -413,7 +480,10 @@ int Trainer::run() {
     test_source_.emplace(*test_, test_inputs_, options_.normalization);
   }
   if (!description_.batch_is_symbolic) options_.drop_last = true;
-  state_ = {.model = description_.name, .graph_hash = description_.graph_hash, .generator = description_.generator, .samples = data_->size()};
+  state_ = {.model = description_.name,
+            .graph_hash = description_.graph_hash,
+            .generator = description_.generator,
+            .samples = data_->size()};
   state_.seed = options_.seed;
   state_.batch = options_.batch;
   state_.shuffle = options_.shuffle;
@@ -428,7 +498,8 @@ int Trainer::run() {
     if (options_.resume.empty() && !list_checkpoints(options_.out).empty()) {
       if (!options_.overwrite)
         throw Error(options_.out,
-                    "holds the checkpoints of another run: go on with it (--resume), choose another --out, or remove them (--overwrite)");
+                    "holds the checkpoints of another run: go on with it (--resume), choose another --out, or remove "
+                    "them (--overwrite)");
     }
   }
   start();
@@ -438,11 +509,13 @@ int Trainer::run() {
     resume();
   }
   if (state_.drop_last && state_.batch > state_.samples)
-    throw Error(data_->path(), "", std::string("at least one batch of ") + std::to_string(state_.batch) + " samples", std::to_string(state_.samples));
+    throw Error(data_->path(), "", std::string("at least one batch of ") + std::to_string(state_.batch) + " samples",
+                std::to_string(state_.samples));
   const std::int64_t rest = state_.drop_last ? 0 : state_.samples % state_.batch;
   if (rest != 0 && rest < description_.least_batch) {
     throw UsageError("--batch", "",
-                     "another one, or --drop-last: a batch norm learns from " + std::to_string(description_.least_batch) + " samples or more",
+                     "another one, or --drop-last: a batch norm learns from " +
+                         std::to_string(description_.least_batch) + " samples or more",
                      std::to_string(rest) + " in the last batch of an epoch");
   }
   prepare_schedules();
@@ -461,12 +534,27 @@ int Trainer::run() {
   std::fflush(stdout);
   if (log_.enabled()) {
     json_.clear();
-    json_.begin_object().key("event").value("start").key("model").value(description_.name).key("graph").value(description_.graph_hash);
-    json_.key("step").value(state_.step).key("samples").value(state_.samples).key("batch").value(state_.batch).key("seed").value(state_.seed);
+    json_.begin_object()
+        .key("event")
+        .value("start")
+        .key("model")
+        .value(description_.name)
+        .key("graph")
+        .value(description_.graph_hash);
+    json_.key("step")
+        .value(state_.step)
+        .key("samples")
+        .value(state_.samples)
+        .key("batch")
+        .value(state_.batch)
+        .key("seed")
+        .value(state_.seed);
     log_.write(json_.key("lr").value(state_.lr).end_object());
   }
 
-  const auto finished = [&] { return state_.epoch >= options_.epochs || (options_.steps > 0 && state_.step >= options_.steps); };
+  const auto finished = [&] {
+    return state_.epoch >= options_.epochs || (options_.steps > 0 && state_.step >= options_.steps);
+  };
   if (finished()) {
     std::printf("nothing left to do: %lld epochs and %lld steps are done\n", static_cast<long long>(state_.epoch),
                 static_cast<long long>(state_.step));
@@ -484,8 +572,8 @@ int Trainer::run() {
   }
   if (saved_step_ != state_.step || state_.position != 0) save();
   if (const int signal = stop_signal(); signal != 0) {
-    std::fprintf(stderr, "stopped by a signal after step %lld%s%s%s\n", static_cast<long long>(state_.step), folder_ ? "; go on with --resume (" : "",
-                 folder_ ? saved_path_.c_str() : "", folder_ ? ")" : "");
+    std::fprintf(stderr, "stopped by a signal after step %lld%s%s%s\n", static_cast<long long>(state_.step),
+                 folder_ ? "; go on with --resume (" : "", folder_ ? saved_path_.c_str() : "", folder_ ? ")" : "");
     return 128 + signal;
   }
   if (state_.position != 0) report_last_step(seconds);
@@ -506,7 +594,8 @@ void Trainer::bench() {
   for (std::int64_t i = -2;; ++i) {
     set_learning_rates();
     const Stopwatch watch;
-    model_.step(batch_->pointers(), options_.batch, {.learning_rates = rates_.data(), .step = state_.step + 1, .seed = options_.seed});
+    model_.step(batch_->pointers(), options_.batch,
+                {.learning_rates = rates_.data(), .step = state_.step + 1, .seed = options_.seed});
     const double seconds = watch.seconds();
     state_.step += 1;
     if (i == -2) first = seconds;
@@ -515,7 +604,12 @@ void Trainer::bench() {
   }
   json_.begin_object().key("peer").value("graven").key("workload").value(description_.name);
   json_.key(options_.execution.name()).value(options_.execution.number()).key("batch").value(options_.batch);
-  json_.key("runs").value(timings.count()).key("median_ms").value(timings.median() * 1e3).key("min_ms").value(timings.minimum() * 1e3);
+  json_.key("runs")
+      .value(timings.count())
+      .key("median_ms")
+      .value(timings.median() * 1e3)
+      .key("min_ms")
+      .value(timings.minimum() * 1e3);
   json_.key("first_ms").value(first * 1e3).key("rss_mb").value(peak_memory_mb()).end_object();
   std::printf("%s\n", json_.text().c_str());
   flush_output();
@@ -545,20 +639,24 @@ int train_main(int argc, char** argv, TrainableModel& model, const TrainDefaults
   options.batch = description.batch;
   options.lr = description.groups.empty() ? 0 : description.groups[0].lr;
 
-  Arguments arguments(description.name, std::string("Trains ") + description.name + ", minimising " + description.loss + ".\n\n" +
-                                            describe_inputs(description.inputs, description.batch, description.batch_is_symbolic));
+  Arguments arguments(description.name,
+                      std::string("Trains ") + description.name + ", minimising " + description.loss + ".\n\n" +
+                          describe_inputs(description.inputs, description.batch, description.batch_is_symbolic));
   register_options(arguments, options, description);
   arguments.note(
-      "Stopping: SIGINT (Ctrl-C), SIGTERM, SIGHUP and SIGPIPE finish the step, save a checkpoint and stop; a second SIGINT or SIGTERM stops at "
+      "Stopping: SIGINT (Ctrl-C), SIGTERM, SIGHUP and SIGPIPE finish the step, save a checkpoint and stop; a second "
+      "SIGINT or SIGTERM stops at "
       "once.");
   try {
     if (!arguments.parse(argc, argv)) return 0;
     options.normalization.required = arguments.given("mean") || arguments.given("std");
     if (arguments.given("resume") && options.resume.empty())
-      throw UsageError("--resume", "", "the path of a checkpoint or of a folder of them, or no value at all", "an empty one");
+      throw UsageError("--resume", "", "the path of a checkpoint or of a folder of them, or no value at all",
+                       "an empty one");
     if (!description.batch_is_symbolic && arguments.given("drop-last") && !options.drop_last)
-      throw UsageError("--no-drop-last",
-                       std::string("the model's batch is fixed at ") + std::to_string(description.batch) + ": an epoch's last samples must fill one");
+      throw UsageError("--no-drop-last", std::string("the model's batch is fixed at ") +
+                                             std::to_string(description.batch) +
+                                             ": an epoch's last samples must fill one");
     Trainer trainer(model, options, arguments);
     if (options.bench > 0 || options.bench_seconds > 0) {
       trainer.bench();

@@ -1,4 +1,5 @@
-// The training program: everything of it but the model. main.cpp of an emitted project wraps its model and hands it over:
+// The training program: everything of it but the model. main.cpp of an emitted project wraps its model and hands it
+// over:
 //
 //   class Trainable : public TrainableModel {
 //    public:
@@ -44,9 +45,9 @@ struct TrainingDescription {
   const char* loss = "loss";   ///< "cross_entropy(mean)", for --help and the log
   std::vector<TensorDescription> inputs{};
   std::vector<SymbolDescription> symbols{};  ///< besides the batch: the files say what they stand for
-  std::int64_t batch = 1;          ///< samples of a step at the most
-  bool batch_is_symbolic = false;  ///< any batch from 1 to `batch` will do; otherwise it is exactly `batch`
-  std::int64_t least_batch = 1;    ///< of a symbolic batch: 2 where a batch norm has one value a sample and channel
+  std::int64_t batch = 1;                    ///< samples of a step at the most
+  bool batch_is_symbolic = false;            ///< any batch from 1 to `batch` will do; otherwise it is exactly `batch`
+  std::int64_t least_batch = 1;  ///< of a symbolic batch: 2 where a batch norm has one value a sample and channel
   std::vector<ParameterGroup> groups{};
   const char* graph_hash = "";  ///< SHA-256 of graph.json: a checkpoint of another graph is refused
   const char* generator = "";   ///< "graven 0.1.0"
@@ -55,8 +56,8 @@ struct TrainingDescription {
   /// Of a fixed batch: the input whose TensorDescription::ignored takes a sample out of the loss, exactly; -1: there is
   /// none, or the loss is more than an operator of labels.
   std::int64_t ignorable_labels = -1;
-  bool loss_is_sum = false;     ///< with ignorable_labels: a sum over the samples, not a mean
-  bool on_device = false;       ///< it computes on a device: --device chooses which, and there is no --threads
+  bool loss_is_sum = false;  ///< with ignorable_labels: a sum over the samples, not a mean
+  bool on_device = false;    ///< it computes on a device: --device chooses which, and there is no --threads
 };
 
 /// The numbers that change from step to step.
@@ -71,7 +72,8 @@ struct Evaluation {
   double loss_sum = 0;       ///< of the samples' losses
   std::int64_t samples = 0;  ///< how many those are
   std::int64_t correct = 0;  ///< labels that have the largest score of their row
-  std::int64_t labels = 0;   ///< labels looked at: one a sample, or one a position; those that the loss ignores are not counted
+  std::int64_t labels =
+      0;  ///< labels looked at: one a sample, or one a position; those that the loss ignores are not counted
 };
 
 class TrainableModel {
@@ -88,41 +90,45 @@ class TrainableModel {
   virtual std::vector<Variable> states() = 0;
   /// Called after the weights or states were written from outside, before the next step.
   virtual void weights_changed() {}
-  /// Called before they are read from outside: a model whose weights live on a device copies them to the memory that weights() and states() name.
+  /// Called before they are read from outside: a model whose weights live on a device copies them to the memory that
+  /// weights() and states() name.
   virtual void weights_needed() {}
   /// What the symbols of the description stand for in the calls that follow; the largest before.
   virtual void resize(const std::int64_t* /* sizes */) {}
-  /// Forward, backward, update; returns the loss. `inputs` are in the order of the description, 64-byte aligned, `batch` samples each.
+  /// Forward, backward, update; returns the loss. `inputs` are in the order of the description, 64-byte aligned,
+  /// `batch` samples each.
   virtual double step(const void* const* inputs, std::int64_t batch, const StepNumbers& numbers) = 0;
   /// Results of the last step() of one number each, besides the loss: the log has them by name.
   virtual std::vector<Variable> numbers() { return {}; }
-  /// Evaluates `batch` samples, in evaluation mode and without learning: the loss of all of them, the labels of the first `count`. With a symbolic
-  /// batch, count == batch. With a fixed one the set's last samples may not fill it; the caller then repeats one sample, and either gives it the
-  /// label that is ignored or takes its share out.
+  /// Evaluates `batch` samples, in evaluation mode and without learning: the loss of all of them, the labels of the
+  /// first `count`. With a symbolic batch, count == batch. With a fixed one the set's last samples may not fill it; the
+  /// caller then repeats one sample, and either gives it the label that is ignored or takes its share out.
   virtual Evaluation evaluate(const void* const* inputs, std::int64_t batch, std::int64_t count) = 0;
 };
 
 /// Defaults of the options, chosen when the project was emitted.
 struct TrainDefaults {
-  std::string data{};                           ///< --data; empty: it must be given
-  std::string test_data{};                      ///< --test-data
-  std::string data_format = "auto";             ///< --data-format
-  std::string weights = "weights.safetensors";  ///< --weights, looked for beside the program, above it (also in share/PROGRAM), and here
-  std::string out = "checkpoints";              ///< --out
-  std::int64_t epochs = 1;                      ///< --epochs
-  std::int64_t save_every = 1;                  ///< --save-every: epochs
-  std::int64_t eval_every = 1;                  ///< --eval-every: epochs
-  std::int64_t print_every = 1;                 ///< --print-every: epochs
-  std::int64_t seed = 0;                        ///< --seed
-  std::int64_t threads = 0;                     ///< --threads; 0: one for each processor.
-  std::int64_t warmup = 0;                      ///< --warmup: steps of linear warm-up, over the schedule's own
-  bool shuffle = true;                          ///< --shuffle, --no-shuffle
-  bool drop_last = false;                       ///< --drop-last: always so with a fixed batch
-  std::vector<double> mean{}, std{};            ///< --mean, --std: of 8-bit images after scaling to [0, 1], one number or one a channel
+  std::string data{};                ///< --data; empty: it must be given
+  std::string test_data{};           ///< --test-data
+  std::string data_format = "auto";  ///< --data-format
+  std::string weights =
+      "weights.safetensors";  ///< --weights, looked for beside the program, above it (also in share/PROGRAM), and here
+  std::string out = "checkpoints";  ///< --out
+  std::int64_t epochs = 1;          ///< --epochs
+  std::int64_t save_every = 1;      ///< --save-every: epochs
+  std::int64_t eval_every = 1;      ///< --eval-every: epochs
+  std::int64_t print_every = 1;     ///< --print-every: epochs
+  std::int64_t seed = 0;            ///< --seed
+  std::int64_t threads = 0;         ///< --threads; 0: one for each processor.
+  std::int64_t warmup = 0;          ///< --warmup: steps of linear warm-up, over the schedule's own
+  bool shuffle = true;              ///< --shuffle, --no-shuffle
+  bool drop_last = false;           ///< --drop-last: always so with a fixed batch
+  std::vector<double> mean{},
+      std{};  ///< --mean, --std: of 8-bit images after scaling to [0, 1], one number or one a channel
 };
 
-/// Reads the options, trains, and returns the exit status: 0 done, 1 error (on stderr), 2 wrong options, 128 + N stopped by signal N after
-/// a checkpoint.
+/// Reads the options, trains, and returns the exit status: 0 done, 1 error (on stderr), 2 wrong options, 128 + N
+/// stopped by signal N after a checkpoint.
 int train_main(int argc, char** argv, TrainableModel& model, const TrainDefaults& defaults);
 
 }  // namespace graven::runtime

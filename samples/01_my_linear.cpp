@@ -13,7 +13,8 @@ struct MyLinear : nn::Module<MyLinear> {
   Tensor weight, bias;
 
   MyLinear(std::int64_t in_features, std::int64_t out_features)
-      : weight(parameter("weight", randn({in_features, out_features}))), bias(parameter("bias", randn({out_features}))) {}
+      : weight(parameter("weight", randn({in_features, out_features}))),
+        bias(parameter("bias", randn({out_features}))) {}
 
   Tensor forward(Tensor x) { return matmul(x, weight) + bias; }
 };

@@ -1,4 +1,5 @@
-// Sample 2: y = sin x on [-pi, pi], fitted by a polynomial of degree 3 with gradient descent; eagerly and as a graph, side by side.
+// Sample 2: y = sin x on [-pi, pi], fitted by a polynomial of degree 3 with gradient descent; eagerly and as a graph,
+// side by side.
 //
 //   build/samples/02_polynomial_fit
 //   build/samples/02_polynomial_fit --save DIRECTORY      # saves the graph, too: build/graven emit DIRECTORY -o PROJECT [--target cuda]

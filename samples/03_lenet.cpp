@@ -1,10 +1,12 @@
-// Sample 3: LeNet on Fashion-MNIST. Traces the network, prints it, and emits two projects: one that trains it and one that runs it.
+// Sample 3: LeNet on Fashion-MNIST. Traces the network, prints it, and emits two projects: one that trains it and one
+// that runs it.
 //
 //   build/samples/03_lenet --out OUTPUT_DIRECTORY
 //   cd OUTPUT_DIRECTORY/lenet_train && cmake -B build && cmake --build build -j2
 //   build/lenet_train --data /usr/share/datasets/fashion-mnist
 //
-// With --target cuda they are projects for an NVIDIA GPU. OUTPUT_DIRECTORY/saved has the graphs, for the graven command.
+// With --target cuda they are projects for an NVIDIA GPU. OUTPUT_DIRECTORY/saved has the graphs, for the graven
+// command.
 #include <graven/graven.h>
 
 #include <filesystem>
@@ -15,8 +17,9 @@ using namespace graven;
 
 /// LeCun et al. 1998, with today's activations and pooling. Images f32[batch,1,28,28], logits f32[batch,10].
 struct LeNet : nn::Module<LeNet> {
-  nn::Sequential features = child("features", nn::Sequential(nn::Conv2d(1, 6, 5, {.padding = 2}), nn::ReLU(), nn::MaxPool2d(2),  //
-                                                             nn::Conv2d(6, 16, 5), nn::ReLU(), nn::MaxPool2d(2)));
+  nn::Sequential features =
+      child("features", nn::Sequential(nn::Conv2d(1, 6, 5, {.padding = 2}), nn::ReLU(), nn::MaxPool2d(2),  //
+                                       nn::Conv2d(6, 16, 5), nn::ReLU(), nn::MaxPool2d(2)));
   nn::Sequential classifier = child("classifier", nn::Sequential(nn::Flatten(), nn::Linear(400, 120), nn::ReLU(),  //
                                                                  nn::Linear(120, 84), nn::ReLU(), nn::Linear(84, 10)));
 
@@ -62,7 +65,8 @@ int main(int argc, char** argv) try {
   LeNetTrain train;
   train.compile(spec({64, 1, 28, 28}, "images"), spec({64}, i64, "labels"));  // records build(); computes nothing
   std::cout << train << "\n";
-  codegen::emit(train, output / "lenet_train", {.name = "lenet_train", .target = target, .epochs = 5, .mean = {0.2860}, .std = {0.3530}});
+  codegen::emit(train, output / "lenet_train",
+                {.name = "lenet_train", .target = target, .epochs = 5, .mean = {0.2860}, .std = {0.3530}});
   train.save(output / "saved/lenet_train");
 
   train.model.eval();

@@ -1,11 +1,12 @@
-// Sample 4: MobileNetV2 on CIFAR-10: eagerly, as a training graph that saves its state after each epoch and goes on from it, and as an inference
-// graph with the trained parameters.
+// Sample 4: MobileNetV2 on CIFAR-10: eagerly, as a training graph that saves its state after each epoch and goes on
+// from it, and as an inference graph with the trained parameters.
 //
 //   build/samples/04_mobilenet_v2 --data cifar-10-batches-bin                # the graph, one epoch
 //   build/samples/04_mobilenet_v2 --data cifar-10-batches-bin --eager        # the same steps without a graph
 //   build/samples/04_mobilenet_v2 --epochs 2 --resume                        # a second epoch after the first, exactly as in one run
 //
-// Without --data, or where there is no CIFAR-10, it makes up a small set in the same format, and says so. --batches N ends each epoch early.
+// Without --data, or where there is no CIFAR-10, it makes up a small set in the same format, and says so. --batches N
+// ends each epoch early.
 #include <graven/graven.h>
 
 #include <charconv>
@@ -78,7 +79,9 @@ struct Options {
       else if (name == "--resume")
         resume = true;
       else
-        throw UserError("usage: 04_mobilenet_v2 [--data DIRECTORY] [--epochs N] [--batches N] [--eager] [--resume] [--out DIRECTORY]");
+        throw UserError(
+            "usage: 04_mobilenet_v2 [--data DIRECTORY] [--epochs N] [--batches N] [--eager] [--resume] [--out "
+            "DIRECTORY]");
     }
   }
 };
@@ -116,12 +119,15 @@ int main(int argc, char** argv) try {
   std::filesystem::create_directories(options.out);
   if (options.data.empty() || !data::is_available(options.data)) {
     const std::filesystem::path folder = options.out / "generated-cifar-10";
-    std::cout << "There is no CIFAR-10 at '" << options.data << "': training on made-up stripes in the same format (" << folder.string() << ").\n";
+    std::cout << "There is no CIFAR-10 at '" << options.data << "': training on made-up stripes in the same format ("
+              << folder.string() << ").\n";
     write_generated_cifar10(folder, 2560, 512);
     options.data = folder.string();
   }
-  const data::DataLoader train(options.data, {.batch_size = kBatchSize, .shuffle = true, .drop_last = true, .num_classes = 10});
-  const data::DataLoader test(options.data, {.split = data::Split::test, .batch_size = kBatchSize, .drop_last = true, .num_classes = 10});
+  const data::DataLoader train(options.data,
+                               {.batch_size = kBatchSize, .shuffle = true, .drop_last = true, .num_classes = 10});
+  const data::DataLoader test(
+      options.data, {.split = data::Split::test, .batch_size = kBatchSize, .drop_last = true, .num_classes = 10});
 
   manual_seed(0);
   models::MobileNetV2 model({.num_classes = 10});

@@ -1,10 +1,12 @@
-// Sample 5: ResNet-18 on Fashion-MNIST, from the library of networks: emits a project that trains it and one that runs it.
+// Sample 5: ResNet-18 on Fashion-MNIST, from the library of networks: emits a project that trains it and one that runs
+// it.
 //
 //   build/samples/05_resnet18 --out OUTPUT_DIRECTORY
 //   cd OUTPUT_DIRECTORY/resnet18_train && cmake -B build && cmake --build build -j2
 //   build/resnet18_train --data /usr/share/datasets/fashion-mnist --test-data /usr/share/datasets/fashion-mnist
 //
-// Weights in torchvision's names may be loaded first: --weights resnet18.safetensors (all but the last layer, which has ten classes here).
+// Weights in torchvision's names may be loaded first: --weights resnet18.safetensors (all but the last layer, which has
+// ten classes here).
 #include <graven/graven.h>
 
 #include <filesystem>
@@ -48,7 +50,8 @@ int main(int argc, char** argv) try {
   std::string weights;
   for (int i = 1; i < argc; i += 2) {
     const std::string_view name = argv[i];
-    if (i + 1 == argc || (name != "--out" && name != "--weights")) throw UserError("usage: 05_resnet18 [--out OUTPUT_DIRECTORY] [--weights FILE]");
+    if (i + 1 == argc || (name != "--out" && name != "--weights"))
+      throw UserError("usage: 05_resnet18 [--out OUTPUT_DIRECTORY] [--weights FILE]");
     if (name == "--out")
       output = argv[i + 1];
     else
@@ -64,7 +67,8 @@ int main(int argc, char** argv) try {
 
   TrainResNet18 train(model);
   train.compile(spec({64, 1, 28, 28}, "images"), spec({64}, i64, "labels"));  // records build(); computes nothing
-  codegen::emit(train, output / "resnet18_train", {.name = "resnet18_train", .epochs = 3, .mean = {0.2860}, .std = {0.3530}});
+  codegen::emit(train, output / "resnet18_train",
+                {.name = "resnet18_train", .epochs = 3, .mean = {0.2860}, .std = {0.3530}});
 
   model.eval();
   InferResNet18 infer(model);

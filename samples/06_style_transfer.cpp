@@ -1,5 +1,5 @@
-// Sample 6: deployment. The style-transfer network, with its weights, is saved as a folder; everything after that works from the folder alone,
-// without this program or the network's code:
+// Sample 6: deployment. The style-transfer network, with its weights, is saved as a folder; everything after that works
+// from the folder alone, without this program or the network's code:
 //
 //   build/samples/06_style_transfer --out style                         # style/saved: graph.json and weights.safetensors; style/picture.ppm
 //   build/graven emit style/saved -o style/project --name stylize       # a standalone C++ project
@@ -9,9 +9,10 @@
 //
 // (A program that has Graven anyway runs the folder as nn::SavedGraph("style/saved").)
 //
-// --weights FILE takes the weights of PyTorch's fast_neural_style example (its .pth files converted to safetensors). Without them the weights are
-// random, and the picture is turned into random textures rather than a style; the program says so. --size N makes it a network for pictures of N x N
-// (default 256), as is the made-up picture; any other picture of that size will do, PNG or PPM.
+// --weights FILE takes the weights of PyTorch's fast_neural_style example (its .pth files converted to safetensors).
+// Without them the weights are random, and the picture is turned into random textures rather than a style; the program
+// says so. --size N makes it a network for pictures of N x N (default 256), as is the made-up picture; any other
+// picture of that size will do, PNG or PPM.
 #include <graven/graven.h>
 
 #include <charconv>
@@ -24,7 +25,8 @@
 
 using namespace graven;
 
-/// Pictures with channels from 0 to 1, f32[1,3,height,width], in and out: what emitted programs read from and write to picture files.
+/// Pictures with channels from 0 to 1, f32[1,3,height,width], in and out: what emitted programs read from and write to
+/// picture files.
 struct Stylize : nn::Graph<Stylize> {
   models::TransformerNet network;
 
@@ -45,11 +47,15 @@ void show_something(models::TransformerNet& network) {
 void write_picture(const std::filesystem::path& path, std::int64_t size) {
   std::ofstream file(path, std::ios::binary);
   file << "P6\n" << size << " " << size << "\n255\n";
-  const auto byte = [](double x) { return static_cast<char>(static_cast<unsigned char>(x < 0 ? 0 : x > 255 ? 255 : x)); };
+  const auto byte = [](double x) {
+    return static_cast<char>(static_cast<unsigned char>(x < 0 ? 0 : x > 255 ? 255 : x));
+  };
   for (std::int64_t i = 0; i < size; ++i)
     for (std::int64_t j = 0; j < size; ++j) {
-      const double y = (static_cast<double>(i) + 0.5) / static_cast<double>(size), x = (static_cast<double>(j) + 0.5) / static_cast<double>(size);
-      const double far = 0.62 + 0.06 * std::sin(9 * x) + 0.02 * std::sin(31 * x), near = 0.8 + 0.08 * std::sin(5 * x + 2) + 0.01 * std::sin(47 * x);
+      const double y = (static_cast<double>(i) + 0.5) / static_cast<double>(size),
+                   x = (static_cast<double>(j) + 0.5) / static_cast<double>(size);
+      const double far = 0.62 + 0.06 * std::sin(9 * x) + 0.02 * std::sin(31 * x),
+                   near = 0.8 + 0.08 * std::sin(5 * x + 2) + 0.01 * std::sin(47 * x);
       double red = 90 + 240 * y, green = 60 + 130 * y, blue = 150 - 60 * y;
       if (const double sun = std::hypot(x - 0.68, y - 0.42); sun < 0.11) {
         red = 255, green = 230, blue = 140;
@@ -84,7 +90,8 @@ int main(int argc, char** argv) try {
         throw UserError(std::string(name) + ": expected a number from 1 to 4096, found '" + std::string(value) + "'");
     }
   }
-  if (size % 4 != 0 || size < 16) throw UserError("--size: expected a multiple of 4 of at least 16, found " + std::to_string(size));
+  if (size % 4 != 0 || size < 16)
+    throw UserError("--size: expected a multiple of 4 of at least 16, found " + std::to_string(size));
 
   manual_seed(0);
   models::TransformerNet network({.channels = channels});
@@ -104,7 +111,8 @@ int main(int argc, char** argv) try {
   graph.save((out / "saved").string());
   write_picture(out / "picture.ppm", size);
   std::cout << "saved " << (out / "saved").string() << " and " << (out / "picture.ppm").string() << "; next:\n"
-            << "  graven emit " << (out / "saved").string() << " -o " << (out / "project").string() << " --name stylize\n";
+            << "  graven emit " << (out / "saved").string() << " -o " << (out / "project").string()
+            << " --name stylize\n";
   return 0;
 } catch (const std::exception& e) {
   std::cerr << e.what() << "\n";

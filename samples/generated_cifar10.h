@@ -1,4 +1,5 @@
-// A stand-in for CIFAR-10 where the real one is not at hand: the same files, the same format, ten kinds of coloured stripes.
+// A stand-in for CIFAR-10 where the real one is not at hand: the same files, the same format, ten kinds of coloured
+// stripes.
 #pragma once
 
 #include <graven/graven.h>
@@ -8,8 +9,9 @@
 #include <fstream>
 #include <string>
 
-/// Writes `folder`/data_batch_1.bin and test_batch.bin: records of a label byte, 1024 red, 1024 green and 1024 blue bytes, row by row. A class has a
-/// direction, a width and a colour of stripes; place and noise differ from image to image.
+/// Writes `folder`/data_batch_1.bin and test_batch.bin: records of a label byte, 1024 red, 1024 green and 1024 blue
+/// bytes, row by row. A class has a direction, a width and a colour of stripes; place and noise differ from image to
+/// image.
 inline void write_generated_cifar10(const std::filesystem::path& folder, int training_images, int test_images) {
   std::filesystem::create_directories(folder);
   std::uint64_t state = 1;
@@ -17,7 +19,8 @@ inline void write_generated_cifar10(const std::filesystem::path& folder, int tra
     state ^= state << 13, state ^= state >> 7, state ^= state << 17;
     return static_cast<int>((state >> 16) % below);
   };
-  for (const auto& [name, count] : {std::pair(folder / "data_batch_1.bin", training_images), std::pair(folder / "test_batch.bin", test_images)}) {
+  for (const auto& [name, count] :
+       {std::pair(folder / "data_batch_1.bin", training_images), std::pair(folder / "test_batch.bin", test_images)}) {
     std::ofstream file(name, std::ios::binary);
     for (int i = 0; i < count; ++i) {
       const int label = random(10), shift = random(16), width = 3 + label % 5;

@@ -1,5 +1,5 @@
-// Regular expressions for the tests, in ECMAScript's syntax with ^ and $ at every line's ends. <regex> costs seconds in each program that is
-// compiled with it; this costs them once.
+// Regular expressions for the tests, in ECMAScript's syntax with ^ and $ at every line's ends. <regex> costs seconds in
+// each program that is compiled with it; this costs them once.
 #pragma once
 
 #include <cstddef>

@@ -52,15 +52,20 @@ std::string build_project(const fs::path& project, const BuildOptions& options) 
   std::error_code ignored;
   std::error_code failed;
   const bool there = fs::exists(project / "CMakeLists.txt", failed);
-  if (failed && failed != std::errc::not_a_directory) throw UserError(project.string() + ": cannot be looked at: " + failed.message());
-  if (!there) throw UserError(project.string() + ": is no emitted project").note("expected  a folder with CMakeLists.txt");
+  if (failed && failed != std::errc::not_a_directory)
+    throw UserError(project.string() + ": cannot be looked at: " + failed.message());
+  if (!there)
+    throw UserError(project.string() + ": is no emitted project").note("expected  a folder with CMakeLists.txt");
   const std::string name = program_name(project);
   const std::string cmake = find_program("cmake");
   if (cmake.empty()) throw UserError("building needs CMake: no 'cmake' was found in PATH");
   const fs::path build = options.build_directory.empty() ? project / "build" : options.build_directory;
-  const int jobs = options.jobs > 0 ? options.jobs : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  std::vector<std::string> configure = {cmake, "-S", project.string(), "-B", build.string(), "-DCMAKE_BUILD_TYPE=" + options.build_type};
-  if (!fs::exists(build / "CMakeCache.txt", ignored) && !find_program("ninja").empty()) configure.insert(configure.end(), {"-G", "Ninja"});
+  const int jobs =
+      options.jobs > 0 ? options.jobs : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  std::vector<std::string> configure = {cmake, "-S",           project.string(),
+                                        "-B",  build.string(), "-DCMAKE_BUILD_TYPE=" + options.build_type};
+  if (!fs::exists(build / "CMakeCache.txt", ignored) && !find_program("ninja").empty())
+    configure.insert(configure.end(), {"-G", "Ninja"});
   configure.insert(configure.end(), options.cmake_arguments.begin(), options.cmake_arguments.end());
   run_step(configure, options, project.string() + ": configuring");
   run_step({cmake, "--build", build.string(), "-j", std::to_string(jobs)}, options, project.string() + ": building");

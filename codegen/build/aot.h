@@ -18,8 +18,8 @@ struct BuildOptions {
   double seconds = 1800;  ///< limit for each of the two steps
 };
 
-/// Returns the path of the program. User error when the folder is no emitted project, CMake is missing, or the build fails (with the end of its
-/// output).
+/// Returns the path of the program. User error when the folder is no emitted project, CMake is missing, or the build
+/// fails (with the end of its output).
 std::string build_project(const std::filesystem::path& project, const BuildOptions& options = {});
 
 }  // namespace graven::codegen

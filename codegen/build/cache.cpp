@@ -33,7 +33,7 @@ UserError failed(const std::string& path, const char* what) {
 
 /// Whether only this user and root can write the file, under any name that it may have.
 bool is_own_file(int fd) {
-  struct stat info {};
+  struct stat info{};
   return fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && (info.st_uid == geteuid() || info.st_uid == 0) &&
          (info.st_mode & 022) == 0 && info.st_nlink == 1;
 }
@@ -105,8 +105,7 @@ bool make_private_folders(const fs::path& path) {
 
 /// Empty, or how others could put files of theirs there. `directory` has no links in it.
 std::string distrust(const fs::path& directory) {
-  struct stat info {
-  }, root{};
+  struct stat info{}, root{};
   if (stat(directory.c_str(), &info) != 0 || !S_ISDIR(info.st_mode) || info.st_uid != geteuid() ||
       (info.st_mode & 022) != 0)
     return "is not a private folder of this user (0700)";
@@ -128,7 +127,7 @@ std::string distrust(const fs::path& directory) {
 constexpr const char* kNoExec = "is on a disk from which no program may run (noexec)";
 
 bool may_run_programs(const std::string& directory) {
-  struct statvfs info {};
+  struct statvfs info{};
   return statvfs(directory.c_str(), &info) != 0 || (info.f_flag & ST_NOEXEC) == 0;
 }
 

@@ -26,7 +26,8 @@ class ArtefactCache {
   /// `directory` is made when it is first needed; a relative one is below the current folder; empty: no cache on disk.
   explicit ArtefactCache(const std::string& directory);
 
-  /// $GRAVEN_CACHE, else $XDG_CACHE_HOME/graven, else $HOME/.cache/graven; empty when none is set, or GRAVEN_CACHE is "off".
+  /// $GRAVEN_CACHE, else $XDG_CACHE_HOME/graven, else $HOME/.cache/graven; empty when none is set, or GRAVEN_CACHE is
+  /// "off".
   static std::string default_directory();
 
   using Make = std::function<void(const std::string& path)>;

@@ -40,7 +40,9 @@ constexpr double kCompileSeconds = 600, kVersionSeconds = 20;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-std::string hash_of(const std::string& text) { return runtime::sha256(std::as_bytes(std::span(text.data(), text.size()))); }
+std::string hash_of(const std::string& text) {
+  return runtime::sha256(std::as_bytes(std::span(text.data(), text.size())));
+}
 
 /// The command that starts the compiler, and what identifies it.
 struct Compiler {
@@ -48,7 +50,8 @@ struct Compiler {
   std::string version;
 };
 
-/// $CXX: a program, or a command with arguments ("ccache g++"), as make and CMake take it. What a user chose is used or is an error.
+/// $CXX: a program, or a command with arguments ("ccache g++"), as make and CMake take it. What a user chose is used or
+/// is an error.
 Compiler chosen_compiler(const std::string& chosen) {
   std::vector<std::string> command;
   if (!find_program(chosen).empty()) {
@@ -58,7 +61,8 @@ Compiler chosen_compiler(const std::string& chosen) {
     for (std::string word; words >> word;) command.push_back(word);
   }
   const std::string program = command.empty() ? std::string() : find_program(command[0]);
-  if (program.empty()) throw UserError(fmt::format("CXX: expected a C++20 compiler, found '{}': no such program", chosen));
+  if (program.empty())
+    throw UserError(fmt::format("CXX: expected a C++20 compiler, found '{}': no such program", chosen));
   command[0] = program;
   std::vector<std::string> question = command;
   question.emplace_back("--version");
@@ -88,13 +92,15 @@ std::string processor() {
   std::ifstream in("/proc/cpuinfo");
   std::string found;
   for (std::string line; std::getline(in, line) && !line.empty();)
-    if (line.rfind("model name", 0) == 0 || line.rfind("flags", 0) == 0 || line.rfind("Features", 0) == 0) found += line + "\n";
+    if (line.rfind("model name", 0) == 0 || line.rfind("flags", 0) == 0 || line.rfind("Features", 0) == 0)
+      found += line + "\n";
   utsname name{};
   if (uname(&name) == 0) found += name.machine;
   return found;
 }
 
-/// The kernels' own, then $CXXFLAGS, as make and CMake take it, then what there is no library without: of two that contradict the last one counts.
+/// The kernels' own, then $CXXFLAGS, as make and CMake take it, then what there is no library without: of two that
+/// contradict the last one counts.
 std::vector<std::string> flags(const Compiler& compiler) {
   const char* chosen = std::getenv("CXXFLAGS");
   std::vector<std::string> all = {"-march=native"};
@@ -121,8 +127,8 @@ bool belongs_to_library(const std::string& path) {
   return path.ends_with(".cpp") && path != "main.cpp" && path != "selftest.cpp" && path.rfind("runtime/", 0) != 0;
 }
 
-void compile_library(const std::map<std::string, std::string>& texts, const Compiler& compiler, const std::string& output,
-                     const std::string& graph_name) {
+void compile_library(const std::map<std::string, std::string>& texts, const Compiler& compiler,
+                     const std::string& output, const std::string& graph_name) {
   const fs::path sources = fs::path(output).parent_path() / "sources";
   std::vector<std::string> command = compiler.command;
   for (const std::string& f : flags(compiler)) command.push_back(f);
@@ -198,7 +204,8 @@ class JitExecutable : public ir::Executable {
     instance_ = library_.create(threads);
     if (!instance_) throw UserError(graph_name + ": " + library_.error(nullptr));
     // No program writes into a constant.
-    for (const auto& [name, data] : constants_) bind(name, const_cast<std::byte*>(data->bytes.data()), data->bytes.size());
+    for (const auto& [name, data] : constants_)
+      bind(name, const_cast<std::byte*>(data->bytes.data()), data->bytes.size());
   }
   ~JitExecutable() override {
     if (instance_) library_.destroy(instance_);
@@ -206,8 +213,9 @@ class JitExecutable : public ir::Executable {
   void bind(const std::string& name, void* data, std::size_t bytes) override {
     check(library_.bind(instance_, name.c_str(), data, bytes));
   }
-  void run(const std::vector<const void*>& inputs, const std::vector<void*>& outputs, const std::vector<std::int64_t>& symbols,
-           const std::vector<double>& learning_rates, std::int64_t step, std::int64_t seed) override {
+  void run(const std::vector<const void*>& inputs, const std::vector<void*>& outputs,
+           const std::vector<std::int64_t>& symbols, const std::vector<double>& learning_rates, std::int64_t step,
+           std::int64_t seed) override {
     check(library_.run(instance_, inputs.data(), outputs.data(), symbols.data(), learning_rates.data(), step, seed));
   }
   void weights_changed() override { check(library_.weights_changed(instance_)); }
@@ -224,17 +232,19 @@ class JitExecutable : public ir::Executable {
 };
 
 /// What `debug_level` asks for.
-void log_stages(const ir::Graph& traced, const ir::CompileOptions& options, const EmitOptions& emit_options, const EmitReport& emitted,
-                const JitReport& r) {
+void log_stages(const ir::Graph& traced, const ir::CompileOptions& options, const EmitOptions& emit_options,
+                const EmitReport& emitted, const JitReport& r) {
   const auto log = [&](const std::string& text) {
     std::istringstream lines(text);
-    for (std::string line; std::getline(lines, line);) std::fputs(fmt::format("{} {}\n", options.log_name, line).c_str(), stderr);
+    for (std::string line; std::getline(lines, line);)
+      std::fputs(fmt::format("{} {}\n", options.log_name, line).c_str(), stderr);
   };
   double passes = 0;
   for (const ir::PassTiming& t : emitted.passes) passes += t.milliseconds;
   if (options.debug_level >= 1)
     for (const ir::PassTiming& t : emitted.passes)
-      log(fmt::format("pass {}: {} -> {} operators, {:.2f} ms.", t.name, t.nodes_before, t.nodes_after, t.milliseconds));
+      log(fmt::format("pass {}: {} -> {} operators, {:.2f} ms.", t.name, t.nodes_before, t.nodes_after,
+                      t.milliseconds));
   log(fmt::format("passes: {:.1f} ms.", passes));
   log(fmt::format("plan: {:.1f} ms.", emitted.plan_milliseconds));
   log(fmt::format("emit: {:.1f} ms.", emitted.emit_milliseconds));
@@ -254,7 +264,8 @@ void log_stages(const ir::Graph& traced, const ir::CompileOptions& options, cons
 
 }  // namespace
 
-std::unique_ptr<ir::Executable> compile_on_cpu(const ir::Graph& traced, const ir::CompileOptions& options, JitReport* report) {
+std::unique_ptr<ir::Executable> compile_on_cpu(const ir::Graph& traced, const ir::CompileOptions& options,
+                                               JitReport* report) {
   JitReport local;
   JitReport& r = report ? *report : local;
   auto start = Clock::now();
@@ -293,6 +304,8 @@ std::unique_ptr<ir::Executable> compile_on_cpu(const ir::Graph& traced, const ir
 
 namespace graven::ir {
 
-std::unique_ptr<Executable> compile(const Graph& traced, const CompileOptions& options) { return codegen::compile_on_cpu(traced, options); }
+std::unique_ptr<Executable> compile(const Graph& traced, const CompileOptions& options) {
+  return codegen::compile_on_cpu(traced, options);
+}
 
 }  // namespace graven::ir

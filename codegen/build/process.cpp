@@ -34,7 +34,9 @@ class BoundedText {
       tail_.erase(0, tail_.size() - half_);
     }
   }
-  std::string text() const { return dropped_ ? head_ + "\n... (" + std::to_string(dropped_) + " bytes left out) ...\n" + tail_ : head_ + tail_; }
+  std::string text() const {
+    return dropped_ ? head_ + "\n... (" + std::to_string(dropped_) + " bytes left out) ...\n" + tail_ : head_ + tail_;
+  }
 
  private:
   std::size_t half_, dropped_ = 0;
@@ -131,7 +133,8 @@ ProcessResult run_process(const std::vector<std::string>& arguments, const Proce
   BoundedText text(options.output_limit);
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::duration<double>(options.seconds);
   char buffer[1 << 14];
-  // The pipe closes when the last process of the group has ended (or at once with echo; then only the wait below counts).
+  // The pipe closes when the last process of the group has ended (or at once with echo; then only the wait below
+  // counts).
   while (!options.echo) {
     const double left = std::chrono::duration<double>(deadline - std::chrono::steady_clock::now()).count();
     if (left <= 0) {

@@ -20,7 +20,7 @@ struct ProcessOptions {
 };
 
 struct ProcessResult {
-  int exit_status = -1;      ///< 127: it could not be started; 128 + N: ended by signal N
+  int exit_status = -1;  ///< 127: it could not be started; 128 + N: ended by signal N
   bool timed_out = false;
   std::string failure = {};  ///< empty, or to follow its name: "takes longer than 20 s", "fails with exit status 1"
   std::string output;        ///< stdout and stderr as they came

@@ -52,7 +52,8 @@ void add_build(CLI::App& app, int& status) {
 }
 
 void add_run(CLI::App& app, int& /*the program's own*/) {
-  auto* command = app.add_subcommand("run", "Builds an emitted project if need be and runs its program: graven run PROJECT -- --help");
+  auto* command = app.add_subcommand(
+      "run", "Builds an emitted project if need be and runs its program: graven run PROJECT -- --help");
   auto o = std::make_shared<BuildArguments>();
   add_common(command, *o);
   command->add_option("arguments", o->arguments, "Passed to the program; put them after --");

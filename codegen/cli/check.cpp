@@ -32,9 +32,11 @@ void add_check(CLI::App& app, int& status) {
     bool unknown = false;
     const auto evaluation = codegen::make_evaluation(given, graph, emit, unknown);
     const codegen::Plan plan = codegen::make_plan(graph, target);
-    fmt::print("{}: sound: {} nodes after {}, {} parameters and buffers{}; compiles to {} steps, arena {} bytes{}\n", *path, nodes, stage,
-               graph.parameters.size(), weights.empty() ? " (no weights beside it)" : ", weights fit", plan.steps.size(), plan.arena_bytes,
-               evaluation ? fmt::format("; its evaluation to {} steps, arena {} bytes", evaluation->plan.steps.size(), evaluation->plan.arena_bytes)
+    fmt::print("{}: sound: {} nodes after {}, {} parameters and buffers{}; compiles to {} steps, arena {} bytes{}\n",
+               *path, nodes, stage, graph.parameters.size(),
+               weights.empty() ? " (no weights beside it)" : ", weights fit", plan.steps.size(), plan.arena_bytes,
+               evaluation ? fmt::format("; its evaluation to {} steps, arena {} bytes", evaluation->plan.steps.size(),
+                                        evaluation->plan.arena_bytes)
                : unknown  ? "; how it is evaluated is not known"
                           : "");
     status = 0;

@@ -1,5 +1,5 @@
-// The `graven` command: one function a subcommand, each in a file of its own. A subcommand adds itself to the parser, whose table of options is
-// also the help text, and returns the function that main() runs when it was chosen.
+// The `graven` command: one function a subcommand, each in a file of its own. A subcommand adds itself to the parser,
+// whose table of options is also the help text, and returns the function that main() runs when it was chosen.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -91,12 +91,14 @@ int emit(const EmitArguments& o) {
   if (!o.quiet) {
     double passes = 0;
     for (const ir::PassTiming& t : report.passes) passes += t.milliseconds;
-    fmt::print("{}: {} files written, {} unchanged, {} removed; arena {} bytes (lower bound {})\n", o.output, report.written.size(),
-               report.unchanged.size(), report.removed.size(), report.arena_bytes, report.lower_bound);
+    fmt::print("{}: {} files written, {} unchanged, {} removed; arena {} bytes (lower bound {})\n", o.output,
+               report.written.size(), report.unchanged.size(), report.removed.size(), report.arena_bytes,
+               report.lower_bound);
     for (const std::string& path : report.kept) fmt::print("{}: edited, and left so\n", path);
-    if (report.evaluation_bytes > 0) fmt::print("evaluation: arena {} bytes, in the same memory\n", report.evaluation_bytes);
-    fmt::print("passes {:.1f} ms, plan {:.1f} ms, emit {:.1f} ms, format {:.1f} ms\n", passes, report.plan_milliseconds, report.emit_milliseconds,
-               report.format_milliseconds);
+    if (report.evaluation_bytes > 0)
+      fmt::print("evaluation: arena {} bytes, in the same memory\n", report.evaluation_bytes);
+    fmt::print("passes {:.1f} ms, plan {:.1f} ms, emit {:.1f} ms, format {:.1f} ms\n", passes, report.plan_milliseconds,
+               report.emit_milliseconds, report.format_milliseconds);
   }
   return 0;
 }
@@ -109,32 +111,39 @@ void add_emit(CLI::App& app, int& status) {
   command->add_option("graph", o->path, "A saved graph, an emitted project, or a JSON file at any stage")->required();
   command->add_option("-o,--output", o->output, "The project's folder")->type_name("FOLDER");
   command->add_option("--name", o->emit.name, "Name of the project, its namespace and its program")->type_name("NAME");
-  command->add_option("--target", o->target, "cpu or cuda; by default what the graph was emitted for before, or else cpu")
+  command
+      ->add_option("--target", o->target, "cpu or cuda; by default what the graph was emitted for before, or else cpu")
       ->type_name("TARGET")
       ->check(CLI::IsMember({"cpu", "cuda"}));
   command->add_flag("--check", o->check,
                     "Write nothing; fail when emitting into --output (or into the project given) would change a file");
-  command->add_option("--disable", o->emit.passes.disabled, "Passes to leave out, with commas between them (graven passes lists them)")
+  command
+      ->add_option("--disable", o->emit.passes.disabled,
+                   "Passes to leave out, with commas between them (graven passes lists them)")
       ->type_name("PASS")
       ->delimiter(',');
   command->add_option("--from", o->emit.passes.from, "First pass to run")->type_name("PASS");
   command->add_option("--to", o->emit.passes.to, "Last pass to run")->type_name("PASS");
-  command->add_option("--dump", o->emit.passes.dump_directory, "Write the graph after every pass into this folder")->type_name("FOLDER");
+  command->add_option("--dump", o->emit.passes.dump_directory, "Write the graph after every pass into this folder")
+      ->type_name("FOLDER");
   command->add_option("--memory-budget", o->emit.memory_budget, "Bytes that the arena may take; more is an error")
       ->type_name("BYTES")
       ->check(whole_number(0, std::int64_t{1} << 60));
   command
       ->add_option("--selftest", o->selftest,
-                   "Memory that computing what the self-test compares with may take, as in 512M or 16G (default 4G); off: two runs are compared")
+                   "Memory that computing what the self-test compares with may take, as in 512M or 16G (default 4G); "
+                   "off: two runs are compared")
       ->type_name("SIZE")
       ->check(CLI::Validator(
           [](std::string& text) {
-            return text == "off" || byte_size(text) ? std::string()
-                                                    : "expected off, or a number of bytes as in 800000, 512M or 16G, found " + text.substr(0, 100);
+            return text == "off" || byte_size(text)
+                       ? std::string()
+                       : "expected off, or a number of bytes as in 800000, 512M or 16G, found " + text.substr(0, 100);
           },
           "SIZE"));
-  command->add_flag("--update-in-backward", o->emit.update_in_backward,
-                    "Update each parameter as soon as its gradient is there: one module's gradients in memory at a time");
+  command->add_flag(
+      "--update-in-backward", o->emit.update_in_backward,
+      "Update each parameter as soon as its gradient is there: one module's gradients in memory at a time");
   command->add_flag(
       "--force", o->emit.force,
       "Write over files of the project that were edited since it was emitted; without it they are an error");

@@ -20,11 +20,13 @@ std::string graph_file(const std::string& path) {
     if (failed) throw UserError(file.string() + ": cannot be looked at: " + failed.message());
     return found;
   };
-  if (!exists(path)) throw UserError(path + ": no such file or folder").note("expected  a folder with graph.json, or a JSON file");
+  if (!exists(path))
+    throw UserError(path + ": no such file or folder").note("expected  a folder with graph.json, or a JSON file");
   std::error_code ignored;
   if (!fs::is_directory(path, ignored)) return path;
   const fs::path file = fs::path(path) / "graph.json";
-  if (!exists(file)) throw UserError(path + ": holds no graph.json").note("expected  a saved graph or an emitted project");
+  if (!exists(file))
+    throw UserError(path + ": holds no graph.json").note("expected  a saved graph or an emitted project");
   return file.string();
 }
 

@@ -15,7 +15,8 @@ void add_passes(CLI::App& app, int& status) {
   command->callback([&status] {
     std::string out;
     int number = 0;
-    for (const ir::Pass& pass : ir::pipeline()) out += fmt::format("{:>2}  {:<28}  {}\n", ++number, pass.name, pass.reason);
+    for (const ir::Pass& pass : ir::pipeline())
+      out += fmt::format("{:>2}  {:<28}  {}\n", ++number, pass.name, pass.reason);
     write_text("", out);
     status = 0;
   });
@@ -48,7 +49,8 @@ void add_ops(CLI::App& app, int& status) {
                                         : "",
                            i.mutated() ? " (written in place)" : "");
       for (const ir::AttributeSpec& a : op.attributes)
-        out += fmt::format("  attribute  {}: {}{}  {}\n", a.name, ir::name(a.type), a.fallback ? "" : " (required)", a.doc);
+        out += fmt::format("  attribute  {}: {}{}  {}\n", a.name, ir::name(a.type), a.fallback ? "" : " (required)",
+                           a.doc);
       for (const std::string_view o : op.outputs) out += fmt::format("  output     {}\n", o);
       out += fmt::format("  {}, {}\n", op.gradient ? "differentiable" : "not differentiable",
                          op.elementwise() ? "elementwise"

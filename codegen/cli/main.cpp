@@ -38,14 +38,16 @@ int main(int argc, char** argv) {
   graven::cli::add_passes(app, status);
   graven::cli::add_ops(app, status);
   try {
-    if (argc > 1 && argv[1][0] != '-' && app.get_subcommands([&](const CLI::App* c) { return c->get_name() == argv[1]; }).empty())
+    if (argc > 1 && argv[1][0] != '-' &&
+        app.get_subcommands([&](const CLI::App* c) { return c->get_name() == argv[1]; }).empty())
       throw CLI::ParseError("there is no command '" + std::string(argv[1]) + "'", 2);
     app.parse(argc, argv);
     if (app.get_subcommands().empty()) throw CLI::ParseError("a command is required", 2);
   } catch (const CLI::Success& done) {  // --help, --version
     return app.exit(done);
   } catch (const CLI::ParseError& wrong) {
-    std::fprintf(stderr, "error: %s\n  graven --help lists the commands, graven COMMAND --help its options\n", wrong.what());
+    std::fprintf(stderr, "error: %s\n  graven --help lists the commands, graven COMMAND --help its options\n",
+                 wrong.what());
     return 2;
   } catch (const graven::UserError& error) {
     std::fprintf(stderr, "%s\n", error.what());

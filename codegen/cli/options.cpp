@@ -33,7 +33,8 @@ std::optional<std::int64_t> byte_size(const std::string& text) {
 
 namespace {
 
-/// What stands after an option, without the checks that versions of the parser put there in words of their own. Empty: nothing, it is a flag.
+/// What stands after an option, without the checks that versions of the parser put there in words of their own. Empty:
+/// nothing, it is a flag.
 std::string placeholder(const CLI::Option& option) {
   if (option.get_items_expected_max() == 0) return {};
   const std::string type = option.get_type_name();
@@ -60,14 +61,17 @@ std::string names(const CLI::Option& option) {
 
 std::string options_markdown(const CLI::App& app) {
   std::string out =
-      "## Options\n\nWhat `graven COMMAND --help` lists, in one place (printed by `graven --markdown`). `-h`, `--help` goes with every command.\n";
+      "## Options\n\nWhat `graven COMMAND --help` lists, in one place (printed by `graven --markdown`). `-h`, `--help` "
+      "goes with every command.\n";
   for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
     out += fmt::format("\n### graven {}\n\n{}.\n", command->get_name(), command->get_description());
     std::string rows;
     for (const CLI::Option* option : command->get_options()) {
       if (option == command->get_help_ptr()) continue;
-      rows += fmt::format("| {} | {}{}{} |\n", names(*option), cell(option->get_description()), option->get_required() ? "; required" : "",
-                          option->get_default_str().empty() ? "" : " (default: " + cell(option->get_default_str()) + ")");
+      rows +=
+          fmt::format("| {} | {}{}{} |\n", names(*option), cell(option->get_description()),
+                      option->get_required() ? "; required" : "",
+                      option->get_default_str().empty() ? "" : " (default: " + cell(option->get_default_str()) + ")");
     }
     if (!rows.empty()) out += "\n| | |\n|---|---|\n" + rows;
   }

@@ -1,4 +1,5 @@
-// Pictures of the two data structures: the graph as Graphviz text, grouped by module, and the memory plan as SVG over time.
+// Pictures of the two data structures: the graph as Graphviz text, grouped by module, and the memory plan as SVG over
+// time.
 //
 //   std::string dot = codegen::graph_picture(graph);          // feed to `dot -Tsvg`
 //   std::string svg = codegen::memory_picture(graph, plan);   // a complete SVG document
@@ -11,11 +12,12 @@
 
 namespace graven::codegen {
 
-/// One box a node, one cluster a module, parameters left out (their shapes stand in the box of the node that reads them).
+/// One box a node, one cluster a module, parameters left out (their shapes stand in the box of the node that reads
+/// them).
 std::string graph_picture(const ir::Graph& graph);
 
-/// Steps from left to right, arena offsets from bottom to top, one rectangle a buffer from its first to its last step. Hovering over one
-/// shows its values, shape, bytes and live range. The peak and the lower bound are drawn as lines.
+/// Steps from left to right, arena offsets from bottom to top, one rectangle a buffer from its first to its last step.
+/// Hovering over one shows its values, shape, bytes and live range. The peak and the lower bound are drawn as lines.
 std::string memory_picture(const ir::Graph& graph, const Plan& plan);
 
 }  // namespace graven::codegen

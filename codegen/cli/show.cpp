@@ -46,7 +46,8 @@ void render_dot(const std::string& dot, const std::string& format, const std::st
     _exit(127);
   }
   close(pipe_ends[0]);
-  // A dot that is not there, or fails, reads nothing: its status tells, and the signal of a broken pipe must not end this program before.
+  // A dot that is not there, or fails, reads nothing: its status tells, and the signal of a broken pipe must not end
+  // this program before.
   const auto handler = std::signal(SIGPIPE, SIG_IGN);
   std::FILE* in = fdopen(pipe_ends[1], "w");
   if (in) {
@@ -79,7 +80,8 @@ int show(const ShowArguments& o) {
           .note("expected  the graph at the stage 'trace', or " + std::string(codegen::kEvaluationFile) + " beside it");
     else
       throw UserError(o.path + ": the graph is evaluated by its forward phase; there is no other graph to show");
-    for (const char* pass : {"prepare_weights", "choose_winograd"}) passes.disabled.emplace_back(pass);  // as make_evaluation has it
+    for (const char* pass : {"prepare_weights", "choose_winograd"})
+      passes.disabled.emplace_back(pass);  // as make_evaluation has it
   }
   if (!o.stage.empty()) {
     if (o.stage != "final") passes.to = o.stage;
@@ -92,7 +94,8 @@ int show(const ShowArguments& o) {
   } else if (o.format == "dot") {
     write_text(o.output, codegen::graph_picture(graph));
   } else if (o.format == "svg" || o.format == "png") {
-    if (o.format == "png" && o.output.empty()) throw UserError("a PNG picture goes to a file").note("expected  -o FILE.png");
+    if (o.format == "png" && o.output.empty())
+      throw UserError("a PNG picture goes to a file").note("expected  -o FILE.png");
     render_dot(codegen::graph_picture(graph), o.format, o.output);
   } else {
     passes.to.clear();  // a plan is of the graph after all of them
@@ -106,7 +109,8 @@ int show(const ShowArguments& o) {
     std::string text = codegen::memory_table(graph, plan);
     bool unknown = false;
     if (const auto evaluation = codegen::make_evaluation(given, graph, emit, unknown))
-      text += fmt::format("\nThe evaluation, in the same memory, which takes {} bytes:\n", std::max(plan.arena_bytes, evaluation->plan.arena_bytes)) +
+      text += fmt::format("\nThe evaluation, in the same memory, which takes {} bytes:\n",
+                          std::max(plan.arena_bytes, evaluation->plan.arena_bytes)) +
               codegen::memory_table(evaluation->graph, evaluation->plan);
     write_text(o.output, text);
   }
@@ -121,13 +125,15 @@ void add_show(CLI::App& app, int& status) {
   command->add_option("graph", options->path, "A saved graph, an emitted project, or a JSON file")->required();
   command
       ->add_option("-f,--format", options->format,
-                   "text, json, dot, svg or png (Graphviz, grouped by module); plan: the buffers as a table; memory: the arena over time, as SVG")
+                   "text, json, dot, svg or png (Graphviz, grouped by module); plan: the buffers as a table; memory: "
+                   "the arena over time, as SVG")
       ->type_name("FORMAT")
       ->check(CLI::IsMember({"text", "json", "dot", "svg", "png", "plan", "memory"}))
       ->capture_default_str();
   command->add_option("-o,--output", options->output, "Where to write; the screen when absent")->type_name("FILE");
   command->add_flag("--evaluation", options->evaluation, "Show the network as a training project evaluates it");
-  command->add_option("--after", options->stage, "Show the graph after this pass ('final': after the last)")->type_name("PASS");
+  command->add_option("--after", options->stage, "Show the graph after this pass ('final': after the last)")
+      ->type_name("PASS");
   command->callback([options, &status] { status = show(*options); });
 }
 

@@ -10,7 +10,9 @@
 
 namespace graven::cli {
 
-std::map<std::string, std::shared_ptr<const ir::TensorData>> load_weights(const std::string& path, const ir::Graph& graph, const std::string& saved) {
+std::map<std::string, std::shared_ptr<const ir::TensorData>> load_weights(const std::string& path,
+                                                                          const ir::Graph& graph,
+                                                                          const std::string& saved) {
   namespace fs = std::filesystem;
   const fs::path file_path = fs::path(graph_file(path)).parent_path() / "weights.safetensors";
   std::error_code ignored;
@@ -22,9 +24,11 @@ std::map<std::string, std::shared_ptr<const ir::TensorData>> load_weights(const 
     for (const ir::ValueId v : graph.parameters) {
       const ir::Value& value = graph.value(v);
       const runtime::SafetensorsEntry* entry = file.find(value.name);
-      if (!entry) throw UserError(file.path() + ": the tensor '" + value.name + "' is missing").note("expected  " + value.type.to_string());
-      const std::string found =
-          std::string(entry->dtype ? runtime::name(*entry->dtype) : entry->dtype_name.c_str()) + runtime::describe(entry->shape);
+      if (!entry)
+        throw UserError(file.path() + ": the tensor '" + value.name + "' is missing")
+            .note("expected  " + value.type.to_string());
+      const std::string found = std::string(entry->dtype ? runtime::name(*entry->dtype) : entry->dtype_name.c_str()) +
+                                runtime::describe(entry->shape);
       if (found != value.type.to_string())
         throw UserError(file.path() + ": the tensor '" + value.name + "' does not fit the graph")
             .note("expected  " + value.type.to_string())

@@ -1,9 +1,11 @@
-// Writes the table of compiled kernels of eager mode (frontend/eager/table.h): C++ files that include kernels/**.h and hold one thunk for each
-// (function, element types) that the operators' test cases reach after lowering, in the fast and in the reference version.
+// Writes the table of compiled kernels of eager mode (frontend/eager/table.h): C++ files that include kernels/**.h and
+// hold one thunk for each (function, element types) that the operators' test cases reach after lowering, in the fast
+// and in the reference version.
 //
 //   graven_eager_table SOURCE_DIRECTORY OUTPUT_DIRECTORY PARTS      writes part_0.cpp ... and parts.cpp
 //
-// A kernel whose file is not in the tree is left out: the operator then says at run time that it has no kernel for the type.
+// A kernel whose file is not in the tree is left out: the operator then says at run time that it has no kernel for the
+// type.
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -56,10 +58,12 @@ class Table {
     std::map<std::string, std::vector<std::string>> by_include;
     for (const auto& [key, entry] : entries_) by_include[entry.include].push_back(key);
     std::vector<std::pair<std::string, std::vector<std::string>>> groups(by_include.begin(), by_include.end());
-    std::stable_sort(groups.begin(), groups.end(), [](const auto& a, const auto& b) { return a.second.size() > b.second.size(); });
+    std::stable_sort(groups.begin(), groups.end(),
+                     [](const auto& a, const auto& b) { return a.second.size() > b.second.size(); });
     const auto smallest = [&] {
-      return static_cast<std::size_t>(std::min_element(keys.begin(), keys.end(), [](const auto& a, const auto& b) { return a.size() < b.size(); }) -
-                                      keys.begin());
+      return static_cast<std::size_t>(
+          std::min_element(keys.begin(), keys.end(), [](const auto& a, const auto& b) { return a.size() < b.size(); }) -
+          keys.begin());
     };
     for (const auto& [include, group] : groups) {
       if (include.empty()) {
@@ -70,7 +74,8 @@ class Table {
       }
     }
     std::filesystem::create_directories(output);
-    std::string index = "// Written by graven_eager_table.\n#include \"frontend/eager/table.h\"\n\nnamespace graven::eager {\n\n";
+    std::string index =
+        "// Written by graven_eager_table.\n#include \"frontend/eager/table.h\"\n\nnamespace graven::eager {\n\n";
     std::string list;
     for (std::size_t p = 0; p < parts; ++p) {
       write_file(output / fmt::format("part_{}.cpp", p), part_text(p, keys[p]));
@@ -78,7 +83,8 @@ class Table {
       list += fmt::format("{}part_{}()", p ? ", " : "", p);
     }
     index += fmt::format(
-        "\nstd::span<const std::span<const TableEntry>> table_parts() {{\n  static const std::span<const TableEntry> parts[] = {{{}}};\n  return "
+        "\nstd::span<const std::span<const TableEntry>> table_parts() {{\n  static const std::span<const TableEntry> "
+        "parts[] = {{{}}};\n  return "
         "parts;\n}}\n\n"
         "}}  // namespace graven::eager\n",
         list);
@@ -107,7 +113,8 @@ class Table {
       for (DType i : inputs) types_of_tensors += ", " + type_name(i);
       // Attributes come in the type that the functor computes in.
       const DType computed = d == DType::f16 || d == DType::bf16 ? DType::f32 : d;
-      for (std::size_t k = 0; k < eager::scalar_attributes(op).size(); ++k) types_of_tensors += ", " + type_name(computed);
+      for (std::size_t k = 0; k < eager::scalar_attributes(op).size(); ++k)
+        types_of_tensors += ", " + type_name(computed);
       entries_[eager::elementwise_key(op.name, results[0].dtype, inputs)] = {
           {}, {}, fmt::format("broadcast_thunk<{}, {}>", functor.name, types_of_tensors)};
     }
@@ -138,7 +145,8 @@ class Table {
       types.push_back(i.absent ? std::nullopt : std::optional(i.type));
       needed.push_back(!i.absent && ir::is_floating(i.type.dtype));
     }
-    for (const ir::TensorType& t : ir::infer(op, types, node.attributes)) node.outputs.push_back(graph.add_input("y", t));
+    for (const ir::TensorType& t : ir::infer(op, types, node.attributes))
+      node.outputs.push_back(graph.add_input("y", t));
     if (!ir::is_floating(graph.type(node.outputs[0]).dtype)) return;
     std::vector<ir::ValueId> gradients(node.outputs.size(), ir::kNone);
     gradients[0] = graph.add_input("dy", graph.type(node.outputs[0]));
@@ -149,7 +157,8 @@ class Table {
     add_graph(graph);
   }
 
-  /// Optimizers have no cases that can be compared with finite differences; every combination of state is the same function.
+  /// Optimizers have no cases that can be compared with finite differences; every combination of state is the same
+  /// function.
   void add_optimizers(DType dtype) {
     std::set<std::string_view> names;
     for (const ir::OptimizerKind& kind : ir::optimizer_kinds()) names.insert(kind.op);
@@ -226,11 +235,13 @@ class Table {
     } else if (!has_function(call, call.reference)) {
       return;
     }
-    const std::string config_type = call.config_type.empty() ? (call.file.empty() ? call.name : call.file) + "_config" : call.config_type;
+    const std::string config_type =
+        call.config_type.empty() ? (call.file.empty() ? call.name : call.file) + "_config" : call.config_type;
     std::string text;
     if (!call.config.empty()) {
       text += fmt::format("kernels::{} config{{}};\n", config_type);
-      for (std::size_t i = 0; i < call.config.size(); ++i) text += fmt::format("  read_field(*a.call, {}, config.{});\n", i, call.config[i].first);
+      for (std::size_t i = 0; i < call.config.size(); ++i)
+        text += fmt::format("  read_field(*a.call, {}, config.{});\n", i, call.config[i].first);
       text += "  ";
     }
     std::string arguments;
@@ -278,7 +289,8 @@ class Table {
   }
 
   std::string part_text(std::size_t part, const std::vector<std::string>& keys) const {
-    std::set<std::string> includes{"frontend/eager/broadcast.h", "kernels/cpu/scalar_math.h", "kernels/config/device.h", "kernels/cpu/threads.h"};
+    std::set<std::string> includes{"frontend/eager/broadcast.h", "kernels/cpu/scalar_math.h", "kernels/config/device.h",
+                                   "kernels/cpu/threads.h"};
     std::set<std::string> functors;
     std::string thunks, list;
     std::size_t n = 0;
@@ -286,7 +298,8 @@ class Table {
       const Entry& e = entries_.at(key);
       if (!e.include.empty()) includes.insert(e.include);
       if (key.rfind("elementwise/", 0) == 0) functors.insert(key.substr(12, key.find('(') - 12));
-      if (e.thunk.empty()) thunks += fmt::format("void thunk_{}([[maybe_unused]] const Arguments& a) {{\n  {}\n}}\n", n, e.body);
+      if (e.thunk.empty())
+        thunks += fmt::format("void thunk_{}([[maybe_unused]] const Arguments& a) {{\n  {}\n}}\n", n, e.body);
       list += fmt::format("    {{\"{}\", {}}},\n", key, e.thunk.empty() ? fmt::format("thunk_{}", n) : e.thunk);
       ++n;
     }
@@ -298,9 +311,11 @@ class Table {
     text += "namespace math = kernels::math;\n\n";
     for (const std::string& f : functors) text += functors_.at(f).text + "\n";
     text += thunks;
-    text += fmt::format("\nconstexpr TableEntry kEntries[] = {{\n{}    {{nullptr, nullptr}}}};\n\n}}  // namespace\n\n", list);
+    text += fmt::format("\nconstexpr TableEntry kEntries[] = {{\n{}    {{nullptr, nullptr}}}};\n\n}}  // namespace\n\n",
+                        list);
     text += fmt::format(
-        "std::span<const TableEntry> part_{}();\nstd::span<const TableEntry> part_{}() {{ return {{kEntries, {}}}; }}\n\n}}  // namespace "
+        "std::span<const TableEntry> part_{}();\nstd::span<const TableEntry> part_{}() {{ return {{kEntries, {}}}; "
+        "}}\n\n}}  // namespace "
         "graven::eager\n",
         part, part, n);
     return text;

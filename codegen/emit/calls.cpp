@@ -21,15 +21,16 @@ namespace {
 using ir::ConfigField;
 using ir::Dim;
 
-/// The programs that a node applies elementwise, in the order of its attributes, the last ones left out where they are none: its own, its
-/// epilogues, or what its operator computes.
+/// The programs that a node applies elementwise, in the order of its attributes, the last ones left out where they are
+/// none: its own, its epilogues, or what its operator computes.
 std::vector<ir::ScalarProgram> programs_of(const ir::Node& node, const ir::KernelCall& call, ir::DType result) {
   std::vector<ir::ScalarProgram> programs;
   for (const ir::AttributeSpec& spec : node.op->attributes)
     if (spec.type == ir::AttributeType::program) programs.push_back(node.attributes.program(spec.name));
   while (!programs.empty() && programs.back().empty()) programs.pop_back();
   const bool runs_functor = call.name == "elementwise" || call.name == "broadcast";
-  if (programs.empty() && runs_functor && node.op->elementwise()) programs.push_back(program_of(*node.op, node.attributes, result));
+  if (programs.empty() && runs_functor && node.op->elementwise())
+    programs.push_back(program_of(*node.op, node.attributes, result));
   return programs;
 }
 
@@ -71,7 +72,8 @@ constexpr std::int64_t kReleasedBytes = std::int64_t{1} << 20;
 
 class Writer {
  public:
-  Writer(const ir::Graph& graph, const Plan& plan, const ValueNames& values, const CallStyle& style, const Calls* training, Calls& out)
+  Writer(const ir::Graph& graph, const Plan& plan, const ValueNames& values, const CallStyle& style,
+         const Calls* training, Calls& out)
       : graph_(graph), plan_(plan), values_(values), style_(style), out_(out), beside_training_(training != nullptr) {
     if (training != nullptr) shared_.insert(training->configs.begin(), training->configs.end());
     std::vector<std::string> owners;
@@ -79,7 +81,8 @@ class Writer {
     for (const Step& step : plan.steps)
       if (!step.call.name.empty()) {
         owners.push_back(owner(step));
-        if (is_variadic(*node(step).op) && !variadic_owners.insert(owner(step)).second) shared_owners_.insert(owner(step));
+        if (is_variadic(*node(step).op) && !variadic_owners.insert(owner(step)).second)
+          shared_owners_.insert(owner(step));
       }
     for (const Step& step : plan.steps)
       if (!step.call.name.empty() && is_variadic(*node(step).op)) owners.push_back(sizes_owner(step));
@@ -107,7 +110,8 @@ class Writer {
     return std::string(n.op->name) + "." + graph_.value(n.inputs.at(0)).name;
   }
 
-  /// What the sizes of a step's variadic input are named after: several updates of one optimizer have a config in common, but not these.
+  /// What the sizes of a step's variadic input are named after: several updates of one optimizer have a config in
+  /// common, but not these.
   std::string sizes_owner(const Step& step) const {
     const bool shared = shared_owners_.count(owner(step)) != 0;
     return (shared ? graph_.value(node(step).inputs.at(0)).name + ".update" : owner(step)) + ".sizes";
@@ -153,8 +157,10 @@ class Writer {
       parameters.push_back("std::int64_t " + s.identifier);
       arguments.push_back("size." + s.identifier);
     }
-    return add_config(name, declaration("static constexpr " + type + " " + name + "(" + join(parameters) + ") { return {", fields, "}; }")) + "(" +
-           join(arguments) + ")";
+    return add_config(name,
+                      declaration("static constexpr " + type + " " + name + "(" + join(parameters) + ") { return {",
+                                  fields, "}; }")) +
+           "(" + join(arguments) + ")";
   }
 
   /// Adds a line to configs.h and returns how calls say its name.
@@ -166,7 +172,8 @@ class Writer {
   }
 
   /// On one line, or as few as the fields fill: clang-format would give each field a line.
-  static std::string declaration(const std::string& head, const std::vector<std::string>& fields, const std::string& tail) {
+  static std::string declaration(const std::string& head, const std::vector<std::string>& fields,
+                                 const std::string& tail) {
     constexpr std::size_t kWidth = 140;
     if (std::string line = head + join(fields) + tail; line.size() <= kWidth) return line;
     std::string text = head, line = "   ";
@@ -187,7 +194,8 @@ class Writer {
     for (const auto& [key, value] : call.config) {
       if (const Dim* d = std::get_if<Dim>(&value); d && in(*d)) return true;
       if (const auto* list = std::get_if<std::vector<Dim>>(&value); list && in_list(*list)) return true;
-      if (const auto* rows = std::get_if<std::vector<std::vector<Dim>>>(&value); rows && std::any_of(rows->begin(), rows->end(), in_list))
+      if (const auto* rows = std::get_if<std::vector<std::vector<Dim>>>(&value);
+          rows && std::any_of(rows->begin(), rows->end(), in_list))
         return true;
     }
     return false;
@@ -255,7 +263,8 @@ class Writer {
   bool is_of_all_parameters(const ir::Node& n) const {
     if (!is_update(*n.op)) return false;
     for (const ir::Argument& a : arguments_of(n, {}))
-      if (a.kind == ir::Argument::Kind::list && !is_absent(a.values) && of_each_parameter(a.values).empty()) return false;
+      if (a.kind == ir::Argument::Kind::list && !is_absent(a.values) && of_each_parameter(a.values).empty())
+        return false;
     const auto& parameters = values_.with_gradient();
     const ir::DType dtype = graph_.type(n.inputs[0]).dtype;
     return std::equal(parameters.begin(), parameters.end(), n.inputs.begin(),
@@ -325,7 +334,8 @@ class Writer {
       GRAVEN_CHECK(fresh || known->second.text == functor.text, "two functors are called " + functor.name);
       uses_functor = true;
     }
-    template_arguments.insert(template_arguments.end(), step.call.template_arguments.begin(), step.call.template_arguments.end());
+    template_arguments.insert(template_arguments.end(), step.call.template_arguments.begin(),
+                              step.call.template_arguments.end());
 
     Call call;
     call.modules = ir::modules_of(n.origins);
@@ -342,9 +352,11 @@ class Writer {
     call.headers = {step.call.reference ? "kernels/reference/" + file + ".h"
                                         : "kernels/" + style_.kernel_folder + "/" + file + style_.kernel_extension};
     for (const ir::ValueId v : step.last_reads) {
-      if (style_.release.empty() || byte_count(graph_.type(v)) < kReleasedBytes || !values_.is_in_weights_block(v)) continue;
+      if (style_.release.empty() || byte_count(graph_.type(v)) < kReleasedBytes || !values_.is_in_weights_block(v))
+        continue;
       const std::string count = values_.dimension(graph_.type(v).shape.numel());
-      code += "\n" + fmt::format(fmt::runtime(style_.release), fmt::arg("data", values_.expression(v)), fmt::arg("count", count));
+      code += "\n" + fmt::format(fmt::runtime(style_.release), fmt::arg("data", values_.expression(v)),
+                                 fmt::arg("count", count));
       call.headers.insert(style_.release_header);
     }
     out_.headers.insert(call.headers.begin(), call.headers.end());
@@ -397,13 +409,13 @@ class Writer {
       if (p.home == Home::arena || (p.home == Home::output && p.buffer == static_cast<std::int32_t>(i))) continue;
       if (plan_.keeps_results) continue;  // read where it lies
       const ir::TensorType& type = graph_.type(r);
-      const std::string bytes =
-          fmt::format("sizeof({}) * static_cast<std::size_t>({})", element_type(type.dtype), values_.dimension(type.shape.numel(), "size."));
+      const std::string bytes = fmt::format("sizeof({}) * static_cast<std::size_t>({})", element_type(type.dtype),
+                                            values_.dimension(type.shape.numel(), "size."));
       Call call;
       call.description = "copy";
       call.types = type.to_string();
-      call.code = fmt::format(fmt::runtime(style_.copy), fmt::arg("to", "out." + values_.output(i)), fmt::arg("from", values_.expression(r)),
-                              fmt::arg("bytes", bytes));
+      call.code = fmt::format(fmt::runtime(style_.copy), fmt::arg("to", "out." + values_.output(i)),
+                              fmt::arg("from", values_.expression(r)), fmt::arg("bytes", bytes));
       out_.phases[ir::Phase::forward].push_back(std::move(call));
     }
   }
@@ -413,8 +425,9 @@ class Writer {
   const ValueNames& values_;
   const CallStyle& style_;
   Calls& out_;
-  std::unordered_set<std::string> shared_, written_;  // texts of configs: of the training beside an evaluation, and so far
-  std::unordered_set<std::string> shared_owners_;     // of more than one step with a variadic input
+  std::unordered_set<std::string> shared_,
+      written_;                                    // texts of configs: of the training beside an evaluation, and so far
+  std::unordered_set<std::string> shared_owners_;  // of more than one step with a variadic input
   bool beside_training_ = false;
   std::map<std::string, std::map<std::string, std::string>>
       defaults_;  // by config struct: what its fields are unless said
@@ -438,34 +451,41 @@ std::string describe_node(const ir::Graph& graph, const ir::Node& node) {
     if (const auto* p = std::get_if<ir::ScalarProgram>(program)) text = title(*p);
   for (std::size_t i = 0; i < node.op->inputs.size() && i < node.inputs.size(); ++i) {
     if (node.inputs[i] == ir::kNone) continue;
-    // An operator that begins with a weight rearranges it: its window and channels are those of the layer that it is for.
+    // An operator that begins with a weight rearranges it: its window and channels are those of the layer that it is
+    // for.
     if (node.op->inputs[i].role == ir::InputRole::weight && i > 0) {
       const ir::Shape* shape = &graph.type(node.inputs[i]).shape;
       ir::Shape packed;
-      if (const ir::Ints* sizes = integers("weight_shape"); sizes && !sizes->empty()) packed = ir::Shape::of(*sizes), shape = &packed;
+      if (const ir::Ints* sizes = integers("weight_shape"); sizes && !sizes->empty())
+        packed = ir::Shape::of(*sizes), shape = &packed;
       if (shape->rank() == 4) {
         // A weight has the channels of one group.
         const ir::Attribute* found = a.find("groups");
         const std::int64_t groups = found ? std::get<std::int64_t>(*found) : 1;
-        text += fmt::format(" {}->{}, {}x{}", ((*shape)[1] * ir::Dim(groups)).to_string(), (*shape)[0].to_string(), (*shape)[2].to_string(),
-                            (*shape)[3].to_string());
+        text += fmt::format(" {}->{}, {}x{}", ((*shape)[1] * ir::Dim(groups)).to_string(), (*shape)[0].to_string(),
+                            (*shape)[2].to_string(), (*shape)[3].to_string());
         if (groups > 1) text += fmt::format(", {} groups", groups);
       }
-      if (const ir::Ints* stride = integers("stride"); stride && std::any_of(stride->begin(), stride->end(), [](auto s) { return s != 1; }))
-        text += fmt::format(", stride {}",
-                            (*stride)[0] == stride->back() ? fmt::format("{}", (*stride)[0]) : fmt::format("{}x{}", (*stride)[0], stride->back()));
+      if (const ir::Ints* stride = integers("stride");
+          stride && std::any_of(stride->begin(), stride->end(), [](auto s) { return s != 1; }))
+        text += fmt::format(", stride {}", (*stride)[0] == stride->back()
+                                               ? fmt::format("{}", (*stride)[0])
+                                               : fmt::format("{}x{}", (*stride)[0], stride->back()));
     }
     if (node.op->inputs[i].role == ir::InputRole::bias) text += " + bias";
   }
   if (node.op->remark != nullptr)
     if (const std::string remark = node.op->remark({graph, node}); !remark.empty()) text += " " + remark;
-  if (const ir::Ints* kernel = integers("kernel_size"); kernel && kernel->size() == 2 && node.op->name.find("pool") != std::string_view::npos)
+  if (const ir::Ints* kernel = integers("kernel_size");
+      kernel && kernel->size() == 2 && node.op->name.find("pool") != std::string_view::npos)
     text += fmt::format(" {}x{}", (*kernel)[0], (*kernel)[1]);
   for (const char* key : {"reduction", "approximate"})
     if (const ir::Attribute* value = a.find(key))
-      if (const auto* word = std::get_if<std::string>(value)) text += node.op->name == "fused_reduction" ? " + " + *word : "(" + *word + ")";
+      if (const auto* word = std::get_if<std::string>(value))
+        text += node.op->name == "fused_reduction" ? " + " + *word : "(" + *word + ")";
   if (const ir::Attribute* epilogue = a.find("epilogue"))
-    if (const auto* program = std::get_if<ir::ScalarProgram>(epilogue); program && !program->empty()) text += " + " + title(*program);
+    if (const auto* program = std::get_if<ir::ScalarProgram>(epilogue); program && !program->empty())
+      text += " + " + title(*program);
   return text;
 }
 
@@ -475,13 +495,16 @@ std::string describe_options(const ir::OpDef& op, const ir::Attributes& attribut
     const ir::Attribute* value = attributes.find(spec.name);
     if (value == nullptr || (spec.fallback && *value == *spec.fallback)) continue;
     if (const double* number = std::get_if<double>(value)) options.push_back(fmt::format("{} {}", spec.name, *number));
-    if (const std::int64_t* integer = std::get_if<std::int64_t>(value)) options.push_back(fmt::format("{} {}", spec.name, *integer));
-    if (const bool* flag = std::get_if<bool>(value)) options.push_back(*flag ? std::string(spec.name) : fmt::format("no {}", spec.name));
+    if (const std::int64_t* integer = std::get_if<std::int64_t>(value))
+      options.push_back(fmt::format("{} {}", spec.name, *integer));
+    if (const bool* flag = std::get_if<bool>(value))
+      options.push_back(*flag ? std::string(spec.name) : fmt::format("no {}", spec.name));
   }
   return join(options);
 }
 
-Calls make_calls(const ir::Graph& graph, const Plan& plan, const ValueNames& values, const CallStyle& style, const Calls* training) {
+Calls make_calls(const ir::Graph& graph, const Plan& plan, const ValueNames& values, const CallStyle& style,
+                 const Calls* training) {
   Calls calls;
   Writer(graph, plan, values, style, training, calls).write();
   return calls;

@@ -1,5 +1,5 @@
-// Calls: each step of the plan as the text of one kernel call, with its config and a comment that says what it does, on which shapes, and where
-// it comes from. What differs between targets is data (CallStyle), not branches.
+// Calls: each step of the plan as the text of one kernel call, with its config and a comment that says what it does, on
+// which shapes, and where it comes from. What differs between targets is data (CallStyle), not branches.
 #pragma once
 
 #include <map>
@@ -20,7 +20,8 @@ struct CallStyle {
   std::string kernel_folder = "cpu";       ///< below kernels/
   std::string kernel_extension = ".h";
   std::string copy = "std::memcpy({to}, {from}, {bytes});";  ///< a result that is an input or another result
-  /// How the memory of a large weight is given up once the prepare phase has read it for the last time; empty: it is kept.
+  /// How the memory of a large weight is given up once the prepare phase has read it for the last time; empty: it is
+  /// kept.
   std::string release = "";
   std::string release_header = "";
   bool numbers_by_value = false;  ///< of every kernel: a device cannot read what the host has (ir/call.h)
@@ -40,15 +41,16 @@ struct Call {
 
 struct Calls {
   std::map<ir::Phase, std::vector<Call>> phases;
-  std::vector<std::string> configs;         ///< "inline constexpr linear_config hidden_linear{.m = 64, .n = 256, .k = 784};"
+  std::vector<std::string> configs;  ///< "inline constexpr linear_config hidden_linear{.m = 64, .n = 256, .k = 784};"
   std::map<std::string, Functor> functors;  ///< by name
   std::set<std::string> headers;            ///< "kernels/cpu/linear.h"
   std::set<std::string> config_headers;     ///< "kernels/config/linear.h"
 };
 
-/// Of an evaluation, `training` are the calls it stands beside: configs that are equal under one name are shared, the others stand in
-/// config::evaluation.
-Calls make_calls(const ir::Graph& graph, const Plan& plan, const ValueNames& values, const CallStyle& style, const Calls* training = nullptr);
+/// Of an evaluation, `training` are the calls it stands beside: configs that are equal under one name are shared, the
+/// others stand in config::evaluation.
+Calls make_calls(const ir::Graph& graph, const Plan& plan, const ValueNames& values, const CallStyle& style,
+                 const Calls* training = nullptr);
 
 /// What a node does in a few words: "conv2d 3->32, 3x3, stride 2 + bias + relu".
 std::string describe_node(const ir::Graph& graph, const ir::Node& node);

@@ -1,4 +1,5 @@
-// The texts that emission needs, compiled into the library by cmake/embed.cmake: templates/, kernels/ and runtime_min/, by path.
+// The texts that emission needs, compiled into the library by cmake/embed.cmake: templates/, kernels/ and runtime_min/,
+// by path.
 #pragma once
 
 #include <span>

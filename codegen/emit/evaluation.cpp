@@ -18,7 +18,8 @@ constexpr const char* kPrefix = "evaluation.";
 /// Constants stand in one file and one namespace with the training graph's: equal names must be equal constants.
 void separate_constants(ir::Graph& evaluation, const ir::Graph& training) {
   std::unordered_map<std::string_view, ir::ValueId> known;
-  for (std::size_t v = 0; v < training.values.size(); ++v) known.emplace(training.values[v].name, static_cast<ir::ValueId>(v));
+  for (std::size_t v = 0; v < training.values.size(); ++v)
+    known.emplace(training.values[v].name, static_cast<ir::ValueId>(v));
   std::unordered_set<std::string> taken;
   for (const ir::Value& value : evaluation.values) taken.insert(value.name);
   for (std::size_t v = 0; v < evaluation.values.size(); ++v) {
@@ -26,7 +27,8 @@ void separate_constants(ir::Graph& evaluation, const ir::Graph& training) {
     if (value.kind != ir::ValueKind::constant || value.name.rfind(kPrefix, 0) == 0) continue;
     const auto same = known.find(value.name);
     if (same != known.end() && training.value(same->second).kind == ir::ValueKind::constant) {
-      const ir::TensorData &a = *evaluation.constants.at(static_cast<ir::ValueId>(v)), &b = *training.constants.at(same->second);
+      const ir::TensorData &a = *evaluation.constants.at(static_cast<ir::ValueId>(v)),
+                           &b = *training.constants.at(same->second);
       if (a.type == b.type && a.bytes == b.bytes) continue;
     }
     std::string name = kPrefix + value.name;
@@ -44,8 +46,8 @@ void require_fit(const ir::Graph& evaluation, const ir::Graph& training) {
       const ir::Value& value = evaluation.value(v);
       const auto found = known.find(value.name);
       if (found == known.end() || found->second->type != value.type || found->second->kind != value.kind)
-        throw UserError(std::string(kEvaluationFile) + ": is not of this graph: its " + value.name + " " + value.type.to_string() +
-                        " is not the graph's");
+        throw UserError(std::string(kEvaluationFile) + ": is not of this graph: its " + value.name + " " +
+                        value.type.to_string() + " is not the graph's");
     }
   if (!evaluation.losses.empty() || !evaluation.optimizers.empty() || evaluation.outputs.empty())
     throw UserError(std::string(kEvaluationFile) + ": is no evaluation: expected losses as outputs and no optimizer");
@@ -53,7 +55,8 @@ void require_fit(const ir::Graph& evaluation, const ir::Graph& training) {
 
 }  // namespace
 
-std::shared_ptr<const Evaluation> make_evaluation(const ir::Graph& given, const ir::Graph& lowered, const EmitOptions& options, bool& unknown) {
+std::shared_ptr<const Evaluation> make_evaluation(const ir::Graph& given, const ir::Graph& lowered,
+                                                  const EmitOptions& options, bool& unknown) {
   unknown = false;
   if (lowered.losses.empty() || options.jit_entry) return nullptr;
   auto evaluation = std::make_shared<Evaluation>();
@@ -71,7 +74,8 @@ std::shared_ptr<const Evaluation> make_evaluation(const ir::Graph& given, const 
   passes.target = options.target;
   passes.verify = options.passes.verify;
   passes.disabled = options.passes.disabled;
-  // The weights change between evaluations: what depends on them alone is computed in each, in the arena, which transformed weights are not worth.
+  // The weights change between evaluations: what depends on them alone is computed in each, in the arena, which
+  // transformed weights are not worth.
   passes.disabled.emplace_back("prepare_weights");
   passes.disabled.emplace_back("choose_winograd");
   ir::finish_passes(evaluation->graph, passes);

@@ -21,8 +21,10 @@ namespace {
 
 // The emitted style, independent of any file on the machine.
 constexpr const char* kStyle =
-    "--style={BasedOnStyle: Google, ColumnLimit: 140, DerivePointerAlignment: false, PointerAlignment: Left, AllowShortFunctionsOnASingleLine: All, "
-    "AllowShortIfStatementsOnASingleLine: WithoutElse, AllowShortLoopsOnASingleLine: true, IncludeBlocks: Preserve, SortIncludes: CaseSensitive, "
+    "--style={BasedOnStyle: Google, ColumnLimit: 140, DerivePointerAlignment: false, PointerAlignment: Left, "
+    "AllowShortFunctionsOnASingleLine: All, "
+    "AllowShortIfStatementsOnASingleLine: WithoutElse, AllowShortLoopsOnASingleLine: true, IncludeBlocks: Preserve, "
+    "SortIncludes: CaseSensitive, "
     "ReflowComments: false, InsertNewlineAtEOF: true}";
 
 // The formatter's time grows with the file: larger ones stay as they are.
@@ -79,7 +81,8 @@ bool format_texts(std::map<std::string, std::string>& files, const std::vector<s
   // Largest first, so that the last to finish is a small one.
   std::vector<std::size_t> order(work.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
-  std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return files.at(work[a].first).size() > files.at(work[b].first).size(); });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](auto a, auto b) { return files.at(work[a].first).size() > files.at(work[b].first).size(); });
   std::atomic<std::size_t> next{0};
   std::atomic<bool> succeeded{true};
   const std::size_t count = std::min<std::size_t>(std::max(1u, std::thread::hardware_concurrency()), 8);
@@ -88,7 +91,8 @@ bool format_texts(std::map<std::string, std::string>& files, const std::vector<s
     workers.emplace_back([&] {
       try {
         for (std::size_t i = next++; i < order.size(); i = next++)
-          if (run_process({formatter, kStyle, "-i", work[order[i]].second.string()}, {.seconds = 120}).exit_status != 0) succeeded = false;
+          if (run_process({formatter, kStyle, "-i", work[order[i]].second.string()}, {.seconds = 120}).exit_status != 0)
+            succeeded = false;
       } catch (const std::exception&) {
         succeeded = false;
       }

@@ -47,7 +47,8 @@ std::string substitute(std::string_view body, const std::map<std::string, std::s
 /// A number as part of an identifier: 0.01 -> "0p01", -6 -> "m6", 1e-05 -> "1em05".
 std::string number_name(double value) {
   std::string name;
-  for (const char c : fmt::format("{}", value)) name += c == '-' ? "m" : c == '.' ? "p" : c == '+' ? "" : std::string(1, c);
+  for (const char c : fmt::format("{}", value))
+    name += c == '-' ? "m" : c == '.' ? "p" : c == '+' ? "" : std::string(1, c);
   return name;
 }
 
@@ -85,7 +86,8 @@ std::string input_name(int index, int count) {
   return fmt::format("x{}", index);
 }
 
-/// A body asks whether its argument is zero; of a bool it asks no more than the bool: "gt != T(0) ? x : y" becomes "gt ? x : y".
+/// A body asks whether its argument is zero; of a bool it asks no more than the bool: "gt != T(0) ? x : y" becomes "gt
+/// ? x : y".
 void read_bool(std::string& expression, const std::string& name) {
   const std::string question = name + " != T(0)";
   for (std::size_t at = 0; (at = expression.find(question, at)) != std::string::npos;) {
@@ -116,19 +118,24 @@ ir::DType main_dtype(const ir::ScalarProgram& program) {
   return ir::DType::boolean;
 }
 
-/// Kernels compute in the common type of the inputs (T). Where a step converts, or where nothing says that an input is of the type that the program
-/// computes in, as of where(mask, 0, 1), which reads a bool alone, that may be another one: all types are spelled then.
+/// Kernels compute in the common type of the inputs (T). Where a step converts, or where nothing says that an input is
+/// of the type that the program computes in, as of where(mask, 0, 1), which reads a bool alone, that may be another
+/// one: all types are spelled then.
 enum class Types { common, converted, unread };
 Types types_of(const ir::ScalarProgram& program) {
-  if (program.steps.size() > 1 && std::any_of(program.steps.begin(), program.steps.end(), is_cast)) return Types::converted;
-  if (main_dtype(program) == ir::DType::boolean || std::all_of(program.steps.begin(), program.steps.end(), is_literal)) return Types::common;
+  if (program.steps.size() > 1 && std::any_of(program.steps.begin(), program.steps.end(), is_cast))
+    return Types::converted;
+  if (main_dtype(program) == ir::DType::boolean || std::all_of(program.steps.begin(), program.steps.end(), is_literal))
+    return Types::common;
   const auto made = [&](std::int32_t argument) { return argument >= program.inputs; };
   const auto is_number = [&](std::int32_t argument) {
-    return made(argument) && program.steps[static_cast<std::size_t>(argument - program.inputs)].dtype != ir::DType::boolean;
+    return made(argument) &&
+           program.steps[static_cast<std::size_t>(argument - program.inputs)].dtype != ir::DType::boolean;
   };
   for (const ir::ScalarProgram::Step& step : program.steps) {
     // What a comparison reads is of one type.
-    const bool of_numbers = step.dtype != ir::DType::boolean || std::any_of(step.arguments.begin(), step.arguments.end(), is_number);
+    const bool of_numbers =
+        step.dtype != ir::DType::boolean || std::any_of(step.arguments.begin(), step.arguments.end(), is_number);
     const std::size_t first = step.op == "where" ? 1 : 0;  // the condition
     for (std::size_t a = first; of_numbers && a < step.arguments.size(); ++a)
       if (!made(step.arguments[a])) return Types::common;
@@ -136,7 +143,8 @@ Types types_of(const ir::ScalarProgram& program) {
   return Types::unread;
 }
 
-/// Whether each step is fed by the step before it, by fresh inputs in order and by numbers, so that the operators' names say it all.
+/// Whether each step is fed by the step before it, by fresh inputs in order and by numbers, so that the operators'
+/// names say it all.
 bool is_chain(const ir::ScalarProgram& program) {
   int next_input = 0;
   int previous = -1;  // the last step that is no number
@@ -147,7 +155,8 @@ bool is_chain(const ir::ScalarProgram& program) {
     const std::vector<std::int32_t>& arguments = program.steps[s].arguments;
     for (std::size_t a = 0; a < arguments.size(); ++a) {
       const std::int32_t argument = arguments[a];
-      const bool literal = argument >= program.inputs && is_literal(program.steps[static_cast<std::size_t>(argument - program.inputs)]);
+      const bool literal =
+          argument >= program.inputs && is_literal(program.steps[static_cast<std::size_t>(argument - program.inputs)]);
       if (number_behind && !literal) return false;
       number_behind = number_behind || (literal && a > 0);
       if (literal) continue;
@@ -187,9 +196,9 @@ std::string_view known_name(const ir::ScalarProgram& program) {
   return {};
 }
 
-/// What the gradient of one operator computes, as steps that follow one another. An argument is "g", the gradient that comes in, "y", what the
-/// operator read or made, a number ("#": any, which the name then has), or "r1", "r2", ...: the pattern's own results. The last is the gradient, or
-/// where nothing comes in the slope that one is multiplied by.
+/// What the gradient of one operator computes, as steps that follow one another. An argument is "g", the gradient that
+/// comes in, "y", what the operator read or made, a number ("#": any, which the name then has), or "r1", "r2", ...: the
+/// pattern's own results. The last is the gradient, or where nothing comes in the slope that one is multiplied by.
 struct Pattern {
   struct Step {
     std::string_view op;
@@ -202,7 +211,8 @@ const std::vector<Pattern>& patterns() {
   static const std::vector<Pattern> list{
       {"sigmoid_gradient", {{"sub", {"1", "y"}}, {"mul", {"y", "r1"}}, {"mul", {"g", "r2"}}}},
       {"tanh_gradient", {{"mul", {"y", "y"}}, {"sub", {"1", "r1"}}, {"mul", {"g", "r2"}}}},
-      {"hardtanh_gradient", {{"gt", {"y", "#"}}, {"lt", {"y", "#"}}, {"logical_and", {"r1", "r2"}}, {"where", {"r3", "g", "0"}}}},
+      {"hardtanh_gradient",
+       {{"gt", {"y", "#"}}, {"lt", {"y", "#"}}, {"logical_and", {"r1", "r2"}}, {"where", {"r3", "g", "0"}}}},
       {"leaky_relu_gradient", {{"mul", {"g", "#"}}, {"gt", {"y", "0"}}, {"where", {"r2", "g", "r1"}}}},
       {"hardswish_gradient",
        {{"le", {"y", "-3"}},
@@ -212,7 +222,8 @@ const std::vector<Pattern>& patterns() {
         {"mul", {"g", "r4"}},
         {"where", {"r2", "r5", "g"}},
         {"where", {"r1", "0", "r6"}}}},
-      {"silu_slope", {{"sigmoid", {"y"}}, {"sub", {"1", "r1"}}, {"mul", {"y", "r2"}}, {"add", {"r3", "1"}}, {"mul", {"r1", "r4"}}}},
+      {"silu_slope",
+       {{"sigmoid", {"y"}}, {"sub", {"1", "r1"}}, {"mul", {"y", "r2"}}, {"add", {"r3", "1"}}, {"mul", {"r1", "r4"}}}},
       {"gelu_slope",
        {{"mul", {"y", "0.7071067811865476"}},
         {"erf", {"r1"}},
@@ -246,17 +257,18 @@ const std::vector<Pattern>& patterns() {
   return list;
 }
 
-/// Whether the steps from `first` on (of those that `counted` lists) are the pattern's, and no other step reads what they make on the way; `one` is
-/// then the step that stands for them.
-bool matches(const ir::ScalarProgram& program, const std::vector<std::size_t>& counted, std::size_t first, const Pattern& pattern,
-             ir::ScalarProgram::Step& one) {
+/// Whether the steps from `first` on (of those that `counted` lists) are the pattern's, and no other step reads what
+/// they make on the way; `one` is then the step that stands for them.
+bool matches(const ir::ScalarProgram& program, const std::vector<std::size_t>& counted, std::size_t first,
+             const Pattern& pattern, ir::ScalarProgram::Step& one) {
   const std::size_t length = pattern.steps.size();
   if (first + length > counted.size()) return false;
   const auto result = [&](std::size_t i) { return program.inputs + static_cast<std::int32_t>(counted[first + i]); };
   one = {std::string(pattern.name), {}, {}, program.steps[counted[first + length - 1]].dtype};
   std::int32_t g = -1, y = -1;
   const auto is = [&](std::int32_t argument, std::string_view wanted) {
-    if (const std::int32_t s = argument - program.inputs; s >= 0 && is_literal(program.steps[static_cast<std::size_t>(s)])) {
+    if (const std::int32_t s = argument - program.inputs;
+        s >= 0 && is_literal(program.steps[static_cast<std::size_t>(s)])) {
       const double value = constant(program.steps[static_cast<std::size_t>(s)], "value");
       if (wanted == "#") one.constants.emplace_back("number", value);
       return wanted == "#" || wanted == fmt::format("{}", value);
@@ -270,7 +282,8 @@ bool matches(const ir::ScalarProgram& program, const std::vector<std::size_t>& c
   for (std::size_t i = 0; i < length; ++i) {
     const auto& step = program.steps[counted[first + i]];
     const auto& wanted = pattern.steps[i];
-    if (step.op != wanted.op || !step.constants.empty() || step.arguments.size() != wanted.arguments.size()) return false;
+    if (step.op != wanted.op || !step.constants.empty() || step.arguments.size() != wanted.arguments.size())
+      return false;
     for (std::size_t a = 0; a < step.arguments.size(); ++a)
       if (!is(step.arguments[a], wanted.arguments[a])) return false;
   }
@@ -285,8 +298,8 @@ bool matches(const ir::ScalarProgram& program, const std::vector<std::size_t>& c
   return true;
 }
 
-/// The program as it reads in names and comments: the gradients of known operators as one step each. Steps follow one another as they did, so
-/// that programs of one name are still one program.
+/// The program as it reads in names and comments: the gradients of known operators as one step each. Steps follow one
+/// another as they did, so that programs of one name are still one program.
 ir::ScalarProgram in_words(const ir::ScalarProgram& program) {
   if (types_of(program) != Types::common) return program;
   std::vector<std::size_t> counted;  // steps that are no numbers
@@ -304,7 +317,8 @@ ir::ScalarProgram in_words(const ir::ScalarProgram& program) {
     if (is_literal(program.steps[s])) add(program.steps[s], s);
   for (std::size_t c = 0; c < counted.size();) {
     ir::ScalarProgram::Step one;
-    const auto found = std::find_if(patterns().begin(), patterns().end(), [&](const Pattern& p) { return matches(program, counted, c, p, one); });
+    const auto found = std::find_if(patterns().begin(), patterns().end(),
+                                    [&](const Pattern& p) { return matches(program, counted, c, p, one); });
     const std::size_t length = found == patterns().end() ? 1 : found->steps.size();
     add(found == patterns().end() ? program.steps[counted[c]] : one, counted[c + length - 1]);
     c += length;
@@ -324,7 +338,8 @@ std::string argument_name(const ir::ScalarProgram& program, std::int32_t argumen
   return "r";
 }
 
-/// The operators with every argument spelled out: "add_x_1em05_rsqrt_r_mul_y_r". Says all that there is to say, dtypes aside.
+/// The operators with every argument spelled out: "add_x_1em05_rsqrt_r_mul_y_r". Says all that there is to say, dtypes
+/// aside.
 std::string spelled_name(const ir::ScalarProgram& program) {
   std::string name;
   std::vector<bool> used(static_cast<std::size_t>(program.inputs), false);
@@ -354,18 +369,23 @@ ir::ScalarProgram in_order(ir::ScalarProgram program) {
 
 /// A limit as a float, beyond whose range nothing is limited.
 std::string limit_text(double value) {
-  if (std::abs(value) > static_cast<double>(std::numeric_limits<float>::max())) return value > 0 ? "__builtin_inff()" : "-__builtin_inff()";
+  if (std::abs(value) > static_cast<double>(std::numeric_limits<float>::max()))
+    return value > 0 ? "__builtin_inff()" : "-__builtin_inff()";
   const std::string text = fmt::format("{}", static_cast<float>(value));
   return text + (text.find_first_of(".e") == std::string::npos ? ".0f" : "f");
 }
 
-/// The line `limits` of a program that keeps its input, or the sum of its two, between two numbers: convolutions can do that in registers
-/// (kernels/README.md). Empty for others.
+/// The line `limits` of a program that keeps its input, or the sum of its two, between two numbers: convolutions can do
+/// that in registers (kernels/README.md). Empty for others.
 std::string limits_line(const ir::ScalarProgram& program) {
-  if (program.inputs < 1 || program.inputs > 2 || program.steps.size() != static_cast<std::size_t>(program.inputs)) return {};
+  if (program.inputs < 1 || program.inputs > 2 || program.steps.size() != static_cast<std::size_t>(program.inputs))
+    return {};
   const ir::ScalarProgram::Step& last = program.steps.back();
-  if (is_literal(last) || is_cast(last) || last.arguments != std::vector<std::int32_t>{program.inputs == 1 ? 0 : 2}) return {};
-  if (program.inputs == 2 && (program.steps[0].op != "add" || program.steps[0].arguments != std::vector<std::int32_t>{0, 1})) return {};
+  if (is_literal(last) || is_cast(last) || last.arguments != std::vector<std::int32_t>{program.inputs == 1 ? 0 : 2})
+    return {};
+  if (program.inputs == 2 &&
+      (program.steps[0].op != "add" || program.steps[0].arguments != std::vector<std::int32_t>{0, 1}))
+    return {};
   const ir::ScalarBody& scalar = ir::get_op(last.op).scalar;
   if (scalar.least.empty()) return {};
   const auto number = [&](std::string_view limit) {
@@ -378,8 +398,9 @@ std::string limits_line(const ir::ScalarProgram& program) {
   return fmt::format("  static constexpr float limits[] = {{{}, {}}};\n", limit_text(least), limit_text(most));
 }
 
-/// The dtypes that the text of a program spells and the names of its operators leave open, "_f32": where a step converts, those of steps that read
-/// inputs alone; elsewhere bool, of a step that passes inputs on, as the first one of where(where(x, y, z), a, b) may.
+/// The dtypes that the text of a program spells and the names of its operators leave open, "_f32": where a step
+/// converts, those of steps that read inputs alone; elsewhere bool, of a step that passes inputs on, as the first one
+/// of where(where(x, y, z), a, b) may.
 std::string type_suffix(const ir::ScalarProgram& program) {
   const bool converts = types_of(program) == Types::converted;
   bool all_open = true;  // no operator says what it makes: T it is
@@ -392,7 +413,8 @@ std::string type_suffix(const ir::ScalarProgram& program) {
     }
     const auto first = step.arguments.begin() + (step.op == "where" ? 1 : 0);
     const auto is_input = [&](std::int32_t argument) { return argument < program.inputs; };
-    const bool reads = converts ? std::all_of(first, step.arguments.end(), is_input) : std::any_of(first, step.arguments.end(), is_input);
+    const bool reads = converts ? std::all_of(first, step.arguments.end(), is_input)
+                                : std::any_of(first, step.arguments.end(), is_input);
     if (!reads || (!converts && step.dtype != ir::DType::boolean)) continue;
     if (std::find(open.begin(), open.end(), step.dtype) == open.end()) open.push_back(step.dtype);
   }
@@ -408,7 +430,8 @@ bool read_as_another(const std::vector<std::string>& words) {
     std::string text = words[first];
     for (std::size_t last = first + 1; last < words.size(); ++last) {
       text += '_' + words[last];
-      if (ir::find_op(text) != nullptr || std::any_of(patterns().begin(), patterns().end(), [&](const Pattern& p) { return p.name == text; }))
+      if (ir::find_op(text) != nullptr ||
+          std::any_of(patterns().begin(), patterns().end(), [&](const Pattern& p) { return p.name == text; }))
         return true;
     }
   }
@@ -437,7 +460,8 @@ std::string name_in_words(const ir::ScalarProgram& whole) {
     if (name.empty() && !before.empty()) name = "from_";
     name += before + step.op + behind;
     words.push_back(step.op);
-    if (is_cast(step) && (program.steps.size() > 1 || step.dtype == ir::DType::boolean)) name += fmt::format("_{}", ir::name(step.dtype));
+    if (is_cast(step) && (program.steps.size() > 1 || step.dtype == ir::DType::boolean))
+      name += fmt::format("_{}", ir::name(step.dtype));
     for (const auto& [key, value] : step.constants) name += '_' + number_name(value);
     if (s + 1 < program.steps.size() && step.dtype != main && step.dtype != ir::DType::boolean) converts = true;
   }
@@ -448,7 +472,8 @@ std::string name_in_words(const ir::ScalarProgram& whole) {
   if (types_of(program) == Types::unread) name += fmt::format("_{}", ir::name(main));
   constexpr std::size_t kLongest = 72;
   if (!converts && is_chain(program) && name.size() <= kLongest && !read_as_another(words)) return name;
-  if (std::string spelled = spelled_name(program); types_of(program) != Types::unread && !converts && !spelled.empty() && spelled.size() <= kLongest)
+  if (std::string spelled = spelled_name(program);
+      types_of(program) != Types::unread && !converts && !spelled.empty() && spelled.size() <= kLongest)
     return spelled;
   if (name.size() > 48) {
     name.resize(name.rfind('_', 48));  // behind a whole word: half a number would be another number
@@ -491,9 +516,11 @@ ir::ScalarProgram program_of(const ir::OpDef& op, const ir::Attributes& attribut
   for (const ir::AttributeSpec& spec : op.attributes) {
     const ir::Attribute* value = attributes.find(spec.name);
     if (value == nullptr) value = spec.fallback ? &*spec.fallback : nullptr;
-    GRAVEN_CHECK(value != nullptr, std::string(op.name) + ": the attribute '" + std::string(spec.name) + "' is missing");
+    GRAVEN_CHECK(value != nullptr,
+                 std::string(op.name) + ": the attribute '" + std::string(spec.name) + "' is missing");
     if (const bool* b = std::get_if<bool>(value)) step.constants.emplace_back(spec.name, *b ? 1.0 : 0.0);
-    if (const std::int64_t* i = std::get_if<std::int64_t>(value)) step.constants.emplace_back(spec.name, static_cast<double>(*i));
+    if (const std::int64_t* i = std::get_if<std::int64_t>(value))
+      step.constants.emplace_back(spec.name, static_cast<double>(*i));
     if (const double* d = std::get_if<double>(value)) step.constants.emplace_back(spec.name, *d);
   }
   program.steps.push_back(std::move(step));
@@ -509,17 +536,23 @@ Functor make_functor_with_inputs(const ir::OpDef& op) {
   Functor functor;
   functor.name = op.name;
   std::vector<std::string> parameters;
-  for (std::size_t i = 0; i < op.inputs.size(); ++i) parameters.push_back(input_name(static_cast<int>(i), static_cast<int>(op.inputs.size())));
+  for (std::size_t i = 0; i < op.inputs.size(); ++i)
+    parameters.push_back(input_name(static_cast<int>(i), static_cast<int>(op.inputs.size())));
   for (const ir::AttributeSpec& spec : op.attributes) {
-    if (spec.type != ir::AttributeType::boolean && spec.type != ir::AttributeType::integer && spec.type != ir::AttributeType::number) continue;
+    if (spec.type != ir::AttributeType::boolean && spec.type != ir::AttributeType::integer &&
+        spec.type != ir::AttributeType::number)
+      continue;
     functor.name = std::string(op.name) + "_with";
     parameters.emplace_back(spec.name);
   }
   functor.inputs = static_cast<int>(parameters.size());
   std::string list;
-  for (const std::string& parameter : parameters) list += (list.empty() ? "[[maybe_unused]] T " : ", [[maybe_unused]] T ") + parameter;
+  for (const std::string& parameter : parameters)
+    list += (list.empty() ? "[[maybe_unused]] T " : ", [[maybe_unused]] T ") + parameter;
   // One text for all dtypes: that of integers serves floating types as well.
-  const std::string body(op.name == "cast" && op.scalar.body.empty() ? "x" : op.scalar.integer_body.empty() ? op.scalar.body : op.scalar.integer_body);
+  const std::string body(op.name == "cast" && op.scalar.body.empty() ? "x"
+                         : op.scalar.integer_body.empty()            ? op.scalar.body
+                                                                     : op.scalar.integer_body);
   functor.text = fmt::format(
       "struct {} {{\n"
       "  static constexpr int inputs = {};\n"
@@ -572,7 +605,8 @@ Functor make_functor(const ir::ScalarProgram& given) {
     } else {
       const ir::OpDef& op = ir::get_op(step.op);
       GRAVEN_CHECK(op.elementwise(), step.op + " has no scalar body");
-      GRAVEN_CHECK(step.arguments.size() == op.inputs.size(), "the step '" + step.op + "' has a wrong number of arguments");
+      GRAVEN_CHECK(step.arguments.size() == op.inputs.size(),
+                   "the step '" + step.op + "' has a wrong number of arguments");
       // A comparison computes in the type of what it compares, and yields a bool; T in where's body is the condition's.
       std::map<std::string, std::string, std::less<>> replacements;
       if (type != "T" && step.dtype != ir::DType::boolean && step.op != "where") replacements["T"] = type;
@@ -581,11 +615,13 @@ Functor make_functor(const ir::ScalarProgram& given) {
       for (const auto& [key, value] : step.constants) replacements[key] = fmt::format("T({})", number_text(value));
       expression = substitute(body_of(step), replacements);
       for (const auto argument : step.arguments)
-        if (bools.count(results[static_cast<std::size_t>(argument)])) read_bool(expression, results[static_cast<std::size_t>(argument)]);
+        if (bools.count(results[static_cast<std::size_t>(argument)]))
+          read_bool(expression, results[static_cast<std::size_t>(argument)]);
     }
     if (last) {
       // Of bools alone, an operator that does not compare computes in T as it does of numbers, under the same name.
-      const bool plain = main == ir::DType::boolean && !is_literal(step) && !is_cast(step) && !ir::get_op(step.op).scalar.result_boolean;
+      const bool plain = main == ir::DType::boolean && !is_literal(step) && !is_cast(step) &&
+                         !ir::get_op(step.op).scalar.result_boolean;
       const bool is_bool = step.dtype == ir::DType::boolean && !spelled && !plain;
       lines += fmt::format("    return {};\n", is_bool ? "T(" + expression + ")" : expression);
       break;
@@ -598,8 +634,8 @@ Functor make_functor(const ir::ScalarProgram& given) {
   }
   std::string parameters;
   for (int i = 0; i < program.inputs; ++i)
-    parameters +=
-        fmt::format("{}{}T {}", i ? ", " : "", used[static_cast<std::size_t>(i)] ? "" : "[[maybe_unused]] ", results[static_cast<std::size_t>(i)]);
+    parameters += fmt::format("{}{}T {}", i ? ", " : "", used[static_cast<std::size_t>(i)] ? "" : "[[maybe_unused]] ",
+                              results[static_cast<std::size_t>(i)]);
   functor.text = fmt::format(
       "struct {} {{\n"
       "  static constexpr int inputs = {};\n"
@@ -621,7 +657,8 @@ std::string title(const ir::ScalarProgram& whole) {
     if (!is_literal(step)) names.push_back(step.op);
   constexpr std::size_t kMost = 6;
   if (names.size() > kMost)
-    return fmt::format("{} + ... + {} ({} in one)", fmt::join(names.begin(), names.begin() + 3, " + "), names.back(), names.size());
+    return fmt::format("{} + ... + {} ({} in one)", fmt::join(names.begin(), names.begin() + 3, " + "), names.back(),
+                       names.size());
   return fmt::format("{}", fmt::join(names, " + "));
 }
 
@@ -633,8 +670,10 @@ std::string describe(const ir::ScalarProgram& program, const std::vector<std::st
       continue;
     }
     std::string text = step.op + "(";
-    for (std::size_t a = 0; a < step.arguments.size(); ++a) text += (a ? ", " : "") + results.at(static_cast<std::size_t>(step.arguments[a]));
-    for (const auto& [key, value] : step.constants) text += fmt::format("{}{}={}", text.back() == '(' ? "" : ", ", key, value);
+    for (std::size_t a = 0; a < step.arguments.size(); ++a)
+      text += (a ? ", " : "") + results.at(static_cast<std::size_t>(step.arguments[a]));
+    for (const auto& [key, value] : step.constants)
+      text += fmt::format("{}{}={}", text.back() == '(' ? "" : ", ", key, value);
     if (is_cast(step)) text += fmt::format(", {}", ir::name(step.dtype));
     results.push_back(text + ")");
   }

@@ -1,6 +1,6 @@
-// Functors: the C++ text of what an elementwise node, a fused node or an epilogue computes for one element. The text is made from the
-// operators' scalar bodies (ir::ScalarBody), the one place where an elementwise computation is stated, and serves every backend:
-// kernels/README.md, "Epilogues and elementwise bodies".
+// Functors: the C++ text of what an elementwise node, a fused node or an epilogue computes for one element. The text is
+// made from the operators' scalar bodies (ir::ScalarBody), the one place where an elementwise computation is stated,
+// and serves every backend: kernels/README.md, "Epilogues and elementwise bodies".
 //
 //   make_functor(ir::get_op("relu"), {}).text
 //
@@ -12,10 +12,11 @@
 //     }
 //   };
 //
-// The name says what is computed ("relu", "leaky_relu_0p01", "add_relu"); where the operators' names alone leave the wiring open, the arguments are
-// spelled out ("sub_y_x", "add_x_1em05_rsqrt_r_mul_y_r": r is the result before), and what the gradients of common operators compute is called after
-// them ("mul_sigmoid_gradient"); only what would be too long, or converts on the way, ends in a digest of the program instead. Equal names mean
-// equal text. No counter is involved: the same program has the same name in every graph.
+// The name says what is computed ("relu", "leaky_relu_0p01", "add_relu"); where the operators' names alone leave the
+// wiring open, the arguments are spelled out ("sub_y_x", "add_x_1em05_rsqrt_r_mul_y_r": r is the result before), and
+// what the gradients of common operators compute is called after them ("mul_sigmoid_gradient"); only what would be too
+// long, or converts on the way, ends in a digest of the program instead. Equal names mean equal text. No counter is
+// involved: the same program has the same name in every graph.
 #pragma once
 
 #include <string>
@@ -28,19 +29,21 @@ namespace graven::codegen {
 
 struct Functor {
   std::string name;  ///< of the struct; a C++ identifier
-  std::string text;  ///< the struct, ending in a newline; needs kernels/config/device.h (GRAVEN_DEVICE) and kernels/cpu/scalar_math.h
+  std::string text;  ///< the struct, ending in a newline; needs kernels/config/device.h (GRAVEN_DEVICE) and
+                     ///< kernels/cpu/scalar_math.h
   int inputs = 1;
 };
 
-/// The functor of one elementwise operator with its attributes written into it. "cast" converts nothing itself: kernels convert when they
-/// load and store. Internal error when the operator has no scalar body.
+/// The functor of one elementwise operator with its attributes written into it. "cast" converts nothing itself: kernels
+/// convert when they load and store. Internal error when the operator has no scalar body.
 Functor make_functor(const ir::OpDef& op, const ir::Attributes& attributes);
 
-/// The functor whose scalar attributes are further inputs, in the order of the declaration, after the operator's own: one functor for every
-/// value of the attributes. Named after the operator, "<op>_with" when it has such attributes.
+/// The functor whose scalar attributes are further inputs, in the order of the declaration, after the operator's own:
+/// one functor for every value of the attributes. Named after the operator, "<op>_with" when it has such attributes.
 Functor make_functor_with_inputs(const ir::OpDef& op);
 
-/// The functor of a fused program. Internal error when a step names an operator without scalar body, or an argument that does not exist.
+/// The functor of a fused program. Internal error when a step names an operator without scalar body, or an argument
+/// that does not exist.
 Functor make_functor(const ir::ScalarProgram& program);
 
 /// The program that an elementwise node is: one step.

@@ -17,24 +17,28 @@ namespace {
 constexpr std::size_t kMaximumLength = 120;
 
 const std::unordered_set<std::string_view>& reserved() {
-  // Keywords of C++20 (C for the C interface is a subset), alternative tokens, lower-case macros that compilers predefine, and names that emitted
-  // code uses where values' names stand.
+  // Keywords of C++20 (C for the C interface is a subset), alternative tokens, lower-case macros that compilers
+  // predefine, and names that emitted code uses where values' names stand.
   static const std::unordered_set<std::string_view> words{
-      "alignas",  "alignof",   "and",       "and_eq",       "asm",       "auto",       "bitand",        "bitor",       "bool",
-      "break",    "case",      "catch",     "char",         "char8_t",   "char16_t",   "char32_t",      "class",       "compl",
-      "concept",  "const",     "consteval", "constexpr",    "constinit", "const_cast", "continue",      "co_await",    "co_return",
-      "co_yield", "decltype",  "default",   "delete",       "do",        "double",     "dynamic_cast",  "else",        "enum",
-      "explicit", "export",    "extern",    "false",        "float",     "for",        "friend",        "goto",        "if",
-      "inline",   "int",       "long",      "mutable",      "namespace", "new",        "noexcept",      "not",         "not_eq",
-      "nullptr",  "operator",  "or",        "or_eq",        "private",   "protected",  "public",        "register",    "reinterpret_cast",
-      "requires", "return",    "short",     "signed",       "sizeof",    "static",     "static_assert", "static_cast", "struct",
-      "switch",   "template",  "this",      "thread_local", "throw",     "true",       "try",           "typedef",     "typeid",
-      "typename", "union",     "unsigned",  "using",        "virtual",   "void",       "volatile",      "wchar_t",     "while",
-      "xor",      "xor_eq",    "linux",     "unix",         "i386",      "errno",      "assert",        "stdin",       "stdout",
-      "stderr",   "main",      "std",       "graven",       "restrict",  "threads",    "config",        "param",       "grad",
-      "state",    "buf",       "hyper",     "constant",     "prepared",  "f32",        "f64",           "f16",         "bf16",
-      "i8",       "i32",       "i64",       "u8",           "boolean",   "kernels",    "reference",     "runtime",     "model",
-      "void_t",   "evaluation"};
+      "alignas",     "alignof",   "and",        "and_eq",    "asm",       "auto",         "bitand",
+      "bitor",       "bool",      "break",      "case",      "catch",     "char",         "char8_t",
+      "char16_t",    "char32_t",  "class",      "compl",     "concept",   "const",        "consteval",
+      "constexpr",   "constinit", "const_cast", "continue",  "co_await",  "co_return",    "co_yield",
+      "decltype",    "default",   "delete",     "do",        "double",    "dynamic_cast", "else",
+      "enum",        "explicit",  "export",     "extern",    "false",     "float",        "for",
+      "friend",      "goto",      "if",         "inline",    "int",       "long",         "mutable",
+      "namespace",   "new",       "noexcept",   "not",       "not_eq",    "nullptr",      "operator",
+      "or",          "or_eq",     "private",    "protected", "public",    "register",     "reinterpret_cast",
+      "requires",    "return",    "short",      "signed",    "sizeof",    "static",       "static_assert",
+      "static_cast", "struct",    "switch",     "template",  "this",      "thread_local", "throw",
+      "true",        "try",       "typedef",    "typeid",    "typename",  "union",        "unsigned",
+      "using",       "virtual",   "void",       "volatile",  "wchar_t",   "while",        "xor",
+      "xor_eq",      "linux",     "unix",       "i386",      "errno",     "assert",       "stdin",
+      "stdout",      "stderr",    "main",       "std",       "graven",    "restrict",     "threads",
+      "config",      "param",     "grad",       "state",     "buf",       "hyper",        "constant",
+      "prepared",    "f32",       "f64",        "f16",       "bf16",      "i8",           "i32",
+      "i64",         "u8",        "boolean",    "kernels",   "reference", "runtime",      "model",
+      "void_t",      "evaluation"};
   return words;
 }
 
@@ -50,9 +54,9 @@ std::string_view without_number(std::string_view name) {
   return end < name.size() && end > 1 && name[end - 1] == '_' ? name.substr(0, end - 1) : name;
 }
 
-/// The operator of the forward pass is named once: "grad(model.hidden.linear).linear_backward_input" -> "model.hidden.linear_backward_input",
-/// "grad(model.scores.matmul_3).matmul_2" -> "model.scores.matmul_3_backward_2", "grad(model.hidden.linear).mul" ->
-/// "model.hidden.linear.backward.mul".
+/// The operator of the forward pass is named once: "grad(model.hidden.linear).linear_backward_input" ->
+/// "model.hidden.linear_backward_input", "grad(model.scores.matmul_3).matmul_2" -> "model.scores.matmul_3_backward_2",
+/// "grad(model.hidden.linear).mul" -> "model.hidden.linear.backward.mul".
 std::string unwrap_gradient(std::string_view path) {
   if (path.substr(0, 5) != "grad(") return std::string(path);
   std::size_t depth = 1, end = 5;
@@ -130,7 +134,8 @@ Names::Names(const std::vector<std::string>& paths, std::string_view root, std::
       names_.emplace(*path, name);
     }
   }
-  // Ordinary paths clash where a gradient reads like a value of the forward pass. Where all but one of them can be spelled otherwise, that is done.
+  // Ordinary paths clash where a gradient reads like a value of the forward pass. Where all but one of them can be
+  // spelled otherwise, that is done.
   std::vector<std::pair<const std::string*, std::string>> clashing;
   for (const auto& [name, paths] : groups) {
     std::vector<std::pair<const std::string*, std::string>> spelled;
@@ -163,7 +168,8 @@ Names::Names(const std::vector<std::string>& paths, std::string_view root, std::
     if (base.size() > kMaximumLength - 17) base.resize(kMaximumLength - 17);
     std::string full = fmt::format("{}_{:08x}", base, digest(*path) & 0xffffffffu);
     // A name that happens to look like this one: more of the digest, then the digest of more.
-    for (std::uint64_t salt = digest(*path); !taken.insert(full).second; salt = digest(*path, salt)) full = fmt::format("{}_{:016x}", base, salt);
+    for (std::uint64_t salt = digest(*path); !taken.insert(full).second; salt = digest(*path, salt))
+      full = fmt::format("{}_{:016x}", base, salt);
     names_.emplace(*path, full);
   }
 }
@@ -190,7 +196,8 @@ std::string comment_text(std::string_view text) {
   for (std::size_t i = 0; i < text.size(); ++i) {
     const unsigned char c = static_cast<unsigned char>(text[i]);
     if (out.size() > 200) return out + "...";
-    const bool comment_mark = (c == '/' && i > 0 && (text[i - 1] == '*' || text[i - 1] == '/')) || (c == '*' && i > 0 && text[i - 1] == '/');
+    const bool comment_mark =
+        (c == '/' && i > 0 && (text[i - 1] == '*' || text[i - 1] == '/')) || (c == '*' && i > 0 && text[i - 1] == '/');
     if (c < 0x20 || c >= 0x7f || comment_mark || c == '\\' || (c == '?' && i > 0 && text[i - 1] == '?'))
       out += fmt::format("<{:02x}>", c);
     else

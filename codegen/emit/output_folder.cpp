@@ -152,7 +152,7 @@ void OutputFolder::require_project_or_empty() const {
 }
 
 // ---- paths
-// --------------------------------------------------------------------------------------------------------------------------
+// ---------------------------------------------------------------------------------------------------------------------
 
 /// The folder that `path` lies in, opened without following links; -1 where it is not there, or, with `obstacle`, what
 /// stands in its way.
@@ -232,7 +232,7 @@ OutputFolder::Changes OutputFolder::compare(const Hashes& hashes) const {
 }
 
 // ---- writing
-// ------------------------------------------------------------------------------------------------------------------------
+// ---------------------------------------------------------------------------------------------------------------------
 
 int OutputFolder::records_folder() { return open_parent(kManifest, true, nullptr); }
 
@@ -289,7 +289,7 @@ void OutputFolder::remove(const std::string& path) {
 }
 
 // ---- the record
-// -----------------------------------------------------------------------------------------------------------------------
+// ---------------------------------------------------------------------------------------------------------------------
 
 void OutputFolder::read_record() {
   const Descriptor parent(open_parent(kManifest, false, nullptr));

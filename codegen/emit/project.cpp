@@ -39,7 +39,9 @@ namespace fs = std::filesystem;
 constexpr const char *kWeightsFile = "weights.safetensors", *kSelfTestFile = "selftest.safetensors";
 using Clock = std::chrono::steady_clock;
 
-double milliseconds_since(Clock::time_point start) { return std::chrono::duration<double, std::milli>(Clock::now() - start).count(); }
+double milliseconds_since(Clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+}
 
 /// Runs the passes that the graph has not been through, for the target of the project.
 std::vector<ir::PassTiming> finish_passes(ir::Graph& graph, const EmitOptions& options) {
@@ -92,7 +94,9 @@ std::vector<std::string> includes_of(const std::string& path, std::string_view t
     if (at > 0 && text[at - 1] != '\n') continue;
     const std::size_t begin = at + 10, end = text.find('"', begin);
     if (end == std::string_view::npos) break;
-    found.push_back((fs::path(path).parent_path() / std::string(text.substr(begin, end - begin))).lexically_normal().generic_string());
+    found.push_back((fs::path(path).parent_path() / std::string(text.substr(begin, end - begin)))
+                        .lexically_normal()
+                        .generic_string());
   }
   return found;
 }
@@ -126,7 +130,8 @@ void add_copied(std::map<std::string, std::string>& files, std::vector<std::stri
 std::string sources_in(const std::map<std::string, std::string>& files, const std::set<std::string>& without) {
   std::string text;
   for (const auto& [path, content] : files)
-    if (path.compare(0, 8, "runtime/") == 0 && path.ends_with(".cpp") && !without.count(path)) text += (text.empty() ? "" : " ") + path;
+    if (path.compare(0, 8, "runtime/") == 0 && path.ends_with(".cpp") && !without.count(path))
+      text += (text.empty() ? "" : " ") + path;
   return text;
 }
 
@@ -142,12 +147,14 @@ struct Prepared {
   std::shared_ptr<const Evaluation> evaluation;
   Extent extent = {};  ///< of the self-test
   std::map<std::string, std::string> files;
-  std::set<std::string> unformatted;  ///< generated files that are to be formatted, but for want of the formatter are not
+  std::set<std::string>
+      unformatted;  ///< generated files that are to be formatted, but for want of the formatter are not
 };
 
 void require_budget(const Plan& plan, const EmitOptions& options, const char* what) {
   if (options.memory_budget > 0 && plan.arena_bytes > options.memory_budget)
-    throw UserError(fmt::format("the {} takes {} bytes, the memory budget is {}", what, plan.arena_bytes, options.memory_budget))
+    throw UserError(
+        fmt::format("the {} takes {} bytes, the memory budget is {}", what, plan.arena_bytes, options.memory_budget))
         .note(fmt::format("no placement can take less than {} bytes for this graph", plan.lower_bound));
 }
 
@@ -164,36 +171,42 @@ bool is_past(const ir::Graph& graph, std::string_view pass) {
 void require_passes_to_come(const ir::Graph& graph, const EmitOptions& options) {
   for (const std::string& pass : options.passes.disabled)
     if (is_past(graph, pass))
-      throw UserError(fmt::format("the pass '{}' cannot be left out: the graph {} has been through it", pass, graph.name))
+      throw UserError(
+          fmt::format("the pass '{}' cannot be left out: the graph {} has been through it", pass, graph.name))
           .note("emit the graph as it was saved");
   // The first of the passes that a target makes a difference to.
-  if (graph.config.count("emit.target") && is_past(graph, "choose_layout") && recorded_options(graph).target != options.target) {
+  if (graph.config.count("emit.target") && is_past(graph, "choose_layout") &&
+      recorded_options(graph).target != options.target) {
     const bool for_cuda = options.target == ir::Target::cuda;
-    throw UserError(fmt::format("the graph {} has been through the passes for {}: it cannot be emitted for {}", graph.name,
-                                for_cuda ? "the CPU" : "CUDA", for_cuda ? "CUDA" : "the CPU"))
+    throw UserError(fmt::format("the graph {} has been through the passes for {}: it cannot be emitted for {}",
+                                graph.name, for_cuda ? "the CPU" : "CUDA", for_cuda ? "CUDA" : "the CPU"))
         .note("emit the graph as it was saved");
   }
 }
 
 void ask_for_update_in_backward(ir::Graph& graph) {
-  if (graph.optimizers.empty()) throw UserError("update_in_backward: the graph " + graph.name + " has no optimizer, so there is no update");
+  if (graph.optimizers.empty())
+    throw UserError("update_in_backward: the graph " + graph.name + " has no optimizer, so there is no update");
   if (graph.stage == ir::pipeline().back().name && !graph.flag(ir::kUpdateInBackward))
-    throw UserError("update_in_backward: the graph " + graph.name + " has been through all passes").note("emit the graph as it was saved");
+    throw UserError("update_in_backward: the graph " + graph.name + " has been through all passes")
+        .note("emit the graph as it was saved");
   graph.config[std::string(ir::kUpdateInBackward)] = true;
 }
 
 void note_extent(const Extent& extent, const EmitOptions& options, EmitReport& report) {
   if (extent.recorded && !extent.reduced) return;
   std::string sizes;
-  for (const auto& [symbol, size] : extent.symbols) sizes += fmt::format("{}{} = {}", sizes.empty() ? "" : ", ", symbol, size);
+  for (const auto& [symbol, size] : extent.symbols)
+    sizes += fmt::format("{}{} = {}", sizes.empty() ? "" : ", ", symbol, size);
   report.notes.push_back(
       extent.recorded
-          ? fmt::format("the self-test runs with {}: what it compares with takes {:.0f} bytes, of {} that it may (--selftest)", sizes, extent.bytes,
-                        options.selftest)
-          : fmt::format(
-                "the self-test compares nothing with a reference, only two runs with one another: a reference takes {:.0f} bytes{}, and may take "
-                "{} (--selftest)",
-                extent.bytes, sizes.empty() ? "" : " with " + sizes, options.selftest));
+          ? fmt::format(
+                "the self-test runs with {}: what it compares with takes {:.0f} bytes, of {} that it may (--selftest)",
+                sizes, extent.bytes, options.selftest)
+          : fmt::format("the self-test compares nothing with a reference, only two runs with one another: a reference "
+                        "takes {:.0f} bytes{}, and may take "
+                        "{} (--selftest)",
+                        extent.bytes, sizes.empty() ? "" : " with " + sizes, options.selftest));
 }
 
 Prepared prepare(const ir::Graph& traced, const EmitOptions& options, EmitReport& report) {
@@ -215,7 +228,8 @@ Prepared prepare(const ir::Graph& traced, const EmitOptions& options, EmitReport
   p.evaluation = make_evaluation(traced, p.graph, options, unknown);
   if (unknown)
     report.notes.emplace_back(
-        "the graph behaves otherwise when it is evaluated, and how is only known of its trace, or with the evaluation.json beside it: the project "
+        "the graph behaves otherwise when it is evaluated, and how is only known of its trace, or with the "
+        "evaluation.json beside it: the project "
         "will not take a held-out set");
   if (p.evaluation) {
     require_budget(p.evaluation->plan, options, "arena of an evaluation");
@@ -228,9 +242,11 @@ Prepared prepare(const ir::Graph& traced, const EmitOptions& options, EmitReport
   const std::string graph_text = ir::to_json(p.graph);
   p.extent = extent_of(p.graph, p.evaluation.get(), options);
   if (options.execute && options.selftest > 0) note_extent(p.extent, options, report);
-  ProjectData data = make_project_data(p.graph, p.plan, p.evaluation.get(), unknown, options, p.extent, hash_of(graph_text));
+  ProjectData data =
+      make_project_data(p.graph, p.plan, p.evaluation.get(), unknown, options, p.extent, hash_of(graph_text));
   report.notes.insert(report.notes.end(), data.notes.begin(), data.notes.end());
-  for (const ir::ValueId v : data.stored_constants) report.constants.emplace(p.graph.value(v).name, p.graph.constants.at(v));
+  for (const ir::ValueId v : data.stored_constants)
+    report.constants.emplace(p.graph.value(v).name, p.graph.constants.at(v));
   nlohmann::json& d = data.common;
   const std::string kind = data.training ? "train" : "infer";
   const TargetStyle style = target_style(options.target);
@@ -258,8 +274,8 @@ Prepared prepare(const ir::Graph& traced, const EmitOptions& options, EmitReport
   // A rendering costs time in proportion to all of its data: the files of calls see none of the long lists.
   nlohmann::json brief = nlohmann::json::object();
   for (const auto& [key, value] : d.items())
-    if (key != "configs" && key != "functors" && key != "parameter_lines" && key != "arena_lines" && key != "evaluation_configs" &&
-        key != "inline_constants")
+    if (key != "configs" && key != "functors" && key != "parameter_lines" && key != "arena_lines" &&
+        key != "evaluation_configs" && key != "inline_constants")
       brief[key] = value;
   for (ModelFile& file : data.files) {
     brief["file"] = std::move(file.data);
@@ -276,7 +292,8 @@ Prepared prepare(const ir::Graph& traced, const EmitOptions& options, EmitReport
     add("main.cpp", kind + "/main.cpp");
     add("selftest.cpp", kind + "/selftest.cpp");
     // What the model's library needs of the run time; then what only the program needs.
-    add_copied(files, {"runtime/arena.h", "runtime/safetensors.h", "runtime/tensor.h", "runtime/compare.h", "runtime/file.h"});
+    add_copied(files,
+               {"runtime/arena.h", "runtime/safetensors.h", "runtime/tensor.h", "runtime/compare.h", "runtime/file.h"});
     d["model_runtime_sources"] = sources_in(files, {});
     std::set<std::string> before;
     for (const auto& [path, text] : files) before.insert(path);
@@ -292,14 +309,16 @@ Prepared prepare(const ir::Graph& traced, const EmitOptions& options, EmitReport
     files["CMakeLists.txt"] = render("project/" + style.folder + "CMakeLists.txt", d);
     files["README.md"] = render("project/README.md", d);
     files["graph.json"] = graph_text;
-    for (const char* copied : {"kernels/", "runtime/"}) files[std::string(copied) + "LICENSE"] = embedded_text("LICENSE");
+    for (const char* copied : {"kernels/", "runtime/"})
+      files[std::string(copied) + "LICENSE"] = embedded_text("LICENSE");
   }
   report.emit_milliseconds = milliseconds_since(start);
 
   if (options.format) {
     start = Clock::now();
     if (!format_texts(files, generated)) {
-      report.notes.emplace_back(std::string("clang-format 19 ") + (find_formatter().empty() ? "was not found" : "failed") +
+      report.notes.emplace_back(std::string("clang-format 19 ") +
+                                (find_formatter().empty() ? "was not found" : "failed") +
                                 ": the generated files are indented, but not formatted");
       p.unformatted.insert(generated.begin(), generated.end());
     }
@@ -325,8 +344,9 @@ std::string write_tensors(const std::string& file, const std::map<std::string, c
 }
 
 /// Parameters, buffers and large constants, in the order of the weights file.
-std::map<std::string, const ir::TensorData*> weights_of(const ir::Graph& graph, const Plan& plan, const Evaluation* evaluation,
-                                                        const EmitOptions& options, std::vector<std::unique_ptr<ir::TensorData>>& owned,
+std::map<std::string, const ir::TensorData*> weights_of(const ir::Graph& graph, const Plan& plan,
+                                                        const Evaluation* evaluation, const EmitOptions& options,
+                                                        std::vector<std::unique_ptr<ir::TensorData>>& owned,
                                                         EmitReport& report) {
   std::map<std::string, const ir::TensorData*> weights;
   std::vector<std::string> made_up;
@@ -339,7 +359,8 @@ std::map<std::string, const ir::TensorData*> weights_of(const ir::Graph& graph, 
   }
   std::vector<const ir::Value*> missing;
   for (const ir::ValueId v : values.stored())
-    if (const ir::Value& value = graph.value(v); value.kind != ir::ValueKind::constant && !options.weights.count(value.name))
+    if (const ir::Value& value = graph.value(v);
+        value.kind != ir::ValueKind::constant && !options.weights.count(value.name))
       missing.push_back(&value);
   require_memory_to_make_up(graph.name, missing);
   for (const ir::ValueId v : values.stored()) {
@@ -356,18 +377,21 @@ std::map<std::string, const ir::TensorData*> weights_of(const ir::Graph& graph, 
       continue;
     }
     if (given->second->type != value.type)
-      throw UserError(value.name + ": expected " + value.type.to_string() + ", the weights given have " + given->second->type.to_string());
+      throw UserError(value.name + ": expected " + value.type.to_string() + ", the weights given have " +
+                      given->second->type.to_string());
     weights[value.name] = given->second.get();
   }
   if (!made_up.empty())
-    report.notes.push_back(fmt::format("no weights were given for {}{}: small random numbers stand in", made_up[0],
-                                       made_up.size() > 1 ? fmt::format(" and {} more", made_up.size() - 1) : std::string()));
+    report.notes.push_back(
+        fmt::format("no weights were given for {}{}: small random numbers stand in", made_up[0],
+                    made_up.size() > 1 ? fmt::format(" and {} more", made_up.size() - 1) : std::string()));
   return weights;
 }
 
 }  // namespace
 
-std::map<std::string, std::string> render_project(const ir::Graph& graph, const EmitOptions& options, EmitReport* report) {
+std::map<std::string, std::string> render_project(const ir::Graph& graph, const EmitOptions& options,
+                                                  EmitReport* report) {
   EmitReport local;
   return std::move(prepare(graph, options, report ? *report : local).files);
 }
@@ -559,7 +583,8 @@ std::vector<std::string> check(const ir::Graph& graph, const fs::path& directory
   // What differs before it is formatted may be the same after. What is certain is an answer all the same.
   if (differences.empty() && !untold.empty())
     throw UserError(directory.string() + ": cannot be compared: clang-format 19 was not found")
-        .note(fmt::format("{} of its files differ before they are formatted: {}{}", untold.size(), untold.front(), untold.size() > 1 ? ", ..." : ""))
+        .note(fmt::format("{} of its files differ before they are formatted: {}{}", untold.size(), untold.front(),
+                          untold.size() > 1 ? ", ..." : ""))
         .note("expected  the package clang-format-19; --no-format for a project that was emitted without it");
   for (const std::string& path : untold) differences.push_back(path + ": differs, perhaps for want of clang-format 19");
   return differences;
@@ -570,7 +595,8 @@ EmitOptions recorded_options(const ir::Graph& graph, const std::string& file) {
   EmitOptions options;
   std::set<std::string> known;
   const auto refuse = [&](const std::string& key, const std::string& expected, const std::string& found) {
-    throw UserError(fmt::format("{}{}config.{}: expected {}, found {}", file, file.empty() ? "" : ": ", key, expected, found));
+    throw UserError(
+        fmt::format("{}{}config.{}: expected {}, found {}", file, file.empty() ? "" : ": ", key, expected, found));
   };
   const auto read = [&]<class T>(const char* key, T& into) {
     known.insert(key);
@@ -580,7 +606,8 @@ EmitOptions recorded_options(const ir::Graph& graph, const std::string& file) {
     if (value)
       into = *value;
     else
-      refuse(key, fmt::format("the type {}", ir::name(ir::type_of(ir::Attribute(into)))), fmt::format("{}", ir::name(ir::type_of(found->second))));
+      refuse(key, fmt::format("the type {}", ir::name(ir::type_of(ir::Attribute(into)))),
+             fmt::format("{}", ir::name(ir::type_of(found->second))));
   };
   const auto read_integer = [&](const char* key, std::int64_t& into, std::int64_t most) {
     read(key, into);
@@ -592,7 +619,8 @@ EmitOptions recorded_options(const ir::Graph& graph, const std::string& file) {
     const std::optional<std::vector<double>> numbers = numbers_of(text);
     const auto allowed = [&](double x) { return std::isfinite(x) && (!positive || x > 0); };
     if (!numbers || !std::all_of(numbers->begin(), numbers->end(), allowed))
-      refuse(key, std::string("finite numbers") + (positive ? " above 0" : "") + " with spaces between them", "'" + text + "'");
+      refuse(key, std::string("finite numbers") + (positive ? " above 0" : "") + " with spaces between them",
+             "'" + text + "'");
     into = *numbers;
   };
   std::string target = "cpu";

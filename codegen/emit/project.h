@@ -26,48 +26,56 @@
 
 namespace graven::codegen {
 
-/// Values of tensors by id: inputs, parameters, buffers, states and hyper numbers before, whatever the graph computes after.
+/// Values of tensors by id: inputs, parameters, buffers, states and hyper numbers before, whatever the graph computes
+/// after.
 using TensorValues = std::unordered_map<ir::ValueId, ir::TensorData>;
 
 struct EmitOptions {
-  std::string name = {};                ///< of the project, its namespace and its program; empty: the graph's own, as in "train_mlp"
+  std::string name = {};  ///< of the project, its namespace and its program; empty: the graph's own, as in "train_mlp"
   ir::Target target = ir::Target::cpu;  ///< what it runs on
-  /// Parameters and buffers by name. Those that are missing are filled with small random numbers, and the report says so.
+  /// Parameters and buffers by name. Those that are missing are filled with small random numbers, and the report says
+  /// so.
   std::map<std::string, std::shared_ptr<const ir::TensorData>> weights = {};
-  /// Runs the graph independently of what is emitted: in double precision, which the self-test compares with, or `rounded`, in its own dtypes and
-  /// with noise, which says how near. Without it the project has no recorded results, and its self-test only checks that two runs agree.
+  /// Runs the graph independently of what is emitted: in double precision, which the self-test compares with, or
+  /// `rounded`, in its own dtypes and with noise, which says how near. Without it the project has no recorded results,
+  /// and its self-test only checks that two runs agree.
   std::function<void(const ir::Graph&, TensorValues&, bool rounded)> execute = {};
-  /// Bytes of memory that recording may take, which go with the time that it takes. Symbols stand for less where that is not enough; where even that
-  /// is not, or where this is 0, nothing is recorded, and the report says so.
+  /// Bytes of memory that recording may take, which go with the time that it takes. Symbols stand for less where that
+  /// is not enough; where even that is not, or where this is 0, nothing is recorded, and the report says so.
   std::int64_t selftest = std::int64_t{4} << 30;
-  std::int64_t memory_budget = 0;           ///< bytes that the arena may take; 0: no limit. Beyond it emission is a user error, and so is compiling
+  std::int64_t memory_budget =
+      0;  ///< bytes that the arena may take; 0: no limit. Beyond it emission is a user error, and so is compiling
   int threads = 0;  ///< default of --threads; 0: all processors. A CUDA program has no such option
-  bool update_in_backward = false;          ///< as nn::GraphBase::update_in_backward; user error for a graph that has been through its passes
+  bool update_in_backward =
+      false;  ///< as nn::GraphBase::update_in_backward; user error for a graph that has been through its passes
   std::string data = {};                    ///< default of --data
   std::string test_data = {};               ///< default of --test-data
   std::int64_t epochs = 1;                  ///< default of --epochs
   std::int64_t seed = 0;                    ///< default of --seed
   bool shuffle = true;                      ///< default of --shuffle
   std::vector<double> mean = {}, std = {};  ///< defaults of --mean and --std
-  /// How a training graph is evaluated: ir::evaluation_graph, at any stage. A graph at its trace can do without, another one has it beside it
-  /// (codegen::read_evaluation).
+  /// How a training graph is evaluated: ir::evaluation_graph, at any stage. A graph at its trace can do without,
+  /// another one has it beside it (codegen::read_evaluation).
   std::shared_ptr<const ir::Graph> evaluation = {};
   ir::PassOptions passes = {};  ///< switched-off passes, dumps
   bool force = false;           ///< write over what was edited, or is of unknown origin; it is a user error else
-  bool jit_entry = false;       ///< render_project: what a host program loads (model.cpp, jit.cpp) instead of a standalone project
-  bool format = true;           ///< run clang-format 19 over the generated files, where it is installed
+  bool jit_entry =
+      false;  ///< render_project: what a host program loads (model.cpp, jit.cpp) instead of a standalone project
+  bool format = true;  ///< run clang-format 19 over the generated files, where it is installed
 };
 
 struct EmitReport {
   std::vector<std::string> written, unchanged, removed;  ///< paths in the project, sorted
   std::vector<std::string>
       kept;  ///< edited, and left so: what Graven writes there is as before, or is no longer written
-  std::vector<std::string> notes;                        ///< what the user should know: names that emission changed, inputs that the
-                                                         ///< program cannot be fed, weights made up, no self-test, no clang-format
+  std::vector<std::string> notes;  ///< what the user should know: names that emission changed, inputs that the
+                                   ///< program cannot be fed, weights made up, no self-test, no clang-format
   std::vector<ir::PassTiming> passes;
   double plan_milliseconds = 0, emit_milliseconds = 0, format_milliseconds = 0;
-  std::int64_t arena_bytes = 0, lower_bound = 0;  ///< of a step; the memory of both is the larger of arena_bytes and evaluation_bytes
-  std::int64_t evaluation_bytes = 0;              ///< arena of an evaluation that is another function than the forward phase; else 0
+  std::int64_t arena_bytes = 0,
+               lower_bound = 0;  ///< of a step; the memory of both is the larger of arena_bytes and evaluation_bytes
+  std::int64_t evaluation_bytes =
+      0;  ///< arena of an evaluation that is another function than the forward phase; else 0
   /// By name: constants, captured or folded by passes, that are too large for the text and lie among the weights.
   std::map<std::string, std::shared_ptr<const ir::TensorData>> constants;
 };
@@ -77,7 +85,8 @@ struct EmitReport {
 EmitReport emit(const ir::Graph& graph, const std::filesystem::path& directory, const EmitOptions& options = {});
 
 /// The project as texts by path, without writing anything. Weights and recorded tensors are left out.
-std::map<std::string, std::string> render_project(const ir::Graph& graph, const EmitOptions& options = {}, EmitReport* report = nullptr);
+std::map<std::string, std::string> render_project(const ir::Graph& graph, const EmitOptions& options = {},
+                                                  EmitReport* report = nullptr);
 
 /// One line for each file of the project that emission would write, remove or refuse to overwrite; empty exactly where
 /// it would change nothing. An edited file that emission would leave is in `report->kept`, and is no difference; but

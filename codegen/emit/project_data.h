@@ -48,8 +48,10 @@ struct ProjectData {
 /// "train_mlp" of "TrainMlp"; an identifier.
 std::string project_name(const ir::Graph& graph, const EmitOptions& options);
 
-/// `extent`: of the self-test. `evaluation`: nullptr when the forward phase is the evaluation, or, with `evaluation_unknown`, when there is none.
-ProjectData make_project_data(const ir::Graph& graph, const Plan& plan, const Evaluation* evaluation, bool evaluation_unknown,
-                              const EmitOptions& options, const Extent& extent, const std::string& graph_hash);
+/// `extent`: of the self-test. `evaluation`: nullptr when the forward phase is the evaluation, or, with
+/// `evaluation_unknown`, when there is none.
+ProjectData make_project_data(const ir::Graph& graph, const Plan& plan, const Evaluation* evaluation,
+                              bool evaluation_unknown, const EmitOptions& options, const Extent& extent,
+                              const std::string& graph_hash);
 
 }  // namespace graven::codegen

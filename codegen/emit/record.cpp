@@ -59,7 +59,9 @@ ir::TensorData fill(const std::string& name, const ir::TensorType& type, double 
         put(x);
         break;
       case ir::DType::f16:
-        put(static_cast<std::uint16_t>(u < 0.5 ? 0x3800 : low < 0 ? 0xb400 : 0x3400));  // 0.5 and -0.25 (or 0.25): exact in any format
+        put(static_cast<std::uint16_t>(u < 0.5   ? 0x3800
+                                       : low < 0 ? 0xb400
+                                                 : 0x3400));  // 0.5 and -0.25 (or 0.25): exact in any format
         break;
       case ir::DType::bf16:
         put(static_cast<std::uint16_t>(u < 0.5 ? 0x3f00 : low < 0 ? 0xbe80 : 0x3e80));
@@ -121,7 +123,8 @@ void put_number(ir::TensorData& data, std::size_t i, double x) {
 /// f64 results as what the program computes.
 ir::TensorData as_type(const ir::TensorData& data, ir::DType dtype) {
   if (data.type.dtype == dtype) return data;
-  GRAVEN_CHECK(data.type.dtype == ir::DType::f64 && ir::is_floating(dtype), "recorded results are f64, or of the graph's dtype");
+  GRAVEN_CHECK(data.type.dtype == ir::DType::f64 && ir::is_floating(dtype),
+               "recorded results are f64, or of the graph's dtype");
   ir::TensorData out{{dtype, data.type.shape}, std::vector<std::byte>(element_count(data) * ir::size_of(dtype))};
   for (std::size_t i = 0; i < element_count(data); ++i) put_number(out, i, number_at(data, i));
   return out;
@@ -149,14 +152,15 @@ double epsilon_of(ir::DType dtype) {
   }
 }
 
-/// Each number by a random few roundings nearer to 0, where it stays within what it may be. In double and single precision up to 64, so that what
-/// jumps near a number (the slope of ReLU at 0) jumps here sooner than in a program.
+/// Each number by a random few roundings nearer to 0, where it stays within what it may be. In double and single
+/// precision up to 64, so that what jumps near a number (the slope of ReLU at 0) jumps here sooner than in a program.
 void round_at_random(const std::string& name, ir::TensorData& data) {
   const ir::DType dtype = data.type.dtype;
   if (!ir::is_floating(dtype)) return;
   const double most = dtype == ir::DType::f64 || dtype == ir::DType::f32 ? 64 * epsilon_of(dtype) : epsilon_of(dtype);
   const std::uint64_t seed = hash("rounding." + name);
-  for (std::size_t i = 0; i < element_count(data); ++i) put_number(data, i, number_at(data, i) * (1 - most * uniform(seed, i)));
+  for (std::size_t i = 0; i < element_count(data); ++i)
+    put_number(data, i, number_at(data, i) * (1 - most * uniform(seed, i)));
 }
 
 double largest_of(const ir::TensorData& data) {
@@ -176,17 +180,19 @@ double distance(const ir::TensorData& a, const ir::TensorData& b) {
   return most;
 }
 
-/// The parameters whose change is proportional to their gradients, SGD's. Adam's depends on the gradients' signs, which rounding decides where they
-/// are nearly 0; there its states tell more.
+/// The parameters whose change is proportional to their gradients, SGD's. Adam's depends on the gradients' signs, which
+/// rounding decides where they are nearly 0; there its states tell more.
 std::vector<ir::ValueId> changed_in_proportion(const ir::Graph& graph) {
   std::vector<ir::ValueId> parameters;
   for (const ir::Node& node : graph.nodes)
     for (std::size_t i = 0; node.op->change_is_proportional && i < node.inputs.size(); ++i)
-      if (node.inputs[i] != ir::kNone && graph.value(node.inputs[i]).kind == ir::ValueKind::parameter) parameters.push_back(node.inputs[i]);
+      if (node.inputs[i] != ir::kNone && graph.value(node.inputs[i]).kind == ir::ValueKind::parameter)
+        parameters.push_back(node.inputs[i]);
   return parameters;
 }
 
-/// |state| + max |state|: of the state's own size, and far enough from 0 that what divides by it, or takes its sign, does not jump.
+/// |state| + max |state|: of the state's own size, and far enough from 0 that what divides by it, or takes its sign,
+/// does not jump.
 ir::TensorData later_state(const ir::TensorData& state) {
   ir::TensorData later = state;
   const double most = largest_of(state);
@@ -204,7 +210,8 @@ bool has_nan(const std::map<std::string, ir::TensorData>& tensors) {
   };
   return std::any_of(tensors.begin(), tensors.end(), [&](const auto& entry) {
     const ir::TensorData& data = entry.second;
-    return data.type.dtype == ir::DType::f32 ? any(data, float{}) : data.type.dtype == ir::DType::f64 && any(data, double{});
+    return data.type.dtype == ir::DType::f32 ? any(data, float{})
+                                             : data.type.dtype == ir::DType::f64 && any(data, double{});
   });
 }
 
@@ -213,7 +220,8 @@ using Tensors = std::map<std::string, ir::TensorData>;
 /// The executions behind one record, all from floating inputs in [low, 1).
 class Recorder {
  public:
-  Recorder(double low, const ir::Graph& graph, const Plan& plan, const Evaluation* evaluation, const EmitOptions& options)
+  Recorder(double low, const ir::Graph& graph, const Plan& plan, const Evaluation* evaluation,
+           const EmitOptions& options)
       : graph_(graph),
         plan_(plan),
         evaluation_(evaluation),
@@ -265,9 +273,11 @@ class Recorder {
 
     ir::Graph step = sized_;
     // The update is left out where it can be: it is recorded by itself.
-    if (!updates_in_backward_) std::erase_if(step.nodes, [](const ir::Node& n) { return n.phase == ir::Phase::update; });
+    if (!updates_in_backward_)
+      std::erase_if(step.nodes, [](const ir::Node& n) { return n.phase == ir::Phase::update; });
     const auto gradients = parameter_gradients(graph_);
-    const std::vector<ir::ValueId> read_by_update = updates_in_backward_ ? std::vector<ir::ValueId>() : results_that_updates_read();
+    const std::vector<ir::ValueId> read_by_update =
+        updates_in_backward_ ? std::vector<ir::ValueId>() : results_that_updates_read();
     step.outputs.insert(step.outputs.end(), read_by_update.begin(), read_by_update.end());
     for (const ir::Loss& l : graph_.losses) step.outputs.push_back(l.value);
     options_.execute(step, known, rounded);
@@ -373,9 +383,10 @@ class Recorder {
     results.emplace("evaluation.loss", sum_of(losses, values));
   }
 
-  /// Two updates by the gradients as they are recorded, from the weights as they are given: what is compared is the update's rounding alone.
-  void update(TensorValues& known, const std::vector<GradientOf>& gradients, const std::set<ir::ValueId>& exactly_given, const Tensors* exact,
-              Tensors& results) {
+  /// Two updates by the gradients as they are recorded, from the weights as they are given: what is compared is the
+  /// update's rounding alone.
+  void update(TensorValues& known, const std::vector<GradientOf>& gradients, const std::set<ir::ValueId>& exactly_given,
+              const Tensors* exact, Tensors& results) {
     if (graph_.optimizers.empty()) return;
     for (const ir::ValueId v : graph_.parameters)
       if (graph_.value(v).kind == ir::ValueKind::parameter) known.insert_or_assign(v, weight(v));
@@ -398,10 +409,13 @@ class Recorder {
     for (const ir::ValueId v : changed_in_proportion(graph_)) compared.insert(v);
     for (const GradientOf& g : gradients)
       if (compared.count(g.parameter))
-        results.insert_or_assign("parameter." + graph_.value(g.parameter).name, as_type(known.at(g.parameter), graph_.type(g.parameter).dtype));
+        results.insert_or_assign("parameter." + graph_.value(g.parameter).name,
+                                 as_type(known.at(g.parameter), graph_.type(g.parameter).dtype));
     for (const ir::Node& node : update.nodes) {
       // The states of a call of which every parameter is compared.
-      const auto unknown = [&](ir::ValueId v) { return v != ir::kNone && graph_.value(v).kind == ir::ValueKind::parameter && !compared.count(v); };
+      const auto unknown = [&](ir::ValueId v) {
+        return v != ir::kNone && graph_.value(v).kind == ir::ValueKind::parameter && !compared.count(v);
+      };
       if (std::any_of(node.inputs.begin(), node.inputs.end(), unknown)) continue;
       for (const ir::ValueId v : node.inputs)
         if (v != ir::kNone && graph_.value(v).kind == ir::ValueKind::state)
@@ -413,10 +427,12 @@ class Recorder {
   /// Another step that updates in backward, from states that are none of zero's.
   void step_later(const Tensors* exact, Tensors& results) {
     TensorValues known = given_to(exact != nullptr);
-    for (const ir::ValueId v : graph_.states) known.emplace(v, later_state((exact ? *exact : results).at("state." + graph_.value(v).name)));
+    for (const ir::ValueId v : graph_.states)
+      known.emplace(v, later_state((exact ? *exact : results).at("state." + graph_.value(v).name)));
     set_hyper(known, 2);
     options_.execute(sized_, known, exact != nullptr);
-    for (const ir::ValueId v : graph_.states) results.emplace("later.state." + graph_.value(v).name, as_type(known.at(v), graph_.type(v).dtype));
+    for (const ir::ValueId v : graph_.states)
+      results.emplace("later.state." + graph_.value(v).name, as_type(known.at(v), graph_.type(v).dtype));
     for (const ir::ValueId v : graph_.parameters)
       if (graph_.value(v).kind == ir::ValueKind::parameter)
         results.emplace("later.parameter." + graph_.value(v).name, as_type(known.at(v), graph_.type(v).dtype));
@@ -469,25 +485,29 @@ double available_memory() {
   double group = 0;  // a container's limit; the file says "max" where there is none
   if (std::ifstream limit("/sys/fs/cgroup/memory.max"); limit >> group) available = std::min(available, group);
   rlimit own{};
-  if (getrlimit(RLIMIT_AS, &own) == 0 && own.rlim_cur != RLIM_INFINITY) available = std::min(available, static_cast<double>(own.rlim_cur));
+  if (getrlimit(RLIMIT_AS, &own) == 0 && own.rlim_cur != RLIM_INFINITY)
+    available = std::min(available, static_cast<double>(own.rlim_cur));
   return available;
 }
 
 void require_memory(const Need& need, const std::string& name, const std::string& purpose) {
   const double available = available_memory();
   if (need.bytes <= available) return;
-  throw UserError(fmt::format("{}: {} takes {:.0f} bytes of memory, and {:.0f} are available", name, purpose, need.bytes, available))
+  throw UserError(fmt::format("{}: {} takes {:.0f} bytes of memory, and {:.0f} are available", name, purpose,
+                              need.bytes, available))
       .note("the largest tensor is " + need.tensor);
 }
 
-/// What the executions keep: every result, in double precision, beside what they are given and their own copy of that; and what is compared.
+/// What the executions keep: every result, in double precision, beside what they are given and their own copy of that;
+/// and what is compared.
 Need need_of(const ir::Graph& sized, bool update) {
   const auto computed = [](const ir::Value& v) {
     return static_cast<double>(ir::is_floating(v.type.dtype) ? sizeof(double) : ir::size_of(v.type.dtype));
   };
   Need need;
   for (const auto* list : {&sized.inputs, &sized.parameters, &sized.states})
-    for (const ir::ValueId v : *list) need.add(sized.value(v), static_cast<double>(ir::size_of(sized.type(v).dtype)) + computed(sized.value(v)));
+    for (const ir::ValueId v : *list)
+      need.add(sized.value(v), static_cast<double>(ir::size_of(sized.type(v).dtype)) + computed(sized.value(v)));
   for (const ir::Node& n : sized.nodes) {
     // To the execution a packed weight is the weight.
     if (n.op->alias || n.op->packs || (n.phase == ir::Phase::update && !update)) continue;
@@ -496,7 +516,8 @@ Need need_of(const ir::Graph& sized, bool update) {
   // Gradients, parameters and states after the updates, of two executions.
   if (!sized.optimizers.empty())
     for (const auto* list : {&sized.parameters, &sized.parameters, &sized.states})
-      for (const ir::ValueId v : *list) need.add(sized.value(v), 2 * static_cast<double>(ir::size_of(sized.type(v).dtype)));
+      for (const ir::ValueId v : *list)
+        need.add(sized.value(v), 2 * static_cast<double>(ir::size_of(sized.type(v).dtype)));
   return need;
 }
 
@@ -534,9 +555,11 @@ void require_memory_to_record(const ir::Graph& graph, const Evaluation* evaluati
   const Extent extent = extent_of(graph, evaluation, options);
   if (!extent.recorded) return;
   try {
-    require_memory(need_of(graph, evaluation, extent.symbols), graph.name, "computing what the project's self-test compares with");
+    require_memory(need_of(graph, evaluation, extent.symbols), graph.name,
+                   "computing what the project's self-test compares with");
   } catch (UserError& e) {
-    e.note(fmt::format("--selftest (EmitOptions::selftest) limits it, to {} bytes; off leaves it out", options.selftest));
+    e.note(
+        fmt::format("--selftest (EmitOptions::selftest) limits it, to {} bytes; off leaves it out", options.selftest));
     throw;
   }
 }
@@ -550,8 +573,10 @@ void require_memory_to_make_up(const std::string& name, const std::vector<const 
 ir::TensorData made_up_weight(const ir::Value& value) {
   const ir::TensorType& type = value.type;
   if (value.kind == ir::ValueKind::buffer) return fill(value.name, type, 0.5, 1.5, 2);
-  const std::int64_t n = type.shape.numel().maximum(), rows = type.shape.empty() ? 1 : std::max<std::int64_t>(1, type.shape[0].maximum());
-  const double bound = 1 / std::sqrt(static_cast<double>(std::max<std::int64_t>(1, type.shape.rank() > 1 ? n / rows : n)));
+  const std::int64_t n = type.shape.numel().maximum(),
+                     rows = type.shape.empty() ? 1 : std::max<std::int64_t>(1, type.shape[0].maximum());
+  const double bound =
+      1 / std::sqrt(static_cast<double>(std::max<std::int64_t>(1, type.shape.rank() > 1 ? n / rows : n)));
   return fill(value.name, type, -bound, bound, 2);
 }
 

@@ -47,7 +47,8 @@ std::string render(std::string_view template_name, const nlohmann::json& data) {
 
 const EmbeddedFile* find_embedded(std::string_view path) {
   const auto files = embedded_files();
-  const auto it = std::lower_bound(files.begin(), files.end(), path, [](const EmbeddedFile& f, std::string_view p) { return f.path < p; });
+  const auto it = std::lower_bound(files.begin(), files.end(), path,
+                                   [](const EmbeddedFile& f, std::string_view p) { return f.path < p; });
   return it == files.end() || it->path != path ? nullptr : &*it;
 }
 

@@ -1,9 +1,11 @@
-// Rendering: a template of templates/, filled with JSON data by inja. An unknown variable is an error, never an empty text.
+// Rendering: a template of templates/, filled with JSON data by inja. An unknown variable is an error, never an empty
+// text.
 //
 //   render("project/params.h", data)
 //
-// The delimiters cannot stand in C++, CMake or Markdown by accident: @{ value }@, {% for x in list %}, {# comment #}. A line that holds a
-// statement alone leaves no blank line. Templates hold no logic beyond loops and the question whether something is there.
+// The delimiters cannot stand in C++, CMake or Markdown by accident: @{ value }@, {% for x in list %}, {# comment #}. A
+// line that holds a statement alone leaves no blank line. Templates hold no logic beyond loops and the question whether
+// something is there.
 #pragma once
 
 #include <nlohmann/json.hpp>

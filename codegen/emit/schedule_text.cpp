@@ -22,7 +22,8 @@ std::string schedule_number_text(double x, ir::ScheduleNumber number) {
   }
 }
 
-void add_schedule_options(std::vector<std::string>& fields, const ir::Schedule& schedule, std::span<const ir::ScheduleOption> options) {
+void add_schedule_options(std::vector<std::string>& fields, const ir::Schedule& schedule,
+                          std::span<const ir::ScheduleOption> options) {
   for (const ir::ScheduleOption& o : options)
     if (const auto found = schedule.options.find(std::string(o.name)); found != schedule.options.end())
       fields.push_back(fmt::format(".{} = {}", o.name, schedule_number_text(found->second, o.number)));
@@ -43,7 +44,8 @@ std::string schedule_text(const ir::Schedule& schedule, const std::string& inden
   }
   if (!schedule.parts.empty()) {
     std::string list;
-    for (const ir::Schedule& part : schedule.parts) list += "\n" + indent + "  {" + schedule_text(part, indent + "  ") + "},";
+    for (const ir::Schedule& part : schedule.parts)
+      list += "\n" + indent + "  {" + schedule_text(part, indent + "  ") + "},";
     fields.push_back(".parts = {" + list + "\n" + indent + "}");
   }
   if (const auto linear = schedule.options.find("warmup_linear"); linear != schedule.options.end()) {

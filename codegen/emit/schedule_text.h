@@ -1,4 +1,5 @@
-// A learning-rate schedule as the emitted program states it: the fields of a runtime::Schedule, a designated initialiser without its braces.
+// A learning-rate schedule as the emitted program states it: the fields of a runtime::Schedule, a designated
+// initialiser without its braces.
 //
 //   .kind = Schedule::Kind::cosine, .T_max = 10000
 #pragma once
@@ -9,8 +10,8 @@
 
 namespace graven::codegen {
 
-/// Empty where there is no schedule. User error when the program could not compute it (ir::check_schedule). The parts of a sequence stand on lines of
-/// their own, each two spaces deeper than `indent`.
+/// Empty where there is no schedule. User error when the program could not compute it (ir::check_schedule). The parts
+/// of a sequence stand on lines of their own, each two spaces deeper than `indent`.
 std::string schedule_text(const ir::Schedule& schedule, const std::string& indent = {});
 
 }  // namespace graven::codegen

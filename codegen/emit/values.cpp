@@ -16,8 +16,8 @@ namespace {
 
 enum Scope : std::size_t { kParametersOfCalls, kParameters, kStates, kArena, kPrepared, kConstants };
 
-/// What the functions that take inputs, outputs and sizes call something else: templates/project/*/model_api.*, model.h, c_interface.inc and
-/// selftest.cpp. tests/emit/hostile_names_test.cpp says which are missing.
+/// What the functions that take inputs, outputs and sizes call something else: templates/project/*/model_api.*,
+/// model.h, c_interface.inc and selftest.cpp. tests/emit/hostile_names_test.cpp says which are missing.
 constexpr std::string_view kWordsOfCalls[] = {"again_memory",
                                               "agree",
                                               "before",
@@ -78,7 +78,8 @@ constexpr std::string_view kWordsOfCalls[] = {"again_memory",
                                               "weights",
                                               "whole_step"};
 
-/// A constant that may stand in the code: small, and of a type that C++ can write down. (A device reads no array of the host's.)
+/// A constant that may stand in the code: small, and of a type that C++ can write down. (A device reads no array of the
+/// host's.)
 bool is_inline(const ir::Graph& graph, ir::ValueId v) {
   const ir::TensorType& type = graph.type(v);
   if (type.dtype == ir::DType::f16 || type.dtype == ir::DType::bf16) return false;
@@ -93,8 +94,10 @@ void name_outputs(const ir::Tree& tree, const std::string& path, std::vector<std
     return;
   }
   for (std::size_t i = 0; i < tree.children.size(); ++i) {
-    const std::string key = tree.kind == ir::Tree::Kind::map && i < tree.keys.size() ? tree.keys[i] : fmt::format("{}", i);
-    name_outputs(tree.children[i], path.empty() ? (tree.kind == ir::Tree::Kind::map ? key : "output." + key) : path + "." + key, names);
+    const std::string key =
+        tree.kind == ir::Tree::Kind::map && i < tree.keys.size() ? tree.keys[i] : fmt::format("{}", i);
+    name_outputs(tree.children[i],
+                 path.empty() ? (tree.kind == ir::Tree::Kind::map ? key : "output." + key) : path + "." + key, names);
   }
 }
 
@@ -165,7 +168,8 @@ ValueNames::ValueNames(const ir::Graph& evaluation, const Plan& plan, const Valu
   name_arena();
 }
 
-ValueNames::ValueNames(const ir::Graph& graph, const Plan& plan, const ir::Graph* evaluation, std::string_view project) : graph_(graph), plan_(plan) {
+ValueNames::ValueNames(const ir::Graph& graph, const Plan& plan, const ir::Graph* evaluation, std::string_view project)
+    : graph_(graph), plan_(plan) {
   std::vector<std::string> paths;
   for (const ir::ValueId v : graph.parameters) paths.push_back(graph.value(v).name);
   root_ = common_root(paths);
@@ -212,7 +216,8 @@ ValueNames::ValueNames(const ir::Graph& graph, const Plan& plan, const ir::Graph
   if (!project.empty()) words.insert(words.end(), {project, model_type, weights_type});
   names_[kParametersOfCalls] = Names(parameters, {}, words);
   for (const std::string& r : results) outputs_.push_back(names_[kParametersOfCalls][r]);
-  for (const auto& [name, maximum] : graph.symbols()) symbols_.push_back({name, names_[kParametersOfCalls][sizes[symbols_.size()]], maximum});
+  for (const auto& [name, maximum] : graph.symbols())
+    symbols_.push_back({name, names_[kParametersOfCalls][sizes[symbols_.size()]], maximum});
 }
 
 bool ValueNames::is_in_weights_block(ir::ValueId value) const {
@@ -294,7 +299,9 @@ std::string ValueNames::writable_expression_in(std::string_view object, ir::Valu
   return is_const ? fmt::format("const_cast<{}*>({})", element_type(graph_.type(v).dtype), name) : name;
 }
 
-const std::string& ValueNames::workspace(const Step& step) const { return names_[kArena][plan_.buffers[at(step.workspace)].name]; }
+const std::string& ValueNames::workspace(const Step& step) const {
+  return names_[kArena][plan_.buffers[at(step.workspace)].name];
+}
 
 std::string ValueNames::hyper(ir::ValueId value) const {
   const std::string& name = graph_.value(value).name;
@@ -308,7 +315,8 @@ std::string ValueNames::hyper(ir::ValueId value) const {
 
 std::string ValueNames::dimension(const ir::Dim& dim, std::string_view object) const {
   if (dim.is_static()) return fmt::format("{}", dim.value());
-  const auto found = std::find_if(symbols_.begin(), symbols_.end(), [&](const Symbol& s) { return s.name == dim.symbol(); });
+  const auto found =
+      std::find_if(symbols_.begin(), symbols_.end(), [&](const Symbol& s) { return s.name == dim.symbol(); });
   GRAVEN_CHECK(found != symbols_.end(), "the graph has no dimension " + dim.symbol());
   const std::string symbol = std::string(object) + found->identifier;
   return dim.coefficient() == 1 ? symbol : fmt::format("{} * {}", dim.coefficient(), symbol);

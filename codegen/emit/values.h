@@ -22,10 +22,12 @@ struct Symbol {
 
 class ValueNames {
  public:
-  /// `evaluation`: the graph whose constants stand beside this one's. `project`: the namespace that the names will stand in.
-  ValueNames(const ir::Graph& graph, const Plan& plan, const ir::Graph* evaluation = nullptr, std::string_view project = {});
-  /// Of an evaluation: inputs, parameters and constants have the names that they have in the training graph, whose ValueNames was told of it. The
-  /// values of the arena have names of their own.
+  /// `evaluation`: the graph whose constants stand beside this one's. `project`: the namespace that the names will
+  /// stand in.
+  ValueNames(const ir::Graph& graph, const Plan& plan, const ir::Graph* evaluation = nullptr,
+             std::string_view project = {});
+  /// Of an evaluation: inputs, parameters and constants have the names that they have in the training graph, whose
+  /// ValueNames was told of it. The values of the arena have names of their own.
   ValueNames(const ir::Graph& evaluation, const Plan& plan, const ValueNames& training);
 
   /// The pointer, as the calls write it; "nullptr" for kNone and for results that nobody reads.

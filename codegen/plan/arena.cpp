@@ -93,8 +93,9 @@ Offsets in_time(std::span<const Buffer> buffers, bool backwards) {
   Order starts = identity(buffers), ends = starts;
   auto first = [&](std::int32_t i) { return backwards ? -buffers[at(i)].last : buffers[at(i)].first; };
   auto last = [&](std::int32_t i) { return backwards ? -buffers[at(i)].first : buffers[at(i)].last; };
-  std::stable_sort(starts.begin(), starts.end(),
-                   [&](auto a, auto b) { return first(a) != first(b) ? first(a) < first(b) : buffers[at(a)].bytes > buffers[at(b)].bytes; });
+  std::stable_sort(starts.begin(), starts.end(), [&](auto a, auto b) {
+    return first(a) != first(b) ? first(a) < first(b) : buffers[at(a)].bytes > buffers[at(b)].bytes;
+  });
   std::stable_sort(ends.begin(), ends.end(), [&](auto a, auto b) { return last(a) < last(b); });
   Offsets offsets(buffers.size(), 0);
   FreeList free;
@@ -121,7 +122,9 @@ class Skyline {
     set_.assign(static_cast<std::size_t>(2 * size_), -1);
   }
   std::int64_t maximum(std::int32_t first, std::int32_t last) { return maximum(1, 0, size_ - 1, first, last); }
-  void assign(std::int32_t first, std::int32_t last, std::int64_t value) { assign(1, 0, size_ - 1, first, last, value); }
+  void assign(std::int32_t first, std::int32_t last, std::int64_t value) {
+    assign(1, 0, size_ - 1, first, last, value);
+  }
 
  private:
   void push(std::int32_t node) {
@@ -136,7 +139,8 @@ class Skyline {
     const std::int32_t middle = low + (high - low) / 2;
     return std::max(maximum(2 * node, low, middle, first, last), maximum(2 * node + 1, middle + 1, high, first, last));
   }
-  void assign(std::int32_t node, std::int32_t low, std::int32_t high, std::int32_t first, std::int32_t last, std::int64_t value) {
+  void assign(std::int32_t node, std::int32_t low, std::int32_t high, std::int32_t first, std::int32_t last,
+              std::int64_t value) {
     if (first > high || last < low) return;
     if (first <= low && high <= last) {
       top_[at(node)] = set_[at(node)] = value;
@@ -175,7 +179,8 @@ class Neighbours {
  public:
   explicit Neighbours(std::span<const Buffer> buffers) : begin_(buffers.size() + 1, 0) {
     Order order = identity(buffers);
-    std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return buffers[at(a)].first < buffers[at(b)].first; });
+    std::stable_sort(order.begin(), order.end(),
+                     [&](auto a, auto b) { return buffers[at(a)].first < buffers[at(b)].first; });
     std::vector<std::pair<std::int32_t, std::int32_t>> pairs;
     std::set<std::pair<std::int32_t, std::int32_t>> alive;  // last step, buffer
     for (const std::int32_t i : order) {
@@ -209,7 +214,8 @@ Offsets in_gaps(std::span<const Buffer> buffers, const Order& order, const Neigh
   for (const std::int32_t i : order) {
     taken.clear();
     for (const std::int32_t other : neighbours.of(i))
-      if (offsets[at(other)] >= 0) taken.emplace_back(offsets[at(other)], offsets[at(other)] + buffers[at(other)].bytes);
+      if (offsets[at(other)] >= 0)
+        taken.emplace_back(offsets[at(other)], offsets[at(other)] + buffers[at(other)].bytes);
     std::sort(taken.begin(), taken.end());
     const std::int64_t bytes = buffers[at(i)].bytes;
     std::int64_t end = 0, best = -1, best_gap = 0;
@@ -287,9 +293,11 @@ std::int64_t place_buffers(std::span<Buffer> buffers) {
     for (const Buffer& b : buffers) live[at(b.first)] += b.bytes, live[at(b.last) + 1] -= b.bytes;
     std::partial_sum(live.begin(), live.end(), live.begin());
     Skyline crowd(static_cast<std::int32_t>(live.size()));
-    for (std::size_t s = 0; s < live.size(); ++s) crowd.assign(static_cast<std::int32_t>(s), static_cast<std::int32_t>(s), live[s]);
+    for (std::size_t s = 0; s < live.size(); ++s)
+      crowd.assign(static_cast<std::int32_t>(s), static_cast<std::int32_t>(s), live[s]);
     std::vector<double> crowded(buffers.size());
-    for (std::size_t i = 0; i < buffers.size(); ++i) crowded[i] = static_cast<double>(crowd.maximum(buffers[i].first, buffers[i].last));
+    for (std::size_t i = 0; i < buffers.size(); ++i)
+      crowded[i] = static_cast<double>(crowd.maximum(buffers[i].first, buffers[i].last));
     const Order candidates[] = {sorted(size),
                                 sorted([&](std::int32_t i) { return size(i) * life(i); }),
                                 sorted(life),
@@ -300,9 +308,11 @@ std::int64_t place_buffers(std::span<Buffer> buffers) {
     for (const Order& candidate : candidates)
       for (const bool first_fit : {false, true})
         if (!done() && offer(in_gaps(buffers, candidate, neighbours, first_fit))) order = candidate;
-    // Buffers that reach above the bound move to the front of the order, or swap with a random earlier one; what helps is kept.
-    const std::int64_t turns =
-        std::min<std::int64_t>(3000, kPairsOfSearch / std::max<std::int64_t>(1, neighbours.count() + static_cast<std::int64_t>(order.size()) * 4));
+    // Buffers that reach above the bound move to the front of the order, or swap with a random earlier one; what helps
+    // is kept.
+    const std::int64_t turns = std::min<std::int64_t>(
+        3000,
+        kPairsOfSearch / std::max<std::int64_t>(1, neighbours.count() + static_cast<std::int64_t>(order.size()) * 4));
     std::uint64_t random = 0x9e3779b97f4a7c15u;
     auto draw = [&](std::size_t below) {
       random ^= random << 13, random ^= random >> 7, random ^= random << 17;

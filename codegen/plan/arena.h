@@ -1,9 +1,11 @@
-// The arena: offsets for buffers whose lives are known, so that no two that live at one time overlap, and the peak is small.
+// The arena: offsets for buffers whose lives are known, so that no two that live at one time overlap, and the peak is
+// small.
 //
-// Several heuristics are tried, all deterministic, and the lowest peak wins: in the order of time with the best-fitting gap (forwards and
-// backwards); longest life first on a skyline (exact where lives nest, as in training); largest first and largest volume first with the
-// best-fitting gap. If the peak is above the lower bound after that, a bounded search swaps buffers in the best order. The cost is
-// O(n log n), plus work on pairs of buffers that live at one time, which is bounded whatever the graph.
+// Several heuristics are tried, all deterministic, and the lowest peak wins: in the order of time with the best-fitting
+// gap (forwards and backwards); longest life first on a skyline (exact where lives nest, as in training); largest first
+// and largest volume first with the best-fitting gap. If the peak is above the lower bound after that, a bounded search
+// swaps buffers in the best order. The cost is O(n log n), plus work on pairs of buffers that live at one time, which
+// is bounded whatever the graph.
 #pragma once
 
 #include <cstdint>

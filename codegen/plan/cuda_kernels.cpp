@@ -121,11 +121,13 @@ ir::ValueId uncovered(const ir::NodeView& node, const CudaKernel& kernel) {
 ir::KernelCall lower_for_cuda(const ir::NodeView& node) {
   ir::KernelCall call = ir::lower(node);
   if (call.name.empty()) return call;
-  const auto* kernel = std::find_if(std::begin(kKernels), std::end(kKernels), [&](const CudaKernel& k) { return k.name == call.name; });
+  const auto* kernel =
+      std::find_if(std::begin(kKernels), std::end(kKernels), [&](const CudaKernel& k) { return k.name == call.name; });
   if (kernel == std::end(kKernels) || node.node.op->name == "fused_reduction")
     refuse(node, std::string(node.node.op->name) + " has no CUDA kernel (" + call.name + "): emit for the CPU");
   if (const ir::ValueId v = uncovered(node, *kernel); v != ir::kNone)
-    refuse(node, "the CUDA kernel " + call.name + " does not take " + node.graph.type(v).to_string() + " (" + node.graph.value(v).name + ")");
+    refuse(node, "the CUDA kernel " + call.name + " does not take " + node.graph.type(v).to_string() + " (" +
+                     node.graph.value(v).name + ")");
   if (kernel->images && !node.attributes().flag("channels_last"))
     refuse(node, "the CUDA kernel " + call.name + " takes NHWC images: the pass choose_layout must run");
   call.reference = false;

@@ -1,4 +1,5 @@
-// The CUDA kernels that nodes become: what ir::lower chooses, as kernels/cuda has it. CUDA kernels take plain weights and no workspace.
+// The CUDA kernels that nodes become: what ir::lower chooses, as kernels/cuda has it. CUDA kernels take plain weights
+// and no workspace.
 //
 //   ir::KernelCall call = lower_for_cuda({graph, node});   // user error when kernels/cuda has no such kernel
 #pragma once

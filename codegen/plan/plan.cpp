@@ -17,7 +17,11 @@ namespace {
 class Allocation {
  public:
   Allocation(const ir::Graph& graph, const Storage& storage, Plan& plan)
-      : graph_(graph), storage_(storage), plan_(plan), last_use_(graph.values.size(), -1), buffer_(graph.values.size(), -1) {
+      : graph_(graph),
+        storage_(storage),
+        plan_(plan),
+        last_use_(graph.values.size(), -1),
+        buffer_(graph.values.size(), -1) {
     const std::int32_t steps = static_cast<std::int32_t>(plan.steps.size());
     for (std::int32_t s = 0; s < steps; ++s)
       for (const ir::ValueId v : node(s).inputs)
@@ -40,7 +44,8 @@ class Allocation {
     for (std::size_t i = 0; i < n.outputs.size(); ++i) {
       const ir::ValueId v = n.outputs[i];
       if (!storage_.in_arena(v)) continue;
-      // A further result that nobody reads is not computed. The first always is, unless the node is there for what it writes into.
+      // A further result that nobody reads is not computed. The first always is, unless the node is there for what it
+      // writes into.
       if ((i > 0 || n.op->has_effect()) && last_use_[at(v)] < 0) continue;
       const std::int32_t last = std::max(last_use_[at(v)], s);
       const std::int32_t shared = taken_over(s, static_cast<std::int32_t>(i));
@@ -76,14 +81,17 @@ class Allocation {
       if (!storage_.in_arena(input)) continue;
       const ir::ValueId r = storage_.root[at(input)];
       if (last_use_[at(r)] != s || buffer_[at(r)] < 0) continue;
-      if (std::count(n.outputs.begin(), n.outputs.end(), plan_.buffers[at(buffer_[at(r)])].values.back()) > 0) continue;  // another output has it
-      if (graph_.type(r).dtype != graph_.type(v).dtype || graph_.type(r).shape.numel() != graph_.type(v).shape.numel()) continue;
-      // The kernel reads each element of this input where it writes it. So it has to do of any other input in the same memory: the same tensor,
-      // given twice, may be read elsewhere the other time.
+      if (std::count(n.outputs.begin(), n.outputs.end(), plan_.buffers[at(buffer_[at(r)])].values.back()) > 0)
+        continue;  // another output has it
+      if (graph_.type(r).dtype != graph_.type(v).dtype || graph_.type(r).shape.numel() != graph_.type(v).shape.numel())
+        continue;
+      // The kernel reads each element of this input where it writes it. So it has to do of any other input in the same
+      // memory: the same tensor, given twice, may be read elsewhere the other time.
       bool elsewhere = false;
       for (std::size_t j = 0; j < n.inputs.size(); ++j)
         elsewhere |= n.inputs[j] != ir::kNone && storage_.root[at(n.inputs[j])] == r &&
-                     (n.inputs[j] != input || std::count(candidates.begin(), candidates.end(), static_cast<std::int32_t>(j)) == 0);
+                     (n.inputs[j] != input ||
+                      std::count(candidates.begin(), candidates.end(), static_cast<std::int32_t>(j)) == 0);
       if (!elsewhere) return buffer_[at(r)];
     }
     return -1;
@@ -122,7 +130,8 @@ Plan make_plan(const ir::Graph& graph, ir::Target target, bool keep_results) {
   if (target == ir::Target::cuda) plan.alignment = 256;  // what the libraries' widest loads and cudaMalloc agree on
   std::vector<ir::KernelCall> calls;
   calls.reserve(graph.nodes.size());
-  for (const ir::Node& node : graph.nodes) calls.push_back(target == ir::Target::cuda ? lower_for_cuda({graph, node}) : ir::lower({graph, node}));
+  for (const ir::Node& node : graph.nodes)
+    calls.push_back(target == ir::Target::cuda ? lower_for_cuda({graph, node}) : ir::lower({graph, node}));
   std::vector<const ir::KernelCall*> by_node;
   for (const ir::KernelCall& call : calls) by_node.push_back(&call);
   const Storage storage(graph, plan.alignment, plan.keeps_results, by_node);

@@ -1,13 +1,13 @@
-// The plan: how a graph runs. The second of Graven's two data structures: order, the kernel chosen for each node, where every buffer lies
-// and how long it lives, the peak that results and the lower bound on it, FLOPs and bytes moved.
+// The plan: how a graph runs. The second of Graven's two data structures: order, the kernel chosen for each node, where
+// every buffer lies and how long it lives, the peak that results and the lower bound on it, FLOPs and bytes moved.
 //
 //   Plan plan = make_plan(graph);                    // the graph has been through ir::run_passes
 //   plan.steps[3].call.name                          // "linear"
 //   plan.arena_bytes, plan.lower_bound               // 345088, 345088
 //   const Placement& p = plan.placements[value];     // p.home == Home::arena: plan.buffers[p.buffer].offset
 //
-// storage.h finds aliases and homes, schedule.h orders the nodes, arena.h places buffers, verify.cpp checks the result; the operators choose
-// their kernels (ir::lower).
+// storage.h finds aliases and homes, schedule.h orders the nodes, arena.h places buffers, verify.cpp checks the result;
+// the operators choose their kernels (ir::lower).
 #pragma once
 
 #include <cstddef>
@@ -28,7 +28,8 @@ enum class Home : std::uint8_t {
   input,      ///< the caller's memory
   output,     ///< the caller's memory, written directly
   parameter,  ///< the weights block
-  gradient,   ///< the gradient of a trainable parameter, in the gradients block (contiguous, in the order of the parameters)
+  gradient,   ///< the gradient of a trainable parameter, in the gradients block (contiguous, in the order of the
+              ///< parameters)
   state,      ///< optimizer state
   prepared,   ///< result of the prepare phase: computed once after loading, shared by instances
   constant,   ///< a static array or a scalar literal in the emitted code
@@ -38,7 +39,8 @@ enum class Home : std::uint8_t {
 
 struct Placement {
   Home home = Home::arena;
-  std::int32_t buffer = -1;           ///< arena: index into Plan::buffers, -1 when nobody reads the value; output: index into Graph::outputs
+  std::int32_t buffer =
+      -1;  ///< arena: index into Plan::buffers, -1 when nobody reads the value; output: index into Graph::outputs
   ir::ValueId alias_of = ir::kNone;   ///< alias: the value whose memory this is, never an alias itself
   ir::ValueId parameter = ir::kNone;  ///< gradient: the parameter it belongs to
 };
@@ -57,7 +59,8 @@ struct Step {
   ir::KernelCall call;          ///< empty name: an alias, nothing to call
   std::int32_t workspace = -1;  ///< index into Plan::buffers
   ir::Cost cost;
-  /// Of the prepare phase: weights, and what was prepared from them, that no later step reads. Who alone holds the weights may give up their memory.
+  /// Of the prepare phase: weights, and what was prepared from them, that no later step reads. Who alone holds the
+  /// weights may give up their memory.
   std::vector<ir::ValueId> last_reads;
 };
 
@@ -73,12 +76,13 @@ struct Plan {
   std::int64_t lower_bound = 0;    ///< the largest sum of live bytes over the steps
   std::int64_t without_reuse = 0;  ///< the sum of all buffers
   double flops = 0, bytes = 0;     ///< a call, at the symbols' maxima, without the prepare phase
-  bool keeps_results = false;      ///< results of an inference stay in the arena, where the caller reads them, instead of the caller's memory
+  bool keeps_results = false;  ///< results of an inference stay in the arena, where the caller reads them, instead of
+                               ///< the caller's memory
 };
 
-/// Schedules, chooses kernels, places buffers. The graph has been through the passes for this target. Near-linear in the size of the graph. User
-/// error when the target has no kernel for a node.
-/// `keep_results`: see Plan::keeps_results; the results of a training graph always stay.
+/// Schedules, chooses kernels, places buffers. The graph has been through the passes for this target. Near-linear in
+/// the size of the graph. User error when the target has no kernel for a node. `keep_results`: see Plan::keeps_results;
+/// the results of a training graph always stay.
 Plan make_plan(const ir::Graph& graph, ir::Target target = ir::Target::cpu, bool keep_results = false);
 
 /// The value whose memory `value` lives in: itself unless it is an alias.
@@ -96,8 +100,8 @@ inline std::int64_t classes_of(const ir::Graph& graph, const Plan& plan, ir::Val
   return 0;
 }
 
-/// A label beside the classes that the operators taking `value` as labels pass over: their ignore_index. None where there are no such operators,
-/// where it is one of the classes, or where they do not agree.
+/// A label beside the classes that the operators taking `value` as labels pass over: their ignore_index. None where
+/// there are no such operators, where it is one of the classes, or where they do not agree.
 inline std::optional<std::int64_t> ignored_label(const ir::Graph& graph, const Plan& plan, ir::ValueId value) {
   std::optional<std::int64_t> ignored;
   for (const ir::Node& n : graph.nodes)

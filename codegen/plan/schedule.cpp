@@ -18,7 +18,12 @@ using ir::ValueId;
 class Traffic {
  public:
   Traffic(const ir::Graph& graph, const Storage& storage, const std::vector<ir::KernelCall>& calls)
-      : reads_(graph.nodes.size()), writes_(graph.nodes.size()), readers_(graph.values.size()), graph_(graph), storage_(storage), calls_(calls) {
+      : reads_(graph.nodes.size()),
+        writes_(graph.nodes.size()),
+        readers_(graph.values.size()),
+        graph_(graph),
+        storage_(storage),
+        calls_(calls) {
     for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
       auto& reads = reads_[n];
       for (const ValueId v : graph.nodes[n].inputs)
@@ -44,8 +49,8 @@ class Traffic {
     const ir::Node& node = graph_.nodes[at(n)];
     const ir::KernelCall& call = calls_[at(n)];
     std::int64_t sum = 0;
-    if (!node.outputs.empty() &&
-        std::any_of(call.in_place.begin(), call.in_place.end(), [&](std::int32_t i) { return dies(node, i, node.outputs[0], left); }))
+    if (!node.outputs.empty() && std::any_of(call.in_place.begin(), call.in_place.end(),
+                                             [&](std::int32_t i) { return dies(node, i, node.outputs[0], left); }))
       sum += bytes(node.outputs[0]);
     for (const auto& [output, input] : call.over)
       if (const ValueId v = node.outputs[at(output)]; left[at(v)] > 0 && dies(node, input, v, left)) sum += bytes(v);
@@ -67,7 +72,8 @@ class Traffic {
   const std::vector<ir::KernelCall>& calls_;
 };
 
-/// The largest number of bytes alive while `order` runs, on top of what was alive before it. `left`, the readers still to come, is updated.
+/// The largest number of bytes alive while `order` runs, on top of what was alive before it. `left`, the readers still
+/// to come, is updated.
 std::int64_t peak_of(const std::vector<NodeId>& order, const Traffic& traffic, std::vector<std::int32_t>& left) {
   std::int64_t live = 0, peak = 0;
   for (const NodeId n : order) {
@@ -104,12 +110,14 @@ std::vector<NodeId> greedy(const Segment& segment, const Traffic& traffic, std::
       if (left[at(r)] == 1 && !traffic.pinned(r)) bytes -= traffic.bytes(r);
     return bytes;
   };
-  // Scores only fall, when a node becomes the last reader of a value: it is pushed again then, and the older entry is passed over.
+  // Scores only fall, when a node becomes the last reader of a value: it is pushed again then, and the older entry is
+  // passed over.
   using Entry = std::pair<std::int64_t, NodeId>;
   std::priority_queue<Entry, std::vector<Entry>, std::greater<>> ready;
   for (std::size_t i = 0; i < segment.size(); ++i) {
     waiting[i] = static_cast<std::int32_t>(segment.before[i].size());
-    if (waiting[i] == 0) ready.emplace(score(segment.begin + static_cast<NodeId>(i)), segment.begin + static_cast<NodeId>(i));
+    if (waiting[i] == 0)
+      ready.emplace(score(segment.begin + static_cast<NodeId>(i)), segment.begin + static_cast<NodeId>(i));
   }
   std::vector<NodeId> order;
   order.reserve(segment.size());
@@ -123,7 +131,8 @@ std::vector<NodeId> greedy(const Segment& segment, const Traffic& traffic, std::
     for (const ValueId r : traffic.reads(n)) {
       if (--left[at(r)] != 1) continue;
       for (const NodeId reader : traffic.readers(r))
-        if (reader >= segment.begin && reader < segment.end && !done[at(reader - segment.begin)] && waiting[at(reader - segment.begin)] == 0)
+        if (reader >= segment.begin && reader < segment.end && !done[at(reader - segment.begin)] &&
+            waiting[at(reader - segment.begin)] == 0)
           ready.emplace(score(reader), reader);
     }
     for (const NodeId next : segment.after[i])
@@ -144,7 +153,8 @@ std::vector<NodeId> depth_first(const Segment& segment, const Traffic& traffic) 
   for (std::size_t i = 0; i < segment.size(); ++i) {
     const NodeId n = segment.begin + static_cast<NodeId>(i);
     std::stable_sort(before[i].begin(), before[i].end(), [&](NodeId a, NodeId b) {
-      const std::int64_t x = need[at(a - segment.begin)] - result_bytes(a), y = need[at(b - segment.begin)] - result_bytes(b);
+      const std::int64_t x = need[at(a - segment.begin)] - result_bytes(a),
+                         y = need[at(b - segment.begin)] - result_bytes(b);
       return x != y ? x > y : a < b;
     });
     std::int64_t held = 0, most = 0;
@@ -234,22 +244,26 @@ std::vector<std::vector<NodeId>> dependencies(const ir::Graph& graph, const Stor
 
 namespace {
 
-/// By node - begin: whether what it writes takes the place of what it reads, so that memory is the same before it and after it.
-std::vector<bool> replacing(const Segment& segment, const Traffic& traffic, const std::vector<NodeId>& order, std::vector<std::int32_t> left) {
+/// By node - begin: whether what it writes takes the place of what it reads, so that memory is the same before it and
+/// after it.
+std::vector<bool> replacing(const Segment& segment, const Traffic& traffic, const std::vector<NodeId>& order,
+                            std::vector<std::int32_t> left) {
   std::vector<bool> replaces(segment.size());
   for (const NodeId n : order) {
     std::int64_t written = 0;
     for (const ValueId v : traffic.writes(n)) written += traffic.bytes(v);
-    replaces[at(n - segment.begin)] = written > 0 && traffic.taken_over(n, left) == written && traffic.workspace(n) == 0;
+    replaces[at(n - segment.begin)] =
+        written > 0 && traffic.taken_over(n, left) == written && traffic.workspace(n) == 0;
     for (const ValueId r : traffic.reads(n)) --left[at(r)];
   }
   return replaces;
 }
 
-/// `order` with small nodes (counters, scalars: under a thousandth of the peak all together with what they read and write) and those that `free`
-/// has moved back to where the program has them, after the node before them there: what moves for no memory's sake should not move.
-std::vector<NodeId> settle(const Segment& segment, const Traffic& traffic, const std::vector<NodeId>& order, std::int64_t peak,
-                           const std::vector<bool>& free) {
+/// `order` with small nodes (counters, scalars: under a thousandth of the peak all together with what they read and
+/// write) and those that `free` has moved back to where the program has them, after the node before them there: what
+/// moves for no memory's sake should not move.
+std::vector<NodeId> settle(const Segment& segment, const Traffic& traffic, const std::vector<NodeId>& order,
+                           std::int64_t peak, const std::vector<bool>& free) {
   const std::size_t n = segment.size();
   std::vector<std::pair<std::int64_t, NodeId>> key(n);  // place of the anchor in `order`, then place in the program
   std::vector<std::int64_t> place(n);
@@ -264,7 +278,8 @@ std::vector<NodeId> settle(const Segment& segment, const Traffic& traffic, const
     if (large) anchor = place[i];
     key[i] = {anchor, node};
     if (large) continue;
-    for (const NodeId b : segment.before[i]) key[i] = std::max(key[i], std::pair(key[at(b - segment.begin)].first, node));
+    for (const NodeId b : segment.before[i])
+      key[i] = std::max(key[i], std::pair(key[at(b - segment.begin)].first, node));
   }
   // Whatever somebody needs earlier comes earlier.
   for (std::size_t i = n; i-- > 0;)
@@ -283,7 +298,8 @@ std::vector<NodeId> settle(const Segment& segment, const Traffic& traffic, const
     ready.pop();
     settled.push_back(segment.begin + i);
     for (const NodeId next : segment.after[at(i)])
-      if (const std::size_t k = at(next - segment.begin); --waiting[k] == 0) ready.emplace(key[k], static_cast<NodeId>(k));
+      if (const std::size_t k = at(next - segment.begin); --waiting[k] == 0)
+        ready.emplace(key[k], static_cast<NodeId>(k));
   }
   return settled;
 }
@@ -294,7 +310,8 @@ std::vector<NodeId> schedule(const ir::Graph& graph, const Storage& storage, con
   const Traffic traffic(graph, storage, calls);
   const auto before = dependencies(graph, storage);
   std::vector<std::int32_t> left(graph.values.size(), 0);
-  for (std::size_t v = 0; v < graph.values.size(); ++v) left[v] = static_cast<std::int32_t>(traffic.readers(static_cast<ValueId>(v)).size());
+  for (std::size_t v = 0; v < graph.values.size(); ++v)
+    left[v] = static_cast<std::int32_t>(traffic.readers(static_cast<ValueId>(v)).size());
 
   std::vector<NodeId> order;
   order.reserve(graph.nodes.size());
@@ -324,7 +341,8 @@ std::vector<NodeId> schedule(const ir::Graph& graph, const Storage& storage, con
       if (peak < best_peak) best_peak = peak, best = std::move(candidate);
     }
     if (best != traced) {
-      for (const std::vector<bool>& free : {replacing(segment, traffic, best, left), std::vector<bool>(segment.size())}) {
+      for (const std::vector<bool>& free :
+           {replacing(segment, traffic, best, left), std::vector<bool>(segment.size())}) {
         std::vector<NodeId> settled = settle(segment, traffic, best, best_peak, free);
         std::vector<std::int32_t> settled_left = left;
         if (peak_of(settled, traffic, settled_left) > best_peak + best_peak / 1000) continue;

@@ -38,7 +38,8 @@ Home home_of(ir::ValueKind kind) {
 std::int64_t byte_count(const ir::TensorType& type) {
   std::int64_t count = static_cast<std::int64_t>(ir::size_of(type.dtype));
   for (const ir::Dim& d : type.shape)
-    if (d.maximum() < 0 || __builtin_mul_overflow(count, d.maximum(), &count) || count > std::numeric_limits<std::int64_t>::max() / 4)
+    if (d.maximum() < 0 || __builtin_mul_overflow(count, d.maximum(), &count) ||
+        count > std::numeric_limits<std::int64_t>::max() / 4)
       throw UserError("a tensor of type " + type.to_string() + " does not fit in memory");
   return count;
 }
@@ -56,7 +57,8 @@ std::vector<GradientOf> parameter_gradients(const ir::Graph& graph) {
   return found;
 }
 
-Storage::Storage(const ir::Graph& graph, std::int64_t alignment, bool keep_results, std::span<const ir::KernelCall* const> calls)
+Storage::Storage(const ir::Graph& graph, std::int64_t alignment, bool keep_results,
+                 std::span<const ir::KernelCall* const> calls)
     : root(graph.values.size()),
       home(graph.values.size()),
       output(graph.values.size(), -1),
@@ -100,8 +102,8 @@ Storage::Storage(const ir::Graph& graph, std::int64_t alignment, bool keep_resul
   for (std::size_t v = 0; v < graph.values.size(); ++v) home[v] = home[at(root[v])];
 }
 
-/// A parameter that is used twice has a gradient of two terms. The one that their sum may overwrite is computed where the gradient lies, instead of
-/// waiting in the arena, which would hold it through all of backward.
+/// A parameter that is used twice has a gradient of two terms. The one that their sum may overwrite is computed where
+/// the gradient lies, instead of waiting in the arena, which would hold it through all of backward.
 void Storage::add_up_in_place(const ir::Graph& graph, std::span<const ir::KernelCall* const> calls) {
   std::vector<ir::NodeId> maker(graph.values.size(), -1);
   std::vector<int> reads(graph.values.size(), 0);  // by root
@@ -129,7 +131,8 @@ void Storage::add_up_in_place(const ir::Graph& graph, std::span<const ir::Kernel
   };
   for (std::size_t r = 0; r < graph.values.size(); ++r) {
     if (home[r] != Home::gradient || at(root[r]) != r) continue;
-    for (ir::ValueId v = term(static_cast<ir::ValueId>(r)); v != ir::kNone; v = term(v)) moved[at(v)] = static_cast<ir::ValueId>(r);
+    for (ir::ValueId v = term(static_cast<ir::ValueId>(r)); v != ir::kNone; v = term(v))
+      moved[at(v)] = static_cast<ir::ValueId>(r);
   }
   for (ir::ValueId& r : root) r = moved[at(r)];  // aliases follow
 }
@@ -166,14 +169,18 @@ void Storage::write_through(const ir::Graph& graph, std::span<const ir::KernelCa
     const ir::NodeId made = access[at(value)].made;
     if (root[at(target)] != target || root[at(value)] != value || made < 0) continue;
     if (moved[at(value)] != value) continue;  // another assignment has it: this one copies
-    if (home[at(target)] != Home::parameter || home[at(value)] != Home::arena || pinned[at(value)] || access[at(target)].writes != 1) continue;
+    if (home[at(target)] != Home::parameter || home[at(value)] != Home::arena || pinned[at(value)] ||
+        access[at(target)].writes != 1)
+      continue;
     const ir::Node& maker = graph.nodes[at(made)];
     if (maker.phase != node.phase || graph.type(value) != graph.type(target)) continue;
     // Whoever reads the old contents does so before they are gone: the maker itself only where its kernel allows it.
     bool safe = true;
-    for (const ir::NodeId reader : access[at(target)].readers) safe = safe && (reader <= made || reader > static_cast<ir::NodeId>(n));
+    for (const ir::NodeId reader : access[at(target)].readers)
+      safe = safe && (reader <= made || reader > static_cast<ir::NodeId>(n));
     const ir::KernelCall& call = *calls[at(made)];
-    const auto output = static_cast<std::int32_t>(std::find(maker.outputs.begin(), maker.outputs.end(), value) - maker.outputs.begin());
+    const auto output =
+        static_cast<std::int32_t>(std::find(maker.outputs.begin(), maker.outputs.end(), value) - maker.outputs.begin());
     for (std::size_t i = 0; i < maker.inputs.size() && safe; ++i) {
       if (maker.inputs[i] == ir::kNone || root[at(maker.inputs[i])] != target) continue;
       const auto input = static_cast<std::int32_t>(i);

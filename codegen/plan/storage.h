@@ -1,5 +1,5 @@
-// Storage: which values share memory because one is another's alias, where each such class lives, and how many bytes it takes. The first step
-// of planning; the order and the arena build on it.
+// Storage: which values share memory because one is another's alias, where each such class lives, and how many bytes it
+// takes. The first step of planning; the order and the arena build on it.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,10 @@
 namespace graven::codegen {
 
 struct Storage {
-  /// Finds aliases and homes. Home::alias is not used here: `root` says it. `keep_results`: see Plan::keeps_results. `calls`: what each node becomes.
-  Storage(const ir::Graph& graph, std::int64_t alignment, bool keep_results, std::span<const ir::KernelCall* const> calls);
+  /// Finds aliases and homes. Home::alias is not used here: `root` says it. `keep_results`: see Plan::keeps_results.
+  /// `calls`: what each node becomes.
+  Storage(const ir::Graph& graph, std::int64_t alignment, bool keep_results,
+          std::span<const ir::KernelCall* const> calls);
 
   std::vector<ir::ValueId> root;       ///< by value: the value whose memory it is
   std::vector<Home> home;              ///< by value: of its root
@@ -21,11 +23,13 @@ struct Storage {
   std::vector<ir::ValueId> parameter;  ///< by root, home gradient: the parameter
   std::vector<std::int64_t> bytes;     ///< by root: at the symbols' maxima, rounded up to the alignment
   std::vector<bool> pinned;            ///< by root: read after the last step (the loss, results of a training step)
-  /// By node: an assignment that moves nothing, because the new contents are computed where the old ones lie: a module's counters and running
-  /// statistics. `root` of the new contents is the buffer then.
+  /// By node: an assignment that moves nothing, because the new contents are computed where the old ones lie: a
+  /// module's counters and running statistics. `root` of the new contents is the buffer then.
   std::vector<bool> written_through;
 
-  bool in_arena(ir::ValueId value) const { return value != ir::kNone && home[static_cast<std::size_t>(value)] == Home::arena; }
+  bool in_arena(ir::ValueId value) const {
+    return value != ir::kNone && home[static_cast<std::size_t>(value)] == Home::arena;
+  }
 
  private:
   void add_up_in_place(const ir::Graph& graph, std::span<const ir::KernelCall* const> calls);

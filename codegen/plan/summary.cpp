@@ -34,22 +34,29 @@ std::string memory_summary(const ir::Graph& graph, const Plan& plan) {
     }
   }
   std::string out = fmt::format(
-      "arena {} bytes in {} buffers, lower bound {} (ratio {:.3f}), without reuse {}\n", plan.arena_bytes, plan.buffers.size(), plan.lower_bound,
-      plan.lower_bound ? static_cast<double>(plan.arena_bytes) / static_cast<double>(plan.lower_bound) : 1.0, plan.without_reuse);
-  out += fmt::format("parameters {} bytes ({} values), buffers {} bytes, optimizer state {} bytes\n", parameters, values, buffers, states);
-  out += fmt::format("{} steps, {:.3f} MFLOP and {:.3f} MB moved a call\n", plan.steps.size(), plan.flops * 1e-6, plan.bytes * 1e-6);
+      "arena {} bytes in {} buffers, lower bound {} (ratio {:.3f}), without reuse {}\n", plan.arena_bytes,
+      plan.buffers.size(), plan.lower_bound,
+      plan.lower_bound ? static_cast<double>(plan.arena_bytes) / static_cast<double>(plan.lower_bound) : 1.0,
+      plan.without_reuse);
+  out += fmt::format("parameters {} bytes ({} values), buffers {} bytes, optimizer state {} bytes\n", parameters,
+                     values, buffers, states);
+  out += fmt::format("{} steps, {:.3f} MFLOP and {:.3f} MB moved a call\n", plan.steps.size(), plan.flops * 1e-6,
+                     plan.bytes * 1e-6);
   return out;
 }
 
 std::string memory_table(const ir::Graph& graph, const Plan& plan) {
-  std::string out =
-      fmt::format("arena {}  lower bound {}  ratio {:.3f}  without reuse {}\n", plan.arena_bytes, plan.lower_bound,
-                  plan.lower_bound ? static_cast<double>(plan.arena_bytes) / static_cast<double>(plan.lower_bound) : 1.0, plan.without_reuse);
+  std::string out = fmt::format(
+      "arena {}  lower bound {}  ratio {:.3f}  without reuse {}\n", plan.arena_bytes, plan.lower_bound,
+      plan.lower_bound ? static_cast<double>(plan.arena_bytes) / static_cast<double>(plan.lower_bound) : 1.0,
+      plan.without_reuse);
   out += fmt::format("{:>12} {:>12} {:>6} {:>6}  {}\n", "offset", "bytes", "first", "last", "buffer");
   for (const Buffer& b : plan.buffers) {
     std::string values;
-    for (const ir::ValueId v : b.values) values += (values.empty() ? "" : ", ") + graph.value(v).name + " " + graph.type(v).to_string();
-    out += fmt::format("{:>12} {:>12} {:>6} {:>6}  {}\n", b.offset, b.bytes, b.first, b.last, values.empty() ? b.name : values);
+    for (const ir::ValueId v : b.values)
+      values += (values.empty() ? "" : ", ") + graph.value(v).name + " " + graph.type(v).to_string();
+    out += fmt::format("{:>12} {:>12} {:>6} {:>6}  {}\n", b.offset, b.bytes, b.first, b.last,
+                       values.empty() ? b.name : values);
   }
   return out;
 }
@@ -60,7 +67,8 @@ std::string order_table(const ir::Graph& graph, const Plan& plan) {
     const Step& step = plan.steps[i];
     const ir::Node& node = graph.nodes[static_cast<std::size_t>(step.node)];
     std::string values;
-    for (const ir::ValueId v : node.outputs) values += (values.empty() ? "" : ", ") + graph.value(v).name + " " + graph.type(v).to_string();
+    for (const ir::ValueId v : node.outputs)
+      values += (values.empty() ? "" : ", ") + graph.value(v).name + " " + graph.type(v).to_string();
     out += fmt::format("{:>6}  {:<9}  {:<28}  {}\n", i, ir::name(node.phase),
                        step.call.name.empty() ? fmt::format("({}: no call)", node.op->name) : step.call.name, values);
   }

@@ -19,8 +19,8 @@ struct Input {
 constexpr std::int64_t kChunk = kernels::detail::kBroadcastChunk;
 constexpr std::size_t kLargestElement = 8;
 
-/// The elements of an input that belong to `count` elements of the output: where they lie, if they lie together, else copied into `buffer`. `Bits`:
-/// an integer as large as they are.
+/// The elements of an input that belong to `count` elements of the output: where they lie, if they lie together, else
+/// copied into `buffer`. `Bits`: an integer as large as they are.
 template <class Bits>
 const void* range(const Input& input, std::int64_t first, std::int64_t count, void* buffer) {
   using Element [[gnu::may_alias]] = Bits;

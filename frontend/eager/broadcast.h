@@ -1,5 +1,5 @@
-// The thunks of elementwise operators. What differs between operators and element types is one loop over elements that lie together; the strides,
-// the pieces and the threads around it are the same for all, and compiled once.
+// The thunks of elementwise operators. What differs between operators and element types is one loop over elements that
+// lie together; the strides, the pieces and the threads around it are the same for all, and compiled once.
 #pragma once
 
 #include <cstddef>
@@ -29,7 +29,11 @@ void broadcast_thunk(const Arguments& a) {
   static_assert(sizeof...(X) <= kernels::broadcast_config::kMaximumInputs, "too many inputs");
   static constexpr std::size_t kElementBytes[] = {sizeof(Y), sizeof(X)...};
   broadcast(
-      a, [](std::int64_t n, void* y, const void* const* x) { apply_range<F, Y, X...>(n, y, x, std::index_sequence_for<X...>{}); }, kElementBytes);
+      a,
+      [](std::int64_t n, void* y, const void* const* x) {
+        apply_range<F, Y, X...>(n, y, x, std::index_sequence_for<X...>{});
+      },
+      kElementBytes);
 }
 
 }  // namespace graven::eager

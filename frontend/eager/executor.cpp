@@ -90,13 +90,15 @@ ir::TensorData convert(const ir::TensorData& data, DType dtype) {
   ir::TensorData result;
   result.type = {dtype, data.type.shape};
   const std::int64_t n = data.type.shape.numel().value();
-  GRAVEN_CHECK(data.bytes.size() == static_cast<std::size_t>(n) * ir::size_of(data.type.dtype), "data does not fit its type");
+  GRAVEN_CHECK(data.bytes.size() == static_cast<std::size_t>(n) * ir::size_of(data.type.dtype),
+               "data does not fit its type");
   result.bytes.resize(static_cast<std::size_t>(n) * ir::size_of(dtype));
   convert_elements(data.type.dtype, data.bytes.data(), dtype, result.bytes.data(), n);
   return result;
 }
 
-// ---- lowering -------------------------------------------------------------------------------------------------------------------------
+// ---- lowering
+// ---------------------------------------------------------------------------------------------------------------------
 
 struct Executor::Impl {
   ir::Graph graph;
@@ -164,12 +166,14 @@ struct Executor::Impl {
         layout(options.layout),
         noise(options.noise) {
     if (layout) {
-      GRAVEN_CHECK(layout->order.size() == graph.nodes.size() && layout->offset.size() == graph.values.size(), "a layout of another graph");
+      GRAVEN_CHECK(layout->order.size() == graph.nodes.size() && layout->offset.size() == graph.values.size(),
+                   "a layout of another graph");
       allocate(layout->bytes);  // the arena is the beginning of the scratch memory
     }
     std::map<std::size_t, std::vector<ir::Node>> parts;  // by position of a node that stands for several
     for (std::size_t n = 0; n < graph.nodes.size(); ++n)
-      if (const ir::Node& node = graph.nodes[n]; node.op->parts != nullptr) parts.emplace(n, node.op->parts(graph, node));
+      if (const ir::Node& node = graph.nodes[n]; node.op->parts != nullptr)
+        parts.emplace(n, node.op->parts(graph, node));
     slots.resize(graph.values.size());
     for (std::size_t i = 0; i < graph.values.size(); ++i) {
       const ir::TensorType& t = graph.values[i].type;
@@ -213,8 +217,8 @@ struct Executor::Impl {
     DType dtype;
     std::vector<std::int64_t> sizes;
   };
-  void add_elementwise(const ir::OpDef& op, Source y, DType output, const std::vector<std::int64_t>& sizes, const std::vector<Operand>& inputs,
-                       const std::vector<double>& attributes) {
+  void add_elementwise(const ir::OpDef& op, Source y, DType output, const std::vector<std::int64_t>& sizes,
+                       const std::vector<Operand>& inputs, const std::vector<double>& attributes) {
     std::int64_t n = 1;
     for (std::int64_t s : sizes) n *= s;
     if (op.name == "cast") {
@@ -233,7 +237,9 @@ struct Executor::Impl {
     for (const Operand& i : inputs) types.push_back(i.dtype);
     const std::string key = elementwise_key(op.name, output, types);
     step.thunk = find_thunk(key);
-    if (!step.thunk) throw UserError("there is no compiled kernel " + key + ": " + std::string(op.name) + " does not take these dtypes eagerly");
+    if (!step.thunk)
+      throw UserError("there is no compiled kernel " + key + ": " + std::string(op.name) +
+                      " does not take these dtypes eagerly");
     step.arguments.push_back(y);
     for (const Operand& i : inputs) step.arguments.push_back(i.source);
     DType computed = types.empty() ? output : types.back();
@@ -256,17 +262,20 @@ struct Executor::Impl {
     for (std::size_t d = 0; d < rank; ++d) {
       if (sizes[d] == 1) continue;
       bool merge = c.rank > 0;
-      for (std::size_t k = 0; k < inputs.size() && merge; ++k) merge = c.strides[k][c.rank - 1] == strides[k][d] * sizes[d];
+      for (std::size_t k = 0; k < inputs.size() && merge; ++k)
+        merge = c.strides[k][c.rank - 1] == strides[k][d] * sizes[d];
       if (merge) {
         c.shape[c.rank - 1] *= sizes[d];
       } else {
         if (c.rank == kernels::broadcast_config::kMaximumRank)
-          throw UserError(std::string(op.name) + ": broadcasting over more than " + std::to_string(c.rank) + " dimensions is not supported");
+          throw UserError(std::string(op.name) + ": broadcasting over more than " + std::to_string(c.rank) +
+                          " dimensions is not supported");
         c.shape[c.rank++] = sizes[d];
       }
       for (std::size_t k = 0; k < inputs.size(); ++k) c.strides[k][c.rank - 1] = strides[k][d];
     }
-    if (inputs.size() + attributes.size() > kernels::broadcast_config::kMaximumInputs) throw UserError(std::string(op.name) + ": too many inputs");
+    if (inputs.size() + attributes.size() > kernels::broadcast_config::kMaximumInputs)
+      throw UserError(std::string(op.name) + ": too many inputs");
     steps.push_back(std::move(step));
   }
 
@@ -298,7 +307,8 @@ struct Executor::Impl {
       Operand result{last ? y : Source{}, dtype, sizes};
       if (!last) {
         if (arguments.empty()) result.sizes = {};
-        result.source = {Source::Kind::scratch, kNone, allocate((arguments.empty() ? 1 : n) * static_cast<std::int64_t>(ir::size_of(dtype))),
+        result.source = {Source::Kind::scratch, kNone,
+                         allocate((arguments.empty() ? 1 : n) * static_cast<std::int64_t>(ir::size_of(dtype))),
                          nullptr};
       }
       const auto constant = [&](std::string_view name) -> const double* {
@@ -337,7 +347,9 @@ struct Executor::Impl {
   Operand converted(const Operand& a, DType dtype) {
     std::int64_t n = 1;
     for (std::int64_t s : a.sizes) n *= s;
-    Operand r{{Source::Kind::scratch, kNone, allocate(n * static_cast<std::int64_t>(ir::size_of(dtype))), nullptr}, dtype, a.sizes};
+    Operand r{{Source::Kind::scratch, kNone, allocate(n * static_cast<std::int64_t>(ir::size_of(dtype))), nullptr},
+              dtype,
+              a.sizes};
     add_elementwise(ir::get_op("cast"), r.source, dtype, a.sizes, {a}, {});
     return r;
   }
@@ -391,7 +403,8 @@ struct Executor::Impl {
     if (name == "fused_elementwise" || name == "fused_reduction" || op.elementwise())
       for (ValueId v : n.inputs) operands.push_back(operand(v));
     if (name == "fused_elementwise") {
-      add_program(n.attributes.program("program"), of(n.outputs[0]), slot(n.outputs[0]).dtype, slot(n.outputs[0]).sizes, operands);
+      add_program(n.attributes.program("program"), of(n.outputs[0]), slot(n.outputs[0]).dtype, slot(n.outputs[0]).sizes,
+                  operands);
       return;
     }
     if (name == "fused_reduction") {
@@ -399,7 +412,8 @@ struct Executor::Impl {
       return;
     }
     if (op.elementwise()) {
-      add_elementwise(op, of(n.outputs[0]), slot(n.outputs[0]).dtype, slot(n.outputs[0]).sizes, operands, attribute_values(op, n.attributes));
+      add_elementwise(op, of(n.outputs[0]), slot(n.outputs[0]).dtype, slot(n.outputs[0]).sizes, operands,
+                      attribute_values(op, n.attributes));
       return;
     }
     add_kernel(n);
@@ -438,7 +452,9 @@ struct Executor::Impl {
       step.call.reference = false;
       step.thunk = find_thunk(kernel_key(step.call, s.outputs, s.inputs));
     }
-    if (!step.thunk) throw UserError("there is no compiled kernel " + key + ": " + std::string(op.name) + " does not take these dtypes eagerly");
+    if (!step.thunk)
+      throw UserError("there is no compiled kernel " + key + ": " + std::string(op.name) +
+                      " does not take these dtypes eagerly");
     ValueId residual = kNone;
     for (const ir::Argument& a : ir::arguments_of(n, step.call)) {
       bind(step, a);
@@ -448,7 +464,8 @@ struct Executor::Impl {
       step.arguments.back() = {};
     }
     // The result may be planned over the residual, which the epilogue has yet to read.
-    if (finishes && layout) step.arguments[0] = {Source::Kind::scratch, kNone, allocate(slot(n.outputs[0]).bytes()), nullptr};
+    if (finishes && layout)
+      step.arguments[0] = {Source::Kind::scratch, kNone, allocate(slot(n.outputs[0]).bytes()), nullptr};
     const Source product = step.arguments.empty() ? Source{} : step.arguments[0];  // updates have no results
     steps.push_back(std::move(step));
     if (finishes) {
@@ -546,7 +563,9 @@ struct Executor::Impl {
     };
     for (std::size_t index = 0; index < steps.size(); ++index) {
       const Step& s = steps[index];
-      if (watched) advance(static_cast<std::size_t>(std::upper_bound(first_step.begin(), first_step.end(), index) - first_step.begin()));
+      if (watched)
+        advance(static_cast<std::size_t>(std::upper_bound(first_step.begin(), first_step.end(), index) -
+                                         first_step.begin()));
       tensors.clear();
       for (const Source& a : s.arguments) tensors.push_back(pointer(a));
       switch (s.kind) {
@@ -560,7 +579,8 @@ struct Executor::Impl {
           const std::size_t size = ir::size_of(s.to);
           std::byte one[8];
           detail::write_element(s.to, one, s.value);
-          for (std::int64_t i = 0; i < s.n; ++i) std::memcpy(static_cast<std::byte*>(tensors[0]) + static_cast<std::size_t>(i) * size, one, size);
+          for (std::int64_t i = 0; i < s.n; ++i)
+            std::memcpy(static_cast<std::byte*>(tensors[0]) + static_cast<std::size_t>(i) * size, one, size);
           continue;
         }
         case Step::Kind::kernel:
@@ -600,15 +620,18 @@ struct Scratch {
 };
 }  // namespace
 
-Executor::Executor(ir::Graph graph, const ExecuteOptions& options) : impl_(std::make_unique<Impl>(std::move(graph), options)) {}
+Executor::Executor(ir::Graph graph, const ExecuteOptions& options)
+    : impl_(std::make_unique<Impl>(std::move(graph), options)) {}
 Executor::~Executor() = default;
 const ir::Graph& Executor::graph() const { return impl_->graph; }
 
 void Executor::run(std::span<const void* const> inputs, std::span<void* const> outputs) const {
   const Impl& e = *impl_;
-  GRAVEN_CHECK(inputs.size() == e.graph.inputs.size() && outputs.size() == e.graph.outputs.size(), "wrong number of tensors");
+  GRAVEN_CHECK(inputs.size() == e.graph.inputs.size() && outputs.size() == e.graph.outputs.size(),
+               "wrong number of tensors");
   std::vector<void*> memory(e.slots.size(), nullptr);
-  for (std::size_t i = 0; i < inputs.size(); ++i) memory[static_cast<std::size_t>(e.graph.inputs[i])] = const_cast<void*>(inputs[i]);
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    memory[static_cast<std::size_t>(e.graph.inputs[i])] = const_cast<void*>(inputs[i]);
   // Results go straight to the caller, where they are computed rather than aliases.
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     const auto v = static_cast<std::size_t>(e.graph.outputs[i]);
@@ -639,7 +662,8 @@ void execute(const ir::Graph& graph, Environment& values, const ExecuteOptions& 
     if (v < 0 || static_cast<std::size_t>(v) >= e.slots.size() || produced.count(v)) continue;
     const auto& slot = e.slots[static_cast<std::size_t>(v)];
     if (data.type.shape != e.graph.type(v).shape)
-      throw UserError("execute: '" + e.graph.value(v).name + "' must be " + e.graph.type(v).to_string() + ", got " + data.type.to_string());
+      throw UserError("execute: '" + e.graph.value(v).name + "' must be " + e.graph.type(v).to_string() + ", got " +
+                      data.type.to_string());
     leaves.push_back(convert(data, e.graph.value(v).kind == ir::ValueKind::hyper ? e.graph.type(v).dtype : slot.dtype));
     if (leaves.back().bytes.empty()) leaves.back().bytes.resize(1);
     memory[static_cast<std::size_t>(v)] = leaves.back().bytes.data();
@@ -648,7 +672,8 @@ void execute(const ir::Graph& graph, Environment& values, const ExecuteOptions& 
   for (const ir::Node& n : e.graph.nodes)
     for (ValueId v : n.inputs)
       if (v != kNone && !produced.count(v) && !memory[static_cast<std::size_t>(v)] && !e.graph.constants.count(v))
-        throw UserError("execute: the value '" + e.graph.value(v).name + "' is needed by " + std::string(n.op->name) + " and was not given");
+        throw UserError("execute: the value '" + e.graph.value(v).name + "' is needed by " + std::string(n.op->name) +
+                        " and was not given");
   const Scratch scratch(e.scratch_bytes);
   e.run(memory, scratch.storage.data);
   const auto store = [&](ValueId v) {

@@ -1,5 +1,5 @@
-// Runs a graph node by node through the table of compiled kernels, without emitting anything: what eager mode uses for one operator, and what
-// tests use as the oracle for whole graphs, at any stage of the passes.
+// Runs a graph node by node through the table of compiled kernels, without emitting anything: what eager mode uses for
+// one operator, and what tests use as the oracle for whole graphs, at any stage of the passes.
 //
 //   Environment values{{graph.inputs[0], data}};
 //   execute(graph, values, {.oracle = Oracle::double_reference});
@@ -30,13 +30,14 @@ enum class Oracle : std::uint8_t {
 /// Calls body once for each piece, on the threads of eager mode; it must not throw, nor call eager mode itself.
 void run_pieces(std::int64_t pieces, const std::function<void(std::int64_t piece)>& body);
 
-/// Where a graph's results lie and when its nodes run, instead of memory of their own in the order of the list: what a memory plan says, so that
-/// tests can run a plan without emitting it, and look at the arena between its steps.
+/// Where a graph's results lie and when its nodes run, instead of memory of their own in the order of the list: what a
+/// memory plan says, so that tests can run a plan without emitting it, and look at the arena between its steps.
 struct MemoryLayout {
-  std::vector<ir::NodeId> order;        ///< every node once
-  std::vector<std::int64_t> offset;     ///< by value: bytes from the start of the arena; -1: memory of its own
-  std::vector<std::int64_t> workspace;  ///< by position in `order`: where the kernel's scratch memory lies; -1: memory of its own
-  std::int64_t bytes = 0;               ///< of the arena
+  std::vector<ir::NodeId> order;     ///< every node once
+  std::vector<std::int64_t> offset;  ///< by value: bytes from the start of the arena; -1: memory of its own
+  std::vector<std::int64_t>
+      workspace;           ///< by position in `order`: where the kernel's scratch memory lies; -1: memory of its own
+  std::int64_t bytes = 0;  ///< of the arena
   /// Called around each position of `order`.
   std::function<void(std::size_t position, std::span<std::byte> arena)> before = {}, after = {};
 };
@@ -44,13 +45,14 @@ struct MemoryLayout {
 struct ExecuteOptions {
   Oracle oracle = Oracle::none;
   std::map<std::string, std::int64_t> symbols = {};  ///< of symbolic dimensions; the maximum where absent
-  bool keep_all = false;                             ///< leave every node's results in the environment, not only outputs and losses
-  const MemoryLayout* layout = nullptr;              ///< not with keep_all: memory is used again
-  bool noise = false;                                ///< every result of a node is moved by move_by_roundings() before others read it
+  bool keep_all = false;                 ///< leave every node's results in the environment, not only outputs and losses
+  const MemoryLayout* layout = nullptr;  ///< not with keep_all: memory is used again
+  bool noise = false;  ///< every result of a node is moved by move_by_roundings() before others read it
 };
 
-/// Values by id. Before: inputs, parameters, buffers, states, hyper numbers (constants are the graph's own); in double_reference, f64 data is
-/// taken as well as the declared dtype. After: outputs and losses too, and whatever nodes wrote in place (parameters, states).
+/// Values by id. Before: inputs, parameters, buffers, states, hyper numbers (constants are the graph's own); in
+/// double_reference, f64 data is taken as well as the declared dtype. After: outputs and losses too, and whatever nodes
+/// wrote in place (parameters, states).
 using Environment = std::unordered_map<ir::ValueId, ir::TensorData>;
 
 void execute(const ir::Graph& graph, Environment& values, const ExecuteOptions& options = {});
@@ -60,8 +62,8 @@ class Executor {
  public:
   explicit Executor(ir::Graph graph, const ExecuteOptions& options = {});
   ~Executor();
-  /// By graph.inputs and graph.outputs; row-major. A hyper value (lr, step) is an input of rank 0. An output that is an alias of an input is
-  /// copied. Safe from several threads at once.
+  /// By graph.inputs and graph.outputs; row-major. A hyper value (lr, step) is an input of rank 0. An output that is an
+  /// alias of an input is copied. Safe from several threads at once.
   void run(std::span<const void* const> inputs, std::span<void* const> outputs) const;
   const ir::Graph& graph() const;
 
@@ -72,8 +74,8 @@ class Executor {
   std::unique_ptr<Impl> impl_;
 };
 
-/// Each floating number nearer to 0 by a random part, a function of seed and position, of 64 roundings (of one in f16 and bf16): what its computation
-/// in another order, of other terms or by another formula may make of it, and more.
+/// Each floating number nearer to 0 by a random part, a function of seed and position, of 64 roundings (of one in f16
+/// and bf16): what its computation in another order, of other terms or by another formula may make of it, and more.
 void move_by_roundings(ir::DType dtype, void* data, std::int64_t n, std::uint64_t seed);
 
 /// Row-major data of one dtype as another.

@@ -36,7 +36,8 @@ std::string elementwise_key(std::string_view op, ir::DType output, const std::ve
 std::vector<const ir::AttributeSpec*> scalar_attributes(const ir::OpDef& op) {
   std::vector<const ir::AttributeSpec*> result;
   for (const ir::AttributeSpec& spec : op.attributes)
-    if (spec.type == ir::AttributeType::boolean || spec.type == ir::AttributeType::integer || spec.type == ir::AttributeType::number)
+    if (spec.type == ir::AttributeType::boolean || spec.type == ir::AttributeType::integer ||
+        spec.type == ir::AttributeType::number)
       result.push_back(&spec);
   return result;
 }

@@ -83,7 +83,8 @@ struct OperatorProgram {
   std::vector<std::size_t> mutated;  ///< of them, those that are written
 };
 
-std::shared_ptr<const OperatorProgram> make_program(const ir::OpDef& op, const std::vector<Tensor>& inputs, const ir::Attributes& attributes) {
+std::shared_ptr<const OperatorProgram> make_program(const ir::OpDef& op, const std::vector<Tensor>& inputs,
+                                                    const ir::Attributes& attributes) {
   auto program = std::make_shared<OperatorProgram>();
   ir::Graph graph;
   graph.name = "eager";
@@ -111,7 +112,8 @@ std::shared_ptr<const OperatorProgram> make_program(const ir::OpDef& op, const s
   return program;
 }
 
-std::vector<Tensor> run_program(const Executor& executor, const std::vector<ir::TensorType>& results, const std::vector<Tensor>& rows) {
+std::vector<Tensor> run_program(const Executor& executor, const std::vector<ir::TensorType>& results,
+                                const std::vector<Tensor>& rows) {
   std::vector<const void*> in;
   for (const Tensor& t : rows) in.push_back(t.impl()->data());
   std::vector<Tensor> outputs;
@@ -128,7 +130,8 @@ std::vector<Tensor> run_program(const Executor& executor, const std::vector<ir::
 
 std::vector<Tensor> run(const ir::OpDef& op, const std::vector<Tensor>& inputs, const ir::Attributes& attributes) {
   static Cache<OperatorProgram> cache;
-  const auto program = cache.get(signature(op, inputs, attributes), [&] { return make_program(op, inputs, attributes); });
+  const auto program =
+      cache.get(signature(op, inputs, attributes), [&] { return make_program(op, inputs, attributes); });
   std::vector<Tensor> rows;
   for (std::size_t i : program->given) rows.push_back(detail::contiguous_copy(inputs[i]));
   std::vector<Tensor> outputs = run_program(*program->executor, program->results, rows);
@@ -141,8 +144,8 @@ std::vector<Tensor> run(const ir::OpDef& op, const std::vector<Tensor>& inputs, 
   return outputs;
 }
 
-std::shared_ptr<const GradientProgram> gradient_of(const ir::OpDef& op, const std::vector<Tensor>& inputs, const ir::Attributes& attributes,
-                                                   const std::vector<bool>& needed) {
+std::shared_ptr<const GradientProgram> gradient_of(const ir::OpDef& op, const std::vector<Tensor>& inputs,
+                                                   const ir::Attributes& attributes, const std::vector<bool>& needed) {
   static Cache<GradientProgram> cache;
   std::string key = signature(op, inputs, attributes) + "/";
   for (bool b : needed) key += b ? '1' : '0';
@@ -151,7 +154,8 @@ std::shared_ptr<const GradientProgram> gradient_of(const ir::OpDef& op, const st
     graph.name = "eager_gradient";
     ir::Node node{&op, attributes, {}, {}, ir::Phase::forward, {}};
     std::vector<std::optional<ir::TensorType>> types;
-    for (const Tensor& t : inputs) types.push_back(t.defined() ? std::optional(ir::TensorType{t.dtype(), t.shape()}) : std::nullopt);
+    for (const Tensor& t : inputs)
+      types.push_back(t.defined() ? std::optional(ir::TensorType{t.dtype(), t.shape()}) : std::nullopt);
     const std::vector<ir::TensorType> results = ir::infer(op, types, node.attributes);  // fills in the defaults
     std::vector<ValueId> output_gradients(results.size(), kNone), remaining;
     for (std::size_t i = 0; i < op.gradient_outputs; ++i) {
@@ -160,7 +164,8 @@ std::shared_ptr<const GradientProgram> gradient_of(const ir::OpDef& op, const st
     }
     for (std::size_t i = 0; i < inputs.size(); ++i)
       node.inputs.push_back(types[i] ? graph.add_input("input_" + std::to_string(i), *types[i]) : kNone);
-    for (std::size_t i = 0; i < results.size(); ++i) node.outputs.push_back(graph.add_input("output_" + std::to_string(i), results[i]));
+    for (std::size_t i = 0; i < results.size(); ++i)
+      node.outputs.push_back(graph.add_input("output_" + std::to_string(i), results[i]));
     ir::GradientBuilder builder(graph, node, output_gradients, needed);
     op.gradient(builder);
     auto program = std::make_shared<GradientProgram>();
@@ -175,7 +180,8 @@ std::shared_ptr<const GradientProgram> gradient_of(const ir::OpDef& op, const st
       graph.outputs.push_back(v);
     }
     if (graph.outputs.empty()) return nullptr;
-    // Nodes that nothing needs (the rule may build more than is asked for), then what remains of the inputs is what must be saved.
+    // Nodes that nothing needs (the rule may build more than is asked for), then what remains of the inputs is what
+    // must be saved.
     std::vector<bool> used(graph.values.size(), false);
     for (ValueId v : graph.outputs) used[static_cast<std::size_t>(v)] = true;
     std::vector<ir::Node> kept;

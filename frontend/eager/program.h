@@ -1,5 +1,6 @@
-// One operator, or the gradient of one, made ready to run eagerly: a mini graph through the passes that choose layouts and pack weights,
-// then through the table of compiled kernels. Kept by signature, so that a training loop prepares each once.
+// One operator, or the gradient of one, made ready to run eagerly: a mini graph through the passes that choose layouts
+// and pack weights, then through the table of compiled kernels. Kept by signature, so that a training loop prepares
+// each once.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +16,9 @@ namespace graven::eager {
 /// Runs op(inputs) now. Inputs are any strides; absent ones undefined. Mutated inputs are written in place.
 std::vector<Tensor> run(const ir::OpDef& op, const std::vector<Tensor>& inputs, const ir::Attributes& attributes);
 
-/// The gradient rule of an operator on these types, as a program: inputs are the gradients of its first `gradient_outputs` outputs, then the operator's
-/// inputs and outputs that the rule reads; outputs are the gradients of the inputs that need one.
+/// The gradient rule of an operator on these types, as a program: inputs are the gradients of its first
+/// `gradient_outputs` outputs, then the operator's inputs and outputs that the rule reads; outputs are the gradients of
+/// the inputs that need one.
 struct GradientProgram {
   std::vector<std::int32_t> saved_inputs;   ///< indices into the operator's inputs
   std::vector<std::int32_t> saved_outputs;  ///< indices into its outputs
@@ -26,8 +28,8 @@ struct GradientProgram {
 };
 
 /// Nullptr when the operator has no gradient.
-std::shared_ptr<const GradientProgram> gradient_of(const ir::OpDef& op, const std::vector<Tensor>& inputs, const ir::Attributes& attributes,
-                                                   const std::vector<bool>& needed);
+std::shared_ptr<const GradientProgram> gradient_of(const ir::OpDef& op, const std::vector<Tensor>& inputs,
+                                                   const ir::Attributes& attributes, const std::vector<bool>& needed);
 /// Gradients by program output.
 std::vector<Tensor> run(const GradientProgram& program, const std::vector<Tensor>& inputs);
 

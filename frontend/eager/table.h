@@ -1,5 +1,6 @@
-// The table of compiled kernels: every (function, element types) that an operator's test cases reach, as a thunk that takes untyped pointers.
-// Its sources are written by codegen/eager_table when the library is built; they include kernels/**.h and nothing is listed by hand.
+// The table of compiled kernels: every (function, element types) that an operator's test cases reach, as a thunk that
+// takes untyped pointers. Its sources are written by codegen/eager_table when the library is built; they include
+// kernels/**.h and nothing is listed by hand.
 #pragma once
 
 #include <cstdint>
@@ -42,17 +43,19 @@ std::span<const std::span<const TableEntry>> table_parts();
 /// Nullptr when there is none.
 Thunk find_thunk(const std::string& key);
 
-/// "cpu/linear(f32;f32,f32,f32,f32)": folder, function, template arguments, and the element types of outputs and inputs.
+/// "cpu/linear(f32;f32,f32,f32,f32)": folder, function, template arguments, and the element types of outputs and
+/// inputs.
 std::string kernel_key(const ir::KernelCall& call, const std::vector<ir::DType>& outputs,
                        const std::vector<ir::DType>& inputs);
 /// "elementwise/add(f32;f32,f32)"
 std::string elementwise_key(std::string_view op, ir::DType output, const std::vector<ir::DType>& inputs);
 
-/// The scalar attributes of an elementwise operator that its functor takes as further inputs, in order (codegen/emit/functor.h).
+/// The scalar attributes of an elementwise operator that its functor takes as further inputs, in order
+/// (codegen/emit/functor.h).
 std::vector<const ir::AttributeSpec*> scalar_attributes(const ir::OpDef& op);
 
-/// How a node calls its kernel: element types of its outputs and of the operator's declared inputs, variadic ones counted once. Absent ones have
-/// the type that the kernel computes in.
+/// How a node calls its kernel: element types of its outputs and of the operator's declared inputs, variadic ones
+/// counted once. Absent ones have the type that the kernel computes in.
 struct Signature {
   std::vector<ir::DType> outputs, inputs;
 };
@@ -62,9 +65,15 @@ Signature signature_of(const ir::Node& node, const std::function<ir::DType(ir::V
 void lower_for_eager(ir::Graph& graph);
 
 // ---- for the generated thunks ----
-inline void read_field(const ir::KernelCall& call, std::size_t i, std::int64_t& field) { field = std::get<ir::Dim>(call.config[i].second).value(); }
-inline void read_field(const ir::KernelCall& call, std::size_t i, double& field) { field = std::get<double>(call.config[i].second); }
-inline void read_field(const ir::KernelCall& call, std::size_t i, bool& field) { field = std::get<bool>(call.config[i].second); }
+inline void read_field(const ir::KernelCall& call, std::size_t i, std::int64_t& field) {
+  field = std::get<ir::Dim>(call.config[i].second).value();
+}
+inline void read_field(const ir::KernelCall& call, std::size_t i, double& field) {
+  field = std::get<double>(call.config[i].second);
+}
+inline void read_field(const ir::KernelCall& call, std::size_t i, bool& field) {
+  field = std::get<bool>(call.config[i].second);
+}
 template <std::size_t N>
 void read_field(const ir::KernelCall& call, std::size_t i, std::int64_t (&field)[N]) {
   const auto& values = std::get<std::vector<ir::Dim>>(call.config[i].second);

@@ -13,8 +13,8 @@ EmitReport emit(const nn::GraphBase& graph, const std::filesystem::path& directo
     const ir::ValueId v = recorded.find(name);
     if (v == ir::kNone || options.weights.count(name)) continue;
     if (recorded.type(v) != ir::TensorType{t.dtype(), t.shape()})
-      throw UserError("emit: the parameter " + name + " of " + graph.name() + " was recorded as " + recorded.type(v).to_string() + ", and is " +
-                      t.describe() + " now");
+      throw UserError("emit: the parameter " + name + " of " + graph.name() + " was recorded as " +
+                      recorded.type(v).to_string() + ", and is " + t.describe() + " now");
     const Tensor rows = detail::contiguous_copy(t);
     auto data = std::make_shared<ir::TensorData>();
     data->type = recorded.type(v);

@@ -9,7 +9,8 @@
 
 namespace graven::detail {
 
-/// factor * x in `dtype`, as add's alpha and addmm's beta scale: integers stay integers, for which the factor must be whole; bools are refused.
+/// factor * x in `dtype`, as add's alpha and addmm's beta scale: integers stay integers, for which the factor must be
+/// whole; bools are refused.
 Operand scaled(const Operand& x, double factor, DType dtype, const char* function);
 
 /// number / size, for arithmetic with tensors of this dtype: of a symbol as a tensor that is computed when the graph

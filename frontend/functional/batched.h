@@ -15,7 +15,9 @@ Tensor batched(const Operand& x, std::int64_t rank, const char* function, F&& f)
   const Tensor& t = x.tensor();
   const Location where = x.where().in(function);
   if (t.dim() == rank - 1) return f(t.unsqueeze(0, where)).squeeze(0, where);
-  if (t.dim() != rank) fail(function, fmt::format("expects a tensor of {} or {} dimensions, got {}", rank - 1, rank, t.describe()), x.where());
+  if (t.dim() != rank)
+    fail(function, fmt::format("expects a tensor of {} or {} dimensions, got {}", rank - 1, rank, t.describe()),
+         x.where());
   return f(t);
 }
 

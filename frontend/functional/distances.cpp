@@ -32,7 +32,8 @@ Tensor cdist(const Operand& x1, const Operand& x2, double p) {
   const Tensor &a = x1.tensor(), &b = x2.tensor();
   if (!(p >= 0)) fail("cdist", "p must not be negative, got " + std::to_string(p), at.where());
   if (a.dim() < 2 || b.dim() < 2 || a.shape().back() != b.shape().back())
-    fail("cdist", "expects [..., n, size] and [..., m, size], got " + a.describe() + " and " + b.describe(), at.where());
+    fail("cdist", "expects [..., n, size] and [..., m, size], got " + a.describe() + " and " + b.describe(),
+         at.where());
   return norm(at(at.sub(a.unsqueeze(-2, at.where()), b.unsqueeze(-3, at.where()))), p, {-1});
 }
 

@@ -33,12 +33,17 @@ std::int64_t checked_dim(const char* function, std::int64_t dim, const Tensor& x
 /// The part of `source` that an index of this shape reads.
 Tensor cut_to(const char* function, const Tensor& source, const Tensor& index, Location where) {
   if (source.dim() != index.dim())
-    fail(function, "the source must have as many dimensions as the index, got " + source.describe() + " and " + index.describe(), where);
+    fail(function,
+         "the source must have as many dimensions as the index, got " + source.describe() + " and " + index.describe(),
+         where);
   Tensor cut = source;
   for (std::size_t d = 0; d < index.shape().rank(); ++d) {
     if (cut.shape()[d] == index.shape()[d]) continue;
-    if (!index.shape()[d].is_static() || !cut.shape()[d].is_static() || index.shape()[d].value() > cut.shape()[d].value())
-      fail(function, "the index must not be larger than the source, got " + index.describe() + " and " + source.describe(), where);
+    if (!index.shape()[d].is_static() || !cut.shape()[d].is_static() ||
+        index.shape()[d].value() > cut.shape()[d].value())
+      fail(function,
+           "the index must not be larger than the source, got " + index.describe() + " and " + source.describe(),
+           where);
     cut = cut.slice(static_cast<std::int64_t>(d), 0, index.shape()[d].value(), 1, where);
   }
   return cut;
@@ -63,11 +68,13 @@ Tensor from_start(const Tensor& at, const Dim& size, const char* function, Locat
 
 /// Each index times `step`, by a table of `size` entries: an index outside of it is an error that says where it stands.
 Tensor looked_up(const Tensor& index, const Dim& size, std::int64_t step, Location where) {
-  const ir::Attributes entries{{"shape", Shape{size}}, {"start", 0.0}, {"step", static_cast<double>(step)}, {"dtype", DType::i64}};
+  const ir::Attributes entries{
+      {"shape", Shape{size}}, {"start", 0.0}, {"step", static_cast<double>(step)}, {"dtype", DType::i64}};
   // Recorded as what it is: a graph has no need to store it.
   const Tensor table = detail::would_record({index}) || !size.is_static() ? detail::recorded("arange", entries, where)
                                                                           : apply("arange", {}, entries, where);
-  const Tensor found = apply("index_select", {table, index.reshape({index.shape().numel()}, where)}, {{"dim", std::int64_t{0}}}, where);
+  const Tensor found =
+      apply("index_select", {table, index.reshape({index.shape().numel()}, where)}, {{"dim", std::int64_t{0}}}, where);
   return found.reshape(index.shape(), where);
 }
 
@@ -81,9 +88,12 @@ Tensor embedding(const Operand& indices, const Tensor& weight, std::optional<std
     const std::int64_t rows = detail::fixed_size(weight, 0, "embedding", where);
     padding = *padding_idx < 0 ? *padding_idx + rows : *padding_idx;
     if (padding < 0 || padding >= rows)
-      fail("embedding", "padding_idx must be one of the " + std::to_string(rows) + " rows, got " + std::to_string(*padding_idx), where);
+      fail("embedding",
+           "padding_idx must be one of the " + std::to_string(rows) + " rows, got " + std::to_string(*padding_idx),
+           where);
   }
-  return apply("embedding", {weight, checked_index("embedding", indices.tensor(), where)}, {{"padding_idx", padding}}, where);
+  return apply("embedding", {weight, checked_index("embedding", indices.tensor(), where)}, {{"padding_idx", padding}},
+               where);
 }
 
 Tensor one_hot(const Operand& indices, std::int64_t num_classes) {
@@ -102,8 +112,8 @@ Tensor one_hot(const Operand& indices, std::int64_t num_classes) {
 }
 
 Tensor gather(const Operand& x, std::int64_t dim, const Tensor& index) {
-  return apply("gather", {x.tensor(), checked_index("gather", index, x.where())}, {{"dim", checked_dim("gather", dim, x.tensor(), x.where())}},
-               x.where());
+  return apply("gather", {x.tensor(), checked_index("gather", index, x.where())},
+               {{"dim", checked_dim("gather", dim, x.tensor(), x.where())}}, x.where());
 }
 
 Tensor scatter(const Operand& x, std::int64_t dim, const Tensor& positions, const Operand& source) {
@@ -113,9 +123,10 @@ Tensor scatter(const Operand& x, std::int64_t dim, const Tensor& positions, cons
   if (source.is_tensor())
     values = cut_to("scatter", source.tensor(), index, where).to(x.tensor().dtype(), where);
   else
-    values = mul(Operand(index, where), Operand(0, where)).to(x.tensor().dtype(), where) + Operand(source.scalar(), where);
-  return apply("scatter", {x.tensor(), index, values.to(x.tensor().dtype(), where)}, {{"dim", checked_dim("scatter", dim, x.tensor(), where)}},
-               where);
+    values =
+        mul(Operand(index, where), Operand(0, where)).to(x.tensor().dtype(), where) + Operand(source.scalar(), where);
+  return apply("scatter", {x.tensor(), index, values.to(x.tensor().dtype(), where)},
+               {{"dim", checked_dim("scatter", dim, x.tensor(), where)}}, where);
 }
 
 Tensor scatter_add(const Operand& x, std::int64_t dim, const Tensor& positions, const Tensor& source) {
@@ -305,7 +316,8 @@ Tensor take_along_dim(const Operand& x, const Tensor& indices, std::optional<std
     at = at.reshape({at.shape().numel()}, where);
   }
   if (t.dim() != at.dim())
-    fail("take_along_dim", "the indices must have as many dimensions as the input, got " + at.describe() + " and " + t.describe(), where);
+    fail("take_along_dim",
+         "the indices must have as many dimensions as the input, got " + at.describe() + " and " + t.describe(), where);
   const auto d = static_cast<std::size_t>(checked_dim("take_along_dim", dim.value_or(0), t, where));
   std::vector<Dim> wide = t.shape().dims(), indexed = at.shape().dims();
   for (std::size_t k = 0; k < wide.size(); ++k) {
@@ -324,7 +336,8 @@ Tensor take(const Operand& x, const Tensor& indices) {
   return index(Operand(t.reshape({t.shape().numel()}, where), where), 0, checked_index("take", indices, where));
 }
 
-// ---- several tensors of positions -----------------------------------------------------------------------------------------------------
+// ---- several tensors of positions
+// -----------------------------------------------------------------------------------------------------
 
 namespace {
 
@@ -349,12 +362,15 @@ struct Indexed {
 };
 
 /// `alone`: one index tensor is checked, too; else whoever reads the rows does it.
-Indexed indexed_rows(const char* function, const Tensor& x, const detail::IndexTensors& indices, bool alone, Location where) {
+Indexed indexed_rows(const char* function, const Tensor& x, const detail::IndexTensors& indices, bool alone,
+                     Location where) {
   Indexed rows;
   const std::int64_t first = indices.front().first, last = indices.back().first;
   const bool neighbours = last - first + 1 == static_cast<std::int64_t>(indices.size());
   rows.dim = neighbours ? static_cast<std::size_t>(first) : 0;
-  const auto indexed = [&](std::int64_t d) { return std::any_of(indices.begin(), indices.end(), [d](const auto& i) { return i.first == d; }); };
+  const auto indexed = [&](std::int64_t d) {
+    return std::any_of(indices.begin(), indices.end(), [d](const auto& i) { return i.first == d; });
+  };
   for (std::int64_t d = 0; d < x.dim(); ++d)
     if (!indexed(d)) rows.order.push_back(d);
   Dim count = 1;
@@ -387,7 +403,9 @@ Indexed indexed_rows(const char* function, const Tensor& x, const detail::IndexT
     for (std::size_t d = 0; rows.at.defined() && d < std::min(at.shape().rank(), rows.at.shape().rank()); ++d) {
       const Dim a = at.shape()[at.shape().rank() - 1 - d], b = rows.at.shape()[rows.at.shape().rank() - 1 - d];
       if (a != b && a != Dim(1) && b != Dim(1))
-        fail(function, "the index tensors must broadcast together, got " + at.describe() + " beside " + rows.at.describe(), where);
+        fail(function,
+             "the index tensors must broadcast together, got " + at.describe() + " beside " + rows.at.describe(),
+             where);
     }
     stride = sizes[k] == Dim(0) ? Dim(0) : stride / sizes[k];
     Tensor part = from_start(at, sizes[k], function, where);
@@ -405,8 +423,8 @@ Indexed indexed_rows(const char* function, const Tensor& x, const detail::IndexT
 
 Tensor detail::index_by(const Tensor& x, const IndexTensors& indices, Location where) {
   const Indexed rows = indexed_rows("index", x, indices, false, where);
-  const Tensor picked =
-      apply("index_select", {rows.x, rows.at.reshape({rows.at.shape().numel()}, where)}, {{"dim", static_cast<std::int64_t>(rows.dim)}}, where);
+  const Tensor picked = apply("index_select", {rows.x, rows.at.reshape({rows.at.shape().numel()}, where)},
+                              {{"dim", static_cast<std::int64_t>(rows.dim)}}, where);
   return picked.reshape(rows.with(rows.at.shape()), where);
 }
 
@@ -414,7 +432,8 @@ Tensor index_put(const Operand& x, const std::vector<TensorIndex>& indices, cons
   const Location where = x.where().in("index_put");
   const Tensor& t = x.tensor();
   detail::IndexTensors tensors;
-  const auto dots = std::count_if(indices.begin(), indices.end(), [](const TensorIndex& i) { return i.kind() == TensorIndex::Kind::ellipsis; });
+  const auto dots = std::count_if(indices.begin(), indices.end(),
+                                  [](const TensorIndex& i) { return i.kind() == TensorIndex::Kind::ellipsis; });
   const auto taken = static_cast<std::int64_t>(indices.size()) - dots;
   if (dots > 1) fail("index_put", "one ellipsis at most", where);
   if (taken > t.dim()) fail("index_put", fmt::format("{} indices for {}", taken, t.describe()), where);
@@ -428,7 +447,9 @@ Tensor index_put(const Operand& x, const std::vector<TensorIndex>& indices, cons
     else if (i.kind() == TensorIndex::Kind::slice && !s.start.value && !s.stop.value && !s.step.value)
       ++at;
     else
-      fail("index_put", "the indices must be tensors, Slice() and the ellipsis; views take a part of a dimension: x.index({...}).copy_(values)",
+      fail("index_put",
+           "the indices must be tensors, Slice() and the ellipsis; views take a part of a dimension: "
+           "x.index({...}).copy_(values)",
            where);
   }
   if (tensors.empty()) fail("index_put", "expects one index tensor at least", where);
@@ -448,7 +469,8 @@ Tensor index_put(const Operand& x, const std::vector<TensorIndex>& indices, cons
       const Dim a = have[have.rank() - 1 - d];
       fits = a == wanted[wanted.rank() - 1 - d] || a == Dim(1);
     }
-    if (!fits) fail("index_put", "the values must broadcast to " + wanted.to_string() + ", got " + values.describe(), where);
+    if (!fits)
+      fail("index_put", "the values must broadcast to " + wanted.to_string() + ", got " + values.describe(), where);
   } else {
     values = full({}, given.scalar(), t.dtype());
   }
@@ -468,11 +490,13 @@ Tensor index_put(const Operand& x, const std::vector<TensorIndex>& indices, cons
   }
   put = put.reshape(rows.with(rows.inner), where);
   Sizes back(rows.order.size());
-  for (std::size_t k = 0; k < rows.order.size(); ++k) back[static_cast<std::size_t>(rows.order[k])] = static_cast<std::int64_t>(k);
+  for (std::size_t k = 0; k < rows.order.size(); ++k)
+    back[static_cast<std::size_t>(rows.order[k])] = static_cast<std::int64_t>(k);
   return std::is_sorted(back.begin(), back.end()) ? put : put.permute(back, where);
 }
 
-// ---- scatter_reduce -------------------------------------------------------------------------------------------------------------------
+// ---- scatter_reduce
+// -------------------------------------------------------------------------------------------------------------------
 
 namespace {
 
@@ -480,8 +504,8 @@ constexpr std::string_view kFixedProducts =
     "products are made of an index of a fixed length; sum, mean, amax and amin take a symbol, and exp() of the sum of "
     "log() is a product, too";
 
-/// Elements of x[..., n, ...] along `dim`, each multiplied by those before it whose key is the same: equal keys are neighbours. In log2(n) steps,
-/// each of which reaches twice as far.
+/// Elements of x[..., n, ...] along `dim`, each multiplied by those before it whose key is the same: equal keys are
+/// neighbours. In log2(n) steps, each of which reaches twice as far.
 Tensor running_products(Tensor x, const Tensor& key, std::int64_t dim, Location where) {
   const detail::At at(where);
   const std::int64_t n = detail::fixed_size(key, dim, "scatter_reduce", where, kFixedProducts);
@@ -502,7 +526,8 @@ Tensor nothing_of(const Tensor& x, Location where) {
 
 }  // namespace
 
-Tensor scatter_reduce(const Operand& x, std::int64_t dim, const Tensor& positions, const Tensor& given, std::string_view reduce, bool include_self) {
+Tensor scatter_reduce(const Operand& x, std::int64_t dim, const Tensor& positions, const Tensor& given,
+                      std::string_view reduce, bool include_self) {
   const Location where = x.where().in("scatter_reduce");
   const detail::At at(where);
   const Tensor& t = x.tensor();
@@ -516,12 +541,14 @@ Tensor scatter_reduce(const Operand& x, std::int64_t dim, const Tensor& position
              (given.defined() ? given.describe() : "an undefined tensor"),
          where);
   if (t.dtype() == DType::boolean) fail(kName, "bools cannot be reduced, got " + t.describe(), where);
-  if (reduce == "mean" && !ir::is_floating(t.dtype())) fail(kName, "the mean is of floating-point numbers, got " + t.describe(), where);
+  if (reduce == "mean" && !ir::is_floating(t.dtype()))
+    fail(kName, "the mean is of floating-point numbers, got " + t.describe(), where);
   if (t.dim() != whole.dim())
-    fail(kName, "the index must have as many dimensions as the input, got " + whole.describe() + " and " + t.describe(), where);
+    fail(kName, "the index must have as many dimensions as the input, got " + whole.describe() + " and " + t.describe(),
+         where);
   if (t.dim() == 0) {
-    const Tensor one = scatter_reduce(at(t.reshape({1}, where)), 0, whole.reshape({1}, where), cut_to(kName, given, whole, where).reshape({1}, where),
-                                      reduce, include_self);
+    const Tensor one = scatter_reduce(at(t.reshape({1}, where)), 0, whole.reshape({1}, where),
+                                      cut_to(kName, given, whole, where).reshape({1}, where), reduce, include_self);
     return one.reshape(Shape{}, where);
   }
   const std::int64_t d = checked_dim(kName, dim, t, where);
@@ -538,9 +565,12 @@ Tensor scatter_reduce(const Operand& x, std::int64_t dim, const Tensor& position
   };
   const auto each = [&](double value) { return detail::filled(index.shape(), value, t.dtype(), index, where); };
   const auto places = [&](double value) { return detail::filled(t.shape(), value, t.dtype(), t, where); };
-  const auto gathered = [&](const Tensor& from, const Tensor& where_from) { return apply("gather", {from, where_from}, {{"dim", d}}, where); };
+  const auto gathered = [&](const Tensor& from, const Tensor& where_from) {
+    return apply("gather", {from, where_from}, {{"dim", d}}, where);
+  };
 
-  if (reduce == "sum" || index.shape().numel() == Dim(0)) return added(include_self ? t : written(t, index, each(0)), index, source);
+  if (reduce == "sum" || index.shape().numel() == Dim(0))
+    return added(include_self ? t : written(t, index, each(0)), index, source);
   if (reduce == "mean") {
     const Tensor count = added(places(include_self ? 1 : 0), index, each(1));
     const Tensor sum = added(include_self ? t : written(t, index, each(0)), index, source);
@@ -555,14 +585,16 @@ Tensor scatter_reduce(const Operand& x, std::int64_t dim, const Tensor& position
     Tensor lasts = products;
     if (n > 1) {
       const Tensor ends = ne(at(key.slice(d, 1, n, 1, where)), at(key.slice(d, 0, n - 1, 1, where)));
-      lasts = cat({graven::where(at(ends), at(products.slice(d, 0, n - 1, 1, where)), Operand(0, where)), products.slice(d, n - 1, n, 1, where)}, d,
-                  where);
+      lasts = cat({graven::where(at(ends), at(products.slice(d, 0, n - 1, 1, where)), Operand(0, where)),
+                   products.slice(d, n - 1, n, 1, where)},
+                  d, where);
     }
     const Tensor factor = graven::where(at(touched()), at(added(places(0), key, lasts)), Operand(1, where));
     return include_self ? at.mul(t, factor) : graven::where(at(touched()), at(factor), at(t));
   }
 
-  // Written in ascending order the largest stays, and NaN, which is sorted behind all numbers. The smallest is minus the largest of the negative.
+  // Written in ascending order the largest stays, and NaN, which is sorted behind all numbers. The smallest is minus
+  // the largest of the negative.
   const bool floating = ir::is_floating(t.dtype()), smallest = reduce == "amin", negated = smallest && floating;
   const auto turned = [&](const Tensor& v) { return negated ? neg(at(v)) : v; };
   const Tensor own = turned(t.detach(where));
@@ -571,8 +603,8 @@ Tensor scatter_reduce(const Operand& x, std::int64_t dim, const Tensor& position
   if (include_self) best = smallest && !floating ? minimum(at(own), at(best)) : maximum(at(own), at(best));
   best = turned(best);
   if (!floating || !is_grad_enabled() || !(t.requires_grad() || source.requires_grad())) return best;
-  // To which the elements that are it add nothing, each with its share of the slope. As in PyTorch what is at a place counts as one of them, even
-  // where it is left out and its share goes to nobody.
+  // To which the elements that are it add nothing, each with its share of the slope. As in PyTorch what is at a place
+  // counts as one of them, even where it is left out and its share goes to nobody.
   const Tensor mine = eq(at(t.detach(where)), at(best)).to(t.dtype(), where);
   const Tensor taken = include_self ? mine : graven::where(at(touched()), Operand(0, where), at(mine));
   const Tensor theirs = eq(at(source.detach(where)), at(gathered(best, index))).to(t.dtype(), where);
@@ -581,7 +613,8 @@ Tensor scatter_reduce(const Operand& x, std::int64_t dim, const Tensor& position
                             at.mul(nothing_of(source, where), at.mul(theirs, gathered(share, index)))));
 }
 
-// ---- bags -----------------------------------------------------------------------------------------------------------------------------
+// ---- bags
+// ---------------------------------------------------------------------------------------------------------------------
 
 namespace {
 
@@ -590,20 +623,23 @@ constexpr const char* kBag = "embedding_bag";
 /// The bag of each of n indices: how many bags begin at it or before it, less one.
 Tensor bag_of_each(const Tensor& offsets, std::int64_t n, Location where) {
   const detail::At at(where);
-  const Tensor none = detail::filled({n + 1}, 0, DType::i64, offsets, where), one = detail::filled(offsets.shape(), 1, DType::i64, offsets, where);
+  const Tensor none = detail::filled({n + 1}, 0, DType::i64, offsets, where),
+               one = detail::filled(offsets.shape(), 1, DType::i64, offsets, where);
   const Tensor begin = apply("scatter_add", {none, offsets, one}, {{"dim", std::int64_t{0}}}, where);
   return sub(at(cumsum(at(begin), 0).slice(0, 0, n, 1, where)), Operand(1, where));
 }
 
 /// Of the rows[n, size] of each bag the largest, element by element, and of equals the first, whose slope is 1.
-Tensor largest_in_bags(const Tensor& rows, const Tensor& compared, const Tensor& bag, std::int64_t bags, Location where) {
+Tensor largest_in_bags(const Tensor& rows, const Tensor& compared, const Tensor& bag, std::int64_t bags,
+                       Location where) {
   const detail::At at(where);
   const auto [values, order] = sort(at(compared.detach(where)), 0, true);
   const Tensor wide = bag.unsqueeze(1, where).expand(rows.shape(), where);
   const Tensor target = apply("gather", {wide, order}, {{"dim", std::int64_t{0}}}, where);
   // Written from the smallest to the largest: the last one stays.
   const Tensor none = detail::filled({bags, rows.shape()[1]}, 0, DType::i64, order, where);
-  const Tensor winner = apply("scatter", {none, flip(at(target), {0}), flip(at(order), {0})}, {{"dim", std::int64_t{0}}}, where);
+  const Tensor winner =
+      apply("scatter", {none, flip(at(target), {0}), flip(at(order), {0})}, {{"dim", std::int64_t{0}}}, where);
   return apply("gather", {rows, winner}, {{"dim", std::int64_t{0}}}, where);
 }
 
@@ -613,14 +649,17 @@ Tensor embedding_bag(const Operand& indices, const Tensor& weight, const Embeddi
   const Location where = indices.where().in("embedding_bag");
   const detail::At at(where);
   const Tensor index = checked_index(kBag, indices.tensor(), where);
-  if (o.mode != "sum" && o.mode != "mean" && o.mode != "max") fail(kBag, "mode must be sum, mean or max, got '" + o.mode + "'", where);
+  if (o.mode != "sum" && o.mode != "mean" && o.mode != "max")
+    fail(kBag, "mode must be sum, mean or max, got '" + o.mode + "'", where);
   if (weight.dim() != 2) fail(kBag, "the weight must be [embeddings, size], got " + weight.describe(), where);
-  if (index.dim() != 1 && index.dim() != 2) fail(kBag, "the indices must be [bags, length], or [n] with offsets, got " + index.describe(), where);
+  if (index.dim() != 1 && index.dim() != 2)
+    fail(kBag, "the indices must be [bags, length], or [n] with offsets, got " + index.describe(), where);
   if (index.dim() == 2 && o.offsets.defined())
     fail(kBag, "offsets are for a vector of indices; each row of " + index.describe() + " is a bag", where);
   if (index.dim() == 2 && o.include_last_offset)
     fail(kBag, "include_last_offset is for a vector of indices with offsets, got " + index.describe(), where);
-  if (index.dim() == 1 && !o.offsets.defined()) fail(kBag, "a vector of indices needs offsets, where the bags begin", where);
+  if (index.dim() == 1 && !o.offsets.defined())
+    fail(kBag, "a vector of indices needs offsets, where the bags begin", where);
   if (const Tensor& w = o.per_sample_weights; w.defined()) {
     if (o.mode != "sum") fail(kBag, "per_sample_weights are for the mode sum, not '" + o.mode + "'", where);
     if (w.shape() != index.shape() || w.dtype() != weight.dtype())
@@ -640,9 +679,12 @@ Tensor embedding_bag(const Operand& indices, const Tensor& weight, const Embeddi
     return counted.defined() ? graven::where(at(counted.unsqueeze(-1, where)), at(of), Operand(otherwise, where)) : of;
   };
   const auto ones_each = [&] {
-    return counted.defined() ? counted.to(weight.dtype(), where) : detail::filled(index.shape(), 1, weight.dtype(), index, where);
+    return counted.defined() ? counted.to(weight.dtype(), where)
+                             : detail::filled(index.shape(), 1, weight.dtype(), index, where);
   };
-  const auto not_below_one = [&](const Tensor& count) { return maximum(at(count), Operand(1, where)).unsqueeze(1, where); };
+  const auto not_below_one = [&](const Tensor& count) {
+    return maximum(at(count), Operand(1, where)).unsqueeze(1, where);
+  };
   if (!largest) rows = only_counted(rows, 0);
   if (o.per_sample_weights.defined()) rows = at.mul(rows, o.per_sample_weights.unsqueeze(-1, where));
   const double lowest = -std::numeric_limits<double>::infinity();
@@ -671,7 +713,9 @@ Tensor embedding_bag(const Operand& indices, const Tensor& weight, const Embeddi
       fail(kBag, fmt::format("the first offset must be 0, got {}", first), where);
   offsets = offsets.slice(0, 0, bags, 1, where);
   const Tensor bag = bag_of_each(offsets, n, where);
-  const auto in_bags = [&](const Tensor& x) { return apply("index_add", {x, bag}, {{"dim", std::int64_t{0}}, {"size", bags}}, where); };
+  const auto in_bags = [&](const Tensor& x) {
+    return apply("index_add", {x, bag}, {{"dim", std::int64_t{0}}, {"size", bags}}, where);
+  };
   if (o.mode == "sum" || n == 0) return in_bags(rows);
   const Tensor count = in_bags(ones_each());
   if (o.mode == "mean") return at.div(in_bags(rows), not_below_one(count));

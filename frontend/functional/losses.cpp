@@ -80,14 +80,17 @@ Rows rows_of(const Operand& scores, const Operand& labels, const char* function)
   if (s.dim() < 1) fail(function, "expects scores of [batch, classes], got " + s.describe(), scores.where());
   if (l.dtype() != DType::i64) fail(function, "labels must be i64, got " + l.describe(), labels.where());
   if (s.dim() == 1) {
-    if (l.dim() != 0) fail(function, "labels must be i64[] for scores " + s.describe() + ", got " + l.describe(), labels.where());
+    if (l.dim() != 0)
+      fail(function, "labels must be i64[] for scores " + s.describe() + ", got " + l.describe(), labels.where());
     return {s.unsqueeze(0, scores.where()), l.unsqueeze(0, scores.where()), Shape{}};
   }
   std::vector<Dim> expected{s.shape()[0]};
   for (std::size_t i = 2; i < s.shape().rank(); ++i) expected.push_back(s.shape()[i]);
   const Shape label_shape(expected);
   if (l.shape() != label_shape)
-    fail(function, "labels must be " + ir::describe(DType::i64, label_shape) + " for scores " + s.describe() + ", got " + l.describe(),
+    fail(function,
+         "labels must be " + ir::describe(DType::i64, label_shape) + " for scores " + s.describe() + ", got " +
+             l.describe(),
          labels.where());
   if (s.dim() > 2) {
     Sizes dims{0};
@@ -108,7 +111,8 @@ void check_class_weight(const char* function, const Tensor& weight, const Tensor
 }
 
 /// Of targets that are probabilities: -the sum over classes of weight target log softmax(logits).
-Tensor cross_entropy_of_probabilities(const Operand& logits, const Operand& probabilities, const CrossEntropyOptions& o) {
+Tensor cross_entropy_of_probabilities(const Operand& logits, const Operand& probabilities,
+                                      const CrossEntropyOptions& o) {
   const At at(logits.where());
   const Tensor& x = logits.tensor();
   Tensor target = probabilities.tensor();
@@ -121,7 +125,8 @@ Tensor cross_entropy_of_probabilities(const Operand& logits, const Operand& prob
              target.describe() + ": to(i64); probabilities, one for each class, would be " + x.describe(),
          probabilities.where());
   if (target.shape() != x.shape() || target.dtype() != x.dtype())
-    fail("cross_entropy", "probabilities must be " + x.describe() + " as the logits are, got " + target.describe(), probabilities.where());
+    fail("cross_entropy", "probabilities must be " + x.describe() + " as the logits are, got " + target.describe(),
+         probabilities.where());
   const std::int64_t dim = x.dim() == 1 ? 0 : 1;
   const Dim classes = x.shape()[static_cast<std::size_t>(dim)];
   if (o.label_smoothing > 0)
@@ -145,7 +150,8 @@ Tensor cross_entropy(const Operand& logits, const Operand& target, const CrossEn
     fail("cross_entropy", "label_smoothing must lie in [0, 1], got " + std::to_string(o.label_smoothing), where);
   if (logits.tensor().dim() >= 1) check_class_weight("cross_entropy", o.weight, logits.tensor(), where);
   if (ir::is_floating(target.tensor().dtype())) {
-    if (logits.tensor().dim() < 1) fail("cross_entropy", "expects logits of [batch, classes], got " + logits.tensor().describe(), where);
+    if (logits.tensor().dim() < 1)
+      fail("cross_entropy", "expects logits of [batch, classes], got " + logits.tensor().describe(), where);
     return cross_entropy_of_probabilities(logits, target, o);
   }
   const Rows rows = rows_of(logits, target, "cross_entropy");
@@ -154,7 +160,8 @@ Tensor cross_entropy(const Operand& logits, const Operand& target, const CrossEn
                              {"ignore_index", o.ignore_index},
                              {"label_smoothing", o.label_smoothing}},
                             where);
-  return o.reduction == Reduction::none && loss.shape() != rows.label_shape ? loss.reshape(rows.label_shape, where) : loss;
+  return o.reduction == Reduction::none && loss.shape() != rows.label_shape ? loss.reshape(rows.label_shape, where)
+                                                                            : loss;
 }
 Tensor cross_entropy(const Operand& logits, const Operand& target, Reduction reduction) {
   return cross_entropy(logits, target, CrossEntropyOptions{.reduction = reduction});
@@ -162,7 +169,8 @@ Tensor cross_entropy(const Operand& logits, const Operand& target, Reduction red
 
 Tensor nll_loss(const Operand& log_probabilities, const Operand& labels, const NllLossOptions& o) {
   const At at(log_probabilities.where().in("nll_loss"));
-  if (log_probabilities.tensor().dim() >= 1) check_class_weight("nll_loss", o.weight, log_probabilities.tensor(), at.where());
+  if (log_probabilities.tensor().dim() >= 1)
+    check_class_weight("nll_loss", o.weight, log_probabilities.tensor(), at.where());
   const Rows rows = rows_of(log_probabilities, labels, "nll_loss");
   const Operand ignored(o.ignore_index, at.where()), none(0, at.where());
   const Tensor counts = ne(at(rows.labels), ignored);
@@ -170,10 +178,12 @@ Tensor nll_loss(const Operand& log_probabilities, const Operand& labels, const N
   const Tensor label = graven::where(at(counts), at(rows.labels), none);
   const Tensor picked = gather(at(rows.scores), 1, label.unsqueeze(1, at.where())).squeeze(1, at.where());
   Tensor weights = o.weight.defined() ? index_select(at(o.weight), 0, label) : Tensor();
-  weights = weights.defined() ? graven::where(at(counts), at(weights), Operand(0.0, at.where())) : counts.to(picked.dtype(), at.where());
+  weights = weights.defined() ? graven::where(at(counts), at(weights), Operand(0.0, at.where()))
+                              : counts.to(picked.dtype(), at.where());
   const Tensor losses = neg(at(at.mul(picked, weights)));
   if (o.reduction == Reduction::mean) return div(at(sum(at(losses))), at(sum(at(weights))));
-  if (o.reduction == Reduction::none) return losses.shape() == rows.label_shape ? losses : losses.reshape(rows.label_shape, at.where());
+  if (o.reduction == Reduction::none)
+    return losses.shape() == rows.label_shape ? losses : losses.reshape(rows.label_shape, at.where());
   return reduce_loss(losses, o.reduction, "nll_loss", at.where());
 }
 Tensor nll_loss(const Operand& log_probabilities, const Operand& labels, Reduction reduction) {
@@ -201,7 +211,8 @@ Tensor smooth_l1_loss(const Operand& input, const Operand& target, Reduction red
   const Tensor d = at.sub(input, target), size = abs(at(d));
   warn_of_broadcast(d, input, target, at.where());
   const Tensor inside = at.mul(square(at(d)), 0.5 / beta), outside = at.add(size, -0.5 * beta);
-  return reduce_loss(graven::where(at(lt(at(size), at(beta))), at(inside), at(outside)), reduction, "smooth_l1_loss", at.where());
+  return reduce_loss(graven::where(at(lt(at(size), at(beta))), at(inside), at(outside)), reduction, "smooth_l1_loss",
+                     at.where());
 }
 
 Tensor huber_loss(const Operand& input, const Operand& target, Reduction reduction, double delta) {
@@ -210,25 +221,30 @@ Tensor huber_loss(const Operand& input, const Operand& target, Reduction reducti
   const Tensor d = at.sub(input, target), size = abs(at(d));
   warn_of_broadcast(d, input, target, at.where());
   const Tensor inside = at.mul(square(at(d)), 0.5), outside = at.mul(at.add(size, -0.5 * delta), delta);
-  return reduce_loss(graven::where(at(le(at(size), at(delta))), at(inside), at(outside)), reduction, "huber_loss", at.where());
+  return reduce_loss(graven::where(at(le(at(size), at(delta))), at(inside), at(outside)), reduction, "huber_loss",
+                     at.where());
 }
 
 Tensor binary_cross_entropy(const Operand& input, const Operand& target, const BinaryCrossEntropyOptions& o) {
   const At at(input.where().in("binary_cross_entropy"));
-  if (o.pos_weight.defined()) fail("binary_cross_entropy", "pos_weight is an option of binary_cross_entropy_with_logits", at.where());
+  if (o.pos_weight.defined())
+    fail("binary_cross_entropy", "pos_weight is an option of binary_cross_entropy_with_logits", at.where());
   const Tensor &p = input.tensor(), &t = target.tensor();
   if (p.shape() != t.shape())
-    fail("binary_cross_entropy", "the target must be " + p.describe() + " as the input is, got " + t.describe(), at.where());
+    fail("binary_cross_entropy", "the target must be " + p.describe() + " as the input is, got " + t.describe(),
+         at.where());
   Tensor losses = apply("binary_cross_entropy", {p, t}, {}, at.where());
   if (o.weight.defined()) losses = at.mul(losses, o.weight);
   return reduce_loss(losses, o.reduction, "binary_cross_entropy", at.where());
 }
 
-Tensor binary_cross_entropy_with_logits(const Operand& input, const Operand& target, const BinaryCrossEntropyOptions& o) {
+Tensor binary_cross_entropy_with_logits(const Operand& input, const Operand& target,
+                                        const BinaryCrossEntropyOptions& o) {
   const At at(input.where().in("binary_cross_entropy_with_logits"));
   const Tensor &x = input.tensor(), &t = target.tensor();
   if (x.shape() != t.shape())
-    fail("binary_cross_entropy_with_logits", "the target must be " + x.describe() + " as the input is, got " + t.describe(), at.where());
+    fail("binary_cross_entropy_with_logits",
+         "the target must be " + x.describe() + " as the input is, got " + t.describe(), at.where());
   Tensor log_part = softplus(at(neg(at(x))));
   if (o.pos_weight.defined()) log_part = at.mul(at.add(at.mul(t, at.add(o.pos_weight, -1)), 1), log_part);
   Tensor losses = at.add(at.mul(at.add(neg(at(t)), 1), x), log_part);
@@ -255,10 +271,12 @@ Tensor kl_div(const Operand& input, const Operand& target, const KLDivOptions& o
   return mul(at(sum(at(losses))), detail::over_size(1, x.shape()[0], losses.dtype(), "kl_div", at.where()));
 }
 
-Tensor margin_ranking_loss(const Operand& input1, const Operand& input2, const Operand& target, double margin, Reduction reduction) {
+Tensor margin_ranking_loss(const Operand& input1, const Operand& input2, const Operand& target, double margin,
+                           Reduction reduction) {
   const At at(input1.where().in("margin_ranking_loss"));
   const Tensor difference = at.sub(input1, input2), sign = target.tensor().to(difference.dtype(), at.where());
-  return reduce_loss(clamp(at(at.add(at.mul(neg(at(sign)), difference), margin)), 0), reduction, "margin_ranking_loss", at.where());
+  return reduce_loss(clamp(at(at.add(at.mul(neg(at(sign)), difference), margin)), 0), reduction, "margin_ranking_loss",
+                     at.where());
 }
 
 Tensor hinge_embedding_loss(const Operand& input, const Operand& target, double margin, Reduction reduction) {
@@ -269,14 +287,18 @@ Tensor hinge_embedding_loss(const Operand& input, const Operand& target, double 
   return reduce_loss(at.add(apart, together), reduction, "hinge_embedding_loss", at.where());
 }
 
-Tensor cosine_embedding_loss(const Operand& input1, const Operand& input2, const Operand& target, double margin, Reduction reduction) {
+Tensor cosine_embedding_loss(const Operand& input1, const Operand& input2, const Operand& target, double margin,
+                             Reduction reduction) {
   const At at(input1.where().in("cosine_embedding_loss"));
   const Tensor &a = input1.tensor(), &b = input2.tensor(), &t = target.tensor();
   if (a.dim() < 1 || a.dim() > 2 || a.shape() != b.shape())
-    fail("cosine_embedding_loss", "expects two tensors of [size] or [batch, size], got " + a.describe() + " and " + b.describe(), at.where());
+    fail("cosine_embedding_loss",
+         "expects two tensors of [size] or [batch, size], got " + a.describe() + " and " + b.describe(), at.where());
   const Shape expected(std::vector<Dim>(a.shape().begin(), a.shape().end() - 1));
   if (t.shape() != expected)
-    fail("cosine_embedding_loss", "the target must be " + expected.to_string() + " for inputs " + a.describe() + ", got " + t.describe(), at.where());
+    fail("cosine_embedding_loss",
+         "the target must be " + expected.to_string() + " for inputs " + a.describe() + ", got " + t.describe(),
+         at.where());
   constexpr double kLeast = 1e-12;  // PyTorch's
   const auto square_of = [&](const Tensor& x) { return at.add(sum(at(at.mul(x, x)), {-1}), kLeast); };
   const Tensor cosine = at.div(sum(at(at.mul(a, b)), {-1}), sqrt(at(at.mul(square_of(a), square_of(b)))));
@@ -285,9 +307,11 @@ Tensor cosine_embedding_loss(const Operand& input1, const Operand& input2, const
   return reduce_loss(at.add(alike, different), reduction, "cosine_embedding_loss", at.where());
 }
 
-Tensor triplet_margin_loss(const Operand& anchor, const Operand& positive, const Operand& negative, const TripletMarginLossOptions& o) {
+Tensor triplet_margin_loss(const Operand& anchor, const Operand& positive, const Operand& negative,
+                           const TripletMarginLossOptions& o) {
   const At at(anchor.where().in("triplet_margin_loss"));
-  if (!(o.margin > 0)) fail("triplet_margin_loss", "margin must be positive, got " + std::to_string(o.margin), at.where());
+  if (!(o.margin > 0))
+    fail("triplet_margin_loss", "margin must be positive, got " + std::to_string(o.margin), at.where());
   const Tensor near = pairwise_distance(at(anchor), positive, o.p, o.eps);
   Tensor far = pairwise_distance(at(anchor), negative, o.p, o.eps);
   if (o.swap) far = minimum(at(far), at(pairwise_distance(at(positive.tensor()), negative, o.p, o.eps)));
@@ -298,16 +322,21 @@ Tensor soft_margin_loss(const Operand& input, const Operand& target, Reduction r
   const At at(input.where().in("soft_margin_loss"));
   const Tensor &x = input.tensor(), sign = target.tensor().to(x.dtype(), at.where());
   if (sign.shape() != x.shape())
-    fail("soft_margin_loss", "the target must be " + x.shape().to_string() + " as the input is, got " + sign.shape().to_string(), at.where());
+    fail("soft_margin_loss",
+         "the target must be " + x.shape().to_string() + " as the input is, got " + sign.shape().to_string(),
+         at.where());
   return reduce_loss(neg(at(logsigmoid(at(at.mul(sign, x))))), reduction, "soft_margin_loss", at.where());
 }
 
-Tensor multilabel_soft_margin_loss(const Operand& input, const Operand& target, const MultilabelSoftMarginLossOptions& o) {
+Tensor multilabel_soft_margin_loss(const Operand& input, const Operand& target,
+                                   const MultilabelSoftMarginLossOptions& o) {
   const At at(input.where().in("multilabel_soft_margin_loss"));
   const Tensor &x = input.tensor(), t = target.tensor().to(x.dtype(), at.where());
   if (x.dim() < 1 || t.shape() != x.shape())
     fail("multilabel_soft_margin_loss",
-         "expects an input of [..., classes] and a target of its shape, got " + x.describe() + " and " + target.tensor().describe(), at.where());
+         "expects an input of [..., classes] and a target of its shape, got " + x.describe() + " and " +
+             target.tensor().describe(),
+         at.where());
   Tensor losses =
       neg(at(at.add(at.mul(t, logsigmoid(at(input))), at.mul(at.sub(1.0, t), logsigmoid(at(neg(at(input))))))));
   if (o.weight.defined()) losses = at.mul(losses, o.weight);
@@ -318,20 +347,22 @@ Tensor multi_margin_loss(const Operand& input, const Operand& target, const Mult
   const At at(input.where().in("multi_margin_loss"));
   if (o.p != 1 && o.p != 2) fail("multi_margin_loss", "p must be 1 or 2, got " + std::to_string(o.p), at.where());
   const Tensor& x = input.tensor();
-  if (x.dim() < 1 || x.dim() > 2) fail("multi_margin_loss", "expects an input of [classes] or [batch, classes], got " + x.describe(), at.where());
+  if (x.dim() < 1 || x.dim() > 2)
+    fail("multi_margin_loss", "expects an input of [classes] or [batch, classes], got " + x.describe(), at.where());
   check_class_weight("multi_margin_loss", o.weight, x, at.where());
   const Rows rows = rows_of(input, target, "multi_margin_loss");
   const Dim classes = rows.scores.shape()[1];
   const Tensor column = rows.labels.unsqueeze(1, at.where());
   Tensor short_of = clamp(at(at.add(at.sub(rows.scores, gather(at(rows.scores), 1, column)), o.margin)), 0);
   if (o.p == 2) short_of = square(at(short_of));
-  if (o.weight.defined()) short_of = at.mul(short_of, index_select(at(o.weight), 0, rows.labels).unsqueeze(1, at.where()));
+  if (o.weight.defined())
+    short_of = at.mul(short_of, index_select(at(o.weight), 0, rows.labels).unsqueeze(1, at.where()));
   // The label's own term is no loss.
   const Tensor others = scatter(at(short_of), 1, column, at(0));
   const Tensor losses =
       mul(at(sum(at(others), {1})), detail::over_size(1, classes, others.dtype(), "multi_margin_loss", at.where()));
-  return reduce_loss(losses.shape() == rows.label_shape ? losses : losses.reshape(rows.label_shape, at.where()), o.reduction, "multi_margin_loss",
-                     at.where());
+  return reduce_loss(losses.shape() == rows.label_shape ? losses : losses.reshape(rows.label_shape, at.where()),
+                     o.reduction, "multi_margin_loss", at.where());
 }
 
 Tensor poisson_nll_loss(const Operand& input, const Operand& target, const PoissonNllLossOptions& o) {
@@ -339,15 +370,18 @@ Tensor poisson_nll_loss(const Operand& input, const Operand& target, const Poiss
   const Tensor &x = input.tensor(), t = target.tensor().to(x.dtype(), at.where());
   Tensor losses = o.log_input ? at.sub(exp(at(input)), at.mul(t, x)) : at.sub(x, at.mul(t, log(at(at.add(x, o.eps)))));
   if (o.full) {
-    // Stirling's approximation of log t!; where t <= 1 the logarithm of 1 stands in for that of t, whose term counts nothing.
+    // Stirling's approximation of log t!; where t <= 1 the logarithm of 1 stands in for that of t, whose term counts
+    // nothing.
     const Tensor counts = gt(at(t), at(1)), safe = graven::where(at(counts), at(t), at(1));
-    const Tensor term = at.add(at.sub(at.mul(safe, log(at(safe))), safe), at.mul(log(at(at.mul(safe, 2 * std::numbers::pi))), 0.5));
+    const Tensor term =
+        at.add(at.sub(at.mul(safe, log(at(safe))), safe), at.mul(log(at(at.mul(safe, 2 * std::numbers::pi))), 0.5));
     losses = at.add(losses, graven::where(at(counts), at(term), at(0)));
   }
   return reduce_loss(losses, o.reduction, "poisson_nll_loss", at.where());
 }
 
-Tensor gaussian_nll_loss(const Operand& input, const Operand& target, const Operand& var, const GaussianNllLossOptions& o) {
+Tensor gaussian_nll_loss(const Operand& input, const Operand& target, const Operand& var,
+                         const GaussianNllLossOptions& o) {
   const At at(input.where().in("gaussian_nll_loss"));
   const Tensor& x = input.tensor();
   Tensor variance = var.tensor();
@@ -360,7 +394,8 @@ Tensor gaussian_nll_loss(const Operand& input, const Operand& target, const Oper
     if (x.dim() > 0 && variance.shape() == without)
       variance = variance.unsqueeze(-1, at.where());
     else if (x.dim() == 0 || variance.shape() != column)
-      fail("gaussian_nll_loss", "var must be " + x.shape().to_string() + " as the input is, or one for a row, got " + variance.describe(),
+      fail("gaussian_nll_loss",
+           "var must be " + x.shape().to_string() + " as the input is, or one for a row, got " + variance.describe(),
            at.where());
   }
   // At least eps; the gradient goes through as if it were not held there.

@@ -21,7 +21,9 @@ std::int64_t check_normalized(const char* function, const Operand& operand, cons
   for (std::size_t d = 0; fits && d < normalized_shape.size(); ++d)
     fits = x.shape()[x.shape().rank() - normalized_shape.size() + d] == Dim(normalized_shape[d]);
   if (!fits)
-    fail(function, "expects an input whose last dimensions are " + Shape::of(normalized_shape).to_string() + ", got " + x.describe(),
+    fail(function,
+         "expects an input whose last dimensions are " + Shape::of(normalized_shape).to_string() + ", got " +
+             x.describe(),
          operand.where());
   return rank;
 }
@@ -49,8 +51,8 @@ void update_running(const Tensor& running, const Tensor& statistic, double momen
 
 }  // namespace
 
-Tensor batch_norm(const Operand& x, const Tensor& running_mean, const Tensor& running_var, const Tensor& weight, const Tensor& bias, bool training,
-                  double momentum, double eps) {
+Tensor batch_norm(const Operand& x, const Tensor& running_mean, const Tensor& running_var, const Tensor& weight,
+                  const Tensor& bias, bool training, double momentum, double eps) {
   const Location where = x.where().in("batch_norm");
   if (!training) {
     if (!running_mean.defined() || !running_var.defined())
@@ -69,27 +71,32 @@ Tensor batch_norm(const Operand& x, const Tensor& running_mean, const Tensor& ru
   return results.at(0);
 }
 
-Tensor layer_norm(const Operand& x, const Sizes& normalized_shape, const Tensor& weight, const Tensor& bias, double eps) {
+Tensor layer_norm(const Operand& x, const Sizes& normalized_shape, const Tensor& weight, const Tensor& bias,
+                  double eps) {
   const std::int64_t dims = check_normalized("layer_norm", x, normalized_shape);
   return apply("layer_norm", {x.tensor(), weight, bias}, {{"dims", dims}, {"eps", eps}}, x.where());
 }
 
 Tensor rms_norm(const Operand& x, const Sizes& normalized_shape, const Tensor& weight, std::optional<double> eps) {
   const std::int64_t dims = check_normalized("rms_norm", x, normalized_shape);
-  return apply("rms_norm", {x.tensor(), weight}, {{"dims", dims}, {"eps", eps.value_or(epsilon(x.tensor().dtype()))}}, x.where());
+  return apply("rms_norm", {x.tensor(), weight}, {{"dims", dims}, {"eps", eps.value_or(epsilon(x.tensor().dtype()))}},
+               x.where());
 }
 
 Tensor group_norm(const Operand& x, std::int64_t num_groups, const Tensor& weight, const Tensor& bias, double eps) {
   return apply("group_norm", {x.tensor(), weight, bias}, {{"groups", num_groups}, {"eps", eps}}, x.where());
 }
 
-Tensor instance_norm(const Operand& operand, const Tensor& running_mean, const Tensor& running_var, const Tensor& weight, const Tensor& bias,
-                     bool use_input_stats, double momentum, double eps) {
+Tensor instance_norm(const Operand& operand, const Tensor& running_mean, const Tensor& running_var,
+                     const Tensor& weight, const Tensor& bias, bool use_input_stats, double momentum, double eps) {
   const Location where = operand.where().in("instance_norm");
   const Tensor& x = operand.tensor();
-  if (x.dim() < 3) fail("instance_norm", "expects [batch, channels, ...] with at least one more dimension, got " + x.describe(), where);
+  if (x.dim() < 3)
+    fail("instance_norm", "expects [batch, channels, ...] with at least one more dimension, got " + x.describe(),
+         where);
   if (!use_input_stats) {
-    if (!running_mean.defined() || !running_var.defined()) fail("instance_norm", "needs running statistics without use_input_stats", where);
+    if (!running_mean.defined() || !running_var.defined())
+      fail("instance_norm", "needs running statistics without use_input_stats", where);
     return batch_norm(Operand(x, where), running_mean, running_var, weight, bias, false, momentum, eps);
   }
   Dim positions = 1;
@@ -103,7 +110,8 @@ Tensor instance_norm(const Operand& operand, const Tensor& running_mean, const T
     const Tensor constant = x.detach(where), center = mean(Operand(constant, where), inner, true);
     const Tensor squares =
         mean(Operand(square(Operand(sub(Operand(constant, where), Operand(center, where)), where)), where), inner);
-    update_running(running_mean, mean(Operand(center.reshape({x.shape()[0], x.shape()[1]}, where), where), {0}), momentum, where);
+    update_running(running_mean, mean(Operand(center.reshape({x.shape()[0], x.shape()[1]}, where), where), {0}),
+                   momentum, where);
     const Operand biased(mean(Operand(squares, where), {0}), where);
     if (positions.is_static()) {
       const auto n = static_cast<double>(positions.value());
@@ -121,7 +129,9 @@ Tensor local_response_norm(const Operand& x, std::int64_t size, double alpha, do
   const Location where = x.where().in("local_response_norm");
   const Tensor& t = x.tensor();
   if (size < 1) fail("local_response_norm", "size must be positive, got " + std::to_string(size), where);
-  if (t.dim() < 3) fail("local_response_norm", "expects [batch, channels, ...] with at least one more dimension, got " + t.describe(), where);
+  if (t.dim() < 3)
+    fail("local_response_norm", "expects [batch, channels, ...] with at least one more dimension, got " + t.describe(),
+         where);
   // Channels that are not there are 0, however far a window goes beyond them.
   const std::int64_t channels = detail::fixed_size(t, 1, "local_response_norm", where);
   const std::int64_t beside = std::max<std::int64_t>(channels - 1, 0);
@@ -135,7 +145,8 @@ Tensor local_response_norm(const Operand& x, std::int64_t size, double alpha, do
     const Tensor part = squares.slice(1, i, i + channels, 1, where);
     sum = sum.defined() ? add(Operand(sum, where), Operand(part, where)) : part;
   }
-  const Tensor scale = add(Operand(mul(Operand(sum, where), Operand(alpha / static_cast<double>(size), where)), where), Operand(k, where));
+  const Tensor scale = add(Operand(mul(Operand(sum, where), Operand(alpha / static_cast<double>(size), where)), where),
+                           Operand(k, where));
   return div(Operand(t, where), Operand(pow(Operand(scale, where), Operand(beta, where)), where));
 }
 

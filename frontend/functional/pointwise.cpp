@@ -24,12 +24,14 @@ Tensor floating(std::string_view op, const Operand& x, ir::Attributes attributes
 
 /// Both in the dtype that they promote to.
 Tensor binary(std::string_view op, const Operand& a, const Operand& b, DType dtype) {
-  const bool recording = (a.is_tensor() && detail::would_record({a.tensor()})) || (b.is_tensor() && detail::would_record({b.tensor()}));
+  const bool recording =
+      (a.is_tensor() && detail::would_record({a.tensor()})) || (b.is_tensor() && detail::would_record({b.tensor()}));
   const auto in = [&](const Operand& o) -> Tensor {
     if (o.is_tensor()) return o.tensor().to(dtype, o.where());
     if (!recording) return tensor(o.scalar(), dtype);
     return detail::active_trace()
-        ->record(ir::get_op("full"), {}, {{"shape", Shape{}}, {"value", o.scalar().number()}, {"dtype", dtype}}, o.where())
+        ->record(ir::get_op("full"), {}, {{"shape", Shape{}}, {"value", o.scalar().number()}, {"dtype", dtype}},
+                 o.where())
         .at(0);
   };
   return apply(op, {in(a), in(b)}, {}, a.where());
@@ -79,7 +81,8 @@ Tensor nan_to_num(const Operand& x, double nan, std::optional<double> posinf, st
   const Tensor infinite = isinf(x), positive = gt(x, Operand(0, at));
   Tensor y = replaced(isnan(x), nan, x.tensor());
   y = replaced(logical_and(Operand(infinite, at), Operand(positive, at)), posinf.value_or(largest), y);
-  return replaced(logical_and(Operand(infinite, at), Operand(logical_not(Operand(positive, at)), at)), neginf.value_or(-largest), y);
+  return replaced(logical_and(Operand(infinite, at), Operand(logical_not(Operand(positive, at)), at)),
+                  neginf.value_or(-largest), y);
 }
 
 Tensor bitwise_not(const Operand& x) { return apply("bitwise_not", {x.tensor()}, {}, x.where()); }
@@ -100,15 +103,20 @@ Tensor logaddexp(const Operand& x, const Operand& y) {
   if (!ir::is_floating(result_type(x, y))) fail("logaddexp", "needs floating-point numbers", x.where());
   return binary("logaddexp", x, y, result_type(x, y));
 }
-Tensor floor_divide(const Operand& x, const Operand& y) { return binary("floor_divide", x, y, number_type(x, y, "floor_divide")); }
+Tensor floor_divide(const Operand& x, const Operand& y) {
+  return binary("floor_divide", x, y, number_type(x, y, "floor_divide"));
+}
 Tensor div(const Operand& x, const Operand& y, std::string_view rounding_mode) {
   if (rounding_mode == "floor") return floor_divide(x, y);
   const Location at = x.where();
-  if (rounding_mode != "trunc") fail("div", fmt::format("rounding_mode must be floor or trunc, got '{}'", rounding_mode), at);
+  if (rounding_mode != "trunc")
+    fail("div", fmt::format("rounding_mode must be floor or trunc, got '{}'", rounding_mode), at);
   if (ir::is_floating(number_type(x, y, "div"))) return trunc(Operand(div(x, y), at));
   return floor_divide(Operand(sub(x, Operand(fmod(x, y), at)), at), y);  // of a multiple of y
 }
-Tensor remainder(const Operand& x, const Operand& y) { return binary("remainder", x, y, number_type(x, y, "remainder")); }
+Tensor remainder(const Operand& x, const Operand& y) {
+  return binary("remainder", x, y, number_type(x, y, "remainder"));
+}
 Tensor fmod(const Operand& x, const Operand& y) { return binary("fmod", x, y, number_type(x, y, "fmod")); }
 Tensor logical_xor(const Operand& a, const Operand& b) { return binary("logical_xor", a, b, result_type(a, b)); }
 Tensor bitwise_and(const Operand& a, const Operand& b) { return binary("bitwise_and", a, b, result_type(a, b)); }
@@ -119,8 +127,12 @@ Tensor lerp(const Operand& start, const Operand& end, const Operand& weight) {
   const Location at = start.where();
   return add(start, Operand(mul(weight, Operand(sub(end, start), at)), at));
 }
-Tensor addcmul(const Operand& x, const Operand& a, const Operand& b, double value) { return add(x, Operand(mul(a, b), x.where()), value); }
-Tensor addcdiv(const Operand& x, const Operand& a, const Operand& b, double value) { return add(x, Operand(div(a, b), x.where()), value); }
+Tensor addcmul(const Operand& x, const Operand& a, const Operand& b, double value) {
+  return add(x, Operand(mul(a, b), x.where()), value);
+}
+Tensor addcdiv(const Operand& x, const Operand& a, const Operand& b, double value) {
+  return add(x, Operand(div(a, b), x.where()), value);
+}
 Tensor clamp(const Operand& x, const Tensor& min, const Tensor& max) {
   const Location at = x.where();
   if (!min.defined() && !max.defined()) fail("clamp", "needs min or max", at);
@@ -155,8 +167,12 @@ Tensor selu(const Operand& x) { return apply("selu", {x.tensor()}, {}, x.where()
 Tensor celu(const Operand& x, double alpha) { return apply("celu", {x.tensor()}, {{"alpha", alpha}}, x.where()); }
 Tensor softsign(const Operand& x) { return apply("softsign", {x.tensor()}, {}, x.where()); }
 Tensor tanhshrink(const Operand& x) { return apply("tanhshrink", {x.tensor()}, {}, x.where()); }
-Tensor softshrink(const Operand& x, double lambd) { return apply("softshrink", {x.tensor()}, {{"lambd", lambd}}, x.where()); }
-Tensor hardshrink(const Operand& x, double lambd) { return apply("hardshrink", {x.tensor()}, {{"lambd", lambd}}, x.where()); }
+Tensor softshrink(const Operand& x, double lambd) {
+  return apply("softshrink", {x.tensor()}, {{"lambd", lambd}}, x.where());
+}
+Tensor hardshrink(const Operand& x, double lambd) {
+  return apply("hardshrink", {x.tensor()}, {{"lambd", lambd}}, x.where());
+}
 Tensor threshold(const Operand& x, double threshold, double value) {
   return apply("threshold", {x.tensor()}, {{"threshold", threshold}, {"value", value}}, x.where());
 }
@@ -182,7 +198,10 @@ Tensor prelu(const Operand& x, const Tensor& weight) {
   if (weight.dim() == 1 && weight.shape()[0] != Dim(1)) {
     const Dim channels = t.dim() >= 2 ? t.shape()[1] : Dim(1);
     if (channels != weight.shape()[0])
-      fail("prelu", fmt::format("the weight must have 1 or {} elements for {}, got {}", channels.to_string(), t.describe(), weight.describe()), at);
+      fail("prelu",
+           fmt::format("the weight must have 1 or {} elements for {}, got {}", channels.to_string(), t.describe(),
+                       weight.describe()),
+           at);
     std::vector<Dim> shape(t.shape().rank() - 1, Dim(1));
     shape[0] = channels;
     factor = weight.reshape(Shape(shape), at);

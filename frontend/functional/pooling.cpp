@@ -28,10 +28,12 @@ Tensor planes_then_depth(const Tensor& volumes, const char* function, Location a
   return deep.reshape({s[0], s[1], deep.shape()[2], height, width}, at);
 }
 
-/// The largest of each window of an adaptive pooling along dimension 2 or 3 of images. Equal ones: the first gets the gradient.
+/// The largest of each window of an adaptive pooling along dimension 2 or 3 of images. Equal ones: the first gets the
+/// gradient.
 Tensor adaptive_max_along(const Tensor& images, std::int64_t dim, std::int64_t out, const char* function, Location at) {
   const std::int64_t in = fixed_size(images, dim, function, at);
-  if (out < 1 || in < 1) fail(function, fmt::format("cannot make {} elements of dimension {} of {}", out, dim, images.describe()), at);
+  if (out < 1 || in < 1)
+    fail(function, fmt::format("cannot make {} elements of dimension {} of {}", out, dim, images.describe()), at);
   if (in == out) return images;
   const auto window = [dim](std::int64_t n) { return dim == 2 ? Size2(n, 1) : Size2(1, n); };
   if (in % out == 0) return max_pool2d(Operand(images, at), window(in / out));
@@ -61,8 +63,8 @@ Tensor adaptive_mean_along(const Tensor& t, std::int64_t dim, std::int64_t out, 
 }
 
 /// Averages over whole windows times their size, over another divisor.
-Tensor divided_by(const Tensor& averages, std::int64_t window, std::optional<std::int64_t> divisor, bool ceil_mode, const char* function,
-                  Location at) {
+Tensor divided_by(const Tensor& averages, std::int64_t window, std::optional<std::int64_t> divisor, bool ceil_mode,
+                  const char* function, Location at) {
   if (!divisor) return averages;
   if (*divisor == 0) fail(function, "divisor_override must not be 0", at);
   if (ceil_mode) fail(function, "divisor_override with ceil_mode is not supported", at);
@@ -81,7 +83,8 @@ Tensor avg_pool2d(const Operand& x, Size2 kernel_size, const AvgPool2dOptions& o
                             {"ceil_mode", o.ceil_mode},
                             {"count_include_pad", o.count_include_pad || o.divisor_override.has_value()}},
                            x.where());
-    return divided_by(y, kernel_size.height * kernel_size.width, o.divisor_override, o.ceil_mode, "avg_pool2d", x.where());
+    return divided_by(y, kernel_size.height * kernel_size.width, o.divisor_override, o.ceil_mode, "avg_pool2d",
+                      x.where());
   });
 }
 
@@ -90,8 +93,8 @@ Tensor adaptive_avg_pool2d(const Operand& x, Size2 output_size) {
   return batched(x, 4, "adaptive_avg_pool2d", [&](const Tensor& images) {
     const std::int64_t height = fixed_size(images, 2, "adaptive_avg_pool2d", at),
                        width = fixed_size(images, 3, "adaptive_avg_pool2d", at);
-    const bool divides = output_size.height >= 1 && output_size.width >= 1 && height >= 1 && width >= 1 && height % output_size.height == 0 &&
-                         width % output_size.width == 0;
+    const bool divides = output_size.height >= 1 && output_size.width >= 1 && height >= 1 && width >= 1 &&
+                         height % output_size.height == 0 && width % output_size.width == 0;
     if (divides)
       return avg_pool2d(Operand(images, at), Size2(height / output_size.height, width / output_size.width), {});
     const Tensor rows = adaptive_mean_along(images, 2, output_size.height, "adaptive_avg_pool2d", at);
@@ -127,12 +130,13 @@ Tensor adaptive_max_pool2d(const Operand& x, Size2 output_size) {
   return batched(x, 4, "adaptive_max_pool2d", [&](const Tensor& images) {
     const std::int64_t height = fixed_size(images, 2, "adaptive_max_pool2d", at),
                        width = fixed_size(images, 3, "adaptive_max_pool2d", at);
-    if (output_size.height >= 1 && output_size.width >= 1 && height >= 1 && width >= 1 && height % output_size.height == 0 &&
-        width % output_size.width == 0 && (height / output_size.height) * (width / output_size.width) <= 256)
+    if (output_size.height >= 1 && output_size.width >= 1 && height >= 1 && width >= 1 &&
+        height % output_size.height == 0 && width % output_size.width == 0 &&
+        (height / output_size.height) * (width / output_size.width) <= 256)
       return max_pool2d(Operand(images, at), Size2(height / output_size.height, width / output_size.width));
     // Along the width first: of equal ones in a window the first row's counts.
-    return adaptive_max_along(adaptive_max_along(images, 3, output_size.width, "adaptive_max_pool2d", at), 2, output_size.height,
-                              "adaptive_max_pool2d", at);
+    return adaptive_max_along(adaptive_max_along(images, 3, output_size.width, "adaptive_max_pool2d", at), 2,
+                              output_size.height, "adaptive_max_pool2d", at);
   });
 }
 
@@ -151,9 +155,11 @@ Tensor adaptive_max_pool3d(const Operand& x, Size3 output_size) {
 Tensor max_pool1d(const Operand& x, std::int64_t kernel_size, const MaxPool1dOptions& o) {
   const Location at = x.where().in("max_pool1d");
   return batched(x, 3, "max_pool1d", [&](const Tensor& signals) {
-    return max_pool2d(
-               Operand(signals.unsqueeze(2, at), at), {1, kernel_size},
-               {.stride = Size2(1, o.stride.value_or(kernel_size)), .padding = {0, o.padding}, .dilation = {1, o.dilation}, .ceil_mode = o.ceil_mode})
+    return max_pool2d(Operand(signals.unsqueeze(2, at), at), {1, kernel_size},
+                      {.stride = Size2(1, o.stride.value_or(kernel_size)),
+                       .padding = {0, o.padding},
+                       .dilation = {1, o.dilation},
+                       .ceil_mode = o.ceil_mode})
         .squeeze(2, at);
   });
 }
@@ -172,9 +178,11 @@ Tensor max_pool3d(const Operand& x, Size3 kernel_size, const MaxPool3dOptions& o
                              .ceil_mode = o.ceil_mode});
         },
         [&](const Tensor& t) {
-          return max_pool2d(
-              Operand(t, at), {kernel_size.depth, 1},
-              {.stride = Size2(stride.depth, 1), .padding = {o.padding.depth, 0}, .dilation = {o.dilation.depth, 1}, .ceil_mode = o.ceil_mode});
+          return max_pool2d(Operand(t, at), {kernel_size.depth, 1},
+                            {.stride = Size2(stride.depth, 1),
+                             .padding = {o.padding.depth, 0},
+                             .dilation = {o.dilation.depth, 1},
+                             .ceil_mode = o.ceil_mode});
         });
   });
 }
@@ -206,11 +214,14 @@ Tensor avg_pool3d(const Operand& x, Size3 kernel_size, const AvgPool3dOptions& o
                              .count_include_pad = include});
         },
         [&](const Tensor& t) {
-          return avg_pool2d(
-              Operand(t, at), {kernel_size.depth, 1},
-              {.stride = Size2(stride.depth, 1), .padding = {o.padding.depth, 0}, .ceil_mode = o.ceil_mode, .count_include_pad = include});
+          return avg_pool2d(Operand(t, at), {kernel_size.depth, 1},
+                            {.stride = Size2(stride.depth, 1),
+                             .padding = {o.padding.depth, 0},
+                             .ceil_mode = o.ceil_mode,
+                             .count_include_pad = include});
         });
-    return divided_by(y, kernel_size.depth * kernel_size.height * kernel_size.width, o.divisor_override, o.ceil_mode, "avg_pool3d", at);
+    return divided_by(y, kernel_size.depth * kernel_size.height * kernel_size.width, o.divisor_override, o.ceil_mode,
+                      "avg_pool3d", at);
   });
 }
 
@@ -228,7 +239,8 @@ void require_norm(double norm_type, const char* function, Location at) {
 }
 }  // namespace
 
-Tensor lp_pool1d(const Operand& x, double norm_type, std::int64_t kernel_size, std::optional<std::int64_t> stride, bool ceil_mode) {
+Tensor lp_pool1d(const Operand& x, double norm_type, std::int64_t kernel_size, std::optional<std::int64_t> stride,
+                 bool ceil_mode) {
   const Location at = x.where().in("lp_pool1d");
   require_norm(norm_type, "lp_pool1d", at);
   const Tensor powers = pow(Operand(x.tensor(), at), Operand(norm_type, at));
@@ -247,7 +259,8 @@ Tensor lp_pool2d(const Operand& x, double norm_type, Size2 kernel_size, std::opt
 std::tuple<Tensor, Tensor> max_pool2d_with_indices(const Operand& x, Size2 kernel_size, const MaxPool2dOptions& o) {
   const Location at = x.where().in("max_pool2d_with_indices");
   const bool single = x.tensor().dim() == 3;
-  if (!single && x.tensor().dim() != 4) fail("max_pool2d_with_indices", "expects a tensor of 3 or 4 dimensions, got " + x.tensor().describe(), at);
+  if (!single && x.tensor().dim() != 4)
+    fail("max_pool2d_with_indices", "expects a tensor of 3 or 4 dimensions, got " + x.tensor().describe(), at);
   const Tensor images = single ? x.tensor().unsqueeze(0, at) : x.tensor();
   const Size2 stride = o.stride.value_or(kernel_size);
   const std::vector<Tensor> pooled = detail::apply(ir::get_op("max_pool2d"), {images},
@@ -263,12 +276,16 @@ std::tuple<Tensor, Tensor> max_pool2d_with_indices(const Operand& x, Size2 kerne
                      columns = fixed_size(pooled[0], 3, "max_pool2d_with_indices", at);
   std::vector<std::int64_t> places, corners;
   for (std::int64_t i = 0; i < kernel_size.height; ++i)
-    for (std::int64_t j = 0; j < kernel_size.width; ++j) places.push_back(i * o.dilation.height * width + j * o.dilation.width);
+    for (std::int64_t j = 0; j < kernel_size.width; ++j)
+      places.push_back(i * o.dilation.height * width + j * o.dilation.width);
   for (std::int64_t i = 0; i < rows; ++i)
-    for (std::int64_t j = 0; j < columns; ++j) corners.push_back((i * stride.height - o.padding.height) * width + j * stride.width - o.padding.width);
+    for (std::int64_t j = 0; j < columns; ++j)
+      corners.push_back((i * stride.height - o.padding.height) * width + j * stride.width - o.padding.width);
   const Tensor place = pooled[1].to(DType::i64, at).reshape({-1}, at);
-  const Tensor added = index_select(Operand(from_data(places, {static_cast<std::int64_t>(places.size())}), at), 0, place);
-  const Tensor indices = add(Operand(added.reshape(pooled[0].shape(), at), at), Operand(from_data(corners, {rows, columns}), at));
+  const Tensor added =
+      index_select(Operand(from_data(places, {static_cast<std::int64_t>(places.size())}), at), 0, place);
+  const Tensor indices =
+      add(Operand(added.reshape(pooled[0].shape(), at), at), Operand(from_data(corners, {rows, columns}), at));
   return single ? std::tuple(pooled[0].squeeze(0, at), indices.squeeze(0, at)) : std::tuple(pooled[0], indices);
 }
 
@@ -276,21 +293,25 @@ Tensor max_unpool2d(const Operand& x, const Tensor& indices, Size2 kernel_size, 
   const Location at = x.where().in("max_unpool2d");
   const Tensor& t = x.tensor();
   const Size2 stride = o.stride.value_or(kernel_size);
-  if (t.dim() != 3 && t.dim() != 4) fail("max_unpool2d", "expects a tensor of 3 or 4 dimensions, got " + t.describe(), at);
+  if (t.dim() != 3 && t.dim() != 4)
+    fail("max_unpool2d", "expects a tensor of 3 or 4 dimensions, got " + t.describe(), at);
   if (indices.dtype() != DType::i64 || indices.shape() != t.shape())
-    fail("max_unpool2d", "the indices must be " + ir::describe(DType::i64, t.shape()) + ", got " + indices.describe(), at);
+    fail("max_unpool2d", "the indices must be " + ir::describe(DType::i64, t.shape()) + ", got " + indices.describe(),
+         at);
   const std::int64_t height = fixed_size(t, -2, "max_unpool2d", at), width = fixed_size(t, -1, "max_unpool2d", at);
   const Size2 size =
       o.output_size.value_or(Size2((height - 1) * stride.height - 2 * o.padding.height + kernel_size.height,
                                    (width - 1) * stride.width - 2 * o.padding.width + kernel_size.width));
-  if (size.height < 1 || size.width < 1) fail("max_unpool2d", fmt::format("the result would be {}x{}", size.height, size.width), at);
+  if (size.height < 1 || size.width < 1)
+    fail("max_unpool2d", fmt::format("the result would be {}x{}", size.height, size.width), at);
   std::vector<Dim> planes(t.shape().begin(), t.shape().end() - 2), shape = planes, flat = planes;
   planes.emplace_back(t.shape().back(1) * t.shape().back(0));
   flat.emplace_back(size.height * size.width);
   for (const std::int64_t n : {size.height, size.width}) shape.emplace_back(n);
   const Shape lines(planes);
   const Tensor nothing = detail::filled(Shape(flat), 0, t.dtype(), t, at);
-  const Tensor placed = scatter(Operand(nothing, at), -1, indices.reshape(lines, at), Operand(t.reshape(lines, at), at));
+  const Tensor placed =
+      scatter(Operand(nothing, at), -1, indices.reshape(lines, at), Operand(t.reshape(lines, at), at));
   return placed.reshape(Shape(std::move(shape)), at);
 }
 

@@ -17,7 +17,8 @@ namespace {
 void require_ranks(const Operand& a, const Operand& b, std::int64_t rank_a, std::int64_t rank_b, const char* function) {
   if (a.tensor().dim() != rank_a || b.tensor().dim() != rank_b)
     fail(function,
-         fmt::format("expects tensors of {} and {} dimensions, got {} and {}", rank_a, rank_b, a.tensor().describe(), b.tensor().describe()),
+         fmt::format("expects tensors of {} and {} dimensions, got {} and {}", rank_a, rank_b, a.tensor().describe(),
+                     b.tensor().describe()),
          a.where());
 }
 
@@ -73,7 +74,8 @@ Tensor baddbmm(const Operand& input, const Operand& a, const Operand& b, double 
   return weighted_sum(input, product(a, b, "baddbmm"), beta, alpha, "baddbmm");
 }
 
-// ---- einsum ---------------------------------------------------------------------------------------------------------------------------
+// ---- einsum
+// ---------------------------------------------------------------------------------------------------------------------
 
 namespace {
 
@@ -88,19 +90,25 @@ struct Term {
   Tensor tensor;
   Labels labels;
 
-  std::size_t place(Label l) const { return static_cast<std::size_t>(std::find(labels.begin(), labels.end(), l) - labels.begin()); }
+  std::size_t place(Label l) const {
+    return static_cast<std::size_t>(std::find(labels.begin(), labels.end(), l) - labels.begin());
+  }
   Dim size(Label l) const { return tensor.shape()[place(l)]; }
 };
 
 class Einsum {
  public:
-  Einsum(std::string_view equation, const std::vector<Tensor>& operands, Location where) : at_(where), equation_(equation) { parse(operands); }
+  Einsum(std::string_view equation, const std::vector<Tensor>& operands, Location where)
+      : at_(where), equation_(equation) {
+    parse(operands);
+  }
 
   Tensor run() {
     Term left = terms_.at(0);
     for (std::size_t i = 1; i < terms_.size(); ++i) {
       Labels later = output_;
-      for (std::size_t j = i + 1; j < terms_.size(); ++j) later.insert(later.end(), terms_[j].labels.begin(), terms_[j].labels.end());
+      for (std::size_t j = i + 1; j < terms_.size(); ++j)
+        later.insert(later.end(), terms_[j].labels.begin(), terms_[j].labels.end());
       left = contract(std::move(left), terms_[i], later);
     }
     left = summed(std::move(left), output_);
@@ -108,7 +116,9 @@ class Einsum {
   }
 
  private:
-  [[noreturn]] void refuse(const std::string& message) const { fail("einsum", message + " in '" + std::string(equation_) + "'", at_); }
+  [[noreturn]] void refuse(const std::string& message) const {
+    fail("einsum", message + " in '" + std::string(equation_) + "'", at_);
+  }
 
   /// The labels of one operand's part of the equation; `rank` of its tensor, -1 for the result.
   Labels labels_of(std::string_view text, std::int64_t rank, std::int64_t ellipsis) {
@@ -123,7 +133,8 @@ class Einsum {
         i += 2;
         std::int64_t count = ellipsis;
         if (rank >= 0) {
-          const std::int64_t letters = std::count_if(text.begin(), text.end(), [](char l) { return l != ' ' && l != '.'; });
+          const std::int64_t letters =
+              std::count_if(text.begin(), text.end(), [](char l) { return l != ' ' && l != '.'; });
           count = rank - letters;
           if (count < 0) refuse(fmt::format("more letters than the {} dimensions of an operand", rank));
         }
@@ -146,7 +157,8 @@ class Einsum {
       if (comma == std::string_view::npos) break;
       begin = comma + 1;
     }
-    if (operands.empty() || parts.size() != operands.size()) refuse(fmt::format("{} operands are named, {} given,", parts.size(), operands.size()));
+    if (operands.empty() || parts.size() != operands.size())
+      refuse(fmt::format("{} operands are named, {} given,", parts.size(), operands.size()));
     std::array<int, 128> seen{};
     std::int64_t ellipsis = 0;
     for (std::size_t i = 0; i < parts.size(); ++i) {
@@ -179,8 +191,8 @@ class Einsum {
       for (const Term& b : terms_)
         for (const Label l : a.labels) {
           if (!contains(b.labels, l) || a.size(l) == b.size(l) || a.size(l) == Dim(1) || b.size(l) == Dim(1)) continue;
-          refuse(fmt::format("one dimension is {} in {} and {} in {}", a.size(l).to_string(), a.tensor.describe(), b.size(l).to_string(),
-                             b.tensor.describe()));
+          refuse(fmt::format("one dimension is {} in {} and {} in {}", a.size(l).to_string(), a.tensor.describe(),
+                             b.size(l).to_string(), b.tensor.describe()));
         }
   }
 
@@ -266,7 +278,8 @@ class Einsum {
       // Nothing is summed: an elementwise product of what is broadcast.
       Term x = ordered(a, joined(batch, own_a)), y = ordered(b, joined(batch, own_b));
       std::vector<Dim> wide_x = x.tensor.shape().dims(),
-                       wide_y(y.tensor.shape().begin(), y.tensor.shape().begin() + static_cast<std::ptrdiff_t>(batch.size()));
+                       wide_y(y.tensor.shape().begin(),
+                              y.tensor.shape().begin() + static_cast<std::ptrdiff_t>(batch.size()));
       wide_x.insert(wide_x.end(), own_b.size(), Dim(1));
       wide_y.insert(wide_y.end(), own_a.size(), Dim(1));
       for (const Label l : own_b) wide_y.push_back(y.size(l));
@@ -284,7 +297,8 @@ class Einsum {
     shape_y.push_back(product(y, own_b));
     for (const Label l : own_a) shape.push_back(x.size(l));
     for (const Label l : own_b) shape.push_back(y.size(l));
-    const Tensor z = matmul(Operand(x.tensor.reshape(Shape(shape_x), at_), at_), Operand(y.tensor.reshape(Shape(shape_y), at_), at_));
+    const Tensor z = matmul(Operand(x.tensor.reshape(Shape(shape_x), at_), at_),
+                            Operand(y.tensor.reshape(Shape(shape_y), at_), at_));
     return {z.reshape(Shape(shape), at_), result};
   }
 
@@ -305,12 +319,14 @@ Tensor bilinear(const Operand& x1, const Operand& x2, const Tensor& weight, cons
   const Location at = x1.where().in("bilinear");
   const Tensor &a = x1.tensor(), &b = x2.tensor();
   if (!weight.defined() || weight.dim() != 3)
-    fail("bilinear", "the weight must be [out, in1, in2], got " + (weight.defined() ? weight.describe() : std::string("none")), at);
-  const bool alike = a.dim() >= 1 && a.dim() == b.dim() && std::equal(a.shape().begin(), a.shape().end() - 1, b.shape().begin());
+    fail("bilinear",
+         "the weight must be [out, in1, in2], got " + (weight.defined() ? weight.describe() : std::string("none")), at);
+  const bool alike =
+      a.dim() >= 1 && a.dim() == b.dim() && std::equal(a.shape().begin(), a.shape().end() - 1, b.shape().begin());
   if (!alike || a.shape().back() != weight.shape()[1] || b.shape().back() != weight.shape()[2])
     fail("bilinear",
-         "expects [..., " + weight.shape()[1].to_string() + "] and [..., " + weight.shape()[2].to_string() + "] for weight " + weight.describe() +
-             ", got " + a.describe() + " and " + b.describe(),
+         "expects [..., " + weight.shape()[1].to_string() + "] and [..., " + weight.shape()[2].to_string() +
+             "] for weight " + weight.describe() + ", got " + a.describe() + " and " + b.describe(),
          at);
   const Tensor y = einsum("...i,oij,...j->...o", {a, weight, b}, at);
   return bias.defined() ? add(Operand(y, at), Operand(bias, at)) : y;
@@ -325,12 +341,17 @@ Tensor trace(const Operand& x) {
 Tensor cross(const Operand& a, const Operand& b, std::int64_t dim) {
   const Location at = a.where().in("cross");
   const Tensor &x = a.tensor(), &y = b.tensor();
-  if (x.dim() == 0 || x.dim() != y.dim()) fail("cross", "expects tensors of as many dimensions, got " + x.describe() + " and " + y.describe(), at);
+  if (x.dim() == 0 || x.dim() != y.dim())
+    fail("cross", "expects tensors of as many dimensions, got " + x.describe() + " and " + y.describe(), at);
   const std::int64_t axis = detail::normalize_dim(dim, x.dim(), "cross", at);
   if (x.shape()[static_cast<std::size_t>(axis)] != Dim(3) || y.shape()[static_cast<std::size_t>(axis)] != Dim(3))
-    fail("cross", "dimension " + std::to_string(axis) + " must have 3 elements, got " + x.describe() + " and " + y.describe(), at);
+    fail("cross",
+         "dimension " + std::to_string(axis) + " must have 3 elements, got " + x.describe() + " and " + y.describe(),
+         at);
   // (1, 2, 0) and (2, 0, 1) of each.
-  const auto turned = [&](const Tensor& t, std::int64_t by) { return Operand(roll(Operand(t, at), {-by}, {axis}), at); };
+  const auto turned = [&](const Tensor& t, std::int64_t by) {
+    return Operand(roll(Operand(t, at), {-by}, {axis}), at);
+  };
   return sub(Operand(mul(turned(x, 1), turned(y, 2)), at), Operand(mul(turned(x, 2), turned(y, 1)), at));
 }
 

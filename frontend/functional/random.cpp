@@ -30,7 +30,9 @@ Tensor drop_channels(const char* function, const Operand& operand, double p, boo
   const Tensor& x = operand.tensor();
   check_probability(function, p, where);
   if (x.dim() != rank && x.dim() != rank - 1)
-    fail(function, "expects " + std::to_string(rank) + " dimensions, or " + std::to_string(rank - 1) + " without a batch, got " + x.describe(),
+    fail(function,
+         "expects " + std::to_string(rank) + " dimensions, or " + std::to_string(rank - 1) + " without a batch, got " +
+             x.describe(),
          where);
   if (!ir::is_floating(x.dtype())) fail(function, "needs a floating-point tensor, got " + x.describe(), where);
   if (!training || p == 0) return x;
@@ -47,7 +49,8 @@ Tensor draw(const char* function, std::string_view op, const Operand& operand) {
   if (!ir::is_floating(x.dtype())) fail(function, "needs a floating-point tensor, got " + x.describe(), where);
   const detail::RandomSource source = detail::random_source();
   const DType drawn = x.dtype() == DType::f64 ? DType::f64 : DType::f32;
-  const Tensor y = apply(op, {source.seed, source.step}, {{"shape", x.shape()}, {"dtype", drawn}, {"stream", source.stream}}, where);
+  const Tensor y =
+      apply(op, {source.seed, source.step}, {{"shape", x.shape()}, {"dtype", drawn}, {"stream", source.stream}}, where);
   return y;
 }
 
@@ -66,8 +69,10 @@ Tensor stochastic_depth(const Operand& operand, double p, std::string_view mode,
   const Location where = operand.where();
   const Tensor& x = operand.tensor();
   check_probability("stochastic_depth", p, where);
-  if (mode != "row" && mode != "batch") fail("stochastic_depth", "mode must be row or batch, got '" + std::string(mode) + "'", where);
-  if (!ir::is_floating(x.dtype())) fail("stochastic_depth", "needs a floating-point tensor, got " + x.describe(), where);
+  if (mode != "row" && mode != "batch")
+    fail("stochastic_depth", "mode must be row or batch, got '" + std::string(mode) + "'", where);
+  if (!ir::is_floating(x.dtype()))
+    fail("stochastic_depth", "needs a floating-point tensor, got " + x.describe(), where);
   if (mode == "row" && x.dim() == 0) fail("stochastic_depth", "a number has no rows", where);
   if (!training || p == 0) return x;
   Shape shape;
@@ -86,7 +91,8 @@ Tensor rand_like(const Operand& x) {
 Tensor randn_like(const Operand& x) { return draw("randn_like", "random_normal", x).to(x.tensor().dtype(), x.where()); }
 Tensor bernoulli(const Operand& p) {
   const Tensor u = draw("bernoulli", "random_uniform", p);
-  return lt(Operand(u, p.where()), Operand(p.tensor().detach(p.where()).to(u.dtype(), p.where()), p.where())).to(p.tensor().dtype(), p.where());
+  return lt(Operand(u, p.where()), Operand(p.tensor().detach(p.where()).to(u.dtype(), p.where()), p.where()))
+      .to(p.tensor().dtype(), p.where());
 }
 
 namespace {
@@ -177,7 +183,8 @@ Tensor alpha_dropout(const Operand& operand, double p, bool training) {
   if (p == 1) return mul(operand, Operand(drop(detail::filled(x.shape(), 1, x.dtype(), x, where), p, where), where));
   constexpr double kSaturation = -1.7580993408473766;  // of selu: -scale * alpha
   const double scale = 1 / std::sqrt((1 - p) * (1 + p * kSaturation * kSaturation)), shift = -scale * p * kSaturation;
-  // The mask is 0 or 1 / (1 - p); where an evaluation is derived from what was recorded, which leaves out dropout, it is 1: all stays as it is.
+  // The mask is 0 or 1 / (1 - p); where an evaluation is derived from what was recorded, which leaves out dropout, it
+  // is 1: all stays as it is.
   const Operand mask(drop(detail::filled(x.shape(), 1, x.dtype(), x, where), p, where), where);
   const Tensor kept = gt(mask, Operand(0.0, where));
   const Tensor held = graven::where(Operand(kept, where), operand, Operand(kSaturation, where));

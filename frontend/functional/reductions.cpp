@@ -19,7 +19,8 @@ namespace {
 
 Tensor floating(const Operand& x, const char* function) {
   if (!ir::is_floating(x.tensor().dtype()))
-    fail(function, "needs a floating-point tensor, got " + x.tensor().describe() + "; convert it with to(f32)", x.where());
+    fail(function, "needs a floating-point tensor, got " + x.tensor().describe() + "; convert it with to(f32)",
+         x.where());
   return x.tensor();
 }
 
@@ -53,7 +54,8 @@ Moments moments(const Operand& x, const Sizes& dims, double correction, const ch
   return {div(Operand(sum(Operand(squares, at), dims, true), at), Operand(divisor, at)), mean};
 }
 
-/// The p-th root of what is at least 0, without a gradient where it is 0: a root's slope there is infinite, and PyTorch's norm and std have none.
+/// The p-th root of what is at least 0, without a gradient where it is 0: a root's slope there is infinite, and
+/// PyTorch's norm and std have none.
 Tensor root_of(const Tensor& total, double p, Location at) {
   const Tensor zero = eq(Operand(total, at), Operand(0, at));
   const Tensor safe = where(Operand(zero, at), Operand(1, at), Operand(total, at));
@@ -73,7 +75,8 @@ Tensor dropped(const Tensor& kept, const Sizes& dims, bool keepdim, Location at)
   return shape.size() == reduced.size() ? kept : kept.reshape(Shape(std::move(shape)), at);
 }
 
-std::tuple<Tensor, Tensor> sorted(const Operand& x, std::int64_t dim, bool descending, std::int64_t count, const char* function) {
+std::tuple<Tensor, Tensor> sorted(const Operand& x, std::int64_t dim, bool descending, std::int64_t count,
+                                  const char* function) {
   const std::int64_t d = detail::normalize_dim(dim, x.tensor().dim(), function, x.where());
   const std::vector<Tensor> results =
       detail::apply(ir::get_op("sort"), {x.tensor()}, {{"dim", d}, {"descending", descending}, {"count", count}},
@@ -89,7 +92,8 @@ std::tuple<Tensor, Tensor> var_mean(const Operand& x, const OneOrMore& dims, Var
 }
 std::tuple<Tensor, Tensor> std_mean(const Operand& x, const OneOrMore& dims, VarianceOptions o) {
   const Moments m = moments(x, dims, o.correction, "std_mean");
-  return {dropped(root_of(m.variance, 2, x.where()), dims, o.keepdim, x.where()), dropped(m.mean, dims, o.keepdim, x.where())};
+  return {dropped(root_of(m.variance, 2, x.where()), dims, o.keepdim, x.where()),
+          dropped(m.mean, dims, o.keepdim, x.where())};
 }
 Tensor var(const Operand& x, const OneOrMore& dims, VarianceOptions o) {
   return dropped(moments(x, dims, o.correction, "var").variance, dims, o.keepdim, x.where());
@@ -115,7 +119,8 @@ Tensor norm(const Operand& x, double p, const OneOrMore& dims, bool keepdim) {
     // A power below 1 has no slope at 0 either.
     const Operand zero(eq(Operand(t, at), Operand(0, at)), at);
     const Operand safe(where(zero, Operand(1, at), magnitude), at);
-    powers = where(zero, Operand(p > 0 ? 0 : std::numeric_limits<double>::infinity(), at), Operand(pow(safe, Operand(p, at)), at));
+    powers = where(zero, Operand(p > 0 ? 0 : std::numeric_limits<double>::infinity(), at),
+                   Operand(pow(safe, Operand(p, at)), at));
   }
   return root_of(sum(Operand(powers, at), dims, keepdim), p, at);
 }
@@ -169,8 +174,12 @@ std::tuple<Tensor, Tensor> first_sorted(const Operand& x, std::int64_t k, std::i
 }
 }  // namespace
 
-std::tuple<Tensor, Tensor> sort(const Operand& x, std::int64_t dim, bool descending) { return sorted(x, dim, descending, -1, "sort"); }
-Tensor argsort(const Operand& x, std::int64_t dim, bool descending) { return std::get<1>(sorted(x, dim, descending, -1, "argsort")); }
+std::tuple<Tensor, Tensor> sort(const Operand& x, std::int64_t dim, bool descending) {
+  return sorted(x, dim, descending, -1, "sort");
+}
+Tensor argsort(const Operand& x, std::int64_t dim, bool descending) {
+  return std::get<1>(sorted(x, dim, descending, -1, "argsort"));
+}
 std::tuple<Tensor, Tensor> topk(const Operand& x, std::int64_t k, std::int64_t dim, bool largest) {
   return first_sorted(x, k, 0, dim, largest, "topk");
 }
@@ -220,7 +229,8 @@ Tensor median(const Operand& x) {
   const Tensor t = x.tensor().reshape({-1}, at);
   const Tensor middle = std::get<0>(median(Operand(t.detach(at), at), 0, false));
   if (!ir::is_floating(t.dtype())) return middle;
-  // All elements that equal the median share its gradient, as in PyTorch: the largest of those that do not differ. NaN differs from nothing.
+  // All elements that equal the median share its gradient, as in PyTorch: the largest of those that do not differ. NaN
+  // differs from nothing.
   const Operand all(t, at), m(middle, at);
   const Tensor others = logical_or(Operand(lt(all, m), at), Operand(gt(all, m), at));
   return amax(Operand(where(Operand(others, at), Operand(-std::numeric_limits<double>::infinity(), at), all), at));

@@ -21,12 +21,14 @@ Tensor causal_mask(const Tensor& q, std::int64_t keys, Location where) {
   const std::int64_t queries = detail::fixed_size(q, -2, "scaled_dot_product_attention", where, kGiveMask);
   const ir::Attributes attributes{{"queries", queries}, {"keys", keys}, {"dtype", q.dtype()}};
   const ir::OpDef& op = ir::get_op("causal_mask");
-  return detail::would_record({q}) ? detail::active_trace()->record(op, {}, attributes, where).at(0) : detail::apply(op, {}, attributes, where).at(0);
+  return detail::would_record({q}) ? detail::active_trace()->record(op, {}, attributes, where).at(0)
+                                   : detail::apply(op, {}, attributes, where).at(0);
 }
 
 }  // namespace
 
-Tensor scaled_dot_product_attention(const Operand& query, const Tensor& all_keys, const Tensor& all_values, const AttentionOptions& o) {
+Tensor scaled_dot_product_attention(const Operand& query, const Tensor& all_keys, const Tensor& all_values,
+                                    const AttentionOptions& o) {
   const Location where = query.where().in("scaled_dot_product_attention");
   const Tensor& q = query.tensor();
   constexpr const char* kName = "scaled_dot_product_attention";
@@ -39,13 +41,18 @@ Tensor scaled_dot_product_attention(const Operand& query, const Tensor& all_keys
       const std::int64_t queries = detail::fixed_size(q, -3, kName, where),
                          heads = detail::fixed_size(*t, -3, kName, where);
       if (heads < 1 || queries % heads != 0)
-        fail(kName, "with enable_gqa the heads of key and value must divide the query's, got " + q.describe() + " and " + t->describe(), where);
+        fail(kName,
+             "with enable_gqa the heads of key and value must divide the query's, got " + q.describe() + " and " +
+                 t->describe(),
+             where);
       if (heads != queries) *t = repeat_interleave(at(*t), queries / heads, -3);
     }
   }
   if (q.dim() < 2 || key.dim() < 2 || value.dim() < 2)
-    fail(kName, "expects [..., length, size], got " + q.describe() + ", " + key.describe() + ", " + value.describe(), where);
-  if (q.shape().back() != key.shape().back()) fail(kName, "query and key must have one size, got " + q.describe() + " and " + key.describe(), where);
+    fail(kName, "expects [..., length, size], got " + q.describe() + ", " + key.describe() + ", " + value.describe(),
+         where);
+  if (q.shape().back() != key.shape().back())
+    fail(kName, "query and key must have one size, got " + q.describe() + " and " + key.describe(), where);
   if (key.shape().back(1) != value.shape().back(1))
     fail(kName, "key and value must have one length, got " + key.describe() + " and " + value.describe(), where);
   if (o.is_causal && o.attn_mask.defined()) fail(kName, "takes attn_mask or is_causal, not both", where);
@@ -62,11 +69,13 @@ Tensor scaled_dot_product_attention(const Operand& query, const Tensor& all_keys
   } else if (o.attn_mask.defined() && o.attn_mask.dtype() == DType::boolean) {
     scores = graven::where(at(o.attn_mask), at(scores), Operand(-std::numeric_limits<double>::infinity(), where));
   } else if (o.attn_mask.defined()) {
-    if (!ir::is_floating(o.attn_mask.dtype())) fail(kName, "attn_mask must be bool or floating, got " + o.attn_mask.describe(), where);
+    if (!ir::is_floating(o.attn_mask.dtype()))
+      fail(kName, "attn_mask must be bool or floating, got " + o.attn_mask.describe(), where);
     scores = add(at(scores), at(o.attn_mask.to(q.dtype(), where)));
   }
   // A query whose keys are all masked attends to nothing: zeros, as in PyTorch.
-  Tensor weights = o.attn_mask.defined() ? detail::apply("softmax", {scores}, {{"dim", scores.dim() - 1}, {"masked_to_zero", true}}, where)
+  Tensor weights = o.attn_mask.defined() ? detail::apply("softmax", {scores},
+                                                         {{"dim", scores.dim() - 1}, {"masked_to_zero", true}}, where)
                                          : softmax(at(scores), -1);
   weights = dropout(at(weights), o.dropout_p);
   return matmul(at(weights), at(value));

@@ -25,8 +25,12 @@ Tensor unsqueeze(const Operand& x, std::int64_t dim) { return x.tensor().unsquee
 Tensor narrow(const Operand& x, std::int64_t dim, std::int64_t start, std::int64_t length) {
   return x.tensor().narrow(dim, start, length, x.where());
 }
-Tensor select(const Operand& x, std::int64_t dim, std::int64_t index) { return x.tensor().select(dim, index, x.where()); }
-Tensor swapaxes(const Operand& x, std::int64_t dim0, std::int64_t dim1) { return x.tensor().transpose(dim0, dim1, x.where()); }
+Tensor select(const Operand& x, std::int64_t dim, std::int64_t index) {
+  return x.tensor().select(dim, index, x.where());
+}
+Tensor swapaxes(const Operand& x, std::int64_t dim0, std::int64_t dim1) {
+  return x.tensor().transpose(dim0, dim1, x.where());
+}
 Tensor broadcast_to(const Operand& x, const Shape& shape) {
   return x.tensor().expand(shape, x.where().in("broadcast_to"));
 }
@@ -37,8 +41,12 @@ Tensor size_of(const Operand& x, std::int64_t dim) {
   return detail::size_value(t.shape()[static_cast<std::size_t>(normalize_dim(dim, t.dim(), "size_of", at))], DType::i64,
                             "size_of", at);
 }
-std::vector<Tensor> split(const Operand& x, std::int64_t split_size, std::int64_t dim) { return x.tensor().split(split_size, dim, x.where()); }
-std::vector<Tensor> chunk(const Operand& x, std::int64_t chunks, std::int64_t dim) { return x.tensor().chunk(chunks, dim, x.where()); }
+std::vector<Tensor> split(const Operand& x, std::int64_t split_size, std::int64_t dim) {
+  return x.tensor().split(split_size, dim, x.where());
+}
+std::vector<Tensor> chunk(const Operand& x, std::int64_t chunks, std::int64_t dim) {
+  return x.tensor().chunk(chunks, dim, x.where());
+}
 
 Tensor unflatten(const Operand& x, std::int64_t dim, const Shape& sizes) {
   const Tensor& t = x.tensor();
@@ -62,7 +70,8 @@ Tensor unflatten(const Operand& x, std::int64_t dim, const Shape& sizes) {
     known = whole;
   }
   if (known != whole || dims.empty())
-    fail("unflatten", fmt::format("{} does not make up dimension {} of {}", sizes.to_string(), at, t.describe()), x.where());
+    fail("unflatten", fmt::format("{} does not make up dimension {} of {}", sizes.to_string(), at, t.describe()),
+         x.where());
   std::vector<Dim> shape = t.shape().dims();
   shape.erase(shape.begin() + static_cast<std::ptrdiff_t>(at));
   shape.insert(shape.begin() + static_cast<std::ptrdiff_t>(at), dims.begin(), dims.end());
@@ -71,13 +80,16 @@ Tensor unflatten(const Operand& x, std::int64_t dim, const Shape& sizes) {
 
 Tensor movedim(const Operand& x, const OneOrMore& source, const OneOrMore& destination) {
   const std::int64_t rank = x.tensor().dim();
-  if (source.size() != destination.size()) fail("movedim", "source and destination must have as many dimensions", x.where());
+  if (source.size() != destination.size())
+    fail("movedim", "source and destination must have as many dimensions", x.where());
   Sizes order(static_cast<std::size_t>(rank), -1);
   std::vector<bool> moved(static_cast<std::size_t>(rank), false);
   for (std::size_t i = 0; i < source.size(); ++i) {
-    const std::int64_t from = normalize_dim(source[i], rank, "movedim", x.where()), to = normalize_dim(destination[i], rank, "movedim", x.where());
+    const std::int64_t from = normalize_dim(source[i], rank, "movedim", x.where()),
+                       to = normalize_dim(destination[i], rank, "movedim", x.where());
     if (rank == 0) continue;
-    if (moved[static_cast<std::size_t>(from)] || order[static_cast<std::size_t>(to)] >= 0) fail("movedim", "a dimension is named twice", x.where());
+    if (moved[static_cast<std::size_t>(from)] || order[static_cast<std::size_t>(to)] >= 0)
+      fail("movedim", "a dimension is named twice", x.where());
     moved[static_cast<std::size_t>(from)] = true;
     order[static_cast<std::size_t>(to)] = from;
   }
@@ -107,7 +119,9 @@ std::vector<Tensor> split(const Operand& x, const Sizes& split_sizes, std::int64
     if (sum > total) break;
     sum += s;
   }
-  if (sum != total) fail("split", fmt::format("the sizes do not add up to the {} of dimension {} of {}", total, axis, t.describe()), x.where());
+  if (sum != total)
+    fail("split", fmt::format("the sizes do not add up to the {} of dimension {} of {}", total, axis, t.describe()),
+         x.where());
   std::vector<Tensor> parts;
   std::int64_t start = 0;
   for (const std::int64_t s : split_sizes) {
@@ -140,7 +154,8 @@ Tensor hstack(const std::vector<Tensor>& tensors, Location given) {
 Tensor vstack(const std::vector<Tensor>& tensors, Location given) {
   const Location where = given.in("vstack");
   std::vector<Tensor> parts;
-  for (const Tensor& t : tensors) parts.push_back(t.dim() == 0 ? t.reshape({1, 1}, where) : t.dim() == 1 ? t.unsqueeze(0, where) : t);
+  for (const Tensor& t : tensors)
+    parts.push_back(t.dim() == 0 ? t.reshape({1, 1}, where) : t.dim() == 1 ? t.unsqueeze(0, where) : t);
   return cat(parts, 0, where);
 }
 
@@ -173,7 +188,8 @@ Tensor roll(const Operand& x, const OneOrMore& shifts, const OneOrMore& dims) {
     if (t.dim() == 0) return t.clone(at);
     return roll(Operand(t.reshape({-1}, at), at), shifts, {0}).reshape(t.shape(), at);
   }
-  if (shifts.size() != dims.size()) fail("roll", fmt::format("{} shifts are given for {} dims", shifts.size(), dims.size()), at);
+  if (shifts.size() != dims.size())
+    fail("roll", fmt::format("{} shifts are given for {} dims", shifts.size(), dims.size()), at);
   for (std::size_t i = 0; i < dims.size(); ++i) {
     if (t.dim() == 0) fail("roll", "a scalar has no dimensions", at);
     const std::int64_t axis = normalize_dim(dims[i], t.dim(), "roll", at);
@@ -186,7 +202,8 @@ Tensor roll(const Operand& x, const OneOrMore& shifts, const OneOrMore& dims) {
     const std::int64_t size = fixed_size(t, axis, "roll", at);
     if (size == 0) continue;
     const std::int64_t shift = (shifts[i] % size + size) % size;
-    if (shift != 0) t = cat({t.slice(axis, size - shift, size, 1, at), t.slice(axis, 0, size - shift, 1, at)}, axis, at);
+    if (shift != 0)
+      t = cat({t.slice(axis, size - shift, size, 1, at), t.slice(axis, 0, size - shift, 1, at)}, axis, at);
   }
   return unshared(t, x.tensor(), at);
 }
@@ -222,13 +239,16 @@ Tensor tile(const Operand& x, const Sizes& counts) {
 
 Tensor repeat_interleave(const Operand& x, std::int64_t repeats, std::optional<std::int64_t> dim) {
   const Location at = x.where().in("repeat_interleave");
-  if (repeats < 0) fail("repeat_interleave", "the number of repeats must not be negative, got " + std::to_string(repeats), at);
+  if (repeats < 0)
+    fail("repeat_interleave", "the number of repeats must not be negative, got " + std::to_string(repeats), at);
   const Tensor t = dim && x.tensor().dim() > 0 ? x.tensor() : x.tensor().reshape({-1}, at);
   const auto axis = static_cast<std::size_t>(normalize_dim(dim.value_or(0), t.dim(), "repeat_interleave", at));
   std::vector<Dim> wide = t.shape().dims(), shape = wide;
   wide.insert(wide.begin() + static_cast<std::ptrdiff_t>(axis) + 1, Dim(repeats));
   shape[axis] = shape[axis] * Dim(repeats);
-  return unshared(t.unsqueeze(static_cast<std::int64_t>(axis) + 1, at).expand(Shape(wide), at).reshape(Shape(shape), at), x.tensor(), at);
+  return unshared(
+      t.unsqueeze(static_cast<std::int64_t>(axis) + 1, at).expand(Shape(wide), at).reshape(Shape(shape), at),
+      x.tensor(), at);
 }
 
 namespace {
@@ -259,10 +279,12 @@ Tensor diagonal(const Operand& x, std::int64_t offset, std::int64_t dim1, std::i
   if (a == b) fail("diagonal", "dim1 and dim2 must differ", at);
   const Tensor last = movedim(Operand(t, at), {a, b}, {-2, -1});
   const std::int64_t rows = fixed_size(last, -2, "diagonal", at), columns = fixed_size(last, -1, "diagonal", at);
-  const std::int64_t count = std::max<std::int64_t>(0, offset >= 0 ? std::min(rows, columns - offset) : std::min(rows + offset, columns));
+  const std::int64_t count =
+      std::max<std::int64_t>(0, offset >= 0 ? std::min(rows, columns - offset) : std::min(rows + offset, columns));
   std::vector<Dim> shape(last.shape().begin(), last.shape().end() - 2);
   shape.emplace_back(rows * columns);
-  const std::int64_t first = offset >= 0 ? offset : -offset * columns, dim = static_cast<std::int64_t>(shape.size()) - 1;
+  const std::int64_t first = offset >= 0 ? offset : -offset * columns,
+                     dim = static_cast<std::int64_t>(shape.size()) - 1;
   const Tensor flat = last.reshape(Shape(std::move(shape)), at);
   if (count == 0) return flat.slice(dim, 0, 0, 1, at);
   return flat.slice(dim, first, first + (count - 1) * (columns + 1) + 1, columns + 1, at);
@@ -291,7 +313,8 @@ Tensor masked_fill(const Operand& x, const Tensor& mask, const Operand& value) {
 std::vector<Tensor> meshgrid(const std::vector<Tensor>& tensors, std::string_view indexing, Location given) {
   const Location where = given.in("meshgrid");
   if (tensors.empty()) fail("meshgrid", "needs at least one tensor", where);
-  if (indexing != "ij" && indexing != "xy") fail("meshgrid", "indexing must be 'ij' or 'xy', got '" + std::string(indexing) + "'", where);
+  if (indexing != "ij" && indexing != "xy")
+    fail("meshgrid", "indexing must be 'ij' or 'xy', got '" + std::string(indexing) + "'", where);
   const bool exchanged = indexing == "xy" && tensors.size() > 1;
   std::vector<Dim> shape;
   for (const Tensor& t : tensors) {
@@ -314,12 +337,13 @@ namespace {
 
 /// Small enough that its square is a number.
 void require_factor(const char* function, const char* what, std::int64_t factor, Location at) {
-  if (factor < 1 || factor > 1 << 15) fail(function, fmt::format("{} must lie in [1, {}], got {}", what, 1 << 15, factor), at);
+  if (factor < 1 || factor > 1 << 15)
+    fail(function, fmt::format("{} must lie in [1, {}], got {}", what, 1 << 15, factor), at);
 }
 
 /// The last three dimensions of x as `apart`, these in the order `order`, and then as `joined`.
-Tensor regrouped(const Tensor& x, const std::array<Dim, 5>& apart, const std::array<std::int64_t, 5>& order, const std::array<Dim, 3>& joined,
-                 Location at) {
+Tensor regrouped(const Tensor& x, const std::array<Dim, 5>& apart, const std::array<std::int64_t, 5>& order,
+                 const std::array<Dim, 3>& joined, Location at) {
   std::vector<Dim> wide(x.shape().begin(), x.shape().end() - 3), shape = wide;
   Sizes dims(wide.size());
   std::iota(dims.begin(), dims.end(), 0);
@@ -337,9 +361,11 @@ Tensor pixel_shuffle(const Operand& x, std::int64_t upscale_factor) {
   const std::int64_t f = upscale_factor;
   require_factor("pixel_shuffle", "upscale_factor", f, at);
   if (t.dim() < 3 || fixed_size(t, -3, "pixel_shuffle", at) % (f * f) != 0)
-    fail("pixel_shuffle", fmt::format("expects [..., channels, h, w] with channels a multiple of {}, got {}", f * f, t.describe()), at);
+    fail("pixel_shuffle",
+         fmt::format("expects [..., channels, h, w] with channels a multiple of {}, got {}", f * f, t.describe()), at);
   const Dim channels = t.shape().back(2) / Dim(f * f), height = t.shape().back(1), width = t.shape().back(0);
-  return regrouped(t, {channels, f, f, height, width}, {0, 3, 1, 4, 2}, {channels, height * Dim(f), width * Dim(f)}, at);
+  return regrouped(t, {channels, f, f, height, width}, {0, 3, 1, 4, 2}, {channels, height * Dim(f), width * Dim(f)},
+                   at);
 }
 
 Tensor pixel_unshuffle(const Operand& x, std::int64_t downscale_factor) {
@@ -349,7 +375,8 @@ Tensor pixel_unshuffle(const Operand& x, std::int64_t downscale_factor) {
   require_factor("pixel_unshuffle", "downscale_factor", f, at);
   // Of a symbol its multiple is divided.
   if (t.dim() < 3 || t.shape().back(1).coefficient() % f != 0 || t.shape().back(0).coefficient() % f != 0)
-    fail("pixel_unshuffle", fmt::format("expects [..., channels, h, w] with h and w multiples of {}, got {}", f, t.describe()), at);
+    fail("pixel_unshuffle",
+         fmt::format("expects [..., channels, h, w] with h and w multiples of {}, got {}", f, t.describe()), at);
   const Dim channels = t.shape().back(2), height = t.shape().back(1) / Dim(f), width = t.shape().back(0) / Dim(f);
   return regrouped(t, {channels, height, f, width, f}, {0, 2, 4, 1, 3}, {channels * Dim(f * f), height, width}, at);
 }
@@ -359,7 +386,9 @@ Tensor channel_shuffle(const Operand& x, std::int64_t groups) {
   const Location at = x.where().in("channel_shuffle");
   if (groups < 1) fail("channel_shuffle", "groups must be positive, got " + std::to_string(groups), at);
   if (t.dim() < 3 || fixed_size(t, 1, "channel_shuffle", at) % groups != 0)
-    fail("channel_shuffle", fmt::format("expects [batch, channels, ...] with channels a multiple of {}, got {}", groups, t.describe()), at);
+    fail("channel_shuffle",
+         fmt::format("expects [batch, channels, ...] with channels a multiple of {}, got {}", groups, t.describe()),
+         at);
   return unshared(
       unflatten(Operand(t, at), 1, {groups, t.shape()[1] / Dim(groups)}).transpose(1, 2, at).reshape(t.shape(), at), t,
       at);
@@ -379,7 +408,8 @@ Tensor diff(const Operand& x, std::int64_t n, std::int64_t dim) {
                 "a symbol less one is no dimension: x - roll(x, {1}, {dim}) has all differences, and one of the ends");
   for (; n > 0 && size > 0; --n, --size) {
     const Tensor before = t.slice(axis, 0, size - 1, 1, at), behind = t.slice(axis, 1, size, 1, at);
-    t = t.dtype() == DType::boolean ? logical_xor(Operand(behind, at), Operand(before, at)) : sub(Operand(behind, at), Operand(before, at));
+    t = t.dtype() == DType::boolean ? logical_xor(Operand(behind, at), Operand(before, at))
+                                    : sub(Operand(behind, at), Operand(before, at));
   }
   return unshared(t, x.tensor(), at);
 }

@@ -16,7 +16,8 @@ using detail::batched;
 using detail::fail;
 using detail::fixed_size;
 
-Tensor detail::placed(const Tensor& x, std::int64_t dim, std::int64_t stride, std::int64_t offset, std::int64_t size, Location where) {
+Tensor detail::placed(const Tensor& x, std::int64_t dim, std::int64_t stride, std::int64_t offset, std::int64_t size,
+                      Location where) {
   const std::int64_t count = fixed_size(x, dim, "fold", where);
   // Pads of the dimensions from the last one to `dim`.
   const auto padded = [&](const Tensor& t, std::int64_t d, std::int64_t before, std::int64_t behind) {
@@ -40,14 +41,18 @@ namespace {
 
 /// How many windows there are along each dimension.
 Size2 windows_in(Size2 size, Size2 kernel, const WindowOptions& o, const char* function, Location where) {
-  const auto along = [&](std::int64_t n, std::int64_t k, std::int64_t dilation, std::int64_t padding, std::int64_t stride) {
+  const auto along = [&](std::int64_t n, std::int64_t k, std::int64_t dilation, std::int64_t padding,
+                         std::int64_t stride) {
     if (k < 1 || dilation < 1 || padding < 0 || stride < 1)
       fail(function, "kernel_size, dilation and stride must be positive, padding not negative", where);
     constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();  // so that their products are numbers
-    if (std::max({n, k, dilation, padding, stride}) > kMost) fail(function, fmt::format("sizes above {} are not supported", kMost), where);
+    if (std::max({n, k, dilation, padding, stride}) > kMost)
+      fail(function, fmt::format("sizes above {} are not supported", kMost), where);
     const std::int64_t room = n + 2 * padding - dilation * (k - 1) - 1;
     if (n < 1 || room < 0)
-      fail(function, fmt::format("a window of {} with dilation {} does not fit into {} with padding {}", k, dilation, n, padding), where);
+      fail(function,
+           fmt::format("a window of {} with dilation {} does not fit into {} with padding {}", k, dilation, n, padding),
+           where);
     return room / stride + 1;
   };
   return {along(size.height, kernel.height, o.dilation.height, o.padding.height, o.stride.height),
@@ -61,7 +66,8 @@ Tensor unfold(const Operand& x, Size2 kernel_size, const WindowOptions& o) {
   return batched(x, 4, "unfold", [&](const Tensor& images) {
     const Size2 windows = windows_in({fixed_size(images, 2, "unfold", at), fixed_size(images, 3, "unfold", at)},
                                      kernel_size, o, "unfold", at);
-    const Tensor around = pad(Operand(images, at), {o.padding.width, o.padding.width, o.padding.height, o.padding.height});
+    const Tensor around =
+        pad(Operand(images, at), {o.padding.width, o.padding.width, o.padding.height, o.padding.height});
     std::vector<Tensor> taps;
     for (std::int64_t i = 0; i < kernel_size.height; ++i)
       for (std::int64_t j = 0; j < kernel_size.width; ++j) {
@@ -82,8 +88,9 @@ Tensor fold(const Operand& x, Size2 output_size, Size2 kernel_size, const Window
     const std::int64_t rows = fixed_size(columns, 1, "fold", at);
     if (rows % taps != 0 || fixed_size(columns, 2, "fold", at) != windows.height * windows.width)
       fail("fold",
-           fmt::format("expects [batch, channels * {}, {}] for windows of {}x{} in {}x{}, got {}", taps, windows.height * windows.width,
-                       kernel_size.height, kernel_size.width, output_size.height, output_size.width, columns.describe()),
+           fmt::format("expects [batch, channels * {}, {}] for windows of {}x{} in {}x{}, got {}", taps,
+                       windows.height * windows.width, kernel_size.height, kernel_size.width, output_size.height,
+                       output_size.width, columns.describe()),
            at);
     const Tensor apart = columns.reshape({columns.shape()[0], rows / taps, taps, windows.height, windows.width}, at);
     Tensor sum;

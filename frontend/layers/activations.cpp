@@ -48,7 +48,8 @@ Softmin::Softmin(std::int64_t dim) : dim_(dim) { set_arguments(fmt::format("dim=
 Tensor Softmin::forward(Tensor x) { return softmin(Operand(x, call_location()), dim_); }
 
 PReLU::PReLU(std::int64_t num_parameters, double init) {
-  if (num_parameters < 1) throw UserError("PReLU: num_parameters must be positive, got " + std::to_string(num_parameters));
+  if (num_parameters < 1)
+    throw UserError("PReLU: num_parameters must be positive, got " + std::to_string(num_parameters));
   weight = parameter("weight", full({num_parameters}, init));
   set_arguments(fmt::format("num_parameters={}", num_parameters));
 }

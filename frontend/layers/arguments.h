@@ -33,14 +33,19 @@ inline std::string tuple(const std::vector<double>& values) {
 }
 
 /// One number where both are the same.
-inline std::string tuple(Size2 s) { return s.height == s.width ? std::to_string(s.height) : tuple(std::vector<std::int64_t>{s.height, s.width}); }
+inline std::string tuple(Size2 s) {
+  return s.height == s.width ? std::to_string(s.height) : tuple(std::vector<std::int64_t>{s.height, s.width});
+}
 
 inline void require_positive(std::int64_t value, const char* what, const char* layer) {
   if (value < 1) throw UserError(fmt::format("{}: {} must be positive, got {}", layer, what, value));
 }
 
-/// PyTorch's default for linear and convolution layers: kaiming_uniform_(a = sqrt(5)), which is +-1/sqrt(fan_in); the bias in the same bounds.
-inline Tensor default_weight(const Shape& shape, DType dtype) { return init::kaiming_uniform_(zeros(shape, dtype), {.a = std::sqrt(5.0)}); }
+/// PyTorch's default for linear and convolution layers: kaiming_uniform_(a = sqrt(5)), which is +-1/sqrt(fan_in); the
+/// bias in the same bounds.
+inline Tensor default_weight(const Shape& shape, DType dtype) {
+  return init::kaiming_uniform_(zeros(shape, dtype), {.a = std::sqrt(5.0)});
+}
 inline Tensor default_bias(std::int64_t n, const Tensor& weight) {
   const double bound = 1 / std::sqrt(static_cast<double>(init::fans(weight).first));
   return init::uniform_(zeros({n}, weight.dtype()), -bound, bound);

@@ -8,19 +8,23 @@ namespace graven::nn {
 void detail::fail_missing_key(const ModuleBase& container, std::string_view key, const std::vector<std::string>& keys) {
   std::string known;
   for (const std::string& k : keys) known += (known.empty() ? "" : ", ") + k;
-  throw UserError(container.class_name() + ": there is no entry '" + std::string(key) + "', " + (known.empty() ? "it is empty" : "it has " + known));
+  throw UserError(container.class_name() + ": there is no entry '" + std::string(key) + "', " +
+                  (known.empty() ? "it is empty" : "it has " + known));
 }
 
-// ---- ParameterList --------------------------------------------------------------------------------------------------------------------
+// ---- ParameterList
+// --------------------------------------------------------------------------------------------------------------------
 
 ParameterList::ParameterList() { state()->prints_parameters = ModuleState::PrintsParameters::as_dtypes; }
-ParameterList::ParameterList(std::initializer_list<Tensor> parameters) : ParameterList(std::vector<Tensor>(parameters)) {}
+ParameterList::ParameterList(std::initializer_list<Tensor> parameters)
+    : ParameterList(std::vector<Tensor>(parameters)) {}
 ParameterList::ParameterList(const std::vector<Tensor>& parameters) : ParameterList() {
   for (const Tensor& p : parameters) push_back(p, Location{});
 }
 ParameterList& ParameterList::push_back(Tensor init, Location where) {
   const std::string name = std::to_string(size());
-  if (!init.defined()) graven::detail::fail_at("ParameterList: entry " + name + " must be a tensor, got an undefined one", where);
+  if (!init.defined())
+    graven::detail::fail_at("ParameterList: entry " + name + " must be a tensor, got an undefined one", where);
   parameters_->emplace_back(parameter({std::string_view(name), where}, std::move(init)));
   return *this;
 }
@@ -34,7 +38,8 @@ std::vector<Registered<ParameterList>>::const_iterator ParameterList::begin() co
 }
 std::vector<Registered<ParameterList>>::const_iterator ParameterList::end() const { return parameters_->end(); }
 
-// ---- ParameterDict --------------------------------------------------------------------------------------------------------------------
+// ---- ParameterDict
+// --------------------------------------------------------------------------------------------------------------------
 
 ParameterDict::ParameterDict() { state()->prints_parameters = ModuleState::PrintsParameters::as_tensors; }
 ParameterDict::ParameterDict(std::initializer_list<std::pair<std::string, Tensor>> parameters)
@@ -44,7 +49,8 @@ ParameterDict::ParameterDict(const std::vector<std::pair<std::string, Tensor>>& 
 }
 ParameterDict& ParameterDict::insert(Name key, Tensor init) {
   if (!init.defined())
-    graven::detail::fail_at("ParameterDict: entry '" + std::string(key.text()) + "' must be a tensor, got an undefined one", key.where());
+    graven::detail::fail_at(
+        "ParameterDict: entry '" + std::string(key.text()) + "' must be a tensor, got an undefined one", key.where());
   parameters_->emplace_back(std::string(key.text()), parameter(key, std::move(init)));
   return *this;
 }

@@ -19,7 +19,8 @@ std::vector<std::int64_t> list(std::int64_t n) { return {n}; }
 std::vector<std::int64_t> list(Size2 s) { return {s.height, s.width}; }
 std::vector<std::int64_t> list(Size3 s) { return {s.depth, s.height, s.width}; }
 
-void require_at_least(const char* layer, const char* what, const std::vector<std::int64_t>& values, std::int64_t least) {
+void require_at_least(const char* layer, const char* what, const std::vector<std::int64_t>& values,
+                      std::int64_t least) {
   for (const std::int64_t v : values)
     if (v < least) throw UserError(fmt::format("{}: {} must be at least {}, got {}", layer, what, least, v));
 }
@@ -29,10 +30,12 @@ void require_channels(const char* layer, std::int64_t in, std::int64_t out, std:
   require_at_least(layer, "out_channels", {out}, 1);
   require_at_least(layer, "groups", {groups}, 1);
   if (in % groups != 0 || out % groups != 0)
-    throw UserError(fmt::format("{}: groups {} must divide in_channels {} and out_channels {}", layer, groups, in, out));
+    throw UserError(
+        fmt::format("{}: groups {} must divide in_channels {} and out_channels {}", layer, groups, in, out));
 }
 
-std::string head(std::int64_t in, std::int64_t out, const std::vector<std::int64_t>& kernel, const std::vector<std::int64_t>& stride) {
+std::string head(std::int64_t in, std::int64_t out, const std::vector<std::int64_t>& kernel,
+                 const std::vector<std::int64_t>& stride) {
   return fmt::format("{}, {}, kernel_size={}, stride={}", in, out, arguments::tuple(kernel), arguments::tuple(stride));
 }
 
@@ -84,56 +87,68 @@ std::string set_up_transposed(const char* name, std::int64_t in, std::int64_t ou
 
 void convolution::require_padding_mode(const char* layer, const std::string& mode) {
   if (mode != "zeros" && mode != "reflect" && mode != "replicate" && mode != "circular")
-    throw UserError(fmt::format("{}: padding_mode must be zeros, reflect, replicate or circular, got '{}'", layer, mode));
+    throw UserError(
+        fmt::format("{}: padding_mode must be zeros, reflect, replicate or circular, got '{}'", layer, mode));
 }
 
 Tensor convolution::bordered(const Tensor& x, const Tensor& weight, bool same, const std::vector<std::int64_t>& padding,
-                             const std::vector<std::int64_t>& stride, const std::vector<std::int64_t>& dilation, const std::string& mode,
-                             Location where) {
+                             const std::vector<std::int64_t>& stride, const std::vector<std::int64_t>& dilation,
+                             const std::string& mode, Location where) {
   Sizes pads;  // last dimension first
   for (std::size_t d = padding.size(); d-- > 0;) {
-    if (same && stride[d] != 1) graven::detail::fail("conv", "padding 'same' is for a stride of 1, got " + std::to_string(stride[d]), where);
-    const std::int64_t total = same ? dilation[d] * (weight.size(static_cast<std::int64_t>(d) + 2) - 1) : 2 * padding[d];
+    if (same && stride[d] != 1)
+      graven::detail::fail("conv", "padding 'same' is for a stride of 1, got " + std::to_string(stride[d]), where);
+    const std::int64_t total =
+        same ? dilation[d] * (weight.size(static_cast<std::int64_t>(d) + 2) - 1) : 2 * padding[d];
     pads.push_back(total / 2);
     pads.push_back(total - total / 2);
   }
   return pad(Operand(x, where), pads, mode);
 }
 
-Conv1d::Conv1d(std::int64_t in_channels, std::int64_t out_channels, std::int64_t kernel_size, Conv1dOptions options) : options_(std::move(options)) {
+Conv1d::Conv1d(std::int64_t in_channels, std::int64_t out_channels, std::int64_t kernel_size, Conv1dOptions options)
+    : options_(std::move(options)) {
   set_arguments(set_up<Conv1d>("Conv1d", in_channels, out_channels, kernel_size, options_));
-  weight = parameter("weight", default_weight({out_channels, in_channels / options_.groups, kernel_size}, options_.dtype));
+  weight =
+      parameter("weight", default_weight({out_channels, in_channels / options_.groups, kernel_size}, options_.dtype));
   if (options_.bias) bias = parameter("bias", default_bias(out_channels, weight));
 }
 Tensor Conv1d::forward(Tensor x) {
-  Conv1dFunctionOptions o{.stride = options_.stride, .padding = options_.padding, .dilation = options_.dilation, .groups = options_.groups};
+  Conv1dFunctionOptions o{
+      .stride = options_.stride, .padding = options_.padding, .dilation = options_.dilation, .groups = options_.groups};
   if (options_.padding_mode != "zeros") {
-    x = convolution::bordered(x, weight, o.padding.same, {o.padding.value}, {o.stride}, {o.dilation}, options_.padding_mode, call_location());
+    x = convolution::bordered(x, weight, o.padding.same, {o.padding.value}, {o.stride}, {o.dilation},
+                              options_.padding_mode, call_location());
     o.padding = 0;
   }
   return conv1d(Operand(x, call_location()), weight, bias, o);
 }
 
-Conv3d::Conv3d(std::int64_t in_channels, std::int64_t out_channels, Size3 kernel_size, Conv3dOptions options) : options_(std::move(options)) {
+Conv3d::Conv3d(std::int64_t in_channels, std::int64_t out_channels, Size3 kernel_size, Conv3dOptions options)
+    : options_(std::move(options)) {
   set_arguments(set_up<Conv3d>("Conv3d", in_channels, out_channels, kernel_size, options_));
-  weight = parameter("weight", default_weight({out_channels, in_channels / options_.groups, kernel_size.depth, kernel_size.height, kernel_size.width},
+  weight = parameter("weight", default_weight({out_channels, in_channels / options_.groups, kernel_size.depth,
+                                               kernel_size.height, kernel_size.width},
                                               options_.dtype));
   if (options_.bias) bias = parameter("bias", default_bias(out_channels, weight));
 }
 Tensor Conv3d::forward(Tensor x) {
-  Conv3dFunctionOptions o{.stride = options_.stride, .padding = options_.padding, .dilation = options_.dilation, .groups = options_.groups};
+  Conv3dFunctionOptions o{
+      .stride = options_.stride, .padding = options_.padding, .dilation = options_.dilation, .groups = options_.groups};
   if (options_.padding_mode != "zeros") {
-    x = convolution::bordered(x, weight, o.padding.same, list(o.padding.value), list(o.stride), list(o.dilation), options_.padding_mode,
-                              call_location());
+    x = convolution::bordered(x, weight, o.padding.same, list(o.padding.value), list(o.stride), list(o.dilation),
+                              options_.padding_mode, call_location());
     o.padding = 0;
   }
   return conv3d(Operand(x, call_location()), weight, bias, o);
 }
 
-ConvTranspose1d::ConvTranspose1d(std::int64_t in_channels, std::int64_t out_channels, std::int64_t kernel_size, ConvTranspose1dOptions options)
+ConvTranspose1d::ConvTranspose1d(std::int64_t in_channels, std::int64_t out_channels, std::int64_t kernel_size,
+                                 ConvTranspose1dOptions options)
     : options_(options) {
   set_arguments(set_up_transposed("ConvTranspose1d", in_channels, out_channels, kernel_size, options_));
-  weight = parameter("weight", default_weight({in_channels, out_channels / options_.groups, kernel_size}, options_.dtype));
+  weight =
+      parameter("weight", default_weight({in_channels, out_channels / options_.groups, kernel_size}, options_.dtype));
   if (options_.bias) bias = parameter("bias", default_bias(out_channels, weight));
 }
 Tensor ConvTranspose1d::forward(Tensor x) {
@@ -145,10 +160,13 @@ Tensor ConvTranspose1d::forward(Tensor x) {
                            .dilation = options_.dilation});
 }
 
-ConvTranspose2d::ConvTranspose2d(std::int64_t in_channels, std::int64_t out_channels, Size2 kernel_size, ConvTranspose2dOptions options)
+ConvTranspose2d::ConvTranspose2d(std::int64_t in_channels, std::int64_t out_channels, Size2 kernel_size,
+                                 ConvTranspose2dOptions options)
     : options_(options) {
   set_arguments(set_up_transposed("ConvTranspose2d", in_channels, out_channels, kernel_size, options_));
-  weight = parameter("weight", default_weight({in_channels, out_channels / options_.groups, kernel_size.height, kernel_size.width}, options_.dtype));
+  weight = parameter(
+      "weight", default_weight({in_channels, out_channels / options_.groups, kernel_size.height, kernel_size.width},
+                               options_.dtype));
   if (options_.bias) bias = parameter("bias", default_bias(out_channels, weight));
 }
 Tensor ConvTranspose2d::forward(Tensor x) {
@@ -160,10 +178,12 @@ Tensor ConvTranspose2d::forward(Tensor x) {
                            .dilation = options_.dilation});
 }
 
-ConvTranspose3d::ConvTranspose3d(std::int64_t in_channels, std::int64_t out_channels, Size3 kernel_size, ConvTranspose3dOptions options)
+ConvTranspose3d::ConvTranspose3d(std::int64_t in_channels, std::int64_t out_channels, Size3 kernel_size,
+                                 ConvTranspose3dOptions options)
     : options_(options) {
   set_arguments(set_up_transposed("ConvTranspose3d", in_channels, out_channels, kernel_size, options_));
-  weight = parameter("weight", default_weight({in_channels, out_channels / options_.groups, kernel_size.depth, kernel_size.height, kernel_size.width},
+  weight = parameter("weight", default_weight({in_channels, out_channels / options_.groups, kernel_size.depth,
+                                               kernel_size.height, kernel_size.width},
                                               options_.dtype));
   if (options_.bias) bias = parameter("bias", default_bias(out_channels, weight));
 }

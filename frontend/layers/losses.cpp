@@ -24,16 +24,20 @@ Tensor MSELoss::forward(Tensor input, Tensor target) {
 }
 
 L1Loss::L1Loss(LossOptions options) : reduction_(options.reduction) {}
-Tensor L1Loss::forward(Tensor input, Tensor target) { return l1_loss(Operand(input, call_location()), Operand(target, call_location()), reduction_); }
+Tensor L1Loss::forward(Tensor input, Tensor target) {
+  return l1_loss(Operand(input, call_location()), Operand(target, call_location()), reduction_);
+}
 
 SmoothL1Loss::SmoothL1Loss(SmoothL1LossOptions options) : options_(options) {}
 Tensor SmoothL1Loss::forward(Tensor input, Tensor target) {
-  return smooth_l1_loss(Operand(input, call_location()), Operand(target, call_location()), options_.reduction, options_.beta);
+  return smooth_l1_loss(Operand(input, call_location()), Operand(target, call_location()), options_.reduction,
+                        options_.beta);
 }
 
 HuberLoss::HuberLoss(HuberLossOptions options) : options_(options) {}
 Tensor HuberLoss::forward(Tensor input, Tensor target) {
-  return huber_loss(Operand(input, call_location()), Operand(target, call_location()), options_.reduction, options_.delta);
+  return huber_loss(Operand(input, call_location()), Operand(target, call_location()), options_.reduction,
+                    options_.delta);
 }
 
 BCELoss::BCELoss(BinaryCrossEntropyOptions options) : options_(std::move(options)) {
@@ -52,28 +56,32 @@ Tensor BCEWithLogitsLoss::forward(Tensor input, Tensor target) {
 }
 
 KLDivLoss::KLDivLoss(KLDivOptions options) : options_(options) {}
-Tensor KLDivLoss::forward(Tensor input, Tensor target) { return kl_div(Operand(input, call_location()), Operand(target, call_location()), options_); }
+Tensor KLDivLoss::forward(Tensor input, Tensor target) {
+  return kl_div(Operand(input, call_location()), Operand(target, call_location()), options_);
+}
 
 MarginRankingLoss::MarginRankingLoss(MarginLossOptions options) : options_(options) {}
 Tensor MarginRankingLoss::forward(Tensor input1, Tensor input2, Tensor target) {
-  return margin_ranking_loss(Operand(input1, call_location()), Operand(input2, call_location()), Operand(target, call_location()), options_.margin,
-                             options_.reduction);
+  return margin_ranking_loss(Operand(input1, call_location()), Operand(input2, call_location()),
+                             Operand(target, call_location()), options_.margin, options_.reduction);
 }
 
 CosineEmbeddingLoss::CosineEmbeddingLoss(MarginLossOptions options) : options_(options) {}
 Tensor CosineEmbeddingLoss::forward(Tensor input1, Tensor input2, Tensor target) {
-  return cosine_embedding_loss(Operand(input1, call_location()), Operand(input2, call_location()), Operand(target, call_location()), options_.margin,
-                               options_.reduction);
+  return cosine_embedding_loss(Operand(input1, call_location()), Operand(input2, call_location()),
+                               Operand(target, call_location()), options_.margin, options_.reduction);
 }
 
 HingeEmbeddingLoss::HingeEmbeddingLoss(HingeEmbeddingLossOptions options) : options_(options) {}
 Tensor HingeEmbeddingLoss::forward(Tensor input, Tensor target) {
-  return hinge_embedding_loss(Operand(input, call_location()), Operand(target, call_location()), options_.margin, options_.reduction);
+  return hinge_embedding_loss(Operand(input, call_location()), Operand(target, call_location()), options_.margin,
+                              options_.reduction);
 }
 
 TripletMarginLoss::TripletMarginLoss(TripletMarginLossOptions options) : options_(options) {}
 Tensor TripletMarginLoss::forward(Tensor anchor, Tensor positive, Tensor negative) {
-  return triplet_margin_loss(Operand(anchor, call_location()), Operand(positive, call_location()), Operand(negative, call_location()), options_);
+  return triplet_margin_loss(Operand(anchor, call_location()), Operand(positive, call_location()),
+                             Operand(negative, call_location()), options_);
 }
 
 SoftMarginLoss::SoftMarginLoss(LossOptions options) : reduction_(options.reduction) {}
@@ -81,7 +89,8 @@ Tensor SoftMarginLoss::forward(Tensor input, Tensor target) {
   return soft_margin_loss(Operand(input, call_location()), Operand(target, call_location()), reduction_);
 }
 
-MultiLabelSoftMarginLoss::MultiLabelSoftMarginLoss(MultilabelSoftMarginLossOptions options) : options_(std::move(options)) {
+MultiLabelSoftMarginLoss::MultiLabelSoftMarginLoss(MultilabelSoftMarginLossOptions options)
+    : options_(std::move(options)) {
   if (options_.weight.defined()) weight = options_.weight = buffer("weight", options_.weight);
 }
 Tensor MultiLabelSoftMarginLoss::forward(Tensor input, Tensor target) {
@@ -102,7 +111,8 @@ Tensor PoissonNLLLoss::forward(Tensor input, Tensor target) {
 
 GaussianNLLLoss::GaussianNLLLoss(GaussianNllLossOptions options) : options_(options) {}
 Tensor GaussianNLLLoss::forward(Tensor input, Tensor target, Tensor var) {
-  return gaussian_nll_loss(Operand(input, call_location()), Operand(target, call_location()), Operand(var, call_location()), options_);
+  return gaussian_nll_loss(Operand(input, call_location()), Operand(target, call_location()),
+                           Operand(var, call_location()), options_);
 }
 
 }  // namespace graven::nn

@@ -46,25 +46,28 @@ struct Dimensions<InstanceNorm1d> {
 template <>
 struct Dimensions<InstanceNorm2d> {
   static constexpr std::int64_t most = 4;
-  static constexpr const char *name = "InstanceNorm2d", *expected = "[batch, channels, height, width], or [channels, height, width]";
+  static constexpr const char *name = "InstanceNorm2d",
+                              *expected = "[batch, channels, height, width], or [channels, height, width]";
 };
 template <>
 struct Dimensions<InstanceNorm3d> {
   static constexpr std::int64_t most = 5;
-  static constexpr const char *name = "InstanceNorm3d", *expected = "[batch, channels, depth, height, width], or without the batch";
+  static constexpr const char *name = "InstanceNorm3d",
+                              *expected = "[batch, channels, depth, height, width], or without the batch";
 };
 
 template <class Options>
 std::string arguments_of(std::int64_t features, const Options& o) {
   const std::optional<double> momentum = o.momentum;
-  return fmt::format("{}, eps={}, momentum={}, affine={}, track_running_stats={}", features, number(o.eps), momentum ? number(*momentum) : "None",
-                     python(o.affine), python(o.track_running_stats));
+  return fmt::format("{}, eps={}, momentum={}, affine={}, track_running_stats={}", features, number(o.eps),
+                     momentum ? number(*momentum) : "None", python(o.affine), python(o.track_running_stats));
 }
 
 }  // namespace
 
 template <class Layer>
-BatchNormNd<Layer>::BatchNormNd(std::int64_t num_features, BatchNormOptions options) : features_(num_features), options_(options) {
+BatchNormNd<Layer>::BatchNormNd(std::int64_t num_features, BatchNormOptions options)
+    : features_(num_features), options_(options) {
   require_positive(num_features, "num_features", Dimensions<Layer>::name);
   if (options.affine) {
     weight = this->parameter("weight", ones({num_features}));
@@ -81,14 +84,17 @@ template <class Layer>
 Tensor BatchNormNd<Layer>::forward(Tensor x) {
   const Location where = this->call_location();
   using D = Dimensions<Layer>;
-  if (x.dim() < D::least || x.dim() > D::most) graven::detail::fail(D::name, std::string("expects ") + D::expected + ", got " + x.describe(), where);
+  if (x.dim() < D::least || x.dim() > D::most)
+    graven::detail::fail(D::name, std::string("expects ") + D::expected + ", got " + x.describe(), where);
   const bool training = this->is_training() || !options_.track_running_stats;
   if (this->is_training() && options_.track_running_stats) num_batches_tracked.add_(Operand(1, where));
   if (!training || !options_.track_running_stats || options_.momentum)
-    return batch_norm(Operand(x, where), running_mean, running_var, weight, bias, training, options_.momentum.value_or(0), options_.eps);
+    return batch_norm(Operand(x, where), running_mean, running_var, weight, bias, training,
+                      options_.momentum.value_or(0), options_.eps);
   // With a momentum of 1 the batch's own statistics come out, which have their part in the mean over all batches.
   const DType dtype = running_mean.dtype();
-  const Tensor mean = graven::detail::filled({features_}, 0, dtype, x, where), variance = graven::detail::filled({features_}, 0, dtype, x, where);
+  const Tensor mean = graven::detail::filled({features_}, 0, dtype, x, where),
+               variance = graven::detail::filled({features_}, 0, dtype, x, where);
   const Tensor y = batch_norm(Operand(x, where), mean, variance, weight, bias, true, 1, options_.eps);
   NoGradGuard no_grad;
   const At at(where);
@@ -105,7 +111,8 @@ BatchNorm2d::BatchNorm2d(std::int64_t num_features, BatchNormOptions options) : 
 BatchNorm3d::BatchNorm3d(std::int64_t num_features, BatchNormOptions options) : BatchNormNd(num_features, options) {}
 
 template <class Layer>
-InstanceNormNd<Layer>::InstanceNormNd(std::int64_t num_features, InstanceNormOptions options) : features_(num_features), options_(options) {
+InstanceNormNd<Layer>::InstanceNormNd(std::int64_t num_features, InstanceNormOptions options)
+    : features_(num_features), options_(options) {
   require_positive(num_features, "num_features", Dimensions<Layer>::name);
   if (options.affine) {
     weight = this->parameter("weight", ones({num_features}));
@@ -123,33 +130,41 @@ Tensor InstanceNormNd<Layer>::forward(Tensor x) {
   const Location where = this->call_location();
   using D = Dimensions<Layer>;
   const bool batched = x.dim() == D::most;
-  if (!batched && x.dim() != D::most - 1) graven::detail::fail(D::name, std::string("expects ") + D::expected + ", got " + x.describe(), where);
+  if (!batched && x.dim() != D::most - 1)
+    graven::detail::fail(D::name, std::string("expects ") + D::expected + ", got " + x.describe(), where);
   if (!batched) x = x.unsqueeze(0, where);
-  if (x.shape()[1] != Dim(features_)) graven::detail::fail(D::name, "expects " + std::to_string(features_) + " channels, got " + x.describe(), where);
-  const Tensor y = instance_norm(Operand(x, where), running_mean, running_var, weight, bias, this->is_training() || !options_.track_running_stats,
-                                 options_.momentum, options_.eps);
+  if (x.shape()[1] != Dim(features_))
+    graven::detail::fail(D::name, "expects " + std::to_string(features_) + " channels, got " + x.describe(), where);
+  const Tensor y = instance_norm(Operand(x, where), running_mean, running_var, weight, bias,
+                                 this->is_training() || !options_.track_running_stats, options_.momentum, options_.eps);
   return batched ? y : y.squeeze(0, where);
 }
 template class InstanceNormNd<InstanceNorm1d>;
 template class InstanceNormNd<InstanceNorm2d>;
 template class InstanceNormNd<InstanceNorm3d>;
-InstanceNorm1d::InstanceNorm1d(std::int64_t num_features, InstanceNormOptions options) : InstanceNormNd(num_features, options) {}
-InstanceNorm2d::InstanceNorm2d(std::int64_t num_features, InstanceNormOptions options) : InstanceNormNd(num_features, options) {}
-InstanceNorm3d::InstanceNorm3d(std::int64_t num_features, InstanceNormOptions options) : InstanceNormNd(num_features, options) {}
+InstanceNorm1d::InstanceNorm1d(std::int64_t num_features, InstanceNormOptions options)
+    : InstanceNormNd(num_features, options) {}
+InstanceNorm2d::InstanceNorm2d(std::int64_t num_features, InstanceNormOptions options)
+    : InstanceNormNd(num_features, options) {}
+InstanceNorm3d::InstanceNorm3d(std::int64_t num_features, InstanceNormOptions options)
+    : InstanceNormNd(num_features, options) {}
 
-LayerNorm::LayerNorm(Sizes normalized_shape, LayerNormOptions options) : shape_(checked(normalized_shape, "LayerNorm")), eps_(options.eps) {
+LayerNorm::LayerNorm(Sizes normalized_shape, LayerNormOptions options)
+    : shape_(checked(normalized_shape, "LayerNorm")), eps_(options.eps) {
   if (options.elementwise_affine) {
     weight = parameter("weight", ones(Shape::of(shape_)));
     if (options.bias) bias = parameter("bias", zeros(Shape::of(shape_)));
   }
-  set_arguments(fmt::format("{}, eps={}, elementwise_affine={}", arguments::tuple(shape_), number(eps_), python(options.elementwise_affine)));
+  set_arguments(fmt::format("{}, eps={}, elementwise_affine={}", arguments::tuple(shape_), number(eps_),
+                            python(options.elementwise_affine)));
 }
 Tensor LayerNorm::forward(Tensor x) { return layer_norm(Operand(x, call_location()), shape_, weight, bias, eps_); }
 
-RMSNorm::RMSNorm(Sizes normalized_shape, RMSNormOptions options) : shape_(checked(normalized_shape, "RMSNorm")), eps_(options.eps) {
+RMSNorm::RMSNorm(Sizes normalized_shape, RMSNormOptions options)
+    : shape_(checked(normalized_shape, "RMSNorm")), eps_(options.eps) {
   if (options.elementwise_affine) weight = parameter("weight", ones(Shape::of(shape_)));
-  set_arguments(
-      fmt::format("{}, eps={}, elementwise_affine={}", arguments::tuple(shape_), eps_ ? number(*eps_) : "None", python(options.elementwise_affine)));
+  set_arguments(fmt::format("{}, eps={}, elementwise_affine={}", arguments::tuple(shape_),
+                            eps_ ? number(*eps_) : "None", python(options.elementwise_affine)));
 }
 Tensor RMSNorm::forward(Tensor x) { return rms_norm(Operand(x, call_location()), shape_, weight, eps_); }
 
@@ -157,24 +172,28 @@ GroupNorm::GroupNorm(std::int64_t num_groups, std::int64_t num_channels, GroupNo
     : groups_(num_groups), channels_(num_channels), eps_(options.eps) {
   require_positive(num_groups, "num_groups", "GroupNorm");
   require_positive(num_channels, "num_channels", "GroupNorm");
-  if (num_channels % num_groups != 0) throw UserError(fmt::format("GroupNorm: num_groups {} must divide num_channels {}", num_groups, num_channels));
+  if (num_channels % num_groups != 0)
+    throw UserError(fmt::format("GroupNorm: num_groups {} must divide num_channels {}", num_groups, num_channels));
   if (options.affine) {
     weight = parameter("weight", ones({num_channels}));
     bias = parameter("bias", zeros({num_channels}));
   }
-  set_arguments(fmt::format("{}, {}, eps={}, affine={}", num_groups, num_channels, number(eps_), python(options.affine)));
+  set_arguments(
+      fmt::format("{}, {}, eps={}, affine={}", num_groups, num_channels, number(eps_), python(options.affine)));
 }
 Tensor GroupNorm::forward(Tensor x) {
   const Location where = call_location();
   if (x.dim() < 2 || x.shape()[1] != Dim(channels_))
-    graven::detail::fail("GroupNorm", "expects [batch, " + std::to_string(channels_) + ", ...], got " + x.describe(), where);
+    graven::detail::fail("GroupNorm", "expects [batch, " + std::to_string(channels_) + ", ...], got " + x.describe(),
+                         where);
   return group_norm(Operand(x, where), groups_, weight, bias, eps_);
 }
 
-LocalResponseNorm::LocalResponseNorm(std::int64_t size, LocalResponseNormOptions options) : size_(size), options_(options) {
+LocalResponseNorm::LocalResponseNorm(std::int64_t size, LocalResponseNormOptions options)
+    : size_(size), options_(options) {
   arguments::require_positive(size, "size", "LocalResponseNorm");
-  set_arguments(fmt::format("{}, alpha={}, beta={}, k={}", size, arguments::number(options.alpha), arguments::number(options.beta),
-                            arguments::number(options.k)));
+  set_arguments(fmt::format("{}, alpha={}, beta={}, k={}", size, arguments::number(options.alpha),
+                            arguments::number(options.beta), arguments::number(options.k)));
 }
 Tensor LocalResponseNorm::forward(Tensor x) {
   return local_response_norm(Operand(x, call_location()), size_, options_.alpha, options_.beta, options_.k);

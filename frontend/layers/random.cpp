@@ -8,7 +8,8 @@ namespace graven::nn {
 namespace {
 /// Checks the probability; PyTorch's arguments.
 std::string dropout_arguments(const char* layer, double p) {
-  if (!(p >= 0 && p <= 1)) throw UserError(std::string(layer) + ": the probability must lie in [0, 1], got " + arguments::number(p));
+  if (!(p >= 0 && p <= 1))
+    throw UserError(std::string(layer) + ": the probability must lie in [0, 1], got " + arguments::number(p));
   return fmt::format("p={}, inplace=False", arguments::number(p));
 }
 }  // namespace
@@ -23,10 +24,13 @@ Dropout3d::Dropout3d(double p) : p_(p) { set_arguments(dropout_arguments("Dropou
 Tensor Dropout3d::forward(Tensor x) { return dropout3d(Operand(x, call_location()), p_, is_training()); }
 StochasticDepth::StochasticDepth(double p, std::string mode) : p_(p), mode_(std::move(mode)) {
   dropout_arguments("StochasticDepth", p);
-  if (mode_ != "row" && mode_ != "batch") throw UserError("StochasticDepth: mode must be row or batch, got '" + mode_ + "'");
+  if (mode_ != "row" && mode_ != "batch")
+    throw UserError("StochasticDepth: mode must be row or batch, got '" + mode_ + "'");
   set_arguments(fmt::format("p={}, mode={}", arguments::number(p), mode_));
 }
-Tensor StochasticDepth::forward(Tensor x) { return stochastic_depth(Operand(x, call_location()), p_, mode_, is_training()); }
+Tensor StochasticDepth::forward(Tensor x) {
+  return stochastic_depth(Operand(x, call_location()), p_, mode_, is_training());
+}
 AlphaDropout::AlphaDropout(double p) : p_(p) { set_arguments(dropout_arguments("AlphaDropout", p)); }
 Tensor AlphaDropout::forward(Tensor x) { return alpha_dropout(Operand(x, call_location()), p_, is_training()); }
 

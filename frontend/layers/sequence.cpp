@@ -21,23 +21,29 @@ namespace {
 /// A mask that leaves out (bool) or is added (floating) as what is added to the scores.
 Tensor added_mask(const Tensor& mask, DType dtype, const char* what, Location where) {
   if (mask.dtype() == DType::boolean)
-    return graven::where(Operand(mask, where), Operand(-std::numeric_limits<double>::infinity(), where), Operand(0.0, where)).to(dtype, where);
-  if (!ir::is_floating(mask.dtype())) fail("MultiheadAttention", std::string(what) + " must be bool or floating, got " + mask.describe(), where);
+    return graven::where(Operand(mask, where), Operand(-std::numeric_limits<double>::infinity(), where),
+                         Operand(0.0, where))
+        .to(dtype, where);
+  if (!ir::is_floating(mask.dtype()))
+    fail("MultiheadAttention", std::string(what) + " must be bool or floating, got " + mask.describe(), where);
   return mask.to(dtype, where);
 }
 
 }  // namespace
 
-// ---- attention ------------------------------------------------------------------------------------------------------------------------
+// ---- attention
+// ---------------------------------------------------------------------------------------------------------------------
 
-MultiheadAttention::MultiheadAttention(std::int64_t embed_dim, std::int64_t num_heads, MultiheadAttentionOptions options)
-    : out_proj(child({"out_proj", Location{}},
-                     Linear(std::max<std::int64_t>(embed_dim, 1), std::max<std::int64_t>(embed_dim, 1), {.bias = options.bias}))),
+MultiheadAttention::MultiheadAttention(std::int64_t embed_dim, std::int64_t num_heads,
+                                       MultiheadAttentionOptions options)
+    : out_proj(child({"out_proj", Location{}}, Linear(std::max<std::int64_t>(embed_dim, 1),
+                                                      std::max<std::int64_t>(embed_dim, 1), {.bias = options.bias}))),
       embed_(embed_dim),
       heads_(num_heads),
       options_(options) {
   if (embed_dim < 1 || num_heads < 1 || embed_dim % num_heads != 0)
-    throw UserError(fmt::format("MultiheadAttention: num_heads must divide embed_dim, got {} and {}", num_heads, embed_dim));
+    throw UserError(
+        fmt::format("MultiheadAttention: num_heads must divide embed_dim, got {} and {}", num_heads, embed_dim));
   if (!(options.dropout >= 0 && options.dropout <= 1))
     throw UserError("MultiheadAttention: dropout must lie in [0, 1], got " + number(options.dropout));
   const std::int64_t keys = options.kdim.value_or(embed_dim), values = options.vdim.value_or(embed_dim);
@@ -55,20 +61,24 @@ MultiheadAttention::MultiheadAttention(std::int64_t embed_dim, std::int64_t num_
   }
 }
 
-std::pair<Tensor, Tensor> MultiheadAttention::forward(Tensor query, Tensor key, Tensor value, MultiheadAttentionCall call) {
+std::pair<Tensor, Tensor> MultiheadAttention::forward(Tensor query, Tensor key, Tensor value,
+                                                      MultiheadAttentionCall call) {
   const At at(call_location());
   const Location where = at.where();
   const char* name = "MultiheadAttention";
   const bool batched = query.dim() == 3;
   if ((!batched && query.dim() != 2) || key.dim() != query.dim() || value.dim() != query.dim())
     fail(name,
-         "expects query, key and value of 3 dimensions, or of 2 without a batch, got " + query.describe() + ", " + key.describe() + ", " +
-             value.describe(),
+         "expects query, key and value of 3 dimensions, or of 2 without a batch, got " + query.describe() + ", " +
+             key.describe() + ", " + value.describe(),
          where);
-  if (call.is_causal && !call.attn_mask.defined()) fail(name, "is_causal is a hint about attn_mask, which must be given", where);
+  if (call.is_causal && !call.attn_mask.defined())
+    fail(name, "is_causal is a hint about attn_mask, which must be given", where);
   const bool self = query.is_same(key) && key.is_same(value);
   // To [batch, length, size].
-  const auto to_rows = [&](const Tensor& t) { return !batched ? t.unsqueeze(0, where) : options_.batch_first ? t : t.transpose(0, 1, where); };
+  const auto to_rows = [&](const Tensor& t) {
+    return !batched ? t.unsqueeze(0, where) : options_.batch_first ? t : t.transpose(0, 1, where);
+  };
   const Tensor q = to_rows(query), k = self ? q : to_rows(key), v = self ? q : to_rows(value);
   const Dim batch = q.shape()[0];
   const std::int64_t size = embed_ / heads_;
@@ -85,7 +95,8 @@ std::pair<Tensor, Tensor> MultiheadAttention::forward(Tensor query, Tensor key, 
     const Tensor inputs[3] = {q, k, v};
     const Tensor separate[3] = {q_proj_weight, k_proj_weight, v_proj_weight};
     for (std::int64_t i = 0; i < 3; ++i) {
-      const Tensor weight = in_proj_weight.defined() ? in_proj_weight.slice(0, i * embed_, (i + 1) * embed_, 1, where) : separate[i];
+      const Tensor weight =
+          in_proj_weight.defined() ? in_proj_weight.slice(0, i * embed_, (i + 1) * embed_, 1, where) : separate[i];
       projected[i] = linear(at(inputs[i]), weight, bias_part(i));
     }
   }
@@ -98,8 +109,9 @@ std::pair<Tensor, Tensor> MultiheadAttention::forward(Tensor query, Tensor key, 
     const Dim queries = projected[0].shape()[2], keys = projected[1].shape()[2], all = batch * Dim(heads_);
     if (mask.shape() != Shape{queries, keys} && mask.shape() != Shape{all, queries, keys})
       fail(name,
-           "attn_mask must be [" + queries.to_string() + ", " + keys.to_string() + "] or [" + all.to_string() + ", " + queries.to_string() + ", " +
-               keys.to_string() + "], as queries, keys and batch * heads are, got " + call.attn_mask.describe(),
+           "attn_mask must be [" + queries.to_string() + ", " + keys.to_string() + "] or [" + all.to_string() + ", " +
+               queries.to_string() + ", " + keys.to_string() + "], as queries, keys and batch * heads are, got " +
+               call.attn_mask.describe(),
            where);
     if (mask.dim() == 3) mask = mask.reshape({batch, heads_, queries, keys}, where);
   }
@@ -109,8 +121,8 @@ std::pair<Tensor, Tensor> MultiheadAttention::forward(Tensor query, Tensor key, 
     const Dim keys = projected[1].shape()[2];
     if (padding.shape() != Shape{batch, keys})
       fail(name,
-           "key_padding_mask must be [" + (batched ? batch.to_string() + ", " : std::string()) + keys.to_string() + "], as batch and keys are, got " +
-               call.key_padding_mask.describe(),
+           "key_padding_mask must be [" + (batched ? batch.to_string() + ", " : std::string()) + keys.to_string() +
+               "], as batch and keys are, got " + call.key_padding_mask.describe(),
            where);
     padding = padding.reshape({padding.shape()[0], 1, 1, padding.shape()[1]}, where);
     mask = mask.defined() ? at.add(mask, padding) : padding;
@@ -118,7 +130,8 @@ std::pair<Tensor, Tensor> MultiheadAttention::forward(Tensor query, Tensor key, 
   const double dropped = is_training() ? options_.dropout : 0;
   Tensor result, weights;
   if (!call.need_weights) {
-    result = scaled_dot_product_attention(at(projected[0]), projected[1], projected[2], {.attn_mask = mask, .dropout_p = dropped});
+    result = scaled_dot_product_attention(at(projected[0]), projected[1], projected[2],
+                                          {.attn_mask = mask, .dropout_p = dropped});
   } else {
     const Tensor scaled = graven::mul(at(projected[0]), at(1 / std::sqrt(static_cast<double>(size))));
     Tensor scores = matmul(at(scaled), at(projected[1].transpose(-2, -1, where)));
@@ -138,7 +151,8 @@ std::pair<Tensor, Tensor> MultiheadAttention::forward(Tensor query, Tensor key, 
   return {result, weights};
 }
 
-// ---- recurrent ------------------------------------------------------------------------------------------------------------------------
+// ---- recurrent
+// ---------------------------------------------------------------------------------------------------------------------
 
 namespace {
 
@@ -149,21 +163,26 @@ struct Gates {
 };
 
 /// One step of a cell: `projected` is W_ih x + b_ih[batch, gates * hidden].
-std::vector<Tensor> step(const Gates& gates, const RecurrentWeights& w, const Tensor& projected, const std::vector<Tensor>& state, Location where) {
+std::vector<Tensor> step(const Gates& gates, const RecurrentWeights& w, const Tensor& projected,
+                         const std::vector<Tensor>& state, Location where) {
   const At at(where);
   const Tensor recurrent = linear(at(state[0]), w.weight_hh, w.bias_hh);
-  const auto gate = [&](const Tensor& t, std::int64_t i) { return t.slice(-1, i * gates.size, (i + 1) * gates.size, 1, where); };
+  const auto gate = [&](const Tensor& t, std::int64_t i) {
+    return t.slice(-1, i * gates.size, (i + 1) * gates.size, 1, where);
+  };
   if (gates.count == 1) {
     const Tensor sum = at.add(projected, recurrent);
     return {gates.rectified ? relu(at(sum)) : tanh(at(sum))};
   }
   if (gates.count == 4) {
     const Tensor sum = at.add(projected, recurrent);
-    const Tensor i = sigmoid(at(gate(sum, 0))), f = sigmoid(at(gate(sum, 1))), g = tanh(at(gate(sum, 2))), o = sigmoid(at(gate(sum, 3)));
+    const Tensor i = sigmoid(at(gate(sum, 0))), f = sigmoid(at(gate(sum, 1))), g = tanh(at(gate(sum, 2))),
+                 o = sigmoid(at(gate(sum, 3)));
     const Tensor c = at.add(at.mul(f, state[1]), at.mul(i, g));
     return {at.mul(o, tanh(at(c))), c};
   }
-  const Tensor r = sigmoid(at(at.add(gate(projected, 0), gate(recurrent, 0)))), z = sigmoid(at(at.add(gate(projected, 1), gate(recurrent, 1))));
+  const Tensor r = sigmoid(at(at.add(gate(projected, 0), gate(recurrent, 0)))),
+               z = sigmoid(at(at.add(gate(projected, 1), gate(recurrent, 1))));
   const Tensor n = tanh(at(at.add(gate(projected, 2), at.mul(r, gate(recurrent, 2)))));
   return {at.add(n, at.mul(z, at.sub(state[0], n)))};
 }
@@ -172,7 +191,8 @@ std::vector<Tensor> step(const Gates& gates, const RecurrentWeights& w, const Te
 void check_recurrent(const std::string& name, std::int64_t gates, std::int64_t input_size, std::int64_t hidden_size,
                      const std::string& nonlinearity) {
   if (input_size < 1 || hidden_size < 1)
-    throw UserError(fmt::format("{}: input_size and hidden_size must be positive, got {} and {}", name, input_size, hidden_size));
+    throw UserError(
+        fmt::format("{}: input_size and hidden_size must be positive, got {} and {}", name, input_size, hidden_size));
   // All gates' rows of both directions must be countable; what is too large for memory is said where it is allocated.
   if (constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max() / 8;
       input_size > kMost || hidden_size > kMost)
@@ -185,7 +205,8 @@ void check_recurrent(const std::string& name, std::int64_t gates, std::int64_t i
 }  // namespace
 
 template <class Layer>
-Recurrent<Layer>::Recurrent(const char* name, std::int64_t gates, std::int64_t input_size, std::int64_t hidden_size, RecurrentOptions options)
+Recurrent<Layer>::Recurrent(const char* name, std::int64_t gates, std::int64_t input_size, std::int64_t hidden_size,
+                            RecurrentOptions options)
     : name_(name), gates_(gates), input_(input_size), hidden_(hidden_size), options_(std::move(options)) {
   const auto require = [&](bool good, const std::string& text) {
     if (!good) throw UserError(name_ + ": " + text);
@@ -195,10 +216,12 @@ Recurrent<Layer>::Recurrent(const char* name, std::int64_t gates, std::int64_t i
   constexpr std::int64_t kMostLayers = 65536;
   require(options_.num_layers <= kMostLayers,
           fmt::format("num_layers must be at most {}, got {}", kMostLayers, options_.num_layers));
-  require(options_.dropout >= 0 && options_.dropout <= 1, "dropout must lie in [0, 1], got " + number(options_.dropout));
+  require(options_.dropout >= 0 && options_.dropout <= 1,
+          "dropout must lie in [0, 1], got " + number(options_.dropout));
   require(options_.proj_size == 0 || gates == 4, "proj_size is of an LSTM alone");
   require(options_.proj_size >= 0 && options_.proj_size < hidden_size,
-          fmt::format("proj_size must be smaller than hidden_size, {}, and not negative, got {}", hidden_size, options_.proj_size));
+          fmt::format("proj_size must be smaller than hidden_size, {}, and not negative, got {}", hidden_size,
+                      options_.proj_size));
   state_ = options_.proj_size > 0 ? options_.proj_size : hidden_size;
   const double bound = 1 / std::sqrt(static_cast<double>(hidden_size));
   const std::int64_t rows = gates * hidden_size, count = options_.bidirectional ? 2 : 1;
@@ -234,7 +257,8 @@ std::pair<Tensor, std::vector<Tensor>> Recurrent<Layer>::run(Tensor x, std::vect
   const Location where = at.where();
   const bool batched = x.dim() == 3;
   if (!batched && x.dim() != 2) fail(name_, "expects 3 dimensions, or 2 without a batch, got " + x.describe(), where);
-  if (x.shape().back() != Dim(input_)) fail(name_, "expects " + std::to_string(input_) + " numbers a step, got " + x.describe(), where);
+  if (x.shape().back() != Dim(input_))
+    fail(name_, "expects " + std::to_string(input_) + " numbers a step, got " + x.describe(), where);
   if (!batched) x = x.unsqueeze(1, where);
   if (batched && options_.batch_first) x = x.transpose(0, 1, where);
   const Dim length = x.shape()[0], batch = x.shape()[1];
@@ -246,7 +270,9 @@ std::pair<Tensor, std::vector<Tensor>> Recurrent<Layer>::run(Tensor x, std::vect
     if (!batched) state[s] = state[s].unsqueeze(1, where);
     const Shape expected{options_.num_layers * count, batch, s == 0 ? state_ : hidden_};
     if (state[s].shape() != expected)
-      fail(name_, std::string(kNames[s]) + " must be " + ir::describe(x.dtype(), expected) + ", got " + state[s].describe(), where);
+      fail(name_,
+           std::string(kNames[s]) + " must be " + ir::describe(x.dtype(), expected) + ", got " + state[s].describe(),
+           where);
   }
   // A state that is not given is zero: the operators know that.
   const auto initial = [&](std::size_t which, std::int64_t index) {
@@ -260,7 +286,8 @@ std::pair<Tensor, std::vector<Tensor>> Recurrent<Layer>::run(Tensor x, std::vect
       const std::int64_t index = layer * count + d;
       const RecurrentWeights& direction = directions_[static_cast<std::size_t>(index)];
       // All steps' inputs in one product; only what depends on the step before is the recurrent operator's.
-      std::vector<Tensor> inputs{linear(at(x), direction.weight_ih, direction.bias_ih), direction.weight_hh, direction.bias_hh, initial(0, index)};
+      std::vector<Tensor> inputs{linear(at(x), direction.weight_ih, direction.bias_ih), direction.weight_hh,
+                                 direction.bias_hh, initial(0, index)};
       if (gates_ == 4) inputs.insert(inputs.end(), {initial(1, index), direction.weight_hr});
       ir::Attributes attributes{{"reverse", d == 1}};
       if (gates_ == 1) attributes.set("relu", options_.nonlinearity == "relu");
@@ -284,31 +311,36 @@ template class Recurrent<RNN>;
 template class Recurrent<LSTM>;
 template class Recurrent<GRU>;
 
-RNN::RNN(std::int64_t input_size, std::int64_t hidden_size, RecurrentOptions options) : Recurrent("RNN", 1, input_size, hidden_size, options) {}
+RNN::RNN(std::int64_t input_size, std::int64_t hidden_size, RecurrentOptions options)
+    : Recurrent("RNN", 1, input_size, hidden_size, options) {}
 std::pair<Tensor, Tensor> RNN::forward(Tensor x, Tensor h0) {
   auto [y, states] = run(x, {h0});
   return {y, states[0]};
 }
 
-LSTM::LSTM(std::int64_t input_size, std::int64_t hidden_size, RecurrentOptions options) : Recurrent("LSTM", 4, input_size, hidden_size, options) {}
+LSTM::LSTM(std::int64_t input_size, std::int64_t hidden_size, RecurrentOptions options)
+    : Recurrent("LSTM", 4, input_size, hidden_size, options) {}
 std::pair<Tensor, std::pair<Tensor, Tensor>> LSTM::forward(Tensor x, std::pair<Tensor, Tensor> state) {
   auto [y, states] = run(x, {state.first, state.second});
   return {y, {states[0], states[1]}};
 }
 
-GRU::GRU(std::int64_t input_size, std::int64_t hidden_size, RecurrentOptions options) : Recurrent("GRU", 3, input_size, hidden_size, options) {}
+GRU::GRU(std::int64_t input_size, std::int64_t hidden_size, RecurrentOptions options)
+    : Recurrent("GRU", 3, input_size, hidden_size, options) {}
 std::pair<Tensor, Tensor> GRU::forward(Tensor x, Tensor h0) {
   auto [y, states] = run(x, {h0});
   return {y, states[0]};
 }
 
 template <class Layer>
-RecurrentCell<Layer>::RecurrentCell(const char* name, std::int64_t gates, std::int64_t input_size, std::int64_t hidden_size,
-                                    RecurrentCellOptions options)
+RecurrentCell<Layer>::RecurrentCell(const char* name, std::int64_t gates, std::int64_t input_size,
+                                    std::int64_t hidden_size, RecurrentCellOptions options)
     : name_(name), gates_(gates), input_(input_size), hidden_(hidden_size), options_(std::move(options)) {
   check_recurrent(name_, gates, input_size, hidden_size, options_.nonlinearity);
   const double bound = 1 / std::sqrt(static_cast<double>(hidden_size));
-  const auto make = [&](const char* what, const Shape& shape) { return this->parameter(what, init::uniform_(zeros(shape), -bound, bound)); };
+  const auto make = [&](const char* what, const Shape& shape) {
+    return this->parameter(what, init::uniform_(zeros(shape), -bound, bound));
+  };
   weight_ih = make("weight_ih", {gates * hidden_size, input_size});
   weight_hh = make("weight_hh", {gates * hidden_size, hidden_size});
   if (options_.bias) {
@@ -326,8 +358,10 @@ std::vector<Tensor> RecurrentCell<Layer>::run(Tensor x, std::vector<Tensor> stat
   const At at(this->call_location());
   const Location where = at.where();
   const bool batched = x.dim() == 2;
-  if (!batched && x.dim() != 1) fail(name_, "expects [batch, input], or [input] without a batch, got " + x.describe(), where);
-  if (x.shape().back() != Dim(input_)) fail(name_, "expects " + std::to_string(input_) + " numbers a step, got " + x.describe(), where);
+  if (!batched && x.dim() != 1)
+    fail(name_, "expects [batch, input], or [input] without a batch, got " + x.describe(), where);
+  if (x.shape().back() != Dim(input_))
+    fail(name_, "expects " + std::to_string(input_) + " numbers a step, got " + x.describe(), where);
   if (!batched) x = x.unsqueeze(0, where);
   const Shape expected{x.shape()[0], hidden_};
   for (Tensor& s : state) {
@@ -336,7 +370,8 @@ std::vector<Tensor> RecurrentCell<Layer>::run(Tensor x, std::vector<Tensor> stat
       continue;
     }
     if (!batched) s = s.unsqueeze(0, where);
-    if (s.shape() != expected) fail(name_, "a state must be " + ir::describe(x.dtype(), expected) + ", got " + s.describe(), where);
+    if (s.shape() != expected)
+      fail(name_, "a state must be " + ir::describe(x.dtype(), expected) + ", got " + s.describe(), where);
   }
   const RecurrentWeights weights{weight_ih, weight_hh, bias_ih, bias_hh};
   const Tensor projected = linear(at(x), weights.weight_ih, weights.bias_ih);

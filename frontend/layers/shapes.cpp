@@ -9,7 +9,8 @@ using arguments::tuple;
 
 namespace {
 std::string window_arguments(Size2 kernel, const WindowOptions& o) {
-  return fmt::format("kernel_size={}, dilation={}, padding={}, stride={}", tuple(kernel), tuple(o.dilation), tuple(o.padding), tuple(o.stride));
+  return fmt::format("kernel_size={}, dilation={}, padding={}, stride={}", tuple(kernel), tuple(o.dilation),
+                     tuple(o.padding), tuple(o.stride));
 }
 }  // namespace
 
@@ -41,7 +42,8 @@ Unfold::Unfold(Size2 kernel_size, WindowOptions options) : kernel_(kernel_size),
 }
 Tensor Unfold::forward(Tensor x) { return unfold(Operand(x, call_location()), kernel_, options_); }
 
-Fold::Fold(Size2 output_size, Size2 kernel_size, WindowOptions options) : size_(output_size), kernel_(kernel_size), options_(options) {
+Fold::Fold(Size2 output_size, Size2 kernel_size, WindowOptions options)
+    : size_(output_size), kernel_(kernel_size), options_(options) {
   set_arguments(fmt::format("output_size={}, {}", tuple(output_size), window_arguments(kernel_size, options)));
 }
 Tensor Fold::forward(Tensor x) { return fold(Operand(x, call_location()), size_, kernel_, options_); }

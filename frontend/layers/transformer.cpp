@@ -27,7 +27,9 @@ LayerNorm normalisation(std::int64_t d_model, const TransformerLayerOptions& o) 
   return LayerNorm(d_model, {.eps = o.layer_norm_eps, .bias = o.bias});
 }
 
-Tensor activated(const Tensor& x, const TransformerLayerOptions& o, const At& at) { return o.activation == "relu" ? relu(at(x)) : gelu(at(x)); }
+Tensor activated(const Tensor& x, const TransformerLayerOptions& o, const At& at) {
+  return o.activation == "relu" ? relu(at(x)) : gelu(at(x));
+}
 
 /// The values of one layer's parameters in another of the same kind.
 template <class Layer>
@@ -62,9 +64,11 @@ TransformerLayerOptions layer_options(const TransformerOptions& o) {
 
 }  // namespace
 
-// ---- layers ---------------------------------------------------------------------------------------------------------------------------
+// ---- layers
+// ---------------------------------------------------------------------------------------------------------------------
 
-TransformerEncoderLayer::TransformerEncoderLayer(std::int64_t d_model, std::int64_t nhead, TransformerLayerOptions options)
+TransformerEncoderLayer::TransformerEncoderLayer(std::int64_t d_model, std::int64_t nhead,
+                                                 TransformerLayerOptions options)
     : d_model_(d_model),
       nhead_(nhead),
       options_(checked("TransformerEncoderLayer", options)),
@@ -77,15 +81,20 @@ TransformerEncoderLayer::TransformerEncoderLayer(std::int64_t d_model, std::int6
       dropout1(child({"dropout1", Location{}}, Dropout(options_.dropout))),
       dropout2(child({"dropout2", Location{}}, Dropout(options_.dropout))) {}
 
-TransformerEncoderLayer TransformerEncoderLayer::clone() const { return copied(TransformerEncoderLayer(d_model_, nhead_, options_), *this); }
+TransformerEncoderLayer TransformerEncoderLayer::clone() const {
+  return copied(TransformerEncoderLayer(d_model_, nhead_, options_), *this);
+}
 
 Tensor TransformerEncoderLayer::forward(Tensor x, TransformerEncoderMasks masks) {
   const At at(call_location());
   const auto attend = [&](const Tensor& t) {
-    const MultiheadAttentionCall call{.key_padding_mask = masks.src_key_padding_mask, .need_weights = false, .attn_mask = masks.src_mask};
+    const MultiheadAttentionCall call{
+        .key_padding_mask = masks.src_key_padding_mask, .need_weights = false, .attn_mask = masks.src_mask};
     return dropout1(self_attn(t, t, t, call).first);
   };
-  const auto feed_forward = [&](const Tensor& t) { return dropout2(linear2(dropout(activated(linear1(t), options_, at)))); };
+  const auto feed_forward = [&](const Tensor& t) {
+    return dropout2(linear2(dropout(activated(linear1(t), options_, at))));
+  };
   if (options_.norm_first) {
     x = at.add(x, attend(norm1(x)));
     return at.add(x, feed_forward(norm2(x)));
@@ -94,7 +103,8 @@ Tensor TransformerEncoderLayer::forward(Tensor x, TransformerEncoderMasks masks)
   return norm2(at.add(x, feed_forward(x)));
 }
 
-TransformerDecoderLayer::TransformerDecoderLayer(std::int64_t d_model, std::int64_t nhead, TransformerLayerOptions options)
+TransformerDecoderLayer::TransformerDecoderLayer(std::int64_t d_model, std::int64_t nhead,
+                                                 TransformerLayerOptions options)
     : d_model_(d_model),
       nhead_(nhead),
       options_(checked("TransformerDecoderLayer", options)),
@@ -110,19 +120,25 @@ TransformerDecoderLayer::TransformerDecoderLayer(std::int64_t d_model, std::int6
       dropout2(child({"dropout2", Location{}}, Dropout(options_.dropout))),
       dropout3(child({"dropout3", Location{}}, Dropout(options_.dropout))) {}
 
-TransformerDecoderLayer TransformerDecoderLayer::clone() const { return copied(TransformerDecoderLayer(d_model_, nhead_, options_), *this); }
+TransformerDecoderLayer TransformerDecoderLayer::clone() const {
+  return copied(TransformerDecoderLayer(d_model_, nhead_, options_), *this);
+}
 
 Tensor TransformerDecoderLayer::forward(Tensor x, Tensor memory, TransformerDecoderMasks masks) {
   const At at(call_location());
   const auto attend = [&](const Tensor& t) {
-    const MultiheadAttentionCall call{.key_padding_mask = masks.tgt_key_padding_mask, .need_weights = false, .attn_mask = masks.tgt_mask};
+    const MultiheadAttentionCall call{
+        .key_padding_mask = masks.tgt_key_padding_mask, .need_weights = false, .attn_mask = masks.tgt_mask};
     return dropout1(self_attn(t, t, t, call).first);
   };
   const auto look = [&](const Tensor& t) {
-    const MultiheadAttentionCall call{.key_padding_mask = masks.memory_key_padding_mask, .need_weights = false, .attn_mask = masks.memory_mask};
+    const MultiheadAttentionCall call{
+        .key_padding_mask = masks.memory_key_padding_mask, .need_weights = false, .attn_mask = masks.memory_mask};
     return dropout2(multihead_attn(t, memory, memory, call).first);
   };
-  const auto feed_forward = [&](const Tensor& t) { return dropout3(linear2(dropout(activated(linear1(t), options_, at)))); };
+  const auto feed_forward = [&](const Tensor& t) {
+    return dropout3(linear2(dropout(activated(linear1(t), options_, at))));
+  };
   if (options_.norm_first) {
     x = at.add(x, attend(norm1(x)));
     x = at.add(x, look(norm2(x)));
@@ -133,9 +149,11 @@ Tensor TransformerDecoderLayer::forward(Tensor x, Tensor memory, TransformerDeco
   return norm3(at.add(x, feed_forward(x)));
 }
 
-// ---- stacks ---------------------------------------------------------------------------------------------------------------------------
+// ---- stacks
+// ---------------------------------------------------------------------------------------------------------------------
 
-TransformerEncoder::TransformerEncoder(const TransformerEncoderLayer& encoder_layer, std::int64_t num_layers, std::optional<LayerNorm> final_norm)
+TransformerEncoder::TransformerEncoder(const TransformerEncoderLayer& encoder_layer, std::int64_t num_layers,
+                                       std::optional<LayerNorm> final_norm)
     : layers(child({"layers", Location{}}, clones(encoder_layer, num_layers, "TransformerEncoder"))) {
   if (final_norm) norm = child({"norm", Location{}}, *final_norm);
 }
@@ -144,7 +162,8 @@ Tensor TransformerEncoder::forward(Tensor x, TransformerEncoderMasks masks) {
   return norm ? (*norm)(x) : x;
 }
 
-TransformerDecoder::TransformerDecoder(const TransformerDecoderLayer& decoder_layer, std::int64_t num_layers, std::optional<LayerNorm> final_norm)
+TransformerDecoder::TransformerDecoder(const TransformerDecoderLayer& decoder_layer, std::int64_t num_layers,
+                                       std::optional<LayerNorm> final_norm)
     : layers(child({"layers", Location{}}, clones(decoder_layer, num_layers, "TransformerDecoder"))) {
   if (final_norm) norm = child({"norm", Location{}}, *final_norm);
 }
@@ -154,15 +173,18 @@ Tensor TransformerDecoder::forward(Tensor x, Tensor memory, TransformerDecoderMa
 }
 
 Transformer::Transformer(TransformerOptions o)
-    : encoder(child({"encoder", Location{}}, TransformerEncoder(TransformerEncoderLayer(o.d_model, o.nhead, layer_options(o)), o.num_encoder_layers,
-                                                                normalisation(o.d_model, layer_options(o))))),
-      decoder(child({"decoder", Location{}}, TransformerDecoder(TransformerDecoderLayer(o.d_model, o.nhead, layer_options(o)), o.num_decoder_layers,
-                                                                normalisation(o.d_model, layer_options(o))))) {
+    : encoder(child({"encoder", Location{}},
+                    TransformerEncoder(TransformerEncoderLayer(o.d_model, o.nhead, layer_options(o)),
+                                       o.num_encoder_layers, normalisation(o.d_model, layer_options(o))))),
+      decoder(child({"decoder", Location{}},
+                    TransformerDecoder(TransformerDecoderLayer(o.d_model, o.nhead, layer_options(o)),
+                                       o.num_decoder_layers, normalisation(o.d_model, layer_options(o))))) {
   for (const auto& [name, parameter] : named_parameters())
     if (parameter.dim() > 1) init::xavier_uniform_(parameter);
 }
 Tensor Transformer::forward(Tensor src, Tensor tgt, TransformerMasks masks) {
-  const Tensor memory = encoder(src, TransformerEncoderMasks{.src_mask = masks.src_mask, .src_key_padding_mask = masks.src_key_padding_mask});
+  const Tensor memory = encoder(
+      src, TransformerEncoderMasks{.src_mask = masks.src_mask, .src_key_padding_mask = masks.src_key_padding_mask});
   return decoder(tgt, memory,
                  TransformerDecoderMasks{.tgt_mask = masks.tgt_mask,
                                          .memory_mask = masks.memory_mask,

@@ -9,7 +9,8 @@ namespace {
 std::string described(const UpsampleOptions& o) {
   std::string text;
   if (!o.scale_factor.empty())
-    text = "scale_factor=" + (o.scale_factor.size() == 1 ? arguments::number(o.scale_factor[0]) : arguments::tuple(o.scale_factor));
+    text = "scale_factor=" +
+           (o.scale_factor.size() == 1 ? arguments::number(o.scale_factor[0]) : arguments::tuple(o.scale_factor));
   else
     text = "size=" + (o.size.size() == 1 ? std::to_string(o.size[0]) : arguments::tuple(o.size));
   return text + ", mode='" + o.mode + "'";

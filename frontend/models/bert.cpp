@@ -12,15 +12,19 @@ namespace {
 const BertOptions& checked(const BertOptions& o) {
   if (o.num_hidden_layers < 1 || o.intermediate_size < 1 || o.max_position_embeddings < 1 || o.type_vocab_size < 1)
     throw UserError(
-        fmt::format("Bert: num_hidden_layers, intermediate_size, max_position_embeddings and type_vocab_size must be positive, got {}, {}, {} and {}",
+        fmt::format("Bert: num_hidden_layers, intermediate_size, max_position_embeddings and type_vocab_size must be "
+                    "positive, got {}, {}, {} and {}",
                     o.num_hidden_layers, o.intermediate_size, o.max_position_embeddings, o.type_vocab_size));
   if (o.num_attention_heads < 1 || o.hidden_size < 1 || o.hidden_size % o.num_attention_heads != 0)
-    throw UserError(fmt::format("Bert: num_attention_heads must divide hidden_size, got {} and {}", o.num_attention_heads, o.hidden_size));
+    throw UserError(fmt::format("Bert: num_attention_heads must divide hidden_size, got {} and {}",
+                                o.num_attention_heads, o.hidden_size));
   if (o.hidden_act != "gelu" && o.hidden_act != "gelu_new" && o.hidden_act != "relu" && o.hidden_act != "silu")
     throw UserError("Bert: hidden_act must be gelu, gelu_new, relu or silu, got " + o.hidden_act);
-  if (!(o.initializer_range >= 0)) throw UserError(fmt::format("Bert: initializer_range must not be negative, got {}", o.initializer_range));
+  if (!(o.initializer_range >= 0))
+    throw UserError(fmt::format("Bert: initializer_range must not be negative, got {}", o.initializer_range));
   if (!(o.attention_probs_dropout_prob >= 0 && o.attention_probs_dropout_prob <= 1))
-    throw UserError(fmt::format("Bert: attention_probs_dropout_prob must lie in [0, 1], got {}", o.attention_probs_dropout_prob));
+    throw UserError(
+        fmt::format("Bert: attention_probs_dropout_prob must lie in [0, 1], got {}", o.attention_probs_dropout_prob));
   return o;
 }
 
@@ -34,7 +38,8 @@ void initialise(nn::ModuleBase& model, const BertOptions& options) {
 }
 /// The row of the padding token starts as 0.
 void clear_padding(const nn::Embedding& words, const BertOptions& options) {
-  nn::init::zeros_(words.weight.detach().select(0, options.pad_token_id < 0 ? options.pad_token_id + options.vocab_size : options.pad_token_id));
+  nn::init::zeros_(words.weight.detach().select(
+      0, options.pad_token_id < 0 ? options.pad_token_id + options.vocab_size : options.pad_token_id));
 }
 
 bool starts_with_any(const std::string& name, std::initializer_list<const char*> prefixes) {
@@ -45,7 +50,8 @@ bool starts_with_any(const std::string& name, std::initializer_list<const char*>
 
 /// "LayerNorm.gamma" to "LayerNorm.weight", "LayerNorm.beta" to "LayerNorm.bias".
 std::string modern_name(std::string name) {
-  for (const auto& [old, now] : {std::pair<std::string, std::string>{"LayerNorm.gamma", "LayerNorm.weight"}, {"LayerNorm.beta", "LayerNorm.bias"}})
+  for (const auto& [old, now] : {std::pair<std::string, std::string>{"LayerNorm.gamma", "LayerNorm.weight"},
+                                 {"LayerNorm.beta", "LayerNorm.bias"}})
     if (name.ends_with(old)) name.replace(name.size() - old.size(), old.size(), now);
   return name;
 }
@@ -53,9 +59,12 @@ std::string modern_name(std::string name) {
 }  // namespace
 
 BertEmbeddings::BertEmbeddings(const BertOptions& options)
-    : word_embeddings(child("word_embeddings", nn::Embedding(options.vocab_size, options.hidden_size, {.padding_idx = options.pad_token_id}))),
-      position_embeddings(child("position_embeddings", nn::Embedding(options.max_position_embeddings, options.hidden_size))),
-      token_type_embeddings(child("token_type_embeddings", nn::Embedding(options.type_vocab_size, options.hidden_size))),
+    : word_embeddings(child("word_embeddings", nn::Embedding(options.vocab_size, options.hidden_size,
+                                                             {.padding_idx = options.pad_token_id}))),
+      position_embeddings(
+          child("position_embeddings", nn::Embedding(options.max_position_embeddings, options.hidden_size))),
+      token_type_embeddings(
+          child("token_type_embeddings", nn::Embedding(options.type_vocab_size, options.hidden_size))),
       LayerNorm(child("LayerNorm", nn::LayerNorm(options.hidden_size, {.eps = options.layer_norm_eps}))),
       dropout(child("dropout", nn::Dropout(options.hidden_dropout_prob))),
       max_positions_(options.max_position_embeddings) {}
@@ -65,9 +74,11 @@ Tensor BertEmbeddings::forward(Tensor input_ids, Tensor token_type_ids) {
   const std::int64_t length = graven::detail::fixed_size(
       input_ids, 1, "Bert", call_location(), "the tokens' number, of which positions are made, must be fixed");
   if (length > max_positions_)
-    throw UserError(fmt::format("Bert: the sequence has {} tokens, max_position_embeddings allows {}", length, max_positions_));
+    throw UserError(
+        fmt::format("Bert: the sequence has {} tokens, max_position_embeddings allows {}", length, max_positions_));
   // Absent token types are all 0: their embedding is one row, the same everywhere.
-  const Tensor types = token_type_ids.defined() ? token_type_embeddings(token_type_ids) : token_type_embeddings.weight.slice(0, 0, 1);
+  const Tensor types =
+      token_type_ids.defined() ? token_type_embeddings(token_type_ids) : token_type_embeddings.weight.slice(0, 0, 1);
   return dropout(LayerNorm(word_embeddings(input_ids) + types + position_embeddings.weight.slice(0, 0, length)));
 }
 
@@ -80,9 +91,11 @@ BertSelfAttention::BertSelfAttention(const BertOptions& options)
 
 Tensor BertSelfAttention::forward(Tensor x, Tensor mask) {
   // [batch, heads, length, size / heads]
-  const auto heads = [&](const Tensor& t) { return t.reshape({t.shape()[0], t.shape()[1], heads_, t.size(2) / heads_}).transpose(1, 2); };
-  const Tensor y =
-      scaled_dot_product_attention(heads(query(x)), heads(key(x)), heads(value(x)), {.attn_mask = mask, .dropout_p = is_training() ? dropout_ : 0});
+  const auto heads = [&](const Tensor& t) {
+    return t.reshape({t.shape()[0], t.shape()[1], heads_, t.size(2) / heads_}).transpose(1, 2);
+  };
+  const Tensor y = scaled_dot_product_attention(heads(query(x)), heads(key(x)), heads(value(x)),
+                                                {.attn_mask = mask, .dropout_p = is_training() ? dropout_ : 0});
   return y.transpose(1, 2).reshape(x.shape());
 }
 
@@ -93,11 +106,13 @@ BertOutput::BertOutput(std::int64_t in_features, const BertOptions& options)
 Tensor BertOutput::forward(Tensor x, Tensor residual) { return LayerNorm(dropout(dense(x)) + residual); }
 
 BertAttention::BertAttention(const BertOptions& options)
-    : self(child("self", BertSelfAttention(options))), output(child("output", BertOutput(options.hidden_size, options))) {}
+    : self(child("self", BertSelfAttention(options))),
+      output(child("output", BertOutput(options.hidden_size, options))) {}
 Tensor BertAttention::forward(Tensor x, Tensor mask) { return output(self(x, mask), x); }
 
 BertIntermediate::BertIntermediate(const BertOptions& options)
-    : dense(child("dense", nn::Linear(options.hidden_size, options.intermediate_size))), activation_(options.hidden_act) {}
+    : dense(child("dense", nn::Linear(options.hidden_size, options.intermediate_size))),
+      activation_(options.hidden_act) {}
 Tensor BertIntermediate::forward(Tensor x) {
   x = dense(x);
   if (activation_ == "relu") return relu(x);
@@ -123,11 +138,13 @@ Tensor BertEncoder::forward(Tensor x, Tensor mask) {
   return x;
 }
 
-BertPooler::BertPooler(const BertOptions& options) : dense(child("dense", nn::Linear(options.hidden_size, options.hidden_size))) {}
+BertPooler::BertPooler(const BertOptions& options)
+    : dense(child("dense", nn::Linear(options.hidden_size, options.hidden_size))) {}
 Tensor BertPooler::forward(Tensor states) { return tanh(dense(states.select(1, 0))); }
 
 BertModel::BertModel(const BertOptions& options, bool add_pooling_layer)
-    : embeddings(child("embeddings", BertEmbeddings(checked(options)))), encoder(child("encoder", BertEncoder(options))) {
+    : embeddings(child("embeddings", BertEmbeddings(checked(options)))),
+      encoder(child("encoder", BertEncoder(options))) {
   if (add_pooling_layer) pooler = child("pooler", BertPooler(options));
   initialise(*this, options);
   clear_padding(embeddings.word_embeddings, options);
@@ -136,7 +153,8 @@ BertModel::BertModel(const BertOptions& options, bool add_pooling_layer)
 std::pair<Tensor, Tensor> BertModel::forward(Tensor input_ids, Tensor attention_mask, Tensor token_type_ids) {
   Tensor mask;
   if (attention_mask.defined()) {
-    if (attention_mask.dim() != 2) throw UserError("Bert: expects an attention_mask [batch,length], got " + attention_mask.describe());
+    if (attention_mask.dim() != 2)
+      throw UserError("Bert: expects an attention_mask [batch,length], got " + attention_mask.describe());
     mask = (attention_mask.dtype() == DType::boolean ? attention_mask : attention_mask != 0).unsqueeze(1).unsqueeze(1);
   }
   const Tensor states = encoder(embeddings(input_ids, token_type_ids), mask);

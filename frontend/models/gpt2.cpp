@@ -15,12 +15,13 @@ namespace {
 
 const GPT2Options& checked(const GPT2Options& o) {
   if (o.n_layer < 1 || o.n_positions < 1 || o.vocab_size < 1)
-    throw UserError(
-        fmt::format("GPT2: n_layer, n_positions and vocab_size must be positive, got {}, {} and {}", o.n_layer, o.n_positions, o.vocab_size));
+    throw UserError(fmt::format("GPT2: n_layer, n_positions and vocab_size must be positive, got {}, {} and {}",
+                                o.n_layer, o.n_positions, o.vocab_size));
   if (o.n_head < 1 || o.n_embd < 1 || o.n_embd % o.n_head != 0)
     throw UserError(fmt::format("GPT2: n_head must divide n_embd, got {} and {}", o.n_head, o.n_embd));
   if (o.n_inner && *o.n_inner < 1) throw UserError(fmt::format("GPT2: n_inner must be positive, got {}", *o.n_inner));
-  if (!(o.initializer_range >= 0)) throw UserError(fmt::format("GPT2: initializer_range must not be negative, got {}", o.initializer_range));
+  if (!(o.initializer_range >= 0))
+    throw UserError(fmt::format("GPT2: initializer_range must not be negative, got {}", o.initializer_range));
   return o;
 }
 
@@ -31,12 +32,15 @@ nn::ModuleList<GPT2Block> make_blocks(const GPT2Options& options) {
 }
 
 /// "h.3.attn.bias" and "h.3.attn.masked_bias": the causal mask, which checkpoints of earlier years hold.
-bool is_stored_mask(const std::string& name) { return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias"); }
+bool is_stored_mask(const std::string& name) {
+  return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias");
+}
 
 }  // namespace
 
 GPT2Conv1D::GPT2Conv1D(std::int64_t out_features, std::int64_t in_features)
-    : weight(parameter("weight", nn::init::normal_(zeros({in_features, out_features}), 0, 0.02))), bias(parameter("bias", zeros({out_features}))) {
+    : weight(parameter("weight", nn::init::normal_(zeros({in_features, out_features}), 0, 0.02))),
+      bias(parameter("bias", zeros({out_features}))) {
   set_arguments(fmt::format("nf={}, nx={}", out_features, in_features));
 }
 Tensor GPT2Conv1D::forward(Tensor x) {
@@ -50,7 +54,8 @@ GPT2Attention::GPT2Attention(const GPT2Options& options)
       resid_dropout(child("resid_dropout", nn::Dropout(options.resid_pdrop))),
       heads_(options.n_head),
       attn_pdrop_(options.attn_pdrop) {
-  if (!(attn_pdrop_ >= 0 && attn_pdrop_ <= 1)) throw UserError(fmt::format("GPT2: attn_pdrop must lie in [0, 1], got {}", attn_pdrop_));
+  if (!(attn_pdrop_ >= 0 && attn_pdrop_ <= 1))
+    throw UserError(fmt::format("GPT2: attn_pdrop must lie in [0, 1], got {}", attn_pdrop_));
 }
 
 Tensor GPT2Attention::forward(Tensor x) {
@@ -61,7 +66,8 @@ Tensor GPT2Attention::forward(Tensor x) {
     const Tensor t = projected.slice(-1, part * size, (part + 1) * size);
     return t.reshape({t.shape()[0], t.shape()[1], heads_, size / heads_}).transpose(1, 2);
   };
-  const Tensor y = scaled_dot_product_attention(heads(0), heads(1), heads(2), {.dropout_p = is_training() ? attn_pdrop_ : 0, .is_causal = true});
+  const Tensor y = scaled_dot_product_attention(heads(0), heads(1), heads(2),
+                                                {.dropout_p = is_training() ? attn_pdrop_ : 0, .is_causal = true});
   return resid_dropout(c_proj(y.transpose(1, 2).reshape(x.shape())));
 }
 
@@ -89,7 +95,8 @@ GPT2Model::GPT2Model(const GPT2Options& options)
       ln_f(child("ln_f", nn::LayerNorm(options.n_embd, {.eps = options.layer_norm_epsilon}))),
       n_positions_(options.n_positions) {
   const double range = options.initializer_range;
-  // The projections into the residual stream start smaller, so that its variance does not grow with its 2 n_layer terms.
+  // The projections into the residual stream start smaller, so that its variance does not grow with its 2 n_layer
+  // terms.
   const double residual = range / std::sqrt(2.0 * static_cast<double>(options.n_layer));
   nn::init::normal_(wte.weight, 0, range);
   nn::init::normal_(wpe.weight, 0, range);
@@ -105,7 +112,8 @@ Tensor GPT2Model::forward(Tensor input_ids) {
   if (input_ids.dim() != 2) throw UserError("GPT2: expects tokens i64[batch,length], got " + input_ids.describe());
   const std::int64_t length = graven::detail::fixed_size(
       input_ids, 1, "GPT2", call_location(), "the tokens' number, of which positions are made, must be fixed");
-  if (length > n_positions_) throw UserError(fmt::format("GPT2: the sequence has {} tokens, n_positions allows {}", length, n_positions_));
+  if (length > n_positions_)
+    throw UserError(fmt::format("GPT2: the sequence has {} tokens, n_positions allows {}", length, n_positions_));
   // Row i of wpe is position i: the first rows are the positions of any sequence.
   Tensor x = drop(wte(input_ids) + wpe.weight.slice(0, 0, length));
   for (GPT2Block& block : h) x = block(x);
@@ -118,7 +126,8 @@ TiedLinear::TiedLinear(Tensor shared) : weight(parameter("weight", std::move(sha
 Tensor TiedLinear::forward(Tensor x) { return linear(Operand(x, call_location()), weight); }
 
 GPT2LMHeadModel::GPT2LMHeadModel(const GPT2Options& options)
-    : transformer(child("transformer", GPT2Model(options))), lm_head(child("lm_head", TiedLinear(transformer.wte.weight))) {}
+    : transformer(child("transformer", GPT2Model(options))),
+      lm_head(child("lm_head", TiedLinear(transformer.wte.weight))) {}
 Tensor GPT2LMHeadModel::forward(Tensor input_ids) { return lm_head(transformer(input_ids)); }
 
 void GPT2LMHeadModel::load_pretrained(const nn::StateDict& checkpoint, Location where) {
@@ -126,14 +135,17 @@ void GPT2LMHeadModel::load_pretrained(const nn::StateDict& checkpoint, Location 
   Tensor head, embeddings;
   for (const auto& [name, tensor] : checkpoint) {
     if (is_stored_mask(name)) continue;
-    const std::string full = name.starts_with("transformer.") || name.starts_with("lm_head.") ? name : "transformer." + name;
+    const std::string full =
+        name.starts_with("transformer.") || name.starts_with("lm_head.") ? name : "transformer." + name;
     if (full == "lm_head.weight") head = tensor;
     if (full == "transformer.wte.weight") embeddings = tensor;
     state.emplace_back(full, tensor);
   }
   if (!head.defined() && embeddings.defined()) state.emplace_back("lm_head.weight", embeddings);
   if (head.defined() && embeddings.defined() && !equal(head, embeddings))
-    throw UserError("GPT2LMHeadModel: the checkpoint's lm_head.weight differs from its transformer.wte.weight; here they are one parameter");
+    throw UserError(
+        "GPT2LMHeadModel: the checkpoint's lm_head.weight differs from its transformer.wte.weight; here they are one "
+        "parameter");
   load_state_dict(state, true, where);
 }
 

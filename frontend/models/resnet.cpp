@@ -10,17 +10,21 @@ namespace {
 nn::Conv2d conv3x3(std::int64_t in, std::int64_t out, std::int64_t stride = 1, std::int64_t groups = 1) {
   return nn::Conv2d(in, out, 3, {.stride = stride, .padding = 1, .groups = groups, .bias = false});
 }
-nn::Conv2d conv1x1(std::int64_t in, std::int64_t out, std::int64_t stride = 1) { return nn::Conv2d(in, out, 1, {.stride = stride, .bias = false}); }
+nn::Conv2d conv1x1(std::int64_t in, std::int64_t out, std::int64_t stride = 1) {
+  return nn::Conv2d(in, out, 1, {.stride = stride, .bias = false});
+}
 
 /// Channels inside a Bottleneck.
 std::int64_t bottleneck_width(std::int64_t planes, std::int64_t groups, std::int64_t width_per_group) {
   if (groups < 1 || width_per_group < 1) throw UserError("ResNet: groups and width_per_group must be positive");
-  return static_cast<std::int64_t>(static_cast<double>(planes) * (static_cast<double>(width_per_group) / 64.0)) * groups;
+  return static_cast<std::int64_t>(static_cast<double>(planes) * (static_cast<double>(width_per_group) / 64.0)) *
+         groups;
 }
 
 }  // namespace
 
-BasicBlock::BasicBlock(std::int64_t inplanes, std::int64_t planes, std::int64_t stride, std::optional<nn::Sequential> downsample_module)
+BasicBlock::BasicBlock(std::int64_t inplanes, std::int64_t planes, std::int64_t stride,
+                       std::optional<nn::Sequential> downsample_module)
     : conv1(child("conv1", conv3x3(inplanes, planes, stride))),
       bn1(child("bn1", nn::BatchNorm2d(planes))),
       relu(child("relu", nn::ReLU())),
@@ -36,12 +40,13 @@ Tensor BasicBlock::forward(Tensor x) {
   return relu(bn2(conv2(y)) + shortcut);
 }
 
-Bottleneck::Bottleneck(std::int64_t inplanes, std::int64_t planes, std::int64_t stride, std::optional<nn::Sequential> downsample_module,
-                       std::int64_t groups, std::int64_t width_per_group)
+Bottleneck::Bottleneck(std::int64_t inplanes, std::int64_t planes, std::int64_t stride,
+                       std::optional<nn::Sequential> downsample_module, std::int64_t groups,
+                       std::int64_t width_per_group)
     : conv1(child("conv1", conv1x1(inplanes, bottleneck_width(planes, groups, width_per_group)))),
       bn1(child("bn1", nn::BatchNorm2d(bottleneck_width(planes, groups, width_per_group)))),
-      conv2(child("conv2",
-                  conv3x3(bottleneck_width(planes, groups, width_per_group), bottleneck_width(planes, groups, width_per_group), stride, groups))),
+      conv2(child("conv2", conv3x3(bottleneck_width(planes, groups, width_per_group),
+                                   bottleneck_width(planes, groups, width_per_group), stride, groups))),
       bn2(child("bn2", nn::BatchNorm2d(bottleneck_width(planes, groups, width_per_group)))),
       conv3(child("conv3", conv1x1(bottleneck_width(planes, groups, width_per_group), planes * expansion))),
       bn3(child("bn3", nn::BatchNorm2d(planes * expansion))),
@@ -74,7 +79,9 @@ ResNet::ResNet(ResNetBlock block, const std::array<std::int64_t, 4>& layers, con
   initialise_convolutions(*this);
   if (options.zero_init_residual)
     apply([](nn::ModuleBase& m) {
-      const char* const last = m.class_name() == "BasicBlock" ? "bn2" : m.class_name() == "Bottleneck" ? "bn3" : nullptr;
+      const char* const last = m.class_name() == "BasicBlock"   ? "bn2"
+                               : m.class_name() == "Bottleneck" ? "bn3"
+                                                                : nullptr;
       if (last == nullptr) return;
       for (const auto& [name, part] : m.children())
         if (name == last) nn::init::zeros_(part.named("weight"));
@@ -90,7 +97,8 @@ nn::Sequential ResNet::make_layer(std::int64_t planes, std::int64_t blocks, std:
   nn::Sequential layer;
   for (std::int64_t i = 0; i < blocks; ++i, stride = 1) {
     std::optional<nn::Sequential> downsample;
-    if (i == 0 && (stride != 1 || inplanes_ != out)) downsample = nn::Sequential(conv1x1(inplanes_, out, stride), nn::BatchNorm2d(out));
+    if (i == 0 && (stride != 1 || inplanes_ != out))
+      downsample = nn::Sequential(conv1x1(inplanes_, out, stride), nn::BatchNorm2d(out));
     if (basic)
       layer.push_back(BasicBlock(inplanes_, planes, stride, downsample));
     else

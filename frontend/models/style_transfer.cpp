@@ -34,12 +34,13 @@ ResidualBlock::ResidualBlock(std::int64_t channels)
 
 Tensor ResidualBlock::forward(Tensor x) { return in2(conv2(relu(in1(conv1(x))))) + x; }
 
-UpsampleConvLayer::UpsampleConvLayer(std::int64_t in_channels, std::int64_t out_channels, std::int64_t kernel_size, std::int64_t stride,
-                                     std::int64_t upsample)
+UpsampleConvLayer::UpsampleConvLayer(std::int64_t in_channels, std::int64_t out_channels, std::int64_t kernel_size,
+                                     std::int64_t stride, std::int64_t upsample)
     : reflection_pad(child("reflection_pad", nn::ReflectionPad2d(kernel_size / 2))),
       conv2d(child("conv2d", padded_convolution(in_channels, out_channels, kernel_size, stride))),
       upsample_(upsample) {
-  if (upsample < 0) throw UserError("UpsampleConvLayer: upsample must not be negative, got " + std::to_string(upsample));
+  if (upsample < 0)
+    throw UserError("UpsampleConvLayer: upsample must not be negative, got " + std::to_string(upsample));
 }
 
 Tensor UpsampleConvLayer::forward(Tensor x) {

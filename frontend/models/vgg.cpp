@@ -35,10 +35,12 @@ std::int64_t last_channels(const std::vector<std::int64_t>& layers) {
 VGG::VGG(const std::vector<std::int64_t>& layers, const VGGOptions& options)
     : features(child("features", make_features(layers, options.batch_norm))),
       avgpool(child("avgpool", nn::AdaptiveAvgPool2d(kPooledSize))),
-      classifier(
-          child("classifier", nn::Sequential(nn::Linear(last_channels(layers) * kPooledSize * kPooledSize, options.hidden_features), nn::ReLU(),
-                                             nn::Dropout(options.dropout), nn::Linear(options.hidden_features, options.hidden_features), nn::ReLU(),
-                                             nn::Dropout(options.dropout), nn::Linear(options.hidden_features, options.num_classes)))) {
+      classifier(child(
+          "classifier",
+          nn::Sequential(nn::Linear(last_channels(layers) * kPooledSize * kPooledSize, options.hidden_features),
+                         nn::ReLU(), nn::Dropout(options.dropout),
+                         nn::Linear(options.hidden_features, options.hidden_features), nn::ReLU(),
+                         nn::Dropout(options.dropout), nn::Linear(options.hidden_features, options.num_classes)))) {
   initialise_convolutions(*this);
   initialise_classifier(*this);
 }
@@ -47,7 +49,8 @@ Tensor VGG::forward(Tensor x) { return classifier(flatten(avgpool(features(x)), 
 
 VGG vgg16(const VGGOptions& options) {
   constexpr std::int64_t kPool = VGG::kPool;
-  return VGG({64, 64, kPool, 128, 128, kPool, 256, 256, 256, kPool, 512, 512, 512, kPool, 512, 512, 512, kPool}, options);
+  return VGG({64, 64, kPool, 128, 128, kPool, 256, 256, 256, kPool, 512, 512, 512, kPool, 512, 512, 512, kPool},
+             options);
 }
 
 }  // namespace graven::models

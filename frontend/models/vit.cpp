@@ -12,10 +12,13 @@ namespace {
 
 const VisionTransformerOptions& checked(const VisionTransformerOptions& o) {
   if (o.patch_size < 1 || o.image_size < 1 || o.image_size % o.patch_size != 0)
-    throw UserError(fmt::format("VisionTransformer: patch_size must divide image_size, got {} and {}", o.patch_size, o.image_size));
-  if (o.num_layers < 1) throw UserError(fmt::format("VisionTransformer: num_layers must be positive, got {}", o.num_layers));
+    throw UserError(
+        fmt::format("VisionTransformer: patch_size must divide image_size, got {} and {}", o.patch_size, o.image_size));
+  if (o.num_layers < 1)
+    throw UserError(fmt::format("VisionTransformer: num_layers must be positive, got {}", o.num_layers));
   if (o.num_heads < 1 || o.hidden_dim < 1 || o.hidden_dim % o.num_heads != 0)
-    throw UserError(fmt::format("VisionTransformer: num_heads must divide hidden_dim, got {} and {}", o.num_heads, o.hidden_dim));
+    throw UserError(
+        fmt::format("VisionTransformer: num_heads must divide hidden_dim, got {} and {}", o.num_heads, o.hidden_dim));
   return o;
 }
 
@@ -34,7 +37,8 @@ nn::Sequential make_mlp(const VisionTransformerOptions& o) {
 
 nn::Sequential make_layers(const VisionTransformerOptions& o) {
   nn::Sequential layers;
-  for (std::int64_t i = 0; i < o.num_layers; ++i) layers.push_back("encoder_layer_" + std::to_string(i), ViTEncoderBlock(o));
+  for (std::int64_t i = 0; i < o.num_layers; ++i)
+    layers.push_back("encoder_layer_" + std::to_string(i), ViTEncoderBlock(o));
   return layers;
 }
 
@@ -58,8 +62,9 @@ nn::Sequential make_heads(const VisionTransformerOptions& o) {
 
 ViTEncoderBlock::ViTEncoderBlock(const VisionTransformerOptions& o)
     : ln_1(child("ln_1", layer_norm(o.hidden_dim))),
-      self_attention(
-          child("self_attention", nn::MultiheadAttention(o.hidden_dim, o.num_heads, {.dropout = o.attention_dropout, .batch_first = true}))),
+      self_attention(child(
+          "self_attention",
+          nn::MultiheadAttention(o.hidden_dim, o.num_heads, {.dropout = o.attention_dropout, .batch_first = true}))),
       dropout(child("dropout", nn::Dropout(o.dropout))),
       ln_2(child("ln_2", layer_norm(o.hidden_dim))),
       mlp(child("mlp", make_mlp(o))) {}
@@ -71,7 +76,9 @@ Tensor ViTEncoderBlock::forward(Tensor x) {
 
 ViTEncoder::ViTEncoder(const VisionTransformerOptions& o)
     : pos_embedding(parameter(
-          "pos_embedding", nn::init::normal_(zeros({1, 1 + (o.image_size / o.patch_size) * (o.image_size / o.patch_size), o.hidden_dim}), 0, 0.02))),
+          "pos_embedding",
+          nn::init::normal_(zeros({1, 1 + (o.image_size / o.patch_size) * (o.image_size / o.patch_size), o.hidden_dim}),
+                            0, 0.02))),
       dropout(child("dropout", nn::Dropout(o.dropout))),
       layers(child("layers", make_layers(o))),
       ln(child("ln", layer_norm(o.hidden_dim))) {}
@@ -79,19 +86,22 @@ Tensor ViTEncoder::forward(Tensor x) { return ln(layers(dropout(x + pos_embeddin
 
 VisionTransformer::VisionTransformer(const VisionTransformerOptions& options)
     : options_(checked(options)),
-      conv_proj(child("conv_proj", nn::Conv2d(3, options.hidden_dim, options.patch_size, {.stride = options.patch_size}))),
+      conv_proj(
+          child("conv_proj", nn::Conv2d(3, options.hidden_dim, options.patch_size, {.stride = options.patch_size}))),
       class_token(parameter("class_token", zeros({1, 1, options.hidden_dim}))),
       encoder(child("encoder", ViTEncoder(options))),
       heads(child("heads", make_heads(options))) {
   // torchvision truncates this at +-2, which lies dozens of deviations out.
-  nn::init::normal_(conv_proj.weight, 0, std::sqrt(1 / (3.0 * static_cast<double>(options.patch_size * options.patch_size))));
+  nn::init::normal_(conv_proj.weight, 0,
+                    std::sqrt(1 / (3.0 * static_cast<double>(options.patch_size * options.patch_size))));
   nn::init::zeros_(conv_proj.bias);
 }
 
 Tensor VisionTransformer::forward(Tensor images) {
-  if (images.dim() != 4 || images.shape()[2] != Dim(options_.image_size) || images.shape()[3] != Dim(options_.image_size))
-    throw UserError(
-        fmt::format("VisionTransformer: expects images [batch,3,{},{}], got {}", options_.image_size, options_.image_size, images.describe()));
+  if (images.dim() != 4 || images.shape()[2] != Dim(options_.image_size) ||
+      images.shape()[3] != Dim(options_.image_size))
+    throw UserError(fmt::format("VisionTransformer: expects images [batch,3,{},{}], got {}", options_.image_size,
+                                options_.image_size, images.describe()));
   const Tensor patches = conv_proj(images).flatten(2).transpose(1, 2);  // [batch, patches, hidden_dim]
   const Tensor token = class_token.expand({images.shape()[0], 1, options_.hidden_dim});
   return heads(encoder(cat({token, patches}, 1)).select(1, 0));

@@ -13,12 +13,15 @@ using graven::detail::fail_at;
 
 GradientNorm::operator double() const {
   if (is_recorded_)
-    fail_at("clip_grad_norm_: the norm is a number that the graph finds when it runs; its build() cannot look at it", where_);
+    fail_at("clip_grad_norm_: the norm is a number that the graph finds when it runs; its build() cannot look at it",
+            where_);
   return norm_;
 }
 
-GradientNorm clip_grad_norm_(const std::vector<Tensor>& parameters, double max_norm, double norm_type, bool error_if_nonfinite, Location where) {
-  if (!(max_norm >= 0)) fail_at("clip_grad_norm_: max_norm must not be negative, got " + std::to_string(max_norm), where);
+GradientNorm clip_grad_norm_(const std::vector<Tensor>& parameters, double max_norm, double norm_type,
+                             bool error_if_nonfinite, Location where) {
+  if (!(max_norm >= 0))
+    fail_at("clip_grad_norm_: max_norm must not be negative, got " + std::to_string(max_norm), where);
   if (!(norm_type > 0)) fail_at("clip_grad_norm_: norm_type must be positive, got " + std::to_string(norm_type), where);
   if (graven::detail::Trace* trace = active_trace()) {
     if (error_if_nonfinite) fail_at("clip_grad_norm_: a graph's program has no errors for error_if_nonfinite", where);
@@ -40,7 +43,9 @@ GradientNorm clip_grad_norm_(const std::vector<Tensor>& parameters, double max_n
   }
   if (!largest) total = norm_type == 2 ? std::sqrt(total) : std::pow(total, 1 / norm_type);
   if (error_if_nonfinite && !std::isfinite(total))
-    fail_at("clip_grad_norm_: the norm of the gradients is " + std::to_string(total) + ", and error_if_nonfinite is set", where);
+    fail_at(
+        "clip_grad_norm_: the norm of the gradients is " + std::to_string(total) + ", and error_if_nonfinite is set",
+        where);
   const double factor = std::isnan(total) ? total : std::min(1.0, max_norm / (total + 1e-6));
   if (factor == 1) return GradientNorm(total);
   for (const Tensor& p : parameters)
@@ -49,7 +54,8 @@ GradientNorm clip_grad_norm_(const std::vector<Tensor>& parameters, double max_n
 }
 
 void clip_grad_value_(const std::vector<Tensor>& parameters, double clip_value, Location where) {
-  if (!(clip_value >= 0)) fail_at("clip_grad_value_: clip_value must not be negative, got " + std::to_string(clip_value), where);
+  if (!(clip_value >= 0))
+    fail_at("clip_grad_value_: clip_value must not be negative, got " + std::to_string(clip_value), where);
   if (graven::detail::Trace* trace = active_trace())
     return trace->clip({ir::Clip::Kind::value, {}, clip_value, 2}, parameters, "clip_grad_value_", where);
   NoGradGuard no_grad;

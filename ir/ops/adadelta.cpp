@@ -42,7 +42,8 @@ const OpDef kAdadelta{
         [] {
           std::vector<TestCase> cases;
           auto add = [&](std::string note, DType d, Attributes attributes) {
-            cases.push_back(ops::optimizer_case(std::move(note), d, {}, {true, true, true, true}, std::move(attributes)));
+            cases.push_back(
+                ops::optimizer_case(std::move(note), d, {}, {true, true, true, true}, std::move(attributes)));
           };
           add("plain", DType::f32, {});
           add("weight decay, maximize", DType::f32, {{"weight_decay", 0.1}, {"maximize", true}, {"rho", 0.5}});

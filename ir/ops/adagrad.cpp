@@ -8,8 +8,10 @@ extern const OpDef kAdagrad;
 const OpDef kAdagrad{
     .name = "adagrad",
     .doc =
-        "Adagrad (Duchi, Hazan and Singer 2011), torch.optim.Adagrad: g = grad (negated to maximize) + weight_decay * param; "
-        "sum = (initial_accumulator_value in step 1, later sum) + g^2; param -= lr / (1 + (step - 1) * lr_decay) * g / (sqrt(sum) + eps).",
+        "Adagrad (Duchi, Hazan and Singer 2011), torch.optim.Adagrad: g = grad (negated to maximize) + weight_decay * "
+        "param; "
+        "sum = (initial_accumulator_value in step 1, later sum) + g^2; param -= lr / (1 + (step - 1) * lr_decay) * g / "
+        "(sqrt(sum) + eps).",
     .inputs = {{.name = "params", .role = InputRole::parameter, .variadic = true},
                {.name = "grads", .role = InputRole::gradient, .variadic = true},
                {.name = "sums", .role = InputRole::state, .variadic = true},

@@ -11,10 +11,12 @@ extern const OpDef kAdam;
 const OpDef kAdam{
     .name = "adam",
     .doc =
-        "Adam (Kingma and Ba 2014) and, decoupled, AdamW (Loshchilov and Hutter 2017), torch.optim.Adam and AdamW: g = grad (negated to maximize); "
+        "Adam (Kingma and Ba 2014) and, decoupled, AdamW (Loshchilov and Hutter 2017), torch.optim.Adam and AdamW: g = "
+        "grad (negated to maximize); "
         "decoupled: param *= 1 - lr * weight_decay, else g += weight_decay * param; m = beta1 * m + (1 - beta1) * g; "
         "v = beta2 * v + (1 - beta2) * g^2; with amsgrad v is replaced below by max_v = max(max_v, v); "
-        "param -= lr / (1 - beta1^step) * m / (sqrt(v) / sqrt(1 - beta2^step) + eps), without bias correction lr * m / (sqrt(v) + eps).",
+        "param -= lr / (1 - beta1^step) * m / (sqrt(v) / sqrt(1 - beta2^step) + eps), without bias correction lr * m / "
+        "(sqrt(v) + eps).",
     .inputs = {{.name = "params", .role = InputRole::parameter, .variadic = true},
                {.name = "grads", .role = InputRole::gradient, .variadic = true},
                {.name = "m", .role = InputRole::state, .variadic = true},
@@ -26,7 +28,8 @@ const OpDef kAdam{
     .infer = infer_adam,
     .kernel =
         [](const NodeView& node) {
-          return KernelCall{.name = "adam", .config = ops::adam_options(node.attributes()), .reference = !ops::parameters_f32(node)};
+          return KernelCall{
+              .name = "adam", .config = ops::adam_options(node.attributes()), .reference = !ops::parameters_f32(node)};
         },
     .cost = [](const NodeView& node) { return ops::optimizer_cost(node, 12); },
     .amp = AmpClass::black,
@@ -35,7 +38,8 @@ const OpDef kAdam{
           std::vector<TestCase> cases;
           auto add = [&](std::string note, DType d, std::int64_t step, Attributes attributes) {
             const bool amsgrad = attributes.find("amsgrad") != nullptr;
-            cases.push_back(ops::optimizer_case(std::move(note), d, step, {true, true, true, true, amsgrad}, std::move(attributes)));
+            cases.push_back(ops::optimizer_case(std::move(note), d, step, {true, true, true, true, amsgrad},
+                                                std::move(attributes)));
           };
           add("first step", DType::f32, 1, {});
           add("later", DType::f32, 100, {{"weight_decay", 0.1}});

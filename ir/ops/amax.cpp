@@ -20,7 +20,8 @@ const OpDef kAmax{
     .infer = [](InferContext& c) { ops::infer_reduction(c, true); },
     .gradient = gradient_amax,
     .kernel = [](const NodeView& node) { return ops::reduce_call(node, "reduce_max"); },
-    .cost = [](const NodeView& node) { return Cost{.flops = static_cast<double>(node.input(0).shape.numel().maximum())}; },
+    .cost =
+        [](const NodeView& node) { return Cost{.flops = static_cast<double>(node.input(0).shape.numel().maximum())}; },
     .remark = ops::reduction_remark,
     .amp = AmpClass::clear,
     .cases = [] { return ops::reduction_cases(-4, 4, true, true); },

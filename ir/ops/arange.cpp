@@ -4,7 +4,8 @@ namespace graven::ir {
 
 static void infer_arange(InferContext& c) {
   const Shape& shape = c.attributes.shape("shape");
-  c.require(shape.rank() == 1 && shape[0].coefficient() >= 0, "'shape' must have one dimension, got " + shape.to_string());
+  c.require(shape.rank() == 1 && shape[0].coefficient() >= 0,
+            "'shape' must have one dimension, got " + shape.to_string());
   const double start = c.attributes.number("start"), step = c.attributes.number("step");
   if (const std::int64_t n = shape[0].maximum(); n > 0) {
     ops::require_fits(c, start, c.attributes.dtype("dtype"), "the first element");
@@ -24,20 +25,23 @@ const OpDef kArange{
     .infer = infer_arange,
     .kernel =
         [](const NodeView& node) {
-          return KernelCall{
-              .name = "arange",
-              .config = {
-                  {"n", node.output().shape.numel()}, {"start", node.attributes().number("start")}, {"step", node.attributes().number("step")}}};
+          return KernelCall{.name = "arange",
+                            .config = {{"n", node.output().shape.numel()},
+                                       {"start", node.attributes().number("start")},
+                                       {"step", node.attributes().number("step")}}};
         },
     .cost = [](const NodeView&) { return Cost{}; },
     .cases =
         [] {
           std::vector<TestCase> cases;
-          for (DType d : {DType::f32, DType::f64, DType::f16, DType::bf16, DType::i8, DType::i32, DType::i64, DType::u8})
-            cases.push_back(
-                {.note = std::string(name(d)), .attributes = {{"shape", Shape{7}}, {"start", 2.0}, {"step", 3.0}, {"dtype", d}}, .gradient = false});
-          cases.push_back(
-              {.note = "falling", .attributes = {{"shape", Shape{5}}, {"start", 1.0}, {"step", -0.25}, {"dtype", DType::f32}}, .gradient = false});
+          for (DType d :
+               {DType::f32, DType::f64, DType::f16, DType::bf16, DType::i8, DType::i32, DType::i64, DType::u8})
+            cases.push_back({.note = std::string(name(d)),
+                             .attributes = {{"shape", Shape{7}}, {"start", 2.0}, {"step", 3.0}, {"dtype", d}},
+                             .gradient = false});
+          cases.push_back({.note = "falling",
+                           .attributes = {{"shape", Shape{5}}, {"start", 1.0}, {"step", -0.25}, {"dtype", DType::f32}},
+                           .gradient = false});
           cases.push_back({.note = "one", .attributes = {{"shape", Shape{1}}, {"start", 3.0}}, .gradient = false});
           cases.push_back({.note = "empty", .attributes = {{"shape", Shape{0}}}, .gradient = false});
           return cases;

@@ -5,7 +5,9 @@ namespace graven::ir {
 extern const OpDef kArgmin;
 const OpDef kArgmin{
     .name = "argmin",
-    .doc = "y = the position, i64, of the smallest element of x along dim: the first of equals, the first NaN if there is one.",
+    .doc =
+        "y = the position, i64, of the smallest element of x along dim: the first of equals, the first NaN if there is "
+        "one.",
     .inputs = {{"x"}},
     .attributes = {{"dim", AttributeType::integer, {}, "counted from the end when negative"},
                    {"keepdim", AttributeType::boolean, false, "keep it, with size 1"}},

@@ -3,7 +3,8 @@
 namespace graven::ir {
 
 static void infer_assign(InferContext& c) {
-  c.require(c.input(0) == c.input(1), "the value must be " + c.input(0).to_string() + " like its target, got " + c.input(1).to_string());
+  c.require(c.input(0) == c.input(1),
+            "the value must be " + c.input(0).to_string() + " like its target, got " + c.input(1).to_string());
 }
 
 extern const OpDef kAssign;
@@ -22,10 +23,13 @@ const OpDef kAssign{
         [] {
           std::vector<TestCase> cases;
           for (const Shape& shape : {Shape{3, 5}, Shape{}, Shape{0}, Shape{1, 1}})
-            cases.push_back(
-                {.note = shape.to_string(), .inputs = {ops::random(DType::f32, shape), ops::random(DType::f32, shape)}, .gradient = false});
+            cases.push_back({.note = shape.to_string(),
+                             .inputs = {ops::random(DType::f32, shape), ops::random(DType::f32, shape)},
+                             .gradient = false});
           for (DType d : kAllDTypes)
-            cases.push_back({.note = std::string(name(d)), .inputs = {ops::random(d, {4}, 0, 2), ops::random(d, {4}, 0, 2)}, .gradient = false});
+            cases.push_back({.note = std::string(name(d)),
+                             .inputs = {ops::random(d, {4}, 0, 2), ops::random(d, {4}, 0, 2)},
+                             .gradient = false});
           return cases;
         },
 };

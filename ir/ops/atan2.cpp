@@ -14,7 +14,9 @@ static void gradient_atan2(GradientBuilder& g) {
 extern const OpDef kAtan2;
 const OpDef kAtan2{
     .name = "atan2",
-    .doc = "z = the angle of the point (y, x) in (-pi, pi]: arctan(x / y) in its quadrant, where x stands for the ordinate; broadcast as in NumPy.",
+    .doc =
+        "z = the angle of the point (y, x) in (-pi, pi]: arctan(x / y) in its quadrant, where x stands for the "
+        "ordinate; broadcast as in NumPy.",
     .inputs = {{"x"}, {"y"}},
     .infer = ops::infer_binary_floating,
     .gradient = gradient_atan2,

@@ -11,20 +11,25 @@ static void infer_avg_pool2d(InferContext& c) {
 }
 
 static void gradient_avg_pool2d(GradientBuilder& g) {
-  g.set(0, g.call("avg_pool2d_backward", {g.output_gradient()}, ops::pool2d_backward_attributes(g.attributes(), g.type(g.input(0)).shape)));
+  g.set(0, g.call("avg_pool2d_backward", {g.output_gradient()},
+                  ops::pool2d_backward_attributes(g.attributes(), g.type(g.input(0)).shape)));
 }
 
 extern const OpDef kAvgPool2d;
 const OpDef kAvgPool2d{
     .name = "avg_pool2d",
     .doc =
-        "y = the mean of x over each window: the sum over the image divided by the window's elements in the image and its padding, or in the image "
+        "y = the mean of x over each window: the sum over the image divided by the window's elements in the image and "
+        "its padding, or in the image "
         "alone. PyTorch's avg_pool2d.",
     .inputs = {{"x"}},
     .attributes = ops::pool2d_attributes(false),
     .infer = infer_avg_pool2d,
     .gradient = gradient_avg_pool2d,
-    .kernel = [](const NodeView& node) { return ops::pool2d_call(node, "avg_pool2d", node.input(0).shape, node.output().shape); },
+    .kernel =
+        [](const NodeView& node) {
+          return ops::pool2d_call(node, "avg_pool2d", node.input(0).shape, node.output().shape);
+        },
     .cost = [](const NodeView& node) { return Cost{.flops = ops::pool2d_flops(node, node.output().shape)}; },
     .amp = AmpClass::gray,
     .cases = [] { return ops::pool2d_cases(false); },

@@ -22,7 +22,8 @@ static void gradient_batch_norm(GradientBuilder& g) {
   const ops::Term x(g, g.input(0)), dy(g, g.output_gradient()), mean(g, g.input(3)), var(g, g.input(4));
   const ops::Term rstd = (var + g.attributes().number("eps")).apply("rsqrt");
   if (g.needs(0)) g.set(0, dy * spread(g.has_input(1) ? rstd * ops::Term(g, g.input(1)) : rstd));
-  if (g.has_input(1) && g.needs(1)) g.set(1, (dy * ((x - spread(mean)) * spread(rstd))).apply("sum", {}, {{"dims", others}}));
+  if (g.has_input(1) && g.needs(1))
+    g.set(1, (dy * ((x - spread(mean)) * spread(rstd))).apply("sum", {}, {{"dims", others}}));
   if (g.has_input(2) && g.needs(2)) g.set(2, dy.apply("sum", {}, {{"dims", others}}));
 }
 
@@ -30,7 +31,8 @@ extern const OpDef kBatchNorm;
 const OpDef kBatchNorm{
     .name = "batch_norm",
     .doc =
-        "y = (x - running_mean) / sqrt(running_var + eps) * weight + bias, for each channel: batch normalisation with known statistics "
+        "y = (x - running_mean) / sqrt(running_var + eps) * weight + bias, for each channel: batch normalisation with "
+        "known statistics "
         "(Ioffe and Szegedy 2015), PyTorch's eval mode.",
     .inputs = {{"x"}, ops::kOptionalWeight, ops::kOptionalBias, {"running_mean"}, {"running_var"}},
     .attributes = ops::batch_norm_attributes(),
@@ -42,7 +44,10 @@ const OpDef kBatchNorm{
           call.in_place = {0};
           return call;
         },
-    .cost = [](const NodeView& node) { return Cost{.flops = 2 * static_cast<double>(node.output().shape.numel().maximum())}; },
+    .cost =
+        [](const NodeView& node) {
+          return Cost{.flops = 2 * static_cast<double>(node.output().shape.numel().maximum())};
+        },
     .amp = AmpClass::black,
     .cases =
         [] {
@@ -50,7 +55,8 @@ const OpDef kBatchNorm{
           auto add = [&](std::string note, DType d, Shape x, bool channels_last, bool affine) {
             const Dim channels = channels_last ? x.back() : x[1];
             TestCase c{.note = std::move(note), .attributes = {{"channels_last", channels_last}}};
-            c.inputs = {ops::random(d, x), ops::absent(), ops::absent(), ops::random(d, {channels}), ops::random(d, {channels}, 0.5, 2)};
+            c.inputs = {ops::random(d, x), ops::absent(), ops::absent(), ops::random(d, {channels}),
+                        ops::random(d, {channels}, 0.5, 2)};
             if (affine) c.inputs[1] = ops::random(d, {channels}), c.inputs[2] = ops::random(d, {channels});
             cases.push_back(std::move(c));
           };

@@ -4,7 +4,8 @@ namespace graven::ir {
 
 static void infer_batch_norm_backward(InferContext& c) {
   const std::int64_t channels = ops::check_batch_norm_input(c, 1);
-  c.require(c.input(0) == c.input(1), "dy and x must be of one type, got " + c.input(0).to_string() + " and " + c.input(1).to_string());
+  c.require(c.input(0) == c.input(1),
+            "dy and x must be of one type, got " + c.input(0).to_string() + " and " + c.input(1).to_string());
   constexpr std::string_view kNames[] = {"", "", "weight", "mean", "rstd"};
   for (std::size_t i = 2; i < 5; ++i) ops::check_channel_vector(c, i, kNames[i], 1, channels);
   const DType dtype = c.input(1).dtype;
@@ -29,7 +30,10 @@ const OpDef kBatchNormBackward{
     .outputs = {"dx", "dweight", "dbias"},
     .infer = infer_batch_norm_backward,
     .kernel = kernel_batch_norm_backward,
-    .cost = [](const NodeView& node) { return Cost{.flops = 9 * static_cast<double>(node.output().shape.numel().maximum())}; },
+    .cost =
+        [](const NodeView& node) {
+          return Cost{.flops = 9 * static_cast<double>(node.output().shape.numel().maximum())};
+        },
     .amp = AmpClass::black,
     .cases =
         [] {
@@ -37,7 +41,8 @@ const OpDef kBatchNormBackward{
           auto add = [&](std::string note, DType d, Shape x, bool channels_last, bool weight) {
             const Dim channels = channels_last ? x.back() : x[1];
             TestCase c{.note = std::move(note), .attributes = {{"channels_last", channels_last}}, .gradient = false};
-            c.inputs = {ops::random(d, x), ops::random(d, x), ops::absent(), ops::random(d, {channels}), ops::random(d, {channels}, 0.5, 2)};
+            c.inputs = {ops::random(d, x), ops::random(d, x), ops::absent(), ops::random(d, {channels}),
+                        ops::random(d, {channels}, 0.5, 2)};
             if (weight) c.inputs[2] = ops::random(d, {channels});
             cases.push_back(std::move(c));
           };

@@ -8,7 +8,8 @@ static void infer_batch_norm_training(InferContext& c) {
   for (std::size_t i = 1; i < 5; ++i) ops::check_channel_vector(c, i, kNames[i], 0, channels);
   c.require(c.has_input(3) == c.has_input(4), "running_mean and running_var come together");
   const TensorType& x = c.input(0);
-  if (channels > 0 && x.shape.numel() == Dim(channels)) c.fail("expects more than 1 value per channel when training, got " + x.to_string());
+  if (channels > 0 && x.shape.numel() == Dim(channels))
+    c.fail("expects more than 1 value per channel when training, got " + x.to_string());
   c.output(x.dtype, x.shape);
   for (int i = 0; i < 4; ++i) c.output(x.dtype, {channels});
 }
@@ -16,8 +17,9 @@ static void infer_batch_norm_training(InferContext& c) {
 static void gradient_batch_norm_training(GradientBuilder& g) {
   if (g.output_gradient() == kNone) return;
   const ValueId weight = g.has_input(1) ? g.input(1) : kNone;
-  const std::vector<ValueId> grads = g.call_many("batch_norm_backward", {g.output_gradient(), g.input(0), weight, g.output(1), g.output(2)},
-                                                 {{"eps", g.attributes().at("eps")}, {"channels_last", g.attributes().at("channels_last")}});
+  const std::vector<ValueId> grads =
+      g.call_many("batch_norm_backward", {g.output_gradient(), g.input(0), weight, g.output(1), g.output(2)},
+                  {{"eps", g.attributes().at("eps")}, {"channels_last", g.attributes().at("channels_last")}});
   for (std::size_t i = 0; i < 3; ++i)
     if (g.has_input(i) && g.needs(i)) g.set(i, grads[i]);
 }
@@ -33,22 +35,28 @@ extern const OpDef kBatchNormTraining;
 const OpDef kBatchNormTraining{
     .name = "batch_norm_training",
     .doc =
-        "y = (x - mean) * rstd * weight + bias for each channel, rstd = 1 / sqrt(var + eps), mean and var (biased) over the batch; "
-        "new_running_mean = (1 - momentum) * running_mean + momentum * mean, new_running_var likewise with the unbiased variance "
-        "(Ioffe and Szegedy 2015; PyTorch's training mode). Outputs: y, mean, rstd, new_running_mean, new_running_var; no gradient flows through "
+        "y = (x - mean) * rstd * weight + bias for each channel, rstd = 1 / sqrt(var + eps), mean and var (biased) "
+        "over the batch; "
+        "new_running_mean = (1 - momentum) * running_mean + momentum * mean, new_running_var likewise with the "
+        "unbiased variance "
+        "(Ioffe and Szegedy 2015; PyTorch's training mode). Outputs: y, mean, rstd, new_running_mean, new_running_var; "
+        "no gradient flows through "
         "the last four.",
     .inputs = {{"x"},
                ops::kOptionalWeight,
                ops::kOptionalBias,
                {.name = "running_mean", .optional = true},
                {.name = "running_var", .optional = true}},
-    .attributes =
-        ops::join(ops::batch_norm_attributes(), {{"momentum", AttributeType::number, 0.1, "weight of this batch in the running statistics"}}),
+    .attributes = ops::join(ops::batch_norm_attributes(), {{"momentum", AttributeType::number, 0.1,
+                                                            "weight of this batch in the running statistics"}}),
     .outputs = {"y", "mean", "rstd", "new_running_mean", "new_running_var"},
     .infer = infer_batch_norm_training,
     .gradient = gradient_batch_norm_training,
     .kernel = kernel_batch_norm_training,
-    .cost = [](const NodeView& node) { return Cost{.flops = 7 * static_cast<double>(node.output().shape.numel().maximum())}; },
+    .cost =
+        [](const NodeView& node) {
+          return Cost{.flops = 7 * static_cast<double>(node.output().shape.numel().maximum())};
+        },
     .amp = AmpClass::black,
     .cases =
         [] {

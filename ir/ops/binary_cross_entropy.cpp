@@ -5,8 +5,9 @@ namespace graven::ir {
 static void infer_binary_cross_entropy(InferContext& c) {
   ops::require_floating(c, 0);
   ops::require_same_dtype(c, 0, 1);
-  c.require(c.input(0).shape == c.input(1).shape,
-            [&] { return "the target must be " + c.input(0).to_string() + " as the input is, got " + c.input(1).to_string(); });
+  c.require(c.input(0).shape == c.input(1).shape, [&] {
+    return "the target must be " + c.input(0).to_string() + " as the input is, got " + c.input(1).to_string();
+  });
   c.output(c.input(0).dtype, c.input(0).shape);
 }
 
@@ -20,23 +21,30 @@ extern const OpDef kBinaryCrossEntropy;
 const OpDef kBinaryCrossEntropy{
     .name = "binary_cross_entropy",
     .doc =
-        "y = -(t max(log x, -100) + (1 - t) max(log(1 - x), -100)) for probabilities x and targets t: PyTorch's binary_cross_entropy without a "
+        "y = -(t max(log x, -100) + (1 - t) max(log(1 - x), -100)) for probabilities x and targets t: PyTorch's "
+        "binary_cross_entropy without a "
         "reduction. An x or t outside of [0, 1] is an error when it runs.",
     .inputs = {{"x"}, {"t"}},
     .infer = infer_binary_cross_entropy,
     .gradient = gradient_binary_cross_entropy,
     .kernel =
         [](const NodeView& node) {
-          return KernelCall{
-              .name = "binary_cross_entropy", .config = {{"n", node.input(0).shape.numel()}}, .reference = !ops::all_f32(node), .in_place = {0, 1}};
+          return KernelCall{.name = "binary_cross_entropy",
+                            .config = {{"n", node.input(0).shape.numel()}},
+                            .reference = !ops::all_f32(node),
+                            .in_place = {0, 1}};
         },
-    .cost = [](const NodeView& node) { return Cost{.flops = 30 * static_cast<double>(node.input(0).shape.numel().maximum())}; },
+    .cost =
+        [](const NodeView& node) {
+          return Cost{.flops = 30 * static_cast<double>(node.input(0).shape.numel().maximum())};
+        },
     .amp = AmpClass::black,
     .cases =
         [] {
           std::vector<TestCase> cases;
           const auto add = [&](std::string note, DType d, Shape shape) {
-            cases.push_back({.note = std::move(note), .inputs = {ops::random(d, shape, 0.05, 0.95), ops::random(d, shape, 0.05, 0.95)}});
+            cases.push_back({.note = std::move(note),
+                             .inputs = {ops::random(d, shape, 0.05, 0.95), ops::random(d, shape, 0.05, 0.95)}});
           };
           add("matrix", DType::f32, {7, 5});
           add("long", DType::f32, {9000});

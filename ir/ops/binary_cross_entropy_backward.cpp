@@ -12,7 +12,9 @@ static void infer_binary_cross_entropy_backward(InferContext& c) {
 extern const OpDef kBinaryCrossEntropyBackward;
 const OpDef kBinaryCrossEntropyBackward{
     .name = "binary_cross_entropy_backward",
-    .doc = "dx = dy (x - t) / max(x (1 - x), 1e-12), the gradient of binary_cross_entropy, as PyTorch has it: 0 where x = t = 0 or 1.",
+    .doc =
+        "dx = dy (x - t) / max(x (1 - x), 1e-12), the gradient of binary_cross_entropy, as PyTorch has it: 0 where x = "
+        "t = 0 or 1.",
     .inputs = {{"dy"}, {"x"}, {"t"}},
     .infer = infer_binary_cross_entropy_backward,
     .scalar = {.body = "x * (y - z) / math::max(y * (T(1) - y), T(1e-12))"},
@@ -21,9 +23,10 @@ const OpDef kBinaryCrossEntropyBackward{
         [] {
           std::vector<TestCase> cases;
           const auto add = [&](std::string note, DType d, Shape dy, Shape x) {
-            cases.push_back({.note = std::move(note),
-                             .inputs = {ops::random(d, std::move(dy)), ops::random(d, x, 0.05, 0.95), ops::random(d, x, 0, 1)},
-                             .gradient = false});
+            cases.push_back(
+                {.note = std::move(note),
+                 .inputs = {ops::random(d, std::move(dy)), ops::random(d, x, 0.05, 0.95), ops::random(d, x, 0, 1)},
+                 .gradient = false});
           };
           add("matrix", DType::f32, {7, 5}, {7, 5});
           add("one gradient", DType::f32, {}, {7, 5});

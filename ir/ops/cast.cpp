@@ -31,9 +31,14 @@ const OpDef kCast{
                                .attributes = {{"dtype", to}},
                                .gradient = is_floating(from) && is_floating(to)});
             }
-          cases.push_back({.note = "one", .inputs = {ops::random(DType::f32, {1, 1})}, .attributes = {{"dtype", DType::f16}}});
-          cases.push_back({.note = "rank 0", .inputs = {ops::random(DType::f32, {})}, .attributes = {{"dtype", DType::f64}}});
-          cases.push_back({.note = "empty", .inputs = {ops::random(DType::f32, {0})}, .attributes = {{"dtype", DType::i32}}, .gradient = false});
+          cases.push_back(
+              {.note = "one", .inputs = {ops::random(DType::f32, {1, 1})}, .attributes = {{"dtype", DType::f16}}});
+          cases.push_back(
+              {.note = "rank 0", .inputs = {ops::random(DType::f32, {})}, .attributes = {{"dtype", DType::f64}}});
+          cases.push_back({.note = "empty",
+                           .inputs = {ops::random(DType::f32, {0})},
+                           .attributes = {{"dtype", DType::i32}},
+                           .gradient = false});
           return cases;
         },
 };

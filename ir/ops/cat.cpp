@@ -14,13 +14,14 @@ static void infer_cat(InferContext& c) {
     bool fits = t.shape.rank() == first.shape.rank();
     for (std::size_t d = 0; fits && d < t.shape.rank(); ++d) fits = d == dim || t.shape[d] == first.shape[d];
     if (!fits)
-      c.fail("tensor " + std::to_string(i) + " is " + t.to_string() + ", tensor 0 is " + first.to_string() + ": they may differ in dimension " +
-             std::to_string(dim) + " only");
+      c.fail("tensor " + std::to_string(i) + " is " + t.to_string() + ", tensor 0 is " + first.to_string() +
+             ": they may differ in dimension " + std::to_string(dim) + " only");
     if (total == Dim(0)) {
       total = t.shape[dim];
     } else if (!(t.shape[dim] == Dim(0))) {
       if (total.symbol() != t.shape[dim].symbol())
-        c.fail("dimension " + std::to_string(dim) + " would be " + total.to_string() + " + " + t.shape[dim].to_string() + ", which is no dimension");
+        c.fail("dimension " + std::to_string(dim) + " would be " + total.to_string() + " + " +
+               t.shape[dim].to_string() + ", which is no dimension");
       const std::int64_t sum = total.coefficient() + t.shape[dim].coefficient();
       total = total.is_static() ? Dim(sum) : Dim(total.symbol(), total.symbol_maximum()) * Dim(sum);
     }
@@ -39,9 +40,11 @@ static void gradient_cat(GradientBuilder& g) {
     const std::int64_t end = start + size.coefficient();
     if (g.needs(i)) {
       if (of_symbol && size.is_static())  // an empty one among symbols
-        g.set(i, g.call("full", {}, {{"shape", g.type(g.input(i)).shape}, {"value", 0.0}, {"dtype", g.type(g.output()).dtype}}));
+        g.set(i, g.call("full", {},
+                        {{"shape", g.type(g.input(i)).shape}, {"value", 0.0}, {"dtype", g.type(g.output()).dtype}}));
       else
-        g.set(i, g.call("slice", {g.output_gradient()}, {{"dim", dim}, {"start", start}, {"end", end}, {"of_symbol", of_symbol}}));
+        g.set(i, g.call("slice", {g.output_gradient()},
+                        {{"dim", dim}, {"start", start}, {"end", end}, {"of_symbol", of_symbol}}));
     }
     start = end;
   }
@@ -69,16 +72,19 @@ const OpDef kCat{
     .amp = AmpClass::clear,
     .cases =
         [] {
-          std::vector<TestCase> cases{{.note = "rows", .inputs = {ops::random(DType::f32, {2, 3}), ops::random(DType::f32, {4, 3})}},
-                                      {.note = "columns",
-                                       .inputs = {ops::random(DType::f32, {2, 3}), ops::random(DType::f32, {2, 1}), ops::random(DType::f32, {2, 5})},
-                                       .attributes = {{"dim", std::int64_t{-1}}}},
-                                      {.note = "middle",
-                                       .inputs = {ops::random(DType::f32, {2, 3, 4}), ops::random(DType::f32, {2, 2, 4})},
-                                       .attributes = {{"dim", std::int64_t{1}}}},
-                                      {.note = "one", .inputs = {ops::random(DType::f32, {2, 3})}},
-                                      {.note = "of one each", .inputs = {ops::random(DType::f32, {1}), ops::random(DType::f32, {1})}},
-                                      {.note = "with an empty one", .inputs = {ops::random(DType::f32, {0, 3}), ops::random(DType::f32, {2, 3})}}};
+          std::vector<TestCase> cases{
+              {.note = "rows", .inputs = {ops::random(DType::f32, {2, 3}), ops::random(DType::f32, {4, 3})}},
+              {.note = "columns",
+               .inputs = {ops::random(DType::f32, {2, 3}), ops::random(DType::f32, {2, 1}),
+                          ops::random(DType::f32, {2, 5})},
+               .attributes = {{"dim", std::int64_t{-1}}}},
+              {.note = "middle",
+               .inputs = {ops::random(DType::f32, {2, 3, 4}), ops::random(DType::f32, {2, 2, 4})},
+               .attributes = {{"dim", std::int64_t{1}}}},
+              {.note = "one", .inputs = {ops::random(DType::f32, {2, 3})}},
+              {.note = "of one each", .inputs = {ops::random(DType::f32, {1}), ops::random(DType::f32, {1})}},
+              {.note = "with an empty one",
+               .inputs = {ops::random(DType::f32, {0, 3}), ops::random(DType::f32, {2, 3})}}};
           for (DType d : kAllDTypes)
             cases.push_back({.note = std::string(name(d)),
                              .inputs = {ops::random(d, {3, 2}, 0, 2), ops::random(d, {3, 3}, 0, 2)},

@@ -26,7 +26,8 @@ extern const OpDef kClamp;
 const OpDef kClamp{
     .name = "clamp",
     .doc =
-        "y = min(max(x, min), max). NaN stays NaN; where min > max the result is max, as in PyTorch. The gradient passes where min < x < max, as in "
+        "y = min(max(x, min), max). NaN stays NaN; where min > max the result is max, as in PyTorch. The gradient "
+        "passes where min < x < max, as in "
         "PyTorch 2.15.",
     .inputs = {{"x"}},
     .attributes = {{"min", AttributeType::number, -std::numeric_limits<double>::infinity(), "lower limit"},
@@ -35,7 +36,11 @@ const OpDef kClamp{
     .gradient = gradient_clamp,
     .scalar = {.body = "(x < min ? min : x) > max ? max : x < min ? min : x", .least = "min", .most = "max"},
     .amp = AmpClass::clear,
-    .cases = [] { return ops::join(ops::unary_cases(-4, 4, {{"min", -1.0}, {"max", 2.0}}, true), ops::unary_cases(-4, 4, {{"min", 0.5}})); },
+    .cases =
+        [] {
+          return ops::join(ops::unary_cases(-4, 4, {{"min", -1.0}, {"max", 2.0}}, true),
+                           ops::unary_cases(-4, 4, {{"min", 0.5}}));
+        },
 };
 
 }  // namespace graven::ir

@@ -12,10 +12,11 @@ static void infer_conv2d(InferContext& c) {
   const Ints weight = ops::conv2d_weight_shape(c, 1);
   ops::require_same_dtype(c, 0, 1);
   const std::int64_t groups = c.attributes.integer("groups");
-  c.require(weight[0] % groups == 0, "'groups' must divide the " + std::to_string(weight[0]) + " output channels, got " + std::to_string(groups));
+  c.require(weight[0] % groups == 0, "'groups' must divide the " + std::to_string(weight[0]) +
+                                         " output channels, got " + std::to_string(groups));
   const Dim in_channels = Dim(weight[1]) * Dim(groups);
-  c.require(x.shape[layout.channels] == in_channels,
-            "weight expects " + ops::count_of(in_channels, "channel") + ", input has " + x.shape[layout.channels].to_string());
+  c.require(x.shape[layout.channels] == in_channels, "weight expects " + ops::count_of(in_channels, "channel") +
+                                                         ", input has " + x.shape[layout.channels].to_string());
   const kernels::conv2d_config s =
       ops::conv2d_sizes(c.attributes, ops::fixed(x.shape[layout.height], "the image's height"),
                         ops::fixed(x.shape[layout.width], "the image's width"), weight, channels_last);
@@ -28,7 +29,8 @@ static void infer_conv2d(InferContext& c) {
   }
   if (c.has_input(2)) {
     ops::require_same_dtype(c, 0, 2);
-    c.require(c.input(2).shape == Shape{weight[0]}, "bias must be " + describe(x.dtype, {weight[0]}) + ", got " + c.input(2).to_string());
+    c.require(c.input(2).shape == Shape{weight[0]},
+              "bias must be " + describe(x.dtype, {weight[0]}) + ", got " + c.input(2).to_string());
   }
   const TensorType y{x.dtype, layout.shape(x.shape[0], s.out_channels, s.out_height, s.out_width)};
   ops::check_epilogue(c, 3, y);
@@ -39,13 +41,14 @@ static kernels::conv2d_config forward_sizes(const NodeView& node) {
   const bool channels_last = node.attributes().flag("channels_last");
   const ops::ImageLayout layout(channels_last);
   const Shape& x = node.input(0).shape;
-  return ops::conv2d_sizes(node.attributes(), x[layout.height].value(), x[layout.width].value(), node.attributes().integers("weight_shape"),
-                           channels_last);
+  return ops::conv2d_sizes(node.attributes(), x[layout.height].value(), x[layout.width].value(),
+                           node.attributes().integers("weight_shape"), channels_last);
 }
 
 static void gradient_conv2d(GradientBuilder& g) {
   const Attributes& a = g.attributes();
-  GRAVEN_CHECK(!a.flag("packed") && a.program("epilogue").empty(), "conv2d is differentiated before it is packed and fused");
+  GRAVEN_CHECK(!a.flag("packed") && a.program("epilogue").empty(),
+               "conv2d is differentiated before it is packed and fused");
   const ops::ImageLayout layout(a.flag("channels_last"));
   const Shape& x = g.type(g.input(0)).shape;
   const Ints& weight = a.integers("weight_shape");
@@ -68,7 +71,8 @@ static void gradient_conv2d(GradientBuilder& g) {
 static KernelCall kernel_conv2d(const NodeView& node) {
   const kernels::conv2d_config s = forward_sizes(node);
   const Dim& batch = node.input(0).shape[0];
-  KernelCall call{.name = "conv2d", .config = ops::conv2d_fields(s, batch), .reference = !node.attributes().flag("packed")};
+  KernelCall call{
+      .name = "conv2d", .config = ops::conv2d_fields(s, batch), .reference = !node.attributes().flag("packed")};
   kernels::conv2d_config most = s;
   most.batch = batch.maximum();
   if (!call.reference) call.workspace_bytes = kernels::conv2d_workspace_bytes(most);
@@ -78,7 +82,9 @@ static KernelCall kernel_conv2d(const NodeView& node) {
 static std::vector<TestCase> cases_conv2d() {
   std::vector<TestCase> cases;
   auto add = [&](std::string note, DType dtype, Shape x, Shape w, bool bias, Attributes attributes) {
-    TestCase c{.note = std::move(note), .inputs = {ops::random(dtype, std::move(x)), ops::random(dtype, w)}, .attributes = std::move(attributes)};
+    TestCase c{.note = std::move(note),
+               .inputs = {ops::random(dtype, std::move(x)), ops::random(dtype, w)},
+               .attributes = std::move(attributes)};
     if (bias) c.inputs.push_back(ops::random(dtype, {w[0]}));
     cases.push_back(std::move(c));
   };
@@ -87,13 +93,17 @@ static std::vector<TestCase> cases_conv2d() {
   add("3x3 same", DType::f32, {2, 3, 6, 7}, {4, 3, 3, 3}, true, {{"padding", same}});
   add("3x3 valid, no bias", DType::f32, {1, 3, 6, 7}, {4, 3, 3, 3}, false, {});
   add("stride 2", DType::f32, {2, 3, 9, 8}, {4, 3, 3, 3}, true, {{"stride", Ints{2, 2}}, {"padding", same}});
-  add("odd everything", DType::f32, {1, 2, 11, 9}, {3, 2, 3, 5}, true, {{"stride", Ints{2, 3}}, {"padding", Ints{2, 1}}, {"dilation", Ints{2, 1}}});
+  add("odd everything", DType::f32, {1, 2, 11, 9}, {3, 2, 3, 5}, true,
+      {{"stride", Ints{2, 3}}, {"padding", Ints{2, 1}}, {"dilation", Ints{2, 1}}});
   add("groups", DType::f32, {2, 6, 5, 5}, {4, 3, 3, 3}, true, {{"padding", same}, {"groups", std::int64_t{2}}});
   add("depthwise", DType::f32, {2, 19, 6, 6}, {19, 1, 3, 3}, true, {{"padding", same}, {"groups", std::int64_t{19}}});
-  add("depthwise stride 2", DType::f32, {1, 8, 7, 7}, {8, 1, 3, 3}, false, {{"stride", Ints{2, 2}}, {"padding", same}, {"groups", std::int64_t{8}}});
-  add("channel multiplier", DType::f32, {1, 3, 5, 5}, {6, 1, 3, 3}, true, {{"padding", same}, {"groups", std::int64_t{3}}});
+  add("depthwise stride 2", DType::f32, {1, 8, 7, 7}, {8, 1, 3, 3}, false,
+      {{"stride", Ints{2, 2}}, {"padding", same}, {"groups", std::int64_t{8}}});
+  add("channel multiplier", DType::f32, {1, 3, 5, 5}, {6, 1, 3, 3}, true,
+      {{"padding", same}, {"groups", std::int64_t{3}}});
   add("panels", DType::f32, {1, 16, 5, 6}, {33, 16, 3, 3}, true, {{"padding", same}});
-  add("7x7 stride 2 of 3 channels", DType::f32, {1, 3, 17, 17}, {16, 3, 7, 7}, true, {{"stride", Ints{2, 2}}, {"padding", Ints{3, 3}}});
+  add("7x7 stride 2 of 3 channels", DType::f32, {1, 3, 17, 17}, {16, 3, 7, 7}, true,
+      {{"stride", Ints{2, 2}}, {"padding", Ints{3, 3}}});
   add("one pixel", DType::f32, {3, 4, 1, 1}, {5, 4, 1, 1}, true, {});
   add("empty batch", DType::f32, {0, 3, 5, 5}, {4, 3, 3, 3}, true, {});
   for (DType d : ops::kFloats) add(std::string(name(d)), d, {1, 2, 4, 4}, {3, 2, 3, 3}, true, {{"padding", same}});
@@ -104,14 +114,19 @@ extern const OpDef kConv2d;
 const OpDef kConv2d{
     .name = "conv2d",
     .doc =
-        "y[n, o, h, w] = bias[o] + the sum over i, kh, kw of x[n, i, h * stride - padding + kh * dilation, ...] * weight[o, i, kh, kw], then the "
-        "epilogue: PyTorch's conv2d, a cross-correlation. Output size: floor((in + 2 * padding - dilation * (kernel - 1) - 1) / stride) + 1.",
+        "y[n, o, h, w] = bias[o] + the sum over i, kh, kw of x[n, i, h * stride - padding + kh * dilation, ...] * "
+        "weight[o, i, kh, kw], then the "
+        "epilogue: PyTorch's conv2d, a cross-correlation. Output size: floor((in + 2 * padding - dilation * (kernel - "
+        "1) - 1) / stride) + 1.",
     .inputs = {{"x"}, {"weight", InputRole::weight}, ops::kOptionalBias, ops::kResidual},
     .attributes = ops::conv2d_attributes(),
     .infer = infer_conv2d,
     .gradient = gradient_conv2d,
     .kernel = kernel_conv2d,
-    .cost = [](const NodeView& node) { return Cost{.flops = ops::conv2d_flops(forward_sizes(node), node.input(0).shape[0])}; },
+    .cost =
+        [](const NodeView& node) {
+          return Cost{.flops = ops::conv2d_flops(forward_sizes(node), node.input(0).shape[0])};
+        },
     .amp = AmpClass::white,
     .cases = cases_conv2d,
 };

@@ -13,7 +13,8 @@ static void infer_conv2d_backward_input(InferContext& c) {
   ops::require_same_dtype(c, 0, 1);
   const Ints size = ops::checked_list(c, "input_size", 2, 0);
   const std::int64_t groups = c.attributes.integer("groups");
-  c.require(weight[0] % groups == 0, "'groups' must divide the " + std::to_string(weight[0]) + " output channels, got " + std::to_string(groups));
+  c.require(weight[0] % groups == 0, "'groups' must divide the " + std::to_string(weight[0]) +
+                                         " output channels, got " + std::to_string(groups));
   (void)(Dim(weight[1]) * Dim(groups));
   const kernels::conv2d_config s = ops::conv2d_sizes(c.attributes, size[0], size[1], weight, channels_last);
   ops::check_conv2d_sizes(c, s);
@@ -32,24 +33,29 @@ static void infer_conv2d_backward_input(InferContext& c) {
 
 static kernels::conv2d_config input_gradient_sizes(const NodeView& node) {
   const Ints& size = node.attributes().integers("input_size");
-  return ops::conv2d_sizes(node.attributes(), size[0], size[1], node.attributes().integers("weight_shape"), node.attributes().flag("channels_last"));
+  return ops::conv2d_sizes(node.attributes(), size[0], size[1], node.attributes().integers("weight_shape"),
+                           node.attributes().flag("channels_last"));
 }
 
 static KernelCall kernel_conv2d_backward_input(const NodeView& node) {
   const kernels::conv2d_config s = input_gradient_sizes(node);
   const Dim& batch = node.input(0).shape[0];
-  KernelCall call{
-      .name = "conv2d_backward_input", .file = "conv2d", .config = ops::conv2d_fields(s, batch), .reference = !node.attributes().flag("packed")};
+  KernelCall call{.name = "conv2d_backward_input",
+                  .file = "conv2d",
+                  .config = ops::conv2d_fields(s, batch),
+                  .reference = !node.attributes().flag("packed")};
   kernels::conv2d_config most = s;
   most.batch = batch.maximum();
   if (!call.reference) call.workspace_bytes = kernels::conv2d_backward_input_workspace_bytes(most);
   return call;
 }
 
-/// Used as a transposed convolution: its own gradients are a convolution, and the gradient of the weights with the images exchanged.
+/// Used as a transposed convolution: its own gradients are a convolution, and the gradient of the weights with the
+/// images exchanged.
 static void gradient_conv2d_backward_input(GradientBuilder& g) {
   const Attributes& a = g.attributes();
-  GRAVEN_CHECK(!a.flag("packed") && a.program("epilogue").empty(), "conv2d_backward_input is differentiated before it is packed and fused");
+  GRAVEN_CHECK(!a.flag("packed") && a.program("epilogue").empty(),
+               "conv2d_backward_input is differentiated before it is packed and fused");
   Attributes window;
   for (const char* key : {"stride", "padding", "dilation", "groups", "channels_last"}) window.set(key, a.at(key));
   if (g.needs(0)) g.set(0, g.call("conv2d", {g.output_gradient(), g.input(1)}, window));
@@ -63,41 +69,48 @@ static void gradient_conv2d_backward_input(GradientBuilder& g) {
 extern const OpDef kConv2dBackwardInput;
 const OpDef kConv2dBackwardInput{
     .name = "conv2d_backward_input",
-    .doc = "dx, the gradient of conv2d with respect to x, then the epilogue. It is also the transposed convolution of dy.",
+    .doc =
+        "dx, the gradient of conv2d with respect to x, then the epilogue. It is also the transposed convolution of dy.",
     .inputs = {{"dy"}, {"weight", InputRole::weight}, ops::kResidual},
-    .attributes = ops::join(ops::conv2d_attributes(), {{"input_size", AttributeType::integers, {}, "height and width of x"}}),
+    .attributes =
+        ops::join(ops::conv2d_attributes(), {{"input_size", AttributeType::integers, {}, "height and width of x"}}),
     .infer = infer_conv2d_backward_input,
     .gradient = gradient_conv2d_backward_input,
     .kernel = kernel_conv2d_backward_input,
-    .cost = [](const NodeView& node) { return Cost{.flops = ops::conv2d_flops(input_gradient_sizes(node), node.input(0).shape[0])}; },
+    .cost =
+        [](const NodeView& node) {
+          return Cost{.flops = ops::conv2d_flops(input_gradient_sizes(node), node.input(0).shape[0])};
+        },
     .amp = AmpClass::white,
     .cases =
         [] {
           // The gradient rule of conv2d goes through the other cases; here is what it does not reach.
-          std::vector<TestCase> cases{{.note = "rows that no window reaches",
-                                       .inputs = {ops::random(DType::f32, {1, 4, 3, 3}), ops::random(DType::f32, {4, 2, 2, 2})},
-                                       .attributes = {{"stride", Ints{3, 3}}, {"input_size", Ints{10, 9}}},
-                                       .gradient = false},
-                                      {.note = "channels last",
-                                       .inputs = {ops::random(DType::f32, {2, 4, 4, 3}), ops::random(DType::f32, {3, 2, 3, 3})},
-                                       .attributes = {{"padding", Ints{1, 1}}, {"input_size", Ints{4, 4}}, {"channels_last", true}},
-                                       .gradient = false},
-                                      {.note = "transposed convolution",
-                                       .inputs = {ops::random(DType::f32, {2, 4, 3, 5}), ops::random(DType::f32, {4, 3, 3, 2})},
-                                       .attributes = {{"stride", Ints{2, 1}}, {"padding", Ints{1, 0}}, {"input_size", Ints{6, 6}}}},
-                                      {.note = "transposed convolution in groups",
-                                       .inputs = {ops::random(DType::f32, {1, 4, 4, 4}), ops::random(DType::f32, {4, 3, 3, 3})},
-                                       .attributes = {{"groups", std::int64_t{2}}, {"dilation", Ints{2, 1}}, {"input_size", Ints{8, 6}}}},
-                                      {.note = "no images",
-                                       .inputs = {ops::random(DType::f32, {0, 4, 3, 5}), ops::random(DType::f32, {4, 3, 3, 2})},
-                                       .attributes = {{"input_size", Ints{5, 6}}}},
-                                      {.note = "one pixel",
-                                       .inputs = {ops::random(DType::f32, {1, 1, 1, 1}), ops::random(DType::f32, {1, 1, 1, 1})},
-                                       .attributes = {{"input_size", Ints{1, 1}}}}};
+          std::vector<TestCase> cases{
+              {.note = "rows that no window reaches",
+               .inputs = {ops::random(DType::f32, {1, 4, 3, 3}), ops::random(DType::f32, {4, 2, 2, 2})},
+               .attributes = {{"stride", Ints{3, 3}}, {"input_size", Ints{10, 9}}},
+               .gradient = false},
+              {.note = "channels last",
+               .inputs = {ops::random(DType::f32, {2, 4, 4, 3}), ops::random(DType::f32, {3, 2, 3, 3})},
+               .attributes = {{"padding", Ints{1, 1}}, {"input_size", Ints{4, 4}}, {"channels_last", true}},
+               .gradient = false},
+              {.note = "transposed convolution",
+               .inputs = {ops::random(DType::f32, {2, 4, 3, 5}), ops::random(DType::f32, {4, 3, 3, 2})},
+               .attributes = {{"stride", Ints{2, 1}}, {"padding", Ints{1, 0}}, {"input_size", Ints{6, 6}}}},
+              {.note = "transposed convolution in groups",
+               .inputs = {ops::random(DType::f32, {1, 4, 4, 4}), ops::random(DType::f32, {4, 3, 3, 3})},
+               .attributes = {{"groups", std::int64_t{2}}, {"dilation", Ints{2, 1}}, {"input_size", Ints{8, 6}}}},
+              {.note = "no images",
+               .inputs = {ops::random(DType::f32, {0, 4, 3, 5}), ops::random(DType::f32, {4, 3, 3, 2})},
+               .attributes = {{"input_size", Ints{5, 6}}}},
+              {.note = "one pixel",
+               .inputs = {ops::random(DType::f32, {1, 1, 1, 1}), ops::random(DType::f32, {1, 1, 1, 1})},
+               .attributes = {{"input_size", Ints{1, 1}}}}};
           for (DType d : ops::kFloats)
-            cases.push_back({.note = std::string(name(d)),
-                             .inputs = {ops::random(d, {2, 4, 3, 5}), ops::random(d, {4, 3, 3, 2})},
-                             .attributes = {{"stride", Ints{2, 1}}, {"padding", Ints{1, 0}}, {"input_size", Ints{6, 6}}}});
+            cases.push_back(
+                {.note = std::string(name(d)),
+                 .inputs = {ops::random(d, {2, 4, 3, 5}), ops::random(d, {4, 3, 3, 2})},
+                 .attributes = {{"stride", Ints{2, 1}}, {"padding", Ints{1, 0}}, {"input_size", Ints{6, 6}}}});
           return cases;
         },
 };

@@ -15,8 +15,9 @@ static void infer_conv2d_backward_weight(InferContext& c) {
   const std::int64_t groups = c.attributes.integer("groups");
   const std::int64_t out = ops::fixed(dy.shape[layout.channels], "the number of output channels");
   const std::int64_t in = ops::fixed(x.shape[layout.channels], "the number of input channels");
-  c.require(out % groups == 0 && in % groups == 0,
-            "'groups' must divide " + std::to_string(in) + " input and " + std::to_string(out) + " output channels, got " + std::to_string(groups));
+  c.require(out % groups == 0 && in % groups == 0, "'groups' must divide " + std::to_string(in) + " input and " +
+                                                       std::to_string(out) + " output channels, got " +
+                                                       std::to_string(groups));
   const Ints weight{out, in / groups, kernel[0], kernel[1]};
   const kernels::conv2d_config s =
       ops::conv2d_sizes(c.attributes, ops::fixed(x.shape[layout.height], "the image's height"),
@@ -32,7 +33,8 @@ static kernels::conv2d_config weight_gradient_sizes(const NodeView& node) {
   const bool channels_last = node.attributes().flag("channels_last");
   const ops::ImageLayout layout(channels_last);
   const Shape& x = node.input(1).shape;
-  return ops::conv2d_sizes(node.attributes(), x[layout.height].value(), x[layout.width].value(), node.output().shape.values(), channels_last);
+  return ops::conv2d_sizes(node.attributes(), x[layout.height].value(), x[layout.width].value(),
+                           node.output().shape.values(), channels_last);
 }
 
 static KernelCall kernel_conv2d_backward_weight(const NodeView& node) {
@@ -51,14 +53,20 @@ static KernelCall kernel_conv2d_backward_weight(const NodeView& node) {
 extern const OpDef kConv2dBackwardWeight;
 const OpDef kConv2dBackwardWeight{
     .name = "conv2d_backward_weight",
-    .doc = "dw[o, i, kh, kw] and db[o], the gradients of conv2d with respect to weight and bias. db is not computed when nobody reads it.",
+    .doc =
+        "dw[o, i, kh, kw] and db[o], the gradients of conv2d with respect to weight and bias. db is not computed when "
+        "nobody reads it.",
     .inputs = {{"dy"}, {"x"}},
     .attributes = ops::join(ops::window_attributes(),
-                            {ops::channels_last_attribute(), {"kernel_size", AttributeType::integers, {}, "height and width of the weight"}}),
+                            {ops::channels_last_attribute(),
+                             {"kernel_size", AttributeType::integers, {}, "height and width of the weight"}}),
     .outputs = {"dw", "db"},
     .infer = infer_conv2d_backward_weight,
     .kernel = kernel_conv2d_backward_weight,
-    .cost = [](const NodeView& node) { return Cost{.flops = ops::conv2d_flops(weight_gradient_sizes(node), node.input(0).shape[0])}; },
+    .cost =
+        [](const NodeView& node) {
+          return Cost{.flops = ops::conv2d_flops(weight_gradient_sizes(node), node.input(0).shape[0])};
+        },
     .amp = AmpClass::white,
     .cases =
         [] {
@@ -70,11 +78,15 @@ const OpDef kConv2dBackwardWeight{
                .gradient = false},
               {.note = "channels last, depthwise",
                .inputs = {ops::random(DType::f32, {2, 4, 5, 6}), ops::random(DType::f32, {2, 4, 5, 6})},
-               .attributes = {{"padding", Ints{1, 1}}, {"kernel_size", Ints{3, 3}}, {"channels_last", true}, {"groups", std::int64_t{6}}},
+               .attributes = {{"padding", Ints{1, 1}},
+                              {"kernel_size", Ints{3, 3}},
+                              {"channels_last", true},
+                              {"groups", std::int64_t{6}}},
                .gradient = false}};
           const auto add = [&](std::string note, DType d, std::int64_t images, std::int64_t size, std::int64_t kernel) {
             cases.push_back({.note = std::move(note),
-                             .inputs = {ops::random(d, {images, 3, size - kernel + 1, size - kernel + 1}), ops::random(d, {images, 2, size, size})},
+                             .inputs = {ops::random(d, {images, 3, size - kernel + 1, size - kernel + 1}),
+                                        ops::random(d, {images, 2, size, size})},
                              .attributes = {{"kernel_size", Ints{kernel, kernel}}},
                              .gradient = false});
           };

@@ -11,7 +11,8 @@ namespace graven::ir::ops {
 /// Positions of the dimensions of an image batch: NCHW, or NHWC when channels_last.
 struct ImageLayout {
   std::size_t channels, height, width;
-  explicit ImageLayout(bool channels_last) : channels(channels_last ? 3 : 1), height(channels_last ? 1 : 2), width(channels_last ? 2 : 3) {}
+  explicit ImageLayout(bool channels_last)
+      : channels(channels_last ? 3 : 1), height(channels_last ? 1 : 2), width(channels_last ? 2 : 3) {}
   Shape shape(const Dim& batch, std::int64_t c, std::int64_t h, std::int64_t w) const {
     Shape s{batch, 0, 0, 0};
     s[channels] = c, s[height] = h, s[width] = w;
@@ -36,13 +37,16 @@ inline void check_window(const InferContext& c) {
   checked_list(c, "padding", 2, 0);
   checked_list(c, "dilation", 2, 1);
   for (const char* key : {"stride", "padding", "dilation"})
-    for (std::int64_t v : c.attributes.integers(key)) c.require(v <= (1 << 24), std::string("'") + key + "' is too large: " + std::to_string(v));
-  c.require(c.attributes.integer("groups") >= 1, "'groups' must be at least 1, got " + std::to_string(c.attributes.integer("groups")));
+    for (std::int64_t v : c.attributes.integers(key))
+      c.require(v <= (1 << 24), std::string("'") + key + "' is too large: " + std::to_string(v));
+  c.require(c.attributes.integer("groups") >= 1,
+            "'groups' must be at least 1, got " + std::to_string(c.attributes.integer("groups")));
 }
 
-/// The config behind a node's attributes and an input image, with batch 0. `weight` is [out, in / groups, kernel_height, kernel_width].
-inline kernels::conv2d_config conv2d_sizes(const Attributes& a, std::int64_t in_height, std::int64_t in_width, const Ints& weight,
-                                           bool channels_last) {
+/// The config behind a node's attributes and an input image, with batch 0. `weight` is [out, in / groups,
+/// kernel_height, kernel_width].
+inline kernels::conv2d_config conv2d_sizes(const Attributes& a, std::int64_t in_height, std::int64_t in_width,
+                                           const Ints& weight, bool channels_last) {
   kernels::conv2d_config s;
   const Ints &stride = a.integers("stride"), &padding = a.integers("padding"), &dilation = a.integers("dilation");
   s.groups = a.integer("groups");
@@ -52,7 +56,8 @@ inline kernels::conv2d_config conv2d_sizes(const Attributes& a, std::int64_t in_
   s.stride_height = stride[0], s.stride_width = stride[1];
   s.padding_height = padding[0], s.padding_width = padding[1];
   s.dilation_height = dilation[0], s.dilation_width = dilation[1];
-  s.out_height = kernels::conv2d_out_size(in_height, s.kernel_height, s.stride_height, s.padding_height, s.dilation_height);
+  s.out_height =
+      kernels::conv2d_out_size(in_height, s.kernel_height, s.stride_height, s.padding_height, s.dilation_height);
   s.out_width = kernels::conv2d_out_size(in_width, s.kernel_width, s.stride_width, s.padding_width, s.dilation_width);
   s.channels_last = channels_last;
   return s;
@@ -60,15 +65,19 @@ inline kernels::conv2d_config conv2d_sizes(const Attributes& a, std::int64_t in_
 
 /// User error where a kernel does not fit into its image, or the sizes are beyond reason.
 inline void check_conv2d_sizes(const InferContext& c, const kernels::conv2d_config& s) {
-  const bool sane = s.kernel_height >= 1 && s.kernel_width >= 1 && s.kernel_height <= (1 << 24) && s.kernel_width <= (1 << 24);
-  c.require(sane, "the kernel must be at least 1x1, got " + std::to_string(s.kernel_height) + "x" + std::to_string(s.kernel_width));
-  c.require(s.out_height >= 1 && s.out_width >= 1, "the kernel " + std::to_string(s.kernel_height) + "x" + std::to_string(s.kernel_width) +
-                                                       " does not fit into the padded image " + std::to_string(s.in_height + 2 * s.padding_height) +
-                                                       "x" + std::to_string(s.in_width + 2 * s.padding_width));
+  const bool sane =
+      s.kernel_height >= 1 && s.kernel_width >= 1 && s.kernel_height <= (1 << 24) && s.kernel_width <= (1 << 24);
+  c.require(sane, "the kernel must be at least 1x1, got " + std::to_string(s.kernel_height) + "x" +
+                      std::to_string(s.kernel_width));
+  c.require(s.out_height >= 1 && s.out_width >= 1,
+            "the kernel " + std::to_string(s.kernel_height) + "x" + std::to_string(s.kernel_width) +
+                " does not fit into the padded image " + std::to_string(s.in_height + 2 * s.padding_height) + "x" +
+                std::to_string(s.in_width + 2 * s.padding_width));
 }
 
 /// The fields of conv2d_config in order, with a batch that may be symbolic.
-inline std::vector<std::pair<std::string, ConfigField>> conv2d_fields(const kernels::conv2d_config& s, const Dim& batch) {
+inline std::vector<std::pair<std::string, ConfigField>> conv2d_fields(const kernels::conv2d_config& s,
+                                                                      const Dim& batch) {
   return {{"batch", batch},
           {"in_height", Dim(s.in_height)},
           {"in_width", Dim(s.in_width)},
@@ -90,8 +99,9 @@ inline std::vector<std::pair<std::string, ConfigField>> conv2d_fields(const kern
 
 /// Multiply-adds counted as two.
 inline double conv2d_flops(const kernels::conv2d_config& s, const Dim& batch) {
-  return 2.0 * static_cast<double>(batch.maximum()) * static_cast<double>(s.out_height * s.out_width) * static_cast<double>(s.out_channels) *
-         static_cast<double>(s.kernel_height * s.kernel_width) * static_cast<double>(s.in_channels / s.groups);
+  return 2.0 * static_cast<double>(batch.maximum()) * static_cast<double>(s.out_height * s.out_width) *
+         static_cast<double>(s.out_channels) * static_cast<double>(s.kernel_height * s.kernel_width) *
+         static_cast<double>(s.in_channels / s.groups);
 }
 
 /// packed, weight_shape, channels_last, epilogue behind the window's attributes.
@@ -99,11 +109,13 @@ inline std::vector<AttributeSpec> conv2d_attributes() {
   return join(window_attributes(),
               {channels_last_attribute(),
                {"packed", AttributeType::boolean, false, "the weight is what pack_conv2d_weight made"},
-               {"weight_shape", AttributeType::integers, Ints{}, "[out, in / groups, h, w]; taken from the weight when it is not packed"},
+               {"weight_shape", AttributeType::integers, Ints{},
+                "[out, in / groups, h, w]; taken from the weight when it is not packed"},
                epilogue_attribute()});
 }
 
-/// The weight's PyTorch shape: of input `weight`, or of the attribute when packed (whose elements are checked by the caller).
+/// The weight's PyTorch shape: of input `weight`, or of the attribute when packed (whose elements are checked by the
+/// caller).
 inline Ints conv2d_weight_shape(InferContext& c, std::size_t weight) {
   const TensorType& w = c.input(weight);
   if (c.attributes.flag("packed")) {
@@ -116,13 +128,15 @@ inline Ints conv2d_weight_shape(InferContext& c, std::size_t weight) {
   Ints shape;
   for (const Dim& d : w.shape) shape.push_back(fixed(d, "the weight's shape"));
   const Ints& said = c.attributes.integers("weight_shape");
-  c.require(said.empty() || said == shape, "the weight is " + w.to_string() + ", the attribute weight_shape says " + Shape::of(said).to_string());
+  c.require(said.empty() || said == shape,
+            "the weight is " + w.to_string() + ", the attribute weight_shape says " + Shape::of(said).to_string());
   c.attributes.set("weight_shape", shape);
   return shape;
 }
 
 /// The fields of a conv2d_winograd_config.
-inline std::vector<std::pair<std::string, ConfigField>> conv2d_winograd_fields(const kernels::conv2d_winograd_config& s, const Dim& batch) {
+inline std::vector<std::pair<std::string, ConfigField>> conv2d_winograd_fields(const kernels::conv2d_winograd_config& s,
+                                                                               const Dim& batch) {
   return {{"batch", batch},
           {"in_height", Dim(s.in_height)},
           {"in_width", Dim(s.in_width)},
@@ -146,7 +160,8 @@ inline kernels::inverted_residual_config inverted_residual_sizes(const Attribute
   s.stride_height = stride[0], s.stride_width = stride[1];
   s.padding_height = padding[0], s.padding_width = padding[1];
   s.dilation_height = dilation[0], s.dilation_width = dilation[1];
-  s.out_height = kernels::conv2d_out_size(s.in_height, s.kernel_height, s.stride_height, s.padding_height, s.dilation_height);
+  s.out_height =
+      kernels::conv2d_out_size(s.in_height, s.kernel_height, s.stride_height, s.padding_height, s.dilation_height);
   s.out_width = kernels::conv2d_out_size(s.in_width, s.kernel_width, s.stride_width, s.padding_width, s.dilation_width);
   return s;
 }

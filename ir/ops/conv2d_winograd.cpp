@@ -27,15 +27,18 @@ static void infer_conv2d_winograd(InferContext& c) {
   const TensorType& x = c.input(0);
   ops::require_floating(c, 0);
   ops::require_rank(c, 0, 4, "the input");
-  for (std::int64_t v : ops::checked_list(c, "padding", 2, 0)) c.require(v <= (1 << 24), "'padding' is too large: " + std::to_string(v));
+  for (std::int64_t v : ops::checked_list(c, "padding", 2, 0))
+    c.require(v <= (1 << 24), "'padding' is too large: " + std::to_string(v));
   const std::int64_t tile = c.attributes.integer("tile");
   c.require(tile == 2 || tile == 4, "'tile' must be 2 or 4, got " + std::to_string(tile));
   const Ints weight = ops::conv2d_weight_shape(c, 1);
   ops::require_same_dtype(c, 0, 1);
-  c.require(weight[2] == 3 && weight[3] == 3, "the kernel must be 3x3, got " + std::to_string(weight[2]) + "x" + std::to_string(weight[3]));
+  c.require(weight[2] == 3 && weight[3] == 3,
+            "the kernel must be 3x3, got " + std::to_string(weight[2]) + "x" + std::to_string(weight[3]));
   c.require(weight[0] % 16 == 0 && weight[1] % 16 == 0,
             "channels must be multiples of 16, got " + std::to_string(weight[1]) + " and " + std::to_string(weight[0]));
-  c.require(x.shape[3] == Dim(weight[1]), "weight expects " + ops::count_of(weight[1], "channel") + ", input has " + x.shape[3].to_string());
+  c.require(x.shape[3] == Dim(weight[1]),
+            "weight expects " + ops::count_of(weight[1], "channel") + ", input has " + x.shape[3].to_string());
   (void)ops::fixed(x.shape[1], "the image's height"), (void)ops::fixed(x.shape[2], "the image's width");
   const kernels::conv2d_winograd_config s = winograd_sizes(c.attributes, x.shape, weight);
   c.require(s.out_height >= 1 && s.out_width >= 1, "the kernel does not fit into the padded image");
@@ -46,7 +49,8 @@ static void infer_conv2d_winograd(InferContext& c) {
   }
   if (c.has_input(2)) {
     ops::require_same_dtype(c, 0, 2);
-    c.require(c.input(2).shape == Shape{weight[0]}, "bias must be " + describe(x.dtype, {weight[0]}) + ", got " + c.input(2).to_string());
+    c.require(c.input(2).shape == Shape{weight[0]},
+              "bias must be " + describe(x.dtype, {weight[0]}) + ", got " + c.input(2).to_string());
   }
   const TensorType y{x.dtype, {x.shape[0], s.out_height, s.out_width, s.out_channels}};
   ops::check_epilogue(c, 3, y);
@@ -56,7 +60,9 @@ static void infer_conv2d_winograd(InferContext& c) {
 static KernelCall kernel_conv2d_winograd(const NodeView& node) {
   kernels::conv2d_winograd_config s = winograd_sizes(node);
   const Dim& batch = node.input(0).shape[0];
-  KernelCall call{.name = "conv2d_winograd", .config = ops::conv2d_winograd_fields(s, batch), .reference = !node.attributes().flag("packed")};
+  KernelCall call{.name = "conv2d_winograd",
+                  .config = ops::conv2d_winograd_fields(s, batch),
+                  .reference = !node.attributes().flag("packed")};
   s.batch = batch.maximum();
   if (!call.reference) call.workspace_bytes = kernels::conv2d_winograd_workspace_bytes(s);
   return call;
@@ -66,12 +72,14 @@ static KernelCall kernel_conv2d_winograd(const NodeView& node) {
 static Cost cost_conv2d_winograd(const NodeView& node) {
   kernels::conv2d_winograd_config s = winograd_sizes(node);
   s.batch = node.input(0).shape[0].maximum();
-  return {.flops = 2.0 * static_cast<double>(kernels::conv2d_winograd_tiles(s)) * static_cast<double>(kernels::conv2d_winograd_packed_elements(s))};
+  return {.flops = 2.0 * static_cast<double>(kernels::conv2d_winograd_tiles(s)) *
+                   static_cast<double>(kernels::conv2d_winograd_packed_elements(s))};
 }
 
 static std::vector<TestCase> cases_conv2d_winograd() {
   std::vector<TestCase> cases;
-  auto add = [&](std::string note, Shape x, std::int64_t out, bool bias, std::int64_t padding, std::int64_t tile, DType d = DType::f32) {
+  auto add = [&](std::string note, Shape x, std::int64_t out, bool bias, std::int64_t padding, std::int64_t tile,
+                 DType d = DType::f32) {
     const Dim in = x[3];
     TestCase c{.note = std::move(note),
                .inputs = {ops::random(d, std::move(x)), ops::random(d, {out, in, 3, 3})},
@@ -97,14 +105,17 @@ extern const OpDef kConv2dWinograd;
 const OpDef kConv2dWinograd{
     .name = "conv2d_winograd",
     .doc =
-        "conv2d of NHWC images with a 3x3 kernel, stride 1, in tiles of tile x tile outputs with 2.25 (tile 2) or 4 (tile 4) times fewer "
-        "multiplications: Winograd's minimal filtering, Lavin and Gray 2016. The pass choose_winograd puts it where it is faster. Formula: "
+        "conv2d of NHWC images with a 3x3 kernel, stride 1, in tiles of tile x tile outputs with 2.25 (tile 2) or 4 "
+        "(tile 4) times fewer "
+        "multiplications: Winograd's minimal filtering, Lavin and Gray 2016. The pass choose_winograd puts it where it "
+        "is faster. Formula: "
         "kernels/config/conv2d_winograd.h.",
     .inputs = {{"x"}, {"weight", InputRole::weight}, ops::kOptionalBias, ops::kResidual},
     .attributes = {{"padding", AttributeType::integers, Ints{0, 0}, "zeros above and below, left and right"},
                    {"tile", AttributeType::integer, std::int64_t{4}, "2 or 4"},
                    {"packed", AttributeType::boolean, false, "the weight is what pack_conv2d_winograd_weight made"},
-                   {"weight_shape", AttributeType::integers, Ints{}, "[out, in, 3, 3]; taken from the weight when it is not packed"},
+                   {"weight_shape", AttributeType::integers, Ints{},
+                    "[out, in, 3, 3]; taken from the weight when it is not packed"},
                    ops::epilogue_attribute()},
     .infer = infer_conv2d_winograd,
     .kernel = kernel_conv2d_winograd,

@@ -15,7 +15,9 @@ static void infer_cross_entropy(InferContext& c) {
 static void gradient_cross_entropy(GradientBuilder& g) {
   ValueId gradient = kNone;
   if (g.output_gradient() != kNone)
-    gradient = g.call("cross_entropy_backward", {g.output_gradient(), g.output(1), g.input(1), g.has_input(2) ? g.input(2) : kNone}, g.attributes());
+    gradient =
+        g.call("cross_entropy_backward",
+               {g.output_gradient(), g.output(1), g.input(1), g.has_input(2) ? g.input(2) : kNone}, g.attributes());
   if (g.output_gradient(1) != kNone) {
     const ValueId through = g.call("softmax_backward", {g.output_gradient(1), g.output(1)}, {{"dim", std::int64_t{1}}});
     gradient = gradient == kNone ? through : g.call("add", {gradient, through});
@@ -27,11 +29,14 @@ extern const OpDef kCrossEntropy;
 const OpDef kCrossEntropy{
     .name = "cross_entropy",
     .doc =
-        "With p = softmax(logits) of a row, y its label, w = weight (1 when absent) and e = label_smoothing: -(1 - e) w_y ln p_y - e / classes * the "
+        "With p = softmax(logits) of a row, y its label, w = weight (1 when absent) and e = label_smoothing: -(1 - e) "
+        "w_y ln p_y - e / classes * the "
         "sum "
-        "over classes of w_c ln p_c; the list over rows, its sum, or that divided by the sum of w_y. PyTorch's cross_entropy with class indices; "
+        "over classes of w_c ln p_c; the list over rows, its sum, or that divided by the sum of w_y. PyTorch's "
+        "cross_entropy with class indices; "
         "rows with "
-        "the label ignore_index do not count, any other label outside [0, classes) is an error when it runs. Outputs: loss, p. weight gets no "
+        "the label ignore_index do not count, any other label outside [0, classes) is an error when it runs. Outputs: "
+        "loss, p. weight gets no "
         "gradient.",
     .inputs = {{"logits"}, {.name = "labels", .classes_of = 0}, ops::kOptionalWeight},
     .attributes = ops::cross_entropy_attributes(),
@@ -44,17 +49,23 @@ const OpDef kCrossEntropy{
           if (!call.reference) call.over = {{1, 0}};  // probabilities over logits: the reference reads the logits again
           return call;
         },
-    .cost = [](const NodeView& node) { return Cost{.flops = 6 * static_cast<double>(node.input(0).shape.numel().maximum())}; },
+    .cost =
+        [](const NodeView& node) {
+          return Cost{.flops = 6 * static_cast<double>(node.input(0).shape.numel().maximum())};
+        },
     .amp = AmpClass::black,
     .cases =
         [] {
           std::vector<TestCase> cases;
-          auto add = [&](std::string note, DType d, std::int64_t rows, std::int64_t classes, std::string reduction, bool weighted = false,
-                         double smoothing = 0, std::int64_t ignored = -100) {
-            cases.push_back({.note = std::move(note),
-                             .inputs = {ops::random(d, {rows, classes}, -3, 3), ops::random(DType::i64, {rows}, 0, static_cast<double>(classes)),
-                                        weighted ? ops::random(d, {classes}, 0.5, 2) : ops::absent()},
-                             .attributes = {{"reduction", std::move(reduction)}, {"ignore_index", ignored}, {"label_smoothing", smoothing}}});
+          auto add = [&](std::string note, DType d, std::int64_t rows, std::int64_t classes, std::string reduction,
+                         bool weighted = false, double smoothing = 0, std::int64_t ignored = -100) {
+            cases.push_back(
+                {.note = std::move(note),
+                 .inputs = {ops::random(d, {rows, classes}, -3, 3),
+                            ops::random(DType::i64, {rows}, 0, static_cast<double>(classes)),
+                            weighted ? ops::random(d, {classes}, 0.5, 2) : ops::absent()},
+                 .attributes = {
+                     {"reduction", std::move(reduction)}, {"ignore_index", ignored}, {"label_smoothing", smoothing}}});
           };
           add("mean", DType::f32, 6, 10, "mean");
           add("sum", DType::f32, 6, 10, "sum");
@@ -66,7 +77,8 @@ const OpDef kCrossEntropy{
           add("smoothing", DType::f32, 6, 10, "mean", false, 0.1);
           add("smoothing, weights and an ignored label", DType::f32, 9, 3, "mean", true, 0.3, 1);
           add("smoothing, weights and an ignored label, sum", DType::f32, 9, 3, "sum", true, 0.3, 1);
-          for (const char* reduction : {"mean", "sum", "none"}) add("no rows, " + std::string(reduction), DType::f32, 0, 5, reduction);
+          for (const char* reduction : {"mean", "sum", "none"})
+            add("no rows, " + std::string(reduction), DType::f32, 0, 5, reduction);
           for (DType d : ops::kFloats) add(std::string(name(d)), d, 4, 5, "mean");
           return cases;
         },

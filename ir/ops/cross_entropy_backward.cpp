@@ -17,7 +17,8 @@ extern const OpDef kCrossEntropyBackward;
 const OpDef kCrossEntropyBackward{
     .name = "cross_entropy_backward",
     .doc =
-        "dlogits[row, c] = scale * (p_c ((1 - e) w_y + e / classes * sum of w) - (c == y) (1 - e) w_y - e / classes * w_c) with the letters of "
+        "dlogits[row, c] = scale * (p_c ((1 - e) w_y + e / classes * sum of w) - (c == y) (1 - e) w_y - e / classes * "
+        "w_c) with the letters of "
         "cross_entropy; scale = dloss, divided by the sum of w_y for a mean; 0 in rows with the label ignore_index.",
     .inputs = {{"dloss"}, {"probabilities"}, {.name = "labels", .classes_of = 1}, ops::kOptionalWeight},
     .attributes = ops::cross_entropy_attributes(),
@@ -32,12 +33,15 @@ const OpDef kCrossEntropyBackward{
     .cases =
         [] {
           std::vector<TestCase> cases;
-          auto add = [&](std::string note, DType d, std::string reduction, bool weighted = false, std::int64_t rows = 6) {
-            cases.push_back({.note = std::move(note),
-                             .inputs = {ops::random(d, reduction == "none" ? Shape{rows} : Shape{}), ops::random(d, {rows, 10}, 0, 1),
-                                        ops::random(DType::i64, {rows}, 0, 10), weighted ? ops::random(d, {10}, 0.5, 2) : ops::absent()},
-                             .attributes = {{"reduction", std::move(reduction)}, {"label_smoothing", weighted ? 0.2 : 0.0}},
-                             .gradient = false});
+          auto add = [&](std::string note, DType d, std::string reduction, bool weighted = false,
+                         std::int64_t rows = 6) {
+            cases.push_back(
+                {.note = std::move(note),
+                 .inputs = {ops::random(d, reduction == "none" ? Shape{rows} : Shape{}),
+                            ops::random(d, {rows, 10}, 0, 1), ops::random(DType::i64, {rows}, 0, 10),
+                            weighted ? ops::random(d, {10}, 0.5, 2) : ops::absent()},
+                 .attributes = {{"reduction", std::move(reduction)}, {"label_smoothing", weighted ? 0.2 : 0.0}},
+                 .gradient = false});
           };
           for (const char* reduction : {"mean", "sum", "none"}) add(reduction, DType::f32, reduction);
           add("weights and smoothing", DType::f32, "mean", true);

@@ -5,14 +5,19 @@
 
 namespace graven::ir::ops {
 
-inline AttributeSpec loss_reduction_attribute() { return {"reduction", AttributeType::text, std::string("mean"), "none, mean or sum"}; }
+inline AttributeSpec loss_reduction_attribute() {
+  return {"reduction", AttributeType::text, std::string("mean"), "none, mean or sum"};
+}
 
 /// 0 none, 1 mean, 2 sum, as in cross_entropy_config; -1 for anything else.
-inline std::int64_t reduction_number(const std::string& text) { return text == "none" ? 0 : text == "mean" ? 1 : text == "sum" ? 2 : -1; }
+inline std::int64_t reduction_number(const std::string& text) {
+  return text == "none" ? 0 : text == "mean" ? 1 : text == "sum" ? 2 : -1;
+}
 
 inline std::int64_t reduction_of(const InferContext& c) {
   const std::int64_t number = reduction_number(c.attributes.text("reduction"));
-  c.require(number >= 0, "'reduction' must be none, mean or sum, got '" + c.attributes.text("reduction").substr(0, 100) + "'");
+  c.require(number >= 0,
+            "'reduction' must be none, mean or sum, got '" + c.attributes.text("reduction").substr(0, 100) + "'");
   return number;
 }
 
@@ -22,9 +27,11 @@ inline void check_labels(const InferContext& c, std::size_t i, const Dim& rows) 
 }
 
 inline std::vector<AttributeSpec> cross_entropy_attributes() {
-  return {loss_reduction_attribute(),
-          {"ignore_index", AttributeType::integer, std::int64_t{-100}, "a label whose rows have no loss and no gradient"},
-          {"label_smoothing", AttributeType::number, 0.0, "the part of the target that is spread over all classes, in [0, 1]"}};
+  return {
+      loss_reduction_attribute(),
+      {"ignore_index", AttributeType::integer, std::int64_t{-100}, "a label whose rows have no loss and no gradient"},
+      {"label_smoothing", AttributeType::number, 0.0,
+       "the part of the target that is spread over all classes, in [0, 1]"}};
 }
 
 /// The attributes, and the classes' weights (input `i`, if present).

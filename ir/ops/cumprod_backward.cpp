@@ -4,14 +4,17 @@ namespace graven::ir {
 
 static void infer_cumprod_backward(InferContext& c) {
   ops::require_floating(c, 0);
-  c.require(c.input(0) == c.input(1), "x must be " + c.input(0).to_string() + " like dy, got " + c.input(1).to_string());
+  c.require(c.input(0) == c.input(1),
+            "x must be " + c.input(0).to_string() + " like dy, got " + c.input(1).to_string());
   ops::infer_scan(c);
 }
 
 extern const OpDef kCumprodBackward;
 const OpDef kCumprodBackward{
     .name = "cumprod_backward",
-    .doc = "dx, the gradient of cumprod: dx[k] is the sum over j >= k of dy[j] times the product of x[0..j] without x[k]. No division: x may be 0.",
+    .doc =
+        "dx, the gradient of cumprod: dx[k] is the sum over j >= k of dy[j] times the product of x[0..j] without x[k]. "
+        "No division: x may be 0.",
     .inputs = {{"dy"}, {"x"}},
     .attributes = {ops::scan_dim()},
     .infer = infer_cumprod_backward,

@@ -22,9 +22,9 @@ const OpDef kCumsum{
     .amp = AmpClass::black,
     .cases =
         [] {
-          return ops::join(
-              ops::scan_cases(1, true),
-              {{.note = "reverse", .inputs = {ops::random(DType::f32, {3, 6, 2})}, .attributes = {{"dim", std::int64_t{1}}, {"reverse", true}}}});
+          return ops::join(ops::scan_cases(1, true), {{.note = "reverse",
+                                                       .inputs = {ops::random(DType::f32, {3, 6, 2})},
+                                                       .attributes = {{"dim", std::int64_t{1}}, {"reverse", true}}}});
         },
 };
 

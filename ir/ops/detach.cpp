@@ -14,8 +14,10 @@ const OpDef kDetach{
         [] {
           std::vector<TestCase> cases;
           for (const Shape& shape : {Shape{2, 3}, Shape{0, 3}, Shape{1}, Shape{}})
-            cases.push_back({.note = "shape " + shape.to_string(), .inputs = {ops::random(DType::f32, shape)}, .gradient = false});
-          for (DType d : kAllDTypes) cases.push_back({.note = std::string(name(d)), .inputs = {ops::random(d, {6}, 0, 2)}, .gradient = false});
+            cases.push_back(
+                {.note = "shape " + shape.to_string(), .inputs = {ops::random(DType::f32, shape)}, .gradient = false});
+          for (DType d : kAllDTypes)
+            cases.push_back({.note = std::string(name(d)), .inputs = {ops::random(d, {6}, 0, 2)}, .gradient = false});
           return cases;
         },
 };

@@ -12,7 +12,9 @@ static void gradient_div(GradientBuilder& g) {
 extern const OpDef kDiv;
 const OpDef kDiv{
     .name = "div",
-    .doc = "z = x / y of floating-point numbers, broadcast as in NumPy. (Integers are cast first: PyTorch's true division.)",
+    .doc =
+        "z = x / y of floating-point numbers, broadcast as in NumPy. (Integers are cast first: PyTorch's true "
+        "division.)",
     .inputs = {{"x"}, {"y"}},
     .infer = ops::infer_binary_floating,
     .gradient = gradient_div,

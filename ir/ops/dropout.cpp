@@ -14,14 +14,17 @@ static void infer_dropout(InferContext& c) {
 
 /// The mask is drawn again.
 static void gradient_dropout(GradientBuilder& g) {
-  if (g.output_gradient() != kNone) g.set(0, g.call("dropout", {g.output_gradient(), g.input(1), g.input(2)}, g.attributes()));
+  if (g.output_gradient() != kNone)
+    g.set(0, g.call("dropout", {g.output_gradient(), g.input(1), g.input(2)}, g.attributes()));
 }
 
 static KernelCall kernel_dropout(const NodeView& node) {
   return {.name = "dropout",
           .file = "random",
           .config_type = "dropout_config",
-          .config = {{"n", node.output().shape.numel()}, {"p", node.attributes().number("p")}, {"stream", Dim(node.attributes().integer("stream"))}},
+          .config = {{"n", node.output().shape.numel()},
+                     {"p", node.attributes().number("p")},
+                     {"stream", Dim(node.attributes().integer("stream"))}},
           .in_place = {0}};
 }
 
@@ -29,16 +32,21 @@ extern const OpDef kDropout;
 const OpDef kDropout{
     .name = "dropout",
     .doc =
-        "y = x / (1 - p), or 0 with probability p, for each element by itself (Srivastava et al. 2014; PyTorch's dropout while training). Element i "
+        "y = x / (1 - p), or 0 with probability p, for each element by itself (Srivastava et al. 2014; PyTorch's "
+        "dropout while training). Element i "
         "is "
-        "dropped where word i % 4 of Philox4x32-10 with key seed ^ stream and counter (i / 4, step) is below p 2^32 (Salmon et al. 2011): nothing is "
+        "dropped where word i % 4 of Philox4x32-10 with key seed ^ stream and counter (i / 4, step) is below p 2^32 "
+        "(Salmon et al. 2011): nothing is "
         "stored for the gradient, which is the same operator on dy. evaluation_graph() replaces it by x.",
     .inputs = {{"x"}, {"seed", InputRole::seed}, {"step", InputRole::step}},
     .attributes = {{"p", AttributeType::number, 0.5, "the probability of 0, in [0, 1]"}, ops::stream_attribute()},
     .infer = infer_dropout,
     .gradient = gradient_dropout,
     .kernel = kernel_dropout,
-    .cost = [](const NodeView& node) { return Cost{.flops = 20 * static_cast<double>(node.output().shape.numel().maximum())}; },
+    .cost =
+        [](const NodeView& node) {
+          return Cost{.flops = 20 * static_cast<double>(node.output().shape.numel().maximum())};
+        },
     .remark = [](const NodeView& node) { return fmt::format("{}", node.attributes().number("p")); },
     .random = true,
     .cases =
@@ -46,7 +54,8 @@ const OpDef kDropout{
           std::vector<TestCase> cases;
           const auto add = [&](std::string note, DType d, Shape x, double p, std::int64_t stream) {
             cases.push_back({.note = std::move(note),
-                             .inputs = {ops::random(d, std::move(x)), ops::random(DType::i64, {}, 0, 1000), ops::random(DType::i64, {}, 1, 1000)},
+                             .inputs = {ops::random(d, std::move(x)), ops::random(DType::i64, {}, 0, 1000),
+                                        ops::random(DType::i64, {}, 1, 1000)},
                              .attributes = {{"p", p}, {"stream", stream}}});
           };
           add("half", DType::f32, {6, 37}, 0.5, 7);

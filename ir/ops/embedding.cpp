@@ -28,26 +28,31 @@ extern const OpDef kEmbedding;
 const OpDef kEmbedding{
     .name = "embedding",
     .doc =
-        "y[..., :] = weight[index[...], :] (PyTorch's embedding). Row padding_idx gets no gradient. An index outside of [0, rows of weight) is an "
+        "y[..., :] = weight[index[...], :] (PyTorch's embedding). Row padding_idx gets no gradient. An index outside "
+        "of [0, rows of weight) is an "
         "error "
         "when it runs.",
     .inputs = {{"weight", InputRole::weight}, {"index"}},
-    .attributes = {{"padding_idx", AttributeType::integer, std::int64_t{-1}, "a row that gets no gradient; negative: none"}},
+    .attributes = {{"padding_idx", AttributeType::integer, std::int64_t{-1},
+                    "a row that gets no gradient; negative: none"}},
     .infer = infer_embedding,
     .gradient = gradient_embedding,
     .kernel =
         [](const NodeView& node) {
           const Shape& weight = node.input(0).shape;
-          return ops::index_select_call("index_select", false, {.outer = 1, .size = weight[0], .inner = weight[1]}, node.input(1).shape.numel(), -1);
+          return ops::index_select_call("index_select", false, {.outer = 1, .size = weight[0], .inner = weight[1]},
+                                        node.input(1).shape.numel(), -1);
         },
     .cost =
         [](const NodeView& node) {
-          return Cost{.bytes = 2.0 * static_cast<double>(node.output().shape.numel().maximum()) * static_cast<double>(size_of(node.output().dtype))};
+          return Cost{.bytes = 2.0 * static_cast<double>(node.output().shape.numel().maximum()) *
+                               static_cast<double>(size_of(node.output().dtype))};
         },
     .cases =
         [] {
           std::vector<TestCase> cases;
-          const auto add = [&](std::string note, DType d, std::int64_t rows, std::int64_t size, Shape index, std::int64_t padding) {
+          const auto add = [&](std::string note, DType d, std::int64_t rows, std::int64_t size, Shape index,
+                               std::int64_t padding) {
             cases.push_back({.note = std::move(note),
                              .inputs = {ops::random(d, {rows, size}), ops::index_input(std::move(index), rows)},
                              .attributes = {{"padding_idx", padding}},

@@ -5,15 +5,16 @@ namespace graven::ir {
 static void infer_expand(InferContext& c) {
   const Shape& from = c.input(0).shape;
   Shape shape = c.attributes.shape("shape");
-  c.require(shape.rank() >= from.rank(), "the shape " + shape.to_string() + " has fewer dimensions than the input " + from.to_string());
+  c.require(shape.rank() >= from.rank(),
+            "the shape " + shape.to_string() + " has fewer dimensions than the input " + from.to_string());
   ops::require_kernel_rank(c, shape.rank());
   const std::size_t extra = shape.rank() - from.rank();
   for (std::size_t d = 0; d < shape.rank(); ++d) {
     if (shape[d] == Dim(-1) && d >= extra) shape[d] = from[d - extra];
     c.require(shape[d].coefficient() >= 0, "a new dimension must not be negative, got " + shape.to_string());
     if (d >= extra && from[d - extra] != shape[d] && from[d - extra] != Dim(1))
-      c.fail("the input " + from.to_string() + " does not expand to " + shape.to_string() + ": dimension " + std::to_string(d - extra) + " is " +
-             from[d - extra].to_string() + ", not 1");
+      c.fail("the input " + from.to_string() + " does not expand to " + shape.to_string() + ": dimension " +
+             std::to_string(d - extra) + " is " + from[d - extra].to_string() + ", not 1");
   }
   (void)shape.numel();
   c.attributes.set("shape", shape);
@@ -28,7 +29,8 @@ static KernelCall kernel_expand(const NodeView& node) {
   const std::vector<Dim> own = ops::contiguous_strides(from);
   const std::size_t extra = to.rank() - from.rank();
   std::vector<Dim> strides;
-  for (std::size_t d = 0; d < to.rank(); ++d) strides.push_back(d < extra || from[d - extra] != to[d] ? Dim(0) : own[d - extra]);
+  for (std::size_t d = 0; d < to.rank(); ++d)
+    strides.push_back(d < extra || from[d - extra] != to[d] ? Dim(0) : own[d - extra]);
   return ops::strided_call("strided_copy", to, strides, 0);
 }
 
@@ -36,7 +38,8 @@ extern const OpDef kExpand;
 const OpDef kExpand{
     .name = "expand",
     .doc =
-        "y repeats x along its dimensions of size 1, and along new ones in front. -1 keeps a dimension. (The elementwise operators broadcast "
+        "y repeats x along its dimensions of size 1, and along new ones in front. -1 keeps a dimension. (The "
+        "elementwise operators broadcast "
         "by themselves.)",
     .inputs = {{"x"}},
     .attributes = {{"shape", AttributeType::shape, {}, "of the result"}},
@@ -47,12 +50,19 @@ const OpDef kExpand{
     .amp = AmpClass::clear,
     .cases =
         [] {
-          std::vector<TestCase> cases{{.note = "row", .inputs = {ops::random(DType::f32, {5})}, .attributes = {{"shape", Shape{3, 5}}}},
-                                      {.note = "column", .inputs = {ops::random(DType::f32, {3, 1})}, .attributes = {{"shape", Shape{3, 5}}}},
-                                      {.note = "middle", .inputs = {ops::random(DType::f32, {2, 1, 4})}, .attributes = {{"shape", Shape{2, 3, -1}}}},
-                                      {.note = "rank 0", .inputs = {ops::random(DType::f32, {})}, .attributes = {{"shape", Shape{2, 2}}}},
-                                      {.note = "to nothing", .inputs = {ops::random(DType::f32, {1, 3})}, .attributes = {{"shape", Shape{0, 3}}}},
-                                      {.note = "of nothing", .inputs = {ops::random(DType::f32, {0, 1})}, .attributes = {{"shape", Shape{0, 4}}}}};
+          std::vector<TestCase> cases{
+              {.note = "row", .inputs = {ops::random(DType::f32, {5})}, .attributes = {{"shape", Shape{3, 5}}}},
+              {.note = "column", .inputs = {ops::random(DType::f32, {3, 1})}, .attributes = {{"shape", Shape{3, 5}}}},
+              {.note = "middle",
+               .inputs = {ops::random(DType::f32, {2, 1, 4})},
+               .attributes = {{"shape", Shape{2, 3, -1}}}},
+              {.note = "rank 0", .inputs = {ops::random(DType::f32, {})}, .attributes = {{"shape", Shape{2, 2}}}},
+              {.note = "to nothing",
+               .inputs = {ops::random(DType::f32, {1, 3})},
+               .attributes = {{"shape", Shape{0, 3}}}},
+              {.note = "of nothing",
+               .inputs = {ops::random(DType::f32, {0, 1})},
+               .attributes = {{"shape", Shape{0, 4}}}}};
           for (DType d : kAllDTypes)
             cases.push_back({.note = std::string(name(d)),
                              .inputs = {ops::random(d, {3, 1}, 0, 2)},

@@ -32,10 +32,11 @@ static KernelCall kernel_flip(const NodeView& node) {
     const Dim last = strides[d] * Dim(std::max<std::int64_t>(shape[d].value() - 1, 0));
     GRAVEN_CHECK(last == Dim(0) || offset == Dim(0) || offset.symbol() == last.symbol(),
                  "flip of dimensions before and behind a symbol");
-    offset = offset == Dim(0)   ? last
-             : last == Dim(0)   ? offset
-             : last.is_static() ? Dim(offset.coefficient() + last.coefficient())
-                                : Dim(last.symbol(), last.symbol_maximum()) * Dim(offset.coefficient() + last.coefficient());
+    offset = offset == Dim(0) ? last
+             : last == Dim(0) ? offset
+             : last.is_static()
+                 ? Dim(offset.coefficient() + last.coefficient())
+                 : Dim(last.symbol(), last.symbol_maximum()) * Dim(offset.coefficient() + last.coefficient());
     strides[d] = strides[d] * Dim(-1);
   }
   return ops::strided_call("strided_copy", shape, strides, offset);
@@ -46,7 +47,8 @@ const OpDef kFlip{
     .name = "flip",
     .doc = "y is x with the order of its elements along dims turned round.",
     .inputs = {{"x"}},
-    .attributes = {{"dims", AttributeType::integers, {}, "counted from the end when negative; none: nothing is turned"}},
+    .attributes =
+        {{"dims", AttributeType::integers, {}, "counted from the end when negative; none: nothing is turned"}},
     .infer = infer_flip,
     .gradient = gradient_flip,
     .kernel = kernel_flip,

@@ -6,7 +6,8 @@ extern const OpDef kFloorDivide;
 const OpDef kFloorDivide{
     .name = "floor_divide",
     .doc =
-        "z = floor(x / y), of the exact quotient rather than the rounded one: 1 divided by 0.1, which is a little more than a tenth, gives 9; 0 for "
+        "z = floor(x / y), of the exact quotient rather than the rounded one: 1 divided by 0.1, which is a little more "
+        "than a tenth, gives 9; 0 for "
         "integers over 0. Broadcast as in NumPy. The gradient is 0.",
     .inputs = {{"x"}, {"y"}},
     .infer = ops::infer_binary,

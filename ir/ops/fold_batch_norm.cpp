@@ -5,8 +5,10 @@ namespace graven::ir {
 static void infer_fold_batch_norm(InferContext& c) {
   ops::require_floating(c, 0);
   const TensorType& weight = c.input(0);
-  c.require(weight.shape.rank() >= 2, [&] { return "the weight must have at least 2 dimensions, got " + weight.to_string(); });
-  c.require(c.attributes.number("eps") >= 0, [&] { return "'eps' must not be negative, got " + ops::text_of(c.attributes.number("eps")); });
+  c.require(weight.shape.rank() >= 2,
+            [&] { return "the weight must have at least 2 dimensions, got " + weight.to_string(); });
+  c.require(c.attributes.number("eps") >= 0,
+            [&] { return "'eps' must not be negative, got " + ops::text_of(c.attributes.number("eps")); });
   const std::int64_t channels = ops::fixed(weight.shape[0], "the number of channels");
   constexpr std::string_view kNames[] = {"", "bias", "gamma", "beta", "mean", "var"};
   for (std::size_t i = 1; i < 6; ++i) ops::check_channel_vector(c, i, kNames[i], 0, channels);
@@ -18,38 +20,42 @@ extern const OpDef kFoldBatchNorm;
 const OpDef kFoldBatchNorm{
     .name = "fold_batch_norm",
     .doc =
-        "The weight[out, ...] and bias of a convolution or linear layer that does the batch normalisation behind it as well: with scale = gamma / "
-        "sqrt(var + eps), weight * scale and (bias - mean) * scale + beta for each output channel. Inference: the pass fold_batch_norm makes it.",
-    .inputs =
-        {{"weight", InputRole::weight},
-         ops::kOptionalBias,
-         {.name = "gamma", .optional = true},
-         {.name = "beta", .optional = true},
-         {"mean"},
-         {"var"}},
+        "The weight[out, ...] and bias of a convolution or linear layer that does the batch normalisation behind it as "
+        "well: with scale = gamma / "
+        "sqrt(var + eps), weight * scale and (bias - mean) * scale + beta for each output channel. Inference: the pass "
+        "fold_batch_norm makes it.",
+    .inputs = {{"weight", InputRole::weight},
+               ops::kOptionalBias,
+               {.name = "gamma", .optional = true},
+               {.name = "beta", .optional = true},
+               {"mean"},
+               {"var"}},
     .attributes = {{"eps", AttributeType::number, 1e-5, "added to the variance"}},
     .outputs = {"weight", "bias"},
     .infer = infer_fold_batch_norm,
     .kernel =
         [](const NodeView& node) {
           const Shape& weight = node.input(0).shape;
-          return KernelCall{
-              .name = "fold_batch_norm",
-              .config = {{"channels", weight[0]}, {"inner", ops::product(weight, 1, weight.rank())}, {"eps", node.attributes().number("eps")}},
-              .reference = !ops::all_f32(node),
-              .in_place = {0}};
+          return KernelCall{.name = "fold_batch_norm",
+                            .config = {{"channels", weight[0]},
+                                       {"inner", ops::product(weight, 1, weight.rank())},
+                                       {"eps", node.attributes().number("eps")}},
+                            .reference = !ops::all_f32(node),
+                            .in_place = {0}};
         },
-    .cost = [](const NodeView& node) { return Cost{.flops = static_cast<double>(node.output().shape.numel().maximum())}; },
+    .cost =
+        [](const NodeView& node) { return Cost{.flops = static_cast<double>(node.output().shape.numel().maximum())}; },
     .amp = AmpClass::black,
     .cases =
         [] {
           std::vector<TestCase> cases;
-          const auto add = [&](std::string note, DType d, const Shape& weight, bool bias, bool gamma, bool beta, double eps = 1e-5) {
+          const auto add = [&](std::string note, DType d, const Shape& weight, bool bias, bool gamma, bool beta,
+                               double eps = 1e-5) {
             const Shape row{weight[0]};
             const auto optional = [&](bool there) { return there ? ops::random(d, row) : ops::absent(); };
             cases.push_back({.note = std::move(note),
-                             .inputs = {ops::random(d, weight), optional(bias), optional(gamma), optional(beta), ops::random(d, row),
-                                        ops::random(d, row, 0.5, 2)},
+                             .inputs = {ops::random(d, weight), optional(bias), optional(gamma), optional(beta),
+                                        ops::random(d, row), ops::random(d, row, 0.5, 2)},
                              .attributes = {{"eps", eps}},
                              .gradient = false});
           };

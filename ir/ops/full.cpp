@@ -32,7 +32,9 @@ const OpDef kFull{
         [] {
           std::vector<TestCase> cases;
           for (DType d : kAllDTypes)
-            cases.push_back({.note = std::string(name(d)), .attributes = {{"shape", Shape{3, 5}}, {"value", 1.0}, {"dtype", d}}, .gradient = false});
+            cases.push_back({.note = std::string(name(d)),
+                             .attributes = {{"shape", Shape{3, 5}}, {"value", 1.0}, {"dtype", d}},
+                             .gradient = false});
           cases.push_back({.note = "rank 0", .attributes = {{"shape", Shape{}}, {"value", -2.5}}, .gradient = false});
           cases.push_back({.note = "one", .attributes = {{"shape", Shape{1, 1}}, {"value", 1.0}}, .gradient = false});
           cases.push_back({.note = "empty", .attributes = {{"shape", Shape{0}}, {"value", 1.0}}, .gradient = false});

@@ -16,14 +16,16 @@ static void infer_fused_elementwise(InferContext& c) {
 }
 
 static Cost cost_fused_elementwise(const NodeView& node) {
-  return {.flops =
-              static_cast<double>(node.output().shape.numel().maximum()) * static_cast<double>(node.attributes().program("program").steps.size())};
+  return {.flops = static_cast<double>(node.output().shape.numel().maximum()) *
+                   static_cast<double>(node.attributes().program("program").steps.size())};
 }
 
 extern const OpDef kFusedElementwise;
 const OpDef kFusedElementwise{
     .name = "fused_elementwise",
-    .doc = "y = program(xs...): a chain of elementwise operators in one pass over memory, inputs broadcast as in NumPy. Made by the fusion pass.",
+    .doc =
+        "y = program(xs...): a chain of elementwise operators in one pass over memory, inputs broadcast as in NumPy. "
+        "Made by the fusion pass.",
     .inputs = {{.name = "xs", .role = InputRole::operand, .variadic = true}},
     .attributes = {{"program", AttributeType::program, {}, "what is computed for each element"}},
     .infer = infer_fused_elementwise,
@@ -31,17 +33,20 @@ const OpDef kFusedElementwise{
     .cost = cost_fused_elementwise,
     .cases =
         [] {
-          const ScalarProgram program{.inputs = 3,
-                                      .steps = {{.op = "mul", .arguments = {0, 1}},
-                                                {.op = "add", .arguments = {3, 2}},
-                                                {.op = "clamp", .arguments = {4}, .constants = {{"min", -1.0}, {"max", 1.0}}},
-                                                {.op = "tanh", .arguments = {5}}}};
+          const ScalarProgram program{
+              .inputs = 3,
+              .steps = {{.op = "mul", .arguments = {0, 1}},
+                        {.op = "add", .arguments = {3, 2}},
+                        {.op = "clamp", .arguments = {4}, .constants = {{"min", -1.0}, {"max", 1.0}}},
+                        {.op = "tanh", .arguments = {5}}}};
           const ScalarProgram choice{.inputs = 2,
-                                     .steps = {{.op = "ne", .arguments = {0, 1}, .dtype = DType::boolean}, {.op = "where", .arguments = {2, 0, 1}}}};
+                                     .steps = {{.op = "ne", .arguments = {0, 1}, .dtype = DType::boolean},
+                                               {.op = "where", .arguments = {2, 0, 1}}}};
           std::vector<TestCase> cases;
           const auto add = [&](std::string note, DType d, ScalarProgram program, const std::vector<Shape>& shapes) {
             TestCase c{.note = std::move(note), .gradient = false};
-            for (const Shape& shape : shapes) c.inputs.push_back(ops::random(d, shape, is_floating(d) ? -1 : 0, is_floating(d) ? 1 : 2));
+            for (const Shape& shape : shapes)
+              c.inputs.push_back(ops::random(d, shape, is_floating(d) ? -1 : 0, is_floating(d) ? 1 : 2));
             for (ScalarProgram::Step& step : program.steps)
               if (step.dtype == DType::f32) step.dtype = d;
             c.attributes = {{"program", std::move(program)}};

@@ -6,7 +6,8 @@ static void infer_fused_reduction(InferContext& c) {
   const ScalarProgram& program = c.attributes.program("program");
   c.require(!program.empty(), "the program has no steps");
   c.require(c.input_count() > 0 && c.input_count() <= 2 && program.inputs == static_cast<std::int32_t>(c.input_count()),
-            "the program takes " + ops::count_of(program.inputs, "input") + " of 1 or 2, got " + std::to_string(c.input_count()));
+            "the program takes " + ops::count_of(program.inputs, "input") + " of 1 or 2, got " +
+                std::to_string(c.input_count()));
   for (std::size_t i = 0; i < c.input_count(); ++i) {
     c.require(c.input(i).dtype == DType::f32, "expects f32, got " + c.input(i).to_string());
     c.require(c.input(i).shape == c.input(0).shape,
@@ -15,7 +16,8 @@ static void infer_fused_reduction(InferContext& c) {
   ops::check_program(c, program, std::vector<DType>(c.input_count(), DType::f32));
   c.require(program.steps.back().dtype == DType::f32, "the program's result must be f32");
   const std::string& reduction = c.attributes.text("reduction");
-  c.require(reduction == "sum" || reduction == "mean", "the reduction is 'sum' or 'mean', got '" + reduction.substr(0, 100) + "'");
+  c.require(reduction == "sum" || reduction == "mean",
+            "the reduction is 'sum' or 'mean', got '" + reduction.substr(0, 100) + "'");
   ops::infer_reduction(c, false);
 }
 
@@ -33,12 +35,17 @@ static std::vector<AttributeSpec> attributes_of_fused_reduction() {
 
 static std::vector<TestCase> cases_fused_reduction() {
   const ScalarProgram square{.inputs = 1, .steps = {{.op = "square", .arguments = {0}}}};
-  const ScalarProgram distance{.inputs = 2, .steps = {{.op = "sub", .arguments = {0, 1}}, {.op = "abs", .arguments = {2}}}};
+  const ScalarProgram distance{.inputs = 2,
+                               .steps = {{.op = "sub", .arguments = {0, 1}}, {.op = "abs", .arguments = {2}}}};
   std::vector<TestCase> cases;
-  const auto add = [&](std::string note, Shape shape, const ScalarProgram& program, const char* reduction, Ints dims, bool keep) {
+  const auto add = [&](std::string note, Shape shape, const ScalarProgram& program, const char* reduction, Ints dims,
+                       bool keep) {
     TestCase c{.note = std::move(note),
                .inputs = {},
-               .attributes = {{"program", program}, {"reduction", std::string(reduction)}, {"dims", std::move(dims)}, {"keepdim", keep}},
+               .attributes = {{"program", program},
+                              {"reduction", std::string(reduction)},
+                              {"dims", std::move(dims)},
+                              {"keepdim", keep}},
                .gradient = false};
     for (std::int32_t i = 0; i < program.inputs; ++i) c.inputs.push_back(ops::random(DType::f32, shape));
     cases.push_back(std::move(c));
@@ -58,11 +65,14 @@ static std::vector<TestCase> cases_fused_reduction() {
 extern const OpDef kFusedReduction;
 const OpDef kFusedReduction{
     .name = "fused_reduction",
-    .doc = "y = the sum or mean over dims of program(xs...), which is never stored; one or two xs of one shape. Made by the fusion pass.",
+    .doc =
+        "y = the sum or mean over dims of program(xs...), which is never stored; one or two xs of one shape. Made by "
+        "the fusion pass.",
     .inputs = {{.name = "xs", .role = InputRole::operand, .variadic = true}},
     .attributes = attributes_of_fused_reduction(),
     .infer = infer_fused_reduction,
-    .kernel = [](const NodeView& node) { return ops::reduce_call(node, "reduce_" + node.attributes().text("reduction")); },
+    .kernel =
+        [](const NodeView& node) { return ops::reduce_call(node, "reduce_" + node.attributes().text("reduction")); },
     .cost = cost_fused_reduction,
     .cases = cases_fused_reduction,
 };

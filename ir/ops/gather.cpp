@@ -17,14 +17,16 @@ extern const OpDef kGather;
 const OpDef kGather{
     .name = "gather",
     .doc =
-        "y[i, j, k] = x[index[i, j, k], j, k] for dim 0, and so on (PyTorch's gather). The index may be smaller than x in the other dimensions. An "
+        "y[i, j, k] = x[index[i, j, k], j, k] for dim 0, and so on (PyTorch's gather). The index may be smaller than x "
+        "in the other dimensions. An "
         "index "
         "outside of the dimension is an error when it runs.",
     .inputs = {{"x"}, {"index"}},
     .attributes = {ops::gather_dim_attribute()},
     .infer = infer_gather,
     .gradient = gradient_gather,
-    .kernel = [](const NodeView& node) { return ops::gather_call(node, "gather", node.input(1).shape, node.input(0).shape); },
+    .kernel =
+        [](const NodeView& node) { return ops::gather_call(node, "gather", node.input(1).shape, node.input(0).shape); },
     .cost = [](const NodeView&) { return Cost{}; },
     .remark = ops::dim_remark,
     .cases =
@@ -32,7 +34,9 @@ const OpDef kGather{
           std::vector<TestCase> cases;
           const auto add = [&](std::string note, DType d, Shape x, Shape index, std::int64_t dim) {
             const std::int64_t size =
-                x.rank() == 0 ? 1 : x[static_cast<std::size_t>(dim < 0 ? dim + static_cast<std::int64_t>(x.rank()) : dim)].value();
+                x.rank() == 0
+                    ? 1
+                    : x[static_cast<std::size_t>(dim < 0 ? dim + static_cast<std::int64_t>(x.rank()) : dim)].value();
             cases.push_back({.note = std::move(note),
                              .inputs = {ops::random(d, x), ops::index_input(std::move(index), size)},
                              .attributes = {{"dim", dim}},

@@ -12,7 +12,9 @@ static void gradient_gelu(GradientBuilder& g) {
 extern const OpDef kGelu;
 const OpDef kGelu{
     .name = "gelu",
-    .doc = "y = x * Phi(x) = 0.5 * x * (1 + erf(x / sqrt(2))): PyTorch's gelu(approximate='none') (Hendrycks and Gimpel 2016).",
+    .doc =
+        "y = x * Phi(x) = 0.5 * x * (1 + erf(x / sqrt(2))): PyTorch's gelu(approximate='none') (Hendrycks and Gimpel "
+        "2016).",
     .inputs = {{"x"}},
     .infer = ops::infer_floating,
     .gradient = gradient_gelu,

@@ -7,7 +7,8 @@ static void infer_group_norm(InferContext& c) {
   const TensorType& x = c.input(0);
   ops::require_type(c, 1, "weight", x.dtype, {channels});
   ops::require_type(c, 2, "bias", x.dtype, {channels});
-  c.require(x.shape.numel().maximum() > 0 || x.shape[0] == Dim(0), "expects elements to normalise, got " + x.to_string());
+  c.require(x.shape.numel().maximum() > 0 || x.shape[0] == Dim(0),
+            "expects elements to normalise, got " + x.to_string());
   c.output(x.dtype, x.shape);
   for (int i = 0; i < 2; ++i) c.output(x.dtype, {x.shape[0], c.attributes.integer("groups")});
 }
@@ -15,8 +16,8 @@ static void infer_group_norm(InferContext& c) {
 static void gradient_group_norm(GradientBuilder& g) {
   if (g.output_gradient() == kNone) return;
   const ValueId weight = g.has_input(1) ? g.input(1) : kNone;
-  const std::vector<ValueId> gradients =
-      g.call_many("group_norm_backward", {g.output_gradient(), g.input(0), weight, g.output(1), g.output(2)}, g.attributes());
+  const std::vector<ValueId> gradients = g.call_many(
+      "group_norm_backward", {g.output_gradient(), g.input(0), weight, g.output(1), g.output(2)}, g.attributes());
   for (std::size_t i = 0; i < 3; ++i)
     if (g.has_input(i) && g.needs(i)) g.set(i, gradients[i]);
 }
@@ -25,9 +26,11 @@ extern const OpDef kGroupNorm;
 const OpDef kGroupNorm{
     .name = "group_norm",
     .doc =
-        "y = (x - mean) * rstd * weight[channel] + bias[channel] over x[batch, channels, ...]: each group of channels of each sample is normalised "
+        "y = (x - mean) * rstd * weight[channel] + bias[channel] over x[batch, channels, ...]: each group of channels "
+        "of each sample is normalised "
         "by "
-        "itself, rstd = 1 / sqrt(var + eps), var biased (Wu and He 2018; PyTorch's group_norm, and instance_norm with a group a channel). Outputs: "
+        "itself, rstd = 1 / sqrt(var + eps), var biased (Wu and He 2018; PyTorch's group_norm, and instance_norm with "
+        "a group a channel). Outputs: "
         "y, "
         "mean[batch, groups], rstd; no gradient flows through the last two.",
     .inputs = {{"x"}, ops::kOptionalWeight, ops::kOptionalBias},
@@ -36,16 +39,19 @@ const OpDef kGroupNorm{
     .infer = infer_group_norm,
     .gradient = gradient_group_norm,
     .kernel = [](const NodeView& node) { return ops::group_norm_call(node, "group_norm", node.input(0).shape); },
-    .cost = [](const NodeView& node) { return Cost{.flops = 7 * static_cast<double>(node.output().shape.numel().maximum())}; },
+    .cost =
+        [](const NodeView& node) {
+          return Cost{.flops = 7 * static_cast<double>(node.output().shape.numel().maximum())};
+        },
     .amp = AmpClass::black,
     .cases =
         [] {
           std::vector<TestCase> cases;
           const auto add = [&](std::string note, DType d, Shape x, std::int64_t groups, bool weight, bool bias) {
-            cases.push_back(
-                {.note = std::move(note),
-                 .inputs = {ops::random(d, x, -2, 3), weight ? ops::random(d, {x[1]}) : ops::absent(), bias ? ops::random(d, {x[1]}) : ops::absent()},
-                 .attributes = {{"groups", groups}}});
+            cases.push_back({.note = std::move(note),
+                             .inputs = {ops::random(d, x, -2, 3), weight ? ops::random(d, {x[1]}) : ops::absent(),
+                                        bias ? ops::random(d, {x[1]}) : ops::absent()},
+                             .attributes = {{"groups", groups}}});
           };
           add("images", DType::f32, {3, 6, 5, 7}, 2, true, true);
           add("a group a channel", DType::f32, {2, 3, 9, 9}, 3, true, true);

@@ -19,7 +19,8 @@ static KernelCall kernel_group_norm_backward(const NodeView& node) {
   KernelCall call = ops::group_norm_call(node, "group_norm_backward", node.input(1).shape);
   const auto at = [&](std::size_t field) { return std::get<Dim>(call.config[field].second).maximum(); };
   if (!call.reference)
-    call.workspace_bytes = std::max<std::int64_t>(64, kernels::group_norm_backward_workspace_bytes({.batch = at(0), .channels = at(1)}));
+    call.workspace_bytes =
+        std::max<std::int64_t>(64, kernels::group_norm_backward_workspace_bytes({.batch = at(0), .channels = at(1)}));
   return call;
 }
 
@@ -27,7 +28,8 @@ extern const OpDef kGroupNormBackward;
 const OpDef kGroupNormBackward{
     .name = "group_norm_backward",
     .doc =
-        "dx, dweight, dbias of group_norm: with h = (x - mean) * rstd and g = dy * weight[channel], dx = rstd * (g - mean(g) - h * mean(g * h)) with "
+        "dx, dweight, dbias of group_norm: with h = (x - mean) * rstd and g = dy * weight[channel], dx = rstd * (g - "
+        "mean(g) - h * mean(g * h)) with "
         "means "
         "over the group, dweight = the sum over everything but channels of dy * h, dbias = the sum of dy.",
     .inputs = {{"dy"}, {"x"}, ops::kOptionalWeight, {"mean"}, {"rstd"}},
@@ -35,17 +37,21 @@ const OpDef kGroupNormBackward{
     .outputs = {"dx", "dweight", "dbias"},
     .infer = infer_group_norm_backward,
     .kernel = kernel_group_norm_backward,
-    .cost = [](const NodeView& node) { return Cost{.flops = 12 * static_cast<double>(node.output().shape.numel().maximum())}; },
+    .cost =
+        [](const NodeView& node) {
+          return Cost{.flops = 12 * static_cast<double>(node.output().shape.numel().maximum())};
+        },
     .amp = AmpClass::black,
     .cases =
         [] {
           std::vector<TestCase> cases;
           const auto add = [&](std::string note, DType d, Shape x, std::int64_t groups, bool weight) {
-            cases.push_back({.note = std::move(note),
-                             .inputs = {ops::random(d, x), ops::random(d, x), weight ? ops::random(d, {x[1]}) : ops::absent(),
-                                        ops::random(d, {x[0], groups}), ops::random(d, {x[0], groups}, 0.5, 2)},
-                             .attributes = {{"groups", groups}},
-                             .gradient = false});
+            cases.push_back(
+                {.note = std::move(note),
+                 .inputs = {ops::random(d, x), ops::random(d, x), weight ? ops::random(d, {x[1]}) : ops::absent(),
+                            ops::random(d, {x[0], groups}), ops::random(d, {x[0], groups}, 0.5, 2)},
+                 .attributes = {{"groups", groups}},
+                 .gradient = false});
           };
           add("images", DType::f32, {3, 6, 5, 7}, 2, true);
           add("without weight", DType::f32, {2, 4, 16}, 4, false);

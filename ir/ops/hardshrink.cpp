@@ -5,7 +5,8 @@ namespace graven::ir {
 static void gradient_hardshrink(GradientBuilder& g) {
   const ops::Term dy(g, g.output_gradient()), x(g, g.input(0));
   const double lambd = g.attributes().number("lambd");
-  const ops::Term inside = x.apply("ge", {x.constant(-lambd)}).apply("logical_and", {x.apply("le", {x.constant(lambd)})});
+  const ops::Term inside =
+      x.apply("ge", {x.constant(-lambd)}).apply("logical_and", {x.apply("le", {x.constant(lambd)})});
   g.set(0, ops::where(inside, dy.constant(0), dy));
 }
 

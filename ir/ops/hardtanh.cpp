@@ -5,7 +5,8 @@ namespace graven::ir {
 static void infer_hardtanh(InferContext& c) {
   ops::infer_number(c);
   if (c.attributes.number("min") > c.attributes.number("max"))
-    c.fail("min must not be above max, got " + ops::text_of(c.attributes.number("min")) + " and " + ops::text_of(c.attributes.number("max")));
+    c.fail("min must not be above max, got " + ops::text_of(c.attributes.number("min")) + " and " +
+           ops::text_of(c.attributes.number("max")));
   ops::clip_to_dtype(c, "min");
   ops::clip_to_dtype(c, "max");
 }
@@ -13,21 +14,27 @@ static void infer_hardtanh(InferContext& c) {
 static void gradient_hardtanh(GradientBuilder& g) {
   const ops::Term dy(g, g.output_gradient()), y(g, g.output());
   // y lies strictly between the limits exactly where x does.
-  const ops::Term inside = y.gt(g.attributes().number("min")).apply("logical_and", {y.lt(g.attributes().number("max"))});
+  const ops::Term inside =
+      y.gt(g.attributes().number("min")).apply("logical_and", {y.lt(g.attributes().number("max"))});
   g.set(0, ops::where(inside, dy, 0.0));
 }
 
 extern const OpDef kHardtanh;
 const OpDef kHardtanh{
     .name = "hardtanh",
-    .doc = "y = min(max(x, min), max); relu6 is min = 0, max = 6. NaN stays NaN. The gradient passes where min < x < max.",
+    .doc =
+        "y = min(max(x, min), max); relu6 is min = 0, max = 6. NaN stays NaN. The gradient passes where min < x < max.",
     .inputs = {{"x"}},
-    .attributes = {{"min", AttributeType::number, -1.0, "lower limit"}, {"max", AttributeType::number, 1.0, "upper limit"}},
+    .attributes = {{"min", AttributeType::number, -1.0, "lower limit"},
+                   {"max", AttributeType::number, 1.0, "upper limit"}},
     .infer = infer_hardtanh,
     .gradient = gradient_hardtanh,
     .scalar = {.body = "x < min ? min : x > max ? max : x", .least = "min", .most = "max"},
     .amp = AmpClass::clear,
-    .cases = [] { return ops::join(ops::unary_cases(-4, 4, {}, true), ops::unary_cases(-4, 8, {{"min", 0.0}, {"max", 6.0}})); },
+    .cases =
+        [] {
+          return ops::join(ops::unary_cases(-4, 4, {}, true), ops::unary_cases(-4, 8, {{"min", 0.0}, {"max", 6.0}}));
+        },
 };
 
 }  // namespace graven::ir

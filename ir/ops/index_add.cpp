@@ -10,14 +10,16 @@ static void infer_index_add(InferContext& c) {
   const std::int64_t dim = ops::normalize_dim(c, "dim", x.shape.rank());
   c.require(x.shape.rank() > 0, "expects at least one dimension, got " + x.to_string());
   c.require(x.shape[static_cast<std::size_t>(dim)] == c.input(1).shape[0],
-            "expects an index for each of the " + x.shape[static_cast<std::size_t>(dim)].to_string() + " slices, got " + c.input(1).to_string());
+            "expects an index for each of the " + x.shape[static_cast<std::size_t>(dim)].to_string() + " slices, got " +
+                c.input(1).to_string());
   const std::int64_t size = c.attributes.integer("size");
   const bool as_base = size < 0 && c.has_input(2) && c.input(2).shape.rank() == x.shape.rank();
   c.require(size >= 0 || as_base, "'size' must not be negative without a base, got " + std::to_string(size));
   Shape y = x.shape;
   y[static_cast<std::size_t>(dim)] = as_base ? c.input(2).shape[static_cast<std::size_t>(dim)] : Dim(size);
   c.require(!c.has_input(2) || (c.input(2).dtype == x.dtype && c.input(2).shape == y),
-            "expects a base of the type " + TensorType{x.dtype, y}.to_string() + (c.has_input(2) ? ", got " + c.input(2).to_string() : ""));
+            "expects a base of the type " + TensorType{x.dtype, y}.to_string() +
+                (c.has_input(2) ? ", got " + c.input(2).to_string() : ""));
   c.output(x.dtype, y);
 }
 
@@ -29,8 +31,10 @@ static void gradient_index_add(GradientBuilder& g) {
   if (skipped < 0) return g.set(0, selected);
   const TensorType x = g.type(g.input(0));
   Shape column;
-  for (std::size_t d = 0; d < x.shape.rank(); ++d) column.push_back(static_cast<std::int64_t>(d) == dim ? x.shape[d] : Dim(1));
-  const ValueId number = g.call("full", {}, {{"shape", Shape{}}, {"value", static_cast<double>(skipped)}, {"dtype", DType::i64}});
+  for (std::size_t d = 0; d < x.shape.rank(); ++d)
+    column.push_back(static_cast<std::int64_t>(d) == dim ? x.shape[d] : Dim(1));
+  const ValueId number =
+      g.call("full", {}, {{"shape", Shape{}}, {"value", static_cast<double>(skipped)}, {"dtype", DType::i64}});
   const ValueId counts = g.call("reshape", {g.call("ne", {g.input(1), number})}, {{"shape", column}});
   g.set(0, ops::where(ops::Term(g, counts), selected, 0.0));
 }
@@ -54,9 +58,10 @@ const OpDef kIndexAdd{
     .gradient = gradient_index_add,
     .kernel =
         [](const NodeView& node) {
-          KernelCall call = ops::index_select_call("index_add", node.output().dtype == DType::f16 || node.output().dtype == DType::bf16,
-                                                   ops::around(node.output().shape, node.attributes().integer("dim")), node.input(1).shape[0],
-                                                   node.attributes().integer("skipped"));
+          KernelCall call = ops::index_select_call(
+              "index_add", node.output().dtype == DType::f16 || node.output().dtype == DType::bf16,
+              ops::around(node.output().shape, node.attributes().integer("dim")), node.input(1).shape[0],
+              node.attributes().integer("skipped"));
           if (node.has_input(2)) call.in_place = {2};
           return call;
         },
@@ -66,13 +71,15 @@ const OpDef kIndexAdd{
     .cases =
         [] {
           std::vector<TestCase> cases;
-          const auto add = [&](std::string note, DType d, Shape x, std::int64_t dim, std::int64_t size, std::int64_t skipped) {
+          const auto add = [&](std::string note, DType d, Shape x, std::int64_t dim, std::int64_t size,
+                               std::int64_t skipped) {
             cases.push_back({.note = std::move(note),
                              .inputs = {ops::random(d, x), ops::index_input({x[static_cast<std::size_t>(dim)]}, size)},
                              .attributes = {{"dim", dim}, {"size", size}, {"skipped", skipped}},
                              .gradient = is_floating(d)});
           };
-          const auto add_to = [&](std::string note, DType d, Shape x, std::int64_t dim, std::int64_t size, std::int64_t skipped) {
+          const auto add_to = [&](std::string note, DType d, Shape x, std::int64_t dim, std::int64_t size,
+                                  std::int64_t skipped) {
             add(std::move(note), d, x, dim, size, skipped);
             Shape y = x;
             y[static_cast<std::size_t>(dim)] = size;

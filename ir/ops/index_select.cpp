@@ -22,7 +22,8 @@ extern const OpDef kIndexSelect;
 const OpDef kIndexSelect{
     .name = "index_select",
     .doc =
-        "y = x with the slices index[0], index[1], ... along dim (PyTorch's index_select). An index outside of the dimension is an error when it "
+        "y = x with the slices index[0], index[1], ... along dim (PyTorch's index_select). An index outside of the "
+        "dimension is an error when it "
         "runs.",
     .inputs = {{"x"}, {"index"}},
     .attributes = {ops::gather_dim_attribute()},
@@ -30,19 +31,22 @@ const OpDef kIndexSelect{
     .gradient = gradient_index_select,
     .kernel =
         [](const NodeView& node) {
-          return ops::index_select_call("index_select", false, ops::around(node.input(0).shape, node.attributes().integer("dim")),
+          return ops::index_select_call("index_select", false,
+                                        ops::around(node.input(0).shape, node.attributes().integer("dim")),
                                         node.input(1).shape[0], -1);
         },
     .cost =
         [](const NodeView& node) {
-          return Cost{.bytes = 2.0 * static_cast<double>(node.output().shape.numel().maximum()) * static_cast<double>(size_of(node.output().dtype))};
+          return Cost{.bytes = 2.0 * static_cast<double>(node.output().shape.numel().maximum()) *
+                               static_cast<double>(size_of(node.output().dtype))};
         },
     .remark = ops::dim_remark,
     .cases =
         [] {
           std::vector<TestCase> cases;
           const auto add = [&](std::string note, DType d, Shape x, std::int64_t dim, std::int64_t count) {
-            const std::int64_t size = x[static_cast<std::size_t>(dim < 0 ? dim + static_cast<std::int64_t>(x.rank()) : dim)].value();
+            const std::int64_t size =
+                x[static_cast<std::size_t>(dim < 0 ? dim + static_cast<std::int64_t>(x.rank()) : dim)].value();
             cases.push_back({.note = std::move(note),
                              .inputs = {ops::random(d, x), ops::index_input({count}, size)},
                              .attributes = {{"dim", dim}},

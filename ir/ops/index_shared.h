@@ -15,13 +15,14 @@ inline void check_gather(InferContext& c, std::size_t index) {
   const Shape &x = c.input(0).shape, &at = c.input(index).shape;
   require_kernel_rank(c, x.rank());
   const std::int64_t dim = normalize_dim(c, "dim", x.rank());
-  c.require(at.rank() == x.rank(), "the index must have " + count_of(Dim(static_cast<std::int64_t>(x.rank())), "dimension") +
+  c.require(at.rank() == x.rank(), "the index must have " +
+                                       count_of(Dim(static_cast<std::int64_t>(x.rank())), "dimension") +
                                        " as the input has, got " + c.input(index).to_string());
   for (std::size_t d = 0; d < x.rank(); ++d) {
-    const bool fits =
-        static_cast<std::int64_t>(d) == dim || at[d] == x[d] || (at[d].is_static() && x[d].is_static() && at[d].value() <= x[d].value());
-    c.require(fits, "dimension " + std::to_string(d) + " of the index must not be larger than the input's " + x[d].to_string() + ", got " +
-                        at[d].to_string());
+    const bool fits = static_cast<std::int64_t>(d) == dim || at[d] == x[d] ||
+                      (at[d].is_static() && x[d].is_static() && at[d].value() <= x[d].value());
+    c.require(fits, "dimension " + std::to_string(d) + " of the index must not be larger than the input's " +
+                        x[d].to_string() + ", got " + at[d].to_string());
   }
 }
 
@@ -42,13 +43,15 @@ inline KernelCall gather_call(const NodeView& node, std::string name, const Shap
           .checks_indices = true};
 }
 
-inline KernelCall index_select_call(std::string name, bool reference, const Span3& x, const Dim& count, std::int64_t skipped) {
-  return {.name = std::move(name),
-          .file = "index",
-          .config_type = "index_select_config",
-          .config = {{"outer", x.outer}, {"size", x.size}, {"inner", x.inner}, {"count", count}, {"skipped", Dim(skipped)}},
-          .reference = reference,
-          .checks_indices = true};
+inline KernelCall index_select_call(std::string name, bool reference, const Span3& x, const Dim& count,
+                                    std::int64_t skipped) {
+  return {
+      .name = std::move(name),
+      .file = "index",
+      .config_type = "index_select_config",
+      .config = {{"outer", x.outer}, {"size", x.size}, {"inner", x.inner}, {"count", count}, {"skipped", Dim(skipped)}},
+      .reference = reference,
+      .checks_indices = true};
 }
 
 /// Zeros of the type `to`, to which the slices of x along dim are added at their index. Slices with the index `skipped`
@@ -63,6 +66,8 @@ inline ValueId added_at(GradientBuilder& g, ValueId x, ValueId index, const Tens
 }
 
 /// An index of this shape into a dimension of `size`.
-inline TestCase::Input index_input(Shape shape, std::int64_t size) { return random(DType::i64, std::move(shape), 0, static_cast<double>(size)); }
+inline TestCase::Input index_input(Shape shape, std::int64_t size) {
+  return random(DType::i64, std::move(shape), 0, static_cast<double>(size));
+}
 
 }  // namespace graven::ir::ops

@@ -7,7 +7,8 @@ namespace graven::ir {
 namespace {
 
 // The inputs.
-constexpr std::size_t kExpand = 1, kDepthwise = 3, kProject = 5, kResidual = 7;  // a weight each, then its bias; the residual
+constexpr std::size_t kExpand = 1, kDepthwise = 3, kProject = 5,
+                      kResidual = 7;  // a weight each, then its bias; the residual
 
 kernels::inverted_residual_config inverted_residual_sizes(const NodeView& node) {
   return ops::inverted_residual_sizes(node.attributes(), node.input(0).shape);
@@ -30,7 +31,8 @@ static void infer_inverted_residual(InferContext& c) {
       c.require(v <= (1 << 24), std::string("'") + key + "' is too large: " + std::to_string(v));
   for (const char* key : {"wide_channels", "out_channels"}) {
     const std::int64_t channels = c.attributes.integer(key);
-    c.require(channels >= 1 && channels <= (1 << 24), std::string("'") + key + "' must lie from 1 to 2^24, got " + std::to_string(channels));
+    c.require(channels >= 1 && channels <= (1 << 24),
+              std::string("'") + key + "' must lie from 1 to 2^24, got " + std::to_string(channels));
   }
   for (std::size_t d = 1; d < 4; ++d) (void)ops::fixed(x.shape[d], "the image's shape");
   const kernels::inverted_residual_config s = ops::inverted_residual_sizes(c.attributes, x.shape);
@@ -38,11 +40,13 @@ static void infer_inverted_residual(InferContext& c) {
   const bool packed = c.attributes.flag("packed");
   if (packed)
     c.require(kernels::inverted_residual_rows(s) >= 1, "what lies behind one row of results is more than the " +
-                                                           std::to_string(kernels::kInvertedResidualFloats) + " numbers that a thread has room for");
+                                                           std::to_string(kernels::kInvertedResidualFloats) +
+                                                           " numbers that a thread has room for");
   const std::array<Ints, 3> shapes = weight_shapes(s);
-  const std::array<std::int64_t, 3> elements = {kernels::conv2d_packed_elements(kernels::inverted_residual_expand(s)),
-                                                kernels::conv2d_packed_elements(kernels::inverted_residual_depthwise(s)),
-                                                kernels::conv2d_packed_elements(kernels::inverted_residual_project(s))};
+  const std::array<std::int64_t, 3> elements = {
+      kernels::conv2d_packed_elements(kernels::inverted_residual_expand(s)),
+      kernels::conv2d_packed_elements(kernels::inverted_residual_depthwise(s)),
+      kernels::conv2d_packed_elements(kernels::inverted_residual_project(s))};
   const auto expect = [&](std::size_t i, const std::string& name, const Shape& shape) {
     c.require(c.input(i).dtype == x.dtype && c.input(i).shape == shape,
               name + " must be " + describe(x.dtype, shape) + ", got " + c.input(i).to_string());
@@ -57,7 +61,8 @@ static void infer_inverted_residual(InferContext& c) {
   const TensorType y{x.dtype, {x.shape[0], s.out_height, s.out_width, s.out_channels}};
   for (const char* key : {"expand_epilogue", "depthwise_epilogue"}) {
     const ScalarProgram& program = c.attributes.program(key);
-    c.require(program.empty() || program.inputs == 1, std::string("'") + key + "' takes one input, got " + std::to_string(program.inputs));
+    c.require(program.empty() || program.inputs == 1,
+              std::string("'") + key + "' takes one input, got " + std::to_string(program.inputs));
     ops::check_program(c, program, {x.dtype});
     c.require(program.empty() || program.steps.back().dtype == x.dtype,
               [&] { return std::string("'") + key + "' must give " + std::string(name(x.dtype)); });
@@ -69,11 +74,21 @@ static void infer_inverted_residual(InferContext& c) {
 static KernelCall kernel_inverted_residual(const NodeView& node) {
   const kernels::inverted_residual_config s = inverted_residual_sizes(node);
   KernelCall call{.name = "inverted_residual", .reference = !node.attributes().flag("packed")};
-  call.config = {{"batch", node.input(0).shape[0]},         {"in_height", Dim(s.in_height)},         {"in_width", Dim(s.in_width)},
-                 {"in_channels", Dim(s.in_channels)},       {"wide_channels", Dim(s.wide_channels)}, {"out_height", Dim(s.out_height)},
-                 {"out_width", Dim(s.out_width)},           {"out_channels", Dim(s.out_channels)},   {"kernel_height", Dim(s.kernel_height)},
-                 {"kernel_width", Dim(s.kernel_width)},     {"stride_height", Dim(s.stride_height)}, {"stride_width", Dim(s.stride_width)},
-                 {"padding_height", Dim(s.padding_height)}, {"padding_width", Dim(s.padding_width)}, {"dilation_height", Dim(s.dilation_height)},
+  call.config = {{"batch", node.input(0).shape[0]},
+                 {"in_height", Dim(s.in_height)},
+                 {"in_width", Dim(s.in_width)},
+                 {"in_channels", Dim(s.in_channels)},
+                 {"wide_channels", Dim(s.wide_channels)},
+                 {"out_height", Dim(s.out_height)},
+                 {"out_width", Dim(s.out_width)},
+                 {"out_channels", Dim(s.out_channels)},
+                 {"kernel_height", Dim(s.kernel_height)},
+                 {"kernel_width", Dim(s.kernel_width)},
+                 {"stride_height", Dim(s.stride_height)},
+                 {"stride_width", Dim(s.stride_width)},
+                 {"padding_height", Dim(s.padding_height)},
+                 {"padding_width", Dim(s.padding_width)},
+                 {"dilation_height", Dim(s.dilation_height)},
                  {"dilation_width", Dim(s.dilation_width)}};
   return call;
 }
@@ -127,16 +142,19 @@ static Cost cost_inverted_residual(const NodeView& node) {
 
 static std::string remark_inverted_residual(const NodeView& node) {
   const kernels::inverted_residual_config s = inverted_residual_sizes(node);
-  std::string text = std::to_string(s.in_channels) + "->" + std::to_string(s.wide_channels) + "->" + std::to_string(s.out_channels) + ", " +
-                     std::to_string(s.kernel_height) + "x" + std::to_string(s.kernel_width);
+  std::string text = std::to_string(s.in_channels) + "->" + std::to_string(s.wide_channels) + "->" +
+                     std::to_string(s.out_channels) + ", " + std::to_string(s.kernel_height) + "x" +
+                     std::to_string(s.kernel_width);
   if (s.stride_height != 1 || s.stride_width != 1)
-    text += ", stride " + std::to_string(s.stride_height) + (s.stride_height == s.stride_width ? "" : "x" + std::to_string(s.stride_width));
+    text += ", stride " + std::to_string(s.stride_height) +
+            (s.stride_height == s.stride_width ? "" : "x" + std::to_string(s.stride_width));
   return text;
 }
 
 static std::vector<TestCase> cases_inverted_residual() {
   std::vector<TestCase> cases;
-  auto add = [&](std::string note, DType dtype, Shape x, std::int64_t wide, std::int64_t out, std::int64_t kernel, std::int64_t stride, bool biases) {
+  auto add = [&](std::string note, DType dtype, Shape x, std::int64_t wide, std::int64_t out, std::int64_t kernel,
+                 std::int64_t stride, bool biases) {
     const Dim in = x[3];
     TestCase c{.note = std::move(note),
                .inputs = {ops::random(dtype, std::move(x))},
@@ -168,8 +186,10 @@ extern const OpDef kInvertedResidual;
 const OpDef kInvertedResidual{
     .name = "inverted_residual",
     .doc =
-        "Three convolutions of NHWC images in one pass: 1x1 to wide_channels, depthwise with the window's attributes, 1x1 to out_channels, each with "
-        "its bias and epilogue. The pass fuse_inverted_residuals puts it where that is faster. Formula: kernels/config/inverted_residual.h.",
+        "Three convolutions of NHWC images in one pass: 1x1 to wide_channels, depthwise with the window's attributes, "
+        "1x1 to out_channels, each with "
+        "its bias and epilogue. The pass fuse_inverted_residuals puts it where that is faster. Formula: "
+        "kernels/config/inverted_residual.h.",
     .inputs = {{"x"},
                {"expand_weight"},
                {.name = "expand_bias", .optional = true},
@@ -178,15 +198,18 @@ const OpDef kInvertedResidual{
                {"project_weight"},
                {.name = "project_bias", .optional = true},
                ops::kResidual},
-    .attributes = {{"kernel_size", AttributeType::integers, std::nullopt, "of the depthwise convolution, height and width, as are the next three"},
+    .attributes = {{"kernel_size", AttributeType::integers, std::nullopt,
+                    "of the depthwise convolution, height and width, as are the next three"},
                    {"stride", AttributeType::integers, Ints{1, 1}, "of the window"},
                    {"padding", AttributeType::integers, Ints{0, 0}, "zeros above and below, left and right"},
                    {"dilation", AttributeType::integers, Ints{1, 1}, "distance between taps"},
                    {"wide_channels", AttributeType::integer, std::nullopt, "of the depthwise convolution"},
                    {"out_channels", AttributeType::integer, std::nullopt, "of the result"},
                    {"packed", AttributeType::boolean, false, "the weights are what pack_conv2d_weight made"},
-                   {"expand_epilogue", AttributeType::program, ScalarProgram{}, "applied to each element between the first two convolutions"},
-                   {"depthwise_epilogue", AttributeType::program, ScalarProgram{}, "applied to each element between the last two"},
+                   {"expand_epilogue", AttributeType::program, ScalarProgram{},
+                    "applied to each element between the first two convolutions"},
+                   {"depthwise_epilogue", AttributeType::program, ScalarProgram{},
+                    "applied to each element between the last two"},
                    ops::epilogue_attribute()},
     .infer = infer_inverted_residual,
     .kernel = kernel_inverted_residual,

@@ -13,10 +13,13 @@ extern const OpDef kLamb;
 const OpDef kLamb{
     .name = "lamb",
     .doc =
-        "LAMB (You et al. 2020, algorithm 2): g = grad (negated to maximize), unless decoupled + weight_decay * param; m += (1 - beta1) * (g - m); "
-        "v = beta2 * v + (1 - beta2) * g^2; r = m / (1 - beta1^step) / (sqrt(v / (1 - beta2^step)) + eps), without bias correction m / (sqrt(v) + "
+        "LAMB (You et al. 2020, algorithm 2): g = grad (negated to maximize), unless decoupled + weight_decay * param; "
+        "m += (1 - beta1) * (g - m); "
+        "v = beta2 * v + (1 - beta2) * g^2; r = m / (1 - beta1^step) / (sqrt(v / (1 - beta2^step)) + eps), without "
+        "bias correction m / (sqrt(v) + "
         "eps), "
-        "decoupled + weight_decay * param; param -= lr * |param| / |r| * r, the norms being the tensor's; the ratio is 1 where either is 0.",
+        "decoupled + weight_decay * param; param -= lr * |param| / |r| * r, the norms being the tensor's; the ratio is "
+        "1 where either is 0.",
     .inputs = {{.name = "params", .role = InputRole::parameter, .variadic = true},
                {.name = "grads", .role = InputRole::gradient, .variadic = true},
                {.name = "m", .role = InputRole::state, .variadic = true},
@@ -46,7 +49,8 @@ const OpDef kLamb{
           if (!call.reference) {
             const InputRange params = input_range(*node.node.op, node.input_count(), 0);
             std::int64_t pieces = 0;
-            for (std::size_t i = 0; i < params.count; ++i) pieces += kernels::lamb_pieces(node.input(i).shape.numel().maximum());
+            for (std::size_t i = 0; i < params.count; ++i)
+              pieces += kernels::lamb_pieces(node.input(i).shape.numel().maximum());
             call.workspace_bytes = kernels::lamb_workspace_bytes(pieces, static_cast<std::int64_t>(params.count));
           }
           return call;
@@ -57,7 +61,8 @@ const OpDef kLamb{
         [] {
           std::vector<TestCase> cases;
           auto add = [&](std::string note, DType d, std::int64_t step, Attributes attributes) {
-            cases.push_back(ops::optimizer_case(std::move(note), d, step, {true, true, true, true}, std::move(attributes)));
+            cases.push_back(
+                ops::optimizer_case(std::move(note), d, step, {true, true, true, true}, std::move(attributes)));
           };
           add("first step", DType::f32, 1, {});
           add("later, weight decay", DType::f32, 100, {{"weight_decay", 0.1}});

@@ -14,8 +14,8 @@ static void infer_layer_norm(InferContext& c) {
 static void gradient_layer_norm(GradientBuilder& g) {
   if (g.output_gradient() == kNone) return;
   const ValueId weight = g.has_input(1) ? g.input(1) : kNone;
-  const std::vector<ValueId> gradients =
-      g.call_many("layer_norm_backward", {g.output_gradient(), g.input(0), weight, g.output(1), g.output(2)}, g.attributes());
+  const std::vector<ValueId> gradients = g.call_many(
+      "layer_norm_backward", {g.output_gradient(), g.input(0), weight, g.output(1), g.output(2)}, g.attributes());
   for (std::size_t i = 0; i < 3; ++i)
     if (g.has_input(i) && g.needs(i)) g.set(i, gradients[i]);
 }
@@ -24,15 +24,20 @@ extern const OpDef kLayerNorm;
 const OpDef kLayerNorm{
     .name = "layer_norm",
     .doc =
-        "y = (x - mean) * rstd * weight + bias over each row, the last 'dims' dimensions together; rstd = 1 / sqrt(var + eps), mean and var (biased) "
-        "of the row (Ba, Kiros and Hinton 2016; PyTorch's layer_norm). Outputs: y, mean, rstd; no gradient flows through the last two.",
+        "y = (x - mean) * rstd * weight + bias over each row, the last 'dims' dimensions together; rstd = 1 / sqrt(var "
+        "+ eps), mean and var (biased) "
+        "of the row (Ba, Kiros and Hinton 2016; PyTorch's layer_norm). Outputs: y, mean, rstd; no gradient flows "
+        "through the last two.",
     .inputs = {{"x"}, ops::kOptionalWeight, ops::kOptionalBias},
     .attributes = ops::layer_norm_attributes(),
     .outputs = {"y", "mean", "rstd"},
     .infer = infer_layer_norm,
     .gradient = gradient_layer_norm,
     .kernel = [](const NodeView& node) { return ops::layer_norm_call(node, "layer_norm", node.input(0).shape); },
-    .cost = [](const NodeView& node) { return Cost{.flops = 7 * static_cast<double>(node.output().shape.numel().maximum())}; },
+    .cost =
+        [](const NodeView& node) {
+          return Cost{.flops = 7 * static_cast<double>(node.output().shape.numel().maximum())};
+        },
     .amp = AmpClass::black,
     .cases =
         [] {
@@ -40,10 +45,10 @@ const OpDef kLayerNorm{
           const auto add = [&](std::string note, DType d, Shape x, std::int64_t dims, bool weight, bool bias) {
             Shape row;
             for (std::size_t k = x.rank() - static_cast<std::size_t>(dims); k < x.rank(); ++k) row.push_back(x[k]);
-            cases.push_back(
-                {.note = std::move(note),
-                 .inputs = {ops::random(d, x, -2, 3), weight ? ops::random(d, row) : ops::absent(), bias ? ops::random(d, row) : ops::absent()},
-                 .attributes = {{"dims", dims}}});
+            cases.push_back({.note = std::move(note),
+                             .inputs = {ops::random(d, x, -2, 3), weight ? ops::random(d, row) : ops::absent(),
+                                        bias ? ops::random(d, row) : ops::absent()},
+                             .attributes = {{"dims", dims}}});
           };
           add("rows", DType::f32, {6, 77}, 1, true, true);
           add("two dimensions", DType::f32, {3, 2, 5, 8}, 2, true, true);

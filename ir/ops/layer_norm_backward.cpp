@@ -17,7 +17,8 @@ extern const OpDef kLayerNormBackward;
 const OpDef kLayerNormBackward{
     .name = "layer_norm_backward",
     .doc =
-        "dx, dweight, dbias of layer_norm: with h = (x - mean) * rstd and g = dy * weight, dx = rstd * (g - mean(g) - h * mean(g * h)), dweight = "
+        "dx, dweight, dbias of layer_norm: with h = (x - mean) * rstd and g = dy * weight, dx = rstd * (g - mean(g) - "
+        "h * mean(g * h)), dweight = "
         "the sum "
         "over rows of dy * h, dbias = the sum of dy.",
     .inputs = {{"dy"}, {"x"}, ops::kOptionalWeight, {"mean"}, {"rstd"}},
@@ -25,16 +26,20 @@ const OpDef kLayerNormBackward{
     .outputs = {"dx", "dweight", "dbias"},
     .infer = infer_layer_norm_backward,
     .kernel = [](const NodeView& node) { return ops::layer_norm_backward_call(node, "layer_norm_backward"); },
-    .cost = [](const NodeView& node) { return Cost{.flops = 12 * static_cast<double>(node.output().shape.numel().maximum())}; },
+    .cost =
+        [](const NodeView& node) {
+          return Cost{.flops = 12 * static_cast<double>(node.output().shape.numel().maximum())};
+        },
     .amp = AmpClass::black,
     .cases =
         [] {
           std::vector<TestCase> cases;
           const auto add = [&](std::string note, DType d, Shape x, bool weight) {
-            cases.push_back({.note = std::move(note),
-                             .inputs = {ops::random(d, x), ops::random(d, x), weight ? ops::random(d, {x.back()}) : ops::absent(),
-                                        ops::random(d, {x[0]}), ops::random(d, {x[0]}, 0.5, 2)},
-                             .gradient = false});
+            cases.push_back(
+                {.note = std::move(note),
+                 .inputs = {ops::random(d, x), ops::random(d, x), weight ? ops::random(d, {x.back()}) : ops::absent(),
+                            ops::random(d, {x[0]}), ops::random(d, {x[0]}, 0.5, 2)},
+                 .gradient = false});
           };
           add("rows", DType::f32, {6, 77}, true);
           add("several pieces", DType::f32, {700, 96}, true);

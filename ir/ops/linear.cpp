@@ -8,11 +8,13 @@ static void infer_linear(InferContext& c) {
   c.require(!x.shape.empty(), [&] { return "the input must have at least one dimension, got " + x.to_string(); });
   const ops::LinearSizes s = ops::linear_weight(c, 1, false);
   ops::require_same_dtype(c, 0, 1);
-  c.require(x.shape.back() == Dim(s.k),
-            [&] { return "weight expects " + ops::count_of(s.k, "feature") + ", input has " + x.shape.back().to_string(); });
+  c.require(x.shape.back() == Dim(s.k), [&] {
+    return "weight expects " + ops::count_of(s.k, "feature") + ", input has " + x.shape.back().to_string();
+  });
   if (c.has_input(2)) {
     ops::require_same_dtype(c, 0, 2);
-    c.require(c.input(2).shape == Shape{s.n}, [&] { return "bias must be " + describe(x.dtype, {s.n}) + ", got " + c.input(2).to_string(); });
+    c.require(c.input(2).shape == Shape{s.n},
+              [&] { return "bias must be " + describe(x.dtype, {s.n}) + ", got " + c.input(2).to_string(); });
   }
   TensorType y = x;
   y.shape[y.shape.rank() - 1] = s.n;
@@ -35,11 +37,13 @@ static void gradient_linear(GradientBuilder& g) {
 
 static KernelCall kernel_linear(const NodeView& node) {
   return ops::linear_call(node, "linear",
-                          {ops::rows_of(node.input(0).shape), node.attributes().integer("out_features"), node.attributes().integer("in_features")});
+                          {ops::rows_of(node.input(0).shape), node.attributes().integer("out_features"),
+                           node.attributes().integer("in_features")});
 }
 
 static Cost cost_linear(const NodeView& node) {
-  return {.flops = 2.0 * static_cast<double>(node.output().shape.numel().maximum()) * static_cast<double>(node.attributes().integer("in_features"))};
+  return {.flops = 2.0 * static_cast<double>(node.output().shape.numel().maximum()) *
+                   static_cast<double>(node.attributes().integer("in_features"))};
 }
 
 static std::vector<TestCase> cases_linear() {
@@ -65,7 +69,9 @@ static std::vector<TestCase> cases_linear() {
 extern const OpDef kLinear;
 const OpDef kLinear{
     .name = "linear",
-    .doc = "y[..., n] = x[..., k] w[n, k]^T + bias[n], then the epilogue: PyTorch's linear. Leading dimensions of x are rows.",
+    .doc =
+        "y[..., n] = x[..., k] w[n, k]^T + bias[n], then the epilogue: PyTorch's linear. Leading dimensions of x are "
+        "rows.",
     .inputs = {{"x"}, {"weight", InputRole::weight}, ops::kOptionalBias, ops::kResidual},
     .attributes = ops::linear_attributes(),
     .infer = infer_linear,

@@ -8,7 +8,8 @@ static void infer_linear_backward_input(InferContext& c) {
   c.require(!dy.shape.empty(), "dy must have at least one dimension, got " + dy.to_string());
   const ops::LinearSizes s = ops::linear_weight(c, 1, true);
   ops::require_same_dtype(c, 0, 1);
-  c.require(dy.shape.back() == Dim(s.n), "weight gives " + ops::count_of(s.n, "feature") + ", dy has " + dy.shape.back().to_string());
+  c.require(dy.shape.back() == Dim(s.n),
+            "weight gives " + ops::count_of(s.n, "feature") + ", dy has " + dy.shape.back().to_string());
   TensorType dx = dy;
   dx.shape[dx.shape.rank() - 1] = s.k;
   ops::check_epilogue(c, 2, dx);
@@ -17,11 +18,13 @@ static void infer_linear_backward_input(InferContext& c) {
 
 static KernelCall kernel_linear_backward_input(const NodeView& node) {
   return ops::linear_call(node, "linear_backward_input",
-                          {ops::rows_of(node.input(0).shape), node.attributes().integer("out_features"), node.attributes().integer("in_features")});
+                          {ops::rows_of(node.input(0).shape), node.attributes().integer("out_features"),
+                           node.attributes().integer("in_features")});
 }
 
 static Cost cost_linear_backward_input(const NodeView& node) {
-  return {.flops = 2.0 * static_cast<double>(node.output().shape.numel().maximum()) * static_cast<double>(node.attributes().integer("out_features"))};
+  return {.flops = 2.0 * static_cast<double>(node.output().shape.numel().maximum()) *
+                   static_cast<double>(node.attributes().integer("out_features"))};
 }
 
 extern const OpDef kLinearBackwardInput;
@@ -38,8 +41,9 @@ const OpDef kLinearBackwardInput{
         [] {
           std::vector<TestCase> cases;
           auto add = [&](std::string note, DType dtype, Shape dy, Shape w) {
-            cases.push_back(
-                {.note = std::move(note), .inputs = {ops::random(dtype, std::move(dy)), ops::random(dtype, std::move(w))}, .gradient = false});
+            cases.push_back({.note = std::move(note),
+                             .inputs = {ops::random(dtype, std::move(dy)), ops::random(dtype, std::move(w))},
+                             .gradient = false});
           };
           add("plain", DType::f32, {5, 3}, {3, 7});
           add("panels", DType::f32, {33, 48}, {48, 64});

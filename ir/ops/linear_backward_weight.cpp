@@ -15,21 +15,25 @@ static void infer_linear_backward_weight(InferContext& c) {
 }
 
 static KernelCall kernel_linear_backward_weight(const NodeView& node) {
-  const ops::LinearSizes s{ops::rows_of(node.input(0).shape), node.input(0).shape.back().value(), node.input(1).shape.back().value()};
+  const ops::LinearSizes s{ops::rows_of(node.input(0).shape), node.input(0).shape.back().value(),
+                           node.input(1).shape.back().value()};
   KernelCall call = ops::linear_call(node, "linear_backward_weight", s);
-  if (!call.reference) call.workspace_bytes = kernels::linear_backward_weight_workspace({.m = s.m.maximum(), .n = s.n, .k = s.k});
+  if (!call.reference)
+    call.workspace_bytes = kernels::linear_backward_weight_workspace({.m = s.m.maximum(), .n = s.n, .k = s.k});
   return call;
 }
 
 static Cost cost_linear_backward_weight(const NodeView& node) {
-  return {.flops = 2.0 * static_cast<double>(node.input(0).shape.numel().maximum()) * static_cast<double>(node.input(1).shape.back().maximum())};
+  return {.flops = 2.0 * static_cast<double>(node.input(0).shape.numel().maximum()) *
+                   static_cast<double>(node.input(1).shape.back().maximum())};
 }
 
 extern const OpDef kLinearBackwardWeight;
 const OpDef kLinearBackwardWeight{
     .name = "linear_backward_weight",
     .doc =
-        "dw[n, k] = dy[m, n]^T x[m, k], db[n] = the sum of dy over rows: the gradients of linear with respect to weight and bias. "
+        "dw[n, k] = dy[m, n]^T x[m, k], db[n] = the sum of dy over rows: the gradients of linear with respect to "
+        "weight and bias. "
         "db is not computed when nobody reads it.",
     .inputs = {{"dy"}, {"x"}},
     .outputs = {"dw", "db"},
@@ -41,8 +45,9 @@ const OpDef kLinearBackwardWeight{
         [] {
           std::vector<TestCase> cases;
           auto add = [&](std::string note, DType dtype, Shape dy, Shape x) {
-            cases.push_back(
-                {.note = std::move(note), .inputs = {ops::random(dtype, std::move(dy)), ops::random(dtype, std::move(x))}, .gradient = false});
+            cases.push_back({.note = std::move(note),
+                             .inputs = {ops::random(dtype, std::move(dy)), ops::random(dtype, std::move(x))},
+                             .gradient = false});
           };
           add("plain", DType::f32, {5, 3}, {5, 7});
           add("panels", DType::f32, {33, 48}, {33, 64});

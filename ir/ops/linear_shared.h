@@ -1,4 +1,5 @@
-// What linear, its gradients and the packing of its weights share: the attributes, the sizes behind them, and linear_config.
+// What linear, its gradients and the packing of its weights share: the attributes, the sizes behind them, and
+// linear_config.
 #pragma once
 
 #include "ir/ops/shared.h"
@@ -29,7 +30,8 @@ inline LinearSizes linear_weight(InferContext& c, std::size_t weight, bool trans
     const std::int64_t n = fixed(w.shape[0], "the weight's out_features"),
                        k = fixed(w.shape[1], "the weight's in_features");
     c.require((s.n == 0 || s.n == n) && (s.k == 0 || s.k == k), [&] {
-      return "the weight is " + w.to_string() + ", the attributes say out_features " + std::to_string(s.n) + ", in_features " + std::to_string(s.k);
+      return "the weight is " + w.to_string() + ", the attributes say out_features " + std::to_string(s.n) +
+             ", in_features " + std::to_string(s.k);
     });
     s.n = n, s.k = k;
     c.attributes.set("out_features", n);
@@ -46,7 +48,8 @@ inline LinearSizes linear_weight(InferContext& c, std::size_t weight, bool trans
 inline KernelCall linear_call(const NodeView& node, std::string name, const LinearSizes& s) {
   KernelCall call{.name = std::move(name), .file = "linear"};
   const Attribute* packed = node.attributes().find("packed");
-  call.config = {{"m", s.m}, {"n", Dim(s.n)}, {"k", Dim(s.k)}, {"packed", packed != nullptr && std::get<bool>(*packed)}};
+  call.config = {
+      {"m", s.m}, {"n", Dim(s.n)}, {"k", Dim(s.k)}, {"packed", packed != nullptr && std::get<bool>(*packed)}};
   call.reference = !all_f32(node);
   return call;
 }

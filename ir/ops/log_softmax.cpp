@@ -15,7 +15,10 @@ const OpDef kLogSoftmax{
     .infer = ops::infer_softmax,
     .gradient = gradient_log_softmax,
     .kernel = [](const NodeView& node) { return ops::softmax_call(node, "log_softmax"); },
-    .cost = [](const NodeView& node) { return Cost{.flops = 5 * static_cast<double>(node.input(0).shape.numel().maximum())}; },
+    .cost =
+        [](const NodeView& node) {
+          return Cost{.flops = 5 * static_cast<double>(node.input(0).shape.numel().maximum())};
+        },
     .remark = ops::dim_remark,
     .amp = AmpClass::black,
     .cases = [] { return ops::softmax_cases(1); },

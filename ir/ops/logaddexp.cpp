@@ -12,13 +12,15 @@ extern const OpDef kLogaddexp;
 const OpDef kLogaddexp{
     .name = "logaddexp",
     .doc =
-        "z = log(exp(x) + exp(y)), without overflow; broadcast as in NumPy. Equal infinities stay as they are, and have no slope (NaN), as in "
+        "z = log(exp(x) + exp(y)), without overflow; broadcast as in NumPy. Equal infinities stay as they are, and "
+        "have no slope (NaN), as in "
         "PyTorch.",
     .inputs = {{"x"}, {"y"}},
     .infer = ops::infer_binary_floating,
     .gradient = gradient_logaddexp,
     // What is equal is told apart for the infinities' sake: their difference is no number.
-    .scalar = {.body = "x == y ? x + T(0.69314718055994531) : math::max(x, y) + math::log1p(math::exp(-math::abs(x - y)))"},
+    .scalar = {.body =
+                   "x == y ? x + T(0.69314718055994531) : math::max(x, y) + math::log1p(math::exp(-math::abs(x - y)))"},
     .amp = AmpClass::black,
     .commutative = true,
     .cases = [] { return ops::binary_cases(-4, 4, -4, 4, false); },

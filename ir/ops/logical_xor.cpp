@@ -5,7 +5,9 @@ namespace graven::ir {
 extern const OpDef kLogicalXor;
 const OpDef kLogicalXor{
     .name = "logical_xor",
-    .doc = "z = whether one of x and y is true and the other is not (a number is true unless 0), a bool; broadcast as in NumPy.",
+    .doc =
+        "z = whether one of x and y is true and the other is not (a number is true unless 0), a bool; broadcast as in "
+        "NumPy.",
     .inputs = {{"x"}, {"y"}},
     .infer = ops::infer_comparison,
     .scalar = {.body = "(x != T(0)) != (y != T(0))", .result_boolean = true},

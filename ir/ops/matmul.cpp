@@ -26,7 +26,8 @@ Sides sides(const Shape& a, const Shape& b, bool transpose_a, bool transpose_b) 
 }
 
 Sides sides(const NodeView& node) {
-  return sides(node.input(0).shape, node.input(1).shape, node.attributes().flag("transpose_a"), node.attributes().flag("transpose_b"));
+  return sides(node.input(0).shape, node.input(1).shape, node.attributes().flag("transpose_a"),
+               node.attributes().flag("transpose_b"));
 }
 
 }  // namespace
@@ -35,13 +36,17 @@ static void infer_matmul(InferContext& c) {
   ops::require_floating(c, 0);
   ops::require_same_dtype(c, 0, 1);
   const TensorType &a = c.input(0), &b = c.input(1);
-  c.require(!a.shape.empty() && !b.shape.empty(), "both operands must have at least one dimension, got " + a.to_string() + " and " + b.to_string());
-  c.require(!(c.attributes.flag("transpose_a") && a.shape.rank() == 1) && !(c.attributes.flag("transpose_b") && b.shape.rank() == 1),
+  c.require(!a.shape.empty() && !b.shape.empty(),
+            "both operands must have at least one dimension, got " + a.to_string() + " and " + b.to_string());
+  c.require(!(c.attributes.flag("transpose_a") && a.shape.rank() == 1) &&
+                !(c.attributes.flag("transpose_b") && b.shape.rank() == 1),
             "a vector cannot be transposed");
   const Sides s = sides(a.shape, b.shape, c.attributes.flag("transpose_a"), c.attributes.flag("transpose_b"));
-  c.require(s.k_a == s.k_b, "the rows of b must be as many as the columns of a, got " + s.k_b.to_string() + " and " + s.k_a.to_string());
+  c.require(s.k_a == s.k_b, "the rows of b must be as many as the columns of a, got " + s.k_b.to_string() + " and " +
+                                s.k_a.to_string());
   const std::optional<Shape> batch = broadcast(s.batch_a, s.batch_b);
-  c.require(batch.has_value(), "the batch dimensions " + s.batch_a.to_string() + " and " + s.batch_b.to_string() + " do not broadcast");
+  c.require(batch.has_value(),
+            "the batch dimensions " + s.batch_a.to_string() + " and " + s.batch_b.to_string() + " do not broadcast");
   Shape shape = *batch;
   if (!s.vector_a) shape.push_back(s.m);
   if (!s.vector_b) shape.push_back(s.n);
@@ -126,7 +131,8 @@ static KernelCall kernel_matmul(const NodeView& node) {
 }
 
 static Cost cost_matmul(const NodeView& node) {
-  return {.flops = 2.0 * static_cast<double>(node.output().shape.numel().maximum()) * static_cast<double>(sides(node).k_a.maximum())};
+  return {.flops = 2.0 * static_cast<double>(node.output().shape.numel().maximum()) *
+                   static_cast<double>(sides(node).k_a.maximum())};
 }
 
 static std::vector<TestCase> cases_matmul() {
@@ -162,7 +168,8 @@ extern const OpDef kMatmul;
 const OpDef kMatmul{
     .name = "matmul",
     .doc =
-        "c[..., m, n] = a[..., m, k] b[..., k, n]: PyTorch's matmul. A vector on the left is a row, on the right a column, and its dimension is "
+        "c[..., m, n] = a[..., m, k] b[..., k, n]: PyTorch's matmul. A vector on the left is a row, on the right a "
+        "column, and its dimension is "
         "dropped from the result; leading dimensions are batches and broadcast. The epilogue is applied last.",
     .inputs = {{"a"}, {"b"}, ops::kResidual},
     .attributes = {{"transpose_a", AttributeType::boolean, false, "a is stored [..., k, m]"},

@@ -7,8 +7,9 @@ static void infer_max_pool2d(InferContext& c) {
   ops::require_rank(c, 0, 4, "the input");
   const TensorType& x = c.input(0);
   const kernels::pool2d_config s = ops::infer_pool2d(c, x.shape);
-  c.require(s.kernel_height * s.kernel_width <= 256,
-            "windows of more than 256 elements are not supported, got " + std::to_string(s.kernel_height) + "x" + std::to_string(s.kernel_width));
+  c.require(s.kernel_height * s.kernel_width <= 256, "windows of more than 256 elements are not supported, got " +
+                                                         std::to_string(s.kernel_height) + "x" +
+                                                         std::to_string(s.kernel_width));
   const Shape y = ops::ImageLayout(s.channels_last).shape(x.shape[0], s.channels, s.out_height, s.out_width);
   c.output(x.dtype, y);
   c.output(DType::u8, y);
@@ -16,22 +17,26 @@ static void infer_max_pool2d(InferContext& c) {
 
 static void gradient_max_pool2d(GradientBuilder& g) {
   if (g.output_gradient() == kNone) return;
-  g.set(0,
-        g.call("max_pool2d_backward", {g.output_gradient(), g.output(1)}, ops::pool2d_backward_attributes(g.attributes(), g.type(g.input(0)).shape)));
+  g.set(0, g.call("max_pool2d_backward", {g.output_gradient(), g.output(1)},
+                  ops::pool2d_backward_attributes(g.attributes(), g.type(g.input(0)).shape)));
 }
 
 extern const OpDef kMaxPool2d;
 const OpDef kMaxPool2d{
     .name = "max_pool2d",
     .doc =
-        "y = the largest x of each window, NaN when one is NaN; indices = its position in the window, kh * kernel_width + kw, the first of equals. "
+        "y = the largest x of each window, NaN when one is NaN; indices = its position in the window, kh * "
+        "kernel_width + kw, the first of equals. "
         "PyTorch's max_pool2d. The indices are not computed when nobody reads it.",
     .inputs = {{"x"}},
     .attributes = ops::pool2d_attributes(true),
     .outputs = {"y", "indices"},
     .infer = infer_max_pool2d,
     .gradient = gradient_max_pool2d,
-    .kernel = [](const NodeView& node) { return ops::pool2d_call(node, "max_pool2d", node.input(0).shape, node.output().shape); },
+    .kernel =
+        [](const NodeView& node) {
+          return ops::pool2d_call(node, "max_pool2d", node.input(0).shape, node.output().shape);
+        },
     .cost = [](const NodeView& node) { return Cost{.flops = ops::pool2d_flops(node, node.output().shape)}; },
     .amp = AmpClass::clear,
     .cases = [] { return ops::pool2d_cases(true); },

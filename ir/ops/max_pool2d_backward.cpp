@@ -15,26 +15,32 @@ const OpDef kMaxPool2dBackward{
     .inputs = {{"dy"}, {"index"}},
     .attributes = ops::join(ops::pool2d_attributes(true), {{"input_shape", AttributeType::shape, {}, "of x"}}),
     .infer = infer_max_pool2d_backward,
-    .kernel = [](const NodeView& node) { return ops::pool2d_call(node, "max_pool2d_backward", node.output().shape, node.input(0).shape); },
+    .kernel =
+        [](const NodeView& node) {
+          return ops::pool2d_call(node, "max_pool2d_backward", node.output().shape, node.input(0).shape);
+        },
     .amp = AmpClass::clear,
     .cases =
         [] {
-          return std::vector<TestCase>{{.note = "overlapping windows",
-                                        .inputs = {ops::random(DType::f32, {2, 3, 3, 4}), ops::random(DType::u8, {2, 3, 3, 4}, 0, 9)},
-                                        .attributes = {{"kernel_size", Ints{3, 3}}, {"stride", Ints{2, 2}}, {"input_shape", Shape{2, 3, 7, 9}}},
-                                        .gradient = false},
-                                       {.note = "channels last",
-                                        .inputs = {ops::random(DType::f32, {2, 3, 4, 19}), ops::random(DType::u8, {2, 3, 4, 19}, 0, 4)},
-                                        .attributes = {{"kernel_size", Ints{2, 2}}, {"input_shape", Shape{2, 6, 8, 19}}, {"channels_last", true}},
-                                        .gradient = false},
-                                       {.note = "no images",
-                                        .inputs = {ops::random(DType::f32, {0, 3, 2, 2}), ops::random(DType::u8, {0, 3, 2, 2}, 0, 4)},
-                                        .attributes = {{"kernel_size", Ints{2, 2}}, {"input_shape", Shape{0, 3, 4, 4}}},
-                                        .gradient = false},
-                                       {.note = "one window",
-                                        .inputs = {ops::random(DType::f32, {1, 1, 1, 1}), ops::random(DType::u8, {1, 1, 1, 1}, 0, 4)},
-                                        .attributes = {{"kernel_size", Ints{2, 2}}, {"input_shape", Shape{1, 1, 2, 2}}},
-                                        .gradient = false}};
+          return std::vector<TestCase>{
+              {.note = "overlapping windows",
+               .inputs = {ops::random(DType::f32, {2, 3, 3, 4}), ops::random(DType::u8, {2, 3, 3, 4}, 0, 9)},
+               .attributes = {{"kernel_size", Ints{3, 3}}, {"stride", Ints{2, 2}}, {"input_shape", Shape{2, 3, 7, 9}}},
+               .gradient = false},
+              {.note = "channels last",
+               .inputs = {ops::random(DType::f32, {2, 3, 4, 19}), ops::random(DType::u8, {2, 3, 4, 19}, 0, 4)},
+               .attributes = {{"kernel_size", Ints{2, 2}},
+                              {"input_shape", Shape{2, 6, 8, 19}},
+                              {"channels_last", true}},
+               .gradient = false},
+              {.note = "no images",
+               .inputs = {ops::random(DType::f32, {0, 3, 2, 2}), ops::random(DType::u8, {0, 3, 2, 2}, 0, 4)},
+               .attributes = {{"kernel_size", Ints{2, 2}}, {"input_shape", Shape{0, 3, 4, 4}}},
+               .gradient = false},
+              {.note = "one window",
+               .inputs = {ops::random(DType::f32, {1, 1, 1, 1}), ops::random(DType::u8, {1, 1, 1, 1}, 0, 4)},
+               .attributes = {{"kernel_size", Ints{2, 2}}, {"input_shape", Shape{1, 1, 2, 2}}},
+               .gradient = false}};
         },
 };
 

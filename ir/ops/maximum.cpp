@@ -12,7 +12,9 @@ static void gradient_maximum(GradientBuilder& g) {
 extern const OpDef kMaximum;
 const OpDef kMaximum{
     .name = "maximum",
-    .doc = "z = the larger of x and y, NaN where either is NaN; broadcast as in NumPy. Equal values share the gradient in halves, as in PyTorch.",
+    .doc =
+        "z = the larger of x and y, NaN where either is NaN; broadcast as in NumPy. Equal values share the gradient in "
+        "halves, as in PyTorch.",
     .inputs = {{"x"}, {"y"}},
     .infer = ops::infer_binary,
     .gradient = gradient_maximum,

@@ -11,7 +11,8 @@ static void gradient_mean(GradientBuilder& g) {
   // Divided before it is expanded: the small tensor is the cheap one.
   const ops::Term dy = ops::keep_dims(g, g.output_gradient());
   const Shape shape = g.type(g.input(0)).shape;
-  g.set(0, g.call("expand", {dy / ops::count_along(g, shape, g.attributes().integers("dims"), dy)}, {{"shape", g.type(g.input(0)).shape}}));
+  g.set(0, g.call("expand", {dy / ops::count_along(g, shape, g.attributes().integers("dims"), dy)},
+                  {{"shape", g.type(g.input(0)).shape}}));
 }
 
 extern const OpDef kMean;
@@ -23,7 +24,8 @@ const OpDef kMean{
     .infer = infer_mean,
     .gradient = gradient_mean,
     .kernel = [](const NodeView& node) { return ops::reduce_call(node, "reduce_mean"); },
-    .cost = [](const NodeView& node) { return Cost{.flops = static_cast<double>(node.input(0).shape.numel().maximum())}; },
+    .cost =
+        [](const NodeView& node) { return Cost{.flops = static_cast<double>(node.input(0).shape.numel().maximum())}; },
     .remark = ops::reduction_remark,
     .amp = AmpClass::black,
     .cases = [] { return ops::reduction_cases(-1, 1, false, false); },

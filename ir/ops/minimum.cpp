@@ -12,7 +12,9 @@ static void gradient_minimum(GradientBuilder& g) {
 extern const OpDef kMinimum;
 const OpDef kMinimum{
     .name = "minimum",
-    .doc = "z = the smaller of x and y, NaN where either is NaN; broadcast as in NumPy. Equal values share the gradient in halves, as in PyTorch.",
+    .doc =
+        "z = the smaller of x and y, NaN where either is NaN; broadcast as in NumPy. Equal values share the gradient "
+        "in halves, as in PyTorch.",
     .inputs = {{"x"}, {"y"}},
     .infer = ops::infer_binary,
     .gradient = gradient_minimum,

@@ -15,7 +15,8 @@ inline Shape normalized_shape(const InferContext& c, std::size_t i) {
   const TensorType& x = c.input(i);
   const std::int64_t dims = c.attributes.integer("dims");
   c.require(dims >= 1 && dims <= static_cast<std::int64_t>(x.shape.rank()),
-            "'dims' must lie in [1, " + std::to_string(x.shape.rank()) + "] for " + x.to_string() + ", got " + std::to_string(dims));
+            "'dims' must lie in [1, " + std::to_string(x.shape.rank()) + "] for " + x.to_string() + ", got " +
+                std::to_string(dims));
   c.require(c.attributes.number("eps") >= 0, "'eps' must not be negative, got " + text_of(c.attributes.number("eps")));
   Shape row;
   for (std::size_t d = x.shape.rank() - static_cast<std::size_t>(dims); d < x.shape.rank(); ++d) {
@@ -29,13 +30,15 @@ inline Shape normalized_shape(const InferContext& c, std::size_t i) {
 inline Shape row_shape(const InferContext& c, std::size_t i) {
   const Shape& x = c.input(i).shape;
   Shape rows;
-  for (std::size_t d = 0; d + static_cast<std::size_t>(c.attributes.integer("dims")) < x.rank(); ++d) rows.push_back(x[d]);
+  for (std::size_t d = 0; d + static_cast<std::size_t>(c.attributes.integer("dims")) < x.rank(); ++d)
+    rows.push_back(x[d]);
   return rows;
 }
 inline void require_type(const InferContext& c, std::size_t i, std::string_view what, DType dtype, const Shape& shape) {
   if (!c.has_input(i)) return;
   const TensorType expected{dtype, shape};
-  c.require(c.input(i) == expected, std::string(what) + " must be " + expected.to_string() + ", got " + c.input(i).to_string());
+  c.require(c.input(i) == expected,
+            std::string(what) + " must be " + expected.to_string() + ", got " + c.input(i).to_string());
 }
 
 inline std::vector<AttributeSpec> layer_norm_attributes() {
@@ -46,14 +49,17 @@ inline KernelCall layer_norm_call(const NodeView& node, std::string name, const 
   const std::size_t rows = x.rank() - static_cast<std::size_t>(node.attributes().integer("dims"));
   return {.name = std::move(name),
           .file = "layer_norm",
-          .config = {{"rows", product(x, 0, rows)}, {"size", product(x, rows, x.rank())}, {"eps", node.attributes().number("eps")}},
+          .config = {{"rows", product(x, 0, rows)},
+                     {"size", product(x, rows, x.rank())},
+                     {"eps", node.attributes().number("eps")}},
           .reference = !all_f32(node)};
 }
 inline KernelCall layer_norm_backward_call(const NodeView& node, std::string name) {
   KernelCall call = layer_norm_call(node, std::move(name), node.input(1).shape);
   const auto at = [&](std::size_t field) { return std::get<Dim>(call.config[field].second).maximum(); };
   if (!call.reference)
-    call.workspace_bytes = std::max<std::int64_t>(64, kernels::layer_norm_backward_workspace_bytes({.rows = at(0), .size = at(1)}));
+    call.workspace_bytes =
+        std::max<std::int64_t>(64, kernels::layer_norm_backward_workspace_bytes({.rows = at(0), .size = at(1)}));
   return call;
 }
 
@@ -69,7 +75,10 @@ inline std::int64_t check_group_norm_input(const InferContext& c, std::size_t i)
   return channels;
 }
 inline std::vector<AttributeSpec> group_norm_attributes() {
-  return {{"groups", AttributeType::integer, {}, "into which the channels are cut; as many as channels: instance normalisation"},
+  return {{"groups",
+           AttributeType::integer,
+           {},
+           "into which the channels are cut; as many as channels: instance normalisation"},
           {"eps", AttributeType::number, 1e-5, "added to the variance"}};
 }
 inline KernelCall group_norm_call(const NodeView& node, std::string name, const Shape& x) {

@@ -15,7 +15,8 @@ extern const OpDef kOneHot;
 const OpDef kOneHot{
     .name = "one_hot",
     .doc =
-        "y[..., class] = 1 where index[...] is the class, else 0; i64 (PyTorch's one_hot). A class outside of [0, num_classes) is an error when it "
+        "y[..., class] = 1 where index[...] is the class, else 0; i64 (PyTorch's one_hot). A class outside of [0, "
+        "num_classes) is an error when it "
         "runs.",
     .inputs = {{"index"}},
     .attributes = {{"num_classes", AttributeType::integer, {}, "the size of the new last dimension"}},
@@ -25,7 +26,8 @@ const OpDef kOneHot{
           return KernelCall{.name = "one_hot",
                             .file = "index",
                             .config_type = "one_hot_config",
-                            .config = {{"rows", node.input(0).shape.numel()}, {"classes", Dim(node.attributes().integer("num_classes"))}},
+                            .config = {{"rows", node.input(0).shape.numel()},
+                                       {"classes", Dim(node.attributes().integer("num_classes"))}},
                             .reference = true,
                             .checks_indices = true};
         },
@@ -33,13 +35,22 @@ const OpDef kOneHot{
     .cases =
         [] {
           std::vector<TestCase> cases;
-          cases.push_back(
-              {.note = "rows", .inputs = {ops::index_input({3, 4}, 5)}, .attributes = {{"num_classes", std::int64_t{5}}}, .gradient = false});
-          cases.push_back(
-              {.note = "one class", .inputs = {ops::index_input({1}, 1)}, .attributes = {{"num_classes", std::int64_t{1}}}, .gradient = false});
-          cases.push_back({.note = "one", .inputs = {ops::index_input({}, 3)}, .attributes = {{"num_classes", std::int64_t{3}}}, .gradient = false});
-          cases.push_back(
-              {.note = "none", .inputs = {ops::index_input({0}, 3)}, .attributes = {{"num_classes", std::int64_t{3}}}, .gradient = false});
+          cases.push_back({.note = "rows",
+                           .inputs = {ops::index_input({3, 4}, 5)},
+                           .attributes = {{"num_classes", std::int64_t{5}}},
+                           .gradient = false});
+          cases.push_back({.note = "one class",
+                           .inputs = {ops::index_input({1}, 1)},
+                           .attributes = {{"num_classes", std::int64_t{1}}},
+                           .gradient = false});
+          cases.push_back({.note = "one",
+                           .inputs = {ops::index_input({}, 3)},
+                           .attributes = {{"num_classes", std::int64_t{3}}},
+                           .gradient = false});
+          cases.push_back({.note = "none",
+                           .inputs = {ops::index_input({0}, 3)},
+                           .attributes = {{"num_classes", std::int64_t{3}}},
+                           .gradient = false});
           return cases;
         },
 };

@@ -1,4 +1,5 @@
-// What the update operators share: parallel lists of parameters, gradients and state, then the learning rate and the step.
+// What the update operators share: parallel lists of parameters, gradients and state, then the learning rate and the
+// step.
 #pragma once
 
 #include <cstdint>
@@ -17,11 +18,14 @@ inline void require_unit_interval(const InferContext& c, std::initializer_list<c
               std::string("'") + key + "' must lie in [0, 1), got " + text_of(c.attributes.number(key)));
 }
 
-/// What stands behind the groups of inputs: the learning rate (f64 scalar) and, where the formula has it, the step (i64 scalar, from 1).
+/// What stands behind the groups of inputs: the learning rate (f64 scalar) and, where the formula has it, the step (i64
+/// scalar, from 1).
 enum class Scalars : std::uint8_t { rate = 1, rate_and_step = 2 };
 
-/// Checks the groups of inputs, each as long as the first and of its types; an empty name stands for a group that must be absent.
-inline void check_optimizer(const InferContext& c, const std::vector<std::string_view>& groups, Scalars scalars = Scalars::rate_and_step) {
+/// Checks the groups of inputs, each as long as the first and of its types; an empty name stands for a group that must
+/// be absent.
+inline void check_optimizer(const InferContext& c, const std::vector<std::string_view>& groups,
+                            Scalars scalars = Scalars::rate_and_step) {
   const std::size_t singles = static_cast<std::size_t>(scalars), count = (c.input_count() - singles) / groups.size();
   for (std::size_t group = 0; group < groups.size(); ++group)
     for (std::size_t i = 0; i < count; ++i) {
@@ -35,11 +39,13 @@ inline void check_optimizer(const InferContext& c, const std::vector<std::string
       if (group == 0)
         require_floating(c, at);
       else
-        c.require(c.input(at) == c.input(i), which + " must be " + c.input(i).to_string() + " like its parameter, got " + c.input(at).to_string());
+        c.require(c.input(at) == c.input(i),
+                  which + " must be " + c.input(i).to_string() + " like its parameter, got " + c.input(at).to_string());
       c.require(c.input(at).dtype == c.input(0).dtype, "parameters of different dtypes need different updates");
     }
   const auto check_single = [&](std::size_t i, const char* name, const TensorType& type) {
-    c.require(c.input(i) == type, std::string(name) + " must be " + type.to_string() + ", got " + c.input(i).to_string());
+    c.require(c.input(i) == type,
+              std::string(name) + " must be " + type.to_string() + ", got " + c.input(i).to_string());
   };
   check_single(c.input_count() - singles, "lr", {DType::f64, {}});
   if (scalars == Scalars::rate_and_step) check_single(c.input_count() - 1, "step", {DType::i64, {}});
@@ -102,10 +108,10 @@ inline Cost optimizer_cost(const NodeView& node, double per_element) {
   return cost;
 }
 
-/// Three tensors in each group that is present, values in [0, 1) (averages of squares are not negative), a learning rate, the step where the
-/// operator has one.
-inline TestCase optimizer_case(std::string note, DType dtype, std::optional<std::int64_t> step, const std::vector<bool>& groups,
-                               Attributes attributes) {
+/// Three tensors in each group that is present, values in [0, 1) (averages of squares are not negative), a learning
+/// rate, the step where the operator has one.
+inline TestCase optimizer_case(std::string note, DType dtype, std::optional<std::int64_t> step,
+                               const std::vector<bool>& groups, Attributes attributes) {
   TestCase c{.note = std::move(note), .attributes = std::move(attributes), .gradient = false};
   for (const bool present : groups)
     for (const Shape& shape : {Shape{3, 5}, Shape{}, Shape{37}, Shape{0, 4}, Shape{1}})

@@ -5,7 +5,9 @@ namespace graven::ir {
 namespace {
 
 /// The packed order depends on the weight's shape and the window, not on the image.
-kernels::conv2d_config sizes(const Attributes& a, const Ints& weight) { return ops::conv2d_sizes(a, 0, 0, weight, true); }
+kernels::conv2d_config sizes(const Attributes& a, const Ints& weight) {
+  return ops::conv2d_sizes(a, 0, 0, weight, true);
+}
 
 }  // namespace
 
@@ -17,9 +19,11 @@ static void infer_pack_conv2d_weight(InferContext& c) {
   Ints shape;
   for (const Dim& d : w.shape) shape.push_back(ops::fixed(d, "the weight's shape"));
   const std::int64_t groups = c.attributes.integer("groups");
-  c.require(shape[0] % groups == 0, "'groups' must divide the " + std::to_string(shape[0]) + " output channels, got " + std::to_string(groups));
+  c.require(shape[0] % groups == 0,
+            "'groups' must divide the " + std::to_string(shape[0]) + " output channels, got " + std::to_string(groups));
   const kernels::conv2d_config s = sizes(c.attributes, shape);
-  c.output(DType::f32, {c.attributes.flag("backward") ? kernels::conv2d_packed_backward_elements(s) : kernels::conv2d_packed_elements(s)});
+  c.output(DType::f32, {c.attributes.flag("backward") ? kernels::conv2d_packed_backward_elements(s)
+                                                      : kernels::conv2d_packed_elements(s)});
 }
 
 static KernelCall kernel_pack_conv2d_weight(const NodeView& node) {
@@ -33,10 +37,13 @@ extern const OpDef kPackConv2dWeight;
 const OpDef kPackConv2dWeight{
     .name = "pack_conv2d_weight",
     .doc =
-        "The weight[out, in / groups, h, w] in panels of 16 output channels, zero-padded, as the kernels of conv2d (backward: of "
-        "conv2d_backward_input) read it. The window's attributes are the convolution's. Layout: kernels/config/conv2d.h.",
+        "The weight[out, in / groups, h, w] in panels of 16 output channels, zero-padded, as the kernels of conv2d "
+        "(backward: of "
+        "conv2d_backward_input) read it. The window's attributes are the convolution's. Layout: "
+        "kernels/config/conv2d.h.",
     .inputs = {{"weight", InputRole::weight}},
-    .attributes = ops::join(ops::window_attributes(), {{"backward", AttributeType::boolean, false, "for conv2d_backward_input"}}),
+    .attributes =
+        ops::join(ops::window_attributes(), {{"backward", AttributeType::boolean, false, "for conv2d_backward_input"}}),
     .infer = infer_pack_conv2d_weight,
     .kernel = kernel_pack_conv2d_weight,
     .cost = [](const NodeView&) { return Cost{}; },
@@ -46,8 +53,10 @@ const OpDef kPackConv2dWeight{
         [] {
           std::vector<TestCase> cases;
           auto add = [&](std::string note, Shape w, Attributes attributes) {
-            cases.push_back(
-                {.note = std::move(note), .inputs = {ops::random(DType::f32, std::move(w))}, .attributes = std::move(attributes), .gradient = false});
+            cases.push_back({.note = std::move(note),
+                             .inputs = {ops::random(DType::f32, std::move(w))},
+                             .attributes = std::move(attributes),
+                             .gradient = false});
           };
           add("forward", {33, 5, 3, 3}, {});
           add("one", {1, 1, 1, 1}, {});

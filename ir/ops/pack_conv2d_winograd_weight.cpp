@@ -15,7 +15,8 @@ static void infer_pack_conv2d_winograd_weight(InferContext& c) {
   for (const Dim& d : w.shape) shape.push_back(ops::fixed(d, "the weight's shape"));
   const std::int64_t tile = c.attributes.integer("tile");
   c.require(tile == 2 || tile == 4, "'tile' must be 2 or 4, got " + std::to_string(tile));
-  c.require(shape[2] == 3 && shape[3] == 3, "the kernel must be 3x3, got " + std::to_string(shape[2]) + "x" + std::to_string(shape[3]));
+  c.require(shape[2] == 3 && shape[3] == 3,
+            "the kernel must be 3x3, got " + std::to_string(shape[2]) + "x" + std::to_string(shape[3]));
   c.require(shape[0] % 16 == 0 && shape[1] % 16 == 0,
             "channels must be multiples of 16, got " + std::to_string(shape[1]) + " and " + std::to_string(shape[0]));
   c.output(DType::f32, {kernels::conv2d_winograd_packed_elements(weight_sizes(c.attributes, shape))});
@@ -23,14 +24,16 @@ static void infer_pack_conv2d_winograd_weight(InferContext& c) {
 
 static KernelCall kernel_pack_conv2d_winograd_weight(const NodeView& node) {
   const kernels::conv2d_winograd_config s = weight_sizes(node.attributes(), node.input(0).shape.values());
-  return {.name = "pack_conv2d_winograd_weight", .file = "conv2d_winograd", .config = ops::conv2d_winograd_fields(s, 0)};
+  return {
+      .name = "pack_conv2d_winograd_weight", .file = "conv2d_winograd", .config = ops::conv2d_winograd_fields(s, 0)};
 }
 
 extern const OpDef kPackConv2dWinogradWeight;
 const OpDef kPackConv2dWinogradWeight{
     .name = "pack_conv2d_winograd_weight",
     .doc =
-        "The weight[out, in, 3, 3] transformed, G w G^T, in panels of 16 output channels, as the kernel of conv2d_winograd reads it. Layout: "
+        "The weight[out, in, 3, 3] transformed, G w G^T, in panels of 16 output channels, as the kernel of "
+        "conv2d_winograd reads it. Layout: "
         "kernels/config/conv2d_winograd.h.",
     .inputs = {{"weight", InputRole::weight}},
     .attributes = {{"tile", AttributeType::integer, std::int64_t{4}, "2 or 4"}},

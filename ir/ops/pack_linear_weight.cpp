@@ -21,7 +21,8 @@ extern const OpDef kPackLinearWeight;
 const OpDef kPackLinearWeight{
     .name = "pack_linear_weight",
     .doc =
-        "Panels of 16 columns of w[n, k] for linear: packed[n / 16][k][16], zero-padded; transposed, for linear_backward_input: "
+        "Panels of 16 columns of w[n, k] for linear: packed[n / 16][k][16], zero-padded; transposed, for "
+        "linear_backward_input: "
         "packed[k / 16][n][16].",
     .inputs = {{"weight", InputRole::weight}},
     .attributes = {{"transposed", AttributeType::boolean, false, "for products with w itself"}},

@@ -7,15 +7,17 @@ static void infer_pad(InferContext& c) {
   ops::require_kernel_rank(c, shape.rank());
   const Ints& pads = c.attributes.integers("pads");
   c.require(pads.size() == 2 * shape.rank(), "'pads' takes " + std::to_string(2 * shape.rank()) +
-                                                 " integers (before and after, for each dimension), got " + std::to_string(pads.size()));
+                                                 " integers (before and after, for each dimension), got " +
+                                                 std::to_string(pads.size()));
   for (std::size_t d = 0; d < shape.rank(); ++d) {
     std::int64_t size = 0;
     if (pads[2 * d] == 0 && pads[2 * d + 1] == 0) continue;
     const std::int64_t from = ops::fixed(shape[d], "dimension " + std::to_string(d) + ", which is padded,");
-    const bool overflow = __builtin_add_overflow(from, pads[2 * d], &size) || __builtin_add_overflow(size, pads[2 * d + 1], &size);
+    const bool overflow =
+        __builtin_add_overflow(from, pads[2 * d], &size) || __builtin_add_overflow(size, pads[2 * d + 1], &size);
     c.require(!overflow && size >= 0 && from + pads[2 * d] >= 0 && from + pads[2 * d + 1] >= 0,
-              "the pads " + std::to_string(pads[2 * d]) + " and " + std::to_string(pads[2 * d + 1]) + " leave nothing of dimension " +
-                  std::to_string(d) + " of " + c.input(0).to_string());
+              "the pads " + std::to_string(pads[2 * d]) + " and " + std::to_string(pads[2 * d + 1]) +
+                  " leave nothing of dimension " + std::to_string(d) + " of " + c.input(0).to_string());
     shape[d] = size;
   }
   (void)shape.numel();
@@ -70,14 +72,30 @@ const OpDef kPad{
     .cases =
         [] {
           std::vector<TestCase> cases{
-              {.note = "image", .inputs = {ops::random(DType::f32, {2, 3, 4, 5})}, .attributes = {{"pads", Ints{0, 0, 0, 0, 1, 2, 3, 0}}}},
-              {.note = "value", .inputs = {ops::random(DType::f32, {3, 4})}, .attributes = {{"pads", Ints{1, 0, 0, 2}}, {"value", -1.5}}},
-              {.note = "cut", .inputs = {ops::random(DType::f32, {5, 6})}, .attributes = {{"pads", Ints{-1, -2, 2, -3}}}},
-              {.note = "channels", .inputs = {ops::random(DType::f32, {2, 3, 4})}, .attributes = {{"pads", Ints{0, 0, 1, 1, 0, 0}}}},
-              {.note = "rows of taps", .inputs = {ops::random(DType::f32, {700, 1, 3})}, .attributes = {{"pads", Ints{0, 0, 4, 4, 0, 0}}}},
-              {.note = "wide rows", .inputs = {ops::random(DType::f32, {4, 3, 70})}, .attributes = {{"pads", Ints{1, 0, 0, 0, 5, -2}}}},
-              {.note = "all cut", .inputs = {ops::random(DType::f32, {3, 4})}, .attributes = {{"pads", Ints{0, 0, -4, 6}}}},
-              {.note = "of nothing", .inputs = {ops::random(DType::f32, {0, 2})}, .attributes = {{"pads", Ints{2, 0, 0, 0}}}},
+              {.note = "image",
+               .inputs = {ops::random(DType::f32, {2, 3, 4, 5})},
+               .attributes = {{"pads", Ints{0, 0, 0, 0, 1, 2, 3, 0}}}},
+              {.note = "value",
+               .inputs = {ops::random(DType::f32, {3, 4})},
+               .attributes = {{"pads", Ints{1, 0, 0, 2}}, {"value", -1.5}}},
+              {.note = "cut",
+               .inputs = {ops::random(DType::f32, {5, 6})},
+               .attributes = {{"pads", Ints{-1, -2, 2, -3}}}},
+              {.note = "channels",
+               .inputs = {ops::random(DType::f32, {2, 3, 4})},
+               .attributes = {{"pads", Ints{0, 0, 1, 1, 0, 0}}}},
+              {.note = "rows of taps",
+               .inputs = {ops::random(DType::f32, {700, 1, 3})},
+               .attributes = {{"pads", Ints{0, 0, 4, 4, 0, 0}}}},
+              {.note = "wide rows",
+               .inputs = {ops::random(DType::f32, {4, 3, 70})},
+               .attributes = {{"pads", Ints{1, 0, 0, 0, 5, -2}}}},
+              {.note = "all cut",
+               .inputs = {ops::random(DType::f32, {3, 4})},
+               .attributes = {{"pads", Ints{0, 0, -4, 6}}}},
+              {.note = "of nothing",
+               .inputs = {ops::random(DType::f32, {0, 2})},
+               .attributes = {{"pads", Ints{2, 0, 0, 0}}}},
               {.note = "rank 0", .inputs = {ops::random(DType::f32, {})}, .attributes = {{"pads", Ints{}}}}};
           for (DType d : kAllDTypes)
             cases.push_back({.note = std::string(name(d)),

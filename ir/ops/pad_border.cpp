@@ -12,13 +12,17 @@ extern const OpDef kPadBorder;
 const OpDef kPadBorder{
     .name = "pad_border",
     .doc =
-        "y is x with elements of its own around it: PyTorch's padding modes reflect, replicate and circular. A negative pad cuts off. Pads are at "
+        "y is x with elements of its own around it: PyTorch's padding modes reflect, replicate and circular. A "
+        "negative pad cuts off. Pads are at "
         "most the dimension's size (circular), the size - 1 (reflect).",
     .inputs = {{"x"}},
     .attributes = ops::border_attributes(),
     .infer = [](InferContext& c) { c.output(c.input(0).dtype, ops::infer_border(c, c.input(0).shape)); },
     .gradient = gradient_pad_border,
-    .kernel = [](const NodeView& node) { return ops::border_call(node.attributes(), "pad_border", node.input(0).shape, node.output().shape); },
+    .kernel =
+        [](const NodeView& node) {
+          return ops::border_call(node.attributes(), "pad_border", node.input(0).shape, node.output().shape);
+        },
     .cost = [](const NodeView&) { return Cost{}; },
     .amp = AmpClass::clear,
     .cases =

@@ -26,8 +26,11 @@ const OpDef kPadBorderBackward{
     .infer = infer_pad_border_backward,
     .gradient = gradient_pad_border_backward,
     .kernel =
-        [](const NodeView& node) { return ops::border_call(node.attributes(), "pad_border_backward", node.output().shape, node.input(0).shape); },
-    .cost = [](const NodeView& node) { return Cost{.flops = static_cast<double>(node.input(0).shape.numel().maximum())}; },
+        [](const NodeView& node) {
+          return ops::border_call(node.attributes(), "pad_border_backward", node.output().shape, node.input(0).shape);
+        },
+    .cost =
+        [](const NodeView& node) { return Cost{.flops = static_cast<double>(node.input(0).shape.numel().maximum())}; },
     .amp = AmpClass::clear,
     .cases =
         [] {
@@ -35,11 +38,11 @@ const OpDef kPadBorderBackward{
           std::vector<TestCase> cases;
           const auto add = [&](std::string note, DType d, std::int64_t images, std::int64_t size, const char* mode) {
             const std::int64_t pad = std::min<std::int64_t>(size, 2);
-            cases.push_back(
-                {.note = std::move(note),
-                 .inputs = {ops::random(d, {images, 2, size + pad + 1, size + 1})},
-                 .attributes = {
-                     {"pads", Ints{0, 0, 0, 0, 1, pad, 1, 0}}, {"mode", std::string(mode)}, {"input_shape", Shape{images, 2, size, size}}}});
+            cases.push_back({.note = std::move(note),
+                             .inputs = {ops::random(d, {images, 2, size + pad + 1, size + 1})},
+                             .attributes = {{"pads", Ints{0, 0, 0, 0, 1, pad, 1, 0}},
+                                            {"mode", std::string(mode)},
+                                            {"input_shape", Shape{images, 2, size, size}}}});
           };
           add("image", DType::f32, 1, 3, "reflect");
           add("one pixel", DType::f32, 1, 1, "replicate");

@@ -8,10 +8,13 @@ namespace graven::ir::ops {
 
 inline std::int64_t border_mode(const Attributes& a) {
   const std::string& mode = a.text("mode");
-  return mode == "reflect" ? kernels::kPadReflect : mode == "replicate" ? kernels::kPadReplicate : kernels::kPadCircular;
+  return mode == "reflect"     ? kernels::kPadReflect
+         : mode == "replicate" ? kernels::kPadReplicate
+                               : kernels::kPadCircular;
 }
 
-/// The call for x of `from` and y of `to`: leading dimensions without padding become one, those at the end become `inner`.
+/// The call for x of `from` and y of `to`: leading dimensions without padding become one, those at the end become
+/// `inner`.
 inline KernelCall border_call(const Attributes& a, std::string name, const Shape& from, const Shape& to) {
   const Ints& pads = a.integers("pads");
   std::vector<Dim> shape, in_shape, before;
@@ -44,10 +47,12 @@ inline KernelCall border_call(const Attributes& a, std::string name, const Shape
 inline Shape infer_border(const InferContext& c, Shape shape) {
   require_kernel_rank(c, shape.rank());
   const std::string& mode = c.attributes.text("mode");
-  c.require(mode == "reflect" || mode == "replicate" || mode == "circular", "'mode' must be reflect, replicate or circular, got '" + mode + "'");
+  c.require(mode == "reflect" || mode == "replicate" || mode == "circular",
+            "'mode' must be reflect, replicate or circular, got '" + mode + "'");
   const Ints& pads = c.attributes.integers("pads");
   c.require(pads.size() == 2 * shape.rank(), "'pads' takes " + std::to_string(2 * shape.rank()) +
-                                                 " integers (before and after, for each dimension), got " + std::to_string(pads.size()));
+                                                 " integers (before and after, for each dimension), got " +
+                                                 std::to_string(pads.size()));
   for (std::size_t d = 0; d < shape.rank(); ++d) {
     const std::int64_t before = pads[2 * d], after = pads[2 * d + 1];
     if (before == 0 && after == 0) continue;
@@ -55,8 +60,9 @@ inline Shape infer_border(const InferContext& c, Shape shape) {
     const std::int64_t size = fixed(shape[d], where + ", which is padded,");
     const std::int64_t most = mode == "reflect" ? size - 1 : mode == "circular" ? size : (std::int64_t{1} << 32);
     c.require(size >= 1, where + " is empty: there is nothing to pad it with");
-    c.require(before <= most && after <= most, "the pads " + std::to_string(before) + " and " + std::to_string(after) + " of " + where +
-                                                   " may be at most " + std::to_string(most) + " with mode " + mode);
+    c.require(before <= most && after <= most, "the pads " + std::to_string(before) + " and " + std::to_string(after) +
+                                                   " of " + where + " may be at most " + std::to_string(most) +
+                                                   " with mode " + mode);
     c.require(before > -size && after > -size && size + before + after >= 1,
               "the pads " + std::to_string(before) + " and " + std::to_string(after) + " leave nothing of " + where);
     shape[d] = size + before + after;
@@ -67,7 +73,10 @@ inline Shape infer_border(const InferContext& c, Shape shape) {
 
 inline std::vector<AttributeSpec> border_attributes() {
   return {{"pads", AttributeType::integers, {}, "before and after, for each dimension, the first one first"},
-          {"mode", AttributeType::text, {}, "reflect (mirrored without the border itself), replicate (the border) or circular (the other end)"}};
+          {"mode",
+           AttributeType::text,
+           {},
+           "reflect (mirrored without the border itself), replicate (the border) or circular (the other end)"}};
 }
 
 }  // namespace graven::ir::ops

@@ -10,8 +10,8 @@ namespace graven::ir {
 static void infer_permute(InferContext& c) {
   const Shape& from = c.input(0).shape;
   Ints dims = c.attributes.integers("dims");
-  c.require(dims.size() == from.rank(),
-            "'dims' must name each of the " + std::to_string(from.rank()) + " dimensions once, got " + std::to_string(dims.size()) + " of them");
+  c.require(dims.size() == from.rank(), "'dims' must name each of the " + std::to_string(from.rank()) +
+                                            " dimensions once, got " + std::to_string(dims.size()) + " of them");
   ops::require_kernel_rank(c, from.rank());
   Shape shape;
   for (std::int64_t& d : dims) {
@@ -29,7 +29,8 @@ static void infer_permute(InferContext& c) {
 static void gradient_permute(GradientBuilder& g) {
   const Ints& dims = g.attributes().integers("dims");
   Ints inverse(dims.size());
-  for (std::size_t d = 0; d < dims.size(); ++d) inverse[static_cast<std::size_t>(dims[d])] = static_cast<std::int64_t>(d);
+  for (std::size_t d = 0; d < dims.size(); ++d)
+    inverse[static_cast<std::size_t>(dims[d])] = static_cast<std::int64_t>(d);
   g.set(0, g.call("permute", {g.output_gradient()}, {{"dims", inverse}}));
 }
 
@@ -45,21 +46,33 @@ const OpDef kPermute{
     .name = "permute",
     .doc = "Dimension d of y is dimension dims[d] of x.",
     .inputs = {{"x"}},
-    .attributes = {{"dims", AttributeType::integers, {}, "every dimension of x once, negative ones counted from the end"}},
+    .attributes =
+        {{"dims", AttributeType::integers, {}, "every dimension of x once, negative ones counted from the end"}},
     .infer = infer_permute,
     .gradient = gradient_permute,
     .kernel = kernel_permute,
     .cost = [](const NodeView&) { return Cost{}; },
-    .remark = [](const NodeView& node) { return fmt::format("{}", fmt::join(node.attributes().integers("dims"), ",")); },
+    .remark =
+        [](const NodeView& node) { return fmt::format("{}", fmt::join(node.attributes().integers("dims"), ",")); },
     .amp = AmpClass::clear,
     .cases =
         [] {
           std::vector<TestCase> cases{
-              {.note = "transpose", .inputs = {ops::random(DType::f32, {17, 35})}, .attributes = {{"dims", Ints{1, 0}}}},
-              {.note = "to channels last", .inputs = {ops::random(DType::f32, {2, 5, 4, 3})}, .attributes = {{"dims", Ints{0, 2, 3, 1}}}},
-              {.note = "to channels first", .inputs = {ops::random(DType::f32, {2, 4, 3, 5})}, .attributes = {{"dims", Ints{0, -1, 1, 2}}}},
-              {.note = "nothing moves", .inputs = {ops::random(DType::f32, {3, 1, 4})}, .attributes = {{"dims", Ints{1, 0, 2}}}},
-              {.note = "reversed", .inputs = {ops::random(DType::f32, {2, 3, 4, 5})}, .attributes = {{"dims", Ints{3, 2, 1, 0}}}},
+              {.note = "transpose",
+               .inputs = {ops::random(DType::f32, {17, 35})},
+               .attributes = {{"dims", Ints{1, 0}}}},
+              {.note = "to channels last",
+               .inputs = {ops::random(DType::f32, {2, 5, 4, 3})},
+               .attributes = {{"dims", Ints{0, 2, 3, 1}}}},
+              {.note = "to channels first",
+               .inputs = {ops::random(DType::f32, {2, 4, 3, 5})},
+               .attributes = {{"dims", Ints{0, -1, 1, 2}}}},
+              {.note = "nothing moves",
+               .inputs = {ops::random(DType::f32, {3, 1, 4})},
+               .attributes = {{"dims", Ints{1, 0, 2}}}},
+              {.note = "reversed",
+               .inputs = {ops::random(DType::f32, {2, 3, 4, 5})},
+               .attributes = {{"dims", Ints{3, 2, 1, 0}}}},
               {.note = "rank 0", .inputs = {ops::random(DType::f32, {})}, .attributes = {{"dims", Ints{}}}},
               {.note = "empty", .inputs = {ops::random(DType::f32, {0, 3})}, .attributes = {{"dims", Ints{1, 0}}}}};
           for (DType d : kAllDTypes)

@@ -6,10 +6,13 @@
 
 namespace graven::ir::ops {
 
-/// kernel_size, stride (empty: the kernel's size, as in PyTorch), padding, channels_last; of maximum pooling also dilation.
+/// kernel_size, stride (empty: the kernel's size, as in PyTorch), padding, channels_last; of maximum pooling also
+/// dilation.
 inline std::vector<AttributeSpec> pool2d_attributes(bool maximum) {
-  const AttributeSpec own = maximum ? AttributeSpec{"dilation", AttributeType::integers, Ints{1, 1}, "distance between taps"}
-                                    : AttributeSpec{"count_include_pad", AttributeType::boolean, true, "whether padding counts in the divisor"};
+  const AttributeSpec own =
+      maximum
+          ? AttributeSpec{"dilation", AttributeType::integers, Ints{1, 1}, "distance between taps"}
+          : AttributeSpec{"count_include_pad", AttributeType::boolean, true, "whether padding counts in the divisor"};
   return {{"kernel_size", AttributeType::integers, {}, "of the window, height and width"},
           {"stride", AttributeType::integers, Ints{}, "of the window; empty: kernel_size"},
           {"padding", AttributeType::integers, Ints{0, 0}, "at most half the kernel"},
@@ -25,8 +28,8 @@ inline kernels::pool2d_config infer_pool2d(InferContext& c, const Shape& x) {
   const Ints stride = checked_list(c, "stride", 2, 1), padding = checked_list(c, "padding", 2, 0);
   const Ints dilation = c.attributes.find("dilation") ? checked_list(c, "dilation", 2, 1) : Ints{1, 1};
   for (std::size_t i = 0; i < 2; ++i) {
-    c.require(padding[i] <= kernel[i] / 2,
-              "'padding' must be at most half of the kernel's " + std::to_string(kernel[i]) + ", got " + std::to_string(padding[i]));
+    c.require(padding[i] <= kernel[i] / 2, "'padding' must be at most half of the kernel's " +
+                                               std::to_string(kernel[i]) + ", got " + std::to_string(padding[i]));
     c.require(kernel[i] <= (1 << 24) && stride[i] <= (1 << 24) && dilation[i] <= (1 << 24), "the window is too large");
   }
   const bool channels_last = c.attributes.flag("channels_last"), ceil_mode = c.attributes.flag("ceil_mode");
@@ -40,11 +43,14 @@ inline kernels::pool2d_config infer_pool2d(InferContext& c, const Shape& x) {
   s.dilation_height = dilation[0], s.dilation_width = dilation[1];
   s.count_include_pad = c.attributes.find("count_include_pad") ? c.attributes.flag("count_include_pad") : true;
   s.channels_last = channels_last;
-  s.out_height = kernels::pool2d_out_size(s.in_height, s.kernel_height, s.stride_height, s.padding_height, s.dilation_height, ceil_mode);
-  s.out_width = kernels::pool2d_out_size(s.in_width, s.kernel_width, s.stride_width, s.padding_width, s.dilation_width, ceil_mode);
-  c.require(s.out_height >= 1 && s.out_width >= 1, "the window " + std::to_string(kernel[0]) + "x" + std::to_string(kernel[1]) +
-                                                       " does not fit into the padded image " + std::to_string(s.in_height + 2 * padding[0]) + "x" +
-                                                       std::to_string(s.in_width + 2 * padding[1]));
+  s.out_height = kernels::pool2d_out_size(s.in_height, s.kernel_height, s.stride_height, s.padding_height,
+                                          s.dilation_height, ceil_mode);
+  s.out_width = kernels::pool2d_out_size(s.in_width, s.kernel_width, s.stride_width, s.padding_width, s.dilation_width,
+                                         ceil_mode);
+  c.require(s.out_height >= 1 && s.out_width >= 1,
+            "the window " + std::to_string(kernel[0]) + "x" + std::to_string(kernel[1]) +
+                " does not fit into the padded image " + std::to_string(s.in_height + 2 * padding[0]) + "x" +
+                std::to_string(s.in_width + 2 * padding[1]));
   return s;
 }
 
@@ -104,7 +110,8 @@ inline double pool2d_flops(const NodeView& node, const Shape& y) {
 inline std::vector<TestCase> pool2d_cases(bool maximum) {
   std::vector<TestCase> cases;
   auto add = [&](std::string note, DType dtype, Shape x, Attributes attributes) {
-    cases.push_back({.note = std::move(note), .inputs = {random(dtype, std::move(x), -4, 4)}, .attributes = std::move(attributes)});
+    cases.push_back(
+        {.note = std::move(note), .inputs = {random(dtype, std::move(x), -4, 4)}, .attributes = std::move(attributes)});
   };
   const Ints two{2, 2}, three{3, 3}, one{1, 1};
   add("2x2", DType::f32, {2, 3, 6, 8}, {{"kernel_size", two}});
@@ -112,14 +119,18 @@ inline std::vector<TestCase> pool2d_cases(bool maximum) {
   add("overlapping", DType::f32, {1, 2, 6, 5}, {{"kernel_size", three}, {"stride", one}});
   add("gaps", DType::f32, {1, 2, 9, 9}, {{"kernel_size", two}, {"stride", Ints{3, 4}}});
   add("ceil", DType::f32, {1, 2, 6, 7}, {{"kernel_size", three}, {"stride", two}, {"ceil_mode", true}});
-  add("ceil with padding", DType::f32, {1, 17, 6, 7}, {{"kernel_size", three}, {"stride", two}, {"padding", one}, {"ceil_mode", true}});
+  add("ceil with padding", DType::f32, {1, 17, 6, 7},
+      {{"kernel_size", three}, {"stride", two}, {"padding", one}, {"ceil_mode", true}});
   add("whole image", DType::f32, {2, 3, 4, 5}, {{"kernel_size", Ints{4, 5}}});
-  add("channels last", DType::f32, {2, 6, 7, 18}, {{"kernel_size", three}, {"stride", two}, {"padding", one}, {"channels_last", true}});
+  add("channels last", DType::f32, {2, 6, 7, 18},
+      {{"kernel_size", three}, {"stride", two}, {"padding", one}, {"channels_last", true}});
   add("empty batch", DType::f32, {0, 3, 6, 8}, {{"kernel_size", two}});
   if (maximum)
-    add("dilated", DType::f32, {1, 2, 9, 9}, {{"kernel_size", three}, {"stride", two}, {"dilation", two}, {"padding", one}});
+    add("dilated", DType::f32, {1, 2, 9, 9},
+        {{"kernel_size", three}, {"stride", two}, {"dilation", two}, {"padding", one}});
   else
-    add("padding left out", DType::f32, {1, 2, 7, 7}, {{"kernel_size", three}, {"stride", two}, {"padding", one}, {"count_include_pad", false}});
+    add("padding left out", DType::f32, {1, 2, 7, 7},
+        {{"kernel_size", three}, {"stride", two}, {"padding", one}, {"count_include_pad", false}});
   for (DType d : kFloats) add(std::string(name(d)), d, {1, 2, 4, 6}, {{"kernel_size", two}});
   return cases;
 }

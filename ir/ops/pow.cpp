@@ -19,7 +19,8 @@ extern const OpDef kPow;
 const OpDef kPow{
     .name = "pow",
     .doc =
-        "z = x to the power y, broadcast as in NumPy. Gradients as PyTorch's: 0 to x where y = 0, 0 to y where x = 0 and y "
+        "z = x to the power y, broadcast as in NumPy. Gradients as PyTorch's: 0 to x where y = 0, 0 to y where x = 0 "
+        "and y "
         ">= 0. Integers wrap around; to a negative power they give 0, or 1 and -1 for bases of 1 and -1.",
     .inputs = {{"x"}, {"y"}},
     .infer = ops::infer_binary,
@@ -31,7 +32,8 @@ const OpDef kPow{
           std::vector<TestCase> cases = ops::binary_cases(0.2, 3, -2, 2, false);
           for (DType d : ops::kIntegers)
             cases.push_back({.note = std::string(name(d)),
-                             .inputs = {ops::random(d, {4, 5}, d == DType::u8 ? 0 : -3, 3), ops::random(d, {5}, d == DType::u8 ? 0 : -2, 4)},
+                             .inputs = {ops::random(d, {4, 5}, d == DType::u8 ? 0 : -3, 3),
+                                        ops::random(d, {5}, d == DType::u8 ? 0 : -2, 4)},
                              .gradient = false});
           return cases;
         },

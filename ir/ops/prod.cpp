@@ -3,7 +3,8 @@
 namespace graven::ir {
 
 static void gradient_prod(GradientBuilder& g) {
-  // d/dx_i is the product of the others: all / x_i where no element is 0; where exactly one is, the product of the rest for that one.
+  // d/dx_i is the product of the others: all / x_i where no element is 0; where exactly one is, the product of the rest
+  // for that one.
   const ops::Term x(g, g.input(0)), dy = ops::keep_dims(g, g.output_gradient());
   const Attributes over{{"dims", g.attributes().integers("dims")}, {"keepdim", true}};
   const ops::Term zero = x.apply("eq", {x.constant(0)});
@@ -24,7 +25,8 @@ const OpDef kProd{
     .infer = [](InferContext& c) { ops::infer_reduction(c, false); },
     .gradient = gradient_prod,
     .kernel = [](const NodeView& node) { return ops::reduce_call(node, "reduce_prod"); },
-    .cost = [](const NodeView& node) { return Cost{.flops = static_cast<double>(node.input(0).shape.numel().maximum())}; },
+    .cost =
+        [](const NodeView& node) { return Cost{.flops = static_cast<double>(node.input(0).shape.numel().maximum())}; },
     .remark = ops::reduction_remark,
     .amp = AmpClass::black,
     .cases = [] { return ops::reduction_cases(0.5, 1.5, true, false); },

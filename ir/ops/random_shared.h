@@ -7,7 +7,8 @@ namespace graven::ir::ops {
 
 inline AttributeSpec stream_attribute() {
   return {"stream", AttributeType::integer, std::int64_t{0},
-          "which of 2^62 independent sequences; a hash of where the call stands, so that other calls do not change its numbers"};
+          "which of 2^62 independent sequences; a hash of where the call stands, so that other calls do not change its "
+          "numbers"};
 }
 
 /// Checks inputs `first` (seed) and `first + 1` (step), and the stream.
@@ -15,7 +16,8 @@ inline void check_random(const InferContext& c, std::size_t first) {
   const TensorType expected{DType::i64, {}};
   c.require(c.input(first) == expected, "seed must be i64[], got " + c.input(first).to_string());
   c.require(c.input(first + 1) == expected, "step must be i64[], got " + c.input(first + 1).to_string());
-  c.require(c.attributes.integer("stream") >= 0, "'stream' must not be negative, got " + std::to_string(c.attributes.integer("stream")));
+  c.require(c.attributes.integer("stream") >= 0,
+            "'stream' must not be negative, got " + std::to_string(c.attributes.integer("stream")));
 }
 
 /// random_uniform and random_normal.

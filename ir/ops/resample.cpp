@@ -13,24 +13,37 @@ extern const OpDef kResample;
 const OpDef kResample{
     .name = "resample",
     .doc =
-        "y has `size` elements along dim where x has others: nearest, linear or cubic (Keys 1981, a = -3/4) interpolation, or the mean over each "
-        "element's area (adaptive average pooling). PyTorch's interpolate and adaptive_avg_pool, one dimension at a time. Element j of y lies at "
-        "(j + 1/2) scale - 1/2 in x, or at j (in - 1) / (size - 1) with align_corners; nearest takes floor(j scale), nearest-exact floor((j + 1/2) "
+        "y has `size` elements along dim where x has others: nearest, linear or cubic (Keys 1981, a = -3/4) "
+        "interpolation, or the mean over each "
+        "element's area (adaptive average pooling). PyTorch's interpolate and adaptive_avg_pool, one dimension at a "
+        "time. Element j of y lies at "
+        "(j + 1/2) scale - 1/2 in x, or at j (in - 1) / (size - 1) with align_corners; nearest takes floor(j scale), "
+        "nearest-exact floor((j + 1/2) "
         "scale).",
     .inputs = {{"x"}},
     .attributes = ops::resample_attributes(),
     .infer = [](InferContext& c) { c.output(c.input(0).dtype, ops::infer_resample(c, c.input(0).shape)); },
     .gradient = gradient_resample,
-    .kernel = [](const NodeView& node) { return ops::resample_call(node.attributes(), "resample", node.input(0).shape, node.output().shape); },
-    .cost = [](const NodeView& node) { return Cost{.flops = 3.0 * static_cast<double>(node.output().shape.numel().maximum())}; },
+    .kernel =
+        [](const NodeView& node) {
+          return ops::resample_call(node.attributes(), "resample", node.input(0).shape, node.output().shape);
+        },
+    .cost =
+        [](const NodeView& node) {
+          return Cost{.flops = 3.0 * static_cast<double>(node.output().shape.numel().maximum())};
+        },
     .cases =
         [] {
           std::vector<TestCase> cases;
-          auto add = [&](std::string note, DType dtype, Shape x, std::int64_t dim, std::int64_t size, std::string_view mode, bool align = false,
-                         double scale = 0) {
+          auto add = [&](std::string note, DType dtype, Shape x, std::int64_t dim, std::int64_t size,
+                         std::string_view mode, bool align = false, double scale = 0) {
             cases.push_back({.note = note + ", " + std::string(mode),
                              .inputs = {ops::random(dtype, std::move(x))},
-                             .attributes = {{"dim", dim}, {"size", size}, {"mode", std::string(mode)}, {"align_corners", align}, {"scale", scale}}});
+                             .attributes = {{"dim", dim},
+                                            {"size", size},
+                                            {"mode", std::string(mode)},
+                                            {"align_corners", align},
+                                            {"scale", scale}}});
           };
           for (const std::string_view mode : ops::kResampleModes) {
             add("twice", DType::f32, {2, 3, 5}, -1, 10, mode);

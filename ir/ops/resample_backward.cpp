@@ -27,8 +27,13 @@ const OpDef kResampleBackward{
     .infer = infer_resample_backward,
     .gradient = gradient_resample_backward,
     .kernel =
-        [](const NodeView& node) { return ops::resample_call(node.attributes(), "resample_backward", node.output().shape, node.input(0).shape); },
-    .cost = [](const NodeView& node) { return Cost{.flops = 3.0 * static_cast<double>(node.input(0).shape.numel().maximum())}; },
+        [](const NodeView& node) {
+          return ops::resample_call(node.attributes(), "resample_backward", node.output().shape, node.input(0).shape);
+        },
+    .cost =
+        [](const NodeView& node) {
+          return Cost{.flops = 3.0 * static_cast<double>(node.input(0).shape.numel().maximum())};
+        },
     .cases =
         [] {
           // The gradient rule of resample goes through the others.
@@ -37,7 +42,10 @@ const OpDef kResampleBackward{
             const std::int64_t size = dy[1].value();
             cases.push_back({.note = std::move(note),
                              .inputs = {ops::random(d, std::move(dy))},
-                             .attributes = {{"dim", std::int64_t{1}}, {"size", size}, {"mode", std::string(mode)}, {"input_size", input_size}}});
+                             .attributes = {{"dim", std::int64_t{1}},
+                                            {"size", size},
+                                            {"mode", std::string(mode)},
+                                            {"input_size", input_size}}});
           };
           add("linear", DType::f32, {2, 8, 3}, 4, "linear");
           add("from one", DType::f32, {2, 5, 1}, 1, "linear");

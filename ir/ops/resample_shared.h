@@ -51,7 +51,8 @@ inline std::vector<AttributeSpec> resample_attributes() {
   return {{"dim", AttributeType::integer, {}, "counted from the end when negative"},
           {"size", AttributeType::integer, {}, "of y along dim"},
           {"mode", AttributeType::text, {}, "nearest, nearest-exact, linear, cubic or area"},
-          {"align_corners", AttributeType::boolean, false, "the centres of the elements at the ends lie at the same places, not their borders"},
+          {"align_corners", AttributeType::boolean, false,
+           "the centres of the elements at the ends lie at the same places, not their borders"},
           {"scale", AttributeType::number, 0.0, "elements of x for each of y; 0: the quotient of the sizes"}};
 }
 

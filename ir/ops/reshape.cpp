@@ -17,19 +17,21 @@ static void infer_reshape(InferContext& c) {
     known = known * shape[d];
   }
   if (open < shape.rank()) {
-    const bool divides =
-        known.coefficient() != 0 && from.coefficient() % known.coefficient() == 0 && (known.is_static() || known.symbol() == from.symbol());
+    const bool divides = known.coefficient() != 0 && from.coefficient() % known.coefficient() == 0 &&
+                         (known.is_static() || known.symbol() == from.symbol());
     c.require(divides, "the shape " + shape.to_string() + " does not fit " + ops::count_of(from, "element"));
     shape[open] = from / known;
     known = from;
   }
-  c.require(known == from, "the shape " + shape.to_string() + " holds " + ops::count_of(known, "element") + ", the input " +
-                               c.input(0).shape.to_string() + " has " + from.to_string());
+  c.require(known == from, "the shape " + shape.to_string() + " holds " + ops::count_of(known, "element") +
+                               ", the input " + c.input(0).shape.to_string() + " has " + from.to_string());
   c.attributes.set("shape", shape);
   c.output(c.input(0).dtype, shape);
 }
 
-static void gradient_reshape(GradientBuilder& g) { g.set(0, g.call("reshape", {g.output_gradient()}, {{"shape", g.type(g.input(0)).shape}})); }
+static void gradient_reshape(GradientBuilder& g) {
+  g.set(0, g.call("reshape", {g.output_gradient()}, {{"shape", g.type(g.input(0)).shape}}));
+}
 
 extern const OpDef kReshape;
 const OpDef kReshape{
@@ -43,11 +45,16 @@ const OpDef kReshape{
     .amp = AmpClass::clear,
     .cases =
         [] {
-          std::vector<TestCase> cases{{.note = "flatten", .inputs = {ops::random(DType::f32, {2, 3, 4})}, .attributes = {{"shape", Shape{2, 12}}}},
-                                      {.note = "inferred", .inputs = {ops::random(DType::f32, {2, 3, 4})}, .attributes = {{"shape", Shape{4, -1}}}},
-                                      {.note = "to rank 0", .inputs = {ops::random(DType::f32, {1, 1})}, .attributes = {{"shape", Shape{}}}},
-                                      {.note = "from rank 0", .inputs = {ops::random(DType::f32, {})}, .attributes = {{"shape", Shape{1, 1}}}},
-                                      {.note = "empty", .inputs = {ops::random(DType::f32, {0, 3})}, .attributes = {{"shape", Shape{5, 0}}}}};
+          std::vector<TestCase> cases{
+              {.note = "flatten",
+               .inputs = {ops::random(DType::f32, {2, 3, 4})},
+               .attributes = {{"shape", Shape{2, 12}}}},
+              {.note = "inferred",
+               .inputs = {ops::random(DType::f32, {2, 3, 4})},
+               .attributes = {{"shape", Shape{4, -1}}}},
+              {.note = "to rank 0", .inputs = {ops::random(DType::f32, {1, 1})}, .attributes = {{"shape", Shape{}}}},
+              {.note = "from rank 0", .inputs = {ops::random(DType::f32, {})}, .attributes = {{"shape", Shape{1, 1}}}},
+              {.note = "empty", .inputs = {ops::random(DType::f32, {0, 3})}, .attributes = {{"shape", Shape{5, 0}}}}};
           for (DType d : kAllDTypes)
             cases.push_back({.note = std::string(name(d)),
                              .inputs = {ops::random(d, {6}, 0, 2)},

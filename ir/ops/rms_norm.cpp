@@ -13,7 +13,8 @@ static void infer_rms_norm(InferContext& c) {
 static void gradient_rms_norm(GradientBuilder& g) {
   if (g.output_gradient() == kNone) return;
   const ValueId weight = g.has_input(1) ? g.input(1) : kNone;
-  const std::vector<ValueId> gradients = g.call_many("rms_norm_backward", {g.output_gradient(), g.input(0), weight, g.output(1)}, g.attributes());
+  const std::vector<ValueId> gradients =
+      g.call_many("rms_norm_backward", {g.output_gradient(), g.input(0), weight, g.output(1)}, g.attributes());
   for (std::size_t i = 0; i < 2; ++i)
     if (g.has_input(i) && g.needs(i)) g.set(i, gradients[i]);
 }
@@ -22,7 +23,8 @@ extern const OpDef kRmsNorm;
 const OpDef kRmsNorm{
     .name = "rms_norm",
     .doc =
-        "y = x * rstd * weight over each row, the last 'dims' dimensions together; rstd = 1 / sqrt(mean of x^2 + eps) (Zhang and Sennrich 2019; "
+        "y = x * rstd * weight over each row, the last 'dims' dimensions together; rstd = 1 / sqrt(mean of x^2 + eps) "
+        "(Zhang and Sennrich 2019; "
         "PyTorch's "
         "rms_norm). Outputs: y, rstd; no gradient flows through the second.",
     .inputs = {{"x"}, ops::kOptionalWeight},
@@ -31,7 +33,10 @@ const OpDef kRmsNorm{
     .infer = infer_rms_norm,
     .gradient = gradient_rms_norm,
     .kernel = [](const NodeView& node) { return ops::layer_norm_call(node, "rms_norm", node.input(0).shape); },
-    .cost = [](const NodeView& node) { return Cost{.flops = 4 * static_cast<double>(node.output().shape.numel().maximum())}; },
+    .cost =
+        [](const NodeView& node) {
+          return Cost{.flops = 4 * static_cast<double>(node.output().shape.numel().maximum())};
+        },
     .amp = AmpClass::black,
     .cases =
         [] {

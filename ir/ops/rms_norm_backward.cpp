@@ -16,22 +16,27 @@ extern const OpDef kRmsNormBackward;
 const OpDef kRmsNormBackward{
     .name = "rms_norm_backward",
     .doc =
-        "dx, dweight of rms_norm: with h = x * rstd and g = dy * weight, dx = rstd * (g - h * mean(g * h)), dweight = the sum over rows of dy * h.",
+        "dx, dweight of rms_norm: with h = x * rstd and g = dy * weight, dx = rstd * (g - h * mean(g * h)), dweight = "
+        "the sum over rows of dy * h.",
     .inputs = {{"dy"}, {"x"}, ops::kOptionalWeight, {"rstd"}},
     .attributes = ops::layer_norm_attributes(),
     .outputs = {"dx", "dweight"},
     .infer = infer_rms_norm_backward,
     .kernel = [](const NodeView& node) { return ops::layer_norm_backward_call(node, "rms_norm_backward"); },
-    .cost = [](const NodeView& node) { return Cost{.flops = 9 * static_cast<double>(node.output().shape.numel().maximum())}; },
+    .cost =
+        [](const NodeView& node) {
+          return Cost{.flops = 9 * static_cast<double>(node.output().shape.numel().maximum())};
+        },
     .amp = AmpClass::black,
     .cases =
         [] {
           std::vector<TestCase> cases;
           const auto add = [&](std::string note, DType d, Shape x, bool weight) {
-            cases.push_back({.note = std::move(note),
-                             .inputs = {ops::random(d, x), ops::random(d, x), weight ? ops::random(d, {x.back()}) : ops::absent(),
-                                        ops::random(d, {x[0]}, 0.5, 2)},
-                             .gradient = false});
+            cases.push_back(
+                {.note = std::move(note),
+                 .inputs = {ops::random(d, x), ops::random(d, x), weight ? ops::random(d, {x.back()}) : ops::absent(),
+                            ops::random(d, {x[0]}, 0.5, 2)},
+                 .gradient = false});
           };
           add("rows", DType::f32, {6, 77}, true);
           add("several pieces", DType::f32, {700, 96}, true);

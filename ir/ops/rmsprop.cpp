@@ -15,10 +15,13 @@ extern const OpDef kRmsprop;
 const OpDef kRmsprop{
     .name = "rmsprop",
     .doc =
-        "RMSprop (Hinton 2012; centered: Graves 2013), torch.optim.RMSprop: g = grad (negated to maximize) + weight_decay * param; "
-        "square_avg = alpha * square_avg + (1 - alpha) * g^2; centered: grad_avg += (1 - alpha) * (g - grad_avg), variance = square_avg - "
+        "RMSprop (Hinton 2012; centered: Graves 2013), torch.optim.RMSprop: g = grad (negated to maximize) + "
+        "weight_decay * param; "
+        "square_avg = alpha * square_avg + (1 - alpha) * g^2; centered: grad_avg += (1 - alpha) * (g - grad_avg), "
+        "variance = square_avg - "
         "grad_avg^2, "
-        "0 where it rounds below; otherwise variance = square_avg; change = g / (sqrt(variance) + eps); with momentum buf = momentum * buf + change "
+        "0 where it rounds below; otherwise variance = square_avg; change = g / (sqrt(variance) + eps); with momentum "
+        "buf = momentum * buf + change "
         "and "
         "change = buf; param -= lr * change.",
     .inputs = {{.name = "params", .role = InputRole::parameter, .variadic = true},
@@ -53,8 +56,10 @@ const OpDef kRmsprop{
         [] {
           std::vector<TestCase> cases;
           auto add = [&](std::string note, DType d, Attributes attributes) {
-            const bool momentum = attributes.find("momentum") != nullptr, centered = attributes.find("centered") != nullptr;
-            cases.push_back(ops::optimizer_case(std::move(note), d, {}, {true, true, true, centered, momentum}, std::move(attributes)));
+            const bool momentum = attributes.find("momentum") != nullptr,
+                       centered = attributes.find("centered") != nullptr;
+            cases.push_back(ops::optimizer_case(std::move(note), d, {}, {true, true, true, centered, momentum},
+                                                std::move(attributes)));
           };
           add("plain", DType::f32, {});
           add("weight decay, maximize", DType::f32, {{"weight_decay", 0.1}, {"maximize", true}, {"eps", 1e-2}});

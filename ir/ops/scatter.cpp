@@ -23,9 +23,11 @@ extern const OpDef kScatter;
 const OpDef kScatter{
     .name = "scatter",
     .doc =
-        "y = x, and y[index[i, j, k], j, k] = source[i, j, k] for dim 0, and so on (PyTorch's scatter). Of several elements for one place the last "
+        "y = x, and y[index[i, j, k], j, k] = source[i, j, k] for dim 0, and so on (PyTorch's scatter). Of several "
+        "elements for one place the last "
         "stays; as "
-        "in PyTorch the gradient is right only where there are none. An index outside of the dimension is an error when it runs.",
+        "in PyTorch the gradient is right only where there are none. An index outside of the dimension is an error "
+        "when it runs.",
     .inputs = {{"x"}, {"index"}, {"source"}},
     .attributes = {ops::gather_dim_attribute()},
     .infer = infer_scatter,
@@ -42,10 +44,12 @@ const OpDef kScatter{
         [] {
           std::vector<TestCase> cases;
           const auto add = [&](std::string note, DType d, Shape x, Shape index, std::int64_t dim, bool gradient) {
-            cases.push_back({.note = std::move(note),
-                             .inputs = {ops::random(d, x), ops::index_input(index, x[static_cast<std::size_t>(dim)].value()), ops::random(d, index)},
-                             .attributes = {{"dim", dim}},
-                             .gradient = gradient});
+            cases.push_back(
+                {.note = std::move(note),
+                 .inputs = {ops::random(d, x), ops::index_input(index, x[static_cast<std::size_t>(dim)].value()),
+                            ops::random(d, index)},
+                 .attributes = {{"dim", dim}},
+                 .gradient = gradient});
           };
           add("one a column", DType::f32, {5, 4}, {1, 4}, 0, true);
           add("one a row, a smaller index", DType::f32, {5, 4, 3}, {2, 1, 2}, 1, true);

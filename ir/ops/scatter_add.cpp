@@ -12,14 +12,16 @@ static void infer_scatter_add(InferContext& c) {
 
 static void gradient_scatter_add(GradientBuilder& g) {
   if (g.needs(0)) g.set(0, g.output_gradient());
-  if (g.needs(2)) g.set(2, g.call("gather", {g.output_gradient(), g.input(1)}, {{"dim", g.attributes().integer("dim")}}));
+  if (g.needs(2))
+    g.set(2, g.call("gather", {g.output_gradient(), g.input(1)}, {{"dim", g.attributes().integer("dim")}}));
 }
 
 extern const OpDef kScatterAdd;
 const OpDef kScatterAdd{
     .name = "scatter_add",
     .doc =
-        "y = x, and y[index[i, j, k], j, k] += source[i, j, k] for dim 0, and so on, in the order of the source (PyTorch's scatter_add). An index "
+        "y = x, and y[index[i, j, k], j, k] += source[i, j, k] for dim 0, and so on, in the order of the source "
+        "(PyTorch's scatter_add). An index "
         "outside of "
         "the dimension is an error when it runs.",
     .inputs = {{"x"}, {"index"}, {"source"}},
@@ -32,7 +34,8 @@ const OpDef kScatterAdd{
           call.in_place = {0};
           return call;
         },
-    .cost = [](const NodeView& node) { return Cost{.flops = static_cast<double>(node.input(2).shape.numel().maximum())}; },
+    .cost =
+        [](const NodeView& node) { return Cost{.flops = static_cast<double>(node.input(2).shape.numel().maximum())}; },
     .remark = ops::dim_remark,
     .cases =
         [] {

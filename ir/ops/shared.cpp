@@ -10,13 +10,14 @@
 
 namespace graven::ir::ops {
 
-// ---- attributes and dimensions ------------------------------------------------------------------------------------------------------
+// ---- attributes and dimensions
+// ------------------------------------------------------------------------------------------------------
 
 std::int64_t wrap_dim(const InferContext& c, std::int64_t dim, std::size_t rank) {
   const auto r = static_cast<std::int64_t>(std::max<std::size_t>(rank, 1));
   if (dim < -r || dim >= r)
-    c.fail("dimension " + std::to_string(dim) + " is out of range: a tensor of rank " + std::to_string(rank) + " takes " + std::to_string(-r) +
-           " to " + std::to_string(r - 1));
+    c.fail("dimension " + std::to_string(dim) + " is out of range: a tensor of rank " + std::to_string(rank) +
+           " takes " + std::to_string(-r) + " to " + std::to_string(r - 1));
   return dim < 0 ? dim + r : dim;
 }
 
@@ -41,9 +42,12 @@ Ints normalize_dims(InferContext& c, std::string_view key, std::size_t rank) {
 
 const Ints& checked_list(const InferContext& c, std::string_view key, std::size_t count, std::int64_t least) {
   const Ints& list = c.attributes.integers(key);
-  if (list.size() != count) c.fail("'" + std::string(key) + "' takes " + std::to_string(count) + " integers, got " + std::to_string(list.size()));
+  if (list.size() != count)
+    c.fail("'" + std::string(key) + "' takes " + std::to_string(count) + " integers, got " +
+           std::to_string(list.size()));
   for (std::int64_t v : list)
-    if (v < least) c.fail("'" + std::string(key) + "' must be at least " + std::to_string(least) + ", got " + std::to_string(v));
+    if (v < least)
+      c.fail("'" + std::string(key) + "' must be at least " + std::to_string(least) + ", got " + std::to_string(v));
   return list;
 }
 
@@ -69,9 +73,12 @@ std::int64_t fixed(const Dim& dim, const std::string& what) {
 
 std::string text_of(double number) { return fmt::format("{}", number); }
 
-std::string count_of(const Dim& n, std::string_view noun) { return n.to_string() + " " + std::string(noun) + (n == Dim(1) ? "" : "s"); }
+std::string count_of(const Dim& n, std::string_view noun) {
+  return n.to_string() + " " + std::string(noun) + (n == Dim(1) ? "" : "s");
+}
 
-// ---- inference ----------------------------------------------------------------------------------------------------------------------
+// ---- inference
+// ---------------------------------------------------------------------------------------------------------------------
 
 void require_floating(const InferContext& c, std::size_t i) {
   const DType d = c.input(i).dtype;
@@ -85,7 +92,8 @@ void require_rank(const InferContext& c, std::size_t i, std::size_t rank, std::s
 
 void require_same_dtype(const InferContext& c, std::size_t i, std::size_t j) {
   if (c.has_input(i) && c.has_input(j) && c.input(i).dtype != c.input(j).dtype)
-    c.fail("expects inputs of one dtype, got " + std::string(name(c.input(i).dtype)) + " and " + std::string(name(c.input(j).dtype)));
+    c.fail("expects inputs of one dtype, got " + std::string(name(c.input(i).dtype)) + " and " +
+           std::string(name(c.input(j).dtype)));
 }
 
 void infer_any(InferContext& c) { c.output(c.input(0).dtype, c.input(0).shape); }
@@ -179,30 +187,37 @@ void infer_floating_to_bool(InferContext& c) {
 
 void infer_bitwise(InferContext& c) {
   if (c.input_count() > 1) require_same_dtype(c, 0, 1);
-  c.require(!is_floating(c.input(0).dtype), [&] { return "expects integers or bools, got " + std::string(name(c.input(0).dtype)); });
+  c.require(!is_floating(c.input(0).dtype),
+            [&] { return "expects integers or bools, got " + std::string(name(c.input(0).dtype)); });
   c.output(c.input(0).dtype, c.input_count() > 1 ? broadcast_inputs(c) : c.input(0).shape);
 }
 
 AttributeSpec epilogue_attribute() {
-  return {"epilogue", AttributeType::program, ScalarProgram{}, "applied to each element of the result; its second input is the residual"};
+  return {"epilogue", AttributeType::program, ScalarProgram{},
+          "applied to each element of the result; its second input is the residual"};
 }
 
 void check_epilogue(const InferContext& c, std::size_t i, const TensorType& result) {
   const ScalarProgram& epilogue = c.attributes.program("epilogue");
   if (c.has_input(i))
-    c.require(c.input(i) == result, [&] { return "the residual must be " + result.to_string() + ", got " + c.input(i).to_string(); });
+    c.require(c.input(i) == result,
+              [&] { return "the residual must be " + result.to_string() + ", got " + c.input(i).to_string(); });
   const std::int32_t given = c.has_input(i) ? 2 : 1, takes = epilogue.empty() ? 1 : epilogue.inputs;
   c.require(takes == given, [&] {
-    return "the epilogue takes " + count_of(takes, "input") + ", " + std::to_string(given) + (given == 1 ? " is" : " are") + " given";
+    return "the epilogue takes " + count_of(takes, "input") + ", " + std::to_string(given) +
+           (given == 1 ? " is" : " are") + " given";
   });
   check_program(c, epilogue, std::vector<DType>(static_cast<std::size_t>(takes), result.dtype));
-  c.require(epilogue.empty() || epilogue.steps.back().dtype == result.dtype,
-            [&] { return "the epilogue must give " + std::string(name(result.dtype)) + ", got " + std::string(name(epilogue.steps.back().dtype)); });
+  c.require(epilogue.empty() || epilogue.steps.back().dtype == result.dtype, [&] {
+    return "the epilogue must give " + std::string(name(result.dtype)) + ", got " +
+           std::string(name(epilogue.steps.back().dtype));
+  });
 }
 
 namespace {
 
-/// The step's constants are the operator's scalar attributes, each once and in the order of its declaration: a functor's name lists them so.
+/// The step's constants are the operator's scalar attributes, each once and in the order of its declaration: a
+/// functor's name lists them so.
 void check_constants(const InferContext& c, const OpDef& op, const ScalarProgram::Step& step, const auto& which) {
   for (const auto& constant : step.constants) {
     bool known = false;
@@ -211,18 +226,22 @@ void check_constants(const InferContext& c, const OpDef& op, const ScalarProgram
   }
   std::size_t next = 0;
   for (const AttributeSpec& a : op.attributes) {
-    if (a.type != AttributeType::boolean && a.type != AttributeType::integer && a.type != AttributeType::number) continue;
-    const bool given = std::any_of(step.constants.begin(), step.constants.end(), [&](const auto& constant) { return constant.first == a.name; });
+    if (a.type != AttributeType::boolean && a.type != AttributeType::integer && a.type != AttributeType::number)
+      continue;
+    const bool given = std::any_of(step.constants.begin(), step.constants.end(),
+                                   [&](const auto& constant) { return constant.first == a.name; });
     c.require(given, [&] { return which() + " (" + step.op + ") lacks its constant '" + std::string(a.name) + "'"; });
-    c.require(next < step.constants.size() && step.constants[next].first == a.name,
-              [&] { return which() + " (" + step.op + "): the constants must stand in the order of the operator's attributes"; });
+    c.require(next < step.constants.size() && step.constants[next].first == a.name, [&] {
+      return which() + " (" + step.op + "): the constants must stand in the order of the operator's attributes";
+    });
     ++next;
   }
   c.require(next == step.constants.size(), [&] { return which() + " (" + step.op + ") has a constant too many"; });
 }
 
 /// The dtype that the step makes of values of the dtypes `arguments`: what its operator makes of scalars.
-DType infer_step(const InferContext& c, const OpDef& op, const ScalarProgram::Step& step, const std::vector<DType>& arguments, const auto& which) {
+DType infer_step(const InferContext& c, const OpDef& op, const ScalarProgram::Step& step,
+                 const std::vector<DType>& arguments, const auto& which) {
   Attributes attributes;
   for (const AttributeSpec& a : op.attributes) {
     if (a.type == AttributeType::dtype) attributes.set(a.name, step.dtype);
@@ -241,7 +260,8 @@ DType infer_step(const InferContext& c, const OpDef& op, const ScalarProgram::St
 
 /// The dtype that a step computes in: none where all is boolean, or where it only stores a bool.
 std::optional<DType> computes_in(const ScalarProgram::Step& step, const std::vector<DType>& arguments, bool last) {
-  // Inside a program a cast loads a value as what the program computes in; at its end it stores the result as something else.
+  // Inside a program a cast loads a value as what the program computes in; at its end it stores the result as something
+  // else.
   if (step.op == "cast" && !last && step.dtype != DType::boolean) return step.dtype;
   for (const DType dtype : arguments)
     if (dtype != DType::boolean) return dtype;
@@ -253,35 +273,40 @@ std::optional<DType> computes_in(const ScalarProgram::Step& step, const std::vec
 void check_program(const InferContext& c, const ScalarProgram& program, const std::vector<DType>& inputs) {
   c.require(program.inputs >= 0, [&] { return "a program cannot have " + std::to_string(program.inputs) + " inputs"; });
   if (program.empty()) return;
-  c.require(program.inputs == static_cast<std::int32_t>(inputs.size()),
-            [&] { return "the program takes " + count_of(program.inputs, "input") + ", got " + std::to_string(inputs.size()); });
+  c.require(program.inputs == static_cast<std::int32_t>(inputs.size()), [&] {
+    return "the program takes " + count_of(program.inputs, "input") + ", got " + std::to_string(inputs.size());
+  });
   std::vector<DType> known = inputs;
   std::optional<DType> computes;
   for (std::size_t i = 0; i < program.steps.size(); ++i) {
     const ScalarProgram::Step& step = program.steps[i];
     const auto which = [&] { return "step " + std::to_string(i) + " of the program"; };
     const OpDef* op = find_op(step.op);
-    c.require(op && op->elementwise(), [&] { return which() + " names '" + step.op.substr(0, 100) + "', which is no elementwise operator"; });
+    c.require(op && op->elementwise(),
+              [&] { return which() + " names '" + step.op.substr(0, 100) + "', which is no elementwise operator"; });
     c.require(step.arguments.size() == op->inputs.size(), [&] {
-      return which() + " (" + step.op + ") takes " + count_of(static_cast<int>(op->inputs.size()), "argument") + ", got " +
-             std::to_string(step.arguments.size());
+      return which() + " (" + step.op + ") takes " + count_of(static_cast<int>(op->inputs.size()), "argument") +
+             ", got " + std::to_string(step.arguments.size());
     });
     std::vector<DType> arguments;
     for (std::int32_t a : step.arguments) {
-      c.require(a >= 0 && a < static_cast<std::int32_t>(known.size()),
-                [&] { return which() + " (" + step.op + ") uses value " + std::to_string(a) + ", which is not known yet"; });
+      c.require(a >= 0 && a < static_cast<std::int32_t>(known.size()), [&] {
+        return which() + " (" + step.op + ") uses value " + std::to_string(a) + ", which is not known yet";
+      });
       arguments.push_back(known[static_cast<std::size_t>(a)]);
     }
     check_constants(c, *op, step, which);
     const DType made = infer_step(c, *op, step, arguments, which);
     c.require(step.dtype == made, [&] {
-      return which() + " (" + step.op + ") gives " + std::string(name(made)) + ", and is recorded as " + std::string(name(step.dtype));
+      return which() + " (" + step.op + ") gives " + std::string(name(made)) + ", and is recorded as " +
+             std::string(name(step.dtype));
     });
     known.push_back(made);
     // Kernels read all inputs as one type, which the program computes in.
     const std::optional<DType> own = computes_in(step, arguments, i + 1 == program.steps.size());
     c.require(!own || !computes || *own == *computes, [&] {
-      return which() + " (" + step.op + ") computes in " + std::string(name(*own)) + ", the steps before it in " + std::string(name(*computes));
+      return which() + " (" + step.op + ") computes in " + std::string(name(*own)) + ", the steps before it in " +
+             std::string(name(*computes));
     });
     if (own) computes = own;
   }
@@ -301,7 +326,8 @@ void infer_reduction(InferContext& c, bool needs_elements) {
     else if (keep)
       shape.push_back(1);
     if (reduced[d] && needs_elements && from[d] == Dim(0))
-      c.fail("dimension " + std::to_string(d) + " of the input " + c.input(0).to_string() + " is empty: it has no extreme value");
+      c.fail("dimension " + std::to_string(d) + " of the input " + c.input(0).to_string() +
+             " is empty: it has no extreme value");
   }
   c.output(c.input(0).dtype, shape);
 }
@@ -312,7 +338,8 @@ void infer_arg_reduction(InferContext& c) {
   const auto dim = static_cast<std::size_t>(normalize_dim(c, "dim", from.rank()));
   Shape shape;
   for (std::size_t d = 0; d < from.rank(); ++d) {
-    if (d == dim && from[d] == Dim(0)) c.fail("dimension " + std::to_string(d) + " of the input " + c.input(0).to_string() + " is empty");
+    if (d == dim && from[d] == Dim(0))
+      c.fail("dimension " + std::to_string(d) + " of the input " + c.input(0).to_string() + " is empty");
     if (d != dim)
       shape.push_back(from[d]);
     else if (c.attributes.flag("keepdim"))
@@ -326,12 +353,14 @@ void infer_softmax(InferContext& c) {
   normalize_dim(c, "dim", c.input(0).shape.rank());
   if (c.input_count() > 1) {
     require_same_dtype(c, 0, 1);
-    c.require(c.input(0).shape == c.input(1).shape,
-              [&] { return "expects two inputs of one shape, got " + c.input(0).to_string() + " and " + c.input(1).to_string(); });
+    c.require(c.input(0).shape == c.input(1).shape, [&] {
+      return "expects two inputs of one shape, got " + c.input(0).to_string() + " and " + c.input(1).to_string();
+    });
   }
 }
 
-// ---- gradients ----------------------------------------------------------------------------------------------------------------------
+// ---- gradients
+// ---------------------------------------------------------------------------------------------------------------------
 
 Term Term::apply(std::string_view op, std::vector<ValueId> more, Attributes attributes) const {
   more.insert(more.begin(), id_);
@@ -362,11 +391,14 @@ Term count_along(GradientBuilder& g, const Shape& shape, const Ints& dims, Value
   for (std::int64_t d : dims) n = n * shape[static_cast<std::size_t>(d)];
   if (n.is_static()) return {g, g.scalar(static_cast<double>(n.value()), like)};
   const Shape symbol{n / Dim(n.coefficient())};
-  const Term each(g, g.call("full", {}, {{"shape", symbol}, {"value", static_cast<double>(n.coefficient())}, {"dtype", g.type(like).dtype}}));
+  const Term each(
+      g, g.call("full", {},
+                {{"shape", symbol}, {"value", static_cast<double>(n.coefficient())}, {"dtype", g.type(like).dtype}}));
   return each.apply("sum");
 }
 
-// ---- lowering -----------------------------------------------------------------------------------------------------------------------
+// ---- lowering
+// ---------------------------------------------------------------------------------------------------------------------
 
 bool all_f32(const NodeView& node) {
   for (std::size_t i = 0; i < node.input_count(); ++i)
@@ -394,15 +426,16 @@ KernelCall elementwise_call(const NodeView& node) {
     call.config = {{"n", shape.numel()}};
     return call;
   }
-  // Strides of each input over the output's dimensions, 0 where it is broadcast; neighbours merge where they lie one behind the other in every
-  // input.
+  // Strides of each input over the output's dimensions, 0 where it is broadcast; neighbours merge where they lie one
+  // behind the other in every input.
   std::vector<Dim> dims;
   std::vector<std::vector<Dim>> strides(count), merged(count);
   for (std::size_t i = 0; i < count; ++i) {
     const Shape& from = node.input(i).shape;
     const std::vector<Dim> own = contiguous_strides(from);
     const std::size_t extra = shape.rank() - from.rank();
-    for (std::size_t d = 0; d < shape.rank(); ++d) strides[i].push_back(d < extra || from[d - extra] != shape[d] ? Dim(0) : own[d - extra]);
+    for (std::size_t d = 0; d < shape.rank(); ++d)
+      strides[i].push_back(d < extra || from[d - extra] != shape[d] ? Dim(0) : own[d - extra]);
   }
   for (std::size_t d = 0; d < shape.rank(); ++d) {
     if (shape[d] == Dim(1)) continue;
@@ -453,7 +486,9 @@ KernelCall strided_call(std::string name, const Shape& shape, const std::vector<
   }
   if (dims.empty()) dims = {1}, steps = {1};
   const auto rank = static_cast<std::int64_t>(dims.size());
-  return {.name = std::move(name), .file = "strided_copy", .config = {{"rank", Dim(rank)}, {"shape", dims}, {"strides", steps}, {"offset", offset}}};
+  return {.name = std::move(name),
+          .file = "strided_copy",
+          .config = {{"rank", Dim(rank)}, {"shape", dims}, {"strides", steps}, {"offset", offset}}};
 }
 
 std::vector<std::pair<std::string, ConfigField>> span_fields(const Span3& span) {
@@ -497,10 +532,13 @@ KernelCall softmax_call(const NodeView& node, std::string name) {
 }
 
 void require_kernel_rank(const InferContext& c, std::size_t rank) {
-  if (rank > kMaxRank) c.fail("tensors of more than " + std::to_string(kMaxRank) + " dimensions are not supported, got " + std::to_string(rank));
+  if (rank > kMaxRank)
+    c.fail("tensors of more than " + std::to_string(kMaxRank) + " dimensions are not supported, got " +
+           std::to_string(rank));
 }
 
-// ---- test cases ---------------------------------------------------------------------------------------------------------------------
+// ---- test cases
+// ---------------------------------------------------------------------------------------------------------------------
 
 TestCase::Input random(DType dtype, Shape shape, double low, double high) {
   if (dtype == DType::u8 && low < 0) low = 0;
@@ -624,7 +662,9 @@ std::vector<TestCase> comparison_cases() {
                      .inputs = {random(d, {4, 9}, b ? 0 : -3, b ? 2 : 3), random(d, {9}, b ? 0 : -3, b ? 2 : 3)},
                      .gradient = false});
   }
-  cases.push_back({.note = "column", .inputs = {random(DType::i32, {4, 1}, -2, 2), random(DType::i32, {4, 9}, -2, 2)}, .gradient = false});
+  cases.push_back({.note = "column",
+                   .inputs = {random(DType::i32, {4, 1}, -2, 2), random(DType::i32, {4, 9}, -2, 2)},
+                   .gradient = false});
   cases.push_back({.note = "rank 0", .inputs = {random(DType::f32, {}), random(DType::f32, {})}, .gradient = false});
   cases.push_back({.note = "empty", .inputs = {random(DType::f32, {0}), random(DType::f32, {0})}, .gradient = false});
   return cases;
@@ -671,7 +711,8 @@ std::vector<TestCase> bitwise_cases(std::size_t inputs) {
   for (DType d : {DType::boolean, DType::i8, DType::u8, DType::i32, DType::i64}) {
     TestCase c{.note = std::string(name(d)), .gradient = false};
     for (std::size_t i = 0; i < inputs; ++i)
-      c.inputs.push_back(random(d, i == 0 ? Shape{5, 7} : Shape{7}, d == DType::boolean || d == DType::u8 ? 0 : -100, d == DType::boolean ? 2 : 100));
+      c.inputs.push_back(random(d, i == 0 ? Shape{5, 7} : Shape{7}, d == DType::boolean || d == DType::u8 ? 0 : -100,
+                                d == DType::boolean ? 2 : 100));
     cases.push_back(std::move(c));
   }
   add_small_sizes(cases);

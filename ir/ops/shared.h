@@ -1,4 +1,5 @@
-// What the entries of this folder share: shape inference, arithmetic for gradient rules, lowering, test cases. It keeps an entry short:
+// What the entries of this folder share: shape inference, arithmetic for gradient rules, lowering, test cases. It keeps
+// an entry short:
 //
 //   static void gradient_tanh(GradientBuilder& g) {
 //     const ops::Term y(g, g.output()), dy(g, g.output_gradient());
@@ -25,10 +26,11 @@ inline constexpr InputSpec kOptionalWeight{.name = "weight", .role = InputRole::
 inline constexpr InputSpec kOptionalBias{.name = "bias", .role = InputRole::bias, .optional = true};
 inline constexpr InputSpec kResidual{.name = "residual", .role = InputRole::residual, .optional = true};
 
-// ---- attributes and dimensions ------------------------------------------------------------------------------------------------------
+// ---- attributes and dimensions
+// ------------------------------------------------------------------------------------------------------
 
-/// The dimension `dim` of a tensor of this rank, counted from the end when negative. User error outside [-rank, rank - 1]; a scalar counts as
-/// rank 1, as in PyTorch.
+/// The dimension `dim` of a tensor of this rank, counted from the end when negative. User error outside [-rank, rank -
+/// 1]; a scalar counts as rank 1, as in PyTorch.
 std::int64_t wrap_dim(const InferContext& c, std::int64_t dim, std::size_t rank);
 /// wrap_dim of the integer attribute `key`, written back.
 std::int64_t normalize_dim(InferContext& c, std::string_view key, std::size_t rank);
@@ -50,7 +52,8 @@ std::string text_of(double number);
 /// "64 channels", "1 channel".
 std::string count_of(const Dim& n, std::string_view noun);
 
-// ---- inference ----------------------------------------------------------------------------------------------------------------------
+// ---- inference
+// ---------------------------------------------------------------------------------------------------------------------
 
 /// User error unless input i is f32, f64, f16 or bf16.
 void require_floating(const InferContext& c, std::size_t i);
@@ -64,9 +67,11 @@ void infer_number(InferContext& c);
 void infer_floating(InferContext& c);
 /// A limit in the attribute `key`, clipped to what the dtype of input 0 can hold when that is an integer.
 void clip_to_dtype(InferContext& c, std::string_view key);
-/// A number in the attribute `key` as an integer dtype has it: without its fraction, wrapped around as PyTorch's are; user error beyond i64.
+/// A number in the attribute `key` as an integer dtype has it: without its fraction, wrapped around as PyTorch's are;
+/// user error beyond i64.
 void wrap_to_dtype(InferContext& c, std::string_view key, DType dtype);
-/// User error where an integer dtype cannot hold the number, without its fraction. `what` completes "<what>, 300, is no u8".
+/// User error where an integer dtype cannot hold the number, without its fraction. `what` completes "<what>, 300, is no
+/// u8".
 void require_fits(const InferContext& c, double value, DType dtype, std::string_view what);
 /// Two inputs of one dtype, broadcast as in NumPy: of numbers, of floating numbers, to bool, of anything to bool.
 void infer_binary(InferContext& c);
@@ -88,11 +93,13 @@ Shape broadcast_inputs(const InferContext& c, std::size_t first = 0);
 AttributeSpec epilogue_attribute();
 /// Checks the attribute against the residual's presence, and the residual (input `i`) against the result.
 void check_epilogue(const InferContext& c, std::size_t i, const TensorType& result);
-/// User error unless every step names an elementwise operator, reads earlier values of dtypes that it takes, has the constants that its scalar body
-/// reads, and records the dtype that it makes. The program reads one value of each of the dtypes `inputs`.
+/// User error unless every step names an elementwise operator, reads earlier values of dtypes that it takes, has the
+/// constants that its scalar body reads, and records the dtype that it makes. The program reads one value of each of
+/// the dtypes `inputs`.
 void check_program(const InferContext& c, const ScalarProgram& program, const std::vector<DType>& inputs);
 
-// ---- gradients ----------------------------------------------------------------------------------------------------------------------
+// ---- gradients
+// ---------------------------------------------------------------------------------------------------------------------
 
 template <class T>
 concept Number = std::is_arithmetic_v<T>;
@@ -132,27 +139,33 @@ Term where(Term condition, Term a, Term b);
 Term where(Term condition, Term a, double b);
 /// The gradient with respect to a step function: 0 almost everywhere. PyTorch gives zeros too.
 void gradient_zero(GradientBuilder& g);
-/// A reduction's result (or its gradient) with the reduced dimensions put back as 1, so that it broadcasts against the input.
+/// A reduction's result (or its gradient) with the reduced dimensions put back as 1, so that it broadcasts against the
+/// input.
 Term keep_dims(GradientBuilder& g, ValueId reduced);
-/// The number of elements behind dimensions `dims` of `shape`, as a scalar of the dtype of `like`; counted at run time when symbolic.
+/// The number of elements behind dimensions `dims` of `shape`, as a scalar of the dtype of `like`; counted at run time
+/// when symbolic.
 Term count_along(GradientBuilder& g, const Shape& shape, const Ints& dims, ValueId like);
 
-// ---- lowering -----------------------------------------------------------------------------------------------------------------------
+// ---- lowering
+// ---------------------------------------------------------------------------------------------------------------------
 
 /// Whether every input and output (besides integer ones: indices, labels) is f32: what the fast kernels cover.
 bool all_f32(const NodeView& node);
-/// `elementwise` where every input has the output's shape, else `broadcast`; dimensions that all operands share are merged.
+/// `elementwise` where every input has the output's shape, else `broadcast`; dimensions that all operands share are
+/// merged.
 KernelCall elementwise_call(const NodeView& node);
-/// `strided_copy` (or another kernel with its config): the tensor of `shape` read with these strides from `offset`; neighbouring dimensions that
-/// lie one behind the other are merged.
+/// `strided_copy` (or another kernel with its config): the tensor of `shape` read with these strides from `offset`;
+/// neighbouring dimensions that lie one behind the other are merged.
 KernelCall strided_call(std::string name, const Shape& shape, const std::vector<Dim>& strides, Dim offset);
 /// Strides of a contiguous tensor, in elements.
 std::vector<Dim> contiguous_strides(const Shape& shape);
 /// The config fields {outer, size, inner} of reductions and softmax.
 std::vector<std::pair<std::string, ConfigField>> span_fields(const Span3& span);
-/// Whether the reduced dimensions lie side by side (sizes of 1 aside), so that the tensor is [outer, size, inner] around them.
+/// Whether the reduced dimensions lie side by side (sizes of 1 aside), so that the tensor is [outer, size, inner]
+/// around them.
 bool adjacent(const Shape& shape, const Ints& dims);
-/// A reduction kernel over the attribute 'dims' (or 'dim'). Internal error unless adjacent: the pass decompose_reductions has seen to it.
+/// A reduction kernel over the attribute 'dims' (or 'dim'). Internal error unless adjacent: the pass
+/// decompose_reductions has seen to it.
 KernelCall reduce_call(const NodeView& node, std::string name);
 KernelCall softmax_call(const NodeView& node, std::string name);
 /// For OpDef::remark. "dim 1" of the attribute 'dim'; "over dim 0,2" of 'dims', nothing when all are reduced.
@@ -162,7 +175,8 @@ std::string reduction_remark(const NodeView& node);
 inline constexpr std::size_t kMaxRank = 8;
 void require_kernel_rank(const InferContext& c, std::size_t rank);
 
-// ---- test cases ---------------------------------------------------------------------------------------------------------------------
+// ---- test cases
+// ---------------------------------------------------------------------------------------------------------------------
 
 /// The attributes of reductions.
 std::vector<AttributeSpec> reduction_attributes();
@@ -171,10 +185,13 @@ inline constexpr DType kFloats[] = {DType::f64, DType::f16, DType::bf16};
 inline constexpr DType kIntegers[] = {DType::i8, DType::i32, DType::i64, DType::u8};
 
 /// Inputs uniform in [low, high): f32 of several shapes, every floating dtype, the integer dtypes when asked for.
-std::vector<TestCase> unary_cases(double low, double high, Attributes attributes = {}, bool integers = false, bool gradient = true);
+std::vector<TestCase> unary_cases(double low, double high, Attributes attributes = {}, bool integers = false,
+                                  bool gradient = true);
 /// Two inputs, with broadcasting in both directions. The second input has its own range.
-std::vector<TestCase> binary_cases(double low, double high, double low2, double high2, bool integers, bool gradient = true);
-/// Reductions over first, last, middle, all and separate dimensions, with and without keepdim. `low` and `high`: range of the numbers.
+std::vector<TestCase> binary_cases(double low, double high, double low2, double high2, bool integers,
+                                   bool gradient = true);
+/// Reductions over first, last, middle, all and separate dimensions, with and without keepdim. `low` and `high`: range
+/// of the numbers.
 std::vector<TestCase> reduction_cases(double low, double high, bool integers, bool needs_elements);
 std::vector<TestCase> arg_reduction_cases();
 /// Along first, middle and last dimensions.

@@ -19,8 +19,8 @@ static void infer_slice(InferContext& c) {
   if (c.attributes.flag("of_symbol")) {
     const Dim& whole = from[dim];
     c.require(!whole.is_static() && step == 1 && 0 <= start && start <= end && end <= whole.coefficient(),
-              "a part of a symbol takes a symbolic dimension, step 1 and bounds within it, got " + std::to_string(start) + " and " +
-                  std::to_string(end) + " of " + whole.to_string());
+              "a part of a symbol takes a symbolic dimension, step 1 and bounds within it, got " +
+                  std::to_string(start) + " and " + std::to_string(end) + " of " + whole.to_string());
     shape[dim] = start == end ? Dim(0) : Dim(whole.symbol(), whole.symbol_maximum()) * Dim(end - start);
   } else if (from[dim].is_static()) {
     const std::int64_t size = from[dim].value();
@@ -43,7 +43,8 @@ static void infer_slice(InferContext& c) {
 
 static void gradient_slice(GradientBuilder& g) {
   const Shape from = g.type(g.input(0)).shape, to = g.type(g.output()).shape;
-  const std::int64_t dim = g.attributes().integer("dim"), start = g.attributes().integer("start"), step = g.attributes().integer("step");
+  const std::int64_t dim = g.attributes().integer("dim"), start = g.attributes().integer("start"),
+                     step = g.attributes().integer("step");
   const auto d = static_cast<std::size_t>(dim);
   if (g.attributes().flag("of_symbol")) {
     const Dim symbol(from[d].symbol(), from[d].symbol_maximum());
@@ -124,7 +125,8 @@ const OpDef kSlice{
     .cost =
         [](const NodeView& node) {
           return Cost{.flops = 0,
-                      .bytes = 2.0 * static_cast<double>(node.output().shape.numel().maximum()) * static_cast<double>(size_of(node.output().dtype))};
+                      .bytes = 2.0 * static_cast<double>(node.output().shape.numel().maximum()) *
+                               static_cast<double>(size_of(node.output().dtype))};
         },
     .remark = remark_slice,
     .amp = AmpClass::clear,
@@ -133,15 +135,20 @@ const OpDef kSlice{
           auto slice = [](std::int64_t dim, std::int64_t start, std::int64_t end, std::int64_t step) {
             return Attributes{{"dim", dim}, {"start", start}, {"end", end}, {"step", step}};
           };
-          std::vector<TestCase> cases{{.note = "rows", .inputs = {ops::random(DType::f32, {6, 4})}, .attributes = slice(0, 1, 4, 1)},
-                                      {.note = "columns", .inputs = {ops::random(DType::f32, {6, 9})}, .attributes = slice(-1, 2, 7, 1)},
-                                      {.note = "from the end", .inputs = {ops::random(DType::f32, {6, 9})}, .attributes = slice(1, -3, 100, 1)},
-                                      {.note = "step", .inputs = {ops::random(DType::f32, {7, 3})}, .attributes = slice(0, 1, 7, 2)},
-                                      {.note = "step in the middle", .inputs = {ops::random(DType::f32, {2, 8, 3})}, .attributes = slice(1, 0, 8, 3)},
-                                      {.note = "nothing", .inputs = {ops::random(DType::f32, {4, 3})}, .attributes = slice(0, 3, 2, 1)},
-                                      {.note = "of nothing", .inputs = {ops::random(DType::f32, {0, 3})}, .attributes = slice(0, 0, 2, 1)},
-                                      {.note = "one", .inputs = {ops::random(DType::f32, {1, 1})}, .attributes = slice(1, 0, 1, 1)},
-                                      {.note = "everything", .inputs = {ops::random(DType::f32, {4})}, .attributes = {{"dim", std::int64_t{0}}}}};
+          std::vector<TestCase> cases{
+              {.note = "rows", .inputs = {ops::random(DType::f32, {6, 4})}, .attributes = slice(0, 1, 4, 1)},
+              {.note = "columns", .inputs = {ops::random(DType::f32, {6, 9})}, .attributes = slice(-1, 2, 7, 1)},
+              {.note = "from the end", .inputs = {ops::random(DType::f32, {6, 9})}, .attributes = slice(1, -3, 100, 1)},
+              {.note = "step", .inputs = {ops::random(DType::f32, {7, 3})}, .attributes = slice(0, 1, 7, 2)},
+              {.note = "step in the middle",
+               .inputs = {ops::random(DType::f32, {2, 8, 3})},
+               .attributes = slice(1, 0, 8, 3)},
+              {.note = "nothing", .inputs = {ops::random(DType::f32, {4, 3})}, .attributes = slice(0, 3, 2, 1)},
+              {.note = "of nothing", .inputs = {ops::random(DType::f32, {0, 3})}, .attributes = slice(0, 0, 2, 1)},
+              {.note = "one", .inputs = {ops::random(DType::f32, {1, 1})}, .attributes = slice(1, 0, 1, 1)},
+              {.note = "everything",
+               .inputs = {ops::random(DType::f32, {4})},
+               .attributes = {{"dim", std::int64_t{0}}}}};
           for (DType d : kAllDTypes)
             cases.push_back({.note = std::string(name(d)),
                              .inputs = {ops::random(d, {3, 5}, 0, 2)},

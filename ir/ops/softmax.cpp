@@ -10,7 +10,8 @@ extern const OpDef kSoftmax;
 const OpDef kSoftmax{
     .name = "softmax",
     .doc =
-        "y = exp(x) / the sum of exp(x) along dim. A line of nothing but -infinity gives NaN; with masked_to_zero zeros, and no gradient: attention "
+        "y = exp(x) / the sum of exp(x) along dim. A line of nothing but -infinity gives NaN; with masked_to_zero "
+        "zeros, and no gradient: attention "
         "to "
         "nothing, as in PyTorch's scaled_dot_product_attention.",
     .inputs = {{"x"}},
@@ -18,8 +19,14 @@ const OpDef kSoftmax{
                    {"masked_to_zero", AttributeType::boolean, false, "zeros for a line of nothing but -infinity"}},
     .infer = ops::infer_softmax,
     .gradient = gradient_softmax,
-    .kernel = [](const NodeView& node) { return ops::softmax_call(node, node.attributes().flag("masked_to_zero") ? "masked_softmax" : "softmax"); },
-    .cost = [](const NodeView& node) { return Cost{.flops = 5 * static_cast<double>(node.input(0).shape.numel().maximum())}; },
+    .kernel =
+        [](const NodeView& node) {
+          return ops::softmax_call(node, node.attributes().flag("masked_to_zero") ? "masked_softmax" : "softmax");
+        },
+    .cost =
+        [](const NodeView& node) {
+          return Cost{.flops = 5 * static_cast<double>(node.input(0).shape.numel().maximum())};
+        },
     .remark = ops::dim_remark,
     .amp = AmpClass::black,
     .cases =

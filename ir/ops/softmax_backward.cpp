@@ -10,7 +10,10 @@ const OpDef kSoftmaxBackward{
     .attributes = {{"dim", AttributeType::integer, {}, "counted from the end when negative"}},
     .infer = ops::infer_softmax,
     .kernel = [](const NodeView& node) { return ops::softmax_call(node, "softmax_backward"); },
-    .cost = [](const NodeView& node) { return Cost{.flops = 5 * static_cast<double>(node.input(0).shape.numel().maximum())}; },
+    .cost =
+        [](const NodeView& node) {
+          return Cost{.flops = 5 * static_cast<double>(node.input(0).shape.numel().maximum())};
+        },
     .remark = ops::dim_remark,
     .amp = AmpClass::black,
     .cases = [] { return ops::softmax_cases(2); },

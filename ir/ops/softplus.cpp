@@ -20,7 +20,8 @@ const OpDef kSoftplus{
     .gradient = gradient_softplus,
     .scalar = {.body = "x * beta > threshold ? x : math::log1p(math::exp(x * beta)) / beta"},
     .amp = AmpClass::black,
-    .cases = [] { return ops::join(ops::unary_cases(-6, 6), ops::unary_cases(-6, 6, {{"beta", 2.0}, {"threshold", 5.0}})); },
+    .cases =
+        [] { return ops::join(ops::unary_cases(-6, 6), ops::unary_cases(-6, 6, {{"beta", 2.0}, {"threshold", 5.0}})); },
 };
 
 }  // namespace graven::ir

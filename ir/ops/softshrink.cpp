@@ -5,13 +5,15 @@ namespace graven::ir {
 static void gradient_softshrink(GradientBuilder& g) {
   const ops::Term dy(g, g.output_gradient()), x(g, g.input(0));
   const double lambd = g.attributes().number("lambd");
-  const ops::Term inside = x.apply("ge", {x.constant(-lambd)}).apply("logical_and", {x.apply("le", {x.constant(lambd)})});
+  const ops::Term inside =
+      x.apply("ge", {x.constant(-lambd)}).apply("logical_and", {x.apply("le", {x.constant(lambd)})});
   g.set(0, ops::where(inside, dy.constant(0), dy));
 }
 
 static void infer_softshrink(InferContext& c) {
   ops::infer_floating(c);
-  c.require(c.attributes.number("lambd") >= 0, "'lambd' must be at least 0, got " + ops::text_of(c.attributes.number("lambd")));
+  c.require(c.attributes.number("lambd") >= 0,
+            "'lambd' must be at least 0, got " + ops::text_of(c.attributes.number("lambd")));
 }
 
 extern const OpDef kSoftshrink;

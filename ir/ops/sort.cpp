@@ -30,10 +30,14 @@ static void gradient_sort(GradientBuilder& g) {
 static KernelCall kernel_sort(const NodeView& node) {
   const Shape &x = node.input(0).shape, &y = node.output().shape;
   const std::int64_t dim = node.attributes().integer("dim");
-  KernelCall call = ops::sort_call("sort", x, dim, y.empty() ? Dim(1) : y[static_cast<std::size_t>(dim)], node.attributes().flag("descending"));
+  KernelCall call = ops::sort_call("sort", x, dim, y.empty() ? Dim(1) : y[static_cast<std::size_t>(dim)],
+                                   node.attributes().flag("descending"));
   const ops::Span3 span = ops::around(x, dim);
-  call.workspace_bytes = kernels::sort_workspace_bytes(
-      {.outer = span.outer.maximum(), .size = span.size.maximum(), .inner = span.inner.maximum(), .count = 0, .descending = false});
+  call.workspace_bytes = kernels::sort_workspace_bytes({.outer = span.outer.maximum(),
+                                                        .size = span.size.maximum(),
+                                                        .inner = span.inner.maximum(),
+                                                        .count = 0,
+                                                        .descending = false});
   return call;
 }
 
@@ -41,7 +45,8 @@ extern const OpDef kSort;
 const OpDef kSort{
     .name = "sort",
     .doc =
-        "The elements of x along dim in ascending (or descending) order, or the first `count` of them, and the positions, i64, where they stood. "
+        "The elements of x along dim in ascending (or descending) order, or the first `count` of them, and the "
+        "positions, i64, where they stood. "
         "Equal elements keep their order, NaN counts as the largest: PyTorch's sort(stable=True), and topk.",
     .inputs = {{"x"}},
     .attributes = {{"dim", AttributeType::integer, std::int64_t{-1}, "counted from the end when negative"},
@@ -56,7 +61,8 @@ const OpDef kSort{
     .cases =
         [] {
           std::vector<TestCase> cases;
-          auto add = [&](std::string note, DType dtype, Shape x, Attributes attributes, double low = -8, double high = 8) {
+          auto add = [&](std::string note, DType dtype, Shape x, Attributes attributes, double low = -8,
+                         double high = 8) {
             cases.push_back({.note = std::move(note),
                              .inputs = {ops::random(dtype, std::move(x), low, high)},
                              .attributes = std::move(attributes),
@@ -74,7 +80,8 @@ const OpDef kSort{
           add("rank 0", DType::f32, {}, {});
           add("empty", DType::f32, {2, 0}, {});
           for (DType d : {DType::f64, DType::f16, DType::bf16, DType::i8, DType::i32, DType::i64, DType::u8})
-            add(std::string(name(d)) + ", equal ones", d, {3, 12}, {}, is_floating(d) ? -4 : -3, is_floating(d) ? 4 : 3);
+            add(std::string(name(d)) + ", equal ones", d, {3, 12}, {}, is_floating(d) ? -4 : -3,
+                is_floating(d) ? 4 : 3);
           add("bool", DType::boolean, {2, 6}, {}, 0, 2);
           return cases;
         },

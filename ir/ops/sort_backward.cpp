@@ -11,8 +11,8 @@ static void infer_sort_backward(InferContext& c) {
   Shape picked = x;
   if (c.input(0).shape.rank() == x.rank() && !x.empty()) picked[dim] = c.input(0).shape[dim];
   c.require(picked == c.input(0).shape && (x.empty() || picked[dim].maximum() <= x[dim].maximum()), [&] {
-    return "dy must be as 'input_shape', " + x.to_string() + ", and no longer along dimension " + std::to_string(dim) + ", got " +
-           c.input(0).to_string();
+    return "dy must be as 'input_shape', " + x.to_string() + ", and no longer along dimension " + std::to_string(dim) +
+           ", got " + c.input(0).to_string();
   });
   c.output(c.input(0).dtype, x);
 }
@@ -22,13 +22,15 @@ const OpDef kSortBackward{
     .name = "sort_backward",
     .doc = "dx, the gradient of sort: dx[index[k]] = dy[k] along dim, 0 elsewhere.",
     .inputs = {{"dy"}, {"index"}},
-    .attributes = {{"dim", AttributeType::integer, {}, "counted from the end when negative"}, {"input_shape", AttributeType::shape, {}, "of x"}},
+    .attributes = {{"dim", AttributeType::integer, {}, "counted from the end when negative"},
+                   {"input_shape", AttributeType::shape, {}, "of x"}},
     .infer = infer_sort_backward,
     .kernel =
         [](const NodeView& node) {
           const std::int64_t dim = node.attributes().integer("dim");
           const Shape& dy = node.input(0).shape;
-          return ops::sort_call("sort_backward", node.output().shape, dim, dy.empty() ? Dim(1) : dy[static_cast<std::size_t>(dim)], false);
+          return ops::sort_call("sort_backward", node.output().shape, dim,
+                                dy.empty() ? Dim(1) : dy[static_cast<std::size_t>(dim)], false);
         },
     .cost = [](const NodeView&) { return Cost{}; },
     .amp = AmpClass::clear,

@@ -11,7 +11,11 @@ inline KernelCall sort_call(std::string name, const Shape& x, std::int64_t dim, 
   const Span3 span = around(x, dim);
   return {.name = std::move(name),
           .file = "sort",
-          .config = {{"outer", span.outer}, {"size", span.size}, {"inner", span.inner}, {"count", count}, {"descending", descending}}};
+          .config = {{"outer", span.outer},
+                     {"size", span.size},
+                     {"inner", span.inner},
+                     {"count", count},
+                     {"descending", descending}}};
 }
 
 }  // namespace graven::ir::ops

@@ -15,7 +15,8 @@ const OpDef kSum{
     .infer = [](InferContext& c) { ops::infer_reduction(c, false); },
     .gradient = gradient_sum,
     .kernel = [](const NodeView& node) { return ops::reduce_call(node, "reduce_sum"); },
-    .cost = [](const NodeView& node) { return Cost{.flops = static_cast<double>(node.input(0).shape.numel().maximum())}; },
+    .cost =
+        [](const NodeView& node) { return Cost{.flops = static_cast<double>(node.input(0).shape.numel().maximum())}; },
     .remark = ops::reduction_remark,
     .amp = AmpClass::black,
     .cases = [] { return ops::reduction_cases(-1, 1, true, false); },

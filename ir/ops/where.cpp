@@ -3,7 +3,8 @@
 namespace graven::ir {
 
 static void infer_where(InferContext& c) {
-  c.require(c.input(0).dtype == DType::boolean, "the condition must be bool, got " + std::string(name(c.input(0).dtype)));
+  c.require(c.input(0).dtype == DType::boolean,
+            "the condition must be bool, got " + std::string(name(c.input(0).dtype)));
   ops::require_same_dtype(c, 1, 2);
   c.output(c.input(1).dtype, ops::broadcast_inputs(c));
 }
@@ -30,11 +31,14 @@ const OpDef kWhere{
           for (DType d : kAllDTypes) {
             const bool b = d == DType::boolean;
             cases.push_back({.note = std::string(name(d)),
-                             .inputs = {mask({4, 5}), ops::random(d, {4, 5}, b ? 0 : -4, b ? 2 : 4), ops::random(d, {5}, b ? 0 : -4, b ? 2 : 4)},
+                             .inputs = {mask({4, 5}), ops::random(d, {4, 5}, b ? 0 : -4, b ? 2 : 4),
+                                        ops::random(d, {5}, b ? 0 : -4, b ? 2 : 4)},
                              .gradient = is_floating(d)});
           }
-          cases.push_back({.note = "all broadcast", .inputs = {mask({4, 1}), ops::random(DType::f32, {}), ops::random(DType::f32, {3})}});
-          cases.push_back({.note = "empty", .inputs = {mask({0}), ops::random(DType::f32, {}), ops::random(DType::f32, {0})}});
+          cases.push_back({.note = "all broadcast",
+                           .inputs = {mask({4, 1}), ops::random(DType::f32, {}), ops::random(DType::f32, {3})}});
+          cases.push_back(
+              {.note = "empty", .inputs = {mask({0}), ops::random(DType::f32, {}), ops::random(DType::f32, {0})}});
           return cases;
         },
 };

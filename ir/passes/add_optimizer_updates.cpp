@@ -1,6 +1,7 @@
-// Gives each optimizer group one update node (for each dtype) over all of its parameters that have a gradient: one pass over the weights a step,
-// whatever their number. State gets the names that checkpoints use: "<parameter>-momentum", "<parameter>-m", ... (ir/optimizer_kind.cpp).
-// The learning rate is the hyper-parameter "lr.<group>", groups counted through all optimizers; "step" counts from 1.
+// Gives each optimizer group one update node (for each dtype) over all of its parameters that have a gradient: one pass
+// over the weights a step, whatever their number. State gets the names that checkpoints use: "<parameter>-momentum",
+// "<parameter>-m", ... (ir/optimizer_kind.cpp). The learning rate is the hyper-parameter "lr.<group>", groups counted
+// through all optimizers; "step" counts from 1.
 //
 // A parameter that no loss depends on is left alone, as PyTorch leaves a parameter whose .grad is None.
 //
@@ -20,15 +21,15 @@ ValueId hyper(Graph& graph, const std::string& name, DType dtype) {
   const ValueId known = graph.find(name);
   if (known != kNone) {
     if (graph.value(known).kind != ValueKind::hyper)
-      throw UserError("the name '" + name + "' belongs to the training loop: give the graph's " + graph.type(known).to_string() +
-                      " of this name another");
+      throw UserError("the name '" + name + "' belongs to the training loop: give the graph's " +
+                      graph.type(known).to_string() + " of this name another");
     return known;
   }
   return graph.add_value(name, ValueKind::hyper, {dtype, {}});
 }
 
-void add_update(Graph& graph, const OptimizerKind& kind, const ParameterGroup& group, int index, const std::vector<ValueId>& parameters,
-                const std::unordered_map<ValueId, ValueId>& gradient_of) {
+void add_update(Graph& graph, const OptimizerKind& kind, const ParameterGroup& group, int index,
+                const std::vector<ValueId>& parameters, const std::unordered_map<ValueId, ValueId>& gradient_of) {
   const OpDef& op = get_op(kind.op);
   std::vector<ValueId> inputs;
   for (const InputSpec& spec : op.inputs) {
@@ -50,7 +51,8 @@ void add_update(Graph& graph, const OptimizerKind& kind, const ParameterGroup& g
       inputs.push_back(hyper(graph, std::string(kStepName), DType::i64));
     }
   }
-  graph.add_node(op, std::move(inputs), update_attributes(kind, group.options), {Origin{"optimizer", {}, 0}}, Phase::update);
+  graph.add_node(op, std::move(inputs), update_attributes(kind, group.options), {Origin{"optimizer", {}, 0}},
+                 Phase::update);
 }
 
 void add_group(Graph& graph, const OptimizerKind& kind, const ParameterGroup& group, int index,
@@ -73,7 +75,8 @@ void assign_running_statistics(Graph& graph) {
   const std::size_t count = graph.nodes.size();
   for (std::size_t n = 0; n < count; ++n) {
     if (graph.nodes[n].op->name != "batch_norm_training") continue;
-    constexpr std::size_t kRunning[][2] = {{3, 3}, {4, 4}};  // input (running mean, running variance), output that replaces it
+    constexpr std::size_t kRunning[][2] = {{3, 3},
+                                           {4, 4}};  // input (running mean, running variance), output that replaces it
     for (const auto& [input, output] : kRunning) {
       const Node& node = graph.nodes[n];
       if (node.inputs.size() <= input || node.outputs.size() <= output || node.inputs[input] == kNone) continue;

@@ -1,10 +1,11 @@
-// Users' images are [n, c, h, w]; the convolution and pooling kernels read [n, h, w, c]. This makes those nodes channels_last and lets the layout
-// spread: elementwise nodes, batch norms, reductions, concatenations and the like follow their inputs, so that images are permuted where
-// they enter the network and where something else than an image begins (flatten before a linear layer), and nowhere between.
+// Users' images are [n, c, h, w]; the convolution and pooling kernels read [n, h, w, c]. This makes those nodes
+// channels_last and lets the layout spread: elementwise nodes, batch norms, reductions, concatenations and the like
+// follow their inputs, so that images are permuted where they enter the network and where something else than an image
+// begins (flatten before a linear layer), and nowhere between.
 //
-// A value keeps its number and name and changes its shape; its counterpart in the other layout is made where somebody needs it, once. With one
-// channel or one pixel the two layouts are the same memory, and a reshape does. In inference, flatten + linear permutes the columns of the
-// weight (in the prepare phase) instead of the activations.
+// A value keeps its number and name and changes its shape; its counterpart in the other layout is made where somebody
+// needs it, once. With one channel or one pixel the two layouts are the same memory, and a reshape does. In inference,
+// flatten + linear permutes the columns of the weight (in the prepare phase) instead of the activations.
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -54,7 +55,8 @@ Shape permuted(const Shape& shape, const Ints& dims) {
 
 class Layout {
  public:
-  Layout(Graph& graph, const PassOptions& options) : graph_(graph), options_(options), uses_(graph), writes_(graph), old_(std::move(graph.nodes)) {
+  Layout(Graph& graph, const PassOptions& options)
+      : graph_(graph), options_(options), uses_(graph), writes_(graph), old_(std::move(graph.nodes)) {
     graph.nodes = {};
     graph.nodes.reserve(old_.size() + 16);
     last_.assign(graph.values.size(), false);
@@ -83,14 +85,17 @@ class Layout {
   }
 
  private:
-  bool is_last(ValueId v) const { return v != kNone && static_cast<std::size_t>(v) < last_.size() && last_[static_cast<std::size_t>(v)]; }
+  bool is_last(ValueId v) const {
+    return v != kNone && static_cast<std::size_t>(v) < last_.size() && last_[static_cast<std::size_t>(v)];
+  }
   const Shape& shape(ValueId v) const { return graph_.type(v).shape; }
   /// The shape that the user sees.
   Shape logical(ValueId v) const { return is_last(v) ? permuted(shape(v), kToFirst) : shape(v); }
   static bool same_memory(const Shape& nchw) { return nchw[1] == Dim(1) || (nchw[2] == Dim(1) && nchw[3] == Dim(1)); }
 
   void keep(Node node) { graph_.nodes.push_back(std::move(node)); }
-  ValueId add(std::string_view op, std::vector<ValueId> inputs, Attributes attributes, const Origins& origins, std::string name) {
+  ValueId add(std::string_view op, std::vector<ValueId> inputs, Attributes attributes, const Origins& origins,
+              std::string name) {
     const ValueId v = graph_.call(op, std::move(inputs), std::move(attributes), origins, phase_, std::move(name));
     last_.resize(graph_.values.size(), false);
     other_.resize(graph_.values.size(), kNone);
@@ -101,7 +106,8 @@ class Layout {
   ValueId want(ValueId v, bool last, const Origins& origins) {
     if (v == kNone || is_last(v) == last) return v;
     // What is written into is converted anew for each reader.
-    const bool known = other_[static_cast<std::size_t>(v)] != kNone && !writes_.written(v, Phase::forward) && !writes_.written(v, Phase::backward);
+    const bool known = other_[static_cast<std::size_t>(v)] != kNone && !writes_.written(v, Phase::forward) &&
+                       !writes_.written(v, Phase::backward);
     if (known) return other_[static_cast<std::size_t>(v)];
     const Shape from = logical(v);
     const Ints& dims = last ? kToLast : kToFirst;
@@ -142,7 +148,8 @@ class Layout {
     if (op == "permute") return visit_permute(node);
     if (op == "reshape") return visit_reshape(node);
     if (op == "cat") return visit_cat(node);
-    if (op == "slice" || op == "resample" || op == "resample_backward" || op == "cumsum" || op == "cumprod" || op == "cumprod_backward") {
+    if (op == "slice" || op == "resample" || op == "resample_backward" || op == "cumsum" || op == "cumprod" ||
+        op == "cumprod_backward") {
       for (ValueId& v : node.inputs) v = want(v, true, node.origins);
       node.attributes.set("dim", static_cast<std::int64_t>(kPlace[node.attributes.integer("dim")]));
       return retype(node, {0});
@@ -244,9 +251,11 @@ class Layout {
     }
     all_first(node);
   }
-  /// Whether `y` is only the input of linear layers whose weights are the user's parameters, columns in the order of `y`.
+  /// Whether `y` is only the input of linear layers whose weights are the user's parameters, columns in the order of
+  /// `y`.
   bool only_linear_weights(ValueId y) const {
-    if (uses_.is_output[static_cast<std::size_t>(y)] || uses_.consumers[static_cast<std::size_t>(y)].empty()) return false;
+    if (uses_.is_output[static_cast<std::size_t>(y)] || uses_.consumers[static_cast<std::size_t>(y)].empty())
+      return false;
     for (NodeId n : uses_.consumers[static_cast<std::size_t>(y)]) {
       const Node& reader = old_[static_cast<std::size_t>(n)];
       if (reader.op->name != "linear" || reader.inputs[0] != y || reader.attributes.flag("packed")) return false;
@@ -282,7 +291,8 @@ class Layout {
   std::vector<bool> last_;      ///< by value: it lies in memory as [n, h, w, c]
   std::vector<ValueId> other_;  ///< by value: the same tensor in the other layout
   std::map<ValueId, ValueId> padded_;
-  std::map<ValueId, Shape> flat_;  ///< flattened images whose columns stand in the order h, w, c; the [n, c, h, w] that they were
+  std::map<ValueId, Shape>
+      flat_;  ///< flattened images whose columns stand in the order h, w, c; the [n, c, h, w] that they were
 };
 
 }  // namespace

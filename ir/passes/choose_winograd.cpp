@@ -1,6 +1,7 @@
-// CPU, f32, inference: a 3x3 convolution of stride 1 becomes conv2d_winograd where that is faster (kernels/config/conv2d_winograd.h decides by the
-// sizes). Its transformed weights cost more to make than one convolution saves, so they must be such as the prepare phase makes once: computed from
-// parameters, buffers and constants alone. Where the batch is symbolic, one image decides.
+// CPU, f32, inference: a 3x3 convolution of stride 1 becomes conv2d_winograd where that is faster
+// (kernels/config/conv2d_winograd.h decides by the sizes). Its transformed weights cost more to make than one
+// convolution saves, so they must be such as the prepare phase makes once: computed from parameters, buffers and
+// constants alone. Where the batch is symbolic, one image decides.
 #include "ir/passes/passes.h"
 #include "ir/passes/rewriter.h"
 #include "kernels/config/conv2d_winograd.h"

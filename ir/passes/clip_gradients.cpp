@@ -1,11 +1,12 @@
-// Clips gradients before anything is updated. First what build() asks for (Graph::clips), in its order: a norm over any parameters, or a largest
-// magnitude of each element. Then the gradients of each optimizer group that has the option clip_grad_max_norm. A norm is that of all these
-// gradients as one vector:
+// Clips gradients before anything is updated. First what build() asks for (Graph::clips), in its order: a norm over any
+// parameters, or a largest magnitude of each element. Then the gradients of each optimizer group that has the option
+// clip_grad_max_norm. A norm is that of all these gradients as one vector:
 //
 //   factor = min(max_norm / (norm + 1e-6), 1)          gradient <- gradient * factor
 //
-// of the order clip_grad_norm_type (2 by default; infinity: the largest magnitude): torch.nn.utils.clip_grad_norm_. From here on the
-// clipped gradient is the parameter's gradient, as .grad is after clip_grad_norm_. Gradients narrower than f32 are added up in f32.
+// of the order clip_grad_norm_type (2 by default; infinity: the largest magnitude): torch.nn.utils.clip_grad_norm_.
+// From here on the clipped gradient is the parameter's gradient, as .grad is after clip_grad_norm_. Gradients narrower
+// than f32 are added up in f32.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -22,7 +23,8 @@ namespace graven::ir {
 
 namespace {
 
-/// Adds nodes behind the gradients, in the backward phase. They are named after parameters: another layer leaves these names as they are.
+/// Adds nodes behind the gradients, in the backward phase. They are named after parameters: another layer leaves these
+/// names as they are.
 class Clipping {
  public:
   Clipping(Graph& graph, DType dtype, double order) : graph_(graph), dtype_(dtype), order_(order) {}
@@ -38,7 +40,8 @@ class Clipping {
   /// min(max_norm / (norm of all that was added + 1e-6), 1)
   ValueId factor(const std::string& name, double max_norm) {
     name_ = name;
-    ValueId norm = over_all_dimensions(parts_.size() == 1 ? parts_[0] : call("cat", parts_, {{"dim", std::int64_t{0}}}));
+    ValueId norm =
+        over_all_dimensions(parts_.size() == 1 ? parts_[0] : call("cat", parts_, {{"dim", std::int64_t{0}}}));
     if (order_ == 2)
       norm = call("sqrt", {norm});
     else if (!largest() && order_ != 1)
@@ -53,10 +56,13 @@ class Clipping {
  private:
   bool largest() const { return std::isinf(order_); }
   ValueId call(std::string_view op, std::vector<ValueId> inputs, Attributes attributes = {}) {
-    return graph_.call(op, std::move(inputs), std::move(attributes), {Origin{"optimizer", {}, 0}}, Phase::backward, name_ + "." + std::string(op));
+    return graph_.call(op, std::move(inputs), std::move(attributes), {Origin{"optimizer", {}, 0}}, Phase::backward,
+                       name_ + "." + std::string(op));
   }
   ValueId number(double value) { return call("full", {}, {{"shape", Shape{}}, {"value", value}, {"dtype", dtype_}}); }
-  ValueId cast(ValueId v, DType dtype) { return graph_.type(v).dtype == dtype ? v : call("cast", {v}, {{"dtype", dtype}}); }
+  ValueId cast(ValueId v, DType dtype) {
+    return graph_.type(v).dtype == dtype ? v : call("cast", {v}, {{"dtype", dtype}});
+  }
   ValueId over_all_dimensions(ValueId v) {
     Ints dims;
     for (std::size_t d = 0; d < graph_.type(v).shape.rank(); ++d) dims.push_back(static_cast<std::int64_t>(d));
@@ -75,7 +81,8 @@ double option(const ParameterGroup& group, std::string_view name, double fallbac
   const auto found = group.options.find(std::string(name));
   if (found == group.options.end()) return fallback;
   if (!(found->second > 0) && !(found->second == 0 && name == kClipMaxNorm))
-    throw UserError("an optimizer's option " + std::string(name) + ": expected a positive number, found " + std::to_string(found->second));
+    throw UserError("an optimizer's option " + std::string(name) + ": expected a positive number, found " +
+                    std::to_string(found->second));
   return found->second;
 }
 
@@ -89,7 +96,8 @@ class Gradients {
   void clip_norm(const std::string& name, const std::vector<ValueId>& parameters, double max_norm, double order) {
     const std::vector<Gradient*> clipped = of(parameters);
     if (clipped.empty() || std::isinf(max_norm)) return;
-    const bool wide = std::any_of(clipped.begin(), clipped.end(), [&](const Gradient* g) { return graph_.type(g->value).dtype == DType::f64; });
+    const bool wide = std::any_of(clipped.begin(), clipped.end(),
+                                  [&](const Gradient* g) { return graph_.type(g->value).dtype == DType::f64; });
     Clipping clipping(graph_, wide ? DType::f64 : DType::f32, order);
     for (const Gradient* g : clipped) clipping.add(name_of(*g), g->value);
     const ValueId factor = clipping.factor(name, max_norm);
@@ -97,16 +105,18 @@ class Gradients {
   }
   void clip_values(const std::vector<ValueId>& parameters, double most) {
     for (Gradient* g : of(parameters))
-      replace(*g, graph_.call("clamp", {g->value}, {{"min", -most}, {"max", most}}, {Origin{"optimizer", {}, 0}}, Phase::backward,
-                              name_of(*g) + ".clipped_gradient.clamp"));
+      replace(*g, graph_.call("clamp", {g->value}, {{"min", -most}, {"max", most}}, {Origin{"optimizer", {}, 0}},
+                              Phase::backward, name_of(*g) + ".clipped_gradient.clamp"));
   }
 
  private:
-  /// Those of the parameters that have one. Of a gradient without elements there is nothing to clip, and no largest element.
+  /// Those of the parameters that have one. Of a gradient without elements there is nothing to clip, and no largest
+  /// element.
   std::vector<Gradient*> of(const std::vector<ValueId>& parameters) const {
     std::vector<Gradient*> found;
     for (const ValueId p : parameters)
-      if (const auto it = of_.find(p); it != of_.end() && graph_.type(p).shape.numel() != Dim(0)) found.push_back(it->second);
+      if (const auto it = of_.find(p); it != of_.end() && graph_.type(p).shape.numel() != Dim(0))
+        found.push_back(it->second);
     return found;
   }
   const std::string& name_of(const Gradient& g) const { return graph_.value(g.parameter).name; }
@@ -145,7 +155,8 @@ void clip_gradients(Graph& graph, const PassOptions&) {
   // Groups are counted through all optimizers, as those of learning rates are.
   for (const Optimizer& o : std::vector<Optimizer>(graph.optimizers))
     for (const ParameterGroup& g : o.groups)
-      gradients.clip_norm("clip." + std::to_string(index++), g.parameters, option(g, kClipMaxNorm, std::numeric_limits<double>::infinity()),
+      gradients.clip_norm("clip." + std::to_string(index++), g.parameters,
+                          option(g, kClipMaxNorm, std::numeric_limits<double>::infinity()),
                           option(g, kClipNormType, 2));
   sort_by_phase(graph);
   graph.compact();  // looks the names up anew

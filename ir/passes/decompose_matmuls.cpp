@@ -7,12 +7,14 @@ namespace graven::ir {
 namespace {
 
 /// All but the last two dimensions.
-Shape batch_of(const Shape& shape) { return shape.rank() <= 2 ? Shape{} : Shape(std::vector<Dim>(shape.begin(), shape.end() - 2)); }
+Shape batch_of(const Shape& shape) {
+  return shape.rank() <= 2 ? Shape{} : Shape(std::vector<Dim>(shape.begin(), shape.end() - 2));
+}
 
 }  // namespace
 
-/// Batches of a matmul that broadcast against each other in both directions ([2,1] with [3]) are expanded: the kernels step through a and b with
-/// one stride each, 0 where an operand has no batches.
+/// Batches of a matmul that broadcast against each other in both directions ([2,1] with [3]) are expanded: the kernels
+/// step through a and b with one stride each, 0 where an operand has no batches.
 void decompose_matmuls(Graph& graph, const PassOptions&) {
   Rewriter rewriter(graph);
   for (Node& node : rewriter.old()) {

@@ -10,16 +10,19 @@ namespace graven::ir {
 
 namespace {
 
-/// batch_norm_training(x, weight, bias, mean, var) -> batch_norm of the same inputs; without running statistics a batch is all that is known, so
-/// the node stays, as in PyTorch.
+/// batch_norm_training(x, weight, bias, mean, var) -> batch_norm of the same inputs; without running statistics a batch
+/// is all that is known, so the node stays, as in PyTorch.
 bool use_running_statistics(Rewriter& rewriter, Node& node) {
-  if (node.op->name != "batch_norm_training" || node.inputs.size() < 5 || node.inputs[3] == kNone || node.inputs[4] == kNone) return false;
+  if (node.op->name != "batch_norm_training" || node.inputs.size() < 5 || node.inputs[3] == kNone ||
+      node.inputs[4] == kNone)
+    return false;
   Attributes attributes{{"eps", node.attributes.at("eps")}, {"channels_last", node.attributes.at("channels_last")}};
   constexpr std::string_view kSuffix = "_training";
   std::string name = rewriter.graph().value(node.outputs[0]).name;  // "model.norm.batch_norm_training"
   if (name.size() > kSuffix.size() && name.compare(name.size() - kSuffix.size(), kSuffix.size(), kSuffix) == 0)
     name.resize(name.size() - kSuffix.size());
-  const ValueId y = rewriter.add_one("batch_norm", node.inputs, std::move(attributes), node.origins, Phase::forward, name);
+  const ValueId y =
+      rewriter.add_one("batch_norm", node.inputs, std::move(attributes), node.origins, Phase::forward, name);
   rewriter.replace(node.outputs[0], y);
   if (node.outputs.size() > 4) {  // nobody writes them back, but somebody may look at them
     rewriter.replace(node.outputs[3], node.inputs[3]);
@@ -35,13 +38,14 @@ bool skip_dropout(Rewriter& rewriter, const Node& node) {
   return true;
 }
 
-/// What else is drawn is drawn in evaluation too: the numbers of seed 0 and step 0, so that every evaluation sees the same.
+/// What else is drawn is drawn in evaluation too: the numbers of seed 0 and step 0, so that every evaluation sees the
+/// same.
 void fix_random_inputs(Rewriter& rewriter, Node& node) {
   if (!node.op->random) return;
   for (ValueId& v : node.inputs)
     if (v != kNone && rewriter.graph().value(v).kind == ValueKind::hyper)
-      v = rewriter.add_one("full", {}, {{"shape", Shape{}}, {"value", 0.0}, {"dtype", DType::i64}}, node.origins, Phase::forward,
-                           rewriter.graph().value(v).name + ".evaluation");
+      v = rewriter.add_one("full", {}, {{"shape", Shape{}}, {"value", 0.0}, {"dtype", DType::i64}}, node.origins,
+                           Phase::forward, rewriter.graph().value(v).name + ".evaluation");
 }
 
 const Node* cross_entropy_of(const Graph& graph) {
@@ -89,8 +93,8 @@ Graph evaluation_graph(const Graph& traced) {
 bool evaluation_differs(const Graph& graph) {
   return std::any_of(graph.nodes.begin(), graph.nodes.end(), [](const Node& node) {
     if (node.phase != Phase::forward) return false;
-    return node.op->random ||
-           (node.op->name == "batch_norm_training" && node.inputs.size() > 4 && node.inputs[3] != kNone && node.inputs[4] != kNone);
+    return node.op->random || (node.op->name == "batch_norm_training" && node.inputs.size() > 4 &&
+                               node.inputs[3] != kNone && node.inputs[4] != kNone);
   });
 }
 

@@ -5,14 +5,15 @@
 
 namespace graven::ir {
 
-/// From a traced training graph (stage "trace"), the graph that a training program's evaluate() runs: batch norms use their running statistics,
-/// dropout is the identity, other random numbers are those of seed 0 and step 0, nothing is written into parameters or buffers, there is no backward
-/// pass and no optimizer. Inputs and parameters are those of `traced`. Outputs: the scalar losses ("loss", "loss_2", ...); then, when a cross_entropy
-/// is part of them, its logits ("scores", [rows, classes]), so that accuracy can be counted. User error when `traced` has no scalar loss.
+/// From a traced training graph (stage "trace"), the graph that a training program's evaluate() runs: batch norms use
+/// their running statistics, dropout is the identity, other random numbers are those of seed 0 and step 0, nothing is
+/// written into parameters or buffers, there is no backward pass and no optimizer. Inputs and parameters are those of
+/// `traced`. Outputs: the scalar losses ("loss", "loss_2", ...); then, when a cross_entropy is part of them, its logits
+/// ("scores", [rows, classes]), so that accuracy can be counted. User error when `traced` has no scalar loss.
 Graph evaluation_graph(const Graph& traced);
 
-/// Whether a training graph, at any stage, computes something else in its forward phase than its evaluation would: random operators, batch
-/// statistics. Otherwise the forward phase is the evaluation.
+/// Whether a training graph, at any stage, computes something else in its forward phase than its evaluation would:
+/// random operators, batch statistics. Otherwise the forward phase is the evaluation.
 bool evaluation_differs(const Graph& graph);
 
 }  // namespace graven::ir

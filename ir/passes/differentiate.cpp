@@ -10,7 +10,8 @@ namespace graven::ir {
 
 namespace {
 
-/// Reverse-mode differentiation: walks the forward nodes backwards and lets each operator's entry add the nodes of its gradient.
+/// Reverse-mode differentiation: walks the forward nodes backwards and lets each operator's entry add the nodes of its
+/// gradient.
 class Differentiation {
  public:
   explicit Differentiation(Graph& graph) : graph_(graph), forward_count_(graph.nodes.size()) {}
@@ -23,7 +24,8 @@ class Differentiation {
     for (std::size_t n = forward_count_; n-- > 0;) differentiate(n);
     for (ValueId p : graph_.parameters)
       if (at(wanted_, p))
-        if (const ValueId gradient = total(p, origins_of(p)); gradient != kNone) graph_.gradients.push_back({p, gradient});
+        if (const ValueId gradient = total(p, origins_of(p)); gradient != kNone)
+          graph_.gradients.push_back({p, gradient});
     refuse_what_changed();
     name_gradients();
     // The gradients given to backward() are read; from here on the losses are results like any other.
@@ -31,8 +33,8 @@ class Differentiation {
   }
 
  private:
-  /// Gradients must read what forward read. A buffer that forward has written since holds something else by then: an error, as where a tensor is
-  /// changed in place before backward().
+  /// Gradients must read what forward read. A buffer that forward has written since holds something else by then: an
+  /// error, as where a tensor is changed in place before backward().
   void refuse_what_changed() const {
     const std::size_t never = graph_.nodes.size();
     std::vector<ValueId> memory(graph_.values.size());  // by value: whose memory it is
@@ -49,7 +51,8 @@ class Differentiation {
         else
           first_read[of] = std::min(first_read[of], n);
       }
-      if (node.op->alias) memory[static_cast<std::size_t>(node.outputs[0])] = memory[static_cast<std::size_t>(node.inputs[0])];
+      if (node.op->alias)
+        memory[static_cast<std::size_t>(node.outputs[0])] = memory[static_cast<std::size_t>(node.inputs[0])];
     }
     // Rules may leave nodes behind that no gradient needs.
     std::vector<bool> needed(graph_.values.size(), false);
@@ -62,7 +65,8 @@ class Differentiation {
         needed[static_cast<std::size_t>(v)] = true;
         const Value& of = graph_.value(memory[static_cast<std::size_t>(v)]);
         if (changed[static_cast<std::size_t>(memory[static_cast<std::size_t>(v)])])
-          throw UserError("backward: '" + of.name + "' " + of.type.to_string() + ", which a gradient needs, is changed in place after it is used")
+          throw UserError("backward: '" + of.name + "' " + of.type.to_string() +
+                          ", which a gradient needs, is changed in place after it is used")
               .note("use a clone() of it, or change it before it is used")
               .at(node.origins);
       }
@@ -84,7 +88,8 @@ class Differentiation {
     return static_cast<std::size_t>(v) < flags.size() && flags[static_cast<std::size_t>(v)];
   }
 
-  /// Trainable parameters; where there are optimizers, only those that one of them trains, or whose gradients are part of a norm.
+  /// Trainable parameters; where there are optimizers, only those that one of them trains, or whose gradients are part
+  /// of a norm.
   void mark_wanted() {
     wanted_.assign(graph_.values.size(), false);
     if (graph_.optimizers.empty()) {
@@ -98,7 +103,8 @@ class Differentiation {
     }
     for (ValueId p : graph_.parameters) {
       const Value& v = graph_.value(p);
-      if (!v.trainable || v.kind != ValueKind::parameter || !is_floating(v.type.dtype)) wanted_[static_cast<std::size_t>(p)] = false;
+      if (!v.trainable || v.kind != ValueKind::parameter || !is_floating(v.type.dtype))
+        wanted_[static_cast<std::size_t>(p)] = false;
     }
   }
   /// Values that depend on a wanted parameter in a differentiable way.
@@ -126,8 +132,8 @@ class Differentiation {
     }
     if (loss.gradient != kNone) return contribute(loss.value, loss.gradient);
     const Value& v = graph_.value(loss.value);
-    contribute(loss.value, graph_.call("full", {}, {{"shape", v.type.shape}, {"value", 1.0}, {"dtype", v.type.dtype}}, origins_of(loss.value),
-                                       Phase::backward, "grad(" + v.name + ")"));
+    contribute(loss.value, graph_.call("full", {}, {{"shape", v.type.shape}, {"value", 1.0}, {"dtype", v.type.dtype}},
+                                       origins_of(loss.value), Phase::backward, "grad(" + v.name + ")"));
   }
   Origins origins_of(ValueId v) {
     if (makers_.empty()) {
@@ -161,7 +167,8 @@ class Differentiation {
     if (op.has_effect()) return;
     bool flows = false;
     for (ValueId v : graph_.nodes[n].outputs)
-      flows = flows || (static_cast<std::size_t>(v) < contributions_.size() && !contributions_[static_cast<std::size_t>(v)].empty());
+      flows = flows || (static_cast<std::size_t>(v) < contributions_.size() &&
+                        !contributions_[static_cast<std::size_t>(v)].empty());
     if (!flows) return;
     std::vector<bool> needed;
     bool any = false;
@@ -187,9 +194,9 @@ class Differentiation {
       const ValueId gradient = builder.gradients()[i];
       if (!needed[i] || gradient == kNone) continue;
       const ValueId input = graph_.nodes[n].inputs[i];
-      GRAVEN_CHECK(graph_.type(gradient) == graph_.type(input), std::string(op.name) + ": the gradient of input " + std::to_string(i) + " is " +
-                                                                    graph_.type(gradient).to_string() + ", the input " +
-                                                                    graph_.type(input).to_string());
+      GRAVEN_CHECK(graph_.type(gradient) == graph_.type(input),
+                   std::string(op.name) + ": the gradient of input " + std::to_string(i) + " is " +
+                       graph_.type(gradient).to_string() + ", the input " + graph_.type(input).to_string());
       contribute(input, gradient);
     }
   }

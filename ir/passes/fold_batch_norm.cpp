@@ -1,10 +1,10 @@
-// Inference: a batch_norm whose only input is a convolution or linear layer scales and shifts that layer's channels, which its weight and bias
-// can do themselves:
+// Inference: a batch_norm whose only input is a convolution or linear layer scales and shifts that layer's channels,
+// which its weight and bias can do themselves:
 //
 //   scale = gamma / sqrt(var + eps),   weight' = weight * scale,   bias' = beta + (bias - mean) * scale
 //
-// Both are results of one node, fold_batch_norm, computed once after loading (prepare_weights moves it there), so that the weights in files stay
-// those of the user's modules, and may be replaced.
+// Both are results of one node, fold_batch_norm, computed once after loading (prepare_weights moves it there), so that
+// the weights in files stay those of the user's modules, and may be replaced.
 #include "ir/passes/passes.h"
 #include "ir/passes/rewriter.h"
 
@@ -51,16 +51,17 @@ class BatchNormFolder {
     const bool convolution = layer.op->name == "conv2d";
     if (!convolution && !(layer.op->name == "linear" && graph_.type(x).shape.rank() == 2)) return false;
     // Its result must serve nothing else, and nothing may follow it in its epilogue.
-    if (static_cast<std::size_t>(x) >= uses_.consumers.size() || uses_.consumers[static_cast<std::size_t>(x)].size() != 1 ||
-        uses_.is_output[static_cast<std::size_t>(x)])
+    if (static_cast<std::size_t>(x) >= uses_.consumers.size() ||
+        uses_.consumers[static_cast<std::size_t>(x)].size() != 1 || uses_.is_output[static_cast<std::size_t>(x)])
       return false;
-    if (!layer.attributes.program("epilogue").empty() || layer.attributes.flag("packed") || (layer.inputs.size() > 3 && layer.inputs[3] != kNone))
+    if (!layer.attributes.program("epilogue").empty() || layer.attributes.flag("packed") ||
+        (layer.inputs.size() > 3 && layer.inputs[3] != kNone))
       return false;
     auto input = [](const Node& n, std::size_t i) { return i < n.inputs.size() ? n.inputs[i] : kNone; };
     const ValueId weight = input(layer, 1), bias = input(layer, 2);
     const ValueId gamma = input(norm, 1), beta = input(norm, 2), mean = input(norm, 3), var = input(norm, 4);
-    if (!is_constant(weight) || !is_constant(bias) || !is_constant(gamma) || !is_constant(beta) || !is_constant(mean) || !is_constant(var) ||
-        mean == kNone || var == kNone)
+    if (!is_constant(weight) || !is_constant(bias) || !is_constant(gamma) || !is_constant(beta) || !is_constant(mean) ||
+        !is_constant(var) || mean == kNone || var == kNone)
       return false;
     const DType dtype = graph_.type(weight).dtype;
     if (graph_.type(mean).dtype != dtype || graph_.type(var).dtype != dtype) return false;

@@ -1,6 +1,6 @@
-// Computes nodes whose inputs are all known: constants of the graph, and `full`. A result that is one number everywhere becomes `full`, which
-// broadcasts and fuses for free; another one a constant, when it is small. Parameters are not constants: they stay replaceable, and what
-// depends on them alone is moved to the prepare phase (prepare_weights).
+// Computes nodes whose inputs are all known: constants of the graph, and `full`. A result that is one number everywhere
+// becomes `full`, which broadcasts and fuses for free; another one a constant, when it is small. Parameters are not
+// constants: they stay replaceable, and what depends on them alone is moved to the prepare phase (prepare_weights).
 #include <cmath>
 #include <functional>
 #include <unordered_map>
@@ -80,7 +80,8 @@ const std::unordered_map<std::string_view, Binary>& binary_table() {
 
 /// Calls visit(index of the result, index in an input of these strides) over a static shape.
 template <class Visit>
-void walk(const std::vector<std::int64_t>& shape, const std::vector<std::int64_t>& strides, std::int64_t offset, Visit visit) {
+void walk(const std::vector<std::int64_t>& shape, const std::vector<std::int64_t>& strides, std::int64_t offset,
+          Visit visit) {
   std::int64_t count = 1;
   for (std::int64_t d : shape) count *= d;
   std::vector<std::int64_t> index(shape.size(), 0);
@@ -102,7 +103,8 @@ std::vector<std::int64_t> strides_of(const std::vector<std::int64_t>& shape) {
 }
 
 /// Strides with which a tensor of shape `from` is read when it is broadcast to `to`.
-std::vector<std::int64_t> broadcast_strides(const std::vector<std::int64_t>& from, const std::vector<std::int64_t>& to) {
+std::vector<std::int64_t> broadcast_strides(const std::vector<std::int64_t>& from,
+                                            const std::vector<std::int64_t>& to) {
   const std::vector<std::int64_t> own = strides_of(from);
   std::vector<std::int64_t> strides(to.size(), 0);
   const std::size_t extra = to.size() - from.size();
@@ -123,7 +125,8 @@ class ConstantFolder {
         continue;
       }
       Known result;
-      if (node.outputs.size() == 1 && !node.op->has_effect() && !node.op->random && !node.inputs.empty() && evaluate(node, result)) {
+      if (node.outputs.size() == 1 && !node.op->has_effect() && !node.op->random && !node.inputs.empty() &&
+          evaluate(node, result)) {
         replace(node, std::move(result));
         continue;
       }
@@ -137,7 +140,8 @@ class ConstantFolder {
     if (v == kNone) return nullptr;
     if (const auto found = known_.find(v); found != known_.end()) return &found->second;
     const auto constant = graph_.constants.find(v);
-    if (constant == graph_.constants.end() || constant->second->type.shape.numel().value() > kMostElements) return nullptr;
+    if (constant == graph_.constants.end() || constant->second->type.shape.numel().value() > kMostElements)
+      return nullptr;
     auto elements = elements_of(*constant->second);
     if (!elements) return nullptr;
     return &known_.emplace(v, Known{false, 0, std::move(*elements)}).first->second;
@@ -158,7 +162,8 @@ class ConstantFolder {
                                   : evaluate_movement(node, inputs, uniform, type, result);
   }
 
-  bool evaluate_elementwise(const Node& node, const std::vector<const Known*>& inputs, bool uniform, const TensorType& type, Known& result) {
+  bool evaluate_elementwise(const Node& node, const std::vector<const Known*>& inputs, bool uniform,
+                            const TensorType& type, Known& result) {
     std::function<double(double, double, double)> function;
     const std::string_view op = node.op->name;
     // Powers of integers wrap around in the kernels; those are left to them.
@@ -195,16 +200,19 @@ class ConstantFolder {
         arguments[i].assign(count, inputs[i]->value);
         continue;
       }
-      walk(shape, broadcast_strides(graph_.type(node.inputs[i]).shape.values(), shape), 0, [&](std::int64_t to, std::int64_t from) {
-        arguments[i][static_cast<std::size_t>(to)] = inputs[i]->elements[static_cast<std::size_t>(from)];
-      });
+      walk(shape, broadcast_strides(graph_.type(node.inputs[i]).shape.values(), shape), 0,
+           [&](std::int64_t to, std::int64_t from) {
+             arguments[i][static_cast<std::size_t>(to)] = inputs[i]->elements[static_cast<std::size_t>(from)];
+           });
     }
     result.elements.resize(count);
-    for (std::size_t i = 0; i < count; ++i) result.elements[i] = round(function(arguments[0][i], arguments[1][i], arguments[2][i]));
+    for (std::size_t i = 0; i < count; ++i)
+      result.elements[i] = round(function(arguments[0][i], arguments[1][i], arguments[2][i]));
     return valid;
   }
 
-  bool evaluate_movement(const Node& node, const std::vector<const Known*>& inputs, bool uniform, const TensorType& type, Known& result) {
+  bool evaluate_movement(const Node& node, const std::vector<const Known*>& inputs, bool uniform,
+                         const TensorType& type, Known& result) {
     const std::string_view op = node.op->name;
     if (op != "reshape" && op != "permute" && op != "expand" && op != "slice") return false;
     result.uniform = uniform;
@@ -230,8 +238,9 @@ class ConstantFolder {
       strides[dim] *= node.attributes.integer("step");
     }
     result.elements.resize(static_cast<std::size_t>(type.shape.numel().value()));
-    walk(shape, strides, offset,
-         [&](std::int64_t to, std::int64_t at) { result.elements[static_cast<std::size_t>(to)] = x[static_cast<std::size_t>(at)]; });
+    walk(shape, strides, offset, [&](std::int64_t to, std::int64_t at) {
+      result.elements[static_cast<std::size_t>(to)] = x[static_cast<std::size_t>(at)];
+    });
     return true;
   }
 

@@ -1,7 +1,8 @@
-// Fuses elementwise nodes into `fused_elementwise`: one pass over memory for what took several, and nothing of it stored between. A group grows
-// from its last node towards the inputs: a node joins when all of its readers are in the group and its result has the group's shape; what
-// costs next to nothing (a comparison, a sign) is computed again in each group that reads it. Numbers (`full`) become constants of the
-// program. A group reads at most 8 tensors, the limit of the kernels, and computes in one dtype, converting at its border.
+// Fuses elementwise nodes into `fused_elementwise`: one pass over memory for what took several, and nothing of it
+// stored between. A group grows from its last node towards the inputs: a node joins when all of its readers are in the
+// group and its result has the group's shape; what costs next to nothing (a comparison, a sign) is computed again in
+// each group that reads it. Numbers (`full`) become constants of the program. A group reads at most 8 tensors, the
+// limit of the kernels, and computes in one dtype, converting at its border.
 #include <algorithm>
 #include <cstring>
 #include <map>
@@ -18,12 +19,17 @@ namespace {
 
 constexpr std::size_t kMostInputs = 8;
 constexpr std::size_t kMostFusedSteps = 64;  // a functor that a person can still read
-constexpr std::size_t kMostCopies = 4;  // of a node that is computed again
+constexpr std::size_t kMostCopies = 4;       // of a node that is computed again
 
 class ElementwiseFuser {
  public:
   explicit ElementwiseFuser(Graph& graph)
-      : graph_(graph), uses_(graph), writes_(graph), groups_(graph.nodes.size()), member_of_(graph.nodes.size()), gone_(graph.nodes.size(), false) {}
+      : graph_(graph),
+        uses_(graph),
+        writes_(graph),
+        groups_(graph.nodes.size()),
+        member_of_(graph.nodes.size()),
+        gone_(graph.nodes.size(), false) {}
 
   void run() {
     for (std::size_t n = graph_.nodes.size(); n-- > 0;) place(n);
@@ -49,7 +55,8 @@ class ElementwiseFuser {
   }
   const Shape& shape(ValueId v) const { return graph_.type(v).shape; }
 
-  /// The dtype that a node computes in: that of its operands that are not boolean, or else of its result; nothing when all is boolean.
+  /// The dtype that a node computes in: that of its operands that are not boolean, or else of its result; nothing when
+  /// all is boolean.
   std::optional<DType> compute_dtype(const Node& node) const {
     for (ValueId v : node.inputs)
       if (graph_.type(v).dtype != DType::boolean) return graph_.type(v).dtype;
@@ -58,15 +65,15 @@ class ElementwiseFuser {
   }
   static bool is_narrow(DType d) { return d != DType::f32 && d != DType::f64; }
 
-  /// Whether `node` can be computed inside a group that computes in `dtype`; `inner`: its result is not the group's. Sets `dtype` to what the
-  /// group computes in afterwards.
+  /// Whether `node` can be computed inside a group that computes in `dtype`; `inner`: its result is not the group's.
+  /// Sets `dtype` to what the group computes in afterwards.
   bool fits(const Node& node, std::optional<DType>& dtype, bool inner) const {
     std::optional<DType> own = compute_dtype(node);
     if (node.op->name == "cast") {
       const DType from = graph_.type(node.inputs[0]).dtype, to = graph_.type(node.outputs[0]).dtype;
       if (from != DType::boolean && to != DType::boolean && from != to) {
-        // Storing converts the group's result. Loading converts, too, to the dtype that the group has anyway; from a wider one it would
-        // compute in that.
+        // Storing converts the group's result. Loading converts, too, to the dtype that the group has anyway; from a
+        // wider one it would compute in that.
         if (inner && (!is_narrow(from) || is_narrow(to))) return false;
         own = inner ? to : from;
       }
@@ -77,7 +84,8 @@ class ElementwiseFuser {
   }
 
   static bool is_cheap(const Node& node) {
-    static const std::set<std::string_view> names = {"eq", "ne", "lt", "le", "gt", "ge", "neg", "abs", "cast", "logical_not"};
+    static const std::set<std::string_view> names = {"eq", "ne",  "lt",  "le",   "gt",
+                                                     "ge", "neg", "abs", "cast", "logical_not"};
     return names.count(node.op->name) > 0;
   }
 
@@ -122,7 +130,9 @@ class ElementwiseFuser {
       const Node& last = graph_.nodes[root];
       const Group& group = groups_[root];
       std::optional<DType> dtype = group.dtype;
-      if (last.phase != node.phase || shape(last.outputs[0]) != shape(y) || group.steps >= kMostFusedSteps || !fits(node, dtype, true)) return false;
+      if (last.phase != node.phase || shape(last.outputs[0]) != shape(y) || group.steps >= kMostFusedSteps ||
+          !fits(node, dtype, true))
+        return false;
       // What only numbers go into has no shape of its own inside a program.
       if (tensor_inputs(node) == 0) return false;
       // The set is copied only while small: at most kMostInputs and a few more.
@@ -141,7 +151,8 @@ class ElementwiseFuser {
     return true;
   }
   std::size_t tensor_inputs(const Node& node) const {
-    return static_cast<std::size_t>(std::count_if(node.inputs.begin(), node.inputs.end(), [&](ValueId v) { return !is_number(v); }));
+    return static_cast<std::size_t>(
+        std::count_if(node.inputs.begin(), node.inputs.end(), [&](ValueId v) { return !is_number(v); }));
   }
   /// Whether broadcasting the inputs alone gives the result's shape.
   bool keeps_shape(const std::set<ValueId>& inputs, const Shape& result) const {
@@ -162,7 +173,8 @@ class ElementwiseFuser {
       if (gone_[n]) continue;
       Group& group = groups_[n];
       const bool numbers = !group.members.empty() && tensor_inputs(graph_.nodes[n]) < graph_.nodes[n].inputs.size();
-      const bool worth = group.members.size() > 1 || (numbers && keeps_shape(group.inputs, shape(graph_.nodes[n].outputs[0])));
+      const bool worth =
+          group.members.size() > 1 || (numbers && keeps_shape(group.inputs, shape(graph_.nodes[n].outputs[0])));
       if (!worth) {
         // Numbers are still to be looked at by the programs of later nodes.
         if (graph_.nodes[n].op->name == "full")
@@ -184,7 +196,8 @@ class ElementwiseFuser {
     std::map<ValueId, std::int32_t> place;
     for (std::size_t n : group.members)
       for (ValueId v : graph_.nodes[n].inputs)
-        if (group.inputs.count(v) && place.emplace(v, static_cast<std::int32_t>(fused.inputs.size())).second) fused.inputs.push_back(v);
+        if (group.inputs.count(v) && place.emplace(v, static_cast<std::int32_t>(fused.inputs.size())).second)
+          fused.inputs.push_back(v);
     ScalarProgram program;
     program.inputs = static_cast<std::int32_t>(fused.inputs.size());
     std::map<std::pair<DType, std::uint64_t>, std::int32_t> numbers;

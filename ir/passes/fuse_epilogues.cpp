@@ -1,12 +1,14 @@
-// Matrix products and convolutions finish each result in registers before they store it: a bias, an activation, a residual. An elementwise node
-// that is the only reader of such a product, and everything that only it reads, becomes the product's epilogue:
+// Matrix products and convolutions finish each result in registers before they store it: a bias, an activation, a
+// residual. An elementwise node that is the only reader of such a product, and everything that only it reads, becomes
+// the product's epilogue:
 //
 //   add(linear(x, w), bias)                 linear with a bias
 //   relu(conv2d(x, w, bias))                conv2d, epilogue relu
 //   relu(add(conv2d(x, w), shortcut))       conv2d, residual shortcut, epilogue add, relu
 //   where(y > 0, linear_backward_input, 0)  linear_backward_input, residual y, epilogue "where(y > 0, x, 0)"
 //
-// An epilogue reads at most one tensor besides the product, of the same shape. The product moves to where its last absorbed reader stood.
+// An epilogue reads at most one tensor besides the product, of the same shape. The product moves to where its last
+// absorbed reader stood.
 #include <cstring>
 #include <map>
 #include <optional>
@@ -44,7 +46,12 @@ const Product* product(std::string_view name) {
 class EpilogueFuser {
  public:
   EpilogueFuser(Graph& graph, const PassOptions& options)
-      : graph_(graph), options_(options), uses_(graph), writes_(graph), absorbed_(graph.nodes.size(), false), moved_to_(graph.nodes.size(), 0) {
+      : graph_(graph),
+        options_(options),
+        uses_(graph),
+        writes_(graph),
+        absorbed_(graph.nodes.size(), false),
+        moved_to_(graph.nodes.size(), 0) {
     for (std::size_t n = 0; n < graph.nodes.size(); ++n) moved_to_[n] = n;
   }
 
@@ -79,12 +86,15 @@ class EpilogueFuser {
 
   bool eligible(const Node& node, const Product& p) const {
     const DType dtype = graph_.type(node.outputs[0]).dtype;
-    if (!node.attributes.program("epilogue").empty() || (node.inputs.size() > p.residual && node.inputs[p.residual] != kNone)) return false;
+    if (!node.attributes.program("epilogue").empty() ||
+        (node.inputs.size() > p.residual && node.inputs[p.residual] != kNone))
+      return false;
     if (writes_.conflict(node, node.phase)) return false;
     // The reference kernels, for all that the fast ones do not cover, have no epilogue.
     if (options_.target == Target::cpu) {
       const std::string_view op = node.op->name;
-      return dtype == DType::f32 && (op == "matmul" || op == "linear" || op == "linear_backward_input" || node.attributes.flag("packed"));
+      return dtype == DType::f32 &&
+             (op == "matmul" || op == "linear" || op == "linear_backward_input" || node.attributes.flag("packed"));
     }
     return is_floating(dtype) && dtype != DType::f64;
   }
@@ -141,8 +151,10 @@ class EpilogueFuser {
         node.inputs[p.residual] = draft.residual;
       }
     }
-    // The result keeps the product's name, which says its layer: "model.fc1.linear" rather than "model.relu_3", which another relu would renumber.
-    if (!uses_.is_output[static_cast<std::size_t>(y)]) std::swap(graph_.value(y).name, graph_.value(node.outputs[0]).name);
+    // The result keeps the product's name, which says its layer: "model.fc1.linear" rather than "model.relu_3", which
+    // another relu would renumber.
+    if (!uses_.is_output[static_cast<std::size_t>(y)])
+      std::swap(graph_.value(y).name, graph_.value(node.outputs[0]).name);
     node.outputs[0] = y;
     node.origins = std::move(origins);
     moved_to_[n] = last;
@@ -183,7 +195,8 @@ class EpilogueFuser {
   /// Adds node n to the draft; operand `y` (kNone: none) is the result so far, known as `current`.
   bool absorb(Draft& draft, std::size_t n, ValueId y, std::int32_t current, const TensorType& type, int depth) const {
     const Node& node = graph_.nodes[n];
-    if (depth > kMostDepth || draft.program.steps.size() >= kMostEpilogueSteps || writes_.conflict(node, node.phase)) return false;
+    if (depth > kMostDepth || draft.program.steps.size() >= kMostEpilogueSteps || writes_.conflict(node, node.phase))
+      return false;
     const DType result = graph_.type(node.outputs[0]).dtype;
     if (result != type.dtype && result != DType::boolean) return false;
     ScalarProgram::Step step = step_of(graph_, node);

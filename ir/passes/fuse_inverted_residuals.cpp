@@ -1,5 +1,6 @@
-// CPU, f32, inference: a 1x1 convolution that only a depthwise one reads, which only a 1x1 convolution reads, become one inverted_residual where that
-// is faster (kernels/config/inverted_residual.h decides by the sizes): what lies between them is never stored whole.
+// CPU, f32, inference: a 1x1 convolution that only a depthwise one reads, which only a 1x1 convolution reads, become
+// one inverted_residual where that is faster (kernels/config/inverted_residual.h decides by the sizes): what lies
+// between them is never stored whole.
 //
 //   conv2d(conv2d(conv2d(x, w1), w2, groups = channels), w3)   inverted_residual(x, w1, w2, w3)
 #include <optional>
@@ -27,7 +28,8 @@ class InvertedResidualFuser {
   bool is_convolution(const Node& node, bool (*is)(const kernels::conv2d_config&)) const {
     if (node.op == nullptr || node.op->name != "conv2d" || !node.attributes.flag("packed")) return false;
     const Shape& x = graph_.type(node.inputs[0]).shape;
-    return is(ops::conv2d_sizes(node.attributes, x[1].value(), x[2].value(), node.attributes.integers("weight_shape"), true));
+    return is(
+        ops::conv2d_sizes(node.attributes, x[1].value(), x[2].value(), node.attributes.integers("weight_shape"), true));
   }
   bool is_pointwise(const Node& node) const { return is_convolution(node, kernels::conv2d_is_pointwise); }
   bool is_depthwise(const Node& node) const { return is_convolution(node, kernels::conv2d_is_depthwise); }
@@ -39,7 +41,8 @@ class InvertedResidualFuser {
     if (uses_.producer[v] < 0 || uses_.is_output[v] || uses_.consumers[v].size() != 1) return std::nullopt;
     const auto position = static_cast<std::size_t>(uses_.producer[v]);
     const Node& made = graph_.nodes[position];
-    if (made.op == nullptr || made.phase != node.phase || input(made, 3) != kNone || writes_.conflict(made, made.phase)) return std::nullopt;
+    if (made.op == nullptr || made.phase != node.phase || input(made, 3) != kNone || writes_.conflict(made, made.phase))
+      return std::nullopt;
     return position;
   }
 
@@ -61,7 +64,9 @@ class InvertedResidualFuser {
     attributes.set("expand_epilogue", expand.attributes.program("epilogue"));
     attributes.set("depthwise_epilogue", window.program("epilogue"));
     attributes.set("epilogue", project.attributes.program("epilogue"));
-    if (!kernels::inverted_residual_is_faster(ops::inverted_residual_sizes(attributes, graph_.type(expand.inputs[0]).shape))) return;
+    if (!kernels::inverted_residual_is_faster(
+            ops::inverted_residual_sizes(attributes, graph_.type(expand.inputs[0]).shape)))
+      return;
 
     Node block;
     block.op = &get_op("inverted_residual");

@@ -1,5 +1,5 @@
-// Sums and means take what they add up as it is computed: an elementwise node of one or two tensors of one shape, read by the reduction alone, becomes
-// the program of a `fused_reduction`.
+// Sums and means take what they add up as it is computed: an elementwise node of one or two tensors of one shape, read
+// by the reduction alone, becomes the program of a `fused_reduction`.
 //
 //   sum(square(x))                          fused_reduction(x), program square
 //   mean(fused_elementwise(x, y))           fused_reduction(x, y), the program of the fused node
@@ -35,7 +35,8 @@ void fuse_reductions(Graph& graph, const PassOptions& options) {
   const Uses uses(graph);
   const Writes writes(graph);
   for (Node& node : graph.nodes) {
-    if ((node.op->name != "sum" && node.op->name != "mean") || graph.type(node.outputs[0]).dtype != DType::f32) continue;
+    if ((node.op->name != "sum" && node.op->name != "mean") || graph.type(node.outputs[0]).dtype != DType::f32)
+      continue;
     const auto x = static_cast<std::size_t>(node.inputs[0]);
     if (uses.is_output[x] || uses.consumers[x].size() != 1 || uses.producer[x] < 0) continue;
     const Node& maker = graph.nodes[static_cast<std::size_t>(uses.producer[x])];

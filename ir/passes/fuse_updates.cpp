@@ -1,14 +1,15 @@
-// Updates the weight of a linear layer where its gradient is computed: the gradient is never stored, which saves its memory and moving it there and
-// back, and half of the second-level cache is left to the weight.
+// Updates the weight of a linear layer where its gradient is computed: the gradient is never stored, which saves its
+// memory and moving it there and back, and half of the second-level cache is left to the weight.
 //
 //   dw, db = linear_backward_weight(dy, x)       db = linear_sgd(weight, momentum, dy, x, lr, step)
 //   sgd({weight, bias}, {dw, db}, ...)           sgd({bias}, {db}, ...)
 //
-// A convolution whose kernel is one pixel is such a layer, too. Where trim_kernels cut the kernel, the gradient comes back through a pad, with zeros
-// around it: the new node is told which of the taps has the gradient instead.
+// A convolution whose kernel is one pixel is such a layer, too. Where trim_kernels cut the kernel, the gradient comes
+// back through a pad, with zeros around it: the new node is told which of the taps has the gradient instead.
 //
-// The new node stands where the update stood, behind the last node that reads the weight. After update_in_backward, so only where the graph asks for
-// that; in f32, and where the gradient is summed over all rows at once: then the parameters are the same, bit for bit.
+// The new node stands where the update stood, behind the last node that reads the weight. After update_in_backward, so
+// only where the graph asks for that; in f32, and where the gradient is summed over all rows at once: then the
+// parameters are the same, bit for bit.
 #include <algorithm>
 
 #include "ir/ops/linear_update_shared.h"
@@ -41,7 +42,11 @@ std::size_t index_of(ValueId v) { return static_cast<std::size_t>(v); }
 class UpdateFusion {
  public:
   explicit UpdateFusion(Graph& graph)
-      : graph_(graph), uses_(graph), replaced_(graph.nodes.size(), false), gone_(graph.values.size(), false), instead_(graph.nodes.size()) {}
+      : graph_(graph),
+        uses_(graph),
+        replaced_(graph.nodes.size(), false),
+        gone_(graph.values.size(), false),
+        instead_(graph.nodes.size()) {}
 
   void run() {
     for (std::size_t n = 0; n < graph_.nodes.size(); ++n) {
@@ -88,9 +93,11 @@ class UpdateFusion {
     const Source source = source_of(gradient);
     if (source.maker < 0 || replaced_[static_cast<std::size_t>(source.maker)]) return false;
     const Node& maker = graph_.nodes[static_cast<std::size_t>(source.maker)];
-    const auto* const fusion = std::find_if(std::begin(kFusions), std::end(kFusions),
-                                            [&](const Fusion& f) { return f.gradient == maker.op->name && f.update == update.op->name; });
-    if (fusion == std::end(kFusions) || !is_linear(maker) || !at_once(maker) || !stay(maker) || !can_wait(maker, n)) return false;
+    const auto* const fusion = std::find_if(std::begin(kFusions), std::end(kFusions), [&](const Fusion& f) {
+      return f.gradient == maker.op->name && f.update == update.op->name;
+    });
+    if (fusion == std::end(kFusions) || !is_linear(maker) || !at_once(maker) || !stay(maker) || !can_wait(maker, n))
+      return false;
     Node fused = maker;
     fused.op = &get_op(fusion->fused);
     fused.attributes = update.attributes;
@@ -100,7 +107,8 @@ class UpdateFusion {
     for (const bool of_parameter : {true, false}) {
       for (std::size_t s = 0; s < update.op->inputs.size(); ++s)
         if (update.op->inputs[s].variadic == of_parameter && update.op->inputs[s].role != InputRole::gradient)
-          fused.inputs.push_back(update.inputs[input_range(*update.op, update.inputs.size(), s).begin + (of_parameter ? i : 0)]);
+          fused.inputs.push_back(
+              update.inputs[input_range(*update.op, update.inputs.size(), s).begin + (of_parameter ? i : 0)]);
       if (of_parameter) fused.inputs.insert(fused.inputs.end(), maker.inputs.begin(), maker.inputs.end());
     }
     fused.outputs.erase(fused.outputs.begin());
@@ -115,10 +123,12 @@ class UpdateFusion {
     return true;
   }
 
-  /// The node whose first result the gradient is, through reshapes and one pad; none where anybody else reads what lies between.
+  /// The node whose first result the gradient is, through reshapes and one pad; none where anybody else reads what lies
+  /// between.
   Source source_of(ValueId gradient) const {
     Source source;
-    for (ValueId v = gradient; graph_.type(v).dtype == DType::f32 && !is_result(v) && uses_.consumers[index_of(v)].size() == 1;) {
+    for (ValueId v = gradient;
+         graph_.type(v).dtype == DType::f32 && !is_result(v) && uses_.consumers[index_of(v)].size() == 1;) {
       const NodeId made = uses_.producer[index_of(v)];
       if (made < 0) return source;
       const Node& node = graph_.nodes[static_cast<std::size_t>(made)];
@@ -152,13 +162,14 @@ class UpdateFusion {
   static bool is_linear(const Node& maker) {
     if (maker.op->name != "conv2d_backward_weight") return true;
     const Attributes& a = maker.attributes;
-    return a.flag("channels_last") && a.integer("groups") == 1 && a.integers("kernel_size") == Ints{1, 1} && a.integers("stride") == Ints{1, 1} &&
-           a.integers("padding") == Ints{0, 0};
+    return a.flag("channels_last") && a.integer("groups") == 1 && a.integers("kernel_size") == Ints{1, 1} &&
+           a.integers("stride") == Ints{1, 1} && a.integers("padding") == Ints{0, 0};
   }
 
   bool is_result(ValueId v) const {
     return std::count(graph_.outputs.begin(), graph_.outputs.end(), v) != 0 ||
-           std::any_of(graph_.losses.begin(), graph_.losses.end(), [&](const Loss& l) { return l.value == v || l.gradient == v; });
+           std::any_of(graph_.losses.begin(), graph_.losses.end(),
+                       [&](const Loss& l) { return l.value == v || l.gradient == v; });
   }
 
   /// Whether the gradient is one sum over all rows: so it is large.
@@ -171,8 +182,8 @@ class UpdateFusion {
   /// Whether what the gradient is computed from is still the same later: nothing that an update writes.
   bool stay(const Node& maker) const {
     return std::all_of(maker.inputs.begin(), maker.inputs.end(), [&](ValueId v) {
-      for (NodeId made = uses_.producer[index_of(v)]; made >= 0 && graph_.nodes[static_cast<std::size_t>(made)].op->alias;
-           made = uses_.producer[index_of(v)])
+      for (NodeId made = uses_.producer[index_of(v)];
+           made >= 0 && graph_.nodes[static_cast<std::size_t>(made)].op->alias; made = uses_.producer[index_of(v)])
         v = graph_.nodes[static_cast<std::size_t>(made)].inputs[0];
       const ValueKind kind = graph_.value(v).kind;
       return kind == ValueKind::node || kind == ValueKind::input;
@@ -201,7 +212,7 @@ class UpdateFusion {
 
   Graph& graph_;
   const Uses uses_;
-  std::vector<bool> replaced_, gone_;       ///< by node: it is no longer where it was; by value: nothing makes it any more
+  std::vector<bool> replaced_, gone_;  ///< by node: it is no longer where it was; by value: nothing makes it any more
   std::vector<std::vector<Node>> instead_;  ///< by node: what stands before it, or for it
 };
 

@@ -1,5 +1,6 @@
-// Computes equal things once: of nodes with the same operator, inputs and attributes the first stays. Operands of commutative operators may
-// stand in any order. What reads a value that is written into is equal only as long as no write lies between.
+// Computes equal things once: of nodes with the same operator, inputs and attributes the first stays. Operands of
+// commutative operators may stand in any order. What reads a value that is written into is equal only as long as no
+// write lies between.
 #include <algorithm>
 #include <cstring>
 #include <functional>
@@ -88,7 +89,8 @@ void merge_common_subexpressions(Graph& graph, const PassOptions&) {
       continue;
     }
     Seen key{graph.nodes.size(), node.inputs, {}};
-    if (node.op->commutative && key.inputs.size() == 2 && key.inputs[0] > key.inputs[1]) std::swap(key.inputs[0], key.inputs[1]);
+    if (node.op->commutative && key.inputs.size() == 2 && key.inputs[0] > key.inputs[1])
+      std::swap(key.inputs[0], key.inputs[1]);
     Hash hash;
     hash.add(node.op->name);
     for (ValueId v : key.inputs) {
@@ -103,7 +105,8 @@ void merge_common_subexpressions(Graph& graph, const PassOptions&) {
     std::vector<Seen>& bucket = seen[hash.value()];
     const auto equal = std::find_if(bucket.begin(), bucket.end(), [&](const Seen& s) {
       const Node& other = graph.nodes[s.node];
-      return other.op == node.op && s.inputs == key.inputs && s.versions == key.versions && other.attributes == node.attributes;
+      return other.op == node.op && s.inputs == key.inputs && s.versions == key.versions &&
+             other.attributes == node.attributes;
     });
     if (equal == bucket.end()) {
       bucket.push_back(std::move(key));
@@ -111,8 +114,10 @@ void merge_common_subexpressions(Graph& graph, const PassOptions&) {
       continue;
     }
     Node& first = graph.nodes[equal->node];
-    // A number that many read says nothing about where it stands, nor does what backward would compute again: they stay with the first.
-    if (!node.inputs.empty() && node.phase == first.phase && first.origins.size() < kMostOrigins) first.origins = merge(first.origins, node.origins);
+    // A number that many read says nothing about where it stands, nor does what backward would compute again: they stay
+    // with the first.
+    if (!node.inputs.empty() && node.phase == first.phase && first.origins.size() < kMostOrigins)
+      first.origins = merge(first.origins, node.origins);
     for (std::size_t i = 0; i < node.outputs.size(); ++i) rewriter.replace(node.outputs[i], first.outputs[i]);
   }
   rewriter.finish();

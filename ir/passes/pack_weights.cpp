@@ -1,9 +1,9 @@
-// CPU, f32: the fast kernels of linear and conv2d read their weights in panels of 16 columns. This gives each such node its packed weight: a
-// `pack_*` node, one for all users of the same weight and order. In inference the prepare phase runs it once; in training it runs in each step,
-// right before the first user, since the update changes the weight.
+// CPU, f32: the fast kernels of linear and conv2d read their weights in panels of 16 columns. This gives each such node
+// its packed weight: a `pack_*` node, one for all users of the same weight and order. In inference the prepare phase
+// runs it once; in training it runs in each step, right before the first user, since the update changes the weight.
 //
-// In training, linear layers of few rows read their weight as it lies, and copy blocks of it where they use them: a packed copy would be as large as
-// the weight, and writing and reading it takes longer than it saves.
+// In training, linear layers of few rows read their weight as it lies, and copy blocks of it where they use them: a
+// packed copy would be as large as the weight, and writing and reading it takes longer than it saves.
 #include <map>
 #include <tuple>
 #include <unordered_map>
@@ -15,15 +15,16 @@ namespace graven::ir {
 
 namespace {
 
-/// Whether a linear layer (or its gradient) that runs in each step is faster without a packed weight: where few rows meet each block, or where the
-/// weight is larger than the caches. Measured: tests/bench/bench_linear.cpp.
+/// Whether a linear layer (or its gradient) that runs in each step is faster without a packed weight: where few rows
+/// meet each block, or where the weight is larger than the caches. Measured: tests/bench/bench_linear.cpp.
 bool unpacked_is_faster(const Graph& graph, const Node& node, bool backward) {
   constexpr std::int64_t kFewRows = 256, kFewRowsBackward = 64, kManyRows = 1024, kLargeWeight = std::int64_t{1} << 22;
   const Shape &x = graph.type(node.inputs[0]).shape, &weight = graph.type(node.inputs[1]).shape;
   if (!backward && weight[0] == Dim(1)) return true;  // one output is a scalar product, for which nothing is packed
   std::int64_t rows = 1;
   for (std::size_t i = 0; i + 1 < x.rank(); ++i) rows *= x[i].maximum();
-  return rows <= (backward ? kFewRowsBackward : kFewRows) || (rows < kManyRows && weight.numel().maximum() >= kLargeWeight);
+  return rows <= (backward ? kFewRowsBackward : kFewRows) ||
+         (rows < kManyRows && weight.numel().maximum() >= kLargeWeight);
 }
 
 }  // namespace
@@ -38,12 +39,14 @@ void pack_weights(Graph& graph, const PassOptions&) {
     rewriter.forward_inputs(node);
     const std::string_view op = node.op->name;
     const bool linear = op == "linear", linear_backward = op == "linear_backward_input";
-    const bool convolution = op == "conv2d", convolution_backward = op == "conv2d_backward_input", winograd = op == "conv2d_winograd";
+    const bool convolution = op == "conv2d", convolution_backward = op == "conv2d_backward_input",
+               winograd = op == "conv2d_winograd";
     if (node.op->has_effect())
       for (std::size_t i = 0; i < node.inputs.size(); ++i)
         if (is_mutated(node, i) && node.inputs[i] != kNone) ++version[node.inputs[i]];
-    if (!(linear || linear_backward || convolution || convolution_backward || winograd) || node.attributes.flag("packed") ||
-        graph.type(node.inputs[0]).dtype != DType::f32 || ((convolution || convolution_backward) && !node.attributes.flag("channels_last"))) {
+    if (!(linear || linear_backward || convolution || convolution_backward || winograd) ||
+        node.attributes.flag("packed") || graph.type(node.inputs[0]).dtype != DType::f32 ||
+        ((convolution || convolution_backward) && !node.attributes.flag("channels_last"))) {
       rewriter.keep(std::move(node));
       continue;
     }
@@ -70,8 +73,11 @@ void pack_weights(Graph& graph, const PassOptions&) {
       key.push_back(node.attributes.integer("groups"));
     }
     const bool backward = linear_backward || convolution_backward;
-    const std::string_view pack = linear || linear_backward ? "pack_linear_weight" : winograd ? "pack_conv2d_winograd_weight" : "pack_conv2d_weight";
-    const auto [known, fresh] = packed.emplace(std::tuple(weight, version.count(weight) ? version[weight] : 0, backward, pack, key), kNone);
+    const std::string_view pack = linear || linear_backward ? "pack_linear_weight"
+                                  : winograd                ? "pack_conv2d_winograd_weight"
+                                                            : "pack_conv2d_weight";
+    const auto [known, fresh] =
+        packed.emplace(std::tuple(weight, version.count(weight) ? version[weight] : 0, backward, pack, key), kNone);
     if (fresh)
       known->second = rewriter.add_one(pack, {weight}, std::move(attributes), node.origins, node.phase,
                                        graph.value(weight).name + (backward ? ".packed_backward" : ".packed"));

@@ -1,6 +1,6 @@
-// A pass is one verb-named function in one file that rewrites a graph; its tests are before/after texts in tests/passes/<name>/.
-// pipeline.cpp is the ordered table: name, function, when it runs, and the reason for its place. Timing, dumping, verifying and logging live
-// in run_passes, once.
+// A pass is one verb-named function in one file that rewrites a graph; its tests are before/after texts in
+// tests/passes/<name>/. pipeline.cpp is the ordered table: name, function, when it runs, and the reason for its place.
+// Timing, dumping, verifying and logging live in run_passes, once.
 #pragma once
 
 #include <functional>
@@ -42,8 +42,8 @@ struct PassTiming {
 /// Runs the table over the graph.
 std::vector<PassTiming> run_passes(Graph& graph, const PassOptions& options);
 
-/// Runs the passes that the graph has not been through yet, by its stage; nothing when it has been through all of them, or is at `options.to`. User
-/// error when its stage is no pass of this version.
+/// Runs the passes that the graph has not been through yet, by its stage; nothing when it has been through all of them,
+/// or is at `options.to`. User error when its stage is no pass of this version.
 std::vector<PassTiming> finish_passes(Graph& graph, PassOptions options);
 
 }  // namespace graven::ir

@@ -1,4 +1,5 @@
-// Every pass by name; pipeline.cpp puts them in order and says why. Each is documented where it is defined: ir/passes/<name>.cpp.
+// Every pass by name; pipeline.cpp puts them in order and says why. Each is documented where it is defined:
+// ir/passes/<name>.cpp.
 #pragma once
 
 #include <set>
@@ -32,7 +33,8 @@ void fuse_reductions(Graph& graph, const PassOptions& options);
 void update_in_backward(Graph& graph, const PassOptions& options);
 void fuse_updates(Graph& graph, const PassOptions& options);
 
-/// Names of the parameters that get a gradient: those that an optimizer trains and a loss depends on. Only these have optimizer state in the program.
+/// Names of the parameters that get a gradient: those that an optimizer trains and a loss depends on. Only these have
+/// optimizer state in the program.
 std::set<std::string> parameters_with_gradients(const Graph& graph);
 
 /// Whether an optimizer's group asks for it.

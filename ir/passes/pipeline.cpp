@@ -18,39 +18,57 @@ bool has_loss(const Graph& graph, const PassOptions&) { return !graph.losses.emp
 bool has_no_update(const Graph& graph, const PassOptions&) {
   return !graph.optimizers.empty() && (graph.nodes.empty() || graph.nodes.back().phase != Phase::update);
 }
-bool has_to_clip(const Graph& graph, const PassOptions& options) { return has_no_update(graph, options) && clips_gradients(graph); }
+bool has_to_clip(const Graph& graph, const PassOptions& options) {
+  return has_no_update(graph, options) && clips_gradients(graph);
+}
 bool inference(const Graph& graph, const PassOptions&) { return is_inference(graph); }
 bool on_cpu(const Graph&, const PassOptions& options) { return options.target == Target::cpu; }
 bool wants_update_in_backward(const Graph& graph, const PassOptions&) { return updates_in_backward(graph); }
 bool wants_update_in_backward_on_cpu(const Graph& graph, const PassOptions& options) {
   return wants_update_in_backward(graph, options) && on_cpu(graph, options);
 }
-bool inference_on_cpu(const Graph& graph, const PassOptions& options) { return inference(graph, options) && on_cpu(graph, options); }
+bool inference_on_cpu(const Graph& graph, const PassOptions& options) {
+  return inference(graph, options) && on_cpu(graph, options);
+}
 
 constexpr Pass kPipeline[] = {
     {"remove_dead_nodes", remove_dead_nodes, nullptr, "first: what nobody reads needs no gradient"},
     {"trim_kernels", trim_kernels, on_cpu, "before the gradients, so that they are those of the smaller kernels"},
-    {"differentiate", differentiate, has_loss, "before all rewriting: gradients are stated for the operators that users call"},
-    {"clip_gradients", clip_gradients, has_to_clip, "between the gradients and the updates, which take what is clipped"},
-    {"add_optimizer_updates", add_optimizer_updates, has_no_update, "right after the gradients; from here on the graph is the whole step"},
-    {"fold_constants", fold_constants, nullptr, "numbers that gradient rules leave behind become visible to the simplifications"},
-    {"simplify_algebra", simplify_algebra, nullptr, "fewer forms of the same thing: more of them are equal, or match what is looked for below"},
-    {"merge_common_subexpressions", merge_common_subexpressions, nullptr, "after the simplifications, which make equal things look equal"},
+    {"differentiate", differentiate, has_loss,
+     "before all rewriting: gradients are stated for the operators that users call"},
+    {"clip_gradients", clip_gradients, has_to_clip,
+     "between the gradients and the updates, which take what is clipped"},
+    {"add_optimizer_updates", add_optimizer_updates, has_no_update,
+     "right after the gradients; from here on the graph is the whole step"},
+    {"fold_constants", fold_constants, nullptr,
+     "numbers that gradient rules leave behind become visible to the simplifications"},
+    {"simplify_algebra", simplify_algebra, nullptr,
+     "fewer forms of the same thing: more of them are equal, or match what is looked for below"},
+    {"merge_common_subexpressions", merge_common_subexpressions, nullptr,
+     "after the simplifications, which make equal things look equal"},
     {"recognize_linear", recognize_linear, inference, "before batch norms look for linear layers"},
-    {"fold_batch_norm", fold_batch_norm, inference, "while layers have their user's weights: unpacked, PyTorch's layout"},
-    {"choose_layout", choose_layout, nullptr, "before packing, which is for one layout; before reductions are decomposed, whose dimensions move"},
-    {"decompose_reductions", decompose_reductions, nullptr, "after the layout, which moves reduced dimensions; before fusion, which counts uses"},
+    {"fold_batch_norm", fold_batch_norm, inference,
+     "while layers have their user's weights: unpacked, PyTorch's layout"},
+    {"choose_layout", choose_layout, nullptr,
+     "before packing, which is for one layout; before reductions are decomposed, whose dimensions move"},
+    {"decompose_reductions", decompose_reductions, nullptr,
+     "after the layout, which moves reduced dimensions; before fusion, which counts uses"},
     {"decompose_matmuls", decompose_matmuls, nullptr, "like reductions: what one kernel call cannot do"},
-    {"choose_winograd", choose_winograd, inference_on_cpu, "after the layout, which it needs; before packing, which differs"},
-    {"pack_weights", pack_weights, on_cpu, "makes the nodes that the prepare phase is for; convolutions take epilogues only with packed weights"},
-    {"prepare_weights", prepare_weights, inference, "before fusion, which never mixes what is computed once with what is computed in each call"},
+    {"choose_winograd", choose_winograd, inference_on_cpu,
+     "after the layout, which it needs; before packing, which differs"},
+    {"pack_weights", pack_weights, on_cpu,
+     "makes the nodes that the prepare phase is for; convolutions take epilogues only with packed weights"},
+    {"prepare_weights", prepare_weights, inference,
+     "before fusion, which never mixes what is computed once with what is computed in each call"},
     {"fuse_epilogues", fuse_epilogues, nullptr, "before elementwise fusion, which would take the activations first"},
-    {"fuse_inverted_residuals", fuse_inverted_residuals, inference_on_cpu, "after the epilogues, which are part of such a block"},
+    {"fuse_inverted_residuals", fuse_inverted_residuals, inference_on_cpu,
+     "after the epilogues, which are part of such a block"},
     {"fuse_elementwise", fuse_elementwise, nullptr, "whatever elementwise work is left"},
     {"fuse_reductions", fuse_reductions, on_cpu, "chains are whole, and what only a sum reads need not be stored"},
     {"update_in_backward", update_in_backward, wants_update_in_backward,
      "behind all that moves nodes: from here on a parameter changes between reads"},
-    {"fuse_updates", fuse_updates, wants_update_in_backward_on_cpu, "last: takes what update_in_backward has put side by side"},
+    {"fuse_updates", fuse_updates, wants_update_in_backward_on_cpu,
+     "last: takes what update_in_backward has put side by side"},
 };
 
 std::size_t position(std::string_view pass_name) {
@@ -113,8 +131,10 @@ std::vector<PassTiming> run_passes(Graph& graph, const PassOptions& options) {
 
 std::vector<PassTiming> finish_passes(Graph& graph, PassOptions options) {
   if (options.from.empty() && graph.stage != "trace") {
-    const auto done = std::find_if(std::begin(kPipeline), std::end(kPipeline), [&](const Pass& p) { return p.name == graph.stage; });
-    if (done == std::end(kPipeline)) throw UserError("the graph is at stage '" + graph.stage + "', which is no pass of this version");
+    const auto done =
+        std::find_if(std::begin(kPipeline), std::end(kPipeline), [&](const Pass& p) { return p.name == graph.stage; });
+    if (done == std::end(kPipeline))
+      throw UserError("the graph is at stage '" + graph.stage + "', which is no pass of this version");
     if (!options.to.empty() && position(options.to) < static_cast<std::size_t>(done - std::begin(kPipeline)))
       throw UserError("the graph is past the pass '" + options.to + "': it has been through '" + graph.stage + "'");
     if (done + 1 == std::end(kPipeline) || graph.stage == options.to) {

@@ -1,7 +1,9 @@
-// Inference: what depends on parameters and buffers alone is computed once, after the weights are loaded or replaced, not at every call:
-// packed and folded weights, casts of parameters, masks. Such nodes get the phase `prepare` and stand first.
+// Inference: what depends on parameters and buffers alone is computed once, after the weights are loaded or replaced,
+// not at every call: packed and folded weights, casts of parameters, masks. Such nodes get the phase `prepare` and
+// stand first.
 //
-// Not moved: what depends on the batch (a symbolic shape), results of the graph, and what would take much more memory than it is made of.
+// Not moved: what depends on the batch (a symbolic shape), results of the graph, and what would take much more memory
+// than it is made of.
 #include <algorithm>
 
 #include "ir/passes/passes.h"
@@ -22,7 +24,8 @@ void prepare_weights(Graph& graph, const PassOptions&) {
   }
   for (const Node& node : graph.nodes)
     for (std::size_t i = 0; i < node.inputs.size(); ++i)
-      if (is_mutated(node, i)) known[static_cast<std::size_t>(node.inputs[i])] = weight[static_cast<std::size_t>(node.inputs[i])] = false;
+      if (is_mutated(node, i))
+        known[static_cast<std::size_t>(node.inputs[i])] = weight[static_cast<std::size_t>(node.inputs[i])] = false;
   std::vector<bool> is_output(count, false);
   for (ValueId v : graph.outputs) is_output[static_cast<std::size_t>(v)] = true;
 
@@ -54,7 +57,8 @@ void prepare_weights(Graph& graph, const PassOptions&) {
   // Numbers that the prepare phase reads move with it.
   for (std::size_t n = graph.nodes.size(); n-- > 0;) {
     Node& node = graph.nodes[n];
-    const bool read = std::any_of(node.outputs.begin(), node.outputs.end(), [&](ValueId v) { return wanted[static_cast<std::size_t>(v)]; });
+    const bool read = std::any_of(node.outputs.begin(), node.outputs.end(),
+                                  [&](ValueId v) { return wanted[static_cast<std::size_t>(v)]; });
     if (read) node.phase = Phase::prepare;
     if (node.phase == Phase::prepare)
       for (ValueId v : node.inputs)

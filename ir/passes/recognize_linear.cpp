@@ -1,5 +1,6 @@
-// Inference: matmul(x, w) with a matrix w that depends on weights alone is a linear layer. As `linear` its weight is packed once, and a bias that
-// is added later becomes part of it. In training the product stays a matmul: its weight changes in each step, and its gradients are matmuls.
+// Inference: matmul(x, w) with a matrix w that depends on weights alone is a linear layer. As `linear` its weight is
+// packed once, and a bias that is added later becomes part of it. In training the product stays a matmul: its weight
+// changes in each step, and its gradients are matmuls.
 #include "ir/passes/passes.h"
 #include "ir/passes/rewriter.h"
 
@@ -16,22 +17,26 @@ void recognize_linear(Graph& graph, const PassOptions&) {
     rewriter.forward_inputs(node);
     if (!node.op->has_effect() && !node.inputs.empty()) {
       bool all = true;
-      for (ValueId v : node.inputs) all = all && v != kNone && static_cast<std::size_t>(v) < weight.size() && weight[static_cast<std::size_t>(v)];
+      for (ValueId v : node.inputs)
+        all = all && v != kNone && static_cast<std::size_t>(v) < weight.size() && weight[static_cast<std::size_t>(v)];
       for (ValueId v : node.outputs) weight[static_cast<std::size_t>(v)] = all;
     }
-    const bool fits = node.op->name == "matmul" && static_cast<std::size_t>(node.inputs[1]) < weight.size() &&
-                      weight[static_cast<std::size_t>(node.inputs[1])] && graph.type(node.inputs[1]).shape.rank() == 2 &&
-                      !weight[static_cast<std::size_t>(node.inputs[0])] && !node.attributes.flag("transpose_a") &&
-                      (node.inputs.size() < 3 || node.inputs[2] == kNone) && node.attributes.program("epilogue").empty();
+    const bool fits =
+        node.op->name == "matmul" && static_cast<std::size_t>(node.inputs[1]) < weight.size() &&
+        weight[static_cast<std::size_t>(node.inputs[1])] && graph.type(node.inputs[1]).shape.rank() == 2 &&
+        !weight[static_cast<std::size_t>(node.inputs[0])] && !node.attributes.flag("transpose_a") &&
+        (node.inputs.size() < 3 || node.inputs[2] == kNone) && node.attributes.program("epilogue").empty();
     if (!fits) {
       rewriter.keep(std::move(node));
       continue;
     }
     ValueId w = node.inputs[1];
     if (!node.attributes.flag("transpose_b"))
-      w = rewriter.add_one("permute", {w}, {{"dims", Ints{1, 0}}}, node.origins, node.phase, graph.value(w).name + ".transposed");
+      w = rewriter.add_one("permute", {w}, {{"dims", Ints{1, 0}}}, node.origins, node.phase,
+                           graph.value(w).name + ".transposed");
     const std::string name = graph.value(node.outputs[0]).name;
-    rewriter.replace(node.outputs[0], rewriter.add_one("linear", {node.inputs[0], w}, {}, node.origins, node.phase, name));
+    rewriter.replace(node.outputs[0],
+                     rewriter.add_one("linear", {node.inputs[0], w}, {}, node.origins, node.phase, name));
   }
   rewriter.finish();
 }

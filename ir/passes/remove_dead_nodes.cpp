@@ -1,5 +1,5 @@
-// Drops nodes that nothing reads: no output, loss or gradient depends on them, and they write into nothing. Then drops the values that are
-// left without a name in any list, and renumbers the rest.
+// Drops nodes that nothing reads: no output, loss or gradient depends on them, and they write into nothing. Then drops
+// the values that are left without a name in any list, and renumbers the rest.
 #include <algorithm>
 
 #include "ir/passes/passes.h"
@@ -22,8 +22,9 @@ void remove_dead_nodes(Graph& graph, const PassOptions&) {
   kept.reserve(graph.nodes.size());
   for (std::size_t n = graph.nodes.size(); n-- > 0;) {
     Node& node = graph.nodes[n];
-    const bool live = node.op->has_effect() ||
-                      std::any_of(node.outputs.begin(), node.outputs.end(), [&](ValueId v) { return needed[static_cast<std::size_t>(v)]; });
+    const bool live = node.op->has_effect() || std::any_of(node.outputs.begin(), node.outputs.end(), [&](ValueId v) {
+                        return needed[static_cast<std::size_t>(v)];
+                      });
     if (!live) continue;
     for (ValueId v : node.inputs) need(v);
     kept.push_back(std::move(node));

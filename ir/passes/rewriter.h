@@ -1,5 +1,6 @@
-// How a pass rewrites a graph: it takes the old node list and writes the new one in a single walk. Values keep their numbers; a value that is
-// replaced is forwarded to its replacement wherever it is read later, in the graph's outputs, losses and gradients, too.
+// How a pass rewrites a graph: it takes the old node list and writes the new one in a single walk. Values keep their
+// numbers; a value that is replaced is forwarded to its replacement wherever it is read later, in the graph's outputs,
+// losses and gradients, too.
 //
 //   void drop_detach(Graph& graph, const PassOptions&) {
 //     Rewriter rewriter(graph);
@@ -41,7 +42,8 @@ class Rewriter {
     ValueId end = v;
     while (static_cast<std::size_t>(end) < forward_.size() && forward_[static_cast<std::size_t>(end)] != kNone)
       end = forward_[static_cast<std::size_t>(end)];
-    while (v != end) v = std::exchange(forward_[static_cast<std::size_t>(v)], end);  // paths stay short, so that the walk stays linear
+    while (v != end)
+      v = std::exchange(forward_[static_cast<std::size_t>(v)], end);  // paths stay short, so that the walk stays linear
     return end;
   }
   void forward_inputs(Node& node) {
@@ -58,11 +60,12 @@ class Rewriter {
   void keep(Node node) { graph_.nodes.push_back(std::move(node)); }
 
   /// Appends a new node, typed by its operator's entry; see Graph::add_node.
-  std::vector<ValueId> add(std::string_view op, std::vector<ValueId> inputs, Attributes attributes, const Origins& origins, Phase phase,
-                           std::string name) {
+  std::vector<ValueId> add(std::string_view op, std::vector<ValueId> inputs, Attributes attributes,
+                           const Origins& origins, Phase phase, std::string name) {
     return graph_.add_node(get_op(op), std::move(inputs), std::move(attributes), origins, phase, std::move(name));
   }
-  ValueId add_one(std::string_view op, std::vector<ValueId> inputs, Attributes attributes, const Origins& origins, Phase phase, std::string name) {
+  ValueId add_one(std::string_view op, std::vector<ValueId> inputs, Attributes attributes, const Origins& origins,
+                  Phase phase, std::string name) {
     return add(op, std::move(inputs), std::move(attributes), origins, phase, std::move(name)).at(0);
   }
 
@@ -90,7 +93,8 @@ inline bool is_inference(const Graph& graph) { return graph.losses.empty() && gr
 /// Whether the node writes into its input i (as its operator's entry says), and that is present.
 bool is_mutated(const Node& node, std::size_t i);
 
-/// The number that `v` holds everywhere, if a `full` node made it. Looks at `producer`, as made by Uses or kept by the pass.
+/// The number that `v` holds everywhere, if a `full` node made it. Looks at `producer`, as made by Uses or kept by the
+/// pass.
 const Node* producer_named(const Graph& graph, const std::vector<NodeId>& producer, ValueId v, std::string_view op);
 
 /// Orders the nodes by phase, keeping their order within each.

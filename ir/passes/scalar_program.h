@@ -11,32 +11,38 @@
 
 namespace graven::ir {
 
-/// The scalar step that `node` is, without its arguments: operator, scalar attributes in the order of the declaration, dtype of the result.
+/// The scalar step that `node` is, without its arguments: operator, scalar attributes in the order of the declaration,
+/// dtype of the result.
 inline ScalarProgram::Step step_of(const Graph& graph, const Node& node) {
   ScalarProgram::Step step{std::string(node.op->name), {}, {}, graph.type(node.outputs[0]).dtype};
   for (const AttributeSpec& spec : node.op->attributes) {
     const Attribute& value = node.attributes.at(spec.name);
     if (const bool* b = std::get_if<bool>(&value)) step.constants.emplace_back(spec.name, *b ? 1.0 : 0.0);
-    if (const std::int64_t* i = std::get_if<std::int64_t>(&value)) step.constants.emplace_back(spec.name, static_cast<double>(*i));
+    if (const std::int64_t* i = std::get_if<std::int64_t>(&value))
+      step.constants.emplace_back(spec.name, static_cast<double>(*i));
     if (const double* d = std::get_if<double>(&value)) step.constants.emplace_back(spec.name, *d);
   }
   return step;
 }
 
 /// A node that computes element by element, from at least one tensor.
-inline bool is_elementwise(const Node& node) { return node.op->elementwise() && !node.inputs.empty() && node.outputs.size() == 1; }
+inline bool is_elementwise(const Node& node) {
+  return node.op->elementwise() && !node.inputs.empty() && node.outputs.size() == 1;
+}
 
 /// By value and phase: something in that phase writes into it, so that reading it earlier or later may not be the same.
 class Writes {
  public:
   explicit Writes(const Graph& graph);
   bool written(ValueId v, Phase phase) const {
-    return v != kNone && static_cast<std::size_t>(v) < written_.size() && (written_[static_cast<std::size_t>(v)] >> static_cast<int>(phase) & 1);
+    return v != kNone && static_cast<std::size_t>(v) < written_.size() &&
+           (written_[static_cast<std::size_t>(v)] >> static_cast<int>(phase) & 1);
   }
   /// Whether a node of `phase` writes into one of `node`'s inputs.
   bool conflict(const Node& node, Phase phase) const {
     for (ValueId v : node.inputs)
-      if (v != kNone && static_cast<std::size_t>(v) < written_.size() && (written_[static_cast<std::size_t>(v)] >> static_cast<int>(phase) & 1))
+      if (v != kNone && static_cast<std::size_t>(v) < written_.size() &&
+          (written_[static_cast<std::size_t>(v)] >> static_cast<int>(phase) & 1))
         return true;
     return false;
   }

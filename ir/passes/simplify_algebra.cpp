@@ -91,8 +91,8 @@ class Simplifier {
     rewriter_.replace(node.outputs[0], by);
     return Result::gone;
   }
-  /// Whether readers of `y`, a copy of `by`, may read `by` itself: nothing writes into it before they do. (A parameter's gradient must not be
-  /// another parameter, which the same update changes.)
+  /// Whether readers of `y`, a copy of `by`, may read `by` itself: nothing writes into it before they do. (A
+  /// parameter's gradient must not be another parameter, which the same update changes.)
   bool stays_the_same(ValueId by, ValueId y) const {
     by = memory_of(by);
     if (writes_.written(by, Phase::forward) || writes_.written(by, Phase::backward)) return false;
@@ -100,7 +100,8 @@ class Simplifier {
   }
   /// Whether forward and backward are all that reads `y`, or an alias of it.
   bool read_before_update(ValueId y) const {
-    if (static_cast<std::size_t>(y) >= uses_.consumers.size() || uses_.is_output[static_cast<std::size_t>(y)]) return false;
+    if (static_cast<std::size_t>(y) >= uses_.consumers.size() || uses_.is_output[static_cast<std::size_t>(y)])
+      return false;
     for (NodeId n : uses_.consumers[static_cast<std::size_t>(y)]) {
       const Node& reader = rewriter_.old()[static_cast<std::size_t>(n)];
       if (reader.phase == Phase::update) return false;
@@ -227,7 +228,8 @@ class Simplifier {
       node.inputs[0] = inner->inputs[0];
       return Result::changed;
     }
-    if (const auto value = uniform(x); value && can_hold(type(node.outputs[0]).dtype, *value)) return become_full(node, *value);
+    if (const auto value = uniform(x); value && can_hold(type(node.outputs[0]).dtype, *value))
+      return become_full(node, *value);
     return Result::unchanged;
   }
   Result rewrite_reduction(Node& node) {
@@ -259,7 +261,8 @@ class Simplifier {
       if (!inner) continue;
       const Ints& dims = inner->attributes.integers("dims");
       const std::size_t rank = dims.size();
-      bool swaps = rank >= 2 && dims[rank - 1] == static_cast<std::int64_t>(rank) - 2 && dims[rank - 2] == static_cast<std::int64_t>(rank) - 1;
+      bool swaps = rank >= 2 && dims[rank - 1] == static_cast<std::int64_t>(rank) - 2 &&
+                   dims[rank - 2] == static_cast<std::int64_t>(rank) - 1;
       for (std::size_t d = 0; d + 2 < rank; ++d) swaps = swaps && dims[d] == static_cast<std::int64_t>(d);
       if (!swaps) continue;
       const char* flag = i == 0 ? "transpose_a" : "transpose_b";
@@ -350,14 +353,18 @@ class Simplifier {
     return Result::unchanged;
   }
 
-  /// A tensor and what index_add has added up in zeros: it adds to the tensor instead. (The gradient of an embedding whose weight is used again.)
+  /// A tensor and what index_add has added up in zeros: it adds to the tensor instead. (The gradient of an embedding
+  /// whose weight is used again.)
   Result add_at_index(Node& node) {
     const TensorType result = type(node.outputs[0]);
-    if (result.dtype != DType::f32 && result.dtype != DType::f64) return Result::unchanged;  // half types are added up in f32
+    if (result.dtype != DType::f32 && result.dtype != DType::f64)
+      return Result::unchanged;  // half types are added up in f32
     for (const std::size_t i : {0, 1}) {
       const Node* added = maker(node.inputs[i], "index_add");
       const ValueId base = node.inputs[1 - i];
-      if (!added || added->inputs.size() > 2 || !read_once(node.inputs[i]) || base == node.inputs[i] || type(base) != result) continue;
+      if (!added || added->inputs.size() > 2 || !read_once(node.inputs[i]) || base == node.inputs[i] ||
+          type(base) != result)
+        continue;
       return become(node, "index_add", {added->inputs[0], added->inputs[1], base}, added->attributes);
     }
     return Result::unchanged;
@@ -386,20 +393,23 @@ class Simplifier {
       if (r == Result::unchanged) r = add_at_index(node);
     } else if (op == "sub") {
       if (is_none(b, false)) r = same(node, x);
-      if (r == Result::unchanged && is_none(a, true) && type(y) == type(node.outputs[0])) return become(node, "neg", {y});
+      if (r == Result::unchanged && is_none(a, true) && type(y) == type(node.outputs[0]))
+        return become(node, "neg", {y});
       if (r == Result::unchanged && negated(y) != kNone) return become(node, "add", {x, negated(y)});
     } else if (op == "mul") {
       if (a && !b) return become(node, "mul", {y, x});  // numbers stand on the right
       if (b && *b == 1) r = same(node, x);
       if (r == Result::unchanged && b && *b == -1 && type(x) == type(node.outputs[0])) return become(node, "neg", {x});
-      if (r == Result::unchanged && negated(x) != kNone && negated(y) != kNone) return become(node, "mul", {negated(x), negated(y)});
-      if (r == Result::unchanged && b && negated(x) != kNone && floating) return become(node, "mul", {negated(x), scalar(-*b, dtype, node)});
+      if (r == Result::unchanged && negated(x) != kNone && negated(y) != kNone)
+        return become(node, "mul", {negated(x), negated(y)});
+      if (r == Result::unchanged && b && negated(x) != kNone && floating)
+        return become(node, "mul", {negated(x), scalar(-*b, dtype, node)});
       if (r == Result::unchanged && b && floating && type(y).shape.empty()) {
         const Node* inner = maker(x, "mul");
         const std::optional<double> c = inner ? uniform(inner->inputs[1]) : std::nullopt;
         // Scaling by a power of two commutes with rounding, short of overflow and underflow.
-        if (c && type(inner->inputs[1]).shape.empty() && (is_power_of_two(*b) || is_power_of_two(*c)) && can_hold(dtype, *b * *c) &&
-            round_to(dtype, *b * *c) == *b * *c)
+        if (c && type(inner->inputs[1]).shape.empty() && (is_power_of_two(*b) || is_power_of_two(*c)) &&
+            can_hold(dtype, *b * *c) && round_to(dtype, *b * *c) == *b * *c)
           return become(node, "mul", {inner->inputs[0], scalar(*b * *c, dtype, node)});
       }
     } else if (op == "div") {
@@ -453,15 +463,19 @@ class Simplifier {
     const ValueId zero = scalar(0, type(dz).dtype, node);
     const ValueId positive = add("gt", {z, scalar(*threshold, type(z).dtype, node)}, {}, node);
     dz = add("where", {positive, dz, zero}, {}, node);
-    if (type(dz).shape != image) dz = add("reshape", {dz}, {{"shape", image}}, node, "grad(" + graph_.value(pool->outputs[0]).name + ")");
-    graph_.swap_names(pooled_gradient, node.outputs[0]);  // what is left is called after what it is, and belongs where that did
+    if (type(dz).shape != image)
+      dz = add("reshape", {dz}, {{"shape", image}}, node, "grad(" + graph_.value(pool->outputs[0]).name + ")");
+    graph_.swap_names(pooled_gradient,
+                      node.outputs[0]);  // what is left is called after what it is, and belongs where that did
     node.origins = origins;
     return become(node, "max_pool2d_backward", {dz, index}, attributes);
   }
   /// A new node before `like`, of its origins and phase, named after it unless `name` says otherwise.
-  ValueId add(std::string_view op, std::vector<ValueId> inputs, Attributes attributes, const Node& like, std::string name = {}) {
+  ValueId add(std::string_view op, std::vector<ValueId> inputs, Attributes attributes, const Node& like,
+              std::string name = {}) {
     if (name.empty()) name = graph_.value(like.outputs[0]).name;
-    const ValueId v = rewriter_.add_one(op, std::move(inputs), std::move(attributes), like.origins, like.phase, std::move(name));
+    const ValueId v =
+        rewriter_.add_one(op, std::move(inputs), std::move(attributes), like.origins, like.phase, std::move(name));
     maker_.resize(graph_.values.size(), -1);
     maker_[static_cast<std::size_t>(v)] = static_cast<NodeId>(graph_.nodes.size()) - 1;
     return v;

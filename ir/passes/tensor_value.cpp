@@ -25,16 +25,19 @@ std::uint16_t f16_bits(double value) {
   const double x = std::abs(round_significand(value, 11, -24, 65504.0));
   if (std::isnan(x)) return sign | 0x7e00;
   if (std::isinf(x)) return sign | 0x7c00;
-  if (x < 6.103515625e-05) return static_cast<std::uint16_t>(sign | static_cast<std::uint16_t>(std::ldexp(x, 24)));  // subnormal
+  if (x < 6.103515625e-05)
+    return static_cast<std::uint16_t>(sign | static_cast<std::uint16_t>(std::ldexp(x, 24)));  // subnormal
   int exponent = 0;
   const double m = std::frexp(x, &exponent);
-  return static_cast<std::uint16_t>(sign | ((exponent + 14) << 10) | static_cast<std::uint16_t>(std::ldexp(m, 11) - 1024));
+  return static_cast<std::uint16_t>(sign | ((exponent + 14) << 10) |
+                                    static_cast<std::uint16_t>(std::ldexp(m, 11) - 1024));
 }
 double f16_value(std::uint16_t bits) {
   const int exponent = bits >> 10 & 31, fraction = bits & 1023;
-  const double magnitude = exponent == 31  ? (fraction ? std::numeric_limits<double>::quiet_NaN() : std::numeric_limits<double>::infinity())
-                           : exponent == 0 ? std::ldexp(fraction, -24)
-                                           : std::ldexp(1024 + fraction, exponent - 25);
+  const double magnitude =
+      exponent == 31  ? (fraction ? std::numeric_limits<double>::quiet_NaN() : std::numeric_limits<double>::infinity())
+      : exponent == 0 ? std::ldexp(fraction, -24)
+                      : std::ldexp(1024 + fraction, exponent - 25);
   return bits & 0x8000 ? -magnitude : magnitude;
 }
 std::uint16_t bf16_bits(double value) {

@@ -1,4 +1,5 @@
-// Small tensors as numbers in double: what the passes compute while they rewrite. Not an interpreter of graphs: constants only.
+// Small tensors as numbers in double: what the passes compute while they rewrite. Not an interpreter of graphs:
+// constants only.
 #pragma once
 
 #include <memory>
@@ -11,7 +12,8 @@ namespace graven::ir {
 
 /// `value` as `dtype` holds it: rounded to nearest even for floating dtypes, towards zero for integers, != 0 for bool.
 double round_to(DType dtype, double value);
-/// Whether converting `value` to `dtype` is well defined (integers: in range; whole numbers above 2^53 are not trusted).
+/// Whether converting `value` to `dtype` is well defined (integers: in range; whole numbers above 2^53 are not
+/// trusted).
 bool can_hold(DType dtype, double value);
 
 /// Elements of a constant; nothing when an i64 element exceeds 2^53.

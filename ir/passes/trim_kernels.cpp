@@ -1,7 +1,7 @@
-// CPU: a convolution's image may be so small that some taps of the kernel only ever meet its padding: of 3 x 3 taps over one pixel, eight. Such a
-// convolution becomes one with the part of the kernel that meets the image. The weight is cut before it is used, and its gradient comes back with
-// zeros around it, instead of all of it being packed, summed and unpacked: the last layers of deep networks, which have the largest weights, see
-// the smallest images.
+// CPU: a convolution's image may be so small that some taps of the kernel only ever meet its padding: of 3 x 3 taps
+// over one pixel, eight. Such a convolution becomes one with the part of the kernel that meets the image. The weight is
+// cut before it is used, and its gradient comes back with zeros around it, instead of all of it being packed, summed
+// and unpacked: the last layers of deep networks, which have the largest weights, see the smallest images.
 #include <algorithm>
 #include <optional>
 
@@ -20,7 +20,8 @@ struct Taps {
 };
 
 /// The taps that meet the image somewhere; nothing where a kernel of these taps alone would not have the same outputs.
-std::optional<Taps> meeting(std::int64_t in, std::int64_t kernel, std::int64_t stride, std::int64_t padding, std::int64_t dilation) {
+std::optional<Taps> meeting(std::int64_t in, std::int64_t kernel, std::int64_t stride, std::int64_t padding,
+                            std::int64_t dilation) {
   const std::int64_t out = kernels::conv2d_out_size(in, kernel, stride, padding, dilation);
   Taps taps{kernel, -1, 0};
   for (std::int64_t tap = 0; tap < kernel; ++tap) {
@@ -31,7 +32,9 @@ std::optional<Taps> meeting(std::int64_t in, std::int64_t kernel, std::int64_t s
     taps.last = tap;
   }
   taps.padding = padding - taps.first * dilation;
-  if (taps.last < 0 || taps.padding < 0 || kernels::conv2d_out_size(in, taps.count(), stride, taps.padding, dilation) != out) return std::nullopt;
+  if (taps.last < 0 || taps.padding < 0 ||
+      kernels::conv2d_out_size(in, taps.count(), stride, taps.padding, dilation) != out)
+    return std::nullopt;
   return taps;
 }
 
@@ -54,7 +57,8 @@ void trim_kernels(Graph& graph, const PassOptions&) {
       h = meeting(x[2].value(), height, stride[0], padding[0], dilation[0]);
       w = meeting(x[3].value(), width, stride[1], padding[1], dilation[1]);
     }
-    // Cutting costs a copy, which less than half of the taps makes up for, where they lie together in the weight: one row, or whole rows.
+    // Cutting costs a copy, which less than half of the taps makes up for, where they lie together in the weight: one
+    // row, or whole rows.
     if (!h || !w || h->count() * w->count() * 2 > height * width || (h->count() > 1 && w->count() < width)) {
       rewriter.keep(std::move(node));
       continue;
@@ -64,9 +68,11 @@ void trim_kernels(Graph& graph, const PassOptions&) {
       return rewriter.add_one(op, {input}, std::move(attributes), node.origins, node.phase, name + part);
     };
     const std::int64_t first = h->first * width + w->first, count = h->count() * w->count();
-    ValueId trimmed = call("reshape", node.inputs[1], {{"shape", Shape{weight[0], weight[1], height * width}}}, ".taps");
+    ValueId trimmed =
+        call("reshape", node.inputs[1], {{"shape", Shape{weight[0], weight[1], height * width}}}, ".taps");
     trimmed = call("slice", trimmed, {{"dim", std::int64_t{2}}, {"start", first}, {"end", first + count}}, ".trimmed");
-    trimmed = call("reshape", trimmed, {{"shape", Shape{weight[0], weight[1], h->count(), w->count()}}}, ".trimmed_kernel");
+    trimmed =
+        call("reshape", trimmed, {{"shape", Shape{weight[0], weight[1], h->count(), w->count()}}}, ".trimmed_kernel");
     node.inputs[1] = trimmed;
     node.attributes.set("padding", Ints{h->padding, w->padding});
     node.attributes.set("weight_shape", graph.type(trimmed).shape.values());

@@ -1,6 +1,7 @@
-// Updates each module's parameters as soon as their gradients are there and nothing of the step reads the parameters any more, so that a gradient's
-// memory serves the next one: the step then holds one module's gradients at a time instead of all of them. For graphs that ask for it
-// (Graph::config, "update_in_backward"), because backward and update are no longer apart: nobody can look at the gradients between them.
+// Updates each module's parameters as soon as their gradients are there and nothing of the step reads the parameters
+// any more, so that a gradient's memory serves the next one: the step then holds one module's gradients at a time
+// instead of all of them. For graphs that ask for it (Graph::config, "update_in_backward"), because backward and update
+// are no longer apart: nobody can look at the gradients between them.
 //
 // An update works element by element, so it gives the same bits as the update of all parameters together.
 #include <algorithm>
@@ -18,7 +19,8 @@ std::size_t at(ValueId v) { return static_cast<std::size_t>(v); }
 /// The index of the last node of forward and backward that a value's class of aliases waits for.
 class Readiness {
  public:
-  explicit Readiness(const Graph& graph) : root_(graph.values.size()), last_use_(graph.values.size(), -1), made_(graph.values.size(), -1) {
+  explicit Readiness(const Graph& graph)
+      : root_(graph.values.size()), last_use_(graph.values.size(), -1), made_(graph.values.size(), -1) {
     for (std::size_t v = 0; v < root_.size(); ++v) root_[v] = static_cast<ValueId>(v);
     for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
       const Node& node = graph.nodes[n];
@@ -92,7 +94,8 @@ void update_in_backward(Graph& graph, const PassOptions&) {
             {group.ready, readiness.made(v), node.op->inputs[s].mutated() ? readiness.last_use(v) : NodeId{-1}});
       }
     }
-    for (const auto& [module, group] : groups) behind[static_cast<std::size_t>(group.ready)].push_back(part_of_update(node, group.chosen, module));
+    for (const auto& [module, group] : groups)
+      behind[static_cast<std::size_t>(group.ready)].push_back(part_of_update(node, group.chosen, module));
     replaced[n] = true;
   }
   std::vector<Node> nodes;

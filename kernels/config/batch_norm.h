@@ -1,5 +1,5 @@
-// batch_norm: the shapes of batch normalisation over [outer, channels, inner]: NCHW has inner = height * width, NHWC has outer = batch * height *
-// width and inner = 1.
+// batch_norm: the shapes of batch normalisation over [outer, channels, inner]: NCHW has inner = height * width, NHWC
+// has outer = batch * height * width and inner = 1.
 //
 //   y = (x - mean) * rstd * gamma + beta,  rstd = 1 / sqrt(var + eps),  mean and var (biased) over outer and inner for each channel
 //   new_running_mean = (1 - momentum) * running_mean + momentum * mean
@@ -20,7 +20,8 @@ struct batch_norm_config {
   double momentum = 0.1;
 };
 
-/// Work is cut into this many pieces of rows, and each leaves one partial sum a channel: the result does not depend on the number of threads.
+/// Work is cut into this many pieces of rows, and each leaves one partial sum a channel: the result does not depend on
+/// the number of threads.
 constexpr std::int64_t batch_norm_pieces(const batch_norm_config& config) {
   const std::int64_t pieces = config.outer * config.channels / 8192;  // about half of a first-level cache at least
   return pieces < 1 ? 1 : pieces > 32 ? 32 : pieces;
@@ -31,7 +32,10 @@ constexpr std::int64_t batch_norm_workspace_bytes(const batch_norm_config& confi
   return config.inner == 1 ? (batch_norm_pieces(config) + 1) * 2 * config.channels * 4 : 0;
 }
 
-/// Scratch of batch_norm_backward: sums of dy and of dy * (x - mean) for each piece and channel, then the channel's factors.
-constexpr std::int64_t batch_norm_backward_workspace_bytes(const batch_norm_config& config) { return batch_norm_workspace_bytes(config); }
+/// Scratch of batch_norm_backward: sums of dy and of dy * (x - mean) for each piece and channel, then the channel's
+/// factors.
+constexpr std::int64_t batch_norm_backward_workspace_bytes(const batch_norm_config& config) {
+  return batch_norm_workspace_bytes(config);
+}
 
 }  // namespace graven::kernels

@@ -1,4 +1,5 @@
-// causal_mask: y[queries, keys] = 0 where key <= query, -infinity elsewhere: added to the scores of attention, a query sees no later key.
+// causal_mask: y[queries, keys] = 0 where key <= query, -infinity elsewhere: added to the scores of attention, a query
+// sees no later key.
 //
 //   inline constexpr causal_mask_config mask{.queries = 128, .keys = 128};
 #pragma once

@@ -1,5 +1,5 @@
-// GRAVEN_DEVICE stands before every function of a generated functor: what CUDA needs when nvcc or NVRTC compiles it; on the CPU, that it is inlined,
-// without which no loop over it becomes vectors.
+// GRAVEN_DEVICE stands before every function of a generated functor: what CUDA needs when nvcc or NVRTC compiles it; on
+// the CPU, that it is inlined, without which no loop over it becomes vectors.
 //
 //   template <class T>
 //   GRAVEN_DEVICE static T apply(T x) { return x < T(0) ? T(0) : x; }

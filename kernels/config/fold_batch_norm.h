@@ -1,5 +1,6 @@
-// fold_batch_norm: the shape of a layer's weight [channels, inner] that takes the batch normalisation behind it into itself: of a convolution
-// channels = out, inner = in / groups * kernel height * kernel width, of a linear layer channels = out, inner = in.
+// fold_batch_norm: the shape of a layer's weight [channels, inner] that takes the batch normalisation behind it into
+// itself: of a convolution channels = out, inner = in / groups * kernel height * kernel width, of a linear layer
+// channels = out, inner = in.
 //
 //   scale = gamma / sqrt(var + eps),   new_weight = weight * scale,   new_bias = (bias - mean) * scale + beta
 //

@@ -1,5 +1,5 @@
-// group_norm over x[batch, channels, inner]: the channels are cut into groups, and each group of each sample is normalised by itself; as many groups
-// as channels is instance normalisation.
+// group_norm over x[batch, channels, inner]: the channels are cut into groups, and each group of each sample is
+// normalised by itself; as many groups as channels is instance normalisation.
 //
 //   y = (x - mean) * rstd * gamma[channel] + beta[channel],  rstd = 1 / sqrt(var + eps), mean and var (biased) of the group   (Wu and He 2018)
 //
@@ -16,6 +16,8 @@ struct group_norm_config {
 };
 
 /// Scratch of group_norm_backward: two sums for each sample and channel.
-constexpr std::int64_t group_norm_backward_workspace_bytes(const group_norm_config& config) { return config.batch * config.channels * 2 * 4; }
+constexpr std::int64_t group_norm_backward_workspace_bytes(const group_norm_config& config) {
+  return config.batch * config.channels * 2 * 4;
+}
 
 }  // namespace graven::kernels

@@ -1,5 +1,5 @@
-// inverted_residual: three convolutions of NHWC images in one, the block of MobileNetV2 (Sandler et al. 2018, https://arxiv.org/abs/1801.04381): a
-// 1x1 one to more channels, a depthwise one of those, and a 1x1 one to fewer.
+// inverted_residual: three convolutions of NHWC images in one, the block of MobileNetV2 (Sandler et al. 2018,
+// https://arxiv.org/abs/1801.04381): a 1x1 one to more channels, a depthwise one of those, and a 1x1 one to fewer.
 //
 //   wide = expand_epilogue(expand_weight x + expand_bias)              [batch,in_height,in_width,wide_channels]
 //   deep = depthwise_epilogue(depthwise convolution of wide + bias)    [batch,out_height,out_width,wide_channels]
@@ -24,7 +24,8 @@ struct inverted_residual_config {
 };
 
 /// A 1x1 convolution of every pixel.
-[[gnu::always_inline]] constexpr conv2d_config conv2d_of_pixels(std::int64_t batch, std::int64_t height, std::int64_t width, std::int64_t in_channels,
+[[gnu::always_inline]] constexpr conv2d_config conv2d_of_pixels(std::int64_t batch, std::int64_t height,
+                                                                std::int64_t width, std::int64_t in_channels,
                                                                 std::int64_t out_channels) {
   return {.batch = batch,
           .in_height = height,
@@ -70,7 +71,8 @@ constexpr std::int64_t inverted_residual_rows(const inverted_residual_config& co
   constexpr std::int64_t kMost = kInvertedResidualFloats;
   const std::int64_t span = (s.kernel_height - 1) * s.dilation_height + 1;
   // Whatever is larger by itself must not be multiplied: the product might not be a number.
-  if (span > kMost || s.stride_height > kMost || s.wide_channels > kMost || s.in_width > kMost || s.out_width > kMost) return 0;
+  if (span > kMost || s.stride_height > kMost || s.wide_channels > kMost || s.in_width > kMost || s.out_width > kMost)
+    return 0;
   const std::int64_t wide_row = s.in_width * s.wide_channels, deep_row = s.out_width * s.wide_channels;
   if (wide_row > kMost || deep_row > kMost) return 0;
   const std::int64_t step = s.stride_height * wide_row + deep_row, left = kMost - (span - s.stride_height) * wide_row;
@@ -79,9 +81,9 @@ constexpr std::int64_t inverted_residual_rows(const inverted_residual_config& co
   return rows < s.out_height ? rows : s.out_height;
 }
 
-/// Whether one pass is faster than three convolutions: where wide is larger than a second-level cache, 512 kB, so that writing and reading it costs
-/// more than to make the rows again that two pieces of the image both see. Measured: tests/bench/bench_conv2d.cpp, and in whole networks, where wide
-/// has left the cache when it is read.
+/// Whether one pass is faster than three convolutions: where wide is larger than a second-level cache, 512 kB, so that
+/// writing and reading it costs more than to make the rows again that two pieces of the image both see. Measured:
+/// tests/bench/bench_conv2d.cpp, and in whole networks, where wide has left the cache when it is read.
 constexpr bool inverted_residual_is_faster(const inverted_residual_config& config) {
   if (config.out_height < 8 || inverted_residual_rows(config) < 2) return false;
   const std::int64_t row = config.in_width * config.wide_channels;

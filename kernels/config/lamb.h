@@ -10,7 +10,7 @@ struct lamb_config {
   double beta2;  ///< decay of the mean of squared gradients
   double eps;    ///< added to the root
   double weight_decay;
-  bool decoupled;           ///< weight_decay * parameter is added to the direction, as in the paper; otherwise to the gradient
+  bool decoupled;  ///< weight_decay * parameter is added to the direction, as in the paper; otherwise to the gradient
   bool do_bias_correction;  ///< divides the means by 1 - beta^step
   bool maximize;            ///< climbs: the gradient's sign is turned
 };

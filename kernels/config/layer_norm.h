@@ -15,7 +15,8 @@ struct layer_norm_config {
   double eps = 1e-5;
 };
 
-/// The gradients of gamma and beta are summed in this many pieces of rows, and those in order: the result does not depend on the number of threads.
+/// The gradients of gamma and beta are summed in this many pieces of rows, and those in order: the result does not
+/// depend on the number of threads.
 constexpr std::int64_t layer_norm_pieces(const layer_norm_config& config) {
   const std::int64_t pieces = config.rows * config.size / 16384;
   const std::int64_t most = config.rows < 16 ? config.rows : 16;

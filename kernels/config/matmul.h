@@ -16,7 +16,8 @@ struct matmul_config {
   bool transpose_b;             ///< b is stored [n,k]
 };
 
-/// Whether matmul copies all of b into panels first: where many rows or products use it. Otherwise the blocks of b are copied where they are used.
+/// Whether matmul copies all of b into panels first: where many rows or products use it. Otherwise the blocks of b are
+/// copied where they are used.
 [[gnu::always_inline]] constexpr bool matmul_packs(const matmul_config& c) {
   return c.k * c.n >= 65536 && (c.m >= 1024 || (c.b_batch_stride == 0 && c.batch > 1 && c.batch * c.m >= 1024));
 }

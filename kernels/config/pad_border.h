@@ -21,7 +21,8 @@ struct pad_border_config {
   std::int64_t mode;                    ///< kPadReflect, kPadReplicate or kPadCircular
 };
 
-/// The index of x, of `size` elements, that position `i` (counted from x's first element, possibly negative) is taken from.
+/// The index of x, of `size` elements, that position `i` (counted from x's first element, possibly negative) is taken
+/// from.
 [[gnu::always_inline]] constexpr std::int64_t pad_border_source(std::int64_t i, std::int64_t size, std::int64_t mode) {
   if (i >= 0 && i < size) return i;
   if (mode == kPadReflect) return i < 0 ? -i : 2 * (size - 1) - i;

@@ -1,9 +1,10 @@
-// random_uniform, random_normal and dropout: how many numbers, and from which stream of the counter-based generator Philox4x32-10 (Salmon et al.,
-// "Parallel random numbers: as easy as 1, 2, 3", SC 2011). Element i takes word i % 4 of
+// random_uniform, random_normal and dropout: how many numbers, and from which stream of the counter-based generator
+// Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011). Element i takes word i % 4 of
 //
 //   philox(key = seed ^ stream, counter = (i / 4, step))        both 64 bits wide
 //
-// so a number depends on the seed, the step and its own place alone: not on threads, not on what else is drawn, and it can be drawn again.
+// so a number depends on the seed, the step and its own place alone: not on threads, not on what else is drawn, and it
+// can be drawn again.
 //
 //   inline constexpr dropout_config drop{.n = 64 * 256, .p = 0.5, .stream = 81985529216486895};
 #pragma once

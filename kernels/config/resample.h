@@ -1,4 +1,5 @@
-// Config of resample: one dimension of [outer, in, inner] becomes [outer, out, inner]. Images are resampled one dimension after the other.
+// Config of resample: one dimension of [outer, in, inner] becomes [outer, out, inner]. Images are resampled one
+// dimension after the other.
 //
 //   resample_config{.outer = 6, .in = 4, .out = 8, .inner = 5, .mode = kResampleLinear, .align_corners = false, .scale = 0.5}
 #pragma once
@@ -11,7 +12,7 @@ inline constexpr std::int64_t kResampleNearest = 0;       ///< x[floor(j scale)]
 inline constexpr std::int64_t kResampleNearestExact = 1;  ///< x[floor((j + 1/2) scale)]
 inline constexpr std::int64_t kResampleLinear = 2;        ///< between the two neighbours
 inline constexpr std::int64_t kResampleCubic = 3;         ///< between the four neighbours: Keys' kernel with a = -3/4
-inline constexpr std::int64_t kResampleArea = 4;          ///< the mean of x[floor(j in / out) .. ceil((j + 1) in / out))
+inline constexpr std::int64_t kResampleArea = 4;  ///< the mean of x[floor(j in / out) .. ceil((j + 1) in / out))
 
 struct resample_config {
   std::int64_t outer;  ///< product of the dimensions before
@@ -19,19 +20,21 @@ struct resample_config {
   std::int64_t out;    ///< size of y along the dimension
   std::int64_t inner;  ///< product of the dimensions behind
   std::int64_t mode;   ///< kResample...
-  bool align_corners;  ///< the first and last elements of x and y lie at the same places, else the outer borders of them
-  double scale;        ///< elements of x for each of y; of no account with align_corners and kResampleArea
+  bool
+      align_corners;  ///< the first and last elements of x and y lie at the same places, else the outer borders of them
+  double scale;       ///< elements of x for each of y; of no account with align_corners and kResampleArea
 };
 
-/// What y[j] is made of: `count` elements of x from `first` on (beyond the ends of x: the element at the end), with their weights. kResampleArea:
-/// each has the weight weights[0].
+/// What y[j] is made of: `count` elements of x from `first` on (beyond the ends of x: the element at the end), with
+/// their weights. kResampleArea: each has the weight weights[0].
 struct resample_taps {
   std::int64_t first;
   std::int64_t count;
   double weights[4];
 };
 
-/// Positions are computed in float where they decide between elements, as PyTorch does for float tensors; weights in double.
+/// Positions are computed in float where they decide between elements, as PyTorch does for float tensors; weights in
+/// double.
 [[gnu::always_inline]] constexpr resample_taps resample_taps_of(const resample_config& c, std::int64_t j) {
   const auto floor = [](double v) {
     const std::int64_t i = static_cast<std::int64_t>(v);

@@ -1,4 +1,5 @@
-// strided_copy: y[i] = x[offset + sum of i_d strides_d], the copy behind transpose, slice, expand and flip; strided_add is its gradient.
+// strided_copy: y[i] = x[offset + sum of i_d strides_d], the copy behind transpose, slice, expand and flip; strided_add
+// is its gradient.
 #pragma once
 
 #include <cstdint>
@@ -7,10 +8,11 @@ namespace graven::kernels {
 
 struct strided_copy_config {
   static constexpr int kMaximumRank = 8;
-  std::int64_t rank;                   ///< 0 to 8; 0 is one element
-  std::int64_t shape[kMaximumRank];    ///< of the contiguous side, outermost first
-  std::int64_t strides[kMaximumRank];  ///< of the strided side, in elements: 0 repeats (expand), negative runs backwards (flip)
-  std::int64_t offset;                 ///< first element of the strided side
+  std::int64_t rank;                 ///< 0 to 8; 0 is one element
+  std::int64_t shape[kMaximumRank];  ///< of the contiguous side, outermost first
+  std::int64_t
+      strides[kMaximumRank];  ///< of the strided side, in elements: 0 repeats (expand), negative runs backwards (flip)
+  std::int64_t offset;        ///< first element of the strided side
 };
 
 }  // namespace graven::kernels

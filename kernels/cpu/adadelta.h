@@ -31,7 +31,8 @@ struct AdadeltaNumbers {
 };
 
 template <class T, class C>
-inline void adadelta_range(std::int64_t n, T* p, const T* grad, T* square_avg, T* acc_delta, const AdadeltaNumbers<C> k) {
+inline void adadelta_range(std::int64_t n, T* p, const T* grad, T* square_avg, T* acc_delta,
+                           const AdadeltaNumbers<C> k) {
   GRAVEN_INDEPENDENT
   for (std::int64_t i = 0; i < n; ++i) {
     const C value = static_cast<C>(p[i]);
@@ -48,8 +49,9 @@ inline void adadelta_range(std::int64_t n, T* p, const T* grad, T* square_avg, T
 }  // namespace detail
 
 template <class T>
-inline void adadelta(Threads& threads, const adadelta_config& c, std::int64_t count, T* const* params, const plain_t<T>* const* grads,
-                     plain_t<T>* const* square_avg, plain_t<T>* const* acc_delta, const std::int64_t* sizes, double lr) {
+inline void adadelta(Threads& threads, const adadelta_config& c, std::int64_t count, T* const* params,
+                     const plain_t<T>* const* grads, plain_t<T>* const* square_avg, plain_t<T>* const* acc_delta,
+                     const std::int64_t* sizes, double lr) {
   using C = compute_t<T>;
   const detail::AdadeltaNumbers<C> k{.sign = c.maximize ? C(-1) : C(1),
                                      .weight_decay = static_cast<C>(c.weight_decay),

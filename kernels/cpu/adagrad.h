@@ -43,8 +43,9 @@ inline void adagrad_range(std::int64_t n, T* p, const T* grad, T* sums, const Ad
 }  // namespace detail
 
 template <class T>
-inline void adagrad(Threads& threads, const adagrad_config& c, std::int64_t count, T* const* params, const plain_t<T>* const* grads,
-                    plain_t<T>* const* sums, const std::int64_t* sizes, double lr, std::int64_t step) {
+inline void adagrad(Threads& threads, const adagrad_config& c, std::int64_t count, T* const* params,
+                    const plain_t<T>* const* grads, plain_t<T>* const* sums, const std::int64_t* sizes, double lr,
+                    std::int64_t step) {
   using C = compute_t<T>;
   const detail::AdagradNumbers<C> k{.sign = c.maximize ? C(-1) : C(1),
                                     .weight_decay = static_cast<C>(c.weight_decay),

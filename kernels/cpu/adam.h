@@ -66,15 +66,17 @@ template <bool Amsgrad, class T, class C>
 
 /// Neighbouring elements; `max_v` is nullptr without amsgrad.
 template <class T, class C>
-inline void adam_range(const adam_config& c, const AdamNumbers<C>& k, std::int64_t n, T* p, const T* grad, T* m, T* v, T* max_v) {
+inline void adam_range(const adam_config& c, const AdamNumbers<C>& k, std::int64_t n, T* p, const T* grad, T* m, T* v,
+                       T* max_v) {
   return c.amsgrad ? adam_some<true>(n, p, grad, m, v, max_v, k) : adam_some<false>(n, p, grad, m, v, max_v, k);
 }
 
 }  // namespace detail
 
 template <class T>
-inline void adam(Threads& threads, const adam_config& c, std::int64_t count, T* const* params, const plain_t<T>* const* grads, plain_t<T>* const* m,
-                 plain_t<T>* const* v, plain_t<T>* const* max_v, const std::int64_t* sizes, double lr, std::int64_t step) {
+inline void adam(Threads& threads, const adam_config& c, std::int64_t count, T* const* params,
+                 const plain_t<T>* const* grads, plain_t<T>* const* m, plain_t<T>* const* v, plain_t<T>* const* max_v,
+                 const std::int64_t* sizes, double lr, std::int64_t step) {
   using C = compute_t<T>;
   const detail::AdamNumbers<C> k = detail::adam_numbers<C>(c, lr, step);
   for_each_range(threads, count, sizes, [&](std::int64_t t, std::int64_t first, std::int64_t n) {

@@ -17,7 +17,8 @@ inline void arange(Threads& threads, const arange_config& c, T* y) {
   constexpr std::int64_t kPiece = 16384;
   threads.run((c.n + kPiece - 1) / kPiece, [&](std::int64_t piece) {
     const std::int64_t end = (piece + 1) * kPiece < c.n ? (piece + 1) * kPiece : c.n;
-    for (std::int64_t i = piece * kPiece; i < end; ++i) y[i] = static_cast<T>(c.start + static_cast<double>(i) * c.step);
+    for (std::int64_t i = piece * kPiece; i < end; ++i)
+      y[i] = static_cast<T>(c.start + static_cast<double>(i) * c.step);
   });
 }
 

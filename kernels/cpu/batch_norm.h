@@ -1,15 +1,18 @@
-// batch_norm: batch normalisation of x [outer,channels,inner] for each channel, and its gradient, f32. Formulas: config/batch_norm.h.
+// batch_norm: batch normalisation of x [outer,channels,inner] for each channel, and its gradient, f32. Formulas:
+// config/batch_norm.h.
 //
 //   inline constexpr batch_norm_config bn{.outer = 64 * 16 * 16, .channels = 32, .inner = 1};               // NHWC
 //   batch_norm(threads, bn, y, mean, rstd, new_running_mean, new_running_var, x, gamma, beta, running_mean, running_var, workspace);
 //   batch_norm_backward(threads, bn, dx, dgamma, dbeta, dy, x, gamma, mean, rstd, workspace);
 //   batch_norm_inference(threads, bn, y, x, gamma, beta, mean, var);
 //
-// gamma, beta, statistics, mean and rstd are [channels]; an absent gamma is 1, an absent beta 0. Training's mean and rstd are what the gradient
-// needs. The new running statistics are written where they and the old ones are given, and may be the same memory.
+// gamma, beta, statistics, mean and rstd are [channels]; an absent gamma is 1, an absent beta 0. Training's mean and
+// rstd are what the gradient needs. The new running statistics are written where they and the old ones are given, and
+// may be the same memory.
 //
-// The variance is found from differences to a mean, block by block, each block small enough to stay in the first-level cache between the two passes;
-// blocks are merged by the formula of Chan, Golub and LeVeque (1979), so nothing cancels however large the mean is.
+// The variance is found from differences to a mean, block by block, each block small enough to stay in the first-level
+// cache between the two passes; blocks are merged by the formula of Chan, Golub and LeVeque (1979), so nothing cancels
+// however large the mean is.
 #pragma once
 
 #include <cstdint>
@@ -156,7 +159,8 @@ inline void of_rows(const float* x, range rows, std::int64_t channels, float* me
 }
 
 /// y[r][c] = x[r][c] * scale[c] + shift[c] over rows of [channels].
-inline void scale_rows(float* y, const float* x, range rows, std::int64_t channels, const float* scale, const float* shift) {
+inline void scale_rows(float* y, const float* x, range rows, std::int64_t channels, const float* scale,
+                       const float* shift) {
   for (std::int64_t r = rows.begin; r < rows.end; ++r) {
     const float* const from = x + r * channels;
     float* const to = y + r * channels;
@@ -178,22 +182,25 @@ struct statistics {
     if (mean != nullptr) mean[c] = static_cast<float>(m.mean);
     if (rstd != nullptr) rstd[c] = static_cast<float>(rstd_c);
     if (new_running_mean != nullptr && running_mean != nullptr)
-      new_running_mean[c] = static_cast<float>((1.0 - config.momentum) * static_cast<double>(running_mean[c]) + config.momentum * m.mean);
+      new_running_mean[c] =
+          static_cast<float>((1.0 - config.momentum) * static_cast<double>(running_mean[c]) + config.momentum * m.mean);
     if (new_running_var != nullptr && running_var != nullptr)
-      new_running_var[c] =
-          static_cast<float>((1.0 - config.momentum) * static_cast<double>(running_var[c]) + config.momentum * (m.squares / (m.count - 1.0)));
+      new_running_var[c] = static_cast<float>((1.0 - config.momentum) * static_cast<double>(running_var[c]) +
+                                              config.momentum * (m.squares / (m.count - 1.0)));
     const double scale = rstd_c * (gamma != nullptr ? static_cast<double>(gamma[c]) : 1.0);
-    return {static_cast<float>(scale), static_cast<float>((beta != nullptr ? static_cast<double>(beta[c]) : 0.0) - m.mean * scale)};
+    return {static_cast<float>(scale),
+            static_cast<float>((beta != nullptr ? static_cast<double>(beta[c]) : 0.0) - m.mean * scale)};
   }
 };
 
 }  // namespace batch_norm_detail
 
-/// Training: normalises with the batch's own statistics; of 1 value a channel they are a value_error. Workspace: batch_norm_workspace_bytes(config),
-/// none where that is 0.
-inline void batch_norm(Threads& threads, const batch_norm_config& config, float* y, float* mean, float* rstd, float* new_running_mean,
-                       float* new_running_var, const float* x, const float* gamma, const float* beta, const float* running_mean,
-                       const float* running_var, void* workspace = nullptr) {
+/// Training: normalises with the batch's own statistics; of 1 value a channel they are a value_error. Workspace:
+/// batch_norm_workspace_bytes(config), none where that is 0.
+inline void batch_norm(Threads& threads, const batch_norm_config& config, float* y, float* mean, float* rstd,
+                       float* new_running_mean, float* new_running_var, const float* x, const float* gamma,
+                       const float* beta, const float* running_mean, const float* running_var,
+                       void* workspace = nullptr) {
   using namespace batch_norm_detail;
   const std::int64_t channels = config.channels, inner = config.inner;
   if (config.outer * channels * inner == 0) return;
@@ -233,19 +240,23 @@ inline void batch_norm(Threads& threads, const batch_norm_config& config, float*
     const factors f = out.finish(config, c, all);
     scale[c] = f.scale, shift[c] = f.shift;
   }
-  threads.run(pieces, [&](std::int64_t piece) { scale_rows(y, x, part_of(config.outer, piece, pieces), channels, scale, shift); });
+  threads.run(pieces, [&](std::int64_t piece) {
+    scale_rows(y, x, part_of(config.outer, piece, pieces), channels, scale, shift);
+  });
 }
 
 /// Inference: y = (x - mean) / sqrt(var + eps) * gamma + beta with given statistics.
-inline void batch_norm_inference(Threads& threads, const batch_norm_config& config, float* y, const float* x, const float* gamma, const float* beta,
-                                 const float* mean, const float* var) {
+inline void batch_norm_inference(Threads& threads, const batch_norm_config& config, float* y, const float* x,
+                                 const float* gamma, const float* beta, const float* mean, const float* var) {
   using namespace batch_norm_detail;
   const std::int64_t channels = config.channels, inner = config.inner;
   if (config.outer * channels * inner == 0) return;
   const auto factors_of = [&](std::int64_t c) {
-    const double scale = (gamma != nullptr ? static_cast<double>(gamma[c]) : 1.0) / __builtin_sqrt(static_cast<double>(var[c]) + config.eps);
+    const double scale = (gamma != nullptr ? static_cast<double>(gamma[c]) : 1.0) /
+                         __builtin_sqrt(static_cast<double>(var[c]) + config.eps);
     return factors{static_cast<float>(scale),
-                   static_cast<float>((beta != nullptr ? static_cast<double>(beta[c]) : 0.0) - static_cast<double>(mean[c]) * scale)};
+                   static_cast<float>((beta != nullptr ? static_cast<double>(beta[c]) : 0.0) -
+                                      static_cast<double>(mean[c]) * scale)};
   };
   if (inner != 1) {
     threads.run(config.outer * channels, [&](std::int64_t piece) {
@@ -280,8 +291,9 @@ inline void batch_norm_inference(Threads& threads, const batch_norm_config& conf
 /// dbeta = sum dy; dgamma = sum dy * (x - mean) * rstd;
 /// dx = gamma * rstd * (dy - dbeta / count - (x - mean) * rstd * dgamma / count), count = outer * inner.
 /// Workspace: batch_norm_backward_workspace_bytes(config), none where that is 0.
-inline void batch_norm_backward(Threads& threads, const batch_norm_config& config, float* dx, float* dgamma, float* dbeta, const float* dy,
-                                const float* x, const float* gamma, const float* mean, const float* rstd, void* workspace = nullptr) {
+inline void batch_norm_backward(Threads& threads, const batch_norm_config& config, float* dx, float* dgamma,
+                                float* dbeta, const float* dy, const float* x, const float* gamma, const float* mean,
+                                const float* rstd, void* workspace = nullptr) {
   using namespace batch_norm_detail;
   const std::int64_t channels = config.channels, inner = config.inner;
   if (config.outer * channels * inner == 0) return;
@@ -294,7 +306,8 @@ inline void batch_norm_backward(Threads& threads, const batch_norm_config& confi
     const double r = rstd[c], g = gamma != nullptr ? static_cast<double>(gamma[c]) : 1.0;
     if (dgamma != nullptr) dgamma[c] = static_cast<float>(sum_products * r);
     if (dbeta != nullptr) dbeta[c] = static_cast<float>(sum_dy);
-    return line{static_cast<float>(g * r), static_cast<float>(-g * r * r * r * sum_products / count), static_cast<float>(-g * r * sum_dy / count)};
+    return line{static_cast<float>(g * r), static_cast<float>(-g * r * r * r * sum_products / count),
+                static_cast<float>(-g * r * sum_dy / count)};
   };
   if (inner != 1) {
     threads.run(channels, [&](std::int64_t c) {

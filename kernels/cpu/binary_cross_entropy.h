@@ -1,4 +1,5 @@
-// binary_cross_entropy: a loss for each probability x and target t, both in [0, 1] (torch.nn.functional.binary_cross_entropy without a reduction):
+// binary_cross_entropy: a loss for each probability x and target t, both in [0, 1]
+// (torch.nn.functional.binary_cross_entropy without a reduction):
 //
 //   loss = -(t max(log x, -100) + (1 - t) max(log(1 - x), -100))
 //
@@ -20,7 +21,8 @@ namespace graven::kernels {
 inline namespace GRAVEN_LEVEL_NAMESPACE {
 
 template <class T>
-inline void binary_cross_entropy(Threads& threads, const binary_cross_entropy_config& c, T* loss, const T* x, const T* t) {
+inline void binary_cross_entropy(Threads& threads, const binary_cross_entropy_config& c, T* loss, const T* x,
+                                 const T* t) {
   using C = compute_t<T>;
   check_probabilities("binary_cross_entropy", "input", x, c.n);
   check_probabilities("binary_cross_entropy", "target", t, c.n);

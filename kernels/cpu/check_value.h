@@ -1,5 +1,5 @@
-// How a kernel says that a number in its data is out of range, or that there are too few: it throws before it computes anything, on the calling
-// thread.
+// How a kernel says that a number in its data is out of range, or that there are too few: it throws before it computes
+// anything, on the calling thread.
 //
 //   check_probabilities("binary_cross_entropy", "input", x, n);   // value_error: binary_cross_entropy: input 1.5 at position 3 is outside [0, 1]
 //   check_has_variance("batch_norm", count);                       // value_error: batch_norm: expects more than 1 value per channel when training
@@ -19,9 +19,12 @@ inline namespace GRAVEN_LEVEL_NAMESPACE {
 class value_error : public std::exception {
  public:
   value_error(const char* kernel, const char* what, double value, std::int64_t position) {
-    std::snprintf(text_, sizeof text_, "%s: %s %g at position %lld is outside [0, 1]", kernel, what, value, static_cast<long long>(position));
+    std::snprintf(text_, sizeof text_, "%s: %s %g at position %lld is outside [0, 1]", kernel, what, value,
+                  static_cast<long long>(position));
   }
-  value_error(const char* kernel, const char* expected) { std::snprintf(text_, sizeof text_, "%s: %s", kernel, expected); }
+  value_error(const char* kernel, const char* expected) {
+    std::snprintf(text_, sizeof text_, "%s: %s", kernel, expected);
+  }
   const char* what() const noexcept override { return text_; }
 
  private:

@@ -17,7 +17,8 @@ namespace graven::kernels {
 inline namespace GRAVEN_LEVEL_NAMESPACE {
 
 template <class T>
-inline void concat(Threads& threads, const concat_config& c, T* y, std::int64_t count, const T* const* xs, const std::int64_t* sizes) {
+inline void concat(Threads& threads, const concat_config& c, T* y, std::int64_t count, const T* const* xs,
+                   const std::int64_t* sizes) {
   std::int64_t total = 0;
   for (std::int64_t i = 0; i < count; ++i) total += sizes[i];
   const std::int64_t row = total * c.inner;

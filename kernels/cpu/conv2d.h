@@ -1,4 +1,5 @@
-// conv2d: two-dimensional convolution of NHWC images, its gradients, and the packing of its weights, in f32. Formulas: config/conv2d.h.
+// conv2d: two-dimensional convolution of NHWC images, its gradients, and the packing of its weights, in f32. Formulas:
+// config/conv2d.h.
 //
 //   x [batch,in_height,in_width,in_channels]  y [batch,out_height,out_width,out_channels]  bias [out_channels] or nullptr, 0
 //   w [out_channels,in_channels/groups,kernel_height,kernel_width]: PyTorch's layout, packed once whenever it changes
@@ -10,8 +11,9 @@
 //   conv2d_backward_input(threads, features_0, dx, dy, packed_backward);
 //   conv2d_backward_weight(threads, features_0, dw, db, dy, x, workspace);  // conv2d_backward_weight_workspace_bytes(features_0)
 //
-// Any stride, padding, dilation and number of groups; padded pixels are clipped, not stored. An epilogue with two inputs takes the second from
-// `residual`, of the output's shape; outputs must not overlap inputs, residual included. Which way is taken follows from the config alone:
+// Any stride, padding, dilation and number of groups; padded pixels are clipped, not stored. An epilogue with two
+// inputs takes the second from `residual`, of the output's shape; outputs must not overlap inputs, residual included.
+// Which way is taken follows from the config alone:
 //
 //   conv2d_forward.h          register tiles of pixels x panels, (kh, kw, channel) innermost; a 1x1 convolution is a plain matrix product
 //   conv2d_one_channel.h      one input channel, fewer than 16 output channels: vectors along the pixels
@@ -34,25 +36,29 @@ namespace graven::kernels {
 inline namespace GRAVEN_LEVEL_NAMESPACE {
 namespace conv2d_detail {
 
-/// Calls f(image, rows, panels) for parts of `height` rows and of the panels of channels: 32 pieces where the batch is small.
+/// Calls f(image, rows, panels) for parts of `height` rows and of the panels of channels: 32 pieces where the batch is
+/// small.
 template <class F>
-GRAVEN_ALWAYS_INLINE void for_each_depthwise_piece(Threads& threads, const conv2d_config& s, std::int64_t height, const F& f) {
+GRAVEN_ALWAYS_INLINE void for_each_depthwise_piece(Threads& threads, const conv2d_config& s, std::int64_t height,
+                                                   const F& f) {
   const std::int64_t panels = conv2d_panels(s.out_channels), want = divide_up(32, larger(1, s.batch));
-  const std::int64_t rows = smaller(larger(1, height / 4), want), parts = smaller(divide_up(panels, 2), divide_up(want, rows));
+  const std::int64_t rows = smaller(larger(1, height / 4), want),
+                     parts = smaller(divide_up(panels, 2), divide_up(want, rows));
   threads.run(s.batch * rows * parts, [&](std::int64_t piece) {
     f(piece / parts / rows, part_of(height, piece / parts % rows, rows), part_of(panels, piece % parts, parts));
   });
 }
 
-[[gnu::noinline]] inline void forward_depthwise(Threads& threads, const conv2d_config& s, float* y, const float* x, const float* packed,
-                                                const float* bias, const epilogue& last_step) {
+[[gnu::noinline]] inline void forward_depthwise(Threads& threads, const conv2d_config& s, float* y, const float* x,
+                                                const float* packed, const float* bias, const epilogue& last_step) {
   for_each_depthwise_piece(threads, s, s.out_height, [&](std::int64_t image, range rows, range panels) {
     for_each_block(panels, s.in_width, s.kernel_height + s.stride_height,
                    [&](range block) { depthwise_forward(s, y, x, packed, bias, last_step, image, rows, block); });
   });
 }
 
-[[gnu::noinline]] inline void backward_input_depthwise(Threads& threads, const conv2d_config& s, float* dx, const float* dy, const float* packed,
+[[gnu::noinline]] inline void backward_input_depthwise(Threads& threads, const conv2d_config& s, float* dx,
+                                                       const float* dy, const float* packed,
                                                        const epilogue& last_step) {
   for_each_depthwise_piece(threads, s, s.in_height, [&](std::int64_t image, range rows, range panels) {
     for_each_block(panels, s.out_width, s.kernel_height + 1,
@@ -65,38 +71,45 @@ struct gradient_parts {
   std::int64_t splits, elements;
   float *weight, *bias;
 
-  gradient_parts(const conv2d_config& s, void* workspace) : splits(conv2d_backward_weight_splits(s)), elements(conv2d_packed_elements(s)) {
+  gradient_parts(const conv2d_config& s, void* workspace)
+      : splits(conv2d_backward_weight_splits(s)), elements(conv2d_packed_elements(s)) {
     weight = static_cast<float*>(workspace), bias = weight + splits * elements;
   }
 };
 
-[[gnu::noinline]] inline void backward_weight_of_depthwise(Threads& threads, const conv2d_config& s, float* dw, float* db, const float* dy,
-                                                           const float* x, void* workspace) {
+[[gnu::noinline]] inline void backward_weight_of_depthwise(Threads& threads, const conv2d_config& s, float* dw,
+                                                           float* db, const float* dy, const float* x,
+                                                           void* workspace) {
   const gradient_parts parts(s, workspace);
-  const std::int64_t rows = s.batch * s.out_height, panels = conv2d_panels(s.out_channels), panel_size = s.kernel_height * s.kernel_width * kPanel;
+  const std::int64_t rows = s.batch * s.out_height, panels = conv2d_panels(s.out_channels),
+                     panel_size = s.kernel_height * s.kernel_width * kPanel;
   const bool together = depthwise_gradient_together(s);
   threads.run(parts.splits * panels, [&](std::int64_t piece) {
     const std::int64_t panel = piece % panels, split = piece / panels;
     range part = part_of(together ? s.batch : rows, split, parts.splits);
     if (together) part = {part.begin * s.out_height, part.end * s.out_height};
     depthwise_backward_weight(s, parts.weight + split * parts.elements + panel * panel_size,
-                              db != nullptr ? parts.bias + (split * panels + panel) * kPanel : nullptr, dy, x, part, panel);
+                              db != nullptr ? parts.bias + (split * panels + panel) * kPanel : nullptr, dy, x, part,
+                              panel);
   });
   combine_parts(threads, s, dw, db, parts.weight, parts.bias, parts.splits);
 }
 
-[[gnu::noinline]] inline void backward_weight_of_one_channel(Threads& threads, const conv2d_config& s, float* dw, float* db, const float* dy,
-                                                             const float* x, void* workspace) {
+[[gnu::noinline]] inline void backward_weight_of_one_channel(Threads& threads, const conv2d_config& s, float* dw,
+                                                             float* db, const float* dy, const float* x,
+                                                             void* workspace) {
   const gradient_parts parts(s, workspace);
   threads.run(parts.splits, [&](std::int64_t split) {
-    backward_weight_one_channel(s, parts.weight + split * parts.elements, db != nullptr ? parts.bias + split * kPanel : nullptr, dy, x,
+    backward_weight_one_channel(s, parts.weight + split * parts.elements,
+                                db != nullptr ? parts.bias + split * kPanel : nullptr, dy, x,
                                 part_of(s.batch * s.out_height, split, parts.splits));
   });
   combine_parts(threads, s, dw, db, parts.weight, parts.bias, parts.splits);
 }
 
-[[gnu::noinline]] inline void backward_weight_of_dense(Threads& threads, const conv2d_config& s, const tile_table<gradient_function>& tiles,
-                                                       float* dw, float* db, const float* dy, const float* x, void* workspace) {
+[[gnu::noinline]] inline void backward_weight_of_dense(Threads& threads, const conv2d_config& s,
+                                                       const tile_table<gradient_function>& tiles, float* dw, float* db,
+                                                       const float* dy, const float* x, void* workspace) {
   const gradient_parts parts(s, workspace);
   const std::int64_t rows = s.batch * s.out_height, group_panels = conv2d_panels(s.out_channels / s.groups);
   if (conv2d_gradient_by_taps(s)) {
@@ -109,8 +122,8 @@ struct gradient_parts {
     if (db != nullptr)
       threads.run(s.groups * group_panels, [&](std::int64_t piece) {
         const std::int64_t first = piece % group_panels * kPanel, group_out = s.out_channels / s.groups;
-        detail::sum_columns(rows * s.out_width, s.out_channels, smaller(kPanel, group_out - first), dy + piece / group_panels * group_out + first,
-                            parts.bias + piece * kPanel);
+        detail::sum_columns(rows * s.out_width, s.out_channels, smaller(kPanel, group_out - first),
+                            dy + piece / group_panels * group_out + first, parts.bias + piece * kPanel);
       });
     return combine_parts(threads, s, dw, db, parts.weight, parts.bias, 1);
   }
@@ -128,7 +141,8 @@ struct gradient_parts {
     b.taps_h = part_of(s.kernel_height, piece % parts_h, parts_h);
     b.rows = part_of(whole ? s.batch : rows, split, parts.splits);
     if (whole) b.rows = {b.rows.begin * s.out_height, b.rows.end * s.out_height};
-    float* const bias = db != nullptr && b.taps_h.begin == 0 ? parts.bias + split * s.groups * group_panels * kPanel : nullptr;
+    float* const bias =
+        db != nullptr && b.taps_h.begin == 0 ? parts.bias + split * s.groups * group_panels * kPanel : nullptr;
     dense_backward_weight(s, tiles, parts.weight + split * parts.elements, bias, dy, x, b);
   });
   combine_parts(threads, s, dw, db, parts.weight, parts.bias, parts.splits);
@@ -136,12 +150,13 @@ struct gradient_parts {
 
 }  // namespace conv2d_detail
 
-// The functions below are inlined where they are called, so that the compiler, which mostly knows the config there, keeps only what it takes.
+// The functions below are inlined where they are called, so that the compiler, which mostly knows the config there,
+// keeps only what it takes.
 
 /// y = Epilogue(convolution of x with w + bias[, residual]).
 template <class Epilogue = identity>
-GRAVEN_ALWAYS_INLINE void conv2d(Threads& threads, const conv2d_config& config, float* y, const float* x, const float* packed, const float* bias,
-                                 const float* residual = nullptr) {
+GRAVEN_ALWAYS_INLINE void conv2d(Threads& threads, const conv2d_config& config, float* y, const float* x,
+                                 const float* packed, const float* bias, const float* residual = nullptr) {
   using namespace conv2d_detail;
   const epilogue last_step = make_epilogue<Epilogue>(residual);
   if (is_one_channel(config)) {
@@ -155,22 +170,24 @@ GRAVEN_ALWAYS_INLINE void conv2d(Threads& threads, const conv2d_config& config, 
 
 /// dx = Epilogue(gradient of x[, residual]) from dy, with weights packed by pack_conv2d_weight_backward.
 template <class Epilogue = identity>
-GRAVEN_ALWAYS_INLINE void conv2d_backward_input(Threads& threads, const conv2d_config& config, float* dx, const float* dy, const float* packed,
-                                                const float* residual = nullptr) {
+GRAVEN_ALWAYS_INLINE void conv2d_backward_input(Threads& threads, const conv2d_config& config, float* dx,
+                                                const float* dy, const float* packed, const float* residual = nullptr) {
   using namespace conv2d_detail;
   const epilogue last_step = make_epilogue<Epilogue>(residual);
   if (conv2d_is_depthwise(config)) {
     backward_input_depthwise(threads, config, dx, dy, packed, last_step);
   } else if (choose_backward_input(config) == backward_input_path::scatter) {
-    scatter(threads, config, scatter_tiles<plain_tiles>(config), scatter_tiles<adding_tiles>(config), dx, dy, packed, last_step);
+    scatter(threads, config, scatter_tiles<plain_tiles>(config), scatter_tiles<adding_tiles>(config), dx, dy, packed,
+            last_step);
   } else {
-    backward_input_dense(threads, config, choose_forward_tiles<end_of<Epilogue>()>(turned_around(config)), dx, dy, packed, last_step);
+    backward_input_dense(threads, config, choose_forward_tiles<end_of<Epilogue>()>(turned_around(config)), dx, dy,
+                         packed, last_step);
   }
 }
 
 /// dw (w's layout, not packed) and db ([out_channels], or nullptr) from dy and x.
-GRAVEN_ALWAYS_INLINE void conv2d_backward_weight(Threads& threads, const conv2d_config& config, float* dw, float* db, const float* dy, const float* x,
-                                                 void* workspace = nullptr) {
+GRAVEN_ALWAYS_INLINE void conv2d_backward_weight(Threads& threads, const conv2d_config& config, float* dw, float* db,
+                                                 const float* dy, const float* x, void* workspace = nullptr) {
   using namespace conv2d_detail;
   if (config.out_channels * config.in_channels * config.kernel_height * config.kernel_width == 0) return;
   if (conv2d_is_pointwise(config)) {

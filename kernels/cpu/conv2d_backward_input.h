@@ -1,8 +1,9 @@
 // conv2d, the gradient of its input: see conv2d.h.
 //
-// Stride 1: the convolution of dy with the kernel turned by 180 degrees. Other strides, and few input channels: each dy, times the weights, makes for
-// each row of the kernel one run of (kw, channel), and that run is contiguous in dx. Tiles go down the columns of dy, so that their runs lie in
-// different rows of dx and no store waits for the one before it.
+// Stride 1: the convolution of dy with the kernel turned by 180 degrees. Other strides, and few input channels: each
+// dy, times the weights, makes for each row of the kernel one run of (kw, channel), and that run is contiguous in dx.
+// Tiles go down the columns of dy, so that their runs lie in different rows of dx and no store waits for the one before
+// it.
 #pragma once
 
 #include "conv2d_forward.h"
@@ -28,8 +29,9 @@ GRAVEN_ALWAYS_INLINE tile_table<typename Kind::function> scatter_tiles(const con
 }
 
 /// The gradient of one image's input channels of one group.
-inline void scatter_image(const conv2d_config& s, const tile_table<tile_function>& tiles, const tile_table<tile_function>& tiles_that_add, float* dx,
-                          const float* dy, const float* packed, const epilogue& last_step, std::int64_t image, std::int64_t group) {
+inline void scatter_image(const conv2d_config& s, const tile_table<tile_function>& tiles,
+                          const tile_table<tile_function>& tiles_that_add, float* dx, const float* dy,
+                          const float* packed, const epilogue& last_step, std::int64_t image, std::int64_t group) {
   const std::int64_t group_in = s.in_channels / s.groups, group_out = s.out_channels / s.groups;
   const bool merged = merged_columns(s);
   const std::int64_t run = run_columns(s), runs = merged ? 1 : s.kernel_width, panel_count = conv2d_panels(run);
@@ -39,7 +41,8 @@ inline void scatter_image(const conv2d_config& s, const tile_table<tile_function
     for (std::int64_t i = 0; i < group_in; ++i) to[p * s.in_channels + i] = 0;
 
   for (std::int64_t kh = 0; kh < s.kernel_height; ++kh) {
-    const range rows = valid_outputs({kh, kh + 1}, s.out_height, s.in_height, s.stride_height, s.padding_height, s.dilation_height);
+    const range rows =
+        valid_outputs({kh, kh + 1}, s.out_height, s.in_height, s.stride_height, s.padding_height, s.dilation_height);
     if (rows.size() == 0) continue;
     float* const first_row = to + (rows.begin * s.stride_height - s.padding_height + kh * s.dilation_height) * line;
     for (std::int64_t tap = 0; tap < runs; ++tap)
@@ -102,10 +105,11 @@ inline void scatter_image(const conv2d_config& s, const tile_table<tile_function
 }
 
 [[gnu::noinline]] inline void scatter(Threads& threads, const conv2d_config& s, const tile_table<tile_function>& tiles,
-                                      const tile_table<tile_function>& tiles_that_add, float* dx, const float* dy, const float* packed,
-                                      const epilogue& last_step) {
-  threads.run(s.batch * s.groups,
-              [&](std::int64_t piece) { scatter_image(s, tiles, tiles_that_add, dx, dy, packed, last_step, piece / s.groups, piece % s.groups); });
+                                      const tile_table<tile_function>& tiles_that_add, float* dx, const float* dy,
+                                      const float* packed, const epilogue& last_step) {
+  threads.run(s.batch * s.groups, [&](std::int64_t piece) {
+    scatter_image(s, tiles, tiles_that_add, dx, dy, packed, last_step, piece / s.groups, piece % s.groups);
+  });
 }
 
 /// The convolution of dy that makes dx, stride 1.
@@ -118,8 +122,9 @@ GRAVEN_ALWAYS_INLINE conv2d_config turned_around(const conv2d_config& s) {
   return turned;
 }
 
-[[gnu::noinline]] inline void backward_input_dense(Threads& threads, const conv2d_config& s, const forward_tiles& tiles, float* dx, const float* dy,
-                                                   const float* packed, const epilogue& last_step) {
+[[gnu::noinline]] inline void backward_input_dense(Threads& threads, const conv2d_config& s, const forward_tiles& tiles,
+                                                   float* dx, const float* dy, const float* packed,
+                                                   const epilogue& last_step) {
   forward_dense(threads, turned_around(s), tiles, dx, dy, packed, nullptr, last_step);
 }
 

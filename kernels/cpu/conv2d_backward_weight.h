@@ -36,7 +36,8 @@ template <int Rows, int Panels>
 #pragma GCC unroll 16
     for (int p = 0; p < Panels; ++p)
 #pragma GCC unroll 16
-      for (int v = 0; v < kPanelVectors; ++v) acc[r][p * kPanelVectors + v] = load(dw + p * dw_panel + r * kPanel + v * kLanes);
+      for (int v = 0; v < kPanelVectors; ++v)
+        acc[r][p * kPanelVectors + v] = load(dw + p * dw_panel + r * kPanel + v * kLanes);
   for (std::int64_t image = 0; image < in.images; ++image)
     for (std::int64_t l = 0; l < in.lines; ++l) {
       const float* x = in.x + image * in.x_image + l * in.x_line;
@@ -58,7 +59,8 @@ template <int Rows, int Panels>
 #pragma GCC unroll 16
     for (int p = 0; p < Panels; ++p)
 #pragma GCC unroll 16
-      for (int v = 0; v < kPanelVectors; ++v) store(dw + p * dw_panel + r * kPanel + v * kLanes, acc[r][p * kPanelVectors + v]);
+      for (int v = 0; v < kPanelVectors; ++v)
+        store(dw + p * dw_panel + r * kPanel + v * kLanes, acc[r][p * kPanelVectors + v]);
 }
 
 using gradient_function = void (*)(const gradient_input&, float*, std::int64_t);
@@ -74,7 +76,8 @@ struct gradient_tiles {
 /// Blocks, and so splits, are of whole images.
 inline bool whole_images(const conv2d_config& s) { return s.out_height * s.out_width <= 32; }
 
-/// One piece: the panels of one block, kernel rows [taps_h), output rows [rows) counted through all images. dw and db are this split's.
+/// One piece: the panels of one block, kernel rows [taps_h), output rows [rows) counted through all images. dw and db
+/// are this split's.
 struct gradient_block {
   std::int64_t group, panel;
   int panels;
@@ -82,28 +85,39 @@ struct gradient_block {
 };
 
 /// Whole kernel rows at a time where one tap alone would leave most of a register tile empty.
-GRAVEN_ALWAYS_INLINE bool merged_gradient(const conv2d_config& s) { return s.dilation_width == 1 && s.groups == 1 && s.in_channels < 12; }
+GRAVEN_ALWAYS_INLINE bool merged_gradient(const conv2d_config& s) {
+  return s.dilation_width == 1 && s.groups == 1 && s.in_channels < 12;
+}
 
 /// A strip of x: whole tiles of 6, 8 and 12 rows, and no power of two. Pixels so far apart go through strips.
 inline constexpr std::int64_t kStrip = 48;
-GRAVEN_ALWAYS_INLINE bool uses_strips(const conv2d_config& s) { return conv2d_gradient_by_taps(s) || s.stride_width * s.in_channels >= 128; }
+GRAVEN_ALWAYS_INLINE bool uses_strips(const conv2d_config& s) {
+  return conv2d_gradient_by_taps(s) || s.stride_width * s.in_channels >= 128;
+}
 
 /// The tiles that dense_backward_weight and tap_backward_weight need.
 GRAVEN_ALWAYS_INLINE tile_sizes gradient_sizes(const conv2d_config& s, int panels) {
   // A block has as many panels as another, or one more.
-  const std::int64_t count = conv2d_panels(s.out_channels / s.groups), blocks = divide_up(count, kTilePanels), rest = count % blocks;
+  const std::int64_t count = conv2d_panels(s.out_channels / s.groups), blocks = divide_up(count, kTilePanels),
+                     rest = count % blocks;
   if (panels != count / blocks && !(rest > 0 && panels == count / blocks + 1)) return {0, 0};
   const std::int64_t group_in = s.in_channels / s.groups;
-  if (merged_gradient(s)) return s.padding_width == 0 && !uses_strips(s) ? rows_of(panels, s.kernel_width * group_in) : any_rows(panels);
-  if (uses_strips(s)) return group_in >= kStrip ? either(rows_of(panels, kStrip), rows_of(panels, group_in % kStrip)) : rows_of(panels, group_in);
+  if (merged_gradient(s))
+    return s.padding_width == 0 && !uses_strips(s) ? rows_of(panels, s.kernel_width * group_in) : any_rows(panels);
+  if (uses_strips(s))
+    return group_in >= kStrip ? either(rows_of(panels, kStrip), rows_of(panels, group_in % kStrip))
+                              : rows_of(panels, group_in);
   return rows_of(panels, group_in);
 }
 GRAVEN_ALWAYS_INLINE tile_table<gradient_function> choose_gradient_tiles(const conv2d_config& s) {
-  return make_tile_table<gradient_tiles>(gradient_sizes(s, 1), gradient_sizes(s, 2), gradient_sizes(s, 3), gradient_sizes(s, 4));
+  return make_tile_table<gradient_tiles>(gradient_sizes(s, 1), gradient_sizes(s, 2), gradient_sizes(s, 3),
+                                         gradient_sizes(s, 4));
 }
 
-[[gnu::noinline]] inline void dense_backward_weight(const conv2d_config& s, const tile_table<gradient_function>& gradient_of, float* dw, float* db,
-                                                    const float* dy, const float* x, const gradient_block& b) {
+[[gnu::noinline]] inline void dense_backward_weight(const conv2d_config& s,
+                                                    const tile_table<gradient_function>& gradient_of, float* dw,
+                                                    float* db, const float* dy, const float* x,
+                                                    const gradient_block& b) {
   const std::int64_t group_in = s.in_channels / s.groups, group_out = s.out_channels / s.groups;
   const std::int64_t tap_weights = group_in * kPanel, panel_weights = s.kernel_height * s.kernel_width * tap_weights;
   const std::int64_t width = b.panels * kPanel, columns = smaller(width, group_out - b.panel * kPanel);
@@ -112,12 +126,14 @@ GRAVEN_ALWAYS_INLINE tile_table<gradient_function> choose_gradient_tiles(const c
   const range inside = valid_outputs(all_w, s.out_width, s.in_width, s.stride_width, s.padding_width, s.dilation_width);
   float* const block_dw = dw + (b.group * conv2d_panels(group_out) + b.panel) * panel_weights;
   for (int p = 0; p < b.panels; ++p)
-    for (std::int64_t i = b.taps_h.begin * s.kernel_width * tap_weights; i < b.taps_h.end * s.kernel_width * tap_weights; ++i)
+    for (std::int64_t i = b.taps_h.begin * s.kernel_width * tap_weights;
+         i < b.taps_h.end * s.kernel_width * tap_weights; ++i)
       block_dw[p * panel_weights + i] = 0;
   float* const block_db = db != nullptr ? db + (b.group * conv2d_panels(group_out) + b.panel) * kPanel : nullptr;
   vec bias[4 * kPanelVectors] = {};
 
-  constexpr std::int64_t kBufferFloats = 64 * 64, kStripPixels = 64;  // 16 KiB, a third or half of a first-level cache, and 12 KiB
+  constexpr std::int64_t kBufferFloats = 64 * 64,
+                         kStripPixels = 64;  // 16 KiB, a third or half of a first-level cache, and 12 KiB
   alignas(64) float buffer[kBufferFloats];
   alignas(64) float strips[kStripPixels * kStrip];
   // Where the columns at the borders come after the others, a block's size shows in the sums' order: it is that of the
@@ -129,15 +145,18 @@ GRAVEN_ALWAYS_INLINE tile_table<gradient_function> choose_gradient_tiles(const c
   const bool whole = whole_images(s);
   for (std::int64_t row = b.rows.begin; row < b.rows.end;) {
     const std::int64_t image = row / s.out_height, oh = row % s.out_height;
-    const std::int64_t images = whole ? smaller(larger(1, capacity / (s.out_height * s.out_width)), (b.rows.end - row) / s.out_height) : 1;
-    const std::int64_t lines = whole ? images * s.out_height : smaller(smaller(block_lines, s.out_height - oh), b.rows.end - row);
+    const std::int64_t images =
+        whole ? smaller(larger(1, capacity / (s.out_height * s.out_width)), (b.rows.end - row) / s.out_height) : 1;
+    const std::int64_t lines =
+        whole ? images * s.out_height : smaller(smaller(block_lines, s.out_height - oh), b.rows.end - row);
     for (std::int64_t ow = 0; ow < s.out_width; ow += block_pixels) {
       const std::int64_t pixels = smaller(block_pixels, s.out_width - ow);
       // The block of dy, its panels zero-padded.
       for (std::int64_t l = 0; l < lines; ++l)
         for (std::int64_t p = 0; p < pixels; ++p) {
           float* const to = buffer + (l * pixels + p) * width;
-          const float* const from = dy + ((row + l) * s.out_width + ow + p) * s.out_channels + b.group * group_out + b.panel * kPanel;
+          const float* const from =
+              dy + ((row + l) * s.out_width + ow + p) * s.out_channels + b.group * group_out + b.panel * kPanel;
           if (columns != width)
 #pragma GCC unroll 16
             for (int v = 0; v < kPanelVectors; ++v) store(to + width - kPanel + v * kLanes, vec{});
@@ -148,7 +167,8 @@ GRAVEN_ALWAYS_INLINE tile_table<gradient_function> choose_gradient_tiles(const c
           for (std::int64_t p = 0; p < lines * pixels; ++p) bias[c] += load(buffer + p * width + c * kLanes);
 
       for (std::int64_t kh = b.taps_h.begin; kh < b.taps_h.end; ++kh) {
-        range valid = valid_outputs({kh, kh + 1}, s.out_height, s.in_height, s.stride_height, s.padding_height, s.dilation_height);
+        range valid = valid_outputs({kh, kh + 1}, s.out_height, s.in_height, s.stride_height, s.padding_height,
+                                    s.dilation_height);
         if (!whole) valid = {larger(valid.begin, oh), smaller(valid.end, oh + lines)};
         if (valid.size() == 0) continue;
         // The valid lines, of all images; columns [w) of dy times taps [taps) of this kernel row.
@@ -181,7 +201,8 @@ GRAVEN_ALWAYS_INLINE tile_table<gradient_function> choose_gradient_tiles(const c
           };
           const std::int64_t sums = taps.size() * group_in;
           if (!uses_strips(s)) return tiles(sums);
-          // Pixels this far apart, perhaps by a power of two, would meet in few sets of the cache: some channels at a time go through a buffer too.
+          // Pixels this far apart, perhaps by a power of two, would meet in few sets of the cache: some channels at a
+          // time go through a buffer too.
           const float* const from = in.x;
           const std::int64_t from_image = in.x_image, from_line = in.x_line, from_pixel = in.x_pixel;
           for (std::int64_t k = 0; k < sums; k += kStrip) {
@@ -219,7 +240,8 @@ GRAVEN_ALWAYS_INLINE tile_table<gradient_function> choose_gradient_tiles(const c
     for (int c = 0; c < b.panels * kPanelVectors; ++c) store(block_db + c * kLanes, bias[c]);
 }
 
-/// Strips of channels that one piece of tap_backward_weight takes: two, whose copies serve as many panels again, where pieces are plenty.
+/// Strips of channels that one piece of tap_backward_weight takes: two, whose copies serve as many panels again, where
+/// pieces are plenty.
 inline std::int64_t strips_at_once(const conv2d_config& s) {
   const std::int64_t strips = divide_up(s.in_channels / s.groups, kStrip);
   return s.groups * s.kernel_height * s.kernel_width * divide_up(strips, 2) >= 16 ? 2 : 1;
@@ -236,25 +258,33 @@ inline void gather_channels(float* to, const float* x, const std::int64_t* x_at,
   }
 }
 
-/// dw of one tap and of `strips` of the input channels, of all output channels: the product of x and dy over the pixels where the tap meets the
-/// image. Both are copied, block by block: x in strips of its channels, a tile's rows side by side, dy in blocks of panels.
-[[gnu::noinline]] inline void tap_backward_weight(const conv2d_config& s, const tile_table<gradient_function>& gradient_of, float* dw,
-                                                  const float* dy, const float* x, std::int64_t group, std::int64_t tap, range strips) {
+/// dw of one tap and of `strips` of the input channels, of all output channels: the product of x and dy over the pixels
+/// where the tap meets the image. Both are copied, block by block: x in strips of its channels, a tile's rows side by
+/// side, dy in blocks of panels.
+[[gnu::noinline]] inline void tap_backward_weight(const conv2d_config& s,
+                                                  const tile_table<gradient_function>& gradient_of, float* dw,
+                                                  const float* dy, const float* x, std::int64_t group, std::int64_t tap,
+                                                  range strips) {
   constexpr std::int64_t kPixels = 128;
-  const std::int64_t group_in = s.in_channels / s.groups, group_out = s.out_channels / s.groups, panels = conv2d_panels(group_out);
+  const std::int64_t group_in = s.in_channels / s.groups, group_out = s.out_channels / s.groups,
+                     panels = conv2d_panels(group_out);
   const std::int64_t tap_weights = group_in * kPanel, panel_weights = s.kernel_height * s.kernel_width * tap_weights;
   const std::int64_t kh = tap / s.kernel_width, kw = tap % s.kernel_width;
-  const range rows = valid_outputs({kh, kh + 1}, s.out_height, s.in_height, s.stride_height, s.padding_height, s.dilation_height);
-  const range columns = valid_outputs({kw, kw + 1}, s.out_width, s.in_width, s.stride_width, s.padding_width, s.dilation_width);
+  const range rows =
+      valid_outputs({kh, kh + 1}, s.out_height, s.in_height, s.stride_height, s.padding_height, s.dilation_height);
+  const range columns =
+      valid_outputs({kw, kw + 1}, s.out_width, s.in_width, s.stride_width, s.padding_width, s.dilation_width);
   const range channels{strips.begin * kStrip, smaller(strips.end * kStrip, group_in)};
   float* const tap_dw = dw + group * panels * panel_weights + tap * tap_weights;
   for (std::int64_t p = 0; p < panels; ++p)
-    for (std::int64_t i = channels.begin * kPanel; i < channels.end * kPanel; i += kLanes) store(tap_dw + p * panel_weights + i, vec{});
+    for (std::int64_t i = channels.begin * kPanel; i < channels.end * kPanel; i += kLanes)
+      store(tap_dw + p * panel_weights + i, vec{});
 
   alignas(64) float left[2 * kStrip * kPixels];   // 48 KiB
   alignas(64) float right[kPixels * 4 * kPanel];  // 32 KiB
   std::int64_t x_at[kPixels], dy_at[kPixels];     // where the pixels lie
-  const std::int64_t image_pixels = rows.size() * columns.size(), pixels = s.batch * image_pixels, blocks = divide_up(panels, kTilePanels);
+  const std::int64_t image_pixels = rows.size() * columns.size(), pixels = s.batch * image_pixels,
+                     blocks = divide_up(panels, kTilePanels);
   for (std::int64_t first = 0; first < pixels; first += kPixels) {
     const std::int64_t count = smaller(kPixels, pixels - first);
     for (std::int64_t i = 0; i < count; ++i) {
@@ -283,20 +313,20 @@ inline void gather_channels(float* to, const float* x, const std::int64_t* x_at,
         for (std::int64_t t = 0; t < split.tiles; ++t) {
           const int tile_rows = split[t];
           // Every block of panels but an odd one cuts the strip alike.
-          if (block == 0 || block_panels != part_of(panels, block - 1, blocks).size()) gather_channels(from, x + channel, x_at, count, tile_rows);
-          gradient_of(block_panels, tile_rows)(
-              {.x = from,
-               .x_image = 0,
-               .x_line = 0,
-               .x_pixel = tile_rows,
-               .dy = right,
-               .dy_image = 0,
-               .dy_line = 0,
-               .dy_pixel = width,
-               .images = 1,
-               .lines = 1,
-               .pixels = count},
-              to, panel_weights);
+          if (block == 0 || block_panels != part_of(panels, block - 1, blocks).size())
+            gather_channels(from, x + channel, x_at, count, tile_rows);
+          gradient_of(block_panels, tile_rows)({.x = from,
+                                                .x_image = 0,
+                                                .x_line = 0,
+                                                .x_pixel = tile_rows,
+                                                .dy = right,
+                                                .dy_image = 0,
+                                                .dy_line = 0,
+                                                .dy_pixel = width,
+                                                .images = 1,
+                                                .lines = 1,
+                                                .pixels = count},
+                                               to, panel_weights);
           channel += tile_rows;
           from += tile_rows * count;
           to += tile_rows * kPanel;
@@ -306,9 +336,10 @@ inline void gather_channels(float* to, const float* x, const std::int64_t* x_at,
   }
 }
 
-/// dw [out,in/groups,kernel_height,kernel_width] and db [out] = the parts' sum, in order. The parts lie as packed weights.
-[[gnu::noinline]] inline void combine_parts(Threads& threads, const conv2d_config& s, float* dw, float* db, float* parts, float* bias_parts,
-                                            std::int64_t splits) {
+/// dw [out,in/groups,kernel_height,kernel_width] and db [out] = the parts' sum, in order. The parts lie as packed
+/// weights.
+[[gnu::noinline]] inline void combine_parts(Threads& threads, const conv2d_config& s, float* dw, float* db,
+                                            float* parts, float* bias_parts, std::int64_t splits) {
   const std::int64_t taps = s.kernel_height * s.kernel_width, group_in = s.in_channels / s.groups;
   const std::int64_t groups = conv2d_is_depthwise(s) ? 1 : s.groups, group_out = s.out_channels / groups;
   const std::int64_t panels = conv2d_panels(group_out), panel_size = taps * group_in * kPanel;
@@ -341,7 +372,8 @@ inline void gather_channels(float* to, const float* x, const std::int64_t* x_at,
     if (db == nullptr) return;
     for (std::int64_t c = 0; c < columns; ++c) {
       float total = 0;
-      for (std::int64_t split = 0; split < splits; ++split) total += bias_parts[(split * groups * panels + piece) * kPanel + c];
+      for (std::int64_t split = 0; split < splits; ++split)
+        total += bias_parts[(split * groups * panels + piece) * kPanel + c];
       db[first + c] = total;
     }
   });

@@ -1,5 +1,5 @@
-// conv2d, depthwise (groups = in_channels = out_channels): vectors run over the channels; see conv2d.h. Weights are packed
-// [channels/16][kernel_height][kernel_width][16].
+// conv2d, depthwise (groups = in_channels = out_channels): vectors run over the channels; see conv2d.h. Weights are
+// packed [channels/16][kernel_height][kernel_width][16].
 #pragma once
 
 #include "../config/conv2d.h"
@@ -43,8 +43,9 @@ GRAVEN_ALWAYS_INLINE void multiply_add(panel_vec& acc, const panel_vec& a, const
   for (int v = 0; v < kPanelVectors; ++v) acc.v[v] = fma(a.v[v], b.v[v], acc.v[v]);
 }
 
-/// Taps along one dimension, as an output position o sees them: tap t lies at o*stride - padding + t*dilation of `in`, and its weight is
-/// number weight + t*weight_step. So the gradient of the input is a sum of the same form over the outputs, with the weights turned.
+/// Taps along one dimension, as an output position o sees them: tap t lies at o*stride - padding + t*dilation of `in`,
+/// and its weight is number weight + t*weight_step. So the gradient of the input is a sum of the same form over the
+/// outputs, with the weights turned.
 struct taps {
   std::int64_t count, in, stride, padding, dilation, weight, weight_step;
 
@@ -96,7 +97,10 @@ template <int Pixels, int Columns>
 }
 
 /// Pixels of one tile: what the registers hold.
-inline constexpr int kDepthwisePixels = kVectorBytes == 64 ? 8 : kVectorRegisters == 32 ? 6 : kVectorBytes == 32 ? 6 : 3;
+inline constexpr int kDepthwisePixels = kVectorBytes == 64       ? 8
+                                        : kVectorRegisters == 32 ? 6
+                                        : kVectorBytes == 32     ? 6
+                                                                 : 3;
 
 using depthwise_function = void (*)(const depthwise_run&, const panel_vec&);
 template <int Columns, int... Pixels>
@@ -108,7 +112,9 @@ GRAVEN_ALWAYS_INLINE depthwise_function pick_depthwise(std::int64_t pixels, std:
 /// `pixels` pixels of a whole panel. Moves run.x and run.y behind them.
 GRAVEN_ALWAYS_INLINE void depthwise_pixels(depthwise_run& run, const panel_vec& start, std::int64_t pixels) {
   for (std::int64_t left = pixels; left > 0;) {
-    const std::int64_t now = left <= kDepthwisePixels ? left : left < 2 * kDepthwisePixels ? (left + 1) / 2 : kDepthwisePixels;
+    const std::int64_t now = left <= kDepthwisePixels      ? left
+                             : left < 2 * kDepthwisePixels ? (left + 1) / 2
+                                                           : kDepthwisePixels;
     const auto all = std::make_integer_sequence<int, kDepthwisePixels>{};
     (run.columns == 3 ? pick_depthwise<3>(now, all) : pick_depthwise<0>(now, all))(run, start);
     run.x += now * run.x_pixel;
@@ -118,7 +124,8 @@ GRAVEN_ALWAYS_INLINE void depthwise_pixels(depthwise_run& run, const panel_vec& 
 }
 
 /// The first `channels` of a panel.
-[[gnu::noinline]] inline void depthwise_pixels_partial(const depthwise_run& run, const panel_vec& start, std::int64_t pixels, std::int64_t channels) {
+[[gnu::noinline]] inline void depthwise_pixels_partial(const depthwise_run& run, const panel_vec& start,
+                                                       std::int64_t pixels, std::int64_t channels) {
   for (std::int64_t p = 0; p < pixels; ++p) {
     panel_vec acc = start;
     for (std::int64_t kh = 0; kh < run.rows; ++kh)
@@ -131,11 +138,11 @@ GRAVEN_ALWAYS_INLINE void depthwise_pixels(depthwise_run& run, const panel_vec& 
   }
 }
 
-/// `Pixels` neighbouring pixels of whole panels, three columns of taps, which neighbours share. left, right: the first, the last of all these columns
-/// lies outside the image.
+/// `Pixels` neighbouring pixels of whole panels, three columns of taps, which neighbours share. left, right: the first,
+/// the last of all these columns lies outside the image.
 template <int Pixels, int Stride>
-[[gnu::noinline]] void depthwise_three(const depthwise_run& run, const float* bias, std::int64_t panels, std::int64_t w_panel, bool left,
-                                       bool right) {
+[[gnu::noinline]] void depthwise_three(const depthwise_run& run, const float* bias, std::int64_t panels,
+                                       std::int64_t w_panel, bool left, bool right) {
   constexpr int kColumns = (Pixels - 1) * Stride + 3;
   const std::int64_t column = run.x_column;
   for (std::int64_t c = 0; c < panels * kPanel; c += kLanes) {
@@ -167,7 +174,8 @@ template <int Pixels, int Stride>
 }
 
 using depthwise_three_function = void (*)(const depthwise_run&, const float*, std::int64_t, std::int64_t, bool, bool);
-/// The widest tile for rows of so many pixels, of few sizes. Where it does not divide the row, the last tile computes some pixels again.
+/// The widest tile for rows of so many pixels, of few sizes. Where it does not divide the row, the last tile computes
+/// some pixels again.
 struct depthwise_tile_width {
   std::int64_t pixels;
   depthwise_three_function tile;
@@ -181,10 +189,11 @@ GRAVEN_ALWAYS_INLINE depthwise_tile_width depthwise_three_of(std::int64_t width)
   return {1, &depthwise_three<1, Stride>};
 }
 
-/// One row of outputs: pixels y + i*y_pixel, i < width, of `channels` channels, panels [panels). x: the image's rows, x_width pixels each. w: all
-/// panels. limits: what is done to the results before they are stored, or nullptr.
-GRAVEN_ALWAYS_INLINE void depthwise_row(float* y, std::int64_t y_pixel, std::int64_t width, std::int64_t row, const float* x, std::int64_t x_width,
-                                        const float* w, const float* bias, std::int64_t channels, range panels, const taps& h, const taps& v,
+/// One row of outputs: pixels y + i*y_pixel, i < width, of `channels` channels, panels [panels). x: the image's rows,
+/// x_width pixels each. w: all panels. limits: what is done to the results before they are stored, or nullptr.
+GRAVEN_ALWAYS_INLINE void depthwise_row(float* y, std::int64_t y_pixel, std::int64_t width, std::int64_t row,
+                                        const float* x, std::int64_t x_width, const float* w, const float* bias,
+                                        std::int64_t channels, range panels, const taps& h, const taps& v,
                                         std::int64_t kernel_size, const epilogue* limits) {
   const range rows = h.count > 0 ? h.valid(row) : range{0, 0};
   const range inside = v.inside(width);
@@ -199,8 +208,8 @@ GRAVEN_ALWAYS_INLINE void depthwise_row(float* y, std::int64_t y_pixel, std::int
   run.w_column = v.weight_step * kPanel;
   const float* const x_row = x + (row * h.stride - h.padding + rows.begin * h.dilation) * x_width * channels;
   // Kernels of three columns, of which the border cuts off one at most.
-  if (v.count == 3 && v.dilation == 1 && v.stride <= 2 && v.padding >= 0 && v.padding <= 1 && (width - 1) * v.stride - v.padding + 2 <= v.in &&
-      rows.size() > 0) {
+  if (v.count == 3 && v.dilation == 1 && v.stride <= 2 && v.padding >= 0 && v.padding <= 1 &&
+      (width - 1) * v.stride - v.padding + 2 <= v.in && rows.size() > 0) {
     const range whole{panels.begin, smaller(panels.end, channels / kPanel)};
     const auto [pixels, tile] = v.stride == 1 ? depthwise_three_of<1>(width) : depthwise_three_of<2>(width);
     const std::int64_t first = whole.begin * kPanel;
@@ -237,57 +246,73 @@ GRAVEN_ALWAYS_INLINE void depthwise_row(float* y, std::int64_t y_pixel, std::int
   }
 }
 
-/// Calls f for blocks of `panels` so narrow that the rows which a row of outputs sees stay in the first-level cache until the next row.
+/// Calls f for blocks of `panels` so narrow that the rows which a row of outputs sees stay in the first-level cache
+/// until the next row.
 template <class F>
 GRAVEN_ALWAYS_INLINE void for_each_block(range panels, std::int64_t row_pixels, std::int64_t rows, const F& f) {
   const std::int64_t fit = (64 << 10) / (row_pixels * rows * kPanel * 4), width = fit < 1 ? 1 : smaller(fit, 8);
-  for (std::int64_t first = panels.begin; first < panels.end; first += width) f(range{first, smaller(first + width, panels.end)});
+  for (std::int64_t first = panels.begin; first < panels.end; first += width)
+    f(range{first, smaller(first + width, panels.end)});
 }
 
 /// Panels [panels) of output rows [rows) of one image.
-inline void depthwise_forward(const conv2d_config& s, float* y, const float* x, const float* packed, const float* bias, const epilogue& last_step,
-                              std::int64_t image, range rows, range panels) {
+inline void depthwise_forward(const conv2d_config& s, float* y, const float* x, const float* packed, const float* bias,
+                              const epilogue& last_step, std::int64_t image, range rows, range panels) {
   const taps h{s.kernel_height, s.in_height, s.stride_height, s.padding_height, s.dilation_height, 0, s.kernel_width};
   const taps v{s.kernel_width, s.in_width, s.stride_width, s.padding_width, s.dilation_width, 0, 1};
-  const std::int64_t channels = s.out_channels, first = panels.begin * kPanel, width = smaller(panels.end * kPanel, channels) - first;
+  const std::int64_t channels = s.out_channels, first = panels.begin * kPanel,
+                     width = smaller(panels.end * kPanel, channels) - first;
   const bool limited = last_step.end == tile_end::limit;
   for (std::int64_t oh = rows.begin; oh < rows.end; ++oh) {
     const std::int64_t at = (image * s.out_height + oh) * s.out_width * channels;
-    depthwise_row(y + at, channels, s.out_width, oh, x + image * s.in_height * s.in_width * channels, s.in_width, packed, bias, channels, panels, h,
-                  v, s.kernel_height * s.kernel_width, limited ? &last_step : nullptr);
+    depthwise_row(y + at, channels, s.out_width, oh, x + image * s.in_height * s.in_width * channels, s.in_width,
+                  packed, bias, channels, panels, h, v, s.kernel_height * s.kernel_width,
+                  limited ? &last_step : nullptr);
     if (!limited) last_step(y, at + first, s.out_width, channels, width);
   }
 }
 
-/// The taps of the gradient along one dimension: input `phase` + q*stride sees, as output q, the outputs that it went into.
-GRAVEN_ALWAYS_INLINE taps turned(std::int64_t kernel, std::int64_t out, std::int64_t stride, std::int64_t padding, std::int64_t dilation,
-                                 std::int64_t phase, std::int64_t weight_step) {
-  if (stride == 1) return {kernel, out, 1, dilation * (kernel - 1) - padding, dilation, (kernel - 1) * weight_step, -weight_step};
+/// The taps of the gradient along one dimension: input `phase` + q*stride sees, as output q, the outputs that it went
+/// into.
+GRAVEN_ALWAYS_INLINE taps turned(std::int64_t kernel, std::int64_t out, std::int64_t stride, std::int64_t padding,
+                                 std::int64_t dilation, std::int64_t phase, std::int64_t weight_step) {
+  if (stride == 1)
+    return {kernel, out, 1, dilation * (kernel - 1) - padding, dilation, (kernel - 1) * weight_step, -weight_step};
   // Taps k with phase + padding - k divisible by the stride; the dilation is 1.
-  const std::int64_t first = (phase + padding) % stride, count = first < kernel ? (kernel - first + stride - 1) / stride : 0;
-  return {count, out, 1, count - 1 - (phase + padding - first) / stride, 1, (first + (count - 1) * stride) * weight_step, -stride * weight_step};
+  const std::int64_t first = (phase + padding) % stride,
+                     count = first < kernel ? (kernel - first + stride - 1) / stride : 0;
+  return {count,
+          out,
+          1,
+          count - 1 - (phase + padding - first) / stride,
+          1,
+          (first + (count - 1) * stride) * weight_step,
+          -stride * weight_step};
 }
 
 /// Panels [panels) of input rows [rows) of one image.
-inline void depthwise_turned(const conv2d_config& s, float* dx, const float* dy, const float* packed, const epilogue& last_step, std::int64_t image,
-                             range rows, range panels) {
-  const std::int64_t channels = s.in_channels, first = panels.begin * kPanel, width = smaller(panels.end * kPanel, channels) - first;
+inline void depthwise_turned(const conv2d_config& s, float* dx, const float* dy, const float* packed,
+                             const epilogue& last_step, std::int64_t image, range rows, range panels) {
+  const std::int64_t channels = s.in_channels, first = panels.begin * kPanel,
+                     width = smaller(panels.end * kPanel, channels) - first;
   for (std::int64_t ih = rows.begin; ih < rows.end; ++ih) {
     const std::int64_t at = (image * s.in_height + ih) * s.in_width * channels;
-    const taps h = turned(s.kernel_height, s.out_height, s.stride_height, s.padding_height, s.dilation_height, ih % s.stride_height, s.kernel_width);
+    const taps h = turned(s.kernel_height, s.out_height, s.stride_height, s.padding_height, s.dilation_height,
+                          ih % s.stride_height, s.kernel_width);
     for (std::int64_t phase = 0; phase < smaller(s.stride_width, s.in_width); ++phase) {
       const taps v = turned(s.kernel_width, s.out_width, s.stride_width, s.padding_width, s.dilation_width, phase, 1);
-      depthwise_row(dx + at + phase * channels, s.stride_width * channels, (s.in_width - phase + s.stride_width - 1) / s.stride_width,
-                    ih / s.stride_height, dy + image * s.out_height * s.out_width * channels, s.out_width, packed, nullptr, channels, panels, h, v,
-                    s.kernel_height * s.kernel_width, nullptr);
+      depthwise_row(dx + at + phase * channels, s.stride_width * channels,
+                    (s.in_width - phase + s.stride_width - 1) / s.stride_width, ih / s.stride_height,
+                    dy + image * s.out_height * s.out_width * channels, s.out_width, packed, nullptr, channels, panels,
+                    h, v, s.kernel_height * s.kernel_width, nullptr);
     }
     last_step(dx, at + first, s.in_width, channels, width);
   }
 }
 
 /// The same for strides and dilations together: each input looks for the outputs that it went into.
-inline void depthwise_gather(const conv2d_config& s, float* dx, const float* dy, const float* packed, const epilogue& last_step, std::int64_t image,
-                             range rows, std::int64_t panel) {
+inline void depthwise_gather(const conv2d_config& s, float* dx, const float* dy, const float* packed,
+                             const epilogue& last_step, std::int64_t image, range rows, std::int64_t panel) {
   const std::int64_t channels = smaller(kPanel, s.in_channels - panel * kPanel);
   const float* const w = packed + panel * s.kernel_height * s.kernel_width * kPanel;
   for (std::int64_t ih = rows.begin; ih < rows.end; ++ih) {
@@ -304,7 +329,8 @@ inline void depthwise_gather(const conv2d_config& s, float* dx, const float* dy,
           if (v < 0) break;
           const std::int64_t ow = s.stride_width == 1 ? v : s.stride_width == 2 ? v >> 1 : v / s.stride_width;
           if (ow >= s.out_width || ow * s.stride_width != v) continue;
-          const float* const from = dy + ((image * s.out_height + oh) * s.out_width + ow) * s.out_channels + panel * kPanel;
+          const float* const from =
+              dy + ((image * s.out_height + oh) * s.out_width + ow) * s.out_channels + panel * kPanel;
           multiply_add(acc, load_panel(from, channels), load_panel(w + (kh * s.kernel_width + kw) * kPanel));
         }
       }
@@ -314,11 +340,13 @@ inline void depthwise_gather(const conv2d_config& s, float* dx, const float* dy,
   }
 }
 
-inline void depthwise_backward_input(const conv2d_config& s, float* dx, const float* dy, const float* packed, const epilogue& last_step,
-                                     std::int64_t image, range rows, range panels) {
-  const bool regular = (s.stride_height == 1 || s.dilation_height == 1) && (s.stride_width == 1 || s.dilation_width == 1);
+inline void depthwise_backward_input(const conv2d_config& s, float* dx, const float* dy, const float* packed,
+                                     const epilogue& last_step, std::int64_t image, range rows, range panels) {
+  const bool regular =
+      (s.stride_height == 1 || s.dilation_height == 1) && (s.stride_width == 1 || s.dilation_width == 1);
   if (regular) return depthwise_turned(s, dx, dy, packed, last_step, image, rows, panels);
-  for (std::int64_t panel = panels.begin; panel < panels.end; ++panel) depthwise_gather(s, dx, dy, packed, last_step, image, rows, panel);
+  for (std::int64_t panel = panels.begin; panel < panels.end; ++panel)
+    depthwise_gather(s, dx, dy, packed, last_step, image, rows, panel);
 }
 
 }  // namespace conv2d_detail

@@ -1,7 +1,8 @@
 // conv2d, depthwise, the gradients of its weights and bias: vectors run over the channels; see conv2d.h.
 //
-// Each weight is a sum over pixels of dy times one tap of x. Outputs that see the same taps lie in rectangles: one inside, a few along the borders.
-// Over a rectangle, up to 3 x 3 taps are summed in registers, so that a pixel of dy is loaded once for nine multiply-adds.
+// Each weight is a sum over pixels of dy times one tap of x. Outputs that see the same taps lie in rectangles: one
+// inside, a few along the borders. Over a rectangle, up to 3 x 3 taps are summed in registers, so that a pixel of dy is
+// loaded once for nine multiply-adds.
 #pragma once
 
 #include "../config/conv2d.h"
@@ -39,7 +40,8 @@ template <int Rows, int Columns>
     for (int h = 0; h < Rows; ++h) rows[h] = in.x + image * in.x_image + l * in.x_line + h * in.x_row;
     for (std::int64_t p = 0; p < in.pixels; ++p, dy += in.dy_pixel) {
       const panel_vec g = load_panel(dy);
-      // A panel of a pixel is one cache line, the next pixel's lies channels away: too far for the processor to see a stream.
+      // A panel of a pixel is one cache line, the next pixel's lies channels away: too far for the processor to see a
+      // stream.
       prefetch(dy + kAhead * in.dy_pixel);
       prefetch(rows[Rows - 1] + kAhead * in.x_pixel);
 #pragma GCC unroll 16
@@ -57,23 +59,27 @@ template <int Rows, int Columns>
 }
 
 /// The same for any rectangle of taps and the first `channels` of a panel.
-[[gnu::noinline]] inline void depthwise_gradient_partial(const depthwise_gradient& in, float* dw, std::int64_t dw_row, std::int64_t rows,
-                                                         std::int64_t columns, std::int64_t channels) {
+[[gnu::noinline]] inline void depthwise_gradient_partial(const depthwise_gradient& in, float* dw, std::int64_t dw_row,
+                                                         std::int64_t rows, std::int64_t columns,
+                                                         std::int64_t channels) {
   for (std::int64_t h = 0; h < rows; ++h)
     for (std::int64_t w = 0; w < columns; ++w) {
       panel_vec acc = load_panel(dw + h * dw_row + w * kPanel);
       for (std::int64_t image = 0; image < in.images; ++image)
         for (std::int64_t l = 0; l < in.lines; ++l)
           for (std::int64_t p = 0; p < in.pixels; ++p)
-            multiply_add(acc, load_panel(in.x + image * in.x_image + l * in.x_line + p * in.x_pixel + h * in.x_row + w * in.x_column, channels),
-                         load_panel(in.dy + image * in.dy_image + l * in.dy_line + p * in.dy_pixel, channels));
+            multiply_add(
+                acc,
+                load_panel(in.x + image * in.x_image + l * in.x_line + p * in.x_pixel + h * in.x_row + w * in.x_column,
+                           channels),
+                load_panel(in.dy + image * in.dy_image + l * in.dy_line + p * in.dy_pixel, channels));
       store_panel(dw + h * dw_row + w * kPanel, acc, kPanel);
     }
 }
 
 /// Any rectangle of taps, up to 3 x 3 at a time.
-inline void depthwise_gradient_all(const depthwise_gradient& in, float* dw, std::int64_t dw_row, std::int64_t rows, std::int64_t columns,
-                                   std::int64_t channels) {
+inline void depthwise_gradient_all(const depthwise_gradient& in, float* dw, std::int64_t dw_row, std::int64_t rows,
+                                   std::int64_t columns, std::int64_t channels) {
   if (channels < kPanel) return depthwise_gradient_partial(in, dw, dw_row, rows, columns, channels);
   using function = void (*)(const depthwise_gradient&, float*, std::int64_t);
   static constexpr function table[3][3] = {
@@ -82,21 +88,25 @@ inline void depthwise_gradient_all(const depthwise_gradient& in, float* dw, std:
       {&depthwise_gradient_taps<3, 1>, &depthwise_gradient_taps<3, 2>, &depthwise_gradient_taps<3, 3>},
   };
   // A whole kernel would not fit into the registers where a panel is several vectors.
-  constexpr std::int64_t most_rows = kPanelVectors == 1 ? 3 : 1, most_columns = kPanelVectors <= 2 ? 3 : kVectorRegisters == 32 ? 3 : 2;
+  constexpr std::int64_t most_rows = kPanelVectors == 1 ? 3 : 1, most_columns = kPanelVectors <= 2       ? 3
+                                                                                : kVectorRegisters == 32 ? 3
+                                                                                                         : 2;
   for (std::int64_t h = 0; h < rows; h += most_rows)
     for (std::int64_t w = 0; w < columns; w += most_columns) {
       depthwise_gradient part = in;
       part.x += h * in.x_row + w * in.x_column;
-      table[smaller(most_rows, rows - h) - 1][smaller(most_columns, columns - w) - 1](part, dw + h * dw_row + w * kPanel, dw_row);
+      table[smaller(most_rows, rows - h) - 1][smaller(most_columns, columns - w) - 1](
+          part, dw + h * dw_row + w * kPanel, dw_row);
     }
 }
 
 /// Splits are of whole images then.
 inline bool depthwise_gradient_together(const conv2d_config& s) { return s.out_height * s.out_width <= 64; }
 
-/// dw [kernel_height][kernel_width][16] and db [16] (or nullptr) of a panel of channels, over output rows [rows) counted through all images; whole
-/// images where depthwise_gradient_together.
-inline void depthwise_backward_weight(const conv2d_config& s, float* dw, float* db, const float* dy, const float* x, range rows, std::int64_t panel) {
+/// dw [kernel_height][kernel_width][16] and db [16] (or nullptr) of a panel of channels, over output rows [rows)
+/// counted through all images; whole images where depthwise_gradient_together.
+inline void depthwise_backward_weight(const conv2d_config& s, float* dw, float* db, const float* dy, const float* x,
+                                      range rows, std::int64_t panel) {
   const std::int64_t channels = smaller(kPanel, s.in_channels - panel * kPanel);
   for (std::int64_t i = 0; i < s.kernel_height * s.kernel_width * kPanel; ++i) dw[i] = 0;
   dy += panel * kPanel;
@@ -113,7 +123,9 @@ inline void depthwise_backward_weight(const conv2d_config& s, float* dw, float* 
   const auto taps_h = [&](std::int64_t oh) {
     return valid_taps(oh, s.in_height, s.kernel_height, s.stride_height, s.padding_height, s.dilation_height);
   };
-  const auto taps_w = [&](std::int64_t ow) { return valid_taps(ow, s.in_width, s.kernel_width, s.stride_width, s.padding_width, s.dilation_width); };
+  const auto taps_w = [&](std::int64_t ow) {
+    return valid_taps(ow, s.in_width, s.kernel_width, s.stride_width, s.padding_width, s.dilation_width);
+  };
   depthwise_gradient in;
   in.dy_line = s.out_width * s.out_channels, in.dy_pixel = s.out_channels;
   in.x_line = s.stride_height * s.in_width * s.in_channels, in.x_pixel = s.stride_width * s.in_channels;
@@ -121,7 +133,8 @@ inline void depthwise_backward_weight(const conv2d_config& s, float* dw, float* 
   in.dy_image = s.out_height * in.dy_line, in.x_image = s.in_height * s.in_width * s.in_channels;
   // Small images are mostly borders: there each rectangle is summed over all images at once.
   const bool together = depthwise_gradient_together(s);
-  const std::int64_t images = together ? rows.size() / s.out_height : 1, end = together ? rows.begin + s.out_height : rows.end;
+  const std::int64_t images = together ? rows.size() / s.out_height : 1,
+                     end = together ? rows.begin + s.out_height : rows.end;
   for (std::int64_t row = rows.begin; row < end;) {
     const std::int64_t image = row / s.out_height, oh = row % s.out_height;
     const range h = taps_h(oh);
@@ -143,7 +156,8 @@ inline void depthwise_backward_weight(const conv2d_config& s, float* dw, float* 
         in.dy = dy + (row * s.out_width + ow) * s.out_channels;
         in.x = x + ((image * s.in_height + ih) * s.in_width + iw) * s.in_channels;
         in.images = images, in.lines = lines, in.pixels = pixels;
-        depthwise_gradient_all(in, dw + (h.begin * s.kernel_width + w.begin) * kPanel, s.kernel_width * kPanel, h.size(), w.size(), channels);
+        depthwise_gradient_all(in, dw + (h.begin * s.kernel_width + w.begin) * kPanel, s.kernel_width * kPanel,
+                               h.size(), w.size(), channels);
       }
       ow += pixels;
     }

@@ -1,7 +1,9 @@
-// conv2d of images with one channel into few (fewer than a panel): the first layer of a network on grey images; see conv2d.h.
+// conv2d of images with one channel into few (fewer than a panel): the first layer of a network on grey images; see
+// conv2d.h.
 //
-// A panel of 16 output channels would stay mostly empty, so vectors run along the pixels of a row instead: rows of x are copied with their padding
-// into a buffer on the stack, and pixels of y and dy transposed to and from planes of one channel.
+// A panel of 16 output channels would stay mostly empty, so vectors run along the pixels of a row instead: rows of x
+// are copied with their padding into a buffer on the stack, and pixels of y and dy transposed to and from planes of one
+// channel.
 #pragma once
 
 #include "../config/conv2d.h"
@@ -40,17 +42,20 @@ GRAVEN_ALWAYS_INLINE std::int64_t block_rows(const conv2d_config& s, std::int64_
 }
 
 /// Copies the rows of one image that output rows from oh see, zeros outside the image, and a row of zeros behind them.
-GRAVEN_ALWAYS_INLINE void copy_padded(const conv2d_config& s, float* to, const float* image, std::int64_t oh, std::int64_t rows) {
-  const std::int64_t width = buffer_width(s), first = oh * s.stride_height - s.padding_height, seen = rows_seen(s, rows);
+GRAVEN_ALWAYS_INLINE void copy_padded(const conv2d_config& s, float* to, const float* image, std::int64_t oh,
+                                      std::int64_t rows) {
+  const std::int64_t width = buffer_width(s), first = oh * s.stride_height - s.padding_height,
+                     seen = rows_seen(s, rows);
   for (std::int64_t r = 0; r <= seen; ++r) {
     float* const line = to + r * width;
     for (std::int64_t i = 0; i < width; i += kLanes) store(line + i, vec{});
-    if (r < seen && first + r >= 0 && first + r < s.in_height) copy_row(line + s.padding_width, image + (first + r) * s.in_width, s.in_width);
+    if (r < seen && first + r >= 0 && first + r < s.in_height)
+      copy_row(line + s.padding_width, image + (first + r) * s.in_width, s.in_width);
   }
 }
 
-// Pixels of C channels <-> planes of one channel, a vector of pixels at a time: C vectors of either kind. Element e of the pixels is channel e % C of
-// pixel e / C.
+// Pixels of C channels <-> planes of one channel, a vector of pixels at a time: C vectors of either kind. Element e of
+// the pixels is channel e % C of pixel e / C.
 
 /// Vector K of the pixels: `merged`, the elements of channels below S, and those of channel S from its plane.
 template <int C, int K, int S, int... L>
@@ -62,10 +67,12 @@ GRAVEN_ALWAYS_INLINE vec merge_channels(const vec (&planes)[C][2], int half) {
   if constexpr (S == 0)
     return merge_channel<C, K, 0>(planes[0][half], planes[0][half], std::make_integer_sequence<int, kLanes>{});
   else
-    return merge_channel<C, K, S>(merge_channels<C, K, S - 1>(planes, half), planes[S][half], std::make_integer_sequence<int, kLanes>{});
+    return merge_channel<C, K, S>(merge_channels<C, K, S - 1>(planes, half), planes[S][half],
+                                  std::make_integer_sequence<int, kLanes>{});
 }
 template <int C, int... K>
-GRAVEN_ALWAYS_INLINE void store_pixels(float* to, const vec (&planes)[C][2], int half, std::integer_sequence<int, K...>) {
+GRAVEN_ALWAYS_INLINE void store_pixels(float* to, const vec (&planes)[C][2], int half,
+                                       std::integer_sequence<int, K...>) {
   (store(to + K * kLanes, merge_channels<C, K, C - 1>(planes, half)), ...);
 }
 
@@ -79,17 +86,20 @@ GRAVEN_ALWAYS_INLINE vec split_vectors(const vec (&pixels)[C]) {
   if constexpr (K == 0)
     return split_vector<C, 0, S>(pixels[0], pixels[0], std::make_integer_sequence<int, kLanes>{});
   else
-    return split_vector<C, K, S>(split_vectors<C, K - 1, S>(pixels), pixels[K], std::make_integer_sequence<int, kLanes>{});
+    return split_vector<C, K, S>(split_vectors<C, K - 1, S>(pixels), pixels[K],
+                                 std::make_integer_sequence<int, kLanes>{});
 }
 template <int C, int... S>
-GRAVEN_ALWAYS_INLINE void store_planes(float* to, std::int64_t plane, const vec (&pixels)[C], std::integer_sequence<int, S...>) {
+GRAVEN_ALWAYS_INLINE void store_planes(float* to, std::int64_t plane, const vec (&pixels)[C],
+                                       std::integer_sequence<int, S...>) {
   (store(to + S * plane, split_vectors<C, C - 1, S>(pixels)), ...);
 }
 
-/// `Channels` channels of one output row. x: its first padded row; w: packed weights of the first channel. out: pixels of `Channels` channels,
-/// or planes `plane` apart.
+/// `Channels` channels of one output row. x: its first padded row; w: packed weights of the first channel. out: pixels
+/// of `Channels` channels, or planes `plane` apart.
 template <int Channels, bool Pixels>
-[[gnu::noinline]] void plane_row(const conv2d_config& s, float* out, std::int64_t plane, const float* x, const float* w, const float* bias) {
+[[gnu::noinline]] void plane_row(const conv2d_config& s, float* out, std::int64_t plane, const float* x, const float* w,
+                                 const float* bias) {
   const std::int64_t x_row = s.dilation_height * buffer_width(s), dilation = s.dilation_width;
   for (std::int64_t i = 0; i < s.out_width; i += 2 * kLanes) {
     vec acc[Channels][2];
@@ -112,7 +122,8 @@ template <int Channels, bool Pixels>
       store_pixels(out + (i + kLanes) * Channels, acc, 1, std::make_integer_sequence<int, Channels>{});
     } else {
 #pragma GCC unroll 16
-      for (int c = 0; c < Channels; ++c) store(out + c * plane + i, acc[c][0]), store(out + c * plane + i + kLanes, acc[c][1]);
+      for (int c = 0; c < Channels; ++c)
+        store(out + c * plane + i, acc[c][0]), store(out + c * plane + i + kLanes, acc[c][1]);
     }
   }
 }
@@ -120,9 +131,11 @@ template <int Channels, bool Pixels>
 /// Channels of one plane_row: what the registers hold.
 inline constexpr std::int64_t kPlaneChannels = 6;
 
-using plane_function = void (*)(const conv2d_config& s, float* out, std::int64_t plane, const float* x, const float* w, const float* bias);
+using plane_function = void (*)(const conv2d_config& s, float* out, std::int64_t plane, const float* x, const float* w,
+                                const float* bias);
 
-/// What writes the rows of an output of few channels, as pixels. As in conv2d_tile.h, what a known config does not name is not compiled.
+/// What writes the rows of an output of few channels, as pixels. As in conv2d_tile.h, what a known config does not name
+/// is not compiled.
 GRAVEN_ALWAYS_INLINE plane_function choose_pixels(const conv2d_config& s) {
   switch (s.out_channels) {
     case 1:
@@ -143,7 +156,8 @@ GRAVEN_ALWAYS_INLINE plane_function choose_pixels(const conv2d_config& s) {
 }
 /// What writes 3 to 6 of more channels, as planes.
 GRAVEN_ALWAYS_INLINE const plane_function* choose_planes(const conv2d_config& s) {
-  static constexpr plane_function functions[] = {&plane_row<3, false>, &plane_row<4, false>, &plane_row<5, false>, &plane_row<6, false>};
+  static constexpr plane_function functions[] = {&plane_row<3, false>, &plane_row<4, false>, &plane_row<5, false>,
+                                                 &plane_row<6, false>};
   return s.out_channels > kPlaneChannels ? functions : nullptr;
 }
 
@@ -158,8 +172,9 @@ template <int C>
   }
 }
 
-[[gnu::noinline]] inline void forward_one_channel(Threads& threads, const conv2d_config& s, plane_function pixels, const plane_function* plane_parts,
-                                                  float* y, const float* x, const float* packed, const float* bias, const epilogue& last_step) {
+[[gnu::noinline]] inline void forward_one_channel(Threads& threads, const conv2d_config& s, plane_function pixels,
+                                                  const plane_function* plane_parts, float* y, const float* x,
+                                                  const float* packed, const float* bias, const epilogue& last_step) {
   const std::int64_t channels = s.out_channels, plane = buffer_width(s), row_size = s.out_width * channels;
   // Pieces of whole images, or of some rows where images are few.
   const std::int64_t parts = smaller(larger(1, s.out_height / 4), larger(1, 32 / larger(1, s.batch)));
@@ -200,8 +215,8 @@ template <int C>
 /// acc[t][c], a vector of a panel of sums, += those lanes of `lines` runs of `size` pixels of x shifted by offsets[t]
 /// times plane c of dy.
 template <int Taps, int Channels>
-[[gnu::noinline]] void plane_products(float* acc, const float* x, std::int64_t x_line, const std::int64_t* offsets, const float* dy,
-                                      std::int64_t plane, std::int64_t lines, std::int64_t size) {
+[[gnu::noinline]] void plane_products(float* acc, const float* x, std::int64_t x_line, const std::int64_t* offsets,
+                                      const float* dy, std::int64_t plane, std::int64_t lines, std::int64_t size) {
   vec sum[Taps][Channels];
   const float* from[Taps];
   const float* gradients[Channels];
@@ -233,7 +248,8 @@ template <int Taps, int Channels>
 }
 
 /// dw [kernel_height][kernel_width][16] and db [16] (or nullptr) over output rows [rows) counted through all images.
-[[gnu::noinline]] inline void backward_weight_one_channel(const conv2d_config& s, float* dw, float* db, const float* dy, const float* x, range rows) {
+[[gnu::noinline]] inline void backward_weight_one_channel(const conv2d_config& s, float* dw, float* db, const float* dy,
+                                                          const float* x, range rows) {
   constexpr std::int64_t kTaps = 32;  // sums of so many taps at a time stay on the stack
   const std::int64_t channels = s.out_channels, taps = s.kernel_height * s.kernel_width, width = buffer_width(s);
   alignas(64) float lines[kRowsBuffer];
@@ -245,7 +261,8 @@ template <int Taps, int Channels>
     const std::int64_t some = smaller(kTaps, taps - first_tap);
     std::int64_t offsets[kTaps];
     for (std::int64_t t = 0; t < some; ++t)
-      offsets[t] = (first_tap + t) / s.kernel_width * s.dilation_height * width + (first_tap + t) % s.kernel_width * s.dilation_width;
+      offsets[t] = (first_tap + t) / s.kernel_width * s.dilation_height * width +
+                   (first_tap + t) % s.kernel_width * s.dilation_width;
     for (std::int64_t i = 0; i < some * kPanel * kPanel; ++i) sums[i] = 0;
     for (std::int64_t row = rows.begin; row < rows.end;) {
       const std::int64_t image = row / s.out_height, oh = row % s.out_height;
@@ -272,7 +289,8 @@ template <int Taps, int Channels>
             for (int v = 0; v < kPanelVectors; ++v) total[v] += load(planes + c * plane + i + v * kLanes);
           bias[c] += sum(total);
         }
-      // Rows of x as far apart as rows of dy make one run: what a tap reads behind its row meets the zeros behind the row of dy.
+      // Rows of x as far apart as rows of dy make one run: what a tap reads behind its row meets the zeros behind the
+      // row of dy.
       const std::int64_t runs = s.stride_height == 1 ? 1 : count, size = plane / runs, x_run = s.stride_height * width;
       for (std::int64_t t = 0; t < some; t += 4)
         for (std::int64_t c = 0; c < channels; c += 3) {

@@ -3,9 +3,9 @@
 //   acc[r][c] = start[c] (or y's, or 0) + sum over (t, s, k) of x[r*x_row + t*x_outer + s*x_inner + k] * w[c / 16][t*w_outer + s*w_inner + k*16 + c %
 //   16]
 //
-// t runs over the rows of the kernel; s and k over its columns and the channels, merged into one long k where they are contiguous in x. The broadcast
-// of x folds into the multiply-add; what is left in the loop is one load for each vector of weights. Rows of the tile are pixels at any constant
-// distance: along a row of the image, or down a column.
+// t runs over the rows of the kernel; s and k over its columns and the channels, merged into one long k where they are
+// contiguous in x. The broadcast of x folds into the multiply-add; what is left in the loop is one load for each vector
+// of weights. Rows of the tile are pixels at any constant distance: along a row of the image, or down a column.
 #pragma once
 
 #include <cstdint>
@@ -45,9 +45,11 @@ GRAVEN_ALWAYS_INLINE void accumulate(vec (&acc)[Rows][Vectors], const tile_input
       const std::int64_t row = in.x_row;
       for (std::int64_t k = 0; k < in.depth; ++k) {
         vec b[Vectors];
-        if constexpr (Vectors == 4 * kPanelVectors) prefetch_to_l2(w + in.ahead + k * kPanel);  // narrower tiles have no loads to spare
+        if constexpr (Vectors == 4 * kPanelVectors)
+          prefetch_to_l2(w + in.ahead + k * kPanel);  // narrower tiles have no loads to spare
 #pragma GCC unroll 16
-        for (int v = 0; v < Vectors; ++v) b[v] = load(w + v / kPanelVectors * in.w_panel + k * kPanel + v % kPanelVectors * kLanes);
+        for (int v = 0; v < Vectors; ++v)
+          b[v] = load(w + v / kPanelVectors * in.w_panel + k * kPanel + v % kPanelVectors * kLanes);
 #pragma GCC unroll 16
         for (int r = 0; r < Rows; ++r) {
           const vec a = broadcast(x[r * row + k]);
@@ -65,9 +67,11 @@ enum class tile_end {
   add_and_limit,  ///< the same of sum + residual
 };
 
-/// y[r][c] = the sums, all of the tile's columns. start: `Rows` rows start_row apart (0: one row for all, the bias), or y itself.
+/// y[r][c] = the sums, all of the tile's columns. start: `Rows` rows start_row apart (0: one row for all, the bias), or
+/// y itself.
 template <int Rows, int Vectors, tile_end End = tile_end::none>
-[[gnu::noinline]] void tile(const tile_input& in, float* y, std::int64_t y_row, const float* start, std::int64_t start_row) {
+[[gnu::noinline]] void tile(const tile_input& in, float* y, std::int64_t y_row, const float* start,
+                            std::int64_t start_row) {
   vec acc[Rows][Vectors];
 #pragma GCC unroll 16
   for (int r = 0; r < Rows; ++r)
@@ -103,10 +107,13 @@ template <int Rows, int Vectors>
 
 using tile_function = void (*)(const tile_input&, float*, std::int64_t, const float*, std::int64_t);
 
-/// Panels that one tile covers at most, and rows for so many panels: what the registers hold, with room for a row of weights and a broadcast.
+/// Panels that one tile covers at most, and rows for so many panels: what the registers hold, with room for a row of
+/// weights and a broadcast.
 inline constexpr int kTilePanels = kVectorBytes == 64 ? 4 : 1;
 inline constexpr int kTileMaximumRows = kVectorBytes == 64 ? 12 : kVectorRegisters == 32 || kVectorBytes == 32 ? 6 : 2;
-[[gnu::always_inline]] constexpr int tile_rows(int panels) { return kVectorBytes != 64 ? kTileMaximumRows : panels == 4 ? 6 : panels == 3 ? 8 : 12; }
+[[gnu::always_inline]] constexpr int tile_rows(int panels) {
+  return kVectorBytes != 64 ? kTileMaximumRows : panels == 4 ? 6 : panels == 3 ? 8 : 12;
+}
 
 /// Panels of the next tile when `left` are left: 4 at a time, but no single one behind (5 is 3 + 2).
 constexpr int next_panels(std::int64_t left) {
@@ -126,20 +133,26 @@ struct row_tiles {
       tiles = (count + maximum - 1) / maximum, rows = count / tiles, longer = count % tiles;
     }
   }
-  GRAVEN_ALWAYS_INLINE int operator[](std::int64_t tile) const { return static_cast<int>(rows + (tile < longer ? 1 : 0)); }
+  GRAVEN_ALWAYS_INLINE int operator[](std::int64_t tile) const {
+    return static_cast<int>(rows + (tile < longer ? 1 : 0));
+  }
 };
 
-/// tile_input::ahead of tile i of `tiles` that share their weights: each asks for a panel of the ones that follow in memory, but for the first if
-/// it can be spared, which reads its own.
+/// tile_input::ahead of tile i of `tiles` that share their weights: each asks for a panel of the ones that follow in
+/// memory, but for the first if it can be spared, which reads its own.
 GRAVEN_ALWAYS_INLINE std::int64_t weights_ahead(std::int64_t i, std::int64_t tiles, int panels, std::int64_t w_panel) {
   const std::int64_t panel = tiles > panels ? i - 1 : i;
   return panel >= 0 && panel < panels ? (panels + panel) * w_panel : 0;
 }
 
-/// Piece i of n in the order in which a thread walks up memory: Threads claims pieces from both ends, and the second half is turned around.
-GRAVEN_ALWAYS_INLINE std::int64_t upwards(std::int64_t i, std::int64_t n) { return i < (n + 1) / 2 ? i : n - 1 - (i - (n + 1) / 2); }
+/// Piece i of n in the order in which a thread walks up memory: Threads claims pieces from both ends, and the second
+/// half is turned around.
+GRAVEN_ALWAYS_INLINE std::int64_t upwards(std::int64_t i, std::int64_t n) {
+  return i < (n + 1) / 2 ? i : n - 1 - (i - (n + 1) / 2);
+}
 
-/// The sizes that the tiles of a call may have, for one number of panels: rows from least to most; none where most is 0.
+/// The sizes that the tiles of a call may have, for one number of panels: rows from least to most; none where most is
+/// 0.
 struct tile_sizes {
   int least, most;
 };
@@ -150,7 +163,9 @@ GRAVEN_ALWAYS_INLINE tile_sizes rows_in_tiles(int maximum, std::int64_t count) {
   if (split.tiles == 0) return {0, 0};
   return {static_cast<int>(split.rows), static_cast<int>(split.rows + (split.longer > 0 ? 1 : 0))};
 }
-GRAVEN_ALWAYS_INLINE tile_sizes rows_of(int panels, std::int64_t count) { return rows_in_tiles(tile_rows(panels), count); }
+GRAVEN_ALWAYS_INLINE tile_sizes rows_of(int panels, std::int64_t count) {
+  return rows_in_tiles(tile_rows(panels), count);
+}
 /// Those of either.
 GRAVEN_ALWAYS_INLINE tile_sizes either(tile_sizes a, tile_sizes b) {
   if (a.most == 0) return b;
@@ -166,14 +181,16 @@ GRAVEN_ALWAYS_INLINE bool has_tile_of(int panels, std::int64_t count) {
   return rest == panels || (rest == 1 && count > 1);  // 5 is 3 + 2, or 4 + 1 where a piece ends
 }
 
-/// Where a panel is two vectors, the last one may have columns in the first alone: such tiles are one vector wide and have twice the rows.
+/// Where a panel is two vectors, the last one may have columns in the first alone: such tiles are one vector wide and
+/// have twice the rows.
 inline constexpr int kNarrowRows = kPanelVectors == 2 ? 12 : 0;
 [[gnu::always_inline]] constexpr bool is_narrow(std::int64_t columns) {
   return kNarrowRows > 0 && columns % kPanel != 0 && columns % kPanel <= kLanes;
 }
 
-/// The micro-kernels of one kind that a call may need, by panels and rows. Which they are is chosen by functions that are inlined where the call
-/// stands: a config that the compiler knows names few of them, and what nobody names is not compiled.
+/// The micro-kernels of one kind that a call may need, by panels and rows. Which they are is chosen by functions that
+/// are inlined where the call stands: a config that the compiler knows names few of them, and what nobody names is not
+/// compiled.
 template <class Function>
 struct tile_table {
   const Function* rows[kTilePanels] = {};
@@ -192,16 +209,19 @@ template <class Kind, int Panels, int Least, int Most, class Sequence>
 struct tile_list;
 template <class Kind, int Panels, int Least, int Most, int... Index>
 struct tile_list<Kind, Panels, Least, Most, std::integer_sequence<int, Index...>> {
-  static constexpr typename Kind::function list[] = {tile_or_none<Kind, Index + 1, Panels, (Index + 1 >= Least && Index + 1 <= Most)>()...};
+  static constexpr typename Kind::function list[] = {
+      tile_or_none<Kind, Index + 1, Panels, (Index + 1 >= Least && Index + 1 <= Most)>()...};
 };
 
 template <class Kind, int Panels, int... Index>
-GRAVEN_ALWAYS_INLINE const typename Kind::function* choose_tiles(tile_sizes sizes, std::integer_sequence<int, Index...> all) {
+GRAVEN_ALWAYS_INLINE const typename Kind::function* choose_tiles(tile_sizes sizes,
+                                                                 std::integer_sequence<int, Index...> all) {
   constexpr int kMost = sizeof...(Index);
   const typename Kind::function* found = nullptr;
   if (sizes.most == 0) return found;
   if (sizes.least == sizes.most) {
-    ((found = sizes.least == Index + 1 ? tile_list<Kind, Panels, Index + 1, Index + 1, decltype(all)>::list : found), ...);
+    ((found = sizes.least == Index + 1 ? tile_list<Kind, Panels, Index + 1, Index + 1, decltype(all)>::list : found),
+     ...);
     return found;
   }
   if (sizes.least >= kMost / 2) return tile_list<Kind, Panels, kMost / 2, kMost, decltype(all)>::list;
@@ -209,7 +229,8 @@ GRAVEN_ALWAYS_INLINE const typename Kind::function* choose_tiles(tile_sizes size
 }
 /// From the sizes of the tiles of 1, 2, 3 and 4 panels.
 template <class Kind>
-GRAVEN_ALWAYS_INLINE tile_table<typename Kind::function> make_tile_table(tile_sizes one, tile_sizes two, tile_sizes three, tile_sizes four) {
+GRAVEN_ALWAYS_INLINE tile_table<typename Kind::function> make_tile_table(tile_sizes one, tile_sizes two,
+                                                                         tile_sizes three, tile_sizes four) {
   tile_table<typename Kind::function> table;
   table.rows[0] = choose_tiles<Kind, 1>(one, std::make_integer_sequence<int, tile_rows(1)>{});
   if constexpr (kTilePanels == 4) {
@@ -275,17 +296,20 @@ GRAVEN_ALWAYS_INLINE void finish_run(float* y, const float* residual, std::int64
   for (; i < n; ++i) y[i] = apply_epilogue<Epilogue>(y[i], residual, i);
 }
 
-/// The same over `rows` runs of `columns` floats, `stride` apart. A function of its own for each epilogue, and what calls it is compiled once for
-/// all.
-using finish_function = void (*)(float* y, const float* residual, std::int64_t rows, std::int64_t stride, std::int64_t columns);
+/// The same over `rows` runs of `columns` floats, `stride` apart. A function of its own for each epilogue, and what
+/// calls it is compiled once for all.
+using finish_function = void (*)(float* y, const float* residual, std::int64_t rows, std::int64_t stride,
+                                 std::int64_t columns);
 template <class Epilogue>
-[[gnu::noinline]] void finish(float* y, const float* residual, std::int64_t rows, std::int64_t stride, std::int64_t columns) {
+[[gnu::noinline]] void finish(float* y, const float* residual, std::int64_t rows, std::int64_t stride,
+                              std::int64_t columns) {
   if (stride == columns) columns *= rows, rows = 1;
-  for (std::int64_t r = 0; r < rows; ++r) finish_run<Epilogue>(y + r * stride, Epilogue::inputs == 2 ? residual + r * stride : nullptr, columns);
+  for (std::int64_t r = 0; r < rows; ++r)
+    finish_run<Epilogue>(y + r * stride, Epilogue::inputs == 2 ? residual + r * stride : nullptr, columns);
 }
 
-/// What tiles can do of an epilogue in registers: limits, of the result or of the result + residual. All that a functor must be for that is stated
-/// by its `limits`.
+/// What tiles can do of an epilogue in registers: limits, of the result or of the result + residual. All that a functor
+/// must be for that is stated by its `limits`.
 template <class Epilogue>
 constexpr tile_end end_of() {
   if constexpr (requires { Epilogue::limits; })
@@ -302,7 +326,8 @@ struct epilogue {
   float least = 0, most = 0;
 
   /// For what starts at element `at` of the output.
-  GRAVEN_ALWAYS_INLINE void operator()(float* y, std::int64_t at, std::int64_t rows, std::int64_t stride, std::int64_t columns) const {
+  GRAVEN_ALWAYS_INLINE void operator()(float* y, std::int64_t at, std::int64_t rows, std::int64_t stride,
+                                       std::int64_t columns) const {
     if (finish != nullptr) finish(y + at, residual != nullptr ? residual + at : nullptr, rows, stride, columns);
   }
 };
@@ -311,7 +336,8 @@ GRAVEN_ALWAYS_INLINE epilogue make_epilogue(const float* residual) {
   if constexpr (same_type<Epilogue, identity>)
     return {nullptr, nullptr};
   else if constexpr (end_of<Epilogue>() != tile_end::none)
-    return {&finish<Epilogue>, Epilogue::inputs == 2 ? residual : nullptr, end_of<Epilogue>(), Epilogue::limits[0], Epilogue::limits[1]};
+    return {&finish<Epilogue>, Epilogue::inputs == 2 ? residual : nullptr, end_of<Epilogue>(), Epilogue::limits[0],
+            Epilogue::limits[1]};
   else
     return {&finish<Epilogue>, Epilogue::inputs == 2 ? residual : nullptr};
 }

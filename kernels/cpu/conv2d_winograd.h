@@ -1,5 +1,5 @@
-// conv2d_winograd: 3x3 convolutions of stride 1 by Winograd's minimal filtering, NHWC, f32. Formula, sizes, and where it pays:
-// config/conv2d_winograd.h.
+// conv2d_winograd: 3x3 convolutions of stride 1 by Winograd's minimal filtering, NHWC, f32. Formula, sizes, and where
+// it pays: config/conv2d_winograd.h.
 //
 //   x [batch,in_height,in_width,in_channels]  y [batch,out_height,out_width,out_channels]  bias [out_channels] or nullptr, 0
 //   w [out_channels,in_channels,3,3]: PyTorch's layout, packed once whenever it changes
@@ -7,13 +7,14 @@
 //   pack_conv2d_winograd_weight(threads, layer1_0_conv2, packed, w);                  // conv2d_winograd_packed_elements(layer1_0_conv2) floats
 //   conv2d_winograd<relu>(threads, layer1_0_conv2, y, x, packed, bias, nullptr, workspace);   // conv2d_winograd_workspace_bytes(layer1_0_conv2)
 //
-// Any padding; what lies outside the image is 0, what a tile has beyond the output is not stored. Some tiles at a time go through three regions:
-// patches are transformed (by tiles), multiplied with the weights (by positions, so that each weight is read by one thread), and transformed back,
-// with bias and epilogue (by tiles again). An epilogue with two inputs takes the second from `residual`, of the output's shape; y must not overlap
-// inputs, residual included.
+// Any padding; what lies outside the image is 0, what a tile has beyond the output is not stored. Some tiles at a time
+// go through three regions: patches are transformed (by tiles), multiplied with the weights (by positions, so that each
+// weight is read by one thread), and transformed back, with bias and epilogue (by tiles again). An epilogue with two
+// inputs takes the second from `residual`, of the output's shape; y must not overlap inputs, residual included.
 //
-// F(4x4) interpolates at 0, +-5/8, +-3/2 and infinity: constants that f32 holds exactly, and errors two to three times smaller than with the usual
-// 0, +-1, +-2, where the products' magnitudes differ more. Weights are transformed in double.
+// F(4x4) interpolates at 0, +-5/8, +-3/2 and infinity: constants that f32 holds exactly, and errors two to three times
+// smaller than with the usual 0, +-1, +-2, where the products' magnitudes differ more. Weights are transformed in
+// double.
 #pragma once
 
 #include "../config/conv2d_winograd.h"
@@ -35,7 +36,8 @@ GRAVEN_ALWAYS_INLINE void transform_patch(const vec (&d)[4], vec (&v)[4]) {
   v[3] = d[1] - d[3];
 }
 GRAVEN_ALWAYS_INLINE void transform_patch(const vec (&d)[6], vec (&v)[6]) {
-  const vec a = broadcast(kPointA), b = broadcast(kPointB), minus_a2 = broadcast(-kPointA2), minus_b2 = broadcast(-kPointB2);
+  const vec a = broadcast(kPointA), b = broadcast(kPointB), minus_a2 = broadcast(-kPointA2),
+            minus_b2 = broadcast(-kPointB2);
   const vec minus_a = broadcast(-kPointA), minus_b = broadcast(-kPointB);
   const vec product = broadcast(kPointA2 * kPointB2), minus_sum = broadcast(-(kPointA2 + kPointB2));
   v[0] = fma(product, d[0], fma(minus_sum, d[2], d[4]));
@@ -72,7 +74,8 @@ struct winograd_tile {
 
 /// Patches of tiles [tiles): v[position * v_position + tile * in_channels + channel], tile counted from tiles.begin.
 template <int Edge>
-[[gnu::noinline]] void winograd_patches(const conv2d_winograd_config& s, range tiles, const float* x, float* v, std::int64_t v_position) {
+[[gnu::noinline]] void winograd_patches(const conv2d_winograd_config& s, range tiles, const float* x, float* v,
+                                        std::int64_t v_position) {
   for (std::int64_t t = tiles.begin; t < tiles.end; ++t, v += s.in_channels) {
     const winograd_tile tile(s, t);
     std::int64_t at[Edge][Edge];  // of the patch's pixels in x; -1: outside
@@ -105,8 +108,8 @@ template <int Edge>
 }
 
 /// The products of `tiles` patches with the panels [panels) of a position's weights: m[tile * out_channels + channel].
-[[gnu::noinline]] inline void winograd_products(const conv2d_winograd_config& s, std::int64_t tiles, range panels, const float* v,
-                                                const float* weights, float* m) {
+[[gnu::noinline]] inline void winograd_products(const conv2d_winograd_config& s, std::int64_t tiles, range panels,
+                                                const float* v, const float* weights, float* m) {
   alignas(64) static constexpr float kZero[4 * kPanel] = {};
   const tile_table<tile_function> tile_of = every_tile<plain_tiles>();
   for (std::int64_t panel = panels.begin; panel < panels.end;) {
@@ -137,8 +140,8 @@ template <int Edge>
 
 /// y = A^T m A + bias of one tile: its first `rows` x `columns` pixels.
 template <int Edge>
-[[gnu::noinline]] void winograd_outputs(const conv2d_winograd_config& s, const float* m, std::int64_t m_position, const float* bias, float* y,
-                                        std::int64_t rows, std::int64_t columns) {
+[[gnu::noinline]] void winograd_outputs(const conv2d_winograd_config& s, const float* m, std::int64_t m_position,
+                                        const float* bias, float* y, std::int64_t rows, std::int64_t columns) {
   constexpr int kTile = Edge - 2;
   const std::int64_t y_row = s.out_width * s.out_channels;
   for (std::int64_t c = 0; c < s.out_channels; c += kLanes) {
@@ -175,14 +178,15 @@ constexpr winograd_weights winograd_point(double p, double q) {
   const double scale = 1 / (2 * p * p * (p * p - q * q));
   return {{scale, p * scale, p * p * scale}};
 }
-inline constexpr winograd_weights kWinograd4[6] = {{{1.0 / (kPointA2 * kPointB2), 0, 0}}, winograd_point(kPointA, kPointB),
-                                                   winograd_point(-kPointA, kPointB),     winograd_point(kPointB, kPointA),
-                                                   winograd_point(-kPointB, kPointA),     {{0, 0, 1}}};
+inline constexpr winograd_weights kWinograd4[6] = {
+    {{1.0 / (kPointA2 * kPointB2), 0, 0}}, winograd_point(kPointA, kPointB),  winograd_point(-kPointA, kPointB),
+    winograd_point(kPointB, kPointA),      winograd_point(-kPointB, kPointA), {{0, 0, 1}}};
 
 }  // namespace conv2d_detail
 
 /// packed: conv2d_winograd_packed_elements(config) floats, G w G^T; w [out_channels,in_channels,3,3].
-inline void pack_conv2d_winograd_weight(Threads& threads, const conv2d_winograd_config& config, float* packed, const float* w) {
+inline void pack_conv2d_winograd_weight(Threads& threads, const conv2d_winograd_config& config, float* packed,
+                                        const float* w) {
   const conv2d_winograd_config& s = config;
   const std::int64_t panels = s.out_channels / kPanel, edge = s.tile + 2;
   const conv2d_detail::winograd_weights* const g = s.tile == 4 ? conv2d_detail::kWinograd4 : conv2d_detail::kWinograd2;
@@ -190,10 +194,12 @@ inline void pack_conv2d_winograd_weight(Threads& threads, const conv2d_winograd_
     for (std::int64_t i = 0; i < s.in_channels; ++i) {
       double taps[9][kPanel], rows[3][kPanel];
       for (std::int64_t c = 0; c < kPanel; ++c)
-        for (std::int64_t k = 0; k < 9; ++k) taps[k][c] = static_cast<double>(w[((panel * kPanel + c) * s.in_channels + i) * 9 + k]);
+        for (std::int64_t k = 0; k < 9; ++k)
+          taps[k][c] = static_cast<double>(w[((panel * kPanel + c) * s.in_channels + i) * 9 + k]);
       for (std::int64_t r = 0; r < edge; ++r) {
         for (std::int64_t k = 0; k < 3; ++k)
-          for (std::int64_t c = 0; c < kPanel; ++c) rows[k][c] = g[r].of[0] * taps[k][c] + g[r].of[1] * taps[3 + k][c] + g[r].of[2] * taps[6 + k][c];
+          for (std::int64_t c = 0; c < kPanel; ++c)
+            rows[k][c] = g[r].of[0] * taps[k][c] + g[r].of[1] * taps[3 + k][c] + g[r].of[2] * taps[6 + k][c];
         for (std::int64_t k = 0; k < edge; ++k) {
           float* const to = packed + (((r * edge + k) * panels + panel) * s.in_channels + i) * kPanel;
           for (std::int64_t c = 0; c < kPanel; ++c)
@@ -206,12 +212,13 @@ inline void pack_conv2d_winograd_weight(Threads& threads, const conv2d_winograd_
 
 /// y = Epilogue(convolution of x with w + bias[, residual]); workspace: conv2d_winograd_workspace_bytes(config) bytes.
 template <class Epilogue = identity>
-void conv2d_winograd(Threads& threads, const conv2d_winograd_config& config, float* y, const float* x, const float* packed, const float* bias,
-                     const float* residual, void* workspace) {
+void conv2d_winograd(Threads& threads, const conv2d_winograd_config& config, float* y, const float* x,
+                     const float* packed, const float* bias, const float* residual, void* workspace) {
   using conv2d_detail::range;
   const conv2d_winograd_config& s = config;
   const conv2d_detail::epilogue last_step = conv2d_detail::make_epilogue<Epilogue>(residual);
-  const std::int64_t tiles = conv2d_winograd_tiles(s), positions = conv2d_winograd_positions(s), panels = s.out_channels / kPanel;
+  const std::int64_t tiles = conv2d_winograd_tiles(s), positions = conv2d_winograd_positions(s),
+                     panels = s.out_channels / kPanel;
   if (tiles * panels == 0) return;
   const auto patches = s.tile == 4 ? &conv2d_detail::winograd_patches<6> : &conv2d_detail::winograd_patches<4>;
   const auto outputs = s.tile == 4 ? &conv2d_detail::winograd_outputs<6> : &conv2d_detail::winograd_outputs<4>;
@@ -220,7 +227,8 @@ void conv2d_winograd(Threads& threads, const conv2d_winograd_config& config, flo
   float* const v = static_cast<float*>(workspace);
   float* const m = v + positions * v_position;
   // 32 products or so, for many threads.
-  const std::int64_t cuts = conv2d_detail::smaller(s.tile == 2 ? 2 : 1, conv2d_detail::divide_up(panels, conv2d_detail::kTilePanels));
+  const std::int64_t cuts =
+      conv2d_detail::smaller(s.tile == 2 ? 2 : 1, conv2d_detail::divide_up(panels, conv2d_detail::kTilePanels));
   for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
     const range all = conv2d_detail::part_of(tiles, chunk, chunks);
     const std::int64_t pieces = conv2d_detail::smaller(all.size(), 32);
@@ -232,16 +240,18 @@ void conv2d_winograd(Threads& threads, const conv2d_winograd_config& config, flo
       piece = conv2d_detail::upwards(piece, positions * cuts);
       const std::int64_t position = piece / cuts, blocks = conv2d_detail::divide_up(panels, conv2d_detail::kTilePanels);
       range part = conv2d_detail::part_of(blocks, piece % cuts, cuts);
-      part = {part.begin * conv2d_detail::kTilePanels, conv2d_detail::smaller(part.end * conv2d_detail::kTilePanels, panels)};
-      conv2d_detail::winograd_products(s, all.size(), part, v + position * v_position, packed + position * s.in_channels * s.out_channels,
-                                       m + position * m_position);
+      part = {part.begin * conv2d_detail::kTilePanels,
+              conv2d_detail::smaller(part.end * conv2d_detail::kTilePanels, panels)};
+      conv2d_detail::winograd_products(s, all.size(), part, v + position * v_position,
+                                       packed + position * s.in_channels * s.out_channels, m + position * m_position);
     });
     threads.run(pieces, [&](std::int64_t piece) {
       const range part = conv2d_detail::part_of(all.size(), piece, pieces);
       for (std::int64_t t = part.begin; t < part.end; ++t) {
         const conv2d_detail::winograd_tile tile(s, all.begin + t);
         const std::int64_t rows = conv2d_detail::smaller(s.tile, s.out_height - tile.row);
-        const std::int64_t columns = conv2d_detail::smaller(s.tile, s.out_width - tile.column), y_row = s.out_width * s.out_channels;
+        const std::int64_t columns = conv2d_detail::smaller(s.tile, s.out_width - tile.column),
+                           y_row = s.out_width * s.out_channels;
         const std::int64_t at = ((tile.image * s.out_height + tile.row) * s.out_width + tile.column) * s.out_channels;
         outputs(s, m + t * s.out_channels, m_position, bias, y + at, rows, columns);
         last_step(y, at, rows, y_row, columns * s.out_channels);

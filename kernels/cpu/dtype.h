@@ -1,5 +1,6 @@
-// Element types: f32, f64, i8, i32, i64, u8, boolean are C++'s own; half (f16) and bfloat16 (bf16) are 16-bit storage types that convert to
-// float and back with round-to-nearest-even; arithmetic happens in float. Used by the fast and by the reference kernels.
+// Element types: f32, f64, i8, i32, i64, u8, boolean are C++'s own; half (f16) and bfloat16 (bf16) are 16-bit storage
+// types that convert to float and back with round-to-nearest-even; arithmetic happens in float. Used by the fast and by
+// the reference kernels.
 //
 //   half h = half(0.1f);          // 0x2e66
 //   float f = float(h) * 2;
@@ -47,7 +48,8 @@ struct half {
     const std::uint32_t normal = (magnitude << 13) + 0x38000000u;
     const std::uint32_t special = (magnitude << 13) | 0x7f800000u;
     // Subnormal: 2^-14 (1 + f) - 2^-14 is exact.
-    const float small = __builtin_bit_cast(float, (magnitude << 13) + 0x38800000u) - __builtin_bit_cast(float, 0x38800000u);
+    const float small =
+        __builtin_bit_cast(float, (magnitude << 13) + 0x38800000u) - __builtin_bit_cast(float, 0x38800000u);
     std::uint32_t word = magnitude < 0x0400u ? __builtin_bit_cast(std::uint32_t, small) : normal;
     word = magnitude >= 0x7c00u ? special : word;
     return __builtin_bit_cast(float, word | sign);
@@ -114,8 +116,8 @@ struct wrapping_type<T, true, true> {
 };
 }  // namespace types
 
-/// The type that numbers computed in T are added and multiplied in: of integers an unsigned one, for what signed ones do where they overflow is
-/// undefined; converted back they wrap around. Of all others T.
+/// The type that numbers computed in T are added and multiplied in: of integers an unsigned one, for what signed ones
+/// do where they overflow is undefined; converted back they wrap around. Of all others T.
 template <class T>
 using wrapping_t = typename types::wrapping_type<T>::type;
 

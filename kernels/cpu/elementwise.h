@@ -6,8 +6,9 @@
 //   broadcast<add>(threads, broadcast_config{.rank = 2, .shape = {64, 256}, .strides = {{256, 1}, {0, 1}}}, y, x, bias);
 //   fill(threads, fill_config{.n = 4096, .value = 0}, y);
 //
-// The functor computes in functor_type of the inputs' element types (float for half and bfloat16); its result is converted to y's. y is row-major
-// and contiguous and may be any input of the same shape; otherwise it must not overlap an input.
+// The functor computes in functor_type of the inputs' element types (float for half and bfloat16); its result is
+// converted to y's. y is row-major and contiguous and may be any input of the same shape; otherwise it must not overlap
+// an input.
 #pragma once
 
 #include <cstddef>
@@ -38,7 +39,8 @@ GRAVEN_ALWAYS_INLINE void apply_range(std::int64_t n, Y* y, const X*... x) {
   for (std::int64_t i = 0; i < n; ++i) y[i] = static_cast<Y>(F::template apply<T>(static_cast<T>(x[i])...));
 }
 
-/// The elements of one input that belong to a range of the output: the tensor itself where they lie together, else a copy.
+/// The elements of one input that belong to a range of the output: the tensor itself where they lie together, else a
+/// copy.
 template <class X>
 struct BroadcastInput {
   const X* x;
@@ -80,13 +82,15 @@ inline void broadcast_piece(std::int64_t first, std::int64_t last, Y* y, Broadca
 }
 
 template <class F, std::size_t... I, class Y, class... X>
-inline void broadcast_all(Threads& threads, const broadcast_config& config, std::index_sequence<I...>, Y* y, const X*... x) {
+inline void broadcast_all(Threads& threads, const broadcast_config& config, std::index_sequence<I...>, Y* y,
+                          const X*... x) {
   std::int64_t n = 1;
   for (std::int64_t d = 0; d < config.rank; ++d) n *= config.shape[d];
   if (n == 0) return;
   const Strides<1> strides[] = {merge_dimensions<1>(config.rank, config.shape, {config.strides[I]})...};
   threads.run((n + kElementwisePiece - 1) / kElementwisePiece, [&](std::int64_t piece) {
-    const std::int64_t first = piece * kElementwisePiece, last = n - first < kElementwisePiece ? n : first + kElementwisePiece;
+    const std::int64_t first = piece * kElementwisePiece,
+                       last = n - first < kElementwisePiece ? n : first + kElementwisePiece;
     broadcast_piece<F>(first, last, y, BroadcastInput<X>(x, strides[I])...);
   });
 }

@@ -1,4 +1,5 @@
-// What kernels need to know about functors (kernels/README.md, "Epilogues and elementwise bodies"): identity, and the type a functor computes in.
+// What kernels need to know about functors (kernels/README.md, "Epilogues and elementwise bodies"): identity, and the
+// type a functor computes in.
 //
 //   struct relu {
 //     static constexpr int inputs = 1;
@@ -48,7 +49,8 @@ template <class A, class B>
 struct common {
   static constexpr bool first =
       is_same<B, bool>::value ||
-      (!is_same<A, bool>::value && ((is_floating<A> && !is_floating<B>) || (is_floating<A> == is_floating<B> && sizeof(A) >= sizeof(B))));
+      (!is_same<A, bool>::value &&
+       ((is_floating<A> && !is_floating<B>) || (is_floating<A> == is_floating<B> && sizeof(A) >= sizeof(B))));
   using type = typename choose<first, A, B>::type;
 };
 template <class A, class... More>

@@ -1,10 +1,12 @@
-// C[m,n] = epilogue(A[m,k] B[k,n] + bias): what linear, matmul and 1x1 convolutions share. Not a kernel of its own: kernels fill in a gemm_problem.
+// C[m,n] = epilogue(A[m,k] B[k,n] + bias): what linear, matmul and 1x1 convolutions share. Not a kernel of its own:
+// kernels fill in a gemm_problem.
 //
 //   gemm(threads, {.m = 64, .n = 256, .k = 784, .a = x, .a_row = 784, .a_k = 1, .b = packed, .b_k = 16, .b_panel = 784 * 16, .b_padded = true,
 //                  .c = y, .c_row = 256, .bias = bias, .finish = gemm_finish<relu>(nullptr), .add = false, .rows_first = false});
 //
-// The product is cut into pieces of whole tiles (gemm_tile.h) whose borders depend on the sizes alone. k over 512 is summed in blocks, each from
-// zero, and the blocks are added in C: B's block then stays in the second-level cache, and long sums are more accurate.
+// The product is cut into pieces of whole tiles (gemm_tile.h) whose borders depend on the sizes alone. k over 512 is
+// summed in blocks, each from zero, and the blocks are added in C: B's block then stays in the second-level cache, and
+// long sums are more accurate.
 #pragma once
 
 #include <cstdint>
@@ -19,10 +21,10 @@
 namespace graven::kernels {
 inline namespace GRAVEN_LEVEL_NAMESPACE {
 
-/// An epilogue over rows of `columns` elements: y = epilogue(x, residual); residual lies as y does and may be y. One function for each epilogue, so
-/// that the product itself is compiled once for all.
-using gemm_finish_function = void (*)(float* y, std::int64_t y_row, const float* x, std::int64_t x_row, const float* residual, std::int64_t rows,
-                                      std::int64_t columns);
+/// An epilogue over rows of `columns` elements: y = epilogue(x, residual); residual lies as y does and may be y. One
+/// function for each epilogue, so that the product itself is compiled once for all.
+using gemm_finish_function = void (*)(float* y, std::int64_t y_row, const float* x, std::int64_t x_row,
+                                      const float* residual, std::int64_t rows, std::int64_t columns);
 struct gemm_epilogue {
   gemm_finish_function function;  // nullptr: none
   const float* residual;          // as C lies, and may be C; nullptr unless the epilogue has two inputs
@@ -32,8 +34,10 @@ struct gemm_problem {
   std::int64_t m, n, k;
   const float* a;  // element (r, i) at a[r * a_row + i * a_k]
   std::int64_t a_row, a_k;
-  std::int64_t a_group = 0;  // where not 0: kGroupRows rows lie side by side, the next ones a_group further on, and a_row is 1
-  const float* b;            // element (i, j) at b[j / 16 * b_panel + i * b_k + j % 16]; where b_row is not 0: at b[j * b_row + i]
+  std::int64_t a_group =
+      0;  // where not 0: kGroupRows rows lie side by side, the next ones a_group further on, and a_row is 1
+  const float*
+      b;  // element (i, j) at b[j / 16 * b_panel + i * b_k + j % 16]; where b_row is not 0: at b[j * b_row + i]
   std::int64_t b_k, b_panel, b_row;
   bool b_padded;  // the last panel may be read to its 16th column
   float* c;       // row-major
@@ -41,7 +45,8 @@ struct gemm_problem {
   const float* bias;  // [n] or nullptr
   gemm_epilogue finish;
   bool add;         // to what C holds
-  bool rows_first;  // neighbouring pieces share columns rather than rows: where C's rows are what stays on a thread from call to call
+  bool rows_first;  // neighbouring pieces share columns rather than rows: where C's rows are what stays on a thread
+                    // from call to call
 };
 
 namespace detail {
@@ -101,9 +106,10 @@ inline int tile_rows(std::int64_t left, int panels) {
   return left >= 2 ? 2 : 1;
 }
 
-/// Copies rows [0, k) of `columns` columns of B into zero-padded panels [columns / 16][k][16], row by row: a row of B may be a page of its own, which
-/// the processor does not foresee, so rows are asked for ahead.
-inline void copy_panels(const float* b, std::int64_t b_k, std::int64_t b_panel, std::int64_t k, std::int64_t columns, float* to) {
+/// Copies rows [0, k) of `columns` columns of B into zero-padded panels [columns / 16][k][16], row by row: a row of B
+/// may be a page of its own, which the processor does not foresee, so rows are asked for ahead.
+inline void copy_panels(const float* b, std::int64_t b_k, std::int64_t b_panel, std::int64_t k, std::int64_t columns,
+                        float* to) {
   constexpr std::int64_t kAhead = 12;
   for (std::int64_t i = 0; i < k; ++i)
     for (std::int64_t j = 0; j < columns; j += kPanel) {
@@ -120,15 +126,17 @@ inline void copy_panels(const float* b, std::int64_t b_k, std::int64_t b_panel, 
 }
 
 template <class Epilogue>
-[[gnu::noinline]] void finish_rows(float* y, std::int64_t y_row, const float* x, std::int64_t x_row, const float* residual, std::int64_t rows,
-                                   std::int64_t columns) {
+[[gnu::noinline]] void finish_rows(float* y, std::int64_t y_row, const float* x, std::int64_t x_row,
+                                   const float* residual, std::int64_t rows, std::int64_t columns) {
   for (std::int64_t r = 0; r < rows; ++r) {
     GRAVEN_INDEPENDENT
-    for (std::int64_t j = 0; j < columns; ++j) y[r * y_row + j] = apply_epilogue<Epilogue>(x[r * x_row + j], residual, r * y_row + j);
+    for (std::int64_t j = 0; j < columns; ++j)
+      y[r * y_row + j] = apply_epilogue<Epilogue>(x[r * x_row + j], residual, r * y_row + j);
   }
 }
 
-inline void copy_rows(float* y, std::int64_t y_row, const float* x, std::int64_t x_row, std::int64_t rows, std::int64_t columns) {
+inline void copy_rows(float* y, std::int64_t y_row, const float* x, std::int64_t x_row, std::int64_t rows,
+                      std::int64_t columns) {
   for (std::int64_t r = 0; r < rows; ++r) {
     const std::int64_t whole = columns / kLanes * kLanes;
     for (std::int64_t j = 0; j < whole; j += kLanes) store(y + r * y_row + j, load(x + r * x_row + j));
@@ -136,9 +144,10 @@ inline void copy_rows(float* y, std::int64_t y_row, const float* x, std::int64_t
   }
 }
 
-/// Rows [row, row_end) of the columns [column, column_end), at most kTilePanels panels, of which only the matrix's last may be partial.
-[[gnu::noinline]] inline void gemm_columns(const gemm_problem& p, std::int64_t row, std::int64_t row_end, std::int64_t column,
-                                           std::int64_t column_end) {
+/// Rows [row, row_end) of the columns [column, column_end), at most kTilePanels panels, of which only the matrix's last
+/// may be partial.
+[[gnu::noinline]] inline void gemm_columns(const gemm_problem& p, std::int64_t row, std::int64_t row_end,
+                                           std::int64_t column, std::int64_t column_end) {
   constexpr std::int64_t kColumns = kTilePanels * kPanel, kStagedRows = 84;
   const std::int64_t columns = column_end - column;
   const int panels = static_cast<int>((columns + kPanel - 1) / kPanel);
@@ -146,14 +155,16 @@ inline void copy_rows(float* y, std::int64_t y_row, const float* x, std::int64_t
   float bias[kColumns];
   if (p.bias != nullptr)
     for (std::int64_t j = 0; j < kColumns; ++j) bias[j] = j < columns ? p.bias[column + j] : 0.0f;
-  const std::int64_t blocks = (p.k + kGemmBlock - 1) / kGemmBlock, block = blocks <= 1 ? kGemmBlock : (p.k + blocks - 1) / blocks;
+  const std::int64_t blocks = (p.k + kGemmBlock - 1) / kGemmBlock,
+                     block = blocks <= 1 ? kGemmBlock : (p.k + blocks - 1) / blocks;
   // Tiles go to a stage on the stack where they are wider than C, and where C may hold the residual until the end.
   float stage[kStagedRows * kColumns];
   const bool staged = partial || p.finish.residual != nullptr;
-  // Rows of B far apart would collide in the first-level cache, and reading beyond a partial panel is not allowed: such blocks are copied, and so is
-  // what lies transposed.
+  // Rows of B far apart would collide in the first-level cache, and reading beyond a partial panel is not allowed: such
+  // blocks are copied, and so is what lies transposed.
   float copy[kGemmBlock * kColumns];
-  const bool copied = p.k > 0 && (p.b_row != 0 || (!p.b_padded && (partial || (row_end - row >= 32 && p.b_k % 128 == 0))));
+  const bool copied =
+      p.k > 0 && (p.b_row != 0 || (!p.b_padded && (partial || (row_end - row >= 32 && p.b_k % 128 == 0))));
   const std::int64_t chunk = staged ? kStagedRows : row_end - row;
   for (std::int64_t begin = row; begin < row_end; begin += chunk) {
     const std::int64_t end = begin + chunk < row_end ? begin + chunk : row_end;
@@ -177,7 +188,8 @@ inline void copy_rows(float* y, std::int64_t y_row, const float* x, std::int64_t
       if (copied) {
         if (p.b_row != 0) {
           for (std::int64_t j = 0; j < columns; j += kPanel)
-            pack_rows_panel(o.b + j * p.b_row, p.b_row, columns - j < kPanel ? columns - j : kPanel, o.k, copy + j * o.k);
+            pack_rows_panel(o.b + j * p.b_row, p.b_row, columns - j < kPanel ? columns - j : kPanel, o.k,
+                            copy + j * o.k);
         } else {
           copy_panels(o.b, o.b_k, o.b_panel, o.k, columns, copy);
         }
@@ -223,7 +235,8 @@ inline void copy_rows(float* y, std::int64_t y_row, const float* x, std::int64_t
 }
 
 /// Rows [row, row_end) of columns [column, column_end), column a multiple of 16.
-inline void gemm_block(const gemm_problem& p, std::int64_t row, std::int64_t row_end, std::int64_t column, std::int64_t column_end) {
+inline void gemm_block(const gemm_problem& p, std::int64_t row, std::int64_t row_end, std::int64_t column,
+                       std::int64_t column_end) {
   constexpr std::int64_t kColumns = kTilePanels * kPanel;
   for (std::int64_t j = column; j < column_end; j += kColumns)
     gemm_columns(p, row, row_end, j, column_end - j < kColumns ? column_end : j + kColumns);
@@ -241,13 +254,15 @@ inline void copy_groups(const float* a, std::int64_t a_k, std::int64_t k, std::i
   }
 }
 
-/// The same for a transposed A, of which a tile would read a few floats of each of many lines, pages apart or such that they collide in the
-/// first-level cache: blocks of A are copied, a tile's rows side by side, before they meet all columns.
-[[gnu::noinline]] inline void gemm_block_transposed(const gemm_problem& p, std::int64_t row, std::int64_t row_end, std::int64_t column,
-                                                    std::int64_t column_end) {
+/// The same for a transposed A, of which a tile would read a few floats of each of many lines, pages apart or such that
+/// they collide in the first-level cache: blocks of A are copied, a tile's rows side by side, before they meet all
+/// columns.
+[[gnu::noinline]] inline void gemm_block_transposed(const gemm_problem& p, std::int64_t row, std::int64_t row_end,
+                                                    std::int64_t column, std::int64_t column_end) {
   constexpr std::int64_t kFloats = kGemmBlock * 84;
   float left[kFloats];
-  const std::int64_t blocks = (p.k + kGemmBlock - 1) / kGemmBlock, block = (p.k + blocks - 1) / blocks, most = kFloats / block / 12 * 12;
+  const std::int64_t blocks = (p.k + kGemmBlock - 1) / kGemmBlock, block = (p.k + blocks - 1) / blocks,
+                     most = kFloats / block / 12 * 12;
   for (std::int64_t r = row; r < row_end; r += most) {
     const std::int64_t rows = row_end - r < most ? row_end - r : most;
     for (std::int64_t i = 0; i < p.k; i += block) {
@@ -287,16 +302,18 @@ struct gemm_cut {
 
 inline gemm_cut cut_gemm(const gemm_problem& p) {
   constexpr std::int64_t kColumns = kTilePanels * kPanel, kRows = kGroupRows;
-  // A piece has two tiles' rows or more; where B's rows are read as they lie, eight tiles', through which B's columns stay in the first-level cache.
+  // A piece has two tiles' rows or more; where B's rows are read as they lie, eight tiles', through which B's columns
+  // stay in the first-level cache.
   const std::int64_t least_rows = (p.rows_first ? 8 : 2) * kRows;
-  // A piece is worth a region's overhead from about 2^17 multiply-adds on; more than 64 pieces balance nothing better. Panels are worked on whole,
-  // and a tile's first and last steps cost as much as 4 steps of k.
-  const std::int64_t work = (p.m * ((p.n + kPanel - 1) / kPanel * kPanel) * (p.k + 4) + (1 << 16)) >> 17, wanted = work < 1    ? 1
-                                                                                                                   : work < 64 ? work
-                                                                                                                               : 64;
+  // A piece is worth a region's overhead from about 2^17 multiply-adds on; more than 64 pieces balance nothing better.
+  // Panels are worked on whole, and a tile's first and last steps cost as much as 4 steps of k.
+  const std::int64_t work = (p.m * ((p.n + kPanel - 1) / kPanel * kPanel) * (p.k + 4) + (1 << 16)) >> 17,
+                     wanted = work < 1    ? 1
+                              : work < 64 ? work
+                                          : 64;
   std::int64_t most_columns = (p.n + kColumns - 1) / kColumns, most_rows = (p.m + least_rows - 1) / least_rows;
-  // Each piece copies its columns of B anew, which takes as long as 5 rows' multiply-adds: pieces have many rows, and narrower tiles make enough of
-  // them.
+  // Each piece copies its columns of B anew, which takes as long as 5 rows' multiply-adds: pieces have many rows, and
+  // narrower tiles make enough of them.
   const bool copies = p.b_row != 0 || (!p.b_padded && !p.rows_first && p.b_k % 128 == 0);
   std::int64_t columns = kColumns;
   if (copies) {
@@ -306,8 +323,8 @@ inline gemm_cut cut_gemm(const gemm_problem& p) {
     const std::int64_t rows = (enough + most_columns - 1) / most_columns;
     most_rows = least(most_rows, rows > many_rows ? rows : many_rows);
   }
-  // A transposed A is copied for each piece: only many columns make up for that, fewer where A's lines collide in the cache or miss the table of
-  // pages.
+  // A transposed A is copied for each piece: only many columns make up for that, fewer where A's lines collide in the
+  // cache or miss the table of pages.
   const bool apart = p.k >= 256 && (p.a_k % 256 == 0 || p.a_k >= 4096);
   const bool transposed = p.finish.function == nullptr && p.a_row == 1 && p.k >= 32 && p.n >= (apart ? 4 : 16) * kPanel;
   if (transposed) {
@@ -334,8 +351,10 @@ struct gemm_area {
 inline gemm_area area_of(const gemm_problem& p, const gemm_cut& cut, std::int64_t piece) {
   constexpr std::int64_t kRows = kGroupRows;
   const std::int64_t row_tiles = (p.m + kRows - 1) / kRows, column_tiles = (p.n + cut.columns - 1) / cut.columns;
-  const std::int64_t i = p.rows_first ? piece / cut.by_columns : piece % cut.by_rows, j = p.rows_first ? piece % cut.by_columns : piece / cut.by_rows;
-  return {i * row_tiles / cut.by_rows * kRows, least((i + 1) * row_tiles / cut.by_rows * kRows, p.m), j * column_tiles / cut.by_columns * cut.columns,
+  const std::int64_t i = p.rows_first ? piece / cut.by_columns : piece % cut.by_rows,
+                     j = p.rows_first ? piece % cut.by_columns : piece / cut.by_rows;
+  return {i * row_tiles / cut.by_rows * kRows, least((i + 1) * row_tiles / cut.by_rows * kRows, p.m),
+          j * column_tiles / cut.by_columns * cut.columns,
           least((j + 1) * column_tiles / cut.by_columns * cut.columns, p.n)};
 }
 
@@ -352,11 +371,12 @@ inline void gemm_piece(const gemm_problem& p, bool transposed, const gemm_area& 
 [[gnu::noinline]] inline void gemm(Threads& threads, const gemm_problem& p) {
   if (p.m <= 0 || p.n <= 0) return;
   const detail::gemm_cut cut = detail::cut_gemm(p);
-  threads.run(cut.by_rows * cut.by_columns, [&](std::int64_t piece) { detail::gemm_piece(p, cut.transposed, detail::area_of(p, cut, piece)); });
+  threads.run(cut.by_rows * cut.by_columns,
+              [&](std::int64_t piece) { detail::gemm_piece(p, cut.transposed, detail::area_of(p, cut, piece)); });
 }
 
-/// The same product, which is not kept: take(row, column, columns, values) is given pieces of rows, each value once, on the thread that computed
-/// them. B must lie untransposed, and there is neither bias, epilogue nor sum.
+/// The same product, which is not kept: take(row, column, columns, values) is given pieces of rows, each value once, on
+/// the thread that computed them. B must lie untransposed, and there is neither bias, epilogue nor sum.
 template <class Take>
 [[gnu::noinline]] void gemm_rows(Threads& threads, const gemm_problem& p, const Take& take) {
   if (p.m <= 0 || p.n <= 0) return;

@@ -2,13 +2,15 @@
 //
 //   C[Rows, 16 Panels] (+)= A[Rows, k] B[k, 16 Panels] (+ bias[16 Panels])
 //
-// A and B may lie anywhere: element (r, i) of A is a[r * a_row + i * a_k], row i of B's panel p is the 16 floats at b[p * b_panel + i * b_k]. So one
-// micro-kernel serves packed weights (b_k = 16), plain row-major matrices (b_panel = 16) and transposed A (a_row = 1).
+// A and B may lie anywhere: element (r, i) of A is a[r * a_row + i * a_k], row i of B's panel p is the 16 floats at b[p
+// * b_panel + i * b_k]. So one micro-kernel serves packed weights (b_k = 16), plain row-major matrices (b_panel = 16)
+// and transposed A (a_row = 1).
 //
 //   gemm_tile<6, 4>({.k = 784, .a = x, .a_row = 784, .a_k = 1, .b = packed, .b_k = 16, .b_panel = 784 * 16, .bias = bias, .add = false}, y, 256);
 //
-// Each element is one chain of multiply-adds in the order of k, whatever the tile's size: how a product is cut into tiles does not show in its
-// result. Sizes: kTileRows[log2 panels] rows at most; Rows * vectors + vectors + 1 registers, which leaves none to spill.
+// Each element is one chain of multiply-adds in the order of k, whatever the tile's size: how a product is cut into
+// tiles does not show in its result. Sizes: kTileRows[log2 panels] rows at most; Rows * vectors + vectors + 1
+// registers, which leaves none to spill.
 #pragma once
 
 #include <cstdint>
@@ -61,7 +63,8 @@ template <int Rows, int Panels>
   for (std::int64_t i = 0; i < o.k; ++i) {
     vec right[kVectors];
 #pragma GCC unroll 64
-    for (int v = 0; v < kVectors; ++v) right[v] = load(b + (v / kPanelVectors) * b_panel + (v % kPanelVectors) * kLanes);
+    for (int v = 0; v < kVectors; ++v)
+      right[v] = load(b + (v / kPanelVectors) * b_panel + (v % kPanelVectors) * kLanes);
 #pragma GCC unroll 64
     for (int r = 0; r < Rows; ++r) {
       const vec left = broadcast(rows[r / 3][(r % 3) * a_row]);
@@ -76,7 +79,8 @@ template <int Rows, int Panels>
 #pragma GCC unroll 64
     for (int r = 0; r < Rows; ++r)
 #pragma GCC unroll 64
-      for (int v = 0; v < kVectors; ++v) store(c + r * c_row + v * kLanes, load(c + r * c_row + v * kLanes) + sums[r][v]);
+      for (int v = 0; v < kVectors; ++v)
+        store(c + r * c_row + v * kLanes, load(c + r * c_row + v * kLanes) + sums[r][v]);
   } else {
 #pragma GCC unroll 64
     for (int r = 0; r < Rows; ++r)

@@ -1,10 +1,12 @@
-// group_norm over x[batch, channels, inner] and its gradient, in float (formulas in config/group_norm.h and in kernels/reference/group_norm.h).
+// group_norm over x[batch, channels, inner] and its gradient, in float (formulas in config/group_norm.h and in
+// kernels/reference/group_norm.h).
 //
 //   inline constexpr group_norm_config norm{.batch = 8, .channels = 32, .groups = 4, .inner = 16 * 16, .eps = 1e-5};
 //   group_norm(threads, norm, y, mean, rstd, x, gamma, beta);
 //   group_norm_backward(threads, norm, dx, dgamma, dbeta, dy, x, gamma, mean, rstd, workspace);
 //
-// gamma and beta, mean and rstd, dgamma and dbeta may be nullptr. The workspace has group_norm_backward_workspace_bytes(config) bytes.
+// gamma and beta, mean and rstd, dgamma and dbeta may be nullptr. The workspace has
+// group_norm_backward_workspace_bytes(config) bytes.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +21,8 @@
 namespace graven::kernels {
 inline namespace GRAVEN_LEVEL_NAMESPACE {
 
-inline void group_norm(Threads& threads, const group_norm_config& c, float* y, float* mean, float* rstd, const float* x, const float* gamma,
-                       const float* beta) {
+inline void group_norm(Threads& threads, const group_norm_config& c, float* y, float* mean, float* rstd, const float* x,
+                       const float* gamma, const float* beta) {
   using namespace detail;
   const std::int64_t per_group = c.channels / c.groups, size = per_group * c.inner;
   threads.run(c.batch * c.groups, [&](std::int64_t row) {
@@ -35,7 +37,8 @@ inline void group_norm(Threads& threads, const group_norm_config& c, float* y, f
     const float s = 1.0f / math::sqrt(squares / static_cast<float>(size) + static_cast<float>(c.eps));
     for (std::int64_t k = 0; k < per_group; ++k) {
       const std::int64_t channel = row % c.groups * per_group + k;
-      const vec scale = broadcast(gamma != nullptr ? s * gamma[channel] : s), shift = broadcast(beta != nullptr ? beta[channel] : 0.0f);
+      const vec scale = broadcast(gamma != nullptr ? s * gamma[channel] : s),
+                shift = broadcast(beta != nullptr ? beta[channel] : 0.0f);
       const float* const from = in + k * c.inner;
       float* const to = y + row * size + k * c.inner;
       for_row(c.inner, [&](std::int64_t i, int count, int) {
@@ -47,8 +50,9 @@ inline void group_norm(Threads& threads, const group_norm_config& c, float* y, f
   });
 }
 
-inline void group_norm_backward(Threads& threads, const group_norm_config& c, float* dx, float* dgamma, float* dbeta, const float* dy, const float* x,
-                                const float* gamma, const float* mean, const float* rstd, void* workspace) {
+inline void group_norm_backward(Threads& threads, const group_norm_config& c, float* dx, float* dgamma, float* dbeta,
+                                const float* dy, const float* x, const float* gamma, const float* mean,
+                                const float* rstd, void* workspace) {
   using namespace detail;
   const std::int64_t per_group = c.channels / c.groups, size = per_group * c.inner;
   float* const sums = static_cast<float*>(workspace);  // [batch][channels][2]: of dy, of dy * h

@@ -7,8 +7,8 @@
 //   index_select(threads, tokens, y, weight, index);
 //   index_add(threads, tokens, dweight, dy, index, nullptr);
 //
-// Rows with one index are added in the order of the index: the result does not depend on the number of threads. An index outside of [0, size) is an
-// index_error, before anything is computed.
+// Rows with one index are added in the order of the index: the result does not depend on the number of threads. An
+// index outside of [0, size) is an index_error, before anything is computed.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +24,8 @@ namespace graven::kernels {
 inline namespace GRAVEN_LEVEL_NAMESPACE {
 
 template <class T>
-inline void index_select(Threads& threads, const index_select_config& c, T* y, const plain_t<T>* x, const std::int64_t* index,
-                         const char* where = "") {
+inline void index_select(Threads& threads, const index_select_config& c, T* y, const plain_t<T>* x,
+                         const std::int64_t* index, const char* where = "") {
   check_indices("index_select", index, c.count, c.size, where);
   const std::int64_t rows = c.outer * c.count, each = c.inner > 0 ? (16384 + c.inner - 1) / c.inner : rows;
   if (rows == 0 || c.inner == 0) return;
@@ -40,14 +40,15 @@ inline void index_select(Threads& threads, const index_select_config& c, T* y, c
 }
 
 template <class T>
-inline void index_add(Threads& threads, const index_select_config& c, T* y, const plain_t<T>* x, const std::int64_t* index, const plain_t<T>* base,
-                      const char* where = "") {
+inline void index_add(Threads& threads, const index_select_config& c, T* y, const plain_t<T>* x,
+                      const std::int64_t* index, const plain_t<T>* base, const char* where = "") {
   check_indices("index_add", index, c.count, c.size, where);
   using C = wrapping_t<compute_t<T>>;
   const std::int64_t rows = c.outer * c.size;
   if (rows == 0 || c.inner == 0) return;
   // Every piece owns some rows of the result, and looks through the whole index for them: at most 64 pieces.
-  const std::int64_t least = (65536 + c.inner - 1) / c.inner, even = (rows + 63) / 64, each = even > least ? even : least;
+  const std::int64_t least = (65536 + c.inner - 1) / c.inner, even = (rows + 63) / 64,
+                     each = even > least ? even : least;
   threads.run((rows + each - 1) / each, [&](std::int64_t piece) {
     const std::int64_t first = piece * each, last = (piece + 1) * each < rows ? (piece + 1) * each : rows;
     if (base == nullptr)
@@ -55,7 +56,8 @@ inline void index_add(Threads& threads, const index_select_config& c, T* y, cons
     else if (base != y)
       for (std::int64_t i = first * c.inner; i < last * c.inner; ++i) y[i] = base[i];
     for (std::int64_t o = first / c.size; o <= (last - 1) / c.size; ++o) {
-      const std::int64_t low = first > o * c.size ? first - o * c.size : 0, high = last < (o + 1) * c.size ? last - o * c.size : c.size;
+      const std::int64_t low = first > o * c.size ? first - o * c.size : 0,
+                         high = last < (o + 1) * c.size ? last - o * c.size : c.size;
       for (std::int64_t k = 0; k < c.count; ++k) {
         if (index[k] < low || index[k] >= high || index[k] == c.skipped) continue;
         T* const to = y + (o * c.size + index[k]) * c.inner;

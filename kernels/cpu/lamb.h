@@ -1,4 +1,5 @@
-// LAMB over a list of tensors, in two passes: algorithm 2 of You et al., "Large Batch Optimization for Deep Learning" (2020).
+// LAMB over a list of tensors, in two passes: algorithm 2 of You et al., "Large Batch Optimization for Deep Learning"
+// (2020).
 //
 //   g = maximize ? -grad : grad;   unless decoupled: g += weight_decay p
 //   m += (1 - beta1) (g - m);   v = beta2 v + (1 - beta2) g g
@@ -7,7 +8,8 @@
 //   for the whole tensor: ratio = |p| / |r| in the norm of order 2, 1 where either is 0
 //   p -= lr ratio r
 //
-// The first pass updates m and v and sums up squares, in double, in pieces that depend on the sizes alone; the second changes the parameters.
+// The first pass updates m and v and sums up squares, in double, in pieces that depend on the sizes alone; the second
+// changes the parameters.
 //
 //   lamb(threads, lamb_config{.beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.01, .decoupled = true, .do_bias_correction = true,
 //                             .maximize = false},
@@ -43,8 +45,8 @@ GRAVEN_ALWAYS_INLINE C lamb_direction(C p, C m, C v, const LambNumbers<C>& k) {
 
 /// Updates the means of n elements, and adds to the sums of p^2 and of the squared direction, an element to each.
 template <class T, class C>
-GRAVEN_ALWAYS_INLINE void lamb_lanes(std::int64_t n, const T* p, const T* grad, T* m, T* v, const LambNumbers<C>& k, double* of_parameter,
-                                     double* of_direction) {
+GRAVEN_ALWAYS_INLINE void lamb_lanes(std::int64_t n, const T* p, const T* grad, T* m, T* v, const LambNumbers<C>& k,
+                                     double* of_parameter, double* of_direction) {
   GRAVEN_INDEPENDENT
   for (std::int64_t i = 0; i < n; ++i) {
     const C value = static_cast<C>(p[i]);
@@ -54,7 +56,8 @@ GRAVEN_ALWAYS_INLINE void lamb_lanes(std::int64_t n, const T* p, const T* grad, 
     const C square = fma(k.toward_square * g, g, k.beta2 * static_cast<C>(v[i]));
     m[i] = static_cast<T>(mean);
     v[i] = static_cast<T>(square);
-    const double parameter = static_cast<double>(value), direction = static_cast<double>(lamb_direction(value, mean, square, k));
+    const double parameter = static_cast<double>(value),
+                 direction = static_cast<double>(lamb_direction(value, mean, square, k));
     of_parameter[i] = fma(parameter, parameter, of_parameter[i]);
     of_direction[i] = fma(direction, direction, of_direction[i]);
   }
@@ -87,8 +90,9 @@ inline void lamb_change(std::int64_t n, T* p, const T* m, const T* v, const Lamb
 }  // namespace detail
 
 template <class T>
-inline void lamb(Threads& threads, const lamb_config& c, std::int64_t count, T* const* params, const plain_t<T>* const* grads, plain_t<T>* const* m,
-                 plain_t<T>* const* v, const std::int64_t* sizes, double lr, std::int64_t step, void* workspace) {
+inline void lamb(Threads& threads, const lamb_config& c, std::int64_t count, T* const* params,
+                 const plain_t<T>* const* grads, plain_t<T>* const* m, plain_t<T>* const* v, const std::int64_t* sizes,
+                 double lr, std::int64_t step, void* workspace) {
   using C = compute_t<T>;
   const detail::LambNumbers<C> k{
       .sign = c.maximize ? C(-1) : C(1),
@@ -102,9 +106,10 @@ inline void lamb(Threads& threads, const lamb_config& c, std::int64_t count, T* 
       .eps = static_cast<C>(c.eps)};
   double* const ratios = static_cast<double*>(workspace);
   double* const sums = ratios + count;
-  for_each_piece(threads, kLambPiece, count, sizes, [&](std::int64_t piece, std::int64_t t, std::int64_t first, std::int64_t n) {
-    detail::lamb_means(n, params[t] + first, grads[t] + first, m[t] + first, v[t] + first, k, sums + 2 * piece);
-  });
+  for_each_piece(
+      threads, kLambPiece, count, sizes, [&](std::int64_t piece, std::int64_t t, std::int64_t first, std::int64_t n) {
+        detail::lamb_means(n, params[t] + first, grads[t] + first, m[t] + first, v[t] + first, k, sums + 2 * piece);
+      });
   const double* next = sums;
   for (std::int64_t t = 0; t < count; ++t) {
     double of_parameter = 0, of_direction = 0;
@@ -114,9 +119,10 @@ inline void lamb(Threads& threads, const lamb_config& c, std::int64_t count, T* 
     }
     ratios[t] = of_parameter > 0 && of_direction > 0 ? math::sqrt(of_parameter) / math::sqrt(of_direction) : 1;
   }
-  for_each_piece(threads, kLambPiece, count, sizes, [&](std::int64_t, std::int64_t t, std::int64_t first, std::int64_t n) {
-    detail::lamb_change(n, params[t] + first, m[t] + first, v[t] + first, k, static_cast<C>(lr * ratios[t]));
-  });
+  for_each_piece(
+      threads, kLambPiece, count, sizes, [&](std::int64_t, std::int64_t t, std::int64_t first, std::int64_t n) {
+        detail::lamb_change(n, params[t] + first, m[t] + first, v[t] + first, k, static_cast<C>(lr * ratios[t]));
+      });
 }
 
 }  // namespace GRAVEN_LEVEL_NAMESPACE

@@ -1,12 +1,13 @@
-// layer_norm and rms_norm over the rows of x[rows, size], and their gradients, in float (formulas in config/layer_norm.h and in
-// kernels/reference/layer_norm.h).
+// layer_norm and rms_norm over the rows of x[rows, size], and their gradients, in float (formulas in
+// config/layer_norm.h and in kernels/reference/layer_norm.h).
 //
 //   inline constexpr layer_norm_config norm{.rows = 8 * 128, .size = 768, .eps = 1e-5};
 //   layer_norm(threads, norm, y, mean, rstd, x, gamma, beta);
 //   layer_norm_backward(threads, norm, dx, dgamma, dbeta, dy, x, gamma, mean, rstd, workspace);
 //
-// gamma and beta, mean and rstd, dgamma and dbeta may be nullptr. A row is read from memory once and then again from the first-level cache; the mean
-// is subtracted before squares are summed, so nothing cancels. The workspace has layer_norm_backward_workspace_bytes(config) bytes.
+// gamma and beta, mean and rstd, dgamma and dbeta may be nullptr. A row is read from memory once and then again from
+// the first-level cache; the mean is subtracted before squares are summed, so nothing cancels. The workspace has
+// layer_norm_backward_workspace_bytes(config) bytes.
 #pragma once
 
 #include <cstdint>
@@ -64,7 +65,9 @@ GRAVEN_ALWAYS_INLINE float sum_row(std::int64_t n, const Add& add) {
   return sum(s[0]);
 }
 /// kLanes elements, or the first `count` and zeros.
-GRAVEN_ALWAYS_INLINE vec load_up_to(const float* p, int count) { return count == kLanes ? load(p) : load_partial(p, count); }
+GRAVEN_ALWAYS_INLINE vec load_up_to(const float* p, int count) {
+  return count == kLanes ? load(p) : load_partial(p, count);
+}
 GRAVEN_ALWAYS_INLINE void store_up_to(float* p, vec v, int count) {
   if (count == kLanes)
     store(p, v);
@@ -81,8 +84,8 @@ GRAVEN_ALWAYS_INLINE vec keep_first(vec v, int count) {
 }
 
 template <bool kCentered>
-inline void norm_rows(Threads& threads, const layer_norm_config& c, float* y, float* mean, float* rstd, const float* x, const float* gamma,
-                      const float* beta) {
+inline void norm_rows(Threads& threads, const layer_norm_config& c, float* y, float* mean, float* rstd, const float* x,
+                      const float* gamma, const float* beta) {
   const std::int64_t each = c.size > 0 ? (8192 + c.size - 1) / c.size : c.rows, n = c.size;
   if (c.rows == 0) return;
   threads.run((c.rows + each - 1) / each, [&](std::int64_t piece) {
@@ -96,30 +99,28 @@ inline void norm_rows(Threads& threads, const layer_norm_config& c, float* y, fl
                            __attribute__((always_inline)) { return sum + load_up_to(in + i, count); }) /
             static_cast<float>(n);
       const vec center = broadcast(m);
-      const float squares = sum_row(
-          n, [&](vec sum, std::int64_t i, int count) __attribute__((always_inline)) {
-            const vec d = keep_first(load_up_to(in + i, count) - center, count);
-            return fma(d, d, sum);
-          });
+      const float squares = sum_row(n, [&](vec sum, std::int64_t i, int count) __attribute__((always_inline)) {
+        const vec d = keep_first(load_up_to(in + i, count) - center, count);
+        return fma(d, d, sum);
+      });
       const float s = 1.0f / math::sqrt(squares / static_cast<float>(n) + static_cast<float>(c.eps));
       const vec scale = broadcast(s);
       if (gamma != nullptr && beta != nullptr)
-        for_row(
-            n, [&](std::int64_t i, int count, int) __attribute__((always_inline)) {
-              store_up_to(out + i, fma((load_up_to(in + i, count) - center) * scale, load_up_to(gamma + i, count), load_up_to(beta + i, count)),
-                          count);
-            });
+        for_row(n, [&](std::int64_t i, int count, int) __attribute__((always_inline)) {
+          store_up_to(out + i,
+                      fma((load_up_to(in + i, count) - center) * scale, load_up_to(gamma + i, count),
+                          load_up_to(beta + i, count)),
+                      count);
+        });
       else if (gamma != nullptr)
-        for_row(
-            n, [&](std::int64_t i, int count, int) __attribute__((always_inline)) {
-              store_up_to(out + i, (load_up_to(in + i, count) - center) * scale * load_up_to(gamma + i, count), count);
-            });
+        for_row(n, [&](std::int64_t i, int count, int) __attribute__((always_inline)) {
+          store_up_to(out + i, (load_up_to(in + i, count) - center) * scale * load_up_to(gamma + i, count), count);
+        });
       else
-        for_row(
-            n, [&](std::int64_t i, int count, int) __attribute__((always_inline)) {
-              const vec h = (load_up_to(in + i, count) - center) * scale;
-              store_up_to(out + i, beta != nullptr ? h + load_up_to(beta + i, count) : h, count);
-            });
+        for_row(n, [&](std::int64_t i, int count, int) __attribute__((always_inline)) {
+          const vec h = (load_up_to(in + i, count) - center) * scale;
+          store_up_to(out + i, beta != nullptr ? h + load_up_to(beta + i, count) : h, count);
+        });
       if (mean != nullptr) mean[r] = m;
       if (rstd != nullptr) rstd[r] = s;
     }
@@ -127,8 +128,9 @@ inline void norm_rows(Threads& threads, const layer_norm_config& c, float* y, fl
 }
 
 template <bool kCentered>
-inline void norm_rows_backward(Threads& threads, const layer_norm_config& c, float* dx, float* dgamma, float* dbeta, const float* dy, const float* x,
-                               const float* gamma, const float* mean, const float* rstd, void* workspace) {
+inline void norm_rows_backward(Threads& threads, const layer_norm_config& c, float* dx, float* dgamma, float* dbeta,
+                               const float* dy, const float* x, const float* gamma, const float* mean,
+                               const float* rstd, void* workspace) {
   const std::int64_t n = c.size, pieces = layer_norm_pieces(c), each = (c.rows + pieces - 1) / pieces;
   float* const partial = static_cast<float*>(workspace);  // [pieces][2][size]
   const bool sums = dgamma != nullptr || dbeta != nullptr;
@@ -144,24 +146,23 @@ inline void norm_rows_backward(Threads& threads, const layer_norm_config& c, flo
       float* const out = dx + r * n;
       const vec center = broadcast(kCentered ? mean[r] : 0.0f), scale = broadcast(rstd[r]);
       vec sum_g[kPanelVectors] = {}, sum_gh[kPanelVectors] = {};
-      for_row(
-          n, [&](std::int64_t i, int count, int v) __attribute__((always_inline)) {
-            const vec dyi = load_up_to(d + i, count), h = (load_up_to(in + i, count) - center) * scale;
-            const vec g = gamma != nullptr ? dyi * load_up_to(gamma + i, count) : dyi;  // 0 beyond `count`
-            sum_g[v] += g;
-            sum_gh[v] = fma(g, h, sum_gh[v]);
-            if (sums) {
-              store_up_to(weight + i, fma(dyi, h, load_up_to(weight + i, count)), count);
-              if (kCentered) store_up_to(bias + i, load_up_to(bias + i, count) + dyi, count);
-            }
-          });
-      const vec a = broadcast(kCentered ? sum(sum_g) / static_cast<float>(n) : 0.0f), b = broadcast(sum(sum_gh) / static_cast<float>(n));
-      for_row(
-          n, [&](std::int64_t i, int count, int) __attribute__((always_inline)) {
-            const vec dyi = load_up_to(d + i, count), h = (load_up_to(in + i, count) - center) * scale;
-            const vec g = gamma != nullptr ? dyi * load_up_to(gamma + i, count) : dyi;
-            store_up_to(out + i, scale * fma(h, -b, g - a), count);
-          });
+      for_row(n, [&](std::int64_t i, int count, int v) __attribute__((always_inline)) {
+        const vec dyi = load_up_to(d + i, count), h = (load_up_to(in + i, count) - center) * scale;
+        const vec g = gamma != nullptr ? dyi * load_up_to(gamma + i, count) : dyi;  // 0 beyond `count`
+        sum_g[v] += g;
+        sum_gh[v] = fma(g, h, sum_gh[v]);
+        if (sums) {
+          store_up_to(weight + i, fma(dyi, h, load_up_to(weight + i, count)), count);
+          if (kCentered) store_up_to(bias + i, load_up_to(bias + i, count) + dyi, count);
+        }
+      });
+      const vec a = broadcast(kCentered ? sum(sum_g) / static_cast<float>(n) : 0.0f),
+                b = broadcast(sum(sum_gh) / static_cast<float>(n));
+      for_row(n, [&](std::int64_t i, int count, int) __attribute__((always_inline)) {
+        const vec dyi = load_up_to(d + i, count), h = (load_up_to(in + i, count) - center) * scale;
+        const vec g = gamma != nullptr ? dyi * load_up_to(gamma + i, count) : dyi;
+        store_up_to(out + i, scale * fma(h, -b, g - a), count);
+      });
     }
   });
   if (!sums) return;
@@ -182,22 +183,24 @@ inline void norm_rows_backward(Threads& threads, const layer_norm_config& c, flo
 
 }  // namespace detail
 
-inline void layer_norm(Threads& threads, const layer_norm_config& c, float* y, float* mean, float* rstd, const float* x, const float* gamma,
-                       const float* beta) {
+inline void layer_norm(Threads& threads, const layer_norm_config& c, float* y, float* mean, float* rstd, const float* x,
+                       const float* gamma, const float* beta) {
   detail::norm_rows<true>(threads, c, y, mean, rstd, x, gamma, beta);
 }
 
-inline void layer_norm_backward(Threads& threads, const layer_norm_config& c, float* dx, float* dgamma, float* dbeta, const float* dy, const float* x,
-                                const float* gamma, const float* mean, const float* rstd, void* workspace) {
+inline void layer_norm_backward(Threads& threads, const layer_norm_config& c, float* dx, float* dgamma, float* dbeta,
+                                const float* dy, const float* x, const float* gamma, const float* mean,
+                                const float* rstd, void* workspace) {
   detail::norm_rows_backward<true>(threads, c, dx, dgamma, dbeta, dy, x, gamma, mean, rstd, workspace);
 }
 
-inline void rms_norm(Threads& threads, const layer_norm_config& c, float* y, float* rstd, const float* x, const float* gamma) {
+inline void rms_norm(Threads& threads, const layer_norm_config& c, float* y, float* rstd, const float* x,
+                     const float* gamma) {
   detail::norm_rows<false>(threads, c, y, nullptr, rstd, x, gamma, nullptr);
 }
 
-inline void rms_norm_backward(Threads& threads, const layer_norm_config& c, float* dx, float* dgamma, const float* dy, const float* x,
-                              const float* gamma, const float* rstd, void* workspace) {
+inline void rms_norm_backward(Threads& threads, const layer_norm_config& c, float* dx, float* dgamma, const float* dy,
+                              const float* x, const float* gamma, const float* rstd, void* workspace) {
   detail::norm_rows_backward<false>(threads, c, dx, dgamma, nullptr, dy, x, gamma, nullptr, rstd, workspace);
 }
 

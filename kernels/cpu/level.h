@@ -1,7 +1,8 @@
 // The instruction-set level that this translation unit is compiled for.
 //
-// A project compiles the fast kernels once for each level that it supports and picks one when it starts. Everything that is compiled more than
-// once therefore lives in an inline namespace named after the level, so that the linker can never merge functions of two levels:
+// A project compiles the fast kernels once for each level that it supports and picks one when it starts. Everything
+// that is compiled more than once therefore lives in an inline namespace named after the level, so that the linker can
+// never merge functions of two levels:
 //
 //   namespace graven::kernels {
 //   inline namespace GRAVEN_LEVEL_NAMESPACE {
@@ -9,8 +10,9 @@
 //   }
 //   }
 //
-// What must be one type in all levels (Threads, half, the configs) stands outside and has only GRAVEN_ALWAYS_INLINE functions, or
-// functions that no kernel calls directly. Define GRAVEN_LEVEL_NAMESPACE before the first include to choose another name.
+// What must be one type in all levels (Threads, half, the configs) stands outside and has only GRAVEN_ALWAYS_INLINE
+// functions, or functions that no kernel calls directly. Define GRAVEN_LEVEL_NAMESPACE before the first include to
+// choose another name.
 #pragma once
 
 #ifndef GRAVEN_LEVEL_NAMESPACE
@@ -38,7 +40,8 @@
 #define GRAVEN_HAS_FMA 0
 #endif
 
-/// Before a loop whose iterations do not depend on each other through memory, so that it is vectorised without checks for overlap.
+/// Before a loop whose iterations do not depend on each other through memory, so that it is vectorised without checks
+/// for overlap.
 #if defined(__clang__)
 #define GRAVEN_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
 // clang takes this for a demand and would warn where a loop calls a function; the loop then runs as it stands.

@@ -38,8 +38,8 @@ inline std::int64_t rows_per_piece(std::int64_t multiply_adds_per_row) {
 
 /// One output of few inputs: K is known to the compiler, which vectorises over rows.
 template <int K, class Epilogue>
-[[gnu::noinline]] void linear_one_output(std::int64_t first, std::int64_t last, std::int64_t, float* y, const float* x, const float* w,
-                                         std::int64_t w_k, float bias, const float* residual) {
+[[gnu::noinline]] void linear_one_output(std::int64_t first, std::int64_t last, std::int64_t, float* y, const float* x,
+                                         const float* w, std::int64_t w_k, float bias, const float* residual) {
   float weight[K];
   for (int j = 0; j < K; ++j) weight[j] = w[j * w_k];
   GRAVEN_INDEPENDENT
@@ -68,17 +68,18 @@ inline float dot(const float* x, const float* w, std::int64_t k) {
 
 /// One output of a number of inputs that linear_one_output does not know, at most kLongestDot.
 template <class Epilogue>
-[[gnu::noinline]] void linear_dots(std::int64_t first, std::int64_t last, std::int64_t k, float* y, const float* x, const float* w, std::int64_t w_k,
-                                   float bias, const float* residual) {
+[[gnu::noinline]] void linear_dots(std::int64_t first, std::int64_t last, std::int64_t k, float* y, const float* x,
+                                   const float* w, std::int64_t w_k, float bias, const float* residual) {
   float weight[kLongestDot];
   for (std::int64_t j = 0; j < k; ++j) weight[j] = w[j * w_k];
-  for (std::int64_t i = first; i < last; ++i) y[i] = apply_epilogue<Epilogue>(bias + dot(x + i * k, weight, k), residual, i);
+  for (std::int64_t i = first; i < last; ++i)
+    y[i] = apply_epilogue<Epilogue>(bias + dot(x + i * k, weight, k), residual, i);
 }
 
-using one_output_function = void (*)(std::int64_t first, std::int64_t last, std::int64_t k, float* y, const float* x, const float* w,
-                                     std::int64_t w_k, float bias, const float* residual);
-/// What computes rows of one output, or nullptr where gemm does. Inlined where linear is called, as linear itself: of a config that the compiler
-/// knows, only what it takes is compiled.
+using one_output_function = void (*)(std::int64_t first, std::int64_t last, std::int64_t k, float* y, const float* x,
+                                     const float* w, std::int64_t w_k, float bias, const float* residual);
+/// What computes rows of one output, or nullptr where gemm does. Inlined where linear is called, as linear itself: of a
+/// config that the compiler knows, only what it takes is compiled.
 template <class Epilogue>
 GRAVEN_ALWAYS_INLINE one_output_function choose_one_output(const linear_config& c) {
   if (c.n != 1) return nullptr;
@@ -96,8 +97,8 @@ GRAVEN_ALWAYS_INLINE one_output_function choose_one_output(const linear_config& 
   }
 }
 
-[[gnu::noinline]] inline void run_one_output(Threads& threads, const linear_config& c, one_output_function f, float* y, const float* x,
-                                             const float* w, const float* bias, const float* residual) {
+[[gnu::noinline]] inline void run_one_output(Threads& threads, const linear_config& c, one_output_function f, float* y,
+                                             const float* x, const float* w, const float* bias, const float* residual) {
   const std::int64_t rows = rows_per_piece(c.k);
   threads.run((c.m + rows - 1) / rows, [&](std::int64_t piece) {
     const std::int64_t first = piece * rows, last = first + rows < c.m ? first + rows : c.m;
@@ -105,14 +106,16 @@ GRAVEN_ALWAYS_INLINE one_output_function choose_one_output(const linear_config& 
   });
 }
 
-/// Lane l of vector V of kLanes rows of K elements belongs to row (V kLanes + l) / K: a vector with one value a row, spread to those lanes.
+/// Lane l of vector V of kLanes rows of K elements belongs to row (V kLanes + l) / K: a vector with one value a row,
+/// spread to those lanes.
 template <int K, int V, int... Lane>
 GRAVEN_ALWAYS_INLINE vec spread_rows(vec rows, std::integer_sequence<int, Lane...>) {
   return GRAVEN_SHUFFLE(rows, rows, ((V * kLanes + Lane) / K)...);
 }
 template <int K, int... V>
 GRAVEN_ALWAYS_INLINE void add_rows(vec (&sums)[K], const float* x, vec dy, std::integer_sequence<int, V...>) {
-  ((sums[V] = fma(load(x + V * kLanes), spread_rows<K, V>(dy, std::make_integer_sequence<int, kLanes>{}), sums[V])), ...);
+  ((sums[V] = fma(load(x + V * kLanes), spread_rows<K, V>(dy, std::make_integer_sequence<int, kLanes>{}), sums[V])),
+   ...);
 }
 
 template <int K>
@@ -154,7 +157,8 @@ template <int K>
   }
 }
 
-/// The sum of m neighbouring floats: lanes of blocks of 2048, then the lanes in halves. As many lanes as additions in flight.
+/// The sum of m neighbouring floats: lanes of blocks of 2048, then the lanes in halves. As many lanes as additions in
+/// flight.
 inline float sum_of(std::int64_t m, const float* x) {
   constexpr int kSums = 64, kVectors = kSums / kLanes;
   vec total[kVectors] = {};
@@ -197,7 +201,8 @@ inline void bias_gradient(std::int64_t m, std::int64_t n, float* db, const float
 }
 
 /// dw of m rows of dy and x, as a product of transposed dy and x.
-inline gemm_problem backward_weight_problem(std::int64_t m, std::int64_t n, std::int64_t k, float* dw, const float* dy, const float* x) {
+inline gemm_problem backward_weight_problem(std::int64_t m, std::int64_t n, std::int64_t k, float* dw, const float* dy,
+                                            const float* x) {
   return {.m = n,
           .n = k,
           .k = m,
@@ -236,14 +241,14 @@ GRAVEN_ALWAYS_INLINE one_output_gradient choose_one_output_gradient(std::int64_t
 }
 
 /// dw of m rows of dy and x, on this thread.
-inline void weight_gradient(std::int64_t m, std::int64_t n, std::int64_t k, one_output_gradient one_output, float* dw, const float* dy,
-                            const float* x) {
+inline void weight_gradient(std::int64_t m, std::int64_t n, std::int64_t k, one_output_gradient one_output, float* dw,
+                            const float* dy, const float* x) {
   if (one_output != nullptr) return one_output(m, dw, dy, x);
   gemm_block(backward_weight_problem(m, n, k, dw, dy, x), 0, n, 0, k);
 }
 
-[[gnu::noinline]] inline void linear_dense(Threads& threads, const linear_config& c, float* y, const float* x, const float* w, const float* bias,
-                                           gemm_epilogue finish) {
+[[gnu::noinline]] inline void linear_dense(Threads& threads, const linear_config& c, float* y, const float* x,
+                                           const float* w, const float* bias, gemm_epilogue finish) {
   gemm(threads, {.m = c.m,
                  .n = c.n,
                  .k = c.k,
@@ -263,8 +268,8 @@ inline void weight_gradient(std::int64_t m, std::int64_t n, std::int64_t k, one_
                  .rows_first = false});
 }
 
-[[gnu::noinline]] inline void linear_backward_input_dense(Threads& threads, const linear_config& c, float* dx, const float* dy, const float* w,
-                                                          gemm_epilogue finish) {
+[[gnu::noinline]] inline void linear_backward_input_dense(Threads& threads, const linear_config& c, float* dx,
+                                                          const float* dy, const float* w, gemm_epilogue finish) {
   gemm(threads, {.m = c.m,
                  .n = c.k,
                  .k = c.n,
@@ -291,7 +296,8 @@ inline void pack_linear_weight(Threads& threads, const linear_config& c, float* 
   const std::int64_t panels = (c.n + kPanel - 1) / kPanel, each = (std::int64_t{1} << 15) / (kPanel * c.k + 1) + 1;
   threads.run((panels + each - 1) / each, [&](std::int64_t piece) {
     for (std::int64_t p = piece * each; p < panels && p < (piece + 1) * each; ++p)
-      pack_rows_panel(w + p * kPanel * c.k, c.k, c.n - p * kPanel < kPanel ? c.n - p * kPanel : kPanel, c.k, packed + p * kPanel * c.k);
+      pack_rows_panel(w + p * kPanel * c.k, c.k, c.n - p * kPanel < kPanel ? c.n - p * kPanel : kPanel, c.k,
+                      packed + p * kPanel * c.k);
   });
 }
 
@@ -299,28 +305,30 @@ inline void pack_linear_weight_transposed(Threads& threads, const linear_config&
   const std::int64_t panels = (c.k + kPanel - 1) / kPanel, each = (std::int64_t{1} << 15) / (kPanel * c.n + 1) + 1;
   threads.run((panels + each - 1) / each, [&](std::int64_t piece) {
     for (std::int64_t p = piece * each; p < panels && p < (piece + 1) * each; ++p)
-      pack_columns_panel(w + p * kPanel, c.k, c.n, c.k - p * kPanel < kPanel ? c.k - p * kPanel : kPanel, packed + p * kPanel * c.n);
+      pack_columns_panel(w + p * kPanel, c.k, c.n, c.k - p * kPanel < kPanel ? c.k - p * kPanel : kPanel,
+                         packed + p * kPanel * c.n);
   });
 }
 
 template <class Epilogue = identity>
-GRAVEN_ALWAYS_INLINE void linear(Threads& threads, const linear_config& c, float* y, const float* x, const float* w, const float* bias = nullptr,
-                                 const float* residual = nullptr) {
+GRAVEN_ALWAYS_INLINE void linear(Threads& threads, const linear_config& c, float* y, const float* x, const float* w,
+                                 const float* bias = nullptr, const float* residual = nullptr) {
   const detail::one_output_function one_output = detail::choose_one_output<Epilogue>(c);
   if (one_output != nullptr) return detail::run_one_output(threads, c, one_output, y, x, w, bias, residual);
   detail::linear_dense(threads, c, y, x, w, bias, gemm_finish<Epilogue>(residual));
 }
 
 template <class Epilogue = identity>
-GRAVEN_ALWAYS_INLINE void linear_backward_input(Threads& threads, const linear_config& c, float* dx, const float* dy, const float* w,
-                                                const float* residual = nullptr) {
+GRAVEN_ALWAYS_INLINE void linear_backward_input(Threads& threads, const linear_config& c, float* dx, const float* dy,
+                                                const float* w, const float* residual = nullptr) {
   detail::linear_backward_input_dense(threads, c, dx, dy, w, gemm_finish<Epilogue>(residual));
 }
 
 namespace detail {
 
-[[gnu::noinline]] inline void linear_backward_weight_by(Threads& threads, const linear_config& c, one_output_gradient one_output, float* dw,
-                                                        float* db, const float* dy, const float* x, void* workspace) {
+[[gnu::noinline]] inline void linear_backward_weight_by(Threads& threads, const linear_config& c,
+                                                        one_output_gradient one_output, float* dw, float* db,
+                                                        const float* dy, const float* x, void* workspace) {
   const std::int64_t chunks = linear_backward_weight_chunks(c), rows = linear_backward_weight_rows(c);
   if (chunks == 1) {
     if (c.m * c.n * c.k < (std::int64_t{1} << 18)) {
@@ -349,8 +357,8 @@ namespace detail {
 
 }  // namespace detail
 
-GRAVEN_ALWAYS_INLINE void linear_backward_weight(Threads& threads, const linear_config& c, float* dw, float* db, const float* dy, const float* x,
-                                                 void* workspace = nullptr) {
+GRAVEN_ALWAYS_INLINE void linear_backward_weight(Threads& threads, const linear_config& c, float* dw, float* db,
+                                                 const float* dy, const float* x, void* workspace = nullptr) {
   detail::linear_backward_weight_by(threads, c, detail::choose_one_output_gradient(c.n, c.k), dw, db, dy, x, workspace);
 }
 

@@ -1,4 +1,5 @@
-// linear_backward_weight and an optimizer's update in one: dw is used where it is computed, row by row, and never stored. float only.
+// linear_backward_weight and an optimizer's update in one: dw is used where it is computed, row by row, and never
+// stored. float only.
 //
 //   dw[n,k] = dy[m,n]^T x[m,k]        db[n] = the sum of dy's rows        w[n,k] and its state: as sgd or adam make them of dw
 //
@@ -6,7 +7,8 @@
 //                                             .weight_decay = 0, .nesterov = false, .maximize = false};
 //   linear_sgd(threads, hidden, db, w, nullptr, dy, x, &lr, &step);      // step counts from 1; db may be nullptr
 //
-// With taps, w is [n,k,taps]: a convolution's weight of which one tap alone meets the image. It has dw, and the other taps' gradients are 0.
+// With taps, w is [n,k,taps]: a convolution's weight of which one tap alone meets the image. It has dw, and the other
+// taps' gradients are 0.
 //
 // The same bits as linear_backward_weight and the update one after the other, where that sums over all rows at once
 // (linear_backward_weight_chunks).
@@ -29,8 +31,8 @@ namespace detail {
 
 /// Calls update(first element, count, gradients) for a piece of a row of dw: with taps, with zeros around each element.
 template <class Config, class Update>
-GRAVEN_ALWAYS_INLINE void for_each_updated(const Config& c, std::int64_t row, std::int64_t column, std::int64_t columns, const float* dw,
-                                           const Update& update) {
+GRAVEN_ALWAYS_INLINE void for_each_updated(const Config& c, std::int64_t row, std::int64_t column, std::int64_t columns,
+                                           const float* dw, const Update& update) {
   const std::int64_t at = row * c.k + column;
   if (c.taps == 1) return update(at, columns, dw);
   constexpr std::int64_t kBuffer = 2048;
@@ -46,28 +48,32 @@ GRAVEN_ALWAYS_INLINE void for_each_updated(const Config& c, std::int64_t row, st
 
 }  // namespace detail
 
-inline void linear_sgd(Threads& threads, const linear_sgd_config& c, float* db, float* w, float* momentum, const float* dy, const float* x,
-                       const double* lr, const std::int64_t* step) {
+inline void linear_sgd(Threads& threads, const linear_sgd_config& c, float* db, float* w, float* momentum,
+                       const float* dy, const float* x, const double* lr, const std::int64_t* step) {
   const sgd_config options = c.update();
   const detail::SgdNumbers<float> k = detail::sgd_numbers<float>(options, *lr);
   gemm_rows(threads, detail::backward_weight_problem(c.m, c.n, c.k, nullptr, dy, x),
             [&](std::int64_t row, std::int64_t column, std::int64_t columns, const float* dw) {
-              detail::for_each_updated(c, row, column, columns, dw, [&](std::int64_t at, std::int64_t count, const float* gradients) {
-                detail::sgd_range(options, k, *step, count, w + at, gradients, momentum == nullptr ? nullptr : momentum + at);
-              });
+              detail::for_each_updated(c, row, column, columns, dw,
+                                       [&](std::int64_t at, std::int64_t count, const float* gradients) {
+                                         detail::sgd_range(options, k, *step, count, w + at, gradients,
+                                                           momentum == nullptr ? nullptr : momentum + at);
+                                       });
             });
   if (db != nullptr) detail::bias_gradient(c.m, c.n, db, dy);
 }
 
-inline void linear_adam(Threads& threads, const linear_adam_config& c, float* db, float* w, float* m, float* v, float* max_v, const float* dy,
-                        const float* x, const double* lr, const std::int64_t* step) {
+inline void linear_adam(Threads& threads, const linear_adam_config& c, float* db, float* w, float* m, float* v,
+                        float* max_v, const float* dy, const float* x, const double* lr, const std::int64_t* step) {
   const adam_config options = c.update();
   const detail::AdamNumbers<float> k = detail::adam_numbers<float>(options, *lr, *step);
   gemm_rows(threads, detail::backward_weight_problem(c.m, c.n, c.k, nullptr, dy, x),
             [&](std::int64_t row, std::int64_t column, std::int64_t columns, const float* dw) {
-              detail::for_each_updated(c, row, column, columns, dw, [&](std::int64_t at, std::int64_t count, const float* gradients) {
-                detail::adam_range(options, k, count, w + at, gradients, m + at, v + at, max_v == nullptr ? nullptr : max_v + at);
-              });
+              detail::for_each_updated(c, row, column, columns, dw,
+                                       [&](std::int64_t at, std::int64_t count, const float* gradients) {
+                                         detail::adam_range(options, k, count, w + at, gradients, m + at, v + at,
+                                                            max_v == nullptr ? nullptr : max_v + at);
+                                       });
             });
   if (db != nullptr) detail::bias_gradient(c.m, c.n, db, dy);
 }

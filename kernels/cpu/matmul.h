@@ -6,7 +6,8 @@
 //                                  .transpose_a = false, .transpose_b = true};
 //   matmul(threads, scores, c, queries, keys, nullptr, workspace);     // workspace: matmul_workspace(scores) bytes
 //
-// A batch stride of 0 repeats a matrix. A transposed matrix is stored with its dimensions exchanged: a[k,m], b[n,k]. c may be residual.
+// A batch stride of 0 repeats a matrix. A transposed matrix is stored with its dimensions exchanged: a[k,m], b[n,k]. c
+// may be residual.
 #pragma once
 
 #include <cstdint>
@@ -22,15 +23,16 @@ namespace graven::kernels {
 inline namespace GRAVEN_LEVEL_NAMESPACE {
 
 template <class Epilogue = identity>
-inline void matmul(Threads& threads, const matmul_config& config, float* c, const float* a, const float* b, const float* residual = nullptr,
-                   void* workspace = nullptr) {
+inline void matmul(Threads& threads, const matmul_config& config, float* c, const float* a, const float* b,
+                   const float* residual = nullptr, void* workspace = nullptr) {
   const std::int64_t m = config.m, n = config.n, k = config.k;
   if (config.batch <= 0 || m <= 0 || n <= 0) return;
   std::int64_t b_stride = config.b_batch_stride;
   const bool packs = matmul_packs(config);
   if (packs) {
     float* const packed = static_cast<float*>(workspace);
-    const std::int64_t panels = (n + kPanel - 1) / kPanel, matrices = b_stride == 0 ? 1 : config.batch, total = panels * matrices;
+    const std::int64_t panels = (n + kPanel - 1) / kPanel, matrices = b_stride == 0 ? 1 : config.batch,
+                       total = panels * matrices;
     const std::int64_t each = (std::int64_t{1} << 15) / (kPanel * k + 1) + 1;
     threads.run((total + each - 1) / each, [&](std::int64_t piece) {
       for (std::int64_t i = piece * each; i < total && i < (piece + 1) * each; ++i) {
@@ -71,7 +73,8 @@ inline void matmul(Threads& threads, const matmul_config& config, float* c, cons
     // Whole products are divided among threads, about 2^18 multiply-adds or more at a time.
     const std::int64_t each = (std::int64_t{1} << 18) / work + 1;
     threads.run((config.batch + each - 1) / each, [&](std::int64_t piece) {
-      for (std::int64_t i = piece * each; i < config.batch && i < (piece + 1) * each; ++i) detail::gemm_block(problem(i), 0, m, 0, n);
+      for (std::int64_t i = piece * each; i < config.batch && i < (piece + 1) * each; ++i)
+        detail::gemm_block(problem(i), 0, m, 0, n);
     });
   } else {
     for (std::int64_t i = 0; i < config.batch; ++i) gemm(threads, problem(i));

@@ -1,4 +1,5 @@
-// Packing matrices into panels of 16 columns (kernels/README.md, "Packed weights"): [panel][row][16], the last panel padded with zeros.
+// Packing matrices into panels of 16 columns (kernels/README.md, "Packed weights"): [panel][row][16], the last panel
+// padded with zeros.
 //
 //   pack_rows(w, 784, 256, 784, packed)        // panels over w's rows: packed[n / 16][k][16] from w[n,k]; transposes blocks in registers
 //   pack_columns(w, 784, 256, 784, packed)     // panels over w's columns: packed[k / 16][n][16] from w[n,k]
@@ -49,9 +50,11 @@ GRAVEN_ALWAYS_INLINE void transpose(vec (&rows)[kLanes]) {
   }
 }
 
-/// square[r] = from[r * stride ...], one row of a matrix each; nothing is read beyond the first `rows` rows of `columns` elements, which are 0. Rows
-/// that are not whole go through memory: a branch for each element of a square that lies in registers would be a page of code.
-GRAVEN_ALWAYS_INLINE void load_square(const float* from, std::int64_t stride, std::int64_t rows, std::int64_t columns, vec (&square)[kLanes]) {
+/// square[r] = from[r * stride ...], one row of a matrix each; nothing is read beyond the first `rows` rows of
+/// `columns` elements, which are 0. Rows that are not whole go through memory: a branch for each element of a square
+/// that lies in registers would be a page of code.
+GRAVEN_ALWAYS_INLINE void load_square(const float* from, std::int64_t stride, std::int64_t rows, std::int64_t columns,
+                                      vec (&square)[kLanes]) {
   if (rows >= kLanes && columns >= kLanes) {
 #pragma GCC unroll 16
     for (int r = 0; r < kLanes; ++r) square[r] = load(from + r * stride);
@@ -64,7 +67,8 @@ GRAVEN_ALWAYS_INLINE void load_square(const float* from, std::int64_t stride, st
   for (int r = 0; r < kLanes; ++r) square[r] = load(block + r * kLanes);
 }
 /// The other way round.
-GRAVEN_ALWAYS_INLINE void store_square(float* to, std::int64_t stride, std::int64_t rows, std::int64_t columns, const vec (&square)[kLanes]) {
+GRAVEN_ALWAYS_INLINE void store_square(float* to, std::int64_t stride, std::int64_t rows, std::int64_t columns,
+                                       const vec (&square)[kLanes]) {
   if (rows >= kLanes && columns >= kLanes) {
 #pragma GCC unroll 16
     for (int r = 0; r < kLanes; ++r) store(to + r * stride, square[r]);
@@ -80,7 +84,8 @@ GRAVEN_ALWAYS_INLINE void store_square(float* to, std::int64_t stride, std::int6
 }  // namespace detail
 
 /// One panel: packed[i * 16 + r] = w[r * stride + i] for i in [0, columns), zero for r from `rows` (at most 16) on.
-inline void pack_rows_panel(const float* w, std::int64_t stride, std::int64_t rows, std::int64_t columns, float* packed) {
+inline void pack_rows_panel(const float* w, std::int64_t stride, std::int64_t rows, std::int64_t columns,
+                            float* packed) {
   const std::int64_t whole = columns / kLanes * kLanes;
   for (std::int64_t i = 0; i < whole; i += kLanes) {
     for (std::int64_t r = 0; r < kPanel; r += kLanes) {
@@ -97,10 +102,12 @@ inline void pack_rows_panel(const float* w, std::int64_t stride, std::int64_t ro
 }
 
 /// One panel: packed[i * 16 + r] = w[i * stride + r] for i in [0, rows), zero for r from `columns` (at most 16) on.
-inline void pack_columns_panel(const float* w, std::int64_t stride, std::int64_t rows, std::int64_t columns, float* packed) {
+inline void pack_columns_panel(const float* w, std::int64_t stride, std::int64_t rows, std::int64_t columns,
+                               float* packed) {
   if (columns == kPanel) {
     for (std::int64_t i = 0; i < rows; ++i)
-      for (int v = 0; v < kPanelVectors; ++v) store(packed + i * kPanel + v * kLanes, load(w + i * stride + v * kLanes));
+      for (int v = 0; v < kPanelVectors; ++v)
+        store(packed + i * kPanel + v * kLanes, load(w + i * stride + v * kLanes));
   } else {
     for (std::int64_t i = 0; i < rows; ++i)
       for (std::int64_t r = 0; r < kPanel; ++r) packed[i * kPanel + r] = r < columns ? w[i * stride + r] : 0.0f;

@@ -1,12 +1,13 @@
-// pad_border: y is x with its mirror image (reflect), its border (replicate) or its other end (circular) around it, for any element type.
-// pad_border_backward: dx, each dy added to the element that it was taken from.
+// pad_border: y is x with its mirror image (reflect), its border (replicate) or its other end (circular) around it, for
+// any element type. pad_border_backward: dx, each dy added to the element that it was taken from.
 //
 //   // y[8,6,7,16] = x[8,4,5,16], images in NHWC, one pixel around
 //   pad_border(threads, pad_border_config{.rank = 3, .shape = {8, 6, 7}, .in_shape = {8, 4, 5}, .before = {0, 1, 1}, .inner = 16, .mode =
 //   kPadReflect},
 //              y, x);
 //
-// What lies between the borders of a row is copied whole. The gradient gathers: a row of dx, with all that was taken from it, belongs to one piece.
+// What lies between the borders of a row is copied whole. The gradient gathers: a row of dx, with all that was taken
+// from it, belongs to one piece.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +22,8 @@ inline namespace GRAVEN_LEVEL_NAMESPACE {
 
 namespace pad_border_detail {
 
-/// The innermost padded dimension of one row: f(first element of y, first element of x, elements), longest runs possible.
+/// The innermost padded dimension of one row: f(first element of y, first element of x, elements), longest runs
+/// possible.
 template <class F>
 GRAVEN_ALWAYS_INLINE void for_each_run(const pad_border_config& c, const F& f) {
   const std::int64_t last = c.rank - 1, width = c.shape[last], size = c.in_shape[last], before = c.before[last];
@@ -38,7 +40,8 @@ GRAVEN_ALWAYS_INLINE void for_each_run(const pad_border_config& c, const F& f) {
 }
 
 /// The first element of the row of x that row `row` of y is taken from.
-GRAVEN_ALWAYS_INLINE std::int64_t source_row(const pad_border_config& c, std::int64_t row, std::int64_t first_dimension) {
+GRAVEN_ALWAYS_INLINE std::int64_t source_row(const pad_border_config& c, std::int64_t row,
+                                             std::int64_t first_dimension) {
   std::int64_t at = 0, stride = c.in_shape[c.rank - 1] * c.inner;
   for (std::int64_t d = c.rank - 2; d >= first_dimension; --d) {
     at += pad_border_source(row % c.shape[d] - c.before[d], c.in_shape[d], c.mode) * stride;
@@ -75,8 +78,8 @@ inline void pad_border(Threads& threads, const pad_border_config& config, T* y, 
 template <class T>
 inline void pad_border_backward(Threads& threads, const pad_border_config& config, T* dx, const T* dy) {
   using namespace pad_border_detail;
-  // Slabs: one index of the first dimension, or of the first two, so that there are many; the slabs of dy that end in a slab of dx are summed
-  // by its piece, in their order.
+  // Slabs: one index of the first dimension, or of the first two, so that there are many; the slabs of dy that end in a
+  // slab of dx are summed by its piece, in their order.
   const std::int64_t split = config.rank > 2 ? 2 : config.rank > 1 ? 1 : 0;
   std::int64_t slabs = 1, in_slab = config.inner, out_rows = 1;
   for (std::int64_t d = 0; d < split; ++d) slabs *= config.in_shape[d];
@@ -90,7 +93,8 @@ inline void pad_border_backward(Threads& threads, const pad_border_config& confi
       const T* const from_row = from_slab + row * width;
       for_each_run(config, [&](std::int64_t from, std::int64_t to, std::int64_t n) {
         GRAVEN_INDEPENDENT
-        for (std::int64_t i = 0; i < n; ++i) to_row[to + i] = static_cast<T>(compute_t<T>(to_row[to + i]) + compute_t<T>(from_row[from + i]));
+        for (std::int64_t i = 0; i < n; ++i)
+          to_row[to + i] = static_cast<T>(compute_t<T>(to_row[to + i]) + compute_t<T>(from_row[from + i]));
       });
     }
   };
@@ -119,7 +123,8 @@ inline void pad_border_backward(Threads& threads, const pad_border_config& confi
         for_each_taken(0, slab, [&](std::int64_t j) { add_slab(to, dy + j * out_slab); });
       } else {
         for_each_taken(0, slab / config.in_shape[1], [&](std::int64_t i) {
-          for_each_taken(1, slab % config.in_shape[1], [&](std::int64_t j) { add_slab(to, dy + (i * config.shape[1] + j) * out_slab); });
+          for_each_taken(1, slab % config.in_shape[1],
+                         [&](std::int64_t j) { add_slab(to, dy + (i * config.shape[1] + j) * out_slab); });
         });
       }
     }

@@ -1,5 +1,5 @@
-// pool2d: max and average pooling of x [batch,in_height,in_width,channels] (NCHW where config.channels_last is false) into
-// y [batch,out_height,out_width,channels], and their gradients, f32. Formulas: config/pool2d.h.
+// pool2d: max and average pooling of x [batch,in_height,in_width,channels] (NCHW where config.channels_last is false)
+// into y [batch,out_height,out_width,channels], and their gradients, f32. Formulas: config/pool2d.h.
 //
 //   inline constexpr pool2d_config pool{.batch = 64, .channels = 6, .in_height = 28, ...};
 //   max_pool2d(threads, pool, y, index, x);             // index: the winner's kh * kernel_width + kw, u8, y's shape; nullptr where nobody needs it
@@ -7,8 +7,9 @@
 //   avg_pool2d(threads, pool, y, x);
 //   avg_pool2d_backward(threads, pool, dx, dy);
 //
-// Maximum: the first of equals wins, NaN wins over everything. Vectors run over the channels. A pixel's last, incomplete vector reaches into the
-// next pixel of the row, which is computed after it and so overwrites what it spoilt; the last pixels of a row are stored exactly.
+// Maximum: the first of equals wins, NaN wins over everything. Vectors run over the channels. A pixel's last,
+// incomplete vector reaches into the next pixel of the row, which is computed after it and so overwrites what it
+// spoilt; the last pixels of a row are stored exactly.
 #pragma once
 
 #include <cstddef>
@@ -79,7 +80,8 @@ struct window_row {
   std::int64_t kernel_width;
 };
 
-/// `Width` channels of every window in the run; x points at tap (h.begin, w.begin) of the first. Square: two by two taps.
+/// `Width` channels of every window in the run; x points at tap (h.begin, w.begin) of the first. Square: two by two
+/// taps.
 template <int Width, bool Index, bool Square>
 [[gnu::noinline]] void max_windows(float* y, std::uint8_t* index, const float* x, const window_row& row) {
   using L = lanes<Width>;
@@ -101,7 +103,8 @@ template <int Width, bool Index, bool Square>
     } else {
       std::int32_t position = first;
       for (std::int64_t kh = 0; kh < row.h.size(); ++kh, position += static_cast<std::int32_t>(row.kernel_width))
-        for (std::int64_t kw = kh == 0 ? 1 : 0; kw < row.w.size(); ++kw) tap(kh, kw, position + static_cast<std::int32_t>(kw));
+        for (std::int64_t kw = kh == 0 ? 1 : 0; kw < row.w.size(); ++kw)
+          tap(kh, kw, position + static_cast<std::int32_t>(kw));
     }
     L::store(y, best);
     if constexpr (Index) L::store_index(index + i * row.y_window, winner);
@@ -127,10 +130,11 @@ struct gradient_row {
   std::int32_t position;  ///< of the first tap
 };
 
-/// `Width` channels of every window's one kernel row: dx = or += dy where the winner is that tap. Of them `channels` count: where gradients are
-/// added, the others get + 0.
+/// `Width` channels of every window's one kernel row: dx = or += dy where the winner is that tap. Of them `channels`
+/// count: where gradients are added, the others get + 0.
 template <int Width, bool Add>
-[[gnu::noinline]] void max_gradients(float* dx, const float* dy, const std::uint8_t* index, const gradient_row& row, std::int64_t channels) {
+[[gnu::noinline]] void max_gradients(float* dx, const float* dy, const std::uint8_t* index, const gradient_row& row,
+                                     std::int64_t channels) {
   using L = lanes<Width>;
   typename L::integer counts{};
   for (int i = 0; i < Width; ++i) counts[i] = i < channels ? 0 : 256;  // no tap's position
@@ -146,8 +150,9 @@ template <int Width, bool Add>
   }
 }
 
-/// The functions that cover a pixel's channels: one for vectors of kLanes, one for what is left beyond a multiple of kLanes, a vector of 1, 2, 4, 8
-/// or 16 channels, and one for single channels where that vector may not reach behind those that count.
+/// The functions that cover a pixel's channels: one for vectors of kLanes, one for what is left beyond a multiple of
+/// kLanes, a vector of 1, 2, 4, 8 or 16 channels, and one for single channels where that vector may not reach behind
+/// those that count.
 template <class Kind>
 struct vector_functions {
   typename Kind::function whole, rest, single;
@@ -176,8 +181,9 @@ GRAVEN_ALWAYS_INLINE vector_functions<Kind> choose_functions(std::int64_t channe
   return f;
 }
 
-/// Calls call(function, width, first channel, channels) for the vectors that cover `channels`. What is left beyond a multiple of kLanes comes first,
-/// and of its vector only the first `channels` count; what it spoils behind them is written after it.
+/// Calls call(function, width, first channel, channels) for the vectors that cover `channels`. What is left beyond a
+/// multiple of kLanes comes first, and of its vector only the first `channels` count; what it spoils behind them is
+/// written after it.
 template <class Kind, class Call>
 GRAVEN_ALWAYS_INLINE void for_each_vector(const vector_functions<Kind>& f, std::int64_t channels, const Call& call) {
   const std::int64_t whole = channels / kLanes * kLanes;
@@ -191,8 +197,8 @@ GRAVEN_ALWAYS_INLINE pool2d_config as_channels_last(pool2d_config s) {
   return s;
 }
 
-/// The runs of windows in output row `row` (counted through all images) that have the same taps: f(first window, offset of its first tap in x, run).
-/// A window without taps has none in x.
+/// The runs of windows in output row `row` (counted through all images) that have the same taps: f(first window, offset
+/// of its first tap in x, run). A window without taps has none in x.
 template <class F>
 GRAVEN_ALWAYS_INLINE void for_each_run(const pool2d_config& s, std::int64_t row, const F& f) {
   const std::int64_t image = row / s.out_height, oh = row % s.out_height;
@@ -204,26 +210,32 @@ GRAVEN_ALWAYS_INLINE void for_each_run(const pool2d_config& s, std::int64_t row,
   run.y_window = s.channels;
   run.kernel_width = s.kernel_width;
   const std::int64_t ih = oh * s.stride_height - s.padding_height + run.h.begin * s.dilation_height;
-  const range inside = valid_outputs({0, s.kernel_width}, s.out_width, s.in_width, s.stride_width, s.padding_width, s.dilation_width);
+  const range inside =
+      valid_outputs({0, s.kernel_width}, s.out_width, s.in_width, s.stride_width, s.padding_width, s.dilation_width);
   for (std::int64_t ow = 0; ow < s.out_width; ow += run.windows) {
     const bool within = ow == inside.begin && inside.size() > 0;
     run.windows = within ? inside.size() : 1;
-    run.w = within ? range{0, s.kernel_width} : valid_taps(ow, s.in_width, s.kernel_width, s.stride_width, s.padding_width, s.dilation_width);
+    run.w = within ? range{0, s.kernel_width}
+                   : valid_taps(ow, s.in_width, s.kernel_width, s.stride_width, s.padding_width, s.dilation_width);
     const std::int64_t iw = ow * s.stride_width - s.padding_width + run.w.begin * s.dilation_width;
     f(ow, ((image * s.in_height + ih) * s.in_width + iw) * s.channels, run);
   }
 }
 
-/// Windows at the end of a run whose last vector, `spare` channels longer than the pixel, would reach beyond `room` elements behind the run's first.
-GRAVEN_ALWAYS_INLINE std::int64_t windows_within(std::int64_t windows, std::int64_t step, std::int64_t width, std::int64_t room) {
+/// Windows at the end of a run whose last vector, `spare` channels longer than the pixel, would reach beyond `room`
+/// elements behind the run's first.
+GRAVEN_ALWAYS_INLINE std::int64_t windows_within(std::int64_t windows, std::int64_t step, std::int64_t width,
+                                                 std::int64_t room) {
   return larger(0, smaller(windows, divide_down(room - width, step) + 1));
 }
 
 /// What the average of a window divides by.
-GRAVEN_ALWAYS_INLINE std::int64_t divisor(const pool2d_config& s, std::int64_t oh, std::int64_t ow, const window_row& run) {
+GRAVEN_ALWAYS_INLINE std::int64_t divisor(const pool2d_config& s, std::int64_t oh, std::int64_t ow,
+                                          const window_row& run) {
   if (!s.count_include_pad) return run.h.size() * run.w.size();
   const std::int64_t h = oh * s.stride_height - s.padding_height, w = ow * s.stride_width - s.padding_width;
-  return (smaller(h + s.kernel_height, s.in_height + s.padding_height) - h) * (smaller(w + s.kernel_width, s.in_width + s.padding_width) - w);
+  return (smaller(h + s.kernel_height, s.in_height + s.padding_height) - h) *
+         (smaller(w + s.kernel_width, s.in_width + s.padding_width) - w);
 }
 
 /// Rows of the output in pieces of some 4096 results.
@@ -237,15 +249,15 @@ GRAVEN_ALWAYS_INLINE void for_each_row(Threads& threads, const pool2d_config& s,
   });
 }
 
-/// The windows of a run whose vectors of `width`, of which `channels` count, neither reach beyond the row of y (`y_room` from y) nor beyond the end
-/// of x (`x_room` from x).
-GRAVEN_ALWAYS_INLINE window_row safe_windows(const window_row& run, std::int64_t width, std::int64_t channels, std::int64_t y_room,
-                                             std::int64_t x_room) {
+/// The windows of a run whose vectors of `width`, of which `channels` count, neither reach beyond the row of y
+/// (`y_room` from y) nor beyond the end of x (`x_room` from x).
+GRAVEN_ALWAYS_INLINE window_row safe_windows(const window_row& run, std::int64_t width, std::int64_t channels,
+                                             std::int64_t y_room, std::int64_t x_room) {
   window_row safe = run;
   if (channels == width) return safe;
   const std::int64_t last_tap = (run.h.size() - 1) * run.x_row + (run.w.size() - 1) * run.x_column;
-  safe.windows =
-      smaller(windows_within(run.windows, run.y_window, width, y_room), windows_within(run.windows, run.x_window, width, x_room - last_tap));
+  safe.windows = smaller(windows_within(run.windows, run.y_window, width, y_room),
+                         windows_within(run.windows, run.x_window, width, x_room - last_tap));
   return safe;
 }
 
@@ -266,7 +278,8 @@ struct sum_functions {
 };
 template <bool Add>
 struct gradient_functions {
-  using function = void (*)(float* dx, const float* dy, const std::uint8_t* index, const gradient_row& row, std::int64_t channels);
+  using function = void (*)(float* dx, const float* dy, const std::uint8_t* index, const gradient_row& row,
+                            std::int64_t channels);
   template <int Width>
   static constexpr function of() {
     return &max_gradients<Width, Add>;
@@ -274,30 +287,33 @@ struct gradient_functions {
 };
 
 template <bool Index, bool Square>
-[[gnu::noinline]] void max_forward(Threads& threads, const pool2d_config& s, const vector_functions<max_functions<Index, Square>>& functions,
-                                   float* y, std::uint8_t* index, const float* x) {
+[[gnu::noinline]] void max_forward(Threads& threads, const pool2d_config& s,
+                                   const vector_functions<max_functions<Index, Square>>& functions, float* y,
+                                   std::uint8_t* index, const float* x) {
   const std::int64_t x_size = s.batch * s.in_height * s.in_width * s.channels, row_size = s.out_width * s.channels;
   for_each_row(threads, s, [&](std::int64_t row) {
     for_each_run(s, row, [&](std::int64_t ow, std::int64_t from, const window_row& run) {
       if (run.h.size() == 0 || run.w.size() == 0) {
-        for (std::int64_t at = row * row_size + ow * s.channels; at < row * row_size + (ow + run.windows) * s.channels; ++at) {
+        for (std::int64_t at = row * row_size + ow * s.channels; at < row * row_size + (ow + run.windows) * s.channels;
+             ++at) {
           y[at] = -__builtin_inff();
           if constexpr (Index) index[at] = 0;
         }
         return;
       }
-      for_each_vector(functions, s.channels, [&](const auto& vector, std::int64_t width, std::int64_t c, std::int64_t n) {
-        const std::int64_t at = row * row_size + ow * s.channels + c;
-        const window_row safe = safe_windows(run, width, n, (row + 1) * row_size - at, x_size - from - c);
-        vector(y + at, Index ? index + at : nullptr, x + from + c, safe);
-        window_row one = run;
-        one.windows = 1;
-        for (std::int64_t i = safe.windows; i < run.windows; ++i)
-          for (std::int64_t j = 0; j < n; ++j) {
-            const std::int64_t to = at + i * run.y_window + j;
-            functions.single(y + to, Index ? index + to : nullptr, x + from + c + i * run.x_window + j, one);
-          }
-      });
+      for_each_vector(
+          functions, s.channels, [&](const auto& vector, std::int64_t width, std::int64_t c, std::int64_t n) {
+            const std::int64_t at = row * row_size + ow * s.channels + c;
+            const window_row safe = safe_windows(run, width, n, (row + 1) * row_size - at, x_size - from - c);
+            vector(y + at, Index ? index + at : nullptr, x + from + c, safe);
+            window_row one = run;
+            one.windows = 1;
+            for (std::int64_t i = safe.windows; i < run.windows; ++i)
+              for (std::int64_t j = 0; j < n; ++j) {
+                const std::int64_t to = at + i * run.y_window + j;
+                functions.single(y + to, Index ? index + to : nullptr, x + from + c + i * run.x_window + j, one);
+              }
+          });
     });
   });
 }
@@ -305,11 +321,13 @@ template <bool Index, bool Square>
 /// Every window is two by two taps, all inside the image.
 GRAVEN_ALWAYS_INLINE bool has_square_windows(const pool2d_config& s) {
   return s.kernel_height == 2 && s.kernel_width == 2 && s.padding_height == 0 && s.padding_width == 0 &&
-         (s.out_height - 1) * s.stride_height + s.dilation_height < s.in_height && (s.out_width - 1) * s.stride_width + s.dilation_width < s.in_width;
+         (s.out_height - 1) * s.stride_height + s.dilation_height < s.in_height &&
+         (s.out_width - 1) * s.stride_width + s.dilation_width < s.in_width;
 }
 
 template <bool Index>
-GRAVEN_ALWAYS_INLINE void choose_max_forward(Threads& threads, const pool2d_config& s, float* y, std::uint8_t* index, const float* x) {
+GRAVEN_ALWAYS_INLINE void choose_max_forward(Threads& threads, const pool2d_config& s, float* y, std::uint8_t* index,
+                                             const float* x) {
   if (has_square_windows(s))
     max_forward<Index, true>(threads, s, choose_functions<max_functions<Index, true>>(s.channels), y, index, x);
   else
@@ -318,47 +336,54 @@ GRAVEN_ALWAYS_INLINE void choose_max_forward(Threads& threads, const pool2d_conf
 
 /// Windows that neither overlap nor leave gaps.
 GRAVEN_ALWAYS_INLINE bool is_tiled(const pool2d_config& s) {
-  return s.kernel_height == s.stride_height && s.kernel_width == s.stride_width && s.padding_height == 0 && s.padding_width == 0 &&
-         s.dilation_height == 1 && s.dilation_width == 1 && s.out_height * s.stride_height == s.in_height &&
-         s.out_width * s.stride_width == s.in_width;
+  return s.kernel_height == s.stride_height && s.kernel_width == s.stride_width && s.padding_height == 0 &&
+         s.padding_width == 0 && s.dilation_height == 1 && s.dilation_width == 1 &&
+         s.out_height * s.stride_height == s.in_height && s.out_width * s.stride_width == s.in_width;
 }
 
 /// Tiled windows write every dx once; others add to zeros.
 template <bool Add>
-[[gnu::noinline]] void max_backward(Threads& threads, const pool2d_config& s, const vector_functions<gradient_functions<Add>>& functions, float* dx,
+[[gnu::noinline]] void max_backward(Threads& threads, const pool2d_config& s,
+                                    const vector_functions<gradient_functions<Add>>& functions, float* dx,
                                     const float* dy, const std::uint8_t* index) {
-  const std::int64_t image_size = s.in_height * s.in_width * s.channels, line = s.in_width * s.channels, row_size = s.out_width * s.channels;
+  const std::int64_t image_size = s.in_height * s.in_width * s.channels, line = s.in_width * s.channels,
+                     row_size = s.out_width * s.channels;
   const std::int64_t y_size = s.batch * s.out_height * row_size;
   threads.run(s.batch, [&](std::int64_t image) {
-    if constexpr (Add) __builtin_memset(dx + image * image_size, 0, static_cast<std::size_t>(image_size) * sizeof(float));
+    if constexpr (Add)
+      __builtin_memset(dx + image * image_size, 0, static_cast<std::size_t>(image_size) * sizeof(float));
     for (std::int64_t row = image * s.out_height; row < (image + 1) * s.out_height; ++row)
       for_each_run(s, row, [&](std::int64_t ow, std::int64_t first, const window_row& run) {
         if (run.h.size() == 0 || run.w.size() == 0) return;
         const std::int64_t at = row * row_size + ow * s.channels;
         for (std::int64_t kh = run.h.begin; kh < run.h.end; ++kh) {
           const std::int64_t to = first + (kh - run.h.begin) * run.x_row, dx_room = line - to % line;
-          const gradient_row g{run.windows,  run.w.size(), run.x_column,
-                               run.x_window, run.y_window, static_cast<std::int32_t>(kh * s.kernel_width + run.w.begin)};
-          for_each_vector(functions, s.channels, [&](const auto& vector, std::int64_t width, std::int64_t c, std::int64_t n) {
-            gradient_row safe = g;
-            if (n != width)
-              safe.windows = smaller(windows_within(g.windows, g.dx_window, width, dx_room - c - (g.taps - 1) * g.dx_column),
-                                     windows_within(g.windows, g.dy_window, width, y_size - at - c));
-            vector(dx + to + c, dy + at + c, index + at + c, safe, n);
-            gradient_row one = g;
-            one.windows = 1;
-            for (std::int64_t i = safe.windows; i < g.windows; ++i)
-              for (std::int64_t j = c; j < c + n; ++j) {
-                const std::int64_t from = at + i * g.dy_window + j;
-                functions.single(dx + to + i * g.dx_window + j, dy + from, index + from, one, 1);
-              }
-          });
+          const gradient_row g{run.windows,  run.w.size(),
+                               run.x_column, run.x_window,
+                               run.y_window, static_cast<std::int32_t>(kh * s.kernel_width + run.w.begin)};
+          for_each_vector(
+              functions, s.channels, [&](const auto& vector, std::int64_t width, std::int64_t c, std::int64_t n) {
+                gradient_row safe = g;
+                if (n != width)
+                  safe.windows =
+                      smaller(windows_within(g.windows, g.dx_window, width, dx_room - c - (g.taps - 1) * g.dx_column),
+                              windows_within(g.windows, g.dy_window, width, y_size - at - c));
+                vector(dx + to + c, dy + at + c, index + at + c, safe, n);
+                gradient_row one = g;
+                one.windows = 1;
+                for (std::int64_t i = safe.windows; i < g.windows; ++i)
+                  for (std::int64_t j = c; j < c + n; ++j) {
+                    const std::int64_t from = at + i * g.dy_window + j;
+                    functions.single(dx + to + i * g.dx_window + j, dy + from, index + from, one, 1);
+                  }
+              });
         }
       });
   });
 }
 
-[[gnu::noinline]] inline void average_forward(Threads& threads, const pool2d_config& s, const vector_functions<sum_functions>& functions, float* y,
+[[gnu::noinline]] inline void average_forward(Threads& threads, const pool2d_config& s,
+                                              const vector_functions<sum_functions>& functions, float* y,
                                               const float* x) {
   const std::int64_t x_size = s.batch * s.in_height * s.in_width * s.channels, row_size = s.out_width * s.channels;
   for_each_row(threads, s, [&](std::int64_t row) {
@@ -366,18 +391,21 @@ template <bool Add>
       // All windows of a run have all columns of the kernel inside the image, so they divide alike.
       const float factor = 1.0f / static_cast<float>(divisor(s, row % s.out_height, ow, run));
       if (run.h.size() == 0 || run.w.size() == 0) {
-        for (std::int64_t i = 0; i < run.windows * s.channels; ++i) y[row * row_size + ow * s.channels + i] = 0.0f * factor;
+        for (std::int64_t i = 0; i < run.windows * s.channels; ++i)
+          y[row * row_size + ow * s.channels + i] = 0.0f * factor;
         return;
       }
-      for_each_vector(functions, s.channels, [&](const auto& vector, std::int64_t width, std::int64_t c, std::int64_t n) {
-        const std::int64_t at = row * row_size + ow * s.channels + c;
-        const window_row safe = safe_windows(run, width, n, (row + 1) * row_size - at, x_size - from - c);
-        vector(y + at, x + from + c, safe, factor);
-        window_row one = run;
-        one.windows = 1;
-        for (std::int64_t i = safe.windows; i < run.windows; ++i)
-          for (std::int64_t j = 0; j < n; ++j) functions.single(y + at + i * run.y_window + j, x + from + c + i * run.x_window + j, one, factor);
-      });
+      for_each_vector(
+          functions, s.channels, [&](const auto& vector, std::int64_t width, std::int64_t c, std::int64_t n) {
+            const std::int64_t at = row * row_size + ow * s.channels + c;
+            const window_row safe = safe_windows(run, width, n, (row + 1) * row_size - at, x_size - from - c);
+            vector(y + at, x + from + c, safe, factor);
+            window_row one = run;
+            one.windows = 1;
+            for (std::int64_t i = safe.windows; i < run.windows; ++i)
+              for (std::int64_t j = 0; j < n; ++j)
+                functions.single(y + at + i * run.y_window + j, x + from + c + i * run.x_window + j, one, factor);
+          });
     });
   });
 }
@@ -385,7 +413,8 @@ template <bool Add>
 }  // namespace pool2d_detail
 
 /// y [batch,out_height,out_width,channels]; index of the same shape, or nullptr.
-GRAVEN_ALWAYS_INLINE void max_pool2d(Threads& threads, const pool2d_config& config, float* y, std::uint8_t* index, const float* x) {
+GRAVEN_ALWAYS_INLINE void max_pool2d(Threads& threads, const pool2d_config& config, float* y, std::uint8_t* index,
+                                     const float* x) {
   const pool2d_config s = pool2d_detail::as_channels_last(config);
   if (index != nullptr)
     pool2d_detail::choose_max_forward<true>(threads, s, y, index, x);
@@ -394,7 +423,8 @@ GRAVEN_ALWAYS_INLINE void max_pool2d(Threads& threads, const pool2d_config& conf
 }
 
 /// dx [batch,in_height,in_width,channels]: each dy goes to the winner that `index` names.
-GRAVEN_ALWAYS_INLINE void max_pool2d_backward(Threads& threads, const pool2d_config& config, float* dx, const float* dy, const std::uint8_t* index) {
+GRAVEN_ALWAYS_INLINE void max_pool2d_backward(Threads& threads, const pool2d_config& config, float* dx, const float* dy,
+                                              const std::uint8_t* index) {
   using namespace pool2d_detail;
   const pool2d_config s = as_channels_last(config);
   if (is_tiled(s))
@@ -405,7 +435,8 @@ GRAVEN_ALWAYS_INLINE void max_pool2d_backward(Threads& threads, const pool2d_con
 
 GRAVEN_ALWAYS_INLINE void avg_pool2d(Threads& threads, const pool2d_config& config, float* y, const float* x) {
   const pool2d_config s = pool2d_detail::as_channels_last(config);
-  pool2d_detail::average_forward(threads, s, pool2d_detail::choose_functions<pool2d_detail::sum_functions>(s.channels), y, x);
+  pool2d_detail::average_forward(threads, s, pool2d_detail::choose_functions<pool2d_detail::sum_functions>(s.channels),
+                                 y, x);
 }
 
 /// dx: each dy / divisor is added to the inputs of its window.

@@ -1,5 +1,6 @@
-// dropout: y_i = x_i / (1 - p), or 0 with probability p (Srivastava et al. 2014, scaled while training as in PyTorch). The mask is drawn anew from
-// (seed, stream, step, i) wherever it is needed, the gradient is the same call on dy: nothing is stored. See config/random.h for the numbers.
+// dropout: y_i = x_i / (1 - p), or 0 with probability p (Srivastava et al. 2014, scaled while training as in PyTorch).
+// The mask is drawn anew from (seed, stream, step, i) wherever it is needed, the gradient is the same call on dy:
+// nothing is stored. See config/random.h for the numbers.
 //
 //   inline constexpr dropout_config drop{.n = 64 * 256, .p = 0.5, .stream = 81985529216486895};
 //   dropout(threads, drop, y, x, &hyper.seed, &hyper.step);
@@ -25,7 +26,8 @@ inline constexpr int kPhiloxBlocks = 16;
 inline constexpr int kPhiloxWords = 4 * kPhiloxBlocks;
 
 /// The words of blocks first to first + 15, in the order of the elements.
-inline void philox_words(std::uint64_t key, std::uint64_t first, std::uint64_t step, std::uint32_t (&words)[kPhiloxWords]) {
+inline void philox_words(std::uint64_t key, std::uint64_t first, std::uint64_t step,
+                         std::uint32_t (&words)[kPhiloxWords]) {
   std::uint32_t c0[kPhiloxBlocks], c1[kPhiloxBlocks], c2[kPhiloxBlocks], c3[kPhiloxBlocks];
   for (int l = 0; l < kPhiloxBlocks; ++l) {
     const std::uint64_t block = first + static_cast<std::uint64_t>(l);
@@ -57,10 +59,12 @@ inline void philox_words(std::uint64_t key, std::uint64_t first, std::uint64_t s
 }  // namespace detail
 
 template <class T>
-inline void dropout(Threads& threads, const dropout_config& c, T* y, const plain_t<T>* x, const std::int64_t* seed, const std::int64_t* step) {
+inline void dropout(Threads& threads, const dropout_config& c, T* y, const plain_t<T>* x, const std::int64_t* seed,
+                    const std::int64_t* step) {
   using C = compute_t<T>;
   constexpr std::int64_t kPiece = 128 * detail::kPhiloxWords;
-  const std::uint64_t key = static_cast<std::uint64_t>(*seed) ^ static_cast<std::uint64_t>(c.stream), at = static_cast<std::uint64_t>(*step);
+  const std::uint64_t key = static_cast<std::uint64_t>(*seed) ^ static_cast<std::uint64_t>(c.stream),
+                      at = static_cast<std::uint64_t>(*step);
   const std::uint32_t threshold = dropout_threshold(c.p);
   const C scale = c.p < 1 ? static_cast<C>(1 / (1 - c.p)) : C(0);
   const bool any = c.p < 1;

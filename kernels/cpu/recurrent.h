@@ -494,15 +494,9 @@ template <class Layer>
 
 inline void rnn(Threads& threads, const recurrent_config& c, float* y, float* h_n, const float* x, const float* w_hh,
                 const float* b_hh, const float* h0, void* workspace) {
-  recurrent_detail::forward(threads, recurrent_detail::rnn_layer{c.relu},
-                            {.config = c,
-                             .y = y,
-                             .h_n = h_n,
-                             .x = x,
-                             .w_hh = w_hh,
-                             .b_hh = b_hh,
-                             .h0 = h0,
-                             .workspace = workspace});
+  recurrent_detail::forward(
+      threads, recurrent_detail::rnn_layer{c.relu},
+      {.config = c, .y = y, .h_n = h_n, .x = x, .w_hh = w_hh, .b_hh = b_hh, .h0 = h0, .workspace = workspace});
 }
 
 inline void lstm(Threads& threads, const recurrent_config& c, float* y, float* h_n, float* c_n, float* cells,

@@ -5,9 +5,10 @@
 //   reduce_mean(threads, reduce_config{.outer = 64, .size = 49, .inner = 128}, y, x);      // y[64,128] from x[64,49,128]
 //   reduce_sum<squared_distance>(threads, reduce_config{.outer = 1, .size = 2000, .inner = 1}, y, x, target);  // of a functor's results
 //
-// Any element type. Sums and products of half and bfloat16 are formed in float; integers (and bool) wrap in y's type, which may be wider than x's.
-// Of no elements the sum is 0, the product 1, the mean NaN; max, min, argmax and argmin need at least one. NaN counts as the extreme; the
-// position is that of the first extreme. Long sums are formed in blocks, so that their error grows with the blocks' length and not with size.
+// Any element type. Sums and products of half and bfloat16 are formed in float; integers (and bool) wrap in y's type,
+// which may be wider than x's. Of no elements the sum is 0, the product 1, the mean NaN; max, min, argmax and argmin
+// need at least one. NaN counts as the extreme; the position is that of the first extreme. Long sums are formed in
+// blocks, so that their error grows with the blocks' length and not with size.
 #pragma once
 
 #include <cstdint>
@@ -73,13 +74,17 @@ struct Terms {
   const T* other;  // of a functor of two inputs
 
   GRAVEN_ALWAYS_INLINE T operator[](std::int64_t i) const { return apply_epilogue<F>(x[i], other, i); }
-  GRAVEN_ALWAYS_INLINE Terms operator+(std::int64_t offset) const { return {x + offset, F::inputs == 2 ? other + offset : other}; }
+  GRAVEN_ALWAYS_INLINE Terms operator+(std::int64_t offset) const {
+    return {x + offset, F::inputs == 2 ? other + offset : other};
+  }
 };
 
-inline constexpr int kReduceLanes = 64;  // what adding one number after the other leaves of the processor's width, made up for
+inline constexpr int kReduceLanes =
+    64;  // what adding one number after the other leaves of the processor's width, made up for
 inline constexpr std::int64_t kReduceColumns = 128, kReduceBlock = 128, kReducePiece = 16384;
 
-/// n >= 1 neighbouring elements. Lane l combines elements l, l + 64, ... of a block of 64 * 128; blocks are combined in order, lanes in halves.
+/// n >= 1 neighbouring elements. Lane l combines elements l, l + 64, ... of a block of 64 * 128; blocks are combined in
+/// order, lanes in halves.
 template <class Op, class A, class X>
 inline A reduce_run(const X& x, std::int64_t n) {
   A result = start_of<Op, A>(static_cast<A>(x[0]));
@@ -122,7 +127,8 @@ template <class Op, class A, class Y, class X, class Finish>
 inline void reduce(Threads& threads, const reduce_config& c, Y* y, const X& x, const Finish& finish) {
   const std::int64_t outputs = c.outer * c.inner;
   if (outputs == 0) return;
-  const auto column_range = [&](std::int64_t outer, std::int64_t column, std::int64_t columns, std::int64_t first, std::int64_t size, A* to) {
+  const auto column_range = [&](std::int64_t outer, std::int64_t column, std::int64_t columns, std::int64_t first,
+                                std::int64_t size, A* to) {
     const X from = x + (outer * c.size + first) * c.inner + column;
     if (c.inner == 1) {
       *to = reduce_run<Op, A>(from, size);
@@ -134,7 +140,8 @@ inline void reduce(Threads& threads, const reduce_config& c, Y* y, const X& x, c
   if (outputs <= 32 && c.size * outputs >= 4 * kReducePiece) {
     // Few results of many elements: the elements are divided, in at most 64 chunks.
     constexpr std::int64_t kChunks = 64;
-    const std::int64_t least = kReducePiece / outputs + 1, rows = (c.size + kChunks - 1) / kChunks > least ? (c.size + kChunks - 1) / kChunks : least;
+    const std::int64_t least = kReducePiece / outputs + 1,
+                       rows = (c.size + kChunks - 1) / kChunks > least ? (c.size + kChunks - 1) / kChunks : least;
     const std::int64_t chunks = (c.size + rows - 1) / rows;
     A parts[kChunks][32];
     threads.run(chunks, [&](std::int64_t chunk) {
@@ -148,8 +155,8 @@ inline void reduce(Threads& threads, const reduce_config& c, Y* y, const X& x, c
     }
     return;
   }
-  const std::int64_t width = c.inner < kReduceColumns ? c.inner : kReduceColumns, each = kReducePiece / (c.size * width + 1) + 1,
-                     total = c.outer * groups;
+  const std::int64_t width = c.inner < kReduceColumns ? c.inner : kReduceColumns,
+                     each = kReducePiece / (c.size * width + 1) + 1, total = c.outer * groups;
   threads.run((total + each - 1) / each, [&](std::int64_t piece) {
     A results[kReduceColumns];
     for (std::int64_t i = piece * each; i < total && i < (piece + 1) * each; ++i) {
@@ -171,7 +178,8 @@ inline void reduce_position(Threads& threads, const reduce_config& c, std::int64
       std::int64_t k = 0;
       if (c.inner == 1) {
         const A extreme = reduce_run<Op, A>(line, c.size);
-        while (k + 1 < c.size && !(static_cast<A>(line[k]) == extreme || (extreme != extreme && static_cast<A>(line[k]) != static_cast<A>(line[k]))))
+        while (k + 1 < c.size && !(static_cast<A>(line[k]) == extreme ||
+                                   (extreme != extreme && static_cast<A>(line[k]) != static_cast<A>(line[k]))))
           ++k;
       } else {
         A extreme = static_cast<A>(line[0]);
@@ -232,13 +240,15 @@ inline void reduce_mean(Threads& threads, const reduce_config& c, T* y, const T*
 template <class T>
 inline void reduce_max(Threads& threads, const reduce_config& c, T* y, const T* x) {
   if (c.size == 0) return;
-  detail::reduce<detail::larger_value, compute_t<T>>(threads, c, y, x, [](compute_t<T> v) { return static_cast<T>(v); });
+  detail::reduce<detail::larger_value, compute_t<T>>(threads, c, y, x,
+                                                     [](compute_t<T> v) { return static_cast<T>(v); });
 }
 
 template <class T>
 inline void reduce_min(Threads& threads, const reduce_config& c, T* y, const T* x) {
   if (c.size == 0) return;
-  detail::reduce<detail::smaller_value, compute_t<T>>(threads, c, y, x, [](compute_t<T> v) { return static_cast<T>(v); });
+  detail::reduce<detail::smaller_value, compute_t<T>>(threads, c, y, x,
+                                                      [](compute_t<T> v) { return static_cast<T>(v); });
 }
 
 template <class T>

@@ -4,8 +4,8 @@
 //   pack_linear_weight(threads, config, prepared.weight_packed, param.weight);
 //   release(param.weight, 4096 * 1024);
 //
-// Whole pages only: what shares a page with other data stays as it is. The memory remains mapped, its contents are lost. A wish: nothing depends on
-// it. For memory from mmap(), private and of no file: runtime/arena.h.
+// Whole pages only: what shares a page with other data stays as it is. The memory remains mapped, its contents are
+// lost. A wish: nothing depends on it. For memory from mmap(), private and of no file: runtime/arena.h.
 #pragma once
 
 #include <sys/mman.h>

@@ -1,11 +1,13 @@
-// resample: one dimension of x[outer,in,inner] becomes `out` elements: nearest, linear or cubic interpolation, or the mean over each element's
-// area (adaptive average pooling). resample_backward: dx, the transpose. Floating element types; half types compute in float.
+// resample: one dimension of x[outer,in,inner] becomes `out` elements: nearest, linear or cubic interpolation, or the
+// mean over each element's area (adaptive average pooling). resample_backward: dx, the transpose. Floating element
+// types; half types compute in float.
 //
 //   // the rows of NHWC images [2,4,5,16] -> [2,8,5,16]
 //   resample(threads, resample_config{.outer = 2, .in = 4, .out = 8, .inner = 80, .mode = kResampleLinear, .align_corners = false, .scale = 0.5}, y,
 //   x);
 //
-// Long inner dimensions (NHWC) are vectorised along them; where inner is short, the taps of 64 elements are computed once for many outer ones.
+// Long inner dimensions (NHWC) are vectorised along them; where inner is short, the taps of 64 elements are computed
+// once for many outer ones.
 #pragma once
 
 #include <cstdint>
@@ -47,7 +49,8 @@ struct Taps {
 
 /// y[0..n) for element j of the block; x is the first element of the outer index, at the columns.
 template <class T>
-GRAVEN_ALWAYS_INLINE void gather(const resample_config& c, const Taps<compute_t<T>>& taps, std::int64_t j, T* y, const T* x, std::int64_t n) {
+GRAVEN_ALWAYS_INLINE void gather(const resample_config& c, const Taps<compute_t<T>>& taps, std::int64_t j, T* y,
+                                 const T* x, std::int64_t n) {
   using A = compute_t<T>;
   const std::int64_t inner = c.inner;
   const T* const a = x + taps.at[j][0] * inner;
@@ -58,7 +61,8 @@ GRAVEN_ALWAYS_INLINE void gather(const resample_config& c, const Taps<compute_t<
     const A u = taps.weight[j][0], v = taps.weight[j][1];
     for (std::int64_t i = 0; i < n; ++i) y[i] = static_cast<T>(fma(u, static_cast<A>(a[i]), v * static_cast<A>(b[i])));
   } else if (c.mode == kResampleCubic) {
-    const T *const b = x + taps.at[j][1] * inner, *const d = x + taps.at[j][2] * inner, *const e = x + taps.at[j][3] * inner;
+    const T *const b = x + taps.at[j][1] * inner, *const d = x + taps.at[j][2] * inner,
+                   *const e = x + taps.at[j][3] * inner;
     const A u = taps.weight[j][0], v = taps.weight[j][1], w = taps.weight[j][2], z = taps.weight[j][3];
     for (std::int64_t i = 0; i < n; ++i)
       y[i] = static_cast<T>(fma(u, static_cast<A>(a[i]), v * static_cast<A>(b[i])) +
@@ -78,7 +82,8 @@ GRAVEN_ALWAYS_INLINE void gather(const resample_config& c, const Taps<compute_t<
 
 /// Adds dy[0..n) of element j of the block to dx.
 template <class T>
-GRAVEN_ALWAYS_INLINE void scatter(const resample_config& c, const Taps<compute_t<T>>& taps, std::int64_t j, T* dx, const T* dy, std::int64_t n) {
+GRAVEN_ALWAYS_INLINE void scatter(const resample_config& c, const Taps<compute_t<T>>& taps, std::int64_t j, T* dx,
+                                  const T* dy, std::int64_t n) {
   using A = compute_t<T>;
   const std::int64_t count = taps.count[j];
   for (std::int64_t k = 0; k < count; ++k) {
@@ -98,16 +103,22 @@ inline void resample(Threads& threads, const resample_config& c, T* y, const T* 
   using namespace resample_detail;
   if (c.outer * c.out * c.inner == 0) return;
   // A piece: a block of elements, some outer indices, some columns.
-  const std::int64_t width = c.inner < kColumns ? c.inner : kColumns, block = c.inner >= kColumns ? 8 : c.inner >= 256 ? 16 : kBlock;
+  const std::int64_t width = c.inner < kColumns ? c.inner : kColumns, block = c.inner >= kColumns ? 8
+                                                                              : c.inner >= 256    ? 16
+                                                                                                  : kBlock;
   const std::int64_t length = c.out < block ? c.out : block, each = kPiece / (width * length) + 1;
-  const std::int64_t columns = (c.inner + width - 1) / width, blocks = (c.out + block - 1) / block, groups = (c.outer + each - 1) / each;
+  const std::int64_t columns = (c.inner + width - 1) / width, blocks = (c.out + block - 1) / block,
+                     groups = (c.outer + each - 1) / each;
   threads.run(groups * blocks * columns, [&](std::int64_t piece) {
-    const std::int64_t column = piece % columns * width, first = piece / columns % blocks * block, group = piece / columns / blocks * each;
-    const std::int64_t n = c.inner - column < width ? c.inner - column : width, count = c.out - first < block ? c.out - first : block;
+    const std::int64_t column = piece % columns * width, first = piece / columns % blocks * block,
+                       group = piece / columns / blocks * each;
+    const std::int64_t n = c.inner - column < width ? c.inner - column : width,
+                       count = c.out - first < block ? c.out - first : block;
     Taps<compute_t<T>> taps;
     taps.fill(c, first, count);
     for (std::int64_t o = group; o < c.outer && o < group + each; ++o)
-      for (std::int64_t j = 0; j < count; ++j) gather(c, taps, j, y + (o * c.out + first + j) * c.inner + column, x + o * c.in * c.inner + column, n);
+      for (std::int64_t j = 0; j < count; ++j)
+        gather(c, taps, j, y + (o * c.out + first + j) * c.inner + column, x + o * c.in * c.inner + column, n);
   });
 }
 
@@ -115,12 +126,14 @@ template <class T>
 inline void resample_backward(Threads& threads, const resample_config& c, T* dx, const T* dy) {
   using namespace resample_detail;
   if (c.outer * c.in * c.inner == 0) return;
-  // A piece owns some outer indices, or some columns of one: all that is added to them is added by it, in the order of y.
+  // A piece owns some outer indices, or some columns of one: all that is added to them is added by it, in the order of
+  // y.
   const std::int64_t width = c.inner < kColumns ? c.inner : kColumns, columns = (c.inner + width - 1) / width;
   const std::int64_t each = columns > 1 ? 1 : kPiece / (c.inner * c.out + 1) + 1;
   threads.run((c.outer + each - 1) / each * columns, [&](std::int64_t piece) {
     const std::int64_t column = piece % columns * width, begin = piece / columns * each;
-    const std::int64_t n = c.inner - column < width ? c.inner - column : width, end = begin + each < c.outer ? begin + each : c.outer;
+    const std::int64_t n = c.inner - column < width ? c.inner - column : width,
+                       end = begin + each < c.outer ? begin + each : c.outer;
     for (std::int64_t o = begin; o < end; ++o)
       for (std::int64_t i = 0; i < c.in; ++i)
         for (std::int64_t k = 0; k < n; ++k) dx[(o * c.in + i) * c.inner + column + k] = T(0);

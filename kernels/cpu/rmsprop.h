@@ -1,4 +1,5 @@
-// RMSprop over a list of tensors, in one pass: the formulas of torch.optim.RMSprop, but that a variance which rounds below 0 counts as 0.
+// RMSprop over a list of tensors, in one pass: the formulas of torch.optim.RMSprop, but that a variance which rounds
+// below 0 counts as 0.
 //
 //   g = maximize ? -grad : grad;   g += weight_decay p
 //   square_avg = alpha square_avg + (1 - alpha) g g
@@ -32,7 +33,8 @@ struct RmspropNumbers {
 };
 
 template <bool Centered, bool Momentum, class T, class C>
-inline void rmsprop_range(std::int64_t n, T* p, const T* grad, T* square_avg, T* grad_avg, T* buffer, const RmspropNumbers<C> k) {
+inline void rmsprop_range(std::int64_t n, T* p, const T* grad, T* square_avg, T* grad_avg, T* buffer,
+                          const RmspropNumbers<C> k) {
   GRAVEN_INDEPENDENT
   for (std::int64_t i = 0; i < n; ++i) {
     const C value = static_cast<C>(p[i]);
@@ -58,8 +60,9 @@ inline void rmsprop_range(std::int64_t n, T* p, const T* grad, T* square_avg, T*
 }  // namespace detail
 
 template <class T>
-inline void rmsprop(Threads& threads, const rmsprop_config& c, std::int64_t count, T* const* params, const plain_t<T>* const* grads,
-                    plain_t<T>* const* square_avg, plain_t<T>* const* grad_avg, plain_t<T>* const* momentum, const std::int64_t* sizes, double lr) {
+inline void rmsprop(Threads& threads, const rmsprop_config& c, std::int64_t count, T* const* params,
+                    const plain_t<T>* const* grads, plain_t<T>* const* square_avg, plain_t<T>* const* grad_avg,
+                    plain_t<T>* const* momentum, const std::int64_t* sizes, double lr) {
   using C = compute_t<T>;
   const detail::RmspropNumbers<C> k{.sign = c.maximize ? C(-1) : C(1),
                                     .weight_decay = static_cast<C>(c.weight_decay),

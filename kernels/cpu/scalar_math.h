@@ -38,7 +38,9 @@ inline constexpr float kRoundToInteger = 12582912.0f;
 /// 2^n for n in [-126, 127], n given modulo 2^32.
 GRAVEN_ALWAYS_INLINE float power_of_two(std::uint32_t n) { return as_float((n + 127u) << 23); }
 /// n / 2 rounded down.
-GRAVEN_ALWAYS_INLINE std::uint32_t halved(std::uint32_t n) { return static_cast<std::uint32_t>(static_cast<std::int32_t>(n) >> 1); }
+GRAVEN_ALWAYS_INLINE std::uint32_t halved(std::uint32_t n) {
+  return static_cast<std::uint32_t>(static_cast<std::int32_t>(n) >> 1);
+}
 
 /// x = n ln 2 + r, |r| <= ln 2 / 2 (a little more at the ends).
 struct ExpParts {
@@ -198,7 +200,8 @@ GRAVEN_ALWAYS_INLINE double other_side(double x) { return __builtin_sqrt((1.0 - 
 
 }  // namespace detail
 
-// ---- any arithmetic type -----------------------------------------------------------------------------------------------------------
+// ---- any arithmetic type
+// -----------------------------------------------------------------------------------------------------------
 
 template <class T>
 GRAVEN_ALWAYS_INLINE bool isnan(T x) {
@@ -294,7 +297,8 @@ GRAVEN_ALWAYS_INLINE T remainder(T x, T y) {
   return y == T(0) ? T(0) : sub(x, mul(floor_divide(x, y), y));
 }
 
-// ---- float -------------------------------------------------------------------------------------------------------------------------
+// ---- float
+// ---------------------------------------------------------------------------------------------------------------------
 
 GRAVEN_ALWAYS_INLINE float abs(float x) { return __builtin_fabsf(x); }
 GRAVEN_ALWAYS_INLINE float copysign(float x, float y) { return __builtin_copysignf(x, y); }
@@ -505,7 +509,8 @@ GRAVEN_ALWAYS_INLINE float divide(float x, float y) { return x / y; }
 /// The exact quotient's floor, as Python has it: what x / y rounds up to a whole number is not that number yet.
 GRAVEN_ALWAYS_INLINE float floor_divide(float x, float y) {
   if (y == 0.0f) return x / y;
-  const float r = __builtin_fmodf(x, y), q = (x - r) / y - (r != 0.0f && (r < 0.0f) != (y < 0.0f) ? 1.0f : 0.0f), z = __builtin_floorf(q);
+  const float r = __builtin_fmodf(x, y), q = (x - r) / y - (r != 0.0f && (r < 0.0f) != (y < 0.0f) ? 1.0f : 0.0f),
+              z = __builtin_floorf(q);
   return q == 0.0f ? __builtin_copysignf(0.0f, x / y) : q - z > 0.5f ? z + 1.0f : z;
 }
 /// The sign of y, as in Python.
@@ -514,7 +519,8 @@ GRAVEN_ALWAYS_INLINE float remainder(float x, float y) {
   return r != 0.0f && (r < 0.0f) != (y < 0.0f) ? r + y : r;
 }
 
-// ---- double ------------------------------------------------------------------------------------------------------------------------
+// ---- double
+// ---------------------------------------------------------------------------------------------------------------------
 
 GRAVEN_ALWAYS_INLINE double abs(double x) { return __builtin_fabs(x); }
 GRAVEN_ALWAYS_INLINE double copysign(double x, double y) { return __builtin_copysign(x, y); }
@@ -535,7 +541,9 @@ GRAVEN_ALWAYS_INLINE double log10(double x) { return __builtin_log10(x); }
 GRAVEN_ALWAYS_INLINE double log1p(double x) { return __builtin_log1p(x); }
 GRAVEN_ALWAYS_INLINE double tanh(double x) { return __builtin_tanh(x); }
 GRAVEN_ALWAYS_INLINE double sigmoid(double x) { return 1.0 / (1.0 + __builtin_exp(-x)); }
-GRAVEN_ALWAYS_INLINE double softplus(double x) { return (x > 0.0 ? x : 0.0) + __builtin_log1p(__builtin_exp(-__builtin_fabs(x))); }
+GRAVEN_ALWAYS_INLINE double softplus(double x) {
+  return (x > 0.0 ? x : 0.0) + __builtin_log1p(__builtin_exp(-__builtin_fabs(x)));
+}
 GRAVEN_ALWAYS_INLINE double erf(double x) { return __builtin_erf(x); }
 GRAVEN_ALWAYS_INLINE double sin(double x) { return __builtin_sin(x); }
 GRAVEN_ALWAYS_INLINE double cos(double x) { return __builtin_cos(x); }
@@ -562,7 +570,8 @@ GRAVEN_ALWAYS_INLINE double fmod(double x, double y) { return __builtin_fmod(x, 
 GRAVEN_ALWAYS_INLINE double divide(double x, double y) { return x / y; }
 GRAVEN_ALWAYS_INLINE double floor_divide(double x, double y) {
   if (y == 0.0) return x / y;
-  const double r = __builtin_fmod(x, y), q = (x - r) / y - (r != 0.0 && (r < 0.0) != (y < 0.0) ? 1.0 : 0.0), z = __builtin_floor(q);
+  const double r = __builtin_fmod(x, y), q = (x - r) / y - (r != 0.0 && (r < 0.0) != (y < 0.0) ? 1.0 : 0.0),
+               z = __builtin_floor(q);
   return q == 0.0 ? __builtin_copysign(0.0, x / y) : q - z > 0.5 ? z + 1.0 : z;
 }
 GRAVEN_ALWAYS_INLINE double remainder(double x, double y) {

@@ -5,8 +5,8 @@
 //
 //   cumsum(threads, scan_config{.outer = 64, .size = 100, .inner = 8, .reverse = false}, y, x);
 //
-// Floating numbers are accumulated in double, those of the half types in float; integers wrap. Lines that lie side by side (inner) are taken 64 at a
-// time. cumprod_backward does not divide, so zeros need no care.
+// Floating numbers are accumulated in double, those of the half types in float; integers wrap. Lines that lie side by
+// side (inner) are taken 64 at a time. cumprod_backward does not divide, so zeros need no care.
 #pragma once
 
 #include <cstdint>
@@ -94,7 +94,8 @@ inline void cumprod_backward(Threads& threads, const scan_config& c, T* dx, cons
     for (std::int64_t k = c.size; k-- > 0;)
       for (std::int64_t j = 0; j < columns; ++j) {
         const std::int64_t at = first + k * c.inner + j;
-        behind[j] = k + 1 < c.size ? static_cast<A>(dy[at]) + static_cast<A>(x[at + c.inner]) * behind[j] : static_cast<A>(dy[at]);
+        behind[j] = k + 1 < c.size ? static_cast<A>(dy[at]) + static_cast<A>(x[at + c.inner]) * behind[j]
+                                   : static_cast<A>(dy[at]);
         dx[at] = static_cast<T>(static_cast<A>(dx[at]) * behind[j]);
       }
   });

@@ -58,21 +58,25 @@ template <int Momentum, bool Nesterov, class T, class C>
 
 /// Neighbouring elements; `buffer` is nullptr without momentum.
 template <class T, class C>
-inline void sgd_range(const sgd_config& c, const SgdNumbers<C>& k, std::int64_t step, std::int64_t n, T* p, const T* grad, T* buffer) {
+inline void sgd_range(const sgd_config& c, const SgdNumbers<C>& k, std::int64_t step, std::int64_t n, T* p,
+                      const T* grad, T* buffer) {
   if (c.momentum == 0) return sgd_some<0, false>(n, p, grad, buffer, k);
-  if (step == 1) return c.nesterov ? sgd_some<1, true>(n, p, grad, buffer, k) : sgd_some<1, false>(n, p, grad, buffer, k);
+  if (step == 1)
+    return c.nesterov ? sgd_some<1, true>(n, p, grad, buffer, k) : sgd_some<1, false>(n, p, grad, buffer, k);
   return c.nesterov ? sgd_some<2, true>(n, p, grad, buffer, k) : sgd_some<2, false>(n, p, grad, buffer, k);
 }
 
 }  // namespace detail
 
 template <class T>
-inline void sgd(Threads& threads, const sgd_config& c, std::int64_t count, T* const* params, const plain_t<T>* const* grads,
-                plain_t<T>* const* momentum, const std::int64_t* sizes, double lr, std::int64_t step) {
+inline void sgd(Threads& threads, const sgd_config& c, std::int64_t count, T* const* params,
+                const plain_t<T>* const* grads, plain_t<T>* const* momentum, const std::int64_t* sizes, double lr,
+                std::int64_t step) {
   using C = compute_t<T>;
   const detail::SgdNumbers<C> k = detail::sgd_numbers<C>(c, lr);
   for_each_range(threads, count, sizes, [&](std::int64_t t, std::int64_t first, std::int64_t n) {
-    detail::sgd_range(c, k, step, n, params[t] + first, grads[t] + first, c.momentum == 0 ? static_cast<T*>(nullptr) : momentum[t] + first);
+    detail::sgd_range(c, k, step, n, params[t] + first, grads[t] + first,
+                      c.momentum == 0 ? static_cast<T*>(nullptr) : momentum[t] + first);
   });
 }
 

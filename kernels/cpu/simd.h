@@ -1,5 +1,6 @@
-// Vectors of the processor's natural width through the compilers' own vector extension: no intrinsics, no other header, arithmetic with
-// operators. Sixteen floats are a panel (kernels/README.md, "Packed weights"): 1 vector on AVX-512, 2 on AVX2, 4 on SSE and NEON.
+// Vectors of the processor's natural width through the compilers' own vector extension: no intrinsics, no other header,
+// arithmetic with operators. Sixteen floats are a panel (kernels/README.md, "Packed weights"): 1 vector on AVX-512, 2
+// on AVX2, 4 on SSE and NEON.
 //
 //   vec a = load(x), b = broadcast(2.0f);      // vec: kLanes floats
 //   store(y, fma(a, b, vec{}));                // loads and stores need no alignment

@@ -78,11 +78,13 @@ inline std::int64_t copy_line(const T* x, std::int64_t count, C (&to)[kLineChunk
   const std::int64_t whole = count / kGroup * kGroup, padded = (count + kGroup - 1) / kGroup * kGroup;
   for (std::int64_t k = 0; k < whole; ++k) to[k] = static_cast<C>(x[k]);
   if (whole < count)
-    for (int l = 0; l < kGroup; ++l) to[whole + l] = whole + l < count ? static_cast<C>(x[whole + l]) : -static_cast<C>(__builtin_inff());
+    for (int l = 0; l < kGroup; ++l)
+      to[whole + l] = whole + l < count ? static_cast<C>(x[whole + l]) : -static_cast<C>(__builtin_inff());
   return padded;
 }
 
-/// Largest element of n >= 1 neighbours and the sum of their exponentials, which also go to `exponentials` unless that is nullptr.
+/// Largest element of n >= 1 neighbours and the sum of their exponentials, which also go to `exponentials` unless that
+/// is nullptr.
 template <class T, class C = compute_t<T>>
 inline LineSum<C> line_sum(const T* x, std::int64_t n, T* exponentials) {
   C chunk[kLineChunk], lanes[kGroup];
@@ -117,10 +119,11 @@ inline LineSum<C> line_sum(const T* x, std::int64_t n, T* exponentials) {
   return {top, sum_lanes(total)};
 }
 
-/// line_sum of up to kGroup lines of n <= kGroup elements, one line a lane; their softmax goes to `probabilities` (which may be x) unless that is
-/// nullptr. Lanes without a line get a sum of 1.
+/// line_sum of up to kGroup lines of n <= kGroup elements, one line a lane; their softmax goes to `probabilities`
+/// (which may be x) unless that is nullptr. Lanes without a line get a sum of 1.
 template <class T, class C = compute_t<T>>
-inline void short_line_sums(const T* x, std::int64_t lines, std::int64_t n, T* probabilities, C (&most)[kGroup], C (&sum)[kGroup]) {
+inline void short_line_sums(const T* x, std::int64_t lines, std::int64_t n, T* probabilities, C (&most)[kGroup],
+                            C (&sum)[kGroup]) {
   C element[kGroup][kGroup] = {};
   for (std::int64_t l = 0; l < lines; ++l)
     for (std::int64_t k = 0; k < n; ++k) element[k][l] = static_cast<C>(x[l * n + k]);
@@ -153,7 +156,9 @@ inline void scale_line(T* y, std::int64_t n, C scale) {
 template <class Lines>
 inline void for_lines(Threads& threads, std::int64_t count, std::int64_t size, const Lines& lines) {
   const std::int64_t each = kSoftmaxPiece / (size + 1) + 1;
-  threads.run((count + each - 1) / each, [&](std::int64_t piece) { lines(piece * each, (piece + 1) * each < count ? (piece + 1) * each : count); });
+  threads.run((count + each - 1) / each, [&](std::int64_t piece) {
+    lines(piece * each, (piece + 1) * each < count ? (piece + 1) * each : count);
+  });
 }
 
 /// Calls columns(first element, width) for groups of at most 16 neighbouring lines whose elements lie `inner` apart.
@@ -170,7 +175,8 @@ inline void for_columns(Threads& threads, const softmax_config& c, const Columns
 
 /// Largest element and sum of exponentials of up to 16 neighbouring lines.
 template <class T, class C = compute_t<T>>
-inline void column_sums(const softmax_config& c, const T* x, std::int64_t width, C (&most)[kGroup], C (&total)[kGroup]) {
+inline void column_sums(const softmax_config& c, const T* x, std::int64_t width, C (&most)[kGroup],
+                        C (&total)[kGroup]) {
   for (int l = 0; l < kGroup; ++l) {
     most[l] = -static_cast<C>(__builtin_inff());
     total[l] = 0;
@@ -194,7 +200,8 @@ inline void softmax_of(Threads& threads, const softmax_config& c, T* y, const T*
   if (c.inner == 1) {
     for_lines(threads, c.outer, c.size, [&](std::int64_t first, std::int64_t last) {
       for (std::int64_t i = first; i < last; ++i) {
-        // The exponentials are rounded once to float and once more for the quotient; narrower types are not, they are computed again.
+        // The exponentials are rounded once to float and once more for the quotient; narrower types are not, they are
+        // computed again.
         if constexpr (sizeof(T) >= 4) {
           const auto line = line_sum(x + i * c.size, c.size, y + i * c.size);
           if (Masked && line.most == kMasked)

@@ -1,5 +1,5 @@
-// sort: the first `count` elements of each line of [outer, size, inner] in order, and where they stood, for any element type. Equal elements keep
-// their order, NaN counts as the largest. sort_backward: dx[index[k]] = dy[k], 0 elsewhere.
+// sort: the first `count` elements of each line of [outer, size, inner] in order, and where they stood, for any element
+// type. Equal elements keep their order, NaN counts as the largest. sort_backward: dx[index[k]] = dy[k], 0 elsewhere.
 //
 //   // the 5 largest of 1000 classes
 //   sort(threads, sort_config{.outer = 64, .size = 1000, .inner = 1, .count = 5, .descending = true}, y, index, x, workspace);

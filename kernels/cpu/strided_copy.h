@@ -6,8 +6,8 @@
 //   // y[28,64] = the transpose of x[64,28]
 //   strided_copy(threads, {.rank = 2, .shape = {28, 64}, .strides = {1, 28}, .offset = 0}, y, x);
 //
-// Any element type; strided_add adds in float for half and bfloat16. x and y must not overlap. Where several elements of x go to one of y (a stride
-// of 0), they are added in the order of x.
+// Any element type; strided_add adds in float for half and bfloat16. x and y must not overlap. Where several elements
+// of x go to one of y (a stride of 0), they are added in the order of x.
 #pragma once
 
 #include <cstdint>
@@ -38,9 +38,11 @@ inline void transpose_columns(std::int64_t rows, T* y, std::int64_t y_row, const
   }
 }
 
-/// y[r, c] = x[r + c * stride] in blocks that stay in the first-level cache: rows are what is contiguous in x, columns in y.
+/// y[r, c] = x[r + c * stride] in blocks that stay in the first-level cache: rows are what is contiguous in x, columns
+/// in y.
 template <class T>
-inline void transpose_block(std::int64_t rows, std::int64_t columns, T* y, std::int64_t y_row, const T* x, std::int64_t stride) {
+inline void transpose_block(std::int64_t rows, std::int64_t columns, T* y, std::int64_t y_row, const T* x,
+                            std::int64_t stride) {
   constexpr std::int64_t kBlock = 16;
   if (columns == 2) return transpose_columns<2>(rows, y, y_row, x, stride);
   if (columns == 3) return transpose_columns<3>(rows, y, y_row, x, stride);
@@ -94,13 +96,15 @@ inline void strided_copy(Threads& threads, const strided_copy_config& c, T* y, c
   for (int d = 0; d < last; ++d)
     if (s.stride[0][d] == 1) swap = d;
   if (swap >= 0 && s.stride[0][last] != 1 && s.shape[swap] >= 4 && s.shape[last] >= 2) {
-    // Matrices of [shape[swap], shape[last]], one for each index of the other dimensions; a piece is a band of one matrix's rows.
+    // Matrices of [shape[swap], shape[last]], one for each index of the other dimensions; a piece is a band of one
+    // matrix's rows.
     std::int64_t y_row = 1;
     for (int d = swap + 1; d <= last; ++d) y_row *= s.shape[d];
     const std::int64_t rows = s.shape[swap], columns = s.shape[last], matrices = n / (rows * columns);
     std::int64_t band = (detail::kCopyPiece / columns + 16) / 16 * 16;
     band = band < rows ? band : rows;
-    const std::int64_t bands = (rows + band - 1) / band, each = detail::kCopyPiece / (band * columns) + 1, total = matrices * bands;
+    const std::int64_t bands = (rows + band - 1) / band, each = detail::kCopyPiece / (band * columns) + 1,
+                       total = matrices * bands;
     threads.run((total + each - 1) / each, [&](std::int64_t piece) {
       for (std::int64_t p = piece * each; p < total && p < (piece + 1) * each; ++p) {
         std::int64_t matrix = p / bands, from = 0, to = 0, width = columns;
@@ -154,7 +158,8 @@ inline void strided_add(Threads& threads, const strided_copy_config& c, T* y, co
       at.advance(run);
     }
   };
-  // Slices along the first dimension can be added at the same time when no two of them meet in y: when its stride steps over all that one covers.
+  // Slices along the first dimension can be added at the same time when no two of them meet in y: when its stride steps
+  // over all that one covers.
   std::int64_t extent = 0;
   for (int d = 1; d < s.rank; ++d) extent += (s.shape[d] - 1) * (s.stride[0][d] < 0 ? -s.stride[0][d] : s.stride[0][d]);
   const std::int64_t step = s.stride[0][0] < 0 ? -s.stride[0][0] : s.stride[0][0];

@@ -1,5 +1,5 @@
-// Loops over strided tensors: dimensions that lie behind each other in every operand are merged, then a StrideWalker visits the elements in
-// row-major order of the shape, one run along the innermost dimension at a time.
+// Loops over strided tensors: dimensions that lie behind each other in every operand are merged, then a StrideWalker
+// visits the elements in row-major order of the shape, one run along the innermost dimension at a time.
 //
 //   Strides<2> s = merge_dimensions<2>(rank, shape, {x_strides, y_strides});       // [64,1,28,28] with plain strides becomes [50176]
 //   StrideWalker<2> at(s, first);                                                  // at element `first` of the merged shape
@@ -30,7 +30,8 @@ struct Strides {
 
 /// Drops dimensions of one element and merges neighbours wherever all operands allow it. A scalar becomes shape [1].
 template <int Operands>
-inline Strides<Operands> merge_dimensions(std::int64_t rank, const std::int64_t* shape, const std::int64_t* const (&strides)[Operands]) {
+inline Strides<Operands> merge_dimensions(std::int64_t rank, const std::int64_t* shape,
+                                          const std::int64_t* const (&strides)[Operands]) {
   Strides<Operands> s;
   for (std::int64_t d = 0; d < rank; ++d) {
     if (shape[d] == 1) continue;

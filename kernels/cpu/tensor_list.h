@@ -1,5 +1,5 @@
-// A list of tensors worked on as if they lay behind each other, in pieces of 2^14 elements whatever the tensors' sizes: how optimizers update all
-// parameters in one parallel region.
+// A list of tensors worked on as if they lay behind each other, in pieces of 2^14 elements whatever the tensors' sizes:
+// how optimizers update all parameters in one parallel region.
 //
 //   for_each_range(threads, count, sizes, [&](std::int64_t tensor, std::int64_t first, std::int64_t n) { ... params[tensor] + first ... });
 //
@@ -34,9 +34,11 @@ inline void for_each_range(Threads& threads, std::int64_t count, const std::int6
   });
 }
 
-/// range(number of the piece, tensor, first element, elements): pieces of at most `size` elements, numbered through all tensors in their order.
+/// range(number of the piece, tensor, first element, elements): pieces of at most `size` elements, numbered through all
+/// tensors in their order.
 template <class Range>
-inline void for_each_piece(Threads& threads, std::int64_t size, std::int64_t count, const std::int64_t* sizes, const Range& range) {
+inline void for_each_piece(Threads& threads, std::int64_t size, std::int64_t count, const std::int64_t* sizes,
+                           const Range& range) {
   std::int64_t pieces = 0;
   for (std::int64_t t = 0; t < count; ++t) pieces += (sizes[t] + size - 1) / size;
   threads.run(pieces, [&](std::int64_t piece) {

@@ -3,16 +3,18 @@
 //   Threads threads(4);                                         // the caller and 3 workers; Threads() takes every processor
 //   threads.run(12, [&](std::int64_t piece) { f(piece); });     // pieces 0 to 11, each exactly once, in any order, on any thread; then returns
 //
-// Pieces are claimed one by one, half of the threads from the first on, the others from the last backwards: with two threads, the same pieces run on
-// the same thread every time, where their memory is cached, and yet a thread that is slow or asleep is never waited for unless it holds a piece. A
-// kernel's result must not depend on who runs which piece, nor on count(): what is summed, and in which order, depends on shapes alone.
+// Pieces are claimed one by one, half of the threads from the first on, the others from the last backwards: with two
+// threads, the same pieces run on the same thread every time, where their memory is cached, and yet a thread that is
+// slow or asleep is never waited for unless it holds a piece. A kernel's result must not depend on who runs which
+// piece, nor on count(): what is summed, and in which order, depends on shapes alone.
 //
-// A region costs under a microsecond while the workers spin; after `spin_microseconds` without work they sleep, and the caller starts alone
-// while they wake. With one thread, with one piece, or inside another region (nested use), the pieces run serially on the caller. One caller at
-// a time may use a Threads object; the body must not throw. If the system refuses a thread, the pool is smaller, the results the same.
+// A region costs under a microsecond while the workers spin; after `spin_microseconds` without work they sleep, and the
+// caller starts alone while they wake. With one thread, with one piece, or inside another region (nested use), the
+// pieces run serially on the caller. One caller at a time may use a Threads object; the body must not throw. If the
+// system refuses a thread, the pool is smaller, the results the same.
 //
-// Threads is one type for all instruction-set levels: run() is always inlined, everything else is reached through a pointer that the constructor
-// sets, so it is compiled for the translation unit that constructs the pool.
+// Threads is one type for all instruction-set levels: run() is always inlined, everything else is reached through a
+// pointer that the constructor sets, so it is compiled for the translation unit that constructs the pool.
 #pragma once
 
 #include <pthread.h>
@@ -40,7 +42,8 @@ class Threads {
     pthread_attr_init(&attributes);
     pthread_attr_setstacksize(&attributes, kStackBytes);
     int created = 1;
-    while (created < count && pthread_create(&workers_[created - 1], &attributes, &Threads::worker, this) == 0) ++created;
+    while (created < count && pthread_create(&workers_[created - 1], &attributes, &Threads::worker, this) == 0)
+      ++created;
     pthread_attr_destroy(&attributes);
     count_ = created;
   }
@@ -65,7 +68,9 @@ class Threads {
     if (pieces <= 1 || count_ == 1 || __atomic_load_n(&busy_, __ATOMIC_RELAXED)) {
       for (std::int64_t piece = 0; piece < pieces; ++piece) body(piece);
     } else {
-      region_(*this, [](const void* context, std::int64_t piece) { (*static_cast<const Body*>(context))(piece); }, &body, pieces);
+      region_(
+          *this, [](const void* context, std::int64_t piece) { (*static_cast<const Body*>(context))(piece); }, &body,
+          pieces);
     }
   }
 
@@ -109,15 +114,16 @@ class Threads {
   }
 
   void publish(Call call, const void* context, std::int64_t first, std::int64_t pieces) {
-    // Every piece of the last region was claimed and is done, so its ticket is used up: nobody can claim anything before the new ticket stands.
-    // A worker that looks at these fields meanwhile throws away what it read.
+    // Every piece of the last region was claimed and is done, so its ticket is used up: nobody can claim anything
+    // before the new ticket stands. A worker that looks at these fields meanwhile throws away what it read.
     __atomic_store_n(&done_, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&call_, call, __ATOMIC_RELEASE);
     __atomic_store_n(&context_, context, __ATOMIC_RELEASE);
     __atomic_store_n(&first_, first, __ATOMIC_RELEASE);
     const std::uint64_t epoch = (__atomic_load_n(&ticket_, __ATOMIC_RELAXED) >> 32) + 1;
     __atomic_store_n(&ticket_, epoch << 32 | static_cast<std::uint64_t>(pieces), __ATOMIC_SEQ_CST);
-    // Sequentially consistent with the worker that counts itself asleep and then looks at the ticket: one of the two sees the other.
+    // Sequentially consistent with the worker that counts itself asleep and then looks at the ticket: one of the two
+    // sees the other.
     if (__atomic_load_n(&sleeping_, __ATOMIC_SEQ_CST) > 0) {
       pthread_mutex_lock(&mutex_);
       pthread_cond_broadcast(&wake_);
@@ -126,7 +132,8 @@ class Threads {
     take_pieces(false);
     for (int turn = 0; __atomic_load_n(&done_, __ATOMIC_ACQUIRE) != pieces; ++turn) {
       relax();
-      if (turn % 1024 == 1023) sched_yield();  // more threads than processors: the one that holds the last piece may wait for ours
+      if (turn % 1024 == 1023)
+        sched_yield();  // more threads than processors: the one that holds the last piece may wait for ours
     }
   }
 
@@ -140,8 +147,8 @@ class Threads {
       const void* const context = __atomic_load_n(&context_, __ATOMIC_ACQUIRE);
       const std::int64_t first = __atomic_load_n(&first_, __ATOMIC_ACQUIRE);
       const std::uint64_t rest = from_the_end ? ticket - 1 : ticket + 0x10000u;
-      // The claim succeeds only while the ticket is what it was before these loads: then they belong to this region, which cannot end before
-      // the piece is done.
+      // The claim succeeds only while the ticket is what it was before these loads: then they belong to this region,
+      // which cannot end before the piece is done.
       if (!__atomic_compare_exchange_n(&ticket_, &ticket, rest, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) continue;
       call(context, first + static_cast<std::int64_t>(from_the_end ? end - 1 : begin));
       __atomic_fetch_add(&done_, 1, __ATOMIC_RELEASE);
@@ -171,7 +178,8 @@ class Threads {
       if (time - idle_since < self.spin_nanoseconds_) continue;
       pthread_mutex_lock(&self.mutex_);
       __atomic_fetch_add(&self.sleeping_, 1, __ATOMIC_SEQ_CST);
-      while (__atomic_load_n(&self.ticket_, __ATOMIC_SEQ_CST) >> 32 == seen && !__atomic_load_n(&self.stop_, __ATOMIC_SEQ_CST))
+      while (__atomic_load_n(&self.ticket_, __ATOMIC_SEQ_CST) >> 32 == seen &&
+             !__atomic_load_n(&self.stop_, __ATOMIC_SEQ_CST))
         pthread_cond_wait(&self.wake_, &self.mutex_);
       __atomic_fetch_sub(&self.sleeping_, 1, __ATOMIC_SEQ_CST);
       pthread_mutex_unlock(&self.mutex_);
@@ -180,7 +188,8 @@ class Threads {
   }
 
   // One cache line: what the workers watch and read for every region.
-  alignas(64) std::uint64_t ticket_ = 0;  // epoch of the region << 32 | first unclaimed piece << 16 | end of the unclaimed pieces
+  alignas(64) std::uint64_t ticket_ =
+      0;  // epoch of the region << 32 | first unclaimed piece << 16 | end of the unclaimed pieces
   Call call_ = nullptr;
   const void* context_ = nullptr;
   std::int64_t first_ = 0;  // number of the region's first piece

@@ -36,12 +36,13 @@ __global__ void adadelta_kernel(tensor_list<T, 4> list, adadelta_config config, 
 #ifndef __CUDACC_RTC__
 
 template <class T>
-void adadelta(CudaContext& context, const adadelta_config& config, std::int64_t count, T* const* params, const T* const* grads, T* const* square_avg,
-              T* const* acc_delta, const std::int64_t* sizes, double lr) {
+void adadelta(CudaContext& context, const adadelta_config& config, std::int64_t count, T* const* params,
+              const T* const* grads, T* const* square_avg, T* const* acc_delta, const std::int64_t* sizes, double lr) {
   // The list holds pointers of one type; the kernel only reads the gradients.
-  for_each_list<T, 4>(
-      count, {params, const_cast<T* const*>(grads), square_avg, acc_delta}, sizes,
-      [&](const tensor_list<T, 4>& list, const LaunchShape& shape) { launch(context, "adadelta", &adadelta_kernel<T>, shape, list, config, lr); });
+  for_each_list<T, 4>(count, {params, const_cast<T* const*>(grads), square_avg, acc_delta}, sizes,
+                      [&](const tensor_list<T, 4>& list, const LaunchShape& shape) {
+                        launch(context, "adadelta", &adadelta_kernel<T>, shape, list, config, lr);
+                      });
 }
 
 #endif  // __CUDACC_RTC__

@@ -18,7 +18,8 @@ __global__ void adagrad_kernel(tensor_list<T, 3> list, adagrad_config config, do
   T* p = list.data[0][blockIdx.y];
   const T* grad = list.data[1][blockIdx.y];
   T* sums = list.data[2][blockIdx.y];
-  const T initial = static_cast<T>(config.initial_accumulator_value), eps = static_cast<T>(config.eps), decay = static_cast<T>(config.weight_decay);
+  const T initial = static_cast<T>(config.initial_accumulator_value), eps = static_cast<T>(config.eps),
+          decay = static_cast<T>(config.weight_decay);
   for (std::int64_t i = first_item(); i < list.sizes[blockIdx.y]; i += item_stride()) {
     T g = config.maximize ? -grad[i] : grad[i];
     g += decay * p[i];
@@ -32,13 +33,14 @@ __global__ void adagrad_kernel(tensor_list<T, 3> list, adagrad_config config, do
 
 /// `step` counts from 1.
 template <class T>
-void adagrad(CudaContext& context, const adagrad_config& config, std::int64_t count, T* const* params, const T* const* grads, T* const* sums,
-             const std::int64_t* sizes, double lr, std::int64_t step) {
+void adagrad(CudaContext& context, const adagrad_config& config, std::int64_t count, T* const* params,
+             const T* const* grads, T* const* sums, const std::int64_t* sizes, double lr, std::int64_t step) {
   const double rate = lr / (1 + static_cast<double>(step - 1) * config.lr_decay);
   // The list holds pointers of one type; the kernel only reads the gradients.
-  for_each_list<T, 3>(count, {params, const_cast<T* const*>(grads), sums}, sizes, [&](const tensor_list<T, 3>& list, const LaunchShape& shape) {
-    launch(context, "adagrad", &adagrad_kernel<T>, shape, list, config, rate, step <= 1);
-  });
+  for_each_list<T, 3>(count, {params, const_cast<T* const*>(grads), sums}, sizes,
+                      [&](const tensor_list<T, 3>& list, const LaunchShape& shape) {
+                        launch(context, "adagrad", &adagrad_kernel<T>, shape, list, config, rate, step <= 1);
+                      });
 }
 
 #endif  // __CUDACC_RTC__

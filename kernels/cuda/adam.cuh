@@ -29,9 +29,11 @@ __global__ void adam_kernel(tensor_list<T, 5> list, adam_config config, adam_fac
   T* m = list.data[2][blockIdx.y];
   T* v = list.data[3][blockIdx.y];
   T* max_v = list.data[4][blockIdx.y];
-  const T beta2 = static_cast<T>(config.beta2), rest1 = static_cast<T>(1 - config.beta1), rest2 = static_cast<T>(1 - config.beta2);
+  const T beta2 = static_cast<T>(config.beta2), rest1 = static_cast<T>(1 - config.beta1),
+          rest2 = static_cast<T>(1 - config.beta2);
   const T eps = static_cast<T>(config.eps), decay = static_cast<T>(config.weight_decay);
-  const T rate = static_cast<T>(factors.rate), root = static_cast<T>(factors.root), shrinkage = static_cast<T>(factors.shrinkage);
+  const T rate = static_cast<T>(factors.rate), root = static_cast<T>(factors.root),
+          shrinkage = static_cast<T>(factors.shrinkage);
   for (std::int64_t i = first_item(); i < list.sizes[blockIdx.y]; i += item_stride()) {
     T parameter = p[i], g = config.maximize ? -grad[i] : grad[i];
     if (config.decoupled)
@@ -54,17 +56,18 @@ __global__ void adam_kernel(tensor_list<T, 5> list, adam_config config, adam_fac
 
 /// `max_v`: the array of buffers for amsgrad, else nullptr. `step` counts from 1.
 template <class T>
-void adam(CudaContext& context, const adam_config& config, std::int64_t count, T* const* params, const T* const* grads, T* const* m, T* const* v,
-          plain_t<T>* const* max_v, const std::int64_t* sizes, double lr, std::int64_t step) {
+void adam(CudaContext& context, const adam_config& config, std::int64_t count, T* const* params, const T* const* grads,
+          T* const* m, T* const* v, plain_t<T>* const* max_v, const std::int64_t* sizes, double lr, std::int64_t step) {
   const double t = static_cast<double>(step);
   const bool corrected = config.do_bias_correction;
   const adam_factors factors{.rate = corrected ? lr / (1 - std::pow(config.beta1, t)) : lr,
                              .root = corrected ? std::sqrt(1 - std::pow(config.beta2, t)) : 1,
                              .shrinkage = 1 - lr * config.weight_decay};
   // The list holds pointers of one type; the kernel only reads the gradients.
-  for_each_list<T, 5>(
-      count, {params, const_cast<T* const*>(grads), m, v, config.amsgrad ? max_v : nullptr}, sizes,
-      [&](const tensor_list<T, 5>& list, const LaunchShape& shape) { launch(context, "adam", &adam_kernel<T>, shape, list, config, factors); });
+  for_each_list<T, 5>(count, {params, const_cast<T* const*>(grads), m, v, config.amsgrad ? max_v : nullptr}, sizes,
+                      [&](const tensor_list<T, 5>& list, const LaunchShape& shape) {
+                        launch(context, "adam", &adam_kernel<T>, shape, list, config, factors);
+                      });
 }
 
 #endif  // __CUDACC_RTC__

@@ -10,7 +10,8 @@ namespace graven::kernels {
 
 template <class T>
 __global__ void arange_kernel(arange_config config, T* y) {
-  for (std::int64_t i = first_item(); i < config.n; i += item_stride()) y[i] = static_cast<T>(config.start + static_cast<double>(i) * config.step);
+  for (std::int64_t i = first_item(); i < config.n; i += item_stride())
+    y[i] = static_cast<T>(config.start + static_cast<double>(i) * config.step);
 }
 
 #ifndef __CUDACC_RTC__

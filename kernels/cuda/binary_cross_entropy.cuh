@@ -26,7 +26,8 @@ __global__ void binary_cross_entropy_kernel(binary_cross_entropy_config config, 
 #ifndef __CUDACC_RTC__
 
 template <class T>
-void binary_cross_entropy(CudaContext& context, const binary_cross_entropy_config& config, T* loss, const T* x, const T* t) {
+void binary_cross_entropy(CudaContext& context, const binary_cross_entropy_config& config, T* loss, const T* x,
+                          const T* t) {
   launch(context, "binary_cross_entropy", &binary_cross_entropy_kernel<T>, launch_shape(config.n), config, loss, x, t);
 }
 

@@ -10,7 +10,8 @@ namespace graven::kernels {
 
 /// Copies x [outer, width] into columns [column, column + width) of y [outer, total].
 template <class T>
-__global__ void concat_kernel(std::int64_t n, std::int64_t width, std::int64_t total, std::int64_t column, T* y, const T* x) {
+__global__ void concat_kernel(std::int64_t n, std::int64_t width, std::int64_t total, std::int64_t column, T* y,
+                              const T* x) {
   for (std::int64_t i = first_item(); i < n; i += item_stride()) {
     const std::int64_t row = i / width;
     y[row * total + column + (i - row * width)] = x[i];
@@ -20,7 +21,8 @@ __global__ void concat_kernel(std::int64_t n, std::int64_t width, std::int64_t t
 #ifndef __CUDACC_RTC__
 
 template <class T>
-void concat(CudaContext& context, const concat_config& config, T* y, std::int64_t count, const T* const* xs, const std::int64_t* sizes) {
+void concat(CudaContext& context, const concat_config& config, T* y, std::int64_t count, const T* const* xs,
+            const std::int64_t* sizes) {
   std::int64_t total = 0, column = 0;
   for (std::int64_t i = 0; i < count; ++i) total += sizes[i] * config.inner;
   for (std::int64_t i = 0; i < count; ++i) {

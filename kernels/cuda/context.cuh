@@ -48,10 +48,11 @@ class CudaOutOfMemory : public std::bad_alloc {
   std::string text_;
 };
 
-[[noreturn]] inline void throw_cuda_error(const char* library, const char* error, const char* call, const char* file, int line) {
+[[noreturn]] inline void throw_cuda_error(const char* library, const char* error, const char* call, const char* file,
+                                          int line) {
   std::string path = file;
-  throw CudaError(std::string(library) + ": " + error + " from " + call + " at " + path.substr(path.find_last_of('/') + 1) + ":" +
-                  std::to_string(line));
+  throw CudaError(std::string(library) + ": " + error + " from " + call + " at " +
+                  path.substr(path.find_last_of('/') + 1) + ":" + std::to_string(line));
 }
 
 inline void check_cuda(cudaError_t error, const char* call, const char* file, int line) {
@@ -95,7 +96,8 @@ class DeviceBuffer {
     if (bytes > 0) GRAVEN_CUDA(cudaMalloc(&data_, bytes));
   }
   ~DeviceBuffer() { release(); }
-  DeviceBuffer(DeviceBuffer&& other) noexcept : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+  DeviceBuffer(DeviceBuffer&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
   DeviceBuffer& operator=(DeviceBuffer&& other) noexcept {
     if (this != &other) {
       release();
@@ -172,7 +174,8 @@ class CudaContext {
   /// Whether calls are to do without the device's work.
   bool rehearses() const { return rehearses_; }
 
-  /// A library's handles, made when first asked for. `Library` has `static constexpr int slot` (0 to 3) and a constructor from the stream.
+  /// A library's handles, made when first asked for. `Library` has `static constexpr int slot` (0 to 3) and a
+  /// constructor from the stream.
   template <class Library>
   Library& library() {
     auto& slot = libraries_[Library::slot];
@@ -218,7 +221,8 @@ inline LaunchShape launch_shape(std::int64_t items, int threads = 256) {
 
 /// Starts a kernel on the context's stream. Without items it does nothing.
 template <class... Parameters, class... Arguments>
-void launch(CudaContext& context, const char* name, void (*kernel)(Parameters...), const LaunchShape& shape, Arguments&&... arguments) {
+void launch(CudaContext& context, const char* name, void (*kernel)(Parameters...), const LaunchShape& shape,
+            Arguments&&... arguments) {
   if (shape.empty || context.rehearses()) return;
   cudaLaunchConfig_t config{};
   config.gridDim = shape.blocks;

@@ -46,12 +46,15 @@ class Conv2dDescriptors {
       if (value > 0x7fffffff) throw CudaError("conv2d: cuDNN takes dimensions below 2^31");
       return static_cast<int>(value);
     };
-    GRAVEN_CUDNN(cudnnSetTensor4dDescriptor(x, CUDNN_TENSOR_NHWC, CUDNN_DATA_FLOAT, i(s.batch), i(s.in_channels), i(s.in_height), i(s.in_width)));
-    GRAVEN_CUDNN(cudnnSetTensor4dDescriptor(y, CUDNN_TENSOR_NHWC, CUDNN_DATA_FLOAT, i(s.batch), i(s.out_channels), i(s.out_height), i(s.out_width)));
-    GRAVEN_CUDNN(cudnnSetFilter4dDescriptor(w, CUDNN_DATA_FLOAT, CUDNN_TENSOR_NHWC, i(s.out_channels), i(s.in_channels / s.groups),
-                                            i(s.kernel_height), i(s.kernel_width)));
-    GRAVEN_CUDNN(cudnnSetConvolution2dDescriptor(convolution, i(s.padding_height), i(s.padding_width), i(s.stride_height), i(s.stride_width),
-                                                 i(s.dilation_height), i(s.dilation_width), CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT));
+    GRAVEN_CUDNN(cudnnSetTensor4dDescriptor(x, CUDNN_TENSOR_NHWC, CUDNN_DATA_FLOAT, i(s.batch), i(s.in_channels),
+                                            i(s.in_height), i(s.in_width)));
+    GRAVEN_CUDNN(cudnnSetTensor4dDescriptor(y, CUDNN_TENSOR_NHWC, CUDNN_DATA_FLOAT, i(s.batch), i(s.out_channels),
+                                            i(s.out_height), i(s.out_width)));
+    GRAVEN_CUDNN(cudnnSetFilter4dDescriptor(w, CUDNN_DATA_FLOAT, CUDNN_TENSOR_NHWC, i(s.out_channels),
+                                            i(s.in_channels / s.groups), i(s.kernel_height), i(s.kernel_width)));
+    GRAVEN_CUDNN(cudnnSetConvolution2dDescriptor(convolution, i(s.padding_height), i(s.padding_width),
+                                                 i(s.stride_height), i(s.stride_width), i(s.dilation_height),
+                                                 i(s.dilation_width), CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT));
     GRAVEN_CUDNN(cudnnSetConvolutionGroupCount(convolution, i(s.groups)));
     GRAVEN_CUDNN(cudnnSetConvolutionMathType(convolution, CUDNN_FMA_MATH));
   }
@@ -128,7 +131,8 @@ constexpr std::int64_t conv2d_weights(const conv2d_config& s) {
 /// The context's workspace, divided: rearranged weights, then the library's scratch.
 struct Conv2dWorkspace {
   Conv2dWorkspace(CudaContext& context, const conv2d_config& config, std::size_t library_bytes) {
-    const std::size_t weight_bytes = (static_cast<std::size_t>(conv2d_weights(config)) * sizeof(float) + 255) / 256 * 256;
+    const std::size_t weight_bytes =
+        (static_cast<std::size_t>(conv2d_weights(config)) * sizeof(float) + 255) / 256 * 256;
     weights = static_cast<float*>(context.workspace(weight_bytes + library_bytes));
     library = static_cast<char*>(static_cast<void*>(weights)) + weight_bytes;
   }
@@ -139,21 +143,21 @@ struct Conv2dWorkspace {
 template <bool Back>
 void conv2d_rearrange(CudaContext& context, const conv2d_config& s, float* to, const float* from) {
   const std::int64_t n = conv2d_weights(s);
-  launch(context, "conv2d", &conv2d_rearrange_kernel<Back, float>, launch_shape(n), n, s.in_channels / s.groups, s.kernel_height * s.kernel_width, to,
-         from);
+  launch(context, "conv2d", &conv2d_rearrange_kernel<Back, float>, launch_shape(n), n, s.in_channels / s.groups,
+         s.kernel_height * s.kernel_width, to, from);
 }
 
 constexpr bool conv2d_is_empty(const conv2d_config& s) {
-  return s.batch * s.out_height * s.out_width * s.out_channels == 0 || s.batch * s.in_height * s.in_width * s.in_channels == 0 ||
-         conv2d_weights(s) == 0;
+  return s.batch * s.out_height * s.out_width * s.out_channels == 0 ||
+         s.batch * s.in_height * s.in_width * s.in_channels == 0 || conv2d_weights(s) == 0;
 }
 
 }  // namespace detail
 
 /// y = epilogue(convolution of x with w + bias[, residual]).
 template <class Epilogue = identity>
-void conv2d(CudaContext& context, const conv2d_config& config, float* y, const float* x, const float* w, const float* bias,
-            const float* residual = nullptr) {
+void conv2d(CudaContext& context, const conv2d_config& config, float* y, const float* x, const float* w,
+            const float* bias, const float* residual = nullptr) {
   const std::int64_t rows = config.batch * config.out_height * config.out_width;
   if (detail::conv2d_is_empty(config)) {
     fill(context, fill_config{.n = rows * config.out_channels, .value = 0}, y);
@@ -173,8 +177,8 @@ void conv2d(CudaContext& context, const conv2d_config& config, float* y, const f
 
 /// dx = epilogue(gradient of the input[, residual]).
 template <class Epilogue = identity>
-void conv2d_backward_input(CudaContext& context, const conv2d_config& config, float* dx, const float* dy, const float* w,
-                           const float* residual = nullptr) {
+void conv2d_backward_input(CudaContext& context, const conv2d_config& config, float* dx, const float* dy,
+                           const float* w, const float* residual = nullptr) {
   const std::int64_t rows = config.batch * config.in_height * config.in_width;
   if (detail::conv2d_is_empty(config)) {
     fill(context, fill_config{.n = rows * config.in_channels, .value = 0}, dx);
@@ -194,7 +198,8 @@ void conv2d_backward_input(CudaContext& context, const conv2d_config& config, fl
 }
 
 /// Gradients of w and of the bias ([out_channels], or nullptr).
-inline void conv2d_backward_weight(CudaContext& context, const conv2d_config& config, float* dw, float* db, const float* dy, const float* x) {
+inline void conv2d_backward_weight(CudaContext& context, const conv2d_config& config, float* dw, float* db,
+                                   const float* dy, const float* x) {
   if (detail::conv2d_is_empty(config)) {
     fill(context, fill_config{.n = detail::conv2d_weights(config), .value = 0}, dw);
   } else {
@@ -210,7 +215,11 @@ inline void conv2d_backward_weight(CudaContext& context, const conv2d_config& co
     detail::conv2d_rearrange<true>(context, config, dw, workspace.weights);
   }
   if (db != nullptr)
-    reduce_sum(context, reduce_config{.outer = 1, .size = config.batch * config.out_height * config.out_width, .inner = config.out_channels}, db, dy);
+    reduce_sum(
+        context,
+        reduce_config{
+            .outer = 1, .size = config.batch * config.out_height * config.out_width, .inner = config.out_channels},
+        db, dy);
 }
 
 #endif  // __CUDACC_RTC__

@@ -2,9 +2,10 @@
 //
 //   matrix_product(context, matrix_product_shape{.batch = 1, .m = 64, .n = 10, .k = 256, .transpose_b = true}, c, a, b, fused_epilogue::bias, bias);
 //
-// cuBLASLt thinks in columns: a row-major c[m,n] is a column-major n x m matrix, so c = a b is asked for as c^T = b^T a^T, and the bias, one value a
-// column of c, is what cuBLASLt calls a bias of its rows. Products are in full float precision (no TF32). The algorithm for a shape is chosen once,
-// the first that the library recommends; the same shape gives the same bits on every run.
+// cuBLASLt thinks in columns: a row-major c[m,n] is a column-major n x m matrix, so c = a b is asked for as c^T = b^T
+// a^T, and the bias, one value a column of c, is what cuBLASLt calls a bias of its rows. Products are in full float
+// precision (no TF32). The algorithm for a shape is chosen once, the first that the library recommends; the same shape
+// gives the same bits on every run.
 #pragma once
 
 #include "context.cuh"
@@ -24,8 +25,8 @@ inline void check_cublas(cublasStatus_t status, const char* call, const char* fi
 }
 #define GRAVEN_CUBLAS(call) ::graven::kernels::check_cublas((call), #call, __FILE__, __LINE__)
 
-/// c[batch,m,n] = op(a) op(b); a is stored [m,k], or [k,m] when transposed; b [k,n], or [n,k]. Strides are elements from one matrix of the batch to
-/// the next; 0 repeats the same.
+/// c[batch,m,n] = op(a) op(b); a is stored [m,k], or [k,m] when transposed; b [k,n], or [n,k]. Strides are elements
+/// from one matrix of the batch to the next; 0 repeats the same.
 struct matrix_product_shape {
   std::int64_t batch = 1, m, n, k;
   std::int64_t a_stride = 0, b_stride = 0, c_stride = 0;
@@ -47,7 +48,8 @@ class CublasLt {
   CublasLt& operator=(const CublasLt&) = delete;
 
   template <class T>
-  void run(CudaContext& context, const matrix_product_shape& shape, T* c, const T* a, const T* b, fused_epilogue epilogue, const T* bias) {
+  void run(CudaContext& context, const matrix_product_shape& shape, T* c, const T* a, const T* b,
+           fused_epilogue epilogue, const T* bias) {
     static_assert(std::is_same_v<T, float> || std::is_same_v<T, double>, "float or double");
     const auto address = [](const T* p) { return reinterpret_cast<std::uintptr_t>(p); };
     const std::uintptr_t addresses = address(a) | address(b) | address(c) | address(bias);
@@ -148,7 +150,8 @@ class CublasLt {
     if (batch > 1) {
       const auto count = static_cast<std::int32_t>(batch);
       GRAVEN_CUBLAS(cublasLtMatrixLayoutSetAttribute(result, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof count));
-      GRAVEN_CUBLAS(cublasLtMatrixLayoutSetAttribute(result, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride, sizeof stride));
+      GRAVEN_CUBLAS(cublasLtMatrixLayoutSetAttribute(result, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride,
+                                                     sizeof stride));
     }
     return result;
   }

@@ -4,8 +4,9 @@
 //   broadcast<add>(context, config, y, x0, x1);                               // each input at its own strides
 //   fill(context, fill_config{.n = 4096, .value = 0}, y);
 //
-// A functor has `inputs` and `apply<T>(T x, ...)`. It computes in functor_type of the inputs' types (bool gives way to everything, integers to
-// floating types, narrow to wide), to which they are converted when they are loaded; the result is converted to y's type. y may be any of the inputs.
+// A functor has `inputs` and `apply<T>(T x, ...)`. It computes in functor_type of the inputs' types (bool gives way to
+// everything, integers to floating types, narrow to wide), to which they are converted when they are loaded; the result
+// is converted to y's type. y may be any of the inputs.
 #pragma once
 
 #include "../config/elementwise.h"
@@ -33,8 +34,8 @@ inline constexpr bool is_same<A, A> = true;
 template <class A, class B>
 struct common {
   static constexpr bool first =
-      is_same<B, bool> ||
-      (!is_same<A, bool> && ((is_floating<A> && !is_floating<B>) || (is_floating<A> == is_floating<B> && sizeof(A) >= sizeof(B))));
+      is_same<B, bool> || (!is_same<A, bool> && ((is_floating<A> && !is_floating<B>) ||
+                                                 (is_floating<A> == is_floating<B> && sizeof(A) >= sizeof(B))));
 };
 template <class A, class B, bool First = common<A, B>::first>
 struct common_type {
@@ -75,7 +76,8 @@ using functor_type = typename detail::common_of<X...>::type;
 template <class F, class Y, class... X>
 __global__ void elementwise_kernel(std::int64_t n, Y* y, const X*... x) {
   using T = functor_type<X...>;
-  for (std::int64_t i = first_item(); i < n; i += item_stride()) y[i] = static_cast<Y>(F::template apply<T>(static_cast<T>(x[i])...));
+  for (std::int64_t i = first_item(); i < n; i += item_stride())
+    y[i] = static_cast<Y>(F::template apply<T>(static_cast<T>(x[i])...));
 }
 
 /// Four floats a thread: n counts the groups of four.
@@ -83,14 +85,15 @@ template <class F, class... X>
 __global__ void elementwise_float4_kernel(std::int64_t n, float4* y, const X*... x) {
   for (std::int64_t i = first_item(); i < n; i += item_stride()) {
     y[i] = [](const auto... v) {
-      return make_float4(F::template apply<float>(v.x...), F::template apply<float>(v.y...), F::template apply<float>(v.z...),
-                         F::template apply<float>(v.w...));
+      return make_float4(F::template apply<float>(v.x...), F::template apply<float>(v.y...),
+                         F::template apply<float>(v.z...), F::template apply<float>(v.w...));
     }(x[i]...);
   }
 }
 
 /// Where item i of a row-major shape lies at the strides.
-__device__ inline std::int64_t strided_offset(std::int64_t i, int rank, const std::int64_t* shape, const std::int64_t* strides) {
+__device__ inline std::int64_t strided_offset(std::int64_t i, int rank, const std::int64_t* shape,
+                                              const std::int64_t* strides) {
   std::int64_t offset = 0;
   for (int d = rank - 1; d >= 0; --d) {
     const std::int64_t rest = i / shape[d];
@@ -115,7 +118,8 @@ template <class F, class Y, class... X>
 __global__ void broadcast_kernel(std::int64_t n, broadcast_shape shape, Y* y, broadcast_input<X>... x) {
   using T = functor_type<X...>;
   for (std::int64_t i = first_item(); i < n; i += item_stride())
-    y[i] = static_cast<Y>(F::template apply<T>(static_cast<T>(x.data[strided_offset(i, shape.rank, shape.of, x.strides)])...));
+    y[i] = static_cast<Y>(
+        F::template apply<T>(static_cast<T>(x.data[strided_offset(i, shape.rank, shape.of, x.strides)])...));
 }
 
 template <class T>
@@ -135,8 +139,9 @@ void elementwise(CudaContext& context, const elementwise_config& config, Y* y, c
   static_assert(sizeof...(X) == F::inputs, "one pointer an input of the functor");
   if constexpr (sizeof...(X) > 0 && detail::all_float<Y, X...>::value) {
     if (config.n % 4 == 0 && detail::aligned16(y) && (detail::aligned16(x) && ...)) {
-      launch(context, "elementwise", &elementwise_float4_kernel<F, std::conditional_t<true, float4, X>...>, launch_shape(config.n / 4), config.n / 4,
-             reinterpret_cast<float4*>(y), reinterpret_cast<const float4*>(x)...);
+      launch(context, "elementwise", &elementwise_float4_kernel<F, std::conditional_t<true, float4, X>...>,
+             launch_shape(config.n / 4), config.n / 4, reinterpret_cast<float4*>(y),
+             reinterpret_cast<const float4*>(x)...);
       return;
     }
   }
@@ -160,8 +165,11 @@ void broadcast(CudaContext& context, const broadcast_config& config, Y* y, const
   };
   // Braces: the inputs are taken in their order.
   const std::tuple<broadcast_input<X>...> inputs{input(x)...};
-  std::apply([&](const auto&... each) { launch(context, "broadcast", &broadcast_kernel<F, Y, X...>, launch_shape(n), n, shape, y, each...); },
-             inputs);
+  std::apply(
+      [&](const auto&... each) {
+        launch(context, "broadcast", &broadcast_kernel<F, Y, X...>, launch_shape(n), n, shape, y, each...);
+      },
+      inputs);
 }
 
 template <class T>

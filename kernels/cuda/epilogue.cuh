@@ -1,4 +1,5 @@
-// epilogue: what follows a library's matrix product or convolution, in place, in one pass: y[row, column] = F(y + bias[column][, residual]).
+// epilogue: what follows a library's matrix product or convolution, in place, in one pass: y[row, column] = F(y +
+// bias[column][, residual]).
 //
 //   epilogue<relu>(context, rows, columns, y, bias, nullptr);   // bias or residual may be nullptr
 #pragma once
@@ -28,10 +29,12 @@ template <>
 inline constexpr bool is_identity<identity> = true;
 
 template <class F, class T>
-void epilogue(CudaContext& context, std::int64_t rows, std::int64_t columns, T* y, const plain_t<T>* bias, const plain_t<T>* residual) {
+void epilogue(CudaContext& context, std::int64_t rows, std::int64_t columns, T* y, const plain_t<T>* bias,
+              const plain_t<T>* residual) {
   static_assert(F::inputs <= 2, "an epilogue sees the result and at most one residual");
   if (bias == nullptr && is_identity<F>) return;
-  launch(context, "epilogue", &epilogue_kernel<F, T>, launch_shape(rows * columns), rows * columns, columns, y, bias, residual);
+  launch(context, "epilogue", &epilogue_kernel<F, T>, launch_shape(rows * columns), rows * columns, columns, y, bias,
+         residual);
 }
 
 #endif  // __CUDACC_RTC__

@@ -13,10 +13,12 @@
 
 namespace graven::kernels {
 
-/// One thread an element of the weight, of which a channel's first one does the bias as well; without elements one a channel.
+/// One thread an element of the weight, of which a channel's first one does the bias as well; without elements one a
+/// channel.
 template <class T>
-__global__ void fold_batch_norm_kernel(std::int64_t n, fold_batch_norm_config config, T* new_weight, T* new_bias, const T* weight, const T* bias,
-                                       const T* gamma, const T* beta, const T* mean, const T* var) {
+__global__ void fold_batch_norm_kernel(std::int64_t n, fold_batch_norm_config config, T* new_weight, T* new_bias,
+                                       const T* weight, const T* bias, const T* gamma, const T* beta, const T* mean,
+                                       const T* var) {
   for (std::int64_t i = first_item(); i < n; i += item_stride()) {
     const std::int64_t c = config.inner > 0 ? i / config.inner : i;
     const T scale = (gamma != nullptr ? gamma[c] : T(1)) / math::sqrt(var[c] + static_cast<T>(config.eps));
@@ -29,11 +31,12 @@ __global__ void fold_batch_norm_kernel(std::int64_t n, fold_batch_norm_config co
 #ifndef __CUDACC_RTC__
 
 template <class T>
-void fold_batch_norm(CudaContext& context, const fold_batch_norm_config& config, T* new_weight, plain_t<T>* new_bias, const T* weight,
-                     const plain_t<T>* bias, const plain_t<T>* gamma, const plain_t<T>* beta, const T* mean, const T* var) {
+void fold_batch_norm(CudaContext& context, const fold_batch_norm_config& config, T* new_weight, plain_t<T>* new_bias,
+                     const T* weight, const plain_t<T>* bias, const plain_t<T>* gamma, const plain_t<T>* beta,
+                     const T* mean, const T* var) {
   const std::int64_t n = config.channels * (config.inner > 0 ? config.inner : 1);
-  launch(context, "fold_batch_norm", &fold_batch_norm_kernel<T>, launch_shape(n), n, config, new_weight, new_bias, weight, bias, gamma, beta, mean,
-         var);
+  launch(context, "fold_batch_norm", &fold_batch_norm_kernel<T>, launch_shape(n), n, config, new_weight, new_bias,
+         weight, bias, gamma, beta, mean, var);
 }
 
 #endif  // __CUDACC_RTC__

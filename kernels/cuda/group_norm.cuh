@@ -5,7 +5,8 @@
 //
 //   group_norm(context, group_norm_config{.batch = 8, .channels = 32, .groups = 4, .inner = 256}, y, mean, rstd, x, gamma, beta);
 //
-// A block for each group of each sample. gamma and beta may be nullptr (1 and 0), and so may mean and rstd where nobody needs the gradient.
+// A block for each group of each sample. gamma and beta may be nullptr (1 and 0), and so may mean and rstd where nobody
+// needs the gradient.
 #pragma once
 
 #include "../config/group_norm.h"
@@ -16,7 +17,8 @@
 namespace graven::kernels {
 
 template <class T>
-__global__ void group_norm_kernel(group_norm_config config, T* y, T* mean, T* rstd, const T* x, const T* gamma, const T* beta) {
+__global__ void group_norm_kernel(group_norm_config config, T* y, T* mean, T* rstd, const T* x, const T* gamma,
+                                  const T* beta) {
   const std::int64_t each = config.channels / config.groups, size = each * config.inner;
   for (std::int64_t row = blockIdx.x; row < config.batch * config.groups; row += gridDim.x) {
     moments<T> m;
@@ -25,8 +27,8 @@ __global__ void group_norm_kernel(group_norm_config config, T* y, T* mean, T* rs
     const T scale = T(1) / math::sqrt(m.variance() + static_cast<T>(config.eps));
     for (std::int64_t i = threadIdx.x; i < size; i += blockDim.x) {
       const std::int64_t channel = row % config.groups * each + i / config.inner;
-      y[row * size + i] =
-          (x[row * size + i] - m.mean) * scale * (gamma != nullptr ? gamma[channel] : T(1)) + (beta != nullptr ? beta[channel] : T(0));
+      y[row * size + i] = (x[row * size + i] - m.mean) * scale * (gamma != nullptr ? gamma[channel] : T(1)) +
+                          (beta != nullptr ? beta[channel] : T(0));
     }
     if (threadIdx.x == 0) {
       if (mean != nullptr) mean[row] = m.mean;
@@ -36,7 +38,8 @@ __global__ void group_norm_kernel(group_norm_config config, T* y, T* mean, T* rs
 }
 
 template <class T>
-__global__ void group_norm_backward_kernel(group_norm_config config, T* dx, const T* dy, const T* x, const T* gamma, const T* mean, const T* rstd) {
+__global__ void group_norm_backward_kernel(group_norm_config config, T* dx, const T* dy, const T* x, const T* gamma,
+                                           const T* mean, const T* rstd) {
   const std::int64_t each = config.channels / config.groups, size = each * config.inner;
   for (std::int64_t row = blockIdx.x; row < config.batch * config.groups; row += gridDim.x) {
     const std::int64_t first = row * size, channel = row % config.groups * each;
@@ -49,7 +52,8 @@ __global__ void group_norm_backward_kernel(group_norm_config config, T* dx, cons
     sum = block_reduce<sum_of>(sum);
     along = block_reduce<sum_of>(along);
     for (std::int64_t i = threadIdx.x; i < size; i += blockDim.x) {
-      const T g = dy[first + i] * (gamma != nullptr ? gamma[channel + i / config.inner] : T(1)), h = (x[first + i] - mean[row]) * rstd[row];
+      const T g = dy[first + i] * (gamma != nullptr ? gamma[channel + i / config.inner] : T(1)),
+              h = (x[first + i] - mean[row]) * rstd[row];
       dx[first + i] = rstd[row] * (g - (sum + h * along) / static_cast<T>(size));
     }
   }
@@ -57,8 +61,8 @@ __global__ void group_norm_backward_kernel(group_norm_config config, T* dx, cons
 
 /// A block a channel.
 template <class T>
-__global__ void group_norm_gradient_sums_kernel(group_norm_config config, T* dgamma, T* dbeta, const T* dy, const T* x, const T* mean,
-                                                const T* rstd) {
+__global__ void group_norm_gradient_sums_kernel(group_norm_config config, T* dgamma, T* dbeta, const T* dy, const T* x,
+                                                const T* mean, const T* rstd) {
   const std::int64_t each = config.channels / config.groups;
   for (std::int64_t channel = blockIdx.x; channel < config.channels; channel += gridDim.x) {
     T sum = 0, products = 0;
@@ -81,21 +85,22 @@ __global__ void group_norm_gradient_sums_kernel(group_norm_config config, T* dga
 
 /// y may be x.
 template <class T>
-void group_norm(CudaContext& context, const group_norm_config& config, T* y, plain_t<T>* mean, plain_t<T>* rstd, const T* x, const plain_t<T>* gamma,
-                const plain_t<T>* beta) {
-  launch(context, "group_norm", &group_norm_kernel<T>, launch_shape(config.batch * config.groups * kBlock, kBlock), config, y, mean, rstd, x, gamma,
-         beta);
+void group_norm(CudaContext& context, const group_norm_config& config, T* y, plain_t<T>* mean, plain_t<T>* rstd,
+                const T* x, const plain_t<T>* gamma, const plain_t<T>* beta) {
+  launch(context, "group_norm", &group_norm_kernel<T>, launch_shape(config.batch * config.groups * kBlock, kBlock),
+         config, y, mean, rstd, x, gamma, beta);
 }
 /// dx may be dy. dgamma and dbeta may be nullptr.
 template <class T>
-void group_norm_backward(CudaContext& context, const group_norm_config& config, T* dx, plain_t<T>* dgamma, plain_t<T>* dbeta, const T* dy, const T* x,
-                         const plain_t<T>* gamma, const T* mean, const T* rstd) {
+void group_norm_backward(CudaContext& context, const group_norm_config& config, T* dx, plain_t<T>* dgamma,
+                         plain_t<T>* dbeta, const T* dy, const T* x, const plain_t<T>* gamma, const T* mean,
+                         const T* rstd) {
   if (dgamma != nullptr || dbeta != nullptr)
-    launch(context, "group_norm_backward", &group_norm_gradient_sums_kernel<T>, launch_shape(config.channels * kBlock, kBlock), config, dgamma, dbeta,
-           dy, x, mean, rstd);
+    launch(context, "group_norm_backward", &group_norm_gradient_sums_kernel<T>,
+           launch_shape(config.channels * kBlock, kBlock), config, dgamma, dbeta, dy, x, mean, rstd);
   // Last, since dx may lie where dy does.
-  launch(context, "group_norm_backward", &group_norm_backward_kernel<T>, launch_shape(config.batch * config.groups * kBlock, kBlock), config, dx, dy,
-         x, gamma, mean, rstd);
+  launch(context, "group_norm_backward", &group_norm_backward_kernel<T>,
+         launch_shape(config.batch * config.groups * kBlock, kBlock), config, dx, dy, x, gamma, mean, rstd);
 }
 
 #endif  // __CUDACC_RTC__

@@ -6,9 +6,9 @@
 //   index_add(context, index_select_config{.outer = 1, .size = 50257, .inner = 768, .count = 1024}, y, x, index, base);
 //   one_hot(context, one_hot_config{.rows = 64, .classes = 10}, y, index);
 //
-// Sums are in the order of the index: what may meet in one place is added by one thread; of several written to one place the last stays. y may be x
-// in scatter and scatter_add, and base, which may be absent, in index_add. An index outside of its dimension reads NaN (0 of integers) and writes
-// nothing: a device cannot throw.
+// Sums are in the order of the index: what may meet in one place is added by one thread; of several written to one
+// place the last stays. y may be x in scatter and scatter_add, and base, which may be absent, in index_add. An index
+// outside of its dimension reads NaN (0 of integers) and writes nothing: a device cannot throw.
 #pragma once
 
 #include "../config/index.h"
@@ -18,7 +18,8 @@
 
 namespace graven::kernels {
 
-/// Where a line along dim begins in the tensor that is indexed and in the index, and how far its elements lie apart there.
+/// Where a line along dim begins in the tensor that is indexed and in the index, and how far its elements lie apart
+/// there.
 struct gather_line {
   std::int64_t x = 0, x_step = 1, index = 0, index_step = 1;
 };
@@ -65,7 +66,8 @@ __global__ void gather_copy_kernel(std::int64_t n, T* y, const T* x) {
 }
 
 template <bool Add, class T>
-__global__ void scatter_kernel(std::int64_t lines, gather_config config, T* y, const std::int64_t* index, const T* source) {
+__global__ void scatter_kernel(std::int64_t lines, gather_config config, T* y, const std::int64_t* index,
+                               const T* source) {
   const std::int64_t length = config.shape[config.dim], size = config.x_shape[config.dim];
   for (std::int64_t i = first_item(); i < lines; i += item_stride()) {
     const gather_line line = line_of(config, i);
@@ -82,17 +84,20 @@ template <class T>
 __global__ void index_select_kernel(index_select_config config, T* y, const T* x, const std::int64_t* index) {
   const std::int64_t n = config.outer * config.count * config.inner;
   for (std::int64_t at = first_item(); at < n; at += item_stride()) {
-    const std::int64_t i = at % config.inner, k = at / config.inner % config.count, o = at / config.inner / config.count, from = index[k];
+    const std::int64_t i = at % config.inner, k = at / config.inner % config.count,
+                       o = at / config.inner / config.count, from = index[k];
     y[at] = from >= 0 && from < config.size ? x[(o * config.size + from) * config.inner + i] : unread<T>();
   }
 }
 
-/// The rows of y are dealt out to `hands`, and a thread adds what comes to one column of one hand: it reads the whole index, and x where it is for
-/// it.
+/// The rows of y are dealt out to `hands`, and a thread adds what comes to one column of one hand: it reads the whole
+/// index, and x where it is for it.
 template <class T>
-__global__ void index_add_kernel(index_select_config config, std::int64_t hands, T* y, const T* x, const std::int64_t* index) {
+__global__ void index_add_kernel(index_select_config config, std::int64_t hands, T* y, const T* x,
+                                 const std::int64_t* index) {
   for (std::int64_t item = first_item(); item < hands * config.outer * config.inner; item += item_stride()) {
-    const std::int64_t i = item % config.inner, o = item / config.inner % config.outer, hand = item / config.inner / config.outer;
+    const std::int64_t i = item % config.inner, o = item / config.inner % config.outer,
+                       hand = item / config.inner / config.outer;
     for (std::int64_t k = 0; k < config.count; ++k) {
       const std::int64_t to = index[k];
       if (to < 0 || to >= config.size || to % hands != hand || to == config.skipped) continue;
@@ -123,12 +128,14 @@ inline std::int64_t gather_lines(const gather_config& config) {
 template <class T>
 void gather(CudaContext& context, const gather_config& config, T* y, const T* x, const std::int64_t* index) {
   const std::int64_t lines = detail::gather_lines(config);
-  launch(context, "gather", &gather_kernel<T>, launch_shape(lines * config.shape[config.dim]), lines, config, y, x, index);
+  launch(context, "gather", &gather_kernel<T>, launch_shape(lines * config.shape[config.dim]), lines, config, y, x,
+         index);
 }
 namespace detail {
 
 template <bool Add, class T>
-void scatter(CudaContext& context, const char* name, const gather_config& config, T* y, const T* x, const std::int64_t* index, const T* source) {
+void scatter(CudaContext& context, const char* name, const gather_config& config, T* y, const T* x,
+             const std::int64_t* index, const T* source) {
   std::int64_t n = 1;
   for (std::int64_t d = 0; d < config.rank; ++d) n *= config.x_shape[d];
   if (y != x) launch(context, name, &gather_copy_kernel<T>, launch_shape(n), n, y, x);
@@ -139,19 +146,24 @@ void scatter(CudaContext& context, const char* name, const gather_config& config
 }  // namespace detail
 
 template <class T>
-void scatter(CudaContext& context, const gather_config& config, T* y, const T* x, const std::int64_t* index, const T* source) {
+void scatter(CudaContext& context, const gather_config& config, T* y, const T* x, const std::int64_t* index,
+             const T* source) {
   detail::scatter<false>(context, "scatter", config, y, x, index, source);
 }
 template <class T>
-void scatter_add(CudaContext& context, const gather_config& config, T* y, const T* x, const std::int64_t* index, const T* source) {
+void scatter_add(CudaContext& context, const gather_config& config, T* y, const T* x, const std::int64_t* index,
+                 const T* source) {
   detail::scatter<true>(context, "scatter_add", config, y, x, index, source);
 }
 template <class T>
-void index_select(CudaContext& context, const index_select_config& config, T* y, const T* x, const std::int64_t* index) {
-  launch(context, "index_select", &index_select_kernel<T>, launch_shape(config.outer * config.count * config.inner), config, y, x, index);
+void index_select(CudaContext& context, const index_select_config& config, T* y, const T* x,
+                  const std::int64_t* index) {
+  launch(context, "index_select", &index_select_kernel<T>, launch_shape(config.outer * config.count * config.inner),
+         config, y, x, index);
 }
 template <class T>
-void index_add(CudaContext& context, const index_select_config& config, T* y, const T* x, const std::int64_t* index, const plain_t<T>* base) {
+void index_add(CudaContext& context, const index_select_config& config, T* y, const T* x, const std::int64_t* index,
+               const plain_t<T>* base) {
   const std::int64_t n = config.outer * config.size * config.inner, columns = config.outer * config.inner;
   if (base == nullptr)
     fill(context, fill_config{.n = n, .value = 0}, y);

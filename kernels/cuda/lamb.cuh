@@ -1,4 +1,5 @@
-// lamb: algorithm 2 of You et al., "Large Batch Optimization for Deep Learning" (2020), over all parameters in two launches.
+// lamb: algorithm 2 of You et al., "Large Batch Optimization for Deep Learning" (2020), over all parameters in two
+// launches.
 //
 //   g = grad (-grad to maximize), unless decoupled + weight_decay * p
 //   m = m + (1 - beta1) (g - m);   v = beta2 v + (1 - beta2) g^2
@@ -38,7 +39,8 @@ __global__ void lamb_means_kernel(tensor_list<T, 4> list, lamb_config config, la
   const T* grad = list.data[1][blockIdx.y];
   T* m = list.data[2][blockIdx.y];
   T* v = list.data[3][blockIdx.y];
-  const T beta2 = static_cast<T>(config.beta2), rest1 = static_cast<T>(1 - config.beta1), rest2 = static_cast<T>(1 - config.beta2);
+  const T beta2 = static_cast<T>(config.beta2), rest1 = static_cast<T>(1 - config.beta1),
+          rest2 = static_cast<T>(1 - config.beta2);
   double of_parameter = 0, of_direction = 0;
   for (std::int64_t i = first_item(); i < list.sizes[blockIdx.y]; i += item_stride()) {
     const T parameter = p[i];
@@ -61,7 +63,8 @@ __global__ void lamb_means_kernel(tensor_list<T, 4> list, lamb_config config, la
 }
 
 template <class T>
-__global__ void lamb_change_kernel(tensor_list<T, 4> list, lamb_config config, lamb_factors factors, double lr, const double* sums) {
+__global__ void lamb_change_kernel(tensor_list<T, 4> list, lamb_config config, lamb_factors factors, double lr,
+                                   const double* sums) {
   T* p = list.data[0][blockIdx.y];
   const T* m = list.data[2][blockIdx.y];
   const T* v = list.data[3][blockIdx.y];
@@ -83,17 +86,19 @@ __global__ void lamb_change_kernel(tensor_list<T, 4> list, lamb_config config, l
 
 /// `step` counts from 1.
 template <class T>
-void lamb(CudaContext& context, const lamb_config& config, std::int64_t count, T* const* params, const T* const* grads, T* const* m, T* const* v,
-          const std::int64_t* sizes, double lr, std::int64_t step) {
+void lamb(CudaContext& context, const lamb_config& config, std::int64_t count, T* const* params, const T* const* grads,
+          T* const* m, T* const* v, const std::int64_t* sizes, double lr, std::int64_t step) {
   const double t = static_cast<double>(step);
   const lamb_factors factors{.m = config.do_bias_correction ? 1 / (1 - std::pow(config.beta1, t)) : 1,
                              .v = config.do_bias_correction ? 1 / (1 - std::pow(config.beta2, t)) : 1};
   // The list holds pointers of one type; the kernels only read the gradients.
-  for_each_list<T, 4>(count, {params, const_cast<T* const*>(grads), m, v}, sizes, [&](const tensor_list<T, 4>& list, const LaunchShape& shape) {
-    double* sums = static_cast<double*>(context.workspace(std::size_t{2} * shape.blocks.x * shape.blocks.y * sizeof(double)));
-    launch(context, "lamb", &lamb_means_kernel<T>, shape, list, config, factors, sums);
-    launch(context, "lamb", &lamb_change_kernel<T>, shape, list, config, factors, lr, sums);
-  });
+  for_each_list<T, 4>(count, {params, const_cast<T* const*>(grads), m, v}, sizes,
+                      [&](const tensor_list<T, 4>& list, const LaunchShape& shape) {
+                        double* sums = static_cast<double*>(
+                            context.workspace(std::size_t{2} * shape.blocks.x * shape.blocks.y * sizeof(double)));
+                        launch(context, "lamb", &lamb_means_kernel<T>, shape, list, config, factors, sums);
+                        launch(context, "lamb", &lamb_change_kernel<T>, shape, list, config, factors, lr, sums);
+                      });
 }
 
 #endif  // __CUDACC_RTC__

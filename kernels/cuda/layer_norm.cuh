@@ -5,8 +5,8 @@
 //
 //   layer_norm(context, layer_norm_config{.rows = 1024, .size = 768}, y, mean, rstd, x, gamma, beta);
 //
-// A block a row. gamma and beta may be nullptr (1 and 0), and so may mean and rstd where nobody needs the gradient. Sums over rows are cut into
-// pieces and added in their order: the same bits on every run.
+// A block a row. gamma and beta may be nullptr (1 and 0), and so may mean and rstd where nobody needs the gradient.
+// Sums over rows are cut into pieces and added in their order: the same bits on every run.
 #pragma once
 
 #include "../config/layer_norm.h"
@@ -17,7 +17,8 @@
 namespace graven::kernels {
 
 template <bool Centred, class T>
-__global__ void layer_norm_kernel(layer_norm_config config, T* y, T* mean, T* rstd, const T* x, const T* gamma, const T* beta) {
+__global__ void layer_norm_kernel(layer_norm_config config, T* y, T* mean, T* rstd, const T* x, const T* gamma,
+                                  const T* beta) {
   for (std::int64_t row = blockIdx.x; row < config.rows; row += gridDim.x) {
     const T* from = x + row * config.size;
     T shift = 0, variance = 0;
@@ -33,7 +34,8 @@ __global__ void layer_norm_kernel(layer_norm_config config, T* y, T* mean, T* rs
     }
     const T scale = T(1) / math::sqrt(variance + static_cast<T>(config.eps));
     for (std::int64_t i = threadIdx.x; i < config.size; i += blockDim.x)
-      y[row * config.size + i] = (from[i] - shift) * scale * (gamma != nullptr ? gamma[i] : T(1)) + (beta != nullptr ? beta[i] : T(0));
+      y[row * config.size + i] =
+          (from[i] - shift) * scale * (gamma != nullptr ? gamma[i] : T(1)) + (beta != nullptr ? beta[i] : T(0));
     if (threadIdx.x == 0) {
       if (mean != nullptr) mean[row] = shift;
       if (rstd != nullptr) rstd[row] = scale;
@@ -43,7 +45,8 @@ __global__ void layer_norm_kernel(layer_norm_config config, T* y, T* mean, T* rs
 
 /// `mean` is nullptr where rows are not Centred.
 template <bool Centred, class T>
-__global__ void layer_norm_backward_kernel(layer_norm_config config, T* dx, const T* dy, const T* x, const T* gamma, const T* mean, const T* rstd) {
+__global__ void layer_norm_backward_kernel(layer_norm_config config, T* dx, const T* dy, const T* x, const T* gamma,
+                                           const T* mean, const T* rstd) {
   for (std::int64_t row = blockIdx.x; row < config.rows; row += gridDim.x) {
     const std::int64_t first = row * config.size;
     const T shift = Centred ? mean[row] : T(0), scale = rstd[row];
@@ -64,8 +67,8 @@ __global__ void layer_norm_backward_kernel(layer_norm_config config, T* dx, cons
 
 /// A thread for each piece of each column; sums is [2, pieces, size]: of dy, and of dy * h.
 template <bool Centred, class T>
-__global__ void layer_norm_gradient_sums_kernel(layer_norm_config config, std::int64_t pieces, T* sums, const T* dy, const T* x, const T* mean,
-                                                const T* rstd) {
+__global__ void layer_norm_gradient_sums_kernel(layer_norm_config config, std::int64_t pieces, T* sums, const T* dy,
+                                                const T* x, const T* mean, const T* rstd) {
   const std::int64_t items = pieces * config.size;
   for (std::int64_t item = first_item(); item < items; item += item_stride()) {
     const std::int64_t piece = item / config.size, i = item % config.size;
@@ -85,43 +88,51 @@ __global__ void layer_norm_gradient_sums_kernel(layer_norm_config config, std::i
 namespace detail {
 
 template <bool Centred, class T>
-void layer_norm_backward(CudaContext& context, const char* name, const layer_norm_config& config, T* dx, T* dgamma, T* dbeta, const T* dy, const T* x,
-                         const T* gamma, const T* mean, const T* rstd) {
+void layer_norm_backward(CudaContext& context, const char* name, const layer_norm_config& config, T* dx, T* dgamma,
+                         T* dbeta, const T* dy, const T* x, const T* gamma, const T* mean, const T* rstd) {
   if (dgamma != nullptr || dbeta != nullptr) {
     std::int64_t pieces = config.rows / 32;
     if (config.size > 0 && pieces > 65536 / config.size) pieces = 65536 / config.size;
     if (pieces < 1) pieces = 1;
     T* sums = static_cast<T*>(context.workspace(2 * static_cast<std::size_t>(pieces * config.size) * sizeof(T)));
-    launch(context, name, &layer_norm_gradient_sums_kernel<Centred, T>, launch_shape(pieces * config.size), config, pieces, sums, dy, x, mean, rstd);
-    launch(context, name, &add_pieces_kernel<T>, launch_shape(config.size), config.size, pieces, dbeta, dgamma, static_cast<const T*>(sums));
+    launch(context, name, &layer_norm_gradient_sums_kernel<Centred, T>, launch_shape(pieces * config.size), config,
+           pieces, sums, dy, x, mean, rstd);
+    launch(context, name, &add_pieces_kernel<T>, launch_shape(config.size), config.size, pieces, dbeta, dgamma,
+           static_cast<const T*>(sums));
   }
   // Last, since dx may lie where dy does.
-  launch(context, name, &layer_norm_backward_kernel<Centred, T>, launch_shape(config.rows * kBlock, kBlock), config, dx, dy, x, gamma, mean, rstd);
+  launch(context, name, &layer_norm_backward_kernel<Centred, T>, launch_shape(config.rows * kBlock, kBlock), config, dx,
+         dy, x, gamma, mean, rstd);
 }
 
 }  // namespace detail
 
 /// y may be x.
 template <class T>
-void layer_norm(CudaContext& context, const layer_norm_config& config, T* y, plain_t<T>* mean, plain_t<T>* rstd, const T* x, const plain_t<T>* gamma,
-                const plain_t<T>* beta) {
-  launch(context, "layer_norm", &layer_norm_kernel<true, T>, launch_shape(config.rows * kBlock, kBlock), config, y, mean, rstd, x, gamma, beta);
+void layer_norm(CudaContext& context, const layer_norm_config& config, T* y, plain_t<T>* mean, plain_t<T>* rstd,
+                const T* x, const plain_t<T>* gamma, const plain_t<T>* beta) {
+  launch(context, "layer_norm", &layer_norm_kernel<true, T>, launch_shape(config.rows * kBlock, kBlock), config, y,
+         mean, rstd, x, gamma, beta);
 }
 template <class T>
-void rms_norm(CudaContext& context, const layer_norm_config& config, T* y, plain_t<T>* rstd, const T* x, const plain_t<T>* gamma) {
-  launch(context, "rms_norm", &layer_norm_kernel<false, T>, launch_shape(config.rows * kBlock, kBlock), config, y, static_cast<T*>(nullptr), rstd, x,
-         gamma, static_cast<const T*>(nullptr));
+void rms_norm(CudaContext& context, const layer_norm_config& config, T* y, plain_t<T>* rstd, const T* x,
+              const plain_t<T>* gamma) {
+  launch(context, "rms_norm", &layer_norm_kernel<false, T>, launch_shape(config.rows * kBlock, kBlock), config, y,
+         static_cast<T*>(nullptr), rstd, x, gamma, static_cast<const T*>(nullptr));
 }
 /// dx may be dy. dgamma and dbeta may be nullptr.
 template <class T>
-void layer_norm_backward(CudaContext& context, const layer_norm_config& config, T* dx, plain_t<T>* dgamma, plain_t<T>* dbeta, const T* dy, const T* x,
-                         const plain_t<T>* gamma, const T* mean, const T* rstd) {
-  detail::layer_norm_backward<true, T>(context, "layer_norm_backward", config, dx, dgamma, dbeta, dy, x, gamma, mean, rstd);
+void layer_norm_backward(CudaContext& context, const layer_norm_config& config, T* dx, plain_t<T>* dgamma,
+                         plain_t<T>* dbeta, const T* dy, const T* x, const plain_t<T>* gamma, const T* mean,
+                         const T* rstd) {
+  detail::layer_norm_backward<true, T>(context, "layer_norm_backward", config, dx, dgamma, dbeta, dy, x, gamma, mean,
+                                       rstd);
 }
 template <class T>
-void rms_norm_backward(CudaContext& context, const layer_norm_config& config, T* dx, plain_t<T>* dgamma, const T* dy, const T* x,
-                       const plain_t<T>* gamma, const T* rstd) {
-  detail::layer_norm_backward<false, T>(context, "rms_norm_backward", config, dx, dgamma, nullptr, dy, x, gamma, nullptr, rstd);
+void rms_norm_backward(CudaContext& context, const layer_norm_config& config, T* dx, plain_t<T>* dgamma, const T* dy,
+                       const T* x, const plain_t<T>* gamma, const T* rstd) {
+  detail::layer_norm_backward<false, T>(context, "rms_norm_backward", config, dx, dgamma, nullptr, dy, x, gamma,
+                                        nullptr, rstd);
 }
 
 #endif  // __CUDACC_RTC__

@@ -2,8 +2,8 @@
 //
 //   linear<relu>(context, linear_config{.m = 64, .n = 256, .k = 784}, y, x, w, bias);
 //
-// cuBLASLt adds the bias to float results, and applies ReLU where is_relu<Epilogue> says that the functor is one; any other epilogue is one more pass
-// over y.
+// cuBLASLt adds the bias to float results, and applies ReLU where is_relu<Epilogue> says that the functor is one; any
+// other epilogue is one more pass over y.
 #pragma once
 
 #include "../config/linear.h"
@@ -37,7 +37,8 @@ void linear(CudaContext& context, const linear_config& config, T* y, const T* x,
 
 /// dx[m,k] = epilogue(dy[m,n] w[n,k]).
 template <class Epilogue = identity, class T>
-void linear_backward_input(CudaContext& context, const linear_config& config, T* dx, const T* dy, const T* w, const plain_t<T>* residual = nullptr) {
+void linear_backward_input(CudaContext& context, const linear_config& config, T* dx, const T* dy, const T* w,
+                           const plain_t<T>* residual = nullptr) {
   const linear_config& s = config;
   if (s.m == 0 || s.k == 0) return;
   if (s.n == 0)
@@ -49,7 +50,8 @@ void linear_backward_input(CudaContext& context, const linear_config& config, T*
 
 /// dw[n,k] = dy[m,n]^T x[m,k]; db[n] = the sum of dy's rows, or nullptr.
 template <class T>
-void linear_backward_weight(CudaContext& context, const linear_config& config, plain_t<T>* dw, plain_t<T>* db, const T* dy, const T* x) {
+void linear_backward_weight(CudaContext& context, const linear_config& config, plain_t<T>* dw, plain_t<T>* db,
+                            const T* dy, const T* x) {
   const linear_config& s = config;
   if (s.n > 0 && s.k > 0) {
     if (s.m == 0)

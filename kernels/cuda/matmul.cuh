@@ -1,4 +1,5 @@
-// matmul: c[batch,m,n] = epilogue(a[batch,m,k] b[batch,k,n]) by cuBLASLt; a batch stride of 0 repeats one matrix for all.
+// matmul: c[batch,m,n] = epilogue(a[batch,m,k] b[batch,k,n]) by cuBLASLt; a batch stride of 0 repeats one matrix for
+// all.
 //
 //   matmul(context, matmul_config{.batch = 8, .m = 64, .n = 32, .k = 16, .a_batch_stride = 1024, .b_batch_stride = 512}, c, a, b);
 #pragma once
@@ -12,7 +13,8 @@
 namespace graven::kernels {
 
 template <class Epilogue = identity, class T>
-void matmul(CudaContext& context, const matmul_config& config, T* c, const T* a, const T* b, const plain_t<T>* residual = nullptr) {
+void matmul(CudaContext& context, const matmul_config& config, T* c, const T* a, const T* b,
+            const plain_t<T>* residual = nullptr) {
   const matmul_config& s = config;
   if (s.batch == 0 || s.m == 0 || s.n == 0) return;
   if (s.k == 0) {

@@ -113,11 +113,15 @@ class Mirror {
 /// Copies `count` elements to the device when the stream comes to it.
 template <class T>
 void upload(CudaContext& context, T* to, const T* from, std::int64_t count) {
-  if (count > 0) GRAVEN_CUDA(cudaMemcpyAsync(to, from, static_cast<std::size_t>(count) * sizeof(T), cudaMemcpyHostToDevice, context.stream()));
+  if (count > 0)
+    GRAVEN_CUDA(cudaMemcpyAsync(to, from, static_cast<std::size_t>(count) * sizeof(T), cudaMemcpyHostToDevice,
+                                context.stream()));
 }
 template <class T>
 void download(CudaContext& context, T* to, const T* from, std::int64_t count) {
-  if (count > 0) GRAVEN_CUDA(cudaMemcpyAsync(to, from, static_cast<std::size_t>(count) * sizeof(T), cudaMemcpyDeviceToHost, context.stream()));
+  if (count > 0)
+    GRAVEN_CUDA(cudaMemcpyAsync(to, from, static_cast<std::size_t>(count) * sizeof(T), cudaMemcpyDeviceToHost,
+                                context.stream()));
 }
 
 }  // namespace graven::kernels

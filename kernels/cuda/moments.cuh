@@ -1,5 +1,5 @@
-// Mean and variance in one reading, by Welford's recurrence (1962) within a thread and the formula of Chan, Golub and LeVeque (1979) between threads:
-// no difference of large sums is taken.
+// Mean and variance in one reading, by Welford's recurrence (1962) within a thread and the formula of Chan, Golub and
+// LeVeque (1979) between threads: no difference of large sums is taken.
 //
 //   moments<float> m;
 //   for (...) m.add(x[i]);

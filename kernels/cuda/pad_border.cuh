@@ -1,10 +1,12 @@
-// pad_border: y is x with its mirror image, its border or its other end around it. pad_border_backward: dx gathers what was taken from each element.
+// pad_border: y is x with its mirror image, its border or its other end around it. pad_border_backward: dx gathers what
+// was taken from each element.
 //
 //   pad_border(context, pad_border_config{.rank = 3, .shape = {8, 6, 7}, .in_shape = {8, 4, 5}, .before = {0, 1, 1}, .inner = 16, .mode =
 //   kPadReflect},
 //              y, x);
 //
-// One thread an element of the result. The gradient walks over all positions of y that were taken from its element, in their order: no atomics.
+// One thread an element of the result. The gradient walks over all positions of y that were taken from its element, in
+// their order: no atomics.
 #pragma once
 
 #include "../config/pad_border.h"
@@ -46,7 +48,9 @@ __global__ void pad_border_backward_kernel(std::int64_t n, pad_border_config con
     }
     // An odometer over the positions of y whose source is `own` in every dimension.
     const auto next = [&](int d, std::int64_t from) {
-      while (from < config.shape[d] && border_source(from - config.before[d], config.in_shape[d], config.mode) != own[d]) ++from;
+      while (from < config.shape[d] &&
+             border_source(from - config.before[d], config.in_shape[d], config.mode) != own[d])
+        ++from;
       return from;
     };
     bool found = true;

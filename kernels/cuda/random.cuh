@@ -7,7 +7,8 @@
 //
 //   dropout(context, dropout_config{.n = 64 * 256, .p = 0.5, .stream = 7}, y, x, seed, step);
 //
-// seed and step are numbers, or pointers to numbers on the device. A thread draws the four words of a counter. y may be x.
+// seed and step are numbers, or pointers to numbers on the device. A thread draws the four words of a counter. y may be
+// x.
 #pragma once
 
 #include "../config/random.h"
@@ -26,8 +27,10 @@ struct random_words {
 __device__ inline random_words draw(std::int64_t seed, std::int64_t stream, std::int64_t step, std::int64_t block) {
   const std::uint64_t key = static_cast<std::uint64_t>(seed) ^ static_cast<std::uint64_t>(stream);
   std::uint32_t k0 = static_cast<std::uint32_t>(key), k1 = static_cast<std::uint32_t>(key >> 32);
-  std::uint32_t c0 = static_cast<std::uint32_t>(block), c1 = static_cast<std::uint32_t>(static_cast<std::uint64_t>(block) >> 32),
-                c2 = static_cast<std::uint32_t>(step), c3 = static_cast<std::uint32_t>(static_cast<std::uint64_t>(step) >> 32);
+  std::uint32_t c0 = static_cast<std::uint32_t>(block),
+                c1 = static_cast<std::uint32_t>(static_cast<std::uint64_t>(block) >> 32),
+                c2 = static_cast<std::uint32_t>(step),
+                c3 = static_cast<std::uint32_t>(static_cast<std::uint64_t>(step) >> 32);
 #pragma unroll
   for (int round = 0; round < 10; ++round) {
     const std::uint64_t a = std::uint64_t{0xD2511F53u} * c0, b = std::uint64_t{0xCD9E8D57u} * c2;
@@ -46,7 +49,8 @@ template <class Number, class T>
 __global__ void random_uniform_kernel(random_config config, T* y, Number seed, Number step) {
   for (std::int64_t block = first_item(); block * 4 < config.n; block += item_stride()) {
     const random_words words = draw(number_of(seed), config.stream, number_of(step), block);
-    for (int i = 0; i < 4 && block * 4 + i < config.n; ++i) y[block * 4 + i] = static_cast<T>(static_cast<double>(words.word[i] >> 8) * 0x1p-24);
+    for (int i = 0; i < 4 && block * 4 + i < config.n; ++i)
+      y[block * 4 + i] = static_cast<T>(static_cast<double>(words.word[i] >> 8) * 0x1p-24);
   }
 }
 
@@ -64,7 +68,8 @@ __global__ void random_normal_kernel(random_config config, T* y, Number seed, Nu
 }
 
 template <class Number, class T>
-__global__ void dropout_kernel(dropout_config config, std::uint32_t threshold, T* y, const T* x, Number seed, Number step) {
+__global__ void dropout_kernel(dropout_config config, std::uint32_t threshold, T* y, const T* x, Number seed,
+                               Number step) {
   const T scale = static_cast<T>(1 / (1 - config.p));
   for (std::int64_t block = first_item(); block * 4 < config.n; block += item_stride()) {
     const random_words words = draw(number_of(seed), config.stream, number_of(step), block);
@@ -79,15 +84,18 @@ __global__ void dropout_kernel(dropout_config config, std::uint32_t threshold, T
 
 template <class T, class Number>
 void random_uniform(CudaContext& context, const random_config& config, T* y, Number seed, Number step) {
-  launch(context, "random_uniform", &random_uniform_kernel<Number, T>, launch_shape((config.n + 3) / 4), config, y, seed, step);
+  launch(context, "random_uniform", &random_uniform_kernel<Number, T>, launch_shape((config.n + 3) / 4), config, y,
+         seed, step);
 }
 template <class T, class Number>
 void random_normal(CudaContext& context, const random_config& config, T* y, Number seed, Number step) {
-  launch(context, "random_normal", &random_normal_kernel<Number, T>, launch_shape((config.n + 3) / 4), config, y, seed, step);
+  launch(context, "random_normal", &random_normal_kernel<Number, T>, launch_shape((config.n + 3) / 4), config, y, seed,
+         step);
 }
 template <class T, class Number>
 void dropout(CudaContext& context, const dropout_config& config, T* y, const T* x, Number seed, Number step) {
-  launch(context, "dropout", &dropout_kernel<Number, T>, launch_shape((config.n + 3) / 4), config, dropout_threshold(config.p), y, x, seed, step);
+  launch(context, "dropout", &dropout_kernel<Number, T>, launch_shape((config.n + 3) / 4), config,
+         dropout_threshold(config.p), y, x, seed, step);
 }
 
 #endif  // __CUDACC_RTC__

@@ -1,9 +1,10 @@
-// reduce_sum, reduce_mean, reduce_max, reduce_min, reduce_prod, argmax, argmin over the middle of x [outer, size, inner], into y [outer, inner].
+// reduce_sum, reduce_mean, reduce_max, reduce_min, reduce_prod, argmax, argmin over the middle of x [outer, size,
+// inner], into y [outer, inner].
 //
 //   reduce_sum(context, reduce_config{.outer = 1, .size = 4096, .inner = 10}, y, x);
 //
-// The maximum of numbers and a NaN is NaN, as in PyTorch; of equals the first is named by argmax. Long sums are cut into pieces whose borders depend
-// on the config alone and which are added in their order: the same bits on every run.
+// The maximum of numbers and a NaN is NaN, as in PyTorch; of equals the first is named by argmax. Long sums are cut
+// into pieces whose borders depend on the config alone and which are added in their order: the same bits on every run.
 #pragma once
 
 #include "../config/reduce.h"
@@ -57,7 +58,8 @@ struct minimum_of {
 
 /// inner = 1: a block for each piece of each row. y [rows, pieces] = factor * reduction.
 template <class Op, class T>
-__global__ void reduce_rows_kernel(std::int64_t rows, std::int64_t size, std::int64_t pieces, T factor, T* y, const T* x) {
+__global__ void reduce_rows_kernel(std::int64_t rows, std::int64_t size, std::int64_t pieces, T factor, T* y,
+                                   const T* x) {
   for (std::int64_t item = blockIdx.x; item < rows * pieces; item += gridDim.x) {
     const std::int64_t row = item / pieces, piece = item % pieces;
     const std::int64_t begin = size * piece / pieces, end = size * (piece + 1) / pieces;
@@ -73,15 +75,18 @@ template <class Op, class T>
 __global__ void reduce_columns_kernel(reduce_config config, std::int64_t pieces, T factor, T* y, const T* x) {
   const std::int64_t n = config.outer * pieces * config.inner;
   for (std::int64_t item = first_item(); item < n; item += item_stride()) {
-    const std::int64_t column = item % config.inner, piece = item / config.inner % pieces, row = item / config.inner / pieces;
+    const std::int64_t column = item % config.inner, piece = item / config.inner % pieces,
+                       row = item / config.inner / pieces;
     const std::int64_t begin = config.size * piece / pieces, end = config.size * (piece + 1) / pieces;
     T value = Op::template start<T>();
-    for (std::int64_t i = begin; i < end; ++i) value = Op::join(value, x[(row * config.size + i) * config.inner + column]);
+    for (std::int64_t i = begin; i < end; ++i)
+      value = Op::join(value, x[(row * config.size + i) * config.inner + column]);
     y[item] = static_cast<T>(value * factor);
   }
 }
 
-/// A thread a column: what the pieces of two sums [2, pieces, columns] come to, in their order. Either result may be nullptr.
+/// A thread a column: what the pieces of two sums [2, pieces, columns] come to, in their order. Either result may be
+/// nullptr.
 template <class T>
 __global__ void add_pieces_kernel(std::int64_t columns, std::int64_t pieces, T* first, T* second, const T* sums) {
   for (std::int64_t column = first_item(); column < columns; column += item_stride()) {
@@ -168,19 +173,22 @@ constexpr std::int64_t reduce_pieces(const reduce_config& config) {
 template <class Op, class T>
 void reduce_once(CudaContext& context, const reduce_config& config, std::int64_t pieces, T factor, T* y, const T* x) {
   if (config.inner == 1)
-    launch(context, "reduce", &reduce_rows_kernel<Op, T>, launch_shape(config.outer * pieces * kBlock, kBlock), config.outer, config.size, pieces,
-           factor, y, x);
+    launch(context, "reduce", &reduce_rows_kernel<Op, T>, launch_shape(config.outer * pieces * kBlock, kBlock),
+           config.outer, config.size, pieces, factor, y, x);
   else
-    launch(context, "reduce", &reduce_columns_kernel<Op, T>, launch_shape(config.outer * pieces * config.inner), config, pieces, factor, y, x);
+    launch(context, "reduce", &reduce_columns_kernel<Op, T>, launch_shape(config.outer * pieces * config.inner), config,
+           pieces, factor, y, x);
 }
 
 template <class Op, class T>
 void reduce(CudaContext& context, const reduce_config& config, T factor, T* y, const T* x) {
   const std::int64_t pieces = reduce_pieces(config);
   if (pieces == 1) return reduce_once<Op>(context, config, 1, factor, y, x);
-  auto* partial = static_cast<T*>(context.workspace(static_cast<std::size_t>(config.outer * pieces * config.inner) * sizeof(T)));
+  auto* partial =
+      static_cast<T*>(context.workspace(static_cast<std::size_t>(config.outer * pieces * config.inner) * sizeof(T)));
   reduce_once<Op>(context, config, pieces, T(1), partial, x);
-  reduce_once<Op>(context, reduce_config{.outer = config.outer, .size = pieces, .inner = config.inner}, 1, factor, y, static_cast<const T*>(partial));
+  reduce_once<Op>(context, reduce_config{.outer = config.outer, .size = pieces, .inner = config.inner}, 1, factor, y,
+                  static_cast<const T*>(partial));
 }
 
 }  // namespace detail
@@ -192,7 +200,8 @@ void reduce_sum(CudaContext& context, const reduce_config& config, T* y, const T
 /// Floating types. The mean of nothing is NaN.
 template <class T>
 void reduce_mean(CudaContext& context, const reduce_config& config, T* y, const T* x) {
-  detail::reduce<sum_of>(context, config, config.size > 0 ? T(1) / static_cast<T>(config.size) : static_cast<T>(__builtin_nan("")), y, x);
+  detail::reduce<sum_of>(
+      context, config, config.size > 0 ? T(1) / static_cast<T>(config.size) : static_cast<T>(__builtin_nan("")), y, x);
 }
 template <class T>
 void reduce_max(CudaContext& context, const reduce_config& config, T* y, const T* x) {

@@ -1,10 +1,11 @@
-// resample: one dimension of x[outer,in,inner] becomes `out` elements: nearest, linear or cubic interpolation, or the mean over each element's area.
-// resample_backward: dx, the transpose.
+// resample: one dimension of x[outer,in,inner] becomes `out` elements: nearest, linear or cubic interpolation, or the
+// mean over each element's area. resample_backward: dx, the transpose.
 //
 //   resample(context, resample_config{.outer = 2, .in = 4, .out = 8, .inner = 80, .mode = kResampleLinear, .align_corners = false, .scale = 0.5}, y,
 //   x);
 //
-// One thread an element of the result. The gradient asks every element of y near enough for what it took: no atomics, one order.
+// One thread an element of the result. The gradient asks every element of y near enough for what it took: no atomics,
+// one order.
 #pragma once
 
 #include "../config/resample.h"
@@ -61,7 +62,8 @@ template <class T>
 __global__ void resample_backward_kernel(std::int64_t n, resample_config c, T* dx, const T* dy) {
   for (std::int64_t i = first_item(); i < n; i += item_stride()) {
     const std::int64_t inner = i % c.inner, at = i / c.inner % c.in, outer = i / c.inner / c.in;
-    // Positions grow with j: the first j whose taps reach `at` is found by halving. At the ends taps are clipped, so all of them reach.
+    // Positions grow with j: the first j whose taps reach `at` is found by halving. At the ends taps are clipped, so
+    // all of them reach.
     std::int64_t low = 0, high = c.out;
     while (low < high && at > 0) {
       const std::int64_t middle = (low + high) / 2;
@@ -78,7 +80,9 @@ __global__ void resample_backward_kernel(std::int64_t n, resample_config c, T* d
       for (std::int64_t k = 0; k < taps.count; ++k) {
         std::int64_t reached = taps.first + k;
         reached = reached < 0 ? 0 : reached >= c.in ? c.in - 1 : reached;
-        if (reached == at) sum += static_cast<T>(taps.weights[c.mode == kResampleArea ? 0 : k]) * dy[(outer * c.out + j) * c.inner + inner];
+        if (reached == at)
+          sum +=
+              static_cast<T>(taps.weights[c.mode == kResampleArea ? 0 : k]) * dy[(outer * c.out + j) * c.inner + inner];
       }
     }
     dx[i] = sum;

@@ -22,8 +22,10 @@ __global__ void rmsprop_kernel(tensor_list<T, 5> list, rmsprop_config config, do
   T* square_avg = list.data[2][blockIdx.y];
   T* grad_avg = list.data[3][blockIdx.y];
   T* b = list.data[4][blockIdx.y];
-  const T alpha = static_cast<T>(config.alpha), rest = static_cast<T>(1 - config.alpha), eps = static_cast<T>(config.eps);
-  const T decay = static_cast<T>(config.weight_decay), momentum = static_cast<T>(config.momentum), rate = static_cast<T>(lr);
+  const T alpha = static_cast<T>(config.alpha), rest = static_cast<T>(1 - config.alpha),
+          eps = static_cast<T>(config.eps);
+  const T decay = static_cast<T>(config.weight_decay), momentum = static_cast<T>(config.momentum),
+          rate = static_cast<T>(lr);
   for (std::int64_t i = first_item(); i < list.sizes[blockIdx.y]; i += item_stride()) {
     T g = config.maximize ? -grad[i] : grad[i];
     g += decay * p[i];
@@ -45,15 +47,19 @@ __global__ void rmsprop_kernel(tensor_list<T, 5> list, rmsprop_config config, do
 
 #ifndef __CUDACC_RTC__
 
-/// `grad_avg`: the array of buffers where centered, else nullptr; `momentum`: that of buffers, or nullptr without momentum.
+/// `grad_avg`: the array of buffers where centered, else nullptr; `momentum`: that of buffers, or nullptr without
+/// momentum.
 template <class T>
-void rmsprop(CudaContext& context, const rmsprop_config& config, std::int64_t count, T* const* params, const T* const* grads, T* const* square_avg,
-             plain_t<T>* const* grad_avg, plain_t<T>* const* momentum, const std::int64_t* sizes, double lr) {
+void rmsprop(CudaContext& context, const rmsprop_config& config, std::int64_t count, T* const* params,
+             const T* const* grads, T* const* square_avg, plain_t<T>* const* grad_avg, plain_t<T>* const* momentum,
+             const std::int64_t* sizes, double lr) {
   // The list holds pointers of one type; the kernel only reads the gradients.
-  for_each_list<T, 5>(
-      count, {params, const_cast<T* const*>(grads), square_avg, config.centered ? grad_avg : nullptr, config.momentum != 0 ? momentum : nullptr},
-      sizes,
-      [&](const tensor_list<T, 5>& list, const LaunchShape& shape) { launch(context, "rmsprop", &rmsprop_kernel<T>, shape, list, config, lr); });
+  for_each_list<T, 5>(count,
+                      {params, const_cast<T* const*>(grads), square_avg, config.centered ? grad_avg : nullptr,
+                       config.momentum != 0 ? momentum : nullptr},
+                      sizes, [&](const tensor_list<T, 5>& list, const LaunchShape& shape) {
+                        launch(context, "rmsprop", &rmsprop_kernel<T>, shape, list, config, lr);
+                      });
 }
 
 #endif  // __CUDACC_RTC__

@@ -1,6 +1,7 @@
-// Elementary functions for the bodies of elementwise operators on CUDA devices: math::exp(x) and the like, with the names of cpu/scalar_math.h, for
-// float and double, and integers where that makes sense. Those of CUDA's mathematical library at full precision: at most 2 units in the last place
-// for float (pow 4; CUDA C++ Programming Guide, "Mathematical Functions").
+// Elementary functions for the bodies of elementwise operators on CUDA devices: math::exp(x) and the like, with the
+// names of cpu/scalar_math.h, for float and double, and integers where that makes sense. Those of CUDA's mathematical
+// library at full precision: at most 2 units in the last place for float (pow 4; CUDA C++ Programming Guide,
+// "Mathematical Functions").
 //
 //   y[i] = x[i] * math::sigmoid(x[i]);
 #pragma once
@@ -16,7 +17,8 @@
 namespace graven::kernels {
 namespace math {
 
-// ---- any arithmetic type --------------------------------------------------------------------------------------------------------------
+// ---- any arithmetic type
+// --------------------------------------------------------------------------------------------------------------
 
 template <class T>
 GRAVEN_DEVICE inline bool isnan(T x) {
@@ -119,7 +121,8 @@ GRAVEN_DEVICE inline T remainder(T x, T y) {
   return y == T(0) ? T(0) : sub(x, mul(floor_divide(x, y), y));
 }
 
-// ---- float and double -----------------------------------------------------------------------------------------------------------------
+// ---- float and double
+// -----------------------------------------------------------------------------------------------------------------
 
 GRAVEN_DEVICE inline float abs(float x) { return ::fabsf(x); }
 GRAVEN_DEVICE inline double abs(double x) { return ::fabs(x); }

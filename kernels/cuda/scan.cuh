@@ -1,9 +1,11 @@
-// Running sums and products over the middle of [outer, size, inner], and the gradient of the products; see config/scan.h.
+// Running sums and products over the middle of [outer, size, inner], and the gradient of the products; see
+// config/scan.h.
 //
 //   cumsum(context, scan_config{.outer = 1, .size = 4096, .inner = 10, .reverse = false}, y, x);
 //   cumprod_backward(context, config, dx, dy, x);
 //
-// A thread a line, a thread an element in cumprod_backward, whose time grows with the square of `size`. Floats are accumulated in double. y may be x.
+// A thread a line, a thread an element in cumprod_backward, whose time grows with the square of `size`. Floats are
+// accumulated in double. y may be x.
 #pragma once
 
 #include "../config/scan.h"
@@ -61,7 +63,8 @@ void cumprod(CudaContext& context, const scan_config& config, T* y, const T* x) 
 }
 template <class T>
 void cumprod_backward(CudaContext& context, const scan_config& config, T* dx, const T* dy, const T* x) {
-  launch(context, "cumprod_backward", &cumprod_backward_kernel<T>, launch_shape(config.outer * config.size * config.inner), config, dx, dy, x);
+  launch(context, "cumprod_backward", &cumprod_backward_kernel<T>,
+         launch_shape(config.outer * config.size * config.inner), config, dx, dy, x);
 }
 
 #endif  // __CUDACC_RTC__

@@ -21,7 +21,8 @@ template <class F>
 __device__ inline void for_each_row(const softmax_config& config, F f) {
   const int lane = static_cast<int>(threadIdx.x % 32);
   const std::int64_t warps = item_stride() / 32, rows = config.outer * config.inner;
-  for (std::int64_t row = first_item() / 32; row < rows; row += warps) f(row / config.inner * config.size * config.inner + row % config.inner, lane);
+  for (std::int64_t row = first_item() / 32; row < rows; row += warps)
+    f(row / config.inner * config.size * config.inner + row % config.inner, lane);
 }
 
 template <bool Log, class T>
@@ -62,23 +63,28 @@ __global__ void softmax_backward_kernel(softmax_config config, T* dx, const T* d
 
 template <class T>
 void softmax(CudaContext& context, const softmax_config& config, T* y, const T* x) {
-  launch(context, "softmax", &softmax_kernel<false, T>, launch_shape(config.outer * config.inner * 32), config, false, y, x);
+  launch(context, "softmax", &softmax_kernel<false, T>, launch_shape(config.outer * config.inner * 32), config, false,
+         y, x);
 }
 template <class T>
 void masked_softmax(CudaContext& context, const softmax_config& config, T* y, const T* x) {
-  launch(context, "masked_softmax", &softmax_kernel<false, T>, launch_shape(config.outer * config.inner * 32), config, true, y, x);
+  launch(context, "masked_softmax", &softmax_kernel<false, T>, launch_shape(config.outer * config.inner * 32), config,
+         true, y, x);
 }
 template <class T>
 void log_softmax(CudaContext& context, const softmax_config& config, T* y, const T* x) {
-  launch(context, "log_softmax", &softmax_kernel<true, T>, launch_shape(config.outer * config.inner * 32), config, false, y, x);
+  launch(context, "log_softmax", &softmax_kernel<true, T>, launch_shape(config.outer * config.inner * 32), config,
+         false, y, x);
 }
 template <class T>
 void softmax_backward(CudaContext& context, const softmax_config& config, T* dx, const T* dy, const T* y) {
-  launch(context, "softmax_backward", &softmax_backward_kernel<false, T>, launch_shape(config.outer * config.inner * 32), config, dx, dy, y);
+  launch(context, "softmax_backward", &softmax_backward_kernel<false, T>,
+         launch_shape(config.outer * config.inner * 32), config, dx, dy, y);
 }
 template <class T>
 void log_softmax_backward(CudaContext& context, const softmax_config& config, T* dx, const T* dy, const T* y) {
-  launch(context, "log_softmax_backward", &softmax_backward_kernel<true, T>, launch_shape(config.outer * config.inner * 32), config, dx, dy, y);
+  launch(context, "log_softmax_backward", &softmax_backward_kernel<true, T>,
+         launch_shape(config.outer * config.inner * 32), config, dx, dy, y);
 }
 
 #endif  // __CUDACC_RTC__

@@ -1,9 +1,10 @@
-// sort: the first `count` elements of each line of x [outer, size, inner] in order, and where they stood; equal ones keep their order, NaN counts as
-// the largest. sort_backward: dx[index[k]] = dy[k], 0 elsewhere.
+// sort: the first `count` elements of each line of x [outer, size, inner] in order, and where they stood; equal ones
+// keep their order, NaN counts as the largest. sort_backward: dx[index[k]] = dy[k], 0 elsewhere.
 //
 //   sort(context, sort_config{.outer = 2, .size = 100, .inner = 1, .count = 5, .descending = true}, y, index, x);
 //
-// A thread an element, which counts those that come before it: the time grows with the square of `size`. index may be nullptr; y must not be x.
+// A thread an element, which counts those that come before it: the time grows with the square of `size`. index may be
+// nullptr; y must not be x.
 #pragma once
 
 #include "../config/sort.h"
@@ -30,7 +31,8 @@ __global__ void sort_kernel(sort_config config, T* y, std::int64_t* index, const
       rank += before || (!behind && j < k) ? 1 : 0;
     }
     if (rank >= config.count) continue;
-    const std::int64_t to = (item / config.inner / config.size * config.count + rank) * config.inner + item % config.inner;
+    const std::int64_t to =
+        (item / config.inner / config.size * config.count + rank) * config.inner + item % config.inner;
     y[to] = own;
     if (index != nullptr) index[to] = k;
   }
@@ -48,12 +50,14 @@ __global__ void sort_backward_kernel(sort_config config, T* dx, const T* dy, con
 
 template <class T>
 void sort(CudaContext& context, const sort_config& config, T* y, std::int64_t* index, const T* x) {
-  launch(context, "sort", &sort_kernel<T>, launch_shape(config.outer * config.size * config.inner), config, y, index, x);
+  launch(context, "sort", &sort_kernel<T>, launch_shape(config.outer * config.size * config.inner), config, y, index,
+         x);
 }
 template <class T>
 void sort_backward(CudaContext& context, const sort_config& config, T* dx, const T* dy, const std::int64_t* index) {
   fill(context, fill_config{.n = config.outer * config.size * config.inner, .value = 0}, dx);
-  launch(context, "sort_backward", &sort_backward_kernel<T>, launch_shape(config.outer * config.count * config.inner), config, dx, dy, index);
+  launch(context, "sort_backward", &sort_backward_kernel<T>, launch_shape(config.outer * config.count * config.inner),
+         config, dx, dy, index);
 }
 
 #endif  // __CUDACC_RTC__

@@ -1,4 +1,5 @@
-// strided_copy: y[i] = x[offset + sum of i_d strides_d]: transpose, slice, expand, flip. strided_add is its gradient: y at those strides += x.
+// strided_copy: y[i] = x[offset + sum of i_d strides_d]: transpose, slice, expand, flip. strided_add is its gradient: y
+// at those strides += x.
 //
 //   strided_copy(context, strided_copy_config{.rank = 2, .shape = {3, 2}, .strides = {1, 3}}, y, x);   // y[3,2] = x[2,3] transposed
 //
@@ -26,16 +27,17 @@ __global__ void strided_copy_kernel(std::int64_t n, strided_copy_config config, 
   for (std::int64_t i = first_item(); i < n; i += item_stride()) y[i] = x[strided_copy_offset(config, i)];
 }
 
-/// One thread an item of `kept` (the dimensions that move y's address), which adds the items of `summed` (those that don't). Each lists its
-/// dimensions with the strides of x.
+/// One thread an item of `kept` (the dimensions that move y's address), which adds the items of `summed` (those that
+/// don't). Each lists its dimensions with the strides of x.
 template <class T>
-__global__ void strided_add_kernel(std::int64_t n, strided_copy_config kept_y, strided_copy_config kept_x, std::int64_t repeats,
-                                   strided_copy_config summed_x, T* y, const T* x) {
+__global__ void strided_add_kernel(std::int64_t n, strided_copy_config kept_y, strided_copy_config kept_x,
+                                   std::int64_t repeats, strided_copy_config summed_x, T* y, const T* x) {
   for (std::int64_t i = first_item(); i < n; i += item_stride()) {
     T& target = y[strided_copy_offset(kept_y, i)];
     const T* from = x + strided_copy_offset(kept_x, i);
     auto sum = static_cast<wrapping_t<T>>(target);
-    for (std::int64_t r = 0; r < repeats; ++r) sum += static_cast<wrapping_t<T>>(from[strided_copy_offset(summed_x, r)]);
+    for (std::int64_t r = 0; r < repeats; ++r)
+      sum += static_cast<wrapping_t<T>>(from[strided_copy_offset(summed_x, r)]);
     target = static_cast<T>(sum);
   }
 }
@@ -110,7 +112,8 @@ void strided_add(CudaContext& context, const strided_copy_config& config, T* y, 
     kept_y.strides[kept_y.rank++] = config.strides[d];
   }
   const std::int64_t kept = detail::item_count(kept_x);
-  launch(context, "strided_add", &strided_add_kernel<T>, launch_shape(kept), kept, kept_y, kept_x, detail::item_count(summed_x), summed_x, y, x);
+  launch(context, "strided_add", &strided_add_kernel<T>, launch_shape(kept), kept, kept_y, kept_x,
+         detail::item_count(summed_x), summed_x, y, x);
 }
 
 #endif  // __CUDACC_RTC__

@@ -19,7 +19,8 @@ struct tensor_list {
 
 /// Calls launch_one(list, shape) for groups of tensors; a null array stays null in the list.
 template <class T, int Arrays, class Launch>
-void for_each_list(std::int64_t count, T* const* const (&arrays)[Arrays], const std::int64_t* sizes, Launch launch_one) {
+void for_each_list(std::int64_t count, T* const* const (&arrays)[Arrays], const std::int64_t* sizes,
+                   Launch launch_one) {
   using List = tensor_list<T, Arrays>;
   for (std::int64_t first = 0; first < count; first += List::kTensors) {
     List list{};

@@ -20,8 +20,8 @@ namespace graven::kernels::reference {
 inline namespace GRAVEN_LEVEL_NAMESPACE {
 
 template <class T>
-void adadelta(const adadelta_config& c, std::int64_t count, T* const* params, const plain_t<T>* const* grads, plain_t<T>* const* square_avg,
-              plain_t<T>* const* acc_delta, const std::int64_t* sizes, double lr) {
+void adadelta(const adadelta_config& c, std::int64_t count, T* const* params, const plain_t<T>* const* grads,
+              plain_t<T>* const* square_avg, plain_t<T>* const* acc_delta, const std::int64_t* sizes, double lr) {
   using C = compute_t<T>;
   for (std::int64_t t = 0; t < count; ++t)
     for (std::int64_t i = 0; i < sizes[t]; ++i) {

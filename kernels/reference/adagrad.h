@@ -18,8 +18,8 @@ namespace graven::kernels::reference {
 inline namespace GRAVEN_LEVEL_NAMESPACE {
 
 template <class T>
-void adagrad(const adagrad_config& c, std::int64_t count, T* const* params, const plain_t<T>* const* grads, plain_t<T>* const* sums,
-             const std::int64_t* sizes, double lr, std::int64_t step) {
+void adagrad(const adagrad_config& c, std::int64_t count, T* const* params, const plain_t<T>* const* grads,
+             plain_t<T>* const* sums, const std::int64_t* sizes, double lr, std::int64_t step) {
   using C = compute_t<T>;
   const double rate = lr / (1 + static_cast<double>(step - 1) * c.lr_decay);
   for (std::int64_t t = 0; t < count; ++t)
@@ -30,7 +30,8 @@ void adagrad(const adagrad_config& c, std::int64_t count, T* const* params, cons
       g += static_cast<C>(c.weight_decay) * p;
       const C sum = (step == 1 ? static_cast<C>(c.initial_accumulator_value) : C(sums[t][i])) + g * g;
       sums[t][i] = static_cast<T>(sum);
-      params[t][i] = static_cast<T>(p - static_cast<C>(rate) * (g / (static_cast<C>(std::sqrt(sum)) + static_cast<C>(c.eps))));
+      params[t][i] =
+          static_cast<T>(p - static_cast<C>(rate) * (g / (static_cast<C>(std::sqrt(sum)) + static_cast<C>(c.eps))));
     }
 }
 

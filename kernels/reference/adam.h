@@ -20,8 +20,9 @@ namespace graven::kernels::reference {
 inline namespace GRAVEN_LEVEL_NAMESPACE {
 
 template <class T>
-void adam(const adam_config& c, std::int64_t count, T* const* params, const plain_t<T>* const* grads, plain_t<T>* const* m, plain_t<T>* const* v,
-          plain_t<T>* const* max_v, const std::int64_t* sizes, double lr, std::int64_t step) {
+void adam(const adam_config& c, std::int64_t count, T* const* params, const plain_t<T>* const* grads,
+          plain_t<T>* const* m, plain_t<T>* const* v, plain_t<T>* const* max_v, const std::int64_t* sizes, double lr,
+          std::int64_t step) {
   using C = compute_t<T>;
   const double step_size = c.do_bias_correction ? lr / (1 - std::pow(c.beta1, static_cast<double>(step))) : lr;
   const double root_correction = c.do_bias_correction ? std::sqrt(1 - std::pow(c.beta2, static_cast<double>(step))) : 1;

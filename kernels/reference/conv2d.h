@@ -19,22 +19,25 @@ inline namespace GRAVEN_LEVEL_NAMESPACE {
 
 namespace conv2d_detail {
 
-inline std::int64_t offset(bool channels_last, std::int64_t height, std::int64_t width, std::int64_t channels, std::int64_t n, std::int64_t h,
-                           std::int64_t w, std::int64_t c) {
+inline std::int64_t offset(bool channels_last, std::int64_t height, std::int64_t width, std::int64_t channels,
+                           std::int64_t n, std::int64_t h, std::int64_t w, std::int64_t c) {
   return channels_last ? ((n * height + h) * width + w) * channels + c : ((n * channels + c) * height + h) * width + w;
 }
 /// Element (n, h, w, c) of x, and of y.
-inline std::int64_t input_offset(const conv2d_config& s, std::int64_t n, std::int64_t h, std::int64_t w, std::int64_t c) {
+inline std::int64_t input_offset(const conv2d_config& s, std::int64_t n, std::int64_t h, std::int64_t w,
+                                 std::int64_t c) {
   return offset(s.channels_last, s.in_height, s.in_width, s.in_channels, n, h, w, c);
 }
-inline std::int64_t output_offset(const conv2d_config& s, std::int64_t n, std::int64_t h, std::int64_t w, std::int64_t c) {
+inline std::int64_t output_offset(const conv2d_config& s, std::int64_t n, std::int64_t h, std::int64_t w,
+                                  std::int64_t c) {
   return offset(s.channels_last, s.out_height, s.out_width, s.out_channels, n, h, w, c);
 }
 /// From one channel to the next.
 inline std::int64_t input_step(const conv2d_config& s) { return s.channels_last ? 1 : s.in_height * s.in_width; }
 inline std::int64_t output_step(const conv2d_config& s) { return s.channels_last ? 1 : s.out_height * s.out_width; }
 
-/// Sums of so many pixels and channels are formed side by side: what they have in common is read once, and no addition waits for the one before.
+/// Sums of so many pixels and channels are formed side by side: what they have in common is read once, and no addition
+/// waits for the one before.
 inline constexpr std::int64_t kSums = 32;
 
 /// Neighbouring pixels of a batch of images.
@@ -62,8 +65,8 @@ struct Meeting {
 
 /// sums[pixel][j] += values[channel of what the pixel reads] * weights[j], j < count
 template <class T>
-void add_products(double (&sums)[kSums][kSums], const Meeting& met, const T* values, std::int64_t channel, std::int64_t count,
-                  const double (&weights)[kSums]) {
+void add_products(double (&sums)[kSums][kSums], const Meeting& met, const T* values, std::int64_t channel,
+                  std::int64_t count, const double (&weights)[kSums]) {
   for (std::int64_t k = 0; k < met.count; ++k) {
     const double value = static_cast<double>(values[met.from[k] + channel]);
     double* const sum = sums[met.pixel[k]];
@@ -79,7 +82,8 @@ void conv2d(const conv2d_config& config, T* y, const plain_t<T>* x, const plain_
             const plain_t<T>* residual = nullptr) {
   using namespace conv2d_detail;
   const conv2d_config& s = config;
-  const std::int64_t group_in = s.in_channels / s.groups, group_out = s.out_channels / s.groups, taps = s.kernel_height * s.kernel_width;
+  const std::int64_t group_in = s.in_channels / s.groups, group_out = s.out_channels / s.groups,
+                     taps = s.kernel_height * s.kernel_width;
   for (std::int64_t first = 0; first < s.batch * s.out_height * s.out_width; first += kSums) {
     const Pixels p(first, s.batch, s.out_height, s.out_width);
     for (std::int64_t o = 0, count = 0; o < s.out_channels; o += count) {
@@ -89,12 +93,15 @@ void conv2d(const conv2d_config& config, T* y, const plain_t<T>* x, const plain_
       for (std::int64_t tap = 0; tap < taps; ++tap) {
         Meeting met;
         for (std::int64_t k = 0; k < p.count; ++k) {
-          const std::int64_t ih = p.h[k] * s.stride_height - s.padding_height + tap / s.kernel_width * s.dilation_height;
+          const std::int64_t ih =
+              p.h[k] * s.stride_height - s.padding_height + tap / s.kernel_width * s.dilation_height;
           const std::int64_t iw = p.w[k] * s.stride_width - s.padding_width + tap % s.kernel_width * s.dilation_width;
-          if (ih >= 0 && ih < s.in_height && iw >= 0 && iw < s.in_width) met.add(k, input_offset(s, p.n[k], ih, iw, group * group_in));
+          if (ih >= 0 && ih < s.in_height && iw >= 0 && iw < s.in_width)
+            met.add(k, input_offset(s, p.n[k], ih, iw, group * group_in));
         }
         for (std::int64_t i = 0; i < group_in; ++i) {
-          for (std::int64_t j = 0; j < count; ++j) weights[j] = static_cast<double>(w[((o + j) * group_in + i) * taps + tap]);
+          for (std::int64_t j = 0; j < count; ++j)
+            weights[j] = static_cast<double>(w[((o + j) * group_in + i) * taps + tap]);
           add_products(sums, met, x, i * input_step(s), count, weights);
         }
       }
@@ -110,10 +117,12 @@ void conv2d(const conv2d_config& config, T* y, const plain_t<T>* x, const plain_
 
 /// dx = epilogue(gradient of the convolution's input[, residual]); dx and residual have x's shape, dy has y's.
 template <class Epilogue = identity, class T>
-void conv2d_backward_input(const conv2d_config& config, T* dx, const plain_t<T>* dy, const plain_t<T>* w, const plain_t<T>* residual = nullptr) {
+void conv2d_backward_input(const conv2d_config& config, T* dx, const plain_t<T>* dy, const plain_t<T>* w,
+                           const plain_t<T>* residual = nullptr) {
   using namespace conv2d_detail;
   const conv2d_config& s = config;
-  const std::int64_t group_in = s.in_channels / s.groups, group_out = s.out_channels / s.groups, taps = s.kernel_height * s.kernel_width;
+  const std::int64_t group_in = s.in_channels / s.groups, group_out = s.out_channels / s.groups,
+                     taps = s.kernel_height * s.kernel_width;
   for (std::int64_t first = 0; first < s.batch * s.in_height * s.in_width; first += kSums) {
     const Pixels p(first, s.batch, s.in_height, s.in_width);
     for (std::int64_t c = 0, count = 0; c < s.in_channels; c += count) {
@@ -146,7 +155,8 @@ void conv2d_backward_input(const conv2d_config& config, T* dx, const plain_t<T>*
 
 /// Gradients of w (its shape) and of the bias ([out_channels], or nullptr).
 template <class T>
-void conv2d_backward_weight(const conv2d_config& config, T* dw, plain_t<T>* db, const plain_t<T>* dy, const plain_t<T>* x) {
+void conv2d_backward_weight(const conv2d_config& config, T* dw, plain_t<T>* db, const plain_t<T>* dy,
+                            const plain_t<T>* x) {
   using namespace conv2d_detail;
   const conv2d_config& s = config;
   const std::int64_t group_in = s.in_channels / s.groups, group_out = s.out_channels / s.groups, step = input_step(s);
@@ -174,7 +184,8 @@ void conv2d_backward_weight(const conv2d_config& config, T* dw, plain_t<T>* db, 
     double sum = 0;
     for (std::int64_t n = 0; n < s.batch; ++n)
       for (std::int64_t oh = 0; oh < s.out_height; ++oh)
-        for (std::int64_t ow = 0; ow < s.out_width; ++ow) sum += static_cast<double>(dy[output_offset(s, n, oh, ow, o)]);
+        for (std::int64_t ow = 0; ow < s.out_width; ++ow)
+          sum += static_cast<double>(dy[output_offset(s, n, oh, ow, o)]);
     db[o] = static_cast<T>(sum);
   }
 }

@@ -39,8 +39,9 @@ void broadcast(const broadcast_config& c, Y* y, const X*... x) {
   for (std::int64_t i = 0; i < n; ++i) {
     std::size_t input = 0;
     const T values[] = {static_cast<T>(x[place(input++, i)])...};  // braces: from left to right
-    y[i] = static_cast<Y>(
-        [&]<std::size_t... I>(std::index_sequence<I...>) { return F::template apply<T>(values[I]...); }(std::make_index_sequence<sizeof...(X)>{}));
+    y[i] = static_cast<Y>([&]<std::size_t... I>(std::index_sequence<I...>) {
+      return F::template apply<T>(values[I]...);
+    }(std::make_index_sequence<sizeof...(X)>{}));
   }
 }
 

@@ -1,4 +1,5 @@
-// group_norm over x[batch, channels, inner] and its gradient, as plain loops (torch.nn.functional.group_norm; see config/group_norm.h).
+// group_norm over x[batch, channels, inner] and its gradient, as plain loops (torch.nn.functional.group_norm; see
+// config/group_norm.h).
 //
 //   with h = (x - mean) * rstd and g = dy * gamma:  dx = rstd * (g - mean(g) - h * mean(g * h)), the means over the group;
 //   dgamma[channel] = the sum over batch and inner of dy * h, dbeta = the sum of dy
@@ -17,8 +18,8 @@ namespace graven::kernels::reference {
 inline namespace GRAVEN_LEVEL_NAMESPACE {
 
 template <class T>
-void group_norm(const group_norm_config& c, T* y, plain_t<T>* mean, plain_t<T>* rstd, const plain_t<T>* x, const plain_t<T>* gamma,
-                const plain_t<T>* beta) {
+void group_norm(const group_norm_config& c, T* y, plain_t<T>* mean, plain_t<T>* rstd, const plain_t<T>* x,
+                const plain_t<T>* gamma, const plain_t<T>* beta) {
   using C = compute_t<T>;
   const std::int64_t each = c.channels / c.groups, size = each * c.inner;
   for (std::int64_t row = 0; row < c.batch * c.groups; ++row) {
@@ -38,8 +39,8 @@ void group_norm(const group_norm_config& c, T* y, plain_t<T>* mean, plain_t<T>* 
 }
 
 template <class T>
-void group_norm_backward(const group_norm_config& c, T* dx, plain_t<T>* dgamma, plain_t<T>* dbeta, const plain_t<T>* dy, const plain_t<T>* x,
-                         const plain_t<T>* gamma, const plain_t<T>* mean, const plain_t<T>* rstd) {
+void group_norm_backward(const group_norm_config& c, T* dx, plain_t<T>* dgamma, plain_t<T>* dbeta, const plain_t<T>* dy,
+                         const plain_t<T>* x, const plain_t<T>* gamma, const plain_t<T>* mean, const plain_t<T>* rstd) {
   using C = compute_t<T>;
   const std::int64_t each = c.channels / c.groups, size = each * c.inner;
   for (std::int64_t row = 0; row < c.batch * c.groups; ++row) {

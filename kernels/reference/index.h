@@ -1,5 +1,5 @@
-// index_select, index_add, gather, scatter, scatter_add and one_hot as plain loops; see config/index.h. An index outside of its dimension is an
-// index_error.
+// index_select, index_add, gather, scatter, scatter_add and one_hot as plain loops; see config/index.h. An index
+// outside of its dimension is an index_error.
 //
 //   reference::gather<float>(gather_config{.rank = 2, .dim = 1, .shape = {3, 2}, .x_shape = {3, 5}}, y, x, index);
 #pragma once
@@ -15,15 +15,18 @@ namespace graven::kernels::reference {
 inline namespace GRAVEN_LEVEL_NAMESPACE {
 
 template <class T>
-void index_select(const index_select_config& c, T* y, const plain_t<T>* x, const std::int64_t* index, const char* where = "") {
+void index_select(const index_select_config& c, T* y, const plain_t<T>* x, const std::int64_t* index,
+                  const char* where = "") {
   check_indices("index_select", index, c.count, c.size, where);
   for (std::int64_t o = 0; o < c.outer; ++o)
     for (std::int64_t k = 0; k < c.count; ++k)
-      for (std::int64_t i = 0; i < c.inner; ++i) y[(o * c.count + k) * c.inner + i] = x[(o * c.size + index[k]) * c.inner + i];
+      for (std::int64_t i = 0; i < c.inner; ++i)
+        y[(o * c.count + k) * c.inner + i] = x[(o * c.size + index[k]) * c.inner + i];
 }
 
 template <class T>
-void index_add(const index_select_config& c, T* y, const plain_t<T>* x, const std::int64_t* index, const plain_t<T>* base, const char* where = "") {
+void index_add(const index_select_config& c, T* y, const plain_t<T>* x, const std::int64_t* index,
+               const plain_t<T>* base, const char* where = "") {
   check_indices("index_add", index, c.count, c.size, where);
   using C = wrapping_t<compute_t<T>>;
   for (std::int64_t o = 0; o < c.outer; ++o)
@@ -31,7 +34,8 @@ void index_add(const index_select_config& c, T* y, const plain_t<T>* x, const st
       for (std::int64_t i = 0; i < c.inner; ++i) {
         C sum = base != nullptr ? static_cast<C>(base[(o * c.size + s) * c.inner + i]) : C(0);
         for (std::int64_t k = 0; k < c.count; ++k)
-          if (index[k] == s && s != c.skipped) sum = static_cast<C>(sum + static_cast<C>(x[(o * c.count + k) * c.inner + i]));
+          if (index[k] == s && s != c.skipped)
+            sum = static_cast<C>(sum + static_cast<C>(x[(o * c.count + k) * c.inner + i]));
         y[(o * c.size + s) * c.inner + i] = static_cast<T>(sum);
       }
 }
@@ -62,7 +66,8 @@ void gather(const gather_config& c, T* y, const plain_t<T>* x, const std::int64_
 
 /// y is x, with source written at the index, in order: of several for one place the last stays. y may be x.
 template <class T>
-void scatter(const gather_config& c, T* y, const plain_t<T>* x, const std::int64_t* index, const plain_t<T>* source, const char* where = "") {
+void scatter(const gather_config& c, T* y, const plain_t<T>* x, const std::int64_t* index, const plain_t<T>* source,
+             const char* where = "") {
   const std::int64_t n = gather_count(c.shape, c.rank);
   check_indices("scatter", index, n, c.x_shape[c.dim], where);
   const std::int64_t all = gather_count(c.x_shape, c.rank);
@@ -72,7 +77,8 @@ void scatter(const gather_config& c, T* y, const plain_t<T>* x, const std::int64
 
 /// y is x, with source added at the index, in order. y may be x.
 template <class T>
-void scatter_add(const gather_config& c, T* y, const plain_t<T>* x, const std::int64_t* index, const plain_t<T>* source, const char* where = "") {
+void scatter_add(const gather_config& c, T* y, const plain_t<T>* x, const std::int64_t* index, const plain_t<T>* source,
+                 const char* where = "") {
   using C = wrapping_t<compute_t<T>>;
   const std::int64_t n = gather_count(c.shape, c.rank);
   check_indices("scatter_add", index, n, c.x_shape[c.dim], where);

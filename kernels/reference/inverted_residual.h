@@ -16,9 +16,11 @@ inline namespace GRAVEN_LEVEL_NAMESPACE {
 
 /// Formula: config/inverted_residual.h. residual has y's shape.
 template <class ExpandEpilogue = identity, class DepthwiseEpilogue = identity, class Epilogue = identity, class T>
-void inverted_residual(const inverted_residual_config& config, T* y, const plain_t<T>* x, const plain_t<T>* expand_weight,
-                       const plain_t<T>* expand_bias, const plain_t<T>* depthwise_weight, const plain_t<T>* depthwise_bias,
-                       const plain_t<T>* project_weight, const plain_t<T>* project_bias, const plain_t<T>* residual = nullptr) {
+void inverted_residual(const inverted_residual_config& config, T* y, const plain_t<T>* x,
+                       const plain_t<T>* expand_weight, const plain_t<T>* expand_bias,
+                       const plain_t<T>* depthwise_weight, const plain_t<T>* depthwise_bias,
+                       const plain_t<T>* project_weight, const plain_t<T>* project_bias,
+                       const plain_t<T>* residual = nullptr) {
   const inverted_residual_config& s = config;
   std::vector<T> wide(static_cast<std::size_t>(s.batch * s.in_height * s.in_width * s.wide_channels));
   std::vector<T> deep(static_cast<std::size_t>(s.batch * s.out_height * s.out_width * s.wide_channels));

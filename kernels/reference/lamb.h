@@ -1,4 +1,5 @@
-// LAMB over a list of tensors as plain loops: algorithm 2 of You et al., "Large Batch Optimization for Deep Learning" (2020).
+// LAMB over a list of tensors as plain loops: algorithm 2 of You et al., "Large Batch Optimization for Deep Learning"
+// (2020).
 //
 //   g = maximize ? -grad : grad;   unless decoupled: g += weight_decay p
 //   m += (1 - beta1) (g - m);   v = beta2 v + (1 - beta2) g g
@@ -21,8 +22,8 @@ namespace graven::kernels::reference {
 inline namespace GRAVEN_LEVEL_NAMESPACE {
 
 template <class T>
-void lamb(const lamb_config& c, std::int64_t count, T* const* params, const plain_t<T>* const* grads, plain_t<T>* const* m, plain_t<T>* const* v,
-          const std::int64_t* sizes, double lr, std::int64_t step) {
+void lamb(const lamb_config& c, std::int64_t count, T* const* params, const plain_t<T>* const* grads,
+          plain_t<T>* const* m, plain_t<T>* const* v, const std::int64_t* sizes, double lr, std::int64_t step) {
   using C = compute_t<T>;
   const double correct_m = c.do_bias_correction ? 1 / (1 - std::pow(c.beta1, static_cast<double>(step))) : 1;
   const double correct_v = c.do_bias_correction ? 1 / (1 - std::pow(c.beta2, static_cast<double>(step))) : 1;
@@ -45,7 +46,8 @@ void lamb(const lamb_config& c, std::int64_t count, T* const* params, const plai
       of_direction += r * r;
     }
     const double ratio = of_parameter > 0 && of_direction > 0 ? std::sqrt(of_parameter) / std::sqrt(of_direction) : 1;
-    for (std::int64_t i = 0; i < sizes[t]; ++i) params[t][i] = static_cast<T>(C(params[t][i]) - static_cast<C>(lr * ratio) * direction(i));
+    for (std::int64_t i = 0; i < sizes[t]; ++i)
+      params[t][i] = static_cast<T>(C(params[t][i]) - static_cast<C>(lr * ratio) * direction(i));
   }
 }
 

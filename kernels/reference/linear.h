@@ -1,5 +1,5 @@
-// linear and its gradients as plain loops over any float type; the weights are not packed. Sums are in T (float for half and bfloat16), in the order
-// of the formula.
+// linear and its gradients as plain loops over any float type; the weights are not packed. Sums are in T (float for
+// half and bfloat16), in the order of the formula.
 //
 //   y[m,n]  = epilogue(sum over k of x[m,k] w[n,k] + bias[n], residual[m,n])
 //   dx[m,k] = epilogue(sum over n of dy[m,n] w[n,k], residual[m,k])
@@ -24,7 +24,8 @@ inline constexpr std::int64_t kLinearSums = 32;
 /// Calls block(first, count) for blocks of `n` elements.
 template <class Block>
 void for_each_block(std::int64_t n, const Block& block) {
-  for (std::int64_t first = 0; first < n; first += kLinearSums) block(first, n - first < kLinearSums ? n - first : kLinearSums);
+  for (std::int64_t first = 0; first < n; first += kLinearSums)
+    block(first, n - first < kLinearSums ? n - first : kLinearSums);
 }
 
 }  // namespace detail
@@ -36,7 +37,8 @@ void linear(const linear_config& c, T* y, const plain_t<T>* x, const plain_t<T>*
     detail::for_each_block(c.n, [&](std::int64_t first, std::int64_t count) {
       compute_t<T> sums[detail::kLinearSums] = {};
       for (std::int64_t l = 0; l < c.k; ++l)
-        for (std::int64_t j = 0; j < count; ++j) sums[j] += compute_t<T>(x[i * c.k + l]) * compute_t<T>(w[(first + j) * c.k + l]);
+        for (std::int64_t j = 0; j < count; ++j)
+          sums[j] += compute_t<T>(x[i * c.k + l]) * compute_t<T>(w[(first + j) * c.k + l]);
       for (std::int64_t j = 0; j < count; ++j) {
         const compute_t<T> s = bias != nullptr ? sums[j] + compute_t<T>(bias[first + j]) : sums[j];
         y[i * c.n + first + j] = static_cast<T>(apply_epilogue<Epilogue>(s, residual, i * c.n + first + j));
@@ -45,24 +47,28 @@ void linear(const linear_config& c, T* y, const plain_t<T>* x, const plain_t<T>*
 }
 
 template <class Epilogue = identity, class T>
-void linear_backward_input(const linear_config& c, T* dx, const plain_t<T>* dy, const plain_t<T>* w, const plain_t<T>* residual = nullptr) {
+void linear_backward_input(const linear_config& c, T* dx, const plain_t<T>* dy, const plain_t<T>* w,
+                           const plain_t<T>* residual = nullptr) {
   for (std::int64_t i = 0; i < c.m; ++i)
     detail::for_each_block(c.k, [&](std::int64_t first, std::int64_t count) {
       compute_t<T> sums[detail::kLinearSums] = {};
       for (std::int64_t j = 0; j < c.n; ++j)
-        for (std::int64_t l = 0; l < count; ++l) sums[l] += compute_t<T>(dy[i * c.n + j]) * compute_t<T>(w[j * c.k + first + l]);
+        for (std::int64_t l = 0; l < count; ++l)
+          sums[l] += compute_t<T>(dy[i * c.n + j]) * compute_t<T>(w[j * c.k + first + l]);
       for (std::int64_t l = 0; l < count; ++l)
         dx[i * c.k + first + l] = static_cast<T>(apply_epilogue<Epilogue>(sums[l], residual, i * c.k + first + l));
     });
 }
 
 template <class T>
-void linear_backward_weight(const linear_config& c, T* dw, plain_t<T>* db, const plain_t<T>* dy, const plain_t<T>* x, void* = nullptr) {
+void linear_backward_weight(const linear_config& c, T* dw, plain_t<T>* db, const plain_t<T>* dy, const plain_t<T>* x,
+                            void* = nullptr) {
   for (std::int64_t j = 0; j < c.n; ++j) {
     detail::for_each_block(c.k, [&](std::int64_t first, std::int64_t count) {
       compute_t<T> sums[detail::kLinearSums] = {};
       for (std::int64_t i = 0; i < c.m; ++i)
-        for (std::int64_t l = 0; l < count; ++l) sums[l] += compute_t<T>(dy[i * c.n + j]) * compute_t<T>(x[i * c.k + first + l]);
+        for (std::int64_t l = 0; l < count; ++l)
+          sums[l] += compute_t<T>(dy[i * c.n + j]) * compute_t<T>(x[i * c.k + first + l]);
       for (std::int64_t l = 0; l < count; ++l) dw[j * c.k + first + l] = static_cast<T>(sums[l]);
     });
     if (db == nullptr) continue;

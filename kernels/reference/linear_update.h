@@ -1,5 +1,5 @@
-// linear_backward_weight and an optimizer's update in one as plain loops over any float type: what kernels/cpu/linear_update.h computes, one element
-// of the weight after the other.
+// linear_backward_weight and an optimizer's update in one as plain loops over any float type: what
+// kernels/cpu/linear_update.h computes, one element of the weight after the other.
 //
 //   reference::linear_sgd(linear_sgd_config{.m = 2, .n = 3, .k = 4, ...}, db, w, momentum, dy, x, &lr, &step);     // step counts from 1
 #pragma once
@@ -25,7 +25,8 @@ void for_each_gradient(const Config& c, T* db, const T* dy, const T* x, const Up
     for_each_block(c.k, [&](std::int64_t first, std::int64_t count) {
       compute_t<T> sums[kLinearSums] = {};
       for (std::int64_t i = 0; i < c.m; ++i)
-        for (std::int64_t l = 0; l < count; ++l) sums[l] += compute_t<T>(dy[i * c.n + j]) * compute_t<T>(x[i * c.k + first + l]);
+        for (std::int64_t l = 0; l < count; ++l)
+          sums[l] += compute_t<T>(dy[i * c.n + j]) * compute_t<T>(x[i * c.k + first + l]);
       for (std::int64_t l = 0; l < count; ++l)
         for (std::int64_t tap = 0; tap < c.taps; ++tap)
           update((j * c.k + first + l) * c.taps + tap, tap == c.tap ? static_cast<T>(sums[l]) : static_cast<T>(0));
@@ -40,8 +41,8 @@ void for_each_gradient(const Config& c, T* db, const T* dy, const T* x, const Up
 }  // namespace detail
 
 template <class T>
-void linear_sgd(const linear_sgd_config& c, T* db, plain_t<T>* w, plain_t<T>* momentum, const plain_t<T>* dy, const plain_t<T>* x, const double* lr,
-                const std::int64_t* step) {
+void linear_sgd(const linear_sgd_config& c, T* db, plain_t<T>* w, plain_t<T>* momentum, const plain_t<T>* dy,
+                const plain_t<T>* x, const double* lr, const std::int64_t* step) {
   const std::int64_t one = 1;
   detail::for_each_gradient(c, db, dy, x, [&](std::int64_t i, T gradient) {
     T* const p = w + i;
@@ -52,8 +53,8 @@ void linear_sgd(const linear_sgd_config& c, T* db, plain_t<T>* w, plain_t<T>* mo
 }
 
 template <class T>
-void linear_adam(const linear_adam_config& c, T* db, plain_t<T>* w, plain_t<T>* m, plain_t<T>* v, plain_t<T>* max_v, const plain_t<T>* dy,
-                 const plain_t<T>* x, const double* lr, const std::int64_t* step) {
+void linear_adam(const linear_adam_config& c, T* db, plain_t<T>* w, plain_t<T>* m, plain_t<T>* v, plain_t<T>* max_v,
+                 const plain_t<T>* dy, const plain_t<T>* x, const double* lr, const std::int64_t* step) {
   const std::int64_t one = 1;
   detail::for_each_gradient(c, db, dy, x, [&](std::int64_t i, T gradient) {
     T* const p = w + i;

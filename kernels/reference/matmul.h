@@ -16,7 +16,8 @@ namespace graven::kernels::reference {
 inline namespace GRAVEN_LEVEL_NAMESPACE {
 
 template <class Epilogue = identity, class T>
-void matmul(const matmul_config& config, T* c, const plain_t<T>* a, const plain_t<T>* b, const plain_t<T>* residual = nullptr, void* = nullptr) {
+void matmul(const matmul_config& config, T* c, const plain_t<T>* a, const plain_t<T>* b,
+            const plain_t<T>* residual = nullptr, void* = nullptr) {
   const std::int64_t m = config.m, n = config.n, k = config.k, b_column = config.transpose_b ? k : 1;
   constexpr std::int64_t kSums = 32;  // formed side by side: no addition waits for the one before
   for (std::int64_t p = 0; p < config.batch; ++p)

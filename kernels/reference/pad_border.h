@@ -1,5 +1,5 @@
-// pad_border: y is x with its mirror image, its border or its other end around it. pad_border_backward: the gradient, each dy added to the
-// element that it was taken from.
+// pad_border: y is x with its mirror image, its border or its other end around it. pad_border_backward: the gradient,
+// each dy added to the element that it was taken from.
 //
 //   reference::pad_border(pad_border_config{.rank = 1, .shape = {6}, .in_shape = {4}, .before = {1}, .inner = 1, .mode = kPadReflect}, y, x);
 #pragma once
@@ -25,7 +25,8 @@ void for_each_padded(const pad_border_config& c, F&& f) {
       std::int64_t index = rest % c.shape[d] - c.before[d];
       const std::int64_t size = c.in_shape[d];
       if (index < 0) index = c.mode == kPadReflect ? -index : c.mode == kPadReplicate ? 0 : index + size;
-      if (index >= size) index = c.mode == kPadReflect ? 2 * size - 2 - index : c.mode == kPadReplicate ? size - 1 : index - size;
+      if (index >= size)
+        index = c.mode == kPadReflect ? 2 * size - 2 - index : c.mode == kPadReplicate ? size - 1 : index - size;
       at += index * stride;
       rest /= c.shape[d];
       stride *= size;
@@ -46,7 +47,8 @@ void pad_border_backward(const pad_border_config& config, T* dx, const T* dy) {
   std::int64_t n = config.inner;
   for (std::int64_t d = 0; d < config.rank; ++d) n *= config.in_shape[d];
   for (std::int64_t i = 0; i < n; ++i) dx[i] = T(0);
-  detail::for_each_padded(config, [&](std::int64_t from, std::int64_t to) { dx[to] = static_cast<T>(dx[to] + dy[from]); });
+  detail::for_each_padded(config,
+                          [&](std::int64_t from, std::int64_t to) { dx[to] = static_cast<T>(dx[to] + dy[from]); });
 }
 
 }  // namespace GRAVEN_LEVEL_NAMESPACE

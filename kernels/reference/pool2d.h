@@ -1,9 +1,10 @@
-// pool2d, plain loops: max and average pooling of x [batch,in_height,in_width,channels] (NCHW where config.channels_last is false) into
-// y [batch,out_height,out_width,channels], and their gradients.
+// pool2d, plain loops: max and average pooling of x [batch,in_height,in_width,channels] (NCHW where
+// config.channels_last is false) into y [batch,out_height,out_width,channels], and their gradients.
 //
-// Maximum: of the inputs inside the image; the first of equals wins, a NaN wins over everything (PyTorch's rule); `index` (y's shape, or nullptr)
-// keeps the winner's position in the window, kh * kernel_width + kw. Average: the sum over the inputs inside the image, divided by their number, or,
-// with count_include_pad, by the window's positions inside the padded image.
+// Maximum: of the inputs inside the image; the first of equals wins, a NaN wins over everything (PyTorch's rule);
+// `index` (y's shape, or nullptr) keeps the winner's position in the window, kh * kernel_width + kw. Average: the sum
+// over the inputs inside the image, divided by their number, or, with count_include_pad, by the window's positions
+// inside the padded image.
 //
 //   reference::max_pool2d(config, y, index, x);
 #pragma once
@@ -20,18 +21,20 @@ inline namespace GRAVEN_LEVEL_NAMESPACE {
 
 namespace pool2d_detail {
 
-inline std::int64_t offset(bool channels_last, std::int64_t height, std::int64_t width, std::int64_t channels, std::int64_t n, std::int64_t h,
-                           std::int64_t w, std::int64_t c) {
+inline std::int64_t offset(bool channels_last, std::int64_t height, std::int64_t width, std::int64_t channels,
+                           std::int64_t n, std::int64_t h, std::int64_t w, std::int64_t c) {
   return channels_last ? ((n * height + h) * width + w) * channels + c : ((n * channels + c) * height + h) * width + w;
 }
 
 /// What the average at (oh, ow) divides by.
 inline std::int64_t divisor(const pool2d_config& s, std::int64_t oh, std::int64_t ow) {
   std::int64_t count = 0;
-  const std::int64_t margin_h = s.count_include_pad ? s.padding_height : 0, margin_w = s.count_include_pad ? s.padding_width : 0;
+  const std::int64_t margin_h = s.count_include_pad ? s.padding_height : 0,
+                     margin_w = s.count_include_pad ? s.padding_width : 0;
   for (std::int64_t kh = 0; kh < s.kernel_height; ++kh)
     for (std::int64_t kw = 0; kw < s.kernel_width; ++kw) {
-      const std::int64_t ih = oh * s.stride_height - s.padding_height + kh, iw = ow * s.stride_width - s.padding_width + kw;
+      const std::int64_t ih = oh * s.stride_height - s.padding_height + kh,
+                         iw = ow * s.stride_width - s.padding_width + kw;
       count += ih >= -margin_h && ih < s.in_height + margin_h && iw >= -margin_w && iw < s.in_width + margin_w;
     }
   return count;
@@ -67,7 +70,9 @@ void max_pool2d(const pool2d_config& config, T* y, std::uint8_t* index, const pl
         }
         any = true;
       }
-    if (!any) best = std::numeric_limits<T>::has_infinity ? static_cast<T>(-std::numeric_limits<T>::infinity()) : std::numeric_limits<T>::lowest();
+    if (!any)
+      best = std::numeric_limits<T>::has_infinity ? static_cast<T>(-std::numeric_limits<T>::infinity())
+                                                  : std::numeric_limits<T>::lowest();
     const std::int64_t at = pool2d_detail::offset(s.channels_last, s.out_height, s.out_width, s.channels, n, oh, ow, c);
     y[at] = best;
     if (index != nullptr) index[at] = static_cast<std::uint8_t>(position);
@@ -96,9 +101,11 @@ void avg_pool2d(const pool2d_config& config, T* y, const plain_t<T>* x) {
     double sum = 0;
     for (std::int64_t kh = 0; kh < s.kernel_height; ++kh)
       for (std::int64_t kw = 0; kw < s.kernel_width; ++kw) {
-        const std::int64_t ih = oh * s.stride_height - s.padding_height + kh, iw = ow * s.stride_width - s.padding_width + kw;
+        const std::int64_t ih = oh * s.stride_height - s.padding_height + kh,
+                           iw = ow * s.stride_width - s.padding_width + kw;
         if (ih < 0 || ih >= s.in_height || iw < 0 || iw >= s.in_width) continue;
-        sum += static_cast<double>(x[pool2d_detail::offset(s.channels_last, s.in_height, s.in_width, s.channels, n, ih, iw, c)]);
+        sum += static_cast<double>(
+            x[pool2d_detail::offset(s.channels_last, s.in_height, s.in_width, s.channels, n, ih, iw, c)]);
       }
     const std::int64_t at = pool2d_detail::offset(s.channels_last, s.out_height, s.out_width, s.channels, n, oh, ow, c);
     y[at] = static_cast<T>(sum / static_cast<double>(pool2d_detail::divisor(s, oh, ow)));
@@ -119,10 +126,13 @@ void avg_pool2d_backward(const pool2d_config& config, T* dx, const plain_t<T>* d
               if (h < 0 || v < 0 || h % s.stride_height != 0 || v % s.stride_width != 0) continue;
               const std::int64_t oh = h / s.stride_height, ow = v / s.stride_width;
               if (oh >= s.out_height || ow >= s.out_width) continue;
-              sum += static_cast<double>(dy[pool2d_detail::offset(s.channels_last, s.out_height, s.out_width, s.channels, n, oh, ow, c)]) /
-                     static_cast<double>(pool2d_detail::divisor(s, oh, ow));
+              sum +=
+                  static_cast<double>(
+                      dy[pool2d_detail::offset(s.channels_last, s.out_height, s.out_width, s.channels, n, oh, ow, c)]) /
+                  static_cast<double>(pool2d_detail::divisor(s, oh, ow));
             }
-          dx[pool2d_detail::offset(s.channels_last, s.in_height, s.in_width, s.channels, n, ih, iw, c)] = static_cast<T>(sum);
+          dx[pool2d_detail::offset(s.channels_last, s.in_height, s.in_width, s.channels, n, ih, iw, c)] =
+              static_cast<T>(sum);
         }
 }
 

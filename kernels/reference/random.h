@@ -20,11 +20,11 @@ inline namespace GRAVEN_LEVEL_NAMESPACE {
 
 /// The random word of element i.
 inline std::uint32_t random_word(std::int64_t seed, std::int64_t stream, std::int64_t step, std::int64_t i) {
-  const std::uint64_t key = static_cast<std::uint64_t>(seed) ^ static_cast<std::uint64_t>(stream), at = static_cast<std::uint64_t>(step),
-                      block = static_cast<std::uint64_t>(i / 4);
+  const std::uint64_t key = static_cast<std::uint64_t>(seed) ^ static_cast<std::uint64_t>(stream),
+                      at = static_cast<std::uint64_t>(step), block = static_cast<std::uint64_t>(i / 4);
   std::uint32_t k0 = static_cast<std::uint32_t>(key), k1 = static_cast<std::uint32_t>(key >> 32);
-  std::uint32_t c[4] = {static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32), static_cast<std::uint32_t>(at),
-                        static_cast<std::uint32_t>(at >> 32)};
+  std::uint32_t c[4] = {static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32),
+                        static_cast<std::uint32_t>(at), static_cast<std::uint32_t>(at >> 32)};
   for (int round = 0; round < 10; ++round) {
     const std::uint64_t a = std::uint64_t{0xD2511F53u} * c[0], b = std::uint64_t{0xCD9E8D57u} * c[2];
     const std::uint32_t next[4] = {static_cast<std::uint32_t>(b >> 32) ^ c[1] ^ k0, static_cast<std::uint32_t>(b),
@@ -38,7 +38,8 @@ inline std::uint32_t random_word(std::int64_t seed, std::int64_t stream, std::in
 
 template <class T>
 void random_uniform(const random_config& c, T* y, const std::int64_t* seed, const std::int64_t* step) {
-  for (std::int64_t i = 0; i < c.n; ++i) y[i] = static_cast<T>(static_cast<double>(random_word(*seed, c.stream, *step, i) >> 8) * 0x1p-24);
+  for (std::int64_t i = 0; i < c.n; ++i)
+    y[i] = static_cast<T>(static_cast<double>(random_word(*seed, c.stream, *step, i) >> 8) * 0x1p-24);
 }
 
 template <class T>

@@ -1,4 +1,5 @@
-// Reductions over the middle of [outer, size, inner] as plain loops; sums in T (float for half and bfloat16, 64 bits for integers).
+// Reductions over the middle of [outer, size, inner] as plain loops; sums in T (float for half and bfloat16, 64 bits
+// for integers).
 //
 //   reference::reduce_sum(reduce_config{.outer = 64, .size = 10, .inner = 1}, y, x);       // y[64] from x[64,10]
 #pragma once
@@ -19,7 +20,8 @@ void reduce_sum(const reduce_config& c, Y* y, const T* x) {
     for (std::int64_t i = 0; i < c.inner; ++i) {
       using C = wrapping_t<compute_t<Y>>;
       C s = 0;
-      for (std::int64_t k = 0; k < c.size; ++k) s = static_cast<C>(s + static_cast<C>(x[(o * c.size + k) * c.inner + i]));
+      for (std::int64_t k = 0; k < c.size; ++k)
+        s = static_cast<C>(s + static_cast<C>(x[(o * c.size + k) * c.inner + i]));
       y[o * c.inner + i] = static_cast<Y>(s);
     }
 }
@@ -42,7 +44,8 @@ void reduce_prod(const reduce_config& c, Y* y, const T* x) {
     for (std::int64_t i = 0; i < c.inner; ++i) {
       using C = wrapping_t<compute_t<Y>>;
       C s = 1;
-      for (std::int64_t k = 0; k < c.size; ++k) s = static_cast<C>(s * static_cast<C>(x[(o * c.size + k) * c.inner + i]));
+      for (std::int64_t k = 0; k < c.size; ++k)
+        s = static_cast<C>(s * static_cast<C>(x[(o * c.size + k) * c.inner + i]));
       y[o * c.inner + i] = static_cast<Y>(s);
     }
 }
@@ -52,7 +55,8 @@ template <class T>
 std::int64_t position_of_extreme(const reduce_config& c, const T* x, std::int64_t o, std::int64_t i, int sign) {
   std::int64_t best = 0;
   for (std::int64_t k = 1; k < c.size; ++k) {
-    const compute_t<T> a = compute_t<T>(x[(o * c.size + k) * c.inner + i]), b = compute_t<T>(x[(o * c.size + best) * c.inner + i]);
+    const compute_t<T> a = compute_t<T>(x[(o * c.size + k) * c.inner + i]),
+                       b = compute_t<T>(x[(o * c.size + best) * c.inner + i]);
     if (b != b) break;
     if (a != a || (sign > 0 ? a > b : a < b)) best = k;
   }
@@ -63,12 +67,14 @@ std::int64_t position_of_extreme(const reduce_config& c, const T* x, std::int64_
 template <class T>
 void reduce_max(const reduce_config& c, T* y, const plain_t<T>* x) {
   for (std::int64_t o = 0; o < c.outer; ++o)
-    for (std::int64_t i = 0; i < c.inner; ++i) y[o * c.inner + i] = x[(o * c.size + position_of_extreme<T>(c, x, o, i, 1)) * c.inner + i];
+    for (std::int64_t i = 0; i < c.inner; ++i)
+      y[o * c.inner + i] = x[(o * c.size + position_of_extreme<T>(c, x, o, i, 1)) * c.inner + i];
 }
 template <class T>
 void reduce_min(const reduce_config& c, T* y, const plain_t<T>* x) {
   for (std::int64_t o = 0; o < c.outer; ++o)
-    for (std::int64_t i = 0; i < c.inner; ++i) y[o * c.inner + i] = x[(o * c.size + position_of_extreme<T>(c, x, o, i, -1)) * c.inner + i];
+    for (std::int64_t i = 0; i < c.inner; ++i)
+      y[o * c.inner + i] = x[(o * c.size + position_of_extreme<T>(c, x, o, i, -1)) * c.inner + i];
 }
 template <class T>
 void argmax(const reduce_config& c, std::int64_t* y, const T* x) {

@@ -1,5 +1,5 @@
-// resample: y[outer,out,inner] from x[outer,in,inner]: nearest, linear and cubic interpolation, and the mean over each element's area, along one
-// dimension. resample_backward: its transpose.
+// resample: y[outer,out,inner] from x[outer,in,inner]: nearest, linear and cubic interpolation, and the mean over each
+// element's area, along one dimension. resample_backward: its transpose.
 //
 //   reference::resample(resample_config{.outer = 1, .in = 2, .out = 4, .inner = 1, .mode = kResampleNearest, .align_corners = false, .scale = 0.5},
 //   y, x);
@@ -25,7 +25,8 @@ void for_each_tap(const resample_config& c, std::int64_t outer, std::int64_t inn
       std::int64_t i = taps.first + k;
       if (i < 0) i = 0;
       if (i >= c.in) i = c.in - 1;
-      f((outer * c.out + j) * c.inner + inner, (outer * c.in + i) * c.inner + inner, c.mode == kResampleArea ? taps.weights[0] : taps.weights[k]);
+      f((outer * c.out + j) * c.inner + inner, (outer * c.in + i) * c.inner + inner,
+        c.mode == kResampleArea ? taps.weights[0] : taps.weights[k]);
     }
   }
 }
@@ -55,7 +56,8 @@ void resample_backward(const resample_config& c, T* dx, const T* dy) {
   for (std::int64_t o = 0; o < c.outer; ++o)
     for (std::int64_t i = 0; i < c.inner; ++i)
       detail::for_each_tap(c, o, i, [&](std::int64_t from, std::int64_t to, double weight) {
-        dx[to] = static_cast<T>(static_cast<compute_t<T>>(dx[to]) + static_cast<compute_t<T>>(weight) * static_cast<compute_t<T>>(dy[from]));
+        dx[to] = static_cast<T>(static_cast<compute_t<T>>(dx[to]) +
+                                static_cast<compute_t<T>>(weight) * static_cast<compute_t<T>>(dy[from]));
       });
 }
 

@@ -1,4 +1,5 @@
-// RMSprop over a list of tensors as plain loops: the formulas of torch.optim.RMSprop, but that a variance which rounds below 0 counts as 0.
+// RMSprop over a list of tensors as plain loops: the formulas of torch.optim.RMSprop, but that a variance which rounds
+// below 0 counts as 0.
 //
 //   g = maximize ? -grad : grad;   g += weight_decay p
 //   square_avg = alpha square_avg + (1 - alpha) g g
@@ -21,8 +22,9 @@ namespace graven::kernels::reference {
 inline namespace GRAVEN_LEVEL_NAMESPACE {
 
 template <class T>
-void rmsprop(const rmsprop_config& c, std::int64_t count, T* const* params, const plain_t<T>* const* grads, plain_t<T>* const* square_avg,
-             plain_t<T>* const* grad_avg, plain_t<T>* const* momentum, const std::int64_t* sizes, double lr) {
+void rmsprop(const rmsprop_config& c, std::int64_t count, T* const* params, const plain_t<T>* const* grads,
+             plain_t<T>* const* square_avg, plain_t<T>* const* grad_avg, plain_t<T>* const* momentum,
+             const std::int64_t* sizes, double lr) {
   using C = compute_t<T>;
   for (std::int64_t t = 0; t < count; ++t)
     for (std::int64_t i = 0; i < sizes[t]; ++i) {

@@ -17,8 +17,8 @@ namespace graven::kernels::reference {
 inline namespace GRAVEN_LEVEL_NAMESPACE {
 
 template <class T>
-void sgd(const sgd_config& c, std::int64_t count, T* const* params, const plain_t<T>* const* grads, plain_t<T>* const* momentum,
-         const std::int64_t* sizes, double lr, std::int64_t step) {
+void sgd(const sgd_config& c, std::int64_t count, T* const* params, const plain_t<T>* const* grads,
+         plain_t<T>* const* momentum, const std::int64_t* sizes, double lr, std::int64_t step) {
   using C = compute_t<T>;
   for (std::int64_t t = 0; t < count; ++t)
     for (std::int64_t i = 0; i < sizes[t]; ++i) {
@@ -26,7 +26,8 @@ void sgd(const sgd_config& c, std::int64_t count, T* const* params, const plain_
       if (c.maximize) g = -g;
       g += static_cast<C>(c.weight_decay) * p;
       if (c.momentum != 0) {
-        const C b = step == 1 ? g : static_cast<C>(c.momentum) * C(momentum[t][i]) + static_cast<C>(1 - c.dampening) * g;
+        const C b =
+            step == 1 ? g : static_cast<C>(c.momentum) * C(momentum[t][i]) + static_cast<C>(1 - c.dampening) * g;
         momentum[t][i] = static_cast<T>(b);
         g = c.nesterov ? g + static_cast<C>(c.momentum) * b : b;
       }

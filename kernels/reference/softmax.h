@@ -49,7 +49,8 @@ void softmax_of(bool masked, const softmax_config& c, T* y, const plain_t<T>* x)
     }
     compute_t<T> sum = 0;
     for (std::int64_t k = 0; k < c.size; ++k) sum += std::exp(compute_t<T>(x[first + k * step]) - most);
-    for (std::int64_t k = 0; k < c.size; ++k) y[first + k * step] = static_cast<T>(std::exp(compute_t<T>(x[first + k * step]) - most) / sum);
+    for (std::int64_t k = 0; k < c.size; ++k)
+      y[first + k * step] = static_cast<T>(std::exp(compute_t<T>(x[first + k * step]) - most) / sum);
   });
 }
 
@@ -70,7 +71,8 @@ void log_softmax(const softmax_config& c, T* y, const plain_t<T>* x) {
     compute_t<T> sum = 0;
     for (std::int64_t k = 0; k < c.size; ++k) sum += std::exp(compute_t<T>(x[first + k * step]) - most);
     const compute_t<T> log_sum = std::log(sum);
-    for (std::int64_t k = 0; k < c.size; ++k) y[first + k * step] = static_cast<T>(compute_t<T>(x[first + k * step]) - most - log_sum);
+    for (std::int64_t k = 0; k < c.size; ++k)
+      y[first + k * step] = static_cast<T>(compute_t<T>(x[first + k * step]) - most - log_sum);
   });
 }
 
@@ -78,7 +80,8 @@ template <class T>
 void softmax_backward(const softmax_config& c, T* dx, const plain_t<T>* dy, const plain_t<T>* y) {
   for_each_line(c, [&](std::int64_t first, std::int64_t step) {
     compute_t<T> sum = 0;
-    for (std::int64_t k = 0; k < c.size; ++k) sum += compute_t<T>(dy[first + k * step]) * compute_t<T>(y[first + k * step]);
+    for (std::int64_t k = 0; k < c.size; ++k)
+      sum += compute_t<T>(dy[first + k * step]) * compute_t<T>(y[first + k * step]);
     for (std::int64_t k = 0; k < c.size; ++k) {
       const std::int64_t j = first + k * step;
       dx[j] = static_cast<T>(compute_t<T>(y[j]) * (compute_t<T>(dy[j]) - sum));

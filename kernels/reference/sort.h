@@ -1,5 +1,5 @@
-// sort: the first `count` elements of each line in order, and where they stood; equal ones keep their order, NaN counts as the largest. By counting
-// for each element those that come before it.
+// sort: the first `count` elements of each line in order, and where they stood; equal ones keep their order, NaN counts
+// as the largest. By counting for each element those that come before it.
 //
 //   reference::sort(sort_config{.outer = 2, .size = 5, .inner = 1, .count = 5, .descending = false}, y, index, x);
 #pragma once

@@ -38,7 +38,9 @@ void strided_copy(const strided_copy_config& c, T* y, const plain_t<T>* x) {
 template <class T>
 void strided_add(const strided_copy_config& c, T* y, const plain_t<T>* x) {
   using C = wrapping_t<compute_t<T>>;
-  for_each_strided(c, [&](std::int64_t i, std::int64_t place) { y[place] = static_cast<T>(static_cast<C>(y[place]) + static_cast<C>(x[i])); });
+  for_each_strided(c, [&](std::int64_t i, std::int64_t place) {
+    y[place] = static_cast<T>(static_cast<C>(y[place]) + static_cast<C>(x[i]));
+  });
 }
 
 }  // namespace GRAVEN_LEVEL_NAMESPACE

@@ -2,7 +2,8 @@
 //
 //   generate --weights run/latest/weights.safetensors --prompt "Graven " --length 300 --temperature 0.8 --seed 1
 //
-// softmax(logits / temperature): below 1 the likely bytes become likelier; 0 always takes the likeliest. The same seed writes the same text.
+// softmax(logits / temperature): below 1 the likely bytes become likelier; 0 always takes the likeliest. The same seed
+// writes the same text.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -45,7 +46,9 @@ Options parse(int argc, char** argv) {
   Options options;
   for (int i = 1; i < argc; i += 2) {
     const std::string name = argv[i];
-    if (i + 1 == argc) throw std::runtime_error("usage: generate [--weights FILE] [--prompt TEXT] [--length N] [--temperature T] [--seed N]");
+    if (i + 1 == argc)
+      throw std::runtime_error(
+          "usage: generate [--weights FILE] [--prompt TEXT] [--length N] [--temperature T] [--seed N]");
     const std::string value = argv[i + 1];
     if (name == "--weights") {
       options.weights = value;

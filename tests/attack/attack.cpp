@@ -47,7 +47,8 @@ bool Attack::next() {
 }
 
 Attack::~Attack() {
-  std::string text = "attack: " + what_ + ": seed " + std::to_string(seed_) + ": " + std::to_string(tried_) + (tried_ == 1 ? " try" : " tries");
+  std::string text = "attack: " + what_ + ": seed " + std::to_string(seed_) + ": " + std::to_string(tried_) +
+                     (tried_ == 1 ? " try" : " tries");
   const char* between = "; ";
   for (const auto& [what, n] : counts_) {
     text += between + std::to_string(n) + " " + what;
@@ -57,6 +58,8 @@ Attack::~Attack() {
   std::fflush(stdout);
 }
 
-std::string Attack::where() const { return what_ + ": seed " + std::to_string(seed_) + ", try " + std::to_string(number_); }
+std::string Attack::where() const {
+  return what_ + ": seed " + std::to_string(seed_) + ", try " + std::to_string(number_);
+}
 
 }  // namespace graven::attack

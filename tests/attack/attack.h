@@ -1,4 +1,5 @@
-// What every generator of the standing attack shares: a seed, a budget of tries, and the line at its end that says how many of each it tried.
+// What every generator of the standing attack shares: a seed, a budget of tries, and the line at its end that says how
+// many of each it tried.
 //
 //   Attack attack("graph.json edits", 300);       // 300 tries; GRAVEN_ATTACK_SECONDS=60: as many as a minute gives
 //   while (attack.next()) {
@@ -7,7 +8,8 @@
 //     attack.count("refused");
 //   }                                             // prints "attack: graph.json edits: seed 1: 300 tries; 260 refused, 40 sound"
 //
-// GRAVEN_ATTACK_SEED=N draws others; GRAVEN_ATTACK_TRY=N tries that one alone, as a failure names it. docs/robustness.md has the commands.
+// GRAVEN_ATTACK_SEED=N draws others; GRAVEN_ATTACK_TRY=N tries that one alone, as a failure names it.
+// docs/robustness.md has the commands.
 #pragma once
 
 #include <chrono>

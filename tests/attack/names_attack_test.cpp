@@ -27,9 +27,9 @@ std::string name_of(Attack& attack) {
       "unix",   "F_OK",    "import",  "module",    "final",  "int8_t", "size_t", "_Bool",        "_X",       "__x",
       "a__b",   "1",       "0x1",     "e1",        "if",     "and",    "xor_eq", "defined",      "__FILE__", "assert",
       "conv2d", "kernels", "runtime", "constexpr", "auto",   "Input",  "Output", "GRAVEN_FIXED", "isa_base", "level"};
-  static const char* const pieces[] = {".",   "..",    "_",  "-",        "*/", "/*", "//", "\\",          "\"", "'",
+  static const char* const pieces[] = {".",    "..",    "_",  "-",        "*/", "/*", "//", "\\",          "\"", "'",
                                        "?\?/", "$",     "%s", "\xc3\xa9", "{",  "}",  "()", "R\"(",        "#",  "@{",
-                                       "}@",  "{% %}", "<",  ">",        ";",  " ",  "::", "\xe2\x80\xae"};
+                                       "}@",   "{% %}", "<",  ">",        ";",  " ",  "::", "\xe2\x80\xae"};
   std::string name = attack.choose(words);
   for (std::size_t more = attack.below(4); more > 0; --more)
     name += attack.below(2) == 0 ? attack.choose(pieces) : attack.choose(words);

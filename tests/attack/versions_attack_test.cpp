@@ -25,7 +25,8 @@ class Versions {
   const std::string& host() const { return host_; }
   std::vector<Version> any(Attack& attack, std::size_t possible) {
     std::vector<Version> chosen;
-    for (std::size_t n = std::min(possible, 2 + attack.below(2)); n > 0; --n) chosen.push_back(get(attack, attack.below(possible)));
+    for (std::size_t n = std::min(possible, 2 + attack.below(2)); n > 0; --n)
+      chosen.push_back(get(attack, attack.below(possible)));
     // The same library twice is one library.
     for (std::size_t i = 1; i < chosen.size(); ++i)
       for (std::size_t j = 0; j < i; ++j)

@@ -1,5 +1,6 @@
-// Convolutions of LeNet, MobileNetV2 and ResNet: GFLOP/s and the fraction of what the processor's multiply-adds could do, one thread. Winograd's
-// form is credited with the operations of the direct one. Blocks of MobileNetV2: as three convolutions, and in one pass.
+// Convolutions of LeNet, MobileNetV2 and ResNet: GFLOP/s and the fraction of what the processor's multiply-adds could
+// do, one thread. Winograd's form is credited with the operations of the direct one. Blocks of MobileNetV2: as three
+// convolutions, and in one pass.
 //
 //   bench_conv2d --benchmark_filter=lenet --benchmark_repetitions=10 --benchmark_report_aggregates_only=true
 //
@@ -117,7 +118,8 @@ void run(benchmark::State& state, const Shape& shape, Kernel kernel, double peak
   std::vector<float> y = floats(s.batch * s.out_height * s.out_width * s.out_channels);
   std::vector<float> w = floats(s.out_channels * (s.in_channels / s.groups) * s.kernel_height * s.kernel_width), dw = w;
   std::vector<float> bias = floats(s.out_channels), db = bias, packed = floats(conv2d_packed_elements(s)),
-                     packed_backward = floats(conv2d_packed_backward_elements(s)), workspace = floats(conv2d_backward_weight_workspace_bytes(s) / 4);
+                     packed_backward = floats(conv2d_packed_backward_elements(s)),
+                     workspace = floats(conv2d_backward_weight_workspace_bytes(s) / 4);
   pack_conv2d_weight(threads, s, packed.data(), w.data());
   pack_conv2d_weight_backward(threads, s, packed_backward.data(), w.data());
   const conv2d_winograd_config tiles{.batch = s.batch,
@@ -131,7 +133,8 @@ void run(benchmark::State& state, const Shape& shape, Kernel kernel, double peak
                                      .padding_width = s.padding_width,
                                      .tile = conv2d_winograd_tile(s)};
   if (kernel == Kernel::winograd) {
-    packed = floats(conv2d_winograd_packed_elements(tiles)), workspace = floats(conv2d_winograd_workspace_bytes(tiles) / 4);
+    packed = floats(conv2d_winograd_packed_elements(tiles)),
+    workspace = floats(conv2d_winograd_workspace_bytes(tiles) / 4);
     pack_conv2d_winograd_weight(threads, tiles, packed.data(), w.data());
   }
   for (auto _ : state) {
@@ -140,7 +143,8 @@ void run(benchmark::State& state, const Shape& shape, Kernel kernel, double peak
         conv2d<relu>(threads, s, y.data(), x.data(), packed.data(), bias.data());
         break;
       case Kernel::winograd:
-        conv2d_winograd<relu>(threads, tiles, y.data(), x.data(), packed.data(), bias.data(), nullptr, workspace.data());
+        conv2d_winograd<relu>(threads, tiles, y.data(), x.data(), packed.data(), bias.data(), nullptr,
+                              workspace.data());
         break;
       case Kernel::backward_input:
         conv2d_backward_input(threads, s, dx.data(), y.data(), packed_backward.data());
@@ -196,17 +200,21 @@ constexpr Block kBlocks[] = {
 
 void run_block(benchmark::State& state, const Block& block, bool in_one, double peak) {
   const inverted_residual_config s = block.config();
-  const conv2d_config expand = inverted_residual_expand(s), depthwise = inverted_residual_depthwise(s), project = inverted_residual_project(s);
+  const conv2d_config expand = inverted_residual_expand(s), depthwise = inverted_residual_depthwise(s),
+                      project = inverted_residual_project(s);
   Threads threads(1);
   const auto floats = [](std::int64_t n) { return std::vector<float>(static_cast<std::size_t>(n), 0.01f); };
   const std::vector<float> x = floats(s.in_height * s.in_width * s.in_channels), bias = floats(s.wide_channels);
-  const std::vector<float> first = floats(conv2d_packed_elements(expand)), second = floats(conv2d_packed_elements(depthwise)),
+  const std::vector<float> first = floats(conv2d_packed_elements(expand)),
+                           second = floats(conv2d_packed_elements(depthwise)),
                            third = floats(conv2d_packed_elements(project));
-  std::vector<float> wide = floats(s.in_height * s.in_width * s.wide_channels), deep = floats(s.out_height * s.out_width * s.wide_channels),
+  std::vector<float> wide = floats(s.in_height * s.in_width * s.wide_channels),
+                     deep = floats(s.out_height * s.out_width * s.wide_channels),
                      y = floats(s.out_height * s.out_width * s.out_channels);
   for (auto _ : state) {
     if (in_one) {
-      inverted_residual<relu, relu>(threads, s, y.data(), x.data(), first.data(), bias.data(), second.data(), bias.data(), third.data(), bias.data());
+      inverted_residual<relu, relu>(threads, s, y.data(), x.data(), first.data(), bias.data(), second.data(),
+                                    bias.data(), third.data(), bias.data());
     } else {
       conv2d<relu>(threads, expand, wide.data(), x.data(), first.data(), bias.data());
       conv2d<relu>(threads, depthwise, deep.data(), wide.data(), second.data(), bias.data());
@@ -214,8 +222,9 @@ void run_block(benchmark::State& state, const Block& block, bool in_one, double 
     }
     benchmark::ClobberMemory();
   }
-  const double flops = 2.0 * static_cast<double>(s.wide_channels) *
-                       static_cast<double>(s.in_height * s.in_width * s.in_channels + s.out_height * s.out_width * (9 + s.out_channels));
+  const double flops =
+      2.0 * static_cast<double>(s.wide_channels) *
+      static_cast<double>(s.in_height * s.in_width * s.in_channels + s.out_height * s.out_width * (9 + s.out_channels));
   using benchmark::Counter;
   state.counters["GFLOP/s"] = Counter(flops * 1e-9, Counter::kIsIterationInvariantRate);
   state.counters["of_peak"] = Counter(flops * 1e-9 / peak, Counter::kIsIterationInvariantRate);
@@ -242,16 +251,18 @@ int main(int argc, char** argv) {
   for (const auto& kernel : kKernels)
     for (const Shape& shape : kShapes) {
       if (kernel.kernel == Kernel::winograd && conv2d_winograd_tile(shape.config()) == 0) continue;
-      benchmark::RegisterBenchmark((std::string(kernel.name) + "/" + shape.name).c_str(), [&shape, k = kernel.kernel, peak](benchmark::State& state) {
+      benchmark::RegisterBenchmark((std::string(kernel.name) + "/" + shape.name).c_str(), [&shape, k = kernel.kernel,
+                                                                                           peak](
+                                                                                              benchmark::State& state) {
         run(state, shape, k, peak);
       })->Unit(benchmark::kMicrosecond);
     }
   for (const Block& block : kBlocks)
     for (const bool in_one : {false, true})
-      benchmark::RegisterBenchmark((std::string(in_one ? "block_in_one/" : "block_in_three/") + block.name).c_str(), [&block, in_one,
-                                                                                                                      peak](benchmark::State& state) {
-        run_block(state, block, in_one, peak);
-      })->Unit(benchmark::kMicrosecond);
+      benchmark::RegisterBenchmark(
+          (std::string(in_one ? "block_in_one/" : "block_in_three/") + block.name).c_str(),
+          [&block, in_one, peak](benchmark::State& state) { run_block(state, block, in_one, peak); })
+          ->Unit(benchmark::kMicrosecond);
   benchmark::RunSpecifiedBenchmarks();
   benchmark::Shutdown();
   return 0;

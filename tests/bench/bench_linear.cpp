@@ -1,9 +1,10 @@
-// How fast the kernels of fully connected networks are: GFLOP/s, and the fraction of what multiply-adds on registers alone reach on one thread
-// times the threads ("of_peak"); for kernels bound by memory, GB/s.
+// How fast the kernels of fully connected networks are: GFLOP/s, and the fraction of what multiply-adds on registers
+// alone reach on one thread times the threads ("of_peak"); for kernels bound by memory, GB/s.
 //
 //   bench_linear --benchmark_filter=Forward --benchmark_min_time=0.2       (optimised, with the flags that emitted projects use)
 //
-// The machine's other load is in the means: compare minima of repetitions (--benchmark_repetitions=9 --benchmark_report_aggregates_only=true).
+// The machine's other load is in the means: compare minima of repetitions (--benchmark_repetitions=9
+// --benchmark_report_aggregates_only=true).
 #include <benchmark/benchmark.h>
 
 #include <time.h>
@@ -66,7 +67,8 @@ void report(benchmark::State& state, const Threads& threads, double flops, doubl
   const double runs = static_cast<double>(state.iterations());
   if (flops > 0) {
     state.counters["GFLOP/s"] = benchmark::Counter(flops * 1e-9 * runs, benchmark::Counter::kIsRate);
-    state.counters["of_peak"] = benchmark::Counter(flops * 1e-9 * runs / (register_peak() * threads.count()), benchmark::Counter::kIsRate);
+    state.counters["of_peak"] =
+        benchmark::Counter(flops * 1e-9 * runs / (register_peak() * threads.count()), benchmark::Counter::kIsRate);
   }
   if (bytes > 0) state.counters["GB/s"] = benchmark::Counter(bytes * 1e-9 * runs, benchmark::Counter::kIsRate);
 }
@@ -83,7 +85,8 @@ using Floats = std::vector<float, CacheLines<float>>;
 
 Floats tensor(std::int64_t n) {
   Floats x(static_cast<std::size_t>(n));
-  for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(static_cast<int>(i * 2654435761u % 2001) - 1000) * 1e-3f;
+  for (std::size_t i = 0; i < x.size(); ++i)
+    x[i] = static_cast<float>(static_cast<int>(i * 2654435761u % 2001) - 1000) * 1e-3f;
   return x;
 }
 
@@ -102,7 +105,9 @@ struct exponential {
   }
 };
 
-linear_config shape(const benchmark::State& state) { return {.m = state.range(0), .n = state.range(1), .k = state.range(2)}; }
+linear_config shape(const benchmark::State& state) {
+  return {.m = state.range(0), .n = state.range(1), .k = state.range(2)};
+}
 Threads& pool(const benchmark::State& state, int argument) {
   static Threads one(1), all;
   return state.range(static_cast<std::size_t>(argument)) == 1 ? one : all;
@@ -121,7 +126,8 @@ void BackwardInput(benchmark::State& state) {
   Threads& threads = pool(state, 3);
   const linear_config c = shape(state);
   const auto dy = tensor(c.m * c.n), w = tensor(c.n * c.k);
-  Floats packed(static_cast<std::size_t>(packed_linear_weight_transposed_size(c))), dx(static_cast<std::size_t>(c.m * c.k));
+  Floats packed(static_cast<std::size_t>(packed_linear_weight_transposed_size(c))),
+      dx(static_cast<std::size_t>(c.m * c.k));
   pack_linear_weight_transposed(threads, c, packed.data(), w.data());
   for (auto _ : state) linear_backward_input(threads, c, dx.data(), dy.data(), packed.data());
   report(state, threads, 2.0 * static_cast<double>(c.m * c.n * c.k), 0);
@@ -223,7 +229,8 @@ void Transpose(benchmark::State& state) {
   const std::int64_t n = state.range(0) / 256;
   const auto x = tensor(n * 256);
   auto y = x;
-  for (auto _ : state) strided_copy(threads, {.rank = 2, .shape = {256, n}, .strides = {1, 256}, .offset = 0}, y.data(), x.data());
+  for (auto _ : state)
+    strided_copy(threads, {.rank = 2, .shape = {256, n}, .strides = {1, 256}, .offset = 0}, y.data(), x.data());
   report(state, threads, 0, 8.0 * static_cast<double>(n * 256));
 }
 void Sgd(benchmark::State& state) {
@@ -234,8 +241,8 @@ void Sgd(benchmark::State& state) {
   const float* grads[] = {g.data()};
   const std::int64_t size = state.range(0);
   for (auto _ : state)
-    sgd(threads, {.momentum = 0.9, .dampening = 0, .weight_decay = 0, .nesterov = false, .maximize = false}, 1, params, grads, momentum, &size, 1e-9,
-        2);
+    sgd(threads, {.momentum = 0.9, .dampening = 0, .weight_decay = 0, .nesterov = false, .maximize = false}, 1, params,
+        grads, momentum, &size, 1e-9, 2);
   report(state, threads, 0, 20.0 * static_cast<double>(size));
 }
 void sizes(benchmark::internal::Benchmark* b) {
@@ -262,7 +269,12 @@ void Loss(benchmark::State& state) {
   }
   report(state, threads, 0, 16.0 * static_cast<double>(c.rows * c.classes));
 }
-BENCHMARK(Loss)->ArgNames({"rows", "classes", "threads"})->Args({64, 10, 1})->Args({64, 1000, 1})->Args({256, 50257, 0})->UseRealTime();
+BENCHMARK(Loss)
+    ->ArgNames({"rows", "classes", "threads"})
+    ->Args({64, 10, 1})
+    ->Args({64, 1000, 1})
+    ->Args({256, 50257, 0})
+    ->UseRealTime();
 
 void EmptyRegion(benchmark::State& state) {
   Threads threads;

@@ -126,7 +126,8 @@ TEST_F(CacheTest, AFailedMakerLeavesNothing) {
                            })),
             "whole");
   EXPECT_EQ(made, 1);
-  for (const auto& file : fs::directory_iterator(directory())) EXPECT_EQ(file.path().string().find(".tmp."), std::string::npos) << file.path();
+  for (const auto& file : fs::directory_iterator(directory()))
+    EXPECT_EQ(file.path().string().find(".tmp."), std::string::npos) << file.path();
 }
 
 TEST_F(CacheTest, SixteenProcessesOnAColdCacheMakeOneEntry) {
@@ -328,17 +329,13 @@ TEST_F(CacheTest, WhatDoesNotWorkIsNotKept) {
   ArtefactCache cache(directory());
   // The compiler reports success and writes rubbish: an error, and another try next time.
   try {
-    cache.get(
-        "key", [](const std::string& path) { write(path, "rubbish"); }, works);
+    cache.get("key", [](const std::string& path) { write(path, "rubbish"); }, works);
     ADD_FAILURE() << "rubbish is accepted";
   } catch (const UserError& error) {
     EXPECT_EQ(error.message(), "does not work");
   }
   EXPECT_FALSE(fs::exists(directory() + "/key"));
-  EXPECT_THROW(cache.get(
-                   "none", [](const std::string&) {}, works),
-               UserError)
-      << "success, and no file";
+  EXPECT_THROW(cache.get("none", [](const std::string&) {}, works), UserError) << "success, and no file";
   ArtefactCache later(directory());
   const auto make = [](const std::string& path) { write(path, "works"); };
   EXPECT_EQ(later.get("key", make, works), directory() + "/key");

@@ -36,8 +36,8 @@ TEST(Process, ReturnsStatusAndOutput) {
 }
 
 TEST(Process, KeepsBothEndsOfALongOutput) {
-  const ProcessResult r =
-      run_process({"sh", "-c", "echo begin; head -c 300000 /dev/zero | tr '\\0' x; echo; echo end"}, {.seconds = 20, .output_limit = 1000});
+  const ProcessResult r = run_process({"sh", "-c", "echo begin; head -c 300000 /dev/zero | tr '\\0' x; echo; echo end"},
+                                      {.seconds = 20, .output_limit = 1000});
   EXPECT_EQ(r.output.rfind("begin\n", 0), 0u);
   EXPECT_NE(r.output.find("bytes left out"), std::string::npos);
   EXPECT_EQ(r.output.substr(r.output.size() - 4), "end\n");
@@ -66,9 +66,8 @@ TEST(Process, WaitsForItsOwnProgramOnly) {
   ProcessResult first;
   std::thread waiting([&] { first = run_process({"sh", "-c", "sleep 0.5; echo done"}, {.seconds = 20}); });
   usleep(100'000);
-  std::thread other([&] {
-    run_process({"sh", "-c", R"(while [ ! -e "$0" ]; do sleep 0.02; done)", stop}, {.seconds = 60});
-  });
+  std::thread other(
+      [&] { run_process({"sh", "-c", R"(while [ ! -e "$0" ]; do sleep 0.02; done)", stop}, {.seconds = 60}); });
   waiting.join();
   std::ofstream(stop) << "";
   other.join();
@@ -95,8 +94,10 @@ TEST(Process, WhateverEndsAProgramEndsWhatItRuns) {
     const pid_t child = fork();
     if (child == 0) {
       ::signal(SIGSEGV, SIG_DFL);  // a sanitizer's handler would make it an exit
-      // A process of the process. Neither shell starts another one once the note is there: a signal that comes meanwhile dash may lose.
-      run_process({"sh", "-c", R"(sh -c 'echo $$ > "$1.new" && mv "$1.new" "$1"; exec sleep 600' sh "$0"; true)", note.string()});
+      // A process of the process. Neither shell starts another one once the note is there: a signal that comes
+      // meanwhile dash may lose.
+      run_process({"sh", "-c", R"(sh -c 'echo $$ > "$1.new" && mv "$1.new" "$1"; exec sleep 600' sh "$0"; true)",
+                   note.string()});
       _exit(1);
     }
     pid_t grandchild = 0;

@@ -1,5 +1,6 @@
-// The graven command at work: what each subcommand prints and writes for a small saved graph. What they refuse stands in tests/errors. Whole texts
-// are stored under tests/command/texts; `test_command --bless` rewrites them, and the options in docs/command.md.
+// The graven command at work: what each subcommand prints and writes for a small saved graph. What they refuse stands
+// in tests/errors. Whole texts are stored under tests/command/texts; `test_command --bless` rewrites them, and the
+// options in docs/command.md.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -38,10 +39,12 @@ std::string text_of(const fs::path& path) {
 void expect_text(const std::string& name, const std::string& found) {
   const std::string path = GRAVEN_SOURCE_DIR "/tests/command/texts/" + name;
   if (bless) std::ofstream(path, std::ios::binary) << found;
-  EXPECT_EQ(text_of(path), found) << path << " says otherwise. If the change is meant, run: test_command --bless, and read the difference";
+  EXPECT_EQ(text_of(path), found)
+      << path << " says otherwise. If the change is meant, run: test_command --bless, and read the difference";
 }
 
-/// A folder of the test's own, where the command runs. Its saved/ is a network that is another function when it is evaluated: it has batch norms.
+/// A folder of the test's own, where the command runs. Its saved/ is a network that is another function when it is
+/// evaluated: it has batch norms.
 class Command : public testing::Test {
  protected:
   Command() {
@@ -55,7 +58,8 @@ class Command : public testing::Test {
     command.insert(command.end(), environment.begin(), environment.end());
     command.emplace_back(GRAVEN_BINARY_DIR "/graven");
     command.insert(command.end(), words.begin(), words.end());
-    return codegen::run_process(command, {.directory = work.string(), .seconds = 300, .output_limit = std::size_t{1} << 24});
+    return codegen::run_process(command,
+                                {.directory = work.string(), .seconds = 300, .output_limit = std::size_t{1} << 24});
   }
 
   /// What it prints, and that it succeeds.
@@ -67,7 +71,8 @@ class Command : public testing::Test {
     return r.output;
   }
 
-  const fs::path work = fs::path(GRAVEN_BINARY_DIR) / "command" / testing::UnitTest::GetInstance()->current_test_info()->name();
+  const fs::path work =
+      fs::path(GRAVEN_BINARY_DIR) / "command" / testing::UnitTest::GetInstance()->current_test_info()->name();
 };
 
 TEST_F(Command, CheckNeedsTheFormatterOnlyWhereItDecides) {
@@ -78,7 +83,8 @@ TEST_F(Command, CheckNeedsTheFormatterOnlyWhereItDecides) {
   EXPECT_NE(output({"emit", "formatted", "--check"}).find("as it would be emitted now"), std::string::npos);
   ProcessResult r = run({"emit", "formatted", "--check"}, without);
   EXPECT_EQ(r.exit_status, 1);
-  EXPECT_NE(r.output.find("error: formatted: cannot be compared: clang-format 19 was not found"), std::string::npos) << r.output;
+  EXPECT_NE(r.output.find("error: formatted: cannot be compared: clang-format 19 was not found"), std::string::npos)
+      << r.output;
   EXPECT_EQ(r.output.find("are not what would be emitted now"), std::string::npos) << r.output;
   // A file that nobody formats decides by itself.
   fs::remove(work / "formatted/CMakeLists.txt");
@@ -87,7 +93,8 @@ TEST_F(Command, CheckNeedsTheFormatterOnlyWhereItDecides) {
   EXPECT_NE(r.output.find("CMakeLists.txt: is missing\n"), std::string::npos) << r.output;
   EXPECT_NE(r.output.find("model.cpp: differs, perhaps for want of clang-format 19\n"), std::string::npos) << r.output;
   // What was emitted without it is compared without it.
-  EXPECT_NE(output({"emit", "saved", "-o", "plain", "-q"}, without).find("note: clang-format 19 was not found"), std::string::npos);
+  EXPECT_NE(output({"emit", "saved", "-o", "plain", "-q"}, without).find("note: clang-format 19 was not found"),
+            std::string::npos);
   output({"emit", "plain", "--check"}, without);
   output({"emit", "plain", "--check", "--no-format"});
 }
@@ -117,7 +124,8 @@ TEST_F(Command, CheckComparesWithTheGraphThatIsGiven) {
     EXPECT_NE(r.output.find(std::string(file) + ": is missing\n"), std::string::npos) << r.output;
     fs::rename(work / "away", work / "project" / file);
   }
-  fs::copy_file(work / "project/selftest.safetensors", work / "project/weights.safetensors", fs::copy_options::overwrite_existing);
+  fs::copy_file(work / "project/selftest.safetensors", work / "project/weights.safetensors",
+                fs::copy_options::overwrite_existing);
   r = run({"emit", "saved", "-o", "project", "--check", "--no-format"});
   EXPECT_EQ(r.exit_status, 1);
   EXPECT_NE(r.output.find("weights.safetensors: has no "), std::string::npos) << r.output;
@@ -179,7 +187,8 @@ std::vector<std::string> differences(const fs::path& a, const fs::path& b) {
   for (const auto& [from, to] : both)
     for (const auto& entry : fs::recursive_directory_iterator(from)) {
       const fs::path path = entry.path().lexically_relative(from);
-      if (entry.is_regular_file() && (!fs::exists(to / path) || text_of(entry.path()) != text_of(to / path))) found.push_back(path.string());
+      if (entry.is_regular_file() && (!fs::exists(to / path) || text_of(entry.path()) != text_of(to / path)))
+        found.push_back(path.string());
     }
   return found;
 }
@@ -213,7 +222,8 @@ TEST_F(Command, SaysThatTheFormatterHasNoPlaceForItsFiles) {
       codegen::run_process({"bash", "-c", "TMPDIR=/nonexistent " GRAVEN_BINARY_DIR "/graven emit saved -o project -q"},
                            {.directory = work.string(), .seconds = 100});
   EXPECT_EQ(r.exit_status, 1) << r.output;
-  EXPECT_NE(r.output.find("error: /nonexistent: no place for the temporary files of clang-format"), std::string::npos) << r.output;
+  EXPECT_NE(r.output.find("error: /nonexistent: no place for the temporary files of clang-format"), std::string::npos)
+      << r.output;
   EXPECT_FALSE(fs::exists(work / "project"));
 }
 
@@ -243,7 +253,8 @@ TEST_F(Command, ShowsWhereTheMemoryGoes) {
   std::size_t titles = 0;
   for (std::size_t at = 0; (at = picture.find("<title>", at)) != std::string::npos; ++at) ++titles;
   EXPECT_EQ(titles, plan.buffers.size());
-  for (const codegen::Buffer& buffer : plan.buffers) EXPECT_NE(picture.find("<title>" + buffer.name + "  "), std::string::npos) << buffer.name;
+  for (const codegen::Buffer& buffer : plan.buffers)
+    EXPECT_NE(picture.find("<title>" + buffer.name + "  "), std::string::npos) << buffer.name;
 }
 
 TEST_F(Command, ShowsTheGraphAsJson) {
@@ -263,7 +274,8 @@ TEST_F(Command, ShowsTheGraphAsAPicture) {
   if (codegen::find_program("dot").empty()) GTEST_SKIP() << "Graphviz is not installed";
   const std::string svg = output({"show", "saved", "-f", "svg"});
   EXPECT_NE(svg.find("<svg "), std::string::npos) << svg.substr(0, 500);
-  for (const char* word : {">model.conv1<", ">batch_norm_training<", ">cross_entropy<"}) EXPECT_NE(svg.find(word), std::string::npos) << word;
+  for (const char* word : {">model.conv1<", ">batch_norm_training<", ">cross_entropy<"})
+    EXPECT_NE(svg.find(word), std::string::npos) << word;
   EXPECT_EQ(output({"show", "saved", "-f", "png", "-o", "graph.png"}), "");
   EXPECT_EQ(text_of(work / "graph.png").substr(0, 8), "\x89PNG\r\n\x1a\n");
   ProcessResult r = run({"show", "saved", "-f", "png"});
@@ -287,12 +299,14 @@ TEST_F(Command, ListsPassesAndOperators) {
   }
   EXPECT_EQ(static_cast<std::size_t>(std::count(passes.begin(), passes.end(), '\n')), ir::pipeline().size());
   const std::string operators = output({"ops"});
-  for (const ir::OpDef* op : ir::all_ops()) EXPECT_NE(("\n" + operators).find("\n" + std::string(op->name) + " "), std::string::npos) << op->name;
+  for (const ir::OpDef* op : ir::all_ops())
+    EXPECT_NE(("\n" + operators).find("\n" + std::string(op->name) + " "), std::string::npos) << op->name;
   for (const char* name : {"conv2d", "relu", "cat", "sgd"}) {
     const ir::OpDef& op = ir::get_op(name);
     const std::string all = output({"ops", name});
     EXPECT_EQ(all.rfind(std::string(name) + "\n  " + std::string(op.doc) + "\n", 0), 0u) << all;
-    for (const ir::InputSpec& input : op.inputs) EXPECT_NE(all.find("  input      " + std::string(input.name)), std::string::npos) << all;
+    for (const ir::InputSpec& input : op.inputs)
+      EXPECT_NE(all.find("  input      " + std::string(input.name)), std::string::npos) << all;
     for (const ir::AttributeSpec& attribute : op.attributes)
       EXPECT_NE(all.find("  attribute  " + std::string(attribute.name) + ": "), std::string::npos) << all;
   }
@@ -344,19 +358,23 @@ TEST_F(Command, EmitsBetweenPasses) {
     std::sort(found.begin(), found.end());
     return found;
   };
-  const auto updates = [&](const char* project) { return text_of(work / project / "model.cpp").find("  adam(") != std::string::npos; };
+  const auto updates = [&](const char* project) {
+    return text_of(work / project / "model.cpp").find("  adam(") != std::string::npos;
+  };
   emit("saved", "whole", {});
   EXPECT_TRUE(updates("whole"));
   // Not further than a pass; from there on, another time, to the same project.
   emit("saved", "part", {"--to", "differentiate", "--dump", "first"});
-  EXPECT_EQ(names("first"), (std::vector<std::string>{"00-trace.json", "01-remove_dead_nodes.json", "02-trim_kernels.json", "03-differentiate.json",
-                                                      "evaluation.json"}));
+  EXPECT_EQ(names("first"),
+            (std::vector<std::string>{"00-trace.json", "01-remove_dead_nodes.json", "02-trim_kernels.json",
+                                      "03-differentiate.json", "evaluation.json"}));
   EXPECT_EQ(ir::read_graph((work / "part/graph.json").string()).stage, "differentiate");
   EXPECT_FALSE(updates("part"));
   emit("part", "rest", {});
   EXPECT_EQ(differences(work / "whole", work / "rest"), std::vector<std::string>());
   // From a pass on, without those between.
-  emit("first/03-differentiate.json", "without_update", {"--from", "clip_gradients", "--disable", "add_optimizer_updates", "--dump", "second"});
+  emit("first/03-differentiate.json", "without_update",
+       {"--from", "clip_gradients", "--disable", "add_optimizer_updates", "--dump", "second"});
   EXPECT_EQ(names("second").front(), "03-differentiate.json");
   emit("first/03-differentiate.json", "from", {"--from", "fold_constants"});
   EXPECT_FALSE(updates("from"));
@@ -370,7 +388,8 @@ TEST_F(Command, OptionsAreThoseOfTheManual) {
   ASSERT_NE(begin, std::string::npos);
   if (bless) std::ofstream(manual, std::ios::binary) << text.substr(0, begin) + found;
   EXPECT_EQ(text_of(manual).substr(begin), found) << manual << " says otherwise: test_command --bless";
-  for (const char* option : {"--from PASS", "--to PASS", "--name NAME", "--memory-budget BYTES", "--no-format", "--evaluation"})
+  for (const char* option :
+       {"--from PASS", "--to PASS", "--name NAME", "--memory-budget BYTES", "--no-format", "--evaluation"})
     EXPECT_NE(found.find("`" + std::string(option) + "`"), std::string::npos) << option;
   EXPECT_EQ(output({"emit", "--help"}).find("{false}"), std::string::npos);
 }

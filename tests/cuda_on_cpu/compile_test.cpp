@@ -1,5 +1,5 @@
-// Where the CUDA toolkit is present: nvcc compiles every kernel, and NVRTC every kernel's device part, for the supported architectures, warnings as
-// errors. Neither needs a GPU. Where it is not, the tests say so and are skipped.
+// Where the CUDA toolkit is present: nvcc compiles every kernel, and NVRTC every kernel's device part, for the
+// supported architectures, warnings as errors. Neither needs a GPU. Where it is not, the tests say so and are skipped.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -55,10 +55,12 @@ TEST(CudaCompile, NvccTakesEveryKernel) {
   if (nvcc.empty()) GTEST_SKIP() << "no CUDA toolkit: no nvcc in CUDACXX, the PATH or /usr/local/cuda";
   const auto [probed, unused] = run({nvcc, "--version"});
   if (!probed) GTEST_SKIP() << nvcc << " does not run";
-  const std::string object = (std::filesystem::path(testing::TempDir()) / ("every_kernel_" + std::to_string(getpid()) + ".o")).string();
+  const std::string object =
+      (std::filesystem::path(testing::TempDir()) / ("every_kernel_" + std::to_string(getpid()) + ".o")).string();
   const auto [compiled, output] =
-      run({nvcc, "-std=c++20", "-gencode=arch=compute_80,code=sm_80", "-gencode=arch=compute_90,code=sm_90", "-Werror", "all-warnings", "-Xcompiler",
-           "-Wall,-Wextra,-Werror", "-I" + kSource, "-c", kSource + "/tests/cuda_on_cpu/every_kernel.cu", "-o", object});
+      run({nvcc, "-std=c++20", "-gencode=arch=compute_80,code=sm_80", "-gencode=arch=compute_90,code=sm_90", "-Werror",
+           "all-warnings", "-Xcompiler", "-Wall,-Wextra,-Werror", "-I" + kSource, "-c",
+           kSource + "/tests/cuda_on_cpu/every_kernel.cu", "-o", object});
   std::error_code error;
   std::filesystem::remove(object, error);
   if (!compiled && output.find("cublasLt.h: No such file") + 1 + output.find("cudnn.h: No such file") + 1 != 0 &&
@@ -137,8 +139,9 @@ const std::vector<Case>& cases() {
        {"layer_norm_kernel<true, float>", "layer_norm_kernel<false, double>", "layer_norm_backward_kernel<true, float>",
         "layer_norm_backward_kernel<false, float>", "layer_norm_gradient_sums_kernel<true, float>"}},
       {"recurrent",
-       {"recurrent_kernel<1, float>", "recurrent_kernel<3, double>", "recurrent_kernel<4, float>", "recurrent_projection_kernel<float>",
-        "recurrent_state_gradient_kernel<float>", "recurrent_backward_kernel<1, float>", "recurrent_backward_kernel<3, float>",
+       {"recurrent_kernel<1, float>", "recurrent_kernel<3, double>", "recurrent_kernel<4, float>",
+        "recurrent_projection_kernel<float>", "recurrent_state_gradient_kernel<float>",
+        "recurrent_backward_kernel<1, float>", "recurrent_backward_kernel<3, float>",
         "recurrent_backward_kernel<4, double>", "recurrent_copy_kernel<float>"}},
       {"group_norm",
        {"group_norm_kernel<float>", "group_norm_backward_kernel<float>", "group_norm_gradient_sums_kernel<double>"}},
@@ -167,8 +170,9 @@ TEST(CudaCompile, NvrtcTakesEveryKernel) {
   if (!nvrtc) GTEST_SKIP() << Nvrtc::missing;
   for (const Case& c : cases())
     for (const char* architecture : {"sm_80", "sm_90"}) {
-      const std::string source = "#include \"kernels/cuda/" + std::string(c.header) + ".cuh\"\n#include \"kernels/cuda/scalar_math.cuh\"\n" +
-                                 kFunctors + "using namespace graven::kernels;\n";
+      const std::string source = "#include \"kernels/cuda/" + std::string(c.header) +
+                                 ".cuh\"\n#include \"kernels/cuda/scalar_math.cuh\"\n" + kFunctors +
+                                 "using namespace graven::kernels;\n";
       EXPECT_EQ(nvrtc.compile(source, c.kernels, architecture), "") << c.header << ".cuh for " << architecture;
     }
 }
@@ -188,7 +192,8 @@ TEST(CudaCompile, EveryHeaderIsCompiled) {
     bool found = false;
     for (const Case& c : cases()) found = found || name == c.header;
     // Headers of parts, compiled with the kernels that use them.
-    for (const char* part : {"context", "block", "moments", "tensor_list", "scalar_math", "cublas_lt", "cudnn", "mirror"})
+    for (const char* part :
+         {"context", "block", "moments", "tensor_list", "scalar_math", "cublas_lt", "cudnn", "mirror"})
       found = found || name == part;
     if (!found) missing.push_back(name);
   }

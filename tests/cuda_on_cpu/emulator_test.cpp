@@ -72,7 +72,8 @@ class CudaOnCpu : public testing::Test {
 
 #define EXPECT_MENTIONS(text, part) EXPECT_NE(std::string(text).find(part), std::string::npos) << "got: " << (text)
 
-// ---- indices, streams -----------------------------------------------------------------------------------------------------------------------
+// ---- indices, streams
+// ---------------------------------------------------------------------------------------------------------------------
 
 __global__ void write_indices(int* out) {
   const unsigned block = blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);
@@ -91,7 +92,9 @@ TEST_F(CudaOnCpu, EveryThreadOfEveryBlockRunsOnce) {
   });
 }
 
-__global__ void append_order(int* count, int* order) { order[(*count)++] = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x); }
+__global__ void append_order(int* count, int* order) {
+  order[(*count)++] = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
+}
 
 TEST_F(CudaOnCpu, OrdersDiffer) {
   std::set<std::vector<int>> seen;
@@ -223,7 +226,7 @@ TEST_F(CudaOnCpu, AnErrorThatNobodyLooksAtIsReported) {
 }
 
 // ---- devices
-// --------------------------------------------------------------------------------------------------------------------------------
+// ---------------------------------------------------------------------------------------------------------------------
 
 TEST_F(CudaOnCpu, MemoryAndStreamsAreOneDevices) {
   int count = 0;
@@ -249,7 +252,8 @@ TEST_F(CudaOnCpu, MemoryAndStreamsAreOneDevices) {
   ASSERT_EQ(cudaStreamDestroy(stream), cudaSuccess);
 }
 
-// ---- barriers -------------------------------------------------------------------------------------------------------------------------------
+// ---- barriers
+// ---------------------------------------------------------------------------------------------------------------------
 
 template <bool Barrier>
 __global__ void reverse_block(int* data) {
@@ -340,12 +344,14 @@ TEST_F(CudaOnCpu, DivergentBarriersAreReported) {
   });
 }
 
-// ---- warps ----------------------------------------------------------------------------------------------------------------------------------
+// ---- warps
+// ---------------------------------------------------------------------------------------------------------------------
 
 template <class T>
 __global__ void warp_sum(T* out, const T* in) {
   T value = in[blockIdx.x * blockDim.x + threadIdx.x];
-  for (int delta = 16; delta > 0; delta /= 2) value += __shfl_down_sync(0xffffffffu, value, static_cast<unsigned>(delta));
+  for (int delta = 16; delta > 0; delta /= 2)
+    value += __shfl_down_sync(0xffffffffu, value, static_cast<unsigned>(delta));
   if (threadIdx.x % 32 == 0) out[(blockIdx.x * blockDim.x + threadIdx.x) / 32] = value;
 }
 
@@ -354,7 +360,8 @@ void expect_warp_sums() {
   std::vector<T> input(256), expected;
   std::iota(input.begin(), input.end(), T(1));
   for (std::size_t w = 0; w < 8; ++w)
-    expected.push_back(std::accumulate(input.begin() + static_cast<long>(w) * 32, input.begin() + static_cast<long>(w + 1) * 32, T(0)));
+    expected.push_back(std::accumulate(input.begin() + static_cast<long>(w) * 32,
+                                       input.begin() + static_cast<long>(w + 1) * 32, T(0)));
   OnDevice<T> in(input), out(8);
   launch(warp_sum<T>, 2, 128, out.get(), static_cast<const T*>(in.get()));
   EXPECT_EQ(out.host(), expected);
@@ -420,16 +427,20 @@ TEST_F(CudaOnCpu, WarpMasks) {
     launch(half_warp, 1, 32, half.get());
     const std::vector<float> got = half.host();
     for (std::size_t i = 0; i < 8; ++i) EXPECT_EQ(got[i], static_cast<float>(i + 8));
-    for (std::size_t i = 8; i < 16; ++i) EXPECT_TRUE(std::isnan(got[i])) << "a lane outside the mask has no defined value";
+    for (std::size_t i = 8; i < 16; ++i)
+      EXPECT_TRUE(std::isnan(got[i])) << "a lane outside the mask has no defined value";
     OnDevice<int> out(64);
     EXPECT_MENTIONS(failure([&] { launch(mask_without_self, 1, 32, out.get()); }), "leaves out its own lane");
-    EXPECT_MENTIONS(failure([&] { launch(lane_that_left, 1, 32, out.get()); }), "does not come: thread (7,0,0) has returned");
+    EXPECT_MENTIONS(failure([&] { launch(lane_that_left, 1, 32, out.get()); }),
+                    "does not come: thread (7,0,0) has returned");
     EXPECT_MENTIONS(failure([&] { launch(lanes_that_wait_apart, 1, 32, out.get()); }), "wait for each other for ever");
-    EXPECT_MENTIONS(failure([&] { launch(lanes_that_do_not_exist, 1, 48, out.get()); }), "lanes that the block does not have");
+    EXPECT_MENTIONS(failure([&] { launch(lanes_that_do_not_exist, 1, 48, out.get()); }),
+                    "lanes that the block does not have");
   });
 }
 
-// ---- memory ---------------------------------------------------------------------------------------------------------------------------------
+// ---- memory
+// ---------------------------------------------------------------------------------------------------------------------
 
 TEST_F(CudaOnCpu, FreshDeviceMemoryIsNaN) {
   OnDevice<float> f(33);
@@ -508,7 +519,8 @@ TEST_F(CudaOnCpu, AStackOverflowIsReported) {
 TEST_F(CudaOnCpu, WritesShortOfTheGuardPageAreFound) {
   float* data = nullptr;
   ASSERT_EQ(cudaMalloc(&data, 10 * sizeof(float)), cudaSuccess);
-  EXPECT_MENTIONS(failure([&] { launch(write_at, 1, 1, data, 11L); }), "overwritten 4 bytes past the end of an allocation of 40 bytes");
+  EXPECT_MENTIONS(failure([&] { launch(write_at, 1, 1, data, 11L); }),
+                  "overwritten 4 bytes past the end of an allocation of 40 bytes");
   EXPECT_THROW(cudaFree(data), Failure);
 }
 
@@ -525,10 +537,14 @@ TEST_F(CudaOnCpu, UseAfterFreeIsReported) {
 TEST_F(CudaOnCpu, HostPointersAreRefused) {
   float host = 0;
   OnDevice<float> device(1);
-  EXPECT_MENTIONS(failure([&] { launch(write_at, 1, 1, &host, 0L); }), "pointer argument 0 (of the pointers alone, from 0) of kernel");
-  EXPECT_MENTIONS(failure([&] { cudaMemcpy(&host, device.get(), 4, cudaMemcpyHostToDevice); }), "cudaMemcpy, destination");
-  EXPECT_MENTIONS(failure([&] { cudaMemcpy(&host, device.get(), 4, cudaMemcpyHostToHost); }), "the source is said to be the host's");
-  EXPECT_MENTIONS(failure([&] { cudaMemcpy(&host, device.get(), 8, cudaMemcpyDeviceToHost); }), "8 bytes of device memory expected");
+  EXPECT_MENTIONS(failure([&] { launch(write_at, 1, 1, &host, 0L); }),
+                  "pointer argument 0 (of the pointers alone, from 0) of kernel");
+  EXPECT_MENTIONS(failure([&] { cudaMemcpy(&host, device.get(), 4, cudaMemcpyHostToDevice); }),
+                  "cudaMemcpy, destination");
+  EXPECT_MENTIONS(failure([&] { cudaMemcpy(&host, device.get(), 4, cudaMemcpyHostToHost); }),
+                  "the source is said to be the host's");
+  EXPECT_MENTIONS(failure([&] { cudaMemcpy(&host, device.get(), 8, cudaMemcpyDeviceToHost); }),
+                  "8 bytes of device memory expected");
   EXPECT_MENTIONS(failure([] { __syncthreads(); }), "called by the host");
 }
 

@@ -58,10 +58,11 @@ struct every_function {
   template <class T>
   GRAVEN_DEVICE static T apply(T x, T y) {
     using namespace math;
-    return exp(x) + expm1(x) + math::log(x) + log2(x) + log10(x) + log1p(x) + tanh(x) + sigmoid(x) + softplus(x) + erf(x) + erfc(x) + sin(x) +
-           cos(x) + tan(x) + asin(x) + acos(x) + atan(x) + sinh(x) + cosh(x) + asinh(x) + acosh(x) + atanh(x) + math::sqrt(x) + rsqrt(x) +
-           reciprocal(x) + math::pow(x, y) + atan2(x, y) + fmod(x, y) + copysign(x, y) + math::max(x, y) + math::min(x, y) + sign(x) + math::abs(x) +
-           floor(x) + ceil(x) + trunc(x) + round(x) + divide(x, y) + floor_divide(x, y) + remainder(x, y) + T(math::isnan(x)) + T(math::isinf(x)) +
+    return exp(x) + expm1(x) + math::log(x) + log2(x) + log10(x) + log1p(x) + tanh(x) + sigmoid(x) + softplus(x) +
+           erf(x) + erfc(x) + sin(x) + cos(x) + tan(x) + asin(x) + acos(x) + atan(x) + sinh(x) + cosh(x) + asinh(x) +
+           acosh(x) + atanh(x) + math::sqrt(x) + rsqrt(x) + reciprocal(x) + math::pow(x, y) + atan2(x, y) + fmod(x, y) +
+           copysign(x, y) + math::max(x, y) + math::min(x, y) + sign(x) + math::abs(x) + floor(x) + ceil(x) + trunc(x) +
+           round(x) + divide(x, y) + floor_divide(x, y) + remainder(x, y) + T(math::isnan(x)) + T(math::isinf(x)) +
            T(math::isfinite(x));
   }
 };
@@ -122,7 +123,8 @@ void every_kernel(CudaContext& context, T* y, const T* x, bool* b, std::int64_t*
   cross_entropy(context, cross_entropy_config{}, y, nullptr, x, const_labels, x);
   cross_entropy_backward(context, cross_entropy_config{}, y, x, x, const_labels);
   batch_norm(context, batch_norm_config{}, y, y, y, y, y, x, x, x, x, x);
-  batch_norm(context, batch_norm_config{}, y, nullptr, nullptr, nullptr, nullptr, x, nullptr, nullptr, nullptr, nullptr);
+  batch_norm(context, batch_norm_config{}, y, nullptr, nullptr, nullptr, nullptr, x, nullptr, nullptr, nullptr,
+             nullptr);
   batch_norm_inference(context, batch_norm_config{}, y, x, x, nullptr, x, x);
   batch_norm_backward(context, batch_norm_config{}, y, y, nullptr, x, x, x, x, x);
   rnn(context, recurrent_config{}, y, y, x, x, x, x);

@@ -1,5 +1,5 @@
-// What the tests of CUDA kernels share. The same text runs on the emulated device, under every order of threads and blocks, and, compiled by nvcc,
-// on a real one:
+// What the tests of CUDA kernels share. The same text runs on the emulated device, under every order of threads and
+// blocks, and, compiled by nvcc, on a real one:
 //
 //   const auto y = everywhere<float>([&](CudaContext& context, Outputs& out) { relu(context, ..., out.make<float>(n), in(x)); });
 #pragma once
@@ -104,8 +104,8 @@ class Memory {
   std::vector<std::shared_ptr<void>> kept_;
 };
 
-/// Runs `f(context, memory)`, which ends with memory.result(...) for each output. On the emulated device it runs under every order, and the bits must
-/// be the same each time; on a real one twice.
+/// Runs `f(context, memory)`, which ends with memory.result(...) for each output. On the emulated device it runs under
+/// every order, and the bits must be the same each time; on a real one twice.
 inline std::vector<std::vector<double>> everywhere(const std::function<void(CudaContext&, Memory&)>& f) {
   std::vector<std::vector<char>> first;
   std::vector<std::vector<double>> results;
@@ -152,7 +152,8 @@ std::vector<double> wide(const std::vector<T>& values) {
 }
 
 /// |got - expected| <= tolerance * max(1, |expected|), and NaN exactly where expected.
-inline void expect_close(const std::vector<double>& got, const std::vector<double>& expected, double tolerance, const std::string& what) {
+inline void expect_close(const std::vector<double>& got, const std::vector<double>& expected, double tolerance,
+                         const std::string& what) {
   ASSERT_EQ(got.size(), expected.size()) << what;
   for (std::size_t i = 0; i < got.size(); ++i) {
     if (std::isnan(expected[i]) && std::isnan(got[i])) continue;

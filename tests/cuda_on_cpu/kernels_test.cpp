@@ -192,7 +192,8 @@ TEST(CudaStridedCopy, CopiesAndAdds) {
     std::vector<double> copied, added = wide(strided);
     for (std::int64_t i = 0; i < n; ++i) {
       std::int64_t rest = i, at = c.config.offset;
-      for (int d = static_cast<int>(c.config.rank) - 1; d >= 0; rest /= c.config.shape[d], --d) at += rest % c.config.shape[d] * c.config.strides[d];
+      for (int d = static_cast<int>(c.config.rank) - 1; d >= 0; rest /= c.config.shape[d], --d)
+        at += rest % c.config.shape[d] * c.config.strides[d];
       copied.push_back(strided[static_cast<std::size_t>(at)]);
       added[static_cast<std::size_t>(at)] += contiguous[static_cast<std::size_t>(i)];
     }
@@ -218,7 +219,8 @@ TEST(CudaConcat, JoinsAlongTheMiddle) {
       std::vector<double> expected;
       for (std::int64_t o = 0; o < outer; ++o)
         for (std::size_t i = 0; i < sizes.size(); ++i)
-          for (std::int64_t e = 0; e < sizes[i] * inner; ++e) expected.push_back(inputs[i][static_cast<std::size_t>(o * sizes[i] * inner + e)]);
+          for (std::int64_t e = 0; e < sizes[i] * inner; ++e)
+            expected.push_back(inputs[i][static_cast<std::size_t>(o * sizes[i] * inner + e)]);
       expect_close(got[0], expected, 0, "concat");
     }
 }
@@ -228,9 +230,10 @@ TEST(CudaPad, SurroundsAndCuts) {
     pad_config config;
     std::int64_t n, in;
   };
-  const std::vector<Case> cases = {{{.rank = 2, .shape = {4, 7}, .in_shape = {3, 4}, .before = {1, 2}, .value = 0.5}, 28, 12},
-                                   {{.rank = 1, .shape = {3}, .in_shape = {9}, .before = {-4}, .value = 0}, 3, 9},
-                                   {{.rank = 0, .shape = {}, .in_shape = {}, .before = {}, .value = 0}, 1, 1}};
+  const std::vector<Case> cases = {
+      {{.rank = 2, .shape = {4, 7}, .in_shape = {3, 4}, .before = {1, 2}, .value = 0.5}, 28, 12},
+      {{.rank = 1, .shape = {3}, .in_shape = {9}, .before = {-4}, .value = 0}, 3, 9},
+      {{.rank = 0, .shape = {}, .in_shape = {}, .before = {}, .value = 0}, 1, 1}};
   for (const Case& c : cases) {
     const auto x = numbers<float>(c.in, 1);
     const auto got = everywhere([&](CudaContext& context, Memory& memory) {
@@ -258,7 +261,8 @@ TEST(CudaPad, SurroundsAndCuts) {
 
 TEST(CudaPadBorder, TakesFromTheBorderAndGivesBack) {
   for (const std::int64_t mode : {kPadReflect, kPadReplicate, kPadCircular}) {
-    const pad_border_config config{.rank = 3, .shape = {2, 7, 6}, .in_shape = {2, 4, 5}, .before = {0, 2, -1}, .inner = 3, .mode = mode};
+    const pad_border_config config{
+        .rank = 3, .shape = {2, 7, 6}, .in_shape = {2, 4, 5}, .before = {0, 2, -1}, .inner = 3, .mode = mode};
     const auto x = numbers<float>(120, 1), dy = numbers<float>(252, 2);
     const auto got = everywhere([&](CudaContext& context, Memory& memory) {
       float *y = memory.out<float>(252), *dx = memory.out<float>(120);
@@ -270,7 +274,8 @@ TEST(CudaPadBorder, TakesFromTheBorderAndGivesBack) {
     });
     std::vector<double> y(252), dx(120, 0.0);
     for (std::int64_t i = 0; i < 252; ++i) {
-      const std::int64_t row = pad_border_source(i / 18 % 7 - 2, 4, mode), column = pad_border_source(i / 3 % 6 + 1, 5, mode);
+      const std::int64_t row = pad_border_source(i / 18 % 7 - 2, 4, mode),
+                         column = pad_border_source(i / 3 % 6 + 1, 5, mode);
       const auto at = static_cast<std::size_t>(((i / 126 * 4 + row) * 5 + column) * 3 + i % 3);
       y[static_cast<std::size_t>(i)] = static_cast<double>(x[at]);
       dx[at] += static_cast<double>(dy[static_cast<std::size_t>(i)]);
@@ -332,8 +337,9 @@ TEST(CudaArange, CountsInDouble) {
 }
 
 TEST(CudaReduce, EveryReduction) {
-  const std::vector<reduce_config> cases = {{1, 1, 1}, {1, 1000, 1}, {5, 33, 1},   {3, 17, 4},  {64, 10, 1},    {2, 3000, 7},
-                                            {4, 0, 3}, {0, 5, 2},    {1, 4097, 1}, {7, 1, 300}, {1, 20000, 10}, {3, 2048, 1}};
+  const std::vector<reduce_config> cases = {{1, 1, 1},    {1, 1000, 1}, {5, 33, 1},     {3, 17, 4},
+                                            {64, 10, 1},  {2, 3000, 7}, {4, 0, 3},      {0, 5, 2},
+                                            {1, 4097, 1}, {7, 1, 300},  {1, 20000, 10}, {3, 2048, 1}};
   for (const reduce_config& c : cases) {
     SCOPED_TRACE(std::to_string(c.outer) + "," + std::to_string(c.size) + "," + std::to_string(c.inner));
     auto x = numbers<float>(c.outer * c.size * c.inner, 5);
@@ -364,7 +370,8 @@ TEST(CudaReduce, EveryReduction) {
     for (std::int64_t o = 0; o < c.outer; ++o)
       for (std::int64_t i = 0; i < c.inner; ++i) {
         std::vector<double> column;
-        for (std::int64_t s = 0; s < c.size; ++s) column.push_back(x[static_cast<std::size_t>((o * c.size + s) * c.inner + i)]);
+        for (std::int64_t s = 0; s < c.size; ++s)
+          column.push_back(x[static_cast<std::size_t>((o * c.size + s) * c.inner + i)]);
         const double sum = std::accumulate(column.begin(), column.end(), 0.0);
         const double infinity = std::numeric_limits<double>::infinity();
         expected[0].push_back(sum);
@@ -377,8 +384,10 @@ TEST(CudaReduce, EveryReduction) {
       }
     const char* names[] = {"sum", "mean", "max", "min", "prod", "argmax", "argmin"};
     for (std::size_t r = 0; r < got.size(); ++r)
-      expect_close(got[r], expected[r], r < 2 || r == 4 ? tolerance_of::cuda_elementwise.f32 * std::sqrt(static_cast<double>(c.size + 10)) : 0,
-                   names[r]);
+      expect_close(
+          got[r], expected[r],
+          r < 2 || r == 4 ? tolerance_of::cuda_elementwise.f32 * std::sqrt(static_cast<double>(c.size + 10)) : 0,
+          names[r]);
   }
 }
 
@@ -388,7 +397,8 @@ TEST(CudaReduce, NaNAndIntegers) {
   const auto got = everywhere([&](CudaContext& context, Memory& memory) {
     const reduce_config config{.outer = 1, .size = 4, .inner = 1};
     float* top = memory.out<float>(1);
-    std::int64_t *where_top = memory.out<std::int64_t>(1), *sum = memory.out<std::int64_t>(1), *least = memory.out<std::int64_t>(1);
+    std::int64_t *where_top = memory.out<std::int64_t>(1), *sum = memory.out<std::int64_t>(1),
+                 *least = memory.out<std::int64_t>(1);
     reduce_max(context, config, top, memory.in(x));
     argmax(context, config, where_top, memory.in(x));
     reduce_max(context, config, sum, memory.in(integers));
@@ -498,7 +508,8 @@ TEST(CudaSoftmax, OfNothingButMinusInfinity) {
 TEST(CudaBinaryCrossEntropy, LossesAndNaNOutsideOfProbabilities) {
   const auto got = everywhere([&](CudaContext& context, Memory& memory) {
     float* loss = memory.out<float>(7);
-    binary_cross_entropy(context, binary_cross_entropy_config{.n = 7}, loss, memory.in(std::vector<float>{0.25f, 0, 1, 0, 1.5f, 0.5f, 0.75f}),
+    binary_cross_entropy(context, binary_cross_entropy_config{.n = 7}, loss,
+                         memory.in(std::vector<float>{0.25f, 0, 1, 0, 1.5f, 0.5f, 0.75f}),
                          memory.in(std::vector<float>{1, 0, 1, 1, 0, -1, 0.5f}));
     context.synchronize();
     memory.result(loss, 7);
@@ -520,7 +531,8 @@ TEST(CudaCrossEntropy, EveryReduction) {
         const std::int64_t losses = reduction == 0 ? rows : 1;
         const auto dloss = numbers<float>(losses, 10);
         const auto got = everywhere([&](CudaContext& context, Memory& memory) {
-          float *loss = memory.out<float>(losses), *probabilities = memory.out<float>(rows * classes), *unseen = memory.out<float>(losses);
+          float *loss = memory.out<float>(losses), *probabilities = memory.out<float>(rows * classes),
+                *unseen = memory.out<float>(losses);
           const std::int64_t* label = memory.in(labels);
           cross_entropy(context, c, loss, probabilities, memory.in(logits), label);
           cross_entropy(context, c, unseen, static_cast<float*>(nullptr), memory.in(logits), label);
@@ -528,7 +540,8 @@ TEST(CudaCrossEntropy, EveryReduction) {
           memory.result(loss, losses);
           memory.result(unseen, losses);
           memory.result(probabilities, rows * classes);
-          cross_entropy_backward(context, c, probabilities, memory.in(dloss), static_cast<const float*>(probabilities), label);
+          cross_entropy_backward(context, c, probabilities, memory.in(dloss), static_cast<const float*>(probabilities),
+                                 label);
           context.synchronize();
           memory.result(probabilities, rows * classes);
         });
@@ -536,14 +549,16 @@ TEST(CudaCrossEntropy, EveryReduction) {
         double total = 0;
         for (std::int64_t r = 0; r < rows; ++r) {
           double sum = 0;
-          for (std::int64_t k = 0; k < classes; ++k) sum += std::exp(static_cast<double>(logits[static_cast<std::size_t>(r * classes + k)]));
+          for (std::int64_t k = 0; k < classes; ++k)
+            sum += std::exp(static_cast<double>(logits[static_cast<std::size_t>(r * classes + k)]));
           const std::int64_t label = labels[static_cast<std::size_t>(r)];
           loss.push_back(std::log(sum) - static_cast<double>(logits[static_cast<std::size_t>(r * classes + label)]));
           total += loss.back();
-          const double scale =
-              static_cast<double>(dloss[static_cast<std::size_t>(reduction == 0 ? r : 0)]) / (reduction == 1 ? static_cast<double>(rows) : 1);
+          const double scale = static_cast<double>(dloss[static_cast<std::size_t>(reduction == 0 ? r : 0)]) /
+                               (reduction == 1 ? static_cast<double>(rows) : 1);
           for (std::int64_t k = 0; k < classes; ++k) {
-            probabilities.push_back(std::exp(static_cast<double>(logits[static_cast<std::size_t>(r * classes + k)])) / sum);
+            probabilities.push_back(std::exp(static_cast<double>(logits[static_cast<std::size_t>(r * classes + k)])) /
+                                    sum);
             gradient.push_back((probabilities.back() - (k == label)) * scale);
           }
         }
@@ -558,8 +573,9 @@ TEST(CudaCrossEntropy, EveryReduction) {
 TEST(CudaCrossEntropy, AWrongLabelMakesTheLossNaN) {
   const auto got = everywhere([&](CudaContext& context, Memory& memory) {
     float* loss = memory.out<float>(2);
-    cross_entropy(context, cross_entropy_config{.rows = 2, .classes = 3, .reduction = 0}, loss, static_cast<float*>(nullptr),
-                  memory.in(std::vector<float>{1, 2, 3, 1, 2, 3}), memory.in(std::vector<std::int64_t>{3, 0}));
+    cross_entropy(context, cross_entropy_config{.rows = 2, .classes = 3, .reduction = 0}, loss,
+                  static_cast<float*>(nullptr), memory.in(std::vector<float>{1, 2, 3, 1, 2, 3}),
+                  memory.in(std::vector<std::int64_t>{3, 0}));
     context.synchronize();
     memory.result(loss, 2);
   });
@@ -572,12 +588,15 @@ TEST(CudaFoldBatchNorm, WithAndWithoutOptionalInputs) {
     for (const std::int64_t inner : {0, 1, 27, 700})
       for (const bool all : {true, false}) {
         const fold_batch_norm_config c{.channels = channels, .inner = inner, .eps = 1e-3};
-        const auto weight = numbers<float>(channels * inner, 1), bias = numbers<float>(channels, 2), gamma = numbers<float>(channels, 3),
-                   beta = numbers<float>(channels, 4), mean = numbers<float>(channels, 5), var = numbers<float>(channels, 6, 0.1, 2);
+        const auto weight = numbers<float>(channels * inner, 1), bias = numbers<float>(channels, 2),
+                   gamma = numbers<float>(channels, 3), beta = numbers<float>(channels, 4),
+                   mean = numbers<float>(channels, 5), var = numbers<float>(channels, 6, 0.1, 2);
         const auto got = everywhere([&](CudaContext& context, Memory& memory) {
-          float *new_weight = memory.out<float>(channels * inner), *new_bias = memory.out<float>(channels), *in_place = memory.inout(weight);
+          float *new_weight = memory.out<float>(channels * inner), *new_bias = memory.out<float>(channels),
+                *in_place = memory.inout(weight);
           const auto optional = [&](const std::vector<float>& v) { return all ? memory.in(v) : nullptr; };
-          const float *b = optional(bias), *g = optional(gamma), *s = optional(beta), *m = memory.in(mean), *v = memory.in(var);
+          const float *b = optional(bias), *g = optional(gamma), *s = optional(beta), *m = memory.in(mean),
+                      *v = memory.in(var);
           fold_batch_norm(context, c, new_weight, new_bias, memory.in(weight), b, g, s, m, v);
           fold_batch_norm(context, c, in_place, nullptr, static_cast<const float*>(in_place), b, g, s, m, v);
           context.synchronize();
@@ -587,7 +606,8 @@ TEST(CudaFoldBatchNorm, WithAndWithoutOptionalInputs) {
         });
         std::vector<double> new_weight, new_bias;
         for (std::size_t k = 0; k < static_cast<std::size_t>(channels); ++k) {
-          const double scale = (all ? static_cast<double>(gamma[k]) : 1.0) / std::sqrt(static_cast<double>(var[k]) + c.eps);
+          const double scale =
+              (all ? static_cast<double>(gamma[k]) : 1.0) / std::sqrt(static_cast<double>(var[k]) + c.eps);
           for (std::size_t i = 0; i < static_cast<std::size_t>(inner); ++i)
             new_weight.push_back(static_cast<double>(weight[k * static_cast<std::size_t>(inner) + i]) * scale);
           new_bias.push_back(((all ? static_cast<double>(bias[k]) : 0.0) - static_cast<double>(mean[k])) * scale +
@@ -601,7 +621,8 @@ TEST(CudaFoldBatchNorm, WithAndWithoutOptionalInputs) {
 
 TEST(CudaEpilogue, BiasResidualAndFunctor) {
   const std::int64_t rows = 13, columns = 7;
-  const auto y = numbers<float>(rows * columns, 1), bias = numbers<float>(columns, 2), residual = numbers<float>(rows * columns, 3);
+  const auto y = numbers<float>(rows * columns, 1), bias = numbers<float>(columns, 2),
+             residual = numbers<float>(rows * columns, 3);
   const auto got = everywhere([&](CudaContext& context, Memory& memory) {
     float *a = memory.inout(y), *b = memory.inout(y);
     epilogue<relu>(context, rows, columns, a, memory.in(bias), static_cast<const float*>(nullptr));
@@ -616,9 +637,11 @@ TEST(CudaEpilogue, BiasResidualAndFunctor) {
   }
 }
 
-// ---- optimizers: three steps over more tensors than one launch takes -------------------------------------------------------------------------
+// ---- optimizers: three steps over more tensors than one launch takes
+// -------------------------------------------------------------------------
 
-const std::vector<std::int64_t> kTensorSizes = {5, 300, 0, 1, 64, 17, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 9, 260};
+const std::vector<std::int64_t> kTensorSizes = {5, 300, 0, 1, 64, 17, 2, 2, 2, 2, 2, 2, 2,  2,
+                                                2, 2,   2, 2, 2,  2,  2, 2, 2, 2, 2, 9, 260};
 
 /// The state of an optimizer: parameters, gradients, up to three buffers; all tensors.
 struct OptimizerRun {
@@ -626,7 +649,8 @@ struct OptimizerRun {
   OptimizerRun() {
     for (std::size_t a = 0; a < 5; ++a)
       for (std::size_t t = 0; t < kTensorSizes.size(); ++t)
-        tensors[a].push_back(a < 2 ? numbers<float>(kTensorSizes[t], 10 * t + a) : std::vector<float>(static_cast<std::size_t>(kTensorSizes[t])));
+        tensors[a].push_back(a < 2 ? numbers<float>(kTensorSizes[t], 10 * t + a)
+                                   : std::vector<float>(static_cast<std::size_t>(kTensorSizes[t])));
   }
 };
 
@@ -675,8 +699,9 @@ TEST(CudaAdam, AsPyTorch) {
         for (const auto& tensor : start.tensors[a]) pointers[a].push_back(memory.inout(tensor));
       const std::vector<const float*> grads(pointers[1].begin(), pointers[1].end());
       for (std::int64_t step = 1; step <= 3; ++step)
-        adam(context, c, static_cast<std::int64_t>(kTensorSizes.size()), pointers[0].data(), grads.data(), pointers[2].data(), pointers[3].data(),
-             c.amsgrad ? pointers[4].data() : nullptr, kTensorSizes.data(), 0.01, step);
+        adam(context, c, static_cast<std::int64_t>(kTensorSizes.size()), pointers[0].data(), grads.data(),
+             pointers[2].data(), pointers[3].data(), c.amsgrad ? pointers[4].data() : nullptr, kTensorSizes.data(),
+             0.01, step);
       context.synchronize();
       for (std::size_t t = 0; t < kTensorSizes.size(); ++t) memory.result(pointers[0][t], kTensorSizes[t]);
     });
@@ -715,7 +740,8 @@ void expect_steps(const char* name, double tolerance, const OnDevice& on_device,
       for (const auto& tensor : start.tensors[a]) pointers[a].push_back(memory.inout(tensor));
     const std::vector<const float*> grads(pointers[1].begin(), pointers[1].end());
     for (std::int64_t step = 1; step <= 3; ++step)
-      on_device(context, count, pointers[0].data(), grads.data(), pointers[2].data(), pointers[3].data(), pointers[4].data(), step);
+      on_device(context, count, pointers[0].data(), grads.data(), pointers[2].data(), pointers[3].data(),
+                pointers[4].data(), step);
     context.synchronize();
     for (std::size_t t = 0; t < kTensorSizes.size(); ++t)
       for (const std::size_t a : {0, 2, 3, 4}) memory.result(pointers[a][t], kTensorSizes[t]);
@@ -727,18 +753,19 @@ void expect_steps(const char* name, double tolerance, const OnDevice& on_device,
     for (int step = 1; step <= 3; ++step) formula(p, g, state[0], state[1], state[2], step);
     const Doubles* expected[] = {&p, &state[0], &state[1], &state[2]};
     for (std::size_t i = 0; i < 4; ++i)
-      expect_close(got[4 * t + i], *expected[i], tolerance, std::string(name) + ", tensor " + std::to_string(t) + ", array " + std::to_string(i));
+      expect_close(got[4 * t + i], *expected[i], tolerance,
+                   std::string(name) + ", tensor " + std::to_string(t) + ", array " + std::to_string(i));
   }
 }
 
 TEST(CudaRmsprop, AsPyTorch) {
-  for (const rmsprop_config& c : {rmsprop_config{0.99, 1e-8, 0, 0, false, false}, rmsprop_config{0.9, 1e-2, 0.1, 0.5, true, true},
-                                  rmsprop_config{0.9, 1e-6, 0, 0.9, false, false}})
+  for (const rmsprop_config& c :
+       {rmsprop_config{0.99, 1e-8, 0, 0, false, false}, rmsprop_config{0.9, 1e-2, 0.1, 0.5, true, true},
+        rmsprop_config{0.9, 1e-6, 0, 0.9, false, false}})
     expect_steps(
         "rmsprop", tolerance_of::cuda_update.f32,
-        [&](CudaContext& context, std::int64_t count, auto p, auto g, auto square, auto mean, auto momentum, std::int64_t) {
-          rmsprop(context, c, count, p, g, square, mean, momentum, kTensorSizes.data(), 0.01);
-        },
+        [&](CudaContext& context, std::int64_t count, auto p, auto g, auto square, auto mean, auto momentum,
+            std::int64_t) { rmsprop(context, c, count, p, g, square, mean, momentum, kTensorSizes.data(), 0.01); },
         [&](Doubles& p, const Doubles& grad, Doubles& square, Doubles& mean, Doubles& momentum, int) {
           for (std::size_t i = 0; i < p.size(); ++i) {
             const double g = grad[i] * (c.maximize ? -1 : 1) + c.weight_decay * p[i];
@@ -787,8 +814,9 @@ TEST(CudaAdadelta, AsPyTorch) {
 }
 
 TEST(CudaLamb, AsInThePaper) {
-  for (const lamb_config& c : {lamb_config{0.9, 0.999, 1e-8, 0, true, true, false}, lamb_config{0.8, 0.99, 1e-6, 0.1, false, true, true},
-                               lamb_config{0.9, 0.95, 1e-6, 0.1, true, false, false}})
+  for (const lamb_config& c :
+       {lamb_config{0.9, 0.999, 1e-8, 0, true, true, false}, lamb_config{0.8, 0.99, 1e-6, 0.1, false, true, true},
+        lamb_config{0.9, 0.95, 1e-6, 0.1, true, false, false}})
     expect_steps(
         "lamb", tolerance_of::cuda_update.f32,
         [&](CudaContext& context, std::int64_t count, auto p, auto g, auto m, auto v, auto, std::int64_t step) {
@@ -822,7 +850,9 @@ TEST(CudaContext, ErrorsNameTheCall) {
     FAIL();
   } catch (const CudaError& error) {
     const std::string text = error.what();
-    EXPECT_NE(text.find("cudaErrorInvalidDevice (invalid device ordinal) from cudaSetDevice(77) at kernels_test.cpp:"), std::string::npos) << text;
+    EXPECT_NE(text.find("cudaErrorInvalidDevice (invalid device ordinal) from cudaSetDevice(77) at kernels_test.cpp:"),
+              std::string::npos)
+        << text;
   }
 }
 

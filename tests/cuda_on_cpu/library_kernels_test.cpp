@@ -37,8 +37,9 @@ namespace {
 using namespace testing_on_device;
 
 /// c[m,n] = op(a) op(b) in double.
-std::vector<double> product(std::int64_t m, std::int64_t n, std::int64_t k, const std::vector<float>& a, bool transpose_a,
-                            const std::vector<float>& b, bool transpose_b, std::int64_t a_at = 0, std::int64_t b_at = 0) {
+std::vector<double> product(std::int64_t m, std::int64_t n, std::int64_t k, const std::vector<float>& a,
+                            bool transpose_a, const std::vector<float>& b, bool transpose_b, std::int64_t a_at = 0,
+                            std::int64_t b_at = 0) {
   std::vector<double> c;
   for (std::int64_t i = 0; i < m; ++i)
     for (std::int64_t j = 0; j < n; ++j) {
@@ -52,14 +53,17 @@ std::vector<double> product(std::int64_t m, std::int64_t n, std::int64_t k, cons
 }
 
 TEST(CudaLinear, ForwardAndGradients) {
-  const std::vector<linear_config> cases = {{1, 1, 1}, {64, 10, 25}, {3, 17, 5}, {0, 4, 3}, {4, 0, 3}, {5, 3, 0}, {600, 6, 7}};
+  const std::vector<linear_config> cases = {{1, 1, 1}, {64, 10, 25}, {3, 17, 5}, {0, 4, 3},
+                                            {4, 0, 3}, {5, 3, 0},    {600, 6, 7}};
   for (const linear_config& c : cases)
     for (const std::size_t offset : {0u, 1u}) {
       SCOPED_TRACE(std::to_string(c.m) + "," + std::to_string(c.n) + "," + std::to_string(c.k));
-      const auto x = numbers<float>(c.m * c.k, 1), w = numbers<float>(c.n * c.k, 2), bias = numbers<float>(c.n, 3), dy = numbers<float>(c.m * c.n, 4),
-                 residual = numbers<float>(c.m * c.n, 5), residual_x = numbers<float>(c.m * c.k, 6);
+      const auto x = numbers<float>(c.m * c.k, 1), w = numbers<float>(c.n * c.k, 2), bias = numbers<float>(c.n, 3),
+                 dy = numbers<float>(c.m * c.n, 4), residual = numbers<float>(c.m * c.n, 5),
+                 residual_x = numbers<float>(c.m * c.k, 6);
       const auto got = everywhere([&](CudaContext& context, Memory& memory) {
-        const float *dx = memory.in(x, offset), *dw = memory.in(w, offset), *db = memory.in(bias, offset), *ddy = memory.in(dy);
+        const float *dx = memory.in(x, offset), *dw = memory.in(w, offset), *db = memory.in(bias, offset),
+                    *ddy = memory.in(dy);
         const auto run = [&](std::int64_t n, auto kernel) {
           float* y = memory.out<float>(n, offset);
           kernel(y);
@@ -79,19 +83,23 @@ TEST(CudaLinear, ForwardAndGradients) {
         memory.result(sums, c.n);
         run(c.n * c.k, [&](float* y) { linear_backward_weight(context, c, y, static_cast<float*>(nullptr), ddy, dx); });
       });
-      std::vector<double> plain = product(c.m, c.n, c.k, x, false, w, true), y = plain, rectified, rectified_plain, with_residual = plain;
+      std::vector<double> plain = product(c.m, c.n, c.k, x, false, w, true), y = plain, rectified, rectified_plain,
+                          with_residual = plain;
       for (std::size_t i = 0; i < y.size(); ++i) {
         y[i] += bias[i % static_cast<std::size_t>(c.n)];
         rectified.push_back(std::max(0.0, y[i]));
         rectified_plain.push_back(std::max(0.0, plain[i]));
         with_residual[i] += residual[i];
       }
-      std::vector<double> dx = product(c.m, c.k, c.n, dy, false, w, false), dx_residual = dx, db(static_cast<std::size_t>(c.n));
+      std::vector<double> dx = product(c.m, c.k, c.n, dy, false, w, false), dx_residual = dx,
+                          db(static_cast<std::size_t>(c.n));
       for (std::size_t i = 0; i < dx.size(); ++i) dx_residual[i] += residual_x[i];
       const std::vector<double> dw = product(c.n, c.k, c.m, dy, true, x, false);
       for (std::size_t i = 0; i < dy.size(); ++i) db[i % static_cast<std::size_t>(c.n)] += dy[i];
-      const std::vector<double>* expected[] = {&y, &rectified, &rectified, &rectified_plain, &with_residual, &dx, &dx_residual, &dw, &db, &dw};
-      for (std::size_t r = 0; r < got.size(); ++r) expect_close(got[r], *expected[r], tolerance_of::cuda_product.f32, "result " + std::to_string(r));
+      const std::vector<double>* expected[] = {
+          &y, &rectified, &rectified, &rectified_plain, &with_residual, &dx, &dx_residual, &dw, &db, &dw};
+      for (std::size_t r = 0; r < got.size(); ++r)
+        expect_close(got[r], *expected[r], tolerance_of::cuda_product.f32, "result " + std::to_string(r));
     }
 }
 
@@ -118,18 +126,27 @@ TEST(CudaMatmul, TransposesAndBatches) {
           });
           std::vector<double> expected;
           for (std::int64_t i = 0; i < batch; ++i)
-            for (const double value : product(m, n, k, a, transpose_a, b, transpose_b, i * c.a_batch_stride, i * c.b_batch_stride))
+            for (const double value :
+                 product(m, n, k, a, transpose_a, b, transpose_b, i * c.a_batch_stride, i * c.b_batch_stride))
               expected.push_back(std::max(0.0, value));
           expect_close(got[0], expected, tolerance_of::cuda_softmax.f32, "matmul");
         }
 }
 
 TEST(CudaMatmul, Double) {
-  const matmul_config c{.batch = 1, .m = 4, .n = 3, .k = 2, .a_batch_stride = 0, .b_batch_stride = 0, .transpose_a = false, .transpose_b = false};
+  const matmul_config c{.batch = 1,
+                        .m = 4,
+                        .n = 3,
+                        .k = 2,
+                        .a_batch_stride = 0,
+                        .b_batch_stride = 0,
+                        .transpose_a = false,
+                        .transpose_b = false};
   const auto a = numbers<float>(8, 1), b = numbers<float>(6, 2);
   const auto got = everywhere([&](CudaContext& context, Memory& memory) {
     double* y = memory.out<double>(12);
-    matmul(context, c, y, memory.in(std::vector<double>(a.begin(), a.end())), memory.in(std::vector<double>(b.begin(), b.end())));
+    matmul(context, c, y, memory.in(std::vector<double>(a.begin(), a.end())),
+           memory.in(std::vector<double>(b.begin(), b.end())));
     context.synchronize();
     memory.result(y, 12);
   });
@@ -138,8 +155,9 @@ TEST(CudaMatmul, Double) {
 
 TEST(CudaConv2d, ForwardAndGradients) {
   std::vector<conv2d_config> cases;
-  const auto add_case = [&](std::int64_t batch, std::int64_t height, std::int64_t width, std::int64_t in, std::int64_t out, std::int64_t kernel,
-                            std::int64_t stride, std::int64_t padding, std::int64_t dilation, std::int64_t groups) {
+  const auto add_case = [&](std::int64_t batch, std::int64_t height, std::int64_t width, std::int64_t in,
+                            std::int64_t out, std::int64_t kernel, std::int64_t stride, std::int64_t padding,
+                            std::int64_t dilation, std::int64_t groups) {
     cases.push_back({.batch = batch,
                      .in_height = height,
                      .in_width = width,
@@ -164,7 +182,8 @@ TEST(CudaConv2d, ForwardAndGradients) {
   add_case(2, 6, 6, 4, 4, 3, 2, 1, 1, 4);
   add_case(0, 6, 6, 4, 4, 3, 1, 1, 1, 1);
   for (const conv2d_config& c : cases) {
-    const std::int64_t inputs = c.batch * c.in_height * c.in_width * c.in_channels, outputs = c.batch * c.out_height * c.out_width * c.out_channels;
+    const std::int64_t inputs = c.batch * c.in_height * c.in_width * c.in_channels,
+                       outputs = c.batch * c.out_height * c.out_width * c.out_channels;
     const std::int64_t weights = c.out_channels * c.in_channels / c.groups * c.kernel_height * c.kernel_width;
     const auto x = numbers<float>(inputs, 1), w = numbers<float>(weights, 2), bias = numbers<float>(c.out_channels, 3),
                dy = numbers<float>(outputs, 4), residual = numbers<float>(outputs, 5);
@@ -184,8 +203,8 @@ TEST(CudaConv2d, ForwardAndGradients) {
       memory.result(grad_b, c.out_channels);
     });
     const auto x64 = wide(x), w64 = wide(w), bias64 = wide(bias), dy64 = wide(dy), residual64 = wide(residual);
-    std::vector<double> y(x64.size() + 1), sum, grad_x(static_cast<std::size_t>(inputs)), grad_w(static_cast<std::size_t>(weights)),
-        grad_b(static_cast<std::size_t>(c.out_channels));
+    std::vector<double> y(x64.size() + 1), sum, grad_x(static_cast<std::size_t>(inputs)),
+        grad_w(static_cast<std::size_t>(weights)), grad_b(static_cast<std::size_t>(c.out_channels));
     y.resize(static_cast<std::size_t>(outputs));
     sum.resize(static_cast<std::size_t>(outputs));
     oracle::conv2d(c, y.data(), x64.data(), w64.data(), bias64.data());
@@ -223,7 +242,8 @@ TEST(CudaPool2d, ForwardAndGradients) {
                           .dilation_width = dilation,
                           .count_include_pad = include,
                           .channels_last = channels_last};
-          const std::int64_t inputs = c.batch * c.channels * c.in_height * c.in_width, outputs = c.batch * c.channels * c.out_height * c.out_width;
+          const std::int64_t inputs = c.batch * c.channels * c.in_height * c.in_width,
+                             outputs = c.batch * c.channels * c.out_height * c.out_width;
           auto x = numbers<float>(inputs, 1);
           x[40] = std::numeric_limits<float>::quiet_NaN();
           const auto finite = numbers<float>(inputs, 2), dy = numbers<float>(outputs, 3);
@@ -248,7 +268,8 @@ TEST(CudaPool2d, ForwardAndGradients) {
             memory.result(dmean, inputs);
           });
           const auto x64 = wide(x), finite64 = wide(finite), dy64 = wide(dy);
-          std::vector<double> y(static_cast<std::size_t>(outputs)), dx(static_cast<std::size_t>(inputs)), mean(y.size()), dmean(dx.size());
+          std::vector<double> y(static_cast<std::size_t>(outputs)), dx(static_cast<std::size_t>(inputs)),
+              mean(y.size()), dmean(dx.size());
           std::vector<std::uint8_t> index(y.size());
           oracle::max_pool2d(c, y.data(), index.data(), x64.data());
           oracle::max_pool2d_backward(c, dx.data(), dy64.data(), index.data());
@@ -283,7 +304,9 @@ TEST(CudaLibraries, AShapeThatTheLibraryRefusesIsAnError) {
     FAIL();
   } catch (const CudaError& error) {
     const std::string text = error.what();
-    EXPECT_NE(text.find("cuDNN: CUDNN_STATUS_BAD_PARAM from cudnnGetConvolutionForwardWorkspaceSize("), std::string::npos) << text;
+    EXPECT_NE(text.find("cuDNN: CUDNN_STATUS_BAD_PARAM from cudnnGetConvolutionForwardWorkspaceSize("),
+              std::string::npos)
+        << text;
   }
 }
 #endif

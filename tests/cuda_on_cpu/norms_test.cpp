@@ -1,5 +1,6 @@
-// The normalisations against the reference kernels in double: sizes at which the work is cut into pieces, a mean far from zero, optional inputs and
-// results, in every order of threads and blocks. (operators_test.cpp runs the operators' own cases.)
+// The normalisations against the reference kernels in double: sizes at which the work is cut into pieces, a mean far
+// from zero, optional inputs and results, in every order of threads and blocks. (operators_test.cpp runs the operators'
+// own cases.)
 #include "kernel_harness.h"
 #include "kernels/cuda/batch_norm.cuh"
 #include "kernels/cuda/group_norm.cuh"
@@ -14,7 +15,8 @@ namespace tolerance_of = tests::tolerance;
 
 using namespace testing_on_device;
 
-/// What a normalisation of `n` values with `channels` parameters reads; all of it in float, and the same numbers in double.
+/// What a normalisation of `n` values with `channels` parameters reads; all of it in float, and the same numbers in
+/// double.
 struct Inputs {
   Inputs(std::int64_t n, std::int64_t channels)
       : x(numbers<float>(n, 1, 99, 101)),
@@ -32,37 +34,47 @@ std::vector<double> zeros(std::int64_t n) { return std::vector<double>(static_ca
 constexpr double kFar = 20;
 
 /// Gradients are sums over `count` values.
-double gradient_tolerance(std::int64_t count) { return kFar * tolerance_of::cuda_elementwise.f32 * std::sqrt(static_cast<double>(count)); }
+double gradient_tolerance(std::int64_t count) {
+  return kFar * tolerance_of::cuda_elementwise.f32 * std::sqrt(static_cast<double>(count));
+}
 
 TEST(CudaBatchNorm, TrainsInPieces) {
-  for (const batch_norm_config& c : {batch_norm_config{.outer = 3, .channels = 5, .inner = 1, .eps = 1e-5, .momentum = 0.1},
-                                     {.outer = 700, .channels = 6, .inner = 1, .eps = 1e-3, .momentum = 0.3},
-                                     {.outer = 2, .channels = 3, .inner = 1, .eps = 1e-5, .momentum = 1},
-                                     {.outer = 4, .channels = 3, .inner = 49, .eps = 1e-5, .momentum = 0.1},
-                                     {.outer = 5, .channels = 2, .inner = 3000, .eps = 1e-5, .momentum = 0.1},
-                                     {.outer = 7, .channels = 0, .inner = 1, .eps = 1e-5, .momentum = 0.1}})
+  for (const batch_norm_config& c :
+       {batch_norm_config{.outer = 3, .channels = 5, .inner = 1, .eps = 1e-5, .momentum = 0.1},
+        {.outer = 700, .channels = 6, .inner = 1, .eps = 1e-3, .momentum = 0.3},
+        {.outer = 2, .channels = 3, .inner = 1, .eps = 1e-5, .momentum = 1},
+        {.outer = 4, .channels = 3, .inner = 49, .eps = 1e-5, .momentum = 0.1},
+        {.outer = 5, .channels = 2, .inner = 3000, .eps = 1e-5, .momentum = 0.1},
+        {.outer = 7, .channels = 0, .inner = 1, .eps = 1e-5, .momentum = 0.1}})
     for (const bool all : {true, false}) {
       const std::int64_t n = c.outer * c.channels * c.inner;
-      SCOPED_TRACE(std::to_string(c.outer) + "," + std::to_string(c.channels) + "," + std::to_string(c.inner) + (all ? "" : " without options"));
+      SCOPED_TRACE(std::to_string(c.outer) + "," + std::to_string(c.channels) + "," + std::to_string(c.inner) +
+                   (all ? "" : " without options"));
       const Inputs in(n, c.channels);
-      auto y = zeros(n), mean = zeros(c.channels), rstd = zeros(c.channels), new_mean = zeros(c.channels), new_var = zeros(c.channels), dx = zeros(n),
-           dgamma = zeros(c.channels), dbeta = zeros(c.channels);
-      const auto x = wide(in.x), dy = wide(in.dy), gamma = wide(in.gamma), beta = wide(in.beta), running_mean = wide(in.running_mean),
-                 running_var = wide(in.running_var);
-      oracle::batch_norm(c, y.data(), mean.data(), rstd.data(), new_mean.data(), new_var.data(), x.data(), all ? gamma.data() : nullptr,
-                         all ? beta.data() : nullptr, running_mean.data(), running_var.data());
-      oracle::batch_norm_backward(c, dx.data(), dgamma.data(), dbeta.data(), dy.data(), x.data(), all ? gamma.data() : nullptr, mean.data(),
-                                  rstd.data());
+      auto y = zeros(n), mean = zeros(c.channels), rstd = zeros(c.channels), new_mean = zeros(c.channels),
+           new_var = zeros(c.channels), dx = zeros(n), dgamma = zeros(c.channels), dbeta = zeros(c.channels);
+      const auto x = wide(in.x), dy = wide(in.dy), gamma = wide(in.gamma), beta = wide(in.beta),
+                 running_mean = wide(in.running_mean), running_var = wide(in.running_var);
+      oracle::batch_norm(c, y.data(), mean.data(), rstd.data(), new_mean.data(), new_var.data(), x.data(),
+                         all ? gamma.data() : nullptr, all ? beta.data() : nullptr, running_mean.data(),
+                         running_var.data());
+      oracle::batch_norm_backward(c, dx.data(), dgamma.data(), dbeta.data(), dy.data(), x.data(),
+                                  all ? gamma.data() : nullptr, mean.data(), rstd.data());
       const auto got = everywhere([&](CudaContext& context, Memory& memory) {
-        const float *in_x = memory.in(in.x), *in_gamma = all ? memory.in(in.gamma) : nullptr, *in_beta = all ? memory.in(in.beta) : nullptr;
-        float *out = memory.inout(in.x), *out_mean = memory.out<float>(c.channels), *out_rstd = memory.out<float>(c.channels),
-              *statistics = memory.inout(in.running_mean), *variances = memory.inout(in.running_var);
+        const float *in_x = memory.in(in.x), *in_gamma = all ? memory.in(in.gamma) : nullptr,
+                    *in_beta = all ? memory.in(in.beta) : nullptr;
+        float *out = memory.inout(in.x), *out_mean = memory.out<float>(c.channels),
+              *out_rstd = memory.out<float>(c.channels), *statistics = memory.inout(in.running_mean),
+              *variances = memory.inout(in.running_var);
         // y over x, and the new running statistics over the old ones.
-        batch_norm(context, c, out, out_mean, out_rstd, all ? statistics : nullptr, all ? variances : nullptr, static_cast<const float*>(out),
-                   in_gamma, in_beta, all ? statistics : nullptr, all ? variances : nullptr);
-        float *out_dx = memory.inout(in.dy), *out_dgamma = memory.out<float>(c.channels), *out_dbeta = memory.out<float>(c.channels);
-        batch_norm_backward(context, c, out_dx, all ? out_dgamma : nullptr, all ? out_dbeta : nullptr, static_cast<const float*>(out_dx), in_x,
-                            in_gamma, static_cast<const float*>(out_mean), static_cast<const float*>(out_rstd));
+        batch_norm(context, c, out, out_mean, out_rstd, all ? statistics : nullptr, all ? variances : nullptr,
+                   static_cast<const float*>(out), in_gamma, in_beta, all ? statistics : nullptr,
+                   all ? variances : nullptr);
+        float *out_dx = memory.inout(in.dy), *out_dgamma = memory.out<float>(c.channels),
+              *out_dbeta = memory.out<float>(c.channels);
+        batch_norm_backward(context, c, out_dx, all ? out_dgamma : nullptr, all ? out_dbeta : nullptr,
+                            static_cast<const float*>(out_dx), in_x, in_gamma, static_cast<const float*>(out_mean),
+                            static_cast<const float*>(out_rstd));
         context.synchronize();
         memory.result(out, n);
         memory.result(out_mean, c.channels);
@@ -97,22 +109,30 @@ TEST(CudaBatchNorm, OneValueAChannelIsRefused) {
 
 /// The shapes of layer_norm and group_norm differ; what they give and take does not.
 template <class Config, class Forward, class Backward, class Oracle, class OracleBackward>
-void check_norm(const Config& c, std::int64_t n, std::int64_t channels, std::int64_t rows, const Forward& forward, const Backward& backward,
-                const Oracle& oracle_forward, const OracleBackward& oracle_backward) {
+void check_norm(const Config& c, std::int64_t n, std::int64_t channels, std::int64_t rows, const Forward& forward,
+                const Backward& backward, const Oracle& oracle_forward, const OracleBackward& oracle_backward) {
   for (const bool all : {true, false}) {
-    SCOPED_TRACE(std::to_string(n) + " values, " + std::to_string(channels) + " channels" + (all ? "" : " without options"));
+    SCOPED_TRACE(std::to_string(n) + " values, " + std::to_string(channels) + " channels" +
+                 (all ? "" : " without options"));
     const Inputs in(n, channels);
-    auto y = zeros(n), mean = zeros(rows), rstd = zeros(rows), dx = zeros(n), dgamma = zeros(channels), dbeta = zeros(channels);
+    auto y = zeros(n), mean = zeros(rows), rstd = zeros(rows), dx = zeros(n), dgamma = zeros(channels),
+         dbeta = zeros(channels);
     const auto x = wide(in.x), dy = wide(in.dy), gamma = wide(in.gamma), beta = wide(in.beta);
-    oracle_forward(c, y.data(), mean.data(), rstd.data(), x.data(), all ? gamma.data() : nullptr, all ? beta.data() : nullptr);
-    oracle_backward(c, dx.data(), dgamma.data(), dbeta.data(), dy.data(), x.data(), all ? gamma.data() : nullptr, mean.data(), rstd.data());
+    oracle_forward(c, y.data(), mean.data(), rstd.data(), x.data(), all ? gamma.data() : nullptr,
+                   all ? beta.data() : nullptr);
+    oracle_backward(c, dx.data(), dgamma.data(), dbeta.data(), dy.data(), x.data(), all ? gamma.data() : nullptr,
+                    mean.data(), rstd.data());
     const auto got = everywhere([&](CudaContext& context, Memory& memory) {
-      const float *in_x = memory.in(in.x), *in_gamma = all ? memory.in(in.gamma) : nullptr, *in_beta = all ? memory.in(in.beta) : nullptr;
-      float *out = memory.inout(in.x), *unread = memory.out<float>(n), *out_mean = memory.out<float>(rows), *out_rstd = memory.out<float>(rows);
+      const float *in_x = memory.in(in.x), *in_gamma = all ? memory.in(in.gamma) : nullptr,
+                  *in_beta = all ? memory.in(in.beta) : nullptr;
+      float *out = memory.inout(in.x), *unread = memory.out<float>(n), *out_mean = memory.out<float>(rows),
+            *out_rstd = memory.out<float>(rows);
       forward(context, c, unread, nullptr, nullptr, in_x, in_gamma, in_beta);
       forward(context, c, out, out_mean, out_rstd, out, in_gamma, in_beta);
-      float *out_dx = memory.inout(in.dy), *out_dgamma = memory.out<float>(channels), *out_dbeta = memory.out<float>(channels);
-      backward(context, c, out_dx, all ? out_dgamma : nullptr, all ? out_dbeta : nullptr, out_dx, in_x, in_gamma, out_mean, out_rstd);
+      float *out_dx = memory.inout(in.dy), *out_dgamma = memory.out<float>(channels),
+            *out_dbeta = memory.out<float>(channels);
+      backward(context, c, out_dx, all ? out_dgamma : nullptr, all ? out_dbeta : nullptr, out_dx, in_x, in_gamma,
+               out_mean, out_rstd);
       context.synchronize();
       memory.result(out, n);
       memory.result(unread, n);
@@ -141,7 +161,8 @@ TEST(CudaLayerNorm, InPieces) {
                                      {.rows = 0, .size = 7, .eps = 1e-5}})
     check_norm(
         c, c.rows * c.size, c.size, c.rows, [](auto&&... arguments) { layer_norm(arguments...); },
-        [](auto&&... arguments) { layer_norm_backward(arguments...); }, oracle::layer_norm, oracle::layer_norm_backward);
+        [](auto&&... arguments) { layer_norm_backward(arguments...); }, oracle::layer_norm,
+        oracle::layer_norm_backward);
 }
 
 TEST(CudaGroupNorm, EveryGrouping) {
@@ -150,8 +171,10 @@ TEST(CudaGroupNorm, EveryGrouping) {
                                      {.batch = 2, .channels = 4, .groups = 4, .inner = 700, .eps = 1e-5},
                                      {.batch = 0, .channels = 4, .groups = 2, .inner = 3, .eps = 1e-5}})
     check_norm(
-        c, c.batch * c.channels * c.inner, c.channels, c.batch * c.groups, [](auto&&... arguments) { group_norm(arguments...); },
-        [](auto&&... arguments) { group_norm_backward(arguments...); }, oracle::group_norm, oracle::group_norm_backward);
+        c, c.batch * c.channels * c.inner, c.channels, c.batch * c.groups,
+        [](auto&&... arguments) { group_norm(arguments...); },
+        [](auto&&... arguments) { group_norm_backward(arguments...); }, oracle::group_norm,
+        oracle::group_norm_backward);
 }
 
 }  // namespace

@@ -37,17 +37,20 @@ class Nvrtc {
   explicit operator bool() const { return library_ != nullptr; }
 
   /// What the compiler said, warnings included: "" is success.
-  std::string compile(const std::string& source, const std::vector<std::string>& names, const std::string& architecture) const {
+  std::string compile(const std::string& source, const std::vector<std::string>& names,
+                      const std::string& architecture) const {
     void* program = nullptr;
-    if (int status = create_(&program, source.c_str(), "kernels.cu", 0, nullptr, nullptr); status != 0) return error_(status);
+    if (int status = create_(&program, source.c_str(), "kernels.cu", 0, nullptr, nullptr); status != 0)
+      return error_(status);
     for (const std::string& name : names) name_(program, name.c_str());
     // Configs' helpers are plain functions, and carry attributes of g++ (warning 1097).
-    const std::vector<std::string> options = {"--std=c++20",
-                                              "--gpu-architecture=" + architecture,
-                                              "--device-as-default-execution-space",
-                                              "--diag-suppress=1097",
-                                              "--include-path=" + std::string(GRAVEN_SOURCE_DIR),
-                                              "--include-path=" + std::string(GRAVEN_SOURCE_DIR) + "/kernels/cuda/nvrtc"};
+    const std::vector<std::string> options = {
+        "--std=c++20",
+        "--gpu-architecture=" + architecture,
+        "--device-as-default-execution-space",
+        "--diag-suppress=1097",
+        "--include-path=" + std::string(GRAVEN_SOURCE_DIR),
+        "--include-path=" + std::string(GRAVEN_SOURCE_DIR) + "/kernels/cuda/nvrtc"};
     std::vector<const char*> arguments;
     for (const std::string& option : options) arguments.push_back(option.c_str());
     const int status = compile_(program, static_cast<int>(arguments.size()), arguments.data());

@@ -1,5 +1,5 @@
-// The one list of operators' cases on one more backend: everything that CUDA has kernels for is emitted as one CUDA project, compiled against the
-// emulated device, run, and compared with the reference kernels in double.
+// The one list of operators' cases on one more backend: everything that CUDA has kernels for is emitted as one CUDA
+// project, compiled against the emulated device, run, and compared with the reference kernels in double.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -26,7 +26,8 @@ const std::set<std::string> kWithoutKernel = {"conv2d_winograd", "fused_reductio
 
 void run(const std::vector<std::string>& command, const fs::path& folder) {
   const codegen::ProcessResult r = codegen::run_process(command, {.directory = folder.string(), .seconds = 800});
-  if (r.exit_status != 0) throw std::runtime_error(command[0] + ": status " + std::to_string(r.exit_status) + "\n" + r.output);
+  if (r.exit_status != 0)
+    throw std::runtime_error(command[0] + ": status " + std::to_string(r.exit_status) + "\n" + r.output);
 }
 
 const codegen::EmitOptions kOptions{.name = "batch", .target = ir::Target::cuda, .format = false};
@@ -36,7 +37,8 @@ bool have_kernels(const std::vector<NamedCase>& cases) {
   for (const bool gradients : {false, true}) {
     Batch batch = make_batch(cases, gradients);
     // Something comes in, whatever the operators.
-    batch.graph.outputs.push_back(batch.graph.call("relu", {batch.graph.add_input("present", {ir::DType::f32, {1}})}, {}, {}));
+    batch.graph.outputs.push_back(
+        batch.graph.call("relu", {batch.graph.add_input("present", {ir::DType::f32, {1}})}, {}, {}));
     try {
       codegen::render_project(batch.graph, kOptions);
     } catch (const UserError& e) {
@@ -48,17 +50,21 @@ bool have_kernels(const std::vector<NamedCase>& cases) {
   return true;
 }
 
-std::size_t bytes_of(const ir::TensorType& type) { return static_cast<std::size_t>(type.shape.numel().value()) * ir::size_of(type.dtype); }
+std::size_t bytes_of(const ir::TensorType& type) {
+  return static_cast<std::size_t>(type.shape.numel().value()) * ir::size_of(type.dtype);
+}
 
 /// A program that reads all inputs from one file, runs the model, and writes all outputs into another.
 std::string host_program(const ir::Graph& graph) {
   std::ostringstream text;
   text << "#include <cstdio>\n#include <cstdlib>\n#include <memory>\n#include <vector>\n#include \"model.h\"\n"
-          "struct Any {\n  void* data;\n  template <class T>\n  operator T*() const { return static_cast<T*>(data); }\n};\n"
+          "struct Any {\n  void* data;\n  template <class T>\n  operator T*() const { return static_cast<T*>(data); "
+          "}\n};\n"
           "static Any memory(std::size_t bytes) { return {std::calloc(bytes + 64, 1)}; }\n"
           "static Any read(std::FILE* file, std::size_t bytes) {\n  const Any any = memory(bytes);\n"
           "  if (std::fread(any.data, 1, bytes, file) != bytes) std::abort();\n  return any;\n}\n"
-          "int main() {\n  std::FILE* in = std::fopen(\"inputs\", \"rb\");\n  std::FILE* out = std::fopen(\"outputs\", \"wb\");\n"
+          "int main() {\n  std::FILE* in = std::fopen(\"inputs\", \"rb\");\n  std::FILE* out = std::fopen(\"outputs\", "
+          "\"wb\");\n"
           "  std::vector<Any> x, y;\n";
   for (const ValueId v : graph.inputs) text << "  x.push_back(read(in, " << bytes_of(graph.type(v)) << "));\n";
   for (const ValueId v : graph.outputs) text << "  y.push_back(memory(" << bytes_of(graph.type(v)) << "));\n";
@@ -84,20 +90,23 @@ Computed run_on_cuda(const ir::Graph& graph, const std::vector<TensorData>& inpu
   std::ofstream(folder / "host.cu") << host_program(graph);
   {
     std::ofstream file(folder / "inputs", std::ios::binary);
-    for (const TensorData& t : inputs) file.write(reinterpret_cast<const char*>(t.bytes.data()), static_cast<std::streamsize>(t.bytes.size()));
+    for (const TensorData& t : inputs)
+      file.write(reinterpret_cast<const char*>(t.bytes.data()), static_cast<std::streamsize>(t.bytes.size()));
   }
   std::vector<std::string> objects;
   for (const auto& entry : fs::directory_iterator(folder)) {
     const std::string file = entry.path().filename().string();
     if (!file.ends_with(".cu")) continue;
-    run({GRAVEN_CXX, "-std=c++20", "-O0", "-w", "-I.", std::string("-I") + GRAVEN_SOURCE_DIR + "/tests/cuda_on_cpu/include", "-x", "c++", "-c", file,
-         "-o", file + ".o"},
+    run({GRAVEN_CXX, "-std=c++20", "-O0", "-w", "-I.",
+         std::string("-I") + GRAVEN_SOURCE_DIR + "/tests/cuda_on_cpu/include", "-x", "c++", "-c", file, "-o",
+         file + ".o"},
         folder);
     objects.push_back(file + ".o");
   }
   std::vector<std::string> link = {GRAVEN_CXX};
   link.insert(link.end(), objects.begin(), objects.end());
-  link.insert(link.end(), {GRAVEN_EMULATOR, std::string(GRAVEN_BINARY_DIR) + "/libgraven.a", "-lpthread", "-o", "host"});
+  link.insert(link.end(),
+              {GRAVEN_EMULATOR, std::string(GRAVEN_BINARY_DIR) + "/libgraven.a", "-lpthread", "-o", "host"});
   run(link, folder);
   // The device's threads and blocks may run in any order: the bits are the same.
   std::string forward;

@@ -1,4 +1,5 @@
-// The reference kernels in double. They stand in a file of their own, for their headers and the CUDA kernels' define some names each.
+// The reference kernels in double. They stand in a file of their own, for their headers and the CUDA kernels' define
+// some names each.
 #pragma once
 
 #include <cstdint>
@@ -19,26 +20,31 @@ void max_pool2d(const pool2d_config& c, double* y, std::uint8_t* index, const do
 void max_pool2d_backward(const pool2d_config& c, double* dx, const double* dy, const std::uint8_t* index);
 void avg_pool2d(const pool2d_config& c, double* y, const double* x);
 void avg_pool2d_backward(const pool2d_config& c, double* dx, const double* dy);
-void batch_norm(const batch_norm_config& c, double* y, double* mean, double* rstd, double* new_running_mean, double* new_running_var, const double* x,
-                const double* gamma, const double* beta, const double* running_mean, const double* running_var);
-void batch_norm_backward(const batch_norm_config& c, double* dx, double* dgamma, double* dbeta, const double* dy, const double* x,
-                         const double* gamma, const double* mean, const double* rstd);
-void layer_norm(const layer_norm_config& c, double* y, double* mean, double* rstd, const double* x, const double* gamma, const double* beta);
-void layer_norm_backward(const layer_norm_config& c, double* dx, double* dgamma, double* dbeta, const double* dy, const double* x,
-                         const double* gamma, const double* mean, const double* rstd);
-void group_norm(const group_norm_config& c, double* y, double* mean, double* rstd, const double* x, const double* gamma, const double* beta);
-void group_norm_backward(const group_norm_config& c, double* dx, double* dgamma, double* dbeta, const double* dy, const double* x,
-                         const double* gamma, const double* mean, const double* rstd);
-void rnn(const recurrent_config& c, double* y, double* h_n, const double* x, const double* w_hh, const double* b_hh, const double* h0);
-void rnn_backward(const recurrent_config& c, double* dx, double* dh0, double* before, const double* dy, const double* dh_n, const double* y,
-                  const double* w_hh, const double* h0);
-void lstm(const recurrent_config& c, double* y, double* h_n, double* c_n, double* cells, double* gates, const double* x, const double* w_hh,
-          const double* b_hh, const double* h0, const double* c0, const double* w_hr);
-void lstm_backward(const recurrent_config& c, double* dx, double* dh0, double* dc0, double* before, double* dh, const double* dy, const double* dh_n,
-                   const double* dc_n, const double* y, const double* cells, const double* gates, const double* w_hh, const double* h0,
-                   const double* c0, const double* w_hr);
-void gru(const recurrent_config& c, double* y, double* h_n, double* gates, const double* x, const double* w_hh, const double* b_hh, const double* h0);
-void gru_backward(const recurrent_config& c, double* dsums, double* dx, double* dh0, double* before, const double* dy, const double* dh_n,
-                  const double* y, const double* gates, const double* w_hh, const double* h0);
+void batch_norm(const batch_norm_config& c, double* y, double* mean, double* rstd, double* new_running_mean,
+                double* new_running_var, const double* x, const double* gamma, const double* beta,
+                const double* running_mean, const double* running_var);
+void batch_norm_backward(const batch_norm_config& c, double* dx, double* dgamma, double* dbeta, const double* dy,
+                         const double* x, const double* gamma, const double* mean, const double* rstd);
+void layer_norm(const layer_norm_config& c, double* y, double* mean, double* rstd, const double* x, const double* gamma,
+                const double* beta);
+void layer_norm_backward(const layer_norm_config& c, double* dx, double* dgamma, double* dbeta, const double* dy,
+                         const double* x, const double* gamma, const double* mean, const double* rstd);
+void group_norm(const group_norm_config& c, double* y, double* mean, double* rstd, const double* x, const double* gamma,
+                const double* beta);
+void group_norm_backward(const group_norm_config& c, double* dx, double* dgamma, double* dbeta, const double* dy,
+                         const double* x, const double* gamma, const double* mean, const double* rstd);
+void rnn(const recurrent_config& c, double* y, double* h_n, const double* x, const double* w_hh, const double* b_hh,
+         const double* h0);
+void rnn_backward(const recurrent_config& c, double* dx, double* dh0, double* before, const double* dy,
+                  const double* dh_n, const double* y, const double* w_hh, const double* h0);
+void lstm(const recurrent_config& c, double* y, double* h_n, double* c_n, double* cells, double* gates, const double* x,
+          const double* w_hh, const double* b_hh, const double* h0, const double* c0, const double* w_hr);
+void lstm_backward(const recurrent_config& c, double* dx, double* dh0, double* dc0, double* before, double* dh,
+                   const double* dy, const double* dh_n, const double* dc_n, const double* y, const double* cells,
+                   const double* gates, const double* w_hh, const double* h0, const double* c0, const double* w_hr);
+void gru(const recurrent_config& c, double* y, double* h_n, double* gates, const double* x, const double* w_hh,
+         const double* b_hh, const double* h0);
+void gru_backward(const recurrent_config& c, double* dsums, double* dx, double* dh0, double* before, const double* dy,
+                  const double* dh_n, const double* y, const double* gates, const double* w_hh, const double* h0);
 
 }  // namespace graven::kernels::oracle

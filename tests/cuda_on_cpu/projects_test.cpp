@@ -1,6 +1,7 @@
-// Emitted CUDA projects, whole, on the emulated device: the graphs of samples 1 to 3, as the samples' programs save them, are emitted for the CPU and
-// for CUDA, built, and run as programs on the same data. Outputs and losses must agree, in every order of the device's threads; and the CUDA program
-// must give the same bits in all of them. Where nvcc is present it compiles the same projects.
+// Emitted CUDA projects, whole, on the emulated device: the graphs of samples 1 to 3, as the samples' programs save
+// them, are emitted for the CPU and for CUDA, built, and run as programs on the same data. Outputs and losses must
+// agree, in every order of the device's threads; and the CUDA program must give the same bits in all of them. Where
+// nvcc is present it compiles the same projects.
 #include <graven/graven.h>
 #include <gtest/gtest.h>
 
@@ -43,15 +44,21 @@ Graph with_batch_norms() {
   const ValueId images = g.add_input("images", {DType::f32, {4, 3, 6, 6}});
   const auto norm = [&](const std::string& module, ValueId x, std::int64_t channels) {
     const ir::TensorType type{DType::f32, {channels}};
-    const ValueId gamma = g.add_parameter(module + ".weight", type, true), beta = g.add_parameter(module + ".bias", type, true);
-    return g.call("batch_norm", {x, gamma, beta, g.add_buffer(module + ".running_mean", type), g.add_buffer(module + ".running_var", type)}, {},
-                  at(module));
+    const ValueId gamma = g.add_parameter(module + ".weight", type, true),
+                  beta = g.add_parameter(module + ".bias", type, true);
+    return g.call(
+        "batch_norm",
+        {x, gamma, beta, g.add_buffer(module + ".running_mean", type), g.add_buffer(module + ".running_var", type)}, {},
+        at(module));
   };
-  ValueId x = g.call("conv2d", {images, g.add_parameter("conv.weight", {DType::f32, {5, 3, 3, 3}}, true)}, {}, at("conv"));
+  ValueId x =
+      g.call("conv2d", {images, g.add_parameter("conv.weight", {DType::f32, {5, 3, 3, 3}}, true)}, {}, at("conv"));
   x = g.call("relu", {norm("conv_norm", x, 5)}, {}, at("conv_norm"));
   x = g.call("mean", {x}, {{"dims", ir::Ints{2, 3}}}, at("pool"));
-  x = g.call("linear", {x, g.add_parameter("fc.weight", {DType::f32, {7, 5}}, true), g.add_parameter("fc.bias", {DType::f32, {7}}, true)}, {},
-             at("fc"));
+  x = g.call("linear",
+             {x, g.add_parameter("fc.weight", {DType::f32, {7, 5}}, true),
+              g.add_parameter("fc.bias", {DType::f32, {7}}, true)},
+             {}, at("fc"));
   g.outputs = {norm("fc_norm", x, 7)};
   return g;
 }
@@ -82,7 +89,8 @@ Graph every_optimizer() {
     sum = sum == ir::kNone ? x : g.call("add", {sum, x}, {}, at("model"));
     g.optimizers.push_back({kind, {{{w, b}, options}}, {}});
   }
-  const ValueId loss = g.call("mean", {g.call("square", {g.call("sub", {sum, y}, {}, at("loss_fn"))}, {}, at("loss_fn"))}, {}, at("loss_fn"));
+  const ValueId loss = g.call(
+      "mean", {g.call("square", {g.call("sub", {sum, y}, {}, at("loss_fn"))}, {}, at("loss_fn"))}, {}, at("loss_fn"));
   g.outputs = {loss};
   g.losses = {{loss, ir::kNone}};
   return g;
@@ -92,7 +100,8 @@ std::string run(const std::vector<std::string>& command, const fs::path& folder)
   const ProcessResult r = run_process(command, {.directory = folder.string(), .seconds = 500});
   std::string line;
   for (const auto& c : command) line += c + " ";
-  if (r.exit_status != 0) throw std::runtime_error(line + "\nstatus " + std::to_string(r.exit_status) + "\n" + r.output);
+  if (r.exit_status != 0)
+    throw std::runtime_error(line + "\nstatus " + std::to_string(r.exit_status) + "\n" + r.output);
   return r.output;
 }
 
@@ -103,8 +112,8 @@ fs::path sample(const std::string& name, const std::string& option, const std::v
   const fs::path folder = fs::path(GRAVEN_BINARY_DIR) / "cuda_projects" / called;
   fs::remove_all(folder);
   fs::create_directories(folder);
-  std::vector<std::string> command = {"/usr/bin/env", "GRAVEN_CACHE=" + (folder / "cache").string(), GRAVEN_BINARY_DIR "/samples/" + name, option,
-                                      (folder / "out").string()};
+  std::vector<std::string> command = {"/usr/bin/env", "GRAVEN_CACHE=" + (folder / "cache").string(),
+                                      GRAVEN_BINARY_DIR "/samples/" + name, option, (folder / "out").string()};
   command.insert(command.end(), more.begin(), more.end());
   run(command, folder);
   return folder / "out";
@@ -116,7 +125,8 @@ Graph fit_polynomial() { return graph_in(sample("02_polynomial_fit", "--save"));
 Graph lenet_train() { return graph_in(sample("03_lenet", "--out") / "saved/lenet_train"); }
 Graph lenet_infer() { return graph_in(sample("03_lenet", "--out") / "saved/lenet"); }
 
-// ---- projects -------------------------------------------------------------------------------------------------------------------------------
+// ---- projects
+// ---------------------------------------------------------------------------------------------------------------------
 
 std::string text_of(const fs::path& path) {
   std::ifstream in(path, std::ios::binary);
@@ -127,14 +137,16 @@ std::string text_of(const fs::path& path) {
 
 /// Version 1.0 of the format, little-endian.
 template <class T>
-void write_npy(const fs::path& path, const std::string& descr, const std::vector<std::int64_t>& shape, const std::vector<T>& values) {
+void write_npy(const fs::path& path, const std::string& descr, const std::vector<std::int64_t>& shape,
+               const std::vector<T>& values) {
   std::string dims;
   for (const std::int64_t d : shape) dims += std::to_string(d) + ",";
   std::string header = "{'descr': '" + descr + "', 'fortran_order': False, 'shape': (" + dims + "), }";
   header.append(63 - (10 + header.size()) % 64, ' ');
   header += '\n';
   std::ofstream out(path, std::ios::binary);
-  out << "\x93NUMPY" << '\x01' << '\0' << static_cast<char>(header.size() % 256) << static_cast<char>(header.size() / 256) << header;
+  out << "\x93NUMPY" << '\x01' << '\0' << static_cast<char>(header.size() % 256)
+      << static_cast<char>(header.size() / 256) << header;
   out.write(reinterpret_cast<const char*>(values.data()), static_cast<std::streamsize>(values.size() * sizeof(T)));
 }
 
@@ -169,7 +181,8 @@ class Projects {
   const fs::path& folder() const { return folder_; }
   /// Runs a program of the project ("selftest", or the name) with these arguments. No CUDA program gives work to the
   /// default stream.
-  std::string run(const std::string& target, const std::string& program, const std::vector<std::string>& arguments, const std::string& order = "") {
+  std::string run(const std::string& target, const std::string& program, const std::vector<std::string>& arguments,
+                  const std::string& order = "") {
     std::vector<std::string> command = {"/usr/bin/env", "CUDA_ON_CPU_DEFAULT_STREAM=refuse"};
     if (!order.empty()) command.push_back("CUDA_ON_CPU_ORDER=" + order);
     command.push_back((folder_ / target / program).string());
@@ -210,7 +223,8 @@ class Projects {
     fs::path at;
     std::vector<std::string> options, libraries, objects;
   };
-  explicit Projects(const std::string& name) : name_(name), folder_(fs::path(GRAVEN_BINARY_DIR) / "cuda_projects" / name) {
+  explicit Projects(const std::string& name)
+      : name_(name), folder_(fs::path(GRAVEN_BINARY_DIR) / "cuda_projects" / name) {
     fs::remove_all(folder_);
     fs::create_directories(folder_);
   }
@@ -224,7 +238,8 @@ class Projects {
                  std::vector<std::string> libraries) {
     options.insert(options.end(), {"-std=c++20", "-O1", "-Wall", "-Wextra", "-Werror", "-I."});
     if (GRAVEN_SANITIZED)
-      options.insert(options.end(), {"-fsanitize=address,undefined", "-fno-sanitize=alignment", "-fno-sanitize-recover=all", "-g1"});
+      options.insert(options.end(),
+                     {"-fsanitize=address,undefined", "-fno-sanitize=alignment", "-fno-sanitize-recover=all", "-g1"});
     Compiled compiled{folder_ / target, std::move(options), std::move(libraries), {}};
     for (const auto& entry : fs::directory_iterator(compiled.at)) {
       const std::string file = entry.path().filename().string();
@@ -282,7 +297,8 @@ std::vector<std::pair<double, double>> evaluations(const fs::path& log) {
 void expect_same_losses(const std::vector<double>& cuda, const std::vector<double>& cpu, double tolerance) {
   ASSERT_EQ(cuda.size(), cpu.size());
   ASSERT_FALSE(cpu.empty());
-  for (std::size_t i = 0; i < cpu.size(); ++i) EXPECT_NEAR(cuda[i], cpu[i], tolerance * std::abs(cpu[i])) << "step " << i + 1;
+  for (std::size_t i = 0; i < cpu.size(); ++i)
+    EXPECT_NEAR(cuda[i], cpu[i], tolerance * std::abs(cpu[i])) << "step " << i + 1;
 }
 
 std::vector<float> numbers(std::size_t n, double scale) {
@@ -467,7 +483,8 @@ void fit_a_polynomial(const std::string& name, bool update_in_backward) {
   }
   write_npy(projects.folder() / "features.npy", "<f4", {2000, 3}, features);
   write_npy(projects.folder() / "y.npy", "<f4", {2000}, y);
-  const std::vector<std::string> arguments = {"--data", "../features.npy,../y.npy", "--epochs", "20", "--no-shuffle", "--log", "log", "--out", ""};
+  const std::vector<std::string> arguments = {
+      "--data", "../features.npy,../y.npy", "--epochs", "20", "--no-shuffle", "--log", "log", "--out", ""};
   projects.run("cpu", name, arguments);
   const std::vector<double> expected = losses(projects.folder() / "cpu/log");
   EXPECT_LT(expected.back(), expected.front());
@@ -512,7 +529,8 @@ TEST(CudaProjects, EveryOptimizerSteps) {
   Projects projects("every_optimizer", every_optimizer());
   write_npy(projects.folder() / "features.npy", "<f4", {128, 5}, numbers(640, 2));
   write_npy(projects.folder() / "y.npy", "<f4", {128, 1}, numbers(128, 1));
-  const std::vector<std::string> arguments = {"--data", "../features.npy,../y.npy", "--epochs", "5", "--log", "log", "--out", ""};
+  const std::vector<std::string> arguments = {
+      "--data", "../features.npy,../y.npy", "--epochs", "5", "--log", "log", "--out", ""};
   projects.run("cpu", "every_optimizer", arguments);
   const std::vector<double> expected = losses(projects.folder() / "cpu/log");
   EXPECT_LT(expected.back(), expected.front());
@@ -535,11 +553,14 @@ TEST(CudaProjects, LeNetTrains) {
   // 100 held out: the last batch of 64 holds 36.
   write_npy(projects.folder() / "held_images.npy", "<f4", {100, 1, 28, 28},
             std::vector<float>(images.begin() + 20 * 784, images.begin() + 120 * 784));
-  write_npy(projects.folder() / "held_labels.npy", "<i8", {100}, std::vector<std::int64_t>(labels.begin() + 20, labels.begin() + 120));
+  write_npy(projects.folder() / "held_labels.npy", "<i8", {100},
+            std::vector<std::int64_t>(labels.begin() + 20, labels.begin() + 120));
   const auto arguments = [](const std::string& steps, const std::string& out) {
-    return std::vector<std::string>{
-        "--data", "../images.npy,../labels.npy", "--test-data", "../held_images.npy,../held_labels.npy", "--steps", steps, "--log", "log", "--out",
-        out};
+    return std::vector<std::string>{"--data",      "../images.npy,../labels.npy",
+                                    "--test-data", "../held_images.npy,../held_labels.npy",
+                                    "--steps",     steps,
+                                    "--log",       "log",
+                                    "--out",       out};
   };
   projects.run("cpu", "lenet_train", arguments("4", ""));
   const std::vector<double> expected = losses(projects.folder() / "cpu/log");
@@ -551,7 +572,8 @@ TEST(CudaProjects, LeNetTrains) {
     expect_same_losses(got, expected, 1e-4);
     EXPECT_TRUE(first.empty() || got == first) << "other losses in the order " << order;
     first = got;
-    const auto on_cuda = evaluations(projects.folder() / "cuda/log"), on_cpu = evaluations(projects.folder() / "cpu/log");
+    const auto on_cuda = evaluations(projects.folder() / "cuda/log"),
+               on_cpu = evaluations(projects.folder() / "cpu/log");
     ASSERT_EQ(on_cuda.size(), on_cpu.size());
     ASSERT_FALSE(on_cpu.empty());
     for (std::size_t e = 0; e < on_cpu.size(); ++e) {
@@ -579,8 +601,11 @@ void train_a_network(const std::string& name, const Graph& graph, const std::pai
   Projects projects(name, graph, /*evaluates_apart=*/true);
   write(projects.folder() / "x.npy", projects.folder() / "y.npy", 16);
   write(projects.folder() / "held_x.npy", projects.folder() / "held_y.npy", 9);  // the last batch is a partial one
-  const std::vector<std::string> arguments = {
-      "--data", "../x.npy,../y.npy", "--test-data", "../held_x.npy,../held_y.npy", "--epochs", "2", "--log", "log", "--out", ""};
+  const std::vector<std::string> arguments = {"--data",      "../x.npy,../y.npy",
+                                              "--test-data", "../held_x.npy,../held_y.npy",
+                                              "--epochs",    "2",
+                                              "--log",       "log",
+                                              "--out",       ""};
   projects.run("cpu", name, arguments);
   const std::vector<double> expected = losses(projects.folder() / "cpu/log");
   const auto on_cpu = evaluations(projects.folder() / "cpu/log");
@@ -620,8 +645,10 @@ void train_a_network(const std::string& name, const Graph& graph, const std::pai
 /// Batch norms, depthwise convolutions, residuals and a dropout.
 struct SmallMobileNetV2 : models::MobileNetV2 {
   SmallMobileNetV2()
-      : models::MobileNetV2(
-            {.num_classes = 10, .width_mult = 0.25, .inverted_residual_setting = {{1, 16, 1, 1}, {6, 24, 2, 2}, {6, 32, 1, 2}}, .dropout = 0.3}) {}
+      : models::MobileNetV2({.num_classes = 10,
+                             .width_mult = 0.25,
+                             .inverted_residual_setting = {{1, 16, 1, 1}, {6, 24, 2, 2}, {6, 32, 1, 2}},
+                             .dropout = 0.3}) {}
 };
 struct TrainMobileNetV2 : nn::Graph<TrainMobileNetV2> {
   SmallMobileNetV2 model = child("model", SmallMobileNetV2());
@@ -681,14 +708,16 @@ TEST(CudaProjects, Gpt2Trains) {
 
 TEST(CudaProjects, LeNetInfers) {
   // What the sample emits itself, with its weights.
-  Projects projects("lenet", sample("03_lenet", "--out") / "lenet", sample("03_lenet", "--out", {"--target", "cuda"}) / "lenet");
+  Projects projects("lenet", sample("03_lenet", "--out") / "lenet",
+                    sample("03_lenet", "--out", {"--target", "cuda"}) / "lenet");
   // 8-bit, as the sample's mean and standard deviation are for.
   std::vector<std::uint8_t> pixels;
   for (const float x : numbers(21 * 784, 255)) pixels.push_back(static_cast<std::uint8_t>(x + 127.5f));
   write_npy(projects.folder() / "images.npy", "|u1", {21, 1, 28, 28}, pixels);
   projects.run("cpu", "lenet", {"--data", "../images.npy", "--output", "y.npy"});
   projects.run("cuda", "lenet", {"--data", "../images.npy", "--output", "y.npy"}, "random:3");
-  const std::vector<float> expected = read_npy(projects.folder() / "cpu/y.npy"), got = read_npy(projects.folder() / "cuda/y.npy");
+  const std::vector<float> expected = read_npy(projects.folder() / "cpu/y.npy"),
+                           got = read_npy(projects.folder() / "cuda/y.npy");
   ASSERT_EQ(expected.size(), 210u);
   ASSERT_EQ(got.size(), 210u);
   for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], expected[i], 1e-5);
@@ -727,7 +756,8 @@ TEST(CudaProjects, BatchNormsAreFolded) {
     projects.run("cuda", "batch_norms", {"--data", "../images.npy", "--output", "y.npy"}, order);
     const std::vector<float> got = read_npy(projects.folder() / "cuda/y.npy");
     ASSERT_EQ(got.size(), expected.size());
-    for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], expected[i], 1e-5 * (1 + std::abs(expected[i]))) << order;
+    for (std::size_t i = 0; i < got.size(); ++i)
+      EXPECT_NEAR(got[i], expected[i], 1e-5 * (1 + std::abs(expected[i]))) << order;
   }
   projects.run("cuda", "selftest", {});
   EXPECT_EQ(projects.run_user(filled(
@@ -764,14 +794,14 @@ TEST(CudaProjects, NvccCompilesThem) {
   std::string nvcc = find_program("nvcc");
   if (nvcc.empty() && fs::exists("/usr/local/cuda/bin/nvcc")) nvcc = "/usr/local/cuda/bin/nvcc";
   if (nvcc.empty()) GTEST_SKIP() << "no CUDA toolkit: no nvcc in the PATH or /usr/local/cuda";
-  for (const auto& [name, graph] :
-       {std::pair{"fit_polynomial", fit_polynomial()}, std::pair{"lenet_train", lenet_train()}, std::pair{"lenet", lenet_infer()}}) {
+  for (const auto& [name, graph] : {std::pair{"fit_polynomial", fit_polynomial()},
+                                    std::pair{"lenet_train", lenet_train()}, std::pair{"lenet", lenet_infer()}}) {
     const fs::path folder = fs::path(GRAVEN_BINARY_DIR) / "cuda_projects" / (std::string("nvcc_") + name);
     fs::remove_all(folder);
     emit(graph, folder, {.name = name, .target = ir::Target::cuda, .format = false});
     for (const char* file : {"model.cu", "model_api.cu"})
-      run({nvcc, "-std=c++20", "-arch=sm_80", "-Werror", "all-warnings", "-Xcompiler", "-Wall,-Wextra,-Werror", "-I.", "-c", file, "-o",
-           std::string(file) + ".o"},
+      run({nvcc, "-std=c++20", "-arch=sm_80", "-Werror", "all-warnings", "-Xcompiler", "-Wall,-Wextra,-Werror", "-I.",
+           "-c", file, "-o", std::string(file) + ".o"},
           folder);
   }
 }
@@ -783,12 +813,15 @@ TEST(CudaProjects, CMakeBuildsThemWithNvcc) {
   const fs::path folder = fs::path(GRAVEN_BINARY_DIR) / "cuda_projects/cmake_fit_polynomial";
   fs::remove_all(folder);
   emit(fit_polynomial(), folder, {.name = "fit_polynomial", .target = ir::Target::cuda, .format = false});
-  if (run_process({"cmake", "--version"}, {.seconds = 20}).output < "cmake version 3.24") GTEST_SKIP() << "a CUDA project needs CMake 3.24";
-  const std::string said =
-      run({"cmake", "-S", ".", "-B", "build", "-DCMAKE_CUDA_COMPILER=" + nvcc, "-DGRAVEN_CUDA_ARCHITECTURES=80", "-DCMAKE_BUILD_TYPE=Debug"}, folder);
+  if (run_process({"cmake", "--version"}, {.seconds = 20}).output < "cmake version 3.24")
+    GTEST_SKIP() << "a CUDA project needs CMake 3.24";
+  const std::string said = run({"cmake", "-S", ".", "-B", "build", "-DCMAKE_CUDA_COMPILER=" + nvcc,
+                                "-DGRAVEN_CUDA_ARCHITECTURES=80", "-DCMAKE_BUILD_TYPE=Debug"},
+                               folder);
   EXPECT_EQ(said.find("Error"), std::string::npos) << said;
   run({"cmake", "--build", "build", "-j2"}, folder);
-  for (const char* program : {"fit_polynomial", "selftest"}) EXPECT_TRUE(fs::exists(folder / "build" / program)) << program;
+  for (const char* program : {"fit_polynomial", "selftest"})
+    EXPECT_TRUE(fs::exists(folder / "build" / program)) << program;
 }
 
 TEST(CudaProjects, NvrtcCompilesTheirGeneratedFunctors) {
@@ -800,10 +833,12 @@ TEST(CudaProjects, NvrtcCompilesTheirGeneratedFunctors) {
     const auto found = files.find("functors.h");
     if (found == files.end()) continue;
     // program.h speaks of the host's memory too: what the functors need of it is the name of their namespace.
-    const std::string text = tests::replaced(found->second, "#include \"program.h\"\n", "#define GRAVEN_LEVEL_NAMESPACE on_cuda\n");
+    const std::string text =
+        tests::replaced(found->second, "#include \"program.h\"\n", "#define GRAVEN_LEVEL_NAMESPACE on_cuda\n");
     ASSERT_NE(text, found->second);
     std::vector<std::string> kernels;
-    for (const tests::Match& functor : tests::matches(text, "struct (\\w+) \\{\\s*static constexpr int inputs = (\\d+);")) {
+    for (const tests::Match& functor :
+         tests::matches(text, "struct (\\w+) \\{\\s*static constexpr int inputs = (\\d+);")) {
       const std::string name = "project::" + functor.groups[1];
       const int inputs = std::stoi(functor.groups[2]);
       std::string types = "float";
@@ -813,7 +848,8 @@ TEST(CudaProjects, NvrtcCompilesTheirGeneratedFunctors) {
       if (inputs <= 2) kernels.push_back("graven::kernels::epilogue_kernel<" + name + ", float>");
       ++seen;
     }
-    const std::string source = "#include \"kernels/cuda/elementwise.cuh\"\n#include \"kernels/cuda/epilogue.cuh\"\n" + text;
+    const std::string source =
+        "#include \"kernels/cuda/elementwise.cuh\"\n#include \"kernels/cuda/epilogue.cuh\"\n" + text;
     for (const char* architecture : {"sm_80", "sm_90"})
       EXPECT_EQ(nvrtc.compile(source, kernels, architecture), "") << graph.name << ", " << architecture;
   }

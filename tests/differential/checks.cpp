@@ -39,7 +39,8 @@ Results results_of(const Graph& g, const eager::Environment& values, bool gradie
   Results results;
   for (std::size_t i = 0; i < g.outputs.size(); ++i) results[fmt::format("output {}", i)] = values.at(g.outputs[i]);
   if (gradients)
-    for (const ir::Gradient& gradient : g.gradients) results["gradient of " + g.value(gradient.parameter).name] = values.at(gradient.value);
+    for (const ir::Gradient& gradient : g.gradients)
+      results["gradient of " + g.value(gradient.parameter).name] = values.at(gradient.value);
   for (const auto* list : {&g.parameters, &g.states})
     for (ValueId v : *list) results[g.value(v).name] = values.at(v);
   return results;
@@ -47,7 +48,8 @@ Results results_of(const Graph& g, const eager::Environment& values, bool gradie
 
 using Symbols = std::map<std::string, std::int64_t>;
 
-Results run(const Graph& g, eager::Oracle oracle, double change = 0, const eager::MemoryLayout* layout = nullptr, const Symbols& symbols = {}) {
+Results run(const Graph& g, eager::Oracle oracle, double change = 0, const eager::MemoryLayout* layout = nullptr,
+            const Symbols& symbols = {}) {
   eager::Environment values = leaves_of(g, change, symbols);
   eager::execute(g, values, {.oracle = oracle, .symbols = symbols, .keep_all = layout == nullptr, .layout = layout});
   return results_of(g, values, layout == nullptr);
@@ -80,7 +82,8 @@ std::optional<std::string> first_bit(const Results& expected, const Results& fou
 }
 
 bool is_needed(std::string_view pass) {
-  return pass == "differentiate" || pass == "clip_gradients" || pass == "add_optimizer_updates" || pass.substr(0, 9) == "decompose";
+  return pass == "differentiate" || pass == "clip_gradients" || pass == "add_optimizer_updates" ||
+         pass.substr(0, 9) == "decompose";
 }
 
 ir::PassOptions fewest_passes() {
@@ -127,7 +130,8 @@ std::optional<Finding> check_passes(const Graph& traced, const Results& expected
     } else {
       what = run_in_random_order(g, random);
     }
-    if (const auto text = first_of(expected, run_double(g), allowed)) return Finding{"passes", *text + ", after" + what};
+    if (const auto text = first_of(expected, run_double(g), allowed))
+      return Finding{"passes", *text + ", after" + what};
   }
   return std::nullopt;
 }
@@ -151,8 +155,8 @@ std::optional<Finding> check_differences(const Graph& traced) {
   std::map<ValueId, TensorData> direction;
   double slope = 0;
   for (const ir::Gradient& gradient : g.gradients) {
-    const TensorData& d = direction[gradient.parameter] =
-        random_tensor({DType::f64, g.type(gradient.parameter).shape}, -1, 1, static_cast<std::uint64_t>(gradient.parameter));
+    const TensorData& d = direction[gradient.parameter] = random_tensor(
+        {DType::f64, g.type(gradient.parameter).shape}, -1, 1, static_cast<std::uint64_t>(gradient.parameter));
     slope += dot(values.at(gradient.value), d);
   }
   const auto loss_at = [&](double step) {
@@ -173,14 +177,16 @@ std::optional<Finding> check_differences(const Graph& traced) {
   const double wide = (loss_at(1e-5) - loss_at(-1e-5)) / 2e-5, narrow = (loss_at(1e-6) - loss_at(-1e-6)) / 2e-6;
   const double tolerance = 1e-6 * (1 + std::fabs(slope)) + std::fabs(wide - narrow);
   if (std::fabs(slope - narrow) <= tolerance) return std::nullopt;
-  return Finding{"differences", fmt::format("the loss rises by {:.9g} along the direction, its gradient says {:.9g}", narrow, slope)};
+  return Finding{"differences",
+                 fmt::format("the loss rises by {:.9g} along the direction, its gradient says {:.9g}", narrow, slope)};
 }
 
 std::optional<Finding> check_json(const Graph& g) {
   const std::string text = ir::to_json(g);
   std::map<std::string, std::shared_ptr<const TensorData>> large;
   for (const auto& [v, data] : g.constants) large[g.value(v).name] = data;
-  const Graph read = ir::from_json(text, "graph.json", [&](const std::string& name, const ir::TensorType&) { return large.at(name); });
+  const Graph read =
+      ir::from_json(text, "graph.json", [&](const std::string& name, const ir::TensorType&) { return large.at(name); });
   if (ir::to_json(read) == text) return std::nullopt;
   return Finding{"json", "reading what was written gives another text"};
 }
@@ -199,7 +205,8 @@ std::optional<Finding> check_memory(const Graph& g, const Results& expected) {
     layout.workspace.push_back(step.workspace < 0 ? -1 : buffers[static_cast<std::size_t>(step.workspace)].offset);
   }
   for (const codegen::Placement& p : plan.placements)
-    layout.offset.push_back(p.home == codegen::Home::arena && p.buffer >= 0 ? buffers[static_cast<std::size_t>(p.buffer)].offset : -1);
+    layout.offset.push_back(
+        p.home == codegen::Home::arena && p.buffer >= 0 ? buffers[static_cast<std::size_t>(p.buffer)].offset : -1);
   constexpr std::byte kPoison{0xff}, kGuard{0xa5};  // 0xff...: NaN in every floating dtype
   std::string broken;
   layout.before = [&](std::size_t position, std::span<std::byte> arena) {
@@ -230,14 +237,17 @@ std::optional<Finding> check_memory(const Graph& g, const Results& expected) {
   return std::nullopt;
 }
 
-/// Updates within backward: the oracle's results are the same, and the kernels' in every bit, in an arena that gradients share.
+/// Updates within backward: the oracle's results are the same, and the kernels' in every bit, in an arena that
+/// gradients share.
 std::optional<Finding> check_update_in_backward(const Graph& traced, const Results& expected, const Results& alone) {
   if (traced.optimizers.empty()) return std::nullopt;
   Graph g = traced;
   g.config[std::string(ir::kUpdateInBackward)] = true;
   ir::run_passes(g, {});
   if (auto finding = check_json(g)) return finding;
-  const auto allowed = [](const std::string&, const TensorData&) { return tolerance::random_rewritten.f32; };  // folded constants are rounded to f32
+  const auto allowed = [](const std::string&, const TensorData&) {
+    return tolerance::random_rewritten.f32;
+  };  // folded constants are rounded to f32
   if (const auto text = first_of(expected, run_double(g), allowed)) return Finding{"update_in_backward", *text};
   return check_memory(g, alone);
 }
@@ -251,7 +261,8 @@ std::optional<Finding> check_symbol(const Graph& traced, std::mt19937& random) {
   ir::run_passes(lowered, {});
   if (auto finding = check_json(lowered)) return finding;
   const auto [symbol, most] = lifted->symbols().at(0);
-  for (const std::int64_t size : {most, std::int64_t{1}, std::uniform_int_distribution<std::int64_t>(1, most)(random)}) {
+  for (const std::int64_t size :
+       {most, std::int64_t{1}, std::uniform_int_distribution<std::int64_t>(1, most)(random)}) {
     const Symbols symbols{{symbol, size}};
     Results expected;
     try {
@@ -262,7 +273,9 @@ std::optional<Finding> check_symbol(const Graph& traced, std::mt19937& random) {
     const Results moved = run_double(plain, 1e-6, symbols);
     const auto rewritten = [](const std::string&, const TensorData&) { return tolerance::random_rewritten.f32; };
     const auto computed = [&](const std::string& name, const TensorData& tensor) {
-      return ir::is_floating(tensor.type.dtype) ? tolerance::random_emitted.f32 + 20 * difference(tensor, moved.at(name)) : 0;
+      return ir::is_floating(tensor.type.dtype)
+                 ? tolerance::random_emitted.f32 + 20 * difference(tensor, moved.at(name))
+                 : 0;
     };
     if (const auto text = first_of(expected, run_double(lowered, 0, symbols), rewritten))
       return Finding{"symbol", fmt::format("{} = {}, after the passes: {}", symbol, size, *text)};
@@ -288,7 +301,8 @@ std::optional<Finding> check(const Graph& traced, std::uint64_t seed) {
   // How much results move under changes of the leaves by one part in a million says how much rounding may move them.
   const Results moved = run_double(plain, 1e-6);
   const auto allowed = [&](const std::string& name, const TensorData& tensor) {
-    return ir::is_floating(tensor.type.dtype) ? tolerance::random_emitted.f32 + 20 * difference(tensor, moved.at(name)) : 0;
+    return ir::is_floating(tensor.type.dtype) ? tolerance::random_emitted.f32 + 20 * difference(tensor, moved.at(name))
+                                              : 0;
   };
   const int threads = get_num_threads();
   set_num_threads(1);
@@ -322,7 +336,8 @@ std::optional<Finding> check_emitted(const std::vector<Graph>& traced) {
   ir::run_passes(plain, fewest_passes());
   const std::unique_ptr<ir::Executable> program = ir::compile(all, {});
   const auto symbols = all.symbols();
-  for (const bool largest : symbols.empty() || !takes_ones(all) ? std::vector<bool>{true} : std::vector<bool>{true, false}) {
+  for (const bool largest :
+       symbols.empty() || !takes_ones(all) ? std::vector<bool>{true} : std::vector<bool>{true, false}) {
     Symbols sizes;
     std::vector<std::int64_t> in_order;
     for (const auto& [name, most] : symbols) {
@@ -340,19 +355,23 @@ std::optional<Finding> check_emitted(const std::vector<Graph>& traced) {
     for (ValueId v : plain.outputs) {
       const ir::TensorType& type = expected.at(fmt::format("output {}", computed.size())).type;
       computed.push_back({{plain.type(v).dtype, type.shape},
-                          std::vector<std::byte>(static_cast<std::size_t>(type.shape.numel().value()) * ir::size_of(plain.type(v).dtype))});
+                          std::vector<std::byte>(static_cast<std::size_t>(type.shape.numel().value()) *
+                                                 ir::size_of(plain.type(v).dtype))});
     }
     std::vector<void*> outputs;
     for (TensorData& data : computed) outputs.push_back(data.bytes.data());
     program->run(inputs, outputs, in_order, std::vector<double>(all.optimizers.size(), 0.1), 1);
     const auto allowed = [&](const std::string& name, const TensorData& tensor) {
-      return ir::is_floating(tensor.type.dtype) ? tolerance::random_emitted.f32 + 20 * difference(tensor, moved.at(name)) : 0;
+      return ir::is_floating(tensor.type.dtype)
+                 ? tolerance::random_emitted.f32 + 20 * difference(tensor, moved.at(name))
+                 : 0;
     };
     Results found;
     for (std::size_t i = 0; i < computed.size(); ++i) found[fmt::format("output {}", i)] = computed[i];
     for (const auto* list : {&plain.parameters, &plain.states})
       for (ValueId v : *list) found[plain.value(v).name] = values.at(v);
-    if (const auto text = first_of(expected, found, allowed)) return Finding{"emitted", (largest ? "" : "symbols are 1: ") + *text};
+    if (const auto text = first_of(expected, found, allowed))
+      return Finding{"emitted", (largest ? "" : "symbols are 1: ") + *text};
   }
   return std::nullopt;
 }
@@ -367,8 +386,9 @@ Graph merge(const std::vector<Graph>& graphs) {
     const auto at = [&](ValueId v) -> ValueId& { return to[static_cast<std::size_t>(v)]; };
     for (ValueId v : from.inputs) at(v) = all.add_input(prefix + from.value(v).name, from.type(v));
     for (ValueId v : from.parameters)
-      at(v) = from.value(v).kind == ir::ValueKind::buffer ? all.add_buffer(prefix + from.value(v).name, from.type(v))
-                                                          : all.add_parameter(prefix + from.value(v).name, from.type(v), from.value(v).trainable);
+      at(v) = from.value(v).kind == ir::ValueKind::buffer
+                  ? all.add_buffer(prefix + from.value(v).name, from.type(v))
+                  : all.add_parameter(prefix + from.value(v).name, from.type(v), from.value(v).trainable);
     for (std::size_t v = 0; v < from.values.size(); ++v)
       if (const auto it = from.constants.find(static_cast<ValueId>(v)); it != from.constants.end())
         to[v] = all.add_constant(prefix + from.values[v].name, it->second);
@@ -383,7 +403,8 @@ Graph merge(const std::vector<Graph>& graphs) {
     for (ValueId v : from.outputs) all.outputs.push_back(at(v));
     for (const ir::Loss& loss : from.losses) all.losses.push_back({at(loss.value), ir::kNone});
     for (const auto* list : {&from.inputs, &from.parameters})
-      for (ValueId v : *list) all.config["seed:" + prefix + from.value(v).name] = static_cast<double>(seed_of(from, from.value(v).name));
+      for (ValueId v : *list)
+        all.config["seed:" + prefix + from.value(v).name] = static_cast<double>(seed_of(from, from.value(v).name));
     for (const auto& [name, value] : from.config) {
       const std::size_t colon = name.find(':') + 1;
       all.config[name.substr(0, colon) + prefix + name.substr(colon)] = value;
@@ -431,8 +452,9 @@ Graph without_node(const Graph& g, std::size_t n) {
     if (used[static_cast<std::size_t>(v)]) at(v) = smaller.add_input(g.value(v).name, g.type(v));
   for (ValueId v : g.parameters)
     if (used[static_cast<std::size_t>(v)])
-      at(v) = g.value(v).kind == ir::ValueKind::buffer ? smaller.add_buffer(g.value(v).name, g.type(v))
-                                                       : smaller.add_parameter(g.value(v).name, g.type(v), g.value(v).trainable);
+      at(v) = g.value(v).kind == ir::ValueKind::buffer
+                  ? smaller.add_buffer(g.value(v).name, g.type(v))
+                  : smaller.add_parameter(g.value(v).name, g.type(v), g.value(v).trainable);
   for (std::size_t v = 0; v < g.values.size(); ++v)
     if (const auto it = g.constants.find(static_cast<ValueId>(v)); it != g.constants.end() && used[v])
       to[v] = smaller.add_constant(g.values[v].name, it->second);

@@ -38,7 +38,8 @@ std::optional<Finding> check_emitted(const std::vector<ir::Graph>& traced);
 /// The least and the largest of the numbers that a value of a traced graph has; of integers, one more.
 std::pair<double, double> limits_of(const ir::Graph& traced, ir::ValueId value);
 
-/// A smaller graph that `fails` still says yes to: without outputs, without nodes (what they made is given instead), without an optimizer.
+/// A smaller graph that `fails` still says yes to: without outputs, without nodes (what they made is given instead),
+/// without an optimizer.
 ir::Graph shrink(ir::Graph graph, const std::function<bool(const ir::Graph&)>& fails);
 
 /// Several traced graphs side by side: values and paths under "g0.", "g1.", ...

@@ -1,9 +1,10 @@
-// Random graphs, computed in every way there is (checks.h). The bounded run is a test; the long one is the same program:
+// Random graphs, computed in every way there is (checks.h). The bounded run is a test; the long one is the same
+// program:
 //
 //   build/tests/differential/test_differential --seconds 600 [--seed N] [--emitted 16]
 //
-// goes on from seed N; what differs is shrunk and written to --corpus (default: here). With --emitted, every so many graphs are also emitted,
-// compiled and run as one program.
+// goes on from seed N; what differs is shrunk and written to --corpus (default: here). With --emitted, every so many
+// graphs are also emitted, compiled and run as one program.
 //
 // A finding goes into corpus/ as a graph; every graph there is checked for good.
 #include <fmt/format.h>
@@ -45,8 +46,8 @@ std::optional<Finding> check_emitted_or_throw(const std::vector<ir::Graph>& grap
 TEST(Differential, RandomGraphsAgreeInEveryWay) {
   for (std::uint64_t seed = 1; seed <= 250; ++seed) {
     const auto finding = check_or_throw(random_graph(seed), seed);
-    ASSERT_FALSE(finding) << "seed " << seed << ", " << finding->check << ": " << finding->text << "\nshrink it with --seed " << seed
-                          << " --seconds 1";
+    ASSERT_FALSE(finding) << "seed " << seed << ", " << finding->check << ": " << finding->text
+                          << "\nshrink it with --seed " << seed << " --seconds 1";
   }
 }
 
@@ -59,7 +60,8 @@ TEST(Differential, EmittedProgramsComputeTheSame) {
   }
   std::vector<ir::Graph> symbolic;
   for (std::uint64_t seed = 2001; symbolic.size() < 6; ++seed)
-    if (std::optional<ir::Graph> g = with_symbol(random_graph(seed)); g && takes_ones(*g)) symbolic.push_back(std::move(*g));
+    if (std::optional<ir::Graph> g = with_symbol(random_graph(seed)); g && takes_ones(*g))
+      symbolic.push_back(std::move(*g));
   for (const auto* list : {&training, &inference, &symbolic}) {
     const auto finding = check_emitted(*list);
     EXPECT_FALSE(finding) << finding->text;
@@ -102,10 +104,13 @@ TEST(Differential, ShrinkingKeepsTheFailure) {
   ir::Graph g;
   for (std::uint64_t seed = 1;; ++seed) {
     g = random_graph(seed);
-    if (std::any_of(g.nodes.begin(), g.nodes.end(), [](const ir::Node& n) { return n.op->name == "tanh"; }) && g.nodes.size() > 15) break;
+    if (std::any_of(g.nodes.begin(), g.nodes.end(), [](const ir::Node& n) { return n.op->name == "tanh"; }) &&
+        g.nodes.size() > 15)
+      break;
   }
   const auto has_tanh = [](const ir::Graph& candidate) {
-    return std::any_of(candidate.nodes.begin(), candidate.nodes.end(), [](const ir::Node& n) { return n.op->name == "tanh"; });
+    return std::any_of(candidate.nodes.begin(), candidate.nodes.end(),
+                       [](const ir::Node& n) { return n.op->name == "tanh"; });
   };
   const ir::Graph small = shrink(g, has_tanh);
   EXPECT_TRUE(has_tanh(small));
@@ -137,7 +142,8 @@ int fuzz(std::uint64_t seed, double seconds, std::uint64_t emitted, const std::s
         std::cout << fmt::format("seeds up to {}, {}: {}\n", seed, finding->check, finding->text);
         for (std::size_t k = 0; k < batch.size(); ++k)
           if (const auto alone = check_emitted_or_throw({batch[k]})) {
-            const ir::Graph small = shrink(batch[k], [](const ir::Graph& candidate) { return check_emitted_or_throw({candidate}).has_value(); });
+            const ir::Graph small = shrink(
+                batch[k], [](const ir::Graph& candidate) { return check_emitted_or_throw({candidate}).has_value(); });
             const std::string file = fmt::format("{}/emitted-{}-{}.json", corpus, seed, k);
             ir::write_graph(file, small);
             std::cout << fmt::format("  graph {}: {}\n  {} nodes: {}\n", k, alone->text, small.nodes.size(), file);
@@ -155,8 +161,8 @@ int fuzz(std::uint64_t seed, double seconds, std::uint64_t emitted, const std::s
     const auto left = check_or_throw(small, seed);
     const std::string file = fmt::format("{}/{}-{}.json", corpus, finding->check, seed);
     ir::write_graph(file, small);
-    std::cout << fmt::format("seed {}, {}: {}\n  {} nodes: {}\n  {}\n", seed, finding->check, finding->text, small.nodes.size(),
-                             left ? left->text : "(gone)", file);
+    std::cout << fmt::format("seed {}, {}: {}\n  {} nodes: {}\n  {}\n", seed, finding->check, finding->text,
+                             small.nodes.size(), left ? left->text : "(gone)", file);
   }
   std::cout << fmt::format("{} graphs, {} nodes, {} findings; the next seed is {}\n", graphs, nodes, findings, seed);
   return findings;
@@ -184,7 +190,8 @@ int main(int argc, char** argv) {
     else
       known = false;
     if (!known || value.empty()) {
-      std::cerr << "test_differential: expected --seconds N, --seed N, --emitted N, --corpus FOLDER; found '" << option << " " << value << "'\n";
+      std::cerr << "test_differential: expected --seconds N, --seed N, --emitted N, --corpus FOLDER; found '" << option
+                << " " << value << "'\n";
       return 2;
     }
   }

@@ -60,7 +60,8 @@ class Random {
   std::uint64_t state_;
 };
 
-/// The dtypes that a random graph holds: halves round so much that nothing could be compared behind them; tests/ops has them one by one.
+/// The dtypes that a random graph holds: halves round so much that nothing could be compared behind them; tests/ops has
+/// them one by one.
 bool is_taken(DType d) { return d != DType::f16 && d != DType::bf16; }
 
 bool flag(const Attributes& attributes, std::string_view name) {
@@ -146,7 +147,8 @@ class Builder {
   }
 
   /// Adds a node and computes it. Absent inputs have kNone.
-  std::optional<std::vector<Entry>> add(const OpDef& op, const std::vector<Entry>& inputs, const Attributes& attributes) {
+  std::optional<std::vector<Entry>> add(const OpDef& op, const std::vector<Entry>& inputs,
+                                        const Attributes& attributes) {
     std::vector<ValueId> ids;
     Graph alone;
     std::vector<ValueId> alone_ids;
@@ -173,18 +175,22 @@ class Builder {
       // Without running statistics there are no new ones.
       if (op.name == "batch_norm_training" && inputs[3].value == ir::kNone) alone.outputs.resize(3);
       for (ValueId v : alone.outputs)
-        if (!is_taken(alone.type(v).dtype) || alone.type(v).shape.numel().value() > kMaximumElements) return std::nullopt;
+        if (!is_taken(alone.type(v).dtype) || alone.type(v).shape.numel().value() > kMaximumElements)
+          return std::nullopt;
       const Computed computed = run_oracle(alone, given), moved = run_oracle(alone, given_changed);
       std::vector<Entry> results;
       for (std::size_t i = 0; i < computed.outputs.size(); ++i) {
-        Entry e{ir::kNone, as_doubles(computed.outputs[i]), as_doubles(moved.outputs[i]), trains && op.gradient != nullptr && i < op.gradient_outputs};
+        Entry e{ir::kNone, as_doubles(computed.outputs[i]), as_doubles(moved.outputs[i]),
+                trains && op.gradient != nullptr && i < op.gradient_outputs};
         for (std::size_t k = 0; k < e.elements.size(); ++k) {
           const double x = e.elements[k];
           if (!std::isfinite(x) || std::fabs(x) > kLarge) return std::nullopt;
           if (!(std::fabs(x - e.changed[k]) <= 100 * kChange * (1 + std::fabs(x)))) return std::nullopt;
         }
-        // Gradients flow from some results alone. Without a rule, only what is constant piece by piece (rounding, comparisons) has none to tell of.
-        e.cut = cut || (trains && (i >= op.gradient_outputs || op.name == "detach" || (!op.gradient && !op.elementwise())));
+        // Gradients flow from some results alone. Without a rule, only what is constant piece by piece (rounding,
+        // comparisons) has none to tell of.
+        e.cut =
+            cut || (trains && (i >= op.gradient_outputs || op.name == "detach" || (!op.gradient && !op.elementwise())));
         e.trains = e.trains && ir::is_floating(alone.type(alone.outputs[i]).dtype);
         results.push_back(std::move(e));
       }
@@ -198,7 +204,8 @@ class Builder {
       return std::nullopt;  // the operator refuses what was drawn
     }
   }
-  /// Whether the gradient rule of the last node has an answer for each input that trains: some inputs (running statistics) are constants to it.
+  /// Whether the gradient rule of the last node has an answer for each input that trains: some inputs (running
+  /// statistics) are constants to it.
   static bool all_flow(const Graph& alone, const std::vector<Entry>& inputs) {
     Graph g = alone;
     const ir::Node node = g.nodes.back();
@@ -217,7 +224,9 @@ class Builder {
     if (!made) return std::nullopt;
     return std::move((*made)[0]);
   }
-  std::optional<Entry> number(double value, DType dtype) { return add("full", {}, {{"shape", Shape{}}, {"value", value}, {"dtype", dtype}}); }
+  std::optional<Entry> number(double value, DType dtype) {
+    return add("full", {}, {{"shape", Shape{}}, {"value", value}, {"dtype", dtype}});
+  }
 
   /// The entry with this many elements and this shape; none when it is too small.
   std::optional<Entry> shaped(Entry e, const Shape& shape) {
@@ -226,7 +235,8 @@ class Builder {
     if (have < need || need == 0) return std::nullopt;
     if (have > need) {
       auto flat = add("reshape", {e}, {{"shape", Shape{have}}});
-      if (flat) flat = add("slice", {*flat}, {{"dim", std::int64_t{0}}, {"start", std::int64_t{have - need}}, {"end", have}});
+      if (flat)
+        flat = add("slice", {*flat}, {{"dim", std::int64_t{0}}, {"start", std::int64_t{have - need}}, {"end", have}});
       if (!flat) return std::nullopt;
       e = *flat;
     }
@@ -252,7 +262,8 @@ class Builder {
     if (wanted.absent) return {ir::kNone, {}, {}, false};
     for (int tries = 0; tries < 3 && !pool_.empty() && !random_.one_in(4); ++tries) {
       // Recent values first: deep graphs.
-      const std::size_t back = random_.one_in(3) ? random_.below(pool_.size()) : random_.below(std::min<std::size_t>(pool_.size(), 5));
+      const std::size_t back =
+          random_.one_in(3) ? random_.below(pool_.size()) : random_.below(std::min<std::size_t>(pool_.size(), 5));
       const Entry& candidate = pool_[pool_.size() - 1 - back];
       if (type(candidate).dtype != wanted.type.dtype) continue;
       if (auto e = shaped(candidate, wanted.type.shape))
@@ -282,12 +293,14 @@ class Builder {
       const std::size_t first = op.name == "where" ? 1 : random_.below(inputs.size());
       for (std::size_t i = first; i < inputs.size(); ++i) {
         const DType dtype = inputs[i].value == ir::kNone ? DType::boolean : type(inputs[i]).dtype;
-        const double at = c.inputs[i].low + (c.inputs[i].high - c.inputs[i].low) * static_cast<double>(random_.below(8)) / 8;
+        const double at =
+            c.inputs[i].low + (c.inputs[i].high - c.inputs[i].low) * static_cast<double>(random_.below(8)) / 8;
         if (ir::is_floating(dtype))
           if (auto n = number(at, dtype)) inputs[i] = *n;
       }
     }
-    // The gradient of some cases is another than differences find: that of a padding, or of several elements written to one place.
+    // The gradient of some cases is another than differences find: that of a padding, or of several elements written to
+    // one place.
     const bool trains = std::any_of(inputs.begin(), inputs.end(), [](const Entry& e) { return e.trains; });
     if (trains && op.gradient && !c.gradient) return false;
     auto results = add(op, inputs, c.attributes);
@@ -296,14 +309,17 @@ class Builder {
     return true;
   }
 
-  /// New contents for buffers, as they are recorded: behind all else, one after the other. What another one was before is among them.
+  /// New contents for buffers, as they are recorded: behind all else, one after the other. What another one was before
+  /// is among them.
   void assign_buffers(bool statistics_alone) {
     std::set<ValueId> assigned;
     std::vector<std::pair<ValueId, ValueId>> assignments;
     for (const ir::Node& n : graph_.nodes) {
       if (n.op->name != "batch_norm_training") continue;
-      for (std::size_t i = 3; i < n.inputs.size() && i < n.outputs.size(); ++i)  // the running statistics, as the frontend records them
-        if (n.inputs[i] != ir::kNone && graph_.value(n.inputs[i]).kind == ValueKind::buffer && assigned.insert(n.inputs[i]).second)
+      for (std::size_t i = 3; i < n.inputs.size() && i < n.outputs.size();
+           ++i)  // the running statistics, as the frontend records them
+        if (n.inputs[i] != ir::kNone && graph_.value(n.inputs[i]).kind == ValueKind::buffer &&
+            assigned.insert(n.inputs[i]).second)
           assignments.emplace_back(n.inputs[i], n.outputs[i]);
     }
     for (const Entry& buffer : buffers_) {
@@ -321,7 +337,8 @@ class Builder {
       }
     }
     for (const auto& [buffer, value] : assignments)
-      graph_.add_node(ir::get_op("assign"), {buffer, value}, {}, {{fmt::format("assign{}", buffer), "random.cpp", ++line_}});
+      graph_.add_node(ir::get_op("assign"), {buffer, value}, {},
+                      {{fmt::format("assign{}", buffer), "random.cpp", ++line_}});
   }
 
   Graph finish() {
@@ -343,7 +360,8 @@ class Builder {
         if (part) loss = part, ++parts;
       }
     for (const Entry& e : ends)
-      if (std::find(graph_.outputs.begin(), graph_.outputs.end(), e.value) == graph_.outputs.end()) graph_.outputs.push_back(e.value);
+      if (std::find(graph_.outputs.begin(), graph_.outputs.end(), e.value) == graph_.outputs.end())
+        graph_.outputs.push_back(e.value);
     if (loss) {
       graph_.training = true;
       graph_.outputs.insert(graph_.outputs.begin(), loss->value);
@@ -367,8 +385,8 @@ class Builder {
     return std::move(graph_);
   }
 
-  /// Any kind with any of its options, and clipped or not. Large eps: elsewhere the first steps are hardly more than the gradients' signs. LAMB
-  /// decays, as a direction of nothing but rounding would be made as long as any.
+  /// Any kind with any of its options, and clipped or not. Large eps: elsewhere the first steps are hardly more than
+  /// the gradients' signs. LAMB decays, as a direction of nothing but rounding would be made as long as any.
   ir::Optimizer draw_optimizer() {
     const auto maybe = [&](double value) { return random_.one_in(2) ? value : 0.0; };
     const ir::OptimizerKind& kind = ir::optimizer_kinds()[random_.below(ir::optimizer_kinds().size())];
@@ -436,10 +454,12 @@ class Builder {
 }  // namespace
 
 void make_trees(Graph& graph) {
-  for (auto [list, tree] : {std::pair(&graph.inputs, &graph.input_tree), std::pair(&graph.outputs, &graph.output_tree)}) {
+  for (auto [list, tree] :
+       {std::pair(&graph.inputs, &graph.input_tree), std::pair(&graph.outputs, &graph.output_tree)}) {
     *tree = {.kind = ir::Tree::Kind::tuple, .index = 0, .children = {}, .keys = {}};
     for (std::size_t i = 0; i < list->size(); ++i)
-      tree->children.push_back({.kind = ir::Tree::Kind::leaf, .index = static_cast<std::int32_t>(i), .children = {}, .keys = {}});
+      tree->children.push_back(
+          {.kind = ir::Tree::Kind::leaf, .index = static_cast<std::int32_t>(i), .children = {}, .keys = {}});
   }
 }
 
@@ -463,8 +483,10 @@ eager::Environment leaves_of(const Graph& graph, double change, const std::map<s
     double low = -1, high = 1;
     if (value.kind == ValueKind::state) low = high = 0;
     if (value.kind == ValueKind::hyper) low = high = value.name == "step" ? 1 : value.name == "seed" ? 7 : 0.1;
-    if (const auto it = graph.config.find("low:" + value.name); it != graph.config.end()) low = std::get<double>(it->second);
-    if (const auto it = graph.config.find("high:" + value.name); it != graph.config.end()) high = std::get<double>(it->second);
+    if (const auto it = graph.config.find("low:" + value.name); it != graph.config.end())
+      low = std::get<double>(it->second);
+    if (const auto it = graph.config.find("high:" + value.name); it != graph.config.end())
+      high = std::get<double>(it->second);
     const std::uint64_t seed = seed_of(graph, value.name);
     TensorData data = random_tensor({value.type.dtype, shape}, low, high, seed);
     if (change != 0 && ir::is_floating(value.type.dtype)) {

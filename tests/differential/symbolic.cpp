@@ -25,7 +25,8 @@ namespace {
 
 class Lift {
  public:
-  Lift(const Graph& from, std::int64_t size) : from_(from), symbol_(fmt::format("n{}", size), size), to_(from.values.size(), kNone) {}
+  Lift(const Graph& from, std::int64_t size)
+      : from_(from), symbol_(fmt::format("n{}", size), size), to_(from.values.size(), kNone) {}
 
   std::optional<Graph> run() {
     graph_.name = from_.name;
@@ -69,7 +70,8 @@ class Lift {
       if (const auto it = from_.config.find(key + from); it != from_.config.end()) graph_.config[key + to] = it->second;
   }
 
-  /// The node on what its inputs have become; false where its operator refuses that, or its results would be of other sizes.
+  /// The node on what its inputs have become; false where its operator refuses that, or its results would be of other
+  /// sizes.
   bool take(const Node& node) {
     if (node.op->has_effect()) return false;
     std::vector<ValueId> inputs;
@@ -144,9 +146,13 @@ std::optional<Graph> with_symbol(const Graph& graph) {
   std::map<std::int64_t, int> leaves;
   for (const auto* list : {&graph.inputs, &graph.parameters})
     for (ValueId v : *list)
-      if (const Shape& shape = graph.type(v).shape; shape.rank() > 0 && shape.is_static() && shape[0].value() > 1) ++leaves[shape[0].value()];
+      if (const Shape& shape = graph.type(v).shape; shape.rank() > 0 && shape.is_static() && shape[0].value() > 1)
+        ++leaves[shape[0].value()];
   if (leaves.empty()) return std::nullopt;
-  return Lift(graph, std::max_element(leaves.begin(), leaves.end(), [](const auto& a, const auto& b) { return a.second < b.second; })->first).run();
+  return Lift(graph, std::max_element(leaves.begin(), leaves.end(),
+                                      [](const auto& a, const auto& b) { return a.second < b.second; })
+                         ->first)
+      .run();
 }
 
 }  // namespace graven::tests

@@ -28,8 +28,8 @@ namespace fs = std::filesystem;
 
 constexpr std::int64_t kBatch = 8, kTraining = 24, kHeldOut = 13;  // the last batch of the held-out set has 5
 
-/// Convolutions with batch norm around a shortcut. The first has a bias, whose gradient the batch norm makes zero but for rounding: a self-test is
-/// not to fail over it.
+/// Convolutions with batch norm around a shortcut. The first has a bias, whose gradient the batch norm makes zero but
+/// for rounding: a self-test is not to fail over it.
 struct Residual : nn::Module<Residual> {
   nn::Conv2d first = child("first", nn::Conv2d(2, 16, 3, {.padding = 1}));
   nn::BatchNorm2d first_norm = child("first_norm", nn::BatchNorm2d(16));
@@ -103,7 +103,8 @@ struct Weighted : nn::Graph<Weighted> {
 
 std::vector<float> numbers(std::int64_t count, double seed) {
   std::vector<float> values;
-  for (std::int64_t i = 0; i < count; ++i) values.push_back(static_cast<float>(std::sin(seed + 1.7 * static_cast<double>(i)) * 1.5 + 0.3));
+  for (std::int64_t i = 0; i < count; ++i)
+    values.push_back(static_cast<float>(std::sin(seed + 1.7 * static_cast<double>(i)) * 1.5 + 0.3));
   return values;
 }
 
@@ -139,8 +140,10 @@ struct Project {
   Project(Graph& graph, const std::string& name) : folder(fs::path(GRAVEN_BINARY_DIR) / "emitted" / name) {
     fs::remove_all(folder);
     report = emit(graph, folder, {.name = name});
-    // Unoptimised, for the scalar level: what is tested is what is computed. The run time is the same text as the library's.
-    std::vector<std::string> command = {GRAVEN_CXX, "-std=c++20", "-O0", "-w", "-I.", "-DGRAVEN_HAS_BASE", "-DGRAVEN_LEVEL_NAMESPACE=isa_base"};
+    // Unoptimised, for the scalar level: what is tested is what is computed. The run time is the same text as the
+    // library's.
+    std::vector<std::string> command = {
+        GRAVEN_CXX, "-std=c++20", "-O0", "-w", "-I.", "-DGRAVEN_HAS_BASE", "-DGRAVEN_LEVEL_NAMESPACE=isa_base"};
     if (GRAVEN_SANITIZED) command.insert(command.end(), {"-fsanitize=address,undefined", "-fno-sanitize-recover=all"});
     const std::vector<std::string> library = {std::string(GRAVEN_BINARY_DIR) + "/libgraven.a", "-lpthread", "-o"};
     fs::create_directories(folder / "build");
@@ -163,8 +166,8 @@ struct Project {
   /// Two epochs; the weights they end with lie in <out>.
   nlohmann::json train(const std::string& name, const std::string& threads) {
     const std::string out = "out" + threads, log = "log" + threads;
-    run({(folder / "build" / name).string(), "--data", "x.npy,y.npy", "--test-data", "held_x.npy,held_y.npy", "--epochs", "2", "--threads", threads,
-         "--log", log, "--out", out},
+    run({(folder / "build" / name).string(), "--data", "x.npy,y.npy", "--test-data", "held_x.npy,held_y.npy",
+         "--epochs", "2", "--threads", threads, "--log", log, "--out", out},
         folder);
     return last_epoch(folder / log);
   }
@@ -182,7 +185,8 @@ TEST(Evaluation, AResidualNetworkWithBatchNormIsEvaluatedAsEagerModeDoes) {
   graph.compile(spec({kBatch, 2, 6, 6}, "images"), spec({kBatch}, i64, "labels"));
   Project project(graph, "residual_train");
   EXPECT_GT(project.report.evaluation_bytes, 0);
-  for (const char* file : {"evaluation.cpp", "evaluation_plan.h", "evaluation.json"}) EXPECT_TRUE(fs::exists(project.folder / file)) << file;
+  for (const char* file : {"evaluation.cpp", "evaluation_plan.h", "evaluation.json"})
+    EXPECT_TRUE(fs::exists(project.folder / file)) << file;
   const std::string selftest = run({(project.folder / "build/selftest").string()}, project.folder);
   EXPECT_NE(selftest.find("evaluation.scores"), std::string::npos) << selftest;
   expect_every_number_counts(project.folder, 12);
@@ -204,7 +208,8 @@ TEST(Evaluation, AResidualNetworkWithBatchNormIsEvaluatedAsEagerModeDoes) {
 
   graph.model.eval();
   nn::StateDict own;
-  for (auto& [name, value] : nn::load(project.weights("1"))) own.emplace_back(name.substr(std::string("model.").size()), value);
+  for (auto& [name, value] : nn::load(project.weights("1")))
+    own.emplace_back(name.substr(std::string("model.").size()), value);
   graph.model.load_state_dict(own);
   const NoGradGuard no_grad;
   const Tensor scores = graph.model(from_data(held, {kHeldOut, 2, 6, 6}));
@@ -214,7 +219,8 @@ TEST(Evaluation, AResidualNetworkWithBatchNormIsEvaluatedAsEagerModeDoes) {
   for (std::int64_t row = 0; row < kHeldOut; ++row) {
     std::vector<float> rated;
     for (std::int64_t c = 0; c < 5; ++c) rated.push_back(scores[row][c].item<float>());
-    correct += std::max_element(rated.begin(), rated.end()) - rated.begin() == held_labels[static_cast<std::size_t>(row)];
+    correct +=
+        std::max_element(rated.begin(), rated.end()) - rated.begin() == held_labels[static_cast<std::size_t>(row)];
   }
   EXPECT_EQ(one.at("accuracy").get<double>(), static_cast<double>(correct) / kHeldOut);
 }
@@ -248,10 +254,13 @@ TEST(Evaluation, AnyLossCountsTheLastSamplesOfAFixedBatch) {
 
   graph.model.eval();
   nn::StateDict own;
-  for (auto& [name, value] : nn::load(project.weights("2"))) own.emplace_back(name.substr(std::string("model.").size()), value);
+  for (auto& [name, value] : nn::load(project.weights("2")))
+    own.emplace_back(name.substr(std::string("model.").size()), value);
   graph.model.load_state_dict(own);
   const NoGradGuard no_grad;
-  const double expected = mse_loss(mean(graph.model(from_data(held, {kHeldOut, 2, 3, 3})), {1, 2, 3}), from_data(targets, {kHeldOut})).item<double>();
+  const double expected =
+      mse_loss(mean(graph.model(from_data(held, {kHeldOut, 2, 3, 3})), {1, 2, 3}), from_data(targets, {kHeldOut}))
+          .item<double>();
   EXPECT_NEAR(epoch.at("test_loss").get<double>(), expected, 2e-6 * std::abs(expected));
 }
 
@@ -289,7 +298,9 @@ TEST(Evaluation, TheLossOfTheLastSamplesIsTheirsWithIgnoredLabelsAndClassWeights
     const auto loss_of = [&](std::ptrdiff_t begin, std::ptrdiff_t end) {
       const std::vector<float> inputs(x.begin() + begin, x.begin() + end);
       const std::vector<std::int64_t> labels(c.labels.begin() + begin, c.labels.begin() + end);
-      return cross_entropy(graph.model(from_data(inputs, {end - begin, 1})), from_data(labels, {end - begin}), c.options).item<double>();
+      return cross_entropy(graph.model(from_data(inputs, {end - begin, 1})), from_data(labels, {end - begin}),
+                           c.options)
+          .item<double>();
     };
     const double expected = (4 * loss_of(0, 4) + 2 * loss_of(4, 6)) / 6;
     ASSERT_TRUE(std::isfinite(expected));
@@ -313,7 +324,9 @@ TEST(Evaluation, OnlyLabelsThatTheLossAloneReadsMayBeIgnored) {
     return render_project(g, {.format = false}).at("main.cpp");
   };
   using ir::ValueId;
-  const auto plain = [](ir::Graph& g, ValueId logits, ValueId y) { return g.call("cross_entropy", {logits, y}, {}, {}); };
+  const auto plain = [](ir::Graph& g, ValueId logits, ValueId y) {
+    return g.call("cross_entropy", {logits, y}, {}, {});
+  };
   const auto sum = [](ir::Graph& g, ValueId logits, ValueId y) {
     return g.call("cross_entropy", {logits, y}, {{"reduction", std::string("sum")}}, {});
   };
@@ -323,7 +336,8 @@ TEST(Evaluation, OnlyLabelsThatTheLossAloneReadsMayBeIgnored) {
   };
   const auto embedded = [](ir::Graph& g, ValueId logits, ValueId y) {
     const ValueId table = g.add_parameter("table", {ir::DType::f32, {2, 2}}, false);
-    return g.call("cross_entropy", {g.call("add", {logits, g.call("embedding", {table, y}, {}, {})}, {}, {}), y}, {}, {});
+    return g.call("cross_entropy", {g.call("add", {logits, g.call("embedding", {table, y}, {}, {})}, {}, {}), y}, {},
+                  {});
   };
   const std::string labels = ".ignorable_labels = 1", is_sum = ".loss_is_sum = true";
   const ir::Shape fixed{4, 3}, any{ir::Dim("batch", 4), 3};

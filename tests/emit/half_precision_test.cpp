@@ -27,7 +27,9 @@ struct InferHalf : nn::Graph<InferHalf> {
 };
 
 struct TrainHalf : nn::Graph<TrainHalf> {
-  explicit TrainHalf(DType dtype) : model(child("model", HalfNet(dtype))), optimizer(model.parameters(), {.lr = 0.1}) { add_optimizer(optimizer); }
+  explicit TrainHalf(DType dtype) : model(child("model", HalfNet(dtype))), optimizer(model.parameters(), {.lr = 0.1}) {
+    add_optimizer(optimizer);
+  }
   Tensor build(Tensor x, Tensor target) {
     Tensor loss = mse_loss(model(x), target);
     loss.backward();
@@ -39,7 +41,8 @@ struct TrainHalf : nn::Graph<TrainHalf> {
 
 void expect_agrees(const fs::path& folder) {
   for (const std::vector<std::string>& command :
-       {std::vector<std::string>{"cmake", "-S", folder.string(), "-B", (folder / "build").string(), "-DCMAKE_CXX_FLAGS=-Werror"},
+       {std::vector<std::string>{"cmake", "-S", folder.string(), "-B", (folder / "build").string(),
+                                 "-DCMAKE_CXX_FLAGS=-Werror"},
         {"cmake", "--build", (folder / "build").string(), "--target", "selftest", "-j2"},
         {(folder / "build/selftest").string()}}) {
     const ProcessResult r = run_process(command, {.seconds = 300});

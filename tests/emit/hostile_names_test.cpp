@@ -1,5 +1,6 @@
-// Emitted projects compile whatever a user calls inputs, outputs, sizes and the project. The words to try are taken from the emitted files
-// themselves, and from what the headers they include declare: a new word there is tried as soon as it is written.
+// Emitted projects compile whatever a user calls inputs, outputs, sizes and the project. The words to try are taken
+// from the emitted files themselves, and from what the headers they include declare: a new word there is tried as soon
+// as it is written.
 #include <gtest/gtest.h>
 
 #include <cctype>
@@ -32,7 +33,8 @@ struct Network {
   ir::Target target = ir::Target::cpu;
 };
 
-/// A graph that takes every input, all of [size, 3], one size after the other, and gives as many outputs as it has names for.
+/// A graph that takes every input, all of [size, 3], one size after the other, and gives as many outputs as it has
+/// names for.
 Graph network(const Network& c) {
   Graph g;
   g.name = "Hostile";
@@ -135,7 +137,8 @@ std::vector<std::string> words_of(const std::string& kind, ir::Target target) {
   for (const auto& [path, text] :
        render_project(network({kind, {"x", "z"}, {"y"}, {"batch"}}), {.target = target, .format = false}))
     if (sources().count(path)) words.merge(identifiers(text));
-  for (const char* ours : {"x", "y", "z", "batch", "step", "seed"}) words.erase(ours);  // step and seed: the training loop's, refused with a text
+  for (const char* ours : {"x", "y", "z", "batch", "step", "seed"})
+    words.erase(ours);  // step and seed: the training loop's, refused with a text
   return {words.begin(), words.end()};
 }
 
@@ -152,9 +155,10 @@ TEST(HostileNames, Inputs) {
 
 /// Named as inputs are, and of sizes what no input can hide: they are members where kernels and functors are called.
 TEST(HostileNames, OutputsAndSizes) {
-  const std::vector<std::string> words{"x",    "linear", "broadcast", "mul",  "in",      "out",  "forward", "prepare", "step",
-                                       "Step", "Calls",  "own",       "loss", "missing", "int",  "f32",     "hostile", "hostile_model",
-                                       "size", "param",  "threads",   "data", "labels",  "Dims", "k",       "index"};
+  const std::vector<std::string> words{
+      "x",    "linear", "broadcast", "mul",  "in",      "out",  "forward", "prepare", "step",
+      "Step", "Calls",  "own",       "loss", "missing", "int",  "f32",     "hostile", "hostile_model",
+      "size", "param",  "threads",   "data", "labels",  "Dims", "k",       "index"};
   std::vector<std::string> inputs{"x", "labels"};  // inputs, outputs and sizes of one name
   while (inputs.size() < words.size()) inputs.push_back("input_" + std::to_string(inputs.size()));
   EXPECT_EQ(complaints({"inference", inputs, words, words}, "outputs_and_sizes"), "");
@@ -163,8 +167,8 @@ TEST(HostileNames, OutputsAndSizes) {
 /// A project's namespace would hide a kernel of its name.
 TEST(HostileNames, ProjectsAreNotCalledLikeKernels) {
   const Graph g = network({"inference", {"x"}, {"y"}, {}});
-  for (const std::string name :
-       {"release", "strided_copy", "pack_linear_weight", "reduce_sum", "max_pool2d", "half", "identity", "linear", "relu", "fill"})
+  for (const std::string name : {"release", "strided_copy", "pack_linear_weight", "reduce_sum", "max_pool2d", "half",
+                                 "identity", "linear", "relu", "fill"})
     EXPECT_EQ(project_name(g, {.name = name}), name + "_model");
   for (const std::string name : {"lenet", "resnet18", "copy", "packed", "weight", "kernel", "network"})
     EXPECT_EQ(project_name(g, {.name = name}), name);
@@ -230,7 +234,8 @@ TEST(HostileNames, Projects) {
       if (word.ends_with("_" + suffix))
         namespaces.insert(project_name(g, {.name = word.substr(0, word.size() - suffix.size() - 1)}));
   }
-  for (const char letter : std::string("abcdefghijklmnopqrstuvwxyz")) namespaces.insert(project_name(g, {.name = std::string(1, letter)}));
+  for (const char letter : std::string("abcdefghijklmnopqrstuvwxyz"))
+    namespaces.insert(project_name(g, {.name = std::string(1, letter)}));
   ASSERT_GT(namespaces.size(), 1000u);
   std::string beside, functions = includes + "struct Ours;\n";
   for (const std::string& name : namespaces) {

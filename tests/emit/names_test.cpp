@@ -115,7 +115,9 @@ struct Train : nn::Graph<Train<Model>> {
   Model model;
   nn::CrossEntropyLoss loss_fn = this->child("loss_fn", nn::CrossEntropyLoss());
   optim::AdamW optimizer;
-  explicit Train(Model given) : model(this->child("model", given)), optimizer(model.parameters()) { this->add_optimizer(optimizer); }
+  explicit Train(Model given) : model(this->child("model", given)), optimizer(model.parameters()) {
+    this->add_optimizer(optimizer);
+  }
   Tensor build(Tensor images, Tensor labels) {
     Tensor loss = loss_fn(model(images), labels);
     loss.backward();
@@ -173,7 +175,8 @@ TEST(Names, AChangedLayerChangesItsOwnLines) {
   // Wider: sizes alone, and no call but in what the comments say of it.
   const Changes wider = changes(Stack(6), Stack(10));
   EXPECT_EQ(wider.lines, std::set<std::string>());
-  for (const char* untouched : {"main.cpp", "model_api.cpp", "model.h", "selftest.cpp", "program.h", "functors.h", "CMakeLists.txt"})
+  for (const char* untouched :
+       {"main.cpp", "model_api.cpp", "model.h", "selftest.cpp", "program.h", "functors.h", "CMakeLists.txt"})
     EXPECT_EQ(wider.files.count(untouched), 0u) << untouched;
   // One more: the layer behind it reads another value, and hands its gradient to another.
   const Changes longer = changes(Stack(6), Stack(6, true));
@@ -188,7 +191,8 @@ std::set<std::string> digested(const nn::GraphBase& graph) {
   std::set<std::string> found;
   for (const auto& [path, text] : render_project(graph.graph(), {.format = false})) {
     if (path.find('/') != std::string::npos || path.ends_with(".json")) continue;
-    for (const tests::Match& digest : tests::matches(text, "\\b[a-z]\\w*_(?=[0-9a-f]*[0-9])(?=[0-9a-f]*[a-f])[0-9a-f]{8}\\b"))
+    for (const tests::Match& digest :
+         tests::matches(text, "\\b[a-z]\\w*_(?=[0-9a-f]*[0-9])(?=[0-9a-f]*[a-f])[0-9a-f]{8}\\b"))
       found.insert(digest.groups[0]);
   }
   return found;
@@ -257,7 +261,8 @@ TEST(Configs, FieldsFillTheirLines) {
   Train<models::LeNet> graph(models::LeNet{});
   graph.compile(spec({4, 1, 28, 28}, "images"), spec({4}, i64, "labels"));
   const std::string text = render_project(graph.graph(), {.format = false}).at("configs.h");
-  EXPECT_NE(text.find("{\n    .batch = 4, .in_height = 28, .in_width = 28, .in_channels = 1, "), std::string::npos) << text;
+  EXPECT_NE(text.find("{\n    .batch = 4, .in_height = 28, .in_width = 28, .in_channels = 1, "), std::string::npos)
+      << text;
   std::istringstream in(text);
   for (std::string line; std::getline(in, line);) EXPECT_LE(line.size(), 140u) << line;
 }
@@ -326,7 +331,8 @@ TEST(Render, TemplatesLoseNoBlanks) {
   for (const EmbeddedFile& file : embedded_files()) {
     if (!file.path.starts_with("templates/")) continue;
     std::istringstream in{std::string(file.text)};
-    for (std::string line; std::getline(in, line);) EXPECT_TRUE(tests::matches(line, "\\S.*%\\} +\\S").empty()) << file.path << ": " << line;
+    for (std::string line; std::getline(in, line);)
+      EXPECT_TRUE(tests::matches(line, "\\S.*%\\} +\\S").empty()) << file.path << ": " << line;
   }
 }
 

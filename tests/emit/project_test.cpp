@@ -30,7 +30,9 @@ using ir::ValueId;
 
 struct Folder {
   fs::path path;
-  explicit Folder(const std::string& name) : path(fs::path(GRAVEN_BINARY_DIR) / "emitted" / name) { fs::remove_all(path); }
+  explicit Folder(const std::string& name) : path(fs::path(GRAVEN_BINARY_DIR) / "emitted" / name) {
+    fs::remove_all(path);
+  }
 };
 
 std::string text_of(const fs::path& path) {
@@ -51,7 +53,8 @@ std::string expect_runs(const std::vector<std::string>& command, const fs::path&
 /// Of the compilers that emitted projects need at least, those that are here; else what is here of the same kind.
 std::vector<std::string> compilers() {
   std::vector<std::string> found;
-  for (const auto& names : {std::vector<const char*>{"g++-11", "g++"}, std::vector<const char*>{"clang++-14", "clang++"}})
+  for (const auto& names :
+       {std::vector<const char*>{"g++-11", "g++"}, std::vector<const char*>{"clang++-14", "clang++"}})
     for (const char* name : names)
       if (const std::string path = find_program(name); !path.empty()) {
         found.push_back(path);
@@ -60,7 +63,8 @@ std::vector<std::string> compilers() {
   return found;
 }
 
-/// model.h as C and as C++ of 2017, which it promises to be; a program in C, linked with the project's library and run in its folder.
+/// model.h as C and as C++ of 2017, which it promises to be; a program in C, linked with the project's library and run
+/// in its folder.
 void expect_c_interface(const fs::path& project, const std::string& name, const std::string& client) {
   const std::vector<std::string> strict = {"-Wall", "-Wextra", "-Wpedantic", "-Werror", "-I."};
   const auto compile = [&](std::vector<std::string> command) {
@@ -70,12 +74,15 @@ void expect_c_interface(const fs::path& project, const std::string& name, const 
   };
   std::ofstream(project / "build/interface.cpp") << "#include \"model.h\"\n";
   compile({"-std=c++17", "-fsyntax-only", "build/interface.cpp"});
-  compile({"-x", "c", "-std=c99", "-c", std::string(GRAVEN_SOURCE_DIR "/tests/emit/") + client, "-o", "build/client.o"});
-  expect_runs({GRAVEN_CXX, "build/client.o", "build/lib" + name + "_model.a", "-pthread", "-o", "build/client"}, project);
+  compile(
+      {"-x", "c", "-std=c99", "-c", std::string(GRAVEN_SOURCE_DIR "/tests/emit/") + client, "-o", "build/client.o"});
+  expect_runs({GRAVEN_CXX, "build/client.o", "build/lib" + name + "_model.a", "-pthread", "-o", "build/client"},
+              project);
   EXPECT_EQ(expect_runs({(project / "build/client").string()}, project), "as it should be\n");
 }
 
-/// The calls of the project's library, built for all levels in build/, need no memory besides what they have from the start.
+/// The calls of the project's library, built for all levels in build/, need no memory besides what they have from the
+/// start.
 void expect_no_allocations(const fs::path& project, const std::string& name, bool training) {
   std::vector<std::string> command = {GRAVEN_CXX,
                                       "-std=c++20",
@@ -97,18 +104,22 @@ TEST(Project, TrainingBuildsAndAgreesWithWhatWasRecorded) {
   const Folder folder("mlp_train");
   const EmitReport report = emit(mlp_training(), folder.path, {.name = "mlp_train", .execute = eager::reference_run});
   EXPECT_GT(report.written.size(), 20u);
-  expect_runs({"cmake", "-S", folder.path.string(), "-B", (folder.path / "build").string(), "-DCMAKE_CXX_FLAGS=-Werror"});
+  expect_runs(
+      {"cmake", "-S", folder.path.string(), "-B", (folder.path / "build").string(), "-DCMAKE_CXX_FLAGS=-Werror"});
   expect_runs({"cmake", "--build", (folder.path / "build").string(), "-j2"});
   EXPECT_TRUE(fs::exists(folder.path / "selftest.safetensors"));
   expect_runs({(folder.path / "build/selftest").string()}, folder.path);
   expect_runs({(folder.path / "build/mlp_train").string(), "--help"});
-  for (const char* copied : {"kernels/LICENSE", "runtime/LICENSE"}) EXPECT_EQ(text_of(folder.path / copied), text_of(GRAVEN_SOURCE_DIR "/LICENSE"));
+  for (const char* copied : {"kernels/LICENSE", "runtime/LICENSE"})
+    EXPECT_EQ(text_of(folder.path / copied), text_of(GRAVEN_SOURCE_DIR "/LICENSE"));
   expect_c_interface(folder.path, "mlp_train", "training_client.c");
   // Away from its files, as where the build folder is not in the project, it says what it looked for and where.
   fs::rename(folder.path / "weights.safetensors", folder.path / "elsewhere");
   EXPECT_EQ(
-      run_process({(folder.path / "build/selftest").string()}, {.directory = folder.path.string(), .seconds = 100}).output,
-      "error: weights.safetensors: expected this file beside the program, in the folder above it, in share/ there, or in this one, found no such "
+      run_process({(folder.path / "build/selftest").string()}, {.directory = folder.path.string(), .seconds = 100})
+          .output,
+      "error: weights.safetensors: expected this file beside the program, in the folder above it, in share/ there, or "
+      "in this one, found no such "
       "file\n");
 }
 
@@ -137,7 +148,8 @@ TEST(Project, DataMayHaveTheLabelThatTheLossIgnores) {
   EXPECT_EQ(labels(3), ".classes = 21, .ignored = 0") << "a class: none beside them";
 }
 
-// The gradient of a bias before a batch norm is zero: what is computed of it is rounding, in double as in float, and no number to be compared.
+// The gradient of a bias before a batch norm is zero: what is computed of it is rounding, in double as in float, and no
+// number to be compared.
 struct CancellingNet : nn::Module<CancellingNet> {
   nn::Conv2d conv = child("conv", nn::Conv2d(3, 8, 3));
   nn::BatchNorm2d norm = child("norm", nn::BatchNorm2d(8));
@@ -161,7 +173,8 @@ TEST(Project, GradientsThatAreRoundingAloneAgreeWithWhatWasRecorded) {
   TrainCancelling graph;
   graph.compile(spec({4, 3, 10, 10}, "x"), spec({4}, i64, "labels"));
   emit(graph, folder.path, {.name = "cancelling"});
-  expect_runs({"cmake", "-S", folder.path.string(), "-B", (folder.path / "build").string(), "-DCMAKE_CXX_FLAGS=-Werror"});
+  expect_runs(
+      {"cmake", "-S", folder.path.string(), "-B", (folder.path / "build").string(), "-DCMAKE_CXX_FLAGS=-Werror"});
   expect_runs({"cmake", "--build", (folder.path / "build").string(), "--target", "selftest", "-j2"});
   expect_runs({(folder.path / "build/selftest").string()}, folder.path);
   expect_no_allocations(folder.path, "cancelling", true);
@@ -200,11 +213,13 @@ TEST(Project, AnInferenceGivesUpTheMemoryOfLargeWeightsOncePacked) {
     EXPECT_NE(text.find(released), std::string::npos) << released;
   EXPECT_EQ(text.find("release(param.small_weight"), std::string::npos) << "not worth a line";
   EXPECT_EQ(text.find("release(param.table_weight"), std::string::npos) << "each call looks up in it";
-  expect_runs({"cmake", "-S", folder.path.string(), "-B", (folder.path / "build").string(), "-DCMAKE_CXX_FLAGS=-Werror", "-DGRAVEN_LEVELS=native"});
+  expect_runs({"cmake", "-S", folder.path.string(), "-B", (folder.path / "build").string(), "-DCMAKE_CXX_FLAGS=-Werror",
+               "-DGRAVEN_LEVELS=native"});
   expect_runs({"cmake", "--build", (folder.path / "build").string(), "--target", "selftest", "-j2"});
   expect_runs({(folder.path / "build/selftest").string()}, folder.path);
   // The weights of a host program and of a training are not the calls' to give up.
-  EXPECT_EQ(render_project(graph.graph(), {.jit_entry = true, .format = false}).at("model.cpp").find("release("), std::string::npos);
+  EXPECT_EQ(render_project(graph.graph(), {.jit_entry = true, .format = false}).at("model.cpp").find("release("),
+            std::string::npos);
   TrainTied train;
   train.compile(spec({4, 8}, i64, "tokens"));
   EXPECT_EQ(render_project(train.graph(), {.format = false}).at("model.cpp").find("release("), std::string::npos);
@@ -216,7 +231,8 @@ struct Block : nn::Module<Block> {
   nn::BatchNorm2d norm = child("norm", nn::BatchNorm2d(120));
   Block(std::int64_t in, std::int64_t kernel, std::int64_t stride)
       : expand(child("expand", nn::Conv2d(in, 120, 1))),
-        deep(child("deep", nn::Conv2d(120, 120, kernel, {.stride = stride, .padding = kernel / 2, .groups = 120, .bias = false}))),
+        deep(child("deep", nn::Conv2d(120, 120, kernel,
+                                      {.stride = stride, .padding = kernel / 2, .groups = 120, .bias = false}))),
         project(child("project", nn::Conv2d(120, 8, 1))) {}
   Tensor forward(Tensor x) {
     const Tensor y = project(relu6(norm(deep(relu6(expand(x))))));
@@ -235,9 +251,11 @@ TEST(Project, BlocksInOnePassBuildAndAgreeWithWhatWasRecorded) {
   graph.compile(spec({Dim("batch", 3), 8, 37, 41}, "images"));
   emit(graph, folder.path, {.name = "blocks"});
   const std::string text = text_of(folder.path / "model.cpp");
-  for (const char* call : {"inverted_residual<hardtanh_0_6, hardtanh_0_6, add>(", "inverted_residual<hardtanh_0_6, hardtanh_0_6, relu>("})
+  for (const char* call :
+       {"inverted_residual<hardtanh_0_6, hardtanh_0_6, add>(", "inverted_residual<hardtanh_0_6, hardtanh_0_6, relu>("})
     EXPECT_NE(text.find(call), std::string::npos) << call << "\n" << text;
-  expect_runs({"cmake", "-S", folder.path.string(), "-B", (folder.path / "build").string(), "-DCMAKE_CXX_FLAGS=-Werror", "-DGRAVEN_LEVELS=all"});
+  expect_runs({"cmake", "-S", folder.path.string(), "-B", (folder.path / "build").string(), "-DCMAKE_CXX_FLAGS=-Werror",
+               "-DGRAVEN_LEVELS=all"});
   expect_runs({"cmake", "--build", (folder.path / "build").string(), "--target", "selftest", "-j2"});
   expect_runs({(folder.path / "build/selftest").string()}, folder.path);
   expect_no_allocations(folder.path, "blocks", false);
@@ -248,11 +266,13 @@ TEST(Project, UpdateInBackwardBuildsAndAgreesWithWhatWasRecorded) {
     Graph graph = mlp_training();
     if (kind == std::string("adamw")) {
       graph.optimizers[0].kind = kind;
-      graph.optimizers[0].groups[0].options = {{"lr", 1e-3}, {"beta1", 0.9}, {"beta2", 0.999}, {"eps", 1e-8}, {"weight_decay", 0.01}};
+      graph.optimizers[0].groups[0].options = {
+          {"lr", 1e-3}, {"beta1", 0.9}, {"beta2", 0.999}, {"eps", 1e-8}, {"weight_decay", 0.01}};
     }
     const Folder folder(std::string("update_in_backward_") + kind);
     const EmitReport plain = emit(graph, folder.path, {.name = "mlp_train"});
-    const EmitReport report = emit(graph, folder.path, {.name = "mlp_train", .execute = eager::reference_run, .update_in_backward = true});
+    const EmitReport report =
+        emit(graph, folder.path, {.name = "mlp_train", .execute = eager::reference_run, .update_in_backward = true});
     EXPECT_LT(report.arena_bytes, plain.arena_bytes + 4 * 256 * 784) << "the largest gradient comes and goes";
     const std::string header = text_of(folder.path / "model.h");
     EXPECT_EQ(header.find("gradients()"), std::string::npos);
@@ -295,19 +315,24 @@ TEST(Project, EveryDumpGivesTheSameProject) {
     };
     const auto place = [](std::string_view name) {
       const auto passes = ir::pipeline();
-      return name == "trace" ? 0 : std::find_if(passes.begin(), passes.end(), [&](const ir::Pass& p) { return p.name == name; }) - passes.begin() + 1;
+      return name == "trace"
+                 ? 0
+                 : std::find_if(passes.begin(), passes.end(), [&](const ir::Pass& p) { return p.name == name; }) -
+                       passes.begin() + 1;
     };
     EmitOptions without = again, on_cuda = again;
     without.passes.disabled = {"fuse_epilogues"};
     on_cuda.target = ir::Target::cuda;
-    EXPECT_EQ(error_of(without), place(dumped.stage) < place("fuse_epilogues")
-                                     ? "no error"
-                                     : "error: the pass 'fuse_epilogues' cannot be left out: the graph TrainMlp has been through it\n"
-                                       "  emit the graph as it was saved");
-    EXPECT_EQ(error_of(on_cuda), place(dumped.stage) < place("choose_layout")
-                                     ? "no error"
-                                     : "error: the graph TrainMlp has been through the passes for the CPU: it cannot be emitted for CUDA\n"
-                                       "  emit the graph as it was saved");
+    EXPECT_EQ(error_of(without),
+              place(dumped.stage) < place("fuse_epilogues")
+                  ? "no error"
+                  : "error: the pass 'fuse_epilogues' cannot be left out: the graph TrainMlp has been through it\n"
+                    "  emit the graph as it was saved");
+    EXPECT_EQ(error_of(on_cuda),
+              place(dumped.stage) < place("choose_layout")
+                  ? "no error"
+                  : "error: the graph TrainMlp has been through the passes for the CPU: it cannot be emitted for CUDA\n"
+                    "  emit the graph as it was saved");
     ++count;
   }
   EXPECT_GE(count, 8u);
@@ -329,26 +354,31 @@ TEST(Project, UpdateInBackwardNeedsAnUpdateToCome) {
   EXPECT_NE(error_of(through).find("has been through all passes"), std::string::npos) << error_of(through);
 }
 
-/// What takes the compilers' built-in functions: a convolution of one channel, a broadcast functor, a product with few columns.
+/// What takes the compilers' built-in functions: a convolution of one channel, a broadcast functor, a product with few
+/// columns.
 Graph small_network() {
   Graph g;
   g.name = "Small";
   g.training = true;
-  const ValueId images = g.add_input("images", {ir::DType::f32, {8, 1, 12, 12}}), labels = g.add_input("labels", {ir::DType::i64, {8}});
+  const ValueId images = g.add_input("images", {ir::DType::f32, {8, 1, 12, 12}}),
+                labels = g.add_input("labels", {ir::DType::i64, {8}});
   const ValueId w = g.add_parameter("conv.weight", {ir::DType::f32, {6, 1, 5, 5}}, true),
                 b = g.add_parameter("conv.bias", {ir::DType::f32, {6}}, true);
   const ValueId scale = g.add_parameter("scale", {ir::DType::f32, {6, 1, 1}}, true),
                 head = g.add_parameter("head.weight", {ir::DType::f32, {3, 96}}, true);
   const auto at = [](std::string module) { return Origins{{std::move(module), "small.cpp", 1}}; };
   const ValueId c = g.call("conv2d", {images, w, b}, {}, at("conv"));
-  const ValueId pooled =
-      g.call("max_pool2d", {g.call("mul", {c, scale}, {}, at("scale"))}, {{"kernel_size", ir::Ints{2, 2}}, {"stride", ir::Ints{2, 2}}}, at("pool"));
-  const ValueId logits = g.call("linear", {g.call("reshape", {pooled}, {{"shape", ir::Shape{8, 96}}}, at("flat")), head}, {}, at("head"));
+  const ValueId pooled = g.call("max_pool2d", {g.call("mul", {c, scale}, {}, at("scale"))},
+                                {{"kernel_size", ir::Ints{2, 2}}, {"stride", ir::Ints{2, 2}}}, at("pool"));
+  const ValueId logits =
+      g.call("linear", {g.call("reshape", {pooled}, {{"shape", ir::Shape{8, 96}}}, at("flat")), head}, {}, at("head"));
   const ValueId loss = g.call("cross_entropy", {logits, labels}, {}, at("loss_fn"));
   g.outputs = {loss};
   g.losses = {{loss, ir::kNone}};
   g.optimizers.push_back(
-      {"adamw", {{{w, b, scale, head}, {{"lr", 1e-3}, {"beta1", 0.9}, {"beta2", 0.999}, {"eps", 1e-8}, {"weight_decay", 0.01}}}}, {}});
+      {"adamw",
+       {{{w, b, scale, head}, {{"lr", 1e-3}, {"beta1", 0.9}, {"beta2", 0.999}, {"eps", 1e-8}, {"weight_decay", 0.01}}}},
+       {}});
   return g;
 }
 
@@ -364,12 +394,14 @@ TEST(Project, EveryCompilerTakesIt) {
     constexpr const char* kLevels[] = {"-O2"};
 #endif
     for (const char* level : kLevels)
-      expect_runs({compiler, "-std=c++20", "-fsyntax-only", "-O2", level, "-Wall", "-Wextra", "-Werror", "-DGRAVEN_LEVEL_NAMESPACE=isa_level", "-I.",
-                   "model.cpp"},
+      expect_runs({compiler, "-std=c++20", "-fsyntax-only", "-O2", level, "-Wall", "-Wextra", "-Werror",
+                   "-DGRAVEN_LEVEL_NAMESPACE=isa_level", "-I.", "model.cpp"},
                   folder.path);
-    for (const char* file :
-         {"model_api.cpp", "main.cpp", "selftest.cpp", "runtime/train.cpp", "runtime/checkpoint.cpp", "runtime/batch.cpp", "runtime/safetensors.cpp"})
-      expect_runs({compiler, "-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-DGRAVEN_HAS_NATIVE", "-I.", file}, folder.path);
+    for (const char* file : {"model_api.cpp", "main.cpp", "selftest.cpp", "runtime/train.cpp", "runtime/checkpoint.cpp",
+                             "runtime/batch.cpp", "runtime/safetensors.cpp"})
+      expect_runs(
+          {compiler, "-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-DGRAVEN_HAS_NATIVE", "-I.", file},
+          folder.path);
   }
 }
 
@@ -378,7 +410,8 @@ TEST(Project, InferenceBuildsForEveryLevel) {
   emit(my_linear(), folder.path, {.execute = eager::reference_run});
   // By the command, which says where the program is.
   const std::string command = GRAVEN_BINARY_DIR "/graven";
-  EXPECT_EQ(expect_runs({command, "build", folder.path.string(), "-j", "2"}), (folder.path / "build/my_linear").string() + "\n");
+  EXPECT_EQ(expect_runs({command, "build", folder.path.string(), "-j", "2"}),
+            (folder.path / "build/my_linear").string() + "\n");
   EXPECT_TRUE(fs::exists(folder.path / "selftest.safetensors"));
   expect_runs({(folder.path / "build/selftest").string()}, folder.path);
   expect_every_number_counts(folder.path, 1);
@@ -413,14 +446,18 @@ TEST(Project, LivesInTheProgramOfAHostInCAlone) {
   expect_runs({"cmake", "--install", build, "--prefix", prefix.string()});
   const std::string weights = (project / "weights.safetensors").string();
   std::string with_weights;
-  for (const std::string& how : {"add_subdirectory(" + project.string() + " model)", std::string("find_package(my_linear REQUIRED)")}) {
+  for (const std::string& how :
+       {"add_subdirectory(" + project.string() + " model)", std::string("find_package(my_linear REQUIRED)")}) {
     SCOPED_TRACE(how);
     const fs::path host = folder.path / (with_weights.empty() ? "subdirectory" : "installed");
     fs::create_directories(host);
-    std::ofstream(host / "CMakeLists.txt") << "cmake_minimum_required(VERSION 3.16)\nproject(host LANGUAGES C)\n" << how
-                                           << "\nadd_executable(client " GRAVEN_SOURCE_DIR
-                                              "/tests/emit/host/client.c)\ntarget_link_libraries(client PRIVATE my_linear::model)\n";
-    expect_runs({"cmake", "-S", host.string(), "-B", (host / "build").string(), "-DCMAKE_PREFIX_PATH=" + prefix.string(), "-DGRAVEN_LEVELS=base"});
+    std::ofstream(host / "CMakeLists.txt")
+        << "cmake_minimum_required(VERSION 3.16)\nproject(host LANGUAGES C)\n"
+        << how
+        << "\nadd_executable(client " GRAVEN_SOURCE_DIR
+           "/tests/emit/host/client.c)\ntarget_link_libraries(client PRIVATE my_linear::model)\n";
+    expect_runs({"cmake", "-S", host.string(), "-B", (host / "build").string(),
+                 "-DCMAKE_PREFIX_PATH=" + prefix.string(), "-DGRAVEN_LEVELS=base"});
     expect_runs({"cmake", "--build", (host / "build").string()});
     const std::string client = (host / "build/client").string(), printed = expect_runs({client, weights});
     EXPECT_NE(printed, expect_runs({client}));
@@ -428,7 +465,8 @@ TEST(Project, LivesInTheProgramOfAHostInCAlone) {
       EXPECT_EQ(printed, with_weights);
     }
     with_weights = printed;
-    EXPECT_NE(run_process({client, (folder.path / "none").string()}).exit_status, 0) << "an error is thrown and caught within";
+    EXPECT_NE(run_process({client, (folder.path / "none").string()}).exit_status, 0)
+        << "an error is thrown and caught within";
   }
 }
 
@@ -445,9 +483,10 @@ TEST(Project, IsInstalledAsASharedLibrary) {
   expect_runs({prefix + "/bin/my_linear", "--bench", "1", "--threads", "1"}, prefix);
   const fs::path consumer = folder.path / "consumer";
   fs::create_directories(consumer);
-  std::ofstream(consumer / "CMakeLists.txt") << "cmake_minimum_required(VERSION 3.16)\nproject(consumer LANGUAGES C CXX)\n"
-                                                "find_package(my_linear REQUIRED)\nadd_executable(client " GRAVEN_SOURCE_DIR
-                                                "/tests/emit/host/client.c)\ntarget_link_libraries(client PRIVATE my_linear::model)\n";
+  std::ofstream(consumer / "CMakeLists.txt")
+      << "cmake_minimum_required(VERSION 3.16)\nproject(consumer LANGUAGES C CXX)\n"
+         "find_package(my_linear REQUIRED)\nadd_executable(client " GRAVEN_SOURCE_DIR
+         "/tests/emit/host/client.c)\ntarget_link_libraries(client PRIVATE my_linear::model)\n";
   expect_runs({"cmake", "-S", consumer.string(), "-B", (consumer / "build").string(), "-DCMAKE_PREFIX_PATH=" + prefix});
   expect_runs({"cmake", "--build", (consumer / "build").string()});
   const std::string client = (consumer / "build/client").string();
@@ -476,8 +515,9 @@ TEST(Project, NamesThatEmissionChangesAreNoted) {
   };
   EXPECT_EQ(notes_of("TrainMlp", "", "x", "", "batch"), "");
   EXPECT_EQ(notes_of("TrainMlp", "digits", "x", "scores", "batch"), "");
-  const std::string lstm = "the project, its library and its program are called 'lstm_model': 'lstm' is no identifier, or "
-                           "another name that its code or its build has\n";
+  const std::string lstm =
+      "the project, its library and its program are called 'lstm_model': 'lstm' is no identifier, or "
+      "another name that its code or its build has\n";
   EXPECT_EQ(notes_of("TrainMlp", "lstm", "x", "", "batch"), lstm);
   EXPECT_EQ(notes_of("Lstm", "", "x", "", "batch"), lstm);
   EXPECT_EQ(notes_of("Lstm", "lstm_model", "x", "", "batch"), "") << "as graph.json records it";
@@ -513,7 +553,10 @@ TEST(Project, TheProgramKnowsWhereTheBatchIs) {
     std::size_t refused;
   } cases[] = {
       {"the batch alone", {{batch, 3}, {5}}, {"{8, 3}, .batched = true}", "{5}, .batched = false}"}, 0},
-      {"another dimension", {{5, batch, 3}, {batch}}, {"{5, 8, 3}, .batched = false, .batch_dimensions = {{1, 1}}}"}, 1},
+      {"another dimension",
+       {{5, batch, 3}, {batch}},
+       {"{5, 8, 3}, .batched = false, .batch_dimensions = {{1, 1}}}"},
+       1},
       {"a multiple", {{twice, 3}, {batch}}, {"{16, 3}, .batched = false, .batch_dimensions = {{0, 2}}}"}, 1},
       {"called so", {{3, batch}}, {".batch_dimensions = {{1, 1}}}"}, 1},
       {"a size of another name", {{3, ir::Dim("length", 8)}}, {"{3, 8}, .batched = true, .symbolic = {{1, 0, 1}}}"}, 0},
@@ -539,8 +582,7 @@ TEST(Project, TheProgramKnowsWhereTheBatchIs) {
   Graph g;
   g.name = "Sums";
   const ValueId x = g.add_input("x", {DType::f32, {batch, 3}});
-  g.outputs = {g.call("sum", {x}, {{"dims", ir::Ints{0}}}, {}),
-               g.call("permute", {x}, {{"dims", ir::Ints{1, 0}}}, {}),
+  g.outputs = {g.call("sum", {x}, {{"dims", ir::Ints{0}}}, {}), g.call("permute", {x}, {{"dims", ir::Ints{1, 0}}}, {}),
                g.call("reshape", {x}, {{"shape", ir::Shape{batch * ir::Dim(3)}}}, {})};
   const std::string sums = render_project(g, {.format = false}).at("main.cpp");
   for (const char* line : {"{3}, .batched = false},", "{3, 8}, .batched = false, .batch_dimensions = {{1, 1}}},",
@@ -556,7 +598,8 @@ TEST(Project, EmittingAgainChangesNothing) {
   // From the file alone, elsewhere, the same bytes.
   const Graph read = ir::read_graph((folder.path / "graph.json").string());
   const EmitReport third = emit(read, other.path, recorded_options(read));
-  for (const std::string& path : third.written) EXPECT_EQ(text_of(folder.path / path), text_of(other.path / path)) << path;
+  for (const std::string& path : third.written)
+    EXPECT_EQ(text_of(folder.path / path), text_of(other.path / path)) << path;
   EXPECT_EQ(third.written.size(), second.unchanged.size());
   EXPECT_TRUE(check(folder.path, recorded_options(read)).empty());
   std::ofstream(folder.path / "model.cpp", std::ios::app) << "// changed\n";
@@ -603,8 +646,8 @@ TEST(Project, OptionsOfEmissionAreTheProgramsDefaultsAndAreRecorded) {
                             .format = false};
   const auto files = render_project(mlp_training(), options);
   const std::string& program = files.at("main.cpp");
-  for (const char* part : {".data = \"here\"", ".test_data = \"there\"", ".epochs = 7", ".seed = 11", ".threads = 3", ".shuffle = false",
-                           ".mean = {0.5, 0.25}", ".std = {2, 4}"})
+  for (const char* part : {".data = \"here\"", ".test_data = \"there\"", ".epochs = 7", ".seed = 11", ".threads = 3",
+                           ".shuffle = false", ".mean = {0.5, 0.25}", ".std = {2, 4}"})
     EXPECT_NE(program.find(part), std::string::npos) << part << "\n" << program;
   const EmitOptions recorded = recorded_options(ir::from_json(files.at("graph.json"), "graph.json"));
   EXPECT_EQ(recorded.name, options.name);
@@ -623,13 +666,15 @@ ValueId call(Graph& g, std::string_view op, std::vector<ValueId> inputs, ir::Att
   return g.call(op, std::move(inputs), std::move(attributes), {{"model", "network.cpp", 1}});
 }
 
-/// A training graph of x f32[2*batch,3], y f32[batch] and a parameter w f32[3], and the losses that `build` makes of x * w and y * w[0].
+/// A training graph of x f32[2*batch,3], y f32[batch] and a parameter w f32[3], and the losses that `build` makes of x
+/// * w and y * w[0].
 Graph of_losses(std::vector<ValueId> (*build)(Graph& g, ValueId x, ValueId y)) {
   Graph g;
   g.name = "Losses";
   g.training = true;
   const ir::Dim batch("batch", 4);
-  const ValueId x = g.add_input("x", {DType::f32, {batch * ir::Dim(2), 3}}), y = g.add_input("y", {DType::f32, {batch}});
+  const ValueId x = g.add_input("x", {DType::f32, {batch * ir::Dim(2), 3}}),
+                y = g.add_input("y", {DType::f32, {batch}});
   const ValueId w = g.add_parameter("w", {DType::f32, {3}}, true), v = g.add_parameter("v", {DType::f32, {1}}, true);
   for (const ValueId loss : build(g, call(g, "mul", {x, w}), call(g, "mul", {y, v}))) {
     g.losses.push_back({loss, ir::kNone});
@@ -646,9 +691,15 @@ TEST(Project, ProgramsKnowTheirLossesSchedulesAndBatch) {
     std::vector<ValueId> (*build)(Graph& g, ValueId x, ValueId y);
     bool sum;
   } cases[] = {
-      {"two sums", [](Graph& g, ValueId x, ValueId y) { return std::vector<ValueId>{call(g, "sum", {x}), call(g, "sum", {y})}; }, true},
-      {"a sum and a mean", [](Graph& g, ValueId x, ValueId y) { return std::vector<ValueId>{call(g, "sum", {x}), call(g, "mean", {y})}; }, false},
-      {"a mean and a sum", [](Graph& g, ValueId x, ValueId y) { return std::vector<ValueId>{call(g, "mean", {x}), call(g, "sum", {y})}; }, false},
+      {"two sums",
+       [](Graph& g, ValueId x, ValueId y) { return std::vector<ValueId>{call(g, "sum", {x}), call(g, "sum", {y})}; },
+       true},
+      {"a sum and a mean",
+       [](Graph& g, ValueId x, ValueId y) { return std::vector<ValueId>{call(g, "sum", {x}), call(g, "mean", {y})}; },
+       false},
+      {"a mean and a sum",
+       [](Graph& g, ValueId x, ValueId y) { return std::vector<ValueId>{call(g, "mean", {x}), call(g, "sum", {y})}; },
+       false},
   };
   for (const auto& c : cases) {
     SCOPED_TRACE(c.note);
@@ -657,8 +708,10 @@ TEST(Project, ProgramsKnowTheirLossesSchedulesAndBatch) {
     EXPECT_EQ(program.find("the loss is a sum over the samples") != std::string::npos, c.sum) << program;
     EXPECT_EQ(program.find("the loss is a mean over the samples") != std::string::npos, !c.sum) << program;
     EXPECT_NE(api.find(" + static_cast<double>(*"), std::string::npos) << "both are added up\n" << api;
-    EXPECT_NE(program.find(".schedule = {.kind = Schedule::Kind::cosine, .eta_min = 0, .T_max = 9}"), std::string::npos) << program;
-    EXPECT_NE(program.find(".schedule = {.kind = Schedule::Kind::exponential, .gamma = 0.5}"), std::string::npos) << program;
+    EXPECT_NE(program.find(".schedule = {.kind = Schedule::Kind::cosine, .eta_min = 0, .T_max = 9}"), std::string::npos)
+        << program;
+    EXPECT_NE(program.find(".schedule = {.kind = Schedule::Kind::exponential, .gamma = 0.5}"), std::string::npos)
+        << program;
     EXPECT_NE(program.find(".batch = 4,"), std::string::npos) << "x has two rows a sample\n" << program;
   }
 
@@ -666,7 +719,8 @@ TEST(Project, ProgramsKnowTheirLossesSchedulesAndBatch) {
   Graph g;
   g.name = "Positions";
   g.training = true;
-  const ValueId tokens = g.add_input("tokens", {DType::i64, {4, 6}}), targets = g.add_input("targets", {DType::i64, {4, 6}});
+  const ValueId tokens = g.add_input("tokens", {DType::i64, {4, 6}}),
+                targets = g.add_input("targets", {DType::i64, {4, 6}});
   const ValueId table = g.add_parameter("table", {DType::f32, {5, 5}}, true);
   const ValueId scores = call(g, "reshape", {call(g, "embedding", {table, tokens})}, {{"shape", ir::Shape{24, 5}}});
   const ValueId loss = call(g, "cross_entropy", {scores, call(g, "reshape", {targets}, {{"shape", ir::Shape{24}}})});
@@ -699,7 +753,9 @@ TEST(Project, WeightsOfAnotherTypeAreRefused) {
     emit(my_linear(), folder.path, {.weights = {{"model.weight", weight}}, .format = false});
     FAIL();
   } catch (const UserError& e) {
-    EXPECT_NE(std::string(e.what()).find("model.weight: expected f32[4,3], the weights given have f32[3,4]"), std::string::npos) << e.what();
+    EXPECT_NE(std::string(e.what()).find("model.weight: expected f32[4,3], the weights given have f32[3,4]"),
+              std::string::npos)
+        << e.what();
   }
 }
 
@@ -719,8 +775,10 @@ TEST(Project, RefusesGraphsWithoutInputs) {
       (void)render_project(graph, {});
       ADD_FAILURE() << training;
     } catch (const UserError& e) {
-      EXPECT_EQ(std::string(e.what()), training ? "error: a training graph without inputs cannot be emitted: there would be no samples to train on"
-                                                : "error: a graph without inputs cannot be emitted: it would compute the same at each call");
+      EXPECT_EQ(std::string(e.what()),
+                training
+                    ? "error: a training graph without inputs cannot be emitted: there would be no samples to train on"
+                    : "error: a graph without inputs cannot be emitted: it would compute the same at each call");
     }
   }
 }
@@ -731,15 +789,18 @@ TEST(Project, RefusesOptionsOfEmissionThatCannotBe) {
     ir::Attribute value;
     const char* error;
   } cases[] = {
-      {"emit.epochs", std::int64_t{-5}, "net/graph.json: config.emit.epochs: expected a number from 0 to 9007199254740992, found -5"},
+      {"emit.epochs", std::int64_t{-5},
+       "net/graph.json: config.emit.epochs: expected a number from 0 to 9007199254740992, found -5"},
       {"emit.threads", std::int64_t{4097}, "config.emit.threads: expected a number from 0 to 4096, found 4097"},
       {"emit.seed", std::int64_t{-1}, "config.emit.seed: expected a number from 0 to 9007199254740992, found -1"},
       {"emit.memory_budget", std::int64_t{-1}, "config.emit.memory_budget: expected a number from 0"},
       {"emit.epochs", std::string("5"), "config.emit.epochs: expected the type integer, found text"},
       {"emit.shuffle", std::int64_t{1}, "config.emit.shuffle: expected the type boolean, found integer"},
       {"emit.target", std::string("tpu"), "config.emit.target: expected cpu or cuda, found 'tpu'"},
-      {"emit.mean", std::string("0.5 x"), "config.emit.mean: expected finite numbers with spaces between them, found '0.5 x'"},
-      {"emit.std", std::string("1 0"), "config.emit.std: expected finite numbers above 0 with spaces between them, found '1 0'"},
+      {"emit.mean", std::string("0.5 x"),
+       "config.emit.mean: expected finite numbers with spaces between them, found '0.5 x'"},
+      {"emit.std", std::string("1 0"),
+       "config.emit.std: expected finite numbers above 0 with spaces between them, found '1 0'"},
       {"emit.foo", true,
        "config.emit.foo: expected one of emit.data, emit.epochs, emit.mean, emit.memory_budget, emit.name, emit.seed, "
        "emit.selftest, emit.shuffle, emit.std, emit.target, emit.test_data, emit.threads, found another key"},
@@ -758,9 +819,13 @@ TEST(Project, RefusesOptionsOfEmissionThatCannotBe) {
 
 TEST(Project, SchedulesAreWrittenWholeOrRefused) {
   Graph graph = polynomial_fit();
-  graph.optimizers[0].schedule = {"step", {{"step_size", 3}, {"gamma", 0.5}, {"warmup_linear", 1}, {"warmup_factor", 0.25}, {"warmup_iters", 4}}, {}};
+  graph.optimizers[0].schedule = {
+      "step",
+      {{"step_size", 3}, {"gamma", 0.5}, {"warmup_linear", 1}, {"warmup_factor", 0.25}, {"warmup_iters", 4}},
+      {}};
   const std::string text = render_project(graph, {.format = false}).at("main.cpp");
-  EXPECT_NE(text.find(".kind = Schedule::Kind::step, .gamma = 0.5, .step_size = 3, .warmup = Schedule::Warmup::linear, .warmup_factor = 0.25, "
+  EXPECT_NE(text.find(".kind = Schedule::Kind::step, .gamma = 0.5, .step_size = 3, .warmup = Schedule::Warmup::linear, "
+                      ".warmup_factor = 0.25, "
                       ".warmup_iters = 4"),
             std::string::npos)
       << text;
@@ -770,14 +835,28 @@ TEST(Project, SchedulesAreWrittenWholeOrRefused) {
       {},
       {5, 20},
       {{"one_cycle",
-        {{"total_steps", 5}, {"pct_start", 0.5}, {"div_factor", 4}, {"final_div_factor", 10}, {"anneal_linear", 0}, {"three_phase", 1}},
+        {{"total_steps", 5},
+         {"pct_start", 0.5},
+         {"div_factor", 4},
+         {"final_div_factor", 10},
+         {"anneal_linear", 0},
+         {"three_phase", 1}},
         {}},
-       {"sequential", {}, {4}, {step, {"exp_range", {{"max_factor", 10}, {"step_size_up", 2}, {"step_size_down", 3}, {"gamma", 0.5}}, {}}}},
+       {"sequential",
+        {},
+        {4},
+        {step, {"exp_range", {{"max_factor", 10}, {"step_size_up", 2}, {"step_size_down", 3}, {"gamma", 0.5}}, {}}}},
        {"cosine_warm_restarts",
-        {{"T_0", 7}, {"T_mult", 2}, {"eta_min", 0.25}, {"warmup_linear", 0}, {"warmup_factor", 0.25}, {"warmup_iters", 3}},
+        {{"T_0", 7},
+         {"T_mult", 2},
+         {"eta_min", 0.25},
+         {"warmup_linear", 0},
+         {"warmup_factor", 0.25},
+         {"warmup_iters", 3}},
         {}}}};
   const std::string nested = render_project(graph, {.format = false}).at("main.cpp");
-  const std::string expected = R"(            {.lr = 1e-06, .schedule = {.kind = Schedule::Kind::sequential, .milestones = {5, 20}, .parts = {
+  const std::string expected =
+      R"(            {.lr = 1e-06, .schedule = {.kind = Schedule::Kind::sequential, .milestones = {5, 20}, .parts = {
               {.kind = Schedule::Kind::one_cycle, .div_factor = 4, .final_div_factor = 10, .pct_start = 0.5, .total_steps = 5, .anneal_linear = false, .three_phase = true},
               {.kind = Schedule::Kind::sequential, .milestones = {4}, .parts = {
                 {.kind = Schedule::Kind::step, .gamma = 0.5, .step_size = 3},
@@ -802,7 +881,8 @@ TEST(Project, SchedulesAreWrittenWholeOrRefused) {
       {{"multi_step", {}, {2, 2.5}}, "for a milestone, found 2.5"},
       {{"step", {{"momentum", 1}}, {}}, "the schedule 'step' has an unknown option, 'momentum'"},
       {{"sawtooth", {}, {}}, "no learning-rate schedule of kind 'sawtooth'"},
-      {{"one_cycle", {{"total_steps", 0}}, {}}, "the schedule 'one_cycle': expected a whole number from 1 to 2^53 for total_steps, found 0"},
+      {{"one_cycle", {{"total_steps", 0}}, {}},
+       "the schedule 'one_cycle': expected a whole number from 1 to 2^53 for total_steps, found 0"},
       {{"one_cycle", {{"pct_start", -0.5}}, {}}, "expected a number from 0 to 1 for pct_start, found -0.5"},
       {{"one_cycle", {{"final_div_factor", 0}}, {}}, "expected a finite number above 0 for final_div_factor, found 0"},
       {{"one_cycle", {{"three_phase", 2}}, {}}, "expected 0 or 1 for three_phase, found 2"},
@@ -814,7 +894,8 @@ TEST(Project, SchedulesAreWrittenWholeOrRefused) {
       {{"sequential", {}, {0}, {step, step}}, "expected milestones that increase from above 0, found 0"},
       {{"sequential", {}, {3, 3}, {step, step, step}}, "expected milestones that increase from above 0, found 3, 3"},
       {{"sequential", {}, {3}, {step, {"sawtooth", {}, {}}}}, "no learning-rate schedule of kind 'sawtooth'"},
-      {{"sequential", {}, {3}, {step, {"step", {{"step_size", 0}}, {}}}}, "the schedule 'step': expected a whole number from 1"},
+      {{"sequential", {}, {3}, {step, {"step", {{"step_size", 0}}, {}}}},
+       "the schedule 'step': expected a whole number from 1"},
       {{"step", {}, {}, {step}}, "the schedule 'step' has parts, as only 'sequential' may"},
   };
   for (const auto& c : cases) {

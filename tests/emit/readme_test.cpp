@@ -15,17 +15,13 @@ struct Mlp : nn::Module<Mlp> {
   nn::Linear hidden = child("hidden", nn::Linear(784, 256));
   nn::Linear logits = child("logits", nn::Linear(256, 10));
 
-  Tensor forward(Tensor images) {
-    return logits(relu(hidden(flatten(images, 1))));
-  }
+  Tensor forward(Tensor images) { return logits(relu(hidden(flatten(images, 1)))); }
 };
 
 struct TrainMlp : nn::Graph<TrainMlp> {
   Mlp model = child("model", Mlp());
-  nn::CrossEntropyLoss loss_fn =
-      child("loss_fn", nn::CrossEntropyLoss());
-  optim::SGD optimizer{model.parameters(),
-                       {.lr = 0.1, .momentum = 0.9}};
+  nn::CrossEntropyLoss loss_fn = child("loss_fn", nn::CrossEntropyLoss());
+  optim::SGD optimizer{model.parameters(), {.lr = 0.1, .momentum = 0.9}};
 
   TrainMlp() { add_optimizer(optimizer); }
 
@@ -115,7 +111,9 @@ TEST(Readme, WhatItBecomesIsWhatIsEmitted) {
       if (comment != std::string::npos && line.find(".h: ") == std::string::npos) {
         finish();
         const std::string text = words(line.substr(comment));
-        EXPECT_TRUE(std::any_of(comments.begin(), comments.end(), [&](const std::string& c) { return c.compare(0, text.size(), text) == 0; })) << line;
+        EXPECT_TRUE(std::any_of(comments.begin(), comments.end(), [&](const std::string& c) {
+          return c.compare(0, text.size(), text) == 0;
+        })) << line;
       }
       std::string rest = without_spaces(line.substr(0, comment));
       for (std::size_t dots; (dots = rest.find("...")) != std::string::npos; rest = rest.substr(dots + 3)) {

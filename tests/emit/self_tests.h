@@ -17,7 +17,8 @@
 
 namespace graven::codegen {
 
-/// Whatever recorded result is changed, the self-test that was built in the project's folder fails and names it. There are `least` of them or more.
+/// Whatever recorded result is changed, the self-test that was built in the project's folder fails and names it. There
+/// are `least` of them or more.
 inline void expect_every_number_counts(const std::filesystem::path& folder, int least) {
   const std::filesystem::path path = folder / "selftest.safetensors";
   std::ostringstream all;
@@ -43,7 +44,8 @@ inline void expect_every_number_counts(const std::filesystem::path& folder, int 
       std::memcpy(first, &number, sizeof number);
     std::filesystem::remove(path);
     std::ofstream(path, std::ios::binary) << changed;
-    const ProcessResult r = run_process({(folder / "build/selftest").string()}, {.directory = folder.string(), .seconds = 100});
+    const ProcessResult r =
+        run_process({(folder / "build/selftest").string()}, {.directory = folder.string(), .seconds = 100});
     EXPECT_EQ(r.exit_status, 1) << r.output;
     const std::string lines = "\n" + r.output;
     const std::size_t line = lines.find("\n" + entry.name + " ");

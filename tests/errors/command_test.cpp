@@ -33,7 +33,8 @@ TEST(Command, GivesItsError) {
   // A graph whose types are not what its operators make; weights of another shape, and of another graph.
   ir::Graph relu;
   relu.name = "Relu";
-  const ir::ValueId x = relu.add_input("x", {ir::DType::f32, {2, 3}}), w = relu.add_parameter("w", {ir::DType::f32, {3}}, false);
+  const ir::ValueId x = relu.add_input("x", {ir::DType::f32, {2, 3}}),
+                    w = relu.add_parameter("w", {ir::DType::f32, {3}}, false);
   relu.outputs = {relu.call("relu", {relu.call("mul", {x, w}, {}, {})}, {}, {})};
   for (const char* folder : {"other_shape", "other_graph"}) {
     fs::create_directories(work / folder);
@@ -47,7 +48,8 @@ TEST(Command, GivesItsError) {
   relu.value(relu.outputs[0]).type.shape = {2, 4};
   ir::write_graph((work / "types.json").string(), relu);
   // A few lines that declare more than any machine holds.
-  const std::string graph = golden.string(), out = (work / "project").string(), on_cuda = (golden.parent_path() / "polynomial_fit_cuda").string();
+  const std::string graph = golden.string(), out = (work / "project").string(),
+                    on_cuda = (golden.parent_path() / "polynomial_fit_cuda").string();
 
   const struct {
     std::vector<std::string> words;
@@ -72,13 +74,16 @@ TEST(Command, GivesItsError) {
       // What the passes did is not undone.
       {{"emit", graph, "-o", out, "--disable", "fuse_epilogues"},
        1,
-       "error: the pass 'fuse_epilogues' cannot be left out: the graph MyLinear has been through it\n  emit the graph as it was saved"},
+       "error: the pass 'fuse_epilogues' cannot be left out: the graph MyLinear has been through it\n  emit the graph "
+       "as it was saved"},
       {{"emit", graph, "-o", out, "--target", "cuda"},
        1,
-       "error: the graph MyLinear has been through the passes for the CPU: it cannot be emitted for CUDA\n  emit the graph as it was saved"},
+       "error: the graph MyLinear has been through the passes for the CPU: it cannot be emitted for CUDA\n  emit the "
+       "graph as it was saved"},
       {{"emit", on_cuda, "-o", out, "--target", "cpu"},
        1,
-       "error: the graph PolynomialFit has been through the passes for CUDA: it cannot be emitted for the CPU\n  emit the graph as it was saved"},
+       "error: the graph PolynomialFit has been through the passes for CUDA: it cannot be emitted for the CPU\n  emit "
+       "the graph as it was saved"},
       {{"emit", graph, "-o", out, "--update-in-backward"}, 1, "has no optimizer"},
       {{"emit", graph, "-o", out, "--to", "choose_layout"}, 1, "error: the graph is past the pass 'choose_layout'"},
       {{"emit", graph, "-o", out, "--dump", "/proc/none"}, 1, "error: /proc/none: cannot create the directory"},
@@ -87,15 +92,23 @@ TEST(Command, GivesItsError) {
        "error: --memory-budget: expected a whole number from 0 to 1152921504606846976, found -5"},
       {{"emit", graph, "-o", out, "--memory-budget", "nan"}, 2, "--memory-budget"},
       {{"emit", graph, "-o", out, "--memory-budget", "99999999999999999999"}, 2, "--memory-budget"},
-      {{"emit", (golden.parent_path() / "polynomial_fit").string(), "-o", out, "--memory-budget", "1000"}, 1, "memory budget is 1000"},
+      {{"emit", (golden.parent_path() / "polynomial_fit").string(), "-o", out, "--memory-budget", "1000"},
+       1,
+       "memory budget is 1000"},
       {{"emit", graph, "-o", out, "--selftest", "-1"}, 2, "--selftest"},
       {{"emit", graph, "-o", out, "--selftest", "much"}, 2, "--selftest"},
-      {{"emit", (work / "other_shape").string(), "-o", out}, 1, "the tensor 'w' does not fit the graph\n  expected  f32[3]\n  found     f32[4]"},
+      {{"emit", (work / "other_shape").string(), "-o", out},
+       1,
+       "the tensor 'w' does not fit the graph\n  expected  f32[3]\n  found     f32[4]"},
       {{"emit", (work / "other_graph").string(), "-o", out}, 1, "were not saved together"},
       {{"check", (work / "other_shape").string()}, 1, "the tensor 'w' does not fit the graph"},
-      {{"check", (work / "types.json").string()}, 1, "types.json: nodes[1].outputs[0][1]: expected f32[2,3], which 'relu' gives, found f32[2,4]"},
+      {{"check", (work / "types.json").string()},
+       1,
+       "types.json: nodes[1].outputs[0][1]: expected f32[2,3], which 'relu' gives, found f32[2,4]"},
       {{"emit", (work / "half.json").string(), "-o", out}, 1, "half.json: line 2"},
-      {{"emit", (work / "bad_weights").string(), "-o", out}, 1, "weights.safetensors: header: expected 8 bytes of length, found 5 bytes"},
+      {{"emit", (work / "bad_weights").string(), "-o", out},
+       1,
+       "weights.safetensors: header: expected 8 bytes of length, found 5 bytes"},
       {{"check", (work / "words.json").string()}, 1, "words.json: line 1, column 2: not valid JSON"},
       {{"check", (work / "empty.json").string()}, 1, "empty.json"},
       {{"check", (work / "occupied").string()}, 1, "holds no graph.json"},
@@ -139,8 +152,9 @@ TEST(Command, SaysThatItIsOutOfMemory) {
   std::string numbers = "[0";
   for (int i = 0; i < 8 << 20; ++i) numbers += ",0";
   std::ofstream(work / "long.json") << numbers << "]";
-  const codegen::ProcessResult r = codegen::run_process({"sh", "-c", "ulimit -v 60000 && exec " GRAVEN_BINARY_DIR "/graven check long.json"},
-                                                        {.directory = work.string(), .seconds = 60});
+  const codegen::ProcessResult r =
+      codegen::run_process({"sh", "-c", "ulimit -v 60000 && exec " GRAVEN_BINARY_DIR "/graven check long.json"},
+                           {.directory = work.string(), .seconds = 60});
   EXPECT_EQ(r.exit_status, 1) << r.output;
   EXPECT_EQ(r.output, "error: out of memory in graven check long.json\n");
   fs::remove_all(work);

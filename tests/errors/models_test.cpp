@@ -1,5 +1,6 @@
-// Models that must fail. Each case is a user's mistake; tests/errors/models/<case>.txt is the text that it gets, whole. `test_errors --bless` writes
-// the texts anew. "line +3" is the third line after the one with the case's name, so that the texts show whether the right line is blamed.
+// Models that must fail. Each case is a user's mistake; tests/errors/models/<case>.txt is the text that it gets, whole.
+// `test_errors --bless` writes the texts anew. "line +3" is the third line after the one with the case's name, so that
+// the texts show whether the right line is blamed.
 #include <graven/graven.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -37,7 +38,9 @@ class TemporaryImages {
   TemporaryImages() : path_(fs::temp_directory_path() / ("graven_models_test_images_" + std::to_string(::getpid()))) {
     fs::remove_all(path_);
     fs::create_directories(path_);
-    const auto write = [&](const char* name, const std::string& text) { std::ofstream(path_ / name, std::ios::binary) << text; };
+    const auto write = [&](const char* name, const std::string& text) {
+      std::ofstream(path_ / name, std::ios::binary) << text;
+    };
     write("train-images-idx3-ubyte", std::string("\0\0\x08\x03\0\0\0\x02\0\0\0\x02\0\0\0\x02", 16) + "aaaabbbb");
     write("train-labels-idx1-ubyte", std::string("\0\0\x08\x01\0\0\0\x02", 8) + "\x01\x02");
   }
@@ -502,12 +505,14 @@ const std::vector<Case>& cases() {
       {"attention_padding_mask", __LINE__,
        [] {
          nn::MultiheadAttention attention(4, 2, {.batch_first = true});
-         attention(zeros({3, 5, 4}), zeros({3, 6, 4}), zeros({3, 6, 4}), nn::MultiheadAttentionCall{.key_padding_mask = zeros({3, 5}, boolean)});
+         attention(zeros({3, 5, 4}), zeros({3, 6, 4}), zeros({3, 6, 4}),
+                   nn::MultiheadAttentionCall{.key_padding_mask = zeros({3, 5}, boolean)});
        }},
       {"attention_mask", __LINE__,
        [] {
          nn::MultiheadAttention attention(4, 2, {.batch_first = true});
-         attention(zeros({3, 5, 4}), zeros({3, 6, 4}), zeros({3, 6, 4}), nn::MultiheadAttentionCall{.attn_mask = zeros({3, 5, 6})});
+         attention(zeros({3, 5, 4}), zeros({3, 6, 4}), zeros({3, 6, 4}),
+                   nn::MultiheadAttentionCall{.attn_mask = zeros({3, 5, 6})});
        }},
       {"adaptive_pool_size", __LINE__, [] { nn::AdaptiveAvgPool2d(0); }},
       {"load_nothing", __LINE__, [] { nn::load("/nonexistent/model.safetensors"); }},
@@ -556,7 +561,8 @@ std::string outcome(const Case& c) {
 }
 
 class ModelMistakes : public testing::TestWithParam<Case> {};
-INSTANTIATE_TEST_SUITE_P(All, ModelMistakes, testing::ValuesIn(cases()), [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(All, ModelMistakes, testing::ValuesIn(cases()),
+                         [](const auto& info) { return std::string(info.param.name); });
 
 TEST_P(ModelMistakes, GiveTheirError) {
   const fs::path path = fs::path(GRAVEN_SOURCE_DIR) / "tests/errors/models" / (std::string(GetParam().name) + ".txt");
@@ -564,13 +570,17 @@ TEST_P(ModelMistakes, GiveTheirError) {
   EXPECT_EQ(found.rfind("error: ", 0), 0U) << found;
   if (bless) std::ofstream(path, std::ios::binary) << found;
   // Where the compiler says other lines of members' initializers, lines are not compared.
-  const auto compared = [](const std::string& text) { return test::members_have_lines() ? text : tests::replaced(text, ", line [-+0-9]+", ""); };
-  EXPECT_EQ(compared(found), compared(read_text(path))) << "If the change is meant, run: test_errors --bless, and read the difference";
+  const auto compared = [](const std::string& text) {
+    return test::members_have_lines() ? text : tests::replaced(text, ", line [-+0-9]+", "");
+  };
+  EXPECT_EQ(compared(found), compared(read_text(path)))
+      << "If the change is meant, run: test_errors --bless, and read the difference";
 }
 
 TEST(Models, EveryTextHasItsCase) {
   std::size_t texts = 0;
-  for (const auto& entry : fs::directory_iterator(fs::path(GRAVEN_SOURCE_DIR) / "tests/errors/models")) texts += entry.path().extension() == ".txt";
+  for (const auto& entry : fs::directory_iterator(fs::path(GRAVEN_SOURCE_DIR) / "tests/errors/models"))
+    texts += entry.path().extension() == ".txt";
   EXPECT_EQ(texts, cases().size());
 }
 
@@ -586,7 +596,8 @@ TEST(Models, SayThatTheyAreOutOfMemory) {
     graph(ones({2, 3}));
     FAIL() << "buffers of 2^54 bytes were made";
   } catch (const UserError& e) {
-    EXPECT_EQ(std::string(e.what()).rfind("error: Wide: out of memory: its buffers take 180143985094", 0), 0U) << e.what();
+    EXPECT_EQ(std::string(e.what()).rfind("error: Wide: out of memory: its buffers take 180143985094", 0), 0U)
+        << e.what();
   }
 }
 

@@ -1,4 +1,5 @@
-// Saving, interrupted: a process that saves again and again is killed at random moments; what it left is the old file or the new one, whole.
+// Saving, interrupted: a process that saves again and again is killed at random moments; what it left is the old file
+// or the new one, whole.
 #include <graven/graven.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -24,7 +25,8 @@ namespace fs = std::filesystem;
 
 /// Two tensors, every element of both the same number.
 nn::StateDict state_of(float value) {
-  return {{"a", from_data(std::vector<float>(5000, value), {5000})}, {"b", from_data(std::vector<float>(300000, value), {300, 1000})}};
+  return {{"a", from_data(std::vector<float>(5000, value), {5000})},
+          {"b", from_data(std::vector<float>(300000, value), {300, 1000})}};
 }
 
 /// The number in a saved file, which must be whole.
@@ -57,7 +59,8 @@ void run_and_kill(const std::function<void()>& body, useconds_t microseconds) {
 class Saving : public testing::Test {
  protected:
   void SetUp() override {
-    folder_ = fs::path(GRAVEN_BINARY_DIR) / "errors_saving" / testing::UnitTest::GetInstance()->current_test_info()->name();
+    folder_ =
+        fs::path(GRAVEN_BINARY_DIR) / "errors_saving" / testing::UnitTest::GetInstance()->current_test_info()->name();
     fs::remove_all(folder_);
     fs::create_directories(folder_);
   }
@@ -129,7 +132,8 @@ struct SecondGraph : nn::Graph<SecondGraph> {
   Tensor build(Tensor x) { return sigmoid(layer(x)) * table; }
 };
 
-/// Every number of the graph that loads is the one that it was saved with; or an error names the two files. Whether it loaded.
+/// Every number of the graph that loads is the one that it was saved with; or an error names the two files. Whether it
+/// loaded.
 bool is_whole(const std::string& path) {
   try {
     const nn::SavedGraph saved(path);
@@ -192,7 +196,8 @@ TEST_F(Saving, AFileOfAnotherFolderIsRefused) {
     EXPECT_FALSE(is_whole(folder("one")));
   }
   // All of them are a folder again; and so are weights that somebody made by hand.
-  for (const char* file : files) fs::copy_file(folder("two") + "/" + file, folder("one") + "/" + file, fs::copy_options::overwrite_existing);
+  for (const char* file : files)
+    fs::copy_file(folder("two") + "/" + file, folder("one") + "/" + file, fs::copy_options::overwrite_existing);
   EXPECT_TRUE(is_whole(folder("one")));
   nn::save(two.state_dict(), folder("one") + "/weights.safetensors");
   EXPECT_TRUE(is_whole(folder("one")));
@@ -225,7 +230,8 @@ TEST_F(Saving, OtherWeightsOfTheGraphAreItsOwn) {
 TEST_F(Saving, AFullDiskKeepsTheOldFile) {
   const std::string path = (folder_ / "model.safetensors").string();
   nn::save(state_of(1), path);
-  // A limit on the size of files fails a write as a full disk does; in a process of its own, because the limit is the process's.
+  // A limit on the size of files fails a write as a full disk does; in a process of its own, because the limit is the
+  // process's.
   const pid_t child = ::fork();
   if (child == 0) {
     ::signal(SIGXFSZ, SIG_IGN);

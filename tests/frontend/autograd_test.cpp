@@ -40,8 +40,12 @@ TEST(Autograd, AgreesWithFiniteDifferences) {
   const Difference cases[] = {
       {"matmul", {2, 4}, [&](const Tensor& x) { return matmul(x, w).square().sum(); }},
       {"broadcast", {3}, [&](const Tensor& x) { return (x * v + x).sigmoid().sum(); }},
-      {"views", {2, 6}, [&](const Tensor& x) { return (x.reshape({4, 3}).transpose(0, 1).slice(1, 1, 4, 2) * 3).square().sum(); }},
-      {"select and expand", {3, 2}, [&](const Tensor& x) { return (x.select(0, 1).unsqueeze(0).expand({3, 2}) * x).sum(); }},
+      {"views",
+       {2, 6},
+       [&](const Tensor& x) { return (x.reshape({4, 3}).transpose(0, 1).slice(1, 1, 4, 2) * 3).square().sum(); }},
+      {"select and expand",
+       {3, 2},
+       [&](const Tensor& x) { return (x.select(0, 1).unsqueeze(0).expand({3, 2}) * x).sum(); }},
       {"softmax", {2, 3}, [&](const Tensor& x) { return (x.softmax(1) * v).sum(); }},
       {"log_softmax", {2, 3}, [&](const Tensor& x) { return (x.log_softmax(-1) * v).sum(); }},
       {"mean", {2, 3}, [&](const Tensor& x) { return (x.mean(0) * x).mean(); }},
@@ -103,10 +107,14 @@ TEST(Autograd, StopsWhereItShould) {
 
 TEST(Autograd, SaysWhatIsWrong) {
   Tensor x = tensor({1., 2.}).requires_grad_();
-  EXPECT_NE(error_of([&] { (x * 2).backward(); }).find("needs a gradient for a tensor of more than one element, got f32[2]"), std::string::npos);
+  EXPECT_NE(
+      error_of([&] { (x * 2).backward(); }).find("needs a gradient for a tensor of more than one element, got f32[2]"),
+      std::string::npos);
   EXPECT_NE(error_of([&] { ones({}).backward(); }).find("does not require a gradient"), std::string::npos);
-  EXPECT_NE(error_of([&] { x.add_(1); }).find("a leaf that requires a gradient is changed in place"), std::string::npos);
-  EXPECT_NE(error_of([&] { (void)arange(3).requires_grad_(); }).find("only floating-point tensors have gradients"), std::string::npos);
+  EXPECT_NE(error_of([&] { x.add_(1); }).find("a leaf that requires a gradient is changed in place"),
+            std::string::npos);
+  EXPECT_NE(error_of([&] { (void)arange(3).requires_grad_(); }).find("only floating-point tensors have gradients"),
+            std::string::npos);
   Tensor a = x * 2, b = (a * a).sum();
   {
     NoGradGuard no_grad;

@@ -9,7 +9,8 @@ namespace graven {
 namespace {
 
 std::vector<Tensor> with_gradients() {
-  Tensor a = zeros({2}, f64).requires_grad_(), b = zeros({}, f64).requires_grad_(), none = zeros({3}, f64).requires_grad_();
+  Tensor a = zeros({2}, f64).requires_grad_(), b = zeros({}, f64).requires_grad_(),
+         none = zeros({3}, f64).requires_grad_();
   a.set_grad(tensor({3., -4.}, f64));
   b.set_grad(tensor(12., f64));
   return {a, none, b};
@@ -19,7 +20,11 @@ TEST(ClipGrad, ByNorm) {
   const double infinity = std::numeric_limits<double>::infinity();
   const struct {
     double max_norm, norm_type, norm, factor;
-  } cases[] = {{6.5, 2, 13, 6.5 / (13 + 1e-6)}, {20, 2, 13, 1}, {4, 1, 19, 4 / (19 + 1e-6)}, {6, infinity, 12, 6 / (12 + 1e-6)}, {0, 2, 13, 0}};
+  } cases[] = {{6.5, 2, 13, 6.5 / (13 + 1e-6)},
+               {20, 2, 13, 1},
+               {4, 1, 19, 4 / (19 + 1e-6)},
+               {6, infinity, 12, 6 / (12 + 1e-6)},
+               {0, 2, 13, 0}};
   for (const auto& c : cases) {
     std::vector<Tensor> p = with_gradients();
     EXPECT_DOUBLE_EQ(nn::utils::clip_grad_norm_(p, c.max_norm, c.norm_type), c.norm);

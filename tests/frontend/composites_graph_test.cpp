@@ -1,4 +1,5 @@
-// Functions and layers that are made of several operators, or of constants beside the data: a compiled graph gives what eager mode gives.
+// Functions and layers that are made of several operators, or of constants beside the data: a compiled graph gives what
+// eager mode gives.
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -25,29 +26,36 @@ class Composites : public nn::Graph<Composites> {
     const auto state = cell(rows);
     results.push_back(cell(rows, state).second);
     results.push_back(cdist(normalize(rows), flip(rows, {0})) + cosine_similarity(rows, flip(rows, {1})));
-    results.push_back(triplet_margin_loss(rows, flip(rows, {0}), flip(rows, {1})) + gaussian_nll_loss(rows, flip(rows, {0}), abs(rows)));
+    results.push_back(triplet_margin_loss(rows, flip(rows, {0}), flip(rows, {1})) +
+                      gaussian_nll_loss(rows, flip(rows, {0}), abs(rows)));
     results.push_back(encoder(rows.unsqueeze(0)));
     const Tensor line = rows.unsqueeze(1), hidden = arange(5).unsqueeze(0) == 4;
-    results.push_back(transformer(line, line, {.tgt_mask = nn::Transformer::generate_square_subsequent_mask(5), .src_key_padding_mask = hidden}));
+    results.push_back(transformer(
+        line, line, {.tgt_mask = nn::Transformer::generate_square_subsequent_mask(5), .src_key_padding_mask = hidden}));
     const Tensor few = heads.narrow(1, 0, 2);
     results.push_back(scaled_dot_product_attention(heads, few, few, {.enable_gqa = true}));
     return results;
   }
-  nn::ConvTranspose3d deconvolve =
-      child("deconvolve", nn::ConvTranspose3d(2, 3, {2, 3, 2}, {.stride = 2, .padding = 1, .output_padding = {1, 0, 1}}));
+  nn::ConvTranspose3d deconvolve = child(
+      "deconvolve", nn::ConvTranspose3d(2, 3, {2, 3, 2}, {.stride = 2, .padding = 1, .output_padding = {1, 0, 1}}));
   nn::LSTMCell cell = child("cell", nn::LSTMCell(4, 3));
   nn::TransformerEncoder encoder =
-      child("encoder", nn::TransformerEncoder(nn::TransformerEncoderLayer(4, 2, {.dim_feedforward = 6, .batch_first = true}), 2));
+      child("encoder",
+            nn::TransformerEncoder(nn::TransformerEncoderLayer(4, 2, {.dim_feedforward = 6, .batch_first = true}), 2));
   nn::Transformer transformer =
-      child("transformer", nn::Transformer({.d_model = 4, .nhead = 2, .num_encoder_layers = 1, .num_decoder_layers = 1, .dim_feedforward = 6}));
+      child("transformer",
+            nn::Transformer(
+                {.d_model = 4, .nhead = 2, .num_encoder_layers = 1, .num_decoder_layers = 1, .dim_feedforward = 6}));
 };
 
 TEST(CompositesGraph, GivesWhatEagerModeGives) {
   manual_seed(3);
-  const Tensor images = randn({2, 4, 6, 6}), volumes = randn({1, 2, 2, 3, 3}), rows = randn({5, 4}), heads = randn({1, 4, 3, 2});
+  const Tensor images = randn({2, 4, 6, 6}), volumes = randn({1, 2, 2, 3, 3}), rows = randn({5, 4}),
+               heads = randn({1, 4, 3, 2});
   Composites graph;
   NoGradGuard no_grad;
-  const std::vector<Tensor> expected = graph.build(images, volumes, rows, heads), found = graph(images, volumes, rows, heads);
+  const std::vector<Tensor> expected = graph.build(images, volumes, rows, heads),
+                            found = graph(images, volumes, rows, heads);
   ASSERT_EQ(found.size(), expected.size());
   for (std::size_t i = 0; i < found.size(); ++i) {
     ASSERT_EQ(found[i].shape(), expected[i].shape()) << i;

@@ -19,13 +19,16 @@ namespace {
 namespace fs = std::filesystem;
 using test::error_of;
 
-/// Five images of one pixel and their labels, 0 to 4, in a folder of this process that goes away: ctest runs cases side by side.
+/// Five images of one pixel and their labels, 0 to 4, in a folder of this process that goes away: ctest runs cases side
+/// by side.
 class FiveImages {
  public:
   FiveImages() : path_(fs::temp_directory_path() / ("graven_data_test_" + std::to_string(::getpid()))) {
     fs::remove_all(path_);
     fs::create_directories(path_);
-    const auto write = [&](const char* name, const std::string& text) { std::ofstream(path_ / name, std::ios::binary) << text; };
+    const auto write = [&](const char* name, const std::string& text) {
+      std::ofstream(path_ / name, std::ios::binary) << text;
+    };
     write("train-images-idx3-ubyte", std::string("\0\0\x08\x03\0\0\0\x05\0\0\0\x01\0\0\0\x01"
                                                  "abcde",
                                                  21));
@@ -68,8 +71,10 @@ TEST(DataLoader, HasTheBatchesOfPyTorch) {
       }
       EXPECT_EQ(found, expected);
       const std::string size = std::to_string(expected.size());
-      EXPECT_EQ(error_of([&] { loader.epoch(0, 9); }), "error: DataLoader: the first batch must lie in [0, " + size + "], got 9");
-      EXPECT_EQ(error_of([&] { loader.batch(0, 9); }), "error: DataLoader: an epoch has " + size + " batches, there is no batch 9");
+      EXPECT_EQ(error_of([&] { loader.epoch(0, 9); }),
+                "error: DataLoader: the first batch must lie in [0, " + size + "], got 9");
+      EXPECT_EQ(error_of([&] { loader.batch(0, 9); }),
+                "error: DataLoader: an epoch has " + size + " batches, there is no batch 9");
     }
   }
 }

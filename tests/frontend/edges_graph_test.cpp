@@ -1,5 +1,5 @@
-// Where a function has no slope, or data are at the border of what it takes: a compiled graph does what eager mode does, whose numbers
-// tests/operators compares with PyTorch's.
+// Where a function has no slope, or data are at the border of what it takes: a compiled graph does what eager mode
+// does, whose numbers tests/operators compares with PyTorch's.
 #include <gtest/gtest.h>
 
 #include <graven/graven.h>
@@ -24,11 +24,13 @@ struct Edges : nn::Module<Edges> {
 
   Tensor forward(Tensor mask, Tensor target) {
     Tensor sum = clamp(points, -1, 3).sum() + hardswish(points).sum();
-    sum = sum + (std::get<0>(max(ties, 1)) * tensor({2.0, 3.0})).sum() + std::get<0>(min(ties, 1)).sum() + median(ties) + amax(ties) * 5;
+    sum = sum + (std::get<0>(max(ties, 1)) * tensor({2.0, 3.0})).sum() + std::get<0>(min(ties, 1)).sum() +
+          median(ties) + amax(ties) * 5;
     sum = sum + constant.std() + norm(nothing) + norm(nothing, 0.5) + atan2(nothing, nothing * 2).sum() +
           lp_pool1d(nothing.reshape({1, 3}), 2, 3).sum();
     const Tensor attended = scaled_dot_product_attention(query, query, query, {.attn_mask = mask});
-    return sum + (attended * tensor({1.0, -2.0})).sum() + binary_cross_entropy(sure, target, {.reduction = nn::Reduction::sum});
+    return sum + (attended * tensor({1.0, -2.0})).sum() +
+           binary_cross_entropy(sure, target, {.reduction = nn::Reduction::sum});
   }
 };
 
@@ -46,7 +48,8 @@ struct LearnEdges : nn::Graph<LearnEdges> {
 /// Numbers that the tensor's dtype cannot hold wrap around, whose multiples of 256 PyTorch takes off, too.
 struct NumbersOfBytes : nn::Graph<NumbersOfBytes> {
   static std::vector<Tensor> of(Tensor x) {
-    return {x + (-1), x * 300, x.masked_fill(x > 1, -1), where(x > 1, x, 300), x.eq(300), x.clamp(-5, 300), pad(x, {1, 2}, "constant", -3)};
+    return {x + (-1),  x * 300,          x.masked_fill(x > 1, -1),      where(x > 1, x, 300),
+            x.eq(300), x.clamp(-5, 300), pad(x, {1, 2}, "constant", -3)};
   }
   std::vector<Tensor> build(Tensor x) { return of(x); }
 };
@@ -92,7 +95,8 @@ struct Overflow : nn::Graph<Overflow> {
   std::vector<Tensor> build(Tensor i) { return of(i); }
 };
 
-/// Numbers that are equal to themselves, or to others that compute something else: constants of graphs are such numbers, too.
+/// Numbers that are equal to themselves, or to others that compute something else: constants of graphs are such
+/// numbers, too.
 struct Constants : nn::Graph<Constants> {
   double c = 0;
   static std::vector<Tensor> of(Tensor x, double c) {
@@ -158,21 +162,25 @@ TEST(EdgesGraph, ConstantsThatAreNoCommonNumbers) {
             << k << ": " << found[k] << " in a graph, " << expected[k] << " eagerly";
     }
   }
-  EXPECT_TRUE(std::isnan(clamp(ones({1}), kNaN, 2).item<double>()) && std::isnan(hardtanh(ones({1}), 0, kNaN).item<double>()));
+  EXPECT_TRUE(std::isnan(clamp(ones({1}), kNaN, 2).item<double>()) &&
+              std::isnan(hardtanh(ones({1}), 0, kNaN).item<double>()));
   EXPECT_EQ(clamp(ones({1}), kInfinity, kInfinity).item<double>(), kInfinity);
   EXPECT_EQ(clamp(ones({1}), -kInfinity, -kInfinity).item<double>(), -kInfinity);
 }
 
 TEST(EdgesGraph, IntegersWrapInChains) {
-  constexpr std::int64_t kLeast = std::numeric_limits<std::int64_t>::min(), kMost = std::numeric_limits<std::int64_t>::max();
+  constexpr std::int64_t kLeast = std::numeric_limits<std::int64_t>::min(),
+                         kMost = std::numeric_limits<std::int64_t>::max();
   const Tensor wide = tensor({kMost, kLeast, kMost - 1, kLeast + 1, std::int64_t{3037000500}, -3, 0, 5});
-  constexpr std::int32_t kLeast32 = std::numeric_limits<std::int32_t>::min(), kMost32 = std::numeric_limits<std::int32_t>::max();
+  constexpr std::int32_t kLeast32 = std::numeric_limits<std::int32_t>::min(),
+                         kMost32 = std::numeric_limits<std::int32_t>::max();
   const Tensor narrow = tensor({kMost32, kLeast32, kMost32 - 1, kLeast32 + 1, 46341, -3, 0, 5}, i32);
   for (const Tensor& i : {wide, narrow}) {
     SCOPED_TRACE(i.describe());
     Overflow graph;
     const std::vector<Tensor> eager = Overflow::of(i), compiled = graph(i);
-    for (std::size_t k = 0; k < eager.size(); ++k) EXPECT_TRUE(equal(compiled[k], eager[k])) << k << ": " << compiled[k] << eager[k];
+    for (std::size_t k = 0; k < eager.size(); ++k)
+      EXPECT_TRUE(equal(compiled[k], eager[k])) << k << ": " << compiled[k] << eager[k];
     EXPECT_EQ(compiled[0].to_vector<bool>()[0], false);
     EXPECT_EQ(compiled[1].to(i64).to_vector<std::int64_t>()[0], -1);
     EXPECT_EQ(compiled[3].to_vector<bool>()[1], true);
@@ -187,7 +195,8 @@ TEST(EdgesGraph, IntegersWrapInChains) {
 }
 
 TEST(EdgesGraph, DoesWhatEagerModeDoes) {
-  const Tensor mask = tensor({{false, false, false}, {true, false, false}, {true, true, false}}), target = tensor({0.0, 1.0, 0.5});
+  const Tensor mask = tensor({{false, false, false}, {true, false, false}, {true, true, false}}),
+               target = tensor({0.0, 1.0, 0.5});
   Edges eager;
   const Tensor loss = eager(mask, target);
   loss.backward();
@@ -197,14 +206,16 @@ TEST(EdgesGraph, DoesWhatEagerModeDoes) {
   for (const auto& [name, parameter] : eager.named_parameters()) {
     SCOPED_TRACE(name);
     EXPECT_TRUE(isfinite(parameter.grad()).to(f32).mean().item<double>() == 1);
-    const auto found = std::find_if(learned.begin(), learned.end(), [&, name = name](const auto& entry) { return entry.first == name; });
+    const auto found = std::find_if(learned.begin(), learned.end(),
+                                    [&, name = name](const auto& entry) { return entry.first == name; });
     ASSERT_NE(found, learned.end());
     EXPECT_TRUE(allclose(parameter - found->second, parameter.grad(), 1e-5, 1e-5));
   }
   EXPECT_EQ(eager.constant.grad().to_vector<float>(), (std::vector<float>{0, 0, 0}));
 }
 
-/// Numbers that a bool alone chooses between: the fused kernel's inputs say nothing of the type that they are computed in.
+/// Numbers that a bool alone chooses between: the fused kernel's inputs say nothing of the type that they are computed
+/// in.
 struct Masked : nn::Module<Masked> {
   nn::MultiheadAttention attention = child("attention", nn::MultiheadAttention(8, 2, {.batch_first = true}));
   std::map<std::string, Tensor> forward(Tensor x, Tensor tokens) {
@@ -250,7 +261,8 @@ TEST(EdgesGraph, WhatIsNoProbabilityIsAnError) {
   const std::string input = test::error_of([&] { (void)graph(tensor({0.5, 0.5, 1.5}), good); });
   EXPECT_NE(input.find("binary_cross_entropy: input 1.5 at position 2 is outside [0, 1]"), std::string::npos) << input;
   const std::string target = test::error_of([&] { (void)graph(good, tensor({-0.25, 0.5, 1.0})); });
-  EXPECT_NE(target.find("binary_cross_entropy: target -0.25 at position 0 is outside [0, 1]"), std::string::npos) << target;
+  EXPECT_NE(target.find("binary_cross_entropy: target -0.25 at position 0 is outside [0, 1]"), std::string::npos)
+      << target;
   EXPECT_NEAR(graph(good, good).item<double>(), 0.693147 / 3, 1e-6) << "the graph goes on";
 }
 
@@ -272,7 +284,8 @@ struct Writes : nn::Module<Writes> {
     seen.select(0, 1).add_(x.slice(1, 0, 3).mean(0));
     Tensor alone = (x + 1).reshape({-1});
     alone.mul_(2);
-    return flat.reshape({4, 6}) + turned.transpose(0, 1) * 100 + pairs.reshape({4, 6}) * 10000 + seen.sum() + alone.sum();
+    return flat.reshape({4, 6}) + turned.transpose(0, 1) * 100 + pairs.reshape({4, 6}) * 10000 + seen.sum() +
+           alone.sum();
   }
 };
 struct InferWrites : nn::Graph<InferWrites> {

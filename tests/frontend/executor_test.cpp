@@ -1,4 +1,5 @@
-// The executor: whole training steps, before and after the passes, in the chosen kernels, the reference and double, against eager training.
+// The executor: whole training steps, before and after the passes, in the chosen kernels, the reference and double,
+// against eager training.
 #include "frontend/eager/executor.h"
 
 #include <gtest/gtest.h>
@@ -14,9 +15,11 @@ namespace graven::executor_test {
 namespace {
 
 struct Net : nn::Module<Net> {
-  nn::Sequential features = child("features", nn::Sequential(nn::Conv2d(1, 6, 5, {.padding = 2}), nn::ReLU(), nn::MaxPool2d(2), nn::Conv2d(6, 16, 5),
-                                                             nn::ReLU(), nn::MaxPool2d(2)));
-  nn::Sequential classifier = child("classifier", nn::Sequential(nn::Flatten(), nn::Linear(64, 12), nn::ReLU(), nn::Linear(12, 5)));
+  nn::Sequential features =
+      child("features", nn::Sequential(nn::Conv2d(1, 6, 5, {.padding = 2}), nn::ReLU(), nn::MaxPool2d(2),
+                                       nn::Conv2d(6, 16, 5), nn::ReLU(), nn::MaxPool2d(2)));
+  nn::Sequential classifier =
+      child("classifier", nn::Sequential(nn::Flatten(), nn::Linear(64, 12), nn::ReLU(), nn::Linear(12, 5)));
   Tensor forward(Tensor images) { return classifier(features(images)); }
 };
 
@@ -40,7 +43,9 @@ ir::TensorData data_of(const Tensor& t) {
   return data;
 }
 
-Tensor tensor_of(const ir::TensorData& d) { return from_bytes(d.bytes.data(), d.bytes.size(), d.type.dtype, d.type.shape).to(f64); }
+Tensor tensor_of(const ir::TensorData& d) {
+  return from_bytes(d.bytes.data(), d.bytes.size(), d.type.dtype, d.type.shape).to(f64);
+}
 
 struct Case {
   const char* name;
@@ -54,7 +59,8 @@ TEST(Executor, TrainsWholeGraphs) {
   manual_seed(5);
   TrainNet graph;
   const Tensor images = randn({7, 1, 16, 16}), labels = randint(0, 5, {7});
-  const ir::Graph& traced = graph.trace(spec({Dim("batch", 9), 1, 16, 16}, "images"), spec({Dim("batch", 9)}, i64, "labels"));
+  const ir::Graph& traced =
+      graph.trace(spec({Dim("batch", 9), 1, 16, 16}, "images"), spec({Dim("batch", 9)}, i64, "labels"));
 
   nn::StateDict before;
   for (const auto& [name, t] : graph.state_dict()) before.emplace_back(name, t.detach().clone());
@@ -85,7 +91,8 @@ TEST(Executor, TrainsWholeGraphs) {
       const ir::Value& value = g.values[v];
       const auto id = static_cast<ir::ValueId>(v);
       if (value.kind == ir::ValueKind::state) values[id] = data_of(zeros(value.type.shape));
-      if (value.kind == ir::ValueKind::hyper) values[id] = data_of(value.name == "step" ? tensor(1, i64) : tensor(0.1, f64));
+      if (value.kind == ir::ValueKind::hyper)
+        values[id] = data_of(value.name == "step" ? tensor(1, i64) : tensor(0.1, f64));
     }
     eager::execute(g, values, {.oracle = c.oracle, .symbols = {{"batch", 7}}});
     EXPECT_NEAR(tensor_of(values.at(g.outputs.at(0))).item<double>(), loss.item<double>(), 1e-5);

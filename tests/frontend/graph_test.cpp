@@ -40,7 +40,8 @@ std::string text_of(const ir::Graph& graph) {
   for (const ir::Node& n : graph.nodes) {
     for (ir::ValueId v : n.outputs) out << graph.value(v).name << ' ' << graph.type(v).to_string() << ' ';
     out << "= " << n.op->name << "(";
-    for (std::size_t i = 0; i < n.inputs.size(); ++i) out << (i ? ", " : "") << (n.inputs[i] == ir::kNone ? "-" : graph.value(n.inputs[i]).name);
+    for (std::size_t i = 0; i < n.inputs.size(); ++i)
+      out << (i ? ", " : "") << (n.inputs[i] == ir::kNone ? "-" : graph.value(n.inputs[i]).name);
     out << ") " << n.origins.at(0).module << "\n";
   }
   return out.str();
@@ -87,7 +88,9 @@ TEST(Trace, LayersCarryTheLineThatDeclaresThem) {
     lines[n.origins[0].module].insert(std::int64_t{n.origins[0].line} - kDeclarations);
   }
   const std::int64_t loss = static_cast<std::int64_t>(Holder::loss_line) - kDeclarations;
-  const auto line = [](std::int64_t own, std::int64_t otherwise) { return std::set<std::int64_t>{test::members_have_lines() ? own : otherwise}; };
+  const auto line = [](std::int64_t own, std::int64_t otherwise) {
+    return std::set<std::int64_t>{test::members_have_lines() ? own : otherwise};
+  };
   EXPECT_EQ(lines, (std::map<std::string, std::set<std::int64_t>>{{"model.first", line(2, 9)},
                                                                   {"model.list.0", line(4, 9)},
                                                                   {"model.list.1", line(4, 9)},
@@ -123,7 +126,9 @@ TEST(Trace, ErrorsSayWhereALayerIsCalledAndWhereItIsDeclared) {
   const auto expect = [&](const std::string& text, const std::string& layer, int called, int declared) {
     const auto at = [&](int line) { return "graph_test.cpp:" + std::to_string(kLine + line); };
     if (!test::members_have_lines()) declared = 1;
-    EXPECT_NE(text.find("\n  at " + at(called) + "\n  the " + layer + " is declared at " + at(declared)), std::string::npos) << text;
+    EXPECT_NE(text.find("\n  at " + at(called) + "\n  the " + layer + " is declared at " + at(declared)),
+              std::string::npos)
+        << text;
   };
   Net net;
   expect(error_of([&] { (void)net(zeros({2, 3})); }), "Linear", 6, 2);
@@ -144,12 +149,15 @@ TEST(Trace, ErrorsSayWhereALayerIsCalledAndWhereItIsDeclared) {
 TEST(Trace, RecordsAnMlp) {
   TrainMlp graph;
   const ir::Graph& g = graph.trace(spec({Dim("batch", 8), 2, 2}, "images"), spec({Dim("batch", 8)}, i64, "labels"));
-  EXPECT_EQ(text_of(g),
-            "model.reshape f32[batch,4] = reshape(images) model\n"
-            "model.hidden.linear f32[batch,3] = linear(model.reshape, model.hidden.weight, model.hidden.bias) model.hidden\n"
-            "model.hidden.relu f32[batch,3] = relu(model.hidden.linear) model\n"
-            "model.logits.linear f32[batch,2] = linear(model.hidden.relu, model.logits.weight, model.logits.bias) model.logits\n"
-            "loss_fn.cross_entropy f32[] loss_fn.cross_entropy.probabilities f32[batch,2] = cross_entropy(model.logits.linear, labels) loss_fn\n");
+  EXPECT_EQ(
+      text_of(g),
+      "model.reshape f32[batch,4] = reshape(images) model\n"
+      "model.hidden.linear f32[batch,3] = linear(model.reshape, model.hidden.weight, model.hidden.bias) model.hidden\n"
+      "model.hidden.relu f32[batch,3] = relu(model.hidden.linear) model\n"
+      "model.logits.linear f32[batch,2] = linear(model.hidden.relu, model.logits.weight, model.logits.bias) "
+      "model.logits\n"
+      "loss_fn.cross_entropy f32[] loss_fn.cross_entropy.probabilities f32[batch,2] = "
+      "cross_entropy(model.logits.linear, labels) loss_fn\n");
   EXPECT_EQ(g.name, "TrainMlp");
   EXPECT_TRUE(g.training);
   ASSERT_EQ(g.losses.size(), 1u);
@@ -160,7 +168,8 @@ TEST(Trace, RecordsAnMlp) {
   EXPECT_EQ(g.optimizers[0].groups[0].options.at("momentum"), 0.9);
   std::vector<std::string> modules;
   for (const auto& m : g.modules) modules.push_back(m.path + ":" + m.class_name);
-  EXPECT_EQ(modules, (std::vector<std::string>{"model:Mlp", "model.hidden:Linear", "model.logits:Linear", "loss_fn:CrossEntropyLoss"}));
+  EXPECT_EQ(modules, (std::vector<std::string>{"model:Mlp", "model.hidden:Linear", "model.logits:Linear",
+                                               "loss_fn:CrossEntropyLoss"}));
   // A user's function has its own line, in forward(); a layer's operator the line that declares the layer, two above.
   EXPECT_EQ(g.nodes[2].origins[0].file, "graph_test.cpp");
   EXPECT_EQ(g.nodes[2].origins[0].line, g.nodes[1].origins[0].line + (test::members_have_lines() ? 2 : 3));
@@ -172,29 +181,35 @@ TEST(Trace, PrintsAsOneFlowDoes) {
   EXPECT_EQ(name.substr(0, 9), "TrainMlp_");
   std::ostringstream before;
   before << graph;
-  EXPECT_EQ(before.str(), "(GRAPH:" + name +
-                              ":TrainMlp): (\n"
-                              "  (CONFIG:config:GraphConfig(training=True, ))\n"
-                              "  (MODULE:model:Mlp()): (\n"
-                              "    (MODULE:model.hidden:Linear(in_features=4, out_features=3, bias=True)): (\n"
-                              "      (PARAMETER:model.hidden.weight:tensor(..., size=(3, 4), dtype=float32, requires_grad=True)): ()\n"
-                              "      (PARAMETER:model.hidden.bias:tensor(..., size=(3,), dtype=float32, requires_grad=True)): ()\n"
-                              "    )\n"
-                              "    (MODULE:model.logits:Linear(in_features=3, out_features=2, bias=True)): (\n"
-                              "      (PARAMETER:model.logits.weight:tensor(..., size=(2, 3), dtype=float32, requires_grad=True)): ()\n"
-                              "      (PARAMETER:model.logits.bias:tensor(..., size=(2,), dtype=float32, requires_grad=True)): ()\n"
-                              "    )\n"
-                              "  )\n"
-                              "  (MODULE:loss_fn:CrossEntropyLoss()): ()\n"
-                              ")");
+  EXPECT_EQ(
+      before.str(),
+      "(GRAPH:" + name +
+          ":TrainMlp): (\n"
+          "  (CONFIG:config:GraphConfig(training=True, ))\n"
+          "  (MODULE:model:Mlp()): (\n"
+          "    (MODULE:model.hidden:Linear(in_features=4, out_features=3, bias=True)): (\n"
+          "      (PARAMETER:model.hidden.weight:tensor(..., size=(3, 4), dtype=float32, requires_grad=True)): ()\n"
+          "      (PARAMETER:model.hidden.bias:tensor(..., size=(3,), dtype=float32, requires_grad=True)): ()\n"
+          "    )\n"
+          "    (MODULE:model.logits:Linear(in_features=3, out_features=2, bias=True)): (\n"
+          "      (PARAMETER:model.logits.weight:tensor(..., size=(2, 3), dtype=float32, requires_grad=True)): ()\n"
+          "      (PARAMETER:model.logits.bias:tensor(..., size=(2,), dtype=float32, requires_grad=True)): ()\n"
+          "    )\n"
+          "  )\n"
+          "  (MODULE:loss_fn:CrossEntropyLoss()): ()\n"
+          ")");
   graph.compile(spec({5, 2, 2}), spec({5}, i64));
   std::ostringstream after;
   after << graph;
-  EXPECT_NE(after.str().find("  (INPUT:_" + name + "-input_1:tensor(..., size=(5,), dtype=int64))\n"), std::string::npos);
-  EXPECT_NE(after.str().find("    (INPUT:_loss_fn-input_0:tensor(..., is_lazy='True', size=(5, 2), dtype=float32))\n"), std::string::npos);
-  EXPECT_NE(after.str().find("      (OPERATOR:model.hidden.linear:linear(model.reshape, model.hidden.weight, model.hidden.bias) -> f32[5,3])\n"),
+  EXPECT_NE(after.str().find("  (INPUT:_" + name + "-input_1:tensor(..., size=(5,), dtype=int64))\n"),
             std::string::npos);
-  EXPECT_NE(after.str().find("  (OUTPUT:_" + name + "-output_0:tensor(..., size=(), dtype=float32))\n"), std::string::npos);
+  EXPECT_NE(after.str().find("    (INPUT:_loss_fn-input_0:tensor(..., is_lazy='True', size=(5, 2), dtype=float32))\n"),
+            std::string::npos);
+  EXPECT_NE(after.str().find("      (OPERATOR:model.hidden.linear:linear(model.reshape, model.hidden.weight, "
+                             "model.hidden.bias) -> f32[5,3])\n"),
+            std::string::npos);
+  EXPECT_NE(after.str().find("  (OUTPUT:_" + name + "-output_0:tensor(..., size=(), dtype=float32))\n"),
+            std::string::npos);
 }
 
 TEST(Trace, KeepsTheTreeOfInputsAndOutputs) {
@@ -264,14 +279,17 @@ TEST(Trace, StridesAreThoseOfEagerMode) {
       EXPECT_FALSE(y.is_contiguous());
       EXPECT_TRUE(y.contiguous().is_contiguous());
       EXPECT_TRUE(y.reshape({-1}).is_contiguous());
-      return y.contiguous().view({-1}) + y.view({3, 1, -1}).flatten();  // what a symbolic dimension's strides can express, too
+      return y.contiguous().view({-1}) +
+             y.view({3, 1, -1}).flatten();  // what a symbolic dimension's strides can express, too
     }
   } transposed;
   transposed.compile(spec({Dim("batch", 4), 3, 2}));
   struct Refused : nn::Graph<Refused> {
     Tensor build(Tensor x) { return x.t().view({-1}); }
   } refused;
-  EXPECT_NE(error_of([&] { refused.compile(spec({Dim("batch", 4), 3})); }).find("view: strides cannot express [3*batch]"), std::string::npos)
+  EXPECT_NE(
+      error_of([&] { refused.compile(spec({Dim("batch", 4), 3})); }).find("view: strides cannot express [3*batch]"),
+      std::string::npos)
       << error_of([&] { refused.compile(spec({Dim("batch", 4), 3})); });
 }
 
@@ -296,7 +314,9 @@ TEST(Trace, WritesIntoViewsAreSeenThroughWhatTheyAreViewsOf) {
       return y;
     }
   } detached;
-  EXPECT_NE(error_of([&] { detached.compile(spec({2, 2})); }).find("add_: what detach() gave is changed in place in a graph"), std::string::npos);
+  EXPECT_NE(
+      error_of([&] { detached.compile(spec({2, 2})); }).find("add_: what detach() gave is changed in place in a graph"),
+      std::string::npos);
   struct Expanded : nn::Graph<Expanded> {
     Tensor build(Tensor x) {
       Tensor y = x * 2, z = y.expand({3, 2});
@@ -304,7 +324,9 @@ TEST(Trace, WritesIntoViewsAreSeenThroughWhatTheyAreViewsOf) {
       return y;
     }
   } expanded;
-  EXPECT_NE(error_of([&] { expanded.compile(spec({1, 2})); }).find("add_: a tensor that was expanded is changed in place"), std::string::npos);
+  EXPECT_NE(
+      error_of([&] { expanded.compile(spec({1, 2})); }).find("add_: a tensor that was expanded is changed in place"),
+      std::string::npos);
   struct OfSymbol : nn::Graph<OfSymbol> {
     Tensor build(Tensor x) {
       Tensor y = x * 2;
@@ -361,20 +383,25 @@ TEST(Graphs, SayWhatIsWrong) {
     nn::Linear linear{2, 2};
     Tensor build(Tensor x) { return linear(x); }
   } unregistered;
-  EXPECT_NE(
-      error_of([&] { unregistered.compile(spec({1, 2})); }).find("the module Linear is called in build() of Unregistered, but is not registered"),
-      std::string::npos);
+  EXPECT_NE(error_of([&] {
+              unregistered.compile(spec({1, 2}));
+            }).find("the module Linear is called in build() of Unregistered, but is not registered"),
+            std::string::npos);
   struct Parameter : nn::Graph<Parameter> {
     nn::Linear linear{2, 2};
     Tensor build(Tensor x) { return matmul(x, linear.weight); }
   } parameter;
-  EXPECT_NE(error_of([&] { parameter.compile(spec({1, 2})); }).find("the parameter f32[2,2] of Linear.weight is used in build() of Parameter"),
+  EXPECT_NE(error_of([&] {
+              parameter.compile(spec({1, 2}));
+            }).find("the parameter f32[2,2] of Linear.weight is used in build() of Parameter"),
             std::string::npos);
   struct Leaf : nn::Graph<Leaf> {
     Tensor w = ones({2, 2}).requires_grad_();
     Tensor build(Tensor x) { return matmul(x, w); }
   } leaf;
-  EXPECT_NE(error_of([&] { leaf.compile(spec({1, 2})); }).find("requires a gradient and is used in build() of Leaf, but is no registered parameter"),
+  EXPECT_NE(error_of([&] {
+              leaf.compile(spec({1, 2}));
+            }).find("requires a gradient and is used in build() of Leaf, but is no registered parameter"),
             std::string::npos);
   struct NoOptimizer : nn::Graph<NoOptimizer> {
     nn::Linear linear = child("linear", nn::Linear(2, 2));
@@ -384,7 +411,9 @@ TEST(Graphs, SayWhatIsWrong) {
       return loss;
     }
   } no_optimizer;
-  EXPECT_NE(error_of([&] { no_optimizer.compile(spec({1, 2})); }).find("calls backward(), but the graph has no optimizer"), std::string::npos);
+  EXPECT_NE(
+      error_of([&] { no_optimizer.compile(spec({1, 2})); }).find("calls backward(), but the graph has no optimizer"),
+      std::string::npos);
   EXPECT_FALSE(no_optimizer.is_compiled());
   struct NoBackward : nn::Graph<NoBackward> {
     nn::Linear linear = child("linear", nn::Linear(2, 2));
@@ -392,7 +421,9 @@ TEST(Graphs, SayWhatIsWrong) {
     NoBackward() { add_optimizer(optimizer); }
     Tensor build(Tensor x) { return linear(x).sum(); }
   } no_backward;
-  EXPECT_NE(error_of([&] { no_backward.compile(spec({1, 2})); }).find("has an optimizer, but its build() calls backward() on no loss"),
+  EXPECT_NE(error_of([&] {
+              no_backward.compile(spec({1, 2}));
+            }).find("has an optimizer, but its build() calls backward() on no loss"),
             std::string::npos);
   struct Foreign : nn::Graph<Foreign> {
     optim::SGD optimizer{nn::Linear(2, 2).parameters()};
@@ -408,7 +439,8 @@ TEST(Graphs, SayWhatIsWrong) {
     }
     Tensor build(Tensor x) { return x; }
   };
-  EXPECT_NE(error_of([] { TwoOwners(); }).find("the parameter linear.weight belongs to another optimizer"), std::string::npos);
+  EXPECT_NE(error_of([] { TwoOwners(); }).find("the parameter linear.weight belongs to another optimizer"),
+            std::string::npos);
   struct Shapes : nn::Graph<Shapes> {
     nn::Sequential net = child("net", nn::Sequential(nn::Linear(2, 3), nn::Linear(4, 1)));
     Tensor build(Tensor x) { return net(x); }
@@ -425,8 +457,11 @@ TEST(Graphs, SayWhatIsWrong) {
     }
   } peeks;
   peeks.compile(spec({2}));
-  EXPECT_NE(error_of([&] { (void)peeks.kept.item<float>(); }).find("has no data until the graph runs"), std::string::npos);
-  EXPECT_NE(error_of([&] { (void)(peeks.kept + 1); }).find("was recorded by a graph's build(), and is used outside of it"), std::string::npos);
+  EXPECT_NE(error_of([&] { (void)peeks.kept.item<float>(); }).find("has no data until the graph runs"),
+            std::string::npos);
+  EXPECT_NE(
+      error_of([&] { (void)(peeks.kept + 1); }).find("was recorded by a graph's build(), and is used outside of it"),
+      std::string::npos);
   const struct {
     const char* name;
     void (*use)(Tensor& t);
@@ -463,7 +498,8 @@ TEST(Graphs, UpdateInBackwardIsAskedForInTime) {
     Tensor build(Tensor x) { return model(x); }
   } infer;
   infer.update_in_backward();
-  EXPECT_NE(error_of([&] { infer.compile(spec({2, 4})); }).find("has no optimizer, so there is no update"), std::string::npos);
+  EXPECT_NE(error_of([&] { infer.compile(spec({2, 4})); }).find("has no optimizer, so there is no update"),
+            std::string::npos);
 }
 
 TEST(Graphs, CheckTheInputsOfLaterCalls) {
@@ -471,7 +507,9 @@ TEST(Graphs, CheckTheInputsOfLaterCalls) {
     Tensor build(Tensor x, std::map<std::string, Tensor> more) { return x + more.at("y"); }
   } graph;
   graph.compile(spec({Dim("batch", 8), 3}, "x"), std::map<std::string, Spec>{{"y", spec({Dim("batch", 8), 3})}});
-  const auto call = [&](Tensor x, Tensor y) { return error_of([&] { (void)graph(x, std::map<std::string, Tensor>{{"y", y}}); }); };
+  const auto call = [&](Tensor x, Tensor y) {
+    return error_of([&] { (void)graph(x, std::map<std::string, Tensor>{{"y", y}}); });
+  };
   const std::string wide = call(zeros({2, 4}), zeros({2, 3}));
   EXPECT_NE(wide.find("input 0 ('x') of Two_"), std::string::npos) << wide;
   EXPECT_NE(wide.find("expected f32[batch,3], got f32[2,4]"), std::string::npos) << wide;
@@ -486,9 +524,10 @@ TEST(Graphs, KeepTheirStateUnderStableNames) {
   TrainMlp a, b;
   std::vector<std::string> names;
   for (const auto& [name, t] : a.state_dict()) names.push_back(name);
-  EXPECT_EQ(names, (std::vector<std::string>{"model.hidden.weight", "model.hidden.bias", "model.logits.weight", "model.logits.bias",
-                                             "model.hidden.weight-momentum", "model.hidden.bias-momentum", "model.logits.weight-momentum",
-                                             "model.logits.bias-momentum", "train_step"}));
+  EXPECT_EQ(names,
+            (std::vector<std::string>{"model.hidden.weight", "model.hidden.bias", "model.logits.weight",
+                                      "model.logits.bias", "model.hidden.weight-momentum", "model.hidden.bias-momentum",
+                                      "model.logits.weight-momentum", "model.logits.bias-momentum", "train_step"}));
   nn::StateDict state = a.state_dict();
   for (auto& [name, t] : state) t = name == "train_step" ? tensor(7) : full(t.shape(), 0.5);
   b.load_state_dict(state);

@@ -1,4 +1,5 @@
-// Every in-place form against the function it is named after: eagerly, through views, in gradients, and recorded in a graph.
+// Every in-place form against the function it is named after: eagerly, through views, in gradients, and recorded in a
+// graph.
 #include <algorithm>
 #include <functional>
 #include <string>
@@ -25,26 +26,37 @@ struct Form {
 
 /// Of f32[2,3] with elements between 0.1 and 0.9.
 std::vector<Form> forms() {
-  const Tensor a = tensor({{0.5, 2.0, -1.5}, {3.0, 0.25, -4.0}}).to(DType::f32), b = tensor({2.0, -0.5, 4.0}).to(DType::f32);
+  const Tensor a = tensor({{0.5, 2.0, -1.5}, {3.0, 0.25, -4.0}}).to(DType::f32),
+               b = tensor({2.0, -0.5, 4.0}).to(DType::f32);
   const Tensor index = tensor({{2, 0}, {1, 1}}), rows = tensor({1, 1, 0}), mask = tensor({true, false, true});
   return {
       {"add_", [=](Tensor& x) -> Tensor& { return x.add_(a); }, [=](const Tensor& x) { return x + a; }},
-      {"add_ of a multiple", [=](Tensor& x) -> Tensor& { return x.add_(b, -0.5); }, [=](const Tensor& x) { return x - b * 0.5; }},
+      {"add_ of a multiple", [=](Tensor& x) -> Tensor& { return x.add_(b, -0.5); },
+       [=](const Tensor& x) { return x - b * 0.5; }},
       {"sub_", [=](Tensor& x) -> Tensor& { return x.sub_(2); }, [=](const Tensor& x) { return x - 2; }},
-      {"sub_ of a multiple", [=](Tensor& x) -> Tensor& { return x.sub_(a, 3); }, [=](const Tensor& x) { return x - a * 3; }},
+      {"sub_ of a multiple", [=](Tensor& x) -> Tensor& { return x.sub_(a, 3); },
+       [=](const Tensor& x) { return x - a * 3; }},
       {"mul_", [=](Tensor& x) -> Tensor& { return x.mul_(a); }, [=](const Tensor& x) { return x * a; }},
       {"div_", [=](Tensor& x) -> Tensor& { return x.div_(b); }, [=](const Tensor& x) { return x / b; }},
-      {"div_ rounded", [=](Tensor& x) -> Tensor& { return x.div_(0.25, "trunc"); }, [=](const Tensor& x) { return trunc(x / 0.25); }},
-      {"floor_divide_", [=](Tensor& x) -> Tensor& { return x.floor_divide_(0.25); }, [=](const Tensor& x) { return floor(x / 0.25); }},
-      {"remainder_", [=](Tensor& x) -> Tensor& { return x.remainder_(0.25); }, [=](const Tensor& x) { return remainder(x, 0.25); }},
+      {"div_ rounded", [=](Tensor& x) -> Tensor& { return x.div_(0.25, "trunc"); },
+       [=](const Tensor& x) { return trunc(x / 0.25); }},
+      {"floor_divide_", [=](Tensor& x) -> Tensor& { return x.floor_divide_(0.25); },
+       [=](const Tensor& x) { return floor(x / 0.25); }},
+      {"remainder_", [=](Tensor& x) -> Tensor& { return x.remainder_(0.25); },
+       [=](const Tensor& x) { return remainder(x, 0.25); }},
       {"fmod_", [=](Tensor& x) -> Tensor& { return x.fmod_(0.25); }, [=](const Tensor& x) { return fmod(x, 0.25); }},
       {"pow_", [=](Tensor& x) -> Tensor& { return x.pow_(a); }, [=](const Tensor& x) { return pow(x, a); }},
       {"pow_ of a number", [=](Tensor& x) -> Tensor& { return x.pow_(3); }, [=](const Tensor& x) { return x * x * x; }},
-      {"addcmul_", [=](Tensor& x) -> Tensor& { return x.addcmul_(a, b, 0.5); }, [=](const Tensor& x) { return x + a * b * 0.5; }},
-      {"addcdiv_", [=](Tensor& x) -> Tensor& { return x.addcdiv_(a, b, -2); }, [=](const Tensor& x) { return x - a / b * 2; }},
-      {"addcdiv_ of itself", [=](Tensor& x) -> Tensor& { return x.addcdiv_(x, x + 1, 2); }, [=](const Tensor& x) { return x + x / (x + 1) * 2; }},
-      {"lerp_", [=](Tensor& x) -> Tensor& { return x.lerp_(a, 0.25); }, [=](const Tensor& x) { return x + (a - x) * 0.25; }},
-      {"lerp_ by a tensor", [=](Tensor& x) -> Tensor& { return x.lerp_(a, b); }, [=](const Tensor& x) { return x + (a - x) * b; }},
+      {"addcmul_", [=](Tensor& x) -> Tensor& { return x.addcmul_(a, b, 0.5); },
+       [=](const Tensor& x) { return x + a * b * 0.5; }},
+      {"addcdiv_", [=](Tensor& x) -> Tensor& { return x.addcdiv_(a, b, -2); },
+       [=](const Tensor& x) { return x - a / b * 2; }},
+      {"addcdiv_ of itself", [=](Tensor& x) -> Tensor& { return x.addcdiv_(x, x + 1, 2); },
+       [=](const Tensor& x) { return x + x / (x + 1) * 2; }},
+      {"lerp_", [=](Tensor& x) -> Tensor& { return x.lerp_(a, 0.25); },
+       [=](const Tensor& x) { return x + (a - x) * 0.25; }},
+      {"lerp_ by a tensor", [=](Tensor& x) -> Tensor& { return x.lerp_(a, b); },
+       [=](const Tensor& x) { return x + (a - x) * b; }},
       {"abs_", [](Tensor& x) -> Tensor& { return x.abs_(); }, [](const Tensor& x) { return abs(x); }},
       {"neg_", [](Tensor& x) -> Tensor& { return x.neg_(); }, [](const Tensor& x) { return -x; }},
       {"exp_", [](Tensor& x) -> Tensor& { return x.exp_(); }, [](const Tensor& x) { return exp(x); }},
@@ -55,7 +67,8 @@ std::vector<Form> forms() {
       {"rsqrt_", [](Tensor& x) -> Tensor& { return x.rsqrt_(); }, [](const Tensor& x) { return 1 / sqrt(x); }},
       {"square_", [](Tensor& x) -> Tensor& { return x.square_(); }, [](const Tensor& x) { return x * x; }},
       {"reciprocal_", [](Tensor& x) -> Tensor& { return x.reciprocal_(); }, [](const Tensor& x) { return 1 / x; }},
-      {"sigmoid_", [](Tensor& x) -> Tensor& { return x.sigmoid_(); }, [](const Tensor& x) { return 1 / (exp(-x) + 1); }},
+      {"sigmoid_", [](Tensor& x) -> Tensor& { return x.sigmoid_(); },
+       [](const Tensor& x) { return 1 / (exp(-x) + 1); }},
       {"tanh_", [](Tensor& x) -> Tensor& { return x.tanh_(); }, [](const Tensor& x) { return tanh(x); }},
       {"sin_", [](Tensor& x) -> Tensor& { return x.sin_(); }, [](const Tensor& x) { return sin(x); }},
       {"cos_", [](Tensor& x) -> Tensor& { return x.cos_(); }, [](const Tensor& x) { return cos(x); }},
@@ -65,22 +78,29 @@ std::vector<Form> forms() {
       {"round_", [](Tensor& x) -> Tensor& { return x.round_(); }, [](const Tensor& x) { return round(x); }},
       {"trunc_", [](Tensor& x) -> Tensor& { return x.trunc_(); }, [](const Tensor& x) { return trunc(x); }},
       {"sign_", [](Tensor& x) -> Tensor& { return x.sign_(); }, [](const Tensor& x) { return sign(x); }},
-      {"relu_", [=](Tensor& x) -> Tensor& { return x.sub_(0.5).relu_(); }, [](const Tensor& x) { return relu(x - 0.5); }},
-      {"clamp_", [](Tensor& x) -> Tensor& { return x.clamp_(0.3, 0.6); }, [](const Tensor& x) { return clamp(x, 0.3, 0.6); }},
-      {"clamp_min_", [](Tensor& x) -> Tensor& { return x.clamp_min_(0.4); }, [](const Tensor& x) { return maximum(x, 0.4); }},
-      {"clamp_max_", [](Tensor& x) -> Tensor& { return x.clamp_max_(0.4); }, [](const Tensor& x) { return minimum(x, 0.4); }},
+      {"relu_", [=](Tensor& x) -> Tensor& { return x.sub_(0.5).relu_(); },
+       [](const Tensor& x) { return relu(x - 0.5); }},
+      {"clamp_", [](Tensor& x) -> Tensor& { return x.clamp_(0.3, 0.6); },
+       [](const Tensor& x) { return clamp(x, 0.3, 0.6); }},
+      {"clamp_min_", [](Tensor& x) -> Tensor& { return x.clamp_min_(0.4); },
+       [](const Tensor& x) { return maximum(x, 0.4); }},
+      {"clamp_max_", [](Tensor& x) -> Tensor& { return x.clamp_max_(0.4); },
+       [](const Tensor& x) { return minimum(x, 0.4); }},
       {"nan_to_num_", [](Tensor& x) -> Tensor& { return x.nan_to_num_(0.5); }, [](const Tensor& x) { return x * 1; }},
       {"tril_", [](Tensor& x) -> Tensor& { return x.tril_(); }, [](const Tensor& x) { return tril(x); }},
       {"triu_", [](Tensor& x) -> Tensor& { return x.triu_(1); }, [](const Tensor& x) { return triu(x, 1); }},
-      {"masked_fill_", [=](Tensor& x) -> Tensor& { return x.masked_fill_(mask, -2); }, [=](const Tensor& x) { return where(mask, -2, x); }},
-      {"scatter_", [=](Tensor& x) -> Tensor& { return x.scatter_(1, index, 7); }, [=](const Tensor& x) { return scatter(x, 1, index, 7); }},
+      {"masked_fill_", [=](Tensor& x) -> Tensor& { return x.masked_fill_(mask, -2); },
+       [=](const Tensor& x) { return where(mask, -2, x); }},
+      {"scatter_", [=](Tensor& x) -> Tensor& { return x.scatter_(1, index, 7); },
+       [=](const Tensor& x) { return scatter(x, 1, index, 7); }},
       {"scatter_add_", [=](Tensor& x) -> Tensor& { return x.scatter_add_(1, index, a); },
        [=](const Tensor& x) { return scatter_add(x, 1, index, a); }},
       {"index_add_", [=](Tensor& x) -> Tensor& { return x.index_add_(0, rows, ones({3, 3}), 0.5); },
        [=](const Tensor& x) { return x + tensor({{0.5}, {1.0}}).to(DType::f32); }},
       {"index_put_", [=](Tensor& x) -> Tensor& { return x.index_put_({rows, tensor({2, 2, 2})}, 3); },
        [=](const Tensor& x) { return cat({x.slice(1, 0, 2), full({2, 1}, 3)}, 1); }},
-      {"copy_", [=](Tensor& x) -> Tensor& { return x.copy_(b); }, [=](const Tensor& x) { return b.expand(x.shape()) + x * 0; }},
+      {"copy_", [=](Tensor& x) -> Tensor& { return x.copy_(b); },
+       [=](const Tensor& x) { return b.expand(x.shape()) + x * 0; }},
       {"fill_", [](Tensor& x) -> Tensor& { return x.fill_(2); }, [](const Tensor& x) { return x * 0 + 2; }},
       {"zero_", [](Tensor& x) -> Tensor& { return x.zero_(); }, [](const Tensor& x) { return x * 0; }},
   };
@@ -142,7 +162,8 @@ TEST(InPlace, FormsAreRecorded) {
   }
 }
 
-// ---- views under autograd -------------------------------------------------------------------------------------------------------------
+// ---- views under autograd
+// -------------------------------------------------------------------------------------------------------------
 
 struct Written {
   std::string name;
@@ -307,8 +328,10 @@ std::vector<Written> writes() {
       {"what only a copy can have",
        [](const Tensor& x) {
          Tensor y = x * 2;
-         const Tensor copies[] = {y.t().reshape({6}), y.t().contiguous().flatten(), y.narrow(1, 0, 2).flatten(), y.t().slice(0, 0, 3, 2).flatten()};
-         const Tensor views[] = {y.reshape({3, 2}), y.contiguous().flatten(), y.t().reshape({3, 1, 2}), y.slice(1, 0, 3, 2).unsqueeze(0)};
+         const Tensor copies[] = {y.t().reshape({6}), y.t().contiguous().flatten(), y.narrow(1, 0, 2).flatten(),
+                                  y.t().slice(0, 0, 3, 2).flatten()};
+         const Tensor views[] = {y.reshape({3, 2}), y.contiguous().flatten(), y.t().reshape({3, 1, 2}),
+                                 y.slice(1, 0, 3, 2).unsqueeze(0)};
          y.mul_(y);
          Tensor sum = tensor(0.0f);
          for (const Tensor& copy : copies) sum = sum + (copy * arange(0, copy.numel()).to(f32)).sum();
@@ -318,7 +341,8 @@ std::vector<Written> writes() {
        [](const Tensor& x) {
          const Tensor old = x * 2, now = old * old;
          Tensor sum = tensor(0.0f);
-         for (const Tensor& y : {old.t(), old.t(), old.narrow(1, 0, 2), old.t().slice(0, 0, 3, 2), now, now, now.t(), now.slice(1, 0, 3, 2)})
+         for (const Tensor& y : {old.t(), old.t(), old.narrow(1, 0, 2), old.t().slice(0, 0, 3, 2), now, now, now.t(),
+                                 now.slice(1, 0, 3, 2)})
            sum = sum + (y.flatten() * arange(0, y.numel()).to(f32)).sum();
          return sum.reshape({1});
        }},
@@ -392,7 +416,7 @@ TEST(InPlace, WritesIntoViewsAreRecorded) {
 /// Assignments to views that have no name, and what they are short for.
 struct Assignment {
   std::string name;
-  std::function<void(Tensor&x, const Tensor&value)> assigned, copied;
+  std::function<void(Tensor& x, const Tensor& value)> assigned, copied;
 };
 
 /// Of f32[2,3], and f32[3].
@@ -410,15 +434,9 @@ std::vector<Assignment> assignments() {
        [](Tensor& x, const Tensor&) { x.select(0, 0).fill_(5.0); }},
       {"integer", [](Tensor& x, const Tensor&) { x[0] = 5; },
        [](Tensor& x, const Tensor&) { x.select(0, 0).fill_(5); }},
-      {"column",
-       [](Tensor& x, const Tensor&) {
-         x.index({Slice(), 0}) = ones({2});
-       },
+      {"column", [](Tensor& x, const Tensor&) { x.index({Slice(), 0}) = ones({2}); },
        [](Tensor& x, const Tensor&) { x.select(1, 0).copy_(ones({2})); }},
-      {"steps",
-       [](Tensor& x, const Tensor& v) {
-         x.index({Slice(), Slice(None, None, 2)}) = v[1];
-       },
+      {"steps", [](Tensor& x, const Tensor& v) { x.index({Slice(), Slice(None, None, 2)}) = v[1]; },
        [](Tensor& x, const Tensor& v) { x.slice(1, 0, 3, 2).copy_(v.select(0, 1)); }},
       {"everything", [](Tensor& x, const Tensor& v) { x.index({Slice()}) = v; },
        [](Tensor& x, const Tensor& v) { x.copy_(v); }},
@@ -428,13 +446,8 @@ std::vector<Assignment> assignments() {
        [](Tensor& x, const Tensor& v) { x.select(1, 1).copy_(v.slice(0, 1)); }},
       {"reshaped", [](Tensor& x, const Tensor& v) { x.view({6}).narrow(0, 2, 3) = v; },
        [](Tensor& x, const Tensor& v) { x.view({6}).narrow(0, 2, 3).copy_(v); }},
-      {"integers",
-       [](Tensor& x, const Tensor&) {
-         x[1] = tensor({3, 2, 1});
-       },
-       [](Tensor& x, const Tensor&) {
-         x.select(0, 1).copy_(tensor({3, 2, 1}));
-       }},
+      {"integers", [](Tensor& x, const Tensor&) { x[1] = tensor({3, 2, 1}); },
+       [](Tensor& x, const Tensor&) { x.select(0, 1).copy_(tensor({3, 2, 1})); }},
       {"itself", [](Tensor& x, const Tensor&) { x[0] = x[1]; },
        [](Tensor& x, const Tensor&) { x.select(0, 0).copy_(x.select(0, 1)); }},
   };
@@ -480,9 +493,7 @@ TEST(InPlace, AssigningToACopyIsAnError) {
   Tensor x = start();
   const Tensor rows = tensor({0, 1});
   const std::vector<std::function<void()>> cases = {
-      [&] {
-        x.index({rows}) = ones({2, 3});
-      },
+      [&] { x.index({rows}) = ones({2, 3}); },
       [&] { x.clone()[0].clone() = 1; },
       [&] { x.t().reshape({6}) = 1; },
       [&] { x + 1 = x; },
@@ -538,10 +549,13 @@ struct Detached : nn::Graph<Detached> {
 TEST(InPlace, WhatAutogradCannotFollowIsAnError) {
   const Tensor w = start().requires_grad_();
   const std::vector<std::pair<std::function<void()>, std::string>> cases = {
-      {[=] { w.select(0, 1).mul_(2); }, "mul_: a view of a leaf that requires a gradient is changed in place; use NoGradGuard, or a new tensor"},
+      {[=] { w.select(0, 1).mul_(2); },
+       "mul_: a view of a leaf that requires a gradient is changed in place; use NoGradGuard, or a new tensor"},
       {[=] { Tensor(w).mul_(2); }, "mul_: a leaf that requires a gradient is changed in place"},
-      {[=] { (w * 2).detach().mul_(w); }, "mul_: what detach() gave, or a view that was taken under NoGradGuard, is changed in place"},
-      {[=] { w.select(0, 0).unsqueeze(0).expand({2, 3}).mul_(w); }, "mul_: several elements of this expanded tensor share one place in memory"},
+      {[=] { (w * 2).detach().mul_(w); },
+       "mul_: what detach() gave, or a view that was taken under NoGradGuard, is changed in place"},
+      {[=] { w.select(0, 0).unsqueeze(0).expand({2, 3}).mul_(w); },
+       "mul_: several elements of this expanded tensor share one place in memory"},
       {[=] {
          const Tensor y = w * 2, squares = y * y;
          y.select(0, 1).mul_(2);
@@ -552,7 +566,8 @@ TEST(InPlace, WhatAutogradCannotFollowIsAnError) {
   for (const auto& [f, expected] : cases) EXPECT_NE(error_of(f).find(expected), std::string::npos) << error_of(f);
   Detached detached;
   const std::string error = error_of([&] { detached(start()); });
-  EXPECT_NE(error.find("shares the memory of one that was changed in place by a recorded value"), std::string::npos) << error;
+  EXPECT_NE(error.find("shares the memory of one that was changed in place by a recorded value"), std::string::npos)
+      << error;
   EXPECT_TRUE(equal(w.detach(), start()));
 }
 
@@ -570,7 +585,10 @@ TEST(InPlace, IntegersStayIntegers) {
   Tensor n = tensor({7, -7, 12});
   n.add_(tensor({1, 2, 3}), -2).floor_divide_(4);
   EXPECT_EQ(n.to_vector<std::int64_t>(), (std::vector<std::int64_t>{1, -3, 1}));
-  EXPECT_NE(error_of([&] { n.add_(tensor({1, 2, 3}), 0.5); }).find("add: the factor of integers must be a whole number, got 0.5"), std::string::npos);
+  EXPECT_NE(error_of([&] {
+              n.add_(tensor({1, 2, 3}), 0.5);
+            }).find("add: the factor of integers must be a whole number, got 0.5"),
+            std::string::npos);
   EXPECT_NE(error_of([&] { n.exp_(); }).find("exp_: a result of f32 cannot be stored in i64[3]"), std::string::npos);
   Tensor flags = tensor({true, false});
   EXPECT_NE(error_of([&] { flags.add_(flags, 2); }).find("add: bools are not scaled"), std::string::npos);

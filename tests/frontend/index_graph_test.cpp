@@ -28,10 +28,14 @@ TEST(IndexGraph, AnIndexOutOfRangeIsAnErrorAndChangesNothing) {
   const Tensor before = graph.words.weight.detach().clone();
   const std::string token = test::error_of([&] { (void)graph(tensor({1, 5, 0, 1}), labels); });
   const auto line = [](int own) { return std::to_string(kClassify + (test::members_have_lines() ? own : 5)); };
-  EXPECT_NE(token.find("words, index_graph_test.cpp:" + line(2) + ": index_select: index 5 at position 1 is outside [0, 5)"), std::string::npos)
+  EXPECT_NE(
+      token.find("words, index_graph_test.cpp:" + line(2) + ": index_select: index 5 at position 1 is outside [0, 5)"),
+      std::string::npos)
       << token;
   const std::string label = test::error_of([&] { (void)graph(tokens, tensor({0, 2, 1, -1})); });
-  EXPECT_NE(label.find("loss_fn, index_graph_test.cpp:" + line(3) + ": cross_entropy: label -1 at position 3 is outside [0, 3)"), std::string::npos)
+  EXPECT_NE(label.find("loss_fn, index_graph_test.cpp:" + line(3) +
+                       ": cross_entropy: label -1 at position 3 is outside [0, 3)"),
+            std::string::npos)
       << label;
   EXPECT_TRUE(equal(graph.words.weight, before));
   EXPECT_EQ(graph.train_step(), 0);
@@ -50,10 +54,12 @@ TEST(IndexGraph, AnIndexOutOfRangeIsAnErrorAndChangesNothing) {
 struct Lookups : nn::Module<Lookups> {
   nn::ParameterList tables = child("tables", nn::ParameterList{randn({5, 4}), randn({5, 4, 3}), randn({6, 4})});
   nn::ParameterDict sources =
-      child("sources", nn::ParameterDict{{"rows", randn({7, 4})}, {"images", randn({1, 2, 4, 5})}, {"map", randn({1, 2, 3})}});
-  nn::ModuleDict<nn::EmbeddingBag> bags = child("bags", nn::ModuleDict<nn::EmbeddingBag>{{"sum", nn::EmbeddingBag(5, 3, {.mode = "sum"})},
-                                                                                         {"mean", nn::EmbeddingBag(5, 3, {.padding_idx = 1})},
-                                                                                         {"max", nn::EmbeddingBag(5, 3, {.mode = "max"})}});
+      child("sources",
+            nn::ParameterDict{{"rows", randn({7, 4})}, {"images", randn({1, 2, 4, 5})}, {"map", randn({1, 2, 3})}});
+  nn::ModuleDict<nn::EmbeddingBag> bags =
+      child("bags", nn::ModuleDict<nn::EmbeddingBag>{{"sum", nn::EmbeddingBag(5, 3, {.mode = "sum"})},
+                                                     {"mean", nn::EmbeddingBag(5, 3, {.padding_idx = 1})},
+                                                     {"max", nn::EmbeddingBag(5, 3, {.mode = "max"})}});
 
   std::vector<Tensor> forward(Tensor i, Tensor j, Tensor tokens, Tensor offsets) {
     std::vector<Tensor> results;
@@ -65,15 +71,17 @@ struct Lookups : nn::Module<Lookups> {
     results.push_back(index_put(tables[0], {i}, sources["rows"], true));
     const Tensor places = (i + 5).unsqueeze(1).expand({7, 4}) % 6;
     for (const char* reduce : {"sum", "prod", "mean", "amax", "amin"})
-      for (const bool include_self : {true, false}) results.push_back(scatter_reduce(tables[2], 0, places, sources["rows"], reduce, include_self));
+      for (const bool include_self : {true, false})
+        results.push_back(scatter_reduce(tables[2], 0, places, sources["rows"], reduce, include_self));
     for (const auto& [key, bag] : bags) {
       results.push_back(bag(tokens, offsets));
       results.push_back(bag(tokens.reshape({2, 3})));
     }
     results.push_back(grid_sample(sources["images"], affine_grid(sources["map"], {1, 2, 3, 4})));
+    results.push_back(grid_sample(sources["images"], affine_grid(sources["map"], {1, 2, 3, 4}, true),
+                                  {.padding_mode = "border", .align_corners = true}));
     results.push_back(
-        grid_sample(sources["images"], affine_grid(sources["map"], {1, 2, 3, 4}, true), {.padding_mode = "border", .align_corners = true}));
-    results.push_back(grid_sample(sources["images"], affine_grid(sources["map"], {1, 2, 3, 4}), {.padding_mode = "reflection"}));
+        grid_sample(sources["images"], affine_grid(sources["map"], {1, 2, 3, 4}), {.padding_mode = "reflection"}));
     results.push_back(grid_sample(sources["images"], affine_grid(sources["map"], {1, 2, 3, 4}), {.mode = "nearest"}));
     return results;
   }
@@ -103,8 +111,8 @@ TEST(IndexGraph, ComposedLookupsTrainAsEagerly) {
   TrainLookups graph;
   Lookups eager;
   eager.load_state_dict(graph.model.state_dict());
-  const Tensor i = tensor({0, -1, 4, 2, 2, -5, 3}), j = tensor({1, 2, 0, -1, -1, 0, 1}), tokens = tensor({1, 4, 0, 1, 1, 3}),
-               offsets = tensor({0, 2, 2, 5});
+  const Tensor i = tensor({0, -1, 4, 2, 2, -5, 3}), j = tensor({1, 2, 0, -1, -1, 0, 1}),
+               tokens = tensor({1, 4, 0, 1, 1, 3}), offsets = tensor({0, 2, 2, 5});
   std::vector<Tensor> expected = eager(i, j, tokens, offsets);
   expected.push_back(loss_of(expected));
   expected.back().backward();
@@ -116,10 +124,13 @@ TEST(IndexGraph, ComposedLookupsTrainAsEagerly) {
   }
   const nn::NamedTensors trained = graph.model.named_parameters(), before = eager.named_parameters();
   for (std::size_t k = 0; k < trained.size(); ++k)
-    EXPECT_TRUE(allclose(trained[k].second, before[k].second.detach() - before[k].second.grad() * 0.1, 1e-5, 1e-5)) << trained[k].first;
+    EXPECT_TRUE(allclose(trained[k].second, before[k].second.detach() - before[k].second.grad() * 0.1, 1e-5, 1e-5))
+        << trained[k].first;
 
   // Each index is checked, also where another row would be in range.
-  EXPECT_NE(test::error_of([&] { (void)graph(i, tensor({1, 4, 0, -1, -1, 0, 1}), tokens, offsets); }).find("index 4 at position 1 is outside [0, 4)"),
+  EXPECT_NE(test::error_of([&] {
+              (void)graph(i, tensor({1, 4, 0, -1, -1, 0, 1}), tokens, offsets);
+            }).find("index 4 at position 1 is outside [0, 4)"),
             std::string::npos);
 }
 

@@ -108,16 +108,10 @@ TEST(Lbfgs, SaysWhatIsWrong) {
     const char* error;
   } cases[] = {
       {[&] { optim::LBFGS({}); }, "lbfgs: there are no parameters to optimise"},
-      {[&] {
-         optim::LBFGS({p, p});
-       },
-       "lbfgs: a parameter f32[2] is given twice"},
+      {[&] { optim::LBFGS({p, p}); }, "lbfgs: a parameter f32[2] is given twice"},
       {[&] { optim::LBFGS({p * 2}); }, "lbfgs: a parameter must be a leaf, got the result of an operator, f32[2]"},
       {[&] { optim::LBFGS({ones({2}, i64)}); }, "lbfgs: a parameter must be f32 or f64, got i64[2]"},
-      {[&] {
-         optim::LBFGS({p, ones({3}, f64)});
-       },
-       "lbfgs: the parameters must have one dtype, got f32[2] and f64[3]"},
+      {[&] { optim::LBFGS({p, ones({3}, f64)}); }, "lbfgs: the parameters must have one dtype, got f32[2] and f64[3]"},
       {[&] { optim::LBFGS({p}, {.lr = -1}); }, "lbfgs: lr must be finite and not negative, got -1"},
       {[&] { optim::LBFGS({p}, {.max_iter = 0}); }, "lbfgs: max_iter must be positive, got 0"},
       {[&] { optim::LBFGS({p}, {.history_size = 0}); }, "lbfgs: history_size must be positive, got 0"},
@@ -127,9 +121,7 @@ TEST(Lbfgs, SaysWhatIsWrong) {
       {[&] { graph.compile(spec({2})); },
        "step() of LBFGS within build(): it evaluates its closure as often as it needs"},
       {[&] { optim::LBFGS(optimizer).load_state_dict({}); }, "missing     n_iter"},
-      {[&] {
-         optim::LBFGS(optimizer).load_state_dict({{"n_iter", tensor(3, i64)}, {"func_evals", tensor(4, i64)}});
-       },
+      {[&] { optim::LBFGS(optimizer).load_state_dict({{"n_iter", tensor(3, i64)}, {"func_evals", tensor(4, i64)}}); },
        "after the first step there must be d and prev_flat_grad; nothing was loaded"},
   };
   for (const auto& c : cases) {

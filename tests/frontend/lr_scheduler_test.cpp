@@ -1,5 +1,5 @@
-// Schedules beyond those of optim_test.cpp: PyTorch's against its numbers (tests/fixtures/make_optimizers.py), OneFlow's against numbers worked out
-// by hand, sequences of them, graphs that step them, and what is refused.
+// Schedules beyond those of optim_test.cpp: PyTorch's against its numbers (tests/fixtures/make_optimizers.py),
+// OneFlow's against numbers worked out by hand, sequences of them, graphs that step them, and what is refused.
 #include <gtest/gtest.h>
 
 #include <graven/graven.h>
@@ -19,7 +19,9 @@ namespace {
 
 using namespace lr_scheduler;
 
-optim::SGD two_groups() { return optim::SGD({{{tensor({1.}).requires_grad_()}, {.lr = 0.1}}, {{tensor({1.}).requires_grad_()}, {.lr = 0.02}}}); }
+optim::SGD two_groups() {
+  return optim::SGD({{{tensor({1.}).requires_grad_()}, {.lr = 0.1}}, {{tensor({1.}).requires_grad_()}, {.lr = 0.02}}});
+}
 optim::SGD one_group(double lr) { return optim::SGD({tensor({1.}).requires_grad_()}, {.lr = lr}); }
 
 using Make = std::function<LRScheduler(const optim::Optimizer&)>;
@@ -48,7 +50,11 @@ const std::map<std::string, Make>& pytorch_schedules() {
        [](O o) { return OneCycleLR(o, {.max_lr = 1, .total_steps = 50, .three_phase = true}); }},
       {"one cycle, three phases, linear",
        [](O o) {
-         return OneCycleLR(o, {.max_lr = 1, .total_steps = 55, .pct_start = 0.42, .anneal_strategy = AnnealStrategy::linear, .three_phase = true});
+         return OneCycleLR(o, {.max_lr = 1,
+                               .total_steps = 55,
+                               .pct_start = 0.42,
+                               .anneal_strategy = AnnealStrategy::linear,
+                               .three_phase = true});
        }},
       {"one cycle, only down", [](O o) { return OneCycleLR(o, {.max_lr = 1, .total_steps = 50, .pct_start = 0}); }},
       {"one cycle, only up", [](O o) { return OneCycleLR(o, {.max_lr = 1, .total_steps = 50, .pct_start = 1}); }},
@@ -75,17 +81,19 @@ const std::map<std::string, Make>& pytorch_schedules() {
        }},
       {"linear, cosine, step",
        [](O o) {
-         return SequentialLR(o,
-                             {LinearLR(o, {.start_factor = 0.1, .total_iters = 5}), CosineAnnealingLR(o, {.T_max = 25, .eta_min = 0.01}),
-                              StepLR(o, {.step_size = 4, .gamma = 0.5})},
-                             {5, 30});
+         return SequentialLR(
+             o,
+             {LinearLR(o, {.start_factor = 0.1, .total_iters = 5}),
+              CosineAnnealingLR(o, {.T_max = 25, .eta_min = 0.01}), StepLR(o, {.step_size = 4, .gamma = 0.5})},
+             {5, 30});
        }},
       {"milestones, polynomial, restarts",
        [](O o) {
-         return SequentialLR(o,
-                             {MultiStepLR(o, {.milestones = {2, 5, 5}, .gamma = 0.3}), PolynomialLR(o, {.total_iters = 8, .power = 2}),
-                              CosineAnnealingWarmRestarts(o, {.T_0 = 4, .T_mult = 2})},
-                             {7, 16});
+         return SequentialLR(
+             o,
+             {MultiStepLR(o, {.milestones = {2, 5, 5}, .gamma = 0.3}), PolynomialLR(o, {.total_iters = 8, .power = 2}),
+              CosineAnnealingWarmRestarts(o, {.T_0 = 4, .T_mult = 2})},
+             {7, 16});
        }},
       {"one cycle first, linear",
        [](O o) {
@@ -119,7 +127,8 @@ TEST(Schedules, GiveTheRatesOfPyTorchOver50Steps) {
     ASSERT_EQ(c.at("rates").size(), 50u);
     for (const auto& expected : c.at("rates")) {
       const std::vector<double> rates = optimizer.learning_rates();
-      for (std::size_t g = 0; g < 2; ++g) EXPECT_NEAR(rates[g], expected[g].get<double>(), 1e-15) << "step " << schedule.last_epoch();
+      for (std::size_t g = 0; g < 2; ++g)
+        EXPECT_NEAR(rates[g], expected[g].get<double>(), 1e-15) << "step " << schedule.last_epoch();
       schedule.step();
     }
   }
@@ -151,11 +160,24 @@ TEST(Schedules, GiveTheRatesOfOneFlow) {
        [](const optim::Optimizer& o) { return CosineDecayLR(o, {.decay_steps = 3}); },
        {{0, 0.1}, {1, 0.075}, {2, 0.025}, {3, 0}, {4, 0}}},
       {"polynomial to an end",
-       [](const optim::Optimizer& o) { return PolynomialLR(o, {.total_iters = 4, .power = 2, .end_learning_rate = 0.02}); },
+       [](const optim::Optimizer& o) {
+         return PolynomialLR(o, {.total_iters = 4, .power = 2, .end_learning_rate = 0.02});
+       },
        {{0, 0.1}, {1, 0.065}, {2, 0.04}, {3, 0.025}, {4, 0.02}, {9, 0.02}}},
       {"polynomial, cycle",
-       [](const optim::Optimizer& o) { return PolynomialLR(o, {.total_iters = 4, .power = 2, .end_learning_rate = 0.02, .cycle = true}); },
-       {{0, 0.1}, {1, 0.065}, {2, 0.04}, {4, 0.02}, {5, 0.03125}, {6, 0.025}, {8, 0.02}, {9, 0.025}, {12, 0.02}, {13, 0.0228125}}},
+       [](const optim::Optimizer& o) {
+         return PolynomialLR(o, {.total_iters = 4, .power = 2, .end_learning_rate = 0.02, .cycle = true});
+       },
+       {{0, 0.1},
+        {1, 0.065},
+        {2, 0.04},
+        {4, 0.02},
+        {5, 0.03125},
+        {6, 0.025},
+        {8, 0.02},
+        {9, 0.025},
+        {12, 0.02},
+        {13, 0.0228125}}},
       {"polynomial, cycle to nothing",
        [](const optim::Optimizer& o) { return PolynomialLR(o, {.total_iters = 2, .cycle = true}); },
        {{0, 0.1}, {1, 0.05}, {2, 0}, {3, 0.025}, {4, 0}, {5, 0.1 / 6}, {6, 0}}},
@@ -190,7 +212,8 @@ TEST(Schedules, OneCycleKeepsItsLastRate) {
           }
           schedule.set_last_epoch(total - 1);
           const double last = optimizer.learning_rates()[0];
-          const bool third_phase = !three_phase || 2 * pct_start <= 1 || total == 1;  // or the fall back to where the rise began fills the rest
+          const bool third_phase = !three_phase || 2 * pct_start <= 1 ||
+                                   total == 1;  // or the fall back to where the rise began fills the rest
           if (third_phase) {
             EXPECT_NEAR(last, 0.0005, 1e-15);
           }
@@ -239,7 +262,9 @@ TEST(Schedules, SequencesMayStandInSequencesAndHaveWarmUps) {
 
 TEST(Schedules, WarmUpOneCycles) {
   const optim::SGD optimizer = one_group(1);
-  OneCycleLR schedule(optimizer, {.max_lr = 8, .total_steps = 20, .pct_start = 0.25, .anneal_strategy = AnnealStrategy::linear, .div_factor = 8});
+  OneCycleLR schedule(
+      optimizer,
+      {.max_lr = 8, .total_steps = 20, .pct_start = 0.25, .anneal_strategy = AnnealStrategy::linear, .div_factor = 8});
   schedule.warmup(4, {.method = Warmup::constant, .factor = 0.5});
   EXPECT_EQ(optimizer.learning_rates()[0], 0.5);
   schedule.set_last_epoch(4);
@@ -364,7 +389,8 @@ TEST(Schedules, TakeTheirOptionsFromTheirState) {
   const optim::SGD one = one_group(0.1), other = one_group(0.1);
   StepLR schedule(one, {.step_size = 3, .gamma = 0.5}), resumed(other, {.step_size = 7, .gamma = 0.25});
   resumed.load_state_dict(schedule.state_dict());
-  for (int t = 0; t < 8; ++t, schedule.step(), resumed.step()) EXPECT_EQ(resumed.get_last_lr(), schedule.get_last_lr()) << t;
+  for (int t = 0; t < 8; ++t, schedule.step(), resumed.step())
+    EXPECT_EQ(resumed.get_last_lr(), schedule.get_last_lr()) << t;
 }
 
 TEST(Schedules, SayWhatIsWrongInTheirState) {
@@ -417,7 +443,8 @@ struct Mlp : nn::Module<Mlp> {
 struct Scheduled : nn::Graph<Scheduled> {
   Mlp model;
   optim::SGD optimizer;
-  Scheduled(Mlp mlp, const Make& schedule) : model(child("model", mlp)), optimizer(model.parameters(), {.lr = 0.1, .momentum = 0.9}) {
+  Scheduled(Mlp mlp, const Make& schedule)
+      : model(child("model", mlp)), optimizer(model.parameters(), {.lr = 0.1, .momentum = 0.9}) {
     add_optimizer(optimizer, schedule(optimizer));
   }
   Tensor build(Tensor x, Tensor labels) {
@@ -628,14 +655,19 @@ TEST(Schedules, StepInGraphsAsEagerly) {
   } cases[] = {
       {"sequence",
        [](const optim::Optimizer& o) {
-         return SequentialLR(o, {LinearLR(o, {.start_factor = 0.25, .total_iters = 2}), StepLR(o, {.step_size = 2, .gamma = 0.5})}, {2});
+         return SequentialLR(
+             o, {LinearLR(o, {.start_factor = 0.25, .total_iters = 2}), StepLR(o, {.step_size = 2, .gamma = 0.5})},
+             {2});
        },
        {0.025, 0.0625, 0.1, 0.1, 0.05, 0.05}},
       {"one cycle",
        [](const optim::Optimizer& o) {
-         return OneCycleLR(
-             o,
-             {.max_lr = 0.5, .total_steps = 5, .pct_start = 0.6, .anneal_strategy = AnnealStrategy::linear, .div_factor = 5, .final_div_factor = 10});
+         return OneCycleLR(o, {.max_lr = 0.5,
+                               .total_steps = 5,
+                               .pct_start = 0.6,
+                               .anneal_strategy = AnnealStrategy::linear,
+                               .div_factor = 5,
+                               .final_div_factor = 10});
        },
        {0.1, 0.3, 0.5, 0.255, 0.01, 0.01}},
       {"lambda",
@@ -662,7 +694,8 @@ TEST(Schedules, StepInGraphsAsEagerly) {
       schedule.step();
       losses.push_back(graph(x, labels).detach().clone());
       for (std::size_t i = 0; i < 4; ++i)
-        EXPECT_TRUE(allclose(shared.parameters()[i], eager.parameters()[i], 1e-4, 1e-5)) << "step " << step << ", parameter " << i;
+        EXPECT_TRUE(allclose(shared.parameters()[i], eager.parameters()[i], 1e-4, 1e-5))
+            << "step " << step << ", parameter " << i;
       if (step == 2)
         for (const auto& [name, t] : graph.state_dict()) saved.emplace_back(name, t.detach().clone());
     }
@@ -671,8 +704,10 @@ TEST(Schedules, StepInGraphsAsEagerly) {
     EXPECT_EQ(resumed.optimizer.learning_rates(), resumed.learning_rates());
     // What is recorded is the rate that the schedule starts from, however far it has come.
     resumed.compile(spec({8, 6}), spec({8}, i64));
-    EXPECT_EQ(resumed.graph().optimizers[0].groups[0].options.at("lr"), graph.graph().optimizers[0].groups[0].options.at("lr"));
-    for (std::size_t step = 3; step < c.rates.size(); ++step) EXPECT_TRUE(equal(resumed(x, labels), losses[step])) << "step " << step;
+    EXPECT_EQ(resumed.graph().optimizers[0].groups[0].options.at("lr"),
+              graph.graph().optimizers[0].groups[0].options.at("lr"));
+    for (std::size_t step = 3; step < c.rates.size(); ++step)
+      EXPECT_TRUE(equal(resumed(x, labels), losses[step])) << "step " << step;
   }
 }
 

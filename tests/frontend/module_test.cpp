@@ -63,10 +63,12 @@ TEST(Modules, AreMadeWithBraces) {
 
 TEST(Modules, NameWhatTheyHold) {
   const Net net;
-  EXPECT_EQ(names_of(net.named_parameters()), (std::vector<std::string>{"blocks.0.scale", "blocks.0.conv.weight", "blocks.0.norm.weight",
-                                                                        "blocks.0.norm.bias", "head.1.weight", "head.1.bias"}));
+  EXPECT_EQ(names_of(net.named_parameters()),
+            (std::vector<std::string>{"blocks.0.scale", "blocks.0.conv.weight", "blocks.0.norm.weight",
+                                      "blocks.0.norm.bias", "head.1.weight", "head.1.bias"}));
   EXPECT_EQ(names_of(net.named_buffers()),
-            (std::vector<std::string>{"blocks.0.norm.running_mean", "blocks.0.norm.running_var", "blocks.0.norm.num_batches_tracked"}));
+            (std::vector<std::string>{"blocks.0.norm.running_mean", "blocks.0.norm.running_var",
+                                      "blocks.0.norm.num_batches_tracked"}));
   EXPECT_EQ(net.modules().size(), 9u);
   EXPECT_EQ(net.class_name(), "Net");
 }
@@ -180,13 +182,16 @@ TEST(Modules, RefuseWhatIsNotRegistered) {
     Tensor forward(Tensor x) { return hidden(x); }
   };
   const std::string text = error_of([] { (void)Forgetful()(zeros({1, 2})); });
-  EXPECT_NE(text.find("the module Linear is called within forward() of Forgetful, but is not registered"), std::string::npos) << text;
+  EXPECT_NE(text.find("the module Linear is called within forward() of Forgetful, but is not registered"),
+            std::string::npos)
+      << text;
   EXPECT_NE(text.find("at module_test.cpp:"), std::string::npos) << text;
 }
 
 struct Repeated : nn::Module<Repeated> {
   nn::ModuleList<nn::Sequential> blocks =
-      child("blocks", nn::ModuleList<nn::Sequential>{nn::Sequential(nn::Linear(2, 2), nn::ReLU()), nn::Sequential(nn::ReLU(), nn::Linear(3, 2))});
+      child("blocks", nn::ModuleList<nn::Sequential>{nn::Sequential(nn::Linear(2, 2), nn::ReLU()),
+                                                     nn::Sequential(nn::ReLU(), nn::Linear(3, 2))});
   Tensor forward(Tensor x) {
     for (nn::Sequential& b : blocks) x = b(x);
     return x;
@@ -241,7 +246,9 @@ struct Outer : nn::Module<Outer> {
 };
 
 TEST(Modules, RefuseParametersThatAreNotRegistered) {
-  const char* message = "the tensor f32[2,2] requires a gradient and is used in forward() of ForgottenTensor, but is no registered parameter";
+  const char* message =
+      "the tensor f32[2,2] requires a gradient and is used in forward() of ForgottenTensor, but is no registered "
+      "parameter";
   const Tensor x = ones({1, 2});
   const std::string text = error_of([&] { (void)ForgottenTensor()(x); });
   EXPECT_NE(text.find(message), std::string::npos) << text;
@@ -258,7 +265,8 @@ TEST(Modules, RefuseParametersThatAreNotRegistered) {
     Tensor w = ones({2, 2}).requires_grad_();
     Tensor forward(Tensor input) { return input * w.select(0, 0); }
   };
-  EXPECT_NE(error_of([&] { (void)View()(x); }).find("is used in forward() of View, but is no registered parameter"), std::string::npos);
+  EXPECT_NE(error_of([&] { (void)View()(x); }).find("is used in forward() of View, but is no registered parameter"),
+            std::string::npos);
 
   // Made by an earlier call, and kept.
   struct Lazy : nn::Module<Lazy> {
@@ -269,14 +277,17 @@ TEST(Modules, RefuseParametersThatAreNotRegistered) {
     }
   } lazy;
   (void)lazy(x);
-  EXPECT_NE(error_of([&] { (void)lazy(x); }).find("is used in forward() of Lazy, but is no registered parameter"), std::string::npos);
+  EXPECT_NE(error_of([&] { (void)lazy(x); }).find("is used in forward() of Lazy, but is no registered parameter"),
+            std::string::npos);
   // An inner module's argument has to come from somewhere too.
   struct Passes : nn::Module<Passes> {
     Product product = child("product", Product());
     Tensor w = ones({2}).requires_grad_();
     Tensor forward(Tensor input) { return product(input, w); }
   };
-  EXPECT_NE(error_of([&] { (void)Passes()(x); }).find("is used in forward() of Product, but is no registered parameter"), std::string::npos);
+  EXPECT_NE(
+      error_of([&] { (void)Passes()(x); }).find("is used in forward() of Product, but is no registered parameter"),
+      std::string::npos);
 }
 
 TEST(Modules, AllowLeavesThatAreArgumentsOrTheirOwn) {
@@ -337,22 +348,28 @@ TEST(Modules, RefuseBadNames) {
   };
   EXPECT_NE(error_of([] { Twice(); }).find("the child 'a' of Twice has a name that is taken"), std::string::npos);
   EXPECT_NE(error_of([] { Dotted(); }).find("the parameter 'a.b' of Dotted has a dot in its name"), std::string::npos);
-  EXPECT_NE(error_of([] { Integer(); }).find("the parameter 'w' of Integer must be floating-point, got i64[3]"), std::string::npos);
-  EXPECT_NE(error_of([] { nn::Conv2d(3, 4, 3, {.groups = 2}); }).find("groups 2 must divide in_channels 3"), std::string::npos);
+  EXPECT_NE(error_of([] { Integer(); }).find("the parameter 'w' of Integer must be floating-point, got i64[3]"),
+            std::string::npos);
+  EXPECT_NE(error_of([] { nn::Conv2d(3, 4, 3, {.groups = 2}); }).find("groups 2 must divide in_channels 3"),
+            std::string::npos);
   EXPECT_NE(error_of([] { nn::Linear(0, 4); }).find("Linear: in_features must be positive, got 0"), std::string::npos);
 }
 
 struct Contained : nn::Module<Contained> {
-  nn::ModuleDict<> heads = child("heads", nn::ModuleDict<>{{"right", nn::Linear(2, 2)}, {"left", nn::Sequential(nn::ReLU(), nn::Linear(2, 1))}});
+  nn::ModuleDict<> heads = child(
+      "heads", nn::ModuleDict<>{{"right", nn::Linear(2, 2)}, {"left", nn::Sequential(nn::ReLU(), nn::Linear(2, 1))}});
   nn::ParameterList scales = child("scales", nn::ParameterList{ones({2}), ones({1})});
   nn::ParameterDict shifts = child("shifts", nn::ParameterDict{{"z", zeros({2})}, {"a", zeros({1})}});
-  Tensor forward(Tensor x) { return heads["left"](heads["right"](x) * scales[0] + shifts["z"]) * scales[1] + shifts["a"]; }
+  Tensor forward(Tensor x) {
+    return heads["left"](heads["right"](x) * scales[0] + shifts["z"]) * scales[1] + shifts["a"];
+  }
 };
 
 TEST(Containers, NameAndTrainWhatTheyHold) {
   Contained net;
-  EXPECT_EQ(names_of(net.named_parameters()), (std::vector<std::string>{"heads.right.weight", "heads.right.bias", "heads.left.1.weight",
-                                                                        "heads.left.1.bias", "scales.0", "scales.1", "shifts.z", "shifts.a"}));
+  EXPECT_EQ(names_of(net.named_parameters()),
+            (std::vector<std::string>{"heads.right.weight", "heads.right.bias", "heads.left.1.weight",
+                                      "heads.left.1.bias", "scales.0", "scales.1", "shifts.z", "shifts.a"}));
   EXPECT_EQ(net.heads.keys(), (std::vector<std::string>{"right", "left"}));
   EXPECT_EQ(net.shifts.keys(), (std::vector<std::string>{"z", "a"}));
   EXPECT_TRUE(net.heads.contains("left") && net.shifts.contains("a") && !net.heads.contains("a"));
@@ -371,9 +388,9 @@ TEST(Containers, NameAndTrainWhatTheyHold) {
   const nn::Linear other(2, 2);
   net.scales[0] = other.bias;
   const nn::StateDict state = net.state_dict();
-  EXPECT_EQ(names_of(state),
-            (std::vector<std::string>{"heads.right.weight", "heads.right.bias", "heads.left.1.weight", "heads.left.1.bias", "heads.third.weight",
-                                      "scales.0", "scales.1", "scales.2", "shifts.z", "shifts.a", "shifts.new"}));
+  EXPECT_EQ(names_of(state), (std::vector<std::string>{"heads.right.weight", "heads.right.bias", "heads.left.1.weight",
+                                                       "heads.left.1.bias", "heads.third.weight", "scales.0",
+                                                       "scales.1", "scales.2", "shifts.z", "shifts.a", "shifts.new"}));
   EXPECT_TRUE(state[5].second.is_same(other.bias));
 }
 
@@ -399,7 +416,8 @@ TEST(Containers, TrainInGraphsAsEagerly) {
   EXPECT_TRUE(allclose(graph(x), loss));
   const nn::NamedTensors trained = graph.net.named_parameters(), before = eager.named_parameters();
   for (std::size_t i = 0; i < trained.size(); ++i)
-    EXPECT_TRUE(allclose(trained[i].second, before[i].second.detach() - before[i].second.grad() * 0.5, 1e-5, 1e-6)) << trained[i].first;
+    EXPECT_TRUE(allclose(trained[i].second, before[i].second.detach() - before[i].second.grad() * 0.5, 1e-5, 1e-6))
+        << trained[i].first;
 }
 
 Tensor doubled(const Tensor& x) { return x * 2; }
@@ -485,20 +503,28 @@ TEST(Containers, RefuseWhatIsForgottenOrNotThere) {
   const struct {
     std::string wanted, found;
   } cases[] = {
-      {"the ModuleList is used within forward() of ListOfModules, but is not registered", error_of([&] { (void)ListOfModules()(x); })},
-      {"the ModuleList is used within forward() of LoopOverModules, but is not registered", error_of([&] { (void)LoopOverModules()(x); })},
-      {"the ModuleDict is used within forward() of DictOfModules, but is not registered", error_of([&] { (void)DictOfModules()(x); })},
-      {"the ParameterList is used within forward() of ListOfParameters, but is not registered", error_of([&] { (void)ListOfParameters()(x); })},
-      {"the ParameterDict is used within forward() of DictOfParameters, but is not registered", error_of([&] { (void)DictOfParameters()(x); })},
-      {"the parameter f32[2] of ParameterList.0 is used in build() of Traced, but no module that is registered in the graph has it",
+      {"the ModuleList is used within forward() of ListOfModules, but is not registered",
+       error_of([&] { (void)ListOfModules()(x); })},
+      {"the ModuleList is used within forward() of LoopOverModules, but is not registered",
+       error_of([&] { (void)LoopOverModules()(x); })},
+      {"the ModuleDict is used within forward() of DictOfModules, but is not registered",
+       error_of([&] { (void)DictOfModules()(x); })},
+      {"the ParameterList is used within forward() of ListOfParameters, but is not registered",
+       error_of([&] { (void)ListOfParameters()(x); })},
+      {"the ParameterDict is used within forward() of DictOfParameters, but is not registered",
+       error_of([&] { (void)DictOfParameters()(x); })},
+      {"the parameter f32[2] of ParameterList.0 is used in build() of Traced, but no module that is registered in the "
+       "graph has it",
        error_of([&] { (void)Traced()(x); })},
       {"ModuleList: index 0 is out of range, it has 0 entries", error_of([&] { (void)none[0]; })},
       {"ModuleDict: there is no entry 'up', it has left, right", error_of([&] { (void)heads["up"]; })},
-      {"the child 'left' of ModuleDict has a name that is taken", error_of([&] { heads.insert("left", nn::Linear(1, 1)); })},
+      {"the child 'left' of ModuleDict has a name that is taken",
+       error_of([&] { heads.insert("left", nn::Linear(1, 1)); })},
       {"the child 'a.b' of ModuleDict has a dot in its name", error_of([&] { heads.insert("a.b", nn::Linear(1, 1)); })},
       {"ParameterList: index 1 is out of range, it has 1 entry", error_of([&] { (void)list[1]; })},
       {"ParameterList: entry 1 must be a tensor, got an undefined one", error_of([&] { list.push_back({}); })},
-      {"the parameter '1' of ParameterList must be floating-point, got i64[3]", error_of([&] { list.push_back(arange(3)); })},
+      {"the parameter '1' of ParameterList must be floating-point, got i64[3]",
+       error_of([&] { list.push_back(arange(3)); })},
       {"ParameterDict: there is no entry 'b', it has a", error_of([&] { (void)dict["b"]; })},
       {"ParameterDict: entry 'b' must be a tensor, got an undefined one", error_of([&] { dict.insert("b", {}); })},
       {"the parameter 'a' of ParameterDict has a name that is taken", error_of([&] { dict.insert("a", x); })},
@@ -510,7 +536,8 @@ TEST(StateDict, LoadsAllOrNothing) {
   manual_seed(1);
   Net a, b;
   b.load_state_dict(a.state_dict());
-  for (std::size_t i = 0; i < a.state_dict().size(); ++i) EXPECT_TRUE(equal(a.state_dict()[i].second, b.state_dict()[i].second));
+  for (std::size_t i = 0; i < a.state_dict().size(); ++i)
+    EXPECT_TRUE(equal(a.state_dict()[i].second, b.state_dict()[i].second));
 
   nn::StateDict wrong = a.state_dict();
   wrong[0].second = full({4, 1, 1}, 7);
@@ -531,13 +558,16 @@ TEST(StateDict, LoadsAllOrNothing) {
 }
 
 TEST(StateDict, GoesThroughAFile) {
-  const std::string path = (std::filesystem::temp_directory_path() / ("graven_module_test_" + std::to_string(::getpid()) + ".safetensors")).string();
+  const std::string path =
+      (std::filesystem::temp_directory_path() / ("graven_module_test_" + std::to_string(::getpid()) + ".safetensors"))
+          .string();
   Net a, b;
   a.to(bf16);
   b.to(bf16);
   nn::save(a.state_dict(), path);
   b.load_state_dict(nn::load(path));
-  for (std::size_t i = 0; i < a.state_dict().size(); ++i) EXPECT_TRUE(equal(a.state_dict()[i].second, b.state_dict()[i].second));
+  for (std::size_t i = 0; i < a.state_dict().size(); ++i)
+    EXPECT_TRUE(equal(a.state_dict()[i].second, b.state_dict()[i].second));
   std::filesystem::remove(path);
   EXPECT_NE(error_of([&] { nn::load(path); }).find(path), std::string::npos);
 }
@@ -554,9 +584,11 @@ TEST(Init, FollowsTheFormulas) {
   EXPECT_EQ(nn::init::fans(zeros({8, 4, 3, 5})), (std::pair<std::int64_t, std::int64_t>{60, 120}));
   EXPECT_DOUBLE_EQ(nn::init::calculate_gain("leaky_relu", 1), 1);
   double square = 0;
-  for (double v : nn::init::kaiming_normal_(zeros({200, 100}), {.nonlinearity = "relu"}).to_vector<double>()) square += v * v / 20000;
+  for (double v : nn::init::kaiming_normal_(zeros({200, 100}), {.nonlinearity = "relu"}).to_vector<double>())
+    square += v * v / 20000;
   EXPECT_NEAR(square, 2.0 / 100, 0.001);
-  EXPECT_NE(error_of([] { nn::init::xavier_uniform_(zeros({3})); }).find("need two dimensions or more"), std::string::npos);
+  EXPECT_NE(error_of([] { nn::init::xavier_uniform_(zeros({3})); }).find("need two dimensions or more"),
+            std::string::npos);
 }
 
 TEST(Initialisers, TruncateTheNormalDistribution) {
@@ -568,7 +600,8 @@ TEST(Initialisers, TruncateTheNormalDistribution) {
   EXPECT_LE(most, 2);
   EXPECT_LT(least, -0.99);
   EXPECT_GT(most, 1.99);
-  // mean + std (pdf(a) - pdf(b)) / (cdf(b) - cdf(a)) with a = -1, b = 0.5: 1 + 2 (0.2419707 - 0.3520653) / (0.6914625 - 0.1586553).
+  // mean + std (pdf(a) - pdf(b)) / (cdf(b) - cdf(a)) with a = -1, b = 0.5: 1 + 2 (0.2419707 - 0.3520653) / (0.6914625 -
+  // 0.1586553).
   EXPECT_NEAR(sum / 30000, 0.586739, 0.02);
   EXPECT_NE(error_of([] { nn::init::trunc_normal_(zeros({3}), 0, 1, 2, -2); }).find("low < high"), std::string::npos);
   EXPECT_NE(error_of([] { nn::init::trunc_normal_(zeros({3}, i64)); }).find("floating"), std::string::npos);
@@ -579,17 +612,25 @@ TEST(Initialisers, MakeOrthonormalRowsOrColumns) {
     const Tensor w = nn::init::orthogonal_(zeros({rows, columns}, f64), 3);
     const Tensor products = rows < columns ? matmul(w, w.t()) : matmul(w.t(), w);
     const std::int64_t n = std::min(rows, columns);
-    EXPECT_LT((products - 9 * nn::init::eye_(zeros({n, n}, f64))).abs().amax().item<double>(), 1e-13) << rows << " x " << columns;
+    EXPECT_LT((products - 9 * nn::init::eye_(zeros({n, n}, f64))).abs().amax().item<double>(), 1e-13)
+        << rows << " x " << columns;
   }
   EXPECT_EQ(nn::init::orthogonal_(zeros({4, 2, 3, 3})).sizes(), (std::vector<std::int64_t>{4, 2, 3, 3}));
   EXPECT_NE(error_of([] { nn::init::orthogonal_(zeros({3})); }).find("two dimensions or more"), std::string::npos);
 }
 
 TEST(Initialisers, PassChannelsOn) {
-  const Tensor x = randn({2, 4, 5, 5}), y = conv2d(x, nn::init::dirac_(zeros({6, 2, 3, 3}), 2), {}, {.padding = 1, .groups = 2});
-  EXPECT_EQ((y.index({indexing::Slice(), indexing::Slice(0, 2)}) - x.index({indexing::Slice(), indexing::Slice(0, 2)})).abs().amax().item<double>(),
+  const Tensor x = randn({2, 4, 5, 5}),
+               y = conv2d(x, nn::init::dirac_(zeros({6, 2, 3, 3}), 2), {}, {.padding = 1, .groups = 2});
+  EXPECT_EQ((y.index({indexing::Slice(), indexing::Slice(0, 2)}) - x.index({indexing::Slice(), indexing::Slice(0, 2)}))
+                .abs()
+                .amax()
+                .item<double>(),
             0);
-  EXPECT_EQ((y.index({indexing::Slice(), indexing::Slice(3, 5)}) - x.index({indexing::Slice(), indexing::Slice(2, 4)})).abs().amax().item<double>(),
+  EXPECT_EQ((y.index({indexing::Slice(), indexing::Slice(3, 5)}) - x.index({indexing::Slice(), indexing::Slice(2, 4)}))
+                .abs()
+                .amax()
+                .item<double>(),
             0);
   EXPECT_EQ(y.index({indexing::Slice(), 2}).abs().amax().item<double>(), 0);
   EXPECT_NE(error_of([] { nn::init::dirac_(zeros({3, 3})); }).find("3 to 5 dimensions"), std::string::npos);
@@ -603,8 +644,10 @@ TEST(Layers, ComputeWhatTheyAreNamedFor) {
   nn::Conv2d conv(1, 1, 2, {.bias = false});
   conv.load_state_dict({{"weight", tensor({1., 2., 3., 4.}).view({1, 1, 2, 2})}});
   EXPECT_EQ(conv(arange(9).to(f32).view({1, 1, 3, 3})).to_vector<double>(), (std::vector<double>{27, 37, 57, 67}));
-  EXPECT_EQ(nn::MaxPool2d(2)(arange(16).to(f32).view({1, 1, 4, 4})).to_vector<double>(), (std::vector<double>{5, 7, 13, 15}));
-  EXPECT_EQ(nn::AvgPool2d(2)(arange(16).to(f32).view({1, 4, 4})).to_vector<double>(), (std::vector<double>{2.5, 4.5, 10.5, 12.5}));
+  EXPECT_EQ(nn::MaxPool2d(2)(arange(16).to(f32).view({1, 1, 4, 4})).to_vector<double>(),
+            (std::vector<double>{5, 7, 13, 15}));
+  EXPECT_EQ(nn::AvgPool2d(2)(arange(16).to(f32).view({1, 4, 4})).to_vector<double>(),
+            (std::vector<double>{2.5, 4.5, 10.5, 12.5}));
   EXPECT_EQ(nn::AdaptiveAvgPool2d(1)(arange(4).to(f32).view({1, 1, 2, 2})).describe(), "f32[1,1,1,1]");
   nn::Dropout dropout(0.5);
   const std::vector<double> dropped = dropout(ones({1000})).to_vector<double>();

@@ -105,7 +105,8 @@ TEST(Optimizers, StepAsPyTorchDoes) {
     }
   }
   for (const ir::OptimizerKind& kind : ir::optimizer_kinds())
-    EXPECT_TRUE(compared.count(std::string(kind.name))) << kind.name << " has no case in tests/fixtures/make_optimizers.py";
+    EXPECT_TRUE(compared.count(std::string(kind.name)))
+        << kind.name << " has no case in tests/fixtures/make_optimizers.py";
 }
 
 TEST(Optimizers, AdamWithoutBiasCorrection) {
@@ -162,19 +163,34 @@ TEST(Optimizers, SayWhatIsWrong) {
   EXPECT_NE(error_of([&] { optim::SGD({p * 2}); }).find("must be a leaf"), std::string::npos);
   EXPECT_NE(error_of([&] { optim::SGD({p}, {.lr = -1}); }).find("lr is out of range"), std::string::npos);
   EXPECT_NE(error_of([&] { optim::SGD({p}, {.nesterov = true}); }).find("nesterov needs momentum"), std::string::npos);
-  EXPECT_NE(error_of([&] { optim::Adam({p}, {.betas = {0.9, 1.0}}); }).find("betas[1] is out of range"), std::string::npos);
-  EXPECT_NE(error_of([&] { optim::SGD({p}, {.clip_grad_max_norm = -1}); }).find("clip_grad_max_norm is out of range"), std::string::npos);
-  EXPECT_NE(error_of([&] { optim::Adam({p}, {.clip_grad_max_norm = 1, .clip_grad_norm_type = 0}); }).find("clip_grad_norm_type must be positive"),
+  EXPECT_NE(error_of([&] { optim::Adam({p}, {.betas = {0.9, 1.0}}); }).find("betas[1] is out of range"),
             std::string::npos);
-  EXPECT_NE(error_of([&] { optim::RMSprop({p}, {.alpha = 1.5}); }).find("rmsprop: the option alpha is out of range"), std::string::npos);
-  EXPECT_NE(error_of([&] { optim::RMSprop({p}, {.momentum = -1}); }).find("rmsprop: the option momentum is out of range"), std::string::npos);
-  EXPECT_NE(error_of([&] { optim::Adagrad({p}, {.lr_decay = -1}); }).find("adagrad: the option lr_decay is out of range"), std::string::npos);
-  EXPECT_NE(error_of([&] { optim::Adagrad({p}, {.initial_accumulator_value = -1}); }).find("initial_accumulator_value is out of range"),
+  EXPECT_NE(error_of([&] { optim::SGD({p}, {.clip_grad_max_norm = -1}); }).find("clip_grad_max_norm is out of range"),
             std::string::npos);
-  EXPECT_NE(error_of([&] { optim::Adadelta({p}, {.rho = -0.1}); }).find("adadelta: the option rho is out of range"), std::string::npos);
-  EXPECT_NE(error_of([&] { optim::LAMB({p}, {.betas = {1.0, 0.9}}); }).find("lamb: the option betas[0] is out of range"), std::string::npos);
+  EXPECT_NE(error_of([&] {
+              optim::Adam({p}, {.clip_grad_max_norm = 1, .clip_grad_norm_type = 0});
+            }).find("clip_grad_norm_type must be positive"),
+            std::string::npos);
+  EXPECT_NE(error_of([&] { optim::RMSprop({p}, {.alpha = 1.5}); }).find("rmsprop: the option alpha is out of range"),
+            std::string::npos);
+  EXPECT_NE(
+      error_of([&] { optim::RMSprop({p}, {.momentum = -1}); }).find("rmsprop: the option momentum is out of range"),
+      std::string::npos);
+  EXPECT_NE(
+      error_of([&] { optim::Adagrad({p}, {.lr_decay = -1}); }).find("adagrad: the option lr_decay is out of range"),
+      std::string::npos);
+  EXPECT_NE(error_of([&] {
+              optim::Adagrad({p}, {.initial_accumulator_value = -1});
+            }).find("initial_accumulator_value is out of range"),
+            std::string::npos);
+  EXPECT_NE(error_of([&] { optim::Adadelta({p}, {.rho = -0.1}); }).find("adadelta: the option rho is out of range"),
+            std::string::npos);
+  EXPECT_NE(
+      error_of([&] { optim::LAMB({p}, {.betas = {1.0, 0.9}}); }).find("lamb: the option betas[0] is out of range"),
+      std::string::npos);
   optim::SGD a({p}), b({p});
-  EXPECT_NE(error_of([&] { a.load_state_dict({{"9.9.step", tensor(1)}}); }).find("missing     0.0.step"), std::string::npos);
+  EXPECT_NE(error_of([&] { a.load_state_dict({{"9.9.step", tensor(1)}}); }).find("missing     0.0.step"),
+            std::string::npos);
 }
 
 struct StateCase {
@@ -185,20 +201,32 @@ struct StateCase {
 const StateCase kStateCases[] = {
     {"sgd", [](const std::vector<Tensor>& p, double lr) -> optim::Optimizer { return optim::SGD(p, {.lr = lr}); }, {}},
     {"sgd_momentum",
-     [](const std::vector<Tensor>& p, double lr) -> optim::Optimizer { return optim::SGD(p, {.lr = lr, .momentum = 0.9, .clip_grad_max_norm = 2}); },
+     [](const std::vector<Tensor>& p, double lr) -> optim::Optimizer {
+       return optim::SGD(p, {.lr = lr, .momentum = 0.9, .clip_grad_max_norm = 2});
+     },
      {"momentum"}},
-    {"adam", [](const std::vector<Tensor>& p, double lr) -> optim::Optimizer { return optim::Adam(p, {.lr = lr}); }, {"m", "v"}},
+    {"adam",
+     [](const std::vector<Tensor>& p, double lr) -> optim::Optimizer { return optim::Adam(p, {.lr = lr}); },
+     {"m", "v"}},
     {"adamw_amsgrad",
-     [](const std::vector<Tensor>& p, double lr) -> optim::Optimizer { return optim::AdamW(p, {.lr = lr, .amsgrad = true}); },
+     [](const std::vector<Tensor>& p, double lr) -> optim::Optimizer {
+       return optim::AdamW(p, {.lr = lr, .amsgrad = true});
+     },
      {"m", "v", "max_v"}},
     {"rmsprop",
-     [](const std::vector<Tensor>& p, double lr) -> optim::Optimizer { return optim::RMSprop(p, {.lr = lr, .momentum = 0.9, .centered = true}); },
+     [](const std::vector<Tensor>& p, double lr) -> optim::Optimizer {
+       return optim::RMSprop(p, {.lr = lr, .momentum = 0.9, .centered = true});
+     },
      {"square_avg", "grad_avg", "momentum"}},
-    {"adagrad", [](const std::vector<Tensor>& p, double lr) -> optim::Optimizer { return optim::Adagrad(p, {.lr = lr}); }, {"sum"}},
+    {"adagrad",
+     [](const std::vector<Tensor>& p, double lr) -> optim::Optimizer { return optim::Adagrad(p, {.lr = lr}); },
+     {"sum"}},
     {"adadelta",
      [](const std::vector<Tensor>& p, double lr) -> optim::Optimizer { return optim::Adadelta(p, {.lr = lr}); },
      {"square_avg", "acc_delta"}},
-    {"lamb", [](const std::vector<Tensor>& p, double lr) -> optim::Optimizer { return optim::LAMB(p, {.lr = lr}); }, {"m", "v"}},
+    {"lamb",
+     [](const std::vector<Tensor>& p, double lr) -> optim::Optimizer { return optim::LAMB(p, {.lr = lr}); },
+     {"m", "v"}},
 };
 
 void take_step(optim::Optimizer& optimizer, int t) {
@@ -223,7 +251,8 @@ TEST(OptimizerState, EveryEntryIsNeededAndNothingIsLoadedWithoutIt) {
       nn::StateDict partial = state;
       partial.erase(partial.begin() + static_cast<std::ptrdiff_t>(i));
       const std::string text = error_of([&] { other.load_state_dict(partial); });
-      EXPECT_NE(text.find("load_state_dict of " + other.kind() + ": 1 entry does not fit; nothing was loaded\n  missing     " + state[i].first),
+      EXPECT_NE(text.find("load_state_dict of " + other.kind() +
+                          ": 1 entry does not fit; nothing was loaded\n  missing     " + state[i].first),
                 std::string::npos)
           << text;
       EXPECT_NE(text.find("optim_test.cpp:"), std::string::npos) << text;
@@ -254,7 +283,8 @@ TEST(OptimizerState, LoadsWhatThereIsWhereNotStrict) {
 
 TEST(OptimizerState, OptionsComeFromTheDictionary) {
   Tensor p = tensor({1., 2.}, f64).requires_grad_(), q = tensor({1., 2.}, f64).requires_grad_();
-  optim::SGD trained({p}, {.lr = 0.25, .momentum = 0.5, .weight_decay = 0.1, .clip_grad_max_norm = 0.5}), other({q}, {.lr = 1});
+  optim::SGD trained({p}, {.lr = 0.25, .momentum = 0.5, .weight_decay = 0.1, .clip_grad_max_norm = 0.5}),
+      other({q}, {.lr = 1});
   take_step(trained, 0);
   other.load_state_dict(trained.state_dict());
   {
@@ -318,7 +348,8 @@ TEST(OptimizerState, SaysWhatIsWrong) {
   const nn::StateDict before = copy_of(other.state_dict());
   for (const auto& c : cases) {
     nn::StateDict state = copy_of(trained.state_dict());
-    const auto found = std::find_if(state.begin(), state.end(), [&](const auto& entry) { return entry.first == c.name; });
+    const auto found =
+        std::find_if(state.begin(), state.end(), [&](const auto& entry) { return entry.first == c.name; });
     if (found == state.end())
       state.emplace_back(c.name, c.value);
     else

@@ -42,7 +42,8 @@ TEST(Random, MomentsAreThoseOfTheDistributions) {
     close(0, p / (1 - p) * p / (1 - p), product / kCount);
   }
   const Tensor like = zeros({kCount});
-  const std::vector<double> uniform = rand_like(like).to_vector<double>(), normal = randn_like(like).to_vector<double>();
+  const std::vector<double> uniform = rand_like(like).to_vector<double>(),
+                            normal = randn_like(like).to_vector<double>();
   close(0.5, 1.0 / 12, mean_of(uniform));
   EXPECT_NEAR(variance_of(uniform), 1.0 / 12, 0.002);
   close(0, 1, mean_of(normal));
@@ -160,7 +161,9 @@ struct TrainNet : nn::Graph<TrainNet> {
   Net model;
   nn::CrossEntropyLoss loss_fn = child("loss_fn", nn::CrossEntropyLoss());
   optim::SGD optimizer;
-  explicit TrainNet(Net net) : model(child("model", net)), optimizer(model.parameters(), {.lr = 0.1, .momentum = 0.9}) { add_optimizer(optimizer); }
+  explicit TrainNet(Net net) : model(child("model", net)), optimizer(model.parameters(), {.lr = 0.1, .momentum = 0.9}) {
+    add_optimizer(optimizer);
+  }
   Tensor build(Tensor x, Tensor labels) {
     Tensor loss = loss_fn(model(x), labels);
     loss.backward();
@@ -199,7 +202,8 @@ struct DropEveryWay : nn::Module<DropEveryWay> {
   nn::Dropout plain = child("plain", nn::Dropout(0.3));
   nn::Dropout2d channels = child("channels", nn::Dropout2d(0.3));
   nn::AlphaDropout alpha = child("alpha", nn::AlphaDropout(0.3)), all = child("all", nn::AlphaDropout(1));
-  nn::StochasticDepth rows = child("rows", nn::StochasticDepth(0.3)), batch = child("batch", nn::StochasticDepth(0.3, "batch"));
+  nn::StochasticDepth rows = child("rows", nn::StochasticDepth(0.3)),
+                      batch = child("batch", nn::StochasticDepth(0.3, "batch"));
   Tensor forward(Tensor x) {
     Tensor y = plain(x) + 2 * channels(x);
     y = y + 4 * alpha(x) + 8 * all(x);
@@ -318,7 +322,8 @@ TEST(Random, WhatBuildDrawsIsDrawnAnewInEachStep) {
     EXPECT_NEAR(mean_of(v), mean, 6 * std::sqrt(variance / static_cast<double>(v.size()))) << name;
     EXPECT_NEAR(variance_of(v), variance, 0.2 * variance) << name;
   };
-  for (const auto& [name, t] : first) EXPECT_FALSE(equal(t, second.at(name))) << name << ": the same numbers in another step";
+  for (const auto& [name, t] : first)
+    EXPECT_FALSE(equal(t, second.at(name))) << name << ": the same numbers in another step";
   moments("rand", 0.5, 1.0 / 12);
   moments("half", 0.5, 1.0 / 12);
   moments("randn", 0, 1);
@@ -367,9 +372,11 @@ TEST(Random, AResumedRunDrawsWhatItWouldHaveDrawn) {
   TrainNet resumed(Net(2));
   resumed.load_state_dict(middle);
   resumed.set_threads(2);
-  for (int step = 3; step < 6; ++step) EXPECT_EQ(resumed(x, labels).item<double>(), losses[static_cast<std::size_t>(step)]) << step;
+  for (int step = 3; step < 6; ++step)
+    EXPECT_EQ(resumed(x, labels).item<double>(), losses[static_cast<std::size_t>(step)]) << step;
   for (std::size_t i = 0; i < whole.model.parameters().size(); ++i)
-    EXPECT_TRUE(equal(whole.model.parameters()[i], resumed.model.parameters()[i])) << "bit for bit, with another number of threads";
+    EXPECT_TRUE(equal(whole.model.parameters()[i], resumed.model.parameters()[i]))
+        << "bit for bit, with another number of threads";
   // Another seed is another run.
   TrainNet other(Net(2));
   other.load_state_dict(start);

@@ -1,4 +1,5 @@
-// Compiled graphs against eager modules: the same numbers, shared parameters, schedules, exact resume. Programs are compiled into the cache.
+// Compiled graphs against eager modules: the same numbers, shared parameters, schedules, exact resume. Programs are
+// compiled into the cache.
 #include <gtest/gtest.h>
 
 #include <graven/graven.h>
@@ -142,7 +143,8 @@ struct ShowsItsWeights : nn::Graph<ShowsItsWeights> {
 TEST(CompiledGraphs, ReturnParametersAsTheySawThem) {
   ShowsItsWeights graph;
   for (float first : {1.0f, 0.0f})
-    for (const Tensor& shown : graph(ones({4}))) EXPECT_EQ(shown.to_vector<float>(), (std::vector<float>{first, first + 1, first + 2, first + 3}));
+    for (const Tensor& shown : graph(ones({4})))
+      EXPECT_EQ(shown.to_vector<float>(), (std::vector<float>{first, first + 1, first + 2, first + 3}));
   EXPECT_EQ(graph.net.w.to_vector<float>(), (std::vector<float>{-1, 0, 1, 2}));
 }
 
@@ -153,8 +155,8 @@ TEST(CompiledGraphs, UpdateInBackwardGivesTheSameBits) {
     Train graph((Mlp()));
     if (in_backward) graph.update_in_backward();
     for (int step = 0; step < 5; ++step) graph(x, labels);
-    const std::string config =
-        in_backward ? "(CONFIG:config:GraphConfig(training=True, update_in_backward=True, ))" : "GraphConfig(training=True, ))";
+    const std::string config = in_backward ? "(CONFIG:config:GraphConfig(training=True, update_in_backward=True, ))"
+                                           : "GraphConfig(training=True, ))";
     EXPECT_NE(graph.repr().find(config), std::string::npos) << graph.repr();
     return graph.state_dict();
   };
@@ -166,9 +168,11 @@ TEST(CompiledGraphs, UpdateInBackwardGivesTheSameBits) {
   }
 }
 
-/// Layers whose gradients are large enough to be used where they are computed. Of the first kernel one tap alone meets the image.
+/// Layers whose gradients are large enough to be used where they are computed. Of the first kernel one tap alone meets
+/// the image.
 struct WideNet : nn::Module<WideNet> {
-  nn::Conv2d around = child("around", nn::Conv2d(40, 420, 3, {.padding = 1})), pixel = child("pixel", nn::Conv2d(420, 60, 1));
+  nn::Conv2d around = child("around", nn::Conv2d(40, 420, 3, {.padding = 1})),
+             pixel = child("pixel", nn::Conv2d(420, 60, 1));
   models::MLP head = child("head", models::MLP(60, {600, 300, 3}));
   Tensor forward(Tensor x) { return head(pixel(around(x.reshape({-1, 40, 1, 1})).relu()).flatten(1)); }
 };
@@ -212,12 +216,14 @@ void expect_same_training(const Options& options) {
   for (const int threads : {1, 3}) {
     const nn::StateDict together = train_wide<Optimizer>(options, true, threads);
     ASSERT_EQ(apart.size(), together.size());
-    for (std::size_t i = 0; i < apart.size(); ++i) EXPECT_TRUE(equal(apart[i].second, together[i].second)) << apart[i].first;
+    for (std::size_t i = 0; i < apart.size(); ++i)
+      EXPECT_TRUE(equal(apart[i].second, together[i].second)) << apart[i].first;
   }
 }
 
 TEST(CompiledGraphs, GradientsThatAreNotStoredUpdateTheSame) {
-  expect_same_training<optim::SGD>(optim::SGDOptions{.lr = 0.1, .momentum = 0.9, .weight_decay = 0.01, .nesterov = true});
+  expect_same_training<optim::SGD>(
+      optim::SGDOptions{.lr = 0.1, .momentum = 0.9, .weight_decay = 0.01, .nesterov = true});
   expect_same_training<optim::Adam>(optim::AdamOptions{.lr = 1e-2, .weight_decay = 0.1, .amsgrad = true});
 }
 
@@ -248,7 +254,9 @@ TEST(CompiledGraphs, TheCompilerAndItsFlagsAreThoseThatAreChosenOrAnError) {
       return e.what();
     }
   };
-  EXPECT_NE(error_with("/nonexistent/c++").find("CXX: expected a C++20 compiler, found '/nonexistent/c++': no such program"), std::string::npos);
+  EXPECT_NE(
+      error_with("/nonexistent/c++").find("CXX: expected a C++20 compiler, found '/nonexistent/c++': no such program"),
+      std::string::npos);
   EXPECT_NE(error_with("false").find(
                 "CXX: expected a C++20 compiler, found 'false': with --version it fails with exit status 1"),
             std::string::npos);
@@ -320,7 +328,8 @@ TEST(CompiledGraphs, WhatACompilerWritesWithoutAnErrorIsLookedAt) {
   EXPECT_TRUE(allclose(graph(ones({2, 6})), model(ones({2, 6})).softmax(1), 1e-5, 1e-6));
 }
 
-/// Each parameter of the Mlp in a group of its own: another norm each, and the last one's gradient small enough to stay as it is.
+/// Each parameter of the Mlp in a group of its own: another norm each, and the last one's gradient small enough to stay
+/// as it is.
 struct ClippedTrain : nn::Graph<ClippedTrain> {
   Mlp model;
   nn::CrossEntropyLoss loss_fn = child("loss_fn", nn::CrossEntropyLoss());
@@ -338,7 +347,9 @@ struct ClippedTrain : nn::Graph<ClippedTrain> {
     }
     return result;
   }
-  explicit ClippedTrain(Mlp mlp) : model(child("model", mlp)), optimizer(groups(model, true)) { add_optimizer(optimizer); }
+  explicit ClippedTrain(Mlp mlp) : model(child("model", mlp)), optimizer(groups(model, true)) {
+    add_optimizer(optimizer);
+  }
   Tensor build(Tensor x, Tensor labels) {
     Tensor loss = loss_fn(model(x), labels);
     loss.backward();
@@ -361,7 +372,8 @@ TEST(CompiledGraphs, ClipGradientsAsEagerOptimizersDo) {
       cross_entropy(model(x), labels).backward();
       const std::vector<Tensor> parameters = model.parameters();
       for (std::size_t i = 0; clip && i < parameters.size(); ++i) {
-        const double norm = nn::utils::clip_grad_norm_({parameters[i]}, ClippedTrain::kMaxNorms[i], ClippedTrain::kOrders[i]);
+        const double norm =
+            nn::utils::clip_grad_norm_({parameters[i]}, ClippedTrain::kMaxNorms[i], ClippedTrain::kOrders[i]);
         EXPECT_EQ(norm > ClippedTrain::kMaxNorms[i], i != 3) << "the case clips what it is to clip";
       }
       optimizer.step();
@@ -381,7 +393,9 @@ struct AnyShape : nn::Graph<AnyShape> {
   Mlp model;
   optim::SGD optimizer;
   int recorded = 0;
-  explicit AnyShape(Mlp mlp) : model(child("model", mlp)), optimizer(model.parameters(), {.lr = 0.1, .momentum = 0.9}) { add_optimizer(optimizer); }
+  explicit AnyShape(Mlp mlp) : model(child("model", mlp)), optimizer(model.parameters(), {.lr = 0.1, .momentum = 0.9}) {
+    add_optimizer(optimizer);
+  }
   Tensor build(std::vector<Tensor> x, Tensor labels) {
     ++recorded;
     Tensor sum = model(x.at(0));
@@ -404,7 +418,8 @@ TEST(CompiledGraphs, WithDynamicInputShapeKeepTheProgramsUsedLast) {
     int recorded;  ///< in all, after it
   };
   // Two programs are kept: the third drops the one that was not used for longest.
-  for (const Call& call : {Call{8, 1, 1}, {5, 1, 2}, {8, 1, 2}, {8, 2, 3}, {8, 1, 3}, {5, 1, 4}, {8, 1, 4}, {8, 2, 5}}) {
+  for (const Call& call :
+       {Call{8, 1, 1}, {5, 1, 2}, {8, 1, 2}, {8, 2, 3}, {8, 1, 3}, {5, 1, 4}, {8, 1, 4}, {8, 2, 5}}) {
     std::vector<Tensor> x;
     for (std::int64_t i = 0; i < call.inputs; ++i) x.push_back(randn({call.batch, 6}));
     const Tensor labels = randint(0, 3, {call.batch});
@@ -419,7 +434,8 @@ TEST(CompiledGraphs, WithDynamicInputShapeKeepTheProgramsUsedLast) {
     EXPECT_EQ(graph.graph().type(graph.graph().inputs.back()).shape[0].value(), call.batch);
   }
   EXPECT_EQ(graph.train_step(), 8);
-  for (std::size_t i = 0; i < 4; ++i) EXPECT_TRUE(allclose(shared.parameters()[i], eager.parameters()[i], 1e-4, 1e-5)) << i;
+  for (std::size_t i = 0; i < 4; ++i)
+    EXPECT_TRUE(allclose(shared.parameters()[i], eager.parameters()[i], 1e-4, 1e-5)) << i;
 
   // A call that build() refuses changes nothing.
   EXPECT_NE(test::error_of([&] { graph(std::vector<Tensor>{randn({4, 7})}, randint(0, 3, {4})); }), "");
@@ -429,7 +445,8 @@ TEST(CompiledGraphs, WithDynamicInputShapeKeepTheProgramsUsedLast) {
 
   EXPECT_NE(test::error_of([&] { graph.with_dynamic_input_shape(); }).find("is recorded already"), std::string::npos);
   AnyShape fresh((Mlp()));
-  EXPECT_NE(test::error_of([&] { fresh.with_dynamic_input_shape(0); }).find("must be positive, got 0"), std::string::npos);
+  EXPECT_NE(test::error_of([&] { fresh.with_dynamic_input_shape(0); }).find("must be positive, got 0"),
+            std::string::npos);
 }
 
 /// One layer for each kind of optimizer, and for each kind of state that an option adds.
@@ -454,7 +471,11 @@ struct Towers : nn::Module<Towers> {
             optim::Adagrad(of(5), {.lr = 0.1, .lr_decay = 0.5, .initial_accumulator_value = 0.1}),
             optim::Adadelta(of(6), {.eps = 1e-3, .weight_decay = 0.1}),
             optim::LAMB(of(7), {.lr = 0.1, .weight_decay = 0.1}),
-            optim::LAMB(of(8), {.lr = 0.1, .weight_decay = 0.1, .adam_w_mode = false, .do_bias_correction = false, .clip_grad_max_norm = 0.01})};
+            optim::LAMB(of(8), {.lr = 0.1,
+                                .weight_decay = 0.1,
+                                .adam_w_mode = false,
+                                .do_bias_correction = false,
+                                .clip_grad_max_norm = 0.01})};
   }
 };
 
@@ -502,7 +523,8 @@ TEST(CompiledGraphs, EveryOptimizerStepsAsItDoesEagerly) {
   }();
   graph.load_state_dict(saved);
   for (int step = 2; step < 4; ++step) graph(x, labels);
-  for (std::size_t i = 0; i < end.size(); ++i) EXPECT_TRUE(equal(graph.state_dict()[i].second, end[i].second)) << end[i].first;
+  for (std::size_t i = 0; i < end.size(); ++i)
+    EXPECT_TRUE(equal(graph.state_dict()[i].second, end[i].second)) << end[i].first;
 }
 
 TEST(CompiledGraphs, TrainAsEagerModulesDo) {

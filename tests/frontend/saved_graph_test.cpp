@@ -1,5 +1,5 @@
-// Graphs read back from the folder that save() wrote: the numbers of the graph that was saved, without its code. Programs are compiled into the
-// cache.
+// Graphs read back from the folder that save() wrote: the numbers of the graph that was saved, without its code.
+// Programs are compiled into the cache.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -54,7 +54,8 @@ struct Train : nn::Graph<Train> {
 
 class Folder {
  public:
-  explicit Folder(const std::string& name) : path_(fs::temp_directory_path() / ("graven_saved_graph_" + name + "_" + std::to_string(::getpid()))) {
+  explicit Folder(const std::string& name)
+      : path_(fs::temp_directory_path() / ("graven_saved_graph_" + name + "_" + std::to_string(::getpid()))) {
     fs::remove_all(path_);
   }
   ~Folder() { fs::remove_all(path_); }
@@ -68,7 +69,8 @@ class Folder {
 void expect_equal(const nn::StateDict& a, const nn::StateDict& b) {
   ASSERT_EQ(a.size(), b.size());
   for (const auto& [name, tensor] : a) {
-    const auto other = std::find_if(b.begin(), b.end(), [&, wanted = name](const auto& entry) { return entry.first == wanted; });
+    const auto other =
+        std::find_if(b.begin(), b.end(), [&, wanted = name](const auto& entry) { return entry.first == wanted; });
     ASSERT_NE(other, b.end()) << name;
     EXPECT_TRUE(equal(tensor, other->second)) << name;
   }
@@ -102,7 +104,8 @@ TEST(SavedGraph, RunsAsTheGraphThatWasSaved) {
 
   // Other weights, all or nothing; the folder's graph and the one that was saved are apart.
   nn::StateDict doubled;
-  for (const auto& [name, tensor] : saved.state_dict()) doubled.emplace_back(name, name.find("weight") != std::string::npos ? tensor * 2 : tensor);
+  for (const auto& [name, tensor] : saved.state_dict())
+    doubled.emplace_back(name, name.find("weight") != std::string::npos ? tensor * 2 : tensor);
   const Tensor x = randn({8, 6}), before = saved({x})[1];
   saved.load_state_dict(doubled);
   EXPECT_FALSE(allclose(saved({x})[1], before));
@@ -133,9 +136,11 @@ TEST(SavedGraph, TrainsOnAsTheGraphThatWasSaved) {
   expect_equal(saved.state_dict(), graph.state_dict());
 }
 
-// A parameter that no loss depends on is left alone, as PyTorch leaves one whose grad is None, and the program has no optimizer state for it.
+// A parameter that no loss depends on is left alone, as PyTorch leaves one whose grad is None, and the program has no
+// optimizer state for it.
 struct PartlyUsed : nn::Module<PartlyUsed> {
-  nn::Linear used = child("used", nn::Linear(6, 3)), unused = child("unused", nn::Linear(6, 3)), detached = child("detached", nn::Linear(6, 3));
+  nn::Linear used = child("used", nn::Linear(6, 3)), unused = child("unused", nn::Linear(6, 3)),
+             detached = child("detached", nn::Linear(6, 3));
   Tensor forward(Tensor x) {
     Tensor never_read = unused(x);
     return used(x) + detached(x).detach();
@@ -172,7 +177,8 @@ TEST(SavedGraph, HasStateOnlyForWhatALossDependsOn) {
   std::vector<std::string> names;
   for (const auto& entry : graph.state_dict())
     if (entry.first.find('-') != std::string::npos) names.push_back(entry.first);
-  EXPECT_EQ(names, (std::vector<std::string>{"model.used.weight-m", "model.used.weight-v", "model.used.bias-m", "model.used.bias-v"}));
+  EXPECT_EQ(names, (std::vector<std::string>{"model.used.weight-m", "model.used.weight-v", "model.used.bias-m",
+                                             "model.used.bias-v"}));
 
   graph.save(folder.path());
   nn::SavedGraph saved(folder.path());
@@ -195,8 +201,10 @@ struct Fault {
   std::string error;
 };
 const Fault kFaults[] = {
-    {"no_folder", [](const Folder& f) { fs::remove_all(f.path()); }, "graph.json: cannot open: No such file or directory"},
-    {"no_graph", [](const Folder& f) { fs::remove(f / "graph.json"); }, "graph.json: cannot open: No such file or directory"},
+    {"no_folder", [](const Folder& f) { fs::remove_all(f.path()); },
+     "graph.json: cannot open: No such file or directory"},
+    {"no_graph", [](const Folder& f) { fs::remove(f / "graph.json"); },
+     "graph.json: cannot open: No such file or directory"},
     {"no_weights", [](const Folder& f) { fs::remove(f / "weights.safetensors"); }, "weights.safetensors"},
     {"half_a_graph",
      [](const Folder& f) {
@@ -236,7 +244,8 @@ const Fault kFaults[] = {
      [](const Folder& f) {
        // Nothing is allocated for it.
        std::string text = text_of(f / "graph.json");
-       for (std::size_t at = 0; (at = text.find("f32[12]", at)) != std::string::npos; ++at) text.replace(at, 7, "f32[99999999999999]");
+       for (std::size_t at = 0; (at = text.find("f32[12]", at)) != std::string::npos; ++at)
+         text.replace(at, 7, "f32[99999999999999]");
        write(f / "graph.json", text);
      },
      ""},
@@ -256,7 +265,8 @@ TEST_P(SavedGraphFaults, AreOneError) {
   EXPECT_NE(error, "");
   EXPECT_NE(error.find(GetParam().error), std::string::npos) << error;
 }
-INSTANTIATE_TEST_SUITE_P(All, SavedGraphFaults, testing::ValuesIn(kFaults), [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(All, SavedGraphFaults, testing::ValuesIn(kFaults),
+                         [](const auto& info) { return info.param.name; });
 
 TEST(SavedGraph, NamesTheInputThatDoesNotFit) {
   const Folder folder("inputs");
@@ -267,7 +277,10 @@ TEST(SavedGraph, NamesTheInputThatDoesNotFit) {
   graph.save(folder.path());
   nn::SavedGraph saved(folder.path());
   EXPECT_NE(error_of([&] { saved({}); }).find("Infer takes 1 inputs, got 0"), std::string::npos);
-  EXPECT_NE(error_of([&] { saved({zeros({2, 5})}); }).find("input 0 ('features') of Infer: expected f32[batch,6], got f32[2,5]"), std::string::npos)
+  EXPECT_NE(error_of([&] {
+              saved({zeros({2, 5})});
+            }).find("input 0 ('features') of Infer: expected f32[batch,6], got f32[2,5]"),
+            std::string::npos)
       << error_of([&] { saved({zeros({2, 5})}); });
   EXPECT_NE(error_of([&] { saved({zeros({9, 6})}); }).find("batch must lie in [1, 8]"), std::string::npos);
   EXPECT_NE(error_of([&] { saved.set_threads(-1); }).find("must not be negative"), std::string::npos);

@@ -1,5 +1,5 @@
-// What users write around a training step: each sentence stands in a loop of eager mode and in a graph's build(), and means the same in both, or the
-// graph says in one error, with the line, that it cannot.
+// What users write around a training step: each sentence stands in a loop of eager mode and in a graph's build(), and
+// means the same in both, or the graph says in one error, with the line, that it cannot.
 #include <gtest/gtest.h>
 
 #include <graven/graven.h>
@@ -37,13 +37,16 @@ struct Learn : nn::Graph<Learn> {
   Sentence sentence;
   Net net = child("net", Net());
   optim::Optimizer optimizer;
-  explicit Learn(Sentence s) : sentence(std::move(s)), optimizer(optim::SGD(net.parameters(), {.lr = 0.5, .momentum = 0.9})) {
+  explicit Learn(Sentence s)
+      : sentence(std::move(s)), optimizer(optim::SGD(net.parameters(), {.lr = 0.5, .momentum = 0.9})) {
     add_optimizer(optimizer);
   }
   Tensor build(Tensor x, Tensor y) { return sentence({net, optimizer, x, y}); }
 };
 
-Tensor data_of(int step) { return tensor({{1.0, -2.0, 0.5}, {0.25, 3.0, -1.0}, {-1.5, 0.5, 2.0}, {2.0, 1.0, -0.5}}) * (1 + 0.25 * step); }
+Tensor data_of(int step) {
+  return tensor({{1.0, -2.0, 0.5}, {0.25, 3.0, -1.0}, {-1.5, 0.5, 2.0}, {2.0, 1.0, -0.5}}) * (1 + 0.25 * step);
+}
 Tensor target_of(int step) { return tensor({{1.0, 0.0}, {-1.0, 2.0}, {0.5, 0.5}, {3.0, -2.0}}) + 0.1 * step; }
 
 struct Case {
@@ -120,7 +123,8 @@ std::vector<Case> cases() {
        }},
       {"Detach",
        [](const Step& s) {
-         Tensor loss = mse_loss(s.net.second(tanh(s.net.first(s.x)).detach()), s.y) + s.net.first.weight.square().mean();
+         Tensor loss =
+             mse_loss(s.net.second(tanh(s.net.first(s.x)).detach()), s.y) + s.net.first.weight.square().mean();
          loss.backward();
          return loss;
        }},
@@ -253,9 +257,7 @@ std::vector<Case> cases() {
        "has an optimizer, but its build() calls backward() on no loss"},
       {"ReadAGradient", after([](const Step& s) { (void)s.net.first.weight.grad(); }),
        "grad: within build() gradients are not there yet"},
-      {"SetAGradient", after([](const Step& s) {
-         s.net.first.weight.set_grad(zeros({8, 3}));
-       }),
+      {"SetAGradient", after([](const Step& s) { s.net.first.weight.set_grad(zeros({8, 3})); }),
        "set_grad: within build() gradients are not there yet"},
       {"GradOfALoss",
        [](const Step& s) {
@@ -347,7 +349,8 @@ TEST_P(Sentences, MeanTheSameInAGraph) {
   }
   const auto learned = graph.net.state_dict();
   for (const auto& [name, value] : eager.state_dict()) {
-    const auto it = std::find_if(learned.begin(), learned.end(), [&, n = name](const auto& entry) { return entry.first == n; });
+    const auto it =
+        std::find_if(learned.begin(), learned.end(), [&, n = name](const auto& entry) { return entry.first == n; });
     ASSERT_NE(it, learned.end()) << name;
     EXPECT_TRUE(allclose(it->second.to(f32), value.to(f32), 1e-4, 1e-5)) << name;
   }
@@ -374,13 +377,15 @@ TEST(SentencesAfterwards, AreObeyedOrRefused) {
     });
   };
   EXPECT_NE(said([](Learn& g) { g.net.eval(); }).find("was in training mode when"), std::string::npos);
-  EXPECT_NE(said([](Learn& g) { g.net.first.requires_grad_(false); }).find("required a gradient when"), std::string::npos);
+  EXPECT_NE(said([](Learn& g) { g.net.first.requires_grad_(false); }).find("required a gradient when"),
+            std::string::npos);
   EXPECT_EQ(said([](Learn& g) { g.optimizer.set_learning_rate(0.01); }), "no error");
   EXPECT_EQ(said([](Learn& g) { g.net.load_state_dict(Net().state_dict()); }), "no error");
   Learn graph(plain);
   (void)graph(data_of(0), target_of(0));
   NoGradGuard no_grad;
-  EXPECT_NE(test::error_of([&] { (void)graph(data_of(1), target_of(1)); }).find("is called under NoGradGuard"), std::string::npos);
+  EXPECT_NE(test::error_of([&] { (void)graph(data_of(1), target_of(1)); }).find("is called under NoGradGuard"),
+            std::string::npos);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// state_dict and load_state_dict of modules and graphs: names, strictness, all or nothing, shared and frozen parameters, loading before and after the
-// first call. The programs of the graphs are compiled into the cache.
+// state_dict and load_state_dict of modules and graphs: names, strictness, all or nothing, shared and frozen
+// parameters, loading before and after the first call. The programs of the graphs are compiled into the cache.
 #include <graven/graven.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -57,19 +57,25 @@ struct Fault {
 };
 const Fault kFaults[] = {
     {"missing", [](nn::StateDict& s) { s.erase(s.begin()); }, "missing     model.first.weight  f32[4,3]", true},
-    {"missing_state", [](nn::StateDict& s) { s.erase(s.end() - 2); }, "missing     model.last.bias-momentum  f32[2]", true},
+    {"missing_state", [](nn::StateDict& s) { s.erase(s.end() - 2); }, "missing     model.last.bias-momentum  f32[2]",
+     true},
     {"missing_step", [](nn::StateDict& s) { s.pop_back(); }, "missing     train_step  i64[]", true},
-    {"unexpected", [](nn::StateDict& s) { s.emplace_back("model.other.weight", zeros({1})); }, "unexpected  model.other.weight  f32[1]", true},
+    {"unexpected", [](nn::StateDict& s) { s.emplace_back("model.other.weight", zeros({1})); },
+     "unexpected  model.other.weight  f32[1]", true},
     {"shape", [](nn::StateDict& s) { entry(s, "model.last.weight") = zeros({2, 5}); },
      "mismatch    model.last.weight  expected f32[2,4], got f32[2,5]"},
-    {"rank", [](nn::StateDict& s) { entry(s, "model.last.bias") = zeros({1, 2}); }, "mismatch    model.last.bias  expected f32[2], got f32[1,2]"},
+    {"rank", [](nn::StateDict& s) { entry(s, "model.last.bias") = zeros({1, 2}); },
+     "mismatch    model.last.bias  expected f32[2], got f32[1,2]"},
     {"shape_of_state", [](nn::StateDict& s) { entry(s, "model.first.bias-momentum") = zeros({3}); },
      "mismatch    model.first.bias-momentum  expected f32[4], got f32[3]"},
     {"undefined", [](nn::StateDict& s) { entry(s, "model.last.bias") = Tensor(); },
      "mismatch    model.last.bias  expected f32[2], got an undefined tensor"},
-    {"kind", [](nn::StateDict& s) { entry(s, "model.last.bias") = zeros({2}, i64); }, "mismatch    model.last.bias  expected f32[2], got i64[2]"},
-    {"kind_of_step", [](nn::StateDict& s) { entry(s, "train_step") = tensor(1.5); }, "mismatch    train_step  expected i64[], got f32[]"},
-    {"negative_step", [](nn::StateDict& s) { entry(s, "train_step") = tensor(-1); }, "train_step must not be negative, got -1"},
+    {"kind", [](nn::StateDict& s) { entry(s, "model.last.bias") = zeros({2}, i64); },
+     "mismatch    model.last.bias  expected f32[2], got i64[2]"},
+    {"kind_of_step", [](nn::StateDict& s) { entry(s, "train_step") = tensor(1.5); },
+     "mismatch    train_step  expected i64[], got f32[]"},
+    {"negative_step", [](nn::StateDict& s) { entry(s, "train_step") = tensor(-1); },
+     "train_step must not be negative, got -1"},
     {"twice", [](nn::StateDict& s) { s.push_back(s.front()); }, "twice       model.first.weight"},
 };
 
@@ -114,7 +120,9 @@ const Suffixes kSuffixes[] = {
     {"adagrad", [](const Net& n) { return optim::Adagrad(n.parameters()); }, {"-sum"}},
     {"adadelta", [](const Net& n) { return optim::Adadelta(n.parameters()); }, {"-square_avg", "-acc_delta"}},
     {"lamb", [](const Net& n) { return optim::LAMB(n.parameters()); }, {"-m", "-v"}},
-    {"adamw_amsgrad", [](const Net& n) { return optim::AdamW(n.parameters(), {.lr = 0.1, .amsgrad = true}); }, {"-m", "-v", "-max_v"}},
+    {"adamw_amsgrad",
+     [](const Net& n) { return optim::AdamW(n.parameters(), {.lr = 0.1, .amsgrad = true}); },
+     {"-m", "-v", "-max_v"}},
 };
 class OptimizerState : public testing::TestWithParam<Suffixes> {};
 TEST_P(OptimizerState, StandsBehindItsParametersName) {
@@ -127,7 +135,8 @@ TEST_P(OptimizerState, StandsBehindItsParametersName) {
   expected.emplace_back("train_step");
   EXPECT_EQ(names_of(graph.state_dict()), expected);
 }
-INSTANTIATE_TEST_SUITE_P(All, OptimizerState, testing::ValuesIn(kSuffixes), [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(All, OptimizerState, testing::ValuesIn(kSuffixes),
+                         [](const auto& info) { return info.param.name; });
 
 TEST(GraphState, LoadedBeforeOrAfterTheFirstCallGoesOnExactly) {
   manual_seed(2);
@@ -135,7 +144,9 @@ TEST(GraphState, LoadedBeforeOrAfterTheFirstCallGoesOnExactly) {
   Net net;
   Train graph(net, momentum(net));
   for (int i = 0; i < 3; ++i) (void)graph(x, y);
-  const std::string path = (std::filesystem::temp_directory_path() / ("graven_state_test_" + std::to_string(::getpid()) + ".safetensors")).string();
+  const std::string path =
+      (std::filesystem::temp_directory_path() / ("graven_state_test_" + std::to_string(::getpid()) + ".safetensors"))
+          .string();
   nn::save(graph.state_dict(), path);
   const nn::StateDict saved = nn::load(path);
   std::filesystem::remove(path);
@@ -163,7 +174,8 @@ TEST(GraphState, FrozenParametersStayAndHaveNoOptimizerState) {
   EXPECT_EQ(std::count(names.begin(), names.end(), "model.last.weight-momentum"), 1);
   const Tensor frozen = net.first.weight.detach().clone(), trained = net.last.weight.detach().clone();
   for (int i = 0; i < 2; ++i) (void)graph(randn({6, 3}), randn({6, 2}));
-  EXPECT_EQ(graph.graph().optimizers[0].groups[0].parameters.size(), net.parameters().size() - net.first.parameters().size());
+  EXPECT_EQ(graph.graph().optimizers[0].groups[0].parameters.size(),
+            net.parameters().size() - net.first.parameters().size());
   EXPECT_TRUE(equal(net.first.weight, frozen));
   EXPECT_FALSE(equal(net.last.weight, trained));
   EXPECT_EQ(names_of(graph.state_dict()), names);
@@ -232,7 +244,8 @@ TEST(SharedParameters, HaveEveryNameInAModuleAndOneInAGraph) {
   EXPECT_EQ(module.parameters().size(), 1u);
   EXPECT_EQ(names_of(module.state_dict()), (std::vector<std::string>{"tied", "encode.weight", "again.weight"}));
   TrainShared graph;
-  EXPECT_EQ(names_of(graph.state_dict()), (std::vector<std::string>{"model.tied", "model.tied-momentum", "train_step"}));
+  EXPECT_EQ(names_of(graph.state_dict()),
+            (std::vector<std::string>{"model.tied", "model.tied-momentum", "train_step"}));
 }
 
 TEST(SharedParameters, LoadUnderAnyOfTheirNames) {
@@ -241,12 +254,16 @@ TEST(SharedParameters, LoadUnderAnyOfTheirNames) {
     module.load_state_dict({{name, full({3, 3}, 0.5)}});
     EXPECT_EQ(module.tied.to_vector<double>(), (std::vector<double>(9, 0.5))) << name;
     TrainShared graph;
-    graph.load_state_dict({{std::string("model.") + name, full({3, 3}, 0.5)}, {"model.tied-momentum", zeros({3, 3})}, {"train_step", tensor(1)}});
+    graph.load_state_dict({{std::string("model.") + name, full({3, 3}, 0.5)},
+                           {"model.tied-momentum", zeros({3, 3})},
+                           {"train_step", tensor(1)}});
     EXPECT_EQ(graph.model.tied.to_vector<double>(), (std::vector<double>(9, 0.5))) << name;
   }
   Shared module;
   EXPECT_NE(error_of([&] { module.load_state_dict(nn::StateDict{}); }).find("3 entries do not fit"), std::string::npos);
-  EXPECT_NE(error_of([&] { module.load_state_dict({{"tied", zeros({3, 3})}, {"again.weight", zeros({3})}}); }).find("mismatch    again.weight"),
+  EXPECT_NE(error_of([&] {
+              module.load_state_dict({{"tied", zeros({3, 3})}, {"again.weight", zeros({3})}});
+            }).find("mismatch    again.weight"),
             std::string::npos);
 }
 
@@ -261,7 +278,8 @@ struct Language : nn::Module<Language> {
 struct TrainLanguage : nn::Graph<TrainLanguage> {
   Language model;
   optim::SGD optimizer;
-  explicit TrainLanguage(Language m) : model(child("model", m)), optimizer(model.parameters(), {.lr = 0.5, .momentum = 0.9}) {
+  explicit TrainLanguage(Language m)
+      : model(child("model", m)), optimizer(model.parameters(), {.lr = 0.5, .momentum = 0.9}) {
     add_optimizer(optimizer);
   }
   Tensor build(Tensor x, Tensor y) {
@@ -275,9 +293,11 @@ TEST(TiedParameters, AreOneParameterUnderTwoNames) {
   Language model;
   EXPECT_TRUE(model.head.weight.is_same(model.words.weight));
   EXPECT_EQ(model.parameters().size(), 4u);
-  EXPECT_EQ(names_of(model.named_parameters()), (std::vector<std::string>{"words.weight", "hidden.weight", "hidden.bias", "head.bias"}));
+  EXPECT_EQ(names_of(model.named_parameters()),
+            (std::vector<std::string>{"words.weight", "hidden.weight", "hidden.bias", "head.bias"}));
   const nn::StateDict state = model.state_dict();
-  EXPECT_EQ(names_of(state), (std::vector<std::string>{"words.weight", "hidden.weight", "hidden.bias", "head.weight", "head.bias"}));
+  EXPECT_EQ(names_of(state),
+            (std::vector<std::string>{"words.weight", "hidden.weight", "hidden.bias", "head.weight", "head.bias"}));
   EXPECT_TRUE(state[0].second.is_same(state[3].second));
   const Language copy = model;
   EXPECT_TRUE(copy.parameters()[0].is_same(model.words.weight));
@@ -300,15 +320,18 @@ TEST(TiedParameters, LearnAlikeEagerlyAndInGraphs) {
     EXPECT_TRUE(allclose(shared.words.weight, eager.words.weight, 1e-4, 1e-5)) << step;
     EXPECT_TRUE(shared.head.weight.is_same(shared.words.weight));
   }
-  EXPECT_EQ(names_of(graph.state_dict()), (std::vector<std::string>{"model.words.weight", "model.hidden.weight", "model.hidden.bias",
-                                                                    "model.head.bias", "model.words.weight-momentum", "model.hidden.weight-momentum",
-                                                                    "model.hidden.bias-momentum", "model.head.bias-momentum", "train_step"}));
+  EXPECT_EQ(names_of(graph.state_dict()),
+            (std::vector<std::string>{"model.words.weight", "model.hidden.weight", "model.hidden.bias",
+                                      "model.head.bias", "model.words.weight-momentum", "model.hidden.weight-momentum",
+                                      "model.hidden.bias-momentum", "model.head.bias-momentum", "train_step"}));
 }
 
 TEST(TiedParameters, AreSavedAndLoaded) {
   manual_seed(6);
   Language model, other;
-  const std::string path = (std::filesystem::temp_directory_path() / ("graven_tied_test_" + std::to_string(::getpid()) + ".safetensors")).string();
+  const std::string path =
+      (std::filesystem::temp_directory_path() / ("graven_tied_test_" + std::to_string(::getpid()) + ".safetensors"))
+          .string();
   nn::save(model.state_dict(), path);
   other.load_state_dict(nn::load(path));
   std::filesystem::remove(path);
@@ -321,7 +344,8 @@ TEST(TiedParameters, AreSavedAndLoaded) {
 
   TrainLanguage graph(model);
   graph.compile(spec({6}, i64, "x"), spec({6}, i64, "y"));
-  const std::string folder = (std::filesystem::temp_directory_path() / ("graven_tied_test_" + std::to_string(::getpid()))).string();
+  const std::string folder =
+      (std::filesystem::temp_directory_path() / ("graven_tied_test_" + std::to_string(::getpid()))).string();
   graph.save(folder);
   nn::SavedGraph saved(folder);
   std::filesystem::remove_all(folder);
@@ -360,10 +384,14 @@ TEST(RegisteredTensors, MayBeReplacedAndRemoved) {
 
 TEST(RegisteredTensors, SayWhatIsWrong) {
   nn::Linear layer(2, 2, {.bias = false});
-  EXPECT_NE(error_of([&] { layer.bias = zeros({2}); }).find("a member that its module did not register"), std::string::npos);
-  EXPECT_NE(error_of([&] { layer.weight = layer.weight * 2; }).find("the result of an operator, f32[2,2], is assigned to 'weight' of Linear"),
+  EXPECT_NE(error_of([&] { layer.bias = zeros({2}); }).find("a member that its module did not register"),
             std::string::npos);
-  EXPECT_NE(error_of([&] { layer.weight = zeros({2, 2}, i64); }).find("'weight' of Linear must be floating-point"), std::string::npos);
+  EXPECT_NE(error_of([&] {
+              layer.weight = layer.weight * 2;
+            }).find("the result of an operator, f32[2,2], is assigned to 'weight' of Linear"),
+            std::string::npos);
+  EXPECT_NE(error_of([&] { layer.weight = zeros({2, 2}, i64); }).find("'weight' of Linear must be floating-point"),
+            std::string::npos);
   struct Local : nn::Module<Local> {
     nn::Linear inner = child("inner", nn::Linear(2, 2));
     Tensor forward(Tensor x) {
@@ -372,7 +400,8 @@ TEST(RegisteredTensors, SayWhatIsWrong) {
       return linear(x, weight);
     }
   };
-  EXPECT_NE(error_of([] { Local()(ones({1, 2})); }).find("assigned to 'weight' of Linear within forward() or build()"), std::string::npos);
+  EXPECT_NE(error_of([] { Local()(ones({1, 2})); }).find("assigned to 'weight' of Linear within forward() or build()"),
+            std::string::npos);
 
   // A copy that was made before.
   nn::Linear first(2, 2), second(2, 2);
@@ -393,11 +422,14 @@ TEST(RegisteredTensors, AreNotReplacedBehindAGraphsBack) {
   const std::string text = error_of([&] { (void)graph(x, y); });
   EXPECT_NE(text.find("model.hidden.weight is another tensor than when TrainLanguage_"), std::string::npos) << text;
   EXPECT_NE(text.find("at state_test.cpp:"), std::string::npos) << text;
-  EXPECT_NE(error_of([&] { (void)graph.state_dict(); }).find("model.hidden.weight is another tensor"), std::string::npos);
+  EXPECT_NE(error_of([&] { (void)graph.state_dict(); }).find("model.hidden.weight is another tensor"),
+            std::string::npos);
 
   TrainLanguage late((Language()));
   late.model.hidden.weight = zeros({4, 4});
-  EXPECT_NE(error_of([&] { (void)late(x, y); }).find("in whose place another was registered: make the optimizer after that"), std::string::npos);
+  EXPECT_NE(
+      error_of([&] { (void)late(x, y); }).find("in whose place another was registered: make the optimizer after that"),
+      std::string::npos);
 }
 
 }  // namespace

@@ -13,7 +13,8 @@ namespace {
 
 using test::error_of;
 
-// ---- views: each is a function of arange(24).view({2, 3, 4}) -----------------------------------------------------------------------------
+// ---- views: each is a function of arange(24).view({2, 3, 4})
+// -----------------------------------------------------------------------------
 
 struct ViewCase {
   const char* name;
@@ -25,19 +26,59 @@ struct ViewCase {
 
 std::vector<ViewCase> view_cases() {
   return {
-      {"reshape", [](const Tensor& x) { return x.reshape({6, -1}).slice(0, 4); }, {2, 4}, {16, 17, 18, 19, 20, 21, 22, 23}, true},
-      {"flatten", [](const Tensor& x) { return x.flatten(1).select(0, 1); }, {12}, {12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23}, true},
-      {"transpose", [](const Tensor& x) { return x.transpose(1, 2).select(0, 0).slice(0, 0, 2); }, {2, 3}, {0, 4, 8, 1, 5, 9}, true},
-      {"permute", [](const Tensor& x) { return x.permute({2, 0, 1}).select(0, 3); }, {2, 3}, {3, 7, 11, 15, 19, 23}, true},
-      {"slice with step", [](const Tensor& x) { return x.slice(2, 1, 4, 2).select(1, 0); }, {2, 2}, {1, 3, 13, 15}, true},
-      {"slice from the end", [](const Tensor& x) { return x.slice(-1, -1).flatten(); }, {6}, {3, 7, 11, 15, 19, 23}, true},
+      {"reshape",
+       [](const Tensor& x) { return x.reshape({6, -1}).slice(0, 4); },
+       {2, 4},
+       {16, 17, 18, 19, 20, 21, 22, 23},
+       true},
+      {"flatten",
+       [](const Tensor& x) { return x.flatten(1).select(0, 1); },
+       {12},
+       {12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23},
+       true},
+      {"transpose",
+       [](const Tensor& x) { return x.transpose(1, 2).select(0, 0).slice(0, 0, 2); },
+       {2, 3},
+       {0, 4, 8, 1, 5, 9},
+       true},
+      {"permute",
+       [](const Tensor& x) { return x.permute({2, 0, 1}).select(0, 3); },
+       {2, 3},
+       {3, 7, 11, 15, 19, 23},
+       true},
+      {"slice with step",
+       [](const Tensor& x) { return x.slice(2, 1, 4, 2).select(1, 0); },
+       {2, 2},
+       {1, 3, 13, 15},
+       true},
+      {"slice from the end",
+       [](const Tensor& x) { return x.slice(-1, -1).flatten(); },
+       {6},
+       {3, 7, 11, 15, 19, 23},
+       true},
       {"empty slice", [](const Tensor& x) { return x.slice(0, 2); }, {0, 3, 4}, {}, true},
       {"narrow", [](const Tensor& x) { return x.narrow(1, 1, 2).select(2, 0); }, {2, 2}, {4, 8, 16, 20}, true},
       {"select negative", [](const Tensor& x) { return x.select(-1, -2).select(0, 0); }, {3}, {2, 6, 10}, true},
-      {"expand", [](const Tensor& x) { return x.select(0, 0).select(0, 0).slice(0, 0, 2).expand({3, -1}); }, {3, 2}, {0, 1, 0, 1, 0, 1}, true},
-      {"squeeze", [](const Tensor& x) { return x.slice(0, 0, 1).squeeze(0).slice(0, 2); }, {1, 4}, {8, 9, 10, 11}, true},
-      {"unsqueeze", [](const Tensor& x) { return x.select(0, 0).select(0, 0).unsqueeze(-1); }, {4, 1}, {0, 1, 2, 3}, true},
-      {"flatten that copies", [](const Tensor& x) { return x.select(0, 0).t().flatten().slice(0, 0, 4); }, {4}, {0, 4, 8, 1}, false},
+      {"expand",
+       [](const Tensor& x) { return x.select(0, 0).select(0, 0).slice(0, 0, 2).expand({3, -1}); },
+       {3, 2},
+       {0, 1, 0, 1, 0, 1},
+       true},
+      {"squeeze",
+       [](const Tensor& x) { return x.slice(0, 0, 1).squeeze(0).slice(0, 2); },
+       {1, 4},
+       {8, 9, 10, 11},
+       true},
+      {"unsqueeze",
+       [](const Tensor& x) { return x.select(0, 0).select(0, 0).unsqueeze(-1); },
+       {4, 1},
+       {0, 1, 2, 3},
+       true},
+      {"flatten that copies",
+       [](const Tensor& x) { return x.select(0, 0).t().flatten().slice(0, 0, 4); },
+       {4},
+       {0, 4, 8, 1},
+       false},
       {"chunk", [](const Tensor& x) { return x.chunk(2, 2).at(1).select(0, 0); }, {3, 2}, {2, 3, 6, 7, 10, 11}, true},
       {"split", [](const Tensor& x) { return x.split(3, 2).at(1).flatten(); }, {6}, {3, 7, 11, 15, 19, 23}, true},
       {"view of a view", [](const Tensor& x) { return x.select(1, 1).view({8}); }, {8}, {}, true},
@@ -107,7 +148,8 @@ TEST(Views, RefuseWhatPyTorchRefuses) {
   for (const auto& [f, expected] : cases) EXPECT_NE(error_of(f).find(expected), std::string::npos) << error_of(f);
 }
 
-// ---- factories --------------------------------------------------------------------------------------------------------------------------
+// ---- factories
+// ---------------------------------------------------------------------------------------------------------------------
 
 /// Whatever their arguments, also those that leave everything where it is.
 TEST(Views, AreNotWhatFunctionsThatCopyGive) {
@@ -126,7 +168,8 @@ TEST(Views, AreNotWhatFunctionsThatCopyGive) {
       {"adaptive_avg_pool1d", [](Tensor x) { return adaptive_avg_pool1d(x, 3); }},
       {"adaptive_avg_pool3d", [](Tensor x) { return adaptive_avg_pool3d(x.reshape({1, 4, 1, 2, 3}), {1, 2, 3}); }},
       {"pixel_shuffle", [](Tensor x) { return pixel_shuffle(x, 1); }},
-      {"pixel_shuffle of one pixel", [](Tensor x) { return pixel_shuffle(x.flatten().slice(0, 0, 4).reshape({4, 1, 1}), 2); }},
+      {"pixel_shuffle of one pixel",
+       [](Tensor x) { return pixel_shuffle(x.flatten().slice(0, 0, 4).reshape({4, 1, 1}), 2); }},
       {"pixel_unshuffle", [](Tensor x) { return pixel_unshuffle(x, 1); }},
       {"channel_shuffle", [](Tensor x) { return channel_shuffle(x, 1); }},
       {"diff", [](Tensor x) { return diff(x, 0); }},
@@ -169,7 +212,8 @@ TEST(Factories, GiveTheElementsOfPyTorch) {
 
 TEST(Conversions, RoundAsPyTorchDoes) {
   const Tensor x = tensor({1.0, -2.75, 0.1, 70000.0, 6e-8, 1e-9}, f64);
-  EXPECT_EQ(x.to(f16).to_vector<double>(), (std::vector<double>{1.0, -2.75, 0.0999755859375, INFINITY, 5.9604644775390625e-08, 0}));
+  EXPECT_EQ(x.to(f16).to_vector<double>(),
+            (std::vector<double>{1.0, -2.75, 0.0999755859375, INFINITY, 5.9604644775390625e-08, 0}));
   EXPECT_EQ(x.slice(0, 0, 4).to(bf16).to_vector<double>(), (std::vector<double>{1.0, -2.75, 0.10009765625, 70144.0}));
   EXPECT_EQ(x.slice(0, 0, 3).to(i32).to_vector<std::int64_t>(), (std::vector<std::int64_t>{1, -2, 0}));
   EXPECT_EQ(x.slice(0, 0, 3).to(boolean).to_vector<std::int64_t>(), (std::vector<std::int64_t>{1, 1, 1}));
@@ -195,7 +239,8 @@ TEST(Random, DependsOnTheSeedAlone) {
   EXPECT_EQ(p, arange(50).to_vector<std::int64_t>());
 }
 
-// ---- promotion --------------------------------------------------------------------------------------------------------------------------
+// ---- promotion
+// ---------------------------------------------------------------------------------------------------------------------
 
 TEST(Promotion, IsThatOfPyTorch) {
   const auto of = [](DType d, bool scalar) { return scalar ? zeros({}, d) : zeros({2}, d); };
@@ -223,7 +268,8 @@ TEST(Promotion, IsThatOfPyTorch) {
   for (const Case& c : cases) EXPECT_EQ(result_type(c.a, c.b), c.expected) << ir::name(c.expected);
 }
 
-// ---- printing: torch's own output ---------------------------------------------------------------------------------------------------------
+// ---- printing: torch's own output
+// ---------------------------------------------------------------------------------------------------------
 
 TEST(Printing, IsThatOfPyTorch) {
   const std::pair<Tensor, const char*> cases[] = {
@@ -243,7 +289,8 @@ TEST(Printing, IsThatOfPyTorch) {
   for (const auto& [t, expected] : cases) EXPECT_EQ(to_string(t), expected);
 }
 
-// ---- arithmetic and in-place --------------------------------------------------------------------------------------------------------------
+// ---- arithmetic and in-place
+// --------------------------------------------------------------------------------------------------------------
 
 TEST(Arithmetic, ComputesAtOnce) {
   const Tensor x = tensor({1., 2., 3.}), n = tensor({1, 2, 3});
@@ -259,9 +306,9 @@ TEST(Arithmetic, ComputesAtOnce) {
   EXPECT_EQ(n.pow(2).to_vector<std::int64_t>(), (std::vector<std::int64_t>{1, 4, 9}));
   EXPECT_EQ((tensor({true, false}) + tensor({true, true})).dtype(), boolean);
   const Tensor yes = tensor({true}), one = tensor({1.0});
-  for (const std::function<Tensor()>& difference :
-       std::vector<std::function<Tensor()>>{[&] { return yes - yes; }, [&] { return one - yes; }, [&] { return yes - one; }, [&] { return yes - 1; },
-                                            [&] { return 1.5 - yes; }, [&] { return one - true; }, [&] { return sub(one, yes, 2); }})
+  for (const std::function<Tensor()>& difference : std::vector<std::function<Tensor()>>{
+           [&] { return yes - yes; }, [&] { return one - yes; }, [&] { return yes - one; }, [&] { return yes - 1; },
+           [&] { return 1.5 - yes; }, [&] { return one - true; }, [&] { return sub(one, yes, 2); }})
     EXPECT_NE(error_of([&] { (void)difference(); }).find("bools cannot be subtracted"), std::string::npos);
   EXPECT_NE(error_of([&] { (void)(x + zeros({2})); }).find("tensor_test.cpp:"), std::string::npos);
 }
@@ -293,7 +340,8 @@ TEST(InPlace, ChangesTheTensorItself) {
 }
 
 TEST(Tensor, MethodsAreTheFunctions) {
-  const Tensor x = tensor({{3., -1., 2.}, {0.5, 4., -2.}}), y = tensor({{1., -1., 5.}, {2., 2., 2.}}), index = tensor({{0, 2}, {1, 0}});
+  const Tensor x = tensor({{3., -1., 2.}, {0.5, 4., -2.}}), y = tensor({{1., -1., 5.}, {2., 2., 2.}}),
+               index = tensor({{0, 2}, {1, 0}});
   const std::vector<std::pair<Tensor, Tensor>> pairs = {
       {x.add(y), tensor({{4., -2., 7.}, {2.5, 6., 0.}})},
       {x.sub(1), tensor({{2., -2., 1.}, {-0.5, 3., -3.}})},

@@ -1,4 +1,5 @@
-// The saved corpus: what once was a crash, and a few valid files of each format, through the target of its folder's name.
+// The saved corpus: what once was a crash, and a few valid files of each format, through the target of its folder's
+// name.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,7 +17,8 @@ namespace {
 namespace fs = std::filesystem;
 
 class Corpus : public testing::TestWithParam<Target> {};
-INSTANTIATE_TEST_SUITE_P(Targets, Corpus, testing::ValuesIn(kTargets), [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(Targets, Corpus, testing::ValuesIn(kTargets),
+                         [](const auto& info) { return std::string(info.param.name); });
 
 TEST_P(Corpus, EveryEntryRuns) {
   std::vector<fs::path> entries;

@@ -1,4 +1,5 @@
-// The readers of graphs, as JSON and as text, and what is made of a graph that was read: what is called sound goes through the passes and has a plan and functors.
+// The readers of graphs, as JSON and as text, and what is made of a graph that was read: what is called sound goes
+// through the passes and has a plan and functors.
 #include <map>
 #include <string>
 #include <string_view>

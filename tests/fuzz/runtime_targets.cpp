@@ -105,7 +105,8 @@ bool cifar(Input input) {
   const CifarKind kind = input[0] % 2 == 0 ? CifarKind::cifar10 : CifarKind::cifar100;
   return read_file(input.subspan(1), [kind](const std::string& path) {
     const CifarFile file = read_cifar(path, kind);
-    GRAVEN_FUZZ_CHECK(file.bytes.view.size() == static_cast<std::size_t>(file.records * (label_bytes(kind) + kCifarImageBytes)));
+    GRAVEN_FUZZ_CHECK(file.bytes.view.size() ==
+                      static_cast<std::size_t>(file.records * (label_bytes(kind) + kCifarImageBytes)));
     touch(file.bytes.view);
   });
 }
@@ -141,7 +142,8 @@ bool json(Input input) {
 bool manifest(Input input) {
   // Behind the right checksum, or nothing but the comparison would ever be tried.
   const std::string body = text_of(input);
-  const std::string folder = (std::filesystem::temp_directory_path() / ("graven_fuzz_" + std::to_string(::getpid()))).string();
+  const std::string folder =
+      (std::filesystem::temp_directory_path() / ("graven_fuzz_" + std::to_string(::getpid()))).string();
   std::filesystem::create_directories(folder);
   {
     std::ofstream out(folder + "/manifest.json", std::ios::binary);
@@ -200,8 +202,9 @@ bool arguments(Input input) {
 }
 
 bool dataset(Input input) {
-  static const std::vector<TensorDescription> inputs = {{.name = "images", .dtype = DType::f32, .shape = {8, 1, 2, 2}, .batched = true, .classes = 0},
-                                                        {.name = "labels", .dtype = DType::i64, .shape = {8}, .batched = true, .classes = 3}};
+  static const std::vector<TensorDescription> inputs = {
+      {.name = "images", .dtype = DType::f32, .shape = {8, 1, 2, 2}, .batched = true, .classes = 0},
+      {.name = "labels", .dtype = DType::i64, .shape = {8}, .batched = true, .classes = 3}};
   static constexpr const char* kFormats[] = {"idx", "npy", "raw", "auto"};
   if (input.size() < 2) return false;
   const char* format = kFormats[input[0] % 4];
@@ -226,8 +229,9 @@ bool dataset(Input input) {
 }
 
 bool tokens(Input input) {
-  static const std::vector<TensorDescription> inputs = {{.name = "tokens", .dtype = DType::i64, .shape = {2, 3}, .batched = true, .classes = 50},
-                                                        {.name = "targets", .dtype = DType::i64, .shape = {2, 3}, .batched = true, .classes = 50}};
+  static const std::vector<TensorDescription> inputs = {
+      {.name = "tokens", .dtype = DType::i64, .shape = {2, 3}, .batched = true, .classes = 50},
+      {.name = "targets", .dtype = DType::i64, .shape = {2, 3}, .batched = true, .classes = 50}};
   if (input.empty()) return false;
   const char* format = input[0] % 2 == 0 ? "tokens" : "text";
   const FileInMemory file(input.subspan(1));

@@ -1,6 +1,7 @@
-// What is fuzzed: every reader of what a user hands in. A target takes any bytes; it says whether they are sound, or fails the run by a crash, by an exception that is
-// not the reader's own error, or by a broken promise (GRAVEN_FUZZ_CHECK). libFuzzer drives one target a program (fuzzer.cpp); the plain tests
-// run the saved corpus through all of them (corpus_test.cpp).
+// What is fuzzed: every reader of what a user hands in. A target takes any bytes; it says whether they are sound, or
+// fails the run by a crash, by an exception that is not the reader's own error, or by a broken promise
+// (GRAVEN_FUZZ_CHECK). libFuzzer drives one target a program (fuzzer.cpp); the plain tests run the saved corpus through
+// all of them (corpus_test.cpp).
 //
 //   for (const fuzz::Target& target : fuzz::kTargets) target.run(bytes);
 #pragma once
@@ -33,10 +34,18 @@ struct Target {
   bool (*run)(Input input);  ///< whether it was taken; else it was refused
 };
 
-inline constexpr Target kTargets[] = {
-    {"safetensors", safetensors}, {"npy", npy},   {"npz", npz},           {"idx", idx},             {"cifar", cifar},
-    {"image", image},             {"json", json}, {"manifest", manifest}, {"arguments", arguments}, {"dataset", dataset},
-    {"tokens", tokens},           {"graph", graph}};
+inline constexpr Target kTargets[] = {{"safetensors", safetensors},
+                                      {"npy", npy},
+                                      {"npz", npz},
+                                      {"idx", idx},
+                                      {"cifar", cifar},
+                                      {"image", image},
+                                      {"json", json},
+                                      {"manifest", manifest},
+                                      {"arguments", arguments},
+                                      {"dataset", dataset},
+                                      {"tokens", tokens},
+                                      {"graph", graph}};
 
 }  // namespace graven::fuzz
 

@@ -1,5 +1,5 @@
-// The arrows of the house: frontend -> ir <- codegen; kernels/ and runtime_min/ include nothing of Graven but themselves. Reads every
-// #include "..." of the tree, so that a wrong arrow fails here before it grows.
+// The arrows of the house: frontend -> ir <- codegen; kernels/ and runtime_min/ include nothing of Graven but
+// themselves. Reads every #include "..." of the tree, so that a wrong arrow fails here before it grows.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,19 +21,23 @@ struct Rule {
 
 // The longest folder that fits a file decides. Quoted includes without a folder are neighbours and always allowed.
 const std::vector<Rule> kRules = {
-    {"ir/", {"ir/", "kernels/config/"}},                                         // operators read the kernels' config structs: data, not code
-    {"ir/json_file.cpp", {"ir/", "runtime_min/"}},                               // constants beside a graph are a safetensors file
+    {"ir/", {"ir/", "kernels/config/"}},            // operators read the kernels' config structs: data, not code
+    {"ir/json_file.cpp", {"ir/", "runtime_min/"}},  // constants beside a graph are a safetensors file
     {"frontend/", {"frontend/", "graven/", "ir/", "kernels/", "runtime_min/"}},  // eager mode runs the kernels
-    {"frontend/emit/", {"frontend/", "graven/", "ir/", "codegen/emit/", "codegen/build/"}},  // the one bridge: nn::Graph handed to the generator
+    {"frontend/emit/",
+     {"frontend/", "graven/", "ir/", "codegen/emit/",
+      "codegen/build/"}},  // the one bridge: nn::Graph handed to the generator
     {"codegen/", {"codegen/", "ir/", "kernels/config/", "runtime_min/"}},
     {"codegen/cli/",
-     {"codegen/", "ir/", "runtime_min/", "frontend/eager/oracle.h"}},  // a program at the end of the line: recorded results come from the executor
-    {"codegen/eager_table/", {"codegen/emit/", "frontend/eager/", "ir/"}},         // a program that writes a part of eager mode
+     {"codegen/", "ir/", "runtime_min/",
+      "frontend/eager/oracle.h"}},  // a program at the end of the line: recorded results come from the executor
+    {"codegen/eager_table/",
+     {"codegen/emit/", "frontend/eager/", "ir/"}},  // a program that writes a part of eager mode
     {"frontend/include/graven/codegen.h", {"graven/", "codegen/emit/project.h"}},  // emit(graph, ...) and its options
     {"kernels/config/", {"kernels/config/"}},
     {"kernels/reference/",
-     {"kernels/config/", "kernels/reference/", "kernels/cpu/dtype.h", "kernels/cpu/functor.h", "kernels/cpu/level.h", "kernels/cpu/check_index.h",
-      "kernels/cpu/check_value.h"}},  // types, names and an error, no arithmetic
+     {"kernels/config/", "kernels/reference/", "kernels/cpu/dtype.h", "kernels/cpu/functor.h", "kernels/cpu/level.h",
+      "kernels/cpu/check_index.h", "kernels/cpu/check_value.h"}},  // types, names and an error, no arithmetic
     {"kernels/cpu/", {"kernels/config/", "kernels/cpu/"}},
     {"kernels/cuda/", {"kernels/config/", "kernels/cuda/", "kernels/cpu/dtype.h"}},
     {"runtime_min/", {"runtime_min/"}},
@@ -44,7 +48,8 @@ std::vector<fs::path> sources(const fs::path& folder) {
   if (!fs::exists(folder)) return files;
   for (const auto& entry : fs::recursive_directory_iterator(folder)) {
     const std::string extension = entry.path().extension().string();
-    if (entry.is_regular_file() && (extension == ".h" || extension == ".cpp" || extension == ".cuh" || extension == ".inc"))
+    if (entry.is_regular_file() &&
+        (extension == ".h" || extension == ".cpp" || extension == ".cuh" || extension == ".inc"))
       files.push_back(entry.path());
   }
   std::sort(files.begin(), files.end());
@@ -55,7 +60,8 @@ std::vector<std::string> quoted_includes(const fs::path& file) {
   std::ifstream in(file);
   std::vector<std::string> found;
   for (std::string line; std::getline(in, line);) {
-    for (const graven::tests::Match& include : graven::tests::matches(line, "^\\s*#\\s*include\\s+\"([^\"]+)\"")) found.push_back(include.groups[1]);
+    for (const graven::tests::Match& include : graven::tests::matches(line, "^\\s*#\\s*include\\s+\"([^\"]+)\""))
+      found.push_back(include.groups[1]);
   }
   return found;
 }
@@ -78,9 +84,12 @@ TEST(Arrows, EveryIncludePointsTheAllowedWay) {
       for (std::string include : quoted_includes(file)) {
         ++seen;
         if (include.find('/') == std::string::npos) continue;
-        if (include.front() == '.') include = (fs::path(path).parent_path() / include).lexically_normal().generic_string();
-        const bool allowed = std::any_of(rule->allowed.begin(), rule->allowed.end(), [&](const std::string& a) { return include.rfind(a, 0) == 0; });
-        EXPECT_TRUE(allowed) << path << " includes \"" << include << "\": files in " << rule->folder << " may not (see ARCHITECTURE.md, the arrows)";
+        if (include.front() == '.')
+          include = (fs::path(path).parent_path() / include).lexically_normal().generic_string();
+        const bool allowed = std::any_of(rule->allowed.begin(), rule->allowed.end(),
+                                         [&](const std::string& a) { return include.rfind(a, 0) == 0; });
+        EXPECT_TRUE(allowed) << path << " includes \"" << include << "\": files in " << rule->folder
+                             << " may not (see ARCHITECTURE.md, the arrows)";
       }
     }
   EXPECT_GT(seen, 50) << "the test read almost no includes: it looks in the wrong place";
@@ -93,7 +102,8 @@ TEST(Arrows, CopiedTextNamesNoOtherFolder) {
     for (const fs::path& file : sources(root / top))
       for (const std::string& include : quoted_includes(file))
         for (const std::string forbidden : {"ir/", "codegen/", "frontend/", "graven/"})
-          EXPECT_NE(include.rfind(forbidden, 0), 0u) << fs::relative(file, root).generic_string() << " includes \"" << include << "\"";
+          EXPECT_NE(include.rfind(forbidden, 0), 0u)
+              << fs::relative(file, root).generic_string() << " includes \"" << include << "\"";
 }
 
 }  // namespace

@@ -22,7 +22,8 @@ std::string cell(double tolerance) {
 TEST(Tolerances, AreThoseInTheDocumentation) {
   std::string table = "| | f64 | f32 | f16 | bf16 |\n|---|---|---|---|---|\n";
   for (const tolerance::Tolerance* t : tolerance::kAll)
-    table += std::string("| ") + t->what + " | " + cell(t->f64) + " | " + cell(t->f32) + " | " + cell(t->f16) + " | " + cell(t->bf16) + " |\n";
+    table += std::string("| ") + t->what + " | " + cell(t->f64) + " | " + cell(t->f32) + " | " + cell(t->f16) + " | " +
+             cell(t->bf16) + " |\n";
   std::ifstream in(GRAVEN_SOURCE_DIR "/docs/testing.md", std::ios::binary);
   std::stringstream text;
   text << in.rdbuf();

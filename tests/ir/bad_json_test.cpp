@@ -41,7 +41,8 @@ std::string outcome(const std::string& text, const std::string& file) {
 }
 
 class BadGraph : public testing::TestWithParam<const char*> {};
-INSTANTIATE_TEST_SUITE_P(Forms, BadGraph, testing::Values("json", "text"), [](const auto& i) { return std::string(i.param); });
+INSTANTIATE_TEST_SUITE_P(Forms, BadGraph, testing::Values("json", "text"),
+                         [](const auto& i) { return std::string(i.param); });
 
 TEST_P(BadGraph, GivesItsError) {
   std::size_t count = 0;
@@ -54,7 +55,8 @@ TEST_P(BadGraph, GivesItsError) {
     if (bless)
       std::ofstream(expected, std::ios::binary) << found;
     else
-      EXPECT_EQ(found, read_text(expected)) << entry.path() << "\nIf the change is meant, run: test_ir --bless, and read the difference";
+      EXPECT_EQ(found, read_text(expected))
+          << entry.path() << "\nIf the change is meant, run: test_ir --bless, and read the difference";
   }
   EXPECT_GT(count, 50u);
 }

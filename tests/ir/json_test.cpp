@@ -34,7 +34,8 @@ Graph everything() {
   g.add_buffer("model.mean", {DType::f64, {}});
   g.add_value("lr.0", ValueKind::hyper, {DType::f64, {}});
   const float inf = std::numeric_limits<float>::infinity();
-  const ValueId c = g.add_constant("k", floats({0.1f, -0.0f, inf, -inf, std::nanf(""), 1e-45f, 3.4028235e38f, 1.f, 16777216.f, 1e20f}));
+  const ValueId c = g.add_constant(
+      "k", floats({0.1f, -0.0f, inf, -inf, std::nanf(""), 1e-45f, 3.4028235e38f, 1.f, 16777216.f, 1e20f}));
   const ValueId y = g.call("relu", {x}, {}, {{"model.0", "mlp.cpp", 8}, {"model", "", 0}});
   const ValueId z = g.call("relu", {p}, {}, {});
   const ValueId w = g.call("relu", {c}, {}, {{"größe", "ü.cpp", 1}});
@@ -51,7 +52,9 @@ Graph everything() {
   g.input_tree.children = {leaf0, map};
   g.output_tree = map;
   g.losses = {{z, z}};
-  g.optimizers = {{"sgd", {{{p}, {{"lr", 0.1}, {"momentum", 0.9}}}, {{}, {{"lr", 1e-300}}}}, {"multi_step", {{"gamma", 0.5}}, {1, 3}}},
+  g.optimizers = {{"sgd",
+                   {{{p}, {{"lr", 0.1}, {"momentum", 0.9}}}, {{}, {{"lr", 1e-300}}}},
+                   {"multi_step", {{"gamma", 0.5}}, {1, 3}}},
                   {"sgd",
                    {},
                    {"sequential",
@@ -61,7 +64,9 @@ Graph everything() {
                      {"sequential",
                       {},
                       {9, 12},
-                      {{"step", {{"step_size", 30}, {"gamma", 1e-300}}, {}}, {"cosine", {{"T_max", 9}, {"eta_min", 0}}, {}}, {"", {}, {}}}}}}}};
+                      {{"step", {{"step_size", 30}, {"gamma", 1e-300}}, {}},
+                       {"cosine", {{"T_max", 9}, {"eta_min", 0}}, {}},
+                       {"", {}, {}}}}}}}};
   g.config = {{"flag", true},
               {"limit", std::int64_t{-5}},
               {"ratio", 0.1},
@@ -113,12 +118,14 @@ TEST(Text, SaysTheSameAsTheJson) {
 TEST(Json, OneNodeALine) {
   const std::string text = to_json(everything());
   std::size_t lines = 0;
-  for (std::size_t at = text.find("\n{\"outputs\""); at != std::string::npos; at = text.find("\n{\"outputs\"", at + 1)) ++lines;
+  for (std::size_t at = text.find("\n{\"outputs\""); at != std::string::npos; at = text.find("\n{\"outputs\"", at + 1))
+    ++lines;
   EXPECT_EQ(lines, 3u);
 }
 
 TEST(Json, NumbersKeepTheirBits) {
-  for (double x : {0.0, -0.0, 1.0, 0.1, 1e300, 5e-324, -1.7976931348623157e308, 9007199254740993.0, 1e18, 9.3e18, 123456789012345680.0}) {
+  for (double x : {0.0, -0.0, 1.0, 0.1, 1e300, 5e-324, -1.7976931348623157e308, 9007199254740993.0, 1e18, 9.3e18,
+                   123456789012345680.0}) {
     Graph g;
     g.config["x"] = x;
     const Graph r = from_json(to_json(g), "g");

@@ -71,7 +71,8 @@ TEST(Verify, FindsEachViolation) {
     c.damage(g);
     const auto violation = find_violation(g);
     ASSERT_TRUE(violation.has_value()) << c.expected;
-    EXPECT_NE(violation->find(c.expected), std::string::npos) << "expected: " << c.expected << "\nfound: " << *violation;
+    EXPECT_NE(violation->find(c.expected), std::string::npos)
+        << "expected: " << c.expected << "\nfound: " << *violation;
     EXPECT_THROW(verify(g), InternalError);
   }
 }

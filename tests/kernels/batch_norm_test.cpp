@@ -1,5 +1,5 @@
-// Batch normalisation, training, inference and gradient: the fast kernels against the reference in double, and bit for bit with any number of
-// threads.
+// Batch normalisation, training, inference and gradient: the fast kernels against the reference in double, and bit for
+// bit with any number of threads.
 #include "kernels/cpu/batch_norm.h"
 
 #include <gtest/gtest.h>
@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "kernels/reference/batch_norm.h"
-#include "tests/tolerances.h"
 #include "tests/kernels/bits.h"
+#include "tests/tolerances.h"
 
 namespace graven::kernels {
 namespace {
@@ -52,9 +52,11 @@ class BatchNorm : public testing::TestWithParam<Case> {
  protected:
   const Case& c = GetParam();
   batch_norm_config config{.outer = c.outer, .channels = c.channels, .inner = c.inner, .eps = 1e-5, .momentum = 0.2};
-  std::size_t size = static_cast<std::size_t>(c.outer * c.channels * c.inner), channels = static_cast<std::size_t>(c.channels);
-  std::vector<float> x = values(size, 1, c.offset), dy = values(size, 2, 0), gamma = values(channels, 3, 1.5), beta = values(channels, 4, 0),
-                     running_mean = values(channels, 5, 0), running_var = values(channels, 6, 2);
+  std::size_t size = static_cast<std::size_t>(c.outer * c.channels * c.inner),
+              channels = static_cast<std::size_t>(c.channels);
+  std::vector<float> x = values(size, 1, c.offset), dy = values(size, 2, 0), gamma = values(channels, 3, 1.5),
+                     beta = values(channels, 4, 0), running_mean = values(channels, 5, 0),
+                     running_var = values(channels, 6, 2);
 
   static std::vector<float> values(std::size_t n, std::uint32_t seed, double offset) {
     std::mt19937 generator(seed);
@@ -72,7 +74,8 @@ class BatchNorm : public testing::TestWithParam<Case> {
   }
   /// Rounding of inputs of size `offset` is what limits the result.
   double tolerance() const { return tolerance_of::normalisation.f32 + 4e-7 * std::abs(c.offset); }
-  static void expect_close(const std::vector<float>& actual, const std::vector<double>& expected, double tolerance, const char* what) {
+  static void expect_close(const std::vector<float>& actual, const std::vector<double>& expected, double tolerance,
+                           const char* what) {
     test::record_bits(actual, what);
     for (std::size_t i = 0; i < actual.size(); ++i)
       ASSERT_NEAR(actual[i], expected[i], tolerance * (1 + std::abs(expected[i]))) << what << " at " << i;
@@ -86,8 +89,8 @@ class BatchNorm : public testing::TestWithParam<Case> {
     const std::vector<float> none(channels, -7);
     Training t{std::vector<float>(size), none, none, none, none};
     std::vector<float> scratch = workspace();
-    batch_norm(threads, config, t.y.data(), t.mean.data(), t.rstd.data(), t.running_mean.data(), t.running_var.data(), x.data(), optional(gamma),
-               optional(beta), running_mean.data(), running_var.data(), scratch.data());
+    batch_norm(threads, config, t.y.data(), t.mean.data(), t.rstd.data(), t.running_mean.data(), t.running_var.data(),
+               x.data(), optional(gamma), optional(beta), running_mean.data(), running_var.data(), scratch.data());
     return t;
   }
   struct Gradient {
@@ -97,8 +100,8 @@ class BatchNorm : public testing::TestWithParam<Case> {
     Threads threads(count);
     Gradient g{std::vector<float>(size), std::vector<float>(channels), std::vector<float>(channels)};
     std::vector<float> scratch = workspace();
-    batch_norm_backward(threads, config, g.dx.data(), g.dgamma.data(), g.dbeta.data(), dy.data(), x.data(), optional(gamma), t.mean.data(),
-                        t.rstd.data(), scratch.data());
+    batch_norm_backward(threads, config, g.dx.data(), g.dgamma.data(), g.dbeta.data(), dy.data(), x.data(),
+                        optional(gamma), t.mean.data(), t.rstd.data(), scratch.data());
     return g;
   }
 };
@@ -108,8 +111,8 @@ class BatchNormOfRows : public BatchNorm {};  // of none there are no statistics
 TEST_P(BatchNormOfRows, TrainingAgreesWithTheReference) {
   const auto xd = wide(x), gd = wide(gamma), bd = wide(beta), md = wide(running_mean), vd = wide(running_var);
   std::vector<double> y(size), mean(channels), rstd(channels), new_mean(channels), new_var(channels);
-  reference::batch_norm(config, y.data(), mean.data(), rstd.data(), new_mean.data(), new_var.data(), xd.data(), optional(gd), optional(bd), md.data(),
-                        vd.data());
+  reference::batch_norm(config, y.data(), mean.data(), rstd.data(), new_mean.data(), new_var.data(), xd.data(),
+                        optional(gd), optional(bd), md.data(), vd.data());
   const Training t = train(2);
   expect_close(t.y, y, tolerance(), "y");
   expect_close(t.mean, mean, tolerance_of::moment.f32, "mean");
@@ -120,13 +123,13 @@ TEST_P(BatchNormOfRows, TrainingAgreesWithTheReference) {
   // The optional outputs may be absent, and the running statistics updated in place.
   Threads threads(2);
   std::vector<float> again(size), kept_mean = running_mean, kept_var = running_var, scratch = workspace();
-  batch_norm(threads, config, again.data(), nullptr, nullptr, kept_mean.data(), kept_var.data(), x.data(), optional(gamma), optional(beta),
-             kept_mean.data(), kept_var.data(), scratch.data());
+  batch_norm(threads, config, again.data(), nullptr, nullptr, kept_mean.data(), kept_var.data(), x.data(),
+             optional(gamma), optional(beta), kept_mean.data(), kept_var.data(), scratch.data());
   EXPECT_EQ(again, t.y);
   EXPECT_EQ(kept_mean, t.running_mean);
   EXPECT_EQ(kept_var, t.running_var);
-  batch_norm(threads, config, again.data(), nullptr, nullptr, nullptr, nullptr, x.data(), optional(gamma), optional(beta), nullptr, nullptr,
-             scratch.data());
+  batch_norm(threads, config, again.data(), nullptr, nullptr, nullptr, nullptr, x.data(), optional(gamma),
+             optional(beta), nullptr, nullptr, scratch.data());
   EXPECT_EQ(again, t.y);
 }
 
@@ -134,12 +137,14 @@ TEST_P(BatchNormOfRows, GradientAgreesWithTheReference) {
   const Training t = train(2);
   const auto xd = wide(x), dyd = wide(dy), gd = wide(gamma), md = wide(t.mean), rd = wide(t.rstd);
   std::vector<double> dx(size), dgamma(channels), dbeta(channels);
-  reference::batch_norm_backward(config, dx.data(), dgamma.data(), dbeta.data(), dyd.data(), xd.data(), optional(gd), md.data(), rd.data());
+  reference::batch_norm_backward(config, dx.data(), dgamma.data(), dbeta.data(), dyd.data(), xd.data(), optional(gd),
+                                 md.data(), rd.data());
   const Gradient g = gradient(2, t);
   const double sums = 1e-6 * std::sqrt(static_cast<double>(c.outer * c.inner)) + 1e-5;
   expect_close(g.dgamma, dgamma, sums, "dgamma");
   expect_close(g.dbeta, dbeta, sums, "dbeta");
-  expect_close(g.dx, dx, c.outer * c.inner < 10 ? 1e-3 : tolerance(), "dx");  // of two values, dx is the small difference of large numbers
+  expect_close(g.dx, dx, c.outer * c.inner < 10 ? 1e-3 : tolerance(),
+               "dx");  // of two values, dx is the small difference of large numbers
 }
 
 TEST_P(BatchNorm, InferenceAgreesWithTheReference) {
@@ -148,7 +153,8 @@ TEST_P(BatchNorm, InferenceAgreesWithTheReference) {
   reference::batch_norm_inference(config, expected.data(), xd.data(), optional(gd), optional(bd), md.data(), vd.data());
   Threads threads(2);
   std::vector<float> y(size);
-  batch_norm_inference(threads, config, y.data(), x.data(), optional(gamma), optional(beta), running_mean.data(), running_var.data());
+  batch_norm_inference(threads, config, y.data(), x.data(), optional(gamma), optional(beta), running_mean.data(),
+                       running_var.data());
   expect_close(y, expected, tolerance(), "y");
 }
 
@@ -157,7 +163,8 @@ TEST_P(BatchNorm, AnyNumberOfThreadsGivesTheSameBits) {
   const Gradient g = gradient(1, t);
   for (const int count : {2, 3}) {
     const Training other = train(count);
-    EXPECT_TRUE(other.y == t.y && other.mean == t.mean && other.rstd == t.rstd && other.running_var == t.running_var) << count << " threads";
+    EXPECT_TRUE(other.y == t.y && other.mean == t.mean && other.rstd == t.rstd && other.running_var == t.running_var)
+        << count << " threads";
     const Gradient same = gradient(count, t);
     EXPECT_TRUE(same.dx == g.dx && same.dgamma == g.dgamma && same.dbeta == g.dbeta) << count << " threads";
   }
@@ -169,8 +176,11 @@ TEST(BatchNormTraining, RefusesOneValueAChannel) {
   float y[2], mean[2] = {0, 0}, var[2] = {1, 1};
   std::vector<float> workspace(64);
   Threads threads(1);
-  EXPECT_THROW(batch_norm(threads, config, y, nullptr, nullptr, mean, var, x, nullptr, nullptr, mean, var, workspace.data()), value_error);
-  EXPECT_THROW(reference::batch_norm(config, y, nullptr, nullptr, mean, var, x, nullptr, nullptr, mean, var), value_error);
+  EXPECT_THROW(
+      batch_norm(threads, config, y, nullptr, nullptr, mean, var, x, nullptr, nullptr, mean, var, workspace.data()),
+      value_error);
+  EXPECT_THROW(reference::batch_norm(config, y, nullptr, nullptr, mean, var, x, nullptr, nullptr, mean, var),
+               value_error);
   EXPECT_EQ(var[0], 1);
 }
 

@@ -1,4 +1,5 @@
-// conv2d and its gradients: the fast kernels against the reference in double, and bit for bit with any number of threads.
+// conv2d and its gradients: the fast kernels against the reference in double, and bit for bit with any number of
+// threads.
 #include "kernels/cpu/conv2d.h"
 
 #include <gtest/gtest.h>
@@ -11,8 +12,8 @@
 #include <vector>
 
 #include "kernels/reference/conv2d.h"
-#include "tests/tolerances.h"
 #include "tests/kernels/bits.h"
+#include "tests/tolerances.h"
 
 namespace graven::kernels {
 namespace {
@@ -21,8 +22,9 @@ namespace tolerance_of = tests::tolerance;
 
 struct Case {
   std::string name;
-  std::int64_t batch, height, width, in, out, kernel_height, kernel_width, stride_height = 1, stride_width = 1, padding_height = 0, padding_width = 0,
-                                                                           dilation_height = 1, dilation_width = 1, groups = 1;
+  std::int64_t batch, height, width, in, out, kernel_height, kernel_width,
+      stride_height = 1, stride_width = 1, padding_height = 0, padding_width = 0, dilation_height = 1,
+      dilation_width = 1, groups = 1;
 
   conv2d_config config() const {
     return {.batch = batch,
@@ -177,14 +179,17 @@ std::vector<float> random_values(std::int64_t n, std::uint32_t seed) {
 }
 std::vector<double> to_double(const std::vector<float>& v) { return {v.begin(), v.end()}; }
 
-/// Every value within rounding of sums of `terms` products; the value beyond the end, put there by `guarded`, untouched.
-void expect_close(const std::vector<float>& actual, const std::vector<double>& expected, double terms, const char* what) {
+/// Every value within rounding of sums of `terms` products; the value beyond the end, put there by `guarded`,
+/// untouched.
+void expect_close(const std::vector<float>& actual, const std::vector<double>& expected, double terms,
+                  const char* what) {
   test::record_bits(actual, what);
   ASSERT_EQ(actual.size(), expected.size() + 16);
   const double tolerance = tolerance_of::convolution.f32 * (std::sqrt(terms) + 2);
   for (std::size_t i = 0; i < expected.size(); ++i)
     ASSERT_NEAR(actual[i], expected[i], tolerance * (1 + std::abs(expected[i]))) << what << " at " << i;
-  for (std::size_t i = expected.size(); i < actual.size(); ++i) ASSERT_EQ(actual[i], 12345.0f) << what << " written beyond its end";
+  for (std::size_t i = expected.size(); i < actual.size(); ++i)
+    ASSERT_EQ(actual[i], 12345.0f) << what << " written beyond its end";
 }
 /// Space for n results, full of NaN, and a guard behind it.
 std::vector<float> guarded(std::int64_t n) {
@@ -206,16 +211,18 @@ class Conv2d : public testing::TestWithParam<Case> {
   conv2d_config config = GetParam().config();
   Sizes size{config};
   // Exactly as long as they are: an address sanitizer sees a read beyond them.
-  std::vector<float> x = random_values(size.x, 1), w = random_values(size.w, 2), bias = random_values(config.out_channels, 3),
-                     dy = random_values(size.y, 4), residual_y = random_values(size.y, 5), residual_x = random_values(size.x, 6);
+  std::vector<float> x = random_values(size.x, 1), w = random_values(size.w, 2),
+                     bias = random_values(config.out_channels, 3), dy = random_values(size.y, 4),
+                     residual_y = random_values(size.y, 5), residual_x = random_values(size.x, 6);
   double taps = static_cast<double>(config.kernel_height * config.kernel_width);
 };
 
 template <class Epilogue>
-std::vector<float> forward(int threads, const conv2d_config& config, const std::vector<float>& x, const std::vector<float>& w, const float* bias,
-                           const float* residual, std::int64_t size) {
+std::vector<float> forward(int threads, const conv2d_config& config, const std::vector<float>& x,
+                           const std::vector<float>& w, const float* bias, const float* residual, std::int64_t size) {
   Threads pool(threads);
-  std::vector<float> packed(static_cast<std::size_t>(conv2d_packed_elements(config)), std::numeric_limits<float>::quiet_NaN());
+  std::vector<float> packed(static_cast<std::size_t>(conv2d_packed_elements(config)),
+                            std::numeric_limits<float>::quiet_NaN());
   pack_conv2d_weight(pool, config, packed.data(), w.data());
   std::vector<float> y = guarded(size);
   conv2d<Epilogue>(pool, config, y.data(), x.data(), packed.data(), bias, residual);
@@ -233,18 +240,21 @@ TEST_P(Conv2d, ForwardAgreesWithTheReference) {
   reference::conv2d<leaky>(config, expected.data(), xd.data(), wd.data(), bd.data());
   expect_close(forward<leaky>(2, config, x, w, bias.data(), nullptr, size.y), expected, terms, "leaky(y)");
   reference::conv2d<add_relu>(config, expected.data(), xd.data(), wd.data(), bd.data(), rd.data());
-  expect_close(forward<add_relu>(2, config, x, w, bias.data(), residual_y.data(), size.y), expected, terms, "relu(y + residual)");
+  expect_close(forward<add_relu>(2, config, x, w, bias.data(), residual_y.data(), size.y), expected, terms,
+               "relu(y + residual)");
   reference::conv2d<within>(config, expected.data(), xd.data(), wd.data(), bd.data());
   expect_close(forward<within>(2, config, x, w, bias.data(), nullptr, size.y), expected, terms, "y within limits");
   reference::conv2d<add_within>(config, expected.data(), xd.data(), wd.data(), bd.data(), rd.data());
-  expect_close(forward<add_within>(2, config, x, w, bias.data(), residual_y.data(), size.y), expected, terms, "y + residual within limits");
+  expect_close(forward<add_within>(2, config, x, w, bias.data(), residual_y.data(), size.y), expected, terms,
+               "y + residual within limits");
 }
 
 template <class Epilogue>
-std::vector<float> backward_input(int threads, const conv2d_config& config, const std::vector<float>& dy, const std::vector<float>& w,
-                                  const float* residual, std::int64_t size) {
+std::vector<float> backward_input(int threads, const conv2d_config& config, const std::vector<float>& dy,
+                                  const std::vector<float>& w, const float* residual, std::int64_t size) {
   Threads pool(threads);
-  std::vector<float> packed(static_cast<std::size_t>(conv2d_packed_backward_elements(config)), std::numeric_limits<float>::quiet_NaN());
+  std::vector<float> packed(static_cast<std::size_t>(conv2d_packed_backward_elements(config)),
+                            std::numeric_limits<float>::quiet_NaN());
   pack_conv2d_weight_backward(pool, config, packed.data(), w.data());
   std::vector<float> dx = guarded(size);
   conv2d_backward_input<Epilogue>(pool, config, dx.data(), dy.data(), packed.data(), residual);
@@ -258,20 +268,24 @@ TEST_P(Conv2d, BackwardInputAgreesWithTheReference) {
   reference::conv2d_backward_input(config, expected.data(), dyd.data(), wd.data());
   expect_close(backward_input<identity>(2, config, dy, w, nullptr, size.x), expected, terms, "dx");
   reference::conv2d_backward_input<add_relu>(config, expected.data(), dyd.data(), wd.data(), rd.data());
-  expect_close(backward_input<add_relu>(2, config, dy, w, residual_x.data(), size.x), expected, terms, "relu(dx + residual)");
+  expect_close(backward_input<add_relu>(2, config, dy, w, residual_x.data(), size.x), expected, terms,
+               "relu(dx + residual)");
   reference::conv2d_backward_input<add_within>(config, expected.data(), dyd.data(), wd.data(), rd.data());
-  expect_close(backward_input<add_within>(2, config, dy, w, residual_x.data(), size.x), expected, terms, "dx + residual within limits");
+  expect_close(backward_input<add_within>(2, config, dy, w, residual_x.data(), size.x), expected, terms,
+               "dx + residual within limits");
 }
 
 struct WeightGradient {
   std::vector<float> dw, db;
 };
-WeightGradient backward_weight(int threads, const conv2d_config& config, const std::vector<float>& dy, const std::vector<float>& x, std::int64_t size,
-                               bool with_bias) {
+WeightGradient backward_weight(int threads, const conv2d_config& config, const std::vector<float>& dy,
+                               const std::vector<float>& x, std::int64_t size, bool with_bias) {
   Threads pool(threads);
   WeightGradient g{guarded(size), guarded(config.out_channels)};
-  std::vector<float> workspace(static_cast<std::size_t>(conv2d_backward_weight_workspace_bytes(config)) / 4, std::numeric_limits<float>::quiet_NaN());
-  conv2d_backward_weight(pool, config, g.dw.data(), with_bias ? g.db.data() : nullptr, dy.data(), x.data(), workspace.data());
+  std::vector<float> workspace(static_cast<std::size_t>(conv2d_backward_weight_workspace_bytes(config)) / 4,
+                               std::numeric_limits<float>::quiet_NaN());
+  conv2d_backward_weight(pool, config, g.dw.data(), with_bias ? g.db.data() : nullptr, dy.data(), x.data(),
+                         workspace.data());
   return g;
 }
 
@@ -284,7 +298,8 @@ TEST_P(Conv2d, BackwardWeightAgreesWithTheReference) {
   expect_close(actual.dw, dw, terms, "dw");
   expect_close(actual.db, db, terms, "db");
   const WeightGradient alone = backward_weight(2, config, dy, x, size.w, false);
-  EXPECT_EQ(std::memcmp(alone.dw.data(), actual.dw.data(), actual.dw.size() * 4), 0) << "dw depends on whether db is asked for";
+  EXPECT_EQ(std::memcmp(alone.dw.data(), actual.dw.data(), actual.dw.size() * 4), 0)
+      << "dw depends on whether db is asked for";
 }
 
 TEST_P(Conv2d, AnyNumberOfThreadsGivesTheSameBits) {
@@ -293,9 +308,13 @@ TEST_P(Conv2d, AnyNumberOfThreadsGivesTheSameBits) {
   const auto dx = backward_input<identity>(1, config, dy, w, nullptr, size.x);
   const auto g = backward_weight(1, config, dy, x, size.w, true);
   for (const int threads : {2, 3}) {
-    const auto same = [](const std::vector<float>& a, const std::vector<float>& b) { return std::memcmp(a.data(), b.data(), a.size() * 4) == 0; };
-    EXPECT_TRUE(same(y, forward<add_relu>(threads, config, x, w, bias.data(), residual_y.data(), size.y))) << threads << " threads";
-    EXPECT_TRUE(same(limited, forward<within>(threads, config, x, w, bias.data(), nullptr, size.y))) << threads << " threads";
+    const auto same = [](const std::vector<float>& a, const std::vector<float>& b) {
+      return std::memcmp(a.data(), b.data(), a.size() * 4) == 0;
+    };
+    EXPECT_TRUE(same(y, forward<add_relu>(threads, config, x, w, bias.data(), residual_y.data(), size.y)))
+        << threads << " threads";
+    EXPECT_TRUE(same(limited, forward<within>(threads, config, x, w, bias.data(), nullptr, size.y)))
+        << threads << " threads";
     EXPECT_TRUE(same(dx, backward_input<identity>(threads, config, dy, w, nullptr, size.x))) << threads << " threads";
     const auto other = backward_weight(threads, config, dy, x, size.w, true);
     EXPECT_TRUE(same(g.dw, other.dw) && same(g.db, other.db)) << threads << " threads";
@@ -308,7 +327,8 @@ INSTANTIATE_TEST_SUITE_P(Cases, Conv2d, testing::ValuesIn(kCases), [](const auto
 TEST(Conv2dLimits, KeepNotANumber) {
   for (const std::int64_t channels : {std::int64_t{16}, std::int64_t{24}, std::int64_t{5}}) {
     const conv2d_config config = Case{"", 1, 5, 5, 3, channels, 1, 1}.config();
-    std::vector<float> x = random_values(Sizes(config).x, 1), w = random_values(Sizes(config).w, 2), bias(static_cast<std::size_t>(channels), 0.1f);
+    std::vector<float> x = random_values(Sizes(config).x, 1), w = random_values(Sizes(config).w, 2),
+                       bias(static_cast<std::size_t>(channels), 0.1f);
     const std::vector<float> residual(static_cast<std::size_t>(Sizes(config).y), 0.0f);
     x[3 * 7] = std::numeric_limits<float>::quiet_NaN();
     const std::vector<float> y = forward<within>(2, config, x, w, bias.data(), nullptr, Sizes(config).y);
@@ -320,7 +340,8 @@ TEST(Conv2dLimits, KeepNotANumber) {
   }
 }
 
-// An infinite gradient stays inside the windows that it belongs to: padding columns of packed weights never turn their neighbours into NaN.
+// An infinite gradient stays inside the windows that it belongs to: padding columns of packed weights never turn their
+// neighbours into NaN.
 TEST(Conv2dGradient, InfinityStaysInItsWindow) {
   const conv2d_config config = Case{"", 1, 14, 14, 6, 16, 5, 5}.config();
   std::vector<float> w = random_values(Sizes(config).w, 2), dy = random_values(Sizes(config).y, 4);
@@ -329,7 +350,8 @@ TEST(Conv2dGradient, InfinityStaysInItsWindow) {
   for (std::int64_t h = 0; h < 14; ++h)
     for (std::int64_t v = 0; v < 14; ++v)
       for (std::int64_t c = 0; c < 6; ++c)
-        EXPECT_EQ(std::isfinite(dx[static_cast<std::size_t>((h * 14 + v) * 6 + c)]), h < 3 || h >= 8 || v < 4 || v >= 9) << h << " " << v;
+        EXPECT_EQ(std::isfinite(dx[static_cast<std::size_t>((h * 14 + v) * 6 + c)]), h < 3 || h >= 8 || v < 4 || v >= 9)
+            << h << " " << v;
 }
 
 }  // namespace

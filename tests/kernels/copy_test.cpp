@@ -88,8 +88,9 @@ TEST(Concat, AgreesWithReference) {
   const struct {
     concat_config config;
     std::vector<std::int64_t> sizes;
-  } cases[] = {{{1, 1}, {3}},           {{1, 1}, {3, 0, 5}},  {{4, 7}, {1, 2, 3}}, {{64, 49}, {16, 32}}, {{1, 30000}, {1, 2}},
-               {{3, 20000}, {1, 1, 1}}, {{20000, 1}, {1, 2}}, {{0, 5}, {1, 2}},    {{5, 0}, {1, 2}},     {{2, 3}, {}}};
+  } cases[] = {
+      {{1, 1}, {3}},           {{1, 1}, {3, 0, 5}},  {{4, 7}, {1, 2, 3}}, {{64, 49}, {16, 32}}, {{1, 30000}, {1, 2}},
+      {{3, 20000}, {1, 1, 1}}, {{20000, 1}, {1, 2}}, {{0, 5}, {1, 2}},    {{5, 0}, {1, 2}},     {{2, 3}, {}}};
   for (const auto& s : cases) {
     std::vector<std::vector<float>> tensors;
     std::vector<const float*> pointers;
@@ -127,7 +128,8 @@ TEST(Release, GivesUpWholePagesAlone) {
                {page, 0, 0, 0},
                {3 * page, 5 * page, 3 * page, 8 * page}};
   for (const auto& s : cases) {
-    void* const memory = ::mmap(nullptr, static_cast<std::size_t>(count) * 4, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void* const memory = ::mmap(nullptr, static_cast<std::size_t>(count) * 4, PROT_READ | PROT_WRITE,
+                                MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     ASSERT_NE(memory, MAP_FAILED);
     float* const data = static_cast<float*>(memory);
     for (std::int64_t i = 0; i < count; ++i) data[i] = 1;

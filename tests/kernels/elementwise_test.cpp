@@ -83,7 +83,8 @@ TEST(Elementwise, ManyInputsAndTypes) {
     std::vector<u8> flags(static_cast<std::size_t>(n));  // bool has no data() in std::vector
     elementwise<greater>(*pools()[1], {n}, reinterpret_cast<bool*>(flags.data()), x.data(), y.data());
     std::vector<half> chosen(static_cast<std::size_t>(n));
-    elementwise<where>(*pools()[1], {n}, chosen.data(), reinterpret_cast<const bool*>(flags.data()), x.data(), y.data());
+    elementwise<where>(*pools()[1], {n}, chosen.data(), reinterpret_cast<const bool*>(flags.data()), x.data(),
+                       y.data());
     for (std::size_t i = 0; i < flags.size(); ++i) {
       ASSERT_EQ(flags[i], xd[i] > yd[i]);
       ASSERT_EQ(static_cast<float>(chosen[i]), static_cast<float>(xd[i] > yd[i] ? x[i] : y[i]));
@@ -115,7 +116,8 @@ TEST(Broadcast, AgreesWithReference) {
       {{64, 10}, {{false, false}, {true, false}, {false, true}}},
       {{64, 256}, {{false, false}, {true, false}, {true, true}}},
       {{3, 700, 5}, {{false, true, false}, {true, false, true}, {false, false, true}}},
-      {{2, 3, 4, 5, 6}, {{false, true, false, true, false}, {true, true, true, true, true}, {true, false, false, false, true}}},
+      {{2, 3, 4, 5, 6},
+       {{false, true, false, true, false}, {true, true, true, true, true}, {true, false, false, false, true}}},
       {{40, 1, 1300}, {{true, false, false}, {false, true, true}, {false, false, false}}},
       {{5, 0, 3}, {{false, false, false}, {true, false, false}, {true, true, true}}},
       {{1, 1, 1}, {{false, false, false}, {true, true, true}, {false, false, false}}},
@@ -141,7 +143,8 @@ TEST(Broadcast, AgreesWithReference) {
         if (!s.repeated[i][d]) sizes[i] *= s.shape[d];
       }
     }
-    const auto x = random_tensor<float>(sizes[0], 1), y = random_tensor<float>(sizes[1], 2), z = random_tensor<float>(sizes[2], 3);
+    const auto x = random_tensor<float>(sizes[0], 1), y = random_tensor<float>(sizes[1], 2),
+               z = random_tensor<float>(sizes[2], 3);
     const auto xd = converted<double>(x), yd = converted<double>(y), zd = converted<double>(z);
     std::vector<double> want(static_cast<std::size_t>(n));
     reference::broadcast<multiply_add>(c, want.data(), xd.data(), yd.data(), zd.data());
@@ -186,7 +189,8 @@ TEST(Fill, EveryType) {
 }
 
 TEST(Half, ConvertsAsTheStandardSays) {
-  // Every half survives the way to float and back; every float between two neighbours goes to the nearer one, ties to even.
+  // Every half survives the way to float and back; every float between two neighbours goes to the nearer one, ties to
+  // even.
   for (std::uint32_t bits = 0; bits < 0x10000; ++bits) {
     half h;
     h.bits = static_cast<std::uint16_t>(bits);
@@ -221,7 +225,8 @@ TEST(Bfloat16, RoundsToNearestEven) {
     std::uint16_t to;
   } cases[] = {{0x3f800000, 0x3f80}, {0x3f808000, 0x3f80}, {0x3f818000, 0x3f82}, {0x3f808001, 0x3f81},
                {0x7f7fffff, 0x7f80}, {0x80000001, 0x8000}, {0xff800000, 0xff80}};
-  for (const auto& c : cases) ASSERT_EQ(bfloat16::encode(__builtin_bit_cast(float, c.from)), c.to) << std::hex << c.from;
+  for (const auto& c : cases)
+    ASSERT_EQ(bfloat16::encode(__builtin_bit_cast(float, c.from)), c.to) << std::hex << c.from;
   ASSERT_TRUE(std::isnan(static_cast<float>(bfloat16(__builtin_bit_cast(float, 0x7f800001u)))));
 }
 

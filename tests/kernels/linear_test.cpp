@@ -25,29 +25,37 @@ struct add_relu {
 };
 
 const linear_config kShapes[] = {
-    {1, 1, 1},     {1, 1, 5},        {2000, 1, 1},   {2000, 1, 2},   {2001, 1, 3},   {77, 1, 4},     {33, 1, 7},    {65, 1, 40},
-    {9, 1, 1200},  {3, 2, 1},        {2, 3, 4},      {64, 256, 784}, {64, 10, 256},  {64, 120, 400}, {64, 84, 120}, {64, 10, 84},
-    {1, 10, 84},   {7, 17, 33},      {13, 48, 16},   {15, 49, 31},   {16, 64, 64},   {20, 33, 1030}, {31, 80, 513}, {100, 128, 96},
-    {1, 300, 600}, {5, 1000, 30},    {2500, 20, 30}, {4097, 3, 5},   {1030, 64, 64}, {1, 16, 16},    {6, 63, 2},    {14, 32, 3},
-    {37, 96, 256}, {150, 112, 1024}, {700, 256, 90}, {300, 512, 64}, {0, 5, 7},      {5, 0, 7},      {5, 7, 0},
+    {1, 1, 1},      {1, 1, 5},     {2000, 1, 1},   {2000, 1, 2},  {2001, 1, 3},   {77, 1, 4},       {33, 1, 7},
+    {65, 1, 40},    {9, 1, 1200},  {3, 2, 1},      {2, 3, 4},     {64, 256, 784}, {64, 10, 256},    {64, 120, 400},
+    {64, 84, 120},  {64, 10, 84},  {1, 10, 84},    {7, 17, 33},   {13, 48, 16},   {15, 49, 31},     {16, 64, 64},
+    {20, 33, 1030}, {31, 80, 513}, {100, 128, 96}, {1, 300, 600}, {5, 1000, 30},  {2500, 20, 30},   {4097, 3, 5},
+    {1030, 64, 64}, {1, 16, 16},   {6, 63, 2},     {14, 32, 3},   {37, 96, 256},  {150, 112, 1024}, {700, 256, 90},
+    {300, 512, 64}, {0, 5, 7},     {5, 0, 7},      {5, 7, 0},
 };
 
-std::string text(const linear_config& c) { return "m " + std::to_string(c.m) + " n " + std::to_string(c.n) + " k " + std::to_string(c.k); }
+std::string text(const linear_config& c) {
+  return "m " + std::to_string(c.m) + " n " + std::to_string(c.n) + " k " + std::to_string(c.k);
+}
 
-double tolerance(std::int64_t length) { return tolerance_of::product.f32 * (4 + std::sqrt(static_cast<double>(length))); }
+double tolerance(std::int64_t length) {
+  return tolerance_of::product.f32 * (4 + std::sqrt(static_cast<double>(length)));
+}
 
 template <class Epilogue>
 void check_forward(const linear_config& c, bool with_bias, bool with_residual, const std::string& what) {
-  const auto x = random_tensor<float>(c.m * c.k, 1), w = random_tensor<float>(c.n * c.k, 2), bias = random_tensor<float>(c.n, 3),
-             residual = random_tensor<float>(c.m * c.n, 4);
+  const auto x = random_tensor<float>(c.m * c.k, 1), w = random_tensor<float>(c.n * c.k, 2),
+             bias = random_tensor<float>(c.n, 3), residual = random_tensor<float>(c.m * c.n, 4);
   std::vector<double> want(static_cast<std::size_t>(c.m * c.n));
-  const auto xd = converted<double>(x), wd = converted<double>(w), bd = converted<double>(bias), rd = converted<double>(residual);
-  reference::linear<Epilogue>(c, want.data(), xd.data(), wd.data(), with_bias ? bd.data() : nullptr, with_residual ? rd.data() : nullptr);
+  const auto xd = converted<double>(x), wd = converted<double>(w), bd = converted<double>(bias),
+             rd = converted<double>(residual);
+  reference::linear<Epilogue>(c, want.data(), xd.data(), wd.data(), with_bias ? bd.data() : nullptr,
+                              with_residual ? rd.data() : nullptr);
   const auto got = with_every_pool(what, [&](Threads& threads) {
     Guarded<float> packed(packed_linear_weight_size(c)), y(c.m * c.n);
     pack_linear_weight(threads, c, packed.data(), w.data());
     packed.expect_untouched_around(what + " packed");
-    linear<Epilogue>(threads, c, y.data(), x.data(), packed.data(), with_bias ? bias.data() : nullptr, with_residual ? residual.data() : nullptr);
+    linear<Epilogue>(threads, c, y.data(), x.data(), packed.data(), with_bias ? bias.data() : nullptr,
+                     with_residual ? residual.data() : nullptr);
     y.expect_untouched_around(what);
     return y.values();
   });
@@ -55,8 +63,8 @@ void check_forward(const linear_config& c, bool with_bias, bool with_residual, c
   // The weight as it lies: the same sums.
   const auto unpacked = with_every_pool(what, [&](Threads& threads) {
     Guarded<float> y(c.m * c.n);
-    linear<Epilogue>(threads, {.m = c.m, .n = c.n, .k = c.k, .packed = false}, y.data(), x.data(), w.data(), with_bias ? bias.data() : nullptr,
-                     with_residual ? residual.data() : nullptr);
+    linear<Epilogue>(threads, {.m = c.m, .n = c.n, .k = c.k, .packed = false}, y.data(), x.data(), w.data(),
+                     with_bias ? bias.data() : nullptr, with_residual ? residual.data() : nullptr);
     y.expect_untouched_around(what);
     return y.values();
   });
@@ -100,7 +108,8 @@ TEST(Linear, PackingIsTheReferences) {
 
 TEST(Linear, BackwardInput) {
   for (const auto& c : kShapes) {
-    const auto dy = random_tensor<float>(c.m * c.n, 6), w = random_tensor<float>(c.n * c.k, 7), residual = random_tensor<float>(c.m * c.k, 8);
+    const auto dy = random_tensor<float>(c.m * c.n, 6), w = random_tensor<float>(c.n * c.k, 7),
+               residual = random_tensor<float>(c.m * c.k, 8);
     const auto dyd = converted<double>(dy), wd = converted<double>(w), rd = converted<double>(residual);
     std::vector<double> want(static_cast<std::size_t>(c.m * c.k)), want_residual = want;
     reference::linear_backward_input(c, want.data(), dyd.data(), wd.data());

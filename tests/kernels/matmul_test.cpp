@@ -23,11 +23,13 @@ struct Case {
 };
 
 const Case kCases[] = {
-    {1, 1, 1, 1, false, false},      {1, 1, 3, 4, false, false},    {3, 5, 7, 11, false, false},       {2, 64, 64, 64, false, true},
-    {4, 33, 17, 65, true, false},    {20, 12, 12, 8, false, false}, {1, 70, 300, 300, false, false},   {2, 130, 256, 256, false, true},
-    {1, 65, 257, 700, false, false}, {2, 40, 48, 20, true, true},   {1, 100, 512, 512, false, false},  {0, 3, 4, 5, false, false},
-    {2, 0, 4, 5, false, false},      {2, 3, 0, 5, false, false},    {2, 3, 4, 0, false, false},        {17, 31, 50, 1, false, false},
-    {1, 1, 1000, 300, false, false}, {3, 300, 1, 90, false, false}, {1, 1030, 260, 256, false, false}, {8, 130, 272, 250, false, true},
+    {1, 1, 1, 1, false, false},        {1, 1, 3, 4, false, false},       {3, 5, 7, 11, false, false},
+    {2, 64, 64, 64, false, true},      {4, 33, 17, 65, true, false},     {20, 12, 12, 8, false, false},
+    {1, 70, 300, 300, false, false},   {2, 130, 256, 256, false, true},  {1, 65, 257, 700, false, false},
+    {2, 40, 48, 20, true, true},       {1, 100, 512, 512, false, false}, {0, 3, 4, 5, false, false},
+    {2, 0, 4, 5, false, false},        {2, 3, 0, 5, false, false},       {2, 3, 4, 0, false, false},
+    {17, 31, 50, 1, false, false},     {1, 1, 1000, 300, false, false},  {3, 300, 1, 90, false, false},
+    {1, 1030, 260, 256, false, false}, {8, 130, 272, 250, false, true},
 };
 
 TEST(Matmul, AgreesWithReference) {
@@ -42,10 +44,11 @@ TEST(Matmul, AgreesWithReference) {
                               .b_batch_stride = s.repeat_b ? 0 : s.k * s.n,
                               .transpose_a = transpose_a,
                               .transpose_b = transpose_b};
-        const std::string what = std::to_string(s.batch) + " x " + std::to_string(s.m) + "," + std::to_string(s.n) + "," + std::to_string(s.k) +
-                                 (transpose_a ? " a^T" : "") + (transpose_b ? " b^T" : "");
+        const std::string what = std::to_string(s.batch) + " x " + std::to_string(s.m) + "," + std::to_string(s.n) +
+                                 "," + std::to_string(s.k) + (transpose_a ? " a^T" : "") + (transpose_b ? " b^T" : "");
         const auto a = random_tensor<float>((s.repeat_a ? 1 : s.batch) * s.m * s.k, 1),
-                   b = random_tensor<float>((s.repeat_b ? 1 : s.batch) * s.k * s.n, 2), residual = random_tensor<float>(s.batch * s.m * s.n, 3);
+                   b = random_tensor<float>((s.repeat_b ? 1 : s.batch) * s.k * s.n, 2),
+                   residual = random_tensor<float>(s.batch * s.m * s.n, 3);
         const auto ad = converted<double>(a), bd = converted<double>(b), rd = converted<double>(residual);
         std::vector<double> want(residual.size()), want_residual(residual.size());
         reference::matmul(c, want.data(), ad.data(), bd.data());

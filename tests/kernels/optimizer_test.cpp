@@ -70,16 +70,21 @@ const T* const* constant(const std::vector<T*>& p) {
 }
 
 TEST(Sgd, AgreesWithReference) {
-  const sgd_config configs[] = {
-      {0, 0, 0, false, false}, {0.9, 0, 0, false, false}, {0.9, 0, 1e-2, true, false}, {0.9, 0.5, 1e-2, false, true}, {0, 0, 1e-2, false, true}};
+  const sgd_config configs[] = {{0, 0, 0, false, false},
+                                {0.9, 0, 0, false, false},
+                                {0.9, 0, 1e-2, true, false},
+                                {0.9, 0.5, 1e-2, false, true},
+                                {0, 0, 1e-2, false, true}};
   const auto count = static_cast<std::int64_t>(kSizes.size());
   for (const auto& c : configs) {
     const auto want = three_steps<double>([&](auto params, auto grads, auto momentum, auto, auto, std::int64_t step) {
-      reference::sgd(c, count, params.data(), constant(grads), c.momentum == 0 ? nullptr : momentum.data(), kSizes.data(), 0.1, step);
+      reference::sgd(c, count, params.data(), constant(grads), c.momentum == 0 ? nullptr : momentum.data(),
+                     kSizes.data(), 0.1, step);
     });
     const auto got = with_every_pool("sgd", [&](Threads& threads) {
       return three_steps<float>([&](auto params, auto grads, auto momentum, auto, auto, std::int64_t step) {
-        sgd(threads, c, count, params.data(), constant(grads), c.momentum == 0 ? nullptr : momentum.data(), kSizes.data(), 0.1, step);
+        sgd(threads, c, count, params.data(), constant(grads), c.momentum == 0 ? nullptr : momentum.data(),
+            kSizes.data(), 0.1, step);
       });
     });
     expect_close(got, want, tolerance_of::plain_update.f32, "sgd");
@@ -91,8 +96,8 @@ TEST(Sgd, FirstStepIgnoresWhatTheBufferHolds) {
   float *params[] = {&p}, *momentum[] = {&b};
   const float* grads[] = {&g};
   const std::int64_t size = 1;
-  sgd(*pools()[0], {.momentum = 0.9, .dampening = 0.5, .weight_decay = 0, .nesterov = false, .maximize = false}, 1, params, grads, momentum, &size,
-      0.1, 1);
+  sgd(*pools()[0], {.momentum = 0.9, .dampening = 0.5, .weight_decay = 0, .nesterov = false, .maximize = false}, 1,
+      params, grads, momentum, &size, 0.1, 1);
   EXPECT_EQ(b, 2);
   EXPECT_FLOAT_EQ(p, 0.8f);
 }
@@ -105,11 +110,13 @@ TEST(Adam, AgreesWithReference) {
   const auto count = static_cast<std::int64_t>(kSizes.size());
   for (const auto& c : configs) {
     const auto want = three_steps<double>([&](auto params, auto grads, auto m, auto v, auto most, std::int64_t step) {
-      reference::adam(c, count, params.data(), constant(grads), m.data(), v.data(), c.amsgrad ? most.data() : nullptr, kSizes.data(), 0.01, step);
+      reference::adam(c, count, params.data(), constant(grads), m.data(), v.data(), c.amsgrad ? most.data() : nullptr,
+                      kSizes.data(), 0.01, step);
     });
     const auto got = with_every_pool("adam", [&](Threads& threads) {
       return three_steps<float>([&](auto params, auto grads, auto m, auto v, auto most, std::int64_t step) {
-        adam(threads, c, count, params.data(), constant(grads), m.data(), v.data(), c.amsgrad ? most.data() : nullptr, kSizes.data(), 0.01, step);
+        adam(threads, c, count, params.data(), constant(grads), m.data(), v.data(), c.amsgrad ? most.data() : nullptr,
+             kSizes.data(), 0.01, step);
       });
     });
     // A gradient near zero makes m / sqrt(v) sensitive.
@@ -119,11 +126,14 @@ TEST(Adam, AgreesWithReference) {
 
 TEST(Rmsprop, AgreesWithReference) {
   // Where weight decay all but cancels a gradient, its rounding is divided by little more than eps.
-  const rmsprop_config configs[] = {
-      {0.99, 1e-8, 0, 0, false, false}, {0.9, 1e-2, 0.1, 0.9, false, true}, {0.9, 1e-2, 0, 0, true, false}, {0.5, 1e-2, 0.1, 0.5, true, true}};
+  const rmsprop_config configs[] = {{0.99, 1e-8, 0, 0, false, false},
+                                    {0.9, 1e-2, 0.1, 0.9, false, true},
+                                    {0.9, 1e-2, 0, 0, true, false},
+                                    {0.5, 1e-2, 0.1, 0.5, true, true}};
   const auto count = static_cast<std::int64_t>(kSizes.size());
   for (const auto& c : configs) {
-    const auto want = three_steps<double>([&](auto params, auto grads, auto square, auto mean, auto momentum, std::int64_t) {
+    const auto want = three_steps<double>([&](auto params, auto grads, auto square, auto mean, auto momentum,
+                                              std::int64_t) {
       reference::rmsprop(c, count, params.data(), constant(grads), square.data(), c.centered ? mean.data() : nullptr,
                          c.momentum != 0 ? momentum.data() : nullptr, kSizes.data(), 0.01);
     });
@@ -183,8 +193,10 @@ TEST(Lamb, AgreesWithReference) {
     });
     const auto got = with_every_pool("lamb", [&](Threads& threads) {
       return three_steps<float>([&](auto params, auto grads, auto m, auto v, auto, std::int64_t step) {
-        std::vector<double> workspace(static_cast<std::size_t>(lamb_workspace_bytes(pieces, count)) / sizeof(double), NAN);
-        lamb(threads, c, count, params.data(), constant(grads), m.data(), v.data(), kSizes.data(), 0.01, step, workspace.data());
+        std::vector<double> workspace(static_cast<std::size_t>(lamb_workspace_bytes(pieces, count)) / sizeof(double),
+                                      NAN);
+        lamb(threads, c, count, params.data(), constant(grads), m.data(), v.data(), kSizes.data(), 0.01, step,
+             workspace.data());
       });
     });
     // A gradient near zero makes m / sqrt(v) sensitive.
@@ -199,7 +211,13 @@ TEST(Lamb, TensorsOfZerosTakeAnOrdinaryStep) {
   const float* grads[] = {g};
   const std::int64_t size = 2;
   double workspace[3];
-  const lamb_config c{.beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0, .decoupled = true, .do_bias_correction = true, .maximize = false};
+  const lamb_config c{.beta1 = 0.9,
+                      .beta2 = 0.999,
+                      .eps = 1e-8,
+                      .weight_decay = 0,
+                      .decoupled = true,
+                      .do_bias_correction = true,
+                      .maximize = false};
   lamb(*pools()[0], c, 1, params, grads, ms, vs, &size, 0.1, 1, workspace);
   EXPECT_NEAR(p[0], -0.1, 1e-6);
   EXPECT_NEAR(p[1], 0.1, 1e-6);
@@ -223,7 +241,8 @@ TEST(Optimizers, FirstStepsAreTheFormulas) {
   EXPECT_NEAR(p[0], 0.9, 1e-6);  // the first step is lr * sign(g)
   EXPECT_NEAR(p[1], -1.9, 1e-6);
   adam(*pools()[0], c, 1, params, second, ms, vs, nullptr, &size, 0.1, 2);
-  const double mean = (0.9 * 0.1 * 0.5 + 0.1 * -0.25) / (1 - 0.81), square = (0.999 * 0.001 * 0.25 + 0.001 * 0.0625) / (1 - 0.999 * 0.999);
+  const double mean = (0.9 * 0.1 * 0.5 + 0.1 * -0.25) / (1 - 0.81),
+               square = (0.999 * 0.001 * 0.25 + 0.001 * 0.0625) / (1 - 0.999 * 0.999);
   EXPECT_NEAR(p[0], 0.9 - 0.1 * mean / std::sqrt(square), 1e-5);
 }
 

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "kernels/reference/pool2d.h"
-#include "tests/tolerances.h"
 #include "tests/kernels/bits.h"
+#include "tests/tolerances.h"
 
 namespace graven::kernels {
 namespace {
@@ -23,8 +23,8 @@ namespace tolerance_of = tests::tolerance;
 
 struct Case {
   std::string name;
-  std::int64_t batch, height, width, channels, kernel_height, kernel_width, stride_height, stride_width, padding_height = 0, padding_width = 0,
-                                                                                                         dilation = 1;
+  std::int64_t batch, height, width, channels, kernel_height, kernel_width, stride_height, stride_width,
+      padding_height = 0, padding_width = 0, dilation = 1;
   bool ceil = false, count_include_pad = true;
 
   pool2d_config config(bool channels_last) const {
@@ -92,7 +92,8 @@ class Pool2d : public testing::TestWithParam<std::tuple<Case, bool>> {
   static void expect_close(const std::vector<float>& actual, const std::vector<double>& expected, const char* what) {
     test::record_bits(actual, what);
     ASSERT_EQ(actual.size(), expected.size());
-    for (std::size_t i = 0; i < actual.size(); ++i) ASSERT_NEAR(actual[i], expected[i], tolerance_of::pooling.f32) << what << " at " << i;
+    for (std::size_t i = 0; i < actual.size(); ++i)
+      ASSERT_NEAR(actual[i], expected[i], tolerance_of::pooling.f32) << what << " at " << i;
   }
 };
 
@@ -129,7 +130,8 @@ TEST_P(Pool2d, NotANumberWins) {
   Threads threads(2);
   max_pool2d(threads, config, y.data(), index.data(), x.data());
   EXPECT_EQ(index, winner);
-  for (std::size_t i = 0; i < y.size(); ++i) EXPECT_TRUE(y[i] == expected[i] || (std::isnan(y[i]) && std::isnan(expected[i]))) << i;
+  for (std::size_t i = 0; i < y.size(); ++i)
+    EXPECT_TRUE(y[i] == expected[i] || (std::isnan(y[i]) && std::isnan(expected[i]))) << i;
 }
 
 TEST_P(AveragePool2d, ItAndItsGradientAgreeWithTheReference) {

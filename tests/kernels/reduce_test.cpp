@@ -9,9 +9,10 @@ namespace {
 
 namespace tolerance_of = tests::tolerance;
 
-const reduce_config kShapes[] = {{1, 1, 1},      {1, 10, 1},    {64, 10, 1}, {3, 31, 1},   {3, 32, 1},     {3, 33, 1},    {2, 5000, 1},
-                                 {1, 300001, 1}, {64, 49, 128}, {5, 7, 3},   {1, 2000, 3}, {1, 70000, 10}, {2, 300, 300}, {1, 64, 1000},
-                                 {40000, 3, 1},  {7, 1, 9},     {0, 5, 3},   {5, 3, 0},    {1, 129, 257},  {4, 40000, 1}};
+const reduce_config kShapes[] = {{1, 1, 1},    {1, 10, 1},     {64, 10, 1},    {3, 31, 1},    {3, 32, 1},
+                                 {3, 33, 1},   {2, 5000, 1},   {1, 300001, 1}, {64, 49, 128}, {5, 7, 3},
+                                 {1, 2000, 3}, {1, 70000, 10}, {2, 300, 300},  {1, 64, 1000}, {40000, 3, 1},
+                                 {7, 1, 9},    {0, 5, 3},      {5, 3, 0},      {1, 129, 257}, {4, 40000, 1}};
 
 std::string text(const reduce_config& c) {
   return "[" + std::to_string(c.outer) + "," + std::to_string(c.size) + "," + std::to_string(c.inner) + "]";
@@ -37,8 +38,10 @@ void check_floating(double tolerance) {
       });
     };
     const double n = std::sqrt(static_cast<double>(c.size));
-    expect_close(run("sum ", [&](Threads& t, T* y) { reduce_sum(t, c, y, x.data()); }), sum, tolerance * (2 + n / 8), "sum " + text(c));
-    expect_close(run("mean ", [&](Threads& t, T* y) { reduce_mean(t, c, y, x.data()); }), mean, tolerance, "mean " + text(c));
+    expect_close(run("sum ", [&](Threads& t, T* y) { reduce_sum(t, c, y, x.data()); }), sum, tolerance * (2 + n / 8),
+                 "sum " + text(c));
+    expect_close(run("mean ", [&](Threads& t, T* y) { reduce_mean(t, c, y, x.data()); }), mean, tolerance,
+                 "mean " + text(c));
     expect_close(run("max ", [&](Threads& t, T* y) { reduce_max(t, c, y, x.data()); }), most, 0, "max " + text(c));
     expect_close(run("min ", [&](Threads& t, T* y) { reduce_min(t, c, y, x.data()); }), least, 0, "min " + text(c));
     std::vector<i64> want_largest(outputs(c)), want_smallest(outputs(c));
@@ -72,7 +75,8 @@ struct square_of {
 
 TEST(Reduce, OfAFunctorsResults) {
   for (const auto& c : kShapes) {
-    const auto x = random_tensor<float>(c.outer * c.size * c.inner, 1), y = random_tensor<float>(c.outer * c.size * c.inner, 2);
+    const auto x = random_tensor<float>(c.outer * c.size * c.inner, 1),
+               y = random_tensor<float>(c.outer * c.size * c.inner, 2);
     std::vector<double> squares(x.size()), differences(x.size());
     for (std::size_t i = 0; i < x.size(); ++i) {
       squares[i] = square_of::apply<double>(x[i]);
@@ -90,10 +94,11 @@ TEST(Reduce, OfAFunctorsResults) {
       });
     };
     const double n = std::sqrt(static_cast<double>(c.size));
-    expect_close(run("sum ", [&](Threads& t, float* z) { reduce_sum<square_of>(t, c, z, x.data()); }), sum, tolerance_of::reduction.f32 * (2 + n / 2),
-                 "sum " + text(c));
-    expect_close(run("mean ", [&](Threads& t, float* z) { reduce_mean<absolute_difference>(t, c, z, x.data(), y.data()); }), mean,
-                 tolerance_of::reduction.f32, "mean " + text(c));
+    expect_close(run("sum ", [&](Threads& t, float* z) { reduce_sum<square_of>(t, c, z, x.data()); }), sum,
+                 tolerance_of::reduction.f32 * (2 + n / 2), "sum " + text(c));
+    expect_close(
+        run("mean ", [&](Threads& t, float* z) { reduce_mean<absolute_difference>(t, c, z, x.data(), y.data()); }),
+        mean, tolerance_of::reduction.f32, "mean " + text(c));
   }
 }
 

@@ -11,7 +11,9 @@ namespace {
 double ulps(double want, float got) {
   if (std::isnan(want)) return std::isnan(got) ? 0 : INFINITY;
   const float nearest = static_cast<float>(want);
-  if (std::isinf(nearest)) return got == nearest || (std::isfinite(want) && std::fabs(got) == std::numeric_limits<float>::max()) ? 0 : INFINITY;
+  if (std::isinf(nearest))
+    return got == nearest || (std::isfinite(want) && std::fabs(got) == std::numeric_limits<float>::max()) ? 0
+                                                                                                          : INFINITY;
   if (!std::isfinite(got)) return INFINITY;
   int exponent = -200;
   if (want != 0) std::frexp(want, &exponent);
@@ -24,8 +26,8 @@ std::vector<float> make_samples() {
   for (std::uint64_t bits = 0; bits < (std::uint64_t{1} << 32); bits += 20011)
     x.push_back(__builtin_bit_cast(float, static_cast<std::uint32_t>(bits)));
   for (int i = -200000; i <= 200000; ++i) x.push_back(static_cast<float>(i) * 1e-4f);
-  for (const float v : {0.0f, -0.0f, 1.0f, -1.0f, INFINITY, -INFINITY, NAN, 88.722839f, 88.7229f, -87.4f, -103.97f, -104.1f, 1e-45f, -1e-45f,
-                        1.17549435e-38f, 3.4e38f})
+  for (const float v : {0.0f, -0.0f, 1.0f, -1.0f, INFINITY, -INFINITY, NAN, 88.722839f, 88.7229f, -87.4f, -103.97f,
+                        -104.1f, 1e-45f, -1e-45f, 1.17549435e-38f, 3.4e38f})
     x.push_back(v);
   return x;
 }
@@ -44,8 +46,8 @@ struct Function {
   double largest;  // of |x|
 };
 
-#define FUNCTION(name) \
-#name, [](std::int64_t n, float* y, const float* x) {           \
+#define FUNCTION(name)                                            \
+  #name, [](std::int64_t n, float* y, const float* x) {           \
     for (std::int64_t i = 0; i < n; ++i) y[i] = math::name(x[i]); \
   }
 
@@ -58,7 +60,8 @@ const Function kFunctions[] = {
     {FUNCTION(log1p), [](double x) { return std::log1p(x); }, 1, INFINITY},
     {FUNCTION(tanh), [](double x) { return std::tanh(x); }, 2.5, INFINITY},
     {FUNCTION(sigmoid), [](double x) { return x < -88.72 ? 0 : 1 / (1 + std::exp(-x)); }, 2.5, INFINITY},
-    {FUNCTION(softplus), [](double x) { return x > 0 ? x + std::log1p(std::exp(-x)) : std::log1p(std::exp(x)); }, 1.8, INFINITY},
+    {FUNCTION(softplus), [](double x) { return x > 0 ? x + std::log1p(std::exp(-x)) : std::log1p(std::exp(x)); }, 1.8,
+     INFINITY},
     {FUNCTION(erf), [](double x) { return std::erf(x); }, 1.2, INFINITY},
     {FUNCTION(sqrt), [](double x) { return std::sqrt(x); }, 0.501, INFINITY},
     {FUNCTION(rsqrt), [](double x) { return 1 / std::sqrt(x); }, 1.5, INFINITY},
@@ -97,7 +100,8 @@ TEST(ScalarMath, FloatFunctionsAreAccurate) {
         at = i;
       }
     }
-    EXPECT_LE(worst, f.ulps) << "math::" << f.name << "(" << x[at] << ") = " << y[at] << ", exactly " << f.exact(static_cast<double>(x[at]));
+    EXPECT_LE(worst, f.ulps) << "math::" << f.name << "(" << x[at] << ") = " << y[at] << ", exactly "
+                             << f.exact(static_cast<double>(x[at]));
     // One element at a time: the loop's remainder must give what its vectors give.
     for (std::size_t i = 0; i < x.size(); i += 997) {
       float one;
@@ -128,17 +132,21 @@ TEST(ScalarMath, SineOfLargeAngles) {
 }
 
 TEST(ScalarMath, Power) {
-  const float special[] = {0.0f,  -0.0f,  1,     -1,     INFINITY, -INFINITY,   NAN,          2,           -2,           3,   -3,   0.5f,
-                           -0.5f, 1e-40f, 1e38f, -1e38f, 1e-3f,    33554432.0f, -33554431.0f, 16777215.0f, -16777215.0f, 100, -101, 1e30f};
+  const float special[] = {
+      0.0f,  -0.0f,  1,     -1,     INFINITY, -INFINITY,   NAN,          2,           -2,           3,   -3,   0.5f,
+      -0.5f, 1e-40f, 1e38f, -1e38f, 1e-3f,    33554432.0f, -33554431.0f, 16777215.0f, -16777215.0f, 100, -101, 1e30f};
   for (const float x : special)
     for (const float y : special)
-      EXPECT_LE(ulps(std::pow(static_cast<double>(x), static_cast<double>(y)), math::pow(x, y)), 0.6) << x << " to the " << y;
+      EXPECT_LE(ulps(std::pow(static_cast<double>(x), static_cast<double>(y)), math::pow(x, y)), 0.6)
+          << x << " to the " << y;
   const auto logs = random_doubles(200000, 1, -85, 85), exponents = random_doubles(200000, 2, -4, 4);
   for (std::size_t i = 0; i < logs.size(); ++i) {
     const float x = static_cast<float>(std::exp(logs[i])), y = static_cast<float>(exponents[i]);
-    ASSERT_LE(ulps(std::pow(static_cast<double>(x), static_cast<double>(y)), math::pow(x, y)), 0.6) << x << " to the " << y;
+    ASSERT_LE(ulps(std::pow(static_cast<double>(x), static_cast<double>(y)), math::pow(x, y)), 0.6)
+        << x << " to the " << y;
     const float n = std::floor(y * 4);
-    ASSERT_LE(ulps(std::pow(-static_cast<double>(x), static_cast<double>(n)), math::pow(-x, n)), 0.6) << -x << " to the " << n;
+    ASSERT_LE(ulps(std::pow(-static_cast<double>(x), static_cast<double>(n)), math::pow(-x, n)), 0.6)
+        << -x << " to the " << n;
   }
 }
 

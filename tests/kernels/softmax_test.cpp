@@ -15,8 +15,9 @@ namespace {
 
 namespace tolerance_of = tests::tolerance;
 
-const softmax_config kShapes[] = {{1, 1, 1}, {64, 10, 1}, {3, 16, 1},   {5, 17, 1}, {2, 1000, 1}, {1, 50257, 1}, {2, 21, 100},
-                                  {3, 5, 7}, {1, 9, 16},  {300, 40, 1}, {2, 0, 3},  {0, 4, 1},    {4, 3, 0},     {1, 1, 33}};
+const softmax_config kShapes[] = {{1, 1, 1},     {64, 10, 1},  {3, 16, 1}, {5, 17, 1}, {2, 1000, 1},
+                                  {1, 50257, 1}, {2, 21, 100}, {3, 5, 7},  {1, 9, 16}, {300, 40, 1},
+                                  {2, 0, 3},     {0, 4, 1},    {4, 3, 0},  {1, 1, 33}};
 
 std::string text(const softmax_config& c) {
   return "[" + std::to_string(c.outer) + "," + std::to_string(c.size) + "," + std::to_string(c.inner) + "]";
@@ -46,7 +47,8 @@ void check(double tolerance) {
     expect_same_bits(in_place, y, "softmax in place " + text(c));
     const auto yd = converted<double>(y);
     reference::softmax_backward(c, want.data(), dyd.data(), yd.data());
-    const auto dx = run("softmax_backward ", [&](Threads& t, T* to) { softmax_backward(t, c, to, dy.data(), y.data()); });
+    const auto dx =
+        run("softmax_backward ", [&](Threads& t, T* to) { softmax_backward(t, c, to, dy.data(), y.data()); });
     auto over_dy = dy, over_y = y;
     softmax_backward(*pools()[1], c, over_dy.data(), over_dy.data(), y.data());
     softmax_backward(*pools()[1], c, over_y.data(), dy.data(), over_y.data());
@@ -85,14 +87,16 @@ TEST(CrossEntropy, LossAndGradient) {
     for (std::int64_t reduction : {0, 1, 2})
       for (const bool ignore : {false, true}) {
         const cross_entropy_config c{s.rows, s.classes, reduction};
-        const std::string what = std::to_string(s.rows) + "x" + std::to_string(s.classes) + " reduction " + std::to_string(reduction);
+        const std::string what =
+            std::to_string(s.rows) + "x" + std::to_string(s.classes) + " reduction " + std::to_string(reduction);
         const std::int64_t n = s.rows * s.classes, losses = reduction == 0 ? s.rows : 1;
         const auto logits = random_tensor<float>(n, 1, -10, 10), dloss = random_tensor<float>(losses, 2);
         auto labels = random_tensor<i64>(s.rows, 3, 0, static_cast<double>(s.classes));
         if (ignore)
           for (std::size_t r = 0; r + 1 < labels.size(); r += 3) labels[r] = -100;
         const auto logits_double = converted<double>(logits), dloss_double = converted<double>(dloss);
-        std::vector<double> loss(static_cast<std::size_t>(losses)), probabilities(logits.size()), dlogits(logits.size());
+        std::vector<double> loss(static_cast<std::size_t>(losses)), probabilities(logits.size()),
+            dlogits(logits.size());
         reference::cross_entropy(c, loss.data(), probabilities.data(), logits_double.data(), labels.data());
         reference::cross_entropy_backward(c, dlogits.data(), dloss_double.data(), probabilities.data(), labels.data());
         std::vector<float> p;
@@ -138,7 +142,8 @@ TEST(Softmax, OfNothingButMinusInfinity) {
           return result;
         });
         std::vector<double> wide(x.begin(), x.end()), reference_y(x.size(), 7);
-        masked ? reference::masked_softmax(c, reference_y.data(), wide.data()) : reference::softmax(c, reference_y.data(), wide.data());
+        masked ? reference::masked_softmax(c, reference_y.data(), wide.data())
+               : reference::softmax(c, reference_y.data(), wide.data());
         for (i64 k = 0; k < size; ++k)
           for (i64 i = 0; i < inner; ++i) {
             ASSERT_EQ(y[at(0, k, i)], k == size / 2 ? 1.0f : 0.0f) << what;
@@ -155,7 +160,8 @@ TEST(Softmax, OfNothingButMinusInfinity) {
 TEST(BinaryCrossEntropy, WhatIsNoProbabilityIsAnErrorAndChangesNothing) {
   const binary_cross_entropy_config c{.n = 3};
   Threads threads(1);
-  for (const float bad : {-1e-6f, 1.000001f, std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()})
+  for (const float bad :
+       {-1e-6f, 1.000001f, std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()})
     for (const bool in_target : {false, true}) {
       std::vector<float> x = {0, 0.5f, 1}, t = {1, 0.5f, 0}, loss(3, 7);
       (in_target ? t : x)[2] = bad;

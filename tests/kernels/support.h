@@ -42,7 +42,8 @@ std::vector<To> converted(const std::vector<From>& x) {
   return y;
 }
 
-/// A tensor between two zones that nothing may write to. Starts one float off any alignment, since kernels may not need one.
+/// A tensor between two zones that nothing may write to. Starts one float off any alignment, since kernels may not need
+/// one.
 template <class T>
 class Guarded {
  public:
@@ -51,12 +52,15 @@ class Guarded {
     for (std::size_t i = 0; i < values.size(); ++i) data()[i] = values[i];
   }
   T* data() { return memory_.data() + kZone + 1; }
-  std::vector<T> values() const { return std::vector<T>(memory_.begin() + kZone + 1, memory_.begin() + kZone + 1 + static_cast<std::ptrdiff_t>(n_)); }
+  std::vector<T> values() const {
+    return std::vector<T>(memory_.begin() + kZone + 1, memory_.begin() + kZone + 1 + static_cast<std::ptrdiff_t>(n_));
+  }
   void expect_untouched_around(const std::string& what) const {
     for (std::size_t i = 0; i < memory_.size(); ++i) {
       if (i > kZone && i < kZone + 1 + static_cast<std::size_t>(n_)) continue;
       const T p = poison();
-      ASSERT_EQ(0, std::memcmp(&memory_[i], &p, sizeof(T))) << what << ": wrote outside the tensor at " << static_cast<std::int64_t>(i) - kZone - 1;
+      ASSERT_EQ(0, std::memcmp(&memory_[i], &p, sizeof(T)))
+          << what << ": wrote outside the tensor at " << static_cast<std::int64_t>(i) - kZone - 1;
     }
   }
 
@@ -69,7 +73,8 @@ class Guarded {
 
 /// |got - want| <= tolerance * (1 + |want|), NaN and infinities alike.
 template <class T>
-void expect_close(const std::vector<T>& got, const std::vector<double>& want, double tolerance, const std::string& what) {
+void expect_close(const std::vector<T>& got, const std::vector<double>& want, double tolerance,
+                  const std::string& what) {
   ASSERT_EQ(got.size(), want.size()) << what;
   record_bits(got, what);
   for (std::size_t i = 0; i < got.size(); ++i) {
@@ -77,7 +82,8 @@ void expect_close(const std::vector<T>& got, const std::vector<double>& want, do
     if (std::isnan(w) || std::isinf(w)) {
       ASSERT_TRUE(std::isnan(w) ? std::isnan(g) : g == w) << what << " at " << i << ": " << g << ", expected " << w;
     } else {
-      ASSERT_LE(std::fabs(g - w), tolerance * (1 + std::fabs(w))) << what << " at " << i << ": " << g << ", expected " << w;
+      ASSERT_LE(std::fabs(g - w), tolerance * (1 + std::fabs(w)))
+          << what << " at " << i << ": " << g << ", expected " << w;
     }
   }
 }
@@ -101,7 +107,8 @@ template <class Kernel>
 auto with_every_pool(const std::string& what, const Kernel& kernel) {
   const auto expected = kernel(*pools()[0]);
   record_bits(expected, what);
-  for (Threads* threads : pools()) expect_same_bits(kernel(*threads), expected, what + " with " + std::to_string(threads->count()) + " threads");
+  for (Threads* threads : pools())
+    expect_same_bits(kernel(*threads), expected, what + " with " + std::to_string(threads->count()) + " threads");
   return expected;
 }
 

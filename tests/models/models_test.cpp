@@ -1,5 +1,5 @@
-// The networks of <graven/models.h> against torchvision's and transformers' (tests/fixtures/make_models.py): names, order, dtypes and shapes of the
-// state; outputs with weights that PyTorch wrote; initial values.
+// The networks of <graven/models.h> against torchvision's and transformers' (tests/fixtures/make_models.py): names,
+// order, dtypes and shapes of the state; outputs with weights that PyTorch wrote; initial values.
 #include <graven/graven.h>
 #include <gtest/gtest.h>
 
@@ -17,14 +17,21 @@ namespace {
 const std::string kFixtures = GRAVEN_SOURCE_DIR "/tests/fixtures/models/";
 
 /// Of tests/fixtures/make_models.py.
-models::ResNet narrow_resnet50() { return models::ResNet(models::ResNetBlock::bottleneck, {1, 2, 1, 1}, {.num_classes = 10, .stem_channels = 4}); }
-models::MobileNetV2 narrow_mobilenet() {
-  return models::MobileNetV2(
-      {.num_classes = 10, .width_mult = 0.25, .inverted_residual_setting = {{1, 16, 1, 1}, {6, 24, 2, 2}, {4, 32, 2, 2}}, .round_nearest = 4});
+models::ResNet narrow_resnet50() {
+  return models::ResNet(models::ResNetBlock::bottleneck, {1, 2, 1, 1}, {.num_classes = 10, .stem_channels = 4});
 }
-models::VGG narrow_vgg() { return models::VGG({8, 0, 12, 0}, {.num_classes = 10, .batch_norm = true, .hidden_features = 16}); }
+models::MobileNetV2 narrow_mobilenet() {
+  return models::MobileNetV2({.num_classes = 10,
+                              .width_mult = 0.25,
+                              .inverted_residual_setting = {{1, 16, 1, 1}, {6, 24, 2, 2}, {4, 32, 2, 2}},
+                              .round_nearest = 4});
+}
+models::VGG narrow_vgg() {
+  return models::VGG({8, 0, 12, 0}, {.num_classes = 10, .batch_norm = true, .hidden_features = 16});
+}
 models::GPT2LMHeadModel narrow_gpt2(std::int64_t layers = 2, std::int64_t heads = 2, std::int64_t size = 16) {
-  return models::GPT2LMHeadModel({.n_layer = layers, .n_head = heads, .n_embd = size, .n_positions = 16, .vocab_size = 48});
+  return models::GPT2LMHeadModel(
+      {.n_layer = layers, .n_head = heads, .n_embd = size, .n_positions = 16, .vocab_size = 48});
 }
 models::BertModel narrow_bert(std::int64_t layers = 2, std::int64_t heads = 2, std::int64_t size = 16) {
   return models::BertModel({.vocab_size = 48,
@@ -35,8 +42,13 @@ models::BertModel narrow_bert(std::int64_t layers = 2, std::int64_t heads = 2, s
                             .max_position_embeddings = 16});
 }
 models::VisionTransformer narrow_vit() {
-  return models::VisionTransformer(
-      {.image_size = 32, .patch_size = 8, .num_layers = 2, .num_heads = 2, .hidden_dim = 16, .mlp_dim = 32, .num_classes = 10});
+  return models::VisionTransformer({.image_size = 32,
+                                    .patch_size = 8,
+                                    .num_layers = 2,
+                                    .num_heads = 2,
+                                    .hidden_dim = 16,
+                                    .mlp_dim = 32,
+                                    .num_classes = 10});
 }
 
 struct StateCase {
@@ -96,7 +108,8 @@ void expect_close(const Tensor& found, const Tensor& expected, double tolerance,
   ASSERT_EQ(values.size(), wanted.size()) << what;
   double largest = 0;
   for (const double w : wanted) largest = std::max(largest, std::abs(w));
-  for (std::size_t i = 0; i < values.size(); ++i) EXPECT_NEAR(values[i], wanted[i], tolerance * largest) << what << " [" << i << "]";
+  for (std::size_t i = 0; i < values.size(); ++i)
+    EXPECT_NEAR(values[i], wanted[i], tolerance * largest) << what << " [" << i << "]";
 }
 
 /// The fixture's state; what is named apart is left out of it.
@@ -155,7 +168,8 @@ TEST(Gpt2, WithWeightsOfTransformersIsTransformers) {
   expect_close(graph(tokens(1, 48)), expected, tests::tolerance::models.f32, "graph");
   for (const DType dtype : {f32, f64}) {
     model.to(dtype);
-    expect_close(model(tokens(1, 48)), expected, dtype == f32 ? tests::tolerance::models.f32 : tests::tolerance::models.f64,
+    expect_close(model(tokens(1, 48)), expected,
+                 dtype == f32 ? tests::tolerance::models.f32 : tests::tolerance::models.f64,
                  std::string(ir::name(dtype)));
   }
 }
@@ -203,8 +217,10 @@ TEST(Bert, WithWeightsOfTransformersIsTransformers) {
     model.to(dtype);
     for (const Tensor& m : {mask, mask != 0}) {
       const auto [states, pooled] = model(tokens(1, 48), m, tokens(2, 2));
-      expect_close(states, expected, dtype == f32 ? tests::tolerance::models.f32 : tests::tolerance::models.f64, "states");
-      expect_close(pooled, expected_pooled, dtype == f32 ? tests::tolerance::models.f32 : tests::tolerance::models.f64, "pooled");
+      expect_close(states, expected, dtype == f32 ? tests::tolerance::models.f32 : tests::tolerance::models.f64,
+                   "states");
+      expect_close(pooled, expected_pooled, dtype == f32 ? tests::tolerance::models.f32 : tests::tolerance::models.f64,
+                   "pooled");
     }
   }
   // Absent token types are 0, absent masks 1.
@@ -227,9 +243,13 @@ TEST(Bert, LoadsCheckpointsAsPublished) {
   models::BertModel model = narrow_bert();
   model.load_pretrained(published);
   for (const auto& [name, tensor] : state) EXPECT_TRUE(equal(find(model, name).detach(), tensor)) << name;
-  models::BertModel without(
-      {.vocab_size = 48, .hidden_size = 16, .num_hidden_layers = 2, .num_attention_heads = 2, .intermediate_size = 64, .max_position_embeddings = 16},
-      false);
+  models::BertModel without({.vocab_size = 48,
+                             .hidden_size = 16,
+                             .num_hidden_layers = 2,
+                             .num_attention_heads = 2,
+                             .intermediate_size = 64,
+                             .max_position_embeddings = 16},
+                            false);
   without.load_pretrained(published);
   without.eval();
   EXPECT_FALSE(without(tokens(1, 48)).second.defined());
@@ -295,19 +315,27 @@ TEST(Errors, NameTheArgument) {
     return "nothing";
   };
   EXPECT_NE(message([] { models::MLP(4, {}); }).find("hidden_channels"), std::string::npos);
-  EXPECT_NE(message([] { models::resnet18({.groups = 2}); }).find("basic blocks only support groups = 1"), std::string::npos);
+  EXPECT_NE(message([] { models::resnet18({.groups = 2}); }).find("basic blocks only support groups = 1"),
+            std::string::npos);
   EXPECT_NE(message([] { models::resnet50({.width_per_group = 0}); }).find("width_per_group"), std::string::npos);
   EXPECT_NE(message([] { models::MobileNetV2({.width_mult = 0}); }).find("width_mult"), std::string::npos);
-  EXPECT_NE(message([] { models::MobileNetV2({.inverted_residual_setting = {{6, 24, 1, 3}}}); }).find("stride must be 1 or 2"), std::string::npos);
-  EXPECT_NE(message([] { models::TransformerNet({.channels = 0}); }).find("channels must be positive"), std::string::npos);
+  EXPECT_NE(message([] {
+              models::MobileNetV2({.inverted_residual_setting = {{6, 24, 1, 3}}});
+            }).find("stride must be 1 or 2"),
+            std::string::npos);
+  EXPECT_NE(message([] { models::TransformerNet({.channels = 0}); }).find("channels must be positive"),
+            std::string::npos);
   EXPECT_NE(message([] { narrow_gpt2(2, 3, 16); }).find("n_head must divide n_embd"), std::string::npos);
   EXPECT_NE(message([] { models::GPT2LMHeadModel({.n_layer = 0}); }).find("n_layer"), std::string::npos);
   EXPECT_NE(message([] { narrow_gpt2()(zeros({1, 17}, i64)); }).find("n_positions allows 16"), std::string::npos);
   EXPECT_NE(message([] { narrow_gpt2()(zeros({17}, i64)); }).find("[batch,length]"), std::string::npos);
   EXPECT_NE(message([] { models::BertModel({.hidden_act = "swish"}); }).find("hidden_act"), std::string::npos);
-  EXPECT_NE(message([] { narrow_bert()(zeros({1, 17}, i64)); }).find("max_position_embeddings allows 16"), std::string::npos);
-  EXPECT_NE(message([] { narrow_bert()(zeros({1, 4}, i64), zeros({4}, i64)); }).find("attention_mask"), std::string::npos);
-  EXPECT_NE(message([] { models::vit_b_16({.patch_size = 15}); }).find("patch_size must divide image_size"), std::string::npos);
+  EXPECT_NE(message([] { narrow_bert()(zeros({1, 17}, i64)); }).find("max_position_embeddings allows 16"),
+            std::string::npos);
+  EXPECT_NE(message([] { narrow_bert()(zeros({1, 4}, i64), zeros({4}, i64)); }).find("attention_mask"),
+            std::string::npos);
+  EXPECT_NE(message([] { models::vit_b_16({.patch_size = 15}); }).find("patch_size must divide image_size"),
+            std::string::npos);
   EXPECT_NE(message([] { narrow_vit()(zeros({1, 3, 16, 16})); }).find("[batch,3,32,32]"), std::string::npos);
   EXPECT_NE(message([] { models::VGG({0}); }).find("one convolution"), std::string::npos);
 }

@@ -12,7 +12,8 @@ struct MyLinear : nn::Module<MyLinear> {
 };
 
 struct Mlp : nn::Module<Mlp> {
-  nn::Sequential layers = child("layers", nn::Sequential(nn::Flatten(), nn::Linear(784, 32), nn::ReLU(), nn::Linear(32, 10)));
+  nn::Sequential layers =
+      child("layers", nn::Sequential(nn::Flatten(), nn::Linear(784, 32), nn::ReLU(), nn::Linear(32, 10)));
   Tensor forward(Tensor x) { return layers(x); }
 };
 
@@ -52,8 +53,14 @@ struct ConvBatchNorm : nn::Module<ConvBatchNorm> {
 
 struct Gpt2 : models::GPT2LMHeadModel {
   Gpt2()
-      : models::GPT2LMHeadModel(
-            {.n_layer = 2, .n_head = 2, .n_embd = 32, .n_positions = 16, .vocab_size = 48, .resid_pdrop = 0, .embd_pdrop = 0, .attn_pdrop = 0}) {}
+      : models::GPT2LMHeadModel({.n_layer = 2,
+                                 .n_head = 2,
+                                 .n_embd = 32,
+                                 .n_positions = 16,
+                                 .vocab_size = 48,
+                                 .resid_pdrop = 0,
+                                 .embd_pdrop = 0,
+                                 .attn_pdrop = 0}) {}
 };
 
 struct Bert : models::BertForSequenceClassification {

@@ -1,5 +1,6 @@
-// Whole networks against what PyTorch computed in double precision (tests/fixtures/make_networks.py): outputs, first gradients, the loss of every
-// step, and parameters and running statistics at the end; eager in f32 and f64, and compiled graphs.
+// Whole networks against what PyTorch computed in double precision (tests/fixtures/make_networks.py): outputs, first
+// gradients, the loss of every step, and parameters and running statistics at the end; eager in f32 and f64, and
+// compiled graphs.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -18,19 +19,21 @@ namespace {
 
 namespace tolerance = tests::tolerance;
 
-/// How far a result may be from PyTorch's double-precision figures, relative to the largest value of the tensor; in f32 also up to four times as far
-/// as PyTorch's own f32 run is (Adam divides by gradients that are all rounding). f64: the stored figures are rounded to f32.
+/// How far a result may be from PyTorch's double-precision figures, relative to the largest value of the tensor; in f32
+/// also up to four times as far as PyTorch's own f32 run is (Adam divides by gradients that are all rounding). f64: the
+/// stored figures are rounded to f32.
 struct NetworkTolerance {
   double output, gradient, loss, final;
 };
-constexpr NetworkTolerance kF32{tolerance::network_output.f32, tolerance::network_gradient.f32, tolerance::network_loss.f32,
-                                tolerance::network_final.f32};
-constexpr NetworkTolerance kF64{tolerance::network_output.f64, tolerance::network_gradient.f64, tolerance::network_loss.f64,
-                                tolerance::network_final.f64};
+constexpr NetworkTolerance kF32{tolerance::network_output.f32, tolerance::network_gradient.f32,
+                                tolerance::network_loss.f32, tolerance::network_final.f32};
+constexpr NetworkTolerance kF64{tolerance::network_output.f64, tolerance::network_gradient.f64,
+                                tolerance::network_loss.f64, tolerance::network_final.f64};
 
 class Fixture {
  public:
-  explicit Fixture(const std::string& name) : file_(GRAVEN_SOURCE_DIR "/tests/fixtures/networks/" + name + ".safetensors") {}
+  explicit Fixture(const std::string& name)
+      : file_(GRAVEN_SOURCE_DIR "/tests/fixtures/networks/" + name + ".safetensors") {}
   bool has(const std::string& name) const { return file_.find(name) != nullptr; }
   std::vector<double> get(const std::string& name) const {
     const runtime::SafetensorsEntry* entry = file_.find(name);
@@ -54,7 +57,8 @@ class Fixture {
 
 std::vector<double> numbers(const Tensor& t) { return t.detach().to(f64).contiguous().to_vector<double>(); }
 
-void expect_close(const std::vector<double>& found, const std::vector<double>& expected, double tolerance, double distance, const std::string& what) {
+void expect_close(const std::vector<double>& found, const std::vector<double>& expected, double tolerance,
+                  double distance, const std::string& what) {
   ASSERT_EQ(found.size(), expected.size()) << what;
   double scale = 0, worst = 0;
   std::size_t at = 0;
@@ -65,7 +69,8 @@ void expect_close(const std::vector<double>& found, const std::vector<double>& e
   }
   // What is 0 but for rounding, as the gradient of a bias before a batch norm, has no scale of its own.
   EXPECT_LE(worst, std::max({tolerance * scale, 4 * distance, 1e-15}))
-      << what << "[" << at << "]: found " << found[at] << ", PyTorch has " << expected[at] << "; largest value " << scale;
+      << what << "[" << at << "]: found " << found[at] << ", PyTorch has " << expected[at] << "; largest value "
+      << scale;
 }
 
 /// As initialise() in make_networks.py. `prefix` is what our module path has before PyTorch's.
@@ -92,7 +97,8 @@ struct Data {
 
 Data images(std::int64_t batch, std::int64_t channels, std::int64_t size, DType dtype, std::int64_t seed = 1) {
   const std::int64_t count = batch * channels * size * size;
-  return {from_data(values(count, seed, 1.0), {batch, channels, size, size}).to(dtype), from_data(labels(batch, 2, 10), {batch})};
+  return {from_data(values(count, seed, 1.0), {batch, channels, size, size}).to(dtype),
+          from_data(labels(batch, 2, 10), {batch})};
 }
 
 /// A picture, and what is to become of it.
@@ -103,7 +109,8 @@ Data pictures(std::int64_t batch, std::int64_t size, DType dtype) {
 }
 
 Data tokens(std::int64_t batch, const Shape& target, std::int64_t classes) {
-  return {from_data(labels(batch * 12, 1, 48), {batch, 12}), from_data(labels(target.numel().value(), 2, classes), target)};
+  return {from_data(labels(batch * 12, 1, 48), {batch, 12}),
+          from_data(labels(target.numel().value(), 2, classes), target)};
 }
 
 Data polynomial(DType dtype) {
@@ -116,7 +123,9 @@ Data polynomial(DType dtype) {
   return {from_data(x, {2000, 3}).to(dtype), from_data(y, {2000}).to(dtype)};
 }
 
-Tensor cross_entropy_of(const Tensor& logits, const Tensor& target) { return cross_entropy(logits.flatten(0, -2), target.flatten()); }
+Tensor cross_entropy_of(const Tensor& logits, const Tensor& target) {
+  return cross_entropy(logits.flatten(0, -2), target.flatten());
+}
 Tensor mean_of_squares(const Tensor& prediction, const Tensor& target) { return mse_loss(prediction, target); }
 Tensor squares(const Tensor& prediction, const Tensor& target) { return mse_loss(prediction, target, Reduction::sum); }
 
@@ -155,7 +164,8 @@ enum class Mode { eager, graph };
 /// `train` is null where the fixture was only evaluated.
 template <class Net, bool Deep = false>
 void compare(const std::string& fixture_name, Mode mode, DType dtype, const std::function<Data(DType)>& make_data,
-             Tensor (*loss_fn)(const Tensor&, const Tensor&) = nullptr, const std::function<optim::Optimizer(const Net&)>& make_optimizer = {}) {
+             Tensor (*loss_fn)(const Tensor&, const Tensor&) = nullptr,
+             const std::function<optim::Optimizer(const Net&)>& make_optimizer = {}) {
   const Fixture fixture(fixture_name);
   const NetworkTolerance tolerance = dtype == f64 ? kF64 : kF32;
   const auto check = [&](const std::vector<double>& found, const std::string& stored, double allowed) {
@@ -192,13 +202,15 @@ void compare(const std::string& fixture_name, Mode mode, DType dtype, const std:
     optimizer.zero_grad();
     loss.backward();
     if (step == 0)
-      for (const auto& [name, p] : net.named_parameters()) check(sampled(numbers(p.grad())), "gradient." + torch_name(name), tolerance.gradient);
+      for (const auto& [name, p] : net.named_parameters())
+        check(sampled(numbers(p.grad())), "gradient." + torch_name(name), tolerance.gradient);
     optimizer.step();
     losses.push_back(numbers(loss)[0]);
   }
   check(losses, "losses", tolerance.loss);
   for (const auto& [name, p] : net.state_dict())
-    if (fixture.has("final." + torch_name(name))) check(sampled(numbers(p)), "final." + torch_name(name), tolerance.final);
+    if (fixture.has("final." + torch_name(name)))
+      check(sampled(numbers(p)), "final." + torch_name(name), tolerance.final);
 }
 
 struct Case {
@@ -208,7 +220,10 @@ struct Case {
 
 const Case kCases[] = {
     {"my_linear",
-     [](Mode m, DType d) { compare<MyLinear>("my_linear", m, d, [](DType t) { return Data{from_data(values(4, 1, 1.0), {1, 4}).to(t), {}}; }); }},
+     [](Mode m, DType d) {
+       compare<MyLinear>("my_linear", m, d,
+                         [](DType t) { return Data{from_data(values(4, 1, 1.0), {1, 4}).to(t), {}}; });
+     }},
     {"mlp",
      [](Mode m, DType d) {
        compare<Mlp>(
@@ -231,13 +246,17 @@ const Case kCases[] = {
      [](Mode m, DType d) {
        compare<ConvBatchNorm>(
            "conv_batch_norm", m, d, [](DType t) { return images(4, 3, 16, t); }, cross_entropy_of,
-           [](const ConvBatchNorm& n) { return optim::SGD(n.parameters(), {.lr = 0.05, .momentum = 0.9, .weight_decay = 5e-4}); });
+           [](const ConvBatchNorm& n) {
+             return optim::SGD(n.parameters(), {.lr = 0.05, .momentum = 0.9, .weight_decay = 5e-4});
+           });
      }},
     {"resnet18",
      [](Mode m, DType d) {
        compare<ResNet18, true>(
            "resnet18", m, d, [](DType t) { return images(16, 3, 32, t, 2); }, cross_entropy_of,
-           [](const ResNet18& n) { return optim::SGD(n.parameters(), {.lr = 0.005, .momentum = 0.9, .weight_decay = 5e-4}); });
+           [](const ResNet18& n) {
+             return optim::SGD(n.parameters(), {.lr = 0.005, .momentum = 0.9, .weight_decay = 5e-4});
+           });
      }},
     {"mobilenet_v2",
      [](Mode m, DType d) {
@@ -261,12 +280,17 @@ const Case kCases[] = {
      [](Mode m, DType d) {
        compare<Bert, true>(
            "bert", m, d, [](DType) { return tokens(4, {4}, 10); }, cross_entropy_of,
-           [](const Bert& n) { return optim::SGD(n.parameters(), {.lr = 0.05, .momentum = 0.9, .weight_decay = 0.01}); });
+           [](const Bert& n) {
+             return optim::SGD(n.parameters(), {.lr = 0.05, .momentum = 0.9, .weight_decay = 0.01});
+           });
      }},
     {"lstm",
      [](Mode m, DType d) {
        compare<Lstm>(
-           "lstm", m, d, [](DType t) { return Data{from_data(values(4 * 6 * 8, 1, 1.0), {4, 6, 8}).to(t), from_data(labels(4, 2, 10), {4})}; },
+           "lstm", m, d,
+           [](DType t) {
+             return Data{from_data(values(4 * 6 * 8, 1, 1.0), {4, 6, 8}).to(t), from_data(labels(4, 2, 10), {4})};
+           },
            cross_entropy_of, [](const Lstm& n) { return optim::Adam(n.parameters(), {.lr = 5e-3}); });
      }},
     {"polynomial",
@@ -277,7 +301,8 @@ const Case kCases[] = {
      }},
 };
 
-/// Compiling a deep network in double takes longer than the test is worth: eager mode covers the arithmetic, f32 the graph.
+/// Compiling a deep network in double takes longer than the test is worth: eager mode covers the arithmetic, f32 the
+/// graph.
 std::vector<std::size_t> compiled_in_double() {
   const std::set<std::string> deep{"resnet18", "mobilenet_v2", "style_transfer", "bert", "lstm"};
   std::vector<std::size_t> cases;

@@ -63,17 +63,25 @@ TEST(Convolution, AgreesWithPyTorch) {
                              .dilation = size3(f, "dilation", 1)});
   });
   const auto windows = [](const Fixture& f) {
-    return WindowOptions{.dilation = size2(f, "dilation", 1), .padding = size2(f, "padding", 0), .stride = size2(f, "stride", 1)};
+    return WindowOptions{
+        .dilation = size2(f, "dilation", 1), .padding = size2(f, "padding", 0), .stride = size2(f, "stride", 1)};
   };
-  functions["unfold"] = one([=](const Fixture& f) { return unfold(f.tensor("x"), size2(f, "kernel_size"), windows(f)); });
-  functions["fold"] = one([=](const Fixture& f) { return fold(f.tensor("x"), size2(f, "output_size"), size2(f, "kernel_size"), windows(f)); });
+  functions["unfold"] =
+      one([=](const Fixture& f) { return unfold(f.tensor("x"), size2(f, "kernel_size"), windows(f)); });
+  functions["fold"] = one([=](const Fixture& f) {
+    return fold(f.tensor("x"), size2(f, "output_size"), size2(f, "kernel_size"), windows(f));
+  });
   // Layers with the case's weights.
   functions["Conv1d"] = one([](const Fixture& f) {
-    return run(nn::Conv1d(3, 2, 3, {.stride = number(f, "stride", 1), .padding = 2, .padding_mode = f.text("padding_mode")}), f);
+    return run(
+        nn::Conv1d(3, 2, 3, {.stride = number(f, "stride", 1), .padding = 2, .padding_mode = f.text("padding_mode")}),
+        f);
   });
   functions["Conv2d"] = one([](const Fixture& f) {
     const Sizes w = f.tensor("weight").sizes();
-    return run(nn::Conv2d(w[1], w[0], {w[2], w[3]}, {.padding = padding<Padding2, Size2>(f, size2), .padding_mode = f.text("padding_mode")}), f);
+    return run(nn::Conv2d(w[1], w[0], {w[2], w[3]},
+                          {.padding = padding<Padding2, Size2>(f, size2), .padding_mode = f.text("padding_mode")}),
+               f);
   });
   functions["Conv3d"] = one([](const Fixture& f) {
     const Sizes w = f.tensor("weight").sizes();

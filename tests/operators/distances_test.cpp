@@ -9,12 +9,15 @@ TEST(Distances, AgreeWithPyTorch) {
   expect_family(
       "distances",
       {
-          {"normalize",
-           one([](const Fixture& f) { return normalize(f.tensor("input"), f.number("p", 2), f.integer("dim", 1), f.number("eps", 1e-12)); })},
-          {"cosine_similarity",
-           one([](const Fixture& f) { return cosine_similarity(f.tensor("x1"), f.tensor("x2"), f.integer("dim", 1), f.number("eps", 1e-8)); })},
+          {"normalize", one([](const Fixture& f) {
+             return normalize(f.tensor("input"), f.number("p", 2), f.integer("dim", 1), f.number("eps", 1e-12));
+           })},
+          {"cosine_similarity", one([](const Fixture& f) {
+             return cosine_similarity(f.tensor("x1"), f.tensor("x2"), f.integer("dim", 1), f.number("eps", 1e-8));
+           })},
           {"pairwise_distance", one([](const Fixture& f) {
-             return pairwise_distance(f.tensor("x1"), f.tensor("x2"), f.number("p", 2), f.number("eps", 1e-6), f.flag("keepdim"));
+             return pairwise_distance(f.tensor("x1"), f.tensor("x2"), f.number("p", 2), f.number("eps", 1e-6),
+                                      f.flag("keepdim"));
            })},
           {"cdist", one([](const Fixture& f) { return cdist(f.tensor("x1"), f.tensor("x2"), f.number("p", 2)); })},
       });

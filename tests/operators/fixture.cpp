@@ -44,11 +44,13 @@ void expect_close(const Tensor& expected, const Tensor& computed, const toleranc
   double largest = 0;
   for (const double v : a)
     if (std::isfinite(v)) largest = std::max(largest, std::fabs(v));
-  const double allowed = ir::is_floating(expected.dtype()) ? tolerance_of(tolerance, expected.dtype()) * (1 + largest) : 0;
+  const double allowed =
+      ir::is_floating(expected.dtype()) ? tolerance_of(tolerance, expected.dtype()) * (1 + largest) : 0;
   for (std::size_t i = 0; i < a.size(); ++i) {
     const bool same = a[i] == b[i] || (std::isnan(a[i]) && std::isnan(b[i])) || std::fabs(a[i] - b[i]) <= allowed;
     if (!same) {
-      ADD_FAILURE() << "element " << i << ": expected " << a[i] << ", computed " << b[i] << ", allowed difference " << allowed;
+      ADD_FAILURE() << "element " << i << ": expected " << a[i] << ", computed " << b[i] << ", allowed difference "
+                    << allowed;
       return;
     }
   }
@@ -56,7 +58,8 @@ void expect_close(const Tensor& expected, const Tensor& computed, const toleranc
 
 }  // namespace
 
-Fixture::Fixture(const nlohmann::json& stored) : function_(stored.at("function")), note_(stored.at("note")), options_(stored.at("options")) {
+Fixture::Fixture(const nlohmann::json& stored)
+    : function_(stored.at("function")), note_(stored.at("note")), options_(stored.at("options")) {
   for (const auto& [name, t] : stored.at("inputs").items()) inputs_.emplace(name, tensor_from(t));
   for (const auto& t : stored.at("outputs")) outputs_.push_back(tensor_from(t));
   if (!stored.contains("gradients")) return;
@@ -82,7 +85,10 @@ std::vector<double> Fixture::numbers(const std::string& option) const {
 
 Reduction Fixture::reduction() const {
   const std::string name = text("reduction", "mean");
-  return name == "none" ? Reduction::none : name == "sum" ? Reduction::sum : name == "batchmean" ? Reduction::batchmean : Reduction::mean;
+  return name == "none"        ? Reduction::none
+         : name == "sum"       ? Reduction::sum
+         : name == "batchmean" ? Reduction::batchmean
+                               : Reduction::mean;
 }
 
 Fixture Fixture::with(std::map<std::string, Tensor> inputs) const {
@@ -111,14 +117,15 @@ Function one(Tensor (*function)(const Fixture&)) {
   return [function](const Fixture& fixture) { return std::vector<Tensor>{function(fixture)}; };
 }
 
-void expect_family(const std::string& family, const std::map<std::string, Function>& functions, const tolerance::Tolerance& output_tolerance,
-                   const tolerance::Tolerance& gradient_tolerance) {
+void expect_family(const std::string& family, const std::map<std::string, Function>& functions,
+                   const tolerance::Tolerance& output_tolerance, const tolerance::Tolerance& gradient_tolerance) {
   std::ifstream file(GRAVEN_SOURCE_DIR "/tests/fixtures/operators/" + family + ".json");
   ASSERT_TRUE(file) << family;
   std::set<std::string> seen;
   for (const nlohmann::json& stored : nlohmann::json::parse(file)) {
     const Fixture fixture(stored);
-    SCOPED_TRACE(family + ": " + fixture.function() + (fixture.note().empty() ? "" : ", " + fixture.note()) + " " + stored.at("options").dump());
+    SCOPED_TRACE(family + ": " + fixture.function() + (fixture.note().empty() ? "" : ", " + fixture.note()) + " " +
+                 stored.at("options").dump());
     seen.insert(fixture.function());
     const auto function = functions.find(fixture.function());
     if (function == functions.end()) {
@@ -156,7 +163,8 @@ void expect_family(const std::string& family, const std::map<std::string, Functi
       ADD_FAILURE() << e.what();
     }
   }
-  for (const auto& [name, function] : functions) EXPECT_TRUE(seen.count(name)) << "no case of " << name << " in " << family;
+  for (const auto& [name, function] : functions)
+    EXPECT_TRUE(seen.count(name)) << "no case of " << name << " in " << family;
 }
 
 }  // namespace graven::tests

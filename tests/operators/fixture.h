@@ -35,11 +35,16 @@ class Fixture {
   /// A number, or the text inf.
   double number(const std::string& option, double fallback = 0) const {
     const auto found = options_.find(option);
-    return found != options_.end() && found->is_string() ? std::stod(found->get<std::string>()) : options_.value(option, fallback);
+    return found != options_.end() && found->is_string() ? std::stod(found->get<std::string>())
+                                                         : options_.value(option, fallback);
   }
-  std::int64_t integer(const std::string& option, std::int64_t fallback = 0) const { return options_.value(option, fallback); }
+  std::int64_t integer(const std::string& option, std::int64_t fallback = 0) const {
+    return options_.value(option, fallback);
+  }
   bool flag(const std::string& option, bool fallback = false) const { return options_.value(option, fallback); }
-  std::string text(const std::string& option, const std::string& fallback = "") const { return options_.value(option, fallback); }
+  std::string text(const std::string& option, const std::string& fallback = "") const {
+    return options_.value(option, fallback);
+  }
   /// A list of integers, or one.
   Sizes sizes(const std::string& option) const;
   std::vector<double> numbers(const std::string& option) const;
@@ -52,7 +57,8 @@ class Fixture {
   const std::map<std::string, Tensor>& inputs() const { return inputs_; }
   /// The same case on other tensors: leaves that require gradients.
   Fixture with(std::map<std::string, Tensor> inputs) const;
-  /// A module's parameters take the values of the inputs of their names ("__" for "."), and their gradients stand for the inputs'.
+  /// A module's parameters take the values of the inputs of their names ("__" for "."), and their gradients stand for
+  /// the inputs'.
   void give_parameters(nn::ModuleBase& module) const;
   /// Where the gradient of an input arrives.
   Tensor leaf(const std::string& name) const;
@@ -67,7 +73,8 @@ class Fixture {
 
 /// Our side of a function: all of PyTorch's outputs, or the first few of them.
 using Function = std::function<std::vector<Tensor>(const Fixture&)>;
-/// A function with one output. Most capture nothing: these are pointers, which cost the compiler a tenth of what closures do.
+/// A function with one output. Most capture nothing: these are pointers, which cost the compiler a tenth of what
+/// closures do.
 Function one(Tensor (*function)(const Fixture&));
 template <class F>
   requires(!std::is_convertible_v<F, Tensor (*)(const Fixture&)>)
@@ -75,14 +82,20 @@ Function one(F function) {
   return [function](const Fixture& fixture) { return std::vector<Tensor>{function(fixture)}; };
 }
 
-/// Every case of tests/fixtures/operators/<family>.json, eagerly: outputs and gradients within the dtype's rounding. Fails for a function that is not
-/// in the table, and for a table's function without a case. The tolerances are relative to 1 + the largest magnitude of the expected tensor.
+/// Every case of tests/fixtures/operators/<family>.json, eagerly: outputs and gradients within the dtype's rounding.
+/// Fails for a function that is not in the table, and for a table's function without a case. The tolerances are
+/// relative to 1 + the largest magnitude of the expected tensor.
 void expect_family(const std::string& family, const std::map<std::string, Function>& functions,
-                   const tolerance::Tolerance& outputs = tolerance::functions, const tolerance::Tolerance& gradients = tolerance::function_gradients);
+                   const tolerance::Tolerance& outputs = tolerance::functions,
+                   const tolerance::Tolerance& gradients = tolerance::function_gradients);
 
 /// Sizes of a fixture: one number for all dimensions, or one each; `fallback` where it has none.
-inline std::int64_t entry(const Sizes& s, std::size_t i, std::int64_t fallback) { return s.empty() ? fallback : s.size() == 1 ? s[0] : s[i]; }
-inline std::int64_t number(const Fixture& f, const char* key, std::int64_t fallback = 0) { return entry(f.sizes(key), 0, fallback); }
+inline std::int64_t entry(const Sizes& s, std::size_t i, std::int64_t fallback) {
+  return s.empty() ? fallback : s.size() == 1 ? s[0] : s[i];
+}
+inline std::int64_t number(const Fixture& f, const char* key, std::int64_t fallback = 0) {
+  return entry(f.sizes(key), 0, fallback);
+}
 inline Size2 size2(const Fixture& f, const char* key, std::int64_t fallback = 0) {
   const Sizes s = f.sizes(key);
   return {entry(s, 0, fallback), entry(s, 1, fallback)};

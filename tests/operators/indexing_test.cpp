@@ -109,18 +109,13 @@ TEST(Indexing, AnIndexOutOfRangeIsAnError) {
       {"index 3 at position 1 is outside [0, 3)", error_of([&] { return index_select(x, 0, above); })},
       {"index -1 at position 1 is outside [0, 3)", error_of([&] { return index_select(x, 0, below); })},
       {"index 3 at position 1 is outside [0, 3)", error_of([&] { return index(x, 0, above); })},
-      {"index -4 at position 1 is outside [-3, 3)", error_of([&] {
-         return index(x, 0, tensor({0, -4}));
-       })},
-      {"index_fill: index -4 at position 1 is outside [-3, 3)", error_of([&] {
-         return index_fill(x, 0, tensor({0, -4}), 1.0);
-       })},
-      {"one_hot: the class 9223372036854775807 is too large", error_of([&] {
-         return one_hot(tensor({0, std::numeric_limits<std::int64_t>::max()}));
-       })},
-      {"bincount: the number 9223372036854775807 is too large", error_of([&] {
-         return bincount(tensor({0, std::numeric_limits<std::int64_t>::max()}));
-       })},
+      {"index -4 at position 1 is outside [-3, 3)", error_of([&] { return index(x, 0, tensor({0, -4})); })},
+      {"index_fill: index -4 at position 1 is outside [-3, 3)",
+       error_of([&] { return index_fill(x, 0, tensor({0, -4}), 1.0); })},
+      {"one_hot: the class 9223372036854775807 is too large",
+       error_of([&] { return one_hot(tensor({0, std::numeric_limits<std::int64_t>::max()})); })},
+      {"bincount: the number 9223372036854775807 is too large",
+       error_of([&] { return bincount(tensor({0, std::numeric_limits<std::int64_t>::max()})); })},
       {"index_fill: the value 300 does not fit into u8",
        error_of([&] { return index_fill(zeros({3}, DType::u8), 0, tensor({0}), 300); })},
       {"index_fill: the value -129 does not fit into i8",
@@ -130,68 +125,44 @@ TEST(Indexing, AnIndexOutOfRangeIsAnError) {
       {"gather: index 3 at position 1 is outside [0, 3)", error_of([&] { return gather(x, 0, above.unsqueeze(1)); })},
       {"scatter: index 3 at position 1 is outside [0, 3)",
        error_of([&] { return scatter(x, 0, above.unsqueeze(1), 1.0); })},
-      {"scatter_add: index -1 at position 1 is outside [0, 3)", error_of([&] {
-         return scatter_add(x, 0, below.unsqueeze(1), ones({2, 1}));
-       })},
-      {"index_add: index 3 at position 1 is outside [0, 3)", error_of([&] {
-         return index_add(x, 0, above, ones({2, 4}));
-       })},
+      {"scatter_add: index -1 at position 1 is outside [0, 3)",
+       error_of([&] { return scatter_add(x, 0, below.unsqueeze(1), ones({2, 1})); })},
+      {"index_add: index 3 at position 1 is outside [0, 3)",
+       error_of([&] { return index_add(x, 0, above, ones({2, 4})); })},
       {"one_hot: class 3 at position 1 is outside [0, 3)", error_of([&] { return one_hot(above, 3); })},
       {"one_hot: class -1 at position 1 is outside [0, 1)", error_of([&] { return one_hot(below); })},
-      {"index 3 at position 1 is outside [0, 3)", error_of([&] {
-         return scatter_reduce(x, 0, above.unsqueeze(1), ones({2, 1}), "sum");
-       })},
-      {"index 3 at position 2 is outside [0, 3)", error_of([&] {
-         return scatter_reduce(zeros({3}), 0, tensor({1, 0, 3, 2}), tensor({4., 3., 2., 1.}), "prod");
-       })},
-      {"index 3 at position 2 is outside [0, 3)", error_of([&] {
-         return scatter_reduce(zeros({3}), 0, tensor({1, 0, 3, 2}), tensor({4., 3., 2., 1.}), "amax");
-       })},
-      {"reduce must be sum, prod, mean, amax or amin, got 'max'", error_of([&] {
-         return scatter_reduce(x, 0, below.unsqueeze(1), ones({2, 1}), "max");
-       })},
-      {"the source must be f32, as the input is, got i64[2,1]", error_of([&] {
-         return scatter_reduce(x, 0, below.unsqueeze(1), ones({2, 1}, i64), "sum");
-       })},
-      {"the mean is of floating-point numbers, got i64[3,4]", error_of([&] {
-         return scatter_reduce(x.to(i64), 0, below.unsqueeze(1), ones({2, 1}, i64), "mean");
-       })},
+      {"index 3 at position 1 is outside [0, 3)",
+       error_of([&] { return scatter_reduce(x, 0, above.unsqueeze(1), ones({2, 1}), "sum"); })},
+      {"index 3 at position 2 is outside [0, 3)",
+       error_of([&] { return scatter_reduce(zeros({3}), 0, tensor({1, 0, 3, 2}), tensor({4., 3., 2., 1.}), "prod"); })},
+      {"index 3 at position 2 is outside [0, 3)",
+       error_of([&] { return scatter_reduce(zeros({3}), 0, tensor({1, 0, 3, 2}), tensor({4., 3., 2., 1.}), "amax"); })},
+      {"reduce must be sum, prod, mean, amax or amin, got 'max'",
+       error_of([&] { return scatter_reduce(x, 0, below.unsqueeze(1), ones({2, 1}), "max"); })},
+      {"the source must be f32, as the input is, got i64[2,1]",
+       error_of([&] { return scatter_reduce(x, 0, below.unsqueeze(1), ones({2, 1}, i64), "sum"); })},
+      {"the mean is of floating-point numbers, got i64[3,4]",
+       error_of([&] { return scatter_reduce(x.to(i64), 0, below.unsqueeze(1), ones({2, 1}, i64), "mean"); })},
       {"the index must have as many dimensions as the input, got i64[2] and f32[3,4]",
        error_of([&] { return scatter_reduce(x, 0, below, ones({2}), "sum"); })},
-      {"the index must not be larger than the source, got i64[2,1] and f32[1,1]", error_of([&] {
-         return scatter_reduce(x, 0, below.unsqueeze(1), ones({1, 1}), "amin");
-       })},
-      {"index 3 at position 1 is outside [0, 3)", error_of([&] {
-         return x.index({above, below});
-       })},
-      {"index 4 at position 0 is outside [0, 4)", error_of([&] {
-         return x.index({tensor({0}), tensor({4})});
-       })},
-      {"index -5 at position 0 is outside [-4, 4)", error_of([&] {
-         return x.index({tensor({0}), tensor({-5})});
-       })},
-      {"index: the index tensors must broadcast together, got i64[3] beside i64[2]", error_of([&] {
-         return x.index({below, tensor({0, 1, 2})});
-       })},
+      {"the index must not be larger than the source, got i64[2,1] and f32[1,1]",
+       error_of([&] { return scatter_reduce(x, 0, below.unsqueeze(1), ones({1, 1}), "amin"); })},
+      {"index 3 at position 1 is outside [0, 3)", error_of([&] { return x.index({above, below}); })},
+      {"index 4 at position 0 is outside [0, 4)", error_of([&] { return x.index({tensor({0}), tensor({4})}); })},
+      {"index -5 at position 0 is outside [-4, 4)", error_of([&] { return x.index({tensor({0}), tensor({-5})}); })},
+      {"index: the index tensors must broadcast together, got i64[3] beside i64[2]",
+       error_of([&] { return x.index({below, tensor({0, 1, 2})}); })},
       {"a tensor that is an index must be of i64, i32 or i8, got bool[3,4]",
        error_of([&] { return x.index({x > 0}); })},
-      {"index: the index must be of integers, got f32[2]", error_of([&] {
-         return x.index({ones({2}), below});
-       })},
-      {"index: 3 indices for f32[3,4]", error_of([&] {
-         return x.index({below, below, below});
-       })},
-      {"index 3 at position 4 is outside [0, 3)", error_of([&] {
-         return index_copy(x, 0, above, ones({2, 4}));
-       })},
+      {"index: the index must be of integers, got f32[2]", error_of([&] { return x.index({ones({2}), below}); })},
+      {"index: 3 indices for f32[3,4]", error_of([&] { return x.index({below, below, below}); })},
+      {"index 3 at position 4 is outside [0, 3)", error_of([&] { return index_copy(x, 0, above, ones({2, 4})); })},
       {"index 3 at position 4 is outside [0, 3)", error_of([&] { return index_fill(x, 0, above, 1.0); })},
       {"index -4 at position 0 is outside [-3, 3)", error_of([&] { return index_fill(x, 0, tensor({-4}), 1.0); })},
-      {"index_copy: the source must be f32[2,4], a slice for each index, got f32[2,3]", error_of([&] {
-         return index_copy(x, 0, below, ones({2, 3}));
-       })},
-      {"index_copy: the index must be a vector, got i64[2,1]", error_of([&] {
-         return index_copy(x, 0, below.unsqueeze(1), ones({2, 4}));
-       })},
+      {"index_copy: the source must be f32[2,4], a slice for each index, got f32[2,3]",
+       error_of([&] { return index_copy(x, 0, below, ones({2, 3})); })},
+      {"index_copy: the index must be a vector, got i64[2,1]",
+       error_of([&] { return index_copy(x, 0, below.unsqueeze(1), ones({2, 4})); })},
       {"index_fill: the value must be a number or a tensor without dimensions, got f32[2]",
        error_of([&] { return index_fill(x, 0, below, ones({2})); })},
       {"bincount: the numbers must not be negative, got -1", error_of([&] { return bincount(below); })},
@@ -200,47 +171,34 @@ TEST(Indexing, AnIndexOutOfRangeIsAnError) {
       {"bincount: the weights must have the shape of the numbers, got f32[3] for i64[2]",
        error_of([&] { return bincount(above, ones({3})); })},
       {"bincount: minlength must not be negative, got -2", error_of([&] { return bincount(above, {}, -2); })},
-      {"index 12 at position 1 is outside [0, 12)", error_of([&] {
-         return take(x, tensor({0, 12}));
-       })},
+      {"index 12 at position 1 is outside [0, 12)", error_of([&] { return take(x, tensor({0, 12})); })},
       {"index 3 at position 1 is outside [0, 3)", error_of([&] { return index_put(x, {above}, 1.0); })},
       {"index_put: the values must broadcast to [2,4], got f32[3]",
        error_of([&] { return index_put(x, {below}, ones({3})); })},
       {"index_put: the values must be f32, as the input is, got i64[4]",
        error_of([&] { return index_put(x, {below}, ones({4}, i64)); })},
-      {"index_put: the indices must be tensors, Slice() and the ellipsis", error_of([&] {
-         return index_put(x, {0, below}, 1.0);
-       })},
+      {"index_put: the indices must be tensors, Slice() and the ellipsis",
+       error_of([&] { return index_put(x, {0, below}, 1.0); })},
       {"index_put: expects one index tensor at least",
        error_of([&] { return index_put(x, {indexing::Slice()}, 1.0); })},
       {"index 3 at position 1 is outside [0, 3)",
        error_of([&] { return embedding_bag(above, x, {.offsets = tensor({0})}); })},
-      {"index 3 at position 1 is outside [0, 3)", error_of([&] {
-         return embedding_bag(tensor({0, 1}), x, {.offsets = tensor({0, 3})});
-       })},
-      {"embedding_bag: the first offset must be 0, got 1", error_of([&] {
-         return embedding_bag(tensor({0, 1}), x, {.offsets = tensor({1, 2})});
-       })},
-      {"embedding_bag: the offsets must be a vector of integers, got f32[1]", error_of([&] {
-         return embedding_bag(tensor({0, 1}), x, {.offsets = zeros({1})});
-       })},
-      {"embedding_bag: a vector of indices needs offsets", error_of([&] {
-         return embedding_bag(tensor({0, 1}), x);
-       })},
-      {"embedding_bag: offsets are for a vector of indices; each row of i64[1,2] is a bag", error_of([&] {
-         return embedding_bag(tensor({{0, 1}}), x, {.offsets = tensor({0})});
-       })},
-      {"embedding_bag: mode must be sum, mean or max, got 'min'", error_of([&] {
-         return embedding_bag(tensor({{0, 1}}), x, {.mode = "min"});
-       })},
-      {"embedding_bag: per_sample_weights are for the mode sum, not 'mean'", error_of([&] {
-         return embedding_bag(tensor({{0, 1}}), x, {.per_sample_weights = ones({1, 2})});
-       })},
+      {"index 3 at position 1 is outside [0, 3)",
+       error_of([&] { return embedding_bag(tensor({0, 1}), x, {.offsets = tensor({0, 3})}); })},
+      {"embedding_bag: the first offset must be 0, got 1",
+       error_of([&] { return embedding_bag(tensor({0, 1}), x, {.offsets = tensor({1, 2})}); })},
+      {"embedding_bag: the offsets must be a vector of integers, got f32[1]",
+       error_of([&] { return embedding_bag(tensor({0, 1}), x, {.offsets = zeros({1})}); })},
+      {"embedding_bag: a vector of indices needs offsets", error_of([&] { return embedding_bag(tensor({0, 1}), x); })},
+      {"embedding_bag: offsets are for a vector of indices; each row of i64[1,2] is a bag",
+       error_of([&] { return embedding_bag(tensor({{0, 1}}), x, {.offsets = tensor({0})}); })},
+      {"embedding_bag: mode must be sum, mean or max, got 'min'",
+       error_of([&] { return embedding_bag(tensor({{0, 1}}), x, {.mode = "min"}); })},
+      {"embedding_bag: per_sample_weights are for the mode sum, not 'mean'",
+       error_of([&] { return embedding_bag(tensor({{0, 1}}), x, {.per_sample_weights = ones({1, 2})}); })},
       {"embedding_bag: the per_sample_weights must be of the indices' shape and of the weight's dtype, f32[1,2], got "
        "f32[2]",
-       error_of([&] {
-         return embedding_bag(tensor({{0, 1}}), x, {.mode = "sum", .per_sample_weights = ones({2})});
-       })},
+       error_of([&] { return embedding_bag(tensor({{0, 1}}), x, {.mode = "sum", .per_sample_weights = ones({2})}); })},
       {"EmbeddingBag: mode must be sum, mean or max, got 'min'", error_of([&] {
          nn::EmbeddingBag(3, 4, {.mode = "min"});
          return x;

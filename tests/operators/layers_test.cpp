@@ -1,4 +1,5 @@
-// Every layer: what PyTorch's gives in training and evaluation, its gradients, and how it prints. A layer is found by the text that makes PyTorch's.
+// Every layer: what PyTorch's gives in training and evaluation, its gradients, and how it prints. A layer is found by
+// the text that makes PyTorch's.
 #include <gtest/gtest.h>
 
 #include "tests/operators/fixture.h"
@@ -39,7 +40,8 @@ Function loss(M module) {
 }
 template <class M>
 Function loss_of_three(M module) {
-  return one([module](const Fixture& f) { return prepared(module, f)(f.tensor("x"), f.tensor("target"), f.tensor("third")); });
+  return one(
+      [module](const Fixture& f) { return prepared(module, f)(f.tensor("x"), f.tensor("target"), f.tensor("third")); });
 }
 template <class M>
 Function printed(M module) {
@@ -102,7 +104,8 @@ std::map<std::string, Function> normalisation_layers() {
       {"BatchNorm1d(4, affine=False)", normalisation([] { return nn::BatchNorm1d(4, {.affine = false}); })},
       {"BatchNorm2d(4)", normalisation([] { return nn::BatchNorm2d(4); })},
       {"BatchNorm2d(4, momentum=None)", normalisation([] { return nn::BatchNorm2d(4, {.momentum = std::nullopt}); })},
-      {"BatchNorm2d(4, eps=0.01, momentum=0.2)", normalisation([] { return nn::BatchNorm2d(4, {.eps = 0.01, .momentum = 0.2}); })},
+      {"BatchNorm2d(4, eps=0.01, momentum=0.2)",
+       normalisation([] { return nn::BatchNorm2d(4, {.eps = 0.01, .momentum = 0.2}); })},
       {"BatchNorm2d(4, affine=False, track_running_stats=False)",
        normalisation([] { return nn::BatchNorm2d(4, {.affine = false, .track_running_stats = false}); })},
       {"BatchNorm3d(2)", normalisation([] { return nn::BatchNorm3d(2); })},
@@ -110,14 +113,16 @@ std::map<std::string, Function> normalisation_layers() {
       {"InstanceNorm1d(4, affine=True, track_running_stats=True)",
        normalisation([] { return nn::InstanceNorm1d(4, {.affine = true, .track_running_stats = true}); })},
       {"InstanceNorm2d(4)", normalisation([] { return nn::InstanceNorm2d(4); })},
-      {"InstanceNorm2d(4, eps=0.01, momentum=0.3, track_running_stats=True)",
-       normalisation([] { return nn::InstanceNorm2d(4, {.eps = 0.01, .momentum = 0.3, .track_running_stats = true}); })},
+      {"InstanceNorm2d(4, eps=0.01, momentum=0.3, track_running_stats=True)", normalisation([] {
+         return nn::InstanceNorm2d(4, {.eps = 0.01, .momentum = 0.3, .track_running_stats = true});
+       })},
       {"InstanceNorm3d(2)", normalisation([] { return nn::InstanceNorm3d(2); })},
       {"InstanceNorm3d(2, affine=True)", normalisation([] { return nn::InstanceNorm3d(2, {.affine = true}); })},
       {"LayerNorm(3)", layer(nn::LayerNorm(3))},
       {"LayerNorm((2, 3))", layer(nn::LayerNorm(Sizes{2, 3}))},
       {"LayerNorm((2, 3), bias=False)", layer(nn::LayerNorm(Sizes{2, 3}, {.bias = false}))},
-      {"LayerNorm(3, eps=0.1, elementwise_affine=False)", layer(nn::LayerNorm(3, {.eps = 0.1, .elementwise_affine = false}))},
+      {"LayerNorm(3, eps=0.1, elementwise_affine=False)",
+       layer(nn::LayerNorm(3, {.eps = 0.1, .elementwise_affine = false}))},
       {"RMSNorm(3)", layer(nn::RMSNorm(3))},
       {"RMSNorm((2, 3), eps=0.1)", layer(nn::RMSNorm(Sizes{2, 3}, {.eps = 0.1}))},
       {"RMSNorm(3, elementwise_affine=False)", layer(nn::RMSNorm(3, {.elementwise_affine = false}))},
@@ -176,7 +181,8 @@ std::map<std::string, Function> pooling_and_upsampling_layers() {
       {"AvgPool1d(3, stride=2, padding=1, ceil_mode=True, count_include_pad=False)",
        layer(nn::AvgPool1d(3, {.stride = 2, .padding = 1, .ceil_mode = true, .count_include_pad = false}))},
       {"AvgPool2d(2)", layer(nn::AvgPool2d(2))},
-      {"AvgPool2d(3, stride=2, padding=1, ceil_mode=True)", layer(nn::AvgPool2d(3, {.stride = Size2(2), .padding = 1, .ceil_mode = true}))},
+      {"AvgPool2d(3, stride=2, padding=1, ceil_mode=True)",
+       layer(nn::AvgPool2d(3, {.stride = Size2(2), .padding = 1, .ceil_mode = true}))},
       {"AvgPool2d((2, 3), stride=(1, 2), count_include_pad=False, padding=1)",
        layer(nn::AvgPool2d({2, 3}, {.stride = Size2(1, 2), .padding = 1, .count_include_pad = false}))},
       {"AvgPool3d(2)", layer(nn::AvgPool3d(2))},
@@ -196,9 +202,12 @@ std::map<std::string, Function> pooling_and_upsampling_layers() {
       {"LPPool2d(2.0, 2, stride=1)", layer(nn::LPPool2d(2.0, 2, 1))},
       {"Upsample(scale_factor=2.0)", layer(nn::Upsample({.scale_factor = {2.0}}))},
       {"Upsample(size=(7, 4), mode='bicubic')", layer(nn::Upsample({.size = {7, 4}, .mode = "bicubic"}))},
-      {"Upsample(scale_factor=1.5, mode='trilinear')", layer(nn::Upsample({.scale_factor = {1.5}, .mode = "trilinear"}))},
-      {"Upsample(size=9, mode='linear', align_corners=True)", layer(nn::Upsample({.size = {9}, .mode = "linear", .align_corners = true}))},
-      {"Upsample(scale_factor=(1.5, 2.0), mode='bilinear')", layer(nn::Upsample({.scale_factor = {1.5, 2.0}, .mode = "bilinear"}))},
+      {"Upsample(scale_factor=1.5, mode='trilinear')",
+       layer(nn::Upsample({.scale_factor = {1.5}, .mode = "trilinear"}))},
+      {"Upsample(size=9, mode='linear', align_corners=True)",
+       layer(nn::Upsample({.size = {9}, .mode = "linear", .align_corners = true}))},
+      {"Upsample(scale_factor=(1.5, 2.0), mode='bilinear')",
+       layer(nn::Upsample({.scale_factor = {1.5, 2.0}, .mode = "bilinear"}))},
       {"UpsamplingNearest2d(scale_factor=2.0)", layer(nn::UpsamplingNearest2d({.scale_factor = {2.0}}))},
       {"UpsamplingNearest2d(size=(3, 8))", layer(nn::UpsamplingNearest2d({.size = {3, 8}}))},
       {"UpsamplingBilinear2d(scale_factor=2.0)", layer(nn::UpsamplingBilinear2d({.scale_factor = {2.0}}))},
@@ -206,23 +215,29 @@ std::map<std::string, Function> pooling_and_upsampling_layers() {
   };
 }
 std::map<std::string, Function> rearranging_layers() {
-  const auto cell = [](auto module) { return one([module](const Fixture& f) { return prepared(module, f)(f.tensor("x"), f.tensor("target")); }); };
+  const auto cell = [](auto module) {
+    return one([module](const Fixture& f) { return prepared(module, f)(f.tensor("x"), f.tensor("target")); });
+  };
   return {
       {"Unflatten(1, (2, 3))", layer(nn::Unflatten(1, {2, 3}))},
       {"PixelShuffle(2)", layer(nn::PixelShuffle(2))},
       {"PixelUnshuffle(2)", layer(nn::PixelUnshuffle(2))},
       {"ChannelShuffle(3)", layer(nn::ChannelShuffle(3))},
       {"Unfold(2)", layer(nn::Unfold(2))},
-      {"Unfold((2, 3), dilation=(1, 2), padding=1, stride=2)", layer(nn::Unfold({2, 3}, {.dilation = {1, 2}, .padding = 1, .stride = 2}))},
+      {"Unfold((2, 3), dilation=(1, 2), padding=1, stride=2)",
+       layer(nn::Unfold({2, 3}, {.dilation = {1, 2}, .padding = 1, .stride = 2}))},
       {"Fold((3, 4), 2)", layer(nn::Fold({3, 4}, 2))},
-      {"Fold(output_size=4, kernel_size=(2, 3), padding=1, stride=2)", layer(nn::Fold(4, {2, 3}, {.padding = 1, .stride = 2}))},
+      {"Fold(output_size=4, kernel_size=(2, 3), padding=1, stride=2)",
+       layer(nn::Fold(4, {2, 3}, {.padding = 1, .stride = 2}))},
       {"LocalResponseNorm(2)", layer(nn::LocalResponseNorm(2))},
-      {"LocalResponseNorm(3, alpha=0.5, beta=0.6, k=2.0)", layer(nn::LocalResponseNorm(3, {.alpha = 0.5, .beta = 0.6, .k = 2}))},
+      {"LocalResponseNorm(3, alpha=0.5, beta=0.6, k=2.0)",
+       layer(nn::LocalResponseNorm(3, {.alpha = 0.5, .beta = 0.6, .k = 2}))},
       {"Bilinear(3, 2, 4)", loss(nn::Bilinear(3, 2, 4))},
       {"Bilinear(3, 2, 1, bias=False)", loss(nn::Bilinear(3, 2, 1, {.bias = false}))},
       {"MaxUnpool2d(2)", loss(nn::MaxUnpool2d(2))},
       {"RNNCell(3, 4)", cell(nn::RNNCell(3, 4))},
-      {"RNNCell(3, 4, bias=False, nonlinearity='relu')", cell(nn::RNNCell(3, 4, {.bias = false, .nonlinearity = "relu"}))},
+      {"RNNCell(3, 4, bias=False, nonlinearity='relu')",
+       cell(nn::RNNCell(3, 4, {.bias = false, .nonlinearity = "relu"}))},
       {"GRUCell(3, 4)", cell(nn::GRUCell(3, 4))},
       {"GRUCell(3, 4, bias=False)", cell(nn::GRUCell(3, 4, {.bias = false}))},
   };
@@ -257,7 +272,8 @@ std::map<std::string, Function> products_layers() {
       {"Conv1d(2, 3, 3)", layer(nn::Conv1d(2, 3, 3))},
       {"Conv1d(2, 4, 3, stride=2, padding=1, groups=2, bias=False)",
        layer(nn::Conv1d(2, 4, 3, {.stride = 2, .padding = 1, .groups = 2, .bias = false}))},
-      {"Conv1d(2, 3, 3, padding='same', padding_mode='circular')", layer(nn::Conv1d(2, 3, 3, {.padding = "same", .padding_mode = "circular"}))},
+      {"Conv1d(2, 3, 3, padding='same', padding_mode='circular')",
+       layer(nn::Conv1d(2, 3, 3, {.padding = "same", .padding_mode = "circular"}))},
       {"Conv2d(2, 3, 3)", layer(nn::Conv2d(2, 3, 3))},
       {"Conv2d(2, 4, (3, 2), stride=(2, 1), padding=(1, 0), dilation=(1, 2), groups=2)",
        layer(nn::Conv2d(2, 4, {3, 2}, {.stride = {2, 1}, .padding = {1, 0}, .dilation = {1, 2}, .groups = 2}))},
@@ -269,17 +285,21 @@ std::map<std::string, Function> products_layers() {
        layer(nn::Conv3d(1, 2, {2, 3, 2}, {.stride = {1, 2, 1}, .padding = 1, .bias = false}))},
       {"ConvTranspose1d(2, 3, 3)", layer(nn::ConvTranspose1d(2, 3, 3))},
       {"ConvTranspose1d(2, 4, 3, stride=2, padding=1, output_padding=1, groups=2, bias=False)",
-       layer(nn::ConvTranspose1d(2, 4, 3, {.stride = 2, .padding = 1, .output_padding = 1, .groups = 2, .bias = false}))},
+       layer(
+           nn::ConvTranspose1d(2, 4, 3, {.stride = 2, .padding = 1, .output_padding = 1, .groups = 2, .bias = false}))},
       {"ConvTranspose2d(2, 1, 2, stride=2)", layer(nn::ConvTranspose2d(2, 1, 2, {.stride = 2}))},
       {"ConvTranspose2d(2, 2, 3, stride=(2, 1), padding=1, output_padding=(1, 0), dilation=(1, 2))",
-       layer(nn::ConvTranspose2d(2, 2, 3, {.stride = {2, 1}, .padding = 1, .output_padding = {1, 0}, .dilation = {1, 2}}))},
+       layer(nn::ConvTranspose2d(2, 2, 3,
+                                 {.stride = {2, 1}, .padding = 1, .output_padding = {1, 0}, .dilation = {1, 2}}))},
       {"ConvTranspose3d(1, 2, 2)", layer(nn::ConvTranspose3d(1, 2, 2))},
       {"ConvTranspose3d(1, 2, (2, 1, 3), stride=(2, 1, 1), padding=(1, 0, 1), output_padding=(1, 0, 0), bias=False)",
-       layer(nn::ConvTranspose3d(1, 2, {2, 1, 3}, {.stride = {2, 1, 1}, .padding = {1, 0, 1}, .output_padding = {1, 0, 0}, .bias = false}))},
+       layer(nn::ConvTranspose3d(
+           1, 2, {2, 1, 3}, {.stride = {2, 1, 1}, .padding = {1, 0, 1}, .output_padding = {1, 0, 0}, .bias = false}))},
       {"Embedding(5, 3)", layer(nn::Embedding(5, 3))},
       {"Embedding(5, 3, padding_idx=1)", layer(nn::Embedding(5, 3, {.padding_idx = 1}))},
       {"EmbeddingBag(5, 3)", layer(nn::EmbeddingBag(5, 3))},
-      {"EmbeddingBag(5, 3, mode='max', padding_idx=1)", loss(nn::EmbeddingBag(5, 3, {.mode = "max", .padding_idx = 1}))},
+      {"EmbeddingBag(5, 3, mode='max', padding_idx=1)",
+       loss(nn::EmbeddingBag(5, 3, {.mode = "max", .padding_idx = 1}))},
       {"EmbeddingBag(5, 3, mode='sum', include_last_offset=True)",
        loss_of_three(nn::EmbeddingBag(5, 3, {.mode = "sum", .include_last_offset = true}))},
   };
@@ -302,20 +322,26 @@ std::map<std::string, Function> losses_layers() {
       {"HuberLoss()", loss(nn::HuberLoss())},
       {"HuberLoss(reduction='none', delta=0.3)", loss(nn::HuberLoss({.reduction = Reduction::none, .delta = 0.3}))},
       {"BCELoss()", loss(nn::BCELoss())},
-      {"BCELoss(weight=w6, reduction='sum')", loss(nn::BCELoss({.weight = linspace(0.5, 2, 6), .reduction = Reduction::sum}))},
+      {"BCELoss(weight=w6, reduction='sum')",
+       loss(nn::BCELoss({.weight = linspace(0.5, 2, 6), .reduction = Reduction::sum}))},
       {"BCEWithLogitsLoss()", loss(nn::BCEWithLogitsLoss())},
       {"BCEWithLogitsLoss(weight=w6, reduction='none', pos_weight=w6)",
-       loss(nn::BCEWithLogitsLoss({.weight = linspace(0.5, 2, 6), .reduction = Reduction::none, .pos_weight = linspace(0.5, 2, 6)}))},
+       loss(nn::BCEWithLogitsLoss(
+           {.weight = linspace(0.5, 2, 6), .reduction = Reduction::none, .pos_weight = linspace(0.5, 2, 6)}))},
       {"KLDivLoss()", loss(nn::KLDivLoss())},
       {"KLDivLoss(reduction='batchmean')", loss(nn::KLDivLoss({.reduction = Reduction::batchmean}))},
-      {"KLDivLoss(reduction='sum', log_target=True)", loss(nn::KLDivLoss({.reduction = Reduction::sum, .log_target = true}))},
+      {"KLDivLoss(reduction='sum', log_target=True)",
+       loss(nn::KLDivLoss({.reduction = Reduction::sum, .log_target = true}))},
       {"MarginRankingLoss(margin=0.5)", loss_of_three(nn::MarginRankingLoss({.margin = 0.5}))},
-      {"CosineEmbeddingLoss(margin=0.1, reduction='sum')", loss_of_three(nn::CosineEmbeddingLoss({.margin = 0.1, .reduction = Reduction::sum}))},
+      {"CosineEmbeddingLoss(margin=0.1, reduction='sum')",
+       loss_of_three(nn::CosineEmbeddingLoss({.margin = 0.1, .reduction = Reduction::sum}))},
       {"HingeEmbeddingLoss(margin=0.7)", loss(nn::HingeEmbeddingLoss({.margin = 0.7}))},
-      {"TripletMarginLoss(margin=0.5, p=1.0, swap=True)", loss_of_three(nn::TripletMarginLoss({.margin = 0.5, .p = 1, .swap = true}))},
+      {"TripletMarginLoss(margin=0.5, p=1.0, swap=True)",
+       loss_of_three(nn::TripletMarginLoss({.margin = 0.5, .p = 1, .swap = true}))},
       {"SoftMarginLoss(reduction='none')", loss(nn::SoftMarginLoss({.reduction = Reduction::none}))},
       {"MultiLabelSoftMarginLoss(weight=w6)", loss(nn::MultiLabelSoftMarginLoss({.weight = linspace(0.5, 2, 6)}))},
-      {"MultiMarginLoss(p=2, margin=0.4, weight=w6)", loss(nn::MultiMarginLoss({.p = 2, .margin = 0.4, .weight = linspace(0.5, 2, 6)}))},
+      {"MultiMarginLoss(p=2, margin=0.4, weight=w6)",
+       loss(nn::MultiMarginLoss({.p = 2, .margin = 0.4, .weight = linspace(0.5, 2, 6)}))},
       {"PoissonNLLLoss(full=True)", loss(nn::PoissonNLLLoss({.full = true}))},
       {"GaussianNLLLoss()", loss_of_three(nn::GaussianNLLLoss())},
       {"CosineSimilarity()", loss(nn::CosineSimilarity())},
@@ -327,8 +353,8 @@ std::map<std::string, Function> losses_layers() {
 /// tests/fixtures/operator_cases/layers.py has its twin.
 struct Mixture : nn::Module<Mixture> {
   nn::ModuleList<> steps = child("steps", nn::ModuleList<>{nn::Linear(3, 3), nn::Tanh()});
-  nn::ModuleDict<nn::Linear> heads =
-      child("heads", nn::ModuleDict<nn::Linear>{{"mask", nn::Linear(3, 2)}, {"label", nn::Linear(3, 2, {.bias = false})}});
+  nn::ModuleDict<nn::Linear> heads = child(
+      "heads", nn::ModuleDict<nn::Linear>{{"mask", nn::Linear(3, 2)}, {"label", nn::Linear(3, 2, {.bias = false})}});
   nn::ParameterList scales = child("scales", nn::ParameterList{ones({3}), ones({})});
   nn::ParameterList shifts = child("shifts", nn::ParameterList{ones({2})});
   nn::ParameterDict mixing = child("mixing", nn::ParameterDict{{"a", ones({2})}, {"b", ones({2, 2})}});
@@ -344,22 +370,26 @@ std::map<std::string, Function> containers_layers() {
   return {
       {"Mixture()", layer(Mixture())},
       {"ModuleDict()", printed(nn::ModuleDict<>())},
-      {"ModuleDict({'b': Linear(2, 3), 'a': ReLU()})", printed(nn::ModuleDict<>{{"b", nn::Linear(2, 3)}, {"a", nn::ReLU()}})},
+      {"ModuleDict({'b': Linear(2, 3), 'a': ReLU()})",
+       printed(nn::ModuleDict<>{{"b", nn::Linear(2, 3)}, {"a", nn::ReLU()}})},
       {"ParameterList()", printed(nn::ParameterList())},
       {"ParameterList([ones(2, 3)])", printed(nn::ParameterList{ones({2, 3})})},
       {"ParameterList([ones(2, 3), ones(())])", printed(nn::ParameterList{ones({2, 3}), ones({})})},
       {"ParameterDict()", printed(nn::ParameterDict())},
       {"ParameterDict({'a': ones(4)})", printed(nn::ParameterDict{{"a", ones({4})}})},
-      {"ParameterDict({'a': ones(4), 'b': ones(1, 2)})", printed(nn::ParameterDict{{"a", ones({4})}, {"b", ones({1, 2})}})},
+      {"ParameterDict({'a': ones(4), 'b': ones(1, 2)})",
+       printed(nn::ParameterDict{{"a", ones({4})}, {"b", ones({1, 2})}})},
   };
 }
 std::map<std::string, Function> printed_layers() {
   return {
       {"MultiheadAttention(8, 2)", printed(nn::MultiheadAttention(8, 2))},
-      {"MultiheadAttention(8, 2, bias=False, batch_first=True)", printed(nn::MultiheadAttention(8, 2, {.bias = false, .batch_first = true}))},
+      {"MultiheadAttention(8, 2, bias=False, batch_first=True)",
+       printed(nn::MultiheadAttention(8, 2, {.bias = false, .batch_first = true}))},
       {"RNN(3, 4)", printed(nn::RNN(3, 4))},
       {"RNN(3, 4, num_layers=2, bias=False)", printed(nn::RNN(3, 4, {.num_layers = 2, .bias = false}))},
-      {"LSTM(3, 4, batch_first=True, bidirectional=True)", printed(nn::LSTM(3, 4, {.batch_first = true, .bidirectional = true}))},
+      {"LSTM(3, 4, batch_first=True, bidirectional=True)",
+       printed(nn::LSTM(3, 4, {.batch_first = true, .bidirectional = true}))},
       {"LSTM(3, 4, num_layers=2, dropout=0.5)", printed(nn::LSTM(3, 4, {.num_layers = 2, .dropout = 0.5}))},
       {"LSTM(3, 4, proj_size=2, num_layers=2, bidirectional=True)",
        printed(nn::LSTM(3, 4, {.num_layers = 2, .bidirectional = true, .proj_size = 2}))},
@@ -371,8 +401,9 @@ std::map<std::string, Function> printed_layers() {
 
 TEST(Layers, AgreeWithPyTorchs) {
   std::map<std::string, Function> functions;
-  for (const auto& group : {activations_layers, normalisation_layers, padding_layers, pooling_and_upsampling_layers, rearranging_layers,
-                            dropout_layers, products_layers, losses_layers, containers_layers, printed_layers})
+  for (const auto& group :
+       {activations_layers, normalisation_layers, padding_layers, pooling_and_upsampling_layers, rearranging_layers,
+        dropout_layers, products_layers, losses_layers, containers_layers, printed_layers})
     functions.merge(group());
   expect_family("layers", functions, tolerance::layers, tolerance::layer_gradients);
 }

@@ -19,13 +19,18 @@ TEST(Losses, AgreeWithPyTorch) {
       {
           {"mse_loss", one([=](const Fixture& f) { return mse_loss(input(f), target(f), f.reduction()); })},
           {"l1_loss", one([=](const Fixture& f) { return l1_loss(input(f), target(f), f.reduction()); })},
-          {"smooth_l1_loss", one([=](const Fixture& f) { return smooth_l1_loss(input(f), target(f), f.reduction(), f.number("beta", 1)); })},
-          {"huber_loss", one([=](const Fixture& f) { return huber_loss(input(f), target(f), f.reduction(), f.number("delta", 1)); })},
-          {"binary_cross_entropy", one([=](const Fixture& f) { return binary_cross_entropy(input(f), target(f), binary(f)); })},
+          {"smooth_l1_loss", one([=](const Fixture& f) {
+             return smooth_l1_loss(input(f), target(f), f.reduction(), f.number("beta", 1));
+           })},
+          {"huber_loss",
+           one([=](const Fixture& f) { return huber_loss(input(f), target(f), f.reduction(), f.number("delta", 1)); })},
+          {"binary_cross_entropy",
+           one([=](const Fixture& f) { return binary_cross_entropy(input(f), target(f), binary(f)); })},
           {"binary_cross_entropy_with_logits",
            one([=](const Fixture& f) { return binary_cross_entropy_with_logits(input(f), target(f), binary(f)); })},
-          {"kl_div",
-           one([=](const Fixture& f) { return kl_div(input(f), target(f), {.reduction = f.reduction(), .log_target = f.flag("log_target")}); })},
+          {"kl_div", one([=](const Fixture& f) {
+             return kl_div(input(f), target(f), {.reduction = f.reduction(), .log_target = f.flag("log_target")});
+           })},
           {"cross_entropy", one([=](const Fixture& f) {
              return cross_entropy(input(f), target(f),
                                   {.weight = f.tensor("weight"),
@@ -35,15 +40,20 @@ TEST(Losses, AgreeWithPyTorch) {
            })},
           {"nll_loss", one([=](const Fixture& f) {
              return nll_loss(input(f), target(f),
-                             {.weight = f.tensor("weight"), .ignore_index = f.integer("ignore_index", -100), .reduction = f.reduction()});
+                             {.weight = f.tensor("weight"),
+                              .ignore_index = f.integer("ignore_index", -100),
+                              .reduction = f.reduction()});
            })},
           {"margin_ranking_loss", one([=](const Fixture& f) {
-             return margin_ranking_loss(f.tensor("input1"), f.tensor("input2"), target(f), f.number("margin"), f.reduction());
+             return margin_ranking_loss(f.tensor("input1"), f.tensor("input2"), target(f), f.number("margin"),
+                                        f.reduction());
            })},
-          {"hinge_embedding_loss",
-           one([=](const Fixture& f) { return hinge_embedding_loss(input(f), target(f), f.number("margin", 1), f.reduction()); })},
+          {"hinge_embedding_loss", one([=](const Fixture& f) {
+             return hinge_embedding_loss(input(f), target(f), f.number("margin", 1), f.reduction());
+           })},
           {"cosine_embedding_loss", one([=](const Fixture& f) {
-             return cosine_embedding_loss(f.tensor("input1"), f.tensor("input2"), target(f), f.number("margin"), f.reduction());
+             return cosine_embedding_loss(f.tensor("input1"), f.tensor("input2"), target(f), f.number("margin"),
+                                          f.reduction());
            })},
           {"triplet_margin_loss", one([](const Fixture& f) {
              return triplet_margin_loss(f.tensor("anchor"), f.tensor("positive"), f.tensor("negative"),
@@ -53,23 +63,30 @@ TEST(Losses, AgreeWithPyTorch) {
                                          .swap = f.flag("swap"),
                                          .reduction = f.reduction()});
            })},
-          {"soft_margin_loss", one([=](const Fixture& f) { return soft_margin_loss(input(f), target(f), f.reduction()); })},
+          {"soft_margin_loss",
+           one([=](const Fixture& f) { return soft_margin_loss(input(f), target(f), f.reduction()); })},
           {"multilabel_soft_margin_loss", one([=](const Fixture& f) {
-             return multilabel_soft_margin_loss(input(f), target(f), {.weight = f.tensor("weight"), .reduction = f.reduction()});
+             return multilabel_soft_margin_loss(input(f), target(f),
+                                                {.weight = f.tensor("weight"), .reduction = f.reduction()});
            })},
           {"multi_margin_loss", one([=](const Fixture& f) {
-             return multi_margin_loss(
-                 input(f), target(f),
-                 {.p = f.integer("p", 1), .margin = f.number("margin", 1), .weight = f.tensor("weight"), .reduction = f.reduction()});
+             return multi_margin_loss(input(f), target(f),
+                                      {.p = f.integer("p", 1),
+                                       .margin = f.number("margin", 1),
+                                       .weight = f.tensor("weight"),
+                                       .reduction = f.reduction()});
            })},
           {"poisson_nll_loss", one([=](const Fixture& f) {
-             return poisson_nll_loss(
-                 input(f), target(f),
-                 {.log_input = f.flag("log_input", true), .full = f.flag("full"), .eps = f.number("eps", 1e-8), .reduction = f.reduction()});
+             return poisson_nll_loss(input(f), target(f),
+                                     {.log_input = f.flag("log_input", true),
+                                      .full = f.flag("full"),
+                                      .eps = f.number("eps", 1e-8),
+                                      .reduction = f.reduction()});
            })},
           {"gaussian_nll_loss", one([=](const Fixture& f) {
-             return gaussian_nll_loss(input(f), target(f), f.tensor("var"),
-                                      {.full = f.flag("full"), .eps = f.number("eps", 1e-6), .reduction = f.reduction()});
+             return gaussian_nll_loss(
+                 input(f), target(f), f.tensor("var"),
+                 {.full = f.flag("full"), .eps = f.number("eps", 1e-6), .reduction = f.reduction()});
            })},
       });
 }
@@ -87,11 +104,15 @@ TEST(Losses, SayWhatIsWrong) {
   const struct {
     std::string wanted, found;
   } cases[] = {
-      {"cross_entropy: label 3 at position 1 is outside [0, 3)", error_of([&] { return cross_entropy(scores, labels); })},
+      {"cross_entropy: label 3 at position 1 is outside [0, 3)",
+       error_of([&] { return cross_entropy(scores, labels); })},
       {"nll_loss: index 3 at position 1 is outside [0, 3)", error_of([&] { return nll_loss(scores, labels); })},
-      {"labels must be i64[2] for scores f32[2,3], got i64[3]", error_of([&] { return cross_entropy(scores, tensor({0, 1, 2})); })},
-      {"weight must be f32[3], got f32[2]", error_of([&] { return cross_entropy(scores, tensor({0, 1}), {.weight = ones({2})}); })},
-      {"label_smoothing must lie in [0, 1]", error_of([&] { return cross_entropy(scores, tensor({0, 1}), {.label_smoothing = 1.5}); })},
+      {"labels must be i64[2] for scores f32[2,3], got i64[3]",
+       error_of([&] { return cross_entropy(scores, tensor({0, 1, 2})); })},
+      {"weight must be f32[3], got f32[2]",
+       error_of([&] { return cross_entropy(scores, tensor({0, 1}), {.weight = ones({2})}); })},
+      {"label_smoothing must lie in [0, 1]",
+       error_of([&] { return cross_entropy(scores, tensor({0, 1}), {.label_smoothing = 1.5}); })},
       {"binary_cross_entropy: input 1.5 at position 1 is outside [0, 1]",
        error_of([&] { return binary_cross_entropy(tensor({0.5, 1.5}), tensor({0.0, 1.0})); })},
       {"binary_cross_entropy: input nan at position 0 is outside [0, 1]",
@@ -99,10 +120,13 @@ TEST(Losses, SayWhatIsWrong) {
       {"BCELoss (binary_cross_entropy): target -1 at position 0 is outside [0, 1]",
        error_of([&] { return nn::BCELoss()(tensor({0.5, 0.5}), tensor({-1.0, 1.0})); })},
       {"batchmean is kl_div's", error_of([&] { return mse_loss(scores, scores, Reduction::batchmean); })},
-      {"the target must be [2] for inputs f32[2,3], got f32[3]", error_of([&] { return cosine_embedding_loss(scores, scores, ones({3})); })},
-      {"margin must be positive, got 0.000000", error_of([&] { return triplet_margin_loss(scores, scores, scores, {.margin = 0}); })},
+      {"the target must be [2] for inputs f32[2,3], got f32[3]",
+       error_of([&] { return cosine_embedding_loss(scores, scores, ones({3})); })},
+      {"margin must be positive, got 0.000000",
+       error_of([&] { return triplet_margin_loss(scores, scores, scores, {.margin = 0}); })},
       {"p must be 1 or 2, got 3", error_of([&] { return multi_margin_loss(scores, tensor({0, 1}), {.p = 3}); })},
-      {"var must be [2,3] as the input is, or one for a row, got f32[3]", error_of([&] { return gaussian_nll_loss(scores, scores, ones({3})); })},
+      {"var must be [2,3] as the input is, or one for a row, got f32[3]",
+       error_of([&] { return gaussian_nll_loss(scores, scores, ones({3})); })},
       {"delta must be positive", error_of([&] { return huber_loss(scores, scores, Reduction::mean, 0); })},
   };
   for (const auto& c : cases) EXPECT_NE(c.found.find(c.wanted), std::string::npos) << c.wanted << "\n" << c.found;

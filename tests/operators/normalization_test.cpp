@@ -9,38 +9,42 @@ TEST(Normalization, AgreesWithPyTorch) {
   const auto weight = [](const Fixture& f) { return f.tensor("weight"); };
   const auto bias = [](const Fixture& f) { return f.tensor("bias"); };
   const auto instance = [=](const Fixture& f, const Tensor& mean, const Tensor& variance) {
-    return instance_norm(f.tensor("x"), mean, variance, weight(f), bias(f), f.flag("use_input_stats", true), f.number("momentum", 0.1),
-                         f.number("eps", 1e-5));
+    return instance_norm(f.tensor("x"), mean, variance, weight(f), bias(f), f.flag("use_input_stats", true),
+                         f.number("momentum", 0.1), f.number("eps", 1e-5));
   };
-  expect_family(
-      "normalization",
-      {
-          {"layer_norm", one([=](const Fixture& f) {
-             return layer_norm(f.tensor("input"), f.sizes("normalized_shape"), weight(f), bias(f), f.number("eps", 1e-5));
-           })},
-          {"local_response_norm", one([](const Fixture& f) {
-             return local_response_norm(f.tensor("x"), f.integer("size"), f.number("alpha", 1e-4), f.number("beta", 0.75), f.number("k", 1));
-           })},
-          {"rms_norm", one([=](const Fixture& f) {
-             const std::optional<double> eps = f.has("eps") ? std::optional(f.number("eps")) : std::nullopt;
-             return rms_norm(f.tensor("input"), f.sizes("normalized_shape"), weight(f), eps);
-           })},
-          {"group_norm",
-           one([=](const Fixture& f) { return group_norm(f.tensor("input"), f.integer("num_groups"), weight(f), bias(f), f.number("eps", 1e-5)); })},
-          {"instance_norm", one([=](const Fixture& f) { return instance(f, {}, {}); })},
-          {"instance_norm_running",
-           [=](const Fixture& f) {
-             const Tensor mean = f.tensor("running_mean").clone(), variance = f.tensor("running_var").clone();
-             const Tensor y = instance(f, mean, variance);
-             return std::vector<Tensor>{y, mean, variance};
-           }},
-          {"batch_norm",
-           [=](const Fixture& f) {
-             const Tensor mean = f.tensor("running_mean").clone(), variance = f.tensor("running_var").clone();
-             const Tensor y = batch_norm(f.tensor("x"), mean, variance, weight(f), bias(f), f.flag("training"), f.number("momentum", 0.1));
-             return std::vector<Tensor>{y, mean, variance};
-           }},
-      });
+  expect_family("normalization",
+                {
+                    {"layer_norm", one([=](const Fixture& f) {
+                       return layer_norm(f.tensor("input"), f.sizes("normalized_shape"), weight(f), bias(f),
+                                         f.number("eps", 1e-5));
+                     })},
+                    {"local_response_norm", one([](const Fixture& f) {
+                       return local_response_norm(f.tensor("x"), f.integer("size"), f.number("alpha", 1e-4),
+                                                  f.number("beta", 0.75), f.number("k", 1));
+                     })},
+                    {"rms_norm", one([=](const Fixture& f) {
+                       const std::optional<double> eps = f.has("eps") ? std::optional(f.number("eps")) : std::nullopt;
+                       return rms_norm(f.tensor("input"), f.sizes("normalized_shape"), weight(f), eps);
+                     })},
+                    {"group_norm", one([=](const Fixture& f) {
+                       return group_norm(f.tensor("input"), f.integer("num_groups"), weight(f), bias(f),
+                                         f.number("eps", 1e-5));
+                     })},
+                    {"instance_norm", one([=](const Fixture& f) { return instance(f, {}, {}); })},
+                    {"instance_norm_running",
+                     [=](const Fixture& f) {
+                       const Tensor mean = f.tensor("running_mean").clone(), variance = f.tensor("running_var").clone();
+                       const Tensor y = instance(f, mean, variance);
+                       return std::vector<Tensor>{y, mean, variance};
+                     }},
+                    {"batch_norm",
+                     [=](const Fixture& f) {
+                       const Tensor mean = f.tensor("running_mean").clone(), variance = f.tensor("running_var").clone();
+                       const Tensor y = batch_norm(f.tensor("x"), mean, variance, weight(f), bias(f),
+                                                   f.flag("training"), f.number("momentum", 0.1));
+                       return std::vector<Tensor>{y, mean, variance};
+                     }},
+                });
 }
 
 TEST(Normalization, LayersHavePyTorchsNames) {

@@ -6,7 +6,9 @@ namespace graven::tests {
 namespace {
 
 TEST(Padding, AgreesWithPyTorch) {
-  expect_family("padding", {{"pad", one([](const Fixture& f) { return pad(f.tensor("x"), f.sizes("pads"), f.text("mode"), f.number("value")); })}});
+  expect_family("padding", {{"pad", one([](const Fixture& f) {
+                               return pad(f.tensor("x"), f.sizes("pads"), f.text("mode"), f.number("value"));
+                             })}});
 }
 
 TEST(Padding, LayersPrintAndPadAsPyTorchs) {

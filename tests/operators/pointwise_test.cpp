@@ -41,15 +41,20 @@ TEST(Pointwise, AgreesWithPyTorch) {
   functions["logical_not"] = unary(graven::logical_not);
   functions["gelu"] = one([](const Fixture& f) { return gelu(f.tensor("input"), f.text("approximate", "none")); });
   functions["elu"] = one([](const Fixture& f) { return elu(f.tensor("input"), f.number("alpha")); });
-  functions["leaky_relu"] = one([](const Fixture& f) { return leaky_relu(f.tensor("input"), f.number("negative_slope")); });
-  functions["hardtanh"] = one([](const Fixture& f) { return hardtanh(f.tensor("input"), f.number("min_val"), f.number("max_val")); });
-  functions["softplus"] = one([](const Fixture& f) { return softplus(f.tensor("input"), f.number("beta"), f.number("threshold")); });
+  functions["leaky_relu"] =
+      one([](const Fixture& f) { return leaky_relu(f.tensor("input"), f.number("negative_slope")); });
+  functions["hardtanh"] =
+      one([](const Fixture& f) { return hardtanh(f.tensor("input"), f.number("min_val"), f.number("max_val")); });
+  functions["softplus"] =
+      one([](const Fixture& f) { return softplus(f.tensor("input"), f.number("beta"), f.number("threshold")); });
   functions["clamp_to"] = one([](const Fixture& f) {
     constexpr double kInfinity = std::numeric_limits<double>::infinity();
     return clamp(f.tensor("input"), f.number("min", -kInfinity), f.number("max", kInfinity));
   });
-  functions["add_scaled"] = one([](const Fixture& f) { return add(f.tensor("input"), f.tensor("other"), f.number("alpha")); });
-  functions["sub_scaled"] = one([](const Fixture& f) { return sub(f.tensor("input"), f.tensor("other"), f.number("alpha")); });
+  functions["add_scaled"] =
+      one([](const Fixture& f) { return add(f.tensor("input"), f.tensor("other"), f.number("alpha")); });
+  functions["sub_scaled"] =
+      one([](const Fixture& f) { return sub(f.tensor("input"), f.tensor("other"), f.number("alpha")); });
   functions["add"] = one([](const Fixture& f) { return add(f.tensor("input"), f.tensor("other")); });
   functions["sub"] = one([](const Fixture& f) { return sub(f.tensor("input"), f.tensor("other")); });
   functions["mul"] = binary(graven::mul);
@@ -70,7 +75,8 @@ TEST(Pointwise, AgreesWithPyTorch) {
     if (!ir::is_floating(f.tensor("input").dtype())) return pow(f.tensor("input"), f.integer("exponent"));
     return pow(f.tensor("input"), f.number("exponent"));
   });
-  functions["where"] = one([](const Fixture& f) { return where(f.tensor("condition"), f.tensor("input"), f.tensor("other")); });
+  functions["where"] =
+      one([](const Fixture& f) { return where(f.tensor("condition"), f.tensor("input"), f.tensor("other")); });
   functions["tan"] = unary(graven::tan);
   functions["asin"] = unary(graven::asin);
   functions["acos"] = unary(graven::acos);
@@ -100,7 +106,8 @@ TEST(Pointwise, AgreesWithPyTorch) {
   functions["atan2"] = binary(graven::atan2);
   functions["logaddexp"] = binary(graven::logaddexp);
   functions["floor_divide"] = binary(graven::floor_divide);
-  functions["div_rounded"] = one([](const Fixture& f) { return div(f.tensor("input"), f.tensor("other"), f.text("rounding_mode")); });
+  functions["div_rounded"] =
+      one([](const Fixture& f) { return div(f.tensor("input"), f.tensor("other"), f.text("rounding_mode")); });
   functions["remainder"] = binary(graven::remainder);
   functions["fmod"] = binary(graven::fmod);
   functions["logical_xor"] = binary(graven::logical_xor);
@@ -110,19 +117,26 @@ TEST(Pointwise, AgreesWithPyTorch) {
   functions["celu"] = one([](const Fixture& f) { return celu(f.tensor("input"), f.number("alpha")); });
   functions["softshrink"] = one([](const Fixture& f) { return softshrink(f.tensor("input"), f.number("lambd")); });
   functions["hardshrink"] = one([](const Fixture& f) { return hardshrink(f.tensor("input"), f.number("lambd")); });
-  functions["threshold"] = one([](const Fixture& f) { return threshold(f.tensor("input"), f.number("threshold"), f.number("value")); });
+  functions["threshold"] =
+      one([](const Fixture& f) { return threshold(f.tensor("input"), f.number("threshold"), f.number("value")); });
   functions["softmin"] = one([](const Fixture& f) { return softmin(f.tensor("input"), f.integer("dim")); });
   functions["glu"] = one([](const Fixture& f) { return glu(f.tensor("input"), f.integer("dim")); });
   functions["prelu"] = one([](const Fixture& f) { return prelu(f.tensor("input"), f.tensor("weight")); });
-  functions["nan_to_num"] =
-      one([](const Fixture& f) { return nan_to_num(f.tensor("input"), f.number("nan"), f.number("posinf"), f.number("neginf")); });
-  functions["lerp"] = one([](const Fixture& f) { return lerp(f.tensor("input"), f.tensor("end"), f.tensor("weight")); });
-  functions["addcmul"] =
-      one([](const Fixture& f) { return addcmul(f.tensor("input"), f.tensor("tensor1"), f.tensor("tensor2"), f.number("value")); });
-  functions["addcdiv"] =
-      one([](const Fixture& f) { return addcdiv(f.tensor("input"), f.tensor("tensor1"), f.tensor("tensor2"), f.number("value")); });
+  functions["nan_to_num"] = one([](const Fixture& f) {
+    return nan_to_num(f.tensor("input"), f.number("nan"), f.number("posinf"), f.number("neginf"));
+  });
+  functions["lerp"] =
+      one([](const Fixture& f) { return lerp(f.tensor("input"), f.tensor("end"), f.tensor("weight")); });
+  functions["addcmul"] = one([](const Fixture& f) {
+    return addcmul(f.tensor("input"), f.tensor("tensor1"), f.tensor("tensor2"), f.number("value"));
+  });
+  functions["addcdiv"] = one([](const Fixture& f) {
+    return addcdiv(f.tensor("input"), f.tensor("tensor1"), f.tensor("tensor2"), f.number("value"));
+  });
   functions["clamp"] = one([](const Fixture& f) { return clamp(f.tensor("input"), f.tensor("min"), f.tensor("max")); });
-  functions["logit"] = one([](const Fixture& f) { return logit(f.tensor("x"), f.has("eps") ? std::optional(f.number("eps")) : std::nullopt); });
+  functions["logit"] = one([](const Fixture& f) {
+    return logit(f.tensor("x"), f.has("eps") ? std::optional(f.number("eps")) : std::nullopt);
+  });
   functions["xlogy"] = one([](const Fixture& f) { return xlogy(f.tensor("x"), f.tensor("y")); });
   functions["isclose"] = one([](const Fixture& f) {
     return isclose(f.tensor("a"), f.tensor("b"), f.number("rtol", 1e-5), f.number("atol", 1e-8), f.flag("equal_nan"));
@@ -200,7 +214,9 @@ TEST(Pointwise, AConditionIsBool) {
     (void)where(x, 1, 2);
     ADD_FAILURE() << "no error";
   } catch (const UserError& e) {
-    EXPECT_NE(std::string(e.what()).find("where: the condition must be bool, got f32[2]: compare it, as in x != 0"), std::string::npos) << e.what();
+    EXPECT_NE(std::string(e.what()).find("where: the condition must be bool, got f32[2]: compare it, as in x != 0"),
+              std::string::npos)
+        << e.what();
   }
   EXPECT_THROW(where(tensor({1, 0}), x, x), UserError);
   EXPECT_EQ(where(x != 0, x, 5).to_vector<int>(), (std::vector<int>{1, 5}));

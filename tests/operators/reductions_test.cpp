@@ -8,7 +8,9 @@ namespace graven::tests {
 namespace {
 
 std::vector<Tensor> pair_of(const std::tuple<Tensor, Tensor>& t) { return {std::get<0>(t), std::get<1>(t)}; }
-VarianceOptions variance(const Fixture& f) { return {.correction = f.number("correction", 1), .keepdim = f.flag("keepdim")}; }
+VarianceOptions variance(const Fixture& f) {
+  return {.correction = f.number("correction", 1), .keepdim = f.flag("keepdim")};
+}
 double order(const Fixture& f) {
   if (!f.is_text("p")) return f.number("p");
   return f.text("p") == "inf" ? std::numeric_limits<double>::infinity() : -std::numeric_limits<double>::infinity();
@@ -18,10 +20,16 @@ TEST(Reductions, AgreeWithPyTorch) {
   std::map<std::string, Function> functions;
   functions["var"] = one([](const Fixture& f) { return var(f.tensor("x"), f.sizes("dims"), variance(f)); });
   functions["std"] = one([](const Fixture& f) { return std(f.tensor("x"), f.sizes("dims"), variance(f)); });
-  functions["var_mean"] = [](const Fixture& f) { return pair_of(var_mean(f.tensor("x"), f.sizes("dims"), variance(f))); };
-  functions["std_mean"] = [](const Fixture& f) { return pair_of(std_mean(f.tensor("x"), f.sizes("dims"), variance(f))); };
-  functions["norm"] = one([](const Fixture& f) { return norm(f.tensor("x"), order(f), f.sizes("dims"), f.flag("keepdim")); });
-  functions["logsumexp"] = one([](const Fixture& f) { return logsumexp(f.tensor("input"), f.sizes("dim"), f.flag("keepdim")); });
+  functions["var_mean"] = [](const Fixture& f) {
+    return pair_of(var_mean(f.tensor("x"), f.sizes("dims"), variance(f)));
+  };
+  functions["std_mean"] = [](const Fixture& f) {
+    return pair_of(std_mean(f.tensor("x"), f.sizes("dims"), variance(f)));
+  };
+  functions["norm"] =
+      one([](const Fixture& f) { return norm(f.tensor("x"), order(f), f.sizes("dims"), f.flag("keepdim")); });
+  functions["logsumexp"] =
+      one([](const Fixture& f) { return logsumexp(f.tensor("input"), f.sizes("dim"), f.flag("keepdim")); });
   functions["all"] = one([](const Fixture& f) { return all(f.tensor("input"), f.sizes("dim"), f.flag("keepdim")); });
   functions["any"] = one([](const Fixture& f) { return any(f.tensor("input"), f.sizes("dim"), f.flag("keepdim")); });
   functions["count_nonzero"] = one([](const Fixture& f) { return count_nonzero(f.tensor("input"), f.sizes("dim")); });
@@ -29,8 +37,11 @@ TEST(Reductions, AgreeWithPyTorch) {
   functions["cumprod"] = one([](const Fixture& f) { return cumprod(f.tensor("input"), f.integer("dim")); });
   functions["argmax"] = one([](const Fixture& f) { return argmax(f.tensor("input")); });
   functions["argmin"] = one([](const Fixture& f) { return argmin(f.tensor("input")); });
-  functions["sort"] = [](const Fixture& f) { return pair_of(sort(f.tensor("input"), f.integer("dim", -1), f.flag("descending"))); };
-  functions["argsort"] = one([](const Fixture& f) { return argsort(f.tensor("input"), f.integer("dim", -1), f.flag("descending")); });
+  functions["sort"] = [](const Fixture& f) {
+    return pair_of(sort(f.tensor("input"), f.integer("dim", -1), f.flag("descending")));
+  };
+  functions["argsort"] =
+      one([](const Fixture& f) { return argsort(f.tensor("input"), f.integer("dim", -1), f.flag("descending")); });
   functions["topk"] = [](const Fixture& f) {
     return pair_of(topk(f.tensor("input"), f.integer("k"), f.integer("dim", -1), f.flag("largest", true)));
   };
@@ -38,16 +49,24 @@ TEST(Reductions, AgreeWithPyTorch) {
     return pair_of(kthvalue(f.tensor("input"), f.integer("k"), f.integer("dim", -1), f.flag("keepdim")));
   };
   functions["median"] = one([](const Fixture& f) { return median(f.tensor("input")); });
-  functions["median_dim"] = [](const Fixture& f) { return pair_of(median(f.tensor("input"), f.integer("dim"), f.flag("keepdim"))); };
-  functions["max_dim"] = [](const Fixture& f) { return pair_of(max(f.tensor("input"), f.integer("dim"), f.flag("keepdim"))); };
-  functions["min_dim"] = [](const Fixture& f) { return pair_of(min(f.tensor("input"), f.integer("dim"), f.flag("keepdim"))); };
+  functions["median_dim"] = [](const Fixture& f) {
+    return pair_of(median(f.tensor("input"), f.integer("dim"), f.flag("keepdim")));
+  };
+  functions["max_dim"] = [](const Fixture& f) {
+    return pair_of(max(f.tensor("input"), f.integer("dim"), f.flag("keepdim")));
+  };
+  functions["min_dim"] = [](const Fixture& f) {
+    return pair_of(min(f.tensor("input"), f.integer("dim"), f.flag("keepdim")));
+  };
   functions["sum"] = one([](const Fixture& f) { return sum(f.tensor("x"), f.sizes("dims"), f.flag("keepdim")); });
   functions["mean"] = one([](const Fixture& f) { return mean(f.tensor("x"), f.sizes("dims"), f.flag("keepdim")); });
   functions["amax"] = one([](const Fixture& f) { return amax(f.tensor("x"), f.sizes("dims"), f.flag("keepdim")); });
   functions["amin"] = one([](const Fixture& f) { return amin(f.tensor("x"), f.sizes("dims"), f.flag("keepdim")); });
   functions["prod"] = one([](const Fixture& f) { return prod(f.tensor("x"), f.sizes("dims"), f.flag("keepdim")); });
-  functions["argmax_dim"] = one([](const Fixture& f) { return argmax(f.tensor("input"), f.integer("dim"), f.flag("keepdim")); });
-  functions["argmin_dim"] = one([](const Fixture& f) { return argmin(f.tensor("input"), f.integer("dim"), f.flag("keepdim")); });
+  functions["argmax_dim"] =
+      one([](const Fixture& f) { return argmax(f.tensor("input"), f.integer("dim"), f.flag("keepdim")); });
+  functions["argmin_dim"] =
+      one([](const Fixture& f) { return argmin(f.tensor("input"), f.integer("dim"), f.flag("keepdim")); });
   functions["softmax"] = one([](const Fixture& f) { return softmax(f.tensor("x"), f.integer("dim")); });
   functions["log_softmax"] = one([](const Fixture& f) { return log_softmax(f.tensor("x"), f.integer("dim")); });
   functions["cummax"] = [](const Fixture& f) { return pair_of(cummax(f.tensor("input"), f.integer("dim"))); };

@@ -42,9 +42,11 @@ TEST(Sequence, AgreesWithPyTorch) {
       {
           {"scaled_dot_product_attention", one([](const Fixture& f) {
              const std::optional<double> scale = f.has("scale") ? std::optional(f.number("scale")) : std::nullopt;
-             return scaled_dot_product_attention(
-                 f.tensor("query"), f.tensor("key"), f.tensor("value"),
-                 {.attn_mask = f.tensor("attn_mask"), .is_causal = f.flag("is_causal"), .scale = scale, .enable_gqa = f.flag("enable_gqa")});
+             return scaled_dot_product_attention(f.tensor("query"), f.tensor("key"), f.tensor("value"),
+                                                 {.attn_mask = f.tensor("attn_mask"),
+                                                  .is_causal = f.flag("is_causal"),
+                                                  .scale = scale,
+                                                  .enable_gqa = f.flag("enable_gqa")});
            })},
           {"MultiheadAttention",
            [](const Fixture& f) {
@@ -79,8 +81,9 @@ TEST(Sequence, AgreesWithPyTorch) {
            })},
           {"TransformerEncoder", one([](const Fixture& f) {
              const std::int64_t d_model = f.integer("d_model");
-             nn::TransformerEncoder encoder(nn::TransformerEncoderLayer(d_model, f.integer("nhead"), transformer_options(f)), f.integer("layers"),
-                                            f.flag("norm") ? std::optional(nn::LayerNorm(d_model)) : std::nullopt);
+             nn::TransformerEncoder encoder(
+                 nn::TransformerEncoderLayer(d_model, f.integer("nhead"), transformer_options(f)), f.integer("layers"),
+                 f.flag("norm") ? std::optional(nn::LayerNorm(d_model)) : std::nullopt);
              f.give_parameters(encoder);
              return encoder(f.tensor("src"), encoder_masks(f));
            })},
@@ -135,9 +138,13 @@ TEST(Sequence, SaysWhatIsWrong) {
   EXPECT_THROW(nn::RNNCell(3, 4)(ones({2, 3}), ones({3, 4})), UserError);
   EXPECT_THROW(nn::TransformerEncoderLayer(4, 2, {.activation = "tanh"}), UserError);
   EXPECT_THROW(nn::TransformerEncoder(nn::TransformerEncoderLayer(4, 2), 0), UserError);
-  EXPECT_THROW(scaled_dot_product_attention(ones({2, 3, 4, 5}), ones({2, 2, 4, 5}), ones({2, 2, 4, 5}), {.enable_gqa = true}), UserError);
+  EXPECT_THROW(
+      scaled_dot_product_attention(ones({2, 3, 4, 5}), ones({2, 2, 4, 5}), ones({2, 2, 4, 5}), {.enable_gqa = true}),
+      UserError);
   EXPECT_THROW(scaled_dot_product_attention(ones({2, 3}), ones({4, 5}), ones({4, 5})), UserError);
-  EXPECT_THROW(scaled_dot_product_attention(ones({2, 3}), ones({2, 3}), ones({2, 3}), {.attn_mask = ones({2, 2}), .is_causal = true}), UserError);
+  EXPECT_THROW(scaled_dot_product_attention(ones({2, 3}), ones({2, 3}), ones({2, 3}),
+                                            {.attn_mask = ones({2, 2}), .is_causal = true}),
+               UserError);
 }
 
 }  // namespace

@@ -13,18 +13,21 @@ InterpolateOptions options_of(const Fixture& f) {
 }
 
 TEST(Upsampling, AgreesWithPyTorch) {
-  expect_family("upsampling", {
-                                  {"interpolate", one([](const Fixture& f) { return interpolate(f.tensor("x"), options_of(f)); })},
-                                  {"grid_sample", one([](const Fixture& f) {
-                                     return grid_sample(
-                                         f.tensor("x"), f.tensor("grid"),
-                                         {.mode = f.text("mode"), .padding_mode = f.text("padding_mode"), .align_corners = f.flag("align_corners")});
-                                   })},
-                                  {"affine_grid", one([](const Fixture& f) {
-                                     const Sizes size = f.sizes("size");
-                                     return affine_grid(f.tensor("theta"), {size[0], size[1], size[2], size[3]}, f.flag("align_corners"));
-                                   })},
-                              });
+  expect_family("upsampling",
+                {
+                    {"interpolate", one([](const Fixture& f) { return interpolate(f.tensor("x"), options_of(f)); })},
+                    {"grid_sample", one([](const Fixture& f) {
+                       return grid_sample(f.tensor("x"), f.tensor("grid"),
+                                          {.mode = f.text("mode"),
+                                           .padding_mode = f.text("padding_mode"),
+                                           .align_corners = f.flag("align_corners")});
+                     })},
+                    {"affine_grid", one([](const Fixture& f) {
+                       const Sizes size = f.sizes("size");
+                       return affine_grid(f.tensor("theta"), {size[0], size[1], size[2], size[3]},
+                                          f.flag("align_corners"));
+                     })},
+                });
 }
 
 TEST(Upsampling, LayersPrintAsPyTorchs) {
@@ -59,16 +62,21 @@ TEST(Upsampling, RefusesGridsThatDoNotFit) {
   const struct {
     std::string wanted, found;
   } cases[] = {
-      {"mode must be bilinear or nearest, got 'bicubic'", error_of([&] { return grid_sample(x, grid, {.mode = "bicubic"}); })},
-      {"padding_mode must be zeros, border or reflection, got 'wrap'", error_of([&] { return grid_sample(x, grid, {.padding_mode = "wrap"}); })},
+      {"mode must be bilinear or nearest, got 'bicubic'",
+       error_of([&] { return grid_sample(x, grid, {.mode = "bicubic"}); })},
+      {"padding_mode must be zeros, border or reflection, got 'wrap'",
+       error_of([&] { return grid_sample(x, grid, {.padding_mode = "wrap"}); })},
       {"expects floating-point images [batch, channels, height, width], got f32[2,3,4]",
        error_of([&] { return grid_sample(zeros({2, 3, 4}), grid); })},
-      {"expects a grid f32[2,height,width,2] for f32[2,3,4,5], got f32[1,6,7,2]", error_of([&] { return grid_sample(x, zeros({1, 6, 7, 2})); })},
-      {"expects a grid f32[2,height,width,2] for f32[2,3,4,5], got f64[2,6,7,2]", error_of([&] { return grid_sample(x, grid.to(f64)); })},
+      {"expects a grid f32[2,height,width,2] for f32[2,3,4,5], got f32[1,6,7,2]",
+       error_of([&] { return grid_sample(x, zeros({1, 6, 7, 2})); })},
+      {"expects a grid f32[2,height,width,2] for f32[2,3,4,5], got f64[2,6,7,2]",
+       error_of([&] { return grid_sample(x, grid.to(f64)); })},
       {"the images have no pixels: f32[2,3,0,5]", error_of([&] { return grid_sample(zeros({2, 3, 0, 5}), grid); })},
       {"the size must be [batch, channels, height, width] of a known height and width, got [2,3,4]",
        error_of([&] { return affine_grid(theta, {2, 3, 4}); })},
-      {"expects floating-point maps [4,2,3], got f32[2,2,3]", error_of([&] { return affine_grid(theta, {4, 1, 2, 3}); })},
+      {"expects floating-point maps [4,2,3], got f32[2,2,3]",
+       error_of([&] { return affine_grid(theta, {4, 1, 2, 3}); })},
   };
   for (const auto& c : cases) EXPECT_NE(c.found.find(c.wanted), std::string::npos) << c.wanted << "\n" << c.found;
 }

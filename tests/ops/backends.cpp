@@ -53,7 +53,8 @@ Computed run_emitted(const ir::Graph& graph, const std::vector<TensorData>& inpu
   std::vector<void*> wanted;
   for (ir::ValueId v : graph.outputs) {
     const TensorType& type = graph.type(v);
-    result.outputs.push_back({type, std::vector<std::byte>(static_cast<std::size_t>(type.shape.numel().value()) * ir::size_of(type.dtype))});
+    result.outputs.push_back(
+        {type, std::vector<std::byte>(static_cast<std::size_t>(type.shape.numel().value()) * ir::size_of(type.dtype))});
   }
   for (TensorData& t : result.outputs) wanted.push_back(t.bytes.data());
   program->run(given, wanted, {}, {});
@@ -87,8 +88,12 @@ Computed run_oracle(const ir::Graph& graph, const std::vector<TensorData>& input
 
 const std::vector<Backend>& backends() {
   static const std::vector<Backend> kBackends = {
-      {"reference", [](const ir::Graph& g, const std::vector<TensorData>& inputs) { return run_executor(g, inputs, eager::Oracle::reference); }},
-      {"eager", [](const ir::Graph& g, const std::vector<TensorData>& inputs) { return run_executor(g, inputs, eager::Oracle::none); }},
+      {"reference",
+       [](const ir::Graph& g, const std::vector<TensorData>& inputs) {
+         return run_executor(g, inputs, eager::Oracle::reference);
+       }},
+      {"eager", [](const ir::Graph& g,
+                   const std::vector<TensorData>& inputs) { return run_executor(g, inputs, eager::Oracle::none); }},
       {"emitted", run_emitted, true},
   };
   return kBackends;
@@ -96,7 +101,8 @@ const std::vector<Backend>& backends() {
 
 double difference(const TensorData& expected, const TensorData& computed) {
   const std::vector<double> a = as_doubles(expected), b = as_doubles(computed);
-  if (a.size() != b.size() || expected.type.shape != computed.type.shape) return std::numeric_limits<double>::infinity();
+  if (a.size() != b.size() || expected.type.shape != computed.type.shape)
+    return std::numeric_limits<double>::infinity();
   double scale = 1, worst = 0;
   for (double x : a)
     if (std::isfinite(x)) scale = std::max(scale, std::fabs(x));

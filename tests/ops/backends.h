@@ -29,7 +29,8 @@ struct Backend {
 };
 const std::vector<Backend>& backends();
 
-/// The largest difference over 1 + the largest magnitude of the expected tensor; infinity where one is NaN and the other is not.
+/// The largest difference over 1 + the largest magnitude of the expected tensor; infinity where one is NaN and the
+/// other is not.
 double difference(const ir::TensorData& expected, const ir::TensorData& computed);
 /// What may remain of rounding in this dtype.
 double tolerance_of(ir::DType dtype);

@@ -1,5 +1,5 @@
-// Every test case of every operator on every backend against the reference kernels in double; every gradient rule against finite differences in
-// double, and its graph on every backend.
+// Every test case of every operator on every backend against the reference kernels in double; every gradient rule
+// against finite differences in double, and its graph on every backend.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -59,7 +59,8 @@ TEST_P(UnpackedOperator, ComputesTheSameOnEveryBackend) {
 
 /// Every combination of these numbers as the inputs of a scalar operator (where's condition: both bools).
 template <class T>
-std::pair<ir::TestCase, std::vector<TensorData>> every_combination(const OpDef& op, DType dtype, const std::vector<T>& numbers) {
+std::pair<ir::TestCase, std::vector<TensorData>> every_combination(const OpDef& op, DType dtype,
+                                                                   const std::vector<T>& numbers) {
   ir::TestCase c{.note = std::string(ir::name(dtype)), .attributes = op.cases()[0].attributes};
   std::vector<TensorData> inputs;
   std::size_t total = 1;
@@ -84,7 +85,8 @@ std::pair<ir::TestCase, std::vector<TensorData>> every_combination(const OpDef& 
 TEST_P(FloatingScalarOperator, TreatsSpecialValuesAsTheReferenceDoes) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   const auto [c, inputs] = every_combination<float>(
-      *GetParam(), DType::f32, {std::numeric_limits<float>::quiet_NaN(), kInfinity, -kInfinity, 0.0f, -0.0f, 1.0f, -2.0f});
+      *GetParam(), DType::f32,
+      {std::numeric_limits<float>::quiet_NaN(), kInfinity, -kInfinity, 0.0f, -0.0f, 1.0f, -2.0f});
   for (const Backend& backend : backends()) {
     if (backend.compiles) continue;
     SCOPED_TRACE(backend.name);
@@ -102,12 +104,14 @@ TEST_P(FloatingScalarOperator, TreatsSpecialValuesAsTheReferenceDoes) {
   }
 }
 
-/// The least and the largest number in every combination: integers wrap around. This test also runs under UndefinedBehaviorSanitizer.
+/// The least and the largest number in every combination: integers wrap around. This test also runs under
+/// UndefinedBehaviorSanitizer.
 template <class T>
 void compare_extremes(const OpDef& op, DType dtype) {
   constexpr T kLeast = std::numeric_limits<T>::min(), kMost = std::numeric_limits<T>::max();
-  const auto [c, inputs] =
-      every_combination<T>(op, dtype, {kLeast, T(kLeast + 1), T(kLeast / 2), T(-1), T(0), T(1), T(2), T(7), T(kMost / 2), T(kMost - 1), kMost});
+  const auto [c, inputs] = every_combination<T>(
+      op, dtype,
+      {kLeast, T(kLeast + 1), T(kLeast / 2), T(-1), T(0), T(1), T(2), T(7), T(kMost / 2), T(kMost - 1), kMost});
   for (const Backend& backend : backends()) {
     if (backend.compiles) continue;
     SCOPED_TRACE(c.note + " on " + backend.name);
@@ -203,8 +207,9 @@ TEST_P(DifferentiableOperator, GradientsAreTheLimitsOfDifferences) {
     const auto flowing = static_cast<std::ptrdiff_t>(GetParam()->gradient_outputs);
     std::vector<TensorData> moved(inputs.begin(), inputs.end() - flowing);
     for (std::size_t g = 0; g < gradients.outputs.size(); ++g) {
-      const auto input =
-          static_cast<std::size_t>(std::find(backward.input_of.begin(), backward.input_of.end(), backward.output_of[g]) - backward.input_of.begin());
+      const auto input = static_cast<std::size_t>(
+          std::find(backward.input_of.begin(), backward.input_of.end(), backward.output_of[g]) -
+          backward.input_of.begin());
       const std::vector<double> gradient = as_doubles(gradients.outputs[g]);
       const std::size_t stride = gradient.size() > kElements ? gradient.size() / kElements : 1;
       for (std::size_t i = 0; i < gradient.size(); i += stride) {
@@ -216,12 +221,14 @@ TEST_P(DifferentiableOperator, GradientsAreTheLimitsOfDifferences) {
           const std::vector<TensorData> outputs = run_oracle(forward.graph, moved).outputs;
           double loss = 0;
           for (std::ptrdiff_t k = 0; k < flowing; ++k)
-            loss += inner_product(inputs[moved.size() + static_cast<std::size_t>(k)], outputs[static_cast<std::size_t>(k)]);
+            loss +=
+                inner_product(inputs[moved.size() + static_cast<std::size_t>(k)], outputs[static_cast<std::size_t>(k)]);
           return loss;
         };
         const double slope = (loss_at(x + kStep) - loss_at(x - kStep)) / (2 * kStep);
         std::memcpy(at, &x, sizeof x);
-        EXPECT_NEAR(gradient[i], slope, kTolerance * (1 + std::fabs(slope))) << "input " << backward.output_of[g] << " element " << i;
+        EXPECT_NEAR(gradient[i], slope, kTolerance * (1 + std::fabs(slope)))
+            << "input " << backward.output_of[g] << " element " << i;
       }
     }
   }
@@ -231,10 +238,13 @@ const auto kName = [](const auto& info) { return std::string(info.param->name); 
 INSTANTIATE_TEST_SUITE_P(Backends, DifferentiableOperator, testing::ValuesIn(operators(is_differentiable)), kName);
 INSTANTIATE_TEST_SUITE_P(Backends, UnpackedOperator,
                          testing::ValuesIn(operators([](const OpDef& op) { return !op.packs; })), kName);
-INSTANTIATE_TEST_SUITE_P(Backends, FloatingScalarOperator,
-                         testing::ValuesIn(operators([](const OpDef& op) { return is_scalar(op) && takes(op, DType::f32); })), kName);
+INSTANTIATE_TEST_SUITE_P(Backends, FloatingScalarOperator, testing::ValuesIn(operators([](const OpDef& op) {
+                           return is_scalar(op) && takes(op, DType::f32);
+                         })),
+                         kName);
 INSTANTIATE_TEST_SUITE_P(Backends, IntegerScalarOperator, testing::ValuesIn(operators([](const OpDef& op) {
-                           return is_scalar(op) && (takes(op, DType::i8) || takes(op, DType::u8) || takes(op, DType::i32) || takes(op, DType::i64));
+                           return is_scalar(op) && (takes(op, DType::i8) || takes(op, DType::u8) ||
+                                                    takes(op, DType::i32) || takes(op, DType::i64));
                          })),
                          kName);
 

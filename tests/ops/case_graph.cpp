@@ -90,7 +90,8 @@ Batch make_batch(const std::vector<NamedCase>& cases, bool gradients) {
     const ir::Graph& from = part.alone.graph;
     std::vector<ValueId> moved(from.values.size(), kNone);
     const auto at = [&](ValueId v) -> ValueId& { return moved[static_cast<std::size_t>(v)]; };
-    for (ValueId v : from.inputs) at(v) = batch.graph.add_input(fmt::format("{}.{}", c.name, from.value(v).name), from.type(v));
+    for (ValueId v : from.inputs)
+      at(v) = batch.graph.add_input(fmt::format("{}.{}", c.name, from.value(v).name), from.type(v));
     for (const ir::Node& n : from.nodes) {
       std::vector<ValueId> inputs;
       for (ValueId v : n.inputs) inputs.push_back(v == kNone ? kNone : at(v));

@@ -23,13 +23,15 @@ struct CaseGraph {
 /// The operator alone. Throws what inference throws.
 CaseGraph make_forward(const ir::OpDef& op, const ir::TestCase& test_case);
 
-/// The gradient rule. Gradients flow into the outputs that have them, and into the others that are floating when `all_outputs`.
+/// The gradient rule. Gradients flow into the outputs that have them, and into the others that are floating when
+/// `all_outputs`.
 CaseGraph make_gradient(const ir::OpDef& op, const ir::TestCase& test_case, bool all_outputs = false);
 
 /// "conv2d/stride 2", spaces and the like replaced: a name that GoogleTest takes.
 std::string test_name(const ir::OpDef& op, const ir::TestCase& test_case, std::size_t index);
 
-/// Several cases side by side in one graph, for backends that compile: forward only, or with the gradients behind each case's results.
+/// Several cases side by side in one graph, for backends that compile: forward only, or with the gradients behind each
+/// case's results.
 struct Batch {
   struct Part {
     const ir::OpDef* op;
@@ -49,7 +51,8 @@ struct NamedCase {
   std::string name;
 };
 std::vector<NamedCase> all_cases();
-/// Copies each case's graph (make_forward, or make_gradient where the case asks for one and `gradients` is set) into one.
+/// Copies each case's graph (make_forward, or make_gradient where the case asks for one and `gradients` is set) into
+/// one.
 Batch make_batch(const std::vector<NamedCase>& cases, bool gradients);
 
 }  // namespace graven::tests

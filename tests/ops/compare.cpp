@@ -33,12 +33,13 @@ DType coarsest(const CaseGraph& made) {
 }
 
 /// Compares tensors of one kind with what the oracle gave.
-void expect_close(const std::vector<TensorData>& expected, const std::vector<TensorData>& computed, const CaseGraph& made,
-                  const ir::TestCase& test_case, const char* what) {
+void expect_close(const std::vector<TensorData>& expected, const std::vector<TensorData>& computed,
+                  const CaseGraph& made, const ir::TestCase& test_case, const char* what) {
   ASSERT_EQ(expected.size(), computed.size());
   for (std::size_t i = 0; i < expected.size(); ++i) {
     const double tolerance = ir::is_floating(computed[i].type.dtype) ? allowed(test_case, coarsest(made)) : 0;
-    EXPECT_LE(difference(expected[i], computed[i]), tolerance) << what << " " << i << " " << computed[i].type.to_string();
+    EXPECT_LE(difference(expected[i], computed[i]), tolerance)
+        << what << " " << i << " " << computed[i].type.to_string();
   }
 }
 
@@ -54,13 +55,17 @@ std::vector<TensorData> random_inputs(const CaseGraph& made, const OpDef& op, co
   for (std::size_t i = 0; i < made.graph.inputs.size(); ++i) {
     const int of = made.input_of[i];
     double low = -1, high = 1;
-    if (of >= 0) low = test_case.inputs[static_cast<std::size_t>(of)].low, high = test_case.inputs[static_cast<std::size_t>(of)].high;
-    inputs.push_back(random_tensor(made.graph.type(made.graph.inputs[i]), low, high, hash(std::string(op.name) + test_case.note) + i));
+    if (of >= 0)
+      low = test_case.inputs[static_cast<std::size_t>(of)].low,
+      high = test_case.inputs[static_cast<std::size_t>(of)].high;
+    inputs.push_back(random_tensor(made.graph.type(made.graph.inputs[i]), low, high,
+                                   hash(std::string(op.name) + test_case.note) + i));
   }
   return inputs;
 }
 
-void compare(const Backend& backend, const CaseGraph& made, const std::vector<TensorData>& inputs, const ir::TestCase& test_case, bool effect) {
+void compare(const Backend& backend, const CaseGraph& made, const std::vector<TensorData>& inputs,
+             const ir::TestCase& test_case, bool effect) {
   const Computed expected = run_oracle(made.graph, inputs);
   const Computed computed = backend.run(made.graph, inputs);
   expect_close(expected.outputs, computed.outputs, made, test_case, "output");
@@ -96,9 +101,10 @@ void compare_batch(const Backend& backend, const std::vector<NamedCase>& cases, 
     SCOPED_TRACE(part.name + " on " + backend.name);
     const auto input = inputs.begin() + static_cast<std::ptrdiff_t>(part.first_input);
     const auto output = computed.outputs.begin() + static_cast<std::ptrdiff_t>(part.first_output);
-    const Computed expected = run_oracle(part.alone.graph, {input, input + static_cast<std::ptrdiff_t>(part.alone.graph.inputs.size())});
-    expect_close(expected.outputs, {output, output + static_cast<std::ptrdiff_t>(part.alone.graph.outputs.size())}, part.alone,
-                 gradients ? looser(part.test_case) : part.test_case, "output");
+    const Computed expected =
+        run_oracle(part.alone.graph, {input, input + static_cast<std::ptrdiff_t>(part.alone.graph.inputs.size())});
+    expect_close(expected.outputs, {output, output + static_cast<std::ptrdiff_t>(part.alone.graph.outputs.size())},
+                 part.alone, gradients ? looser(part.test_case) : part.test_case, "output");
   }
 }
 

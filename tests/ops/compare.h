@@ -13,7 +13,8 @@ namespace graven::tests {
 std::vector<ir::TensorData> random_inputs(const CaseGraph& made, const ir::OpDef& op, const ir::TestCase& test_case);
 
 /// Runs one case's graph; `effect`: what was written into the inputs counts, too.
-void compare(const Backend& backend, const CaseGraph& made, const std::vector<ir::TensorData>& inputs, const ir::TestCase& test_case, bool effect);
+void compare(const Backend& backend, const CaseGraph& made, const std::vector<ir::TensorData>& inputs,
+             const ir::TestCase& test_case, bool effect);
 
 /// A gradient is a longer computation than the operator.
 ir::TestCase looser(const ir::TestCase& test_case);

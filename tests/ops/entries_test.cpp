@@ -123,7 +123,8 @@ void check_gradient_types(const OpDef* op, const ir::TestCase& test_case) {
   const CaseGraph made = make_gradient(*op, test_case);
   EXPECT_FALSE(made.graph.outputs.empty());
   for (std::size_t i = 0; i < made.graph.outputs.size(); ++i)
-    EXPECT_EQ(made.graph.type(made.graph.outputs[i]), test_case.inputs[static_cast<std::size_t>(made.output_of[i])].type);
+    EXPECT_EQ(made.graph.type(made.graph.outputs[i]),
+              test_case.inputs[static_cast<std::size_t>(made.output_of[i])].type);
   std::size_t differentiable = 0;
   for (const ir::TestCase::Input& i : test_case.inputs) differentiable += !i.absent && ir::is_floating(i.type.dtype);
   // Statistics, and the weights of classes, are constants to their gradients.
@@ -146,7 +147,8 @@ TEST_P(EntryWithGradient, GradientsHaveTheTypesOfTheirInputs) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Entry, testing::ValuesIn(ir::all_ops()), [](const auto& info) { return std::string(info.param->name); });
+INSTANTIATE_TEST_SUITE_P(All, Entry, testing::ValuesIn(ir::all_ops()),
+                         [](const auto& info) { return std::string(info.param->name); });
 INSTANTIATE_TEST_SUITE_P(All, EntryWithGradient, testing::ValuesIn(operators([](const OpDef& op) {
                            const std::vector<ir::TestCase> cases = op.cases();
                            return std::any_of(cases.begin(), cases.end(),
@@ -154,7 +156,8 @@ INSTANTIATE_TEST_SUITE_P(All, EntryWithGradient, testing::ValuesIn(operators([](
                          })),
                          [](const auto& info) { return std::string(info.param->name); });
 
-// ---- configs: the fields of every call stand in the order of the kernel's struct --------------------------------------------------------
+// ---- configs: the fields of every call stand in the order of the kernel's struct
+// --------------------------------------------------------
 
 /// The names of the fields of `struct type` in kernels/config/<file>.h; static members are none.
 std::vector<std::string> fields_of(const std::string& file, const std::string& type) {
@@ -166,7 +169,8 @@ std::vector<std::string> fields_of(const std::string& file, const std::string& t
   if (begin == std::string::npos) return {};
   std::istringstream lines(all.substr(begin, all.find("\n};", begin) - begin));
   std::vector<std::string> fields;
-  const std::string declaration = R"(^\s*(?:std::int64_t|double|bool)\s+(.*?);)", name = R"((\w+)\s*(?:\[[^\]]*\]\s*)*(?:=[^,]*)?(?:,|$))";
+  const std::string declaration = R"(^\s*(?:std::int64_t|double|bool)\s+(.*?);)",
+                    name = R"((\w+)\s*(?:\[[^\]]*\]\s*)*(?:=[^,]*)?(?:,|$))";
   for (std::string line; std::getline(lines, line);) {
     if (line.find("static") != std::string::npos) continue;
     for (const Match& declared : matches(line, declaration))
@@ -183,7 +187,8 @@ TEST(Lowering, FillsTheConfigsFieldsInOrder) {
     ir::decompose_matmuls(made.graph, {});
     const ir::KernelCall call = ir::lower({made.graph, made.graph.nodes.back()});
     if (call.name.empty() || !seen.insert(call.name).second) continue;
-    const std::string file = call.file.empty() ? call.name : call.file, type = call.config_type.empty() ? file + "_config" : call.config_type;
+    const std::string file = call.file.empty() ? call.name : call.file,
+                      type = call.config_type.empty() ? file + "_config" : call.config_type;
     std::vector<std::string> given;
     for (const auto& [key, value] : call.config) given.push_back(key);
     EXPECT_EQ(given, fields_of(file, type)) << call.name;
@@ -191,7 +196,8 @@ TEST(Lowering, FillsTheConfigsFieldsInOrder) {
   EXPECT_GT(seen.size(), 25u);
 }
 
-// ---- symbols ----------------------------------------------------------------------------------------------------------------------------
+// ---- symbols
+// ---------------------------------------------------------------------------------------------------------------------
 
 struct SymbolCase {
   std::string op;
@@ -222,8 +228,14 @@ TEST(Symbols, PassThroughInference) {
       {"flip", {f({n, 3, 4})}, {{"dims", ir::Ints{1, 2}}}, "f32[batch,3,4]"},
       {"cumsum", {f({n, 8})}, {{"dim", std::int64_t{0}}}, "f32[batch,8]"},
       {"sort", {f({n, 8})}, {{"count", std::int64_t{3}}}, "f32[batch,3]"},
-      {"pad_border", {f({n, 3, 8, 8})}, {{"pads", ir::Ints{0, 0, 0, 0, 1, 1, 2, 2}}, {"mode", std::string("reflect")}}, "f32[batch,3,10,12]"},
-      {"resample", {f({n, 3, 8, 8})}, {{"dim", std::int64_t{2}}, {"size", std::int64_t{16}}, {"mode", std::string("nearest")}}, "f32[batch,3,16,8]"},
+      {"pad_border",
+       {f({n, 3, 8, 8})},
+       {{"pads", ir::Ints{0, 0, 0, 0, 1, 1, 2, 2}}, {"mode", std::string("reflect")}},
+       "f32[batch,3,10,12]"},
+      {"resample",
+       {f({n, 3, 8, 8})},
+       {{"dim", std::int64_t{2}}, {"size", std::int64_t{16}}, {"mode", std::string("nearest")}},
+       "f32[batch,3,16,8]"},
       {"cat", {f({n, 8}), f({n, 2})}, {{"dim", std::int64_t{1}}}, "f32[batch,10]"},
       {"cat", {f({n, 8}), f({n, 8})}, {}, "f32[2*batch,8]"},
       {"pad", {f({n, 8})}, {{"pads", ir::Ints{0, 0, 1, 1}}}, "f32[batch,10]"},
@@ -235,14 +247,20 @@ TEST(Symbols, PassThroughInference) {
       {"linear_backward_weight", {f({n, 3}), f({n, 7})}, {}, "f32[3,7]"},
       {"matmul", {f({n, 5, 7}), f({7, 3})}, {}, "f32[batch,5,3]"},
       {"matmul", {f({n, 2, 5, 7}), f({n, 2, 7, 3})}, {}, "f32[batch,2,5,3]"},
-      {"conv2d", {f({n, 3, 32, 32}), f({8, 3, 3, 3})}, {{"padding", ir::Ints{1, 1}}, {"stride", ir::Ints{2, 2}}}, "f32[batch,8,16,16]"},
+      {"conv2d",
+       {f({n, 3, 32, 32}), f({8, 3, 3, 3})},
+       {{"padding", ir::Ints{1, 1}}, {"stride", ir::Ints{2, 2}}},
+       "f32[batch,8,16,16]"},
       {"max_pool2d", {f({n, 3, 32, 32})}, {{"kernel_size", ir::Ints{2, 2}}}, "f32[batch,3,16,16]"},
       {"batch_norm_training", {f({n, 3, 8, 8}), f({3}), f({3}), f({3}), f({3})}, {}, "f32[batch,3,8,8]"},
       {"lstm", {f({n, 3, 20}), f({20, 5})}, {}, "f32[batch,3,5]"},
       {"lstm", {f({3, n, 20}), f({20, 2}), f({20}), f({n, 2}), f({n, 5}), f({2, 5})}, {}, "f32[3,batch,2]"},
       {"gru", {f({n, 3, 15}), f({15, 5})}, {}, "f32[batch,3,5]"},
       {"rnn", {f({3, n, 5}), f({5, 5})}, {}, "f32[3,batch,5]"},
-      {"cross_entropy", {f({n, 10}), ir::TensorType{DType::i64, {n}}}, {{"reduction", std::string("none")}}, "f32[batch]"},
+      {"cross_entropy",
+       {f({n, 10}), ir::TensorType{DType::i64, {n}}},
+       {{"reduction", std::string("none")}},
+       "f32[batch]"},
   };
   for (const SymbolCase& c : cases) {
     SCOPED_TRACE(c.op + " -> " + c.expected);
@@ -257,7 +275,8 @@ TEST(Symbols, PassThroughInference) {
 }
 
 TEST(Symbols, MeanDividesByACountThatIsKnownAtRunTime) {
-  const ir::TestCase c{.inputs = {{.type = {DType::f32, {Dim("batch", 64), 3}}}}, .attributes = {{"dims", ir::Ints{0}}}};
+  const ir::TestCase c{.inputs = {{.type = {DType::f32, {Dim("batch", 64), 3}}}},
+                       .attributes = {{"dims", ir::Ints{0}}}};
   const CaseGraph made = make_gradient(ir::get_op("mean"), c);
   EXPECT_EQ(made.graph.type(made.graph.outputs[0]).to_string(), "f32[batch,3]");
 }
@@ -281,8 +300,12 @@ TEST(Table, IsTheOneInTheDocumentation) {
 
 TEST(Table, HasARowForEachOperator) {
   const std::string table = ir::operator_table();
-  for (const OpDef* op : ir::all_ops()) EXPECT_NE(table.find("\n| `" + std::string(op->name) + "` |"), std::string::npos) << op->name;
-  EXPECT_NE(table.find("| `relu` | x |  | y = max(x, 0). NaN stays NaN, as in PyTorch. | yes | f32 f64 f16 bf16 i8 i32 i64 u8 |"), std::string::npos)
+  for (const OpDef* op : ir::all_ops())
+    EXPECT_NE(table.find("\n| `" + std::string(op->name) + "` |"), std::string::npos) << op->name;
+  EXPECT_NE(
+      table.find(
+          "| `relu` | x |  | y = max(x, 0). NaN stays NaN, as in PyTorch. | yes | f32 f64 f16 bf16 i8 i32 i64 u8 |"),
+      std::string::npos)
       << table;
 }
 

@@ -1,5 +1,6 @@
-// Every operator's cases with one size, rank or attribute changed at random: inference refuses them, or the kernels compute what the reference does
-// and touch no memory but the tensors' (this test also runs under sanitizers). A graph.json may say anything.
+// Every operator's cases with one size, rank or attribute changed at random: inference refuses them, or the kernels
+// compute what the reference does and touch no memory but the tensors' (this test also runs under sanitizers). A
+// graph.json may say anything.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -65,7 +66,8 @@ class Mutator {
     std::vector<Dim> dims = shape.dims();
     const std::size_t kind = below(6);
     if (dims.empty() || kind == 0) {
-      dims.insert(dims.begin() + static_cast<std::ptrdiff_t>(below(dims.size() + 1)), Dim(static_cast<std::int64_t>(1 + below(3))));
+      dims.insert(dims.begin() + static_cast<std::ptrdiff_t>(below(dims.size() + 1)),
+                  Dim(static_cast<std::int64_t>(1 + below(3))));
     } else if (kind == 1) {
       dims.erase(dims.begin() + static_cast<std::ptrdiff_t>(below(dims.size())));
     } else if (kind == 2) {
@@ -109,7 +111,8 @@ class Mutator {
 };
 
 bool is_small(const ir::Graph& g) {
-  return std::all_of(g.values.begin(), g.values.end(), [](const ir::Value& v) { return v.type.shape.numel().value() <= kMostElements; });
+  return std::all_of(g.values.begin(), g.values.end(),
+                     [](const ir::Value& v) { return v.type.shape.numel().value() <= kMostElements; });
 }
 
 class Mutations : public testing::TestWithParam<const OpDef*> {};
@@ -135,7 +138,8 @@ TEST_P(Mutations, AreRefusedOrComputed) {
       if (backend.compiles) continue;
       try {
         const std::vector<TensorData> inputs = random_inputs(*made, op, c);
-        // What max_pool2d and sort wrote means nothing to other sizes, two of sort's places may be one: no other memory is touched, and that is all.
+        // What max_pool2d and sort wrote means nothing to other sizes, two of sort's places may be one: no other memory
+        // is touched, and that is all.
         if (op.name == "max_pool2d_backward" || op.name == "sort_backward")
           backend.run(made->graph, inputs);
         else

@@ -1,5 +1,6 @@
-// Whatever passes run, in whatever selection, a graph computes the same: outputs, gradients, and what it writes into buffers, parameters and
-// optimizer state. Computed by the reference kernels in double, so that only the order of sums differs.
+// Whatever passes run, in whatever selection, a graph computes the same: outputs, gradients, and what it writes into
+// buffers, parameters and optimizer state. Computed by the reference kernels in double, so that only the order of sums
+// differs.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -58,7 +59,8 @@ Results run(const Graph& g) {
     std::memcpy(elements.data(), data.bytes.data(), data.bytes.size());
   };
   for (std::size_t i = 0; i < g.outputs.size(); ++i) record("output " + std::to_string(i), g.outputs[i]);
-  for (const ir::Gradient& gradient : g.gradients) record("gradient of " + g.value(gradient.parameter).name, gradient.value);
+  for (const ir::Gradient& gradient : g.gradients)
+    record("gradient of " + g.value(gradient.parameter).name, gradient.value);
   for (ValueId v : g.parameters) record(g.value(v).name, v);
   for (ValueId v : g.states) record(g.value(v).name, v);
   return results;
@@ -135,7 +137,9 @@ ValueId batch_norm_of(Graph& g, Recorder& r, ValueId x) {
     const ir::TensorType type{DType::f32, {4}};
     return is_buffer ? g.add_buffer(name, type) : g.add_parameter(name, type, true);
   };
-  return r("norm", "batch_norm", {x, vector("gamma", false), vector("beta", false), vector("running_mean", true), vector("running_var", true)});
+  return r(
+      "norm", "batch_norm",
+      {x, vector("gamma", false), vector("beta", false), vector("running_mean", true), vector("running_var", true)});
 }
 
 // What nearly is what a pass looks for, and must stay as it is: each differs by one condition.
@@ -201,7 +205,8 @@ TEST(Equivalence, WhatIsNearlyARewriteIsNone) {
       {"an image over a write",
        [] {
          return of([](Graph& g, Recorder& r, ValueId, ValueId) {
-           const ValueId images = g.add_input("images", {DType::f32, {2, 3, 4, 4}}), buffer = g.add_buffer("buffer", {DType::f32, {2, 3, 4, 4}});
+           const ValueId images = g.add_input("images", {DType::f32, {2, 3, 4, 4}}),
+                         buffer = g.add_buffer("buffer", {DType::f32, {2, 3, 4, 4}});
            const ValueId w = parameter(g, "w", {4, 3, 3, 3}), before = r("", "conv2d", {buffer, w});
            r.all("", "assign", {buffer, images});
            g.outputs = {before, r("", "conv2d", {buffer, w})};
@@ -223,14 +228,16 @@ TEST(Equivalence, WhatIsNearlyARewriteIsNone) {
       {"a batch norm of what is read besides",
        [] {
          return of([](Graph& g, Recorder& r, ValueId, ValueId) {
-           const ValueId x = r("", "conv2d", {g.add_input("images", {DType::f32, {2, 3, 4, 4}}), parameter(g, "w", {4, 3, 3, 3})});
+           const ValueId x =
+               r("", "conv2d", {g.add_input("images", {DType::f32, {2, 3, 4, 4}}), parameter(g, "w", {4, 3, 3, 3})});
            g.outputs = {batch_norm_of(g, r, x), r("", "tanh", {x})};
          });
        }},
       {"a batch norm of a result",
        [] {
          return of([](Graph& g, Recorder& r, ValueId, ValueId) {
-           const ValueId x = r("", "conv2d", {g.add_input("images", {DType::f32, {2, 3, 4, 4}}), parameter(g, "w", {4, 3, 3, 3})});
+           const ValueId x =
+               r("", "conv2d", {g.add_input("images", {DType::f32, {2, 3, 4, 4}}), parameter(g, "w", {4, 3, 3, 3})});
            g.outputs = {batch_norm_of(g, r, x), x};
          });
        }},
@@ -244,14 +251,17 @@ TEST(Equivalence, WhatIsNearlyARewriteIsNone) {
       {"a batch norm of a layer whose weight is an input",
        [] {
          return of([](Graph& g, Recorder& r, ValueId, ValueId) {
-           const ValueId x = r("", "conv2d", {g.add_input("images", {DType::f32, {2, 3, 4, 4}}), g.add_input("kernel", {DType::f32, {4, 3, 3, 3}})});
+           const ValueId x = r(
+               "", "conv2d",
+               {g.add_input("images", {DType::f32, {2, 3, 4, 4}}), g.add_input("kernel", {DType::f32, {4, 3, 3, 3}})});
            g.outputs = {batch_norm_of(g, r, x)};
          });
        }},
       {"a flattened image that is a result",
        [] {
          return of([](Graph& g, Recorder& r, ValueId, ValueId) {
-           const ValueId x = r("", "max_pool2d", {g.add_input("images", {DType::f32, {2, 3, 4, 4}})}, {{"kernel_size", Ints{2, 2}}});
+           const ValueId x =
+               r("", "max_pool2d", {g.add_input("images", {DType::f32, {2, 3, 4, 4}})}, {{"kernel_size", Ints{2, 2}}});
            const ValueId flat = r("", "reshape", {x}, {{"shape", Shape{2, 12}}});
            g.outputs = {r("", "linear", {flat, parameter(g, "w", {5, 12})}), flat};
          });
@@ -259,7 +269,8 @@ TEST(Equivalence, WhatIsNearlyARewriteIsNone) {
       {"one weight in convolutions of two strides",
        [] {
          return of([](Graph& g, Recorder& r, ValueId, ValueId) {
-           const ValueId images = g.add_input("images", {DType::f32, {2, 4, 8, 8}}), w = parameter(g, "w", {4, 4, 3, 3});
+           const ValueId images = g.add_input("images", {DType::f32, {2, 4, 8, 8}}),
+                         w = parameter(g, "w", {4, 4, 3, 3});
            const ValueId x = r("", "mul", {images, parameter(g, "scale", {4, 1, 1})});
            const ValueId one = r("", "conv2d", {x, w}, {{"padding", Ints{1, 1}}}),
                          two = r("", "conv2d", {x, w}, {{"padding", Ints{1, 1}}, {"stride", Ints{2, 2}}});
@@ -286,7 +297,8 @@ TEST(Equivalence, WhatIsNearlyARewriteIsNone) {
       {"a bias that is computed",
        [] {
          return of([](Graph& g, Recorder& r, ValueId, ValueId) {
-           const ValueId rows = g.add_input("rows", {DType::f32, {4, 784}}), bias = r("b", "tanh", {parameter(g, "b.bias", {160})});
+           const ValueId rows = g.add_input("rows", {DType::f32, {4, 784}}),
+                         bias = r("b", "tanh", {parameter(g, "b.bias", {160})});
            const ValueId y = r("b", "linear", {rows, parameter(g, "b.w", {160, 784}), bias});
            g = train(g, r("", "mean", {r("", "square", {y})}, {{"dims", Ints{}}}), sgd(g));
            g.config[std::string(ir::kUpdateInBackward)] = true;
@@ -383,15 +395,16 @@ TEST(Equivalence, WhatFollowsAConvolutionKeepsItsDimensions) {
     }
 }
 
-/// A random network of elementwise nodes, movements of data, reductions, products, convolutions and pooling; values stay moderate.
+/// A random network of elementwise nodes, movements of data, reductions, products, convolutions and pooling; values
+/// stay moderate.
 Graph random_network(std::uint32_t seed) {
   std::mt19937 random(seed);
   auto below = [&](std::size_t n) { return static_cast<std::size_t>(random() % n); };
   Graph g;
   g.name = "Random" + std::to_string(seed);
   Recorder r(g);
-  std::vector<ValueId> pool{g.add_input("x", {DType::f32, {2, 4}}), g.add_input("image", {DType::f32, {2, 4, 6, 6}}), parameter(g, "row", {4}),
-                            parameter(g, "column", {2, 1}), parameter(g, "matrix", {2, 4})};
+  std::vector<ValueId> pool{g.add_input("x", {DType::f32, {2, 4}}), g.add_input("image", {DType::f32, {2, 4, 6, 6}}),
+                            parameter(g, "row", {4}), parameter(g, "column", {2, 1}), parameter(g, "matrix", {2, 4})};
   auto pick = [&] { return pool[below(pool.size())]; };
   auto shape = [&](ValueId v) { return g.type(v).shape; };
   constexpr std::string_view kUnary[] = {"tanh", "sigmoid", "neg", "relu", "abs", "sin"};
@@ -446,11 +459,13 @@ Graph random_network(std::uint32_t seed) {
         break;
       }
       default: {
-        if (shape(x).rank() != 4 || shape(x)[1] != ir::Dim(4) || shape(x)[2].value() < 3 || shape(x)[3].value() < 3) continue;
+        if (shape(x).rank() != 4 || shape(x)[1] != ir::Dim(4) || shape(x)[2].value() < 3 || shape(x)[3].value() < 3)
+          continue;
         if (below(3) == 0)
           y = r(path, "max_pool2d", {x}, {{"kernel_size", Ints{2, 2}}});
         else
-          y = r(path, "conv2d", {x, parameter(g, path + ".weight", {4, 4, 3, 3}), parameter(g, path + ".bias", {4})}, {{"padding", Ints{1, 1}}});
+          y = r(path, "conv2d", {x, parameter(g, path + ".weight", {4, 4, 3, 3}), parameter(g, path + ".bias", {4})},
+                {{"padding", Ints{1, 1}}});
       }
     }
     if (shape(y).numel().value() > 4096) continue;

@@ -136,7 +136,8 @@ TEST_P(PassTest, RewritesAsBefore) {
 INSTANTIATE_TEST_SUITE_P(Passes, PassTest, testing::ValuesIn(cases()),
                          [](const auto& i) { return i.param.pass + "_" + i.param.name; });
 
-// ---- the pipeline -----------------------------------------------------------------------------------------------------------------------
+// ---- the pipeline
+// ---------------------------------------------------------------------------------------------------------------------
 
 const std::vector<std::pair<std::string, Graph (*)()>>& networks() {
   static const std::vector<std::pair<std::string, Graph (*)()>> table = {
@@ -160,8 +161,11 @@ const std::vector<std::pair<std::string, Graph (*)()>>& networks() {
 TEST(Pipeline, EveryPassHasACaseAndAReason) {
   for (const ir::Pass& pass : ir::pipeline()) {
     EXPECT_FALSE(pass.reason.empty()) << pass.name;
-    EXPECT_TRUE(std::any_of(cases().begin(), cases().end(), [&](const Case& c) { return c.pass == pass.name; })) << pass.name;
-    EXPECT_TRUE(std::filesystem::exists(std::filesystem::path(GRAVEN_SOURCE_DIR) / "ir" / "passes" / (std::string(pass.name) + ".cpp"))) << pass.name;
+    EXPECT_TRUE(std::any_of(cases().begin(), cases().end(), [&](const Case& c) { return c.pass == pass.name; }))
+        << pass.name;
+    EXPECT_TRUE(std::filesystem::exists(std::filesystem::path(GRAVEN_SOURCE_DIR) / "ir" / "passes" /
+                                        (std::string(pass.name) + ".cpp")))
+        << pass.name;
   }
 }
 
@@ -236,17 +240,19 @@ TEST(Pipeline, EveryPassMayBeLeftOut) {
 }
 
 TEST(Pipeline, RefusesUnknownNames) {
-  for (ir::PassOptions options : {ir::PassOptions{.disabled = {"no_such_pass"}, .from = {}, .to = {}, .dump_directory = {}},
-                                  ir::PassOptions{.disabled = {}, .from = "no_such_pass", .to = {}, .dump_directory = {}},
-                                  ir::PassOptions{.disabled = {}, .from = {}, .to = "no_such_pass", .dump_directory = {}},
-                                  ir::PassOptions{.disabled = {}, .from = "fuse_elementwise", .to = "differentiate", .dump_directory = {}}}) {
+  for (ir::PassOptions options :
+       {ir::PassOptions{.disabled = {"no_such_pass"}, .from = {}, .to = {}, .dump_directory = {}},
+        ir::PassOptions{.disabled = {}, .from = "no_such_pass", .to = {}, .dump_directory = {}},
+        ir::PassOptions{.disabled = {}, .from = {}, .to = "no_such_pass", .dump_directory = {}},
+        ir::PassOptions{.disabled = {}, .from = "fuse_elementwise", .to = "differentiate", .dump_directory = {}}}) {
     Graph g = small_mlp();
     EXPECT_THROW(ir::run_passes(g, options), UserError);
   }
 }
 
 std::size_t count(const Graph& g, std::string_view op) {
-  return static_cast<std::size_t>(std::count_if(g.nodes.begin(), g.nodes.end(), [&](const ir::Node& n) { return n.op->name == op; }));
+  return static_cast<std::size_t>(
+      std::count_if(g.nodes.begin(), g.nodes.end(), [&](const ir::Node& n) { return n.op->name == op; }));
 }
 
 TEST(Pipeline, LeNetBecomesWhatItShould) {
@@ -308,8 +314,10 @@ TEST(Pipeline, EvaluationIsForwardOnly) {
   const Graph noisy = of([](Graph& g, Recorder& r, ValueId x) {
     const ValueId seed = g.add_value("seed", ir::ValueKind::hyper, {DType::i64, {}}),
                   step = g.add_value("step", ir::ValueKind::hyper, {DType::i64, {}});
-    const ValueId noise = r("", "random_normal", {seed, step}, {{"shape", Shape{2, 3}}, {"dtype", DType::f32}, {"stream", std::int64_t{1}}});
-    g = train(g, r("", "sum", {r("", "mul", {r("", "add", {x, noise}), parameter(g, "w", {3})})}, {{"dims", Ints{}}}), sgd(g));
+    const ValueId noise = r("", "random_normal", {seed, step},
+                            {{"shape", Shape{2, 3}}, {"dtype", DType::f32}, {"stream", std::int64_t{1}}});
+    g = train(g, r("", "sum", {r("", "mul", {r("", "add", {x, noise}), parameter(g, "w", {3})})}, {{"dims", Ints{}}}),
+              sgd(g));
   });
   const Graph quiet = ir::evaluation_graph(noisy);
   EXPECT_EQ(count(quiet, "random_normal"), 1u);
@@ -317,7 +325,8 @@ TEST(Pipeline, EvaluationIsForwardOnly) {
     for (const ValueId v : n.inputs) EXPECT_NE(quiet.value(v).kind, ir::ValueKind::hyper) << n.op->name;
 }
 
-// ---- errors -----------------------------------------------------------------------------------------------------------------------------
+// ---- errors
+// ---------------------------------------------------------------------------------------------------------------------
 
 std::string error_of(Graph g) {
   try {
@@ -340,13 +349,15 @@ TEST(Differentiate, NamesTheOperatorWithoutGradient) {
 }
 
 TEST(Differentiate, RefusesALossThatNothingTrains) {
-  const Graph g = of([](Graph& g, Recorder& r, ValueId x) { g = train(g, r("loss", "sum", {x}, {{"dims", Ints{}}}), sgd(g)); });
+  const Graph g =
+      of([](Graph& g, Recorder& r, ValueId x) { g = train(g, r("loss", "sum", {x}, {{"dims", Ints{}}}), sgd(g)); });
   EXPECT_NE(error_of(g).find("no parameter that is to be trained has part in it"), std::string::npos) << error_of(g);
   const Graph detached = of([](Graph& g, Recorder& r, ValueId x) {
     const ValueId y = r("", "detach", {r("", "mul", {x, parameter(g, "w", {3})})});
     g = train(g, r("loss", "sum", {y}, {{"dims", Ints{}}}), sgd(g));
   });
-  EXPECT_NE(error_of(detached).find("no parameter that is to be trained has part in it"), std::string::npos) << error_of(detached);
+  EXPECT_NE(error_of(detached).find("no parameter that is to be trained has part in it"), std::string::npos)
+      << error_of(detached);
 }
 
 TEST(Differentiate, FrozenParametersHaveNoGradient) {
@@ -361,19 +372,22 @@ TEST(Differentiate, FrozenParametersHaveNoGradient) {
 }
 
 TEST(ClipGradients, RefusesWhatIsNoNorm) {
-  for (const auto& [option, value] : {std::pair{"clip_grad_max_norm", -1.0}, {"clip_grad_max_norm", std::nan("")}, {"clip_grad_norm_type", 0.0}}) {
+  for (const auto& [option, value] :
+       {std::pair{"clip_grad_max_norm", -1.0}, {"clip_grad_max_norm", std::nan("")}, {"clip_grad_norm_type", 0.0}}) {
     Graph g = clipping(small_mlp());
     g.optimizers[0].groups[0].options[option] = value;
-    EXPECT_NE(error_of(g).find(std::string("option ") + option + ": expected a positive number, found "), std::string::npos) << error_of(g);
+    EXPECT_NE(error_of(g).find(std::string("option ") + option + ": expected a positive number, found "),
+              std::string::npos)
+        << error_of(g);
   }
 }
 
 TEST(ClipGradients, LeavesGradientsWithoutElementsAlone) {
   Graph g = of([](Graph& graph, Recorder& r, ValueId x) {
     const ValueId none = parameter(graph, "none", {0, 3}), w = parameter(graph, "w", {1, 3});
-    const ValueId sums =
-        r("", "add",
-          {r("", "sum", {r("", "linear", {x, none})}, {{"dims", Ints{0, 1}}}), r("", "sum", {r("", "linear", {x, w})}, {{"dims", Ints{0, 1}}})});
+    const ValueId sums = r("", "add",
+                           {r("", "sum", {r("", "linear", {x, none})}, {{"dims", Ints{0, 1}}}),
+                            r("", "sum", {r("", "linear", {x, w})}, {{"dims", Ints{0, 1}}})});
     graph = train(graph, sums, sgd(graph, 0));
   });
   g.optimizers[0].groups[0].options["clip_grad_norm_type"] = std::numeric_limits<double>::infinity();
@@ -397,7 +411,8 @@ TEST(AddOptimizerUpdates, RefusesNamesOfTheTrainingLoop) {
   EXPECT_NE(error_of(g).find("the name 'step' belongs to the training loop"), std::string::npos) << error_of(g);
 }
 
-// ---- size -------------------------------------------------------------------------------------------------------------------------------
+// ---- size
+// ---------------------------------------------------------------------------------------------------------------------
 
 /// A chain of layers with shortcuts, and a wide sum: about `nodes` nodes.
 Graph synthetic(int nodes) {
@@ -421,8 +436,10 @@ TEST(Pipeline, LargeGraphs) {
   Graph g = synthetic(20000);
   const std::size_t before = g.nodes.size();
   const auto start = std::chrono::steady_clock::now();
-  for (const ir::PassTiming& t : ir::run_passes(g, {.disabled = {}, .from = {}, .to = {}, .dump_directory = {}, .verify = false}))
-    std::cout << "  " << t.name << ": " << t.milliseconds << " ms, " << t.nodes_before << " -> " << t.nodes_after << " nodes\n";
+  for (const ir::PassTiming& t :
+       ir::run_passes(g, {.disabled = {}, .from = {}, .to = {}, .dump_directory = {}, .verify = false}))
+    std::cout << "  " << t.name << ": " << t.milliseconds << " ms, " << t.nodes_before << " -> " << t.nodes_after
+              << " nodes\n";
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
   std::cout << "  " << before << " nodes: " << elapsed.count() << " s\n";
   const auto write_start = std::chrono::steady_clock::now();
@@ -430,8 +447,9 @@ TEST(Pipeline, LargeGraphs) {
   const auto read_start = std::chrono::steady_clock::now();
   const Graph again = ir::from_json(text, "large");
   const auto end = std::chrono::steady_clock::now();
-  std::cout << "  JSON of " << text.size() / 1000000 << " MB: written in " << std::chrono::duration<double>(read_start - write_start).count()
-            << " s, read in " << std::chrono::duration<double>(end - read_start).count() << " s\n";
+  std::cout << "  JSON of " << text.size() / 1000000 << " MB: written in "
+            << std::chrono::duration<double>(read_start - write_start).count() << " s, read in "
+            << std::chrono::duration<double>(end - read_start).count() << " s\n";
   EXPECT_LT(g.nodes.size(), before);
   EXPECT_EQ(again.nodes.size(), g.nodes.size());
   ir::verify(g);

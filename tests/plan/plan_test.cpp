@@ -30,18 +30,21 @@ using ir::ValueId;
 // Operators with just what planning looks at.
 void same_as_first(InferContext& c) { c.output(c.input(0).dtype, c.input(0).shape); }
 KernelCall plain_kernel(const NodeView&) { return {.name = "plain"}; }
-const OpDef kPlain{.name = "plain", .inputs = {{.name = "xs", .variadic = true}}, .infer = same_as_first, .kernel = plain_kernel};
-const OpDef kInPlace{.name = "in_place", .inputs = {{.name = "xs", .variadic = true}}, .infer = same_as_first, .kernel = [](const NodeView&) {
-                       return KernelCall{.name = "in_place", .in_place = {0}};
-                     }};
+const OpDef kPlain{
+    .name = "plain", .inputs = {{.name = "xs", .variadic = true}}, .infer = same_as_first, .kernel = plain_kernel};
+const OpDef kInPlace{.name = "in_place",
+                     .inputs = {{.name = "xs", .variadic = true}},
+                     .infer = same_as_first,
+                     .kernel = [](const NodeView&) { return KernelCall{.name = "in_place", .in_place = {0}}; }};
 const OpDef kResize{.name = "resize",
                     .inputs = {{.name = "xs", .variadic = true}},
                     .attributes = {{"n", ir::AttributeType::integer}},
                     .infer = [](InferContext& c) { c.output(DType::f32, {c.attributes.integer("n")}); },
                     .kernel = plain_kernel};
-const OpDef kScratch{.name = "scratch", .inputs = {{.name = "xs", .variadic = true}}, .infer = same_as_first, .kernel = [](const NodeView&) {
-                       return KernelCall{.name = "scratch", .workspace_bytes = 1000};
-                     }};
+const OpDef kScratch{.name = "scratch",
+                     .inputs = {{.name = "xs", .variadic = true}},
+                     .infer = same_as_first,
+                     .kernel = [](const NodeView&) { return KernelCall{.name = "scratch", .workspace_bytes = 1000}; }};
 const OpDef kTwo{.name = "two",
                  .inputs = {{"x"}},
                  .outputs = {"first", "second"},
@@ -51,9 +54,10 @@ const OpDef kTwo{.name = "two",
                        c.output(c.input(0).dtype, c.input(0).shape);
                      },
                  .kernel = plain_kernel};
-const OpDef kTwoOver{.name = "two_over", .inputs = {{"x"}}, .outputs = kTwo.outputs, .infer = kTwo.infer, .kernel = [](const NodeView&) {
-                       return KernelCall{.name = "two_over", .in_place = {0}, .over = {{1, 0}}};
-                     }};
+const OpDef kTwoOver{
+    .name = "two_over", .inputs = {{"x"}}, .outputs = kTwo.outputs, .infer = kTwo.infer, .kernel = [](const NodeView&) {
+      return KernelCall{.name = "two_over", .in_place = {0}, .over = {{1, 0}}};
+    }};
 const OpDef kInPlaceIndex{.name = "in_place_index",
                           .inputs = {{.name = "xs", .variadic = true}},
                           .infer = [](InferContext& c) { c.output(DType::i32, c.input(0).shape); },
@@ -74,11 +78,13 @@ TensorType floats(std::int64_t n) { return {DType::f32, {n}}; }
 
 struct Builder {
   Graph graph;
-  std::vector<ValueId> add(const OpDef& op, std::vector<ValueId> inputs, Attributes attributes = {}, Phase phase = Phase::forward,
-                           std::string name = {}) {
+  std::vector<ValueId> add(const OpDef& op, std::vector<ValueId> inputs, Attributes attributes = {},
+                           Phase phase = Phase::forward, std::string name = {}) {
     return graph.add_node(op, std::move(inputs), std::move(attributes), {}, phase, std::move(name));
   }
-  ValueId call(const OpDef& op, std::vector<ValueId> inputs, Phase phase = Phase::forward) { return add(op, std::move(inputs), {}, phase)[0]; }
+  ValueId call(const OpDef& op, std::vector<ValueId> inputs, Phase phase = Phase::forward) {
+    return add(op, std::move(inputs), {}, phase)[0];
+  }
   ValueId resize(std::vector<ValueId> inputs, std::int64_t n) { return add(kResize, std::move(inputs), {{"n", n}})[0]; }
   Plan plan() {
     Plan p = make_plan(graph);
@@ -88,7 +94,9 @@ struct Builder {
 };
 
 const Placement& place(const Plan& plan, ValueId v) { return plan.placements[static_cast<std::size_t>(v)]; }
-const Buffer& buffer(const Plan& plan, ValueId v) { return plan.buffers.at(static_cast<std::size_t>(place(plan, v).buffer)); }
+const Buffer& buffer(const Plan& plan, ValueId v) {
+  return plan.buffers.at(static_cast<std::size_t>(place(plan, v).buffer));
+}
 
 TEST(Plan, ChainTakesTwoBuffersAndWritesTheResultToTheCaller) {
   Builder b;
@@ -130,7 +138,8 @@ TEST(Plan, NothingIsWrittenOverWhatIsReadElsewhere) {
   b.graph.outputs = {b.call(kPlain, {over, index, twice, two[0], two[1]})};
   const Plan plan = b.plan();
   EXPECT_NE(place(plan, over).buffer, place(plan, seen).buffer) << "the kernel reads a view of it, too";
-  EXPECT_NE(place(plan, twice).buffer, place(plan, given).buffer) << "of the input given twice, the kernel reads the second as it likes";
+  EXPECT_NE(place(plan, twice).buffer, place(plan, given).buffer)
+      << "of the input given twice, the kernel reads the second as it likes";
   EXPECT_NE(place(plan, index).buffer, place(plan, number).buffer) << "another type lies there";
   EXPECT_EQ(place(plan, two[0]).buffer, place(plan, one).buffer);
   EXPECT_NE(place(plan, two[1]).buffer, place(plan, one).buffer) << "the first result has its memory";
@@ -208,7 +217,8 @@ TEST(Plan, WritersWaitForReadersAndReadersForWriters) {
   b.graph.outputs = {b.call(kPlain, {b.resize({z}, 8), y})};
   const Plan plan = b.plan();
   std::vector<int> position(b.graph.nodes.size());
-  for (std::size_t s = 0; s < plan.steps.size(); ++s) position[static_cast<std::size_t>(plan.steps[s].node)] = static_cast<int>(s);
+  for (std::size_t s = 0; s < plan.steps.size(); ++s)
+    position[static_cast<std::size_t>(plan.steps[s].node)] = static_cast<int>(s);
   EXPECT_LT(position[0], position[1]);
   EXPECT_LT(position[1], position[2]);
 }
@@ -226,9 +236,12 @@ TEST(Plan, ABetterOrderIsFound) {
 }
 
 TEST(Plan, WhatReplacesItsInputStaysWhereTheProgramHasIt) {
-  // Another order of backward saves memory, but not by computing `slope`, in the place of what forward has kept, before its time.
+  // Another order of backward saves memory, but not by computing `slope`, in the place of what forward has kept, before
+  // its time.
   Builder b;
-  const auto resize = [&](std::vector<ValueId> inputs, std::int64_t n) { return b.add(kResize, std::move(inputs), {{"n", n}}, Phase::backward)[0]; };
+  const auto resize = [&](std::vector<ValueId> inputs, std::int64_t n) {
+    return b.add(kResize, std::move(inputs), {{"n", n}}, Phase::backward)[0];
+  };
   const ValueId x = b.graph.add_input("x", floats(16));
   const ValueId kept = b.resize({x}, 10000);
   std::vector<ValueId> large, small;
@@ -288,7 +301,8 @@ TEST(Plan, TermsOfAGradientThatAreMoreThanThatStayWhereTheyAre) {
                 r = b.graph.add_parameter("r", floats(1000), true);
   const ValueId loss = b.resize({x, p, q}, 1), forward = b.call(kPlain, {x});
   const ValueId result = b.call(kPlain, {p, x}, Phase::backward);
-  const ValueId sum = b.call(kInPlace, {result, x}, Phase::backward), of_forward = b.call(kInPlace, {forward, x}, Phase::backward);
+  const ValueId sum = b.call(kInPlace, {result, x}, Phase::backward),
+                of_forward = b.call(kInPlace, {forward, x}, Phase::backward);
   b.add(kUpdate, {p, q, r, sum, of_forward, of_forward}, {}, Phase::update);
   b.graph.losses = {{loss, ir::kNone}};
   b.graph.outputs = {loss, result};
@@ -484,7 +498,8 @@ TEST(Plan, WhatOnlyThePreparePhaseReadsIsKnownByItsLastReader) {
   const Plan plan = b.plan();
   std::vector<std::pair<ValueId, ValueId>> found;  // the reader's result, what it reads last
   for (const Step& step : plan.steps)
-    for (const ValueId v : step.last_reads) found.emplace_back(b.graph.nodes[static_cast<std::size_t>(step.node)].outputs[0], v);
+    for (const ValueId v : step.last_reads)
+      found.emplace_back(b.graph.nodes[static_cast<std::size_t>(step.node)].outputs[0], v);
   std::sort(found.begin(), found.end());
   EXPECT_EQ(found, (std::vector<std::pair<ValueId, ValueId>>{{moved, once}, {packed, twice}, {packed, moved}}));
 }
@@ -521,7 +536,10 @@ Graph random_graph(unsigned seed, int nodes) {
   std::vector<ValueId> values{b.graph.add_input("x", floats(64)), b.graph.add_input("y", floats(1000))};
   const ValueId state = b.graph.add_buffer("state", floats(64));
   for (int i = 0; i < nodes; ++i) {
-    auto pick = [&] { return values[below(3) == 0 ? below(values.size()) : values.size() - 1 - below(std::min<std::size_t>(values.size(), 6))]; };
+    auto pick = [&] {
+      return values[below(3) == 0 ? below(values.size())
+                                  : values.size() - 1 - below(std::min<std::size_t>(values.size(), 6))];
+    };
     const ValueId a = pick(), c = pick();
     switch (below(7)) {
       case 0:
@@ -546,7 +564,8 @@ Graph random_graph(unsigned seed, int nodes) {
         values.push_back(b.call(kInPlace, {a, c}));
     }
   }
-  for (int i = 0; i < 3; ++i) b.graph.outputs.push_back(values[values.size() - 1 - below(std::min<std::size_t>(values.size(), 20))]);
+  for (int i = 0; i < 3; ++i)
+    b.graph.outputs.push_back(values[values.size() - 1 - below(std::min<std::size_t>(values.size(), 20))]);
   return std::move(b.graph);
 }
 
@@ -561,7 +580,8 @@ TEST(Plan, RandomGraphsKeepEveryInvariant) {
     ASSERT_EQ(plan.arena_bytes, again.arena_bytes);
     for (std::size_t i = 0; i < plan.buffers.size(); ++i) ASSERT_EQ(plan.buffers[i].offset, again.buffers[i].offset);
     above += static_cast<double>(plan.arena_bytes) > 1.02 * static_cast<double>(plan.lower_bound);
-    if (plan.lower_bound > 0) worst = std::max(worst, static_cast<double>(plan.arena_bytes) / static_cast<double>(plan.lower_bound));
+    if (plan.lower_bound > 0)
+      worst = std::max(worst, static_cast<double>(plan.arena_bytes) / static_cast<double>(plan.lower_bound));
   }
   // Sizes over four orders of magnitude and arbitrary lives; networks are kinder.
   EXPECT_LE(worst, 1.06);
@@ -598,9 +618,11 @@ TEST(Plan, TheCheckerCatchesOverlapsAndLateReads) {
   bad.arena_bytes += 64;
   EXPECT_THROW(verify_plan(b.graph, bad), InternalError);
 
-  // Two that live at one time: one reaches into the other from below, or lies in the other's place while that is still to be read.
+  // Two that live at one time: one reaches into the other from below, or lies in the other's place while that is still
+  // to be read.
   Builder pair;
-  const ValueId x = pair.graph.add_input("x", floats(100)), first = pair.call(kPlain, {x}), second = pair.call(kPlain, {first});
+  const ValueId x = pair.graph.add_input("x", floats(100)), first = pair.call(kPlain, {x}),
+                second = pair.call(kPlain, {first});
   pair.graph.outputs = {pair.call(kPlain, {second, first})};
   const Plan both = pair.plan();
   bad = both;

@@ -17,7 +17,8 @@ bool bless = false;
 
 const std::string kTexts = GRAVEN_SOURCE_DIR "/tests/print/texts/";
 
-/// Times depend on the machine, and whether a program was compiled on what ran before; lines of this file change with it.
+/// Times depend on the machine, and whether a program was compiled on what ran before; lines of this file change with
+/// it.
 std::string masked(std::string text) {
   text = tests::replaced(text, "[0-9]+\\.[0-9]+ ms", "<time> ms");
   text = tests::replaced(text, "take from the cache:|compile:", "<compile or take from the cache>:");
@@ -33,7 +34,8 @@ void expect_text(const std::string& name, const std::string& found) {
   std::ifstream file(path);
   std::stringstream stored;
   stored << file.rdbuf();
-  EXPECT_EQ(found, stored.str()) << path << " says otherwise. If the change is meant, run: test_print --bless, and read the difference";
+  EXPECT_EQ(found, stored.str())
+      << path << " says otherwise. If the change is meant, run: test_print --bless, and read the difference";
 }
 
 std::string first_lines(const std::string& text, int count) {
@@ -45,8 +47,9 @@ std::string first_lines(const std::string& text, int count) {
 
 /// A convolution with its norm, a frozen layer, and parameters of the module's own.
 struct Small : nn::Module<Small> {
-  nn::Sequential features =
-      child("features", nn::Sequential(nn::Conv2d(1, 4, 3, {.stride = 2, .padding = 1, .bias = false}), nn::BatchNorm2d(4), nn::ReLU()));
+  nn::Sequential features = child(
+      "features",
+      nn::Sequential(nn::Conv2d(1, 4, 3, {.stride = 2, .padding = 1, .bias = false}), nn::BatchNorm2d(4), nn::ReLU()));
   nn::Linear classifier = child("classifier", nn::Linear(64, 3));
   Tensor scale = parameter("scale", ones({3}));
   Small() { features.requires_grad_(false); }
@@ -79,7 +82,8 @@ struct TrainMobileNet : nn::Graph<TrainMobileNet> {
 /// The number of a graph counts its class, whatever test ran before.
 std::string numbered(std::string text, const nn::GraphBase& graph) {
   const std::string zero = graph.class_name() + "_0";
-  for (std::size_t at = 0; (at = text.find(graph.name(), at)) != std::string::npos; at += zero.size()) text.replace(at, graph.name().size(), zero);
+  for (std::size_t at = 0; (at = text.find(graph.name(), at)) != std::string::npos; at += zero.size())
+    text.replace(at, graph.name().size(), zero);
   return text;
 }
 

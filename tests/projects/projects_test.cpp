@@ -1,6 +1,7 @@
-// Emitted projects under faults: a training and an inference project are emitted, built with AddressSanitizer and UndefinedBehaviorSanitizer, and
-// then run to the end, stopped, resumed, killed at random moments, given bad command lines, bad files and full disks. Whatever happens is one message
-// and a status, or the right numbers; never a report of a sanitizer.
+// Emitted projects under faults: a training and an inference project are emitted, built with AddressSanitizer and
+// UndefinedBehaviorSanitizer, and then run to the end, stopped, resumed, killed at random moments, given bad command
+// lines, bad files and full disks. Whatever happens is one message and a status, or the right numbers; never a report
+// of a sanitizer.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -45,11 +46,13 @@ ValueId network(ir::Graph& g, ValueId x, bool training) {
   const ValueId b1 = g.add_parameter("model.hidden.bias", {DType::f32, {16}}, training);
   const ValueId w2 = g.add_parameter("model.logits.weight", {DType::f32, {kClasses, 16}}, training);
   const ValueId b2 = g.add_parameter("model.logits.bias", {DType::f32, {kClasses}}, training);
-  ValueId h = g.call("relu", {g.call("linear", {x, w1, b1}, {}, {{"model.hidden", "net.cpp", 3}})}, {}, {{"model", "net.cpp", 3}});
+  ValueId h = g.call("relu", {g.call("linear", {x, w1, b1}, {}, {{"model.hidden", "net.cpp", 3}})}, {},
+                     {{"model", "net.cpp", 3}});
   if (training) {
     const ValueId seed = g.add_value("seed", ir::ValueKind::hyper, {DType::i64, {}}),
                   step = g.add_value("step", ir::ValueKind::hyper, {DType::i64, {}});
-    h = g.call("dropout", {h, seed, step}, {{"p", 0.2}, {"stream", std::int64_t{7}}}, {{"model.dropout", "net.cpp", 3}});
+    h = g.call("dropout", {h, seed, step}, {{"p", 0.2}, {"stream", std::int64_t{7}}},
+               {{"model.dropout", "net.cpp", 3}});
   }
   return g.call("linear", {h, w2, b2}, {}, {{"model.logits", "net.cpp", 4}});
 }
@@ -76,7 +79,8 @@ ir::Graph inference_graph() {
 
 /// Convolutions, norms, pooling and attention, in one network: patches of an image that attend to one another.
 struct Patches : nn::Module<Patches> {
-  nn::Conv2d widen = child("widen", nn::Conv2d(1, 5, 3, {.padding = 1, .bias = false})), deep = child("deep", nn::Conv2d(5, 5, 3, {.groups = 5})),
+  nn::Conv2d widen = child("widen", nn::Conv2d(1, 5, 3, {.padding = 1, .bias = false})),
+             deep = child("deep", nn::Conv2d(5, 5, 3, {.groups = 5})),
              patches = child("patches", nn::Conv2d(5, 12, 3, {.stride = 3}));
   nn::BatchNorm2d norm = child("norm", nn::BatchNorm2d(5));
   nn::MultiheadAttention attention = child("attention", nn::MultiheadAttention(12, 3));
@@ -153,8 +157,9 @@ class Projects : public testing::Test {
     const fs::path folder = root() / name;
     codegen::emit(graph, folder, {.name = name, .format = false});
     for (const std::vector<std::string>& command :
-         {std::vector<std::string>{"cmake", "-S", folder.string(), "-B", (folder / "build").string(), "-DGRAVEN_SANITIZE=address",
-                                   "-DGRAVEN_LEVELS=" + levels, "-DCMAKE_CXX_FLAGS_RELEASE=-O0", "-DCMAKE_CXX_FLAGS=-Werror"},
+         {std::vector<std::string>{"cmake", "-S", folder.string(), "-B", (folder / "build").string(),
+                                   "-DGRAVEN_SANITIZE=address", "-DGRAVEN_LEVELS=" + levels,
+                                   "-DCMAKE_CXX_FLAGS_RELEASE=-O0", "-DCMAKE_CXX_FLAGS=-Werror"},
           {"cmake", "--build", (folder / "build").string(), "-j2"}}) {
       const ProcessResult r = codegen::run_process(command, {.seconds = 600});
       ASSERT_EQ(r.exit_status, 0) << r.output;
@@ -176,13 +181,14 @@ class Projects : public testing::Test {
     const ProcessResult r = codegen::run_process(command, {.directory = work().string(), .seconds = 120});
     EXPECT_FALSE(r.timed_out);
     EXPECT_LT(r.exit_status, 100) << r.output;
-    for (const char* report : {"Sanitizer", "runtime error", "terminate called"}) EXPECT_EQ(r.output.find(report), std::string::npos) << r.output;
+    for (const char* report : {"Sanitizer", "runtime error", "terminate called"})
+      EXPECT_EQ(r.output.find(report), std::string::npos) << r.output;
     return r;
   }
 
   static void expect_self_test_passes(const std::string& name) {
-    const ProcessResult r =
-        codegen::run_process({(root() / name / "build/selftest").string()}, {.directory = (root() / name).string(), .seconds = 100});
+    const ProcessResult r = codegen::run_process({(root() / name / "build/selftest").string()},
+                                                 {.directory = (root() / name).string(), .seconds = 100});
     EXPECT_EQ(r.exit_status, 0) << r.output;
   }
 
@@ -232,7 +238,8 @@ TEST_F(Projects, ConvolutionsAndAttentionTrain) {
     write_npy(images / part / "labels.npy", runtime::DType::u8, {kSamples}, labels);
   }
   const std::string out = (work() / "patches_run").string();
-  const ProcessResult trained = run({program("patches_train"), "--data", images.string(), "--out", out, "--epochs", "4", "--threads", "2"});
+  const ProcessResult trained =
+      run({program("patches_train"), "--data", images.string(), "--out", out, "--epochs", "4", "--threads", "2"});
   EXPECT_EQ(trained.exit_status, 0) << trained.output;
 }
 
@@ -312,7 +319,8 @@ TEST_F(Projects, TrainStopResume) {
     EXPECT_EQ(read_file(cut + "/latest/" + file), read_file(straight + "/latest/" + file)) << file;
 
   // What was learned, deployed.
-  const ProcessResult used = run({classifier(), "--weights", straight + "/latest/weights.safetensors", "--data", data(), "--output", "logits.npy"});
+  const ProcessResult used = run({classifier(), "--weights", straight + "/latest/weights.safetensors", "--data", data(),
+                                  "--output", "logits.npy"});
   EXPECT_EQ(used.exit_status, 0) << used.output;
   EXPECT_EQ(runtime::read_npy((work() / "logits.npy").string()).shape, (runtime::Dims{11, kClasses}));
   EXPECT_EQ(run({classifier(), "--bench", "0.01", "--json"}).exit_status, 0);
@@ -320,45 +328,47 @@ TEST_F(Projects, TrainStopResume) {
 
 TEST_F(Projects, BadCommandLines) {
   const std::string out = (work() / "none").string();
-  expect_errors({trainer(), "--data", data(), "--out", out}, {
-                                                                 {{"--epoch", "1"}, 2, "unknown option \"--epoch\"; did you mean --epochs?"},
-                                                                 {{"--epochs"}, 2, "--epochs: expected a value"},
-                                                                 {{"--epochs", "-1"}, 2, "--epochs: expected a whole number from 0"},
-                                                                 {{"--epochs", "99999999999999999999999"}, 2, "--epochs"},
-                                                                 {{"--lr", "nan"}, 2, "--lr: expected a number"},
-                                                                 {{"--lr", "inf"}, 2, "--lr"},
-                                                                 {{"--lr", "-0.1"}, 2, "--lr"},
-                                                                 {{"--lr", "1e400"}, 2, "--lr"},
-                                                                 {{"--batch", "9"}, 2, "--batch: expected 8, which is fixed"},
-                                                                 {{"--threads", "5000"}, 2, "--threads"},
-                                                                 {{"--shuffle=maybe"}, 2, "--shuffle: expected no value"},
-                                                                 {{"stray"}, 2, "expected options"},
-                                                                 {{""}, 2, "expected options"},
-                                                                 {{"--data-format", "csv"}, 2, "--data-format: expected auto, idx"},
-                                                                 {{"--data", "/dev/null"}, 1, "/dev/null"},
-                                                                 {{"--data", "/nonexistent"}, 1, "/nonexistent"},
-                                                                 {{"--out", trainer()}, 1, "expected a folder, found a file"},
-                                                                 {{"--out", "/proc/none"}, 1, "cannot create the folder"},
-                                                                 {{"--weights", "/dev/zero"}, 1, "/dev/zero: expected a file"},
-                                                                 {{"--weights", data()}, 1, "expected a file, found a folder"},
-                                                                 {{"--log", "/dev/full"}, 1, "No space left"},
-                                                                 {{"--resume", "/nonexistent"}, 1, "a checkpoint to resume from"},
-                                                                 {{"--std", "0"}, 2, "--std"},
-                                                                 {{"--mean", "1,2,x"}, 2, "--mean: expected numbers"},
-                                                                 {{"--total-steps", "5"}, 2, "no length to set"},
-                                                             });
+  expect_errors({trainer(), "--data", data(), "--out", out},
+                {
+                    {{"--epoch", "1"}, 2, "unknown option \"--epoch\"; did you mean --epochs?"},
+                    {{"--epochs"}, 2, "--epochs: expected a value"},
+                    {{"--epochs", "-1"}, 2, "--epochs: expected a whole number from 0"},
+                    {{"--epochs", "99999999999999999999999"}, 2, "--epochs"},
+                    {{"--lr", "nan"}, 2, "--lr: expected a number"},
+                    {{"--lr", "inf"}, 2, "--lr"},
+                    {{"--lr", "-0.1"}, 2, "--lr"},
+                    {{"--lr", "1e400"}, 2, "--lr"},
+                    {{"--batch", "9"}, 2, "--batch: expected 8, which is fixed"},
+                    {{"--threads", "5000"}, 2, "--threads"},
+                    {{"--shuffle=maybe"}, 2, "--shuffle: expected no value"},
+                    {{"stray"}, 2, "expected options"},
+                    {{""}, 2, "expected options"},
+                    {{"--data-format", "csv"}, 2, "--data-format: expected auto, idx"},
+                    {{"--data", "/dev/null"}, 1, "/dev/null"},
+                    {{"--data", "/nonexistent"}, 1, "/nonexistent"},
+                    {{"--out", trainer()}, 1, "expected a folder, found a file"},
+                    {{"--out", "/proc/none"}, 1, "cannot create the folder"},
+                    {{"--weights", "/dev/zero"}, 1, "/dev/zero: expected a file"},
+                    {{"--weights", data()}, 1, "expected a file, found a folder"},
+                    {{"--log", "/dev/full"}, 1, "No space left"},
+                    {{"--resume", "/nonexistent"}, 1, "a checkpoint to resume from"},
+                    {{"--std", "0"}, 2, "--std"},
+                    {{"--mean", "1,2,x"}, 2, "--mean: expected numbers"},
+                    {{"--total-steps", "5"}, 2, "no length to set"},
+                });
   EXPECT_TRUE(!fs::exists(out) || runtime::list_checkpoints(out).empty()) << "nothing was saved";
-  expect_errors({classifier()}, {
-                                    {{}, 2, "--data: expected samples to run on"},
-                                    {{"--data"}, 2, "--data: expected a value"},
-                                    {{"--data", data(), "--batch", "0"}, 2, "--batch: expected a whole number from 1 to 8"},
-                                    {{"--data", data(), "--batch", "9"}, 2, "--batch"},
-                                    {{"--data", data(), "--topk", "101"}, 2, "--topk"},
-                                    {{"--bench", "-1"}, 2, "--bench"},
-                                    {{"--bench", "nan"}, 2, "--bench"},
-                                    {{"--data", data(), "--output", "/dev/null/x.npy"}, 1, "cannot create"},
-                                    {{"--data", data(), "--weights", "/nonexistent"}, 1, "--weights"},
-                                });
+  expect_errors({classifier()},
+                {
+                    {{}, 2, "--data: expected samples to run on"},
+                    {{"--data"}, 2, "--data: expected a value"},
+                    {{"--data", data(), "--batch", "0"}, 2, "--batch: expected a whole number from 1 to 8"},
+                    {{"--data", data(), "--batch", "9"}, 2, "--batch"},
+                    {{"--data", data(), "--topk", "101"}, 2, "--topk"},
+                    {{"--bench", "-1"}, 2, "--bench"},
+                    {{"--bench", "nan"}, 2, "--bench"},
+                    {{"--data", data(), "--output", "/dev/null/x.npy"}, 1, "cannot create"},
+                    {{"--data", data(), "--weights", "/nonexistent"}, 1, "--weights"},
+                });
 }
 
 TEST_F(Projects, BadData) {
@@ -373,7 +383,8 @@ TEST_F(Projects, BadData) {
   write_npy(fresh("negative") / "labels.npy", runtime::DType::i8, {kSamples}, std::string(kSamples - 1, '\1') + '\xFF');
   write_npy(fresh("float_labels") / "labels.npy", runtime::DType::f32, {kSamples}, std::string(4 * kSamples, '\0'));
   write_npy(fresh("fewer_labels") / "labels.npy", runtime::DType::u8, {kSamples - 1}, std::string(kSamples - 1, '\1'));
-  write_npy(fresh("wider") / "images.npy", runtime::DType::f32, {kSamples, kFeatures + 1}, std::string(4 * kSamples * (kFeatures + 1), '\0'));
+  write_npy(fresh("wider") / "images.npy", runtime::DType::f32, {kSamples, kFeatures + 1},
+            std::string(4 * kSamples * (kFeatures + 1), '\0'));
   write_npy(fresh("empty") / "images.npy", runtime::DType::f32, {0, kFeatures}, "");
   fresh("few", kBatch - 1);
   std::string nans(4 * kSamples * kFeatures, '\0');
@@ -438,8 +449,10 @@ TEST_F(Projects, BadWeightsAndCheckpoints) {
     EXPECT_NE(r.output.find("warning: damaged checkpoint"), std::string::npos) << r.output;
     EXPECT_EQ(read_file(newest), whole) << "the epoch was trained again, to the same bits";
   }
-  for (const std::string& checkpoint : runtime::list_checkpoints(out)) fs::resize_file(checkpoint + "/manifest.json", 10);
-  expect_errors({trainer(), "--data", data(), "--out", out, "--resume"}, {{{}, 1, "expected a checkpoint to resume from, found none that is whole"}});
+  for (const std::string& checkpoint : runtime::list_checkpoints(out))
+    fs::resize_file(checkpoint + "/manifest.json", 10);
+  expect_errors({trainer(), "--data", data(), "--out", out, "--resume"},
+                {{{}, 1, "expected a checkpoint to resume from, found none that is whole"}});
 }
 
 /// Starts a program and kills it after so many microseconds; false when it was done before.
@@ -460,8 +473,8 @@ bool start_and_kill(const std::vector<std::string>& command, useconds_t microsec
   return WIFSIGNALED(status);
 }
 
-// A checkpoint after every step, and a kill at a random moment, again and again, from the beginning where a run came to its end; then what a run that
-// nobody disturbed has, bit for bit.
+// A checkpoint after every step, and a kill at a random moment, again and again, from the beginning where a run came to
+// its end; then what a run that nobody disturbed has, bit for bit.
 TEST_F(Projects, KilledAHundredTimes) {
   constexpr int kKills = 100;
   const unsigned seed = 20240117;
@@ -471,8 +484,10 @@ TEST_F(Projects, KilledAHundredTimes) {
   const std::vector<std::string> options = {"--epochs", "60", "--checkpoint-every", "1", "--keep", "2"};
   const auto start = std::chrono::steady_clock::now();
   ASSERT_EQ(train(straight, options).exit_status, 0);
-  // However slow the machine: a run takes `whole` to its end, and is killed within a part of that; later, when it gets nowhere so fast.
-  const auto whole = std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - start).count();
+  // However slow the machine: a run takes `whole` to its end, and is killed within a part of that; later, when it gets
+  // nowhere so fast.
+  const auto whole =
+      std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - start).count();
   const auto expect_undisturbed = [&] {
     for (const char* file : {"weights.safetensors", "optimizer.safetensors", "manifest.json"})
       EXPECT_EQ(read_file(out + "/latest/" + file), read_file(straight + "/latest/" + file)) << file;
@@ -482,7 +497,8 @@ TEST_F(Projects, KilledAHundredTimes) {
   std::int64_t last = -1;
   while (kills < kKills) {
     const bool resume = !runtime::list_checkpoints(out).empty();
-    std::vector<std::string> command = {trainer(), "--data", data(), "--out", out, "--threads", "2", resume ? "--resume" : "--overwrite"};
+    std::vector<std::string> command = {trainer(), "--data",    data(), "--out",
+                                        out,       "--threads", "2",    resume ? "--resume" : "--overwrite"};
     command.insert(command.end(), options.begin(), options.end());
     int status = 0;
     if (!start_and_kill(command, static_cast<useconds_t>(random() % static_cast<std::uint64_t>(latest + 1)), status)) {
@@ -511,16 +527,19 @@ TEST_F(Projects, KilledAHundredTimes) {
   expect_undisturbed();
 }
 
-// The disk is full: a small file system where one can be mounted, else a limit on the size of files. The last whole checkpoint stays.
+// The disk is full: a small file system where one can be mounted, else a limit on the size of files. The last whole
+// checkpoint stays.
 TEST_F(Projects, AFullDiskKeepsTheOldCheckpoint) {
   const fs::path disk = work() / "disk";
   fs::create_directories(disk);
   const bool mounted = ::mount("tmpfs", disk.c_str(), "tmpfs", 0, "size=64k") == 0;
-  if (!mounted) std::cout << "no file system can be mounted here: a limit on the size of files stands in for the full disk\n";
+  if (!mounted)
+    std::cout << "no file system can be mounted here: a limit on the size of files stands in for the full disk\n";
   const std::string out = (disk / "out").string();
   EXPECT_EQ(train(out, {"--epochs", "1"}).exit_status, 0);
   const std::vector<std::string> before = runtime::list_checkpoints(out);
-  std::vector<std::string> command = {trainer(), "--data", data(), "--out", out, "--resume", "--epochs", "50", "--keep", "0"};
+  std::vector<std::string> command = {trainer(),  "--data",   data(), "--out",  out,
+                                      "--resume", "--epochs", "50",   "--keep", "0"};
   if (!mounted) {
     std::string line = "trap '' XFSZ; ulimit -f 1; exec";
     for (const std::string& word : command) line += " '" + word + "'";
@@ -534,7 +553,8 @@ TEST_F(Projects, AFullDiskKeepsTheOldCheckpoint) {
   ASSERT_FALSE(after.empty());
   EXPECT_TRUE(runtime::is_whole_checkpoint(before[0]));
   for (const std::string& checkpoint : after) EXPECT_TRUE(runtime::is_whole_checkpoint(checkpoint)) << checkpoint;
-  for (const auto& entry : fs::directory_iterator(out)) EXPECT_FALSE(entry.path().filename().string().starts_with(".tmp-step")) << entry.path();
+  for (const auto& entry : fs::directory_iterator(out))
+    EXPECT_FALSE(entry.path().filename().string().starts_with(".tmp-step")) << entry.path();
   // An inference run cannot write its results there, either.
   if (mounted) {
     write_file(disk / "filler", std::string(65536, 'x'));
@@ -546,14 +566,16 @@ TEST_F(Projects, AFullDiskKeepsTheOldCheckpoint) {
   }
 }
 
-// A folder that nobody may write into. Root may all the same, so there the folder lies on a read-only mount, where one can be made.
+// A folder that nobody may write into. Root may all the same, so there the folder lies on a read-only mount, where one
+// can be made.
 TEST_F(Projects, AReadOnlyFolderKeepsTheOldCheckpoint) {
   const fs::path folder = work() / "read_only";
   const std::string out = (folder / "out").string();
   ASSERT_EQ(train(out, {"--epochs", "1"}).exit_status, 0);
   const bool root_user = ::geteuid() == 0;
   if (root_user) {
-    if (::mount(folder.c_str(), folder.c_str(), nullptr, MS_BIND, nullptr) != 0) GTEST_SKIP() << "root, and nothing can be mounted here";
+    if (::mount(folder.c_str(), folder.c_str(), nullptr, MS_BIND, nullptr) != 0)
+      GTEST_SKIP() << "root, and nothing can be mounted here";
     ASSERT_EQ(::mount(nullptr, folder.c_str(), nullptr, MS_REMOUNT | MS_BIND | MS_RDONLY, nullptr), 0);
   } else {
     fs::permissions(out, fs::perms::owner_read | fs::perms::owner_exec);

@@ -1,5 +1,5 @@
-// Training and inference allocate nothing between one call of the model and the next. Counted by replacing operator new, which sanitizers do not
-// suffer: there the tests are skipped.
+// Training and inference allocate nothing between one call of the model and the next. Counted by replacing operator
+// new, which sanitizers do not suffer: there the tests are skipped.
 #include <algorithm>
 #include <cstdlib>
 #include <new>
@@ -95,7 +95,8 @@ TEST(Allocation, NoneBetweenCallsOfTheModel) {
   EXPECT_EQ(trained.meter.calls, 100U);
   EXPECT_EQ(trained.meter.between_calls, 0U);
 
-  for (const std::vector<std::string>& extra : {std::vector<std::string>{}, {"--output", folder / "y.npy"}, {"--labels", folder / "labels-idx"}}) {
+  for (const std::vector<std::string>& extra :
+       {std::vector<std::string>{}, {"--output", folder / "y.npy"}, {"--labels", folder / "labels-idx"}}) {
     MeteredInference served({12}, 3, 10, true);
     std::vector<std::string> words = {"--data", folder / "images-idx", "--show", "0"};
     words.insert(words.end(), extra.begin(), extra.end());

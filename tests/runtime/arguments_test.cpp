@@ -99,9 +99,9 @@ TEST(Arguments, RefusesMistakes) {
 
 TEST(Arguments, HelpNamesEveryDefault) {
   const std::string help = parse({}).help;
-  for (const char* line :
-       {"Does things.", "usage: prog [options]", "\nTraining\n", "--epochs N", "passes (default: 5)", "learning rate (default: 0.1)",
-        "--shuffle, --no-shuffle", "(default: on)", "where it is (default: data)", "--resume [PATH]", "means (default: 0.5,0.25)", "--help"}) {
+  for (const char* line : {"Does things.", "usage: prog [options]", "\nTraining\n", "--epochs N", "passes (default: 5)",
+                           "learning rate (default: 0.1)", "--shuffle, --no-shuffle", "(default: on)",
+                           "where it is (default: data)", "--resume [PATH]", "means (default: 0.5,0.25)", "--help"}) {
     EXPECT_NE(help.find(line), std::string::npos) << line << " is not in\n" << help;
   }
   testing::internal::CaptureStdout();

@@ -103,7 +103,8 @@ TEST(Checkpoint, HoldsEverything) {
   EXPECT_EQ(fs::read_symlink(out + "/best"), "step-00000007");
   for (const char* file : {"/weights.safetensors", "/optimizer.safetensors"})
     EXPECT_EQ(SafetensorsFile(out + "/latest" + file).metadata(),
-              (std::vector<std::pair<std::string, std::string>>{{"generator", "graven test"}, {"graph", "abc"}, {"model", "mock"}, {"step", "7"}}));
+              (std::vector<std::pair<std::string, std::string>>{
+                  {"generator", "graven test"}, {"graph", "abc"}, {"model", "mock"}, {"step", "7"}}));
 }
 
 TEST(Checkpoint, KeepsTheNewestAndTheBest) {
@@ -138,7 +139,8 @@ TEST(Checkpoint, PassesOverDamage) {
        }},
       {"no manifest", [](const std::string& p) { fs::remove(p + "/manifest.json"); }},
       {"empty manifest", [](const std::string& p) { fs::resize_file(p + "/manifest.json", 0); }},
-      {"truncated manifest", [](const std::string& p) { fs::resize_file(p + "/manifest.json", fs::file_size(p + "/manifest.json") - 1); }},
+      {"truncated manifest",
+       [](const std::string& p) { fs::resize_file(p + "/manifest.json", fs::file_size(p + "/manifest.json") - 1); }},
       {"another step in the manifest",
        [](const std::string& p) {
          std::string s = read_file(p + "/manifest.json");
@@ -174,7 +176,8 @@ TEST(Checkpoint, RefusesWhatDoesNotFit) {
   const auto silent = [](const std::string&) {};
   EXPECT_ERROR(load_newest(out, "abc", weights, states, silent), "a checkpoint to resume from");
   save(out, 1);
-  EXPECT_ERROR(load_newest(out, "xyz", weights, states, silent), "expected xyz, found abc: the checkpoint is another model's (\"mock\")");
+  EXPECT_ERROR(load_newest(out, "xyz", weights, states, silent),
+               "expected xyz, found abc: the checkpoint is another model's (\"mock\")");
   weights[0].shape = {1, 3};
   EXPECT_ERROR(load_newest(out, "abc", weights, states, silent), "none that is whole");
   EXPECT_EQ(model.weight[0], 0) << "nothing is written";
@@ -351,7 +354,8 @@ TEST(Checkpoint, AFailedWriteLeavesTheOldOne) {
   EXPECT_EQ(status, 0);
   Model model;
   EXPECT_EQ(load(out, model), std::pair(std::int64_t{1}, 0));
-  for (const auto& entry : fs::directory_iterator(out)) EXPECT_FALSE(entry.path().filename().string().starts_with(".tmp")) << entry.path();
+  for (const auto& entry : fs::directory_iterator(out))
+    EXPECT_FALSE(entry.path().filename().string().starts_with(".tmp")) << entry.path();
 }
 
 TEST(Checkpoint, AFolderThatTakesNothingKeepsTheOldOne) {
@@ -366,14 +370,16 @@ TEST(Checkpoint, AFolderThatTakesNothingKeepsTheOldOne) {
   EXPECT_EQ(load(out, model).first, 1);
 }
 
-// A process that saves again and again is killed at hundreds of moments; whatever it left, a checkpoint loads, and steps never go back.
+// A process that saves again and again is killed at hundreds of moments; whatever it left, a checkpoint loads, and
+// steps never go back.
 TEST(Checkpoint, SurvivesKill) {
   constexpr int kKills = 250;
   const TemporaryFolder folder;
   const std::string out = folder / "out";
   const auto start = std::chrono::steady_clock::now();
   for (std::int64_t step = 1; step <= 4; ++step) save(out, step, 2);
-  const auto saving = std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - start).count() / 4;
+  const auto saving =
+      std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - start).count() / 4;
   std::int64_t last = 4;
   int kills = 0, midway = 0;
   std::mt19937 random(20240117);

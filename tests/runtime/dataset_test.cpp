@@ -23,8 +23,8 @@ std::string idx(unsigned char type, const std::vector<std::uint32_t>& dims, cons
 /// Wrapped, and stored: nothing is compressed.
 std::string gzipped(const std::string& data) {
   const auto size = static_cast<std::uint16_t>(data.size());
-  return from_hex("1f8b0800000000000003 01") + little_endian(size) + little_endian(static_cast<std::uint16_t>(~size)) + data +
-         little_endian(crc32(as_span(data))) + little_endian(static_cast<std::uint32_t>(size));
+  return from_hex("1f8b0800000000000003 01") + little_endian(size) + little_endian(static_cast<std::uint16_t>(~size)) +
+         data + little_endian(crc32(as_span(data))) + little_endian(static_cast<std::uint32_t>(size));
 }
 
 std::string npy(const std::string& descr, const std::string& shape, const std::string& data) {
@@ -40,7 +40,8 @@ std::string cifar10(int n) {
 }
 
 std::vector<TensorDescription> images_and_labels() {
-  return {{.name = "images", .dtype = DType::f32, .shape = {8, 1, 2, 2}}, {.name = "labels", .dtype = DType::i64, .shape = {8}, .classes = 10}};
+  return {{.name = "images", .dtype = DType::f32, .shape = {8, 1, 2, 2}},
+          {.name = "labels", .dtype = DType::i64, .shape = {8}, .classes = 10}};
 }
 
 TEST(Idx, ReadsAndRefuses) {
@@ -58,7 +59,8 @@ TEST(Idx, ReadsAndRefuses) {
   EXPECT_EQ(x, 1.5F) << "big-endian";
   write_file(path, idx(0x08, {0, 28}, ""));
   EXPECT_EQ(read_idx(path).shape, (Dims{0, 28}));
-  for (const std::string& data : {std::string("7"), std::string(5000, '7')}) {  // more than is read for the header, and less
+  for (const std::string& data :
+       {std::string("7"), std::string(5000, '7')}) {  // more than is read for the header, and less
     const std::string plain = idx(0x08, {static_cast<std::uint32_t>(data.size())}, data), first = plain.substr(0, 5);
     for (const std::string& good : {gzipped(plain), gzipped(first) + gzipped("") + gzipped(plain.substr(5))}) {
       write_file(path, good);
@@ -88,10 +90,13 @@ TEST(Idx, ReadsAndRefuses) {
       {"short, gzipped", gzipped(idx(0x08, {2}, "7")), "2 bytes for u8[2], found 1"},
       {"long, gzipped", gzipped(idx(0x08, {2}, "777")), "2 bytes for u8[2], found more"},
       {"long, in a second member", gzipped(idx(0x08, {2}, "77")) + gzipped("7"), "2 bytes for u8[2], found more"},
-      {"long, beyond what is read for the header", gzipped(idx(0x08, {2000}, std::string(2001, '7'))), "2000 bytes for u8[2000], found more"},
-      {"huge, gzipped", gzipped(idx(0x08, {0xFFFFFFFFU}, "7")), "4294967295 bytes for u8[4294967295], found a file of 32 bytes, compressed"},
+      {"long, beyond what is read for the header", gzipped(idx(0x08, {2000}, std::string(2001, '7'))),
+       "2000 bytes for u8[2000], found more"},
+      {"huge, gzipped", gzipped(idx(0x08, {0xFFFFFFFFU}, "7")),
+       "4294967295 bytes for u8[4294967295], found a file of 32 bytes, compressed"},
       {"without its header", gzipped(idx(0x08, {2}, "").substr(0, 7)), "8 bytes, found 7"},
-      {"a bomb", from_hex("1f8b0800000000000003") + deflate_bomb(idx(0x08, {4}, "abcd")), "4 bytes for u8[4], found more"},
+      {"a bomb", from_hex("1f8b0800000000000003") + deflate_bomb(idx(0x08, {4}, "abcd")),
+       "4 bytes for u8[4], found more"},
   };
   for (const auto& c : cases) {
     SCOPED_TRACE(c.note);
@@ -123,7 +128,8 @@ TEST(Raw, ReadsAndRefuses) {
   const TemporaryFolder folder;
   write_file(folder / "r.bin", std::string(24, 'x'));
   EXPECT_EQ(read_raw(folder / "r.bin", DType::f32, {3}).shape, (Dims{2, 3}));
-  EXPECT_ERROR(read_raw(folder / "r.bin", DType::f64, {2}), "samples of 16 bytes, f64[2], found 24 bytes (8 after the last sample)");
+  EXPECT_ERROR(read_raw(folder / "r.bin", DType::f64, {2}),
+               "samples of 16 bytes, f64[2], found 24 bytes (8 after the last sample)");
   EXPECT_ERROR(read_raw(folder / "r.bin", DType::f32, {0}), "at least one byte");
 }
 
@@ -223,9 +229,11 @@ TEST(Dataset, OpensFoldersAndFiles) {
   EXPECT_ERROR(open_dataset({folder / "empty"}, inputs, Split::train), "none of these");
   EXPECT_ERROR(open_dataset({folder / "idx", "gif"}, inputs, Split::train), "--data-format: expected auto");
   write_file(folder / "zero.npy", npy("|u1", "(0, 2, 2)", ""));
-  EXPECT_ERROR(open_dataset({(folder / "zero.npy") + "," + (folder / "zero.npy")}, inputs, Split::train), "at least one sample");
+  EXPECT_ERROR(open_dataset({(folder / "zero.npy") + "," + (folder / "zero.npy")}, inputs, Split::train),
+               "at least one sample");
   write_file(folder / "scalar.npy", npy("|u1", "()", "x"));
-  EXPECT_ERROR(open_dataset({(folder / "scalar.npy") + "," + (folder / "scalar.npy")}, inputs, Split::train), "a first dimension");
+  EXPECT_ERROR(open_dataset({(folder / "scalar.npy") + "," + (folder / "scalar.npy")}, inputs, Split::train),
+               "a first dimension");
 }
 
 // Whose header says that it cannot be the input's is not decompressed: what follows the headers here is damaged, and
@@ -268,7 +276,8 @@ TEST(Dataset, ComparesShapesBeforeItDecompresses) {
 }
 
 /// One field of one dtype read into one input; the first sample's values as doubles.
-std::vector<double> convert(const std::string& descr, const std::string& data, TensorDescription input, const Normalization& normalization = {}) {
+std::vector<double> convert(const std::string& descr, const std::string& data, TensorDescription input,
+                            const Normalization& normalization = {}) {
   const TemporaryFolder folder;
   const std::int64_t n = count_of(input.sample_shape());
   write_file(folder / "x.npy", npy(descr, "(1, " + std::to_string(n) + ")", data));
@@ -312,8 +321,10 @@ TEST(Tokens, AreWindowsWithTargetsMovedOnByOne) {
   write_file(folder / "narrow.bin", token_file(20240520, 1, 10, narrow));
   write_file(folder / "wide.bin", token_file(20240801, 7, 10, wide));
   const std::vector<TensorDescription> inputs = tokens_and_targets(3);
-  const DatasetOptions files[] = {
-      {.path = folder / "a.txt"}, {.path = folder / "a.md", .format = "text"}, {.path = folder / "narrow.bin"}, {.path = folder / "wide.bin"}};
+  const DatasetOptions files[] = {{.path = folder / "a.txt"},
+                                  {.path = folder / "a.md", .format = "text"},
+                                  {.path = folder / "narrow.bin"},
+                                  {.path = folder / "wide.bin"}};
   for (const DatasetOptions& options : files) {
     SCOPED_TRACE(options.path);
     const Dataset data = open_dataset(options, inputs, Split::train);
@@ -375,7 +386,8 @@ TEST(Batch, Converts) {
     return TensorDescription{.name = "x", .dtype = dtype, .shape = {1, n}, .classes = classes};
   };
   using V = std::vector<double>;
-  EXPECT_EQ(convert("|u1", from_hex("00ff80"), input(DType::f32, 3)), (V{0, 1, 128.0F / 255.0F})) << "as ToTensor has it";
+  EXPECT_EQ(convert("|u1", from_hex("00ff80"), input(DType::f32, 3)), (V{0, 1, 128.0F / 255.0F}))
+      << "as ToTensor has it";
   EXPECT_EQ(convert("|u1", from_hex("00ff"), input(DType::f32, 2), {{0.5}, {0.25}}), (V{-2, 2}));
   EXPECT_EQ(convert("|u1", from_hex("00ff"), input(DType::f16, 2)), (V{0, 1}));
   EXPECT_EQ(convert("|u1", from_hex("ff"), input(DType::f32, 1)), (V{255})) << "a single number is no picture";
@@ -388,16 +400,20 @@ TEST(Batch, Converts) {
   EXPECT_EQ(convert("<i8", little_endian<std::int64_t>(-128), input(DType::i8, 1)), (V{-128}));
   EXPECT_EQ(convert("<f8", std::string(8 * 1000, '\0'), input(DType::f32, 1000)), V(1000, 0.0)) << "more than a piece";
 
-  EXPECT_ERROR(convert("|u1", from_hex("070a"), input(DType::i64, 2, 10)), "sample 0 of \"x\": expected a number from 0 to 9, found 10");
+  EXPECT_ERROR(convert("|u1", from_hex("070a"), input(DType::i64, 2, 10)),
+               "sample 0 of \"x\": expected a number from 0 to 9, found 10");
   EXPECT_ERROR(convert("<i8", little_endian<std::int64_t>(-1), input(DType::i64, 1, 10)), "found -1");
   EXPECT_ERROR(convert("<i8", little_endian<std::int64_t>(128), input(DType::i8, 1)), "from -128 to 127, found 128");
   EXPECT_ERROR(convert("<u8", little_endian(~0ULL), input(DType::i64, 1)), "expected a number");
   EXPECT_ERROR(convert("|i1", from_hex("ff"), input(DType::u8, 1)), "from 0 to 255, found -1");
   EXPECT_ERROR(convert("|b1", from_hex("0102"), input(DType::boolean, 2)), "from 0 to 1, found 2");
-  EXPECT_ERROR(convert("<f4", little_endian(1.0F), input(DType::i64, 1)), "integers for the model's input \"x\", i64, found f32");
+  EXPECT_ERROR(convert("<f4", little_endian(1.0F), input(DType::i64, 1)),
+               "integers for the model's input \"x\", i64, found f32");
   EXPECT_ERROR(convert("<f4", little_endian(1.0F), input(DType::f32, 1), {{0.5}, {}}), "8-bit images");
-  EXPECT_EQ(convert("<f4", little_endian(1.0F), input(DType::f32, 1), {{0.5}, {}, false}), (std::vector<double>{1})) << "the project's defaults";
-  EXPECT_ERROR(convert("|u1", from_hex("00ff"), input(DType::f32, 2), {{0.5, 0.5}, {}}), "--mean: expected one number, found 2");
+  EXPECT_EQ(convert("<f4", little_endian(1.0F), input(DType::f32, 1), {{0.5}, {}, false}), (std::vector<double>{1}))
+      << "the project's defaults";
+  EXPECT_ERROR(convert("|u1", from_hex("00ff"), input(DType::f32, 2), {{0.5, 0.5}, {}}),
+               "--mean: expected one number, found 2");
   EXPECT_ERROR(convert("|u1", from_hex("00ff"), input(DType::f32, 2), {{}, {0}}), "--std: expected numbers above 0");
 }
 
@@ -406,9 +422,10 @@ TEST(Batch, NormalisesByChannelAndMatchesFields) {
   write_file(folder / "d/images.npy", npy("|u1", "(2, 3, 1, 2)", from_hex("00ff00ff00ff 112233445566")));
   write_file(folder / "d/labels.npy", npy("<i4", "(2,)", little_endian(3) + little_endian(5)));
   write_file(folder / "d/scale.npy", npy("<f4", "(2,)", little_endian(0.5F) + little_endian(2.0F)));
-  const std::vector<TensorDescription> inputs = {{.name = "labels", .dtype = DType::i64, .shape = {2}, .classes = 6},
-                                                 {.name = "images", .dtype = DType::f32, .shape = {2, 3, 1, 2}},
-                                                 {.name = "scale", .dtype = DType::f32, .shape = {2}, .batched = false}};
+  const std::vector<TensorDescription> inputs = {
+      {.name = "labels", .dtype = DType::i64, .shape = {2}, .classes = 6},
+      {.name = "images", .dtype = DType::f32, .shape = {2, 3, 1, 2}},
+      {.name = "scale", .dtype = DType::f32, .shape = {2}, .batched = false}};
   const Dataset data = open_dataset({folder / "d"}, inputs, Split::train);
   const BatchSource source(data, inputs, {{0, 0.5, 1}, {1, 0.5, 2}});
   Batch batch(inputs, 2);
@@ -424,7 +441,8 @@ TEST(Batch, NormalisesByChannelAndMatchesFields) {
 
   std::vector<TensorDescription> wrong = inputs;
   wrong[1].shape = {2, 3, 2, 2};
-  EXPECT_ERROR(BatchSource(data, wrong, {}), "field \"images\": expected samples of [3,2,2] for the model's input \"images\", found [3,1,2]");
+  EXPECT_ERROR(BatchSource(data, wrong, {}),
+               "field \"images\": expected samples of [3,2,2] for the model's input \"images\", found [3,1,2]");
   wrong = inputs;
   wrong[0].classes = 5;
   EXPECT_ERROR(BatchSource(data, wrong, {}), "sample 1 of \"labels\": expected a number from 0 to 4, found 5");
@@ -440,7 +458,8 @@ TEST(Batch, LetsInLabelsThatDoNotCount) {
   const TemporaryFolder folder;
   write_file(folder / "d/labels.npy", npy("<i4", "(3,)", little_endian(3) + little_endian(-100) + little_endian(255)));
   const auto labels = [&](DType dtype, std::int64_t ignored) {
-    const std::vector<TensorDescription> inputs = {{.name = "labels", .dtype = dtype, .shape = {2}, .classes = 6, .ignored = ignored}};
+    const std::vector<TensorDescription> inputs = {
+        {.name = "labels", .dtype = dtype, .shape = {2}, .classes = 6, .ignored = ignored}};
     const Dataset data = open_dataset({folder / "d"}, inputs, Split::train);
     const BatchSource source(data, inputs, {});
     Batch batch(inputs, 2);
@@ -462,14 +481,17 @@ TEST(Batch, NamesWhatIsToBlame) {
   write_file(folder / "train-images-idx3-ubyte", idx(8, {2, 2, 2}, "aaaabbbb"));
   write_file(folder / "train-labels-idx1-ubyte", idx(8, {2}, "\x01\x0b"));
   const Dataset data = open_dataset({folder.path()}, inputs, Split::train);
-  EXPECT_ERROR(BatchSource(data, inputs, {}), "train-labels-idx1-ubyte: sample 1 of \"labels\": expected a number from 0 to 9, found 11");
+  EXPECT_ERROR(BatchSource(data, inputs, {}),
+               "train-labels-idx1-ubyte: sample 1 of \"labels\": expected a number from 0 to 9, found 11");
   write_file(folder / "train-labels-idx1-ubyte", idx(8, {2, 3}, "abcdef"));
-  EXPECT_ERROR(BatchSource(open_dataset({folder.path()}, inputs, Split::train), inputs, {}),
-               "train-labels-idx1-ubyte: field \"labels\": expected samples of [] for the model's input \"labels\", found [3]");
+  EXPECT_ERROR(
+      BatchSource(open_dataset({folder.path()}, inputs, Split::train), inputs, {}),
+      "train-labels-idx1-ubyte: field \"labels\": expected samples of [] for the model's input \"labels\", found [3]");
   // What was chosen rather than read.
   write_file(folder / "train-labels-idx1-ubyte", idx(8, {2}, "\x01\x02"));
   const Dataset good = open_dataset({folder.path()}, inputs, Split::train);
-  for (const Normalization& chosen : {Normalization{{}, {0.0}}, Normalization{{1, 2, 3}, {}}, Normalization{{}, {1, 2}}})
+  for (const Normalization& chosen :
+       {Normalization{{}, {0.0}}, Normalization{{1, 2, 3}, {}}, Normalization{{}, {1, 2}}})
     EXPECT_THROW(BatchSource(good, inputs, chosen), UsageError);
   EXPECT_ERROR(BatchSource(good, inputs, {{}, {0.0}}), "--std: expected numbers above 0, found 0");
   EXPECT_ERROR(BatchSource(good, inputs, {{1, 2, 3}, {}}), "--mean: expected one number, found 3");

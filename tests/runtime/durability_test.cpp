@@ -1,5 +1,6 @@
-// What a power cut leaves: files and folders must be on the disk before they get the names under which they are looked for. No test can cut the
-// power; here the order of the calls is looked at. The program's own fsync() and rename() are these, which note what they are called with.
+// What a power cut leaves: files and folders must be on the disk before they get the names under which they are looked
+// for. No test can cut the power; here the order of the calls is looked at. The program's own fsync() and rename() are
+// these, which note what they are called with.
 #include <fcntl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -64,23 +65,26 @@ TEST(Durability, ACheckpointIsOnTheDiskBeforeItHasItsName) {
   const TemporaryFolder temporary;
   const std::string folder = std::filesystem::canonical(temporary.path()).string();
   float weight = 0, momentum = 0;
-  const std::vector<Variable> weights = {{"w", DType::f32, {}, &weight}}, states = {{"w-momentum", DType::f32, {}, &momentum}};
+  const std::vector<Variable> weights = {{"w", DType::f32, {}, &weight}},
+                              states = {{"w-momentum", DType::f32, {}, &momentum}};
   TrainingState state;
   state.step = 1;
   CheckpointFolder checkpoints(folder);
   const auto calls = calls_of(folder, [&] { checkpoints.save(state, weights, states, 0); });
-  EXPECT_EQ(calls, (std::vector<std::string>{
-                       "sync .tmp-step-00000001/weights.safetensors.graven-tmp",
-                       "rename .tmp-step-00000001/weights.safetensors.graven-tmp to .tmp-step-00000001/weights.safetensors",
-                       "sync .tmp-step-00000001/optimizer.safetensors.graven-tmp",
-                       "rename .tmp-step-00000001/optimizer.safetensors.graven-tmp to .tmp-step-00000001/optimizer.safetensors",
-                       "sync .tmp-step-00000001/manifest.json.graven-tmp",
-                       "rename .tmp-step-00000001/manifest.json.graven-tmp to .tmp-step-00000001/manifest.json",
-                       "sync .tmp-step-00000001",
-                       "rename .tmp-step-00000001 to step-00000001",
-                       "sync " + folder,
-                       "rename .tmp-latest to latest",
-                   }));
+  EXPECT_EQ(
+      calls,
+      (std::vector<std::string>{
+          "sync .tmp-step-00000001/weights.safetensors.graven-tmp",
+          "rename .tmp-step-00000001/weights.safetensors.graven-tmp to .tmp-step-00000001/weights.safetensors",
+          "sync .tmp-step-00000001/optimizer.safetensors.graven-tmp",
+          "rename .tmp-step-00000001/optimizer.safetensors.graven-tmp to .tmp-step-00000001/optimizer.safetensors",
+          "sync .tmp-step-00000001/manifest.json.graven-tmp",
+          "rename .tmp-step-00000001/manifest.json.graven-tmp to .tmp-step-00000001/manifest.json",
+          "sync .tmp-step-00000001",
+          "rename .tmp-step-00000001 to step-00000001",
+          "sync " + folder,
+          "rename .tmp-latest to latest",
+      }));
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// What the tests of the run time share: a folder that goes away, files made of bytes, and errors that must name what is wrong.
+// What the tests of the run time share: a folder that goes away, files made of bytes, and errors that must name what is
+// wrong.
 //
 //   const TemporaryFolder folder;
 //   write_file(folder / "bad.npy", bytes("\x93NUMPY"));
@@ -47,7 +48,8 @@ class TemporaryFolder {
 inline void write_file(const std::string& path, const std::string& content) {
   std::filesystem::create_directories(std::filesystem::path(path).parent_path());
   std::error_code ignored;
-  std::filesystem::remove(path, ignored);  // some file systems wait for the disk when a file is truncated and written anew
+  std::filesystem::remove(path,
+                          ignored);  // some file systems wait for the disk when a file is truncated and written anew
   std::ofstream(path, std::ios::binary) << content;
 }
 
@@ -58,7 +60,8 @@ inline std::string read_file(const std::string& path) {
 
 inline std::span<const std::byte> as_span(const std::string& s) { return std::as_bytes(std::span(s.data(), s.size())); }
 
-/// The largest block that was asked of operator new since this was set to 0. Sanitizers have an operator new of their own: there it stays 0.
+/// The largest block that was asked of operator new since this was set to 0. Sanitizers have an operator new of their
+/// own: there it stays 0.
 extern std::size_t largest_allocation;
 
 /// A DEFLATE stream of `start` and 300 MB of zeros, in 2 MB.
@@ -122,8 +125,9 @@ std::string error_of(F&& f) {
   return "";
 }
 
-#define EXPECT_ERROR(statement, part) \
-  EXPECT_PRED_FORMAT2(::graven::runtime::contains, ::graven::runtime::error_of([&] { (void)(statement); }), std::string(part))
+#define EXPECT_ERROR(statement, part)                                                                       \
+  EXPECT_PRED_FORMAT2(::graven::runtime::contains, ::graven::runtime::error_of([&] { (void)(statement); }), \
+                      std::string(part))
 
 inline testing::AssertionResult contains(const char*, const char*, const std::string& text, const std::string& part) {
   if (text.find(part) != std::string::npos) return testing::AssertionSuccess();

@@ -75,7 +75,8 @@ TEST_F(Inference, PrintsTheLargestScores) {
 
 TEST_F(Inference, WritesOutputsWhateverTheBatch) {
   std::string expected;
-  for (const auto& [batch, symbolic] : {std::pair(std::int64_t{1}, true), {3, true}, {4, true}, {16, true}, {4, false}, {16, false}}) {
+  for (const auto& [batch, symbolic] :
+       {std::pair(std::int64_t{1}, true), {3, true}, {4, true}, {16, true}, {4, false}, {16, false}}) {
     MockInference model({3}, 4, batch, symbolic);
     const Result r = infer({"--data", folder_ / "x.npy", "--output", folder_ / "out.npy"}, &model);
     EXPECT_EQ(r.status, 0) << r.error;
@@ -107,7 +108,8 @@ TEST_F(Inference, ReadsAPicture) {
 
 TEST_F(Inference, WritesAPicture) {
   // 99.6 / 255 is nearest to 100; what lies outside of [0, 1] becomes black or white.
-  write_file(folder_ / "one.npy", npy("<f4", "(1, 3)", little_endian(99.6F / 510) + little_endian(-1.0F) + little_endian(1.0F)));
+  write_file(folder_ / "one.npy",
+             npy("<f4", "(1, 3)", little_endian(99.6F / 510) + little_endian(-1.0F) + little_endian(1.0F)));
   MockInference model({3}, 4, 1, false);
   model.description().outputs[0].shape = {1, 1, 2, 2};
   const Result r = infer({"--data", folder_ / "one.npy", "--output", folder_ / "out.pgm"}, &model);
@@ -117,7 +119,8 @@ TEST_F(Inference, WritesAPicture) {
 
 TEST_F(Inference, PrintsWhatAllSamplesShareOnce) {
   MockInference model({3}, 4, 1, true);
-  model.description().outputs[0] = {.name = "scores", .dtype = DType::f32, .shape = {4}, .batched = false, .shared = true};
+  model.description().outputs[0] = {
+      .name = "scores", .dtype = DType::f32, .shape = {4}, .batched = false, .shared = true};
   const Result r = infer({"--data", folder_ / "x.npy"}, &model);
   EXPECT_EQ(r.status, 0) << r.error;
   EXPECT_EQ(r.out, "0: 2 -2 -2 0\n");
@@ -127,17 +130,16 @@ TEST_F(Inference, PrintsWhatAllSamplesShareOnce) {
 class Layouts : public InferenceModel {
  public:
   explicit Layouts(bool symbolic) {
-    description_ = {
-        .name = "layouts",
-        .inputs = {{.name = "x", .dtype = DType::f32, .shape = {8, 2}}},
-        .outputs = {{.name = "sum", .dtype = DType::f32, .shape = {}, .batched = false},
-                    {.name = "same", .dtype = DType::f32, .shape = {8, 2}},
-                    {.name = "exchanged", .dtype = DType::f32, .shape = {2, 8}, .batched = false},
-                    {.name = "flat", .dtype = DType::f32, .shape = {16}, .batched = false},
-                    {.name = "twice", .dtype = DType::f32, .shape = {2, 8, 2}, .batched = false}},
-        .batch = 8,
-        .batch_is_symbolic = symbolic,
-        .has_weights = false};
+    description_ = {.name = "layouts",
+                    .inputs = {{.name = "x", .dtype = DType::f32, .shape = {8, 2}}},
+                    .outputs = {{.name = "sum", .dtype = DType::f32, .shape = {}, .batched = false},
+                                {.name = "same", .dtype = DType::f32, .shape = {8, 2}},
+                                {.name = "exchanged", .dtype = DType::f32, .shape = {2, 8}, .batched = false},
+                                {.name = "flat", .dtype = DType::f32, .shape = {16}, .batched = false},
+                                {.name = "twice", .dtype = DType::f32, .shape = {2, 8, 2}, .batched = false}},
+                    .batch = 8,
+                    .batch_is_symbolic = symbolic,
+                    .has_weights = false};
     if (!symbolic) return;
     description_.outputs[2].batch_dimensions = {{1, 1}};
     description_.outputs[3].batch_dimensions = {{0, 2}};
@@ -196,9 +198,7 @@ TEST_F(Inference, WhatIsNotOfSamplesTakesOneCall) {
       std::vector<float> found(static_cast<std::size_t>(count_of(a.shape))), expected;
       std::memcpy(found.data(), a.bytes.data(), found.size() * sizeof(float));
       for (std::int64_t i = 0; i < static_cast<std::int64_t>(found.size()); ++i)
-        expected.push_back(static_cast<float>(t == 0   ? n * (2 * n - 1)
-                                              : t == 2 ? i % n * 2 + i / n
-                                                       : i % (2 * n)));
+        expected.push_back(static_cast<float>(t == 0 ? n * (2 * n - 1) : t == 2 ? i % n * 2 + i / n : i % (2 * n)));
       EXPECT_EQ(found, expected);
     }
   }
@@ -242,7 +242,10 @@ TEST_F(Inference, InputsWithTheBatchElsewhereAreNotFed) {
     std::vector<BatchDimension> dimensions;
     std::string error;
   } cases[] = {
-      {"another dimension", {5, 4, 3}, {{1, 1}}, "input \"second\" f32[5,batch,3]: expected the batch as dimension 0 and nowhere else"},
+      {"another dimension",
+       {5, 4, 3},
+       {{1, 1}},
+       "input \"second\" f32[5,batch,3]: expected the batch as dimension 0 and nowhere else"},
       {"a multiple", {8, 3}, {{0, 2}}, "f32[2*batch,3]: expected"},
       {"twice", {4, 4}, {{0, 1}, {1, 1}}, "found batch as dimension 0 and batch as dimension 1"},
   };
@@ -260,13 +263,15 @@ TEST_F(Inference, InputsWithTheBatchElsewhereAreNotFed) {
   model.description().inputs[0].batched = false;
   const Result r = infer({"--data", folder_ / "x.npy"}, &model);
   EXPECT_EQ(r.status, 1);
-  EXPECT_NE(r.error.find("expected one whose dimension 0 is the batch, along which files hold samples, found images f32[4,3]"),
+  EXPECT_NE(r.error.find(
+                "expected one whose dimension 0 is the batch, along which files hold samples, found images f32[4,3]"),
             std::string::npos)
       << r.error;
 }
 
 TEST_F(Inference, RefusesMistakes) {
-  ASSERT_EQ(::mkfifo((folder_ / "pipe").c_str(), 0600), 0);  // nobody writes into it: a reader that opened it would wait for ever
+  ASSERT_EQ(::mkfifo((folder_ / "pipe").c_str(), 0600),
+            0);  // nobody writes into it: a reader that opened it would wait for ever
   const struct {
     std::vector<std::string> words;
     int status;
@@ -306,14 +311,21 @@ TEST_F(Inference, RefusesMistakes) {
     std::vector<char*> argv;
     for (std::string& word : words) argv.push_back(word.data());
     testing::internal::CaptureStderr();
-    EXPECT_EQ(infer_main(static_cast<int>(argv.size()), argv.data(), model, {.weights = "nowhere.safetensors"}), has_weights ? 1 : 0);
+    EXPECT_EQ(infer_main(static_cast<int>(argv.size()), argv.data(), model, {.weights = "nowhere.safetensors"}),
+              has_weights ? 1 : 0);
     const std::string error = testing::internal::GetCapturedStderr();
-    EXPECT_EQ(error.find("error: --weights: expected a file \"nowhere.safetensors\" beside the program") == 0, has_weights) << error;
+    EXPECT_EQ(error.find("error: --weights: expected a file \"nowhere.safetensors\" beside the program") == 0,
+              has_weights)
+        << error;
   }
   write_file(folder_ / "z.npy", npy("|u1", "(10,)", std::string(10, 4)));
-  EXPECT_NE(infer({"--data", folder_ / "x.npy", "--labels", folder_ / "z.npy"}).error.find("label 0: expected 0 to 3, found 4"), std::string::npos);
+  EXPECT_NE(infer({"--data", folder_ / "x.npy", "--labels", folder_ / "z.npy"})
+                .error.find("label 0: expected 0 to 3, found 4"),
+            std::string::npos);
   write_file(folder_ / "z.npy", npy("|u1", "(9,)", std::string(9, 1)));
-  EXPECT_NE(infer({"--data", folder_ / "x.npy", "--labels", folder_ / "z.npy"}).error.find("10 labels, one a sample, found 9"), std::string::npos);
+  EXPECT_NE(infer({"--data", folder_ / "x.npy", "--labels", folder_ / "z.npy"})
+                .error.find("10 labels, one a sample, found 9"),
+            std::string::npos);
 }
 
 TEST_F(Inference, ResultsThatCannotBePrintedAreAnError) {
@@ -356,7 +368,8 @@ TEST_F(Inference, TimesItself) {
 
 TEST_F(Inference, HelpNamesInputsAndOutputs) {
   const std::string help = infer({"--help"}).out;
-  for (const char* part : {"images  f32[4,3]", "scores  f32[4,4]", "any batch up to 4", "--topk K", "(default: 5)", "--bench [SECONDS]"})
+  for (const char* part :
+       {"images  f32[4,3]", "scores  f32[4,4]", "any batch up to 4", "--topk K", "(default: 5)", "--bench [SECONDS]"})
     EXPECT_NE(help.find(part), std::string::npos) << part;
 }
 

@@ -75,7 +75,9 @@ TEST(JsonReader, AcceptsAndRefusesWholeDocuments) {
 }
 
 TEST(JsonReader, PullsValues) {
-  JsonReader json(R"({"n": 9223372036854775807, "s": "a\u00e9\ud83d\ude00", "list": [0.1, 1e300], "inner": {"t": true, "z": null}})", "file");
+  JsonReader json(
+      R"({"n": 9223372036854775807, "s": "a\u00e9\ud83d\ude00", "list": [0.1, 1e300], "inner": {"t": true, "z": null}})",
+      "file");
   std::string key;
   json.begin_object();
   ASSERT_TRUE(json.next_key(key));
@@ -102,8 +104,10 @@ TEST(JsonReader, PullsValues) {
 }
 
 TEST(JsonReader, RefusesNumbersThatDoNotFit) {
-  for (const char* text : {"1.5", "1e3", "9223372036854775808", "\"1\""}) EXPECT_THROW(JsonReader(text, "f").integer(), Error) << text;
-  for (const char* text : {"-1", "1.0", "1e3", "18446744073709551616"}) EXPECT_THROW(JsonReader(text, "f").unsigned_integer(), Error) << text;
+  for (const char* text : {"1.5", "1e3", "9223372036854775808", "\"1\""})
+    EXPECT_THROW(JsonReader(text, "f").integer(), Error) << text;
+  for (const char* text : {"-1", "1.0", "1e3", "18446744073709551616"})
+    EXPECT_THROW(JsonReader(text, "f").unsigned_integer(), Error) << text;
   EXPECT_THROW(JsonReader("1e999", "f").number(), Error);
   EXPECT_ERROR(JsonReader("\n\n  x", "manifest.json").integer(), "manifest.json: byte 4 (line 3)");
 }
@@ -113,7 +117,11 @@ TEST(JsonWriter, WritesWhatTheReaderReadsBack) {
   JsonWriter json;
   json.begin_object().key("a\"\\\n\x01").value("\xC3\xA9 \xFF").key("n").begin_array();
   for (const double x : numbers) json.value(x);
-  json.value(std::numeric_limits<double>::quiet_NaN()).value(true).value(std::uint64_t{18446744073709551615U}).end_array().end_object();
+  json.value(std::numeric_limits<double>::quiet_NaN())
+      .value(true)
+      .value(std::uint64_t{18446744073709551615U})
+      .end_array()
+      .end_object();
   JsonReader reader(json.text(), "f");
   std::string key;
   reader.begin_object();

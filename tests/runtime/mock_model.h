@@ -1,5 +1,6 @@
-// A model small enough to be written by hand: softmax regression, images f32[batch, features] to `classes` scores, mean cross entropy, SGD with
-// momentum. It drives the training and inference programs in the tests as an emitted model would, and can note what they tell it.
+// A model small enough to be written by hand: softmax regression, images f32[batch, features] to `classes` scores, mean
+// cross entropy, SGD with momentum. It drives the training and inference programs in the tests as an emitted model
+// would, and can note what they tell it.
 #pragma once
 
 #include <cmath>
@@ -22,18 +23,21 @@ struct SoftmaxRegression {
   void scores(const float* x, float* y) const {
     for (std::int64_t c = 0; c < classes; ++c) {
       double sum = bias[static_cast<std::size_t>(c)];
-      for (std::int64_t f = 0; f < features; ++f) sum += static_cast<double>(weight[static_cast<std::size_t>(c * features + f)]) * x[f];
+      for (std::int64_t f = 0; f < features; ++f)
+        sum += static_cast<double>(weight[static_cast<std::size_t>(c * features + f)]) * x[f];
       y[c] = static_cast<float>(sum);
     }
   }
   std::vector<Variable> variables() {
-    return {{"model.weight", DType::f32, {classes, features}, weight.data()}, {"model.bias", DType::f32, {classes}, bias.data()}};
+    return {{"model.weight", DType::f32, {classes, features}, weight.data()},
+            {"model.bias", DType::f32, {classes}, bias.data()}};
   }
 };
 
 class MockTrainable : public TrainableModel {
  public:
-  MockTrainable(Dims sample, std::int64_t classes, std::int64_t batch, bool symbolic) : model_{count_of(sample), classes} {
+  MockTrainable(Dims sample, std::int64_t classes, std::int64_t batch, bool symbolic)
+      : model_{count_of(sample), classes} {
     Dims images = sample;
     images.insert(images.begin(), batch);
     description_.name = "mock";
@@ -65,12 +69,16 @@ class MockTrainable : public TrainableModel {
   double step(const void* const* inputs, std::int64_t batch, const StepNumbers& numbers) override {
     if (numbers.step == nan_at_step) return std::nan("");
     if (notes != nullptr) {
-      Note n{.what = "step", .seed = numbers.seed, .rates = {numbers.learning_rates, numbers.learning_rates + description_.groups.size()}};
-      for (std::int64_t i = 0; i < batch; ++i) n.samples.push_back(static_cast<const float*>(inputs[0])[i * model_.features]);
+      Note n{.what = "step",
+             .seed = numbers.seed,
+             .rates = {numbers.learning_rates, numbers.learning_rates + description_.groups.size()}};
+      for (std::int64_t i = 0; i < batch; ++i)
+        n.samples.push_back(static_cast<const float*>(inputs[0])[i * model_.features]);
       if (description_.inputs.size() > 2) n.shared = *static_cast<const float*>(inputs[2]);
       notes->push_back(std::move(n));
     }
-    std::vector<float> gradient(model_.weight.size()), bias_gradient(model_.bias.size()), p(static_cast<std::size_t>(model_.classes));
+    std::vector<float> gradient(model_.weight.size()), bias_gradient(model_.bias.size()),
+        p(static_cast<std::size_t>(model_.classes));
     double loss = 0;
     for (std::int64_t i = 0; i < batch; ++i) {
       const float* x = static_cast<const float*>(inputs[0]) + i * model_.features;
@@ -120,7 +128,8 @@ class MockTrainable : public TrainableModel {
   std::function<double(std::int64_t step)> loss_at;            ///< instead of the loss
   std::function<Evaluation(std::int64_t samples)> evaluation;  ///< instead of an evaluation
 
-  std::function<Evaluation(const void* const* inputs, std::int64_t samples)> evaluation_of;  ///< the same, of the inputs
+  std::function<Evaluation(const void* const* inputs, std::int64_t samples)>
+      evaluation_of;  ///< the same, of the inputs
 
   /// A call of the program: "step", "evaluation", "changed" or "needed" (the weights).
   struct Note {
@@ -144,7 +153,8 @@ class MockTrainable : public TrainableModel {
     double sum = 0;
     for (std::int64_t c = 0; c < model_.classes; ++c) sum += std::exp(static_cast<double>(p[c] - most));
     const double loss = std::log(sum) - (p[label] - most);
-    for (std::int64_t c = 0; c < model_.classes; ++c) p[c] = static_cast<float>(std::exp(static_cast<double>(p[c] - most)) / sum);
+    for (std::int64_t c = 0; c < model_.classes; ++c)
+      p[c] = static_cast<float>(std::exp(static_cast<double>(p[c] - most)) / sum);
     return loss;
   }
 
@@ -155,7 +165,8 @@ class MockTrainable : public TrainableModel {
 
 class MockInference : public InferenceModel {
  public:
-  MockInference(Dims sample, std::int64_t classes, std::int64_t batch, bool symbolic) : model_{count_of(sample), classes} {
+  MockInference(Dims sample, std::int64_t classes, std::int64_t batch, bool symbolic)
+      : model_{count_of(sample), classes} {
     Dims images = sample;
     images.insert(images.begin(), batch);
     description_.name = "mock";
@@ -173,7 +184,8 @@ class MockInference : public InferenceModel {
   void forward(const void* const* inputs, std::int64_t batch, void* const* outputs) override {
     largest_batch = std::max(largest_batch, batch);
     for (std::int64_t i = 0; i < batch; ++i)
-      model_.scores(static_cast<const float*>(inputs[0]) + i * model_.features, static_cast<float*>(outputs[0]) + i * model_.classes);
+      model_.scores(static_cast<const float*>(inputs[0]) + i * model_.features,
+                    static_cast<float*>(outputs[0]) + i * model_.classes);
   }
 
   SoftmaxRegression& model() { return model_; }

@@ -32,15 +32,18 @@ TEST(Npy, RefusesBadFiles) {
       {"magic alone", std::string("\x93NUMPY\x01\x00", 8), "10 bytes, found 8"},
       {"version 9.9", std::string("\x93NUMPY\x09\x09") + std::string(100, ' '), "version 1.0, 2.0 or 3.0, found 9.9"},
       {"version 0", std::string("\x93NUMPY\x00\x00", 8) + std::string(100, ' '), "found 0.0"},
-      {"header length 0xFFFFFFF0", std::string("\x93NUMPY\x02\x00", 8) + from_hex("f0ffffff") + good, "4294967280 bytes of header"},
-      {"a header of 65588 bytes", npy(good + std::string(65587 - good.size(), ' '), "12345678", 2), "at most 65535 bytes of header, found 65588"},
+      {"header length 0xFFFFFFF0", std::string("\x93NUMPY\x02\x00", 8) + from_hex("f0ffffff") + good,
+       "4294967280 bytes of header"},
+      {"a header of 65588 bytes", npy(good + std::string(65587 - good.size(), ' '), "12345678", 2),
+       "at most 65535 bytes of header, found 65588"},
       {"version 2 cut in its length", std::string("\x93NUMPY\x02\x00", 8) + from_hex("0000"), "12 bytes, found 10"},
       {"no dictionary", npy("", ""), "'{'"},
       {"missing descr", npy("{'fortran_order': False, 'shape': (2,)}", "12345678"), "no 'descr'"},
       {"missing fortran_order", npy("{'descr': '<f4', 'shape': (2,)}", "12345678"), "no 'fortran_order'"},
       {"missing shape", npy("{'descr': '<f4', 'fortran_order': False}", "12345678"), "no 'shape'"},
       {"extra key", npy("{'descr': '<f4', 'fortran_order': False, 'shape': (2,), 'x': 1}", "12345678"), "found \"x\""},
-      {"key twice", npy("{'descr': '<f4', 'descr': '<f4', 'fortran_order': False, 'shape': (2,)}", "12345678"), "a second 'descr'"},
+      {"key twice", npy("{'descr': '<f4', 'descr': '<f4', 'fortran_order': False, 'shape': (2,)}", "12345678"),
+       "a second 'descr'"},
       {"objects", npy(header("|O", "(2,)"), "12345678"), "Python objects"},
       {"structure", npy("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (2,)}", "12345678"), "a structure"},
       {"string", npy(header("<U4", "(2,)"), "12345678"), "\"<U4\""},
@@ -91,7 +94,8 @@ TEST(Npy, ReadsValidFiles) {
   EXPECT_EQ(read(npy(header("|u1", "(3, 0)"), "")).shape, (Dims{3, 0}));
   EXPECT_EQ(read(npy(header("<f4", "(2,)", "True"), two)).shape, Dims{2}) << "one dimension: both orders agree";
   EXPECT_EQ(read(npy(header("<i8", "(2L, 1L)"), std::string(16, ' '))).shape, (Dims{2, 1}));
-  EXPECT_EQ(read(npy(header("<f4", "(2,)") + std::string(65523 - header("<f4", "(2,)").size(), ' '), two, 2)).shape, Dims{2});
+  EXPECT_EQ(read(npy(header("<f4", "(2,)") + std::string(65523 - header("<f4", "(2,)").size(), ' '), two, 2)).shape,
+            Dims{2});
   EXPECT_EQ(read(npy("{\"shape\":(1,2),\"descr\":\"|b1\",\"fortran_order\":False}", "\x01\x01")).dtype, DType::boolean);
 }
 
@@ -100,7 +104,8 @@ TEST(Npy, WritesWhatItReads) {
   const struct {
     DType dtype;
     Dims shape;
-  } cases[] = {{DType::f32, {3, 2}}, {DType::f64, {}}, {DType::i64, {5}}, {DType::u8, {2, 0, 3}}, {DType::boolean, {1, 1, 1}}, {DType::f16, {4}}};
+  } cases[] = {{DType::f32, {3, 2}},        {DType::f64, {}}, {DType::i64, {5}}, {DType::u8, {2, 0, 3}},
+               {DType::boolean, {1, 1, 1}}, {DType::f16, {4}}};
   for (const auto& c : cases) {
     std::string data(static_cast<std::size_t>(count_of(c.shape)) * size_of(c.dtype), '\0');
     for (std::size_t i = 0; i < data.size(); ++i) data[i] = static_cast<char>(i % 2);

@@ -64,9 +64,9 @@ struct ZipText {
       all += "PK\x03\x04" + u16(20) + u16(m.flags) + u16(m.method) + u32(0) + u32(sum) + u32(bytes) + u32(bytes) +
              u16(static_cast<std::int64_t>(name.size())) + u16(0) + name + m.data;
       directory += "PK\x01\x02" + u16(20) + u16(20) + u16(m.flags) + u16(m.method) + u32(0) + u32(sum) +
-                   u32(m.compressed < 0 ? bytes : m.compressed) + u32(m.size < 0 ? bytes : m.size) + u16(static_cast<std::int64_t>(m.name.size())) +
-                   u16(static_cast<std::int64_t>(m.extra.size())) + u16(0) + u16(0) + u16(0) + u32(0) + u32(m.offset < 0 ? at : m.offset) + m.name +
-                   m.extra;
+                   u32(m.compressed < 0 ? bytes : m.compressed) + u32(m.size < 0 ? bytes : m.size) +
+                   u16(static_cast<std::int64_t>(m.name.size())) + u16(static_cast<std::int64_t>(m.extra.size())) +
+                   u16(0) + u16(0) + u16(0) + u32(0) + u32(m.offset < 0 ? at : m.offset) + m.name + m.extra;
     }
     directory += after;
     const auto begin = directory_offset < 0 ? static_cast<std::int64_t>(all.size()) : directory_offset,
@@ -77,10 +77,11 @@ struct ZipText {
       const auto at = static_cast<std::int64_t>(all.size());
       all += "PK\x06\x06" + u64(44) + u16(45) + u16(45) + u32(0) + u32(0) + u64(n) + u64(n) + u64(bytes) + u64(begin);
       all += "PK\x06\x07" + u32(0) + u64(at) + u32(1);
-      return all + "PK\x05\x06" + u16(0) + u16(0) + u16(0xFFFF) + u16(0xFFFF) + u32(0xFFFFFFFF) + u32(0xFFFFFFFF) + u16(0);
+      return all + "PK\x05\x06" + u16(0) + u16(0) + u16(0xFFFF) + u16(0xFFFF) + u32(0xFFFFFFFF) + u32(0xFFFFFFFF) +
+             u16(0);
     }
-    return all + "PK\x05\x06" + u16(disk) + u16(disk) + u16(n) + u16(n) + u32(bytes) + u32(begin) + u16(static_cast<std::int64_t>(comment.size())) +
-           comment;
+    return all + "PK\x05\x06" + u16(disk) + u16(disk) + u16(n) + u16(n) + u32(bytes) + u32(begin) +
+           u16(static_cast<std::int64_t>(comment.size())) + comment;
   }
 };
 
@@ -130,10 +131,13 @@ TEST(Npz, ReadsOddButValidArchives) {
   expect({.members = {{"readme.txt", "words", 12}, {"x.npy", x}}});  // what is no array is passed over
   expect({.members = {{"x.npy", x}}, .zip64 = true});
   const auto n = little_endian(static_cast<std::uint64_t>(x.size()));
-  expect(
-      {.members = {
-           {.name = "x.npy", .data = x, .size = 0xFFFFFFFF, .compressed = 0xFFFFFFFF, .extra = std::string("\x09\0\0\0\x01\0\x10\0", 8) + n + n}}});
-  expect({.members = {{.name = "x.npy", .data = x, .flags = 8}}});  // sizes that follow the data stand in the directory, too
+  expect({.members = {{.name = "x.npy",
+                       .data = x,
+                       .size = 0xFFFFFFFF,
+                       .compressed = 0xFFFFFFFF,
+                       .extra = std::string("\x09\0\0\0\x01\0\x10\0", 8) + n + n}}});
+  expect({.members = {
+              {.name = "x.npy", .data = x, .flags = 8}}});  // sizes that follow the data stand in the directory, too
   write_file(folder / "empty.npz", ZipText{}.text());
   EXPECT_TRUE(NpzFile(folder / "empty.npz").names().empty());
   EXPECT_ERROR(NpzFile(folder / "empty.npz").read("x"), "expected an array \"x\", found none");
@@ -143,7 +147,9 @@ TEST(Npz, RefusesBadArchives) {
   const std::string x = array_file("|u1", "(3,)", "abc");
   const auto n = static_cast<std::int64_t>(x.size());
   const std::string deflated = from_hex(kDeflatedNpz), stored = from_hex(kStoredNpz);
-  const auto with = [](std::string text, std::size_t at, const std::string& bytes) { return text.replace(at, bytes.size(), bytes); };
+  const auto with = [](std::string text, std::size_t at, const std::string& bytes) {
+    return text.replace(at, bytes.size(), bytes);
+  };
   const struct {
     const char* note;
     std::string content;
@@ -157,14 +163,21 @@ TEST(Npz, RefusesBadArchives) {
       {"parts", ZipText{.members = {{"x.npy", x}}, .disk = 1}.text(), "a zip archive of one part, found several"},
       {"directory outside", ZipText{.members = {{"x.npy", x}}, .directory_offset = 4000}.text(),
        "a directory within the file, found 51 bytes from byte 4000 on"},
-      {"directory too long", ZipText{.members = {{"x.npy", x}}, .directory_bytes = 4000}.text(), "a directory within the file"},
-      {"one entry more", ZipText{.members = {{"x.npy", x}}, .count = 2}.text(), "directory, entry 1: expected 46 bytes, found 0"},
+      {"directory too long", ZipText{.members = {{"x.npy", x}}, .directory_bytes = 4000}.text(),
+       "a directory within the file"},
+      {"one entry more", ZipText{.members = {{"x.npy", x}}, .count = 2}.text(),
+       "directory, entry 1: expected 46 bytes, found 0"},
       {"one entry less", ZipText{.members = {{"x.npy", x}}, .count = 0}.text(), "its end after 0 entries, found more"},
-      {"no entry", ZipText{.members = {{"x.npy", x}}, .after = std::string(46, 'x'), .count = 2}.text(), "an entry of a zip archive's directory"},
+      {"no entry", ZipText{.members = {{"x.npy", x}}, .after = std::string(46, 'x'), .count = 2}.text(),
+       "an entry of a zip archive's directory"},
       {"names beyond",
-       ZipText{.members = {{"x.npy", x}}, .after = "PK\x01\x02" + std::string(24, '\0') + "\xff\xff" + std::string(16, '\0'), .count = 2}.text(),
+       ZipText{.members = {{"x.npy", x}},
+               .after = "PK\x01\x02" + std::string(24, '\0') + "\xff\xff" + std::string(16, '\0'),
+               .count = 2}
+           .text(),
        "65535 bytes of names, found 0"},
-      {"zip64 end absent", ZipText{.members = {{"x.npy", x}}, .count = 0xFFFF}.text(), "the ZIP64 end of a zip archive's directory, found none"},
+      {"zip64 end absent", ZipText{.members = {{"x.npy", x}}, .count = 0xFFFF}.text(),
+       "the ZIP64 end of a zip archive's directory, found none"},
       {"zip64 field absent", ZipText{.members = {{.name = "x.npy", .data = x, .size = 0xFFFFFFFF}}}.text(),
        "a ZIP64 field with the sizes, found none"},
       {"zip64 field short",
@@ -175,37 +188,52 @@ TEST(Npz, RefusesBadArchives) {
                             .extra = std::string("\x01\0\x08\0", 4) + std::string(8, '\0')}}}
            .text(),
        "a ZIP64 field with the sizes, found none"},
-      {"zip64 field cut", ZipText{.members = {{.name = "x.npy", .data = x, .size = 0xFFFFFFFF, .extra = std::string("\x01\0\x08\0x", 5)}}}.text(),
+      {"zip64 field cut",
+       ZipText{.members = {{.name = "x.npy", .data = x, .size = 0xFFFFFFFF, .extra = std::string("\x01\0\x08\0x", 5)}}}
+           .text(),
        "a ZIP64 field with the sizes, found none"},
-      {"encrypted", ZipText{.members = {{.name = "x.npy", .data = x, .flags = 1}}}.text(), "member \"x.npy\": expected no encryption, found some"},
-      {"bzip2", ZipText{.members = {{.name = "x.npy", .data = x, .method = 12}}}.text(), "method 0 (stored) or 8 (deflated), found 12"},
-      {"stored, another size", ZipText{.members = {{.name = "x.npy", .data = x, .size = n + 1}}}.text(), "132 bytes, stored, found 131"},
+      {"encrypted", ZipText{.members = {{.name = "x.npy", .data = x, .flags = 1}}}.text(),
+       "member \"x.npy\": expected no encryption, found some"},
+      {"bzip2", ZipText{.members = {{.name = "x.npy", .data = x, .method = 12}}}.text(),
+       "method 0 (stored) or 8 (deflated), found 12"},
+      {"stored, another size", ZipText{.members = {{.name = "x.npy", .data = x, .size = n + 1}}}.text(),
+       "132 bytes, stored, found 131"},
       {"twice", ZipText{.members = {{"x.npy", x}, {"x.npy", x}}}.text(), "each name once, found a second \"x.npy\""},
       {"hostile name", ZipText{.members = {{"\x1b[2J.npy", x}}}.text(), "expected an array \"x\", found \"\\x1b[2J\""},
-      {"member outside", ZipText{.members = {{.name = "x.npy", .data = x, .offset = 3000}}}.text(), "its header at byte 3000, found other data"},
+      {"member outside", ZipText{.members = {{.name = "x.npy", .data = x, .offset = 3000}}}.text(),
+       "its header at byte 3000, found other data"},
       {"member in the directory", ZipText{.members = {{.name = "x.npy", .data = x, .offset = 165}}}.text(),
        "its header at byte 165, found other data"},
-      {"member elsewhere", ZipText{.members = {{.name = "x.npy", .data = x, .offset = 2}}}.text(), "its header at byte 2, found other data"},
+      {"member elsewhere", ZipText{.members = {{.name = "x.npy", .data = x, .offset = 2}}}.text(),
+       "its header at byte 2, found other data"},
       {"data too long", ZipText{.members = {{.name = "x.npy", .data = x, .size = n + 9, .compressed = n + 9}}}.text(),
        "140 bytes of data, found 131"},
       {"another name at the data", ZipText{.members = {{.name = "x.npy", .data = x, .local_name = "y.npy"}}}.text(),
        "the same name at the data, found \"y.npy\""},
-      {"checksum", ZipText{.members = {{.name = "x.npy", .data = x, .checksum = 7}}}.text(), "member \"x.npy\": expected checksum 7, found"},
+      {"checksum", ZipText{.members = {{.name = "x.npy", .data = x, .checksum = 7}}}.text(),
+       "member \"x.npy\": expected checksum 7, found"},
       {"damaged data", with(stored, 60, "x"), "member \"x.npy\": expected checksum"},
       {"damaged stream", with(deflated, 60, "\xff\xff\xff"), "bad.npz: \"x\": npy header"},
       {"damaged stream of the data", with(deflated, 130, "\xff\xff\xff"), "bad.npz: compressed byte"},
-      {"deflated, longer than the directory says", with(deflated, 0x10f + 24, std::string("\x97\0", 2)), "24 bytes for i32[2,3], found 23"},
-      {"deflated, shorter than the directory says", with(deflated, 0x10f + 24, std::string("\x99\0", 2)), "24 bytes for i32[2,3], found 25"},
-      {"deflated, longer than both say", deflated_member(stored_block(x + "d"), n), "at most 131 bytes of data, found more"},
-      {"deflated, shorter than both say", deflated_member(stored_block(x.substr(0, x.size() - 1)), n), "131 bytes of data, found 130"},
-      {"deflated, without its header", deflated_member(stored_block(x.substr(0, 100)), n), "118 bytes of header, found 90"},
+      {"deflated, longer than the directory says", with(deflated, 0x10f + 24, std::string("\x97\0", 2)),
+       "24 bytes for i32[2,3], found 23"},
+      {"deflated, shorter than the directory says", with(deflated, 0x10f + 24, std::string("\x99\0", 2)),
+       "24 bytes for i32[2,3], found 25"},
+      {"deflated, longer than both say", deflated_member(stored_block(x + "d"), n),
+       "at most 131 bytes of data, found more"},
+      {"deflated, shorter than both say", deflated_member(stored_block(x.substr(0, x.size() - 1)), n),
+       "131 bytes of data, found 130"},
+      {"deflated, without its header", deflated_member(stored_block(x.substr(0, 100)), n),
+       "118 bytes of header, found 90"},
       {"a bomb that only the directory declares", deflated_member(deflate_bomb(x), n + 1 + 300'000'000 / 258 * 258),
        "3 bytes for u8[3], found 29999"},
       {"a bomb that nothing declares", deflated_member(deflate_bomb(x), n), "at most 131 bytes of data, found more"},
       {"a bomb of a header", deflated_member(deflate_bomb(std::string("\x93NUMPY\2\0\0\0\0\x10", 12)), 300'000'000),
        "at most 65535 bytes of header, found 268435456"},
-      {"more than the file can hold", deflated_member(stored_block(x), 400'000'000), "400000000 bytes of data, found 136 bytes, compressed"},
-      {"no npy", ZipText{.members = {{"x.npy", "words"}}}.text(), "bad.npz: \"x\": npy header: expected \\x93NUMPY, found 5 bytes"},
+      {"more than the file can hold", deflated_member(stored_block(x), 400'000'000),
+       "400000000 bytes of data, found 136 bytes, compressed"},
+      {"no npy", ZipText{.members = {{"x.npy", "words"}}}.text(),
+       "bad.npz: \"x\": npy header: expected \\x93NUMPY, found 5 bytes"},
       {"objects", ZipText{.members = {{"x.npy", array_file("|O", "(1,)", "12345678")}}}.text(), "Python objects"},
   };
   const TemporaryFolder folder;
@@ -227,10 +255,13 @@ TEST(Npz, RefusesBadArchives) {
 }
 
 TEST(Npz, IsADataset) {
-  const std::vector<TensorDescription> inputs = {{.name = "images", .dtype = DType::f32, .shape = {1, 1, 2, 2}, .batched = true, .classes = 0},
-                                                 {.name = "labels", .dtype = DType::i64, .shape = {1}, .batched = true, .classes = 3}};
+  const std::vector<TensorDescription> inputs = {
+      {.name = "images", .dtype = DType::f32, .shape = {1, 1, 2, 2}, .batched = true, .classes = 0},
+      {.name = "labels", .dtype = DType::i64, .shape = {1}, .batched = true, .classes = 3}};
   const auto set = [](const std::string& labels) {
-    return ZipText{.members = {{"labels.npy", array_file("|u1", "(2,)", labels)}, {"images.npy", array_file("|u1", "(2, 2, 2)", "aaaabbbb")}}}.text();
+    return ZipText{.members = {{"labels.npy", array_file("|u1", "(2,)", labels)},
+                               {"images.npy", array_file("|u1", "(2, 2, 2)", "aaaabbbb")}}}
+        .text();
   };
   const TemporaryFolder folder;
   write_file(folder / "set.npz", set(std::string("\x01\x02", 2)));
@@ -240,7 +271,8 @@ TEST(Npz, IsADataset) {
     EXPECT_EQ(*data.sample(0, 1), std::byte{'b'});
     EXPECT_EQ(*data.sample(1, 1), std::byte{2});
   }
-  EXPECT_ERROR(open_dataset({(folder / "set.npz") + "," + (folder / "set.npz")}, inputs, Split::train), "alone, as the arrays of all inputs");
+  EXPECT_ERROR(open_dataset({(folder / "set.npz") + "," + (folder / "set.npz")}, inputs, Split::train),
+               "alone, as the arrays of all inputs");
 
   EXPECT_FALSE(has_test_split({folder.path()}, inputs));
   write_file(folder / "both/train.npz", set(std::string("\x01\x02", 2)));

@@ -68,7 +68,8 @@ TEST(AtomicFile, LeavesLinksDevicesAndPipesInTheirPlace) {
   fs::create_symlink(folder / "nowhere", folder / "dangling");
   fs::create_symlink("/dev/null", folder / "null");
   for (const char* name : {"link", "dangling"})
-    EXPECT_ERROR(AtomicFile(folder / name), "expected a file, found a link: give the file that it points to, or remove it");
+    EXPECT_ERROR(AtomicFile(folder / name),
+                 "expected a file, found a link: give the file that it points to, or remove it");
   EXPECT_EQ(read_file(folder / "elsewhere/mine"), "mine");
   EXPECT_FALSE(fs::exists(folder / "nowhere"));
   for (const std::string& path : {std::string("/dev/null"), folder / "null"}) {
@@ -140,7 +141,10 @@ TEST(StandardStreams, ClosedOnesAreFilledAndCannotBeUsed) {
     char c = 'x';
     const int file = ::open("/dev/null", O_RDWR);
     // What is printed must not land in the file, and is not printed.
-    ::_exit(file <= STDERR_FILENO ? 1 : ::write(STDOUT_FILENO, &c, 1) != -1 ? 2 : ::read(STDIN_FILENO, &c, 1) != -1 ? 3 : 0);
+    ::_exit(file <= STDERR_FILENO                 ? 1
+            : ::write(STDOUT_FILENO, &c, 1) != -1 ? 2
+            : ::read(STDIN_FILENO, &c, 1) != -1   ? 3
+                                                  : 0);
   }
   int status = 0;
   ::waitpid(child, &status, 0);
@@ -174,8 +178,8 @@ TEST(MappedFile, WhatWasReleasedIsReadAgain) {
   const MappedFile file(folder / "f");
   const auto is_whole = [&] { return std::memcmp(file.bytes().data(), text.data(), text.size()) == 0; };
   EXPECT_TRUE(is_whole());
-  for (const auto& [begin, size] :
-       std::initializer_list<std::pair<std::size_t, std::size_t>>{{0, 300'000}, {5, 8192}, {4096, 4096}, {299'999, 1}, {7, 0}}) {
+  for (const auto& [begin, size] : std::initializer_list<std::pair<std::size_t, std::size_t>>{
+           {0, 300'000}, {5, 8192}, {4096, 4096}, {299'999, 1}, {7, 0}}) {
     file.release(file.bytes().subspan(begin, size));
     EXPECT_TRUE(is_whole()) << begin << " " << size;
   }
@@ -202,7 +206,8 @@ TEST(Paths, AreCutAndJoined) {
   EXPECT_ERROR(remove_path(folder / "x"), "cannot remove");
   remove_path(folder / "nobody");
   EXPECT_EQ(find_beside_program("no such file at all"), "");
-  EXPECT_ERROR(required_beside_program("nowhere"), "nowhere: expected this file beside the program, in the folder above it, ");
+  EXPECT_ERROR(required_beside_program("nowhere"),
+               "nowhere: expected this file beside the program, in the folder above it, ");
 }
 
 TEST(Sha256, OfTheStandard) {
@@ -210,7 +215,8 @@ TEST(Sha256, OfTheStandard) {
   EXPECT_EQ(sha256(as_span("abc")), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
   EXPECT_EQ(sha256(as_span("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq")),
             "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
-  EXPECT_EQ(sha256(as_span(std::string(1000000, 'a'))), "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
+  EXPECT_EQ(sha256(as_span(std::string(1000000, 'a'))),
+            "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
 }
 
 TEST(Topk, OrdersScores) {
@@ -219,11 +225,13 @@ TEST(Topk, OrdersScores) {
     std::vector<double> scores;
     std::int64_t k;
     std::vector<std::int64_t> expected;
-  } cases[] = {{{1, 3, 2}, 2, {1, 2}},           {{1, 3, 2}, 5, {1, 2, 0}}, {{5, 5, 5}, 2, {0, 1}}, {{1, 2}, 0, {}}, {{}, 3, {}},
-               {{nan, -1, nan, 4}, 3, {0, 2, 3}}};
+  } cases[] = {
+      {{1, 3, 2}, 2, {1, 2}},           {{1, 3, 2}, 5, {1, 2, 0}}, {{5, 5, 5}, 2, {0, 1}}, {{1, 2}, 0, {}}, {{}, 3, {}},
+      {{nan, -1, nan, 4}, 3, {0, 2, 3}}};
   for (const auto& c : cases) {
     std::vector<std::int64_t> best(static_cast<std::size_t>(c.k));
-    best.resize(static_cast<std::size_t>(topk(c.scores.data(), static_cast<std::int64_t>(c.scores.size()), c.k, best.data())));
+    best.resize(
+        static_cast<std::size_t>(topk(c.scores.data(), static_cast<std::int64_t>(c.scores.size()), c.k, best.data())));
     EXPECT_EQ(best, c.expected);
   }
 }

@@ -1,4 +1,5 @@
-// PNG pictures: what is written is read again, whatever the size and the pixels; pictures that another encoder wrote; damaged ones are refused.
+// PNG pictures: what is written is read again, whatever the size and the pixels; pictures that another encoder wrote;
+// damaged ones are refused.
 #include "runtime_min/png.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +17,9 @@ namespace {
 
 const std::string kSignature = "89504e470d0a1a0a";
 
-std::string text_of(std::span<const std::byte> bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
+std::string text_of(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
 
 std::string big_endian(std::size_t value) {
   std::string s;
@@ -29,8 +32,8 @@ std::string chunk(const std::string& type, const std::string& data) {
 }
 
 std::string header(std::uint32_t width, std::uint32_t height, int depth, int colour, int interlace = 0) {
-  return chunk("IHDR", big_endian(width) + big_endian(height) + static_cast<char>(depth) + static_cast<char>(colour) + std::string(2, '\0') +
-                           static_cast<char>(interlace));
+  return chunk("IHDR", big_endian(width) + big_endian(height) + static_cast<char>(depth) + static_cast<char>(colour) +
+                           std::string(2, '\0') + static_cast<char>(interlace));
 }
 
 std::string pixels_chunk(const std::string& rows) { return chunk("IDAT", text_of(zlib_deflate(as_span(rows)))); }
@@ -42,7 +45,10 @@ std::vector<std::uint8_t> picture(std::int64_t count, unsigned seed) {
   for (std::size_t i = 0; i < pixels.size(); ++i) {
     state = state * 1664525U + 1013904223U;
     const std::size_t part = i * 4 / pixels.size();
-    pixels[i] = static_cast<std::uint8_t>(part == 0 ? 200 : part == 1 ? i * 3 : part == 2 ? state >> 24 : i / 7 + (state >> 30));
+    pixels[i] = static_cast<std::uint8_t>(part == 0   ? 200
+                                          : part == 1 ? i * 3
+                                          : part == 2 ? state >> 24
+                                                      : i / 7 + (state >> 30));
   }
   return pixels;
 }
@@ -50,7 +56,8 @@ std::vector<std::uint8_t> picture(std::int64_t count, unsigned seed) {
 TEST(Png, IsReadAsItWasWritten) {
   const TemporaryFolder folder;
   for (const std::int64_t channels : {1, 3})
-    for (const auto& [height, width] : {std::pair<std::int64_t, std::int64_t>{1, 1}, {1, 300}, {257, 1}, {7, 5}, {64, 48}, {300, 401}}) {
+    for (const auto& [height, width] :
+         {std::pair<std::int64_t, std::int64_t>{1, 1}, {1, 300}, {257, 1}, {7, 5}, {64, 48}, {300, 401}}) {
       SCOPED_TRACE(std::to_string(channels) + " x " + std::to_string(height) + " x " + std::to_string(width));
       const std::vector<std::uint8_t> pixels = picture(channels * height * width, static_cast<unsigned>(height));
       write_image(folder / "p.png", pixels.data(), channels, height, width);
@@ -69,14 +76,17 @@ TEST(Png, FlatPicturesAreSmall) {
 }
 
 TEST(Zlib, IsInflatedAsItWasDeflated) {
-  std::vector<std::string> texts = {"", "a", "ab", "aaa", std::string(258, 'x'), std::string(259, 'x'), std::string(100'000, 'y')};
+  std::vector<std::string> texts = {
+      "", "a", "ab", "aaa", std::string(258, 'x'), std::string(259, 'x'), std::string(100'000, 'y')};
   for (int period : {3, 250, 32767, 32768, 32769}) {  // matches as far back as the window reaches, and further
     std::string text;
     const std::vector<std::uint8_t> noise = picture(period, 7);
-    for (int i = 0; i < 70'000; ++i) text += static_cast<char>(noise[static_cast<std::size_t>(i % period)] ^ (i % period * 31));
+    for (int i = 0; i < 70'000; ++i)
+      text += static_cast<char>(noise[static_cast<std::size_t>(i % period)] ^ (i % period * 31));
     texts.push_back(text);
   }
-  for (const std::string& text : texts) EXPECT_EQ(text_of(zlib_inflate(zlib_deflate(as_span(text)), "z")), text) << text.size();
+  for (const std::string& text : texts)
+    EXPECT_EQ(text_of(zlib_inflate(zlib_deflate(as_span(text)), "z")), text) << text.size();
 }
 
 TEST(Png, ReadsWhatOthersWrite) {
@@ -88,30 +98,36 @@ TEST(Png, ReadsWhatOthersWrite) {
     std::vector<int> pixels;
   } cases[] = {
       {"RGB",
-       "0000000d4948445200000002000000020802000000fdd49a730000001649444154789c636410d1b0b1b161a8e859b0e5c41d0015ac04eebba8f9ce0000000049454e44ae42608"
+       "0000000d4948445200000002000000020802000000fdd49a730000001649444154789c636410d1b0b1b161a8e859b0e5c41d0015ac04eeb"
+       "ba8f9ce0000000049454e44ae42608"
        "2",
        {1, 3, 2, 2},
        {0, 60, 120, 180, 20, 80, 140, 200, 40, 100, 160, 220}},
       {"RGB with alpha",
-       "0000000d494844520000000200000002080600000072b60d240000001a49444154789c6364e01291d3d0d0d06009080808d0d0d0d00000149802c22fb800b40000000049454e4"
+       "0000000d494844520000000200000002080600000072b60d240000001a49444154789c6364e01291d3d0d0d06009080808d0d0d0d000001"
+       "49802c22fb800b40000000049454e4"
        "4ae"
        "426082",
        {1, 3, 2, 2},
        {0, 40, 80, 120, 10, 50, 90, 130, 20, 60, 100, 140}},
       {"grey with alpha",
-       "0000000d49484452000000020000000108040000005e2bb7010000000d49444154789c63646462620200001a000970226f160000000049454e44ae426082",
+       "0000000d49484452000000020000000108040000005e2bb7010000000d49444154789c63646462620200001a000970226f1600000000494"
+       "54e44ae426082",
        {1, 1, 1, 2},
        {1, 3}},
       {"one bit",
-       "0000000d4948445200000003000000010100000000339b29190000000a49444154789c6358000000a200a1dc8db1cc0000000049454e44ae426082",
+       "0000000d4948445200000003000000010100000000339b29190000000a49444154789c6358000000a200a1dc8db1cc0000000049454e44a"
+       "e426082",
        {1, 1, 1, 3},
        {255, 0, 255}},
       {"16 bits",
-       "0000000d49484452000000050000000110000000006305e76c0000001349444154789c6364606064fcf78fb1918111000c970283f2fdb0060000000049454e44ae426082",
+       "0000000d49484452000000050000000110000000006305e76c0000001349444154789c6364606064fcf78fb1918111000c970283f2fdb00"
+       "60000000049454e44ae426082",
        {1, 1, 1, 5},
        {0, 1, 255, 0, 1}},
       {"palette of two bits",
-       "0000000d4948445200000003000000010203000000668efc2700000009504c54450a141e28323c46505a16ac84740000000a49444154789c6368010000860085bcf5cdd600000"
+       "0000000d4948445200000003000000010203000000668efc2700000009504c54450a141e28323c46505a16ac84740000000a49444154789"
+       "c6368010000860085bcf5cdd600000"
        "000"
        "49454e44ae426082",
        {1, 3, 1, 3},
@@ -147,7 +163,8 @@ TEST(Png, RefusesDamage) {
       {"short header", chunk("IHDR", "x") + end, "IHDR: expected 13 bytes, found 1"},
       {"no pixels", header(0, 1, 8, 0) + grey + end, "at least one pixel"},
       {"huge", header(2'000'000, 1, 8, 0) + grey + end, "at most 1000000 pixels"},
-      {"a lie about its size", header(1'000'000, 1'000'000, 16, 6) + grey + end, "pixels: expected 8000001000000 bytes, found 10 bytes, compressed"},
+      {"a lie about its size", header(1'000'000, 1'000'000, 16, 6) + grey + end,
+       "pixels: expected 8000001000000 bytes, found 10 bytes, compressed"},
       {"a bomb", good + chunk("IDAT", "\x78\x01" + deflate_bomb("\1x")) + end, "at most 2 bytes"},
       {"depth", header(1, 1, 3, 0) + grey + end, "colour type 0 with 3 bits"},
       {"colour type", header(1, 1, 8, 5) + grey + end, "colour type 5 with 8 bits"},
@@ -156,7 +173,8 @@ TEST(Png, RefusesDamage) {
       {"no palette", header(1, 1, 8, 3) + grey + end, "a palette (PLTE), found none"},
       {"odd palette", header(1, 1, 8, 3) + chunk("PLTE", "ab") + grey + end, "PLTE: expected 1 to 256 colours"},
       {"colour beyond the palette", header(1, 1, 8, 3) + chunk("PLTE", "abc") + grey + end, "colours below 1, found 7"},
-      {"the first colour beyond the palette", header(1, 1, 8, 3) + chunk("PLTE", "abc") + pixels_chunk(std::string("\0\1", 2)) + end,
+      {"the first colour beyond the palette",
+       header(1, 1, 8, 3) + chunk("PLTE", "abc") + pixels_chunk(std::string("\0\1", 2)) + end,
        "colours below 1, found 1"},
       {"unknown chunk", good + chunk("Some", "x") + grey + end, "a chunk that is known"},
       {"no data", good + end, "zlib stream"},

@@ -64,7 +64,9 @@ std::string masked(std::string text) {
   return tests::replaced(text, "[0-9:]+ left", "M:SS left");
 }
 
-void wait() { std::this_thread::sleep_for(std::chrono::milliseconds(120)); }  // longer than from one drawing to the next
+void wait() {
+  std::this_thread::sleep_for(std::chrono::milliseconds(120));
+}  // longer than from one drawing to the next
 
 TEST(Progress, RedrawsOneLineOfATerminalAndClearsIt) {
   if (!has_pseudo_terminals()) GTEST_SKIP() << "no pseudo-terminal";
@@ -86,7 +88,8 @@ TEST(Progress, RedrawsOneLineOfATerminalAndClearsIt) {
   });
   EXPECT_LE(static_cast<double>(std::count(text.begin(), text.end(), '[')), 2 * (10 * seconds + 1))
       << "ten times a second; each has a bar and an escape";
-  text = tests::replaced(text, "\r[^\r]*loss 2\\.5000[^\r]*", "");  // where the machine stood still, early was not so early
+  text = tests::replaced(text, "\r[^\r]*loss 2\\.5000[^\r]*",
+                         "");  // where the machine stood still, early was not so early
   EXPECT_EQ(masked(text),
             "\repoch 1/5 [>                       ]   0%  loss 2.2500  N samples/s  M:SS left \033[K"
             "\repoch 1/5 [============>           ]  50%  loss 0.5123  N samples/s  M:SS left \033[K"
@@ -105,7 +108,8 @@ TEST(Progress, LeavesTheTerminalClearWhenTheRunIsCutOff) {
     };
     EXPECT_THROW(epoch(), int);
   });
-  EXPECT_EQ(masked(text), "\repoch 2/5 [============>           ]  50%  loss 1.0000  N samples/s  M:SS left \033[K\r\033[K");
+  EXPECT_EQ(masked(text),
+            "\repoch 2/5 [============>           ]  50%  loss 1.0000  N samples/s  M:SS left \033[K\r\033[K");
 }
 
 TEST(Progress, EstimatesFromWhatThisRunDid) {

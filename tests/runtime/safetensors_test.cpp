@@ -5,7 +5,9 @@
 namespace graven::runtime {
 namespace {
 
-std::string file_of(const std::string& header, const std::string& data) { return little_endian<std::uint64_t>(header.size()) + header + data; }
+std::string file_of(const std::string& header, const std::string& data) {
+  return little_endian<std::uint64_t>(header.size()) + header + data;
+}
 
 TEST(Safetensors, RefusesBadFiles) {
   const std::string entry = R"({"dtype":"F32","shape":[1],"data_offsets":[0,4]})";
@@ -29,11 +31,17 @@ TEST(Safetensors, RefusesBadFiles) {
       {"truncated JSON", file_of(R"({"a":{"dtype":"F32")", ""), "comma or a closing brace"},
       {"array at the top", file_of("[]", ""), "an object"},
       {"space before the object", file_of(" {}", ""), "an object"},
-      {"duplicate tensor", file_of("{\"a\":" + entry + R"(,"a":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})", "12345678"), "a second \"a\""},
-      {"duplicate tensor of no bytes",
-       file_of(R"({"a":{"dtype":"F32","shape":[0],"data_offsets":[0,0]},"a":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}})", ""),
+      {"duplicate tensor",
+       file_of("{\"a\":" + entry + R"(,"a":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})", "12345678"),
        "a second \"a\""},
-      {"duplicate inner key", file_of(R"({"a":{"dtype":"F32","dtype":"F32","shape":[1],"data_offsets":[0,4]}})", "1234"), "a second \"dtype\""},
+      {"duplicate tensor of no bytes",
+       file_of(
+           R"({"a":{"dtype":"F32","shape":[0],"data_offsets":[0,0]},"a":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}})",
+           ""),
+       "a second \"a\""},
+      {"duplicate inner key",
+       file_of(R"({"a":{"dtype":"F32","dtype":"F32","shape":[1],"data_offsets":[0,4]}})", "1234"),
+       "a second \"dtype\""},
       {"metadata value that is no string", file_of(R"({"__metadata__":{"a":1}})", ""), "a string"},
       {"metadata twice", file_of(R"({"__metadata__":{},"__metadata__":{}})", ""), "a second \"__metadata__\""},
       {"duplicate metadata key", file_of(R"({"__metadata__":{"a":"1","a":"2"}})", ""), "a second \"a\""},
@@ -42,26 +50,40 @@ TEST(Safetensors, RefusesBadFiles) {
       {"missing offsets", file_of(R"({"a":{"dtype":"F32","shape":[1]}})", "1234"), "no \"data_offsets\""},
       {"unknown dtype", file_of(R"({"a":{"dtype":"F31","shape":[1],"data_offsets":[0,4]}})", "1234"), "\"F31\""},
       {"extra field", file_of(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4],"x":1}})", "1234"), "\"x\""},
-      {"negative offset", file_of(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[-4,0]}})", "1234"), "integer from 0 up"},
-      {"1.5 as an offset", file_of(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,1.5]}})", "1234"), "integer from 0 up"},
-      {"1e3 as an offset", file_of(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,1e3]}})", "1234"), "integer from 0 up"},
+      {"negative offset", file_of(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[-4,0]}})", "1234"),
+       "integer from 0 up"},
+      {"1.5 as an offset", file_of(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,1.5]}})", "1234"),
+       "integer from 0 up"},
+      {"1e3 as an offset", file_of(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,1e3]}})", "1234"),
+       "integer from 0 up"},
       {"three offsets", file_of(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4,8]}})", "1234"), "two offsets"},
       {"one offset", file_of(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0]}})", "1234"), "two offsets"},
-      {"end before begin", file_of(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[4,0]}})", "1234"), "offsets in order"},
-      {"overlap", file_of("{\"a\":" + entry + R"(,"b":{"dtype":"F32","shape":[1],"data_offsets":[2,6]}})", "123456"), "data from byte 4 on"},
-      {"hole", file_of("{\"a\":" + entry + R"(,"b":{"dtype":"F32","shape":[1],"data_offsets":[6,10]}})", "1234567890"), "data from byte 4 on"},
-      {"starts late", file_of(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})", "12345678"), "data from byte 0 on"},
+      {"end before begin", file_of(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[4,0]}})", "1234"),
+       "offsets in order"},
+      {"overlap", file_of("{\"a\":" + entry + R"(,"b":{"dtype":"F32","shape":[1],"data_offsets":[2,6]}})", "123456"),
+       "data from byte 4 on"},
+      {"hole", file_of("{\"a\":" + entry + R"(,"b":{"dtype":"F32","shape":[1],"data_offsets":[6,10]}})", "1234567890"),
+       "data from byte 4 on"},
+      {"starts late", file_of(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})", "12345678"),
+       "data from byte 0 on"},
       {"trailing bytes", file_of("{\"a\":" + entry + "}", "12345"), "expected 4 bytes, found 5"},
       {"two bytes short", file_of("{\"a\":" + entry + "}", "12"), "at most 2 bytes of data"},
       {"data without tensors", file_of("{}", "1"), "expected 0 bytes, found 1"},
-      {"shape and bytes disagree", file_of(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}})", "1234"), "8 bytes for F32[2]"},
-      {"shape product overflows", file_of(R"({"a":{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,4]}})", "1234"), "can be counted"},
-      {"shape x dtype overflows", file_of(R"({"a":{"dtype":"F32","shape":[4611686018427387904],"data_offsets":[0,4]}})", "1234"), "can be counted"},
-      {"dimension of 2^64 - 1", file_of(R"({"a":{"dtype":"F32","shape":[18446744073709551615],"data_offsets":[0,4]}})", "1234"), "below 2^63"},
+      {"shape and bytes disagree", file_of(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}})", "1234"),
+       "8 bytes for F32[2]"},
+      {"shape product overflows",
+       file_of(R"({"a":{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,4]}})", "1234"),
+       "can be counted"},
+      {"shape x dtype overflows",
+       file_of(R"({"a":{"dtype":"F32","shape":[4611686018427387904],"data_offsets":[0,4]}})", "1234"),
+       "can be counted"},
+      {"dimension of 2^64 - 1",
+       file_of(R"({"a":{"dtype":"F32","shape":[18446744073709551615],"data_offsets":[0,4]}})", "1234"), "below 2^63"},
       {"half a byte", file_of(R"({"a":{"dtype":"F4","shape":[1],"data_offsets":[0,1]}})", "1"), "can be counted"},
       {"many tensors on one range", file_of(million, "1234"), "data from byte 4 on"},
       {"deep nesting", file_of("{\"a\":" + std::string(100000, '['), ""), "an object"},
-      {"deep nesting in a shape", file_of(R"({"a":{"dtype":"F32","shape":)" + std::string(100000, '['), ""), "an integer"},
+      {"deep nesting in a shape", file_of(R"({"a":{"dtype":"F32","shape":)" + std::string(100000, '['), ""),
+       "an integer"},
       {"JSON after the object", file_of("{} {}", ""), "expected the end"},
   };
   const TemporaryFolder folder;
@@ -77,8 +99,9 @@ TEST(Safetensors, RefusesBadFiles) {
 
 TEST(Safetensors, ReadsEveryTruncationAsAnError) {
   const TemporaryFolder folder;
-  const std::string whole =
-      file_of(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"b":{"dtype":"U8","shape":[],"data_offsets":[8,9]}})", "123456789");
+  const std::string whole = file_of(
+      R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"b":{"dtype":"U8","shape":[],"data_offsets":[8,9]}})",
+      "123456789");
   for (std::size_t n = 0; n < whole.size(); ++n) {
     write_file(folder / "cut", whole.substr(0, n));
     EXPECT_THROW(SafetensorsFile(folder / "cut"), Error) << n;
@@ -144,8 +167,9 @@ TEST(Safetensors, SavesAndLoads) {
   float weight2[6] = {};
   std::int64_t count2[1] = {};
   std::uint8_t flags2[3] = {};
-  const Variable loaded[] = {
-      {"a.weight", DType::f32, {2, 3}, weight2}, {"a.count", DType::i64, {}, count2}, {"b.flags", DType::boolean, {3}, flags2}};
+  const Variable loaded[] = {{"a.weight", DType::f32, {2, 3}, weight2},
+                             {"a.count", DType::i64, {}, count2},
+                             {"b.flags", DType::boolean, {3}, flags2}};
   EXPECT_ERROR(load_variables(file, loaded), "unexpected: \"a.none\"");
   EXPECT_EQ(count2[0], 0) << "nothing may be written";
   load_variables(file, loaded, Unexpected::ignore);

@@ -56,7 +56,8 @@ TEST(Permutation, ServesHugeSets) {
   }
 }
 
-// Not a test of randomness, but of the mistakes that are easy to make: places that never move, epochs that share orders, few of the orders reached.
+// Not a test of randomness, but of the mistakes that are easy to make: places that never move, epochs that share
+// orders, few of the orders reached.
 TEST(Permutation, MovesEverySampleEverywhere) {
   constexpr std::int64_t n = 6, epochs = 21600;
   std::int64_t counts[n][n] = {};

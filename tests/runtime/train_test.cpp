@@ -53,7 +53,8 @@ class Training : public testing::Test {
     std::string text = "{'descr': '" + descr + "', 'fortran_order': False, 'shape': (";
     for (const std::int64_t d : shape) text += std::to_string(d) + ",";
     text += ")}\n";
-    write_file(folder_ / name, std::string("\x93NUMPY\x01\x00", 8) + static_cast<char>(text.size()) + std::string(1, '\0') + text + data);
+    write_file(folder_ / name, std::string("\x93NUMPY\x01\x00", 8) + static_cast<char>(text.size()) +
+                                   std::string(1, '\0') + text + data);
   }
 
   struct Result {
@@ -155,7 +156,9 @@ double last_loss(const std::string& out) {
 
 TEST_F(Training, ReportsTheEndOfARunThatStopsWithinAnEpoch) {
   const std::string out = folder_ / "out";
-  const auto last_line = [](const std::string& text) { return text.substr(text.find_last_of('\n', text.size() - 2) + 1); };
+  const auto last_line = [](const std::string& text) {
+    return text.substr(text.find_last_of('\n', text.size() - 2) + 1);
+  };
   // Seven steps an epoch: six of eight samples, and the last two.
   const Result r = train({"--steps", "10", "--log", folder_ / "log.jsonl"});
   EXPECT_EQ(r.status, 0) << r.error;
@@ -205,7 +208,9 @@ TEST_F(Training, StoppedAndResumedIsTheSameRun) {
     EXPECT_NE(r.out.find(std::string("step ") + first), std::string::npos) << r.out;
     EXPECT_EQ(bytes_of(out + "/latest"), expected);
     // "epoch 3/3  loss 0.9" and so on, but for the time that it took.
-    const auto last_epoch = [](const std::string& text) { return text.substr(text.find("epoch 3/3"), text.rfind("  ") - text.find("epoch 3/3")); };
+    const auto last_epoch = [](const std::string& text) {
+      return text.substr(text.find("epoch 3/3"), text.rfind("  ") - text.find("epoch 3/3"));
+    };
     EXPECT_EQ(last_epoch(r.out), last_epoch(whole.out)) << "the mean over all of the epoch's steps";
   }
 }
@@ -238,7 +243,12 @@ TEST_F(Training, SetsTheLengthOfOneCyclesAndSequences) {
     std::vector<double> rates;
   } cases[] = {
       {"one cycle",
-       {.kind = Schedule::Kind::one_cycle, .div_factor = 10, .final_div_factor = 4, .pct_start = 0.5, .total_steps = 1000, .anneal_linear = true},
+       {.kind = Schedule::Kind::one_cycle,
+        .div_factor = 10,
+        .final_div_factor = 4,
+        .pct_start = 0.5,
+        .total_steps = 1000,
+        .anneal_linear = true},
        {"--lr", "0.125", "--total-steps", "8"},
        {0.125, 0.5, 0.875, 1.25, 0.9453125, 0.640625, 0.3359375, 0.03125, 0.03125, 0.03125}},
       {"sequence",
@@ -249,7 +259,9 @@ TEST_F(Training, SetsTheLengthOfOneCyclesAndSequences) {
        {"--lr", "0.5", "--total-steps", "7"},
        {0.125, 0.25, 0.375, 0.5, 0.375, 0.25, 0.125, 0, 0, 0}},
       {"sequence, warmed up",
-       {.kind = Schedule::Kind::sequential, .milestones = {5}, .parts = {{}, {.kind = Schedule::Kind::step, .step_size = 1000}}},
+       {.kind = Schedule::Kind::sequential,
+        .milestones = {5},
+        .parts = {{}, {.kind = Schedule::Kind::step, .step_size = 1000}}},
        {"--lr", "0.75", "--warmup", "2"},
        {0.25, 0.5, 0.75, 0.75, 0.75, 0.75, 0.75, 0.75, 0.75, 0.75}},
   };
@@ -276,10 +288,12 @@ TEST_F(Training, SetsTheLengthOfOneCyclesAndSequences) {
 
   MockTrainable model({kFeatures}, kClasses, 8, true);
   model.description().groups = {{.lr = 0.1, .schedule = cases[1].schedule}};
-  EXPECT_EQ(train({"--total-steps", "3"}, &model).error,
-            "error: --total-steps: expected more than the 3 steps before the learning-rate schedule's last part, found 3\n");
+  EXPECT_EQ(
+      train({"--total-steps", "3"}, &model).error,
+      "error: --total-steps: expected more than the 3 steps before the learning-rate schedule's last part, found 3\n");
   model.description().groups = {{.lr = 0.1, .schedule = cases[2].schedule}};
-  EXPECT_EQ(train({"--total-steps", "9"}, &model).error, "error: --total-steps: the model's learning-rate schedule has no length to set\n");
+  EXPECT_EQ(train({"--total-steps", "9"}, &model).error,
+            "error: --total-steps: the model's learning-rate schedule has no length to set\n");
 }
 
 /// Runs the trainer in a child process, kills it once `ready` says so, and returns how it ended.
@@ -301,7 +315,10 @@ TEST_F(Training, KilledAtAnyMomentAndResumedIsTheSameRun) {
   for (int round = 0; round < 15 && finished == 0; ++round) {
     // With nothing saved yet there is nothing to resume from: start anew.
     const bool resume = !list_checkpoints(out).empty();
-    const auto run = [&] { return train({"--out", out, "--epochs", "12", "--checkpoint-every", "5", resume ? "--resume" : "--overwrite"}).status; };
+    const auto run = [&] {
+      return train({"--out", out, "--epochs", "12", "--checkpoint-every", "5", resume ? "--resume" : "--overwrite"})
+          .status;
+    };
     const auto wait = [&] { return ::usleep(static_cast<useconds_t>(5000 + 4000 * round)) == 0; };
     const int status = run_and_kill(run, wait, SIGKILL);
     if (WIFSIGNALED(status)) {
@@ -324,7 +341,8 @@ TEST_F(Training, ASignalSavesAndStops) {
     const std::string log = folder_ / ("log" + std::to_string(signal));
     const auto run = [&] {
       ::signal(signal, SIG_DFL);  // in the background it may be ignored
-      return train({"--out", out, "--epochs", "1000000", "--overwrite", "--save-every", "1000000", "--log", log}).status;
+      return train({"--out", out, "--epochs", "1000000", "--overwrite", "--save-every", "1000000", "--log", log})
+          .status;
     };
     const int status = run_and_kill(run, [&] { return has_stepped(log); }, signal);
     ASSERT_TRUE(WIFEXITED(status));
@@ -336,7 +354,8 @@ TEST_F(Training, ASignalSavesAndStops) {
     EXPECT_EQ(r.status, 0) << r.error;
   }
   // A new run may begin with the weights of the one that it replaces.
-  const Result r = train({"--out", out, "--overwrite", "--weights", out + "/latest/weights.safetensors", "--steps", "1"});
+  const Result r =
+      train({"--out", out, "--overwrite", "--weights", out + "/latest/weights.safetensors", "--steps", "1"});
   EXPECT_EQ(r.status, 0) << r.error;
   EXPECT_EQ(list_checkpoints(out).size(), 1);
 }
@@ -347,12 +366,21 @@ TEST_F(Training, WhoeverReadsTheOutputMayGo) {
   ASSERT_EQ(::pipe(ends), 0);
   const pid_t child = ::fork();
   if (child == 0) {
-    // Both streams: the first line that meets nobody stops the run, and those that follow must not end it before it has saved.
+    // Both streams: the first line that meets nobody stops the run, and those that follow must not end it before it has
+    // saved.
     for (const int stream : {STDOUT_FILENO, STDERR_FILENO}) ::dup2(ends[1], stream);
     for (const int end : ends) ::close(end);
-    std::vector<std::string> words = {
-        "mock",         "--weights", folder_ / "initial.safetensors", "--data", folder_ / "data", "--out", out, "--epochs", "1000000",
-        "--save-every", "1000000"};
+    std::vector<std::string> words = {"mock",
+                                      "--weights",
+                                      folder_ / "initial.safetensors",
+                                      "--data",
+                                      folder_ / "data",
+                                      "--out",
+                                      out,
+                                      "--epochs",
+                                      "1000000",
+                                      "--save-every",
+                                      "1000000"};
     std::vector<char*> argv;
     for (std::string& word : words) argv.push_back(word.data());
     MockTrainable model({kFeatures}, kClasses, 8, true);
@@ -386,7 +414,9 @@ TEST_F(Training, StopsOnNaN) {
   model.nan_at_step = 12;
   const Result r = train({"--checkpoint-every", "5"}, &model);
   EXPECT_EQ(r.status, 1);
-  EXPECT_NE(r.error.find("training: step 12: expected a finite loss, found NaN; the last checkpoint is "), std::string::npos) << r.error;
+  EXPECT_NE(r.error.find("training: step 12: expected a finite loss, found NaN; the last checkpoint is "),
+            std::string::npos)
+      << r.error;
   EXPECT_NE(r.error.find("step-00000010"), std::string::npos) << r.error;
   EXPECT_EQ(step_of(list_checkpoints(folder_ / "out")[0]), 10);
 }
@@ -399,11 +429,13 @@ TEST_F(Training, AFixedBatchLeavesOutTheRest) {
   MockTrainable any({kFeatures}, kClasses, 8, true);
   EXPECT_EQ(train({"--epochs", "1", "--drop-last", "--out", folder_ / "any"}, &any).status, 0);
   const auto test_loss = [](const Result& result) { return result.out.substr(result.out.find("test loss"), 16); };
-  EXPECT_EQ(read_file(folder_ / "fixed/latest/weights.safetensors").size(), read_file(folder_ / "any/latest/weights.safetensors").size());
+  EXPECT_EQ(read_file(folder_ / "fixed/latest/weights.safetensors").size(),
+            read_file(folder_ / "any/latest/weights.safetensors").size());
   const Result again = train({"--epochs", "1", "--drop-last", "--out", folder_ / "any2"});
   EXPECT_EQ(test_loss(again), test_loss(r)) << "21 test samples count once each, whatever fills the batch";
   MockTrainable large({kFeatures}, kClasses, 64, false);
-  EXPECT_NE(train({"--out", folder_ / "large"}, &large).error.find("at least one batch of 64 samples, found 50"), std::string::npos);
+  EXPECT_NE(train({"--out", folder_ / "large"}, &large).error.find("at least one batch of 64 samples, found 50"),
+            std::string::npos);
   EXPECT_EQ(train({"--no-drop-last"}, &model).status, 2);
 }
 
@@ -495,7 +527,9 @@ TEST_F(Training, RefusesMistakes) {
       {{"--data", folder_ / "nothing,nor this"}, 1, "cannot open"},
       {{"--resume", "--out", folder_ / "void"}, 1, "a checkpoint to resume from"},
       {{"--resume", "--out", ""}, 2, "--resume"},
-      {{"--bench", "2", "--weights", "nope.safetensors"}, 1, "--weights: expected \"nope.safetensors\" beside the program"},
+      {{"--bench", "2", "--weights", "nope.safetensors"},
+       1,
+       "--weights: expected \"nope.safetensors\" beside the program"},
       {{"--resume="}, 2, "--resume: expected the path of a checkpoint"},
       {{"--resume", "", "--overwrite"}, 2, "--resume: expected the path of a checkpoint"},
       // What a wrong command line would overwrite is still there afterwards.
@@ -510,7 +544,8 @@ TEST_F(Training, RefusesMistakes) {
       {{"--data", ""}, 2, "--data: expected a path, found nothing"},
       {{"--data-format", "foo"},
        2,
-       "--data-format: expected auto, idx, cifar10, cifar100, npy, npz, safetensors, raw, text or tokens, found \"foo\""},
+       "--data-format: expected auto, idx, cifar10, cifar100, npy, npz, safetensors, raw, text or tokens, found "
+       "\"foo\""},
   };
   for (const auto& c : cases) {
     const Result r = train(c.words);
@@ -529,18 +564,21 @@ TEST_F(Training, RefusesMistakes) {
   const Result back = train({"--resume", folder_ / "out/step-00000007", "--epochs", "3"});
   EXPECT_EQ(back.status, 2);
   EXPECT_NE(back.error.find("holds a checkpoint of step 14"), std::string::npos) << back.error;
-  const Result branch = train({"--resume", folder_ / "out/step-00000007", "--epochs", "3", "--out", folder_ / "branch"});
+  const Result branch =
+      train({"--resume", folder_ / "out/step-00000007", "--epochs", "3", "--out", folder_ / "branch"});
   EXPECT_EQ(branch.status, 0) << branch.error;
 
   write_npy("data/train/images.npy", "<f4", {2, kFeatures}, std::string(2 * kFeatures * 4, '\0'));
   write_npy("data/train/labels.npy", "|u1", {2}, std::string("\x01\x03", 2));
-  EXPECT_NE(train({"--overwrite"}).error.find("sample 1 of \"labels\": expected a number from 0 to 2, found 3"), std::string::npos);
+  EXPECT_NE(train({"--overwrite"}).error.find("sample 1 of \"labels\": expected a number from 0 to 2, found 3"),
+            std::string::npos);
   write_npy("data/train/labels.npy", "|u1", {2}, std::string("\x01\x02", 2));
   EXPECT_NE(train({"--resume"}).error.find("a training set of 50 samples"), std::string::npos);
 }
 
 TEST_F(Training, SavesAndPrintsAsOftenAsAsked) {
-  const Result r = train({"--epochs", "7", "--save-every", "3", "--print-every", "4", "--eval-every", "0", "--keep", "0"});
+  const Result r =
+      train({"--epochs", "7", "--save-every", "3", "--print-every", "4", "--eval-every", "0", "--keep", "0"});
   EXPECT_EQ(r.status, 0) << r.error;
   std::vector<std::int64_t> steps;
   for (const std::string& path : list_checkpoints(folder_ / "out")) steps.push_back(step_of(path));
@@ -574,7 +612,8 @@ TEST_F(Training, ABatchNormsLastBatchIsNotOfOneSample) {
   EXPECT_NE(r.error.find("--batch: expected another one, or --drop-last"), std::string::npos) << r.error;
   EXPECT_EQ(train({"--batch", "7", "--epochs", "1", "--drop-last"}, &model).status, 0);
   EXPECT_EQ(train({"--batch", "6", "--epochs", "1", "--overwrite"}, &model).status, 0);
-  EXPECT_NE(train({"--batch", "1"}, &model).error.find("--batch: expected a whole number from 2 to 8"), std::string::npos);
+  EXPECT_NE(train({"--batch", "1"}, &model).error.find("--batch: expected a whole number from 2 to 8"),
+            std::string::npos);
 }
 
 TEST_F(Training, OverridesAreTold) {
@@ -589,8 +628,8 @@ TEST_F(Training, OverridesAreTold) {
   // Each option by itself: what is said is taken, what is unsaid is the checkpoint's.
   const auto options_of = [](const TrainingState& s) {
     std::ostringstream text;
-    text << "seed " << s.seed << " batch " << s.batch << " shuffle " << s.shuffle << " drop-last " << s.drop_last << " lr " << s.lr << " warmup "
-         << s.warmup << " total-steps " << s.total_steps;
+    text << "seed " << s.seed << " batch " << s.batch << " shuffle " << s.shuffle << " drop-last " << s.drop_last
+         << " lr " << s.lr << " warmup " << s.warmup << " total-steps " << s.total_steps;
     return text.str();
   };
   const struct {
@@ -607,8 +646,8 @@ TEST_F(Training, OverridesAreTold) {
       {{"--total-steps", "50"}, "seed 4 batch 7 shuffle 0 drop-last 1 lr 0.2 warmup 3 total-steps 50"},
   };
   const std::string first = folder_ / "first";
-  EXPECT_EQ(train({"--out", first, "--epochs", "1", "--seed", "4", "--batch", "7", "--no-shuffle", "--drop-last", "--lr", "0.2", "--warmup", "3",
-                   "--total-steps", "40"})
+  EXPECT_EQ(train({"--out", first, "--epochs", "1", "--seed", "4", "--batch", "7", "--no-shuffle", "--drop-last",
+                   "--lr", "0.2", "--warmup", "3", "--total-steps", "40"})
                 .status,
             0);
   for (const auto& c : cases) {
@@ -622,13 +661,16 @@ TEST_F(Training, OverridesAreTold) {
     if (c.words.empty()) {
       EXPECT_EQ(goes_on.error, "");
     } else {
-      EXPECT_NE(goes_on.error.find(" is not the checkpoint's: the run will not be the one that was stopped"), std::string::npos) << goes_on.error;
+      EXPECT_NE(goes_on.error.find(" is not the checkpoint's: the run will not be the one that was stopped"),
+                std::string::npos)
+          << goes_on.error;
     }
   }
 
   // A model that takes smaller batches than the checkpoint has.
   MockTrainable smaller({kFeatures}, kClasses, 4, true);
-  EXPECT_NE(train({"--resume", first, "--out", folder_ / "smaller"}, &smaller).error.find("batch: expected 1 to 4 samples, found 7"),
+  EXPECT_NE(train({"--resume", first, "--out", folder_ / "smaller"}, &smaller)
+                .error.find("batch: expected 1 to 4 samples, found 7"),
             std::string::npos);
 }
 
@@ -682,7 +724,8 @@ TEST_F(Training, TheModelIsToldWhenItsWeightsAreWrittenAndRead) {
     for (const MockTrainable::Note& n : notes) text += n.what.substr(0, 1);
     return text;
   };
-  // c: changed, s: a step, e: a part of an evaluation, n: needed. Checkpoints after step 5 and at the ends of the epochs, once each.
+  // c: changed, s: a step, e: a part of an evaluation, n: needed. Checkpoints after step 5 and at the ends of the
+  // epochs, once each.
   EXPECT_EQ(run({"--epochs", "1", "--checkpoint-every", "5"}), "csssssnsseeen");
   EXPECT_EQ(run({"--epochs", "2", "--resume", "--checkpoint-every", "7"}), "cssssssseeen");
 }
@@ -704,7 +747,8 @@ TEST_F(Training, RatesOfGroupsKeepTheirRatio) {
 TEST_F(Training, EvaluationsLeaveInputsThatAllSamplesShareAlone) {
   for (const char* split : {"train", "test"}) {
     const float scale = split == std::string("train") ? 1.5F : 2.5F;
-    write_npy(std::string("data/") + split + "/scale.npy", "<f4", {1}, std::string(reinterpret_cast<const char*>(&scale), sizeof scale));
+    write_npy(std::string("data/") + split + "/scale.npy", "<f4", {1},
+              std::string(reinterpret_cast<const char*>(&scale), sizeof scale));
   }
   std::vector<MockTrainable::Note> notes;
   MockTrainable model({kFeatures}, kClasses, 8, true);
@@ -758,7 +802,8 @@ TEST_F(Training, ALossWhoseShareIsNotFiniteLeavesItsSamplesOut) {
   model.evaluation = [](std::int64_t count) {
     return Evaluation{.loss_sum = count == 0 ? std::nan("") : 8 * 3.0, .samples = 8, .correct = count, .labels = count};
   };
-  const Result r = train({"--epochs", "1", "--test-data", folder_ / "ten", "--log", folder_ / "log", "--out", folder_ / "left"}, &model);
+  const Result r = train(
+      {"--epochs", "1", "--test-data", folder_ / "ten", "--log", folder_ / "log", "--out", folder_ / "left"}, &model);
   ASSERT_EQ(r.status, 0) << r.error;
   EXPECT_EQ(numbers_of_epochs(folder_ / "log", "test_loss"), std::vector<double>{3});
   EXPECT_NE(r.error.find("warning: the test loss leaves out the last 2 of 10 samples"), std::string::npos) << r.error;
@@ -775,7 +820,8 @@ TEST_F(Training, AnEpochWhoseLossIsNaNIsNeverTheBest) {
     int epoch = 0;
     model.evaluation = [&](std::int64_t samples) {
       const bool second = ++epoch == 2;
-      return Evaluation{.loss_sum = second ? 5.0 : std::nan(""), .samples = samples, .correct = second ? 1 : 8, .labels = samples};
+      return Evaluation{
+          .loss_sum = second ? 5.0 : std::nan(""), .samples = samples, .correct = second ? 1 : 8, .labels = samples};
     };
     const std::string out = folder_ / (accuracy ? "nan_accuracy" : "nan_loss");
     const Result r = train({"--epochs", "3", "--test-data", folder_ / "one", "--out", out}, &model);
@@ -790,7 +836,8 @@ TEST_F(Training, InputsWithTheBatchElsewhereAreNotFed) {
       .name = "images", .dtype = DType::f32, .shape = {kFeatures, 8}, .batched = false, .batch_dimensions = {{1, 1}}};
   const Result r = train({}, &model);
   EXPECT_EQ(r.status, 1);
-  EXPECT_NE(r.error.find("input \"images\" f32[6,batch]: expected the batch as dimension 0 and nowhere else"), std::string::npos)
+  EXPECT_NE(r.error.find("input \"images\" f32[6,batch]: expected the batch as dimension 0 and nowhere else"),
+            std::string::npos)
       << r.error;
   EXPECT_NE(r.error.find("found batch as dimension 1"), std::string::npos) << r.error;
   EXPECT_FALSE(fs::exists(folder_ / "out"));
@@ -813,11 +860,13 @@ TEST_F(Training, TheBestEpochIsTheFirstOfTheBest) {
     int epoch = 0;
     model.evaluation = [&](std::int64_t samples) {
       const double number = c.numbers[epoch++];
-      return Evaluation{.loss_sum = number, .samples = samples, .correct = static_cast<std::int64_t>(number), .labels = samples};
+      return Evaluation{
+          .loss_sum = number, .samples = samples, .correct = static_cast<std::int64_t>(number), .labels = samples};
     };
     if (!c.held_out) model.loss_at = [&](std::int64_t step) { return c.numbers[(step - 1) / 7]; };
     const std::string out = folder_ / c.note, data = folder_ / "data/train/";
-    std::vector<std::string> words = {"--out", out, "--data", data + "images.npy," + data + "labels.npy", "--epochs", "4", "--keep", "1"};
+    std::vector<std::string> words = {"--out",    out, "--data", data + "images.npy," + data + "labels.npy",
+                                      "--epochs", "4", "--keep", "1"};
     if (c.held_out) words.insert(words.end(), {"--test-data", folder_ / "one"});
     const Result r = train(words, &model);
     EXPECT_EQ(r.status, 0) << r.error;
@@ -856,7 +905,8 @@ TEST_F(Training, BenchPrintsOneLine) {
     }
   }
   json.end();
-  EXPECT_EQ(keys, (std::vector<std::string>{"peer", "workload", "threads", "batch", "runs", "median_ms", "min_ms", "first_ms", "rss_mb"}));
+  EXPECT_EQ(keys, (std::vector<std::string>{"peer", "workload", "threads", "batch", "runs", "median_ms", "min_ms",
+                                            "first_ms", "rss_mb"}));
   EXPECT_FALSE(fs::exists(folder_ / "out"));
 }
 
@@ -889,8 +939,8 @@ TEST_F(Training, ProcessorsAndDevicesAreChosenByTheirOwnOptions) {
 TEST_F(Training, HelpNamesInputsAndDefaults) {
   const Result r = train({"--help"});
   EXPECT_EQ(r.status, 0);
-  for (const char* part :
-       {"images  f32[8,6]", "labels  i64[8], from 0 to 2", "cross_entropy(mean)", "--epochs N", "(default: 3)", "--lr X", "(default: 0.1)"})
+  for (const char* part : {"images  f32[8,6]", "labels  i64[8], from 0 to 2", "cross_entropy(mean)", "--epochs N",
+                           "(default: 3)", "--lr X", "(default: 0.1)"})
     EXPECT_NE(r.out.find(part), std::string::npos) << part;
 }
 

@@ -1,4 +1,5 @@
-// What works along a symbol, in one compiled training graph: the results and the steps of eager mode, whatever the size.
+// What works along a symbol, in one compiled training graph: the results and the steps of eager mode, whatever the
+// size.
 #include <graven/graven.h>
 #include <gtest/gtest.h>
 
@@ -85,8 +86,8 @@ TEST(CompiledSymbols, TrainAsEagerlyAtEverySize) {
       EXPECT_TRUE(allclose(found[k].to(f64), expected[k].detach().to(f64), 1e-4, 1e-5)) << "result " << k;
     }
     for (const char* name : {"layer.weight", "layer.bias"})
-      EXPECT_TRUE(allclose(graph.net.layer.named(std::string(name).substr(6)), eager.layer.named(std::string(name).substr(6)),
-                           1e-4, 1e-5))
+      EXPECT_TRUE(allclose(graph.net.layer.named(std::string(name).substr(6)),
+                           eager.layer.named(std::string(name).substr(6)), 1e-4, 1e-5))
           << name;
   }
 }

@@ -1,5 +1,6 @@
-// Host threads at once: eager training, graphs, compiled programs, a compiled library's instances. Each thread's numbers are those of one thread
-// alone. Built with ThreadSanitizer (-DGRAVEN_SANITIZE=thread), this is the test that finds races.
+// Host threads at once: eager training, graphs, compiled programs, a compiled library's instances. Each thread's
+// numbers are those of one thread alone. Built with ThreadSanitizer (-DGRAVEN_SANITIZE=thread), this is the test that
+// finds races.
 #include <graven/graven.h>
 #include <gtest/gtest.h>
 
@@ -101,7 +102,10 @@ TEST(Threads, ShareRandomNumbers) {
 struct TrainGraph : nn::Graph<TrainGraph> {
   Mlp model;
   optim::SGD optimizer;
-  explicit TrainGraph(Mlp mlp) : model(child("model", mlp)), optimizer(model.parameters(), {.lr = 0.1, .momentum = 0.9}) { add_optimizer(optimizer); }
+  explicit TrainGraph(Mlp mlp)
+      : model(child("model", mlp)), optimizer(model.parameters(), {.lr = 0.1, .momentum = 0.9}) {
+    add_optimizer(optimizer);
+  }
   Tensor build(Tensor x, Tensor y) {
     Tensor loss = cross_entropy(model(x), y);
     loss.backward();
@@ -154,7 +158,8 @@ TEST(Threads, SaveTheSameFile) {
   EXPECT_EQ(std::distance(fs::directory_iterator(folder), {}), 1) << "no temporary file is left";
 }
 
-// The emitted library: instances that share weights, weights replaced meanwhile, and the C interface, from host threads that each have a pool.
+// The emitted library: instances that share weights, weights replaced meanwhile, and the C interface, from host threads
+// that each have a pool.
 TEST(Threads, RunEmittedInstances) {
   const fs::path folder = fs::path(GRAVEN_BINARY_DIR) / "threads_project";
   fs::remove_all(folder);  // a host of its own is added to what is emitted

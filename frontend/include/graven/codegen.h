@@ -13,8 +13,9 @@
 
 namespace graven::codegen {
 
-/// Writes the recorded graph as a project, with its modules' present parameters as weights, and, for the project's self-test, results computed in
-/// double precision. User error when the graph has not been recorded, cannot be emitted, or the folder cannot be written.
+/// Writes the recorded graph as a project, with its modules' present parameters as weights, and, for the project's
+/// self-test, results computed in double precision. User error when the graph has not been recorded, cannot be emitted,
+/// or the folder cannot be written.
 EmitReport emit(const nn::GraphBase& graph, const std::filesystem::path& directory, EmitOptions options = {});
 
 }  // namespace graven::codegen

@@ -121,7 +121,8 @@ class DataLoader {
   std::int64_t samples() const;
   const DataLoaderOptions& options() const;
 
-  /// The batches of epoch `number`, from batch `first` on: a run that goes on where another stopped sees what that would have seen.
+  /// The batches of epoch `number`, from batch `first` on: a run that goes on where another stopped sees what that
+  /// would have seen.
   Epoch epoch(std::int64_t number = 0, std::int64_t first = 0) const;
   /// A loader has no epoch of its own: `for (auto [x, y] : loader)` does not compile, and says what does.
   template <class T = void>
@@ -150,7 +151,8 @@ class DataLoader::Epoch {
     using value_type = Batch;
     using difference_type = std::ptrdiff_t;
 
-    Iterator(const DataLoader& loader, std::int64_t number, std::int64_t index) : loader_(&loader), number_(number), index_(index) {}
+    Iterator(const DataLoader& loader, std::int64_t number, std::int64_t index)
+        : loader_(&loader), number_(number), index_(index) {}
     Batch operator*() const { return loader_->batch(number_, index_); }
     Iterator& operator++() {
       ++index_;
@@ -163,7 +165,8 @@ class DataLoader::Epoch {
     std::int64_t number_, index_;
   };
 
-  Epoch(DataLoader loader, std::int64_t number, std::int64_t first) : loader_(std::move(loader)), number_(number), first_(first) {}
+  Epoch(DataLoader loader, std::int64_t number, std::int64_t first)
+      : loader_(std::move(loader)), number_(number), first_(first) {}
   Iterator begin() const { return {loader_, number_, first_}; }
   Iterator end() const { return {loader_, number_, loader_.size()}; }
 

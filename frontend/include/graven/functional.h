@@ -29,11 +29,13 @@ struct Size3 {
   std::int64_t depth, height, width;
   constexpr Size3(std::int64_t all) : depth(all), height(all), width(all) {}  // NOLINT
   constexpr Size3(int all) : depth(all), height(all), width(all) {}           // NOLINT
-  constexpr Size3(std::int64_t depth, std::int64_t height, std::int64_t width) : depth(depth), height(height), width(width) {}
+  constexpr Size3(std::int64_t depth, std::int64_t height, std::int64_t width)
+      : depth(depth), height(height), width(width) {}
   friend constexpr bool operator==(const Size3&, const Size3&) = default;
 };
 
-/// Padding of a convolution: a number for each dimension, "valid" (none) or "same" (the result has the input's size; for a stride of 1).
+/// Padding of a convolution: a number for each dimension, "valid" (none) or "same" (the result has the input's size;
+/// for a stride of 1).
 template <class Size>
 struct ConvolutionPadding {
   Size value = 0;
@@ -50,7 +52,8 @@ struct ConvolutionPadding {
 
  private:
   static bool is_same(std::string_view name) {
-    if (name != "same" && name != "valid") throw UserError("padding must be numbers, 'same' or 'valid', got '" + std::string(name) + "'");
+    if (name != "same" && name != "valid")
+      throw UserError("padding must be numbers, 'same' or 'valid', got '" + std::string(name) + "'");
     return name == "same";
   }
 };
@@ -97,7 +100,8 @@ Tensor erf(const Operand& x);
 Tensor floor(const Operand& x);
 Tensor ceil(const Operand& x);
 Tensor round(const Operand& x);
-Tensor clamp(const Operand& x, double min = -std::numeric_limits<double>::infinity(), double max = std::numeric_limits<double>::infinity());
+Tensor clamp(const Operand& x, double min = -std::numeric_limits<double>::infinity(),
+             double max = std::numeric_limits<double>::infinity());
 
 // ---- activations ----
 Tensor relu(const Operand& x);
@@ -146,7 +150,8 @@ struct Conv2dFunctionOptions {
   std::int64_t groups = 1;
 };
 /// Cross-correlation with weight[out, in / groups, kernel_h, kernel_w].
-Tensor conv2d(const Operand& x, const Tensor& weight, const Tensor& bias = {}, const Conv2dFunctionOptions& options = {});
+Tensor conv2d(const Operand& x, const Tensor& weight, const Tensor& bias = {},
+              const Conv2dFunctionOptions& options = {});
 struct MaxPool2dOptions {
   std::optional<Size2> stride = {};  ///< none: the kernel's size
   Size2 padding = 0, dilation = 1;

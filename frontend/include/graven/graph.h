@@ -17,13 +17,14 @@
 //   std::cout << graph;
 //   Tensor loss = graph(images, labels);                                        // one training step of the compiled program
 //
-// The first call (or compile, or trace) runs build() once, recording; later calls only run the program that came of it, and need inputs of
-// the same types: shapes may differ only in a symbolic dimension, spec({Dim("batch", 64), 1, 28, 28}), unless the graph has
-// with_dynamic_input_shape(). Parameters stay those of the modules: what
-// either side writes, the other sees. Inputs and outputs are trees of tensors (tuple, pair, vector, array, map, optional). A tensor from outside
-// that belongs to no module becomes a constant. In-place operations are recorded as new values; an input of the graph changed in place is changed
-// within the graph only, the caller's tensor keeps its elements. What is recorded sees parameters as they are before the update, also behind
-// backward(): an average of the weights, average.mul_(0.999).add_(weight * 0.001) in buffers, is a step behind one taken after the optimizer's.
+// The first call (or compile, or trace) runs build() once, recording; later calls only run the program that came of it,
+// and need inputs of the same types: shapes may differ only in a symbolic dimension, spec({Dim("batch", 64), 1, 28,
+// 28}), unless the graph has with_dynamic_input_shape(). Parameters stay those of the modules: what either side writes,
+// the other sees. Inputs and outputs are trees of tensors (tuple, pair, vector, array, map, optional). A tensor from
+// outside that belongs to no module becomes a constant. In-place operations are recorded as new values; an input of the
+// graph changed in place is changed within the graph only, the caller's tensor keeps its elements. What is recorded
+// sees parameters as they are before the update, also behind backward(): an average of the weights,
+// average.mul_(0.999).add_(weight * 0.001) in buffers, is a step behind one taken after the optimizer's.
 #pragma once
 
 #include <any>
@@ -78,27 +79,31 @@ class GraphBase {
   /// All or nothing, before or after the first call.
   LoadReport load_state_dict(const StateDict& state, bool strict = true, Location where = Location::current());
 
-  /// Writes the recorded graph and its parameters and buffers as they are now: `directory`/graph.json and weights.safetensors, what the `graven`
-  /// command works from, without this program. User error before compile() or the first call, or when the folder cannot be written.
+  /// Writes the recorded graph and its parameters and buffers as they are now: `directory`/graph.json and
+  /// weights.safetensors, what the `graven` command works from, without this program. User error before compile() or
+  /// the first call, or when the folder cannot be written.
   void save(const std::string& directory) const;
 
-  /// How much is printed on stderr while recording and compiling: -1 nothing; 0 stages with their times, and warnings; 1 also modules with their
-  /// inputs, parameters, buffers and outputs, and each pass with its time; 2 also each operator with its inputs and the types of its results, and the
-  /// memory that the program takes; 3 also source lines, the program's order, and every buffer with its place and life.
+  /// How much is printed on stderr while recording and compiling: -1 nothing; 0 stages with their times, and warnings;
+  /// 1 also modules with their inputs, parameters, buffers and outputs, and each pass with its time; 2 also each
+  /// operator with its inputs and the types of its results, and the memory that the program takes; 3 also source lines,
+  /// the program's order, and every buffer with its place and life.
   void debug(int v_level = 0);
   /// Threads of the program; 0: all. Before the first run.
   void set_threads(int threads);
 
-  /// Each parameter is updated within backward, as soon as its gradient is there and the step has read the parameter for the last time: gradients
-  /// then take the memory of one module's instead of all parameters' together, and those of large linear layers none at all: SGD and Adam use them
-  /// where they are computed. The numbers are the same, bit for bit. An emitted Model has no backward(), update() and gradients() apart then.
-  /// Before compile() or the first call: user error after it.
+  /// Each parameter is updated within backward, as soon as its gradient is there and the step has read the parameter
+  /// for the last time: gradients then take the memory of one module's instead of all parameters' together, and those
+  /// of large linear layers none at all: SGD and Adam use them where they are computed. The numbers are the same, bit
+  /// for bit. An emitted Model has no backward(), update() and gradients() apart then. Before compile() or the first
+  /// call: user error after it.
   void update_in_backward(bool on = true, Location where = Location::current());
 
-  /// Calls with inputs of other shapes, dtypes or another number record build() again and compile a program of their own, instead of being an error.
-  /// Programs share parameters, buffers, optimizer state and the count of steps; the `size` that were used last are kept. graph(), save() and
-  /// repr() show the one used last. Where only a batch varies, a symbolic dimension does with one program. Before compile() or the first call:
-  /// user error after it, or when size is not positive.
+  /// Calls with inputs of other shapes, dtypes or another number record build() again and compile a program of their
+  /// own, instead of being an error. Programs share parameters, buffers, optimizer state and the count of steps; the
+  /// `size` that were used last are kept. graph(), save() and repr() show the one used last. Where only a batch varies,
+  /// a symbolic dimension does with one program. Before compile() or the first call: user error after it, or when size
+  /// is not positive.
   void with_dynamic_input_shape(int size = 10, Location where = Location::current());
 
   /// OneFlow's print: modules, parameters and buffers; once recorded, inputs and outputs too.
@@ -107,7 +112,8 @@ class GraphBase {
  protected:
   void add_optimizer(const optim::Optimizer& optimizer, Location where = Location::current());
   /// The schedule advances after every call.
-  void add_optimizer(const optim::Optimizer& optimizer, const lr_scheduler::LRScheduler& scheduler, Location where = Location::current());
+  void add_optimizer(const optim::Optimizer& optimizer, const lr_scheduler::LRScheduler& scheduler,
+                     Location where = Location::current());
   template <class T>
     requires std::is_same_v<T, optim::LBFGS>
   void add_optimizer(const T&) {
@@ -132,7 +138,8 @@ class GraphBase {
   void end_recording(GraphRecording& recording, ir::Tree inputs, ir::Tree outputs, std::any result);
   const std::any& recorded_result() const;
   /// Checks the inputs against the recorded types, and runs the program.
-  std::vector<Tensor> run_program(const std::vector<Tensor>& inputs, const std::vector<std::string>& paths, const ir::Tree& tree, Location where);
+  std::vector<Tensor> run_program(const std::vector<Tensor>& inputs, const std::vector<std::string>& paths,
+                                  const ir::Tree& tree, Location where);
   void warn_compiled_twice(Location where) const;
   /// Whether there is a program for these inputs; with dynamic input shapes it becomes the one that run_program() runs.
   bool is_ready(const std::vector<Tensor>& inputs, const ir::Tree& tree);
@@ -143,14 +150,15 @@ class GraphBase {
 
 std::ostream& operator<<(std::ostream& out, const GraphBase& graph);
 
-/// The base of every graph: `struct TrainMlp : nn::Graph<TrainMlp>`. Derived has `build(...)`, which takes and returns trees of tensors.
+/// The base of every graph: `struct TrainMlp : nn::Graph<TrainMlp>`. Derived has `build(...)`, which takes and returns
+/// trees of tensors.
 template <class Derived>
 class Graph : public GraphBase {
  public:
   Graph() : GraphBase(detail::class_name_of<Derived>()) {}
 
-  /// Records build() for inputs of these types (Spec, Tensor, or trees of them). Compiling twice warns and changes nothing. The program is built
-  /// when it is first called.
+  /// Records build() for inputs of these types (Spec, Tensor, or trees of them). Compiling twice warns and changes
+  /// nothing. The program is built when it is first called.
   template <class... Inputs>
   void compile(const Inputs&... inputs) {
     if (is_compiled())
@@ -187,11 +195,13 @@ class Graph : public GraphBase {
     return call_program(where, a, b, c, d, e);
   }
   template <class A, class B, class C, class D, class E, class F>
-  auto operator()(const A& a, const B& b, const C& c, const D& d, const E& e, const F& f, Location where = Location::current()) {
+  auto operator()(const A& a, const B& b, const C& c, const D& d, const E& e, const F& f,
+                  Location where = Location::current()) {
     return call_program(where, a, b, c, d, e, f);
   }
   template <class A, class B, class C, class D, class E, class F, class G>
-  auto operator()(const A& a, const B& b, const C& c, const D& d, const E& e, const F& f, const G& g, Location where = Location::current()) {
+  auto operator()(const A& a, const B& b, const C& c, const D& d, const E& e, const F& f, const G& g,
+                  Location where = Location::current()) {
     return call_program(where, a, b, c, d, e, f, g);
   }
   template <class A, class B, class C, class D, class E, class F, class G, class H>
@@ -202,7 +212,8 @@ class Graph : public GraphBase {
   template <class... Inputs>
     requires(sizeof...(Inputs) > 9 || (sizeof...(Inputs) == 9 && !detail::kEndsWithLocation<Inputs...>))
   Tensor operator()(const Inputs&...) {
-    static_assert(sizeof...(Inputs) == 0, "a graph is called with at most eight inputs; put some of them into a tuple, a vector or a map");
+    static_assert(sizeof...(Inputs) == 0,
+                  "a graph is called with at most eight inputs; put some of them into a tuple, a vector or a map");
     return {};
   }
 
@@ -221,10 +232,12 @@ class Graph : public GraphBase {
  private:
   template <class T>
   using GraphTreeOf = typename detail::TensorTree<std::remove_cvref_t<T>>::type;
-  /// Whether build() can be called with tensors in the places of these inputs. D is Derived, named late, when it is complete.
+  /// Whether build() can be called with tensors in the places of these inputs. D is Derived, named late, when it is
+  /// complete.
   template <class D, class... Inputs>
   static constexpr bool build_takes() {
-    if constexpr ((detail::IsTree<Inputs>::value && ...)) return requires { std::declval<D&>().build(std::declval<GraphTreeOf<Inputs>>()...); };
+    if constexpr ((detail::IsTree<Inputs>::value && ...))
+      return requires { std::declval<D&>().build(std::declval<GraphTreeOf<Inputs>>()...); };
     return false;
   }
   /// Whether it then also returns what a graph can return.
@@ -239,9 +252,13 @@ class Graph : public GraphBase {
   /// What build() returns for these inputs; a mistake is one error of the compiler's.
   template <class D, class... Inputs>
   static constexpr auto build_result_of() {
-    constexpr bool trees = (detail::IsTree<Inputs>::value && ...), takes_them = build_takes<D, Inputs...>(), callable = build_returns_tree<D, Inputs...>();
-    static_assert(trees, "a graph's inputs are tensors, specs, and tuples, vectors, maps or optionals of them; other values belong into its members");
-    static_assert(!trees || takes_them, "the graph has no public build() that takes a tensor for each tensor or spec it is called with");
+    constexpr bool trees = (detail::IsTree<Inputs>::value && ...), takes_them = build_takes<D, Inputs...>(),
+                   callable = build_returns_tree<D, Inputs...>();
+    static_assert(trees,
+                  "a graph's inputs are tensors, specs, and tuples, vectors, maps or optionals of them; other values "
+                  "belong into its members");
+    static_assert(!trees || takes_them,
+                  "the graph has no public build() that takes a tensor for each tensor or spec it is called with");
     static_assert(!takes_them || callable, "build() returns tensors, or tuples, vectors, maps or optionals of them");
     if constexpr (callable)
       return std::type_identity<decltype(std::declval<D&>().build(std::declval<GraphTreeOf<Inputs>>()...))>();
@@ -260,9 +277,10 @@ class Graph : public GraphBase {
   void record_build_as(Location where, const Inputs&... inputs) {
     const std::shared_ptr<GraphRecording> recording = begin_recording(where);
     ir::Tree input_tree, output_tree;
-    auto arguments = detail::map_tree(
-        std::tuple<Inputs...>(inputs...), std::string(), input_tree,
-        [&](const auto& leaf, const std::string& path, ir::Tree& t) { return add_input(*recording, leaf, path.empty() ? path : path.substr(1), t); });
+    auto arguments = detail::map_tree(std::tuple<Inputs...>(inputs...), std::string(), input_tree,
+                                      [&](const auto& leaf, const std::string& path, ir::Tree& t) {
+                                        return add_input(*recording, leaf, path.empty() ? path : path.substr(1), t);
+                                      });
     auto& self = static_cast<Derived&>(*this);
     if constexpr (std::is_void_v<Result>) {
       std::apply([&](auto&&... a) { self.build(std::move(a)...); }, std::move(arguments));
@@ -270,29 +288,32 @@ class Graph : public GraphBase {
       end_recording(*recording, std::move(input_tree), std::move(output_tree), {});
     } else {
       Result result = std::apply([&](auto&&... a) { return self.build(std::move(a)...); }, std::move(arguments));
-      detail::map_tree(result, std::string(), output_tree, [&](const Tensor& leaf, const std::string& path, ir::Tree& t) {
-        add_output(*recording, leaf, path, t);
-        return leaf;
-      });
+      detail::map_tree(result, std::string(), output_tree,
+                       [&](const Tensor& leaf, const std::string& path, ir::Tree& t) {
+                         add_output(*recording, leaf, path, t);
+                         return leaf;
+                       });
       end_recording(*recording, std::move(input_tree), std::move(output_tree), std::any(std::move(result)));
     }
   }
 
   template <class D = Derived, class... Inputs>
   GraphResultOf<D, Inputs...> call_program(Location where, const Inputs&... inputs) {
-    if constexpr (build_returns_tree<D, Inputs...>()) return call_program_as<GraphResultOf<D, Inputs...>>(where, inputs...);
+    if constexpr (build_returns_tree<D, Inputs...>())
+      return call_program_as<GraphResultOf<D, Inputs...>>(where, inputs...);
   }
   template <class Result, class... Inputs>
   Result call_program_as(Location where, const Inputs&... inputs) {
     std::vector<Tensor> tensors;
     std::vector<std::string> paths;
     ir::Tree tree;
-    detail::map_tree(std::tuple<Inputs...>(inputs...), std::string(), tree, [&](const Tensor& leaf, const std::string& path, ir::Tree& t) {
-      t.index = static_cast<std::int32_t>(tensors.size());
-      tensors.push_back(leaf);
-      paths.push_back(path.empty() ? path : path.substr(1));
-      return leaf;
-    });
+    detail::map_tree(std::tuple<Inputs...>(inputs...), std::string(), tree,
+                     [&](const Tensor& leaf, const std::string& path, ir::Tree& t) {
+                       t.index = static_cast<std::int32_t>(tensors.size());
+                       tensors.push_back(leaf);
+                       paths.push_back(path.empty() ? path : path.substr(1));
+                       return leaf;
+                     });
     if (!is_ready(tensors, tree)) record_build(where, inputs...);
     const std::vector<Tensor> outputs = run_program(tensors, paths, tree, where);
     if constexpr (!std::is_void_v<Result>) {

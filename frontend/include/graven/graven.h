@@ -1,4 +1,5 @@
-// Graven: networks written in C++, computed at once or compiled into standalone projects. The only include that a program needs.
+// Graven: networks written in C++, computed at once or compiled into standalone projects. The only include that a
+// program needs.
 //
 // ## Tensors and eager mode (tensor.h, functional.h)
 //

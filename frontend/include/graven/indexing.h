@@ -1,5 +1,5 @@
-// Indexing as in Python, by views: x.index({1, Slice(2, None, 2), "..."}) is x[1, 2::2, ...]. Tensors of integers among the indices pick elements, as
-// in NumPy: a copy.
+// Indexing as in Python, by views: x.index({1, Slice(2, None, 2), "..."}) is x[1, 2::2, ...]. Tensors of integers among
+// the indices pick elements, as in NumPy: a copy.
 //
 //   using namespace graven::indexing;
 //   Tensor row = x.index({0});                         // one dimension less
@@ -39,18 +39,19 @@ struct Slice {
 
 }  // namespace indexing
 
-/// One entry of Tensor::index: a position, a slice, None, the ellipsis (also "..."), or a tensor of positions, which count from the end where
-/// negative. The dimensions that tensors index become those of the tensors, broadcast together: where the first one stood when they are neighbours,
-/// else in front.
+/// One entry of Tensor::index: a position, a slice, None, the ellipsis (also "..."), or a tensor of positions, which
+/// count from the end where negative. The dimensions that tensors index become those of the tensors, broadcast
+/// together: where the first one stood when they are neighbours, else in front.
 class TensorIndex {
  public:
   enum class Kind : std::uint8_t { position, slice, none, ellipsis, tensor };
-  TensorIndex(std::int64_t position) : kind_(Kind::position), position_(position) {}     // NOLINT: implicit, like all below
-  TensorIndex(int position) : kind_(Kind::position), position_(position) {}              // NOLINT
-  TensorIndex(indexing::Slice slice) : kind_(Kind::slice), slice_(slice) {}              // NOLINT
-  TensorIndex(indexing::NoneType) : kind_(Kind::none) {}                                 // NOLINT
-  TensorIndex(indexing::EllipsisType) : kind_(Kind::ellipsis) {}                         // NOLINT
-  TensorIndex(const char* dots);                                                         // NOLINT
+  TensorIndex(std::int64_t position)
+      : kind_(Kind::position), position_(position) {}                        // NOLINT: implicit, like all below
+  TensorIndex(int position) : kind_(Kind::position), position_(position) {}  // NOLINT
+  TensorIndex(indexing::Slice slice) : kind_(Kind::slice), slice_(slice) {}  // NOLINT
+  TensorIndex(indexing::NoneType) : kind_(Kind::none) {}                     // NOLINT
+  TensorIndex(indexing::EllipsisType) : kind_(Kind::ellipsis) {}             // NOLINT
+  TensorIndex(const char* dots);                                             // NOLINT
   TensorIndex(Tensor positions) : kind_(Kind::tensor), tensor_(std::move(positions)) {}  // NOLINT
 
   Kind kind() const { return kind_; }

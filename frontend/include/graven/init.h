@@ -15,14 +15,16 @@ Tensor normal_(Tensor t, double mean = 0, double std = 1);
 Tensor constant_(Tensor t, double value);
 Tensor zeros_(Tensor t);
 Tensor ones_(Tensor t);
-/// The normal distribution within [low, high], from its inverse: cdf^-1 of a uniform number between cdf(low) and cdf(high).
+/// The normal distribution within [low, high], from its inverse: cdf^-1 of a uniform number between cdf(low) and
+/// cdf(high).
 Tensor trunc_normal_(Tensor t, double mean = 0, double std = 1, double low = -2, double high = 2);
 /// A matrix: ones on the diagonal.
 Tensor eye_(Tensor t);
-/// A convolution's weight [out, in / groups, kernel...] that passes its input channels on, as many as there are: 1 at each kernel's centre.
+/// A convolution's weight [out, in / groups, kernel...] that passes its input channels on, as many as there are: 1 at
+/// each kernel's centre.
 Tensor dirac_(Tensor t, std::int64_t groups = 1);
-/// Saxe et al. 2013: [size(0), everything else] gets orthonormal rows or columns, whichever are fewer, times gain. Uniform over such matrices: the Q
-/// of a normal matrix whose R has a positive diagonal.
+/// Saxe et al. 2013: [size(0), everything else] gets orthonormal rows or columns, whichever are fewer, times gain.
+/// Uniform over such matrices: the Q of a normal matrix whose R has a positive diagonal.
 Tensor orthogonal_(Tensor t, double gain = 1);
 
 /// fan_in, fan_out of a weight [out, in, kernel...]: in (out) times the kernel's size.

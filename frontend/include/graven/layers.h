@@ -28,7 +28,8 @@ struct Conv2dOptions {
   DType dtype = DType::f32;
 };
 
-/// Cross-correlation: x[batch, in, h, w] with weight[out, in / groups, kernel_h, kernel_w]. Both parameters start uniform in +-1/sqrt(fan_in).
+/// Cross-correlation: x[batch, in, h, w] with weight[out, in / groups, kernel_h, kernel_w]. Both parameters start
+/// uniform in +-1/sqrt(fan_in).
 class Conv2d : public Module<Conv2d> {
  public:
   Conv2d(std::int64_t in_channels, std::int64_t out_channels, Size2 kernel_size, Conv2dOptions options = {});

@@ -41,18 +41,19 @@ struct WarmupOptions {
 
 class LRScheduler {
  public:
-  /// After the optimizer's step: the rates of the next one. User error within build(): a graph's own schedule advances with each call.
+  /// After the optimizer's step: the rates of the next one. User error within build(): a graph's own schedule advances
+  /// with each call.
   void step(Location where = Location::current());
   /// Of the next step, by parameter group.
   std::vector<double> get_last_lr() const;
   /// Steps done.
   std::int64_t last_epoch() const;
   void set_last_epoch(std::int64_t steps);
-  /// During the first `iters` steps the rate is lr * factor (constant), or rises linearly from lr * factor to what the schedule has at step
-  /// `iters`. The schedule's own clock runs from step 0.
+  /// During the first `iters` steps the rate is lr * factor (constant), or rises linearly from lr * factor to what the
+  /// schedule has at step `iters`. The schedule's own clock runs from step 0.
   LRScheduler& warmup(std::int64_t iters, WarmupOptions options = {});
-  /// "last_epoch"; "base_lrs", what the groups start from; the schedule's options by their names, and "milestones"; of a sequence's parts as
-  /// "0.gamma".
+  /// "last_epoch"; "base_lrs", what the groups start from; the schedule's options by their names, and "milestones"; of
+  /// a sequence's parts as "0.gamma".
   nn::StateDict state_dict() const;
   /// Into a schedule of the same class; its optimizer's rates follow. All or nothing, as Optimizer::load_state_dict.
   nn::LoadReport load_state_dict(const nn::StateDict& state, bool strict = true, Location where = Location::current());
@@ -134,8 +135,8 @@ class ConstantLR : public LRScheduler {
   explicit ConstantLR(const optim::Optimizer& optimizer, ConstantLROptions options = {});
 };
 
-/// end + (lr - end) (1 - min(t, n) / n)^power, where n is total and end is end_learning_rate. With cycle the rate falls again and again: n is the
-/// first multiple of total that is not below t. The last two options are OneFlow's.
+/// end + (lr - end) (1 - min(t, n) / n)^power, where n is total and end is end_learning_rate. With cycle the rate falls
+/// again and again: n is the first multiple of total that is not below t. The last two options are OneFlow's.
 struct PolynomialLROptions {
   std::int64_t total_iters = 5;
   double power = 1;
@@ -157,7 +158,8 @@ class CosineDecayLR : public LRScheduler {
   CosineDecayLR(const optim::Optimizer& optimizer, CosineDecayLROptions options);
 };
 
-/// eta_min + (lr - eta_min) (1 + cos(pi t / T)) / 2 for T = T_0 steps; then t starts from 0 again, and T is T_mult times as large.
+/// eta_min + (lr - eta_min) (1 + cos(pi t / T)) / 2 for T = T_0 steps; then t starts from 0 again, and T is T_mult
+/// times as large.
 struct CosineAnnealingWarmRestartsOptions {
   std::int64_t T_0 = 1;
   std::int64_t T_mult = 1;
@@ -182,12 +184,14 @@ class GroupRates {
 };
 
 enum class AnnealStrategy : std::uint8_t { cos, linear };
-/// One rise from max_lr / div_factor to max_lr in the first pct_start of the steps, and one fall to max_lr / div_factor / final_div_factor, reached
-/// in the last step; with three_phase the fall is as long as the rise and leads back to where that began, and the rest goes on down from there. The
-/// optimizer's own lr gives way to max_lr / div_factor: that is what --lr of an emitted program sets, and the whole curve with it.
+/// One rise from max_lr / div_factor to max_lr in the first pct_start of the steps, and one fall to max_lr / div_factor
+/// / final_div_factor, reached in the last step; with three_phase the fall is as long as the rise and leads back to
+/// where that began, and the rest goes on down from there. The optimizer's own lr gives way to max_lr / div_factor:
+/// that is what --lr of an emitted program sets, and the whole curve with it.
 ///
-/// From step total_steps on the last rate stays, where PyTorch's overshoots by a step and then throws. PyTorch's cycle_momentum does not exist: the
-/// optimizer's momentum is a constant of the program, as with cycle_momentum = False.
+/// From step total_steps on the last rate stays, where PyTorch's overshoots by a step and then throws. PyTorch's
+/// cycle_momentum does not exist: the optimizer's momentum is a constant of the program, as with cycle_momentum =
+/// False.
 struct OneCycleLROptions {
   GroupRates max_lr = {};
   std::int64_t total_steps = 0;
@@ -203,9 +207,10 @@ class OneCycleLR : public LRScheduler {
 };
 
 enum class CyclicMode : std::uint8_t { triangular, triangular2, exp_range };
-/// From base_lr to max_lr in step_size_up steps and back in step_size_down (as many, where it is not given), again and again. triangular2 halves the
-/// height of each cycle, exp_range multiplies it by gamma^t. The optimizer's own lr gives way to base_lr: that is what --lr of an emitted program
-/// sets, and the whole curve with it, so max_lr / base_lr is one number for all groups.
+/// From base_lr to max_lr in step_size_up steps and back in step_size_down (as many, where it is not given), again and
+/// again. triangular2 halves the height of each cycle, exp_range multiplies it by gamma^t. The optimizer's own lr gives
+/// way to base_lr: that is what --lr of an emitted program sets, and the whole curve with it, so max_lr / base_lr is
+/// one number for all groups.
 ///
 /// As with OneCycleLR there is no cycle_momentum; nor are there functions in place of the three modes (scale_fn).
 struct CyclicLROptions {
@@ -221,13 +226,16 @@ class CyclicLR : public LRScheduler {
   CyclicLR(const optim::Optimizer& optimizer, CyclicLROptions options);
 };
 
-/// The first schedule until step milestones[0], the second from there until milestones[1], and so on. Each counts from its own first step; a warm-up
-/// that it has stands there too. What they are is copied: stepping or changing one of them later has no effect on the sequence.
+/// The first schedule until step milestones[0], the second from there until milestones[1], and so on. Each counts from
+/// its own first step; a warm-up that it has stands there too. What they are is copied: stepping or changing one of
+/// them later has no effect on the sequence.
 ///
-/// OneCycleLR and CyclicLR change the rate that every schedule of the optimizer starts from: within a sequence they are made first.
+/// OneCycleLR and CyclicLR change the rate that every schedule of the optimizer starts from: within a sequence they are
+/// made first.
 class SequentialLR : public LRScheduler {
  public:
-  SequentialLR(const optim::Optimizer& optimizer, const std::vector<LRScheduler>& schedulers, const std::vector<std::int64_t>& milestones);
+  SequentialLR(const optim::Optimizer& optimizer, const std::vector<LRScheduler>& schedulers,
+               const std::vector<std::int64_t>& milestones);
 };
 
 /// lr f(t), for a function of the program's own: one for all groups, or one for each.

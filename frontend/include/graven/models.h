@@ -1,4 +1,5 @@
-// Networks ready to use: module paths, initial values and defaults as in torchvision (pictures) and transformers (text), so that weights load by name.
+// Networks ready to use: module paths, initial values and defaults as in torchvision (pictures) and transformers
+// (text), so that weights load by name.
 //
 //   models::MobileNetV2 mobilenet({.num_classes = 10});
 //   models::ResNet resnet = models::resnet50();

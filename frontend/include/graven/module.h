@@ -11,15 +11,16 @@
 //   for (Tensor& p : model.parameters()) ...
 //   std::cout << model;
 //
-// Weights are tied by assigning one to another, `head.weight = embedding.weight;`: a layer's parameters are Registered, and assigning to them
-// registers what is assigned in their place.
+// Weights are tied by assigning one to another, `head.weight = embedding.weight;`: a layer's parameters are Registered,
+// and assigning to them registers what is assigned in their place.
 //
 // Modules and parameters in lists and under keys: ModuleList below, and graven/layers/containers.h.
 //
-// A module is a handle: copies share parameters, buffers, children and the training flag. child(), parameter() and buffer() register and return
-// what they are given, so the member that forward() uses is the one that is registered. Calling a module that nobody registered from within
-// another module's forward() is an error that names its type and the line; so is using a tensor that requires a gradient, and that nobody
-// registered, within forward() or a graph's build(). What forward() makes itself, and arguments of the call, may require gradients as they like.
+// A module is a handle: copies share parameters, buffers, children and the training flag. child(), parameter() and
+// buffer() register and return what they are given, so the member that forward() uses is the one that is registered.
+// Calling a module that nobody registered from within another module's forward() is an error that names its type and
+// the line; so is using a tensor that requires a gradient, and that nobody registered, within forward() or a graph's
+// build(). What forward() makes itself, and arguments of the call, may require gradients as they like.
 #pragma once
 
 #include <concepts>
@@ -44,13 +45,15 @@ struct ModuleState;
 
 using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
 
-/// The name that something is registered under, and the line that registers it. Of a literal that is the literal's own line, where the compiler tells
-/// it: a defaulted location within a member's initializer, where modules are mostly declared, would be the line of the constructor or of the class
-/// with all compilers, and is with newer ones (CWG 2631: g++ 14, clang++ 16).
+/// The name that something is registered under, and the line that registers it. Of a literal that is the literal's own
+/// line, where the compiler tells it: a defaulted location within a member's initializer, where modules are mostly
+/// declared, would be the line of the constructor or of the class with all compilers, and is with newer ones (CWG 2631:
+/// g++ 14, clang++ 16).
 class Name {
  public:
   template <std::size_t N>
-  consteval Name(const char (&text)[N], const char* file = __builtin_FILE(), std::uint32_t line = __builtin_LINE())  // NOLINT: child("hidden", ...)
+  consteval Name(const char (&text)[N], const char* file = __builtin_FILE(),
+                 std::uint32_t line = __builtin_LINE())  // NOLINT: child("hidden", ...)
       : text_(text, N - 1), where_{file, line} {}
   /// Names made while the program runs.
   template <class T>
@@ -83,13 +86,15 @@ class Registration : public Tensor {
 
 namespace detail {
 /// Registers `given` in the place of `own`, and returns what was registered; nothing at all when it is undefined.
-Tensor replace_registered(const std::weak_ptr<ModuleState>& module, const std::string& name, bool is_buffer, const Tensor& own, const Tensor& given);
+Tensor replace_registered(const std::weak_ptr<ModuleState>& module, const std::string& name, bool is_buffer,
+                          const Tensor& own, const Tensor& given);
 }  // namespace detail
 
-/// A registered tensor as a member of its module: `Registered<Head> weight = parameter("weight", ...)`. Assigning another tensor to it registers that
-/// one in its place: shared where it is another module's parameter, a parameter from now on otherwise, and no longer registered when it is undefined.
-/// User error within forward(), for the result of an operator, and where nothing was registered (a bias of a layer made without one). A member that
-/// is a plain Tensor stays registered as it was.
+/// A registered tensor as a member of its module: `Registered<Head> weight = parameter("weight", ...)`. Assigning
+/// another tensor to it registers that one in its place: shared where it is another module's parameter, a parameter
+/// from now on otherwise, and no longer registered when it is undefined. User error within forward(), for the result of
+/// an operator, and where nothing was registered (a bias of a layer made without one). A member that is a plain Tensor
+/// stays registered as it was.
 ///
 /// Copies that were made of the module before still have the old tensor; using it in their forward() is a user error.
 template <class Owner>
@@ -98,7 +103,8 @@ class Registered : public Tensor {
   Registered() = default;
   Registered(const Registered&) = default;
   Registered(Registered&&) noexcept = default;
-  Registered(const Registration& r) : Tensor(r), module_(r.module_), name_(r.name_), is_buffer_(r.is_buffer_) {}  // NOLINT
+  Registered(const Registration& r)
+      : Tensor(r), module_(r.module_), name_(r.name_), is_buffer_(r.is_buffer_) {}  // NOLINT
   ~Registered() = default;
 
   Registered& operator=(const Registration& r) { return *this = Registered(r); }
@@ -136,16 +142,17 @@ class ModuleBase {
 
   /// Parameters and buffers, shared ones under each of their paths. The tensors share memory with the module.
   StateDict state_dict() const;
-  /// Copies into this module's tensors. All or nothing: when anything has the wrong shape, or strict and anything is missing or unexpected, a user
-  /// error lists all of it and nothing is changed. Shared parameters need to come under one of their paths only, as safetensors files have them;
-  /// under several, the last counts.
+  /// Copies into this module's tensors. All or nothing: when anything has the wrong shape, or strict and anything is
+  /// missing or unexpected, a user error lists all of it and nothing is changed. Shared parameters need to come under
+  /// one of their paths only, as safetensors files have them; under several, the last counts.
   LoadReport load_state_dict(const StateDict& state, bool strict = true, Location where = Location::current());
 
   void train(bool mode = true);
   void eval() { train(false); }
   bool is_training() const;
   void requires_grad_(bool value = true);
-  /// Within build() nothing before backward(), where each call begins without gradients anyway, and a user error behind it.
+  /// Within build() nothing before backward(), where each call begins without gradients anyway, and a user error behind
+  /// it.
   void zero_grad(Location where = Location::current());
   /// Converts floating-point parameters and buffers, where they are.
   void to(DType dtype);
@@ -162,9 +169,10 @@ class ModuleBase {
 
   const std::shared_ptr<ModuleState>& state() const { return state_; }
 
-  // For the module itself, and public all the same: clang++ from 17 on takes the initialisers of members in `Net{}` for code of who writes `Net{}`.
-  /// Registers a tensor as a parameter, or nothing when it is undefined. A tensor that is a parameter already is shared. The name must be new in
-  /// this module, not empty, and without dots.
+  // For the module itself, and public all the same: clang++ from 17 on takes the initialisers of members in `Net{}` for
+  // code of who writes `Net{}`.
+  /// Registers a tensor as a parameter, or nothing when it is undefined. A tensor that is a parameter already is
+  /// shared. The name must be new in this module, not empty, and without dots.
   Registration parameter(Name name, Tensor init);
   /// Registers a tensor that belongs to the module's state but is not learnt.
   Registration buffer(Name name, Tensor init);
@@ -173,13 +181,13 @@ class ModuleBase {
  protected:
   /// What repr() prints between the parentheses.
   void set_arguments(std::string arguments);
-  /// For containers, whose entries are used without a call of their own. User error within another module's forward() when nobody registered this
-  /// one: what is in it would not be trained.
+  /// For containers, whose entries are used without a call of their own. User error within another module's forward()
+  /// when nobody registered this one: what is in it would not be trained.
   void require_registered() const;
   /// The same, and user error when there is no entry `index` of `size`.
   void require_entry(std::size_t index, std::size_t size) const;
-  /// The line of user code that called the innermost module. Operators that are given this line are the layer's own: what is recorded of them is the
-  /// line that registered the layer, or else the module that holds it.
+  /// The line of user code that called the innermost module. Operators that are given this line are the layer's own:
+  /// what is recorded of them is the line that registered the layer, or else the module that holds it.
   static Location call_location();
 
  private:
@@ -228,8 +236,8 @@ class CallScope {
   ~CallScope();
   CallScope(const CallScope&) = delete;
   CallScope& operator=(const CallScope&) = delete;
-  /// Whether somebody wants to know what goes in and out: the repr of a traced graph, and eagerly the outermost call, whose arguments may be
-  /// leaves that are no parameters. `all`: there are no tensors beside these.
+  /// Whether somebody wants to know what goes in and out: the repr of a traced graph, and eagerly the outermost call,
+  /// whose arguments may be leaves that are no parameters. `all`: there are no tensors beside these.
   bool wants_inputs() const { return observed_ || outermost_; }
   bool wants_outputs() const { return observed_; }
   void inputs(std::vector<Tensor> tensors, bool all);
@@ -245,10 +253,12 @@ void collect_any(const T& value, std::vector<Tensor>& tensors) {
   if constexpr (IsTree<T>::value) collect_tensors(value, tensors);
 }
 
-/// Types whose tensors collect_any() finds, all of them: trees, and what cannot hold any. A structure of somebody's own may.
+/// Types whose tensors collect_any() finds, all of them: trees, and what cannot hold any. A structure of somebody's own
+/// may.
 template <class T>
-struct IsTransparent : std::bool_constant<IsTree<T>::value || std::is_arithmetic_v<T> || std::is_enum_v<T> || std::is_base_of_v<ModuleBase, T> ||
-                                          std::is_same_v<T, std::nullopt_t> || std::is_convertible_v<T, std::string_view>> {};
+struct IsTransparent : std::bool_constant<IsTree<T>::value || std::is_arithmetic_v<T> || std::is_enum_v<T> ||
+                                          std::is_base_of_v<ModuleBase, T> || std::is_same_v<T, std::nullopt_t> ||
+                                          std::is_convertible_v<T, std::string_view>> {};
 template <class T>
   requires(!IsTree<T>::value)
 struct IsTransparent<std::vector<T>> : IsTransparent<T> {};
@@ -258,7 +268,8 @@ struct IsTransparent<std::optional<T>> : IsTransparent<T> {};
 
 template <class... Arguments>
 inline constexpr bool kEndsWithLocation =
-    std::is_same_v<std::remove_cvref_t<std::tuple_element_t<sizeof...(Arguments) - 1, std::tuple<Arguments...>>>, Location>;
+    std::is_same_v<std::remove_cvref_t<std::tuple_element_t<sizeof...(Arguments) - 1, std::tuple<Arguments...>>>,
+                   Location>;
 
 }  // namespace detail
 
@@ -298,26 +309,30 @@ class Module : public ModuleBase {
   }
   template <class A, class B, class C, class D, class E>
   auto operator()(A&& a, B&& b, C&& c, D&& d, E&& e, Location where = Location::current()) const {
-    return call_forward(where, std::forward<A>(a), std::forward<B>(b), std::forward<C>(c), std::forward<D>(d), std::forward<E>(e));
+    return call_forward(where, std::forward<A>(a), std::forward<B>(b), std::forward<C>(c), std::forward<D>(d),
+                        std::forward<E>(e));
   }
   template <class A, class B, class C, class D, class E, class F>
   auto operator()(A&& a, B&& b, C&& c, D&& d, E&& e, F&& f, Location where = Location::current()) const {
-    return call_forward(where, std::forward<A>(a), std::forward<B>(b), std::forward<C>(c), std::forward<D>(d), std::forward<E>(e), std::forward<F>(f));
+    return call_forward(where, std::forward<A>(a), std::forward<B>(b), std::forward<C>(c), std::forward<D>(d),
+                        std::forward<E>(e), std::forward<F>(f));
   }
   template <class A, class B, class C, class D, class E, class F, class G>
   auto operator()(A&& a, B&& b, C&& c, D&& d, E&& e, F&& f, G&& g, Location where = Location::current()) const {
-    return call_forward(where, std::forward<A>(a), std::forward<B>(b), std::forward<C>(c), std::forward<D>(d), std::forward<E>(e),
-                        std::forward<F>(f), std::forward<G>(g));
+    return call_forward(where, std::forward<A>(a), std::forward<B>(b), std::forward<C>(c), std::forward<D>(d),
+                        std::forward<E>(e), std::forward<F>(f), std::forward<G>(g));
   }
   template <class A, class B, class C, class D, class E, class F, class G, class H>
   auto operator()(A&& a, B&& b, C&& c, D&& d, E&& e, F&& f, G&& g, H&& h, Location where = Location::current()) const {
-    return call_forward(where, std::forward<A>(a), std::forward<B>(b), std::forward<C>(c), std::forward<D>(d), std::forward<E>(e),
-                        std::forward<F>(f), std::forward<G>(g), std::forward<H>(h));
+    return call_forward(where, std::forward<A>(a), std::forward<B>(b), std::forward<C>(c), std::forward<D>(d),
+                        std::forward<E>(e), std::forward<F>(f), std::forward<G>(g), std::forward<H>(h));
   }
   template <class... Arguments>
     requires(sizeof...(Arguments) > 9 || (sizeof...(Arguments) == 9 && !detail::kEndsWithLocation<Arguments...>))
   Tensor operator()(Arguments&&...) const {
-    static_assert(sizeof...(Arguments) == 0, "a module is called with at most eight arguments; put some of them into a tuple, a vector or a struct");
+    static_assert(
+        sizeof...(Arguments) == 0,
+        "a module is called with at most eight arguments; put some of them into a tuple, a vector or a struct");
     return {};
   }
 
@@ -405,8 +420,11 @@ class AnyModule : public ModuleBase {
   AnyModule(M module)  // NOLINT: implicit, so that Sequential(Linear(1, 2), ReLU()) works
       : ModuleBase(module) {
     detail::note_extra_repr(module);
-    constexpr bool maps_tensor = requires(M m, Tensor x) { requires std::is_convertible_v<decltype(m.forward(x)), Tensor>; };
-    static_assert(maps_tensor, "a module of a Sequential or a list has a forward() from one tensor to one tensor; call others from a forward()");
+    constexpr bool maps_tensor =
+        requires(M m, Tensor x) { requires std::is_convertible_v<decltype(m.forward(x)), Tensor>; };
+    static_assert(maps_tensor,
+                  "a module of a Sequential or a list has a forward() from one tensor to one tensor; call others from "
+                  "a forward()");
     if constexpr (maps_tensor) forward_ = [module](const Tensor& x, Location where) { return module(x, where); };
   }
 
@@ -430,7 +448,8 @@ class Sequential : public Module<Sequential> {
  public:
   Sequential() = default;
   template <class... Modules>
-    requires(sizeof...(Modules) > 0 && !(sizeof...(Modules) == 1 && (std::is_same_v<std::remove_cvref_t<Modules>, Sequential> && ...)))
+    requires(sizeof...(Modules) > 0 &&
+             !(sizeof...(Modules) == 1 && (std::is_same_v<std::remove_cvref_t<Modules>, Sequential> && ...)))
   explicit Sequential(Modules&&... modules) {
     constexpr bool are_modules =
         ((std::is_base_of_v<ModuleBase, std::remove_cvref_t<Modules>> || std::is_constructible_v<Lambda, Modules>) &&
@@ -451,8 +470,8 @@ class Sequential : public Module<Sequential> {
   std::shared_ptr<std::vector<AnyModule>> modules_ = std::make_shared<std::vector<AnyModule>>();
 };
 
-/// A registered list: `nn::ModuleList<Block> blocks = child("blocks", nn::ModuleList<Block>{Block(1), Block(2)});` `for (Block& b : blocks) x =
-/// b(x);`
+/// A registered list: `nn::ModuleList<Block> blocks = child("blocks", nn::ModuleList<Block>{Block(1), Block(2)});` `for
+/// (Block& b : blocks) x = b(x);`
 template <class M = AnyModule>
 class ModuleList : public Module<ModuleList<M>> {
  public:

@@ -36,22 +36,24 @@ namespace graven::optim {
 
 class Optimizer {
  public:
-  /// One update from grad() of each parameter; parameters without a gradient are left alone. User error within build(): the graph's step updates.
+  /// One update from grad() of each parameter; parameters without a gradient are left alone. User error within build():
+  /// the graph's step updates.
   void step(Location where = Location::current());
-  /// set_to_none: forget the gradients, as PyTorch does by default; otherwise fill them with zeros. Within build() nothing
-  /// before backward(), where each call begins without gradients anyway, and a user error behind it.
+  /// set_to_none: forget the gradients, as PyTorch does by default; otherwise fill them with zeros. Within build()
+  /// nothing before backward(), where each call begins without gradients anyway, and a user error behind it.
   void zero_grad(bool set_to_none = true, Location where = Location::current());
   /// By group.
   std::vector<double> learning_rates() const;
   void set_learning_rate(double lr);
   std::vector<Tensor> parameters() const;
-  /// Optimizer state by "<group>.<index>.<name>", and "step". Names: "momentum" (SGD, RMSprop); "m", "v", "max_v" (Adam, AdamW; LAMB without the
-  /// last); "square_avg" (RMSprop, Adadelta), "grad_avg" (RMSprop), "acc_delta" (Adadelta), "sum" (Adagrad). What the options do not use is left out,
-  /// and so is what no step has made yet. Then the options, "<group>.<option>": lr, beta1 and so on, and initial_lr, what schedules start from.
+  /// Optimizer state by "<group>.<index>.<name>", and "step". Names: "momentum" (SGD, RMSprop); "m", "v", "max_v"
+  /// (Adam, AdamW; LAMB without the last); "square_avg" (RMSprop, Adadelta), "grad_avg" (RMSprop), "acc_delta"
+  /// (Adadelta), "sum" (Adagrad). What the options do not use is left out, and so is what no step has made yet. Then
+  /// the options, "<group>.<option>": lr, beta1 and so on, and initial_lr, what schedules start from.
   nn::StateDict state_dict() const;
-  /// State and options become those of the dictionary. All or nothing: when anything has the wrong shape or an option is out of range, or strict and
-  /// anything is missing that the options call for, or unexpected, a user error lists it and nothing is changed. Where not strict, what is missing
-  /// stays as it is.
+  /// State and options become those of the dictionary. All or nothing: when anything has the wrong shape or an option
+  /// is out of range, or strict and anything is missing that the options call for, or unexpected, a user error lists it
+  /// and nothing is changed. Where not strict, what is missing stays as it is.
   nn::LoadReport load_state_dict(const nn::StateDict& state, bool strict = true, Location where = Location::current());
   /// "sgd", "adam", "adamw", "rmsprop", "adagrad", "adadelta", "lamb"
   const std::string& kind() const;
@@ -84,7 +86,8 @@ struct Group {
   OptimizerOptions options = {};
 };
 
-/// b <- momentum b + (1 - dampening) g, first b = g; p <- p - lr (nesterov ? g + momentum b : b), with g including weight_decay p.
+/// b <- momentum b + (1 - dampening) g, first b = g; p <- p - lr (nesterov ? g + momentum b : b), with g including
+/// weight_decay p.
 class SGD : public Optimizer {
  public:
   explicit SGD(std::vector<Tensor> parameters, SGDOptions options = {});
@@ -141,8 +144,9 @@ struct RMSpropOptions {
   double clip_grad_norm_type = 2;
 };
 
-/// Hinton 2012; centered: Graves 2013. s <- alpha s + (1 - alpha) g^2; p <- p - lr g / (sqrt(s) + eps); centered: the root of s - a^2 with
-/// a <- a + (1 - alpha) (g - a), 0 where rounding makes it negative (PyTorch: NaN); momentum: b <- momentum b + g / (...); p <- p - lr b.
+/// Hinton 2012; centered: Graves 2013. s <- alpha s + (1 - alpha) g^2; p <- p - lr g / (sqrt(s) + eps); centered: the
+/// root of s - a^2 with a <- a + (1 - alpha) (g - a), 0 where rounding makes it negative (PyTorch: NaN); momentum: b <-
+/// momentum b + g / (...); p <- p - lr b.
 class RMSprop : public Optimizer {
  public:
   explicit RMSprop(std::vector<Tensor> parameters, RMSpropOptions options = {});
@@ -177,7 +181,8 @@ struct AdadeltaOptions {
   double clip_grad_norm_type = 2;
 };
 
-/// Zeiler 2012: s <- rho s + (1 - rho) g^2; d = sqrt(a + eps) / sqrt(s + eps) g; a <- rho a + (1 - rho) d^2; p <- p - lr d.
+/// Zeiler 2012: s <- rho s + (1 - rho) g^2; d = sqrt(a + eps) / sqrt(s + eps) g; a <- rho a + (1 - rho) d^2; p <- p -
+/// lr d.
 class Adadelta : public Optimizer {
  public:
   explicit Adadelta(std::vector<Tensor> parameters, AdadeltaOptions options = {});
@@ -196,8 +201,9 @@ struct LAMBOptions {
   double clip_grad_norm_type = 2;
 };
 
-/// You et al. 2020, algorithm 2: r = m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + eps) + weight_decay p, with Adam's means m and v;
-/// p <- p - lr |p| / |r| r, where the norms are of the whole tensor, and their ratio is 1 if either is 0.
+/// You et al. 2020, algorithm 2: r = m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + eps) + weight_decay p, with Adam's
+/// means m and v; p <- p - lr |p| / |r| r, where the norms are of the whole tensor, and their ratio is 1 if either is
+/// 0.
 class LAMB : public Optimizer {
  public:
   explicit LAMB(std::vector<Tensor> parameters, LAMBOptions options = {});

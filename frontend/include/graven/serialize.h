@@ -10,9 +10,11 @@
 
 namespace graven::nn {
 
-/// Written to a temporary file, synced, and renamed: a reader sees the old file or the new one. User error when anything fails.
+/// Written to a temporary file, synced, and renamed: a reader sees the old file or the new one. User error when
+/// anything fails.
 void save(const StateDict& state, const std::string& path);
-/// Validates the whole file before it allocates. User error naming the file, the place, what was expected and what was found.
+/// Validates the whole file before it allocates. User error naming the file, the place, what was expected and what was
+/// found.
 StateDict load(const std::string& path);
 
 }  // namespace graven::nn

@@ -6,9 +6,10 @@
 //   matmul(x, w).square().mean().backward();
 //   w.grad();                              // f32[3]
 //
-// Names, defaults, broadcasting, dtype promotion and numbers are PyTorch's. Views (view, transpose, slice, ...) share memory with what they
-// are taken from. Inside nn::Graph's build() nothing is computed: the same calls record the graph; a tensor then has a shape and a dtype but no
-// data, and its dimensions may be symbolic (spec({Dim("batch", 64), 3})).
+// Names, defaults, broadcasting, dtype promotion and numbers are PyTorch's. Views (view, transpose, slice, ...) share
+// memory with what they are taken from. Inside nn::Graph's build() nothing is computed: the same calls record the
+// graph; a tensor then has a shape and a dtype but no data, and its dimensions may be symbolic (spec({Dim("batch", 64),
+// 3})).
 #pragma once
 
 #include <concepts>
@@ -57,7 +58,8 @@ struct TensorOptions {
   DType dtype = DType::f32;
   bool requires_grad = false;
   TensorOptions() = default;
-  TensorOptions(DType dtype, bool requires_grad = false) : dtype(dtype), requires_grad(requires_grad) {}  // NOLINT: zeros({2}, i64)
+  TensorOptions(DType dtype, bool requires_grad = false)
+      : dtype(dtype), requires_grad(requires_grad) {}  // NOLINT: zeros({2}, i64)
 };
 
 class Tensor {
@@ -99,7 +101,8 @@ class Tensor {
   bool is_same(const Tensor& other) const { return impl_ == other.impl_; }
 
   // ---- its elements ----
-  /// Pointer to the first element; T must be the dtype's C++ type. Elements of a view lie strides() apart: contiguous() first.
+  /// Pointer to the first element; T must be the dtype's C++ type. Elements of a view lie strides() apart: contiguous()
+  /// first.
   template <class T>
   T* data(Location where = Location::current()) const {
     return static_cast<T*>(checked_data(dtype_of<T>(), where));
@@ -119,12 +122,12 @@ class Tensor {
   bool requires_grad() const;
   Tensor& requires_grad_(bool value = true, Location where = Location::current());
   bool is_leaf() const;
-  /// The accumulated gradient; undefined before backward(). Within build() both are user errors: there backward() marks a loss, and gradients are
-  /// found when the graph runs.
+  /// The accumulated gradient; undefined before backward(). Within build() both are user errors: there backward() marks
+  /// a loss, and gradients are found when the graph runs.
   Tensor grad(Location where = Location::current()) const;
   void set_grad(const Tensor& gradient, Location where = Location::current());
-  /// Adds d(this)/d(leaf) to grad() of every leaf that requires it. Without `gradient` this tensor must have one element. The graph behind it is
-  /// freed unless `retain_graph`. Inside build(): marks this tensor as a loss.
+  /// Adds d(this)/d(leaf) to grad() of every leaf that requires it. Without `gradient` this tensor must have one
+  /// element. The graph behind it is freed unless `retain_graph`. Inside build(): marks this tensor as a loss.
   void backward(const Tensor& gradient = {}, bool retain_graph = false, Location where = Location::current()) const;
   /// The same elements, cut off from the history.
   Tensor detach(Location where = Location::current()) const;
@@ -150,9 +153,10 @@ class Tensor {
   Tensor squeeze(Location where = Location::current()) const;
   Tensor squeeze(std::int64_t d, Location where = Location::current()) const;
   Tensor unsqueeze(std::int64_t d, Location where = Location::current()) const;
-  /// Elements start, start + step, ... before end along dimension d; negative positions count from the end, and are clamped.
-  Tensor slice(std::int64_t d, std::int64_t start = 0, std::int64_t end = std::numeric_limits<std::int64_t>::max(), std::int64_t step = 1,
-               Location where = Location::current()) const;
+  /// Elements start, start + step, ... before end along dimension d; negative positions count from the end, and are
+  /// clamped.
+  Tensor slice(std::int64_t d, std::int64_t start = 0, std::int64_t end = std::numeric_limits<std::int64_t>::max(),
+               std::int64_t step = 1, Location where = Location::current()) const;
   Tensor narrow(std::int64_t d, std::int64_t start, std::int64_t length, Location where = Location::current()) const;
   Tensor select(std::int64_t d, std::int64_t index, Location where = Location::current()) const;
   /// Windows of `size` elements along dimension d, each `step` behind the one before, as a last dimension: [..., n,
@@ -180,8 +184,8 @@ class Tensor {
   /// approximate: "none" or "tanh".
   Tensor gelu(std::string_view approximate = "none", Location where = Location::current()) const;
   Tensor pow(const Operand& exponent) const;
-  Tensor clamp(double min = -std::numeric_limits<double>::infinity(), double max = std::numeric_limits<double>::infinity(),
-               Location where = Location::current()) const;
+  Tensor clamp(double min = -std::numeric_limits<double>::infinity(),
+               double max = std::numeric_limits<double>::infinity(), Location where = Location::current()) const;
   /// Over one dimension, `0`, several, `{0, 2}`, or all of them, as all reductions.
   Tensor sum(const OneOrMore& dims = {}, bool keepdim = false, Location where = Location::current()) const;
   Tensor mean(const OneOrMore& dims = {}, bool keepdim = false, Location where = Location::current()) const;
@@ -233,9 +237,11 @@ class Tensor {
   Tensor any(const OneOrMore& dims = {}, bool keepdim = false, Location where = Location::current()) const;
   Tensor cumsum(std::int64_t d, Location where = Location::current()) const;
   Tensor cumprod(std::int64_t d, Location where = Location::current()) const;
-  std::tuple<Tensor, Tensor> sort(std::int64_t d = -1, bool descending = false, Location where = Location::current()) const;
+  std::tuple<Tensor, Tensor> sort(std::int64_t d = -1, bool descending = false,
+                                  Location where = Location::current()) const;
   Tensor argsort(std::int64_t d = -1, bool descending = false, Location where = Location::current()) const;
-  std::tuple<Tensor, Tensor> topk(std::int64_t k, std::int64_t d = -1, bool largest = true, Location where = Location::current()) const;
+  std::tuple<Tensor, Tensor> topk(std::int64_t k, std::int64_t d = -1, bool largest = true,
+                                  Location where = Location::current()) const;
   std::vector<Tensor> split(const Sizes& split_sizes, std::int64_t d, Location where = Location::current()) const;
   std::vector<Tensor> unbind(std::int64_t d = 0, Location where = Location::current()) const;
   Tensor unflatten(std::int64_t d, const Shape& sizes, Location where = Location::current()) const;
@@ -245,10 +251,12 @@ class Tensor {
   Tensor roll(const OneOrMore& shifts, const OneOrMore& dims = {}, Location where = Location::current()) const;
   Tensor repeat(const Sizes& counts, Location where = Location::current()) const;
   Tensor tile(const Sizes& counts, Location where = Location::current()) const;
-  Tensor repeat_interleave(std::int64_t repeats, std::optional<std::int64_t> d = {}, Location where = Location::current()) const;
+  Tensor repeat_interleave(std::int64_t repeats, std::optional<std::int64_t> d = {},
+                           Location where = Location::current()) const;
   Tensor tril(std::int64_t diagonal = 0, Location where = Location::current()) const;
   Tensor triu(std::int64_t diagonal = 0, Location where = Location::current()) const;
-  Tensor diagonal(std::int64_t offset = 0, std::int64_t dim1 = 0, std::int64_t dim2 = 1, Location where = Location::current()) const;
+  Tensor diagonal(std::int64_t offset = 0, std::int64_t dim1 = 0, std::int64_t dim2 = 1,
+                  Location where = Location::current()) const;
   Tensor masked_fill(const Tensor& mask, Scalar value, Location where = Location::current()) const;
   Tensor mm(const Tensor& other, Location where = Location::current()) const;
   Tensor bmm(const Tensor& other, Location where = Location::current()) const;
@@ -281,24 +289,31 @@ class Tensor {
   std::tuple<Tensor, Tensor> min(std::int64_t d, bool keepdim = false, Location where = Location::current()) const;
   Tensor median(Location where = Location::current()) const;
   std::tuple<Tensor, Tensor> median(std::int64_t d, bool keepdim = false, Location where = Location::current()) const;
-  std::tuple<Tensor, Tensor> kthvalue(std::int64_t k, std::int64_t d = -1, bool keepdim = false, Location where = Location::current()) const;
+  std::tuple<Tensor, Tensor> kthvalue(std::int64_t k, std::int64_t d = -1, bool keepdim = false,
+                                      Location where = Location::current()) const;
   Tensor count_nonzero(const OneOrMore& dims = {}, Location where = Location::current()) const;
   Tensor gather(std::int64_t d, const Tensor& index, Location where = Location::current()) const;
-  Tensor scatter(std::int64_t d, const Tensor& index, const Operand& source, Location where = Location::current()) const;
-  Tensor scatter_add(std::int64_t d, const Tensor& index, const Tensor& source, Location where = Location::current()) const;
+  Tensor scatter(std::int64_t d, const Tensor& index, const Operand& source,
+                 Location where = Location::current()) const;
+  Tensor scatter_add(std::int64_t d, const Tensor& index, const Tensor& source,
+                     Location where = Location::current()) const;
   Tensor index_select(std::int64_t d, const Tensor& index, Location where = Location::current()) const;
-  Tensor index_add(std::int64_t d, const Tensor& index, const Tensor& source, double alpha = 1, Location where = Location::current()) const;
-  Tensor scatter_reduce(std::int64_t d, const Tensor& index, const Tensor& source, std::string_view reduce, bool include_self = true,
+  Tensor index_add(std::int64_t d, const Tensor& index, const Tensor& source, double alpha = 1,
+                   Location where = Location::current()) const;
+  Tensor scatter_reduce(std::int64_t d, const Tensor& index, const Tensor& source, std::string_view reduce,
+                        bool include_self = true, Location where = Location::current()) const;
+  Tensor take_along_dim(const Tensor& indices, std::optional<std::int64_t> d = {},
                         Location where = Location::current()) const;
-  Tensor take_along_dim(const Tensor& indices, std::optional<std::int64_t> d = {}, Location where = Location::current()) const;
   Tensor take(const Tensor& indices, Location where = Location::current()) const;
   Tensor index_put(const std::vector<TensorIndex>& indices, const Operand& values, bool accumulate = false) const;
   Tensor outer(const Tensor& other, Location where = Location::current()) const;
-  Tensor addmm(const Tensor& a, const Tensor& b, double beta = 1, double alpha = 1, Location where = Location::current()) const;
+  Tensor addmm(const Tensor& a, const Tensor& b, double beta = 1, double alpha = 1,
+               Location where = Location::current()) const;
   Tensor trace(Location where = Location::current()) const;
   Tensor clamp_min(double min, Location where = Location::current()) const;
   Tensor clamp_max(double max, Location where = Location::current()) const;
-  Tensor nan_to_num(double nan = 0, std::optional<double> posinf = {}, std::optional<double> neginf = {}, Location where = Location::current()) const;
+  Tensor nan_to_num(double nan = 0, std::optional<double> posinf = {}, std::optional<double> neginf = {},
+                    Location where = Location::current()) const;
   Tensor view_as(const Tensor& other, Location where = Location::current()) const;
   Tensor reshape_as(const Tensor& other, Location where = Location::current()) const;
   Tensor expand_as(const Tensor& other, Location where = Location::current()) const;
@@ -329,12 +344,13 @@ class Tensor {
                  Location where = Location::current()) const;
   Tensor multinomial(std::int64_t num_samples, bool replacement = false, Location where = Location::current()) const;
   Tensor bincount(const Tensor& weights = {}, std::int64_t minlength = 0, Location where = Location::current()) const;
-  /// x[1, 2:, ...] as views: x.index({1, Slice(2, None), "..."}); with tensors among the indices, x[rows, columns], a copy (graven/indexing.h).
+  /// x[1, 2:, ...] as views: x.index({1, Slice(2, None), "..."}); with tensors among the indices, x[rows, columns], a
+  /// copy (graven/indexing.h).
   Tensor index(const std::vector<TensorIndex>& indices, Location where = Location::current()) const;
 
   // ---- in place ----
-  // The result is written into this tensor's memory, so every view of it changes too, and what it is a view of. While tracing the change is recorded
-  // as a new value of these tensors.
+  // The result is written into this tensor's memory, so every view of it changes too, and what it is a view of. While
+  // tracing the change is recorded as a new value of these tensors.
   /// + alpha * other.
   Tensor& add_(const Operand& other, double alpha = 1);
   Tensor& sub_(const Operand& other, double alpha = 1);
@@ -374,13 +390,15 @@ class Tensor {
   Tensor& clamp_(double min, double max, Location where = Location::current());
   Tensor& clamp_min_(double min, Location where = Location::current());
   Tensor& clamp_max_(double max, Location where = Location::current());
-  Tensor& nan_to_num_(double nan = 0, std::optional<double> posinf = {}, std::optional<double> neginf = {}, Location where = Location::current());
+  Tensor& nan_to_num_(double nan = 0, std::optional<double> posinf = {}, std::optional<double> neginf = {},
+                      Location where = Location::current());
   Tensor& tril_(std::int64_t diagonal = 0, Location where = Location::current());
   Tensor& triu_(std::int64_t diagonal = 0, Location where = Location::current());
   Tensor& masked_fill_(const Tensor& mask, Scalar value, Location where = Location::current());
   Tensor& scatter_(std::int64_t d, const Tensor& index, const Operand& source);
   Tensor& scatter_add_(std::int64_t d, const Tensor& index, const Tensor& source, Location where = Location::current());
-  Tensor& index_add_(std::int64_t d, const Tensor& index, const Tensor& source, double alpha = 1, Location where = Location::current());
+  Tensor& index_add_(std::int64_t d, const Tensor& index, const Tensor& source, double alpha = 1,
+                     Location where = Location::current());
   Tensor& index_put_(const std::vector<TensorIndex>& indices, const Operand& values, bool accumulate = false);
   Tensor& copy_(const Tensor& source, Location where = Location::current());
   Tensor& fill_(Scalar value, Location where = Location::current());
@@ -440,11 +458,12 @@ Tensor arange(Scalar start, Scalar end, Scalar step, DType dtype);
 /// `steps` numbers from start to end, both included.
 Tensor linspace(double start, double end, std::int64_t steps, TensorOptions options = {});
 Tensor eye(std::int64_t n, TensorOptions options = {});
-/// Uniform in [0, 1); normal with mean 0 and deviation 1; integers in [low, high); 0 to n - 1 in any order. Within a graph they are drawn anew in
-/// each of its steps (graven/functional/random.h).
+/// Uniform in [0, 1); normal with mean 0 and deviation 1; integers in [low, high); 0 to n - 1 in any order. Within a
+/// graph they are drawn anew in each of its steps (graven/functional/random.h).
 Tensor rand(const Shape& shape, TensorOptions options = {}, Location where = Location::current());
 Tensor randn(const Shape& shape, TensorOptions options = {}, Location where = Location::current());
-Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, TensorOptions options = {DType::i64}, Location where = Location::current());
+Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, TensorOptions options = {DType::i64},
+               Location where = Location::current());
 Tensor randperm(std::int64_t n, Location where = Location::current());
 
 /// A nested list of numbers: {1, 2}, {{1, 2}, {3, 4}}.
@@ -465,7 +484,8 @@ class NestedList {
   bool is_list_ = false;
 };
 
-/// tensor({{1., 2.}, {3., 4.}}): f32 when any number is floating, i64 when integers, bool when bools, unless a dtype is given.
+/// tensor({{1., 2.}, {3., 4.}}): f32 when any number is floating, i64 when integers, bool when bools, unless a dtype is
+/// given.
 Tensor tensor(std::initializer_list<NestedList> items);
 Tensor tensor(std::initializer_list<NestedList> items, DType dtype);
 /// A scalar.
@@ -517,8 +537,8 @@ Tensor operator*(const Operand& a, const Operand& b);
 Tensor operator/(const Operand& a, const Operand& b);
 Tensor operator-(const Operand& a);
 Tensor operator!(const Operand& a);
-/// PyTorch's operators of bools and integers, and the remainder with the divisor's sign. & and | bind less tightly than ==, other than in Python:
-/// (tokens != 0) & (tokens != 7).
+/// PyTorch's operators of bools and integers, and the remainder with the divisor's sign. & and | bind less tightly than
+/// ==, other than in Python: (tokens != 0) & (tokens != 7).
 Tensor operator~(const Operand& a);
 Tensor operator&(const Operand& a, const Operand& b);
 Tensor operator|(const Operand& a, const Operand& b);
@@ -544,9 +564,10 @@ inline Tensor operator/=(Tensor&& a, const Operand& b) { return a.div_(b); }
 DType result_type(const Operand& a, const Operand& b);
 
 // ---- random numbers ----
-/// Seeds the process's default generator: Philox4x32-10, counter-based, so the numbers depend on the seed and on how many were drawn before,
-/// and on nothing else (PyTorch's generator on the CPU is another one: numbers differ, distributions do not).
-/// User error within build(): a graph's numbers come from the seed, the step and the place, so it is seeded outside.
+/// Seeds the process's default generator: Philox4x32-10, counter-based, so the numbers depend on the seed and on how
+/// many were drawn before, and on nothing else (PyTorch's generator on the CPU is another one: numbers differ,
+/// distributions do not). User error within build(): a graph's numbers come from the seed, the step and the place, so
+/// it is seeded outside.
 void manual_seed(std::uint64_t seed, Location where = Location::current());
 
 // ---- autograd ----
@@ -563,10 +584,11 @@ class NoGradGuard {
 };
 bool is_grad_enabled();
 
-/// Gradients of the sum of `outputs` (or of outputs times `output_gradients`) with respect to `inputs`, without touching grad(). User error within
-/// build().
-std::vector<Tensor> grad(const std::vector<Tensor>& outputs, const std::vector<Tensor>& inputs, const std::vector<Tensor>& output_gradients = {},
-                         bool retain_graph = false, Location where = Location::current());
+/// Gradients of the sum of `outputs` (or of outputs times `output_gradients`) with respect to `inputs`, without
+/// touching grad(). User error within build().
+std::vector<Tensor> grad(const std::vector<Tensor>& outputs, const std::vector<Tensor>& inputs,
+                         const std::vector<Tensor>& output_gradients = {}, bool retain_graph = false,
+                         Location where = Location::current());
 
 /// max |a - b| <= atol + rtol |b|, everywhere.
 bool allclose(const Tensor& a, const Tensor& b, double rtol = 1e-5, double atol = 1e-8);

@@ -7,8 +7,8 @@
 
 namespace graven {
 
-/// Replaces the pool: `count` threads in all, the caller's included; 0: as many as the process may run on. Waits for what runs eagerly on another
-/// thread. UserError when negative.
+/// Replaces the pool: `count` threads in all, the caller's included; 0: as many as the process may run on. Waits for
+/// what runs eagerly on another thread. UserError when negative.
 void set_num_threads(int count);
 
 /// Threads in all.

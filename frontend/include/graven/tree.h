@@ -1,5 +1,5 @@
-// Trees of tensors: what a graph takes and returns. A leaf is a Tensor (or nothing: std::optional<Tensor>); tuples, pairs, vectors, arrays and
-// string-keyed maps of trees are trees.
+// Trees of tensors: what a graph takes and returns. A leaf is a Tensor (or nothing: std::optional<Tensor>); tuples,
+// pairs, vectors, arrays and string-keyed maps of trees are trees.
 #pragma once
 
 #include <array>
@@ -91,7 +91,8 @@ struct TensorTree<std::map<std::string, T>> {
 
 /// Rebuilds a tree, leaf by leaf, in order; `path` is "1", "0.labels", "2[3]". Describes the container on the way.
 template <class T, class Leaf>
-typename TensorTree<std::remove_cvref_t<T>>::type map_tree(const T& value, const std::string& path, ir::Tree& tree, Leaf&& leaf);
+typename TensorTree<std::remove_cvref_t<T>>::type map_tree(const T& value, const std::string& path, ir::Tree& tree,
+                                                           Leaf&& leaf);
 
 namespace tree {
 
@@ -117,7 +118,8 @@ auto map(const std::vector<T>& values, const std::string& path, ir::Tree& tree, 
   typename TensorTree<std::vector<T>>::type result;
   tree.kind = ir::Tree::Kind::list;
   tree.children.resize(values.size());
-  for (std::size_t i = 0; i < values.size(); ++i) result.push_back(map_tree(values[i], path + "[" + std::to_string(i) + "]", tree.children[i], leaf));
+  for (std::size_t i = 0; i < values.size(); ++i)
+    result.push_back(map_tree(values[i], path + "[" + std::to_string(i) + "]", tree.children[i], leaf));
   return result;
 }
 template <class T, std::size_t N, class Leaf>
@@ -125,7 +127,8 @@ auto map(const std::array<T, N>& values, const std::string& path, ir::Tree& tree
   typename TensorTree<std::array<T, N>>::type result;
   tree.kind = ir::Tree::Kind::list;
   tree.children.resize(N);
-  for (std::size_t i = 0; i < N; ++i) result[i] = map_tree(values[i], path + "[" + std::to_string(i) + "]", tree.children[i], leaf);
+  for (std::size_t i = 0; i < N; ++i)
+    result[i] = map_tree(values[i], path + "[" + std::to_string(i) + "]", tree.children[i], leaf);
   return result;
 }
 template <class A, class B, class Leaf>
@@ -138,7 +141,8 @@ auto map(const std::pair<A, B>& value, const std::string& path, ir::Tree& tree, 
   return result;
 }
 template <class... T, class Leaf, std::size_t... I>
-auto map_tuple(const std::tuple<T...>& value, const std::string& path, ir::Tree& tree, Leaf&& leaf, std::index_sequence<I...>) {
+auto map_tuple(const std::tuple<T...>& value, const std::string& path, ir::Tree& tree, Leaf&& leaf,
+               std::index_sequence<I...>) {
   typename TensorTree<std::tuple<T...>>::type result;
   ((std::get<I>(result) = map_tree(std::get<I>(value), path + "." + std::to_string(I), tree.children[I], leaf)), ...);
   return result;
@@ -165,7 +169,8 @@ auto map(const std::map<std::string, T>& values, const std::string& path, ir::Tr
 }  // namespace tree
 
 template <class T, class Leaf>
-typename TensorTree<std::remove_cvref_t<T>>::type map_tree(const T& value, const std::string& path, ir::Tree& t, Leaf&& leaf) {
+typename TensorTree<std::remove_cvref_t<T>>::type map_tree(const T& value, const std::string& path, ir::Tree& t,
+                                                           Leaf&& leaf) {
   return tree::map(value, path, t, leaf);
 }
 

@@ -1,4 +1,5 @@
-// The words that every other header uses: element types, shapes, scalars, and the line of user code that asked for something.
+// The words that every other header uses: element types, shapes, scalars, and the line of user code that asked for
+// something.
 #pragma once
 
 #include <cstdint>
@@ -41,8 +42,8 @@ class OneOrMore : public Sizes {
   OneOrMore(Sizes numbers) : Sizes(std::move(numbers)) {}                     // NOLINT: of as many as a program has
 };
 
-/// A line of user code. As a defaulted argument it is the caller's: `void f(Location where = Location::current())`. Not std::source_location,
-/// which clang++ 14 lacks.
+/// A line of user code. As a defaulted argument it is the caller's: `void f(Location where = Location::current())`. Not
+/// std::source_location, which clang++ 14 lacks.
 struct Location {
   const char* file = "";
   std::uint32_t line = 0;
@@ -59,7 +60,8 @@ struct Location {
   std::string file_name() const;
 };
 
-/// A number as PyTorch sees it: a bool, an integer or a floating-point number, each a category of its own in dtype promotion.
+/// A number as PyTorch sees it: a bool, an integer or a floating-point number, each a category of its own in dtype
+/// promotion.
 class Scalar {
  public:
   enum class Category : std::uint8_t { boolean, integer, floating };
@@ -75,7 +77,9 @@ class Scalar {
 
   constexpr Category category() const { return category_; }
   constexpr double number() const { return number_; }
-  constexpr std::int64_t integer() const { return category_ == Category::floating ? static_cast<std::int64_t>(number_) : integer_; }
+  constexpr std::int64_t integer() const {
+    return category_ == Category::floating ? static_cast<std::int64_t>(number_) : integer_;
+  }
 
  private:
   Category category_;
@@ -83,7 +87,8 @@ class Scalar {
   double number_;
 };
 
-/// The C++ type of the elements of a dtype that C++ has a type for: T -> DType. f16 and bf16 have none: read them through to(f32).
+/// The C++ type of the elements of a dtype that C++ has a type for: T -> DType. f16 and bf16 have none: read them
+/// through to(f32).
 template <class T>
 constexpr DType dtype_of() {
   if constexpr (std::is_same_v<T, float>)

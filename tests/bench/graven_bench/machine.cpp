@@ -60,10 +60,13 @@ MachineLimits measure_machine(int threads) {
     to[static_cast<std::size_t>(t)].assign(kCopy, 2);
   });
   for (int round = 0; round < 5; ++round) {
-    const double fma = on_threads(threads, [&](int t) { sink[static_cast<std::size_t>(t)] += multiply_add(kRounds, 0.5f, static_cast<float>(t)); });
+    const double fma = on_threads(threads, [&](int t) {
+      sink[static_cast<std::size_t>(t)] += multiply_add(kRounds, 0.5f, static_cast<float>(t));
+    });
     best.gflops = std::max(best.gflops, 2.0 * kRounds * kChains * kLanes * threads / fma / 1e9);
-    const double copy =
-        on_threads(threads, [&](int t) { std::memcpy(to[static_cast<std::size_t>(t)].data(), from[static_cast<std::size_t>(t)].data(), kCopy); });
+    const double copy = on_threads(threads, [&](int t) {
+      std::memcpy(to[static_cast<std::size_t>(t)].data(), from[static_cast<std::size_t>(t)].data(), kCopy);
+    });
     best.gbps = std::max(best.gbps, 2.0 * static_cast<double>(kCopy) * threads / copy / 1e9);
   }
   // The sums are used, or the compiler would drop the loop.

@@ -1,5 +1,5 @@
-// graven-bench: builds a workload from the C++ frontend, emits and builds its project, runs the emitted program's own benchmark, and prints one JSON
-// line with the keys of tests/bench/peers/bench.py, plus FLOPs and bytes of the plan.
+// graven-bench: builds a workload from the C++ frontend, emits and builds its project, runs the emitted program's own
+// benchmark, and prints one JSON line with the keys of tests/bench/peers/bench.py, plus FLOPs and bytes of the plan.
 //
 //   build/graven-bench lenet-train --threads 2 --seconds 5
 //   build/graven-bench --list
@@ -60,7 +60,8 @@ int bench(const std::string& name, int threads, double seconds, std::string dire
     command.insert(command.end(), {"--bench-seconds", text});
   else
     command.insert(command.end(), {"--bench", text, "--json"});
-  const graven::codegen::ProcessResult r = graven::codegen::run_process(command, {.directory = directory, .seconds = seconds * 10 + 60});
+  const graven::codegen::ProcessResult r =
+      graven::codegen::run_process(command, {.directory = directory, .seconds = seconds * 10 + 60});
   const std::size_t brace = r.output.find("\n{") == std::string::npos ? r.output.find('{') : r.output.find("\n{") + 1;
   if (r.exit_status != 0 || brace == std::string::npos) throw graven::UserError(program + " failed").note(r.output);
   const auto measured = nlohmann::ordered_json::parse(r.output.substr(brace, r.output.find('\n', brace) - brace));
@@ -94,7 +95,9 @@ int main(int argc, char** argv) {
   double seconds = 5;
   bool list = false, machine = false, scale = false;
   app.add_option("workload", workload, "One of --list");
-  app.add_option("--threads", threads, "Threads of the emitted program")->check(CLI::Range(1, 1024))->capture_default_str();
+  app.add_option("--threads", threads, "Threads of the emitted program")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
   app.add_option("--seconds", seconds, "How long to measure")->check(CLI::Range(0.01, 3600.0))->capture_default_str();
   app.add_option("--directory", directory, "Where the project is emitted; default: in the cache");
   app.add_flag("--list", list, "Print the workloads");
@@ -112,7 +115,9 @@ int main(int argc, char** argv) {
     }
     if (machine) {
       const graven::bench::MachineLimits limits = graven::bench::measure_machine(threads);
-      std::printf("%s\n", nlohmann::ordered_json{{"threads", threads}, {"gflops", limits.gflops}, {"gbps", limits.gbps}}.dump().c_str());
+      std::printf("%s\n", nlohmann::ordered_json{{"threads", threads}, {"gflops", limits.gflops}, {"gbps", limits.gbps}}
+                              .dump()
+                              .c_str());
       return 0;
     }
     if (scale) return graven::bench::measure_scale();

@@ -46,11 +46,12 @@ void report(const char* name, std::size_t nodes, double trace, const ir::Graph& 
     if (path.ends_with(".cpp")) largest = std::max(largest, text.size());
   }
   std::printf(
-      "%-24s %8zu nodes: trace %7.3f s, passes %7.3f s, plan %7.3f s, emit %7.3f s, all %7.3f s; arena / lower bound %.3f; %.1f MB of text, largest "
+      "%-24s %8zu nodes: trace %7.3f s, passes %7.3f s, plan %7.3f s, emit %7.3f s, all %7.3f s; arena / lower bound "
+      "%.3f; %.1f MB of text, largest "
       ".cpp %.2f MB\n",
       name, nodes, trace, passes, r.plan_milliseconds / 1e3, r.emit_milliseconds / 1e3, trace + rest,
-      r.lower_bound ? static_cast<double>(r.arena_bytes) / static_cast<double>(r.lower_bound) : 1.0, static_cast<double>(bytes) / 1e6,
-      static_cast<double>(largest) / 1e6);
+      r.lower_bound ? static_cast<double>(r.arena_bytes) / static_cast<double>(r.lower_bound) : 1.0,
+      static_cast<double>(bytes) / 1e6, static_cast<double>(largest) / 1e6);
   std::fflush(stdout);
 }
 

@@ -67,7 +67,8 @@ struct TrainClassifier : nn::Graph<TrainClassifier<Net>> {
   Net model;
   nn::CrossEntropyLoss loss_fn = this->child("loss_fn", nn::CrossEntropyLoss());
   optim::SGD optimizer;
-  TrainClassifier(Net net, optim::SGDOptions options) : model(this->child("model", net)), optimizer(model.parameters(), options) {
+  TrainClassifier(Net net, optim::SGDOptions options)
+      : model(this->child("model", net)), optimizer(model.parameters(), options) {
     this->add_optimizer(optimizer);
   }
   Tensor build(Tensor images, Tensor labels) {
@@ -79,7 +80,8 @@ struct TrainClassifier : nn::Graph<TrainClassifier<Net>> {
 
 /// A step of GPT-2 of 124 million parameters, without dropout: the loss of every token's successor.
 struct TrainGpt2 : nn::Graph<TrainGpt2> {
-  models::GPT2LMHeadModel model = child("model", models::GPT2LMHeadModel({.resid_pdrop = 0, .embd_pdrop = 0, .attn_pdrop = 0}));
+  models::GPT2LMHeadModel model =
+      child("model", models::GPT2LMHeadModel({.resid_pdrop = 0, .embd_pdrop = 0, .attn_pdrop = 0}));
   nn::CrossEntropyLoss loss_fn = child("loss_fn", nn::CrossEntropyLoss());
   optim::AdamW optimizer{model.parameters(), {.lr = 1e-4, .betas = {0.9, 0.999}, .eps = 1e-8, .weight_decay = 0}};
   TrainGpt2() {
@@ -125,7 +127,8 @@ Workload record(G& graph, const Specs&... specs) {
 
 /// A step on 64 images and labels.
 template <class Net>
-Workload train_classifier(Net net, optim::SGDOptions options, std::int64_t channels, std::int64_t size, bool update_in_backward = false) {
+Workload train_classifier(Net net, optim::SGDOptions options, std::int64_t channels, std::int64_t size,
+                          bool update_in_backward = false) {
   TrainClassifier<Net> g(net, options);
   g.update_in_backward(update_in_backward);
   return record(g, spec({64, channels, size, size}, "images"), spec({64}, i64, "labels"));
@@ -158,13 +161,17 @@ const Entry kEntries[] = {
     // Most of its step moves the weight and its gradient, so the gradient is not stored.
     {"mlp-train", [] { return train_classifier(Mlp(), {.lr = 0.1}, 1, 28, true); }},
     {"lenet-train", [] { return train_classifier(models::LeNet(), {.lr = 0.05, .momentum = 0.9}, 1, 28); }},
-    {"mobilenetv2-cifar-train", [] { return train_classifier(models::MobileNetV2({.num_classes = 10}), {.lr = 1e-3}, 3, 32); }},
+    {"mobilenetv2-cifar-train",
+     [] { return train_classifier(models::MobileNetV2({.num_classes = 10}), {.lr = 1e-3}, 3, 32); }},
     {"mobilenetv2-cifar-b1", [] { return of_pictures(mobilenet(10), 1, 32); }},
     {"mobilenetv2-cifar-b64", [] { return of_pictures(mobilenet(10), 64, 32); }},
     {"mobilenetv2-224-b1", [] { return of_pictures(mobilenet(1000), 1, 224); }},
     {"mobilenetv2-224-b8", [] { return of_pictures(mobilenet(1000), 8, 224); }},
     {"resnet18-cifar-train",
-     [] { return train_classifier(models::resnet18({.num_classes = 10}), {.lr = 0.1, .momentum = 0.9, .weight_decay = 5e-4}, 3, 32, true); }},
+     [] {
+       return train_classifier(models::resnet18({.num_classes = 10}),
+                               {.lr = 0.1, .momentum = 0.9, .weight_decay = 5e-4}, 3, 32, true);
+     }},
     {"resnet18-224-b1", [] { return of_pictures(models::resnet18(), 1, 224); }},
     {"resnet50-224-b1", [] { return of_pictures(models::resnet50(), 1, 224); }},
     {"resnet50-224-b8", [] { return of_pictures(models::resnet50(), 8, 224); }},

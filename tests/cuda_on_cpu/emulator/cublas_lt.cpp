@@ -46,9 +46,11 @@ cublasStatus_t read(Value& to, const void* value, std::size_t bytes) {
 }
 
 /// The checks that cublasLtMatmul and its heuristic share.
-cublasStatus_t check(const cublasLtMatmulDescOpaque& p, const cublasLtMatrixLayoutOpaque& a, const cublasLtMatrixLayoutOpaque& b,
-                     const cublasLtMatrixLayoutOpaque& c, const cublasLtMatrixLayoutOpaque& d) {
-  const bool f32 = p.compute == CUBLAS_COMPUTE_32F && p.scale == CUDA_R_32F, f64 = p.compute == CUBLAS_COMPUTE_64F && p.scale == CUDA_R_64F;
+cublasStatus_t check(const cublasLtMatmulDescOpaque& p, const cublasLtMatrixLayoutOpaque& a,
+                     const cublasLtMatrixLayoutOpaque& b, const cublasLtMatrixLayoutOpaque& c,
+                     const cublasLtMatrixLayoutOpaque& d) {
+  const bool f32 = p.compute == CUBLAS_COMPUTE_32F && p.scale == CUDA_R_32F,
+             f64 = p.compute == CUBLAS_COMPUTE_64F && p.scale == CUDA_R_64F;
   if (!f32 && !f64) return not_supported("this compute type");
   for (const auto* m : {&a, &b, &c, &d}) {
     if (m->type != p.scale) return not_supported("a matrix of another type than the scale's");
@@ -56,15 +58,18 @@ cublasStatus_t check(const cublasLtMatmulDescOpaque& p, const cublasLtMatrixLayo
   }
   if (f64 && p.epilogue != CUBLASLT_EPILOGUE_DEFAULT) return not_supported("an epilogue in double");
   if ((p.epilogue & CUBLASLT_EPILOGUE_BIAS) != 0 && d.batch > 1) return not_supported("a bias for a batch");
-  const std::int64_t m = p.transpose_a == CUBLAS_OP_N ? a.rows : a.columns, k = p.transpose_a == CUBLAS_OP_N ? a.columns : a.rows;
-  const std::int64_t k_of_b = p.transpose_b == CUBLAS_OP_N ? b.rows : b.columns, n = p.transpose_b == CUBLAS_OP_N ? b.columns : b.rows;
+  const std::int64_t m = p.transpose_a == CUBLAS_OP_N ? a.rows : a.columns,
+                     k = p.transpose_a == CUBLAS_OP_N ? a.columns : a.rows;
+  const std::int64_t k_of_b = p.transpose_b == CUBLAS_OP_N ? b.rows : b.columns,
+                     n = p.transpose_b == CUBLAS_OP_N ? b.columns : b.rows;
   if (m != d.rows || n != d.columns || k != k_of_b || c.rows != m || c.columns != n) return CUBLAS_STATUS_INVALID_VALUE;
   return CUBLAS_STATUS_SUCCESS;
 }
 
 template <class T>
-void multiply(const cublasLtMatmulDescOpaque& p, const cublasLtMatrixLayoutOpaque& la, const cublasLtMatrixLayoutOpaque& lb,
-              const cublasLtMatrixLayoutOpaque& lc, const cublasLtMatrixLayoutOpaque& ld, T alpha, const T* a, const T* b, T beta, const T* c, T* d) {
+void multiply(const cublasLtMatmulDescOpaque& p, const cublasLtMatrixLayoutOpaque& la,
+              const cublasLtMatrixLayoutOpaque& lb, const cublasLtMatrixLayoutOpaque& lc,
+              const cublasLtMatrixLayoutOpaque& ld, T alpha, const T* a, const T* b, T beta, const T* c, T* d) {
   const std::int64_t k = p.transpose_a == CUBLAS_OP_N ? la.columns : la.rows;
   const T* bias = static_cast<const T*>(p.bias);
   // A row of op(a) and a column of op(b), gathered, make the inner loop contiguous.
@@ -74,16 +79,19 @@ void multiply(const cublasLtMatmulDescOpaque& p, const cublasLtMatrixLayoutOpaqu
     T* to = d + batch * ld.stride;
     for (std::int64_t i = 0; i < ld.rows; ++i)
       for (std::int64_t e = 0; e < k; ++e)
-        rows[static_cast<std::size_t>(i * k + e)] = p.transpose_a == CUBLAS_OP_N ? from_a[i + e * la.leading] : from_a[e + i * la.leading];
+        rows[static_cast<std::size_t>(i * k + e)] =
+            p.transpose_a == CUBLAS_OP_N ? from_a[i + e * la.leading] : from_a[e + i * la.leading];
     for (std::int64_t j = 0; j < ld.columns; ++j) {
       for (std::int64_t e = 0; e < k; ++e)
-        column[static_cast<std::size_t>(e)] = p.transpose_b == CUBLAS_OP_N ? from_b[e + j * lb.leading] : from_b[j + e * lb.leading];
+        column[static_cast<std::size_t>(e)] =
+            p.transpose_b == CUBLAS_OP_N ? from_b[e + j * lb.leading] : from_b[j + e * lb.leading];
       for (std::int64_t i = 0; i < ld.rows; ++i) {
         const T* row = rows.data() + i * k;
         T parts[8] = {};
         std::int64_t e = 0;
         for (; e + 8 <= k; e += 8)
-          for (int part = 0; part < 8; ++part) parts[part] += row[e + part] * column[static_cast<std::size_t>(e + part)];
+          for (int part = 0; part < 8; ++part)
+            parts[part] += row[e + part] * column[static_cast<std::size_t>(e + part)];
         for (; e < k; ++e) parts[0] += row[e] * column[static_cast<std::size_t>(e)];
         T sum = 0;
         for (T part : parts) sum += part;
@@ -127,7 +135,8 @@ cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
   return CUBLAS_STATUS_SUCCESS;
 }
 
-cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* product, cublasComputeType_t compute, cudaDataType_t scale) {
+cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* product, cublasComputeType_t compute,
+                                        cudaDataType_t scale) {
   cuda_on_cpu::count_descriptor();
   *product = new cublasLtMatmulDescOpaque{.compute = compute, .scale = scale};
   return CUBLAS_STATUS_SUCCESS;
@@ -136,8 +145,8 @@ cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t product) {
   delete product;
   return CUBLAS_STATUS_SUCCESS;
 }
-cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t product, cublasLtMatmulDescAttributes_t attribute, const void* value,
-                                              std::size_t bytes) {
+cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t product, cublasLtMatmulDescAttributes_t attribute,
+                                              const void* value, std::size_t bytes) {
   switch (attribute) {
     case CUBLASLT_MATMUL_DESC_TRANSA:
       return read(product->transpose_a, value, bytes);
@@ -151,19 +160,22 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t product, cubl
   return not_supported("an attribute of the product");
 }
 
-cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* layout, cudaDataType_t type, std::uint64_t rows, std::uint64_t columns,
-                                          std::int64_t leading) {
+cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* layout, cudaDataType_t type, std::uint64_t rows,
+                                          std::uint64_t columns, std::int64_t leading) {
   if (rows == 0 || columns == 0 || leading < static_cast<std::int64_t>(rows)) return CUBLAS_STATUS_INVALID_VALUE;
   cuda_on_cpu::count_descriptor();
-  *layout = new cublasLtMatrixLayoutOpaque{
-      .type = type, .rows = static_cast<std::int64_t>(rows), .columns = static_cast<std::int64_t>(columns), .leading = leading};
+  *layout = new cublasLtMatrixLayoutOpaque{.type = type,
+                                           .rows = static_cast<std::int64_t>(rows),
+                                           .columns = static_cast<std::int64_t>(columns),
+                                           .leading = leading};
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout) {
   delete layout;
   return CUBLAS_STATUS_SUCCESS;
 }
-cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout, cublasLtMatrixLayoutAttribute_t attribute, const void* value,
+cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout,
+                                                cublasLtMatrixLayoutAttribute_t attribute, const void* value,
                                                 std::size_t bytes) {
   switch (attribute) {
     case CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT:
@@ -183,8 +195,9 @@ cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t prefer
   delete preference;
   return CUBLAS_STATUS_SUCCESS;
 }
-cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttributes_t attribute,
-                                                    const void* value, std::size_t bytes) {
+cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t preference,
+                                                    cublasLtMatmulPreferenceAttributes_t attribute, const void* value,
+                                                    std::size_t bytes) {
   if (attribute == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES) return read(preference->workspace, value, bytes);
   std::uint32_t alignment = 0;
   const cublasStatus_t status = read(alignment, value, bytes);
@@ -192,8 +205,9 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
   return status;
 }
 
-cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t product, cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
-                                              cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d, cublasLtMatmulPreference_t preference,
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t product, cublasLtMatrixLayout_t a,
+                                              cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c,
+                                              cublasLtMatrixLayout_t d, cublasLtMatmulPreference_t preference,
                                               int requested, cublasLtMatmulHeuristicResult_t results[], int* found) {
   *found = 0;
   if (requested < 1) return CUBLAS_STATUS_INVALID_VALUE;
@@ -212,7 +226,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t prod
                               const void* beta, const void* c, cublasLtMatrixLayout_t c_layout, void* d,
                               cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t* algorithm, void* workspace,
                               std::size_t workspace_bytes, cudaStream_t stream) {
-  if (handle == nullptr || product == nullptr || alpha == nullptr || beta == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
+  if (handle == nullptr || product == nullptr || alpha == nullptr || beta == nullptr)
+    return CUBLAS_STATUS_INVALID_VALUE;
   const cublasStatus_t status = check(*product, *a_layout, *b_layout, *c_layout, *d_layout);
   if (status != CUBLAS_STATUS_SUCCESS) return status;
   using cuda_on_cpu::require_current_device;
@@ -229,8 +244,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t prod
   if (algorithm != nullptr && algorithm->data[0] != 0) {
     for (const void* p : {a, b, c, static_cast<const void*>(d)})
       if (reinterpret_cast<std::uintptr_t>(p) % algorithm->data[0] != 0)
-        throw cuda_on_cpu::Failure("cublasLtMatmul: the algorithm was chosen for an alignment of " + std::to_string(algorithm->data[0]) +
-                                   " bytes, and a matrix lies elsewhere");
+        throw cuda_on_cpu::Failure("cublasLtMatmul: the algorithm was chosen for an alignment of " +
+                                   std::to_string(algorithm->data[0]) + " bytes, and a matrix lies elsewhere");
   }
   cuda_on_cpu::count_library_call();
   const auto enqueue = [&]<class T>(T) {

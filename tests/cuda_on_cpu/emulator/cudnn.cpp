@@ -29,21 +29,24 @@ cudnnStatus_t not_supported(const char* what) {
   return CUDNN_STATUS_NOT_SUPPORTED;
 }
 
-cudnnStatus_t check(const cudnnTensorStruct& x, const cudnnFilterStruct& w, const cudnnConvolutionStruct& v, const cudnnTensorStruct& y) {
-  if (x.type != CUDNN_DATA_FLOAT || w.type != CUDNN_DATA_FLOAT || y.type != CUDNN_DATA_FLOAT) return not_supported("another type than float");
+cudnnStatus_t check(const cudnnTensorStruct& x, const cudnnFilterStruct& w, const cudnnConvolutionStruct& v,
+                    const cudnnTensorStruct& y) {
+  if (x.type != CUDNN_DATA_FLOAT || w.type != CUDNN_DATA_FLOAT || y.type != CUDNN_DATA_FLOAT)
+    return not_supported("another type than float");
   if (x.format != y.format || w.format != x.format) return not_supported("a mixture of layouts");
-  const auto out = [](std::int64_t in, std::int64_t kernel, std::int64_t stride, std::int64_t pad, std::int64_t dilation) {
-    return (in + 2 * pad - dilation * (kernel - 1) - 1) / stride + 1;
-  };
+  const auto out = [](std::int64_t in, std::int64_t kernel, std::int64_t stride, std::int64_t pad,
+                      std::int64_t dilation) { return (in + 2 * pad - dilation * (kernel - 1) - 1) / stride + 1; };
   if (x.n != y.n || x.c != w.c * v.groups || y.c != w.n || w.n % v.groups != 0) return CUDNN_STATUS_BAD_PARAM;
-  if (y.h != out(x.h, w.h, v.stride_h, v.pad_h, v.dilation_h) || y.w != out(x.w, w.w, v.stride_w, v.pad_w, v.dilation_w))
+  if (y.h != out(x.h, w.h, v.stride_h, v.pad_h, v.dilation_h) ||
+      y.w != out(x.w, w.w, v.stride_w, v.pad_w, v.dilation_w))
     return CUDNN_STATUS_BAD_PARAM;
   return CUDNN_STATUS_SUCCESS;
 }
 
 /// Calls f(offset in x, offset in w, offset in y) for every product of the convolution.
 template <class F>
-void for_each_product(const cudnnTensorStruct& x, const cudnnFilterStruct& w, const cudnnConvolutionStruct& v, const cudnnTensorStruct& y, F f) {
+void for_each_product(const cudnnTensorStruct& x, const cudnnFilterStruct& w, const cudnnConvolutionStruct& v,
+                      const cudnnTensorStruct& y, F f) {
   const std::int64_t group_out = w.n / v.groups;
   for (std::int64_t n = 0; n < y.n; ++n)
     for (std::int64_t oh = 0; oh < y.h; ++oh)
@@ -55,7 +58,8 @@ void for_each_product(const cudnnTensorStruct& x, const cudnnFilterStruct& w, co
             const std::int64_t iw = ow * v.stride_w - v.pad_w + kw * v.dilation_w;
             if (iw < 0 || iw >= x.w) continue;
             for (std::int64_t o = 0; o < w.n; ++o)
-              for (std::int64_t c = 0; c < w.c; ++c) f(x.at(n, o / group_out * w.c + c, ih, iw), w.at(o, c, kh, kw), y.at(n, o, oh, ow));
+              for (std::int64_t c = 0; c < w.c; ++c)
+                f(x.at(n, o / group_out * w.c + c, ih, iw), w.at(o, c, kh, kw), y.at(n, o, oh, ow));
           }
         }
 }
@@ -134,8 +138,8 @@ cudnnStatus_t cudnnDestroyTensorDescriptor(cudnnTensorDescriptor_t tensor) {
   delete tensor;
   return CUDNN_STATUS_SUCCESS;
 }
-cudnnStatus_t cudnnSetTensor4dDescriptor(cudnnTensorDescriptor_t tensor, cudnnTensorFormat_t format, cudnnDataType_t type, int n, int c, int h,
-                                         int w) {
+cudnnStatus_t cudnnSetTensor4dDescriptor(cudnnTensorDescriptor_t tensor, cudnnTensorFormat_t format,
+                                         cudnnDataType_t type, int n, int c, int h, int w) {
   if (n <= 0 || c <= 0 || h <= 0 || w <= 0) return CUDNN_STATUS_BAD_PARAM;
   *tensor = {format, type, n, c, h, w};
   return CUDNN_STATUS_SUCCESS;
@@ -149,8 +153,8 @@ cudnnStatus_t cudnnDestroyFilterDescriptor(cudnnFilterDescriptor_t filter) {
   delete filter;
   return CUDNN_STATUS_SUCCESS;
 }
-cudnnStatus_t cudnnSetFilter4dDescriptor(cudnnFilterDescriptor_t filter, cudnnDataType_t type, cudnnTensorFormat_t format, int k, int c, int h,
-                                         int w) {
+cudnnStatus_t cudnnSetFilter4dDescriptor(cudnnFilterDescriptor_t filter, cudnnDataType_t type,
+                                         cudnnTensorFormat_t format, int k, int c, int h, int w) {
   return cudnnSetTensor4dDescriptor(filter, format, type, k, c, h, w);
 }
 cudnnStatus_t cudnnCreateConvolutionDescriptor(cudnnConvolutionDescriptor_t* convolution) {
@@ -162,8 +166,9 @@ cudnnStatus_t cudnnDestroyConvolutionDescriptor(cudnnConvolutionDescriptor_t con
   delete convolution;
   return CUDNN_STATUS_SUCCESS;
 }
-cudnnStatus_t cudnnSetConvolution2dDescriptor(cudnnConvolutionDescriptor_t convolution, int pad_h, int pad_w, int u, int v, int dilation_h,
-                                              int dilation_w, cudnnConvolutionMode_t mode, cudnnDataType_t compute) {
+cudnnStatus_t cudnnSetConvolution2dDescriptor(cudnnConvolutionDescriptor_t convolution, int pad_h, int pad_w, int u,
+                                              int v, int dilation_h, int dilation_w, cudnnConvolutionMode_t mode,
+                                              cudnnDataType_t compute) {
   if (pad_h < 0 || pad_w < 0 || u <= 0 || v <= 0 || dilation_h <= 0 || dilation_w <= 0) return CUDNN_STATUS_BAD_PARAM;
   if (mode != CUDNN_CROSS_CORRELATION) return not_supported("a convolution with a flipped kernel");
   if (compute != CUDNN_DATA_FLOAT) return not_supported("another compute type than float");
@@ -179,22 +184,30 @@ cudnnStatus_t cudnnSetConvolutionMathType(cudnnConvolutionDescriptor_t, cudnnMat
   return math == CUDNN_FMA_MATH ? CUDNN_STATUS_SUCCESS : not_supported("other than float arithmetic (CUDNN_FMA_MATH)");
 }
 
-cudnnStatus_t cudnnGetConvolutionForwardWorkspaceSize(cudnnHandle_t, const cudnnTensorDescriptor_t x, const cudnnFilterDescriptor_t w,
-                                                      const cudnnConvolutionDescriptor_t convolution, const cudnnTensorDescriptor_t y,
-                                                      cudnnConvolutionFwdAlgo_t, std::size_t* bytes) {
+cudnnStatus_t cudnnGetConvolutionForwardWorkspaceSize(cudnnHandle_t, const cudnnTensorDescriptor_t x,
+                                                      const cudnnFilterDescriptor_t w,
+                                                      const cudnnConvolutionDescriptor_t convolution,
+                                                      const cudnnTensorDescriptor_t y, cudnnConvolutionFwdAlgo_t,
+                                                      std::size_t* bytes) {
   *bytes = kScratch;
   return check(*x, *w, *convolution, *y);
 }
-cudnnStatus_t cudnnGetConvolutionBackwardDataWorkspaceSize(cudnnHandle_t, const cudnnFilterDescriptor_t w, const cudnnTensorDescriptor_t dy,
-                                                           const cudnnConvolutionDescriptor_t convolution, const cudnnTensorDescriptor_t dx,
-                                                           cudnnConvolutionBwdDataAlgo_t algorithm, std::size_t* bytes) {
+cudnnStatus_t cudnnGetConvolutionBackwardDataWorkspaceSize(cudnnHandle_t, const cudnnFilterDescriptor_t w,
+                                                           const cudnnTensorDescriptor_t dy,
+                                                           const cudnnConvolutionDescriptor_t convolution,
+                                                           const cudnnTensorDescriptor_t dx,
+                                                           cudnnConvolutionBwdDataAlgo_t algorithm,
+                                                           std::size_t* bytes) {
   *bytes = kScratch;
   if (algorithm != CUDNN_CONVOLUTION_BWD_DATA_ALGO_1) return not_supported("an algorithm that is not deterministic");
   return check(*dx, *w, *convolution, *dy);
 }
-cudnnStatus_t cudnnGetConvolutionBackwardFilterWorkspaceSize(cudnnHandle_t, const cudnnTensorDescriptor_t x, const cudnnTensorDescriptor_t dy,
-                                                             const cudnnConvolutionDescriptor_t convolution, const cudnnFilterDescriptor_t dw,
-                                                             cudnnConvolutionBwdFilterAlgo_t algorithm, std::size_t* bytes) {
+cudnnStatus_t cudnnGetConvolutionBackwardFilterWorkspaceSize(cudnnHandle_t, const cudnnTensorDescriptor_t x,
+                                                             const cudnnTensorDescriptor_t dy,
+                                                             const cudnnConvolutionDescriptor_t convolution,
+                                                             const cudnnFilterDescriptor_t dw,
+                                                             cudnnConvolutionBwdFilterAlgo_t algorithm,
+                                                             std::size_t* bytes) {
   *bytes = kScratch;
   if (algorithm != CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1) return not_supported("an algorithm that is not deterministic");
   return check(*x, *dw, *convolution, *dy);

@@ -80,7 +80,8 @@ class Device {
 }
 #endif
 
-/// A segmentation fault in a kernel fails the launch; one by the host in device memory is named before the program dies.
+/// A segmentation fault in a kernel fails the launch; one by the host in device memory is named before the program
+/// dies.
 void on_fault(int signal, siginfo_t* info, void* raw_context) {
   Device& device = Device::instance();
   if (device.memory.admit(info->si_addr)) return;
@@ -93,7 +94,8 @@ void on_fault(int signal, siginfo_t* info, void* raw_context) {
     else if (known)
       std::snprintf(device.fault_message, sizeof device.fault_message, "illegal address: %s", where);
     else
-      std::snprintf(device.fault_message, sizeof device.fault_message, "illegal address %p: not device memory", info->si_addr);
+      std::snprintf(device.fault_message, sizeof device.fault_message, "illegal address %p: not device memory",
+                    info->si_addr);
 #if defined(__x86_64__) || defined(__aarch64__)
     // Go on in land_after_fault, on a clean stack.
     auto* context = static_cast<ucontext_t*>(raw_context);
@@ -111,13 +113,14 @@ void on_fault(int signal, siginfo_t* info, void* raw_context) {
 #endif
   }
   char line[320];
-  const int length =
-      known ? std::snprintf(line, sizeof line, "cuda_on_cpu: the host used device memory: %s\n", where)
-            : std::snprintf(line, sizeof line, "cuda_on_cpu: %s\n", device.fault_message[0] != 0 ? device.fault_message : "segmentation fault");
+  const int length = known ? std::snprintf(line, sizeof line, "cuda_on_cpu: the host used device memory: %s\n", where)
+                           : std::snprintf(line, sizeof line, "cuda_on_cpu: %s\n",
+                                           device.fault_message[0] != 0 ? device.fault_message : "segmentation fault");
   if (length > 0 && write(STDERR_FILENO, line, static_cast<std::size_t>(length)) < 0) {
   }
   if (known) _exit(139);
-  sigaction(signal, &device.previous_segv, nullptr);  // not ours: the fault comes again, and is handled as it would have been
+  sigaction(signal, &device.previous_segv,
+            nullptr);  // not ours: the fault comes again, and is handled as it would have been
 }
 
 Device::Device() {
@@ -225,7 +228,11 @@ void require_kernel(const char* name) {
 }  // namespace
 
 std::vector<Order> orders() {
-  return {{Order::Kind::forward, 0}, {Order::Kind::reverse, 0}, {Order::Kind::random, 1}, {Order::Kind::random, 2}, {Order::Kind::random, 3}};
+  return {{Order::Kind::forward, 0},
+          {Order::Kind::reverse, 0},
+          {Order::Kind::random, 1},
+          {Order::Kind::random, 2},
+          {Order::Kind::random, 3}};
 }
 
 std::string to_string(const Order& order) {
@@ -250,7 +257,8 @@ int block_barrier(BlockVote vote, int predicate, const char* name, const Site& w
   return Device::instance().scheduler.block_barrier(vote, predicate, name, where);
 }
 
-std::uint64_t warp_operation(WarpOperation operation, unsigned mask, std::uint64_t value, int source, const char* name, const Site& where) {
+std::uint64_t warp_operation(WarpOperation operation, unsigned mask, std::uint64_t value, int source, const char* name,
+                             const Site& where) {
   require_kernel(name);
   return Device::instance().scheduler.warp_operation(operation, mask, value, source, name, where);
 }
@@ -263,8 +271,8 @@ void check_alignment(const void* address, std::size_t alignment, const char* typ
   if (value % alignment == 0) return;
   Device& device = Device::instance();
   char text[160];
-  std::snprintf(text, sizeof text, "misaligned address: a %s at %zu bytes past a multiple of %zu", type, static_cast<std::size_t>(value % alignment),
-                alignment);
+  std::snprintf(text, sizeof text, "misaligned address: a %s at %zu bytes past a multiple of %zu", type,
+                static_cast<std::size_t>(value % alignment), alignment);
   throw Failure(text + (device.scheduler.running() ? "\n  in " + device.scheduler.place() : std::string()));
 }
 
@@ -349,7 +357,8 @@ void require_device(const void* address, std::size_t bytes, const std::string& w
   if (device.memory.contains(address, bytes)) return;
   char where[160] = "not device memory";
   device.memory.describe(address, where, sizeof where);
-  throw Failure(what + ": " + std::to_string(bytes) + " bytes of device memory expected, got an address that is " + where);
+  throw Failure(what + ": " + std::to_string(bytes) + " bytes of device memory expected, got an address that is " +
+                where);
 }
 
 bool is_device(const void* address) { return Device::instance().memory.contains(address, 0); }

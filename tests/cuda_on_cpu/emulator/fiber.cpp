@@ -20,7 +20,8 @@
 #endif
 
 #if defined(__x86_64__)
-// void cuda_on_cpu_switch(void** save, void* load): the callee-saved registers go on the old stack, and come from the new one.
+// void cuda_on_cpu_switch(void** save, void* load): the callee-saved registers go on the old stack, and come from the
+// new one.
 asm(R"(
 .text
 .p2align 4
@@ -104,7 +105,8 @@ void fiber_main() {
 Fiber::Fiber(std::size_t stack_bytes) {
   const std::size_t page = page_bytes();
   stack_bytes_ = (stack_bytes + page - 1) / page * page;
-  void* mapping = mmap(nullptr, stack_bytes_ + guard_bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* mapping = mmap(nullptr, stack_bytes_ + guard_bytes(), PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (mapping == MAP_FAILED) throw std::bad_alloc();
   mapping_ = static_cast<char*>(mapping);
   stack_ = mapping_ + guard_bytes();
@@ -143,7 +145,8 @@ void Fiber::start(void (*entry)(void*), void* argument) {
   argument_ = argument;
   finished_ = false;
 #if defined(__x86_64__)
-  // Six registers, then where the first switch returns to, then the zero that stands for fiber_main's own return address.
+  // Six registers, then where the first switch returns to, then the zero that stands for fiber_main's own return
+  // address.
   auto** top = reinterpret_cast<void**>(stack_ + stack_bytes_);
   *--top = nullptr;
   *--top = reinterpret_cast<void*>(&fiber_main);

@@ -1,5 +1,5 @@
-// A fiber: a function with its own stack that gives way and is resumed where it left. A switch is a dozen instructions on x86-64 and AArch64
-// and ucontext elsewhere.
+// A fiber: a function with its own stack that gives way and is resumed where it left. A switch is a dozen instructions
+// on x86-64 and AArch64 and ucontext elsewhere.
 //
 //   Fiber fiber(64 << 10);
 //   fiber.start([](void*) { work(); Fiber::yield(); more(); }, nullptr);

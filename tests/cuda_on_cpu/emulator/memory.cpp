@@ -65,7 +65,8 @@ bool DeviceMemory::release(void* address) {
 
 void DeviceMemory::protect(const Allocation& allocation, int protection) const {
   const std::size_t page = page_bytes();
-  if (allocation.mapping_bytes > 2 * page) mprotect(allocation.mapping + page, allocation.mapping_bytes - 2 * page, protection);
+  if (allocation.mapping_bytes > 2 * page)
+    mprotect(allocation.mapping + page, allocation.mapping_bytes - 2 * page, protection);
 }
 
 bool DeviceMemory::admit(const void* address) {
@@ -115,8 +116,9 @@ void DeviceMemory::check_canary(const Allocation& allocation) const {
     for (const char* p = from; p < to; ++p) {
       if (static_cast<unsigned char>(*p) == kCanary) continue;
       const auto distance = after ? p - (allocation.data + allocation.bytes) : allocation.data - p;
-      throw Failure("device memory was overwritten " + std::to_string(distance) + " bytes " + (after ? "past the end of" : "before") +
-                    " an allocation of " + std::to_string(allocation.bytes) + " bytes");
+      throw Failure("device memory was overwritten " + std::to_string(distance) + " bytes " +
+                    (after ? "past the end of" : "before") + " an allocation of " + std::to_string(allocation.bytes) +
+                    " bytes");
     }
   };
   check(begin, allocation.data, false);
@@ -144,12 +146,14 @@ bool DeviceMemory::describe(const void* address, char* text, std::size_t text_by
   for (const auto& [data, a] : allocations_) {
     if (p < a.mapping || p >= a.mapping + a.mapping_bytes) continue;
     if (p < a.data)
-      std::snprintf(text, text_bytes, "%zu bytes before an allocation of %zu bytes", static_cast<std::size_t>(a.data - p), a.bytes);
+      std::snprintf(text, text_bytes, "%zu bytes before an allocation of %zu bytes",
+                    static_cast<std::size_t>(a.data - p), a.bytes);
     else if (p >= a.data + a.bytes)
-      std::snprintf(text, text_bytes, "%zu bytes past the end of an allocation of %zu bytes", static_cast<std::size_t>(p - a.data) - a.bytes,
-                    a.bytes);
+      std::snprintf(text, text_bytes, "%zu bytes past the end of an allocation of %zu bytes",
+                    static_cast<std::size_t>(p - a.data) - a.bytes, a.bytes);
     else
-      std::snprintf(text, text_bytes, "at byte %zu of an allocation of %zu bytes", static_cast<std::size_t>(p - a.data), a.bytes);
+      std::snprintf(text, text_bytes, "at byte %zu of an allocation of %zu bytes", static_cast<std::size_t>(p - a.data),
+                    a.bytes);
     return true;
   }
   return false;

@@ -1,4 +1,5 @@
-// The device's memory: each allocation ends at a guard page, is filled with NaN, and cannot be touched while the host runs.
+// The device's memory: each allocation ends at a guard page, is filled with NaN, and cannot be touched while the host
+// runs.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +14,8 @@ class DeviceMemory {
   void* allocate(std::size_t bytes, int device);
   /// False when `address` was not allocated. Failure when what lies after the allocation was overwritten.
   bool release(void* address);
-  /// While open, device memory can be read and written: an allocation is made accessible when a fault shows that it is used, so that a run costs
-  /// what it touches, however much is allocated.
+  /// While open, device memory can be read and written: an allocation is made accessible when a fault shows that it is
+  /// used, so that a run costs what it touches, however much is allocated.
   void open() { open_ = true; }
   /// Failure, after closing, when a canary of what was touched has been overwritten.
   void close();
@@ -23,7 +24,8 @@ class DeviceMemory {
   bool contains(const void* address, std::size_t bytes) const;
   /// The device that it is memory of, or -1.
   int device_of(const void* address) const;
-  /// "4 bytes past the end of an allocation of 256 bytes", or "" when no allocation is near. Allocates nothing: for signal handlers.
+  /// "4 bytes past the end of an allocation of 256 bytes", or "" when no allocation is near. Allocates nothing: for
+  /// signal handlers.
   bool describe(const void* address, char* text, std::size_t text_bytes) const;
   std::size_t allocated() const { return allocated_; }
 

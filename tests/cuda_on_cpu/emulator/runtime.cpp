@@ -282,7 +282,8 @@ cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
 cudaError_t cuda_on_cpu::check_launch(const cudaLaunchConfig_t& config) {
   const dim3 &g = config.gridDim, &b = config.blockDim;
   if (g.x == 0 || g.y == 0 || g.z == 0 || b.x == 0 || b.y == 0 || b.z == 0) return cudaErrorInvalidConfiguration;
-  if (b.x > 1024 || b.y > 1024 || b.z > 64 || std::uint64_t{b.x} * b.y * b.z > 1024) return cudaErrorInvalidConfiguration;
+  if (b.x > 1024 || b.y > 1024 || b.z > 64 || std::uint64_t{b.x} * b.y * b.z > 1024)
+    return cudaErrorInvalidConfiguration;
   if (g.x > 0x7fffffffu || g.y > 65535 || g.z > 65535) return cudaErrorInvalidConfiguration;
   if (existing(config.stream)->device != current_device()) return cudaErrorInvalidResourceHandle;
   if (config.dynamicSmemBytes != 0) throw Failure("cuda_on_cpu does not emulate dynamic shared memory");

@@ -42,7 +42,8 @@ std::string to_text(const Site& site) {
 bool same(const Site& a, const Site& b) { return a.line == b.line && std::string_view(a.file) == b.file; }
 
 Index unflatten(std::size_t i, const Index& size) {
-  return {static_cast<unsigned>(i % size.x), static_cast<unsigned>(i / size.x % size.y), static_cast<unsigned>(i / size.x / size.y)};
+  return {static_cast<unsigned>(i % size.x), static_cast<unsigned>(i / size.x % size.y),
+          static_cast<unsigned>(i / size.x / size.y)};
 }
 
 template <class T>
@@ -78,7 +79,8 @@ void Scheduler::fail(const std::string& message) { throw Failure(message + "\n  
 
 std::string Scheduler::place() const {
   if (running_ != nullptr)
-    return "kernel " + kernel_name_ + ", block " + to_text(running_->context.block) + ", thread " + to_text(running_->context.thread);
+    return "kernel " + kernel_name_ + ", block " + to_text(running_->context.block) + ", thread " +
+           to_text(running_->context.thread);
   return "kernel " + kernel_name_ + (threads_.empty() ? "" : ", block " + to_text(threads_[0].context.block));
 }
 
@@ -88,8 +90,8 @@ void Scheduler::leave_failed(const char* message) {
   Fiber::leave();
 }
 
-void Scheduler::run(const Launch& launch, const std::string& kernel_name, const Order& order, const std::function<void()>& block_start,
-                    Statistics& statistics) {
+void Scheduler::run(const Launch& launch, const std::string& kernel_name, const Order& order,
+                    const std::function<void()>& block_start, Statistics& statistics) {
   kernel_name_ = kernel_name;
   failure_.clear();
   std::mt19937_64 random(order.seed);
@@ -184,19 +186,22 @@ bool Scheduler::release_warps(bool at_random, std::mt19937_64& random, Statistic
       if (first.state != State::at_warp_operation || (done >> l & 1) != 0) continue;
       const unsigned mask = first.mask;
       if ((mask >> l & 1) == 0) fail("the mask of " + describe(first) + " leaves out its own lane");
-      if (lanes < kWarp && (mask >> lanes) != 0) fail("the mask of " + describe(first) + " names lanes that the block does not have");
+      if (lanes < kWarp && (mask >> lanes) != 0)
+        fail("the mask of " + describe(first) + " names lanes that the block does not have");
       bool complete = true;
       for (int other = 0; other < lanes; ++other) {
         if ((mask >> other & 1) == 0) continue;
         const Thread& thread = threads_[static_cast<std::size_t>(begin + other)];
-        if (thread.state == State::returned) fail(describe(first) + ", but a lane of its mask does not come: " + describe(thread));
-        complete = complete && thread.state == State::at_warp_operation && thread.mask == mask && thread.operation == first.operation &&
-                   same(thread.site, first.site);
+        if (thread.state == State::returned)
+          fail(describe(first) + ", but a lane of its mask does not come: " + describe(thread));
+        complete = complete && thread.state == State::at_warp_operation && thread.mask == mask &&
+                   thread.operation == first.operation && same(thread.site, first.site);
       }
       if (!complete) continue;
       unsigned ballot = 0;
       for (int other = 0; other < lanes; ++other)
-        if ((mask >> other & 1) != 0 && threads_[static_cast<std::size_t>(begin + other)].value != 0) ballot |= 1u << other;
+        if ((mask >> other & 1) != 0 && threads_[static_cast<std::size_t>(begin + other)].value != 0)
+          ballot |= 1u << other;
       for (int other = 0; other < lanes; ++other) {
         if ((mask >> other & 1) == 0) continue;
         Thread& thread = threads_[static_cast<std::size_t>(begin + other)];
@@ -204,8 +209,8 @@ bool Scheduler::release_warps(bool at_random, std::mt19937_64& random, Statistic
           thread.result = ballot;
         } else if (thread.operation == WarpOperation::shuffle) {
           const bool defined = thread.source >= 0 && thread.source < lanes && (mask >> thread.source & 1) != 0;
-          thread.result =
-              defined ? threads_[static_cast<std::size_t>(begin + thread.source)].value : ~std::uint64_t{0};  // undefined on a device: NaN
+          thread.result = defined ? threads_[static_cast<std::size_t>(begin + thread.source)].value
+                                  : ~std::uint64_t{0};  // undefined on a device: NaN
         }
         done |= 1u << other;
       }
@@ -228,11 +233,14 @@ bool Scheduler::release_block(Statistics& statistics) {
   for (const Thread& thread : threads_) {
     if (thread.state == State::at_warp_operation || thread.state == State::ready) return false;
     if (thread.state == State::returned) fail("divergent barrier: " + describe(*first) + ", but " + describe(thread));
-    if (thread.vote != first->vote || !same(thread.site, first->site)) fail("divergent barrier: " + describe(*first) + ", but " + describe(thread));
+    if (thread.vote != first->vote || !same(thread.site, first->site))
+      fail("divergent barrier: " + describe(*first) + ", but " + describe(thread));
     if (thread.predicate != 0) ++count;
     all = all && thread.predicate != 0;
   }
-  const int result = first->vote == BlockVote::count ? count : first->vote == BlockVote::all ? int{all} : int{count > 0};
+  const int result = first->vote == BlockVote::count ? count
+                     : first->vote == BlockVote::all ? int{all}
+                                                     : int{count > 0};
   for (Thread& thread : threads_) {
     thread.result = static_cast<std::uint64_t>(result);
     thread.state = State::ready;
@@ -252,8 +260,8 @@ int Scheduler::block_barrier(BlockVote vote, int predicate, const char* name, co
   return static_cast<int>(self.result);
 }
 
-std::uint64_t Scheduler::warp_operation(WarpOperation operation, unsigned mask, std::uint64_t value, int source, const char* name,
-                                        const Site& where) {
+std::uint64_t Scheduler::warp_operation(WarpOperation operation, unsigned mask, std::uint64_t value, int source,
+                                        const char* name, const Site& where) {
   Thread& self = *running_;
   self.state = State::at_warp_operation;
   self.operation = operation;

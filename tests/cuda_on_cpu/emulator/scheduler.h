@@ -20,12 +20,13 @@ class Scheduler {
  public:
   /// Failure when the kernel faults; the scheduler can be used again after it.
   /// `block_start` runs before each block.
-  void run(const Launch& launch, const std::string& kernel_name, const Order& order, const std::function<void()>& block_start,
-           Statistics& statistics);
+  void run(const Launch& launch, const std::string& kernel_name, const Order& order,
+           const std::function<void()>& block_start, Statistics& statistics);
 
   bool running() const { return running_ != nullptr; }
   int block_barrier(BlockVote vote, int predicate, const char* name, const Site& where);
-  std::uint64_t warp_operation(WarpOperation operation, unsigned mask, std::uint64_t value, int source, const char* name, const Site& where);
+  std::uint64_t warp_operation(WarpOperation operation, unsigned mask, std::uint64_t value, int source,
+                               const char* name, const Site& where);
   /// "kernel k<float>(...), block (0,0,0), thread (3,0,0)"
   std::string place() const;
   /// From the signal handler: the running thread failed; its stack is not to be trusted.

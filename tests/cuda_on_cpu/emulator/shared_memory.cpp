@@ -69,7 +69,8 @@ std::string demangle(const char* name) {
 Symbols::Symbols() {
   const MappedFile file("/proc/self/exe");
   const auto* header = reinterpret_cast<const ElfW(Ehdr)*>(file.data);
-  if (file.bytes < sizeof(*header) || std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0) throw Failure("cuda_on_cpu: cannot read /proc/self/exe");
+  if (file.bytes < sizeof(*header) || std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0)
+    throw Failure("cuda_on_cpu: cannot read /proc/self/exe");
   const auto* sections = reinterpret_cast<const ElfW(Shdr)*>(file.data + header->e_shoff);
   bool found = false;
   for (int i = 0; i < header->e_shnum; ++i) {
@@ -87,8 +88,11 @@ Symbols::Symbols() {
     }
   }
   if (!found)
-    throw Failure("cuda_on_cpu: the program has no symbol table, which lists its __shared__ variables: link it without -s, and don't strip it");
-  std::sort(functions_.begin(), functions_.end(), [](const Function& a, const Function& b) { return a.offset < b.offset; });
+    throw Failure(
+        "cuda_on_cpu: the program has no symbol table, which lists its __shared__ variables: link it without -s, and "
+        "don't strip it");
+  std::sort(functions_.begin(), functions_.end(),
+            [](const Function& a, const Function& b) { return a.offset < b.offset; });
 }
 
 void Symbols::poison_shared() const {
@@ -99,7 +103,8 @@ void Symbols::poison_shared() const {
 
 std::string Symbols::function_name(const void* address) const {
   const std::size_t offset = reinterpret_cast<std::size_t>(address) - main_program().load_address;
-  auto it = std::lower_bound(functions_.begin(), functions_.end(), offset, [](const Function& f, std::size_t o) { return f.offset < o; });
+  auto it = std::lower_bound(functions_.begin(), functions_.end(), offset,
+                             [](const Function& f, std::size_t o) { return f.offset < o; });
   if (it != functions_.end() && it->offset == offset) {
     std::string name = demangle(it->name.c_str());
     return name.starts_with("void ") ? name.substr(5) : name;

@@ -1,5 +1,5 @@
-// Finds the `__shared__` variables of the program that is running: they are its function-local thread_local variables, which the symbol table
-// of an ELF file lists apart from all others. The same table gives kernels their names.
+// Finds the `__shared__` variables of the program that is running: they are its function-local thread_local variables,
+// which the symbol table of an ELF file lists apart from all others. The same table gives kernels their names.
 #pragma once
 
 #include <cstddef>

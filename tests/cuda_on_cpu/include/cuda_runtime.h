@@ -1,5 +1,5 @@
-// The part of the CUDA runtime that emitted projects use, run on the CPU. See cuda_on_cpu/device.h for what is emulated and what is checked.
-// The names and meanings are those of CUDA 13.
+// The part of the CUDA runtime that emitted projects use, run on the CPU. See cuda_on_cpu/device.h for what is emulated
+// and what is checked. The names and meanings are those of CUDA 13.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,8 @@
 #define CUDA_ON_CPU 1
 #define CUDART_VERSION 13000
 
-// ---- the language --------------------------------------------------------------------------------------------------------------------------
+// ---- the language
+// ---------------------------------------------------------------------------------------------------------------------
 #define __global__
 #define __device__
 #define __host__
@@ -45,7 +46,8 @@ struct dim3 {
 
 namespace cuda_on_cpu {
 
-/// A CUDA vector type: moving one checks that both places are aligned, as a device demands of its vector loads and stores.
+/// A CUDA vector type: moving one checks that both places are aligned, as a device demands of its vector loads and
+/// stores.
 template <class T>
 struct alignas(2 * sizeof(T)) Vector2 {
   T x, y;
@@ -98,7 +100,8 @@ inline float2 make_float2(float x, float y) { return {x, y}; }
 inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
 inline double2 make_double2(double x, double y) { return {x, y}; }
 
-// ---- barriers, warps -----------------------------------------------------------------------------------------------------------------------
+// ---- barriers, warps
+// ---------------------------------------------------------------------------------------------------------------------
 inline void __syncthreads(cuda_on_cpu::Site where = cuda_on_cpu::Site::here()) {
   cuda_on_cpu::block_barrier(cuda_on_cpu::BlockVote::none, 0, "__syncthreads", where);
 }
@@ -115,8 +118,8 @@ inline void __syncwarp(unsigned mask = 0xffffffffu, cuda_on_cpu::Site where = cu
   cuda_on_cpu::warp_operation(cuda_on_cpu::WarpOperation::sync, mask, 0, 0, "__syncwarp", where);
 }
 inline unsigned __ballot_sync(unsigned mask, int predicate, cuda_on_cpu::Site where = cuda_on_cpu::Site::here()) {
-  return static_cast<unsigned>(
-      cuda_on_cpu::warp_operation(cuda_on_cpu::WarpOperation::ballot, mask, static_cast<std::uint64_t>(predicate != 0), 0, "__ballot_sync", where));
+  return static_cast<unsigned>(cuda_on_cpu::warp_operation(
+      cuda_on_cpu::WarpOperation::ballot, mask, static_cast<std::uint64_t>(predicate != 0), 0, "__ballot_sync", where));
 }
 inline int __any_sync(unsigned mask, int predicate, cuda_on_cpu::Site where = cuda_on_cpu::Site::here()) {
   return __ballot_sync(mask, predicate, where) != 0;
@@ -145,22 +148,26 @@ T __shfl_sync(unsigned mask, T value, int source, int width = 32, cuda_on_cpu::S
   return cuda_on_cpu::shuffle(mask, value, (lane & ~(width - 1)) | (source & (width - 1)), "__shfl_sync", where);
 }
 template <class T>
-T __shfl_up_sync(unsigned mask, T value, unsigned delta, int width = 32, cuda_on_cpu::Site where = cuda_on_cpu::Site::here()) {
+T __shfl_up_sync(unsigned mask, T value, unsigned delta, int width = 32,
+                 cuda_on_cpu::Site where = cuda_on_cpu::Site::here()) {
   const int lane = static_cast<int>(cuda_on_cpu::lane()), source = lane - static_cast<int>(delta);
   return cuda_on_cpu::shuffle(mask, value, source < (lane & ~(width - 1)) ? lane : source, "__shfl_up_sync", where);
 }
 template <class T>
-T __shfl_down_sync(unsigned mask, T value, unsigned delta, int width = 32, cuda_on_cpu::Site where = cuda_on_cpu::Site::here()) {
+T __shfl_down_sync(unsigned mask, T value, unsigned delta, int width = 32,
+                   cuda_on_cpu::Site where = cuda_on_cpu::Site::here()) {
   const int lane = static_cast<int>(cuda_on_cpu::lane()), source = lane + static_cast<int>(delta);
   return cuda_on_cpu::shuffle(mask, value, source > (lane | (width - 1)) ? lane : source, "__shfl_down_sync", where);
 }
 template <class T>
-T __shfl_xor_sync(unsigned mask, T value, int lane_mask, int width = 32, cuda_on_cpu::Site where = cuda_on_cpu::Site::here()) {
+T __shfl_xor_sync(unsigned mask, T value, int lane_mask, int width = 32,
+                  cuda_on_cpu::Site where = cuda_on_cpu::Site::here()) {
   const int lane = static_cast<int>(cuda_on_cpu::lane()), source = lane ^ lane_mask;
   return cuda_on_cpu::shuffle(mask, value, source > (lane | (width - 1)) ? lane : source, "__shfl_xor_sync", where);
 }
 
-// ---- memory and arithmetic of the device ---------------------------------------------------------------------------------------------------
+// ---- memory and arithmetic of the device
+// ---------------------------------------------------------------------------------------------------
 template <class T>
 T __ldg(const T* address) {
   return *address;
@@ -190,7 +197,8 @@ T atomicMin(T* address, T value) {
 inline float rsqrtf(float x) { return 1.0f / std::sqrt(x); }
 inline double rsqrt(double x) { return 1.0 / std::sqrt(x); }
 
-// ---- errors --------------------------------------------------------------------------------------------------------------------------------
+// ---- errors
+// ---------------------------------------------------------------------------------------------------------------------
 enum cudaError {
   cudaSuccess = 0,
   cudaErrorInvalidValue = 1,
@@ -216,7 +224,8 @@ cudaError_t returned(cudaError_t error, const char* call);
 
 }  // namespace cuda_on_cpu
 
-// ---- device --------------------------------------------------------------------------------------------------------------------------------
+// ---- device
+// ---------------------------------------------------------------------------------------------------------------------
 struct cudaDeviceProp {
   char name[256];
   std::size_t totalGlobalMem;
@@ -246,7 +255,8 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream = nullptr);
 cudaError_t cudaEventSynchronize(cudaEvent_t event);
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t end);
 
-// ---- memory --------------------------------------------------------------------------------------------------------------------------------
+// ---- memory
+// ---------------------------------------------------------------------------------------------------------------------
 enum cudaMemcpyKind {
   cudaMemcpyHostToHost = 0,
   cudaMemcpyHostToDevice = 1,
@@ -269,12 +279,14 @@ cudaError_t cudaFreeHost(void* address);
 /// From pageable memory, and within the device: has not happened when it returns.
 cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind);
 /// The host's side is read or written when the queue runs, as it is for page-locked memory.
-cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, cudaStream_t stream = nullptr);
+cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
+                            cudaStream_t stream = nullptr);
 cudaError_t cudaMemset(void* address, int value, std::size_t bytes);
 cudaError_t cudaMemsetAsync(void* address, int value, std::size_t bytes, cudaStream_t stream = nullptr);
 cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total);
 
-// ---- launches ------------------------------------------------------------------------------------------------------------------------------
+// ---- launches
+// ---------------------------------------------------------------------------------------------------------------------
 struct cudaLaunchAttribute {};
 struct cudaLaunchConfig_t {
   dim3 gridDim, blockDim;
@@ -302,7 +314,8 @@ void note_pointers(std::vector<const void*>& pointers, const T& argument) {
 }
 
 template <class... Parameters>
-cudaError_t launch(const cudaLaunchConfig_t& config, void (*kernel)(Parameters...), std::decay_t<Parameters>... arguments) {
+cudaError_t launch(const cudaLaunchConfig_t& config, void (*kernel)(Parameters...),
+                   std::decay_t<Parameters>... arguments) {
   const cudaError_t error = check_launch(config);
   if (error != cudaSuccess) return returned(error, "cudaLaunchKernelEx");
   Launch work;
@@ -318,11 +331,13 @@ cudaError_t launch(const cudaLaunchConfig_t& config, void (*kernel)(Parameters..
 }  // namespace cuda_on_cpu
 
 template <class... Parameters, class... Arguments>
-cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...), Arguments&&... arguments) {
+cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...),
+                               Arguments&&... arguments) {
   return cuda_on_cpu::launch<Parameters...>(*config, kernel, std::forward<Arguments>(arguments)...);
 }
 
-// ---- calls that are not emulated: using one is a compile error that says so ------------------------------------------------------------------
+// ---- calls that are not emulated: using one is a compile error that says so
+// ------------------------------------------------------------------
 #define CUDA_ON_CPU_NOT_EMULATED(name)                                                  \
   template <class... Arguments>                                                         \
   cudaError_t name(Arguments&&...) {                                                    \

@@ -1,6 +1,6 @@
-// Counts what a program allocates while it calls an emitted model, which is nothing after the first calls. Compiled by tests/emit with PROJECT, the
-// project's name, and TRAINING where it trains; linked with -Wl,--wrap=malloc and so on, which catches the project's own calls, and with these
-// operators, which catch the standard library's.
+// Counts what a program allocates while it calls an emitted model, which is nothing after the first calls. Compiled by
+// tests/emit with PROJECT, the project's name, and TRAINING where it trains; linked with -Wl,--wrap=malloc and so on,
+// which catches the project's own calls, and with these operators, which catch the standard library's.
 #include <atomic>
 #include <cstdint>
 #include <cstdio>
@@ -22,7 +22,9 @@ void* __real_mmap(void* at, std::size_t size, int protection, int flags, int fil
 void* __wrap_malloc(std::size_t size) { return ++allocations, __real_malloc(size); }
 void* __wrap_calloc(std::size_t count, std::size_t size) { return ++allocations, __real_calloc(count, size); }
 void* __wrap_realloc(void* old, std::size_t size) { return ++allocations, __real_realloc(old, size); }
-void* __wrap_aligned_alloc(std::size_t alignment, std::size_t size) { return ++allocations, __real_aligned_alloc(alignment, size); }
+void* __wrap_aligned_alloc(std::size_t alignment, std::size_t size) {
+  return ++allocations, __real_aligned_alloc(alignment, size);
+}
 int __wrap_posix_memalign(void** result, std::size_t alignment, std::size_t size) {
   return ++allocations, __real_posix_memalign(result, alignment, size);
 }
@@ -59,12 +61,15 @@ int main() {
   double loss = 0;
   if (OF(create)(2, &model) != 0 || OF(load)(model, "weights.safetensors") != 0) return 2;
   const auto call = [&](std::int64_t step) {
-    return OF(step)(model, x.data(), labels.data(), rates, step, &loss) == 0 && OF(forward)(model, x.data(), labels.data(), &loss) == 0;
+    return OF(step)(model, x.data(), labels.data(), rates, step, &loss) == 0 &&
+           OF(forward)(model, x.data(), labels.data(), &loss) == 0;
   };
 #else
   OF(weights)* weights = nullptr;
   if (OF(load)("weights.safetensors", &weights) != 0 || OF(create)(weights, 2, &model) != 0) return 2;
-  const auto call = [&](std::int64_t step) { return OF(forward)(model, x.data(), 1 + step % OF(maximum_batch)(), y.data()) == 0; };
+  const auto call = [&](std::int64_t step) {
+    return OF(forward)(model, x.data(), 1 + step % OF(maximum_batch)(), y.data()) == 0;
+  };
 #endif
   const long at_start = allocations;
   if (!call(1)) return 2;

@@ -1,4 +1,5 @@
-// Two emitted projects in one program, used by several threads at once: every thread has its models, the weights are shared.
+// Two emitted projects in one program, used by several threads at once: every thread has its models, the weights are
+// shared.
 #include <mlp_train/model.h>
 #include <my_linear/model.h>
 
@@ -40,7 +41,8 @@ void train(const std::string& path, int threads, Result& result) {
   std::vector<float> images(kBatch * kPixels, 0.5f);
   std::vector<std::int64_t> labels(kBatch, 3);
   mlp_train::Hyper hyper;
-  for (hyper.step = 1; hyper.step <= 3; ++hyper.step) result.losses.push_back(model.step(images.data(), labels.data(), hyper));
+  for (hyper.step = 1; hyper.step <= 3; ++hyper.step)
+    result.losses.push_back(model.step(images.data(), labels.data(), hyper));
   labels[5] = 1000;  // an error of one thread's own, after which its model goes on
   try {
     (void)model.evaluate(images.data(), labels.data());
@@ -67,9 +69,12 @@ int main(int, char** argv) try {
   const Result& first = results[0];
   for (const Result& r : results)
     if (r.y != first.y || r.losses != first.losses || r.error != first.error) return std::puts("the threads differ"), 1;
-  if (std::memcmp(first.y.data(), first.y.data() + kOut, kOut * sizeof(float)) != 0) return std::puts("the first row depends on the others"), 1;
-  if (!(first.losses[2] < first.losses[0] && first.losses[3] < first.losses[2])) return std::puts("the loss does not fall"), 1;
-  if (first.error.find("label 1000 at position 5 is outside") == std::string::npos) return std::printf("error: '%s'\n", first.error.c_str()), 1;
+  if (std::memcmp(first.y.data(), first.y.data() + kOut, kOut * sizeof(float)) != 0)
+    return std::puts("the first row depends on the others"), 1;
+  if (!(first.losses[2] < first.losses[0] && first.losses[3] < first.losses[2]))
+    return std::puts("the loss does not fall"), 1;
+  if (first.error.find("label 1000 at position 5 is outside") == std::string::npos)
+    return std::printf("error: '%s'\n", first.error.c_str()), 1;
   std::puts("as it should be");
   return 0;
 } catch (const std::exception& e) {

@@ -19,8 +19,9 @@ struct CrossEntropyOptions {
   Reduction reduction = Reduction::mean;
   double label_smoothing = 0;  ///< the part of the target that is spread over all classes
 };
-/// Of logits[classes], [rows, classes] or [batch, classes, d1, ...] and labels i64[], [rows] or [batch, d1, ...], or with probabilities of the
-/// logits' shape as targets. The mean is weighted by the labels' weights. A label that is no class is an error when it runs.
+/// Of logits[classes], [rows, classes] or [batch, classes, d1, ...] and labels i64[], [rows] or [batch, d1, ...], or
+/// with probabilities of the logits' shape as targets. The mean is weighted by the labels' weights. A label that is no
+/// class is an error when it runs.
 Tensor cross_entropy(const Operand& logits, const Operand& target, const CrossEntropyOptions& options = {});
 Tensor cross_entropy(const Operand& logits, const Operand& target, Reduction reduction);
 
@@ -36,7 +37,8 @@ Tensor nll_loss(const Operand& log_probabilities, const Operand& labels, Reducti
 Tensor mse_loss(const Operand& input, const Operand& target, Reduction reduction = Reduction::mean);
 Tensor l1_loss(const Operand& input, const Operand& target, Reduction reduction = Reduction::mean);
 /// d^2 / (2 beta) where |d| < beta, |d| - beta / 2 elsewhere; beta 0: l1_loss.
-Tensor smooth_l1_loss(const Operand& input, const Operand& target, Reduction reduction = Reduction::mean, double beta = 1);
+Tensor smooth_l1_loss(const Operand& input, const Operand& target, Reduction reduction = Reduction::mean,
+                      double beta = 1);
 /// d^2 / 2 where |d| <= delta, delta (|d| - delta / 2) elsewhere.
 Tensor huber_loss(const Operand& input, const Operand& target, Reduction reduction = Reduction::mean, double delta = 1);
 
@@ -45,27 +47,30 @@ struct BinaryCrossEntropyOptions {
   Reduction reduction = Reduction::mean;
   Tensor pos_weight = {};  ///< of the positive targets, broadcast; only with logits
 };
-/// -weight (target log input + (1 - target) log(1 - input)), the logarithms at least -100. An input or target outside of [0, 1] is an error
-/// when it runs.
+/// -weight (target log input + (1 - target) log(1 - input)), the logarithms at least -100. An input or target outside
+/// of [0, 1] is an error when it runs.
 Tensor binary_cross_entropy(const Operand& input, const Operand& target, const BinaryCrossEntropyOptions& options = {});
 /// The same of sigmoid(input), without its rounding: weight ((1 - t) x + (1 + (pos_weight - 1) t) log(1 + exp(-x))).
-Tensor binary_cross_entropy_with_logits(const Operand& input, const Operand& target, const BinaryCrossEntropyOptions& options = {});
+Tensor binary_cross_entropy_with_logits(const Operand& input, const Operand& target,
+                                        const BinaryCrossEntropyOptions& options = {});
 Tensor binary_cross_entropy_with_logits(const Operand& input, const Operand& target, Reduction reduction);
 
 struct KLDivOptions {
   Reduction reduction = Reduction::mean;
   bool log_target = false;  ///< target is given as its logarithm
 };
-/// target (log target - input), input being log-probabilities; 0 where target is 0. Use batchmean for the divergence itself.
+/// target (log target - input), input being log-probabilities; 0 where target is 0. Use batchmean for the divergence
+/// itself.
 Tensor kl_div(const Operand& input, const Operand& target, const KLDivOptions& options = {});
 
 /// max(0, -target (input1 - input2) + margin), target 1 or -1: input1 is to be the larger (smaller) one.
 Tensor margin_ranking_loss(const Operand& input1, const Operand& input2, const Operand& target, double margin = 0,
                            Reduction reduction = Reduction::mean);
 /// input where target is 1, max(0, margin - input) where it is -1: of distances.
-Tensor hinge_embedding_loss(const Operand& input, const Operand& target, double margin = 1, Reduction reduction = Reduction::mean);
-/// 1 - cos(input1, input2) where target is 1, max(0, cos - margin) where it is -1; of [size] with a target of no dimensions, or [batch, size] with
-/// [batch].
+Tensor hinge_embedding_loss(const Operand& input, const Operand& target, double margin = 1,
+                            Reduction reduction = Reduction::mean);
+/// 1 - cos(input1, input2) where target is 1, max(0, cos - margin) where it is -1; of [size] with a target of no
+/// dimensions, or [batch, size] with [batch].
 Tensor cosine_embedding_loss(const Operand& input1, const Operand& input2, const Operand& target, double margin = 0,
                              Reduction reduction = Reduction::mean);
 
@@ -77,7 +82,8 @@ struct TripletMarginLossOptions {
   Reduction reduction = Reduction::mean;
 };
 /// max(0, d(anchor, positive) - d(anchor, negative) + margin), d over the last dimension.
-Tensor triplet_margin_loss(const Operand& anchor, const Operand& positive, const Operand& negative, const TripletMarginLossOptions& options = {});
+Tensor triplet_margin_loss(const Operand& anchor, const Operand& positive, const Operand& negative,
+                           const TripletMarginLossOptions& options = {});
 
 /// log(1 + exp(-target input)), target 1 or -1.
 Tensor soft_margin_loss(const Operand& input, const Operand& target, Reduction reduction = Reduction::mean);
@@ -87,7 +93,8 @@ struct MultilabelSoftMarginLossOptions {
   Reduction reduction = Reduction::mean;
 };
 /// The mean over the last dimension of binary_cross_entropy_with_logits, of targets 0 or 1.
-Tensor multilabel_soft_margin_loss(const Operand& input, const Operand& target, const MultilabelSoftMarginLossOptions& options = {});
+Tensor multilabel_soft_margin_loss(const Operand& input, const Operand& target,
+                                   const MultilabelSoftMarginLossOptions& options = {});
 
 struct MultiMarginLossOptions {
   std::int64_t p = 1;  ///< 1 or 2
@@ -95,8 +102,8 @@ struct MultiMarginLossOptions {
   Tensor weight = {};  ///< of the label's class, [classes]; none: 1
   Reduction reduction = Reduction::mean;
 };
-/// The sum over the other classes of max(0, margin - input[label] + input[class])^p, divided by the number of classes; of [classes] or [batch,
-/// classes].
+/// The sum over the other classes of max(0, margin - input[label] + input[class])^p, divided by the number of classes;
+/// of [classes] or [batch, classes].
 Tensor multi_margin_loss(const Operand& input, const Operand& target, const MultiMarginLossOptions& options = {});
 
 struct PoissonNllLossOptions {
@@ -114,6 +121,7 @@ struct GaussianNllLossOptions {
   Reduction reduction = Reduction::mean;
 };
 /// (log var + (input - target)^2 / var) / 2; var has the input's shape, or lacks its last dimension, or has 1 there.
-Tensor gaussian_nll_loss(const Operand& input, const Operand& target, const Operand& var, const GaussianNllLossOptions& options = {});
+Tensor gaussian_nll_loss(const Operand& input, const Operand& target, const Operand& var,
+                         const GaussianNllLossOptions& options = {});
 
 }  // namespace graven

@@ -11,8 +11,8 @@ namespace graven {
 
 /// With `value` around: any number of dimensions, counted from the last.
 Tensor pad(const Operand& x, const Sizes& pads, double value = 0);
-/// mode: "constant" (with value), "reflect" (mirrored without the border; at most size - 1), "replicate" (the border), "circular" (the other end;
-/// at most the size).
+/// mode: "constant" (with value), "reflect" (mirrored without the border; at most size - 1), "replicate" (the border),
+/// "circular" (the other end; at most the size).
 Tensor pad(const Operand& x, const Sizes& pads, std::string_view mode, double value = 0);
 
 }  // namespace graven

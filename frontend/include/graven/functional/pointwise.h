@@ -1,5 +1,5 @@
-// Elementwise functions and activations beside those of functional.h. Each is one operator with a scalar body, or a few that are fused; all
-// broadcast.
+// Elementwise functions and activations beside those of functional.h. Each is one operator with a scalar body, or a few
+// that are fused; all broadcast.
 //
 //   Tensor y = hardswish(x);
 //   Tensor angle = atan2(y, x);
@@ -34,7 +34,8 @@ Tensor isnan(const Operand& x);
 Tensor isinf(const Operand& x);
 Tensor isfinite(const Operand& x);
 /// NaN becomes `nan`, the infinities the largest numbers of the dtype unless others are given.
-Tensor nan_to_num(const Operand& x, double nan = 0, std::optional<double> posinf = {}, std::optional<double> neginf = {});
+Tensor nan_to_num(const Operand& x, double nan = 0, std::optional<double> posinf = {},
+                  std::optional<double> neginf = {});
 /// Integers and bools: every bit turned.
 Tensor bitwise_not(const Operand& x);
 
@@ -43,8 +44,8 @@ Tensor bitwise_not(const Operand& x);
 Tensor atan2(const Operand& y, const Operand& x);
 /// log(exp(x) + exp(y)), without overflow.
 Tensor logaddexp(const Operand& x, const Operand& y);
-/// x / y rounded down, of integers too: Python's //. The quotient is rounded as it is exactly, so floor_divide(1, 0.1) is 9. The gradient is 0;
-/// integers over 0 give 0.
+/// x / y rounded down, of integers too: Python's //. The quotient is rounded as it is exactly, so floor_divide(1, 0.1)
+/// is 9. The gradient is 0; integers over 0 give 0.
 Tensor floor_divide(const Operand& x, const Operand& y);
 /// x / y rounded: "floor", as floor_divide, or "trunc", towards 0, as C's integers. Keeps integers.
 Tensor div(const Operand& x, const Operand& y, std::string_view rounding_mode);

@@ -1,5 +1,6 @@
-// Pooling of signals [batch, channels, l], images [batch, channels, h, w] and volumes [batch, channels, d, h, w], with or without the batch.
-// max_pool2d and avg_pool2d are in functional.h; pooling is done one or two dimensions at a time, so that all use their kernels.
+// Pooling of signals [batch, channels, l], images [batch, channels, h, w] and volumes [batch, channels, d, h, w], with
+// or without the batch. max_pool2d and avg_pool2d are in functional.h; pooling is done one or two dimensions at a time,
+// so that all use their kernels.
 //
 //   Tensor y = adaptive_max_pool2d(images, {7, 7});
 #pragma once
@@ -47,17 +48,21 @@ Tensor adaptive_max_pool2d(const Operand& x, Size2 output_size);
 Tensor adaptive_max_pool3d(const Operand& x, Size3 output_size);
 
 /// max_pool2d, and for each result the position of its element in the plane, row * w + column, i64.
-std::tuple<Tensor, Tensor> max_pool2d_with_indices(const Operand& x, Size2 kernel_size, const MaxPool2dOptions& options = {});
+std::tuple<Tensor, Tensor> max_pool2d_with_indices(const Operand& x, Size2 kernel_size,
+                                                   const MaxPool2dOptions& options = {});
 struct MaxUnpool2dOptions {
   std::optional<Size2> stride = {};  ///< none: the kernel's size
   Size2 padding = 0;
   std::optional<Size2> output_size = {};  ///< none: (in - 1) stride - 2 padding + kernel
 };
-/// Zeros, with x at the positions that max_pool2d_with_indices gave. A position outside of the result is an error when it runs.
+/// Zeros, with x at the positions that max_pool2d_with_indices gave. A position outside of the result is an error when
+/// it runs.
 Tensor max_unpool2d(const Operand& x, const Tensor& indices, Size2 kernel_size, const MaxUnpool2dOptions& options = {});
 
 /// (sum of x^norm_type over the window)^(1 / norm_type)
-Tensor lp_pool1d(const Operand& x, double norm_type, std::int64_t kernel_size, std::optional<std::int64_t> stride = {}, bool ceil_mode = false);
-Tensor lp_pool2d(const Operand& x, double norm_type, Size2 kernel_size, std::optional<Size2> stride = {}, bool ceil_mode = false);
+Tensor lp_pool1d(const Operand& x, double norm_type, std::int64_t kernel_size, std::optional<std::int64_t> stride = {},
+                 bool ceil_mode = false);
+Tensor lp_pool2d(const Operand& x, double norm_type, Size2 kernel_size, std::optional<Size2> stride = {},
+                 bool ceil_mode = false);
 
 }  // namespace graven

@@ -19,8 +19,9 @@ Tensor outer(const Operand& a, const Operand& b);
 /// beta * input + alpha * (a @ b); input is broadcast.
 Tensor addmm(const Operand& input, const Operand& a, const Operand& b, double beta = 1, double alpha = 1);
 Tensor baddbmm(const Operand& input, const Operand& a, const Operand& b, double beta = 1, double alpha = 1);
-/// Sums over products in Einstein's notation: "ij,jk->ik", "...ij->...ji", "ii" (the trace). Without "->" the result has the letters that occur once,
-/// in the alphabet's order, behind an ellipsis. Lowered to permutations, batched matrix products and sums, from left to right.
+/// Sums over products in Einstein's notation: "ij,jk->ik", "...ij->...ji", "ii" (the trace). Without "->" the result
+/// has the letters that occur once, in the alphabet's order, behind an ellipsis. Lowered to permutations, batched
+/// matrix products and sums, from left to right.
 Tensor einsum(std::string_view equation, const std::vector<Tensor>& operands, Location where = Location::current());
 /// x1 weight[out] x2 + bias for each output: x1[..., in1], x2[..., in2], weight[out, in1, in2], bias[out].
 Tensor bilinear(const Operand& x1, const Operand& x2, const Tensor& weight, const Tensor& bias = {});

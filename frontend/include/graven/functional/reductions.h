@@ -22,7 +22,8 @@ Tensor std(const Operand& x, const OneOrMore& dims = {}, VarianceOptions options
 /// Variance (deviation) and mean.
 std::tuple<Tensor, Tensor> var_mean(const Operand& x, const OneOrMore& dims = {}, VarianceOptions options = {});
 std::tuple<Tensor, Tensor> std_mean(const Operand& x, const OneOrMore& dims = {}, VarianceOptions options = {});
-/// (sum |x|^p)^(1/p); p may be infinite (largest magnitude), minus infinite (smallest) or 0 (how many are not 0). The gradient at 0 is 0.
+/// (sum |x|^p)^(1/p); p may be infinite (largest magnitude), minus infinite (smallest) or 0 (how many are not 0). The
+/// gradient at 0 is 0.
 Tensor norm(const Operand& x, double p = 2, const OneOrMore& dims = {}, bool keepdim = false);
 /// log(sum exp(x)), without overflow.
 Tensor logsumexp(const Operand& x, const OneOrMore& dims, bool keepdim = false);
@@ -36,7 +37,8 @@ Tensor count_nonzero(const Operand& x, const OneOrMore& dims = {});
 Tensor cumsum(const Operand& x, std::int64_t dim);
 Tensor cumprod(const Operand& x, std::int64_t dim);
 
-/// Values in order and, i64, where they stood. Equal ones keep their order (PyTorch's stable = true); NaN counts as the largest.
+/// Values in order and, i64, where they stood. Equal ones keep their order (PyTorch's stable = true); NaN counts as the
+/// largest.
 std::tuple<Tensor, Tensor> sort(const Operand& x, std::int64_t dim = -1, bool descending = false);
 Tensor argsort(const Operand& x, std::int64_t dim = -1, bool descending = false);
 /// The k largest (or smallest), in order.
@@ -46,7 +48,8 @@ std::tuple<Tensor, Tensor> kthvalue(const Operand& x, std::int64_t k, std::int64
 /// The smaller one of the two in the middle; NaN where there is one. Of all: equal ones share the gradient.
 Tensor median(const Operand& x);
 std::tuple<Tensor, Tensor> median(const Operand& x, std::int64_t dim, bool keepdim = false);
-/// Values and positions of the largest (smallest) along dim: of equal ones the first, which gets the gradient (amax and amin share it).
+/// Values and positions of the largest (smallest) along dim: of equal ones the first, which gets the gradient (amax and
+/// amin share it).
 std::tuple<Tensor, Tensor> max(const Operand& x, std::int64_t dim, bool keepdim = false);
 std::tuple<Tensor, Tensor> min(const Operand& x, std::int64_t dim, bool keepdim = false);
 /// The largest (smallest) of all, as amax (amin).

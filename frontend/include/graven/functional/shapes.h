@@ -55,10 +55,13 @@ Tensor diagonal(const Operand& x, std::int64_t offset = 0, std::int64_t dim1 = 0
 Tensor diag(const Operand& x, std::int64_t diagonal = 0);
 /// x where the mask is false, value elsewhere.
 Tensor masked_fill(const Operand& x, const Tensor& mask, const Operand& value);
-/// Coordinates: of vectors of n0, n1, ... tensors of [n0, n1, ...]; indexing "ij", or "xy", which exchanges the first two.
-std::vector<Tensor> meshgrid(const std::vector<Tensor>& tensors, std::string_view indexing = "ij", Location where = Location::current());
+/// Coordinates: of vectors of n0, n1, ... tensors of [n0, n1, ...]; indexing "ij", or "xy", which exchanges the first
+/// two.
+std::vector<Tensor> meshgrid(const std::vector<Tensor>& tensors, std::string_view indexing = "ij",
+                             Location where = Location::current());
 
-/// [..., channels f^2, h, w] -> [..., channels, h f, w f]: each group of f^2 channels becomes f x f pixels (Shi et al. 2016); and back.
+/// [..., channels f^2, h, w] -> [..., channels, h f, w f]: each group of f^2 channels becomes f x f pixels (Shi et al.
+/// 2016); and back.
 Tensor pixel_shuffle(const Operand& x, std::int64_t upscale_factor);
 Tensor pixel_unshuffle(const Operand& x, std::int64_t downscale_factor);
 /// x[batch, channels, ...] with its channels dealt out: those of `groups` groups in turn (Zhang et al. 2018).

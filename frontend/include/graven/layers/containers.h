@@ -1,11 +1,12 @@
-// Modules and parameters under keys, and parameters one after another; ModuleList and Sequential are in graven/module.h.
+// Modules and parameters under keys, and parameters one after another; ModuleList and Sequential are in
+// graven/module.h.
 //
 //   nn::ModuleDict<nn::Linear> heads = child("heads", nn::ModuleDict<nn::Linear>{{"mask", nn::Linear(64, 1)}, {"label", nn::Linear(64, 10)}});
 //   nn::ParameterList scales = child("scales", nn::ParameterList{ones({64}), zeros({64})});
 //   ... heads["mask"](x * scales[0] + scales[1]) ...
 //
-// Paths are PyTorch's: "heads.mask.weight", "scales.0". Handles, as all modules are. An entry can be used within forward() only when the container is
-// registered, as a child like any other: an error says what was forgotten.
+// Paths are PyTorch's: "heads.mask.weight", "scales.0". Handles, as all modules are. An entry can be used within
+// forward() only when the container is registered, as a child like any other: an error says what was forgotten.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +22,8 @@
 namespace graven::nn {
 
 namespace detail {
-[[noreturn]] void fail_missing_key(const ModuleBase& container, std::string_view key, const std::vector<std::string>& keys);
+[[noreturn]] void fail_missing_key(const ModuleBase& container, std::string_view key,
+                                   const std::vector<std::string>& keys);
 
 /// Entries in the order in which they were inserted.
 template <class T>
@@ -78,8 +80,8 @@ class ModuleDict : public Module<ModuleDict<M>> {
   std::shared_ptr<detail::Entries<M>> modules_ = std::make_shared<detail::Entries<M>>();
 };
 
-/// Parameters "0", "1", ...: `for (const Tensor& scale : scales)`. What is assigned to an entry is registered in its place, as with the parameters of
-/// layers: `scales[0] = other.weight` ties the two.
+/// Parameters "0", "1", ...: `for (const Tensor& scale : scales)`. What is assigned to an entry is registered in its
+/// place, as with the parameters of layers: `scales[0] = other.weight` ties the two.
 class ParameterList : public Module<ParameterList> {
  public:
   ParameterList();
@@ -92,10 +94,12 @@ class ParameterList : public Module<ParameterList> {
   std::vector<Registered<ParameterList>>::const_iterator end() const;
 
  private:
-  std::shared_ptr<std::vector<Registered<ParameterList>>> parameters_ = std::make_shared<std::vector<Registered<ParameterList>>>();
+  std::shared_ptr<std::vector<Registered<ParameterList>>> parameters_ =
+      std::make_shared<std::vector<Registered<ParameterList>>>();
 };
 
-/// Parameters under keys, in the order in which they were inserted: `for (const auto& [key, scale] : scales)`. (PyTorch sorts those of a plain dict.)
+/// Parameters under keys, in the order in which they were inserted: `for (const auto& [key, scale] : scales)`. (PyTorch
+/// sorts those of a plain dict.)
 class ParameterDict : public Module<ParameterDict> {
  public:
   ParameterDict();
@@ -111,7 +115,8 @@ class ParameterDict : public Module<ParameterDict> {
   detail::Entries<Registered<ParameterDict>>::const_iterator end() const;
 
  private:
-  std::shared_ptr<detail::Entries<Registered<ParameterDict>>> parameters_ = std::make_shared<detail::Entries<Registered<ParameterDict>>>();
+  std::shared_ptr<detail::Entries<Registered<ParameterDict>>> parameters_ =
+      std::make_shared<detail::Entries<Registered<ParameterDict>>>();
 };
 
 }  // namespace graven::nn

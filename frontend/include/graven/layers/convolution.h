@@ -59,7 +59,8 @@ struct ConvTranspose1dOptions {
 /// x[batch, in, l] with weight[in, out / groups, kernel].
 class ConvTranspose1d : public Module<ConvTranspose1d> {
  public:
-  ConvTranspose1d(std::int64_t in_channels, std::int64_t out_channels, std::int64_t kernel_size, ConvTranspose1dOptions options = {});
+  ConvTranspose1d(std::int64_t in_channels, std::int64_t out_channels, std::int64_t kernel_size,
+                  ConvTranspose1dOptions options = {});
   Tensor forward(Tensor x);
   Registered<ConvTranspose1d> weight, bias;
 
@@ -77,7 +78,8 @@ struct ConvTranspose2dOptions {
 /// x[batch, in, h, w] with weight[in, out / groups, kernel_h, kernel_w].
 class ConvTranspose2d : public Module<ConvTranspose2d> {
  public:
-  ConvTranspose2d(std::int64_t in_channels, std::int64_t out_channels, Size2 kernel_size, ConvTranspose2dOptions options = {});
+  ConvTranspose2d(std::int64_t in_channels, std::int64_t out_channels, Size2 kernel_size,
+                  ConvTranspose2dOptions options = {});
   Tensor forward(Tensor x);
   Registered<ConvTranspose2d> weight, bias;
 
@@ -95,7 +97,8 @@ struct ConvTranspose3dOptions {
 /// x[batch, in, d, h, w] with weight[in, out / groups, kernel_d, kernel_h, kernel_w].
 class ConvTranspose3d : public Module<ConvTranspose3d> {
  public:
-  ConvTranspose3d(std::int64_t in_channels, std::int64_t out_channels, Size3 kernel_size, ConvTranspose3dOptions options = {});
+  ConvTranspose3d(std::int64_t in_channels, std::int64_t out_channels, Size3 kernel_size,
+                  ConvTranspose3dOptions options = {});
   Tensor forward(Tensor x);
   Registered<ConvTranspose3d> weight, bias;
 

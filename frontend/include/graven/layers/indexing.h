@@ -11,12 +11,13 @@
 namespace graven::nn {
 
 struct EmbeddingOptions {
-  std::optional<std::int64_t> padding_idx = {};  ///< a row that starts as 0 and gets no gradient; from the end where negative
+  std::optional<std::int64_t> padding_idx =
+      {};  ///< a row that starts as 0 and gets no gradient; from the end where negative
   DType dtype = DType::f32;
 };
 
-/// weight[indices[...], :] of weight[num_embeddings, embedding_dim], which starts normal with mean 0 and deviation 1. An index that is no row is an
-/// error when it runs.
+/// weight[indices[...], :] of weight[num_embeddings, embedding_dim], which starts normal with mean 0 and deviation 1.
+/// An index that is no row is an error when it runs.
 class Embedding : public Module<Embedding> {
  public:
   Embedding(std::int64_t num_embeddings, std::int64_t embedding_dim, EmbeddingOptions options = {});
@@ -28,15 +29,16 @@ class Embedding : public Module<Embedding> {
 };
 
 struct EmbeddingBagOptions {
-  std::string mode = "mean";                     ///< "sum", "mean" or "max"
-  bool include_last_offset = false;              ///< the last offset ends the last bag
-  std::optional<std::int64_t> padding_idx = {};  ///< a row that starts as 0, that no bag takes in, and that gets no gradient
+  std::string mode = "mean";         ///< "sum", "mean" or "max"
+  bool include_last_offset = false;  ///< the last offset ends the last bag
+  std::optional<std::int64_t> padding_idx =
+      {};  ///< a row that starts as 0, that no bag takes in, and that gets no gradient
   DType dtype = DType::f32;
 };
 
 /// The sum, mean or largest of the rows of each bag: [bags, embedding_dim] of
-/// indices[bags, length], or of indices[n] and the offsets where the bags begin. Weights of single rows are for sums. The weight starts as
-/// Embedding's.
+/// indices[bags, length], or of indices[n] and the offsets where the bags begin. Weights of single rows are for sums.
+/// The weight starts as Embedding's.
 class EmbeddingBag : public Module<EmbeddingBag> {
  public:
   EmbeddingBag(std::int64_t num_embeddings, std::int64_t embedding_dim, EmbeddingBagOptions options = {});

@@ -19,7 +19,9 @@ struct Pads {
   Pads(std::int64_t all) : values(Count, all) {}                   // NOLINT: ReflectionPad2d(1)
   Pads(int all) : values(Count, all) {}                            // NOLINT
   Pads(std::initializer_list<std::int64_t> each) : values(each) {  // NOLINT: ReflectionPad2d({1, 1, 2, 2})
-    if (values.size() != Count) throw UserError("padding: expected 1 or " + std::to_string(Count) + " numbers, got " + std::to_string(values.size()));
+    if (values.size() != Count)
+      throw UserError("padding: expected 1 or " + std::to_string(Count) + " numbers, got " +
+                      std::to_string(values.size()));
   }
 };
 

@@ -25,10 +25,12 @@ struct BilinearOptions {
   bool bias = true;
   DType dtype = DType::f32;
 };
-/// x1 weight[out] x2 + bias of x1[..., in1_features] and x2[..., in2_features]; weight and bias start uniform in +-1/sqrt(in1_features).
+/// x1 weight[out] x2 + bias of x1[..., in1_features] and x2[..., in2_features]; weight and bias start uniform in
+/// +-1/sqrt(in1_features).
 class Bilinear : public Module<Bilinear> {
  public:
-  Bilinear(std::int64_t in1_features, std::int64_t in2_features, std::int64_t out_features, BilinearOptions options = {});
+  Bilinear(std::int64_t in1_features, std::int64_t in2_features, std::int64_t out_features,
+           BilinearOptions options = {});
   Tensor forward(Tensor x1, Tensor x2);
   Registered<Bilinear> weight, bias;
 };

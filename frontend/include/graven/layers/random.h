@@ -9,7 +9,8 @@
 
 namespace graven::nn {
 
-/// While training, x / (1 - p), or 0 with probability p, for each element by itself (graven/functional/random.h says where the numbers come from).
+/// While training, x / (1 - p), or 0 with probability p, for each element by itself (graven/functional/random.h says
+/// where the numbers come from).
 class Dropout : public Module<Dropout> {
  public:
   explicit Dropout(double p = 0.5);
@@ -49,8 +50,9 @@ class Dropout3d : public Module<Dropout3d> {
   double p_;
 };
 
-/// The end of a residual branch: `x + drop_path(block(x))`. While training each sample's branch (mode "row"), or the whole batch's ("batch"), is
-/// left out with probability p and counts 1 / (1 - p) otherwise (torchvision.ops.StochasticDepth).
+/// The end of a residual branch: `x + drop_path(block(x))`. While training each sample's branch (mode "row"), or the
+/// whole batch's ("batch"), is left out with probability p and counts 1 / (1 - p) otherwise
+/// (torchvision.ops.StochasticDepth).
 class StochasticDepth : public Module<StochasticDepth> {
  public:
   explicit StochasticDepth(double p, std::string mode = "row");

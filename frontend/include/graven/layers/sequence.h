@@ -6,8 +6,8 @@
 //   auto [out, state] = lstm(sequence);                   // sequence[length, batch, 32]; state = (h, c)
 //   auto [more, last] = lstm(next, state);                // or lstm(next, {h, c})
 //
-// A recurrent layer is one operator a direction, whatever the length of its sequences, which may be a symbol in a graph, as the batch may be, but not
-// both.
+// A recurrent layer is one operator a direction, whatever the length of its sequences, which may be a symbol in a
+// graph, as the batch may be, but not both.
 #pragma once
 
 #include <optional>
@@ -29,22 +29,23 @@ struct MultiheadAttentionOptions {
 struct MultiheadAttentionCall {
   Tensor key_padding_mask = {};  ///< [batch, keys]; bool: true is left out; floating: is added
   bool need_weights = true;
-  Tensor attn_mask = {};  ///< [queries, keys] or [batch * heads, queries, keys]; bool: true is left out (the other way round than
-                          ///< scaled_dot_product_attention's, as in PyTorch); floating: is added
+  Tensor attn_mask = {};  ///< [queries, keys] or [batch * heads, queries, keys]; bool: true is left out (the other way
+                          ///< round than scaled_dot_product_attention's, as in PyTorch); floating: is added
   bool average_attn_weights = true;
   bool is_causal = false;  ///< a hint that attn_mask is the causal one, which must be given
 };
-/// Multi-head attention (Vaswani et al. 2017) of query[length, batch, embed] (batch first when asked for; or without a batch), key and value.
-/// in_proj_weight starts Xavier-uniform, in_proj_bias and out_proj.bias as 0.
+/// Multi-head attention (Vaswani et al. 2017) of query[length, batch, embed] (batch first when asked for; or without a
+/// batch), key and value. in_proj_weight starts Xavier-uniform, in_proj_bias and out_proj.bias as 0.
 class MultiheadAttention : public Module<MultiheadAttention> {
  public:
   MultiheadAttention(std::int64_t embed_dim, std::int64_t num_heads, MultiheadAttentionOptions options = {});
-  /// The result, and the weights [batch, queries, keys] ([batch, heads, queries, keys] when not averaged); undefined without need_weights.
+  /// The result, and the weights [batch, queries, keys] ([batch, heads, queries, keys] when not averaged); undefined
+  /// without need_weights.
   std::pair<Tensor, Tensor> forward(Tensor query, Tensor key, Tensor value, MultiheadAttentionCall call = {});
   using Module<MultiheadAttention>::operator();
   /// For a call in braces, whose type a template cannot tell.
-  std::pair<Tensor, Tensor> operator()(const Tensor& query, const Tensor& key, const Tensor& value, const MultiheadAttentionCall& call,
-                                       Location where = Location::current()) const {
+  std::pair<Tensor, Tensor> operator()(const Tensor& query, const Tensor& key, const Tensor& value,
+                                       const MultiheadAttentionCall& call, Location where = Location::current()) const {
     return Module<MultiheadAttention>::operator()(query, key, value, call, where);
   }
   Registered<MultiheadAttention> in_proj_weight, in_proj_bias, q_proj_weight, k_proj_weight, v_proj_weight;
@@ -71,8 +72,8 @@ struct RecurrentWeights {
   Tensor weight_hr = {};  ///< of an LSTM with proj_size
 };
 
-/// What RNN, LSTM and GRU share. Parameters weight_ih_l0, weight_hh_l0, bias_ih_l0, bias_hh_l0 (and weight_hr_l0 with proj_size), ..., with _reverse
-/// for the second direction, all start uniform in +-1/sqrt(hidden_size).
+/// What RNN, LSTM and GRU share. Parameters weight_ih_l0, weight_hh_l0, bias_ih_l0, bias_hh_l0 (and weight_hr_l0 with
+/// proj_size), ..., with _reverse for the second direction, all start uniform in +-1/sqrt(hidden_size).
 template <class Layer>
 class Recurrent : public Module<Layer> {
  public:
@@ -80,7 +81,8 @@ class Recurrent : public Module<Layer> {
   std::int64_t hidden_size() const { return hidden_; }
 
  protected:
-  Recurrent(const char* name, std::int64_t gates, std::int64_t input_size, std::int64_t hidden_size, RecurrentOptions options);
+  Recurrent(const char* name, std::int64_t gates, std::int64_t input_size, std::int64_t hidden_size,
+            RecurrentOptions options);
   /// The result and the last states: h, and c for an LSTM.
   std::pair<Tensor, std::vector<Tensor>> run(Tensor x, std::vector<Tensor> state);
 
@@ -92,17 +94,18 @@ class Recurrent : public Module<Layer> {
   std::vector<RecurrentWeights> directions_;  ///< by layer, forwards and backwards
 };
 
-/// h = tanh(W_ih x + b_ih + W_hh h + b_hh), or relu. x[length, batch, input] (batch first when asked for; or without a batch), h0[layers *
-/// directions, batch, hidden], zero when absent. Gives the last layer's result [length, batch, directions * hidden] and the last h.
+/// h = tanh(W_ih x + b_ih + W_hh h + b_hh), or relu. x[length, batch, input] (batch first when asked for; or without a
+/// batch), h0[layers * directions, batch, hidden], zero when absent. Gives the last layer's result [length, batch,
+/// directions * hidden] and the last h.
 class RNN : public Recurrent<RNN> {
  public:
   RNN(std::int64_t input_size, std::int64_t hidden_size, RecurrentOptions options = {});
   std::pair<Tensor, Tensor> forward(Tensor x, Tensor h0 = {});
 };
 
-/// i, f, o = sigmoid, g = tanh of their rows of W_ih x + b_ih + W_hh h + b_hh; c = f c + i g; h = o tanh(c) (Hochreiter and Schmidhuber 1997), or,
-/// with proj_size, W_hr (o tanh(c)): then the result and h0 have proj_size numbers instead of hidden_size, c0 has hidden_size. Gives the last layer's
-/// result and the last (h, c).
+/// i, f, o = sigmoid, g = tanh of their rows of W_ih x + b_ih + W_hh h + b_hh; c = f c + i g; h = o tanh(c) (Hochreiter
+/// and Schmidhuber 1997), or, with proj_size, W_hr (o tanh(c)): then the result and h0 have proj_size numbers instead
+/// of hidden_size, c0 has hidden_size. Gives the last layer's result and the last (h, c).
 class LSTM : public Recurrent<LSTM> {
  public:
   LSTM(std::int64_t input_size, std::int64_t hidden_size, RecurrentOptions options = {});
@@ -115,7 +118,8 @@ class LSTM : public Recurrent<LSTM> {
   }
 };
 
-/// r, z = sigmoid of their rows of W_ih x + b_ih + W_hh h + b_hh; n = tanh(W_in x + b_in + r (W_hn h + b_hn)); h = (1 - z) n + z h (Cho et al. 2014).
+/// r, z = sigmoid of their rows of W_ih x + b_ih + W_hh h + b_hh; n = tanh(W_in x + b_in + r (W_hn h + b_hn)); h = (1 -
+/// z) n + z h (Cho et al. 2014).
 class GRU : public Recurrent<GRU> {
  public:
   GRU(std::int64_t input_size, std::int64_t hidden_size, RecurrentOptions options = {});
@@ -126,14 +130,16 @@ struct RecurrentCellOptions {
   bool bias = true;
   std::string nonlinearity = "tanh";  ///< RNNCell alone: tanh or relu
 };
-/// What RNNCell, LSTMCell and GRUCell share: one step of x[batch, input] (or without a batch). The parameters start uniform in +-1/sqrt(hidden_size).
+/// What RNNCell, LSTMCell and GRUCell share: one step of x[batch, input] (or without a batch). The parameters start
+/// uniform in +-1/sqrt(hidden_size).
 template <class Layer>
 class RecurrentCell : public Module<Layer> {
  public:
   Registered<RecurrentCell> weight_ih, weight_hh, bias_ih, bias_hh;
 
  protected:
-  RecurrentCell(const char* name, std::int64_t gates, std::int64_t input_size, std::int64_t hidden_size, RecurrentCellOptions options);
+  RecurrentCell(const char* name, std::int64_t gates, std::int64_t input_size, std::int64_t hidden_size,
+                RecurrentCellOptions options);
   /// The next state of `state`, whose undefined tensors are zeros.
   std::vector<Tensor> run(Tensor x, std::vector<Tensor> state);
 

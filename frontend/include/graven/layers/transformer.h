@@ -41,7 +41,8 @@ class TransformerEncoderLayer : public Module<TransformerEncoderLayer> {
   Tensor forward(Tensor src, TransformerEncoderMasks masks = {});
   using Module<TransformerEncoderLayer>::operator();
   /// For masks in braces, whose type a template cannot tell.
-  Tensor operator()(const Tensor& src, const TransformerEncoderMasks& masks, Location where = Location::current()) const {
+  Tensor operator()(const Tensor& src, const TransformerEncoderMasks& masks,
+                    Location where = Location::current()) const {
     return Module<TransformerEncoderLayer>::operator()(src, masks, where);
   }
   /// One with parameters of its own, of the same values.
@@ -66,14 +67,16 @@ struct TransformerDecoderMasks {
   Tensor tgt_key_padding_mask = {};     ///< [batch, length]
   Tensor memory_key_padding_mask = {};  ///< [batch, memory_length]
 };
-/// Self-attention, attention to an encoder's result `memory`, and a feed-forward network, each added to its input and normalised.
+/// Self-attention, attention to an encoder's result `memory`, and a feed-forward network, each added to its input and
+/// normalised.
 class TransformerDecoderLayer : public Module<TransformerDecoderLayer> {
  public:
   TransformerDecoderLayer(std::int64_t d_model, std::int64_t nhead, TransformerLayerOptions options = {});
   Tensor forward(Tensor tgt, Tensor memory, TransformerDecoderMasks masks = {});
   using Module<TransformerDecoderLayer>::operator();
   /// For masks in braces, whose type a template cannot tell.
-  Tensor operator()(const Tensor& tgt, const Tensor& memory, const TransformerDecoderMasks& masks, Location where = Location::current()) const {
+  Tensor operator()(const Tensor& tgt, const Tensor& memory, const TransformerDecoderMasks& masks,
+                    Location where = Location::current()) const {
     return Module<TransformerDecoderLayer>::operator()(tgt, memory, masks, where);
   }
   /// One with parameters of its own, of the same values.
@@ -95,11 +98,13 @@ class TransformerDecoderLayer : public Module<TransformerDecoderLayer> {
 /// `num_layers` clones of a layer behind each other, and a normalisation where one is given.
 class TransformerEncoder : public Module<TransformerEncoder> {
  public:
-  TransformerEncoder(const TransformerEncoderLayer& encoder_layer, std::int64_t num_layers, std::optional<LayerNorm> norm = {});
+  TransformerEncoder(const TransformerEncoderLayer& encoder_layer, std::int64_t num_layers,
+                     std::optional<LayerNorm> norm = {});
   Tensor forward(Tensor src, TransformerEncoderMasks masks = {});
   using Module<TransformerEncoder>::operator();
   /// For masks in braces, whose type a template cannot tell.
-  Tensor operator()(const Tensor& src, const TransformerEncoderMasks& masks, Location where = Location::current()) const {
+  Tensor operator()(const Tensor& src, const TransformerEncoderMasks& masks,
+                    Location where = Location::current()) const {
     return Module<TransformerEncoder>::operator()(src, masks, where);
   }
   ModuleList<TransformerEncoderLayer> layers;
@@ -107,11 +112,13 @@ class TransformerEncoder : public Module<TransformerEncoder> {
 };
 class TransformerDecoder : public Module<TransformerDecoder> {
  public:
-  TransformerDecoder(const TransformerDecoderLayer& decoder_layer, std::int64_t num_layers, std::optional<LayerNorm> norm = {});
+  TransformerDecoder(const TransformerDecoderLayer& decoder_layer, std::int64_t num_layers,
+                     std::optional<LayerNorm> norm = {});
   Tensor forward(Tensor tgt, Tensor memory, TransformerDecoderMasks masks = {});
   using Module<TransformerDecoder>::operator();
   /// For masks in braces, whose type a template cannot tell.
-  Tensor operator()(const Tensor& tgt, const Tensor& memory, const TransformerDecoderMasks& masks, Location where = Location::current()) const {
+  Tensor operator()(const Tensor& tgt, const Tensor& memory, const TransformerDecoderMasks& masks,
+                    Location where = Location::current()) const {
     return Module<TransformerDecoder>::operator()(tgt, memory, masks, where);
   }
   ModuleList<TransformerDecoderLayer> layers;
@@ -139,7 +146,8 @@ class Transformer : public Module<Transformer> {
   Tensor forward(Tensor src, Tensor tgt, TransformerMasks masks = {});
   using Module<Transformer>::operator();
   /// For masks in braces, whose type a template cannot tell.
-  Tensor operator()(const Tensor& src, const Tensor& tgt, const TransformerMasks& masks, Location where = Location::current()) const {
+  Tensor operator()(const Tensor& src, const Tensor& tgt, const TransformerMasks& masks,
+                    Location where = Location::current()) const {
     return Module<Transformer>::operator()(src, tgt, masks, where);
   }
   /// [size, size]: -infinity where a position would see a later one, 0 elsewhere.

@@ -1,4 +1,5 @@
-// BERT (Devlin et al. 2018), module paths, initialisation and defaults as transformers' BertModel: checkpoints load by name.
+// BERT (Devlin et al. 2018), module paths, initialisation and defaults as transformers' BertModel: checkpoints load by
+// name.
 //
 //   models::BertModel bert;                                       // bert-base-uncased: 12 layers of 768
 //   bert.load_pretrained(nn::load("bert-base-uncased/model.safetensors"));
@@ -118,14 +119,15 @@ class BertPooler : public nn::Module<BertPooler> {
 class BertModel : public nn::Module<BertModel> {
  public:
   explicit BertModel(const BertOptions& options = {}, bool add_pooling_layer = true);
-  /// The last layer's states f32[batch,length,hidden_size], and the pooler's result f32[batch,hidden_size] (undefined without one).
-  /// `input_ids` and `token_type_ids` i64[batch,length], length <= max_position_embeddings; tokens where `attention_mask`[batch,length] (bool or
-  /// integer) is 0 are seen by none, and without a mask all are seen. Each sequence must have a token that is seen.
+  /// The last layer's states f32[batch,length,hidden_size], and the pooler's result f32[batch,hidden_size] (undefined
+  /// without one). `input_ids` and `token_type_ids` i64[batch,length], length <= max_position_embeddings; tokens where
+  /// `attention_mask`[batch,length] (bool or integer) is 0 are seen by none, and without a mask all are seen. Each
+  /// sequence must have a token that is seen.
   std::pair<Tensor, Tensor> forward(Tensor input_ids, Tensor attention_mask = {}, Tensor token_type_ids = {});
 
-  /// Loads a checkpoint as they are published: with or without the prefix "bert.", LayerNorm's parameters also under their old names gamma and beta,
-  /// and without regard to position_ids and to the heads of other tasks (cls., classifier., qa_outputs.). All or nothing, as load_state_dict, whose
-  /// user errors it has.
+  /// Loads a checkpoint as they are published: with or without the prefix "bert.", LayerNorm's parameters also under
+  /// their old names gamma and beta, and without regard to position_ids and to the heads of other tasks (cls.,
+  /// classifier., qa_outputs.). All or nothing, as load_state_dict, whose user errors it has.
   void load_pretrained(const nn::StateDict& checkpoint, Location where = Location::current());
 
   BertEmbeddings embeddings;

@@ -1,4 +1,5 @@
-// GPT-2 (Radford et al. 2019), module paths, initialisation, defaults and weight layouts as transformers' GPT2LMHeadModel: checkpoints load by name.
+// GPT-2 (Radford et al. 2019), module paths, initialisation, defaults and weight layouts as transformers'
+// GPT2LMHeadModel: checkpoints load by name.
 //
 //   models::GPT2LMHeadModel model({.n_layer = 4, .n_head = 4, .n_embd = 128, .n_positions = 64, .vocab_size = 256});
 //   Tensor logits = model(tokens);            // i64[batch,length] -> f32[batch,length,vocab_size]; row i sees tokens 0 to i
@@ -30,7 +31,8 @@ struct GPT2Options {
   double initializer_range = 0.02;  ///< deviation of the initial weights
 };
 
-/// y[..., out] = x[..., in] weight[in, out] + bias[out]: a linear layer whose weight lies the other way round than nn::Linear's.
+/// y[..., out] = x[..., in] weight[in, out] + bias[out]: a linear layer whose weight lies the other way round than
+/// nn::Linear's.
 class GPT2Conv1D : public nn::Module<GPT2Conv1D> {
  public:
   GPT2Conv1D(std::int64_t out_features, std::int64_t in_features);
@@ -93,15 +95,17 @@ class TiedLinear : public nn::Module<TiedLinear> {
   nn::Registered<TiedLinear> weight;
 };
 
-/// Hidden states to logits by the token embeddings themselves: lm_head.weight and transformer.wte.weight are one parameter.
+/// Hidden states to logits by the token embeddings themselves: lm_head.weight and transformer.wte.weight are one
+/// parameter.
 class GPT2LMHeadModel : public nn::Module<GPT2LMHeadModel> {
  public:
   explicit GPT2LMHeadModel(const GPT2Options& options = {});
   /// User error when the sequence is longer than n_positions.
   Tensor forward(Tensor input_ids);
 
-  /// Loads a checkpoint as they are published: with or without the prefix "transformer." and lm_head.weight (it is wte's), and without regard to the
-  /// constant masks that old ones hold (h.N.attn.bias, h.N.attn.masked_bias). All or nothing, as load_state_dict, whose user errors it has.
+  /// Loads a checkpoint as they are published: with or without the prefix "transformer." and lm_head.weight (it is
+  /// wte's), and without regard to the constant masks that old ones hold (h.N.attn.bias, h.N.attn.masked_bias). All or
+  /// nothing, as load_state_dict, whose user errors it has.
   void load_pretrained(const nn::StateDict& checkpoint, Location where = Location::current());
 
   GPT2Model transformer;

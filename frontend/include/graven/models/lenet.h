@@ -11,7 +11,8 @@
 
 namespace graven::models {
 
-/// Children `features` (conv 1->6 5x5, conv 6->16 5x5, each with ReLU and max pooling) and `classifier` (400, 120, 84, num_classes).
+/// Children `features` (conv 1->6 5x5, conv 6->16 5x5, each with ReLU and max pooling) and `classifier` (400, 120, 84,
+/// num_classes).
 class LeNet : public nn::Module<LeNet> {
  public:
   explicit LeNet(std::int64_t num_classes = 10);

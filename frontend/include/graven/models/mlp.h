@@ -17,7 +17,8 @@ struct MLPOptions {
   double dropout = 0;  ///< probability, after every activation and after the last layer
 };
 
-/// x[..., in_channels] -> y[..., hidden_channels.back()]. `hidden_channels` are the widths of all layers, the last is the output's.
+/// x[..., in_channels] -> y[..., hidden_channels.back()]. `hidden_channels` are the widths of all layers, the last is
+/// the output's.
 class MLP : public nn::Module<MLP> {
  public:
   MLP(std::int64_t in_channels, const std::vector<std::int64_t>& hidden_channels, MLPOptions options = {});

@@ -1,5 +1,5 @@
-// MobileNetV2 (Sandler et al. 2018), module paths, initialisation and defaults as torchvision.models.mobilenet_v2: weights that PyTorch saved load
-// by name.
+// MobileNetV2 (Sandler et al. 2018), module paths, initialisation and defaults as torchvision.models.mobilenet_v2:
+// weights that PyTorch saved load by name.
 //
 //   models::MobileNetV2 model({.num_classes = 10});
 //   Tensor logits = model(images);            // f32[batch,3,height,width] -> f32[batch,num_classes]
@@ -23,7 +23,7 @@ struct InvertedResidualSetting {
 
 struct MobileNetV2Options {
   std::int64_t num_classes = 1000;
-  double width_mult = 1;                                              ///< of all channels but the last layer's, which never shrink
+  double width_mult = 1;  ///< of all channels but the last layer's, which never shrink
   std::vector<InvertedResidualSetting> inverted_residual_setting = {  //
       {1, 16, 1, 1}, {6, 24, 2, 2},  {6, 32, 3, 2}, {6, 64, 4, 2},    //
       {6, 96, 3, 1}, {6, 160, 3, 2}, {6, 320, 1, 1}};
@@ -40,7 +40,8 @@ class MobileNetV2 : public nn::Module<MobileNetV2> {
   nn::Sequential features, classifier;
 };
 
-/// 1x1 expansion (unless expand_ratio is 1), 3x3 depthwise, 1x1 projection without activation; the input is added where shapes allow.
+/// 1x1 expansion (unless expand_ratio is 1), 3x3 depthwise, 1x1 projection without activation; the input is added where
+/// shapes allow.
 class InvertedResidual : public nn::Module<InvertedResidual> {
  public:
   InvertedResidual(std::int64_t in_channels, std::int64_t out_channels, std::int64_t stride, std::int64_t expand_ratio);

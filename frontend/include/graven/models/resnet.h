@@ -1,5 +1,5 @@
-// ResNet-18, -34 and -50 (He et al. 2015), module paths, initialisation and defaults as torchvision.models.resnet: weights that PyTorch saved load by
-// name.
+// ResNet-18, -34 and -50 (He et al. 2015), module paths, initialisation and defaults as torchvision.models.resnet:
+// weights that PyTorch saved load by name.
 //
 //   models::ResNet model = models::resnet18({.num_classes = 10});
 //   model.load_state_dict(nn::load("resnet18.safetensors"));
@@ -18,10 +18,12 @@ namespace graven::models {
 
 struct ResNetOptions {
   std::int64_t num_classes = 1000;
-  bool zero_init_residual = false;  ///< the last batch norm of every block starts with weight 0, so that blocks start as identities
-  std::int64_t groups = 1;          ///< of the 3x3 convolution of Bottleneck blocks (ResNeXt)
+  bool zero_init_residual =
+      false;  ///< the last batch norm of every block starts with weight 0, so that blocks start as identities
+  std::int64_t groups = 1;  ///< of the 3x3 convolution of Bottleneck blocks (ResNeXt)
   std::int64_t width_per_group = 64;
-  std::int64_t stem_channels = 64;  ///< of the first convolution and stage; later stages have 2, 4, 8 times as many. torchvision's are 64
+  std::int64_t stem_channels =
+      64;  ///< of the first convolution and stage; later stages have 2, 4, 8 times as many. torchvision's are 64
 };
 
 enum class ResNetBlock : std::uint8_t { basic, bottleneck };
@@ -30,7 +32,8 @@ enum class ResNetBlock : std::uint8_t { basic, bottleneck };
 class BasicBlock : public nn::Module<BasicBlock> {
  public:
   static constexpr std::int64_t expansion = 1;
-  BasicBlock(std::int64_t inplanes, std::int64_t planes, std::int64_t stride, std::optional<nn::Sequential> downsample_module);
+  BasicBlock(std::int64_t inplanes, std::int64_t planes, std::int64_t stride,
+             std::optional<nn::Sequential> downsample_module);
   Tensor forward(Tensor x);
 
   nn::Conv2d conv1;
@@ -45,8 +48,8 @@ class BasicBlock : public nn::Module<BasicBlock> {
 class Bottleneck : public nn::Module<Bottleneck> {
  public:
   static constexpr std::int64_t expansion = 4;
-  Bottleneck(std::int64_t inplanes, std::int64_t planes, std::int64_t stride, std::optional<nn::Sequential> downsample_module, std::int64_t groups,
-             std::int64_t width_per_group);
+  Bottleneck(std::int64_t inplanes, std::int64_t planes, std::int64_t stride,
+             std::optional<nn::Sequential> downsample_module, std::int64_t groups, std::int64_t width_per_group);
   Tensor forward(Tensor x);
 
   nn::Conv2d conv1;

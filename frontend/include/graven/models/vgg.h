@@ -1,4 +1,5 @@
-// VGG (Simonyan and Zisserman 2014), module paths, initialisation and defaults as torchvision.models.vgg: weights that PyTorch saved load by name.
+// VGG (Simonyan and Zisserman 2014), module paths, initialisation and defaults as torchvision.models.vgg: weights that
+// PyTorch saved load by name.
 //
 //   models::VGG model = models::vgg16({.num_classes = 10});
 //   Tensor logits = model(images);            // f32[batch,3,224,224] -> f32[batch,num_classes]
@@ -22,7 +23,8 @@ struct VGGOptions {
 /// Children `features`, `avgpool` (to 7x7), `classifier`.
 class VGG : public nn::Module<VGG> {
  public:
-  /// What stands for a 2x2 max pooling in a list of layers; every other number is the output channels of a 3x3 convolution.
+  /// What stands for a 2x2 max pooling in a list of layers; every other number is the output channels of a 3x3
+  /// convolution.
   static constexpr std::int64_t kPool = 0;
 
   explicit VGG(const std::vector<std::int64_t>& layers, const VGGOptions& options = {});

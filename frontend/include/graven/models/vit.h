@@ -1,5 +1,5 @@
-// The vision transformer (Dosovitskiy et al. 2020), module paths, initialisation and defaults as torchvision.models.vision_transformer: weights that
-// PyTorch saved load by name.
+// The vision transformer (Dosovitskiy et al. 2020), module paths, initialisation and defaults as
+// torchvision.models.vision_transformer: weights that PyTorch saved load by name.
 //
 //   models::VisionTransformer model = models::vit_b_16({.num_classes = 10});
 //   Tensor logits = model(images);            // f32[batch,3,224,224] -> f32[batch,num_classes]
@@ -24,7 +24,8 @@ struct VisionTransformerOptions {
   double dropout = 0;
   double attention_dropout = 0;
   std::int64_t num_classes = 1000;
-  std::optional<std::int64_t> representation_size = {};  ///< of a hidden layer (pre_logits, tanh) before the last one; none: there is none
+  std::optional<std::int64_t> representation_size =
+      {};  ///< of a hidden layer (pre_logits, tanh) before the last one; none: there is none
 };
 
 /// x + dropout(self_attention(ln_1(x))), then x + mlp(ln_2(x)).

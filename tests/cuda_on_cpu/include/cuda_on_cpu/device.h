@@ -83,7 +83,8 @@ struct Statistics {
 Statistics statistics();
 void reset_statistics();
 
-// ---- what the stand-in headers need ------------------------------------------------------------------------------------------------------
+// ---- what the stand-in headers need
+// ------------------------------------------------------------------------------------------------------
 
 struct Index {
   unsigned x, y, z;
@@ -101,7 +102,8 @@ int block_barrier(BlockVote vote, int predicate, const char* name, const Site& w
 
 enum class WarpOperation { sync, shuffle, ballot };
 /// Waits for the lanes in `mask`; gives the value of lane `source` of those, or the ballot of their `value`s.
-std::uint64_t warp_operation(WarpOperation operation, unsigned mask, std::uint64_t value, int source, const char* name, const Site& where);
+std::uint64_t warp_operation(WarpOperation operation, unsigned mask, std::uint64_t value, int source, const char* name,
+                             const Site& where);
 /// This thread's place in its warp.
 unsigned lane();
 
