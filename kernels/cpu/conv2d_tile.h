@@ -40,19 +40,21 @@ template <int Rows, int Vectors>
 GRAVEN_ALWAYS_INLINE void accumulate(vec (&acc)[Rows][Vectors], const tile_input& in) {
   for (std::int64_t t = 0; t < in.outer; ++t)
     for (std::int64_t s = 0; s < in.inner; ++s) {
-      const float* const x = in.x + t * in.x_outer + s * in.x_inner;
-      const float* const w = in.w + t * in.w_outer + s * in.w_inner;
+      const float* x = in.x + t * in.x_outer + s * in.x_inner;
+      const float* w = in.w + t * in.w_outer + s * in.w_inner;
       const std::int64_t row = in.x_row;
-      for (std::int64_t k = 0; k < in.depth; ++k) {
+      for (const float* const end = x + in.depth; x != end; ++x, w += kPanel) {
+        // Here the compiler knows nothing of x: it keeps one pointer and the rows' distances, where it would otherwise
+        // keep a pointer for each row, more than there are registers.
+        asm("" : "+r"(x));
         vec b[Vectors];
         if constexpr (Vectors == 4 * kPanelVectors)
-          prefetch_to_l2(w + in.ahead + k * kPanel);  // narrower tiles have no loads to spare
+          prefetch_to_l2(w + in.ahead);  // narrower tiles have no loads to spare
 #pragma GCC unroll 16
-        for (int v = 0; v < Vectors; ++v)
-          b[v] = load(w + v / kPanelVectors * in.w_panel + k * kPanel + v % kPanelVectors * kLanes);
+        for (int v = 0; v < Vectors; ++v) b[v] = load(w + v / kPanelVectors * in.w_panel + v % kPanelVectors * kLanes);
 #pragma GCC unroll 16
         for (int r = 0; r < Rows; ++r) {
-          const vec a = broadcast(x[r * row + k]);
+          const vec a = broadcast(x[r * row]);
 #pragma GCC unroll 16
           for (int c = 0; c < Vectors; ++c) acc[r][c] = fma(a, b[c], acc[r][c]);
         }

@@ -361,8 +361,10 @@ GRAVEN_ALWAYS_INLINE float log1p(float x) {
   return x == 0.0f ? x : value;
 }
 GRAVEN_ALWAYS_INLINE float tanh(float x) {
+  // expm1 of 2 |x| in [0, 40], where 2^n needs neither limits nor two factors.
   const float magnitude = __builtin_fabsf(x);
-  const float e = expm1(magnitude > 20.0f ? 40.0f : 2.0f * magnitude);
+  const detail::ExpParts p = detail::exp_parts(magnitude > 20.0f ? 40.0f : 2.0f * magnitude);
+  const float scale = detail::power_of_two(p.n), e = fma(p.expm1, scale, scale - 1.0f);
   return __builtin_copysignf(e / (e + 2.0f), x);
 }
 GRAVEN_ALWAYS_INLINE float sigmoid(float x) { return 1.0f / (1.0f + exp(-x)); }
