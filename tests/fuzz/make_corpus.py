@@ -1,4 +1,5 @@
-"""Writes the valid files of tests/fuzz/corpus, from which the fuzzers start. Entries that once were crashes stand beside them and stay.
+"""Writes the valid files of tests/fuzz/corpus, from which the fuzzers start. Entries that once were crashes stand
+beside them and stay.
 
     python3 tests/fuzz/make_corpus.py
 """
@@ -26,10 +27,12 @@ def safetensors(header, data):
 
 put("safetensors", "one_tensor", safetensors('{"w":{"dtype":"F32","shape":[2,2],"data_offsets":[0,16]}}', bytes(16)))
 put("safetensors", "metadata_and_dtypes", safetensors(
-    '{"__metadata__":{"format":"pt"},"a":{"dtype":"I64","shape":[],"data_offsets":[0,8]},"b":{"dtype":"F8_E4M3","shape":[3],"data_offsets":[8,11]},'
-    '"c":{"dtype":"F4","shape":[2],"data_offsets":[11,12]},"d":{"dtype":"F32","shape":[0,7],"data_offsets":[12,12]}}   ', bytes(12)))
+    '{"__metadata__":{"format":"pt"},"a":{"dtype":"I64","shape":[],"data_offsets":[0,8]},'
+    '"b":{"dtype":"F8_E4M3","shape":[3],"data_offsets":[8,11]},"c":{"dtype":"F4","shape":[2],"data_offsets":[11,12]},'
+    '"d":{"dtype":"F32","shape":[0,7],"data_offsets":[12,12]}}   ', bytes(12)))
 put("safetensors", "empty", safetensors("{}", b""))
-put("safetensors", "escapes", safetensors('{"\\u00e9\\ud83d\\ude00\\u0000":{"shape":[1],"dtype":"U8","data_offsets":[0,1]}}', b"x"))
+put("safetensors", "escapes",
+    safetensors('{"\\u00e9\\ud83d\\ude00\\u0000":{"shape":[1],"dtype":"U8","data_offsets":[0,1]}}', b"x"))
 put("safetensors", "huge_length", struct.pack("<Q", 2**64 - 8) + b"{}")
 
 
@@ -109,10 +112,13 @@ put("json", "number", "-0.125E+2")
 put("json", "string", '"text\\u0000"')
 put("json", "deep", "[" * 100 + "]" * 100)
 
-body = {"format": "graven checkpoint", "version": 1, "model": "m", "graph": "hash", "generator": "graven", "ranks": 1, "step": 3, "epoch": 1,
-        "position": 2, "samples": 8, "loss_sum": 0.5, "seed": 1, "batch": 2, "shuffle": True, "drop_last": False, "lr": 0.1, "warmup": 0,
+body = {"format": "graven checkpoint", "version": 1, "model": "m", "graph": "hash", "generator": "graven", "ranks": 1,
+        "step": 3, "epoch": 1,
+        "position": 2, "samples": 8, "loss_sum": 0.5, "seed": 1, "batch": 2, "shuffle": True, "drop_last": False,
+        "lr": 0.1, "warmup": 0,
         "total_steps": 0, "best_metric": 4, "best_step": 2,
-        "files": [{"name": "weights.safetensors", "bytes": 100, "sha256": "00"}, {"name": "optimizer.safetensors", "bytes": 8, "sha256": "00"}]}
+        "files": [{"name": "weights.safetensors", "bytes": 100, "sha256": "00"},
+                  {"name": "optimizer.safetensors", "bytes": 8, "sha256": "00"}]}
 put("manifest", "whole", json.dumps(body)[:-1])
 put("manifest", "short", json.dumps({k: body[k] for k in ("format", "version", "step", "epoch", "files")})[:-1])
 put("manifest", "another_version", json.dumps(dict(body, version=2))[:-1])
@@ -127,12 +133,14 @@ images = idx(8, [2, 2, 2], bytes(8))
 put("dataset", "idx", bytes([0, len(images)]) + images + idx(8, [2], b"\1\2"))
 put("dataset", "label_out_of_range", bytes([0, len(images)]) + images + idx(8, [2], b"\1\3"))
 array = npy("{'descr': '<f4', 'fortran_order': False, 'shape': (1, 2, 2), }", bytes(16))
-put("dataset", "npy", bytes([1, len(array)]) + array + npy("{'descr': '<u2', 'fortran_order': False, 'shape': (1,), }", bytes(2)))
+put("dataset", "npy", bytes([1, len(array)]) + array
+    + npy("{'descr': '<u2', 'fortran_order': False, 'shape': (1,), }", bytes(2)))
 
 
 
 def token_file(magic, version, tokens, code, count=None):
-    return struct.pack("<3I", magic, version, len(tokens) if count is None else count).ljust(1024, b"\0") + struct.pack(f"<{len(tokens)}{code}", *tokens)
+    header = struct.pack("<3I", magic, version, len(tokens) if count is None else count).ljust(1024, b"\0")
+    return header + struct.pack(f"<{len(tokens)}{code}", *tokens)
 
 
 put("tokens", "text", b"\1" + bytes(range(1, 11)))
@@ -146,7 +154,8 @@ for name in ("my_linear", "polynomial_fit"):
     put("graph", name, (golden / "golden" / name / "graph.json").read_bytes())
 for name in ("valid", "schedule_parts", "program_valid", "program_constant_missing", "input_behind_the_end"):
     put("graph", name, (golden / f"errors/json/{name}.json").read_bytes())
-for case in ("add_optimizer_updates/residual.after", "add_optimizer_updates/residual.before", "fuse_elementwise/borders.after",
+for case in ("add_optimizer_updates/residual.after", "add_optimizer_updates/residual.before",
+             "fuse_elementwise/borders.after",
              "fuse_epilogues/wider_residual.after", "fold_batch_norm/norms.before"):
     path = golden / "passes" / (case + ".json")
     if path.exists():

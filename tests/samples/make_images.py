@@ -1,5 +1,5 @@
-"""Writes a small image set in Fashion-MNIST's format: train and t10k images and labels, gzipped IDX. Ten classes that a network can tell apart:
-class c has a bright band at its own height, over noise.
+"""Writes a small image set in Fashion-MNIST's format: train and t10k images and labels, gzipped IDX. Ten classes that a
+network can tell apart: class c has a bright band at its own height, over noise.
 
   python3 make_images.py FOLDER
 """

@@ -1,4 +1,5 @@
-"""Decodes a PNG picture of 8-bit RGB with nothing but the standard library, checks its checksums, and compares it with a PPM of the same picture.
+"""Decodes a PNG picture of 8-bit RGB with nothing but the standard library, checks its checksums, and compares it with
+a PPM of the same picture.
 
   python3 read_png.py PICTURE.png PICTURE.ppm
 """
@@ -14,7 +15,8 @@ def read_png(path):
     while at < len(data):
         (length,) = struct.unpack(">I", data[at:at + 4])
         body = data[at + 4:at + 8 + length]
-        assert struct.unpack(">I", data[at + 8 + length:at + 12 + length]) == (zlib.crc32(body),), f"checksum of {body[:4]}"
+        assert struct.unpack(">I", data[at + 8 + length:at + 12
+                                        + length]) == (zlib.crc32(body),), f"checksum of {body[:4]}"
         chunks.append((body[:4], body[4:]))
         at += 12 + length
     assert [chunks[0][0], chunks[-1][0]] == [b"IHDR", b"IEND"], "order of chunks"
