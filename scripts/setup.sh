@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
 # Installs what Graven needs and this machine lacks. The list is scripts/packages.txt.
 #
-#   bash scripts/setup.sh           installs missing packages (Debian 12 or later, Ubuntu 22.04 or later; as root or with sudo)
+#   bash scripts/setup.sh           installs missing packages (Debian 12 or later, Ubuntu 22.04 or later; as root or
+#                                   with sudo)
 #   bash scripts/setup.sh --check   installs nothing; says what is missing; exits with 1 when something required is
 #
-# A second run finds everything in place, downloads nothing and takes well under a second. On other systems it prints what to install.
+# A second run finds everything in place, downloads nothing and takes well under a second. On other systems it prints
+# what to install.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 list=$here/packages.txt
@@ -46,17 +48,22 @@ system=unknown
 if [ -r /etc/os-release ]; then system=$(. /etc/os-release && echo "${ID:-unknown} ${ID_LIKE:-}"); fi
 if ! command -v apt-get >/dev/null 2>&1; then
   say "this is not Debian or Ubuntu (${system% }). Please install these, by whatever names your system gives them:"
-  grep -v '^#' "$list" | while read -r package need _ purpose; do [ -z "$package" ] || printf '  %-22s %-9s %s\n' "$package" "$need" "$purpose"; done
+  grep -v '^#' "$list" | while read -r package need _ purpose; do
+    [ -z "$package" ] || printf '  %-22s %-9s %s\n' "$package" "$need" "$purpose"
+  done
   [ ${#missing_required[@]} -eq 0 ]
   exit
 fi
 
 policy() { LC_ALL=C apt-cache policy "$@" 2>/dev/null; }
-# Some releases lack some of the optional packages, or files of theirs. Where the lists say so there is nothing to install, and no reason to
-# fetch them anew. Whether there are lists apt's own entry tells: without them it knows what is installed, and no archive that has it.
+# Some releases lack some of the optional packages, or files of theirs. Where the lists say so there is nothing to
+# install, and no reason to fetch them anew. Whether there are lists apt's own entry tells: without them it knows what
+# is installed, and no archive that has it.
 if [ ${#missing_required[@]} -eq 0 ]; then
   known=$(policy "${missing_optional[@]}" apt || true)
-  to_be_had=$(awk '/^[^ ]/ { name = $1 } /Installed:/ { installed = $2 } /Candidate:/ && $2 != "(none)" && $2 != installed && name != "apt:" { print name }' <<<"$known")
+  to_be_had=$(awk '/^[^ ]/ { name = $1 }
+                   /Installed:/ { installed = $2 }
+                   /Candidate:/ && $2 != "(none)" && $2 != installed && name != "apt:" { print name }' <<<"$known")
   if [ -z "$to_be_had" ] && grep -q ' Packages$' <<<"$known"; then
     say "everything is in place, without ${missing_optional[*]} (optional): not in this system's packages"
     exit 0
@@ -80,13 +87,14 @@ apt() { "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -y -qq "$@"; 
 mirror() {
   local codename
   codename=$(. /etc/os-release && echo "${VERSION_CODENAME:-}")
-  { awk '$1 == "deb" { for (i = 2; i <= NF; i++) if ($i ~ /^(https?|file|cdrom):/) { print $i, $(i + 1); break } }' /etc/apt/sources.list /etc/apt/sources.list.d/*.list 2>/dev/null
+  { awk '$1 == "deb" { for (i = 2; i <= NF; i++) if ($i ~ /^(https?|file|cdrom):/) { print $i, $(i + 1); break } }' \
+      /etc/apt/sources.list /etc/apt/sources.list.d/*.list 2>/dev/null
     awk '/^URIs:/ { uri = $2 } /^Suites:/ { print uri, $2 }' /etc/apt/sources.list.d/*.sources 2>/dev/null; } |
     awk -v suite="$codename" '$2 == suite { print $1; exit }'
 }
 
-# inja is in Debian from the release after 13 and in Ubuntu from 26.04. The package is one set of headers without a compiled part, so the newer
-# suite's copy serves here; the machine's own sources stay as they are.
+# inja is in Debian from the release after 13 and in Ubuntu from 26.04. The package is one set of headers without a
+# compiled part, so the newer suite's copy serves here; the machine's own sources stay as they are.
 install_inja_from_newer_suite() {
   local address directory suite suites components
   case $system in
@@ -102,9 +110,11 @@ install_inja_from_newer_suite() {
     mkdir -p "$directory/lists/partial"
     echo "deb $address $suite $components" >"$directory/sources.list"
     # A mirror may lag behind that suite's validity date; the signature is checked all the same.
-    local options=(-o Acquire::Check-Valid-Until=false -o Dir::Etc::sourcelist="$directory/sources.list" -o Dir::Etc::sourceparts=/dev/null -o Dir::State::lists="$directory/lists"
+    local options=(-o Acquire::Check-Valid-Until=false -o Dir::Etc::sourcelist="$directory/sources.list"
+      -o Dir::Etc::sourceparts=/dev/null -o Dir::State::lists="$directory/lists"
       -o APT::Sandbox::User=root -o Acquire::Languages=none -o Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false)
-    if apt "${options[@]}" update >"$directory/log" 2>&1 && (cd "$directory" && apt "${options[@]}" download inja-dev >>log 2>&1); then
+    if apt "${options[@]}" update >"$directory/log" 2>&1 &&
+      (cd "$directory" && apt "${options[@]}" download inja-dev >>log 2>&1); then
       "${as_root[@]}" dpkg -i "$directory"/inja-dev_*.deb >>"$directory/log" 2>&1 && rm -rf "$directory" && return 0
     fi
   done

@@ -36,7 +36,8 @@ for combination in "$@"; do
   for test in tests/kernels/*_test.cpp; do echo "$test"; done |
     xargs -P "$(nproc)" -I{} sh -c '"$@" -c {} -o "$0/$(basename {}).o"' "$folder" $compiler "${flags[@]}"
   $compiler "${link[@]}" "$folder"/*.o -lpthread -o "$folder/test" 2>/dev/null
-  GRAVEN_KERNEL_BITS=$folder/bits "${run[@]}" "$folder/test" --gtest_brief=1 >"$folder/log" || { cat "$folder/log"; exit 1; }
+  GRAVEN_KERNEL_BITS=$folder/bits "${run[@]}" "$folder/test" --gtest_brief=1 >"$folder/log" ||
+    { cat "$folder/log"; exit 1; }
   if [ -z "$first" ]; then
     first=$folder
     echo "$combination: $(wc -l <"$folder/bits") results"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs the build into a temporary prefix, builds a small consumer from the installed tree alone, runs it, and uses the installed command
-# on what the consumer saved.
+# Installs the build into a temporary prefix, builds a small consumer from the installed tree alone, runs it, and uses
+# the installed command on what the consumer saved.
 #
 #   bash tests/install/run.sh BUILD_DIR
 set -euo pipefail
@@ -10,7 +10,8 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cmake --install "$build" --prefix "$work/prefix" >"$work/install.log"
 cp -r "$here/consumer" "$work/consumer"
-cmake -S "$work/consumer" -B "$work/build" -G Ninja -DCMAKE_PREFIX_PATH="$work/prefix" -DCMAKE_BUILD_TYPE=Release >"$work/configure.log" || { cat "$work/configure.log"; exit 1; }
+cmake -S "$work/consumer" -B "$work/build" -G Ninja -DCMAKE_PREFIX_PATH="$work/prefix" -DCMAKE_BUILD_TYPE=Release \
+  >"$work/configure.log" || { cat "$work/configure.log"; exit 1; }
 cmake --build "$work/build"
 
 fail() {
@@ -32,7 +33,8 @@ while IFS= read -r page; do
   done < <(grep -o ']([^)]*)' "$page" | sed 's/^](//; s/)$//' | grep -v '^[a-z]*:\|^#')
 done < <(find "$work/prefix/share/doc/graven" -name '*.md' -not -path '*/samples/*')
 [ "$pages" -ge 9 ] && [ "$links" -ge 25 ] || fail "only $links links on $pages pages"
-grep -qF "include/graven-0.1.0/graven" "$work/prefix/share/doc/graven/README.md" || fail "no page says where the headers are"
+grep -qF "include/graven-0.1.0/graven" "$work/prefix/share/doc/graven/README.md" ||
+  fail "no page says where the headers are"
 [ -f "$work/prefix/include/graven-0.1.0/graven/graven.h" ] || fail "the headers are elsewhere than the pages say"
 
 # Without what the library is linked with, one message says what that is.
@@ -65,7 +67,8 @@ HOME=$work GRAVEN_CACHE=$work/cache "$work/build/consumer" "$work/saved"
 "$work/prefix/bin/graven" emit "$work/saved" -o "$work/project"
 "$work/prefix/bin/graven" emit "$work/saved" -o "$work/project" --check
 "$work/prefix/bin/graven" build "$work/project"
-if grep -rIlF "$work" "$work/project" --include='*.h' --include='*.cpp' --include='*.json' --include='*.md' --include=CMakeLists.txt; then
+if grep -rIlF "$work" "$work/project" --include='*.h' --include='*.cpp' --include='*.json' --include='*.md' \
+  --include=CMakeLists.txt; then
   echo "tests/install: FAILED: the emitted project names a path of this machine" >&2
   exit 1
 fi

@@ -20,7 +20,8 @@ case $sample in
     cat out
     # The eager line and the graph's line show the same numbers.
     [ "$(grep -cE "^(eager|graph) " out)" -ge 2 ] || fail "expected the eager and the graph's result"
-    [ "$(grep -E "^(eager|graph) " out | sed "s/^[a-z]*  *//; s/, grad_fn=.*>)/)/" | sort -u | wc -l)" -eq 1 ] || fail "eager and graph differ"
+    [ "$(grep -E "^(eager|graph) " out | sed "s/^[a-z]*  *//; s/, grad_fn=.*>)/)/" | sort -u | wc -l)" -eq 1 ] ||
+      fail "eager and graph differ"
     "$build/graven" check saved
     ;;
   polynomial_fit)
@@ -35,7 +36,8 @@ case $sample in
     expect '\(GRAPH:LeNetTrain_0:LeNetTrain\): \(' out
     python3 "$here/make_images.py" data
     for project in lenet_train lenet; do
-      cmake -S "$project" -B "$project/build" -DCMAKE_BUILD_TYPE=Release >"$project.log" || { cat "$project.log"; fail "configuring $project"; }
+      cmake -S "$project" -B "$project/build" -DCMAKE_BUILD_TYPE=Release >"$project.log" ||
+        { cat "$project.log"; fail "configuring $project"; }
       cmake --build "$project/build" -j 2 >>"$project.log" 2>&1 || { cat "$project.log"; fail "building $project"; }
       (cd "$project" && ./build/selftest) || fail "the self-test of $project"
     done
@@ -45,23 +47,28 @@ case $sample in
     # The same with another number of threads, stopped after one epoch, and resumed: the same bytes.
     train --epochs 1 --out resumed --threads 1 >first.log
     train --epochs 2 --out resumed --threads 2 --resume >second.log
-    cmp straight/latest/weights.safetensors resumed/latest/weights.safetensors || fail "a resumed run differs from a straight one"
+    cmp straight/latest/weights.safetensors resumed/latest/weights.safetensors ||
+      fail "a resumed run differs from a straight one"
     accuracy=$(grep -oE 'accuracy +[0-9.]+' straight.log | tail -n 1 | grep -oE '[0-9.]+')
-    awk -v a="$accuracy" 'BEGIN { exit !(a >= 0.9) }' || fail "accuracy $accuracy on bands that a network can tell apart"
-    lenet/build/lenet --weights straight/best/weights.safetensors --data data/t10k-images-idx3-ubyte.gz --labels data/t10k-labels-idx1-ubyte.gz --topk 1 >infer.log
+    awk -v a="$accuracy" 'BEGIN { exit !(a >= 0.9) }' ||
+      fail "accuracy $accuracy on bands that a network can tell apart"
+    lenet/build/lenet --weights straight/best/weights.safetensors \
+      --data data/t10k-images-idx3-ubyte.gz --labels data/t10k-labels-idx1-ubyte.gz --topk 1 >infer.log
     expect "accuracy" infer.log
     "$build/graven" check lenet
     "$build/graven" emit lenet_train --check
     "$build/graven" emit lenet --check
     "$build/graven" show lenet_train -f memory -o memory.svg
-    # For CUDA by the sample itself, and from what it saved: the same, but for what the sample says of the data and the epochs.
+    # For CUDA by the sample itself, and from what it saved: the same, but for what the sample says of the data and the
+    # epochs.
     "$build/samples/03_lenet" --out on_cuda --target cuda >/dev/null
     "$build/graven" emit saved/lenet_train -o lenet_cuda --name lenet_train --target cuda -q
     for file in CMakeLists.txt configs.h params.h weights.safetensors; do
       cmp "on_cuda/lenet_train/$file" "lenet_cuda/$file" || fail "$file is another one from the saved graph"
     done
     cmp on_cuda/lenet_train/memory_plan.h lenet_cuda/memory_plan.h || fail "another memory plan from the saved graph"
-    cmp <(tail -n +2 on_cuda/lenet_train/model.cu) <(tail -n +2 lenet_cuda/model.cu) || fail "model.cu is another one from the saved graph"
+    cmp <(tail -n +2 on_cuda/lenet_train/model.cu) <(tail -n +2 lenet_cuda/model.cu) ||
+      fail "model.cu is another one from the saved graph"
     ! "$build/samples/03_lenet" --target tpu 2>errors || fail "an unknown target"
     expect "usage: 03_lenet" errors
     ;;
@@ -75,20 +82,23 @@ case $sample in
     # A resumed run ends with the same bytes, running statistics and dropout included.
     train --epochs 1 --out resumed >first.log
     train --epochs 2 --out resumed --resume >second.log
-    cmp straight/mobilenet_v2.safetensors resumed/mobilenet_v2.safetensors || fail "a resumed run differs from a straight one"
+    cmp straight/mobilenet_v2.safetensors resumed/mobilenet_v2.safetensors ||
+      fail "a resumed run differs from a straight one"
     [ "$(grep ^accuracy straight.log)" = "$(grep ^accuracy second.log)" ] || fail "the accuracies differ"
     ;;
   resnet18)
     "$build/samples/05_resnet18" --out "$work"
     python3 "$here/make_images.py" data
-    cmake -S resnet18_train -B resnet18_train/build -DCMAKE_BUILD_TYPE=Release >build.log || { cat build.log; fail "configuring resnet18_train"; }
+    cmake -S resnet18_train -B resnet18_train/build -DCMAKE_BUILD_TYPE=Release >build.log ||
+      { cat build.log; fail "configuring resnet18_train"; }
     cmake --build resnet18_train/build -j 2 >>build.log 2>&1 || { cat build.log; fail "building resnet18_train"; }
     (cd resnet18_train && build/selftest) || fail "the self-test of resnet18_train"
     # At the sample's own rate, made for whole epochs of Fashion-MNIST, so few steps leave the result to chance.
     resnet18_train/build/resnet18_train --data data --epochs 3 --lr 0.01 --out run >train.log
     cat train.log
     accuracy=$(grep -oE 'accuracy +[0-9.]+' train.log | tail -n 1 | grep -oE '[0-9.]+')
-    awk -v a="$accuracy" 'BEGIN { exit !(a >= 0.9) }' || fail "accuracy $accuracy on bands that a network can tell apart"
+    awk -v a="$accuracy" 'BEGIN { exit !(a >= 0.9) }' ||
+      fail "accuracy $accuracy on bands that a network can tell apart"
     "$build/graven" check resnet18
     ;;
   style_transfer)
@@ -115,21 +125,27 @@ case $sample in
     ! "$stylize" --data picture.ppm --output stylized.pgm 2>errors || fail "a grey picture of three channels"
     expect "one picture of \[1,height,width\] for a pgm file" errors
     # Weights that PyTorch wrote, with what its file has besides.
-    "$build/samples/06_style_transfer" --out torch --size 64 --channels 4 --weights "$here/../fixtures/models/style_transfer.safetensors" >out
+    "$build/samples/06_style_transfer" --out torch --size 64 --channels 4 \
+      --weights "$here/../fixtures/models/style_transfer.safetensors" >out
     "$build/graven" check torch/saved
     ;;
   gpt2)
     "$build/samples/07_gpt2" --out "$work" >out
-    cmake -S gpt2_train -B gpt2_train/build -DCMAKE_BUILD_TYPE=Release >train.log || { cat train.log; fail "configuring gpt2_train"; }
-    cmake -S "$here/../../samples/07_generate" -B generate -DGPT2_PROJECT="$work/gpt2" -DGRAVEN_LEVELS=native -DCMAKE_BUILD_TYPE=Release >generate.log || { cat generate.log; fail "configuring generate"; }
-    cmake --build gpt2_train/build -j 2 --target gpt2_train >>train.log 2>&1 || { cat train.log; fail "building gpt2_train"; }
+    cmake -S gpt2_train -B gpt2_train/build -DCMAKE_BUILD_TYPE=Release >train.log ||
+      { cat train.log; fail "configuring gpt2_train"; }
+    cmake -S "$here/../../samples/07_generate" -B generate -DGPT2_PROJECT="$work/gpt2" -DGRAVEN_LEVELS=native \
+      -DCMAKE_BUILD_TYPE=Release >generate.log || { cat generate.log; fail "configuring generate"; }
+    cmake --build gpt2_train/build -j 2 --target gpt2_train >>train.log 2>&1 ||
+      { cat train.log; fail "building gpt2_train"; }
     cmake --build generate -j 2 --target generate >>generate.log 2>&1 || { cat generate.log; fail "building generate"; }
-    # A text of one line of 61 bytes, so that windows of 64 begin at each of them: what follows a byte is nearly certain once it is learnt.
+    # A text of one line of 61 bytes, so that windows of 64 begin at each of them: what follows a byte is nearly certain
+    # once it is learnt.
     for _ in $(seq 400); do printf 'the graver carves the plate, and the plate prints the pages.\n'; done >corpus.txt
     gpt2_train/build/gpt2_train --data corpus.txt --epochs 4 --out run >training.log
     cat training.log
     losses=$(grep -oE 'loss [0-9.]+' training.log | grep -oE '[0-9.]+')
-    awk -v first="$(head -n 1 <<<"$losses")" -v last="$(tail -n 1 <<<"$losses")" 'BEGIN { exit !(last < 0.5 && last < first / 2) }' ||
+    awk -v first="$(head -n 1 <<<"$losses")" -v last="$(tail -n 1 <<<"$losses")" \
+      'BEGIN { exit !(last < 0.5 && last < first / 2) }' ||
       fail "the loss does not fall as it should: $(echo $losses)"
     write() { generate/generate --weights run/latest/weights.safetensors --prompt "the graver " --length 120 "$@"; }
     write --temperature 0 >likeliest

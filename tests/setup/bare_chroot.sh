@@ -1,10 +1,13 @@
 #!/usr/bin/env bash
-# Tries the set-up on a bare system: makes one with debootstrap in a temporary folder, copies the committed tree into it and runs the set-up
-# there twice; the second run must find everything in place. Needs root and debootstrap; takes a few minutes and 2 GB, so ctest does not run it.
+# Tries the set-up on a bare system: makes one with debootstrap in a temporary folder, copies the committed tree into it
+# and runs the set-up there twice; the second run must find everything in place. Needs root and debootstrap; takes a few
+# minutes and 2 GB, so ctest does not run it.
 #
 #   bash tests/setup/bare_chroot.sh [SUITE]          the set-up (default suite: this machine's own)
-#   bash tests/setup/bare_chroot.sh SUITE COMMAND    also runs COMMAND in the tree: 'bash tests/run.sh', 'bash samples/quickstart.sh'
-#   MIRROR=URL COMPONENTS=main,universe bash tests/setup/bare_chroot.sh jammy ...    another system's suites, here Ubuntu's
+#   bash tests/setup/bare_chroot.sh SUITE COMMAND    also runs COMMAND in the tree: 'bash tests/run.sh',
+#                                                    'bash samples/quickstart.sh'
+#   MIRROR=URL COMPONENTS=main,universe bash tests/setup/bare_chroot.sh jammy ...
+#                                                    another system's suites, here Ubuntu's
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 suite=${1:-$(. /etc/os-release && echo "$VERSION_CODENAME")}
@@ -24,7 +27,8 @@ finish() {
 trap finish EXIT
 echo "== debootstrap $suite"
 # debootstrap has a variable of this name, too, and means something else by it.
-env -u COMPONENTS debootstrap --variant=minbase --components="${COMPONENTS:-main}" "$suite" "$root" "$mirror" >"$root.log" 2>&1 || { tail -n 20 "$root.log"; exit 1; }
+env -u COMPONENTS debootstrap --variant=minbase --components="${COMPONENTS:-main}" "$suite" "$root" "$mirror" \
+  >"$root.log" 2>&1 || { tail -n 20 "$root.log"; exit 1; }
 rm -f "$root.log"
 # The machine's own way to its mirror: names, proxies, certificates.
 cp /etc/resolv.conf "$root/etc/resolv.conf"
@@ -37,7 +41,9 @@ mount -t proc proc "$root/proc"
 mkdir -p "$root/graven"
 git archive HEAD | tar -x -C "$root/graven"
 
-inside() { env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 chroot "$root" bash -c "cd /graven && $1"; }
+inside() {
+  env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 chroot "$root" bash -c "cd /graven && $1"
+}
 echo "== first set-up"
 inside 'bash scripts/setup.sh'
 echo "== second set-up"

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# The quickstart's verdict: samples/quickstart.sh in a tree where cmake, the sample and the emitted programs are stubs, and the inference program
-# says an accuracy of the test's choice. The real line takes minutes; tests/samples runs its parts.
+# The quickstart's verdict: samples/quickstart.sh in a tree where cmake, the sample and the emitted programs are stubs,
+# and the inference program says an accuracy of the test's choice. The real line takes minutes; tests/samples runs its
+# parts.
 #
 #   bash tests/setup/quickstart.sh
 set -euo pipefail
@@ -24,8 +25,12 @@ program "$work/build/samples/03_lenet" "cp -r $work/stubs/* \"\$2\""
 # expect STATUS EPOCHS LINE: how it ends when this is the line of the inference program.
 expect() {
   local found=0
-  DATA=$work/data EPOCHS=$2 VERDICT=$3 PATH=$work/bin:$PATH bash "$work/samples/quickstart.sh" >"$work/out" 2>&1 || found=$?
-  [ $found -eq "$1" ] || { echo "tests/setup: FAILED: expected status $1, found $found, for $2 epochs and '$3'" >&2; cat "$work/out" >&2; exit 1; }
+  DATA=$work/data EPOCHS=$2 VERDICT=$3 PATH=$work/bin:$PATH bash "$work/samples/quickstart.sh" >"$work/out" 2>&1 ||
+    found=$?
+  [ $found -eq "$1" ] && return
+  echo "tests/setup: FAILED: expected status $1, found $found, for $2 epochs and '$3'" >&2
+  cat "$work/out" >&2
+  exit 1
 }
 expect 0 5 "accuracy 0.8861 (8861 of 10000)"
 expect 0 5 "accuracy 0.8500 (8500 of 10000)"

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# scripts/setup.sh on systems that are not there: PATH holds the tools it needs and stubs of apt-get, apt-cache, sudo and id, which write down how
-# they were called; the list of packages is the test's own. What it does on a real, bare system tests/setup/bare_chroot.sh tries.
+# scripts/setup.sh on systems that are not there: PATH holds the tools it needs and stubs of apt-get, apt-cache, sudo
+# and id, which write down how they were called; the list of packages is the test's own. What it does on a real, bare
+# system tests/setup/bare_chroot.sh tries.
 #
 #   bash tests/setup/run.sh
 set -euo pipefail
@@ -9,17 +10,21 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 fail() { echo "tests/setup: FAILED: $*" >&2; cat "$work/out" "$work/calls" >&2; exit 1; }
 
-# begin LIST: a new system, where nothing of the list (lines of package, need, file) is installed and there is no way to install anything.
+# begin LIST: a new system, where nothing of the list (lines of package, need, file) is installed and there is no way to
+# install anything.
 begin() {
   rm -rf "$work/scripts" "$work/bin" "$work/installed" "$work/known"
   mkdir -p "$work/scripts" "$work/bin" "$work/installed"
   cp "$root/scripts/setup.sh" "$work/scripts/"
   : >"$work/known"
   local tool
-  for tool in bash dirname env awk grep sed cat mktemp rm mkdir chmod tail touch; do ln -s "$(command -v "$tool")" "$work/bin/$tool"; done
+  for tool in bash dirname env awk grep sed cat mktemp rm mkdir chmod tail touch; do
+    ln -s "$(command -v "$tool")" "$work/bin/$tool"
+  done
   stub id 'echo "${STUB_USER:-0}"'
   while read -r package need; do
-    [ -z "$package" ] || echo "$package $need file:$work/installed/$package what it is for" >>"$work/scripts/packages.txt"
+    [ -z "$package" ] ||
+      echo "$package $need file:$work/installed/$package what it is for" >>"$work/scripts/packages.txt"
   done <<<"$1"
 }
 stub() {
@@ -42,7 +47,8 @@ esac"
   stub apt-cache "shift
 for word; do
   if [ \$word = apt ]; then
-    printf 'apt:\n  Installed: 2.0\n  Candidate: 2.1\n  Version table:\n *** 2.0 100\n        100 /var/lib/dpkg/status\n'
+    printf 'apt:\n  Installed: 2.0\n  Candidate: 2.1\n  Version table:\n *** 2.0 100\n'
+    printf '        100 /var/lib/dpkg/status\n'
     [ ! -s $work/known ] || echo '        500 http://example.org stable/main amd64 Packages'
   elif [ -e $work/installed/\$word ]; then
     printf '%s:\n  Installed: 1.0\n  Candidate: 1.0\n' \"\$word\"
@@ -51,7 +57,8 @@ for word; do
   fi
 done"
 }
-# setup STATUS [VARIABLE=VALUE...] [-- ARGUMENT...]: runs it and expects this status. What it says is in out, what it called in calls.
+# setup STATUS [VARIABLE=VALUE...] [-- ARGUMENT...]: runs it and expects this status. What it says is in out, what it
+# called in calls.
 setup() {
   local status=$1 found=0
   shift
@@ -59,7 +66,8 @@ setup() {
   while [ $# -gt 0 ] && [ "$1" != -- ]; do variables+=("$1"); shift; done
   [ $# -eq 0 ] || shift
   : >"$work/calls"
-  env -i PATH="$work/bin" HOME="$work" "${variables[@]}" bash "$work/scripts/setup.sh" "$@" >"$work/out" 2>&1 || found=$?
+  env -i PATH="$work/bin" HOME="$work" "${variables[@]}" bash "$work/scripts/setup.sh" "$@" >"$work/out" 2>&1 ||
+    found=$?
   [ $found -eq "$status" ] || fail "expected status $status, found $found"
 }
 says() { grep -qF -- "$1" "$work/out" || fail "expected it to say: $1"; }
