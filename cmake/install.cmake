@@ -6,7 +6,8 @@ include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 set(GRAVEN_INCLUDE_DIR ${CMAKE_INSTALL_INCLUDEDIR}/graven-${PROJECT_VERSION})
 
-install(TARGETS graven EXPORT graven-targets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} INCLUDES DESTINATION ${GRAVEN_INCLUDE_DIR})
+install(TARGETS graven EXPORT graven-targets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
+        INCLUDES DESTINATION ${GRAVEN_INCLUDE_DIR})
 if(TARGET graven_command)
   install(TARGETS graven_command RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
@@ -21,7 +22,8 @@ install(FILES codegen/emit/project.h DESTINATION ${GRAVEN_INCLUDE_DIR}/codegen/e
 set(GRAVEN_DOC_DIR ${CMAKE_INSTALL_DATADIR}/doc/graven)
 install(FILES LICENSE ARCHITECTURE.md DESTINATION ${GRAVEN_DOC_DIR})
 install(DIRECTORY samples DESTINATION ${GRAVEN_DOC_DIR})
-file(RELATIVE_PATH to_headers ${CMAKE_INSTALL_FULL_DATADIR}/doc/graven ${CMAKE_INSTALL_FULL_INCLUDEDIR}/graven-${PROJECT_VERSION}/graven)
+file(RELATIVE_PATH to_headers ${CMAKE_INSTALL_FULL_DATADIR}/doc/graven
+     ${CMAKE_INSTALL_FULL_INCLUDEDIR}/graven-${PROJECT_VERSION}/graven)
 file(GLOB pages RELATIVE ${CMAKE_SOURCE_DIR} CONFIGURE_DEPENDS README.md docs/*.md)
 foreach(page IN LISTS pages)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${page})
@@ -35,6 +37,8 @@ endforeach()
 
 string(REGEX MATCH "^[0-9]+" fmt_VERSION_MAJOR "${fmt_VERSION}")
 install(EXPORT graven-targets NAMESPACE graven:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/graven)
-configure_package_config_file(cmake/graven-config.cmake.in ${CMAKE_BINARY_DIR}/graven-config.cmake INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/graven)
+configure_package_config_file(cmake/graven-config.cmake.in ${CMAKE_BINARY_DIR}/graven-config.cmake
+                              INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/graven)
 write_basic_package_version_file(${CMAKE_BINARY_DIR}/graven-config-version.cmake COMPATIBILITY SameMinorVersion)
-install(FILES ${CMAKE_BINARY_DIR}/graven-config.cmake ${CMAKE_BINARY_DIR}/graven-config-version.cmake DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/graven)
+install(FILES ${CMAKE_BINARY_DIR}/graven-config.cmake ${CMAKE_BINARY_DIR}/graven-config-version.cmake
+        DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/graven)

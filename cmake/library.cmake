@@ -1,4 +1,4 @@
-# ---- the run time of emitted projects, which the library uses for files -----------------------------------------------------------------------
+# ---- the run time of emitted projects, which the library uses for files ----------------------------------------------
 file(GLOB RUNTIME_SOURCES CONFIGURE_DEPENDS runtime_min/*.cpp)
 add_library(graven_runtime OBJECT ${RUNTIME_SOURCES})
 target_include_directories(graven_runtime PUBLIC ${CMAKE_SOURCE_DIR})
@@ -6,12 +6,12 @@ graven_optimise(graven_runtime)
 graven_warnings(graven_runtime)
 graven_tell_fuzzers(graven_runtime)
 
-# ---- the table of compiled kernels for eager mode: written by a program from the operators' entries ----------------------------------------
+# ---- the table of compiled kernels for eager mode: written by a program from the operators' entries ------------------
 option(GRAVEN_NATIVE "Compile the kernels of eager mode for this machine's processor" ON)
 set(EAGER_TABLE_PARTS 6)
 set(EAGER_TABLE_DIRECTORY ${CMAKE_BINARY_DIR}/eager_table)
-add_executable(graven_eager_table codegen/eager_table/main.cpp codegen/emit/functor.cpp frontend/eager/key.cpp ${GRAVEN_IR_OBJECTS}
-               $<TARGET_OBJECTS:graven_runtime>)
+add_executable(graven_eager_table codegen/eager_table/main.cpp codegen/emit/functor.cpp frontend/eager/key.cpp
+               ${GRAVEN_IR_OBJECTS} $<TARGET_OBJECTS:graven_runtime>)
 target_include_directories(graven_eager_table PRIVATE ${CMAKE_SOURCE_DIR})
 target_link_libraries(graven_eager_table PRIVATE nlohmann_json::nlohmann_json fmt::fmt Threads::Threads)
 target_precompile_headers(graven_eager_table REUSE_FROM graven_ir)
@@ -35,40 +35,48 @@ if(GRAVEN_SANITIZE)
 else()
   set_source_files_properties(${EAGER_KERNEL_SOURCES} PROPERTIES COMPILE_OPTIONS "${GRAVEN_KERNEL_FLAGS}")
 endif()
-# Millions of numbers are drawn for a network's parameters; without -march, so that they are the same on every processor.
-set_source_files_properties(${CMAKE_SOURCE_DIR}/frontend/random.cpp PROPERTIES COMPILE_OPTIONS "-O2" SKIP_UNITY_BUILD_INCLUSION ON
-                            SKIP_PRECOMPILE_HEADERS ON)
+# Millions of numbers are drawn for a network's parameters; without -march, so that they are the same on every
+# processor.
+set_source_files_properties(${CMAKE_SOURCE_DIR}/frontend/random.cpp PROPERTIES COMPILE_OPTIONS "-O2"
+                            SKIP_UNITY_BUILD_INCLUSION ON SKIP_PRECOMPILE_HEADERS ON)
 if(GRAVEN_NATIVE AND NOT GRAVEN_SANITIZE)
   include(CheckCXXCompilerFlag)
   check_cxx_compiler_flag(-march=native GRAVEN_HAS_MARCH_NATIVE)
   if(GRAVEN_HAS_MARCH_NATIVE)
-    set_source_files_properties(${EAGER_KERNEL_SOURCES} PROPERTIES COMPILE_OPTIONS "${GRAVEN_KERNEL_FLAGS};-march=native")
+    set_source_files_properties(${EAGER_KERNEL_SOURCES} PROPERTIES COMPILE_OPTIONS
+                                "${GRAVEN_KERNEL_FLAGS};-march=native")
   endif()
 endif()
 
 file(GLOB_RECURSE LIBRARY_SOURCES CONFIGURE_DEPENDS frontend/*.cpp codegen/*.cpp)
 list(FILTER LIBRARY_SOURCES EXCLUDE REGEX "codegen/cli/|codegen/eager_table/")
-add_library(graven STATIC ${GRAVEN_IR_OBJECTS} $<TARGET_OBJECTS:graven_runtime> ${LIBRARY_SOURCES} ${EAGER_TABLE_SOURCES})
-target_include_directories(graven PUBLIC $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}> $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/frontend/include>)
+add_library(graven STATIC ${GRAVEN_IR_OBJECTS} $<TARGET_OBJECTS:graven_runtime> ${LIBRARY_SOURCES}
+            ${EAGER_TABLE_SOURCES})
+target_include_directories(graven PUBLIC $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}>
+                           $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/frontend/include>)
 target_include_directories(graven SYSTEM PRIVATE ${INJA_INCLUDE_DIR})
 target_link_libraries(graven PUBLIC nlohmann_json::nlohmann_json fmt::fmt Threads::Threads ${CMAKE_DL_LIBS})
 set_target_properties(graven PROPERTIES LINKER_LANGUAGE CXX)
 target_compile_features(graven PUBLIC cxx_std_20)
-target_precompile_headers(graven PRIVATE ${GRAVEN_STANDARD_HEADERS} ${GRAVEN_IR_HEADERS} <nlohmann/json.hpp> <graven/graven.h>)
+target_precompile_headers(graven PRIVATE ${GRAVEN_STANDARD_HEADERS} ${GRAVEN_IR_HEADERS} <nlohmann/json.hpp>
+                          <graven/graven.h>)
 graven_optimise(graven)
 graven_warnings(graven)
 
-# ---- the texts of emitted projects, compiled into the library ----------------------------------------------------------------------------
-file(GLOB_RECURSE EMBEDDED_FILES RELATIVE ${CMAKE_SOURCE_DIR} CONFIGURE_DEPENDS templates/* kernels/*.h kernels/*.cuh runtime_min/*.h runtime_min/*.cpp)
-list(APPEND EMBEDDED_FILES LICENSE)  # not in the GLOB: it would be every folder's, of build trees and their projects as well
+# ---- the texts of emitted projects, compiled into the library --------------------------------------------------------
+file(GLOB_RECURSE EMBEDDED_FILES RELATIVE ${CMAKE_SOURCE_DIR} CONFIGURE_DEPENDS templates/* kernels/*.h kernels/*.cuh
+     runtime_min/*.h runtime_min/*.cpp)
+# LICENSE is not in the GLOB: it would be every folder's, of build trees and their projects as well.
+list(APPEND EMBEDDED_FILES LICENSE)
 list(SORT EMBEDDED_FILES)
 string(REPLACE ";" "\n" EMBEDDED_LIST "${EMBEDDED_FILES}")
 file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/embedded_files.txt CONTENT "${EMBEDDED_LIST}\n" @ONLY)
 add_custom_command(
   OUTPUT ${CMAKE_BINARY_DIR}/embedded_files.cpp
-  COMMAND ${CMAKE_COMMAND} -DROOT=${CMAKE_SOURCE_DIR} -DLIST=${CMAKE_BINARY_DIR}/embedded_files.txt -DOUTPUT=${CMAKE_BINARY_DIR}/embedded_files.cpp
-          -P ${CMAKE_SOURCE_DIR}/cmake/embed.cmake
+  COMMAND ${CMAKE_COMMAND} -DROOT=${CMAKE_SOURCE_DIR} -DLIST=${CMAKE_BINARY_DIR}/embedded_files.txt
+          -DOUTPUT=${CMAKE_BINARY_DIR}/embedded_files.cpp -P ${CMAKE_SOURCE_DIR}/cmake/embed.cmake
   DEPENDS ${EMBEDDED_FILES} ${CMAKE_BINARY_DIR}/embedded_files.txt ${CMAKE_SOURCE_DIR}/cmake/embed.cmake
   WORKING_DIRECTORY ${CMAKE_SOURCE_DIR} VERBATIM)
 target_sources(graven PRIVATE ${CMAKE_BINARY_DIR}/embedded_files.cpp)
-set_source_files_properties(${CMAKE_BINARY_DIR}/embedded_files.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON SKIP_PRECOMPILE_HEADERS ON)
+set_source_files_properties(${CMAKE_BINARY_DIR}/embedded_files.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON
+                            SKIP_PRECOMPILE_HEADERS ON)

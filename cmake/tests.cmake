@@ -9,7 +9,8 @@ graven_warnings(graven_test_patterns)
 # What every such program is compiled with: -O0, for what takes time when the tests run is the library.
 function(graven_test_options target)
   target_link_libraries(${target} PRIVATE graven graven_test_patterns GTest::gtest GTest::gtest_main)
-  target_compile_definitions(${target} PRIVATE GRAVEN_SOURCE_DIR="${CMAKE_SOURCE_DIR}" GRAVEN_BINARY_DIR="${CMAKE_BINARY_DIR}")
+  target_compile_definitions(${target} PRIVATE GRAVEN_SOURCE_DIR="${CMAKE_SOURCE_DIR}"
+                             GRAVEN_BINARY_DIR="${CMAKE_BINARY_DIR}")
   graven_warnings(${target})
   target_compile_options(${target} PRIVATE -O0)
   if(NOT target STREQUAL graven_test_headers)
@@ -18,10 +19,12 @@ function(graven_test_options target)
 endfunction()
 
 # Precompiles what the tests include, once for all of them.
-file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/test_headers.cpp CONTENT "// Nothing but the precompiled headers of the tests.\n")
+file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/test_headers.cpp CONTENT
+     "// Nothing but the precompiled headers of the tests.\n")
 add_library(graven_test_headers OBJECT ${CMAKE_BINARY_DIR}/test_headers.cpp)
 graven_test_options(graven_test_headers)
-target_precompile_headers(graven_test_headers PRIVATE ${GRAVEN_STANDARD_HEADERS} ${GRAVEN_IR_HEADERS} ${GRAVEN_TEST_HEADERS})
+target_precompile_headers(graven_test_headers PRIVATE ${GRAVEN_STANDARD_HEADERS} ${GRAVEN_IR_HEADERS}
+                          ${GRAVEN_TEST_HEADERS})
 
 # What the sanitizers watch takes several times as long.
 set(GRAVEN_TEST_TIMEOUT 600)
@@ -32,7 +35,8 @@ endif()
 # Their graphs are compiled to be run once or twice; those of other tests with the flags that users' have.
 set(GRAVEN_COMPILES_ONCE frontend networks ops symbols)
 
-# NO_PRETTY_VALUES: tests of a table are called by their entries' names, which CMake would follow with the bytes of the entries.
+# NO_PRETTY_VALUES: tests of a table are called by their entries' names, which CMake would follow with the bytes of the
+# entries.
 file(GLOB TEST_DIRECTORIES CONFIGURE_DEPENDS LIST_DIRECTORIES true tests/*)
 foreach(directory ${TEST_DIRECTORIES})
   get_filename_component(name ${directory} NAME)
@@ -46,12 +50,14 @@ foreach(directory ${TEST_DIRECTORIES})
   if(name IN_LIST GRAVEN_COMPILES_ONCE)
     set(environment ENVIRONMENT CXXFLAGS=-O1)
   endif()
-  gtest_discover_tests(test_${name} TEST_PREFIX ${name}/ NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60 PROPERTIES LABELS sanitize TIMEOUT ${GRAVEN_TEST_TIMEOUT}
-                       ${environment})
+  gtest_discover_tests(test_${name} TEST_PREFIX ${name}/ NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60
+                       PROPERTIES LABELS sanitize TIMEOUT ${GRAVEN_TEST_TIMEOUT} ${environment})
 endforeach()
 # It compiles what it emits.
-target_compile_definitions(test_emit PRIVATE GRAVEN_CXX="${CMAKE_CXX_COMPILER}" GRAVEN_SANITIZED=$<BOOL:${GRAVEN_SANITIZE}>)
-target_compile_definitions(test_errors PRIVATE GRAVEN_CXX="${CMAKE_CXX_COMPILER}" GRAVEN_SANITIZED=$<BOOL:${GRAVEN_SANITIZE}>)
+target_compile_definitions(test_emit PRIVATE GRAVEN_CXX="${CMAKE_CXX_COMPILER}"
+                           GRAVEN_SANITIZED=$<BOOL:${GRAVEN_SANITIZE}>)
+target_compile_definitions(test_errors PRIVATE GRAVEN_CXX="${CMAKE_CXX_COMPILER}"
+                           GRAVEN_SANITIZED=$<BOOL:${GRAVEN_SANITIZE}>)
 foreach(name command emit errors)
   add_dependencies(test_${name} graven_command)
 endforeach()

@@ -8,11 +8,12 @@ target_precompile_headers(graven_command REUSE_FROM graven)
 graven_warnings(graven_command)
 
 if(NOT GRAVEN_SANITIZE)
-  add_executable(graven-bench tests/bench/graven_bench/main.cpp tests/bench/graven_bench/machine.cpp tests/bench/graven_bench/scale.cpp
-                              tests/bench/graven_bench/workloads.cpp)
+  add_executable(graven-bench tests/bench/graven_bench/main.cpp tests/bench/graven_bench/machine.cpp
+                 tests/bench/graven_bench/scale.cpp tests/bench/graven_bench/workloads.cpp)
   set_target_properties(graven-bench PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
   target_link_libraries(graven-bench PRIVATE graven CLI11::CLI11)
-  set_source_files_properties(tests/bench/graven_bench/machine.cpp PROPERTIES COMPILE_OPTIONS "-O2;-march=native" SKIP_PRECOMPILE_HEADERS ON)
+  set_source_files_properties(tests/bench/graven_bench/machine.cpp PROPERTIES COMPILE_OPTIONS "-O2;-march=native"
+                              SKIP_PRECOMPILE_HEADERS ON)
   target_precompile_headers(graven-bench REUSE_FROM graven)
   graven_warnings(graven-bench)
 endif()

@@ -1,4 +1,5 @@
-# What graven-bench prints, and what it says of wrong words: cmake -DBENCH=PROGRAM -DFOLDER=FOLDER -P keys.cmake. No time is judged.
+# What graven-bench prints, and what it says of wrong words: cmake -DBENCH=PROGRAM -DFOLDER=FOLDER -P keys.cmake. No
+# time is judged.
 function(bench expected_status output)
   execute_process(COMMAND ${BENCH} ${ARGN} OUTPUT_VARIABLE printed ERROR_VARIABLE said RESULT_VARIABLE status)
   if(NOT status STREQUAL expected_status)
