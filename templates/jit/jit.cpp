@@ -63,7 +63,8 @@ struct Instance {
 
   Step step() {
 {% if training %}
-    return Step{threads, in, param, {% if not updates_in_backward %}grad, {% endif %}state{% if has_prepared %}, prepared{% endif %}, buf};
+    return Step{threads, in, param{% if not updates_in_backward %}, grad{% endif %},
+                state{% if has_prepared %}, prepared{% endif %}, buf};
 {% else %}
     return Step{threads, in, out, param{% if has_prepared %}, prepared{% endif %}, buf};
 {% endif %}
@@ -91,10 +92,12 @@ struct Instance {
 std::string failure;
 
 template <class T>
-bool bind(Instance& instance, T*& slot, const char* wanted, const char* name, std::size_t expected, void* data, std::size_t bytes, int& status) {
+bool bind(Instance& instance, T*& slot, const char* wanted, const char* name, std::size_t expected, void* data,
+          std::size_t bytes, int& status) {
   if (std::strcmp(wanted, name) != 0) return false;
   if (bytes != expected) {
-    instance.error = std::string(name) + ": expected " + std::to_string(expected) + " bytes, found " + std::to_string(bytes);
+    instance.error =
+        std::string(name) + ": expected " + std::to_string(expected) + " bytes, found " + std::to_string(bytes);
     status = 1;
   } else {
     slot = static_cast<T*>(data);
@@ -126,7 +129,9 @@ void* graven_jit_create(int count) {
 
 void graven_jit_destroy(void* instance) { delete static_cast<Instance*>(instance); }
 
-const char* graven_jit_error(void* instance) { return instance == nullptr ? failure.c_str() : static_cast<Instance*>(instance)->error.c_str(); }
+const char* graven_jit_error(void* instance) {
+  return instance == nullptr ? failure.c_str() : static_cast<Instance*>(instance)->error.c_str();
+}
 
 int graven_jit_bind(void* opaque, const char* wanted, void* data, std::size_t bytes) {
   Instance& instance = *static_cast<Instance*>(opaque);
@@ -134,12 +139,15 @@ int graven_jit_bind(void* opaque, const char* wanted, void* data, std::size_t by
   (void)data;
   (void)bytes;
 #define GRAVEN_PARAM(name, dtype, path, ...) \
-  if (bind(instance, instance.param.name, wanted, path, sizeof(dtype) * numel({__VA_ARGS__}), data, bytes, status)) return status;
+  if (bind(instance, instance.param.name, wanted, path, sizeof(dtype) * numel({__VA_ARGS__}), data, bytes, status)) \
+    return status;
 #define GRAVEN_FIXED(name, dtype, path, ...) \
-  if (bind(instance, instance.param.name, wanted, path, sizeof(dtype) * numel({__VA_ARGS__}), data, bytes, status)) return status;
+  if (bind(instance, instance.param.name, wanted, path, sizeof(dtype) * numel({__VA_ARGS__}), data, bytes, status)) \
+    return status;
 {% if training %}
 #define GRAVEN_STATE(name, dtype, path, ...) \
-  if (bind(instance, instance.state.name, wanted, path, sizeof(dtype) * numel({__VA_ARGS__}), data, bytes, status)) return status;
+  if (bind(instance, instance.state.name, wanted, path, sizeof(dtype) * numel({__VA_ARGS__}), data, bytes, status)) \
+    return status;
 {% endif %}
 #include "params.h"
   instance.error = std::string("the program has no parameter, buffer or state called ") + wanted;
@@ -156,8 +164,8 @@ int graven_jit_weights_changed(void* opaque) {
   return 0;
 }
 
-int graven_jit_run(void* opaque, const void* const* inputs, void* const* outputs, const std::int64_t* symbols, const double* learning_rates,
-                   std::int64_t step_number, std::int64_t seed) {
+int graven_jit_run(void* opaque, const void* const* inputs, void* const* outputs, const std::int64_t* symbols,
+                   const double* learning_rates, std::int64_t step_number, std::int64_t seed) {
   Instance& instance = *static_cast<Instance*>(opaque);
 {% for input in inputs %}
   instance.in.@{ input.member }@ = static_cast<const @{ input.element }@*>(inputs[@{ loop.index }@]);
@@ -188,7 +196,8 @@ int graven_jit_run(void* opaque, const void* const* inputs, void* const* outputs
   }
 {% if training %}
 {% for output in outputs %}
-  std::memcpy(outputs[@{ loop.index }@], @{ output.in_instance }@, sizeof(@{ output.element }@) * static_cast<std::size_t>(@{ output.count_in_step }@));
+  std::memcpy(outputs[@{ loop.index }@], @{ output.in_instance }@,
+              sizeof(@{ output.element }@) * static_cast<std::size_t>(@{ output.count_in_step }@));
 {% endfor %}
 {% endif %}
   (void)inputs, (void)outputs, (void)symbols, (void)learning_rates, (void)step_number, (void)seed;

@@ -1,5 +1,6 @@
 @{ banner }@
-// The shapes: every kernel's config, once, named after the module that owns it. The structs are documented in kernels/config/.
+// The shapes: every kernel's config, once, named after the module that owns it. The structs are documented in
+// kernels/config/.
 #pragma once
 
 {% for header in config_headers %}

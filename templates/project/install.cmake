@@ -1,4 +1,4 @@
-# ---- cmake --install build --prefix DIR: a library for find_package() -----------------------------------------------------------------
+# ---- cmake --install build --prefix DIR: a library for find_package() ------------------------------------------------
 set_target_properties(@{ program }@ PROPERTIES INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
 install(TARGETS @{ program }@ RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(TARGETS @{ namespace }@_model EXPORT @{ namespace }@_targets)

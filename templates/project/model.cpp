@@ -35,7 +35,10 @@ void @{ function.owner }@::@{ function.name }@() const {
 {% if file.is_main %}
 
 extern const Program program;
-const Program program = {GRAVEN_TEXT(GRAVEN_LEVEL_NAMESPACE){% for function in functions %}, [](const Step& step) { Calls(step).@{ function.name }@(); }{% endfor %}{% if evaluates_apart %}, [](const EvaluationStep& step) { EvaluationCalls(step).evaluate(); }{% endif %}};
+const Program program = {
+    GRAVEN_TEXT(GRAVEN_LEVEL_NAMESPACE){% for function in functions %},
+    [](const Step& step) { Calls(step).@{ function.name }@(); }{% endfor %}{% if evaluates_apart %},
+    [](const EvaluationStep& step) { EvaluationCalls(step).evaluate(); }{% endif %}};
 {% endif %}
 
 }  // namespace GRAVEN_LEVEL_NAMESPACE

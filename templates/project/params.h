@@ -1,6 +1,6 @@
 @{ banner }@
-// Parameters, buffers and states: one line each. Offsets are summed by the compiler, so that a change stays one line. This file is included for
-// its lines, several times; define what each kind should become:
+// Parameters, buffers and states: one line each. Offsets are summed by the compiler, so that a change stays one line.
+// This file is included for its lines, several times; define what each kind should become:
 //   GRAVEN_PARAM     learned: has a gradient of the same shape
 {% if updates_in_backward %}
 //   GRAVEN_FIXED     in the weights file, without a gradient that lasts: learned within backward, or not learned here

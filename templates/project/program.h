@@ -1,5 +1,6 @@
 @{ banner }@
-// What a step touches: pointers by name. The calls are in model@{ model_extension }@, the memory in model_api@{ model_extension }@. Not for users of the model: they include model.h.
+// What a step touches: pointers by name. The calls are in model@{ model_extension }@, the memory in
+// model_api@{ model_extension }@. Not for users of the model: they include model.h.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +15,8 @@
 #include "evaluation_plan.h"
 {% endif %}
 #include "memory_plan.h"
-// What a library that holds the model shows. Its own calls go to it, even where another has functions of the same names.
+// What a library that holds the model shows. Its own calls go to it, even where another has functions of the same
+// names.
 #define GRAVEN_API [[gnu::visibility("protected")]]
 #include "model.h"
 {% if on_device %}

@@ -1,6 +1,6 @@
-# ---- a shared library (BUILD_SHARED_LIBS) -----------------------------------------------------------------------------------------------
-# It shows model.h and nothing else. Its version is the graph's: programs and libraries get the one that they were linked with, several of them
-# in one process, too.
+# ---- a shared library (BUILD_SHARED_LIBS) ----------------------------------------------------------------------------
+# It shows model.h and nothing else. Its version is the graph's: programs and libraries get the one that they were
+# linked with, several of them in one process, too.
 set(again)
 get_target_property(kind @{ namespace }@_model TYPE)
 if(kind STREQUAL "SHARED_LIBRARY")

@@ -23,12 +23,18 @@ class Program final : public runtime::InferenceModel {
         .name = @{ name_literal }@,
         .inputs = {
 {% for input in inputs %}
-            {.name = "@{ input.member }@", .dtype = DType::@{ input.element }@, .shape = {@{ input.maxima }@}, .batched = @{ input.batched }@@{ input.symbolic }@},
+            {.name = "@{ input.member }@",
+             .dtype = DType::@{ input.element }@,
+             .shape = {@{ input.maxima }@},
+             .batched = @{ input.batched }@@{ input.symbolic }@},
 {% endfor %}
         },
         .outputs = {
 {% for output in outputs %}
-            {.name = "@{ output.member }@", .dtype = DType::@{ output.element }@, .shape = {@{ output.maxima }@}, .batched = @{ output.batched }@@{ output.symbolic }@},
+            {.name = "@{ output.member }@",
+             .dtype = DType::@{ output.element }@,
+             .shape = {@{ output.maxima }@},
+             .batched = @{ output.batched }@@{ output.symbolic }@},
 {% endfor %}
         },
 {% if length(other_symbols) > 0 %}
@@ -49,11 +55,13 @@ class Program final : public runtime::InferenceModel {
   }
 {% if on_device %}
   void start(int device, const std::string& weights) override {
-    model_ = std::make_unique<@{ namespace }@::Model>(std::make_shared<const @{ namespace }@::Weights>(weights, device));
+    model_ =
+        std::make_unique<@{ namespace }@::Model>(std::make_shared<const @{ namespace }@::Weights>(weights, device));
   }
 {% else %}
   void start(int threads, const std::string& weights) override {
-    model_ = std::make_unique<@{ namespace }@::Model>(std::make_shared<const @{ namespace }@::Weights>(weights), threads);
+    model_ =
+        std::make_unique<@{ namespace }@::Model>(std::make_shared<const @{ namespace }@::Weights>(weights), threads);
   }
 {% endif %}
 {% if length(other_symbols) > 0 %}
@@ -76,5 +84,7 @@ class Program final : public runtime::InferenceModel {
 
 int main(int argc, char** argv) {
   Program program;
-  return runtime::infer_main(argc, argv, program, {.weights = "weights.safetensors", @{ threads_default }@.mean = {@{ mean }@}, .std = {@{ std }@}});
+  return runtime::infer_main(
+      argc, argv, program,
+      {.weights = "weights.safetensors", @{ threads_default }@.mean = {@{ mean }@}, .std = {@{ std }@}});
 }

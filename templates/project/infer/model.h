@@ -1,7 +1,12 @@
 @{ banner }@
-// @{ name }@: inference. Weights holds what was learned, Model the memory of one caller; many Models may share one Weights.
+// @{ name }@: inference. Weights holds what was learned, Model the memory of one caller; many Models may share one
+// Weights.
 //
-//   auto weights = std::make_shared<const @{ namespace }@::Weights>("weights.safetensors"{% if on_device %}, /*device=*/0{% endif %});
+{% if on_device %}
+//   auto weights = std::make_shared<const @{ namespace }@::Weights>("weights.safetensors", /*device=*/0);
+{% else %}
+//   auto weights = std::make_shared<const @{ namespace }@::Weights>("weights.safetensors");
+{% endif %}
 //   @{ namespace }@::Model model(weights);
 //   model.forward(@{ argument_names }@, @{ output_names }@);
 //
@@ -12,13 +17,14 @@
 //   output  @{ output.name_padded }@ @{ output.type }@
 {% endfor %}
 //
-// Inputs and outputs are row-major and must not overlap. forward() allocates nothing. Each thread needs a Model of its own; Weights may be
-// shared by all, and replaced in a Model at any time. Errors arrive as std::runtime_error. A C interface follows at the end; it turns errors into
-// codes.
+// Inputs and outputs are row-major and must not overlap. forward() allocates nothing. Each thread needs a Model of its
+// own; Weights may be shared by all, and replaced in a Model at any time. Errors arrive as std::runtime_error. A C
+// interface follows at the end; it turns errors into codes.
 {% if on_device %}
 // Every call leaves the thread's current CUDA device as it was.
 {% if length(symbols) > 0 %}
-// Sizes below the largest have the libraries' descriptors made at their first forward(), and memory, should a library want more scratch for less.
+// Sizes below the largest have the libraries' descriptors made at their first forward(), and memory, should a library
+// want more scratch for less.
 {% endif %}
 {% endif %}
 #pragma once
@@ -54,7 +60,8 @@ constexpr std::int64_t maximum_@{ symbol.identifier }@ = @{ symbol.maximum }@;
 class GRAVEN_API Weights {
  public:
 {% if on_device %}
-  /// Reads a safetensors file, all or nothing, into the memory of this CUDA device. An empty path leaves all weights zero.
+  /// Reads a safetensors file, all or nothing, into the memory of this CUDA device. An empty path leaves all weights
+  /// zero.
   explicit Weights(const std::string& path, int device = 0);
 {% else %}
   /// Reads a safetensors file, all or nothing. An empty path leaves all weights zero.
@@ -112,12 +119,22 @@ extern "C" {
 /* The C interface: 0 is success; otherwise @{ namespace }@_error() says what happened, in this thread. */
 typedef struct @{ namespace }@_weights @{ namespace }@_weights;
 typedef struct @{ namespace }@_model @{ namespace }@_model;
-enum { @{ constant_prefix }@_OK = 0, @{ constant_prefix }@_ERROR = 1, @{ constant_prefix }@_NO_MEMORY = 2, @{ constant_prefix }@_BAD_ARGUMENT = 3 };
+enum {
+  @{ constant_prefix }@_OK = 0,
+  @{ constant_prefix }@_ERROR = 1,
+  @{ constant_prefix }@_NO_MEMORY = 2,
+  @{ constant_prefix }@_BAD_ARGUMENT = 3
+};
 
-GRAVEN_API int @{ namespace }@_load(const char* path, {% if on_device %}int device, {% endif %}@{ namespace }@_weights** weights);
+GRAVEN_API int @{ namespace }@_load(const char* path{% if on_device %}, int device{% endif %},
+                                    @{ namespace }@_weights** weights);
 /* Models that use the weights keep them alive. */
 GRAVEN_API void @{ namespace }@_unload(@{ namespace }@_weights* weights);
-GRAVEN_API int @{ namespace }@_create(const @{ namespace }@_weights* weights, {% if not on_device %}int threads, {% endif %}@{ namespace }@_model** model);
+GRAVEN_API int @{ namespace }@_create(const @{ namespace }@_weights* weights,
+{% if not on_device %}
+                                      int threads,
+{% endif %}
+                                      @{ namespace }@_model** model);
 GRAVEN_API void @{ namespace }@_destroy(@{ namespace }@_model* model);
 GRAVEN_API int @{ namespace }@_use(@{ namespace }@_model* model, const @{ namespace }@_weights* weights);
 GRAVEN_API int @{ namespace }@_forward(@{ namespace }@_model* model, @{ c_parameters }@, @{ c_output_parameters }@);

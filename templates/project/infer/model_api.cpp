@@ -52,7 +52,8 @@ struct [[gnu::visibility("hidden")]] Weights::Memory {
 };
 
 struct [[gnu::visibility("hidden")]] Model::Memory {
-  Memory(std::shared_ptr<const Weights> given, int count) : weights(std::move(given)), threads(count), arena(kArenaBytes) {
+  Memory(std::shared_ptr<const Weights> given, int count)
+      : weights(std::move(given)), threads(count), arena(kArenaBytes) {
     [[maybe_unused]] std::byte* const base = arena.at<std::byte>(0);
 #define GRAVEN_VALUE(name, dtype, offset, bytes) \
   { constexpr std::size_t at = offset; buf.name = reinterpret_cast<dtype*>(base + at); }
@@ -71,7 +72,8 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
 Weights::Weights(const std::string& path) : memory_(std::make_unique<Memory>()) {
   if (!path.empty()) {
     std::vector<runtime::Variable> variables;
-#define GRAVEN_FIXED(name, dtype, path, ...) runtime::add(variables, path, runtime::DType::dtype, {__VA_ARGS__}, memory_->param.name);
+#define GRAVEN_FIXED(name, dtype, path, ...) \
+  runtime::add(variables, path, runtime::DType::dtype, {__VA_ARGS__}, memory_->param.name);
 #include "params.h"
     runtime::load_variables(runtime::SafetensorsFile(path), variables);
   }
@@ -80,7 +82,8 @@ Weights::Weights(const std::string& path) : memory_(std::make_unique<Memory>()) 
   const Inputs in;
   const Outputs out;
   const Buffers buf;
-  choose_program().prepare(Step{threads, in, out, memory_->param{% if has_prepared %}, memory_->prepared{% endif %}, buf});
+  choose_program().prepare(
+      Step{threads, in, out, memory_->param{% if has_prepared %}, memory_->prepared{% endif %}, buf});
 {% endif %}
 }
 Weights::~Weights() = default;
@@ -98,7 +101,8 @@ void Model::forward(@{ parameters }@, @{ output_parameters }@) {
   Memory& own = *memory_;
 {% for symbol in symbols %}
   if (@{ symbol.identifier }@ < @{ symbol.least }@ || @{ symbol.identifier }@ > @{ symbol.maximum }@)
-    throw std::runtime_error("@{ symbol.identifier }@: expected @{ symbol.least }@ to @{ symbol.maximum }@, found " + std::to_string(@{ symbol.identifier }@));
+    throw std::runtime_error("@{ symbol.identifier }@: expected @{ symbol.least }@ to @{ symbol.maximum }@, found " +
+                             std::to_string(@{ symbol.identifier }@));
 {% endfor %}
 {% for input in inputs %}
   own.in.@{ input.member }@ = @{ input.converted }@;

@@ -1,7 +1,7 @@
 @{ banner }@
 {% if recorded %}
-// The self-test: one call on recorded inputs; results against what was recorded when the project was generated (in double precision, by plain
-// loops), as near as rounding allows; then the same again, which must give the same bits.
+// The self-test: one call on recorded inputs; results against what was recorded when the project was generated (in
+// double precision, by plain loops), as near as rounding allows; then the same again, which must give the same bits.
 {% else %}
 // The self-test: two calls must give the same bits. Nothing was recorded to compare them with.
 {% endif %}
@@ -26,7 +26,11 @@ int test() {
   using runtime::DType;
 {% endif %}
   try {
-    Model model(std::make_shared<const Weights>({% if has_weights %}runtime::required_beside_program("weights.safetensors"){% else %}""{% endif %}));
+{% if has_weights %}
+    Model model(std::make_shared<const Weights>(runtime::required_beside_program("weights.safetensors")));
+{% else %}
+    Model model(std::make_shared<const Weights>(""));
+{% endif %}
 @{ selftest_inputs }@
     // Of both runs, one beside the other.
 {% for output in outputs %}
@@ -53,12 +57,14 @@ int test() {
     std::printf("%s, level %s\n", @{ name_literal }@, model.level());
 {% if recorded %}
 {% for output in outputs %}
-    comparison.check("output.@{ output.member }@", @{ output.member }@, DType::@{ output.element }@, {@{ output.tested }@});
+    comparison.check("output.@{ output.member }@", @{ output.member }@, DType::@{ output.element }@,
+                     {@{ output.tested }@});
 {% endfor %}
 {% endif %}
     model.forward(@{ argument_names }@, @{ output_names_again }@);
 {% for output in outputs %}
-    if (std::memcmp(@{ output.member }@, @{ output.member }@_again, output_memory[@{ 2 * loop.index }@].bytes()) != 0) return std::printf("@{ output.member }@: two runs differ\n"), 1;
+    if (std::memcmp(@{ output.member }@, @{ output.member }@_again, output_memory[@{ 2 * loop.index }@].bytes()) != 0)
+      return std::printf("@{ output.member }@: two runs differ\n"), 1;
 {% endfor %}
     std::printf("two runs agree in every bit\n");
 {% if recorded %}

@@ -38,7 +38,11 @@ class Program final : public runtime::TrainableModel {
         .loss = @{ loss_literal }@,
         .inputs = {
 {% for input in inputs %}
-            {.name = "@{ input.member }@", .dtype = DType::@{ input.element }@, .shape = {@{ input.maxima }@}, .batched = @{ input.batched }@, .classes = @{ input.classes }@@{ input.ignored }@@{ input.symbolic }@},
+            {.name = "@{ input.member }@",
+             .dtype = DType::@{ input.element }@,
+             .shape = {@{ input.maxima }@},
+             .batched = @{ input.batched }@,
+             .classes = @{ input.classes }@@{ input.ignored }@@{ input.symbolic }@},
 {% endfor %}
         },
 {% if length(other_symbols) > 0 %}
@@ -87,7 +91,8 @@ class Program final : public runtime::TrainableModel {
 {% endif %}
   std::vector<Variable> weights() override { return variables(model_->parameters()); }
   std::vector<Variable> states() override { return variables(model_->states()); }
-  double step(const void* const* inputs, std::int64_t@{ batch_if_passed }@, const runtime::StepNumbers& numbers) override {
+  double step(const void* const* inputs, std::int64_t@{ batch_if_passed }@,
+              const runtime::StepNumbers& numbers) override {
     @{ namespace }@::Hyper hyper;
 {% if group_count != "0" %}
     std::memcpy(hyper.learning_rates, numbers.learning_rates, sizeof hyper.learning_rates);
@@ -103,12 +108,14 @@ class Program final : public runtime::TrainableModel {
   }
 {% endif %}
 {% if has_evaluation == "true" %}
-  runtime::Evaluation evaluate(const void* const* inputs, std::int64_t batch, std::int64_t@{ count_if_used }@) override {
+  runtime::Evaluation evaluate(const void* const* inputs, std::int64_t batch,
+                               std::int64_t@{ count_if_used }@) override {
     const double loss = model_->evaluate(@{ erased_arguments }@);
 {% if loss_is_sum %}
     runtime::Evaluation sums{.loss_sum = loss, .samples = batch};  // the loss is a sum over the samples
 {% else %}
-    runtime::Evaluation sums{.loss_sum = loss * static_cast<double>(batch), .samples = batch};  // the loss is a mean over the samples
+    // The loss is a mean over the samples.
+    runtime::Evaluation sums{.loss_sum = loss * static_cast<double>(batch), .samples = batch};
 {% endif %}
 {% if has_accuracy == "true" and on_device %}
     const auto predictions = model_->predictions();

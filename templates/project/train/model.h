@@ -1,8 +1,10 @@
 @{ banner }@
 {% if on_device %}
-// @{ name }@: training. One Model is the network, its optimizer and their memory; everything that a step needs is allocated when it is made.
+// @{ name }@: training. One Model is the network, its optimizer and their memory; everything that a step needs is
+// allocated when it is made.
 {% else %}
-// @{ name }@: training. One Model is the network, its optimizer and their memory; everything is allocated when it is made.
+// @{ name }@: training. One Model is the network, its optimizer and their memory; everything is allocated when it is
+// made.
 {% endif %}
 //
 {% if on_device %}
@@ -25,11 +27,12 @@
 //   output  @{ output.name_padded }@ @{ output.type }@
 {% endfor %}
 //
-// One thread at a time may use a Model; results are the same, bit for bit, whatever the number of threads that it runs on. Inputs are row-major.
-// Errors arrive as std::runtime_error. A C interface follows at the end; it turns errors into codes.
+// One thread at a time may use a Model; results are the same, bit for bit, whatever the number of threads that it runs
+// on. Inputs are row-major. Errors arrive as std::runtime_error. A C interface follows at the end; it turns errors into
+// codes.
 {% if on_device %}
-// parameters(), gradients(), states() and results() are copies on the host, which take memory there from their first call on. Every call leaves the
-// thread's current CUDA device as it was.
+// parameters(), gradients(), states() and results() are copies on the host, which take memory there from their first
+// call on. Every call leaves the thread's current CUDA device as it was.
 {% endif %}
 #pragma once
 
@@ -98,8 +101,8 @@ class GRAVEN_API Model {
   /// Forward, backward, update. Returns the loss before the update.
   double step(@{ parameters }@, const Hyper& hyper);
 {% if updates_in_backward %}
-  /// The forward phase of a step, as it is in training; returns the loss. Backward updates each parameter as soon as its gradient is there, so
-  /// the rest of the step is not to be had apart, and no gradient outlives it.
+  /// The forward phase of a step, as it is in training; returns the loss. Backward updates each parameter as soon as
+  /// its gradient is there, so the rest of the step is not to be had apart, and no gradient outlives it.
 {% else %}
   /// The forward phase of a step, as it is in training; returns the loss.
 {% endif %}
@@ -116,17 +119,19 @@ class GRAVEN_API Model {
 {% endif %}
 {% if has_evaluation == "true" %}
 {% if evaluates_apart %}
-  /// The loss of the network in evaluation mode: batch norms use their running statistics, nothing is random, nothing is learned or written.
+  /// The loss of the network in evaluation mode: batch norms use their running statistics, nothing is random, nothing
+  /// is learned or written.
 {% else %}
   /// The loss alone; nothing is learned. This network is the same function in training and in evaluation mode.
 {% endif %}
   double evaluate(@{ parameters }@);
 {% if has_accuracy == "true" %}
-  /// How the last evaluate() rated the classes, [rows, classes]: the largest of a row is the prediction. Valid until the next call.
+  /// How the last evaluate() rated the classes, [rows, classes]: the largest of a row is the prediction. Valid until
+  /// the next call.
   Tensor scores() const;
 {% if on_device %}
-  /// The predictions themselves, i64 [rows], without the scores leaving the device: of the largest scores of a row the first. Valid until the next
-  /// call.
+  /// The predictions themselves, i64 [rows], without the scores leaving the device: of the largest scores of a row the
+  /// first. Valid until the next call.
   Tensor predictions() const;
 {% endif %}
 {% endif %}
@@ -148,8 +153,8 @@ class GRAVEN_API Model {
   /// Results of the last forward() or step().
   std::vector<Tensor> results() const;
 {% if on_device %}
-  /// Copies to the device what was written into the tensors of parameters() and of states(), which are copies of the device's: of those that were
-  /// called since the last step, forward() or update(). An error when neither was.
+  /// Copies to the device what was written into the tensors of parameters() and of states(), which are copies of the
+  /// device's: of those that were called since the last step, forward() or update(). An error when neither was.
   void write_back();
 {% if not updates_in_backward %}
   /// The same of gradients(), since the last step or backward().
@@ -174,13 +179,22 @@ extern "C" {
 
 /* The C interface: 0 is success; otherwise @{ namespace }@_error() says what happened, in this thread. */
 typedef struct @{ namespace }@_model @{ namespace }@_model;
-enum { @{ constant_prefix }@_OK = 0, @{ constant_prefix }@_ERROR = 1, @{ constant_prefix }@_NO_MEMORY = 2, @{ constant_prefix }@_BAD_ARGUMENT = 3 };
+enum {
+  @{ constant_prefix }@_OK = 0,
+  @{ constant_prefix }@_ERROR = 1,
+  @{ constant_prefix }@_NO_MEMORY = 2,
+  @{ constant_prefix }@_BAD_ARGUMENT = 3
+};
 
 GRAVEN_API int @{ namespace }@_create(int @{ create_argument }@, @{ namespace }@_model** model);
 GRAVEN_API void @{ namespace }@_destroy(@{ namespace }@_model* model);
-/* Forward, backward, update. `learning_rates`: @{ group_count }@; `step` counts from 1. The loss is stored where `loss` points, unless that is NULL. */
-GRAVEN_API int @{ namespace }@_step(@{ namespace }@_model* model, @{ c_parameters }@, const double* learning_rates, int64_t step, {% if random %}int64_t seed, {% endif %}double* loss);
-GRAVEN_API int @{ namespace }@_forward(@{ namespace }@_model* model, @{ c_parameters }@, {% if random %}int64_t step, int64_t seed, {% endif %}double* loss);
+/* Forward, backward, update. `learning_rates`: @{ group_count }@; `step` counts from 1. The loss is stored where `loss`
+   points, unless that is NULL. */
+GRAVEN_API int @{ namespace }@_step(@{ namespace }@_model* model, @{ c_parameters }@,
+                                    const double* learning_rates, int64_t step{% if random %}, int64_t seed{% endif %},
+                                    double* loss);
+GRAVEN_API int @{ namespace }@_forward(@{ namespace }@_model* model, @{ c_parameters }@{% if random %}, int64_t step,
+                                       int64_t seed{% endif %}, double* loss);
 {% if has_evaluation == "true" %}
 GRAVEN_API int @{ namespace }@_evaluate(@{ namespace }@_model* model, @{ c_parameters }@, double* loss);
 {% endif %}

@@ -59,7 +59,18 @@ void require_step(const Hyper& hyper) {
 }  // namespace
 
 struct [[gnu::visibility("hidden")]] Model::Memory {
-  explicit Memory(int count) : threads(count), weights(weight_bytes()), {% if not updates_in_backward %}gradients(gradient_bytes()), {% endif %}states(state_bytes()), arena({% if evaluates_apart %}std::max(kArenaBytes, kEvaluationBytes){% else %}kArenaBytes{% endif %}) {
+  explicit Memory(int count)
+      : threads(count),
+        weights(weight_bytes()),
+{% if not updates_in_backward %}
+        gradients(gradient_bytes()),
+{% endif %}
+        states(state_bytes()),
+{% if evaluates_apart %}
+        arena(std::max(kArenaBytes, kEvaluationBytes)) {
+{% else %}
+        arena(kArenaBytes) {
+{% endif %}
     std::byte* next = weights.at<std::byte>(0);
 #define GRAVEN_PARAM(name, dtype, path, ...) param.name = take<dtype>(next, numel({__VA_ARGS__}));
 #define GRAVEN_FIXED(name, dtype, path, ...) param.name = take<dtype>(next, numel({__VA_ARGS__}));
@@ -112,7 +123,8 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
     Step step{threads, in, param, {% if not updates_in_backward %}grad, {% endif %}state, buf};
 {% for symbol in symbols %}
     if (@{ symbol.identifier }@ < 1 || @{ symbol.identifier }@ > @{ symbol.maximum }@)
-      throw std::runtime_error("@{ symbol.identifier }@: expected 1 to @{ symbol.maximum }@, found " + std::to_string(@{ symbol.identifier }@));
+      throw std::runtime_error("@{ symbol.identifier }@: expected 1 to @{ symbol.maximum }@, found " +
+                               std::to_string(@{ symbol.identifier }@));
     step.size.@{ symbol.identifier }@ = @{ symbol.identifier }@;
 {% endfor %}
     return step;
@@ -219,7 +231,9 @@ void Model::load(const std::string& path) {
   runtime::load_variables(runtime::SafetensorsFile(path), variables);
 }
 
-void Model::save(const std::string& path) const { runtime::save_variables(path, memory_->weight_variables(), {{"graph", kGraphHash}}); }
+void Model::save(const std::string& path) const {
+  runtime::save_variables(path, memory_->weight_variables(), {{"graph", kGraphHash}});
+}
 
 namespace {
 std::vector<Tensor> tensors(const std::vector<runtime::Variable>& variables) {

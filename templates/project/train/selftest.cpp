@@ -1,13 +1,13 @@
 @{ banner }@
 {% if recorded %}
 {% if updates_in_backward %}
-// The self-test: a step on recorded inputs, and one with other states; the loss, the parameters and the optimizer's states against what was
-// recorded when the project was generated (in double precision, by plain loops), as near as rounding allows; then the first step again with
-// another model, which must give the same bits.
+// The self-test: a step on recorded inputs, and one with other states; the loss, the parameters and the optimizer's
+// states against what was recorded when the project was generated (in double precision, by plain loops), as near as
+// rounding allows; then the first step again with another model, which must give the same bits.
 {% else %}
-// The self-test: forward and backward on recorded inputs, and two updates by the recorded gradients; loss, gradients, parameters and the
-// optimizer's states against what was recorded when the project was generated (in double precision, by plain loops), as near as rounding allows;
-// then the same again, which must give the same bits.
+// The self-test: forward and backward on recorded inputs, and two updates by the recorded gradients; loss, gradients,
+// parameters and the optimizer's states against what was recorded when the project was generated (in double precision,
+// by plain loops), as near as rounding allows; then the same again, which must give the same bits.
 {% endif %}
 {% else %}
 // The self-test: two runs of the same step must give the same bits. Nothing was recorded to compare it with.
@@ -40,7 +40,8 @@ using Contents = std::vector<std::vector<char>>;
 
 Contents contents(const std::vector<Tensor>& tensors) {
   Contents copies;
-  for (const Tensor& t : tensors) copies.emplace_back(static_cast<const char*>(t.data), static_cast<const char*>(t.data) + bytes_of(t));
+  for (const Tensor& t : tensors)
+    copies.emplace_back(static_cast<const char*>(t.data), static_cast<const char*>(t.data) + bytes_of(t));
   return copies;
 }
 
@@ -60,7 +61,8 @@ bool agree(const std::vector<Tensor>& tensors, const Contents& before) {
 /// Those that were recorded, under `kind` and their paths.
 void check(runtime::Comparison& comparison, const std::string& kind, const std::vector<Tensor>& tensors) {
   for (const Tensor& t : tensors)
-    if (const std::string name = kind + t.path; comparison.has(name)) comparison.check(name.c_str(), t.data, dtype_of(t), t.shape);
+    if (const std::string name = kind + t.path; comparison.has(name))
+      comparison.check(name.c_str(), t.data, dtype_of(t), t.shape);
 }
 {% if updates_in_backward and has_states %}
 
@@ -72,7 +74,8 @@ void set_later_state(const runtime::Comparison& comparison, const Tensor& state)
   const std::int64_t n = runtime::count_of(state.shape);
   double most = 0;
   for (std::int64_t i = 0; i < n; ++i) most = std::fmax(most, std::fabs(runtime::number_at(dtype, data, i)));
-  for (std::int64_t i = 0; i < n; ++i) runtime::put_number(dtype, data, i, std::fabs(runtime::number_at(dtype, data, i)) + most);
+  for (std::int64_t i = 0; i < n; ++i)
+    runtime::put_number(dtype, data, i, std::fabs(runtime::number_at(dtype, data, i)) + most);
 }
 {% endif %}
 {% endif %}
@@ -97,7 +100,8 @@ int test() {
     comparison.check("evaluation.scores", model.scores().data, DType::@{ output.element }@, {@{ output.tested }@});
 {% endfor %}
 {% endif %}
-    // Learning rates that are large, for rounding to hide little of what is added to a parameter, and unlike one another.
+    // Learning rates that are large, for rounding to hide little of what is added to a parameter, and unlike one
+    // another.
     Hyper hyper;
 {% if group_count != "0" %}
     for (int i = 0; i < @{ group_count }@; ++i) hyper.learning_rates[i] = 1.0 / (2 + i % 8);
@@ -114,7 +118,8 @@ int test() {
     Model other;
     other.load(runtime::required_beside_program("weights.safetensors"));
     other.step(@{ argument_names }@, hyper);
-    if (!agree(model.parameters(), contents(other.parameters())) || !agree(model.states(), contents(other.states()))) return 1;
+    if (!agree(model.parameters(), contents(other.parameters())) || !agree(model.states(), contents(other.states())))
+      return 1;
     std::printf("two runs agree in every bit\n");
 {% if recorded and has_states %}
     restore(model.parameters(), weights);
@@ -138,7 +143,8 @@ int test() {
 {% if recorded %}
       // By what the gradients should be, so that it is the update that is compared.
       for (const Tensor& t : model.gradients())
-        if (const std::string name = "gradient." + t.path; comparison.has(name)) comparison.load(name.c_str(), t.data, dtype_of(t), t.shape);
+        if (const std::string name = "gradient." + t.path; comparison.has(name))
+          comparison.load(name.c_str(), t.data, dtype_of(t), t.shape);
 {% if on_device %}
       model.write_back_gradients();
 {% endif %}

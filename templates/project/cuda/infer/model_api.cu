@@ -113,7 +113,9 @@ Weights::Weights(const std::string& path, int device) {
   memory_ = std::make_unique<Memory>(context);
   if (!path.empty()) {
     std::vector<runtime::Variable> variables;
-#define GRAVEN_FIXED(name, dtype, path, ...) runtime::add(variables, path, runtime::DType::dtype, {__VA_ARGS__}, memory_->block.host(memory_->param.name));
+#define GRAVEN_FIXED(name, dtype, path, ...)                          \
+  runtime::add(variables, path, runtime::DType::dtype, {__VA_ARGS__}, \
+               memory_->block.host(memory_->param.name));
 #include "params.h"
     runtime::load_variables(runtime::SafetensorsFile(path), variables);
     memory_->block.upload(context);
@@ -144,7 +146,8 @@ void Model::forward(@{ parameters }@, @{ output_parameters }@) {
   const DeviceGuard guard(own.context.device());
 {% for symbol in symbols %}
   if (@{ symbol.identifier }@ < @{ symbol.least }@ || @{ symbol.identifier }@ > @{ symbol.maximum }@)
-    throw std::runtime_error("@{ symbol.identifier }@: expected @{ symbol.least }@ to @{ symbol.maximum }@, found " + std::to_string(@{ symbol.identifier }@));
+    throw std::runtime_error("@{ symbol.identifier }@: expected @{ symbol.least }@ to @{ symbol.maximum }@, found " +
+                             std::to_string(@{ symbol.identifier }@));
 {% endfor %}
   {% if length(symbols) == 0 %}const {% endif %}Step step = own.step();
 {% for symbol in symbols %}
@@ -155,7 +158,8 @@ void Model::forward(@{ parameters }@, @{ output_parameters }@) {
 {% endfor %}
   program.forward(step);
 {% for output in outputs %}
-  download(own.context, @{ output.converted }@, const_cast<const @{ output.element }@*>(own.out.@{ output.member }@), @{ output.count_in_step }@);
+  download(own.context, @{ output.converted }@, const_cast<const @{ output.element }@*>(own.out.@{ output.member }@),
+           @{ output.count_in_step }@);
 {% endfor %}
   own.context.synchronize();
 }
@@ -164,7 +168,8 @@ void Model::use(std::shared_ptr<const Weights> weights) {
   if (weights == nullptr) throw std::runtime_error("a model needs weights");
   const int expected = memory_->context.device(), found = weights->memory_->device;
   if (found != expected)
-    throw std::runtime_error("weights: expected on the model's device, " + std::to_string(expected) + ", found on device " + std::to_string(found));
+    throw std::runtime_error("weights: expected on the model's device, " + std::to_string(expected) +
+                             ", found on device " + std::to_string(found));
   memory_->weights = std::move(weights);
 }
 

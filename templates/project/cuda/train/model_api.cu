@@ -1,5 +1,6 @@
 @{ banner }@
-// The memory of the model, on the device and, for who asks, copies of it on the host; its files, and both interfaces of model.h.
+// The memory of the model, on the device and, for who asks, copies of it on the host; its files, and both interfaces of
+// model.h.
 {% if evaluates_apart %}
 #include <algorithm>
 {% endif %}
@@ -106,7 +107,11 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
         host_predictions(predictions.bytes()),
 {% endfor %}
         losses(sizeof(double) * @{ loss_count }@) {
-    [[maybe_unused]] Cutter next_weight(weights), {% if not updates_in_backward %}next_gradient(gradients), {% endif %}next_state(states);
+    [[maybe_unused]] Cutter next_weight(weights),
+{% if not updates_in_backward %}
+        next_gradient(gradients),
+{% endif %}
+        next_state(states);
 #define GRAVEN_PARAM(name, dtype, path, ...) param.name = next_weight.take<dtype>(numel({__VA_ARGS__}));
 #define GRAVEN_FIXED(name, dtype, path, ...) param.name = next_weight.take<dtype>(numel({__VA_ARGS__}));
 #include "params.h"
@@ -145,22 +150,26 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
   // The host's copies.
   std::vector<runtime::Variable> weight_variables() const {
     std::vector<runtime::Variable> list;
-#define GRAVEN_PARAM(name, dtype, path, ...) runtime::add(list, path, runtime::DType::dtype, {__VA_ARGS__}, weights.host(param.name));
-#define GRAVEN_FIXED(name, dtype, path, ...) runtime::add(list, path, runtime::DType::dtype, {__VA_ARGS__}, weights.host(param.name));
+#define GRAVEN_PARAM(name, dtype, path, ...) \
+  runtime::add(list, path, runtime::DType::dtype, {__VA_ARGS__}, weights.host(param.name));
+#define GRAVEN_FIXED(name, dtype, path, ...) \
+  runtime::add(list, path, runtime::DType::dtype, {__VA_ARGS__}, weights.host(param.name));
 #include "params.h"
     return list;
   }
 {% if not updates_in_backward %}
   std::vector<runtime::Variable> gradient_variables() const {
     std::vector<runtime::Variable> list;
-#define GRAVEN_PARAM(name, dtype, path, ...) runtime::add(list, path, runtime::DType::dtype, {__VA_ARGS__}, gradients.host(grad.name));
+#define GRAVEN_PARAM(name, dtype, path, ...) \
+  runtime::add(list, path, runtime::DType::dtype, {__VA_ARGS__}, gradients.host(grad.name));
 #include "params.h"
     return list;
   }
 {% endif %}
   std::vector<runtime::Variable> state_variables() const {
     std::vector<runtime::Variable> list;
-#define GRAVEN_STATE(name, dtype, path, ...) runtime::add(list, path, runtime::DType::dtype, {__VA_ARGS__}, states.host(state.name));
+#define GRAVEN_STATE(name, dtype, path, ...) \
+  runtime::add(list, path, runtime::DType::dtype, {__VA_ARGS__}, states.host(state.name));
 #include "params.h"
     return list;
   }
@@ -172,7 +181,8 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
     Step step = whole_step();
 {% for symbol in symbols %}
     if (@{ symbol.identifier }@ < 1 || @{ symbol.identifier }@ > @{ symbol.maximum }@)
-      throw std::runtime_error("@{ symbol.identifier }@: expected 1 to @{ symbol.maximum }@, found " + std::to_string(@{ symbol.identifier }@));
+      throw std::runtime_error("@{ symbol.identifier }@: expected 1 to @{ symbol.maximum }@, found " +
+                               std::to_string(@{ symbol.identifier }@));
     step.size.@{ symbol.identifier }@ = @{ symbol.identifier }@;
 {% endfor %}
 {% for input in inputs %}
@@ -183,7 +193,8 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
   /// Asks for the loss as it is now; loss() has it once the stream has come here.
   void fetch_loss() {
 {% for loss in losses %}
-    download(context, loss_at<@{ loss.element }@>(@{ loop.index }@), const_cast<const @{ loss.element }@*>(@{ loss.expression }@), 1);
+    download(context, loss_at<@{ loss.element }@>(@{ loop.index }@),
+             const_cast<const @{ loss.element }@*>(@{ loss.expression }@), 1);
 {% endfor %}
   }
   template <class T>
@@ -203,7 +214,8 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
   void fetch_evaluation_loss() {
     const auto& buf = evaluation_buf;
 {% for loss in evaluation_losses %}
-    download(context, loss_at<@{ loss.element }@>(@{ loop.index }@), const_cast<const @{ loss.element }@*>(@{ loss.expression }@), 1);
+    download(context, loss_at<@{ loss.element }@>(@{ loop.index }@),
+             const_cast<const @{ loss.element }@*>(@{ loss.expression }@), 1);
 {% endfor %}
   }
 {% endif %}
@@ -326,7 +338,8 @@ Tensor Model::scores() const {
   const DeviceGuard guard(memory_->context.device());
   const auto& buf = memory_->{% if evaluates_apart %}evaluation_{% endif %}buf;
   @{ output.element }@* const host = static_cast<@{ output.element }@*>(memory_->scores.data());
-  download(memory_->context, host, const_cast<const @{ output.element }@*>(@{ output.expression }@), @{ output.storage }@);
+  download(memory_->context, host, const_cast<const @{ output.element }@*>(@{ output.expression }@),
+           @{ output.storage }@);
   memory_->context.synchronize();
   return {"scores", "@{ output.dtype }@", {@{ output.maxima }@}, host};
 }
@@ -337,7 +350,8 @@ Tensor Model::predictions() const {
   constexpr std::int64_t rows = @{ output.storage }@ / @{ classes }@;
   std::int64_t* const found = static_cast<std::int64_t*>(memory_->predictions.data());
   std::int64_t* const host = static_cast<std::int64_t*>(memory_->host_predictions.data());
-  argmax(memory_->context, reduce_config{.outer = rows, .size = @{ classes }@, .inner = 1}, found, const_cast<const @{ output.element }@*>(@{ output.expression }@));
+  argmax(memory_->context, reduce_config{.outer = rows, .size = @{ classes }@, .inner = 1}, found,
+         const_cast<const @{ output.element }@*>(@{ output.expression }@));
   download(memory_->context, host, const_cast<const std::int64_t*>(found), rows);
   memory_->context.synchronize();
   return {"predictions", "i64", {rows}, host};
@@ -361,17 +375,20 @@ void Model::save(const std::string& path) const {
 
 void Model::write_back() {
   const DeviceGuard guard(memory_->context.device());
-  const bool weights = memory_->weights.write_back(memory_->context), states = memory_->states.write_back(memory_->context);
+  const bool weights = memory_->weights.write_back(memory_->context),
+             states = memory_->states.write_back(memory_->context);
   memory_->context.synchronize();
   if (!weights && !states)
-    throw std::runtime_error("write_back: expected parameters() or states() to have been called since the last step, forward() or update()");
+    throw std::runtime_error(
+        "write_back: expected parameters() or states() to have been called since the last step, forward() or update()");
 }
 
 {% if not updates_in_backward %}
 void Model::write_back_gradients() {
   const DeviceGuard guard(memory_->context.device());
   if (!memory_->gradients.write_back(memory_->context))
-    throw std::runtime_error("write_back_gradients: expected gradients() to have been called since the last step or backward()");
+    throw std::runtime_error(
+        "write_back_gradients: expected gradients() to have been called since the last step or backward()");
   memory_->context.synchronize();
 }
 
@@ -406,7 +423,8 @@ std::vector<Tensor> Model::results() const {
   std::vector<Tensor> list;
   char* next = static_cast<char*>(memory_->results.data());
 {% for output in outputs %}
-  download(memory_->context, reinterpret_cast<@{ output.element }@*>(next), const_cast<const @{ output.element }@*>(@{ output.in_memory }@), @{ output.storage }@);
+  download(memory_->context, reinterpret_cast<@{ output.element }@*>(next),
+           const_cast<const @{ output.element }@*>(@{ output.in_memory }@), @{ output.storage }@);
   list.push_back({"@{ output.member }@", "@{ output.dtype }@", {@{ output.maxima }@}, next});
   next += aligned(sizeof(@{ output.element }@) * @{ output.storage }@);
 {% endfor %}
