@@ -339,7 +339,8 @@ std::vector<char> copy_of(const std::vector<Tensor>& tensors) {
   for (const Tensor& t : tensors) {
     std::size_t n = 4;
     for (const std::int64_t d : t.shape) n *= static_cast<std::size_t>(d);
-    if (std::strcmp(t.dtype, "f32") == 0) bytes.insert(bytes.end(), static_cast<char*>(t.data), static_cast<char*>(t.data) + n);
+    if (std::strcmp(t.dtype, "f32") == 0)
+      bytes.insert(bytes.end(), static_cast<char*>(t.data), static_cast<char*>(t.data) + n);
   }
   return bytes;
 }
@@ -362,7 +363,8 @@ int main() {
   const auto before = cuda_on_cpu::statistics();
   const Tensor predictions = model.predictions();
   const auto after = cuda_on_cpu::statistics();
-  std::printf("calls: %lld allocations, %lld descriptors\n", static_cast<long long>(after.allocations), static_cast<long long>(after.descriptors));
+  std::printf("calls: %lld allocations, %lld descriptors\n", static_cast<long long>(after.allocations),
+              static_cast<long long>(after.descriptors));
   std::printf("predictions: %lld bytes\n", static_cast<long long>(after.bytes_to_host - before.bytes_to_host));
   const Tensor scores = model.scores();
   const std::int64_t classes = scores.shape[1];
@@ -371,7 +373,8 @@ int main() {
     std::int64_t best = 0;
     for (std::int64_t c = 1; c < classes; ++c)
       if (score[c] > score[best]) best = c;
-    if (static_cast<const std::int64_t*>(predictions.data)[row] != best) std::printf("row %lld: another prediction\n", static_cast<long long>(row));
+    if (static_cast<const std::int64_t*>(predictions.data)[row] != best)
+      std::printf("row %lld: another prediction\n", static_cast<long long>(row));
   }
   const std::vector<char> old_states = copy_of(model.states());
   model.step(x.data(), y.data(), hyper);
@@ -412,13 +415,15 @@ const char* const kInferenceUser = R"(
 using namespace NAME;
 
 int main() {
-  const auto on_second = std::make_shared<const Weights>("weights.safetensors", 1), on_first = std::make_shared<const Weights>("weights.safetensors");
+  const auto on_second = std::make_shared<const Weights>("weights.safetensors", 1);
+  const auto on_first = std::make_shared<const Weights>("weights.safetensors");
   Model model(on_second), other(on_first);
   std::vector<float> x(BATCH * FEATURES), y(BATCH * RESULTS), z(BATCH * RESULTS);
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i * 5 % 7);
   const auto report = [](const char* what) {
     const auto s = cuda_on_cpu::statistics();
-    std::printf("%s: %lld allocations, %lld descriptors\n", what, static_cast<long long>(s.allocations), static_cast<long long>(s.descriptors));
+    std::printf("%s: %lld allocations, %lld descriptors\n", what, static_cast<long long>(s.allocations),
+                static_cast<long long>(s.descriptors));
     cuda_on_cpu::reset_statistics();
   };
   cuda_on_cpu::reset_statistics();

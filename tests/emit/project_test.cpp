@@ -857,12 +857,15 @@ TEST(Project, SchedulesAreWrittenWholeOrRefused) {
   const std::string nested = render_project(graph, {.format = false}).at("main.cpp");
   const std::string expected =
       R"(            {.lr = 1e-06, .schedule = {.kind = Schedule::Kind::sequential, .milestones = {5, 20}, .parts = {
-              {.kind = Schedule::Kind::one_cycle, .div_factor = 4, .final_div_factor = 10, .pct_start = 0.5, .total_steps = 5, .anneal_linear = false, .three_phase = true},
+              {.kind = Schedule::Kind::one_cycle, .div_factor = 4, .final_div_factor = 10, .pct_start = 0.5,)"
+      R"( .total_steps = 5, .anneal_linear = false, .three_phase = true},
               {.kind = Schedule::Kind::sequential, .milestones = {4}, .parts = {
                 {.kind = Schedule::Kind::step, .gamma = 0.5, .step_size = 3},
-                {.kind = Schedule::Kind::exp_range, .gamma = 0.5, .max_factor = 10, .step_size_up = 2, .step_size_down = 3},
+                {.kind = Schedule::Kind::exp_range, .gamma = 0.5, .max_factor = 10,)"
+      R"( .step_size_up = 2, .step_size_down = 3},
               }},
-              {.kind = Schedule::Kind::cosine_warm_restarts, .eta_min = 0.25, .T_0 = 7, .T_mult = 2, .warmup = Schedule::Warmup::constant, .warmup_factor = 0.25, .warmup_iters = 3},
+              {.kind = Schedule::Kind::cosine_warm_restarts, .eta_min = 0.25, .T_0 = 7, .T_mult = 2,)"
+      R"( .warmup = Schedule::Warmup::constant, .warmup_factor = 0.25, .warmup_iters = 3},
             }}},
 )";
   EXPECT_NE(nested.find(expected), std::string::npos) << nested;

@@ -75,9 +75,9 @@ TEST(JsonReader, AcceptsAndRefusesWholeDocuments) {
 }
 
 TEST(JsonReader, PullsValues) {
-  JsonReader json(
-      R"({"n": 9223372036854775807, "s": "a\u00e9\ud83d\ude00", "list": [0.1, 1e300], "inner": {"t": true, "z": null}})",
-      "file");
+  JsonReader json(R"({"n": 9223372036854775807, "s": "a\u00e9\ud83d\ude00", "list": [0.1, 1e300], )"
+                  R"("inner": {"t": true, "z": null}})",
+                  "file");
   std::string key;
   json.begin_object();
   ASSERT_TRUE(json.next_key(key));

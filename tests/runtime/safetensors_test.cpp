@@ -35,9 +35,9 @@ TEST(Safetensors, RefusesBadFiles) {
        file_of("{\"a\":" + entry + R"(,"a":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})", "12345678"),
        "a second \"a\""},
       {"duplicate tensor of no bytes",
-       file_of(
-           R"({"a":{"dtype":"F32","shape":[0],"data_offsets":[0,0]},"a":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}})",
-           ""),
+       file_of(R"({"a":{"dtype":"F32","shape":[0],"data_offsets":[0,0]},)"
+               R"("a":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}})",
+               ""),
        "a second \"a\""},
       {"duplicate inner key",
        file_of(R"({"a":{"dtype":"F32","dtype":"F32","shape":[1],"data_offsets":[0,4]}})", "1234"),

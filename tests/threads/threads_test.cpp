@@ -172,7 +172,8 @@ TEST(Threads, RunEmittedInstances) {
 #include "model.h"
 
 int main() {
-  const auto first = std::make_shared<const my_linear::Weights>("weights.safetensors"), second = std::make_shared<const my_linear::Weights>("");
+  const auto first = std::make_shared<const my_linear::Weights>("weights.safetensors");
+  const auto second = std::make_shared<const my_linear::Weights>("");
   float x[8 * 4];
   for (int i = 0; i < 32; ++i) x[i] = static_cast<float>(i % 7) - 3;
   float expected[8 * 3];
@@ -195,7 +196,8 @@ int main() {
       for (int k = 0; k < 20; ++k) {
         my_linear_weights* weights = nullptr;
         my_linear_model* model = nullptr;
-        wrong[t] += my_linear_load("none.safetensors", &weights) != MY_LINEAR_ERROR || std::string(my_linear_error()).find("none") == std::string::npos;
+        wrong[t] += my_linear_load("none.safetensors", &weights) != MY_LINEAR_ERROR ||
+                    std::string(my_linear_error()).find("none") == std::string::npos;
         wrong[t] += my_linear_load("weights.safetensors", &weights) != MY_LINEAR_OK;
         wrong[t] += my_linear_create(weights, 2, &model) != MY_LINEAR_OK;
         my_linear_unload(weights);
