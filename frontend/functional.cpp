@@ -95,8 +95,8 @@ Operand detail::scaled(const Operand& x, double factor, DType dtype, const char*
   const Scalar by = floating ? Scalar(factor) : Scalar(static_cast<std::int64_t>(factor));
   if (!x.is_tensor()) {
     if (floating) return {Scalar(x.scalar().number() * factor), x.where()};
-    const auto product =
-        static_cast<std::uint64_t>(x.scalar().integer()) * static_cast<std::uint64_t>(by.integer());  // wraps around
+    // Wraps around.
+    const auto product = static_cast<std::uint64_t>(x.scalar().integer()) * static_cast<std::uint64_t>(by.integer());
     return {Scalar(static_cast<std::int64_t>(product)), x.where()};
   }
   return {mul(Operand(x.tensor().to(dtype, x.where()), x.where()), Operand(by, x.where())), x.where()};

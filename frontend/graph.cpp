@@ -168,8 +168,8 @@ struct GraphState {
     std::unique_ptr<graven::detail::CompiledProgram> program;
     std::vector<std::uint64_t> loads = {};  ///< by optimizer: how often it had been loaded
     std::set<std::string> states = {};      ///< names of the optimizer state that its program has
-    std::vector<std::pair<Tensor, bool>> learned =
-        {};  ///< what the optimizers were given, and whether it required a gradient
+    /// What the optimizers were given, and whether it required a gradient.
+    std::vector<std::pair<Tensor, bool>> learned = {};
     /// What an optimizer knows of a parameter that the program updates: the same tensors, by the state's name.
     struct Known {
       std::size_t optimizer, group, parameter;

@@ -41,8 +41,8 @@ struct ModuleState {
     std::string name;
     std::weak_ptr<graven::detail::TensorImpl> tensor;
   };
-  std::vector<Replaced>
-      replaced;  ///< what was registered before another tensor was: older copies of the module have it
+  /// What was registered before another tensor was: older copies of the module have it.
+  std::vector<Replaced> replaced;
 };
 
 /// How often a registered tensor was replaced by another, or a module added, anywhere: graphs look again when it has

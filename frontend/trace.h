@@ -53,8 +53,8 @@ struct Trace {
   };
   std::unordered_map<const nn::ModuleState*, Module> modules;  ///< all that are registered
   std::unordered_map<const nn::ModuleState*, ModuleCall> calls;
-  std::vector<std::pair<const nn::ModuleState*, bool>>
-      modes;  ///< of the modules that were asked for it; finish() gives it the last one
+  /// Of the modules that were asked for it; finish() gives it the last one.
+  std::vector<std::pair<const nn::ModuleState*, bool>> modes;
   /// The hyper values of random operators, and how many of them each module path has: calls are told apart by both.
   ir::ValueId seed = ir::kNone, step = ir::kNone;
   std::unordered_map<std::string, int> random_calls;

@@ -65,8 +65,8 @@ std::string_view name(Phase phase);
 struct Node {
   const OpDef* op = nullptr;
   Attributes attributes;
-  std::vector<ValueId>
-      inputs;  ///< kNone where an optional input is absent; variadic inputs are laid out one group after another
+  /// kNone where an optional input is absent; variadic inputs are laid out one group after another.
+  std::vector<ValueId> inputs;
   std::vector<ValueId> outputs;
   Phase phase = Phase::forward;
   Origins origins;
@@ -94,8 +94,8 @@ struct Gradient {
 /// clip_grad_value_() within build().
 struct Clip {
   enum class Kind : std::uint8_t { norm, value } kind = Kind::norm;
-  std::vector<ValueId>
-      parameters;    ///< of whatever groups and optimizers, or of none; without a gradient they have no part in it
+  /// Of whatever groups and optimizers, or of none; without a gradient they have no part in it.
+  std::vector<ValueId> parameters;
   double limit = 0;  ///< of the norm of all these gradients as one vector, or of each element's magnitude; at least 0
   double norm_type = 2;  ///< of a norm: its order, positive; infinity: the largest magnitude
 };
@@ -113,8 +113,8 @@ inline constexpr std::size_t kMaximumScheduleDepth = 8;
 
 struct ParameterGroup {
   std::vector<ValueId> parameters;
-  std::map<std::string, double>
-      options;  ///< lr, momentum, weight_decay, ...: every option of the kind, defaults filled in
+  /// lr, momentum, weight_decay, ...: every option of the kind, defaults filled in.
+  std::map<std::string, double> options;
 };
 
 struct Optimizer {

@@ -13,8 +13,9 @@
 //   "name": "TrainMlp",
 //   ...
 //   "nodes": [
-//   {"outputs": [["model.hidden.linear", "f32[batch,256]"]], "op": "linear", "inputs": ["images", "model.hidden.weight", null],
-//    "attributes": {...}, "phase": "forward", "origins": [["model.hidden", "mlp.cpp", 8]]}          (on one line)
+//   {"outputs": [["model.hidden.linear", "f32[batch,256]"]], "op": "linear",
+//    "inputs": ["images", "model.hidden.weight", null], "attributes": {...}, "phase": "forward",
+//    "origins": [["model.hidden", "mlp.cpp", 8]]}          (on one line)
 //
 // Values go by their names. A type is dtype and shape, "f32[784*batch,10]"; the symbols and their maxima stand once, in
 // "symbols". Numbers are the shortest text that reads back to the same bits; "inf", "-inf" and "nan" are strings; f16

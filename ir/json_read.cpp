@@ -33,9 +33,8 @@ struct Place {
     if (index >= 0) return s + "[" + std::to_string(index) + "]";
     if (key.empty()) return s;
     if (!s.empty()) s += '.';
-    for (char c : key.substr(0, 100))
-      s += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? '?'
-                                                             : c;  // keys are the file's: a terminal must survive them
+    for (char c : key.substr(0, 100))  // keys are the file's: a terminal must survive them
+      s += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? '?' : c;
     return s;
   }
 };

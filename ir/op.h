@@ -4,8 +4,8 @@
 //
 //   static void infer(InferContext& c) { c.output(c.input(0).dtype, c.input(0).shape); }
 //   static void gradient(GradientBuilder& g) { g.set(0, g.call("mul", {g.output_gradient(), g.call("gt", ...)})); }
-//   extern const OpDef kRelu{.name = "relu", .doc = "y = max(x, 0)", .inputs = {{"x"}}, .infer = infer, .gradient = gradient,
-//                            .scalar = {.body = "x > 0 ? x : T(0)"}};
+//   extern const OpDef kRelu{.name = "relu", .doc = "y = max(x, 0)", .inputs = {{"x"}}, .infer = infer,
+//                            .gradient = gradient, .scalar = {.body = "x > 0 ? x : T(0)"}};
 //
 // and one line in ir/op_list.inc. Everything here is data or a function from a node to data; nothing calls into
 // codegen.
@@ -138,8 +138,8 @@ class GradientBuilder {
 /// creeps in.
 struct ScalarBody {
   std::string_view body = {};  ///< empty: not elementwise
-  std::string_view integer_body =
-      {};  ///< of integers, where C++ leaves open what `body` does as they overflow: they wrap around
+  /// Of integers, where C++ leaves open what `body` does as they overflow: they wrap around.
+  std::string_view integer_body = {};
   bool result_boolean = false;  ///< comparisons: the result is a bool whatever T is
   /// Of operators that are min(max(x, least), most), NaN staying NaN: numbers or names of attributes; `least` empty: it
   /// is no such operator.
@@ -162,8 +162,8 @@ struct KernelCall {
   std::int64_t workspace_bytes = 0;  ///< scratch, at the symbols' maxima; 0: no workspace argument
   std::vector<Dim> sizes = {};       ///< of a variadic input's tensors: the argument `sizes`; empty: their elements
   std::vector<std::int32_t> in_place = {};  ///< inputs whose buffer output 0 may take over, where their lives end here
-  std::vector<std::pair<std::int32_t, std::int32_t>> over =
-      {};  ///< (output, input): a further output that may lie where that input does
+  /// (output, input): a further output that may lie where that input does.
+  std::vector<std::pair<std::int32_t, std::int32_t>> over = {};
 };
 
 struct Cost {
@@ -192,8 +192,8 @@ struct OpDef {
   std::string_view doc = {};  ///< the formula, layouts and the source of both
   std::vector<InputSpec> inputs = {};
   std::vector<AttributeSpec> attributes = {};
-  std::vector<std::string_view> outputs =
-      {};  ///< names, where there are several: the first one's value is called after the node alone
+  /// Names, where there are several: the first one's value is called after the node alone.
+  std::vector<std::string_view> outputs = {};
   void (*infer)(InferContext&) = nullptr;
   void (*gradient)(GradientBuilder&) = nullptr;     ///< nullptr: not differentiable
   std::size_t gradient_outputs = 1;                 ///< through so many outputs, from the first on, gradients flow
@@ -211,8 +211,8 @@ struct OpDef {
   bool commutative = false;
   bool random = false;  ///< depends on the step's seed: never folded, never merged
   bool packs = false;   ///< rearranges a weight; the reference kernels take it as it was
-  bool change_is_proportional =
-      false;  ///< an update: what it adds to the parameters is proportional to their gradients
+  /// An update: what it adds to the parameters is proportional to their gradients.
+  bool change_is_proportional = false;
   std::vector<TestCase> (*cases)() = nullptr;
 
   bool elementwise() const { return !scalar.body.empty(); }

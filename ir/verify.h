@@ -5,16 +5,16 @@
 //   if (auto v = find_violation(graph))  // "node 3 (linear, 'model.hidden.linear'): reads 'x' before it is made"
 //
 // The invariants:
-//   - names of values are unique, not empty, without control characters; ranks are at most kMaximumRank, sizes fit in 63 bits, a symbol has one
-//     maximum throughout;
-//   - every value that a node makes has one maker, and stands after it; the others (inputs, parameters, ...) have none; each stands in the list
-//     of its kind once;
+//   - names of values are unique, not empty, without control characters; ranks are at most kMaximumRank, sizes fit in
+//     63 bits, a symbol has one maximum throughout;
+//   - every value that a node makes has one maker, and stands after it; the others (inputs, parameters, ...) have none;
+//     each stands in the list of its kind once;
 //   - nodes stand in a topological order, and phases never decrease;
 //   - attributes and result types are what the operator's entry says of the inputs;
 //   - only parameters, buffers and states are written into; what the prepare phase reads, nothing writes;
 //   - losses are scalar, or have a gradient of their own type;
-//   - before autograd there is no backward and no update phase, and no optimizer state; before layout and packing, no packed and no
-//     channels-last node.
+//   - before autograd there is no backward and no update phase, and no optimizer state; before layout and packing, no
+//     packed and no channels-last node.
 #pragma once
 
 #include <cstdint>

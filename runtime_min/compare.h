@@ -1,9 +1,9 @@
 // The self-test of an emitted project: tensors computed now against those recorded when the project was generated.
 //
 //   Comparison comparison("selftest.safetensors");
-//   comparison.load("images", images, DType::f32, {64, 1, 28, 28});             // recorded inputs
-//   comparison.check("logits", logits, DType::f32, {64, 10});                   // logits  OK, max diff 1.2e-07 of 3e-06
-//   return comparison.finish();                                                 // 0 when all agree, 1 otherwise
+//   comparison.load("images", images, DType::f32, {64, 1, 28, 28});   // recorded inputs
+//   comparison.check("logits", logits, DType::f32, {64, 10});         // logits  OK, max diff 1.2e-07 of 3e-06
+//   return comparison.finish();                                       // 0 when all agree, 1 otherwise
 #pragma once
 
 #include <cmath>

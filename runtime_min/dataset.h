@@ -3,16 +3,19 @@
 //   const Dataset data = open_dataset({.path = "/usr/share/datasets/fashion-mnist"}, inputs, Split::train);
 //   data.size();                       // 60000
 //   data.fields()[0];                  // images: u8[28,28]
-//   data.sample(0, 17);                // the bytes of sample 17 of field 0: in a mapping, or in memory when they had to be decompressed
+//   data.sample(0, 17);                // the bytes of sample 17 of field 0: in a mapping, or in memory when they had
+//                                      // to be decompressed
 //
 // A path is one of
-//   a folder with IDX files        train-images-idx3-ubyte[.gz], train-labels-idx1-ubyte[.gz]; t10k-... are its test set
+//   a folder with IDX files        train-images-idx3-ubyte[.gz], train-labels-idx1-ubyte[.gz]; t10k-... are its
+//                                  test set
 //   a folder with CIFAR batches    data_batch_*.bin, test_batch.bin (CIFAR-10); train.bin, test.bin (CIFAR-100)
 //   a folder with npy files        <input>.npy for each input of the model, or train/<input>.npy and test/<input>.npy
 //   a folder with safetensors      train.safetensors and test.safetensors
 //   a folder with npz files        train.npz and test.npz
 //   a file                         .safetensors or .npz: tensors named like the model's inputs; CIFAR's .bin
-//   a text                         .txt: its bytes are tokens; a model of tokens and targets gets windows of both (tokens.h)
+//   a text                         .txt: its bytes are tokens; a model of tokens and targets gets windows of
+//                                  both (tokens.h)
 //   a token file                   llm.c's, of 16 or 32 bits a token: the same
 //   several files, comma between   one for each input of the model, in order: IDX (also gzipped), npy, a PGM or PPM
 //                                  picture, or raw samples of the input's type

@@ -5,7 +5,8 @@
 //
 //   AtomicFile out("model.safetensors");  // writes model.safetensors.graven-tmp in the same folder
 //   out.write(data, size);
-//   out.commit();                         // fsync, rename, fsync of the folder; without it the temporary file is removed
+//   out.commit();                       // fsync, rename, fsync of the folder; without it the temporary file is
+//                                       // removed
 //
 // What a killed writer left of a file is removed by the next one that writes it. A device or a pipe is written into as
 // it is; a link or a folder in the file's place is an Error.

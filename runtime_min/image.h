@@ -1,7 +1,8 @@
 // Pictures of 8 bits: PNG, and Netpbm's binary formats PGM (P5, one channel) and PPM (P6, red, green, blue).
 //
 //   const Array picture = read_image("cat.ppm");              // u8[1,3,height,width]: one sample, channels first
-//   write_image("out.png", pixels, 3, height, width);         // u8[3,height,width], atomically; PNG by the name, else PGM or PPM
+//   write_image("out.png", pixels, 3, height, width);         // u8[3,height,width], atomically; PNG by the name, else
+//                                                             // PGM or PPM
 #pragma once
 
 #include <cstdint>

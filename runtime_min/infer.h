@@ -4,7 +4,9 @@
 //   class Servable : public InferenceModel {
 //    public:
 //     const InferenceDescription& description() const override { return kDescription; }
-//     void start(int threads, const std::string& weights) override { model_ = std::make_unique<Model>(weights, threads); }
+//     void start(int threads, const std::string& weights) override {
+//       model_ = std::make_unique<Model>(weights, threads);
+//     }
 //     void forward(const void* const* inputs, std::int64_t batch, void* const* outputs) override {
 //       model_->forward(static_cast<const float*>(inputs[0]), batch, static_cast<float*>(outputs[0]));
 //     }
@@ -61,8 +63,8 @@ class InferenceModel {
 
 /// Defaults of the options, chosen when the project was emitted.
 struct InferDefaults {
-  std::string weights =
-      "weights.safetensors";  ///< --weights, looked for beside the program, above it (also in share/PROGRAM), and here
+  /// --weights, looked for beside the program, above it (also in share/PROGRAM), and here.
+  std::string weights = "weights.safetensors";
   std::string data_format = "auto";  ///< --data-format
   std::int64_t topk = 5;             ///< --topk
   std::int64_t threads = 0;          ///< --threads; 0: one for each processor.

@@ -1,7 +1,8 @@
 // JSON, written: commas and quotes are kept by the writer, numbers read back to the same bits.
 //
 //   JsonWriter json;
-//   json.begin_object().key("step").value(120).key("loss").value(0.25).key("shape").begin_array().value(64).end_array().end_object();
+//   json.begin_object().key("step").value(120).key("loss").value(0.25);
+//   json.key("shape").begin_array().value(64).end_array().end_object();
 //   json.text();     // {"step":120,"loss":0.25,"shape":[64]}
 //
 // Strings are UTF-8; bytes that are not stand as U+FFFD. NaN and infinities, which JSON lacks, are written as null.

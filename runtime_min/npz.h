@@ -1,7 +1,8 @@
 // NumPy's .npz files: zip archives of .npy files, as numpy.savez and savez_compressed write them.
 //
 //   const NpzFile file("set.npz");               // mapped; the directory is validated whole
-//   const Array images = file.read("images");    // u8[100,28,28]; where it lies when it is stored, in memory when it is compressed
+//   const Array images = file.read("images");    // u8[100,28,28]; where it lies when it is stored, in memory when it
+//                                                // is compressed
 //
 // Members are stored or deflated (also ZIP64, as NumPy has it for large ones), and their checksums verified when they
 // are read. Anything else is an Error: encryption, other methods, several disks, names that stand twice, data that lies

@@ -1,7 +1,8 @@
 // How far a run is: on a terminal one line that is redrawn, elsewhere a plain line now and then.
 //
 //   Progress progress("epoch 1/5", 938);
-//   progress.update(done, loss, samples);    // as often as one likes: it draws ten times a second, or prints every 10 seconds
+//   progress.update(done, loss, samples);  // as often as one likes: it draws ten times a second,
+//                                          // or prints every 10 seconds
 //   progress.finish();                       // clears the bar
 //
 //   epoch 1/5 [=========>          ]  45%  loss 0.5123  41203 samples/s  0:12 left

@@ -3,7 +3,8 @@
 //
 //   const SafetensorsFile file("weights.safetensors");          // mapped, and validated whole
 //   file.find("model.conv1.weight")->shape;
-//   load_variables(file, variables);                            // all or nothing: dtypes, shapes, missing and unexpected names
+//   load_variables(file, variables);                            // all or nothing: dtypes, shapes, missing and
+//                                                               // unexpected names
 //   save_variables("weights.safetensors", variables, {{"graph", hash}});   // atomically, canonical bytes
 //
 // A file is valid iff N <= 100,000,000 and 8 + N <= its size; the tensors, in the order of their offsets, cover the

@@ -66,8 +66,8 @@ struct Schedule {
   bool cycle = false;                  ///< polynomial
   bool anneal_linear = false;          ///< one_cycle: straight lines; otherwise half waves of a cosine
   bool three_phase = false;            ///< one_cycle: back to lr in as many steps as it rose, and from there to the end
-  std::vector<std::int64_t>
-      milestones{};               ///< multi_step: one that stands twice counts twice; sequential: one fewer than parts
+  /// multi_step: one that stands twice counts twice; sequential: one fewer than parts.
+  std::vector<std::int64_t> milestones{};
   std::vector<Schedule> parts{};  ///< sequential
 
   /// During the first warmup_iters steps the schedule's rate is replaced: constant: lr warmup_factor; linear: from lr

@@ -2,7 +2,8 @@
 //
 //   Dataset data("corpus.txt");
 //   add_tokens(data, read_text("corpus.txt"), 64, {"tokens", "targets"});
-//   // sample i: tokens 64 i to 64 i + 63, and as targets the same moved on by one; a stream of n tokens gives (n - 1) / 64 samples
+//   // sample i: tokens 64 i to 64 i + 63, and as targets the same moved on by one;
+//   // a stream of n tokens gives (n - 1) / 64 samples
 //
 // A text's tokens are its bytes, 0 to 255. Token files are llm.c's: 256 little-endian 32-bit numbers of header
 // (20240520, version 1, count), then 16-bit tokens; or (20240801, version 7, count) and 32-bit tokens. Both are used

@@ -72,8 +72,8 @@ struct Evaluation {
   double loss_sum = 0;       ///< of the samples' losses
   std::int64_t samples = 0;  ///< how many those are
   std::int64_t correct = 0;  ///< labels that have the largest score of their row
-  std::int64_t labels =
-      0;  ///< labels looked at: one a sample, or one a position; those that the loss ignores are not counted
+  /// Labels looked at: one a sample, or one a position; those that the loss ignores are not counted.
+  std::int64_t labels = 0;
 };
 
 class TrainableModel {
@@ -111,8 +111,8 @@ struct TrainDefaults {
   std::string data{};                ///< --data; empty: it must be given
   std::string test_data{};           ///< --test-data
   std::string data_format = "auto";  ///< --data-format
-  std::string weights =
-      "weights.safetensors";  ///< --weights, looked for beside the program, above it (also in share/PROGRAM), and here
+  /// --weights, looked for beside the program, above it (also in share/PROGRAM), and here.
+  std::string weights = "weights.safetensors";
   std::string out = "checkpoints";  ///< --out
   std::int64_t epochs = 1;          ///< --epochs
   std::int64_t save_every = 1;      ///< --save-every: epochs

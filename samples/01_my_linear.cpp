@@ -1,7 +1,8 @@
 // Sample 1: a module of one's own, computed at once and as a graph, with the same numbers.
 //
 //   build/samples/01_my_linear
-//   build/samples/01_my_linear --save DIRECTORY      # saves the graph, too: build/graven emit DIRECTORY -o PROJECT [--target cuda]
+//   build/samples/01_my_linear --save DIRECTORY      # saves the graph, too:
+//   build/graven emit DIRECTORY -o PROJECT [--target cuda]
 #include <graven/graven.h>
 
 #include <iostream>

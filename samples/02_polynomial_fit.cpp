@@ -2,7 +2,8 @@
 // side by side.
 //
 //   build/samples/02_polynomial_fit
-//   build/samples/02_polynomial_fit --save DIRECTORY      # saves the graph, too: build/graven emit DIRECTORY -o PROJECT [--target cuda]
+//   build/samples/02_polynomial_fit --save DIRECTORY      # saves the graph, too:
+//   build/graven emit DIRECTORY -o PROJECT [--target cuda]
 #include <graven/graven.h>
 
 #include <cmath>

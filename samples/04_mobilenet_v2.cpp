@@ -3,7 +3,8 @@
 //
 //   build/samples/04_mobilenet_v2 --data cifar-10-batches-bin                # the graph, one epoch
 //   build/samples/04_mobilenet_v2 --data cifar-10-batches-bin --eager        # the same steps without a graph
-//   build/samples/04_mobilenet_v2 --epochs 2 --resume                        # a second epoch after the first, exactly as in one run
+//   build/samples/04_mobilenet_v2 --epochs 2 --resume                        # a second epoch after the first,
+//                                                                            # exactly as in one run
 //
 // Without --data, or where there is no CIFAR-10, it makes up a small set in the same format, and says so. --batches N
 // ends each epoch early.

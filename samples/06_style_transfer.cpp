@@ -1,8 +1,9 @@
 // Sample 6: deployment. The style-transfer network, with its weights, is saved as a folder; everything after that works
 // from the folder alone, without this program or the network's code:
 //
-//   build/samples/06_style_transfer --out style                         # style/saved: graph.json and weights.safetensors; style/picture.ppm
-//   build/graven emit style/saved -o style/project --name stylize       # a standalone C++ project
+//   build/samples/06_style_transfer --out style                      # style/saved: graph.json and weights.safetensors;
+//                                                                    # style/picture.ppm
+//   build/graven emit style/saved -o style/project --name stylize    # a standalone C++ project
 //   cmake -S style/project -B style/project/build && cmake --build style/project/build -j2
 //   style/project/build/stylize --data samples/pictures/launch_pad.png --output style/stylized.png    # a photograph
 //   style/project/build/stylize --data style/picture.ppm --output style/stylized.png

@@ -2,7 +2,8 @@
 // logits; samples/07_generate links the latter, and lets it write.
 //
 //   build/samples/07_gpt2 --out OUTPUT_DIRECTORY
-//   cmake -S OUTPUT_DIRECTORY/gpt2_train -B OUTPUT_DIRECTORY/gpt2_train/build && cmake --build OUTPUT_DIRECTORY/gpt2_train/build -j2
+//   cmake -S OUTPUT_DIRECTORY/gpt2_train -B OUTPUT_DIRECTORY/gpt2_train/build
+//   cmake --build OUTPUT_DIRECTORY/gpt2_train/build -j2
 //   OUTPUT_DIRECTORY/gpt2_train/build/gpt2_train --data README.md --data-format text --epochs 40 --out run
 //   cmake -S samples/07_generate -B generate -DGPT2_PROJECT=OUTPUT_DIRECTORY/gpt2 && cmake --build generate -j2
 //   generate/generate --weights run/latest/weights.safetensors --prompt "Graven " --temperature 0.8 --seed 1

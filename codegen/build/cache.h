@@ -4,14 +4,16 @@
 //   const std::string library = cache.get(key, [&](const std::string& path) { compile_to(path); });
 //
 // Rules:
-//   - Nothing is used that another user could have put there. The folder is this user's and private (0700 when it is made), and nobody else can
-//     rename what is above it. An entry is a plain file of this user's (or root's) that no other can write, with the hash that stands beside it. So
-//     nobody else can change what lies there between that look and the use of the path.
-//   - An entry is made in a temporary folder, outside the cache, and then copied: under a temporary name, synced, closed, renamed. A cache that
-//     cannot be made, trusted, read or written, that is full, deleted meanwhile or mounted without exec, is done without: the entry stays in the
-//     temporary folder until the process ends, and one warning says so.
-//   - Makers of the same entry wait for one another (a lock with a second look), readers take no lock. A file is never overwritten, so a loaded
-//     library stays what it was. What is there and does not work is made anew, once.
+//   - Nothing is used that another user could have put there. The folder is this user's and private (0700 when it is
+//     made), and nobody else can rename what is above it. An entry is a plain file of this user's (or root's) that no
+//     other can write, with the hash that stands beside it. So nobody else can change what lies there between that look
+//     and the use of the path.
+//   - An entry is made in a temporary folder, outside the cache, and then copied: under a temporary name, synced,
+//     closed, renamed. A cache that cannot be made, trusted, read or written, that is full, deleted meanwhile or
+//     mounted without exec, is done without: the entry stays in the temporary folder until the process ends, and one
+//     warning says so.
+//   - Makers of the same entry wait for one another (a lock with a second look), readers take no lock. A file is never
+//     overwritten, so a loaded library stays what it was. What is there and does not work is made anew, once.
 #pragma once
 
 #include <cstddef>

@@ -429,8 +429,8 @@ class Writer {
       written_;                                    // texts of configs: of the training beside an evaluation, and so far
   std::unordered_set<std::string> shared_owners_;  // of more than one step with a variadic input
   bool beside_training_ = false;
-  std::map<std::string, std::map<std::string, std::string>>
-      defaults_;  // by config struct: what its fields are unless said
+  // By config struct: what its fields are unless said.
+  std::map<std::string, std::map<std::string, std::string>> defaults_;
   Names config_names_;
 };
 

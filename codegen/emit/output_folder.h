@@ -43,8 +43,8 @@ class OutputFolder {
 
   struct Changes {
     std::vector<std::string> unchanged, write;
-    std::vector<std::string>
-        kept;  ///< edited, while what Graven writes there is as before, or is no longer written: left alone
+    /// Edited, while what Graven writes there is as before, or is no longer written: left alone.
+    std::vector<std::string> kept;
     std::vector<std::string> conflicts;  ///< edited, or of unknown origin, where Graven has something else to write
     std::vector<std::string> stale;      ///< as Graven wrote them, and no longer part of the project
   };

@@ -147,8 +147,8 @@ struct Prepared {
   std::shared_ptr<const Evaluation> evaluation;
   Extent extent = {};  ///< of the self-test
   std::map<std::string, std::string> files;
-  std::set<std::string>
-      unformatted;  ///< generated files that are to be formatted, but for want of the formatter are not
+  /// Generated files that are to be formatted, but for want of the formatter are not.
+  std::set<std::string> unformatted;
 };
 
 void require_budget(const Plan& plan, const EmitOptions& options, const char* what) {

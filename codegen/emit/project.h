@@ -43,11 +43,11 @@ struct EmitOptions {
   /// Bytes of memory that recording may take, which go with the time that it takes. Symbols stand for less where that
   /// is not enough; where even that is not, or where this is 0, nothing is recorded, and the report says so.
   std::int64_t selftest = std::int64_t{4} << 30;
-  std::int64_t memory_budget =
-      0;  ///< bytes that the arena may take; 0: no limit. Beyond it emission is a user error, and so is compiling
+  /// Bytes that the arena may take; 0: no limit. Beyond it emission is a user error, and so is compiling.
+  std::int64_t memory_budget = 0;
   int threads = 0;  ///< default of --threads; 0: all processors. A CUDA program has no such option
-  bool update_in_backward =
-      false;  ///< as nn::GraphBase::update_in_backward; user error for a graph that has been through its passes
+  /// As nn::GraphBase::update_in_backward; user error for a graph that has been through its passes.
+  bool update_in_backward = false;
   std::string data = {};                    ///< default of --data
   std::string test_data = {};               ///< default of --test-data
   std::int64_t epochs = 1;                  ///< default of --epochs
@@ -59,23 +59,23 @@ struct EmitOptions {
   std::shared_ptr<const ir::Graph> evaluation = {};
   ir::PassOptions passes = {};  ///< switched-off passes, dumps
   bool force = false;           ///< write over what was edited, or is of unknown origin; it is a user error else
-  bool jit_entry =
-      false;  ///< render_project: what a host program loads (model.cpp, jit.cpp) instead of a standalone project
+  /// render_project: what a host program loads (model.cpp, jit.cpp) instead of a standalone project.
+  bool jit_entry = false;
   bool format = true;  ///< run clang-format 19 over the generated files, where it is installed
 };
 
 struct EmitReport {
   std::vector<std::string> written, unchanged, removed;  ///< paths in the project, sorted
-  std::vector<std::string>
-      kept;  ///< edited, and left so: what Graven writes there is as before, or is no longer written
+  /// Edited, and left so: what Graven writes there is as before, or is no longer written.
+  std::vector<std::string> kept;
   std::vector<std::string> notes;  ///< what the user should know: names that emission changed, inputs that the
                                    ///< program cannot be fed, weights made up, no self-test, no clang-format
   std::vector<ir::PassTiming> passes;
   double plan_milliseconds = 0, emit_milliseconds = 0, format_milliseconds = 0;
   std::int64_t arena_bytes = 0,
                lower_bound = 0;  ///< of a step; the memory of both is the larger of arena_bytes and evaluation_bytes
-  std::int64_t evaluation_bytes =
-      0;  ///< arena of an evaluation that is another function than the forward phase; else 0
+  /// Arena of an evaluation that is another function than the forward phase; else 0.
+  std::int64_t evaluation_bytes = 0;
   /// By name: constants, captured or folded by passes, that are too large for the text and lie among the weights.
   std::map<std::string, std::shared_ptr<const ir::TensorData>> constants;
 };

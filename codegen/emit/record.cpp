@@ -58,10 +58,8 @@ ir::TensorData fill(const std::string& name, const ir::TensorType& type, double 
       case ir::DType::f64:
         put(x);
         break;
-      case ir::DType::f16:
-        put(static_cast<std::uint16_t>(u < 0.5   ? 0x3800
-                                       : low < 0 ? 0xb400
-                                                 : 0x3400));  // 0.5 and -0.25 (or 0.25): exact in any format
+      case ir::DType::f16:  // 0.5 and -0.25 (or 0.25): exact in any format
+        put(static_cast<std::uint16_t>(u < 0.5 ? 0x3800 : low < 0 ? 0xb400 : 0x3400));
         break;
       case ir::DType::bf16:
         put(static_cast<std::uint16_t>(u < 0.5 ? 0x3f00 : low < 0 ? 0xbe80 : 0x3e80));

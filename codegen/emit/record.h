@@ -31,11 +31,14 @@ struct Extent {
 Extent extent_of(const ir::Graph& graph, const Evaluation* evaluation, const EmitOptions& options);
 
 /// The contents of selftest.safetensors:
-///   "input.<member>"                          what is made up: in [-1, 1), or in [0, 1) where the graph cannot compute with that or makes NaN of it
-///   "output.<member>"                         of an inference
-///   "loss", "gradient.<path>"                 of a training; "evaluation.loss" and "evaluation.scores" of an evaluation of its own
-///   "parameter.<path>", "state.<path>"        after two updates by the recorded gradients at test_rate(); buffers that a step writes, after it
-///   "tolerance.<any of these but inputs>"     f64[]: the difference that rounding explains
+///   "input.<member>"                        what is made up: in [-1, 1), or in [0, 1) where the graph cannot compute
+///                                           with that or makes NaN of it
+///   "output.<member>"                       of an inference
+///   "loss", "gradient.<path>"               of a training; "evaluation.loss" and "evaluation.scores" of an evaluation
+///                                           of its own
+///   "parameter.<path>", "state.<path>"      after two updates by the recorded gradients at test_rate(); buffers that
+///                                           a step writes, after it
+///   "tolerance.<any of these but inputs>"   f64[]: the difference that rounding explains
 /// Where backward updates the parameters, no gradient outlives it: "parameter." and "state." are those after one step,
 /// the former only where they change in proportion to their gradients (signs of gradients near 0 are rounding's), and
 /// "later.parameter." and "later.state." those after a step from the same parameters with states that are |state| + max

@@ -1,6 +1,7 @@
 // How generated code speaks of values: the struct that holds the pointer and the member's name.
 //
-//   values.expression(v)    // "buf.hidden_linear", "param.hidden_weight", "grad.hidden_weight", "in.images", "out.logits", "nullptr"
+//   values.expression(v)    // "buf.hidden_linear", "param.hidden_weight", "grad.hidden_weight", "in.images",
+//                           // "out.logits", "nullptr"
 #pragma once
 
 #include <string>

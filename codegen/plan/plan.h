@@ -39,8 +39,8 @@ enum class Home : std::uint8_t {
 
 struct Placement {
   Home home = Home::arena;
-  std::int32_t buffer =
-      -1;  ///< arena: index into Plan::buffers, -1 when nobody reads the value; output: index into Graph::outputs
+  /// Arena: index into Plan::buffers, -1 when nobody reads the value; output: index into Graph::outputs.
+  std::int32_t buffer = -1;
   ir::ValueId alias_of = ir::kNone;   ///< alias: the value whose memory this is, never an alias itself
   ir::ValueId parameter = ir::kNone;  ///< gradient: the parameter it belongs to
 };
@@ -81,8 +81,8 @@ struct Plan {
 };
 
 /// Schedules, chooses kernels, places buffers. The graph has been through the passes for this target. Near-linear in
-/// the size of the graph. User error when the target has no kernel for a node. `keep_results`: see Plan::keeps_results;
-/// the results of a training graph always stay.
+/// the size of the graph. User error when the target has no kernel for a node.
+/// `keep_results`: see Plan::keeps_results; the results of a training graph always stay.
 Plan make_plan(const ir::Graph& graph, ir::Target target = ir::Target::cpu, bool keep_results = false);
 
 /// The value whose memory `value` lives in: itself unless it is an alias.

@@ -35,8 +35,8 @@ void run_pieces(std::int64_t pieces, const std::function<void(std::int64_t piece
 struct MemoryLayout {
   std::vector<ir::NodeId> order;     ///< every node once
   std::vector<std::int64_t> offset;  ///< by value: bytes from the start of the arena; -1: memory of its own
-  std::vector<std::int64_t>
-      workspace;           ///< by position in `order`: where the kernel's scratch memory lies; -1: memory of its own
+  /// By position in `order`: where the kernel's scratch memory lies; -1: memory of its own.
+  std::vector<std::int64_t> workspace;
   std::int64_t bytes = 0;  ///< of the arena
   /// Called around each position of `order`.
   std::function<void(std::size_t position, std::span<std::byte> arena)> before = {}, after = {};

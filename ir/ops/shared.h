@@ -6,8 +6,9 @@
 //     g.set(0, dy * (1 - y * y));
 //   }
 //   extern const OpDef kTanh;
-//   const OpDef kTanh{.name = "tanh", .doc = "...", .inputs = {{"x"}}, .infer = ops::infer_floating, .gradient = gradient_tanh,
-//                     .scalar = {.body = "math::tanh(x)"}, .cases = [] { return ops::unary_cases(-3, 3); }};
+//   const OpDef kTanh{.name = "tanh", .doc = "...", .inputs = {{"x"}}, .infer = ops::infer_floating,
+//                     .gradient = gradient_tanh, .scalar = {.body = "math::tanh(x)"},
+//                     .cases = [] { return ops::unary_cases(-3, 3); }};
 #pragma once
 
 #include <string>

@@ -291,8 +291,8 @@ class Layout {
   std::vector<bool> last_;      ///< by value: it lies in memory as [n, h, w, c]
   std::vector<ValueId> other_;  ///< by value: the same tensor in the other layout
   std::map<ValueId, ValueId> padded_;
-  std::map<ValueId, Shape>
-      flat_;  ///< flattened images whose columns stand in the order h, w, c; the [n, c, h, w] that they were
+  /// Flattened images whose columns stand in the order h, w, c; the [n, c, h, w] that they were.
+  std::map<ValueId, Shape> flat_;
 };
 
 }  // namespace

@@ -1,16 +1,20 @@
 // Rewrites single nodes by identities that hold for every input, NaN, infinities and zeros of either sign included:
 //
-//   x - 0, x + -0.0, x * 1, x / 1, x ** 1         x                      x * -1, -0.0 - x        neg(x)      (x + 0 and 0 - x of integers)
+//   x - 0, x + -0.0, x * 1, x / 1, x ** 1         x                      x * -1, -0.0 - x        neg(x)
+//   x + 0, 0 - x, of integers                     x, neg(x)
 //   x / 2**n, 1 / 2**n exact                      x * (1 / 2**n)         x ** 2, x ** -1         square, reciprocal
 //   neg(neg(x)), not(not(x)), relu(relu(x))       x, x, relu(x)          x + neg(y), x - neg(y)  x - y, x + y
 //   (x * a) * 2**n                                x * (a * 2**n)         where(c, x, x)          x
 //   reshape, permute, expand, cast of one of its kind, or that change nothing: one, or none
 //   permute that moves only dimensions of size 1  reshape                a reduction of size 1   reshape
 //   an operand that is expanded, or full of one number: broadcasting does it
-//   where(y > a, max_pool2d_backward(dz), 0)      max_pool2d_backward(where(z > a, dz, 0)), z = max_pool2d(y): the mask of a relu before pooling,
-//                                                 taken where there are fewer elements, and y need not live until then
-//   matmul of transposed operands                 matmul's flags         detach                  nothing (autograd has run)
-//   reshape(linear(x, w)) - y                     reshape(linear(x, w) - reshape(y)): next to its product it can become the product's epilogue
+//   where(y > a, max_pool2d_backward(dz), 0)      max_pool2d_backward(where(z > a, dz, 0)), z = max_pool2d(y): the mask
+//                                                 of a relu before pooling, taken where there are fewer elements, and
+//                                                 y need not live until then
+//   matmul of transposed operands                 matmul's flags
+//   detach                                        nothing (autograd has run)
+//   reshape(linear(x, w)) - y                     reshape(linear(x, w) - reshape(y)): next to its product it can become
+//                                                 the product's epilogue
 #include <cmath>
 #include <map>
 #include <optional>

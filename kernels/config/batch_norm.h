@@ -1,13 +1,15 @@
 // batch_norm: the shapes of batch normalisation over [outer, channels, inner]: NCHW has inner = height * width, NHWC
 // has outer = batch * height * width and inner = 1.
 //
-//   y = (x - mean) * rstd * gamma + beta,  rstd = 1 / sqrt(var + eps),  mean and var (biased) over outer and inner for each channel
+//   y = (x - mean) * rstd * gamma + beta,  rstd = 1 / sqrt(var + eps),
+//       mean and var (biased) over outer and inner for each channel
 //   new_running_mean = (1 - momentum) * running_mean + momentum * mean
 //   new_running_var  = (1 - momentum) * running_var  + momentum * var * count / (count - 1),  count = outer * inner
 //
 // which are PyTorch's formulas (Ioffe and Szegedy 2015).
 //
-//   inline constexpr batch_norm_config bn{.outer = 64 * 16 * 16, .channels = 32, .inner = 1, .eps = 1e-5, .momentum = 0.1};
+//   inline constexpr batch_norm_config bn{.outer = 64 * 16 * 16, .channels = 32, .inner = 1, .eps = 1e-5,
+//                                         .momentum = 0.1};
 #pragma once
 
 #include <cstdint>

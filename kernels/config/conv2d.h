@@ -1,13 +1,15 @@
 // conv2d: the shapes of a two-dimensional convolution, and the sizes that follow from them.
 //
-//   y[n,oh,ow,o] = bias[o] + sum over (kh, kw, i) of x[n, oh*stride_height - padding_height + kh*dilation_height,
-//                                                     ow*stride_width - padding_width + kw*dilation_width, i] * w[o,i,kh,kw]
+//   y[n,oh,ow,o] = bias[o] + sum over (kh, kw, i) of w[o,i,kh,kw] *
+//                  x[n, oh*stride_height - padding_height + kh*dilation_height,
+//                       ow*stride_width - padding_width + kw*dilation_width, i]
 //
 // which is PyTorch's conv2d (a cross-correlation; x is 0 outside the image). Group g reads input channels [g*in/groups,
 // (g+1)*in/groups) and writes output channels [g*out/groups, (g+1)*out/groups).
 //
-//   inline constexpr conv2d_config features_0{.batch = 64, .in_height = 28, .in_width = 28, .in_channels = 1, .out_height = 28,
-//                                             .out_width = 28, .out_channels = 6, .kernel_height = 5, .kernel_width = 5,
+//   inline constexpr conv2d_config features_0{.batch = 64, .in_height = 28, .in_width = 28, .in_channels = 1,
+//                                             .out_height = 28, .out_width = 28, .out_channels = 6,
+//                                             .kernel_height = 5, .kernel_width = 5,
 //                                             .padding_height = 2, .padding_width = 2};
 #pragma once
 

@@ -9,9 +9,10 @@
 // fewer than 9 tile^2. For each of the (tile + 2)^2 positions the sum over i is a matrix product of all tiles with
 // transformed weights, which are 16 / 9 or 4 times as large as w.
 //
-//   inline constexpr conv2d_winograd_config layer1_0_conv2{.batch = 1, .in_height = 56, .in_width = 56, .in_channels = 64, .out_height = 56,
-//                                                          .out_width = 56, .out_channels = 64, .padding_height = 1, .padding_width = 1,
-//                                                          .tile = 4};
+//   inline constexpr conv2d_winograd_config layer1_0_conv2{.batch = 1, .in_height = 56, .in_width = 56,
+//                                                          .in_channels = 64, .out_height = 56, .out_width = 56,
+//                                                          .out_channels = 64,
+//                                                          .padding_height = 1, .padding_width = 1, .tile = 4};
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,8 @@
 // group_norm over x[batch, channels, inner]: the channels are cut into groups, and each group of each sample is
 // normalised by itself; as many groups as channels is instance normalisation.
 //
-//   y = (x - mean) * rstd * gamma[channel] + beta[channel],  rstd = 1 / sqrt(var + eps), mean and var (biased) of the group   (Wu and He 2018)
+//   y = (x - mean) * rstd * gamma[channel] + beta[channel],  rstd = 1 / sqrt(var + eps),
+//       mean and var (biased) of the group   (Wu and He 2018)
 //
 //   inline constexpr group_norm_config norm{.batch = 8, .channels = 32, .groups = 4, .inner = 16 * 16, .eps = 1e-5};
 #pragma once

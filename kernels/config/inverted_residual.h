@@ -5,7 +5,8 @@
 //   deep = depthwise_epilogue(depthwise convolution of wide + bias)    [batch,out_height,out_width,wide_channels]
 //   y    = epilogue(project_weight deep + project_bias[, residual])    [batch,out_height,out_width,out_channels]
 //
-//   inline constexpr inverted_residual_config features_2{.batch = 1, .in_height = 112, .in_width = 112, .in_channels = 16, .wide_channels = 96, ...};
+//   inline constexpr inverted_residual_config features_2{.batch = 1, .in_height = 112, .in_width = 112,
+//                                                        .in_channels = 16, .wide_channels = 96, ...};
 #pragma once
 
 #include "conv2d.h"

@@ -1,7 +1,9 @@
 // layer_norm and rms_norm over rows: x[rows, size], each row normalised by itself.
 //
-//   layer_norm: y = (x - mean) * rstd * gamma + beta,  rstd = 1 / sqrt(var + eps), mean and var (biased) of the row   (Ba, Kiros and Hinton 2016)
-//   rms_norm:   y = x * rstd * gamma,                  rstd = 1 / sqrt(mean of x^2 + eps)                              (Zhang and Sennrich 2019)
+//   layer_norm: y = (x - mean) * rstd * gamma + beta,  rstd = 1 / sqrt(var + eps), mean and var (biased) of the row
+//               (Ba, Kiros and Hinton 2016)
+//   rms_norm:   y = x * rstd * gamma,                  rstd = 1 / sqrt(mean of x^2 + eps)
+//               (Zhang and Sennrich 2019)
 //
 //   inline constexpr layer_norm_config norm{.rows = 8 * 128, .size = 768, .eps = 1e-5};
 #pragma once

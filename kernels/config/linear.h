@@ -10,8 +10,8 @@ struct linear_config {
   std::int64_t m;  ///< rows of x and y: the batch
   std::int64_t n;  ///< columns of y: out_features
   std::int64_t k;  ///< columns of x: in_features
-  bool packed =
-      true;  ///< the weight that linear and linear_backward_input read is in panels of 16; else it is w as it lies
+  /// The weight that linear and linear_backward_input read is in panels of 16; else it is w as it lies.
+  bool packed = true;
 };
 
 /// Floats in the packed form of w[n,k]: [ceil(n / 16)][k][16].

@@ -13,8 +13,8 @@ struct linear_sgd_config {
   std::int64_t m;  ///< rows of x and dy: the batch
   std::int64_t n;  ///< rows of the weight: out_features
   std::int64_t k;  ///< columns of the weight: in_features
-  std::int64_t
-      taps;          ///< the weight is [n, k, taps]: dw belongs to the tap `tap`, and the gradients of the others are 0
+  /// The weight is [n, k, taps]: dw belongs to the tap `tap`, and the gradients of the others are 0.
+  std::int64_t taps;
   std::int64_t tap;  ///< 0 where taps is 1
   double momentum;   ///< this and what follows: as in sgd_config
   double dampening;
@@ -36,8 +36,8 @@ struct linear_adam_config {
   std::int64_t m;  ///< rows of x and dy: the batch
   std::int64_t n;  ///< rows of the weight: out_features
   std::int64_t k;  ///< columns of the weight: in_features
-  std::int64_t
-      taps;          ///< the weight is [n, k, taps]: dw belongs to the tap `tap`, and the gradients of the others are 0
+  /// The weight is [n, k, taps]: dw belongs to the tap `tap`, and the gradients of the others are 0.
+  std::int64_t taps;
   std::int64_t tap;  ///< 0 where taps is 1
   double beta1;      ///< this and what follows: as in adam_config
   double beta2;

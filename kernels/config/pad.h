@@ -1,6 +1,7 @@
 // pad: y is x with a constant around it, or with borders cut off.
 //
-//   pad_config{.rank = 2, .shape = {4, 7}, .in_shape = {3, 4}, .before = {1, 2}, .value = 0}      // one row above, 2 columns left, 1 right
+//   // one row above, 2 columns left, 1 right
+//   pad_config{.rank = 2, .shape = {4, 7}, .in_shape = {3, 4}, .before = {1, 2}, .value = 0}
 #pragma once
 
 #include <cstdint>

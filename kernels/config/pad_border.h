@@ -1,6 +1,7 @@
 // Config of pad_border: what lies around x is taken from x itself.
 //
-//   pad_border_config{.rank = 3, .shape = {8, 6, 7}, .in_shape = {8, 4, 5}, .before = {0, 1, 1}, .inner = 16, .mode = kPadReflect}   // NHWC images
+//   pad_border_config{.rank = 3, .shape = {8, 6, 7}, .in_shape = {8, 4, 5}, .before = {0, 1, 1}, .inner = 16,
+//                     .mode = kPadReflect}   // NHWC images
 #pragma once
 
 #include <cstdint>

@@ -5,8 +5,9 @@
 // image never win a maximum, and add 0 to an average. Rounding of the output size (PyTorch's ceil_mode) is already
 // resolved into out_height and out_width, so the last windows may reach beyond the padding.
 //
-//   inline constexpr pool2d_config pool{.batch = 64, .channels = 6, .in_height = 28, .in_width = 28, .out_height = 14, .out_width = 14,
-//                                       .kernel_height = 2, .kernel_width = 2, .stride_height = 2, .stride_width = 2};
+//   inline constexpr pool2d_config pool{.batch = 64, .channels = 6, .in_height = 28, .in_width = 28,
+//                                       .out_height = 14, .out_width = 14, .kernel_height = 2, .kernel_width = 2,
+//                                       .stride_height = 2, .stride_width = 2};
 #pragma once
 
 #include <cstdint>
@@ -21,8 +22,8 @@ struct pool2d_config {
   std::int64_t stride_height = 1, stride_width = 1;
   std::int64_t padding_height = 0, padding_width = 0;    ///< at most half the kernel, as in PyTorch
   std::int64_t dilation_height = 1, dilation_width = 1;  ///< max pooling only
-  bool count_include_pad =
-      true;                   ///< average: divide by the window including padding, else by the inputs inside the image
+  /// Average: divide by the window including padding, else by the inputs inside the image.
+  bool count_include_pad = true;
   bool channels_last = true;  ///< NHWC; false: NCHW
 };
 

@@ -1,7 +1,8 @@
 // Config of resample: one dimension of [outer, in, inner] becomes [outer, out, inner]. Images are resampled one
 // dimension after the other.
 //
-//   resample_config{.outer = 6, .in = 4, .out = 8, .inner = 5, .mode = kResampleLinear, .align_corners = false, .scale = 0.5}
+//   resample_config{.outer = 6, .in = 4, .out = 8, .inner = 5, .mode = kResampleLinear, .align_corners = false,
+//                   .scale = 0.5}
 #pragma once
 
 #include <cstdint>
@@ -20,9 +21,9 @@ struct resample_config {
   std::int64_t out;    ///< size of y along the dimension
   std::int64_t inner;  ///< product of the dimensions behind
   std::int64_t mode;   ///< kResample...
-  bool
-      align_corners;  ///< the first and last elements of x and y lie at the same places, else the outer borders of them
-  double scale;       ///< elements of x for each of y; of no account with align_corners and kResampleArea
+  /// The first and last elements of x and y lie at the same places, else the outer borders of them.
+  bool align_corners;
+  double scale;  ///< elements of x for each of y; of no account with align_corners and kResampleArea
 };
 
 /// What y[j] is made of: `count` elements of x from `first` on (beyond the ends of x: the element at the end), with

@@ -10,9 +10,9 @@ struct strided_copy_config {
   static constexpr int kMaximumRank = 8;
   std::int64_t rank;                 ///< 0 to 8; 0 is one element
   std::int64_t shape[kMaximumRank];  ///< of the contiguous side, outermost first
-  std::int64_t
-      strides[kMaximumRank];  ///< of the strided side, in elements: 0 repeats (expand), negative runs backwards (flip)
-  std::int64_t offset;        ///< first element of the strided side
+  /// Of the strided side, in elements: 0 repeats (expand), negative runs backwards (flip).
+  std::int64_t strides[kMaximumRank];
+  std::int64_t offset;  ///< first element of the strided side
 };
 
 }  // namespace graven::kernels

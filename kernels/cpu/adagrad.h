@@ -4,7 +4,8 @@
 //   sum = (step == 1 ? initial_accumulator_value : sum) + g g
 //   p -= lr / (1 + (step - 1) lr_decay) * g / (sqrt(sum) + eps)
 //
-//   adagrad(threads, adagrad_config{.lr_decay = 0, .eps = 1e-10, .weight_decay = 0, .initial_accumulator_value = 0, .maximize = false},
+//   adagrad(threads, adagrad_config{.lr_decay = 0, .eps = 1e-10, .weight_decay = 0, .initial_accumulator_value = 0,
+//                                   .maximize = false},
 //           2, params, grads, sums, sizes, lr, step);     // step counts from 1
 #pragma once
 

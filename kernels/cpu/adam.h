@@ -4,10 +4,11 @@
 //   decoupled: p *= 1 - lr weight_decay;   otherwise: g += weight_decay p
 //   m += (1 - beta1) (g - m);   v = beta2 v + (1 - beta2) g g
 //   w = amsgrad ? (max_v = max(max_v, v)) : v
-//   p -= lr / (1 - beta1^step) * m / (sqrt(w) / sqrt(1 - beta2^step) + eps);   without bias correction: p -= lr * m / (sqrt(w) + eps)
+//   p -= lr / (1 - beta1^step) * m / (sqrt(w) / sqrt(1 - beta2^step) + eps)
+//   without bias correction: p -= lr * m / (sqrt(w) + eps)
 //
-//   adam(threads, adam_config{.beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.01, .decoupled = true, .amsgrad = false,
-//                             .maximize = false, .do_bias_correction = true},
+//   adam(threads, adam_config{.beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.01, .decoupled = true,
+//                             .amsgrad = false, .maximize = false, .do_bias_correction = true},
 //        2, params, grads, m, v, nullptr, sizes, lr, step);     // step counts from 1; m, v and max_v start as zeros
 #pragma once
 

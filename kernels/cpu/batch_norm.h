@@ -2,7 +2,8 @@
 // config/batch_norm.h.
 //
 //   inline constexpr batch_norm_config bn{.outer = 64 * 16 * 16, .channels = 32, .inner = 1};               // NHWC
-//   batch_norm(threads, bn, y, mean, rstd, new_running_mean, new_running_var, x, gamma, beta, running_mean, running_var, workspace);
+//   batch_norm(threads, bn, y, mean, rstd, new_running_mean, new_running_var, x, gamma, beta, running_mean,
+//              running_var, workspace);
 //   batch_norm_backward(threads, bn, dx, dgamma, dbeta, dy, x, gamma, mean, rstd, workspace);
 //   batch_norm_inference(threads, bn, y, x, gamma, beta, mean, var);
 //

@@ -2,7 +2,7 @@
 // thread.
 //
 //   check_indices("embedding", index, count, 50257, "model.words, net.cpp:12");
-//                       // index_error: model.words, net.cpp:12: embedding: index 60000 at position 3 is outside [0, 50257)
+//       // index_error: model.words, net.cpp:12: embedding: index 60000 at position 3 is outside [0, 50257)
 //
 // Kernels pass on which layer they are and where it was called, if their caller says so: their last argument. Eager
 // mode turns it into a UserError, an emitted program into its error message or code.

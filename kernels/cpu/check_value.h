@@ -1,8 +1,10 @@
 // How a kernel says that a number in its data is out of range, or that there are too few: it throws before it computes
 // anything, on the calling thread.
 //
-//   check_probabilities("binary_cross_entropy", "input", x, n);   // value_error: binary_cross_entropy: input 1.5 at position 3 is outside [0, 1]
-//   check_has_variance("batch_norm", count);                       // value_error: batch_norm: expects more than 1 value per channel when training
+//   check_probabilities("binary_cross_entropy", "input", x, n);   // value_error: binary_cross_entropy: input 1.5 at
+//                                                                 // position 3 is outside [0, 1]
+//   check_has_variance("batch_norm", count);                       // value_error: batch_norm: expects more than 1
+//                                                                  // value per channel when training
 //
 // Eager mode turns it into a UserError, an emitted program into its error message or code.
 #pragma once

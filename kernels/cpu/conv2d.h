@@ -1,7 +1,8 @@
 // conv2d: two-dimensional convolution of NHWC images, its gradients, and the packing of its weights, in f32. Formulas:
 // config/conv2d.h.
 //
-//   x [batch,in_height,in_width,in_channels]  y [batch,out_height,out_width,out_channels]  bias [out_channels] or nullptr, 0
+//   x [batch,in_height,in_width,in_channels]  y [batch,out_height,out_width,out_channels]
+//   bias [out_channels] or nullptr, 0
 //   w [out_channels,in_channels/groups,kernel_height,kernel_width]: PyTorch's layout, packed once whenever it changes
 //
 //   inline constexpr conv2d_config features_0{.batch = 64, .in_height = 28, ...};
@@ -9,19 +10,22 @@
 //   conv2d<relu>(threads, features_0, y, x, packed, bias);
 //   pack_conv2d_weight_backward(threads, features_0, packed_backward, w);
 //   conv2d_backward_input(threads, features_0, dx, dy, packed_backward);
-//   conv2d_backward_weight(threads, features_0, dw, db, dy, x, workspace);  // conv2d_backward_weight_workspace_bytes(features_0)
+//   // conv2d_backward_weight_workspace_bytes(features_0)
+//   conv2d_backward_weight(threads, features_0, dw, db, dy, x, workspace);
 //
 // Any stride, padding, dilation and number of groups; padded pixels are clipped, not stored. An epilogue with two
 // inputs takes the second from `residual`, of the output's shape; outputs must not overlap inputs, residual included.
 // Which way is taken follows from the config alone:
 //
-//   conv2d_forward.h          register tiles of pixels x panels, (kh, kw, channel) innermost; a 1x1 convolution is a plain matrix product
+//   conv2d_forward.h          register tiles of pixels x panels, (kh, kw, channel) innermost; a 1x1 convolution is a
+//                             plain matrix product
 //   conv2d_one_channel.h      one input channel, fewer than 16 output channels: vectors along the pixels
 //   conv2d_depthwise.h        groups = channels: vectors along the channels
-//   conv2d_backward_input.h   as forward with the kernel turned; strides and few channels: runs of (kw, channel) added to dx
+//   conv2d_backward_input.h   as forward with the kernel turned; strides and few channels: runs of (kw, channel)
+//                             added to dx
 //   conv2d_depthwise_weight.h the gradient of its weights: 3 x 3 taps in registers
-//   conv2d_backward_weight.h  register tiles of (kw, channel) x panels over the pixels of splits, which are then added in order; pointwise:
-//   linear.h's
+//   conv2d_backward_weight.h  register tiles of (kw, channel) x panels over the pixels of splits, which are then
+//                             added in order; pointwise: linear.h's
 #pragma once
 
 #include "conv2d_backward_input.h"

@@ -1,7 +1,7 @@
 // The micro-kernel of the convolutions: a register tile of up to 12 pixels x 1 to 4 panels of 16 channels.
 //
-//   acc[r][c] = start[c] (or y's, or 0) + sum over (t, s, k) of x[r*x_row + t*x_outer + s*x_inner + k] * w[c / 16][t*w_outer + s*w_inner + k*16 + c %
-//   16]
+//   acc[r][c] = start[c] (or y's, or 0) + sum over (t, s, k) of
+//               x[r*x_row + t*x_outer + s*x_inner + k] * w[c / 16][t*w_outer + s*w_inner + k*16 + c % 16]
 //
 // t runs over the rows of the kernel; s and k over its columns and the channels, merged into one long k where they are
 // contiguous in x. The broadcast of x folds into the multiply-add; what is left in the loop is one load for each vector

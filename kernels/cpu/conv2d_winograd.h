@@ -1,11 +1,14 @@
 // conv2d_winograd: 3x3 convolutions of stride 1 by Winograd's minimal filtering, NHWC, f32. Formula, sizes, and where
 // it pays: config/conv2d_winograd.h.
 //
-//   x [batch,in_height,in_width,in_channels]  y [batch,out_height,out_width,out_channels]  bias [out_channels] or nullptr, 0
+//   x [batch,in_height,in_width,in_channels]  y [batch,out_height,out_width,out_channels]
+//   bias [out_channels] or nullptr, 0
 //   w [out_channels,in_channels,3,3]: PyTorch's layout, packed once whenever it changes
 //
-//   pack_conv2d_winograd_weight(threads, layer1_0_conv2, packed, w);                  // conv2d_winograd_packed_elements(layer1_0_conv2) floats
-//   conv2d_winograd<relu>(threads, layer1_0_conv2, y, x, packed, bias, nullptr, workspace);   // conv2d_winograd_workspace_bytes(layer1_0_conv2)
+//   // conv2d_winograd_packed_elements(layer1_0_conv2) floats
+//   pack_conv2d_winograd_weight(threads, layer1_0_conv2, packed, w);
+//   // conv2d_winograd_workspace_bytes(layer1_0_conv2)
+//   conv2d_winograd<relu>(threads, layer1_0_conv2, y, x, packed, bias, nullptr, workspace);
 //
 // Any padding; what lies outside the image is 0, what a tile has beyond the output is not stored. Some tiles at a time
 // go through three regions: patches are transformed (by tiles), multiplied with the weights (by positions, so that each

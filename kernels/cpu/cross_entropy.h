@@ -1,7 +1,8 @@
 // cross_entropy of logits[rows,classes] with labels[rows], and its gradient (torch.nn.functional.cross_entropy). With p
 // = softmax(logits), e = label_smoothing, w = weight[classes] (or 1), y = labels[r]:
 //
-//   loss_r = -(1 - e) w_y log p_y - e / classes sum over c of w_c log p_c;   loss = loss[rows], or its sum, or that divided by the sum of w_y
+//   loss_r = -(1 - e) w_y log p_y - e / classes sum over c of w_c log p_c
+//   loss = loss[rows], or its sum, or that divided by the sum of w_y
 //   dlogits[r,c] = scale (p_c ((1 - e) w_y + e / classes sum of w) - (c == y) (1 - e) w_y - e / classes w_c)
 //                  scale = dloss[r], or dloss, or dloss / sum of w_y
 //

@@ -3,7 +3,8 @@
 //   y[i] = F(x0[i], x1[i], ...)
 //
 //   elementwise<relu>(threads, elementwise_config{.n = 4096}, y, x);                          // all of one shape
-//   broadcast<add>(threads, broadcast_config{.rank = 2, .shape = {64, 256}, .strides = {{256, 1}, {0, 1}}}, y, x, bias);
+//   broadcast<add>(threads, broadcast_config{.rank = 2, .shape = {64, 256}, .strides = {{256, 1}, {0, 1}}}, y, x,
+//                  bias);
 //   fill(threads, fill_config{.n = 4096, .value = 0}, y);
 //
 // The functor computes in functor_type of the inputs' element types (float for half and bfloat16); its result is

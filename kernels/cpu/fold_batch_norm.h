@@ -2,7 +2,8 @@
 //
 //   scale = gamma / sqrt(var + eps),   new_weight = weight * scale,   new_bias = (bias - mean) * scale + beta
 //
-//   inline constexpr fold_batch_norm_config fold{.channels = 32, .inner = 27};                  // a convolution of 3 to 32 channels, 3x3
+//   // a convolution of 3 to 32 channels, 3x3
+//   inline constexpr fold_batch_norm_config fold{.channels = 32, .inner = 27};
 //   fold_batch_norm(threads, fold, new_weight, new_bias, weight, bias, gamma, beta, mean, var);
 //
 // All but the weights are [channels]; an absent gamma is 1, an absent bias or beta 0. The factors are computed in

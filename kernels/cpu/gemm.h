@@ -1,8 +1,9 @@
 // C[m,n] = epilogue(A[m,k] B[k,n] + bias): what linear, matmul and 1x1 convolutions share. Not a kernel of its own:
 // kernels fill in a gemm_problem.
 //
-//   gemm(threads, {.m = 64, .n = 256, .k = 784, .a = x, .a_row = 784, .a_k = 1, .b = packed, .b_k = 16, .b_panel = 784 * 16, .b_padded = true,
-//                  .c = y, .c_row = 256, .bias = bias, .finish = gemm_finish<relu>(nullptr), .add = false, .rows_first = false});
+//   gemm(threads, {.m = 64, .n = 256, .k = 784, .a = x, .a_row = 784, .a_k = 1, .b = packed, .b_k = 16,
+//                  .b_panel = 784 * 16, .b_padded = true, .c = y, .c_row = 256, .bias = bias,
+//                  .finish = gemm_finish<relu>(nullptr), .add = false, .rows_first = false});
 //
 // The product is cut into pieces of whole tiles (gemm_tile.h) whose borders depend on the sizes alone. k over 512 is
 // summed in blocks, each from zero, and the blocks are added in C: B's block then stays in the second-level cache, and
@@ -34,10 +35,10 @@ struct gemm_problem {
   std::int64_t m, n, k;
   const float* a;  // element (r, i) at a[r * a_row + i * a_k]
   std::int64_t a_row, a_k;
-  std::int64_t a_group =
-      0;  // where not 0: kGroupRows rows lie side by side, the next ones a_group further on, and a_row is 1
-  const float*
-      b;  // element (i, j) at b[j / 16 * b_panel + i * b_k + j % 16]; where b_row is not 0: at b[j * b_row + i]
+  // Where not 0: kGroupRows rows lie side by side, the next ones a_group further on, and a_row is 1.
+  std::int64_t a_group = 0;
+  // Element (i, j) at b[j / 16 * b_panel + i * b_k + j % 16]; where b_row is not 0: at b[j * b_row + i].
+  const float* b;
   std::int64_t b_k, b_panel, b_row;
   bool b_padded;  // the last panel may be read to its 16th column
   float* c;       // row-major

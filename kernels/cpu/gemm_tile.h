@@ -6,7 +6,8 @@
 // * b_panel + i * b_k]. So one micro-kernel serves packed weights (b_k = 16), plain row-major matrices (b_panel = 16)
 // and transposed A (a_row = 1).
 //
-//   gemm_tile<6, 4>({.k = 784, .a = x, .a_row = 784, .a_k = 1, .b = packed, .b_k = 16, .b_panel = 784 * 16, .bias = bias, .add = false}, y, 256);
+//   gemm_tile<6, 4>({.k = 784, .a = x, .a_row = 784, .a_k = 1, .b = packed, .b_k = 16, .b_panel = 784 * 16,
+//                    .bias = bias, .add = false}, y, 256);
 //
 // Each element is one chain of multiply-adds in the order of k, whatever the tile's size: how a product is cut into
 // tiles does not show in its result. Sizes: kTileRows[log2 panels] rows at most; Rows * vectors + vectors + 1

@@ -1,7 +1,8 @@
 // index_select and index_add over [outer, size, inner]: the rows of an embedding, and their gradients.
 //
 //   index_select: y[outer, count, inner] = x[outer, index[count], inner]
-//   index_add:    y[outer, size, inner] = base (which y may be; 0 without one) + the rows of x[outer, count, inner] that have this index
+//   index_add:    y[outer, size, inner] = base (which y may be; 0 without one) + the rows of x[outer, count, inner]
+//                 that have this index
 //
 //   inline constexpr index_select_config tokens{.outer = 1, .size = 50257, .inner = 768, .count = 8 * 128};
 //   index_select(threads, tokens, y, weight, index);

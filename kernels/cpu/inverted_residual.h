@@ -1,11 +1,12 @@
 // inverted_residual: three convolutions in one pass over the rows of an image, in f32. Formulas:
 // config/inverted_residual.h.
 //
-//   x [batch,in_height,in_width,in_channels]  y [batch,out_height,out_width,out_channels]  biases [channels] or nullptr, 0
+//   x [batch,in_height,in_width,in_channels]  y [batch,out_height,out_width,out_channels]
+//   biases [channels] or nullptr, 0
 //   weights: each convolution's own, as pack_conv2d_weight lays it out
 //
-//   inverted_residual<relu6, relu6, add>(threads, features_3, y, x, expand_weight, expand_bias, depthwise_weight, depthwise_bias, project_weight,
-//                                        project_bias, residual);
+//   inverted_residual<relu6, relu6, add>(threads, features_3, y, x, expand_weight, expand_bias, depthwise_weight,
+//                                        depthwise_bias, project_weight, project_bias, residual);
 //
 // What lies between the convolutions is several times as large as x and y, and takes longer to write and read than to
 // compute. So a thread makes a few rows of it at a time, in its second-level cache, and keeps those that the next rows

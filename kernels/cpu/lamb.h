@@ -3,7 +3,8 @@
 //
 //   g = maximize ? -grad : grad;   unless decoupled: g += weight_decay p
 //   m += (1 - beta1) (g - m);   v = beta2 v + (1 - beta2) g g
-//   r = m' / (sqrt(v') + eps), with m' = m / (1 - beta1^step), v' = v / (1 - beta2^step) (no division without bias correction)
+//   r = m' / (sqrt(v') + eps), with m' = m / (1 - beta1^step), v' = v / (1 - beta2^step)
+//       (no division without bias correction)
 //   decoupled: r += weight_decay p
 //   for the whole tensor: ratio = |p| / |r| in the norm of order 2, 1 where either is 0
 //   p -= lr ratio r
@@ -11,8 +12,8 @@
 // The first pass updates m and v and sums up squares, in double, in pieces that depend on the sizes alone; the second
 // changes the parameters.
 //
-//   lamb(threads, lamb_config{.beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.01, .decoupled = true, .do_bias_correction = true,
-//                             .maximize = false},
+//   lamb(threads, lamb_config{.beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.01, .decoupled = true,
+//                             .do_bias_correction = true, .maximize = false},
 //        2, params, grads, m, v, sizes, lr, step, workspace);     // step counts from 1; m and v start as zeros
 //
 // The workspace has lamb_workspace_bytes(pieces of all tensors, count) bytes.

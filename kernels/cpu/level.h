@@ -6,7 +6,8 @@
 //
 //   namespace graven::kernels {
 //   inline namespace GRAVEN_LEVEL_NAMESPACE {
-//   inline void scale(...) { ... }          // graven::kernels::scale to its callers, graven::kernels::level_v4::scale to the linker
+//   inline void scale(...) { ... }          // graven::kernels::scale to its callers, graven::kernels::level_v4::scale
+//                                           // to the linker
 //   }
 //   }
 //

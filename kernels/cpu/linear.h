@@ -5,11 +5,12 @@
 //   dw[n,k] = dy[m,n]^T x[m,k]        db[n] = the sum of dy's rows
 //
 //   inline constexpr linear_config hidden{.m = 64, .n = 256, .k = 784};
-//   pack_linear_weight(threads, hidden, packed, w);                                      // packed[n / 16][k][16], zero-padded
-//   linear<relu>(threads, hidden, y, x, packed, bias);                                   // or w itself, where the config says packed = false
-//   pack_linear_weight_transposed(threads, hidden, transposed, w);                       // transposed[k / 16][n][16], zero-padded
+//   pack_linear_weight(threads, hidden, packed, w);                      // packed[n / 16][k][16], zero-padded
+//   linear<relu>(threads, hidden, y, x, packed, bias);                   // or w itself, where the config says
+//                                                                        // packed = false
+//   pack_linear_weight_transposed(threads, hidden, transposed, w);       // transposed[k / 16][n][16], zero-padded
 //   linear_backward_input(threads, hidden, dx, dy, transposed);
-//   linear_backward_weight(threads, hidden, dw, db, dy, x, workspace);                   // db may be nullptr
+//   linear_backward_weight(threads, hidden, dw, db, dy, x, workspace);   // db may be nullptr
 //
 // y may be residual, dx may be residual. An epilogue of two inputs takes the residual as its second.
 #pragma once

@@ -1,10 +1,11 @@
 // linear_backward_weight and an optimizer's update in one: dw is used where it is computed, row by row, and never
 // stored. float only.
 //
-//   dw[n,k] = dy[m,n]^T x[m,k]        db[n] = the sum of dy's rows        w[n,k] and its state: as sgd or adam make them of dw
+//   dw[n,k] = dy[m,n]^T x[m,k]        db[n] = the sum of dy's rows
+//   w[n,k] and its state: as sgd or adam make them of dw
 //
-//   inline constexpr linear_sgd_config hidden{.m = 64, .n = 256, .k = 784, .taps = 1, .tap = 0, .momentum = 0, .dampening = 0,
-//                                             .weight_decay = 0, .nesterov = false, .maximize = false};
+//   inline constexpr linear_sgd_config hidden{.m = 64, .n = 256, .k = 784, .taps = 1, .tap = 0, .momentum = 0,
+//                                             .dampening = 0, .weight_decay = 0, .nesterov = false, .maximize = false};
 //   linear_sgd(threads, hidden, db, w, nullptr, dy, x, &lr, &step);      // step counts from 1; db may be nullptr
 //
 // With taps, w is [n,k,taps]: a convolution's weight of which one tap alone meets the image. It has dw, and the other

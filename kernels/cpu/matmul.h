@@ -2,8 +2,8 @@
 //
 //   c[batch,m,n] = epilogue(a[batch,m,k] b[batch,k,n], residual[batch,m,n])
 //
-//   constexpr matmul_config scores{.batch = 96, .m = 128, .n = 128, .k = 64, .a_batch_stride = 128 * 64, .b_batch_stride = 128 * 64,
-//                                  .transpose_a = false, .transpose_b = true};
+//   constexpr matmul_config scores{.batch = 96, .m = 128, .n = 128, .k = 64, .a_batch_stride = 128 * 64,
+//                                  .b_batch_stride = 128 * 64, .transpose_a = false, .transpose_b = true};
 //   matmul(threads, scores, c, queries, keys, nullptr, workspace);     // workspace: matmul_workspace(scores) bytes
 //
 // A batch stride of 0 repeats a matrix. A transposed matrix is stored with its dimensions exchanged: a[k,m], b[n,k]. c

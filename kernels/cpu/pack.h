@@ -1,7 +1,8 @@
 // Packing matrices into panels of 16 columns (kernels/README.md, "Packed weights"): [panel][row][16], the last panel
 // padded with zeros.
 //
-//   pack_rows(w, 784, 256, 784, packed)        // panels over w's rows: packed[n / 16][k][16] from w[n,k]; transposes blocks in registers
+//   pack_rows(w, 784, 256, 784, packed)        // panels over w's rows: packed[n / 16][k][16] from w[n,k]; transposes
+//                                              // blocks in registers
 //   pack_columns(w, 784, 256, 784, packed)     // panels over w's columns: packed[k / 16][n][16] from w[n,k]
 #pragma once
 

@@ -1,6 +1,7 @@
 // pad: y is x with a constant around it, or with borders cut off, for any element type.
 //
-//   pad(threads, pad_config{.rank = 2, .shape = {4, 7}, .in_shape = {3, 4}, .before = {1, 2}, .value = 0}, y, x);   // y[4,7], x[3,4]
+//   // y[4,7], x[3,4]
+//   pad(threads, pad_config{.rank = 2, .shape = {4, 7}, .in_shape = {3, 4}, .before = {1, 2}, .value = 0}, y, x);
 //
 // Rows (the innermost dimension) are copied whole.
 #pragma once

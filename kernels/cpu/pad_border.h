@@ -2,9 +2,8 @@
 // any element type. pad_border_backward: dx, each dy added to the element that it was taken from.
 //
 //   // y[8,6,7,16] = x[8,4,5,16], images in NHWC, one pixel around
-//   pad_border(threads, pad_border_config{.rank = 3, .shape = {8, 6, 7}, .in_shape = {8, 4, 5}, .before = {0, 1, 1}, .inner = 16, .mode =
-//   kPadReflect},
-//              y, x);
+//   pad_border(threads, pad_border_config{.rank = 3, .shape = {8, 6, 7}, .in_shape = {8, 4, 5}, .before = {0, 1, 1},
+//                                         .inner = 16, .mode = kPadReflect}, y, x);
 //
 // What lies between the borders of a row is copied whole. The gradient gathers: a row of dx, with all that was taken
 // from it, belongs to one piece.

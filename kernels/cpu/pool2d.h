@@ -2,7 +2,8 @@
 // into y [batch,out_height,out_width,channels], and their gradients, f32. Formulas: config/pool2d.h.
 //
 //   inline constexpr pool2d_config pool{.batch = 64, .channels = 6, .in_height = 28, ...};
-//   max_pool2d(threads, pool, y, index, x);             // index: the winner's kh * kernel_width + kw, u8, y's shape; nullptr where nobody needs it
+//   max_pool2d(threads, pool, y, index, x);             // index: the winner's kh * kernel_width + kw, u8, y's shape;
+//                                                       // nullptr where nobody needs it
 //   max_pool2d_backward(threads, pool, dx, dy, index);
 //   avg_pool2d(threads, pool, y, x);
 //   avg_pool2d_backward(threads, pool, dx, dy);

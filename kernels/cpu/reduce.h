@@ -2,8 +2,9 @@
 //
 //   reduce_sum, reduce_mean, reduce_prod, reduce_max, reduce_min (y; x);  argmax, argmin (y i64; x)
 //
-//   reduce_mean(threads, reduce_config{.outer = 64, .size = 49, .inner = 128}, y, x);      // y[64,128] from x[64,49,128]
-//   reduce_sum<squared_distance>(threads, reduce_config{.outer = 1, .size = 2000, .inner = 1}, y, x, target);  // of a functor's results
+//   reduce_mean(threads, reduce_config{.outer = 64, .size = 49, .inner = 128}, y, x);   // y[64,128] from x[64,49,128]
+//   // of a functor's results
+//   reduce_sum<squared_distance>(threads, reduce_config{.outer = 1, .size = 2000, .inner = 1}, y, x, target);
 //
 // Any element type. Sums and products of half and bfloat16 are formed in float; integers (and bool) wrap in y's type,
 // which may be wider than x's. Of no elements the sum is 0, the product 1, the mean NaN; max, min, argmax and argmin
@@ -79,8 +80,8 @@ struct Terms {
   }
 };
 
-inline constexpr int kReduceLanes =
-    64;  // what adding one number after the other leaves of the processor's width, made up for
+// What adding one number after the other leaves of the processor's width, made up for.
+inline constexpr int kReduceLanes = 64;
 inline constexpr std::int64_t kReduceColumns = 128, kReduceBlock = 128, kReducePiece = 16384;
 
 /// n >= 1 neighbouring elements. Lane l combines elements l, l + 64, ... of a block of 64 * 128; blocks are combined in

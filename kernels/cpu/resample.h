@@ -3,8 +3,8 @@
 // types; half types compute in float.
 //
 //   // the rows of NHWC images [2,4,5,16] -> [2,8,5,16]
-//   resample(threads, resample_config{.outer = 2, .in = 4, .out = 8, .inner = 80, .mode = kResampleLinear, .align_corners = false, .scale = 0.5}, y,
-//   x);
+//   resample(threads, resample_config{.outer = 2, .in = 4, .out = 8, .inner = 80, .mode = kResampleLinear,
+//                                     .align_corners = false, .scale = 0.5}, y, x);
 //
 // Long inner dimensions (NHWC) are vectorised along them; where inner is short, the taps of 64 elements are computed
 // once for many outer ones.

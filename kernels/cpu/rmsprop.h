@@ -3,12 +3,14 @@
 //
 //   g = maximize ? -grad : grad;   g += weight_decay p
 //   square_avg = alpha square_avg + (1 - alpha) g g
-//   centered:  grad_avg += (1 - alpha) (g - grad_avg);   variance = max(square_avg - grad_avg grad_avg, 0);   otherwise: variance = square_avg
+//   centered:  grad_avg += (1 - alpha) (g - grad_avg);   variance = max(square_avg - grad_avg grad_avg, 0)
+//   otherwise: variance = square_avg
 //   change = g / (sqrt(variance) + eps)
 //   with momentum:  b = momentum b + change;   change = b
 //   p -= lr change
 //
-//   rmsprop(threads, rmsprop_config{.alpha = 0.99, .eps = 1e-8, .weight_decay = 0, .momentum = 0.9, .centered = false, .maximize = false},
+//   rmsprop(threads, rmsprop_config{.alpha = 0.99, .eps = 1e-8, .weight_decay = 0, .momentum = 0.9, .centered = false,
+//                                   .maximize = false},
 //           2, params, grads, square_avg, nullptr, momentum, sizes, lr);     // the means and buffers start as zeros
 #pragma once
 

@@ -1,7 +1,8 @@
 // Running sums and products along the middle of [outer, size, inner], for any element type.
 //
 //   cumsum:  y[k] = x[0] + ... + x[k]
-//   cumprod: y[k] = x[0] * ... * x[k];    cumprod_backward: dx[k] = (x[0] * ... * x[k - 1]) * (dy[k] + x[k + 1] (dy[k + 1] + x[k + 2] (...)))
+//   cumprod: y[k] = x[0] * ... * x[k]
+//   cumprod_backward: dx[k] = (x[0] * ... * x[k - 1]) * (dy[k] + x[k + 1] (dy[k + 1] + x[k + 2] (...)))
 //
 //   cumsum(threads, scan_config{.outer = 64, .size = 100, .inner = 8, .reverse = false}, y, x);
 //

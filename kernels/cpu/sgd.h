@@ -6,9 +6,8 @@
 //
 //   float* const params[] = {weight, bias};     // and grads, momentum (nullptr when config.momentum is 0)
 //   const std::int64_t sizes[] = {200704, 256};
-//   sgd(threads, sgd_config{.momentum = 0.9, .dampening = 0, .weight_decay = 0, .nesterov = false, .maximize = false}, 2, params, grads, momentum,
-//   sizes,
-//       lr, step);                              // step counts from 1
+//   sgd(threads, sgd_config{.momentum = 0.9, .dampening = 0, .weight_decay = 0, .nesterov = false, .maximize = false},
+//       2, params, grads, momentum, sizes, lr, step);     // step counts from 1
 #pragma once
 
 #include <cstdint>

@@ -2,7 +2,8 @@
 // type. Equal elements keep their order, NaN counts as the largest. sort_backward: dx[index[k]] = dy[k], 0 elsewhere.
 //
 //   // the 5 largest of 1000 classes
-//   sort(threads, sort_config{.outer = 64, .size = 1000, .inner = 1, .count = 5, .descending = true}, y, index, x, workspace);
+//   sort(threads, sort_config{.outer = 64, .size = 1000, .inner = 1, .count = 5, .descending = true}, y, index, x,
+//        workspace);
 #pragma once
 
 #include <algorithm>

@@ -1,9 +1,10 @@
 // Loops over strided tensors: dimensions that lie behind each other in every operand are merged, then a StrideWalker
 // visits the elements in row-major order of the shape, one run along the innermost dimension at a time.
 //
-//   Strides<2> s = merge_dimensions<2>(rank, shape, {x_strides, y_strides});       // [64,1,28,28] with plain strides becomes [50176]
-//   StrideWalker<2> at(s, first);                                                  // at element `first` of the merged shape
-//   at.offset[0], at.left;                                                         // where operand 0 is, elements left in the run
+//   // [64,1,28,28] with plain strides becomes [50176]
+//   Strides<2> s = merge_dimensions<2>(rank, shape, {x_strides, y_strides});
+//   StrideWalker<2> at(s, first);   // at element `first` of the merged shape
+//   at.offset[0], at.left;          // where operand 0 is, elements left in the run
 //   at.advance(at.left);
 #pragma once
 

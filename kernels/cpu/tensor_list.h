@@ -1,7 +1,9 @@
 // A list of tensors worked on as if they lay behind each other, in pieces of 2^14 elements whatever the tensors' sizes:
 // how optimizers update all parameters in one parallel region.
 //
-//   for_each_range(threads, count, sizes, [&](std::int64_t tensor, std::int64_t first, std::int64_t n) { ... params[tensor] + first ... });
+//   for_each_range(threads, count, sizes, [&](std::int64_t tensor, std::int64_t first, std::int64_t n) {
+//     ... params[tensor] + first ...
+//   });
 //
 // for_each_piece cuts each tensor for itself and numbers the pieces, for what is added up by tensor.
 #pragma once

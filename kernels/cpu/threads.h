@@ -1,7 +1,9 @@
 // Threads: a persistent pool for short parallel regions.
 //
-//   Threads threads(4);                                         // the caller and 3 workers; Threads() takes every processor
-//   threads.run(12, [&](std::int64_t piece) { f(piece); });     // pieces 0 to 11, each exactly once, in any order, on any thread; then returns
+//   Threads threads(4);                                         // the caller and 3 workers; Threads() takes every
+//                                                               // processor
+//   threads.run(12, [&](std::int64_t piece) { f(piece); });     // pieces 0 to 11, each exactly once, in any order, on
+//                                                               // any thread; then returns
 //
 // Pieces are claimed one by one, half of the threads from the first on, the others from the last backwards: with two
 // threads, the same pieces run on the same thread every time, where their memory is cached, and yet a thread that is
@@ -188,8 +190,8 @@ class Threads {
   }
 
   // One cache line: what the workers watch and read for every region.
-  alignas(64) std::uint64_t ticket_ =
-      0;  // epoch of the region << 32 | first unclaimed piece << 16 | end of the unclaimed pieces
+  // Epoch of the region << 32 | first unclaimed piece << 16 | end of the unclaimed pieces.
+  alignas(64) std::uint64_t ticket_ = 0;
   Call call_ = nullptr;
   const void* context_ = nullptr;
   std::int64_t first_ = 0;  // number of the region's first piece

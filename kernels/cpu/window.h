@@ -1,7 +1,8 @@
 // Windows of convolution and pooling along one dimension: which taps lie inside the image, which outputs see them all.
 // And a short copy.
 //
-//   range taps = valid_taps(/*output*/ 0, /*in*/ 28, /*kernel*/ 5, /*stride*/ 1, /*padding*/ 2, /*dilation*/ 1);   // {2, 5}
+//   // {2, 5}
+//   range taps = valid_taps(/*output*/ 0, /*in*/ 28, /*kernel*/ 5, /*stride*/ 1, /*padding*/ 2, /*dilation*/ 1);
 #pragma once
 
 #include <cstdint>

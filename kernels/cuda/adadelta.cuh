@@ -4,7 +4,8 @@
 //   change = sqrt(acc_delta + eps) / sqrt(square_avg + eps) * g;   acc_delta = rho acc_delta + (1 - rho) change^2
 //   p = p - lr * change
 //
-//   adadelta(context, adadelta_config{.rho = 0.9, .eps = 1e-6}, count, params, grads, square_avg, acc_delta, sizes, lr);
+//   adadelta(context, adadelta_config{.rho = 0.9, .eps = 1e-6}, count, params, grads, square_avg, acc_delta, sizes,
+//            lr);
 #pragma once
 
 #include "../config/adadelta.h"

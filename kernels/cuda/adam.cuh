@@ -1,11 +1,13 @@
 // adam: torch.optim.Adam and AdamW over all parameters in one launch.
 //
 //   g = grad (-grad to maximize);  decoupled: p = p - lr * weight_decay * p, else g = g + weight_decay * p
-//   m = m + (1 - beta1) (g - m);   v = beta2 v + (1 - beta2) g^2;   amsgrad: max_v = max(max_v, v), and max_v stands for v below
-//   p = p - lr / (1 - beta1^step) * m / (sqrt(v) / sqrt(1 - beta2^step) + eps);   without bias correction: p = p - lr * m / (sqrt(v) + eps)
+//   m = m + (1 - beta1) (g - m);   v = beta2 v + (1 - beta2) g^2
+//   amsgrad: max_v = max(max_v, v), and max_v stands for v below
+//   p = p - lr / (1 - beta1^step) * m / (sqrt(v) / sqrt(1 - beta2^step) + eps)
+//   without bias correction: p = p - lr * m / (sqrt(v) + eps)
 //
-//   adam(context, adam_config{.beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .do_bias_correction = true}, count, params, grads, m, v, max_v, sizes, lr,
-//   step);
+//   adam(context, adam_config{.beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .do_bias_correction = true}, count, params,
+//        grads, m, v, max_v, sizes, lr, step);
 #pragma once
 
 #include "../config/adam.h"

@@ -1,8 +1,9 @@
 // batch_norm over x[outer, channels, inner] in training and inference, and its gradient; formulas: config/batch_norm.h.
 //
-//   batch_norm(context, batch_norm_config{.outer = 64, .channels = 32}, y, mean, rstd, new_running_mean, new_running_var, x, gamma, beta,
-//              running_mean, running_var);
-//   batch_norm_backward(context, config, dx, dgamma, dbeta, dy, x, gamma, mean, rstd);   // rstd = 1 / sqrt(var + eps), as batch_norm left it
+//   batch_norm(context, batch_norm_config{.outer = 64, .channels = 32}, y, mean, rstd, new_running_mean,
+//              new_running_var, x, gamma, beta, running_mean, running_var);
+//   // rstd = 1 / sqrt(var + eps), as batch_norm left it
+//   batch_norm_backward(context, config, dx, dgamma, dbeta, dy, x, gamma, mean, rstd);
 //
 // gamma, beta and the statistics are [channels]; an absent gamma is 1, an absent beta 0. A channel's elements are cut
 // into pieces whose borders depend on the config alone, and what the pieces give is joined in their order: the same

@@ -1,6 +1,7 @@
 // concat: joins tensors [outer, size_i, inner] along the middle dimension into y [outer, sum of size_i, inner].
 //
-//   concat(context, concat_config{.outer = 4, .inner = 9}, y, 2, inputs, sizes);   // inputs and sizes are the host's arrays
+//   // inputs and sizes are the host's arrays
+//   concat(context, concat_config{.outer = 4, .inner = 9}, y, 2, inputs, sizes);
 #pragma once
 
 #include "../config/concat.h"

@@ -1,12 +1,13 @@
 // cross_entropy of logits[rows,classes] with labels[rows], and its gradient. With p = softmax(logits), e =
 // label_smoothing, w = weight[classes] (or 1), y = labels[r]:
 //
-//   loss_r = -(1 - e) w_y log p_y - e / classes sum over c of w_c log p_c;   loss = loss[rows] (reduction 0), their mean: the sum over the sum of w_y
-//            (1), or sum (2)
+//   loss_r = -(1 - e) w_y log p_y - e / classes sum over c of w_c log p_c
+//   loss = loss[rows] (reduction 0), their mean: the sum over the sum of w_y (1), or sum (2)
 //   dlogits[r,c] = scale (p_c ((1 - e) w_y + e / classes sum of w) - (c == y) (1 - e) w_y - e / classes w_c)
 //                  scale = dloss[r], or dloss / sum of w_y, or dloss
 //
-//   cross_entropy(context, cross_entropy_config{.rows = 64, .classes = 10, .reduction = 1}, loss, probabilities, logits, labels, weight);
+//   cross_entropy(context, cross_entropy_config{.rows = 64, .classes = 10, .reduction = 1}, loss, probabilities,
+//                 logits, labels, weight);
 //
 // A row whose label is ignore_index has no loss and no gradient. Any other label outside [0, classes) makes the loss
 // and its row's gradient NaN: a device cannot throw. weight may be nullptr. probabilities may be the logits, or nullptr

@@ -1,6 +1,7 @@
 // cublas_lt: matrix products of row-major matrices by cuBLASLt, with a bias and ReLU where it fuses them.
 //
-//   matrix_product(context, matrix_product_shape{.batch = 1, .m = 64, .n = 10, .k = 256, .transpose_b = true}, c, a, b, fused_epilogue::bias, bias);
+//   matrix_product(context, matrix_product_shape{.batch = 1, .m = 64, .n = 10, .k = 256, .transpose_b = true}, c, a, b,
+//                  fused_epilogue::bias, bias);
 //
 // cuBLASLt thinks in columns: a row-major c[m,n] is a column-major n x m matrix, so c = a b is asked for as c^T = b^T
 // a^T, and the bias, one value a column of c, is what cuBLASLt calls a bias of its rows. Products are in full float

@@ -2,7 +2,8 @@
 //
 //   scale = gamma / sqrt(var + eps),   new_weight = weight * scale,   new_bias = (bias - mean) * scale + beta
 //
-//   fold_batch_norm(context, fold_batch_norm_config{.channels = 32, .inner = 27}, new_weight, new_bias, weight, bias, gamma, beta, mean, var);
+//   fold_batch_norm(context, fold_batch_norm_config{.channels = 32, .inner = 27}, new_weight, new_bias, weight, bias,
+//                   gamma, beta, mean, var);
 //
 // All but the weights are [channels]; an absent gamma is 1, an absent bias or beta 0. new_weight may be weight.
 #pragma once

@@ -1,9 +1,11 @@
 // group_norm over x[batch, channels, inner] and its gradient; formulas: config/group_norm.h.
 //
-//   with h = (x - mean) * rstd and g = dy * gamma:  dx = rstd * (g - mean(g) - h * mean(g * h)), the means over the group;
+//   with h = (x - mean) * rstd and g = dy * gamma:
+//   dx = rstd * (g - mean(g) - h * mean(g * h)), the means over the group;
 //   dgamma[channel] = the sum over batch and inner of dy * h, dbeta = the sum of dy
 //
-//   group_norm(context, group_norm_config{.batch = 8, .channels = 32, .groups = 4, .inner = 256}, y, mean, rstd, x, gamma, beta);
+//   group_norm(context, group_norm_config{.batch = 8, .channels = 32, .groups = 4, .inner = 256}, y, mean, rstd, x,
+//              gamma, beta);
 //
 // A block for each group of each sample. gamma and beta may be nullptr (1 and 0), and so may mean and rstd where nobody
 // needs the gradient.

@@ -1,7 +1,8 @@
 // Reading and writing at positions that are data; formulas: config/index.h.
 //
 //   gather(context, gather_config{.rank = 2, .dim = 1, .shape = {3, 2}, .x_shape = {3, 5}}, y, x, index);
-//   scatter_add(context, gather_config{.rank = 2, .dim = 1, .shape = {3, 2}, .x_shape = {3, 5}}, y, x, index, source);   // scatter likewise
+//   // scatter likewise
+//   scatter_add(context, gather_config{.rank = 2, .dim = 1, .shape = {3, 2}, .x_shape = {3, 5}}, y, x, index, source);
 //   index_select(context, index_select_config{.outer = 1, .size = 50257, .inner = 768, .count = 1024}, y, x, index);
 //   index_add(context, index_select_config{.outer = 1, .size = 50257, .inner = 768, .count = 1024}, y, x, index, base);
 //   one_hot(context, one_hot_config{.rows = 64, .classes = 10}, y, index);

@@ -3,10 +3,12 @@
 //
 //   g = grad (-grad to maximize), unless decoupled + weight_decay * p
 //   m = m + (1 - beta1) (g - m);   v = beta2 v + (1 - beta2) g^2
-//   r = m / (1 - beta1^step) / (sqrt(v / (1 - beta2^step)) + eps), decoupled + weight_decay * p;   no division without bias correction
+//   r = m / (1 - beta1^step) / (sqrt(v / (1 - beta2^step)) + eps), decoupled + weight_decay * p;
+//       no division without bias correction
 //   p = p - lr |p| / |r| r, the norms being the whole tensor's; where either is 0: p - lr r
 //
-//   lamb(context, lamb_config{.beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .do_bias_correction = true}, count, params, grads, m, v, sizes, lr, step);
+//   lamb(context, lamb_config{.beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .do_bias_correction = true}, count, params,
+//        grads, m, v, sizes, lr, step);
 //
 // Squares are added up in double, by block and then block after block: the same bits on every run.
 #pragma once

@@ -1,7 +1,8 @@
 // layer_norm and rms_norm over the rows of x[rows, size], and their gradients; formulas: config/layer_norm.h.
 //
 //   layer_norm: y = h * gamma + beta, h = (x - mean) * rstd;   rms_norm: y = h * gamma, h = x * rstd
-//   with g = dy * gamma:   dx = rstd * (g - mean(g) - h * mean(g * h)), rms_norm without mean(g);   dgamma = sum of dy * h, dbeta = sum of dy
+//   with g = dy * gamma:   dx = rstd * (g - mean(g) - h * mean(g * h)), rms_norm without mean(g);
+//   dgamma = sum of dy * h, dbeta = sum of dy
 //
 //   layer_norm(context, layer_norm_config{.rows = 1024, .size = 768}, y, mean, rstd, x, gamma, beta);
 //

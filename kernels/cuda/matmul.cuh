@@ -1,7 +1,8 @@
 // matmul: c[batch,m,n] = epilogue(a[batch,m,k] b[batch,k,n]) by cuBLASLt; a batch stride of 0 repeats one matrix for
 // all.
 //
-//   matmul(context, matmul_config{.batch = 8, .m = 64, .n = 32, .k = 16, .a_batch_stride = 1024, .b_batch_stride = 512}, c, a, b);
+//   matmul(context, matmul_config{.batch = 8, .m = 64, .n = 32, .k = 16, .a_batch_stride = 1024,
+//                                 .b_batch_stride = 512}, c, a, b);
 #pragma once
 
 #include "../config/matmul.h"

@@ -3,7 +3,7 @@
 //
 //   moments<float> m;
 //   for (...) m.add(x[i]);
-//   m = block_moments(m);                                  // every thread of a block of kBlock gets those of the whole block
+//   m = block_moments(m);   // every thread of a block of kBlock gets those of the whole block
 //   const float rstd = math::rsqrt(m.variance() + eps);
 #pragma once
 

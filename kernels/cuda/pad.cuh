@@ -1,7 +1,8 @@
 // pad: y is x with a constant around it, or with borders cut off: y[i] = x[i - before] where that lies inside x, else
 // value.
 //
-//   pad(context, pad_config{.rank = 2, .shape = {4, 7}, .in_shape = {3, 4}, .before = {1, 2}, .value = 0}, y, x);   // y[4,7], x[3,4]
+//   // y[4,7], x[3,4]
+//   pad(context, pad_config{.rank = 2, .shape = {4, 7}, .in_shape = {3, 4}, .before = {1, 2}, .value = 0}, y, x);
 #pragma once
 
 #include "../config/pad.h"

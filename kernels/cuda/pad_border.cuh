@@ -1,9 +1,8 @@
 // pad_border: y is x with its mirror image, its border or its other end around it. pad_border_backward: dx gathers what
 // was taken from each element.
 //
-//   pad_border(context, pad_border_config{.rank = 3, .shape = {8, 6, 7}, .in_shape = {8, 4, 5}, .before = {0, 1, 1}, .inner = 16, .mode =
-//   kPadReflect},
-//              y, x);
+//   pad_border(context, pad_border_config{.rank = 3, .shape = {8, 6, 7}, .in_shape = {8, 4, 5}, .before = {0, 1, 1},
+//                                         .inner = 16, .mode = kPadReflect}, y, x);
 //
 // One thread an element of the result. The gradient walks over all positions of y that were taken from its element, in
 // their order: no atomics.

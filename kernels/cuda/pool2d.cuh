@@ -1,7 +1,8 @@
 // Two-dimensional max and average pooling and their gradients, NHWC (or NCHW where config.channels_last is false); see
 // config/pool2d.h.
 //
-//   max_pool2d(context, config, y, index, x);   // index u8: the position in the window, kh * kernel_width + kw; or nullptr
+//   // index u8: the position in the window, kh * kernel_width + kw; or nullptr
+//   max_pool2d(context, config, y, index, x);
 //
 // One thread an output; in the gradients one an input, which gathers from the windows that hold it: no atomics, the
 // same bits on every run. A NaN wins over everything and the first of equals wins, as in PyTorch.

@@ -1,8 +1,8 @@
 // Random numbers by Philox4x32-10; config/random.h says which word is whose, so that they are those of the CPU.
 //
 //   random_uniform: y_i = (word >> 8) 2^-24, in [0, 1)
-//   random_normal:  y_2j = r cos a, y_2j+1 = r sin a, r = sqrt(-2 ln u), a = 2 pi v   (Box and Muller 1958), u in (0, 1] and v in [0, 1) from words
-//                   2j and 2j + 1
+//   random_normal:  y_2j = r cos a, y_2j+1 = r sin a, r = sqrt(-2 ln u), a = 2 pi v   (Box and Muller 1958),
+//                   u in (0, 1] and v in [0, 1) from words 2j and 2j + 1
 //   dropout:        y_i = x_i / (1 - p), or 0 where the word is below p 2^32
 //
 //   dropout(context, dropout_config{.n = 64 * 256, .p = 0.5, .stream = 7}, y, x, seed, step);

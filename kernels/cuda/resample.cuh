@@ -1,8 +1,8 @@
 // resample: one dimension of x[outer,in,inner] becomes `out` elements: nearest, linear or cubic interpolation, or the
 // mean over each element's area. resample_backward: dx, the transpose.
 //
-//   resample(context, resample_config{.outer = 2, .in = 4, .out = 8, .inner = 80, .mode = kResampleLinear, .align_corners = false, .scale = 0.5}, y,
-//   x);
+//   resample(context, resample_config{.outer = 2, .in = 4, .out = 8, .inner = 80, .mode = kResampleLinear,
+//                                     .align_corners = false, .scale = 0.5}, y, x);
 //
 // One thread an element of the result. The gradient asks every element of y near enough for what it took: no atomics,
 // one order.

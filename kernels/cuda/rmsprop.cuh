@@ -1,11 +1,13 @@
 // rmsprop: torch.optim.RMSprop over all parameters in one launch, but that a variance which rounds below 0 counts as 0.
 //
 //   g = grad (-grad to maximize) + weight_decay * p;   square_avg = alpha square_avg + (1 - alpha) g^2
-//   centered: grad_avg = grad_avg + (1 - alpha) (g - grad_avg), variance = square_avg - grad_avg^2;   otherwise variance = square_avg
+//   centered: grad_avg = grad_avg + (1 - alpha) (g - grad_avg), variance = square_avg - grad_avg^2
+//   otherwise variance = square_avg
 //   change = g / (sqrt(variance) + eps);   with momentum: change = b = momentum * b + change
 //   p = p - lr * change
 //
-//   rmsprop(context, rmsprop_config{.alpha = 0.99, .eps = 1e-8}, count, params, grads, square_avg, grad_avg, momenta, sizes, lr);
+//   rmsprop(context, rmsprop_config{.alpha = 0.99, .eps = 1e-8}, count, params, grads, square_avg, grad_avg, momenta,
+//           sizes, lr);
 #pragma once
 
 #include "../config/rmsprop.h"

@@ -4,7 +4,8 @@
 //   b = g at step 1, later momentum * b + (1 - dampening) * g;   g = b (nesterov: g + momentum * b)
 //   p = p - lr * g
 //
-//   sgd(context, sgd_config{.momentum = 0.9}, count, params, grads, momenta, sizes, lr, step);   // the host's arrays of device pointers
+//   // the host's arrays of device pointers
+//   sgd(context, sgd_config{.momentum = 0.9}, count, params, grads, momenta, sizes, lr, step);
 #pragma once
 
 #include "../config/sgd.h"

@@ -1,7 +1,8 @@
 // strided_copy: y[i] = x[offset + sum of i_d strides_d]: transpose, slice, expand, flip. strided_add is its gradient: y
 // at those strides += x.
 //
-//   strided_copy(context, strided_copy_config{.rank = 2, .shape = {3, 2}, .strides = {1, 3}}, y, x);   // y[3,2] = x[2,3] transposed
+//   // y[3,2] = x[2,3] transposed
+//   strided_copy(context, strided_copy_config{.rank = 2, .shape = {3, 2}, .strides = {1, 3}}, y, x);
 //
 // Sums of strided_add are in a fixed order: elements that meet in one place (stride 0) are added by one thread.
 #pragma once

@@ -1,6 +1,7 @@
 // Many tensors in one launch, for optimizers: up to 24 at a time, a row of blocks each.
 //
-//   for_each_list<float, 3>(count, {params, grads, momenta}, sizes, [&](const auto& list, const LaunchShape& shape) { launch(...); });
+//   for_each_list<float, 3>(count, {params, grads, momenta}, sizes,
+//                           [&](const auto& list, const LaunchShape& shape) { launch(...); });
 #pragma once
 
 #include "context.cuh"

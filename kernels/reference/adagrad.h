@@ -4,7 +4,8 @@
 //   sum = (step == 1 ? initial_accumulator_value : sum) + g g
 //   p -= lr / (1 + (step - 1) lr_decay) * g / (sqrt(sum) + eps)
 //
-//   reference::adagrad(adagrad_config{.lr_decay = 0, ...}, count, params, grads, sums, sizes, lr, step);     // step counts from 1
+//   // step counts from 1
+//   reference::adagrad(adagrad_config{.lr_decay = 0, ...}, count, params, grads, sums, sizes, lr, step);
 #pragma once
 
 #include <cmath>

@@ -4,9 +4,11 @@
 //   decoupled: p *= 1 - lr weight_decay;   otherwise: g += weight_decay p
 //   m += (1 - beta1) (g - m);   v = beta2 v + (1 - beta2) g g
 //   w = amsgrad ? (max_v = max(max_v, v)) : v
-//   p -= lr / (1 - beta1^step) * m / (sqrt(w) / sqrt(1 - beta2^step) + eps);   without bias correction: p -= lr * m / (sqrt(w) + eps)
+//   p -= lr / (1 - beta1^step) * m / (sqrt(w) / sqrt(1 - beta2^step) + eps)
+//   without bias correction: p -= lr * m / (sqrt(w) + eps)
 //
-//   reference::adam(adam_config{.beta1 = 0.9, ...}, count, params, grads, m, v, max_v, sizes, lr, step);     // step counts from 1
+//   // step counts from 1
+//   reference::adam(adam_config{.beta1 = 0.9, ...}, count, params, grads, m, v, max_v, sizes, lr, step);
 #pragma once
 
 #include <cmath>

@@ -2,7 +2,8 @@
 // config/batch_norm.h and at each function. gamma, beta, the running statistics, mean and rstd are [channels]; an
 // absent gamma is 1, an absent beta 0. Sums run in double.
 //
-//   reference::batch_norm(config, y, mean, rstd, new_running_mean, new_running_var, x, gamma, beta, running_mean, running_var);
+//   reference::batch_norm(config, y, mean, rstd, new_running_mean, new_running_var, x, gamma, beta, running_mean,
+//                         running_var);
 #pragma once
 
 #include <cmath>

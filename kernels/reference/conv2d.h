@@ -1,7 +1,9 @@
 // conv2d, plain loops: the oracle, and the fallback for dtypes and layouts that cpu/conv2d.h does not cover.
 //
-//   x [batch,in_height,in_width,in_channels], y [batch,out_height,out_width,out_channels]; NCHW where config.channels_last is false
-//   w [out_channels,in_channels/groups,kernel_height,kernel_width], bias [out_channels] or nullptr: PyTorch's layout, not packed
+//   x [batch,in_height,in_width,in_channels], y [batch,out_height,out_width,out_channels];
+//   NCHW where config.channels_last is false
+//   w [out_channels,in_channels/groups,kernel_height,kernel_width], bias [out_channels] or nullptr:
+//   PyTorch's layout, not packed
 //
 // Formulas: config/conv2d.h. Sums run in double whatever T is.
 //

@@ -2,11 +2,13 @@
 // (torch.nn.functional.cross_entropy). With p = softmax(logits), e = label_smoothing, w = weight[classes] (or 1), y =
 // labels[r]:
 //
-//   loss_r = -(1 - e) w_y log p_y - e / classes sum over c of w_c log p_c;   loss = loss[rows], or its sum, or that divided by the sum of w_y
+//   loss_r = -(1 - e) w_y log p_y - e / classes sum over c of w_c log p_c
+//   loss = loss[rows], or its sum, or that divided by the sum of w_y
 //   dlogits[r,c] = scale (p_c ((1 - e) w_y + e / classes sum of w) - (c == y) (1 - e) w_y - e / classes w_c)
 //                  scale = dloss[r], or dloss, or dloss / sum of w_y
 //
-//   reference::cross_entropy(cross_entropy_config{.rows = 64, .classes = 10, .reduction = 1}, loss, probabilities, logits, labels, nullptr);
+//   reference::cross_entropy(cross_entropy_config{.rows = 64, .classes = 10, .reduction = 1}, loss, probabilities,
+//                            logits, labels, nullptr);
 //
 // A row whose label is ignore_index has no loss and no gradient; the mean is over the other rows (NaN when there are
 // none). Any other label outside of [0, classes) is an index_error. weight may be nullptr; probabilities[rows,classes]

@@ -1,10 +1,12 @@
 // group_norm over x[batch, channels, inner] and its gradient, as plain loops (torch.nn.functional.group_norm; see
 // config/group_norm.h).
 //
-//   with h = (x - mean) * rstd and g = dy * gamma:  dx = rstd * (g - mean(g) - h * mean(g * h)), the means over the group;
+//   with h = (x - mean) * rstd and g = dy * gamma:
+//   dx = rstd * (g - mean(g) - h * mean(g * h)), the means over the group;
 //   dgamma[channel] = the sum over batch and inner of dy * h, dbeta = the sum of dy
 //
-//   reference::group_norm(group_norm_config{.batch = 2, .channels = 4, .groups = 2, .inner = 9}, y, mean, rstd, x, gamma, beta);
+//   reference::group_norm(group_norm_config{.batch = 2, .channels = 4, .groups = 2, .inner = 9}, y, mean, rstd, x,
+//                         gamma, beta);
 #pragma once
 
 #include <cmath>

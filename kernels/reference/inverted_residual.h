@@ -1,6 +1,7 @@
 // inverted_residual, plain loops: its three convolutions one after the other. Weights are PyTorch's, not packed.
 //
-//   reference::inverted_residual(config, y, x, expand_weight, expand_bias, depthwise_weight, depthwise_bias, project_weight, project_bias);
+//   reference::inverted_residual(config, y, x, expand_weight, expand_bias, depthwise_weight, depthwise_bias,
+//                                project_weight, project_bias);
 #pragma once
 
 #include <cstddef>

@@ -3,12 +3,14 @@
 //
 //   g = maximize ? -grad : grad;   unless decoupled: g += weight_decay p
 //   m += (1 - beta1) (g - m);   v = beta2 v + (1 - beta2) g g
-//   r = m' / (sqrt(v') + eps), with m' = m / (1 - beta1^step), v' = v / (1 - beta2^step) (no division without bias correction)
+//   r = m' / (sqrt(v') + eps), with m' = m / (1 - beta1^step), v' = v / (1 - beta2^step)
+//       (no division without bias correction)
 //   decoupled: r += weight_decay p
 //   for the whole tensor: ratio = |p| / |r| in the norm of order 2, 1 where either is 0
 //   p -= lr ratio r
 //
-//   reference::lamb(lamb_config{.beta1 = 0.9, ...}, count, params, grads, m, v, sizes, lr, step);     // step counts from 1
+//   // step counts from 1
+//   reference::lamb(lamb_config{.beta1 = 0.9, ...}, count, params, grads, m, v, sizes, lr, step);
 #pragma once
 
 #include <cmath>

@@ -2,7 +2,8 @@
 // (torch.nn.functional.layer_norm and rms_norm).
 //
 //   layer_norm: y = h * gamma + beta, h = (x - mean) * rstd;   rms_norm: y = h * gamma, h = x * rstd
-//   with g = dy * gamma:   layer_norm: dx = rstd * (g - mean(g) - h * mean(g * h));   rms_norm: dx = rstd * (g - h * mean(g * h))
+//   with g = dy * gamma:   layer_norm: dx = rstd * (g - mean(g) - h * mean(g * h))
+//                          rms_norm:   dx = rstd * (g - h * mean(g * h))
 //   dgamma = the sum over rows of dy * h, dbeta = the sum of dy
 //
 //   reference::layer_norm(layer_norm_config{.rows = 4, .size = 8, .eps = 1e-5}, y, mean, rstd, x, gamma, beta);

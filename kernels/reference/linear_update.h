@@ -1,7 +1,8 @@
 // linear_backward_weight and an optimizer's update in one as plain loops over any float type: what
 // kernels/cpu/linear_update.h computes, one element of the weight after the other.
 //
-//   reference::linear_sgd(linear_sgd_config{.m = 2, .n = 3, .k = 4, ...}, db, w, momentum, dy, x, &lr, &step);     // step counts from 1
+//   // step counts from 1
+//   reference::linear_sgd(linear_sgd_config{.m = 2, .n = 3, .k = 4, ...}, db, w, momentum, dy, x, &lr, &step);
 #pragma once
 
 #include <cstdint>

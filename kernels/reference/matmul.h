@@ -2,8 +2,8 @@
 //
 //   c[batch,m,n] = epilogue(sum over k of a[batch,m,k] b[batch,k,n], residual[batch,m,n])
 //
-//   reference::matmul(matmul_config{.batch = 1, .m = 2, .n = 3, .k = 4, .a_batch_stride = 0, .b_batch_stride = 0, .transpose_a = false,
-//                                   .transpose_b = false}, c, a, b);
+//   reference::matmul(matmul_config{.batch = 1, .m = 2, .n = 3, .k = 4, .a_batch_stride = 0, .b_batch_stride = 0,
+//                                   .transpose_a = false, .transpose_b = false}, c, a, b);
 #pragma once
 
 #include <cstdint>

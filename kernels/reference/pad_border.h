@@ -1,7 +1,8 @@
 // pad_border: y is x with its mirror image, its border or its other end around it. pad_border_backward: the gradient,
 // each dy added to the element that it was taken from.
 //
-//   reference::pad_border(pad_border_config{.rank = 1, .shape = {6}, .in_shape = {4}, .before = {1}, .inner = 1, .mode = kPadReflect}, y, x);
+//   reference::pad_border(pad_border_config{.rank = 1, .shape = {6}, .in_shape = {4}, .before = {1}, .inner = 1,
+//                                           .mode = kPadReflect}, y, x);
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,8 @@
 // Random numbers by Philox4x32-10, one element after another; see config/random.h for which word is whose.
 //
 //   random_uniform: y_i = (word >> 8) 2^-24, in [0, 1)
-//   random_normal:  y_2j = r cos a, y_2j+1 = r sin a, r = sqrt(-2 ln u), a = 2 pi v   (Box and Muller 1958), u in (0, 1] and v in [0, 1) from words
-//                   2j and 2j + 1
+//   random_normal:  y_2j = r cos a, y_2j+1 = r sin a, r = sqrt(-2 ln u), a = 2 pi v   (Box and Muller 1958),
+//                   u in (0, 1] and v in [0, 1) from words 2j and 2j + 1
 //   dropout:        y_i = x_i / (1 - p), or 0 where the word is below p 2^32
 //
 //   reference::random_uniform<float>(random_config{.n = 8, .stream = 3}, y, &seed, &step);

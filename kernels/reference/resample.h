@@ -1,8 +1,8 @@
 // resample: y[outer,out,inner] from x[outer,in,inner]: nearest, linear and cubic interpolation, and the mean over each
 // element's area, along one dimension. resample_backward: its transpose.
 //
-//   reference::resample(resample_config{.outer = 1, .in = 2, .out = 4, .inner = 1, .mode = kResampleNearest, .align_corners = false, .scale = 0.5},
-//   y, x);
+//   reference::resample(resample_config{.outer = 1, .in = 2, .out = 4, .inner = 1, .mode = kResampleNearest,
+//                                       .align_corners = false, .scale = 0.5}, y, x);
 #pragma once
 
 #include <cstdint>

@@ -3,12 +3,14 @@
 //
 //   g = maximize ? -grad : grad;   g += weight_decay p
 //   square_avg = alpha square_avg + (1 - alpha) g g
-//   centered:  grad_avg += (1 - alpha) (g - grad_avg);   variance = max(square_avg - grad_avg grad_avg, 0);   otherwise: variance = square_avg
+//   centered:  grad_avg += (1 - alpha) (g - grad_avg);   variance = max(square_avg - grad_avg grad_avg, 0)
+//   otherwise: variance = square_avg
 //   change = g / (sqrt(variance) + eps)
 //   with momentum:  b = momentum b + change;   change = b
 //   p -= lr change
 //
-//   reference::rmsprop(rmsprop_config{.alpha = 0.99, ...}, count, params, grads, square_avg, grad_avg, momentum, sizes, lr);
+//   reference::rmsprop(rmsprop_config{.alpha = 0.99, ...}, count, params, grads, square_avg, grad_avg, momentum, sizes,
+//                      lr);
 #pragma once
 
 #include <cmath>

@@ -4,7 +4,8 @@
 //   with momentum:  b = step == 1 ? g : momentum b + (1 - dampening) g;   g = nesterov ? g + momentum b : b
 //   p -= lr g
 //
-//   reference::sgd(sgd_config{.momentum = 0.9, ...}, count, params, grads, momentum, sizes, lr, step);     // step counts from 1
+//   // step counts from 1
+//   reference::sgd(sgd_config{.momentum = 0.9, ...}, count, params, grads, momentum, sizes, lr, step);
 #pragma once
 
 #include <cstdint>

@@ -6,7 +6,8 @@
 //     SCOPED_TRACE(attack.where());               // "graph.json edits: seed 1, try 17"
 //     if (attack.below(3) == 0) ...               // drawn for this try alone: seed and number of a try make it
 //     attack.count("refused");
-//   }                                             // prints "attack: graph.json edits: seed 1: 300 tries; 260 refused, 40 sound"
+//   }                                             // prints "attack: graph.json edits: seed 1: 300 tries; 260 refused,
+//                                                 // 40 sound"
 //
 // GRAVEN_ATTACK_SEED=N draws others; GRAVEN_ATTACK_TRY=N tries that one alone, as a failure names it.
 // docs/robustness.md has the commands.

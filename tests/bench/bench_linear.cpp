@@ -1,7 +1,8 @@
 // How fast the kernels of fully connected networks are: GFLOP/s, and the fraction of what multiply-adds on registers
 // alone reach on one thread times the threads ("of_peak"); for kernels bound by memory, GB/s.
 //
-//   bench_linear --benchmark_filter=Forward --benchmark_min_time=0.2       (optimised, with the flags that emitted projects use)
+//   bench_linear --benchmark_filter=Forward --benchmark_min_time=0.2
+//       (optimised, with the flags that emitted projects use)
 //
 // The machine's other load is in the means: compare minima of repetitions (--benchmark_repetitions=9
 // --benchmark_report_aggregates_only=true).

@@ -1,7 +1,9 @@
 // What the tests of CUDA kernels share. The same text runs on the emulated device, under every order of threads and
 // blocks, and, compiled by nvcc, on a real one:
 //
-//   const auto y = everywhere<float>([&](CudaContext& context, Outputs& out) { relu(context, ..., out.make<float>(n), in(x)); });
+//   const auto y = everywhere<float>([&](CudaContext& context, Outputs& out) {
+//     relu(context, ..., out.make<float>(n), in(x));
+//   });
 #pragma once
 
 #include <gtest/gtest.h>

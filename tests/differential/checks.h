@@ -1,12 +1,15 @@
 // One graph, computed in every way there is; the first two that differ are the finding.
 //
-//   passes      the fewest passes, against all, random selections, and random orders of those that may stand in any order (double, references)
+//   passes      the fewest passes, against all, random selections, and random orders of those that may stand in any
+//               order (double, references)
 //   differences the gradients along one direction, against the loss on both sides (double)
 //   json        the text of a graph, against that of the graph read back, at every stage
 //   kernels     the fast kernels after all passes, against the references in double
 //   threads     one thread against three: equal bits
-//   memory      the plan's arena, with what is not alive filled with NaN and canaries between buffers: equal bits, no canary touched
-//   symbol      one dimension a symbol: after all passes, in double and by the kernels, at the sizes 1, the largest, and one between
+//   memory      the plan's arena, with what is not alive filled with NaN and canaries between buffers: equal bits, no
+//               canary touched
+//   symbol      one dimension a symbol: after all passes, in double and by the kernels, at the sizes 1, the largest,
+//               and one between
 //   emitted     the program that is emitted, compiled and loaded (asked for apart: it takes a compiler seconds)
 #pragma once
 

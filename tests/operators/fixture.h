@@ -2,7 +2,8 @@
 //
 //   TEST(Normalization, AgreesWithPyTorch) {
 //     expect_family("normalization", {{"layer_norm", [](const Fixture& f) {
-//                     return layer_norm(f.tensor("x"), f.sizes("normalized_shape"), f.tensor("weight"), f.tensor("bias"), f.number("eps"));
+//                     return layer_norm(f.tensor("x"), f.sizes("normalized_shape"), f.tensor("weight"),
+//                                       f.tensor("bias"), f.number("eps"));
 //                   }}});
 //   }
 #pragma once

@@ -1,7 +1,8 @@
 // One test case of an operator as a graph of its own: what every backend runs.
 //
 //   const CaseGraph forward = make_forward(op, test_case);     // inputs -> the operator -> outputs
-//   const CaseGraph backward = make_gradient(op, test_case);   // inputs, then gradients of the floating outputs -> gradients of the floating inputs
+//   const CaseGraph backward = make_gradient(op, test_case);   // inputs, then gradients of the floating outputs ->
+//                                                              // gradients of the floating inputs
 #pragma once
 
 #include <string>

@@ -128,8 +128,8 @@ class MockTrainable : public TrainableModel {
   std::function<double(std::int64_t step)> loss_at;            ///< instead of the loss
   std::function<Evaluation(std::int64_t samples)> evaluation;  ///< instead of an evaluation
 
-  std::function<Evaluation(const void* const* inputs, std::int64_t samples)>
-      evaluation_of;  ///< the same, of the inputs
+  /// The same, of the inputs.
+  std::function<Evaluation(const void* const* inputs, std::int64_t samples)> evaluation_of;
 
   /// A call of the program: "step", "evaluation", "changed" or "needed" (the weights).
   struct Note {

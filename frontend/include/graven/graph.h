@@ -15,7 +15,7 @@
 //   TrainMlp graph;
 //   graph.compile(spec({64, 1, 28, 28}, "images"), spec({64}, i64, "labels"));   // records build(); computes nothing
 //   std::cout << graph;
-//   Tensor loss = graph(images, labels);                                        // one training step of the compiled program
+//   Tensor loss = graph(images, labels);   // one training step of the compiled program
 //
 // The first call (or compile, or trace) runs build() once, recording; later calls only run the program that came of it,
 // and need inputs of the same types: shapes may differ only in a symbolic dimension, spec({Dim("batch", 64), 1, 28,

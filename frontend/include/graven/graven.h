@@ -56,12 +56,13 @@
 //
 //   nn::save(net.state_dict(), "net.safetensors");
 //   nn::save(optimizer.state_dict(), "optimizer.safetensors");
-//   net.load_state_dict(nn::load("net.safetensors"));        // all or nothing; so does optimizer, and a learning-rate schedule
+//   net.load_state_dict(nn::load("net.safetensors"));        // all or nothing; so does optimizer,
+//                                                            // and a learning-rate schedule
 //
 // ## Deploying without the model's code (saved_graph.h)
 //
-//   graph.save("net");                          // graph.json and weights.safetensors: what the graven command works from, too
-//   nn::SavedGraph saved("net");                // in another program
+//   graph.save("net");             // graph.json and weights.safetensors: what the graven command works from, too
+//   nn::SavedGraph saved("net");   // in another program
 //   Tensor z = saved({x}).at(0);
 //
 // Errors are graven::UserError: the module path, what was expected, what came, and the line of your program.

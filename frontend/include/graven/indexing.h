@@ -2,10 +2,10 @@
 // the indices pick elements, as in NumPy: a copy.
 //
 //   using namespace graven::indexing;
-//   Tensor row = x.index({0});                         // one dimension less
+//   Tensor row = x.index({0});                  // one dimension less
 //   Tensor last = x.index({Ellipsis, Slice(-3, None)});
-//   Tensor wide = x.index({None, Slice()});            // a new dimension of 1 in front
-//   Tensor picked = x.index({rows, columns});          // x[rows[k], columns[k]] for each k; the two are broadcast together
+//   Tensor wide = x.index({None, Slice()});     // a new dimension of 1 in front
+//   Tensor picked = x.index({rows, columns});   // x[rows[k], columns[k]] for each k; the two are broadcast together
 #pragma once
 
 #include <cstdint>

@@ -5,8 +5,8 @@ namespace graven::bench {
 
 struct MachineLimits {
   double gflops = 0;  ///< f32 multiply-adds that never leave the registers, counted as two, all threads together
-  double gbps =
-      0;  ///< copying far more than the caches hold, read plus written, all threads together; 10^9 bytes a second
+  /// Copying far more than the caches hold, read plus written, all threads together; 10^9 bytes a second.
+  double gbps = 0;
 };
 
 /// Takes about a second. The best of several rounds: other load can only make it lower.

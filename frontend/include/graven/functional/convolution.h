@@ -2,8 +2,10 @@
 // transposed ones use its kernels, conv3d and conv_transpose3d are sums of conv2d and conv_transpose2d over the taps
 // along the depth.
 //
-//   Tensor y = conv1d(x, weight, bias, {.stride = 2, .padding = "valid"});           // x[n, c, l], weight[o, c / groups, k]
-//   Tensor z = conv_transpose2d(x, weight, {}, {.stride = 2, .output_padding = 1});   // x[n, i, h, w], weight[i, o / groups, kh, kw]
+//   // x[n, c, l], weight[o, c / groups, k]
+//   Tensor y = conv1d(x, weight, bias, {.stride = 2, .padding = "valid"});
+//   // x[n, i, h, w], weight[i, o / groups, kh, kw]
+//   Tensor z = conv_transpose2d(x, weight, {}, {.stride = 2, .output_padding = 1});
 #pragma once
 
 #include "graven/functional.h"

@@ -1,7 +1,8 @@
 // Reading and writing at positions that are data. Every index is checked when it runs: outside of its dimension it is
 // an error, eagerly and in emitted programs.
 //
-//   Tensor words = embedding(tokens, weight);       // f32[batch, length, size] of i64[batch, length] and f32[vocabulary, size]
+//   Tensor words = embedding(tokens, weight);       // f32[batch, length, size] of i64[batch, length] and
+//                                                   // f32[vocabulary, size]
 //   Tensor picked = gather(scores, 1, labels.unsqueeze(1));
 #pragma once
 
@@ -19,8 +20,8 @@ namespace graven {
 Tensor embedding(const Operand& indices, const Tensor& weight, std::optional<std::int64_t> padding_idx = {});
 /// PyTorch's arguments of embedding_bag.
 struct EmbeddingBagFunctionOptions {
-  Tensor offsets =
-      {};  ///< where each bag begins in a vector of indices; the first is 0. None for indices[bags, length]
+  /// Where each bag begins in a vector of indices; the first is 0. None for indices[bags, length].
+  Tensor offsets = {};
   std::string mode = "mean";                     ///< of a bag's rows: "sum", "mean" or "max"
   Tensor per_sample_weights = {};                ///< factors of the rows, of the indices' shape; for sums
   bool include_last_offset = false;              ///< the last offset ends the last bag

@@ -2,8 +2,8 @@
 // 2011), so a mask is drawn anew for the gradient rather than stored, and a training run that is resumed draws the
 // numbers it would have drawn.
 //
-//   Tensor y = dropout(x, 0.1);                     // while training
-//   Tensor noise = randn_like(x) * 0.01;              // and randn({64, 8}), randint(0, 1000, {64}), ... of graven/tensor.h
+//   Tensor y = dropout(x, 0.1);             // while training
+//   Tensor noise = randn_like(x) * 0.01;    // and randn({64, 8}), randint(0, 1000, {64}), ... of graven/tensor.h
 //
 // Eagerly they come from the default generator (manual_seed); in a graph from the seed of the training program, the
 // step, the path of the module and how many random calls stand before this one in it: adding a layer changes no other

@@ -10,10 +10,10 @@
 namespace graven {
 
 struct AttentionOptions {
-  Tensor attn_mask =
-      {};                ///< bool: true takes part; floating: is added to the scores. Broadcast to [..., queries, keys]
-  double dropout_p = 0;  ///< of the attention's weights; 0 in evaluation is the caller's affair, as in PyTorch
-  bool is_causal = false;            ///< query i sees keys 0 to i; excludes attn_mask
+  /// bool: true takes part; floating: is added to the scores. Broadcast to [..., queries, keys].
+  Tensor attn_mask = {};
+  double dropout_p = 0;    ///< of the attention's weights; 0 in evaluation is the caller's affair, as in PyTorch
+  bool is_causal = false;  ///< query i sees keys 0 to i; excludes attn_mask
   std::optional<double> scale = {};  ///< none: 1 / sqrt(size)
   bool enable_gqa = false;  ///< key and value, [batch, heads, ...], have fewer heads, each of which serves as many of
                             ///< the query's in a row

@@ -1,9 +1,9 @@
 // Resizing of signals [batch, channels, w], images [batch, channels, h, w] and volumes [batch, channels, d, h, w];
 // images read at any places.
 //
-//   Tensor twice = interpolate(images, {.scale_factor = {2}});                                          // nearest
+//   Tensor twice = interpolate(images, {.scale_factor = {2}});                  // nearest
 //   Tensor wide = interpolate(images, {.size = {224, 224}, .mode = "bilinear", .align_corners = false});
-//   Tensor turned = grid_sample(images, affine_grid(theta, images.shape()));                             // theta[8, 2, 3]
+//   Tensor turned = grid_sample(images, affine_grid(theta, images.shape()));    // theta[8, 2, 3]
 #pragma once
 
 #include <optional>

@@ -1,7 +1,8 @@
 // Modules and parameters under keys, and parameters one after another; ModuleList and Sequential are in
 // graven/module.h.
 //
-//   nn::ModuleDict<nn::Linear> heads = child("heads", nn::ModuleDict<nn::Linear>{{"mask", nn::Linear(64, 1)}, {"label", nn::Linear(64, 10)}});
+//   nn::ModuleDict<nn::Linear> heads = child(
+//       "heads", nn::ModuleDict<nn::Linear>{{"mask", nn::Linear(64, 1)}, {"label", nn::Linear(64, 10)}});
 //   nn::ParameterList scales = child("scales", nn::ParameterList{ones({64}), zeros({64})});
 //   ... heads["mask"](x * scales[0] + scales[1]) ...
 //

@@ -11,8 +11,8 @@
 namespace graven::nn {
 
 struct EmbeddingOptions {
-  std::optional<std::int64_t> padding_idx =
-      {};  ///< a row that starts as 0 and gets no gradient; from the end where negative
+  /// A row that starts as 0 and gets no gradient; from the end where negative.
+  std::optional<std::int64_t> padding_idx = {};
   DType dtype = DType::f32;
 };
 
@@ -31,8 +31,8 @@ class Embedding : public Module<Embedding> {
 struct EmbeddingBagOptions {
   std::string mode = "mean";         ///< "sum", "mean" or "max"
   bool include_last_offset = false;  ///< the last offset ends the last bag
-  std::optional<std::int64_t> padding_idx =
-      {};  ///< a row that starts as 0, that no bag takes in, and that gets no gradient
+  /// A row that starts as 0, that no bag takes in, and that gets no gradient.
+  std::optional<std::int64_t> padding_idx = {};
   DType dtype = DType::f32;
 };
 

@@ -4,7 +4,8 @@
 //   nn::TransformerEncoder encoder = child("encoder", nn::TransformerEncoder(layer, 6));
 //   Tensor y = encoder(x);                                      // x[batch, length, 512]
 //   nn::Transformer translate({.d_model = 256, .batch_first = true});
-//   Tensor z = translate(source, target, {.tgt_mask = nn::Transformer::generate_square_subsequent_mask(target.size(1))});
+//   Tensor z = translate(source, target,
+//                        {.tgt_mask = nn::Transformer::generate_square_subsequent_mask(target.size(1))});
 //
 // Masks: bool, true is left out; or floating, added to the scores.
 #pragma once

@@ -5,7 +5,8 @@
 //   bert.load_pretrained(nn::load("bert-base-uncased/model.safetensors"));
 //   auto [states, pooled] = bert(tokens, attention_mask, token_types);   // f32[batch,length,768], f32[batch,768]
 //
-//   models::BertForSequenceClassification classifier(2, {.num_hidden_layers = 4, .hidden_size = 256, .num_attention_heads = 4});
+//   models::BertForSequenceClassification classifier(
+//       2, {.num_hidden_layers = 4, .hidden_size = 256, .num_attention_heads = 4});
 //   Tensor logits = classifier(tokens);                           // f32[batch,2]
 #pragma once
 

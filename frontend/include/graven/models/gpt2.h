@@ -2,9 +2,9 @@
 // GPT2LMHeadModel: checkpoints load by name.
 //
 //   models::GPT2LMHeadModel model({.n_layer = 4, .n_head = 4, .n_embd = 128, .n_positions = 64, .vocab_size = 256});
-//   Tensor logits = model(tokens);            // i64[batch,length] -> f32[batch,length,vocab_size]; row i sees tokens 0 to i
+//   Tensor logits = model(tokens);       // i64[batch,length] -> f32[batch,length,vocab_size]; row i sees tokens 0 to i
 //
-//   models::GPT2LMHeadModel gpt2;             // the small one of the paper: 124 million parameters
+//   models::GPT2LMHeadModel gpt2;        // the small one of the paper: 124 million parameters
 //   gpt2.load_pretrained(nn::load("gpt2/model.safetensors"));
 #pragma once
 

@@ -1,6 +1,6 @@
 // A multilayer perceptron, as torchvision.ops.MLP: linear layers with activations and dropout between.
 //
-//   models::MLP mlp(784, {256, 10});          // 0: Linear(784, 256), 1: ReLU, 2: Dropout, 3: Linear(256, 10), 4: Dropout
+//   models::MLP mlp(784, {256, 10});   // 0: Linear(784, 256), 1: ReLU, 2: Dropout, 3: Linear(256, 10), 4: Dropout
 //   Tensor logits = mlp(flatten(images, 1));
 #pragma once
 

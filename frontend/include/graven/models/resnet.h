@@ -18,12 +18,12 @@ namespace graven::models {
 
 struct ResNetOptions {
   std::int64_t num_classes = 1000;
-  bool zero_init_residual =
-      false;  ///< the last batch norm of every block starts with weight 0, so that blocks start as identities
+  /// The last batch norm of every block starts with weight 0, so that blocks start as identities.
+  bool zero_init_residual = false;
   std::int64_t groups = 1;  ///< of the 3x3 convolution of Bottleneck blocks (ResNeXt)
   std::int64_t width_per_group = 64;
-  std::int64_t stem_channels =
-      64;  ///< of the first convolution and stage; later stages have 2, 4, 8 times as many. torchvision's are 64
+  /// Of the first convolution and stage; later stages have 2, 4, 8 times as many. torchvision's are 64.
+  std::int64_t stem_channels = 64;
 };
 
 enum class ResNetBlock : std::uint8_t { basic, bottleneck };

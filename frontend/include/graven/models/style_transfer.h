@@ -18,8 +18,8 @@
 namespace graven::models {
 
 struct TransformerNetOptions {
-  std::int64_t channels =
-      32;  ///< of the outermost layers; twice as many after the first halving of the size, four times within
+  /// Of the outermost layers; twice as many after the first halving of the size, four times within.
+  std::int64_t channels = 32;
 };
 
 /// A convolution that keeps the size (divided by the stride): the input is mirrored around by kernel_size / 2.

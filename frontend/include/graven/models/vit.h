@@ -24,8 +24,8 @@ struct VisionTransformerOptions {
   double dropout = 0;
   double attention_dropout = 0;
   std::int64_t num_classes = 1000;
-  std::optional<std::int64_t> representation_size =
-      {};  ///< of a hidden layer (pre_logits, tanh) before the last one; none: there is none
+  /// Of a hidden layer (pre_logits, tanh) before the last one; none: there is none.
+  std::optional<std::int64_t> representation_size = {};
 };
 
 /// x + dropout(self_attention(ln_1(x))), then x + mlp(ln_2(x)).
