@@ -109,13 +109,11 @@ std::vector<DType> claimed_dtypes(const OpDef& op) {
 std::string operator_table() {
   std::string out =
       "# Operators\n\n"
-      "Made by `graven ops --markdown` from the operators' entries, one file each in `ir/ops/`. Names, defaults and "
-      "formulas are PyTorch's\n"
-      "unless the row says otherwise. `?` is an optional input, `...` any number of tensors, \"written\" one that the "
-      "operator changes, → the\n"
-      "outputs where there are several. An attribute without a default must be given. Elementwise operators broadcast "
-      "as NumPy does and take\n"
-      "inputs of one dtype: the frontend casts.\n\n"
+      "Made by `graven ops --markdown` from the operators' entries, one file each in `ir/ops/`. Names, defaults and\n"
+      "formulas are PyTorch's unless the row says otherwise. `?` is an optional input, `...` any number of tensors,\n"
+      "\"written\" one that the operator changes, → the outputs where there are several. An attribute without a\n"
+      "default must be given. Elementwise operators broadcast as NumPy does and take inputs of one dtype: the\n"
+      "frontend casts.\n\n"
       "| operator | inputs → outputs | attributes | computes | differentiable | dtypes |\n|---|---|---|---|---|---|\n";
   for (const OpDef* op : all_ops())
     out += fmt::format("| `{}` | {} | {} | {} | {} | {} |\n", op->name, cell(inputs_of(*op)), cell(attributes_of(*op)),

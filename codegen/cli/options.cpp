@@ -62,7 +62,7 @@ std::string names(const CLI::Option& option) {
 std::string options_markdown(const CLI::App& app) {
   std::string out =
       "## Options\n\nWhat `graven COMMAND --help` lists, in one place (printed by `graven --markdown`). `-h`, `--help` "
-      "goes with every command.\n";
+      "goes with every\ncommand.\n";
   for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
     out += fmt::format("\n### graven {}\n\n{}.\n", command->get_name(), command->get_description());
     std::string rows;

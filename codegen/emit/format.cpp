@@ -21,7 +21,7 @@ namespace {
 
 // The emitted style, independent of any file on the machine.
 constexpr const char* kStyle =
-    "--style={BasedOnStyle: Google, ColumnLimit: 140, DerivePointerAlignment: false, PointerAlignment: Left, "
+    "--style={BasedOnStyle: Google, ColumnLimit: 120, DerivePointerAlignment: false, PointerAlignment: Left, "
     "AllowShortFunctionsOnASingleLine: All, "
     "AllowShortIfStatementsOnASingleLine: WithoutElse, AllowShortLoopsOnASingleLine: true, IncludeBlocks: Preserve, "
     "SortIncludes: CaseSensitive, "

@@ -1083,7 +1083,7 @@ TargetStyle target_style(ir::Target target) {
   style.api_header = "kernels/cuda/mirror.cuh";
   style.folder = "cuda/";
   style.needs =
-      "the CUDA toolkit (12\nor later) with cuBLAS and cuDNN 9, a C++20 compiler that nvcc takes, CMake 3.24 and POSIX "
+      "the CUDA toolkit (12 or later) with cuBLAS and cuDNN 9,\na C++20 compiler that nvcc takes, CMake 3.24 and POSIX "
       "threads";
   style.on_device = true;
   style.relu_trait = "is_relu";

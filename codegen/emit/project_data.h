@@ -23,7 +23,7 @@ struct TargetStyle {
   std::string scalar_math = "kernels/cpu/scalar_math.h";
   std::string api_header = "";  ///< what model_api.cpp includes besides
   std::string folder = "";      ///< below templates/project/: where the target has templates of its own
-  std::string needs = "nothing but a\nC++20 compiler (g++ 11 or clang++ 14, or later), CMake 3.16 and POSIX threads";
+  std::string needs = "nothing but a C++20 compiler (g++ 11 or clang++ 14, or later), CMake 3.16 and POSIX threads";
   bool on_device = false;       ///< the model's memory is not the host's
   std::string relu_trait = "";  ///< a template that is specialised for the functor "relu", which the libraries know
 };

@@ -1,7 +1,7 @@
 @{ banner }@
 // @{ plan_subject }@: one line a value, in the order of writing. Values whose lives do not meet share memory.
-// Included for its lines as well: define GRAVEN_VALUE(name, dtype, offset, bytes). @{ ends }@::NAME() is where NAME
-// ends.
+// Included for its lines as well: define GRAVEN_VALUE(name, dtype, offset, bytes).
+// @{ ends }@::NAME() is where NAME ends.
 #ifdef GRAVEN_VALUE
 // clang-format off
 {% for line in arena_lines %}

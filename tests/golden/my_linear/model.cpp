@@ -13,7 +13,8 @@ void Calls::prepare() const {
   // permute 1,0                                        f32[4,3] -> f32[3,4]                                    my_linear.cpp:9
   strided_copy(threads, config::weight_transposed, prepared.weight_transposed, param.weight);
   // pack_linear_weight                                 f32[3,4] -> f32[1,4,16]                                 my_linear.cpp:9
-  pack_linear_weight(threads, config::weight_transposed_packed, prepared.weight_transposed_packed, prepared.weight_transposed);
+  pack_linear_weight(threads, config::weight_transposed_packed, prepared.weight_transposed_packed,
+                     prepared.weight_transposed);
 }
 
 // ==== forward ======================================================================================================

@@ -53,7 +53,8 @@ static const Program& choose_program() {
     return isa_v4::program;
 #endif
 #if defined(GRAVEN_HAS_V3)
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2"))
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") &&
+      __builtin_cpu_supports("bmi2"))
     return isa_v3::program;
 #endif
 #if defined(GRAVEN_HAS_V2)
@@ -64,7 +65,8 @@ static const Program& choose_program() {
   return isa_base::program;
 #else
   throw std::runtime_error(
-      "this processor has none of the instruction-set levels that the program was built for; add base to GRAVEN_LEVELS");
+      "this processor has none of the instruction-set levels that the program was built for; add base to "
+      "GRAVEN_LEVELS");
 #endif
 #endif
 }
@@ -84,8 +86,9 @@ namespace end {
   constexpr std::size_t name() { return aligned(std::size_t{offset} + (bytes)); }
 #include "memory_plan.h"
 }  // namespace end
-#define GRAVEN_VALUE(name, dtype, offset, bytes) \
-  static_assert((offset) % alignof(dtype) == 0 && std::size_t{offset} + (bytes) <= kArenaBytes, #name " lies outside the arena");
+#define GRAVEN_VALUE(name, dtype, offset, bytes)                                                \
+  static_assert((offset) % alignof(dtype) == 0 && std::size_t{offset} + (bytes) <= kArenaBytes, \
+                #name " lies outside the arena");
 #include "memory_plan.h"
 
 namespace {
@@ -122,7 +125,8 @@ struct [[gnu::visibility("hidden")]] Weights::Memory {
 };
 
 struct [[gnu::visibility("hidden")]] Model::Memory {
-  Memory(std::shared_ptr<const Weights> given, int count) : weights(std::move(given)), threads(count), arena(kArenaBytes) {
+  Memory(std::shared_ptr<const Weights> given, int count)
+      : weights(std::move(given)), threads(count), arena(kArenaBytes) {
     [[maybe_unused]] std::byte* const base = arena.at<std::byte>(0);
 #define GRAVEN_VALUE(name, dtype, offset, bytes)    \
   {                                                 \
@@ -144,7 +148,8 @@ struct [[gnu::visibility("hidden")]] Model::Memory {
 Weights::Weights(const std::string& path) : memory_(std::make_unique<Memory>()) {
   if (!path.empty()) {
     std::vector<runtime::Variable> variables;
-#define GRAVEN_FIXED(name, dtype, path, ...) runtime::add(variables, path, runtime::DType::dtype, {__VA_ARGS__}, memory_->param.name);
+#define GRAVEN_FIXED(name, dtype, path, ...) \
+  runtime::add(variables, path, runtime::DType::dtype, {__VA_ARGS__}, memory_->param.name);
 #include "params.h"
     runtime::load_variables(runtime::SafetensorsFile(path), variables);
   }
@@ -185,11 +190,12 @@ const char* Model::level() const { return memory_->program.level; }
 
 }  // namespace my_linear
 
-// ---- the C interface ------------------------------------------------------------------------------------------------------------------
+// ---- the C interface ------------------------------------------------------------------------------------------------
 
 namespace {
 
-/// Of a fixed size: it is there when memory is not, and nothing keeps a library from being unloaded while the thread goes on.
+/// Of a fixed size: it is there when memory is not, and nothing keeps a library from being unloaded while the thread
+/// goes on.
 thread_local char last_error[1024];
 
 template <class Body>

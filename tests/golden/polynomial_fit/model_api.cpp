@@ -54,7 +54,8 @@ static const Program& choose_program() {
     return isa_v4::program;
 #endif
 #if defined(GRAVEN_HAS_V3)
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2"))
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") &&
+      __builtin_cpu_supports("bmi2"))
     return isa_v3::program;
 #endif
 #if defined(GRAVEN_HAS_V2)
@@ -65,7 +66,8 @@ static const Program& choose_program() {
   return isa_base::program;
 #else
   throw std::runtime_error(
-      "this processor has none of the instruction-set levels that the program was built for; add base to GRAVEN_LEVELS");
+      "this processor has none of the instruction-set levels that the program was built for; add base to "
+      "GRAVEN_LEVELS");
 #endif
 #endif
 }
@@ -85,8 +87,9 @@ namespace end {
   constexpr std::size_t name() { return aligned(std::size_t{offset} + (bytes)); }
 #include "memory_plan.h"
 }  // namespace end
-#define GRAVEN_VALUE(name, dtype, offset, bytes) \
-  static_assert((offset) % alignof(dtype) == 0 && std::size_t{offset} + (bytes) <= kArenaBytes, #name " lies outside the arena");
+#define GRAVEN_VALUE(name, dtype, offset, bytes)                                                \
+  static_assert((offset) % alignof(dtype) == 0 && std::size_t{offset} + (bytes) <= kArenaBytes, \
+                #name " lies outside the arena");
 #include "memory_plan.h"
 
 namespace {
@@ -127,7 +130,11 @@ void require_step(const Hyper& hyper) {
 
 struct [[gnu::visibility("hidden")]] Model::Memory {
   explicit Memory(int count)
-      : threads(count), weights(weight_bytes()), gradients(gradient_bytes()), states(state_bytes()), arena(kArenaBytes) {
+      : threads(count),
+        weights(weight_bytes()),
+        gradients(gradient_bytes()),
+        states(state_bytes()),
+        arena(kArenaBytes) {
     std::byte* next = weights.at<std::byte>(0);
 #define GRAVEN_PARAM(name, dtype, path, ...) param.name = take<dtype>(next, numel({__VA_ARGS__}));
 #define GRAVEN_FIXED(name, dtype, path, ...) param.name = take<dtype>(next, numel({__VA_ARGS__}));
@@ -225,7 +232,9 @@ void Model::load(const std::string& path) {
   runtime::load_variables(runtime::SafetensorsFile(path), variables);
 }
 
-void Model::save(const std::string& path) const { runtime::save_variables(path, memory_->weight_variables(), {{"graph", kGraphHash}}); }
+void Model::save(const std::string& path) const {
+  runtime::save_variables(path, memory_->weight_variables(), {{"graph", kGraphHash}});
+}
 
 namespace {
 std::vector<Tensor> tensors(const std::vector<runtime::Variable>& variables) {
@@ -247,11 +256,12 @@ const char* Model::level() const { return memory_->program.level; }
 
 }  // namespace polynomial_fit
 
-// ---- the C interface ------------------------------------------------------------------------------------------------------------------
+// ---- the C interface ------------------------------------------------------------------------------------------------
 
 namespace {
 
-/// Of a fixed size: it is there when memory is not, and nothing keeps a library from being unloaded while the thread goes on.
+/// Of a fixed size: it is there when memory is not, and nothing keeps a library from being unloaded while the thread
+/// goes on.
 thread_local char last_error[1024];
 
 template <class Body>
@@ -288,8 +298,8 @@ int polynomial_fit_create(int threads, polynomial_fit_model** model) {
 
 void polynomial_fit_destroy(polynomial_fit_model* model) { delete model; }
 
-int polynomial_fit_step(polynomial_fit_model* model, const float* x, const float* y, const double* learning_rates, int64_t step,
-                        double* loss) {
+int polynomial_fit_step(polynomial_fit_model* model, const float* x, const float* y, const double* learning_rates,
+                        int64_t step, double* loss) {
   if (model == nullptr) return missing("model");
   if (learning_rates == nullptr) return missing("learning_rates");
   if (x == nullptr) return missing("x");

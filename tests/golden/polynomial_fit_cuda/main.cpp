@@ -78,6 +78,7 @@ class Program final : public runtime::TrainableModel {
 
 int main(int argc, char** argv) {
   Program program;
-  return runtime::train_main(argc, argv, program,
-                             {.data = "", .test_data = "", .epochs = 1, .seed = 0, .shuffle = true, .mean = {}, .std = {}});
+  return runtime::train_main(
+      argc, argv, program,
+      {.data = "", .test_data = "", .epochs = 1, .seed = 0, .shuffle = true, .mean = {}, .std = {}});
 }

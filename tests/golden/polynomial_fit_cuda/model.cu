@@ -14,7 +14,8 @@ inline namespace GRAVEN_LEVEL_NAMESPACE {
 void Calls::forward() const {
   // ---- model.0, loss_fn ---------------------------------------------------------------------------------------------
   // linear + bias + sub                                f32[2000,3], f32[2000,1] -> f32[2000,1]                 polynomial.cpp:12
-  linear<sub>(context, config::layer_0_linear, buf.layer_0_linear, in.x, param.layer_0_weight, param.layer_0_bias, in.y);
+  linear<sub>(context, config::layer_0_linear, buf.layer_0_linear, in.x, param.layer_0_weight, param.layer_0_bias,
+              in.y);
 
   // ---- loss_fn ------------------------------------------------------------------------------------------------------
   // square                                             f32[2000] -> f32[2000]                                  polynomial.cpp:17
@@ -31,8 +32,8 @@ void Calls::backward() const {
 
   // ---- model.0 ------------------------------------------------------------------------------------------------------
   // linear_backward_weight                             f32[2000,1], f32[2000,3] -> f32[1,3], f32[1]            polynomial.cpp:12
-  linear_backward_weight(context, config::layer_0_weight_gradient, grad.layer_0_weight, grad.layer_0_bias, buf.loss_fn_square_backward_mul,
-                         in.x);
+  linear_backward_weight(context, config::layer_0_weight_gradient, grad.layer_0_weight, grad.layer_0_bias,
+                         buf.loss_fn_square_backward_mul, in.x);
 }
 
 // ==== update: sgd ==================================================================================================
@@ -52,13 +53,15 @@ void Calls::update() const {
 #define GRAVEN_PARAM(name, dtype, path, ...) numel({__VA_ARGS__}),
 #include "params.h"
     };
-    sgd(context, config::optimizer_0, std::size(sizes), params, grads, nullptr, sizes, hyper.learning_rates[0], hyper.step);
+    sgd(context, config::optimizer_0, std::size(sizes), params, grads, nullptr, sizes, hyper.learning_rates[0],
+        hyper.step);
   }
 }
 
 extern const Program program;
 const Program program = {GRAVEN_TEXT(GRAVEN_LEVEL_NAMESPACE), [](const Step& step) { Calls(step).forward(); },
-                         [](const Step& step) { Calls(step).backward(); }, [](const Step& step) { Calls(step).update(); }};
+                         [](const Step& step) { Calls(step).backward(); },
+                         [](const Step& step) { Calls(step).update(); }};
 
 }  // namespace GRAVEN_LEVEL_NAMESPACE
 }  // namespace polynomial_fit_cuda
