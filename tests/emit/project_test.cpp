@@ -705,8 +705,8 @@ TEST(Project, ProgramsKnowTheirLossesSchedulesAndBatch) {
     SCOPED_TRACE(c.note);
     const auto files = render_project(of_losses(c.build), {.format = false});
     const std::string &program = files.at("main.cpp"), &api = files.at("model_api.cpp");
-    EXPECT_EQ(program.find("the loss is a sum over the samples") != std::string::npos, c.sum) << program;
-    EXPECT_EQ(program.find("the loss is a mean over the samples") != std::string::npos, !c.sum) << program;
+    EXPECT_EQ(program.find("The loss is a sum over the samples") != std::string::npos, c.sum) << program;
+    EXPECT_EQ(program.find("The loss is a mean over the samples") != std::string::npos, !c.sum) << program;
     EXPECT_NE(api.find(" + static_cast<double>(*"), std::string::npos) << "both are added up\n" << api;
     EXPECT_NE(program.find(".schedule = {.kind = Schedule::Kind::cosine, .eta_min = 0, .T_max = 9}"), std::string::npos)
         << program;

@@ -11,17 +11,22 @@ namespace graven::codegen {
 namespace readme {
 
 // What follows is the README's text.
+// clang-format off: as the README breaks its lines
 struct Mlp : nn::Module<Mlp> {
   nn::Linear hidden = child("hidden", nn::Linear(784, 256));
   nn::Linear logits = child("logits", nn::Linear(256, 10));
 
-  Tensor forward(Tensor images) { return logits(relu(hidden(flatten(images, 1)))); }
+  Tensor forward(Tensor images) {
+    return logits(relu(hidden(flatten(images, 1))));
+  }
 };
 
 struct TrainMlp : nn::Graph<TrainMlp> {
   Mlp model = child("model", Mlp());
-  nn::CrossEntropyLoss loss_fn = child("loss_fn", nn::CrossEntropyLoss());
-  optim::SGD optimizer{model.parameters(), {.lr = 0.1, .momentum = 0.9}};
+  nn::CrossEntropyLoss loss_fn =
+      child("loss_fn", nn::CrossEntropyLoss());
+  optim::SGD optimizer{model.parameters(),
+                       {.lr = 0.1, .momentum = 0.9}};
 
   TrainMlp() { add_optimizer(optimizer); }
 
@@ -31,6 +36,7 @@ struct TrainMlp : nn::Graph<TrainMlp> {
     return loss;
   }
 };
+// clang-format on
 
 std::string text_of(const std::string& path) {
   std::ifstream in(std::string(GRAVEN_SOURCE_DIR) + "/" + path, std::ios::binary);

@@ -23,18 +23,14 @@ class Program final : public runtime::InferenceModel {
         .name = @{ name_literal }@,
         .inputs = {
 {% for input in inputs %}
-            {.name = "@{ input.member }@",
-             .dtype = DType::@{ input.element }@,
-             .shape = {@{ input.maxima }@},
-             .batched = @{ input.batched }@@{ input.symbolic }@},
+            {.name = "@{ input.member }@", .dtype = DType::@{ input.element }@,
+             .shape = {@{ input.maxima }@}, .batched = @{ input.batched }@@{ input.symbolic }@},
 {% endfor %}
         },
         .outputs = {
 {% for output in outputs %}
-            {.name = "@{ output.member }@",
-             .dtype = DType::@{ output.element }@,
-             .shape = {@{ output.maxima }@},
-             .batched = @{ output.batched }@@{ output.symbolic }@},
+            {.name = "@{ output.member }@", .dtype = DType::@{ output.element }@,
+             .shape = {@{ output.maxima }@}, .batched = @{ output.batched }@@{ output.symbolic }@},
 {% endfor %}
         },
 {% if length(other_symbols) > 0 %}

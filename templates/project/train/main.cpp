@@ -38,10 +38,8 @@ class Program final : public runtime::TrainableModel {
         .loss = @{ loss_literal }@,
         .inputs = {
 {% for input in inputs %}
-            {.name = "@{ input.member }@",
-             .dtype = DType::@{ input.element }@,
-             .shape = {@{ input.maxima }@},
-             .batched = @{ input.batched }@,
+            {.name = "@{ input.member }@", .dtype = DType::@{ input.element }@,
+             .shape = {@{ input.maxima }@}, .batched = @{ input.batched }@,
              .classes = @{ input.classes }@@{ input.ignored }@@{ input.symbolic }@},
 {% endfor %}
         },
@@ -112,7 +110,8 @@ class Program final : public runtime::TrainableModel {
                                std::int64_t@{ count_if_used }@) override {
     const double loss = model_->evaluate(@{ erased_arguments }@);
 {% if loss_is_sum %}
-    runtime::Evaluation sums{.loss_sum = loss, .samples = batch};  // the loss is a sum over the samples
+    // The loss is a sum over the samples.
+    runtime::Evaluation sums{.loss_sum = loss, .samples = batch};
 {% else %}
     // The loss is a mean over the samples.
     runtime::Evaluation sums{.loss_sum = loss * static_cast<double>(batch), .samples = batch};

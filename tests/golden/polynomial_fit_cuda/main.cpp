@@ -66,7 +66,8 @@ class Program final : public runtime::TrainableModel {
   }
   runtime::Evaluation evaluate(const void* const* inputs, std::int64_t batch, std::int64_t /* count */) override {
     const double loss = model_->evaluate(static_cast<const float*>(inputs[0]), static_cast<const float*>(inputs[1]));
-    runtime::Evaluation sums{.loss_sum = loss, .samples = batch};  // the loss is a sum over the samples
+    // The loss is a sum over the samples.
+    runtime::Evaluation sums{.loss_sum = loss, .samples = batch};
     return sums;
   }
 
