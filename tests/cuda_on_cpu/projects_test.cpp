@@ -786,8 +786,10 @@ TEST(CudaProjects, TheDocumentedCommandBuildsAProgram) {
   fs::remove_all(folder);
   emit(fit_polynomial(), folder, {.name = "fit_polynomial", .target = ir::Target::cuda, .format = false});
   const std::string docs = text_of(fs::path(GRAVEN_SOURCE_DIR) / "docs/cuda.md");
-  const std::size_t begin = docs.find("    g++ "), end = docs.find('\n', begin);
+  const std::size_t begin = docs.find("    g++ ");
   ASSERT_NE(begin, std::string::npos);
+  std::size_t end = docs.find('\n', begin);
+  while (docs[end - 1] == '\\') end = docs.find('\n', end + 1);  // the command goes on
   const std::string command = GRAVEN_CXX + docs.substr(begin + 7, end - begin - 7);
   run({"/usr/bin/env", std::string("GRAVEN=") + GRAVEN_SOURCE_DIR, std::string("GRAVEN_BUILD=") + GRAVEN_BINARY_DIR,
        "bash", "-c", command},
