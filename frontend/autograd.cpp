@@ -7,6 +7,7 @@
 
 #include "frontend/dispatch.h"
 #include "frontend/trace.h"
+#include "ir/ops.h"
 
 namespace graven {
 
@@ -108,7 +109,7 @@ namespace {
 /// Sums without recording.
 Tensor accumulate(const Tensor& a, const Tensor& b) {
   if (!a.defined()) return b;
-  return eager::run(ir::get_op("add"), {a, b}, {}).at(0);
+  return eager::run(ir::kAdd, {a, b}, {}).at(0);
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "frontend/module_state.h"
 #include "frontend/trace.h"
 #include "graven/functional.h"
+#include "ir/ops.h"
 #include "ir/sizes.h"
 
 namespace graven::detail {
@@ -200,8 +201,7 @@ std::vector<Tensor> apply(const ir::OpDef& op, std::vector<Tensor> inputs, ir::A
     std::vector<Tensor> outputs = trace.record(op, inputs, std::move(attributes), where);
     if (!grad_enabled())
       for (std::size_t i = 0; i < outputs.size(); ++i)
-        if (outputs[i].impl()->requires_grad)
-          outputs[i] = trace.record(ir::get_op("detach"), {outputs[i]}, {}, where).at(0);
+        if (outputs[i].impl()->requires_grad) outputs[i] = trace.record(ir::kDetach, {outputs[i]}, {}, where).at(0);
     return outputs;
   }
   require_data(op.name, inputs, where);

@@ -11,6 +11,7 @@
 #include "frontend/dispatch.h"
 #include "frontend/functional/at.h"
 #include "frontend/trace.h"
+#include "ir/ops.h"
 
 namespace graven {
 
@@ -24,7 +25,7 @@ int category(DType d) { return d == DType::boolean ? 0 : ir::is_floating(d) ? 2 
 /// The number as a scalar of this dtype, recorded as a node when the call it belongs to is.
 Tensor scalar_like(Scalar value, DType dtype, bool recording, Location where) {
   if (!recording) return tensor(value, dtype);
-  const ir::OpDef& op = ir::get_op("full");
+  const ir::OpDef& op = ir::kFull;
   return detail::active_trace()
       ->record(op, {}, {{"shape", Shape{}}, {"value", value.number()}, {"dtype", dtype}}, where)
       .at(0);

@@ -21,6 +21,7 @@
 #include "frontend/serialize.h"
 #include "frontend/trace.h"
 #include "ir/json.h"
+#include "ir/ops.h"
 #include "ir/optimizer_kind.h"
 #include "ir/passes/passes.h"
 #include "ir/schedule.h"
@@ -588,7 +589,7 @@ void GraphBase::add_output(GraphRecording& recording, const Tensor& value, const
   ir::ValueId recorded = trace.value_of(value, {});
   // A parameter is returned as build() sees it: before the update, which writes into its memory.
   if (!state_->optimizers.empty() && is_parameters_memory(trace.graph, recorded))
-    recorded = trace.value_of(trace.record(ir::get_op("cast"), {value}, {{"dtype", value.dtype()}}, {}).at(0), {});
+    recorded = trace.value_of(trace.record(ir::kCast, {value}, {{"dtype", value.dtype()}}, {}).at(0), {});
   trace.graph.outputs.push_back(recorded);
 }
 
@@ -652,7 +653,7 @@ void GraphBase::end_recording(GraphRecording& recording, ir::Tree inputs, ir::Tr
         UserError error("draws random numbers, and " + state_->name +
                         " has no optimizer: only training programs have a seed and a step");
         error.in(ir::owner_of(n.origins), std::string(n.op->name));
-        error.note(n.op->name == "dropout"
+        error.note(n.is(ir::kDropout)
                        ? "call eval() on the module before it is recorded: dropout is the identity then"
                        : "draw them outside and make them an input; where a module draws only in training, call its "
                          "eval() first");

@@ -13,6 +13,7 @@
 #include "frontend/dispatch.h"
 #include "frontend/trace.h"
 #include "graven/functional.h"
+#include "ir/ops.h"
 
 namespace graven {
 
@@ -534,7 +535,7 @@ Tensor& Tensor::fill_(Scalar value, Location where) {
   if (detail::would_record({*this})) {
     const Tensor filled =
         detail::active_trace()
-            ->record(ir::get_op("full"), {}, {{"shape", shape()}, {"value", value.number()}, {"dtype", dtype()}}, where)
+            ->record(ir::kFull, {}, {{"shape", shape()}, {"value", value.number()}, {"dtype", dtype()}}, where)
             .at(0);
     detail::assign_in_place(*this, filled, "fill_", where, 0);
     return *this;

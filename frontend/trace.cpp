@@ -7,6 +7,7 @@
 
 #include "frontend/dispatch.h"
 #include "frontend/module_state.h"
+#include "ir/ops.h"
 
 namespace graven::detail {
 
@@ -220,7 +221,7 @@ std::vector<Tensor> Trace::record(const ir::OpDef& op, const std::vector<Tensor>
     outputs.back().impl()->requires_grad =
         requires_grad && op.gradient != nullptr && ir::is_floating(outputs.back().dtype());
   }
-  if (op.alias || op.name == "permute" || op.name == "expand" || op.name == "slice") {
+  if (op.alias || op == ir::kPermute || op == ir::kExpand || op == ir::kSlice) {
     const std::shared_ptr<TensorImpl>& base = inputs.at(0).impl();
     const ir::Attributes& taken = graph.nodes.back().attributes;
     TensorImpl& result = *outputs[0].impl();
@@ -235,7 +236,7 @@ std::vector<Tensor> Trace::record(const ir::OpDef& op, const std::vector<Tensor>
 
 Tensor Trace::view_at(const Tensor& x, std::int64_t dim, const Tensor& positions, Location where) {
   const ir::Attributes attributes{{"dim", dim}};
-  const ir::OpDef& op = ir::get_op("index_select");
+  const ir::OpDef& op = ir::kIndexSelect;
   Tensor part = record(op, {x, positions}, attributes, where).at(0);
   part.impl()->strides = x.impl()->strides;
   part.impl()->view = std::make_shared<RecordedView>(x.impl(), op, attributes, changes_of(x.impl()), positions);
@@ -395,7 +396,7 @@ std::unordered_set<ir::ValueId> reached_by_losses(const ir::Graph& graph, std::s
   for (std::size_t l = first; l < graph.losses.size(); ++l) reached.insert(graph.losses[l].value);
   for (std::size_t n = graph.nodes.size(); n-- > 0;) {
     const ir::Node& node = graph.nodes[n];
-    if (node.op->name == "detach" || node.op->has_effect()) continue;
+    if (node.is(ir::kDetach) || node.op->has_effect()) continue;
     if (std::any_of(node.outputs.begin(), node.outputs.end(), [&](ir::ValueId v) { return reached.count(v) != 0; }))
       for (const ir::ValueId v : node.inputs)
         if (v != ir::kNone && ir::is_floating(graph.type(v).dtype)) reached.insert(v);
@@ -452,7 +453,7 @@ void Trace::finish() {
     if (v.current == v.value) continue;
     const std::string& path = graph.value(v.value).name;
     const std::size_t dot = path.find_last_of('.');
-    graph.add_node(ir::get_op("assign"), {v.value, v.current}, {},
+    graph.add_node(ir::kAssign, {v.value, v.current}, {},
                    {{dot == std::string::npos ? std::string() : path.substr(0, dot), "", 0}});
   }
 }

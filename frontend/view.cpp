@@ -8,6 +8,7 @@
 #include "frontend/trace.h"
 #include "graven/functional.h"
 #include "graven/tensor.h"
+#include "ir/ops.h"
 
 namespace graven {
 
@@ -99,38 +100,38 @@ Tensor written_at(const Tensor& base, const Tensor& value, const Tensor& positio
 
 std::optional<Sizes> strides_of_view(const TensorImpl& base, const ir::OpDef& op, const ir::Attributes& attributes,
                                      const Sizes& sizes) {
-  if (op.name == "detach") return base.strides;
-  if (op.name == "reshape") return strides_for(base, sizes);
+  if (op == ir::kDetach) return base.strides;
+  if (op == ir::kReshape) return strides_for(base, sizes);
   const auto at = [&](std::int64_t d) {
     return static_cast<std::size_t>(d < 0 ? d + static_cast<std::int64_t>(base.sizes.size()) : d);
   };
   Sizes strides = base.strides;
-  if (op.name == "permute") {
+  if (op == ir::kPermute) {
     std::size_t i = 0;
     for (const std::int64_t d : attributes.integers("dims")) strides[i++] = base.strides[at(d)];
-  } else if (op.name == "expand") {
+  } else if (op == ir::kExpand) {
     const std::size_t added = sizes.size() - base.sizes.size();
     strides.assign(sizes.size(), 0);
     for (std::size_t i = 0; i < base.sizes.size(); ++i)
       if (base.sizes[i] != 1 || sizes[added + i] == 1) strides[added + i] = base.strides[i];
   } else {
-    GRAVEN_CHECK(op.name == "slice", "no strides for the view " + std::string(op.name));
+    GRAVEN_CHECK(op == ir::kSlice, "no strides for the view " + std::string(op.name));
     strides[at(attributes.integer("dim"))] *= attributes.integer("step");
   }
   return strides;
 }
 
 Tensor written_through(const TensorImpl& view, const Tensor& value, const char* function, Location where) {
-  const std::string_view op = view.view->op->name;
+  const ir::OpDef& op = *view.view->op;
   const ir::Attributes& attributes = view.view->attributes;
   const Tensor base(view.view->base);
-  if (op == "detach")
+  if (op == ir::kDetach)
     fail(function,
          "what detach() gave is changed in place in a graph: whether gradients flow through the change cannot be said; "
          "use a new tensor",
          where);
-  if (op == "reshape") return value.reshape(base.shape(), where);
-  if (op == "permute") {
+  if (op == ir::kReshape) return value.reshape(base.shape(), where);
+  if (op == ir::kPermute) {
     const ir::Ints& dims = attributes.integers("dims");
     Sizes back(dims.size());
     for (std::size_t d = 0; d < dims.size(); ++d)
@@ -138,7 +139,7 @@ Tensor written_through(const TensorImpl& view, const Tensor& value, const char* 
           static_cast<std::int64_t>(d);
     return value.permute(back, where);
   }
-  if (op == "expand") {
+  if (op == ir::kExpand) {
     if (value.shape().numel() != base.shape().numel())
       fail(function,
            "a tensor that was expanded is changed in place: several of its elements are one element of " +
@@ -146,8 +147,8 @@ Tensor written_through(const TensorImpl& view, const Tensor& value, const char* 
            where);
     return value.reshape(base.shape(), where);
   }
-  if (op == "index_select") return written_at(base, value, view.view->positions, attributes.integer("dim"), where);
-  GRAVEN_CHECK(op == "slice", "no inverse of the view " + std::string(op));
+  if (op == ir::kIndexSelect) return written_at(base, value, view.view->positions, attributes.integer("dim"), where);
+  GRAVEN_CHECK(op == ir::kSlice, "no inverse of the view " + std::string(op.name));
   const std::int64_t dim = normalize_dim(attributes.integer("dim"), base.dim(), function, where);
   const Dim whole = base.shape()[static_cast<std::size_t>(dim)];
   if (!whole.is_static()) {
@@ -234,8 +235,7 @@ Tensor Tensor::permute(const Sizes& wanted, Location where) const {
     const detail::TensorImpl& x = get(*this);
     Sizes sizes;
     for (std::int64_t d : dims) sizes.push_back(x.sizes[static_cast<std::size_t>(d)]);
-    return detail::make_view(*this, sizes, *detail::strides_of_view(x, ir::get_op("permute"), attributes, sizes),
-                             x.offset);
+    return detail::make_view(*this, sizes, *detail::strides_of_view(x, ir::kPermute, attributes, sizes), x.offset);
   });
 }
 
@@ -281,13 +281,12 @@ Tensor Tensor::expand(const Shape& wanted, Location where) const {
   if (!target.is_static()) {  // a symbol stands for a number only in a graph: what is no part of it yet becomes one
     detail::require_recording(target, "expand", where);
     if (!detail::would_record({*this}))
-      return detail::active_trace()->record(ir::get_op("expand"), {*this}, attributes, where).at(0);
+      return detail::active_trace()->record(ir::kExpand, {*this}, attributes, where).at(0);
   }
   return apply_view("expand", *this, attributes, where, [&] {
     const detail::TensorImpl& x = get(*this);
     const Sizes sizes = target.values();
-    return detail::make_view(*this, sizes, *detail::strides_of_view(x, ir::get_op("expand"), attributes, sizes),
-                             x.offset);
+    return detail::make_view(*this, sizes, *detail::strides_of_view(x, ir::kExpand, attributes, sizes), x.offset);
   });
 }
 
@@ -416,7 +415,7 @@ Tensor Tensor::slice(std::int64_t d, std::int64_t start, std::int64_t end, std::
     Sizes sizes = x.sizes;
     const auto i = static_cast<std::size_t>(axis);
     sizes[i] = count;
-    return detail::make_view(*this, sizes, *detail::strides_of_view(x, ir::get_op("slice"), attributes, sizes),
+    return detail::make_view(*this, sizes, *detail::strides_of_view(x, ir::kSlice, attributes, sizes),
                              count ? x.offset + start * x.strides[i] : x.offset);
   });
 }

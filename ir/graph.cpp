@@ -132,9 +132,9 @@ void Graph::compact() {
   std::vector<ValueId> map(values.size(), kNone);
   std::vector<Value> kept;
   auto keep = [&](ValueId v) {
-    if (v == kNone || map[static_cast<std::size_t>(v)] != kNone) return;
-    map[static_cast<std::size_t>(v)] = static_cast<ValueId>(kept.size());
-    kept.push_back(std::move(values[static_cast<std::size_t>(v)]));
+    if (v == kNone || map[at(v)] != kNone) return;
+    map[at(v)] = static_cast<ValueId>(kept.size());
+    kept.push_back(std::move(values[at(v)]));
   };
   auto keep_all = [&](const std::vector<ValueId>& list) {
     for (ValueId v : list) keep(v);
@@ -160,7 +160,7 @@ void Graph::compact() {
     for (const ParameterGroup& g : o.groups) keep_all(g.parameters);
 
   auto renumber = [&](ValueId& v) {
-    if (v != kNone) v = map[static_cast<std::size_t>(v)];
+    if (v != kNone) v = map[at(v)];
   };
   auto renumber_all = [&](std::vector<ValueId>& list) {
     for (ValueId& v : list) renumber(v);
@@ -186,7 +186,7 @@ void Graph::compact() {
     for (ParameterGroup& g : o.groups) renumber_all(g.parameters);
   std::unordered_map<ValueId, std::shared_ptr<const TensorData>> kept_constants;
   for (auto& [v, data] : constants)
-    if (map[static_cast<std::size_t>(v)] != kNone) kept_constants.emplace(map[static_cast<std::size_t>(v)], data);
+    if (map[at(v)] != kNone) kept_constants.emplace(map[at(v)], data);
   constants = std::move(kept_constants);
   values = std::move(kept);
   names_.clear();
@@ -211,24 +211,6 @@ std::vector<std::pair<std::string, std::int64_t>> Graph::symbols() const {
         found.emplace_back(d.symbol(), d.symbol_maximum());
     }
   return found;
-}
-
-Uses::Uses(const Graph& graph)
-    : producer(graph.values.size(), -1), consumers(graph.values.size()), is_output(graph.values.size(), false) {
-  for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
-    for (ValueId v : graph.nodes[n].inputs) {
-      if (v == kNone) continue;
-      auto& list = consumers[static_cast<std::size_t>(v)];
-      if (list.empty() || list.back() != static_cast<NodeId>(n)) list.push_back(static_cast<NodeId>(n));
-    }
-    for (ValueId v : graph.nodes[n].outputs) producer[static_cast<std::size_t>(v)] = static_cast<NodeId>(n);
-  }
-  for (ValueId v : graph.outputs) is_output[static_cast<std::size_t>(v)] = true;
-  for (const Loss& l : graph.losses) {
-    is_output[static_cast<std::size_t>(l.value)] = true;
-    if (l.gradient != kNone) is_output[static_cast<std::size_t>(l.gradient)] = true;
-  }
-  for (const Gradient& g : graph.gradients) is_output[static_cast<std::size_t>(g.value)] = true;
 }
 
 }  // namespace graven::ir

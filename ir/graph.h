@@ -6,6 +6,7 @@
 // weights beside it as safetensors.
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -26,6 +27,8 @@ struct OpDef;
 using ValueId = std::int32_t;
 using NodeId = std::int32_t;          ///< index into Graph::nodes; changes when a pass rewrites the list
 inline constexpr ValueId kNone = -1;  ///< an optional input that is absent
+/// The number of a value, a node or a dimension as a position in a list.
+inline std::size_t at(std::int64_t number) { return static_cast<std::size_t>(number); }
 
 enum class ValueKind : std::uint8_t {
   node,       ///< result of a node
@@ -70,6 +73,9 @@ struct Node {
   std::vector<ValueId> outputs;
   Phase phase = Phase::forward;
   Origins origins;
+
+  /// Whether it is of this operator, or of one of these (ir/ops.h).
+  bool is(const std::same_as<OpDef> auto&... ops) const { return ((op == &ops) || ...); }
 };
 
 /// Contents of a constant, in row-major order, native byte order.
@@ -163,8 +169,8 @@ class Graph {
   std::map<std::string, Attribute> config;
   std::unordered_map<ValueId, std::shared_ptr<const TensorData>> constants;
 
-  const Value& value(ValueId id) const { return values[static_cast<std::size_t>(id)]; }
-  Value& value(ValueId id) { return values[static_cast<std::size_t>(id)]; }
+  const Value& value(ValueId id) const { return values[at(id)]; }
+  Value& value(ValueId id) { return values[at(id)]; }
   const TensorType& type(ValueId id) const { return value(id).type; }
 
   /// Adds a value; the name is made unique by appending "_2", "_3", ... where it is taken.
@@ -207,14 +213,6 @@ class Graph {
 
   std::unordered_map<std::string, ValueId> names_;
   std::unordered_map<std::string, int> name_counts_;
-};
-
-/// Who makes and who uses each value; made in one walk, valid until the graph changes.
-struct Uses {
-  explicit Uses(const Graph& graph);
-  std::vector<NodeId> producer;                ///< by value; -1 for inputs, parameters, ...
-  std::vector<std::vector<NodeId>> consumers;  ///< by value; each node once
-  std::vector<bool> is_output;                 ///< by value: an output of the graph, a loss, or a gradient
 };
 
 /// A node with its graph: how operators look at themselves.

@@ -4,13 +4,10 @@
 #include <unordered_map>
 
 #include "ir/diagnostic.h"
+#include "ir/ops.h"
 #include "ir/ops/shared.h"
 
 namespace graven::ir {
-
-#define GRAVEN_OP(symbol) extern const OpDef symbol;
-#include "ir/op_list.inc"
-#undef GRAVEN_OP
 
 namespace {
 
@@ -82,8 +79,7 @@ const OpDef& get_op(std::string_view name) {
   throw error;
 }
 
-/// The first input of this role; as many as there are inputs where there is none.
-static std::size_t input_of(const OpDef& op, InputRole role) {
+std::size_t input_of(const OpDef& op, InputRole role) {
   const auto found =
       std::find_if(op.inputs.begin(), op.inputs.end(), [role](const InputSpec& i) { return i.role == role; });
   return static_cast<std::size_t>(found - op.inputs.begin());

@@ -4,11 +4,11 @@
 //
 //   static void infer(InferContext& c) { c.output(c.input(0).dtype, c.input(0).shape); }
 //   static void gradient(GradientBuilder& g) { g.set(0, g.call("mul", {g.output_gradient(), g.call("gt", ...)})); }
-//   extern const OpDef kRelu{.name = "relu", .doc = "y = max(x, 0)", .inputs = {{"x"}}, .infer = infer,
-//                            .gradient = gradient, .scalar = {.body = "x > 0 ? x : T(0)"}};
+//   const OpDef kRelu{.name = "relu", .doc = "y = max(x, 0)", .inputs = {{"x"}}, .infer = infer,
+//                     .gradient = gradient, .scalar = {.body = "x > 0 ? x : T(0)"}};
 //
-// and one line in ir/op_list.inc. Everything here is data or a function from a node to data; nothing calls into
-// codegen.
+// and one line in ir/op_list.inc, from which ir/ops.h declares it. Everything here is data or a function from a node to
+// data; nothing calls into codegen.
 #pragma once
 
 #include <concepts>
@@ -185,6 +185,26 @@ struct TestCase {
   double tolerance = 0;  ///< relative, for f32; 0: the table's default for the dtype
 };
 
+/// Whether what alone reads the result becomes its epilogue: what the kernels apply to each element before they store
+/// it (attribute 'epilogue', whose second operand is the input of the role residual).
+enum class EpilogueUse : std::uint8_t {
+  never,
+  packed,  ///< on the CPU, where the attribute 'packed' says so of the weight; on others always
+  always,
+};
+
+/// What becomes of a node where images lie in memory as [n, h, w, c] instead of [n, c, h, w] (choose_layout).
+struct ImageLayout {
+  enum class Rule : std::uint8_t {
+    none,     ///< it takes [n, c, h, w] alone
+    leads,    ///< its kernels read [n, h, w, c], wherever it stands: attribute 'channels_last'
+    follows,  ///< it takes either as the attribute 'channels_last' says, and what its input is
+    moves,    ///< it takes either: its attributes 'dim', 'pads' and 'input_shape' go by dimensions
+    reduces,  ///< it takes either, and reduces the dimensions 'dims'
+  } rule = Rule::none;
+  std::size_t inputs = 1, outputs = 1;  ///< of `leads` and `follows`: so many, from the first on, are images
+};
+
 enum class AmpClass : std::uint8_t { gray, white, black, clear };
 
 struct OpDef {
@@ -195,14 +215,19 @@ struct OpDef {
   /// Names, where there are several: the first one's value is called after the node alone.
   std::vector<std::string_view> outputs = {};
   void (*infer)(InferContext&) = nullptr;
-  void (*gradient)(GradientBuilder&) = nullptr;     ///< nullptr: not differentiable
-  std::size_t gradient_outputs = 1;                 ///< through so many outputs, from the first on, gradients flow
-  ScalarBody scalar = {};                           ///< elementwise operators have this,
+  void (*gradient)(GradientBuilder&) = nullptr;  ///< nullptr: not differentiable
+  std::size_t gradient_outputs = 1;              ///< through so many outputs, from the first on, gradients flow
+  ScalarBody scalar = {};                        ///< elementwise operators have this,
+  /// What an elementwise operator makes of one element of each input, in double: fold_constants computes it. nullptr:
+  /// it is left to the kernels.
+  double (*fold)(const double* x) = nullptr;
   KernelCall (*kernel)(const NodeView&) = nullptr;  ///< the others this,
   /// What a node stands for in simpler operators, one after the other, the last one making its outputs; values between
   /// are added to the graph. Of operators that the passes put together out of several with epilogues of their own:
   /// eager execution and the oracle run these. nullptr: none.
   std::vector<Node> (*parts)(Graph&, const Node&) = nullptr;
+  EpilogueUse epilogue = EpilogueUse::never;
+  ImageLayout layout = {};
   bool alias = false;                       ///< or this: output 0 is input 0's memory under another shape (reshape)
   Cost (*cost)(const NodeView&) = nullptr;  ///< nullptr: elementwise cost
   /// What a call's comment adds to the shapes, which leave it open: "dim 1, 2:5". nullptr: nothing.
@@ -221,6 +246,8 @@ struct OpDef {
       if (i.mutated()) return true;
     return false;
   }
+  /// There is one entry of each operator.
+  friend bool operator==(const OpDef& a, const OpDef& b) { return &a == &b; }
 };
 
 /// An optimizer's: it is given lists of parameters and of their gradients.
@@ -242,6 +269,8 @@ struct InputRange {
 InputRange input_range(const OpDef& op, std::size_t flat_count, std::size_t spec);
 /// Of the first input of this role, which the node's operator has.
 InputRange input_range(const Node& node, InputRole role);
+/// The first input spec of this role; as many as there are inputs where there is none.
+std::size_t input_of(const OpDef& op, InputRole role);
 
 /// Checks attributes against the declaration, fills in defaults, runs inference. User error on any mismatch.
 std::vector<TensorType> infer(const OpDef& op, const std::vector<std::optional<TensorType>>& inputs,

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "ir/diagnostic.h"
+#include "ir/ops.h"
 
 namespace graven::ir {
 
@@ -16,7 +17,7 @@ std::map<std::string, std::int64_t> least_sizes(const Graph& graph) {
         number != nullptr && key.compare(0, kLeastSize.size(), kLeastSize) == 0)
       least[key.substr(kLeastSize.size())] = *number;
   for (const Node& node : graph.nodes) {
-    if (node.op->name != "batch_norm_training") continue;
+    if (!node.is(kBatchNormTraining)) continue;
     const Dim values = graph.type(node.inputs[0]).shape.numel();
     if (!values.is_static() && Dim(values.coefficient()) == graph.type(node.outputs[1]).shape.numel())
       least[values.symbol()] = std::max<std::int64_t>(least[values.symbol()], 2);
@@ -41,7 +42,7 @@ Graph with_sizes(Graph graph, const std::map<std::string, std::int64_t>& sizes) 
     for (std::size_t i = 0; i < s.rank(); ++i) fix_dim(s[i]);
   };
   for (Node& n : graph.nodes) {
-    if (n.op->name != "slice" || !n.attributes.flag("of_symbol")) continue;
+    if (!n.is(kSlice) || !n.attributes.flag("of_symbol")) continue;
     Dim whole = graph.type(n.inputs[0]).shape[static_cast<std::size_t>(n.attributes.integer("dim"))];
     if (whole.is_static()) continue;
     Dim each(whole.symbol(), whole.symbol_maximum());

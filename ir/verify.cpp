@@ -5,6 +5,7 @@
 #include <limits>
 #include <unordered_set>
 
+#include "ir/analysis.h"
 #include "ir/diagnostic.h"
 #include "ir/op.h"
 
@@ -38,7 +39,7 @@ class Verifier {
     if (!node.outputs.empty() && in_range(node.outputs[0])) text += ", " + value_text(node.outputs[0]);
     return text + ")";
   }
-  bool in_range(ValueId v) const { return v >= 0 && static_cast<std::size_t>(v) < graph_.values.size(); }
+  bool in_range(ValueId v) const { return v >= 0 && at(v) < graph_.values.size(); }
   /// `where` names a place, as a text or as a function that gives one: texts of places that are in order would be most
   /// of the work.
   void need_range(ValueId v, const auto& where) const {
@@ -106,9 +107,8 @@ class Verifier {
         need_range(v, [&] { return "the list of " + std::string(what); });
         if (!allowed(graph_.value(v).kind))
           broken(value_text(v) + " stands in the list of " + std::string(what) + ", but is of another kind");
-        if (listed_[static_cast<std::size_t>(v)])
-          broken(value_text(v) + " stands twice in the list of " + std::string(what));
-        listed_[static_cast<std::size_t>(v)] = true;
+        if (listed_[at(v)]) broken(value_text(v) + " stands twice in the list of " + std::string(what));
+        listed_[at(v)] = true;
       }
     };
     check(graph_.inputs, "inputs", [](ValueKind k) { return k == ValueKind::input; });
@@ -164,35 +164,29 @@ class Verifier {
       for (ValueId v : node.inputs) {
         if (v == kNone) continue;
         need_range_in_node(v, n);
-        if (graph_.value(v).kind == ValueKind::node && !made_[static_cast<std::size_t>(v)])
+        if (graph_.value(v).kind == ValueKind::node && !made_[at(v)])
           broken(node_text(n) + " reads " + value_text(v) + " before it is made");
         if (node.phase != Phase::prepare) continue;
         const ValueKind kind = graph_.value(v).kind;
         if (kind == ValueKind::input || kind == ValueKind::hyper || kind == ValueKind::state)
           broken(node_text(n) + " of the prepare phase reads " + value_text(v) + ", which changes from call to call");
-        prepared[static_cast<std::size_t>(v)] = true;
+        prepared[at(v)] = true;
       }
       check_types(n);
-      for (std::size_t s = 0; s < node.op->inputs.size(); ++s) {
-        if (!node.op->inputs[s].mutated()) continue;
-        const InputRange range = input_range(*node.op, node.inputs.size(), s);
-        for (std::size_t i = range.begin; i < range.begin + range.count && i < node.inputs.size(); ++i) {
-          const ValueId v = node.inputs[i];
-          if (v == kNone) continue;
-          const ValueKind kind = graph_.value(v).kind;
-          if (kind != ValueKind::parameter && kind != ValueKind::buffer && kind != ValueKind::state)
-            broken(node_text(n) + " writes into " + value_text(v) + ", which is no parameter, buffer or state");
-          if (prepared[static_cast<std::size_t>(v)])
-            broken(node_text(n) + " writes into " + value_text(v) + ", which the prepare phase has read");
-        }
+      for (const ValueId v : written_by(node)) {
+        const ValueKind kind = graph_.value(v).kind;
+        if (kind != ValueKind::parameter && kind != ValueKind::buffer && kind != ValueKind::state)
+          broken(node_text(n) + " writes into " + value_text(v) + ", which is no parameter, buffer or state");
+        if (prepared[at(v)])
+          broken(node_text(n) + " writes into " + value_text(v) + ", which the prepare phase has read");
       }
       for (ValueId v : node.outputs) {
         need_range_in_node(v, n);
         if (graph_.value(v).kind != ValueKind::node)
           broken(node_text(n) + " makes " + value_text(v) + ", which is not a node's result");
-        if (made_[static_cast<std::size_t>(v)]) broken(value_text(v) + " is made twice");
-        made_[static_cast<std::size_t>(v)] = true;
-        made_in_[static_cast<std::size_t>(v)] = node.phase;
+        if (made_[at(v)]) broken(value_text(v) + " is made twice");
+        made_[at(v)] = true;
+        made_in_[at(v)] = node.phase;
       }
     }
   }
@@ -230,9 +224,9 @@ class Verifier {
 
   void need_made(ValueId v, std::string_view where, Phase last) {
     need_range(v, where);
-    if (graph_.value(v).kind == ValueKind::node && !made_[static_cast<std::size_t>(v)])
+    if (graph_.value(v).kind == ValueKind::node && !made_[at(v)])
       broken(std::string(where) + " refers to " + value_text(v) + ", which nothing makes");
-    if (const Phase phase = made_in_[static_cast<std::size_t>(v)]; phase > last)
+    if (const Phase phase = made_in_[at(v)]; phase > last)
       broken(std::string(where) + " refers to " + value_text(v) + ", which the " + std::string(ir::name(phase)) +
              " phase makes");
   }
@@ -291,7 +285,7 @@ class Verifier {
   void check_tree(const Tree& tree, std::size_t leaves, const std::string& what) {
     if (tree.kind == Tree::Kind::leaf) {
       // A single leaf 0 is also what a graph has that was built without containers.
-      if (tree.index < 0 || (static_cast<std::size_t>(tree.index) >= leaves && tree.index != 0))
+      if (tree.index < 0 || (at(tree.index) >= leaves && tree.index != 0))
         broken("the " + what + " tree refers to leaf " + std::to_string(tree.index) + " of " + std::to_string(leaves));
     }
     if (tree.kind == Tree::Kind::map && tree.keys.size() != tree.children.size())

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 
+#include "ir/analysis.h"
 #include "ir/op.h"
 
 namespace graven::codegen {
@@ -96,7 +97,7 @@ void write_scope(const ir::Graph& graph, const Scope& scope, int depth, std::str
         fmt::format("{}label=\"{}\"; style=\"rounded\"; color=\"#8090a0\"; fontsize=11;\n", indent, dot_escape(label));
   }
   for (const ir::NodeId id : scope.nodes) {
-    const ir::Node& node = graph.nodes[static_cast<std::size_t>(id)];
+    const ir::Node& node = graph.nodes[at(id)];
     std::string label = std::string(node.op->name);
     for (const ir::ValueId v : node.inputs)
       if (v != ir::kNone &&
@@ -136,7 +137,7 @@ std::string graph_picture(const ir::Graph& graph) {
     out += fmt::format("  out{} [label=\"output {}\\n{}\", shape=ellipse, fillcolor=\"#fff8c8\"];\n", i, i,
                        graph.type(graph.outputs[i]).to_string());
   auto source = [&](ir::ValueId v) -> std::string {
-    if (const ir::NodeId p = uses.producer[static_cast<std::size_t>(v)]; p >= 0) return fmt::format("n{}", p);
+    if (const ir::NodeId p = uses.maker(v); p >= 0) return fmt::format("n{}", p);
     return graph.value(v).kind == ir::ValueKind::input ? fmt::format("v{}", v) : std::string();
   };
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
@@ -174,9 +175,9 @@ std::string memory_picture(const ir::Graph& graph, const Plan& plan) {
       human_bytes(plan.without_reuse), plan.buffers.size(), plan.steps.size());
   // Bands behind the buffers: where backward and update begin.
   for (std::size_t s = 0; s < plan.steps.size();) {
-    const ir::Phase phase = graph.nodes[static_cast<std::size_t>(plan.steps[s].node)].phase;
+    const ir::Phase phase = graph.nodes[at(plan.steps[s].node)].phase;
     std::size_t end = s;
-    while (end < plan.steps.size() && graph.nodes[static_cast<std::size_t>(plan.steps[end].node)].phase == phase) ++end;
+    while (end < plan.steps.size() && graph.nodes[at(plan.steps[end].node)].phase == phase) ++end;
     out += fmt::format("<rect x=\"{:.1f}\" y=\"{}\" width=\"{:.1f}\" height=\"{}\" fill=\"{}\" opacity=\"0.45\"/>\n",
                        x(static_cast<double>(s)), kTop, x(static_cast<double>(end)) - x(static_cast<double>(s)),
                        kHeight - kTop - kBottom, phase_colour(phase));

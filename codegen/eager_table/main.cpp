@@ -20,6 +20,7 @@
 #include "frontend/eager/table.h"
 #include "ir/call.h"
 #include "ir/diagnostic.h"
+#include "ir/ops.h"
 #include "ir/optimizer_kind.h"
 
 namespace graven {
@@ -44,7 +45,7 @@ class Table {
 
   void add_all() {
     for (const ir::OpDef* op : ir::all_ops()) {
-      if (op->elementwise() && op->name != "cast" && op->name != "full") add_elementwise(*op);
+      if (op->elementwise() && *op != ir::kCast && *op != ir::kFull) add_elementwise(*op);
       if (op->cases)
         for (const ir::TestCase& c : op->cases()) add_case(*op, c);
     }
@@ -97,7 +98,7 @@ class Table {
   void add_elementwise(const ir::OpDef& op) {
     for (DType d : ir::kAllDTypes) {
       std::vector<std::optional<ir::TensorType>> types(op.inputs.size(), ir::TensorType{d, {2}});
-      if (op.name == "where") types[0]->dtype = DType::boolean;
+      if (op == ir::kWhere) types[0]->dtype = DType::boolean;
       ir::Attributes attributes;
       std::vector<ir::TensorType> results;
       try {
@@ -187,7 +188,7 @@ class Table {
   void add_nodes(const ir::Graph& graph) {
     for (const ir::Node& node : graph.nodes) {
       if (node.op->elementwise() || node.op->alias || !node.op->kernel) continue;
-      if (node.op->name == "fused_reduction") continue;  // the executor runs its program and its reduction apart
+      if (node.is(ir::kFusedReduction)) continue;  // the executor runs its program and its reduction apart
       ir::KernelCall call;
       try {
         call = node.op->kernel(ir::NodeView{graph, node});

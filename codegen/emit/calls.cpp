@@ -1,7 +1,6 @@
 #include "codegen/emit/calls.h"
 #include "codegen/emit/embedded.h"
 #include "codegen/emit/text.h"
-#include "codegen/index.h"
 #include "codegen/plan/storage.h"
 #include "ir/call.h"
 
@@ -11,8 +10,9 @@
 #include <span>
 #include <unordered_set>
 
+#include "ir/analysis.h"
 #include "ir/diagnostic.h"
-#include "ir/passes/rewriter.h"
+#include "ir/ops.h"
 
 namespace graven::codegen {
 
@@ -380,7 +380,7 @@ class Writer {
       return home == Home::arena || home == Home::input || home == Home::output;
     };
     for (const bool all : {false, true}) {
-      if (!from.empty() || n.op->name == "assign") break;
+      if (!from.empty() || n.is(ir::kAssign)) break;
       for (std::size_t i = 0; i < n.inputs.size(); ++i) {
         const ir::ValueId v = n.inputs[i];
         if (v == ir::kNone || graph_.value(v).kind == ir::ValueKind::hyper || ir::is_mutated(n, i)) continue;
@@ -482,7 +482,7 @@ std::string describe_node(const ir::Graph& graph, const ir::Node& node) {
   for (const char* key : {"reduction", "approximate"})
     if (const ir::Attribute* value = a.find(key))
       if (const auto* word = std::get_if<std::string>(value))
-        text += node.op->name == "fused_reduction" ? " + " + *word : "(" + *word + ")";
+        text += node.is(ir::kFusedReduction) ? " + " + *word : "(" + *word + ")";
   if (const ir::Attribute* epilogue = a.find("epilogue"))
     if (const auto* program = std::get_if<ir::ScalarProgram>(epilogue); program && !program->empty())
       text += " + " + title(*program);

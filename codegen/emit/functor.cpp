@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "ir/diagnostic.h"
+#include "ir/ops.h"
 
 namespace graven::codegen {
 
@@ -100,9 +101,9 @@ void read_bool(std::string& expression, const std::string& name) {
   }
 }
 
-/// "full" has a kernel of its own; inside a program it is a literal. "cast" changes the type and nothing else.
-bool is_literal(const ir::ScalarProgram::Step& step) { return step.op == "full"; }
-bool is_cast(const ir::ScalarProgram::Step& step) { return step.op == "cast"; }
+/// `full` has a kernel of its own; inside a program it is a literal. `cast` changes the type and nothing else.
+bool is_literal(const ir::ScalarProgram::Step& step) { return step.op == ir::kFull.name; }
+bool is_cast(const ir::ScalarProgram::Step& step) { return step.op == ir::kCast.name; }
 
 double constant(const ir::ScalarProgram::Step& step, std::string_view name) {
   for (const auto& [key, value] : step.constants)
@@ -129,14 +130,13 @@ Types types_of(const ir::ScalarProgram& program) {
     return Types::common;
   const auto made = [&](std::int32_t argument) { return argument >= program.inputs; };
   const auto is_number = [&](std::int32_t argument) {
-    return made(argument) &&
-           program.steps[static_cast<std::size_t>(argument - program.inputs)].dtype != ir::DType::boolean;
+    return made(argument) && program.steps[ir::at(argument - program.inputs)].dtype != ir::DType::boolean;
   };
   for (const ir::ScalarProgram::Step& step : program.steps) {
     // What a comparison reads is of one type.
     const bool of_numbers =
         step.dtype != ir::DType::boolean || std::any_of(step.arguments.begin(), step.arguments.end(), is_number);
-    const std::size_t first = step.op == "where" ? 1 : 0;  // the condition
+    const std::size_t first = step.op == ir::kWhere.name ? 1 : 0;  // the condition
     for (std::size_t a = first; of_numbers && a < step.arguments.size(); ++a)
       if (!made(step.arguments[a])) return Types::common;
   }
@@ -155,8 +155,7 @@ bool is_chain(const ir::ScalarProgram& program) {
     const std::vector<std::int32_t>& arguments = program.steps[s].arguments;
     for (std::size_t a = 0; a < arguments.size(); ++a) {
       const std::int32_t argument = arguments[a];
-      const bool literal =
-          argument >= program.inputs && is_literal(program.steps[static_cast<std::size_t>(argument - program.inputs)]);
+      const bool literal = argument >= program.inputs && is_literal(program.steps[ir::at(argument - program.inputs)]);
       if (number_behind && !literal) return false;
       number_behind = number_behind || (literal && a > 0);
       if (literal) continue;
@@ -267,9 +266,8 @@ bool matches(const ir::ScalarProgram& program, const std::vector<std::size_t>& c
   one = {std::string(pattern.name), {}, {}, program.steps[counted[first + length - 1]].dtype};
   std::int32_t g = -1, y = -1;
   const auto is = [&](std::int32_t argument, std::string_view wanted) {
-    if (const std::int32_t s = argument - program.inputs;
-        s >= 0 && is_literal(program.steps[static_cast<std::size_t>(s)])) {
-      const double value = constant(program.steps[static_cast<std::size_t>(s)], "value");
+    if (const std::int32_t s = argument - program.inputs; s >= 0 && is_literal(program.steps[ir::at(s)])) {
+      const double value = constant(program.steps[ir::at(s)], "value");
       if (wanted == "#") one.constants.emplace_back("number", value);
       return wanted == "#" || wanted == fmt::format("{}", value);
     }
@@ -309,7 +307,7 @@ ir::ScalarProgram in_words(const ir::ScalarProgram& program) {
   std::vector<std::int32_t> now(program.steps.size(), -1);  // the step's place there, counted with the inputs
   auto add = [&](ir::ScalarProgram::Step step, std::size_t last) {
     for (std::int32_t& argument : step.arguments)
-      if (argument >= program.inputs) argument = now[static_cast<std::size_t>(argument - program.inputs)];
+      if (argument >= program.inputs) argument = now[ir::at(argument - program.inputs)];
     now[last] = shorter.inputs + static_cast<std::int32_t>(shorter.steps.size());
     shorter.steps.push_back(std::move(step));
   };
@@ -329,7 +327,7 @@ ir::ScalarProgram in_words(const ir::ScalarProgram& program) {
 /// An argument in a name: the input's letter, "r" for the result before, "r1" for the first, ...; a number as itself.
 std::string argument_name(const ir::ScalarProgram& program, std::int32_t argument, std::size_t step) {
   if (argument < program.inputs) return input_name(argument, program.inputs);
-  const std::size_t made = static_cast<std::size_t>(argument - program.inputs);
+  const std::size_t made = ir::at(argument - program.inputs);
   if (is_literal(program.steps[made])) return number_name(constant(program.steps[made], "value"));
   std::size_t ordinal = 0;
   for (std::size_t s = 0; s <= made; ++s) ordinal += !is_literal(program.steps[s]);
@@ -342,14 +340,14 @@ std::string argument_name(const ir::ScalarProgram& program, std::int32_t argumen
 /// aside.
 std::string spelled_name(const ir::ScalarProgram& program) {
   std::string name;
-  std::vector<bool> used(static_cast<std::size_t>(program.inputs), false);
+  std::vector<bool> used(ir::at(program.inputs), false);
   for (std::size_t s = 0; s < program.steps.size(); ++s) {
     const auto& step = program.steps[s];
     if (is_literal(step)) continue;
     name += (name.empty() ? "" : "_") + step.op;
     for (const std::int32_t argument : step.arguments) {
       name += "_" + argument_name(program, argument, s);
-      if (argument < program.inputs) used[static_cast<std::size_t>(argument)] = true;
+      if (argument < program.inputs) used[ir::at(argument)] = true;
     }
     if (is_cast(step)) name += fmt::format("_{}", ir::name(step.dtype));
     for (const auto& [key, value] : step.constants) name += '_' + number_name(value);
@@ -361,8 +359,8 @@ std::string spelled_name(const ir::ScalarProgram& program) {
 /// The program with sums and products of two inputs in the inputs' order, which changes no result: add, not add_y_x.
 ir::ScalarProgram in_order(ir::ScalarProgram program) {
   for (ir::ScalarProgram::Step& step : program.steps)
-    if ((step.op == "add" || step.op == "mul") && step.arguments.size() == 2 && step.arguments[0] < program.inputs &&
-        step.arguments[1] < step.arguments[0])
+    if ((step.op == ir::kAdd.name || step.op == ir::kMul.name) && step.arguments.size() == 2 &&
+        step.arguments[0] < program.inputs && step.arguments[1] < step.arguments[0])
       std::swap(step.arguments[0], step.arguments[1]);
   return program;
 }
@@ -378,8 +376,7 @@ std::string limit_text(double value) {
 /// The line `limits` of a program that keeps its input, or the sum of its two, between two numbers: convolutions can do
 /// that in registers (kernels/README.md). Empty for others.
 std::string limits_line(const ir::ScalarProgram& program) {
-  if (program.inputs < 1 || program.inputs > 2 || program.steps.size() != static_cast<std::size_t>(program.inputs))
-    return {};
+  if (program.inputs < 1 || program.inputs > 2 || program.steps.size() != ir::at(program.inputs)) return {};
   const ir::ScalarProgram::Step& last = program.steps.back();
   if (is_literal(last) || is_cast(last) || last.arguments != std::vector<std::int32_t>{program.inputs == 1 ? 0 : 2})
     return {};
@@ -411,7 +408,7 @@ std::string type_suffix(const ir::ScalarProgram& program) {
       all_open = false;
       continue;
     }
-    const auto first = step.arguments.begin() + (step.op == "where" ? 1 : 0);
+    const auto first = step.arguments.begin() + (step.op == ir::kWhere.name ? 1 : 0);
     const auto is_input = [&](std::int32_t argument) { return argument < program.inputs; };
     const bool reads = converts ? std::all_of(first, step.arguments.end(), is_input)
                                 : std::any_of(first, step.arguments.end(), is_input);
@@ -452,8 +449,8 @@ std::string name_in_words(const ir::ScalarProgram& whole) {
     std::string before, behind;
     for (std::size_t a = 0; a < step.arguments.size(); ++a) {
       const std::int32_t argument = step.arguments[a] - program.inputs;
-      if (argument < 0 || !is_literal(program.steps[static_cast<std::size_t>(argument)])) continue;
-      const std::string number = number_name(constant(program.steps[static_cast<std::size_t>(argument)], "value"));
+      if (argument < 0 || !is_literal(program.steps[ir::at(argument)])) continue;
+      const std::string number = number_name(constant(program.steps[ir::at(argument)], "value"));
       (a == 0 ? before : behind) += a == 0 ? number + "_" : "_" + number;
     }
     if (!name.empty()) name += '_';
@@ -532,7 +529,7 @@ Functor make_functor(const ir::OpDef& op, const ir::Attributes& attributes) {
 }
 
 Functor make_functor_with_inputs(const ir::OpDef& op) {
-  GRAVEN_CHECK(op.elementwise() || op.name == "cast", std::string(op.name) + " has no scalar body");
+  GRAVEN_CHECK(op.elementwise() || op == ir::kCast, std::string(op.name) + " has no scalar body");
   Functor functor;
   functor.name = op.name;
   std::vector<std::string> parameters;
@@ -550,9 +547,9 @@ Functor make_functor_with_inputs(const ir::OpDef& op) {
   for (const std::string& parameter : parameters)
     list += (list.empty() ? "[[maybe_unused]] T " : ", [[maybe_unused]] T ") + parameter;
   // One text for all dtypes: that of integers serves floating types as well.
-  const std::string body(op.name == "cast" && op.scalar.body.empty() ? "x"
-                         : op.scalar.integer_body.empty()            ? op.scalar.body
-                                                                     : op.scalar.integer_body);
+  const std::string body(op == ir::kCast && op.scalar.body.empty() ? "x"
+                         : op.scalar.integer_body.empty()          ? op.scalar.body
+                                                                   : op.scalar.integer_body);
   functor.text = fmt::format(
       "struct {} {{\n"
       "  static constexpr int inputs = {};\n"
@@ -578,7 +575,7 @@ Functor make_functor(const ir::ScalarProgram& given) {
     results.push_back(input_name(i, program.inputs));
     taken[results.back()] = 1;
   }
-  std::vector<bool> used(static_cast<std::size_t>(program.inputs), false);
+  std::vector<bool> used(ir::at(program.inputs), false);
   std::string lines;
   std::set<std::string> bools;  // results that are declared as such
   for (std::size_t s = 0; s < program.steps.size(); ++s) {
@@ -586,9 +583,9 @@ Functor make_functor(const ir::ScalarProgram& given) {
     const bool last = s + 1 == program.steps.size();
     const std::string type(step.dtype == main && !spelled ? "T" : type_name(step.dtype));
     for (const auto argument : step.arguments) {
-      GRAVEN_CHECK(argument >= 0 && static_cast<std::size_t>(argument) < results.size(),
+      GRAVEN_CHECK(argument >= 0 && ir::at(argument) < results.size(),
                    "the step '" + step.op + "' uses a result that is not there yet");
-      if (argument < program.inputs) used[static_cast<std::size_t>(argument)] = true;
+      if (argument < program.inputs) used[ir::at(argument)] = true;
     }
     if (is_literal(step) && !last) {
       results.push_back(fmt::format("{}({})", type, number_text(constant(step, "value"))));
@@ -598,7 +595,7 @@ Functor make_functor(const ir::ScalarProgram& given) {
     if (is_literal(step)) {
       expression = fmt::format("{}({})", type, number_text(constant(step, "value")));
     } else if (is_cast(step)) {
-      const std::string& argument = results[static_cast<std::size_t>(step.arguments.at(0))];
+      const std::string& argument = results[ir::at(step.arguments.at(0))];
       expression = step.dtype == ir::DType::boolean ? argument + " != 0"
                    : last && !spelled               ? argument
                                                     : fmt::format("static_cast<{}>({})", type, argument);
@@ -609,14 +606,13 @@ Functor make_functor(const ir::ScalarProgram& given) {
                    "the step '" + step.op + "' has a wrong number of arguments");
       // A comparison computes in the type of what it compares, and yields a bool; T in where's body is the condition's.
       std::map<std::string, std::string, std::less<>> replacements;
-      if (type != "T" && step.dtype != ir::DType::boolean && step.op != "where") replacements["T"] = type;
+      if (type != "T" && step.dtype != ir::DType::boolean && step.op != ir::kWhere.name) replacements["T"] = type;
       for (std::size_t a = 0; a < step.arguments.size(); ++a)
-        replacements[std::string(1, "xyz"[a])] = results[static_cast<std::size_t>(step.arguments[a])];
+        replacements[std::string(1, "xyz"[a])] = results[ir::at(step.arguments[a])];
       for (const auto& [key, value] : step.constants) replacements[key] = fmt::format("T({})", number_text(value));
       expression = substitute(body_of(step), replacements);
       for (const auto argument : step.arguments)
-        if (bools.count(results[static_cast<std::size_t>(argument)]))
-          read_bool(expression, results[static_cast<std::size_t>(argument)]);
+        if (bools.count(results[ir::at(argument)])) read_bool(expression, results[ir::at(argument)]);
     }
     if (last) {
       // Of bools alone, an operator that does not compare computes in T as it does of numbers, under the same name.
@@ -634,8 +630,8 @@ Functor make_functor(const ir::ScalarProgram& given) {
   }
   std::string parameters;
   for (int i = 0; i < program.inputs; ++i)
-    parameters += fmt::format("{}{}T {}", i ? ", " : "", used[static_cast<std::size_t>(i)] ? "" : "[[maybe_unused]] ",
-                              results[static_cast<std::size_t>(i)]);
+    parameters +=
+        fmt::format("{}{}T {}", i ? ", " : "", used[ir::at(i)] ? "" : "[[maybe_unused]] ", results[ir::at(i)]);
   functor.text = fmt::format(
       "struct {} {{\n"
       "  static constexpr int inputs = {};\n"
@@ -671,7 +667,7 @@ std::string describe(const ir::ScalarProgram& program, const std::vector<std::st
     }
     std::string text = step.op + "(";
     for (std::size_t a = 0; a < step.arguments.size(); ++a)
-      text += (a ? ", " : "") + results.at(static_cast<std::size_t>(step.arguments[a]));
+      text += (a ? ", " : "") + results.at(ir::at(step.arguments[a]));
     for (const auto& [key, value] : step.constants)
       text += fmt::format("{}{}={}", text.back() == '(' ? "" : ", ", key, value);
     if (is_cast(step)) text += fmt::format(", {}", ir::name(step.dtype));

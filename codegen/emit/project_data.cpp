@@ -13,10 +13,10 @@
 #include "codegen/emit/embedded.h"
 #include "codegen/emit/schedule_text.h"
 #include "codegen/emit/text.h"
-#include "codegen/index.h"
 #include "codegen/kernel_flags.h"
 #include "codegen/plan/storage.h"
 #include "ir/diagnostic.h"
+#include "ir/ops.h"
 #include "ir/optimizer_kind.h"
 #include "ir/passes/passes.h"
 #include "ir/sizes.h"
@@ -735,7 +735,7 @@ class Builder {
       for (const ir::Node& n : graph.nodes) {
         if (n.outputs.empty() || root(plan, loss) != n.outputs[0]) continue;
         const ir::Attribute* reduction = n.attributes.find("reduction");
-        sum = n.op->name == "sum" ||
+        sum = n.is(ir::kSum) ||
               (reduction && std::get_if<std::string>(reduction) && std::get<std::string>(*reduction) == "sum");
       }
       sums = sums && sum;

@@ -12,9 +12,9 @@
 
 #include "codegen/emit/values.h"
 #include "codegen/plan/storage.h"
+#include "ir/analysis.h"
 #include "ir/diagnostic.h"
 #include "ir/passes/passes.h"
-#include "ir/passes/rewriter.h"
 #include "ir/sizes.h"
 #include "runtime_min/half.h"
 
@@ -293,9 +293,8 @@ class Recorder {
     for (const ir::Loss& l : graph_.losses) losses.push_back(l.value);
     results.emplace("loss", sum_of(losses, known));
     for (const ir::Node& node : graph_.nodes)
-      for (std::size_t i = 0; i < node.inputs.size(); ++i)
-        if (ir::is_mutated(node, i) && graph_.value(node.inputs[i]).kind == ir::ValueKind::buffer)
-          keep("parameter." + graph_.value(node.inputs[i]).name, node.inputs[i]);
+      for (const ir::ValueId v : ir::written_by(node))
+        if (graph_.value(v).kind == ir::ValueKind::buffer) keep("parameter." + graph_.value(v).name, v);
     if (updates_in_backward_) {
       for (const ir::ValueId v : graph_.states) keep("state." + graph_.value(v).name, v);
       for (const ir::ValueId v : changed_in_proportion(graph_)) keep("parameter." + graph_.value(v).name, v);
@@ -305,7 +304,7 @@ class Recorder {
     }
     std::set<ir::ValueId> exactly_given;  // parameters whose gradients the self-test sets to what is recorded
     for (const GradientOf& g : gradients) {
-      const Placement& place = plan_.placements[static_cast<std::size_t>(root(plan_, g.gradient))];
+      const Placement& place = plan_.placements[at(root(plan_, g.gradient))];
       if (place.home != Home::gradient) continue;
       keep("gradient." + graph_.value(g.parameter).name, g.gradient)->type.shape = graph_.type(g.parameter).shape;
       exactly_given.insert(g.parameter);

@@ -1,5 +1,4 @@
 #include "codegen/emit/values.h"
-#include "codegen/index.h"
 
 #include <fmt/format.h>
 

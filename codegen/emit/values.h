@@ -64,7 +64,7 @@ class ValueNames {
   const std::vector<ir::ValueId>& with_gradient() const { return with_gradient_; }
   /// Whether the value lies among the weights or what is prepared from them, not in the code.
   bool is_in_weights_block(ir::ValueId value) const;
-  bool has_gradient(ir::ValueId parameter) const { return has_gradient_[static_cast<std::size_t>(parameter)]; }
+  bool has_gradient(ir::ValueId parameter) const { return has_gradient_[at(parameter)]; }
 
  private:
   void find_homes();

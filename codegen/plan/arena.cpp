@@ -1,5 +1,4 @@
 #include "codegen/plan/arena.h"
-#include "codegen/index.h"
 
 #include <algorithm>
 #include <cmath>

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "ir/diagnostic.h"
+#include "ir/ops.h"
 
 namespace graven::codegen {
 
@@ -123,7 +124,7 @@ ir::KernelCall lower_for_cuda(const ir::NodeView& node) {
   if (call.name.empty()) return call;
   const auto* kernel =
       std::find_if(std::begin(kKernels), std::end(kKernels), [&](const CudaKernel& k) { return k.name == call.name; });
-  if (kernel == std::end(kKernels) || node.node.op->name == "fused_reduction")
+  if (kernel == std::end(kKernels) || node.node.is(ir::kFusedReduction))
     refuse(node, std::string(node.node.op->name) + " has no CUDA kernel (" + call.name + "): emit for the CPU");
   if (const ir::ValueId v = uncovered(node, *kernel); v != ir::kNone)
     refuse(node, "the CUDA kernel " + call.name + " does not take " + node.graph.type(v).to_string() + " (" +

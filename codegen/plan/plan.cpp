@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "codegen/index.h"
 #include "codegen/plan/arena.h"
 #include "codegen/plan/cuda_kernels.h"
 #include "codegen/plan/schedule.h"

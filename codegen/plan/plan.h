@@ -22,6 +22,8 @@
 
 namespace graven::codegen {
 
+using ir::at;
+
 /// Where a value lives at run time.
 enum class Home : std::uint8_t {
   arena,      ///< a buffer of the plan, reused by others outside its live range
@@ -87,7 +89,7 @@ Plan make_plan(const ir::Graph& graph, ir::Target target = ir::Target::cpu, bool
 
 /// The value whose memory `value` lives in: itself unless it is an alias.
 inline ir::ValueId root(const Plan& plan, ir::ValueId value) {
-  const Placement& p = plan.placements[static_cast<std::size_t>(value)];
+  const Placement& p = plan.placements[at(value)];
   return p.home == Home::alias ? p.alias_of : value;
 }
 
@@ -96,7 +98,7 @@ inline std::int64_t classes_of(const ir::Graph& graph, const Plan& plan, ir::Val
   for (const ir::Node& n : graph.nodes)
     for (std::size_t i = 0; i < n.op->inputs.size() && i < n.inputs.size(); ++i)
       if (const int scores = n.op->inputs[i].classes_of; scores >= 0 && root(plan, n.inputs[i]) == value)
-        return graph.type(n.inputs[static_cast<std::size_t>(scores)]).shape.back().maximum();
+        return graph.type(n.inputs[at(scores)]).shape.back().maximum();
   return 0;
 }
 

@@ -1,10 +1,10 @@
 #include "codegen/plan/schedule.h"
-#include "codegen/index.h"
 
 #include <algorithm>
 #include <queue>
 #include <set>
 
+#include "ir/analysis.h"
 #include "ir/diagnostic.h"
 
 namespace graven::codegen {
@@ -199,12 +199,9 @@ std::vector<std::vector<NodeId>> dependencies(const ir::Graph& graph, const Stor
   std::vector<std::vector<NodeId>> readers(graph.values.size());  // by root: since then
   for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
     const ir::Node& node = graph.nodes[n];
-    std::vector<bool> mutates(node.inputs.size(), false);
-    for (std::size_t s = 0; s < node.op->inputs.size() && !storage.written_through[n]; ++s) {
-      if (!node.op->inputs[s].mutated()) continue;
-      const ir::InputRange range = input_range(*node.op, node.inputs.size(), s);
-      for (std::size_t i = range.begin; i < range.begin + range.count && i < node.inputs.size(); ++i) mutates[i] = true;
-    }
+    std::vector<bool> mutates(node.inputs.size());
+    for (std::size_t i = 0; i < node.inputs.size(); ++i)
+      mutates[i] = !storage.written_through[n] && ir::is_mutated(node, i);
     auto& list = before[n];
     for (std::size_t i = 0; i < node.inputs.size(); ++i) {
       if (node.inputs[i] == ir::kNone) continue;

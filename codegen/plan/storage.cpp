@@ -1,14 +1,13 @@
 #include "codegen/plan/storage.h"
-#include "codegen/index.h"
 
 #include <algorithm>
 #include <limits>
 #include <numeric>
 #include <utility>
 
+#include "ir/analysis.h"
 #include "ir/diagnostic.h"
-#include "ir/op.h"
-#include "ir/passes/rewriter.h"
+#include "ir/ops.h"
 
 namespace graven::codegen {
 
@@ -59,7 +58,7 @@ std::vector<GradientOf> parameter_gradients(const ir::Graph& graph) {
 
 Storage::Storage(const ir::Graph& graph, std::int64_t alignment, bool keep_results,
                  std::span<const ir::KernelCall* const> calls)
-    : root(graph.values.size()),
+    : root(ir::memory_roots(graph)),
       home(graph.values.size()),
       output(graph.values.size(), -1),
       parameter(graph.values.size(), ir::kNone),
@@ -67,13 +66,11 @@ Storage::Storage(const ir::Graph& graph, std::int64_t alignment, bool keep_resul
       pinned(graph.values.size(), false),
       written_through(graph.nodes.size(), false) {
   for (std::size_t v = 0; v < graph.values.size(); ++v) {
-    root[v] = static_cast<ir::ValueId>(v);
     home[v] = home_of(graph.values[v].kind);
     const std::int64_t size = byte_count(graph.values[v].type);
     bytes[v] = (size + alignment - 1) / alignment * alignment;
   }
   for (const ir::Node& node : graph.nodes) {
-    if (node.op->alias) root[at(node.outputs[0])] = root[at(node.inputs[0])];
     if (node.phase == ir::Phase::prepare && !node.op->alias)
       for (const ir::ValueId v : node.outputs) home[at(v)] = Home::prepared;
   }
@@ -147,7 +144,7 @@ void Storage::write_through(const ir::Graph& graph, std::span<const ir::KernelCa
   bool assigns = false;
   for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
     const ir::Node& node = graph.nodes[n];
-    assigns = assigns || node.op->name == "assign";
+    assigns = assigns || node.is(ir::kAssign);
     for (std::size_t i = 0; i < node.inputs.size(); ++i) {
       if (node.inputs[i] == ir::kNone) continue;
       Access& a = access[at(root[at(node.inputs[i])])];
@@ -164,7 +161,7 @@ void Storage::write_through(const ir::Graph& graph, std::span<const ir::KernelCa
   std::iota(moved.begin(), moved.end(), 0);
   for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
     const ir::Node& node = graph.nodes[n];
-    if (node.op->name != "assign") continue;
+    if (!node.is(ir::kAssign)) continue;
     const ir::ValueId target = node.inputs[0], value = node.inputs[1];
     const ir::NodeId made = access[at(value)].made;
     if (root[at(target)] != target || root[at(value)] != value || made < 0) continue;

@@ -27,9 +27,7 @@ struct Storage {
   /// module's counters and running statistics. `root` of the new contents is the buffer then.
   std::vector<bool> written_through;
 
-  bool in_arena(ir::ValueId value) const {
-    return value != ir::kNone && home[static_cast<std::size_t>(value)] == Home::arena;
-  }
+  bool in_arena(ir::ValueId value) const { return value != ir::kNone && home[at(value)] == Home::arena; }
 
  private:
   void add_up_in_place(const ir::Graph& graph, std::span<const ir::KernelCall* const> calls);

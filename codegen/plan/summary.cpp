@@ -65,7 +65,7 @@ std::string order_table(const ir::Graph& graph, const Plan& plan) {
   std::string out = fmt::format("{:>6}  {:<9}  {:<28}  {}\n", "step", "phase", "kernel", "writes");
   for (std::size_t i = 0; i < plan.steps.size(); ++i) {
     const Step& step = plan.steps[i];
-    const ir::Node& node = graph.nodes[static_cast<std::size_t>(step.node)];
+    const ir::Node& node = graph.nodes[at(step.node)];
     std::string values;
     for (const ir::ValueId v : node.outputs)
       values += (values.empty() ? "" : ", ") + graph.value(v).name + " " + graph.type(v).to_string();

@@ -9,9 +9,10 @@
 #include <utility>
 #include <vector>
 
-#include "codegen/index.h"
 #include "codegen/plan/plan.h"
+#include "ir/analysis.h"
 #include "ir/diagnostic.h"
+#include "ir/ops.h"
 
 namespace graven::codegen {
 
@@ -197,7 +198,7 @@ class Verifier {
     return found == memory_.end() ? v : found->second;
   }
   static bool prepares(const ir::Node& node) { return node.phase == ir::Phase::prepare; }
-  static bool copies(const ir::Node& node) { return node.op->name == "assign"; }
+  static bool copies(const ir::Node& node) { return node.is(ir::kAssign); }
 
   /// In the graph's order; notes what each node reads and makes.
   void run_graph(int call) {
@@ -217,8 +218,7 @@ class Verifier {
       for (std::size_t i = 0; i < node.outputs.size(); ++i)
         in_graph_.of(node.outputs[i]) = makes_[n] + static_cast<Mark>(i);
       for (std::size_t i = 0; i < node.inputs.size(); ++i)
-        if (node.inputs[i] != ir::kNone && ir::is_mutated(node, i))
-          in_graph_.of(memory_in_graph(node.inputs[i])) = mark_of_write(n, i);
+        if (ir::is_mutated(node, i)) in_graph_.of(memory_in_graph(node.inputs[i])) = mark_of_write(n, i);
     }
   }
   /// What the node leaves in the input that it writes into.
@@ -263,7 +263,7 @@ class Verifier {
     }
     for (std::size_t i = 0; i < node.outputs.size(); ++i) write(node.outputs[i], makes_[n] + static_cast<Mark>(i));
     for (std::size_t i = 0; i < node.inputs.size(); ++i)
-      if (node.inputs[i] != ir::kNone && ir::is_mutated(node, i)) {
+      if (ir::is_mutated(node, i)) {
         verify_writable(node.inputs[i], node);
         write(node.inputs[i], mark_of_write(n, i));
       }

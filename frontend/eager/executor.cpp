@@ -11,8 +11,10 @@
 #include "frontend/eager/table.h"
 #include "frontend/tensor_impl.h"
 #include "graven/threads.h"
+#include "ir/analysis.h"
 #include "ir/call.h"
 #include "ir/diagnostic.h"
+#include "ir/ops.h"
 #include "ir/passes/passes.h"
 #include "ir/sizes.h"
 #include "kernels/cpu/dtype.h"
@@ -22,6 +24,7 @@ namespace graven::eager {
 
 namespace {
 
+using ir::at;
 using ir::DType;
 using ir::kNone;
 using ir::ValueId;
@@ -145,7 +148,7 @@ struct Executor::Impl {
   std::deque<std::vector<std::byte>> owned;  ///< constants and scalar attributes
 
   DType mapped(DType d) const { return oracle == Oracle::double_reference && ir::is_floating(d) ? DType::f64 : d; }
-  Slot& slot(ValueId v) { return slots[static_cast<std::size_t>(v)]; }
+  Slot& slot(ValueId v) { return slots[at(v)]; }
 
   std::int64_t allocate(std::int64_t bytes) {
     const std::int64_t at = scratch_bytes;
@@ -190,7 +193,7 @@ struct Executor::Impl {
     }
     for (std::size_t position = 0; position < graph.nodes.size(); ++position) {
       first_step.push_back(steps.size());
-      const std::size_t n = layout ? static_cast<std::size_t>(layout->order[position]) : position;
+      const std::size_t n = layout ? at(layout->order[position]) : position;
       if (const auto several = parts.find(n); several != parts.end()) {
         for (const ir::Node& part : several->second) add(part);
       } else {
@@ -205,8 +208,8 @@ struct Executor::Impl {
 
   void place_outputs(const ir::Node& n) {
     for (ValueId v : n.outputs) {
-      const bool known = layout && static_cast<std::size_t>(v) < layout->offset.size();  // not of parts
-      const std::int64_t planned = known ? layout->offset[static_cast<std::size_t>(v)] : -1;
+      const bool known = layout && at(v) < layout->offset.size();  // not of parts
+      const std::int64_t planned = known ? layout->offset[at(v)] : -1;
       slot(v).offset = planned >= 0 ? planned : allocate(slot(v).bytes());
     }
   }
@@ -221,7 +224,7 @@ struct Executor::Impl {
                        const std::vector<Operand>& inputs, const std::vector<double>& attributes) {
     std::int64_t n = 1;
     for (std::int64_t s : sizes) n *= s;
-    if (op.name == "cast") {
+    if (op == ir::kCast) {
       Step step;
       step.kind = Step::Kind::convert;
       step.from = inputs[0].dtype;
@@ -301,7 +304,7 @@ struct Executor::Impl {
       const ir::ScalarProgram::Step& s = program.steps[i];
       const ir::OpDef& op = ir::get_op(s.op);
       std::vector<Operand> arguments;
-      for (std::int32_t a : s.arguments) arguments.push_back(results.at(static_cast<std::size_t>(a)));
+      for (std::int32_t a : s.arguments) arguments.push_back(results.at(at(a)));
       const bool last = i + 1 == program.steps.size();
       const DType dtype = last ? output : mapped(op.scalar.result_boolean ? DType::boolean : s.dtype);
       Operand result{last ? y : Source{}, dtype, sizes};
@@ -316,7 +319,7 @@ struct Executor::Impl {
           if (key == name) return &value;
         return nullptr;
       };
-      if (op.name == "full") {
+      if (op == ir::kFull) {
         add_fill(result.source, dtype, last ? n : 1, constant("value") ? *constant("value") : 0);
       } else {
         std::vector<double> attributes;
@@ -336,7 +339,7 @@ struct Executor::Impl {
             attributes.push_back(0);
         }
         // Integers and floats may meet where a cast was fused away; every argument is brought to the step's type.
-        if (!op.scalar.result_boolean && op.name != "cast" && op.name != "where" && op.name != "logical_not")
+        if (!op.scalar.result_boolean && op != ir::kCast && op != ir::kWhere)
           for (Operand& a : arguments)
             if (a.dtype != dtype) a = converted(a, dtype);
         add_elementwise(op, result.source, dtype, result.sizes, arguments, attributes);
@@ -350,7 +353,7 @@ struct Executor::Impl {
     Operand r{{Source::Kind::scratch, kNone, allocate(n * static_cast<std::int64_t>(ir::size_of(dtype))), nullptr},
               dtype,
               a.sizes};
-    add_elementwise(ir::get_op("cast"), r.source, dtype, a.sizes, {a}, {});
+    add_elementwise(ir::kCast, r.source, dtype, a.sizes, {a}, {});
     return r;
   }
 
@@ -376,7 +379,6 @@ struct Executor::Impl {
 
   void add(const ir::Node& n) {
     const ir::OpDef& op = *n.op;
-    const std::string_view name = op.name;
     // The reference kernels take weights as they are in checkpoints: packing is nothing to them.
     const bool packs_nothing = op.packs && oracle != Oracle::none;
     if (op.alias || (packs_nothing && !updates_in_backward)) {
@@ -390,24 +392,24 @@ struct Executor::Impl {
       add_copy(of(n.outputs[0]), of(n.inputs[0]), slot(n.inputs[0]).bytes());
       return;
     }
-    if (name == "assign") {
+    if (n.is(ir::kAssign)) {
       add_copy(of(n.inputs[0]), of(n.inputs[1]), slot(n.inputs[0]).bytes());
       return;
     }
     place_outputs(n);
-    if (name == "full") {
+    if (n.is(ir::kFull)) {
       add_fill(of(n.outputs[0]), slot(n.outputs[0]).dtype, slot(n.outputs[0]).numel, n.attributes.number("value"));
       return;
     }
     std::vector<Operand> operands;
-    if (name == "fused_elementwise" || name == "fused_reduction" || op.elementwise())
+    if (n.is(ir::kFusedElementwise, ir::kFusedReduction) || op.elementwise())
       for (ValueId v : n.inputs) operands.push_back(operand(v));
-    if (name == "fused_elementwise") {
+    if (n.is(ir::kFusedElementwise)) {
       add_program(n.attributes.program("program"), of(n.outputs[0]), slot(n.outputs[0]).dtype, slot(n.outputs[0]).sizes,
                   operands);
       return;
     }
-    if (name == "fused_reduction") {
+    if (n.is(ir::kFusedReduction)) {
       add_fused_reduction(n, operands);
       return;
     }
@@ -427,7 +429,7 @@ struct Executor::Impl {
     Step step;
     step.call = n.op->kernel(ir::NodeView{graph, n});
     step.call.reference = oracle != Oracle::none;
-    const Signature s = signature_of(n, [this](ValueId v) { return slots[static_cast<std::size_t>(v)].dtype; });
+    const Signature s = signature_of(n, [this](ValueId v) { return slots[at(v)].dtype; });
     step.thunk = find_thunk(kernel_key(step.call, s.outputs, s.inputs));
     GRAVEN_CHECK(step.thunk, "reductions of floating types are compiled");
     step.arguments = {of(n.outputs[0]), terms};
@@ -443,7 +445,7 @@ struct Executor::Impl {
     const ir::Attribute* attribute = n.attributes.find("epilogue");
     const auto* epilogue = attribute ? std::get_if<ir::ScalarProgram>(attribute) : nullptr;
     const bool finishes = epilogue && !epilogue->empty();
-    const Signature s = signature_of(n, [this](ValueId v) { return slots[static_cast<std::size_t>(v)].dtype; });
+    const Signature s = signature_of(n, [this](ValueId v) { return slots[at(v)].dtype; });
     const bool has_fast = !step.call.reference;
     step.call.reference |= oracle != Oracle::none;
     const std::string key = kernel_key(step.call, s.outputs, s.inputs);
@@ -511,8 +513,8 @@ struct Executor::Impl {
   void add_noise(const ir::Node& node, const std::vector<void*>& memory) const {
     if (node.op->alias) return;
     for (const ValueId v : node.outputs) {
-      const Slot& slot = slots[static_cast<std::size_t>(v)];
-      void* const data = memory[static_cast<std::size_t>(v)];
+      const Slot& slot = slots[at(v)];
+      void* const data = memory[at(v)];
       if (slot.alias_of != kNone || data == nullptr) continue;
       // By its name, not its number, which another reading of the same graph may give to another value.
       std::uint64_t seed = 14695981039346656037u;
@@ -523,18 +525,17 @@ struct Executor::Impl {
 
   /// `given`: memory by value, nullptr where the scratch memory is to be used. Fills in the rest.
   void run(std::vector<void*>& memory, std::byte* scratch) const {
-    for (const auto& [v, p] : constants) memory[static_cast<std::size_t>(v)] = p;
+    for (const auto& [v, p] : constants) memory[at(v)] = p;
     for (std::size_t v = 0; v < slots.size(); ++v)
       if (!memory[v] && slots[v].offset >= 0) memory[v] = scratch + slots[v].offset;
     // Aliases of later values never occur: nodes stand in order.
     for (const ir::Node& n : graph.nodes)
       for (ValueId v : n.outputs)
-        if (const ValueId base = slots[static_cast<std::size_t>(v)].alias_of; base != kNone)
-          memory[static_cast<std::size_t>(v)] = memory[static_cast<std::size_t>(base)];
+        if (const ValueId base = slots[at(v)].alias_of; base != kNone) memory[at(v)] = memory[at(base)];
     const auto pointer = [&](const Source& s) -> void* {
       switch (s.kind) {
         case Source::Kind::value:
-          return memory[static_cast<std::size_t>(s.value)];
+          return memory[at(s.value)];
         case Source::Kind::scratch:
           return scratch + s.offset;
         case Source::Kind::data:
@@ -552,7 +553,7 @@ struct Executor::Impl {
     std::size_t position = 0;
     const auto finish = [&](std::size_t done) {
       if (layout && layout->after) layout->after(done, arena);
-      if (noise) add_noise(graph.nodes[layout ? static_cast<std::size_t>(layout->order[done]) : done], memory);
+      if (noise) add_noise(graph.nodes[layout ? at(layout->order[done]) : done], memory);
     };
     const bool watched = layout || noise;
     const auto advance = [&](std::size_t until) {  // past the nodes that have no steps, too
@@ -630,17 +631,16 @@ void Executor::run(std::span<const void* const> inputs, std::span<void* const> o
   GRAVEN_CHECK(inputs.size() == e.graph.inputs.size() && outputs.size() == e.graph.outputs.size(),
                "wrong number of tensors");
   std::vector<void*> memory(e.slots.size(), nullptr);
-  for (std::size_t i = 0; i < inputs.size(); ++i)
-    memory[static_cast<std::size_t>(e.graph.inputs[i])] = const_cast<void*>(inputs[i]);
+  for (std::size_t i = 0; i < inputs.size(); ++i) memory[at(e.graph.inputs[i])] = const_cast<void*>(inputs[i]);
   // Results go straight to the caller, where they are computed rather than aliases.
   for (std::size_t i = 0; i < outputs.size(); ++i) {
-    const auto v = static_cast<std::size_t>(e.graph.outputs[i]);
+    const std::size_t v = at(e.graph.outputs[i]);
     if (e.slots[v].offset >= 0 && !memory[v]) memory[v] = outputs[i];
   }
   const Scratch scratch(e.scratch_bytes);
   e.run(memory, scratch.storage.data);
   for (std::size_t i = 0; i < outputs.size(); ++i) {
-    const auto v = static_cast<std::size_t>(e.graph.outputs[i]);
+    const std::size_t v = at(e.graph.outputs[i]);
     const auto bytes = static_cast<std::size_t>(e.slots[v].bytes());
     if (memory[v] != outputs[i] && bytes > 0) std::memcpy(outputs[i], memory[v], bytes);
   }
@@ -659,39 +659,34 @@ void execute(const ir::Graph& graph, Environment& values, const ExecuteOptions& 
   std::set<ValueId> produced;
   for (const ir::Node& n : e.graph.nodes) produced.insert(n.outputs.begin(), n.outputs.end());
   for (auto& [v, data] : values) {
-    if (v < 0 || static_cast<std::size_t>(v) >= e.slots.size() || produced.count(v)) continue;
-    const auto& slot = e.slots[static_cast<std::size_t>(v)];
+    if (v < 0 || at(v) >= e.slots.size() || produced.count(v)) continue;
+    const auto& slot = e.slots[at(v)];
     if (data.type.shape != e.graph.type(v).shape)
       throw UserError("execute: '" + e.graph.value(v).name + "' must be " + e.graph.type(v).to_string() + ", got " +
                       data.type.to_string());
     leaves.push_back(convert(data, e.graph.value(v).kind == ir::ValueKind::hyper ? e.graph.type(v).dtype : slot.dtype));
     if (leaves.back().bytes.empty()) leaves.back().bytes.resize(1);
-    memory[static_cast<std::size_t>(v)] = leaves.back().bytes.data();
+    memory[at(v)] = leaves.back().bytes.data();
     leaf_of.emplace_back(v, &leaves.back());
   }
   for (const ir::Node& n : e.graph.nodes)
     for (ValueId v : n.inputs)
-      if (v != kNone && !produced.count(v) && !memory[static_cast<std::size_t>(v)] && !e.graph.constants.count(v))
+      if (v != kNone && !produced.count(v) && !memory[at(v)] && !e.graph.constants.count(v))
         throw UserError("execute: the value '" + e.graph.value(v).name + "' is needed by " + std::string(n.op->name) +
                         " and was not given");
   const Scratch scratch(e.scratch_bytes);
   e.run(memory, scratch.storage.data);
   const auto store = [&](ValueId v) {
-    const auto& slot = e.slots[static_cast<std::size_t>(v)];
+    const auto& slot = e.slots[at(v)];
     ir::TensorData data;
     data.type = {slot.dtype, e.graph.type(v).shape};
-    const auto* p = static_cast<const std::byte*>(memory[static_cast<std::size_t>(v)]);
+    const auto* p = static_cast<const std::byte*>(memory[at(v)]);
     GRAVEN_CHECK(p != nullptr, "the value '" + e.graph.value(v).name + "' was not computed");
     data.bytes.assign(p, p + slot.bytes());
     values[v] = std::move(data);
   };
   for (const ir::Node& n : e.graph.nodes) {
-    for (std::size_t i = 0; i < n.op->inputs.size(); ++i) {
-      if (!n.op->inputs[i].mutated()) continue;
-      const ir::InputRange range = ir::input_range(*n.op, n.inputs.size(), i);
-      for (std::size_t k = range.begin; k < range.begin + range.count && k < n.inputs.size(); ++k)
-        if (n.inputs[k] != kNone) store(n.inputs[k]);
-    }
+    for (const ValueId v : ir::written_by(n)) store(v);
     // To the oracle a packed weight is the weight: there is nothing of the packed size to keep.
     const bool packs_nothing = options.oracle != Oracle::none && n.op->packs;
     if (options.keep_all && !packs_nothing)

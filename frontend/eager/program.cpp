@@ -1,9 +1,12 @@
 #include "frontend/eager/program.h"
 
+#include <algorithm>
+#include <functional>
 #include <mutex>
 #include <unordered_map>
 
 #include "frontend/eager/table.h"
+#include "ir/analysis.h"
 
 namespace graven::eager {
 
@@ -182,26 +185,24 @@ std::shared_ptr<const GradientProgram> gradient_of(const ir::OpDef& op, const st
     if (graph.outputs.empty()) return nullptr;
     // Nodes that nothing needs (the rule may build more than is asked for), then what remains of the inputs is what
     // must be saved.
-    std::vector<bool> used(graph.values.size(), false);
-    for (ValueId v : graph.outputs) used[static_cast<std::size_t>(v)] = true;
+    ir::ByValue<bool> used;
+    for (ValueId v : graph.outputs) used[v] = true;
     std::vector<ir::Node> kept;
     for (std::size_t k = graph.nodes.size(); k-- > 0;) {
       ir::Node& n = graph.nodes[k];
-      bool live = false;
-      for (ValueId v : n.outputs) live = live || used[static_cast<std::size_t>(v)];
-      if (!live) continue;
+      if (std::none_of(n.outputs.begin(), n.outputs.end(), std::cref(used))) continue;
       for (ValueId v : n.inputs)
-        if (v != kNone) used[static_cast<std::size_t>(v)] = true;
+        if (v != kNone) used[v] = true;
       kept.push_back(std::move(n));
     }
     graph.nodes.assign(std::make_move_iterator(kept.rbegin()), std::make_move_iterator(kept.rend()));
     for (std::size_t i = 0; i < node.inputs.size(); ++i)
-      if (node.inputs[i] != kNone && used[static_cast<std::size_t>(node.inputs[i])]) {
+      if (used(node.inputs[i])) {
         program->saved_inputs.push_back(static_cast<std::int32_t>(i));
         remaining.push_back(node.inputs[i]);
       }
     for (std::size_t i = 0; i < node.outputs.size(); ++i)
-      if (used[static_cast<std::size_t>(node.outputs[i])]) {
+      if (used(node.outputs[i])) {
         program->saved_outputs.push_back(static_cast<std::int32_t>(i));
         remaining.push_back(node.outputs[i]);
       }

@@ -5,6 +5,7 @@
 
 #include "frontend/dispatch.h"
 #include "graven/functional.h"
+#include "ir/ops.h"
 
 namespace graven {
 
@@ -60,7 +61,7 @@ Tensor batch_norm(const Operand& x, const Tensor& running_mean, const Tensor& ru
     return apply("batch_norm", {x.tensor(), weight, bias, running_mean, running_var}, {{"eps", eps}}, where);
   }
   std::vector<Tensor> results =
-      detail::apply(ir::get_op("batch_norm_training"), {x.tensor(), weight, bias, running_mean, running_var},
+      detail::apply(ir::kBatchNormTraining, {x.tensor(), weight, bias, running_mean, running_var},
                     {{"eps", eps}, {"momentum", momentum}}, where);
   if (running_mean.defined() && running_var.defined()) {
     NoGradGuard no_grad;

@@ -7,6 +7,7 @@
 
 #include "frontend/dispatch.h"
 #include "frontend/trace.h"
+#include "ir/ops.h"
 
 namespace graven {
 
@@ -30,8 +31,7 @@ Tensor binary(std::string_view op, const Operand& a, const Operand& b, DType dty
     if (o.is_tensor()) return o.tensor().to(dtype, o.where());
     if (!recording) return tensor(o.scalar(), dtype);
     return detail::active_trace()
-        ->record(ir::get_op("full"), {}, {{"shape", Shape{}}, {"value", o.scalar().number()}, {"dtype", dtype}},
-                 o.where())
+        ->record(ir::kFull, {}, {{"shape", Shape{}}, {"value", o.scalar().number()}, {"dtype", dtype}}, o.where())
         .at(0);
   };
   return apply(op, {in(a), in(b)}, {}, a.where());

@@ -6,6 +6,7 @@
 
 #include "frontend/dispatch.h"
 #include "frontend/functional/batched.h"
+#include "ir/ops.h"
 
 namespace graven {
 
@@ -263,7 +264,7 @@ std::tuple<Tensor, Tensor> max_pool2d_with_indices(const Operand& x, Size2 kerne
     fail("max_pool2d_with_indices", "expects a tensor of 3 or 4 dimensions, got " + x.tensor().describe(), at);
   const Tensor images = single ? x.tensor().unsqueeze(0, at) : x.tensor();
   const Size2 stride = o.stride.value_or(kernel_size);
-  const std::vector<Tensor> pooled = detail::apply(ir::get_op("max_pool2d"), {images},
+  const std::vector<Tensor> pooled = detail::apply(ir::kMaxPool2d, {images},
                                                    {{"kernel_size", Sizes{kernel_size.height, kernel_size.width}},
                                                     {"stride", Sizes{stride.height, stride.width}},
                                                     {"padding", Sizes{o.padding.height, o.padding.width}},

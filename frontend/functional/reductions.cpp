@@ -9,6 +9,7 @@
 
 #include "frontend/dispatch.h"
 #include "frontend/functional/at.h"
+#include "ir/ops.h"
 
 namespace graven {
 
@@ -78,9 +79,8 @@ Tensor dropped(const Tensor& kept, const Sizes& dims, bool keepdim, Location at)
 std::tuple<Tensor, Tensor> sorted(const Operand& x, std::int64_t dim, bool descending, std::int64_t count,
                                   const char* function) {
   const std::int64_t d = detail::normalize_dim(dim, x.tensor().dim(), function, x.where());
-  const std::vector<Tensor> results =
-      detail::apply(ir::get_op("sort"), {x.tensor()}, {{"dim", d}, {"descending", descending}, {"count", count}},
-                    x.where().in(function));
+  const std::vector<Tensor> results = detail::apply(
+      ir::kSort, {x.tensor()}, {{"dim", d}, {"descending", descending}, {"count", count}}, x.where().in(function));
   return {results.at(0), results.at(1)};
 }
 

@@ -6,6 +6,7 @@
 #include "frontend/dispatch.h"
 #include "frontend/trace.h"
 #include "graven/functional.h"
+#include "ir/ops.h"
 
 namespace graven {
 
@@ -20,7 +21,7 @@ constexpr std::string_view kGiveMask =
 Tensor causal_mask(const Tensor& q, std::int64_t keys, Location where) {
   const std::int64_t queries = detail::fixed_size(q, -2, "scaled_dot_product_attention", where, kGiveMask);
   const ir::Attributes attributes{{"queries", queries}, {"keys", keys}, {"dtype", q.dtype()}};
-  const ir::OpDef& op = ir::get_op("causal_mask");
+  const ir::OpDef& op = ir::kCausalMask;
   return detail::would_record({q}) ? detail::active_trace()->record(op, {}, attributes, where).at(0)
                                    : detail::apply(op, {}, attributes, where).at(0);
 }

@@ -8,6 +8,7 @@
 #include "frontend/layers/arguments.h"
 #include "graven/functional.h"
 #include "graven/init.h"
+#include "ir/ops.h"
 
 namespace graven::nn {
 
@@ -278,7 +279,7 @@ std::pair<Tensor, std::vector<Tensor>> Recurrent<Layer>::run(Tensor x, std::vect
   const auto initial = [&](std::size_t which, std::int64_t index) {
     return which < state.size() && state[which].defined() ? state[which].select(0, index, where) : Tensor();
   };
-  const ir::OpDef& op = ir::get_op(gates_ == 4 ? "lstm" : gates_ == 3 ? "gru" : "rnn");
+  const ir::OpDef& op = gates_ == 4 ? ir::kLstm : gates_ == 3 ? ir::kGru : ir::kRnn;
   std::vector<std::vector<Tensor>> last(static_cast<std::size_t>(states));
   for (std::int64_t layer = 0; layer < options_.num_layers; ++layer) {
     std::vector<Tensor> sides;

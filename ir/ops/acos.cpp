@@ -7,7 +7,6 @@ static void gradient_acos(GradientBuilder& g) {
   g.set(0, -(dy * (1 - x * x).apply("rsqrt")));
 }
 
-extern const OpDef kAcos;
 const OpDef kAcos{
     .name = "acos",
     .doc = "y = arccos(x) in [0, pi]; NaN outside of [-1, 1].",

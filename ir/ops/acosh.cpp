@@ -7,7 +7,6 @@ static void gradient_acosh(GradientBuilder& g) {
   g.set(0, dy * (x * x - 1).apply("rsqrt"));
 }
 
-extern const OpDef kAcosh;
 const OpDef kAcosh{
     .name = "acosh",
     .doc = "y = ln(x + sqrt(x^2 - 1)); NaN below 1.",

@@ -11,7 +11,6 @@ static void gradient_amin(GradientBuilder& g) {
   g.set(0, ops::where(winner, share, 0.0));
 }
 
-extern const OpDef kAmin;
 const OpDef kAmin{
     .name = "amin",
     .doc = "y = the smallest of x over dims, NaN when one of them is NaN.",
@@ -20,6 +19,7 @@ const OpDef kAmin{
     .infer = [](InferContext& c) { ops::infer_reduction(c, true); },
     .gradient = gradient_amin,
     .kernel = [](const NodeView& node) { return ops::reduce_call(node, "reduce_min"); },
+    .layout = {ImageLayout::Rule::reduces},
     .cost =
         [](const NodeView& node) { return Cost{.flops = static_cast<double>(node.input(0).shape.numel().maximum())}; },
     .remark = ops::reduction_remark,

@@ -14,7 +14,6 @@ static void infer_arange(InferContext& c) {
   c.output(c.attributes.dtype("dtype"), shape);
 }
 
-extern const OpDef kArange;
 const OpDef kArange{
     .name = "arange",
     .doc = "y[i] = start + i * step, converted to dtype.",

@@ -2,7 +2,6 @@
 
 namespace graven::ir {
 
-extern const OpDef kArgmax;
 const OpDef kArgmax{
     .name = "argmax",
     .doc =

@@ -2,7 +2,6 @@
 
 namespace graven::ir {
 
-extern const OpDef kArgmin;
 const OpDef kArgmin{
     .name = "argmin",
     .doc =

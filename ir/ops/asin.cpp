@@ -7,7 +7,6 @@ static void gradient_asin(GradientBuilder& g) {
   g.set(0, dy * (1 - x * x).apply("rsqrt"));
 }
 
-extern const OpDef kAsin;
 const OpDef kAsin{
     .name = "asin",
     .doc = "y = arcsin(x) in [-pi/2, pi/2]; NaN outside of [-1, 1].",

@@ -7,7 +7,6 @@ static void gradient_asinh(GradientBuilder& g) {
   g.set(0, dy * (x * x + 1).apply("rsqrt"));
 }
 
-extern const OpDef kAsinh;
 const OpDef kAsinh{
     .name = "asinh",
     .doc = "y = ln(x + sqrt(x^2 + 1))",

@@ -7,7 +7,6 @@ static void infer_assign(InferContext& c) {
             "the value must be " + c.input(0).to_string() + " like its target, got " + c.input(1).to_string());
 }
 
-extern const OpDef kAssign;
 const OpDef kAssign{
     .name = "assign",
     .doc = "target = value: the new contents of a buffer or parameter.",

@@ -7,7 +7,6 @@ static void gradient_atan(GradientBuilder& g) {
   g.set(0, dy / (x * x + 1));
 }
 
-extern const OpDef kAtan;
 const OpDef kAtan{
     .name = "atan",
     .doc = "y = arctan(x) in [-pi/2, pi/2].",

@@ -11,7 +11,6 @@ static void gradient_atan2(GradientBuilder& g) {
   if (g.needs(1)) g.set_reduced(1, -(scale * x));
 }
 
-extern const OpDef kAtan2;
 const OpDef kAtan2{
     .name = "atan2",
     .doc =

@@ -7,7 +7,6 @@ static void gradient_atanh(GradientBuilder& g) {
   g.set(0, dy / (1 - x * x));
 }
 
-extern const OpDef kAtanh;
 const OpDef kAtanh{
     .name = "atanh",
     .doc = "y = ln((1 + x) / (1 - x)) / 2; NaN outside of [-1, 1].",

@@ -15,7 +15,6 @@ static void gradient_avg_pool2d(GradientBuilder& g) {
                   ops::pool2d_backward_attributes(g.attributes(), g.type(g.input(0)).shape)));
 }
 
-extern const OpDef kAvgPool2d;
 const OpDef kAvgPool2d{
     .name = "avg_pool2d",
     .doc =
@@ -30,6 +29,7 @@ const OpDef kAvgPool2d{
         [](const NodeView& node) {
           return ops::pool2d_call(node, "avg_pool2d", node.input(0).shape, node.output().shape);
         },
+    .layout = {ImageLayout::Rule::leads},
     .cost = [](const NodeView& node) { return Cost{.flops = ops::pool2d_flops(node, node.output().shape)}; },
     .amp = AmpClass::gray,
     .cases = [] { return ops::pool2d_cases(false); },

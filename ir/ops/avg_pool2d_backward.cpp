@@ -2,7 +2,6 @@
 
 namespace graven::ir {
 
-extern const OpDef kAvgPool2dBackward;
 const OpDef kAvgPool2dBackward{
     .name = "avg_pool2d_backward",
     .doc = "dx = the sum over the windows that hold x of dy divided by the window's divisor.",
@@ -13,6 +12,7 @@ const OpDef kAvgPool2dBackward{
         [](const NodeView& node) {
           return ops::pool2d_call(node, "avg_pool2d_backward", node.output().shape, node.input(0).shape);
         },
+    .layout = {ImageLayout::Rule::leads},
     .amp = AmpClass::gray,
     .cases =
         [] {

@@ -27,7 +27,6 @@ static void gradient_batch_norm(GradientBuilder& g) {
   if (g.has_input(2) && g.needs(2)) g.set(2, dy.apply("sum", {}, {{"dims", others}}));
 }
 
-extern const OpDef kBatchNorm;
 const OpDef kBatchNorm{
     .name = "batch_norm",
     .doc =
@@ -44,6 +43,7 @@ const OpDef kBatchNorm{
           call.in_place = {0};
           return call;
         },
+    .layout = {ImageLayout::Rule::follows},
     .cost =
         [](const NodeView& node) {
           return Cost{.flops = 2 * static_cast<double>(node.output().shape.numel().maximum())};

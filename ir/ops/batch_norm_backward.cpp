@@ -19,7 +19,6 @@ static KernelCall kernel_batch_norm_backward(const NodeView& node) {
   return call;
 }
 
-extern const OpDef kBatchNormBackward;
 const OpDef kBatchNormBackward{
     .name = "batch_norm_backward",
     .doc =
@@ -30,6 +29,7 @@ const OpDef kBatchNormBackward{
     .outputs = {"dx", "dweight", "dbias"},
     .infer = infer_batch_norm_backward,
     .kernel = kernel_batch_norm_backward,
+    .layout = {ImageLayout::Rule::follows, 2},
     .cost =
         [](const NodeView& node) {
           return Cost{.flops = 9 * static_cast<double>(node.output().shape.numel().maximum())};

@@ -31,7 +31,6 @@ static KernelCall kernel_batch_norm_training(const NodeView& node) {
   return call;
 }
 
-extern const OpDef kBatchNormTraining;
 const OpDef kBatchNormTraining{
     .name = "batch_norm_training",
     .doc =
@@ -53,6 +52,7 @@ const OpDef kBatchNormTraining{
     .infer = infer_batch_norm_training,
     .gradient = gradient_batch_norm_training,
     .kernel = kernel_batch_norm_training,
+    .layout = {ImageLayout::Rule::follows},
     .cost =
         [](const NodeView& node) {
           return Cost{.flops = 7 * static_cast<double>(node.output().shape.numel().maximum())};

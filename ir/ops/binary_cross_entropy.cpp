@@ -17,7 +17,6 @@ static void gradient_binary_cross_entropy(GradientBuilder& g) {
   if (g.needs(1)) g.set(1, dy * ((-x).apply("log1p") - x.apply("log")));
 }
 
-extern const OpDef kBinaryCrossEntropy;
 const OpDef kBinaryCrossEntropy{
     .name = "binary_cross_entropy",
     .doc =

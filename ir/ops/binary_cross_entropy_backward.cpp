@@ -9,7 +9,6 @@ static void infer_binary_cross_entropy_backward(InferContext& c) {
   c.output(c.input(0).dtype, ops::broadcast_inputs(c));
 }
 
-extern const OpDef kBinaryCrossEntropyBackward;
 const OpDef kBinaryCrossEntropyBackward{
     .name = "binary_cross_entropy_backward",
     .doc =

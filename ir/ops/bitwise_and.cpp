@@ -2,7 +2,6 @@
 
 namespace graven::ir {
 
-extern const OpDef kBitwiseAnd;
 const OpDef kBitwiseAnd{
     .name = "bitwise_and",
     .doc = "z = x & y of integers or bools, bit by bit, both set; broadcast as in NumPy.",

@@ -2,7 +2,6 @@
 
 namespace graven::ir {
 
-extern const OpDef kBitwiseNot;
 const OpDef kBitwiseNot{
     .name = "bitwise_not",
     .doc = "y = all bits of x turned, of integers; the opposite, of bools.",

@@ -2,7 +2,6 @@
 
 namespace graven::ir {
 
-extern const OpDef kBitwiseOr;
 const OpDef kBitwiseOr{
     .name = "bitwise_or",
     .doc = "z = x | y of integers or bools, bit by bit, either set; broadcast as in NumPy.",

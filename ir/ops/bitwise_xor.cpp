@@ -2,7 +2,6 @@
 
 namespace graven::ir {
 
-extern const OpDef kBitwiseXor;
 const OpDef kBitwiseXor{
     .name = "bitwise_xor",
     .doc = "z = x ^ y of integers or bools, bit by bit, one of them set; broadcast as in NumPy.",

@@ -9,7 +9,6 @@ static void gradient_cast(GradientBuilder& g) {
   g.set(0, g.call("cast", {g.output_gradient()}, {{"dtype", g.type(g.input(0)).dtype}}));
 }
 
-extern const OpDef kCast;
 const OpDef kCast{
     .name = "cast",
     .doc = "y = x as another dtype: nearest even among floating dtypes, towards zero to integers, x != 0 to bool.",
@@ -18,6 +17,7 @@ const OpDef kCast{
     .infer = infer_cast,
     .gradient = gradient_cast,
     .scalar = {.body = "x"},
+    .fold = [](const double* x) { return x[0]; },
     .amp = AmpClass::clear,
     .cases =
         [] {

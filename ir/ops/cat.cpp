@@ -58,7 +58,6 @@ static KernelCall kernel_cat(const NodeView& node) {
   return call;
 }
 
-extern const OpDef kCat;
 const OpDef kCat{
     .name = "cat",
     .doc = "y holds the tensors one behind the other along dim.",
@@ -67,6 +66,7 @@ const OpDef kCat{
     .infer = infer_cat,
     .gradient = gradient_cat,
     .kernel = kernel_cat,
+    .layout = {ImageLayout::Rule::moves},
     .cost = [](const NodeView&) { return Cost{}; },
     .remark = ops::dim_remark,
     .amp = AmpClass::clear,

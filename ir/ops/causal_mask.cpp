@@ -13,7 +13,6 @@ static void infer_causal_mask(InferContext& c) {
   c.output(dtype, shape);
 }
 
-extern const OpDef kCausalMask;
 const OpDef kCausalMask{
     .name = "causal_mask",
     .doc =

@@ -13,7 +13,6 @@ static void infer_celu(InferContext& c) {
   c.require(c.attributes.number("alpha") != 0, "'alpha' must not be 0");
 }
 
-extern const OpDef kCelu;
 const OpDef kCelu{
     .name = "celu",
     .doc = "y = x where x > 0, else alpha * (exp(x / alpha) - 1) (Barron 2017)",

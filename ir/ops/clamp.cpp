@@ -22,7 +22,6 @@ static void gradient_clamp(GradientBuilder& g) {
   g.set(0, ops::where(x.gt(min).apply("logical_and", {x.lt(max)}), dy, 0.0));
 }
 
-extern const OpDef kClamp;
 const OpDef kClamp{
     .name = "clamp",
     .doc =

@@ -110,7 +110,6 @@ static std::vector<TestCase> cases_conv2d() {
   return cases;
 }
 
-extern const OpDef kConv2d;
 const OpDef kConv2d{
     .name = "conv2d",
     .doc =
@@ -123,6 +122,8 @@ const OpDef kConv2d{
     .infer = infer_conv2d,
     .gradient = gradient_conv2d,
     .kernel = kernel_conv2d,
+    .epilogue = EpilogueUse::packed,
+    .layout = {ImageLayout::Rule::leads},
     .cost =
         [](const NodeView& node) {
           return Cost{.flops = ops::conv2d_flops(forward_sizes(node), node.input(0).shape[0])};

@@ -66,7 +66,6 @@ static void gradient_conv2d_backward_input(GradientBuilder& g) {
   }
 }
 
-extern const OpDef kConv2dBackwardInput;
 const OpDef kConv2dBackwardInput{
     .name = "conv2d_backward_input",
     .doc =
@@ -77,6 +76,8 @@ const OpDef kConv2dBackwardInput{
     .infer = infer_conv2d_backward_input,
     .gradient = gradient_conv2d_backward_input,
     .kernel = kernel_conv2d_backward_input,
+    .epilogue = EpilogueUse::packed,
+    .layout = {ImageLayout::Rule::leads},
     .cost =
         [](const NodeView& node) {
           return Cost{.flops = ops::conv2d_flops(input_gradient_sizes(node), node.input(0).shape[0])};

@@ -50,7 +50,6 @@ static KernelCall kernel_conv2d_backward_weight(const NodeView& node) {
   return call;
 }
 
-extern const OpDef kConv2dBackwardWeight;
 const OpDef kConv2dBackwardWeight{
     .name = "conv2d_backward_weight",
     .doc =
@@ -63,6 +62,7 @@ const OpDef kConv2dBackwardWeight{
     .outputs = {"dw", "db"},
     .infer = infer_conv2d_backward_weight,
     .kernel = kernel_conv2d_backward_weight,
+    .layout = {ImageLayout::Rule::leads, 2, 0},
     .cost =
         [](const NodeView& node) {
           return Cost{.flops = ops::conv2d_flops(weight_gradient_sizes(node), node.input(0).shape[0])};

@@ -101,7 +101,6 @@ static std::vector<TestCase> cases_conv2d_winograd() {
   return cases;
 }
 
-extern const OpDef kConv2dWinograd;
 const OpDef kConv2dWinograd{
     .name = "conv2d_winograd",
     .doc =
@@ -119,6 +118,7 @@ const OpDef kConv2dWinograd{
                    ops::epilogue_attribute()},
     .infer = infer_conv2d_winograd,
     .kernel = kernel_conv2d_winograd,
+    .epilogue = EpilogueUse::packed,
     .cost = cost_conv2d_winograd,
     .amp = AmpClass::white,
     .cases = cases_conv2d_winograd,

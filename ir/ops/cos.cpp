@@ -7,7 +7,6 @@ static void gradient_cos(GradientBuilder& g) {
   g.set(0, -dy * x.apply("sin"));
 }
 
-extern const OpDef kCos;
 const OpDef kCos{
     .name = "cos",
     .doc = "y = cos(x), x in radians.",
@@ -15,6 +14,7 @@ const OpDef kCos{
     .infer = ops::infer_floating,
     .gradient = gradient_cos,
     .scalar = {.body = "math::cos(x)"},
+    .fold = [](const double* x) { return std::cos(x[0]); },
     .cases = [] { return ops::unary_cases(-7, 7); },
 };
 

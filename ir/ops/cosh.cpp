@@ -7,7 +7,6 @@ static void gradient_cosh(GradientBuilder& g) {
   g.set(0, dy * x.apply("sinh"));
 }
 
-extern const OpDef kCosh;
 const OpDef kCosh{
     .name = "cosh",
     .doc = "y = (exp(x) + exp(-x)) / 2",

@@ -25,7 +25,6 @@ static void gradient_cross_entropy(GradientBuilder& g) {
   g.set(0, gradient);
 }
 
-extern const OpDef kCrossEntropy;
 const OpDef kCrossEntropy{
     .name = "cross_entropy",
     .doc =

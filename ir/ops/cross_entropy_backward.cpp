@@ -13,7 +13,6 @@ static void infer_cross_entropy_backward(InferContext& c) {
   c.output(probabilities.dtype, probabilities.shape);
 }
 
-extern const OpDef kCrossEntropyBackward;
 const OpDef kCrossEntropyBackward{
     .name = "cross_entropy_backward",
     .doc =

@@ -6,7 +6,6 @@ static void gradient_cumprod(GradientBuilder& g) {
   g.set(0, g.call("cumprod_backward", {g.output_gradient(), g.input(0)}, {{"dim", g.attributes().integer("dim")}}));
 }
 
-extern const OpDef kCumprod;
 const OpDef kCumprod{
     .name = "cumprod",
     .doc = "y[k] = x[0] * ... * x[k] along dim. Integers wrap.",
@@ -15,6 +14,7 @@ const OpDef kCumprod{
     .infer = ops::infer_scan,
     .gradient = gradient_cumprod,
     .kernel = [](const NodeView& node) { return ops::scan_call(node, "cumprod"); },
+    .layout = {ImageLayout::Rule::moves},
     .remark = ops::dim_remark,
     .amp = AmpClass::black,
     .cases = [] { return ops::scan_cases(1, true); },

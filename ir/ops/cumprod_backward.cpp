@@ -9,7 +9,6 @@ static void infer_cumprod_backward(InferContext& c) {
   ops::infer_scan(c);
 }
 
-extern const OpDef kCumprodBackward;
 const OpDef kCumprodBackward{
     .name = "cumprod_backward",
     .doc =
@@ -19,6 +18,7 @@ const OpDef kCumprodBackward{
     .attributes = {ops::scan_dim()},
     .infer = infer_cumprod_backward,
     .kernel = [](const NodeView& node) { return ops::scan_call(node, "cumprod_backward"); },
+    .layout = {ImageLayout::Rule::moves},
     .amp = AmpClass::black,
     .cases =
         [] {

@@ -9,7 +9,6 @@ static void gradient_cumsum(GradientBuilder& g) {
   g.set(0, g.call("cumsum", {g.output_gradient()}, a));
 }
 
-extern const OpDef kCumsum;
 const OpDef kCumsum{
     .name = "cumsum",
     .doc = "y[k] = x[0] + ... + x[k] along dim; from the last element back when reverse. Integers wrap.",
@@ -18,6 +17,7 @@ const OpDef kCumsum{
     .infer = ops::infer_scan,
     .gradient = gradient_cumsum,
     .kernel = [](const NodeView& node) { return ops::scan_call(node, "cumsum"); },
+    .layout = {ImageLayout::Rule::moves},
     .remark = ops::dim_remark,
     .amp = AmpClass::black,
     .cases =

@@ -2,7 +2,6 @@
 
 namespace graven::ir {
 
-extern const OpDef kDetach;
 const OpDef kDetach{
     .name = "detach",
     .doc = "y = x, through which no gradient flows back.",

@@ -28,7 +28,6 @@ static KernelCall kernel_dropout(const NodeView& node) {
           .in_place = {0}};
 }
 
-extern const OpDef kDropout;
 const OpDef kDropout{
     .name = "dropout",
     .doc =

@@ -8,7 +8,6 @@ static void gradient_elu(GradientBuilder& g) {
   g.set(0, ops::where((alpha > 0 ? y : x).gt(0), dy, dy * (y + alpha)));
 }
 
-extern const OpDef kElu;
 const OpDef kElu{
     .name = "elu",
     .doc = "y = x where x > 0, else alpha * (exp(x) - 1) (Clevert et al. 2015)",

@@ -24,7 +24,6 @@ static void gradient_embedding(GradientBuilder& g) {
   g.set(0, ops::added_at(g, dy, index, weight, 0, g.attributes().integer("padding_idx")));
 }
 
-extern const OpDef kEmbedding;
 const OpDef kEmbedding{
     .name = "embedding",
     .doc =

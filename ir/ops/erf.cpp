@@ -7,7 +7,6 @@ static void gradient_erf(GradientBuilder& g) {
   g.set(0, dy * ((-(x * x)).apply("exp") * 1.1283791670955126));
 }
 
-extern const OpDef kErf;
 const OpDef kErf{
     .name = "erf",
     .doc = "y = 2 / sqrt(pi) * the integral of exp(-t^2) from 0 to x.",
@@ -15,6 +14,7 @@ const OpDef kErf{
     .infer = ops::infer_floating,
     .gradient = gradient_erf,
     .scalar = {.body = "math::erf(x)"},
+    .fold = [](const double* x) { return std::erf(x[0]); },
     .amp = AmpClass::black,
     .cases = [] { return ops::unary_cases(-3, 3); },
 };

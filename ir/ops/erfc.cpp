@@ -7,7 +7,6 @@ static void gradient_erfc(GradientBuilder& g) {
   g.set(0, dy * (-(x * x)).apply("exp") * -1.12837916709551257390);
 }
 
-extern const OpDef kErfc;
 const OpDef kErfc{
     .name = "erfc",
     .doc = "y = 1 - erf(x), without cancellation.",

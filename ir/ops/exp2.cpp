@@ -7,7 +7,6 @@ static void gradient_exp2(GradientBuilder& g) {
   g.set(0, dy * y * 0.69314718055994530942);
 }
 
-extern const OpDef kExp2;
 const OpDef kExp2{
     .name = "exp2",
     .doc = "y = 2 to the power x.",

@@ -34,7 +34,6 @@ static KernelCall kernel_expand(const NodeView& node) {
   return ops::strided_call("strided_copy", to, strides, 0);
 }
 
-extern const OpDef kExpand;
 const OpDef kExpand{
     .name = "expand",
     .doc =

@@ -7,7 +7,6 @@ static void gradient_expm1(GradientBuilder& g) {
   g.set(0, dy * (y + 1));
 }
 
-extern const OpDef kExpm1;
 const OpDef kExpm1{
     .name = "expm1",
     .doc = "y = exp(x) - 1, exact for small x.",
@@ -15,6 +14,7 @@ const OpDef kExpm1{
     .infer = ops::infer_floating,
     .gradient = gradient_expm1,
     .scalar = {.body = "math::expm1(x)"},
+    .fold = [](const double* x) { return std::expm1(x[0]); },
     .amp = AmpClass::black,
     .cases = [] { return ops::unary_cases(-4, 4); },
 };

@@ -42,7 +42,6 @@ static KernelCall kernel_flip(const NodeView& node) {
   return ops::strided_call("strided_copy", shape, strides, offset);
 }
 
-extern const OpDef kFlip;
 const OpDef kFlip{
     .name = "flip",
     .doc = "y is x with the order of its elements along dims turned round.",

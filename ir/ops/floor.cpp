@@ -2,7 +2,6 @@
 
 namespace graven::ir {
 
-extern const OpDef kFloor;
 const OpDef kFloor{
     .name = "floor",
     .doc = "y = the largest integer not above x. The gradient is 0.",
@@ -10,6 +9,7 @@ const OpDef kFloor{
     .infer = ops::infer_floating,
     .gradient = ops::gradient_zero,
     .scalar = {.body = "math::floor(x)"},
+    .fold = [](const double* x) { return std::floor(x[0]); },
     .cases = [] { return ops::unary_cases(-4, 4); },
 };
 

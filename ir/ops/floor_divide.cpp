@@ -2,7 +2,6 @@
 
 namespace graven::ir {
 
-extern const OpDef kFloorDivide;
 const OpDef kFloorDivide{
     .name = "floor_divide",
     .doc =

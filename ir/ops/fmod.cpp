@@ -8,7 +8,6 @@ static void gradient_fmod(GradientBuilder& g) {
   if (g.needs(1)) g.set_reduced(1, -(dz * (x / y).apply("trunc")));
 }
 
-extern const OpDef kFmod;
 const OpDef kFmod{
     .name = "fmod",
     .doc = "z = x - y * trunc(x / y): the sign of x, as in C; 0 for integers over 0. Broadcast as in NumPy.",

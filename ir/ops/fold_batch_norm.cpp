@@ -16,7 +16,6 @@ static void infer_fold_batch_norm(InferContext& c) {
   c.output(weight.dtype, {channels});
 }
 
-extern const OpDef kFoldBatchNorm;
 const OpDef kFoldBatchNorm{
     .name = "fold_batch_norm",
     .doc =

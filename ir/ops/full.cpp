@@ -17,7 +17,6 @@ static KernelCall kernel_full(const NodeView& node) {
           .config = {{"n", node.output().shape.numel()}, {"value", node.attributes().number("value")}}};
 }
 
-extern const OpDef kFull;
 const OpDef kFull{
     .name = "full",
     .doc = "y = value everywhere.",

@@ -20,7 +20,6 @@ static Cost cost_fused_elementwise(const NodeView& node) {
                    static_cast<double>(node.attributes().program("program").steps.size())};
 }
 
-extern const OpDef kFusedElementwise;
 const OpDef kFusedElementwise{
     .name = "fused_elementwise",
     .doc =

@@ -62,7 +62,6 @@ static std::vector<TestCase> cases_fused_reduction() {
   return cases;
 }
 
-extern const OpDef kFusedReduction;
 const OpDef kFusedReduction{
     .name = "fused_reduction",
     .doc =

@@ -13,7 +13,6 @@ static void gradient_gather(GradientBuilder& g) {
   g.set(0, g.call("scatter_add", {zeros, g.input(1), g.output_gradient()}, {{"dim", g.attributes().integer("dim")}}));
 }
 
-extern const OpDef kGather;
 const OpDef kGather{
     .name = "gather",
     .doc =

@@ -9,7 +9,6 @@ static void gradient_gelu(GradientBuilder& g) {
   g.set(0, dy * (cdf + x * pdf));
 }
 
-extern const OpDef kGelu;
 const OpDef kGelu{
     .name = "gelu",
     .doc =

@@ -9,7 +9,6 @@ static void gradient_gelu_tanh(GradientBuilder& g) {
   g.set(0, dy * ((t + 1) * 0.5 + x * 0.5 * (1 - t * t) * slope));
 }
 
-extern const OpDef kGeluTanh;
 const OpDef kGeluTanh{
     .name = "gelu_tanh",
     .doc = "y = 0.5 * x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3))): PyTorch's gelu(approximate='tanh').",

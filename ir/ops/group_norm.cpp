@@ -22,7 +22,6 @@ static void gradient_group_norm(GradientBuilder& g) {
     if (g.has_input(i) && g.needs(i)) g.set(i, gradients[i]);
 }
 
-extern const OpDef kGroupNorm;
 const OpDef kGroupNorm{
     .name = "group_norm",
     .doc =

@@ -24,7 +24,6 @@ static KernelCall kernel_group_norm_backward(const NodeView& node) {
   return call;
 }
 
-extern const OpDef kGroupNormBackward;
 const OpDef kGroupNormBackward{
     .name = "group_norm_backward",
     .doc =

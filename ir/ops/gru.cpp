@@ -28,7 +28,6 @@ static ops::RecurrentSizes sizes_of_gru(const NodeView& node) {
   return ops::recurrent_sizes(node.input(0).shape, node.input(1).shape, 3);
 }
 
-extern const OpDef kGru;
 const OpDef kGru{
     .name = "gru",
     .doc =

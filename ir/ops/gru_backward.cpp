@@ -20,7 +20,6 @@ static ops::RecurrentSizes sizes_of_gru_backward(const NodeView& node) {
   return ops::recurrent_sizes(node.input(2).shape, node.input(4).shape, 3);
 }
 
-extern const OpDef kGruBackward;
 const OpDef kGruBackward{
     .name = "gru_backward",
     .doc =

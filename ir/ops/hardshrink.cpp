@@ -10,7 +10,6 @@ static void gradient_hardshrink(GradientBuilder& g) {
   g.set(0, ops::where(inside, dy.constant(0), dy));
 }
 
-extern const OpDef kHardshrink;
 const OpDef kHardshrink{
     .name = "hardshrink",
     .doc = "y = 0 where -lambd <= x <= lambd, else x",

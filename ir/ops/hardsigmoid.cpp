@@ -8,7 +8,6 @@ static void gradient_hardsigmoid(GradientBuilder& g) {
   g.set(0, ops::where(inside, dy * (1.0 / 6), 0.0));
 }
 
-extern const OpDef kHardsigmoid;
 const OpDef kHardsigmoid{
     .name = "hardsigmoid",
     .doc = "y = min(max(x / 6 + 1/2, 0), 1)",

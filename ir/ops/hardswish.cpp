@@ -9,7 +9,6 @@ static void gradient_hardswish(GradientBuilder& g) {
   g.set(0, ops::where(below, dy.constant(0), ops::where(inside, dy * (x * (1.0 / 3) + 0.5), dy)));
 }
 
-extern const OpDef kHardswish;
 const OpDef kHardswish{
     .name = "hardswish",
     .doc = "y = x * min(max(x / 6 + 1/2, 0), 1) (Howard et al. 2019)",

@@ -19,7 +19,6 @@ static void gradient_hardtanh(GradientBuilder& g) {
   g.set(0, ops::where(inside, dy, 0.0));
 }
 
-extern const OpDef kHardtanh;
 const OpDef kHardtanh{
     .name = "hardtanh",
     .doc =

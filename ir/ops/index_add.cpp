@@ -39,7 +39,6 @@ static void gradient_index_add(GradientBuilder& g) {
   g.set(0, ops::where(ops::Term(g, counts), selected, 0.0));
 }
 
-extern const OpDef kIndexAdd;
 const OpDef kIndexAdd{
     .name = "index_add",
     .doc =

@@ -18,7 +18,6 @@ static void gradient_index_select(GradientBuilder& g) {
   g.set(0, ops::added_at(g, g.output_gradient(), g.input(1), g.type(g.input(0)), dim, -1));
 }
 
-extern const OpDef kIndexSelect;
 const OpDef kIndexSelect{
     .name = "index_select",
     .doc =

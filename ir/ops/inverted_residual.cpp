@@ -7,7 +7,7 @@ namespace graven::ir {
 namespace {
 
 // The inputs.
-constexpr std::size_t kExpand = 1, kDepthwise = 3, kProject = 5,
+constexpr std::size_t kExpandWeight = 1, kDepthwiseWeight = 3, kProjectWeight = 5,
                       kResidual = 7;  // a weight each, then its bias; the residual
 
 kernels::inverted_residual_config inverted_residual_sizes(const NodeView& node) {
@@ -52,7 +52,7 @@ static void infer_inverted_residual(InferContext& c) {
               name + " must be " + describe(x.dtype, shape) + ", got " + c.input(i).to_string());
   };
   for (std::size_t k = 0; k < shapes.size(); ++k) {
-    const std::size_t weight = kExpand + 2 * k;
+    const std::size_t weight = kExpandWeight + 2 * k;
     const std::string name = std::array{"expand", "depthwise", "project"}[k];
     expect(weight, name + "_weight", packed ? Shape{elements[k]} : Shape::of(shapes[k]));
     if (c.has_input(weight + 1)) expect(weight + 1, name + "_bias", {shapes[k][0]});
@@ -111,8 +111,8 @@ static std::vector<Node> parts_of_inverted_residual(Graph& graph, const Node& no
   std::vector<Node> parts;
   const auto part = [&](std::size_t k, ValueId from, ValueId to, const char* epilogue, ValueId residual) {
     Node convolution;
-    convolution.op = &get_op("conv2d");
-    convolution.inputs = {from, input(kExpand + 2 * k), input(kExpand + 2 * k + 1), residual};
+    convolution.op = &kConv2d;
+    convolution.inputs = {from, input(kExpandWeight + 2 * k), input(kExpandWeight + 2 * k + 1), residual};
     convolution.outputs = {to};
     convolution.origins = node.origins;
     convolution.phase = node.phase;
@@ -182,7 +182,6 @@ static std::vector<TestCase> cases_inverted_residual() {
   return cases;
 }
 
-extern const OpDef kInvertedResidual;
 const OpDef kInvertedResidual{
     .name = "inverted_residual",
     .doc =

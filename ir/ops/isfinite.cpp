@@ -2,7 +2,6 @@
 
 namespace graven::ir {
 
-extern const OpDef kIsfinite;
 const OpDef kIsfinite{
     .name = "isfinite",
     .doc = "y = whether x is neither infinite nor NaN.",

@@ -2,7 +2,6 @@
 
 namespace graven::ir {
 
-extern const OpDef kIsinf;
 const OpDef kIsinf{
     .name = "isinf",
     .doc = "y = whether x is infinite.",

@@ -2,7 +2,6 @@
 
 namespace graven::ir {
 
-extern const OpDef kIsnan;
 const OpDef kIsnan{
     .name = "isnan",
     .doc = "y = whether x is not a number.",

@@ -20,7 +20,6 @@ static void gradient_layer_norm(GradientBuilder& g) {
     if (g.has_input(i) && g.needs(i)) g.set(i, gradients[i]);
 }
 
-extern const OpDef kLayerNorm;
 const OpDef kLayerNorm{
     .name = "layer_norm",
     .doc =

@@ -13,7 +13,6 @@ static void infer_layer_norm_backward(InferContext& c) {
   for (int i = 0; i < 2; ++i) c.output(x.dtype, row);
 }
 
-extern const OpDef kLayerNormBackward;
 const OpDef kLayerNormBackward{
     .name = "layer_norm_backward",
     .doc =

@@ -9,7 +9,6 @@ static void gradient_leaky_relu(GradientBuilder& g) {
   g.set(0, ops::where(sign.gt(0), dy, dy * slope));
 }
 
-extern const OpDef kLeakyRelu;
 const OpDef kLeakyRelu{
     .name = "leaky_relu",
     .doc = "y = x where x > 0, else negative_slope * x",

@@ -66,7 +66,6 @@ static std::vector<TestCase> cases_linear() {
   return cases;
 }
 
-extern const OpDef kLinear;
 const OpDef kLinear{
     .name = "linear",
     .doc =
@@ -77,6 +76,7 @@ const OpDef kLinear{
     .infer = infer_linear,
     .gradient = gradient_linear,
     .kernel = kernel_linear,
+    .epilogue = EpilogueUse::always,
     .cost = cost_linear,
     .amp = AmpClass::white,
     .cases = cases_linear,

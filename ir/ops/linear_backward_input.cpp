@@ -27,7 +27,6 @@ static Cost cost_linear_backward_input(const NodeView& node) {
                    static_cast<double>(node.attributes().integer("out_features"))};
 }
 
-extern const OpDef kLinearBackwardInput;
 const OpDef kLinearBackwardInput{
     .name = "linear_backward_input",
     .doc = "dx[..., k] = dy[..., n] w[n, k], then the epilogue: the gradient of linear with respect to x.",
@@ -35,6 +34,7 @@ const OpDef kLinearBackwardInput{
     .attributes = ops::linear_attributes(),
     .infer = infer_linear_backward_input,
     .kernel = kernel_linear_backward_input,
+    .epilogue = EpilogueUse::always,
     .cost = cost_linear_backward_input,
     .amp = AmpClass::white,
     .cases =

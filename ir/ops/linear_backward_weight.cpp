@@ -28,7 +28,6 @@ static Cost cost_linear_backward_weight(const NodeView& node) {
                    static_cast<double>(node.input(1).shape.back().maximum())};
 }
 
-extern const OpDef kLinearBackwardWeight;
 const OpDef kLinearBackwardWeight{
     .name = "linear_backward_weight",
     .doc =

@@ -7,7 +7,6 @@ static void gradient_log(GradientBuilder& g) {
   g.set(0, dy / x);
 }
 
-extern const OpDef kLog;
 const OpDef kLog{
     .name = "log",
     .doc = "y = ln(x): -infinity at 0, NaN below.",
@@ -15,6 +14,7 @@ const OpDef kLog{
     .infer = ops::infer_floating,
     .gradient = gradient_log,
     .scalar = {.body = "math::log(x)"},
+    .fold = [](const double* x) { return std::log(x[0]); },
     .amp = AmpClass::black,
     .cases = [] { return ops::unary_cases(0.1, 8); },
 };

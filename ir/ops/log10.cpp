@@ -7,7 +7,6 @@ static void gradient_log10(GradientBuilder& g) {
   g.set(0, dy / (x * 2.30258509299404568402));
 }
 
-extern const OpDef kLog10;
 const OpDef kLog10{
     .name = "log10",
     .doc = "y = log10(x); NaN below 0.",

@@ -7,7 +7,6 @@ static void gradient_log1p(GradientBuilder& g) {
   g.set(0, dy / (x + 1));
 }
 
-extern const OpDef kLog1p;
 const OpDef kLog1p{
     .name = "log1p",
     .doc = "y = ln(1 + x), exact for small x.",
@@ -15,6 +14,7 @@ const OpDef kLog1p{
     .infer = ops::infer_floating,
     .gradient = gradient_log1p,
     .scalar = {.body = "math::log1p(x)"},
+    .fold = [](const double* x) { return std::log1p(x[0]); },
     .amp = AmpClass::black,
     .cases = [] { return ops::unary_cases(-0.9, 8); },
 };

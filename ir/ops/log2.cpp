@@ -7,7 +7,6 @@ static void gradient_log2(GradientBuilder& g) {
   g.set(0, dy / (x * 0.69314718055994530942));
 }
 
-extern const OpDef kLog2;
 const OpDef kLog2{
     .name = "log2",
     .doc = "y = log2(x); NaN below 0.",

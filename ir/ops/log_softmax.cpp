@@ -6,7 +6,6 @@ static void gradient_log_softmax(GradientBuilder& g) {
   g.set(0, g.call("log_softmax_backward", {g.output_gradient(), g.output()}, {{"dim", g.attributes().integer("dim")}}));
 }
 
-extern const OpDef kLogSoftmax;
 const OpDef kLogSoftmax{
     .name = "log_softmax",
     .doc = "y = x - ln(the sum of exp(x) along dim)",

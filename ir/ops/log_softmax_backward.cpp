@@ -2,7 +2,6 @@
 
 namespace graven::ir {
 
-extern const OpDef kLogSoftmaxBackward;
 const OpDef kLogSoftmaxBackward{
     .name = "log_softmax_backward",
     .doc = "dx = dy - exp(y) * the sum of dy along dim, y = log_softmax(x)",

@@ -8,7 +8,6 @@ static void gradient_logaddexp(GradientBuilder& g) {
   if (g.needs(1)) g.set_reduced(1, dz * (y - x).apply("sigmoid"));
 }
 
-extern const OpDef kLogaddexp;
 const OpDef kLogaddexp{
     .name = "logaddexp",
     .doc =

@@ -2,13 +2,13 @@
 
 namespace graven::ir {
 
-extern const OpDef kLogicalNot;
 const OpDef kLogicalNot{
     .name = "logical_not",
     .doc = "y = true where x is 0 or false.",
     .inputs = {{"x"}},
     .infer = [](InferContext& c) { c.output(DType::boolean, c.input(0).shape); },
     .scalar = {.body = "x == T(0)", .result_boolean = true},
+    .fold = [](const double* x) { return x[0] == 0 ? 1.0 : 0.0; },
     .cases = [] { return ops::logical_cases(1); },
 };
 

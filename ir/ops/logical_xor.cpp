@@ -2,7 +2,6 @@
 
 namespace graven::ir {
 
-extern const OpDef kLogicalXor;
 const OpDef kLogicalXor{
     .name = "logical_xor",
     .doc =

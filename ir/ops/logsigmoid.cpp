@@ -7,7 +7,6 @@ static void gradient_logsigmoid(GradientBuilder& g) {
   g.set(0, dy * (-x).apply("sigmoid"));
 }
 
-extern const OpDef kLogsigmoid;
 const OpDef kLogsigmoid{
     .name = "logsigmoid",
     .doc = "y = -ln(1 + exp(-x))",

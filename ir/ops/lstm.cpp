@@ -42,7 +42,6 @@ static ops::RecurrentSizes sizes_of_lstm(const NodeView& node) {
   return ops::recurrent_sizes(node.input(0).shape, node.input(1).shape, 4);
 }
 
-extern const OpDef kLstm;
 const OpDef kLstm{
     .name = "lstm",
     .doc =

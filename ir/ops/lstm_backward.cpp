@@ -24,7 +24,6 @@ static ops::RecurrentSizes sizes_of_lstm_backward(const NodeView& node) {
   return ops::recurrent_sizes(node.input(4).shape, node.input(6).shape, 4);
 }
 
-extern const OpDef kLstmBackward;
 const OpDef kLstmBackward{
     .name = "lstm_backward",
     .doc =

@@ -164,7 +164,6 @@ static std::vector<TestCase> cases_matmul() {
   return cases;
 }
 
-extern const OpDef kMatmul;
 const OpDef kMatmul{
     .name = "matmul",
     .doc =
@@ -178,6 +177,7 @@ const OpDef kMatmul{
     .infer = infer_matmul,
     .gradient = gradient_matmul,
     .kernel = kernel_matmul,
+    .epilogue = EpilogueUse::always,
     .cost = cost_matmul,
     .amp = AmpClass::white,
     .cases = cases_matmul,

@@ -21,7 +21,6 @@ static void gradient_max_pool2d(GradientBuilder& g) {
                   ops::pool2d_backward_attributes(g.attributes(), g.type(g.input(0)).shape)));
 }
 
-extern const OpDef kMaxPool2d;
 const OpDef kMaxPool2d{
     .name = "max_pool2d",
     .doc =
@@ -37,6 +36,7 @@ const OpDef kMaxPool2d{
         [](const NodeView& node) {
           return ops::pool2d_call(node, "max_pool2d", node.input(0).shape, node.output().shape);
         },
+    .layout = {ImageLayout::Rule::leads, 1, 2},
     .cost = [](const NodeView& node) { return Cost{.flops = ops::pool2d_flops(node, node.output().shape)}; },
     .amp = AmpClass::clear,
     .cases = [] { return ops::pool2d_cases(true); },

@@ -8,7 +8,6 @@ static void infer_max_pool2d_backward(InferContext& c) {
             "the index must be " + describe(DType::u8, c.input(0).shape) + ", got " + c.input(1).to_string());
 }
 
-extern const OpDef kMaxPool2dBackward;
 const OpDef kMaxPool2dBackward{
     .name = "max_pool2d_backward",
     .doc = "dx = the sum of dy over the windows whose largest element x is.",
@@ -19,6 +18,7 @@ const OpDef kMaxPool2dBackward{
         [](const NodeView& node) {
           return ops::pool2d_call(node, "max_pool2d_backward", node.output().shape, node.input(0).shape);
         },
+    .layout = {ImageLayout::Rule::leads, 2},
     .amp = AmpClass::clear,
     .cases =
         [] {

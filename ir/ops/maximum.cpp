@@ -9,7 +9,6 @@ static void gradient_maximum(GradientBuilder& g) {
   if (g.needs(1)) g.set_reduced(1, ops::where(equal, half, ops::where(y.apply("lt", {x}), dz.constant(0), dz)));
 }
 
-extern const OpDef kMaximum;
 const OpDef kMaximum{
     .name = "maximum",
     .doc =
@@ -19,6 +18,7 @@ const OpDef kMaximum{
     .infer = ops::infer_binary,
     .gradient = gradient_maximum,
     .scalar = {.body = "math::max(x, y)"},
+    .fold = [](const double* x) { return std::isnan(x[0]) || x[0] > x[1] ? x[0] : x[1]; },
     .amp = AmpClass::clear,
     .cases = [] { return ops::binary_cases(-4, 4, -4, 4, true); },
 };

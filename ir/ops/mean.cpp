@@ -15,7 +15,6 @@ static void gradient_mean(GradientBuilder& g) {
                   {{"shape", g.type(g.input(0)).shape}}));
 }
 
-extern const OpDef kMean;
 const OpDef kMean{
     .name = "mean",
     .doc = "y = the sum of x over dims, divided by their number of elements; NaN for none.",
@@ -24,6 +23,7 @@ const OpDef kMean{
     .infer = infer_mean,
     .gradient = gradient_mean,
     .kernel = [](const NodeView& node) { return ops::reduce_call(node, "reduce_mean"); },
+    .layout = {ImageLayout::Rule::reduces},
     .cost =
         [](const NodeView& node) { return Cost{.flops = static_cast<double>(node.input(0).shape.numel().maximum())}; },
     .remark = ops::reduction_remark,

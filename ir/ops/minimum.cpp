@@ -9,7 +9,6 @@ static void gradient_minimum(GradientBuilder& g) {
   if (g.needs(1)) g.set_reduced(1, ops::where(equal, half, ops::where(y.apply("gt", {x}), dz.constant(0), dz)));
 }
 
-extern const OpDef kMinimum;
 const OpDef kMinimum{
     .name = "minimum",
     .doc =
@@ -19,6 +18,7 @@ const OpDef kMinimum{
     .infer = ops::infer_binary,
     .gradient = gradient_minimum,
     .scalar = {.body = "math::min(x, y)"},
+    .fold = [](const double* x) { return std::isnan(x[0]) || x[0] < x[1] ? x[0] : x[1]; },
     .amp = AmpClass::clear,
     .cases = [] { return ops::binary_cases(-4, 4, -4, 4, true); },
 };

@@ -8,7 +8,6 @@ static void gradient_mish(GradientBuilder& g) {
   g.set(0, dy * (t + x * x.apply("sigmoid") * (1 - t * t)));
 }
 
-extern const OpDef kMish;
 const OpDef kMish{
     .name = "mish",
     .doc = "y = x * tanh(ln(1 + exp(x))) (Misra 2019)",

@@ -2,13 +2,13 @@
 
 namespace graven::ir {
 
-extern const OpDef kNe;
 const OpDef kNe{
     .name = "ne",
     .doc = "z = x != y, a bool; broadcast as in NumPy.",
     .inputs = {{"x"}, {"y"}},
     .infer = ops::infer_comparison,
     .scalar = {.body = "x != y", .result_boolean = true},
+    .fold = [](const double* x) { return x[0] != x[1] ? 1.0 : 0.0; },
     .commutative = true,
     .cases = [] { return ops::comparison_cases(); },
 };

@@ -4,7 +4,6 @@ namespace graven::ir {
 
 static void gradient_neg(GradientBuilder& g) { g.set(0, -ops::Term(g, g.output_gradient())); }
 
-extern const OpDef kNeg;
 const OpDef kNeg{
     .name = "neg",
     .doc = "y = -x. Unsigned integers wrap, as in PyTorch.",
@@ -12,6 +11,7 @@ const OpDef kNeg{
     .infer = ops::infer_number,
     .gradient = gradient_neg,
     .scalar = {.body = "-x", .integer_body = "math::neg(x)"},
+    .fold = [](const double* x) { return -x[0]; },
     .cases = [] { return ops::unary_cases(-4, 4, {}, true); },
 };
 

@@ -11,7 +11,6 @@ static void infer_one_hot(InferContext& c) {
   c.output(DType::i64, y);
 }
 
-extern const OpDef kOneHot;
 const OpDef kOneHot{
     .name = "one_hot",
     .doc =

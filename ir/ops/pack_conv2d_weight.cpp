@@ -33,7 +33,6 @@ static KernelCall kernel_pack_conv2d_weight(const NodeView& node) {
           .config = ops::conv2d_fields(s, 0)};
 }
 
-extern const OpDef kPackConv2dWeight;
 const OpDef kPackConv2dWeight{
     .name = "pack_conv2d_weight",
     .doc =

@@ -28,7 +28,6 @@ static KernelCall kernel_pack_conv2d_winograd_weight(const NodeView& node) {
       .name = "pack_conv2d_winograd_weight", .file = "conv2d_winograd", .config = ops::conv2d_winograd_fields(s, 0)};
 }
 
-extern const OpDef kPackConv2dWinogradWeight;
 const OpDef kPackConv2dWinogradWeight{
     .name = "pack_conv2d_winograd_weight",
     .doc =

@@ -17,7 +17,6 @@ static KernelCall kernel_pack_linear_weight(const NodeView& node) {
           .config = {{"m", Dim(0)}, {"n", w[0]}, {"k", w[1]}, {"packed", false}}};
 }
 
-extern const OpDef kPackLinearWeight;
 const OpDef kPackLinearWeight{
     .name = "pack_linear_weight",
     .doc =

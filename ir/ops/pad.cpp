@@ -57,7 +57,6 @@ static KernelCall kernel_pad(const NodeView& node) {
                      {"value", node.attributes().number("value")}}};
 }
 
-extern const OpDef kPad;
 const OpDef kPad{
     .name = "pad",
     .doc = "y is x with value around it: PyTorch's constant padding. A negative pad cuts off.",
@@ -67,6 +66,7 @@ const OpDef kPad{
     .infer = infer_pad,
     .gradient = gradient_pad,
     .kernel = kernel_pad,
+    .layout = {ImageLayout::Rule::moves},
     .cost = [](const NodeView&) { return Cost{}; },
     .amp = AmpClass::clear,
     .cases =

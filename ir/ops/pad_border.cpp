@@ -8,7 +8,6 @@ static void gradient_pad_border(GradientBuilder& g) {
   g.set(0, g.call("pad_border_backward", {g.output_gradient()}, a));
 }
 
-extern const OpDef kPadBorder;
 const OpDef kPadBorder{
     .name = "pad_border",
     .doc =
@@ -23,6 +22,7 @@ const OpDef kPadBorder{
         [](const NodeView& node) {
           return ops::border_call(node.attributes(), "pad_border", node.input(0).shape, node.output().shape);
         },
+    .layout = {ImageLayout::Rule::moves},
     .cost = [](const NodeView&) { return Cost{}; },
     .amp = AmpClass::clear,
     .cases =

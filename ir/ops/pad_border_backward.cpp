@@ -17,7 +17,6 @@ static void gradient_pad_border_backward(GradientBuilder& g) {
   g.set(0, g.call("pad_border", {g.output_gradient()}, a));
 }
 
-extern const OpDef kPadBorderBackward;
 const OpDef kPadBorderBackward{
     .name = "pad_border_backward",
     .doc = "dx, the gradient of pad_border: each dy is added to the element that it was taken from.",
@@ -29,6 +28,7 @@ const OpDef kPadBorderBackward{
         [](const NodeView& node) {
           return ops::border_call(node.attributes(), "pad_border_backward", node.output().shape, node.input(0).shape);
         },
+    .layout = {ImageLayout::Rule::moves},
     .cost =
         [](const NodeView& node) { return Cost{.flops = static_cast<double>(node.input(0).shape.numel().maximum())}; },
     .amp = AmpClass::clear,

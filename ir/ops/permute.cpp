@@ -41,7 +41,6 @@ static KernelCall kernel_permute(const NodeView& node) {
   return ops::strided_call("strided_copy", node.output().shape, strides, 0);
 }
 
-extern const OpDef kPermute;
 const OpDef kPermute{
     .name = "permute",
     .doc = "Dimension d of y is dimension dims[d] of x.",

@@ -15,7 +15,6 @@ static void gradient_pow(GradientBuilder& g) {
   }
 }
 
-extern const OpDef kPow;
 const OpDef kPow{
     .name = "pow",
     .doc =
@@ -26,6 +25,7 @@ const OpDef kPow{
     .infer = ops::infer_binary,
     .gradient = gradient_pow,
     .scalar = {.body = "math::pow(x, y)"},
+    .fold = [](const double* x) { return std::pow(x[0], x[1]); },
     .amp = AmpClass::black,
     .cases =
         [] {

@@ -16,7 +16,6 @@ static void gradient_prod(GradientBuilder& g) {
   g.set(0, ops::where(alone, product, without_zero));
 }
 
-extern const OpDef kProd;
 const OpDef kProd{
     .name = "prod",
     .doc = "y = the product of x over dims; 1 for none.",
@@ -25,6 +24,7 @@ const OpDef kProd{
     .infer = [](InferContext& c) { ops::infer_reduction(c, false); },
     .gradient = gradient_prod,
     .kernel = [](const NodeView& node) { return ops::reduce_call(node, "reduce_prod"); },
+    .layout = {ImageLayout::Rule::reduces},
     .cost =
         [](const NodeView& node) { return Cost{.flops = static_cast<double>(node.input(0).shape.numel().maximum())}; },
     .remark = ops::reduction_remark,

@@ -2,7 +2,6 @@
 
 namespace graven::ir {
 
-extern const OpDef kRandomNormal;
 const OpDef kRandomNormal{
     .name = "random_normal",
     .doc =

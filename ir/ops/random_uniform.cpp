@@ -2,7 +2,6 @@
 
 namespace graven::ir {
 
-extern const OpDef kRandomUniform;
 const OpDef kRandomUniform{
     .name = "random_uniform",
     .doc =

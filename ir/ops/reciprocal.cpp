@@ -7,7 +7,6 @@ static void gradient_reciprocal(GradientBuilder& g) {
   g.set(0, -dy * (y * y));
 }
 
-extern const OpDef kReciprocal;
 const OpDef kReciprocal{
     .name = "reciprocal",
     .doc = "y = 1 / x",
@@ -15,6 +14,7 @@ const OpDef kReciprocal{
     .infer = ops::infer_floating,
     .gradient = gradient_reciprocal,
     .scalar = {.body = "T(1) / x"},
+    .fold = [](const double* x) { return 1 / x[0]; },
     .amp = AmpClass::black,
     .cases = [] { return ops::unary_cases(0.2, 4); },
 };

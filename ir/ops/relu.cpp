@@ -9,7 +9,6 @@ static void gradient_relu(GradientBuilder& g) {
   g.set(0, g.call("where", {positive, g.output_gradient(), zero}));
 }
 
-extern const OpDef kRelu;
 const OpDef kRelu{
     .name = "relu",
     .doc = "y = max(x, 0). NaN stays NaN, as in PyTorch.",
@@ -17,6 +16,7 @@ const OpDef kRelu{
     .infer = ops::infer_number,
     .gradient = gradient_relu,
     .scalar = {.body = "x < T(0) ? T(0) : x", .least = "0", .most = "inf"},
+    .fold = [](const double* x) { return x[0] < 0 ? 0 : x[0]; },
     .cases = [] { return ops::unary_cases(-4, 4, {}, true); },
 };
 

@@ -8,7 +8,6 @@ static void gradient_remainder(GradientBuilder& g) {
   if (g.needs(1)) g.set_reduced(1, -(dz * x.apply("floor_divide", {y})));
 }
 
-extern const OpDef kRemainder;
 const OpDef kRemainder{
     .name = "remainder",
     .doc = "z = x - y * floor(x / y): the sign of y, as in Python; 0 for integers over 0. Broadcast as in NumPy.",

@@ -9,7 +9,6 @@ static void gradient_resample(GradientBuilder& g) {
   g.set(0, g.call("resample_backward", {g.output_gradient()}, a));
 }
 
-extern const OpDef kResample;
 const OpDef kResample{
     .name = "resample",
     .doc =
@@ -28,6 +27,7 @@ const OpDef kResample{
         [](const NodeView& node) {
           return ops::resample_call(node.attributes(), "resample", node.input(0).shape, node.output().shape);
         },
+    .layout = {ImageLayout::Rule::moves},
     .cost =
         [](const NodeView& node) {
           return Cost{.flops = 3.0 * static_cast<double>(node.output().shape.numel().maximum())};

@@ -18,7 +18,6 @@ static void gradient_resample_backward(GradientBuilder& g) {
   g.set(0, g.call("resample", {g.output_gradient()}, a));
 }
 
-extern const OpDef kResampleBackward;
 const OpDef kResampleBackward{
     .name = "resample_backward",
     .doc = "dx, the gradient of resample: each dy is added to the elements that it was made of, by their weights.",
@@ -30,6 +29,7 @@ const OpDef kResampleBackward{
         [](const NodeView& node) {
           return ops::resample_call(node.attributes(), "resample_backward", node.output().shape, node.input(0).shape);
         },
+    .layout = {ImageLayout::Rule::moves},
     .cost =
         [](const NodeView& node) {
           return Cost{.flops = 3.0 * static_cast<double>(node.input(0).shape.numel().maximum())};

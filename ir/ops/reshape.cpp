@@ -33,7 +33,6 @@ static void gradient_reshape(GradientBuilder& g) {
   g.set(0, g.call("reshape", {g.output_gradient()}, {{"shape", g.type(g.input(0)).shape}}));
 }
 
-extern const OpDef kReshape;
 const OpDef kReshape{
     .name = "reshape",
     .doc = "y is x's elements, in row-major order, under another shape. One dimension may be -1: it is inferred.",

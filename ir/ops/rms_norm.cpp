@@ -19,7 +19,6 @@ static void gradient_rms_norm(GradientBuilder& g) {
     if (g.has_input(i) && g.needs(i)) g.set(i, gradients[i]);
 }
 
-extern const OpDef kRmsNorm;
 const OpDef kRmsNorm{
     .name = "rms_norm",
     .doc =

@@ -12,7 +12,6 @@ static void infer_rms_norm_backward(InferContext& c) {
   c.output(x.dtype, row);
 }
 
-extern const OpDef kRmsNormBackward;
 const OpDef kRmsNormBackward{
     .name = "rms_norm_backward",
     .doc =

@@ -26,7 +26,6 @@ static ops::RecurrentSizes sizes_of_rnn(const NodeView& node) {
   return ops::recurrent_sizes(node.input(0).shape, node.input(1).shape, 1);
 }
 
-extern const OpDef kRnn;
 const OpDef kRnn{
     .name = "rnn",
     .doc =

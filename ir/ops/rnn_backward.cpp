@@ -18,7 +18,6 @@ static ops::RecurrentSizes sizes_of_rnn_backward(const NodeView& node) {
   return ops::recurrent_sizes(node.input(2).shape, node.input(3).shape, 1);
 }
 
-extern const OpDef kRnnBackward;
 const OpDef kRnnBackward{
     .name = "rnn_backward",
     .doc =

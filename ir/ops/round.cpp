@@ -2,7 +2,6 @@
 
 namespace graven::ir {
 
-extern const OpDef kRound;
 const OpDef kRound{
     .name = "round",
     .doc = "y = the nearest integer, halves to the even one, as in PyTorch. The gradient is 0.",
@@ -10,6 +9,7 @@ const OpDef kRound{
     .infer = ops::infer_floating,
     .gradient = ops::gradient_zero,
     .scalar = {.body = "math::round(x)"},
+    .fold = [](const double* x) { return std::nearbyint(x[0]); },
     .cases = [] { return ops::unary_cases(-4, 4); },
 };
 

@@ -7,7 +7,6 @@ static void gradient_rsqrt(GradientBuilder& g) {
   g.set(0, dy * -0.5 * (y * y * y));
 }
 
-extern const OpDef kRsqrt;
 const OpDef kRsqrt{
     .name = "rsqrt",
     .doc = "y = 1 / sqrt(x)",
@@ -15,6 +14,7 @@ const OpDef kRsqrt{
     .infer = ops::infer_floating,
     .gradient = gradient_rsqrt,
     .scalar = {.body = "T(1) / math::sqrt(x)"},
+    .fold = [](const double* x) { return 1 / std::sqrt(x[0]); },
     .amp = AmpClass::black,
     .cases = [] { return ops::unary_cases(0.1, 8); },
 };

@@ -19,7 +19,6 @@ static void gradient_scatter(GradientBuilder& g) {
   if (g.needs(2)) g.set(2, g.call("gather", {g.output_gradient(), g.input(1)}, dim));
 }
 
-extern const OpDef kScatter;
 const OpDef kScatter{
     .name = "scatter",
     .doc =

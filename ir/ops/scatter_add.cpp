@@ -16,7 +16,6 @@ static void gradient_scatter_add(GradientBuilder& g) {
     g.set(2, g.call("gather", {g.output_gradient(), g.input(1)}, {{"dim", g.attributes().integer("dim")}}));
 }
 
-extern const OpDef kScatterAdd;
 const OpDef kScatterAdd{
     .name = "scatter_add",
     .doc =

@@ -8,7 +8,6 @@ static void gradient_selu(GradientBuilder& g) {
                       dy * (y + 1.0507009873554804934193349852946 * 1.6732632423543772848170429916717)));
 }
 
-extern const OpDef kSelu;
 const OpDef kSelu{
     .name = "selu",
     .doc = "y = s * x where x > 0, else s * a * (exp(x) - 1), with s = 1.0507, a = 1.6733 (Klambauer et al. 2017)",

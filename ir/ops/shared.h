@@ -5,19 +5,19 @@
 //     const ops::Term y(g, g.output()), dy(g, g.output_gradient());
 //     g.set(0, dy * (1 - y * y));
 //   }
-//   extern const OpDef kTanh;
 //   const OpDef kTanh{.name = "tanh", .doc = "...", .inputs = {{"x"}}, .infer = ops::infer_floating,
 //                     .gradient = gradient_tanh, .scalar = {.body = "math::tanh(x)"},
 //                     .cases = [] { return ops::unary_cases(-3, 3); }};
 #pragma once
 
+#include <cmath>
 #include <string>
 #include <string_view>
 #include <type_traits>
 #include <vector>
 
 #include "ir/diagnostic.h"
-#include "ir/op.h"
+#include "ir/ops.h"
 
 namespace graven::ir::ops {
 

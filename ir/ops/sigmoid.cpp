@@ -7,7 +7,6 @@ static void gradient_sigmoid(GradientBuilder& g) {
   g.set(0, dy * (y * (1 - y)));
 }
 
-extern const OpDef kSigmoid;
 const OpDef kSigmoid{
     .name = "sigmoid",
     .doc = "y = 1 / (1 + exp(-x))",
@@ -15,6 +14,7 @@ const OpDef kSigmoid{
     .infer = ops::infer_floating,
     .gradient = gradient_sigmoid,
     .scalar = {.body = "T(1) / (T(1) + math::exp(-x))"},
+    .fold = [](const double* x) { return 1 / (1 + std::exp(-x[0])); },
     .cases = [] { return ops::unary_cases(-6, 6); },
 };
 

@@ -2,7 +2,6 @@
 
 namespace graven::ir {
 
-extern const OpDef kSign;
 const OpDef kSign{
     .name = "sign",
     .doc = "y = 1 where x > 0, -1 where x < 0, else 0 (NaN gives 0). The gradient is 0.",
@@ -10,6 +9,7 @@ const OpDef kSign{
     .infer = ops::infer_number,
     .gradient = ops::gradient_zero,
     .scalar = {.body = "math::sign(x)"},
+    .fold = [](const double* x) { return static_cast<double>((x[0] > 0) - (x[0] < 0)); },
     .cases = [] { return ops::unary_cases(-4, 4, {}, true); },
 };
 

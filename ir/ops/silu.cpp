@@ -8,7 +8,6 @@ static void gradient_silu(GradientBuilder& g) {
   g.set(0, dy * (s * (x * (1 - s) + 1)));
 }
 
-extern const OpDef kSilu;
 const OpDef kSilu{
     .name = "silu",
     .doc = "y = x * sigmoid(x), also called swish.",

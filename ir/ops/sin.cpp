@@ -7,7 +7,6 @@ static void gradient_sin(GradientBuilder& g) {
   g.set(0, dy * x.apply("cos"));
 }
 
-extern const OpDef kSin;
 const OpDef kSin{
     .name = "sin",
     .doc = "y = sin(x), x in radians.",
@@ -15,6 +14,7 @@ const OpDef kSin{
     .infer = ops::infer_floating,
     .gradient = gradient_sin,
     .scalar = {.body = "math::sin(x)"},
+    .fold = [](const double* x) { return std::sin(x[0]); },
     .cases = [] { return ops::unary_cases(-7, 7); },
 };
 

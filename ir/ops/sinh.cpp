@@ -7,7 +7,6 @@ static void gradient_sinh(GradientBuilder& g) {
   g.set(0, dy * x.apply("cosh"));
 }
 
-extern const OpDef kSinh;
 const OpDef kSinh{
     .name = "sinh",
     .doc = "y = (exp(x) - exp(-x)) / 2",

@@ -105,7 +105,6 @@ static std::string remark_slice(const NodeView& node) {
                      step == 1 ? "" : fmt::format(":{}", step));
 }
 
-extern const OpDef kSlice;
 const OpDef kSlice{
     .name = "slice",
     .doc =
@@ -122,6 +121,7 @@ const OpDef kSlice{
     .infer = infer_slice,
     .gradient = gradient_slice,
     .kernel = kernel_slice,
+    .layout = {ImageLayout::Rule::moves},
     .cost =
         [](const NodeView& node) {
           return Cost{.flops = 0,

@@ -9,7 +9,6 @@ static void gradient_softplus(GradientBuilder& g) {
   g.set(0, ops::where(bx.gt(g.attributes().number("threshold")), dy, dy * bx.apply("sigmoid")));
 }
 
-extern const OpDef kSoftplus;
 const OpDef kSoftplus{
     .name = "softplus",
     .doc = "y = ln(1 + exp(beta * x)) / beta; x itself where beta * x > threshold.",

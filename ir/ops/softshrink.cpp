@@ -16,7 +16,6 @@ static void infer_softshrink(InferContext& c) {
             "'lambd' must be at least 0, got " + ops::text_of(c.attributes.number("lambd")));
 }
 
-extern const OpDef kSoftshrink;
 const OpDef kSoftshrink{
     .name = "softshrink",
     .doc = "y = x - lambd where x > lambd, x + lambd where x < -lambd, else 0",

@@ -8,7 +8,6 @@ static void gradient_softsign(GradientBuilder& g) {
   g.set(0, dy / (d * d));
 }
 
-extern const OpDef kSoftsign;
 const OpDef kSoftsign{
     .name = "softsign",
     .doc = "y = x / (1 + |x|)",

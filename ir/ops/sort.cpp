@@ -41,7 +41,6 @@ static KernelCall kernel_sort(const NodeView& node) {
   return call;
 }
 
-extern const OpDef kSort;
 const OpDef kSort{
     .name = "sort",
     .doc =

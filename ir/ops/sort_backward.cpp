@@ -17,7 +17,6 @@ static void infer_sort_backward(InferContext& c) {
   c.output(c.input(0).dtype, x);
 }
 
-extern const OpDef kSortBackward;
 const OpDef kSortBackward{
     .name = "sort_backward",
     .doc = "dx, the gradient of sort: dx[index[k]] = dy[k] along dim, 0 elsewhere.",

@@ -7,7 +7,6 @@ static void gradient_sqrt(GradientBuilder& g) {
   g.set(0, dy * 0.5 / y);
 }
 
-extern const OpDef kSqrt;
 const OpDef kSqrt{
     .name = "sqrt",
     .doc = "y = the square root of x; NaN below 0.",
@@ -15,6 +14,7 @@ const OpDef kSqrt{
     .infer = ops::infer_floating,
     .gradient = gradient_sqrt,
     .scalar = {.body = "math::sqrt(x)"},
+    .fold = [](const double* x) { return std::sqrt(x[0]); },
     .cases = [] { return ops::unary_cases(0.1, 8); },
 };
 

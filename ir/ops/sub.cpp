@@ -7,7 +7,6 @@ static void gradient_sub(GradientBuilder& g) {
   if (g.needs(1)) g.set_reduced(1, -ops::Term(g, g.output_gradient()));
 }
 
-extern const OpDef kSub;
 const OpDef kSub{
     .name = "sub",
     .doc = "z = x - y, broadcast as in NumPy.",
@@ -15,6 +14,7 @@ const OpDef kSub{
     .infer = ops::infer_binary,
     .gradient = gradient_sub,
     .scalar = {.body = "x - y", .integer_body = "math::sub(x, y)"},
+    .fold = [](const double* x) { return x[0] - x[1]; },
     .cases = [] { return ops::binary_cases(-4, 4, -4, 4, true); },
 };
 

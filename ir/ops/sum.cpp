@@ -6,7 +6,6 @@ static void gradient_sum(GradientBuilder& g) {
   g.set(0, g.call("expand", {ops::keep_dims(g, g.output_gradient())}, {{"shape", g.type(g.input(0)).shape}}));
 }
 
-extern const OpDef kSum;
 const OpDef kSum{
     .name = "sum",
     .doc = "y = the sum of x over dims. (PyTorch sums integers in i64: the frontend casts them.)",
@@ -15,6 +14,7 @@ const OpDef kSum{
     .infer = [](InferContext& c) { ops::infer_reduction(c, false); },
     .gradient = gradient_sum,
     .kernel = [](const NodeView& node) { return ops::reduce_call(node, "reduce_sum"); },
+    .layout = {ImageLayout::Rule::reduces},
     .cost =
         [](const NodeView& node) { return Cost{.flops = static_cast<double>(node.input(0).shape.numel().maximum())}; },
     .remark = ops::reduction_remark,

@@ -7,7 +7,6 @@ static void gradient_tan(GradientBuilder& g) {
   g.set(0, dy * (y * y + 1));
 }
 
-extern const OpDef kTan;
 const OpDef kTan{
     .name = "tan",
     .doc = "y = tan(x), x in radians.",

@@ -7,7 +7,6 @@ static void gradient_tanh(GradientBuilder& g) {
   g.set(0, dy * (1 - y * y));
 }
 
-extern const OpDef kTanh;
 const OpDef kTanh{
     .name = "tanh",
     .doc = "y = tanh(x)",
@@ -15,6 +14,7 @@ const OpDef kTanh{
     .infer = ops::infer_floating,
     .gradient = gradient_tanh,
     .scalar = {.body = "math::tanh(x)"},
+    .fold = [](const double* x) { return std::tanh(x[0]); },
     .cases = [] { return ops::unary_cases(-3, 3); },
 };
 

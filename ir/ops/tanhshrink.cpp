@@ -8,7 +8,6 @@ static void gradient_tanhshrink(GradientBuilder& g) {
   g.set(0, dy * (t * t));
 }
 
-extern const OpDef kTanhshrink;
 const OpDef kTanhshrink{
     .name = "tanhshrink",
     .doc = "y = x - tanh(x)",

@@ -8,7 +8,6 @@ static void gradient_threshold(GradientBuilder& g) {
   g.set(0, ops::where(below, dy.constant(0), dy));
 }
 
-extern const OpDef kThreshold;
 const OpDef kThreshold{
     .name = "threshold",
     .doc = "y = x where x > threshold, else value. NaN stays NaN.",

@@ -2,7 +2,6 @@
 
 namespace graven::ir {
 
-extern const OpDef kTrunc;
 const OpDef kTrunc{
     .name = "trunc",
     .doc = "y = x rounded towards 0. The gradient is 0.",

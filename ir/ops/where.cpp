@@ -15,7 +15,6 @@ static void gradient_where(GradientBuilder& g) {
   if (g.needs(2)) g.set_reduced(2, ops::where(condition, zero, dz));
 }
 
-extern const OpDef kWhere;
 const OpDef kWhere{
     .name = "where",
     .doc = "z = condition ? x : y, all three broadcast as in NumPy.",
@@ -23,6 +22,7 @@ const OpDef kWhere{
     .infer = infer_where,
     .gradient = gradient_where,
     .scalar = {.body = "x != T(0) ? y : z"},
+    .fold = [](const double* x) { return x[0] != 0 ? x[1] : x[2]; },
     .amp = AmpClass::clear,
     .cases =
         [] {

@@ -70,11 +70,10 @@ void add_group(Graph& graph, const OptimizerKind& kind, const ParameterGroup& gr
 void assign_running_statistics(Graph& graph) {
   std::set<ValueId> assigned;
   for (const Node& n : graph.nodes)
-    for (std::size_t i = 0; i < n.inputs.size(); ++i)
-      if (is_mutated(n, i)) assigned.insert(n.inputs[i]);
+    for (const ValueId v : written_by(n)) assigned.insert(v);
   const std::size_t count = graph.nodes.size();
   for (std::size_t n = 0; n < count; ++n) {
-    if (graph.nodes[n].op->name != "batch_norm_training") continue;
+    if (!graph.nodes[n].is(kBatchNormTraining)) continue;
     constexpr std::size_t kRunning[][2] = {{3, 3},
                                            {4, 4}};  // input (running mean, running variance), output that replaces it
     for (const auto& [input, output] : kRunning) {
@@ -82,7 +81,7 @@ void assign_running_statistics(Graph& graph) {
       if (node.inputs.size() <= input || node.outputs.size() <= output || node.inputs[input] == kNone) continue;
       const ValueId buffer = node.inputs[input];
       if (graph.value(buffer).kind != ValueKind::buffer || !assigned.insert(buffer).second) continue;
-      graph.add_node(get_op("assign"), {buffer, node.outputs[output]}, {}, Origins(node.origins), Phase::update);
+      graph.add_node(kAssign, {buffer, node.outputs[output]}, {}, Origins(node.origins), Phase::update);
     }
   }
 }

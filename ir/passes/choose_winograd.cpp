@@ -32,21 +32,15 @@ std::int64_t tile_of(const Graph& graph, const Node& node) {
 }  // namespace
 
 void choose_winograd(Graph& graph, const PassOptions&) {
-  std::vector<bool> known(graph.values.size(), false);  // does not change from call to call
-  for (std::size_t v = 0; v < graph.values.size(); ++v) {
-    const ValueKind kind = graph.values[v].kind;
-    known[v] = kind == ValueKind::parameter || kind == ValueKind::buffer || kind == ValueKind::constant;
-  }
-  for (const Node& node : graph.nodes)
-    for (std::size_t i = 0; i < node.inputs.size(); ++i)
-      if (node.inputs[i] != kNone && is_mutated(node, i)) known[static_cast<std::size_t>(node.inputs[i])] = false;
+  // What does not change from call to call.
+  ByValue<bool> known = unwritten(graph, {ValueKind::parameter, ValueKind::buffer, ValueKind::constant});
   Rewriter rewriter(graph);
   for (Node& node : rewriter.old()) {
     rewriter.forward_inputs(node);
     bool all = !node.op->has_effect() && !node.op->random;
-    for (ValueId v : node.inputs) all = all && (v == kNone || known[static_cast<std::size_t>(v)]);
-    for (ValueId v : node.outputs) known[static_cast<std::size_t>(v)] = known[static_cast<std::size_t>(v)] || all;
-    if (node.op->name == "conv2d" && known[static_cast<std::size_t>(node.inputs[1])]) {
+    for (ValueId v : node.inputs) all = all && (v == kNone || known(v));
+    for (ValueId v : node.outputs) known[v] = all;
+    if (node.is(kConv2d) && known(node.inputs[1])) {
       if (const std::int64_t tile = tile_of(graph, node)) {
         Attributes attributes;
         attributes.set("padding", node.attributes.integers("padding"));
@@ -54,7 +48,7 @@ void choose_winograd(Graph& graph, const PassOptions&) {
         attributes.set("packed", false);
         attributes.set("weight_shape", node.attributes.integers("weight_shape"));
         attributes.set("epilogue", node.attributes.program("epilogue"));
-        node.op = &get_op("conv2d_winograd");
+        node.op = &kConv2dWinograd;
         node.attributes = std::move(attributes);
       }
     }

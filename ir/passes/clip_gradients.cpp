@@ -33,40 +33,39 @@ class Clipping {
   void add(const std::string& name, ValueId gradient) {
     name_ = name + ".gradient_norm";
     const ValueId g = cast(gradient, dtype_);
-    ValueId terms = order_ == 2 ? call("mul", {g, g}) : call("abs", {g});
-    if (order_ != 1 && order_ != 2 && !largest()) terms = call("pow", {terms, number(order_)});
-    parts_.push_back(call("reshape", {over_all_dimensions(terms)}, {{"shape", Shape{1}}}));
+    ValueId terms = order_ == 2 ? call(kMul, {g, g}) : call(kAbs, {g});
+    if (order_ != 1 && order_ != 2 && !largest()) terms = call(kPow, {terms, number(order_)});
+    parts_.push_back(call(kReshape, {over_all_dimensions(terms)}, {{"shape", Shape{1}}}));
   }
   /// min(max_norm / (norm of all that was added + 1e-6), 1)
   ValueId factor(const std::string& name, double max_norm) {
     name_ = name;
-    ValueId norm =
-        over_all_dimensions(parts_.size() == 1 ? parts_[0] : call("cat", parts_, {{"dim", std::int64_t{0}}}));
+    ValueId norm = over_all_dimensions(parts_.size() == 1 ? parts_[0] : call(kCat, parts_, {{"dim", std::int64_t{0}}}));
     if (order_ == 2)
-      norm = call("sqrt", {norm});
+      norm = call(kSqrt, {norm});
     else if (!largest() && order_ != 1)
-      norm = call("pow", {norm, number(1 / order_)});
-    return call("minimum", {call("div", {number(max_norm), call("add", {norm, number(1e-6)})}), number(1)});
+      norm = call(kPow, {norm, number(1 / order_)});
+    return call(kMinimum, {call(kDiv, {number(max_norm), call(kAdd, {norm, number(1e-6)})}), number(1)});
   }
   ValueId scale(const std::string& name, ValueId gradient, ValueId factor) {
     name_ = name;
-    return call("mul", {gradient, cast(factor, graph_.type(gradient).dtype)});
+    return call(kMul, {gradient, cast(factor, graph_.type(gradient).dtype)});
   }
 
  private:
   bool largest() const { return std::isinf(order_); }
-  ValueId call(std::string_view op, std::vector<ValueId> inputs, Attributes attributes = {}) {
-    return graph_.call(op, std::move(inputs), std::move(attributes), {Origin{"optimizer", {}, 0}}, Phase::backward,
-                       name_ + "." + std::string(op));
+  ValueId call(const OpDef& op, std::vector<ValueId> inputs, Attributes attributes = {}) {
+    return graph_.add_node(op, std::move(inputs), std::move(attributes), {Origin{"optimizer", {}, 0}}, Phase::backward,
+                           name_ + "." + std::string(op.name))[0];
   }
-  ValueId number(double value) { return call("full", {}, {{"shape", Shape{}}, {"value", value}, {"dtype", dtype_}}); }
+  ValueId number(double value) { return call(kFull, {}, {{"shape", Shape{}}, {"value", value}, {"dtype", dtype_}}); }
   ValueId cast(ValueId v, DType dtype) {
-    return graph_.type(v).dtype == dtype ? v : call("cast", {v}, {{"dtype", dtype}});
+    return graph_.type(v).dtype == dtype ? v : call(kCast, {v}, {{"dtype", dtype}});
   }
   ValueId over_all_dimensions(ValueId v) {
     Ints dims;
     for (std::size_t d = 0; d < graph_.type(v).shape.rank(); ++d) dims.push_back(static_cast<std::int64_t>(d));
-    return dims.empty() ? v : call(largest() ? "amax" : "sum", {v}, {{"dims", dims}});
+    return dims.empty() ? v : call(largest() ? kAmax : kSum, {v}, {{"dims", dims}});
   }
 
   Graph& graph_;
@@ -105,8 +104,8 @@ class Gradients {
   }
   void clip_values(const std::vector<ValueId>& parameters, double most) {
     for (Gradient* g : of(parameters))
-      replace(*g, graph_.call("clamp", {g->value}, {{"min", -most}, {"max", most}}, {Origin{"optimizer", {}, 0}},
-                              Phase::backward, name_of(*g) + ".clipped_gradient.clamp"));
+      replace(*g, graph_.add_node(kClamp, {g->value}, {{"min", -most}, {"max", most}}, {Origin{"optimizer", {}, 0}},
+                                  Phase::backward, name_of(*g) + ".clipped_gradient.clamp")[0]);
   }
 
  private:

@@ -19,7 +19,7 @@ void decompose_matmuls(Graph& graph, const PassOptions&) {
   Rewriter rewriter(graph);
   for (Node& node : rewriter.old()) {
     rewriter.forward_inputs(node);
-    if (node.op->name == "matmul") {
+    if (node.is(kMatmul)) {
       const Shape batch[2] = {batch_of(graph.type(node.inputs[0]).shape), batch_of(graph.type(node.inputs[1]).shape)};
       const Dim count[2] = {batch[0].numel(), batch[1].numel()};
       if (count[0] != count[1] && count[0] != Dim(1) && count[1] != Dim(1)) {
@@ -30,8 +30,8 @@ void decompose_matmuls(Graph& graph, const PassOptions&) {
           Shape shape = both;
           shape.push_back(from.back(1));
           shape.push_back(from.back(0));
-          node.inputs[i] = rewriter.add_one("expand", {node.inputs[i]}, {{"shape", shape}}, node.origins, node.phase,
-                                            graph.value(node.outputs[0]).name + ".batches");
+          node.inputs[i] = rewriter.add(kExpand, {node.inputs[i]}, {{"shape", shape}}, node.origins, node.phase,
+                                        graph.value(node.outputs[0]).name + ".batches");
         }
       }
     }

@@ -36,9 +36,9 @@ void decompose_reductions(Graph& graph, const PassOptions&) {
     if (dims && node.attributes.find("keepdim")) {
       const std::vector<Ints> runs = runs_of(graph.type(node.inputs[0]).shape, std::get<Ints>(*dims));
       for (std::size_t r = runs.size(); r-- > 1;)
-        node.inputs[0] = rewriter.add_one(node.op->name, {node.inputs[0]},
-                                          {{"dims", runs[r]}, {"keepdim", node.attributes.at("keepdim")}}, node.origins,
-                                          node.phase, graph.value(node.outputs[0]).name + ".partial");
+        node.inputs[0] =
+            rewriter.add(*node.op, {node.inputs[0]}, {{"dims", runs[r]}, {"keepdim", node.attributes.at("keepdim")}},
+                         node.origins, node.phase, graph.value(node.outputs[0]).name + ".partial");
       if (runs.size() > 1) node.attributes.set("dims", runs[0]);
     }
     rewriter.keep(std::move(node));

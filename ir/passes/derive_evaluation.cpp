@@ -13,16 +13,14 @@ namespace {
 /// batch_norm_training(x, weight, bias, mean, var) -> batch_norm of the same inputs; without running statistics a batch
 /// is all that is known, so the node stays, as in PyTorch.
 bool use_running_statistics(Rewriter& rewriter, Node& node) {
-  if (node.op->name != "batch_norm_training" || node.inputs.size() < 5 || node.inputs[3] == kNone ||
-      node.inputs[4] == kNone)
+  if (!node.is(kBatchNormTraining) || node.inputs.size() < 5 || node.inputs[3] == kNone || node.inputs[4] == kNone)
     return false;
   Attributes attributes{{"eps", node.attributes.at("eps")}, {"channels_last", node.attributes.at("channels_last")}};
   constexpr std::string_view kSuffix = "_training";
   std::string name = rewriter.graph().value(node.outputs[0]).name;  // "model.norm.batch_norm_training"
   if (name.size() > kSuffix.size() && name.compare(name.size() - kSuffix.size(), kSuffix.size(), kSuffix) == 0)
     name.resize(name.size() - kSuffix.size());
-  const ValueId y =
-      rewriter.add_one("batch_norm", node.inputs, std::move(attributes), node.origins, Phase::forward, name);
+  const ValueId y = rewriter.add(kBatchNorm, node.inputs, std::move(attributes), node.origins, Phase::forward, name);
   rewriter.replace(node.outputs[0], y);
   if (node.outputs.size() > 4) {  // nobody writes them back, but somebody may look at them
     rewriter.replace(node.outputs[3], node.inputs[3]);
@@ -33,7 +31,7 @@ bool use_running_statistics(Rewriter& rewriter, Node& node) {
 
 /// dropout(x) -> x, as in PyTorch's evaluation mode.
 bool skip_dropout(Rewriter& rewriter, const Node& node) {
-  if (node.op->name != "dropout") return false;
+  if (!node.is(kDropout)) return false;
   rewriter.replace(node.outputs[0], node.inputs[0]);
   return true;
 }
@@ -44,13 +42,13 @@ void fix_random_inputs(Rewriter& rewriter, Node& node) {
   if (!node.op->random) return;
   for (ValueId& v : node.inputs)
     if (v != kNone && rewriter.graph().value(v).kind == ValueKind::hyper)
-      v = rewriter.add_one("full", {}, {{"shape", Shape{}}, {"value", 0.0}, {"dtype", DType::i64}}, node.origins,
-                           Phase::forward, rewriter.graph().value(v).name + ".evaluation");
+      v = rewriter.add(kFull, {}, {{"shape", Shape{}}, {"value", 0.0}, {"dtype", DType::i64}}, node.origins,
+                       Phase::forward, rewriter.graph().value(v).name + ".evaluation");
 }
 
 const Node* cross_entropy_of(const Graph& graph) {
   for (std::size_t n = graph.nodes.size(); n-- > 0;)
-    if (graph.nodes[n].op->name == "cross_entropy") return &graph.nodes[n];
+    if (graph.nodes[n].is(kCrossEntropy)) return &graph.nodes[n];
   return nullptr;
 }
 
@@ -93,8 +91,8 @@ Graph evaluation_graph(const Graph& traced) {
 bool evaluation_differs(const Graph& graph) {
   return std::any_of(graph.nodes.begin(), graph.nodes.end(), [](const Node& node) {
     if (node.phase != Phase::forward) return false;
-    return node.op->random || (node.op->name == "batch_norm_training" && node.inputs.size() > 4 &&
-                               node.inputs[3] != kNone && node.inputs[4] != kNone);
+    return node.op->random || (node.is(kBatchNormTraining) && node.inputs.size() > 4 && node.inputs[3] != kNone &&
+                               node.inputs[4] != kNone);
   });
 }
 

@@ -1,6 +1,7 @@
 #include <algorithm>
-#include <numeric>
+#include <functional>
 #include <set>
+#include <utility>
 
 #include "ir/diagnostic.h"
 #include "ir/passes/passes.h"
@@ -14,16 +15,15 @@ namespace {
 /// gradient.
 class Differentiation {
  public:
-  explicit Differentiation(Graph& graph) : graph_(graph), forward_count_(graph.nodes.size()) {}
+  explicit Differentiation(Graph& graph) : graph_(graph), uses_(graph), forward_count_(graph.nodes.size()) {}
 
   void run() {
     mark_wanted();
     mark_required();
-    contributions_.resize(graph_.values.size());
     for (const Loss& loss : graph_.losses) seed(loss);
     for (std::size_t n = forward_count_; n-- > 0;) differentiate(n);
     for (ValueId p : graph_.parameters)
-      if (at(wanted_, p))
+      if (wanted_(p))
         if (const ValueId gradient = total(p, origins_of(p)); gradient != kNone)
           graph_.gradients.push_back({p, gradient});
     refuse_what_changed();
@@ -36,35 +36,31 @@ class Differentiation {
   /// Gradients must read what forward read. A buffer that forward has written since holds something else by then: an
   /// error, as where a tensor is changed in place before backward().
   void refuse_what_changed() const {
-    const std::size_t never = graph_.nodes.size();
-    std::vector<ValueId> memory(graph_.values.size());  // by value: whose memory it is
-    std::iota(memory.begin(), memory.end(), 0);
-    std::vector<std::size_t> first_read(graph_.values.size(), never);
-    std::vector<bool> changed(graph_.values.size(), false);
+    const std::vector<ValueId> memory = memory_roots(graph_, forward_count_);
+    ByValue<std::size_t> first_read(graph_.nodes.size());  // of what nobody reads it is beyond the last node
+    ByValue<bool> changed;
     for (std::size_t n = 0; n < forward_count_; ++n) {
       const Node& node = graph_.nodes[n];
       for (std::size_t i = 0; i < node.inputs.size(); ++i) {
         if (node.inputs[i] == kNone) continue;
-        const auto of = static_cast<std::size_t>(memory[static_cast<std::size_t>(node.inputs[i])]);
+        const ValueId of = memory[at(node.inputs[i])];
         if (is_mutated(node, i))
-          changed[of] = first_read[of] < n;
+          changed[of] = first_read(of) < n;
         else
-          first_read[of] = std::min(first_read[of], n);
+          first_read[of] = std::min(first_read(of), n);
       }
-      if (node.op->alias)
-        memory[static_cast<std::size_t>(node.outputs[0])] = memory[static_cast<std::size_t>(node.inputs[0])];
     }
     // Rules may leave nodes behind that no gradient needs.
-    std::vector<bool> needed(graph_.values.size(), false);
-    for (const Gradient& g : graph_.gradients) needed[static_cast<std::size_t>(g.value)] = true;
+    ByValue<bool> needed;
+    for (const Gradient& g : graph_.gradients) needed[g.value] = true;
     for (std::size_t n = graph_.nodes.size(); n-- > forward_count_;) {
       const Node& node = graph_.nodes[n];
-      if (std::none_of(node.outputs.begin(), node.outputs.end(), [&](ValueId v) { return at(needed, v); })) continue;
+      if (std::none_of(node.outputs.begin(), node.outputs.end(), std::cref(needed))) continue;
       for (ValueId v : node.inputs) {
         if (v == kNone) continue;
-        needed[static_cast<std::size_t>(v)] = true;
-        const Value& of = graph_.value(memory[static_cast<std::size_t>(v)]);
-        if (changed[static_cast<std::size_t>(memory[static_cast<std::size_t>(v)])])
+        needed[v] = true;
+        const Value& of = graph_.value(memory[at(v)]);
+        if (changed(memory[at(v)]))
           throw UserError("backward: '" + of.name + "' " + of.type.to_string() +
                           ", which a gradient needs, is changed in place after it is used")
               .note("use a clone() of it, or change it before it is used")
@@ -84,65 +80,50 @@ class Differentiation {
     graph_.compact();  // looks the names up anew
   }
 
-  static bool at(const std::vector<bool>& flags, ValueId v) {
-    return static_cast<std::size_t>(v) < flags.size() && flags[static_cast<std::size_t>(v)];
-  }
-
   /// Trainable parameters; where there are optimizers, only those that one of them trains, or whose gradients are part
   /// of a norm.
   void mark_wanted() {
-    wanted_.assign(graph_.values.size(), false);
     if (graph_.optimizers.empty()) {
-      for (ValueId p : graph_.parameters) wanted_[static_cast<std::size_t>(p)] = true;
+      for (ValueId p : graph_.parameters) wanted_[p] = true;
     } else {
       for (const Optimizer& o : graph_.optimizers)
         for (const ParameterGroup& g : o.groups)
-          for (ValueId p : g.parameters) wanted_[static_cast<std::size_t>(p)] = true;
+          for (ValueId p : g.parameters) wanted_[p] = true;
       for (const Clip& c : graph_.clips)
-        for (ValueId p : c.parameters) wanted_[static_cast<std::size_t>(p)] = true;
+        for (ValueId p : c.parameters) wanted_[p] = true;
     }
     for (ValueId p : graph_.parameters) {
       const Value& v = graph_.value(p);
-      if (!v.trainable || v.kind != ValueKind::parameter || !is_floating(v.type.dtype))
-        wanted_[static_cast<std::size_t>(p)] = false;
+      if (!v.trainable || v.kind != ValueKind::parameter || !is_floating(v.type.dtype)) wanted_[p] = false;
     }
   }
   /// Values that depend on a wanted parameter in a differentiable way.
   void mark_required() {
     required_ = wanted_;
     for (const Node& node : graph_.nodes) {
-      if (node.op->name == "detach" || node.op->has_effect()) continue;
-      bool any = false;
-      for (ValueId v : node.inputs) any = any || (v != kNone && required_[static_cast<std::size_t>(v)]);
-      if (!any) continue;
-      for (ValueId v : node.outputs) required_[static_cast<std::size_t>(v)] = is_floating(graph_.type(v).dtype);
+      if (node.is(kDetach) || node.op->has_effect()) continue;
+      if (std::none_of(node.inputs.begin(), node.inputs.end(), std::cref(required_))) continue;
+      for (ValueId v : node.outputs) required_[v] = is_floating(graph_.type(v).dtype);
     }
   }
 
-  void contribute(ValueId v, ValueId gradient) {
-    if (contributions_.size() <= static_cast<std::size_t>(v)) contributions_.resize(graph_.values.size());
-    contributions_[static_cast<std::size_t>(v)].push_back(gradient);
-  }
   void seed(const Loss& loss) {
-    if (!at(required_, loss.value)) {
+    if (!required_(loss.value)) {
       const Value& v = graph_.value(loss.value);
       throw UserError("backward() of '" + v.name + "': no parameter that is to be trained has part in it")
           .note("loss  " + v.type.to_string())
           .at(origins_of(loss.value));
     }
-    if (loss.gradient != kNone) return contribute(loss.value, loss.gradient);
     const Value& v = graph_.value(loss.value);
-    contribute(loss.value, graph_.call("full", {}, {{"shape", v.type.shape}, {"value", 1.0}, {"dtype", v.type.dtype}},
-                                       origins_of(loss.value), Phase::backward, "grad(" + v.name + ")"));
+    const Attributes ones{{"shape", v.type.shape}, {"value", 1.0}, {"dtype", v.type.dtype}};
+    contributions_[loss.value].push_back(
+        loss.gradient != kNone ? loss.gradient : add(kFull, {}, ones, origins_of(loss.value), "grad(" + v.name + ")"));
+  }
+  ValueId add(const OpDef& op, std::vector<ValueId> inputs, Attributes attributes, Origins origins, std::string name) {
+    return graph_.add_node(op, std::move(inputs), std::move(attributes), std::move(origins), Phase::backward, name)[0];
   }
   Origins origins_of(ValueId v) {
-    if (makers_.empty()) {
-      makers_.assign(graph_.values.size(), -1);
-      for (std::size_t n = 0; n < forward_count_; ++n)
-        for (ValueId o : graph_.nodes[n].outputs) makers_[static_cast<std::size_t>(o)] = static_cast<NodeId>(n);
-    }
-    const NodeId maker = static_cast<std::size_t>(v) < makers_.size() ? makers_[static_cast<std::size_t>(v)] : -1;
-    if (maker >= 0) return graph_.nodes[static_cast<std::size_t>(maker)].origins;
+    if (const Node* const maker = uses_.maker(graph_, v)) return maker->origins;
     // A parameter: the module that owns it.
     const std::string& name = graph_.value(v).name;
     const std::size_t dot = name.rfind('.');
@@ -151,13 +132,11 @@ class Differentiation {
 
   /// The sum of all that flowed back into `v`, in the order in which it came: from its last reader to its first.
   ValueId total(ValueId v, const Origins& origins) {
-    if (static_cast<std::size_t>(v) >= contributions_.size()) return kNone;
-    std::vector<ValueId> parts = std::move(contributions_[static_cast<std::size_t>(v)]);
-    contributions_[static_cast<std::size_t>(v)].clear();
+    const std::vector<ValueId> parts = std::exchange(contributions_[v], {});
     if (parts.empty()) return kNone;
     ValueId sum = parts[0];
     for (std::size_t i = 1; i < parts.size(); ++i)
-      sum = graph_.call("add", {sum, parts[i]}, {}, origins, Phase::backward, "grad(" + graph_.value(v).name + ")");
+      sum = add(kAdd, {sum, parts[i]}, {}, origins, "grad(" + graph_.value(v).name + ")");
     return sum;
   }
 
@@ -166,20 +145,18 @@ class Differentiation {
     const OpDef& op = *graph_.nodes[n].op;
     if (op.has_effect()) return;
     bool flows = false;
-    for (ValueId v : graph_.nodes[n].outputs)
-      flows = flows || (static_cast<std::size_t>(v) < contributions_.size() &&
-                        !contributions_[static_cast<std::size_t>(v)].empty());
+    for (ValueId v : graph_.nodes[n].outputs) flows = flows || !contributions_(v).empty();
     if (!flows) return;
     std::vector<bool> needed;
     bool any = false;
     for (ValueId v : graph_.nodes[n].inputs) {
-      needed.push_back(v != kNone && at(required_, v));
+      needed.push_back(required_(v));
       any = any || needed.back();
     }
     const Origins origins = graph_.nodes[n].origins;
     std::vector<ValueId> gradients;
     for (ValueId v : std::vector<ValueId>(graph_.nodes[n].outputs)) gradients.push_back(total(v, origins));
-    if (!any || op.name == "detach") return;
+    if (!any || op == kDetach) return;
     if (!op.gradient) {
       UserError error("has no gradient, and a loss depends on parameters through it");
       error.in(owner_of(origins), std::string(op.name));
@@ -197,15 +174,15 @@ class Differentiation {
       GRAVEN_CHECK(graph_.type(gradient) == graph_.type(input),
                    std::string(op.name) + ": the gradient of input " + std::to_string(i) + " is " +
                        graph_.type(gradient).to_string() + ", the input " + graph_.type(input).to_string());
-      contribute(input, gradient);
+      contributions_[input].push_back(gradient);
     }
   }
 
   Graph& graph_;
+  const Uses uses_;  ///< before anything was added
   const std::size_t forward_count_;
-  std::vector<bool> wanted_, required_;
-  std::vector<std::vector<ValueId>> contributions_;
-  std::vector<NodeId> makers_;
+  ByValue<bool> wanted_, required_;
+  ByValue<std::vector<ValueId>> contributions_;
 };
 
 }  // namespace

@@ -2,7 +2,6 @@
 // becomes `full`, which broadcasts and fuses for free; another one a constant, when it is small. Parameters are not
 // constants: they stay replaceable, and what depends on them alone is moved to the prepare phase (prepare_weights).
 #include <cmath>
-#include <functional>
 #include <unordered_map>
 
 #include "ir/passes/passes.h"
@@ -21,62 +20,6 @@ struct Known {
   double value = 0;
   std::vector<double> elements = {};
 };
-
-using Unary = double (*)(double);
-using Binary = double (*)(double, double);
-
-double sign(double x) { return static_cast<double>((x > 0) - (x < 0)); }  // of NaN and both zeros 0
-double maximum(double x, double y) { return std::isnan(x) || x > y ? x : y; }
-double minimum(double x, double y) { return std::isnan(x) || x < y ? x : y; }
-
-const std::unordered_map<std::string_view, Unary>& unary_table() {
-  static const std::unordered_map<std::string_view, Unary> table = {
-      {"neg", [](double x) { return -x; }},
-      {"abs", [](double x) { return std::abs(x); }},
-      {"sign", sign},
-      {"relu", [](double x) { return x < 0 ? 0 : x; }},
-      {"sigmoid", [](double x) { return 1 / (1 + std::exp(-x)); }},
-      {"tanh", [](double x) { return std::tanh(x); }},
-      {"exp", [](double x) { return std::exp(x); }},
-      {"log", [](double x) { return std::log(x); }},
-      {"log1p", [](double x) { return std::log1p(x); }},
-      {"expm1", [](double x) { return std::expm1(x); }},
-      {"sqrt", [](double x) { return std::sqrt(x); }},
-      {"rsqrt", [](double x) { return 1 / std::sqrt(x); }},
-      {"square", [](double x) { return x * x; }},
-      {"reciprocal", [](double x) { return 1 / x; }},
-      {"sin", [](double x) { return std::sin(x); }},
-      {"cos", [](double x) { return std::cos(x); }},
-      {"erf", [](double x) { return std::erf(x); }},
-      {"floor", [](double x) { return std::floor(x); }},
-      {"ceil", [](double x) { return std::ceil(x); }},
-      {"round", [](double x) { return std::nearbyint(x); }},
-      {"logical_not", [](double x) { return x == 0 ? 1.0 : 0.0; }},
-      {"cast", [](double x) { return x; }},
-  };
-  return table;
-}
-
-const std::unordered_map<std::string_view, Binary>& binary_table() {
-  static const std::unordered_map<std::string_view, Binary> table = {
-      {"add", [](double x, double y) { return x + y; }},
-      {"sub", [](double x, double y) { return x - y; }},
-      {"mul", [](double x, double y) { return x * y; }},
-      {"div", [](double x, double y) { return x / y; }},
-      {"pow", [](double x, double y) { return std::pow(x, y); }},
-      {"maximum", maximum},
-      {"minimum", minimum},
-      {"eq", [](double x, double y) { return x == y ? 1.0 : 0.0; }},
-      {"ne", [](double x, double y) { return x != y ? 1.0 : 0.0; }},
-      {"lt", [](double x, double y) { return x < y ? 1.0 : 0.0; }},
-      {"le", [](double x, double y) { return x <= y ? 1.0 : 0.0; }},
-      {"gt", [](double x, double y) { return x > y ? 1.0 : 0.0; }},
-      {"ge", [](double x, double y) { return x >= y ? 1.0 : 0.0; }},
-      {"logical_and", [](double x, double y) { return x != 0 && y != 0 ? 1.0 : 0.0; }},
-      {"logical_or", [](double x, double y) { return x != 0 || y != 0 ? 1.0 : 0.0; }},
-  };
-  return table;
-}
 
 /// Calls visit(index of the result, index in an input of these strides) over a static shape.
 template <class Visit>
@@ -119,7 +62,7 @@ class ConstantFolder {
   void run() {
     for (Node& node : rewriter_.old()) {
       rewriter_.forward_inputs(node);
-      if (node.op->name == "full") {
+      if (node.is(kFull)) {
         known_[node.outputs[0]] = {true, node.attributes.number("value"), {}};
         rewriter_.keep(std::move(node));
         continue;
@@ -164,72 +107,57 @@ class ConstantFolder {
 
   bool evaluate_elementwise(const Node& node, const std::vector<const Known*>& inputs, bool uniform,
                             const TensorType& type, Known& result) {
-    std::function<double(double, double, double)> function;
-    const std::string_view op = node.op->name;
     // Powers of integers wrap around in the kernels; those are left to them.
-    const bool integral = is_integral(type.dtype);
-    if (inputs.size() == 1) {
-      const auto found = unary_table().find(op);
-      if (found == unary_table().end()) return false;
-      function = [f = found->second](double x, double, double) { return f(x); };
-    } else if (inputs.size() == 2) {
-      const auto found = binary_table().find(op);
-      if (found == binary_table().end() || (integral && op == "pow")) return false;
-      function = [f = found->second](double x, double y, double) { return f(x, y); };
-    } else if (op == "where") {
-      function = [](double c, double x, double y) { return c != 0 ? x : y; };
-    } else {
-      return false;
-    }
+    if (node.op->fold == nullptr || (is_integral(type.dtype) && node.is(kPow))) return false;
     bool valid = true;
     auto round = [&](double x) {
       valid = valid && can_hold(type.dtype, x);
       return valid ? round_to(type.dtype, x) : 0;
     };
     result.uniform = uniform;
-    auto first = [&](std::size_t i) { return i < inputs.size() && inputs[i]->uniform ? inputs[i]->value : 0.0; };
+    std::vector<double> x;  // one element of each input
+    for (const Known* input : inputs) x.push_back(input->value);
     if (uniform) {
-      result.value = round(function(first(0), first(1), first(2)));
+      result.value = round(node.op->fold(x.data()));
       return valid;
     }
     const std::vector<std::int64_t> shape = type.shape.values();
-    const auto count = static_cast<std::size_t>(type.shape.numel().value());
-    std::vector<std::vector<double>> arguments(3, std::vector<double>(count, 0));
+    const auto count = at(type.shape.numel().value());
+    std::vector<std::vector<double>> arguments(inputs.size(), std::vector<double>(count, 0));
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       if (inputs[i]->uniform) {
         arguments[i].assign(count, inputs[i]->value);
         continue;
       }
       walk(shape, broadcast_strides(graph_.type(node.inputs[i]).shape.values(), shape), 0,
-           [&](std::int64_t to, std::int64_t from) {
-             arguments[i][static_cast<std::size_t>(to)] = inputs[i]->elements[static_cast<std::size_t>(from)];
-           });
+           [&](std::int64_t to, std::int64_t from) { arguments[i][at(to)] = inputs[i]->elements[at(from)]; });
     }
     result.elements.resize(count);
-    for (std::size_t i = 0; i < count; ++i)
-      result.elements[i] = round(function(arguments[0][i], arguments[1][i], arguments[2][i]));
+    for (std::size_t e = 0; e < count; ++e) {
+      for (std::size_t i = 0; i < inputs.size(); ++i) x[i] = arguments[i][e];
+      result.elements[e] = round(node.op->fold(x.data()));
+    }
     return valid;
   }
 
   bool evaluate_movement(const Node& node, const std::vector<const Known*>& inputs, bool uniform,
                          const TensorType& type, Known& result) {
-    const std::string_view op = node.op->name;
-    if (op != "reshape" && op != "permute" && op != "expand" && op != "slice") return false;
+    if (!node.is(kReshape, kPermute, kExpand, kSlice)) return false;
     result.uniform = uniform;
     result.value = inputs[0]->value;
     if (uniform) return true;
     const std::vector<double>& x = inputs[0]->elements;
-    if (op == "reshape") {
+    if (node.is(kReshape)) {
       result.elements = x;
       return true;
     }
     const std::vector<std::int64_t> from = graph_.type(node.inputs[0]).shape.values(), shape = type.shape.values();
     std::vector<std::int64_t> strides;
     std::int64_t offset = 0;
-    if (op == "permute") {
+    if (node.is(kPermute)) {
       const std::vector<std::int64_t> own = strides_of(from);
-      for (std::int64_t d : node.attributes.integers("dims")) strides.push_back(own[static_cast<std::size_t>(d)]);
-    } else if (op == "expand") {
+      for (std::int64_t d : node.attributes.integers("dims")) strides.push_back(own[at(d)]);
+    } else if (node.is(kExpand)) {
       strides = broadcast_strides(from, shape);
     } else {
       strides = strides_of(from);
@@ -237,10 +165,8 @@ class ConstantFolder {
       offset = strides[dim] * node.attributes.integer("start");
       strides[dim] *= node.attributes.integer("step");
     }
-    result.elements.resize(static_cast<std::size_t>(type.shape.numel().value()));
-    walk(shape, strides, offset, [&](std::int64_t to, std::int64_t at) {
-      result.elements[static_cast<std::size_t>(to)] = x[static_cast<std::size_t>(at)];
-    });
+    result.elements.resize(at(type.shape.numel().value()));
+    walk(shape, strides, offset, [&](std::int64_t to, std::int64_t of) { result.elements[at(to)] = x[at(of)]; });
     return true;
   }
 
@@ -254,7 +180,7 @@ class ConstantFolder {
       if (same) result = {true, first, {}};
     }
     if (result.uniform) {
-      node.op = &get_op("full");
+      node.op = &kFull;
       node.inputs.clear();
       node.attributes = {{"shape", type.shape}, {"value", result.value}, {"dtype", type.dtype}};
       rewriter_.keep(std::move(node));

@@ -45,13 +45,9 @@ class ElementwiseFuser {
     std::size_t steps = 0;
   };
 
-  const Node* maker(ValueId v) const {
-    const NodeId n = uses_.producer[static_cast<std::size_t>(v)];
-    return n < 0 ? nullptr : &graph_.nodes[static_cast<std::size_t>(n)];
-  }
   bool is_number(ValueId v) const {
-    const Node* m = maker(v);
-    return m && m->op->name == "full";
+    const Node* const maker = uses_.maker(graph_, v);
+    return maker && maker->is(kFull);
   }
   const Shape& shape(ValueId v) const { return graph_.type(v).shape; }
 
@@ -69,7 +65,7 @@ class ElementwiseFuser {
   /// Sets `dtype` to what the group computes in afterwards.
   bool fits(const Node& node, std::optional<DType>& dtype, bool inner) const {
     std::optional<DType> own = compute_dtype(node);
-    if (node.op->name == "cast") {
+    if (node.is(kCast)) {
       const DType from = graph_.type(node.inputs[0]).dtype, to = graph_.type(node.outputs[0]).dtype;
       if (from != DType::boolean && to != DType::boolean && from != to) {
         // Storing converts the group's result. Loading converts, too, to the dtype that the group has anyway; from a
@@ -84,9 +80,7 @@ class ElementwiseFuser {
   }
 
   static bool is_cheap(const Node& node) {
-    static const std::set<std::string_view> names = {"eq", "ne",  "lt",  "le",   "gt",
-                                                     "ge", "neg", "abs", "cast", "logical_not"};
-    return names.count(node.op->name) > 0;
+    return node.is(kEq, kNe, kLt, kLe, kGt, kGe, kNeg, kAbs, kCast, kLogicalNot);
   }
 
   void place(std::size_t n) {
@@ -114,11 +108,11 @@ class ElementwiseFuser {
   bool try_join(std::size_t n) {
     const Node& node = graph_.nodes[n];
     const ValueId y = node.outputs[0];
-    const auto& readers = uses_.consumers[static_cast<std::size_t>(y)];
-    if (uses_.is_output[static_cast<std::size_t>(y)] || readers.empty() || readers.size() > 64) return false;
+    const auto& readers = uses_.readers(y);
+    if (uses_.is_result(y) || readers.empty() || readers.size() > 64) return false;
     std::vector<std::size_t> roots;
     for (NodeId reader : readers) {
-      const auto& memberships = member_of_[static_cast<std::size_t>(reader)];
+      const auto& memberships = member_of_[at(reader)];
       if (memberships.empty()) return false;
       for (std::size_t root : memberships)
         if (std::find(roots.begin(), roots.end(), root) == roots.end()) roots.push_back(root);
@@ -166,7 +160,6 @@ class ElementwiseFuser {
   }
 
   void rewrite() {
-    const OpDef& fused = get_op("fused_elementwise");
     std::vector<Node> kept;
     kept.reserve(graph_.nodes.size());
     for (std::size_t n = 0; n < graph_.nodes.size(); ++n) {
@@ -177,14 +170,14 @@ class ElementwiseFuser {
           group.members.size() > 1 || (numbers && keeps_shape(group.inputs, shape(graph_.nodes[n].outputs[0])));
       if (!worth) {
         // Numbers are still to be looked at by the programs of later nodes.
-        if (graph_.nodes[n].op->name == "full")
+        if (graph_.nodes[n].is(kFull))
           kept.push_back(graph_.nodes[n]);
         else
           kept.push_back(std::move(graph_.nodes[n]));
         continue;
       }
       std::sort(group.members.begin(), group.members.end());
-      Node node{&fused, {}, {}, graph_.nodes[n].outputs, graph_.nodes[n].phase, {}};
+      Node node{&kFusedElementwise, {}, {}, graph_.nodes[n].outputs, graph_.nodes[n].phase, {}};
       node.attributes.set("program", build(group, node));
       kept.push_back(std::move(node));
     }
@@ -211,11 +204,11 @@ class ElementwiseFuser {
           continue;
         }
         const DType dtype = graph_.type(v).dtype;
-        const double value = maker(v)->attributes.number("value");
+        const double value = uses_.maker(graph_, v)->attributes.number("value");
         std::uint64_t bits = 0;
         std::memcpy(&bits, &value, sizeof bits);
         const auto [known, fresh] = numbers.emplace(std::pair(dtype, bits), next());
-        if (fresh) program.steps.push_back({"full", {}, {{"value", value}}, dtype});
+        if (fresh) program.steps.push_back({std::string(kFull.name), {}, {{"value", value}}, dtype});
         step.arguments.push_back(known->second);
       }
       place[node.outputs[0]] = next();

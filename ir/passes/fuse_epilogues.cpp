@@ -11,7 +11,6 @@
 // absorbed reader stood.
 #include <cstring>
 #include <map>
-#include <optional>
 
 #include "ir/passes/passes.h"
 #include "ir/passes/rewriter.h"
@@ -23,25 +22,6 @@ namespace {
 
 constexpr std::size_t kMostEpilogueSteps = 24;
 constexpr int kMostDepth = 4;  // of an operand's own computation
-
-/// Input `residual` of an operator with an epilogue, and `bias` if it takes one.
-struct Product {
-  std::string_view name;
-  std::size_t residual;
-  std::optional<std::size_t> bias;
-};
-
-const Product* product(std::string_view name) {
-  static constexpr Product kTable[] = {{"linear", 3, 2},
-                                       {"conv2d", 3, 2},
-                                       {"conv2d_winograd", 3, 2},
-                                       {"linear_backward_input", 2, std::nullopt},
-                                       {"conv2d_backward_input", 2, std::nullopt},
-                                       {"matmul", 2, std::nullopt}};
-  for (const Product& p : kTable)
-    if (p.name == name) return &p;
-  return nullptr;
-}
 
 class EpilogueFuser {
  public:
@@ -57,7 +37,7 @@ class EpilogueFuser {
 
   void run() {
     for (std::size_t n = 0; n < graph_.nodes.size(); ++n)
-      if (const Product* p = product(graph_.nodes[n].op->name); p && eligible(graph_.nodes[n], *p)) fuse(n, *p);
+      if (eligible(graph_.nodes[n])) fuse(n);
     // A product stands where its last absorbed reader stood.
     std::vector<Node> kept;
     kept.reserve(graph_.nodes.size());
@@ -84,59 +64,51 @@ class EpilogueFuser {
     std::int32_t next() const { return program.inputs + static_cast<std::int32_t>(program.steps.size()); }
   };
 
-  bool eligible(const Node& node, const Product& p) const {
-    const DType dtype = graph_.type(node.outputs[0]).dtype;
-    if (!node.attributes.program("epilogue").empty() ||
-        (node.inputs.size() > p.residual && node.inputs[p.residual] != kNone))
+  static bool has(const Node& node, std::size_t input) {
+    return node.inputs.size() > input && node.inputs[input] != kNone;
+  }
+  static void set(Node& node, std::size_t input, ValueId v) {
+    if (node.inputs.size() <= input) node.inputs.resize(input + 1, kNone);
+    node.inputs[input] = v;
+  }
+
+  bool eligible(const Node& node) const {
+    if (node.op->epilogue == EpilogueUse::never || !node.attributes.program("epilogue").empty() ||
+        has(node, input_of(*node.op, InputRole::residual)))
       return false;
     if (writes_.conflict(node, node.phase)) return false;
     // The reference kernels, for all that the fast ones do not cover, have no epilogue.
-    if (options_.target == Target::cpu) {
-      const std::string_view op = node.op->name;
-      return dtype == DType::f32 &&
-             (op == "matmul" || op == "linear" || op == "linear_backward_input" || node.attributes.flag("packed"));
-    }
+    const DType dtype = graph_.type(node.outputs[0]).dtype;
+    if (options_.target == Target::cpu)
+      return dtype == DType::f32 && (node.op->epilogue == EpilogueUse::always || node.attributes.flag("packed"));
     return is_floating(dtype) && dtype != DType::f64;
   }
 
-  const Node* maker(ValueId v) const {
-    const NodeId n = uses_.producer[static_cast<std::size_t>(v)];
-    return n < 0 ? nullptr : &graph_.nodes[static_cast<std::size_t>(n)];
-  }
-  /// The only reader of `v`; nothing when there are several, or when it is a result of the graph.
-  std::optional<std::size_t> only_reader(ValueId v) const {
-    const auto& readers = uses_.consumers[static_cast<std::size_t>(v)];
-    if (uses_.is_output[static_cast<std::size_t>(v)] || readers.size() != 1) return std::nullopt;
-    return static_cast<std::size_t>(readers[0]);
-  }
-
-  void fuse(std::size_t n, const Product& p) {
+  void fuse(std::size_t n) {
     Node& node = graph_.nodes[n];
     const TensorType type = graph_.type(node.outputs[0]);
     ValueId y = node.outputs[0];
     std::size_t last = n;
     Origins origins = node.origins;
-    if (p.bias) {
-      if (const auto reader = only_reader(y); reader && absorb_bias(node, *p.bias, *reader)) {
-        last = *reader;
-        y = graph_.nodes[last].outputs[0];
-        origins = merge(origins, graph_.nodes[last].origins);
-        absorbed_[last] = true;
-      }
+    if (const NodeId reader = uses_.only_reader(y); reader >= 0 && absorb_bias(node, graph_.nodes[at(reader)])) {
+      last = at(reader);
+      y = graph_.nodes[last].outputs[0];
+      origins = merge(origins, graph_.nodes[last].origins);
+      absorbed_[last] = true;
     }
     Draft draft;
     std::int32_t current = 0;
     while (true) {
-      const auto reader = only_reader(y);
-      if (!reader || absorbed_[*reader]) break;
-      const Node& next = graph_.nodes[*reader];
+      const NodeId reader = uses_.only_reader(y);
+      if (reader < 0 || absorbed_[at(reader)]) break;
+      const Node& next = graph_.nodes[at(reader)];
       if (!is_elementwise(next) || next.phase != node.phase || graph_.type(next.outputs[0]) != type) break;
       Draft attempt = draft;
-      if (!absorb(attempt, *reader, y, current, type, 0)) break;
+      if (!absorb(attempt, at(reader), y, current, type, 0)) break;
       draft = std::move(attempt);
       current = draft.next() - 1;
       y = next.outputs[0];
-      last = *reader;
+      last = at(reader);
     }
     for (std::size_t a : draft.nodes) {
       absorbed_[a] = true;
@@ -146,39 +118,34 @@ class EpilogueFuser {
     if (!draft.program.steps.empty()) {
       if (draft.residual == kNone) drop_residual(draft.program);
       node.attributes.set("epilogue", draft.program);
-      if (draft.residual != kNone) {
-        if (node.inputs.size() <= p.residual) node.inputs.resize(p.residual + 1, kNone);
-        node.inputs[p.residual] = draft.residual;
-      }
+      if (draft.residual != kNone) set(node, input_of(*node.op, InputRole::residual), draft.residual);
     }
     // The result keeps the product's name, which says its layer: "model.fc1.linear" rather than "model.relu_3", which
     // another relu would renumber.
-    if (!uses_.is_output[static_cast<std::size_t>(y)])
-      std::swap(graph_.value(y).name, graph_.value(node.outputs[0]).name);
+    if (!uses_.is_result(y)) std::swap(graph_.value(y).name, graph_.value(node.outputs[0]).name);
     node.outputs[0] = y;
     node.origins = std::move(origins);
     moved_to_[n] = last;
   }
 
   /// add(product, b), b one number a column.
-  bool absorb_bias(Node& node, std::size_t bias, std::size_t reader) {
-    const Node& add = graph_.nodes[reader];
+  bool absorb_bias(Node& node, const Node& add) {
+    const std::size_t bias = input_of(*node.op, InputRole::bias);
     const ValueId y = node.outputs[0];
-    if (add.op->name != "add" || add.phase != node.phase || add.inputs[0] == add.inputs[1]) return false;
-    if (node.inputs.size() > bias && node.inputs[bias] != kNone) return false;
-    if (node.op->name == "conv2d" && !node.attributes.flag("channels_last")) return false;
+    if (!add.is(kAdd) || add.phase != node.phase || add.inputs[0] == add.inputs[1]) return false;
+    if (bias == node.op->inputs.size() || has(node, bias)) return false;
+    if (node.is(kConv2d) && !node.attributes.flag("channels_last")) return false;
     const ValueId b = add.inputs[0] == y ? add.inputs[1] : add.inputs[0];
     const TensorType& type = graph_.type(y);
     if (graph_.type(add.outputs[0]) != type || graph_.type(b).dtype != type.dtype) return false;
     // A reshape to [1, ..., 1, n], as broadcasting wants it, is looked through.
     ValueId column = b;
-    if (const Node* reshape = maker(b); reshape && reshape->op->name == "reshape") column = reshape->inputs[0];
+    if (const Node* reshape = uses_.maker(graph_, b); reshape && reshape->is(kReshape)) column = reshape->inputs[0];
     const Shape wide = graph_.type(b).shape, wanted{type.shape.back()};
     if (wide.empty() || wide.back() != type.shape.back() || wide.numel() != type.shape.back()) return false;
     if (graph_.type(b).shape == wanted) column = b;
     if (graph_.type(column).shape != wanted) return false;
-    if (node.inputs.size() <= bias) node.inputs.resize(bias + 1, kNone);
-    node.inputs[bias] = column;
+    set(node, bias, column);
     return true;
   }
 
@@ -188,7 +155,7 @@ class EpilogueFuser {
     std::uint64_t bits = 0;
     std::memcpy(&bits, &value, sizeof bits);
     const auto [known, fresh] = draft.numbers.emplace(std::pair(dtype, bits), draft.next());
-    if (fresh) draft.program.steps.push_back({"full", {}, {{"value", value}}, dtype});
+    if (fresh) draft.program.steps.push_back({std::string(kFull.name), {}, {{"value", value}}, dtype});
     return known->second;
   }
 
@@ -201,20 +168,20 @@ class EpilogueFuser {
     if (result != type.dtype && result != DType::boolean) return false;
     ScalarProgram::Step step = step_of(graph_, node);
     for (ValueId v : node.inputs) {
-      const Node* m = maker(v);
+      const Node* m = uses_.maker(graph_, v);
       if (v == y && y != kNone) {
         step.arguments.push_back(current);
-      } else if (m && m->op->name == "full") {
+      } else if (m && m->is(kFull)) {
         if (graph_.type(v).dtype != type.dtype && graph_.type(v).dtype != DType::boolean) return false;
         step.arguments.push_back(number(draft, *m));
       } else if (graph_.type(v).shape != type.shape) {
         return false;
       } else {
         Draft attempt = draft;
-        const auto reader = only_reader(v);
-        const bool own = m && is_elementwise(*m) && m->phase == node.phase && reader && *reader == n;
-        const std::size_t position = m ? static_cast<std::size_t>(uses_.producer[static_cast<std::size_t>(v)]) : 0;
-        if (own && !absorbed_[position] && absorb(attempt, position, kNone, 0, type, depth + 1)) {
+        const bool own =
+            m && is_elementwise(*m) && m->phase == node.phase && uses_.only_reader(v) == static_cast<NodeId>(n);
+        const std::size_t made = at(uses_.maker(v));
+        if (own && !absorbed_[made] && absorb(attempt, made, kNone, 0, type, depth + 1)) {
           draft = std::move(attempt);
           step.arguments.push_back(draft.next() - 1);
         } else if (graph_.type(v) == type && (draft.residual == kNone || draft.residual == v)) {

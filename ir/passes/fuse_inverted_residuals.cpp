@@ -26,7 +26,7 @@ class InvertedResidualFuser {
  private:
   /// Whether the node is a convolution with packed weights that `is` holds of.
   bool is_convolution(const Node& node, bool (*is)(const kernels::conv2d_config&)) const {
-    if (node.op == nullptr || node.op->name != "conv2d" || !node.attributes.flag("packed")) return false;
+    if (!node.is(kConv2d) || !node.attributes.flag("packed")) return false;
     const Shape& x = graph_.type(node.inputs[0]).shape;
     return is(
         ops::conv2d_sizes(node.attributes, x[1].value(), x[2].value(), node.attributes.integers("weight_shape"), true));
@@ -37,13 +37,12 @@ class InvertedResidualFuser {
 
   /// The position of what makes input 0 of `node`, if nothing else reads that, and it has no residual.
   std::optional<std::size_t> before(const Node& node) const {
-    const auto v = static_cast<std::size_t>(node.inputs[0]);
-    if (uses_.producer[v] < 0 || uses_.is_output[v] || uses_.consumers[v].size() != 1) return std::nullopt;
-    const auto position = static_cast<std::size_t>(uses_.producer[v]);
-    const Node& made = graph_.nodes[position];
+    const NodeId position = uses_.maker(node.inputs[0]);
+    if (position < 0 || uses_.only_reader(node.inputs[0]) < 0) return std::nullopt;
+    const Node& made = graph_.nodes[at(position)];
     if (made.op == nullptr || made.phase != node.phase || input(made, 3) != kNone || writes_.conflict(made, made.phase))
       return std::nullopt;
-    return position;
+    return at(position);
   }
 
   void fuse(std::size_t n) {
@@ -69,7 +68,7 @@ class InvertedResidualFuser {
       return;
 
     Node block;
-    block.op = &get_op("inverted_residual");
+    block.op = &kInvertedResidual;
     block.attributes = std::move(attributes);
     block.inputs = {expand.inputs[0],    expand.inputs[1],  input(expand, 2),  depthwise.inputs[1],
                     input(depthwise, 2), project.inputs[1], input(project, 2), input(project, 3)};

@@ -17,7 +17,7 @@ constexpr std::size_t kMostTensors = 2;
 
 /// The program of an elementwise node that may be absorbed; empty if it may not.
 ScalarProgram program_of(const Graph& graph, const Node& node) {
-  const bool fused = node.op->name == "fused_elementwise";
+  const bool fused = node.is(kFusedElementwise);
   if ((!fused && !is_elementwise(node)) || node.inputs.empty() || node.inputs.size() > kMostTensors) return {};
   const TensorType& result = graph.type(node.outputs[0]);
   if (result.dtype != DType::f32) return {};
@@ -35,21 +35,19 @@ void fuse_reductions(Graph& graph, const PassOptions& options) {
   const Uses uses(graph);
   const Writes writes(graph);
   for (Node& node : graph.nodes) {
-    if ((node.op->name != "sum" && node.op->name != "mean") || graph.type(node.outputs[0]).dtype != DType::f32)
-      continue;
-    const auto x = static_cast<std::size_t>(node.inputs[0]);
-    if (uses.is_output[x] || uses.consumers[x].size() != 1 || uses.producer[x] < 0) continue;
-    const Node& maker = graph.nodes[static_cast<std::size_t>(uses.producer[x])];
-    if (maker.phase != node.phase || writes.conflict(maker, node.phase)) continue;
-    ScalarProgram program = program_of(graph, maker);
+    if (!node.is(kSum, kMean) || graph.type(node.outputs[0]).dtype != DType::f32) continue;
+    const Node* const maker = uses.maker(graph, node.inputs[0]);
+    if (maker == nullptr || uses.only_reader(node.inputs[0]) < 0) continue;
+    if (maker->phase != node.phase || writes.conflict(*maker, node.phase)) continue;
+    ScalarProgram program = program_of(graph, *maker);
     if (program.empty()) continue;
     node.attributes = {{"program", std::move(program)},
                        {"reduction", std::string(node.op->name)},
                        {"dims", node.attributes.at("dims")},
                        {"keepdim", node.attributes.at("keepdim")}};
-    node.op = &get_op("fused_reduction");
-    node.inputs = maker.inputs;
-    node.origins = merge(node.origins, maker.origins);
+    node.op = &kFusedReduction;
+    node.inputs = maker->inputs;
+    node.origins = merge(node.origins, maker->origins);
   }
   remove_dead_nodes(graph, options);
 }

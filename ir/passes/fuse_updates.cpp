@@ -23,12 +23,12 @@ namespace {
 
 /// The operators that compute a gradient and update by it: one line for each pair.
 struct Fusion {
-  std::string_view gradient, update, fused;
+  const OpDef *gradient, *update, *fused;
 };
-constexpr Fusion kFusions[] = {{"linear_backward_weight", "sgd", "linear_sgd"},
-                               {"linear_backward_weight", "adam", "linear_adam"},
-                               {"conv2d_backward_weight", "sgd", "linear_sgd"},
-                               {"conv2d_backward_weight", "adam", "linear_adam"}};
+constexpr Fusion kFusions[] = {{&kLinearBackwardWeight, &kSgd, &kLinearSgd},
+                               {&kLinearBackwardWeight, &kAdam, &kLinearAdam},
+                               {&kConv2dBackwardWeight, &kSgd, &kLinearSgd},
+                               {&kConv2dBackwardWeight, &kAdam, &kLinearAdam}};
 
 /// A gradient as an update takes it, and where it comes from.
 struct Source {
@@ -37,13 +37,12 @@ struct Source {
   std::int64_t taps = 1, tap = 0;  ///< the pad puts each element at place `tap` of `taps`
 };
 
-std::size_t index_of(ValueId v) { return static_cast<std::size_t>(v); }
-
 class UpdateFusion {
  public:
   explicit UpdateFusion(Graph& graph)
       : graph_(graph),
         uses_(graph),
+        memory_(memory_roots(graph)),
         replaced_(graph.nodes.size(), false),
         gone_(graph.values.size(), false),
         instead_(graph.nodes.size()) {}
@@ -60,7 +59,7 @@ class UpdateFusion {
     }
     graph_.nodes = std::move(nodes);
     // What is nowhere stored is nobody's gradient.
-    std::erase_if(graph_.gradients, [&](const Gradient& g) { return gone_[index_of(g.value)]; });
+    std::erase_if(graph_.gradients, [&](const Gradient& g) { return gone_[at(g.value)]; });
   }
 
  private:
@@ -91,15 +90,15 @@ class UpdateFusion {
     const Node& update = graph_.nodes[n];
     const ValueId gradient = update.inputs[input_range(update, InputRole::gradient).begin + i];
     const Source source = source_of(gradient);
-    if (source.maker < 0 || replaced_[static_cast<std::size_t>(source.maker)]) return false;
-    const Node& maker = graph_.nodes[static_cast<std::size_t>(source.maker)];
+    if (source.maker < 0 || replaced_[at(source.maker)]) return false;
+    const Node& maker = graph_.nodes[at(source.maker)];
     const auto* const fusion = std::find_if(std::begin(kFusions), std::end(kFusions), [&](const Fusion& f) {
-      return f.gradient == maker.op->name && f.update == update.op->name;
+      return f.gradient == maker.op && f.update == update.op;
     });
     if (fusion == std::end(kFusions) || !is_linear(maker) || !at_once(maker) || !stay(maker) || !can_wait(maker, n))
       return false;
     Node fused = maker;
-    fused.op = &get_op(fusion->fused);
+    fused.op = fusion->fused;
     fused.attributes = update.attributes;
     fused.attributes.set("taps", source.taps);
     fused.attributes.set("tap", source.tap);
@@ -112,13 +111,13 @@ class UpdateFusion {
       if (of_parameter) fused.inputs.insert(fused.inputs.end(), maker.inputs.begin(), maker.inputs.end());
     }
     fused.outputs.erase(fused.outputs.begin());
-    gone_[index_of(gradient)] = true;
-    replaced_[static_cast<std::size_t>(source.maker)] = true;
-    for (const NodeId node : source.between) replaced_[static_cast<std::size_t>(node)] = true;
+    gone_[at(gradient)] = true;
+    replaced_[at(source.maker)] = true;
+    for (const NodeId node : source.between) replaced_[at(node)] = true;
     instead_[n].push_back(std::move(fused));
     for (const NodeId reader : earlier_readers(maker, n)) {
-      instead_[n].push_back(std::move(graph_.nodes[static_cast<std::size_t>(reader)]));
-      replaced_[static_cast<std::size_t>(reader)] = true;
+      instead_[n].push_back(std::move(graph_.nodes[at(reader)]));
+      replaced_[at(reader)] = true;
     }
     return true;
   }
@@ -127,14 +126,13 @@ class UpdateFusion {
   /// between.
   Source source_of(ValueId gradient) const {
     Source source;
-    for (ValueId v = gradient;
-         graph_.type(v).dtype == DType::f32 && !is_result(v) && uses_.consumers[index_of(v)].size() == 1;) {
-      const NodeId made = uses_.producer[index_of(v)];
+    for (ValueId v = gradient; graph_.type(v).dtype == DType::f32 && !is_result(v) && uses_.readers(v).size() == 1;) {
+      const NodeId made = uses_.maker(v);
       if (made < 0) return source;
-      const Node& node = graph_.nodes[static_cast<std::size_t>(made)];
-      if (node.op->name == "pad" && source.taps == 1) {
+      const Node& node = graph_.nodes[at(made)];
+      if (node.is(kPad) && source.taps == 1) {
         if (!take_taps(node, source)) return source;
-      } else if (node.op->name != "reshape") {
+      } else if (!node.is(kReshape)) {
         if (node.outputs[0] == v) source.maker = made;
         return source;
       }
@@ -160,7 +158,7 @@ class UpdateFusion {
 
   /// Whether the gradient is the product of dy and x as matrices.
   static bool is_linear(const Node& maker) {
-    if (maker.op->name != "conv2d_backward_weight") return true;
+    if (!maker.is(kConv2dBackwardWeight)) return true;
     const Attributes& a = maker.attributes;
     return a.flag("channels_last") && a.integer("groups") == 1 && a.integers("kernel_size") == Ints{1, 1} &&
            a.integers("stride") == Ints{1, 1} && a.integers("padding") == Ints{0, 0};
@@ -182,10 +180,7 @@ class UpdateFusion {
   /// Whether what the gradient is computed from is still the same later: nothing that an update writes.
   bool stay(const Node& maker) const {
     return std::all_of(maker.inputs.begin(), maker.inputs.end(), [&](ValueId v) {
-      for (NodeId made = uses_.producer[index_of(v)];
-           made >= 0 && graph_.nodes[static_cast<std::size_t>(made)].op->alias; made = uses_.producer[index_of(v)])
-        v = graph_.nodes[static_cast<std::size_t>(made)].inputs[0];
-      const ValueKind kind = graph_.value(v).kind;
+      const ValueKind kind = graph_.value(memory_[at(v)]).kind;
       return kind == ValueKind::node || kind == ValueKind::input;
     });
   }
@@ -194,8 +189,8 @@ class UpdateFusion {
   std::vector<NodeId> earlier_readers(const Node& maker, std::size_t n) const {
     std::vector<NodeId> readers;
     for (std::size_t o = 1; o < maker.outputs.size(); ++o)
-      for (const NodeId reader : uses_.consumers[index_of(maker.outputs[o])])
-        if (static_cast<std::size_t>(reader) < n) readers.push_back(reader);
+      for (const NodeId reader : uses_.readers(maker.outputs[o]))
+        if (at(reader) < n) readers.push_back(reader);
     return readers;
   }
 
@@ -205,13 +200,13 @@ class UpdateFusion {
       if (is_result(maker.outputs[o])) return false;
     const std::vector<NodeId> readers = earlier_readers(maker, n);
     return std::all_of(readers.begin(), readers.end(), [&](NodeId reader) {
-      return !replaced_[static_cast<std::size_t>(reader)] &&
-             is_update(*graph_.nodes[static_cast<std::size_t>(reader)].op);
+      return !replaced_[at(reader)] && is_update(*graph_.nodes[at(reader)].op);
     });
   }
 
   Graph& graph_;
   const Uses uses_;
+  const std::vector<ValueId> memory_;
   std::vector<bool> replaced_, gone_;  ///< by node: it is no longer where it was; by value: nothing makes it any more
   std::vector<std::vector<Node>> instead_;  ///< by node: what stands before it, or for it
 };

@@ -68,7 +68,7 @@ class Hash {
 
 void merge_common_subexpressions(Graph& graph, const PassOptions&) {
   Rewriter rewriter(graph);
-  std::vector<std::uint32_t> version(graph.values.size(), 0);  // of values that are written into
+  ByValue<std::uint32_t> version;  // of values that are written into
   struct Seen {
     std::size_t node;
     std::vector<ValueId> inputs;
@@ -79,8 +79,7 @@ void merge_common_subexpressions(Graph& graph, const PassOptions&) {
   for (Node& node : rewriter.old()) {
     rewriter.forward_inputs(node);
     if (node.op->has_effect()) {
-      for (std::size_t i = 0; i < node.inputs.size(); ++i)
-        if (is_mutated(node, i)) ++version[static_cast<std::size_t>(node.inputs[i])];
+      for (const ValueId v : written_by(node)) ++version[v];
       rewriter.keep(std::move(node));
       continue;
     }
@@ -94,7 +93,7 @@ void merge_common_subexpressions(Graph& graph, const PassOptions&) {
     Hash hash;
     hash.add(node.op->name);
     for (ValueId v : key.inputs) {
-      key.versions.push_back(v == kNone ? 0 : version[static_cast<std::size_t>(v)]);
+      key.versions.push_back(version(v));
       hash.add(static_cast<std::uint64_t>(static_cast<std::uint32_t>(v)));
       hash.add(static_cast<std::uint64_t>(key.versions.back()));
     }

@@ -6,7 +6,6 @@
 // packed copy would be as large as the weight, and writing and reading it takes longer than it saves.
 #include <map>
 #include <tuple>
-#include <unordered_map>
 
 #include "ir/passes/passes.h"
 #include "ir/passes/rewriter.h"
@@ -32,18 +31,15 @@ bool unpacked_is_faster(const Graph& graph, const Node& node, bool backward) {
 void pack_weights(Graph& graph, const PassOptions&) {
   const bool training = !is_inference(graph);
   Rewriter rewriter(graph);
-  std::unordered_map<ValueId, int> version;  // of weights that are written into: what was packed before is stale
+  ByValue<int> version;  // of weights that are written into: what was packed before is stale
   // By weight, its version, the packing, and what else the order depends on.
-  std::map<std::tuple<ValueId, int, bool, std::string_view, Ints>, ValueId> packed;
+  std::map<std::tuple<ValueId, int, bool, const OpDef*, Ints>, ValueId> packed;
   for (Node& node : rewriter.old()) {
     rewriter.forward_inputs(node);
-    const std::string_view op = node.op->name;
-    const bool linear = op == "linear", linear_backward = op == "linear_backward_input";
-    const bool convolution = op == "conv2d", convolution_backward = op == "conv2d_backward_input",
-               winograd = op == "conv2d_winograd";
-    if (node.op->has_effect())
-      for (std::size_t i = 0; i < node.inputs.size(); ++i)
-        if (is_mutated(node, i) && node.inputs[i] != kNone) ++version[node.inputs[i]];
+    const bool linear = node.is(kLinear), linear_backward = node.is(kLinearBackwardInput);
+    const bool convolution = node.is(kConv2d), convolution_backward = node.is(kConv2dBackwardInput),
+               winograd = node.is(kConv2dWinograd);
+    for (const ValueId v : written_by(node)) ++version[v];
     if (!(linear || linear_backward || convolution || convolution_backward || winograd) ||
         node.attributes.flag("packed") || graph.type(node.inputs[0]).dtype != DType::f32 ||
         ((convolution || convolution_backward) && !node.attributes.flag("channels_last"))) {
@@ -73,14 +69,13 @@ void pack_weights(Graph& graph, const PassOptions&) {
       key.push_back(node.attributes.integer("groups"));
     }
     const bool backward = linear_backward || convolution_backward;
-    const std::string_view pack = linear || linear_backward ? "pack_linear_weight"
-                                  : winograd                ? "pack_conv2d_winograd_weight"
-                                                            : "pack_conv2d_weight";
-    const auto [known, fresh] =
-        packed.emplace(std::tuple(weight, version.count(weight) ? version[weight] : 0, backward, pack, key), kNone);
+    const OpDef& pack = linear || linear_backward ? kPackLinearWeight
+                        : winograd                ? kPackConv2dWinogradWeight
+                                                  : kPackConv2dWeight;
+    const auto [known, fresh] = packed.emplace(std::tuple(weight, version(weight), backward, &pack, key), kNone);
     if (fresh)
-      known->second = rewriter.add_one(pack, {weight}, std::move(attributes), node.origins, node.phase,
-                                       graph.value(weight).name + (backward ? ".packed_backward" : ".packed"));
+      known->second = rewriter.add(pack, {weight}, std::move(attributes), node.origins, node.phase,
+                                   graph.value(weight).name + (backward ? ".packed_backward" : ".packed"));
     node.inputs[1] = known->second;
     node.attributes.set("packed", true);
     rewriter.keep(std::move(node));

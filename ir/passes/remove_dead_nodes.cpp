@@ -1,6 +1,7 @@
 // Drops nodes that nothing reads: no output, loss or gradient depends on them, and they write into nothing. Then drops
 // the values that are left without a name in any list, and renumbers the rest.
 #include <algorithm>
+#include <functional>
 
 #include "ir/passes/passes.h"
 #include "ir/passes/rewriter.h"
@@ -8,9 +9,9 @@
 namespace graven::ir {
 
 void remove_dead_nodes(Graph& graph, const PassOptions&) {
-  std::vector<bool> needed(graph.values.size(), false);
+  ByValue<bool> needed;
   auto need = [&](ValueId v) {
-    if (v != kNone) needed[static_cast<std::size_t>(v)] = true;
+    if (v != kNone) needed[v] = true;
   };
   for (ValueId v : graph.outputs) need(v);
   for (const Loss& l : graph.losses) {
@@ -22,10 +23,7 @@ void remove_dead_nodes(Graph& graph, const PassOptions&) {
   kept.reserve(graph.nodes.size());
   for (std::size_t n = graph.nodes.size(); n-- > 0;) {
     Node& node = graph.nodes[n];
-    const bool live = node.op->has_effect() || std::any_of(node.outputs.begin(), node.outputs.end(), [&](ValueId v) {
-                        return needed[static_cast<std::size_t>(v)];
-                      });
-    if (!live) continue;
+    if (!node.op->has_effect() && std::none_of(node.outputs.begin(), node.outputs.end(), std::cref(needed))) continue;
     for (ValueId v : node.inputs) need(v);
     kept.push_back(std::move(node));
   }

@@ -6,7 +6,7 @@
 //     Rewriter rewriter(graph);
 //     for (Node& node : rewriter.old()) {
 //       rewriter.forward_inputs(node);
-//       if (node.op->name == "detach")
+//       if (node.is(kDetach))
 //         rewriter.replace(node.outputs[0], node.inputs[0]);
 //       else
 //         rewriter.keep(std::move(node));
@@ -16,12 +16,12 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "ir/analysis.h"
 #include "ir/graph.h"
-#include "ir/op.h"
+#include "ir/ops.h"
 
 namespace graven::ir {
 
@@ -38,12 +38,9 @@ class Rewriter {
 
   /// What `v` stands for now.
   ValueId resolve(ValueId v) {
-    if (v == kNone || static_cast<std::size_t>(v) >= forward_.size()) return v;
     ValueId end = v;
-    while (static_cast<std::size_t>(end) < forward_.size() && forward_[static_cast<std::size_t>(end)] != kNone)
-      end = forward_[static_cast<std::size_t>(end)];
-    while (v != end)
-      v = std::exchange(forward_[static_cast<std::size_t>(v)], end);  // paths stay short, so that the walk stays linear
+    while (forward_(end) != kNone) end = forward_(end);
+    while (v != end) v = std::exchange(forward_[v], end);  // paths stay short, so that the walk stays linear
     return end;
   }
   void forward_inputs(Node& node) {
@@ -52,21 +49,27 @@ class Rewriter {
   /// From here on, `by` is read where `value` was.
   void replace(ValueId value, ValueId by) {
     by = resolve(by);
-    if (by == value) return;
-    if (forward_.size() <= static_cast<std::size_t>(value)) forward_.resize(graph_.values.size(), kNone);
-    forward_[static_cast<std::size_t>(value)] = by;
+    if (by != value) forward_[value] = by;
   }
   /// Appends a node whose inputs are forwarded already.
-  void keep(Node node) { graph_.nodes.push_back(std::move(node)); }
-
-  /// Appends a new node, typed by its operator's entry; see Graph::add_node.
-  std::vector<ValueId> add(std::string_view op, std::vector<ValueId> inputs, Attributes attributes,
-                           const Origins& origins, Phase phase, std::string name) {
-    return graph_.add_node(get_op(op), std::move(inputs), std::move(attributes), origins, phase, std::move(name));
+  void keep(Node node) {
+    for (const ValueId v : node.outputs) maker_[v] = static_cast<NodeId>(graph_.nodes.size());
+    graph_.nodes.push_back(std::move(node));
   }
-  ValueId add_one(std::string_view op, std::vector<ValueId> inputs, Attributes attributes, const Origins& origins,
-                  Phase phase, std::string name) {
-    return add(op, std::move(inputs), std::move(attributes), origins, phase, std::move(name)).at(0);
+  /// Appends a new node of one output, typed by its operator's entry; see Graph::add_node.
+  ValueId add(const OpDef& op, std::vector<ValueId> inputs, Attributes attributes, const Origins& origins, Phase phase,
+              std::string name) {
+    const ValueId v =
+        graph_.add_node(op, std::move(inputs), std::move(attributes), origins, phase, std::move(name)).at(0);
+    maker_[v] = static_cast<NodeId>(graph_.nodes.size()) - 1;
+    return v;
+  }
+  /// The node of the new list that makes `v`, until another is appended; nullptr if there is none (yet).
+  Node* maker(ValueId v) const { return maker_(v) < 0 ? nullptr : &graph_.nodes[at(maker_(v))]; }
+  /// The same if it is of this operator; nullptr otherwise.
+  const Node* maker(ValueId v, const OpDef& op) const {
+    const Node* const node = maker(v);
+    return node != nullptr && node->is(op) ? node : nullptr;
   }
 
   /// Forwards what the graph itself refers to.
@@ -84,18 +87,12 @@ class Rewriter {
  private:
   Graph& graph_;
   std::vector<Node> old_;
-  std::vector<ValueId> forward_;  ///< by value; kNone: stands for itself
+  ByValue<ValueId> forward_{kNone};  ///< kNone: stands for itself
+  ByValue<NodeId> maker_{-1};        ///< in the new list
 };
 
 /// No optimizer and no loss: weights change only from outside, so what depends on them alone may be prepared.
 inline bool is_inference(const Graph& graph) { return graph.losses.empty() && graph.optimizers.empty(); }
-
-/// Whether the node writes into its input i (as its operator's entry says), and that is present.
-bool is_mutated(const Node& node, std::size_t i);
-
-/// The number that `v` holds everywhere, if a `full` node made it. Looks at `producer`, as made by Uses or kept by the
-/// pass.
-const Node* producer_named(const Graph& graph, const std::vector<NodeId>& producer, ValueId v, std::string_view op);
 
 /// Orders the nodes by phase, keeping their order within each.
 void sort_by_phase(Graph& graph);

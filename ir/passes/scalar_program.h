@@ -30,25 +30,4 @@ inline bool is_elementwise(const Node& node) {
   return node.op->elementwise() && !node.inputs.empty() && node.outputs.size() == 1;
 }
 
-/// By value and phase: something in that phase writes into it, so that reading it earlier or later may not be the same.
-class Writes {
- public:
-  explicit Writes(const Graph& graph);
-  bool written(ValueId v, Phase phase) const {
-    return v != kNone && static_cast<std::size_t>(v) < written_.size() &&
-           (written_[static_cast<std::size_t>(v)] >> static_cast<int>(phase) & 1);
-  }
-  /// Whether a node of `phase` writes into one of `node`'s inputs.
-  bool conflict(const Node& node, Phase phase) const {
-    for (ValueId v : node.inputs)
-      if (v != kNone && static_cast<std::size_t>(v) < written_.size() &&
-          (written_[static_cast<std::size_t>(v)] >> static_cast<int>(phase) & 1))
-        return true;
-    return false;
-  }
-
- private:
-  std::vector<std::uint8_t> written_;
-};
-
 }  // namespace graven::ir

@@ -19,11 +19,9 @@
 #include <map>
 #include <optional>
 #include <set>
-#include <string_view>
 
 #include "ir/passes/passes.h"
 #include "ir/passes/rewriter.h"
-#include "ir/passes/scalar_program.h"
 #include "ir/passes/tensor_value.h"
 
 namespace graven::ir {
@@ -65,7 +63,7 @@ class Simplifier {
         }
       }
       if (gone) continue;
-      keep(std::move(node));
+      rewriter_.keep(std::move(node));
     }
     rewriter_.finish();
   }
@@ -73,19 +71,11 @@ class Simplifier {
  private:
   enum class Result { unchanged, changed, gone };
 
-  void keep(Node node) {
-    for (ValueId v : node.outputs) set_maker(v);
-    rewriter_.keep(std::move(node));
-  }
-  void set_maker(ValueId v) {
-    if (maker_.size() <= static_cast<std::size_t>(v)) maker_.resize(graph_.values.size(), -1);
-    maker_[static_cast<std::size_t>(v)] = static_cast<NodeId>(graph_.nodes.size());
-  }
   /// The node that made `v`, if its operator is `op`.
-  const Node* maker(ValueId v, std::string_view op) const { return producer_named(graph_, maker_, v, op); }
+  const Node* maker(ValueId v, const OpDef& op) const { return rewriter_.maker(v, op); }
   /// The number that `v` holds everywhere.
   std::optional<double> uniform(ValueId v) const {
-    if (const Node* full = maker(v, "full")) return full->attributes.number("value");
+    if (const Node* full = maker(v, kFull)) return full->attributes.number("value");
     return std::nullopt;
   }
   const TensorType& type(ValueId v) const { return graph_.type(v); }
@@ -104,10 +94,9 @@ class Simplifier {
   }
   /// Whether forward and backward are all that reads `y`, or an alias of it.
   bool read_before_update(ValueId y) const {
-    if (static_cast<std::size_t>(y) >= uses_.consumers.size() || uses_.is_output[static_cast<std::size_t>(y)])
-      return false;
-    for (NodeId n : uses_.consumers[static_cast<std::size_t>(y)]) {
-      const Node& reader = rewriter_.old()[static_cast<std::size_t>(n)];
+    if (uses_.is_result(y)) return false;
+    for (NodeId n : uses_.readers(y)) {
+      const Node& reader = rewriter_.old()[at(n)];
       if (reader.phase == Phase::update) return false;
       if (reader.op->alias && !read_before_update(reader.outputs[0])) return false;
     }
@@ -115,11 +104,7 @@ class Simplifier {
   }
   /// The value whose memory `v` is.
   ValueId memory_of(ValueId v) const {
-    while (static_cast<std::size_t>(v) < maker_.size() && maker_[static_cast<std::size_t>(v)] >= 0) {
-      const Node& node = graph_.nodes[static_cast<std::size_t>(maker_[static_cast<std::size_t>(v)])];
-      if (!node.op->alias) break;
-      v = node.inputs[0];
-    }
+    for (const Node* node = rewriter_.maker(v); node && node->op->alias; node = rewriter_.maker(v)) v = node->inputs[0];
     return v;
   }
   /// `node` by `by`, if that has its very type.
@@ -127,20 +112,20 @@ class Simplifier {
     if (type(by) != type(node.outputs[0])) return Result::unchanged;
     return gone(node, by);
   }
-  Result become(Node& node, std::string_view op, std::vector<ValueId> inputs, Attributes attributes = {}) {
-    node.op = &get_op(op);
+  Result become(Node& node, const OpDef& op, std::vector<ValueId> inputs, Attributes attributes = {}) {
+    node.op = &op;
     node.inputs = std::move(inputs);
     node.attributes = std::move(attributes);
     return Result::changed;
   }
   Result become_full(Node& node, double value) {
     const TensorType& t = type(node.outputs[0]);
-    if (node.op->name == "full") return Result::unchanged;
-    return become(node, "full", {}, {{"shape", t.shape}, {"value", round_to(t.dtype, value)}, {"dtype", t.dtype}});
+    if (node.is(kFull)) return Result::unchanged;
+    return become(node, kFull, {}, {{"shape", t.shape}, {"value", round_to(t.dtype, value)}, {"dtype", t.dtype}});
   }
   Result become_reshape(Node& node, ValueId from) {
     if (!node.op->alias && !stays_the_same(from, node.outputs[0])) return Result::unchanged;
-    return become(node, "reshape", {from}, {{"shape", type(node.outputs[0]).shape}});
+    return become(node, kReshape, {from}, {{"shape", type(node.outputs[0]).shape}});
   }
   /// A scalar, made once a dtype and number.
   ValueId scalar(double value, DType dtype, const Node& like) {
@@ -150,25 +135,24 @@ class Simplifier {
     __builtin_memcpy(&bits, &value, sizeof bits);
     const auto [known, fresh] = scalars_.emplace(std::pair(dtype, bits), kNone);
     if (fresh) {
-      known->second = add("full", {}, {{"shape", Shape{}}, {"value", value}, {"dtype", dtype}}, like);
+      known->second = add(kFull, {}, {{"shape", Shape{}}, {"value", value}, {"dtype", dtype}}, like);
     }
     return known->second;
   }
 
   Result rewrite(Node& node) {
     if (node.outputs.size() != 1 || node.op->has_effect()) return Result::unchanged;
-    const std::string_view op = node.op->name;
-    if (op == "full") return Result::unchanged;
-    if (op == "detach") return gone(node, node.inputs[0]);
-    if (op == "reshape") return rewrite_reshape(node);
-    if (op == "permute") return rewrite_permute(node);
-    if (op == "expand") return rewrite_expand(node);
-    if (op == "cast") return rewrite_cast(node);
-    if (op == "sum" || op == "mean" || op == "amax" || op == "amin" || op == "prod") return rewrite_reduction(node);
-    if (op == "matmul") return rewrite_matmul(node);
-    if (op == "cat" && node.inputs.size() == 1) return gone(node, node.inputs[0]);
-    if (op == "slice") return same(node, node.inputs[0]);  // as many elements: all of them
-    if (op == "pad") {
+    if (node.is(kFull)) return Result::unchanged;
+    if (node.is(kDetach)) return gone(node, node.inputs[0]);
+    if (node.is(kReshape)) return rewrite_reshape(node);
+    if (node.is(kPermute)) return rewrite_permute(node);
+    if (node.is(kExpand)) return rewrite_expand(node);
+    if (node.is(kCast)) return rewrite_cast(node);
+    if (node.is(kSum, kMean, kAmax, kAmin, kProd)) return rewrite_reduction(node);
+    if (node.is(kMatmul)) return rewrite_matmul(node);
+    if (node.is(kCat) && node.inputs.size() == 1) return gone(node, node.inputs[0]);
+    if (node.is(kSlice)) return same(node, node.inputs[0]);  // as many elements: all of them
+    if (node.is(kPad)) {
       for (std::int64_t p : node.attributes.integers("pads"))
         if (p != 0) return Result::unchanged;
       return gone(node, node.inputs[0]);
@@ -178,14 +162,14 @@ class Simplifier {
     Result r = Result::unchanged;
     if (node.inputs.size() == 1) r = rewrite_unary(node);
     if (node.inputs.size() == 2) r = rewrite_binary(node);
-    if (op == "where") r = rewrite_where(node);
+    if (node.is(kWhere)) r = rewrite_where(node);
     return r == Result::unchanged ? move_before_reshape(node) : r;
   }
 
   Result rewrite_reshape(Node& node) {
     const ValueId x = node.inputs[0];
     if (type(x) == type(node.outputs[0])) return gone(node, x);
-    if (const Node* inner = maker(x, "reshape")) {
+    if (const Node* inner = maker(x, kReshape)) {
       node.inputs[0] = inner->inputs[0];
       return Result::changed;
     }
@@ -200,17 +184,17 @@ class Simplifier {
     std::int64_t last = -1;
     for (std::size_t d = 0; d < dims.size(); ++d) {
       identity = identity && dims[d] == static_cast<std::int64_t>(d);
-      if (from[static_cast<std::size_t>(dims[d])] == Dim(1)) continue;
+      if (from[at(dims[d])] == Dim(1)) continue;
       moves_only_ones = moves_only_ones && dims[d] > last;
       last = dims[d];
     }
     if (identity) return gone(node, x);
     if (moves_only_ones) return become_reshape(node, x);
-    if (const Node* inner = maker(x, "permute")) {
+    if (const Node* inner = maker(x, kPermute)) {
       const Ints& first = inner->attributes.integers("dims");
       Ints composed;
-      for (std::int64_t d : dims) composed.push_back(first[static_cast<std::size_t>(d)]);
-      return become(node, "permute", {inner->inputs[0]}, {{"dims", composed}});
+      for (std::int64_t d : dims) composed.push_back(first[at(d)]);
+      return become(node, kPermute, {inner->inputs[0]}, {{"dims", composed}});
     }
     if (const auto value = uniform(x)) return become_full(node, *value);
     return Result::unchanged;
@@ -219,7 +203,7 @@ class Simplifier {
     const ValueId x = node.inputs[0];
     if (type(x) == type(node.outputs[0])) return gone(node, x);
     if (const auto value = uniform(x)) return become_full(node, *value);
-    if (const Node* inner = maker(x, "expand")) {
+    if (const Node* inner = maker(x, kExpand)) {
       node.inputs[0] = inner->inputs[0];
       return Result::changed;
     }
@@ -228,7 +212,7 @@ class Simplifier {
   Result rewrite_cast(Node& node) {
     const ValueId x = node.inputs[0];
     if (type(x) == type(node.outputs[0])) return gone(node, x);
-    if (const Node* inner = maker(x, "cast"); inner && is_exact_cast(type(inner->inputs[0]).dtype, type(x).dtype)) {
+    if (const Node* inner = maker(x, kCast); inner && is_exact_cast(type(inner->inputs[0]).dtype, type(x).dtype)) {
       node.inputs[0] = inner->inputs[0];
       return Result::changed;
     }
@@ -243,7 +227,7 @@ class Simplifier {
     bool ones = true, fixed = true;
     double count = 1;
     for (std::int64_t d : dims) {
-      const Dim& dim = from[static_cast<std::size_t>(d)];
+      const Dim& dim = from[at(d)];
       ones = ones && dim == Dim(1);
       fixed = fixed && dim.is_static() && dim.value() > 0;
       count *= static_cast<double>(dim.maximum());
@@ -251,17 +235,17 @@ class Simplifier {
     if (ones) return type(x) == type(node.outputs[0]) ? gone(node, x) : become_reshape(node, x);
     const auto value = uniform(x);
     if (!value || !fixed) return Result::unchanged;
-    if (node.op->name == "amax" || node.op->name == "amin") return become_full(node, *value);
+    if (node.is(kAmax, kAmin)) return become_full(node, *value);
     // A sum beyond the dtype is infinite, and so is a mean over it.
     const double sum = *value * count + 0.0;  // which begins with 0, so that it is no -0.0
     const bool overflows = std::isfinite(*value) && !std::isfinite(round_to(type(x).dtype, sum));
-    if (node.op->name == "mean" && !overflows) return become_full(node, *value + 0.0);
-    if (node.op->name == "sum" && can_hold(type(x).dtype, sum)) return become_full(node, sum);
+    if (node.is(kMean) && !overflows) return become_full(node, *value + 0.0);
+    if (node.is(kSum) && can_hold(type(x).dtype, sum)) return become_full(node, sum);
     return Result::unchanged;
   }
   Result rewrite_matmul(Node& node) {
     for (std::size_t i = 0; i < 2; ++i) {
-      const Node* inner = maker(node.inputs[i], "permute");
+      const Node* inner = maker(node.inputs[i], kPermute);
       if (!inner) continue;
       const Ints& dims = inner->attributes.integers("dims");
       const std::size_t rank = dims.size();
@@ -282,8 +266,8 @@ class Simplifier {
     const Shape& result = type(node.outputs[0]).shape;
     for (std::size_t i = 0; i < node.inputs.size(); ++i) {
       ValueId smaller = kNone;
-      const Node* full = maker(node.inputs[i], "full");
-      const Node* expand = full ? nullptr : maker(node.inputs[i], "expand");
+      const Node* full = maker(node.inputs[i], kFull);
+      const Node* expand = full ? nullptr : maker(node.inputs[i], kExpand);
       if (full && !type(node.inputs[i]).shape.empty()) {
         smaller = kNone;
       } else if (expand) {
@@ -303,19 +287,16 @@ class Simplifier {
   }
 
   /// Whether `v` is read once, by a node and not as a result of the graph.
-  bool read_once(ValueId v) const {
-    const auto i = static_cast<std::size_t>(v);
-    return i < uses_.consumers.size() && !uses_.is_output[i] && uses_.consumers[i].size() == 1;
-  }
+  bool read_once(ValueId v) const { return uses_.only_reader(v) >= 0; }
   /// An elementwise node of a reshaped product, of numbers and of tensors of its shape, before the reshape.
   Result move_before_reshape(Node& node) {
     const TensorType result = type(node.outputs[0]);
     for (std::size_t i = 0; i < node.inputs.size(); ++i) {
-      const Node* reshape = maker(node.inputs[i], "reshape");
+      const Node* reshape = maker(node.inputs[i], kReshape);
       if (!reshape || !read_once(node.inputs[i]) || type(node.inputs[i]).shape != result.shape) continue;
       const ValueId product = reshape->inputs[0];
       const bool moved = moved_.count(product) != 0;
-      if (!moved && (!read_once(product) || (!maker(product, "linear") && !maker(product, "matmul")))) continue;
+      if (!moved && (!read_once(product) || (!maker(product, kLinear) && !maker(product, kMatmul)))) continue;
       bool alike = true;
       for (const ValueId v : node.inputs) alike = alike && (type(v).shape.empty() || type(v).shape == result.shape);
       if (!alike) continue;
@@ -323,36 +304,35 @@ class Simplifier {
       std::vector<ValueId> inputs;
       for (std::size_t j = 0; j < node.inputs.size(); ++j) {
         const ValueId v = node.inputs[j];
-        inputs.push_back(j == i ? product : type(v).shape.empty() ? v : add("reshape", {v}, {{"shape", shape}}, node));
+        inputs.push_back(j == i ? product : type(v).shape.empty() ? v : add(kReshape, {v}, {{"shape", shape}}, node));
       }
-      const ValueId y = add(node.op->name, std::move(inputs), std::move(node.attributes), node);
+      const ValueId y = add(*node.op, std::move(inputs), std::move(node.attributes), node);
       moved_.insert(y);
-      return become(node, "reshape", {y}, {{"shape", result.shape}});
+      return become(node, kReshape, {y}, {{"shape", result.shape}});
     }
     return Result::unchanged;
   }
 
   Result rewrite_unary(Node& node) {
-    const std::string_view op = node.op->name;
     const ValueId x = node.inputs[0];
-    auto inner = [&](std::string_view name) -> ValueId {
-      const Node* m = maker(x, name);
+    auto inner = [&](const OpDef& op) -> ValueId {
+      const Node* m = maker(x, op);
       return m ? m->inputs[0] : kNone;
     };
-    if (op == "neg" || op == "logical_not") {
-      if (const ValueId v = inner(op); v != kNone) return same(node, v);
-    } else if (op == "abs" || op == "square") {
-      if (const ValueId v = inner("neg"); v != kNone) return become(node, op, {v});
-      if (op == "abs" && inner("abs") != kNone) return gone(node, x);
-      if (const ValueId v = inner("abs"); op == "square" && v != kNone) return become(node, op, {v});
-    } else if (op == "relu") {
-      for (std::string_view positive : {"relu", "sigmoid", "exp", "square", "abs"})
-        if (inner(positive) != kNone) return gone(node, x);
-    } else if (op == "clamp") {
+    if (node.is(kNeg, kLogicalNot)) {
+      if (const ValueId v = inner(*node.op); v != kNone) return same(node, v);
+    } else if (node.is(kAbs, kSquare)) {
+      if (const ValueId v = inner(kNeg); v != kNone) return become(node, *node.op, {v});
+      if (node.is(kAbs) && inner(kAbs) != kNone) return gone(node, x);
+      if (const ValueId v = inner(kAbs); node.is(kSquare) && v != kNone) return become(node, *node.op, {v});
+    } else if (node.is(kRelu)) {
+      for (const OpDef* positive : {&kRelu, &kSigmoid, &kExp, &kSquare, &kAbs})
+        if (inner(*positive) != kNone) return gone(node, x);
+    } else if (node.is(kClamp)) {
       if (node.attributes.number("min") == -INFINITY && node.attributes.number("max") == INFINITY) return gone(node, x);
-    } else if (op == "floor" || op == "ceil" || op == "round") {
-      for (std::string_view whole : {"floor", "ceil", "round"})
-        if (inner(whole) != kNone) return gone(node, x);
+    } else if (node.is(kFloor, kCeil, kRound)) {
+      for (const OpDef* whole : {&kFloor, &kCeil, &kRound})
+        if (inner(*whole) != kNone) return gone(node, x);
     }
     return Result::unchanged;
   }
@@ -364,24 +344,23 @@ class Simplifier {
     if (result.dtype != DType::f32 && result.dtype != DType::f64)
       return Result::unchanged;  // half types are added up in f32
     for (const std::size_t i : {0, 1}) {
-      const Node* added = maker(node.inputs[i], "index_add");
+      const Node* added = maker(node.inputs[i], kIndexAdd);
       const ValueId base = node.inputs[1 - i];
       if (!added || added->inputs.size() > 2 || !read_once(node.inputs[i]) || base == node.inputs[i] ||
           type(base) != result)
         continue;
-      return become(node, "index_add", {added->inputs[0], added->inputs[1], base}, added->attributes);
+      return become(node, kIndexAdd, {added->inputs[0], added->inputs[1], base}, added->attributes);
     }
     return Result::unchanged;
   }
 
   Result rewrite_binary(Node& node) {
-    const std::string_view op = node.op->name;
     const ValueId x = node.inputs[0], y = node.inputs[1];
     const std::optional<double> a = uniform(x), b = uniform(y);
     const DType dtype = type(node.outputs[0]).dtype;
     const bool floating = is_floating(dtype);
     auto negated = [&](ValueId v) -> ValueId {
-      const Node* m = maker(v, "neg");
+      const Node* m = maker(v, kNeg);
       return m ? m->inputs[0] : kNone;
     };
     // Whether adding the number changes nothing: -0.0 + 0.0 is 0.0, but -0.0 + -0.0 is -0.0.
@@ -389,48 +368,48 @@ class Simplifier {
       return number && *number == 0 && (!floating || std::signbit(*number) == negative);
     };
     Result r = Result::unchanged;
-    if (op == "add") {
+    if (node.is(kAdd)) {
       if (is_none(b, true)) r = same(node, x);
       if (r == Result::unchanged && is_none(a, true)) r = same(node, y);
-      if (r == Result::unchanged && negated(y) != kNone) return become(node, "sub", {x, negated(y)});
-      if (r == Result::unchanged && negated(x) != kNone) return become(node, "sub", {y, negated(x)});
+      if (r == Result::unchanged && negated(y) != kNone) return become(node, kSub, {x, negated(y)});
+      if (r == Result::unchanged && negated(x) != kNone) return become(node, kSub, {y, negated(x)});
       if (r == Result::unchanged) r = add_at_index(node);
-    } else if (op == "sub") {
+    } else if (node.is(kSub)) {
       if (is_none(b, false)) r = same(node, x);
       if (r == Result::unchanged && is_none(a, true) && type(y) == type(node.outputs[0]))
-        return become(node, "neg", {y});
-      if (r == Result::unchanged && negated(y) != kNone) return become(node, "add", {x, negated(y)});
-    } else if (op == "mul") {
-      if (a && !b) return become(node, "mul", {y, x});  // numbers stand on the right
+        return become(node, kNeg, {y});
+      if (r == Result::unchanged && negated(y) != kNone) return become(node, kAdd, {x, negated(y)});
+    } else if (node.is(kMul)) {
+      if (a && !b) return become(node, kMul, {y, x});  // numbers stand on the right
       if (b && *b == 1) r = same(node, x);
-      if (r == Result::unchanged && b && *b == -1 && type(x) == type(node.outputs[0])) return become(node, "neg", {x});
+      if (r == Result::unchanged && b && *b == -1 && type(x) == type(node.outputs[0])) return become(node, kNeg, {x});
       if (r == Result::unchanged && negated(x) != kNone && negated(y) != kNone)
-        return become(node, "mul", {negated(x), negated(y)});
+        return become(node, kMul, {negated(x), negated(y)});
       if (r == Result::unchanged && b && negated(x) != kNone && floating)
-        return become(node, "mul", {negated(x), scalar(-*b, dtype, node)});
+        return become(node, kMul, {negated(x), scalar(-*b, dtype, node)});
       if (r == Result::unchanged && b && floating && type(y).shape.empty()) {
-        const Node* inner = maker(x, "mul");
+        const Node* inner = maker(x, kMul);
         const std::optional<double> c = inner ? uniform(inner->inputs[1]) : std::nullopt;
         // Scaling by a power of two commutes with rounding, short of overflow and underflow.
         if (c && type(inner->inputs[1]).shape.empty() && (is_power_of_two(*b) || is_power_of_two(*c)) &&
             can_hold(dtype, *b * *c) && round_to(dtype, *b * *c) == *b * *c)
-          return become(node, "mul", {inner->inputs[0], scalar(*b * *c, dtype, node)});
+          return become(node, kMul, {inner->inputs[0], scalar(*b * *c, dtype, node)});
       }
-    } else if (op == "div") {
+    } else if (node.is(kDiv)) {
       if (b && *b == 1) r = same(node, x);
       if (r == Result::unchanged && b && floating && is_power_of_two(*b)) {
         const double inverse = 1 / *b;
         if (round_to(dtype, inverse) == inverse && inverse != 0 && type(y).shape.empty())
-          return become(node, "mul", {x, scalar(inverse, dtype, node)});
+          return become(node, kMul, {x, scalar(inverse, dtype, node)});
       }
-    } else if (op == "pow") {
+    } else if (node.is(kPow)) {
       if (b && *b == 1) r = same(node, x);
       if (r == Result::unchanged && b && type(x) == type(node.outputs[0])) {
-        if (*b == 2) return become(node, "square", {x});
-        if (*b == -1) return become(node, "reciprocal", {x});
+        if (*b == 2) return become(node, kSquare, {x});
+        if (*b == -1) return become(node, kReciprocal, {x});
         if (*b == 0) return become_full(node, 1);
       }
-    } else if (op == "maximum" || op == "minimum" || op == "logical_and" || op == "logical_or") {
+    } else if (node.is(kMaximum, kMinimum, kLogicalAnd, kLogicalOr)) {
       if (x == y) r = same(node, x);
     }
     return r;
@@ -440,18 +419,18 @@ class Simplifier {
     if (node.inputs[1] == node.inputs[2]) return same(node, node.inputs[1]);
     if (const auto condition = uniform(node.inputs[0])) return same(node, node.inputs[*condition != 0 ? 1 : 2]);
     if (const Result r = mask_after_pooling(node); r != Result::unchanged) return r;
-    if (const Node* negation = maker(node.inputs[0], "logical_not"))
-      return become(node, "where", {negation->inputs[0], node.inputs[2], node.inputs[1]});
+    if (const Node* negation = maker(node.inputs[0], kLogicalNot))
+      return become(node, kWhere, {negation->inputs[0], node.inputs[2], node.inputs[1]});
     return Result::unchanged;
   }
 
   /// The element of a window that passes a gradient on is the largest: it equals the pooled one, and so does the mask.
   Result mask_after_pooling(Node& node) {
-    const Node* mask = maker(node.inputs[0], "gt");
-    const Node* pooled = maker(node.inputs[1], "max_pool2d_backward");
+    const Node* mask = maker(node.inputs[0], kGt);
+    const Node* pooled = maker(node.inputs[1], kMaxPool2dBackward);
     const auto otherwise = uniform(node.inputs[2]), threshold = mask ? uniform(mask->inputs[1]) : std::nullopt;
     if (!mask || !pooled || !otherwise || *otherwise != 0 || !threshold) return Result::unchanged;
-    const Node* pool = maker(pooled->inputs[1], "max_pool2d");
+    const Node* pool = maker(pooled->inputs[1], kMaxPool2d);
     if (!pool || pool->inputs[0] != mask->inputs[0] || pooled->inputs[1] != pool->outputs[1]) return Result::unchanged;
     if (type(node.inputs[1]) != type(node.outputs[0])) return Result::unchanged;
     ValueId z = pool->outputs[0], dz = pooled->inputs[0];
@@ -460,36 +439,31 @@ class Simplifier {
     const Origins origins = pooled->origins;
     // Behind flatten, the mask is best taken of the flat gradient: a linear layer's, whose epilogue it becomes.
     const Shape image = type(z).shape;
-    if (const Node* flat = maker(dz, "reshape")) {
+    if (const Node* flat = maker(dz, kReshape)) {
       dz = flat->inputs[0];
-      z = add("reshape", {z}, {{"shape", type(dz).shape}}, node);
+      z = add(kReshape, {z}, {{"shape", type(dz).shape}}, node);
     }
     const ValueId zero = scalar(0, type(dz).dtype, node);
-    const ValueId positive = add("gt", {z, scalar(*threshold, type(z).dtype, node)}, {}, node);
-    dz = add("where", {positive, dz, zero}, {}, node);
+    const ValueId positive = add(kGt, {z, scalar(*threshold, type(z).dtype, node)}, {}, node);
+    dz = add(kWhere, {positive, dz, zero}, {}, node);
     if (type(dz).shape != image)
-      dz = add("reshape", {dz}, {{"shape", image}}, node, "grad(" + graph_.value(pool->outputs[0]).name + ")");
+      dz = add(kReshape, {dz}, {{"shape", image}}, node, "grad(" + graph_.value(pool->outputs[0]).name + ")");
     graph_.swap_names(pooled_gradient,
                       node.outputs[0]);  // what is left is called after what it is, and belongs where that did
     node.origins = origins;
-    return become(node, "max_pool2d_backward", {dz, index}, attributes);
+    return become(node, kMaxPool2dBackward, {dz, index}, attributes);
   }
   /// A new node before `like`, of its origins and phase, named after it unless `name` says otherwise.
-  ValueId add(std::string_view op, std::vector<ValueId> inputs, Attributes attributes, const Node& like,
+  ValueId add(const OpDef& op, std::vector<ValueId> inputs, Attributes attributes, const Node& like,
               std::string name = {}) {
     if (name.empty()) name = graph_.value(like.outputs[0]).name;
-    const ValueId v =
-        rewriter_.add_one(op, std::move(inputs), std::move(attributes), like.origins, like.phase, std::move(name));
-    maker_.resize(graph_.values.size(), -1);
-    maker_[static_cast<std::size_t>(v)] = static_cast<NodeId>(graph_.nodes.size()) - 1;
-    return v;
+    return rewriter_.add(op, std::move(inputs), std::move(attributes), like.origins, like.phase, std::move(name));
   }
 
   Writes writes_;
   Uses uses_;
   Rewriter rewriter_;
   Graph& graph_;
-  std::vector<NodeId> maker_;
   std::map<std::pair<DType, std::uint64_t>, ValueId> scalars_;
   std::set<ValueId> moved_;  ///< what has moved before a reshape, and is read by that alone
 };

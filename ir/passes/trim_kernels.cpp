@@ -45,7 +45,7 @@ void trim_kernels(Graph& graph, const PassOptions&) {
   for (Node& node : rewriter.old()) {
     rewriter.forward_inputs(node);
     const Attributes& a = node.attributes;
-    if (node.op->name != "conv2d" || a.flag("packed") || a.flag("channels_last") || a.integer("groups") != 1) {
+    if (!node.is(kConv2d) || a.flag("packed") || a.flag("channels_last") || a.integer("groups") != 1) {
       rewriter.keep(std::move(node));
       continue;
     }
@@ -64,15 +64,14 @@ void trim_kernels(Graph& graph, const PassOptions&) {
       continue;
     }
     const std::string name = graph.value(node.inputs[1]).name;
-    const auto call = [&](std::string_view op, ValueId input, Attributes attributes, const char* part) {
-      return rewriter.add_one(op, {input}, std::move(attributes), node.origins, node.phase, name + part);
+    const auto call = [&](const OpDef& op, ValueId input, Attributes attributes, const char* part) {
+      return rewriter.add(op, {input}, std::move(attributes), node.origins, node.phase, name + part);
     };
     const std::int64_t first = h->first * width + w->first, count = h->count() * w->count();
-    ValueId trimmed =
-        call("reshape", node.inputs[1], {{"shape", Shape{weight[0], weight[1], height * width}}}, ".taps");
-    trimmed = call("slice", trimmed, {{"dim", std::int64_t{2}}, {"start", first}, {"end", first + count}}, ".trimmed");
+    ValueId trimmed = call(kReshape, node.inputs[1], {{"shape", Shape{weight[0], weight[1], height * width}}}, ".taps");
+    trimmed = call(kSlice, trimmed, {{"dim", std::int64_t{2}}, {"start", first}, {"end", first + count}}, ".trimmed");
     trimmed =
-        call("reshape", trimmed, {{"shape", Shape{weight[0], weight[1], h->count(), w->count()}}}, ".trimmed_kernel");
+        call(kReshape, trimmed, {{"shape", Shape{weight[0], weight[1], h->count(), w->count()}}}, ".trimmed_kernel");
     node.inputs[1] = trimmed;
     node.attributes.set("padding", Ints{h->padding, w->padding});
     node.attributes.set("weight_shape", graph.type(trimmed).shape.values());

@@ -14,29 +14,24 @@ namespace graven::ir {
 
 namespace {
 
-std::size_t at(ValueId v) { return static_cast<std::size_t>(v); }
-
 /// The index of the last node of forward and backward that a value's class of aliases waits for.
 class Readiness {
  public:
-  explicit Readiness(const Graph& graph)
-      : root_(graph.values.size()), last_use_(graph.values.size(), -1), made_(graph.values.size(), -1) {
-    for (std::size_t v = 0; v < root_.size(); ++v) root_[v] = static_cast<ValueId>(v);
+  explicit Readiness(const Graph& graph) : root_(memory_roots(graph)) {
     for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
       const Node& node = graph.nodes[n];
       if (node.phase == Phase::update) continue;
-      if (node.op->alias) root_[at(node.outputs[0])] = root_[at(node.inputs[0])];
       for (const ValueId v : node.inputs)
-        if (v != kNone) last_use_[at(root_[at(v)])] = static_cast<NodeId>(n);
-      for (const ValueId v : node.outputs) made_[at(v)] = static_cast<NodeId>(n);
+        if (v != kNone) last_use_[root_[at(v)]] = static_cast<NodeId>(n);
+      for (const ValueId v : node.outputs) made_[v] = static_cast<NodeId>(n);
     }
   }
-  NodeId made(ValueId v) const { return made_[at(v)]; }
-  NodeId last_use(ValueId v) const { return last_use_[at(root_[at(v)])]; }
+  NodeId made(ValueId v) const { return made_(v); }
+  NodeId last_use(ValueId v) const { return last_use_(root_[at(v)]); }
 
  private:
   std::vector<ValueId> root_;
-  std::vector<NodeId> last_use_, made_;
+  ByValue<NodeId> last_use_{-1}, made_{-1};
 };
 
 std::string module_of(const std::string& parameter) {
@@ -95,7 +90,7 @@ void update_in_backward(Graph& graph, const PassOptions&) {
       }
     }
     for (const auto& [module, group] : groups)
-      behind[static_cast<std::size_t>(group.ready)].push_back(part_of_update(node, group.chosen, module));
+      behind[at(group.ready)].push_back(part_of_update(node, group.chosen, module));
     replaced[n] = true;
   }
   std::vector<Node> nodes;

@@ -11,7 +11,6 @@
 #include "codegen/emit/evaluation.h"
 #include "codegen/emit/functor.h"
 #include "codegen/emit/values.h"
-#include "codegen/index.h"
 #include "codegen/plan/plan.h"
 #include "frontend/eager/oracle.h"
 #include "ir/op.h"

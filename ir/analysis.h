@@ -1,0 +1,81 @@
+// What passes and plans ask about a graph: who makes and who reads a value, what a node writes into, whose memory a
+// value is. Made in one walk each, and valid until the graph changes.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <utility>
+#include <vector>
+
+#include "ir/graph.h"
+
+namespace graven::ir {
+
+/// Something of each value, such as a flag. It is read by (v), and then what was said at the beginning of values that
+/// are new, and of kNone; it is written by [v].
+template <class T>
+class ByValue {
+ public:
+  explicit ByValue(T unknown = {}) : unknown_{std::move(unknown)} {}
+  const T& operator()(ValueId v) const { return v >= 0 && at(v) < known_.size() ? known_[at(v)].it : unknown_.it; }
+  T& operator[](ValueId v) {
+    if (known_.size() <= at(v)) known_.resize(at(v) + 1, unknown_);
+    return known_[at(v)].it;
+  }
+
+ private:
+  struct Item {  // so that a flag is one, too, and no bit of a vector<bool>
+    T it;
+  };
+  Item unknown_;
+  std::vector<Item> known_;
+};
+
+/// Who makes and who reads each value.
+class Uses {
+ public:
+  explicit Uses(const Graph& graph);
+  /// -1 of inputs, parameters, ...
+  NodeId maker(ValueId v) const { return maker_(v); }
+  /// The same as a node, where it still stands in the graph; nullptr if none makes it.
+  const Node* maker(const Graph& graph, ValueId v) const {
+    return maker_(v) < 0 ? nullptr : &graph.nodes[at(maker_(v))];
+  }
+  /// In order, each once.
+  const std::vector<NodeId>& readers(ValueId v) const { return readers_(v); }
+  /// Whether it is a result of the graph: an output, a loss, or a gradient.
+  bool is_result(ValueId v) const { return is_result_(v); }
+  /// The node that alone reads `v`; -1 where there are several, or none, or it is a result of the graph.
+  NodeId only_reader(ValueId v) const { return is_result(v) || readers(v).size() != 1 ? -1 : readers(v)[0]; }
+
+ private:
+  ByValue<NodeId> maker_{-1};
+  ByValue<std::vector<NodeId>> readers_;
+  ByValue<bool> is_result_;
+};
+
+/// Whether the node writes into its input i (as its operator's entry says), and that is present.
+bool is_mutated(const Node& node, std::size_t i);
+/// What the node writes into.
+std::vector<ValueId> written_by(const Node& node);
+
+/// By value and phase: something in that phase writes into it, so that reading it earlier or later may not be the same.
+class Writes {
+ public:
+  explicit Writes(const Graph& graph);
+  bool written(ValueId v, Phase phase) const { return phases_(v) >> static_cast<int>(phase) & 1; }
+  /// Whether a node of `phase` writes into one of `node`'s inputs.
+  bool conflict(const Node& node, Phase phase) const;
+
+ private:
+  ByValue<std::uint8_t> phases_;  ///< one bit each
+};
+
+/// By value: whether it is given, of one of these kinds, and nothing in the graph writes into it.
+ByValue<bool> unwritten(const Graph& graph, std::initializer_list<ValueKind> kinds);
+
+/// By value: the value whose memory it is, through the aliases among the first `count` nodes (reshape); else itself.
+std::vector<ValueId> memory_roots(const Graph& graph, std::size_t count);
+inline std::vector<ValueId> memory_roots(const Graph& graph) { return memory_roots(graph, graph.nodes.size()); }
+
+}  // namespace graven::ir
