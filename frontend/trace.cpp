@@ -413,8 +413,8 @@ void Trace::detach_frozen_reads() {
     if (!graph.value(read.parameter).trainable) continue;
     const auto [it, is_new] = detached.emplace(read.parameter, ir::kNone);
     if (is_new) {
-      it->second = graph.call("detach", {read.parameter}, {}, graph.nodes[read.node].origins, ir::Phase::forward,
-                              graph.value(read.parameter).name + ".detach");
+      it->second = graph.add_node(ir::kDetach, {read.parameter}, {}, graph.nodes[read.node].origins, ir::Phase::forward,
+                                  graph.value(read.parameter).name + ".detach")[0];
       before[read.node].push_back(std::move(graph.nodes.back()));
       graph.nodes.pop_back();
     }

@@ -189,7 +189,7 @@ class Graph {
   std::vector<ValueId> add_node(const OpDef& op, std::vector<ValueId> inputs, Attributes attributes, Origins origins,
                                 Phase phase = Phase::forward, std::string result_name = {},
                                 std::string_view called = {});
-  /// The same for an operator with one output, by name.
+  /// The same for an operator with one output, by name, which may be misspelt: for graphs that are written by hand.
   ValueId call(std::string_view op, std::vector<ValueId> inputs, Attributes attributes, Origins origins,
                Phase phase = Phase::forward, std::string result_name = {});
   /// Finds a value by name, kNone when absent. Linear the first time after a change.

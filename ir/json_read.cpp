@@ -8,7 +8,7 @@
 #include "ir/diagnostic.h"
 #include "ir/json.h"
 #include "ir/json_document.h"
-#include "ir/op.h"
+#include "ir/ops.h"
 #include "ir/optimizer_kind.h"
 #include "ir/schedule.h"
 #include "ir/verify.h"
@@ -519,7 +519,7 @@ class Reader {
       expect(op, Kind::text, at.at("op"));
       s.op = op.text();
       const OpDef* def = find_op(s.op);
-      if (!def || !(def->elementwise() || s.op == "full")) fail(at.at("op"), "an elementwise operator", op.quote());
+      if (!def || !(def->elementwise() || def == &kFull)) fail(at.at("op"), "an elementwise operator", op.quote());
       const std::int64_t known = p.inputs + static_cast<std::int64_t>(p.steps.size());
       each(arguments, at.at("arguments"), [&](Item a, const Place& where) {
         s.arguments.push_back(static_cast<std::int32_t>(integer(a, where, 0, known - 1)));

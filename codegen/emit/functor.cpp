@@ -381,7 +381,7 @@ std::string limits_line(const ir::ScalarProgram& program) {
   if (is_literal(last) || is_cast(last) || last.arguments != std::vector<std::int32_t>{program.inputs == 1 ? 0 : 2})
     return {};
   if (program.inputs == 2 &&
-      (program.steps[0].op != "add" || program.steps[0].arguments != std::vector<std::int32_t>{0, 1}))
+      (program.steps[0].op != ir::kAdd.name || program.steps[0].arguments != std::vector<std::int32_t>{0, 1}))
     return {};
   const ir::ScalarBody& scalar = ir::get_op(last.op).scalar;
   if (scalar.least.empty()) return {};

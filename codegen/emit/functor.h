@@ -2,7 +2,7 @@
 // made from the operators' scalar bodies (ir::ScalarBody), the one place where an elementwise computation is stated,
 // and serves every backend: kernels/README.md, "Epilogues and elementwise bodies".
 //
-//   make_functor(ir::get_op("relu"), {}).text
+//   make_functor(ir::kRelu, {}).text
 //
 //   struct relu {
 //     static constexpr int inputs = 1;

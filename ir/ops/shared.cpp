@@ -262,7 +262,7 @@ DType infer_step(const InferContext& c, const OpDef& op, const ScalarProgram::St
 std::optional<DType> computes_in(const ScalarProgram::Step& step, const std::vector<DType>& arguments, bool last) {
   // Inside a program a cast loads a value as what the program computes in; at its end it stores the result as something
   // else.
-  if (step.op == "cast" && !last && step.dtype != DType::boolean) return step.dtype;
+  if (step.op == kCast.name && !last && step.dtype != DType::boolean) return step.dtype;
   for (const DType dtype : arguments)
     if (dtype != DType::boolean) return dtype;
   return step.dtype == DType::boolean ? std::nullopt : std::optional(step.dtype);
