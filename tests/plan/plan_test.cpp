@@ -11,6 +11,7 @@
 #include "codegen/plan/schedule.h"
 #include "codegen/plan/storage.h"
 #include "ir/diagnostic.h"
+#include "ir/ops.h"
 
 namespace graven::codegen {
 namespace {
@@ -20,6 +21,7 @@ using ir::DType;
 using ir::Graph;
 using ir::InferContext;
 using ir::InputRole;
+using ir::kAssign;
 using ir::KernelCall;
 using ir::NodeView;
 using ir::OpDef;
@@ -67,7 +69,6 @@ const OpDef kWrite{.name = "write",
                    .inputs = {{.name = "target", .role = InputRole::target}, {"value"}},
                    .infer = [](InferContext&) {},
                    .kernel = plain_kernel};
-const OpDef kAssign{.name = "assign", .inputs = kWrite.inputs, .infer = kWrite.infer, .kernel = plain_kernel};
 const OpDef kUpdate{.name = "update",
                     .inputs = {{.name = "params", .role = InputRole::parameter, .variadic = true},
                                {.name = "grads", .role = InputRole::gradient, .variadic = true}},
@@ -379,7 +380,7 @@ TEST(Plan, WhatIsAssignedTwiceIsCopiedOnce) {
   EXPECT_EQ(place(plan, value).alias_of, first);
   std::vector<std::string> calls;
   for (const Step& step : plan.steps) calls.push_back(step.call.name);
-  EXPECT_EQ(calls, (std::vector<std::string>{"plain", "", "plain", "plain"}));
+  EXPECT_EQ(calls, (std::vector<std::string>{"plain", "", "strided_copy", "plain"}));
 }
 
 /// What the schedule keeps before each node.
